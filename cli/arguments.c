@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Reading options. */
+#include "cli/arguments.h"
+
+#include <retrograde/base.h>
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int take_known(const rg_option *option, const char *value)
+{
+    if (option->type == RG_OPTION_FLAG) {
+        *(bool *)option->value = true;
+        return 0;
+    }
+    if (value == NULL) {
+        fprintf(stderr, "retrograde: --%s wants a value\n", option->name);
+        return -1;
+    }
+    if (option->type == RG_OPTION_TEXT) {
+        *(const char **)option->value = value;
+        return 1;
+    }
+    char *end;
+    errno = 0;
+    if (option->type == RG_OPTION_REAL) {
+        *(double *)option->value = strtod(value, &end);
+        if (end != value && *end == 0 && *(double *)option->value >= 0)
+            return 1;
+        fprintf(stderr, "retrograde: --%s wants a number, not '%s'\n", option->name, value);
+        return -1;
+    }
+    const long long number = strtoll(value, &end, 10);
+    if (end == value || *end != 0 || errno != 0 || number < 0) {
+        fprintf(stderr, "retrograde: --%s wants a number, not '%s'\n", option->name, value);
+        return -1;
+    }
+    *(int64_t *)option->value = number;
+    return 1;
+}
+
+static int take_one(const rg_option *options, const char *name, const char *value,
+                    int (*unknown)(void *, const char *, const char *), void *context)
+{
+    for (const rg_option *option = options; option->name != NULL; option++) {
+        if (strcmp(option->name, name) == 0)
+            return take_known(option, value);
+    }
+    if (unknown != NULL)
+        return unknown(context, name, value);
+    fprintf(stderr, "retrograde: there is no option --%s here; see --help\n", name);
+    return -1;
+}
+
+int rg_options_take(const rg_option *options, int argc, char **argv,
+                    int (*unknown)(void *context, const char *name, const char *value),
+                    void *context)
+{
+    int left = 0;
+    for (int i = 0; i < argc; i++) {
+        if (strcmp(argv[i], "--") == 0) {
+            while (++i < argc)
+                argv[left++] = argv[i];
+            break;
+        }
+        if (strncmp(argv[i], "--", 2) != 0) {
+            argv[left++] = argv[i];
+            continue;
+        }
+        char name[64];
+        const char *inside = strchr(argv[i], '='); /* --name=value */
+        const size_t length = inside != NULL ? (size_t)(inside - argv[i]) - 2 : strlen(argv[i]) - 2;
+        snprintf(name, sizeof name, "%.*s", (int)length, argv[i] + 2);
+        const bool has_next = i + 1 < argc && strncmp(argv[i + 1], "--", 2) != 0;
+        const char *value = inside != NULL ? inside + 1 : has_next ? argv[i + 1] : NULL;
+        const int taken = take_one(options, name, value, unknown, context);
+        if (taken < 0)
+            return -1;
+        if (taken == 0 && inside != NULL) {
+            fprintf(stderr, "retrograde: --%s takes no value\n", name);
+            return -1;
+        }
+        i += taken > 0 && inside == NULL;
+    }
+    return left;
+}
+
+void rg_options_help(const rg_option *options)
+{
+    for (; options->name != NULL; options++) {
+        char left[64];
+        snprintf(left, sizeof left, "--%s%s%s", options->name, options->argument != NULL ? " " : "",
+                 options->argument != NULL ? options->argument : "");
+        printf("  %-22s %s\n", left, options->text);
+    }
+}
+
+int rg_wrong(const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    fprintf(stderr, "retrograde: ");
+    vfprintf(stderr, format, values);
+    fprintf(stderr, "\n");
+    va_end(values);
+    return 2;
+}
+
+int rg_failed(void)
+{
+    fprintf(stderr, "retrograde: %s\n", rg_error_text());
+    return 1;
+}

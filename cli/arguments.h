@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Reading options: one table per command, from which parsing and --help follow. */
+#ifndef RG_CLI_ARGUMENTS_H
+#define RG_CLI_ARGUMENTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum rg_option_type {
+    RG_OPTION_FLAG,  /* bool: --json */
+    RG_OPTION_TEXT,  /* const char *: --device cpu, or --device=cpu */
+    RG_OPTION_COUNT, /* int64_t, at least 0: --threads 2 */
+    RG_OPTION_REAL,  /* double, at least 0: --seconds 0.5 */
+} rg_option_type;
+
+typedef struct rg_option {
+    const char *name; /* without the dashes; NULL at the end of a table */
+    rg_option_type type;
+    void *value;          /* where it goes */
+    const char *argument; /* what --help calls its value, "N" */
+    const char *text;     /* one line for --help */
+} rg_option;
+
+/* Takes the options of the table out of argv and leaves the rest, in order, in front; returns how
+ * many are left, or -1 after printing what is wrong. `-o x` and a lone `-` are left. "--" ends the
+ * options. An unknown option is an error unless `unknown` is given: it receives the name (without
+ * dashes) and the value, or NULL for one that is last or followed by another option, and returns
+ * whether it took the value, or -1 after printing what is wrong. */
+int rg_options_take(const rg_option *options, int argc, char **argv,
+                    int (*unknown)(void *context, const char *name, const char *value),
+                    void *context);
+
+/* Prints the table. */
+void rg_options_help(const rg_option *options);
+
+/* Print a sentence on stderr and return the exit status: 2 for wrong arguments, 1 for the last failure of the
+ * library. */
+__attribute__((format(printf, 1, 2))) int rg_wrong(const char *format, ...);
+int rg_failed(void);
+
+#endif

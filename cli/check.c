@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* The check of one case. Every tensor stands in memory with guard bytes around it and in its gaps;
+ * nothing but the elements of results may change. */
+#include "cli/check.h"
+#include "cli/guarded.h"
+#include "core/shape.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Relative to the largest element of the result. */
+static const double tolerances[] = {
+    [RG_F32] = 1e-5, [RG_F64] = 1e-12, [RG_F16] = 2e-3, [RG_BF16] = 1e-2
+};
+
+/* One run of a kernel: all its tensors. */
+typedef struct trial {
+    rg_checker *checker;
+    const rg_values *v;
+    const char *layout_name;
+    rg_kernel *kernel;
+    rg_guarded x[RG_MAX_INPUTS], y[RG_MAX_OUTPUTS], dy[RG_MAX_OUTPUTS], dx[RG_MAX_INPUTS];
+} trial;
+
+/* ---- reporting ---- */
+
+__attribute__((format(printf, 2, 3))) static void fail(const trial *t, const char *format, ...)
+{
+    const rg_values *v = t->v;
+    const char *op = v->test->op->name;
+    t->checker->failures++;
+    printf("FAIL %s %s %s %s: ", op, v->c->name, rg_dtype_name(v->dtype), t->layout_name);
+    va_list arguments;
+    va_start(arguments, format);
+    vprintf(format, arguments);
+    va_end(arguments);
+    printf("\n     retrograde check %s --case %s --dtype %s --device %s %s --seed %llu\n", op,
+           v->c->name, rg_dtype_name(v->dtype), rg_device_name(t->checker->device),
+           t->checker->options, (unsigned long long)t->checker->seed);
+}
+
+static bool ok(const trial *t, rg_status status, const char *what)
+{
+    t->checker->comparisons++;
+    if (status == RG_OK)
+        return true;
+    fail(t, "%s: %s", what, rg_error_text());
+    return false;
+}
+
+/* ---- comparing ---- */
+
+static double largest_of(const double *data, int64_t count)
+{
+    double largest = 0;
+    for (int64_t i = 0; i < count; i++)
+        largest = isfinite(data[i]) && fabs(data[i]) > largest ? fabs(data[i]) : largest;
+    return largest;
+}
+
+/* Numbers by distance, NaN with NaN, infinities with themselves. */
+static void compare(const trial *t, const char *what, const rg_guarded *got, const double *want,
+                    double tolerance)
+{
+    const int64_t count = rg_shape_count(&got->desc);
+    const double allowed = tolerance * largest_of(want, count);
+    t->checker->comparisons++;
+    double worst = 0;
+    int64_t where = -1;
+    for (int64_t i = 0; i < count; i++) {
+        const double value = rg_guarded_get(got, i);
+        const bool same = value == want[i] || (isnan(value) && isnan(want[i]));
+        if (same)
+            continue;
+        const bool numbers = isfinite(value) && isfinite(want[i]);
+        const double error =
+            numbers && allowed > 0 ? fabs(value - want[i]) / allowed : (double)INFINITY;
+        if (error > worst) {
+            worst = error;
+            where = i;
+        }
+    }
+    if (worst > t->checker->worst)
+        t->checker->worst = worst;
+    if (worst > 1)
+        fail(t, "%s[%lld] is %.9g, the definition says %.9g (%.3g times the tolerance)", what,
+             (long long)where, rg_guarded_get(got, where), want[where], worst);
+}
+
+static void check_guards(const trial *t)
+{
+    const rg_values *v = t->v;
+    bool whole = true;
+    for (int32_t i = 0; i < v->inputs; i++)
+        whole = whole && rg_guarded_intact(&t->x[i]) && rg_guarded_intact(&t->dx[i]);
+    for (int32_t i = 0; i < v->outputs; i++)
+        whole = whole && rg_guarded_intact(&t->y[i]) && rg_guarded_intact(&t->dy[i]);
+    t->checker->comparisons++;
+    if (!whole)
+        fail(t, "bytes outside of the result were changed");
+}
+
+static uint64_t hash_results(const rg_guarded results[], int32_t count)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (int32_t i = 0; i < count; i++)
+        hash = rg_guarded_hash(&results[i], hash);
+    return hash == 0 ? 1 : hash;
+}
+
+static void compare_bits(const trial *t, const char *what, uint64_t *known, uint64_t hash)
+{
+    t->checker->comparisons++;
+    if (*known == 0)
+        *known = hash;
+    else if (*known != hash)
+        fail(t, "%s has other bits than under other threads, layouts or aliases", what);
+}
+
+/* ---- running ---- */
+
+static void tensors_of(const rg_guarded from[], int32_t count, rg_tensor *to[])
+{
+    for (int32_t i = 0; i < count; i++)
+        to[i] = from[i].tensor;
+}
+
+static rg_status run(const trial *t, bool gradient, rg_state *state, uint64_t add)
+{
+    rg_tensor *x[RG_MAX_INPUTS], *y[RG_MAX_OUTPUTS], *dy[RG_MAX_OUTPUTS], *dx[RG_MAX_INPUTS];
+    tensors_of(t->x, t->v->inputs, x);
+    tensors_of(t->y, t->v->outputs, y);
+    tensors_of(t->dy, t->v->outputs, dy);
+    tensors_of(t->dx, t->v->inputs, dx);
+    rg_commands *commands;
+    RG_TRY(rg_commands_create(t->checker->queue, &commands));
+    rg_status status = gradient ? rg_kernel_gradient(t->kernel, commands, dy, x, y, state, dx, add)
+                                : rg_kernel_forward(t->kernel, commands, x, y, state);
+    if (status == RG_OK)
+        status = rg_commands_commit(commands);
+    if (status == RG_OK)
+        status = rg_commands_wait(commands);
+    rg_commands_destroy(commands);
+    return status;
+}
+
+/* Fills all tensors anew: results with a pattern that no element has by chance. */
+static void refill(trial *t)
+{
+    const rg_values *v = t->v;
+    for (int32_t i = 0; i < v->inputs; i++) {
+        rg_guarded_fill(&t->x[i], v->x[i]);
+        rg_guarded_fill(&t->dx[i], NULL);
+    }
+    for (int32_t i = 0; i < v->outputs; i++) {
+        rg_guarded_fill(&t->y[i], v->y[i]);
+        rg_guarded_fill(&t->dy[i], v->dy[i]);
+    }
+}
+
+static void expect_written(rg_guarded results[], int32_t count, bool written)
+{
+    for (int32_t i = 0; i < count; i++)
+        results[i].is_result = written;
+}
+
+/* ---- what is checked ---- */
+
+static void check_forward(trial *t, rg_state *state, rg_bits *bits)
+{
+    const rg_values *v = t->v;
+    refill(t);
+    for (int32_t i = 0; i < v->outputs; i++)
+        rg_guarded_fill(&t->y[i], NULL);
+    expect_written(t->y, v->outputs, true);
+    if (ok(t, run(t, false, state, 0), "forward")) {
+        for (int32_t i = 0; i < v->outputs; i++)
+            compare(t, v->test->op->outputs[i], &t->y[i], v->want_y[i], tolerances[v->dtype]);
+        check_guards(t);
+        compare_bits(t, "forward", &bits->y, hash_results(t->y, v->outputs));
+        if (v->c->golden != NULL && v->c->flags & RG_CASE_FORWARD)
+            compare(t, "golden y", &t->y[0], v->c->golden, fmax(1e-6, tolerances[v->dtype]));
+    }
+    expect_written(t->y, v->outputs, false);
+}
+
+static void check_gradient(trial *t, rg_state *state, rg_bits *bits)
+{
+    const rg_values *v = t->v;
+    refill(t);
+    expect_written(t->dx, v->inputs, true);
+    if (ok(t, run(t, true, state, 0), "gradient")) {
+        for (int32_t i = 0; i < v->inputs; i++)
+            compare(t, "dx", &t->dx[i], v->want_dx[i], tolerances[v->dtype]);
+        check_guards(t);
+        compare_bits(t, "gradient", &bits->dx, hash_results(t->dx, v->inputs));
+        if (v->c->golden != NULL)
+            compare(t, "golden dx", &t->dx[0], v->c->golden, fmax(1e-6, tolerances[v->dtype]));
+    }
+    expect_written(t->dx, v->inputs, false);
+}
+
+/* dx += gradient: old values are dy's, where they fit, so that every dtype holds them exactly. */
+static void check_add(trial *t, rg_state *state)
+{
+    const rg_values *v = t->v;
+    refill(t);
+    double *want[RG_MAX_INPUTS];
+    for (int32_t i = 0; i < v->inputs; i++) {
+        const int64_t count = rg_shape_count(&v->x_desc[i]);
+        want[i] = calloc((size_t)count + 1, sizeof(double));
+        for (int64_t k = 0; want[i] != NULL && k < count; k++)
+            want[i][k] = (double)(k % 17 - 8) / 4;
+        rg_guarded_fill(&t->dx[i], want[i]);
+        for (int64_t k = 0; want[i] != NULL && k < count; k++)
+            want[i][k] += v->want_dx[i][k];
+    }
+    expect_written(t->dx, v->inputs, true);
+    if (ok(t, run(t, true, state, (UINT64_C(1) << v->inputs) - 1), "gradient added")) {
+        for (int32_t i = 0; i < v->inputs && want[i] != NULL; i++)
+            compare(t, "added dx", &t->dx[i], want[i], tolerances[v->dtype]);
+        check_guards(t);
+    }
+    expect_written(t->dx, v->inputs, false);
+    for (int32_t i = 0; i < v->inputs; i++)
+        free(want[i]);
+}
+
+/* The pairs that the op lists: the result takes the place of what is read, and gets the same bits.
+ */
+static void check_alias(trial *t, const char *pair, rg_bits *bits)
+{
+    int read, written;
+    const rg_values *v = t->v;
+    const bool gradient = strstr(pair, "=dx") != NULL;
+    if (v->c->flags & (gradient ? RG_CASE_FORWARD : RG_CASE_FREE_Y))
+        return;
+    refill(t);
+    rg_guarded *from = NULL, *to = NULL;
+    if (sscanf(pair, "x%d=y%d", &read, &written) == 2) {
+        from = &t->x[read];
+        to = &t->y[written];
+    } else if (sscanf(pair, "dy%d=dx%d", &read, &written) == 2) {
+        from = &t->dy[read];
+        to = &t->dx[written];
+    } else if (sscanf(pair, "y%d=dx%d", &read, &written) == 2) {
+        from = &t->y[read];
+        to = &t->dx[written];
+    } else if (sscanf(pair, "x%d=dx%d", &read, &written) == 2) {
+        from = &t->x[read];
+        to = &t->dx[written];
+    }
+    if (from == NULL) {
+        fail(t, "the pair '%s' is not understood", pair);
+        return;
+    }
+    const rg_guarded own = *to;
+    *to = *from;
+    from->is_result = to->is_result = true;
+    if (ok(t, run(t, gradient, NULL, 0), pair))
+        compare_bits(t, pair, gradient ? &bits->dx : &bits->y,
+                     gradient ? hash_results(t->dx, v->inputs) : hash_results(t->y, v->outputs));
+    from->is_result = false;
+    *to = own;
+}
+
+static void check_aliases(trial *t, rg_bits *bits)
+{
+    char pair[32];
+    for (const char *at = t->v->test->op->alias; at != NULL && *at != 0; at += strspn(at, " ")) {
+        const size_t length = strcspn(at, " ");
+        snprintf(pair, sizeof pair, "%.*s", (int)length, at);
+        check_alias(t, pair, bits);
+        at += length;
+    }
+}
+
+/* sum of dy times y, after a forward pass */
+static double loss(const trial *t)
+{
+    long double sum = 0;
+    for (int32_t i = 0; i < t->v->outputs; i++)
+        for (int64_t k = 0; k < rg_shape_count(&t->v->y_desc[i]); k++)
+            sum += (long double)t->v->dy[i][k] * (long double)rg_guarded_get(&t->y[i], k);
+    return (double)sum;
+}
+
+static bool loss_at(trial *t, int32_t input, int64_t k, double value, double *result)
+{
+    rg_guarded_set(&t->x[input], k, value);
+    if (!ok(t, run(t, false, NULL, 0), "forward"))
+        return false;
+    *result = loss(t);
+    return true;
+}
+
+/* Central differences at some elements. Where the slopes to both sides differ there is a kink, and
+ * the element is passed over; not more than half may be. */
+static void check_differences(trial *t)
+{
+    enum { SAMPLES = 24 };
+    const double step = 1e-5;
+    const rg_values *v = t->v;
+    refill(t);
+    rg_random random = rg_random_seed(t->checker->seed, "differences");
+    for (int32_t i = 0; i < v->inputs; i++) {
+        const int64_t count = rg_shape_count(&v->x_desc[i]);
+        const double largest = largest_of(v->want_dx[i], count);
+        int skipped = 0, done = 0;
+        for (; done < SAMPLES && done < count; done++) {
+            const int64_t k = (int64_t)(rg_random_uniform(&random) * (double)count);
+            const double x = v->x[i][k];
+            double below, here, above;
+            if (!loss_at(t, i, k, x - step, &below) || !loss_at(t, i, k, x + step, &above) ||
+                !loss_at(t, i, k, x, &here))
+                return;
+            const double slope = (above - below) / (2 * step);
+            if (fabs((above - here) - (here - below)) > 1e-3 * step * (largest + fabs(slope))) {
+                skipped++;
+                continue;
+            }
+            t->checker->comparisons++;
+            if (!(fabs(slope - v->want_dx[i][k]) <= 1e-6 * largest))
+                fail(t, "d%s[%lld] is %.12g by definition, %.12g by finite differences",
+                     v->test->op->inputs[i], (long long)k, v->want_dx[i][k], slope);
+        }
+        if (skipped > done / 2)
+            fail(t, "%d of %d finite differences met a kink", skipped, done);
+    }
+}
+
+/* A gradient that is 0 everywhere, or as good as that, would agree with too much. */
+static bool is_trivial(const rg_values *v)
+{
+    bool trivial = false;
+    const double largest = largest_of(v->dy[0], rg_shape_count(&v->y_desc[0]));
+    for (int32_t i = 0; i < v->inputs; i++)
+        trivial |= largest_of(v->want_dx[i], rg_shape_count(&v->x_desc[i])) < 1e-6 * largest;
+    return trivial;
+}
+
+/* ---- one layout, one case ---- */
+
+static rg_status make_tensors(trial *t, rg_arrangement arrangement)
+{
+    const rg_values *v = t->v;
+    rg_device *device = t->checker->device;
+    const rg_arrangement results = arrangement == RG_EXPANDED ? RG_DENSE : arrangement;
+    int number = 0;
+    for (int32_t i = 0; i < v->inputs; i++) {
+        RG_TRY(rg_guarded_make(device, &v->x_desc[i], arrangement, number++, &t->x[i]));
+        RG_TRY(rg_guarded_make(device, &v->x_desc[i], results, number++, &t->dx[i]));
+    }
+    for (int32_t i = 0; i < v->outputs; i++) {
+        RG_TRY(rg_guarded_make(device, &v->y_desc[i], results, number++, &t->y[i]));
+        RG_TRY(rg_guarded_make(device, &v->y_desc[i], arrangement, number++, &t->dy[i]));
+    }
+    return RG_OK;
+}
+
+static void free_tensors(trial *t)
+{
+    for (int32_t i = 0; i < RG_MAX_INPUTS; i++) {
+        rg_guarded_free(&t->x[i]);
+        rg_guarded_free(&t->dx[i]);
+    }
+    for (int32_t i = 0; i < RG_MAX_OUTPUTS; i++) {
+        rg_guarded_free(&t->y[i]);
+        rg_guarded_free(&t->dy[i]);
+    }
+}
+
+static void check_layout(trial *t, rg_arrangement arrangement, rg_bits *bits)
+{
+    const rg_values *v = t->v;
+    const uint32_t flags = v->c->flags;
+    t->layout_name = rg_arrangement_name(arrangement);
+    rg_state *state = NULL;
+    if (!ok(t, make_tensors(t, arrangement), "tensors"))
+        goto end;
+    const bool needs_state =
+        v->test->op->gradient != NULL && v->test->op->reads(v->desc) & RG_READS_STATE;
+    if (needs_state || arrangement == RG_DENSE) {
+        rg_tensor *x[RG_MAX_INPUTS];
+        tensors_of(t->x, v->inputs, x);
+        if (!ok(t, rg_state_create(t->kernel, x, &state), "state"))
+            goto end;
+    }
+    if (!(flags & RG_CASE_FREE_Y) || needs_state)
+        check_forward(t, state, bits);
+    bool differentiate = !(flags & RG_CASE_FORWARD) && v->test->op->gradient != NULL;
+    if (differentiate && !(flags & (RG_CASE_ZERO | RG_CASE_SPECIAL)) && is_trivial(v)) {
+        if (arrangement != RG_EXPANDED) /* expanding along the axis of an op can make it 0 */
+            fail(t, "the gradient is 0 everywhere; the case shows nothing");
+        differentiate = false;
+    }
+    if (differentiate) {
+        check_gradient(t, state, bits);
+        if (!(flags & RG_CASE_SPECIAL))
+            check_add(t, state);
+    }
+    if (arrangement != RG_EXPANDED && !needs_state)
+        check_aliases(t, bits);
+    const bool smooth = differentiate && !(flags & (RG_CASE_SPECIAL | RG_CASE_FREE_Y));
+    if (smooth && arrangement == RG_DENSE && v->dtype == RG_F64 &&
+        rg_shape_count(&v->x_desc[0]) <= 20000)
+        check_differences(t);
+end:
+    rg_state_destroy(state);
+    free_tensors(t);
+    memset(t->x, 0, sizeof t->x);
+    memset(t->y, 0, sizeof t->y);
+    memset(t->dy, 0, sizeof t->dy);
+    memset(t->dx, 0, sizeof t->dx);
+}
+
+void rg_check_values(rg_checker *checker, const rg_values *values, bool expanded, rg_bits *bits)
+{
+    trial t = { .checker = checker, .v = values, .layout_name = "" };
+    if (!ok(&t, rg_kernel_create(checker->device, values->test->op, values->desc, &t.kernel),
+            "kernel"))
+        return;
+    const int64_t count = rg_shape_count(&values->x_desc[0]);
+    if (expanded) {
+        rg_bits own = { 0, 0 };
+        check_layout(&t, RG_EXPANDED, &own);
+    } else {
+        check_layout(&t, RG_DENSE, bits);
+        for (int a = RG_DENSE + 1; a < RG_EXPANDED && count <= 20000; a++)
+            check_layout(&t, (rg_arrangement)a, bits);
+    }
+    rg_kernel_destroy(t.kernel);
+}

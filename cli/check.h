@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* The check of one case on one device: against the definition, against finite differences, and
+ * against itself under other layouts and aliases. */
+#ifndef RG_CLI_CHECK_H
+#define RG_CLI_CHECK_H
+
+#include "cli/cases.h"
+
+typedef struct rg_checker {
+    rg_device *device;
+    rg_queue *queue;
+    const char *options; /* that reproduce this device: "--rung avx2 --threads 2" */
+    uint64_t seed;
+    bool quick;
+    /* results */
+    int64_t comparisons, failures;
+    double worst; /* error over tolerance */
+} rg_checker;
+
+/* A fingerprint of the result bits of a case, to compare devices with; 0 while unknown. */
+typedef struct rg_bits {
+    uint64_t y, dx;
+} rg_bits;
+
+/* Checks values made with `expanded` or without. `bits` is compared where it is known, else filled
+ * in. */
+void rg_check_values(rg_checker *checker, const rg_values *values, bool expanded, rg_bits *bits);
+
+#endif

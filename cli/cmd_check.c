@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* `retrograde check`: every case of an op on every instruction set, dtype and number of threads. */
+#include "cli/arguments.h"
+#include "cli/check.h"
+#include "cli/cli.h"
+#include "core/shape.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { MOST_THREADS = 8 };
+
+typedef struct request {
+    const char *device, *dtype, *rung, *name;
+    int64_t threads, seed;
+    bool quick, json, help;
+} request;
+
+/* One opened device per number of threads. */
+typedef struct devices {
+    rg_checker checkers[MOST_THREADS];
+    char options[MOST_THREADS][64];
+    int count;
+} devices;
+
+static void close_devices(devices *d)
+{
+    for (int i = 0; i < d->count; i++) {
+        rg_queue_destroy(d->checkers[i].queue);
+        rg_device_destroy(d->checkers[i].device);
+    }
+}
+
+static rg_status open_device(const request *r, const char *rung, int64_t threads, devices *d)
+{
+    rg_checker *checker = &d->checkers[d->count];
+    rg_device_options options = rg_device_options_default();
+    options.rung = rung;
+    options.threads = (int32_t)threads;
+    snprintf(d->options[d->count], sizeof d->options[0], "--rung %s --threads %lld", rung,
+             (long long)threads);
+    *checker = (rg_checker){ .options = d->options[d->count],
+                             .seed = (uint64_t)r->seed,
+                             .quick = r->quick };
+    RG_TRY(rg_device_create(r->device, &options, &checker->device));
+    d->count++;
+    return rg_queue_create(checker->device, &checker->queue);
+}
+
+static rg_status open_devices(const request *r, const char *rung, devices *d)
+{
+    d->count = 0;
+    if (r->threads > 0)
+        return open_device(r, rung, r->threads, d);
+    for (int64_t threads = r->quick ? 2 : 1; threads <= (r->quick ? 2 : 3); threads++)
+        RG_TRY(open_device(r, rung, threads, d));
+    return RG_OK;
+}
+
+/* ---- one case, one group ---- */
+
+static bool is_wanted(const request *r, const rg_case *c, int64_t count)
+{
+    enum { SMALL = 20000, LARGE = 10 << 20 }; /* elements */
+    if (r->name != NULL)
+        return strcmp(r->name, c->name) == 0;
+    if (r->quick || c->flags & RG_CASE_BENCH)
+        return count <= SMALL;
+    return count <= LARGE;
+}
+
+static rg_status check_case(const request *r, devices *d, const rg_op_test *test, const rg_case *c,
+                            rg_dtype dtype, bool expanded)
+{
+    rg_values values;
+    const rg_status status = rg_values_make(test, c, dtype, (uint64_t)r->seed, expanded, &values);
+    rg_bits bits = { 0, 0 };
+    for (int i = 0; status == RG_OK && i < d->count; i++)
+        rg_check_values(&d->checkers[i], &values, expanded, &bits);
+    rg_values_free(&values);
+    return status;
+}
+
+/* All cases of an op on one rung in one dtype: one line. */
+static rg_status check_group(const request *r, const rg_op_test *test, const char *rung,
+                             rg_dtype dtype, int64_t *failures, int64_t *cases)
+{
+    devices d;
+    rg_status status = open_devices(r, rung, &d);
+    int64_t count = 0;
+    for (const rg_case *c = test->cases; status == RG_OK && c->name != NULL; c++) {
+        rg_tensor_desc x[RG_MAX_INPUTS];
+        int32_t inputs;
+        status = rg_case_shapes(c, dtype, x, &inputs);
+        if (status != RG_OK || !is_wanted(r, c, rg_shape_count(&x[0])))
+            continue;
+        status = check_case(r, &d, test, c, dtype, false);
+        const bool expands = c->golden == NULL && x[0].rank > 1 && rg_shape_count(&x[0]) <= 20000;
+        if (status == RG_OK && expands && !(c->flags & RG_CASE_SPECIAL))
+            status = check_case(r, &d, test, c, dtype, true);
+        if (status != RG_OK)
+            fprintf(stderr, "retrograde: case '%s': %s\n", c->name, rg_error_text());
+        count++;
+    }
+    int64_t comparisons = 0, failed = 0;
+    double worst = 0;
+    for (int i = 0; i < d.count; i++) {
+        comparisons += d.checkers[i].comparisons;
+        failed += d.checkers[i].failures;
+        worst = d.checkers[i].worst > worst ? d.checkers[i].worst : worst;
+    }
+    char threads[32] = "1, 2, 3";
+    if (d.count == 1)
+        snprintf(threads, sizeof threads, "%d", rg_device_threads(d.checkers[0].device));
+    if (status == RG_OK && r->json)
+        printf("{\"op\": \"%s\", \"device\": \"%s\", \"rung\": \"%s\", \"dtype\": \"%s\", "
+               "\"threads\": \"%s\", \"cases\": %lld, \"comparisons\": %lld, \"failures\": %lld, "
+               "\"worst\": %.3g}\n",
+               test->op->name, r->device, rung, rg_dtype_name(dtype), threads, (long long)count,
+               (long long)comparisons, (long long)failed, worst);
+    else if (status == RG_OK)
+        printf("%-12s %-6s %-7s %-5s threads %-8s %4lld cases %7lld comparisons  %s (largest error "
+               "%.2f of the tolerance)\n",
+               test->op->name, r->device, rung, rg_dtype_name(dtype), threads, (long long)count,
+               (long long)comparisons, failed == 0 ? "ok" : "FAILED", worst);
+    fflush(stdout);
+    *failures += failed;
+    *cases += count;
+    close_devices(&d);
+    return status;
+}
+
+static rg_status check_op(const request *r, const rg_op_test *test, int64_t *failures,
+                          int64_t *cases)
+{
+    static const rg_dtype dtypes[] = { RG_F32, RG_F64, RG_F16, RG_BF16 };
+    for (int32_t i = 0; rg_device_rung_list(i) != NULL; i++) {
+        const char *rung = rg_device_rung_list(i);
+        if (r->rung != NULL && strcmp(r->rung, rung) != 0)
+            continue;
+        for (size_t k = 0; k < sizeof dtypes / sizeof dtypes[0]; k++) {
+            if (r->dtype == NULL || strcmp(r->dtype, rg_dtype_name(dtypes[k])) == 0)
+                RG_TRY(check_group(r, test, rung, dtypes[k], failures, cases));
+        }
+    }
+    return RG_OK;
+}
+
+/* ---- the command ---- */
+
+static bool is_request_valid(const request *r)
+{
+    rg_dtype dtype = RG_F32;
+    bool rung_known = r->rung == NULL;
+    for (int32_t i = 0; rg_device_rung_list(i) != NULL && !rung_known; i++)
+        rung_known = strcmp(rg_device_rung_list(i), r->rung) == 0;
+    if (r->dtype != NULL && (rg_dtype_parse(r->dtype, &dtype) != RG_OK || !rg_dtype_is_data(dtype)))
+        fprintf(stderr, "retrograde: check knows f32, f64, f16 and bf16, not '%s'\n", r->dtype);
+    else if (!rung_known)
+        fprintf(stderr, "retrograde: this machine has no instruction set '%s'\n", r->rung);
+    else if (r->threads > 1024)
+        fprintf(stderr, "retrograde: a device has 1 to 1024 threads\n");
+    else
+        return true;
+    return false;
+}
+
+int rg_cmd_check(int argc, char **argv)
+{
+    request r = { .device = "cpu", .seed = 1 };
+    const rg_option options[] = {
+        { "device", RG_OPTION_TEXT, &r.device, "D", "device to check (default cpu)" },
+        { "dtype", RG_OPTION_TEXT, &r.dtype, "T", "f32, f64, f16 or bf16 alone" },
+        { "rung", RG_OPTION_TEXT, &r.rung, "R", "base, avx2 or avx512 alone" },
+        { "threads", RG_OPTION_COUNT, &r.threads, "N", "N threads instead of 1, 2 and 3 in turn" },
+        { "seed", RG_OPTION_COUNT, &r.seed, "N", "of the random values (default 1)" },
+        { "case", RG_OPTION_TEXT, &r.name, "NAME", "one case alone, however large" },
+        { "quick", RG_OPTION_FLAG, &r.quick, NULL, "small cases, 2 threads" },
+        { "json", RG_OPTION_FLAG, &r.json, NULL, "one object per line" },
+        { "help", RG_OPTION_FLAG, &r.help, NULL, "this text" },
+        { .name = NULL },
+    };
+    const int ops = rg_options_take(options, argc, argv, NULL, NULL);
+    if (ops < 0 || !is_request_valid(&r))
+        return 2;
+    if (r.help) {
+        printf("usage: retrograde check [OP]...\n\n"
+               "Every case against its definition in double precision and against finite "
+               "differences.\n\n");
+        rg_options_help(options);
+        return 0;
+    }
+    int64_t failures = 0, cases = 0;
+    rg_status status = RG_OK;
+    for (int i = 0; i < ops && status == RG_OK; i++) {
+        if (rg_op_test_find(argv[i]) == NULL) {
+            fprintf(stderr, "retrograde: there is no op '%s'\n", argv[i]);
+            return 2;
+        }
+    }
+    for (int i = 0; ops == 0 && rg_op_tests[i] != NULL && status == RG_OK; i++)
+        status = check_op(&r, rg_op_tests[i], &failures, &cases);
+    for (int i = 0; i < ops && status == RG_OK; i++)
+        status = check_op(&r, rg_op_test_find(argv[i]), &failures, &cases);
+    if (status != RG_OK) {
+        fprintf(stderr, "retrograde: %s\n", rg_error_text());
+        return 1;
+    }
+    if (cases == 0) {
+        fprintf(stderr, "retrograde: there is no such case\n");
+        return 2;
+    }
+    return failures == 0 ? 0 : 1;
+}

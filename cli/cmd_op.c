@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* `retrograde op`: one op, or its gradient, on files. */
+#include "cli/arguments.h"
+#include "cli/cli.h"
+#include "cli/op_run.h"
+
+#include <stdio.h>
+
+typedef struct request {
+    const char *device, *dtype, *rung;
+    int64_t threads;
+    bool gradient, help, list;
+} request;
+
+/* ---- fields as options ---- */
+
+typedef struct lookup {
+    const char *name;
+    const rg_field *found;
+} lookup;
+
+static void compare_name(void *context, const char *name, const rg_field *field, const char *value)
+{
+    (void)value;
+    lookup *l = context;
+    if (strcmp(l->name, name) == 0)
+        l->found = field;
+}
+
+/* --axis 1, --window 3,3, --flatten, --flatten true */
+static int take_field(void *context, const char *name, const char *value)
+{
+    rg_op_run *run = context;
+    const rg_fields *fields = &run->op->desc;
+    lookup l = { name, NULL };
+    rg_fields_each(fields, run->desc, compare_name, &l);
+    if (l.found == NULL) {
+        rg_wrong("%s has no field '%s'; see retrograde op %s --help", run->called, name,
+                 run->called);
+        return -1;
+    }
+    const bool is_flag = l.found->type == RG_FIELD_BOOL && l.found->length == 0;
+    const bool has_value =
+        value != NULL && (!is_flag || strcmp(value, "true") == 0 || strcmp(value, "false") == 0);
+    if (!has_value && !is_flag) {
+        rg_wrong("--%s wants a value", name);
+        return -1;
+    }
+    if (rg_fields_set(fields, run->called, run->desc, name, has_value ? value : "true") != RG_OK) {
+        rg_wrong("%s", rg_error_text());
+        return -1;
+    }
+    return has_value;
+}
+
+/* ---- arguments ---- */
+
+static int open_device(rg_op_run *run, const request *r)
+{
+    rg_device_options options = rg_device_options_default();
+    options.rung = r->rung;
+    options.threads = (int32_t)(r->threads < 2048 ? r->threads : 2048); /* too many either way */
+    rg_status status = rg_device_create(r->device, &options, &run->device);
+    if (status == RG_OK)
+        status = rg_queue_create(run->device, &run->queue);
+    if (status == RG_OK)
+        status = rg_kernel_create(run->device, run->op, run->desc, &run->kernel);
+    if (status == RG_OK)
+        return 0;
+    return status == RG_INVALID_ARGUMENT ? rg_wrong("%s", rg_error_text()) : rg_failed();
+}
+
+static int take_result(rg_op_run *run, const char *text)
+{
+    if (text == NULL)
+        return rg_wrong("-o wants NAME=FILE");
+    if (run->result_count == RG_MOST_RESULTS)
+        return rg_wrong("%s has no more than %d results", run->called, RG_MOST_RESULTS);
+    rg_operand *result = &run->results[run->result_count];
+    const int status = rg_op_run_operand(run, text, true, result);
+    if (status != 0)
+        return status;
+    for (int i = 0; i < run->result_count; i++) {
+        if (strcmp(run->results[i].path, result->path) == 0)
+            return rg_wrong("'%s' and '%s' go to the same file", run->results[i].name,
+                            result->name);
+    }
+    run->result_count++;
+    return 0;
+}
+
+/* Results first, so that a wrong name is found before files are read. */
+static int take_operands(rg_op_run *run, int argc, char **argv)
+{
+    int status = 0, inputs = 0;
+    for (int i = 0; i < argc && status == 0; i++) {
+        if (strcmp(argv[i], "-o") == 0) {
+            status = take_result(run, i + 1 < argc ? argv[i + 1] : NULL);
+            i++;
+        } else {
+            argv[inputs++] = argv[i];
+        }
+    }
+    bool asked = false; /* for what this direction computes */
+    for (int i = 0; i < run->result_count; i++)
+        asked |= run->results[i].role == RG_ROLE_DX || !run->gradient;
+    if (status == 0 && !asked)
+        return rg_wrong("%s: no result is asked for; give -o %s%s=FILE", run->called,
+                        run->gradient ? "d" : "",
+                        run->gradient ? run->op->inputs[0] : run->op->outputs[0]);
+    for (int i = 0; i < inputs && status == 0; i++) {
+        rg_operand operand;
+        status = rg_op_run_operand(run, argv[i], false, &operand);
+        if (status == 0)
+            status = rg_op_run_load(run, &operand);
+    }
+    return status;
+}
+
+static int run_op(rg_op_run *run, const request *r, int argc, char **argv)
+{
+    rg_dtype dtype = RG_F32;
+    if (r->dtype != NULL && (rg_dtype_parse(r->dtype, &dtype) != RG_OK || !rg_dtype_is_data(dtype)))
+        return rg_wrong("an op computes in f32, f64, f16 or bf16, not '%s'", r->dtype);
+    if (r->gradient && run->name != NULL && !run->name->gradient)
+        return rg_wrong("%s names a forward pass; --gradient goes with '%s'", run->called,
+                        run->op->name);
+    if ((r->gradient || run->gradient) && run->op->gradient == NULL)
+        return rg_wrong("%s has no gradient", run->called);
+    run->gradient |= r->gradient;
+    int status = open_device(run, r);
+    if (status == 0)
+        status = take_operands(run, argc, argv);
+    if (status == 0 && r->dtype != NULL)
+        status = rg_op_run_convert(run, dtype);
+    if (status == 0)
+        status = rg_op_run_run(run);
+    return status == 0 ? rg_op_run_save(run) : status;
+}
+
+int rg_cmd_op(int argc, char **argv)
+{
+    request r = { .device = "cpu" };
+    const rg_option options[] = {
+        { "gradient", RG_OPTION_FLAG, &r.gradient, NULL, "run the gradient" },
+        { "device", RG_OPTION_TEXT, &r.device, "D", "device to run on (default cpu)" },
+        { "dtype", RG_OPTION_TEXT, &r.dtype, "T",
+          "convert the inputs to f32, f64, f16 or bf16 first; bf16 is written as f32" },
+        { "threads", RG_OPTION_COUNT, &r.threads, "N", "threads to use (default: all)" },
+        { "rung", RG_OPTION_TEXT, &r.rung, "R", "base, avx2 or avx512 at most" },
+        { "list", RG_OPTION_FLAG, &r.list, NULL, "all ops and their names" },
+        { "help", RG_OPTION_FLAG, &r.help, NULL, "this text, and the fields of an op" },
+        { .name = NULL },
+    };
+    const bool named = argc > 0 && argv[0][0] != '-'; /* the op decides what the options are */
+    rg_op_run run = { 0 };
+    if (named && rg_op_run_begin(&run, argv[0]) != 0)
+        return 2;
+    const int left =
+        rg_options_take(options, argc - named, argv + named, named ? take_field : NULL, &run);
+    if (left < 0)
+        return 2;
+    if (r.list) {
+        rg_op_list();
+        return 0;
+    }
+    if (!named && !r.help)
+        return rg_wrong("the name of an op comes first; see retrograde op --list");
+    run.inputs = named ? rg_op_inputs(run.op, run.desc) : 0;
+    run.outputs = named ? rg_op_outputs(run.op, run.desc) : 0;
+    if (r.help) {
+        if (named)
+            rg_op_run_help(&run);
+        else
+            printf("usage: retrograde op NAME [--FIELD VALUE]... [NAME=FILE]... -o NAME=FILE...\n\n"
+                   "Runs one op on NPY files, or its gradient. retrograde op NAME --help tells "
+                   "more.\n\n");
+        rg_options_help(options);
+        return 0;
+    }
+    const int status = run_op(&run, &r, left, argv + 1);
+    rg_op_run_end(&run);
+    return status;
+}

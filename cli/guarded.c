@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Watched tensors. */
+#include "cli/guarded.h"
+#include "core/dtype.h"
+#include "core/shape.h"
+
+#include <stdlib.h>
+
+enum { GUARD = 128, GUARD_BYTE = 0xa5, RESULT_BYTE = 0x7b };
+
+const char *rg_arrangement_name(rg_arrangement arrangement)
+{
+    static const char *const names[] = { "dense", "padded", "scattered", "mixed", "expanded" };
+    return names[arrangement];
+}
+
+static void arrange(rg_tensor_desc *desc, rg_arrangement arrangement)
+{
+    int64_t stride = arrangement == RG_SCATTERED ? 2 : 1;
+    for (int32_t k = 0; k < desc->rank; k++) {
+        const int32_t d = arrangement == RG_SCATTERED ? k : desc->rank - 1 - k;
+        desc->strides[d] = stride;
+        stride *= desc->dims[d] + (arrangement == RG_PADDED ? 3 : arrangement == RG_SCATTERED);
+    }
+    if (arrangement == RG_EXPANDED && desc->rank > 0)
+        desc->strides[0] = 0;
+}
+
+rg_status rg_guarded_make(rg_device *device, const rg_tensor_desc *shape,
+                          rg_arrangement arrangement, int number, rg_guarded *guarded)
+{
+    *guarded = (rg_guarded){ .desc = *shape };
+    if (arrangement == RG_MIXED)
+        arrangement = (rg_arrangement)(number % RG_MIXED);
+    arrange(&guarded->desc, arrangement);
+    size_t reach;
+    RG_TRY(rg_shape_check(&guarded->desc, "check", &reach));
+    const size_t element = rg_dtype_size(shape->dtype);
+    const size_t shift = arrangement == RG_DENSE ? 0 : element * (size_t)(1 + number % 3);
+    guarded->bytes = reach + (size_t)2 * GUARD + shift;
+    guarded->memory = aligned_alloc(64, (guarded->bytes + 63) / 64 * 64);
+    guarded->before = malloc(guarded->bytes);
+    RG_CHECK(guarded->memory != NULL && guarded->before != NULL, RG_OUT_OF_MEMORY,
+             "%zu bytes are too many", guarded->bytes);
+    guarded->first = guarded->memory + GUARD + shift;
+    rg_guarded_fill(guarded, NULL);
+    return rg_tensor_wrap(device, &guarded->desc, guarded->first, NULL, NULL, &guarded->tensor);
+}
+
+void rg_guarded_free(rg_guarded *guarded)
+{
+    rg_tensor_destroy(guarded->tensor);
+    free(guarded->memory);
+    free(guarded->before);
+}
+
+/* In elements, from the first one. */
+static int64_t position(const rg_tensor_desc *desc, int64_t i)
+{
+    int64_t at = 0;
+    for (int32_t d = desc->rank - 1; d >= 0; d--) {
+        at += i % desc->dims[d] * desc->strides[d];
+        i /= desc->dims[d];
+    }
+    return at;
+}
+
+double rg_guarded_get(const rg_guarded *guarded, int64_t i)
+{
+    return rg_element_get(guarded->first, guarded->desc.dtype, position(&guarded->desc, i));
+}
+
+static void set_in(const rg_guarded *guarded, char *first, int64_t i, double value)
+{
+    rg_element_set(first, guarded->desc.dtype, position(&guarded->desc, i), value);
+}
+
+void rg_guarded_set(rg_guarded *guarded, int64_t i, double value)
+{
+    set_in(guarded, guarded->first, i, value);
+}
+
+void rg_guarded_fill(rg_guarded *guarded, const double *values)
+{
+    const int64_t count = rg_shape_count(&guarded->desc);
+    const size_t element = rg_dtype_size(guarded->desc.dtype);
+    memset(guarded->memory, GUARD_BYTE, guarded->bytes);
+    for (int64_t i = 0; i < count; i++) {
+        if (values != NULL)
+            rg_guarded_set(guarded, i, values[i]);
+        else
+            memset(guarded->first + position(&guarded->desc, i) * (int64_t)element, RESULT_BYTE,
+                   element);
+    }
+    memcpy(guarded->before, guarded->memory, guarded->bytes);
+}
+
+bool rg_guarded_intact(const rg_guarded *guarded)
+{
+    if (guarded->memory == NULL)
+        return true;
+    const int64_t count = guarded->is_result ? rg_shape_count(&guarded->desc) : 0;
+    const size_t element = rg_dtype_size(guarded->desc.dtype);
+    char *before = guarded->before + (guarded->first - guarded->memory);
+    for (int64_t i = 0; i < count; i++) { /* what may have changed is taken over */
+        const int64_t at = position(&guarded->desc, i) * (int64_t)element;
+        memcpy(before + at, guarded->first + at, element);
+    }
+    return memcmp(guarded->memory, guarded->before, guarded->bytes) == 0;
+}
+
+/* By value: any NaN is like any other. */
+uint64_t rg_guarded_hash(const rg_guarded *guarded, uint64_t hash)
+{
+    const int64_t count = rg_shape_count(&guarded->desc);
+    for (int64_t i = 0; i < count; i++) {
+        const double value = rg_guarded_get(guarded, i);
+        uint64_t bits;
+        memcpy(&bits, &value, sizeof bits);
+        hash = (hash ^ (value != value ? 1 : bits)) * UINT64_C(0x100000001b3);
+        hash ^= hash >> 29;
+    }
+    return hash;
+}

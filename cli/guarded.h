@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Tensors in memory whose other bytes are watched: guards in front and behind, gaps between
+ * elements. */
+#ifndef RG_CLI_GUARDED_H
+#define RG_CLI_GUARDED_H
+
+#include <retrograde/kernel.h>
+
+typedef enum rg_arrangement {
+    RG_DENSE,
+    RG_PADDED,    /* the last dimension contiguous, gaps between rows */
+    RG_SCATTERED, /* the first dimension fastest, a gap behind every element */
+    RG_MIXED,     /* each tensor another of these */
+    RG_EXPANDED,  /* stride 0 along dimension 0 */
+} rg_arrangement;
+const char *rg_arrangement_name(rg_arrangement arrangement);
+
+typedef struct rg_guarded {
+    rg_tensor_desc desc;
+    rg_tensor *tensor;
+    char *memory, *before; /* `bytes` each: now, and when last filled */
+    char *first;           /* element 0, in `memory` */
+    size_t bytes;
+    bool is_result; /* its elements may change */
+} rg_guarded;
+
+/* `number` tells the tensors of one call apart. */
+rg_status rg_guarded_make(rg_device *device, const rg_tensor_desc *shape,
+                          rg_arrangement arrangement, int number, rg_guarded *guarded);
+void rg_guarded_free(rg_guarded *guarded);
+
+/* Element i in row-major order. */
+double rg_guarded_get(const rg_guarded *guarded, int64_t i);
+void rg_guarded_set(rg_guarded *guarded, int64_t i, double value);
+
+/* Sets all elements, or with NULL a byte pattern; all other bytes become guards. */
+void rg_guarded_fill(rg_guarded *guarded, const double *values);
+
+/* Whether nothing has changed since it was filled, but the elements of a result. */
+bool rg_guarded_intact(const rg_guarded *guarded);
+
+uint64_t rg_guarded_hash(const rg_guarded *guarded, uint64_t hash);
+
+#endif

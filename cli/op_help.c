@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* What `retrograde op --help` and `--list` say about an op, all from its description. */
+#include "cli/op_run.h"
+
+#include <stdio.h>
+
+static void print_tensors(const char *before, const char *prefix, const char *const names[],
+                          int32_t count)
+{
+    for (int32_t i = 0; i < count; i++)
+        printf(" %s%s%s=FILE", before, prefix, names[i]);
+}
+
+static void print_gradient_usage(const rg_op_run *run)
+{
+    const rg_op *op = run->op;
+    const uint32_t reads = op->reads(run->desc);
+    printf("       retrograde op %s%s [--FIELD VALUE]...", run->called,
+           run->name == NULL ? " --gradient" : "");
+    print_tensors("", "d", op->outputs, run->outputs);
+    for (int32_t i = 0; i < run->inputs; i++) {
+        if (reads & ((uint32_t)RG_READS_X << i | RG_READS_STATE))
+            printf(" %s=FILE", op->inputs[i]);
+    }
+    for (int32_t i = 0; i < run->outputs; i++) {
+        if (reads & (uint32_t)RG_READS_Y << i)
+            printf(" %s=FILE", op->outputs[i]);
+    }
+    print_tensors("-o ", "d", op->inputs, run->inputs);
+    printf("\n");
+}
+
+static void print_usage(const rg_op_run *run)
+{
+    const rg_op *op = run->op;
+    printf("usage:\n");
+    if (run->name == NULL || !run->name->gradient) {
+        printf("       retrograde op %s [--FIELD VALUE]...", run->called);
+        print_tensors("", "", op->inputs, run->inputs);
+        print_tensors("-o ", "", op->outputs, run->outputs);
+        printf("\n");
+    }
+    if (op->gradient != NULL && (run->name == NULL || run->name->gradient))
+        print_gradient_usage(run);
+    printf("\n%s\n", op->text);
+}
+
+/* "N", "N,N", "plain|log", … */
+static void print_type(const rg_field *field, char *text, size_t capacity)
+{
+    static const char *const types[] = {
+        [RG_FIELD_BOOL] = "true|false", [RG_FIELD_I32] = "N", [RG_FIELD_I64] = "N",
+        [RG_FIELD_F64] = "NUMBER",      [RG_FIELD_ENUM] = "", [RG_FIELD_GROUP] = "",
+    };
+    size_t used = (size_t)snprintf(text, capacity, "%s", types[field->type]);
+    for (int i = 0; field->type == RG_FIELD_ENUM && field->names[i] != NULL && used < capacity; i++)
+        used += (size_t)snprintf(text + used, capacity - used, "%s%s", i > 0 ? "|" : "",
+                                 field->names[i]);
+    if (field->length > 0 && used < capacity)
+        snprintf(text + used, capacity - used, ",… (%s%d)", field->count != 0 ? "at most " : "",
+                 field->length);
+}
+
+static void print_field(void *context, const char *name, const rg_field *field, const char *value)
+{
+    (void)context;
+    char type[256], left[512];
+    print_type(field, type, sizeof type);
+    snprintf(left, sizeof left, "--%s %s", name, type);
+    printf("  %-26s %s", left, field->text);
+    if (field->low != 0 || field->high != 0)
+        printf("; %.17g to %.17g", field->low, field->high);
+    printf(" (default %s)\n", value);
+}
+
+static void print_names(const rg_op *op, const char *only)
+{
+    for (const rg_op_name *name = op->names; name != NULL && name->name != NULL; name++) {
+        if (only == NULL || strcmp(only, name->name) == 0)
+            printf("  %-28s %-8s %-28s %s\n", name->name, name->gradient ? "gradient" : "forward",
+                   name->fields, name->tensors);
+    }
+}
+
+void rg_op_run_help(const rg_op_run *run)
+{
+    print_usage(run);
+    printf("\nfields:\n");
+    rg_fields_each(&run->op->desc, run->desc, print_field, NULL);
+    if (run->op->names != NULL) {
+        printf("\n%s (direction, fields, tensors):\n",
+               run->name == NULL ? "other names" : "this name");
+        print_names(run->op, run->name != NULL ? run->called : NULL);
+    }
+    printf("\nA file is NPY. x='x.npy[0:2,::2,-1]' takes a part of it, START:STOP:STEP or one index"
+           "\nfor each dimension; an index keeps its dimension, with length 1. A gradient computes "
+           "\nwhat it reads and was not given, where the inputs of the forward pass are. "
+           "\n-o state.NAME=FILE writes a tensor of the state.\n\noptions:\n");
+}
+
+void rg_op_list(void)
+{
+    for (int i = 0; rg_ops[i] != NULL; i++) {
+        printf("%s: %s\n", rg_ops[i]->name, rg_ops[i]->text);
+        print_names(rg_ops[i], NULL);
+    }
+}

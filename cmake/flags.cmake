@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The retrograde authors
+# Compiler flags: for everything, and for each instruction set.
+
+set(RG_WARNINGS -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes
+    -Wno-missing-field-initializers -Wno-psabi)
+if(RG_WERROR)
+    list(APPEND RG_WARNINGS -Werror)
+endif()
+
+# No contraction and no fast-math: the main loop and the tail of a kernel round alike.
+set(RG_ARITHMETIC -ffp-contract=off -fno-math-errno -fno-trapping-math)
+
+# The rungs of the ladder, lowest first, and what each needs.
+set(RG_RUNGS base)
+set(RG_RUNG_FLAGS_base "")
+if(RG_X86_RUNGS AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+    list(APPEND RG_RUNGS avx2 avx512)
+    set(RG_RUNG_FLAGS_avx2 -mavx2 -mfma -mf16c)
+    set(RG_RUNG_FLAGS_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c)
+    set(RG_X86 1)
+else()
+    set(RG_X86 0)
+endif()
+
+# What every target of the project is compiled with.
+function(rg_target target)
+    target_compile_features(${target} PRIVATE c_std_11)
+    target_compile_definitions(${target} PRIVATE _GNU_SOURCE RG_HAVE_X86_RUNGS=${RG_X86})
+    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include
+        ${PROJECT_BINARY_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+    target_compile_options(${target} PRIVATE ${RG_WARNINGS} ${RG_ARITHMETIC})
+    set_target_properties(${target} PROPERTIES C_EXTENSIONS ON C_VISIBILITY_PRESET hidden
+        POSITION_INDEPENDENT_CODE ON)
+    if(RG_SANITIZE)
+        target_compile_options(${target} PRIVATE -fsanitize=${RG_SANITIZE}
+            -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    endif()
+endfunction()
+
+# What the libraries are linked with. A sanitizer's own functions come from the program, not from
+# the shared library.
+function(rg_link target)
+    if(RG_SANITIZE)
+        target_link_options(${target} PUBLIC -fsanitize=${RG_SANITIZE})
+    else()
+        target_link_options(${target} PRIVATE -Wl,-z,defs)
+    endif()
+endfunction()

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The retrograde authors
+# Install: headers, both libraries, the program, a CMake package, a pkg-config file, the licence.
+
+include(CMakePackageConfigHelpers)
+
+# ---- headers ----
+
+set(unwanted "")
+if(NOT RG_FILES)
+    set(unwanted PATTERN files.h EXCLUDE)
+endif()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/retrograde ${PROJECT_BINARY_DIR}/include/retrograde
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN *.h ${unwanted})
+
+# ---- libraries and program ----
+
+install(TARGETS retrograde retrograde_static EXPORT retrograde
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(RG_PROGRAM)
+    install(TARGETS rg_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+# ---- CMake package ----
+
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/retrograde)
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/retrograde-config.cmake.in
+    ${PROJECT_BINARY_DIR}/package/retrograde-config.cmake INSTALL_DESTINATION ${package}
+    NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/package/retrograde-config-version.cmake
+    COMPATIBILITY SameMinorVersion)
+install(EXPORT retrograde NAMESPACE retrograde:: FILE retrograde-targets.cmake
+    DESTINATION ${package})
+install(FILES ${PROJECT_BINARY_DIR}/package/retrograde-config.cmake
+    ${PROJECT_BINARY_DIR}/package/retrograde-config-version.cmake DESTINATION ${package})
+
+# ---- pkg-config ----
+
+# A folder below the prefix is written relative to it; one that is not keeps its full path.
+function(rg_pc_folder folder result)
+    if(IS_ABSOLUTE ${folder})
+        set(${result} ${folder} PARENT_SCOPE)
+    else()
+        set(${result} "\${prefix}/${folder}" PARENT_SCOPE)
+    endif()
+endfunction()
+rg_pc_folder(${CMAKE_INSTALL_INCLUDEDIR} RG_PC_INCLUDEDIR)
+rg_pc_folder(${CMAKE_INSTALL_LIBDIR} RG_PC_LIBDIR)
+if(IS_ABSOLUTE ${CMAKE_INSTALL_LIBDIR})
+    set(RG_PC_PREFIX ${CMAKE_INSTALL_PREFIX})
+else()
+    file(RELATIVE_PATH up /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+    string(REGEX REPLACE "/$" "" up ${up})
+    set(RG_PC_PREFIX "\${pcfiledir}/${up}")
+endif()
+configure_file(${PROJECT_SOURCE_DIR}/cmake/retrograde.pc.in
+    ${PROJECT_BINARY_DIR}/package/retrograde.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/package/retrograde.pc
+    DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

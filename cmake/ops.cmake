@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The retrograde authors
+# Everything that follows from src/ops/ops.def: sources, kernels per instruction set, the header that
+# includes them all.
+
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
+    ${PROJECT_SOURCE_DIR}/src/ops/ops.def)
+file(STRINGS ${PROJECT_SOURCE_DIR}/src/ops/ops.def lines REGEX "^RG_OP\\(")
+set(RG_OPS "")
+set(RG_OPS_INCLUDES "")
+foreach(line ${lines})
+    if(NOT line MATCHES "^RG_OP\\(([a-z0-9_]+)\\)$")
+        message(FATAL_ERROR "src/ops/ops.def: '${line}' is not RG_OP(name)")
+    endif()
+    set(op ${CMAKE_MATCH_1})
+    list(APPEND RG_OPS ${op})
+    string(APPEND RG_OPS_INCLUDES "#include <retrograde/${op}.h>\n")
+endforeach()
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/include/retrograde/ops.h CONTENT
+"/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Made from src/ops/ops.def: one header per op. */
+#ifndef RETROGRADE_OPS_H
+#define RETROGRADE_OPS_H
+@RG_OPS_INCLUDES@
+#endif
+" @ONLY)
+
+# A source compiled once for each rung and each real; appends to the list `objects`.
+function(rg_compile_rungs name source objects)
+    foreach(rung ${RG_RUNGS})
+        foreach(real f32 f64)
+            set(target ${name}_${real}_${rung})
+            add_library(${target} OBJECT ${source})
+            rg_target(${target})
+            target_compile_options(${target} PRIVATE ${RG_RUNG_FLAGS_${rung}})
+            target_compile_definitions(${target} PRIVATE RG_RUNG=${rung}
+                RG_REAL_F64=$<STREQUAL:${real},f64>)
+            list(APPEND ${objects} $<TARGET_OBJECTS:${target}>)
+        endforeach()
+    endforeach()
+    set(${objects} ${${objects}} PARENT_SCOPE)
+endfunction()
+
+# All ops into `target`; their kernels into RG_KERNEL_OBJECTS; what checks them into RG_OP_TESTS.
+macro(rg_add_ops target)
+    set(RG_KERNEL_OBJECTS "")
+    set(RG_OP_TESTS "")
+    foreach(op ${RG_OPS})
+        target_sources(${target} PRIVATE src/ops/${op}/${op}.c)
+        rg_compile_rungs(rg_${op} ${PROJECT_SOURCE_DIR}/src/ops/${op}/${op}_cpu.c RG_KERNEL_OBJECTS)
+        list(APPEND RG_OP_TESTS ${PROJECT_SOURCE_DIR}/src/ops/${op}/${op}_ref.c
+            ${PROJECT_SOURCE_DIR}/src/ops/${op}/${op}_test.c)
+    endforeach()
+endmacro()

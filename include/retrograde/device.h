@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/** @file
+ *  Devices, which run kernels, and queues, which order their work. */
+#ifndef RETROGRADE_DEVICE_H
+#define RETROGRADE_DEVICE_H
+
+#include <retrograde/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct rg_device rg_device;
+typedef struct rg_queue rg_queue;
+
+/** How to open a device. Start from rg_device_options_default(). */
+typedef struct rg_device_options {
+    uint32_t size;                 /**< of this struct; set by rg_device_options_default() */
+    const rg_allocator *allocator; /**< copied; NULL (default) takes memory from the C library */
+    /** CPU: threads that share a kernel, the calling one included; 1 to 1024. 0 (default) takes the
+     *  environment variable RG_THREADS, or else as many as the process may use processors. */
+    int32_t threads;
+    /** CPU: the highest instruction set to use, "base", "avx2" or "avx512". NULL (default) takes
+     * the environment variable RG_CPU, or else the best that processor and system allow. */
+    const char *rung;
+} rg_device_options;
+RG_API rg_device_options rg_device_options_default(void);
+
+/** Opens "cpu", "cuda" or "cuda:N". `options` may be NULL. The same device may be opened many
+ * times, with different options; objects of one opening do not mix with those of another. */
+RG_API rg_status rg_device_create(const char *name, const rg_device_options *options,
+                                  rg_device **device);
+
+/** Gives the device back. Objects made on it keep it alive until they are destroyed. NULL allowed.
+ */
+RG_API void rg_device_destroy(rg_device *device);
+
+/** Writes the name of the index-th device of this machine into `name`: "cpu", then "cuda:0" and so
+ * on. RG_NO_DEVICE past the last. */
+RG_API rg_status rg_device_list(int32_t index, char *name, size_t capacity);
+
+/** What was opened: "cpu" or "cuda:N". Lives as long as the device. */
+RG_API const char *rg_device_name(const rg_device *device);
+
+/** Threads that share a kernel; 1 on a GPU. */
+RG_API int32_t rg_device_threads(const rg_device *device);
+
+/** The instruction set in use, "base", "avx2" or "avx512". */
+RG_API const char *rg_device_rung(const rg_device *device);
+
+/** The instruction sets this build and machine offer, from the lowest: index 0 is "base".
+ *  NULL past the last. */
+RG_API const char *rg_device_rung_list(int32_t index);
+
+/** Makes an ordered stream of work. Work of one queue runs in the order of its commits; queues run
+ * side by side. */
+RG_API rg_status rg_queue_create(rg_device *device, rg_queue **queue);
+
+/** Gives the queue back; work already committed still runs to its end. NULL allowed. */
+RG_API void rg_queue_destroy(rg_queue *queue);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* The CPU backend: devices, queues that run lists in order, copies.
+ *
+ * A thread that waits runs what is pending itself. A queue has a worker of its own only once there
+ * is work that nobody may be waiting for. */
+#include "backend/cpu/pool.h"
+#include "backend/cpu/rung.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+typedef struct cpu_device {
+    rg_allocator allocator;
+    int32_t rung;
+    rg_pool *pool;
+} cpu_device;
+
+typedef struct cpu_queue {
+    rg_allocator allocator;
+    rg_pool *pool;
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* a list has run */
+    pthread_cond_t wanted;  /* the worker has something to do */
+    rg_list *first, *last;  /* pending */
+    bool running;           /* some thread runs a list of this queue: `runner` */
+    pthread_t runner;
+    int32_t waiters;
+    pthread_t worker;
+    bool has_worker, awake, stop, abandoned;
+} cpu_queue;
+
+/* ---- devices ---- */
+
+static int32_t cpu_count(void)
+{
+    return 1;
+}
+
+static rg_status choose_threads(const rg_device_options *options, int32_t *threads)
+{
+    *threads = options->threads;
+    const char *text = getenv("RG_THREADS");
+    if (*threads == 0 && text != NULL && text[0] != 0) {
+        char *end;
+        const long number = strtol(text, &end, 10);
+        RG_CHECK(*end == 0 && number >= 1 && number <= 1024, RG_INVALID_ARGUMENT,
+                 "RG_THREADS is '%s', not a number from 1 to 1024", text);
+        *threads = (int32_t)number;
+    }
+    if (*threads == 0) {
+        cpu_set_t allowed;
+        *threads = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+    }
+    RG_CHECK(*threads >= 1 && *threads <= 1024, RG_INVALID_ARGUMENT,
+             "a device has 1 to 1024 threads, not %d", *threads);
+    return RG_OK;
+}
+
+static rg_status choose_rung(const rg_device_options *options, int32_t *rung)
+{
+    const char *name = options->rung != NULL ? options->rung : getenv("RG_CPU");
+    *rung = rg_rung_best();
+    if (name == NULL || name[0] == 0)
+        return RG_OK;
+    int32_t cap;
+    RG_TRY(rg_rung_parse(name, &cap));
+    RG_CHECK(options->rung == NULL || cap <= *rung, RG_UNSUPPORTED,
+             "this machine has no %s; its best instruction set is %s", name, rg_rung_name(*rung));
+    *rung = cap < *rung ? cap : *rung;
+    return RG_OK;
+}
+
+static rg_status cpu_open(int32_t index, const rg_device_options *options,
+                          const rg_allocator *allocator, void **context)
+{
+    (void)index;
+    int32_t threads, rung;
+    RG_TRY(choose_threads(options, &threads));
+    RG_TRY(choose_rung(options, &rung));
+    void *memory;
+    RG_TRY(rg_allocate_zero(allocator, sizeof(cpu_device), &memory));
+    cpu_device *device = memory;
+    *device = (cpu_device){ .allocator = *allocator, .rung = rung };
+    const rg_status status = rg_pool_create(allocator, threads, &device->pool);
+    if (status != RG_OK) {
+        rg_release(allocator, memory, sizeof *device);
+        return status;
+    }
+    *context = device;
+    return RG_OK;
+}
+
+static void cpu_close(void *context)
+{
+    cpu_device *device = context;
+    rg_pool_destroy(device->pool);
+    const rg_allocator allocator = device->allocator;
+    rg_release(&allocator, device, sizeof *device);
+}
+
+static int32_t cpu_threads(const void *context)
+{
+    return rg_pool_threads(((const cpu_device *)context)->pool);
+}
+
+static const char *cpu_rung(const void *context)
+{
+    return rg_rung_name(((const cpu_device *)context)->rung);
+}
+
+static rg_status cpu_allocate(void *context, size_t size, void **pointer)
+{
+    return rg_allocate(&((cpu_device *)context)->allocator, size, pointer);
+}
+
+static void cpu_release(void *context, void *pointer, size_t size)
+{
+    rg_release(&((cpu_device *)context)->allocator, pointer, size);
+}
+
+/* Walks down past rungs that have no such kernel. */
+static void (*cpu_find(void *context, const rg_kernel_table *table, int32_t id,
+                       rg_dtype dtype))(void)
+{
+    if (!rg_dtype_is_data(dtype))
+        return NULL;
+    for (int32_t rung = ((cpu_device *)context)->rung; rung >= 0; rung--) {
+        const rg_cpu_row *rows = table->cpu[dtype == RG_F64][rung];
+        if (rows != NULL && rows[id].function[dtype] != NULL)
+            return (void (*)(void))rows[id].function[dtype];
+    }
+    return NULL;
+}
+
+/* ---- copies ---- */
+
+static void copy_elements(char *to, int64_t to_step, const char *from, int64_t from_step,
+                          int64_t count, int32_t element)
+{
+    if (to_step == element && from_step == element) {
+        memcpy(to, from, (size_t)(count * element));
+        return;
+    }
+    for (int64_t i = 0; i < count; i++)
+        memcpy(to + i * to_step, from + i * from_step, (size_t)element);
+}
+
+static rg_status cpu_copy(void *context, const rg_copy_args *args)
+{
+    (void)context;
+    const int32_t inner = args->rank - 1, element = args->element;
+    int64_t rows = 1, index[RG_MAX_RANK] = { 0 };
+    for (int32_t d = 0; d < inner; d++)
+        rows *= args->dims[d];
+    const int64_t length = inner >= 0 ? args->dims[inner] : 1;
+    const int64_t step = (inner >= 0 ? args->strides[inner] : 1) * element;
+    char *host = args->host, *device = args->device;
+    for (int64_t row = 0; row < rows && length > 0; row++) {
+        if (args->to_host)
+            copy_elements(host, element, device, step, length, element);
+        else
+            copy_elements(device, step, host, element, length, element);
+        host += length * element;
+        for (int32_t d = inner - 1; d >= 0; d--) { /* the next row of the tensor */
+            device += args->strides[d] * element;
+            if (++index[d] < args->dims[d])
+                break;
+            device -= index[d] * args->strides[d] * element;
+            index[d] = 0;
+        }
+    }
+    return RG_OK;
+}
+
+/* ---- running ---- */
+
+/* Results must not depend on how the calling program has set up rounding and subnormal numbers. */
+static unsigned plain_arithmetic(void)
+{
+#if defined(__x86_64__)
+    const unsigned old = _mm_getcsr();
+    _mm_setcsr(0x1f80);
+    return old;
+#else
+    return 0;
+#endif
+}
+
+static void restore_arithmetic(unsigned old)
+{
+#if defined(__x86_64__)
+    _mm_setcsr(old);
+#else
+    (void)old;
+#endif
+}
+
+static void run_list(cpu_queue *queue, rg_list *list)
+{
+    enum { WORTH_SHARING = 128 << 10 }; /* bytes: waking a helper costs as much as moving them */
+    const unsigned old = plain_arithmetic();
+    const rg_entry *entry;
+    for (size_t at = 0; at < list->bytes && list->fault_text == NULL; at += entry->size) {
+        entry = (const rg_entry *)(const void *)(list->entries + at);
+        const void *args = entry + 1;
+        if (entry->function == NULL) {
+            cpu_copy(NULL, args);
+            continue;
+        }
+        const rg_cpu_function function = (rg_cpu_function)entry->function;
+        if (entry->bytes < WORTH_SHARING)
+            function(args, 0, entry->units);
+        else
+            rg_pool_run(queue->pool, function, args, entry->units, entry->grain);
+        if (entry->fault_text != NULL && list->fault != 0)
+            list->fault_text = entry->fault_text;
+    }
+    restore_arithmetic(old);
+}
+
+/* Runs the list at the head. Called with the lock, which is let go meanwhile, and when nobody else
+ * is running. */
+static void run_first(cpu_queue *queue)
+{
+    rg_list *list = queue->first;
+    queue->first = list->next;
+    queue->last = queue->first != NULL ? queue->last : NULL;
+    queue->running = true;
+    queue->runner = pthread_self();
+    pthread_mutex_unlock(&queue->lock);
+    run_list(queue, list);
+    list->finished(list);
+    pthread_mutex_lock(&queue->lock);
+    queue->running = false;
+    if (queue->waiters > 0)
+        pthread_cond_broadcast(&queue->changed);
+}
+
+static void queue_free(cpu_queue *queue)
+{
+    pthread_mutex_destroy(&queue->lock);
+    pthread_cond_destroy(&queue->changed);
+    pthread_cond_destroy(&queue->wanted);
+    const rg_allocator allocator = queue->allocator;
+    rg_release(&allocator, queue, sizeof *queue);
+}
+
+static void *worker_main(void *context)
+{
+    cpu_queue *queue = context;
+    pthread_mutex_lock(&queue->lock);
+    while (!queue->stop) {
+        if (queue->first != NULL && !queue->running && queue->awake) {
+            run_first(queue);
+        } else if (queue->first != NULL && queue->running) {
+            queue->waiters++;
+            pthread_cond_wait(&queue->changed, &queue->lock);
+            queue->waiters--;
+        } else {
+            queue->awake = false;
+            pthread_cond_wait(&queue->wanted, &queue->lock);
+        }
+    }
+    const bool abandoned = queue->abandoned;
+    pthread_mutex_unlock(&queue->lock);
+    if (abandoned)
+        queue_free(queue);
+    return NULL;
+}
+
+/* With the lock: makes sure that pending work runs though nobody waits for it. */
+static void wake_worker(cpu_queue *queue)
+{
+    if (queue->first == NULL || queue->awake)
+        return;
+    if (!queue->has_worker)
+        queue->has_worker = pthread_create(&queue->worker, NULL, worker_main, queue) == 0;
+    queue->awake = queue->has_worker;
+    pthread_cond_signal(&queue->wanted);
+    while (!queue->has_worker && queue->first != NULL && !queue->running)
+        run_first(queue); /* no thread to be had: do it here */
+}
+
+static rg_status cpu_queue_open(void *context, void **queue)
+{
+    cpu_device *device = context;
+    void *memory;
+    RG_TRY(rg_allocate_zero(&device->allocator, sizeof(cpu_queue), &memory));
+    cpu_queue *made = memory;
+    made->allocator = device->allocator;
+    made->pool = device->pool;
+    pthread_mutex_init(&made->lock, NULL);
+    pthread_cond_init(&made->changed, NULL);
+    pthread_cond_init(&made->wanted, NULL);
+    *queue = made;
+    return RG_OK;
+}
+
+static void cpu_queue_close(void *context)
+{
+    cpu_queue *queue = context;
+    pthread_mutex_lock(&queue->lock); /* nothing is pending: every list keeps its queue */
+    queue->stop = true;
+    const bool inside = queue->has_worker && pthread_equal(queue->worker, pthread_self());
+    queue->abandoned = inside;
+    pthread_cond_signal(&queue->wanted);
+    pthread_mutex_unlock(&queue->lock);
+    if (inside) { /* the last list let go of its queue: the worker frees it on its way out */
+        pthread_detach(queue->worker);
+        return;
+    }
+    if (queue->has_worker)
+        pthread_join(queue->worker, NULL);
+    queue_free(queue);
+}
+
+static void cpu_submit(void *context, rg_list *list)
+{
+    enum {
+        WORTH_WAKING = 1 << 20
+    }; /* bytes: below, whoever asks for the outcome runs it as quickly */
+    cpu_queue *queue = context;
+    const bool watched = list->watched || list->moved >= WORTH_WAKING;
+    pthread_mutex_lock(&queue->lock);
+    const bool behind = queue->first != NULL; /* nobody waited for the one before */
+    list->next = NULL;
+    if (behind)
+        queue->last->next = list;
+    else
+        queue->first = list;
+    queue->last = list;
+    if (watched || behind)
+        wake_worker(queue);
+    pthread_mutex_unlock(&queue->lock);
+}
+
+static void cpu_nudge(void *context)
+{
+    cpu_queue *queue = context;
+    pthread_mutex_lock(&queue->lock);
+    wake_worker(queue);
+    pthread_mutex_unlock(&queue->lock);
+}
+
+static rg_status cpu_wait(void *context, rg_list *list, bool (*is_done)(rg_list *list))
+{
+    cpu_queue *queue = context;
+    pthread_mutex_lock(&queue->lock);
+    const bool inside = queue->running && pthread_equal(queue->runner, pthread_self());
+    while (!inside && !is_done(list)) {
+        if (!queue->running) {
+            run_first(queue);
+        } else {
+            queue->waiters++;
+            pthread_cond_wait(&queue->changed, &queue->lock);
+            queue->waiters--;
+        }
+    }
+    pthread_mutex_unlock(&queue->lock);
+    RG_CHECK(!inside || is_done(list), RG_INVALID_STATE,
+             "a completion handler cannot wait for commands of its own queue");
+    return RG_OK;
+}
+
+const rg_backend rg_backend_cpu = {
+    .name = "cpu",
+    .count = cpu_count,
+    .open = cpu_open,
+    .close = cpu_close,
+    .threads = cpu_threads,
+    .rung = cpu_rung,
+    .allocate = cpu_allocate,
+    .release = cpu_release,
+    .copy = cpu_copy,
+    .find = cpu_find,
+    .queue_open = cpu_queue_open,
+    .queue_close = cpu_queue_close,
+    .submit = cpu_submit,
+    .nudge = cpu_nudge,
+    .wait = cpu_wait,
+};

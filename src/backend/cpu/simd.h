@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Vectors for kernel files. A file is compiled once for each instruction set and for each `real`:
+ *
+ *      real    what a kernel computes in: float, or double for f64 tensors
+ *      vreal   VLEN of them; operators + - * / and comparisons work lane by lane
+ *      T       how a tensor stores its elements, a constant: f32, f16, bf16, or f64
+ *
+ * vload and vstore convert between the two. Intrinsics stay in this file. */
+#ifndef RG_CPU_SIMD_H
+#define RG_CPU_SIMD_H
+
+#include "core/dtype.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+#define RG_VECTOR_BYTES 64
+#elif defined(__AVX2__)
+#define RG_VECTOR_BYTES 32
+#else
+#define RG_VECTOR_BYTES 16
+#endif
+
+#if RG_REAL_F64
+typedef double real;
+typedef int64_t intr; /* an integer as wide as real */
+typedef uint64_t uintr;
+#define RG_REAL RG_F64
+#define RG_VLEN (RG_VECTOR_BYTES / 8)
+#else
+typedef float real;
+typedef int32_t intr;
+typedef uint32_t uintr;
+#define RG_REAL RG_F32
+#define RG_VLEN (RG_VECTOR_BYTES / 4)
+#endif
+
+/* How many lanes a load or store means: 1 to VLEN, or VSTREAM for a full one that stores past the
+ * cache. A step is written once, for a constant n, and called with VLEN, with VSTREAM and for what
+ * is left over. */
+enum { VLEN = RG_VLEN, VSTREAM = RG_VLEN + 1 };
+typedef real vreal __attribute__((vector_size(RG_VECTOR_BYTES)));
+typedef intr vint __attribute__((vector_size(RG_VECTOR_BYTES))); /* integers, and masks: 0 or -1 */
+typedef uintr vuint __attribute__((vector_size(RG_VECTOR_BYTES)));
+
+#define RG_INFINITY ((real)__builtin_inf())
+
+/* ---- lane by lane ---- */
+
+RG_INLINE vreal vset(real a)
+{
+    return a - (vreal){ 0 }; /* not +: -0 stays -0 */
+}
+
+RG_INLINE vint vset_int(intr a)
+{
+    return a + (vint){ 0 };
+}
+
+RG_INLINE vint vlanes(void) /* 0, 1, 2, … */
+{
+#if RG_VLEN == 16
+    return (vint){ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+#elif RG_VLEN == 8
+    return (vint){ 0, 1, 2, 3, 4, 5, 6, 7 };
+#elif RG_VLEN == 4
+    return (vint){ 0, 1, 2, 3 };
+#else
+    return (vint){ 0, 1 };
+#endif
+}
+
+RG_INLINE vreal vselect(vint mask, vreal yes, vreal no)
+{
+    return (vreal)((mask & (vint)yes) | (~mask & (vint)no));
+}
+
+RG_INLINE vreal vabs(vreal a)
+{
+    return (vreal)((vuint)a << 1 >> 1);
+}
+
+/* a > b ? a : b, so b where either is NaN */
+RG_INLINE vreal vmax(vreal a, vreal b)
+{
+#if defined(__AVX512F__) && RG_REAL_F64
+    return (vreal)_mm512_max_pd((__m512d)a, (__m512d)b);
+#elif defined(__AVX512F__)
+    return (vreal)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__) && RG_REAL_F64
+    return (vreal)_mm256_max_pd((__m256d)a, (__m256d)b);
+#elif defined(__AVX2__)
+    return (vreal)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+    return vselect(a > b, a, b);
+#endif
+}
+
+RG_INLINE vreal vmin(vreal a, vreal b) /* a < b ? a : b */
+{
+#if defined(__AVX512F__) && RG_REAL_F64
+    return (vreal)_mm512_min_pd((__m512d)a, (__m512d)b);
+#elif defined(__AVX512F__)
+    return (vreal)_mm512_min_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__) && RG_REAL_F64
+    return (vreal)_mm256_min_pd((__m256d)a, (__m256d)b);
+#elif defined(__AVX2__)
+    return (vreal)_mm256_min_ps((__m256)a, (__m256)b);
+#else
+    return vselect(a < b, a, b);
+#endif
+}
+
+/* a * b + c, rounded once where the instruction set can. Kernel files are compiled without
+ * contraction, so that the main loop and the tail round alike. */
+RG_INLINE vreal vfma(vreal a, vreal b, vreal c)
+{
+#if defined(__AVX512F__) && RG_REAL_F64
+    return (vreal)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
+#elif defined(__AVX512F__)
+    return (vreal)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__AVX2__) && RG_REAL_F64
+    return (vreal)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+#elif defined(__AVX2__)
+    return (vreal)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+    return a * b + c;
+#endif
+}
+
+/* The nearest integer, ties to even; for |a| < 2^22 (2^51 in double). */
+RG_INLINE vreal vround(vreal a)
+{
+    const vreal big = vset(RG_REAL_F64 ? (real)0x1.8p52 : (real)0x1.8p23);
+    return (a + big) - big;
+}
+
+/* Lanes from `n` on become `fill`. */
+RG_INLINE vreal vkeep(vreal a, const int n, real fill)
+{
+    return n >= VLEN ? a : vselect(vlanes() < (intr)n, a, vset(fill));
+}
+
+/* ---- across lanes, in a fixed order ---- */
+
+#if RG_VLEN == 16
+#define RG_XOR(k)                                                                                 \
+    0 ^ k, 1 ^ k, 2 ^ k, 3 ^ k, 4 ^ k, 5 ^ k, 6 ^ k, 7 ^ k, 8 ^ k, 9 ^ k, 10 ^ k, 11 ^ k, 12 ^ k, \
+        13 ^ k, 14 ^ k, 15 ^ k
+#elif RG_VLEN == 8
+#define RG_XOR(k) 0 ^ k, 1 ^ k, 2 ^ k, 3 ^ k, 4 ^ k, 5 ^ k, 6 ^ k, 7 ^ k
+#elif RG_VLEN == 4
+#define RG_XOR(k) 0 ^ k, 1 ^ k, 2 ^ k, 3 ^ k
+#else
+#define RG_XOR(k) 0 ^ k, 1 ^ k
+#endif
+
+RG_INLINE real vsum(vreal a)
+{
+#if RG_VLEN > 8
+    a += __builtin_shufflevector(a, a, RG_XOR(8));
+#endif
+#if RG_VLEN > 4
+    a += __builtin_shufflevector(a, a, RG_XOR(4));
+#endif
+#if RG_VLEN > 2
+    a += __builtin_shufflevector(a, a, RG_XOR(2));
+#endif
+    a += __builtin_shufflevector(a, a, RG_XOR(1));
+    return a[0];
+}
+
+RG_INLINE real vmax_lane(vreal a)
+{
+#if RG_VLEN > 8
+    a = vmax(a, __builtin_shufflevector(a, a, RG_XOR(8)));
+#endif
+#if RG_VLEN > 4
+    a = vmax(a, __builtin_shufflevector(a, a, RG_XOR(4)));
+#endif
+#if RG_VLEN > 2
+    a = vmax(a, __builtin_shufflevector(a, a, RG_XOR(2)));
+#endif
+    a = vmax(a, __builtin_shufflevector(a, a, RG_XOR(1)));
+    return a[0];
+}
+
+/* ---- 16-bit storage: exact, round to nearest even, NaN kept ---- */
+
+#if !RG_REAL_F64
+typedef uint16_t vhalf __attribute__((vector_size(2 * RG_VLEN)));
+
+RG_INLINE vreal vreal_of_bf16(vhalf bits)
+{
+    return (vreal)(__builtin_convertvector(bits, vuint) << 16);
+}
+
+RG_INLINE vhalf vbf16_of_real(vreal a)
+{
+    const vuint bits = (vuint)a;
+    const vuint number = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    const vuint nan = bits >> 16 | 0x40;
+    return __builtin_convertvector((vuint)vselect(a == a, (vreal)number, (vreal)nan), vhalf);
+}
+
+RG_INLINE vreal vreal_of_f16(vhalf bits)
+{
+#if defined(__AVX512F__)
+    return (vreal)_mm512_cvtph_ps((__m256i)bits);
+#elif defined(__F16C__)
+    return (vreal)_mm256_cvtph_ps((__m128i)bits);
+#else /* as rg_float_of_f16, which explains it */
+    const vuint wide = __builtin_convertvector(bits, vuint);
+    const vuint sign = (wide & 0x8000) << 16, rest = (wide & 0x7fff) << 13;
+    const vuint nan = (vuint)(rest > 0x0f800000) & 0x400000;
+    const vuint number = (vuint)((vreal)rest * vset((real)0x1p112));
+    const vint special = rest >= 0x0f800000;
+    return (vreal)(sign | (vuint)vselect(special, (vreal)(rest | 0x7f800000 | nan), (vreal)number));
+#endif
+}
+
+RG_INLINE vhalf vf16_of_real(vreal a)
+{
+#if defined(__AVX512F__)
+    return (vhalf)_mm512_cvtps_ph((__m512)a, _MM_FROUND_TO_NEAREST_INT);
+#elif defined(__F16C__)
+    return (vhalf)_mm256_cvtps_ph((__m256)a, _MM_FROUND_TO_NEAREST_INT);
+#else /* as rg_f16_of_float */
+    const vuint bits = (vuint)a, sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
+    const vuint normal = ((size + 0xfff + (size >> 13 & 1)) >> 13) - (112 << 10);
+    const vuint small = (vuint)((vreal)size + vset((real)0.5)) - 0x3f000000;
+    const vuint nan = (size >> 13 & 0x3ff) | 0x7e00;
+    vreal result = vselect(size < 0x38800000, (vreal)small, (vreal)normal);
+    result = vselect(size >= 0x477ff000, (vreal)((vuint){ 0 } + 0x7c00), result);
+    result = vselect(size > 0x7f800000, (vreal)nan, result);
+    return __builtin_convertvector((vuint)result | sign, vhalf);
+#endif
+}
+#endif
+
+/* ---- loads and stores: elements i to i + n - 1 of an array of T, 0 < n <= VLEN ---- */
+
+RG_INLINE real load_one(const void *data, int64_t i, const rg_dtype T)
+{
+#if RG_REAL_F64
+    (void)T;
+    return ((const double *)data)[i];
+#else
+    if (T == RG_F16)
+        return rg_float_of_f16(((const uint16_t *)data)[i]);
+    if (T == RG_BF16)
+        return rg_float_of_bf16(((const uint16_t *)data)[i]);
+    return ((const float *)data)[i];
+#endif
+}
+
+RG_INLINE void store_one(void *data, int64_t i, const rg_dtype T, real a)
+{
+#if RG_REAL_F64
+    (void)T;
+    ((double *)data)[i] = a;
+#else
+    if (T == RG_F16)
+        ((uint16_t *)data)[i] = rg_f16_of_float(a);
+    else if (T == RG_BF16)
+        ((uint16_t *)data)[i] = rg_bf16_of_float(a);
+    else
+        ((float *)data)[i] = a;
+#endif
+}
+
+RG_INLINE vreal vload_full(const void *data, int64_t i, const rg_dtype T)
+{
+#if !RG_REAL_F64
+    if (T != RG_F32) {
+        vhalf half;
+        memcpy(&half, (const uint16_t *)data + i, sizeof half);
+        return T == RG_F16 ? vreal_of_f16(half) : vreal_of_bf16(half);
+    }
+#endif
+    (void)T;
+    vreal a;
+    memcpy(&a, (const real *)data + i, sizeof a);
+    return a;
+}
+
+RG_INLINE void vstore_full(void *data, int64_t i, const rg_dtype T, vreal a)
+{
+#if !RG_REAL_F64
+    if (T != RG_F32) {
+        const vhalf half = T == RG_F16 ? vf16_of_real(a) : vbf16_of_real(a);
+        memcpy((uint16_t *)data + i, &half, sizeof half);
+        return;
+    }
+#endif
+    (void)T;
+    memcpy((real *)data + i, &a, sizeof a);
+}
+
+/* Bytes that VLEN elements of T take, and the alignment that vstream asks for. */
+RG_INLINE int vbytes(const rg_dtype T)
+{
+    return T == RG_F16 || T == RG_BF16 ? 2 * VLEN : RG_VECTOR_BYTES;
+}
+
+/* Elements from element i to the next address that is aligned to vbytes(T). */
+RG_INLINE int vhead(const void *data, int64_t i, const rg_dtype T)
+{
+    const int element = vbytes(T) / VLEN;
+    const uintptr_t at = (uintptr_t)data + (uintptr_t)i * (uintptr_t)element;
+    return (int)(-at & (uintptr_t)(vbytes(T) - 1)) / element;
+}
+
+/* A full store past the cache, aligned to vbytes(T). */
+RG_INLINE void vstream(void *data, int64_t i, const rg_dtype T, vreal a)
+{
+#if defined(__x86_64__)
+#if !RG_REAL_F64
+    if (T != RG_F32) {
+        const vhalf half = T == RG_F16 ? vf16_of_real(a) : vbf16_of_real(a);
+        uint16_t *to = (uint16_t *)data + i;
+#if RG_VLEN == 16
+        _mm256_stream_si256((__m256i *)(void *)to, (__m256i)half);
+#elif RG_VLEN == 8
+        _mm_stream_si128((__m128i *)(void *)to, (__m128i)half);
+#else
+        long long bits;
+        memcpy(&bits, &half, sizeof bits);
+        _mm_stream_si64((long long *)(void *)to, bits);
+#endif
+        return;
+    }
+#endif
+    (void)T;
+    real *to = (real *)data + i;
+#if RG_VECTOR_BYTES == 64
+    _mm512_stream_si512((void *)to, (__m512i)a);
+#elif RG_VECTOR_BYTES == 32
+    _mm256_stream_si256((__m256i *)(void *)to, (__m256i)a);
+#else
+    _mm_stream_si128((__m128i *)(void *)to, (__m128i)a);
+#endif
+#else
+    vstore_full(data, i, T, a);
+#endif
+}
+
+/* Less than a vector: rare, so one copy for all storage types, called. */
+static __attribute__((noinline, unused)) vreal vload_part(const void *data, int64_t i, int n,
+                                                          rg_dtype T)
+{
+#if defined(__AVX512F__) && RG_REAL_F64
+    (void)T;
+    return (vreal)_mm512_maskz_loadu_pd((__mmask8)((1u << n) - 1), (const double *)data + i);
+#elif defined(__AVX512F__)
+    const __mmask16 lanes = (__mmask16)((1u << n) - 1);
+    if (T == RG_F32)
+        return (vreal)_mm512_maskz_loadu_ps(lanes, (const float *)data + i);
+    const vhalf half = (vhalf)_mm256_maskz_loadu_epi16(lanes, (const uint16_t *)data + i);
+    return T == RG_F16 ? vreal_of_f16(half) : vreal_of_bf16(half);
+#else
+    real lanes[VLEN] = { 0 };
+    for (int k = 0; k < n; k++)
+        lanes[k] = load_one(data, i + k, T);
+    return vload_full(lanes, 0, RG_REAL);
+#endif
+}
+
+static __attribute__((noinline, unused)) void vstore_part(void *data, int64_t i, int n, rg_dtype T,
+                                                          vreal a)
+{
+#if defined(__AVX512F__) && RG_REAL_F64
+    (void)T;
+    _mm512_mask_storeu_pd((double *)data + i, (__mmask8)((1u << n) - 1), (__m512d)a);
+#elif defined(__AVX512F__)
+    const __mmask16 lanes = (__mmask16)((1u << n) - 1);
+    if (T == RG_F32) {
+        _mm512_mask_storeu_ps((float *)data + i, lanes, (__m512)a);
+    } else {
+        const vhalf half = T == RG_F16 ? vf16_of_real(a) : vbf16_of_real(a);
+        _mm256_mask_storeu_epi16((uint16_t *)data + i, lanes, (__m256i)half);
+    }
+#else
+    real lanes[VLEN];
+    vstore_full(lanes, 0, RG_REAL, a);
+    for (int k = 0; k < n; k++)
+        store_one(data, i + k, T, lanes[k]);
+#endif
+}
+
+/* Lanes from n on are 0. */
+RG_INLINE vreal vload(const void *data, int64_t i, const int n, const rg_dtype T)
+{
+    return n >= VLEN ? vload_full(data, i, T) : vload_part(data, i, n, T);
+}
+
+RG_INLINE void vstore(void *data, int64_t i, const int n, const rg_dtype T, vreal a)
+{
+    if (n == VSTREAM)
+        vstream(data, i, T, a);
+    else if (n == VLEN)
+        vstore_full(data, i, T, a);
+    else
+        vstore_part(data, i, n, T, a);
+}
+
+/* VLEN elements, or n, that stand `step` apart. */
+static __attribute__((noinline, unused)) vreal vgather(const void *data, int64_t i, int64_t step,
+                                                       int n, rg_dtype T)
+{
+    real lanes[VLEN] = { 0 };
+    for (int k = 0; k < n && k < VLEN; k++)
+        lanes[k] = load_one(data, (i + k) * step, T);
+    return vload_full(lanes, 0, RG_REAL);
+}
+
+static __attribute__((noinline, unused)) void vscatter(void *data, int64_t i, int64_t step, int n,
+                                                       rg_dtype T, vreal a)
+{
+    real lanes[VLEN];
+    vstore_full(lanes, 0, RG_REAL, a);
+    for (int k = 0; k < n && k < VLEN; k++)
+        store_one(data, (i + k) * step, T, lanes[k]);
+}
+
+#endif

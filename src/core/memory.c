@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* The default allocator and the helpers over any allocator. */
+#include "core/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+/* Blocks of this size and more are aligned to it: a gradient that strides through a large tensor
+ * then needs a few entries of the address translation cache instead of thousands. */
+enum { HUGE_PAGE = 2 << 20 };
+
+static void *default_allocate(void *context, size_t size, size_t alignment)
+{
+    (void)context;
+    const bool huge = size >= HUGE_PAGE;
+    void *pointer = NULL;
+    if (alignment < sizeof(void *))
+        alignment = sizeof(void *);
+    if (posix_memalign(&pointer, huge ? HUGE_PAGE : alignment, size) != 0)
+        return NULL;
+#if defined(__linux__)
+    if (huge)
+        madvise(pointer, size / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* advice; may be refused */
+#endif
+    return pointer;
+}
+
+static void default_release(void *context, void *pointer, size_t size)
+{
+    (void)context;
+    (void)size;
+    free(pointer);
+}
+
+const rg_allocator rg_default_allocator = { default_allocate, default_release, NULL };
+
+rg_status rg_allocate(const rg_allocator *allocator, size_t size, void **pointer)
+{
+    *pointer = NULL;
+    if (size == 0)
+        return RG_OK;
+    *pointer = allocator->allocate(allocator->context, size, RG_ALIGNMENT);
+    RG_CHECK(*pointer != NULL, RG_OUT_OF_MEMORY, "out of memory: %zu bytes were asked for", size);
+    return RG_OK;
+}
+
+rg_status rg_allocate_zero(const rg_allocator *allocator, size_t size, void **pointer)
+{
+    RG_TRY(rg_allocate(allocator, size, pointer));
+    if (size > 0)
+        memset(*pointer, 0, size);
+    return RG_OK;
+}
+
+void rg_release(const rg_allocator *allocator, void *pointer, size_t size)
+{
+    if (pointer != NULL)
+        allocator->release(allocator->context, pointer, size);
+}
+
+rg_status rg_grow(const rg_allocator *allocator, void **array, size_t *capacity, size_t count,
+                  size_t element)
+{
+    if (count < *capacity)
+        return RG_OK;
+    const size_t wanted = *capacity == 0 ? 8 : *capacity * 2;
+    size_t bytes;
+    void *larger;
+    RG_CHECK(wanted > *capacity && rg_multiply(wanted, element, &bytes), RG_OUT_OF_MEMORY,
+             "out of memory: a list of %zu entries cannot grow", count);
+    RG_TRY(rg_allocate(allocator, bytes, &larger));
+    if (count > 0)
+        memcpy(larger, *array, count * element);
+    rg_release(allocator, *array, *capacity * element);
+    *array = larger;
+    *capacity = wanted;
+    return RG_OK;
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Shapes: checked sizes and exact overlap tests. */
+#include "core/shape.h"
+#include "core/dtype.h"
+
+#include <stdio.h>
+
+rg_tensor_desc rg_tensor_desc_dense(rg_dtype dtype, int32_t rank, const int64_t dims[])
+{
+    rg_tensor_desc desc = { .dtype = dtype, .rank = rank };
+    if (rank < 0 || rank > RG_MAX_RANK || (rank > 0 && dims == NULL))
+        return desc; /* refused by whoever uses it */
+    int64_t stride = 1;
+    for (int32_t d = rank - 1; d >= 0; d--) {
+        desc.dims[d] = dims[d];
+        desc.strides[d] = stride;
+        if (__builtin_mul_overflow(stride, dims[d] > 0 ? dims[d] : 1, &stride))
+            stride = INT64_MAX;
+    }
+    return desc;
+}
+
+rg_status rg_shape_check(const rg_tensor_desc *desc, const char *who, size_t *reach)
+{
+    const size_t element = rg_dtype_size(desc->dtype);
+    RG_CHECK(element > 0, RG_INVALID_ARGUMENT, "%s: %d is no dtype", who, (int)desc->dtype);
+    RG_CHECK(desc->rank >= 0 && desc->rank <= RG_MAX_RANK, RG_INVALID_ARGUMENT,
+             "%s: rank %d is not between 0 and %d", who, desc->rank, RG_MAX_RANK);
+    bool empty = false, fits = true;
+    int64_t last = 0, count = 1; /* index of the last element; elements */
+    for (int32_t d = 0; d < desc->rank; d++) {
+        const int64_t size = desc->dims[d], stride = desc->strides[d];
+        RG_CHECK(size >= 0, RG_INVALID_ARGUMENT, "%s: dimension %d is %lld, less than 0", who, d,
+                 (long long)size);
+        RG_CHECK(stride >= 0, RG_INVALID_ARGUMENT, "%s: stride %d is %lld, less than 0", who, d,
+                 (long long)stride);
+        int64_t step;
+        empty |= size == 0;
+        fits &= !__builtin_mul_overflow(size > 0 ? size - 1 : 0, stride, &step);
+        fits &= !__builtin_add_overflow(last, step, &last);
+        fits &= !__builtin_mul_overflow(count, size > 0 ? size : 1, &count);
+    }
+    int64_t bytes = 0, all = 0;
+    fits &= !__builtin_add_overflow(last, 1, &last);
+    fits &= !__builtin_mul_overflow(last, (int64_t)element, &bytes);
+    fits &= !__builtin_mul_overflow(count, (int64_t)element, &all);
+    char text[RG_SHAPE_TEXT];
+    RG_CHECK(fits, RG_INVALID_ARGUMENT, "%s: the size of %s overflows", who,
+             rg_shape_text(desc, text));
+    *reach = empty ? 0 : (size_t)bytes;
+    return RG_OK;
+}
+
+int64_t rg_shape_count(const rg_tensor_desc *desc)
+{
+    int64_t count = 1;
+    for (int32_t d = 0; d < desc->rank; d++)
+        count *= desc->dims[d];
+    return count;
+}
+
+bool rg_shape_same_dims(const rg_tensor_desc *a, const rg_tensor_desc *b)
+{
+    return a->rank == b->rank && memcmp(a->dims, b->dims, (size_t)a->rank * sizeof a->dims[0]) == 0;
+}
+
+bool rg_shape_same(const rg_tensor_desc *a, const rg_tensor_desc *b)
+{
+    return a->dtype == b->dtype && rg_shape_same_dims(a, b) &&
+           memcmp(a->strides, b->strides, (size_t)a->rank * sizeof a->strides[0]) == 0;
+}
+
+bool rg_shape_is_dense(const rg_tensor_desc *desc)
+{
+    int64_t stride = 1;
+    for (int32_t d = desc->rank - 1; d >= 0; d--) {
+        if (desc->dims[d] != 1 && desc->strides[d] != stride)
+            return false;
+        stride *= desc->dims[d];
+    }
+    return true;
+}
+
+/* The dimensions along which a step moves, largest stride first. Offsets between two elements are
+ * the sums of d_k * stride_k with |d_k| <= most_k. */
+typedef struct box {
+    int rank;
+    int64_t stride[RG_MAX_RANK], most[RG_MAX_RANK];
+    int64_t reach[RG_MAX_RANK + 1]; /* the farthest that dimensions k and later can get */
+} box;
+
+static box box_of(const rg_tensor_desc *desc)
+{
+    box b = { .rank = 0 };
+    for (int32_t d = 0; d < desc->rank; d++) {
+        if (desc->dims[d] <= 1)
+            continue;
+        int k = b.rank++;
+        for (; k > 0 && b.stride[k - 1] < desc->strides[d]; k--) {
+            b.stride[k] = b.stride[k - 1];
+            b.most[k] = b.most[k - 1];
+        }
+        b.stride[k] = desc->strides[d];
+        b.most[k] = desc->dims[d] - 1;
+    }
+    for (int k = b.rank - 1; k >= 0; k--)
+        b.reach[k] = b.reach[k + 1] + b.most[k] * b.stride[k];
+    return b;
+}
+
+static int64_t floor_divide(int64_t a, int64_t b)
+{
+    return a / b - (a % b < 0);
+}
+
+/* Whether dimensions k and later can make `offset`. In layouts without self-overlap at most two
+ * values of d_k are in question; `budget` bounds the work for others, which then count as meeting.
+ * `moved`: whether a d before k was other than 0; a way that never moves does not count. */
+static bool box_makes(const box *b, int k, int64_t offset, bool moved, int *budget)
+{
+    if (--*budget < 0)
+        return true;
+    if (k == b->rank)
+        return offset == 0 && moved;
+    const int64_t stride = b->stride[k], rest = b->reach[k + 1];
+    if (stride == 0) /* and so are all later ones: any movement will do */
+        return offset == 0;
+    int64_t low = -floor_divide(rest - offset, stride), high = floor_divide(offset + rest, stride);
+    low = low < -b->most[k] ? -b->most[k] : low;
+    high = high > b->most[k] ? b->most[k] : high;
+    for (int64_t d = low; d <= high; d++) {
+        if (box_makes(b, k + 1, offset - d * stride, moved || d != 0, budget))
+            return true;
+    }
+    return false;
+}
+
+bool rg_shape_overlaps_itself(const rg_tensor_desc *desc)
+{
+    if (rg_shape_count(desc) == 0)
+        return false;
+    const box b = box_of(desc);
+    int budget = 4096;
+    return box_makes(&b, 0, 0, false, &budget);
+}
+
+static int64_t
+extent(const rg_tensor_desc *desc) /* bytes from first to last element, both included */
+{
+    int64_t last = 0;
+    for (int32_t d = 0; d < desc->rank; d++)
+        last += (desc->dims[d] - 1) * desc->strides[d];
+    return (last + 1) * (int64_t)rg_dtype_size(desc->dtype);
+}
+
+bool rg_shape_overlaps(const rg_tensor_desc *a, const rg_tensor_desc *b, int64_t distance)
+{
+    if (rg_shape_count(a) == 0 || rg_shape_count(b) == 0)
+        return false;
+    if (distance >= extent(a) || -distance >= extent(b))
+        return false;
+    const int64_t element = (int64_t)rg_dtype_size(a->dtype);
+    if (!rg_shape_same(a, b) || distance % element != 0)
+        return true;
+    if (distance == 0)
+        return true;
+    const box both = box_of(a);
+    int budget = 4096;
+    return box_makes(&both, 0, distance / element, true, &budget);
+}
+
+const char *rg_shape_text(const rg_tensor_desc *desc, char *text)
+{
+    int used = snprintf(text, RG_SHAPE_TEXT, "%s[", rg_dtype_name(desc->dtype));
+    for (int32_t d = 0; d < desc->rank && d < RG_MAX_RANK && used < RG_SHAPE_TEXT - 2; d++)
+        used += snprintf(text + used, (size_t)(RG_SHAPE_TEXT - used), "%s%lld", d > 0 ? ", " : "",
+                         (long long)desc->dims[d]);
+    if (used < RG_SHAPE_TEXT - 1)
+        snprintf(text + used, (size_t)(RG_SHAPE_TEXT - used), "]");
+    return text;
+}

@@ -1,0 +1,1 @@
+/* to come */ extern int rg_unused;

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Files: open, read to the end, replace by renaming. */
+#include "files/whole_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The first piece of a file whose size is not known, and the most for one system call. */
+enum { FIRST_PIECE = 4096, LARGEST_PIECE = 1 << 30 };
+
+/* ---- reading ---- */
+
+void rg_bytes_release(const rg_allocator *allocator, rg_bytes *bytes)
+{
+    rg_release(allocator, bytes->data, bytes->capacity);
+    *bytes = (rg_bytes){ 0 };
+}
+
+rg_status rg_input_open(rg_input *input, const char *path)
+{
+    *input = (rg_input){ .file = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY) };
+    RG_CHECK(input->file >= 0, RG_IO, "cannot be opened: %s", strerror(errno));
+    struct stat info;
+    const char *problem = NULL;
+    if (fstat(input->file, &info) != 0)
+        problem = strerror(errno);
+    else if (S_ISDIR(info.st_mode))
+        problem = "it is a directory";
+    if (problem != NULL) {
+        rg_input_close(input);
+        return rg_fail(RG_IO, "cannot be read: %s", problem);
+    }
+    input->sized = S_ISREG(info.st_mode) && info.st_size > 0; /* 0: perhaps made as it is read */
+    input->left = input->sized ? (size_t)info.st_size : 0;
+    return RG_OK;
+}
+
+void rg_input_close(rg_input *input)
+{
+    if (input->file >= 0)
+        close(input->file);
+    input->file = -1;
+}
+
+rg_status rg_input_read(rg_input *input, void *to, size_t size, size_t *got)
+{
+    *got = 0;
+    while (*got < size) {
+        const size_t rest = size - *got;
+        const ssize_t step = read(input->file, (char *)to + *got,
+                                  rest < LARGEST_PIECE ? rest : (size_t)LARGEST_PIECE);
+        if (step < 0 && errno == EINTR)
+            continue;
+        RG_CHECK(step >= 0, RG_IO, "cannot be read: %s", strerror(errno));
+        if (step == 0)
+            break;
+        *got += (size_t)step;
+    }
+    if (input->sized)
+        input->left -= *got < input->left ? *got : input->left;
+    return RG_OK;
+}
+
+static rg_status enlarge(const rg_allocator *allocator, rg_bytes *bytes, size_t capacity)
+{
+    void *larger;
+    RG_TRY(rg_allocate(allocator, capacity, &larger));
+    const size_t size = bytes->size;
+    if (size > 0)
+        memcpy(larger, bytes->data, size);
+    rg_bytes_release(allocator, bytes);
+    *bytes = (rg_bytes){ larger, size, capacity };
+    return RG_OK;
+}
+
+rg_status rg_input_rest(rg_input *input, const rg_allocator *allocator, size_t most,
+                        rg_bytes *bytes)
+{
+    *bytes = (rg_bytes){ 0 };
+    size_t wanted = input->sized ? input->left + 1 : FIRST_PIECE; /* 1 more, to see the end */
+    for (;;) {
+        size_t got = 0;
+        wanted = wanted < most ? wanted : most;
+        rg_status status = enlarge(allocator, bytes, wanted);
+        if (status == RG_OK)
+            status = rg_input_read(input, bytes->data + bytes->size, wanted - bytes->size, &got);
+        if (status != RG_OK) {
+            rg_bytes_release(allocator, bytes);
+            return status;
+        }
+        bytes->size += got;
+        if (bytes->size < wanted || wanted == most)
+            return RG_OK;
+        wanted = wanted > SIZE_MAX / 2 ? SIZE_MAX : wanted * 2;
+    }
+}
+
+rg_status rg_file_read(const rg_allocator *allocator, const char *path, size_t limit,
+                       rg_bytes *bytes)
+{
+    *bytes = (rg_bytes){ 0 };
+    rg_input input;
+    rg_status status = rg_input_open(&input, path);
+    if (status == RG_OK && input.left <= limit)
+        status = rg_input_rest(&input, allocator, limit + 1, bytes);
+    if (status == RG_OK && (input.left > limit || bytes->size > limit)) {
+        rg_bytes_release(allocator, bytes);
+        status = rg_fail(RG_IO, "is too large: at most %zu bytes are read", limit);
+    }
+    rg_input_close(&input);
+    if (status != RG_OK)
+        rg_error_prefix("%s: ", path);
+    return status;
+}
+
+/* ---- writing ---- */
+
+static rg_status write_all(int file, const char *data, size_t size)
+{
+    while (size > 0) {
+        const ssize_t step =
+            write(file, data, size < LARGEST_PIECE ? size : (size_t)LARGEST_PIECE);
+        if (step < 0 && errno == EINTR)
+            continue;
+        RG_CHECK(step >= 0, RG_IO, "cannot be written: %s", strerror(errno));
+        data += step;
+        size -= (size_t)step;
+    }
+    return RG_OK;
+}
+
+static rg_status write_and_close(int file, const void *data, size_t size, bool sync)
+{
+    rg_status status = write_all(file, data, size);
+    if (status == RG_OK && sync && fsync(file) != 0)
+        status = rg_fail(RG_IO, "cannot be written: %s", strerror(errno));
+    if (close(file) != 0 && status == RG_OK)
+        status = rg_fail(RG_IO, "cannot be written: %s", strerror(errno));
+    return status;
+}
+
+static rg_status write_in_place(const char *path, const void *data, size_t size)
+{
+    const int file = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOCTTY);
+    RG_CHECK(file >= 0, RG_IO, "cannot be opened for writing: %s", strerror(errno));
+    return write_and_close(file, data, size, false);
+}
+
+/* Makes a new file beside `path`. Its name does not depend on that of `path`, which may already be
+ * as long as names can be. */
+static rg_status open_temporary(const char *path, char *name, size_t capacity, int *file)
+{
+    const char *slash = strrchr(path, '/');
+    const int folder = slash != NULL ? (int)(slash - path) + 1 : 0;
+    *file = -1;
+    errno = EEXIST;
+    for (int i = 0; i < 1000 && *file < 0 && errno == EEXIST; i++) {
+        snprintf(name, capacity, "%.*s.retrograde-%ld-%d", folder, path, (long)getpid(), i);
+        *file = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    }
+    RG_CHECK(*file >= 0, RG_IO, "cannot be created: %s", strerror(errno));
+    return RG_OK;
+}
+
+/* `old` describes the file that is there now, or is NULL. */
+static rg_status replace(const char *path, const struct stat *old, const void *data, size_t size)
+{
+    char target[PATH_MAX], name[PATH_MAX + 64];
+    if (old != NULL && realpath(path, target) != NULL) /* a link stays, its file is replaced */
+        path = target;
+    RG_CHECK(strlen(path) < PATH_MAX, RG_IO, "cannot be created: %s", strerror(ENAMETOOLONG));
+    RG_CHECK(old == NULL || access(path, W_OK) == 0, RG_IO, "cannot be opened for writing: %s",
+             strerror(errno));
+    int file;
+    RG_TRY(open_temporary(path, name, sizeof name, &file));
+    rg_status status = RG_OK;
+    if (old != NULL && fchmod(file, old->st_mode & 0777) != 0)
+        status = rg_fail(RG_IO, "cannot be created: %s", strerror(errno));
+    const rg_status written = write_and_close(file, data, size, true);
+    if (status == RG_OK)
+        status = written;
+    if (status == RG_OK && rename(name, path) != 0)
+        status = rg_fail(RG_IO, "cannot be written: %s", strerror(errno));
+    if (status != RG_OK)
+        unlink(name);
+    return status;
+}
+
+/* Whether the path names a descriptor of this process: others hold it too, and would go on writing
+ * to a file that was replaced. */
+static bool is_descriptor(const char *path)
+{
+    return strcmp(path, "/dev/stdout") == 0 || strcmp(path, "/dev/stderr") == 0 ||
+           strncmp(path, "/dev/fd/", 8) == 0 || strncmp(path, "/proc/self/fd/", 14) == 0;
+}
+
+rg_status rg_file_write(const char *path, const void *data, size_t size)
+{
+    struct stat info;
+    const bool exists = stat(path, &info) == 0;
+    const bool in_place = exists && (!S_ISREG(info.st_mode) || is_descriptor(path));
+    const rg_status status = in_place ? write_in_place(path, data, size)
+                                      : replace(path, exists ? &info : NULL, data, size);
+    if (status != RG_OK)
+        rg_error_prefix("%s: ", path);
+    return status;
+}

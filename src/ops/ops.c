@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* The tables made from ops.def: the list of ops, and the kernels of each on every rung. */
+#include "ops/ops.h"
+
+#define DECLARE(op, rung) \
+    extern const rg_cpu_row rg_cpu_##op##_f32_##rung[], rg_cpu_##op##_f64_##rung[];
+
+#if RG_HAVE_X86_RUNGS
+#define RG_OP(op) DECLARE(op, base) DECLARE(op, avx2) DECLARE(op, avx512)
+#define RUNGS(op, real)                                                                         \
+    {                                                                                           \
+        rg_cpu_##op##_##real##_base, rg_cpu_##op##_##real##_avx2, rg_cpu_##op##_##real##_avx512 \
+    }
+#else
+#define RG_OP(op) DECLARE(op, base)
+#define RUNGS(op, real)             \
+    {                               \
+        rg_cpu_##op##_##real##_base \
+    }
+#endif
+#include "ops/ops.def"
+#undef RG_OP
+
+#define RG_OP(op) \
+    const rg_kernel_table rg_kernels_##op = { .cpu = { RUNGS(op, f32), RUNGS(op, f64) } };
+#include "ops/ops.def"
+#undef RG_OP
+
+const rg_op *const rg_ops[] = {
+#define RG_OP(op) &rg_op_##op,
+#include "ops/ops.def"
+#undef RG_OP
+    NULL
+};
+
+rg_status rg_op_find(const char *text, const rg_op **op, const rg_op_name **name)
+{
+    for (int i = 0; rg_ops[i] != NULL; i++) {
+        *op = rg_ops[i];
+        *name = NULL;
+        if (strcmp(text, rg_ops[i]->name) == 0)
+            return RG_OK;
+        for (*name = rg_ops[i]->names; *name != NULL && (*name)->name != NULL; (*name)++) {
+            if (strcmp(text, (*name)->name) == 0)
+                return RG_OK;
+        }
+    }
+    *op = NULL;
+    *name = NULL;
+    return rg_fail(RG_INVALID_ARGUMENT, "there is no op '%s'", text);
+}

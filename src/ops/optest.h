@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* What an op's <op>_ref.c and <op>_test.c give to `check` and `bench`: the definition in double,
+ * and cases. Not part of the library. */
+#ifndef RG_OPS_OPTEST_H
+#define RG_OPS_OPTEST_H
+
+#include "ops/ops.h"
+
+/* A dense tensor in double. */
+typedef struct rg_ref_tensor {
+    int32_t rank;
+    int64_t dims[RG_MAX_RANK];
+    double *data;
+} rg_ref_tensor;
+
+/* Values of a tensor: uniform in [low, high), or by a function of the flat index. Both 0: [-2, 2).
+ */
+typedef struct rg_fill {
+    double low, high;
+    double (*at)(int64_t i);
+} rg_fill;
+
+enum {
+    RG_CASE_BENCH = 1 << 0,   /* timed by `bench`, and checked only if it is small */
+    RG_CASE_FREE_Y = 1 << 1,  /* the gradient is given a y drawn by y_fill, not that of forward */
+    RG_CASE_FORWARD = 1 << 2, /* forward only */
+    RG_CASE_SPECIAL = 1 << 3, /* NaN and infinities are expected, and compared by class */
+    RG_CASE_ZERO = 1 << 4,    /* the gradient is 0 by mathematics */
+};
+
+typedef struct rg_case {
+    const char *name;
+    const char *fields; /* of the descriptor, "axis=1 kind=log" */
+    const char *x;      /* shapes of the inputs, "2,3,4 4" */
+    uint32_t flags;
+    rg_fill x_fill[RG_MAX_INPUTS], y_fill, dy_fill;
+    const double *golden; /* expected dx[0] (or y[0] if forward only), to 8 digits */
+} rg_case;
+
+typedef void rg_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref_tensor y[]);
+/* dx[i].data is NULL where not wanted. */
+typedef void rg_ref_gradient(const void *desc, const rg_ref_tensor dy[], const rg_ref_tensor x[],
+                             const rg_ref_tensor y[], rg_ref_tensor dx[]);
+
+typedef struct rg_op_test {
+    const rg_op *op;
+    rg_ref_forward *forward;
+    rg_ref_gradient *gradient;
+    const rg_case *cases; /* name NULL at the end */
+    /* Floating-point operations of a contraction; NULL where an op is bound by memory. */
+    double (*operations)(const void *desc, const rg_tensor_desc x[]);
+} rg_op_test;
+
+#define RG_OP(name)                           \
+    rg_ref_forward rg_##name##_ref_forward;   \
+    rg_ref_gradient rg_##name##_ref_gradient; \
+    extern const rg_op_test rg_op_test_##name;
+#include "ops/ops.def"
+#undef RG_OP
+
+/* Defines rg_op_test_<op> with its op and its definition. */
+#define RG_OP_TEST_DEFINE(name, ...)                                             \
+    const rg_op_test rg_op_test_##name = { .op = &rg_op_##name,                  \
+                                           .forward = rg_##name##_ref_forward,   \
+                                           .gradient = rg_##name##_ref_gradient, \
+                                           __VA_ARGS__ }
+
+#endif

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Softmax: description, shape rule, forward, gradient. */
+#include "ops/softmax/softmax.h"
+#include "ops/ops.h"
+#include "runtime/objects.h"
+
+#include <retrograde/softmax.h>
+
+/* ---- description ---- */
+
+static const rg_softmax_desc defaults = {
+    .size = sizeof(rg_softmax_desc),
+    .kind = RG_SOFTMAX_PLAIN,
+    .axis = -1,
+    .flatten = false,
+};
+
+rg_softmax_desc rg_softmax_desc_default(void)
+{
+    return defaults;
+}
+
+static const char *const kinds[] = { "plain", "log", NULL };
+
+static const rg_field fields[] = {
+    { .name = "kind",
+      .type = RG_FIELD_ENUM,
+      .offset = offsetof(rg_softmax_desc, kind),
+      .names = kinds,
+      .text = "softmax or its logarithm" },
+    { .name = "axis",
+      .type = RG_FIELD_I64,
+      .offset = offsetof(rg_softmax_desc, axis),
+      .text = "dimension to normalise over; negative ones count from the last" },
+    { .name = "flatten",
+      .type = RG_FIELD_BOOL,
+      .offset = offsetof(rg_softmax_desc, flatten),
+      .text = "normalise over all dimensions from axis on (ONNX before opset 13)" },
+    { .name = NULL },
+};
+
+#define MATRIX      "inputMatrix=x resultMatrix=y"
+#define MATRIX_GRAD "gradientMatrix=dy forwardOutputMatrix=y resultMatrix=dx"
+#define IMAGE       "sourceImage=x destinationImage=y"
+#define IMAGE_GRAD  "sourceGradient=dy sourceImage=y destinationGradient=dx"
+
+static const rg_op_name names[] = {
+    { "MPSMatrixSoftMax", false, "axis=-1", MATRIX, 2, 3 },
+    { "MPSMatrixSoftMaxGradient", true, "axis=-1", MATRIX_GRAD, 2, 3 },
+    { "MPSMatrixLogSoftMax", false, "kind=log axis=-1", MATRIX, 2, 3 },
+    { "MPSMatrixLogSoftMaxGradient", true, "kind=log axis=-1", MATRIX_GRAD, 2, 3 },
+    { "MPSCNNSoftMax", false, "axis=-1", IMAGE, 3, 4 },
+    { "MPSCNNSoftMaxGradient", true, "axis=-1", IMAGE_GRAD, 3, 4 },
+    { "MPSCNNLogSoftMax", false, "kind=log axis=-1", IMAGE, 3, 4 },
+    { "MPSCNNLogSoftMaxGradient", true, "kind=log axis=-1", IMAGE_GRAD, 3, 4 },
+    { "SoftmaxGrad", true, "axis=1 flatten=true", "dY=dy Y=y dX=dx", 0, 0 },
+    { "SoftmaxGrad_13", true, "axis=-1", "dY=dy Y=y dX=dx", 0, 0 },
+    { "LogSoftmaxGrad", true, "kind=log axis=1 flatten=true", "dY=dy X=y dX=dx", 0, 0 },
+    { "LogSoftmaxGrad_13", true, "kind=log axis=-1", "dY=dy X=y dX=dx", 0, 0 },
+    { .name = NULL },
+};
+
+/* ---- shape rule ---- */
+
+static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[])
+{
+    const rg_softmax_desc *d = desc;
+    const int32_t rank = x->rank;
+    RG_CHECK(rg_dtype_is_data(x->dtype), RG_INVALID_ARGUMENT,
+             "softmax: x is %s; f32, f64, f16 and bf16 are supported", rg_dtype_name(x->dtype));
+    RG_CHECK(rank > 0, RG_INVALID_ARGUMENT, "softmax: x has rank 0, and so no axis");
+    RG_CHECK(d->axis >= -rank && d->axis < rank, RG_INVALID_ARGUMENT,
+             "softmax: axis %lld is not between %d and %d", (long long)d->axis, -rank, rank - 1);
+    y[0] = rg_tensor_desc_dense(x->dtype, rank, x->dims);
+    return RG_OK;
+}
+
+static uint32_t reads(const void *desc)
+{
+    (void)desc;
+    return RG_READS_Y;
+}
+
+static int32_t first_axis(const rg_softmax_desc *desc, int32_t rank)
+{
+    return (int32_t)(desc->axis < 0 ? desc->axis + rank : desc->axis);
+}
+
+static bool joins(const void *desc, const rg_tensor_desc x[])
+{
+    return first_axis(desc, x->rank) != 0;
+}
+
+/* ---- forward and gradient ---- */
+
+/* How the tensors are cut into units. Only `dense` looks at strides: the order of every sum follows
+ * from the shape. */
+static bool lay_out(const rg_softmax_desc *desc, const rg_tensor *const tensors[], int count,
+                    rg_softmax_shape *shape, rg_launch *launch)
+{
+    const rg_tensor_desc *descs[RG_SOFTMAX_TENSORS];
+    for (int t = 0; t < count; t++)
+        descs[t] = &tensors[t]->desc;
+    const rg_tensor_desc *first = descs[0];
+    const int32_t rank = first->rank, axis = first_axis(desc, rank);
+    const int32_t end = desc->flatten ? rank : axis + 1;
+    const int64_t element = (int64_t)rg_dtype_size(first->dtype);
+    int64_t after = 1;
+    for (int32_t d = end; d < rank; d++)
+        after *= first->dims[d];
+
+    shape->group = rg_walk_make(descs, count, axis, end);
+    shape->length = shape->group.count;
+    launch->dtype = first->dtype;
+    launch->bytes = rg_shape_count(first) * element * count;
+    const bool rows = after == 1;
+    if (rows) {
+        enum { TILE = 128 << 10 }; /* bytes: small enough to share evenly, large enough to take */
+        shape->outer = rg_walk_make(descs, count, 0, axis);
+        shape->dense = shape->group.rank <= 1;
+        for (int t = 0; t < count && shape->group.rank == 1; t++)
+            shape->dense &= shape->group.strides[t][0] == 1;
+        launch->units = shape->outer.count;
+        const int64_t row = shape->length * element * count;
+        launch->grain = row > 0 && TILE / row > 4 ? TILE / row : 4;
+    } else {
+        enum { BLOCK = 256 }; /* bytes that a unit reads from each row: whole cache lines */
+        rg_walk inner = rg_walk_make(descs, count, end, rank);
+        shape->width = rg_walk_take_inner(&inner, count, shape->across);
+        shape->dense = true;
+        for (int t = 0; t < count; t++) {
+            shape->along[t] = descs[t]->strides[axis];
+            shape->dense &= shape->across[t] == 1 || shape->width == 1;
+        }
+        shape->outer = rg_walk_around(descs, count, axis, &inner);
+        shape->block = BLOCK / element;
+        shape->blocks = (shape->width + shape->block - 1) / shape->block;
+        launch->units = shape->outer.count * shape->blocks;
+        launch->grain = 1;
+    }
+    if (shape->length == 0)
+        launch->units = 0;
+    return rows;
+}
+
+static rg_status forward(rg_call *call)
+{
+    const rg_softmax_desc *desc = call->desc;
+    rg_softmax_args args = { 0 };
+    rg_launch launch = { .tensors = { call->x[0], call->y[0] } };
+    const bool rows = lay_out(desc, launch.tensors, 2, &args.shape, &launch);
+    args.shape.stream = rg_call_streams(call, launch.bytes / 2);
+    launch.kernel = rows ? RG_SOFTMAX_FORWARD_ROWS : RG_SOFTMAX_FORWARD_COLUMNS;
+    launch.kernel += desc->kind == RG_SOFTMAX_LOG ? RG_LOG_SOFTMAX_FORWARD_ROWS : 0;
+    launch.args = &args;
+    launch.args_size = sizeof args;
+    return rg_record(call, &launch);
+}
+
+static rg_status gradient(rg_call *call)
+{
+    const rg_softmax_desc *desc = call->desc;
+    rg_softmax_gradient_args args = { 0 };
+    rg_launch launch = { .tensors = { call->dy[0], call->y[0], call->dx[0] } };
+    const bool rows = lay_out(desc, launch.tensors, 3, &args.shape, &launch);
+    args.shape.add = call->add & 1;
+    args.shape.stream = rg_call_streams(call, launch.bytes / 3);
+    launch.kernel = rows ? RG_SOFTMAX_GRADIENT_ROWS : RG_SOFTMAX_GRADIENT_COLUMNS;
+    launch.kernel += desc->kind == RG_SOFTMAX_LOG ? RG_LOG_SOFTMAX_FORWARD_ROWS : 0;
+    launch.args = &args;
+    launch.args_size = sizeof args;
+    return rg_record(call, &launch);
+}
+
+RG_OP_DEFINE(softmax, .text = "softmax and log-softmax over one axis, or flattened from it on",
+             .desc = { fields, &defaults, sizeof defaults },
+             .inputs = (const char *const[]){ "x", NULL },
+             .outputs = (const char *const[]){ "y", NULL }, .names = names,
+             .alias = "x0=y0 dy0=dx0 y0=dx0", .shapes = shapes, .reads = reads, .joins = joins,
+             .forward = forward, .gradient = gradient);
+
+rg_status rg_softmax_create(rg_device *device, const rg_softmax_desc *desc, rg_kernel **kernel)
+{
+    return rg_kernel_create(device, &rg_op_softmax, desc, kernel);
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Devices by name, queues, storage: what keeps what alive. */
+#include "runtime/objects.h"
+#include "backend/cpu/rung.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const rg_backend *const backends[] = { &rg_backend_cpu };
+enum { BACKENDS = sizeof backends / sizeof backends[0] };
+
+rg_device_options rg_device_options_default(void)
+{
+    return (rg_device_options){ .size = sizeof(rg_device_options) };
+}
+
+/* "cpu", "cuda" or "cuda:1". */
+static rg_status find_backend(const char *name, const rg_backend **backend, int32_t *index)
+{
+    const char *colon = strchr(name, ':');
+    const size_t length = colon != NULL ? (size_t)(colon - name) : strlen(name);
+    *index = 0;
+    if (colon != NULL) {
+        char *end;
+        const long number = strtol(colon + 1, &end, 10);
+        RG_CHECK(colon[1] >= '0' && colon[1] <= '9' && *end == 0 && number <= 4096,
+                 RG_INVALID_ARGUMENT, "'%s' names no device: a number follows the colon", name);
+        *index = (int32_t)number;
+    }
+    for (int b = 0; b < BACKENDS; b++) {
+        if (strlen(backends[b]->name) == length && memcmp(backends[b]->name, name, length) == 0) {
+            const int32_t count = backends[b]->count();
+            RG_CHECK(*index < count, RG_NO_DEVICE, "there is no device '%s': this machine has %d",
+                     name, count);
+            *backend = backends[b];
+            return RG_OK;
+        }
+    }
+    RG_CHECK(!(length == 4 && memcmp(name, "cuda", 4) == 0), RG_NO_DEVICE,
+             "there is no device '%s': this build has no CUDA", name);
+    return rg_fail(RG_INVALID_ARGUMENT, "'%s' names no device: there are cpu, cuda and cuda:N",
+                   name);
+}
+
+rg_status rg_device_create(const char *name, const rg_device_options *options, rg_device **device)
+{
+    RG_CHECK_NOT_NULL(device);
+    *device = NULL;
+    RG_CHECK_NOT_NULL(name);
+    rg_device_options all = rg_device_options_default();
+    if (options != NULL) {
+        RG_CHECK(options->size > sizeof options->size && options->size <= sizeof all,
+                 RG_INVALID_ARGUMENT,
+                 "rg_device_create: the options have size %u; start from the default",
+                 options->size);
+        memcpy(&all, options, options->size);
+    }
+    const rg_backend *backend;
+    int32_t index;
+    RG_TRY(find_backend(name, &backend, &index));
+    const rg_allocator allocator = all.allocator != NULL ? *all.allocator : rg_default_allocator;
+    RG_CHECK(allocator.allocate != NULL && allocator.release != NULL, RG_INVALID_ARGUMENT,
+             "rg_device_create: the allocator lacks a function");
+
+    void *memory;
+    RG_TRY(rg_allocate_zero(&allocator, sizeof(rg_device), &memory));
+    rg_device *made = memory;
+    *made = (rg_device){ .refs = 1, .backend = backend, .allocator = allocator };
+    if (index == 0 && strchr(name, ':') == NULL && backend == &rg_backend_cpu)
+        snprintf(made->name, sizeof made->name, "%s", backend->name);
+    else
+        snprintf(made->name, sizeof made->name, "%s:%d", backend->name, index);
+    const rg_status status = backend->open(index, &all, &made->allocator, &made->context);
+    if (status != RG_OK) {
+        rg_release(&allocator, made, sizeof *made);
+        return status;
+    }
+    *device = made;
+    return RG_OK;
+}
+
+rg_device *rg_device_retain(rg_device *device)
+{
+    device->refs++;
+    return device;
+}
+
+void rg_device_destroy(rg_device *device)
+{
+    if (device == NULL || --device->refs > 0)
+        return;
+    device->backend->close(device->context);
+    const rg_allocator allocator = device->allocator;
+    rg_release(&allocator, device, sizeof *device);
+}
+
+rg_status rg_device_list(int32_t index, char *name, size_t capacity)
+{
+    RG_CHECK_NOT_NULL(name);
+    RG_CHECK(index >= 0, RG_INVALID_ARGUMENT, "rg_device_list: the index is %d", index);
+    for (int b = 0; b < BACKENDS; b++) {
+        const int32_t count = backends[b]->count();
+        if (index < count) {
+            if (backends[b] == &rg_backend_cpu)
+                snprintf(name, capacity, "%s", backends[b]->name);
+            else
+                snprintf(name, capacity, "%s:%d", backends[b]->name, index);
+            return RG_OK;
+        }
+        index -= count;
+    }
+    return rg_fail(RG_NO_DEVICE, "this machine has no further device");
+}
+
+const char *rg_device_name(const rg_device *device)
+{
+    return device != NULL ? device->name : "";
+}
+
+int32_t rg_device_threads(const rg_device *device)
+{
+    return device != NULL ? device->backend->threads(device->context) : 0;
+}
+
+const char *rg_device_rung(const rg_device *device)
+{
+    return device != NULL ? device->backend->rung(device->context) : "";
+}
+
+const char *rg_device_rung_list(int32_t index)
+{
+    return index >= 0 && index <= rg_rung_best() ? rg_rung_name(index) : NULL;
+}
+
+/* ---- queues ---- */
+
+rg_status rg_queue_create(rg_device *device, rg_queue **queue)
+{
+    RG_CHECK_NOT_NULL(queue);
+    *queue = NULL;
+    RG_CHECK_NOT_NULL(device);
+    void *memory, *inner;
+    RG_TRY(rg_allocate_zero(&device->allocator, sizeof(rg_queue), &memory));
+    const rg_status status = device->backend->queue_open(device->context, &inner);
+    if (status != RG_OK) {
+        rg_release(&device->allocator, memory, sizeof(rg_queue));
+        return status;
+    }
+    rg_queue *made = memory;
+    *made = (rg_queue){ .refs = 1, .device = rg_device_retain(device), .queue = inner };
+    *queue = made;
+    return RG_OK;
+}
+
+rg_queue *rg_queue_retain(rg_queue *queue)
+{
+    queue->refs++;
+    return queue;
+}
+
+void rg_queue_destroy(rg_queue *queue)
+{
+    if (queue == NULL)
+        return;
+    queue->device->backend->nudge(
+        queue->queue); /* nobody may be left to wait for what is pending */
+    rg_queue_release(queue);
+}
+
+void rg_queue_release(rg_queue *queue)
+{
+    if (--queue->refs > 0)
+        return;
+    rg_device *device = queue->device;
+    device->backend->queue_close(queue->queue);
+    rg_release(&device->allocator, queue, sizeof *queue);
+    rg_device_destroy(device);
+}
+
+/* ---- storage ---- */
+
+rg_status rg_storage_create(rg_device *device, size_t bytes, rg_storage **storage)
+{
+    void *memory, *data = NULL;
+    RG_TRY(rg_allocate_zero(&device->allocator, sizeof(rg_storage), &memory));
+    if (bytes > 0) {
+        const rg_status status = device->backend->allocate(device->context, bytes, &data);
+        if (status != RG_OK) {
+            rg_release(&device->allocator, memory, sizeof(rg_storage));
+            return status;
+        }
+    }
+    rg_storage *made = memory;
+    *made =
+        (rg_storage){ .refs = 1, .device = rg_device_retain(device), .data = data, .bytes = bytes };
+    *storage = made;
+    return RG_OK;
+}
+
+rg_storage *rg_storage_retain(rg_storage *storage)
+{
+    storage->refs++;
+    return storage;
+}
+
+void rg_storage_release(rg_storage *storage)
+{
+    if (storage == NULL || --storage->refs > 0)
+        return;
+    rg_device *device = storage->device;
+    if (storage->bytes > 0)
+        device->backend->release(device->context, storage->data, storage->bytes);
+    if (storage->release != NULL)
+        storage->release(storage->context);
+    rg_storage_release(storage->block);
+    rg_release(&device->allocator, storage, sizeof *storage);
+    rg_device_destroy(device);
+}
+
+/* ---- labels ---- */
+
+void rg_label_clear(const rg_allocator *allocator, char **label)
+{
+    if (*label != NULL)
+        rg_release(allocator, *label, strlen(*label) + 1);
+    *label = NULL;
+}
+
+rg_status rg_label_set(const rg_allocator *allocator, char **label, const char *text)
+{
+    void *copy;
+    RG_TRY(rg_allocate(allocator, strlen(text) + 1, &copy));
+    memcpy(copy, text, strlen(text) + 1);
+    rg_label_clear(allocator, label);
+    *label = copy;
+    return RG_OK;
+}

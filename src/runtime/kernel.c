@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Kernels: made from an op and its descriptor, described, compared, copied. */
+#include "runtime/objects.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+static int32_t count_names(const char *const names[])
+{
+    int32_t count = 0;
+    while (names[count] != NULL)
+        count++;
+    return count;
+}
+
+int32_t rg_op_inputs(const rg_op *op, const void *desc)
+{
+    return op->count_inputs != NULL ? op->count_inputs(desc) : count_names(op->inputs);
+}
+
+int32_t rg_op_outputs(const rg_op *op, const void *desc)
+{
+    return op->count_outputs != NULL ? op->count_outputs(desc) : count_names(op->outputs);
+}
+
+rg_status rg_kernel_create(rg_device *device, const rg_op *op, const void *desc, rg_kernel **kernel)
+{
+    RG_CHECK(kernel != NULL, RG_INVALID_ARGUMENT, "%s: kernel is NULL", op->name);
+    *kernel = NULL;
+    RG_CHECK(device != NULL, RG_INVALID_ARGUMENT, "%s: device is NULL", op->name);
+    RG_CHECK(desc != NULL, RG_INVALID_ARGUMENT, "%s: desc is NULL", op->name);
+    assert(op->desc.size <= RG_MAX_DESC);
+    _Alignas(16) char checked[RG_MAX_DESC];
+    RG_TRY(rg_fields_copy(&op->desc, op->name, desc, checked));
+    if (op->check != NULL)
+        RG_TRY(op->check(checked));
+    void *memory, *copy;
+    RG_TRY(rg_allocate_zero(&device->allocator, sizeof(rg_kernel), &memory));
+    const rg_status status = rg_allocate(&device->allocator, op->desc.size, &copy);
+    if (status != RG_OK) {
+        rg_release(&device->allocator, memory, sizeof(rg_kernel));
+        return status;
+    }
+    memcpy(copy, checked, op->desc.size);
+    rg_kernel *made = memory;
+    *made = (rg_kernel){ .device = rg_device_retain(device), .op = op, .desc = copy };
+    *kernel = made;
+    return RG_OK;
+}
+
+void rg_kernel_destroy(rg_kernel *kernel)
+{
+    if (kernel == NULL)
+        return;
+    rg_device *device = kernel->device;
+    rg_label_clear(&device->allocator, &kernel->label);
+    rg_release(&device->allocator, kernel->desc, kernel->op->desc.size);
+    rg_release(&device->allocator, kernel, sizeof *kernel);
+    rg_device_destroy(device);
+}
+
+rg_status rg_kernel_copy(const rg_kernel *kernel, rg_device *device, rg_kernel **copy)
+{
+    RG_CHECK_NOT_NULL(copy);
+    *copy = NULL;
+    RG_CHECK_NOT_NULL(kernel);
+    rg_kernel *made;
+    RG_TRY(rg_kernel_create(device != NULL ? device : kernel->device, kernel->op, kernel->desc,
+                            &made));
+    const rg_status status = rg_kernel_set_label(made, rg_kernel_label(kernel));
+    if (status != RG_OK) {
+        rg_kernel_destroy(made);
+        return status;
+    }
+    *copy = made;
+    return RG_OK;
+}
+
+int32_t rg_kernel_inputs(const rg_kernel *kernel)
+{
+    return kernel != NULL ? rg_op_inputs(kernel->op, kernel->desc) : 0;
+}
+
+int32_t rg_kernel_outputs(const rg_kernel *kernel)
+{
+    return kernel != NULL ? rg_op_outputs(kernel->op, kernel->desc) : 0;
+}
+
+const char *rg_kernel_op(const rg_kernel *kernel)
+{
+    return kernel != NULL ? kernel->op->name : "";
+}
+
+rg_device *rg_kernel_device(const rg_kernel *kernel)
+{
+    return kernel != NULL ? kernel->device : NULL;
+}
+
+rg_status rg_kernel_shapes(const rg_kernel *kernel, const rg_tensor_desc x[], rg_tensor_desc y[])
+{
+    RG_CHECK_NOT_NULL(kernel);
+    RG_CHECK_NOT_NULL(x);
+    RG_CHECK_NOT_NULL(y);
+    for (int32_t i = 0; i < rg_kernel_inputs(kernel); i++) {
+        size_t reach;
+        RG_TRY(rg_shape_check(&x[i], kernel->op->name, &reach));
+    }
+    return kernel->op->shapes(kernel->desc, x, y);
+}
+
+size_t rg_kernel_describe(const rg_kernel *kernel, char *text, size_t capacity)
+{
+    if (capacity > 0)
+        text[0] = 0;
+    if (kernel == NULL)
+        return 0;
+    char fields[1024];
+    const size_t length = rg_fields_text(&kernel->op->desc, kernel->desc, fields, sizeof fields);
+    const int whole =
+        snprintf(text, capacity, "%s%s%s", kernel->op->name, length > 0 ? " " : "", fields);
+    return (size_t)whole;
+}
+
+bool rg_kernel_equal(const rg_kernel *a, const rg_kernel *b)
+{
+    if (a == NULL || b == NULL)
+        return a == b;
+    return a->op == b->op && rg_fields_equal(&a->op->desc, a->desc, b->desc);
+}
+
+uint64_t rg_kernel_hash(const rg_kernel *kernel)
+{
+    char text[1280];
+    rg_kernel_describe(kernel, text, sizeof text);
+    uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+    for (const char *c = text; *c != 0; c++)
+        hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+rg_status rg_kernel_set_label(rg_kernel *kernel, const char *label)
+{
+    RG_CHECK_NOT_NULL(kernel);
+    RG_CHECK_NOT_NULL(label);
+    return rg_label_set(&kernel->device->allocator, &kernel->label, label);
+}
+
+const char *rg_kernel_label(const rg_kernel *kernel)
+{
+    return kernel != NULL && kernel->label != NULL ? kernel->label : "";
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* What stands behind the handles of the public headers. */
+#ifndef RG_RUNTIME_OBJECTS_H
+#define RG_RUNTIME_OBJECTS_H
+
+#include "backend/backend.h"
+#include "core/shape.h"
+#include "runtime/op.h"
+
+typedef _Atomic int64_t rg_refs;
+
+struct rg_device {
+    rg_refs refs;
+    const rg_backend *backend;
+    void *context; /* the backend's */
+    rg_allocator allocator;
+    char name[32];
+};
+rg_device *rg_device_retain(rg_device *device);
+
+struct rg_queue {
+    rg_refs refs;
+    rg_device *device;
+    void *queue; /* the backend's */
+};
+rg_queue *rg_queue_retain(rg_queue *queue);
+void rg_queue_release(rg_queue *queue);
+
+/* Memory that tensors share. It belongs to the device, to the caller (`release`), or to a block of
+ * temporaries. */
+typedef struct rg_storage {
+    rg_refs refs;
+    rg_device *device;
+    char *data;   /* NULL for a temporary until its part is committed */
+    size_t bytes; /* owned; 0 for wrapped memory */
+    void (*release)(void *context);
+    void *context;
+    struct rg_storage *block; /* of a committed temporary */
+    struct rg_part *part;     /* of a temporary that is not committed: where its range lies */
+    size_t offset;            /* of that range */
+} rg_storage;
+rg_storage *rg_storage_retain(rg_storage *storage);
+void rg_storage_release(rg_storage *storage);
+rg_status rg_storage_create(rg_device *device, size_t bytes, rg_storage **storage);
+
+struct rg_tensor {
+    rg_refs refs;
+    rg_device *device;
+    rg_storage *storage;
+    size_t offset; /* of element (0, …, 0) in the storage, in bytes */
+    rg_tensor_desc desc;
+    bool is_view;
+
+    /* temporaries only */
+    rg_commands *commands; /* NULL for others; not owned, compared only */
+    uint64_t read_count;
+    rg_tensor *parent; /* of a view */
+    uint64_t seen;     /* the last call that counted it */
+};
+/* An object without storage. */
+rg_status rg_tensor_make(rg_device *device, const rg_tensor_desc *desc, rg_tensor **tensor);
+/* Refuses what cannot be used in `commands`: a temporary of others, or one whose count is used up.
+ */
+rg_status rg_tensor_usable(const rg_tensor *tensor, const rg_commands *commands, const char *who,
+                           const char *prefix, const char *name);
+/* Lowers the count of a temporary, once for each serial number. */
+void rg_tensor_count_read(rg_tensor *tensor, uint64_t serial);
+/* Where a copy between the tensor and dense host memory goes; `device` is left to the caller. */
+rg_status rg_tensor_copy_args(const rg_tensor *tensor, void *host, size_t bytes, rg_layout layout,
+                              bool to_host, const char *who, rg_copy_args *args);
+
+/* What one commit hands to the queue: entries, and all that they need. */
+typedef struct rg_relocation {
+    size_t at;           /* where the pointer stands in the entries */
+    rg_storage *storage; /* NULL: scratch */
+    size_t offset;       /* in the storage, or in the heap */
+} rg_relocation;
+
+typedef struct rg_handler {
+    void (*function)(void *context, rg_status outcome);
+    void *context;
+} rg_handler;
+
+typedef struct rg_range {
+    size_t begin, end;
+} rg_range;
+
+typedef struct rg_part {
+    rg_list list; /* first, so that the backend's list is the part */
+    rg_refs refs;
+    rg_queue *queue;
+    _Atomic int state; /* rg_commands_state */
+    rg_status outcome;
+    struct rg_part *before; /* committed earlier by the same commands; for its outcome */
+
+    char *entries;
+    size_t entries_capacity, entries_size;
+    rg_storage **used; /* kept alive until the part has run */
+    size_t used_capacity, used_count;
+    rg_relocation *relocations;
+    size_t relocations_capacity, relocations_count;
+    rg_handler *handlers;
+    size_t handlers_capacity, handlers_count;
+
+    /* the heap of temporaries: ranges in use, by offset, and the most that was in use */
+    rg_range *ranges;
+    size_t ranges_capacity, ranges_count;
+    size_t heap_size;
+    rg_storage **temporaries; /* made in this part */
+    size_t temporaries_capacity, temporaries_count;
+} rg_part;
+
+struct rg_commands {
+    rg_queue *queue;
+    rg_part *part; /* being recorded; NULL after commit */
+    rg_part *last; /* committed last; NULL before the first commit */
+    rg_results_hint hint;
+    uint64_t serial; /* of calls: see rg_tensor.seen */
+};
+
+/* Finds room for `bytes` in the heap of the part being recorded, and gives it back. */
+rg_status rg_heap_take(rg_part *part, size_t bytes, size_t *offset);
+void rg_heap_give(rg_part *part, size_t offset);
+
+/* A point that recording can go back to when a call is refused half-way. */
+typedef struct rg_mark {
+    size_t entries, used, relocations;
+    int64_t moved;
+} rg_mark;
+rg_mark rg_commands_mark(const rg_commands *commands);
+void rg_commands_rewind(rg_commands *commands, rg_mark mark);
+rg_status rg_commands_recording(const rg_commands *commands, const char *who);
+
+struct rg_kernel {
+    rg_device *device;
+    const rg_op *op;
+    void *desc; /* op->desc.size bytes */
+    char *label;
+};
+
+struct rg_state {
+    rg_device *device;
+    const rg_op *op;
+    void *desc;
+    char *label;
+    int32_t inputs, count;
+    rg_tensor_desc sources[RG_MAX_INPUTS];
+    const char *names[RG_MAX_STATE];
+    rg_tensor *tensors[RG_MAX_STATE];
+    bool filled; /* by a forward pass */
+    bool temporary;
+    rg_commands *commands; /* of a temporary */
+    uint64_t read_count;
+    uint64_t seen;
+};
+rg_status rg_state_usable(const rg_state *state, const rg_commands *commands, const char *who);
+void rg_state_count_read(rg_state *state, uint64_t serial);
+
+/* Replaces a label by a copy of `text`. */
+rg_status rg_label_set(const rg_allocator *allocator, char **label, const char *text);
+void rg_label_clear(const rg_allocator *allocator, char **label);
+
+#endif

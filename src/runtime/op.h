@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* The op description: one table per op, from which validation, JSON, the command line, checks and
+ * benchmarks follow. An op's own code is its shape rule and two functions that record launches. */
+#ifndef RG_RUNTIME_OP_H
+#define RG_RUNTIME_OP_H
+
+#include "backend/backend.h"
+#include "runtime/field.h"
+
+#include <retrograde/kernel.h>
+
+enum { RG_MAX_INPUTS = 8, RG_MAX_OUTPUTS = 4, RG_MAX_STATE = 4 };
+
+/* A tensor that a state holds. */
+typedef struct rg_state_slot {
+    const char *name;
+    rg_tensor_desc desc;
+} rg_state_slot;
+
+/* Another name of the op, in MPS or ONNX: a direction, preset fields, and other names for tensors.
+ */
+typedef struct rg_op_name {
+    const char *name;
+    bool gradient;
+    const char *fields;          /* "axis=1 flatten=true", on top of the defaults */
+    const char *tensors;         /* "dY=dy Y=y dX=dx" */
+    int32_t rank_low, rank_high; /* of the first tensor; 0, 0: whatever the op takes */
+} rg_op_name;
+
+/* What a gradient reads. Input i of the forward pass: RG_READS_X << i; output i: RG_READS_Y << i.
+ */
+enum { RG_READS_X = 1 << 0, RG_READS_Y = 1 << 8, RG_READS_STATE = 1 << 16 };
+
+/* Tensors that may be one and the same: entries of the call's x, y, dy, dx by letter and number,
+ * e.g. "x0=y0 dy0=dx0". Others must not overlap. */
+
+typedef struct rg_call rg_call;
+
+typedef struct rg_op {
+    const char *name, *text; /* "softmax", one line for people */
+    rg_fields desc;
+    const char *const *inputs, *const *outputs; /* all the names there can be, NULL at the end */
+    const rg_op_name *names;                    /* in MPS and ONNX; name NULL at the end */
+    const char *alias;                          /* see above */
+
+    /* How many inputs and outputs a descriptor gives; NULL: as many as there are names. */
+    int32_t (*count_inputs)(const void *desc);
+    int32_t (*count_outputs)(const void *desc);
+    /* Checks of a descriptor beyond the ranges of its fields; may be NULL. */
+    rg_status (*check)(const void *desc);
+    /* Checks the shapes of the inputs and fills in dtype and dims of the outputs, dense. */
+    rg_status (*shapes)(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[]);
+    /* Fills in the tensors of a state and returns how many; NULL: none. */
+    int32_t (*state)(const void *desc, const rg_tensor_desc x[], rg_state_slot slots[]);
+    /* RG_READS_ bits of the gradient. */
+    uint32_t (*reads)(const void *desc);
+    /* Whether images may be joined along dimension 0; NULL: never. */
+    bool (*joins)(const void *desc, const rg_tensor_desc x[]);
+
+    rg_status (*forward)(rg_call *call);
+    rg_status (*gradient)(rg_call *call); /* NULL: the op has none */
+    const rg_kernel_table *kernels;
+} rg_op;
+
+/* One checked call, as the op's own functions see it. */
+struct rg_call {
+    const rg_op *op;
+    const void *desc;
+    rg_commands *commands;
+    int32_t inputs, outputs;
+    const rg_tensor *x[RG_MAX_INPUTS],
+        *y[RG_MAX_OUTPUTS]; /* NULL where the gradient was not given them */
+    const rg_tensor *dy[RG_MAX_OUTPUTS],
+        *dx[RG_MAX_INPUTS]; /* NULL in forward; dx: where not wanted */
+    rg_state *state;        /* or NULL */
+    uint64_t add;           /* bit i: add into dx[i] */
+};
+
+/* One launch: a kernel of the op's table over `units` independent pieces of work. The args are
+ * copied; they begin with one pointer for each of `tensors`, filled in by the runtime, then one to
+ * `scratch` bytes if any, then one to the fault word if `fault_text` is given. */
+enum { RG_MAX_POINTERS = 16 };
+typedef struct rg_launch {
+    int32_t kernel;
+    rg_dtype dtype;
+    const void *args;
+    size_t args_size;
+    const rg_tensor *tensors[RG_MAX_POINTERS]; /* in the order of the pointers, NULL at the end */
+    int64_t units;
+    int64_t grain;          /* units that make one tile; by shape alone, never by threads */
+    int64_t bytes;          /* moved in all: decides whether other threads are worth waking */
+    size_t scratch;         /* bytes, for the length of the launch */
+    const char *fault_text; /* the sentence for a fault that the kernel reports */
+} rg_launch;
+rg_status rg_record(rg_call *call, const rg_launch *launch);
+
+/* Whether a result of `bytes` should be written past the cache. */
+bool rg_call_streams(const rg_call *call, int64_t bytes);
+
+/* Makes a kernel of `op`; what every rg_<op>_create() calls. */
+rg_status rg_kernel_create(rg_device *device, const rg_op *op, const void *desc,
+                           rg_kernel **kernel);
+
+/* The tensors of a state, in the order of the op's slots. */
+const rg_tensor *rg_state_slot_tensor(const rg_state *state, int32_t index);
+
+int32_t rg_op_inputs(const rg_op *op, const void *desc);
+int32_t rg_op_outputs(const rg_op *op, const void *desc);
+
+#endif

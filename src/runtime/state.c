@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* States: what a forward pass leaves for its gradient. */
+#include "runtime/objects.h"
+
+#include <stdio.h>
+
+static rg_status make_state(const rg_kernel *kernel, rg_commands *commands, rg_tensor *const x[],
+                            const char *who, rg_state **state)
+{
+    RG_CHECK(state != NULL, RG_INVALID_ARGUMENT, "%s: state is NULL", who);
+    *state = NULL;
+    RG_CHECK(kernel != NULL, RG_INVALID_ARGUMENT, "%s: kernel is NULL", who);
+    RG_CHECK(x != NULL, RG_INVALID_ARGUMENT, "%s: x is NULL", who);
+    const rg_op *op = kernel->op;
+    rg_device *device = kernel->device;
+    rg_tensor_desc sources[RG_MAX_INPUTS], y[RG_MAX_OUTPUTS];
+    const int32_t inputs = rg_op_inputs(op, kernel->desc);
+    for (int32_t i = 0; i < inputs; i++) {
+        RG_CHECK(x[i] != NULL, RG_INVALID_ARGUMENT, "%s: %s is NULL", op->name, op->inputs[i]);
+        sources[i] = x[i]->desc;
+    }
+    RG_TRY(op->shapes(kernel->desc, sources, y));
+
+    void *memory;
+    RG_TRY(rg_allocate_zero(&device->allocator, sizeof(rg_state), &memory));
+    rg_state *made = memory;
+    made->device = rg_device_retain(device);
+    made->op = op;
+    made->inputs = inputs;
+    memcpy(made->sources, sources, sizeof sources);
+    rg_status status = rg_allocate(&device->allocator, op->desc.size, &made->desc);
+    if (status != RG_OK)
+        goto fail;
+    memcpy(made->desc, kernel->desc, op->desc.size);
+    rg_state_slot slots[RG_MAX_STATE];
+    const int32_t count = op->state != NULL ? op->state(kernel->desc, sources, slots) : 0;
+    for (int32_t i = 0; i < count; i++) {
+        made->names[i] = slots[i].name;
+        status = commands != NULL
+                     ? rg_tensor_create_temporary(commands, &slots[i].desc, &made->tensors[i])
+                     : rg_tensor_create(device, &slots[i].desc, &made->tensors[i]);
+        if (status != RG_OK)
+            goto fail;
+        made->count = i + 1;
+    }
+    if (commands != NULL && count > 0) {
+        made->temporary = true;
+        made->commands = commands;
+        made->read_count = 1;
+    }
+    *state = made;
+    return RG_OK;
+fail:
+    rg_state_destroy(made);
+    return status;
+}
+
+rg_status rg_state_create(const rg_kernel *kernel, rg_tensor *const x[], rg_state **state)
+{
+    return make_state(kernel, NULL, x, __func__, state);
+}
+
+rg_status rg_state_create_temporary(const rg_kernel *kernel, rg_commands *commands,
+                                    rg_tensor *const x[], rg_state **state)
+{
+    RG_CHECK_NOT_NULL(state);
+    *state = NULL;
+    RG_TRY(rg_commands_recording(commands, __func__));
+    RG_CHECK(kernel == NULL || kernel->device == commands->queue->device, RG_INVALID_ARGUMENT,
+             "%s: the kernel is on another device than the commands", __func__);
+    return make_state(kernel, commands, x, __func__, state);
+}
+
+void rg_state_destroy(rg_state *state)
+{
+    if (state == NULL)
+        return;
+    for (int32_t i = 0; i < state->count; i++)
+        rg_tensor_destroy(state->tensors[i]);
+    rg_device *device = state->device;
+    rg_label_clear(&device->allocator, &state->label);
+    rg_release(&device->allocator, state->desc, state->op->desc.size);
+    rg_release(&device->allocator, state, sizeof *state);
+    rg_device_destroy(device);
+}
+
+int32_t rg_state_count(const rg_state *state)
+{
+    return state != NULL ? state->count : 0;
+}
+
+const char *rg_state_name(const rg_state *state, int32_t index)
+{
+    return state != NULL && index >= 0 && index < state->count ? state->names[index] : NULL;
+}
+
+rg_status rg_state_tensor(rg_state *state, const char *name, rg_tensor **tensor)
+{
+    RG_CHECK_NOT_NULL(tensor);
+    *tensor = NULL;
+    RG_CHECK_NOT_NULL(state);
+    RG_CHECK_NOT_NULL(name);
+    for (int32_t i = 0; i < state->count; i++) {
+        if (strcmp(state->names[i], name) == 0) {
+            *tensor = state->tensors[i];
+            return RG_OK;
+        }
+    }
+    return rg_fail(RG_INVALID_ARGUMENT, "the state of %s has no tensor '%s'", state->op->name,
+                   name);
+}
+
+const rg_tensor *rg_state_slot_tensor(const rg_state *state, int32_t index)
+{
+    return state->tensors[index];
+}
+
+size_t rg_state_bytes(const rg_state *state)
+{
+    size_t bytes = 0;
+    for (int32_t i = 0; i < rg_state_count(state); i++)
+        bytes += rg_tensor_bytes(state->tensors[i]);
+    return bytes;
+}
+
+rg_status rg_state_source(const rg_state *state, int32_t input, rg_tensor_desc *desc)
+{
+    RG_CHECK_NOT_NULL(state);
+    RG_CHECK_NOT_NULL(desc);
+    RG_CHECK(input >= 0 && input < state->inputs, RG_INVALID_ARGUMENT,
+             "the state of %s has %d sources; there is no number %d", state->op->name,
+             state->inputs, input);
+    *desc = state->sources[input];
+    return RG_OK;
+}
+
+rg_status rg_state_reset(rg_state *state)
+{
+    RG_CHECK_NOT_NULL(state);
+    state->filled = false;
+    return RG_OK;
+}
+
+size_t rg_state_describe(const rg_state *state, char *text, size_t capacity)
+{
+    char all[2048];
+    size_t used = 0;
+    all[0] = 0;
+    if (state != NULL) {
+        char shape[RG_SHAPE_TEXT], fields[1024];
+        rg_fields_text(&state->op->desc, state->desc, fields, sizeof fields);
+        used = (size_t)snprintf(all, sizeof all, "state of %s %s", state->op->name, fields);
+        for (int32_t i = 0; i < state->inputs && used < sizeof all; i++)
+            used += (size_t)snprintf(all + used, sizeof all - used, ", %s %s", state->op->inputs[i],
+                                     rg_shape_text(&state->sources[i], shape));
+        for (int32_t i = 0; i < state->count && used < sizeof all; i++)
+            used +=
+                (size_t)snprintf(all + used, sizeof all - used, ", holds %s %s", state->names[i],
+                                 rg_shape_text(&state->tensors[i]->desc, shape));
+    }
+    return (size_t)snprintf(text, capacity, "%s", all);
+}
+
+bool rg_state_equal(const rg_state *a, const rg_state *b)
+{
+    if (a == NULL || b == NULL)
+        return a == b;
+    bool equal = a->op == b->op && rg_fields_equal(&a->op->desc, a->desc, b->desc);
+    for (int32_t i = 0; equal && i < a->inputs; i++)
+        equal = a->sources[i].dtype == b->sources[i].dtype &&
+                rg_shape_same_dims(&a->sources[i], &b->sources[i]);
+    return equal;
+}
+
+rg_status rg_state_set_label(rg_state *state, const char *label)
+{
+    RG_CHECK_NOT_NULL(state);
+    RG_CHECK_NOT_NULL(label);
+    return rg_label_set(&state->device->allocator, &state->label, label);
+}
+
+const char *rg_state_label(const rg_state *state)
+{
+    return state != NULL && state->label != NULL ? state->label : "";
+}
+
+/* ---- temporaries ---- */
+
+bool rg_state_is_temporary(const rg_state *state)
+{
+    return state != NULL && state->temporary;
+}
+
+uint64_t rg_state_read_count(const rg_state *state)
+{
+    return state != NULL ? state->read_count : 0;
+}
+
+/* Its tensors go when the state is used up. */
+static void set_count(rg_state *state, uint64_t count)
+{
+    state->read_count = count;
+    for (int32_t i = 0; count == 0 && i < state->count; i++) {
+        if (state->tensors[i]->read_count > 0)
+            rg_tensor_set_read_count(state->tensors[i], 0);
+    }
+}
+
+rg_status rg_state_set_read_count(rg_state *state, uint64_t count)
+{
+    RG_CHECK_NOT_NULL(state);
+    RG_CHECK(state->temporary, RG_INVALID_ARGUMENT,
+             "rg_state_set_read_count: the state is not temporary");
+    RG_CHECK(state->read_count > 0, RG_INVALID_STATE,
+             "rg_state_set_read_count: the state is used up, its read count is 0");
+    set_count(state, count);
+    return RG_OK;
+}
+
+size_t rg_state_add_read_count(rg_state *const states[], size_t count, int64_t amount)
+{
+    size_t distinct = 0;
+    for (size_t i = 0; states != NULL && i < count; i++) {
+        bool first = states[i] != NULL;
+        for (size_t k = 0; k < i && first; k++)
+            first = states[k] != states[i];
+        if (!first)
+            continue;
+        distinct++;
+        const uint64_t old = states[i]->read_count;
+        if (states[i]->temporary && old > 0)
+            set_count(states[i],
+                      amount < 0 && (uint64_t)-amount > old ? 0 : old + (uint64_t)amount);
+    }
+    return distinct;
+}
+
+rg_status rg_state_usable(const rg_state *state, const rg_commands *commands, const char *who)
+{
+    RG_CHECK(state->device == commands->queue->device, RG_INVALID_ARGUMENT,
+             "%s: the state is on another device than the commands", who);
+    RG_CHECK(!state->temporary || state->commands == commands, RG_INVALID_ARGUMENT,
+             "%s: the state is a temporary of other commands", who);
+    RG_CHECK(!state->temporary || state->read_count > 0, RG_INVALID_STATE,
+             "%s: the state is a temporary that is used up, its read count is 0", who);
+    return RG_OK;
+}
+
+void rg_state_count_read(rg_state *state, uint64_t serial)
+{
+    if (!state->temporary || state->seen == serial)
+        return;
+    state->seen = serial;
+    if (state->read_count > 0)
+        set_count(state, state->read_count - 1);
+}

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* The public forms of the two verbs: single, batch, and those that allocate their results. */
+#include "runtime/call.h"
+
+/* Everything passed to a batch call; NULL arrays where a direction has none. */
+typedef struct batch {
+    const rg_kernel *kernel;
+    rg_commands *commands;
+    int64_t count;
+    rg_tensor *const *x, *const *y, *const *dy, *const *dx;
+    rg_state *const *states;
+    uint64_t add;
+    bool gradient;
+} batch;
+
+/* ---- neighbours ---- */
+
+static rg_tensor *entry(rg_tensor *const tensors[], int64_t count, int32_t i, int64_t n)
+{
+    return tensors != NULL ? tensors[i * count + n] : NULL;
+}
+
+/* Whether `next` lies behind `tensor`, which holds `images` joined already, so that dimension 0
+ * goes on. */
+static bool continues(const rg_tensor *tensor, const rg_tensor *next, int64_t images)
+{
+    if (tensor == NULL || next == NULL)
+        return tensor == next;
+    if (tensor->commands != NULL || next->commands != NULL || tensor->desc.rank == 0)
+        return false; /* temporaries are counted one by one */
+    if (tensor->storage != next->storage || tensor->desc.dtype != next->desc.dtype ||
+        tensor->desc.rank != next->desc.rank || next->offset <= tensor->offset)
+        return false;
+    for (int32_t d = 0; d < next->desc.rank; d++) {
+        if (tensor->desc.strides[d] != next->desc.strides[d] ||
+            (d > 0 && tensor->desc.dims[d] != next->desc.dims[d]))
+            return false;
+    }
+    const size_t stride = (size_t)tensor->desc.strides[0] * rg_dtype_size(tensor->desc.dtype);
+    return next->desc.dims[0] * images == tensor->desc.dims[0] &&
+           next->offset - tensor->offset == (size_t)tensor->desc.dims[0] * stride;
+}
+
+/* Tensors of one run of images, joined along dimension 0. */
+typedef struct run {
+    rg_tensor x[RG_MAX_INPUTS], y[RG_MAX_OUTPUTS], dy[RG_MAX_OUTPUTS], dx[RG_MAX_INPUTS];
+} run;
+
+static void start_run(rg_tensor *const tensors[], int64_t count, int32_t entries, int64_t n,
+                      rg_tensor joined[], const rg_tensor *view[])
+{
+    for (int32_t i = 0; i < entries; i++) {
+        const rg_tensor *tensor = entry(tensors, count, i, n);
+        view[i] = tensor != NULL ? &joined[i] : NULL;
+        if (tensor != NULL) { /* a copy on the stack: no reference is taken or given */
+            joined[i].device = tensor->device;
+            joined[i].storage = tensor->storage;
+            joined[i].offset = tensor->offset;
+            joined[i].desc = tensor->desc;
+            joined[i].is_view = tensor->is_view;
+            joined[i].commands = tensor->commands;
+            joined[i].read_count = tensor->read_count;
+            joined[i].parent = tensor->parent;
+        }
+    }
+}
+
+static bool run_continues(rg_tensor *const tensors[], int64_t count, int32_t entries, int64_t n,
+                          const rg_tensor *const view[], int64_t images)
+{
+    for (int32_t i = 0; i < entries; i++) {
+        if (!continues(view[i], entry(tensors, count, i, n), images))
+            return false;
+    }
+    return true;
+}
+
+static void extend_run(rg_tensor joined[], const rg_tensor *const view[], int32_t entries,
+                       int64_t images)
+{
+    for (int32_t i = 0; i < entries; i++) {
+        if (view[i] != NULL)
+            joined[i].desc.dims[0] += joined[i].desc.dims[0] / images;
+    }
+}
+
+/* Images n to the one before the returned number can be one call: states keep them apart, and so
+ * does a tensor that several images share. */
+static int64_t join(const batch *b, int64_t n, run *r, rg_call *call)
+{
+    const rg_op *op = call->op;
+    start_run(b->x, b->count, call->inputs, n, r->x, call->x);
+    start_run(b->y, b->count, call->outputs, n, r->y, call->y);
+    start_run(b->dy, b->count, call->outputs, n, r->dy, call->dy);
+    start_run(b->dx, b->count, call->inputs, n, r->dx, call->dx);
+    int64_t images = 1;
+    rg_tensor_desc x[RG_MAX_INPUTS];
+    for (int32_t i = 0; i < call->inputs; i++) {
+        const rg_tensor *known = call->x[i] != NULL ? call->x[i] : call->dx[i];
+        if (known == NULL)
+            return n + 1;
+        x[i] = known->desc;
+    }
+    if (b->states != NULL || op->joins == NULL || !op->joins(call->desc, x))
+        return n + 1;
+    while (n + images < b->count &&
+           run_continues(b->x, b->count, call->inputs, n + images, call->x, images) &&
+           run_continues(b->y, b->count, call->outputs, n + images, call->y, images) &&
+           run_continues(b->dy, b->count, call->outputs, n + images, call->dy, images) &&
+           run_continues(b->dx, b->count, call->inputs, n + images, call->dx, images)) {
+        extend_run(r->x, call->x, call->inputs, images);
+        extend_run(r->y, call->y, call->outputs, images);
+        extend_run(r->dy, call->dy, call->outputs, images);
+        extend_run(r->dx, call->dx, call->inputs, images);
+        images++;
+    }
+    return n + images;
+}
+
+/* ---- all images ---- */
+
+/* Gradients that several images share are summed: all but the first add. */
+static uint64_t add_bits(const batch *b, int32_t inputs, int64_t n)
+{
+    uint64_t add = b->add;
+    for (int32_t i = 0; i < inputs && b->gradient; i++) {
+        const rg_tensor *dx = entry(b->dx, b->count, i, n);
+        for (int64_t k = 0; k < n && dx != NULL; k++)
+            add |= entry(b->dx, b->count, i, k) == dx ? UINT64_C(1) << i : 0;
+    }
+    return add;
+}
+
+static rg_status record_images(const batch *b, rg_call *call)
+{
+    for (int64_t n = 0; n < b->count;) {
+        run r;
+        const int64_t next = join(b, n, &r, call);
+        call->state = b->states != NULL ? b->states[n] : NULL;
+        call->add = add_bits(b, call->inputs, n);
+        const rg_status status = b->gradient ? rg_call_gradient(call) : rg_call_forward(call);
+        if (status != RG_OK) {
+            if (b->count > 1)
+                rg_error_prefix("image %lld: ", (long long)n);
+            return status;
+        }
+        n = next;
+    }
+    return RG_OK;
+}
+
+static void count_reads(rg_tensor *const tensors[], int64_t entries, uint64_t serial)
+{
+    for (int64_t i = 0; tensors != NULL && i < entries; i++)
+        rg_tensor_count_read(tensors[i], serial);
+}
+
+static rg_status record_batch(const batch *b, const char *who)
+{
+    rg_call call;
+    RG_TRY(rg_call_begin(b->kernel, b->commands, who, &call));
+    const rg_mark mark = rg_commands_mark(b->commands);
+    const rg_status status = record_images(b, &call);
+    if (status != RG_OK) {
+        rg_commands_rewind(b->commands, mark);
+        return status;
+    }
+    const uint64_t serial = ++b->commands->serial;
+    for (int64_t n = 0; b->states != NULL && n < b->count; n++) {
+        if (b->states[n] == NULL)
+            continue;
+        if (b->gradient || b->states[n]->filled) /* filling a new one only writes */
+            rg_state_count_read(b->states[n], serial);
+        else
+            b->states[n]->seen = serial;
+        b->states[n]->filled |= !b->gradient;
+    }
+    count_reads(b->x, call.inputs * b->count, serial);
+    count_reads(b->gradient ? b->y : NULL, call.outputs * b->count, serial);
+    count_reads(b->dy, call.outputs * b->count, serial);
+    return RG_OK;
+}
+
+static rg_status check_arrays(const batch *b, const char *who)
+{
+    RG_CHECK(b->count >= 1, RG_INVALID_ARGUMENT, "%s: count is %lld, less than 1", who,
+             (long long)b->count);
+    RG_CHECK(b->gradient || b->x != NULL, RG_INVALID_ARGUMENT, "%s: x is NULL", who);
+    RG_CHECK(b->gradient || b->y != NULL, RG_INVALID_ARGUMENT, "%s: y is NULL", who);
+    RG_CHECK(!b->gradient || b->dy != NULL, RG_INVALID_ARGUMENT, "%s: dy is NULL", who);
+    RG_CHECK(!b->gradient || b->dx != NULL, RG_INVALID_ARGUMENT, "%s: dx is NULL", who);
+    return record_batch(b, who);
+}
+
+rg_status rg_kernel_forward_batch(const rg_kernel *kernel, rg_commands *commands, int64_t count,
+                                  rg_tensor *const x[], rg_tensor *const y[],
+                                  rg_state *const states[])
+{
+    const batch b = {
+        .kernel = kernel, .commands = commands, .count = count, .x = x, .y = y, .states = states
+    };
+    return check_arrays(&b, __func__);
+}
+
+rg_status rg_kernel_gradient_batch(const rg_kernel *kernel, rg_commands *commands, int64_t count,
+                                   rg_tensor *const dy[], rg_tensor *const x[],
+                                   rg_tensor *const y[], rg_state *const states[],
+                                   rg_tensor *const dx[], uint64_t add)
+{
+    const batch b = { .kernel = kernel,
+                      .commands = commands,
+                      .count = count,
+                      .x = x,
+                      .y = y,
+                      .dy = dy,
+                      .dx = dx,
+                      .states = states,
+                      .add = add,
+                      .gradient = true };
+    return check_arrays(&b, __func__);
+}
+
+rg_status rg_kernel_forward(const rg_kernel *kernel, rg_commands *commands, rg_tensor *const x[],
+                            rg_tensor *const y[], rg_state *state)
+{
+    const batch b = { .kernel = kernel,
+                      .commands = commands,
+                      .count = 1,
+                      .x = x,
+                      .y = y,
+                      .states = state != NULL ? &state : NULL };
+    return check_arrays(&b, __func__);
+}
+
+rg_status rg_kernel_gradient(const rg_kernel *kernel, rg_commands *commands, rg_tensor *const dy[],
+                             rg_tensor *const x[], rg_tensor *const y[], rg_state *state,
+                             rg_tensor *const dx[], uint64_t add)
+{
+    const batch b = { .kernel = kernel,
+                      .commands = commands,
+                      .count = 1,
+                      .x = x,
+                      .y = y,
+                      .dy = dy,
+                      .dx = dx,
+                      .states = state != NULL ? &state : NULL,
+                      .add = add,
+                      .gradient = true };
+    return check_arrays(&b, __func__);
+}
+
+/* ---- forms that allocate ---- */
+
+static rg_status make_result(rg_commands *commands, const rg_tensor_desc *like, bool temporary,
+                             rg_tensor **tensor)
+{
+    const rg_tensor_desc desc = rg_tensor_desc_dense(like->dtype, like->rank, like->dims);
+    return temporary ? rg_tensor_create_temporary(commands, &desc, tensor)
+                     : rg_tensor_create(commands->queue->device, &desc, tensor);
+}
+
+static rg_status make_outputs(const batch *b, const rg_call *call, bool temporary, rg_tensor *y[],
+                              rg_state *states[])
+{
+    const rg_op *op = call->op;
+    for (int64_t n = 0; n < b->count; n++) {
+        rg_tensor_desc xd[RG_MAX_INPUTS], yd[RG_MAX_OUTPUTS];
+        rg_tensor *x[RG_MAX_INPUTS];
+        for (int32_t i = 0; i < call->inputs; i++) {
+            x[i] = entry(b->x, b->count, i, n);
+            RG_CHECK(x[i] != NULL, RG_INVALID_ARGUMENT, "%s: %s is NULL", op->name, op->inputs[i]);
+            xd[i] = x[i]->desc;
+        }
+        RG_TRY(op->shapes(call->desc, xd, yd));
+        for (int32_t i = 0; i < call->outputs; i++)
+            RG_TRY(make_result(b->commands, &yd[i], temporary, &y[i * b->count + n]));
+        if (states != NULL && temporary)
+            RG_TRY(rg_state_create_temporary(b->kernel, b->commands, x, &states[n]));
+        else if (states != NULL)
+            RG_TRY(rg_state_create(b->kernel, x, &states[n]));
+    }
+    return RG_OK;
+}
+
+rg_status rg_kernel_forward_alloc(const rg_kernel *kernel, rg_commands *commands, int64_t count,
+                                  rg_tensor *const x[], bool temporary, rg_tensor *y[],
+                                  rg_state *states[])
+{
+    RG_CHECK_NOT_NULL(x);
+    RG_CHECK_NOT_NULL(y);
+    RG_CHECK(count >= 1, RG_INVALID_ARGUMENT, "%s: count is %lld, less than 1", __func__,
+             (long long)count);
+    rg_call call;
+    RG_TRY(rg_call_begin(kernel, commands, __func__, &call));
+    const batch b = {
+        .kernel = kernel, .commands = commands, .count = count, .x = x, .y = y, .states = states
+    };
+    for (int64_t i = 0; i < call.outputs * count; i++)
+        y[i] = NULL;
+    for (int64_t n = 0; states != NULL && n < count; n++)
+        states[n] = NULL;
+    rg_status status = make_outputs(&b, &call, temporary, y, states);
+    if (status == RG_OK)
+        status = record_batch(&b, __func__);
+    if (status == RG_OK)
+        return RG_OK;
+    for (int64_t i = 0; i < call.outputs * count; i++) {
+        rg_tensor_destroy(y[i]);
+        y[i] = NULL;
+    }
+    for (int64_t n = 0; states != NULL && n < count; n++) {
+        rg_state_destroy(states[n]);
+        states[n] = NULL;
+    }
+    return status;
+}
+
+static rg_status make_gradients(const batch *b, const rg_call *call, uint64_t wanted,
+                                bool temporary, rg_tensor *dx[])
+{
+    for (int64_t n = 0; n < b->count; n++) {
+        const rg_state *state = b->states != NULL ? b->states[n] : NULL;
+        for (int32_t i = 0; i < call->inputs; i++) {
+            if (!(wanted >> i & 1))
+                continue;
+            const rg_tensor *x = entry(b->x, b->count, i, n);
+            const rg_tensor *y = call->inputs == 1 ? entry(b->y, b->count, 0, n) : NULL;
+            const rg_tensor_desc *like = x != NULL                            ? &x->desc
+                                         : state != NULL && i < state->inputs ? &state->sources[i]
+                                         : y != NULL                          ? &y->desc
+                                                                              : NULL;
+            RG_CHECK(like != NULL, RG_INVALID_ARGUMENT,
+                     "%s: neither %s nor a state tells the shape of d%s", call->op->name,
+                     call->op->inputs[i], call->op->inputs[i]);
+            RG_TRY(make_result(b->commands, like, temporary, &dx[i * b->count + n]));
+        }
+    }
+    return RG_OK;
+}
+
+rg_status rg_kernel_gradient_alloc(const rg_kernel *kernel, rg_commands *commands, int64_t count,
+                                   rg_tensor *const dy[], rg_tensor *const x[],
+                                   rg_tensor *const y[], rg_state *const states[], uint64_t wanted,
+                                   bool temporary, rg_tensor *dx[])
+{
+    RG_CHECK_NOT_NULL(dy);
+    RG_CHECK_NOT_NULL(dx);
+    RG_CHECK(count >= 1, RG_INVALID_ARGUMENT, "%s: count is %lld, less than 1", __func__,
+             (long long)count);
+    rg_call call;
+    RG_TRY(rg_call_begin(kernel, commands, __func__, &call));
+    RG_CHECK(wanted >> call.inputs == 0, RG_INVALID_ARGUMENT,
+             "%s: `wanted` has bits beyond its %d inputs", call.op->name, call.inputs);
+    const batch b = { .kernel = kernel,
+                      .commands = commands,
+                      .count = count,
+                      .x = x,
+                      .y = y,
+                      .dy = dy,
+                      .dx = dx,
+                      .states = states,
+                      .gradient = true };
+    for (int64_t i = 0; i < call.inputs * count; i++)
+        dx[i] = NULL;
+    rg_status status = make_gradients(&b, &call, wanted, temporary, dx);
+    if (status == RG_OK)
+        status = record_batch(&b, __func__);
+    if (status == RG_OK)
+        return RG_OK;
+    for (int64_t i = 0; i < call.inputs * count; i++) {
+        rg_tensor_destroy(dx[i]);
+        dx[i] = NULL;
+    }
+    return status;
+}

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The retrograde authors
+# What the scripts of this folder share. A script starts with an empty folder WORK.
+
+cmake_minimum_required(VERSION 3.21)
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+
+# Runs a command; a failure shows the command and what it said. Its output is left in `output`.
+function(run)
+    execute_process(COMMAND ${ARGN} WORKING_DIRECTORY ${WORK} RESULT_VARIABLE result
+        OUTPUT_VARIABLE output ERROR_VARIABLE output OUTPUT_STRIP_TRAILING_WHITESPACE)
+    if(NOT result EQUAL 0)
+        list(JOIN ARGN " " command)
+        message(FATAL_ERROR "${command}\n${output}\nexit status ${result}")
+    endif()
+    set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+# As add_test's SKIP_REGULAR_EXPRESSION expects it. Use: skip("why") then return().
+function(skip why)
+    message("SKIPPED: ${why}")
+endfunction()
+
+# A C program that uses the library and checks that header and library are of one version.
+function(write_program path)
+    file(WRITE ${path} "#include <retrograde/retrograde.h>
+#include <string.h>
+int main(void) { rg_device *d; return rg_device_create(\"cpu\", NULL, &d) != RG_OK || strcmp(rg_version(), VERSION) != 0 || (rg_device_destroy(d), 0); }
+")
+endfunction()
+
+# The version that the header states.
+file(STRINGS ${SOURCE}/include/retrograde/base.h lines REGEX "^#define RG_VERSION_")
+string(REGEX MATCHALL "[0-9]+" VERSION "${lines}")
+string(REPLACE ";" "." VERSION "${VERSION}")
+
+# All public headers, those of the build included, as retrograde/<name>.h
+file(GLOB headers RELATIVE ${SOURCE}/include ${SOURCE}/include/retrograde/*.h)
+file(GLOB made RELATIVE ${BUILD}/include ${BUILD}/include/retrograde/*.h)
+list(APPEND headers ${made})

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The retrograde authors
+# The shared library exports what the headers declare with RG_API, no more and no less. The static
+# one defines only rg_ names, and a kernel object only its table: code compiled for AVX-512 must not
+# stand in for a common function.
+include(${CMAKE_CURRENT_LIST_DIR}/common.cmake)
+
+# ---- declared ----
+
+set(declared "")
+foreach(header ${headers})
+    if(header MATCHES "files\\.h$" AND NOT RG_FILES)
+        continue()
+    endif()
+    set(folder ${SOURCE}/include)
+    if(NOT EXISTS ${folder}/${header})
+        set(folder ${BUILD}/include)
+    endif()
+    file(READ ${folder}/${header} text)
+    string(REGEX MATCHALL "RG_API[^(;#]+rg_[a-z0-9_]+\\(" found "${text}")
+    list(TRANSFORM found REPLACE "^.*[^a-z0-9_](rg_[a-z0-9_]+)\\($" "\\1")
+    list(APPEND declared ${found})
+endforeach()
+list(SORT declared)
+list(REMOVE_DUPLICATES declared)
+
+# ---- exported ----
+
+run(${NM} -D --defined-only ${SHARED})
+string(REGEX MATCHALL "[A-Za-z] [^ \n]+" exported "${output}")
+list(TRANSFORM exported REPLACE "^. " "")
+list(SORT exported)
+
+set(missing ${declared})
+list(REMOVE_ITEM missing ${exported})
+set(surplus ${exported})
+list(REMOVE_ITEM surplus ${declared})
+if(missing)
+    message(SEND_ERROR "declared but not in the library: ${missing}")
+endif()
+if(surplus)
+    message(SEND_ERROR "exported but not declared with RG_API: ${surplus}")
+endif()
+
+# ---- the static library ----
+
+run(${NM} -g --defined-only ${STATIC})
+string(REGEX MATCHALL "\n[0-9a-f]+ [A-Za-z] [^ \n]+" all "${output}")
+list(TRANSFORM all REPLACE "^.* " "")
+set(foreign ${all})
+list(FILTER foreign EXCLUDE REGEX "^rg_")
+if(foreign)
+    message(SEND_ERROR "names without rg_ in the static library: ${foreign}")
+endif()
+
+string(REGEX MATCHALL "[a-z0-9_]+_cpu\\.c\\.o:(\n[0-9a-f]+ [A-Za-z] [^ \n]+)*" objects "${output}")
+set(tables "")
+foreach(object ${objects})
+    string(REGEX MATCHALL "[A-Za-z] [^ \n]+" symbols "${object}")
+    if(NOT symbols MATCHES "^[RD] (rg_cpu_[a-z0-9_]+)$")
+        message(SEND_ERROR "a kernel object defines more than its table: ${object}")
+    endif()
+    list(APPEND tables ${CMAKE_MATCH_1})
+endforeach()
+string(REPLACE , ";" OPS "${OPS}")
+string(REPLACE , ";" RUNGS "${RUNGS}")
+foreach(op ${OPS})
+    foreach(rung ${RUNGS})
+        foreach(real f32 f64)
+            if(NOT rg_cpu_${op}_${real}_${rung} IN_LIST tables)
+                message(SEND_ERROR "no table rg_cpu_${op}_${real}_${rung} in the static library")
+            endif()
+        endforeach()
+    endforeach()
+endforeach()
+
+list(LENGTH exported exports)
+list(LENGTH tables kernels)
+message("${exports} functions exported, ${kernels} kernel tables")
