@@ -34,8 +34,8 @@ int rg_options_take(const rg_option *options, int argc, char **argv,
 /* Prints the table. */
 void rg_options_help(const rg_option *options);
 
-/* Print a sentence on stderr and return the exit status: 2 for wrong arguments, 1 for the last failure of the
- * library. */
+/* Print a sentence on stderr and return the exit status: 2 for wrong arguments, 1 for the last
+ * failure of the library. */
 __attribute__((format(printf, 1, 2))) int rg_wrong(const char *format, ...);
 int rg_failed(void);
 

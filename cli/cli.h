@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The commands of the program. Each gets the arguments behind its name and returns the exit status: 0 if all went
- * well, 1 if something failed, 2 if the arguments are wrong. */
+/* The commands of the program. Each gets the arguments behind its name and returns the exit status:
+ * 0 if all went well, 1 if something failed, 2 if the arguments are wrong. */
 #ifndef RG_CLI_CLI_H
 #define RG_CLI_CLI_H
 

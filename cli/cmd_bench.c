@@ -1,2 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* `retrograde bench`: the timed cases of ops beside the limit of the machine and beside peers. */
+#include "cli/arguments.h"
+#include "cli/bench_print.h"
+#include "cli/cases.h"
 #include "cli/cli.h"
-int rg_cmd_bench(int argc, char **argv) { (void)argc; (void)argv; return 2; }
+
+#include <stdio.h>
+
+typedef struct request {
+    const char *device, *dtype, *name, *against;
+    int64_t threads;
+    double seconds;
+    bool json, help;
+} request;
+
+typedef struct bench {
+    const request *request;
+    rg_device *device;
+    rg_queue *queue;
+    rg_bench_printer printer;
+    bool peer_failed[RG_MOST_PEERS];
+    double peak_gflop_s[2]; /* in float, in double; 0 until measured */
+} bench;
+
+/* ---- which rows ---- */
+
+static bool wants_case(const request *r, const rg_case *c)
+{
+    return r->name == NULL ? (c->flags & RG_CASE_BENCH) != 0 : strcmp(r->name, c->name) == 0;
+}
+
+static bool wants_dtype(const request *r, rg_dtype dtype)
+{
+    if (r->dtype == NULL)
+        return dtype == RG_F32 || dtype == RG_BF16;
+    return strcmp(r->dtype, "all") == 0 || strcmp(r->dtype, rg_dtype_name(dtype)) == 0;
+}
+
+/* Bytes that can still be used: of the system, and of the control group where there is one. */
+static int64_t free_memory(void)
+{
+    long long kilobytes = 0, most = 0, used = 0;
+    char text[256];
+    FILE *file = fopen("/proc/meminfo", "r");
+    while (file != NULL && fgets(text, sizeof text, file) != NULL) {
+        if (sscanf(text, "MemAvailable: %lld", &kilobytes) == 1)
+            break;
+    }
+    if (file != NULL)
+        fclose(file);
+    int64_t bytes = kilobytes > 0 ? (int64_t)kilobytes * 1024 : INT64_MAX;
+    FILE *limit = fopen("/sys/fs/cgroup/memory.max", "r");
+    FILE *now = fopen("/sys/fs/cgroup/memory.current", "r");
+    if (limit != NULL && now != NULL && fscanf(limit, "%lld", &most) == 1 &&
+        fscanf(now, "%lld", &used) == 1 && most - used < bytes)
+        bytes = most - used;
+    if (limit != NULL)
+        fclose(limit);
+    if (now != NULL)
+        fclose(now);
+    return bytes;
+}
+
+/* ---- one row ---- */
+
+static void time_peers(bench *b, const rg_bench_row *row, rg_bench_line *line)
+{
+    for (int i = 0; b->printer.peers[i] != NULL; i++) {
+        const rg_peer *peer = b->printer.peers[i];
+        if (b->peer_failed[i])
+            continue;
+        const rg_status status = peer->time(row, b->request->seconds, &line->peer_ms[i]);
+        if (status == RG_OK)
+            continue;
+        line->peer_ms[i] = 0;
+        if (status != RG_UNSUPPORTED) {
+            fprintf(stderr, "retrograde: %s; it is left out from here on\n", rg_error_text());
+            b->peer_failed[i] = true;
+        }
+    }
+}
+
+static rg_status measure(bench *b, rg_bench_row *row)
+{
+    enum {
+        SMALL = 1 << 20,
+        MANY = 100
+    }; /* bytes; calls, so that a turn outlasts the clock's step */
+    const double seconds = b->request->seconds;
+    rg_bench_line line = { .mode = { 1, 1 } };
+    const bool in_double = row->dtype == RG_F64;
+    double *peak = &b->peak_gflop_s[in_double];
+    if (row->operations > 0 && *peak == 0)
+        RG_TRY(rg_bench_peak(b->queue, in_double, peak));
+    line.peak_gflop_s = *peak;
+    double among_many = 0;
+    if (row->bytes < SMALL) {
+        line.mode = (rg_bench_mode){ .calls = MANY, .commits = 1 };
+        RG_TRY(rg_bench_row_measure(row, line.mode, seconds, &line.result));
+        time_peers(b, row, &line);
+        rg_bench_print_line(&b->printer, row, &line);
+        among_many = line.result.ms;
+        line.mode = (rg_bench_mode){ .calls = 1, .commits = MANY };
+    }
+    RG_TRY(rg_bench_row_measure(row, line.mode, seconds, &line.result));
+    if (among_many > 0)
+        line.overhead_us = 1e3 * (line.result.ms - among_many);
+    else
+        time_peers(b, row, &line);
+    rg_bench_print_line(&b->printer, row, &line);
+    return RG_OK;
+}
+
+static rg_status bench_row(bench *b, const rg_op_test *test, const rg_case *c, bool gradient,
+                           rg_dtype dtype)
+{
+    rg_bench_row row;
+    RG_TRY(rg_bench_row_begin(test, c, gradient, dtype, &row));
+    const bool doubled = b->printer.peers[0] != NULL; /* a peer may need tensors of its own */
+    const int64_t needed = row.memory * (doubled ? 2 : 1), free_now = free_memory();
+    if (needed > free_now - free_now / 16) {
+        char reason[128];
+        snprintf(reason, sizeof reason, "it needs %.1f GB of memory, %.1f GB are free",
+                 1e-9 * (double)needed, 1e-9 * (double)free_now);
+        rg_bench_print_skipped(&b->printer, &row, reason);
+        return RG_OK;
+    }
+    rg_status status = rg_bench_row_open(b->queue, &row);
+    if (status == RG_OK)
+        status = measure(b, &row);
+    else if (status == RG_OUT_OF_MEMORY)
+        rg_bench_print_skipped(&b->printer, &row, "there is not enough memory");
+    rg_bench_row_close(&row);
+    return status == RG_OUT_OF_MEMORY ? RG_OK : status;
+}
+
+static rg_status bench_op(bench *b, const rg_op_test *test)
+{
+    static const rg_dtype dtypes[] = { RG_F32, RG_F64, RG_F16, RG_BF16 };
+    for (const rg_case *c = test->cases; c->name != NULL; c++) {
+        const bool has_gradient = test->op->gradient != NULL && !(c->flags & RG_CASE_FORWARD);
+        for (int gradient = 0; gradient <= has_gradient && wants_case(b->request, c); gradient++) {
+            for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
+                if (wants_dtype(b->request, dtypes[i]))
+                    RG_TRY(bench_row(b, test, c, gradient == 1, dtypes[i]));
+            }
+        }
+    }
+    return RG_OK;
+}
+
+/* ---- the command ---- */
+
+/* The op of argument i, or all ops if there are no arguments; NULL past the last. */
+static const rg_op_test *test_at(int ops, char **argv, int i)
+{
+    return ops == 0 ? rg_op_tests[i] : i < ops ? rg_op_test_find(argv[i]) : NULL;
+}
+
+static int check_request(const request *r, int ops, char **argv)
+{
+    rg_dtype dtype = RG_F32;
+    for (int i = 0; i < ops; i++) {
+        if (rg_op_test_find(argv[i]) == NULL)
+            return rg_wrong("there is no op '%s'; see retrograde op --list", argv[i]);
+    }
+    if (r->dtype != NULL && strcmp(r->dtype, "all") != 0 &&
+        (rg_dtype_parse(r->dtype, &dtype) != RG_OK || !rg_dtype_is_data(dtype)))
+        return rg_wrong("bench knows f32, f64, f16, bf16 and all, not '%s'", r->dtype);
+    if (r->threads > 1024)
+        return rg_wrong("a device has 1 to 1024 threads");
+    for (int i = 0; r->name != NULL; i++) {
+        const rg_op_test *test = test_at(ops, argv, i);
+        if (test == NULL)
+            return rg_wrong("there is no case '%s'", r->name);
+        const rg_case *c = test->cases;
+        while (c->name != NULL && strcmp(c->name, r->name) != 0)
+            c++;
+        if (c->name != NULL)
+            break;
+    }
+    return 0;
+}
+
+/* "onednn,torch": those that are installed are opened. */
+static int open_peers(bench *b, const char *names)
+{
+    int opened = 0;
+    for (const char *at = names; at != NULL && *at != 0;) {
+        const size_t length = strcspn(at, ",");
+        const rg_peer *peer = NULL;
+        for (int i = 0; rg_peers[i] != NULL && peer == NULL; i++) {
+            if (strlen(rg_peers[i]->name) == length && memcmp(rg_peers[i]->name, at, length) == 0)
+                peer = rg_peers[i];
+        }
+        if (peer == NULL)
+            return rg_wrong("there is no peer '%.*s': there are onednn and torch", (int)length, at);
+        bool again = false;
+        for (int i = 0; i < opened; i++)
+            again |= b->printer.peers[i] == peer;
+        if (!again && peer->open(rg_device_threads(b->device)) == RG_OK)
+            b->printer.peers[opened++] = peer;
+        else if (!again)
+            fprintf(stderr, "retrograde: %s\n", rg_error_text());
+        at += length + (at[length] == ',');
+    }
+    return 0;
+}
+
+static void fit_columns(bench *b, int ops, char **argv)
+{
+    rg_bench_printer *p = &b->printer;
+    const rg_op_test *test;
+    for (int i = 0; (test = test_at(ops, argv, i)) != NULL; i++) {
+        for (const rg_case *c = test->cases; c->name != NULL; c++) {
+            const int op = (int)strlen(test->op->name), name = (int)strlen(c->name);
+            if (wants_case(b->request, c)) {
+                p->op_width = op > p->op_width ? op : p->op_width;
+                p->case_width = name > p->case_width ? name : p->case_width;
+            }
+        }
+    }
+    const int counted = (int)sizeof "64x128, 100 calls" - 1; /* what rows of small cases end with */
+    p->case_width = p->case_width > counted ? p->case_width : counted;
+}
+
+static int run_bench(bench *b, int ops, char **argv)
+{
+    rg_device_options options = rg_device_options_default();
+    options.threads = (int32_t)b->request->threads;
+    const rg_status opened = rg_device_create(b->request->device, &options, &b->device);
+    if (opened == RG_INVALID_ARGUMENT)
+        return rg_wrong("%s", rg_error_text());
+    if (opened != RG_OK || rg_queue_create(b->device, &b->queue) != RG_OK)
+        return rg_failed();
+    b->printer.device = b->device;
+    b->printer.json = b->request->json;
+    const int status = open_peers(b, b->request->against);
+    if (status != 0)
+        return status;
+    fit_columns(b, ops, argv);
+    rg_bench_print_head(&b->printer);
+    const rg_op_test *test;
+    for (int i = 0; (test = test_at(ops, argv, i)) != NULL; i++) {
+        if (bench_op(b, test) != RG_OK)
+            return rg_failed();
+    }
+    return 0;
+}
+
+int rg_cmd_bench(int argc, char **argv)
+{
+    request r = { .device = "cpu", .seconds = 0.6 };
+    const rg_option options[] = {
+        { "device", RG_OPTION_TEXT, &r.device, "D", "device to time (default cpu)" },
+        { "threads", RG_OPTION_COUNT, &r.threads, "N", "threads to use (default: all)" },
+        { "dtype", RG_OPTION_TEXT, &r.dtype, "T", "one dtype, or all (default f32 and bf16)" },
+        { "case", RG_OPTION_TEXT, &r.name, "NAME", "one case alone" },
+        { "against", RG_OPTION_TEXT, &r.against, "PEERS", "onednn, torch, or onednn,torch beside" },
+        { "seconds", RG_OPTION_REAL, &r.seconds, "S", "for each row (default 0.6)" },
+        { "json", RG_OPTION_FLAG, &r.json, NULL, "one object per line" },
+        { "help", RG_OPTION_FLAG, &r.help, NULL, "this text" },
+        { .name = NULL },
+    };
+    const int ops = rg_options_take(options, argc, argv, NULL, NULL);
+    if (ops < 0)
+        return 2;
+    if (r.help) {
+        printf("usage: retrograde bench [OP]...\n\n"
+               "Times kernels in turns with plain loops that move the same bytes, with ordinary "
+               "stores\nand with stores past the cache; the faster one is the limit.\n\n");
+        rg_options_help(options);
+        return 0;
+    }
+    int status = check_request(&r, ops, argv);
+    if (status != 0)
+        return status;
+    bench b = { .request = &r };
+    status = run_bench(&b, ops, argv);
+    for (int i = 0; b.printer.peers[i] != NULL; i++)
+        b.printer.peers[i]->close();
+    rg_queue_destroy(b.queue);
+    rg_device_destroy(b.device);
+    return status;
+}

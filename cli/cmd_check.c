@@ -93,7 +93,8 @@ static rg_status check_group(const request *r, const rg_op_test *test, const cha
         rg_tensor_desc x[RG_MAX_INPUTS];
         int32_t inputs;
         status = rg_case_shapes(c, dtype, x, &inputs);
-        if (status != RG_OK || !is_wanted(r, c, rg_shape_count(&x[0])))
+        if (status != RG_OK || !is_wanted(r, c, rg_shape_count(&x[0])) ||
+            (c->only != 0 && !(c->only >> dtype & 1)))
             continue;
         status = check_case(r, &d, test, c, dtype, false);
         const bool expands = c->golden == NULL && x[0].rank > 1 && rg_shape_count(&x[0]) <= 20000;

@@ -32,20 +32,20 @@ static const char *missing_cuda(void)
 static void print_text(const rg_device *cpu)
 {
     char name[32];
-    printf("retrograde %s\n\n%-12s", rg_version(), "devices");
+    printf("retrograde %s\n\n%-14s", rg_version(), "devices");
     for (int32_t i = 0; rg_device_list(i, name, sizeof name) == RG_OK; i++)
         printf("%s%s", i > 0 ? ", " : "", name);
     printf("\n");
     const char *missing = missing_cuda();
     if (missing != NULL)
-        printf("%-12s%s\n", "cuda", missing);
-    printf("%-12s", "rungs");
+        printf("%-14s%s\n", "cuda", missing);
+    printf("%-14s", "rungs");
     for (int32_t i = 0; rg_device_rung_list(i) != NULL; i++)
         printf("%s%s", i > 0 ? ", " : "", rg_device_rung_list(i));
     printf("; %s in use\n", rg_device_rung(cpu));
-    printf("%-12s%d\n\nbuild\n", "threads", rg_device_threads(cpu));
+    printf("%-14s%d\n\nbuild\n", "threads", rg_device_threads(cpu));
     for (int i = 0; i < BUILD_LINES; i++)
-        printf("  %-10s%s\n", build[i].name, build[i].value);
+        printf("  %-12s%s\n", build[i].name, build[i].value);
 }
 
 static void print_json(const rg_device *cpu)

@@ -118,6 +118,18 @@ static int take_operands(rg_op_run *run, int argc, char **argv)
     return status;
 }
 
+/* Inputs and outputs follow from the fields, so those are checked first. */
+static int count_tensors(rg_op_run *run)
+{
+    _Alignas(16) char checked[RG_MAX_DESC];
+    if (rg_fields_copy(&run->op->desc, run->called, run->desc, checked) != RG_OK ||
+        (run->op->check != NULL && run->op->check(checked) != RG_OK))
+        return rg_wrong("%s", rg_error_text());
+    run->inputs = rg_op_inputs(run->op, run->desc);
+    run->outputs = rg_op_outputs(run->op, run->desc);
+    return 0;
+}
+
 static int run_op(rg_op_run *run, const request *r, int argc, char **argv)
 {
     rg_dtype dtype = RG_F32;
@@ -167,8 +179,8 @@ int rg_cmd_op(int argc, char **argv)
     }
     if (!named && !r.help)
         return rg_wrong("the name of an op comes first; see retrograde op --list");
-    run.inputs = named ? rg_op_inputs(run.op, run.desc) : 0;
-    run.outputs = named ? rg_op_outputs(run.op, run.desc) : 0;
+    if (named && count_tensors(&run) != 0)
+        return 2;
     if (r.help) {
         if (named)
             rg_op_run_help(&run);

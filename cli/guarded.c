@@ -44,6 +44,7 @@ rg_status rg_guarded_make(rg_device *device, const rg_tensor_desc *shape,
     RG_CHECK(guarded->memory != NULL && guarded->before != NULL, RG_OUT_OF_MEMORY,
              "%zu bytes are too many", guarded->bytes);
     guarded->first = guarded->memory + GUARD + shift;
+    guarded->is_dense = rg_shape_is_dense(&guarded->desc);
     rg_guarded_fill(guarded, NULL);
     return rg_tensor_wrap(device, &guarded->desc, guarded->first, NULL, NULL, &guarded->tensor);
 }
@@ -56,8 +57,11 @@ void rg_guarded_free(rg_guarded *guarded)
 }
 
 /* In elements, from the first one. */
-static int64_t position(const rg_tensor_desc *desc, int64_t i)
+static int64_t position(const rg_guarded *guarded, int64_t i)
 {
+    if (guarded->is_dense)
+        return i;
+    const rg_tensor_desc *desc = &guarded->desc;
     int64_t at = 0;
     for (int32_t d = desc->rank - 1; d >= 0; d--) {
         at += i % desc->dims[d] * desc->strides[d];
@@ -68,17 +72,12 @@ static int64_t position(const rg_tensor_desc *desc, int64_t i)
 
 double rg_guarded_get(const rg_guarded *guarded, int64_t i)
 {
-    return rg_element_get(guarded->first, guarded->desc.dtype, position(&guarded->desc, i));
-}
-
-static void set_in(const rg_guarded *guarded, char *first, int64_t i, double value)
-{
-    rg_element_set(first, guarded->desc.dtype, position(&guarded->desc, i), value);
+    return rg_element_get(guarded->first, guarded->desc.dtype, position(guarded, i));
 }
 
 void rg_guarded_set(rg_guarded *guarded, int64_t i, double value)
 {
-    set_in(guarded, guarded->first, i, value);
+    rg_element_set(guarded->first, guarded->desc.dtype, position(guarded, i), value);
 }
 
 void rg_guarded_fill(rg_guarded *guarded, const double *values)
@@ -90,8 +89,7 @@ void rg_guarded_fill(rg_guarded *guarded, const double *values)
         if (values != NULL)
             rg_guarded_set(guarded, i, values[i]);
         else
-            memset(guarded->first + position(&guarded->desc, i) * (int64_t)element, RESULT_BYTE,
-                   element);
+            memset(guarded->first + position(guarded, i) * (int64_t)element, RESULT_BYTE, element);
     }
     memcpy(guarded->before, guarded->memory, guarded->bytes);
 }
@@ -104,7 +102,7 @@ bool rg_guarded_intact(const rg_guarded *guarded)
     const size_t element = rg_dtype_size(guarded->desc.dtype);
     char *before = guarded->before + (guarded->first - guarded->memory);
     for (int64_t i = 0; i < count; i++) { /* what may have changed is taken over */
-        const int64_t at = position(&guarded->desc, i) * (int64_t)element;
+        const int64_t at = position(guarded, i) * (int64_t)element;
         memcpy(before + at, guarded->first + at, element);
     }
     return memcmp(guarded->memory, guarded->before, guarded->bytes) == 0;

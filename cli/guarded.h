@@ -22,6 +22,7 @@ typedef struct rg_guarded {
     char *memory, *before; /* `bytes` each: now, and when last filled */
     char *first;           /* element 0, in `memory` */
     size_t bytes;
+    bool is_dense;
     bool is_result; /* its elements may change */
 } rg_guarded;
 

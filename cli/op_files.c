@@ -5,28 +5,13 @@
 #include "cli/op_run.h"
 #include "core/shape.h"
 
+#include <retrograde/files.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#if RG_HAVE_FILES
-#include <retrograde/files.h>
-#else
-static rg_status rg_tensor_load_npy(rg_device *device, const char *path, rg_tensor **tensor)
-{
-    (void)device;
-    *tensor = NULL;
-    return rg_fail(RG_UNSUPPORTED, "%s: this build has no file formats", path);
-}
-
-static rg_status rg_tensor_save_npy(const rg_tensor *tensor, const char *path)
-{
-    (void)tensor;
-    return rg_fail(RG_UNSUPPORTED, "%s: this build has no file formats", path);
-}
-#endif
 
 enum { PATH = 4096 };
 
@@ -226,45 +211,59 @@ int rg_op_run_convert(rg_op_run *run, rg_dtype dtype)
 
 /* ---- saving ---- */
 
-/* Where a result is written before all are known to be good; a device or a pipe has no such place.
- */
-static const char *staging_path(const char *path, char *staged)
+/* Whether a result waits beside its place until all are written. What stands there and is no plain
+ * file (a device, a pipe, a link), or must not be written, has no such place. */
+static bool is_staged(const char *path, char staged[PATH])
 {
     struct stat status;
-    const bool is_special = stat(path, &status) == 0 && !S_ISREG(status.st_mode);
+    const bool exists = lstat(path, &status) == 0;
     const int length = snprintf(staged, PATH, "%s.part%ld", path, (long)getpid());
-    return is_special || length >= PATH ? path : staged;
+    return length < PATH && (!exists || (S_ISREG(status.st_mode) && access(path, W_OK) == 0));
 }
 
 static void unstage(const rg_op_run *run, int count)
 {
+    char staged[PATH];
     for (int i = 0; i < count; i++) {
-        char staged[PATH];
-        if (staging_path(run->results[i].path, staged) == staged)
+        if (is_staged(run->results[i].path, staged))
             unlink(staged);
     }
+}
+
+/* The sentence names the file that was asked for. */
+static rg_status save_beside(const rg_tensor *tensor, const char *path, const char *staged)
+{
+    const rg_status status = rg_tensor_save_npy(tensor, staged);
+    char text[1024];
+    snprintf(text, sizeof text, "%s", rg_error_text());
+    const size_t length = strlen(staged);
+    if (status != RG_OK && strncmp(text, staged, length) == 0)
+        return rg_fail(status, "%s%s", path, text + length);
+    return status;
 }
 
 static rg_status save_staged(const rg_op_run *run, rg_tensor *const tensors[])
 {
     char staged[PATH];
-    for (int i = 0; i < run->result_count; i++) {
-        const rg_status status =
-            rg_tensor_save_npy(tensors[i], staging_path(run->results[i].path, staged));
-        if (status != RG_OK) {
-            unstage(run, i);
-            return status;
-        }
+    rg_status status = RG_OK;
+    int done = 0;
+    for (; done < run->result_count && status == RG_OK; done++) {
+        const char *path = run->results[done].path;
+        if (is_staged(path, staged))
+            status = save_beside(tensors[done], path, staged);
     }
-    for (int i = 0; i < run->result_count; i++) {
+    for (int i = 0; i < run->result_count && status == RG_OK; i++) {
+        if (!is_staged(run->results[i].path, staged))
+            status = rg_tensor_save_npy(tensors[i], run->results[i].path);
+    }
+    for (int i = 0; i < run->result_count && status == RG_OK; i++) {
         const char *path = run->results[i].path;
-        if (staging_path(path, staged) == staged && rename(staged, path) != 0) {
-            const int reason = errno;
-            unstage(run, run->result_count);
-            return rg_fail(RG_IO, "%s: %s", path, strerror(reason));
-        }
+        if (is_staged(path, staged) && rename(staged, path) != 0)
+            status = rg_fail(RG_IO, "%s: %s", path, strerror(errno));
     }
-    return RG_OK;
+    if (status != RG_OK)
+        unstage(run, done);
+    return status;
 }
 
 int rg_op_run_save(rg_op_run *run)

@@ -5,45 +5,52 @@
 
 #include <stdio.h>
 
-static void print_tensors(const char *before, const char *prefix, const char *const names[],
-                          int32_t count)
+static void print_tensor(const rg_op_run *run, const char *before, const char *prefix,
+                         const char *name)
 {
-    for (int32_t i = 0; i < count; i++)
-        printf(" %s%s%s=FILE", before, prefix, names[i]);
+    char shown[RG_SHOWN_NAME];
+    printf(" %s%s=FILE", before, rg_op_run_shown(run, prefix, name, shown));
+}
+
+static void print_forward_usage(const rg_op_run *run)
+{
+    printf("usage: retrograde op %s [--FIELD VALUE]...", run->called);
+    for (int32_t i = 0; i < run->inputs; i++)
+        print_tensor(run, "", "", run->op->inputs[i]);
+    for (int32_t i = 0; i < run->outputs; i++)
+        print_tensor(run, "-o ", "", run->op->outputs[i]);
+    printf("\n");
 }
 
 static void print_gradient_usage(const rg_op_run *run)
 {
     const rg_op *op = run->op;
     const uint32_t reads = op->reads(run->desc);
-    printf("       retrograde op %s%s [--FIELD VALUE]...", run->called,
+    printf("%s retrograde op %s%s [--FIELD VALUE]...",
+           run->name == NULL ? "      " : "usage:", run->called,
            run->name == NULL ? " --gradient" : "");
-    print_tensors("", "d", op->outputs, run->outputs);
+    for (int32_t i = 0; i < run->outputs; i++)
+        print_tensor(run, "", "d", op->outputs[i]);
     for (int32_t i = 0; i < run->inputs; i++) {
         if (reads & ((uint32_t)RG_READS_X << i | RG_READS_STATE))
-            printf(" %s=FILE", op->inputs[i]);
+            print_tensor(run, "", "", op->inputs[i]);
     }
     for (int32_t i = 0; i < run->outputs; i++) {
         if (reads & (uint32_t)RG_READS_Y << i)
-            printf(" %s=FILE", op->outputs[i]);
+            print_tensor(run, "", "", op->outputs[i]);
     }
-    print_tensors("-o ", "d", op->inputs, run->inputs);
+    for (int32_t i = 0; i < run->inputs; i++)
+        print_tensor(run, "-o ", "d", op->inputs[i]);
     printf("\n");
 }
 
 static void print_usage(const rg_op_run *run)
 {
-    const rg_op *op = run->op;
-    printf("usage:\n");
-    if (run->name == NULL || !run->name->gradient) {
-        printf("       retrograde op %s [--FIELD VALUE]...", run->called);
-        print_tensors("", "", op->inputs, run->inputs);
-        print_tensors("-o ", "", op->outputs, run->outputs);
-        printf("\n");
-    }
-    if (op->gradient != NULL && (run->name == NULL || run->name->gradient))
+    if (run->name == NULL || !run->name->gradient)
+        print_forward_usage(run);
+    if (run->op->gradient != NULL && (run->name == NULL || run->name->gradient))
         print_gradient_usage(run);
-    printf("\n%s\n", op->text);
+    printf("\n%s\n", run->op->text);
 }
 
 /* "N", "N,N", "plain|log", … */
@@ -93,10 +100,10 @@ void rg_op_run_help(const rg_op_run *run)
                run->name == NULL ? "other names" : "this name");
         print_names(run->op, run->name != NULL ? run->called : NULL);
     }
-    printf("\nA file is NPY. x='x.npy[0:2,::2,-1]' takes a part of it, START:STOP:STEP or one index"
-           "\nfor each dimension; an index keeps its dimension, with length 1. A gradient computes "
-           "\nwhat it reads and was not given, where the inputs of the forward pass are. "
-           "\n-o state.NAME=FILE writes a tensor of the state.\n\noptions:\n");
+    printf("\nA file is NPY. x='x.npy[0:2,::2,-1]' takes a part of it: START:STOP:STEP or one "
+           "index for\neach dimension; an index keeps its dimension, with length 1. A gradient "
+           "computes what it\nneeds and was not given from the inputs of the forward pass. -o "
+           "state.NAME=FILE writes a\ntensor of the state.\n\noptions:\n");
 }
 
 void rg_op_list(void)

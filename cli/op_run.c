@@ -5,6 +5,8 @@
 #include "cli/arguments.h"
 #include "core/shape.h"
 
+#include <stdio.h>
+
 int rg_op_run_begin(rg_op_run *run, const char *called)
 {
     *run = (rg_op_run){ .called = called };
@@ -53,6 +55,23 @@ static void own_name(const rg_op_name *name, const char *typed, char *own, size_
         }
         at += size;
     }
+}
+
+const char *rg_op_run_shown(const rg_op_run *run, const char *prefix, const char *name,
+                            char shown[RG_SHOWN_NAME])
+{
+    const int length = snprintf(shown, RG_SHOWN_NAME, "%s%s", prefix, name);
+    const char *at = run->name != NULL ? run->name->tensors : "";
+    while (*at != 0) {
+        const int typed = (int)strcspn(at, "="), size = (int)strcspn(at, " ");
+        if (size - typed - 1 == length && memcmp(at + typed + 1, shown, (size_t)length) == 0) {
+            snprintf(shown, RG_SHOWN_NAME, "%.*s", typed, at);
+            break;
+        }
+        at += size;
+        at += strspn(at, " ");
+    }
+    return shown;
 }
 
 static bool find_name(const char *const names[], int32_t count, const char *name, int32_t *index)
@@ -114,9 +133,10 @@ static int check_given(const rg_op_run *run, const char *prefix, const char *con
                        rg_tensor *const tensors[], int32_t count)
 {
     for (int32_t i = 0; i < count; i++) {
+        char shown[RG_SHOWN_NAME];
         if (tensors[i] == NULL)
-            return rg_wrong("%s: %s%s is missing; give %s%s=FILE", run->called, prefix, names[i],
-                            prefix, names[i]);
+            return rg_wrong("%s: %s is missing; give it as NAME=FILE", run->called,
+                            rg_op_run_shown(run, prefix, names[i], shown));
     }
     return 0;
 }
@@ -132,9 +152,11 @@ static int check_rank(const rg_op_run *run)
         return rg_failed();
     if (first.rank >= name->rank_low && first.rank <= name->rank_high)
         return 0;
-    rg_fail(RG_INVALID_ARGUMENT, "%s: %s%s has rank %d, not %d or %d", run->called,
-            run->gradient ? "d" : "", run->gradient ? run->op->outputs[0] : run->op->inputs[0],
-            first.rank, name->rank_low, name->rank_high);
+    char shown[RG_SHOWN_NAME];
+    rg_op_run_shown(run, run->gradient ? "d" : "",
+                    run->gradient ? run->op->outputs[0] : run->op->inputs[0], shown);
+    rg_fail(RG_INVALID_ARGUMENT, "%s: %s has rank %d, not %d or %d", run->called, shown, first.rank,
+            name->rank_low, name->rank_high);
     return rg_failed();
 }
 
@@ -164,11 +186,12 @@ static bool needs_forward(const rg_op_run *run, const char **reason)
 
 static int check_forward_given(const rg_op_run *run, const char *reason)
 {
+    char needed[RG_SHOWN_NAME];
     for (int32_t i = 0; i < run->inputs; i++) {
         if (run->x[i] == NULL)
-            return rg_wrong("%s: the gradient needs %s; give %s=FILE, from which it is computed%s",
-                            run->called, reason, run->op->inputs[i],
-                            strcmp(reason, "the state") == 0 ? "" : ", or the file of itself");
+            return rg_wrong("%s: the gradient needs %s; give it, or %s to compute it from",
+                            run->called, rg_op_run_shown(run, "", reason, needed),
+                            run->op->inputs[i]);
     }
     return 0;
 }
@@ -176,8 +199,8 @@ static int check_forward_given(const rg_op_run *run, const char *reason)
 static rg_status record_forward(rg_op_run *run)
 {
     rg_tensor *made[RG_MAX_OUTPUTS] = { NULL };
-    RG_TRY(rg_kernel_forward_alloc(run->kernel, run->commands, 1, run->x, false, made,
-                                   &run->state));
+    RG_TRY(
+        rg_kernel_forward_alloc(run->kernel, run->commands, 1, run->x, false, made, &run->state));
     for (int32_t i = 0; i < run->outputs; i++) {
         if (run->y[i] == NULL)
             run->y[i] = made[i];

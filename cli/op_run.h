@@ -42,6 +42,12 @@ typedef struct rg_op_run {
 int rg_op_run_begin(rg_op_run *run, const char *called);
 void rg_op_run_end(rg_op_run *run);
 
+/* What a tensor is called here: its name in MPS or ONNX where the op was called by one of theirs.
+ */
+enum { RG_SHOWN_NAME = 64 };
+const char *rg_op_run_shown(const rg_op_run *run, const char *prefix, const char *name,
+                            char shown[RG_SHOWN_NAME]);
+
 /* Reads "x=in.npy", an input, or "y=out.npy", a result. The text must outlive the run. */
 int rg_op_run_operand(const rg_op_run *run, const char *text, bool is_result, rg_operand *operand);
 

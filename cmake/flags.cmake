@@ -19,8 +19,10 @@ if(RG_X86_RUNGS AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
     set(RG_RUNG_FLAGS_avx2 -mavx2 -mfma -mf16c)
     set(RG_RUNG_FLAGS_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c)
     set(RG_X86 1)
+    set(RG_SANITIZED_RUNG avx2)
 else()
     set(RG_X86 0)
+    set(RG_SANITIZED_RUNG base)
 endif()
 
 # What every target of the project is compiled with.

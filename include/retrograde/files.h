@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /** @file
- *  Kernels as JSON text, tensors as NPY files. Readers are written for hostile input: whatever a
- * file holds, it gets a status and a sentence. */
+ *  Kernels as JSON text, tensors as NPY files.
+ *
+ *  Readers are written for hostile input. Whatever a file holds gets a status and a sentence:
+ *  RG_IO if it cannot be read, RG_MALFORMED if it does not hold what it should, RG_UNSUPPORTED if
+ *  it is right but not for us. Memory follows the size of the file, never what the file claims.
+ *
+ *  Writers write a file whole or not at all: on failure, RG_IO, what was there before is there
+ *  still. Devices and pipes, such as /dev/stdout, are written directly. */
 #ifndef RETROGRADE_FILES_H
 #define RETROGRADE_FILES_H
 
@@ -13,27 +19,33 @@ extern "C" {
 #endif
 
 /** Writes the kernel as one JSON object, and a 0 byte, into `text`; cut if it does not fit. Returns
- * its whole length without the 0 byte. The device is not part of it:
+ *  its whole length without the 0 byte, so that `text` may be NULL with capacity 0 to ask for it.
+ *  "retrograde" is the version of the format. The device is not part of it:
  *
- *      {"retrograde": 1, "op": "softmax", "label": "", "desc": {"kind": "log", "axis": 1,
- * "flatten": false}} */
+ *      {"retrograde": 1, "op": "softmax", "label": "",
+ *       "desc": {"kind": "log", "axis": 1, "flatten": false}}
+ *
+ *  Arrays are arrays, enums are their names, an optional field that is not given is null, and a
+ *  group of fields is an object of its own. Infinity, which JSON lacks, is the string "inf" or
+ *  "-inf". Bytes of the label that are not UTF-8 become U+FFFD. */
 RG_API size_t rg_kernel_to_json(const rg_kernel *kernel, char *text, size_t capacity);
 
-/** Makes the kernel that `length` bytes of JSON describe, on `device`. Fields left out have their
- * default; unknown ones are refused. */
+/** Makes the kernel that `length` bytes of JSON describe, on `device`. Label, descriptor and fields
+ *  left out have their default; what is unknown, of the wrong type or out of range is refused as
+ *  RG_MALFORMED, with line and column. At most 1 MiB. On failure *kernel is NULL. */
 RG_API rg_status rg_kernel_from_json(rg_device *device, const char *text, size_t length,
                                      rg_kernel **kernel);
 
-/** The same to and from a file. A file is written whole or not at all. */
+/** The same to and from a file. */
 RG_API rg_status rg_kernel_save(const rg_kernel *kernel, const char *path);
 RG_API rg_status rg_kernel_load(rg_device *device, const char *path, rg_kernel **kernel);
 
-/** Reads an NPY file (versions 1 to 3; f2 f4 f8 u1 i4 i8, either byte order, C or Fortran order)
- * into a new tensor. */
+/** Reads an NPY file (versions 1 to 3; f2 f4 f8 u1 i4 i8, either byte order, C or Fortran order,
+ *  up to 8 dimensions) into a new dense tensor. On failure *tensor is NULL. */
 RG_API rg_status rg_tensor_load_npy(rg_device *device, const char *path, rg_tensor **tensor);
 
-/** Writes a tensor as NPY, dense, in C order. bf16, which NPY lacks, is written as f4. The caller
- * has waited for the commands that write it. The file is written whole or not at all. */
+/** Writes a tensor as NPY 1.0, dense, in C order. bf16, which NPY lacks, is written as f4. The
+ *  caller has waited for the commands that write it. Not for temporaries. */
 RG_API rg_status rg_tensor_save_npy(const rg_tensor *tensor, const char *path);
 
 #ifdef __cplusplus

@@ -97,6 +97,16 @@ void rg_element_set(void *data, rg_dtype dtype, int64_t i, double value)
     }
 }
 
+/* A double that rounds to float, f16 and bf16 as `value` itself does: what does not fit its 53
+ * digits is kept as an odd last one. */
+static double long_to_odd(int64_t value)
+{
+    const bool fits = value < INT64_C(1) << 53 && value > -(INT64_C(1) << 53);
+    if (fits || (value & 0x3ff) == 0)
+        return (double)value;
+    return (double)((value & ~INT64_C(0x3ff)) | 0x400);
+}
+
 rg_status rg_convert(void *to, rg_dtype to_dtype, const void *from, rg_dtype from_dtype,
                      size_t count)
 {
@@ -108,6 +118,11 @@ rg_status rg_convert(void *to, rg_dtype to_dtype, const void *from, rg_dtype fro
     RG_CHECK_NOT_NULL(from);
     if (to_dtype == from_dtype) {
         memcpy(to, from, count * dtypes[to_dtype].size);
+        return RG_OK;
+    }
+    if (from_dtype == RG_I64 && rg_dtype_is_data(to_dtype) && to_dtype != RG_F64) {
+        for (size_t i = 0; i < count; i++)
+            rg_element_set(to, to_dtype, (int64_t)i, long_to_odd(((const int64_t *)from)[i]));
         return RG_OK;
     }
     for (size_t i = 0; i < count; i++)

@@ -9,7 +9,9 @@
 rg_tensor_desc rg_tensor_desc_dense(rg_dtype dtype, int32_t rank, const int64_t dims[])
 {
     rg_tensor_desc desc = { .dtype = dtype, .rank = rank };
-    if (rank < 0 || rank > RG_MAX_RANK || (rank > 0 && dims == NULL))
+    if (rank > 0 && dims == NULL)
+        desc.rank = -1;
+    if (desc.rank < 0 || rank > RG_MAX_RANK)
         return desc; /* refused by whoever uses it */
     int64_t stride = 1;
     for (int32_t d = rank - 1; d >= 0; d--) {
@@ -67,8 +69,10 @@ bool rg_shape_same_dims(const rg_tensor_desc *a, const rg_tensor_desc *b)
 
 bool rg_shape_same(const rg_tensor_desc *a, const rg_tensor_desc *b)
 {
-    return a->dtype == b->dtype && rg_shape_same_dims(a, b) &&
-           memcmp(a->strides, b->strides, (size_t)a->rank * sizeof a->strides[0]) == 0;
+    bool same = a->dtype == b->dtype && rg_shape_same_dims(a, b);
+    for (int32_t d = 0; d < a->rank && same; d++)
+        same = a->strides[d] == b->strides[d] || a->dims[d] <= 1; /* one index: no step is made */
+    return same;
 }
 
 bool rg_shape_is_dense(const rg_tensor_desc *desc)
@@ -82,31 +86,37 @@ bool rg_shape_is_dense(const rg_tensor_desc *desc)
     return true;
 }
 
-/* The dimensions along which a step moves, largest stride first. Offsets between two elements are
- * the sums of d_k * stride_k with |d_k| <= most_k. */
+/* The dimensions along which a step moves, largest stride first. Offsets between an element of one
+ * tensor and an element of another are the sums of d_k * stride_k with -down_k <= d_k <= up_k. */
 typedef struct box {
     int rank;
-    int64_t stride[RG_MAX_RANK], most[RG_MAX_RANK];
-    int64_t reach[RG_MAX_RANK + 1]; /* the farthest that dimensions k and later can get */
+    int64_t stride[RG_MAX_RANK], down[RG_MAX_RANK], up[RG_MAX_RANK];
+    int64_t below[RG_MAX_RANK + 1], above[RG_MAX_RANK + 1]; /* how far k and later can get */
 } box;
 
-static box box_of(const rg_tensor_desc *desc)
+/* Both have one rank, and equal strides where both have more than one index. */
+static box box_of(const rg_tensor_desc *a, const rg_tensor_desc *b)
 {
-    box b = { .rank = 0 };
-    for (int32_t d = 0; d < desc->rank; d++) {
-        if (desc->dims[d] <= 1)
+    box x = { .rank = 0 };
+    for (int32_t d = 0; d < a->rank; d++) {
+        if (a->dims[d] <= 1 && b->dims[d] <= 1)
             continue;
-        int k = b.rank++;
-        for (; k > 0 && b.stride[k - 1] < desc->strides[d]; k--) {
-            b.stride[k] = b.stride[k - 1];
-            b.most[k] = b.most[k - 1];
+        const int64_t stride = a->dims[d] > 1 ? a->strides[d] : b->strides[d];
+        int k = x.rank++;
+        for (; k > 0 && x.stride[k - 1] < stride; k--) {
+            x.stride[k] = x.stride[k - 1];
+            x.down[k] = x.down[k - 1];
+            x.up[k] = x.up[k - 1];
         }
-        b.stride[k] = desc->strides[d];
-        b.most[k] = desc->dims[d] - 1;
+        x.stride[k] = stride;
+        x.down[k] = b->dims[d] - 1;
+        x.up[k] = a->dims[d] - 1;
     }
-    for (int k = b.rank - 1; k >= 0; k--)
-        b.reach[k] = b.reach[k + 1] + b.most[k] * b.stride[k];
-    return b;
+    for (int k = x.rank - 1; k >= 0; k--) {
+        x.below[k] = x.below[k + 1] + x.down[k] * x.stride[k];
+        x.above[k] = x.above[k + 1] + x.up[k] * x.stride[k];
+    }
+    return x;
 }
 
 static int64_t floor_divide(int64_t a, int64_t b)
@@ -123,12 +133,13 @@ static bool box_makes(const box *b, int k, int64_t offset, bool moved, int *budg
         return true;
     if (k == b->rank)
         return offset == 0 && moved;
-    const int64_t stride = b->stride[k], rest = b->reach[k + 1];
+    const int64_t stride = b->stride[k];
     if (stride == 0) /* and so are all later ones: any movement will do */
         return offset == 0;
-    int64_t low = -floor_divide(rest - offset, stride), high = floor_divide(offset + rest, stride);
-    low = low < -b->most[k] ? -b->most[k] : low;
-    high = high > b->most[k] ? b->most[k] : high;
+    int64_t low = -floor_divide(b->above[k + 1] - offset, stride);
+    int64_t high = floor_divide(offset + b->below[k + 1], stride);
+    low = low < -b->down[k] ? -b->down[k] : low;
+    high = high > b->up[k] ? b->up[k] : high;
     for (int64_t d = low; d <= high; d++) {
         if (box_makes(b, k + 1, offset - d * stride, moved || d != 0, budget))
             return true;
@@ -140,7 +151,7 @@ bool rg_shape_overlaps_itself(const rg_tensor_desc *desc)
 {
     if (rg_shape_count(desc) == 0)
         return false;
-    const box b = box_of(desc);
+    const box b = box_of(desc, desc);
     int budget = 4096;
     return box_makes(&b, 0, 0, false, &budget);
 }
@@ -154,6 +165,14 @@ extent(const rg_tensor_desc *desc) /* bytes from first to last element, both inc
     return (last + 1) * (int64_t)rg_dtype_size(desc->dtype);
 }
 
+static bool same_steps(const rg_tensor_desc *a, const rg_tensor_desc *b)
+{
+    bool same = a->dtype == b->dtype && a->rank == b->rank;
+    for (int32_t d = 0; d < a->rank && same; d++)
+        same = a->strides[d] == b->strides[d] || a->dims[d] == 1 || b->dims[d] == 1;
+    return same;
+}
+
 bool rg_shape_overlaps(const rg_tensor_desc *a, const rg_tensor_desc *b, int64_t distance)
 {
     if (rg_shape_count(a) == 0 || rg_shape_count(b) == 0)
@@ -161,11 +180,9 @@ bool rg_shape_overlaps(const rg_tensor_desc *a, const rg_tensor_desc *b, int64_t
     if (distance >= extent(a) || -distance >= extent(b))
         return false;
     const int64_t element = (int64_t)rg_dtype_size(a->dtype);
-    if (!rg_shape_same(a, b) || distance % element != 0)
+    if (!same_steps(a, b) || distance % element != 0)
         return true;
-    if (distance == 0)
-        return true;
-    const box both = box_of(a);
+    const box both = box_of(a, b);
     int budget = 4096;
     return box_makes(&both, 0, distance / element, true, &budget);
 }

@@ -35,9 +35,9 @@ typedef struct rg_json {
     const rg_allocator *allocator;
     const char *text; /* the caller's; used by rg_json_fail */
     size_t length;
-    size_t at;               /* the next byte to read */
-    char *strings;           /* length + 1 bytes; unescaped text is never longer */
-    size_t strings_used;     /* of them */
+    size_t at;                    /* the next byte to read */
+    char *strings;                /* length + 1 bytes; unescaped text is never longer */
+    size_t strings_used;          /* of them */
     struct rg_json_block *blocks; /* that hold the values */
 } rg_json;
 

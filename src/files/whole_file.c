@@ -125,8 +125,7 @@ rg_status rg_file_read(const rg_allocator *allocator, const char *path, size_t l
 static rg_status write_all(int file, const char *data, size_t size)
 {
     while (size > 0) {
-        const ssize_t step =
-            write(file, data, size < LARGEST_PIECE ? size : (size_t)LARGEST_PIECE);
+        const ssize_t step = write(file, data, size < LARGEST_PIECE ? size : (size_t)LARGEST_PIECE);
         if (step < 0 && errno == EINTR)
             continue;
         RG_CHECK(step >= 0, RG_IO, "cannot be written: %s", strerror(errno));

@@ -34,6 +34,7 @@ typedef struct rg_case {
     const char *fields; /* of the descriptor, "axis=1 kind=log" */
     const char *x;      /* shapes of the inputs, "2,3,4 4" */
     uint32_t flags;
+    uint32_t only; /* bit T: in dtype T; 0: in all */
     rg_fill x_fill[RG_MAX_INPUTS], y_fill, dy_fill;
     const double *golden; /* expected dx[0] (or y[0] if forward only), to 8 digits */
 } rg_case;

@@ -25,7 +25,8 @@ static void part_release_work(rg_part *part)
 {
     const rg_allocator *allocator = &part->queue->device->allocator;
     for (size_t i = 0; i < part->temporaries_count; i++) {
-        part->temporaries[i]->part = NULL; /* dropped without commit; others are NULL already */
+        if (part->temporaries[i]->part != NULL) /* dropped without commit */
+            part->temporaries[i]->part = NULL;
         rg_storage_release(part->temporaries[i]);
     }
     for (size_t i = 0; i < part->used_count; i++)
@@ -154,6 +155,7 @@ rg_status rg_commands_create(rg_queue *queue, rg_commands **commands)
         return status;
     }
     made->queue = rg_queue_retain(queue);
+    made->id = ++queue->device->commands_made;
     *commands = made;
     return RG_OK;
 }
@@ -305,8 +307,12 @@ bool rg_call_streams(const rg_call *call, int64_t bytes)
 rg_mark rg_commands_mark(const rg_commands *commands)
 {
     const rg_part *part = commands->part;
-    return (rg_mark){ part->entries_size, part->used_count, part->relocations_count,
-                      part->list.moved };
+    return (rg_mark){ .entries = part->entries_size,
+                      .used = part->used_count,
+                      .relocations = part->relocations_count,
+                      .temporaries = part->temporaries_count,
+                      .heap_size = part->heap_size,
+                      .moved = part->list.moved };
 }
 
 void rg_commands_rewind(rg_commands *commands, rg_mark mark)
@@ -314,6 +320,9 @@ void rg_commands_rewind(rg_commands *commands, rg_mark mark)
     rg_part *part = commands->part;
     while (part->used_count > mark.used)
         rg_storage_release(part->used[--part->used_count]);
+    while (part->temporaries_count > mark.temporaries)
+        rg_storage_release(part->temporaries[--part->temporaries_count]);
+    part->heap_size = mark.heap_size;
     part->entries_size = mark.entries;
     part->relocations_count = mark.relocations;
     part->list.moved = mark.moved;

@@ -67,7 +67,7 @@ rg_status rg_device_create(const char *name, const rg_device_options *options, r
     RG_TRY(rg_allocate_zero(&allocator, sizeof(rg_device), &memory));
     rg_device *made = memory;
     *made = (rg_device){ .refs = 1, .backend = backend, .allocator = allocator };
-    if (index == 0 && strchr(name, ':') == NULL && backend == &rg_backend_cpu)
+    if (backend == &rg_backend_cpu)
         snprintf(made->name, sizeof made->name, "%s", backend->name);
     else
         snprintf(made->name, sizeof made->name, "%s:%d", backend->name, index);

@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Fields: values to text, text to values, ranges. */
 #include "runtime/field.h"
+#include "core/number.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -41,11 +42,7 @@ static void element_text(const rg_field *field, const char *at, char *text, size
         snprintf(text, capacity, "%" PRId64, *(const int64_t *)at);
         break;
     case RG_FIELD_F64:
-        for (int digits = 1; digits <= 17; digits++) { /* the shortest that reads back the same */
-            snprintf(text, capacity, "%.*g", digits, *(const double *)at);
-            if (strtod(text, NULL) == *(const double *)at)
-                break;
-        }
+        rg_number_text(*(const double *)at, text, capacity);
         break;
     case RG_FIELD_ENUM:
         snprintf(text, capacity, "%s", field->names[*(const int *)at]);
@@ -120,8 +117,7 @@ static rg_status element_set(const rg_field *field, const char *who, char *at, c
         }
         return rg_fail(RG_INVALID_ARGUMENT, "%s: there is no %s '%s'", who, field->name, text);
     case RG_FIELD_F64:
-        *(double *)at = strtod(text, &end);
-        RG_CHECK(end != text && *end == 0 && isfinite(*(double *)at), RG_INVALID_ARGUMENT,
+        RG_CHECK(rg_number_parse(text, (double *)(void *)at), RG_INVALID_ARGUMENT,
                  "%s: %s is a number, not '%s'", who, field->name, text);
         return RG_OK;
     case RG_FIELD_I32:
@@ -206,8 +202,10 @@ static rg_status field_set(const rg_field *field, const char *who, char *desc, c
     while (*text != 0) {
         char part[NAME_SIZE];
         const size_t length = strcspn(text, ",");
-        RG_CHECK(filled < field->length && length < sizeof part, RG_INVALID_ARGUMENT,
-                 "%s: %s takes at most %d values", who, field->name, field->length);
+        RG_CHECK(filled < field->length, RG_INVALID_ARGUMENT, "%s: %s takes at most %d values", who,
+                 field->name, field->length);
+        RG_CHECK(length < sizeof part, RG_INVALID_ARGUMENT, "%s: value %d of %s is too long", who,
+                 filled, field->name);
         memcpy(part, text, length);
         part[length] = 0;
         RG_TRY(element_set(
@@ -325,10 +323,26 @@ size_t rg_fields_text(const rg_fields *fields, const void *desc, char *text, siz
     return p.length;
 }
 
+static bool field_equal(const rg_field *field, const char *a, const char *b)
+{
+    if (field->type == RG_FIELD_GROUP) {
+        bool equal = true;
+        for (const rg_field *inner = field->fields; equal && inner->name != NULL; inner++)
+            equal = field_equal(inner, a + field->offset, b + field->offset);
+        return equal;
+    }
+    if (is_absent(field, a) || is_absent(field, b))
+        return is_absent(field, a) == is_absent(field, b);
+    const int32_t length = used_length(field, a);
+    const size_t bytes = (size_t)length * element_size(field->type);
+    return length == used_length(field, b) &&
+           memcmp(a + field->offset, b + field->offset, bytes) == 0;
+}
+
 bool rg_fields_equal(const rg_fields *fields, const void *a, const void *b)
 {
-    char text_a[1024], text_b[1024];
-    rg_fields_text(fields, a, text_a, sizeof text_a);
-    rg_fields_text(fields, b, text_b, sizeof text_b);
-    return strcmp(text_a, text_b) == 0;
+    bool equal = true;
+    for (const rg_field *field = fields->fields; equal && field->name != NULL; field++)
+        equal = field_equal(field, a, b);
+    return equal;
 }

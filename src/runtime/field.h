@@ -59,7 +59,7 @@ typedef void rg_field_visit(void *context, const char *name, const rg_field *fie
 void rg_fields_each(const rg_fields *fields, const void *desc, rg_field_visit *visit,
                     void *context);
 
-/* "kind=log axis=1" as snprintf would; equal descriptors give equal texts. */
+/* "kind=log axis=1" as snprintf would write it. */
 size_t rg_fields_text(const rg_fields *fields, const void *desc, char *text, size_t capacity);
 bool rg_fields_equal(const rg_fields *fields, const void *a, const void *b);
 

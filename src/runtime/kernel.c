@@ -115,11 +115,13 @@ size_t rg_kernel_describe(const rg_kernel *kernel, char *text, size_t capacity)
         text[0] = 0;
     if (kernel == NULL)
         return 0;
-    char fields[1024];
-    const size_t length = rg_fields_text(&kernel->op->desc, kernel->desc, fields, sizeof fields);
-    const int whole =
-        snprintf(text, capacity, "%s%s%s", kernel->op->name, length > 0 ? " " : "", fields);
-    return (size_t)whole;
+    const size_t name = (size_t)snprintf(text, capacity, "%s ", kernel->op->name);
+    const size_t used = name < capacity ? name : capacity;
+    const size_t fields = rg_fields_text(&kernel->op->desc, kernel->desc,
+                                         used < capacity ? text + used : NULL, capacity - used);
+    if (fields == 0 && name <= capacity && name > 0)
+        text[name - 1] = 0; /* no fields: no space behind the name */
+    return fields > 0 ? name + fields : name - 1;
 }
 
 bool rg_kernel_equal(const rg_kernel *a, const rg_kernel *b)
@@ -129,13 +131,27 @@ bool rg_kernel_equal(const rg_kernel *a, const rg_kernel *b)
     return a->op == b->op && rg_fields_equal(&a->op->desc, a->desc, b->desc);
 }
 
+/* FNV-1a */
+static void hash_text(uint64_t *hash, const char *text)
+{
+    for (; *text != 0; text++)
+        *hash = (*hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+}
+
+static void hash_field(void *hash, const char *name, const rg_field *field, const char *value)
+{
+    (void)field;
+    hash_text(hash, name);
+    hash_text(hash, value);
+}
+
 uint64_t rg_kernel_hash(const rg_kernel *kernel)
 {
-    char text[1280];
-    rg_kernel_describe(kernel, text, sizeof text);
-    uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
-    for (const char *c = text; *c != 0; c++)
-        hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    if (kernel != NULL) {
+        hash_text(&hash, kernel->op->name);
+        rg_fields_each(&kernel->op->desc, kernel->desc, hash_field, &hash);
+    }
     return hash;
 }
 

@@ -16,6 +16,7 @@ struct rg_device {
     void *context; /* the backend's */
     rg_allocator allocator;
     char name[32];
+    _Atomic uint64_t commands_made;
 };
 rg_device *rg_device_retain(rg_device *device);
 
@@ -53,7 +54,7 @@ struct rg_tensor {
     bool is_view;
 
     /* temporaries only */
-    rg_commands *commands; /* NULL for others; not owned, compared only */
+    uint64_t commands; /* the id of its commands; 0 for others */
     uint64_t read_count;
     rg_tensor *parent; /* of a view */
     uint64_t seen;     /* the last call that counted it */
@@ -66,6 +67,8 @@ rg_status rg_tensor_usable(const rg_tensor *tensor, const rg_commands *commands,
                            const char *prefix, const char *name);
 /* Lowers the count of a temporary, once for each serial number. */
 void rg_tensor_count_read(rg_tensor *tensor, uint64_t serial);
+/* A read count with `amount` added, held between 0 and the largest number. */
+uint64_t rg_count_plus(uint64_t count, int64_t amount);
 /* Where a copy between the tensor and dense host memory goes; `device` is left to the caller. */
 rg_status rg_tensor_copy_args(const rg_tensor *tensor, void *host, size_t bytes, rg_layout layout,
                               bool to_host, const char *who, rg_copy_args *args);
@@ -112,6 +115,7 @@ typedef struct rg_part {
 } rg_part;
 
 struct rg_commands {
+    uint64_t id; /* on its device: from 1, never used again */
     rg_queue *queue;
     rg_part *part; /* being recorded; NULL after commit */
     rg_part *last; /* committed last; NULL before the first commit */
@@ -123,9 +127,10 @@ struct rg_commands {
 rg_status rg_heap_take(rg_part *part, size_t bytes, size_t *offset);
 void rg_heap_give(rg_part *part, size_t offset);
 
-/* A point that recording can go back to when a call is refused half-way. */
+/* A point that recording can go back to when a call is refused half-way. Temporaries made since are
+ * destroyed first. */
 typedef struct rg_mark {
-    size_t entries, used, relocations;
+    size_t entries, used, relocations, temporaries, heap_size;
     int64_t moved;
 } rg_mark;
 rg_mark rg_commands_mark(const rg_commands *commands);
@@ -150,7 +155,7 @@ struct rg_state {
     rg_tensor *tensors[RG_MAX_STATE];
     bool filled; /* by a forward pass */
     bool temporary;
-    rg_commands *commands; /* of a temporary */
+    uint64_t commands; /* of a temporary: the id of its commands */
     uint64_t read_count;
     uint64_t seen;
 };

@@ -18,6 +18,9 @@ static rg_status make_state(const rg_kernel *kernel, rg_commands *commands, rg_t
     const int32_t inputs = rg_op_inputs(op, kernel->desc);
     for (int32_t i = 0; i < inputs; i++) {
         RG_CHECK(x[i] != NULL, RG_INVALID_ARGUMENT, "%s: %s is NULL", op->name, op->inputs[i]);
+        RG_CHECK(x[i]->device == device, RG_INVALID_ARGUMENT,
+                 "%s: %s is on another device than the kernel (%s, %s)", op->name, op->inputs[i],
+                 x[i]->device->name, device->name);
         sources[i] = x[i]->desc;
     }
     RG_TRY(op->shapes(kernel->desc, sources, y));
@@ -46,7 +49,7 @@ static rg_status make_state(const rg_kernel *kernel, rg_commands *commands, rg_t
     }
     if (commands != NULL && count > 0) {
         made->temporary = true;
-        made->commands = commands;
+        made->commands = commands->id;
         made->read_count = 1;
     }
     *state = made;
@@ -228,10 +231,8 @@ size_t rg_state_add_read_count(rg_state *const states[], size_t count, int64_t a
         if (!first)
             continue;
         distinct++;
-        const uint64_t old = states[i]->read_count;
-        if (states[i]->temporary && old > 0)
-            set_count(states[i],
-                      amount < 0 && (uint64_t)-amount > old ? 0 : old + (uint64_t)amount);
+        if (states[i]->temporary && states[i]->read_count > 0)
+            set_count(states[i], rg_count_plus(states[i]->read_count, amount));
     }
     return distinct;
 }
@@ -240,10 +241,14 @@ rg_status rg_state_usable(const rg_state *state, const rg_commands *commands, co
 {
     RG_CHECK(state->device == commands->queue->device, RG_INVALID_ARGUMENT,
              "%s: the state is on another device than the commands", who);
-    RG_CHECK(!state->temporary || state->commands == commands, RG_INVALID_ARGUMENT,
+    RG_CHECK(!state->temporary || state->commands == commands->id, RG_INVALID_ARGUMENT,
              "%s: the state is a temporary of other commands", who);
     RG_CHECK(!state->temporary || state->read_count > 0, RG_INVALID_STATE,
              "%s: the state is a temporary that is used up, its read count is 0", who);
+    for (int32_t i = 0; i < state->count && state->temporary; i++)
+        RG_CHECK(state->tensors[i]->read_count > 0, RG_INVALID_STATE,
+                 "%s: %s of the state is a temporary that is used up, its read count is 0", who,
+                 state->names[i]);
     return RG_OK;
 }
 

@@ -84,7 +84,7 @@ rg_status rg_tensor_create_temporary(rg_commands *commands, const rg_tensor_desc
     }
     part->temporaries[part->temporaries_count++] = rg_storage_retain(made->storage);
     made->storage->part = part;
-    made->commands = commands;
+    made->commands = commands->id;
     made->read_count = 1;
     *tensor = made;
     return RG_OK;
@@ -104,7 +104,7 @@ void rg_tensor_destroy(rg_tensor *tensor)
 {
     if (tensor == NULL || --tensor->refs > 0)
         return;
-    if (tensor->commands != NULL && tensor->read_count > 0) {
+    if (tensor->commands != 0 && tensor->read_count > 0) {
         tensor->read_count = 0;
         give_range(tensor);
     }
@@ -132,7 +132,7 @@ rg_device *rg_tensor_device(const rg_tensor *tensor)
 
 void *rg_tensor_data(const rg_tensor *tensor)
 {
-    if (tensor == NULL || tensor->commands != NULL || tensor->storage->data == NULL)
+    if (tensor == NULL || tensor->commands != 0 || tensor->storage->data == NULL)
         return NULL;
     return tensor->storage->data + tensor->offset;
 }
@@ -181,7 +181,7 @@ static rg_status copy_now(const rg_tensor *tensor, void *host, size_t bytes, rg_
 {
     rg_copy_args args;
     RG_TRY(rg_tensor_copy_args(tensor, host, bytes, layout, to_host, who, &args));
-    RG_CHECK(tensor->commands == NULL, RG_INVALID_ARGUMENT,
+    RG_CHECK(tensor->commands == 0, RG_INVALID_ARGUMENT,
              "%s: the tensor is a temporary; record the copy instead", who);
     args.device = rg_tensor_data(tensor);
     return tensor->device->backend->copy(tensor->device->context, &args);
@@ -201,7 +201,7 @@ rg_status rg_tensor_write(rg_tensor *tensor, const void *data, size_t bytes, rg_
 
 bool rg_tensor_is_temporary(const rg_tensor *tensor)
 {
-    return tensor != NULL && tensor->commands != NULL;
+    return tensor != NULL && tensor->commands != 0;
 }
 
 uint64_t rg_tensor_read_count(const rg_tensor *tensor)
@@ -223,12 +223,20 @@ static void set_count(rg_tensor *tensor, uint64_t count)
 rg_status rg_tensor_set_read_count(rg_tensor *tensor, uint64_t count)
 {
     RG_CHECK_NOT_NULL(tensor);
-    RG_CHECK(tensor->commands != NULL, RG_INVALID_ARGUMENT,
+    RG_CHECK(tensor->commands != 0, RG_INVALID_ARGUMENT,
              "rg_tensor_set_read_count: the tensor is not a temporary");
     RG_CHECK(tensor->read_count > 0, RG_INVALID_STATE,
              "rg_tensor_set_read_count: the temporary is used up, its read count is 0");
     set_count(tensor, count);
     return RG_OK;
+}
+
+uint64_t rg_count_plus(uint64_t count, int64_t amount)
+{
+    const uint64_t sum = count + (uint64_t)amount;
+    if (amount < 0)
+        return sum > count ? 0 : sum;
+    return sum < count ? UINT64_MAX : sum;
 }
 
 size_t rg_tensor_add_read_count(rg_tensor *const tensors[], size_t count, int64_t amount)
@@ -241,10 +249,8 @@ size_t rg_tensor_add_read_count(rg_tensor *const tensors[], size_t count, int64_
         if (!first)
             continue;
         distinct++;
-        const uint64_t old = tensors[i]->read_count;
-        if (tensors[i]->commands != NULL && old > 0)
-            set_count(tensors[i],
-                      amount < 0 && (uint64_t)-amount > old ? 0 : old + (uint64_t)amount);
+        if (tensors[i]->commands != 0 && tensors[i]->read_count > 0)
+            set_count(tensors[i], rg_count_plus(tensors[i]->read_count, amount));
     }
     return distinct;
 }
@@ -256,9 +262,9 @@ rg_status rg_tensor_usable(const rg_tensor *tensor, const rg_commands *commands,
     RG_CHECK(tensor->device == commands->queue->device, RG_INVALID_ARGUMENT,
              "%s: %s%s is on another device than the commands (%s, %s)", who, prefix, name,
              tensor->device->name, commands->queue->device->name);
-    if (tensor->commands == NULL)
+    if (tensor->commands == 0)
         return RG_OK;
-    RG_CHECK(tensor->commands == commands, RG_INVALID_ARGUMENT,
+    RG_CHECK(tensor->commands == commands->id, RG_INVALID_ARGUMENT,
              "%s: %s%s is a temporary of other commands", who, prefix, name);
     for (const rg_tensor *t = tensor; t != NULL; t = t->parent)
         RG_CHECK(t->read_count > 0, RG_INVALID_STATE,
@@ -268,7 +274,7 @@ rg_status rg_tensor_usable(const rg_tensor *tensor, const rg_commands *commands,
 
 void rg_tensor_count_read(rg_tensor *tensor, uint64_t serial)
 {
-    if (tensor == NULL || tensor->commands == NULL || tensor->seen == serial)
+    if (tensor == NULL || tensor->commands == 0 || tensor->seen == serial)
         return;
     tensor->seen = serial;
     if (tensor->read_count > 0)

@@ -27,7 +27,7 @@ static bool continues(const rg_tensor *tensor, const rg_tensor *next, int64_t im
 {
     if (tensor == NULL || next == NULL)
         return tensor == next;
-    if (tensor->commands != NULL || next->commands != NULL || tensor->desc.rank == 0)
+    if (tensor->commands != 0 || next->commands != 0 || tensor->desc.rank == 0)
         return false; /* temporaries are counted one by one */
     if (tensor->storage != next->storage || tensor->desc.dtype != next->desc.dtype ||
         tensor->desc.rank != next->desc.rank || next->offset <= tensor->offset)
@@ -252,6 +252,23 @@ rg_status rg_kernel_gradient(const rg_kernel *kernel, rg_commands *commands, rg_
 
 /* ---- forms that allocate ---- */
 
+/* Takes back what a refused call has made, so that it leaves no trace. */
+static void drop_results(rg_tensor *tensors[], int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        rg_tensor_destroy(tensors[i]);
+        tensors[i] = NULL;
+    }
+}
+
+static void drop_states(rg_state *states[], int64_t count)
+{
+    for (int64_t n = 0; states != NULL && n < count; n++) {
+        rg_state_destroy(states[n]);
+        states[n] = NULL;
+    }
+}
+
 static rg_status make_result(rg_commands *commands, const rg_tensor_desc *like, bool temporary,
                              rg_tensor **tensor)
 {
@@ -287,8 +304,12 @@ rg_status rg_kernel_forward_alloc(const rg_kernel *kernel, rg_commands *commands
                                   rg_tensor *const x[], bool temporary, rg_tensor *y[],
                                   rg_state *states[])
 {
-    RG_CHECK_NOT_NULL(x);
     RG_CHECK_NOT_NULL(y);
+    for (int64_t i = 0; i < rg_kernel_outputs(kernel) * count; i++)
+        y[i] = NULL;
+    for (int64_t n = 0; states != NULL && n < count; n++)
+        states[n] = NULL;
+    RG_CHECK_NOT_NULL(x);
     RG_CHECK(count >= 1, RG_INVALID_ARGUMENT, "%s: count is %lld, less than 1", __func__,
              (long long)count);
     rg_call call;
@@ -296,23 +317,15 @@ rg_status rg_kernel_forward_alloc(const rg_kernel *kernel, rg_commands *commands
     const batch b = {
         .kernel = kernel, .commands = commands, .count = count, .x = x, .y = y, .states = states
     };
-    for (int64_t i = 0; i < call.outputs * count; i++)
-        y[i] = NULL;
-    for (int64_t n = 0; states != NULL && n < count; n++)
-        states[n] = NULL;
+    const rg_mark mark = rg_commands_mark(commands);
     rg_status status = make_outputs(&b, &call, temporary, y, states);
     if (status == RG_OK)
         status = record_batch(&b, __func__);
     if (status == RG_OK)
         return RG_OK;
-    for (int64_t i = 0; i < call.outputs * count; i++) {
-        rg_tensor_destroy(y[i]);
-        y[i] = NULL;
-    }
-    for (int64_t n = 0; states != NULL && n < count; n++) {
-        rg_state_destroy(states[n]);
-        states[n] = NULL;
-    }
+    drop_results(y, call.outputs * count);
+    drop_states(states, count);
+    rg_commands_rewind(commands, mark);
     return status;
 }
 
@@ -344,8 +357,10 @@ rg_status rg_kernel_gradient_alloc(const rg_kernel *kernel, rg_commands *command
                                    rg_tensor *const y[], rg_state *const states[], uint64_t wanted,
                                    bool temporary, rg_tensor *dx[])
 {
-    RG_CHECK_NOT_NULL(dy);
     RG_CHECK_NOT_NULL(dx);
+    for (int64_t i = 0; i < rg_kernel_inputs(kernel) * count; i++)
+        dx[i] = NULL;
+    RG_CHECK_NOT_NULL(dy);
     RG_CHECK(count >= 1, RG_INVALID_ARGUMENT, "%s: count is %lld, less than 1", __func__,
              (long long)count);
     rg_call call;
@@ -361,16 +376,13 @@ rg_status rg_kernel_gradient_alloc(const rg_kernel *kernel, rg_commands *command
                       .dx = dx,
                       .states = states,
                       .gradient = true };
-    for (int64_t i = 0; i < call.inputs * count; i++)
-        dx[i] = NULL;
+    const rg_mark mark = rg_commands_mark(commands);
     rg_status status = make_gradients(&b, &call, wanted, temporary, dx);
     if (status == RG_OK)
         status = record_batch(&b, __func__);
     if (status == RG_OK)
         return RG_OK;
-    for (int64_t i = 0; i < call.inputs * count; i++) {
-        rg_tensor_destroy(dx[i]);
-        dx[i] = NULL;
-    }
+    drop_results(dx, call.inputs * count);
+    rg_commands_rewind(commands, mark);
     return status;
 }

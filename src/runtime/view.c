@@ -6,7 +6,7 @@
 static rg_status check_source(const rg_tensor *tensor, const char *who)
 {
     RG_CHECK(tensor != NULL, RG_INVALID_ARGUMENT, "%s: tensor is NULL", who);
-    RG_CHECK(tensor->commands == NULL || tensor->read_count > 0, RG_INVALID_STATE,
+    RG_CHECK(tensor->commands == 0 || tensor->read_count > 0, RG_INVALID_STATE,
              "%s: the tensor is a temporary that is used up, its read count is 0", who);
     return RG_OK;
 }
@@ -19,7 +19,7 @@ static rg_status make_view(rg_tensor *tensor, const rg_tensor_desc *desc, int64_
     made->storage = rg_storage_retain(tensor->storage);
     made->offset = tensor->offset + (size_t)first * rg_dtype_size(desc->dtype);
     made->is_view = true;
-    if (tensor->commands != NULL) {
+    if (tensor->commands != 0) {
         made->commands = tensor->commands;
         made->read_count = 1;
         made->parent = tensor;

@@ -27,7 +27,7 @@ typedef struct cpu_queue {
     pthread_cond_t changed; /* a list has run */
     pthread_cond_t wanted;  /* the worker has something to do */
     rg_list *first, *last;  /* pending */
-    bool running;           /* some thread runs a list of this queue: `runner` */
+    rg_list *current;       /* the list that thread `runner` runs; may be gone: compared only */
     pthread_t runner;
     int32_t waiters;
     pthread_t worker;
@@ -230,13 +230,13 @@ static void run_first(cpu_queue *queue)
     rg_list *list = queue->first;
     queue->first = list->next;
     queue->last = queue->first != NULL ? queue->last : NULL;
-    queue->running = true;
+    queue->current = list;
     queue->runner = pthread_self();
     pthread_mutex_unlock(&queue->lock);
     run_list(queue, list);
     list->finished(list);
     pthread_mutex_lock(&queue->lock);
-    queue->running = false;
+    queue->current = NULL;
     if (queue->waiters > 0)
         pthread_cond_broadcast(&queue->changed);
 }
@@ -255,9 +255,9 @@ static void *worker_main(void *context)
     cpu_queue *queue = context;
     pthread_mutex_lock(&queue->lock);
     while (!queue->stop) {
-        if (queue->first != NULL && !queue->running && queue->awake) {
+        if (queue->first != NULL && queue->current == NULL && queue->awake) {
             run_first(queue);
-        } else if (queue->first != NULL && queue->running) {
+        } else if (queue->first != NULL && queue->current != NULL) {
             queue->waiters++;
             pthread_cond_wait(&queue->changed, &queue->lock);
             queue->waiters--;
@@ -282,7 +282,7 @@ static void wake_worker(cpu_queue *queue)
         queue->has_worker = pthread_create(&queue->worker, NULL, worker_main, queue) == 0;
     queue->awake = queue->has_worker;
     pthread_cond_signal(&queue->wanted);
-    while (!queue->has_worker && queue->first != NULL && !queue->running)
+    while (!queue->has_worker && queue->first != NULL && queue->current == NULL)
         run_first(queue); /* no thread to be had: do it here */
 }
 
@@ -351,9 +351,11 @@ static rg_status cpu_wait(void *context, rg_list *list, bool (*is_done)(rg_list 
 {
     cpu_queue *queue = context;
     pthread_mutex_lock(&queue->lock);
-    const bool inside = queue->running && pthread_equal(queue->runner, pthread_self());
-    while (!inside && !is_done(list)) {
-        if (!queue->running) {
+    const bool inside = queue->current != NULL && pthread_equal(queue->runner, pthread_self());
+    /* Not before its runner has let go of it: the caller may destroy all there is, and expects that
+     * nothing then touches the allocator. */
+    while (!inside && (!is_done(list) || queue->current == list)) {
+        if (queue->current == NULL) {
             run_first(queue);
         } else {
             queue->waiters++;

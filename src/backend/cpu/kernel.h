@@ -10,6 +10,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/simd.h"
+#include "core/sweep.h"
 
 #define RG_ENTRY(name, args, suffix, T)                                 \
     static void name##suffix(const void *k, int64_t begin, int64_t end) \
@@ -44,26 +45,132 @@
 #define RG_JOIN(op, real, rung)  RG_JOIN_(op, real, rung)
 #define RG_TABLE(op)             RG_JOIN(op, RG_REAL_NAME, RG_RUNG)
 
-/* The loop over the elements of one contiguous piece: step(k, i, n, T) for full vectors, past the
- * cache where `stream` (after the few elements that bring `out` to an aligned address), then once
- * for what is left. */
-#define RG_SWEEP(step, k, count, out, T, stream)                                      \
-    do {                                                                              \
-        int64_t rg_i = 0;                                                             \
-        const int64_t rg_count = (count);                                             \
-        if (stream) {                                                                 \
-            const int rg_head = vhead(out, 0, T);                                     \
-            if (rg_head > 0 && rg_head <= rg_count) {                                 \
-                step(k, 0, rg_head, T);                                               \
-                rg_i = rg_head;                                                       \
-            }                                                                         \
-            for (; vhead(out, rg_i, T) == 0 && rg_i + VLEN <= rg_count; rg_i += VLEN) \
-                step(k, rg_i, VSTREAM, T);                                            \
-        }                                                                             \
-        for (; rg_i + VLEN <= rg_count; rg_i += VLEN)                                 \
-            step(k, rg_i, VLEN, T);                                                   \
-        if (rg_i < rg_count)                                                          \
-            step(k, rg_i, (int)(rg_count - rg_i), T);                                 \
-    } while (0)
+/* ---- element by element ---- */
+
+/* A formula on single elements, and the loop that applies it: out = formula(k, a, b), plus what out
+ * held where `add`, over `count` neighbours; a and b are of type `from`, out of type `to`, and goes
+ * past the cache where `stream`. Pairs of vectors first, then what is left. */
+typedef vreal rg_formula(const void *k, vreal a, vreal b);
+
+RG_INLINE void sweep_one(rg_formula *formula, const void *k, const void *a, const void *b,
+                         void *out, int64_t i, const int n, const rg_dtype from, const rg_dtype to,
+                         bool add)
+{
+    vreal value = formula(k, vload(a, i, n, from), vload(b, i, n, from));
+    if (add)
+        value += vload(out, i, n, to);
+    vstore(out, i, n, to, value);
+}
+
+RG_INLINE void sweep_pair(rg_formula *formula, const void *k, const void *a, const void *b,
+                          void *out, int64_t i, const rg_dtype from, const rg_dtype to, bool add,
+                          const bool stream)
+{
+    const vpair x = vload_pair(a, i, from, from == to), y = vload_pair(b, i, from, from == to);
+    vpair value = { formula(k, x.a, y.a), formula(k, x.b, y.b) };
+    if (add) {
+        const vpair old = vload_pair(out, i, to, from == to);
+        value.a += old.a;
+        value.b += old.b;
+    }
+    vstore_pair(out, i, to, value, from == to, stream);
+}
+
+RG_INLINE void sweep(rg_formula *formula, const void *k, const void *a, const void *b, void *out,
+                     int64_t count, const rg_dtype from, const rg_dtype to, bool add, bool stream)
+{
+    int64_t i = 0;
+    if (stream) { /* a few elements bring `out` to an aligned address */
+        const int64_t head = vhead(out, to) < count ? vhead(out, to) : count;
+        for (; i < head; i += VLEN)
+            sweep_one(formula, k, a, b, out, i, vlanes_left(head - i), from, to, add);
+        for (i = head; i + 2 * VLEN <= count; i += 2 * VLEN)
+            sweep_pair(formula, k, a, b, out, i, from, to, add, true);
+    }
+    for (; i + 2 * VLEN <= count; i += 2 * VLEN)
+        sweep_pair(formula, k, a, b, out, i, from, to, add, false);
+    for (; i < count; i += VLEN)
+        sweep_one(formula, k, a, b, out, i, vlanes_left(count - i), from, to, add);
+}
+
+/* A kernel over a whole rg_sweep: data[0] to data[tensors - 2] are read, of which a formula sees
+ * the first two; the last one is written. */
+RG_INLINE void sweep_units(rg_formula *formula, const void *k, const rg_sweep *s,
+                           const void *const data[], int tensors, int64_t begin, int64_t end,
+                           const rg_dtype T, bool add, bool stream)
+{
+    const int64_t element = vbytes(T) / VLEN;
+    for (int64_t unit = begin; unit < end; unit++) {
+        int64_t at[RG_WALK_TENSORS];
+        const int64_t count = rg_sweep_piece(s, tensors, unit, at);
+        const char *a = (const char *)data[0] + at[0] * element;
+        const char *b = tensors > 2 ? (const char *)data[1] + at[1] * element : a;
+        char *out = (char *)(uintptr_t)data[tensors - 1] + at[tensors - 1] * element;
+        if (s->dense) {
+            sweep(formula, k, a, b, out, count, T, T, add, stream);
+            continue;
+        }
+        const int second = tensors > 2 ? 1 : 0;
+        for (int64_t i = 0; i < count; i++) {
+            sweep_one(formula, k, a, b, out, 0, 1, T, T, add);
+            a += s->step[0] * element;
+            b += s->step[second] * element;
+            out += s->step[tensors - 1] * element;
+        }
+    }
+}
+
+/* ---- sums and the like over many elements ---- */
+
+/* acc = fold(k, acc, a, b) over `count` neighbours, in 4 VLEN lanes of which each starts with
+ * `start`. Which element goes to which lane depends on the count alone. */
+typedef vreal rg_fold(const void *k, vreal acc, vreal a, vreal b);
+
+typedef struct rg_lanes {
+    vreal part[4];
+} rg_lanes;
+
+RG_INLINE vreal fold_one(rg_fold *step, const void *k, vreal acc, const void *a, const void *b,
+                         int64_t i, int64_t left, const rg_dtype T)
+{
+    if (left <= 0)
+        return acc;
+    const int n = vlanes_left(left);
+    const vreal next = step(k, acc, vload(a, i, n, T), vload(b, i, n, T));
+    return vselect(vlanes() < (intr)n, next, acc);
+}
+
+RG_INLINE rg_lanes fold(rg_fold *step, const void *k, real start, const void *a, const void *b,
+                        int64_t count, const rg_dtype T)
+{
+    vreal p0 = vset(start), p1 = p0, p2 = p0, p3 = p0;
+    int64_t i = 0;
+    for (; i + 4 * VLEN <= count; i += 4 * VLEN) {
+        const vpair x = vload_pair(a, i, T, true), y = vload_pair(b, i, T, true);
+        p0 = step(k, p0, x.a, y.a);
+        p1 = step(k, p1, x.b, y.b);
+        const vpair z = vload_pair(a, i + 2 * VLEN, T, true),
+                    w = vload_pair(b, i + 2 * VLEN, T, true);
+        p2 = step(k, p2, z.a, w.a);
+        p3 = step(k, p3, z.b, w.b);
+    }
+    if (i < count) {
+        p0 = fold_one(step, k, p0, a, b, i, count - i, T);
+        p1 = fold_one(step, k, p1, a, b, i + VLEN, count - i - VLEN, T);
+        p2 = fold_one(step, k, p2, a, b, i + 2 * VLEN, count - i - 2 * VLEN, T);
+        p3 = fold_one(step, k, p3, a, b, i + 3 * VLEN, count - i - 3 * VLEN, T);
+    }
+    return (rg_lanes){ { p0, p1, p2, p3 } };
+}
+
+RG_INLINE real lanes_sum(rg_lanes a)
+{
+    return vsum((a.part[0] + a.part[1]) + (a.part[2] + a.part[3]));
+}
+
+RG_INLINE real lanes_max(rg_lanes a)
+{
+    return vmax_lane(vmax(vmax(a.part[0], a.part[1]), vmax(a.part[2], a.part[3])));
+}
 
 #endif

@@ -50,9 +50,14 @@ RG_INLINE vreal vsigned(vreal size, vreal x)
 
 /* x = k ln 2 + r with |r| <= ln 2 / 2. Adding `big` rounds to an integer and leaves k + offset in
  * the lowest bits of the sum, a shift away from being an exponent. */
+RG_INLINE vreal exp_big(const int offset)
+{
+    return vset((RG_REAL_F64 ? (real)0x1.8p52 : (real)0x1.8p23) + (real)offset);
+}
+
 RG_INLINE vreal exp_reduce(vreal x, const int offset, vuint *k_bits)
 {
-    const vreal big = vset((RG_REAL_F64 ? (real)0x1.8p52 : (real)0x1.8p23) + (real)offset);
+    const vreal big = exp_big(offset);
     const vreal sum = vfma(x, vset((real)RG_LOG2_E), big), k = sum - big;
     *k_bits = (vuint)sum;
     return vfma(k, vset(-(real)RG_LN2_LO), vfma(k, vset(-(real)RG_LN2_HI), x));
@@ -81,17 +86,21 @@ RG_INLINE vreal exp_series(vreal r)
  *
  * Each power of two is a normal number wherever the result is not 0 or infinity, and the second
  * product rounds to a subnormal once. With k + 2 BIAS in k_bits, one exponent is its half, the
- * other the rest. */
+ * other the rest. Where there is an instruction for e 2^k it does all of this. */
 RG_INLINE vreal vexp(vreal x)
 {
     const vreal least = vset(RG_REAL_F64 ? -746 : -104); /* e^x is 0 */
     const vreal most = vset(RG_REAL_F64 ? 710 : 89);     /* e^x is infinity */
     vuint k_bits;
     const vreal r = exp_reduce(vmax(least, vmin(most, x)), 2 * RG_BIAS, &k_bits); /* NaN stays */
+    const vreal e = vfma(vfma(exp_series(r), r, vset(1)), r, vset(1));
+#if RG_HAS_VSCALE
+    return vscale(e, (vreal)k_bits - exp_big(2 * RG_BIAS));
+#else
     const vuint half = k_bits << (RG_MANTISSA - 1) & ~(((uintr)1 << RG_MANTISSA) - 1);
     const vuint rest = (k_bits << RG_MANTISSA) - half;
-    const vreal e = vfma(vfma(exp_series(r), r, vset(1)), r, vset(1));
     return e * (vreal)rest * (vreal)half;
+#endif
 }
 
 /* (e^x - 1) / 2, halved to reach the largest numbers.

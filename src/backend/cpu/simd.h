@@ -73,9 +73,27 @@ RG_INLINE vint vlanes(void) /* 0, 1, 2, … */
 #endif
 }
 
+/* Lanes of a vector that starts `left` elements before the end. */
+RG_INLINE int vlanes_left(int64_t left)
+{
+    return left < VLEN ? (int)left : VLEN;
+}
+
 RG_INLINE vreal vselect(vint mask, vreal yes, vreal no)
 {
+#if defined(__AVX512F__) && RG_REAL_F64
+    return (vreal)_mm512_mask_blend_pd(_mm512_movepi64_mask((__m512i)mask), (__m512d)no,
+                                       (__m512d)yes);
+#elif defined(__AVX512F__)
+    return (vreal)_mm512_mask_blend_ps(_mm512_movepi32_mask((__m512i)mask), (__m512)no,
+                                       (__m512)yes);
+#elif defined(__AVX2__) && RG_REAL_F64
+    return (vreal)_mm256_blendv_pd((__m256d)no, (__m256d)yes, (__m256d)mask);
+#elif defined(__AVX2__)
+    return (vreal)_mm256_blendv_ps((__m256)no, (__m256)yes, (__m256)mask);
+#else
     return (vreal)((mask & (vint)yes) | (~mask & (vint)no));
+#endif
 }
 
 RG_INLINE vreal vabs(vreal a)
@@ -94,6 +112,10 @@ RG_INLINE vreal vmax(vreal a, vreal b)
     return (vreal)_mm256_max_pd((__m256d)a, (__m256d)b);
 #elif defined(__AVX2__)
     return (vreal)_mm256_max_ps((__m256)a, (__m256)b);
+#elif defined(__SSE2__) && RG_REAL_F64
+    return (vreal)_mm_max_pd((__m128d)a, (__m128d)b);
+#elif defined(__SSE2__)
+    return (vreal)_mm_max_ps((__m128)a, (__m128)b);
 #else
     return vselect(a > b, a, b);
 #endif
@@ -109,6 +131,10 @@ RG_INLINE vreal vmin(vreal a, vreal b) /* a < b ? a : b */
     return (vreal)_mm256_min_pd((__m256d)a, (__m256d)b);
 #elif defined(__AVX2__)
     return (vreal)_mm256_min_ps((__m256)a, (__m256)b);
+#elif defined(__SSE2__) && RG_REAL_F64
+    return (vreal)_mm_min_pd((__m128d)a, (__m128d)b);
+#elif defined(__SSE2__)
+    return (vreal)_mm_min_ps((__m128)a, (__m128)b);
 #else
     return vselect(a < b, a, b);
 #endif
@@ -131,6 +157,19 @@ RG_INLINE vreal vfma(vreal a, vreal b, vreal c)
 #endif
 }
 
+/* a * 2^k for a whole number k, rounded once, where there is an instruction for it. */
+#if defined(__AVX512F__)
+#define RG_HAS_VSCALE 1
+RG_INLINE vreal vscale(vreal a, vreal k)
+{
+#if RG_REAL_F64
+    return (vreal)_mm512_scalef_pd((__m512d)a, (__m512d)k);
+#else
+    return (vreal)_mm512_scalef_ps((__m512)a, (__m512)k);
+#endif
+}
+#endif
+
 /* The nearest integer, ties to even; for |a| < 2^22 (2^51 in double). */
 RG_INLINE vreal vround(vreal a)
 {
@@ -141,7 +180,7 @@ RG_INLINE vreal vround(vreal a)
 /* Lanes from `n` on become `fill`. */
 RG_INLINE vreal vkeep(vreal a, const int n, real fill)
 {
-    return n >= VLEN ? a : vselect(vlanes() < (intr)n, a, vset(fill));
+    return n == VLEN ? a : vselect(vlanes() < (intr)n, a, vset(fill));
 }
 
 /* ---- across lanes, in a fixed order ---- */
@@ -198,12 +237,22 @@ RG_INLINE vreal vreal_of_bf16(vhalf bits)
     return (vreal)(__builtin_convertvector(bits, vuint) << 16);
 }
 
+/* The upper 16 bits are those of the bf16; what stands below is to be cut off. */
+RG_INLINE vuint vround_bf16(vreal a)
+{
+    const vuint bits = (vuint)a, rounded = bits + 0x7fff + (bits >> 16 & 1);
+#if defined(__AVX512F__)
+    const __mmask16 nan = _mm512_cmp_ps_mask((__m512)a, (__m512)a, _CMP_UNORD_Q);
+    return (vuint)_mm512_mask_or_epi32((__m512i)rounded, nan, (__m512i)bits,
+                                       _mm512_set1_epi32(0x400000));
+#else
+    return (vuint)vselect(a == a, (vreal)rounded, (vreal)(bits | 0x400000));
+#endif
+}
+
 RG_INLINE vhalf vbf16_of_real(vreal a)
 {
-    const vuint bits = (vuint)a;
-    const vuint number = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-    const vuint nan = bits >> 16 | 0x40;
-    return __builtin_convertvector((vuint)vselect(a == a, (vreal)number, (vreal)nan), vhalf);
+    return __builtin_convertvector(vround_bf16(a) >> 16, vhalf);
 }
 
 RG_INLINE vreal vreal_of_f16(vhalf bits)
@@ -306,12 +355,10 @@ RG_INLINE int vbytes(const rg_dtype T)
     return T == RG_F16 || T == RG_BF16 ? 2 * VLEN : RG_VECTOR_BYTES;
 }
 
-/* Elements from element i to the next address that is aligned to vbytes(T). */
-RG_INLINE int vhead(const void *data, int64_t i, const rg_dtype T)
+/* Elements to the next address that is aligned to RG_VECTOR_BYTES. */
+RG_INLINE int vhead(const void *data, const rg_dtype T)
 {
-    const int element = vbytes(T) / VLEN;
-    const uintptr_t at = (uintptr_t)data + (uintptr_t)i * (uintptr_t)element;
-    return (int)(-at & (uintptr_t)(vbytes(T) - 1)) / element;
+    return (int)(-(uintptr_t)data & (RG_VECTOR_BYTES - 1)) / (vbytes(T) / VLEN);
 }
 
 /* A full store past the cache, aligned to vbytes(T). */
@@ -347,6 +394,53 @@ RG_INLINE void vstream(void *data, int64_t i, const rg_dtype T, vreal a)
     vstore_full(data, i, T, a);
 #endif
 }
+
+/* ---- pairs: 2 VLEN elements at once ---- */
+
+/* A pair is the first half and the second; for bf16, where the order does not matter (`any_order`),
+ * the even and the odd elements, which a shift and a mask take apart and put together again. */
+typedef struct vpair {
+    vreal a, b;
+} vpair;
+
+RG_INLINE vpair vload_pair(const void *data, int64_t i, const rg_dtype T, const bool any_order)
+{
+#if !RG_REAL_F64
+    if (T == RG_BF16 && any_order) {
+        vuint both;
+        memcpy(&both, (const uint16_t *)data + i, sizeof both);
+        return (vpair){ (vreal)(both << 16), (vreal)(both & 0xffff0000) };
+    }
+#endif
+    (void)any_order;
+    return (vpair){ vload_full(data, i, T), vload_full(data, i + VLEN, T) };
+}
+
+RG_INLINE void vstore_pair(void *data, int64_t i, const rg_dtype T, vpair pair,
+                           const bool any_order, const bool stream)
+{
+#if !RG_REAL_F64
+    if (T == RG_BF16 && any_order) {
+        const vuint both = vround_bf16(pair.a) >> 16 | (vround_bf16(pair.b) & 0xffff0000);
+        uint16_t *to = (uint16_t *)data + i;
+        if (stream)
+            vstream(to, 0, RG_F32, (vreal)both);
+        else
+            memcpy(to, &both, sizeof both);
+        return;
+    }
+#endif
+    (void)any_order;
+    if (stream) {
+        vstream(data, i, T, pair.a);
+        vstream(data, i + VLEN, T, pair.b);
+    } else {
+        vstore_full(data, i, T, pair.a);
+        vstore_full(data, i + VLEN, T, pair.b);
+    }
+}
+
+/* ---- less than a vector ---- */
 
 /* Less than a vector: rare, so one copy for all storage types, called. */
 static __attribute__((noinline, unused)) vreal vload_part(const void *data, int64_t i, int n,
@@ -394,14 +488,12 @@ static __attribute__((noinline, unused)) void vstore_part(void *data, int64_t i,
 /* Lanes from n on are 0. */
 RG_INLINE vreal vload(const void *data, int64_t i, const int n, const rg_dtype T)
 {
-    return n >= VLEN ? vload_full(data, i, T) : vload_part(data, i, n, T);
+    return n == VLEN ? vload_full(data, i, T) : vload_part(data, i, n, T);
 }
 
 RG_INLINE void vstore(void *data, int64_t i, const int n, const rg_dtype T, vreal a)
 {
-    if (n == VSTREAM)
-        vstream(data, i, T, a);
-    else if (n == VLEN)
+    if (n == VLEN)
         vstore_full(data, i, T, a);
     else
         vstore_part(data, i, n, T, a);
@@ -412,7 +504,7 @@ static __attribute__((noinline, unused)) vreal vgather(const void *data, int64_t
                                                        int n, rg_dtype T)
 {
     real lanes[VLEN] = { 0 };
-    for (int k = 0; k < n && k < VLEN; k++)
+    for (int k = 0; k < n; k++)
         lanes[k] = load_one(data, (i + k) * step, T);
     return vload_full(lanes, 0, RG_REAL);
 }
@@ -422,7 +514,7 @@ static __attribute__((noinline, unused)) void vscatter(void *data, int64_t i, in
 {
     real lanes[VLEN];
     vstore_full(lanes, 0, RG_REAL, a);
-    for (int k = 0; k < n && k < VLEN; k++)
+    for (int k = 0; k < n; k++)
         store_one(data, (i + k) * step, T, lanes[k]);
 }
 

@@ -165,7 +165,7 @@ static rg_status gradient(rg_call *call)
     rg_launch launch = { .tensors = { call->dy[0], call->y[0], call->dx[0] } };
     const bool rows = lay_out(desc, launch.tensors, 3, &args.shape, &launch);
     args.shape.add = call->add & 1;
-    args.shape.stream = rg_call_streams(call, launch.bytes / 3);
+    args.shape.stream = !args.shape.add && rg_call_streams(call, launch.bytes / 3);
     launch.kernel = rows ? RG_SOFTMAX_GRADIENT_ROWS : RG_SOFTMAX_GRADIENT_COLUMNS;
     launch.kernel += desc->kind == RG_SOFTMAX_LOG ? RG_LOG_SOFTMAX_FORWARD_ROWS : 0;
     launch.args = &args;

@@ -3,218 +3,184 @@
 /* Softmax on the CPU. Each kernel goes over a group several times, but memory sees one pass: a row,
  * or a block of columns, stays in the cache in between.
  *
- * The order of every sum is fixed by the shape. In a row, element j belongs to lane j mod 4 VLEN; a
- * row that is not contiguous is gathered piece by piece and summed in the same lanes. In columns
- * each group is summed from its first element to its last. */
+ * The order of every sum is fixed by the shape. A row is summed piece by piece, and the pieces one
+ * after the other in double; a row that is not contiguous is gathered piece by piece and summed
+ * alike. In columns each group is summed from its first element to its last, in pieces too:
+ * rounding errors grow with the length of a piece and with their number, not with the product of
+ * both. */
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/math.h"
 #include "ops/softmax/softmax.h"
 
-enum { UNROLL = 4, PIECE = 1024 }; /* a piece is a multiple of UNROLL * VLEN */
+/* Elements: of a piece of a row, and of a column; of a row whose e^(x - m) are kept instead of
+ * computed twice. */
+enum { PIECE = 1024, COLUMN_PIECE = 128, KEPT = 4096 };
 
-RG_INLINE const void *at(const void *data, int64_t i, const rg_dtype T)
+RG_INLINE const char *at(const void *data, int64_t i, const rg_dtype T)
 {
     return (const char *)data + i * (vbytes(T) / VLEN);
 }
 
-RG_INLINE void *at_out(void *data, int64_t i, const rg_dtype T)
+RG_INLINE char *at_out(void *data, int64_t i, const rg_dtype T)
 {
     return (char *)data + i * (vbytes(T) / VLEN);
 }
 
-/* ---- pieces of a row that are not contiguous ---- */
+RG_INLINE int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
 
-/* Calls for runs of neighbours: elements j to j + run - 1 of the group stand at offset + 0, step, 2
- * step, … */
-RG_INLINE int64_t run_of(const rg_walk *group, int tensor, int64_t j, int64_t *offset,
-                         int64_t *step)
+/* ---- rows that are not contiguous ---- */
+
+static void copy_strided(char *to, int64_t to_step, const char *from, int64_t from_step,
+                         int64_t count, int element)
+{
+    for (int64_t i = 0; i < count; i++, to += to_step, from += from_step) {
+        if (element == 2)
+            memcpy(to, from, 2);
+        else if (element == 4)
+            memcpy(to, from, 4);
+        else
+            memcpy(to, from, 8);
+    }
+}
+
+/* Copies elements j to j + count - 1 of a group between the tensor and a dense piece. */
+static void move_piece(const rg_walk *group, int tensor, char *data, int64_t j, int64_t count,
+                       char *piece, int element, bool to_piece)
 {
     const int32_t last = group->rank - 1;
-    int64_t offsets[RG_SOFTMAX_TENSORS];
-    rg_walk_offsets(group, RG_SOFTMAX_TENSORS, j, offsets);
-    *offset = offsets[tensor];
-    *step = group->strides[tensor][last];
-    return group->dims[last] - (last > 0 ? j % group->dims[last] : j);
-}
-
-static void gather(const rg_walk *group, int tensor, const void *from, int64_t j, int64_t count,
-                   real *to, rg_dtype T)
-{
-    int64_t offset, step;
     for (int64_t done = 0, run; done < count; done += run) {
-        run = run_of(group, tensor, j + done, &offset, &step);
-        run = run < count - done ? run : count - done;
-        for (int64_t i = 0; i < run; i++)
-            to[done + i] = load_one(from, offset + i * step, T);
+        int64_t offset[RG_SOFTMAX_TENSORS];
+        rg_walk_offsets(group, RG_SOFTMAX_TENSORS, j + done, offset);
+        const int64_t step = group->strides[tensor][last] * element;
+        char *from = data + offset[tensor] * element, *to = piece + done * element;
+        run = least(group->dims[last] - (j + done) % group->dims[last], count - done);
+        if (to_piece)
+            copy_strided(to, element, from, step, run, element);
+        else
+            copy_strided(from, step, to, element, run, element);
     }
 }
 
-static void scatter(const rg_walk *group, int tensor, const real *from, int64_t j, int64_t count,
-                    void *to, rg_dtype T, bool add)
+/* Elements j to j + count - 1 of a row: where they are, or gathered into `piece`. */
+RG_INLINE const char *piece_at(const rg_softmax_shape *shape, int tensor, const char *row,
+                               int64_t j, int64_t count, char *piece, const rg_dtype T)
 {
-    int64_t offset, step;
-    for (int64_t done = 0, run; done < count; done += run) {
-        run = run_of(group, tensor, j + done, &offset, &step);
-        run = run < count - done ? run : count - done;
-        for (int64_t i = 0; i < run; i++) {
-            const int64_t k = offset + i * step;
-            store_one(to, k, T, add ? from[done + i] + load_one(to, k, T) : from[done + i]);
-        }
-    }
-}
-
-/* ---- sums over a row ---- */
-
-typedef struct lanes {
-    vreal part[UNROLL];
-} lanes;
-
-RG_INLINE lanes lanes_of(real value)
-{
-    return (lanes){ { vset(value), vset(value), vset(value), vset(value) } };
-}
-
-RG_INLINE real lanes_sum(const lanes *a)
-{
-    return vsum((a->part[0] + a->part[1]) + (a->part[2] + a->part[3]));
-}
-
-RG_INLINE real lanes_max(const lanes *a)
-{
-    return vmax_lane(vmax(vmax(a->part[0], a->part[1]), vmax(a->part[2], a->part[3])));
-}
-
-/* part[q mod UNROLL] = step(part, vector q of the row): UNROLL vectors at a time, then what is
- * left. */
-#define FOR_LANES(acc, count, step, ...)                                                    \
-    do {                                                                                    \
-        int64_t i_ = 0;                                                                     \
-        for (; i_ + UNROLL * VLEN <= (count); i_ += UNROLL * VLEN) {                        \
-            step((acc)->part[0], i_, VLEN, __VA_ARGS__);                                    \
-            step((acc)->part[1], i_ + VLEN, VLEN, __VA_ARGS__);                             \
-            step((acc)->part[2], i_ + 2 * VLEN, VLEN, __VA_ARGS__);                         \
-            step((acc)->part[3], i_ + 3 * VLEN, VLEN, __VA_ARGS__);                         \
-        }                                                                                   \
-        const int64_t rest_ = (count)-i_;                                                   \
-        if (rest_ > 0)                                                                      \
-            step((acc)->part[0], i_, lanes_left(rest_), __VA_ARGS__);                       \
-        if (rest_ > VLEN)                                                                   \
-            step((acc)->part[1], i_ + VLEN, lanes_left(rest_ - VLEN), __VA_ARGS__);         \
-        if (rest_ > 2 * VLEN)                                                               \
-            step((acc)->part[2], i_ + 2 * VLEN, lanes_left(rest_ - 2 * VLEN), __VA_ARGS__); \
-        if (rest_ > 3 * VLEN)                                                               \
-            step((acc)->part[3], i_ + 3 * VLEN, lanes_left(rest_ - 3 * VLEN), __VA_ARGS__); \
-    } while (0)
-
-RG_INLINE int lanes_left(int64_t rest)
-{
-    return rest < VLEN ? (int)rest : VLEN;
-}
-
-#define MAX_STEP(a, i, n, x, T)       a = vmax(a, vkeep(vload(x, i, n, T), n, -RG_INFINITY))
-#define EXP_STEP(a, i, n, x, m, e, T) a += exp_step(x, i, n, m, e, T)
-#define DOT_STEP(a, i, n, dy, y, T)   a = vfma(vload(dy, i, n, T), vload(y, i, n, T), a)
-#define SUM_STEP(a, i, n, dy, T)      a += vload(dy, i, n, T)
-
-/* e^(x - m), which is kept in e[] where there is room for the row */
-RG_INLINE vreal exp_step(const void *x, int64_t i, const int n, real m, real *e, const rg_dtype T)
-{
-    const vreal value = vkeep(vexp(vload(x, i, n, T) - vset(m)), n, 0);
-    if (e != NULL)
-        vstore_full(e, i, RG_REAL, value);
-    return value;
+    if (shape->dense)
+        return at(row, j, T);
+    move_piece(&shape->group, tensor, (char *)(uintptr_t)row, j, count, piece, vbytes(T) / VLEN,
+               true);
+    return piece;
 }
 
 /* ---- forward, rows ---- */
 
 typedef struct forward_row {
-    const void *x;
-    const real *e; /* e^(x - m), or NULL */
-    void *y;
     real max, scale, log_sum;
 } forward_row;
 
-RG_INLINE void softmax_step(const forward_row *k, int64_t i, const int n, const rg_dtype T)
+RG_INLINE vreal fold_max(const void *k, vreal acc, vreal x, vreal unused)
 {
-    const vreal e =
-        k->e != NULL ? vload(k->e, i, n, RG_REAL) : vexp(vload(k->x, i, n, T) - vset(k->max));
-    vstore(k->y, i, n, T, e * vset(k->scale));
+    (void)k;
+    (void)unused;
+    return vmax(acc, x);
 }
 
-RG_INLINE void log_step(const forward_row *k, int64_t i, const int n, const rg_dtype T)
+RG_INLINE vreal fold_exp(const void *k, vreal acc, vreal x, vreal unused)
 {
-    vstore(k->y, i, n, T, (vload(k->x, i, n, T) - vset(k->max)) - vset(k->log_sum));
+    (void)unused;
+    return acc + vexp(x - vset(((const forward_row *)k)->max));
 }
 
-static void finish_sum(forward_row *k, real sum)
+RG_INLINE vreal fold_sum(const void *k, vreal acc, vreal x, vreal unused)
 {
-    k->scale = 1 / sum;
-    k->log_sum = vlog(vset(sum))[0];
+    (void)k;
+    (void)unused;
+    return acc + x;
 }
 
-RG_INLINE void forward_dense_row(const void *x, void *y, int64_t length, const rg_dtype T,
-                                 const bool log, bool stream)
+RG_INLINE vreal exp_of(const void *k, vreal x, vreal unused)
 {
-    enum { KEPT = 4096 }; /* elements of e^(x - m) on the stack; longer rows compute them twice */
-    real kept[KEPT + VLEN];
-    forward_row k = { .x = x, .y = y };
-    lanes acc = lanes_of(-RG_INFINITY);
-    FOR_LANES(&acc, length, MAX_STEP, x, T);
-    k.max = lanes_max(&acc);
-    acc = lanes_of(0);
-    real *const e = length <= KEPT && !log ? kept : NULL;
-    FOR_LANES(&acc, length, EXP_STEP, x, k.max, e, T);
-    finish_sum(&k, lanes_sum(&acc));
-    k.e = e;
+    (void)unused;
+    return vexp(x - vset(((const forward_row *)k)->max));
+}
+
+RG_INLINE vreal scaled(const void *k, vreal e, vreal unused)
+{
+    (void)unused;
+    return e * vset(((const forward_row *)k)->scale);
+}
+
+RG_INLINE vreal softmax_of(const void *k, vreal x, vreal unused)
+{
+    return scaled(k, exp_of(k, x, unused), unused);
+}
+
+RG_INLINE vreal log_softmax_of(const void *k, vreal x, vreal unused)
+{
+    (void)unused;
+    const forward_row *row = k;
+    return (x - vset(row->max)) - vset(row->log_sum);
+}
+
+/* The largest element, then the sum of e^(x - m); e^(x - m) into kept[] unless that is NULL. */
+RG_INLINE forward_row measure_row(const rg_softmax_shape *shape, const char *x, real *kept,
+                                  char *piece, const rg_dtype T, const bool log)
+{
+    forward_row k = { .max = -RG_INFINITY };
+    for (int64_t j = 0; j < shape->length; j += PIECE) {
+        const int64_t count = least(PIECE, shape->length - j);
+        const char *from = piece_at(shape, 0, x, j, count, piece, T);
+        const real max = lanes_max(fold(fold_max, NULL, -RG_INFINITY, from, from, count, T));
+        k.max = max > k.max ? max : k.max;
+    }
+    double sum = 0;
+    for (int64_t j = 0; j < shape->length; j += PIECE) {
+        const int64_t count = least(PIECE, shape->length - j);
+        const char *from = piece_at(shape, 0, x, j, count, piece, T);
+        if (!log && kept != NULL) {
+            sweep(exp_of, &k, from, from, kept + j, count, T, RG_REAL, false, false);
+            sum += (double)lanes_sum(fold(fold_sum, NULL, 0, kept + j, kept + j, count, RG_REAL));
+        } else {
+            sum += (double)lanes_sum(fold(fold_exp, &k, 0, from, from, count, T));
+        }
+    }
     if (log)
-        RG_SWEEP(log_step, &k, length, y, T, stream);
+        k.log_sum = vlog(vset((real)sum))[0];
     else
-        RG_SWEEP(softmax_step, &k, length, y, T, stream);
+        k.scale = (real)(1 / sum);
+    return k;
 }
 
-static void forward_scattered_row(const rg_walk *group, const void *x, void *y, int64_t length,
-                                  rg_dtype T, bool log)
+RG_INLINE void forward_rows(const rg_softmax_args *args, int64_t begin, int64_t end,
+                            const rg_dtype T, const bool log)
 {
-    real piece[PIECE];
-    forward_row k = { .x = piece, .y = piece };
-    lanes acc = lanes_of(-RG_INFINITY);
-    for (int64_t j = 0; j < length; j += PIECE) {
-        const int64_t count = length - j < PIECE ? length - j : PIECE;
-        gather(group, 0, x, j, count, piece, T);
-        FOR_LANES(&acc, count, MAX_STEP, piece, RG_REAL);
-    }
-    k.max = lanes_max(&acc);
-    acc = lanes_of(0);
-    for (int64_t j = 0; j < length; j += PIECE) {
-        const int64_t count = length - j < PIECE ? length - j : PIECE;
-        gather(group, 0, x, j, count, piece, T);
-        FOR_LANES(&acc, count, EXP_STEP, piece, k.max, NULL, RG_REAL);
-    }
-    finish_sum(&k, lanes_sum(&acc));
-    for (int64_t j = 0; j < length; j += PIECE) {
-        const int64_t count = length - j < PIECE ? length - j : PIECE;
-        gather(group, 0, x, j, count, piece, T);
-        if (log)
-            RG_SWEEP(log_step, &k, count, piece, RG_REAL, false);
-        else
-            RG_SWEEP(softmax_step, &k, count, piece, RG_REAL, false);
-        scatter(group, 1, piece, j, count, y, T, false);
-    }
-}
-
-RG_INLINE void forward_rows(const rg_softmax_args *k, int64_t begin, int64_t end, const rg_dtype T,
-                            const bool log)
-{
-    const rg_softmax_shape *shape = &k->shape;
+    const rg_softmax_shape *shape = &args->shape;
+    const int64_t length = shape->length, step = shape->dense ? length : PIECE;
+    real buffer[KEPT];
+    char in[PIECE * sizeof(real)], out[PIECE * sizeof(real)];
+    real *const kept = !log && length <= KEPT ? buffer : NULL;
     for (int64_t row = begin; row < end; row++) {
         int64_t offset[2];
         rg_walk_offsets(&shape->outer, 2, row, offset);
-        const void *x = at(k->x, offset[0], T);
-        void *y = at_out(k->y, offset[1], T);
-        if (!shape->dense)
-            forward_scattered_row(&shape->group, x, y, shape->length, T, log);
-        else
-            forward_dense_row(x, y, shape->length, T, log, shape->stream);
+        const char *x = at(args->x, offset[0], T);
+        char *y = at_out(args->y, offset[1], T);
+        const forward_row k = measure_row(shape, x, kept, in, T, log);
+        for (int64_t j = 0; j < length; j += step) {
+            const int64_t count = least(step, length - j);
+            const char *from = kept != NULL ? in : piece_at(shape, 0, x, j, count, in, T);
+            char *to = shape->dense ? at_out(y, j, T) : out;
+            if (log)
+                sweep(log_softmax_of, &k, from, from, to, count, T, T, false, shape->stream);
+            else if (kept != NULL)
+                sweep(scaled, &k, kept + j, kept + j, to, count, RG_REAL, T, false, shape->stream);
+            else
+                sweep(softmax_of, &k, from, from, to, count, T, T, false, shape->stream);
+            if (!shape->dense)
+                move_piece(&shape->group, 1, y, j, count, out, vbytes(T) / VLEN, false);
+        }
     }
 }
 
@@ -230,243 +196,71 @@ RG_INLINE void log_softmax_forward_rows(const rg_softmax_args *k, int64_t begin,
     forward_rows(k, begin, end, T, true);
 }
 
-/* ---- columns: one vector of groups side by side ---- */
-
-/* Element j of n groups, from group i on. */
-RG_INLINE vreal load_groups(const void *data, int64_t i, int64_t across, const int n,
-                            const rg_dtype T, const bool dense)
-{
-    return dense ? vload(data, i, n, T) : vgather(data, i, across, n, T);
-}
-
-RG_INLINE void store_groups(void *data, int64_t i, int64_t across, const int n, const rg_dtype T,
-                            const bool dense, vreal a)
-{
-    if (dense)
-        vstore(data, i, n, T, a);
-    else
-        vscatter(data, i, across, n, T, a);
-}
-
-/* A unit of columns: where it starts in each tensor, and how many groups it has. */
-typedef struct columns {
-    const char *in[2];
-    char *out;
-    int64_t count;
-    const rg_softmax_shape *shape;
-} columns;
-
-RG_INLINE int64_t columns_of(const rg_softmax_shape *shape, int tensors, int64_t unit,
-                             int64_t offset[])
-{
-    const int64_t first = unit % shape->blocks * shape->block;
-    rg_walk_offsets(&shape->outer, tensors, unit / shape->blocks, offset);
-    for (int t = 0; t < tensors; t++)
-        offset[t] += first * shape->across[t];
-    return shape->width - first < shape->block ? shape->width - first : shape->block;
-}
-
-/* ---- forward, columns ---- */
-
-/* Groups i to i + vectors * VLEN - 1 (or n of the last vector). */
-RG_INLINE void forward_groups(const columns *c, int64_t i, const int vectors, const int n,
-                              const rg_dtype T, const bool log, const bool dense)
-{
-    const rg_softmax_shape *s = c->shape;
-    const int64_t element = vbytes(T) / VLEN;
-    vreal max[UNROLL], sum[UNROLL];
-    for (int v = 0; v < vectors; v++) {
-        max[v] = vset(-RG_INFINITY);
-        sum[v] = vset(0);
-    }
-    const char *x = c->in[0];
-    for (int64_t j = 0; j < s->length; j++, x += s->along[0] * element) {
-        __builtin_prefetch(x + (i + 8 * s->along[0]) * element);
-        for (int v = 0; v < vectors; v++)
-            max[v] = vmax(max[v], load_groups(x, i + v * VLEN, s->across[0], n, T, dense));
-    }
-    x = c->in[0];
-    for (int64_t j = 0; j < s->length; j++, x += s->along[0] * element)
-        for (int v = 0; v < vectors; v++)
-            sum[v] += vexp(load_groups(x, i + v * VLEN, s->across[0], n, T, dense) - max[v]);
-    for (int v = 0; v < vectors; v++)
-        sum[v] = log ? vlog(sum[v]) : 1 / sum[v];
-    x = c->in[0];
-    char *y = c->out;
-    for (int64_t j = 0; j < s->length;
-         j++, x += s->along[0] * element, y += s->along[1] * element) {
-        for (int v = 0; v < vectors; v++) {
-            const vreal z = load_groups(x, i + v * VLEN, s->across[0], n, T, dense) - max[v];
-            store_groups(y, i + v * VLEN, s->across[1], n, T, dense,
-                         log ? z - sum[v] : vexp(z) * sum[v]);
-        }
-    }
-}
-
-/* Whether every row of the result can be stored past the cache in full vectors. */
-RG_INLINE bool may_stream(const void *out, int64_t along, int64_t length, const rg_dtype T)
-{
-    const int64_t element = vbytes(T) / VLEN;
-    return ((uintptr_t)out & (uintptr_t)(vbytes(T) - 1)) == 0 &&
-           (length == 1 || along * element % vbytes(T) == 0);
-}
-
-static void forward_scattered_columns(const columns *c, rg_dtype T, bool log)
-{
-    for (int64_t i = 0; i < c->count; i += VLEN) {
-        if (log)
-            forward_groups(c, i, 1, lanes_left(c->count - i), T, true, false);
-        else
-            forward_groups(c, i, 1, lanes_left(c->count - i), T, false, false);
-    }
-}
-
-RG_INLINE void forward_dense_columns(const columns *c, const rg_dtype T, const bool log,
-                                     bool stream)
-{
-    int64_t i = 0;
-    for (; stream && i + UNROLL * VLEN <= c->count; i += UNROLL * VLEN)
-        forward_groups(c, i, UNROLL, VSTREAM, T, log, true);
-    for (; i + UNROLL * VLEN <= c->count; i += UNROLL * VLEN)
-        forward_groups(c, i, UNROLL, VLEN, T, log, true);
-    for (; i < c->count; i += VLEN)
-        forward_groups(c, i, 1, lanes_left(c->count - i), T, log, true);
-}
-
-RG_INLINE void forward_columns(const rg_softmax_args *k, int64_t begin, int64_t end,
-                               const rg_dtype T, const bool log)
-{
-    const rg_softmax_shape *shape = &k->shape;
-    for (int64_t unit = begin; unit < end; unit++) {
-        int64_t offset[2];
-        const int64_t count = columns_of(shape, 2, unit, offset);
-        const columns c = { .in = { at(k->x, offset[0], T) },
-                            .out = at_out(k->y, offset[1], T),
-                            .count = count,
-                            .shape = shape };
-        const bool stream = shape->stream && may_stream(c.out, shape->along[1], shape->length, T);
-        if (shape->dense)
-            forward_dense_columns(&c, T, log, stream);
-        else
-            forward_scattered_columns(&c, T, log);
-    }
-}
-
-RG_INLINE void softmax_forward_columns(const rg_softmax_args *k, int64_t begin, int64_t end,
-                                       const rg_dtype T)
-{
-    forward_columns(k, begin, end, T, false);
-}
-
-RG_INLINE void log_softmax_forward_columns(const rg_softmax_args *k, int64_t begin, int64_t end,
-                                           const rg_dtype T)
-{
-    forward_columns(k, begin, end, T, true);
-}
-
-/* ---- gradient ---- */
-
-/* softmax: y (dy - s), s = sum dy y;  log-softmax: dy - e^y s, s = sum dy */
-RG_INLINE vreal gradient_of(vreal dy, vreal y, vreal s, const bool log)
-{
-    return log ? vfma(-vexp(y), s, dy) : y * (dy - s);
-}
-
 /* ---- gradient, rows ---- */
 
-typedef struct gradient_row {
-    const void *dy, *y;
-    void *dx;
-    real s;
-    bool add;
-    int64_t next; /* elements from this row to the next, which is fetched meanwhile; 0: none */
-} gradient_row;
-
-RG_INLINE void gradient_step(const gradient_row *k, int64_t i, const int n, const rg_dtype T,
-                             const bool log)
+RG_INLINE vreal fold_dot(const void *k, vreal acc, vreal dy, vreal y)
 {
-    if (k->next != 0) {
-        __builtin_prefetch(at(k->dy, i + k->next, T), 0, 2);
-        __builtin_prefetch(at(k->y, i + k->next, T), 0, 2);
-    }
-    vreal dx = gradient_of(vload(k->dy, i, n, T), vload(k->y, i, n, T), vset(k->s), log);
-    if (k->add)
-        dx += vload(k->dx, i, n, T);
-    vstore(k->dx, i, n, T, dx);
+    (void)k;
+    return vfma(dy, y, acc);
 }
 
-RG_INLINE void softmax_gradient_step(const gradient_row *k, int64_t i, const int n,
-                                     const rg_dtype T)
+/* k: the sum over the group, of dy y for softmax, of dy for log-softmax */
+RG_INLINE vreal softmax_gradient_of(const void *k, vreal dy, vreal y)
 {
-    gradient_step(k, i, n, T, false);
+    return y * (dy - vset(*(const real *)k));
 }
 
-RG_INLINE void log_gradient_step(const gradient_row *k, int64_t i, const int n, const rg_dtype T)
+RG_INLINE vreal log_softmax_gradient_of(const void *k, vreal dy, vreal y)
 {
-    gradient_step(k, i, n, T, true);
+    return vfma(-vexp(y), vset(*(const real *)k), dy);
 }
 
-RG_INLINE void gradient_dense_row(gradient_row *k, int64_t length, const rg_dtype T, const bool log,
-                                  bool stream)
+/* Asks for elements that the next row will need, while this one is being computed. */
+RG_INLINE void fetch(const char *from, int64_t count, const rg_dtype T)
 {
-    lanes acc = lanes_of(0);
-    if (log) {
-        FOR_LANES(&acc, length, SUM_STEP, k->dy, T);
-        k->s = lanes_sum(&acc);
-        RG_SWEEP(log_gradient_step, k, length, k->dx, T, stream);
-    } else {
-        FOR_LANES(&acc, length, DOT_STEP, k->dy, k->y, T);
-        k->s = lanes_sum(&acc);
-        RG_SWEEP(softmax_gradient_step, k, length, k->dx, T, stream);
-    }
+    const int64_t bytes = count * (vbytes(T) / VLEN);
+    for (int64_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch(from + i, 0, 2);
 }
 
-static void gradient_scattered_row(const rg_walk *group, const gradient_row *row, int64_t length,
-                                   rg_dtype T, bool log, bool add)
-{
-    real dy[PIECE], y[PIECE];
-    lanes acc = lanes_of(0);
-    for (int64_t j = 0; j < length; j += PIECE) {
-        const int64_t count = length - j < PIECE ? length - j : PIECE;
-        gather(group, 0, row->dy, j, count, dy, T);
-        gather(group, 1, row->y, j, count, y, T);
-        if (log)
-            FOR_LANES(&acc, count, SUM_STEP, dy, RG_REAL);
-        else
-            FOR_LANES(&acc, count, DOT_STEP, dy, y, RG_REAL);
-    }
-    const gradient_row k = { .dy = dy, .y = y, .dx = dy, .s = lanes_sum(&acc) };
-    for (int64_t j = 0; j < length; j += PIECE) {
-        const int64_t count = length - j < PIECE ? length - j : PIECE;
-        gather(group, 0, row->dy, j, count, dy, T);
-        gather(group, 1, row->y, j, count, y, T);
-        if (log)
-            RG_SWEEP(log_gradient_step, &k, count, dy, RG_REAL, false);
-        else
-            RG_SWEEP(softmax_gradient_step, &k, count, dy, RG_REAL, false);
-        scatter(group, 2, dy, j, count, row->dx, T, add);
-    }
-}
-
-RG_INLINE void gradient_rows(const rg_softmax_gradient_args *k, int64_t begin, int64_t end,
+RG_INLINE void gradient_rows(const rg_softmax_gradient_args *args, int64_t begin, int64_t end,
                              const rg_dtype T, const bool log)
 {
-    enum { LONG = 16 << 10 }; /* bytes of a row from which the next one is worth fetching ahead */
-    const rg_softmax_shape *shape = &k->shape;
+    enum { STEP = 512 }; /* elements between two looks at the next row */
+    const rg_softmax_shape *shape = &args->shape;
     const int64_t length = shape->length;
-    const bool fetch = length * (vbytes(T) / VLEN) >= LONG;
-    for (int64_t i = begin; i < end; i++) {
+    char dy_piece[PIECE * sizeof(real)], y_piece[PIECE * sizeof(real)], out[PIECE * sizeof(real)];
+    for (int64_t row = begin; row < end; row++) {
         int64_t offset[3];
-        rg_walk_offsets(&shape->outer, 3, i, offset);
-        gradient_row row = { .dy = at(k->dy, offset[0], T),
-                             .y = at(k->y, offset[1], T),
-                             .dx = at_out(k->dx, offset[2], T),
-                             .add = shape->add,
-                             .next = fetch && i + 1 < end ? length : 0 };
-        if (shape->dense)
-            gradient_dense_row(&row, length, T, log, shape->stream && !shape->add);
-        else
-            gradient_scattered_row(&shape->group, &row, length, T, log, shape->add);
+        rg_walk_offsets(&shape->outer, 3, row, offset);
+        const char *dy = at(args->dy, offset[0], T), *y = at(args->y, offset[1], T);
+        char *dx = at_out(args->dx, offset[2], T);
+        double sum = 0;
+        for (int64_t j = 0; j < length; j += PIECE) {
+            const int64_t count = least(PIECE, length - j);
+            const char *a = piece_at(shape, 0, dy, j, count, dy_piece, T);
+            const char *b = log ? a : piece_at(shape, 1, y, j, count, y_piece, T);
+            sum += (double)lanes_sum(fold(log ? fold_sum : fold_dot, NULL, 0, a, b, count, T));
+        }
+        const real s = (real)sum;
+        const bool ahead = shape->dense && row + 1 < end;
+        int64_t step = STEP + vhead(dx, T);
+        for (int64_t j = 0, count; j < length; j += count, step = STEP) {
+            count = least(step, length - j);
+            const char *a = piece_at(shape, 0, dy, j, count, dy_piece, T);
+            const char *b = piece_at(shape, 1, y, j, count, y_piece, T);
+            char *to = shape->dense ? at_out(dx, j, T) : out;
+            if (ahead) {
+                fetch(a + (at(dy, length, T) - dy), count, T);
+                fetch(b + (at(y, length, T) - y), count, T);
+            }
+            if (!shape->dense && shape->add)
+                piece_at(shape, 2, dx, j, count, out, T);
+            sweep(log ? log_softmax_gradient_of : softmax_gradient_of, &s, a, b, to, count, T, T,
+                  shape->add, shape->stream);
+            if (!shape->dense)
+                move_piece(&shape->group, 2, dx, j, count, out, vbytes(T) / VLEN, false);
+        }
     }
 }
 
@@ -482,88 +276,204 @@ RG_INLINE void log_softmax_gradient_rows(const rg_softmax_gradient_args *k, int6
     gradient_rows(k, begin, end, T, true);
 }
 
-/* ---- gradient, columns ---- */
+/* ---- columns ---- */
 
-RG_INLINE void gradient_groups(const columns *c, int64_t i, const int vectors, const int n,
-                               const rg_dtype T, const bool log, const bool dense)
+/* Groups that lie side by side: WIDE vectors of them where there are as many, otherwise one vector
+ * of n. */
+enum { WIDE = 4 };
+
+typedef struct columns {
+    const char *in[2];
+    char *out;
+    int64_t in_step[2], out_step;     /* bytes from one element of a group to the next */
+    int64_t in_across[2], out_across; /* elements from one group to the next */
+    int64_t length;
+    bool add;
+} columns;
+
+RG_INLINE void load_groups(vreal v[], const char *data, int64_t across, const int vectors,
+                           const int n, const rg_dtype T)
 {
-    enum { AHEAD = 16 }; /* rows to fetch ahead: every row is in another page */
-    const rg_softmax_shape *s = c->shape;
-    const int64_t element = vbytes(T) / VLEN;
-    const int64_t dy_step = s->along[0] * element, y_step = s->along[1] * element;
-    vreal sum[UNROLL];
-    for (int v = 0; v < vectors; v++)
+    if (vectors == WIDE) {
+        const vpair a = vload_pair(data, 0, T, true), b = vload_pair(data, 2 * VLEN, T, true);
+        v[0] = a.a;
+        v[1] = a.b;
+        v[2] = b.a;
+        v[3] = b.b;
+    } else {
+        v[0] = across == 1 ? vload(data, 0, n, T) : vgather(data, 0, across, n, T);
+    }
+}
+
+RG_INLINE void store_groups(const vreal v[], char *data, int64_t across, const int vectors,
+                            const int n, const rg_dtype T, const bool stream)
+{
+    if (vectors == WIDE) {
+        vstore_pair(data, 0, T, (vpair){ v[0], v[1] }, true, stream);
+        vstore_pair(data, 2 * VLEN, T, (vpair){ v[2], v[3] }, true, stream);
+    } else if (across == 1) {
+        vstore(data, 0, n, T, v[0]);
+    } else {
+        vscatter(data, 0, across, n, T, v[0]);
+    }
+}
+
+#define FOR_VECTORS(v) _Pragma("GCC unroll 4") for (int v = 0; v < vectors; v++)
+
+/* Asks for what comes AHEAD elements later: each element of a group is in another page, where the
+ * processor does not look ahead by itself. */
+RG_INLINE void fetch_groups(const char *data, int64_t step, const int vectors, const rg_dtype T)
+{
+    enum { AHEAD = 12 };
+    for (int line = 0; vectors == WIDE && line < WIDE * vbytes(T); line += 64)
+        __builtin_prefetch(data + AHEAD * step + line, 0, 3);
+}
+
+RG_INLINE void forward_groups(const columns *c, const int vectors, const int n, const rg_dtype T,
+                              const bool log, const bool stream)
+{
+    vreal max[WIDE], sum[WIDE], x[WIDE];
+    FOR_VECTORS(v)
+    {
+        max[v] = vset(-RG_INFINITY);
         sum[v] = vset(0);
-    const char *dy = c->in[0], *y = c->in[1];
-    for (int64_t j = 0; j < s->length; j++, dy += dy_step, y += y_step) {
-        for (int line = 0; dense && line < vectors * vbytes(T); line += 64) {
-            __builtin_prefetch(dy + i * element + AHEAD * dy_step + line);
-            __builtin_prefetch(y + i * element + AHEAD * y_step + line);
-        }
-        for (int v = 0; v < vectors; v++) {
-            const vreal a = load_groups(dy, i + v * VLEN, s->across[0], n, T, dense);
-            if (log)
-                sum[v] += a;
-            else
-                sum[v] = vfma(a, load_groups(y, i + v * VLEN, s->across[1], n, T, dense), sum[v]);
-        }
     }
-    dy = c->in[0];
-    y = c->in[1];
-    char *dx = c->out;
-    for (int64_t j = 0; j < s->length;
-         j++, dy += dy_step, y += y_step, dx += s->along[2] * element) {
-        for (int v = 0; v < vectors; v++) {
-            const int64_t at_v = i + v * VLEN;
-            vreal value = gradient_of(load_groups(dy, at_v, s->across[0], n, T, dense),
-                                      load_groups(y, at_v, s->across[1], n, T, dense), sum[v], log);
-            if (s->add)
-                value += load_groups(dx, at_v, s->across[2], n, T, dense);
-            store_groups(dx, at_v, s->across[2], n, T, dense, value);
+    const char *from = c->in[0];
+    for (int64_t j = 0; j < c->length; j++, from += c->in_step[0]) {
+        fetch_groups(from, c->in_step[0], vectors, T);
+        load_groups(x, from, c->in_across[0], vectors, n, T);
+        FOR_VECTORS(v) max[v] = vmax(max[v], x[v]);
+    }
+    from = c->in[0];
+    for (int64_t j = 0; j < c->length;) {
+        vreal part[WIDE];
+        FOR_VECTORS(v) part[v] = vset(0);
+        for (const int64_t end = least(c->length, j + COLUMN_PIECE); j < end; j++) {
+            load_groups(x, from, c->in_across[0], vectors, n, T);
+            FOR_VECTORS(v) part[v] += vexp(x[v] - max[v]);
+            from += c->in_step[0];
         }
+        FOR_VECTORS(v) sum[v] += part[v];
+    }
+    FOR_VECTORS(v) sum[v] = log ? vlog(sum[v]) : 1 / sum[v];
+    from = c->in[0];
+    char *to = c->out;
+    for (int64_t j = 0; j < c->length; j++, from += c->in_step[0], to += c->out_step) {
+        load_groups(x, from, c->in_across[0], vectors, n, T);
+        FOR_VECTORS(v)
+        x[v] = log ? (x[v] - max[v]) - sum[v] : vexp(x[v] - max[v]) * sum[v];
+        store_groups(x, to, c->out_across, vectors, n, T, stream);
     }
 }
 
-static void gradient_scattered_columns(const columns *c, rg_dtype T, bool log)
+RG_INLINE void gradient_groups(const columns *c, const int vectors, const int n, const rg_dtype T,
+                               const bool log, const bool stream)
 {
-    for (int64_t i = 0; i < c->count; i += VLEN) {
-        if (log)
-            gradient_groups(c, i, 1, lanes_left(c->count - i), T, true, false);
+    vreal sum[WIDE], dy[WIDE], y[WIDE];
+    FOR_VECTORS(v) sum[v] = vset(0);
+    const char *from_dy = c->in[0], *from_y = c->in[1];
+    for (int64_t j = 0; j < c->length;) {
+        vreal part[WIDE];
+        FOR_VECTORS(v) part[v] = vset(0);
+        for (const int64_t end = least(c->length, j + COLUMN_PIECE); j < end; j++) {
+            fetch_groups(from_dy, c->in_step[0], vectors, T);
+            fetch_groups(from_y, c->in_step[1], vectors, T);
+            load_groups(dy, from_dy, c->in_across[0], vectors, n, T);
+            if (!log)
+                load_groups(y, from_y, c->in_across[1], vectors, n, T);
+            FOR_VECTORS(v) part[v] = log ? part[v] + dy[v] : vfma(dy[v], y[v], part[v]);
+            from_dy += c->in_step[0];
+            from_y += c->in_step[1];
+        }
+        FOR_VECTORS(v) sum[v] += part[v];
+    }
+    from_dy = c->in[0];
+    from_y = c->in[1];
+    char *to = c->out;
+    for (int64_t j = 0; j < c->length; j++, to += c->out_step) {
+        load_groups(dy, from_dy, c->in_across[0], vectors, n, T);
+        load_groups(y, from_y, c->in_across[1], vectors, n, T);
+        FOR_VECTORS(v)
+        dy[v] = log ? vfma(-vexp(y[v]), sum[v], dy[v]) : y[v] * (dy[v] - sum[v]);
+        if (c->add) {
+            load_groups(y, to, c->out_across, vectors, n, T);
+            FOR_VECTORS(v) dy[v] += y[v];
+        }
+        store_groups(dy, to, c->out_across, vectors, n, T, stream);
+        from_dy += c->in_step[0];
+        from_y += c->in_step[1];
+    }
+}
+
+/* A unit: a block of groups of one index of `outer`. Moves all pointers from group to group. */
+RG_INLINE void block_of_groups(columns *c, const rg_softmax_shape *shape, int64_t unit, int inputs,
+                               const rg_dtype T, const bool log, const bool gradient)
+{
+    const int64_t element = vbytes(T) / VLEN, first = unit % shape->blocks * shape->block;
+    int64_t offset[3], left = least(shape->block, shape->width - first);
+    rg_walk_offsets(&shape->outer, inputs + 1, unit / shape->blocks, offset);
+    for (int t = 0; t < inputs; t++) {
+        c->in[t] += (offset[t] + first * shape->across[t]) * element;
+        c->in_step[t] = shape->along[t] * element;
+        c->in_across[t] = shape->across[t];
+    }
+    c->out += (offset[inputs] + first * shape->across[inputs]) * element;
+    c->out_step = shape->along[inputs] * element;
+    c->out_across = shape->across[inputs];
+    const bool aligned = ((uintptr_t)c->out | (uintptr_t)c->out_step) % RG_VECTOR_BYTES == 0;
+    while (left > 0) {
+        const bool wide = shape->dense && left >= WIDE * VLEN;
+        const int n = vlanes_left(left);
+        if (wide && shape->stream && aligned && gradient)
+            gradient_groups(c, WIDE, VLEN, T, log, true);
+        else if (wide && gradient)
+            gradient_groups(c, WIDE, VLEN, T, log, false);
+        else if (gradient)
+            gradient_groups(c, 1, n, T, log, false);
+        else if (wide && shape->stream && aligned)
+            forward_groups(c, WIDE, VLEN, T, log, true);
+        else if (wide)
+            forward_groups(c, WIDE, VLEN, T, log, false);
         else
-            gradient_groups(c, i, 1, lanes_left(c->count - i), T, false, false);
+            forward_groups(c, 1, n, T, log, false);
+        const int64_t done = wide ? WIDE * VLEN : n;
+        for (int t = 0; t < inputs; t++)
+            c->in[t] += done * shape->across[t] * element;
+        c->out += done * shape->across[inputs] * element;
+        left -= done;
     }
 }
 
-RG_INLINE void gradient_dense_columns(const columns *c, const rg_dtype T, const bool log,
-                                      bool stream)
+RG_INLINE void forward_columns(const rg_softmax_args *k, int64_t begin, int64_t end,
+                               const rg_dtype T, const bool log)
 {
-    int64_t i = 0;
-    for (; stream && i + UNROLL * VLEN <= c->count; i += UNROLL * VLEN)
-        gradient_groups(c, i, UNROLL, VSTREAM, T, log, true);
-    for (; i + UNROLL * VLEN <= c->count; i += UNROLL * VLEN)
-        gradient_groups(c, i, UNROLL, VLEN, T, log, true);
-    for (; i < c->count; i += VLEN)
-        gradient_groups(c, i, 1, lanes_left(c->count - i), T, log, true);
+    for (int64_t unit = begin; unit < end; unit++) {
+        columns c = { .in = { k->x }, .out = k->y, .length = k->shape.length };
+        block_of_groups(&c, &k->shape, unit, 1, T, log, false);
+    }
 }
 
 RG_INLINE void gradient_columns(const rg_softmax_gradient_args *k, int64_t begin, int64_t end,
                                 const rg_dtype T, const bool log)
 {
-    const rg_softmax_shape *shape = &k->shape;
     for (int64_t unit = begin; unit < end; unit++) {
-        int64_t offset[3];
-        const int64_t count = columns_of(shape, 3, unit, offset);
-        const columns c = { .in = { at(k->dy, offset[0], T), at(k->y, offset[1], T) },
-                            .out = at_out(k->dx, offset[2], T),
-                            .count = count,
-                            .shape = shape };
-        const bool stream =
-            shape->stream && !shape->add && may_stream(c.out, shape->along[2], shape->length, T);
-        if (shape->dense)
-            gradient_dense_columns(&c, T, log, stream);
-        else
-            gradient_scattered_columns(&c, T, log);
+        columns c = {
+            .in = { k->dy, k->y }, .out = k->dx, .length = k->shape.length, .add = k->shape.add
+        };
+        block_of_groups(&c, &k->shape, unit, 2, T, log, true);
     }
+}
+
+RG_INLINE void softmax_forward_columns(const rg_softmax_args *k, int64_t begin, int64_t end,
+                                       const rg_dtype T)
+{
+    forward_columns(k, begin, end, T, false);
+}
+
+RG_INLINE void log_softmax_forward_columns(const rg_softmax_args *k, int64_t begin, int64_t end,
+                                           const rg_dtype T)
+{
+    forward_columns(k, begin, end, T, true);
 }
 
 RG_INLINE void softmax_gradient_columns(const rg_softmax_gradient_args *k, int64_t begin,

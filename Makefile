@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The retrograde authors
+# The short way to the CMake build. `make help` lists what there is.
+
+PREFIX ?= /usr/local
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+RG_WERROR ?= OFF
+
+BUILD := build
+VERSION := $(shell sed -n 's/^.define RG_VERSION_[A-Z]* //p' include/retrograde/base.h | paste -sd.)
+NAME := retrograde-$(VERSION)
+
+# A build folder keeps its generator; a new one takes ninja where it is installed.
+KEPT := $(shell sed -n 's/^CMAKE_GENERATOR:INTERNAL=//p' $(BUILD)/CMakeCache.txt 2>/dev/null)
+FOUND := $(shell command -v ninja >/dev/null 2>&1 && echo Ninja || echo Unix Makefiles)
+GENERATOR := $(or $(KEPT),$(FOUND))
+
+# CMake decides about parallel jobs, not the flags of this make.
+CMAKE_BUILD := env -u MAKEFLAGS cmake --build $(BUILD) --parallel $(JOBS)
+
+.NOTPARALLEL:
+.PHONY: all demo test install dist clean format help configure setup-build setup-demo setup-test
+
+all: setup-build configure ## the libraries and build/retrograde (default)
+	@$(CMAKE_BUILD) --target rg_product
+
+demo: setup-demo configure ## build, then check and measure softmax on the devices found
+	@$(CMAKE_BUILD) --target rg_product
+	@echo && $(BUILD)/retrograde info
+	@echo && $(BUILD)/retrograde check softmax --quick
+	@echo && $(BUILD)/retrograde bench softmax --against onednn
+
+test: setup-test configure ## build all, run the tests
+	@$(CMAKE_BUILD)
+	@cd $(BUILD) && ctest --output-on-failure --no-tests=error --parallel $(JOBS)
+
+install: all ## into PREFIX (default /usr/local); DESTDIR is respected
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+dist: ## the sources as dist/retrograde-VERSION.tar.gz
+	@mkdir -p dist
+	@if git rev-parse -q --verify HEAD >/dev/null 2>&1; then \
+	    git archive --prefix=$(NAME)/ HEAD | gzip -9n >dist/$(NAME).tar.gz; \
+	else \
+	    tools/list-files | tar -cf - --no-recursion --owner=0 --group=0 --numeric-owner \
+	        --transform='s|^|$(NAME)/|' -T - | gzip -9n >dist/$(NAME).tar.gz; \
+	fi
+	@ls -l dist/$(NAME).tar.gz
+
+clean: ## remove every build folder and dist
+	@rm -rf build build-* dist
+
+format: ## rewrite the sources as .clang-format says
+	@tools/list-files '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format -i
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1 \2/p' Makefile | \
+	    while read -r make target text; do printf '  make %-10s %s\n' "$$target" "$$text"; done
+
+# ---- what the above need ----
+
+setup-build:
+	@RG_INSTALL=no sh tools/setup build
+setup-demo setup-test:
+	@sh tools/setup $(@:setup-%=%)
+
+configure:
+	@cmake --preset release -G "$(GENERATOR)" -D RG_WERROR=$(RG_WERROR) >/dev/null

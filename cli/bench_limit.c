@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Recording the loops of the limit. They stand in the place of an op's kernels, without an op. */
+#include "cli/bench_limit.h"
+#include "core/shape.h"
+#include "runtime/objects.h"
+
+#include <assert.h>
+
+#define DECLARE(rung) extern const rg_cpu_row rg_cpu_limit_f32_##rung[], rg_cpu_limit_f64_##rung[]
+DECLARE(base);
+#if RG_HAVE_X86_RUNGS
+DECLARE(avx2);
+DECLARE(avx512);
+#define ROWS(real)                                                                           \
+    {                                                                                        \
+        rg_cpu_limit_##real##_base, rg_cpu_limit_##real##_avx2, rg_cpu_limit_##real##_avx512 \
+    }
+#else
+#define ROWS(real)                 \
+    {                              \
+        rg_cpu_limit_##real##_base \
+    }
+#endif
+
+static const rg_kernel_table kernels = { .cpu = { ROWS(f32), ROWS(f64) } };
+static const rg_op limit = { .name = "limit", .kernels = &kernels };
+
+static rg_status record(rg_commands *commands, rg_limit_args *args, rg_launch *launch)
+{
+    RG_TRY(rg_commands_recording(commands, "limit"));
+    launch->units = launch->units > 0 ? launch->units : 1;
+    launch->grain = 1;
+    args->units = launch->units;
+    launch->args = args;
+    launch->args_size = sizeof *args;
+    rg_call call = { .op = &limit, .commands = commands };
+    const rg_mark mark = rg_commands_mark(commands);
+    const rg_status status = rg_record(&call, launch);
+    if (status != RG_OK)
+        rg_commands_rewind(commands, mark);
+    return status;
+}
+
+rg_status rg_limit_record(rg_commands *commands, rg_tensor *const inputs[], int32_t input_count,
+                          rg_tensor *const outputs[], int32_t output_count, bool bypass)
+{
+    enum { TILE = 128 << 10 }; /* bytes, as the tiles of kernels */
+    assert(input_count + output_count < RG_MAX_POINTERS);
+    rg_limit_args args = { .inputs = input_count, .outputs = output_count };
+    rg_launch launch = { .kernel = bypass ? RG_LIMIT_BYPASS : RG_LIMIT_ORDINARY, .dtype = RG_F32 };
+    for (int32_t t = 0; t < input_count + output_count; t++) {
+        const rg_tensor *tensor = t < input_count ? inputs[t] : outputs[t - input_count];
+        args.bytes[t] = rg_shape_count(&tensor->desc) * (int64_t)rg_dtype_size(tensor->desc.dtype);
+        launch.tensors[t] = tensor;
+        launch.bytes += args.bytes[t];
+    }
+    launch.units = launch.bytes / TILE;
+    return record(commands, &args, &launch);
+}
+
+rg_status rg_limit_record_peak(rg_commands *commands, rg_tensor *done, bool in_double)
+{
+    rg_limit_args args = { .outputs = 1 };
+    rg_launch launch = { .kernel = RG_LIMIT_PEAK,
+                         .dtype = in_double ? RG_F64 : RG_F32,
+                         .tensors = { done },
+                         .units = rg_shape_count(&done->desc),
+                         .bytes = INT64_MAX / 2 }; /* always worth all threads */
+    return record(commands, &args, &launch);
+}

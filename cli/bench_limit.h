@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* What the machine can do at best: plain loops that move bytes, and a loop of multiplications and
+ * additions. They run through the same queue and threads as any kernel. */
+#ifndef RG_CLI_BENCH_LIMIT_H
+#define RG_CLI_BENCH_LIMIT_H
+
+#include "runtime/op.h"
+
+enum { RG_LIMIT_ORDINARY, RG_LIMIT_BYPASS, RG_LIMIT_PEAK, RG_LIMIT_KERNELS };
+
+typedef struct rg_limit_args {
+    char *data[RG_MAX_POINTERS];    /* inputs, then outputs; aligned to RG_ALIGNMENT */
+    int64_t bytes[RG_MAX_POINTERS]; /* of each */
+    int32_t inputs, outputs;
+    int64_t units;
+} rg_limit_args;
+
+/* Records a loop that reads every byte of the inputs once and writes every byte of the outputs
+ * once, past the cache with `bypass`. The tensors are dense and own their storage. */
+rg_status rg_limit_record(rg_commands *commands, rg_tensor *const inputs[], int32_t input_count,
+                          rg_tensor *const outputs[], int32_t output_count, bool bypass);
+
+/* Records multiplications and additions in registers; element u of `done`, an f64 vector, receives
+ * how many floating-point operations unit u did, in double or in float. */
+rg_status rg_limit_record_peak(rg_commands *commands, rg_tensor *done, bool in_double);
+
+#endif

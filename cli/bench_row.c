@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* The tensors of a row of `bench`. */
+#include "cli/bench_row.h"
+#include "cli/bench_limit.h"
+#include "cli/cases.h"
+#include "core/shape.h"
+#include "runtime/objects.h"
+
+#include <stdlib.h>
+
+static int64_t bytes_of(const rg_tensor_desc *desc)
+{
+    return rg_shape_count(desc) * (int64_t)rg_dtype_size(desc->dtype);
+}
+
+static int64_t state_bytes(const rg_bench_row *row)
+{
+    rg_state_slot slots[RG_MAX_STATE];
+    const rg_op *op = row->test->op;
+    int64_t bytes = 0;
+    if (!(row->reads & RG_READS_STATE) || op->state == NULL)
+        return 0;
+    const int32_t count = op->state(row->desc, row->x_desc, slots);
+    for (int32_t i = 0; i < count; i++)
+        bytes += bytes_of(&slots[i].desc);
+    return bytes;
+}
+
+rg_status rg_bench_row_begin(const rg_op_test *test, const rg_case *c, bool gradient,
+                             rg_dtype dtype, rg_bench_row *row)
+{
+    *row = (rg_bench_row){ .test = test, .c = c, .gradient = gradient, .dtype = dtype };
+    RG_TRY(rg_case_desc(test->op, c, row->desc));
+    RG_TRY(rg_case_shapes(c, dtype, row->x_desc, &row->inputs));
+    RG_CHECK(row->inputs == rg_op_inputs(test->op, row->desc), RG_INVALID_ARGUMENT,
+             "case '%s' has %d inputs", c->name, row->inputs);
+    row->outputs = rg_op_outputs(test->op, row->desc);
+    RG_TRY(test->op->shapes(row->desc, row->x_desc, row->y_desc));
+    row->reads = gradient ? test->op->reads(row->desc) : 0;
+    for (int32_t i = 0; i < row->inputs; i++) {
+        const int64_t bytes = bytes_of(&row->x_desc[i]);
+        const bool read = row->reads & (uint32_t)RG_READS_X << i;
+        row->bytes += bytes * (read + 1); /* dx, or x in the forward pass */
+        row->memory += bytes * (gradient + 1);
+    }
+    for (int32_t i = 0; i < row->outputs; i++) {
+        const int64_t bytes = bytes_of(&row->y_desc[i]);
+        const bool read = row->reads & (uint32_t)RG_READS_Y << i;
+        row->bytes += bytes * (read + 1); /* dy, or y in the forward pass */
+        row->memory += bytes * (gradient + 1);
+    }
+    row->bytes += state_bytes(row);
+    row->memory += state_bytes(row);
+    if (test->operations != NULL)
+        row->operations = test->operations(row->desc, row->x_desc);
+    return RG_OK;
+}
+
+/* ---- values ---- */
+
+/* Writes `pattern` again and again. */
+static rg_status repeat(rg_tensor *flat, const void *pattern, int64_t length, rg_dtype dtype)
+{
+    rg_tensor_desc desc;
+    RG_TRY(rg_tensor_get_desc(flat, &desc));
+    for (int64_t start = 0; start < desc.dims[0]; start += length) {
+        const int64_t rest = desc.dims[0] - start, count = rest < length ? rest : length;
+        rg_tensor *piece;
+        RG_TRY(rg_tensor_slice(flat, &start, &count, NULL, &piece));
+        const rg_status status =
+            rg_tensor_write(piece, pattern, (size_t)count * rg_dtype_size(dtype), RG_LAYOUT_SAME);
+        rg_tensor_destroy(piece);
+        RG_TRY(status);
+    }
+    return RG_OK;
+}
+
+static rg_status fill(rg_tensor *tensor, const rg_fill *f, const char *seed)
+{
+    enum { LENGTH = 65521 }; /* a prime: no two rows are alike */
+    rg_tensor_desc desc;
+    RG_TRY(rg_tensor_get_desc(tensor, &desc));
+    const int64_t count = rg_shape_count(&desc);
+    void *pattern = malloc(LENGTH * sizeof(double));
+    RG_CHECK(pattern != NULL, RG_OUT_OF_MEMORY, "no memory for values");
+    rg_random random = rg_random_seed(1, seed);
+    const bool plain = f->low == 0 && f->high == 0;
+    const double low = plain ? -2 : f->low, high = plain ? 2 : f->high;
+    for (int64_t i = 0; i < LENGTH; i++) {
+        const double u = rg_random_uniform(&random);
+        rg_element_set(pattern, desc.dtype, i, f->at != NULL ? f->at(i) : low + (high - low) * u);
+    }
+    rg_tensor *flat = NULL;
+    rg_status status = rg_tensor_reshape(tensor, 1, &count, &flat);
+    if (status == RG_OK)
+        status = repeat(flat, pattern, LENGTH, desc.dtype);
+    rg_tensor_destroy(flat);
+    free(pattern);
+    return status;
+}
+
+/* ---- tensors ---- */
+
+/* Makes a tensor and has the threads that will use it touch its pages. */
+static rg_status make(rg_bench_row *row, const rg_tensor_desc *desc, rg_tensor **tensor)
+{
+    rg_commands *commands;
+    RG_TRY(rg_tensor_create(rg_kernel_device(row->kernel), desc, tensor));
+    RG_TRY(rg_commands_create(row->queue, &commands));
+    rg_status status = rg_limit_record(commands, NULL, 0, tensor, 1, false);
+    if (status == RG_OK)
+        status = rg_commands_commit(commands);
+    if (status == RG_OK)
+        status = rg_commands_wait(commands);
+    rg_commands_destroy(commands);
+    return status;
+}
+
+static rg_status run_forward(rg_bench_row *row)
+{
+    rg_commands *commands;
+    if (row->reads & RG_READS_STATE)
+        RG_TRY(rg_state_create(row->kernel, row->x, &row->state));
+    RG_TRY(rg_commands_create(row->queue, &commands));
+    rg_status status = rg_kernel_forward(row->kernel, commands, row->x, row->y, row->state);
+    if (status == RG_OK)
+        status = rg_commands_commit(commands);
+    if (status == RG_OK)
+        status = rg_commands_wait(commands);
+    rg_commands_destroy(commands);
+    return status;
+}
+
+static void drop(rg_tensor **tensor)
+{
+    rg_tensor_destroy(*tensor);
+    *tensor = NULL;
+}
+
+static rg_status open_gradient(rg_bench_row *row)
+{
+    RG_TRY(run_forward(row));
+    for (int32_t i = 0; i < row->outputs; i++) {
+        if (!(row->reads & (uint32_t)RG_READS_Y << i))
+            drop(&row->y[i]);
+        RG_TRY(make(row, &row->y_desc[i], &row->dy[i]));
+        RG_TRY(fill(row->dy[i], &row->c->dy_fill, "dy"));
+        row->read[row->read_count++] = row->dy[i];
+        if (row->y[i] != NULL)
+            row->read[row->read_count++] = row->y[i];
+    }
+    for (int32_t i = 0; i < row->inputs; i++) {
+        if (!(row->reads & (uint32_t)RG_READS_X << i))
+            drop(&row->x[i]);
+        else
+            row->read[row->read_count++] = row->x[i];
+        RG_TRY(make(row, &row->x_desc[i], &row->dx[i]));
+        row->written[row->written_count++] = row->dx[i];
+    }
+    for (int32_t i = 0; row->state != NULL && i < rg_state_count(row->state); i++)
+        RG_TRY(rg_state_tensor(row->state, rg_state_name(row->state, i),
+                               &row->read[row->read_count++]));
+    return RG_OK;
+}
+
+rg_status rg_bench_row_open(rg_queue *queue, rg_bench_row *row)
+{
+    row->queue = queue;
+    RG_TRY(rg_kernel_create(queue->device, row->test->op, row->desc, &row->kernel));
+    for (int32_t i = 0; i < row->inputs; i++) {
+        RG_TRY(make(row, &row->x_desc[i], &row->x[i]));
+        RG_TRY(fill(row->x[i], &row->c->x_fill[i], row->test->op->inputs[i]));
+    }
+    for (int32_t i = 0; i < row->outputs; i++)
+        RG_TRY(make(row, &row->y_desc[i], &row->y[i]));
+    if (row->gradient)
+        return open_gradient(row);
+    for (int32_t i = 0; i < row->inputs; i++)
+        row->read[row->read_count++] = row->x[i];
+    for (int32_t i = 0; i < row->outputs; i++)
+        row->written[row->written_count++] = row->y[i];
+    return RG_OK;
+}
+
+void rg_bench_row_close(rg_bench_row *row)
+{
+    for (int32_t i = 0; i < RG_MAX_INPUTS; i++) {
+        drop(&row->x[i]);
+        drop(&row->dx[i]);
+    }
+    for (int32_t i = 0; i < RG_MAX_OUTPUTS; i++) {
+        drop(&row->y[i]);
+        drop(&row->dy[i]);
+    }
+    rg_state_destroy(row->state);
+    rg_kernel_destroy(row->kernel);
+    row->state = NULL;
+    row->kernel = NULL;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* One row of `bench`: a case in one direction and dtype, its tensors, and its measurement. */
+#ifndef RG_CLI_BENCH_ROW_H
+#define RG_CLI_BENCH_ROW_H
+
+#include "ops/optest.h"
+
+typedef struct rg_bench_row {
+    const rg_op_test *test;
+    const rg_case *c;
+    bool gradient;
+    rg_dtype dtype;
+
+    _Alignas(16) char desc[RG_MAX_DESC];
+    int32_t inputs, outputs;
+    rg_tensor_desc x_desc[RG_MAX_INPUTS], y_desc[RG_MAX_OUTPUTS];
+    uint32_t reads;    /* RG_READS_ bits of the gradient */
+    int64_t bytes;     /* the fewest: inputs read once, outputs written once */
+    int64_t memory;    /* bytes that all tensors take while they are made */
+    double operations; /* of floating point, 0 where memory is what counts */
+
+    rg_queue *queue;
+    rg_kernel *kernel;
+    rg_state *state;
+    rg_tensor *x[RG_MAX_INPUTS], *y[RG_MAX_OUTPUTS], *dy[RG_MAX_OUTPUTS], *dx[RG_MAX_INPUTS];
+    rg_tensor *read[RG_MAX_POINTERS], *written[RG_MAX_INPUTS]; /* those that the kernel touches */
+    int32_t read_count, written_count;
+} rg_bench_row;
+
+/* Works out descriptor, shapes and sizes. `row` holds nothing yet that must be closed. */
+rg_status rg_bench_row_begin(const rg_op_test *test, const rg_case *c, bool gradient,
+                             rg_dtype dtype, rg_bench_row *row);
+
+/* Makes kernel and tensors, and fills the inputs. Close it in any case. */
+rg_status rg_bench_row_open(rg_queue *queue, rg_bench_row *row);
+void rg_bench_row_close(rg_bench_row *row);
+
+/* How a row is timed: `calls` in one list of commands, committed and waited for `commits` times. */
+typedef struct rg_bench_mode {
+    int32_t calls, commits;
+} rg_bench_mode;
+
+typedef struct rg_bench_result {
+    double ms, limit_ms;              /* of one call; medians */
+    double share, share_q1, share_q3; /* limit over kernel: median and quartiles of the rounds */
+    int32_t rounds;
+} rg_bench_result;
+
+/* Limit and kernel take turns for `seconds`, and at least 7 rounds. */
+rg_status rg_bench_row_measure(rg_bench_row *row, rg_bench_mode mode, double seconds,
+                               rg_bench_result *result);
+
+/* The most floating-point operations per second that the device does, in 1e9. */
+rg_status rg_bench_peak(rg_queue *queue, bool in_double, double *gflop_s);
+
+double rg_bench_seconds(void); /* a clock */
+/* The value at `share` (0 to 1) of the sorted values, which are sorted here. */
+double rg_bench_quantile(double *values, int32_t count, double share);
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Timing a row: the two loops of the limit and the kernel take turns. */
+#include "cli/bench_limit.h"
+#include "cli/bench_row.h"
+#include "runtime/objects.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+enum { LEAST_ROUNDS = 7, MOST_ROUNDS = 4096 };
+
+double rg_bench_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double rg_bench_quantile(double *values, int32_t count, double share)
+{
+    qsort(values, (size_t)count, sizeof *values, compare);
+    const double at = share * (count - 1);
+    const int32_t low = (int32_t)at, high = low + 1 < count ? low + 1 : low;
+    return values[low] + (at - low) * (values[high] - values[low]);
+}
+
+/* ---- one turn ---- */
+
+typedef rg_status recorder(rg_bench_row *row, rg_commands *commands);
+
+static rg_status record_kernel(rg_bench_row *row, rg_commands *commands)
+{
+    if (!row->gradient)
+        return rg_kernel_forward(row->kernel, commands, row->x, row->y, NULL);
+    return rg_kernel_gradient(row->kernel, commands, row->dy, row->x, row->y, row->state, row->dx,
+                              0);
+}
+
+static rg_status record_ordinary(rg_bench_row *row, rg_commands *commands)
+{
+    return rg_limit_record(commands, row->read, row->read_count, row->written, row->written_count,
+                           false);
+}
+
+static rg_status record_bypass(rg_bench_row *row, rg_commands *commands)
+{
+    return rg_limit_record(commands, row->read, row->read_count, row->written, row->written_count,
+                           true);
+}
+
+static rg_status commit_once(rg_bench_row *row, recorder *record, int32_t calls)
+{
+    rg_commands *commands;
+    RG_TRY(rg_commands_create(row->queue, &commands));
+    rg_status status = RG_OK;
+    for (int32_t i = 0; i < calls && status == RG_OK; i++)
+        status = record(row, commands);
+    if (status == RG_OK)
+        status = rg_commands_commit(commands);
+    if (status == RG_OK)
+        status = rg_commands_wait(commands);
+    rg_commands_destroy(commands);
+    return status;
+}
+
+/* The time of one call in milliseconds. */
+static rg_status take_turn(rg_bench_row *row, recorder *record, rg_bench_mode mode, double *ms)
+{
+    const double start = rg_bench_seconds();
+    for (int32_t i = 0; i < mode.commits; i++)
+        RG_TRY(commit_once(row, record, mode.calls));
+    *ms = 1e3 * (rg_bench_seconds() - start) / ((double)mode.calls * mode.commits);
+    return RG_OK;
+}
+
+/* ---- rounds ---- */
+
+typedef struct rounds {
+    double kernel[MOST_ROUNDS], limit[MOST_ROUNDS], share[MOST_ROUNDS];
+} rounds;
+
+static rg_status run_rounds(rg_bench_row *row, rg_bench_mode mode, double seconds, rounds *r,
+                            int32_t *count)
+{
+    double start = 0;
+    for (int32_t n = -1; n < MOST_ROUNDS; n++) { /* the first is for caches and helpers */
+        double ordinary, bypass, kernel;
+        RG_TRY(take_turn(row, record_ordinary, mode, &ordinary));
+        RG_TRY(take_turn(row, record_bypass, mode, &bypass));
+        RG_TRY(take_turn(row, record_kernel, mode, &kernel));
+        if (n < 0) {
+            start = rg_bench_seconds();
+            continue;
+        }
+        r->kernel[n] = kernel;
+        r->limit[n] = ordinary < bypass ? ordinary : bypass;
+        r->share[n] = r->limit[n] / kernel;
+        *count = n + 1;
+        if (*count >= LEAST_ROUNDS && rg_bench_seconds() - start >= seconds)
+            break;
+    }
+    return RG_OK;
+}
+
+rg_status rg_bench_row_measure(rg_bench_row *row, rg_bench_mode mode, double seconds,
+                               rg_bench_result *result)
+{
+    rounds *r = malloc(sizeof *r);
+    RG_CHECK(r != NULL, RG_OUT_OF_MEMORY, "no memory for the times");
+    int32_t count = 0;
+    const rg_status status = run_rounds(row, mode, seconds, r, &count);
+    if (status == RG_OK)
+        *result = (rg_bench_result){ .ms = rg_bench_quantile(r->kernel, count, 0.5),
+                                     .limit_ms = rg_bench_quantile(r->limit, count, 0.5),
+                                     .share = rg_bench_quantile(r->share, count, 0.5),
+                                     .share_q1 = rg_bench_quantile(r->share, count, 0.25),
+                                     .share_q3 = rg_bench_quantile(r->share, count, 0.75),
+                                     .rounds = count };
+    free(r);
+    return status;
+}
+
+/* ---- arithmetic ---- */
+
+static rg_status run_peak(rg_queue *queue, rg_tensor *done, bool in_double, double *seconds)
+{
+    rg_commands *commands;
+    RG_TRY(rg_commands_create(queue, &commands));
+    rg_status status = rg_limit_record_peak(commands, done, in_double);
+    const double start = rg_bench_seconds();
+    if (status == RG_OK)
+        status = rg_commands_commit(commands);
+    if (status == RG_OK)
+        status = rg_commands_wait(commands);
+    *seconds = rg_bench_seconds() - start;
+    rg_commands_destroy(commands);
+    return status;
+}
+
+rg_status rg_bench_peak(rg_queue *queue, bool in_double, double *gflop_s)
+{
+    enum { UNITS = 256 };
+    const int64_t units = UNITS;
+    const rg_tensor_desc desc = rg_tensor_desc_dense(RG_F64, 1, &units);
+    rg_tensor *done;
+    double each[UNITS], operations = 0, best = 0;
+    RG_TRY(rg_tensor_create(queue->device, &desc, &done));
+    rg_status status = RG_OK;
+    for (int round = 0; round < LEAST_ROUNDS && status == RG_OK; round++) {
+        double seconds = 0;
+        status = run_peak(queue, done, in_double, &seconds);
+        best = round == 0 || seconds < best ? seconds : best;
+    }
+    if (status == RG_OK)
+        status = rg_tensor_read(done, each, sizeof each, RG_LAYOUT_SAME);
+    rg_tensor_destroy(done);
+    RG_TRY(status);
+    for (int u = 0; u < UNITS; u++)
+        operations += each[u];
+    *gflop_s = 1e-9 * operations / best;
+    return RG_OK;
+}

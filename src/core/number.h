@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Numbers as text, the same in every locale of the calling program. */
+#ifndef RG_CORE_NUMBER_H
+#define RG_CORE_NUMBER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The shortest text that reads back as the same value; "inf" and "-inf" for infinities. */
+void rg_number_text(double value, char *text, size_t capacity);
+
+/* Reads all of `text`; false where it is not a number, is NaN, or is too large for a double. */
+bool rg_number_parse(const char *text, double *value);
+
+#endif

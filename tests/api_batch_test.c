@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Batches: the same bits whether images are joined, apart or called one by one; shared gradients;
+ * all or nothing. */
+#include "api.h"
+#include "api_seam.h"
+
+enum { IMAGES = 5, HEIGHT = 3, WIDTH = 11, COUNT = HEIGHT * WIDTH };
+
+/* Images as neighbouring slices of one tensor, or each with storage of its own. */
+typedef struct images {
+    rg_tensor *whole, *of[IMAGES];
+} images;
+
+static images images_of(rg_device *device, rg_dtype dtype, bool neighbours, uint64_t seed)
+{
+    images s = { .whole = filled(device, dtype, 3, DIMS(IMAGES, HEIGHT, WIDTH), seed) };
+    for (int n = 0; n < IMAGES; n++) {
+        EXPECT_OK(rg_tensor_slice(s.whole, DIMS(n, 0, 0), DIMS(1, HEIGHT, WIDTH), NULL, &s.of[n]));
+        if (neighbours)
+            continue;
+        char *data = elements_of(s.of[n]);
+        rg_tensor *apart = tensor_of(device, dtype, 3, DIMS(1, HEIGHT, WIDTH));
+        EXPECT_OK(rg_tensor_write(apart, data, bytes_of(apart), RG_LAYOUT_SAME));
+        free(data);
+        rg_tensor_destroy(s.of[n]);
+        s.of[n] = apart;
+    }
+    return s;
+}
+
+static void images_free(images *s)
+{
+    for (int n = 0; n < IMAGES; n++)
+        rg_tensor_destroy(s->of[n]);
+    rg_tensor_destroy(s->whole);
+}
+
+static bool same_images(const images *a, const images *b)
+{
+    bool same = true;
+    for (int n = 0; n < IMAGES; n++)
+        same &= same_bits(a->of[n], b->of[n]);
+    return same;
+}
+
+/* ---- joined, apart, one by one ---- */
+
+static void test_forms(rig *r, rg_dtype dtype, rg_softmax_kind kind, int64_t axis)
+{
+    rg_kernel *kernel = softmax_of(r->device, kind, axis);
+    images x[3], y[3], dy[3], dx[3];
+    for (int form = 0; form < 3; form++) { /* 0: neighbours, 1: apart, 2: one by one */
+        x[form] = images_of(r->device, dtype, form == 0, 1);
+        y[form] = images_of(r->device, dtype, form == 0, 2);
+        dy[form] = images_of(r->device, dtype, form == 0, 3);
+        dx[form] = images_of(r->device, dtype, form == 0, 4);
+    }
+    for (int form = 0; form < 2; form++) {
+        EXPECT_OK(
+            rg_kernel_forward_batch(kernel, r->commands, IMAGES, x[form].of, y[form].of, NULL));
+        EXPECT_OK(rg_kernel_gradient_batch(kernel, r->commands, IMAGES, dy[form].of, NULL,
+                                           y[form].of, NULL, dx[form].of, 1));
+    }
+    for (int n = 0; n < IMAGES; n++) {
+        EXPECT_OK(rg_kernel_forward(kernel, r->commands, &x[2].of[n], &y[2].of[n], NULL));
+        EXPECT_OK(rg_kernel_gradient(kernel, r->commands, &dy[2].of[n], NULL, &y[2].of[n], NULL,
+                                     &dx[2].of[n], 1));
+    }
+    EXPECT_OK(rig_run(r));
+    for (int form = 0; form < 2; form++) {
+        EXPECT(same_images(&y[form], &y[2]));
+        EXPECT(same_images(&dx[form], &dx[2]));
+    }
+    rg_tensor *made[IMAGES], *made_dx[IMAGES]; /* and the forms that allocate */
+    for (int temporary = 0; temporary < 2; temporary++) {
+        char *out = calloc(IMAGES, bytes_of(x[0].of[0]));
+        EXPECT_OK(rg_kernel_forward_alloc(kernel, r->commands, IMAGES, x[temporary].of, temporary,
+                                          made, NULL));
+        EXPECT_OK(rg_kernel_gradient_alloc(kernel, r->commands, IMAGES, dy[0].of, NULL, made, NULL,
+                                           1, temporary, made_dx));
+        for (int n = 0; n < IMAGES; n++) {
+            const size_t bytes = bytes_of(x[0].of[n]);
+            EXPECT(rg_tensor_is_temporary(made[n]) == temporary);
+            EXPECT_OK(rg_commands_read(r->commands, made_dx[n], out + (size_t)n * bytes, bytes,
+                                       RG_LAYOUT_SAME));
+        }
+        for (int n = 0; n < IMAGES; n++)
+            EXPECT_OK(rg_kernel_gradient(kernel, r->commands, &dy[2].of[n], NULL, &y[2].of[n], NULL,
+                                         &dx[2].of[n], 0));
+        EXPECT_OK(rig_run(r));
+        for (int n = 0; n < IMAGES; n++) {
+            char *wanted = elements_of(dx[2].of[n]);
+            EXPECT(memcmp(out + (size_t)n * bytes_of(dx[2].of[n]), wanted, bytes_of(dx[2].of[n])) ==
+                   0);
+            free(wanted);
+            rg_tensor_destroy(made[n]);
+            rg_tensor_destroy(made_dx[n]);
+        }
+        free(out);
+    }
+    for (int form = 0; form < 3; form++) {
+        images_free(&x[form]);
+        images_free(&y[form]);
+        images_free(&dy[form]);
+        images_free(&dx[form]);
+    }
+    rg_kernel_destroy(kernel);
+}
+
+/* ---- one gradient for all ---- */
+
+static void test_shared_gradient(rig *r)
+{
+    rg_kernel *kernel = softmax_of(r->device, RG_SOFTMAX_PLAIN, -1);
+    for (uint64_t add = 0; add < 2; add++) {
+        images y = images_of(r->device, RG_F32, true, 1),
+               dy = images_of(r->device, RG_F32, true, 2);
+        rg_tensor *sum = filled(r->device, RG_F32, 3, DIMS(1, HEIGHT, WIDTH), 3);
+        rg_tensor *wanted = filled(r->device, RG_F32, 3, DIMS(1, HEIGHT, WIDTH), 3);
+        rg_tensor *const all[IMAGES] = { sum, sum, sum, sum, sum };
+        EXPECT_OK(rg_kernel_gradient_batch(kernel, r->commands, IMAGES, dy.of, NULL, y.of, NULL,
+                                           all, add));
+        for (int n = 0; n < IMAGES; n++)
+            EXPECT_OK(rg_kernel_gradient(kernel, r->commands, &dy.of[n], NULL, &y.of[n], NULL,
+                                         &wanted, n > 0 || add));
+        EXPECT_OK(rig_run(r));
+        EXPECT(same_bits(sum, wanted));
+        rg_tensor *other = filled(r->device, RG_F32, 3, DIMS(1, HEIGHT, WIDTH), 3); /* 0 1 0 1 0 */
+        rg_tensor *const two[IMAGES] = { sum, other, sum, other, sum };
+        rg_tensor *apart[2] = { wanted, filled(r->device, RG_F32, 3, DIMS(1, HEIGHT, WIDTH), 3) };
+        fill(sum, 3);
+        fill(wanted, 3);
+        EXPECT_OK(rg_kernel_gradient_batch(kernel, r->commands, IMAGES, dy.of, NULL, y.of, NULL,
+                                           two, add));
+        for (int n = 0; n < IMAGES; n++)
+            EXPECT_OK(rg_kernel_gradient(kernel, r->commands, &dy.of[n], NULL, &y.of[n], NULL,
+                                         &apart[n % 2], n > 1 || add));
+        EXPECT_OK(rig_run(r));
+        EXPECT(same_bits(sum, apart[0]) && same_bits(other, apart[1]));
+        rg_tensor_destroy(sum);
+        rg_tensor_destroy(other);
+        rg_tensor_destroy(apart[0]);
+        rg_tensor_destroy(apart[1]);
+        images_free(&y);
+        images_free(&dy);
+    }
+    rg_kernel_destroy(kernel);
+}
+
+/* A parameter repeats one pointer, and so does its gradient; each image has its state. */
+static void test_parameter(rig *r)
+{
+    mix_desc desc = mix_desc_default();
+    desc.scale = 2;
+    rg_kernel *kernel = NULL;
+    EXPECT_OK(rg_kernel_create(r->device, &mix_op, &desc, &kernel));
+    images a = images_of(r->device, RG_F32, true, 1), dy = images_of(r->device, RG_F32, false, 2);
+    rg_tensor *b = filled(r->device, RG_F32, 3, DIMS(1, HEIGHT, WIDTH), 3), *x[2 * IMAGES];
+    rg_tensor *db = tensor_of(r->device, RG_F32, 3, DIMS(1, HEIGHT, WIDTH)), *dx[2 * IMAGES];
+    rg_tensor *y[IMAGES];
+    rg_state *states[IMAGES];
+    for (int n = 0; n < IMAGES; n++) {
+        x[n] = a.of[n];
+        x[IMAGES + n] = b;
+        dx[n] = NULL;
+        dx[IMAGES + n] = db;
+    }
+    EXPECT_OK(rg_kernel_forward_alloc(kernel, r->commands, IMAGES, x, false, y, states));
+    EXPECT_OK(rg_kernel_gradient_batch(kernel, r->commands, IMAGES, dy.of, x, NULL, states, dx, 0));
+    EXPECT_OK(rig_run(r));
+    int wrong = 0;
+    for (int i = 0; i < COUNT; i++) {
+        float sum = 0;
+        for (int n = 0; n < IMAGES; n++) {
+            const float in = ((const float *)rg_tensor_data(a.of[n]))[i];
+            const float slope = ((const float *)rg_tensor_data(dy.of[n]))[i];
+            wrong += ((const float *)rg_tensor_data(y[n]))[i] !=
+                     2 * in * ((const float *)rg_tensor_data(b))[i];
+            sum = (n > 0 ? sum : 0) + 2 * slope * in;
+        }
+        wrong += ((const float *)rg_tensor_data(db))[i] != sum;
+    }
+    EXPECT(wrong == 0);
+    for (int n = 0; n < IMAGES; n++) {
+        rg_tensor_destroy(y[n]);
+        rg_state_destroy(states[n]);
+    }
+    rg_tensor_destroy(b);
+    rg_tensor_destroy(db);
+    images_free(&a);
+    images_free(&dy);
+    rg_kernel_destroy(kernel);
+}
+
+/* ---- all or nothing ---- */
+
+static void test_refused(rig *r)
+{
+    rg_kernel *kernel = softmax_of(r->device, RG_SOFTMAX_PLAIN, -1);
+    for (int neighbours = 0; neighbours < 2; neighbours++) {
+        images x = images_of(r->device, RG_F32, neighbours, 1),
+               y = images_of(r->device, RG_F32, neighbours, 2);
+        images kept = images_of(r->device, RG_F32, true, 2);
+        rg_tensor *bad = tensor_of(r->device, RG_F32, 3, DIMS(1, HEIGHT, WIDTH + 1));
+        for (int k = 0; k < IMAGES; k++) {
+            char words[32];
+            snprintf(words, sizeof words, "image %d: ", k);
+            rg_tensor *const good = y.of[k];
+            y.of[k] = bad;
+            EXPECT_FAILS(rg_kernel_forward_batch(kernel, r->commands, IMAGES, x.of, y.of, NULL),
+                         RG_INVALID_ARGUMENT, words);
+            EXPECT_FAILS(rg_kernel_gradient_batch(kernel, r->commands, IMAGES, x.of, NULL, x.of,
+                                                  NULL, y.of, 0),
+                         RG_INVALID_ARGUMENT, words);
+            y.of[k] = NULL;
+            EXPECT_FAILS(rg_kernel_forward_batch(kernel, r->commands, IMAGES, x.of, y.of, NULL),
+                         RG_INVALID_ARGUMENT, "y is NULL");
+            y.of[k] = good;
+        }
+        EXPECT_OK(rig_run(r));
+        EXPECT(same_images(&y, &kept));
+        rg_tensor_destroy(bad);
+        images_free(&x);
+        images_free(&y);
+        images_free(&kept);
+    }
+    rg_kernel_destroy(kernel);
+}
+
+/* One call is one read of each temporary in it. */
+static void test_counts(rig *r)
+{
+    rg_kernel *kernel = softmax_of(r->device, RG_SOFTMAX_PLAIN, -1);
+    images x = images_of(r->device, RG_F32, true, 1), y = images_of(r->device, RG_F32, true, 2);
+    rg_tensor *t = NULL, *u = NULL;
+    EXPECT_OK(rg_kernel_forward_alloc(kernel, r->commands, 1, &x.of[0], true, &t, NULL));
+    EXPECT_OK(rg_kernel_forward_alloc(kernel, r->commands, 1, &x.of[1], true, &u, NULL));
+    rg_tensor *const in[IMAGES] = { t, t, u, t, x.of[2] };
+    EXPECT_OK(rg_tensor_set_read_count(t, 2));
+    EXPECT_OK(rg_kernel_forward_batch(kernel, r->commands, IMAGES, in, y.of, NULL));
+    EXPECT(rg_tensor_read_count(t) == 1 && rg_tensor_read_count(u) == 0);
+    EXPECT_FAILS(rg_kernel_forward_batch(kernel, r->commands, IMAGES, in, y.of, NULL),
+                 RG_INVALID_STATE, "image 2");
+    EXPECT(rg_tensor_read_count(t) == 1);
+    EXPECT_OK(rig_run(r));
+    EXPECT(same_bits(y.of[0], y.of[1]) && same_bits(y.of[0], y.of[3]));
+    rg_tensor_destroy(t);
+    rg_tensor_destroy(u);
+    images_free(&x);
+    images_free(&y);
+    rg_kernel_destroy(kernel);
+}
+
+int main(void)
+{
+    rig r = rig_open(2);
+    static const rg_dtype dtypes[] = { RG_F32, RG_F64, RG_F16, RG_BF16 };
+    for (int i = 0; i < 4; i++) {
+        for (int64_t axis = 0; axis < 3; axis++)
+            test_forms(&r, dtypes[i], i % 2 ? RG_SOFTMAX_LOG : RG_SOFTMAX_PLAIN, axis);
+    }
+    test_shared_gradient(&r);
+    test_parameter(&r);
+    test_refused(&r);
+    test_counts(&r);
+    rig_close(&r);
+    return rg_test_report();
+}
