@@ -16,7 +16,7 @@ FOUND := $(shell command -v ninja >/dev/null 2>&1 && echo Ninja || echo Unix Mak
 GENERATOR := $(or $(KEPT),$(FOUND))
 
 # CMake decides about parallel jobs, not the flags of this make.
-CMAKE_BUILD := env -u MAKEFLAGS cmake --build $(BUILD) --parallel $(JOBS)
+CMAKE_BUILD := env -u MAKEFLAGS -u MAKELEVEL cmake --build $(BUILD) --parallel $(JOBS)
 
 .NOTPARALLEL:
 .PHONY: all demo test install dist clean format help configure setup-build setup-demo setup-test

@@ -4,8 +4,12 @@
  * of f16 and bf16 both ways, against a rounding of its own in long double. */
 #include "api.h"
 
+#include <fenv.h>
 #include <math.h>
 #include <pthread.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 /* ---- statuses ---- */
 
@@ -180,6 +184,33 @@ static void test_rounding(const format *f)
     EXPECT(bad == 0);
 }
 
+/* The caller's rounding and flushing of subnormal numbers have no say. */
+static void test_settings(const format *f)
+{
+    static uint16_t patterns[65536], plain[65536], odd[65536];
+    static float plain_wide[65536], odd_wide[65536];
+    static double near[65536];
+    for (unsigned i = 0; i < 65536; i++) {
+        patterns[i] = (uint16_t)i;
+        near[i] = (double)value_of(f, i) * 1.0001;
+    }
+    rg_convert(plain_wide, RG_F32, patterns, f->dtype, 65536);
+    rg_convert(plain, f->dtype, near, RG_F64, 65536);
+    static const int modes[] = { FE_TOWARDZERO, FE_UPWARD, FE_DOWNWARD };
+    for (int i = 0; i < 3; i++) {
+        fesetround(modes[i]);
+#if defined(__x86_64__)
+        _mm_setcsr(_mm_getcsr() | 0x8040);
+#endif
+        rg_convert(odd_wide, RG_F32, patterns, f->dtype, 65536);
+        rg_convert(odd, f->dtype, near, RG_F64, 65536);
+        EXPECT(fegetround() == modes[i]); /* left as it was */
+        fesetenv(FE_DFL_ENV);
+        EXPECT(memcmp(plain_wide, odd_wide, sizeof odd_wide) == 0);
+        EXPECT(memcmp(plain, odd, sizeof odd) == 0);
+    }
+}
+
 /* ---- all pairs ---- */
 
 static void test_integers(void)
@@ -279,6 +310,7 @@ int main(void)
     for (int i = 0; i < 2; i++) {
         test_patterns(&formats[i]);
         test_rounding(&formats[i]);
+        test_settings(&formats[i]);
     }
     test_integers();
     test_long_integers();

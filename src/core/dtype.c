@@ -3,6 +3,8 @@
 /* Names, sizes and conversions of element types. */
 #include "core/dtype.h"
 
+#include <fenv.h>
+
 static const struct {
     const char *name;
     size_t size;
@@ -120,12 +122,15 @@ rg_status rg_convert(void *to, rg_dtype to_dtype, const void *from, rg_dtype fro
         memcpy(to, from, count * dtypes[to_dtype].size);
         return RG_OK;
     }
-    if (from_dtype == RG_I64 && rg_dtype_is_data(to_dtype) && to_dtype != RG_F64) {
-        for (size_t i = 0; i < count; i++)
-            rg_element_set(to, to_dtype, (int64_t)i, long_to_odd(((const int64_t *)from)[i]));
-        return RG_OK;
+    fenv_t caller; /* who may round otherwise, or take subnormal numbers for 0 */
+    fegetenv(&caller);
+    fesetenv(FE_DFL_ENV);
+    const bool longer = from_dtype == RG_I64 && rg_dtype_is_data(to_dtype) && to_dtype != RG_F64;
+    for (size_t i = 0; i < count; i++) {
+        const double value = longer ? long_to_odd(((const int64_t *)from)[i])
+                                    : rg_element_get(from, from_dtype, (int64_t)i);
+        rg_element_set(to, to_dtype, (int64_t)i, value);
     }
-    for (size_t i = 0; i < count; i++)
-        rg_element_set(to, to_dtype, (int64_t)i, rg_element_get(from, from_dtype, (int64_t)i));
+    fesetenv(&caller);
     return RG_OK;
 }

@@ -23,7 +23,8 @@ rg_walk rg_walk_make(const rg_tensor_desc *const descs[], int tensors, int32_t b
  * step[]. */
 int64_t rg_walk_take_inner(rg_walk *walk, int tensors, int64_t step[]);
 
-/* Dimensions 0 <= d < end, then those of `inner`: what is outside of an axis and of the innermost dimension. */
+/* Dimensions 0 <= d < end, then those of `inner`: what is outside of an axis and of the innermost
+ * dimension. */
 rg_walk rg_walk_around(const rg_tensor_desc *const descs[], int tensors, int32_t end,
                        const rg_walk *inner);
 

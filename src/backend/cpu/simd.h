@@ -197,6 +197,23 @@ RG_INLINE vreal vkeep(vreal a, const int n, real fill)
 #define RG_XOR(k) 0 ^ k, 1 ^ k
 #endif
 
+/* Every second lane of two vectors, from the first (k = 0) or the second on; and lanes of two
+ * vectors in turn. */
+#if RG_VLEN == 16
+#define RG_EVEN(k)                                                                                 \
+    k, k + 2, k + 4, k + 6, k + 8, k + 10, k + 12, k + 14, k + 16, k + 18, k + 20, k + 22, k + 24, \
+        k + 26, k + 28, k + 30
+#define RG_ZIP(k)                                                                                \
+    k, k + 16, k + 1, k + 17, k + 2, k + 18, k + 3, k + 19, k + 4, k + 20, k + 5, k + 21, k + 6, \
+        k + 22, k + 7, k + 23
+#elif RG_VLEN == 8
+#define RG_EVEN(k) k, k + 2, k + 4, k + 6, k + 8, k + 10, k + 12, k + 14
+#define RG_ZIP(k)  k, k + 8, k + 1, k + 9, k + 2, k + 10, k + 3, k + 11
+#else
+#define RG_EVEN(k) k, k + 2, k + 4, k + 6
+#define RG_ZIP(k)  k, k + 4, k + 1, k + 5
+#endif
+
 RG_INLINE real vsum(vreal a)
 {
 #if RG_VLEN > 8
@@ -361,37 +378,42 @@ RG_INLINE int vhead(const void *data, const rg_dtype T)
     return (int)(-(uintptr_t)data & (RG_VECTOR_BYTES - 1)) / (vbytes(T) / VLEN);
 }
 
-/* A full store past the cache, aligned to vbytes(T). */
+/* Stores past the cache, aligned to what they write. */
+#if !RG_REAL_F64
+RG_INLINE void vstream_half(uint16_t *to, vhalf half)
+{
+#if !defined(__x86_64__)
+    memcpy(to, &half, sizeof half);
+#elif RG_VLEN == 16
+    _mm256_stream_si256((__m256i *)(void *)to, (__m256i)half);
+#elif RG_VLEN == 8
+    _mm_stream_si128((__m128i *)(void *)to, (__m128i)half);
+#else
+    long long bits;
+    memcpy(&bits, &half, sizeof bits);
+    _mm_stream_si64((long long *)(void *)to, bits);
+#endif
+}
+#endif
+
 RG_INLINE void vstream(void *data, int64_t i, const rg_dtype T, vreal a)
 {
-#if defined(__x86_64__)
 #if !RG_REAL_F64
     if (T != RG_F32) {
-        const vhalf half = T == RG_F16 ? vf16_of_real(a) : vbf16_of_real(a);
-        uint16_t *to = (uint16_t *)data + i;
-#if RG_VLEN == 16
-        _mm256_stream_si256((__m256i *)(void *)to, (__m256i)half);
-#elif RG_VLEN == 8
-        _mm_stream_si128((__m128i *)(void *)to, (__m128i)half);
-#else
-        long long bits;
-        memcpy(&bits, &half, sizeof bits);
-        _mm_stream_si64((long long *)(void *)to, bits);
-#endif
+        vstream_half((uint16_t *)data + i, T == RG_F16 ? vf16_of_real(a) : vbf16_of_real(a));
         return;
     }
 #endif
     (void)T;
     real *to = (real *)data + i;
-#if RG_VECTOR_BYTES == 64
+#if !defined(__x86_64__)
+    memcpy(to, &a, sizeof a);
+#elif RG_VECTOR_BYTES == 64
     _mm512_stream_si512((void *)to, (__m512i)a);
 #elif RG_VECTOR_BYTES == 32
     _mm256_stream_si256((__m256i *)(void *)to, (__m256i)a);
 #else
     _mm_stream_si128((__m128i *)(void *)to, (__m128i)a);
-#endif
-#else
-    vstore_full(data, i, T, a);
 #endif
 }
 
@@ -438,6 +460,31 @@ RG_INLINE void vstore_pair(void *data, int64_t i, const rg_dtype T, vpair pair,
         vstore_full(data, i, T, pair.a);
         vstore_full(data, i + VLEN, T, pair.b);
     }
+}
+
+/* The order of a pair of T, for arrays of real that go with its elements: takes 2 VLEN neighbours
+ * apart as loading a pair of T in any order does, and puts such a pair back in the order of the
+ * elements. */
+RG_INLINE vpair vpair_order(vpair p, const rg_dtype T)
+{
+#if !RG_REAL_F64
+    if (T == RG_BF16)
+        return (vpair){ __builtin_shufflevector(p.a, p.b, RG_EVEN(0)),
+                        __builtin_shufflevector(p.a, p.b, RG_EVEN(1)) };
+#endif
+    (void)T;
+    return p;
+}
+
+RG_INLINE vpair velement_order(vpair p, const rg_dtype T)
+{
+#if !RG_REAL_F64
+    if (T == RG_BF16)
+        return (vpair){ __builtin_shufflevector(p.a, p.b, RG_ZIP(0)),
+                        __builtin_shufflevector(p.a, p.b, RG_ZIP(RG_VLEN / 2)) };
+#endif
+    (void)T;
+    return p;
 }
 
 /* ---- less than a vector ---- */

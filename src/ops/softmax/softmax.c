@@ -94,6 +94,26 @@ static bool joins(const void *desc, const rg_tensor_desc x[])
 
 /* ---- forward and gradient ---- */
 
+static int64_t clamp(int64_t value, int64_t low, int64_t high)
+{
+    return value < low ? low : value > high ? high : value;
+}
+
+/* How many groups a unit of columns takes: whole rows of memory where they are short, so that it is
+ * read in long runs, but not more than stays in the cache until the second pass, and not all of
+ * them where there is little else to share out. A multiple of 64, which is whole cache lines. */
+static int64_t choose_block(const rg_softmax_shape *shape, int64_t element, int tensors)
+{
+    enum { CACHE = 8 << 20, LEAST = 64, UNITS = 8 };
+    const int64_t fits = CACHE / (clamp(shape->length, 1, CACHE) * element * (tensors - 1));
+    const int64_t units = clamp(shape->outer.count, 1, UNITS);
+    const int64_t share = shape->width * units / UNITS; /* `units` of them make UNITS blocks */
+    int64_t block = clamp(fits, LEAST, RG_SOFTMAX_BLOCK);
+    block = clamp(block, LEAST, clamp(share, LEAST, RG_SOFTMAX_BLOCK));
+    block = block / LEAST * LEAST;
+    return block + LEAST > shape->width && shape->width <= RG_SOFTMAX_BLOCK ? shape->width : block;
+}
+
 /* How the tensors are cut into units. Only `dense` looks at strides: the order of every sum follows
  * from the shape. */
 static bool lay_out(const rg_softmax_desc *desc, const rg_tensor *const tensors[], int count,
@@ -125,7 +145,6 @@ static bool lay_out(const rg_softmax_desc *desc, const rg_tensor *const tensors[
         const int64_t row = shape->length * element * count;
         launch->grain = row > 0 && TILE / row > 4 ? TILE / row : 4;
     } else {
-        enum { BLOCK = 256 }; /* bytes that a unit reads from each row: whole cache lines */
         rg_walk inner = rg_walk_make(descs, count, end, rank);
         shape->width = rg_walk_take_inner(&inner, count, shape->across);
         shape->dense = true;
@@ -134,7 +153,7 @@ static bool lay_out(const rg_softmax_desc *desc, const rg_tensor *const tensors[
             shape->dense &= shape->across[t] == 1 || shape->width == 1;
         }
         shape->outer = rg_walk_around(descs, count, axis, &inner);
-        shape->block = BLOCK / element;
+        shape->block = choose_block(shape, element, count);
         shape->blocks = (shape->width + shape->block - 1) / shape->block;
         launch->units = shape->outer.count * shape->blocks;
         launch->grain = 1;

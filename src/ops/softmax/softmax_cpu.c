@@ -16,6 +16,9 @@
  * computed twice. */
 enum { PIECE = 1024, COLUMN_PIECE = 128, KEPT = 4096 };
 
+/* Elements between two looks at the next row, which is fetched while this one is finished. */
+enum { STEP = 512 };
+
 RG_INLINE const char *at(const void *data, int64_t i, const rg_dtype T)
 {
     return (const char *)data + i * (vbytes(T) / VLEN);
@@ -73,6 +76,14 @@ RG_INLINE const char *piece_at(const rg_softmax_shape *shape, int tensor, const 
     move_piece(&shape->group, tensor, (char *)(uintptr_t)row, j, count, piece, vbytes(T) / VLEN,
                true);
     return piece;
+}
+
+/* Asks for elements that the next row will need, while this one is being computed. */
+RG_INLINE void fetch(const char *from, int64_t count, const rg_dtype T)
+{
+    const int64_t bytes = count * (vbytes(T) / VLEN);
+    for (int64_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch(from + i, 0, 2);
 }
 
 /* ---- forward, rows ---- */
@@ -158,7 +169,7 @@ RG_INLINE void forward_rows(const rg_softmax_args *args, int64_t begin, int64_t 
                             const rg_dtype T, const bool log)
 {
     const rg_softmax_shape *shape = &args->shape;
-    const int64_t length = shape->length, step = shape->dense ? length : PIECE;
+    const int64_t length = shape->length;
     real buffer[KEPT];
     char in[PIECE * sizeof(real)], out[PIECE * sizeof(real)];
     real *const kept = !log && length <= KEPT ? buffer : NULL;
@@ -168,8 +179,12 @@ RG_INLINE void forward_rows(const rg_softmax_args *args, int64_t begin, int64_t 
         const char *x = at(args->x, offset[0], T);
         char *y = at_out(args->y, offset[1], T);
         const forward_row k = measure_row(shape, x, kept, in, T, log);
-        for (int64_t j = 0; j < length; j += step) {
-            const int64_t count = least(step, length - j);
+        const bool ahead = shape->dense && length >= STEP && row + 1 < end;
+        int64_t step = STEP + vhead(y, T);
+        for (int64_t j = 0, count; j < length; j += count, step = STEP) {
+            count = least(step, length - j);
+            if (ahead)
+                fetch(at(x, length + j, T), count, T);
             const char *from = kept != NULL ? in : piece_at(shape, 0, x, j, count, in, T);
             char *to = shape->dense ? at_out(y, j, T) : out;
             if (log)
@@ -215,18 +230,9 @@ RG_INLINE vreal log_softmax_gradient_of(const void *k, vreal dy, vreal y)
     return vfma(-vexp(y), vset(*(const real *)k), dy);
 }
 
-/* Asks for elements that the next row will need, while this one is being computed. */
-RG_INLINE void fetch(const char *from, int64_t count, const rg_dtype T)
-{
-    const int64_t bytes = count * (vbytes(T) / VLEN);
-    for (int64_t i = 0; i < bytes; i += 64)
-        __builtin_prefetch(from + i, 0, 2);
-}
-
 RG_INLINE void gradient_rows(const rg_softmax_gradient_args *args, int64_t begin, int64_t end,
                              const rg_dtype T, const bool log)
 {
-    enum { STEP = 512 }; /* elements between two looks at the next row */
     const rg_softmax_shape *shape = &args->shape;
     const int64_t length = shape->length;
     char dy_piece[PIECE * sizeof(real)], y_piece[PIECE * sizeof(real)], out[PIECE * sizeof(real)];
@@ -243,7 +249,7 @@ RG_INLINE void gradient_rows(const rg_softmax_gradient_args *args, int64_t begin
             sum += (double)lanes_sum(fold(log ? fold_sum : fold_dot, NULL, 0, a, b, count, T));
         }
         const real s = (real)sum;
-        const bool ahead = shape->dense && row + 1 < end;
+        const bool ahead = shape->dense && length >= STEP && row + 1 < end;
         int64_t step = STEP + vhead(dx, T);
         for (int64_t j = 0, count; j < length; j += count, step = STEP) {
             count = least(step, length - j);
@@ -251,8 +257,8 @@ RG_INLINE void gradient_rows(const rg_softmax_gradient_args *args, int64_t begin
             const char *b = piece_at(shape, 1, y, j, count, y_piece, T);
             char *to = shape->dense ? at_out(dx, j, T) : out;
             if (ahead) {
-                fetch(a + (at(dy, length, T) - dy), count, T);
-                fetch(b + (at(y, length, T) - y), count, T);
+                fetch(at(dy, length + j, T), count, T);
+                fetch(at(y, length + j, T), count, T);
             }
             if (!shape->dense && shape->add)
                 piece_at(shape, 2, dx, j, count, out, T);
@@ -278,189 +284,252 @@ RG_INLINE void log_softmax_gradient_rows(const rg_softmax_gradient_args *k, int6
 
 /* ---- columns ---- */
 
-/* Groups that lie side by side: WIDE vectors of them where there are as many, otherwise one vector
- * of n. */
-enum { WIDE = 4 };
-
+/* A unit is a block of groups that lie side by side. It is read row by row (element j of every
+ * group of the block), so that memory is read in long runs; what belongs to each group, such as its
+ * sum, stands in an array. For pairs that come in any order these arrays are in that order too. */
 typedef struct columns {
     const char *in[2];
     char *out;
     int64_t in_step[2], out_step;     /* bytes from one element of a group to the next */
     int64_t in_across[2], out_across; /* elements from one group to the next */
-    int64_t length;
-    bool add;
+    int64_t length, width;            /* of a group; groups of the block */
+    bool dense, add, stream;
 } columns;
 
-RG_INLINE void load_groups(vreal v[], const char *data, int64_t across, const int vectors,
-                           const int n, const rg_dtype T)
+/* One vector of groups, of which the first stands at `data`. */
+RG_INLINE vreal load_groups(const char *data, int64_t across, const int n, const rg_dtype T,
+                            bool dense)
 {
-    if (vectors == WIDE) {
-        const vpair a = vload_pair(data, 0, T, true), b = vload_pair(data, 2 * VLEN, T, true);
-        v[0] = a.a;
-        v[1] = a.b;
-        v[2] = b.a;
-        v[3] = b.b;
-    } else {
-        v[0] = across == 1 ? vload(data, 0, n, T) : vgather(data, 0, across, n, T);
+    return dense ? vload(data, 0, n, T) : vgather(data, 0, across, n, T);
+}
+
+RG_INLINE void store_groups(char *data, int64_t across, const int n, const rg_dtype T, bool dense,
+                            vreal a)
+{
+    if (dense)
+        vstore(data, 0, n, T, a);
+    else
+        vscatter(data, 0, across, n, T, a);
+}
+
+/* What is done with one vector of a row: state[] holds up to two numbers of each group. */
+typedef vreal rg_group_fold(vreal acc, vreal state, vreal a, vreal b);
+
+/* acc = step(acc, state, a, b) for every group, with the next element of each. */
+RG_INLINE void fold_row(rg_group_fold *step, real *acc, const real *state, const columns *c,
+                        const char *a, const char *b, const rg_dtype T)
+{
+    int64_t i = 0;
+    for (; c->dense && i + 2 * VLEN <= c->width; i += 2 * VLEN) {
+        const vpair x = vload_pair(a, i, T, true), y = vload_pair(b, i, T, true);
+        const vpair p =
+            vload_pair(acc, i, RG_REAL, false); /* in the order of the pair, until the end */
+        const vpair q = vpair_order(vload_pair(state, i, RG_REAL, false), T);
+        vstore_pair(acc, i, RG_REAL, (vpair){ step(p.a, q.a, x.a, y.a), step(p.b, q.b, x.b, y.b) },
+                    false, false);
+    }
+    for (; i < c->width; i += VLEN) {
+        const int n = vlanes_left(c->width - i);
+        const vreal x = load_groups(at(a, i * c->in_across[0], T), c->in_across[0], n, T, c->dense);
+        const vreal y = load_groups(at(b, i * c->in_across[1], T), c->in_across[1], n, T, c->dense);
+        const vreal p = vload_full(acc, i, RG_REAL), q = vload_full(state, i, RG_REAL);
+        vstore_full(acc, i, RG_REAL, step(p, q, x, y));
     }
 }
 
-RG_INLINE void store_groups(const vreal v[], char *data, int64_t across, const int vectors,
-                            const int n, const rg_dtype T, const bool stream)
+/* Puts what fold_row has left behind into the order of the groups. */
+RG_INLINE void end_fold(real *acc, const columns *c, const rg_dtype T)
 {
-    if (vectors == WIDE) {
-        vstore_pair(data, 0, T, (vpair){ v[0], v[1] }, true, stream);
-        vstore_pair(data, 2 * VLEN, T, (vpair){ v[2], v[3] }, true, stream);
-    } else if (across == 1) {
-        vstore(data, 0, n, T, v[0]);
-    } else {
-        vscatter(data, 0, across, n, T, v[0]);
-    }
+    for (int64_t i = 0; c->dense && i + 2 * VLEN <= c->width; i += 2 * VLEN)
+        vstore_pair(acc, i, RG_REAL, velement_order(vload_pair(acc, i, RG_REAL, false), T), false,
+                    false);
 }
 
-#define FOR_VECTORS(v) _Pragma("GCC unroll 4") for (int v = 0; v < vectors; v++)
-
-/* Asks for what comes AHEAD elements later: each element of a group is in another page, where the
- * processor does not look ahead by itself. */
-RG_INLINE void fetch_groups(const char *data, int64_t step, const int vectors, const rg_dtype T)
+/* All rows of the block, in pieces that are added up. */
+RG_INLINE void fold_rows(rg_group_fold *step, real *sum, const real *state, const columns *c,
+                         const rg_dtype T)
 {
-    enum { AHEAD = 12 };
-    for (int line = 0; vectors == WIDE && line < WIDE * vbytes(T); line += 64)
-        __builtin_prefetch(data + AHEAD * step + line, 0, 3);
-}
-
-RG_INLINE void forward_groups(const columns *c, const int vectors, const int n, const rg_dtype T,
-                              const bool log, const bool stream)
-{
-    vreal max[WIDE], sum[WIDE], x[WIDE];
-    FOR_VECTORS(v)
-    {
-        max[v] = vset(-RG_INFINITY);
-        sum[v] = vset(0);
-    }
-    const char *from = c->in[0];
-    for (int64_t j = 0; j < c->length; j++, from += c->in_step[0]) {
-        fetch_groups(from, c->in_step[0], vectors, T);
-        load_groups(x, from, c->in_across[0], vectors, n, T);
-        FOR_VECTORS(v) max[v] = vmax(max[v], x[v]);
-    }
-    from = c->in[0];
+    const char *a = c->in[0], *b = c->in[1];
+    real part[RG_SOFTMAX_BLOCK + VLEN]; /* a vector from any group on is whole */
+    memset(sum, 0, sizeof part);
     for (int64_t j = 0; j < c->length;) {
-        vreal part[WIDE];
-        FOR_VECTORS(v) part[v] = vset(0);
+        memset(part, 0, sizeof part);
         for (const int64_t end = least(c->length, j + COLUMN_PIECE); j < end; j++) {
-            load_groups(x, from, c->in_across[0], vectors, n, T);
-            FOR_VECTORS(v) part[v] += vexp(x[v] - max[v]);
-            from += c->in_step[0];
+            fold_row(step, part, state, c, a, b, T);
+            a += c->in_step[0];
+            b += c->in_step[1];
         }
-        FOR_VECTORS(v) sum[v] += part[v];
+        for (int64_t i = 0; i < c->width; i += VLEN)
+            vstore_full(sum, i, RG_REAL,
+                        vload_full(sum, i, RG_REAL) + vload_full(part, i, RG_REAL));
     }
-    FOR_VECTORS(v) sum[v] = log ? vlog(sum[v]) : 1 / sum[v];
-    from = c->in[0];
-    char *to = c->out;
-    for (int64_t j = 0; j < c->length; j++, from += c->in_step[0], to += c->out_step) {
-        load_groups(x, from, c->in_across[0], vectors, n, T);
-        FOR_VECTORS(v)
-        x[v] = log ? (x[v] - max[v]) - sum[v] : vexp(x[v] - max[v]) * sum[v];
-        store_groups(x, to, c->out_across, vectors, n, T, stream);
-    }
+    end_fold(sum, c, T);
 }
 
-RG_INLINE void gradient_groups(const columns *c, const int vectors, const int n, const rg_dtype T,
-                               const bool log, const bool stream)
+typedef vreal rg_group_formula(vreal first, vreal second, vreal a, vreal b);
+
+RG_INLINE void finish_one(rg_group_formula *formula, const real *first, const real *second,
+                          const columns *c, const char *a, const char *b, char *out, int64_t i,
+                          const int n, const rg_dtype T)
 {
-    vreal sum[WIDE], dy[WIDE], y[WIDE];
-    FOR_VECTORS(v) sum[v] = vset(0);
-    const char *from_dy = c->in[0], *from_y = c->in[1];
-    for (int64_t j = 0; j < c->length;) {
-        vreal part[WIDE];
-        FOR_VECTORS(v) part[v] = vset(0);
-        for (const int64_t end = least(c->length, j + COLUMN_PIECE); j < end; j++) {
-            fetch_groups(from_dy, c->in_step[0], vectors, T);
-            fetch_groups(from_y, c->in_step[1], vectors, T);
-            load_groups(dy, from_dy, c->in_across[0], vectors, n, T);
-            if (!log)
-                load_groups(y, from_y, c->in_across[1], vectors, n, T);
-            FOR_VECTORS(v) part[v] = log ? part[v] + dy[v] : vfma(dy[v], y[v], part[v]);
-            from_dy += c->in_step[0];
-            from_y += c->in_step[1];
-        }
-        FOR_VECTORS(v) sum[v] += part[v];
+    const vreal x = load_groups(at(a, i * c->in_across[0], T), c->in_across[0], n, T, c->dense);
+    const vreal y = load_groups(at(b, i * c->in_across[1], T), c->in_across[1], n, T, c->dense);
+    char *to = at_out(out, i * c->out_across, T);
+    vreal value = formula(vload_full(first, i, RG_REAL), vload_full(second, i, RG_REAL), x, y);
+    if (c->add)
+        value += load_groups(to, c->out_across, n, T, c->dense);
+    store_groups(to, c->out_across, n, T, c->dense, value);
+}
+
+RG_INLINE void finish_pair(rg_group_formula *formula, const real *first, const real *second,
+                           const char *a, const char *b, char *out, int64_t i, const rg_dtype T,
+                           bool add, const bool stream)
+{
+    const vpair x = vload_pair(a, i, T, true), y = vload_pair(b, i, T, true);
+    const vpair p = vpair_order(vload_pair(first, i, RG_REAL, false), T);
+    const vpair q = vpair_order(vload_pair(second, i, RG_REAL, false), T);
+    vpair value = { formula(p.a, q.a, x.a, y.a), formula(p.b, q.b, x.b, y.b) };
+    if (add) {
+        const vpair old = vload_pair(out, i, T, true);
+        value.a += old.a;
+        value.b += old.b;
     }
-    from_dy = c->in[0];
-    from_y = c->in[1];
-    char *to = c->out;
-    for (int64_t j = 0; j < c->length; j++, to += c->out_step) {
-        load_groups(dy, from_dy, c->in_across[0], vectors, n, T);
-        load_groups(y, from_y, c->in_across[1], vectors, n, T);
-        FOR_VECTORS(v)
-        dy[v] = log ? vfma(-vexp(y[v]), sum[v], dy[v]) : y[v] * (dy[v] - sum[v]);
-        if (c->add) {
-            load_groups(y, to, c->out_across, vectors, n, T);
-            FOR_VECTORS(v) dy[v] += y[v];
+    vstore_pair(out, i, T, value, true, stream);
+}
+
+/* out = formula(first, second, a, b) for every group and every element. */
+RG_INLINE void finish_rows(rg_group_formula *formula, const real *first, const real *second,
+                           const columns *c, const rg_dtype T)
+{
+    const char *a = c->in[0], *b = c->in[1];
+    char *out = c->out;
+    for (int64_t j = 0; j < c->length; j++) {
+        int64_t i = 0;
+        if (c->stream) { /* a few groups bring `out` to an aligned address */
+            const int64_t head = least(vhead(out, T), c->width);
+            for (; i < head; i += VLEN)
+                finish_one(formula, first, second, c, a, b, out, i, vlanes_left(head - i), T);
+            for (i = head; i + 2 * VLEN <= c->width; i += 2 * VLEN)
+                finish_pair(formula, first, second, a, b, out, i, T, c->add, true);
         }
-        store_groups(dy, to, c->out_across, vectors, n, T, stream);
-        from_dy += c->in_step[0];
-        from_y += c->in_step[1];
+        for (; c->dense && i + 2 * VLEN <= c->width; i += 2 * VLEN)
+            finish_pair(formula, first, second, a, b, out, i, T, c->add, false);
+        for (; i < c->width; i += VLEN)
+            finish_one(formula, first, second, c, a, b, out, i, vlanes_left(c->width - i), T);
+        a += c->in_step[0];
+        b += c->in_step[1];
+        out += c->out_step;
     }
 }
 
-/* A unit: a block of groups of one index of `outer`. Moves all pointers from group to group. */
-RG_INLINE void block_of_groups(columns *c, const rg_softmax_shape *shape, int64_t unit, int inputs,
-                               const rg_dtype T, const bool log, const bool gradient)
+/* Where a unit starts and how it goes on. Forward has one input, which then stands for both. */
+RG_INLINE columns columns_of(const rg_softmax_shape *shape, const void *a, const void *b, void *out,
+                             int inputs, int64_t unit, const rg_dtype T)
 {
     const int64_t element = vbytes(T) / VLEN, first = unit % shape->blocks * shape->block;
-    int64_t offset[3], left = least(shape->block, shape->width - first);
+    int64_t offset[3];
     rg_walk_offsets(&shape->outer, inputs + 1, unit / shape->blocks, offset);
-    for (int t = 0; t < inputs; t++) {
-        c->in[t] += (offset[t] + first * shape->across[t]) * element;
-        c->in_step[t] = shape->along[t] * element;
-        c->in_across[t] = shape->across[t];
-    }
-    c->out += (offset[inputs] + first * shape->across[inputs]) * element;
-    c->out_step = shape->along[inputs] * element;
-    c->out_across = shape->across[inputs];
-    const bool aligned = ((uintptr_t)c->out | (uintptr_t)c->out_step) % RG_VECTOR_BYTES == 0;
-    while (left > 0) {
-        const bool wide = shape->dense && left >= WIDE * VLEN;
-        const int n = vlanes_left(left);
-        if (wide && shape->stream && aligned && gradient)
-            gradient_groups(c, WIDE, VLEN, T, log, true);
-        else if (wide && gradient)
-            gradient_groups(c, WIDE, VLEN, T, log, false);
-        else if (gradient)
-            gradient_groups(c, 1, n, T, log, false);
-        else if (wide && shape->stream && aligned)
-            forward_groups(c, WIDE, VLEN, T, log, true);
-        else if (wide)
-            forward_groups(c, WIDE, VLEN, T, log, false);
-        else
-            forward_groups(c, 1, n, T, log, false);
-        const int64_t done = wide ? WIDE * VLEN : n;
-        for (int t = 0; t < inputs; t++)
-            c->in[t] += done * shape->across[t] * element;
-        c->out += done * shape->across[inputs] * element;
-        left -= done;
-    }
+    const int second = inputs - 1;
+    return (columns){
+        .in = { at(a, offset[0] + first * shape->across[0], T),
+                at(b, offset[second] + first * shape->across[second], T) },
+        .out = at_out(out, offset[inputs] + first * shape->across[inputs], T),
+        .in_step = { shape->along[0] * element, shape->along[second] * element },
+        .out_step = shape->along[inputs] * element,
+        .in_across = { shape->across[0], shape->across[second] },
+        .out_across = shape->across[inputs],
+        .length = shape->length,
+        .width = least(shape->block, shape->width - first),
+        .dense = shape->dense,
+        .add = shape->add,
+        .stream = shape->stream && shape->dense,
+    };
+}
+
+/* ---- forward, columns ---- */
+
+RG_INLINE vreal group_max(vreal acc, vreal unused, vreal x, vreal same)
+{
+    (void)unused;
+    (void)same;
+    return vmax(acc, x);
+}
+
+RG_INLINE vreal group_exp(vreal acc, vreal max, vreal x, vreal same)
+{
+    (void)same;
+    return acc + vexp(x - max);
+}
+
+RG_INLINE vreal group_softmax(vreal max, vreal scale, vreal x, vreal same)
+{
+    (void)same;
+    return vexp(x - max) * scale;
+}
+
+RG_INLINE vreal group_log_softmax(vreal max, vreal log_sum, vreal x, vreal same)
+{
+    (void)same;
+    return (x - max) - log_sum;
 }
 
 RG_INLINE void forward_columns(const rg_softmax_args *k, int64_t begin, int64_t end,
                                const rg_dtype T, const bool log)
 {
     for (int64_t unit = begin; unit < end; unit++) {
-        columns c = { .in = { k->x }, .out = k->y, .length = k->shape.length };
-        block_of_groups(&c, &k->shape, unit, 1, T, log, false);
+        const columns c = columns_of(&k->shape, k->x, k->x, k->y, 1, unit, T);
+        real max[RG_SOFTMAX_BLOCK + VLEN], sum[RG_SOFTMAX_BLOCK + VLEN];
+        for (int i = 0; i < RG_SOFTMAX_BLOCK + VLEN; i++)
+            max[i] = -RG_INFINITY;
+        for (int64_t j = 0; j < c.length; j++) {
+            const char *x = c.in[0] + j * c.in_step[0];
+            fold_row(group_max, max, max, &c, x, x, T);
+        }
+        end_fold(max, &c, T);
+        fold_rows(group_exp, sum, max, &c, T);
+        for (int64_t i = 0; i < c.width; i += VLEN) {
+            const vreal s = vload_full(sum, i, RG_REAL);
+            vstore_full(sum, i, RG_REAL, log ? vlog(s) : 1 / s);
+        }
+        finish_rows(log ? group_log_softmax : group_softmax, max, sum, &c, T);
     }
+}
+
+/* ---- gradient, columns ---- */
+
+RG_INLINE vreal group_dot(vreal acc, vreal unused, vreal dy, vreal y)
+{
+    (void)unused;
+    return vfma(dy, y, acc);
+}
+
+RG_INLINE vreal group_sum(vreal acc, vreal unused, vreal dy, vreal y)
+{
+    (void)unused;
+    (void)y;
+    return acc + dy;
+}
+
+RG_INLINE vreal group_gradient(vreal sum, vreal same, vreal dy, vreal y)
+{
+    (void)same;
+    return y * (dy - sum);
+}
+
+RG_INLINE vreal group_log_gradient(vreal sum, vreal same, vreal dy, vreal y)
+{
+    (void)same;
+    return vfma(-vexp(y), sum, dy);
 }
 
 RG_INLINE void gradient_columns(const rg_softmax_gradient_args *k, int64_t begin, int64_t end,
                                 const rg_dtype T, const bool log)
 {
     for (int64_t unit = begin; unit < end; unit++) {
-        columns c = {
-            .in = { k->dy, k->y }, .out = k->dx, .length = k->shape.length, .add = k->shape.add
-        };
-        block_of_groups(&c, &k->shape, unit, 2, T, log, true);
+        const columns c = columns_of(&k->shape, k->dy, k->y, k->dx, 2, unit, T);
+        real sum[RG_SOFTMAX_BLOCK + VLEN];
+        fold_rows(log ? group_sum : group_dot, sum, sum, &c, T);
+        finish_rows(log ? group_log_gradient : group_gradient, sum, sum, &c, T);
     }
 }
 
