@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The check of one case. Every tensor stands in memory with guard bytes around it and in its gaps;
- * nothing but the elements of results may change. */
+/* The check of one case. Every tensor stands in memory with guard bytes around it and in its
+ * gaps; nothing but the elements of results may change. */
 #include "cli/check.h"
 #include "cli/guarded.h"
 #include "core/shape.h"
@@ -33,14 +33,15 @@ __attribute__((format(printf, 2, 3))) static void fail(const trial *t, const cha
     const rg_values *v = t->v;
     const char *op = v->test->op->name;
     t->checker->failures++;
-    printf("FAIL %s %s %s %s: ", op, v->c->name, rg_dtype_name(v->dtype), t->layout_name);
+    FILE *to = t->checker->told;
+    fprintf(to, "FAIL %s %s %s %s: ", op, v->c->name, rg_dtype_name(v->dtype), t->layout_name);
     va_list arguments;
     va_start(arguments, format);
-    vprintf(format, arguments);
+    vfprintf(to, format, arguments);
     va_end(arguments);
-    printf("\n     retrograde check %s --case %s --dtype %s --device %s %s --seed %llu\n", op,
-           v->c->name, rg_dtype_name(v->dtype), rg_device_name(t->checker->device),
-           t->checker->options, (unsigned long long)t->checker->seed);
+    fprintf(to, "\n     retrograde check %s --case %s --dtype %s --device %s %s --seed %llu\n", op,
+            v->c->name, rg_dtype_name(v->dtype), rg_device_name(t->checker->device),
+            t->checker->options, (unsigned long long)t->checker->seed);
 }
 
 static bool ok(const trial *t, rg_status status, const char *what)
@@ -232,8 +233,8 @@ static void check_add(trial *t, rg_state *state)
         free(want[i]);
 }
 
-/* The pairs that the op lists: the result takes the place of what is read, and gets the same bits.
- */
+/* The pairs that the op lists: the result takes the place of what is read, and gets the same
+ * bits. */
 static void check_alias(trial *t, const char *pair, rg_bits *bits)
 {
     int read, written;
@@ -263,9 +264,11 @@ static void check_alias(trial *t, const char *pair, rg_bits *bits)
     const rg_guarded own = *to;
     *to = *from;
     from->is_result = to->is_result = true;
-    if (ok(t, run(t, gradient, NULL, 0), pair))
+    if (ok(t, run(t, gradient, NULL, 0), pair)) {
         compare_bits(t, pair, gradient ? &bits->dx : &bits->y,
                      gradient ? hash_results(t->dx, v->inputs) : hash_results(t->y, v->outputs));
+        check_guards(t);
+    }
     from->is_result = false;
     *to = own;
 }
@@ -300,8 +303,8 @@ static bool loss_at(trial *t, int32_t input, int64_t k, double value, double *re
     return true;
 }
 
-/* Central differences at some elements. Where the slopes to both sides differ there is a kink, and
- * the element is passed over; not more than half may be. */
+/* Central differences at some elements. Where the slopes to both sides differ there is a kink,
+ * and the element is passed over; not more than half may be. */
 static void check_differences(trial *t)
 {
     enum { SAMPLES = 24 };

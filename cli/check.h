@@ -7,12 +7,14 @@
 
 #include "cli/cases.h"
 
+#include <stdio.h>
+
 typedef struct rg_checker {
     rg_device *device;
     rg_queue *queue;
     const char *options; /* that reproduce this device: "--rung avx2 --threads 2" */
     uint64_t seed;
-    bool quick;
+    FILE *told; /* where failures are told: apart from results for machines */
     /* results */
     int64_t comparisons, failures;
     double worst; /* error over tolerance */
@@ -23,8 +25,8 @@ typedef struct rg_bits {
     uint64_t y, dx;
 } rg_bits;
 
-/* Checks values made with `expanded` or without. `bits` is compared where it is known, else filled
- * in. */
+/* Checks values made with `expanded` or without. `bits` is compared where it is known, else
+ * filled in. */
 void rg_check_values(rg_checker *checker, const rg_values *values, bool expanded, rg_bits *bits);
 
 #endif

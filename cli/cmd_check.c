@@ -42,7 +42,7 @@ static rg_status open_device(const request *r, const char *rung, int64_t threads
              (long long)threads);
     *checker = (rg_checker){ .options = d->options[d->count],
                              .seed = (uint64_t)r->seed,
-                             .quick = r->quick };
+                             .told = r->json ? stderr : stdout };
     RG_TRY(rg_device_create(r->device, &options, &checker->device));
     d->count++;
     return rg_queue_create(checker->device, &checker->queue);

@@ -12,14 +12,15 @@ enum { ROWS = 300, COLUMNS = 1000, COUNT = ROWS * COLUMNS };
 
 typedef struct pipeline {
     rg_commands *forward, *gradient;
-    atomic_int finished; /* how many parts have run */
-    rg_status outcome;   /* of what the handlers did */
+    atomic_int finished;       /* how many parts have run */
+    rg_status committed;       /* of the gradient, by the handler of forward */
+    rg_status gradient_status; /* of the gradient, as its handler was told */
 } pipeline;
 
 static void gradient_done(void *context, rg_status outcome)
 {
     pipeline *p = context;
-    p->outcome = outcome;
+    p->gradient_status = outcome;
     atomic_fetch_add(&p->finished, 1);
 }
 
@@ -27,7 +28,7 @@ static void gradient_done(void *context, rg_status outcome)
 static void forward_done(void *context, rg_status outcome)
 {
     pipeline *p = context;
-    p->outcome = outcome == RG_OK ? rg_commands_commit(p->gradient) : outcome;
+    p->committed = outcome == RG_OK ? rg_commands_commit(p->gradient) : outcome;
     atomic_fetch_add(&p->finished, 1);
 }
 
@@ -48,8 +49,10 @@ static rg_status run(rg_kernel *kernel, pipeline *p, rg_tensor *x, rg_tensor *y,
     if (status == RG_OK)
         status = rg_commands_wait(p->forward);
     if (status == RG_OK)
-        status = p->outcome;
-    return status == RG_OK ? rg_commands_wait(p->gradient) : status;
+        status = p->committed;
+    if (status == RG_OK)
+        status = rg_commands_wait(p->gradient);
+    return status == RG_OK ? p->gradient_status : status;
 }
 
 /* A gradient of softmax adds up to 0 over every row, and is not 0 everywhere. */

@@ -229,6 +229,27 @@ static void test_refused(rig *r)
 }
 
 /* One call is one read of each temporary in it. */
+/* What one image writes no other may read or write, whether images lie side by side or apart. */
+static void test_other_images(rig *r)
+{
+    rg_kernel *kernel = softmax_of(r->device, RG_SOFTMAX_PLAIN, -1);
+    for (int neighbours = 0; neighbours < 2; neighbours++) {
+        images x = images_of(r->device, RG_F32, neighbours, 1);
+        images y = images_of(r->device, RG_F32, neighbours, 2);
+        rg_tensor *shifted[IMAGES] = { x.of[1], x.of[2], x.of[3], x.of[4], y.of[0] };
+        EXPECT_FAILS(rg_kernel_forward_batch(kernel, r->commands, IMAGES, x.of, shifted, NULL),
+                     RG_INVALID_ARGUMENT, "another image (0 and 1)");
+        rg_tensor *twice[IMAGES] = { y.of[0], y.of[1], y.of[2], y.of[1], y.of[4] };
+        EXPECT_FAILS(rg_kernel_forward_batch(kernel, r->commands, IMAGES, x.of, twice, NULL),
+                     RG_INVALID_ARGUMENT, "another image (1 and 3)");
+        EXPECT_OK(rg_kernel_forward_batch(kernel, r->commands, IMAGES, x.of, x.of, NULL));
+        images_free(&x);
+        images_free(&y);
+    }
+    EXPECT_OK(rig_run(r));
+    rg_kernel_destroy(kernel);
+}
+
 static void test_counts(rig *r)
 {
     rg_kernel *kernel = softmax_of(r->device, RG_SOFTMAX_PLAIN, -1);
@@ -263,6 +284,7 @@ int main(void)
     test_shared_gradient(&r);
     test_parameter(&r);
     test_refused(&r);
+    test_other_images(&r);
     test_counts(&r);
     rig_close(&r);
     return rg_test_report();

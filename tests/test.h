@@ -11,25 +11,25 @@
 
 static int rg_passed, rg_failed;
 
-#define EXPECT(condition)                                                                          \
-    do {                                                                                           \
-        if (condition) {                                                                           \
-            rg_passed++;                                                                           \
-        } else {                                                                                   \
-            rg_failed++;                                                                           \
-            printf("%s:%d: %s: expected %s; last error: %s\n", __FILE__, __LINE__, __func__,       \
-                   #condition, rg_error_text());                                                   \
-        }                                                                                          \
+#define EXPECT(condition)                                                                    \
+    do {                                                                                     \
+        if (condition) {                                                                     \
+            rg_passed++;                                                                     \
+        } else {                                                                             \
+            rg_failed++;                                                                     \
+            printf("%s:%d: %s: expected %s; last error: %s\n", __FILE__, __LINE__, __func__, \
+                   #condition, rg_error_text());                                             \
+        }                                                                                    \
     } while (0)
 
 #define EXPECT_OK(call) EXPECT((call) == RG_OK)
 
 /* The call fails with this status, and its sentence holds `words`. */
-#define EXPECT_FAILS(call, status, words)                                                          \
-    do {                                                                                           \
-        const rg_status rg_got = (call);                                                           \
-        EXPECT(rg_got == (status));                                                                \
-        EXPECT(strstr(rg_error_text(), words) != NULL);                                            \
+#define EXPECT_FAILS(call, status, words)               \
+    do {                                                \
+        const rg_status rg_got = (call);                \
+        EXPECT(rg_got == (status));                     \
+        EXPECT(strstr(rg_error_text(), words) != NULL); \
     } while (0)
 
 /* The last line of main(). */

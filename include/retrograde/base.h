@@ -47,8 +47,8 @@ RG_API const char *rg_status_name(rg_status status);
  *  It stays valid until the next failing call on this thread. */
 RG_API const char *rg_error_text(void);
 
-/** Element types. The first four are data types, known to every op; the others store images (u8),
- *  labels and indices, and have no gradient. */
+/** Element types. The first four are data types, known to every op; the others store images
+ *  (u8), labels and indices, and have no gradient. */
 typedef enum rg_dtype {
     RG_F32,
     RG_F64,
@@ -65,8 +65,8 @@ RG_API size_t rg_dtype_size(rg_dtype dtype);
 /** "f32", "f64", "f16", "bf16", "u8", "i32", "i64"; "?" for a value that is no dtype. */
 RG_API const char *rg_dtype_name(rg_dtype dtype);
 
-/** Converts `count` elements between two dtypes. Floating-point results round to nearest even and
- *  keep NaN; integer results truncate towards zero, clamp to their range, and NaN becomes 0.
+/** Converts `count` elements between two dtypes. Floating-point results round to nearest even
+ *  and keep NaN; integer results truncate towards zero, clamp to their range, and NaN becomes 0.
  *  `to` and `from` do not overlap. */
 RG_API rg_status rg_convert(void *to, rg_dtype to_dtype, const void *from, rg_dtype from_dtype,
                             size_t count);
@@ -74,8 +74,8 @@ RG_API rg_status rg_convert(void *to, rg_dtype to_dtype, const void *from, rg_dt
 /** The most dimensions a tensor can have. */
 #define RG_MAX_RANK 8
 
-/** Where a device takes host memory from, for its objects and, on the CPU, for tensors.
- *  Both functions may be called from any thread. */
+/** Where a device takes host memory from, for its objects and, on the CPU, for tensors. Both
+ *  functions may be called from any thread. */
 typedef struct rg_allocator {
     /** Returns `size` > 0 bytes aligned to `alignment` (a power of two), or NULL. */
     void *(*allocate)(void *context, size_t size, size_t alignment);

@@ -2,10 +2,10 @@
 /* Copyright The retrograde authors */
 /** @file
  *  Commands: work that is recorded, then committed to a queue, then waited for or called back
- * about.
+ *  about.
  *
  *  Recording checks its arguments and does no work. One thread at a time records into one
- * rg_commands; different ones are independent. */
+ *  rg_commands; different ones are independent. */
 #ifndef RETROGRADE_COMMANDS_H
 #define RETROGRADE_COMMANDS_H
 
@@ -24,25 +24,25 @@ typedef enum rg_commands_state {
 
 RG_API rg_status rg_commands_create(rg_queue *queue, rg_commands **commands);
 
-/** Gives the commands back: what was not committed is dropped, what was committed still runs. NULL
- *  allowed. */
+/** Gives the commands back: what was not committed is dropped, what was committed still runs.
+ *  NULL allowed. */
 RG_API void rg_commands_destroy(rg_commands *commands);
 
 /** Hands what was recorded to the queue. RG_OUT_OF_MEMORY if its temporaries find no room: then
- * nothing was committed and it can be tried again. */
+ *  nothing was committed and it can be tried again. */
 RG_API rg_status rg_commands_commit(rg_commands *commands);
 
 /** Commits what was recorded so far and goes on recording. Handlers added before belong to the
- * committed part; temporaries stay valid. */
+ *  committed part; temporaries stay valid. */
 RG_API rg_status rg_commands_commit_and_continue(rg_commands *commands);
 
-/** Waits until all that was committed has run, helping to run it, and returns its outcome. Refused
- * while recording: commit first. */
+/** Waits until all that was committed has run, helping to run it, and returns its outcome.
+ *  Refused while recording: commit first. */
 RG_API rg_status rg_commands_wait(rg_commands *commands);
 
 /** Adds a function that is called once, on any thread, when the part being recorded has run.
- * Handlers run in the order they were added, and before rg_commands_wait returns. A handler does
- * not wait for commands of its own queue. */
+ *  Handlers run in the order they were added, and before rg_commands_wait returns. A handler
+ *  does not wait for commands of its own queue. */
 RG_API rg_status rg_commands_on_completion(rg_commands *commands,
                                            void (*handler)(void *context, rg_status outcome),
                                            void *context);
@@ -50,12 +50,12 @@ RG_API rg_status rg_commands_on_completion(rg_commands *commands,
 /** Where the commands stand; never blocks. */
 RG_API rg_commands_state rg_commands_get_state(rg_commands *commands);
 
-/** The sentence that explains why the commands failed, "" if they did not. Valid until the commands
- * are destroyed. */
+/** The sentence that explains why the commands failed, "" if they did not. Valid until the
+ *  commands are destroyed. */
 RG_API const char *rg_commands_error_text(rg_commands *commands);
 
-/** What happens next to results. Large results that nobody reads soon are written past the cache.
- */
+/** What happens next to results. Large results that nobody reads soon are written past the
+ *  cache. */
 typedef enum rg_results_hint {
     RG_RESULTS_BY_SIZE,   /**< decide by size (default) */
     RG_RESULTS_READ_SOON, /**< keep them in the cache */

@@ -18,26 +18,26 @@ typedef struct rg_queue rg_queue;
 typedef struct rg_device_options {
     uint32_t size;                 /**< of this struct; set by rg_device_options_default() */
     const rg_allocator *allocator; /**< copied; NULL (default) takes memory from the C library */
-    /** CPU: threads that share a kernel, the calling one included; 1 to 1024. 0 (default) takes the
-     *  environment variable RG_THREADS, or else as many as the process may use processors. */
+    /** CPU: threads that share a kernel, the calling one included; 1 to 1024. 0 (default) takes
+     *  the environment variable RG_THREADS, or else as many as the process may use processors. */
     int32_t threads;
     /** CPU: the highest instruction set to use, "base", "avx2" or "avx512". NULL (default) takes
-     * the environment variable RG_CPU, or else the best that processor and system allow. */
+     *  the environment variable RG_CPU, or else the best that processor and system allow. */
     const char *rung;
 } rg_device_options;
 RG_API rg_device_options rg_device_options_default(void);
 
 /** Opens "cpu", "cuda" or "cuda:N". `options` may be NULL. The same device may be opened many
- * times, with different options; objects of one opening do not mix with those of another. */
+ *  times, with different options; objects of one opening do not mix with those of another. */
 RG_API rg_status rg_device_create(const char *name, const rg_device_options *options,
                                   rg_device **device);
 
-/** Gives the device back. Objects made on it keep it alive until they are destroyed. NULL allowed.
- */
+/** Gives the device back. Objects made on it keep it alive until they are destroyed. NULL
+ *  allowed. */
 RG_API void rg_device_destroy(rg_device *device);
 
-/** Writes the name of the index-th device of this machine into `name`: "cpu", then "cuda:0" and so
- * on. RG_NO_DEVICE past the last. */
+/** Writes the name of the index-th device of this machine into `name`: "cpu", then "cuda:0" and
+ *  so on. RG_NO_DEVICE past the last. */
 RG_API rg_status rg_device_list(int32_t index, char *name, size_t capacity);
 
 /** What was opened: "cpu" or "cuda:N". Lives as long as the device. */
@@ -49,15 +49,16 @@ RG_API int32_t rg_device_threads(const rg_device *device);
 /** The instruction set in use, "base", "avx2" or "avx512". */
 RG_API const char *rg_device_rung(const rg_device *device);
 
-/** The instruction sets this build and machine offer, from the lowest: index 0 is "base".
- *  NULL past the last. */
+/** The instruction sets this build and machine offer, from the lowest: index 0 is "base". NULL
+ *  past the last. */
 RG_API const char *rg_device_rung_list(int32_t index);
 
-/** Makes an ordered stream of work. Work of one queue runs in the order of its commits; queues run
- * side by side. */
+/** Makes an ordered stream of work. Work of one queue runs in the order of its commits; queues
+ *  run side by side. */
 RG_API rg_status rg_queue_create(rg_device *device, rg_queue **queue);
 
-/** Gives the queue back; work already committed still runs to its end. NULL allowed. */
+/** Gives the queue back; work already committed still runs to its end, on a thread of the queue
+ *  if nobody waits for it. NULL allowed. */
 RG_API void rg_queue_destroy(rg_queue *queue);
 
 #ifdef __cplusplus

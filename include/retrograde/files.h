@@ -4,8 +4,9 @@
  *  Kernels as JSON text, tensors as NPY files.
  *
  *  Readers are written for hostile input. Whatever a file holds gets a status and a sentence:
- *  RG_IO if it cannot be read, RG_MALFORMED if it does not hold what it should, RG_UNSUPPORTED if
- *  it is right but not for us. Memory follows the size of the file, never what the file claims.
+ *  RG_IO if it cannot be read, RG_MALFORMED if it does not hold what it should, RG_UNSUPPORTED
+ *  if it is right but not for us. Memory follows the size of the file, never what the file
+ *  claims.
  *
  *  Writers write a file whole or not at all: on failure, RG_IO, what was there before is there
  *  still. Devices and pipes, such as /dev/stdout, are written directly. */
@@ -18,9 +19,9 @@
 extern "C" {
 #endif
 
-/** Writes the kernel as one JSON object, and a 0 byte, into `text`; cut if it does not fit. Returns
- *  its whole length without the 0 byte, so that `text` may be NULL with capacity 0 to ask for it.
- *  "retrograde" is the version of the format. The device is not part of it:
+/** Writes the kernel as one JSON object, and a 0 byte, into `text`; cut if it does not fit.
+ *  Returns its whole length without the 0 byte, so that `text` may be NULL with capacity 0 to
+ *  ask for it. "retrograde" is the version of the format. The device is not part of it:
  *
  *      {"retrograde": 1, "op": "softmax", "label": "",
  *       "desc": {"kind": "log", "axis": 1, "flatten": false}}
@@ -30,9 +31,9 @@ extern "C" {
  *  "-inf". Bytes of the label that are not UTF-8 become U+FFFD. */
 RG_API size_t rg_kernel_to_json(const rg_kernel *kernel, char *text, size_t capacity);
 
-/** Makes the kernel that `length` bytes of JSON describe, on `device`. Label, descriptor and fields
- *  left out have their default; what is unknown, of the wrong type or out of range is refused as
- *  RG_MALFORMED, with line and column. At most 1 MiB. On failure *kernel is NULL. */
+/** Makes the kernel that `length` bytes of JSON describe, on `device`. Label, descriptor and
+ *  fields left out have their default; what is unknown, of the wrong type or out of range is
+ *  refused as RG_MALFORMED, with line and column. At most 1 MiB. On failure *kernel is NULL. */
 RG_API rg_status rg_kernel_from_json(rg_device *device, const char *text, size_t length,
                                      rg_kernel **kernel);
 

@@ -3,9 +3,9 @@
 /** @file
  *  Kernels and states: the verbs that every op shares.
  *
- *  A kernel is an op with its descriptor, on a device. It is made by the op's own rg_<op>_create(),
- * is immutable, and may be used from any thread. Forward and gradient are two directions of the
- * same kernel. */
+ *  A kernel is an op with its descriptor, on a device. It is made by the op's own
+ *  rg_<op>_create(), is immutable, and may be used from any thread. Forward and gradient are two
+ *  directions of the same kernel. */
 #ifndef RETROGRADE_KERNEL_H
 #define RETROGRADE_KERNEL_H
 
@@ -21,14 +21,14 @@ typedef struct rg_state rg_state;
 /* ---- the two verbs ---- */
 
 /** Records y[] = op(x[]). The arrays have rg_kernel_inputs() and rg_kernel_outputs() entries.
- * `state` may be NULL when no gradient will follow. On failure nothing is recorded and nothing is
- * counted. */
+ *  `state` may be NULL when no gradient will follow. On failure nothing is recorded and nothing
+ *  is counted. */
 RG_API rg_status rg_kernel_forward(const rg_kernel *kernel, rg_commands *commands,
                                    rg_tensor *const x[], rg_tensor *const y[], rg_state *state);
 
-/** Records dx[i] = sum over j of dy[j] times dy[j]/dx[i]. A NULL dx[i] is not computed. x[] and y[]
- * are those of the forward pass; what the gradient does not read may be NULL (each op's header says
- * what it reads). Bit i of `add` adds into dx[i] instead of overwriting it. */
+/** Records dx[i] = sum over j of dy[j] times dy[j]/dx[i]. A NULL dx[i] is not computed. x[] and
+ *  y[] are those of the forward pass; what the gradient does not read may be NULL (each op's
+ *  header says what it reads). Bit i of `add` adds into dx[i] instead of overwriting it. */
 RG_API rg_status rg_kernel_gradient(const rg_kernel *kernel, rg_commands *commands,
                                     rg_tensor *const dy[], rg_tensor *const x[],
                                     rg_tensor *const y[], rg_state *state, rg_tensor *const dx[],
@@ -36,16 +36,16 @@ RG_API rg_status rg_kernel_gradient(const rg_kernel *kernel, rg_commands *comman
 
 /* ---- forms over a batch of separately allocated images ---- */
 
-/** Forward for `count` images: entry i * count + n is input (or output) i of image n, states[n] its
- * state
- *  (`states` may be NULL). A parameter repeats one pointer; so does a state that the batch shares.
- * Images that are neighbours in memory run as one launch. All is recorded, or nothing. */
+/** Forward for `count` images: entry i * count + n is input (or output) i of image n, states[n]
+ *  its state (`states` may be NULL). A parameter repeats one pointer; so does a state that the
+ *  batch shares. What one image writes no other may touch. Images that are neighbours in memory
+ *  run as one launch. All is recorded, or nothing. */
 RG_API rg_status rg_kernel_forward_batch(const rg_kernel *kernel, rg_commands *commands,
                                          int64_t count, rg_tensor *const x[], rg_tensor *const y[],
                                          rg_state *const states[]);
 
 /** Gradient for `count` images, laid out as above. Where images share one dx[i], their gradients
- * are summed in the order of the images. */
+ *  are summed in the order of the images. */
 RG_API rg_status rg_kernel_gradient_batch(const rg_kernel *kernel, rg_commands *commands,
                                           int64_t count, rg_tensor *const dy[],
                                           rg_tensor *const x[], rg_tensor *const y[],
@@ -55,15 +55,15 @@ RG_API rg_status rg_kernel_gradient_batch(const rg_kernel *kernel, rg_commands *
 /* ---- forms that allocate their results ---- */
 
 /** As rg_kernel_forward_batch (count 1: as rg_kernel_forward), with dense results made here: y[]
- * receives outputs * count tensors that the caller destroys, and states[], unless NULL, `count`
- * states. With `temporary` they are temporaries of `commands`. On failure all entries are NULL. */
+ *  receives outputs * count tensors that the caller destroys, and states[], unless NULL, `count`
+ *  states. With `temporary` they are temporaries of `commands`. On failure all entries are NULL. */
 RG_API rg_status rg_kernel_forward_alloc(const rg_kernel *kernel, rg_commands *commands,
                                          int64_t count, rg_tensor *const x[], bool temporary,
                                          rg_tensor *y[], rg_state *states[]);
 
 /** As rg_kernel_gradient_batch. Bit i of `wanted` asks for dx[i]; other entries become NULL. The
- * shape of dx[i] is that of x[i], from x[] where given, else from the state, else (one input) from
- * y[]. */
+ *  shape of dx[i] is that of x[i], from x[] where given, else from the state, else (one input)
+ *  from y[]. */
 RG_API rg_status rg_kernel_gradient_alloc(const rg_kernel *kernel, rg_commands *commands,
                                           int64_t count, rg_tensor *const dy[],
                                           rg_tensor *const x[], rg_tensor *const y[],
@@ -83,8 +83,8 @@ RG_API rg_status rg_kernel_shapes(const rg_kernel *kernel, const rg_tensor_desc 
                                   rg_tensor_desc y[]);
 
 /** Writes a description, "softmax kind=log axis=1", and a 0 byte into `text`; cut if it does not
- * fit. Returns its whole length without the 0 byte, so that `text` may be NULL with capacity 0 to
- * ask for it. */
+ *  fit. Returns its whole length without the 0 byte, so that `text` may be NULL with capacity 0
+ *  to ask for it. */
 RG_API size_t rg_kernel_describe(const rg_kernel *kernel, char *text, size_t capacity);
 /** Whether two kernels are the same op with equal descriptors. Device and label do not matter. */
 RG_API bool rg_kernel_equal(const rg_kernel *a, const rg_kernel *b);
@@ -104,18 +104,18 @@ RG_API void rg_kernel_destroy(rg_kernel *kernel);
 /* ---- states: what a forward pass leaves for its gradient ---- */
 
 /** Makes a state for inputs x[]. It records the kernel's descriptor and the shapes of x[], and
- * holds the tensors that the op's header names. It fits any kernel of the same op and descriptor.
- */
+ *  holds the tensors that the op's header names. It fits any kernel of the same op and
+ *  descriptor. */
 RG_API rg_status rg_state_create(const rg_kernel *kernel, rg_tensor *const x[], rg_state **state);
 
-/** The same with storage from `commands`, and a read count of 1. A state without tensors is never
- * temporary. */
+/** The same with storage from `commands`, and a read count of 1. A state without tensors is
+ *  never temporary. */
 RG_API rg_status rg_state_create_temporary(const rg_kernel *kernel, rg_commands *commands,
                                            rg_tensor *const x[], rg_state **state);
 RG_API void rg_state_destroy(rg_state *state);
 
-/** The tensors of the state: how many, their names, and each by its name. They belong to the state.
- */
+/** The tensors of the state: how many, their names, and each by its name. They belong to the
+ *  state. */
 RG_API int32_t rg_state_count(const rg_state *state);
 RG_API const char *rg_state_name(const rg_state *state, int32_t index);
 RG_API rg_status rg_state_tensor(rg_state *state, const char *name, rg_tensor **tensor);
@@ -126,6 +126,7 @@ RG_API rg_status rg_state_source(const rg_state *state, int32_t input, rg_tensor
 
 /** Forgets the forward pass, so that the next one starts over. */
 RG_API rg_status rg_state_reset(rg_state *state);
+/** As rg_kernel_describe: "state of softmax kind=log …, x f32[2, 3]". */
 RG_API size_t rg_state_describe(const rg_state *state, char *text, size_t capacity);
 /** Whether two states are of the same op, descriptor and source shapes. */
 RG_API bool rg_state_equal(const rg_state *a, const rg_state *b);

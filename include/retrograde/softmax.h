@@ -10,9 +10,9 @@
  *      log-softmax  y_i  = x_i - m - log(sum_j e^(x_j - m))
  *                   dx_i = dy_i - e^(y_i) sum_j dy_j
  *
- *  x, y, dy and dx have one shape and one dtype of f32, f64, f16, bf16. The gradient reads y alone,
- * which need not be a result of softmax: the formula holds for any y. y may be x, and dx may be dy
- * or y. */
+ *  x, y, dy and dx have one shape and one dtype of f32, f64, f16, bf16. The gradient reads y
+ *  alone, which need not be a result of softmax: the formula holds for any y. y may be x, and dx
+ *  may be dy or y. */
 #ifndef RETROGRADE_SOFTMAX_H
 #define RETROGRADE_SOFTMAX_H
 
@@ -31,7 +31,7 @@ typedef struct rg_softmax_desc {
     /** The dimension of a group, from -rank to rank - 1 (default -1, the last). */
     int64_t axis;
     /** Whether a group spans `axis` and all dimensions after it, as in ONNX before opset 13
-     * (default false). */
+     *  (default false). */
     bool flatten;
 } rg_softmax_desc;
 RG_API rg_softmax_desc rg_softmax_desc_default(void);

@@ -28,8 +28,8 @@ typedef struct rg_kernel_table {
 
 /* ---- lists: recorded work on its way to a backend ---- */
 
-/* One entry of a list; `size` bytes with its args behind it. A work entry calls `function` on the
- * args; a copy entry (function NULL) has rg_copy_args. */
+/* One entry of a list; `size` bytes with its args behind it. A work entry calls `function` on
+ * the args; a copy entry (function NULL) has rg_copy_args. */
 typedef struct rg_entry {
     size_t size;
     void (*function)(void); /* of the backend's own type */
@@ -54,7 +54,7 @@ typedef struct rg_list {
     int64_t moved;          /* bytes that all entries move */
     bool watched;           /* somebody is told of its end, and may never wait for it */
     const char *fault_text; /* of the first entry that faulted */
-    _Atomic uint32_t fault; /* set by kernels; cleared between entries */
+    _Atomic uint32_t fault; /* set by kernels; the list ends there */
     void (*finished)(struct rg_list *list); /* call when done; the list may be gone afterwards */
     struct rg_list *next;
 } rg_list;
@@ -81,13 +81,13 @@ typedef struct rg_backend {
     void (*(*find)(void *context, const rg_kernel_table *table, int32_t id, rg_dtype dtype))(void);
 
     rg_status (*queue_open)(void *context, void **queue);
-    void (*queue_close)(void *queue); /* runs what is pending first */
+    void (*queue_close)(void *queue); /* nothing is pending: every list keeps its queue */
     /* Takes the list; it runs after all submitted before it. */
     void (*submit)(void *queue, rg_list *list);
     /* Somebody wants to know, without waiting, whether the queue gets on. */
     void (*nudge)(void *queue);
-    /* Returns when `is_done(list)`; may run pending work itself. Refused from a handler of the same
-     * queue. */
+    /* Returns when `is_done(list)`; may run pending work itself. Refused from a handler of the
+     * same queue. */
     rg_status (*wait)(void *queue, rg_list *list, bool (*is_done)(rg_list *list));
 } rg_backend;
 

@@ -38,8 +38,8 @@ RG_INLINE float rg_float_of_bf16(uint16_t bits)
     return rg_float_of_bits((uint32_t)bits << 16);
 }
 
-/* Adding half of the last place, less one where that place is even, makes the cut round to nearest
- * even. A NaN is made quiet and keeps its upper bits. */
+/* Adding half of the last place, less one where that place is even, makes the cut round to
+ * nearest even. A NaN is made quiet and keeps its upper bits. */
 RG_INLINE uint16_t rg_bf16_of_float(float value)
 {
     const uint32_t bits = rg_bits_of_float(value);

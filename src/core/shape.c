@@ -86,8 +86,9 @@ bool rg_shape_is_dense(const rg_tensor_desc *desc)
     return true;
 }
 
-/* The dimensions along which a step moves, largest stride first. Offsets between an element of one
- * tensor and an element of another are the sums of d_k * stride_k with -down_k <= d_k <= up_k. */
+/* The dimensions along which a step moves, largest stride first. Offsets between an element of
+ * one tensor and an element of another are the sums of d_k * stride_k with -down_k <= d_k <=
+ * up_k. */
 typedef struct box {
     int rank;
     int64_t stride[RG_MAX_RANK], down[RG_MAX_RANK], up[RG_MAX_RANK];
@@ -125,8 +126,9 @@ static int64_t floor_divide(int64_t a, int64_t b)
 }
 
 /* Whether dimensions k and later can make `offset`. In layouts without self-overlap at most two
- * values of d_k are in question; `budget` bounds the work for others, which then count as meeting.
- * `moved`: whether a d before k was other than 0; a way that never moves does not count. */
+ * values of d_k are in question; `budget` bounds the work for others, which then count as
+ * meeting. `moved`: whether a d before k was other than 0; a way that never moves does not
+ * count. */
 static bool box_makes(const box *b, int k, int64_t offset, bool moved, int *budget)
 {
     if (--*budget < 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Shapes: what a description of a tensor means in elements and bytes, and whether two of them meet.
- */
+/* Shapes: what a description of a tensor means in elements and bytes, and whether two of them
+ * meet. */
 #ifndef RG_CORE_SHAPE_H
 #define RG_CORE_SHAPE_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* A walk visits the same index of several strided tensors: dimensions merged where the strides of
- * all allow it. Part of kernel args, so valid C and valid CUDA. */
+/* A walk visits the same index of several strided tensors: dimensions merged where the strides
+ * of all allow it. Part of kernel args, so valid C and valid CUDA. */
 #ifndef RG_CORE_WALK_H
 #define RG_CORE_WALK_H
 
@@ -19,12 +19,12 @@ typedef struct rg_walk {
 /* Dimensions begin <= d < end of `tensors` descriptions that have the same dims. */
 rg_walk rg_walk_make(const rg_tensor_desc *const descs[], int tensors, int32_t begin, int32_t end);
 
-/* Takes the innermost dimension off and returns its length (1 where none is left), its strides in
- * step[]. */
+/* Takes the innermost dimension off and returns its length (1 where none is left), its strides
+ * in step[]. */
 int64_t rg_walk_take_inner(rg_walk *walk, int tensors, int64_t step[]);
 
-/* Dimensions 0 <= d < end, then those of `inner`: what is outside of an axis and of the innermost
- * dimension. */
+/* Dimensions 0 <= d < end, then those of `inner`: what is outside of an axis and of the
+ * innermost dimension. */
 rg_walk rg_walk_around(const rg_tensor_desc *const descs[], int tensors, int32_t end,
                        const rg_walk *inner);
 

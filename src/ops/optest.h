@@ -14,8 +14,8 @@ typedef struct rg_ref_tensor {
     double *data;
 } rg_ref_tensor;
 
-/* Values of a tensor: uniform in [low, high), or by a function of the flat index. Both 0: [-2, 2).
- */
+/* Values of a tensor: uniform in [low, high), or by a function of the flat index. Both 0: [-2,
+ * 2). */
 typedef struct rg_fill {
     double low, high;
     double (*at)(int64_t i);

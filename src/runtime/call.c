@@ -160,8 +160,8 @@ rg_status rg_call_forward(rg_call *call)
     return op->forward(call);
 }
 
-/* The shape of an input of the forward pass: from the input, the state, or the gradient asked for.
- */
+/* The shape of an input of the forward pass: from the input, the state, or the gradient asked
+ * for. */
 static rg_status source_shape(const rg_call *call, int32_t i, rg_tensor_desc *desc)
 {
     if (call->x[i] != NULL)

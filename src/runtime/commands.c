@@ -3,9 +3,7 @@
 /* Commands: recording entries, planning temporaries, committing parts, completing them. */
 #include "runtime/objects.h"
 
-#include <assert.h>
 #include <stdatomic.h>
-#include <stdio.h>
 
 /* ---- parts ---- */
 
@@ -115,8 +113,8 @@ void rg_heap_give(rg_part *part, size_t offset)
             (part->ranges_count - at) * sizeof part->ranges[0]);
 }
 
-/* One allocation for all temporaries and scratch of the part, then every pointer into it is known.
- */
+/* One allocation for all temporaries and scratch of the part, then every pointer into it is
+ * known. */
 static rg_status place_temporaries(rg_part *part)
 {
     rg_storage *block = NULL;
@@ -297,7 +295,7 @@ rg_status rg_commands_set_results_hint(rg_commands *commands, rg_results_hint hi
 
 bool rg_call_streams(const rg_call *call, int64_t bytes)
 {
-    enum { LARGE = 8 << 20 }; /* about where rereading a result no longer finds it in the cache */
+    enum { LARGE = 12 << 20 }; /* about where rereading a result no longer finds it in the cache */
     const rg_results_hint hint = call->commands->hint;
     return hint == RG_RESULTS_BY_SIZE ? bytes >= LARGE : hint == RG_RESULTS_READ_LATER;
 }
@@ -337,7 +335,7 @@ static rg_status add_entry(rg_part *part, const rg_entry *entry, const void *arg
         void *buffer = part->entries;
         size_t capacity = part->entries_capacity;
         if (capacity == 0) /* enough for a few entries: most lists are short */
-            capacity = 1024;
+            capacity = 4096;
         else
             capacity *= 2;
         void *larger;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Fields: the table that describes an op's descriptor. Checking, comparing, printing and reading a
- * descriptor, from the command line or from JSON, all follow from it. */
+/* Fields: the table that describes an op's descriptor. Checking, comparing, printing and reading
+ * a descriptor, from the command line or from JSON, all follow from it. */
 #ifndef RG_RUNTIME_FIELD_H
 #define RG_RUNTIME_FIELD_H
 

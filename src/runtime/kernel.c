@@ -111,6 +111,7 @@ rg_status rg_kernel_shapes(const rg_kernel *kernel, const rg_tensor_desc x[], rg
 
 size_t rg_kernel_describe(const rg_kernel *kernel, char *text, size_t capacity)
 {
+    capacity = text != NULL ? capacity : 0;
     if (capacity > 0)
         text[0] = 0;
     if (kernel == NULL)

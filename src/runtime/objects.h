@@ -28,8 +28,8 @@ struct rg_queue {
 rg_queue *rg_queue_retain(rg_queue *queue);
 void rg_queue_release(rg_queue *queue);
 
-/* Memory that tensors share. It belongs to the device, to the caller (`release`), or to a block of
- * temporaries. */
+/* Memory that tensors share. It belongs to the device, to the caller (`release`), or to a block
+ * of temporaries. */
 typedef struct rg_storage {
     rg_refs refs;
     rg_device *device;
@@ -61,8 +61,8 @@ struct rg_tensor {
 };
 /* An object without storage. */
 rg_status rg_tensor_make(rg_device *device, const rg_tensor_desc *desc, rg_tensor **tensor);
-/* Refuses what cannot be used in `commands`: a temporary of others, or one whose count is used up.
- */
+/* Refuses what cannot be used in `commands`: a temporary of others, or one whose count is used
+ * up. */
 rg_status rg_tensor_usable(const rg_tensor *tensor, const rg_commands *commands, const char *who,
                            const char *prefix, const char *name);
 /* Lowers the count of a temporary, once for each serial number. */
@@ -127,8 +127,8 @@ struct rg_commands {
 rg_status rg_heap_take(rg_part *part, size_t bytes, size_t *offset);
 void rg_heap_give(rg_part *part, size_t offset);
 
-/* A point that recording can go back to when a call is refused half-way. Temporaries made since are
- * destroyed first. */
+/* A point that recording can go back to when a call is refused half-way. Temporaries made since
+ * are destroyed first. */
 typedef struct rg_mark {
     size_t entries, used, relocations, temporaries, heap_size;
     int64_t moved;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The op description: one table per op, from which validation, JSON, the command line, checks and
- * benchmarks follow. An op's own code is its shape rule and two functions that record launches. */
+/* The op description: one table per op, from which validation, JSON, the command line, checks
+ * and benchmarks follow. An op's own code is its shape rule and two functions that record
+ * launches. */
 #ifndef RG_RUNTIME_OP_H
 #define RG_RUNTIME_OP_H
 
@@ -18,8 +19,8 @@ typedef struct rg_state_slot {
     rg_tensor_desc desc;
 } rg_state_slot;
 
-/* Another name of the op, in MPS or ONNX: a direction, preset fields, and other names for tensors.
- */
+/* Another name of the op, in MPS or ONNX: a direction, preset fields, and other names for
+ * tensors. */
 typedef struct rg_op_name {
     const char *name;
     bool gradient;
@@ -28,8 +29,8 @@ typedef struct rg_op_name {
     int32_t rank_low, rank_high; /* of the first tensor; 0, 0: whatever the op takes */
 } rg_op_name;
 
-/* What a gradient reads. Input i of the forward pass: RG_READS_X << i; output i: RG_READS_Y << i.
- */
+/* What a gradient reads. Input i of the forward pass: RG_READS_X << i; output i: RG_READS_Y <<
+ * i. */
 enum { RG_READS_X = 1 << 0, RG_READS_Y = 1 << 8, RG_READS_STATE = 1 << 16 };
 
 /* Tensors that may be one and the same: entries of the call's x, y, dy, dx by letter and number,
@@ -78,8 +79,8 @@ struct rg_call {
 };
 
 /* One launch: a kernel of the op's table over `units` independent pieces of work. The args are
- * copied; they begin with one pointer for each of `tensors`, filled in by the runtime, then one to
- * `scratch` bytes if any, then one to the fault word if `fault_text` is given. */
+ * copied; they begin with one pointer for each of `tensors`, filled in by the runtime, then one
+ * to `scratch` bytes if any, then one to the fault word if `fault_text` is given. */
 enum { RG_MAX_POINTERS = 16 };
 typedef struct rg_launch {
     int32_t kernel;

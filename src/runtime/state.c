@@ -162,7 +162,7 @@ size_t rg_state_describe(const rg_state *state, char *text, size_t capacity)
                 (size_t)snprintf(all + used, sizeof all - used, ", holds %s %s", state->names[i],
                                  rg_shape_text(&state->tensors[i]->desc, shape));
     }
-    return (size_t)snprintf(text, capacity, "%s", all);
+    return (size_t)snprintf(text, text != NULL ? capacity : 0, "%s", all);
 }
 
 bool rg_state_equal(const rg_state *a, const rg_state *b)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* The public forms of the two verbs: single, batch, and those that allocate their results. */
+#include "runtime/apart.h"
 #include "runtime/call.h"
 
 /* Everything passed to a batch call; NULL arrays where a direction has none. */
@@ -132,8 +133,57 @@ static uint64_t add_bits(const batch *b, int32_t inputs, int64_t n)
     return add;
 }
 
+/* Before places are compared: a temporary of others, or one that is used up, has none. */
+static rg_status check_all_usable(rg_tensor *const tensors[], int64_t entries, const rg_call *call,
+                                  const char *prefix, const char *const names[], int64_t count)
+{
+    for (int64_t i = 0; tensors != NULL && i < entries; i++) {
+        if (tensors[i] != NULL)
+            RG_TRY(rg_tensor_usable(tensors[i], call->commands, call->op->name, prefix,
+                                    names[i / count]));
+    }
+    return RG_OK;
+}
+
+static size_t add_places(rg_tensor *const tensors[], int64_t entries, const batch *b, bool written,
+                         rg_place places[], size_t count)
+{
+    for (int64_t i = 0; tensors != NULL && i < entries; i++) {
+        if (tensors[i] != NULL)
+            places[count++] = (rg_place){ tensors[i], i % b->count, written };
+    }
+    return count;
+}
+
+/* What one image writes no other may touch: images may run joined, or in any order. */
+static rg_status check_images_apart(const batch *b, const rg_call *call)
+{
+    const int64_t inputs = call->inputs * b->count, outputs = call->outputs * b->count;
+    const rg_allocator *allocator = &b->commands->queue->device->allocator;
+    const rg_op *op = call->op;
+    size_t bytes, count = 0;
+    void *memory;
+    RG_TRY(check_all_usable(b->x, inputs, call, "", op->inputs, b->count));
+    RG_TRY(check_all_usable(b->y, outputs, call, "", op->outputs, b->count));
+    RG_TRY(check_all_usable(b->dy, outputs, call, "d", op->outputs, b->count));
+    RG_TRY(check_all_usable(b->dx, inputs, call, "d", op->inputs, b->count));
+    RG_CHECK(rg_multiply((size_t)(2 * (inputs + outputs)), sizeof(rg_place), &bytes),
+             RG_OUT_OF_MEMORY, "out of memory: a batch of %lld images", (long long)b->count);
+    RG_TRY(rg_allocate(allocator, bytes, &memory));
+    rg_place *places = memory;
+    count = add_places(b->x, inputs, b, false, places, count);
+    count = add_places(b->dy, outputs, b, false, places, count);
+    count = add_places(b->y, outputs, b, !b->gradient, places, count);
+    count = add_places(b->dx, inputs, b, true, places, count);
+    const rg_status status = rg_places_apart(places, count, b->gradient, op->name);
+    rg_release(allocator, memory, bytes);
+    return status;
+}
+
 static rg_status record_images(const batch *b, rg_call *call)
 {
+    if (b->count > 1)
+        RG_TRY(check_images_apart(b, call));
     for (int64_t n = 0; n < b->count;) {
         run r;
         const int64_t next = join(b, n, &r, call);
@@ -329,6 +379,14 @@ rg_status rg_kernel_forward_alloc(const rg_kernel *kernel, rg_commands *commands
     return status;
 }
 
+/* Whether an input of this shape gives an output of the same shape, so that y tells that of x. */
+static bool keeps_shape(const rg_call *call, const rg_tensor_desc *shape)
+{
+    rg_tensor_desc y[RG_MAX_OUTPUTS];
+    return call->inputs == 1 && call->op->shapes(call->desc, shape, y) == RG_OK &&
+           y[0].dtype == shape->dtype && rg_shape_same_dims(&y[0], shape);
+}
+
 static rg_status make_gradients(const batch *b, const rg_call *call, uint64_t wanted,
                                 bool temporary, rg_tensor *dx[])
 {
@@ -338,11 +396,14 @@ static rg_status make_gradients(const batch *b, const rg_call *call, uint64_t wa
             if (!(wanted >> i & 1))
                 continue;
             const rg_tensor *x = entry(b->x, b->count, i, n);
-            const rg_tensor *y = call->inputs == 1 ? entry(b->y, b->count, 0, n) : NULL;
-            const rg_tensor_desc *like = x != NULL                            ? &x->desc
-                                         : state != NULL && i < state->inputs ? &state->sources[i]
-                                         : y != NULL                          ? &y->desc
-                                                                              : NULL;
+            const rg_tensor *y = entry(b->y, b->count, 0, n);
+            const rg_tensor_desc *like = NULL;
+            if (x != NULL)
+                like = &x->desc;
+            else if (state != NULL && i < state->inputs)
+                like = &state->sources[i];
+            else if (y != NULL && keeps_shape(call, &y->desc))
+                like = &y->desc;
             RG_CHECK(like != NULL, RG_INVALID_ARGUMENT,
                      "%s: neither %s nor a state tells the shape of d%s", call->op->name,
                      call->op->inputs[i], call->op->inputs[i]);

@@ -77,8 +77,8 @@ rg_status rg_tensor_permute(rg_tensor *tensor, const int32_t order[], rg_tensor 
     return make_view(tensor, &desc, 0, view);
 }
 
-/* Gives the dimensions of `desc` strides under which they run through the elements of `from` in its
- * order. Goes through both shapes from the back: a run of old dimensions that lie behind one
+/* Gives the dimensions of `desc` strides under which they run through the elements of `from` in
+ * its order. Goes through both shapes from the back: a run of old dimensions that lie behind one
  * another without a gap must equal a run of new ones. */
 static bool find_strides(const rg_tensor_desc *from, rg_tensor_desc *desc)
 {

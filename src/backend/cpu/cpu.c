@@ -2,8 +2,8 @@
 /* Copyright The retrograde authors */
 /* The CPU backend: devices, queues that run lists in order, copies.
  *
- * A thread that waits runs what is pending itself. A queue has a worker of its own only once there
- * is work that nobody may be waiting for. */
+ * A thread that waits runs what is pending itself. A queue has a worker of its own only once
+ * there is work that nobody may be waiting for. */
 #include "backend/cpu/pool.h"
 #include "backend/cpu/rung.h"
 
@@ -32,6 +32,8 @@ typedef struct cpu_queue {
     int32_t waiters;
     pthread_t worker;
     bool has_worker, awake, stop, abandoned;
+    bool orphans; /* the system gave no thread for a worker: whoever waits runs all that is pending
+                   */
 } cpu_queue;
 
 /* ---- devices ---- */
@@ -180,21 +182,28 @@ static rg_status cpu_copy(void *context, const rg_copy_args *args)
 /* ---- running ---- */
 
 /* Results must not depend on how the calling program has set up rounding and subnormal numbers. */
-static unsigned plain_arithmetic(void)
+static uint64_t plain_arithmetic(void)
 {
 #if defined(__x86_64__)
-    const unsigned old = _mm_getcsr();
+    const uint64_t old = _mm_getcsr();
     _mm_setcsr(0x1f80);
+    return old;
+#elif defined(__aarch64__)
+    uint64_t old;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(old));
+    __asm__ volatile("msr fpcr, %0" : : "r"(UINT64_C(0)));
     return old;
 #else
     return 0;
 #endif
 }
 
-static void restore_arithmetic(unsigned old)
+static void restore_arithmetic(uint64_t old)
 {
 #if defined(__x86_64__)
-    _mm_setcsr(old);
+    _mm_setcsr((unsigned)old);
+#elif defined(__aarch64__)
+    __asm__ volatile("msr fpcr, %0" : : "r"(old));
 #else
     (void)old;
 #endif
@@ -203,7 +212,7 @@ static void restore_arithmetic(unsigned old)
 static void run_list(cpu_queue *queue, rg_list *list)
 {
     enum { WORTH_SHARING = 128 << 10 }; /* bytes: waking a helper costs as much as moving them */
-    const unsigned old = plain_arithmetic();
+    const uint64_t old = plain_arithmetic();
     const rg_entry *entry;
     for (size_t at = 0; at < list->bytes && list->fault_text == NULL; at += entry->size) {
         entry = (const rg_entry *)(const void *)(list->entries + at);
@@ -213,18 +222,20 @@ static void run_list(cpu_queue *queue, rg_list *list)
             continue;
         }
         const rg_cpu_function function = (rg_cpu_function)entry->function;
-        if (entry->bytes < WORTH_SHARING)
+        if (entry->bytes < WORTH_SHARING) {
             function(args, 0, entry->units);
-        else
+            rg_pool_fence();
+        } else {
             rg_pool_run(queue->pool, function, args, entry->units, entry->grain);
+        }
         if (entry->fault_text != NULL && list->fault != 0)
             list->fault_text = entry->fault_text;
     }
     restore_arithmetic(old);
 }
 
-/* Runs the list at the head. Called with the lock, which is let go meanwhile, and when nobody else
- * is running. */
+/* Runs the list at the head. Called with the lock, which is let go meanwhile, and when nobody
+ * else is running. */
 static void run_first(cpu_queue *queue)
 {
     rg_list *list = queue->first;
@@ -281,6 +292,7 @@ static void wake_worker(cpu_queue *queue)
     if (!queue->has_worker)
         queue->has_worker = pthread_create(&queue->worker, NULL, worker_main, queue) == 0;
     queue->awake = queue->has_worker;
+    queue->orphans = !queue->has_worker;
     pthread_cond_signal(&queue->wanted);
     while (!queue->has_worker && queue->first != NULL && queue->current == NULL)
         run_first(queue); /* no thread to be had: do it here */
@@ -321,9 +333,9 @@ static void cpu_queue_close(void *context)
 
 static void cpu_submit(void *context, rg_list *list)
 {
-    enum {
-        WORTH_WAKING = 1 << 20
-    }; /* bytes: below, whoever asks for the outcome runs it as quickly */
+    /* Bytes: less is soon done by whoever asks for the outcome, and a worker that wakes up only
+     * to find it taken gets in the way of those who do it. */
+    enum { WORTH_WAKING = 256 << 20 };
     cpu_queue *queue = context;
     const bool watched = list->watched || list->moved >= WORTH_WAKING;
     pthread_mutex_lock(&queue->lock);
@@ -352,8 +364,8 @@ static rg_status cpu_wait(void *context, rg_list *list, bool (*is_done)(rg_list 
     cpu_queue *queue = context;
     pthread_mutex_lock(&queue->lock);
     const bool inside = queue->current != NULL && pthread_equal(queue->runner, pthread_self());
-    /* Not before its runner has let go of it: the caller may destroy all there is, and expects that
-     * nothing then touches the allocator. */
+    /* Not before its runner has let go of it: the caller may destroy all there is, and expects
+     * that nothing then touches the allocator. */
     while (!inside && (!is_done(list) || queue->current == list)) {
         if (queue->current == NULL) {
             run_first(queue);
@@ -363,6 +375,8 @@ static rg_status cpu_wait(void *context, rg_list *list, bool (*is_done)(rg_list 
             queue->waiters--;
         }
     }
+    while (!inside && queue->orphans && queue->first != NULL && queue->current == NULL)
+        run_first(queue);
     pthread_mutex_unlock(&queue->lock);
     RG_CHECK(!inside || is_done(list), RG_INVALID_STATE,
              "a completion handler cannot wait for commands of its own queue");

@@ -2,9 +2,9 @@
 /* Copyright The retrograde authors */
 /* What a kernel file ends with: entry points per dtype, and the table that lists them.
  *
- * A kernel is an inline function  name(const args *k, int64_t begin, int64_t end, const rg_dtype T)
- * over its units; RG_KERNEL makes one entry point of it for each storage type, RG_ROW lists them,
- * RG_TABLE names the table. */
+ * A kernel is an inline function  name(const args *k, int64_t begin, int64_t end, const rg_dtype
+ * T) over its units; RG_KERNEL makes one entry point of it for each storage type, RG_ROW lists
+ * them, RG_TABLE names the table. */
 #ifndef RG_CPU_KERNEL_H
 #define RG_CPU_KERNEL_H
 
@@ -47,9 +47,14 @@
 
 /* ---- element by element ---- */
 
-/* A formula on single elements, and the loop that applies it: out = formula(k, a, b), plus what out
- * held where `add`, over `count` neighbours; a and b are of type `from`, out of type `to`, and goes
- * past the cache where `stream`. Pairs of vectors first, then what is left. */
+/* A formula on single elements, and the loop that applies it: out = formula(k, a, b), plus what
+ * out held where `add`, over `count` neighbours; a and b are of type `from`, out of type `to`,
+ * and goes past the cache where `stream`. Pairs of vectors first, then what is left. Where
+ * `from` and `to` differ, a and b stand in the order of pairs of `to`, and `stream` wants an
+ * aligned `out`. */
+#define RG_FORMULA                                                                 \
+    static inline __attribute__((unused)) /* inlined where an entry point flattens \
+                                           */
 typedef vreal rg_formula(const void *k, vreal a, vreal b);
 
 RG_INLINE void sweep_one(rg_formula *formula, const void *k, const void *a, const void *b,
@@ -66,25 +71,34 @@ RG_INLINE void sweep_pair(rg_formula *formula, const void *k, const void *a, con
                           void *out, int64_t i, const rg_dtype from, const rg_dtype to, bool add,
                           const bool stream)
 {
-    const vpair x = vload_pair(a, i, from, from == to), y = vload_pair(b, i, from, from == to);
+    const vpair x = vload_pair(a, i, from, true), y = vload_pair(b, i, from, true);
     vpair value = { formula(k, x.a, y.a), formula(k, x.b, y.b) };
     if (add) {
-        const vpair old = vload_pair(out, i, to, from == to);
+        const vpair old = vload_pair(out, i, to, true);
         value.a += old.a;
         value.b += old.b;
     }
-    vstore_pair(out, i, to, value, from == to, stream);
+    vstore_pair(out, i, to, value, true, stream);
+}
+
+/* The few elements that bring `out` to an aligned address; returns how many. */
+RG_INLINE int64_t sweep_head(rg_formula *formula, const void *k, const void *a, const void *b,
+                             void *out, int64_t count, const rg_dtype from, const rg_dtype to,
+                             bool add)
+{
+    const int64_t head = vhead(out, to) < count ? vhead(out, to) : count;
+    for (int64_t i = 0; i < head; i += VLEN)
+        sweep_one(formula, k, a, b, out, i, vlanes_left(head - i), from, to, add);
+    return head;
 }
 
 RG_INLINE void sweep(rg_formula *formula, const void *k, const void *a, const void *b, void *out,
                      int64_t count, const rg_dtype from, const rg_dtype to, bool add, bool stream)
 {
     int64_t i = 0;
-    if (stream) { /* a few elements bring `out` to an aligned address */
-        const int64_t head = vhead(out, to) < count ? vhead(out, to) : count;
-        for (; i < head; i += VLEN)
-            sweep_one(formula, k, a, b, out, i, vlanes_left(head - i), from, to, add);
-        for (i = head; i + 2 * VLEN <= count; i += 2 * VLEN)
+    if (stream) {
+        i = sweep_head(formula, k, a, b, out, count, from, to, add);
+        for (; i + 2 * VLEN <= count; i += 2 * VLEN)
             sweep_pair(formula, k, a, b, out, i, from, to, add, true);
     }
     for (; i + 2 * VLEN <= count; i += 2 * VLEN)
@@ -140,27 +154,44 @@ RG_INLINE vreal fold_one(rg_fold *step, const void *k, vreal acc, const void *a,
     return vselect(vlanes() < (intr)n, next, acc);
 }
 
+/* 4 VLEN elements from i on. */
+RG_INLINE void fold_four(rg_fold *step, const void *k, rg_lanes *acc, const void *a, const void *b,
+                         int64_t i, const rg_dtype T)
+{
+    const vpair x = vload_pair(a, i, T, true), y = vload_pair(b, i, T, true);
+    const vpair z = vload_pair(a, i + 2 * VLEN, T, true), w = vload_pair(b, i + 2 * VLEN, T, true);
+    acc->part[0] = step(k, acc->part[0], x.a, y.a);
+    acc->part[1] = step(k, acc->part[1], x.b, y.b);
+    acc->part[2] = step(k, acc->part[2], z.a, w.a);
+    acc->part[3] = step(k, acc->part[3], z.b, w.b);
+}
+
+/* What is left, less than 4 VLEN. */
+RG_INLINE void fold_rest(rg_fold *step, const void *k, rg_lanes *acc, const void *a, const void *b,
+                         int64_t i, int64_t left, const rg_dtype T)
+{
+    if (left == 0)
+        return;
+    acc->part[0] = fold_one(step, k, acc->part[0], a, b, i, left, T);
+    acc->part[1] = fold_one(step, k, acc->part[1], a, b, i + VLEN, left - VLEN, T);
+    acc->part[2] = fold_one(step, k, acc->part[2], a, b, i + 2 * VLEN, left - 2 * VLEN, T);
+    acc->part[3] = fold_one(step, k, acc->part[3], a, b, i + 3 * VLEN, left - 3 * VLEN, T);
+}
+
+RG_INLINE rg_lanes lanes_of(real start)
+{
+    return (rg_lanes){ { vset(start), vset(start), vset(start), vset(start) } };
+}
+
 RG_INLINE rg_lanes fold(rg_fold *step, const void *k, real start, const void *a, const void *b,
                         int64_t count, const rg_dtype T)
 {
-    vreal p0 = vset(start), p1 = p0, p2 = p0, p3 = p0;
+    rg_lanes acc = lanes_of(start);
     int64_t i = 0;
-    for (; i + 4 * VLEN <= count; i += 4 * VLEN) {
-        const vpair x = vload_pair(a, i, T, true), y = vload_pair(b, i, T, true);
-        p0 = step(k, p0, x.a, y.a);
-        p1 = step(k, p1, x.b, y.b);
-        const vpair z = vload_pair(a, i + 2 * VLEN, T, true),
-                    w = vload_pair(b, i + 2 * VLEN, T, true);
-        p2 = step(k, p2, z.a, w.a);
-        p3 = step(k, p3, z.b, w.b);
-    }
-    if (i < count) {
-        p0 = fold_one(step, k, p0, a, b, i, count - i, T);
-        p1 = fold_one(step, k, p1, a, b, i + VLEN, count - i - VLEN, T);
-        p2 = fold_one(step, k, p2, a, b, i + 2 * VLEN, count - i - 2 * VLEN, T);
-        p3 = fold_one(step, k, p3, a, b, i + 3 * VLEN, count - i - 3 * VLEN, T);
-    }
-    return (rg_lanes){ { p0, p1, p2, p3 } };
+    for (; i + 4 * VLEN <= count; i += 4 * VLEN)
+        fold_four(step, k, &acc, a, b, i, T);
+    fold_rest(step, k, &acc, a, b, i, count - i, T);
+    return acc;
 }
 
 RG_INLINE real lanes_sum(rg_lanes a)

@@ -28,8 +28,8 @@ enum { RG_MANTISSA = 23, RG_BIAS = 127 };
 #endif
 #define RG_COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
 
-/* c[0] + c[1] x + c[2] x^2 + ..., at most 20 terms. The loop has a fixed length because clang may
- * unroll it before it inlines the function. */
+/* c[0] + c[1] x + c[2] x^2 + ..., at most 20 terms. The loop has a fixed length because clang
+ * may unroll it before it inlines the function. */
 RG_INLINE vreal horner(vreal x, const real *c, const int count)
 {
     vreal sum = vset(c[count - 1]);
@@ -48,8 +48,8 @@ RG_INLINE vreal vsigned(vreal size, vreal x)
 
 /* ---- exp ---- */
 
-/* x = k ln 2 + r with |r| <= ln 2 / 2. Adding `big` rounds to an integer and leaves k + offset in
- * the lowest bits of the sum, a shift away from being an exponent. */
+/* x = k ln 2 + r with |r| <= ln 2 / 2. Adding `big` rounds to an integer and leaves k + offset
+ * in the lowest bits of the sum, a shift away from being an exponent. */
 RG_INLINE vreal exp_big(const int offset)
 {
     return vset((RG_REAL_F64 ? (real)0x1.8p52 : (real)0x1.8p23) + (real)offset);
@@ -80,6 +80,18 @@ RG_INLINE vreal exp_series(vreal r)
     return horner(r, c, RG_COUNT(c));
 }
 
+/* e 2^k, for k + 2 BIAS in k_bits. */
+RG_INLINE vreal exp_scale(vreal e, vuint k_bits)
+{
+#if RG_HAS_VSCALE
+    return vscale(e, (vreal)k_bits - exp_big(2 * RG_BIAS));
+#else
+    const vuint half = k_bits << (RG_MANTISSA - 1) & ~(((uintr)1 << RG_MANTISSA) - 1);
+    const vuint rest = (k_bits << RG_MANTISSA) - half;
+    return e * (vreal)rest * (vreal)half;
+#endif
+}
+
 /* e^x within 1 ULP, or 1.5 where vfma rounds twice.
  *
  *      e^x = e^r 2^(k-h) 2^h,   h = k/2 rounded down
@@ -94,14 +106,27 @@ RG_INLINE vreal vexp(vreal x)
     vuint k_bits;
     const vreal r = exp_reduce(vmax(least, vmin(most, x)), 2 * RG_BIAS, &k_bits); /* NaN stays */
     const vreal e = vfma(vfma(exp_series(r), r, vset(1)), r, vset(1));
-#if RG_HAS_VSCALE
-    return vscale(e, (vreal)k_bits - exp_big(2 * RG_BIAS));
-#else
-    const vuint half = k_bits << (RG_MANTISSA - 1) & ~(((uintr)1 << RG_MANTISSA) - 1);
-    const vuint rest = (k_bits << RG_MANTISSA) - half;
-    return e * (vreal)rest * (vreal)half;
-#endif
+    return exp_scale(e, k_bits);
 }
+
+#if !RG_REAL_F64
+/* e^x for x <= 0 and results of 16 bits: within 2^-17 of the value, which f16 and bf16 round
+ * off. One step of reduction and three coefficients do. */
+RG_INLINE vreal vexp_short(vreal x)
+{
+    const vreal big = exp_big(2 * RG_BIAS), least = vset(-104); /* e^x is 0 */
+    const vreal z = vmax(least, x), sum = vfma(z, vset((real)RG_LOG2_E), big), k = sum - big;
+    const vreal r = vfma(k, vset(-(real)0x1.62e43p-1), z);
+    static const real c[] = { (real)0x1.0006b8p-1, (real)0x1.571d1ep-3, (real)0x1.5224e4p-5 };
+    const vreal e = vfma(vfma(horner(r, c, RG_COUNT(c)), r, vset(1)), r, vset(1));
+    return exp_scale(e, (vuint)sum);
+}
+#else
+RG_INLINE vreal vexp_short(vreal x) /* double has no results of 16 bits */
+{
+    return vexp(x);
+}
+#endif
 
 /* (e^x - 1) / 2, halved to reach the largest numbers.
  *

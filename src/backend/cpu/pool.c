@@ -3,18 +3,32 @@
 /* The thread pool.
  *
  * A job is open while `turn` is odd. A helper enters by counting itself in and then looking at
- * `turn` again: if the job closed meanwhile it leaves without touching it. The asking thread closes
- * the job when no tile is left, and returns when no helper is inside. */
+ * `turn` again: if the job closed meanwhile it leaves without touching it. The asking thread
+ * closes the job when no tile is left, and returns when no helper is inside. */
 #include "backend/cpu/pool.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 
+/* The tiles that one thread takes first. */
+typedef struct share {
+    _Alignas(64) _Atomic int64_t next;
+    int64_t end;
+} share;
+
+/* What a helper starts with. */
+typedef struct helper {
+    rg_pool *pool;
+    int32_t number; /* the asking thread is 0 */
+    pthread_t thread;
+} helper;
+
 struct rg_pool {
     rg_allocator allocator;
     int32_t threads, started; /* helpers: threads - 1 wanted, `started` running */
-    pthread_t *helpers;
+    helper *helpers;
+    share *shares; /* one per thread */
     bool spins; /* waiting threads spin before they sleep: not where they would steal a processor */
 
     pthread_mutex_t owner; /* held by the thread that uses the pool */
@@ -23,7 +37,6 @@ struct rg_pool {
     rg_cpu_function function;
     const void *args;
     int64_t units, grain;
-    _Alignas(64) _Atomic int64_t next; /* tile to take */
     _Alignas(64) _Atomic int32_t inside;
 
     _Atomic int32_t sleepers;
@@ -40,15 +53,19 @@ static void pause_briefly(void)
 #endif
 }
 
-static void take_tiles(rg_pool *pool)
+/* First its own share, then what others have left. The shares are the same from call to call, so
+ * that a thread finds in its cache what it has written there before. */
+static void take_tiles(rg_pool *pool, int32_t number)
 {
-    for (;;) {
-        const int64_t begin =
-            atomic_fetch_add_explicit(&pool->next, 1, memory_order_relaxed) * pool->grain;
-        if (begin >= pool->units)
-            break;
-        const int64_t rest = pool->units - begin;
-        pool->function(pool->args, begin, begin + (rest < pool->grain ? rest : pool->grain));
+    for (int32_t k = 0; k < pool->threads; k++) {
+        share *from = &pool->shares[(number + k) % pool->threads];
+        for (;;) {
+            const int64_t tile = atomic_fetch_add_explicit(&from->next, 1, memory_order_relaxed);
+            if (tile >= from->end)
+                break;
+            const int64_t begin = tile * pool->grain, rest = pool->units - begin;
+            pool->function(pool->args, begin, begin + (rest < pool->grain ? rest : pool->grain));
+        }
     }
 #if defined(__x86_64__)
     __builtin_ia32_sfence(); /* stores past the cache become visible before the job counts as done
@@ -75,7 +92,8 @@ static void await_turn(rg_pool *pool, uint32_t seen)
 
 static void *helper_main(void *context)
 {
-    rg_pool *pool = context;
+    const helper *me = context;
+    rg_pool *pool = me->pool;
     uint32_t seen = 0;
     while (!atomic_load(&pool->stop)) {
         const uint32_t turn = atomic_load(&pool->turn);
@@ -86,7 +104,7 @@ static void *helper_main(void *context)
         seen = turn;
         pool->inside++;
         if (atomic_load(&pool->turn) == turn)
-            take_tiles(pool);
+            take_tiles(pool, me->number);
         pool->inside--;
     }
     return NULL;
@@ -109,13 +127,13 @@ void rg_pool_run(rg_pool *pool, rg_cpu_function function, const void *args, int6
     if (!shared) {
         for (int64_t begin = 0; begin < units; begin += grain)
             function(args, begin, begin + (units - begin < grain ? units - begin : grain));
-#if defined(__x86_64__)
-        __builtin_ia32_sfence();
-#endif
+        rg_pool_fence();
         return;
     }
     while (pool->started < pool->threads - 1) { /* fewer helpers than wished for will do */
-        if (pthread_create(&pool->helpers[pool->started], NULL, helper_main, pool) != 0)
+        helper *next = &pool->helpers[pool->started];
+        *next = (helper){ .pool = pool, .number = pool->started + 1 };
+        if (pthread_create(&next->thread, NULL, helper_main, next) != 0)
             break;
         pool->started++;
     }
@@ -123,10 +141,15 @@ void rg_pool_run(rg_pool *pool, rg_cpu_function function, const void *args, int6
     pool->args = args;
     pool->units = units;
     pool->grain = grain;
-    atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
+    const int64_t tiles = (units + grain - 1) / grain;
+    for (int32_t i = 0; i < pool->threads; i++) {
+        atomic_store_explicit(&pool->shares[i].next, tiles * i / pool->threads,
+                              memory_order_relaxed);
+        pool->shares[i].end = tiles * (i + 1) / pool->threads;
+    }
     pool->turn++;
     wake_helpers(pool);
-    take_tiles(pool);
+    take_tiles(pool, 0);
     pool->turn++;
     for (int i = 0; atomic_load(&pool->inside) != 0; i++) {
         if (i < 1000 && pool->spins)
@@ -144,9 +167,12 @@ rg_status rg_pool_create(const rg_allocator *allocator, int32_t threads, rg_pool
     rg_pool *made = memory;
     made->allocator = *allocator;
     made->threads = threads;
-    const rg_status status =
-        rg_allocate(allocator, (size_t)threads * sizeof(pthread_t), (void **)&made->helpers);
+    rg_status status =
+        rg_allocate(allocator, (size_t)threads * sizeof(helper), (void **)&made->helpers);
+    if (status == RG_OK)
+        status = rg_allocate(allocator, (size_t)threads * sizeof(share), (void **)&made->shares);
     if (status != RG_OK) {
+        rg_release(allocator, made->helpers, (size_t)threads * sizeof(helper));
         rg_release(allocator, memory, sizeof *made);
         return status;
     }
@@ -167,12 +193,13 @@ void rg_pool_destroy(rg_pool *pool)
     pthread_cond_broadcast(&pool->wake);
     pthread_mutex_unlock(&pool->lock);
     for (int32_t i = 0; i < pool->started; i++)
-        pthread_join(pool->helpers[i], NULL);
+        pthread_join(pool->helpers[i].thread, NULL);
     pthread_mutex_destroy(&pool->owner);
     pthread_mutex_destroy(&pool->lock);
     pthread_cond_destroy(&pool->wake);
     const rg_allocator allocator = pool->allocator;
-    rg_release(&allocator, pool->helpers, (size_t)pool->threads * sizeof(pthread_t));
+    rg_release(&allocator, pool->helpers, (size_t)pool->threads * sizeof(helper));
+    rg_release(&allocator, pool->shares, (size_t)pool->threads * sizeof(share));
     rg_release(&allocator, pool, sizeof *pool);
 }
 

@@ -3,7 +3,7 @@
 /* Finding out what the processor offers and the system saves on a context switch. */
 #include "backend/cpu/rung.h"
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && RG_HAVE_X86_RUNGS
 #include <cpuid.h>
 
 /* The register sets that the system saves: bit 2 for AVX, bits 5 to 7 for AVX-512. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Vectors for kernel files. A file is compiled once for each instruction set and for each `real`:
+/* Vectors for kernel files. A file is compiled once for each instruction set and for each
+ * `real`:
  *
  *      real    what a kernel computes in: float, or double for f64 tensors
  *      vreal   VLEN of them; operators + - * / and comparisons work lane by lane
@@ -38,13 +39,14 @@ typedef uint32_t uintr;
 #define RG_VLEN (RG_VECTOR_BYTES / 4)
 #endif
 
-/* How many lanes a load or store means: 1 to VLEN, or VSTREAM for a full one that stores past the
- * cache. A step is written once, for a constant n, and called with VLEN, with VSTREAM and for what
- * is left over. */
-enum { VLEN = RG_VLEN, VSTREAM = RG_VLEN + 1 };
+/* How many lanes a load or store means: 1 to VLEN. */
+enum { VLEN = RG_VLEN };
 typedef real vreal __attribute__((vector_size(RG_VECTOR_BYTES)));
 typedef intr vint __attribute__((vector_size(RG_VECTOR_BYTES))); /* integers, and masks: 0 or -1 */
 typedef uintr vuint __attribute__((vector_size(RG_VECTOR_BYTES)));
+
+/* Kept out of line even where an entry point flattens: rare, or shared by all storage types. */
+#define RG_OUTLINE static __attribute__((noinline, unused))
 
 #define RG_INFINITY ((real)__builtin_inf())
 
@@ -53,11 +55,6 @@ typedef uintr vuint __attribute__((vector_size(RG_VECTOR_BYTES)));
 RG_INLINE vreal vset(real a)
 {
     return a - (vreal){ 0 }; /* not +: -0 stays -0 */
-}
-
-RG_INLINE vint vset_int(intr a)
-{
-    return a + (vint){ 0 };
 }
 
 RG_INLINE vint vlanes(void) /* 0, 1, 2, … */
@@ -169,13 +166,6 @@ RG_INLINE vreal vscale(vreal a, vreal k)
 #endif
 }
 #endif
-
-/* The nearest integer, ties to even; for |a| < 2^22 (2^51 in double). */
-RG_INLINE vreal vround(vreal a)
-{
-    const vreal big = vset(RG_REAL_F64 ? (real)0x1.8p52 : (real)0x1.8p23);
-    return (a + big) - big;
-}
 
 /* Lanes from `n` on become `fill`. */
 RG_INLINE vreal vkeep(vreal a, const int n, real fill)
@@ -419,8 +409,9 @@ RG_INLINE void vstream(void *data, int64_t i, const rg_dtype T, vreal a)
 
 /* ---- pairs: 2 VLEN elements at once ---- */
 
-/* A pair is the first half and the second; for bf16, where the order does not matter (`any_order`),
- * the even and the odd elements, which a shift and a mask take apart and put together again. */
+/* A pair is the first half and the second; for bf16, where the order does not matter
+ * (`any_order`), the even and the odd elements, which a shift and a mask take apart and put
+ * together again. */
 typedef struct vpair {
     vreal a, b;
 } vpair;
@@ -462,9 +453,9 @@ RG_INLINE void vstore_pair(void *data, int64_t i, const rg_dtype T, vpair pair,
     }
 }
 
-/* The order of a pair of T, for arrays of real that go with its elements: takes 2 VLEN neighbours
- * apart as loading a pair of T in any order does, and puts such a pair back in the order of the
- * elements. */
+/* The order of a pair of T, for arrays of real that go with its elements: takes 2 VLEN
+ * neighbours apart as loading a pair of T in any order does, and puts such a pair back in the
+ * order of the elements. */
 RG_INLINE vpair vpair_order(vpair p, const rg_dtype T)
 {
 #if !RG_REAL_F64
@@ -490,8 +481,7 @@ RG_INLINE vpair velement_order(vpair p, const rg_dtype T)
 /* ---- less than a vector ---- */
 
 /* Less than a vector: rare, so one copy for all storage types, called. */
-static __attribute__((noinline, unused)) vreal vload_part(const void *data, int64_t i, int n,
-                                                          rg_dtype T)
+RG_OUTLINE vreal vload_part(const void *data, int64_t i, int n, rg_dtype T)
 {
 #if defined(__AVX512F__) && RG_REAL_F64
     (void)T;
@@ -510,8 +500,7 @@ static __attribute__((noinline, unused)) vreal vload_part(const void *data, int6
 #endif
 }
 
-static __attribute__((noinline, unused)) void vstore_part(void *data, int64_t i, int n, rg_dtype T,
-                                                          vreal a)
+RG_OUTLINE void vstore_part(void *data, int64_t i, int n, rg_dtype T, vreal a)
 {
 #if defined(__AVX512F__) && RG_REAL_F64
     (void)T;
@@ -547,8 +536,7 @@ RG_INLINE void vstore(void *data, int64_t i, const int n, const rg_dtype T, vrea
 }
 
 /* VLEN elements, or n, that stand `step` apart. */
-static __attribute__((noinline, unused)) vreal vgather(const void *data, int64_t i, int64_t step,
-                                                       int n, rg_dtype T)
+RG_OUTLINE vreal vgather(const void *data, int64_t i, int64_t step, int n, rg_dtype T)
 {
     real lanes[VLEN] = { 0 };
     for (int k = 0; k < n; k++)
@@ -556,8 +544,7 @@ static __attribute__((noinline, unused)) vreal vgather(const void *data, int64_t
     return vload_full(lanes, 0, RG_REAL);
 }
 
-static __attribute__((noinline, unused)) void vscatter(void *data, int64_t i, int64_t step, int n,
-                                                       rg_dtype T, vreal a)
+RG_OUTLINE void vscatter(void *data, int64_t i, int64_t step, int n, rg_dtype T, vreal a)
 {
     real lanes[VLEN];
     vstore_full(lanes, 0, RG_REAL, a);

@@ -94,14 +94,17 @@ static bool joins(const void *desc, const rg_tensor_desc x[])
 
 /* ---- forward and gradient ---- */
 
+/* From a kernel to the one of the same direction and layout for the logarithm. */
+enum { LOG_STEP = RG_LOG_SOFTMAX_FORWARD_ROWS - RG_SOFTMAX_FORWARD_ROWS };
+
 static int64_t clamp(int64_t value, int64_t low, int64_t high)
 {
     return value < low ? low : value > high ? high : value;
 }
 
-/* How many groups a unit of columns takes: whole rows of memory where they are short, so that it is
- * read in long runs, but not more than stays in the cache until the second pass, and not all of
- * them where there is little else to share out. A multiple of 64, which is whole cache lines. */
+/* How many groups a unit of columns takes: whole rows of memory where they are short, so that it
+ * is read in long runs, but not more than stays in the cache until the second pass, and not all
+ * of them where there is little else to share out. A multiple of 64, which is whole cache lines. */
 static int64_t choose_block(const rg_softmax_shape *shape, int64_t element, int tensors)
 {
     enum { CACHE = 8 << 20, LEAST = 64, UNITS = 8 };
@@ -111,11 +114,28 @@ static int64_t choose_block(const rg_softmax_shape *shape, int64_t element, int 
     int64_t block = clamp(fits, LEAST, RG_SOFTMAX_BLOCK);
     block = clamp(block, LEAST, clamp(share, LEAST, RG_SOFTMAX_BLOCK));
     block = block / LEAST * LEAST;
-    return block + LEAST > shape->width && shape->width <= RG_SOFTMAX_BLOCK ? shape->width : block;
+    if (block + LEAST > shape->width && shape->width <= RG_SOFTMAX_BLOCK)
+        block = shape->width;
+    return clamp(block, 1, RG_SOFTMAX_BLOCK);
 }
 
-/* How the tensors are cut into units. Only `dense` looks at strides: the order of every sum follows
- * from the shape. */
+/* How many rows make a tile: few enough to share them evenly, but the first row of a tile is not
+ * fetched while another one is finished. */
+static int64_t choose_rows(int64_t row, int64_t all)
+{
+    enum {
+        SMALL = 64 << 10,
+        LARGE = 1 << 20,
+        TILES = 32,
+        LEAST = 4
+    }; /* bytes, bytes, tiles, rows */
+    const int64_t rows = clamp(all / TILES, SMALL, LARGE) / clamp(row, 1, LARGE);
+    const bool many = all / clamp(row, 1, all > 0 ? all : 1) >= LEAST * TILES;
+    return clamp(rows, many ? LEAST : 1, INT64_MAX);
+}
+
+/* How the tensors are cut into units. The order of every sum follows from the shape; how groups
+ * make up units may follow from strides too. */
 static bool lay_out(const rg_softmax_desc *desc, const rg_tensor *const tensors[], int count,
                     rg_softmax_shape *shape, rg_launch *launch)
 {
@@ -136,14 +156,13 @@ static bool lay_out(const rg_softmax_desc *desc, const rg_tensor *const tensors[
     launch->bytes = rg_shape_count(first) * element * count;
     const bool rows = after == 1;
     if (rows) {
-        enum { TILE = 128 << 10 }; /* bytes: small enough to share evenly, large enough to take */
         shape->outer = rg_walk_make(descs, count, 0, axis);
         shape->dense = shape->group.rank <= 1;
         for (int t = 0; t < count && shape->group.rank == 1; t++)
             shape->dense &= shape->group.strides[t][0] == 1;
         launch->units = shape->outer.count;
         const int64_t row = shape->length * element * count;
-        launch->grain = row > 0 && TILE / row > 4 ? TILE / row : 4;
+        launch->grain = choose_rows(row, launch->bytes);
     } else {
         rg_walk inner = rg_walk_make(descs, count, end, rank);
         shape->width = rg_walk_take_inner(&inner, count, shape->across);
@@ -171,7 +190,7 @@ static rg_status forward(rg_call *call)
     const bool rows = lay_out(desc, launch.tensors, 2, &args.shape, &launch);
     args.shape.stream = rg_call_streams(call, launch.bytes / 2);
     launch.kernel = rows ? RG_SOFTMAX_FORWARD_ROWS : RG_SOFTMAX_FORWARD_COLUMNS;
-    launch.kernel += desc->kind == RG_SOFTMAX_LOG ? RG_LOG_SOFTMAX_FORWARD_ROWS : 0;
+    launch.kernel += desc->kind == RG_SOFTMAX_LOG ? LOG_STEP : 0;
     launch.args = &args;
     launch.args_size = sizeof args;
     return rg_record(call, &launch);
@@ -186,7 +205,7 @@ static rg_status gradient(rg_call *call)
     args.shape.add = call->add & 1;
     args.shape.stream = !args.shape.add && rg_call_streams(call, launch.bytes / 3);
     launch.kernel = rows ? RG_SOFTMAX_GRADIENT_ROWS : RG_SOFTMAX_GRADIENT_COLUMNS;
-    launch.kernel += desc->kind == RG_SOFTMAX_LOG ? RG_LOG_SOFTMAX_FORWARD_ROWS : 0;
+    launch.kernel += desc->kind == RG_SOFTMAX_LOG ? LOG_STEP : 0;
     launch.args = &args;
     launch.args_size = sizeof args;
     return rg_record(call, &launch);

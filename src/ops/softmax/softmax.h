@@ -6,9 +6,9 @@
 
 #include "core/walk.h"
 
-/* A group is what is normalised together. By shape alone a tensor is taken as rows, where a group
- * is followed by nothing (the last axis, or the flattened form), or as columns, where groups lie
- * side by side. */
+/* A group is what is normalised together. By shape alone a tensor is taken as rows, where a
+ * group is followed by nothing (the last axis, or the flattened form), or as columns, where
+ * groups lie side by side. */
 enum {
     RG_SOFTMAX_FORWARD_ROWS,
     RG_SOFTMAX_FORWARD_COLUMNS,

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Softmax on the CPU. Each kernel goes over a group several times, but memory sees one pass: a row,
- * or a block of columns, stays in the cache in between.
+/* Softmax on the CPU. Each kernel goes over a group several times, but memory sees one pass: a
+ * row, or a block of columns, stays in the cache in between.
  *
- * The order of every sum is fixed by the shape. A row is summed piece by piece, and the pieces one
- * after the other in double; a row that is not contiguous is gathered piece by piece and summed
- * alike. In columns each group is summed from its first element to its last, in pieces too:
- * rounding errors grow with the length of a piece and with their number, not with the product of
- * both. */
+ * The order of every sum is fixed by the shape. A row is summed piece by piece, and the pieces
+ * one after the other in double; a row that is not contiguous is gathered piece by piece and
+ * summed alike. In columns each group is summed from its first element to its last, in pieces
+ * too: rounding errors grow with the length of a piece and with their number, not with the
+ * product of both. */
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/math.h"
 #include "ops/softmax/softmax.h"
@@ -15,9 +15,6 @@
 /* Elements: of a piece of a row, and of a column; of a row whose e^(x - m) are kept instead of
  * computed twice. */
 enum { PIECE = 1024, COLUMN_PIECE = 128, KEPT = 4096 };
-
-/* Elements between two looks at the next row, which is fetched while this one is finished. */
-enum { STEP = 512 };
 
 RG_INLINE const char *at(const void *data, int64_t i, const rg_dtype T)
 {
@@ -50,8 +47,8 @@ static void copy_strided(char *to, int64_t to_step, const char *from, int64_t fr
 }
 
 /* Copies elements j to j + count - 1 of a group between the tensor and a dense piece. */
-static void move_piece(const rg_walk *group, int tensor, char *data, int64_t j, int64_t count,
-                       char *piece, int element, bool to_piece)
+RG_OUTLINE void move_piece(const rg_walk *group, int tensor, char *data, int64_t j, int64_t count,
+                           char *piece, int element, bool to_piece)
 {
     const int32_t last = group->rank - 1;
     for (int64_t done = 0, run; done < count; done += run) {
@@ -78,12 +75,83 @@ RG_INLINE const char *piece_at(const rg_softmax_shape *shape, int tensor, const 
     return piece;
 }
 
-/* Asks for elements that the next row will need, while this one is being computed. */
-RG_INLINE void fetch(const char *from, int64_t count, const rg_dtype T)
+/* ---- rows, one after the other ---- */
+
+/* Finishes one row, out = formula(k, a, b), while the first pass over the next one is made: so
+ * memory is read and written all the time. Returns the fold over the next row, a sum of pieces
+ * or the largest element; `next` may be NULL. */
+typedef struct next_row {
+    const char *a, *b;
+    rg_fold *step;
+    bool is_max;
+} next_row;
+
+RG_INLINE double piece_value(rg_lanes acc, double so_far, const bool is_max)
 {
-    const int64_t bytes = count * (vbytes(T) / VLEN);
-    for (int64_t i = 0; i < bytes; i += 64)
-        __builtin_prefetch(from + i, 0, 2);
+    if (!is_max)
+        return so_far + (double)lanes_sum(acc);
+    const double max = (double)lanes_max(acc);
+    return max > so_far ? max : so_far;
+}
+
+/* The fold over a row alone. */
+RG_INLINE double fold_row(const next_row *row, int64_t length, const rg_dtype T)
+{
+    const real start = row->is_max ? -RG_INFINITY : 0;
+    double value = (double)start;
+    for (int64_t j = 0; j < length; j += PIECE)
+        value = piece_value(fold(row->step, NULL, start, at(row->a, j, T), at(row->b, j, T),
+                                 least(PIECE, length - j), T),
+                            value, row->is_max);
+    return value;
+}
+
+RG_INLINE double sweep_and_fold(rg_formula *formula, const void *k, const void *a, const void *b,
+                                char *out, const rg_dtype from, const rg_dtype T, const bool stream,
+                                const next_row *next, int64_t length)
+{
+    enum { LONG = 16 * VLEN }; /* elements from which aligned stores are worth their beginning */
+    const real start = next->is_max ? -RG_INFINITY : 0;
+    double value = (double)start;
+    int64_t i = 0;
+    if (from == T && (stream || length >= LONG))
+        i = sweep_head(formula, k, a, b, out, length, T, T, false);
+    for (int64_t j = 0; j < length; j += PIECE) {
+        const char *x = at(next->a, j, T), *y = at(next->b, j, T);
+        const int64_t count = least(PIECE, length - j);
+        rg_lanes acc = lanes_of(start);
+        int64_t q = 0;
+        for (; q + 4 * VLEN <= count && i + 4 * VLEN <= length; q += 4 * VLEN, i += 4 * VLEN) {
+            fold_four(next->step, NULL, &acc, x, y, q, T);
+            sweep_pair(formula, k, a, b, out, i, from, T, false, stream);
+            sweep_pair(formula, k, a, b, out, i + 2 * VLEN, from, T, false, stream);
+        }
+        for (; q + 4 * VLEN <= count; q += 4 * VLEN)
+            fold_four(next->step, NULL, &acc, x, y, q, T);
+        fold_rest(next->step, NULL, &acc, x, y, q, count - q, T);
+        value = piece_value(acc, value, next->is_max);
+    }
+    for (; i + 2 * VLEN <= length; i += 2 * VLEN)
+        sweep_pair(formula, k, a, b, out, i, from, T, false, stream);
+    for (; i < length; i += VLEN)
+        sweep_one(formula, k, a, b, out, i, vlanes_left(length - i), from, T, false);
+    return value;
+}
+
+/* The same, one after the other where old values are added, and the sweep alone for the last
+ * row. */
+RG_INLINE double finish_row(rg_formula *formula, const void *k, const void *a, const void *b,
+                            char *out, const rg_dtype from, const rg_dtype T, bool add, bool stream,
+                            const next_row *next, bool is_last, int64_t length)
+{
+    stream = stream && (from == T || vhead(out, T) == 0);
+    if (is_last || add)
+        sweep(formula, k, a, b, out, length, from, T, add, stream);
+    else if (stream)
+        return sweep_and_fold(formula, k, a, b, out, from, T, true, next, length);
+    else
+        return sweep_and_fold(formula, k, a, b, out, from, T, false, next, length);
+    return is_last ? 0 : fold_row(next, length, T);
 }
 
 /* ---- forward, rows ---- */
@@ -92,77 +160,170 @@ typedef struct forward_row {
     real max, scale, log_sum;
 } forward_row;
 
-RG_INLINE vreal fold_max(const void *k, vreal acc, vreal x, vreal unused)
+RG_FORMULA vreal fold_max(const void *k, vreal acc, vreal x, vreal unused)
 {
     (void)k;
     (void)unused;
     return vmax(acc, x);
 }
 
-RG_INLINE vreal fold_exp(const void *k, vreal acc, vreal x, vreal unused)
-{
-    (void)unused;
-    return acc + vexp(x - vset(((const forward_row *)k)->max));
-}
-
-RG_INLINE vreal fold_sum(const void *k, vreal acc, vreal x, vreal unused)
+RG_FORMULA vreal fold_sum(const void *k, vreal acc, vreal x, vreal unused)
 {
     (void)k;
     (void)unused;
     return acc + x;
 }
 
-RG_INLINE vreal exp_of(const void *k, vreal x, vreal unused)
+/* Whether results have 16 bits, for which a shorter e^x is precise enough. */
+RG_INLINE bool is_short(const rg_dtype T)
 {
-    (void)unused;
-    return vexp(x - vset(((const forward_row *)k)->max));
+    return T == RG_F16 || T == RG_BF16;
 }
 
-RG_INLINE vreal scaled(const void *k, vreal e, vreal unused)
+RG_INLINE vreal exp_for(vreal x, const rg_dtype T)
+{
+    return is_short(T) ? vexp_short(x) : vexp(x);
+}
+
+RG_FORMULA vreal scaled(const void *k, vreal e, vreal unused)
 {
     (void)unused;
     return e * vset(((const forward_row *)k)->scale);
 }
 
-RG_INLINE vreal softmax_of(const void *k, vreal x, vreal unused)
+RG_FORMULA vreal softmax_of(const void *k, vreal x, vreal unused)
 {
-    return scaled(k, exp_of(k, x, unused), unused);
+    (void)unused;
+    const forward_row *row = k;
+    return vexp(x - vset(row->max)) * vset(row->scale);
 }
 
-RG_INLINE vreal log_softmax_of(const void *k, vreal x, vreal unused)
+RG_FORMULA vreal softmax_short_of(const void *k, vreal x, vreal unused)
+{
+    (void)unused;
+    const forward_row *row = k;
+    return vexp_short(x - vset(row->max)) * vset(row->scale);
+}
+
+RG_FORMULA vreal log_softmax_of(const void *k, vreal x, vreal unused)
 {
     (void)unused;
     const forward_row *row = k;
     return (x - vset(row->max)) - vset(row->log_sum);
 }
 
-/* The largest element, then the sum of e^(x - m); e^(x - m) into kept[] unless that is NULL. */
-RG_INLINE forward_row measure_row(const rg_softmax_shape *shape, const char *x, real *kept,
-                                  char *piece, const rg_dtype T, const bool log)
+/* The sum of e^(x - m) over a piece, in four vectors of lanes. They are also put into kept[],
+ * unless that is NULL, 2 VLEN at a time in the order in which a pair is loaded. */
+RG_INLINE double exp_sum(const char *x, real *kept, int64_t count, real max, const rg_dtype T)
 {
-    forward_row k = { .max = -RG_INFINITY };
-    for (int64_t j = 0; j < shape->length; j += PIECE) {
-        const int64_t count = least(PIECE, shape->length - j);
-        const char *from = piece_at(shape, 0, x, j, count, piece, T);
-        const real max = lanes_max(fold(fold_max, NULL, -RG_INFINITY, from, from, count, T));
-        k.max = max > k.max ? max : k.max;
+    vreal acc[4] = { vset(0), vset(0), vset(0), vset(0) };
+    int64_t i = 0;
+    for (; i + 4 * VLEN <= count; i += 4 * VLEN) {
+        const vpair p = vload_pair(x, i, T, true), q = vload_pair(x, i + 2 * VLEN, T, true);
+        const vpair e = { exp_for(p.a - vset(max), T), exp_for(p.b - vset(max), T) };
+        const vpair f = { exp_for(q.a - vset(max), T), exp_for(q.b - vset(max), T) };
+        acc[0] += e.a;
+        acc[1] += e.b;
+        acc[2] += f.a;
+        acc[3] += f.b;
+        if (kept != NULL) {
+            vstore_pair(kept, i, RG_REAL, e, false, false);
+            vstore_pair(kept, i + 2 * VLEN, RG_REAL, f, false, false);
+        }
     }
+    if (i + 2 * VLEN <= count) {
+        const vpair p = vload_pair(x, i, T, true);
+        const vpair e = { exp_for(p.a - vset(max), T), exp_for(p.b - vset(max), T) };
+        acc[0] += e.a;
+        acc[1] += e.b;
+        if (kept != NULL)
+            vstore_pair(kept, i, RG_REAL, e, false, false);
+        i += 2 * VLEN;
+    }
+    for (; i < count; i += VLEN) {
+        const int n = vlanes_left(count - i);
+        const vreal e = exp_for(vload(x, i, n, T) - vset(max), T);
+        acc[0] += vkeep(e, n, 0);
+        if (kept != NULL)
+            vstore(kept, i, n, RG_REAL, e);
+    }
+    return (double)vsum((acc[0] + acc[1]) + (acc[2] + acc[3]));
+}
+
+RG_INLINE void sum_of_row(forward_row *k, const rg_softmax_shape *shape, const char *x, real *kept,
+                          char *piece, const rg_dtype T, const bool log)
+{
     double sum = 0;
     for (int64_t j = 0; j < shape->length; j += PIECE) {
         const int64_t count = least(PIECE, shape->length - j);
         const char *from = piece_at(shape, 0, x, j, count, piece, T);
-        if (!log && kept != NULL) {
-            sweep(exp_of, &k, from, from, kept + j, count, T, RG_REAL, false, false);
-            sum += (double)lanes_sum(fold(fold_sum, NULL, 0, kept + j, kept + j, count, RG_REAL));
-        } else {
-            sum += (double)lanes_sum(fold(fold_exp, &k, 0, from, from, count, T));
-        }
+        sum += exp_sum(from, !log && kept != NULL ? kept + j : NULL, count, k->max, T);
     }
     if (log)
-        k.log_sum = vlog(vset((real)sum))[0];
+        k->log_sum = vlog(vset((real)sum))[0];
     else
-        k.scale = (real)(1 / sum);
-    return k;
+        k->scale = (real)(1 / sum);
+}
+
+/* A row that is not contiguous, piece by piece. */
+RG_INLINE void forward_scattered(const rg_softmax_shape *shape, const char *x, char *y, real *kept,
+                                 const rg_dtype T, const bool log)
+{
+    char in[PIECE * sizeof(real)];
+    forward_row k = { .max = -RG_INFINITY };
+    for (int64_t j = 0; j < shape->length; j += PIECE) {
+        const int64_t count = least(PIECE, shape->length - j);
+        const char *from = piece_at(shape, 0, x, j, count, in, T);
+        const real max = lanes_max(fold(fold_max, NULL, -RG_INFINITY, from, from, count, T));
+        k.max = max > k.max ? max : k.max;
+    }
+    sum_of_row(&k, shape, x, kept, in, T, log);
+    for (int64_t j = 0; j < shape->length; j += PIECE) {
+        const int64_t count = least(PIECE, shape->length - j);
+        piece_at(shape, 0, x, j, count, in, T);
+        if (log)
+            sweep(log_softmax_of, &k, in, in, in, count, T, T, false, false);
+        else if (kept != NULL)
+            sweep(scaled, &k, kept + j, kept + j, in, count, RG_REAL, T, false, false);
+        else
+            sweep(is_short(T) ? softmax_short_of : softmax_of, &k, in, in, in, count, T, T, false,
+                  false);
+        move_piece(&shape->group, 1, y, j, count, in, vbytes(T) / VLEN, false);
+    }
+}
+
+/* Short rows, VLEN at a time: they do not wait for each other, and share one logarithm. */
+RG_INLINE void forward_short(const rg_softmax_args *args, int64_t begin, int64_t end,
+                             const rg_dtype T, const bool log)
+{
+    const rg_softmax_shape *shape = &args->shape;
+    const int64_t length = shape->length;
+    const int rows = vlanes_left(end - begin);
+    const char *x[VLEN];
+    char *y[VLEN];
+    forward_row k[VLEN];
+    real kept[KEPT], sums[VLEN] = { 0 };
+    for (int r = 0; r < rows; r++) {
+        int64_t offset[2];
+        rg_walk_offsets(&shape->outer, 2, begin + r, offset);
+        x[r] = at(args->x, offset[0], T);
+        y[r] = at_out(args->y, offset[1], T);
+        k[r].max = lanes_max(fold(fold_max, NULL, -RG_INFINITY, x[r], x[r], length, T));
+        const double sum = exp_sum(x[r], log ? NULL : kept + r * length, length, k[r].max, T);
+        k[r].scale = (real)(1 / sum);
+        sums[r] = (real)sum;
+    }
+    const vreal logs = log ? vlog(vload_full(sums, 0, RG_REAL)) : vset(0);
+    vstore_full(sums, 0, RG_REAL, logs);
+    for (int r = 0; r < rows; r++) {
+        k[r].log_sum = sums[r];
+        const real *e = kept + r * length;
+        const bool stream = shape->stream && (log || T == RG_REAL || vhead(y[r], T) == 0);
+        if (log)
+            sweep(log_softmax_of, &k[r], x[r], x[r], y[r], length, T, T, false, stream);
+        else
+            sweep(scaled, &k[r], e, e, y[r], length, RG_REAL, T, false, stream);
+    }
 }
 
 RG_INLINE void forward_rows(const rg_softmax_args *args, int64_t begin, int64_t end,
@@ -170,32 +331,42 @@ RG_INLINE void forward_rows(const rg_softmax_args *args, int64_t begin, int64_t 
 {
     const rg_softmax_shape *shape = &args->shape;
     const int64_t length = shape->length;
-    real buffer[KEPT];
-    char in[PIECE * sizeof(real)], out[PIECE * sizeof(real)];
-    real *const kept = !log && length <= KEPT ? buffer : NULL;
+    const bool stream = shape->stream;
+    if (shape->dense && length <= KEPT / VLEN) {
+        for (int64_t row = begin; row < end; row += VLEN)
+            forward_short(args, row, end, T, log);
+        return;
+    }
+    real buffer[KEPT], *const kept = !log && length <= KEPT ? buffer : NULL;
+    int64_t offset[2];
+    rg_walk_offsets(&shape->outer, 2, begin, offset);
+    const char *first = at(args->x, offset[0], T);
+    next_row next = { first, first, fold_max, true };
+    char *y_next = at_out(args->y, offset[1], T);
+    forward_row k = { .max = shape->dense ? (real)fold_row(&next, length, T) : 0 };
     for (int64_t row = begin; row < end; row++) {
-        int64_t offset[2];
-        rg_walk_offsets(&shape->outer, 2, row, offset);
-        const char *x = at(args->x, offset[0], T);
-        char *y = at_out(args->y, offset[1], T);
-        const forward_row k = measure_row(shape, x, kept, in, T, log);
-        const bool ahead = shape->dense && length >= STEP && row + 1 < end;
-        int64_t step = STEP + vhead(y, T);
-        for (int64_t j = 0, count; j < length; j += count, step = STEP) {
-            count = least(step, length - j);
-            if (ahead)
-                fetch(at(x, length + j, T), count, T);
-            const char *from = kept != NULL ? in : piece_at(shape, 0, x, j, count, in, T);
-            char *to = shape->dense ? at_out(y, j, T) : out;
-            if (log)
-                sweep(log_softmax_of, &k, from, from, to, count, T, T, false, shape->stream);
-            else if (kept != NULL)
-                sweep(scaled, &k, kept + j, kept + j, to, count, RG_REAL, T, false, shape->stream);
-            else
-                sweep(softmax_of, &k, from, from, to, count, T, T, false, shape->stream);
-            if (!shape->dense)
-                move_piece(&shape->group, 1, y, j, count, out, vbytes(T) / VLEN, false);
+        const char *x = next.a;
+        char *y = y_next;
+        const bool is_last = row + 1 == end;
+        rg_walk_offsets(&shape->outer, 2, is_last ? row : row + 1, offset);
+        next.a = next.b = at(args->x, offset[0], T);
+        y_next = at_out(args->y, offset[1], T);
+        if (!shape->dense) {
+            forward_scattered(shape, x, y, kept, T, log);
+            continue;
         }
+        sum_of_row(&k, shape, x, kept, NULL, T, log);
+        double max;
+        if (log)
+            max = finish_row(log_softmax_of, &k, x, x, y, T, T, false, stream, &next, is_last,
+                             length);
+        else if (kept != NULL)
+            max = finish_row(scaled, &k, kept, kept, y, RG_REAL, T, false, stream, &next, is_last,
+                             length);
+        else
+            max = finish_row(is_short(T) ? softmax_short_of : softmax_of, &k, x, x, y, T, T, false,
+                             stream, &next, is_last, length);
+        k.max = (real)max;
     }
 }
 
@@ -213,21 +384,46 @@ RG_INLINE void log_softmax_forward_rows(const rg_softmax_args *k, int64_t begin,
 
 /* ---- gradient, rows ---- */
 
-RG_INLINE vreal fold_dot(const void *k, vreal acc, vreal dy, vreal y)
+RG_FORMULA vreal fold_dot(const void *k, vreal acc, vreal dy, vreal y)
 {
     (void)k;
     return vfma(dy, y, acc);
 }
 
 /* k: the sum over the group, of dy y for softmax, of dy for log-softmax */
-RG_INLINE vreal softmax_gradient_of(const void *k, vreal dy, vreal y)
+RG_FORMULA vreal softmax_gradient_of(const void *k, vreal dy, vreal y)
 {
     return y * (dy - vset(*(const real *)k));
 }
 
-RG_INLINE vreal log_softmax_gradient_of(const void *k, vreal dy, vreal y)
+RG_FORMULA vreal log_softmax_gradient_of(const void *k, vreal dy, vreal y)
 {
     return vfma(-vexp(y), vset(*(const real *)k), dy);
+}
+
+/* A row that is not contiguous, piece by piece. */
+RG_INLINE void gradient_scattered(const rg_softmax_shape *shape, const char *dy, const char *y,
+                                  char *dx, const rg_dtype T, const bool log)
+{
+    char a[PIECE * sizeof(real)], b[PIECE * sizeof(real)], out[PIECE * sizeof(real)];
+    double sum = 0;
+    for (int64_t j = 0; j < shape->length; j += PIECE) {
+        const int64_t count = least(PIECE, shape->length - j);
+        piece_at(shape, 0, dy, j, count, a, T);
+        piece_at(shape, 1, y, j, count, b, T);
+        sum += (double)lanes_sum(fold(log ? fold_sum : fold_dot, NULL, 0, a, b, count, T));
+    }
+    const real s = (real)sum;
+    for (int64_t j = 0; j < shape->length; j += PIECE) {
+        const int64_t count = least(PIECE, shape->length - j);
+        piece_at(shape, 0, dy, j, count, a, T);
+        piece_at(shape, 1, y, j, count, b, T);
+        if (shape->add)
+            piece_at(shape, 2, dx, j, count, out, T);
+        sweep(log ? log_softmax_gradient_of : softmax_gradient_of, &s, a, b, out, count, T, T,
+              shape->add, false);
+        move_piece(&shape->group, 2, dx, j, count, out, vbytes(T) / VLEN, false);
+    }
 }
 
 RG_INLINE void gradient_rows(const rg_softmax_gradient_args *args, int64_t begin, int64_t end,
@@ -235,38 +431,27 @@ RG_INLINE void gradient_rows(const rg_softmax_gradient_args *args, int64_t begin
 {
     const rg_softmax_shape *shape = &args->shape;
     const int64_t length = shape->length;
-    char dy_piece[PIECE * sizeof(real)], y_piece[PIECE * sizeof(real)], out[PIECE * sizeof(real)];
+    int64_t offset[3];
+    rg_walk_offsets(&shape->outer, 3, begin, offset);
+    next_row next = { at(args->dy, offset[0], T), at(args->y, offset[1], T),
+                      log ? fold_sum : fold_dot, false };
+    char *dx_next = at_out(args->dx, offset[2], T);
+    double sum = shape->dense ? fold_row(&next, length, T) : 0;
     for (int64_t row = begin; row < end; row++) {
-        int64_t offset[3];
-        rg_walk_offsets(&shape->outer, 3, row, offset);
-        const char *dy = at(args->dy, offset[0], T), *y = at(args->y, offset[1], T);
-        char *dx = at_out(args->dx, offset[2], T);
-        double sum = 0;
-        for (int64_t j = 0; j < length; j += PIECE) {
-            const int64_t count = least(PIECE, length - j);
-            const char *a = piece_at(shape, 0, dy, j, count, dy_piece, T);
-            const char *b = log ? a : piece_at(shape, 1, y, j, count, y_piece, T);
-            sum += (double)lanes_sum(fold(log ? fold_sum : fold_dot, NULL, 0, a, b, count, T));
+        const char *dy = next.a, *y = next.b;
+        char *dx = dx_next;
+        const bool is_last = row + 1 == end;
+        rg_walk_offsets(&shape->outer, 3, is_last ? row : row + 1, offset);
+        next.a = at(args->dy, offset[0], T);
+        next.b = at(args->y, offset[1], T);
+        dx_next = at_out(args->dx, offset[2], T);
+        if (!shape->dense) {
+            gradient_scattered(shape, dy, y, dx, T, log);
+            continue;
         }
         const real s = (real)sum;
-        const bool ahead = shape->dense && length >= STEP && row + 1 < end;
-        int64_t step = STEP + vhead(dx, T);
-        for (int64_t j = 0, count; j < length; j += count, step = STEP) {
-            count = least(step, length - j);
-            const char *a = piece_at(shape, 0, dy, j, count, dy_piece, T);
-            const char *b = piece_at(shape, 1, y, j, count, y_piece, T);
-            char *to = shape->dense ? at_out(dx, j, T) : out;
-            if (ahead) {
-                fetch(at(dy, length + j, T), count, T);
-                fetch(at(y, length + j, T), count, T);
-            }
-            if (!shape->dense && shape->add)
-                piece_at(shape, 2, dx, j, count, out, T);
-            sweep(log ? log_softmax_gradient_of : softmax_gradient_of, &s, a, b, to, count, T, T,
-                  shape->add, shape->stream);
-            if (!shape->dense)
-                move_piece(&shape->group, 2, dx, j, count, out, vbytes(T) / VLEN, false);
-        }
+        sum = finish_row(log ? log_softmax_gradient_of : softmax_gradient_of, &s, dy, y, dx, T, T,
+                         shape->add, shape->stream, &next, is_last, length);
     }
 }
 
@@ -285,8 +470,9 @@ RG_INLINE void log_softmax_gradient_rows(const rg_softmax_gradient_args *k, int6
 /* ---- columns ---- */
 
 /* A unit is a block of groups that lie side by side. It is read row by row (element j of every
- * group of the block), so that memory is read in long runs; what belongs to each group, such as its
- * sum, stands in an array. For pairs that come in any order these arrays are in that order too. */
+ * group of the block), so that memory is read in long runs; what belongs to each group, such as
+ * its sum, stands in an array. For pairs that come in any order these arrays are in that order
+ * too. */
 typedef struct columns {
     const char *in[2];
     char *out;
@@ -312,12 +498,12 @@ RG_INLINE void store_groups(char *data, int64_t across, const int n, const rg_dt
         vscatter(data, 0, across, n, T, a);
 }
 
-/* What is done with one vector of a row: state[] holds up to two numbers of each group. */
+/* What is done with one vector of a row; `state` is a number of each group. */
 typedef vreal rg_group_fold(vreal acc, vreal state, vreal a, vreal b);
 
 /* acc = step(acc, state, a, b) for every group, with the next element of each. */
-RG_INLINE void fold_row(rg_group_fold *step, real *acc, const real *state, const columns *c,
-                        const char *a, const char *b, const rg_dtype T)
+RG_INLINE void fold_groups(rg_group_fold *step, real *acc, const real *state, const columns *c,
+                           const char *a, const char *b, const rg_dtype T)
 {
     int64_t i = 0;
     for (; c->dense && i + 2 * VLEN <= c->width; i += 2 * VLEN) {
@@ -337,7 +523,7 @@ RG_INLINE void fold_row(rg_group_fold *step, real *acc, const real *state, const
     }
 }
 
-/* Puts what fold_row has left behind into the order of the groups. */
+/* Puts what fold_groups has left behind into the order of the groups. */
 RG_INLINE void end_fold(real *acc, const columns *c, const rg_dtype T)
 {
     for (int64_t i = 0; c->dense && i + 2 * VLEN <= c->width; i += 2 * VLEN)
@@ -355,7 +541,7 @@ RG_INLINE void fold_rows(rg_group_fold *step, real *sum, const real *state, cons
     for (int64_t j = 0; j < c->length;) {
         memset(part, 0, sizeof part);
         for (const int64_t end = least(c->length, j + COLUMN_PIECE); j < end; j++) {
-            fold_row(step, part, state, c, a, b, T);
+            fold_groups(step, part, state, c, a, b, T);
             a += c->in_step[0];
             b += c->in_step[1];
         }
@@ -448,26 +634,38 @@ RG_INLINE columns columns_of(const rg_softmax_shape *shape, const void *a, const
 
 /* ---- forward, columns ---- */
 
-RG_INLINE vreal group_max(vreal acc, vreal unused, vreal x, vreal same)
+RG_FORMULA vreal group_max(vreal acc, vreal unused, vreal x, vreal same)
 {
     (void)unused;
     (void)same;
     return vmax(acc, x);
 }
 
-RG_INLINE vreal group_exp(vreal acc, vreal max, vreal x, vreal same)
+RG_FORMULA vreal group_exp(vreal acc, vreal max, vreal x, vreal same)
 {
     (void)same;
     return acc + vexp(x - max);
 }
 
-RG_INLINE vreal group_softmax(vreal max, vreal scale, vreal x, vreal same)
+RG_FORMULA vreal group_exp_short(vreal acc, vreal max, vreal x, vreal same)
+{
+    (void)same;
+    return acc + vexp_short(x - max);
+}
+
+RG_FORMULA vreal group_softmax_short(vreal max, vreal scale, vreal x, vreal same)
+{
+    (void)same;
+    return vexp_short(x - max) * scale;
+}
+
+RG_FORMULA vreal group_softmax(vreal max, vreal scale, vreal x, vreal same)
 {
     (void)same;
     return vexp(x - max) * scale;
 }
 
-RG_INLINE vreal group_log_softmax(vreal max, vreal log_sum, vreal x, vreal same)
+RG_FORMULA vreal group_log_softmax(vreal max, vreal log_sum, vreal x, vreal same)
 {
     (void)same;
     return (x - max) - log_sum;
@@ -483,40 +681,43 @@ RG_INLINE void forward_columns(const rg_softmax_args *k, int64_t begin, int64_t 
             max[i] = -RG_INFINITY;
         for (int64_t j = 0; j < c.length; j++) {
             const char *x = c.in[0] + j * c.in_step[0];
-            fold_row(group_max, max, max, &c, x, x, T);
+            fold_groups(group_max, max, max, &c, x, x, T);
         }
         end_fold(max, &c, T);
-        fold_rows(group_exp, sum, max, &c, T);
+        fold_rows(is_short(T) ? group_exp_short : group_exp, sum, max, &c, T);
         for (int64_t i = 0; i < c.width; i += VLEN) {
             const vreal s = vload_full(sum, i, RG_REAL);
             vstore_full(sum, i, RG_REAL, log ? vlog(s) : 1 / s);
         }
-        finish_rows(log ? group_log_softmax : group_softmax, max, sum, &c, T);
+        if (log)
+            finish_rows(group_log_softmax, max, sum, &c, T);
+        else
+            finish_rows(is_short(T) ? group_softmax_short : group_softmax, max, sum, &c, T);
     }
 }
 
 /* ---- gradient, columns ---- */
 
-RG_INLINE vreal group_dot(vreal acc, vreal unused, vreal dy, vreal y)
+RG_FORMULA vreal group_dot(vreal acc, vreal unused, vreal dy, vreal y)
 {
     (void)unused;
     return vfma(dy, y, acc);
 }
 
-RG_INLINE vreal group_sum(vreal acc, vreal unused, vreal dy, vreal y)
+RG_FORMULA vreal group_sum(vreal acc, vreal unused, vreal dy, vreal y)
 {
     (void)unused;
     (void)y;
     return acc + dy;
 }
 
-RG_INLINE vreal group_gradient(vreal sum, vreal same, vreal dy, vreal y)
+RG_FORMULA vreal group_gradient(vreal sum, vreal same, vreal dy, vreal y)
 {
     (void)same;
     return y * (dy - sum);
 }
 
-RG_INLINE vreal group_log_gradient(vreal sum, vreal same, vreal dy, vreal y)
+RG_FORMULA vreal group_log_gradient(vreal sum, vreal same, vreal dy, vreal y)
 {
     (void)same;
     return vfma(-vexp(y), sum, dy);

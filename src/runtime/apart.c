@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Overlap between the images of a batch: sorted by address, only neighbours need a closer look. */
+#include "runtime/apart.h"
+
+#include <stdlib.h>
+
+/* Temporaries that have no address yet are ordered by their place in the heap, before all
+ * others. */
+static bool has_address(const rg_tensor *tensor)
+{
+    return tensor->storage->part == NULL;
+}
+
+static uintptr_t begin_of(const rg_tensor *tensor)
+{
+    const rg_storage *storage = tensor->storage;
+    const uintptr_t base = has_address(tensor) ? (uintptr_t)storage->data : storage->offset;
+    return base + tensor->offset;
+}
+
+static uintptr_t end_of(const rg_tensor *tensor)
+{
+    int64_t last = 0;
+    for (int32_t d = 0; d < tensor->desc.rank; d++)
+        last += (tensor->desc.dims[d] - 1) * tensor->desc.strides[d];
+    return begin_of(tensor) + (uintptr_t)(last + 1) * rg_dtype_size(tensor->desc.dtype);
+}
+
+static int compare(const void *a, const void *b)
+{
+    const rg_tensor *x = ((const rg_place *)a)->tensor, *y = ((const rg_place *)b)->tensor;
+    if (has_address(x) != has_address(y))
+        return has_address(x) ? 1 : -1;
+    return begin_of(x) < begin_of(y) ? -1 : begin_of(x) > begin_of(y);
+}
+
+static bool collide(const rg_place *a, const rg_place *b, bool summed)
+{
+    if (a->image == b->image || !(a->written || b->written))
+        return false;
+    if (summed && a->tensor == b->tensor && a->written && b->written)
+        return false;
+    return rg_shape_overlaps(&a->tensor->desc, &b->tensor->desc,
+                             (int64_t)(begin_of(b->tensor) - begin_of(a->tensor)));
+}
+
+rg_status rg_places_apart(rg_place places[], size_t count, bool summed, const char *who)
+{
+    qsort(places, count, sizeof places[0], compare);
+    for (size_t i = 0; i < count; i++) {
+        if (rg_shape_count(&places[i].tensor->desc) == 0)
+            continue;
+        const uintptr_t end = end_of(places[i].tensor);
+        for (size_t k = i + 1; k < count && begin_of(places[k].tensor) < end &&
+                               has_address(places[k].tensor) == has_address(places[i].tensor);
+             k++) {
+            const int64_t a = places[i].image, b = places[k].image;
+            RG_CHECK(!collide(&places[i], &places[k], summed), RG_INVALID_ARGUMENT,
+                     "%s: a result of the batch overlaps a tensor of another image (%lld and %lld)",
+                     who, (long long)(a < b ? a : b), (long long)(a < b ? b : a));
+        }
+    }
+    return RG_OK;
+}
