@@ -71,6 +71,9 @@ typedef struct rg_backend {
     void (*close)(void *context);
     int32_t (*threads)(const void *context);
     const char *(*rung)(const void *context);
+    const char *(*rung_list)(
+        int32_t index); /* from the lowest; NULL past the last this machine has */
+    bool numbered;      /* a device is called "name:index", not "name" */
 
     rg_status (*allocate)(void *context, size_t size, void **pointer);
     void (*release)(void *context, void *pointer, size_t size);

@@ -9,6 +9,9 @@
 
 enum { RG_WALK_TENSORS = 4 };
 
+/* The most groups that lie side by side which a kernel takes at once. */
+enum { RG_BLOCK_GROUPS = 1024 };
+
 typedef struct rg_walk {
     int32_t rank;
     int64_t count;                                 /* of indices: the product of dims */

@@ -2,13 +2,20 @@
 /* Copyright The retrograde authors */
 /* Devices by name, queues, storage: what keeps what alive. */
 #include "runtime/objects.h"
-#include "backend/cpu/rung.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 static const rg_backend *const backends[] = { &rg_backend_cpu };
 enum { BACKENDS = sizeof backends / sizeof backends[0] };
+
+static void write_name(const rg_backend *backend, int32_t index, char *name, size_t capacity)
+{
+    if (backend->numbered)
+        snprintf(name, capacity, "%s:%d", backend->name, index);
+    else
+        snprintf(name, capacity, "%s", backend->name);
+}
 
 rg_device_options rg_device_options_default(void)
 {
@@ -67,10 +74,7 @@ rg_status rg_device_create(const char *name, const rg_device_options *options, r
     RG_TRY(rg_allocate_zero(&allocator, sizeof(rg_device), &memory));
     rg_device *made = memory;
     *made = (rg_device){ .refs = 1, .backend = backend, .allocator = allocator };
-    if (backend == &rg_backend_cpu)
-        snprintf(made->name, sizeof made->name, "%s", backend->name);
-    else
-        snprintf(made->name, sizeof made->name, "%s:%d", backend->name, index);
+    write_name(backend, index, made->name, sizeof made->name);
     const rg_status status = backend->open(index, &all, &made->allocator, &made->context);
     if (status != RG_OK) {
         rg_release(&allocator, made, sizeof *made);
@@ -102,10 +106,7 @@ rg_status rg_device_list(int32_t index, char *name, size_t capacity)
     for (int b = 0; b < BACKENDS; b++) {
         const int32_t count = backends[b]->count();
         if (index < count) {
-            if (backends[b] == &rg_backend_cpu)
-                snprintf(name, capacity, "%s", backends[b]->name);
-            else
-                snprintf(name, capacity, "%s:%d", backends[b]->name, index);
+            write_name(backends[b], index, name, capacity);
             return RG_OK;
         }
         index -= count;
@@ -130,7 +131,7 @@ const char *rg_device_rung(const rg_device *device)
 
 const char *rg_device_rung_list(int32_t index)
 {
-    return index >= 0 && index <= rg_rung_best() ? rg_rung_name(index) : NULL;
+    return rg_backend_cpu.rung_list(index);
 }
 
 /* ---- queues ---- */

@@ -138,9 +138,14 @@ static rg_status check_all_usable(rg_tensor *const tensors[], int64_t entries, c
                                   const char *prefix, const char *const names[], int64_t count)
 {
     for (int64_t i = 0; tensors != NULL && i < entries; i++) {
-        if (tensors[i] != NULL)
-            RG_TRY(rg_tensor_usable(tensors[i], call->commands, call->op->name, prefix,
-                                    names[i / count]));
+        const rg_status status = tensors[i] == NULL
+                                     ? RG_OK
+                                     : rg_tensor_usable(tensors[i], call->commands, call->op->name,
+                                                        prefix, names[i / count]);
+        if (status != RG_OK) {
+            rg_error_prefix("image %lld: ", (long long)(i % count));
+            return status;
+        }
     }
     return RG_OK;
 }
@@ -379,34 +384,37 @@ rg_status rg_kernel_forward_alloc(const rg_kernel *kernel, rg_commands *commands
     return status;
 }
 
-/* Whether an input of this shape gives an output of the same shape, so that y tells that of x. */
-static bool keeps_shape(const rg_call *call, const rg_tensor_desc *shape)
+/* The shape of dx[i]: that of x[i], as the forward pass had it. Without x and state y tells it,
+ * where the op has one input and gives an output of the same shape. */
+static rg_status gradient_shape(const batch *b, const rg_call *call, int32_t i, int64_t n,
+                                const rg_tensor_desc **like)
 {
-    rg_tensor_desc y[RG_MAX_OUTPUTS];
-    return call->inputs == 1 && call->op->shapes(call->desc, shape, y) == RG_OK &&
-           y[0].dtype == shape->dtype && rg_shape_same_dims(&y[0], shape);
+    const rg_tensor *x = entry(b->x, b->count, i, n), *y = entry(b->y, b->count, 0, n);
+    const rg_state *state = b->states != NULL ? b->states[n] : NULL;
+    *like = x != NULL ? &x->desc : NULL;
+    if (*like == NULL && state != NULL && i < state->inputs)
+        *like = &state->sources[i];
+    if (*like == NULL && y != NULL && call->inputs == 1) {
+        rg_tensor_desc made[RG_MAX_OUTPUTS];
+        RG_TRY(call->op->shapes(call->desc, &y->desc, made));
+        if (made[0].dtype == y->desc.dtype && rg_shape_same_dims(&made[0], &y->desc))
+            *like = &y->desc;
+    }
+    RG_CHECK(*like != NULL, RG_INVALID_ARGUMENT,
+             "%s: neither %s nor a state tells the shape of d%s", call->op->name,
+             call->op->inputs[i], call->op->inputs[i]);
+    return RG_OK;
 }
 
 static rg_status make_gradients(const batch *b, const rg_call *call, uint64_t wanted,
                                 bool temporary, rg_tensor *dx[])
 {
     for (int64_t n = 0; n < b->count; n++) {
-        const rg_state *state = b->states != NULL ? b->states[n] : NULL;
         for (int32_t i = 0; i < call->inputs; i++) {
+            const rg_tensor_desc *like;
             if (!(wanted >> i & 1))
                 continue;
-            const rg_tensor *x = entry(b->x, b->count, i, n);
-            const rg_tensor *y = entry(b->y, b->count, 0, n);
-            const rg_tensor_desc *like = NULL;
-            if (x != NULL)
-                like = &x->desc;
-            else if (state != NULL && i < state->inputs)
-                like = &state->sources[i];
-            else if (y != NULL && keeps_shape(call, &y->desc))
-                like = &y->desc;
-            RG_CHECK(like != NULL, RG_INVALID_ARGUMENT,
-                     "%s: neither %s nor a state tells the shape of d%s", call->op->name,
-                     call->op->inputs[i], call->op->inputs[i]);
+            RG_TRY(gradient_shape(b, call, i, n, &like));
             RG_TRY(make_result(b->commands, like, temporary, &dx[i * b->count + n]));
         }
     }

@@ -115,6 +115,11 @@ static const char *cpu_rung(const void *context)
     return rg_rung_name(((const cpu_device *)context)->rung);
 }
 
+static const char *cpu_rung_list(int32_t index)
+{
+    return index >= 0 && index <= rg_rung_best() ? rg_rung_name(index) : NULL;
+}
+
 static rg_status cpu_allocate(void *context, size_t size, void **pointer)
 {
     return rg_allocate(&((cpu_device *)context)->allocator, size, pointer);
@@ -390,6 +395,7 @@ const rg_backend rg_backend_cpu = {
     .close = cpu_close,
     .threads = cpu_threads,
     .rung = cpu_rung,
+    .rung_list = cpu_rung_list,
     .allocate = cpu_allocate,
     .release = cpu_release,
     .copy = cpu_copy,

@@ -45,16 +45,34 @@
 #define RG_JOIN(op, real, rung)  RG_JOIN_(op, real, rung)
 #define RG_TABLE(op)             RG_JOIN(op, RG_REAL_NAME, RG_RUNG)
 
+/* ---- addresses ---- */
+
+/* Element i of an array of T. */
+RG_INLINE const char *at(const void *data, int64_t i, const rg_dtype T)
+{
+    return (const char *)data + i * (vbytes(T) / VLEN);
+}
+
+RG_INLINE char *at_out(void *data, int64_t i, const rg_dtype T)
+{
+    return (char *)data + i * (vbytes(T) / VLEN);
+}
+
+RG_INLINE int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* ---- element by element ---- */
+
+/* Not always_inline: passed as functions, formulas are inlined by optimisation alone. */
+#define RG_FORMULA static inline __attribute__((unused))
 
 /* A formula on single elements, and the loop that applies it: out = formula(k, a, b), plus what
  * out held where `add`, over `count` neighbours; a and b are of type `from`, out of type `to`,
  * and goes past the cache where `stream`. Pairs of vectors first, then what is left. Where
  * `from` and `to` differ, a and b stand in the order of pairs of `to`, and `stream` wants an
  * aligned `out`. */
-#define RG_FORMULA                                                                 \
-    static inline __attribute__((unused)) /* inlined where an entry point flattens \
-                                           */
 typedef vreal rg_formula(const void *k, vreal a, vreal b);
 
 RG_INLINE void sweep_one(rg_formula *formula, const void *k, const void *a, const void *b,

@@ -110,8 +110,8 @@ RG_INLINE vreal vexp(vreal x)
 }
 
 #if !RG_REAL_F64
-/* e^x for x <= 0 and results of 16 bits: within 2^-17 of the value, which f16 and bf16 round
- * off. One step of reduction and three coefficients do. */
+/* e^x for x <= 0 and results of 16 bits: within 2^-17 of the value (2^-16.5 where vfma rounds
+ * twice), which f16 and bf16 round off. One step of reduction and three coefficients do. */
 RG_INLINE vreal vexp_short(vreal x)
 {
     const vreal big = exp_big(2 * RG_BIAS), least = vset(-104); /* e^x is 0 */

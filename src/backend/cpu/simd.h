@@ -39,13 +39,13 @@ typedef uint32_t uintr;
 #define RG_VLEN (RG_VECTOR_BYTES / 4)
 #endif
 
-/* How many lanes a load or store means: 1 to VLEN. */
+/* Lanes of a vector. */
 enum { VLEN = RG_VLEN };
 typedef real vreal __attribute__((vector_size(RG_VECTOR_BYTES)));
 typedef intr vint __attribute__((vector_size(RG_VECTOR_BYTES))); /* integers, and masks: 0 or -1 */
 typedef uintr vuint __attribute__((vector_size(RG_VECTOR_BYTES)));
 
-/* Kept out of line even where an entry point flattens: rare, or shared by all storage types. */
+/* Kept out of line: rare, or shared by all storage types. */
 #define RG_OUTLINE static __attribute__((noinline, unused))
 
 #define RG_INFINITY ((real)__builtin_inf())

@@ -111,12 +111,12 @@ static int64_t choose_block(const rg_softmax_shape *shape, int64_t element, int 
     const int64_t fits = CACHE / (clamp(shape->length, 1, CACHE) * element * (tensors - 1));
     const int64_t units = clamp(shape->outer.count, 1, UNITS);
     const int64_t share = shape->width * units / UNITS; /* `units` of them make UNITS blocks */
-    int64_t block = clamp(fits, LEAST, RG_SOFTMAX_BLOCK);
-    block = clamp(block, LEAST, clamp(share, LEAST, RG_SOFTMAX_BLOCK));
+    int64_t block = clamp(fits, LEAST, RG_BLOCK_GROUPS);
+    block = clamp(block, LEAST, clamp(share, LEAST, RG_BLOCK_GROUPS));
     block = block / LEAST * LEAST;
-    if (block + LEAST > shape->width && shape->width <= RG_SOFTMAX_BLOCK)
+    if (block + LEAST > shape->width && shape->width <= RG_BLOCK_GROUPS)
         block = shape->width;
-    return clamp(block, 1, RG_SOFTMAX_BLOCK);
+    return clamp(block, 1, RG_BLOCK_GROUPS);
 }
 
 /* How many rows make a tile: few enough to share them evenly, but the first row of a tile is not

@@ -23,9 +23,6 @@ enum {
 
 enum { RG_SOFTMAX_TENSORS = 3 };
 
-/* The most groups of a block. */
-enum { RG_SOFTMAX_BLOCK = 1024 };
-
 typedef struct rg_softmax_shape {
     rg_walk outer;  /* rows: over groups; columns: over rows of groups that lie side by side */
     rg_walk group;  /* rows: over the elements of a group */

@@ -147,6 +147,8 @@ static const rg_case cases[] = {
     { "one-dimension", "axis=0", "1000" },
     { "long-row", "axis=-1", "3,5003" },
     { "long-row-log", "kind=log axis=-1", "3,5003" },
+    { "row-of-two-pieces", "axis=-1", "3,1531" },
+    { "row-of-two-pieces-log", "kind=log axis=-1", "3,1531" },
     { "rank-8", "axis=4", "2,1,3,2,5,2,1,3" },
     { "rank-8-flat", "axis=-4 flatten=true", "2,1,3,2,5,2,1,3" },
     { "rank-8-flat-log", "kind=log axis=2 flatten=true", "2,1,3,2,5,2,1,3" },

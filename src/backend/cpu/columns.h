@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Reductions over an axis that is not the last: groups of elements that lie side by side. */
+#ifndef RG_CPU_COLUMNS_H
+#define RG_CPU_COLUMNS_H
+
+#include "backend/cpu/kernel.h"
+
+/* Elements of a piece of a group: rounding errors of a sum grow with the length of a piece and
+ * with their number, not with the product of both. */
+enum { COLUMN_PIECE = 128 };
+
+/* A unit is a block of groups that lie side by side. It is read row by row (element j of every
+ * group of the block), so that memory is read in long runs; what belongs to each group, such as
+ * its sum, stands in an array. */
+typedef struct columns {
+    const char *in[2];
+    char *out;
+    int64_t in_step[2], out_step;     /* bytes from one element of a group to the next */
+    int64_t in_across[2], out_across; /* elements from one group to the next */
+    int64_t length, width;            /* of a group; groups of the block */
+    bool dense, add, stream;
+} columns;
+
+/* One vector of groups, of which the first stands at `data`. */
+RG_INLINE vreal load_groups(const char *data, int64_t across, const int n, const rg_dtype T,
+                            bool dense)
+{
+    return dense ? vload(data, 0, n, T) : vgather(data, 0, across, n, T);
+}
+
+RG_INLINE void store_groups(char *data, int64_t across, const int n, const rg_dtype T, bool dense,
+                            vreal a)
+{
+    if (dense)
+        vstore(data, 0, n, T, a);
+    else
+        vscatter(data, 0, across, n, T, a);
+}
+
+/* What is done with one vector of a row; `state` is a number of each group. */
+typedef vreal rg_group_fold(vreal acc, vreal state, vreal a, vreal b);
+
+/* acc = step(acc, state, a, b) for every group, with the next element of each. */
+RG_INLINE void fold_groups(rg_group_fold *step, real *acc, const real *state, const columns *c,
+                           const char *a, const char *b, const rg_dtype T)
+{
+    int64_t i = 0;
+    for (; c->dense && i + 2 * VLEN <= c->width; i += 2 * VLEN) {
+        const vpair x = vload_pair(a, i, T, true), y = vload_pair(b, i, T, true);
+        const vpair p = vload_pair(acc, i, RG_REAL, false); /* in the pair's order until end_fold */
+        const vpair q = vpair_order(vload_pair(state, i, RG_REAL, false), T);
+        vstore_pair(acc, i, RG_REAL, (vpair){ step(p.a, q.a, x.a, y.a), step(p.b, q.b, x.b, y.b) },
+                    false, false);
+    }
+    for (; i < c->width; i += VLEN) {
+        const int n = vlanes_left(c->width - i);
+        const vreal x = load_groups(at(a, i * c->in_across[0], T), c->in_across[0], n, T, c->dense);
+        const vreal y = load_groups(at(b, i * c->in_across[1], T), c->in_across[1], n, T, c->dense);
+        const vreal p = vload_full(acc, i, RG_REAL), q = vload_full(state, i, RG_REAL);
+        vstore_full(acc, i, RG_REAL, step(p, q, x, y));
+    }
+}
+
+/* Puts what fold_groups has left behind into the order of the groups. */
+RG_INLINE void end_fold(real *acc, const columns *c, const rg_dtype T)
+{
+    for (int64_t i = 0; c->dense && i + 2 * VLEN <= c->width; i += 2 * VLEN)
+        vstore_pair(acc, i, RG_REAL, velement_order(vload_pair(acc, i, RG_REAL, false), T), false,
+                    false);
+}
+
+/* All rows of the block, in pieces that are added up. */
+RG_INLINE void fold_rows(rg_group_fold *step, real *sum, const real *state, const columns *c,
+                         const rg_dtype T)
+{
+    const char *a = c->in[0], *b = c->in[1];
+    real part[RG_BLOCK_GROUPS + VLEN]; /* a vector from any group on is whole */
+    memset(sum, 0, sizeof part);
+    for (int64_t j = 0; j < c->length;) {
+        memset(part, 0, sizeof part);
+        for (const int64_t end = least(c->length, j + COLUMN_PIECE); j < end; j++) {
+            fold_groups(step, part, state, c, a, b, T);
+            a += c->in_step[0];
+            b += c->in_step[1];
+        }
+        for (int64_t i = 0; i < c->width; i += VLEN)
+            vstore_full(sum, i, RG_REAL,
+                        vload_full(sum, i, RG_REAL) + vload_full(part, i, RG_REAL));
+    }
+    end_fold(sum, c, T);
+}
+
+typedef vreal rg_group_formula(vreal first, vreal second, vreal a, vreal b);
+
+RG_INLINE void finish_one(rg_group_formula *formula, const real *first, const real *second,
+                          const columns *c, const char *a, const char *b, char *out, int64_t i,
+                          const int n, const rg_dtype T)
+{
+    const vreal x = load_groups(at(a, i * c->in_across[0], T), c->in_across[0], n, T, c->dense);
+    const vreal y = load_groups(at(b, i * c->in_across[1], T), c->in_across[1], n, T, c->dense);
+    char *to = at_out(out, i * c->out_across, T);
+    vreal value = formula(vload_full(first, i, RG_REAL), vload_full(second, i, RG_REAL), x, y);
+    if (c->add)
+        value += load_groups(to, c->out_across, n, T, c->dense);
+    store_groups(to, c->out_across, n, T, c->dense, value);
+}
+
+RG_INLINE void finish_pair(rg_group_formula *formula, const real *first, const real *second,
+                           const char *a, const char *b, char *out, int64_t i, const rg_dtype T,
+                           bool add, const bool stream)
+{
+    const vpair x = vload_pair(a, i, T, true), y = vload_pair(b, i, T, true);
+    const vpair p = vpair_order(vload_pair(first, i, RG_REAL, false), T);
+    const vpair q = vpair_order(vload_pair(second, i, RG_REAL, false), T);
+    vpair value = { formula(p.a, q.a, x.a, y.a), formula(p.b, q.b, x.b, y.b) };
+    if (add) {
+        const vpair old = vload_pair(out, i, T, true);
+        value.a += old.a;
+        value.b += old.b;
+    }
+    vstore_pair(out, i, T, value, true, stream);
+}
+
+/* out = formula(first, second, a, b) for every group and every element. */
+RG_INLINE void finish_rows(rg_group_formula *formula, const real *first, const real *second,
+                           const columns *c, const rg_dtype T)
+{
+    const char *a = c->in[0], *b = c->in[1];
+    char *out = c->out;
+    for (int64_t j = 0; j < c->length; j++) {
+        int64_t i = 0;
+        if (c->stream) { /* a few groups bring `out` to an aligned address */
+            const int64_t head = least(vhead(out, T), c->width);
+            for (; i < head; i += VLEN)
+                finish_one(formula, first, second, c, a, b, out, i, vlanes_left(head - i), T);
+            for (i = head; i + 2 * VLEN <= c->width; i += 2 * VLEN)
+                finish_pair(formula, first, second, a, b, out, i, T, c->add, true);
+        }
+        for (; c->dense && i + 2 * VLEN <= c->width; i += 2 * VLEN)
+            finish_pair(formula, first, second, a, b, out, i, T, c->add, false);
+        for (; i < c->width; i += VLEN)
+            finish_one(formula, first, second, c, a, b, out, i, vlanes_left(c->width - i), T);
+        a += c->in_step[0];
+        b += c->in_step[1];
+        out += c->out_step;
+    }
+}
+
+#endif
