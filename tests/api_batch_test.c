@@ -229,6 +229,38 @@ static void test_refused(rig *r)
 }
 
 /* One call is one read of each temporary in it. */
+/* Neighbours are joined only where all of them overwrite, or all of them add: orders of two shared
+ * gradients, 0 and 1, over three images. */
+static void test_shared_neighbours(rig *r)
+{
+    static const int orders[][3] = {
+        { 1, 0, 1 }, { 0, 0, 1 }, { 0, 1, 0 }, { 0, 1, 1 }, { 1, 1, 0 }
+    };
+    rg_kernel *kernel = softmax_of(r->device, RG_SOFTMAX_LOG, -1);
+    images dy = images_of(r->device, RG_F64, true, 1), y = images_of(r->device, RG_F64, true, 2);
+    for (size_t k = 0; k < sizeof orders / sizeof orders[0]; k++) {
+        images got = images_of(r->device, RG_F64, true, 3),
+               want = images_of(r->device, RG_F64, false, 3);
+        rg_tensor *dx[3];
+        for (int n = 0; n < 3; n++) {
+            bool first = true;
+            dx[n] = got.of[orders[k][n]];
+            for (int m = 0; m < n; m++)
+                first &= orders[k][m] != orders[k][n];
+            EXPECT_OK(rg_kernel_gradient(kernel, r->commands, &dy.of[n], NULL, &y.of[n], NULL,
+                                         &want.of[orders[k][n]], first ? 0 : 1));
+        }
+        EXPECT_OK(rg_kernel_gradient_batch(kernel, r->commands, 3, dy.of, NULL, y.of, NULL, dx, 0));
+        EXPECT_OK(rig_run(r));
+        EXPECT(same_images(&got, &want));
+        images_free(&got);
+        images_free(&want);
+    }
+    images_free(&dy);
+    images_free(&y);
+    rg_kernel_destroy(kernel);
+}
+
 /* What one image writes no other may read or write, whether images lie side by side or apart. */
 static void test_other_images(rig *r)
 {
@@ -285,6 +317,7 @@ int main(void)
     test_parameter(&r);
     test_refused(&r);
     test_other_images(&r);
+    test_shared_neighbours(&r);
     test_counts(&r);
     rig_close(&r);
     return rg_test_report();

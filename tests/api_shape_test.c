@@ -157,10 +157,12 @@ static void test_sizes(void)
     d = rg_tensor_desc_dense(RG_F64, 0, NULL);
     EXPECT_OK(rg_shape_check(&d, "here", &reach));
     EXPECT(reach == 8);
-    d = rg_tensor_desc_dense(RG_U8, 1, DIMS(INT64_MAX));
+    d = rg_tensor_desc_dense(RG_U8, 1, DIMS(INT64_C(1) << 56)); /* the most there can be */
     EXPECT_OK(rg_shape_check(&d, "here", &reach));
-    EXPECT(reach == INT64_MAX);
+    EXPECT(reach == (size_t)1 << 56);
     const rg_tensor_desc bad[] = {
+        rg_tensor_desc_dense(RG_U8, 1, DIMS((INT64_C(1) << 56) + 1)),
+        rg_tensor_desc_dense(RG_F32, 2, DIMS(0, INT64_C(1) << 60)),
         rg_tensor_desc_dense(RG_F16, 1, DIMS(INT64_MAX)),
         rg_tensor_desc_dense(RG_F32, 1, DIMS(INT64_C(1) << 61)),
         rg_tensor_desc_dense(RG_U8, 2, DIMS(INT64_C(1) << 32, INT64_C(1) << 31)),

@@ -23,6 +23,10 @@ rg_tensor_desc rg_tensor_desc_dense(rg_dtype dtype, int32_t rank, const int64_t 
     return desc;
 }
 
+/* Far more than any memory, and so little that the bytes of all tensors of a call can be added up.
+ */
+static const int64_t MOST_BYTES = INT64_C(1) << 56;
+
 rg_status rg_shape_check(const rg_tensor_desc *desc, const char *who, size_t *reach)
 {
     const size_t element = rg_dtype_size(desc->dtype);
@@ -47,6 +51,7 @@ rg_status rg_shape_check(const rg_tensor_desc *desc, const char *who, size_t *re
     fits &= !__builtin_add_overflow(last, 1, &last);
     fits &= !__builtin_mul_overflow(last, (int64_t)element, &bytes);
     fits &= !__builtin_mul_overflow(count, (int64_t)element, &all);
+    fits &= bytes <= MOST_BYTES && all <= MOST_BYTES;
     char text[RG_SHAPE_TEXT];
     RG_CHECK(fits, RG_INVALID_ARGUMENT, "%s: the size of %s overflows", who,
              rg_shape_text(desc, text));

@@ -41,6 +41,11 @@ rg_walk rg_walk_around(const rg_tensor_desc *const descs[], int tensors, int32_t
 static inline RG_HOST_DEVICE void rg_walk_offsets(const rg_walk *walk, int tensors, int64_t i,
                                                   int64_t offsets[])
 {
+    if (walk->rank <= 1) { /* what dense tensors come down to */
+        for (int t = 0; t < tensors; t++)
+            offsets[t] = i * walk->strides[t][0];
+        return;
+    }
     for (int t = 0; t < tensors; t++)
         offsets[t] = 0;
     for (int32_t d = walk->rank - 1; d >= 0; d--) {

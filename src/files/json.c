@@ -373,8 +373,8 @@ static void add_bytes(rg_text *to, const char *bytes, size_t count)
 
 void rg_text_begin(rg_text *to, char *text, size_t capacity)
 {
-    *to = (rg_text){ text, capacity, 0 };
-    if (capacity > 0)
+    *to = (rg_text){ text, text != NULL ? capacity : 0, 0 };
+    if (to->capacity > 0)
         text[0] = 0;
 }
 

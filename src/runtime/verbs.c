@@ -86,6 +86,18 @@ static void extend_run(rg_tensor joined[], const rg_tensor *const view[], int32_
     }
 }
 
+/* Gradients that several images share are summed: all but the first add. */
+static uint64_t add_bits(const batch *b, int32_t inputs, int64_t n)
+{
+    uint64_t add = b->add;
+    for (int32_t i = 0; i < inputs && b->gradient; i++) {
+        const rg_tensor *dx = entry(b->dx, b->count, i, n);
+        for (int64_t k = 0; k < n && dx != NULL; k++)
+            add |= entry(b->dx, b->count, i, k) == dx ? UINT64_C(1) << i : 0;
+    }
+    return add;
+}
+
 /* Images n to the one before the returned number can be one call: states keep them apart, and so
  * does a tensor that several images share. */
 static int64_t join(const batch *b, int64_t n, run *r, rg_call *call)
@@ -105,7 +117,8 @@ static int64_t join(const batch *b, int64_t n, run *r, rg_call *call)
     }
     if (b->states != NULL || op->joins == NULL || !op->joins(call->desc, x))
         return n + 1;
-    while (n + images < b->count &&
+    const uint64_t add = add_bits(b, call->inputs, n);
+    while (n + images < b->count && add_bits(b, call->inputs, n + images) == add &&
            run_continues(b->x, b->count, call->inputs, n + images, call->x, images) &&
            run_continues(b->y, b->count, call->outputs, n + images, call->y, images) &&
            run_continues(b->dy, b->count, call->outputs, n + images, call->dy, images) &&
@@ -120,18 +133,6 @@ static int64_t join(const batch *b, int64_t n, run *r, rg_call *call)
 }
 
 /* ---- all images ---- */
-
-/* Gradients that several images share are summed: all but the first add. */
-static uint64_t add_bits(const batch *b, int32_t inputs, int64_t n)
-{
-    uint64_t add = b->add;
-    for (int32_t i = 0; i < inputs && b->gradient; i++) {
-        const rg_tensor *dx = entry(b->dx, b->count, i, n);
-        for (int64_t k = 0; k < n && dx != NULL; k++)
-            add |= entry(b->dx, b->count, i, k) == dx ? UINT64_C(1) << i : 0;
-    }
-    return add;
-}
 
 /* Before places are compared: a temporary of others, or one that is used up, has none. */
 static rg_status check_all_usable(rg_tensor *const tensors[], int64_t entries, const rg_call *call,

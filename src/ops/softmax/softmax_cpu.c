@@ -385,6 +385,11 @@ RG_FORMULA vreal log_softmax_gradient_of(const void *k, vreal dy, vreal y)
     return vfma(-vexp(y), vset(*(const real *)k), dy);
 }
 
+RG_INLINE rg_formula *gradient_formula(const bool log)
+{
+    return log ? log_softmax_gradient_of : softmax_gradient_of;
+}
+
 /* A row that is not contiguous, piece by piece. */
 RG_INLINE void gradient_scattered(const rg_softmax_shape *shape, const char *dy, const char *y,
                                   char *dx, const rg_dtype T, const bool log)
@@ -404,8 +409,7 @@ RG_INLINE void gradient_scattered(const rg_softmax_shape *shape, const char *dy,
         piece_at(shape, 1, y, j, count, b, T);
         if (shape->add)
             piece_at(shape, 2, dx, j, count, out, T);
-        sweep(log ? log_softmax_gradient_of : softmax_gradient_of, &s, a, b, out, count, T, T,
-              shape->add, false);
+        sweep(gradient_formula(log), &s, a, b, out, count, T, T, shape->add, false);
         move_piece(&shape->group, 2, dx, j, count, out, vbytes(T) / VLEN, false);
     }
 }
@@ -434,8 +438,8 @@ RG_INLINE void gradient_rows(const rg_softmax_gradient_args *args, int64_t begin
             continue;
         }
         const real s = (real)sum;
-        sum = finish_row(log ? log_softmax_gradient_of : softmax_gradient_of, &s, dy, y, dx, T, T,
-                         shape->add, shape->stream, &next, is_last, length);
+        sum = finish_row(gradient_formula(log), &s, dy, y, dx, T, T, shape->add, shape->stream,
+                         &next, is_last, length);
     }
 }
 
