@@ -29,6 +29,11 @@
         }                                                                \
     }
 RG_APPLY(vexp)
+#if !RG_REAL_F64 /* for results of 16 bits */
+RG_APPLY(vexp_short)
+#else
+#define vexp_short_apply NULL
+#endif
 RG_APPLY(vexpm1)
 RG_APPLY(vlog)
 RG_APPLY(vlog1p)
@@ -39,6 +44,7 @@ RG_APPLY(vsigmoid)
 extern const rg_math_sweep RG_MATH_TABLE[RG_MATH_FUNCTIONS];
 const rg_math_sweep RG_MATH_TABLE[RG_MATH_FUNCTIONS] = {
     [RG_MATH_EXP] = { "exp", RG_FUSED ? 1 : 1.5, vexp_apply },
+    [RG_MATH_EXP_SHORT] = { "exp_short", RG_FUSED ? 72 : 120, vexp_short_apply },
     [RG_MATH_EXPM1] = { "expm1", 2.5, vexpm1_apply },
     [RG_MATH_LOG] = { "log", 1.25, vlog_apply },
     [RG_MATH_LOG1P] = { "log1p", 2, vlog1p_apply },

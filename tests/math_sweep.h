@@ -9,6 +9,7 @@
 
 enum {
     RG_MATH_EXP,
+    RG_MATH_EXP_SHORT, /* x <= 0, float alone */
     RG_MATH_EXPM1,
     RG_MATH_LOG,
     RG_MATH_LOG1P,
@@ -20,8 +21,8 @@ enum {
 
 typedef struct rg_math_sweep {
     const char *name;
-    double bound; /* ULP, as math.h states */
-    void (*apply)(const void *x, void *y, int64_t count);
+    double bound;                                         /* ULP, as math.h states */
+    void (*apply)(const void *x, void *y, int64_t count); /* NULL: not for this real */
 } rg_math_sweep;
 
 #endif

@@ -27,6 +27,7 @@ static const rg_case cases[] = {
     { "tanh", "kind=tanh a=1", "5,37", .x_fill = { { -6, 6 } } },
     { "tanh-scaled", "kind=tanh a=1.75 b=0.625", "7,3,11" },
     { "tanh-scaled-from-y", "kind=tanh a=-1.75 b=0.625 from_y=true", "7,3,11" },
+    { "overflow", "kind=tanh a=70000", "5,37", RG_CASE_FORWARD, .only = 1 << RG_F16 },
     { "scalar", "kind=tanh a=1", "-" },
     { "one", "kind=sigmoid", "1" },
     { "rank-8", "kind=sigmoid", "2,1,3,2,5,2,1,3" },

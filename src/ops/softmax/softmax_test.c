@@ -116,6 +116,11 @@ static const double golden_logsoftmaxgrad_13_axis1[] = {
     0.1042749,  0,          0.08265238, 0.3483673, -0.4209506, -0.25,      -0.5841006, 0.2161662
 };
 
+static double far_below(int64_t i)
+{
+    return -3e4 - (double)(i % 5) * 64; /* e^x alone is 0 in every dtype */
+}
+
 static const rg_case cases[] = {
     /* timed */
     { "8192x1024", "axis=1", "8192,1024", RG_CASE_BENCH },
@@ -149,6 +154,9 @@ static const rg_case cases[] = {
     { "long-row-log", "kind=log axis=-1", "3,5003" },
     { "row-of-two-pieces", "axis=-1", "3,1531" },
     { "row-of-two-pieces-log", "kind=log axis=-1", "3,1531" },
+    { "long-columns", "axis=0", "300,21" },
+    { "long-columns-log", "kind=log axis=0", "300,21" },
+    { "flat-long", "axis=1 flatten=true", "2,37,61" },
     { "rank-8", "axis=4", "2,1,3,2,5,2,1,3" },
     { "rank-8-flat", "axis=-4 flatten=true", "2,1,3,2,5,2,1,3" },
     { "rank-8-flat-log", "kind=log axis=2 flatten=true", "2,1,3,2,5,2,1,3" },
@@ -167,6 +175,7 @@ static const rg_case cases[] = {
     { "empty-flat", "axis=1 flatten=true", "2,0,4", RG_CASE_ZERO },
 
     /* values: nothing overflows, NaN and infinity go where arithmetic sends them */
+    { "far-below", "axis=-1", "5,37", RG_CASE_FORWARD, .x_fill = { { .at = far_below } } },
     { "huge", "axis=-1", "5,64", RG_CASE_FORWARD, .x_fill = { { .at = huge_x } } },
     { "huge-log", "kind=log axis=-1", "5,64", RG_CASE_FORWARD, .x_fill = { { .at = huge_x } } },
     { "huge-columns", "axis=0", "64,5", RG_CASE_FORWARD, .x_fill = { { .at = huge_x } } },
