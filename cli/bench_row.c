@@ -109,12 +109,7 @@ static rg_status make(rg_bench_row *row, const rg_tensor_desc *desc, rg_tensor *
     RG_TRY(rg_tensor_create(rg_kernel_device(row->kernel), desc, tensor));
     RG_TRY(rg_commands_create(row->queue, &commands));
     rg_status status = rg_limit_record(commands, NULL, 0, tensor, 1, false);
-    if (status == RG_OK)
-        status = rg_commands_commit(commands);
-    if (status == RG_OK)
-        status = rg_commands_wait(commands);
-    rg_commands_destroy(commands);
-    return status;
+    return rg_commands_finish(commands, status);
 }
 
 static rg_status run_forward(rg_bench_row *row)
@@ -124,12 +119,7 @@ static rg_status run_forward(rg_bench_row *row)
         RG_TRY(rg_state_create(row->kernel, row->x, &row->state));
     RG_TRY(rg_commands_create(row->queue, &commands));
     rg_status status = rg_kernel_forward(row->kernel, commands, row->x, row->y, row->state);
-    if (status == RG_OK)
-        status = rg_commands_commit(commands);
-    if (status == RG_OK)
-        status = rg_commands_wait(commands);
-    rg_commands_destroy(commands);
-    return status;
+    return rg_commands_finish(commands, status);
 }
 
 static void drop(rg_tensor **tensor)

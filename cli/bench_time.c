@@ -3,6 +3,7 @@
 /* Timing a row: the two loops of the limit and the kernel take turns. */
 #include "cli/bench_limit.h"
 #include "cli/bench_row.h"
+#include "cli/cases.h"
 #include "runtime/objects.h"
 
 #include <stdlib.h>
@@ -62,12 +63,7 @@ static rg_status commit_once(rg_bench_row *row, recorder *record, int32_t calls)
     rg_status status = RG_OK;
     for (int32_t i = 0; i < calls && status == RG_OK; i++)
         status = record(row, commands);
-    if (status == RG_OK)
-        status = rg_commands_commit(commands);
-    if (status == RG_OK)
-        status = rg_commands_wait(commands);
-    rg_commands_destroy(commands);
-    return status;
+    return rg_commands_finish(commands, status);
 }
 
 /* The time of one call in milliseconds. A first commit, not timed, leaves the cache as this loop
@@ -137,12 +133,8 @@ static rg_status run_peak(rg_queue *queue, rg_tensor *done, bool in_double, doub
     RG_TRY(rg_commands_create(queue, &commands));
     rg_status status = rg_limit_record_peak(commands, done, in_double);
     const double start = rg_bench_seconds();
-    if (status == RG_OK)
-        status = rg_commands_commit(commands);
-    if (status == RG_OK)
-        status = rg_commands_wait(commands);
+    status = rg_commands_finish(commands, status);
     *seconds = rg_bench_seconds() - start;
-    rg_commands_destroy(commands);
     return status;
 }
 

@@ -52,6 +52,16 @@ rg_status rg_case_shapes(const rg_case *c, rg_dtype dtype, rg_tensor_desc x[], i
     return RG_OK;
 }
 
+rg_status rg_commands_finish(rg_commands *commands, rg_status status)
+{
+    if (status == RG_OK)
+        status = rg_commands_commit(commands);
+    if (status == RG_OK)
+        status = rg_commands_wait(commands);
+    rg_commands_destroy(commands);
+    return status;
+}
+
 /* ---- random numbers (splitmix64) ---- */
 
 rg_random rg_random_seed(uint64_t seed, const char *name)

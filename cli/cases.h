@@ -16,6 +16,10 @@ const rg_op_test *rg_op_test_find(const char *name);
 rg_status rg_case_desc(const rg_op *op, const rg_case *c, void *desc);
 rg_status rg_case_shapes(const rg_case *c, rg_dtype dtype, rg_tensor_desc x[], int32_t *inputs);
 
+/* Runs what was recorded into `commands`, if recording ended with `status` RG_OK, and destroys
+ * them. Returns the first failure. */
+rg_status rg_commands_finish(rg_commands *commands, rg_status status);
+
 /* Random numbers: the same from the same seed on every machine. */
 typedef struct rg_random {
     uint64_t state;

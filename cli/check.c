@@ -149,12 +149,7 @@ static rg_status run(const trial *t, bool gradient, rg_state *state, uint64_t ad
     if (status == RG_OK)
         status = gradient ? rg_kernel_gradient(t->kernel, commands, dy, x, y, state, dx, add)
                           : rg_kernel_forward(t->kernel, commands, x, y, state);
-    if (status == RG_OK)
-        status = rg_commands_commit(commands);
-    if (status == RG_OK)
-        status = rg_commands_wait(commands);
-    rg_commands_destroy(commands);
-    return status;
+    return rg_commands_finish(commands, status);
 }
 
 /* Fills all tensors anew: results with a pattern that no element has by chance. */
