@@ -28,9 +28,13 @@ endif()
 # What every target of the project is compiled with.
 function(rg_target target)
     target_compile_features(${target} PRIVATE c_std_11)
-    target_compile_definitions(${target} PRIVATE _GNU_SOURCE RG_HAVE_X86_RUNGS=${RG_X86})
+    target_compile_definitions(${target} PRIVATE _GNU_SOURCE RG_HAVE_X86_RUNGS=${RG_X86}
+        RG_HAVE_CUDA=${RG_HAVE_CUDA})
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include
         ${PROJECT_BINARY_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+    if(RG_HAVE_CUDA)
+        target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+    endif()
     target_compile_options(${target} PRIVATE ${RG_WARNINGS} ${RG_ARITHMETIC})
     set_target_properties(${target} PROPERTIES C_EXTENSIONS ON C_VISIBILITY_PRESET hidden
         POSITION_INDEPENDENT_CODE ON)

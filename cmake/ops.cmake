@@ -48,13 +48,16 @@ function(rg_compile_rungs name source objects)
     set(${objects} ${${objects}} PARENT_SCOPE)
 endfunction()
 
-# All ops into `target`; their kernels into RG_KERNEL_OBJECTS; what checks them into RG_OP_TESTS.
+# All ops into `target`; their kernels to RG_KERNEL_OBJECTS; what checks them into RG_OP_TESTS.
 macro(rg_add_ops target)
-    set(RG_KERNEL_OBJECTS "")
     set(RG_OP_TESTS "")
     foreach(op ${RG_OPS})
         target_sources(${target} PRIVATE src/ops/${op}/${op}.c)
         rg_compile_rungs(rg_${op} ${PROJECT_SOURCE_DIR}/src/ops/${op}/${op}_cpu.c RG_KERNEL_OBJECTS)
+        if(RG_HAVE_CUDA)
+            rg_cuda_sources(rg_${op}_cuda ${PROJECT_SOURCE_DIR}/src/ops/${op}/${op}_cuda.cu)
+            list(APPEND RG_KERNEL_OBJECTS $<TARGET_OBJECTS:rg_${op}_cuda>)
+        endif()
         list(APPEND RG_OP_TESTS ${PROJECT_SOURCE_DIR}/src/ops/${op}/${op}_ref.c
             ${PROJECT_SOURCE_DIR}/src/ops/${op}/${op}_test.c)
     endforeach()

@@ -18,11 +18,12 @@ typedef struct rg_queue rg_queue;
 typedef struct rg_device_options {
     uint32_t size;                 /**< of this struct; set by rg_device_options_default() */
     const rg_allocator *allocator; /**< copied; NULL (default) takes memory from the C library */
-    /** CPU: threads that share a kernel, the calling one included; 1 to 1024. 0 (default) takes
-     *  the environment variable RG_THREADS, or else as many as the process may use processors. */
+    /** CPU alone: threads that share a kernel, the calling one included; 1 to 1024. 0 (default)
+     * takes the environment variable RG_THREADS, or else as many as the process may use processors.
+     */
     int32_t threads;
-    /** CPU: the highest instruction set to use, "base", "avx2" or "avx512". NULL (default) takes
-     *  the environment variable RG_CPU, or else the best that processor and system allow. */
+    /** CPU alone: the highest instruction set to use, "base", "avx2" or "avx512". NULL (default)
+     * takes the environment variable RG_CPU, or else the best that processor and system allow. */
     const char *rung;
 } rg_device_options;
 RG_API rg_device_options rg_device_options_default(void);
@@ -46,16 +47,25 @@ RG_API const char *rg_device_name(const rg_device *device);
 /** Threads that share a kernel; 1 on a GPU. */
 RG_API int32_t rg_device_threads(const rg_device *device);
 
-/** The instruction set in use, "base", "avx2" or "avx512". */
+/** The instruction set in use: "base", "avx2" or "avx512", on a GPU its architecture, "sm_90". */
 RG_API const char *rg_device_rung(const rg_device *device);
 
-/** The instruction sets this build and machine offer, from the lowest: index 0 is "base". NULL
- *  past the last. */
+/** Writes one line for people, "NVIDIA H200, 139.8 GiB, …", and a 0 byte into `text`; cut if it
+ *  does not fit. Returns its whole length, so that `text` may be NULL with capacity 0. */
+RG_API size_t rg_device_describe(const rg_device *device, char *text, size_t capacity);
+
+/** The instruction sets of the CPU that this build and machine offer, from the lowest: index 0 is
+ *  "base". NULL past the last. */
 RG_API const char *rg_device_rung_list(int32_t index);
 
 /** Makes an ordered stream of work. Work of one queue runs in the order of its commits; queues
  *  run side by side. */
 RG_API rg_status rg_queue_create(rg_device *device, rg_queue **queue);
+
+/** Makes a queue over a stream of the caller, a cudaStream_t of the same GPU (NULL: CUDA's default
+ *  stream): work runs in order with what else the caller puts there. The stream must outlive the
+ *  queue and its work. RG_UNSUPPORTED on the CPU. */
+RG_API rg_status rg_queue_wrap(rg_device *device, void *stream, rg_queue **queue);
 
 /** Gives the queue back; work already committed still runs to its end, on a thread of the queue
  *  if nobody waits for it. NULL allowed. */

@@ -34,7 +34,8 @@ RG_API rg_status rg_tensor_create(rg_device *device, const rg_tensor_desc *desc,
                                   rg_tensor **tensor);
 
 /** Wraps memory of the caller: element (0, …, 0) stands at `data`, which must be aligned to the
- *  size of an element and reach to the last element that `desc` describes. `release`, which may
+ *  size of an element and reach to the last element that `desc` describes. On a GPU it is memory
+ *  of that GPU, managed memory, or pinned memory of the host. `release`, which may
  *  be NULL, is called once with `context`, on any thread, after the last use; on failure it is
  *  not called. */
 RG_API rg_status rg_tensor_wrap(rg_device *device, const rg_tensor_desc *desc, void *data,

@@ -18,12 +18,19 @@ typedef struct rg_cpu_row {
     rg_cpu_function function[4]; /* by data dtype; NULL: look one rung lower */
 } rg_cpu_row;
 
-/* The kernels of one op on every backend: cpu[double][rung] is an array of rows by kernel id, or
- * NULL. */
+/* A CUDA kernel's host side: chooses a grid and launches on the place's stream, once. */
+typedef struct rg_cuda_place rg_cuda_place; /* backend/cuda/place.h */
+typedef void (*rg_cuda_function)(const void *args, const rg_cuda_place *place);
+typedef struct rg_cuda_row {
+    rg_cuda_function function[4]; /* by data dtype; NULL: there is none */
+} rg_cuda_row;
+
+/* The kernels of one op on every backend: cpu[double][rung] and cuda are arrays of rows by kernel
+ * id, or NULL. */
 enum { RG_RUNG_BASE, RG_RUNG_AVX2, RG_RUNG_AVX512, RG_RUNGS };
 typedef struct rg_kernel_table {
     const rg_cpu_row *cpu[2][RG_RUNGS];
-    const void *cuda;
+    const rg_cuda_row *cuda;
 } rg_kernel_table;
 
 /* ---- lists: recorded work on its way to a backend ---- */
@@ -35,11 +42,13 @@ typedef struct rg_entry {
     void (*function)(void); /* of the backend's own type */
     int64_t units, grain, bytes;
     const char *fault_text;
+    int32_t fault; /* with a fault_text: which of the list's fault words its kernel sets */
 } __attribute__((aligned(16))) rg_entry;
 
 /* A strided copy between a tensor and dense host memory. */
 typedef struct rg_copy_args {
     void *device;                 /* the tensor's first element */
+    void *staging;                /* as much as the host's, where the backend stages copies */
     void *host;                   /* dense */
     int64_t dims[RG_MAX_RANK];    /* in the order of the host */
     int64_t strides[RG_MAX_RANK]; /* of the tensor, in elements */
@@ -48,13 +57,34 @@ typedef struct rg_copy_args {
     bool to_host;
 } rg_copy_args;
 
+/* Whether the tensor's elements lie as the host's do. */
+static inline bool rg_copy_is_dense(const rg_copy_args *args)
+{
+    int64_t stride = 1;
+    for (int32_t d = args->rank - 1; d >= 0; d--) {
+        if (args->strides[d] != stride && args->dims[d] != 1)
+            return false;
+        stride *= args->dims[d];
+    }
+    return true;
+}
+
 typedef struct rg_list {
     const char *entries; /* one behind the other */
     size_t bytes;
-    int64_t moved;          /* bytes that all entries move */
-    bool watched;           /* somebody is told of its end, and may never wait for it */
-    const char *fault_text; /* of the first entry that faulted */
-    _Atomic uint32_t fault; /* set by kernels; the list ends there */
+    int64_t moved; /* bytes that all entries move */
+    bool watched;  /* somebody is told of its end, and may never wait for it */
+
+    /* Words that kernels set, in memory of the device; the backend clears them first. The CPU ends
+     * a list at the first fault; a GPU has launched what follows already. */
+    uint32_t *faults;
+    int32_t fault_count;
+
+    rg_status outcome;      /* by the backend, with a sentence if it is not RG_OK */
+    const char *fault_text; /* of the first entry that faulted, or `text` */
+    char text[160];
+
+    void *token;                            /* the backend's own */
     void (*finished)(struct rg_list *list); /* call when done; the list may be gone afterwards */
     struct rg_list *next;
 } rg_list;
@@ -63,20 +93,24 @@ typedef struct rg_list {
 
 typedef struct rg_backend {
     const char *name; /* "cpu" */
-    /* How many devices of this kind the machine has. */
-    int32_t (*count)(void);
+    bool numbered;    /* a device is called "name:index", not "name" */
+    bool stages;      /* a copy of a tensor that is not dense goes through dense device memory */
+
+    /* How many devices of this kind the machine has; if 0, *reason says why. */
+    int32_t (*count)(const char **reason);
     /* Opens device `index`; *context is handed to all that follows. */
     rg_status (*open)(int32_t index, const rg_device_options *options,
                       const rg_allocator *allocator, void **context);
     void (*close)(void *context);
     int32_t (*threads)(const void *context);
     const char *(*rung)(const void *context);
-    const char *(*rung_list)(
-        int32_t index); /* from the lowest; NULL past the last this machine has */
-    bool numbered;      /* a device is called "name:index", not "name" */
+    /* One line for people. */
+    void (*describe)(const void *context, char *text, size_t capacity);
 
     rg_status (*allocate)(void *context, size_t size, void **pointer);
     void (*release)(void *context, void *pointer, size_t size);
+    /* Refuses memory of the caller that the device cannot use; NULL: any will do. */
+    rg_status (*check_pointer)(void *context, const void *pointer);
     /* An immediate copy; waits for nothing but itself. */
     rg_status (*copy)(void *context, const rg_copy_args *args);
 
@@ -84,6 +118,8 @@ typedef struct rg_backend {
     void (*(*find)(void *context, const rg_kernel_table *table, int32_t id, rg_dtype dtype))(void);
 
     rg_status (*queue_open)(void *context, void **queue);
+    /* A queue over a stream of the caller; NULL: the backend has none. */
+    rg_status (*queue_wrap)(void *context, void *stream, void **queue);
     void (*queue_close)(void *queue); /* nothing is pending: every list keeps its queue */
     /* Takes the list; it runs after all submitted before it. */
     void (*submit)(void *queue, rg_list *list);
@@ -95,5 +131,6 @@ typedef struct rg_backend {
 } rg_backend;
 
 extern const rg_backend rg_backend_cpu;
+extern const rg_backend rg_backend_cuda; /* where RG_HAVE_CUDA */
 
 #endif

@@ -22,8 +22,18 @@
 #include "ops/ops.def"
 #undef RG_OP
 
-#define RG_OP(op) \
-    const rg_kernel_table rg_kernels_##op = { .cpu = { RUNGS(op, f32), RUNGS(op, f64) } };
+#if RG_HAVE_CUDA
+#define RG_OP(op) extern const rg_cuda_row rg_cuda_##op[];
+#include "ops/ops.def"
+#undef RG_OP
+#define CUDA(op) rg_cuda_##op
+#else
+#define CUDA(op) NULL
+#endif
+
+#define RG_OP(op)                                                                        \
+    const rg_kernel_table rg_kernels_##op = { .cpu = { RUNGS(op, f32), RUNGS(op, f64) }, \
+                                              .cuda = CUDA(op) };
 #include "ops/ops.def"
 #undef RG_OP
 

@@ -67,7 +67,7 @@ static void part_release(rg_part *part)
 static void part_finished(rg_list *list)
 {
     rg_part *part = (rg_part *)list;
-    part->outcome = list->fault_text != NULL ? RG_KERNEL_FAULT : RG_OK;
+    part->outcome = list->outcome;
     for (size_t i = 0; i < part->handlers_count; i++)
         part->handlers[i].function(part->handlers[i].context, part->outcome);
     part_release_work(part);
@@ -113,13 +113,16 @@ void rg_heap_give(rg_part *part, size_t offset)
             (part->ranges_count - at) * sizeof part->ranges[0]);
 }
 
-/* One allocation for all temporaries and scratch of the part, then every pointer into it is
- * known. */
+/* One allocation for all temporaries, scratch and fault words of the part, then every pointer into
+ * it is known. */
 static rg_status place_temporaries(rg_part *part)
 {
     rg_storage *block = NULL;
-    if (part->heap_size > 0)
-        RG_TRY(rg_storage_create(part->queue->device, part->heap_size, &block));
+    const size_t bytes = part->heap_size + (size_t)part->list.fault_count * sizeof(uint32_t);
+    if (bytes > 0)
+        RG_TRY(rg_storage_create(part->queue->device, bytes, &block));
+    if (part->list.fault_count > 0)
+        part->list.faults = (uint32_t *)(void *)(block->data + part->heap_size);
     for (size_t i = 0; i < part->temporaries_count; i++) {
         rg_storage *storage = part->temporaries[i];
         storage->data = block->data + storage->offset;
@@ -129,6 +132,7 @@ static rg_status place_temporaries(rg_part *part)
     for (size_t i = 0; i < part->relocations_count; i++) {
         const rg_relocation *r = &part->relocations[i];
         char *pointer = (r->storage != NULL ? r->storage->data : block->data) + r->offset;
+        pointer += r->is_fault ? part->heap_size : 0;
         memcpy(part->entries + r->at, &pointer, sizeof pointer);
     }
     if (block != NULL) /* scratch needs it, whether or not a temporary keeps it; commit made room */
@@ -310,7 +314,8 @@ rg_mark rg_commands_mark(const rg_commands *commands)
                       .relocations = part->relocations_count,
                       .temporaries = part->temporaries_count,
                       .heap_size = part->heap_size,
-                      .moved = part->list.moved };
+                      .moved = part->list.moved,
+                      .faults = part->list.fault_count };
 }
 
 void rg_commands_rewind(rg_commands *commands, rg_mark mark)
@@ -324,6 +329,7 @@ void rg_commands_rewind(rg_commands *commands, rg_mark mark)
     part->entries_size = mark.entries;
     part->relocations_count = mark.relocations;
     part->list.moved = mark.moved;
+    part->list.fault_count = mark.faults;
 }
 
 /* Room for an entry with `args_size` bytes behind it; copies the args there. */
@@ -356,23 +362,43 @@ static rg_status add_entry(rg_part *part, const rg_entry *entry, const void *arg
     return RG_OK;
 }
 
-/* Fills in one pointer of the args: now if the address is known, at commit for a temporary. */
+/* A pointer of the args that is known at commit. */
+static rg_status relocate(rg_part *part, rg_relocation relocation)
+{
+    RG_TRY(rg_grow(&part->queue->device->allocator, (void **)&part->relocations,
+                   &part->relocations_capacity, part->relocations_count,
+                   sizeof part->relocations[0]));
+    part->relocations[part->relocations_count++] = relocation;
+    return RG_OK;
+}
+
+/* Fills in the pointer to a tensor: now if the address is known, at commit for a temporary. */
 static rg_status bind(rg_part *part, size_t at, rg_storage *storage, size_t offset)
 {
-    const rg_allocator *allocator = &part->queue->device->allocator;
-    if (storage != NULL) {
-        RG_TRY(rg_grow(allocator, (void **)&part->used, &part->used_capacity, part->used_count,
-                       sizeof part->used[0]));
-        part->used[part->used_count++] = rg_storage_retain(storage);
-        if (storage->part == NULL) {
-            char *pointer = storage->data != NULL ? storage->data + offset : NULL;
-            memcpy(part->entries + at, &pointer, sizeof pointer);
-            return RG_OK;
-        }
-    }
-    RG_TRY(rg_grow(allocator, (void **)&part->relocations, &part->relocations_capacity,
-                   part->relocations_count, sizeof part->relocations[0]));
-    part->relocations[part->relocations_count++] = (rg_relocation){ at, storage, offset };
+    RG_TRY(rg_grow(&part->queue->device->allocator, (void **)&part->used, &part->used_capacity,
+                   part->used_count, sizeof part->used[0]));
+    part->used[part->used_count++] = rg_storage_retain(storage);
+    if (storage->part != NULL)
+        return relocate(part, (rg_relocation){ .at = at, .storage = storage, .offset = offset });
+    char *pointer = storage->data != NULL ? storage->data + offset : NULL;
+    memcpy(part->entries + at, &pointer, sizeof pointer);
+    return RG_OK;
+}
+
+/* The pointer to scratch, which lives for one entry alone; a later one may have the same room. */
+static rg_status bind_scratch(rg_part *part, size_t at, size_t bytes)
+{
+    size_t offset;
+    RG_TRY(rg_heap_take(part, bytes, &offset));
+    rg_heap_give(part, offset);
+    return relocate(part, (rg_relocation){ .at = at, .offset = offset });
+}
+
+static rg_status bind_fault(rg_part *part, size_t at, int32_t fault)
+{
+    const size_t offset = (size_t)fault * sizeof(uint32_t);
+    RG_TRY(relocate(part, (rg_relocation){ .at = at, .offset = offset, .is_fault = true }));
+    part->list.fault_count = fault + 1;
     return RG_OK;
 }
 
@@ -385,7 +411,8 @@ rg_status rg_record(rg_call *call, const rg_launch *launch)
     rg_entry entry = { .units = launch->units,
                        .grain = launch->grain,
                        .bytes = launch->bytes,
-                       .fault_text = launch->fault_text };
+                       .fault_text = launch->fault_text,
+                       .fault = part->list.fault_count };
     entry.function =
         device->backend->find(device->context, call->op->kernels, launch->kernel, launch->dtype);
     RG_CHECK(entry.function != NULL, RG_UNSUPPORTED, "%s: no kernel for %s on %s", call->op->name,
@@ -397,18 +424,11 @@ rg_status rg_record(rg_call *call, const rg_launch *launch)
         RG_TRY(bind(part, at, tensor->storage, tensor->offset));
         at += sizeof(void *);
     }
-    if (launch->scratch > 0) { /* lives for this entry alone; a later one may have the same room */
-        size_t offset;
-        RG_TRY(rg_heap_take(part, launch->scratch, &offset));
-        rg_heap_give(part, offset);
-        RG_TRY(bind(part, at, NULL, offset));
+    if (launch->scratch > 0) {
+        RG_TRY(bind_scratch(part, at, launch->scratch));
         at += sizeof(void *);
     }
-    if (launch->fault_text != NULL) {
-        _Atomic uint32_t *fault = &part->list.fault;
-        memcpy(part->entries + at, &fault, sizeof fault);
-    }
-    return RG_OK;
+    return launch->fault_text != NULL ? bind_fault(part, at, entry.fault) : RG_OK;
 }
 
 static rg_status record_copy(rg_commands *commands, rg_tensor *tensor, void *host, size_t bytes,
@@ -425,6 +445,8 @@ static rg_status record_copy(rg_commands *commands, rg_tensor *tensor, void *hos
         rg_status status = add_entry(commands->part, &entry, &args, sizeof args, &at);
         if (status == RG_OK)
             status = bind(commands->part, at, tensor->storage, tensor->offset);
+        if (status == RG_OK && commands->queue->device->backend->stages && !rg_copy_is_dense(&args))
+            status = bind_scratch(commands->part, at + offsetof(rg_copy_args, staging), bytes);
         if (status != RG_OK) {
             rg_commands_rewind(commands, mark);
             return status;

@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Devices by name, queues, storage: what keeps what alive. */
+#include "backend/cpu/rung.h"
 #include "runtime/objects.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-static const rg_backend *const backends[] = { &rg_backend_cpu };
+static const rg_backend *const backends[] = {
+    &rg_backend_cpu,
+#if RG_HAVE_CUDA
+    &rg_backend_cuda,
+#endif
+};
 enum { BACKENDS = sizeof backends / sizeof backends[0] };
 
 static void write_name(const rg_backend *backend, int32_t index, char *name, size_t capacity)
@@ -37,7 +43,9 @@ static rg_status find_backend(const char *name, const rg_backend **backend, int3
     }
     for (int b = 0; b < BACKENDS; b++) {
         if (strlen(backends[b]->name) == length && memcmp(backends[b]->name, name, length) == 0) {
-            const int32_t count = backends[b]->count();
+            const char *reason = "";
+            const int32_t count = backends[b]->count(&reason);
+            RG_CHECK(count > 0, RG_NO_DEVICE, "there is no device '%s': %s", name, reason);
             RG_CHECK(*index < count, RG_NO_DEVICE, "there is no device '%s': this machine has %d",
                      name, count);
             *backend = backends[b];
@@ -63,7 +71,7 @@ rg_status rg_device_create(const char *name, const rg_device_options *options, r
                  options->size);
         memcpy(&all, options, options->size);
     }
-    const rg_backend *backend;
+    const rg_backend *backend = NULL;
     int32_t index;
     RG_TRY(find_backend(name, &backend, &index));
     const rg_allocator allocator = all.allocator != NULL ? *all.allocator : rg_default_allocator;
@@ -104,7 +112,8 @@ rg_status rg_device_list(int32_t index, char *name, size_t capacity)
     RG_CHECK_NOT_NULL(name);
     RG_CHECK(index >= 0, RG_INVALID_ARGUMENT, "rg_device_list: the index is %d", index);
     for (int b = 0; b < BACKENDS; b++) {
-        const int32_t count = backends[b]->count();
+        const char *reason;
+        const int32_t count = backends[b]->count(&reason);
         if (index < count) {
             write_name(backends[b], index, name, capacity);
             return RG_OK;
@@ -131,19 +140,29 @@ const char *rg_device_rung(const rg_device *device)
 
 const char *rg_device_rung_list(int32_t index)
 {
-    return rg_backend_cpu.rung_list(index);
+    return index >= 0 && index <= rg_rung_best() ? rg_rung_name(index) : NULL;
+}
+
+size_t rg_device_describe(const rg_device *device, char *text, size_t capacity)
+{
+    char whole[256] = "";
+    if (device != NULL)
+        device->backend->describe(device->context, whole, sizeof whole);
+    if (capacity > 0)
+        snprintf(text, capacity, "%s", whole);
+    return strlen(whole);
 }
 
 /* ---- queues ---- */
 
-rg_status rg_queue_create(rg_device *device, rg_queue **queue)
+/* With `stream` a queue over that, else one of its own. */
+static rg_status make_queue(rg_device *device, void *const *stream, rg_queue **queue)
 {
-    RG_CHECK_NOT_NULL(queue);
-    *queue = NULL;
-    RG_CHECK_NOT_NULL(device);
+    const rg_backend *backend = device->backend;
     void *memory, *inner;
     RG_TRY(rg_allocate_zero(&device->allocator, sizeof(rg_queue), &memory));
-    const rg_status status = device->backend->queue_open(device->context, &inner);
+    const rg_status status = stream != NULL ? backend->queue_wrap(device->context, *stream, &inner)
+                                            : backend->queue_open(device->context, &inner);
     if (status != RG_OK) {
         rg_release(&device->allocator, memory, sizeof(rg_queue));
         return status;
@@ -152,6 +171,24 @@ rg_status rg_queue_create(rg_device *device, rg_queue **queue)
     *made = (rg_queue){ .refs = 1, .device = rg_device_retain(device), .queue = inner };
     *queue = made;
     return RG_OK;
+}
+
+rg_status rg_queue_create(rg_device *device, rg_queue **queue)
+{
+    RG_CHECK_NOT_NULL(queue);
+    *queue = NULL;
+    RG_CHECK_NOT_NULL(device);
+    return make_queue(device, NULL, queue);
+}
+
+rg_status rg_queue_wrap(rg_device *device, void *stream, rg_queue **queue)
+{
+    RG_CHECK_NOT_NULL(queue);
+    *queue = NULL;
+    RG_CHECK_NOT_NULL(device);
+    RG_CHECK(device->backend->queue_wrap != NULL, RG_UNSUPPORTED,
+             "rg_queue_wrap: %s has no streams to wrap", device->name);
+    return make_queue(device, &stream, queue);
 }
 
 rg_queue *rg_queue_retain(rg_queue *queue)

@@ -76,8 +76,9 @@ rg_status rg_tensor_copy_args(const rg_tensor *tensor, void *host, size_t bytes,
 /* What one commit hands to the queue: entries, and all that they need. */
 typedef struct rg_relocation {
     size_t at;           /* where the pointer stands in the entries */
-    rg_storage *storage; /* NULL: scratch */
-    size_t offset;       /* in the storage, or in the heap */
+    rg_storage *storage; /* NULL: scratch, or a fault word */
+    size_t offset;       /* in the storage, in the heap, or behind it among the fault words */
+    bool is_fault;
 } rg_relocation;
 
 typedef struct rg_handler {
@@ -132,6 +133,7 @@ void rg_heap_give(rg_part *part, size_t offset);
 typedef struct rg_mark {
     size_t entries, used, relocations, temporaries, heap_size;
     int64_t moved;
+    int32_t faults;
 } rg_mark;
 rg_mark rg_commands_mark(const rg_commands *commands);
 void rg_commands_rewind(rg_commands *commands, rg_mark mark);

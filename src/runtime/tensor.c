@@ -44,6 +44,8 @@ rg_status rg_tensor_wrap(rg_device *device, const rg_tensor_desc *desc, void *da
     RG_CHECK(data != NULL || reach == 0, RG_INVALID_ARGUMENT, "rg_tensor_wrap: data is NULL");
     RG_CHECK((uintptr_t)data % rg_dtype_size(desc->dtype) == 0, RG_INVALID_ARGUMENT,
              "rg_tensor_wrap: data is not aligned to an element of %s", rg_dtype_name(desc->dtype));
+    if (reach > 0 && device->backend->check_pointer != NULL)
+        RG_TRY(device->backend->check_pointer(device->context, data));
     rg_tensor *made;
     RG_TRY(rg_tensor_make(device, desc, &made));
     const rg_status status = rg_storage_create(device, 0, &made->storage);

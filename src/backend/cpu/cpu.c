@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The CPU backend: devices, queues that run lists in order, copies.
- *
- * A thread that waits runs what is pending itself. A queue has a worker of its own only once
- * there is work that nobody may be waiting for. */
+/* The CPU backend: devices, queues that run lists in order, copies. */
 #include "backend/cpu/pool.h"
 #include "backend/cpu/rung.h"
+#include "backend/fifo.h"
 
-#include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -20,26 +18,11 @@ typedef struct cpu_device {
     rg_pool *pool;
 } cpu_device;
 
-typedef struct cpu_queue {
-    rg_allocator allocator;
-    rg_pool *pool;
-    pthread_mutex_t lock;
-    pthread_cond_t changed; /* a list has run */
-    pthread_cond_t wanted;  /* the worker has something to do */
-    rg_list *first, *last;  /* pending */
-    rg_list *current;       /* the list that thread `runner` runs; may be gone: compared only */
-    pthread_t runner;
-    int32_t waiters;
-    pthread_t worker;
-    bool has_worker, awake, stop, abandoned;
-    bool orphans; /* the system gave no thread for a worker: whoever waits runs all that is pending
-                   */
-} cpu_queue;
-
 /* ---- devices ---- */
 
-static int32_t cpu_count(void)
+static int32_t cpu_count(const char **reason)
 {
+    (void)reason;
     return 1;
 }
 
@@ -115,9 +98,12 @@ static const char *cpu_rung(const void *context)
     return rg_rung_name(((const cpu_device *)context)->rung);
 }
 
-static const char *cpu_rung_list(int32_t index)
+static void cpu_describe(const void *context, char *text, size_t capacity)
 {
-    return index >= 0 && index <= rg_rung_best() ? rg_rung_name(index) : NULL;
+    const cpu_device *device = context;
+    const int32_t threads = rg_pool_threads(device->pool);
+    snprintf(text, capacity, "%d thread%s, %s", threads, threads == 1 ? "" : "s",
+             rg_rung_name(device->rung));
 }
 
 static rg_status cpu_allocate(void *context, size_t size, void **pointer)
@@ -214,11 +200,14 @@ static void restore_arithmetic(uint64_t old)
 #endif
 }
 
-static void run_list(cpu_queue *queue, rg_list *list)
+static void run_list(void *owner, rg_list *list)
 {
     enum { WORTH_SHARING = 128 << 10 }; /* bytes: waking a helper costs as much as moving them */
+    rg_pool *pool = owner;
     const uint64_t old = plain_arithmetic();
     const rg_entry *entry;
+    for (int32_t i = 0; i < list->fault_count; i++)
+        list->faults[i] = 0;
     for (size_t at = 0; at < list->bytes && list->fault_text == NULL; at += entry->size) {
         entry = (const rg_entry *)(const void *)(list->entries + at);
         const void *args = entry + 1;
@@ -231,161 +220,52 @@ static void run_list(cpu_queue *queue, rg_list *list)
             function(args, 0, entry->units);
             rg_pool_fence();
         } else {
-            rg_pool_run(queue->pool, function, args, entry->units, entry->grain);
+            rg_pool_run(pool, function, args, entry->units, entry->grain);
         }
-        if (entry->fault_text != NULL && list->fault != 0)
+        if (entry->fault_text != NULL &&
+            __atomic_load_n(&list->faults[entry->fault], __ATOMIC_RELAXED) != 0) {
+            list->outcome = RG_KERNEL_FAULT;
             list->fault_text = entry->fault_text;
+        }
     }
     restore_arithmetic(old);
 }
 
-/* Runs the list at the head. Called with the lock, which is let go meanwhile, and when nobody
- * else is running. */
-static void run_first(cpu_queue *queue)
-{
-    rg_list *list = queue->first;
-    queue->first = list->next;
-    queue->last = queue->first != NULL ? queue->last : NULL;
-    queue->current = list;
-    queue->runner = pthread_self();
-    pthread_mutex_unlock(&queue->lock);
-    run_list(queue, list);
-    list->finished(list);
-    pthread_mutex_lock(&queue->lock);
-    queue->current = NULL;
-    if (queue->waiters > 0)
-        pthread_cond_broadcast(&queue->changed);
-}
-
-static void queue_free(cpu_queue *queue)
-{
-    pthread_mutex_destroy(&queue->lock);
-    pthread_cond_destroy(&queue->changed);
-    pthread_cond_destroy(&queue->wanted);
-    const rg_allocator allocator = queue->allocator;
-    rg_release(&allocator, queue, sizeof *queue);
-}
-
-static void *worker_main(void *context)
-{
-    cpu_queue *queue = context;
-    pthread_mutex_lock(&queue->lock);
-    while (!queue->stop) {
-        if (queue->first != NULL && queue->current == NULL && queue->awake) {
-            run_first(queue);
-        } else if (queue->first != NULL && queue->current != NULL) {
-            queue->waiters++;
-            pthread_cond_wait(&queue->changed, &queue->lock);
-            queue->waiters--;
-        } else {
-            queue->awake = false;
-            pthread_cond_wait(&queue->wanted, &queue->lock);
-        }
-    }
-    const bool abandoned = queue->abandoned;
-    pthread_mutex_unlock(&queue->lock);
-    if (abandoned)
-        queue_free(queue);
-    return NULL;
-}
-
-/* With the lock: makes sure that pending work runs though nobody waits for it. */
-static void wake_worker(cpu_queue *queue)
-{
-    if (queue->first == NULL || queue->awake)
-        return;
-    if (!queue->has_worker)
-        queue->has_worker = pthread_create(&queue->worker, NULL, worker_main, queue) == 0;
-    queue->awake = queue->has_worker;
-    queue->orphans = !queue->has_worker;
-    pthread_cond_signal(&queue->wanted);
-    while (!queue->has_worker && queue->first != NULL && queue->current == NULL)
-        run_first(queue); /* no thread to be had: do it here */
-}
+/* ---- queues: a fifo each ---- */
 
 static rg_status cpu_queue_open(void *context, void **queue)
 {
     cpu_device *device = context;
-    void *memory;
-    RG_TRY(rg_allocate_zero(&device->allocator, sizeof(cpu_queue), &memory));
-    cpu_queue *made = memory;
-    made->allocator = device->allocator;
-    made->pool = device->pool;
-    pthread_mutex_init(&made->lock, NULL);
-    pthread_cond_init(&made->changed, NULL);
-    pthread_cond_init(&made->wanted, NULL);
-    *queue = made;
+    const rg_fifo_owner owner = { .run = run_list, .owner = device->pool };
+    rg_fifo *fifo;
+    RG_TRY(rg_fifo_create(&device->allocator, &owner, &fifo));
+    *queue = fifo;
     return RG_OK;
 }
 
-static void cpu_queue_close(void *context)
+static void cpu_queue_close(void *queue)
 {
-    cpu_queue *queue = context;
-    pthread_mutex_lock(&queue->lock); /* nothing is pending: every list keeps its queue */
-    queue->stop = true;
-    const bool inside = queue->has_worker && pthread_equal(queue->worker, pthread_self());
-    queue->abandoned = inside;
-    pthread_cond_signal(&queue->wanted);
-    pthread_mutex_unlock(&queue->lock);
-    if (inside) { /* the last list let go of its queue: the worker frees it on its way out */
-        pthread_detach(queue->worker);
-        return;
-    }
-    if (queue->has_worker)
-        pthread_join(queue->worker, NULL);
-    queue_free(queue);
+    rg_fifo_close(queue);
 }
 
-static void cpu_submit(void *context, rg_list *list)
+static void cpu_submit(void *queue, rg_list *list)
 {
     /* Bytes: less is soon done by whoever asks for the outcome, and a worker that wakes up only
      * to find it taken gets in the way of those who do it. */
     enum { WORTH_WAKING = 256 << 20 };
-    cpu_queue *queue = context;
-    const bool watched = list->watched || list->moved >= WORTH_WAKING;
-    pthread_mutex_lock(&queue->lock);
-    const bool behind = queue->first != NULL; /* nobody waited for the one before */
-    list->next = NULL;
-    if (behind)
-        queue->last->next = list;
-    else
-        queue->first = list;
-    queue->last = list;
-    if (watched || behind)
-        wake_worker(queue);
-    pthread_mutex_unlock(&queue->lock);
+    const bool behind = rg_fifo_submit(queue, list, list->watched || list->moved >= WORTH_WAKING);
+    if (behind) /* nobody waited for the one before */
+        rg_fifo_nudge(queue);
 }
 
-static void cpu_nudge(void *context)
+static void cpu_nudge(void *queue)
 {
-    cpu_queue *queue = context;
-    pthread_mutex_lock(&queue->lock);
-    wake_worker(queue);
-    pthread_mutex_unlock(&queue->lock);
+    rg_fifo_nudge(queue);
 }
 
-static rg_status cpu_wait(void *context, rg_list *list, bool (*is_done)(rg_list *list))
+static rg_status cpu_wait(void *queue, rg_list *list, bool (*is_done)(rg_list *list))
 {
-    cpu_queue *queue = context;
-    pthread_mutex_lock(&queue->lock);
-    const bool inside = queue->current != NULL && pthread_equal(queue->runner, pthread_self());
-    /* Not before its runner has let go of it: the caller may destroy all there is, and expects
-     * that nothing then touches the allocator. */
-    while (!inside && (!is_done(list) || queue->current == list)) {
-        if (queue->current == NULL) {
-            run_first(queue);
-        } else {
-            queue->waiters++;
-            pthread_cond_wait(&queue->changed, &queue->lock);
-            queue->waiters--;
-        }
-    }
-    while (!inside && queue->orphans && queue->first != NULL && queue->current == NULL)
-        run_first(queue);
-    pthread_mutex_unlock(&queue->lock);
-    RG_CHECK(!inside || is_done(list), RG_INVALID_STATE,
-             "a completion handler cannot wait for commands of its own queue");
-    return RG_OK;
+    return rg_fifo_wait(queue, list, is_done);
 }
 
 const rg_backend rg_backend_cpu = {
@@ -395,7 +275,7 @@ const rg_backend rg_backend_cpu = {
     .close = cpu_close,
     .threads = cpu_threads,
     .rung = cpu_rung,
-    .rung_list = cpu_rung_list,
+    .describe = cpu_describe,
     .allocate = cpu_allocate,
     .release = cpu_release,
     .copy = cpu_copy,

@@ -1,0 +1,541 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* The CUDA backend: devices found at run time, memory from a pool, queues as streams.
+ *
+ * Submitting a list puts all its work into the stream and an event behind it. Whoever waits for
+ * the list waits for the event, and then finishes it. The calling thread's current device is left
+ * as it was. */
+#include "backend/cuda/place.h"
+#include "backend/cuda/strided_copy.h"
+#include "backend/fifo.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+typedef struct cuda_device {
+    _Atomic int32_t refs; /* the opening, and every queue */
+    rg_allocator allocator;
+    int32_t index;
+    rg_cuda_place place; /* without a stream */
+    char rung[16], text[160];
+    cudaMemPool_t pool;
+    cudaStream_t memory; /* orders allocations; nothing else is put there */
+    cudaStream_t copies; /* of the host's own */
+    pthread_mutex_t copying;
+} cuda_device;
+
+typedef struct cuda_queue {
+    cuda_device *device;
+    cudaStream_t stream;
+    bool owned; /* the stream is not the caller's */
+    rg_fifo *fifo;
+    pthread_mutex_t lock; /* of what follows, and of the order of submitted lists */
+    cudaEvent_t *events;  /* that no list uses */
+    size_t events_capacity, events_count;
+} cuda_queue;
+
+/* ---- errors ---- */
+
+static rg_status status_of(cudaError_t error)
+{
+    switch (error) {
+    case cudaSuccess:
+        return RG_OK;
+    case cudaErrorMemoryAllocation:
+        return RG_OUT_OF_MEMORY;
+    case cudaErrorNoDevice:
+    case cudaErrorInsufficientDriver:
+    case cudaErrorInvalidDevice:
+    case cudaErrorSystemDriverMismatch:
+        return RG_NO_DEVICE;
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorNotSupported:
+        return RG_UNSUPPORTED;
+    case cudaErrorInvalidValue:
+    case cudaErrorInvalidResourceHandle:
+        return RG_INVALID_ARGUMENT;
+    default:
+        return RG_KERNEL_FAULT;
+    }
+}
+
+/* Passes an error of CUDA on as a status and a sentence. */
+static rg_status pass(cudaError_t error, const char *what)
+{
+    if (error == cudaSuccess)
+        return RG_OK;
+    (void)cudaGetLastError(); /* so that a later launch is not blamed for it */
+    return rg_fail(status_of(error), "cuda: %s: %s", what, cudaGetErrorString(error));
+}
+#define TRY_CUDA(call, what) RG_TRY(pass(call, what))
+
+/* ---- devices ---- */
+
+static int32_t cuda_count(const char **reason)
+{
+    int count = 0;
+    const cudaError_t error = cudaGetDeviceCount(&count);
+    if (error != cudaSuccess)
+        (void)cudaGetLastError();
+    if (error == cudaErrorInsufficientDriver)
+        *reason = "this machine has no NVIDIA driver, or one that is too old";
+    else
+        *reason = error != cudaSuccess ? cudaGetErrorString(error) : "this machine has no GPU";
+    return error == cudaSuccess ? count : 0;
+}
+
+/* Makes the device the thread's current one; leave() with what is returned. */
+static int enter(const cuda_device *device)
+{
+    int before = -1;
+    if (cudaGetDevice(&before) != cudaSuccess)
+        before = -1;
+    if (before != device->index)
+        (void)cudaSetDevice(device->index);
+    return before;
+}
+
+static void leave(const cuda_device *device, int before)
+{
+    if (before >= 0 && before != device->index)
+        (void)cudaSetDevice(before);
+}
+
+static rg_status look_at(cuda_device *device)
+{
+    struct cudaDeviceProp properties;
+    int driver = 0, pools = 0;
+    TRY_CUDA(cudaGetDeviceProperties(&properties, device->index), "properties of the device");
+    TRY_CUDA(cudaDriverGetVersion(&driver), "version of the driver");
+    TRY_CUDA(cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, device->index),
+             "memory pools");
+    RG_CHECK(pools, RG_UNSUPPORTED, "cuda: %s has no memory pools", properties.name);
+    device->place.multiprocessors = properties.multiProcessorCount;
+    device->place.shared = (int32_t)properties.sharedMemPerBlockOptin;
+    snprintf(device->rung, sizeof device->rung, "sm_%d%d", properties.major, properties.minor);
+    snprintf(device->text, sizeof device->text,
+             "%.80s, %.1f GiB, %d multiprocessors, %s, driver for CUDA %d.%d", properties.name,
+             (double)properties.totalGlobalMem / (1 << 30), properties.multiProcessorCount,
+             device->rung, driver / 1000, driver % 1000 / 10);
+    return RG_OK;
+}
+
+static rg_status set_up(cuda_device *device)
+{
+    RG_TRY(look_at(device));
+    const struct cudaMemPoolProps properties = {
+        .allocType = cudaMemAllocationTypePinned,
+        .location = { .type = cudaMemLocationTypeDevice, .id = device->index },
+    };
+    TRY_CUDA(cudaMemPoolCreate(&device->pool, &properties), "a memory pool");
+    uint64_t keep = UINT64_MAX; /* what is released serves the next allocation */
+    TRY_CUDA(cudaMemPoolSetAttribute(device->pool, cudaMemPoolAttrReleaseThreshold, &keep),
+             "the memory pool");
+    TRY_CUDA(cudaStreamCreateWithFlags(&device->memory, cudaStreamNonBlocking), "a stream");
+    TRY_CUDA(cudaStreamCreateWithFlags(&device->copies, cudaStreamNonBlocking), "a stream");
+    return RG_OK;
+}
+
+static void cuda_close(void *context)
+{
+    cuda_device *device = context;
+    if (--device->refs > 0)
+        return;
+    const int before = enter(device);
+    if (device->copies != NULL)
+        (void)cudaStreamDestroy(device->copies);
+    if (device->memory != NULL) {
+        (void)cudaStreamSynchronize(device->memory);
+        (void)cudaStreamDestroy(device->memory);
+    }
+    if (device->pool != NULL)
+        (void)cudaMemPoolDestroy(device->pool);
+    (void)cudaGetLastError();
+    leave(device, before);
+    pthread_mutex_destroy(&device->copying);
+    const rg_allocator allocator = device->allocator;
+    rg_release(&allocator, device, sizeof *device);
+}
+
+static rg_status cuda_open(int32_t index, const rg_device_options *options,
+                           const rg_allocator *allocator, void **context)
+{
+    RG_CHECK(options->threads == 0, RG_INVALID_ARGUMENT,
+             "rg_device_create: a GPU has no number of threads to choose");
+    RG_CHECK(options->rung == NULL, RG_INVALID_ARGUMENT,
+             "rg_device_create: a GPU has no instruction set to choose");
+    void *memory;
+    RG_TRY(rg_allocate_zero(allocator, sizeof(cuda_device), &memory));
+    cuda_device *device = memory;
+    *device = (cuda_device){ .refs = 1, .allocator = *allocator, .index = index };
+    pthread_mutex_init(&device->copying, NULL);
+    const int before = enter(device);
+    const rg_status status = set_up(device);
+    leave(device, before);
+    if (status != RG_OK) {
+        cuda_close(device);
+        return status;
+    }
+    *context = device;
+    return RG_OK;
+}
+
+static int32_t cuda_threads(const void *context)
+{
+    (void)context;
+    return 1;
+}
+
+static const char *cuda_rung(const void *context)
+{
+    return ((const cuda_device *)context)->rung;
+}
+
+static void cuda_describe(const void *context, char *text, size_t capacity)
+{
+    snprintf(text, capacity, "%s", ((const cuda_device *)context)->text);
+}
+
+static void (*cuda_find(void *context, const rg_kernel_table *table, int32_t id,
+                        rg_dtype dtype))(void)
+{
+    (void)context;
+    if (table->cuda == NULL || !rg_dtype_is_data(dtype))
+        return NULL;
+    return (void (*)(void))table->cuda[id].function[dtype];
+}
+
+/* ---- memory ---- */
+
+/* In the order of the stream `memory`, which runs nothing: so the memory can be used at once, on
+ * any stream. */
+static cudaError_t take(const cuda_device *device, size_t size, void **pointer)
+{
+    const cudaError_t error = cudaMallocFromPoolAsync(pointer, size, device->pool, device->memory);
+    return error == cudaSuccess ? cudaStreamSynchronize(device->memory) : error;
+}
+
+static rg_status cuda_allocate(void *context, size_t size, void **pointer)
+{
+    const cuda_device *device = context;
+    const int before = enter(device);
+    cudaError_t error = take(device, size, pointer);
+    if (error == cudaErrorMemoryAllocation) { /* what the pool keeps may lie in the way */
+        (void)cudaGetLastError();
+        (void)cudaMemPoolTrimTo(device->pool, 0);
+        error = take(device, size, pointer);
+    }
+    leave(device, before);
+    if (error != cudaErrorMemoryAllocation)
+        return pass(error, "allocation");
+    (void)cudaGetLastError();
+    return rg_fail(RG_OUT_OF_MEMORY, "out of memory: cuda:%d has no room for %zu bytes",
+                   device->index, size);
+}
+
+/* Nothing that uses the memory is running any more. */
+static void cuda_release(void *context, void *pointer, size_t size)
+{
+    (void)size;
+    const cuda_device *device = context;
+    const int before = enter(device);
+    if (cudaFreeAsync(pointer, device->memory) != cudaSuccess)
+        (void)cudaGetLastError(); /* only after a fault that ended the device */
+    leave(device, before);
+}
+
+static rg_status cuda_check_pointer(void *context, const void *pointer)
+{
+    const cuda_device *device = context;
+    struct cudaPointerAttributes attributes;
+    TRY_CUDA(cudaPointerGetAttributes(&attributes, pointer), "kind of the memory");
+    RG_CHECK(attributes.type != cudaMemoryTypeUnregistered, RG_INVALID_ARGUMENT,
+             "rg_tensor_wrap: data is memory of the host that cuda:%d cannot use", device->index);
+    RG_CHECK(attributes.type != cudaMemoryTypeDevice || attributes.device == device->index,
+             RG_INVALID_ARGUMENT, "rg_tensor_wrap: data is memory of cuda:%d, not of cuda:%d",
+             attributes.device, device->index);
+    return RG_OK;
+}
+
+/* ---- copies ---- */
+
+static size_t copy_bytes(const rg_copy_args *args)
+{
+    size_t bytes = (size_t)args->element;
+    for (int32_t d = 0; d < args->rank; d++)
+        bytes *= (size_t)args->dims[d];
+    return bytes;
+}
+
+/* Puts a copy into the stream. Memory of the host that is not pinned is read or written before
+ * this returns, in the order of the stream. */
+static cudaError_t put_copy(const rg_copy_args *args, cudaStream_t stream)
+{
+    const bool staged = args->staging != NULL;
+    void *dense = staged ? args->staging : args->device;
+    const size_t bytes = copy_bytes(args);
+    cudaError_t error = cudaSuccess;
+    if (staged && args->to_host)
+        rg_cuda_strided_copy(args, stream);
+    if (args->to_host)
+        error = cudaMemcpyAsync(args->host, dense, bytes, cudaMemcpyDeviceToHost, stream);
+    else
+        error = cudaMemcpyAsync(dense, args->host, bytes, cudaMemcpyHostToDevice, stream);
+    if (staged && !args->to_host && error == cudaSuccess)
+        rg_cuda_strided_copy(args, stream);
+    return error == cudaSuccess ? cudaPeekAtLastError() : error;
+}
+
+static rg_status copy_now(cuda_device *device, rg_copy_args *args)
+{
+    const size_t bytes = copy_bytes(args);
+    if (!rg_copy_is_dense(args))
+        RG_TRY(cuda_allocate(device, bytes, &args->staging));
+    pthread_mutex_lock(&device->copying); /* the stream is shared */
+    cudaError_t error = put_copy(args, device->copies);
+    if (error == cudaSuccess)
+        error = cudaStreamSynchronize(device->copies);
+    pthread_mutex_unlock(&device->copying);
+    if (args->staging != NULL)
+        cuda_release(device, args->staging, bytes);
+    return pass(error, "copy");
+}
+
+static rg_status cuda_copy(void *context, const rg_copy_args *args)
+{
+    cuda_device *device = context;
+    rg_copy_args own = *args;
+    if (copy_bytes(args) == 0)
+        return RG_OK;
+    const int before = enter(device);
+    const rg_status status = copy_now(device, &own);
+    leave(device, before);
+    return status;
+}
+
+/* ---- queues ---- */
+
+static void fail_list(rg_list *list, rg_status outcome, const char *text)
+{
+    if (list->outcome != RG_OK) /* the first failure counts */
+        return;
+    list->outcome = outcome;
+    snprintf(list->text, sizeof list->text, "%s", text);
+    list->fault_text = list->text;
+}
+
+static void note(rg_list *list, cudaError_t error)
+{
+    char text[160];
+    if (error == cudaSuccess)
+        return;
+    (void)cudaGetLastError();
+    snprintf(text, sizeof text, "the GPU failed: %s", cudaGetErrorString(error));
+    fail_list(list, status_of(error), text);
+}
+
+/* Reads the fault words after the list has run; the first entry that faulted counts. */
+static void read_faults(cuda_queue *queue, rg_list *list)
+{
+    uint32_t words[64];
+    const rg_entry *entry;
+    for (size_t at = 0; at < list->bytes && list->outcome == RG_OK; at += entry->size) {
+        entry = (const rg_entry *)(const void *)(list->entries + at);
+        const int32_t word = entry->fault % 64;
+        if (entry->fault_text == NULL)
+            continue;
+        if (word == 0) {
+            const int32_t left = list->fault_count - entry->fault;
+            const rg_copy_args args = { .device = (void *)(list->faults + entry->fault),
+                                        .host = words,
+                                        .dims = { left < 64 ? left : 64 },
+                                        .strides = { 1 },
+                                        .rank = 1,
+                                        .element = sizeof words[0],
+                                        .to_host = true };
+            if (cuda_copy(queue->device, &args) != RG_OK)
+                fail_list(list, RG_KERNEL_FAULT, rg_error_text());
+        }
+        if (list->outcome == RG_OK && words[word] != 0)
+            fail_list(list, RG_KERNEL_FAULT, entry->fault_text);
+    }
+}
+
+/* With the lock: an event that no list uses; NULL if there is none to be had. */
+static cudaEvent_t take_event(cuda_queue *queue)
+{
+    cudaEvent_t event = NULL;
+    if (queue->events_count > 0)
+        event = queue->events[--queue->events_count];
+    else if (cudaEventCreateWithFlags(&event, cudaEventDisableTiming) != cudaSuccess)
+        event = NULL;
+    return event;
+}
+
+static void give_event(cuda_queue *queue, cudaEvent_t event)
+{
+    if (rg_grow(&queue->device->allocator, (void **)&queue->events, &queue->events_capacity,
+                queue->events_count, sizeof queue->events[0]) == RG_OK)
+        queue->events[queue->events_count++] = event;
+    else
+        (void)cudaEventDestroy(event);
+}
+
+/* Waits for the end of a list. */
+static void end_list(void *owner, rg_list *list)
+{
+    cuda_queue *queue = owner;
+    cudaEvent_t event = list->token;
+    const int before = enter(queue->device);
+    note(list, event != NULL ? cudaEventSynchronize(event) : cudaStreamSynchronize(queue->stream));
+    if (list->fault_count > 0)
+        read_faults(queue, list);
+    if (event != NULL) {
+        pthread_mutex_lock(&queue->lock);
+        give_event(queue, event);
+        pthread_mutex_unlock(&queue->lock);
+    }
+    leave(queue->device, before);
+}
+
+static void free_queue(void *owner)
+{
+    cuda_queue *queue = owner;
+    cuda_device *device = queue->device;
+    const int before = enter(device);
+    while (queue->events_count > 0)
+        (void)cudaEventDestroy(queue->events[--queue->events_count]);
+    if (queue->owned && queue->stream != NULL)
+        (void)cudaStreamDestroy(queue->stream);
+    (void)cudaGetLastError();
+    leave(device, before);
+    pthread_mutex_destroy(&queue->lock);
+    rg_release(&device->allocator, queue->events, queue->events_capacity * sizeof(cudaEvent_t));
+    rg_release(&device->allocator, queue, sizeof *queue);
+    cuda_close(device);
+}
+
+static rg_status make_queue(cuda_device *device, cudaStream_t stream, bool owned, void **queue)
+{
+    void *memory;
+    RG_TRY(rg_allocate_zero(&device->allocator, sizeof(cuda_queue), &memory));
+    cuda_queue *made = memory;
+    *made = (cuda_queue){ .device = device, .stream = stream, .owned = owned };
+    pthread_mutex_init(&made->lock, NULL);
+    device->refs++;
+    rg_status status = RG_OK;
+    if (owned) {
+        const int before = enter(device);
+        status = pass(cudaStreamCreateWithFlags(&made->stream, cudaStreamNonBlocking), "a stream");
+        leave(device, before);
+    }
+    const rg_fifo_owner owner = { .run = end_list, .closed = free_queue, .owner = made };
+    if (status == RG_OK)
+        status = rg_fifo_create(&device->allocator, &owner, &made->fifo);
+    if (status != RG_OK) {
+        free_queue(made);
+        return status;
+    }
+    *queue = made;
+    return RG_OK;
+}
+
+static rg_status cuda_queue_open(void *context, void **queue)
+{
+    return make_queue(context, NULL, true, queue);
+}
+
+static rg_status cuda_queue_wrap(void *context, void *stream, void **queue)
+{
+    cuda_device *device = context;
+    int owner = device->index;
+    if (stream != NULL) /* the default stream is that of any device */
+        TRY_CUDA(cudaStreamGetDevice(stream, &owner), "the stream");
+    RG_CHECK(owner == device->index, RG_INVALID_ARGUMENT,
+             "rg_queue_wrap: the stream belongs to cuda:%d, not to cuda:%d", owner, device->index);
+    return make_queue(device, stream, false, queue);
+}
+
+static void cuda_queue_close(void *context)
+{
+    rg_fifo_close(((cuda_queue *)context)->fifo);
+}
+
+static cudaError_t put_entry(const rg_entry *entry, const rg_cuda_place *place)
+{
+    const void *args = entry + 1;
+    if (entry->function == NULL)
+        return put_copy(args, place->stream);
+    ((rg_cuda_function)entry->function)(args, place);
+    return cudaPeekAtLastError();
+}
+
+/* Puts the entries into the stream, up to the first that fails, then an event. */
+static void put_list(cuda_queue *queue, rg_list *list)
+{
+    rg_cuda_place place = queue->device->place;
+    place.stream = queue->stream;
+    cudaError_t error = cudaSuccess;
+    if (list->fault_count > 0)
+        error = cudaMemsetAsync((void *)list->faults, 0,
+                                (size_t)list->fault_count * sizeof(uint32_t), queue->stream);
+    const rg_entry *entry;
+    for (size_t at = 0; at < list->bytes && error == cudaSuccess; at += entry->size) {
+        entry = (const rg_entry *)(const void *)(list->entries + at);
+        error = put_entry(entry, &place);
+    }
+    note(list, error);
+    cudaEvent_t event = take_event(queue);
+    if (event != NULL && cudaEventRecord(event, queue->stream) != cudaSuccess) {
+        give_event(queue, event);
+        event = NULL;
+    }
+    list->token = event; /* without one, its end is that of the stream */
+}
+
+static void cuda_submit(void *context, rg_list *list)
+{
+    cuda_queue *queue = context;
+    pthread_mutex_lock(&queue->lock);
+    const int before = enter(queue->device);
+    put_list(queue, list);
+    leave(queue->device, before);
+    const bool watched = list->watched;
+    rg_fifo_submit(queue->fifo, list, false); /* from here on the list may be gone */
+    pthread_mutex_unlock(&queue->lock);
+    if (watched) /* not with the lock, which the end of a list takes */
+        rg_fifo_nudge(queue->fifo);
+}
+
+static void cuda_nudge(void *context)
+{
+    rg_fifo_nudge(((cuda_queue *)context)->fifo);
+}
+
+static rg_status cuda_wait(void *context, rg_list *list, bool (*is_done)(rg_list *list))
+{
+    return rg_fifo_wait(((cuda_queue *)context)->fifo, list, is_done);
+}
+
+const rg_backend rg_backend_cuda = {
+    .name = "cuda",
+    .numbered = true,
+    .stages = true,
+    .count = cuda_count,
+    .open = cuda_open,
+    .close = cuda_close,
+    .threads = cuda_threads,
+    .rung = cuda_rung,
+    .describe = cuda_describe,
+    .allocate = cuda_allocate,
+    .release = cuda_release,
+    .check_pointer = cuda_check_pointer,
+    .copy = cuda_copy,
+    .find = cuda_find,
+    .queue_open = cuda_queue_open,
+    .queue_wrap = cuda_queue_wrap,
+    .queue_close = cuda_queue_close,
+    .submit = cuda_submit,
+    .nudge = cuda_nudge,
+    .wait = cuda_wait,
+};

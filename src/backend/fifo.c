@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Lists in order: whoever waits runs them, or a worker. */
+#include "backend/fifo.h"
+
+#include <pthread.h>
+
+struct rg_fifo {
+    rg_allocator allocator;
+    rg_fifo_owner owner;
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* a list has run */
+    pthread_cond_t wanted;  /* the worker has something to do */
+    rg_list *first, *last;  /* pending */
+    rg_list *current;       /* the list that thread `runner` runs; may be gone: compared only */
+    pthread_t runner;
+    int32_t waiters;
+    pthread_t worker;
+    bool has_worker, awake, stop, abandoned;
+    bool orphans; /* the system gave no thread for a worker: whoever waits runs all that is pending
+                   */
+};
+
+rg_status rg_fifo_create(const rg_allocator *allocator, const rg_fifo_owner *owner, rg_fifo **fifo)
+{
+    void *memory;
+    RG_TRY(rg_allocate_zero(allocator, sizeof(rg_fifo), &memory));
+    rg_fifo *made = memory;
+    made->allocator = *allocator;
+    made->owner = *owner;
+    pthread_mutex_init(&made->lock, NULL);
+    pthread_cond_init(&made->changed, NULL);
+    pthread_cond_init(&made->wanted, NULL);
+    *fifo = made;
+    return RG_OK;
+}
+
+static void fifo_free(rg_fifo *fifo)
+{
+    pthread_mutex_destroy(&fifo->lock);
+    pthread_cond_destroy(&fifo->changed);
+    pthread_cond_destroy(&fifo->wanted);
+    const rg_allocator allocator = fifo->allocator;
+    const rg_fifo_owner owner = fifo->owner;
+    rg_release(&allocator, fifo, sizeof *fifo);
+    if (owner.closed != NULL)
+        owner.closed(owner.owner);
+}
+
+/* Runs the list at the head. Called with the lock, which is let go meanwhile, and when nobody
+ * else is running. */
+static void run_first(rg_fifo *fifo)
+{
+    rg_list *list = fifo->first;
+    fifo->first = list->next;
+    fifo->last = fifo->first != NULL ? fifo->last : NULL;
+    fifo->current = list;
+    fifo->runner = pthread_self();
+    pthread_mutex_unlock(&fifo->lock);
+    fifo->owner.run(fifo->owner.owner, list);
+    list->finished(list);
+    pthread_mutex_lock(&fifo->lock);
+    fifo->current = NULL;
+    if (fifo->waiters > 0)
+        pthread_cond_broadcast(&fifo->changed);
+}
+
+static void *worker_main(void *context)
+{
+    rg_fifo *fifo = context;
+    pthread_mutex_lock(&fifo->lock);
+    while (!fifo->stop) {
+        if (fifo->first != NULL && fifo->current == NULL && fifo->awake) {
+            run_first(fifo);
+        } else if (fifo->first != NULL && fifo->current != NULL) {
+            fifo->waiters++;
+            pthread_cond_wait(&fifo->changed, &fifo->lock);
+            fifo->waiters--;
+        } else {
+            fifo->awake = false;
+            pthread_cond_wait(&fifo->wanted, &fifo->lock);
+        }
+    }
+    const bool abandoned = fifo->abandoned;
+    pthread_mutex_unlock(&fifo->lock);
+    if (abandoned)
+        fifo_free(fifo);
+    return NULL;
+}
+
+/* With the lock. */
+static void wake_worker(rg_fifo *fifo)
+{
+    if (fifo->first == NULL || fifo->awake)
+        return;
+    if (!fifo->has_worker)
+        fifo->has_worker = pthread_create(&fifo->worker, NULL, worker_main, fifo) == 0;
+    fifo->awake = fifo->has_worker;
+    fifo->orphans = !fifo->has_worker;
+    pthread_cond_signal(&fifo->wanted);
+    while (!fifo->has_worker && fifo->first != NULL && fifo->current == NULL)
+        run_first(fifo); /* no thread to be had: do it here */
+}
+
+void rg_fifo_close(rg_fifo *fifo)
+{
+    pthread_mutex_lock(&fifo->lock);
+    fifo->stop = true;
+    const bool inside = fifo->has_worker && pthread_equal(fifo->worker, pthread_self());
+    fifo->abandoned = inside;
+    pthread_cond_signal(&fifo->wanted);
+    pthread_mutex_unlock(&fifo->lock);
+    if (inside) { /* the last list let go of its queue: the worker frees it on its way out */
+        pthread_detach(fifo->worker);
+        return;
+    }
+    if (fifo->has_worker)
+        pthread_join(fifo->worker, NULL);
+    fifo_free(fifo);
+}
+
+bool rg_fifo_submit(rg_fifo *fifo, rg_list *list, bool wake)
+{
+    pthread_mutex_lock(&fifo->lock);
+    const bool behind = fifo->first != NULL;
+    list->next = NULL;
+    if (behind)
+        fifo->last->next = list;
+    else
+        fifo->first = list;
+    fifo->last = list;
+    if (wake)
+        wake_worker(fifo);
+    pthread_mutex_unlock(&fifo->lock);
+    return behind;
+}
+
+void rg_fifo_nudge(rg_fifo *fifo)
+{
+    pthread_mutex_lock(&fifo->lock);
+    wake_worker(fifo);
+    pthread_mutex_unlock(&fifo->lock);
+}
+
+rg_status rg_fifo_wait(rg_fifo *fifo, rg_list *list, bool (*is_done)(rg_list *list))
+{
+    pthread_mutex_lock(&fifo->lock);
+    const bool inside = fifo->current != NULL && pthread_equal(fifo->runner, pthread_self());
+    /* Not before its runner has let go of it: the caller may destroy all there is, and expects
+     * that nothing then touches the allocator. */
+    while (!inside && (!is_done(list) || fifo->current == list)) {
+        if (fifo->current == NULL) {
+            run_first(fifo);
+        } else {
+            fifo->waiters++;
+            pthread_cond_wait(&fifo->changed, &fifo->lock);
+            fifo->waiters--;
+        }
+    }
+    while (!inside && fifo->orphans && fifo->first != NULL && fifo->current == NULL)
+        run_first(fifo);
+    pthread_mutex_unlock(&fifo->lock);
+    RG_CHECK(!inside || is_done(list), RG_INVALID_STATE,
+             "a completion handler cannot wait for commands of its own queue");
+    return RG_OK;
+}
