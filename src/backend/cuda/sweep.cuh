@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Sweeps on a GPU: out = formula(constants, a, b), element by element. */
+#ifndef RG_BACKEND_CUDA_SWEEP_CUH
+#define RG_BACKEND_CUDA_SWEEP_CUH
+
+#include "backend/cuda/kernel.cuh"
+
+/* What a formula is: the result from an element of a and of b. */
+template <rg_dtype T, class CONSTANTS>
+using formula_of = real<T> (*)(const CONSTANTS &k, real<T> a, real<T> b);
+
+enum { SWEEP_THREADS = 256, SWEEP_VECTORS = 4 };
+
+/* Contiguous, aligned tensors; `b` may be a once more. */
+template <rg_dtype T, class CONSTANTS, formula_of<T, CONSTANTS> FORMULA, bool TWO>
+static __global__ void __launch_bounds__(SWEEP_THREADS)
+    sweep_vectors(const CONSTANTS k, const char *a, const char *b, char *out, int64_t count,
+                  bool add, bool stream)
+{
+    enum { V = VLEN<T> };
+    const int64_t vectors = count / V;
+    const int64_t first = (int64_t)blockIdx.x * (SWEEP_THREADS * SWEEP_VECTORS) + threadIdx.x;
+    uint4 in[SWEEP_VECTORS][2];
+#pragma unroll
+    for (int i = 0; i < SWEEP_VECTORS; i++) {
+        const int64_t v = first + i * SWEEP_THREADS;
+        if (v < vectors) {
+            in[i][0] = load_vector(a + 16 * v);
+            in[i][1] = TWO ? load_vector(b + 16 * v) : in[i][0];
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < SWEEP_VECTORS; i++) {
+        const int64_t v = first + i * SWEEP_THREADS;
+        real<T> x[V], y[V], old[V] = {};
+        if (v >= vectors)
+            continue;
+        unpack<T>(in[i][0], x);
+        unpack<T>(in[i][1], y);
+        if (add)
+            unpack<T>(*(const uint4 *)(out + 16 * v), old);
+#pragma unroll
+        for (int e = 0; e < V; e++) {
+            const real<T> value = FORMULA(k, x[e], y[e]);
+            x[e] = add ? old[e] + value : value;
+        }
+        store_vector(out + 16 * v, pack<T>(x), stream);
+    }
+    const int64_t tail = vectors * V + first; /* what is left is less than a vector */
+    if (tail < count) {
+        const real<T> value = FORMULA(k, load<T>(a, tail), load<T>(b, tail));
+        store<T>(out, tail, add ? load<T>(out, tail) + value : value);
+    }
+}
+
+/* Any tensors. */
+template <rg_dtype T, class CONSTANTS, formula_of<T, CONSTANTS> FORMULA>
+static __global__ void __launch_bounds__(SWEEP_THREADS)
+    sweep_elements(const CONSTANTS k, const __grid_constant__ rg_sweep sweep, const void *a,
+                   const void *b, void *out, int last, bool add)
+{
+    const int64_t count = sweep.outer.count * sweep.length;
+    const int64_t step = (int64_t)gridDim.x * SWEEP_THREADS;
+    for (int64_t i = (int64_t)blockIdx.x * SWEEP_THREADS + threadIdx.x; i < count; i += step) {
+        const int64_t row =
+            count <= INT32_MAX ? (uint32_t)i / (uint32_t)sweep.length : i / sweep.length;
+        const int64_t j = i - row * sweep.length;
+        const int64_t from_a = walk_offset(sweep.outer, 0, row) + j * sweep.step[0];
+        const int64_t from_b = walk_offset(sweep.outer, last - 1, row) + j * sweep.step[last - 1];
+        const int64_t to = walk_offset(sweep.outer, last, row) + j * sweep.step[last];
+        const real<T> value = FORMULA(k, load<T>(a, from_a), load<T>(b, from_b));
+        store<T>(out, to, add ? load<T>(out, to) + value : value);
+    }
+}
+
+/* Launches a sweep over `tensors` tensors, the last of which is the result. */
+template <rg_dtype T, class CONSTANTS, formula_of<T, CONSTANTS> FORMULA, int TENSORS>
+static void launch_sweep(const CONSTANTS &k, const rg_sweep *sweep, const void *const data[TENSORS],
+                         bool add, bool stream, const rg_cuda_place *place)
+{
+    const int64_t most_blocks = 1 << 24;
+    const int64_t count = sweep->outer.count * sweep->length;
+    bool wide = sweep->dense && sweep->outer.count == 1;
+    for (int t = 0; t < TENSORS; t++)
+        wide &= (uintptr_t)data[t] % 16 == 0;
+    const void *a = data[0], *b = data[TENSORS - 2];
+    void *out = (void *)data[TENSORS - 1];
+    const int64_t blocks =
+        ceil_div(count, wide ? SWEEP_THREADS * SWEEP_VECTORS * VLEN<T> : SWEEP_THREADS);
+    if (wide)
+        launch(sweep_vectors<T, CONSTANTS, FORMULA, (TENSORS > 2)>, blocks, SWEEP_THREADS, 0, place,
+               k, (const char *)a, (const char *)b, (char *)out, count, add, stream);
+    else
+        launch(sweep_elements<T, CONSTANTS, FORMULA>, blocks < most_blocks ? blocks : most_blocks,
+               SWEEP_THREADS, 0, place, k, *sweep, a, b, out, TENSORS - 1, add);
+}
+
+#endif
