@@ -22,11 +22,12 @@ typedef struct rg_fill {
 } rg_fill;
 
 enum {
-    RG_CASE_BENCH = 1 << 0,   /* timed by `bench`, and checked only if it is small */
-    RG_CASE_FREE_Y = 1 << 1,  /* the gradient is given a y drawn by y_fill, not that of forward */
-    RG_CASE_FORWARD = 1 << 2, /* forward only */
-    RG_CASE_SPECIAL = 1 << 3, /* NaN and infinities are expected, and compared by class */
-    RG_CASE_ZERO = 1 << 4,    /* the gradient is 0 by mathematics */
+    RG_CASE_BENCH = 1 << 0,     /* timed by `bench` on the CPU, and checked only if it is small */
+    RG_CASE_FREE_Y = 1 << 1,    /* the gradient is given a y drawn by y_fill, not that of forward */
+    RG_CASE_FORWARD = 1 << 2,   /* forward only */
+    RG_CASE_SPECIAL = 1 << 3,   /* NaN and infinities are expected, and compared by class */
+    RG_CASE_ZERO = 1 << 4,      /* the gradient is 0 by mathematics */
+    RG_CASE_BENCH_GPU = 1 << 5, /* timed by `bench` on a GPU, and checked only if it is small */
 };
 
 typedef struct rg_case {

@@ -202,7 +202,8 @@ static void forget_completed(rg_part **part)
 static rg_status commit(rg_commands *commands, rg_part *next)
 {
     rg_part *part = commands->part;
-    RG_TRY(rg_grow(&part->queue->device->allocator, (void **)&part->used, &part->used_capacity,
+    rg_queue *queue = commands->queue;
+    RG_TRY(rg_grow(&queue->device->allocator, (void **)&part->used, &part->used_capacity,
                    part->used_count, sizeof part->used[0]));
     RG_TRY(place_temporaries(part));
     part->list.entries = part->entries;
@@ -215,7 +216,9 @@ static rg_status commit(rg_commands *commands, rg_part *next)
     atomic_store(&part->state, RG_COMMANDS_COMMITTED);
     commands->last = part;
     commands->part = next;
-    part->queue->device->backend->submit(part->queue->queue, &part->list);
+    rg_queue_retain(queue); /* a handler may destroy all there is before submit returns */
+    queue->device->backend->submit(queue->queue, &part->list);
+    rg_queue_release(queue);
     return RG_OK;
 }
 

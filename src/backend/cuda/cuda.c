@@ -51,9 +51,6 @@ static rg_status status_of(cudaError_t error)
     case cudaErrorNoKernelImageForDevice:
     case cudaErrorNotSupported:
         return RG_UNSUPPORTED;
-    case cudaErrorInvalidValue:
-    case cudaErrorInvalidResourceHandle:
-        return RG_INVALID_ARGUMENT;
     default:
         return RG_KERNEL_FAULT;
     }
@@ -211,8 +208,13 @@ static void (*cuda_find(void *context, const rg_kernel_table *table, int32_t id,
  * any stream. */
 static cudaError_t take(const cuda_device *device, size_t size, void **pointer)
 {
-    const cudaError_t error = cudaMallocFromPoolAsync(pointer, size, device->pool, device->memory);
-    return error == cudaSuccess ? cudaStreamSynchronize(device->memory) : error;
+    cudaError_t error = cudaMallocFromPoolAsync(pointer, size, device->pool, device->memory);
+    if (error != cudaSuccess)
+        return error;
+    error = cudaStreamSynchronize(device->memory);
+    if (error != cudaSuccess)
+        (void)cudaFreeAsync(*pointer, device->memory);
+    return error;
 }
 
 static rg_status cuda_allocate(void *context, size_t size, void **pointer)
@@ -267,6 +269,13 @@ static size_t copy_bytes(const rg_copy_args *args)
     return bytes;
 }
 
+/* Launches tell of a failure through CUDA's last error, where one that the caller has left unread
+ * must not stand. */
+static void forget_error(void)
+{
+    (void)cudaGetLastError();
+}
+
 /* Puts a copy into the stream. Memory of the host that is not pinned is read or written before
  * this returns, in the order of the stream. */
 static cudaError_t put_copy(const rg_copy_args *args, cudaStream_t stream)
@@ -292,9 +301,10 @@ static rg_status copy_now(cuda_device *device, rg_copy_args *args)
     if (!rg_copy_is_dense(args))
         RG_TRY(cuda_allocate(device, bytes, &args->staging));
     pthread_mutex_lock(&device->copying); /* the stream is shared */
+    forget_error();
     cudaError_t error = put_copy(args, device->copies);
-    if (error == cudaSuccess)
-        error = cudaStreamSynchronize(device->copies);
+    const cudaError_t end = cudaStreamSynchronize(device->copies); /* whatever was put there */
+    error = error == cudaSuccess ? end : error;
     pthread_mutex_unlock(&device->copying);
     if (args->staging != NULL)
         cuda_release(device, args->staging, bytes);
@@ -449,6 +459,8 @@ static rg_status cuda_queue_wrap(void *context, void *stream, void **queue)
 {
     cuda_device *device = context;
     int owner = device->index;
+    RG_CHECK(stream != cudaStreamPerThread, RG_INVALID_ARGUMENT,
+             "rg_queue_wrap: the stream of each thread has no one order of work");
     if (stream != NULL) /* the default stream is that of any device */
         TRY_CUDA(cudaStreamGetDevice(stream, &owner), "the stream");
     RG_CHECK(owner == device->index, RG_INVALID_ARGUMENT,
@@ -476,6 +488,7 @@ static void put_list(cuda_queue *queue, rg_list *list)
     rg_cuda_place place = queue->device->place;
     place.stream = queue->stream;
     cudaError_t error = cudaSuccess;
+    forget_error();
     if (list->fault_count > 0)
         error = cudaMemsetAsync((void *)list->faults, 0,
                                 (size_t)list->fault_count * sizeof(uint32_t), queue->stream);
@@ -491,6 +504,7 @@ static void put_list(cuda_queue *queue, rg_list *list)
         event = NULL;
     }
     list->token = event; /* without one, its end is that of the stream */
+    forget_error();
 }
 
 static void cuda_submit(void *context, rg_list *list)
@@ -501,9 +515,9 @@ static void cuda_submit(void *context, rg_list *list)
     put_list(queue, list);
     leave(queue->device, before);
     const bool watched = list->watched;
-    rg_fifo_submit(queue->fifo, list, false); /* from here on the list may be gone */
+    const bool behind = rg_fifo_submit(queue->fifo, list, false); /* now the list may be gone */
     pthread_mutex_unlock(&queue->lock);
-    if (watched) /* not with the lock, which the end of a list takes */
+    if (watched || behind) /* not with the lock, which the end of a list takes */
         rg_fifo_nudge(queue->fifo);
 }
 

@@ -10,44 +10,32 @@
 template <rg_dtype T, class CONSTANTS>
 using formula_of = real<T> (*)(const CONSTANTS &k, real<T> a, real<T> b);
 
-enum { SWEEP_THREADS = 256, SWEEP_VECTORS = 4 };
+enum { SWEEP_THREADS = 256 };
 
-/* Contiguous, aligned tensors; `b` may be a once more. */
+/* Contiguous, aligned tensors; `b` may be a once more. A thread takes one vector: with more of
+ * them, reads and writes of memory mix less well. */
 template <rg_dtype T, class CONSTANTS, formula_of<T, CONSTANTS> FORMULA, bool TWO>
 static __global__ void __launch_bounds__(SWEEP_THREADS)
     sweep_vectors(const CONSTANTS k, const char *a, const char *b, char *out, int64_t count,
                   bool add, bool stream)
 {
     enum { V = VLEN<T> };
-    const int64_t vectors = count / V;
-    const int64_t first = (int64_t)blockIdx.x * (SWEEP_THREADS * SWEEP_VECTORS) + threadIdx.x;
-    uint4 in[SWEEP_VECTORS][2];
-#pragma unroll
-    for (int i = 0; i < SWEEP_VECTORS; i++) {
-        const int64_t v = first + i * SWEEP_THREADS;
-        if (v < vectors) {
-            in[i][0] = load_vector(a + 16 * v);
-            in[i][1] = TWO ? load_vector(b + 16 * v) : in[i][0];
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < SWEEP_VECTORS; i++) {
-        const int64_t v = first + i * SWEEP_THREADS;
+    const int64_t vectors = count / V, v = (int64_t)blockIdx.x * SWEEP_THREADS + threadIdx.x;
+    if (v < vectors) {
         real<T> x[V], y[V], old[V] = {};
-        if (v >= vectors)
-            continue;
-        unpack<T>(in[i][0], x);
-        unpack<T>(in[i][1], y);
+        unpack<T>(load_vector(a + 16 * v), x);
+        if (TWO)
+            unpack<T>(load_vector(b + 16 * v), y);
         if (add)
-            unpack<T>(*(const uint4 *)(out + 16 * v), old);
+            unpack<T>(load_vector(out + 16 * v), old);
 #pragma unroll
         for (int e = 0; e < V; e++) {
-            const real<T> value = FORMULA(k, x[e], y[e]);
+            const real<T> value = FORMULA(k, x[e], TWO ? y[e] : x[e]);
             x[e] = add ? old[e] + value : value;
         }
         store_vector(out + 16 * v, pack<T>(x), stream);
     }
-    const int64_t tail = vectors * V + first; /* what is left is less than a vector */
+    const int64_t tail = vectors * V + v; /* what is left is less than a vector */
     if (tail < count) {
         const real<T> value = FORMULA(k, load<T>(a, tail), load<T>(b, tail));
         store<T>(out, tail, add ? load<T>(out, tail) + value : value);
@@ -86,8 +74,7 @@ static void launch_sweep(const CONSTANTS &k, const rg_sweep *sweep, const void *
         wide &= (uintptr_t)data[t] % 16 == 0;
     const void *a = data[0], *b = data[TENSORS - 2];
     void *out = (void *)data[TENSORS - 1];
-    const int64_t blocks =
-        ceil_div(count, wide ? SWEEP_THREADS * SWEEP_VECTORS * VLEN<T> : SWEEP_THREADS);
+    const int64_t blocks = ceil_div(count, wide ? SWEEP_THREADS * VLEN<T> : SWEEP_THREADS);
     if (wide)
         launch(sweep_vectors<T, CONSTANTS, FORMULA, (TENSORS > 2)>, blocks, SWEEP_THREADS, 0, place,
                k, (const char *)a, (const char *)b, (char *)out, count, add, stream);

@@ -18,6 +18,13 @@ static const rg_case cases[] = {
     { "tanh-16M", "kind=tanh a=1", "16777216", RG_CASE_BENCH },
     { "tanh-16M-from-y", "kind=tanh a=1 from_y=true", "16777216", RG_CASE_BENCH },
 
+    /* timed on a GPU */
+    { "relu-256M", "kind=relu", "268435456", RG_CASE_BENCH_GPU },
+    { "sigmoid-256M", "kind=sigmoid", "268435456", RG_CASE_BENCH_GPU },
+    { "sigmoid-256M-from-y", "kind=sigmoid from_y=true", "268435456", RG_CASE_BENCH_GPU },
+    { "tanh-256M", "kind=tanh a=1", "268435456", RG_CASE_BENCH_GPU },
+    { "tanh-256M-from-y", "kind=tanh a=1 from_y=true", "268435456", RG_CASE_BENCH_GPU },
+
     { "relu", "kind=relu", "5,37" },
     { "relu-leaky", "kind=relu a=0.25", "3,7,5,21" },
     { "relu-negative-slope", "kind=relu a=-0.5", "1000" },

@@ -13,11 +13,19 @@
 /* Slots that a thread holds; they are also a chunk. */
 enum { SLOTS = 8 };
 
-/* Of many short rows a thread takes several, so that enough loads are under way. */
-enum { SHORT_ROWS = 4 };
+/* Vectors of each tensor that a thread takes of short rows: of one row, or of as many rows. */
+enum { SHORT = 4 };
+
+/* Up to so many vectors a row is short. In the gradient of f16 more would take too many registers,
+ * in the forward pass it gains nothing. */
+enum { FORWARD_SHORT = 32 };
+template <rg_dtype T> constexpr int GRADIENT_SHORT = T == RG_F16 ? 32 : SHORT * 32;
 
 /* Where slots are elements: those of a chunk, and those that a loop takes at once. */
-enum { ELEMENT_CHUNK = 64, ELEMENTS = 4 };
+enum { ELEMENT_CHUNK = 64, ELEMENTS = 8 };
+
+/* Bytes of a tile of such rows: enough loads under way, and still several blocks at once. */
+enum { TILE = 24 << 10 };
 
 /* ---- formulas ---- */
 
@@ -55,7 +63,9 @@ static __device__ __forceinline__ real<T> gradient_of(real<T> sum, real<T> dy, r
 /* How groups are shared out, by length alone; what follows from strides is `wide` and `hold`. */
 typedef struct softmax_plan {
     int inner;   /* threads side by side: those of a row; or those of different columns */
+    int shift;   /* inner = 1 << shift */
     int threads; /* of a block */
+    int passes;  /* over a tile: a thread takes so many rows of odd length */
     int lanes;   /* elements of a slot */
     int chunk;   /* slots */
     int64_t blocks;
@@ -76,8 +86,8 @@ static __device__ __forceinline__ group_place find_group(const rg_softmax_shape 
                                                          const softmax_plan &plan, int tensors)
 {
     group_place p;
-    const int side = (int)threadIdx.x & (plan.inner - 1), rest = (int)threadIdx.x / plan.inner;
-    const int outer = (int)blockDim.x / plan.inner;
+    const int side = (int)threadIdx.x & (plan.inner - 1), rest = (int)threadIdx.x >> plan.shift;
+    const int outer = (int)blockDim.x >> plan.shift;
     int64_t index, column = 0;
     if (ROWS) {
         p.first = side;
@@ -197,79 +207,157 @@ static __device__ __forceinline__ void reduce_group(real<T> value[], const softm
         reduce_down<VLEN<T>>(value, plan.inner, partial, max);
 }
 
+/* ---- short rows ---- */
+
+typedef struct short_place {
+    int inner, lane, vectors; /* threads of a row, which of them this is; vectors of a row */
+    int64_t first;            /* row of the thread */
+    int step;                 /* to its next row */
+} short_place;
+
+template <rg_dtype T, int ROWS>
+static __device__ __forceinline__ short_place find_short(const rg_softmax_shape &shape,
+                                                         const softmax_plan &plan)
+{
+    short_place p;
+    p.inner = plan.inner;
+    p.lane = (int)threadIdx.x & (plan.inner - 1);
+    p.vectors = (int)shape.length / VLEN<T>;
+    p.step = (int)blockDim.x >> plan.shift;
+    p.first = (int64_t)blockIdx.x * (p.step * ROWS) + ((int)threadIdx.x >> plan.shift);
+    return p;
+}
+
+template <rg_dtype T, int HELD>
+static __device__ __forceinline__ void load_short(const rg_softmax_shape &shape, int t,
+                                                  const void *data, const short_place &p, int r,
+                                                  uint4 held[HELD])
+{
+    const int64_t row = p.first + r * p.step;
+    const char *from = at<T>(data, straight_offset(shape.outer, t, row) + p.lane * VLEN<T>);
+#pragma unroll
+    for (int i = 0; i < HELD; i++) {
+        held[i] = make_uint4(0, 0, 0, 0);
+        if (row < shape.outer.count && p.lane + i * p.inner < p.vectors)
+            held[i] = load_vector(at<T>(from, i * p.inner * VLEN<T>));
+    }
+}
+
+template <rg_dtype T>
+static __device__ __forceinline__ void store_short(const rg_softmax_shape &shape, int t, void *data,
+                                                   const short_place &p, int r, int i,
+                                                   const real<T> x[VLEN<T>])
+{
+    const int64_t row = p.first + r * p.step;
+    const int v = p.lane + i * p.inner;
+    if (row < shape.outer.count && v < p.vectors)
+        store_vector(at<T>(data, straight_offset(shape.outer, t, row) + v * VLEN<T>), pack<T>(x),
+                     shape.stream);
+}
+
 /* ---- tiles: rows of odd length, as one range of memory in shared memory ---- */
+
+/* The rows of a tile, which a block shares. */
+typedef struct tile_place {
+    int64_t start;   /* in memory, in elements */
+    int rows, count; /* of this tile: rows, elements */
+    int inner, lane; /* threads of a row, and which of them this is */
+    int first, step; /* of the thread's rows in the tile */
+} tile_place;
+
+/* INNER: threads of a row; 0 where only the plan knows. */
+template <int INNER>
+static __device__ __forceinline__ tile_place find_tile(const rg_softmax_shape &shape,
+                                                       const softmax_plan &plan)
+{
+    tile_place p;
+    p.inner = INNER > 0 ? INNER : plan.inner;
+    p.lane = (int)threadIdx.x & (p.inner - 1);
+    p.first = (int)threadIdx.x >> plan.shift;
+    p.step = (int)blockDim.x >> plan.shift;
+    const int64_t first = (int64_t)blockIdx.x * (p.step * plan.passes);
+    p.rows = (int)min((int64_t)p.step * plan.passes, shape.outer.count - first);
+    p.start = first * shape.length;
+    p.count = p.rows * (int)shape.length;
+    return p;
+}
 
 /* A range of memory: elements before the first 16-byte border, whole vectors, the rest. */
 typedef struct range {
-    int head, vectors, count;
+    int head, vectors;
+    int first; /* vector of the thread, so that warps access whole lines of the cache; or below 0 */
+    int edge;  /* element of the head or the rest that the thread has; -1: none */
 } range;
 
-template <rg_dtype T> static __device__ __forceinline__ range range_of(const void *start, int count)
+template <rg_dtype T>
+static __device__ __forceinline__ range range_of(const void *start, const tile_place &p)
 {
     range r;
     const int phase = (int)((uintptr_t)start % 16) / (int)sizeof(element<T>);
-    r.head = min(count, (VLEN<T> - phase) % VLEN<T>);
-    r.vectors = (count - r.head) / VLEN<T>;
-    r.count = count;
+    r.head = min(p.count, (VLEN<T> - phase) % VLEN<T>);
+    r.vectors = (p.count - r.head) / VLEN<T>;
+    r.first = (int)threadIdx.x - (int)((uintptr_t)at<T>(start, r.head) % 128) / 16;
+    const int j =
+        (int)threadIdx.x < r.head ? (int)threadIdx.x : (int)threadIdx.x + r.vectors * VLEN<T>;
+    r.edge = j < p.count ? j : -1; /* head and rest together are less than two vectors */
     return r;
 }
 
 /* Brings a range into shared memory, as far from 16-byte borders as it is in memory; complete
  * after await_copies() and a barrier. */
 template <rg_dtype T>
-static __device__ __forceinline__ element<T> *load_tile(const void *data, int count, char *room)
+static __device__ __forceinline__ element<T> *load_tile(const void *data, const tile_place &p,
+                                                        char *room)
 {
     const element<T> *from = (const element<T> *)data;
     element<T> *tile = (element<T> *)(room + (uintptr_t)from % 16);
-    const range r = range_of<T>(from, count);
-    for (int i = (int)threadIdx.x; i < r.vectors; i += (int)blockDim.x)
-        copy_vector(tile + r.head + i * VLEN<T>, from + r.head + i * VLEN<T>);
-    for (int i = (int)threadIdx.x; i < count - r.vectors * VLEN<T>; i += (int)blockDim.x) {
-        const int j = i < r.head ? i : i + r.vectors * VLEN<T>;
-        tile[j] = from[j];
+    const range r = range_of<T>(from, p);
+#pragma unroll 1
+    for (int i = r.first; i < r.vectors; i += (int)blockDim.x) {
+        if (i >= 0)
+            copy_vector(tile + r.head + i * VLEN<T>, from + r.head + i * VLEN<T>);
     }
+    if (r.edge >= 0)
+        tile[r.edge] = from[r.edge];
     return tile;
 }
 
 template <rg_dtype T>
-static __device__ __forceinline__ void store_tile(void *data, int count, const element<T> *tile,
-                                                  bool stream)
+static __device__ __forceinline__ void store_tile(void *data, const tile_place &p,
+                                                  const element<T> *tile, bool stream)
 {
     element<T> *to = (element<T> *)data;
-    range r = range_of<T>(to, count);
-    if ((uintptr_t)to % 16 != (uintptr_t)tile % 16) /* one by one */
-        r.vectors = 0;
-    for (int i = (int)threadIdx.x; i < r.vectors; i += (int)blockDim.x)
-        store_vector(to + r.head + i * VLEN<T>, *(const uint4 *)(tile + r.head + i * VLEN<T>),
-                     stream);
-    for (int i = (int)threadIdx.x; i < count - r.vectors * VLEN<T>; i += (int)blockDim.x) {
-        const int j = i < r.head ? i : i + r.vectors * VLEN<T>;
-        to[j] = tile[j];
+    const range r = range_of<T>(to, p);
+    if ((uintptr_t)to % 16 != (uintptr_t)tile % 16) {
+#pragma unroll 1
+        for (int i = (int)threadIdx.x; i < p.count; i += (int)blockDim.x)
+            to[i] = tile[i];
+        return;
     }
+#pragma unroll 1
+    for (int i = r.first; i < r.vectors; i += (int)blockDim.x) {
+        if (i >= 0)
+            store_vector(to + r.head + i * VLEN<T>, *(const uint4 *)(tile + r.head + i * VLEN<T>),
+                         stream);
+    }
+    if (r.edge >= 0)
+        to[r.edge] = tile[r.edge];
 }
 
-/* The rows of a tile, and the one of the thread. */
-typedef struct tile_place {
-    int64_t start;   /* of the tile in memory, in elements */
-    int rows, count; /* that a tile can have; elements of this one */
-    int lane, row,
-        length; /* of the row: its thread, its start in the tile, 0 where there is none */
-} tile_place;
-
-static __device__ __forceinline__ tile_place find_tile(const rg_softmax_shape &shape,
-                                                       const softmax_plan &plan)
+/* Calls body(j) for j = begin, begin + step, … below end; N at a time, so that loads overlap. */
+template <int N, class BODY>
+static __device__ __forceinline__ void each_element(int begin, int end, int step, BODY body)
 {
-    tile_place p;
-    p.rows = (int)blockDim.x / plan.inner;
-    const int64_t first = (int64_t)blockIdx.x * p.rows;
-    const int here = (int)min((int64_t)p.rows, shape.outer.count - first);
-    const int length = (int)shape.length, row = (int)threadIdx.x / plan.inner;
-    p.start = first * length;
-    p.count = here * length;
-    p.lane = (int)threadIdx.x & (plan.inner - 1);
-    p.row = row * length;
-    p.length = row < here ? length : 0;
-    return p;
+    int j = begin;
+#pragma unroll 1
+    for (; j + (N - 1) * step < end; j += N * step) {
+#pragma unroll
+        for (int u = 0; u < N; u++)
+            body(j + u * step);
+    }
+#pragma unroll 1
+    for (; j < end; j += step)
+        body(j);
 }
 
 /* Bytes of shared memory that a tile takes, wherever it begins. */
@@ -280,89 +368,82 @@ template <rg_dtype T> static __host__ __device__ __forceinline__ int64_t tile_by
 
 /* ---- forward ---- */
 
-/* Short rows: `inner` threads of a warp hold a vector each, for several rows. */
-template <rg_dtype T, bool LOG>
+/* Short rows: `inner` threads of a warp hold a vector each of ROWS rows. */
+template <rg_dtype T, bool LOG, int ROWS>
 static __global__ void __launch_bounds__(256)
     forward_short(const __grid_constant__ rg_softmax_args k, const softmax_plan plan)
 {
     enum { V = VLEN<T> };
-    const int lane = (int)threadIdx.x & (plan.inner - 1), rows = 256 / plan.inner;
-    const int64_t first = (int64_t)blockIdx.x * (rows * SHORT_ROWS) + (int)threadIdx.x / plan.inner;
-    const bool inside = lane * V < k.shape.length;
-    uint4 vectors[SHORT_ROWS];
+    const short_place p = find_short<T, ROWS>(k.shape, plan);
+    uint4 held[ROWS][1];
 #pragma unroll
-    for (int r = 0; r < SHORT_ROWS; r++) {
-        const int64_t row = first + r * rows;
-        vectors[r] = make_uint4(0, 0, 0, 0);
-        if (inside && row < k.shape.outer.count)
-            vectors[r] = load_vector(at<T>(k.x, straight_offset(k.shape.outer, 0, row) + lane * V));
-    }
+    for (int r = 0; r < ROWS; r++)
+        load_short<T, 1>(k.shape, 0, k.x, p, r, held[r]);
 #pragma unroll
-    for (int r = 0; r < SHORT_ROWS; r++) {
-        const int64_t row = first + r * rows;
+    for (int r = 0; r < ROWS; r++) {
         real<T> x[V], max = -INFINITY, sum = 0;
-        unpack<T>(vectors[r], x);
+        unpack<T>(held[r][0], x);
 #pragma unroll
         for (int e = 0; e < V; e++) {
-            x[e] = inside ? x[e] : -INFINITY;
+            x[e] = p.lane < p.vectors ? x[e] : -INFINITY;
             max = join(max, x[e], true);
         }
-        max = reduce(max, plan.inner, (real<T> *)NULL, true);
+        max = reduce(max, p.inner, (real<T> *)NULL, true);
 #pragma unroll
         for (int e = 0; e < V; e++) {
             const real<T> power = exp_of<T>(x[e] - max);
             sum += power;
             x[e] = LOG ? x[e] - max : power;
         }
-        const real<T> scale = scale_of<T, LOG>(reduce(sum, plan.inner, (real<T> *)NULL, false));
+        const real<T> scale = scale_of<T, LOG>(reduce(sum, p.inner, (real<T> *)NULL, false));
 #pragma unroll
         for (int e = 0; e < V; e++)
             x[e] = LOG ? x[e] - scale : x[e] * scale;
-        if (inside && row < k.shape.outer.count)
-            store_vector(at<T>(k.y, straight_offset(k.shape.outer, 1, row) + lane * V), pack<T>(x),
-                         k.shape.stream);
+        store_short<T>(k.shape, 1, k.y, p, r, 0, x);
     }
 }
 
 /* Rows of odd length, without gaps between them: a tile of them lies in shared memory. */
-template <rg_dtype T, bool LOG>
-static __global__ void __launch_bounds__(1024)
+template <rg_dtype T, bool LOG, int INNER>
+static __global__ void __launch_bounds__(INNER > 0 ? 256 : 1024)
     forward_tiles(const __grid_constant__ rg_softmax_args k, const softmax_plan plan)
 {
     extern __shared__ uint4 room[];
     __shared__ real<T> partial[2][32];
-    const tile_place p = find_tile(k.shape, plan);
-    element<T> *const tile = load_tile<T>(at<T>(k.x, p.start), p.count, (char *)room);
+    const tile_place p = find_tile<INNER>(k.shape, plan);
+    element<T> *const tile = load_tile<T>(at<T>(k.x, p.start), p, (char *)room);
     await_copies();
     __syncthreads();
-    element<T> *const x = tile + p.row;
-    real<T> max = -INFINITY, sum = 0;
-#pragma unroll ELEMENTS
-    for (int j = p.lane; j < p.length; j += plan.inner)
-        max = join(max, to_real<T>(x[j]), true);
-    max = reduce(max, plan.inner, partial[0], true);
-#pragma unroll ELEMENTS
-    for (int j = p.lane; j < p.length; j += plan.inner) {
-        const real<T> power = exp_of<T>(to_real<T>(x[j]) - max);
-        sum += power;
-        if (KEEPS_POWERS<T, LOG>)
-            x[j] = from_real<T>(power);
-    }
-    const real<T> scale = scale_of<T, LOG>(reduce(sum, plan.inner, partial[1], false));
-#pragma unroll ELEMENTS
-    for (int j = p.lane; j < p.length; j += plan.inner) {
-        const real<T> value = to_real<T>(x[j]);
-        x[j] = from_real<T>(KEEPS_POWERS<T, LOG> ? value * scale
-                                                 : forward_of<T, LOG>(max, scale, value));
+    for (int r = 0; r < plan.passes; r++) {
+        const int row = p.first + r * p.step;
+        const int end = row < p.rows ? (int)k.shape.length : 0;
+        element<T> *const x = tile + row * (int)k.shape.length;
+        real<T> max = -INFINITY, sum = 0;
+        each_element<ELEMENTS>(p.lane, end, p.inner,
+                               [&](int j) { max = join(max, to_real<T>(x[j]), true); });
+        max = reduce(max, p.inner, partial[0], true);
+        each_element<ELEMENTS>(p.lane, end, p.inner, [&](int j) {
+            const real<T> power = exp_of<T>(to_real<T>(x[j]) - max);
+            sum += power;
+            if (KEEPS_POWERS<T, LOG>)
+                x[j] = from_real<T>(power);
+        });
+        const real<T> scale = scale_of<T, LOG>(reduce(sum, p.inner, partial[1], false));
+        each_element<ELEMENTS>(p.lane, end, p.inner, [&](int j) {
+            x[j] = from_real<T>(KEEPS_POWERS<T, LOG>
+                                    ? to_real<T>(x[j]) * scale
+                                    : forward_of<T, LOG>(max, scale, to_real<T>(x[j])));
+        });
     }
     __syncthreads();
-    store_tile<T>(at<T>(k.y, p.start), p.count, tile, k.shape.stream);
+    store_tile<T>(at<T>(k.y, p.start), p, tile, k.shape.stream);
 }
 
 /* Any groups. With HOLD every thread keeps its slots in shared memory, else they are read again
  * and again. */
 template <rg_dtype T, bool LOG, bool ROWS, bool HOLD>
-static __global__ void __launch_bounds__(1024)
+static __global__ void __launch_bounds__(HOLD && !ROWS ? 512 : 1024,
+                                         HOLD && !ROWS && T != RG_F64 ? 3 : 1)
     forward_groups(const __grid_constant__ rg_softmax_args k, const softmax_plan plan)
 {
     enum { V = VLEN<T>, SUMS = ROWS ? 1 : V, KEEPS = HOLD && KEEPS_POWERS<T, LOG> };
@@ -458,78 +539,84 @@ static __device__ __forceinline__ real<T> add_up(real<T> acc, const real<T> dy[V
     return acc;
 }
 
-/* Short rows: `inner` threads of a warp hold a vector each of dy and y, for several rows. */
-template <rg_dtype T, bool LOG>
+/* Short rows: `inner` threads of a warp hold a row in registers, or ROWS rows. */
+template <rg_dtype T, bool LOG, int ROWS>
 static __global__ void __launch_bounds__(256)
     gradient_short(const __grid_constant__ rg_softmax_gradient_args k, const softmax_plan plan)
 {
-    enum { V = VLEN<T> };
-    const int lane = (int)threadIdx.x & (plan.inner - 1), rows = 256 / plan.inner;
-    const int64_t first = (int64_t)blockIdx.x * (rows * SHORT_ROWS) + (int)threadIdx.x / plan.inner;
-    const bool inside = lane * V < k.shape.length;
-    uint4 dys[SHORT_ROWS], ys[SHORT_ROWS];
+    enum { V = VLEN<T>, HELD = SHORT / ROWS };
+    const short_place p = find_short<T, ROWS>(k.shape, plan);
+    uint4 dys[ROWS][HELD], ys[ROWS][HELD];
 #pragma unroll
-    for (int r = 0; r < SHORT_ROWS; r++) {
-        const int64_t row = first + r * rows;
-        dys[r] = ys[r] = make_uint4(0, 0, 0, 0);
-        if (inside && row < k.shape.outer.count) {
-            dys[r] = load_vector(at<T>(k.dy, straight_offset(k.shape.outer, 0, row) + lane * V));
-            ys[r] = load_vector(at<T>(k.y, straight_offset(k.shape.outer, 1, row) + lane * V));
-        }
+    for (int r = 0; r < ROWS; r++) {
+        load_short<T, HELD>(k.shape, 0, k.dy, p, r, dys[r]);
+        load_short<T, HELD>(k.shape, 1, k.y, p, r, ys[r]);
     }
 #pragma unroll
-    for (int r = 0; r < SHORT_ROWS; r++) {
-        const int64_t row = first + r * rows;
-        real<T> dy[V], y[V], old[V] = {};
-        unpack<T>(dys[r], dy);
-        unpack<T>(ys[r], y);
-        const real<T> own = inside ? add_up<T, LOG>(0, dy, y, V) : 0;
-        const real<T> sum = reduce(own, plan.inner, (real<T> *)NULL, false);
-        char *const to = at<T>(k.dx, straight_offset(k.shape.outer, 2, row) + lane * V);
-        if (!inside || row >= k.shape.outer.count)
-            continue;
-        if (k.shape.add)
-            unpack<T>(load_vector(to), old);
+    for (int r = 0; r < ROWS; r++) {
+        real<T> dy[V], y[V], sum = 0;
 #pragma unroll
-        for (int e = 0; e < V; e++) {
-            const real<T> dx = gradient_of<T, LOG>(sum, dy[e], y[e]);
-            dy[e] = k.shape.add ? old[e] + dx : dx;
+        for (int i = 0; i < HELD; i++) {
+            unpack<T>(dys[r][i], dy);
+            unpack<T>(ys[r][i], y);
+            if (p.lane + i * p.inner < p.vectors)
+                sum = add_up<T, LOG>(sum, dy, y, V);
         }
-        store_vector(to, pack<T>(dy), k.shape.stream);
+        sum = reduce(sum, p.inner, (real<T> *)NULL, false);
+#pragma unroll
+        for (int i = 0; i < HELD; i++) {
+            uint4 olds[HELD] = {};
+            real<T> old[V];
+            if (k.shape.add)
+                load_short<T, HELD>(k.shape, 2, k.dx, p, r, olds);
+            unpack<T>(olds[i], old);
+            unpack<T>(dys[r][i], dy);
+            unpack<T>(ys[r][i], y);
+#pragma unroll
+            for (int e = 0; e < V; e++) {
+                const real<T> dx = gradient_of<T, LOG>(sum, dy[e], y[e]);
+                dy[e] = k.shape.add ? old[e] + dx : dx;
+            }
+            store_short<T>(k.shape, 2, k.dx, p, r, i, dy);
+        }
     }
 }
 
 /* Rows of odd length, without gaps between them: a tile of them lies in shared memory, of y alone
  * where there is no room for both; then dy is read twice. */
-template <rg_dtype T, bool LOG, bool BOTH>
-static __global__ void __launch_bounds__(1024)
+template <rg_dtype T, bool LOG, bool BOTH, int INNER>
+static __global__ void __launch_bounds__(INNER > 0 ? 256 : 1024)
     gradient_tiles(const __grid_constant__ rg_softmax_gradient_args k, const softmax_plan plan)
 {
     extern __shared__ uint4 room[];
     __shared__ real<T> partial[32];
-    const tile_place p = find_tile(k.shape, plan);
-    const element<T> *dy = (const element<T> *)at<T>(k.dy, p.start);
+    enum { N = BOTH ? ELEMENTS : 2 * ELEMENTS }; /* loads from memory want to be many */
+    const tile_place p = find_tile<INNER>(k.shape, plan);
+    const int length = (int)k.shape.length;
+    char *const second = (char *)room + tile_bytes<T>(k.shape.length * p.step * plan.passes);
+    const element<T> *dys = (const element<T> *)at<T>(k.dy, p.start);
     if (BOTH)
-        dy = load_tile<T>(dy, p.count, (char *)room + tile_bytes<T>(k.shape.length * p.rows));
-    element<T> *const tile = load_tile<T>(at<T>(k.y, p.start), p.count, (char *)room);
+        dys = load_tile<T>(dys, p, second);
+    element<T> *const tile = load_tile<T>(at<T>(k.y, p.start), p, (char *)room);
+    const element<T> *olds = (const element<T> *)at<T>(k.dx, p.start);
     await_copies();
     __syncthreads();
-    element<T> *const y = tile + p.row;
-    dy += p.row;
-    real<T> sum = 0;
-#pragma unroll ELEMENTS
-    for (int j = p.lane; j < p.length; j += plan.inner)
-        sum = gradient_step<T, LOG>(sum, to_real<T>(dy[j]), to_real<T>(y[j]));
-    sum = reduce(sum, plan.inner, partial, false);
-#pragma unroll ELEMENTS
-    for (int j = p.lane; j < p.length; j += plan.inner) {
-        real<T> dx = gradient_of<T, LOG>(sum, to_real<T>(dy[j]), to_real<T>(y[j]));
-        if (k.shape.add)
-            dx = load<T>(k.dx, p.start + p.row + j) + dx;
-        y[j] = from_real<T>(dx);
+    for (int r = 0; r < plan.passes; r++) {
+        const int row = p.first + r * p.step, end = row < p.rows ? length : 0;
+        const element<T> *const dy = dys + row * length, *const old = olds + row * length;
+        element<T> *const y = tile + row * length;
+        real<T> sum = 0;
+        each_element<N>(p.lane, end, p.inner, [&](int j) {
+            sum = gradient_step<T, LOG>(sum, to_real<T>(dy[j]), to_real<T>(y[j]));
+        });
+        sum = reduce(sum, p.inner, partial, false);
+        each_element<N>(p.lane, end, p.inner, [&](int j) {
+            const real<T> dx = gradient_of<T, LOG>(sum, to_real<T>(dy[j]), to_real<T>(y[j]));
+            y[j] = from_real<T>(k.shape.add ? to_real<T>(old[j]) + dx : dx);
+        });
     }
     __syncthreads();
-    store_tile<T>(at<T>(k.dx, p.start), p.count, tile, k.shape.stream);
+    store_tile<T>(at<T>(k.dx, p.start), p, tile, k.shape.stream);
 }
 
 /* Any groups. With HOLD every thread keeps its slots, y in registers and dy in shared memory; else
@@ -624,7 +711,8 @@ static bool is_wide(const rg_softmax_shape *shape, const void *const data[], int
 }
 
 template <rg_dtype T>
-static softmax_plan plan_rows(const rg_softmax_shape *shape, const void *const data[], int tensors)
+static softmax_plan plan_rows(const rg_softmax_shape *shape, const void *const data[], int tensors,
+                              int most_short)
 {
     const int64_t length = shape->length, vectors = length / VLEN<T>;
     softmax_plan p = {};
@@ -635,9 +723,12 @@ static softmax_plan plan_rows(const rg_softmax_shape *shape, const void *const d
     else if (p.lanes == 1)
         p.inner = length <= 8192 ? 256 : 1024;
     else
-        p.inner = vectors <= 32 ? power_of_two(vectors, 1, 32)
-                                : power_of_two(ceil_div(vectors, SLOTS), 8, 1024);
+        p.inner = vectors <= 32           ? power_of_two(vectors, 1, 32)
+                  : vectors <= most_short ? power_of_two(ceil_div(vectors, SHORT), 16, 32)
+                                          : power_of_two(ceil_div(vectors, SLOTS), 8, 1024);
+    p.shift = __builtin_ctz((unsigned)p.inner);
     p.threads = p.inner > 32 ? p.inner : 256;
+    p.passes = 1;
     p.blocks = ceil_div(shape->outer.count, p.threads / p.inner);
     p.wide = p.lanes > 1 && is_wide<T>(shape, data, tensors, true);
     p.hold = p.wide && shape->outer.rank <= 1 && vectors <= SLOTS * p.inner;
@@ -654,6 +745,7 @@ static softmax_plan plan_columns(const rg_softmax_shape *shape, const void *cons
     p.lanes = VLEN<T>;
     p.chunk = SLOTS;
     p.inner = down < 128 ? 512 / down : 4;
+    p.shift = __builtin_ctz((unsigned)p.inner);
     p.threads = p.inner * down;
     p.blocks = ceil_div(shape->outer.count * ceil_div(shape->width, VLEN<T>), p.inner);
     p.wide = is_wide<T>(shape, data, tensors, false);
@@ -661,13 +753,22 @@ static softmax_plan plan_columns(const rg_softmax_shape *shape, const void *cons
     return p;
 }
 
-/* Whether rows of odd length follow each other without a gap in all tensors. */
-static bool are_flat(const rg_softmax_shape *shape, const softmax_plan *plan, int tensors)
+/* Where rows of odd length follow each other without a gap in all tensors: the bytes of a tile of
+ * them, else 0. */
+template <rg_dtype T>
+static int64_t plan_tiles(const rg_softmax_shape *shape, int tensors, softmax_plan *p)
 {
-    bool flat = plan->lanes == 1 && shape->dense && shape->outer.rank <= 1;
-    for (int t = 0; t < tensors; t++)
-        flat &= shape->outer.rank == 0 || shape->outer.strides[t][0] == shape->length;
-    return flat;
+    if (p->lanes != 1 || !shape->dense || shape->outer.rank > 1)
+        return 0;
+    for (int t = 0; t < tensors; t++) {
+        if (shape->outer.rank == 1 && shape->outer.strides[t][0] != shape->length)
+            return 0;
+    }
+    const int rows = p->threads / p->inner; /* of a pass */
+    const int64_t pass = shape->length * rows * (int64_t)sizeof(element<T>);
+    p->passes = p->inner > 32 || pass > TILE ? 1 : (int)(TILE / pass);
+    p->blocks = ceil_div(shape->outer.count, rows * p->passes);
+    return tile_bytes<T>(shape->length * rows * p->passes);
 }
 
 /* ---- launches ---- */
@@ -675,20 +776,27 @@ static bool are_flat(const rg_softmax_shape *shape, const softmax_plan *plan, in
 /* Bytes of shared memory: for sums, and for slots that are held. */
 enum { ROW_SUMS = 64 * sizeof(double), HELD_SLOTS = SLOTS * 16 };
 
+/* To a multiprocessor: with as many a thread takes several short rows. */
+enum { MANY_BLOCKS = 16 };
+
 template <rg_dtype T, bool LOG>
 static void forward_rows(const void *args, const rg_cuda_place *place)
 {
     const rg_softmax_args k = *(const rg_softmax_args *)args;
     const void *const data[] = { k.x, k.y };
-    const softmax_plan p = plan_rows<T>(&k.shape, data, 2);
+    softmax_plan p = plan_rows<T>(&k.shape, data, 2, FORWARD_SHORT);
     const int64_t held = ROW_SUMS + (int64_t)p.threads * HELD_SLOTS;
-    const int64_t tile = tile_bytes<T>(k.shape.length * (p.threads / p.inner));
-    if (p.hold && k.shape.length <= 32 * VLEN<T>)
-        launch(forward_short<T, LOG>, ceil_div(p.blocks, SHORT_ROWS), p.threads, 0, place, k, p);
+    const int64_t vectors = k.shape.length / VLEN<T>;
+    const int64_t tile = plan_tiles<T>(&k.shape, 2, &p);
+    if (p.hold && vectors <= 32 && p.blocks >= MANY_BLOCKS * place->multiprocessors)
+        launch(forward_short<T, LOG, SHORT>, ceil_div(p.blocks, SHORT), p.threads, 0, place, k, p);
+    else if (p.hold && vectors <= FORWARD_SHORT)
+        launch(forward_short<T, LOG, 1>, p.blocks, p.threads, 0, place, k, p);
     else if (p.hold && held <= place->shared)
         launch(forward_groups<T, LOG, true, true>, p.blocks, p.threads, held, place, k, p);
-    else if (are_flat(&k.shape, &p, 2) && tile <= place->shared - ROW_SUMS)
-        launch(forward_tiles<T, LOG>, p.blocks, p.threads, tile, place, k, p);
+    else if (tile > 0 && tile <= place->shared - ROW_SUMS)
+        launch(p.inner == 32 ? forward_tiles<T, LOG, 32> : forward_tiles<T, LOG, 0>, p.blocks,
+               p.threads, tile, place, k, p);
     else
         launch(forward_groups<T, LOG, true, false>, p.blocks, p.threads, ROW_SUMS, place, k, p);
 }
@@ -701,7 +809,7 @@ static void forward_columns(const void *args, const rg_cuda_place *place)
     const softmax_plan p = plan_columns<T>(&k.shape, data, 2);
     const int64_t sums = (int64_t)p.threads * VLEN<T> * (int64_t)sizeof(real<T>);
     const int64_t held = sums + (int64_t)p.threads * HELD_SLOTS;
-    if (p.hold && held <= place->shared)
+    if (p.hold && p.threads <= 512 && held <= place->shared)
         launch(forward_groups<T, LOG, false, true>, p.blocks, p.threads, held, place, k, p);
     else
         launch(forward_groups<T, LOG, false, false>, p.blocks, p.threads, sums, place, k, p);
@@ -712,18 +820,21 @@ static void gradient_rows(const void *args, const rg_cuda_place *place)
 {
     const rg_softmax_gradient_args k = *(const rg_softmax_gradient_args *)args;
     const void *const data[] = { k.dy, k.y, k.dx };
-    const softmax_plan p = plan_rows<T>(&k.shape, data, 3);
+    softmax_plan p = plan_rows<T>(&k.shape, data, 3, GRADIENT_SHORT<T>);
     const int64_t held = ROW_SUMS + (int64_t)p.threads * HELD_SLOTS;
-    const int64_t tile = tile_bytes<T>(k.shape.length * (p.threads / p.inner));
-    const bool flat = are_flat(&k.shape, &p, 3);
-    if (p.hold && k.shape.length <= 32 * VLEN<T>)
-        launch(gradient_short<T, LOG>, ceil_div(p.blocks, SHORT_ROWS), p.threads, 0, place, k, p);
+    const int64_t vectors = k.shape.length / VLEN<T>;
+    const int64_t tile = plan_tiles<T>(&k.shape, 3, &p);
+    if (p.hold && vectors <= 32 && p.blocks >= MANY_BLOCKS * place->multiprocessors)
+        launch(gradient_short<T, LOG, SHORT>, ceil_div(p.blocks, SHORT), p.threads, 0, place, k, p);
+    else if (p.hold && vectors <= GRADIENT_SHORT<T>)
+        launch(gradient_short<T, LOG, 1>, p.blocks, p.threads, 0, place, k, p);
     else if (p.hold && held <= place->shared)
         launch(gradient_groups<T, LOG, true, true>, p.blocks, p.threads, held, place, k, p);
-    else if (flat && 2 * tile <= place->shared - ROW_SUMS)
-        launch(gradient_tiles<T, LOG, true>, p.blocks, p.threads, 2 * tile, place, k, p);
-    else if (flat && tile <= place->shared - ROW_SUMS)
-        launch(gradient_tiles<T, LOG, false>, p.blocks, p.threads, tile, place, k, p);
+    else if (tile > 0 && 2 * tile <= place->shared - ROW_SUMS)
+        launch(p.inner == 32 ? gradient_tiles<T, LOG, true, 32> : gradient_tiles<T, LOG, true, 0>,
+               p.blocks, p.threads, 2 * tile, place, k, p);
+    else if (tile > 0 && tile <= place->shared - ROW_SUMS)
+        launch(gradient_tiles<T, LOG, false, 0>, p.blocks, p.threads, tile, place, k, p);
     else
         launch(gradient_groups<T, LOG, true, false>, p.blocks, p.threads, ROW_SUMS, place, k, p);
 }

@@ -129,12 +129,26 @@ static const rg_case cases[] = {
     { "512x32000", "axis=1", "512,32000", RG_CASE_BENCH },
     { "64x1000x28x28-axis1", "axis=1", "64,1000,28,28", RG_CASE_BENCH },
     { "131072x1024", "axis=1", "131072,1024", RG_CASE_BENCH },
-    { "64x128", "axis=1", "64,128", RG_CASE_BENCH },
+    { "64x128", "axis=1", "64,128", RG_CASE_BENCH | RG_CASE_BENCH_GPU },
     { "log-8192x1024", "kind=log axis=1", "8192,1024", RG_CASE_BENCH },
     { "log-1024x1000", "kind=log axis=1", "1024,1000", RG_CASE_BENCH },
     { "log-65536x64", "kind=log axis=1", "65536,64", RG_CASE_BENCH },
     { "log-512x32000", "kind=log axis=1", "512,32000", RG_CASE_BENCH },
     { "log-64x1000x28x28-axis1", "kind=log axis=1", "64,1000,28,28", RG_CASE_BENCH },
+
+    /* timed on a GPU: far beyond its cache */
+    { "65536x1024", "axis=1", "65536,1024", RG_CASE_BENCH_GPU },
+    { "8192x32000", "axis=1", "8192,32000", RG_CASE_BENCH_GPU },
+    { "1048576x64", "axis=1", "1048576,64", RG_CASE_BENCH_GPU },
+    { "262144x257", "axis=1", "262144,257", RG_CASE_BENCH_GPU },
+    { "256x1000x28x28-axis1", "axis=1", "256,1000,28,28", RG_CASE_BENCH_GPU },
+    { "64x21x512x512-axis1", "axis=1", "64,21,512,512", RG_CASE_BENCH_GPU },
+    { "log-65536x1024", "kind=log axis=1", "65536,1024", RG_CASE_BENCH_GPU },
+    { "log-8192x32000", "kind=log axis=1", "8192,32000", RG_CASE_BENCH_GPU },
+    { "log-1048576x64", "kind=log axis=1", "1048576,64", RG_CASE_BENCH_GPU },
+    { "log-262144x257", "kind=log axis=1", "262144,257", RG_CASE_BENCH_GPU },
+    { "log-256x1000x28x28-axis1", "kind=log axis=1", "256,1000,28,28", RG_CASE_BENCH_GPU },
+    { "log-64x21x512x512-axis1", "kind=log axis=1", "64,21,512,512", RG_CASE_BENCH_GPU },
 
     /* shapes: primes, one element, just above a vector, every axis, empty */
     { "last", "axis=-1", "7,37" },
