@@ -7,25 +7,7 @@
  * each. Thread t of n that share a group adds up slots t, t + n, … one after the other, in chunks
  * whose sums are added in double; then the sums of the threads form a tree. Every kernel that can
  * serve a shape, whatever the strides, follows the same order. */
-#include "backend/cuda/kernel.cuh"
-#include "ops/softmax/softmax.h"
-
-/* Slots that a thread holds; they are also a chunk. */
-enum { SLOTS = 8 };
-
-/* Vectors of each tensor that a thread takes of short rows: of one row, or of as many rows. */
-enum { SHORT = 4 };
-
-/* Up to so many vectors a row is short. In the gradient of f16 more would take too many registers,
- * in the forward pass it gains nothing. */
-enum { FORWARD_SHORT = 32 };
-template <rg_dtype T> constexpr int GRADIENT_SHORT = T == RG_F16 ? 32 : SHORT * 32;
-
-/* Where slots are elements: those of a chunk, and those that a loop takes at once. */
-enum { ELEMENT_CHUNK = 64, ELEMENTS = 8 };
-
-/* Bytes of a tile of such rows: enough loads under way, and still several blocks at once. */
-enum { TILE = 24 << 10 };
+#include "ops/softmax/softmax_slots.cuh"
 
 /* ---- formulas ---- */
 
@@ -56,314 +38,6 @@ template <rg_dtype T, bool LOG>
 static __device__ __forceinline__ real<T> gradient_of(real<T> sum, real<T> dy, real<T> y)
 {
     return LOG ? fma(-exp_of<T>(y), sum, dy) : y * (dy - sum);
-}
-
-/* ---- groups and their slots ---- */
-
-/* How groups are shared out, by length alone; what follows from strides is `wide` and `hold`. */
-typedef struct softmax_plan {
-    int inner;   /* threads side by side: those of a row; or those of different columns */
-    int shift;   /* inner = 1 << shift */
-    int threads; /* of a block */
-    int passes;  /* over a tile: a thread takes so many rows of odd length */
-    int lanes;   /* elements of a slot */
-    int chunk;   /* slots */
-    int64_t blocks;
-    bool wide; /* slots are aligned vectors in all tensors */
-    bool hold; /* and the threads have room for all of them */
-} softmax_plan;
-
-/* The group of a thread, or its vector of groups. */
-typedef struct group_place {
-    int64_t slots;   /* 0 outside of the tensor */
-    int first, step; /* of the thread's slots */
-    int lanes;       /* elements of a slot that are there */
-    int64_t base[RG_SOFTMAX_TENSORS];
-} group_place;
-
-template <rg_dtype T, bool ROWS, bool HOLD>
-static __device__ __forceinline__ group_place find_group(const rg_softmax_shape &shape,
-                                                         const softmax_plan &plan, int tensors)
-{
-    group_place p;
-    const int side = (int)threadIdx.x & (plan.inner - 1), rest = (int)threadIdx.x >> plan.shift;
-    const int outer = (int)blockDim.x >> plan.shift;
-    int64_t index, column = 0;
-    if (ROWS) {
-        p.first = side;
-        p.step = plan.inner;
-        p.lanes = plan.lanes;
-        p.slots = shape.length / plan.lanes;
-        index = (int64_t)blockIdx.x * outer + rest;
-    } else {
-        const int64_t vectors = (shape.width + VLEN<T> - 1) / VLEN<T>;
-        const int64_t id = (int64_t)blockIdx.x * plan.inner + side;
-        const bool narrow = shape.outer.count * vectors <= INT32_MAX - 1024;
-        p.first = rest;
-        p.step = outer;
-        p.slots = shape.length;
-        index = narrow ? (uint32_t)id / (uint32_t)vectors : id / vectors;
-        column = (id - index * vectors) * VLEN<T>;
-        p.lanes = (int)min((int64_t)VLEN<T>, shape.width - column);
-    }
-    if (index >= shape.outer.count)
-        index = p.slots = column = 0;
-#pragma unroll
-    for (int t = 0; t < RG_SOFTMAX_TENSORS; t++) {
-        if (t < tensors)
-            p.base[t] = column * shape.across[t] + (HOLD ? straight_offset(shape.outer, t, index)
-                                                         : walk_offset(shape.outer, t, index));
-    }
-    return p;
-}
-
-/* Where element e of a slot stands, from the first of its group. */
-template <bool ROWS>
-static __device__ __forceinline__ int64_t slot_offset(const rg_softmax_shape &shape, int t,
-                                                      int64_t slot, int lanes, int e)
-{
-    if (!ROWS)
-        return slot * shape.along[t] + e * shape.across[t];
-    return shape.dense ? slot * lanes + e : walk_offset(shape.group, t, slot * lanes + e);
-}
-
-template <rg_dtype T, bool ROWS>
-static __device__ __forceinline__ void load_slot(const rg_softmax_shape &shape, int t,
-                                                 const void *data, const group_place &p,
-                                                 int64_t slot, bool wide, real<T> x[VLEN<T>])
-{
-    const char *group = at<T>(data, p.base[t]);
-    if (wide) {
-        unpack<T>(load_vector(at<T>(group, ROWS ? slot * VLEN<T> : slot * shape.along[t])), x);
-        return;
-    }
-#pragma unroll
-    for (int e = 0; e < VLEN<T>; e++)
-        x[e] = e < p.lanes ? load<T>(group, slot_offset<ROWS>(shape, t, slot, p.lanes, e)) : 0;
-}
-
-template <rg_dtype T, bool ROWS>
-static __device__ __forceinline__ void store_slot(const rg_softmax_shape &shape, int t, void *data,
-                                                  const group_place &p, int64_t slot, bool wide,
-                                                  const real<T> x[VLEN<T>])
-{
-    char *group = at<T>(data, p.base[t]);
-    if (wide) {
-        store_vector(at<T>(group, ROWS ? slot * VLEN<T> : slot * shape.along[t]), pack<T>(x),
-                     shape.stream);
-        return;
-    }
-#pragma unroll
-    for (int e = 0; e < VLEN<T>; e++) {
-        if (e < p.lanes)
-            store<T>(group, slot_offset<ROWS>(shape, t, slot, p.lanes, e), x[e]);
-    }
-}
-
-/* Begins to copy all slots of the thread, which are aligned vectors, to `held`, which has one of
- * every thread side by side. */
-template <rg_dtype T, bool ROWS>
-static __device__ __forceinline__ void hold_slots(const rg_softmax_shape &shape, int t,
-                                                  const void *data, const group_place &p,
-                                                  uint4 *held)
-{
-    const char *group = at<T>(data, p.base[t]);
-#pragma unroll
-    for (int q = 0; q < SLOTS; q++) {
-        const int slot = p.first + q * p.step;
-        if (slot < (int)p.slots)
-            copy_vector(&held[q * blockDim.x],
-                        at<T>(group, ROWS ? slot * VLEN<T> : slot * shape.along[t]));
-    }
-}
-
-/* A chunk of a sum ends; and the last one, with what is left over. */
-template <int SUMS, class REAL>
-static __device__ __forceinline__ void end_chunk(double total[SUMS], REAL sum[SUMS])
-{
-#pragma unroll
-    for (int e = 0; e < SUMS; e++) {
-        total[e] += sum[e];
-        sum[e] = 0;
-    }
-}
-
-template <int SUMS, class REAL>
-static __device__ __forceinline__ void end_chunks(const double total[SUMS], REAL sum[SUMS])
-{
-#pragma unroll
-    for (int e = 0; e < SUMS; e++)
-        sum[e] = (REAL)(total[e] + sum[e]);
-}
-
-/* Over all threads of a group: in rows of one value, in columns of one for each lane. */
-template <rg_dtype T, bool ROWS>
-static __device__ __forceinline__ void reduce_group(real<T> value[], const softmax_plan &plan,
-                                                    real<T> *partial, const bool max)
-{
-    if (ROWS)
-        value[0] = reduce(value[0], plan.inner, partial, max);
-    else
-        reduce_down<VLEN<T>>(value, plan.inner, partial, max);
-}
-
-/* ---- short rows ---- */
-
-typedef struct short_place {
-    int inner, lane, vectors; /* threads of a row, which of them this is; vectors of a row */
-    int64_t first;            /* row of the thread */
-    int step;                 /* to its next row */
-} short_place;
-
-template <rg_dtype T, int ROWS>
-static __device__ __forceinline__ short_place find_short(const rg_softmax_shape &shape,
-                                                         const softmax_plan &plan)
-{
-    short_place p;
-    p.inner = plan.inner;
-    p.lane = (int)threadIdx.x & (plan.inner - 1);
-    p.vectors = (int)shape.length / VLEN<T>;
-    p.step = (int)blockDim.x >> plan.shift;
-    p.first = (int64_t)blockIdx.x * (p.step * ROWS) + ((int)threadIdx.x >> plan.shift);
-    return p;
-}
-
-template <rg_dtype T, int HELD>
-static __device__ __forceinline__ void load_short(const rg_softmax_shape &shape, int t,
-                                                  const void *data, const short_place &p, int r,
-                                                  uint4 held[HELD])
-{
-    const int64_t row = p.first + r * p.step;
-    const char *from = at<T>(data, straight_offset(shape.outer, t, row) + p.lane * VLEN<T>);
-#pragma unroll
-    for (int i = 0; i < HELD; i++) {
-        held[i] = make_uint4(0, 0, 0, 0);
-        if (row < shape.outer.count && p.lane + i * p.inner < p.vectors)
-            held[i] = load_vector(at<T>(from, i * p.inner * VLEN<T>));
-    }
-}
-
-template <rg_dtype T>
-static __device__ __forceinline__ void store_short(const rg_softmax_shape &shape, int t, void *data,
-                                                   const short_place &p, int r, int i,
-                                                   const real<T> x[VLEN<T>])
-{
-    const int64_t row = p.first + r * p.step;
-    const int v = p.lane + i * p.inner;
-    if (row < shape.outer.count && v < p.vectors)
-        store_vector(at<T>(data, straight_offset(shape.outer, t, row) + v * VLEN<T>), pack<T>(x),
-                     shape.stream);
-}
-
-/* ---- tiles: rows of odd length, as one range of memory in shared memory ---- */
-
-/* The rows of a tile, which a block shares. */
-typedef struct tile_place {
-    int64_t start;   /* in memory, in elements */
-    int rows, count; /* of this tile: rows, elements */
-    int inner, lane; /* threads of a row, and which of them this is */
-    int first, step; /* of the thread's rows in the tile */
-} tile_place;
-
-/* INNER: threads of a row; 0 where only the plan knows. */
-template <int INNER>
-static __device__ __forceinline__ tile_place find_tile(const rg_softmax_shape &shape,
-                                                       const softmax_plan &plan)
-{
-    tile_place p;
-    p.inner = INNER > 0 ? INNER : plan.inner;
-    p.lane = (int)threadIdx.x & (p.inner - 1);
-    p.first = (int)threadIdx.x >> plan.shift;
-    p.step = (int)blockDim.x >> plan.shift;
-    const int64_t first = (int64_t)blockIdx.x * (p.step * plan.passes);
-    p.rows = (int)min((int64_t)p.step * plan.passes, shape.outer.count - first);
-    p.start = first * shape.length;
-    p.count = p.rows * (int)shape.length;
-    return p;
-}
-
-/* A range of memory: elements before the first 16-byte border, whole vectors, the rest. */
-typedef struct range {
-    int head, vectors;
-    int first; /* vector of the thread, so that warps access whole lines of the cache; or below 0 */
-    int edge;  /* element of the head or the rest that the thread has; -1: none */
-} range;
-
-template <rg_dtype T>
-static __device__ __forceinline__ range range_of(const void *start, const tile_place &p)
-{
-    range r;
-    const int phase = (int)((uintptr_t)start % 16) / (int)sizeof(element<T>);
-    r.head = min(p.count, (VLEN<T> - phase) % VLEN<T>);
-    r.vectors = (p.count - r.head) / VLEN<T>;
-    r.first = (int)threadIdx.x - (int)((uintptr_t)at<T>(start, r.head) % 128) / 16;
-    const int j =
-        (int)threadIdx.x < r.head ? (int)threadIdx.x : (int)threadIdx.x + r.vectors * VLEN<T>;
-    r.edge = j < p.count ? j : -1; /* head and rest together are less than two vectors */
-    return r;
-}
-
-/* Brings a range into shared memory, as far from 16-byte borders as it is in memory; complete
- * after await_copies() and a barrier. */
-template <rg_dtype T>
-static __device__ __forceinline__ element<T> *load_tile(const void *data, const tile_place &p,
-                                                        char *room)
-{
-    const element<T> *from = (const element<T> *)data;
-    element<T> *tile = (element<T> *)(room + (uintptr_t)from % 16);
-    const range r = range_of<T>(from, p);
-#pragma unroll 1
-    for (int i = r.first; i < r.vectors; i += (int)blockDim.x) {
-        if (i >= 0)
-            copy_vector(tile + r.head + i * VLEN<T>, from + r.head + i * VLEN<T>);
-    }
-    if (r.edge >= 0)
-        tile[r.edge] = from[r.edge];
-    return tile;
-}
-
-template <rg_dtype T>
-static __device__ __forceinline__ void store_tile(void *data, const tile_place &p,
-                                                  const element<T> *tile, bool stream)
-{
-    element<T> *to = (element<T> *)data;
-    const range r = range_of<T>(to, p);
-    if ((uintptr_t)to % 16 != (uintptr_t)tile % 16) {
-#pragma unroll 1
-        for (int i = (int)threadIdx.x; i < p.count; i += (int)blockDim.x)
-            to[i] = tile[i];
-        return;
-    }
-#pragma unroll 1
-    for (int i = r.first; i < r.vectors; i += (int)blockDim.x) {
-        if (i >= 0)
-            store_vector(to + r.head + i * VLEN<T>, *(const uint4 *)(tile + r.head + i * VLEN<T>),
-                         stream);
-    }
-    if (r.edge >= 0)
-        to[r.edge] = tile[r.edge];
-}
-
-/* Calls body(j) for j = begin, begin + step, … below end; N at a time, so that loads overlap. */
-template <int N, class BODY>
-static __device__ __forceinline__ void each_element(int begin, int end, int step, BODY body)
-{
-    int j = begin;
-#pragma unroll 1
-    for (; j + (N - 1) * step < end; j += N * step) {
-#pragma unroll
-        for (int u = 0; u < N; u++)
-            body(j + u * step);
-    }
-#pragma unroll 1
-    for (; j < end; j += step)
-        body(j);
-}
-
-/* Bytes of shared memory that a tile takes, wherever it begins. */
-template <rg_dtype T> static __host__ __device__ __forceinline__ int64_t tile_bytes(int64_t count)
-{
-    return (count * (int64_t)sizeof(element<T>) + 15) / 16 * 16 + 16;
 }
 
 /* ---- forward ---- */
@@ -582,6 +256,45 @@ static __global__ void __launch_bounds__(256)
     }
 }
 
+/* Rows of odd length of 4-byte elements: a warp holds one in registers, element by element. */
+template <rg_dtype T, bool LOG>
+static __global__ void __launch_bounds__(256, 4)
+    gradient_elements(const __grid_constant__ rg_softmax_gradient_args k, const softmax_plan plan)
+{
+    const int lane = (int)threadIdx.x % 32, length = (int)k.shape.length;
+    const int64_t row = (int64_t)blockIdx.x * 8 + (int)threadIdx.x / 32;
+    if (row >= k.shape.outer.count)
+        return;
+    const char *dys = at<T>(k.dy, straight_offset(k.shape.outer, 0, row));
+    const char *ys = at<T>(k.y, straight_offset(k.shape.outer, 1, row));
+    char *to = at<T>(k.dx, straight_offset(k.shape.outer, 2, row));
+    real<T> dy[WARP_ELEMENTS], y[WARP_ELEMENTS], sum = 0;
+#pragma unroll
+    for (int i = 0; i < WARP_ELEMENTS; i++) {
+        if (i % 4 == 0 && i * 32 >= length) /* for all of the warp */
+            break;
+        if (lane + i * 32 < length) {
+            dy[i] = load<T>(dys, lane + i * 32);
+            y[i] = load<T>(ys, lane + i * 32);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < WARP_ELEMENTS; i++) {
+        if (lane + i * 32 < length)
+            sum = gradient_step<T, LOG>(sum, dy[i], y[i]);
+    }
+    sum = reduce(sum, 32, (real<T> *)NULL, false);
+#pragma unroll
+    for (int i = 0; i < WARP_ELEMENTS; i++) {
+        if (i % 4 == 0 && i * 32 >= length)
+            break;
+        if (lane + i * 32 < length) {
+            const real<T> dx = gradient_of<T, LOG>(sum, dy[i], y[i]);
+            store<T>(to, lane + i * 32, k.shape.add ? load<T>(to, lane + i * 32) + dx : dx);
+        }
+    }
+}
+
 /* Rows of odd length, without gaps between them: a tile of them lies in shared memory, of y alone
  * where there is no room for both; then dy is read twice. */
 template <rg_dtype T, bool LOG, bool BOTH, int INNER>
@@ -771,6 +484,14 @@ static int64_t plan_tiles(const rg_softmax_shape *shape, int tensors, softmax_pl
     return tile_bytes<T>(shape->length * rows * p->passes);
 }
 
+/* Whether a warp holds a row of odd length in registers: for 4-byte elements, whose loads move
+ * enough at once. */
+template <rg_dtype T> static bool are_elements(const rg_softmax_shape *shape, const softmax_plan *p)
+{
+    return T == RG_F32 && p->lanes == 1 && p->inner == 32 && shape->dense &&
+           shape->outer.rank <= 1 && shape->length <= WARP_ELEMENTS * 32;
+}
+
 /* ---- launches ---- */
 
 /* Bytes of shared memory: for sums, and for slots that are held. */
@@ -823,13 +544,16 @@ static void gradient_rows(const void *args, const rg_cuda_place *place)
     softmax_plan p = plan_rows<T>(&k.shape, data, 3, GRADIENT_SHORT<T>);
     const int64_t held = ROW_SUMS + (int64_t)p.threads * HELD_SLOTS;
     const int64_t vectors = k.shape.length / VLEN<T>;
-    const int64_t tile = plan_tiles<T>(&k.shape, 3, &p);
+    const bool elements = are_elements<T>(&k.shape, &p);
+    const int64_t tile = elements ? 0 : plan_tiles<T>(&k.shape, 3, &p);
     if (p.hold && vectors <= 32 && p.blocks >= MANY_BLOCKS * place->multiprocessors)
         launch(gradient_short<T, LOG, SHORT>, ceil_div(p.blocks, SHORT), p.threads, 0, place, k, p);
     else if (p.hold && vectors <= GRADIENT_SHORT<T>)
         launch(gradient_short<T, LOG, 1>, p.blocks, p.threads, 0, place, k, p);
     else if (p.hold && held <= place->shared)
         launch(gradient_groups<T, LOG, true, true>, p.blocks, p.threads, held, place, k, p);
+    else if (elements)
+        launch(gradient_elements<RG_F32, LOG>, p.blocks, p.threads, 0, place, k, p);
     else if (tile > 0 && 2 * tile <= place->shared - ROW_SUMS)
         launch(p.inner == 32 ? gradient_tiles<T, LOG, true, 32> : gradient_tiles<T, LOG, true, 0>,
                p.blocks, p.threads, 2 * tile, place, k, p);
