@@ -23,7 +23,14 @@ DECLARE(avx512);
     }
 #endif
 
-static const rg_kernel_table kernels = { .cpu = { ROWS(f32), ROWS(f64) } };
+#if RG_HAVE_CUDA
+extern const rg_cuda_row rg_cuda_limit[];
+#define CUDA_ROWS rg_cuda_limit
+#else
+#define CUDA_ROWS NULL
+#endif
+
+static const rg_kernel_table kernels = { .cpu = { ROWS(f32), ROWS(f64) }, .cuda = CUDA_ROWS };
 static const rg_op limit = { .name = "limit", .kernels = &kernels };
 
 static rg_status record(rg_commands *commands, rg_limit_args *args, rg_launch *launch)

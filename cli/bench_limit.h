@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* What the machine can do at best: plain loops that move bytes, and a loop of multiplications and
- * additions. They run through the same queue and threads as any kernel. */
+ * additions. They run through the same queue and threads as any kernel. On a GPU the bytes are
+ * copied, and there is no loop of arithmetic. */
 #ifndef RG_CLI_BENCH_LIMIT_H
 #define RG_CLI_BENCH_LIMIT_H
 
@@ -17,12 +18,14 @@ typedef struct rg_limit_args {
 } rg_limit_args;
 
 /* Records a loop that reads every byte of the inputs once and writes every byte of the outputs
- * once, past the cache with `bypass`. The tensors are dense and own their storage. */
+ * once, past the cache with `bypass`. On a GPU it is a copy of half of all these bytes from the
+ * inputs to the outputs, by CUDA or, with `bypass`, by a kernel; without inputs it writes the
+ * outputs. The tensors are dense and own their storage. */
 rg_status rg_limit_record(rg_commands *commands, rg_tensor *const inputs[], int32_t input_count,
                           rg_tensor *const outputs[], int32_t output_count, bool bypass);
 
 /* Records multiplications and additions in registers; element u of `done`, an f64 vector, receives
- * how many floating-point operations unit u did, in double or in float. */
+ * how many floating-point operations unit u did, in double or in float. RG_UNSUPPORTED on a GPU. */
 rg_status rg_limit_record_peak(rg_commands *commands, rg_tensor *done, bool in_double);
 
 #endif

@@ -29,26 +29,38 @@ static void machine_name(char *name, size_t capacity)
     fclose(file);
 }
 
-void rg_bench_print_head(const rg_bench_printer *printer)
+static void print_machine(const rg_bench_printer *printer)
 {
-    if (printer->json)
-        return;
     char machine[256], date[32];
     const time_t now = time(NULL);
     struct tm local;
-    machine_name(machine, sizeof machine);
     strftime(date, sizeof date, "%Y-%m-%d", localtime_r(&now, &local));
+    if (rg_bench_on_gpu(printer->device)) {
+        rg_device_describe(printer->device, machine, sizeof machine);
+        printf("retrograde %s on %s: %s; %s\n", rg_version(), rg_device_name(printer->device),
+               machine, date);
+        return;
+    }
+    machine_name(machine, sizeof machine);
     const int threads = rg_device_threads(printer->device);
     printf("retrograde %s on %s: %s, %d thread%s, %s; %s\n", rg_version(), machine,
            rg_device_name(printer->device), threads, threads == 1 ? "" : "s",
            rg_device_rung(printer->device), date);
-    printf("GB/s: each input read once, each output written once. limit: plain loops that move the "
-           "same bytes.\n\n");
+}
+
+void rg_bench_print_head(const rg_bench_printer *printer)
+{
+    if (printer->json)
+        return;
+    const bool gpu = rg_bench_on_gpu(printer->device);
+    print_machine(printer);
+    printf("GB/s: each input read once, each output written once. limit: %s the same bytes.\n\n",
+           gpu ? "copies that move" : "plain loops that move");
     printf("%-*s %-*s %-9s %-5s %9s %7s %7s %6s %-11s", printer->op_width, "op",
-           printer->case_width, "case", "direction", "dtype", "ms", "GB/s", "limit", "share",
-           "quartiles");
+           printer->case_width, "case", "direction", "dtype", gpu ? "us" : "ms", "GB/s", "limit",
+           "share", "quartiles");
     for (int i = 0; printer->peers[i] != NULL; i++)
-        printf(" %9s %7s", printer->peers[i]->name, "times");
+        printf(" %9s %7s %6s", printer->peers[i]->name, "times", "share");
     printf("\n");
     fflush(stdout);
 }
@@ -66,15 +78,17 @@ static double gflop_s(const rg_bench_row *row, double ms)
 }
 
 /* Four digits, whatever the size. */
-static const char *ms_text(double ms, char *text, size_t capacity)
+static const char *time_text(const rg_bench_printer *printer, double ms, char *text,
+                             size_t capacity)
 {
-    const int decimals = ms >= 1000  ? 0
-                         : ms >= 100 ? 1
-                         : ms >= 10  ? 2
-                         : ms >= 1   ? 3
-                         : ms >= 0.1 ? 4
-                                     : 5;
-    snprintf(text, capacity, "%.*f", decimals, ms);
+    const double time = rg_bench_on_gpu(printer->device) ? 1e3 * ms : ms;
+    const int decimals = time >= 1000  ? 0
+                         : time >= 100 ? 1
+                         : time >= 10  ? 2
+                         : time >= 1   ? 3
+                         : time >= 0.1 ? 4
+                                       : 5;
+    snprintf(text, capacity, "%.*f", decimals, time);
     return text;
 }
 
@@ -87,25 +101,27 @@ static void print_name(const rg_bench_printer *printer, const rg_bench_row *row,
 static void print_table_line(const rg_bench_printer *printer, const rg_bench_row *row,
                              const rg_bench_line *line)
 {
-    char name[128], ms[32];
+    char name[128], time[32];
     const rg_bench_result *r = &line->result;
-    snprintf(name, sizeof name, "%s", row->c->name);
-    if (line->mode.calls > 1)
-        snprintf(name, sizeof name, "%s, %d calls", row->c->name, line->mode.calls);
-    else if (line->mode.commits > 1)
-        snprintf(name, sizeof name, "%s, 1 call", row->c->name);
+    snprintf(name, sizeof name, "%s%s%s", row->c->name, line->note != NULL ? ", " : "",
+             line->note != NULL ? line->note : "");
     print_name(printer, row, name);
-    printf(" %9s %7.2f %7.2f %6.3f %.3f-%.3f", ms_text(r->ms, ms, sizeof ms), gb_s(row, r->ms),
-           gb_s(row, r->limit_ms), r->share, r->share_q1, r->share_q3);
+    printf(" %9s %7.2f %7.2f %6.3f %.3f-%.3f", time_text(printer, r->ms, time, sizeof time),
+           gb_s(row, r->ms), gb_s(row, r->limit_ms), r->share, r->share_q1, r->share_q3);
     for (int i = 0; printer->peers[i] != NULL; i++) {
         const double peer = line->peer_ms[i];
         if (peer > 0)
-            printf(" %9s %6.1fx", ms_text(peer, ms, sizeof ms), peer / r->ms);
+            printf(" %9s %6.2fx %6.3f", time_text(printer, peer, time, sizeof time), peer / r->ms,
+                   r->limit_ms / peer);
         else
-            printf(" %9s %7s", "-", "");
+            printf(" %9s %7s %6s", "-", "", "");
     }
     if (row->operations > 0)
-        printf("  %.1f of %.1f GFLOP/s", gflop_s(row, r->ms), line->peak_gflop_s);
+        printf("  %.1f", gflop_s(row, r->ms));
+    if (row->operations > 0 && line->peak_gflop_s > 0)
+        printf(" of %.1f", line->peak_gflop_s);
+    if (row->operations > 0)
+        printf(" GFLOP/s");
     if (line->overhead_us != 0)
         printf("  a commit of its own costs a call %.2f us", line->overhead_us);
     printf("\n");
@@ -130,13 +146,15 @@ static void print_json_line(const rg_bench_printer *printer, const rg_bench_row 
            line->mode.calls, r->ms, gb_s(row, r->ms), gb_s(row, r->limit_ms), r->share, r->share_q1,
            r->share_q3, r->rounds);
     if (row->operations > 0)
-        printf(", \"gflop_s\": %.5g, \"peak_gflop_s\": %.5g", gflop_s(row, r->ms),
-               line->peak_gflop_s);
+        printf(", \"gflop_s\": %.5g", gflop_s(row, r->ms));
+    if (row->operations > 0 && line->peak_gflop_s > 0)
+        printf(", \"peak_gflop_s\": %.5g", line->peak_gflop_s);
     if (line->overhead_us != 0)
         printf(", \"overhead_us\": %.3f", line->overhead_us);
     for (int i = 0; printer->peers[i] != NULL; i++) {
         if (line->peer_ms[i] > 0)
-            printf(", \"%s_ms\": %.6g", printer->peers[i]->name, line->peer_ms[i]);
+            printf(", \"%s_ms\": %.6g, \"%s_share\": %.4f", printer->peers[i]->name,
+                   line->peer_ms[i], printer->peers[i]->name, r->limit_ms / line->peer_ms[i]);
     }
     printf("}\n");
 }

@@ -11,15 +11,16 @@ enum { RG_MOST_PEERS = 8 };
 
 typedef struct rg_bench_printer {
     bool json;
-    const rg_device *device;
+    const rg_device *device; /* a GPU's times are printed in us, others in ms */
     int op_width, case_width;
     const rg_peer *peers[RG_MOST_PEERS]; /* those asked for and installed; NULL at the end */
 } rg_bench_printer;
 
 typedef struct rg_bench_line {
     rg_bench_mode mode;
+    const char *note; /* behind the case in the table, "100 calls", or NULL */
     rg_bench_result result;
-    double peak_gflop_s;           /* for contractions */
+    double peak_gflop_s;           /* for contractions; 0: not known */
     double overhead_us;            /* of a commit, where a call is alone in it; else 0 */
     double peer_ms[RG_MOST_PEERS]; /* in the order of the printer's peers; 0: not measured */
 } rg_bench_line;

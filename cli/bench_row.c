@@ -82,7 +82,10 @@ static rg_status fill(rg_tensor *tensor, const rg_fill *f, const char *seed)
     rg_tensor_desc desc;
     RG_TRY(rg_tensor_get_desc(tensor, &desc));
     const int64_t count = rg_shape_count(&desc);
-    void *pattern = malloc(LENGTH * sizeof(double));
+    /* Each write to a GPU waits for its end: the pattern is handed over many times at once. */
+    const int64_t times = rg_bench_on_gpu(rg_tensor_device(tensor)) ? 64 : 1;
+    const size_t bytes = LENGTH * rg_dtype_size(desc.dtype);
+    char *pattern = malloc((size_t)times * bytes);
     RG_CHECK(pattern != NULL, RG_OUT_OF_MEMORY, "no memory for values");
     rg_random random = rg_random_seed(1, seed);
     const bool plain = f->low == 0 && f->high == 0;
@@ -91,10 +94,12 @@ static rg_status fill(rg_tensor *tensor, const rg_fill *f, const char *seed)
         const double u = rg_random_uniform(&random);
         rg_element_set(pattern, desc.dtype, i, f->at != NULL ? f->at(i) : low + (high - low) * u);
     }
+    for (int64_t i = 1; i < times; i++)
+        memcpy(pattern + (size_t)i * bytes, pattern, bytes);
     rg_tensor *flat = NULL;
     rg_status status = rg_tensor_reshape(tensor, 1, &count, &flat);
     if (status == RG_OK)
-        status = repeat(flat, pattern, LENGTH, desc.dtype);
+        status = repeat(flat, pattern, times * LENGTH, desc.dtype);
     rg_tensor_destroy(flat);
     free(pattern);
     return status;

@@ -39,7 +39,12 @@ void rg_bench_row_close(rg_bench_row *row);
 /* How a row is timed: `calls` in one list of commands, committed and waited for `commits` times. */
 typedef struct rg_bench_mode {
     int32_t calls, commits;
+    bool ahead; /* the clock starts when the list has been recorded */
 } rg_bench_mode;
+
+/* A commit and a wait cost a GPU as much as a call may take: so many calls in a list that they
+ * outweigh that, all recorded before the clock starts. */
+rg_status rg_bench_gpu_mode(rg_bench_row *row, rg_bench_mode *mode);
 
 typedef struct rg_bench_result {
     double ms, limit_ms;              /* of one call; medians */
@@ -51,10 +56,14 @@ typedef struct rg_bench_result {
 rg_status rg_bench_row_measure(rg_bench_row *row, rg_bench_mode mode, double seconds,
                                rg_bench_result *result);
 
-/* The most floating-point operations per second that the device does, in 1e9. */
+/* The most floating-point operations per second that the device does, in 1e9. RG_UNSUPPORTED
+ * where that is not known. */
 rg_status rg_bench_peak(rg_queue *queue, bool in_double, double *gflop_s);
 
+bool rg_bench_on_gpu(const rg_device *device);
 double rg_bench_seconds(void); /* a clock */
+/* How many calls of `ms` make a turn on a GPU: ours, and those of peers. */
+int32_t rg_bench_calls_of(double ms);
 /* The value at `share` (0 to 1) of the sorted values, which are sorted here. */
 double rg_bench_quantile(double *values, int32_t count, double share);
 

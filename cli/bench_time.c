@@ -11,6 +11,11 @@
 
 enum { LEAST_ROUNDS = 7, MOST_ROUNDS = 4096 };
 
+bool rg_bench_on_gpu(const rg_device *device)
+{
+    return device->backend != &rg_backend_cpu;
+}
+
 double rg_bench_seconds(void)
 {
     struct timespec now;
@@ -56,25 +61,51 @@ static rg_status record_bypass(rg_bench_row *row, rg_commands *commands)
                            true);
 }
 
-static rg_status commit_once(rg_bench_row *row, recorder *record, int32_t calls)
+/* Adds the time to *seconds. */
+static rg_status commit_once(rg_bench_row *row, recorder *record, rg_bench_mode mode,
+                             double *seconds)
 {
     rg_commands *commands;
+    double start = rg_bench_seconds();
     RG_TRY(rg_commands_create(row->queue, &commands));
     rg_status status = RG_OK;
-    for (int32_t i = 0; i < calls && status == RG_OK; i++)
+    for (int32_t i = 0; i < mode.calls && status == RG_OK; i++)
         status = record(row, commands);
-    return rg_commands_finish(commands, status);
+    if (mode.ahead)
+        start = rg_bench_seconds();
+    status = rg_commands_finish(commands, status);
+    *seconds += rg_bench_seconds() - start;
+    return status;
 }
 
 /* The time of one call in milliseconds. A first commit, not timed, leaves the cache as this loop
  * or kernel leaves it: the one before may have written its results past the cache, or not. */
 static rg_status take_turn(rg_bench_row *row, recorder *record, rg_bench_mode mode, double *ms)
 {
-    RG_TRY(commit_once(row, record, mode.calls));
-    const double start = rg_bench_seconds();
+    double seconds = 0;
+    RG_TRY(commit_once(row, record, mode, &seconds));
+    seconds = 0;
     for (int32_t i = 0; i < mode.commits; i++)
-        RG_TRY(commit_once(row, record, mode.calls));
-    *ms = 1e3 * (rg_bench_seconds() - start) / ((double)mode.calls * mode.commits);
+        RG_TRY(commit_once(row, record, mode, &seconds));
+    *ms = 1e3 * seconds / ((double)mode.calls * mode.commits);
+    return RG_OK;
+}
+
+int32_t rg_bench_calls_of(double ms)
+{
+    const double turn_ms = 5, most = 2000;
+    const double calls = ms * most > turn_ms ? turn_ms / ms : most;
+    return (int32_t)calls + (calls < most);
+}
+
+rg_status rg_bench_gpu_mode(rg_bench_row *row, rg_bench_mode *mode)
+{
+    const rg_bench_mode trial = { .calls = 8, .commits = 1, .ahead = true };
+    double limit, kernel;
+    RG_TRY(take_turn(row, record_ordinary, trial, &limit));
+    RG_TRY(take_turn(row, record_kernel, trial, &kernel));
+    *mode = trial;
+    mode->calls = rg_bench_calls_of(limit < kernel ? limit : kernel);
     return RG_OK;
 }
 

@@ -20,22 +20,27 @@ typedef struct bench {
     rg_device *device;
     rg_queue *queue;
     rg_bench_printer printer;
+    bool gpu;
     bool peer_failed[RG_MOST_PEERS];
-    double peak_gflop_s[2]; /* in float, in double; 0 until measured */
+    char peer_told[RG_MOST_PEERS][200]; /* why it left out the last row that it did */
+    double peak_gflop_s[2];             /* in float, in double; 0 until measured */
 } bench;
 
 /* ---- which rows ---- */
 
-static bool wants_case(const request *r, const rg_case *c)
+static bool wants_case(const bench *b, const rg_case *c)
 {
-    return r->name == NULL ? (c->flags & RG_CASE_BENCH) != 0 : strcmp(r->name, c->name) == 0;
+    const char *name = b->request->name;
+    const uint32_t timed = b->gpu ? RG_CASE_BENCH_GPU : RG_CASE_BENCH;
+    return name == NULL ? (c->flags & timed) != 0 : strcmp(name, c->name) == 0;
 }
 
-static bool wants_dtype(const request *r, rg_dtype dtype)
+static bool wants_dtype(const bench *b, rg_dtype dtype)
 {
-    if (r->dtype == NULL)
-        return dtype == RG_F32 || dtype == RG_BF16;
-    return strcmp(r->dtype, "all") == 0 || strcmp(r->dtype, rg_dtype_name(dtype)) == 0;
+    const char *wanted = b->request->dtype;
+    if (wanted == NULL)
+        return dtype == RG_F32 || dtype == RG_BF16 || (b->gpu && dtype == RG_F16);
+    return strcmp(wanted, "all") == 0 || strcmp(wanted, rg_dtype_name(dtype)) == 0;
 }
 
 /* Bytes that can still be used: of the system, and of the control group where there is one. */
@@ -65,6 +70,15 @@ static int64_t free_memory(void)
 
 /* ---- one row ---- */
 
+/* What a peer does not offer is told once, not for every row. */
+static void tell(bench *b, int peer)
+{
+    if (strcmp(b->peer_told[peer], rg_error_text()) == 0)
+        return;
+    snprintf(b->peer_told[peer], sizeof b->peer_told[peer], "%.199s", rg_error_text());
+    fprintf(stderr, "retrograde: %s\n", b->peer_told[peer]);
+}
+
 static void time_peers(bench *b, const rg_bench_row *row, rg_bench_line *line)
 {
     for (int i = 0; b->printer.peers[i] != NULL; i++) {
@@ -75,11 +89,25 @@ static void time_peers(bench *b, const rg_bench_row *row, rg_bench_line *line)
         if (status == RG_OK)
             continue;
         line->peer_ms[i] = 0;
-        if (status != RG_UNSUPPORTED) {
+        if (status == RG_UNSUPPORTED) {
+            tell(b, i);
+        } else {
             fprintf(stderr, "retrograde: %s; it is left out from here on\n", rg_error_text());
             b->peer_failed[i] = true;
         }
     }
+}
+
+/* Of a contraction: what the device does at best, measured once; 0 where that is not known. */
+static rg_status find_peak(bench *b, const rg_bench_row *row, double *gflop_s)
+{
+    const bool in_double = row->dtype == RG_F64;
+    double *peak = &b->peak_gflop_s[in_double];
+    rg_status status = RG_OK;
+    if (row->operations > 0 && *peak == 0)
+        status = rg_bench_peak(b->queue, in_double, peak);
+    *gflop_s = *peak;
+    return status == RG_UNSUPPORTED ? RG_OK : status;
 }
 
 static rg_status measure(bench *b, rg_bench_row *row)
@@ -89,20 +117,20 @@ static rg_status measure(bench *b, rg_bench_row *row)
         MANY = 100
     }; /* bytes; calls, so that a turn outlasts the clock's step */
     const double seconds = b->request->seconds;
-    rg_bench_line line = { .mode = { 1, 1 } };
-    const bool in_double = row->dtype == RG_F64;
-    double *peak = &b->peak_gflop_s[in_double];
-    if (row->operations > 0 && *peak == 0)
-        RG_TRY(rg_bench_peak(b->queue, in_double, peak));
-    line.peak_gflop_s = *peak;
+    rg_bench_line line = { .mode = { .calls = 1, .commits = 1 } };
+    RG_TRY(find_peak(b, row, &line.peak_gflop_s));
     double among_many = 0;
     if (row->bytes < SMALL) {
         line.mode = (rg_bench_mode){ .calls = MANY, .commits = 1 };
+        line.note = "100 calls";
         RG_TRY(rg_bench_row_measure(row, line.mode, seconds, &line.result));
         time_peers(b, row, &line);
         rg_bench_print_line(&b->printer, row, &line);
         among_many = line.result.ms;
         line.mode = (rg_bench_mode){ .calls = 1, .commits = MANY };
+        line.note = "1 call";
+    } else if (b->gpu) {
+        RG_TRY(rg_bench_gpu_mode(row, &line.mode));
     }
     RG_TRY(rg_bench_row_measure(row, line.mode, seconds, &line.result));
     if (among_many > 0)
@@ -120,7 +148,7 @@ static rg_status bench_row(bench *b, const rg_op_test *test, const rg_case *c, b
     RG_TRY(rg_bench_row_begin(test, c, gradient, dtype, &row));
     const bool doubled = b->printer.peers[0] != NULL; /* a peer may need tensors of its own */
     const int64_t needed = row.memory * (doubled ? 2 : 1), free_now = free_memory();
-    if (needed > free_now - free_now / 16) {
+    if (!b->gpu && needed > free_now - free_now / 16) { /* a GPU refuses what is too much */
         char reason[128];
         snprintf(reason, sizeof reason, "it needs %.1f GB of memory, %.1f GB are free",
                  1e-9 * (double)needed, 1e-9 * (double)free_now);
@@ -130,10 +158,13 @@ static rg_status bench_row(bench *b, const rg_op_test *test, const rg_case *c, b
     rg_status status = rg_bench_row_open(b->queue, &row);
     if (status == RG_OK)
         status = measure(b, &row);
-    else if (status == RG_OUT_OF_MEMORY)
-        rg_bench_print_skipped(&b->printer, &row, "there is not enough memory");
+    const bool skipped = status == RG_OUT_OF_MEMORY || status == RG_UNSUPPORTED;
+    if (skipped)
+        rg_bench_print_skipped(&b->printer, &row,
+                               status == RG_UNSUPPORTED ? rg_error_text()
+                                                        : "there is not enough memory");
     rg_bench_row_close(&row);
-    return status == RG_OUT_OF_MEMORY ? RG_OK : status;
+    return skipped ? RG_OK : status;
 }
 
 static rg_status bench_op(bench *b, const rg_op_test *test)
@@ -141,9 +172,9 @@ static rg_status bench_op(bench *b, const rg_op_test *test)
     static const rg_dtype dtypes[] = { RG_F32, RG_F64, RG_F16, RG_BF16 };
     for (const rg_case *c = test->cases; c->name != NULL; c++) {
         const bool has_gradient = test->op->gradient != NULL && !(c->flags & RG_CASE_FORWARD);
-        for (int gradient = 0; gradient <= has_gradient && wants_case(b->request, c); gradient++) {
+        for (int gradient = 0; gradient <= has_gradient && wants_case(b, c); gradient++) {
             for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
-                if (wants_dtype(b->request, dtypes[i]))
+                if (wants_dtype(b, dtypes[i]))
                     RG_TRY(bench_row(b, test, c, gradient == 1, dtypes[i]));
             }
         }
@@ -184,7 +215,7 @@ static int check_request(const request *r, int ops, char **argv)
     return 0;
 }
 
-/* "onednn,torch": those that are installed are opened. */
+/* "onednn,torch": those that are installed, and run on the device, are opened. */
 static int open_peers(bench *b, const char *names)
 {
     int opened = 0;
@@ -196,11 +227,12 @@ static int open_peers(bench *b, const char *names)
                 peer = rg_peers[i];
         }
         if (peer == NULL)
-            return rg_wrong("there is no peer '%.*s': there are onednn and torch", (int)length, at);
+            return rg_wrong("there is no peer '%.*s': there are onednn, torch, compile and cudnn",
+                            (int)length, at);
         bool again = false;
         for (int i = 0; i < opened; i++)
             again |= b->printer.peers[i] == peer;
-        if (!again && peer->open(rg_device_threads(b->device)) == RG_OK)
+        if (!again && peer->open(b->device) == RG_OK)
             b->printer.peers[opened++] = peer;
         else if (!again)
             fprintf(stderr, "retrograde: %s\n", rg_error_text());
@@ -216,7 +248,7 @@ static void fit_columns(bench *b, int ops, char **argv)
     for (int i = 0; (test = test_at(ops, argv, i)) != NULL; i++) {
         for (const rg_case *c = test->cases; c->name != NULL; c++) {
             const int op = (int)strlen(test->op->name), name = (int)strlen(c->name);
-            if (wants_case(b->request, c)) {
+            if (wants_case(b, c)) {
                 p->op_width = op > p->op_width ? op : p->op_width;
                 p->case_width = name > p->case_width ? name : p->case_width;
             }
@@ -235,6 +267,7 @@ static int run_bench(bench *b, int ops, char **argv)
         return rg_wrong("%s", rg_error_text());
     if (opened != RG_OK || rg_queue_create(b->device, &b->queue) != RG_OK)
         return rg_failed();
+    b->gpu = rg_bench_on_gpu(b->device);
     b->printer.device = b->device;
     b->printer.json = b->request->json;
     const int status = open_peers(b, b->request->against);
@@ -256,9 +289,11 @@ int rg_cmd_bench(int argc, char **argv)
     const rg_option options[] = {
         { "device", RG_OPTION_TEXT, &r.device, "D", "device to time (default cpu)" },
         { "threads", RG_OPTION_COUNT, &r.threads, "N", "threads to use (default: all)" },
-        { "dtype", RG_OPTION_TEXT, &r.dtype, "T", "one dtype, or all (default f32 and bf16)" },
+        { "dtype", RG_OPTION_TEXT, &r.dtype, "T",
+          "one dtype, or all (default f32 and bf16; on a GPU f16, too)" },
         { "case", RG_OPTION_TEXT, &r.name, "NAME", "one case alone" },
-        { "against", RG_OPTION_TEXT, &r.against, "PEERS", "onednn, torch, or onednn,torch beside" },
+        { "against", RG_OPTION_TEXT, &r.against, "PEERS",
+          "onednn, torch, compile, cudnn, or several as onednn,torch, beside" },
         { "seconds", RG_OPTION_REAL, &r.seconds, "S", "for each row (default 0.6)" },
         { "json", RG_OPTION_FLAG, &r.json, NULL, "one object per line" },
         { "help", RG_OPTION_FLAG, &r.help, NULL, "this text" },
@@ -268,9 +303,12 @@ int rg_cmd_bench(int argc, char **argv)
     if (ops < 0)
         return 2;
     if (r.help) {
-        printf("usage: retrograde bench [OP]...\n\n"
-               "Times kernels in turns with plain loops that move the same bytes, with ordinary "
-               "stores\nand with stores past the cache; the faster one is the limit.\n\n");
+        printf(
+            "usage: retrograde bench [OP]...\n\n"
+            "Times kernels in turns with plain loops that move the same bytes, with ordinary "
+            "stores\nand with stores past the cache; the faster one is the limit. On a GPU these "
+            "are copies\nby CUDA and by a kernel. The peers: oneDNN on the CPU, cuDNN on a GPU, "
+            "PyTorch,\nand torch.compile of the formula.\n\n");
         rg_options_help(options);
         return 0;
     }

@@ -49,10 +49,12 @@ static rg_status find(void *library, const char *name, void *function)
     return RG_OK;
 }
 
-static rg_status open_peer(int32_t threads)
+static rg_status open_peer(const rg_device *device)
 {
     char text[16];
-    snprintf(text, sizeof text, "%d", threads);
+    RG_CHECK(!rg_bench_on_gpu(device), RG_UNSUPPORTED, "onednn runs on the CPU alone, not on %s",
+             rg_device_name(device));
+    snprintf(text, sizeof text, "%d", rg_device_threads(device));
     setenv("OMP_NUM_THREADS", text, 1);
     setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16", 0); /* its tile code traps on some machines */
     void *library = dlopen("libdnnl.so.2", RTLD_NOW | RTLD_LOCAL); /* stays for good */
@@ -197,9 +199,9 @@ static rg_status time_row(const rg_bench_row *row, double seconds, double *ms)
     return status;
 }
 #else
-static rg_status open_peer(int32_t threads)
+static rg_status open_peer(const rg_device *device)
 {
-    (void)threads;
+    (void)device;
     return rg_fail(RG_UNSUPPORTED,
                    "onednn is not in this build: it was made without the header of oneDNN 2");
 }
@@ -207,7 +209,7 @@ static rg_status open_peer(int32_t threads)
 static rg_status time_row(const rg_bench_row *row, double seconds, double *ms)
 {
     (void)row, (void)seconds, (void)ms;
-    return RG_UNSUPPORTED;
+    return rg_fail(RG_UNSUPPORTED, "onednn is not in this build");
 }
 
 static void close_peer(void)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* PyTorch, in a child process that runs bench/torch_peer.py: one line of JSON for each row, one
- * line back. */
+ * line back. Two peers have a child each: `torch` calls its kernels, `compile` has torch.compile
+ * make one of the formula. */
 #include "backend/cpu/rung.h"
 #include "cli/peer_api.h"
 
@@ -21,89 +22,97 @@ extern const char rg_torch_script[];
 
 extern char **environ;
 
-static struct {
+typedef struct child {
+    const char *name;
+    bool compile;
     pid_t process;
-    int line; /* a socket; the child's standard input and output */
+    int line; /* a socket; the process's standard input and output */
     int32_t threads;
-} child; /* filled by open_peer */
+    char device[32];
+} child;
+
+/* Filled when opened. */
+static child torch = { .name = "torch" }, compiled = { .name = "compile", .compile = true };
 
 /* ---- the child ---- */
 
-static rg_status start(const char *python, int32_t threads)
+static rg_status start(child *c, const char *python, const rg_device *device)
 {
     char text[16];
-    snprintf(text, sizeof text, "%d", threads);
+    c->threads = rg_device_threads(device);
+    snprintf(c->device, sizeof c->device, "%s", rg_device_name(device));
+    snprintf(text, sizeof text, "%d", c->threads);
     setenv("OMP_NUM_THREADS", text, 1);
     setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16", 0); /* as for oneDNN, which is inside */
     if (rg_rung_best() == RG_RUNG_AVX512)
         setenv("ATEN_CPU_CAPABILITY", "avx512", 0); /* by itself it stops at AVX2 */
     int ends[2];
     RG_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0, RG_IO,
-             "torch: no socket: %s", strerror(errno));
+             "%s: no socket: %s", c->name, strerror(errno));
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
     char *arguments[] = { (char *)(uintptr_t)python, (char[]){ "-c" },
                           (char *)(uintptr_t)rg_torch_script, NULL };
-    const int failed = posix_spawnp(&child.process, python, &actions, NULL, arguments, environ);
+    const int failed = posix_spawnp(&c->process, python, &actions, NULL, arguments, environ);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
-    child.line = ends[0];
-    child.threads = threads;
+    c->line = ends[0];
     if (failed != 0) {
         close(ends[0]);
-        child.process = 0;
-        return rg_fail(RG_UNSUPPORTED, "torch: %s does not start: %s", python, strerror(failed));
+        c->process = 0;
+        return rg_fail(RG_UNSUPPORTED, "%s: %s does not start: %s", c->name, python,
+                       strerror(failed));
     }
     return RG_OK;
 }
 
-static void close_peer(void)
+static void stop(child *c)
 {
-    if (child.process == 0)
+    if (c->process == 0)
         return;
-    close(child.line); /* the child ends at the end of its input */
-    waitpid(child.process, NULL, 0);
-    child.process = 0;
+    close(c->line); /* the child ends at the end of its input */
+    waitpid(c->process, NULL, 0);
+    c->process = 0;
 }
 
 /* The child hangs or answers nonsense. */
-static rg_status abandon(const char *reason)
+static rg_status abandon(child *c, const char *reason)
 {
-    kill(child.process, SIGKILL);
-    close_peer();
-    return rg_fail(RG_IO, "torch: %s", reason);
+    kill(c->process, SIGKILL);
+    stop(c);
+    return rg_fail(RG_IO, "%s: %s", c->name, reason);
 }
 
-static rg_status send_line(const char *text)
+static rg_status send_line(child *c, const char *text)
 {
     for (size_t left = strlen(text); left > 0;) {
-        const ssize_t sent = send(child.line, text, left, MSG_NOSIGNAL);
+        const ssize_t sent = send(c->line, text, left, MSG_NOSIGNAL);
         if (sent <= 0)
-            return abandon("the script has ended");
+            return abandon(c, "the script has ended");
         text += sent;
         left -= (size_t)sent;
     }
     return RG_OK;
 }
 
-static rg_status receive_line(char *text, size_t capacity, double seconds)
+static rg_status receive_line(child *c, char *text, size_t capacity, double seconds)
 {
     const double until = rg_bench_seconds() + seconds;
     for (size_t length = 0; length + 1 < capacity; length++) {
-        struct pollfd wait = { .fd = child.line, .events = POLLIN };
+        struct pollfd wait = { .fd = c->line, .events = POLLIN };
         const double left = until - rg_bench_seconds();
         if (left <= 0 || poll(&wait, 1, (int)(left * 1e3) + 1) <= 0)
-            return abandon("the script does not answer");
-        if (read(child.line, text + length, 1) != 1)
-            return abandon("the script has ended");
+            return abandon(c, "the script does not answer");
+        if (read(c->line, text + length, 1) != 1)
+            return abandon(c, "the script has ended");
         if (text[length] == '\n') {
             text[length] = 0;
             return RG_OK;
         }
     }
-    return abandon("the script's answer is too long");
+    return abandon(c, "the script's answer is too long");
 }
 
 /* {"ms": 1.5}, {"skip": "reason"}: the value behind the key, or NULL. */
@@ -113,25 +122,38 @@ static const char *value_of(const char *answer, const char *key)
     return at != NULL ? at + strlen(key) : NULL;
 }
 
-static rg_status open_with(const char *python, int32_t threads)
+/* What the script's first line says: {"ready": "2.4.0", "compile": true, "cuda": false}. */
+static const char *lack_of(const child *c, const char *answer)
 {
-    char answer[1024];
-    RG_TRY(start(python, threads));
-    RG_TRY(receive_line(answer, sizeof answer, 120));
-    if (value_of(answer, "{\"ready\": ") != NULL)
-        return RG_OK;
-    close_peer();
-    return rg_fail(RG_UNSUPPORTED, "torch is not installed for %s", python);
+    if (value_of(answer, "{\"ready\": ") == NULL)
+        return "is not installed";
+    if (c->compile && value_of(answer, "\"compile\": true") == NULL)
+        return "has no torch.compile";
+    if (strcmp(c->device, "cpu") != 0 && value_of(answer, "\"cuda\": true") == NULL)
+        return "finds no GPU";
+    return NULL;
 }
 
-static rg_status open_peer(int32_t threads)
+static rg_status open_with(child *c, const char *python, const rg_device *device)
+{
+    char answer[1024];
+    RG_TRY(start(c, python, device));
+    RG_TRY(receive_line(c, answer, sizeof answer, 180));
+    const char *lack = lack_of(c, answer);
+    if (lack == NULL)
+        return RG_OK;
+    stop(c);
+    return rg_fail(RG_UNSUPPORTED, "%s: PyTorch of %s %s", c->name, python, lack);
+}
+
+static rg_status open_child(child *c, const rg_device *device)
 {
     const char *wanted = getenv("RG_PYTHON");
     if (wanted != NULL && wanted[0] != 0)
-        return open_with(wanted, threads);
-    if (open_with("python3", threads) == RG_OK)
+        return open_with(c, wanted, device);
+    if (open_with(c, "python3", device) == RG_OK)
         return RG_OK;
-    return open_with("/usr/bin/python3", threads); /* where a distribution puts it */
+    return open_with(c, "/usr/bin/python3", device); /* where a distribution puts it */
 }
 
 /* ---- one row ---- */
@@ -158,7 +180,7 @@ static void put_field(void *context, const char *name, const rg_field *field, co
     put(w, "%s\"%s\": \"%s\"", w->text[w->length - 1] == '{' ? "" : ", ", name, value);
 }
 
-static rg_status time_row(const rg_bench_row *row, double seconds, double *ms)
+static rg_status time_row(child *c, const rg_bench_row *row, double seconds, double *ms)
 {
     writer w = { .length = 0 };
     put(&w, "{\"op\": \"%s\", \"fields\": {", row->test->op->name);
@@ -170,16 +192,52 @@ static rg_status time_row(const rg_bench_row *row, double seconds, double *ms)
             put(&w, "%s%lld", d > 0 ? ", " : "", (long long)row->x_desc[i].dims[d]);
         put(&w, "]");
     }
-    put(&w, "], \"dtype\": \"%s\", \"direction\": \"%s\", \"threads\": %d, \"seconds\": %g}\n",
-        rg_dtype_name(row->dtype), row->gradient ? "gradient" : "forward", child.threads, seconds);
+    put(&w, "], \"dtype\": \"%s\", \"direction\": \"%s\", \"device\": \"%s\", \"compile\": %s, ",
+        rg_dtype_name(row->dtype), row->gradient ? "gradient" : "forward", c->device,
+        c->compile ? "true" : "false");
+    put(&w, "\"threads\": %d, \"seconds\": %g}\n", c->threads, seconds);
     char answer[1024];
-    RG_TRY(send_line(w.text));
-    RG_TRY(receive_line(answer, sizeof answer, 60 + 100 * seconds));
+    RG_TRY(send_line(c, w.text));
+    RG_TRY(receive_line(c, answer, sizeof answer, (c->compile ? 300 : 60) + 100 * seconds));
     const char *time = value_of(answer, "{\"ms\": ");
-    RG_CHECK(time != NULL, RG_UNSUPPORTED, "torch: %s", answer);
+    RG_CHECK(time != NULL, RG_UNSUPPORTED, "%s: %s", c->name, answer);
     *ms = strtod(time, NULL);
     return RG_OK;
 }
 
-const rg_peer rg_peer_torch = { "torch", open_peer, time_row, close_peer };
-const rg_peer *const rg_peers[] = { &rg_peer_onednn, &rg_peer_torch, NULL };
+/* ---- the two peers ---- */
+
+static rg_status open_torch(const rg_device *device)
+{
+    return open_child(&torch, device);
+}
+
+static rg_status time_torch(const rg_bench_row *row, double seconds, double *ms)
+{
+    return time_row(&torch, row, seconds, ms);
+}
+
+static void close_torch(void)
+{
+    stop(&torch);
+}
+
+static rg_status open_compiled(const rg_device *device)
+{
+    return open_child(&compiled, device);
+}
+
+static rg_status time_compiled(const rg_bench_row *row, double seconds, double *ms)
+{
+    return time_row(&compiled, row, seconds, ms);
+}
+
+static void close_compiled(void)
+{
+    stop(&compiled);
+}
+
+const rg_peer rg_peer_torch = { "torch", open_torch, time_torch, close_torch };
+const rg_peer rg_peer_compile = { "compile", open_compiled, time_compiled, close_compiled };
+const rg_peer *const rg_peers[] = { &rg_peer_onednn, &rg_peer_torch, &rg_peer_compile,
+                                    &rg_peer_cudnn, NULL };
