@@ -39,7 +39,7 @@ __attribute__((format(printf, 2, 3))) static void fail(const trial *t, const cha
     va_start(arguments, format);
     vfprintf(to, format, arguments);
     va_end(arguments);
-    fprintf(to, "\n     retrograde check %s --case %s --dtype %s --device %s %s --seed %llu\n", op,
+    fprintf(to, "\n     retrograde check %s --case %s --dtype %s --device %s%s --seed %llu\n", op,
             v->c->name, rg_dtype_name(v->dtype), rg_device_name(t->checker->device),
             t->checker->options, (unsigned long long)t->checker->seed);
 }
@@ -125,7 +125,8 @@ static void compare_bits(const trial *t, const char *what, uint64_t *known, uint
     if (*known == 0)
         *known = hash;
     else if (*known != hash)
-        fail(t, "%s has other bits than under other threads, layouts or aliases", what);
+        fail(t, "%s has other bits than in other runs, or under other threads, layouts or aliases",
+             what);
 }
 
 /* ---- running ---- */
@@ -136,8 +137,23 @@ static void tensors_of(const rg_guarded from[], int32_t count, rg_tensor *to[])
         to[i] = from[i].tensor;
 }
 
-static rg_status run(const trial *t, bool gradient, rg_state *state, uint64_t add)
+static rg_status move_all(trial *t, rg_status (*move)(rg_guarded *guarded))
 {
+    for (int32_t i = 0; i < t->v->inputs; i++) {
+        RG_TRY(move(&t->x[i]));
+        RG_TRY(move(&t->dx[i]));
+    }
+    for (int32_t i = 0; i < t->v->outputs; i++) {
+        RG_TRY(move(&t->y[i]));
+        RG_TRY(move(&t->dy[i]));
+    }
+    return RG_OK;
+}
+
+/* Runs the kernel on what the tensors were filled with; a GPU keeps the results. */
+static rg_status run(trial *t, bool gradient, rg_state *state, uint64_t add)
+{
+    RG_TRY(move_all(t, rg_guarded_upload));
     rg_tensor *x[RG_MAX_INPUTS], *y[RG_MAX_OUTPUTS], *dy[RG_MAX_OUTPUTS], *dx[RG_MAX_INPUTS];
     tensors_of(t->x, t->v->inputs, x);
     tensors_of(t->y, t->v->outputs, y);
@@ -150,6 +166,13 @@ static rg_status run(const trial *t, bool gradient, rg_state *state, uint64_t ad
         status = gradient ? rg_kernel_gradient(t->kernel, commands, dy, x, y, state, dx, add)
                           : rg_kernel_forward(t->kernel, commands, x, y, state);
     return rg_commands_finish(commands, status);
+}
+
+/* The same, and brings back all tensors: also what the kernel only read may have been changed. */
+static rg_status run_whole(trial *t, bool gradient, rg_state *state, uint64_t add)
+{
+    RG_TRY(run(t, gradient, state, add));
+    return move_all(t, rg_guarded_download);
 }
 
 /* Fills all tensors anew: results with a pattern that no element has by chance. */
@@ -181,7 +204,7 @@ static void check_forward(trial *t, rg_state *state, rg_bits *bits)
     for (int32_t i = 0; i < v->outputs; i++)
         rg_guarded_fill(&t->y[i], NULL);
     expect_written(t->y, v->outputs, true);
-    if (ok(t, run(t, false, state, 0), "forward")) {
+    if (ok(t, run_whole(t, false, state, 0), "forward")) {
         for (int32_t i = 0; i < v->outputs; i++)
             compare(t, v->test->op->outputs[i], &t->y[i], v->want_y[i], tolerances[v->dtype]);
         check_guards(t);
@@ -197,7 +220,7 @@ static void check_gradient(trial *t, rg_state *state, rg_bits *bits)
     const rg_values *v = t->v;
     refill(t);
     expect_written(t->dx, v->inputs, true);
-    if (ok(t, run(t, true, state, 0), "gradient")) {
+    if (ok(t, run_whole(t, true, state, 0), "gradient")) {
         for (int32_t i = 0; i < v->inputs; i++)
             compare(t, "dx", &t->dx[i], v->want_dx[i], tolerances[v->dtype]);
         check_guards(t);
@@ -209,7 +232,7 @@ static void check_gradient(trial *t, rg_state *state, rg_bits *bits)
 }
 
 /* dx += gradient: old values are dy's, where they fit, so that every dtype holds them exactly. */
-static void check_add(trial *t, rg_state *state)
+static void check_add(trial *t, rg_state *state, rg_bits *bits)
 {
     const rg_values *v = t->v;
     refill(t);
@@ -224,10 +247,11 @@ static void check_add(trial *t, rg_state *state)
             want[i][k] += v->want_dx[i][k];
     }
     expect_written(t->dx, v->inputs, true);
-    if (ok(t, run(t, true, state, (UINT64_C(1) << v->inputs) - 1), "gradient added")) {
+    if (ok(t, run_whole(t, true, state, (UINT64_C(1) << v->inputs) - 1), "gradient added")) {
         for (int32_t i = 0; i < v->inputs && want[i] != NULL; i++)
             compare(t, "added dx", &t->dx[i], want[i], tolerances[v->dtype]);
         check_guards(t);
+        compare_bits(t, "gradient added", &bits->added, hash_results(t->dx, v->inputs));
     }
     expect_written(t->dx, v->inputs, false);
     for (int32_t i = 0; i < v->inputs; i++)
@@ -265,7 +289,7 @@ static void check_alias(trial *t, const char *pair, rg_bits *bits)
     const rg_guarded own = *to;
     *to = *from;
     from->is_result = to->is_result = true;
-    if (ok(t, run(t, gradient, NULL, 0), pair)) {
+    if (ok(t, run_whole(t, gradient, NULL, 0), pair)) {
         compare_bits(t, pair, gradient ? &bits->dx : &bits->y,
                      gradient ? hash_results(t->dx, v->inputs) : hash_results(t->y, v->outputs));
         check_guards(t);
@@ -295,10 +319,19 @@ static double loss(const trial *t)
     return (double)sum;
 }
 
+/* Without a look at the guards: a GPU moves the changed input and the outputs alone. */
+static rg_status run_forward(trial *t)
+{
+    RG_TRY(run(t, false, NULL, 0));
+    for (int32_t i = 0; i < t->v->outputs; i++)
+        RG_TRY(rg_guarded_download(&t->y[i]));
+    return RG_OK;
+}
+
 static bool loss_at(trial *t, int32_t input, int64_t k, double value, double *result)
 {
     rg_guarded_set(&t->x[input], k, value);
-    if (!ok(t, run(t, false, NULL, 0), "forward"))
+    if (!ok(t, run_forward(t), "forward"))
         return false;
     *result = loss(t);
     return true;
@@ -407,7 +440,7 @@ static void check_layout(trial *t, rg_arrangement arrangement, rg_bits *bits)
     if (differentiate) {
         check_gradient(t, state, bits);
         if (!(flags & RG_CASE_SPECIAL))
-            check_add(t, state);
+            check_add(t, state, bits);
     }
     if (arrangement != RG_EXPANDED && !needs_state)
         check_aliases(t, bits);
@@ -424,16 +457,34 @@ end:
     memset(t->dx, 0, sizeof t->dx);
 }
 
+/* A kernel of another device, copied to this one, does what one that was made here does. */
+static rg_status copy_kernel(rg_device *device, const rg_values *v, rg_kernel **kernel)
+{
+    rg_device_options options = rg_device_options_default();
+    options.threads = 1;
+    rg_device *other;
+    RG_TRY(rg_device_create("cpu", &options, &other));
+    rg_kernel *made = NULL;
+    rg_status status = rg_kernel_create(other, v->test->op, v->desc, &made);
+    if (status == RG_OK)
+        status = rg_kernel_copy(made, device, kernel);
+    rg_kernel_destroy(made);
+    rg_device_destroy(other);
+    return status;
+}
+
 void rg_check_values(rg_checker *checker, const rg_values *values, bool expanded, rg_bits *bits)
 {
     trial t = { .checker = checker, .v = values, .layout_name = "" };
-    if (!ok(&t, rg_kernel_create(checker->device, values->test->op, values->desc, &t.kernel),
-            "kernel"))
+    rg_device *device = checker->device;
+    const rg_status status =
+        expanded ? copy_kernel(device, values, &t.kernel)
+                 : rg_kernel_create(device, values->test->op, values->desc, &t.kernel);
+    if (!ok(&t, status, "kernel"))
         return;
     const int64_t count = rg_shape_count(&values->x_desc[0]);
     if (expanded) {
-        rg_bits own = { 0, 0 };
-        check_layout(&t, RG_EXPANDED, &own);
+        check_layout(&t, RG_EXPANDED, bits);
     } else {
         check_layout(&t, RG_DENSE, bits);
         t.hint = RG_RESULTS_READ_LATER;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* `retrograde check`: every case of an op on every instruction set, dtype and number of threads. */
+/* `retrograde check`: every case of an op in every dtype; on the CPU also on every instruction set
+ * and with several numbers of threads. */
 #include "cli/arguments.h"
 #include "cli/check.h"
 #include "cli/cli.h"
@@ -13,8 +14,9 @@ enum { MOST_THREADS = 8 };
 
 typedef struct request {
     const char *device, *dtype, *rung, *name;
-    int64_t threads, seed;
+    int64_t threads, seed, runs;
     bool quick, json, help;
+    bool is_cpu; /* it has rungs and threads to choose */
 } request;
 
 /* One opened device per number of threads. */
@@ -32,14 +34,25 @@ static void close_devices(devices *d)
     }
 }
 
+/* What has to be typed to come back to this device. */
+static void write_options(const request *r, const char *rung, int64_t threads, char text[64])
+{
+    int length = 0;
+    text[0] = 0;
+    if (r->is_cpu)
+        length = snprintf(text, 64, " --rung %s --threads %lld", rung, (long long)threads);
+    if (r->runs > 1)
+        snprintf(text + length, 64 - (size_t)length, " --runs %lld", (long long)r->runs);
+}
+
+/* Without a rung, 0 threads: as the device is. */
 static rg_status open_device(const request *r, const char *rung, int64_t threads, devices *d)
 {
     rg_checker *checker = &d->checkers[d->count];
     rg_device_options options = rg_device_options_default();
     options.rung = rung;
     options.threads = (int32_t)threads;
-    snprintf(d->options[d->count], sizeof d->options[0], "--rung %s --threads %lld", rung,
-             (long long)threads);
+    write_options(r, rung, threads, d->options[d->count]);
     *checker = (rg_checker){ .options = d->options[d->count],
                              .seed = (uint64_t)r->seed,
                              .told = r->json ? stderr : stdout };
@@ -51,7 +64,7 @@ static rg_status open_device(const request *r, const char *rung, int64_t threads
 static rg_status open_devices(const request *r, const char *rung, devices *d)
 {
     d->count = 0;
-    if (r->threads > 0)
+    if (r->threads > 0 || !r->is_cpu)
         return open_device(r, rung, r->threads, d);
     for (int64_t threads = r->quick ? 2 : 1; threads <= (r->quick ? 2 : 3); threads++)
         RG_TRY(open_device(r, rung, threads, d));
@@ -75,14 +88,48 @@ static rg_status check_case(const request *r, devices *d, const rg_op_test *test
 {
     rg_values values;
     const rg_status status = rg_values_make(test, c, dtype, (uint64_t)r->seed, expanded, &values);
-    rg_bits bits = { 0, 0 };
-    for (int i = 0; status == RG_OK && i < d->count; i++)
-        rg_check_values(&d->checkers[i], &values, expanded, &bits);
+    rg_bits bits = { 0 };
+    for (int64_t run = 0; status == RG_OK && run < r->runs; run++) {
+        for (int i = 0; i < d->count; i++)
+            rg_check_values(&d->checkers[i], &values, expanded, &bits);
+    }
     rg_values_free(&values);
     return status;
 }
 
-/* All cases of an op on one rung in one dtype: one line. */
+/* One line about all cases of an op; returns how many failures there were. */
+static int64_t print_group(const request *r, const devices *d, const char *op, rg_dtype dtype,
+                           int64_t count)
+{
+    const rg_device *device = d->checkers[0].device;
+    int64_t comparisons = 0, failed = 0;
+    double worst = 0;
+    for (int i = 0; i < d->count; i++) {
+        comparisons += d->checkers[i].comparisons;
+        failed += d->checkers[i].failures;
+        worst = d->checkers[i].worst > worst ? d->checkers[i].worst : worst;
+    }
+    char threads[32] = "1, 2, 3";
+    if (d->count == 1)
+        snprintf(threads, sizeof threads, "%d", rg_device_threads(device));
+    if (r->json)
+        printf("{\"op\": \"%s\", \"device\": \"%s\", \"rung\": \"%s\", \"dtype\": \"%s\", "
+               "\"threads\": \"%s\", \"runs\": %lld, \"cases\": %lld, \"comparisons\": %lld, "
+               "\"failures\": %lld, \"worst\": %.3g}\n",
+               op, rg_device_name(device), rg_device_rung(device), rg_dtype_name(dtype), threads,
+               (long long)r->runs, (long long)count, (long long)comparisons, (long long)failed,
+               worst);
+    else
+        printf("%-12s %-6s %-7s %-5s %s %-8s %4lld cases %7lld comparisons  %s (largest error "
+               "%.2f of the tolerance)\n",
+               op, rg_device_name(device), rg_device_rung(device), rg_dtype_name(dtype),
+               r->is_cpu ? "threads" : "       ", r->is_cpu ? threads : "", (long long)count,
+               (long long)comparisons, failed == 0 ? "ok" : "FAILED", worst);
+    fflush(stdout);
+    return failed;
+}
+
+/* All cases of an op on one rung in one dtype. */
 static rg_status check_group(const request *r, const rg_op_test *test, const char *rung,
                              rg_dtype dtype, int64_t *failures, int64_t *cases)
 {
@@ -104,46 +151,33 @@ static rg_status check_group(const request *r, const rg_op_test *test, const cha
             fprintf(stderr, "retrograde: case '%s': %s\n", c->name, rg_error_text());
         count++;
     }
-    int64_t comparisons = 0, failed = 0;
-    double worst = 0;
-    for (int i = 0; i < d.count; i++) {
-        comparisons += d.checkers[i].comparisons;
-        failed += d.checkers[i].failures;
-        worst = d.checkers[i].worst > worst ? d.checkers[i].worst : worst;
-    }
-    char threads[32] = "1, 2, 3";
-    if (d.count == 1)
-        snprintf(threads, sizeof threads, "%d", rg_device_threads(d.checkers[0].device));
-    if (status == RG_OK && r->json)
-        printf("{\"op\": \"%s\", \"device\": \"%s\", \"rung\": \"%s\", \"dtype\": \"%s\", "
-               "\"threads\": \"%s\", \"cases\": %lld, \"comparisons\": %lld, \"failures\": %lld, "
-               "\"worst\": %.3g}\n",
-               test->op->name, r->device, rung, rg_dtype_name(dtype), threads, (long long)count,
-               (long long)comparisons, (long long)failed, worst);
-    else if (status == RG_OK)
-        printf("%-12s %-6s %-7s %-5s threads %-8s %4lld cases %7lld comparisons  %s (largest error "
-               "%.2f of the tolerance)\n",
-               test->op->name, r->device, rung, rg_dtype_name(dtype), threads, (long long)count,
-               (long long)comparisons, failed == 0 ? "ok" : "FAILED", worst);
-    fflush(stdout);
-    *failures += failed;
+    if (status == RG_OK)
+        *failures += print_group(r, &d, test->op->name, dtype, count);
     *cases += count;
     close_devices(&d);
     return status;
 }
 
+static rg_status check_dtypes(const request *r, const rg_op_test *test, const char *rung,
+                              int64_t *failures, int64_t *cases)
+{
+    static const rg_dtype dtypes[] = { RG_F32, RG_F64, RG_F16, RG_BF16 };
+    for (size_t k = 0; k < sizeof dtypes / sizeof dtypes[0]; k++) {
+        if (r->dtype == NULL || strcmp(r->dtype, rg_dtype_name(dtypes[k])) == 0)
+            RG_TRY(check_group(r, test, rung, dtypes[k], failures, cases));
+    }
+    return RG_OK;
+}
+
 static rg_status check_op(const request *r, const rg_op_test *test, int64_t *failures,
                           int64_t *cases)
 {
-    static const rg_dtype dtypes[] = { RG_F32, RG_F64, RG_F16, RG_BF16 };
+    if (!r->is_cpu)
+        return check_dtypes(r, test, NULL, failures, cases);
     for (int32_t i = 0; rg_device_rung_list(i) != NULL; i++) {
         const char *rung = rg_device_rung_list(i);
-        if (r->rung != NULL && strcmp(r->rung, rung) != 0)
-            continue;
-        for (size_t k = 0; k < sizeof dtypes / sizeof dtypes[0]; k++) {
-            if (r->dtype == NULL || strcmp(r->dtype, rg_dtype_name(dtypes[k])) == 0)
-                RG_TRY(check_group(r, test, rung, dtypes[k], failures, cases));
-        }
+        if (r->rung == NULL || strcmp(r->rung, rung) == 0)
+            RG_TRY(check_dtypes(r, test, rung, failures, cases));
     }
     return RG_OK;
 }
@@ -162,19 +196,39 @@ static bool is_request_valid(const request *r)
         fprintf(stderr, "retrograde: this machine has no instruction set '%s'\n", r->rung);
     else if (r->threads > 1024)
         fprintf(stderr, "retrograde: a device has 1 to 1024 threads\n");
+    else if (r->runs < 1 || r->runs > 1000000)
+        fprintf(stderr, "retrograde: --runs is 1 to 1000000\n");
     else
         return true;
     return false;
 }
 
+/* Opens the device once, to learn what it is. */
+static int look_at_device(request *r)
+{
+    rg_device *device;
+    const rg_status status = rg_device_create(r->device, NULL, &device);
+    if (status != RG_OK)
+        return status == RG_INVALID_ARGUMENT ? rg_wrong("%s", rg_error_text()) : rg_failed();
+    r->is_cpu = strcmp(rg_device_name(device), "cpu") == 0;
+    rg_device_destroy(device);
+    if (!r->is_cpu && (r->rung != NULL || r->threads > 0))
+        return rg_wrong("%s is a GPU and has no --%s to choose", r->device,
+                        r->rung != NULL ? "rung" : "threads");
+    return 0;
+}
+
 int rg_cmd_check(int argc, char **argv)
 {
-    request r = { .device = "cpu", .seed = 1 };
+    request r = { .device = "cpu", .seed = 1, .runs = 1 };
     const rg_option options[] = {
-        { "device", RG_OPTION_TEXT, &r.device, "D", "device to check (default cpu)" },
+        { "device", RG_OPTION_TEXT, &r.device, "D", "cpu, cuda or cuda:N (default cpu)" },
         { "dtype", RG_OPTION_TEXT, &r.dtype, "T", "f32, f64, f16 or bf16 alone" },
-        { "rung", RG_OPTION_TEXT, &r.rung, "R", "base, avx2 or avx512 alone" },
-        { "threads", RG_OPTION_COUNT, &r.threads, "N", "N threads instead of 1, 2 and 3 in turn" },
+        { "rung", RG_OPTION_TEXT, &r.rung, "R", "base, avx2 or avx512 alone, on the CPU" },
+        { "threads", RG_OPTION_COUNT, &r.threads, "N",
+          "N threads instead of 1, 2 and 3 in turn, on the CPU" },
+        { "runs", RG_OPTION_COUNT, &r.runs, "N",
+          "every case N times, with the same bits each time (default 1)" },
         { "seed", RG_OPTION_COUNT, &r.seed, "N", "of the random values (default 1)" },
         { "case", RG_OPTION_TEXT, &r.name, "NAME", "one case alone, however large" },
         { "quick", RG_OPTION_FLAG, &r.quick, NULL, "small cases, 2 threads" },
@@ -194,12 +248,15 @@ int rg_cmd_check(int argc, char **argv)
     }
     int64_t failures = 0, cases = 0;
     rg_status status = RG_OK;
-    for (int i = 0; i < ops && status == RG_OK; i++) {
+    for (int i = 0; i < ops; i++) {
         if (rg_op_test_find(argv[i]) == NULL) {
             fprintf(stderr, "retrograde: there is no op '%s'\n", argv[i]);
             return 2;
         }
     }
+    const int wrong = look_at_device(&r);
+    if (wrong != 0)
+        return wrong;
     for (int i = 0; ops == 0 && rg_op_tests[i] != NULL && status == RG_OK; i++)
         status = check_op(&r, rg_op_tests[i], &failures, &cases);
     for (int i = 0; i < ops && status == RG_OK; i++)

@@ -3,6 +3,7 @@
 /* `retrograde info`: version, devices, instruction sets, threads, build. */
 #include "cli/arguments.h"
 #include "cli/cli.h"
+#include "files/json.h"
 
 #include <retrograde/device.h>
 
@@ -15,31 +16,45 @@ static const struct {
 } build[] = {
     { "compiler", RG_INFO_COMPILER },     { "type", RG_INFO_TYPE },
     { "files", RG_INFO_FILES },           { "peers", RG_INFO_PEERS },
-    { "sanitizers", RG_INFO_SANITIZERS },
+    { "sanitizers", RG_INFO_SANITIZERS }, { "cuda", RG_INFO_CUDA },
 };
 enum { BUILD_LINES = sizeof build / sizeof build[0] };
 
-/* Why there is no GPU: the sentence of the attempt to open one, or NULL. */
-static const char *missing_cuda(void)
+enum { NAME = 32, LINE = 1024 };
+
+/* What the device says of itself, or why it does not open; returns whether it does. */
+static bool describe(const char *name, char line[LINE])
 {
     rg_device *device;
-    if (rg_device_create("cuda", NULL, &device) != RG_OK)
-        return rg_error_text();
+    if (rg_device_create(name, NULL, &device) != RG_OK) {
+        snprintf(line, LINE, "%s", rg_error_text());
+        return false;
+    }
+    rg_device_describe(device, line, LINE);
     rg_device_destroy(device);
-    return NULL;
+    return true;
+}
+
+/* Every device that was found; then, where there is none, why there is no GPU. */
+static void print_devices(void)
+{
+    char name[NAME], line[LINE];
+    bool has_gpu = false;
+    printf("devices\n");
+    for (int32_t i = 0; rg_device_list(i, name, sizeof name) == RG_OK; i++) {
+        describe(name, line);
+        printf("  %-12s%s\n", name, line);
+        has_gpu |= strncmp(name, "cuda", 4) == 0;
+    }
+    if (!has_gpu && !describe("cuda", line))
+        printf("  %-12s%s\n", "cuda", line);
 }
 
 static void print_text(const rg_device *cpu)
 {
-    char name[32];
-    printf("retrograde %s\n\n%-14s", rg_version(), "devices");
-    for (int32_t i = 0; rg_device_list(i, name, sizeof name) == RG_OK; i++)
-        printf("%s%s", i > 0 ? ", " : "", name);
-    printf("\n");
-    const char *missing = missing_cuda();
-    if (missing != NULL)
-        printf("%-14s%s\n", "cuda", missing);
-    printf("%-14s", "rungs");
+    printf("retrograde %s\n\n", rg_version());
+    print_devices();
+    printf("\n%-14s", "rungs");
     for (int32_t i = 0; rg_device_rung_list(i) != NULL; i++)
         printf("%s%s", i > 0 ? ", " : "", rg_device_rung_list(i));
     printf("; %s in use\n", rg_device_rung(cpu));
@@ -48,13 +63,31 @@ static void print_text(const rg_device *cpu)
         printf("  %-12s%s\n", build[i].name, build[i].value);
 }
 
+/* Texts come from drivers and the system, and may hold anything. */
+static void print_string(const char *text)
+{
+    enum { LONGEST = 6 }; /* of one byte, "\u0007" */
+    char quoted[LONGEST * LINE + 3];
+    rg_text to;
+    rg_text_begin(&to, quoted, sizeof quoted);
+    rg_text_add_string(&to, text);
+    printf("%s", quoted);
+}
+
 static void print_json(const rg_device *cpu)
 {
-    char name[32];
+    char name[NAME], line[LINE];
     printf("{\"version\": \"%s\", \"devices\": [", rg_version());
     for (int32_t i = 0; rg_device_list(i, name, sizeof name) == RG_OK; i++)
         printf("%s\"%s\"", i > 0 ? ", " : "", name);
-    printf("], \"cuda\": %s, \"rungs\": [", missing_cuda() == NULL ? "true" : "false");
+    printf("], \"about\": [");
+    for (int32_t i = 0; rg_device_list(i, name, sizeof name) == RG_OK; i++) {
+        describe(name, line);
+        printf("%s{\"name\": \"%s\", \"text\": ", i > 0 ? ", " : "", name);
+        print_string(line);
+        printf("}");
+    }
+    printf("], \"cuda\": %s, \"rungs\": [", describe("cuda", line) ? "true" : "false");
     for (int32_t i = 0; rg_device_rung_list(i) != NULL; i++)
         printf("%s\"%s\"", i > 0 ? ", " : "", rg_device_rung_list(i));
     printf("], \"rung\": \"%s\", \"threads\": %d, \"build\": {", rg_device_rung(cpu),

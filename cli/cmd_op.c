@@ -156,11 +156,11 @@ int rg_cmd_op(int argc, char **argv)
     request r = { .device = "cpu" };
     const rg_option options[] = {
         { "gradient", RG_OPTION_FLAG, &r.gradient, NULL, "run the gradient" },
-        { "device", RG_OPTION_TEXT, &r.device, "D", "device to run on (default cpu)" },
+        { "device", RG_OPTION_TEXT, &r.device, "D", "cpu, cuda or cuda:N (default cpu)" },
         { "dtype", RG_OPTION_TEXT, &r.dtype, "T",
           "convert the inputs to f32, f64, f16 or bf16 first; bf16 is written as f32" },
-        { "threads", RG_OPTION_COUNT, &r.threads, "N", "threads to use (default: all)" },
-        { "rung", RG_OPTION_TEXT, &r.rung, "R", "base, avx2 or avx512 at most" },
+        { "threads", RG_OPTION_COUNT, &r.threads, "N", "threads of the CPU to use (default: all)" },
+        { "rung", RG_OPTION_TEXT, &r.rung, "R", "base, avx2 or avx512 at most, on the CPU" },
         { "list", RG_OPTION_FLAG, &r.list, NULL, "all ops and their names" },
         { "help", RG_OPTION_FLAG, &r.help, NULL, "this text, and the fields of an op" },
         { .name = NULL },

@@ -27,6 +27,19 @@ static void arrange(rg_tensor_desc *desc, rg_arrangement arrangement)
         desc->strides[0] = 0;
 }
 
+/* Only here it is decided whether the tensor has a memory of its own. */
+static rg_status place(rg_device *device, rg_guarded *guarded)
+{
+    char *first = guarded->first;
+    if (strcmp(rg_device_name(device), "cpu") != 0) {
+        const int64_t bytes = (int64_t)guarded->bytes;
+        const rg_tensor_desc desc = rg_tensor_desc_dense(RG_U8, 1, &bytes);
+        RG_TRY(rg_tensor_create(device, &desc, &guarded->abroad));
+        first = (char *)rg_tensor_data(guarded->abroad) + (guarded->first - guarded->memory);
+    }
+    return rg_tensor_wrap(device, &guarded->desc, first, NULL, NULL, &guarded->tensor);
+}
+
 rg_status rg_guarded_make(rg_device *device, const rg_tensor_desc *shape,
                           rg_arrangement arrangement, int number, rg_guarded *guarded)
 {
@@ -46,12 +59,13 @@ rg_status rg_guarded_make(rg_device *device, const rg_tensor_desc *shape,
     guarded->first = guarded->memory + GUARD + shift;
     guarded->is_dense = rg_shape_is_dense(&guarded->desc);
     rg_guarded_fill(guarded, NULL);
-    return rg_tensor_wrap(device, &guarded->desc, guarded->first, NULL, NULL, &guarded->tensor);
+    return place(device, guarded);
 }
 
 void rg_guarded_free(rg_guarded *guarded)
 {
     rg_tensor_destroy(guarded->tensor);
+    rg_tensor_destroy(guarded->abroad);
     free(guarded->memory);
     free(guarded->before);
 }
@@ -78,6 +92,7 @@ double rg_guarded_get(const rg_guarded *guarded, int64_t i)
 void rg_guarded_set(rg_guarded *guarded, int64_t i, double value)
 {
     rg_element_set(guarded->first, guarded->desc.dtype, position(guarded, i), value);
+    guarded->is_changed = true;
 }
 
 void rg_guarded_fill(rg_guarded *guarded, const double *values)
@@ -92,6 +107,23 @@ void rg_guarded_fill(rg_guarded *guarded, const double *values)
             memset(guarded->first + position(guarded, i) * (int64_t)element, RESULT_BYTE, element);
     }
     memcpy(guarded->before, guarded->memory, guarded->bytes);
+    guarded->is_changed = true;
+}
+
+rg_status rg_guarded_upload(rg_guarded *guarded)
+{
+    if (guarded->abroad == NULL || !guarded->is_changed)
+        return RG_OK;
+    RG_TRY(rg_tensor_write(guarded->abroad, guarded->memory, guarded->bytes, RG_LAYOUT_SAME));
+    guarded->is_changed = false;
+    return RG_OK;
+}
+
+rg_status rg_guarded_download(rg_guarded *guarded)
+{
+    if (guarded->abroad == NULL)
+        return RG_OK;
+    return rg_tensor_read(guarded->abroad, guarded->memory, guarded->bytes, RG_LAYOUT_SAME);
 }
 
 bool rg_guarded_intact(const rg_guarded *guarded)

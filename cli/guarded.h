@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Tensors in memory whose other bytes are watched: guards in front and behind, gaps between
- * elements. */
+ * elements. On a GPU the tensor and all bytes around it stand in the GPU's memory; what is filled,
+ * set, read and compared here is an image of them on the host. */
 #ifndef RG_CLI_GUARDED_H
 #define RG_CLI_GUARDED_H
 
@@ -19,11 +20,13 @@ const char *rg_arrangement_name(rg_arrangement arrangement);
 typedef struct rg_guarded {
     rg_tensor_desc desc;
     rg_tensor *tensor;
+    rg_tensor *abroad;     /* all bytes on a GPU, around `tensor`; NULL where it wraps `memory` */
     char *memory, *before; /* `bytes` each: now, and when last filled */
     char *first;           /* element 0, in `memory` */
     size_t bytes;
     bool is_dense;
-    bool is_result; /* its elements may change */
+    bool is_result;  /* its elements may change */
+    bool is_changed; /* `memory`, since the last upload */
 } rg_guarded;
 
 /* `number` tells the tensors of one call apart. */
@@ -37,6 +40,11 @@ void rg_guarded_set(rg_guarded *guarded, int64_t i, double value);
 
 /* Sets all elements, or with NULL a byte pattern; all other bytes become guards. */
 void rg_guarded_fill(rg_guarded *guarded, const double *values);
+
+/* Bring the image to the GPU, if it has changed, and back. On the CPU they do nothing. A copy of
+ * the struct stands for the same tensor: an upload of both, or a download of both, does no harm. */
+rg_status rg_guarded_upload(rg_guarded *guarded);
+rg_status rg_guarded_download(rg_guarded *guarded);
 
 /* Whether nothing has changed since it was filled, but the elements of a result. */
 bool rg_guarded_intact(const rg_guarded *guarded);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The retrograde authors
-"""The program from outside: `op`, `info` and `bench`, their files, sentences and exit statuses.
+"""The program from outside: its commands, their files, sentences and exit statuses. What needs a GPU is
+skipped, with a word, where `info` finds none.
 
     python3 cli_test.py PROGRAM
 """
@@ -17,6 +18,7 @@ import unittest
 
 PROGRAM = None
 FORMATS = {"<f4": "f", "<f8": "d", "<f2": "e", "<i8": "q"}
+NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}  # as on a machine without one
 
 
 # ---- NPY and the definition, by hand ----
@@ -104,10 +106,10 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done
 
-    def refused(self, status, *arguments, words=()):
+    def refused(self, status, *arguments, words=(), **environment):
         """One sentence on stderr with these words, nothing on stdout, no file."""
         before = sorted(os.listdir(self.folder.name))
-        done = self.run_program(*arguments)
+        done = self.run_program(*arguments, **environment)
         self.assertEqual(done.returncode, status, (arguments, done.stderr))
         self.assertEqual(done.stdout, "")
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
@@ -287,8 +289,103 @@ class InfoTest(ProgramTest):
         told = json.loads(self.works("info", "--json", RG_THREADS="3", RG_CPU="base").stdout)
         self.assertEqual((told["threads"], told["rung"], told["devices"][0]), (3, "base", "cpu"))
         self.assertIn("type", told["build"])
+        self.assertIn("cuda", told["build"])
+        self.assertEqual([about["name"] for about in told["about"]], told["devices"])
+        self.assertEqual(told["about"][0]["text"], "3 threads, base")
         self.refused(2, "info", "more", words=("more",))
         self.refused(2, "info", "--more", words=("more",))
+
+
+    def test_no_gpu(self):
+        text = self.works("info", **NO_GPU).stdout
+        self.assertIn("there is no device 'cuda'", text)
+        self.assertNotIn("cuda:0", text)
+        told = json.loads(self.works("info", "--json", **NO_GPU).stdout)
+        self.assertEqual((told["devices"], told["cuda"]), (["cpu"], False))
+
+
+class CheckTest(ProgramTest):
+    ONE = ("check", "softmax", "--case", "64x128", "--dtype", "f32")
+
+    def count(self, *arguments):
+        """Comparisons of one case, all rungs together."""
+        rows = [json.loads(line) for line in self.works(*self.ONE, "--json", *arguments).stdout.splitlines()]
+        for row in rows:
+            self.assertEqual((row["failures"], row["cases"], row["device"]), (0, 1, "cpu"))
+        return sum(row["comparisons"] for row in rows)
+
+    def test_runs(self):
+        self.assertEqual(self.count("--runs", "2"), 2 * self.count())
+        self.refused(2, *self.ONE, "--runs", "0", words=("--runs",))
+        self.refused(2, *self.ONE, "--runs", "two", words=("two",))
+
+    def test_no_gpu(self):
+        for device in ("cuda", "cuda:0"):
+            self.refused(1, *self.ONE, "--device", device, words=("'%s'" % device,), **NO_GPU)
+            self.refused(
+                1, "op", "softmax", "--device", device, "x=x.npy", "-o", "y=out.npy",
+                words=("'%s'" % device,), **NO_GPU,
+            )
+
+    def test_wrong_arguments(self):
+        self.refused(2, "check", "softmix", words=("softmix",))
+        self.refused(2, *self.ONE, "--device", "tpu", words=("tpu",))
+        self.refused(1, *self.ONE, "--device", "cuda:77", words=("cuda:77",))
+        self.refused(2, *self.ONE, "--dtype", "i64", words=("i64",))
+        self.refused(2, *self.ONE, "--rung", "avx1024", words=("avx1024",))
+
+
+class GpuTest(ProgramTest):
+    """On the first GPU, where there is one."""
+
+    @classmethod
+    def setUpClass(cls):
+        told = json.loads(subprocess.run([PROGRAM, "info", "--json"], stdout=subprocess.PIPE, check=True).stdout)
+        if "cuda:0" not in told["devices"]:
+            print("skipped: no GPU")
+            raise unittest.SkipTest("no GPU")
+        cls.about = {about["name"]: about["text"] for about in told["about"]}
+
+    def test_info(self):
+        text = self.works("info").stdout
+        self.assertIn(self.about["cuda:0"], text)
+        self.assertIn("sm_", self.about["cuda:0"])
+        self.assertNotIn("there is no device", text)
+
+    def test_check(self):
+        done = self.works("check", "--quick", "--device", "cuda", "--json")
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual({row["dtype"] for row in rows}, {"f32", "f64", "f16", "bf16"})
+        for row in rows:
+            self.assertEqual((row["device"], row["rung"][:3], row["failures"]), ("cuda:0", "sm_", 0))
+            self.assertGreater(row["cases"], 0)
+        self.works("check", "--quick", "--device", "cuda:0", "--dtype", "f32", "--runs", "3")
+
+    def test_wrong_arguments(self):
+        for choice in (("--rung", "base"), ("--threads", "1")):
+            self.refused(2, "check", "softmax", "--device", "cuda", *choice, words=("GPU", choice[0]))
+            self.refused(
+                2, "op", "softmax", "--device", "cuda", *choice, "x=x.npy", "-o", "y=out.npy", words=("GPU",)
+            )
+
+    def test_op(self):
+        """The same as the CPU: directions, slices, conversion, several results, an empty batch."""
+        for arguments, within in (
+            (("softmax", "x=x.npy", "-o", "y=%s.npy"), 1e-6),
+            (("softmax", "--axis", "0", "x=x.npy[:,::2,1:]", "-o", "y=%s.npy"), 1e-6),
+            (("softmax", "x=x.npy[2:]", "-o", "y=%s.npy"), 0),
+            (("softmax", "--gradient", "dy=dy.npy", "y=y.npy", "-o", "dx=%s.npy"), 1e-6),
+            (("softmax", "--gradient", "dy=dy.npy", "x=x.npy", "-o", "dx=%s.npy", "-o", "y=%s-y.npy"), 1e-6),
+            (("softmax", "--dtype", "f64", "x=x.npy", "-o", "y=%s.npy"), 1e-12),
+            (("softmax", "--dtype", "f16", "x=x.npy", "-o", "y=%s.npy"), 2e-3),
+            (("softmax", "--dtype", "bf16", "x=x.npy", "-o", "y=%s.npy"), 1e-2),
+            (("neuron", "x=x.npy", "-o", "y=%s.npy"), 1e-6),
+        ):
+            for device in ("cpu", "cuda"):
+                rest = (text.replace("%s", device) for text in arguments[1:])
+                self.works("op", arguments[0], "--device", device, *rest)
+            shape, want, descr = load(self.path("cpu"))
+            self.close("cuda", want, shape, descr, within)
 
 
 class BenchTest(ProgramTest):
