@@ -5,6 +5,9 @@
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 RG_WERROR ?= OFF
+# The GPUs to build for, as in CMAKE_CUDA_ARCHITECTURES: 90-real, say. Empty: as before, or those
+# that CMakeLists.txt lists.
+CUDA_ARCHITECTURES ?=
 
 BUILD := build
 VERSION := $(shell sed -n 's/^.define RG_VERSION_[A-Z]* //p' include/retrograde/base.h | paste -sd.)
@@ -65,4 +68,5 @@ setup-demo setup-test:
 	@sh tools/setup $(@:setup-%=%)
 
 configure:
-	@cmake --preset release -G "$(GENERATOR)" -D RG_WERROR=$(RG_WERROR) >/dev/null
+	@cmake --preset release -G "$(GENERATOR)" -D RG_WERROR=$(RG_WERROR) \
+	    $(if $(CUDA_ARCHITECTURES),-D RG_CUDA_ARCHITECTURES="$(CUDA_ARCHITECTURES)") >/dev/null

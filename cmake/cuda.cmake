@@ -10,22 +10,38 @@ if(RG_CUDA AND NOT CMAKE_CROSSCOMPILING)
     check_language(CUDA)
     if(CMAKE_CUDA_COMPILER)
         enable_language(CUDA)
-        find_package(CUDAToolkit REQUIRED)
-        set(RG_HAVE_CUDA 1)
+        if(NOT CMAKE_CUDA_COMPILER_ID STREQUAL NVIDIA OR CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.8)
+            message(STATUS "CUDA is left out: nvcc 12.8 or later is needed, and found is "
+                "${CMAKE_CUDA_COMPILER_ID} ${CMAKE_CUDA_COMPILER_VERSION}")
+        else()
+            find_package(CUDAToolkit REQUIRED)
+            set(RG_HAVE_CUDA 1)
+        endif()
+    else()
+        unset(CMAKE_CUDA_COMPILER CACHE) # it may be installed later
     endif()
 endif()
 
-# Sources in CUDA C, as objects. No contraction: all variants of a kernel round alike.
+if(RG_HAVE_CUDA)
+    # All is linked as C. The host side of kernels has no need of the C++ library, and the runtime
+    # is named where it is wanted.
+    set(CMAKE_CUDA_LINKER_PREFERENCE_PROPAGATES 0)
+    set(CMAKE_CUDA_IMPLICIT_LINK_LIBRARIES "")
+    set(CMAKE_CUDA_RUNTIME_LIBRARY None)
+endif()
+
+# Sources in CUDA C, as objects. No contraction: all variants of a kernel round alike. The form of
+# launches that is switched off would need the C++ library, for guards around its static variables.
 function(rg_cuda_sources target)
     add_library(${target} OBJECT ${ARGN})
     target_compile_features(${target} PRIVATE cuda_std_17)
-    target_compile_options(${target} PRIVATE --fmad=false
-        -Xcompiler=-Wall,-Wextra,-fno-exceptions,-fno-rtti,-fvisibility=hidden)
+    target_compile_options(${target} PRIVATE --fmad=false --compress-mode=size
+        -Xcompiler=-Wall,-Wextra,-O2,-fno-exceptions,-fno-rtti,-fvisibility=hidden
+        -Xcompiler=-D__NV_LEGACY_LAUNCH)
     if(RG_WERROR)
         target_compile_options(${target} PRIVATE -Werror=all-warnings)
     endif()
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include
         ${PROJECT_BINARY_DIR}/include ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
-    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON
-        CUDA_RUNTIME_LIBRARY Static)
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
 endfunction()

@@ -15,8 +15,9 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/retrograde ${PROJECT_BINARY_DIR}
 
 # ---- libraries and program ----
 
-install(TARGETS retrograde retrograde_static EXPORT retrograde
-    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+# Two exports: who links the shared library needs nothing of what the static one is linked with.
+install(TARGETS retrograde EXPORT retrograde DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS retrograde_static EXPORT retrograde_static DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(RG_PROGRAM)
     install(TARGETS rg_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
@@ -25,12 +26,20 @@ install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 # ---- CMake package ----
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/retrograde)
+set(RG_CUDA_MAJOR "") # of the toolkit that programs with the static library are linked with
+set(RG_CUDA_VERSION "")
+if(RG_HAVE_CUDA)
+    set(RG_CUDA_MAJOR ${CUDAToolkit_VERSION_MAJOR})
+    set(RG_CUDA_VERSION ${CUDAToolkit_VERSION_MAJOR}.${CUDAToolkit_VERSION_MINOR})
+endif()
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/retrograde-config.cmake.in
     ${PROJECT_BINARY_DIR}/package/retrograde-config.cmake INSTALL_DESTINATION ${package}
     NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/package/retrograde-config-version.cmake
     COMPATIBILITY SameMinorVersion)
 install(EXPORT retrograde NAMESPACE retrograde:: FILE retrograde-targets.cmake
+    DESTINATION ${package})
+install(EXPORT retrograde_static NAMESPACE retrograde:: FILE retrograde-static-targets.cmake
     DESTINATION ${package})
 install(FILES ${PROJECT_BINARY_DIR}/package/retrograde-config.cmake
     ${PROJECT_BINARY_DIR}/package/retrograde-config-version.cmake DESTINATION ${package})
@@ -53,6 +62,15 @@ else()
     file(RELATIVE_PATH up /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
     string(REGEX REPLACE "/$" "" up ${up})
     set(RG_PC_PREFIX "\${pcfiledir}/${up}")
+endif()
+set(RG_PC_CUDA "")
+set(RG_PC_CUDA_LIBS "")
+if(RG_HAVE_CUDA)
+    set(RG_PC_CUDA_LIBS " -lcudart_static -ldl -lrt")
+    if(NOT CUDAToolkit_LIBRARY_DIR IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES)
+        set(RG_PC_CUDA "cudalibdir=${CUDAToolkit_LIBRARY_DIR}\n")
+        string(PREPEND RG_PC_CUDA_LIBS " -L\${cudalibdir}")
+    endif()
 endif()
 configure_file(${PROJECT_SOURCE_DIR}/cmake/retrograde.pc.in
     ${PROJECT_BINARY_DIR}/package/retrograde.pc @ONLY)

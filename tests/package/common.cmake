@@ -30,6 +30,22 @@ int main(void) { rg_device *d; return rg_device_create(\"cpu\", NULL, &d) != RG_
 ")
 endfunction()
 
+# A program or library needs the C library alone when it runs; further names are allowed, too.
+function(check_needed path)
+    run(${READELF} -d ${path})
+    string(REGEX REPLACE "[][]" " " output "${output}") # a list is not cut between brackets
+    string(REGEX MATCHALL "Shared library: +[^ ]+" needed "${output}")
+    list(TRANSFORM needed REPLACE "^.* " "")
+    if(NOT needed)
+        message(SEND_ERROR "${path} needs no library at all: is it what it should be?")
+    endif()
+    list(FILTER needed EXCLUDE REGEX "^(lib(c|m|dl|rt|pthread)|ld-linux[-a-z0-9_]*)[.]so[.]")
+    list(REMOVE_ITEM needed ${ARGN})
+    if(needed)
+        message(SEND_ERROR "${path} needs ${needed}")
+    endif()
+endfunction()
+
 # The version that the header states.
 file(STRINGS ${SOURCE}/include/retrograde/base.h lines REGEX "^#define RG_VERSION_")
 string(REGEX MATCHALL "[0-9]+" VERSION "${lines}")

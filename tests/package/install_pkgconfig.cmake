@@ -24,6 +24,7 @@ run(${pkgconfig} --cflags --libs retrograde)
 separate_arguments(flags UNIX_COMMAND "${output}")
 run(${CC} -DVERSION="${VERSION}" user.c -o user_shared ${flags})
 run(${CMAKE_COMMAND} -E env LD_LIBRARY_PATH=${WORK}/tree/${LIB} ${WORK}/user_shared)
+check_needed(${WORK}/user_shared libretrograde.so.0)
 
 # ---- static: as where only the archive is installed ----
 
@@ -33,4 +34,5 @@ run(${pkgconfig} --cflags --libs --static retrograde)
 separate_arguments(flags UNIX_COMMAND "${output}")
 run(${CC} -DVERSION="${VERSION}" user.c -o user_static ${flags})
 run(${WORK}/user_static)
+check_needed(${WORK}/user_static)
 message("installed, moved, found by pkg-config; shared and static programs run")

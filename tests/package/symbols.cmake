@@ -2,7 +2,7 @@
 # Copyright The retrograde authors
 # The shared library exports what the headers declare with RG_API, no more and no less. The static
 # one defines only rg_ names, and a kernel object only its table: code compiled for AVX-512 must not
-# stand in for a common function.
+# stand in for a common function. Neither shows anything of the CUDA runtime or of C++.
 include(${CMAKE_CURRENT_LIST_DIR}/common.cmake)
 
 # ---- declared ----
@@ -27,8 +27,8 @@ list(REMOVE_DUPLICATES declared)
 # ---- exported ----
 
 run(${NM} -D --defined-only ${SHARED})
-string(REGEX MATCHALL "[A-Za-z] [^ \n]+" exported "${output}")
-list(TRANSFORM exported REPLACE "^. " "")
+string(REGEX MATCHALL " [A-Za-z] [^ \n]+" exported "${output}")
+list(TRANSFORM exported REPLACE "^ . " "")
 list(SORT exported)
 
 set(missing ${declared})
@@ -53,26 +53,40 @@ if(foreign)
     message(SEND_ERROR "names without rg_ in the static library: ${foreign}")
 endif()
 
-string(REGEX MATCHALL "[a-z0-9_]+_cpu\\.c\\.o:(\n[0-9a-f]+ [A-Za-z] [^ \n]+)*" objects "${output}")
+string(REGEX MATCHALL "[a-z0-9_]+_(cpu\\.c|cuda\\.cu)\\.o:(\n[0-9a-f]+ [A-Za-z] [^ \n]+)*" objects
+    "${output}")
 set(tables "")
 foreach(object ${objects})
-    string(REGEX MATCHALL "[A-Za-z] [^ \n]+" symbols "${object}")
-    if(NOT symbols MATCHES "^[RD] (rg_cpu_[a-z0-9_]+)$")
+    string(REGEX MATCHALL " [A-Za-z] [^ \n]+" symbols "${object}")
+    if(NOT symbols MATCHES "^ [RD] (rg_(cpu|cuda)_[a-z0-9_]+)$")
         message(SEND_ERROR "a kernel object defines more than its table: ${object}")
     endif()
     list(APPEND tables ${CMAKE_MATCH_1})
 endforeach()
 string(REPLACE , ";" OPS "${OPS}")
 string(REPLACE , ";" RUNGS "${RUNGS}")
+set(wanted "")
 foreach(op ${OPS})
     foreach(rung ${RUNGS})
-        foreach(real f32 f64)
-            if(NOT rg_cpu_${op}_${real}_${rung} IN_LIST tables)
-                message(SEND_ERROR "no table rg_cpu_${op}_${real}_${rung} in the static library")
-            endif()
-        endforeach()
+        list(APPEND wanted rg_cpu_${op}_f32_${rung} rg_cpu_${op}_f64_${rung})
     endforeach()
+    if(HAVE_CUDA)
+        list(APPEND wanted rg_cuda_${op})
+    endif()
 endforeach()
+list(REMOVE_ITEM wanted ${tables})
+if(wanted)
+    message(SEND_ERROR "tables that are not in the static library: ${wanted}")
+endif()
+
+# ---- no C++ ----
+
+run(${NM} -u ${STATIC})
+string(REGEX MATCHALL "(_Z|__cxa_|__gxx_|_Unwind_)[^ \n]*" cxx "${output}")
+if(cxx)
+    list(REMOVE_DUPLICATES cxx)
+    message(SEND_ERROR "the static library asks for names of the C++ library: ${cxx}")
+endif()
 
 list(LENGTH exported exports)
 list(LENGTH tables kernels)
