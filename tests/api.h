@@ -12,6 +12,13 @@
 
 #define DIMS(...) ((const int64_t[]){ __VA_ARGS__ })
 
+#define SECONDS(condition) /* waits for something that another thread does */ \
+    do {                                                                      \
+        for (int i_ = 0; i_ < 10000 && !(condition); i_++)                    \
+            usleep(1000);                                                     \
+        EXPECT(condition);                                                    \
+    } while (0)
+
 /* The same numbers in every run. */
 static inline uint32_t draw(uint64_t *seed)
 {

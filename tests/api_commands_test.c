@@ -6,13 +6,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define SECONDS(condition) /* waits for something that another thread does */ \
-    do {                                                                      \
-        for (int i_ = 0; i_ < 10000 && !(condition); i_++)                    \
-            usleep(1000);                                                     \
-        EXPECT(condition);                                                    \
-    } while (0)
-
 /* ---- handlers that keep a record ---- */
 
 typedef struct record {
@@ -329,6 +322,44 @@ static void test_drop_all(int32_t threads)
     free(data);
 }
 
+/* A handler gives back everything there is, while commit may not have returned yet. */
+typedef struct everything {
+    rig r;
+    rg_commands *commands[3];
+    _Atomic bool done;
+} everything;
+
+static void drop_everything(void *context, rg_status outcome)
+{
+    everything *e = context;
+    (void)outcome;
+    for (int i = 0; i < 3; i++)
+        rg_commands_destroy(e->commands[i]);
+    rig_close(&e->r);
+    e->done = true;
+}
+
+static void ignore(void *context, rg_status outcome)
+{
+    (void)context;
+    (void)outcome;
+}
+
+static void test_drop_inside(void)
+{
+    for (int round = 0; round < 100; round++) {
+        everything e = { .r = rig_open(1) };
+        for (int i = 0; i < 3; i++) {
+            EXPECT_OK(rg_commands_create(e.r.queue, &e.commands[i]));
+            EXPECT_OK(
+                rg_commands_on_completion(e.commands[i], i < 2 ? ignore : drop_everything, &e));
+        }
+        for (int i = 0; i < 3; i++) /* the worker is under way when the last is committed */
+            EXPECT_OK(rg_commands_commit(e.commands[i]));
+        SECONDS(e.done);
+    }
+}
+
 /* The hint changes no bits. */
 static void test_hints(rig *r)
 {
@@ -361,5 +392,6 @@ int main(void)
     rig_close(&r);
     test_drop_all(1);
     test_drop_all(3);
+    test_drop_inside();
     return rg_test_report();
 }

@@ -33,8 +33,14 @@ static void test_names(void)
     }
     char name[32];
     const bool has_cuda = rg_device_list(1, name, sizeof name) == RG_OK;
-    if (!has_cuda)
-        EXPECT_FAILS(rg_device_create("cuda", NULL, &device), RG_NO_DEVICE, "cuda");
+    static const char *const gpus[] = { "cuda", "cuda:0", "cuda:7" };
+    for (int i = 0; i < 3 && !has_cuda; i++) {
+        device = (rg_device *)1;
+        EXPECT_FAILS(rg_device_create(gpus[i], NULL, &device), RG_NO_DEVICE, gpus[i]);
+        const char *const why = strstr(rg_error_text(), "': ");
+        EXPECT(why != NULL && strlen(why) > 10); /* what is missing */
+        EXPECT(device == NULL);
+    }
     EXPECT_FAILS(rg_device_create(NULL, NULL, &device), RG_INVALID_ARGUMENT, "name is NULL");
     EXPECT_FAILS(rg_device_create("cpu", NULL, NULL), RG_INVALID_ARGUMENT, "device is NULL");
     EXPECT(strcmp(rg_device_name(NULL), "") == 0 && rg_device_threads(NULL) == 0);
@@ -56,6 +62,27 @@ static void test_list(void)
     char small[3] = { 'x', 'x', 'x' };
     EXPECT_OK(rg_device_list(0, small, 2)); /* cut, and ended */
     EXPECT(strcmp(small, "c") == 0 && small[2] == 'x');
+}
+
+/* One line, cut where it does not fit. */
+static void test_describe(void)
+{
+    rg_device_options options = rg_device_options_default();
+    options.rung = "base";
+    char text[64] = "untouched", small[9] = "xxxxxxxx";
+    EXPECT(rg_device_describe(NULL, text, sizeof text) == 0 && text[0] == 0);
+    EXPECT(rg_device_describe(NULL, NULL, 0) == 0);
+    for (options.threads = 1; options.threads <= 2; options.threads++) {
+        rg_device *device = NULL;
+        EXPECT_OK(rg_device_create("cpu", &options, &device));
+        const char *const wanted = options.threads == 1 ? "1 thread, base" : "2 threads, base";
+        EXPECT(rg_device_describe(device, text, sizeof text) == strlen(wanted));
+        EXPECT(strcmp(text, wanted) == 0);
+        EXPECT(rg_device_describe(device, NULL, 0) == strlen(wanted));
+        EXPECT(rg_device_describe(device, small, 7) == strlen(wanted));
+        EXPECT(strlen(small) == 6 && memcmp(small, wanted, 6) == 0 && small[7] == 'x');
+        rg_device_destroy(device);
+    }
 }
 
 static rg_status open_with(int32_t threads, const char *rung, int32_t *got, char rung_got[16])
@@ -179,6 +206,18 @@ static void test_queues(void)
     rg_device *device;
     EXPECT_OK(rg_device_create("cpu", NULL, &device));
     EXPECT_FAILS(rg_queue_create(device, NULL), RG_INVALID_ARGUMENT, "queue is NULL");
+    int stream;
+    void *const streams[] = { NULL, &stream };
+    for (int i = 0; i < 2; i++) {
+        queue = (rg_queue *)1;
+        EXPECT_FAILS(rg_queue_wrap(device, streams[i], &queue), RG_UNSUPPORTED,
+                     "cpu has no streams");
+        EXPECT(queue == NULL);
+    }
+    queue = (rg_queue *)1;
+    EXPECT_FAILS(rg_queue_wrap(NULL, &stream, &queue), RG_INVALID_ARGUMENT, "device is NULL");
+    EXPECT(queue == NULL);
+    EXPECT_FAILS(rg_queue_wrap(device, NULL, NULL), RG_INVALID_ARGUMENT, "queue is NULL");
     rg_queue_destroy(NULL);
     rg_commands *commands = (rg_commands *)1;
     EXPECT_FAILS(rg_commands_create(NULL, &commands), RG_INVALID_ARGUMENT, "queue is NULL");
@@ -194,6 +233,7 @@ int main(void)
     test_environment(); /* first: it clears the variables that the others must not see */
     test_names();
     test_list();
+    test_describe();
     test_options();
     test_lifetime();
     test_queues();

@@ -188,6 +188,28 @@ static void test_fault(rig *r)
     rg_kernel_destroy(kernel);
 }
 
+/* Many launches, each with a fault word of its own: the list ends at the first that is set. */
+static void test_fault_words(rig *r, int launches, int bad)
+{
+    rg_kernel *kernel = mix_of(r->device, false, 1);
+    rg_tensor *good[2], *faulty[2], *y = tensor_of(r->device, RG_F32, 1, DIMS(5));
+    good[0] = filled(r->device, RG_F32, 1, DIMS(5), 1);
+    faulty[0] = filled(r->device, RG_F32, 1, DIMS(5), 2);
+    good[1] = faulty[1] = filled(r->device, RG_F32, 1, DIMS(5), 3);
+    values(faulty[0])[4] = 666;
+    for (int i = 0; i < launches; i++)
+        EXPECT_OK(rg_kernel_forward(kernel, r->commands, i >= bad ? faulty : good, &y, NULL));
+    mix_forget();
+    const rg_status status = rig_run(r);
+    EXPECT(status == (bad < launches ? RG_KERNEL_FAULT : RG_OK));
+    EXPECT(mix_launches == (bad < launches ? bad + 1 : launches));
+    rg_tensor_destroy(good[0]);
+    rg_tensor_destroy(good[1]);
+    rg_tensor_destroy(faulty[0]);
+    rg_tensor_destroy(y);
+    rg_kernel_destroy(kernel);
+}
+
 /* ---- what an op may lack ---- */
 
 static void test_lacking(rig *r)
@@ -274,6 +296,10 @@ int main(void)
     test_tiles(3);
     test_tiles(8);
     test_fault(&r);
+    test_fault_words(&r, 200, 200);
+    test_fault_words(&r, 200, 0);
+    test_fault_words(&r, 200, 64);
+    test_fault_words(&r, 200, 199);
     test_lacking(&r);
     test_joining(&r);
     rig_close(&r);
