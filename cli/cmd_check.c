@@ -78,7 +78,7 @@ static bool is_wanted(const request *r, const rg_case *c, int64_t count)
     enum { SMALL = 20000, LARGE = 10 << 20 }; /* elements */
     if (r->name != NULL)
         return strcmp(r->name, c->name) == 0;
-    if (r->quick || c->flags & RG_CASE_BENCH)
+    if (r->quick || c->flags & (RG_CASE_BENCH | RG_CASE_BENCH_GPU))
         return count <= SMALL;
     return count <= LARGE;
 }

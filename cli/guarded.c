@@ -11,7 +11,8 @@ enum { GUARD = 128, GUARD_BYTE = 0xa5, RESULT_BYTE = 0x7b };
 
 const char *rg_arrangement_name(rg_arrangement arrangement)
 {
-    static const char *const names[] = { "dense", "padded", "scattered", "mixed", "expanded" };
+    static const char *const names[] = { "dense",  "padded", "scattered",
+                                         "spaced", "mixed",  "expanded" };
     return names[arrangement];
 }
 
@@ -21,7 +22,12 @@ static void arrange(rg_tensor_desc *desc, rg_arrangement arrangement)
     for (int32_t k = 0; k < desc->rank; k++) {
         const int32_t d = arrangement == RG_SCATTERED ? k : desc->rank - 1 - k;
         desc->strides[d] = stride;
-        stride *= desc->dims[d] + (arrangement == RG_PADDED ? 3 : arrangement == RG_SCATTERED);
+        if (arrangement == RG_PADDED)
+            stride *= desc->dims[d] + 3;
+        else if (arrangement == RG_SPACED)
+            stride *= desc->dims[d] + (k == 0 ? 16 : 0);
+        else
+            stride *= desc->dims[d] + (arrangement == RG_SCATTERED);
     }
     if (arrangement == RG_EXPANDED && desc->rank > 0)
         desc->strides[0] = 0;
@@ -50,7 +56,8 @@ rg_status rg_guarded_make(rg_device *device, const rg_tensor_desc *shape,
     size_t reach;
     RG_TRY(rg_shape_check(&guarded->desc, "check", &reach));
     const size_t element = rg_dtype_size(shape->dtype);
-    const size_t shift = arrangement == RG_DENSE ? 0 : element * (size_t)(1 + number % 3);
+    const bool shifts = arrangement != RG_DENSE && arrangement != RG_SPACED;
+    const size_t shift = shifts ? element * (size_t)(1 + number % 3) : 0;
     guarded->bytes = reach + (size_t)2 * GUARD + shift;
     guarded->memory = aligned_alloc(64, (guarded->bytes + 63) / 64 * 64);
     guarded->before = malloc(guarded->bytes);

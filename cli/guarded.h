@@ -12,6 +12,7 @@ typedef enum rg_arrangement {
     RG_DENSE,
     RG_PADDED,    /* the last dimension contiguous, gaps between rows */
     RG_SCATTERED, /* the first dimension fastest, a gap behind every element */
+    RG_SPACED,    /* gaps of 16 elements, behind the last dimension alone: rows stay aligned */
     RG_MIXED,     /* each tensor another of these */
     RG_EXPANDED,  /* stride 0 along dimension 0 */
 } rg_arrangement;

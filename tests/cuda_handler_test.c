@@ -4,6 +4,7 @@
 #include "cuda_work.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 
 /* ---- handlers ---- */
 
@@ -240,7 +241,7 @@ static void *hammer(void *context)
     return NULL;
 }
 
-static void test_threads(bool one_queue)
+static void test_threads(void *(*body)(void *context), bool one_queue)
 {
     rig r = rig_open_cuda();
     rg_kernel *kernel = softmax_of(r.device, RG_SOFTMAX_PLAIN, -1);
@@ -248,10 +249,10 @@ static void test_threads(bool one_queue)
     pthread_t threads[THREADS];
     wrong_in_threads = 0;
     for (int i = 0; i < THREADS; i++) {
-        jobs[i] = (job){ r.device, r.queue, kernel, (uint64_t)i << 32 };
+        jobs[i] = (job){ r.device, r.queue, kernel, ((uint64_t)i << 32) + (uint64_t)i };
         if (!one_queue)
             EXPECT_OK(rg_queue_create(r.device, &jobs[i].queue));
-        EXPECT(pthread_create(&threads[i], NULL, hammer, &jobs[i]) == 0);
+        EXPECT(pthread_create(&threads[i], NULL, body, &jobs[i]) == 0);
     }
     for (int i = 0; i < THREADS; i++) {
         EXPECT(pthread_join(threads[i], NULL) == 0);
@@ -261,6 +262,30 @@ static void test_threads(bool one_queue)
     EXPECT(wrong_in_threads == 0);
     rg_kernel_destroy(kernel);
     rig_close(&r);
+}
+
+/* Launches of one kernel that want different amounts of shared memory, thread by thread. */
+static void *launch_long(void *context)
+{
+    const job *j = context;
+    const int64_t length = j->seed % 2 == 0 ? 16384 : 32768;
+    const rg_tensor_desc desc = rg_tensor_desc_dense(RG_F32, 2, DIMS(2, length));
+    rg_tensor *x = NULL;
+    float *source = calloc((size_t)(2 * length), sizeof(float));
+    WRONG_UNLESS(source != NULL && rg_tensor_create(j->device, &desc, &x) == RG_OK);
+    WRONG_UNLESS(rg_tensor_write(x, source, (size_t)(2 * length) * sizeof(float), RG_LAYOUT_SAME) ==
+                 RG_OK);
+    for (int i = 0; i < ROUNDS; i++) {
+        rg_commands *commands = NULL;
+        WRONG_UNLESS(rg_commands_create(j->queue, &commands) == RG_OK);
+        WRONG_UNLESS(rg_kernel_forward(j->kernel, commands, &x, &x, NULL) == RG_OK);
+        WRONG_UNLESS(rg_commands_commit(commands) == RG_OK);
+        WRONG_UNLESS(rg_commands_wait(commands) == RG_OK);
+        rg_commands_destroy(commands);
+    }
+    rg_tensor_destroy(x);
+    free(source);
+    return NULL;
 }
 
 static void *wait_for(void *context)
@@ -308,7 +333,8 @@ int main(void)
     test_drop_inside(100);
     test_wait_together(&r);
     rig_close(&r);
-    test_threads(false);
-    test_threads(true);
+    test_threads(hammer, false);
+    test_threads(launch_long, false);
+    test_threads(hammer, true);
     return rg_test_report();
 }

@@ -17,7 +17,7 @@ typedef struct rg_queue rg_queue;
 /** How to open a device. Start from rg_device_options_default(). */
 typedef struct rg_device_options {
     uint32_t size;                 /**< of this struct; set by rg_device_options_default() */
-    const rg_allocator *allocator; /**< copied; NULL (default) takes memory from the C library */
+    const rg_allocator *allocator; /**< of host memory; copied; NULL (default): the C library's */
     /** CPU alone: threads that share a kernel, the calling one included; 1 to 1024. 0 (default)
      * takes the environment variable RG_THREADS, or else as many as the process may use processors.
      */
@@ -64,7 +64,8 @@ RG_API rg_status rg_queue_create(rg_device *device, rg_queue **queue);
 
 /** Makes a queue over a stream of the caller, a cudaStream_t of the same GPU (NULL: CUDA's default
  *  stream): work runs in order with what else the caller puts there. The stream must outlive the
- *  queue and its work. RG_UNSUPPORTED on the CPU. */
+ *  queue and its work; CUDA's last error of a thread that commits is cleared. RG_UNSUPPORTED on
+ *  the CPU. */
 RG_API rg_status rg_queue_wrap(rg_device *device, void *stream, rg_queue **queue);
 
 /** Gives the queue back; work already committed still runs to its end, on a thread of the queue

@@ -118,7 +118,10 @@ void rg_heap_give(rg_part *part, size_t offset)
 static rg_status place_temporaries(rg_part *part)
 {
     rg_storage *block = NULL;
-    const size_t bytes = part->heap_size + (size_t)part->list.fault_count * sizeof(uint32_t);
+    const size_t words = (size_t)part->list.fault_count * sizeof(uint32_t);
+    size_t bytes;
+    RG_CHECK(!__builtin_add_overflow(part->heap_size, words, &bytes), RG_OUT_OF_MEMORY,
+             "out of memory: the temporaries need more than the address space");
     if (bytes > 0)
         RG_TRY(rg_storage_create(part->queue->device, bytes, &block));
     if (part->list.fault_count > 0)

@@ -46,10 +46,12 @@ static rg_status status_of(cudaError_t error)
     case cudaErrorNoDevice:
     case cudaErrorInsufficientDriver:
     case cudaErrorInvalidDevice:
+    case cudaErrorDevicesUnavailable:
     case cudaErrorSystemDriverMismatch:
         return RG_NO_DEVICE;
     case cudaErrorNoKernelImageForDevice:
     case cudaErrorNotSupported:
+    case cudaErrorCallRequiresNewerDriver:
         return RG_UNSUPPORTED;
     default:
         return RG_KERNEL_FAULT;
@@ -98,7 +100,10 @@ static void leave(const cuda_device *device, int before)
         (void)cudaSetDevice(before);
 }
 
-static rg_status look_at(cuda_device *device)
+/* Bytes of a block's shared memory that are left to what kernels declare for themselves. */
+enum { STATIC_SHARED = 1024 };
+
+static rg_status read_properties(cuda_device *device)
 {
     struct cudaDeviceProp properties;
     int driver = 0, pools = 0;
@@ -108,7 +113,7 @@ static rg_status look_at(cuda_device *device)
              "memory pools");
     RG_CHECK(pools, RG_UNSUPPORTED, "cuda: %s has no memory pools", properties.name);
     device->place.multiprocessors = properties.multiProcessorCount;
-    device->place.shared = (int32_t)properties.sharedMemPerBlockOptin;
+    device->place.shared = (int32_t)properties.sharedMemPerBlockOptin - STATIC_SHARED;
     snprintf(device->rung, sizeof device->rung, "sm_%d%d", properties.major, properties.minor);
     snprintf(device->text, sizeof device->text,
              "%.80s, %.1f GiB, %d multiprocessors, %s, driver for CUDA %d.%d", properties.name,
@@ -119,7 +124,10 @@ static rg_status look_at(cuda_device *device)
 
 static rg_status set_up(cuda_device *device)
 {
-    RG_TRY(look_at(device));
+    TRY_CUDA(cudaSetDevice(device->index), "the device");
+    RG_TRY(read_properties(device));
+    RG_CHECK(rg_cuda_has_kernels(), RG_UNSUPPORTED,
+             "cuda: this build has no kernels for %s; it was made for other GPUs", device->rung);
     const struct cudaMemPoolProps properties = {
         .allocType = cudaMemAllocationTypePinned,
         .location = { .type = cudaMemLocationTypeDevice, .id = device->index },
@@ -287,9 +295,9 @@ static cudaError_t put_copy(const rg_copy_args *args, cudaStream_t stream)
     if (staged && args->to_host)
         rg_cuda_strided_copy(args, stream);
     if (args->to_host)
-        error = cudaMemcpyAsync(args->host, dense, bytes, cudaMemcpyDeviceToHost, stream);
+        error = cudaMemcpyAsync(args->host, dense, bytes, cudaMemcpyDefault, stream);
     else
-        error = cudaMemcpyAsync(dense, args->host, bytes, cudaMemcpyHostToDevice, stream);
+        error = cudaMemcpyAsync(dense, args->host, bytes, cudaMemcpyDefault, stream);
     if (staged && !args->to_host && error == cudaSuccess)
         rg_cuda_strided_copy(args, stream);
     return error == cudaSuccess ? cudaPeekAtLastError() : error;
@@ -366,8 +374,10 @@ static void read_faults(cuda_queue *queue, rg_list *list)
             if (cuda_copy(queue->device, &args) != RG_OK)
                 fail_list(list, RG_KERNEL_FAULT, rg_error_text());
         }
-        if (list->outcome == RG_OK && words[word] != 0)
-            fail_list(list, RG_KERNEL_FAULT, entry->fault_text);
+        if (list->outcome == RG_OK && words[word] != 0) {
+            list->outcome = RG_KERNEL_FAULT;
+            list->fault_text = entry->fault_text;
+        }
     }
 }
 
@@ -461,7 +471,7 @@ static rg_status cuda_queue_wrap(void *context, void *stream, void **queue)
     int owner = device->index;
     RG_CHECK(stream != cudaStreamPerThread, RG_INVALID_ARGUMENT,
              "rg_queue_wrap: the stream of each thread has no one order of work");
-    if (stream != NULL) /* the default stream is that of any device */
+    if (stream != NULL && stream != cudaStreamLegacy) /* the default stream is that of any device */
         TRY_CUDA(cudaStreamGetDevice(stream, &owner), "the stream");
     RG_CHECK(owner == device->index, RG_INVALID_ARGUMENT,
              "rg_queue_wrap: the stream belongs to cuda:%d, not to cuda:%d", owner, device->index);

@@ -211,7 +211,7 @@ template <rg_dtype T> static __device__ __forceinline__ real<T> exp_of(real<T> x
     }
 }
 
-/* The larger, or the sum. A NaN need not win: the sums behind it meet it again. */
+/* The larger, or the sum. fmax drops NaN; the sum that follows brings it back. */
 template <class REAL> static __device__ __forceinline__ REAL join(REAL a, REAL b, const bool max)
 {
     return max ? fmax(a, b) : a + b;
@@ -301,14 +301,15 @@ template <rg_dtype T> static bool is_aligned(const void *data, const rg_walk *wa
     return aligned;
 }
 
-/* Launches with `shared` bytes of dynamic shared memory, also where that is more than usual. */
+/* Launches with `shared` bytes of dynamic shared memory. A kernel's limit is always set to the same
+ * number, since other threads may launch it too. */
 template <class... PARAMETERS, class... ARGUMENTS>
 static void launch(void (*kernel)(PARAMETERS...), int64_t blocks, int threads, int64_t shared,
                    const rg_cuda_place *place, ARGUMENTS... arguments)
 {
     if (shared > 48 << 10)
         (void)cudaFuncSetAttribute((const void *)kernel,
-                                   cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+                                   cudaFuncAttributeMaxDynamicSharedMemorySize, place->shared);
     kernel<<<(unsigned)blocks, (unsigned)threads, (size_t)shared, place->stream>>>(arguments...);
 }
 
@@ -318,12 +319,13 @@ static void launch(void (*kernel)(PARAMETERS...), int64_t blocks, int threads, i
     extern "C" const rg_cuda_row rg_cuda_##op[]; \
     extern "C" const rg_cuda_row rg_cuda_##op[count]
 
-/* The row of a function template over dtypes. */
-#define RG_CUDA_ROW(name)                                           \
-    {                                                               \
-        {                                                           \
-            name<RG_F32>, name<RG_F64>, name<RG_F16>, name<RG_BF16> \
-        }                                                           \
+/* The row of a function template over dtypes, and over what else is given. */
+#define RG_CUDA_ROW(name, ...)                                                                     \
+    {                                                                                              \
+        {                                                                                          \
+            name<RG_F32, ##__VA_ARGS__>, name<RG_F64, ##__VA_ARGS__>, name<RG_F16, ##__VA_ARGS__>, \
+                name<RG_BF16, ##__VA_ARGS__>                                                       \
+        }                                                                                          \
     }
 
 #endif

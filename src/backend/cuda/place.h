@@ -10,7 +10,7 @@
 typedef struct rg_cuda_place {
     cudaStream_t stream;
     int32_t multiprocessors;
-    int32_t shared; /* bytes of shared memory that a block can have */
+    int32_t shared; /* bytes of dynamic shared memory that any kernel can have */
 } rg_cuda_place;
 
 #endif

@@ -38,3 +38,12 @@ extern "C" void rg_cuda_strided_copy(const rg_copy_args *args, cudaStream_t stre
     else
         strided_copy<uint64_t><<<grid, (unsigned)THREADS, 0, stream>>>(*args, count);
 }
+
+extern "C" bool rg_cuda_has_kernels(void)
+{
+    cudaFuncAttributes attributes;
+    const bool has =
+        cudaFuncGetAttributes(&attributes, (const void *)strided_copy<uint8_t>) == cudaSuccess;
+    (void)cudaGetLastError();
+    return has;
+}

@@ -8,10 +8,17 @@
 #include "backend/cuda/place.h"
 
 #ifdef __cplusplus
-extern "C"
+extern "C" {
 #endif
-    /* args->device to args->staging, or back where !args->to_host; launches on the stream. */
-    void
-    rg_cuda_strided_copy(const rg_copy_args *args, cudaStream_t stream);
+
+/* args->device to args->staging, or back where !args->to_host; launches on the stream. */
+void rg_cuda_strided_copy(const rg_copy_args *args, cudaStream_t stream);
+
+/* Whether this build has code for the current device. */
+bool rg_cuda_has_kernels(void);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -42,6 +42,33 @@ static __global__ void __launch_bounds__(SWEEP_THREADS)
     }
 }
 
+/* Aligned rows of `vectors` vectors each. */
+template <rg_dtype T, class CONSTANTS, formula_of<T, CONSTANTS> FORMULA>
+static __global__ void __launch_bounds__(SWEEP_THREADS)
+    sweep_rows(const CONSTANTS k, const __grid_constant__ rg_sweep sweep, const void *a,
+               const void *b, void *out, int last, bool add, int64_t vectors, bool stream)
+{
+    enum { V = VLEN<T> };
+    const int64_t all = sweep.outer.count * vectors;
+    const int64_t v = (int64_t)blockIdx.x * SWEEP_THREADS + threadIdx.x;
+    if (v >= all)
+        return;
+    const int64_t row = all <= INT32_MAX ? (uint32_t)v / (uint32_t)vectors : v / vectors;
+    const int64_t j = (v - row * vectors) * V;
+    char *const to = at<T>(out, walk_offset(sweep.outer, last, row) + j);
+    real<T> x[V], y[V], old[V] = {};
+    unpack<T>(load_vector(at<T>(a, walk_offset(sweep.outer, 0, row) + j)), x);
+    unpack<T>(load_vector(at<T>(b, walk_offset(sweep.outer, last - 1, row) + j)), y);
+    if (add)
+        unpack<T>(load_vector(to), old);
+#pragma unroll
+    for (int e = 0; e < V; e++) {
+        const real<T> value = FORMULA(k, x[e], y[e]);
+        x[e] = add ? old[e] + value : value;
+    }
+    store_vector(to, pack<T>(x), stream);
+}
+
 /* Any tensors. */
 template <rg_dtype T, class CONSTANTS, formula_of<T, CONSTANTS> FORMULA>
 static __global__ void __launch_bounds__(SWEEP_THREADS)
@@ -69,18 +96,23 @@ static void launch_sweep(const CONSTANTS &k, const rg_sweep *sweep, const void *
 {
     const int64_t most_blocks = 1 << 24;
     const int64_t count = sweep->outer.count * sweep->length;
-    bool wide = sweep->dense && sweep->outer.count == 1;
+    bool wide = sweep->dense;
     for (int t = 0; t < TENSORS; t++)
-        wide &= (uintptr_t)data[t] % 16 == 0;
+        wide &= is_aligned<T>(data[t], &sweep->outer, t);
     const void *a = data[0], *b = data[TENSORS - 2];
     void *out = (void *)data[TENSORS - 1];
-    const int64_t blocks = ceil_div(count, wide ? SWEEP_THREADS * VLEN<T> : SWEEP_THREADS);
-    if (wide)
-        launch(sweep_vectors<T, CONSTANTS, FORMULA, (TENSORS > 2)>, blocks, SWEEP_THREADS, 0, place,
-               k, (const char *)a, (const char *)b, (char *)out, count, add, stream);
+    const int64_t vectors = ceil_div(ceil_div(count, VLEN<T>), SWEEP_THREADS);
+    const int64_t elements = ceil_div(count, SWEEP_THREADS);
+    if (wide && sweep->outer.count == 1)
+        launch(sweep_vectors<T, CONSTANTS, FORMULA, (TENSORS > 2)>, vectors, SWEEP_THREADS, 0,
+               place, k, (const char *)a, (const char *)b, (char *)out, count, add, stream);
+    else if (wide && sweep->length % VLEN<T> == 0)
+        launch(sweep_rows<T, CONSTANTS, FORMULA>, vectors, SWEEP_THREADS, 0, place, k, *sweep, a, b,
+               out, TENSORS - 1, add, sweep->length / VLEN<T>, stream);
     else
-        launch(sweep_elements<T, CONSTANTS, FORMULA>, blocks < most_blocks ? blocks : most_blocks,
-               SWEEP_THREADS, 0, place, k, *sweep, a, b, out, TENSORS - 1, add);
+        launch(sweep_elements<T, CONSTANTS, FORMULA>,
+               elements < most_blocks ? elements : most_blocks, SWEEP_THREADS, 0, place, k, *sweep,
+               a, b, out, TENSORS - 1, add);
 }
 
 #endif

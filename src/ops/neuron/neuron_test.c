@@ -36,6 +36,7 @@ static const rg_case cases[] = {
     { "tanh-scaled-from-y", "kind=tanh a=-1.75 b=0.625 from_y=true", "7,3,11" },
     { "overflow", "kind=tanh a=70000", "5,37", RG_CASE_FORWARD, .only = 1 << RG_F16 },
     { "scalar", "kind=tanh a=1", "-" },
+    { "rows", "kind=sigmoid", "5,64" },
     { "one", "kind=sigmoid", "1" },
     { "rank-8", "kind=sigmoid", "2,1,3,2,5,2,1,3" },
     { "pieces", "kind=relu a=0.5", "3,20011" },

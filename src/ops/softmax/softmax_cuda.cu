@@ -113,11 +113,18 @@ static __global__ void __launch_bounds__(INNER > 0 ? 256 : 1024)
     store_tile<T>(at<T>(k.y, p.start), p, tile, k.shape.stream);
 }
 
+/* Blocks of 512 threads with columns that a multiprocessor should have room for. */
+#if __CUDA_ARCH__ >= 800
+enum { COLUMN_BLOCKS = 3 };
+#else
+enum { COLUMN_BLOCKS = 2 };
+#endif
+
 /* Any groups. With HOLD every thread keeps its slots in shared memory, else they are read again
  * and again. */
 template <rg_dtype T, bool LOG, bool ROWS, bool HOLD>
 static __global__ void __launch_bounds__(HOLD && !ROWS ? 512 : 1024,
-                                         HOLD && !ROWS && T != RG_F64 ? 3 : 1)
+                                         HOLD && !ROWS && T != RG_F64 ? COLUMN_BLOCKS : 1)
     forward_groups(const __grid_constant__ rg_softmax_args k, const softmax_plan plan)
 {
     enum { V = VLEN<T>, SUMS = ROWS ? 1 : V, KEEPS = HOLD && KEEPS_POWERS<T, LOG> };
@@ -142,10 +149,7 @@ static __global__ void __launch_bounds__(HOLD && !ROWS ? 512 : 1024,
         const int64_t slot = p.first + (int64_t)q * p.step;
         if (slot >= p.slots)
             break;
-        if (HOLD)
-            unpack<T>(held[q * blockDim.x], x);
-        else
-            load_slot<T, ROWS>(k.shape, 0, k.x, p, slot, plan.wide, x);
+        take_slot<T, ROWS, HOLD>(k.shape, 0, k.x, p, slot, plan.wide, held[q * blockDim.x], x);
 #pragma unroll
         for (int e = 0; e < V; e++) {
             if (HOLD || !ROWS || e < p.lanes)
@@ -158,10 +162,7 @@ static __global__ void __launch_bounds__(HOLD && !ROWS ? 512 : 1024,
         const int64_t slot = p.first + (int64_t)q * p.step;
         if (slot >= p.slots)
             break;
-        if (HOLD)
-            unpack<T>(held[q * blockDim.x], x);
-        else
-            load_slot<T, ROWS>(k.shape, 0, k.x, p, slot, plan.wide, x);
+        take_slot<T, ROWS, HOLD>(k.shape, 0, k.x, p, slot, plan.wide, held[q * blockDim.x], x);
 #pragma unroll
         for (int e = 0; e < V; e++) {
             x[e] = exp_of<T>(x[e] - max[ROWS ? 0 : e]);
@@ -186,10 +187,7 @@ static __global__ void __launch_bounds__(HOLD && !ROWS ? 512 : 1024,
         const int64_t slot = p.first + (int64_t)q * p.step;
         if (slot >= p.slots)
             break;
-        if (HOLD)
-            unpack<T>(held[q * blockDim.x], x);
-        else
-            load_slot<T, ROWS>(k.shape, 0, k.x, p, slot, plan.wide, x);
+        take_slot<T, ROWS, HOLD>(k.shape, 0, k.x, p, slot, plan.wide, held[q * blockDim.x], x);
 #pragma unroll
         for (int e = 0; e < V; e++)
             x[e] = KEEPS ? x[e] * sum[ROWS ? 0 : e]
@@ -237,12 +235,12 @@ static __global__ void __launch_bounds__(256)
                 sum = add_up<T, LOG>(sum, dy, y, V);
         }
         sum = reduce(sum, p.inner, (real<T> *)NULL, false);
+        uint4 olds[HELD] = {};
+        if (k.shape.add)
+            load_short<T, HELD>(k.shape, 2, k.dx, p, r, olds);
 #pragma unroll
         for (int i = 0; i < HELD; i++) {
-            uint4 olds[HELD] = {};
             real<T> old[V];
-            if (k.shape.add)
-                load_short<T, HELD>(k.shape, 2, k.dx, p, r, olds);
             unpack<T>(olds[i], old);
             unpack<T>(dys[r][i], dy);
             unpack<T>(ys[r][i], y);
@@ -367,13 +365,8 @@ static __global__ void __launch_bounds__(1024)
         const int64_t slot = p.first + (int64_t)q * p.step;
         if (slot >= p.slots)
             break;
-        if (HOLD) {
-            unpack<T>(held[q * blockDim.x], dy);
-            unpack<T>(ys[HOLD ? q : 0], y);
-        } else {
-            load_slot<T, ROWS>(k.shape, 0, k.dy, p, slot, plan.wide, dy);
-            load_slot<T, ROWS>(k.shape, 1, k.y, p, slot, plan.wide, y);
-        }
+        take_slot<T, ROWS, HOLD>(k.shape, 0, k.dy, p, slot, plan.wide, held[q * blockDim.x], dy);
+        take_slot<T, ROWS, HOLD>(k.shape, 1, k.y, p, slot, plan.wide, ys[HOLD ? q : 0], y);
         if (ROWS)
             sum[0] = add_up<T, LOG>(sum[0], dy, y, HOLD ? V : p.lanes);
 #pragma unroll
@@ -391,13 +384,8 @@ static __global__ void __launch_bounds__(1024)
         real<T> old[V] = {};
         if (HOLD ? slot >= p.slots : q > mine)
             break;
-        if (HOLD) {
-            unpack<T>(held[q * blockDim.x], dy);
-            unpack<T>(ys[HOLD ? q : 0], y);
-        } else {
-            load_slot<T, ROWS>(k.shape, 0, k.dy, p, slot, plan.wide, dy);
-            load_slot<T, ROWS>(k.shape, 1, k.y, p, slot, plan.wide, y);
-        }
+        take_slot<T, ROWS, HOLD>(k.shape, 0, k.dy, p, slot, plan.wide, held[q * blockDim.x], dy);
+        take_slot<T, ROWS, HOLD>(k.shape, 1, k.y, p, slot, plan.wide, ys[HOLD ? q : 0], y);
         if (k.shape.add)
             load_slot<T, ROWS>(k.shape, 2, k.dx, p, slot, HOLD || plan.wide, old);
 #pragma unroll
@@ -471,7 +459,8 @@ static softmax_plan plan_columns(const rg_softmax_shape *shape, const void *cons
 template <rg_dtype T>
 static int64_t plan_tiles(const rg_softmax_shape *shape, int tensors, softmax_plan *p)
 {
-    if (p->lanes != 1 || !shape->dense || shape->outer.rank > 1)
+    if (p->lanes != 1 || !shape->dense || shape->outer.rank > 1 ||
+        shape->length > ELEMENT_CHUNK * p->inner) /* tiles know no chunks */
         return 0;
     for (int t = 0; t < tensors; t++) {
         if (shape->outer.rank == 1 && shape->outer.strides[t][0] != shape->length)
@@ -515,7 +504,7 @@ static void forward_rows(const void *args, const rg_cuda_place *place)
         launch(forward_short<T, LOG, 1>, p.blocks, p.threads, 0, place, k, p);
     else if (p.hold && held <= place->shared)
         launch(forward_groups<T, LOG, true, true>, p.blocks, p.threads, held, place, k, p);
-    else if (tile > 0 && tile <= place->shared - ROW_SUMS)
+    else if (tile > 0 && tile <= place->shared)
         launch(p.inner == 32 ? forward_tiles<T, LOG, 32> : forward_tiles<T, LOG, 0>, p.blocks,
                p.threads, tile, place, k, p);
     else
@@ -554,10 +543,10 @@ static void gradient_rows(const void *args, const rg_cuda_place *place)
         launch(gradient_groups<T, LOG, true, true>, p.blocks, p.threads, held, place, k, p);
     else if (elements)
         launch(gradient_elements<RG_F32, LOG>, p.blocks, p.threads, 0, place, k, p);
-    else if (tile > 0 && 2 * tile <= place->shared - ROW_SUMS)
+    else if (tile > 0 && 2 * tile <= place->shared)
         launch(p.inner == 32 ? gradient_tiles<T, LOG, true, 32> : gradient_tiles<T, LOG, true, 0>,
                p.blocks, p.threads, 2 * tile, place, k, p);
-    else if (tile > 0 && tile <= place->shared - ROW_SUMS)
+    else if (tile > 0 && tile <= place->shared)
         launch(gradient_tiles<T, LOG, false, 0>, p.blocks, p.threads, tile, place, k, p);
     else
         launch(gradient_groups<T, LOG, true, false>, p.blocks, p.threads, ROW_SUMS, place, k, p);
@@ -577,62 +566,15 @@ static void gradient_columns(const void *args, const rg_cuda_place *place)
         launch(gradient_groups<T, LOG, false, false>, p.blocks, p.threads, sums, place, k, p);
 }
 
-/* ---- entry points and table, in the order of the kernels' ids ---- */
-
-template <rg_dtype T> static void softmax_forward_rows(const void *args, const rg_cuda_place *place)
-{
-    forward_rows<T, false>(args, place);
-}
-
-template <rg_dtype T>
-static void softmax_forward_columns(const void *args, const rg_cuda_place *place)
-{
-    forward_columns<T, false>(args, place);
-}
-
-template <rg_dtype T>
-static void log_softmax_forward_rows(const void *args, const rg_cuda_place *place)
-{
-    forward_rows<T, true>(args, place);
-}
-
-template <rg_dtype T>
-static void log_softmax_forward_columns(const void *args, const rg_cuda_place *place)
-{
-    forward_columns<T, true>(args, place);
-}
-
-template <rg_dtype T>
-static void softmax_gradient_rows(const void *args, const rg_cuda_place *place)
-{
-    gradient_rows<T, false>(args, place);
-}
-
-template <rg_dtype T>
-static void softmax_gradient_columns(const void *args, const rg_cuda_place *place)
-{
-    gradient_columns<T, false>(args, place);
-}
-
-template <rg_dtype T>
-static void log_softmax_gradient_rows(const void *args, const rg_cuda_place *place)
-{
-    gradient_rows<T, true>(args, place);
-}
-
-template <rg_dtype T>
-static void log_softmax_gradient_columns(const void *args, const rg_cuda_place *place)
-{
-    gradient_columns<T, true>(args, place);
-}
+/* ---- table, in the order of the kernels' ids ---- */
 
 RG_CUDA_TABLE(softmax, RG_SOFTMAX_KERNELS) = {
-    RG_CUDA_ROW(softmax_forward_rows),         /* RG_SOFTMAX_FORWARD_ROWS */
-    RG_CUDA_ROW(softmax_forward_columns),      /* RG_SOFTMAX_FORWARD_COLUMNS */
-    RG_CUDA_ROW(log_softmax_forward_rows),     /* RG_LOG_SOFTMAX_FORWARD_ROWS */
-    RG_CUDA_ROW(log_softmax_forward_columns),  /* RG_LOG_SOFTMAX_FORWARD_COLUMNS */
-    RG_CUDA_ROW(softmax_gradient_rows),        /* RG_SOFTMAX_GRADIENT_ROWS */
-    RG_CUDA_ROW(softmax_gradient_columns),     /* RG_SOFTMAX_GRADIENT_COLUMNS */
-    RG_CUDA_ROW(log_softmax_gradient_rows),    /* RG_LOG_SOFTMAX_GRADIENT_ROWS */
-    RG_CUDA_ROW(log_softmax_gradient_columns), /* RG_LOG_SOFTMAX_GRADIENT_COLUMNS */
+    RG_CUDA_ROW(forward_rows, false),     /* RG_SOFTMAX_FORWARD_ROWS */
+    RG_CUDA_ROW(forward_columns, false),  /* RG_SOFTMAX_FORWARD_COLUMNS */
+    RG_CUDA_ROW(forward_rows, true),      /* RG_LOG_SOFTMAX_FORWARD_ROWS */
+    RG_CUDA_ROW(forward_columns, true),   /* RG_LOG_SOFTMAX_FORWARD_COLUMNS */
+    RG_CUDA_ROW(gradient_rows, false),    /* RG_SOFTMAX_GRADIENT_ROWS */
+    RG_CUDA_ROW(gradient_columns, false), /* RG_SOFTMAX_GRADIENT_COLUMNS */
+    RG_CUDA_ROW(gradient_rows, true),     /* RG_LOG_SOFTMAX_GRADIENT_ROWS */
+    RG_CUDA_ROW(gradient_columns, true),  /* RG_LOG_SOFTMAX_GRADIENT_COLUMNS */
 };

@@ -130,6 +130,18 @@ static __device__ __forceinline__ void store_slot(const rg_softmax_shape &shape,
     }
 }
 
+/* A slot that is held, or read. */
+template <rg_dtype T, bool ROWS, bool HOLD>
+static __device__ __forceinline__ void
+take_slot(const rg_softmax_shape &shape, int t, const void *data, const group_place &p,
+          int64_t slot, bool wide, const uint4 &held, real<T> x[VLEN<T>])
+{
+    if (HOLD)
+        unpack<T>(held, x);
+    else
+        load_slot<T, ROWS>(shape, t, data, p, slot, wide, x);
+}
+
 /* Begins to copy all slots of the thread, which are aligned vectors, to `held`, which has one of
  * every thread side by side. */
 template <rg_dtype T, bool ROWS>
@@ -154,7 +166,7 @@ static __device__ __forceinline__ void end_chunk(double total[SUMS], REAL sum[SU
 #pragma unroll
     for (int e = 0; e < SUMS; e++) {
         total[e] += sum[e];
-        sum[e] = 0;
+        sum[e] = -0.0; /* 0 that changes no sum, not even -0 */
     }
 }
 
