@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Building moves and spreads. */
+#include "core/move.h"
+
+/* A walk over one tensor, of a rank of at least 1. */
+static rg_walk path_of(const rg_tensor_desc *desc)
+{
+    rg_walk walk = rg_walk_make(&desc, 1, 0, desc->rank);
+    if (walk.rank == 0) {
+        walk.rank = 1;
+        walk.dims[0] = walk.count;
+        walk.strides[0][0] = 1;
+    }
+    return walk;
+}
+
+/* The dimensions of a tensor, largest stride first; equal ones stay in their order. */
+static void order_of(const rg_tensor_desc *desc, int32_t order[])
+{
+    for (int32_t d = 0; d < desc->rank; d++) {
+        int32_t k = d;
+        for (; k > 0 && desc->strides[order[k - 1]] < desc->strides[d]; k--)
+            order[k] = order[k - 1];
+        order[k] = d;
+    }
+}
+
+static rg_tensor_desc permuted(const rg_tensor_desc *desc, const int32_t order[])
+{
+    rg_tensor_desc result = *desc;
+    for (int32_t d = 0; d < desc->rank; d++) {
+        result.dims[d] = desc->dims[order[d]];
+        result.strides[d] = desc->strides[order[d]];
+    }
+    return result;
+}
+
+rg_move rg_move_make(const rg_tensor_desc *from, const rg_tensor_desc *to)
+{
+    return (rg_move){ .from = path_of(from), .to = path_of(to) };
+}
+
+rg_move rg_move_make_same(const rg_tensor_desc *from, const rg_tensor_desc *to)
+{
+    int32_t order[RG_MAX_RANK];
+    order_of(to, order);
+    const rg_tensor_desc ordered_from = permuted(from, order), ordered_to = permuted(to, order);
+    return rg_move_make(&ordered_from, &ordered_to);
+}
+
+/* Puts one more dimension inside of the others. It becomes one with the last where both tensors
+ * go on without a gap, the slice takes all of it, and the last is taken without gaps. */
+static void spread_push(rg_spread *s, int64_t dim, int64_t start, int64_t length, int64_t step,
+                        int64_t from, int64_t to)
+{
+    const int32_t last = s->rank - 1;
+    const bool merges = last >= 0 && s->step[last] == 1 && length == dim && step == 1 &&
+                        s->to[last] == dim * to && s->from[last] == dim * from;
+    if (merges) {
+        s->dims[last] *= dim;
+        s->start[last] *= dim;
+        s->length[last] *= dim;
+        s->from[last] = from;
+        s->to[last] = to;
+        return;
+    }
+    s->dims[s->rank] = dim;
+    s->start[s->rank] = start;
+    s->length[s->rank] = length;
+    s->step[s->rank] = length > 1 ? step : 1;
+    s->from[s->rank] = from;
+    s->to[s->rank] = to;
+    s->rank++;
+}
+
+rg_spread rg_spread_make(const rg_tensor_desc *from, const rg_tensor_desc *to,
+                         const int64_t start[], const int64_t step[])
+{
+    rg_spread spread = { .count = 1 };
+    int32_t order[RG_MAX_RANK];
+    order_of(to, order);
+    for (int32_t k = 0; k < to->rank; k++) {
+        const int32_t d = order[k];
+        spread.count *= to->dims[d];
+        if (to->dims[d] != 1 || from->dims[d] != 1)
+            spread_push(&spread, to->dims[d], start[d], from->dims[d], step[d], from->strides[d],
+                        to->strides[d]);
+    }
+    if (spread.rank == 0)
+        spread_push(&spread, 1, 0, 1, 1, 1, 1);
+    return spread;
+}
