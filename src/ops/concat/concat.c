@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Concat: description, shape rule, forward, gradient. */
+#include "ops/concat/concat.h"
+#include "ops/ops.h"
+#include "ops/record_move.h"
+
+#include <retrograde/concat.h>
+
+/* ---- description ---- */
+
+static const rg_concat_desc defaults = {
+    .size = sizeof(rg_concat_desc),
+    .sources = 2,
+    .axis = -1,
+    .multiple = 1,
+};
+
+rg_concat_desc rg_concat_desc_default(void)
+{
+    return defaults;
+}
+
+static const rg_field fields[] = {
+    { .name = "sources",
+      .type = RG_FIELD_I32,
+      .offset = offsetof(rg_concat_desc, sources),
+      .low = 1,
+      .high = RG_MAX_INPUTS,
+      .text = "how many inputs there are" },
+    { .name = "axis",
+      .type = RG_FIELD_I64,
+      .offset = offsetof(rg_concat_desc, axis),
+      .text = "dimension along which they follow each other; negative ones count from the last" },
+    { .name = "multiple",
+      .type = RG_FIELD_I64,
+      .offset = offsetof(rg_concat_desc, multiple),
+      .low = 1,
+      .high = 1 << 20,
+      .text = "each input is rounded up to a multiple of it along the axis, with zeros" },
+    { .name = NULL },
+};
+
+static const rg_op_name names[] = {
+    { "MPSNNConcatenationNode", false, "axis=-1 multiple=4", "destinationImage=y", 3, 4 },
+    { "MPSNNConcatenationGradientNode", true, "axis=-1 multiple=4", "sourceGradient=dy", 3, 4 },
+    { "Concat", false, "", "concat_result=y", 0, 0 },
+    { "ConcatTraining", false, "", "concat_result=y", 0, 0 },
+    { .name = NULL },
+};
+
+/* ---- shape rule ---- */
+
+static int32_t count_inputs(const void *desc)
+{
+    return ((const rg_concat_desc *)desc)->sources;
+}
+
+static int32_t axis_of(const rg_concat_desc *desc, int32_t rank)
+{
+    return (int32_t)(desc->axis < 0 ? desc->axis + rank : desc->axis);
+}
+
+/* What a source takes up of the axis. */
+static bool take_up(const rg_concat_desc *desc, int64_t length, int64_t *taken)
+{
+    const int64_t over = length % desc->multiple;
+    return !__builtin_add_overflow(length, over > 0 ? desc->multiple - over : 0, taken);
+}
+
+/* Whether two shapes are the same but for the axis. */
+static bool fit(const rg_tensor_desc *a, const rg_tensor_desc *b, int32_t axis)
+{
+    bool same = a->dtype == b->dtype && a->rank == b->rank;
+    for (int32_t d = 0; d < a->rank && same; d++)
+        same = d == axis || a->dims[d] == b->dims[d];
+    return same;
+}
+
+static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[])
+{
+    const rg_concat_desc *d = desc;
+    const int32_t rank = x->rank;
+    RG_CHECK(rg_dtype_is_data(x->dtype), RG_INVALID_ARGUMENT,
+             "concat: x0 is %s; f32, f64, f16 and bf16 are supported", rg_dtype_name(x->dtype));
+    RG_CHECK(rank > 0, RG_INVALID_ARGUMENT, "concat: x0 has rank 0, and so no axis");
+    RG_CHECK(d->axis >= -rank && d->axis < rank, RG_INVALID_ARGUMENT,
+             "concat: axis %lld is not between %d and %d", (long long)d->axis, -rank, rank - 1);
+    const int32_t axis = axis_of(d, rank);
+    int64_t dims[RG_MAX_RANK], length = 0, taken;
+    for (int32_t i = 0; i < d->sources; i++) {
+        char first[RG_SHAPE_TEXT], other[RG_SHAPE_TEXT];
+        RG_CHECK(fit(&x[0], &x[i], axis), RG_INVALID_ARGUMENT,
+                 "concat: x0 is %s and x%d is %s; they may differ in dimension %d alone",
+                 rg_shape_text(&x[0], first), i, rg_shape_text(&x[i], other), axis);
+        RG_CHECK(take_up(d, x[i].dims[axis], &taken) &&
+                     !__builtin_add_overflow(length, taken, &length),
+                 RG_INVALID_ARGUMENT, "concat: the length of dimension %d overflows", axis);
+    }
+    for (int32_t k = 0; k < rank; k++)
+        dims[k] = k == axis ? length : x->dims[k];
+    y[0] = rg_tensor_desc_dense(x->dtype, rank, dims);
+    size_t reach;
+    return rg_shape_check(&y[0], "concat", &reach);
+}
+
+static uint32_t reads(const void *desc)
+{
+    (void)desc;
+    return 0;
+}
+
+static bool joins(const void *desc, const rg_tensor_desc x[])
+{
+    return axis_of(desc, x->rank) != 0;
+}
+
+/* ---- forward and gradient ---- */
+
+/* A slice of y along the axis, and how many elements lie in front of it. */
+static int64_t slab_of(const rg_tensor_desc *y, int32_t axis, int64_t start, int64_t length,
+                       rg_tensor_desc *slab)
+{
+    *slab = *y;
+    slab->dims[axis] = length;
+    return start * y->strides[axis];
+}
+
+static rg_status put_source(rg_call *call, const rg_tensor *x, int64_t start, int64_t taken)
+{
+    static const int64_t origin[RG_MAX_RANK] = { 0 };
+    static const int64_t steps[RG_MAX_RANK] = { 1, 1, 1, 1, 1, 1, 1, 1 };
+    const rg_tensor *y = call->y[0];
+    const int32_t axis = axis_of(call->desc, y->desc.rank);
+    rg_tensor_desc slab;
+    const int64_t first = slab_of(&y->desc, axis, start, taken, &slab);
+    if (taken == x->desc.dims[axis]) {
+        rg_move move = rg_move_make_same(&x->desc, &slab);
+        move.to_first = first;
+        return rg_record_move(call, RG_CONCAT_MOVE, x, y, &move);
+    }
+    rg_spread spread = rg_spread_make(&x->desc, &slab, origin, steps);
+    spread.to_first = first;
+    return rg_record_spread(call, RG_CONCAT_SPREAD, x, y, &spread);
+}
+
+static rg_status forward(rg_call *call)
+{
+    const rg_concat_desc *desc = call->desc;
+    int64_t start = 0, taken = 0;
+    for (int32_t i = 0; i < call->inputs; i++, start += taken) {
+        const rg_tensor *x = call->x[i];
+        take_up(desc, x->desc.dims[axis_of(desc, x->desc.rank)], &taken);
+        RG_TRY(put_source(call, x, start, taken));
+    }
+    return RG_OK;
+}
+
+/* The length of source i along the axis: from the gradient asked for, the source, or the state. */
+static int64_t length_of(const rg_call *call, int32_t i, int32_t axis)
+{
+    if (call->dx[i] != NULL)
+        return call->dx[i]->desc.dims[axis];
+    return call->x[i] != NULL ? call->x[i]->desc.dims[axis] : call->state->sources[i].dims[axis];
+}
+
+static rg_status gradient(rg_call *call)
+{
+    const rg_tensor *dy = call->dy[0];
+    const int32_t axis = axis_of(call->desc, dy->desc.rank);
+    int64_t start = 0, taken = 0;
+    for (int32_t i = 0; i < call->inputs; i++, start += taken) {
+        const rg_tensor *dx = call->dx[i];
+        const int64_t length = length_of(call, i, axis);
+        take_up(call->desc, length, &taken);
+        if (dx == NULL)
+            continue;
+        rg_tensor_desc slab;
+        const int64_t first = slab_of(&dy->desc, axis, start, length, &slab);
+        rg_move move = rg_move_make_same(&slab, &dx->desc);
+        move.from_first = first;
+        move.add = call->add >> i & 1;
+        RG_TRY(rg_record_move(call, RG_CONCAT_MOVE, dy, dx, &move));
+    }
+    return RG_OK;
+}
+
+RG_OP_DEFINE(concat, .text = "tensors one behind the other along an axis",
+             .desc = { fields, &defaults, sizeof defaults },
+             .inputs = (const char *const[]){ "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7",
+                                              NULL },
+             .outputs = (const char *const[]){ "y", NULL }, .names = names, .alias = "",
+             .count_inputs = count_inputs, .shapes = shapes, .reads = reads, .joins = joins,
+             .forward = forward, .gradient = gradient);
+
+rg_status rg_concat_create(rg_device *device, const rg_concat_desc *desc, rg_kernel **kernel)
+{
+    return rg_kernel_create(device, &rg_op_concat, desc, kernel);
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Concat on the CPU. */
+#include "backend/cpu/runs.h"
+#include "ops/concat/concat.h"
+
+RG_KERNEL(move_units, rg_move_args)
+RG_KERNEL(spread_units, rg_spread_args)
+
+const rg_cpu_row RG_TABLE(concat)[RG_CONCAT_KERNELS] = {
+    [RG_CONCAT_MOVE] = RG_ROW(move_units),
+    [RG_CONCAT_SPREAD] = RG_ROW(spread_units),
+};
