@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Reshape kernels. Valid C and valid CUDA. */
+#ifndef RG_OPS_RESHAPE_H
+#define RG_OPS_RESHAPE_H
+
+#include "core/move.h"
+
+enum {
+    RG_RESHAPE_MOVE, /* y from x, dx from dy: rg_move_args */
+    RG_RESHAPE_KERNELS
+};
+
+#endif
