@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Upsample: description, validation, shape rule, forward, gradient. */
+#include "ops/upsample/upsample.h"
+#include "ops/ops.h"
+#include "runtime/objects.h"
+
+#include <retrograde/upsample.h>
+
+/* ---- description ---- */
+
+static const rg_upsample_desc defaults = {
+    .size = sizeof(rg_upsample_desc),
+    .kind = RG_UPSAMPLE_NEAREST,
+    .grid = RG_UPSAMPLE_ASYMMETRIC,
+    .round = RG_UPSAMPLE_FLOOR,
+    .scale = { 2, 2 },
+    .output = { 0, 0 },
+};
+
+rg_upsample_desc rg_upsample_desc_default(void)
+{
+    return defaults;
+}
+
+static const char *const kinds[] = { "nearest", "bilinear", NULL };
+static const char *const grids[] = { "asymmetric", "half_pixel", "align_corners", NULL };
+static const char *const rounds[] = { "floor", "ceil", "prefer_floor", "prefer_ceil", NULL };
+
+static const rg_field fields[] = {
+    { .name = "kind",
+      .type = RG_FIELD_ENUM,
+      .offset = offsetof(rg_upsample_desc, kind),
+      .names = kinds,
+      .text = "the nearest pixel, or between four" },
+    { .name = "grid",
+      .type = RG_FIELD_ENUM,
+      .offset = offsetof(rg_upsample_desc, grid),
+      .names = grids,
+      .text = "where an output looks: o / s, (o + 1/2) / s - 1/2, or corner on corner" },
+    { .name = "round",
+      .type = RG_FIELD_ENUM,
+      .offset = offsetof(rg_upsample_desc, round),
+      .names = rounds,
+      .text = "nearest: how places between pixels are rounded" },
+    { .name = "scale",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_upsample_desc, scale),
+      .length = 2,
+      .text = "factors of rows and columns" },
+    { .name = "output",
+      .type = RG_FIELD_I64,
+      .offset = offsetof(rg_upsample_desc, output),
+      .length = 2,
+      .low = 0,
+      .high = INT32_MAX,
+      .text = "rows and columns of the output; 0: by the scale" },
+    { .name = NULL },
+};
+
+#define IMAGE      "sourceImage=x destinationImage=y"
+#define IMAGE_GRAD "sourceGradient=dy sourceImage=x destinationGradient=dx"
+#define ONNX_FIELD "kind=nearest grid=half_pixel round=prefer_floor"
+
+static const rg_op_name names[] = {
+    { "MPSCNNUpsamplingNearest", false, "kind=nearest", IMAGE, 3, 4 },
+    { "MPSCNNUpsamplingNearestGradient", true, "kind=nearest", IMAGE_GRAD, 3, 4 },
+    { "MPSCNNUpsamplingBilinear", false, "kind=bilinear", IMAGE, 3, 4 },
+    { "MPSCNNUpsamplingBilinearGradient", true, "kind=bilinear", IMAGE_GRAD, 3, 4 },
+    { "MPSNNResizeBilinear", false, "kind=bilinear", IMAGE, 3, 4 },
+    { "Resize", false, ONNX_FIELD, "X=x Y=y", 4, 4 },
+    { "ResizeGrad", true, "kind=bilinear grid=half_pixel", "dY=dy X=x dX=dx", 4, 4 },
+    { .name = NULL },
+};
+
+/* ---- validation, shape rule ---- */
+
+static const char *const axis_names[] = { "rows", "columns" };
+
+static rg_status check(const void *desc)
+{
+    const rg_upsample_desc *d = desc;
+    for (int a = 0; a < 2; a++) {
+        RG_CHECK(d->scale[a] > 0 && d->scale[a] <= INT32_MAX, RG_INVALID_ARGUMENT,
+                 "upsample: scale of %s is %g, not above 0 and at most %d", axis_names[a],
+                 d->scale[a], INT32_MAX);
+    }
+    return RG_OK;
+}
+
+/* Rows or columns of the output. Both sizes stay below 2^31, so that the grid is exact in double
+ * far beyond any real image. */
+static rg_status output_size(const rg_upsample_desc *d, int a, int64_t in, int64_t *out)
+{
+    RG_CHECK(in <= INT32_MAX, RG_UNSUPPORTED, "upsample: x has %lld %s, more than %d",
+             (long long)in, axis_names[a], INT32_MAX);
+    if (d->output[a] > 0) {
+        RG_CHECK(in > 0, RG_INVALID_ARGUMENT,
+                 "upsample: output has %lld %s, but x has none to take them from",
+                 (long long)d->output[a], axis_names[a]);
+        *out = d->output[a];
+        return RG_OK;
+    }
+    const double size = (double)in * d->scale[a];
+    RG_CHECK(size < (double)INT32_MAX + 1, RG_INVALID_ARGUMENT,
+             "upsample: %lld %s by a scale of %g are more than %d", (long long)in, axis_names[a],
+             d->scale[a], INT32_MAX);
+    *out = (int64_t)size;
+    RG_CHECK(in == 0 || *out > 0, RG_INVALID_ARGUMENT,
+             "upsample: %lld %s by a scale of %g leave nothing", (long long)in, axis_names[a],
+             d->scale[a]);
+    return RG_OK;
+}
+
+static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[])
+{
+    const int32_t rank = x->rank;
+    RG_CHECK(rg_dtype_is_data(x->dtype), RG_INVALID_ARGUMENT,
+             "upsample: x is %s; f32, f64, f16 and bf16 are supported", rg_dtype_name(x->dtype));
+    RG_CHECK(rank == 3 || rank == 4, RG_INVALID_ARGUMENT,
+             "upsample: x has rank %d; (n, h, w, c) or (h, w, c) is needed", rank);
+    int64_t dims[4];
+    memcpy(dims, x->dims, (size_t)rank * sizeof dims[0]);
+    for (int a = 0; a < 2; a++)
+        RG_TRY(output_size(desc, a, x->dims[rank - 3 + a], &dims[rank - 3 + a]));
+    y[0] = rg_tensor_desc_dense(x->dtype, rank, dims);
+    return RG_OK;
+}
+
+static uint32_t reads(const void *desc)
+{
+    (void)desc;
+    return 0;
+}
+
+static bool joins(const void *desc, const rg_tensor_desc x[])
+{
+    (void)desc;
+    return x->rank == 4;
+}
+
+/* ---- forward and gradient ---- */
+
+static rg_upsample_axis axis_of(const rg_upsample_desc *d, int a, int64_t in, int64_t out)
+{
+    rg_upsample_axis axis = { .in = in, .out = out, .num = (double)in, .den = (double)out };
+    if (d->output[a] == 0) {
+        axis.num = 1;
+        axis.den = d->scale[a];
+    }
+    if (d->grid == RG_UPSAMPLE_ALIGN_CORNERS) {
+        axis.num = out > 1 ? (double)(in - 1) : 0;
+        axis.den = out > 1 ? (double)(out - 1) : 1;
+    }
+    axis.half = d->grid == RG_UPSAMPLE_HALF_PIXEL ? 0.5 : 0;
+    axis.tap = d->kind == RG_UPSAMPLE_BILINEAR ? RG_TAP_LINEAR : RG_TAP_FLOOR + (int32_t)d->round;
+    return axis;
+}
+
+/* Rows of a result that make a tile: enough bytes to be worth taking. */
+static int64_t choose_rows(int64_t row)
+{
+    enum { TILE = 128 << 10 };
+    return row >= TILE ? 1 : TILE / (row > 0 ? row : 1);
+}
+
+/* Fills in the args from the smaller-indexed side `x` and the side `y`, of which `to` is written,
+ * and records. */
+static rg_status record(rg_call *call, const rg_tensor *x, const rg_tensor *y, bool gradient)
+{
+    const rg_tensor *from = gradient ? y : x, *to = gradient ? x : y;
+    const rg_tensor_desc *in = &x->desc, *out = &y->desc;
+    const int32_t h = in->rank - 3;
+    rg_upsample_args args = { .images = h > 0 ? in->dims[0] : 1, .channels = in->dims[h + 2] };
+    for (int a = 0; a < 2; a++)
+        args.axes[a] = axis_of(call->desc, a, in->dims[h + a], out->dims[h + a]);
+    const rg_tensor_desc *sides[] = { &from->desc, &to->desc };
+    args.dense = true;
+    for (int t = 0; t < 2; t++) {
+        for (int32_t d = 0; d < in->rank; d++)
+            args.strides[t][4 - in->rank + d] = sides[t]->strides[d];
+        args.dense &= sides[t]->strides[h + 2] == 1 || args.channels == 1;
+    }
+    const int64_t size = (int64_t)rg_dtype_size(in->dtype), count = rg_shape_count(&to->desc);
+    args.add = gradient && call->add & 1;
+    args.stream = !args.add && rg_call_streams(call, count * size);
+    const rg_launch launch = {
+        .kernel = gradient ? RG_UPSAMPLE_GRADIENT : RG_UPSAMPLE_FORWARD,
+        .dtype = in->dtype,
+        .args = &args,
+        .args_size = sizeof args,
+        .tensors = { from, to },
+        .units = count > 0 ? args.images * to->desc.dims[h] : 0,
+        .grain = choose_rows(to->desc.dims[h + 1] * args.channels * size),
+        .bytes = (rg_shape_count(in) + rg_shape_count(out)) * size,
+    };
+    return rg_record(call, &launch);
+}
+
+static rg_status forward(rg_call *call)
+{
+    return record(call, call->x[0], call->y[0], false);
+}
+
+static rg_status gradient(rg_call *call)
+{
+    return record(call, call->dx[0], call->dy[0], true);
+}
+
+RG_OP_DEFINE(upsample, .text = "images of another size, by the nearest pixel or bilinear",
+             .desc = { fields, &defaults, sizeof defaults },
+             .inputs = (const char *const[]){ "x", NULL },
+             .outputs = (const char *const[]){ "y", NULL }, .names = names, .check = check,
+             .shapes = shapes, .reads = reads, .joins = joins, .forward = forward,
+             .gradient = gradient);
+
+rg_status rg_upsample_create(rg_device *device, const rg_upsample_desc *desc, rg_kernel **kernel)
+{
+    return rg_kernel_create(device, &rg_op_upsample, desc, kernel);
+}
