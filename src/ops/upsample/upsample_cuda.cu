@@ -1,80 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Upsample on a GPU. A thread has some channels of a column (a vector of them where it can) and
- * goes down ROWS rows of the result: what it knows of its column serves all of them. What is known
- * of the rows stands in shared memory. */
-#include "backend/cuda/kernel.cuh"
+/* Upsample on a GPU. A thread goes down a column of the result; what is known of the rows stands in
+ * shared memory. */
+#include "backend/cuda/image.cuh"
 #include "ops/upsample/upsample.h"
 
-enum { THREADS = 256, ROWS = 8, TAPS = 4 };
-
-/* Channels that a thread has. */
-template <rg_dtype T, bool WIDE> constexpr int LANES = WIDE ? VLEN<T> : 1;
-
-/* How the result is cut into blocks: columns and channels of a row into chunks of THREADS, rows
- * into groups of ROWS. */
-typedef struct cut {
-    int64_t parts;  /* threads for the channels of a pixel */
-    int64_t chunks; /* of a row */
-    int64_t groups; /* of an image */
-    int64_t blocks; /* in all */
-} cut;
-
-/* What a thread has to do. */
-typedef struct column_place {
-    int64_t image, row, column, channel;
-    int rows;
-    bool used;
-} column_place;
-
-static __device__ __forceinline__ int64_t divide(int64_t a, int64_t b)
-{
-    return (uint64_t)(a | b) <= UINT32_MAX ? (uint32_t)a / (uint32_t)b : a / b;
-}
-
-template <rg_dtype T, bool WIDE>
-static __device__ __forceinline__ column_place find_place(const cut &cut, int64_t block,
-                                                          int64_t rows, int64_t columns)
-{
-    column_place p;
-    const int64_t rest = divide(block, cut.chunks);
-    const int64_t q = (block - rest * cut.chunks) * THREADS + threadIdx.x;
-    p.image = divide(rest, cut.groups);
-    p.row = (rest - p.image * cut.groups) * ROWS;
-    p.rows = (int)(rows - p.row < ROWS ? rows - p.row : ROWS);
-    p.column = divide(q, cut.parts);
-    p.channel = (q - p.column * cut.parts) * LANES<T, WIDE>;
-    p.used = p.column < columns;
-    return p;
-}
-
-template <rg_dtype T, bool WIDE>
-static __device__ __forceinline__ void load_lanes(const void *data, int64_t i,
-                                                  real<T> x[LANES<T, WIDE>])
-{
-    if constexpr (WIDE)
-        unpack<T>(load_vector(at<T>(data, i)), x);
-    else
-        x[0] = load<T>(data, i);
-}
-
-template <rg_dtype T, bool WIDE>
-static __device__ __forceinline__ void store_lanes(const rg_upsample_args &k, int64_t i,
-                                                   real<T> value[LANES<T, WIDE>])
-{
-    enum { V = LANES<T, WIDE> };
-    if (k.add) {
-        real<T> old[V];
-        load_lanes<T, WIDE>(k.to, i, old);
-#pragma unroll
-        for (int e = 0; e < V; e++)
-            value[e] += old[e];
-    }
-    if constexpr (WIDE)
-        store_vector(at<T>(k.to, i), pack<T>(value), k.stream);
-    else
-        store<T>(k.to, i, value[0]);
-}
+enum { THREADS = IMAGE_THREADS, ROWS = IMAGE_ROWS, TAPS = 4 };
 
 /* ---- forward ---- */
 
@@ -103,7 +34,7 @@ static __device__ __forceinline__ void load_row(const void *x, int64_t left, int
 /* Two rows of x are kept: the next row of y mostly lies between the same, or the next two. */
 template <rg_dtype T, bool WIDE>
 static __device__ __forceinline__ void
-forward_column(const rg_upsample_args &k, const column_place &p, const rg_upsample_tap rows[ROWS])
+forward_column(const rg_upsample_args &k, const image_place &p, const rg_upsample_tap rows[ROWS])
 {
     enum { V = LANES<T, WIDE> };
     const int64_t *const s = k.strides[0], *const t = k.strides[1];
@@ -134,17 +65,17 @@ forward_column(const rg_upsample_args &k, const column_place &p, const rg_upsamp
             has_lower = y.second;
             between<V>(upper, lower, (real<T>)y.f, value);
         }
-        store_lanes<T, WIDE>(k, to, value);
+        store_lanes<T, WIDE>(k.to, to, value, k.add, k.stream);
     }
 }
 
 template <rg_dtype T, bool WIDE>
 static __global__ void __launch_bounds__(THREADS)
-    forward_columns(const __grid_constant__ rg_upsample_args k, const cut cut)
+    forward_columns(const __grid_constant__ rg_upsample_args k, const image_cut cut)
 {
     __shared__ rg_upsample_tap rows[ROWS];
     for (int64_t b = blockIdx.x; b < cut.blocks; b += gridDim.x) {
-        const column_place p = find_place<T, WIDE>(cut, b, k.axes[0].out, k.axes[1].out);
+        const image_place p = find_place<T, WIDE>(cut, b, k.axes[0].out, k.axes[1].out);
         __syncthreads();
         if ((int)threadIdx.x < p.rows)
             rows[threadIdx.x] = rg_upsample_tap_of(&k.axes[0], p.row + threadIdx.x);
@@ -172,8 +103,8 @@ static __device__ __forceinline__ real<T> weigh(const rg_upsample_axis &axis, in
 
 /* Thread r TAPS + t finds weight t of row r. */
 template <rg_dtype T>
-static __device__ __forceinline__ void find_rows(const rg_upsample_axis &axis,
-                                                 const column_place &p, looks<T> rows[ROWS])
+static __device__ __forceinline__ void find_rows(const rg_upsample_axis &axis, const image_place &p,
+                                                 looks<T> rows[ROWS])
 {
     const int r = (int)threadIdx.x / TAPS, t = (int)threadIdx.x % TAPS;
     if (r >= p.rows)
@@ -201,7 +132,7 @@ static __device__ __forceinline__ void add_lanes(const void *dy, int64_t i, real
 
 template <rg_dtype T, bool WIDE>
 static __device__ __forceinline__ void
-gradient_column(const rg_upsample_args &k, const column_place &p, const looks<T> rows[ROWS])
+gradient_column(const rg_upsample_args &k, const image_place &p, const looks<T> rows[ROWS])
 {
     enum { V = LANES<T, WIDE> };
     const int64_t *const s = k.strides[0], *const t = k.strides[1];
@@ -232,17 +163,17 @@ gradient_column(const rg_upsample_args &k, const column_place &p, const looks<T>
             for (int e = 0; e < V; e++)
                 sum[e] = fma(down, row[e], sum[e]);
         }
-        store_lanes<T, WIDE>(k, to, sum);
+        store_lanes<T, WIDE>(k.to, to, sum, k.add, k.stream);
     }
 }
 
 template <rg_dtype T, bool WIDE>
 static __global__ void __launch_bounds__(THREADS)
-    gradient_columns(const __grid_constant__ rg_upsample_args k, const cut cut)
+    gradient_columns(const __grid_constant__ rg_upsample_args k, const image_cut cut)
 {
     __shared__ looks<T> rows[ROWS];
     for (int64_t b = blockIdx.x; b < cut.blocks; b += gridDim.x) {
-        const column_place p = find_place<T, WIDE>(cut, b, k.axes[0].in, k.axes[1].in);
+        const image_place p = find_place<T, WIDE>(cut, b, k.axes[0].in, k.axes[1].in);
         __syncthreads();
         find_rows<T>(k.axes[0], p, rows);
         __syncthreads();
@@ -253,44 +184,25 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* ---- launches ---- */
 
-/* Whether vectors of channels can be loaded and stored at every pixel. */
 template <rg_dtype T> static bool is_wide(const rg_upsample_args *k)
 {
-    bool wide = k->dense && k->channels % VLEN<T> == 0;
-    wide &= ((uintptr_t)k->from | (uintptr_t)k->to) % 16 == 0;
-    for (int d = 0; d < 3; d++)
-        wide &= (k->strides[0][d] | k->strides[1][d]) % VLEN<T> == 0;
-    return wide;
-}
-
-template <rg_dtype T>
-static void launch_columns(void (*wide)(rg_upsample_args, cut), void (*any)(rg_upsample_args, cut),
-                           const rg_upsample_args *k, int64_t rows, int64_t columns,
-                           const rg_cuda_place *place)
-{
-    const int64_t most_blocks = 1 << 30;
-    const bool whole = is_wide<T>(k);
-    cut cut;
-    cut.parts = whole ? k->channels / VLEN<T> : k->channels;
-    cut.chunks = ceil_div(columns * cut.parts, THREADS);
-    cut.groups = ceil_div(rows, ROWS);
-    cut.blocks = k->images * cut.groups * cut.chunks;
-    launch(whole ? wide : any, cut.blocks < most_blocks ? cut.blocks : most_blocks, THREADS, 0,
-           place, *k, cut);
+    return k->dense && k->channels % VLEN<T> == 0 && is_wide_image<T>(k->from, k->to, k->strides);
 }
 
 template <rg_dtype T> static void upsample_forward(const void *args, const rg_cuda_place *place)
 {
     const rg_upsample_args *k = (const rg_upsample_args *)args;
-    launch_columns<T>(forward_columns<T, true>, forward_columns<T, false>, k, k->axes[0].out,
-                      k->axes[1].out, place);
+    const bool wide = is_wide<T>(k);
+    launch_image<T>(wide ? forward_columns<T, true> : forward_columns<T, false>, k, wide, k->images,
+                    k->axes[0].out, k->axes[1].out, k->channels, place);
 }
 
 template <rg_dtype T> static void upsample_gradient(const void *args, const rg_cuda_place *place)
 {
     const rg_upsample_args *k = (const rg_upsample_args *)args;
-    launch_columns<T>(gradient_columns<T, true>, gradient_columns<T, false>, k, k->axes[0].in,
-                      k->axes[1].in, place);
+    const bool wide = is_wide<T>(k);
+    launch_image<T>(wide ? gradient_columns<T, true> : gradient_columns<T, false>, k, wide,
+                    k->images, k->axes[0].in, k->axes[1].in, k->channels, place);
 }
 
 /* ---- table, in the order of the kernels' ids ---- */
