@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Pad on the CPU: a unit is a row of the result. Inner pixels are one run where they can be. */
+#include "backend/cpu/kernel.h"
+#include "ops/pad/pad.h"
+
+/* Where index i of dimension d stands, of `from` (t = 0) or `to` (t = 1), in bytes. */
+RG_INLINE int64_t place_of(const rg_pad_args *k, int t, int d, int64_t i, const rg_dtype T)
+{
+    return i * k->strides[t][d] * (vbytes(T) / VLEN);
+}
+
+RG_FORMULA vreal same(const void *k, vreal a, vreal unused)
+{
+    (void)k;
+    (void)unused;
+    return a;
+}
+
+RG_FORMULA vreal constant(const void *k, vreal a, vreal b)
+{
+    (void)a;
+    (void)b;
+    return vset(*(const real *)k);
+}
+
+/* ---- forward ---- */
+
+/* `count` elements from `from`, or a constant where it is NULL. */
+RG_INLINE void copy(const rg_pad_args *k, const char *from, int64_t step, char *to, int64_t count,
+                    const rg_dtype T)
+{
+    const real value = (real)k->value;
+    const int64_t to_step = k->strides[1][3];
+    if (k->dense && from != NULL) {
+        sweep(same, NULL, from, from, to, count, T, T, false, k->stream);
+    } else if (k->dense) {
+        sweep(constant, &value, to, to, to, count, T, T, false, k->stream);
+    } else {
+        for (int64_t i = 0; i < count; i++)
+            store_one(to, i * to_step, T, from != NULL ? load_one(from, i * step, T) : value);
+    }
+}
+
+/* Channels begin to end - 1 of a pixel that is filled. */
+RG_INLINE void fill_channels(const rg_pad_args *k, char *to, int64_t begin, int64_t end,
+                             const rg_dtype T)
+{
+    const char *fill = k->fill != NULL ? at(k->fill, begin * k->fill_stride, T) : NULL;
+    if (begin < end)
+        copy(k, fill, k->fill_stride, to + place_of(k, 1, 3, begin, T), end - begin, T);
+}
+
+/* Channels of a pixel that are outside of its own. */
+RG_INLINE void edge_channels(const rg_pad_args *k, const char *pixel, char *to, int64_t begin,
+                             int64_t end, const rg_dtype T)
+{
+    const rg_pad_axis *channels = &k->axes[3];
+    if (channels->edge == RG_EDGE_FILL) {
+        fill_channels(k, to, begin, end, T);
+        return;
+    }
+    for (int64_t c = begin; c < end; c++) {
+        const int64_t from = rg_pad_source(channels, c) * k->strides[0][3];
+        store_one(to, c * k->strides[1][3], T, load_one(pixel, from, T));
+    }
+}
+
+/* A pixel of y, from one of x. */
+RG_INLINE void forward_pixel(const rg_pad_args *k, const char *pixel, char *to, const rg_dtype T)
+{
+    const rg_pad_axis *channels = &k->axes[3];
+    const int64_t begin = channels->begin, end = channels->end;
+    edge_channels(k, pixel, to, 0, begin, T);
+    if (begin < end)
+        copy(k, pixel + place_of(k, 0, 3, begin - channels->before, T), k->strides[0][3],
+             to + place_of(k, 1, 3, begin, T), end - begin, T);
+    edge_channels(k, pixel, to, end, channels->out, T);
+}
+
+/* Pixels begin to end - 1 of a row of y, from a row of x. */
+RG_INLINE void forward_pixels(const rg_pad_args *k, const char *row, char *to, int64_t begin,
+                              int64_t end, const rg_dtype T)
+{
+    for (int64_t o = begin; o < end; o++) {
+        const int64_t source = row != NULL ? rg_pad_source(&k->axes[2], o) : -1;
+        char *pixel = to + place_of(k, 1, 2, o, T);
+        if (source >= 0)
+            forward_pixel(k, row + place_of(k, 0, 2, source, T), pixel, T);
+        else
+            fill_channels(k, pixel, 0, k->axes[3].out, T);
+    }
+}
+
+RG_INLINE void pad_forward(const rg_pad_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    const rg_pad_axis *columns = &k->axes[2];
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t n = unit / k->axes[1].out, h = unit % k->axes[1].out;
+        const int64_t from_n = rg_pad_source(&k->axes[0], n),
+                      from_h = rg_pad_source(&k->axes[1], h);
+        char *to = (char *)k->to + place_of(k, 1, 0, n, T) + place_of(k, 1, 1, h, T);
+        if (from_n < 0 || from_h < 0) {
+            forward_pixels(k, NULL, to, 0, columns->out, T);
+            continue;
+        }
+        const char *row =
+            (const char *)k->from + place_of(k, 0, 0, from_n, T) + place_of(k, 0, 1, from_h, T);
+        if (!k->run || columns->begin == columns->end) {
+            forward_pixels(k, row, to, 0, columns->out, T);
+            continue;
+        }
+        forward_pixels(k, row, to, 0, columns->begin, T);
+        copy(k, row + place_of(k, 0, 2, columns->begin - columns->before, T), 1,
+             to + place_of(k, 1, 2, columns->begin, T),
+             (columns->end - columns->begin) * k->axes[3].in, T);
+        forward_pixels(k, row, to, columns->end, columns->out, T);
+    }
+}
+
+/* ---- gradient: dx gathers; sums of a row of dy first, then of rows ---- */
+
+/* The pixel of dx at work: its copies along three axes. */
+typedef struct copies {
+    rg_pad_copies n, h, w;
+} copies;
+
+/* Sums start with -0, which leaves what is added as it is; without any copy they are 0. */
+#define NONE ((real)-0.0)
+
+/* The copies of n channels from i on, of which each has the one at i + before. */
+RG_INLINE vreal gather_channels(const rg_pad_args *k, const copies *c, int64_t i, const int n,
+                                const rg_dtype T)
+{
+    const int64_t *stride = k->strides[0];
+    const int64_t channel = (i + k->axes[3].before) * stride[3];
+    vreal sum = vset(NONE);
+    bool any = false;
+    int64_t image, row, column;
+    for (rg_pad_copies images = c->n; rg_pad_next(&images, &image);) {
+        for (rg_pad_copies rows = c->h; rg_pad_next(&rows, &row);) {
+            const int64_t dy = image * stride[0] + row * stride[1] + channel;
+            vreal part = vset(NONE);
+            for (rg_pad_copies columns = c->w; rg_pad_next(&columns, &column); any = true) {
+                const char *pixel = at(k->from, dy + column * stride[2], T);
+                part += k->dense ? vload(pixel, 0, n, T) : vgather(pixel, 0, stride[3], n, T);
+            }
+            sum += part;
+        }
+    }
+    return any ? sum : vset(0);
+}
+
+/* The same for one channel with any number of copies. */
+RG_INLINE real gather_one(const rg_pad_args *k, const copies *c, int64_t i, const rg_dtype T)
+{
+    const rg_pad_copies own = rg_pad_copies_of(&k->axes[3], i);
+    real sum = NONE;
+    bool any = false;
+    int64_t image, row, column, channel;
+    for (rg_pad_copies images = c->n; rg_pad_next(&images, &image);) {
+        for (rg_pad_copies rows = c->h; rg_pad_next(&rows, &row);) {
+            const int64_t dy = image * k->strides[0][0] + row * k->strides[0][1];
+            real part = NONE;
+            for (rg_pad_copies columns = c->w; rg_pad_next(&columns, &column);) {
+                for (rg_pad_copies channels = own; rg_pad_next(&channels, &channel); any = true)
+                    part += load_one(
+                        k->from, dy + column * k->strides[0][2] + channel * k->strides[0][3], T);
+            }
+            sum += part;
+        }
+    }
+    return any ? sum : 0;
+}
+
+RG_INLINE void gradient_channel(const rg_pad_args *k, const copies *c, char *to, int64_t i,
+                                const rg_dtype T)
+{
+    const int64_t own = i * k->strides[1][3];
+    const real sum = gather_one(k, c, i, T);
+    store_one(to, own, T, k->add ? sum + load_one(to, own, T) : sum);
+}
+
+RG_INLINE void gradient_channels(const rg_pad_args *k, const copies *c, char *to, int64_t i,
+                                 const int n, const rg_dtype T)
+{
+    const int64_t step = k->strides[1][3];
+    vreal sum = gather_channels(k, c, i, n, T);
+    if (k->add)
+        sum += k->dense ? vload(to, i, n, T) : vgather(to, i, step, n, T);
+    if (k->dense)
+        vstore(to, i, n, T, sum);
+    else
+        vscatter(to, i, step, n, T, sum);
+}
+
+RG_INLINE void gradient_pixels(const rg_pad_args *k, copies *c, char *row, int64_t begin,
+                               int64_t end, const rg_dtype T)
+{
+    const rg_pad_axis *channels = &k->axes[3];
+    for (int64_t w = begin; w < end; w++) {
+        char *to = row + place_of(k, 1, 2, w, T);
+        c->w = rg_pad_copies_of(&k->axes[2], w);
+        int64_t i = 0;
+        for (; i < channels->begin; i++)
+            gradient_channel(k, c, to, i, T);
+        for (; i + VLEN <= channels->end; i += VLEN)
+            gradient_channels(k, c, to, i, VLEN, T);
+        if (i < channels->end)
+            gradient_channels(k, c, to, i, (int)(channels->end - i), T);
+        for (i = channels->end; i < channels->in; i++)
+            gradient_channel(k, c, to, i, T);
+    }
+}
+
+/* The row of dy that is the only one a row of dx was copied to; NULL: there are more, or none. */
+RG_INLINE const char *only_row(const rg_pad_args *k, const copies *c, const rg_dtype T)
+{
+    int64_t n, h, more;
+    rg_pad_copies images = c->n, rows = c->h;
+    if (!rg_pad_next(&images, &n) || !rg_pad_next(&rows, &h))
+        return NULL;
+    if (rg_pad_next(&images, &more) || rg_pad_next(&rows, &more))
+        return NULL;
+    return (const char *)k->from + place_of(k, 0, 0, n, T) + place_of(k, 0, 1, h, T);
+}
+
+RG_INLINE void pad_gradient(const rg_pad_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    const rg_pad_axis *columns = &k->axes[2];
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t n = unit / k->axes[1].in, h = unit % k->axes[1].in;
+        char *to = (char *)k->to + place_of(k, 1, 0, n, T) + place_of(k, 1, 1, h, T);
+        copies c = { .n = rg_pad_copies_of(&k->axes[0], n), .h = rg_pad_copies_of(&k->axes[1], h) };
+        const char *row = k->run && columns->begin < columns->end ? only_row(k, &c, T) : NULL;
+        if (row == NULL) {
+            gradient_pixels(k, &c, to, 0, columns->in, T);
+            continue;
+        }
+        const char *dy = row + place_of(k, 0, 2, columns->begin + columns->before, T);
+        gradient_pixels(k, &c, to, 0, columns->begin, T);
+        sweep(same, NULL, dy, dy, to + place_of(k, 1, 2, columns->begin, T),
+              (columns->end - columns->begin) * k->axes[3].in, T, T, k->add, k->stream);
+        gradient_pixels(k, &c, to, columns->end, columns->in, T);
+    }
+}
+
+/* ---- gradient of fill: a unit is 64 channels, summed up over what they filled ---- */
+
+/* Pixels begin to end - 1 of a row of dy, n channels from i on. */
+RG_INLINE vreal sum_pixels(const rg_pad_args *k, const char *row, int64_t begin, int64_t end,
+                           int64_t i, const int n, const rg_dtype T)
+{
+    vreal sum = vset(0);
+    for (int64_t w = begin; w < end; w++) {
+        const char *pixel = row + place_of(k, 0, 2, w, T);
+        sum += k->dense ? vload(pixel, i, n, T) : vgather(pixel, i, k->strides[0][3], n, T);
+    }
+    return sum;
+}
+
+/* One row of dy: all of it where the row, or the channel, is outside; else what lies before and
+ * behind the image. */
+RG_INLINE vreal fill_row(const rg_pad_args *k, int64_t n, int64_t h, int64_t i, const int lanes,
+                         const rg_dtype T)
+{
+    const rg_pad_axis *columns = &k->axes[2], *channels = &k->axes[3];
+    const char *row = (const char *)k->from + place_of(k, 0, 0, n, T) + place_of(k, 0, 1, h, T);
+    const bool outside = rg_pad_source(&k->axes[0], n) < 0 || rg_pad_source(&k->axes[1], h) < 0;
+    const vreal before = sum_pixels(k, row, 0, columns->begin, i, lanes, T);
+    const vreal behind = sum_pixels(k, row, columns->end, columns->out, i, lanes, T);
+    if (!outside && i >= channels->begin && i + lanes <= channels->end)
+        return before + behind;
+    const vreal inner = sum_pixels(k, row, columns->begin, columns->end, i, lanes, T);
+    vint taken = vlanes() < 0;
+    for (int e = 0; e < lanes; e++)
+        taken[e] = outside || rg_pad_source(channels, i + e) < 0 ? -1 : 0;
+    return before + behind + vselect(taken, inner, vset(0));
+}
+
+RG_INLINE void pad_gradient_fill(const rg_pad_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    enum { CHANNELS = 64 };
+    const int64_t last = least(end * CHANNELS, k->axes[3].out), step = k->strides[1][3];
+    for (int64_t i = begin * CHANNELS; i < last; i += VLEN) {
+        const int lanes = vlanes_left(last - i);
+        vreal sum = vset(0);
+        for (int64_t n = 0; n < k->axes[0].out; n++) {
+            vreal image = vset(0);
+            for (int64_t h = 0; h < k->axes[1].out; h++)
+                image += fill_row(k, n, h, i, lanes, T);
+            sum += image;
+        }
+        if (k->add)
+            sum += vgather(k->to, i, step, lanes, T);
+        vscatter(k->to, i, step, lanes, T, sum);
+    }
+}
+
+/* ---- entry points and table ---- */
+
+RG_KERNEL(pad_forward, rg_pad_args)
+RG_KERNEL(pad_gradient, rg_pad_args)
+RG_KERNEL(pad_gradient_fill, rg_pad_args)
+
+const rg_cpu_row RG_TABLE(pad)[RG_PAD_KERNELS] = {
+    [RG_PAD_FORWARD] = RG_ROW(pad_forward),
+    [RG_PAD_GRADIENT] = RG_ROW(pad_gradient),
+    [RG_PAD_GRADIENT_FILL] = RG_ROW(pad_gradient_fill),
+};
