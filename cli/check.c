@@ -260,7 +260,7 @@ static void check_add(trial *t, rg_state *state, rg_bits *bits)
 
 /* The pairs that the op lists: the result takes the place of what is read, and gets the same
  * bits. */
-static void check_alias(trial *t, const char *pair, rg_bits *bits)
+static void check_alias(trial *t, const char *pair, rg_state *state, rg_bits *bits)
 {
     int read, written;
     const rg_values *v = t->v;
@@ -289,7 +289,7 @@ static void check_alias(trial *t, const char *pair, rg_bits *bits)
     const rg_guarded own = *to;
     *to = *from;
     from->is_result = to->is_result = true;
-    if (ok(t, run_whole(t, gradient, NULL, 0), pair)) {
+    if (ok(t, run_whole(t, gradient, state, 0), pair)) {
         compare_bits(t, pair, gradient ? &bits->dx : &bits->y,
                      gradient ? hash_results(t->dx, v->inputs) : hash_results(t->y, v->outputs));
         check_guards(t);
@@ -298,13 +298,13 @@ static void check_alias(trial *t, const char *pair, rg_bits *bits)
     *to = own;
 }
 
-static void check_aliases(trial *t, rg_bits *bits)
+static void check_aliases(trial *t, rg_state *state, rg_bits *bits)
 {
     char pair[32];
     for (const char *at = t->v->test->op->alias; at != NULL && *at != 0; at += strspn(at, " ")) {
         const size_t length = strcspn(at, " ");
         snprintf(pair, sizeof pair, "%.*s", (int)length, at);
-        check_alias(t, pair, bits);
+        check_alias(t, pair, state, bits);
         at += length;
     }
 }
@@ -442,8 +442,8 @@ static void check_layout(trial *t, rg_arrangement arrangement, rg_bits *bits)
         if (!(flags & RG_CASE_SPECIAL))
             check_add(t, state, bits);
     }
-    if (arrangement != RG_EXPANDED && !needs_state)
-        check_aliases(t, bits);
+    if (arrangement != RG_EXPANDED)
+        check_aliases(t, needs_state ? state : NULL, bits);
     const bool smooth = differentiate && !(flags & (RG_CASE_SPECIAL | RG_CASE_FREE_Y));
     if (smooth && arrangement == RG_DENSE && v->dtype == RG_F64 &&
         rg_shape_count(&v->x_desc[0]) <= 20000)
