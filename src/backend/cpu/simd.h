@@ -154,6 +154,21 @@ RG_INLINE vreal vfma(vreal a, vreal b, vreal c)
 #endif
 }
 
+/* Integers of 64 bits, and the products of their lower halves. */
+typedef uint64_t vwide __attribute__((vector_size(RG_VECTOR_BYTES)));
+RG_INLINE vwide vmul_low(vwide a, vwide b)
+{
+#if defined(__AVX512F__)
+    return (vwide)_mm512_mul_epu32((__m512i)a, (__m512i)b);
+#elif defined(__AVX2__)
+    return (vwide)_mm256_mul_epu32((__m256i)a, (__m256i)b);
+#elif defined(__SSE2__)
+    return (vwide)_mm_mul_epu32((__m128i)a, (__m128i)b);
+#else
+    return (a & 0xffffffff) * (b & 0xffffffff);
+#endif
+}
+
 /* a * 2^k for a whole number k, rounded once, where there is an instruction for it. */
 #if defined(__AVX512F__)
 #define RG_HAS_VSCALE 1
