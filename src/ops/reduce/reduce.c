@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Reductions: description, validation, shape rule, forward, gradient. */
+#include "ops/reduce/reduce.h"
+#include "ops/ops.h"
+#include "runtime/objects.h"
+
+#include <retrograde/reduce.h>
+
+/* ---- description ---- */
+
+static const rg_reduce_desc defaults = {
+    .size = sizeof(rg_reduce_desc),
+    .kind = RG_REDUCE_SUM,
+    .keep_dims = true,
+    .weight = 1,
+};
+
+rg_reduce_desc rg_reduce_desc_default(void)
+{
+    return defaults;
+}
+
+static const char *const kinds[] = { "sum", "mean", "min", "max", "arg_min", "arg_max", NULL };
+
+static const rg_field fields[] = {
+    { .name = "kind",
+      .type = RG_FIELD_ENUM,
+      .offset = offsetof(rg_reduce_desc, kind),
+      .names = kinds,
+      .text = "what becomes of a group" },
+    { .name = "keep_dims",
+      .type = RG_FIELD_BOOL,
+      .offset = offsetof(rg_reduce_desc, keep_dims),
+      .text = "reduced dimensions become 1 instead of being left out" },
+    { .name = "dims",
+      .type = RG_FIELD_I64,
+      .offset = offsetof(rg_reduce_desc, dims),
+      .length = RG_MAX_RANK,
+      .count = offsetof(rg_reduce_desc, dims_count),
+      .text = "dimensions to reduce, all if empty; negative ones count from the last" },
+    { .name = "weight",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_reduce_desc, weight),
+      .text = "sum and mean: factor" },
+    { .name = NULL },
+};
+
+#define IMAGE      "sourceImage=x destinationImage=y"
+#define IMAGE_GRAD "sourceGradient=dy sourceImage=x destinationGradient=dx"
+#define DATA       "data=x reduced=y"
+
+static const rg_op_name names[] = {
+    { "MPSNNReduceRowMin", false, "kind=min dims=-2", IMAGE, 3, 4 },
+    { "MPSNNReduceRowMax", false, "kind=max dims=-2", IMAGE, 3, 4 },
+    { "MPSNNReduceRowMean", false, "kind=mean dims=-2", IMAGE, 3, 4 },
+    { "MPSNNReduceRowSum", false, "kind=sum dims=-2", IMAGE, 3, 4 },
+    { "MPSNNReduceColumnMin", false, "kind=min dims=-3", IMAGE, 3, 4 },
+    { "MPSNNReduceColumnMax", false, "kind=max dims=-3", IMAGE, 3, 4 },
+    { "MPSNNReduceColumnMean", false, "kind=mean dims=-3", IMAGE, 3, 4 },
+    { "MPSNNReduceColumnSum", false, "kind=sum dims=-3", IMAGE, 3, 4 },
+    { "MPSNNReduceFeatureChannelsMin", false, "kind=min dims=-1", IMAGE, 3, 4 },
+    { "MPSNNReduceFeatureChannelsMax", false, "kind=max dims=-1", IMAGE, 3, 4 },
+    { "MPSNNReduceFeatureChannelsMean", false, "kind=mean dims=-1", IMAGE, 3, 4 },
+    { "MPSNNReduceFeatureChannelsSum", false, "kind=sum dims=-1", IMAGE, 3, 4 },
+    { "MPSNNReduceFeatureChannelsArgumentMin", false, "kind=arg_min dims=-1", IMAGE, 3, 4 },
+    { "MPSNNReduceFeatureChannelsArgumentMax", false, "kind=arg_max dims=-1", IMAGE, 3, 4 },
+    { "MPSNNReductionSpatialMeanNode", false, "kind=mean dims=-3,-2", IMAGE, 3, 4 },
+    { "MPSNNReductionSpatialMeanGradientNode", true, "kind=mean dims=-3,-2", IMAGE_GRAD, 3, 4 },
+    { "ReduceSum", false, "kind=sum", DATA, 0, 0 },
+    { "ReduceMean", false, "kind=mean", DATA, 0, 0 },
+    { "ReduceMin", false, "kind=min", DATA, 0, 0 },
+    { "ReduceMax", false, "kind=max", DATA, 0, 0 },
+    { "ArgMin", false, "kind=arg_min dims=0", DATA, 0, 0 },
+    { "ArgMax", false, "kind=arg_max dims=0", DATA, 0, 0 },
+    { .name = NULL },
+};
+
+/* ---- validation, shape rule ---- */
+
+static bool is_sum(const rg_reduce_desc *d)
+{
+    return d->kind == RG_REDUCE_SUM || d->kind == RG_REDUCE_MEAN;
+}
+
+static bool is_number(const rg_reduce_desc *d)
+{
+    return d->kind == RG_REDUCE_ARG_MIN || d->kind == RG_REDUCE_ARG_MAX;
+}
+
+static rg_status check(const void *desc)
+{
+    const rg_reduce_desc *d = desc;
+    RG_CHECK(is_sum(d) || d->weight == 1, RG_INVALID_ARGUMENT,
+             "reduce: weight is %g; it is 1 for %s", d->weight, kinds[d->kind]);
+    return RG_OK;
+}
+
+/* Bit d: dimension d is reduced. */
+static uint32_t reduced_dims(const rg_reduce_desc *d, int32_t rank)
+{
+    uint32_t reduced = d->dims_count == 0 ? (1u << rank) - 1 : 0;
+    for (int32_t i = 0; i < d->dims_count; i++)
+        reduced |= 1u << (d->dims[i] < 0 ? d->dims[i] + rank : d->dims[i]);
+    return reduced;
+}
+
+static rg_status check_dims(const rg_reduce_desc *d, int32_t rank)
+{
+    uint32_t seen = 0;
+    for (int32_t i = 0; i < d->dims_count; i++) {
+        const int64_t axis = d->dims[i];
+        RG_CHECK(axis >= -rank && axis < rank, RG_INVALID_ARGUMENT,
+                 "reduce: dims has dimension %lld, and x is of rank %d", (long long)axis, rank);
+        const uint32_t bit = 1u << (axis < 0 ? axis + rank : axis);
+        RG_CHECK((seen & bit) == 0, RG_INVALID_ARGUMENT, "reduce: dims has dimension %lld twice",
+                 (long long)axis);
+        seen |= bit;
+    }
+    return RG_OK;
+}
+
+static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[])
+{
+    const rg_reduce_desc *d = desc;
+    RG_CHECK(rg_dtype_is_data(x->dtype), RG_INVALID_ARGUMENT,
+             "reduce: x is %s; f32, f64, f16 and bf16 are supported", rg_dtype_name(x->dtype));
+    RG_TRY(check_dims(d, x->rank));
+    const uint32_t reduced = reduced_dims(d, x->rank);
+    int64_t dims[RG_MAX_RANK], length = 1;
+    int32_t rank = 0;
+    for (int32_t i = 0; i < x->rank; i++) {
+        const bool is_reduced = reduced >> i & 1;
+        length *= is_reduced ? x->dims[i] : 1;
+        if (!is_reduced || d->keep_dims)
+            dims[rank++] = is_reduced ? 1 : x->dims[i];
+    }
+    char text[RG_SHAPE_TEXT];
+    RG_CHECK(is_sum(d) || length > 0, RG_INVALID_ARGUMENT, "reduce: %s of no elements, x is %s",
+             kinds[d->kind], rg_shape_text(x, text));
+    y[0] = rg_tensor_desc_dense(is_number(d) ? RG_I64 : x->dtype, rank, dims);
+    return RG_OK;
+}
+
+static uint32_t reads(const void *desc)
+{
+    return is_sum(desc) ? 0 : RG_READS_X;
+}
+
+static bool joins(const void *desc, const rg_tensor_desc x[])
+{
+    return x->rank > 0 && !(reduced_dims(desc, x->rank) & 1);
+}
+
+/* ---- views over the dims of x ---- */
+
+/* Strides of y, or of numbers, over the dims of x: 0 along those that are reduced. */
+static rg_tensor_desc spread_view(const rg_tensor_desc *x, const rg_tensor_desc *y,
+                                  uint32_t reduced)
+{
+    rg_tensor_desc view = *x;
+    const bool keeps = y->rank == x->rank;
+    for (int32_t i = 0, k = 0; i < x->rank; i++) {
+        const bool is_reduced = reduced >> i & 1;
+        view.strides[i] = is_reduced ? 0 : y->strides[keeps ? i : k];
+        k += !is_reduced;
+    }
+    return view;
+}
+
+/* Numbers in row-major order of the dims in `counted`; 0 along the others. */
+static rg_tensor_desc number_view(const rg_tensor_desc *x, uint32_t counted)
+{
+    rg_tensor_desc view = *x;
+    int64_t stride = 1;
+    for (int32_t i = x->rank - 1; i >= 0; i--) {
+        const bool counts = counted >> i & 1;
+        view.strides[i] = counts ? stride : 0;
+        stride *= counts ? x->dims[i] : 1;
+    }
+    return view;
+}
+
+/* The dims in `taken` alone. */
+static rg_tensor_desc take_dims(const rg_tensor_desc *from, uint32_t taken)
+{
+    rg_tensor_desc desc = { .dtype = from->dtype };
+    for (int32_t i = 0; i < from->rank; i++) {
+        if (!(taken >> i & 1))
+            continue;
+        desc.dims[desc.rank] = from->dims[i];
+        desc.strides[desc.rank++] = from->strides[i];
+    }
+    return desc;
+}
+
+/* ---- forward ---- */
+
+static int64_t clamp(int64_t value, int64_t low, int64_t high)
+{
+    return value < low ? low : value > high ? high : value;
+}
+
+static int64_t ceil_divide(int64_t a, int64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+static rg_reduce_result result_of(const rg_reduce_desc *d, rg_reduce_what what, int64_t length)
+{
+    const bool least = d->kind == RG_REDUCE_MIN || d->kind == RG_REDUCE_ARG_MIN;
+    return (rg_reduce_result){ .what = what,
+                               .sign = least ? -1 : 1,
+                               .weight = d->weight,
+                               .divisor = d->kind == RG_REDUCE_MEAN ? (double)length : 1 };
+}
+
+/* Groups that lie side by side: all dimensions behind the last one that is reduced. 1: rows. */
+static int64_t width_of(const rg_tensor_desc *x, uint32_t reduced)
+{
+    int64_t width = 1;
+    for (int32_t i = x->rank - 1; i >= 0 && !(reduced >> i & 1 && x->dims[i] != 1); i--)
+        width *= x->dims[i];
+    return width;
+}
+
+/* How long a part is: it reads enough to be worth its result, and is made of whole pieces. From the
+ * shape alone, since it decides the order of sums. */
+static int64_t choose_part(int64_t width)
+{
+    enum { ELEMENTS = 65536, PIECE = 128 };
+    const int64_t rows = ELEMENTS / clamp(width, 1, RG_BLOCK_GROUPS);
+    return clamp(rows / PIECE * PIECE, PIECE, ELEMENTS);
+}
+
+/* Walks over the groups and within a group; returns the units of the launch. */
+static int64_t lay_out(const rg_tensor_desc *x, const rg_tensor_desc *y, uint32_t reduced,
+                       rg_reduce_args *args)
+{
+    const uint32_t kept = ((1u << x->rank) - 1) & ~reduced;
+    const rg_tensor_desc y_view = spread_view(x, y, reduced), o_view = number_view(x, kept);
+    const rg_tensor_desc xs = take_dims(x, kept), ys = take_dims(&y_view, kept);
+    const rg_tensor_desc os = take_dims(&o_view, kept), xg = take_dims(x, reduced);
+    const rg_tensor_desc *const outer[] = { &xs, &ys, &os }, *const group[] = { &xg };
+    rg_reduce_result *result = &args->result;
+    const int64_t width = width_of(x, reduced);
+    args->outer = rg_walk_make(outer, 3, 0, xs.rank);
+    args->group = rg_walk_make(group, 1, 0, xg.rank);
+    args->length = args->group.count;
+    result->outputs = args->outer.count;
+    result->part = choose_part(width);
+    result->parts = clamp(ceil_divide(args->length, result->part), 1, INT64_MAX);
+    if (width == 1) {
+        args->dense =
+            args->group.rank == 0 || (args->group.rank == 1 && args->group.strides[0][0] == 1);
+        return result->outputs * result->parts;
+    }
+    args->side = width;
+    args->width = rg_walk_take_inner(&args->outer, 3, args->across);
+    args->block = clamp(args->width, 1, RG_BLOCK_GROUPS);
+    args->blocks = ceil_divide(args->width, args->block);
+    args->dense = args->across[0] == 1 || args->width == 1;
+    return args->outer.count * args->blocks * result->parts;
+}
+
+/* Joins the parts of all groups. */
+static rg_status record_finish(rg_call *call, const rg_reduce_result *result, rg_dtype dtype,
+                               const rg_tensor *partial, const rg_tensor *y)
+{
+    const rg_tensor_desc *const descs[] = { &y->desc };
+    rg_reduce_finish_args args = { .outer = rg_walk_make(descs, 1, 0, y->desc.rank),
+                                   .result = *result };
+    const rg_launch launch = { .tensors = { partial, y },
+                               .kernel = RG_REDUCE_FINISH,
+                               .dtype = dtype,
+                               .args = &args,
+                               .args_size = sizeof args,
+                               .units = result->outputs,
+                               .grain = 1024,
+                               .bytes = result->outputs * (result->parts + 1) * 8 };
+    return rg_record(call, &launch);
+}
+
+static rg_status record_groups(rg_call *call, rg_reduce_args *args, int64_t units,
+                               const rg_tensor *x, const rg_tensor *y, const rg_tensor *partial)
+{
+    enum { TILE = 16384 }; /* elements */
+    const int64_t part = args->length < args->result.part ? args->length : args->result.part;
+    const int64_t each = part * clamp(args->block, 1, RG_BLOCK_GROUPS);
+    const rg_launch launch = { .tensors = { x, y, partial != NULL ? partial : y },
+                               .kernel = args->block == 0 ? RG_REDUCE_ROWS : RG_REDUCE_COLUMNS,
+                               .dtype = x->desc.dtype,
+                               .args = args,
+                               .args_size = sizeof *args,
+                               .units = units,
+                               .grain = clamp(TILE / clamp(each, 1, TILE), 1, TILE),
+                               .bytes = rg_shape_count(&x->desc) *
+                                        (int64_t)rg_dtype_size(x->desc.dtype) };
+    return rg_record(call, &launch);
+}
+
+/* y = what is kept of the groups of x. Results of parts stand in a temporary in between. */
+static rg_status reduce(rg_call *call, rg_reduce_what what, const rg_tensor *x, const rg_tensor *y)
+{
+    const uint32_t reduced = reduced_dims(call->desc, x->desc.rank);
+    rg_reduce_args args = { 0 };
+    const rg_tensor_desc group = take_dims(&x->desc, reduced);
+    args.result = result_of(call->desc, what, rg_shape_count(&group));
+    const int64_t units = lay_out(&x->desc, &y->desc, reduced, &args);
+    if (args.result.parts == 1)
+        return record_groups(call, &args, units, x, y, NULL);
+    const int64_t dims[] = { what == RG_REDUCE_NUMBER ? 2 : 1, args.result.parts,
+                             args.result.outputs };
+    const rg_tensor_desc desc = rg_tensor_desc_dense(RG_F64, 3, dims);
+    rg_tensor *partial;
+    RG_TRY(rg_tensor_create_temporary(call->commands, &desc, &partial));
+    rg_status status = record_groups(call, &args, units, x, y, partial);
+    if (status == RG_OK)
+        status = record_finish(call, &args.result, x->desc.dtype, partial, y);
+    rg_tensor_destroy(partial);
+    return status;
+}
+
+static rg_status forward(rg_call *call)
+{
+    const rg_reduce_desc *d = call->desc;
+    const rg_reduce_what what = is_sum(d)      ? RG_REDUCE_TOTAL
+                                : is_number(d) ? RG_REDUCE_NUMBER
+                                               : RG_REDUCE_EXTREME;
+    return reduce(call, what, call->x[0], call->y[0]);
+}
+
+/* ---- gradient ---- */
+
+/* dx from dy, and from the numbers of the winners unless these are NULL. */
+static rg_status spread(rg_call *call, const rg_tensor *winners)
+{
+    const rg_reduce_desc *d = call->desc;
+    const rg_tensor *dy = call->dy[0], *dx = call->dx[0];
+    const int32_t rank = dx->desc.rank;
+    const uint32_t all = (1u << rank) - 1, reduced = reduced_dims(d, rank);
+    const rg_tensor_desc views[] = { dx->desc, spread_view(&dx->desc, &dy->desc, reduced),
+                                     number_view(&dx->desc, all & ~reduced),
+                                     number_view(&dx->desc, reduced) };
+    const rg_tensor_desc *const descs[] = { &views[0], &views[1], &views[2], &views[3] };
+    const rg_tensor_desc group = take_dims(&dx->desc, reduced);
+    rg_reduce_gradient_args args = { .factor = 1, .add = call->add & 1 };
+    args.sweep = rg_sweep_make(descs, winners != NULL ? 4 : 2);
+    if (winners == NULL)
+        args.factor =
+            d->kind == RG_REDUCE_MEAN ? d->weight / (double)rg_shape_count(&group) : d->weight;
+    const int64_t length = args.sweep.length, piece = args.sweep.piece;
+    const int64_t bytes = rg_shape_count(&dx->desc) * (int64_t)rg_dtype_size(dx->desc.dtype);
+    args.stream = !args.add && rg_call_streams(call, bytes);
+    const rg_launch launch = { .tensors = { dy, dx, winners },
+                               .kernel = winners != NULL ? RG_REDUCE_AWARD : RG_REDUCE_SPREAD,
+                               .dtype = dx->desc.dtype,
+                               .args = &args,
+                               .args_size = sizeof args,
+                               .units = rg_sweep_units(&args.sweep),
+                               .grain = clamp(piece / clamp(length, 1, piece), 1, piece),
+                               .bytes = bytes * (args.add ? 2 : 1) };
+    return rg_record(call, &launch);
+}
+
+static rg_status gradient(rg_call *call)
+{
+    const rg_reduce_desc *d = call->desc;
+    RG_CHECK(!is_number(d), RG_UNSUPPORTED, "reduce: %s has no gradient", kinds[d->kind]);
+    if (is_sum(d))
+        return spread(call, NULL);
+    const rg_tensor_desc *dy = &call->dy[0]->desc;
+    const rg_tensor_desc desc = rg_tensor_desc_dense(RG_I64, dy->rank, dy->dims);
+    rg_tensor *winners;
+    RG_TRY(rg_tensor_create_temporary(call->commands, &desc, &winners));
+    rg_status status = reduce(call, RG_REDUCE_NUMBER, call->x[0], winners);
+    if (status == RG_OK)
+        status = spread(call, winners);
+    rg_tensor_destroy(winners);
+    return status;
+}
+
+RG_OP_DEFINE(reduce, .text = "sum, mean, least or largest element along some dimensions",
+             .desc = { fields, &defaults, sizeof defaults },
+             .inputs = (const char *const[]){ "x", NULL },
+             .outputs = (const char *const[]){ "y", NULL }, .names = names, .check = check,
+             .shapes = shapes, .reads = reads, .joins = joins, .forward = forward,
+             .gradient = gradient);
+
+rg_status rg_reduce_create(rg_device *device, const rg_reduce_desc *desc, rg_kernel **kernel)
+{
+    return rg_kernel_create(device, &rg_op_reduce, desc, kernel);
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Reduction kernels and their args. Valid C and valid CUDA. */
+#ifndef RG_OPS_REDUCE_H
+#define RG_OPS_REDUCE_H
+
+#include "core/sweep.h"
+
+/* A group is what becomes one number. By shape alone a tensor is taken as rows, where the innermost
+ * dimension is reduced, or as columns, where groups lie side by side. Long groups are cut into
+ * parts, whose results are joined by a launch of its own. */
+enum {
+    RG_REDUCE_ROWS,
+    RG_REDUCE_COLUMNS,
+    RG_REDUCE_FINISH, /* joins parts */
+    RG_REDUCE_SPREAD, /* gradient of a sum: dy to all elements of a group */
+    RG_REDUCE_AWARD,  /* gradient of an extreme: dy to the winner */
+    RG_REDUCE_KERNELS
+};
+
+/* What is kept of a group: sums, extremes, or the number of the extreme. A least element is a
+ * largest one with the sign changed. */
+typedef enum rg_reduce_what { RG_REDUCE_TOTAL, RG_REDUCE_EXTREME, RG_REDUCE_NUMBER } rg_reduce_what;
+
+/* Results of groups: elements of the dtype, or i64 for numbers. */
+typedef struct rg_reduce_result {
+    rg_reduce_what what;
+    double sign;            /* of extremes: -1 for the least */
+    double weight, divisor; /* of sums */
+    /* Parts of a group, and elements of one. Where there are several, `partial` has the result of
+     * part p of output o at p * outputs + o; for numbers these are the values, and the numbers
+     * stand behind all of them. */
+    int64_t parts, part, outputs;
+} rg_reduce_result;
+
+typedef struct rg_reduce_args {
+    const void *x;
+    void *y;
+    double *partial; /* y where there is one part */
+    rg_walk outer;   /* tensors x, y, and o; rows: over groups; columns: over rows of groups */
+    rg_walk group;   /* over the elements of a group, tensor x */
+    int64_t length;  /* elements of a group */
+    int64_t width, block, blocks; /* columns: groups of a row, of a unit; units of a row; rows: 0 */
+    int64_t across[3];            /* columns: from one group to the next */
+    int64_t side;                 /* columns: groups side by side, by shape alone */
+    rg_reduce_result result;
+    bool dense; /* rows: elements of a group are neighbours; columns: groups are, in x */
+} rg_reduce_args;
+
+typedef struct rg_reduce_finish_args {
+    const double *partial;
+    void *y;
+    rg_walk outer; /* over groups: tensor y */
+    rg_reduce_result result;
+} rg_reduce_finish_args;
+
+typedef struct rg_reduce_gradient_args {
+    const void *dy;
+    void *dx;
+    const int64_t *winners; /* RG_REDUCE_AWARD */
+    rg_sweep sweep;         /* tensors dx, dy, numbers of outputs, numbers within groups */
+    double factor;          /* of dy */
+    bool add;               /* into dx */
+    bool stream;            /* dx goes past the cache */
+} rg_reduce_gradient_args;
+
+#endif

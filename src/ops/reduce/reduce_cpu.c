@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Reductions on the CPU.
+ *
+ * The order of every sum is fixed by the shape. A row is summed in pieces of 1024 elements, each in
+ * 4 VLEN lanes; columns from the first element to the last, in pieces of 128. Pieces are added one
+ * after the other in double, and so are parts. */
+#include "backend/cpu/columns.h"
+#include "ops/reduce/reduce.h"
+
+enum { PIECE = 1024 };
+
+/* ---- results ---- */
+
+/* What is known of a part of a group, or of all of it. */
+typedef struct found {
+    double value;
+    int64_t number;
+} found;
+
+/* Whether a value comes before the best so far: larger, or the first NaN. */
+RG_INLINE bool beats(double value, double best)
+{
+    return value > best || (value != value && best == best);
+}
+
+RG_INLINE void store_found(const rg_reduce_result *r, void *y, int64_t at, found f,
+                           const rg_dtype T)
+{
+    if (r->what == RG_REDUCE_NUMBER)
+        ((int64_t *)y)[at] = f.number;
+    else if (r->what == RG_REDUCE_EXTREME)
+        store_one(y, at, T, (real)(f.value * r->sign));
+    else
+        store_one(y, at, T, (real)(f.value * r->weight / r->divisor));
+}
+
+/* The result of part p of output o: in y if it is the only one. */
+RG_INLINE void keep_found(const rg_reduce_args *k, int64_t y, int64_t o, int64_t p, found f,
+                          const rg_dtype T)
+{
+    const rg_reduce_result *r = &k->result;
+    if (r->parts == 1) {
+        store_found(r, k->y, y, f, T);
+        return;
+    }
+    k->partial[p * r->outputs + o] = f.value;
+    if (r->what == RG_REDUCE_NUMBER)
+        k->partial[(r->parts + p) * r->outputs + o] = (double)f.number;
+}
+
+/* ---- rows ---- */
+
+/* Elements j to j + count - 1 of a group: where they are, or gathered into `piece`. */
+RG_INLINE const char *piece_at(const rg_reduce_args *k, const char *x, int64_t j, int64_t count,
+                               char *piece, const rg_dtype T)
+{
+    const rg_walk *g = &k->group;
+    if (k->dense)
+        return at(x, j, T);
+    const int64_t inner = g->dims[g->rank - 1], step = g->strides[0][g->rank - 1];
+    for (int64_t done = 0, run; done < count; done += run) {
+        int64_t offset;
+        rg_walk_offsets(g, 1, j + done, &offset);
+        run = least(inner - (j + done) % inner, count - done);
+        if (step == 1 && run == count)
+            return at(x, offset, T);
+        if (step == 1) {
+            memcpy(at_out(piece, done, T), at(x, offset, T), (size_t)(run * vbytes(T) / VLEN));
+            continue;
+        }
+        for (int64_t i = 0; i < run; i++)
+            memcpy(at_out(piece, done + i, T), at(x, offset + i * step, T),
+                   (size_t)(vbytes(T) / VLEN));
+    }
+    return piece;
+}
+
+RG_FORMULA vreal fold_sum(const void *k, vreal acc, vreal x, vreal unused)
+{
+    (void)k;
+    (void)unused;
+    return acc + x;
+}
+
+/* The larger one, and NaN once there was one. */
+RG_INLINE vreal larger(vreal acc, vreal x)
+{
+    return vselect((x > acc) | (x != x), x, acc);
+}
+
+RG_FORMULA vreal fold_extreme(const void *k, vreal acc, vreal x, vreal unused)
+{
+    (void)unused;
+    return larger(acc, x * vset(*(const real *)k));
+}
+
+RG_INLINE double lanes_extreme(rg_lanes a)
+{
+    real lanes[VLEN];
+    vstore_full(lanes, 0, RG_REAL,
+                larger(larger(a.part[0], a.part[1]), larger(a.part[2], a.part[3])));
+    double best = (double)lanes[0];
+    for (int i = 1; i < VLEN; i++)
+        best = beats((double)lanes[i], best) ? (double)lanes[i] : best;
+    return best;
+}
+
+RG_INLINE found sum_row(const rg_reduce_args *k, const char *x, int64_t begin, int64_t end,
+                        const rg_dtype T)
+{
+    char piece[PIECE * sizeof(real)];
+    double sum = 0;
+    for (int64_t j = begin; j < end; j += PIECE) {
+        const int64_t count = least(PIECE, end - j);
+        const char *from = piece_at(k, x, j, count, piece, T);
+        sum += (double)lanes_sum(fold(fold_sum, NULL, 0, from, from, count, T));
+    }
+    return (found){ sum, 0 };
+}
+
+/* The first element of a piece that is `best`. */
+RG_INLINE int64_t first_in_piece(const char *from, int64_t count, real sign, double best,
+                                 const rg_dtype T)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const double x = (double)(load_one(from, i, T) * sign);
+        if (x == best || (x != x && best != best))
+            return i;
+    }
+    return 0;
+}
+
+/* The extreme of every piece; where its number is wanted, the first best piece is searched. */
+RG_INLINE found extreme_row(const rg_reduce_args *k, const char *x, int64_t begin, int64_t end,
+                            const rg_dtype T)
+{
+    char piece[PIECE * sizeof(real)];
+    const real sign = (real)k->result.sign;
+    found f = { -(double)RG_INFINITY, begin };
+    for (int64_t j = begin; j < end; j += PIECE) {
+        const int64_t count = least(PIECE, end - j);
+        const char *from = piece_at(k, x, j, count, piece, T);
+        const double best =
+            lanes_extreme(fold(fold_extreme, &sign, -RG_INFINITY, from, from, count, T));
+        if (beats(best, f.value))
+            f = (found){ best, j };
+    }
+    if (k->result.what == RG_REDUCE_NUMBER) {
+        const int64_t count = least(PIECE, end - f.number);
+        const char *from = piece_at(k, x, f.number, count, piece, T);
+        f.number += first_in_piece(from, count, sign, f.value, T);
+    }
+    return f;
+}
+
+RG_INLINE void reduce_rows(const rg_reduce_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    const rg_reduce_result *r = &k->result;
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t o = unit / r->parts, p = unit % r->parts, first = p * r->part;
+        const int64_t last = least(k->length, first + r->part);
+        int64_t offset[3];
+        rg_walk_offsets(&k->outer, 3, o, offset);
+        const char *x = at(k->x, offset[0], T);
+        const found f = r->what == RG_REDUCE_TOTAL ? sum_row(k, x, first, last, T)
+                                                   : extreme_row(k, x, first, last, T);
+        keep_found(k, offset[1], o, p, f, T);
+    }
+}
+
+/* ---- columns ---- */
+
+/* What belongs to each group of a block; a vector from any group on is whole. */
+typedef struct block {
+    real acc[RG_BLOCK_GROUPS + VLEN];   /* of a piece: a sum; of all: an extreme */
+    double sum[RG_BLOCK_GROUPS + VLEN]; /* of pieces */
+    intr number[RG_BLOCK_GROUPS + VLEN];
+} block;
+
+/* One row of a block: element j (counted from the start of the part) of every group. */
+RG_INLINE void fold_columns(const rg_reduce_args *k, block *b, const char *x, int64_t width,
+                            int64_t j, const rg_reduce_what what, const rg_dtype T)
+{
+    const int64_t across = k->across[0];
+    const vreal sign = vset((real)k->result.sign);
+    for (int64_t i = 0; i < width; i += VLEN) {
+        const int n = vlanes_left(width - i);
+        const vreal v = load_groups(at(x, i * across, T), across, n, T, k->dense);
+        const vreal acc = vload_full(b->acc, i, RG_REAL);
+        if (what == RG_REDUCE_TOTAL) {
+            vstore_full(b->acc, i, RG_REAL, acc + v);
+            continue;
+        }
+        const vreal next = v * sign;
+        if (what == RG_REDUCE_NUMBER) {
+            vint number;
+            memcpy(&number, b->number + i, sizeof number);
+            const vint wins = (next > acc) | ((next != next) & (acc == acc));
+            number = (wins & ((vint){ 0 } + (intr)j)) | (~wins & number);
+            memcpy(b->number + i, &number, sizeof number);
+        }
+        vstore_full(b->acc, i, RG_REAL, larger(acc, next));
+    }
+}
+
+static void end_piece(block *b, int64_t width)
+{
+    for (int64_t i = 0; i < width; i++)
+        b->sum[i] += (double)b->acc[i];
+    memset(b->acc, 0, sizeof b->acc);
+}
+
+/* Elements begin to end - 1 of all groups of a block. */
+RG_INLINE void fold_part(const rg_reduce_args *k, block *b, const char *x, int64_t width,
+                         int64_t begin, int64_t end, const rg_reduce_what what, const rg_dtype T)
+{
+    const rg_walk *g = &k->group;
+    const int64_t inner = g->rank > 0 ? g->dims[g->rank - 1] : 1;
+    const int64_t step = g->rank > 0 ? g->strides[0][g->rank - 1] : 0;
+    for (int64_t j = begin; j < end;) {
+        int64_t offset;
+        rg_walk_offsets(g, 1, j, &offset);
+        const char *row = at(x, offset, T);
+        for (const int64_t stop = least(end, j + inner - j % inner); j < stop;
+             row = at(row, step, T)) {
+            fold_columns(k, b, row, width, j - begin, what, T);
+            j++;
+            if (what == RG_REDUCE_TOTAL && ((j - begin) % COLUMN_PIECE == 0 || j == end))
+                end_piece(b, width);
+        }
+    }
+}
+
+RG_INLINE void reduce_columns(const rg_reduce_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    const rg_reduce_result *r = &k->result;
+    block b;
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t p = unit % r->parts, row = unit / r->parts;
+        const int64_t column = row % k->blocks * k->block, first = p * r->part;
+        const int64_t width = least(k->block, k->width - column);
+        const int64_t last = least(k->length, first + r->part);
+        int64_t offset[3];
+        rg_walk_offsets(&k->outer, 3, row / k->blocks, offset);
+        for (int t = 0; t < 3; t++)
+            offset[t] += column * k->across[t];
+        memset(&b, 0, sizeof b);
+        for (int64_t i = 0; i < width + VLEN && r->what != RG_REDUCE_TOTAL; i++)
+            b.acc[i] = -RG_INFINITY;
+        const char *x = at(k->x, offset[0], T);
+        if (r->what == RG_REDUCE_TOTAL)
+            fold_part(k, &b, x, width, first, last, RG_REDUCE_TOTAL, T);
+        else if (r->what == RG_REDUCE_EXTREME)
+            fold_part(k, &b, x, width, first, last, RG_REDUCE_EXTREME, T);
+        else
+            fold_part(k, &b, x, width, first, last, RG_REDUCE_NUMBER, T);
+        for (int64_t i = 0; i < width; i++) {
+            const double value = r->what == RG_REDUCE_TOTAL ? b.sum[i] : (double)b.acc[i];
+            keep_found(k, offset[1] + i * k->across[1], offset[2] + i * k->across[2], p,
+                       (found){ value, first + b.number[i] }, T);
+        }
+    }
+}
+
+/* ---- joining parts ---- */
+
+RG_INLINE void reduce_finish(const rg_reduce_finish_args *k, int64_t begin, int64_t end,
+                             const rg_dtype T)
+{
+    const rg_reduce_result *r = &k->result;
+    for (int64_t o = begin; o < end; o++) {
+        found f = { r->what == RG_REDUCE_TOTAL ? 0 : -(double)RG_INFINITY, 0 };
+        for (int64_t p = 0; p < r->parts; p++) {
+            const double value = k->partial[p * r->outputs + o];
+            if (r->what == RG_REDUCE_TOTAL)
+                f.value += value;
+            else if (p == 0 || beats(value, f.value))
+                f = (found){ value, p };
+        }
+        if (r->what == RG_REDUCE_NUMBER)
+            f.number = (int64_t)k->partial[(r->parts + f.number) * r->outputs + o];
+        int64_t offset;
+        rg_walk_offsets(&k->outer, 1, o, &offset);
+        store_found(r, k->y, offset, f, T);
+    }
+}
+
+/* ---- gradient of a sum ---- */
+
+RG_FORMULA vreal scaled(const void *k, vreal dy, vreal unused)
+{
+    (void)unused;
+    return dy * vset(*(const real *)k);
+}
+
+RG_FORMULA vreal constant(const void *k, vreal unused, vreal unused_too)
+{
+    (void)unused;
+    (void)unused_too;
+    return vset(*(const real *)k);
+}
+
+RG_INLINE void reduce_spread(const rg_reduce_gradient_args *k, int64_t begin, int64_t end,
+                             const rg_dtype T)
+{
+    const int64_t *step = k->sweep.step;
+    const real factor = (real)k->factor;
+    for (int64_t unit = begin; unit < end; unit++) {
+        int64_t offset[2];
+        const int64_t count = rg_sweep_piece(&k->sweep, 2, unit, offset);
+        char *dx = at_out(k->dx, offset[0], T);
+        const char *dy = at(k->dy, offset[1], T);
+        if (k->sweep.dense) {
+            sweep(scaled, &factor, dy, dy, dx, count, T, T, k->add, k->stream);
+        } else if (step[0] == 1 && step[1] == 0) {
+            const real value = load_one(dy, 0, T) * factor;
+            sweep(constant, &value, dx, dx, dx, count, T, T, k->add, k->stream);
+        } else {
+            for (int64_t i = 0; i < count; i++)
+                sweep_one(scaled, &factor, at(dy, i * step[1], T), at(dy, i * step[1], T),
+                          at_out(dx, i * step[0], T), 0, 1, T, T, k->add);
+        }
+    }
+}
+
+/* ---- gradient of an extreme ---- */
+
+/* All bits set where a winner is number j. */
+RG_INLINE vint winners_are(const int64_t *winners, int64_t j, const int n)
+{
+    intr is[VLEN] = { 0 };
+    for (int i = 0; i < n; i++)
+        is[i] = winners[i] == j ? -1 : 0;
+    vint lanes;
+    memcpy(&lanes, is, sizeof lanes);
+    return lanes;
+}
+
+RG_INLINE void award_one(const char *dy, char *dx, const int64_t *winners, int64_t j, int64_t i,
+                         const int n, bool add, const rg_dtype T)
+{
+    vreal value = vselect(winners_are(winners + i, j, n), vload(dy, i, n, T), vset(0));
+    if (add)
+        value += vload(dx, i, n, T);
+    vstore(dx, i, n, T, value);
+}
+
+/* Groups side by side; all elements are number j of their groups. */
+RG_INLINE void award_columns(const char *dy, char *dx, const int64_t *winners, int64_t j,
+                             int64_t count, bool add, const rg_dtype T)
+{
+    int64_t i = 0;
+    for (; i + VLEN <= count; i += VLEN)
+        award_one(dy, dx, winners, j, i, VLEN, add, T);
+    if (i < count)
+        award_one(dy, dx, winners, j, i, vlanes_left(count - i), add, T);
+}
+
+/* Elements of one group, from number j on. */
+RG_INLINE void award_row(const char *dy, char *dx, int64_t winner, int64_t count, bool add,
+                         bool stream, const rg_dtype T)
+{
+    const real zero = 0;
+    if (!add)
+        sweep(constant, &zero, dx, dx, dx, count, T, T, false, stream);
+    if (winner < 0 || winner >= count)
+        return;
+    const real value = load_one(dy, 0, T);
+    store_one(dx, winner, T, add ? load_one(dx, winner, T) + value : value);
+}
+
+RG_INLINE void reduce_award(const rg_reduce_gradient_args *k, int64_t begin, int64_t end,
+                            const rg_dtype T)
+{
+    const int64_t *step = k->sweep.step;
+    for (int64_t unit = begin; unit < end; unit++) {
+        int64_t offset[4];
+        const int64_t count = rg_sweep_piece(&k->sweep, 4, unit, offset);
+        char *dx = at_out(k->dx, offset[0], T);
+        const char *dy = at(k->dy, offset[1], T);
+        const int64_t *winners = k->winners + offset[2];
+        if (step[0] == 1 && step[2] == 0 && step[3] == 1) {
+            award_row(dy, dx, *winners - offset[3], count, k->add, k->stream, T);
+        } else if (step[0] == 1 && step[1] == 1 && step[2] == 1 && step[3] == 0) {
+            award_columns(dy, dx, winners, offset[3], count, k->add, T);
+        } else {
+            for (int64_t i = 0; i < count; i++)
+                award_one(at(dy, i * step[1], T), at_out(dx, i * step[0], T), winners + i * step[2],
+                          offset[3] + i * step[3], 0, 1, k->add, T);
+        }
+    }
+}
+
+/* ---- entry points and table ---- */
+
+RG_KERNEL(reduce_rows, rg_reduce_args)
+RG_KERNEL(reduce_columns, rg_reduce_args)
+RG_KERNEL(reduce_finish, rg_reduce_finish_args)
+RG_KERNEL(reduce_spread, rg_reduce_gradient_args)
+RG_KERNEL(reduce_award, rg_reduce_gradient_args)
+
+const rg_cpu_row RG_TABLE(reduce)[RG_REDUCE_KERNELS] = {
+    [RG_REDUCE_ROWS] = RG_ROW(reduce_rows),     [RG_REDUCE_COLUMNS] = RG_ROW(reduce_columns),
+    [RG_REDUCE_FINISH] = RG_ROW(reduce_finish), [RG_REDUCE_SPREAD] = RG_ROW(reduce_spread),
+    [RG_REDUCE_AWARD] = RG_ROW(reduce_award),
+};

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Reductions: the cases. */
+#include "ops/optest.h"
+
+/* Groups of 7 with NaN, infinities of either sign, several equal extremes, and nothing else. */
+static double special(int64_t i)
+{
+    const double inf = __builtin_inf(), nan = __builtin_nan("");
+    const int64_t group = i / 7 % 6, j = i % 7;
+    switch (group) {
+    case 0:
+        return j == 2 || j == 5 ? nan : (double)j;
+    case 1:
+        return j == 3 ? inf : (double)j;
+    case 2:
+        return j == 4 ? -inf : (double)-j;
+    case 3:
+        return -inf;
+    case 4:
+        return inf;
+    default:
+        return j % 3 == 1 ? nan : j == 0 ? inf : -inf;
+    }
+}
+
+static double same(int64_t i)
+{
+    return (double)(i * 7 % 3); /* many equal ones: the first must win */
+}
+
+/* All columns of a matrix of width 7 are as the rows above. */
+static double special_columns(int64_t i)
+{
+    return special(i % 7 * 7 + i / 7);
+}
+
+static const rg_case cases[] = {
+    /* timed */
+    { "sum-32x112x112x64-space", "dims=1,2", "32,112,112,64", RG_CASE_BENCH },
+    { "sum-8192x1024-last", "dims=-1", "8192,1024", RG_CASE_BENCH },
+    { "max-8192x1024-last", "kind=max dims=-1", "8192,1024", RG_CASE_BENCH },
+
+    /* timed on a GPU */
+    { "sum-256x112x112x64-space", "dims=1,2", "256,112,112,64", RG_CASE_BENCH_GPU },
+    { "sum-262144x1024-last", "dims=-1", "262144,1024", RG_CASE_BENCH_GPU },
+    { "sum-256M-all", "", "268435456", RG_CASE_BENCH_GPU },
+    { "max-262144x1024-last", "kind=max dims=-1", "262144,1024", RG_CASE_BENCH_GPU },
+
+    { "sum-rows", "dims=-1", "5,37" },
+    { "sum-columns", "dims=0", "37,5" },
+    { "sum-columns-wide", "dims=0", "5,1031" },
+    { "sum-all", "", "3,7,5,21", .x_fill = { { -1, 2 } } },
+    { "sum-middle", "dims=1", "3,7,5" },
+    { "sum-ends", "dims=0,-1", "5,7,11" },
+    { "sum-every-second", "dims=0,2", "3,5,7,11" },
+    { "sum-drop", "dims=1,2 keep_dims=false", "3,4,5,21" },
+    { "sum-drop-rows", "dims=-1 keep_dims=false weight=-2.5", "3,4,5,21" },
+    { "sum-drop-all", "keep_dims=false", "3,67", .x_fill = { { -1, 2 } } },
+    { "sum-piece", "dims=1", "2,1025" },
+    {
+        "sum-pieces",
+        "dims=1",
+        "3,5003",
+    },
+    { "sum-column-pieces", "dims=0", "263,17" },
+    { "sum-parts", "dims=1", "2,131101", .x_fill = { { 0, 0.25 } } },
+    { "sum-parts-columns", "dims=0", "66003,3", .x_fill = { { 0, 1 } } },
+    { "sum-parts-image", "dims=1,2", "2,23,29,301" },
+    { "sum-parts-wide", "dims=0", "131,1201" },
+    { "mean-rows", "kind=mean dims=-1", "7,33" },
+    { "mean-columns", "kind=mean dims=-2", "7,33,18" },
+    { "mean-space", "kind=mean dims=-3,-2", "3,5,7,19" },
+    { "mean-weight", "kind=mean dims=-3,-2 weight=3", "2,5,7,5" },
+    { "mean-parts", "kind=mean weight=4096", "70001", .x_fill = { { -1, 2 } } },
+    { "min-rows", "kind=min dims=-1", "7,133" },
+    { "min-columns", "kind=min dims=0", "33,37" },
+    { "min-space", "kind=min dims=1,2 keep_dims=false", "3,5,7,19" },
+    { "min-all", "kind=min", "5,7,3" },
+    { "max-rows", "kind=max dims=-1", "7,133" },
+    { "max-columns", "kind=max dims=-3", "2,17,3,21" },
+    { "max-space", "kind=max dims=1,2", "3,5,7,19" },
+    { "max-ends", "kind=max dims=0,-1", "5,7,11" },
+    { "max-pieces", "kind=max dims=1 keep_dims=false", "3,3001" },
+    { "max-parts", "kind=max", "70001" },
+    { "max-parts-columns", "kind=max dims=0", "17001,5" },
+    { "max-ties", "kind=max dims=-1", "5,67", .x_fill = { { .at = same } } },
+    { "max-ties-columns", "kind=max dims=0", "67,5", .x_fill = { { .at = same } } },
+    { "min-ties", "kind=min", "5,67", .x_fill = { { .at = same } } },
+    { "arg-max-rows", "kind=arg_max dims=-1", "7,67", RG_CASE_FORWARD },
+    { "arg-max-columns", "kind=arg_max dims=1 keep_dims=false", "3,67,19", RG_CASE_FORWARD },
+    { "arg-max-space", "kind=arg_max dims=1,2", "3,5,7,19", RG_CASE_FORWARD },
+    { "arg-max-every-second", "kind=arg_max dims=0,2", "3,5,7,11", RG_CASE_FORWARD },
+    { "arg-min-rows", "kind=arg_min dims=-1", "7,67", RG_CASE_FORWARD },
+    { "arg-min-columns", "kind=arg_min dims=0", "67,9", RG_CASE_FORWARD },
+    { "arg-min-ties", "kind=arg_min dims=-1", "7,67", RG_CASE_FORWARD,
+      .x_fill = { { .at = same } } },
+    { "arg-max-parts", "kind=arg_max", "70001", RG_CASE_FORWARD },
+    { "arg-max-parts-columns", "kind=arg_max dims=0", "17001,5", RG_CASE_FORWARD },
+    { "scalar", "", "-" },
+    { "scalar-max", "kind=max", "-" },
+    { "one", "kind=mean", "1" },
+    { "nothing-reduced", "dims=1", "5,1,37" },
+    { "nothing-reduced-max", "kind=max dims=-1 keep_dims=false", "5,37,1" },
+    { "rank-8", "dims=1,3,4,7", "2,1,3,2,5,2,1,3" },
+    { "rank-8-max", "kind=max dims=0,2,5 keep_dims=false", "2,1,3,2,5,2,1,3" },
+    { "empty", "dims=0", "3,0,2", RG_CASE_ZERO },
+    { "empty-groups", "dims=1", "3,0,2", RG_CASE_ZERO },
+    { "empty-groups-rows", "dims=1", "3,0", RG_CASE_ZERO },
+    { "empty-mean", "kind=mean dims=1", "3,0,2", RG_CASE_SPECIAL },
+    { "overflow", "dims=1", "5,137", RG_CASE_FORWARD, .only = 1 << RG_F16,
+      .x_fill = { { 900, 1000 } } },
+    { "special-sum", "dims=-1", "6,7", RG_CASE_SPECIAL, .x_fill = { { .at = special } } },
+    { "special-max", "kind=max dims=-1", "6,7", RG_CASE_SPECIAL, .x_fill = { { .at = special } } },
+    { "special-min", "kind=min dims=-1", "6,7", RG_CASE_SPECIAL, .x_fill = { { .at = special } } },
+    { "special-max-columns", "kind=max dims=0", "7,6", RG_CASE_SPECIAL,
+      .x_fill = { { .at = special_columns } } },
+    { "special-min-columns", "kind=min dims=0", "7,7", RG_CASE_SPECIAL,
+      .x_fill = { { .at = special_columns } } },
+    { "special-arg-max", "kind=arg_max dims=-1", "6,7", RG_CASE_SPECIAL | RG_CASE_FORWARD,
+      .x_fill = { { .at = special } } },
+    { "special-arg-min", "kind=arg_min dims=-1", "6,7", RG_CASE_SPECIAL | RG_CASE_FORWARD,
+      .x_fill = { { .at = special } } },
+    { "special-arg-min-columns", "kind=arg_min dims=0", "7,7", RG_CASE_SPECIAL | RG_CASE_FORWARD,
+      .x_fill = { { .at = special_columns } } },
+    { .name = NULL },
+};
+
+RG_OP_TEST_DEFINE(reduce, .cases = cases);
