@@ -73,24 +73,43 @@ def softmax(fields, shape, make, gradient):
     return lambda: torch._softmax_backward_data(dy, y, axis, x.dtype, grad_input=dx)
 
 
+# a and b where they are not given.
+USUAL = {"relu": (0, 0), "tanh": (1, 1), "elu": (1, 0)}
+
+
+def neuron_fields(fields):
+    kind = fields["kind"]
+    a, b = USUAL.get(kind, (0, 0))
+    a = a if fields["a"] == "none" else float(fields["a"])
+    b = b if fields["b"] == "none" else float(fields["b"])
+    if kind not in ("relu", "sigmoid", "tanh", "elu", "gelu"):
+        raise Skip("torch is not asked for " + kind)
+    return kind, a, b, fields["from_y"] == "true"
+
+
 def neuron(fields, shape, make, gradient):
-    kind, a, b = fields["kind"], float(fields["a"]), float(fields["b"])
-    from_y = fields["from_y"] == "true"
+    kind, a, b, from_y = neuron_fields(fields)
     if kind == "tanh" and (a, b) != (1, 1):
         raise Skip("torch's tanh has no factors")
-    if gradient and kind != "relu" and not from_y:
+    if gradient and kind in ("sigmoid", "tanh") and not from_y:
         raise Skip(f"torch's gradient of {kind} reads y, not x")
     aten = torch.ops.aten
     x = make(shape)
     result = torch.empty_like(x)
     if not gradient:
+        if kind == "elu":
+            return lambda: aten.elu.out(x, a, out=result)
         if kind != "relu":
-            out = aten.sigmoid.out if kind == "sigmoid" else aten.tanh.out
+            out = {"sigmoid": aten.sigmoid.out, "tanh": aten.tanh.out, "gelu": aten.gelu.out}[kind]
             return lambda: out(x, out=result)
         if a == 0:
             return lambda: torch.clamp_min(x, 0, out=result)
         return lambda: aten.leaky_relu.out(x, a, out=result)
     dy = make(shape)
+    if kind == "elu":
+        return lambda: aten.elu_backward.grad_input(dy, a, 1, 1, from_y, x, grad_input=result)
+    if kind == "gelu":
+        return lambda: aten.gelu_backward.grad_input(dy, x, grad_input=result)
     if kind == "sigmoid":
         return lambda: aten.sigmoid_backward.grad_input(dy, x, grad_input=result)
     if kind == "tanh":
@@ -124,21 +143,32 @@ def softmax_formula(fields, shape, make, gradient):
 
 
 def neuron_formula(fields, shape, make, gradient):
-    kind, a, b = fields["kind"], float(fields["a"]), float(fields["b"])
-    from_y = fields["from_y"] == "true"
+    kind, a, b, from_y = neuron_fields(fields)
 
     def function(x):
         if kind == "relu":
             return torch.relu(x) if a == 0 else torch.where(x > 0, x, a * x)
+        if kind == "elu":
+            return torch.where(x > 0, x, a * torch.expm1(x))
+        if kind == "gelu":
+            return torch.nn.functional.gelu(x)
         return torch.sigmoid(x) if kind == "sigmoid" else a * torch.tanh(b * x)
 
     def forward(x):
         return function(wide(x)).to(x.dtype)
 
+    def gelu_slope(x):
+        bell = torch.exp(-x * x / 2) * (2 * math.pi) ** -0.5
+        return (1 + torch.erf(x * 0.5**0.5)) / 2 + x * bell
+
     def backward(dy, read):
         g, r = wide(dy), wide(read)
         if kind == "relu":
             return torch.where(r > 0, g, a * g).to(dy.dtype)
+        if kind == "elu":
+            return torch.where(r > 0, g, g * (r + a if from_y else a * torch.exp(r))).to(dy.dtype)
+        if kind == "gelu":
+            return (g * gelu_slope(r)).to(dy.dtype)
         y = r if from_y else function(r)
         slope = y * (1 - y) if kind == "sigmoid" else b * (a - y * y / a)
         return (g * slope).to(dy.dtype)

@@ -198,9 +198,9 @@ static rg_status prepare_neuron(job *j)
                                                    [RG_NEURON_SIGMOID] = CUDNN_ACTIVATION_SIGMOID,
                                                    [RG_NEURON_TANH] = CUDNN_ACTIVATION_TANH };
     const rg_neuron_desc *d = (const void *)j->row->desc;
-    RG_CHECK((d->kind != RG_NEURON_RELU || d->a == 0) &&
-                 (d->kind != RG_NEURON_TANH || (d->a == 1 && d->b == 1)),
-             RG_UNSUPPORTED, "cudnn's activations have no factors");
+    RG_CHECK(d->kind == RG_NEURON_RELU || d->kind == RG_NEURON_SIGMOID || d->kind == RG_NEURON_TANH,
+             RG_UNSUPPORTED, "cudnn is asked for relu, sigmoid and tanh alone");
+    RG_CHECK(!d->has_a && !d->has_b, RG_UNSUPPORTED, "cudnn's activations have no factors");
     RG_CHECK(!j->row->gradient || d->kind == RG_NEURON_RELU || d->from_y, RG_UNSUPPORTED,
              "cudnn's gradients of sigmoid and tanh read y, not x");
     const int64_t count = rg_shape_count(&j->row->x_desc[0]);

@@ -138,6 +138,7 @@ static void test_neuron(rig *gpu, rig *cpu)
     const form f = { RG_BF16, 1, { PAST_31 + 7 }, { WINDOW }, 1, 1e-2 };
     rg_neuron_desc desc = rg_neuron_desc_default();
     desc.a = 0.25;
+    desc.has_a = true;
     rg_kernel *kernel = NULL;
     EXPECT_OK(rg_neuron_create(gpu->device, &desc, &kernel));
     run_both(gpu, cpu, kernel, false, &f);

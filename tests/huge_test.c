@@ -193,6 +193,7 @@ static void test_neuron(rolls *m)
 {
     rg_neuron_desc desc = rg_neuron_desc_default();
     desc.a = 0.25;
+    desc.has_a = true;
     desc.from_y = true;
     rg_kernel *kernel = NULL;
     EXPECT_OK(rg_neuron_create(m->device, &desc, &kernel));

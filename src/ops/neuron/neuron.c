@@ -5,16 +5,13 @@
 #include "ops/ops.h"
 #include "runtime/objects.h"
 
-#include <retrograde/neuron.h>
+#include <math.h>
 
 /* ---- description ---- */
 
 static const rg_neuron_desc defaults = {
     .size = sizeof(rg_neuron_desc),
     .kind = RG_NEURON_RELU,
-    .a = 0,
-    .b = 1,
-    .from_y = false,
 };
 
 rg_neuron_desc rg_neuron_desc_default(void)
@@ -22,7 +19,11 @@ rg_neuron_desc rg_neuron_desc_default(void)
     return defaults;
 }
 
-static const char *const kinds[] = { "relu", "sigmoid", "tanh", NULL };
+static const char *const kinds[] = { "none",         "relu",        "linear",    "sigmoid",
+                                     "hard_sigmoid", "tanh",        "absolute",  "softplus",
+                                     "softsign",     "elu",         "prelu",     "relun",
+                                     "power",        "exponential", "logarithm", "gelu",
+                                     "gelu_tanh",    "swish",       NULL };
 
 static const rg_field fields[] = {
     { .name = "kind",
@@ -33,11 +34,18 @@ static const rg_field fields[] = {
     { .name = "a",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_neuron_desc, a),
-      .text = "relu: slope below 0; tanh: factor" },
+      .present = offsetof(rg_neuron_desc, has_a),
+      .text = "relu, relun: slope below 0; elu, tanh, softplus: factor; others: of x" },
     { .name = "b",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_neuron_desc, b),
-      .text = "tanh: factor of x" },
+      .present = offsetof(rg_neuron_desc, has_b),
+      .text = "tanh, softplus: factor of x; relun: the most; others: added to a x" },
+    { .name = "c",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_neuron_desc, c),
+      .present = offsetof(rg_neuron_desc, has_c),
+      .text = "power: exponent; exponential, logarithm: base, -1 for e" },
     { .name = "from_y",
       .type = RG_FIELD_BOOL,
       .offset = offsetof(rg_neuron_desc, from_y),
@@ -45,51 +53,366 @@ static const rg_field fields[] = {
     { .name = NULL },
 };
 
-#define IMAGE      "sourceImage=x destinationImage=y"
-#define IMAGE_GRAD "sourceGradient=dy sourceImage=x destinationGradient=dx"
+#define IMAGE       "sourceImage=x destinationImage=y"
+#define IMAGE_GRAD  "sourceGradient=dy sourceImage=x destinationGradient=dx"
+#define MATRIX      "inputMatrix=x resultMatrix=y"
+#define MATRIX_GRAD "gradientMatrix=dy inputMatrix=x resultGradientForDataMatrix=dx"
+#define ONNX        "X=x Y=y"
+#define ONNX_X      "dY=dy X=x dX=dx"
+#define ONNX_Y      "dY=dy Y=y dX=dx"
 
 static const rg_op_name names[] = {
+    { "MPSCNNNeuron", false, "kind=none", IMAGE, 3, 4 },
+    { "MPSCNNNeuronLinear", false, "kind=linear", IMAGE, 3, 4 },
     { "MPSCNNNeuronReLU", false, "kind=relu", IMAGE, 3, 4 },
+    { "MPSCNNNeuronPReLU", false, "kind=prelu", IMAGE " a=slope", 3, 4 },
     { "MPSCNNNeuronSigmoid", false, "kind=sigmoid", IMAGE, 3, 4 },
-    { "MPSCNNNeuronTanH", false, "kind=tanh a=1", IMAGE, 3, 4 },
-    { "MPSCNNNeuronGradient", true, "", IMAGE_GRAD, 3, 4 },
-    { "ReluGrad", true, "kind=relu", "dY=dy X=x dX=dx", 0, 0 },
-    { "SigmoidGrad", true, "kind=sigmoid from_y=true", "dY=dy Y=y dX=dx", 0, 0 },
-    { "TanhGrad", true, "kind=tanh a=1 from_y=true", "dY=dy Y=y dX=dx", 0, 0 },
+    { "MPSCNNNeuronHardSigmoid", false, "kind=hard_sigmoid", IMAGE, 3, 4 },
+    { "MPSCNNNeuronTanH", false, "kind=tanh", IMAGE, 3, 4 },
+    { "MPSCNNNeuronAbsolute", false, "kind=absolute", IMAGE, 3, 4 },
+    { "MPSCNNNeuronSoftPlus", false, "kind=softplus", IMAGE, 3, 4 },
+    { "MPSCNNNeuronSoftSign", false, "kind=softsign", IMAGE, 3, 4 },
+    { "MPSCNNNeuronELU", false, "kind=elu", IMAGE, 3, 4 },
+    { "MPSCNNNeuronReLUN", false, "kind=relun", IMAGE, 3, 4 },
+    { "MPSCNNNeuronPower", false, "kind=power", IMAGE, 3, 4 },
+    { "MPSCNNNeuronExponential", false, "kind=exponential", IMAGE, 3, 4 },
+    { "MPSCNNNeuronLogarithm", false, "kind=logarithm", IMAGE, 3, 4 },
+    { "MPSCNNNeuronGradient", true, "kind=none", IMAGE_GRAD, 3, 4 },
+    { "MPSMatrixNeuron", false, "kind=none", MATRIX, 2, 3 },
+    { "MPSMatrixNeuronGradient", true, "kind=none", MATRIX_GRAD, 2, 3 },
+    { "Relu", false, "kind=relu", ONNX, 0, 0 },
+    { "LeakyRelu", false, "kind=relu a=0.01", ONNX, 0, 0 },
+    { "PRelu", false, "kind=prelu", ONNX " slope=slope", 0, 0 },
+    { "Sigmoid", false, "kind=sigmoid", ONNX, 0, 0 },
+    { "HardSigmoid", false, "kind=hard_sigmoid", ONNX, 0, 0 },
+    { "Tanh", false, "kind=tanh", ONNX, 0, 0 },
+    { "Abs", false, "kind=absolute", ONNX, 0, 0 },
+    { "Softplus", false, "kind=softplus", ONNX, 0, 0 },
+    { "Softsign", false, "kind=softsign", ONNX, 0, 0 },
+    { "Elu", false, "kind=elu", ONNX, 0, 0 },
+    { "Exp", false, "kind=exponential", "input=x output=y", 0, 0 },
+    { "Log", false, "kind=logarithm", "input=x output=y", 0, 0 },
+    { "Gelu", false, "kind=gelu", ONNX, 0, 0 },
+    { "FastGelu", false, "kind=gelu_tanh", ONNX, 0, 0 },
+    { "QuickGelu", false, "kind=swish a=1.702", ONNX, 0, 0 },
+    { "ReluGrad", true, "kind=relu", ONNX_X, 0, 0 },
+    { "LeakyReluGrad", true, "kind=relu a=0.01 from_y=true", ONNX_Y, 0, 0 },
+    { "SigmoidGrad", true, "kind=sigmoid from_y=true", ONNX_Y, 0, 0 },
+    { "TanhGrad", true, "kind=tanh from_y=true", ONNX_Y, 0, 0 },
+    { "GeluGrad", true, "kind=gelu", ONNX_X, 0, 0 },
+    { "FastGeluGrad", true, "kind=gelu_tanh", ONNX_X, 0, 0 },
+    { "QuickGeluGrad", true, "kind=swish a=1.702", ONNX_X, 0, 0 },
     { .name = NULL },
 };
 
+/* ---- a, b, c ---- */
+
+typedef struct triple {
+    double a, b, c;
+} triple;
+
+/* Those that MPS suggests. */
+static const triple usual[RG_NEURON_KINDS] = {
+    [RG_NEURON_NONE] = { 1 },
+    [RG_NEURON_LINEAR] = { 1 },
+    [RG_NEURON_HARD_SIGMOID] = { 0.2, 0.5 },
+    [RG_NEURON_TANH] = { 1, 1 },
+    [RG_NEURON_SOFTPLUS] = { 1, 1 },
+    [RG_NEURON_ELU] = { 1 },
+    [RG_NEURON_RELUN] = { 1, 6 },
+    [RG_NEURON_POWER] = { 1, 0, 1 },
+    [RG_NEURON_EXPONENTIAL] = { 1, 0, -1 },
+    [RG_NEURON_LOGARITHM] = { 1, 0, -1 },
+    [RG_NEURON_SWISH] = { 1 },
+};
+
+static triple triple_of(const rg_neuron_desc *d)
+{
+    triple t = usual[d->kind];
+    if (d->kind == RG_NEURON_NONE)
+        return t;
+    t.a = d->has_a ? d->a : t.a;
+    t.b = d->has_b ? d->b : t.b;
+    t.c = d->has_c ? d->c : t.c;
+    return t;
+}
+
+static int32_t power_of(double c)
+{
+    if (c != floor(c))
+        return RG_POWER_BROKEN;
+    if (fabs(c) <= RG_POWER_MOST)
+        return (int32_t)c;
+    return fmod(c, 2) == 0 ? RG_POWER_EVEN : RG_POWER_ODD;
+}
+
+static void numbers_of_hard_sigmoid(triple t, rg_neuron_numbers *n)
+{
+    const double zero = -t.b / t.a, one = (1 - t.b) / t.a;
+    n->low = t.a == 0 ? HUGE_VAL : fmin(zero, one);
+    n->high = t.a == 0 ? -HUGE_VAL : fmax(zero, one);
+}
+
+/* b as the results hold it, so that a clipped y is not below it. */
+static double stored(double b, rg_dtype dtype)
+{
+    char element[8];
+    rg_element_set(element, dtype, 0, b);
+    return rg_element_get(element, dtype, 0);
+}
+
+rg_neuron_numbers rg_neuron_numbers_of(const rg_neuron_desc *d, rg_dtype dtype, bool gradient)
+{
+    const triple t = triple_of(d);
+    const double ln_c = t.c > 0 ? log(t.c) : 1;
+    rg_neuron_numbers n = { .a = t.a, .b = t.b, .c = t.c };
+    switch (d->kind) {
+    case RG_NEURON_HARD_SIGMOID:
+        numbers_of_hard_sigmoid(t, &n);
+        break;
+    case RG_NEURON_TANH:
+        n.factor = d->from_y ? t.b / t.a : t.a * t.b;
+        break;
+    case RG_NEURON_SOFTPLUS:
+        n.c = -1 / t.a;
+        n.factor = t.a * t.b;
+        break;
+    case RG_NEURON_RELUN:
+        n.b = stored(t.b, dtype);
+        break;
+    case RG_NEURON_POWER:
+        n.c = gradient ? t.c - 1 : t.c;
+        n.power = power_of(n.c);
+        n.factor = t.a * t.c;
+        break;
+    case RG_NEURON_EXPONENTIAL:
+        n.a = n.factor = t.a * ln_c;
+        n.b = t.b * ln_c;
+        break;
+    case RG_NEURON_LOGARITHM:
+        n.c = 1 / ln_c;
+        n.factor = t.a / ln_c;
+        break;
+    default:
+        break;
+    }
+    return n;
+}
+
 /* ---- validation, shape rule ---- */
+
+static rg_status check_number(const char *name, double value, bool given)
+{
+    RG_CHECK(given || value == 0, RG_INVALID_ARGUMENT,
+             "neuron: %s is %g, but has_%s says that it is not given", name, value, name);
+    RG_CHECK(isfinite(value), RG_INVALID_ARGUMENT, "neuron: %s is %g; it must be finite", name,
+             value);
+    return RG_OK;
+}
+
+/* Whether y tells the slope. */
+static rg_status check_from_y(rg_neuron_kind kind, triple t)
+{
+    static const bool tells[RG_NEURON_KINDS] = {
+        [RG_NEURON_NONE] = true,        [RG_NEURON_RELU] = true, [RG_NEURON_LINEAR] = true,
+        [RG_NEURON_SIGMOID] = true,     [RG_NEURON_TANH] = true, [RG_NEURON_SOFTPLUS] = true,
+        [RG_NEURON_SOFTSIGN] = true,    [RG_NEURON_ELU] = true,  [RG_NEURON_RELUN] = true,
+        [RG_NEURON_EXPONENTIAL] = true,
+    };
+    const bool rises = kind == RG_NEURON_RELU || kind == RG_NEURON_RELUN || kind == RG_NEURON_ELU;
+    const bool scaled = kind == RG_NEURON_TANH || kind == RG_NEURON_SOFTPLUS;
+    RG_CHECK(tells[kind], RG_INVALID_ARGUMENT,
+             "neuron: %s does not tell its slope from y; from_y must be false", kinds[kind]);
+    RG_CHECK(!rises || t.a >= 0, RG_INVALID_ARGUMENT,
+             "neuron: %s with a = %g does not tell its slope from y; a must be 0 or more",
+             kinds[kind], t.a);
+    RG_CHECK(kind != RG_NEURON_RELUN || t.b > 0, RG_INVALID_ARGUMENT,
+             "neuron: relun with b = %g does not tell its slope from y; b must be above 0", t.b);
+    RG_CHECK(!scaled || t.a != 0, RG_INVALID_ARGUMENT,
+             "neuron: %s with a = 0 is 0 everywhere and does not tell its slope from y",
+             kinds[kind]);
+    return RG_OK;
+}
 
 static rg_status check(const void *desc)
 {
     const rg_neuron_desc *d = desc;
-    RG_CHECK(!d->from_y || d->kind != RG_NEURON_RELU || d->a >= 0, RG_INVALID_ARGUMENT,
-             "neuron: relu with a = %g does not tell its slope from y; a must be 0 or more", d->a);
-    RG_CHECK(d->kind != RG_NEURON_TANH || d->a != 0, RG_INVALID_ARGUMENT,
-             "neuron: tanh with a = 0 is 0 everywhere; its usual a is 1");
+    RG_TRY(check_number("a", d->a, d->has_a));
+    RG_TRY(check_number("b", d->b, d->has_b));
+    RG_TRY(check_number("c", d->c, d->has_c));
+    const triple t = triple_of(d);
+    const bool log = d->kind == RG_NEURON_LOGARITHM;
+    if (log || d->kind == RG_NEURON_EXPONENTIAL)
+        RG_CHECK((t.c > 0 && !(log && t.c == 1)) || t.c == -1, RG_INVALID_ARGUMENT,
+                 "neuron: c = %g is no base of %s; it must be above 0%s, or -1 for e", t.c,
+                 kinds[d->kind], log ? " and not 1" : "");
+    return d->from_y ? check_from_y(d->kind, t) : RG_OK;
+}
+
+static int32_t count_inputs(const void *desc)
+{
+    return ((const rg_neuron_desc *)desc)->kind == RG_NEURON_PRELU ? 2 : 1;
+}
+
+static rg_status check_slope(const rg_tensor_desc x[])
+{
+    char have[RG_SHAPE_TEXT], slope[RG_SHAPE_TEXT];
+    rg_shape_text(&x[0], have);
+    rg_shape_text(&x[1], slope);
+    RG_CHECK(x[0].rank > 0, RG_INVALID_ARGUMENT, "neuron: prelu's x is %s and has no channels",
+             have);
+    RG_CHECK(x[1].rank == 1 && x[1].dims[0] == x[0].dims[x[0].rank - 1], RG_INVALID_ARGUMENT,
+             "neuron: slope is %s where x is %s; it has one element for each channel, the last "
+             "dimension of x",
+             slope, have);
+    RG_CHECK(x[1].dtype == x[0].dtype, RG_INVALID_ARGUMENT,
+             "neuron: slope is %s where x is %s; both have the same dtype", slope, have);
     return RG_OK;
 }
 
 static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[])
 {
-    (void)desc;
     RG_CHECK(rg_dtype_is_data(x->dtype), RG_INVALID_ARGUMENT,
              "neuron: x is %s; f32, f64, f16 and bf16 are supported", rg_dtype_name(x->dtype));
+    if (((const rg_neuron_desc *)desc)->kind == RG_NEURON_PRELU)
+        RG_TRY(check_slope(x));
     y[0] = rg_tensor_desc_dense(x->dtype, x->rank, x->dims);
     return RG_OK;
 }
 
 static uint32_t reads(const void *desc)
 {
-    return ((const rg_neuron_desc *)desc)->from_y ? RG_READS_Y : RG_READS_X;
+    const rg_neuron_desc *d = desc;
+    if (d->kind == RG_NEURON_NONE || d->kind == RG_NEURON_LINEAR)
+        return 0;
+    if (d->kind == RG_NEURON_PRELU)
+        return RG_READS_X | RG_READS_X << 1;
+    return d->from_y ? RG_READS_Y : RG_READS_X;
 }
 
 static bool joins(const void *desc, const rg_tensor_desc x[])
 {
-    (void)desc;
     (void)x;
-    return true;
+    return ((const rg_neuron_desc *)desc)->kind != RG_NEURON_PRELU;
+}
+
+/* ---- prelu ---- */
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+/* How the tensors are cut into units, by shape alone: parts of many elements, but not so few rows
+ * that their sums are worth mentioning, nor so many parts that joining them is. */
+static void cut_prelu(rg_prelu_shape *s)
+{
+    enum { ELEMENTS = 65536, ROWS = 256, PARTS = 1024 };
+    const int64_t rows = s->rows.count, channels = most(s->channels, 1);
+    s->block = channels < RG_BLOCK_GROUPS ? channels : RG_BLOCK_GROUPS;
+    s->blocks = ceil_div(s->channels, s->block);
+    s->lanes = RG_BLOCK_GROUPS / s->block;
+    s->part = most(most(ELEMENTS / channels, ROWS), ceil_div(rows, PARTS));
+    s->parts = ceil_div(rows, s->part);
+}
+
+static void lay_out_prelu(const rg_tensor *const tensors[], int count, const rg_tensor *slope,
+                          rg_prelu_shape *s, rg_launch *launch)
+{
+    const rg_tensor_desc *descs[RG_PRELU_TENSORS];
+    for (int t = 0; t < count; t++)
+        descs[t] = &tensors[t]->desc;
+    const int32_t last = descs[0]->rank - 1;
+    s->rows = rg_walk_make(descs, count, 0, last);
+    s->channels = descs[0]->dims[last];
+    s->slope_step = slope->desc.strides[0];
+    s->dense = true;
+    s->joined = s->rows.rank <= 1;
+    for (int t = 0; t < count; t++) {
+        s->step[t] = descs[t]->strides[last];
+        s->dense &= s->step[t] == 1 || s->channels == 1;
+        s->joined &= s->rows.rank == 0 || s->rows.strides[t][0] == s->channels;
+    }
+    s->joined &= s->dense;
+    cut_prelu(s);
+    launch->dtype = descs[0]->dtype;
+    launch->units = s->parts * s->blocks;
+    launch->grain = 1;
+    launch->bytes = rg_shape_count(descs[0]) * (int64_t)rg_dtype_size(launch->dtype) * count;
+}
+
+static rg_status forward_prelu(rg_call *call)
+{
+    rg_prelu_args args = { 0 };
+    rg_launch launch = { .tensors = { call->x[0], call->x[1], call->y[0] },
+                         .kernel = RG_NEURON_FORWARD + RG_NEURON_PRELU,
+                         .args = &args,
+                         .args_size = sizeof args };
+    const rg_tensor *const walked[] = { call->x[0], call->y[0] };
+    lay_out_prelu(walked, 2, call->x[1], &args.shape, &launch);
+    args.shape.stream = args.shape.dense && rg_call_streams(call, launch.bytes / 2);
+    return rg_record(call, &launch);
+}
+
+/* dx, and sums for dslope if there is a tensor for them. */
+static rg_status record_prelu(rg_call *call, rg_prelu_gradient_args *args, rg_launch *launch,
+                              const rg_tensor *sums)
+{
+    launch->tensors[4] = sums != NULL ? sums : call->dy[0];
+    args->wants_sums = sums != NULL;
+    return rg_record(call, launch);
+}
+
+/* The sums of all parts make dslope. */
+static rg_status record_join(rg_call *call, const rg_prelu_shape *shape, const rg_tensor *sums)
+{
+    const rg_tensor *dslope = call->dx[1];
+    const rg_prelu_join_args args = { .parts = shape->parts,
+                                      .channels = shape->channels,
+                                      .step = dslope->desc.strides[0],
+                                      .add = call->add >> 1 & 1 };
+    const rg_launch launch = { .tensors = { sums, dslope },
+                               .kernel = RG_NEURON_PRELU_JOIN,
+                               .dtype = dslope->desc.dtype,
+                               .args = &args,
+                               .args_size = sizeof args,
+                               .units = ceil_div(shape->channels, RG_PRELU_JOIN_UNIT),
+                               .grain = 1,
+                               .bytes = rg_shape_count(&sums->desc) *
+                                        (int64_t)rg_dtype_size(sums->desc.dtype) };
+    return rg_record(call, &launch);
+}
+
+static rg_status gradient_prelu(rg_call *call)
+{
+    rg_prelu_gradient_args args = { .wants_dx = call->dx[0] != NULL, .add = call->add & 1 };
+    const rg_tensor *dx = call->dx[0] != NULL ? call->dx[0] : call->x[0];
+    rg_launch launch = { .tensors = { call->dy[0], call->x[0], call->x[1], dx },
+                         .kernel = RG_NEURON_GRADIENT + RG_NEURON_PRELU,
+                         .args = &args,
+                         .args_size = sizeof args };
+    const rg_tensor *const walked[] = { call->dy[0], call->x[0], dx };
+    lay_out_prelu(walked, 3, call->x[1], &args.shape, &launch);
+    args.shape.stream =
+        args.wants_dx && !args.add && args.shape.dense && rg_call_streams(call, launch.bytes / 3);
+    if (call->dx[1] == NULL)
+        return record_prelu(call, &args, &launch, NULL);
+
+    rg_tensor *sums;
+    const int64_t dims[] = { args.shape.parts, args.shape.channels };
+    const rg_tensor_desc desc =
+        rg_tensor_desc_dense(launch.dtype == RG_F64 ? RG_F64 : RG_F32, 2, dims);
+    RG_TRY(rg_tensor_create_temporary(call->commands, &desc, &sums));
+    rg_status status = record_prelu(call, &args, &launch, sums);
+    if (status == RG_OK)
+        status = record_join(call, &args.shape, sums);
+    rg_tensor_destroy(sums);
+    return status;
 }
 
 /* ---- forward and gradient ---- */
@@ -109,9 +432,12 @@ static void lay_out(const rg_tensor *const tensors[], int count, rg_sweep *sweep
 static rg_status forward(rg_call *call)
 {
     const rg_neuron_desc *desc = call->desc;
-    rg_neuron_args args = { .a = desc->a, .b = desc->b };
+    if (desc->kind == RG_NEURON_PRELU)
+        return forward_prelu(call);
+    const rg_dtype dtype = call->x[0]->desc.dtype;
+    rg_neuron_args args = { .numbers = rg_neuron_numbers_of(desc, dtype, false) };
     rg_launch launch = { .tensors = { call->x[0], call->y[0] },
-                         .kernel = RG_RELU_FORWARD + (int32_t)desc->kind,
+                         .kernel = RG_NEURON_FORWARD + (int32_t)desc->kind,
                          .args = &args,
                          .args_size = sizeof args };
     lay_out(launch.tensors, 2, &args.sweep, &launch);
@@ -122,14 +448,18 @@ static rg_status forward(rg_call *call)
 static rg_status gradient(rg_call *call)
 {
     const rg_neuron_desc *desc = call->desc;
-    rg_neuron_gradient_args args = { .a = desc->a, .b = desc->b, .add = call->add & 1 };
-    rg_launch launch = { .tensors = { call->dy[0], desc->from_y ? call->y[0] : call->x[0],
-                                      call->dx[0] },
-                         .kernel = RG_RELU_GRADIENT + (int32_t)desc->kind,
+    if (desc->kind == RG_NEURON_PRELU)
+        return gradient_prelu(call);
+    const uint32_t read = reads(desc);
+    const rg_tensor *from = read == 0 ? call->dy[0] : read == RG_READS_Y ? call->y[0] : call->x[0];
+    const rg_dtype dtype = from->desc.dtype;
+    rg_neuron_gradient_args args = { .numbers = rg_neuron_numbers_of(desc, dtype, true),
+                                     .add = call->add & 1 };
+    rg_launch launch = { .tensors = { call->dy[0], from, call->dx[0] },
+                         .kernel = desc->from_y ? RG_NEURON_GRADIENT_Y : RG_NEURON_GRADIENT,
                          .args = &args,
                          .args_size = sizeof args };
-    if (desc->from_y && desc->kind != RG_NEURON_RELU)
-        launch.kernel += RG_SIGMOID_GRADIENT_Y - RG_SIGMOID_GRADIENT;
+    launch.kernel += (int32_t)desc->kind;
     lay_out(launch.tensors, 3, &args.sweep, &launch);
     args.stream = !args.add && rg_call_streams(call, launch.bytes / 3);
     return rg_record(call, &launch);
@@ -137,10 +467,11 @@ static rg_status gradient(rg_call *call)
 
 RG_OP_DEFINE(neuron, .text = "activation functions, element by element",
              .desc = { fields, &defaults, sizeof defaults },
-             .inputs = (const char *const[]){ "x", NULL },
+             .inputs = (const char *const[]){ "x", "slope", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names,
-             .alias = "x0=y0 dy0=dx0 x0=dx0 y0=dx0", .check = check, .shapes = shapes,
-             .reads = reads, .joins = joins, .forward = forward, .gradient = gradient);
+             .alias = "x0=y0 dy0=dx0 x0=dx0 y0=dx0", .count_inputs = count_inputs, .check = check,
+             .shapes = shapes, .reads = reads, .joins = joins, .forward = forward,
+             .gradient = gradient);
 
 rg_status rg_neuron_create(rg_device *device, const rg_neuron_desc *desc, rg_kernel **kernel)
 {

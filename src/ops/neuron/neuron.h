@@ -6,23 +6,46 @@
 
 #include "core/sweep.h"
 
+#include <retrograde/neuron.h>
+
+/* A kernel's id is one of these plus the kind; what sums up the gradient of prelu's slopes comes
+ * last. */
+enum { RG_NEURON_KINDS = RG_NEURON_SWISH + 1 };
 enum {
-    RG_RELU_FORWARD,
-    RG_SIGMOID_FORWARD,
-    RG_TANH_FORWARD,
-    RG_RELU_GRADIENT, /* from x or from y: the sign is the same */
-    RG_SIGMOID_GRADIENT,
-    RG_TANH_GRADIENT,
-    RG_SIGMOID_GRADIENT_Y,
-    RG_TANH_GRADIENT_Y,
+    RG_NEURON_FORWARD = 0,
+    RG_NEURON_GRADIENT = RG_NEURON_KINDS,       /* from x */
+    RG_NEURON_GRADIENT_Y = 2 * RG_NEURON_KINDS, /* from y, where it tells the slope */
+    RG_NEURON_PRELU_JOIN = 3 * RG_NEURON_KINDS,
     RG_NEURON_KERNELS
 };
+
+/* How a power is taken: by as many products as the whole number says, up to this one; or by
+ * exp(c log u), where whole exponents also take negative u. */
+enum { RG_POWER_MOST = 32, RG_POWER_ODD, RG_POWER_EVEN, RG_POWER_BROKEN };
+
+/* What a formula reads, as far as its kind does. */
+typedef struct rg_neuron_numbers {
+    double a, b;      /* of exponential: times ln c */
+    double c;         /* power: the exponent (gradient: less 1); logarithm: 1 / ln c;
+                         softplus from y: -1 / a */
+    double factor;    /* of the slope */
+    double low, high; /* hard_sigmoid: where it is not flat */
+    int32_t power;    /* RG_POWER_, or the whole number that c is, from -RG_POWER_MOST on */
+} rg_neuron_numbers;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+rg_neuron_numbers rg_neuron_numbers_of(const rg_neuron_desc *desc, rg_dtype dtype, bool gradient);
+#ifdef __cplusplus
+}
+#endif
 
 typedef struct rg_neuron_args {
     const void *x;
     void *y;
     rg_sweep sweep; /* tensors x, y */
-    double a, b;
+    rg_neuron_numbers numbers;
     bool stream; /* y goes past the cache */
 } rg_neuron_args;
 
@@ -30,9 +53,49 @@ typedef struct rg_neuron_gradient_args {
     const void *dy, *from; /* from: x or y */
     void *dx;
     rg_sweep sweep; /* tensors dy, from, dx */
-    double a, b;
+    rg_neuron_numbers numbers;
     bool add;    /* into dx */
     bool stream; /* dx goes past the cache */
 } rg_neuron_gradient_args;
+
+/* prelu: a unit is a block of channels of a part of the rows. Where there are few channels,
+ * `lanes` rows are taken at once, their channels side by side; row r of a part adds to sums of
+ * its own, those of lane r % lanes. All of this follows from the shape. */
+enum { RG_PRELU_TENSORS = 3 };
+typedef struct rg_prelu_shape {
+    rg_walk rows;                   /* all dimensions but the last */
+    int64_t step[RG_PRELU_TENSORS]; /* between channels */
+    int64_t slope_step;
+    int64_t channels, block, blocks; /* in all, of a unit, units of a part */
+    int64_t part, parts;             /* rows of a part, parts */
+    int64_t lanes;
+    bool dense;  /* every step is 1 */
+    bool joined; /* and every row follows the one before */
+    bool stream; /* the result goes past the cache */
+} rg_prelu_shape;
+
+typedef struct rg_prelu_args {
+    const void *x, *slope;
+    void *y;
+    rg_prelu_shape shape; /* tensors x, y */
+} rg_prelu_args;
+
+typedef struct rg_prelu_gradient_args {
+    const void *dy, *x, *slope;
+    void *dx;             /* x where it is not wanted */
+    void *sums;           /* real, (parts, channels); dy where they are not wanted */
+    rg_prelu_shape shape; /* tensors dy, x, dx */
+    bool wants_dx, wants_sums;
+    bool add; /* into dx */
+} rg_prelu_gradient_args;
+
+typedef struct rg_prelu_join_args {
+    const void *sums; /* real, (parts, channels) */
+    void *dslope;
+    int64_t parts, channels, step;
+    bool add; /* into dslope */
+} rg_prelu_join_args;
+
+enum { RG_PRELU_JOIN_UNIT = 64 }; /* channels */
 
 #endif

@@ -1,152 +1,333 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Neurons on the CPU. */
-#include "backend/cpu/kernel.h"
-#include "backend/cpu/math.h"
-#include "ops/neuron/neuron.h"
-
-/* What a formula reads: a, b, and a b or b / a, cast once. */
-typedef struct constants {
-    real a, b, ab;
-} constants;
+/* Neurons on the CPU: the loops around neuron_formulas.h, and prelu, whose slopes differ from
+ * channel to channel. */
+#include "backend/cpu/columns.h"
+#include "ops/neuron/neuron_formulas.h"
 
 /* ---- forward: y from x ---- */
-
-RG_FORMULA vreal relu(const void *k, vreal x, vreal unused)
-{
-    (void)unused;
-    const real a = ((const constants *)k)->a;
-    return a == 0 ? vmax(vset(0), x) : vselect(x > 0, x, x * vset(a)); /* 0, not 0 * infinity */
-}
-
-RG_FORMULA vreal sigmoid(const void *k, vreal x, vreal unused)
-{
-    (void)k;
-    (void)unused;
-    return vsigmoid(x);
-}
-
-RG_FORMULA vreal tanh_scaled(const void *k, vreal x, vreal unused)
-{
-    (void)unused;
-    const constants *c = k;
-    return vset(c->a) * vtanh(vset(c->b) * x);
-}
 
 RG_INLINE void forward(rg_formula *formula, const rg_neuron_args *k, int64_t begin, int64_t end,
                        const rg_dtype T)
 {
-    const constants c = { (real)k->a, (real)k->b, 0 };
+    const neuron_constants c = neuron_constants_of(&k->numbers);
     const void *const data[] = { k->x, k->y };
     sweep_units(formula, &c, &k->sweep, data, 2, begin, end, T, false, k->stream);
 }
 
-RG_INLINE void relu_forward(const rg_neuron_args *k, int64_t begin, int64_t end, const rg_dtype T)
-{
-    forward(relu, k, begin, end, T);
-}
+#define FORWARD(kind)                                                                  \
+    RG_INLINE void kind##_forward(const rg_neuron_args *k, int64_t begin, int64_t end, \
+                                  const rg_dtype T)                                    \
+    {                                                                                  \
+        forward(neuron_##kind, k, begin, end, T);                                      \
+    }                                                                                  \
+    RG_KERNEL(kind##_forward, rg_neuron_args)
 
-RG_INLINE void sigmoid_forward(const rg_neuron_args *k, int64_t begin, int64_t end,
-                               const rg_dtype T)
-{
-    forward(sigmoid, k, begin, end, T);
-}
-
-RG_INLINE void tanh_forward(const rg_neuron_args *k, int64_t begin, int64_t end, const rg_dtype T)
-{
-    forward(tanh_scaled, k, begin, end, T);
-}
+FORWARD(relu)
+FORWARD(linear)
+FORWARD(sigmoid)
+FORWARD(hard_sigmoid)
+FORWARD(tanh)
+FORWARD(absolute)
+FORWARD(softplus)
+FORWARD(softsign)
+FORWARD(elu)
+FORWARD(relun)
+FORWARD(power)
+FORWARD(exponential)
+FORWARD(logarithm)
+FORWARD(gelu)
+FORWARD(gelu_tanh)
+FORWARD(swish)
 
 /* ---- gradient: dx from dy and x, or from dy and y ---- */
 
-RG_FORMULA vreal relu_slope(const void *k, vreal dy, vreal from)
+RG_INLINE void gradient(rg_formula *formula, const rg_neuron_gradient_args *k, int64_t begin,
+                        int64_t end, const rg_dtype T)
 {
-    const real a = ((const constants *)k)->a;
-    return vselect(from > 0, dy, a == 0 ? vset(0) : dy * vset(a));
-}
-
-RG_FORMULA vreal sigmoid_slope(const void *k, vreal dy, vreal x)
-{
-    (void)k;
-    const vreal z = vexp(-vabs(x)), s = 1 / (1 + z);
-    return dy * (z * s * s); /* y (1 - y), exact also where y is near 1 */
-}
-
-RG_FORMULA vreal tanh_slope(const void *k, vreal dy, vreal x)
-{
-    const constants *c = k;
-    const vreal t = vtanh(vset(c->b) * x);
-    return dy * (vset(c->ab) * ((1 - t) * (1 + t)));
-}
-
-RG_FORMULA vreal sigmoid_slope_y(const void *k, vreal dy, vreal y)
-{
-    (void)k;
-    return dy * (y * (1 - y));
-}
-
-RG_FORMULA vreal tanh_slope_y(const void *k, vreal dy, vreal y)
-{
-    const constants *c = k;
-    return dy * (vset(c->ab) * ((vset(c->a) - y) * (vset(c->a) + y)));
-}
-
-RG_INLINE void gradient(rg_formula *formula, const rg_neuron_gradient_args *k, double ab,
-                        int64_t begin, int64_t end, const rg_dtype T)
-{
-    const constants c = { (real)k->a, (real)k->b, (real)ab };
+    const neuron_constants c = neuron_constants_of(&k->numbers);
     const void *const data[] = { k->dy, k->from, k->dx };
     sweep_units(formula, &c, &k->sweep, data, 3, begin, end, T, k->add, k->stream);
 }
 
-RG_INLINE void relu_gradient(const rg_neuron_gradient_args *k, int64_t begin, int64_t end,
-                             const rg_dtype T)
+#define GRADIENT(kind, suffix)                                                              \
+    RG_INLINE void kind##_gradient##suffix(const rg_neuron_gradient_args *k, int64_t begin, \
+                                           int64_t end, const rg_dtype T)                   \
+    {                                                                                       \
+        gradient(neuron_##kind##_slope##suffix, k, begin, end, T);                          \
+    }                                                                                       \
+    RG_KERNEL(kind##_gradient##suffix, rg_neuron_gradient_args)
+
+GRADIENT(relu, )
+GRADIENT(linear, )
+GRADIENT(sigmoid, )
+GRADIENT(hard_sigmoid, )
+GRADIENT(tanh, )
+GRADIENT(absolute, )
+GRADIENT(softplus, )
+GRADIENT(softsign, )
+GRADIENT(elu, )
+GRADIENT(relun, )
+GRADIENT(power, )
+GRADIENT(exponential, )
+GRADIENT(logarithm, )
+GRADIENT(gelu, )
+GRADIENT(gelu_tanh, )
+GRADIENT(swish, )
+GRADIENT(sigmoid, _y)
+GRADIENT(tanh, _y)
+GRADIENT(softplus, _y)
+GRADIENT(softsign, _y)
+GRADIENT(elu, _y)
+GRADIENT(exponential, _y)
+
+/* ---- prelu ---- */
+
+/* Rows that are summed up before they are added to what rows before them gave. */
+enum { PRELU_PIECE = 128 };
+
+/* One row, or several that follow each other: where its tensors are, and what belongs to each
+ * channel. */
+typedef struct prelu_run {
+    const char *in[2];
+    char *out;
+    int64_t in_step[2], out_step; /* between channels */
+    const real *slope;
+    real *sum;
+    bool dense, add, stream, wants_out, wants_sum;
+} prelu_run;
+
+typedef void prelu_step(const prelu_run *r, int64_t i, const int n, const rg_dtype T,
+                        const bool stream);
+
+RG_INLINE vreal load_channels(const prelu_run *r, int t, int64_t i, const int n, const rg_dtype T)
 {
-    gradient(relu_slope, k, 0, begin, end, T);
+    return load_groups(at(r->in[t], i * r->in_step[t], T), r->in_step[t], n, T, r->dense);
 }
 
-RG_INLINE void sigmoid_gradient(const rg_neuron_gradient_args *k, int64_t begin, int64_t end,
-                                const rg_dtype T)
+RG_FORMULA void prelu_forward_step(const prelu_run *r, int64_t i, const int n, const rg_dtype T,
+                                   const bool stream)
 {
-    gradient(sigmoid_slope, k, 0, begin, end, T);
+    const vreal y = neuron_prelu(load_channels(r, 0, i, n, T), vload_full(r->slope, i, RG_REAL));
+    if (stream)
+        vstream(r->out, i, T, y);
+    else
+        store_groups(at_out(r->out, i * r->out_step, T), r->out_step, n, T, r->dense, y);
 }
 
-RG_INLINE void tanh_gradient(const rg_neuron_gradient_args *k, int64_t begin, int64_t end,
-                             const rg_dtype T)
+/* Lanes behind n are 0 and add nothing. */
+RG_FORMULA void prelu_gradient_step(const prelu_run *r, int64_t i, const int n, const rg_dtype T,
+                                    const bool stream)
 {
-    gradient(tanh_slope, k, k->a * k->b, begin, end, T);
+    const vreal dy = load_channels(r, 0, i, n, T), x = load_channels(r, 1, i, n, T);
+    if (r->wants_out) {
+        vreal dx = neuron_prelu_slope(dy, x, vload_full(r->slope, i, RG_REAL));
+        char *to = at_out(r->out, i * r->out_step, T);
+        if (r->add)
+            dx += load_groups(to, r->out_step, n, T, r->dense);
+        if (stream)
+            vstream(r->out, i, T, dx);
+        else
+            store_groups(to, r->out_step, n, T, r->dense, dx);
+    }
+    if (r->wants_sum)
+        vstore_full(r->sum, i, RG_REAL, vload_full(r->sum, i, RG_REAL) + neuron_prelu_share(dy, x));
 }
 
-RG_INLINE void sigmoid_gradient_y(const rg_neuron_gradient_args *k, int64_t begin, int64_t end,
-                                  const rg_dtype T)
+RG_INLINE void prelu_steps(prelu_step *step, const prelu_run *r, int64_t count, const rg_dtype T)
 {
-    gradient(sigmoid_slope_y, k, 0, begin, end, T);
+    int64_t i = 0;
+    if (r->stream) {
+        const int64_t head = least(vhead(r->out, T), count);
+        for (; i < head; i += VLEN)
+            step(r, i, vlanes_left(head - i), T, false);
+        for (i = head; i + VLEN <= count; i += VLEN)
+            step(r, i, VLEN, T, true);
+    }
+    for (; i + VLEN <= count; i += VLEN)
+        step(r, i, VLEN, T, false);
+    if (i < count)
+        step(r, i, (int)(count - i), T, false);
 }
 
-RG_INLINE void tanh_gradient_y(const rg_neuron_gradient_args *k, int64_t begin, int64_t end,
-                               const rg_dtype T)
+/* The slopes of the block's channels, once for every lane. */
+RG_OUTLINE void prelu_slopes(const rg_prelu_shape *s, const void *slope, int64_t first,
+                             int64_t width, rg_dtype T, real *to)
 {
-    gradient(tanh_slope_y, k, k->b / k->a, begin, end, T);
+    for (int64_t lane = 0; lane < s->lanes; lane++)
+        for (int64_t c = 0; c < width; c++)
+            to[lane * width + c] = load_one(slope, (first + c) * s->slope_step, T);
 }
 
-/* ---- entry points and table ---- */
+/* total += sum, sum = 0 */
+RG_OUTLINE void prelu_end_piece(real *total, real *sum, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        total[i] += sum[i];
+        sum[i] = 0;
+    }
+}
 
-RG_KERNEL(relu_forward, rg_neuron_args)
-RG_KERNEL(sigmoid_forward, rg_neuron_args)
-RG_KERNEL(tanh_forward, rg_neuron_args)
-RG_KERNEL(relu_gradient, rg_neuron_gradient_args)
-RG_KERNEL(sigmoid_gradient, rg_neuron_gradient_args)
-RG_KERNEL(tanh_gradient, rg_neuron_gradient_args)
-RG_KERNEL(sigmoid_gradient_y, rg_neuron_gradient_args)
-RG_KERNEL(tanh_gradient_y, rg_neuron_gradient_args)
+/* All rows of a part, `lanes` at a time; what is left of each lane's sums is in `total`. */
+RG_INLINE void prelu_rows(prelu_step *step, const rg_prelu_shape *s, prelu_run r,
+                          const void *const data[], int tensors, int64_t part, int64_t first,
+                          int64_t width, real *total, const rg_dtype T)
+{
+    const real *slope = r.slope;
+    real *sum = r.sum;
+    const int64_t end = least(s->rows.count, (part + 1) * s->part);
+    int64_t groups = 0;
+    for (int64_t row = part * s->part, rows; row < end; row += rows) {
+        const int64_t all = least(s->lanes, end - row), taken = s->joined ? all : 1;
+        rows = all;
+        for (int64_t lane = 0; lane < all; lane += taken) {
+            int64_t offset[RG_WALK_TENSORS];
+            rg_walk_offsets(&s->rows, tensors, row + lane, offset);
+            for (int t = 0; t < tensors - 1; t++)
+                r.in[t] = at(data[t], offset[t] + first * s->step[t], T);
+            const int last = tensors - 1;
+            r.out = at_out((void *)(uintptr_t)data[last], offset[last] + first * s->step[last], T);
+            r.slope = slope + lane * width;
+            r.sum = sum + lane * width;
+            prelu_steps(step, &r, taken * width, T);
+        }
+        if (r.wants_sum && (++groups % PRELU_PIECE == 0 || row + rows >= end))
+            prelu_end_piece(total, sum, s->lanes * width);
+    }
+}
+
+/* Lanes are joined one after the other. */
+RG_OUTLINE void prelu_end_part(const rg_prelu_shape *s, const real *total, int64_t width, real *to)
+{
+    for (int64_t c = 0; c < width; c++) {
+        double sum = 0;
+        for (int64_t lane = 0; lane < s->lanes; lane++)
+            sum += (double)total[lane * width + c];
+        to[c] = (real)sum;
+    }
+}
+
+RG_INLINE void prelu_forward(const rg_prelu_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    const rg_prelu_shape *s = &k->shape;
+    real slope[RG_BLOCK_GROUPS + VLEN]; /* a vector from any channel on is whole */
+    memset(slope, 0, sizeof slope);
+    prelu_run r = { .in_step = { s->step[0] },
+                    .out_step = s->step[1],
+                    .slope = slope,
+                    .dense = s->dense,
+                    .stream = s->stream };
+    const void *const data[] = { k->x, k->y };
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t first = unit % s->blocks * s->block;
+        const int64_t width = least(s->block, s->channels - first);
+        prelu_slopes(s, k->slope, first, width, T, slope);
+        prelu_rows(prelu_forward_step, s, r, data, 2, unit / s->blocks, first, width, NULL, T);
+    }
+}
+
+RG_INLINE void prelu_gradient(const rg_prelu_gradient_args *k, int64_t begin, int64_t end,
+                              const rg_dtype T)
+{
+    const rg_prelu_shape *s = &k->shape;
+    real slope[RG_BLOCK_GROUPS + VLEN], sum[RG_BLOCK_GROUPS + VLEN], total[RG_BLOCK_GROUPS];
+    memset(slope, 0, sizeof slope);
+    memset(sum, 0, sizeof sum);
+    prelu_run r = { .in_step = { s->step[0], s->step[1] },
+                    .out_step = s->step[2],
+                    .slope = slope,
+                    .sum = sum,
+                    .dense = s->dense,
+                    .add = k->add,
+                    .stream = s->stream,
+                    .wants_out = k->wants_dx,
+                    .wants_sum = k->wants_sums };
+    const void *const data[] = { k->dy, k->x, k->dx };
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t part = unit / s->blocks, first = unit % s->blocks * s->block;
+        const int64_t width = least(s->block, s->channels - first);
+        memset(total, 0, sizeof total);
+        prelu_slopes(s, k->slope, first, width, T, slope);
+        prelu_rows(prelu_gradient_step, s, r, data, 3, part, first, width, total, T);
+        if (k->wants_sums)
+            prelu_end_part(s, total, width, (real *)k->sums + part * s->channels + first);
+    }
+}
+
+/* dslope from the sums of all parts, one part after the other. */
+RG_INLINE void prelu_join(const rg_prelu_join_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t first = unit * RG_PRELU_JOIN_UNIT;
+        const int64_t width = least(RG_PRELU_JOIN_UNIT, k->channels - first);
+        double sum[RG_PRELU_JOIN_UNIT] = { 0 };
+        for (int64_t part = 0; part < k->parts; part++) {
+            const real *from = (const real *)k->sums + part * k->channels + first;
+            for (int64_t c = 0; c < width; c++)
+                sum[c] += (double)from[c];
+        }
+        for (int64_t c = 0; c < width; c++) {
+            const int64_t to = (first + c) * k->step;
+            const real value = (real)sum[c];
+            store_one(k->dslope, to, T, k->add ? load_one(k->dslope, to, T) + value : value);
+        }
+    }
+}
+
+RG_KERNEL(prelu_forward, rg_prelu_args)
+RG_KERNEL(prelu_gradient, rg_prelu_gradient_args)
+RG_KERNEL(prelu_join, rg_prelu_join_args)
+
+/* ---- table ---- */
 
 const rg_cpu_row RG_TABLE(neuron)[RG_NEURON_KERNELS] = {
-    [RG_RELU_FORWARD] = RG_ROW(relu_forward),
-    [RG_SIGMOID_FORWARD] = RG_ROW(sigmoid_forward),
-    [RG_TANH_FORWARD] = RG_ROW(tanh_forward),
-    [RG_RELU_GRADIENT] = RG_ROW(relu_gradient),
-    [RG_SIGMOID_GRADIENT] = RG_ROW(sigmoid_gradient),
-    [RG_TANH_GRADIENT] = RG_ROW(tanh_gradient),
-    [RG_SIGMOID_GRADIENT_Y] = RG_ROW(sigmoid_gradient_y),
-    [RG_TANH_GRADIENT_Y] = RG_ROW(tanh_gradient_y),
+    [RG_NEURON_FORWARD + RG_NEURON_NONE] = RG_ROW(relu_forward), /* a = 1 */
+    [RG_NEURON_FORWARD + RG_NEURON_RELU] = RG_ROW(relu_forward),
+    [RG_NEURON_FORWARD + RG_NEURON_LINEAR] = RG_ROW(linear_forward),
+    [RG_NEURON_FORWARD + RG_NEURON_SIGMOID] = RG_ROW(sigmoid_forward),
+    [RG_NEURON_FORWARD + RG_NEURON_HARD_SIGMOID] = RG_ROW(hard_sigmoid_forward),
+    [RG_NEURON_FORWARD + RG_NEURON_TANH] = RG_ROW(tanh_forward),
+    [RG_NEURON_FORWARD + RG_NEURON_ABSOLUTE] = RG_ROW(absolute_forward),
+    [RG_NEURON_FORWARD + RG_NEURON_SOFTPLUS] = RG_ROW(softplus_forward),
+    [RG_NEURON_FORWARD + RG_NEURON_SOFTSIGN] = RG_ROW(softsign_forward),
+    [RG_NEURON_FORWARD + RG_NEURON_ELU] = RG_ROW(elu_forward),
+    [RG_NEURON_FORWARD + RG_NEURON_PRELU] = RG_ROW(prelu_forward),
+    [RG_NEURON_FORWARD + RG_NEURON_RELUN] = RG_ROW(relun_forward),
+    [RG_NEURON_FORWARD + RG_NEURON_POWER] = RG_ROW(power_forward),
+    [RG_NEURON_FORWARD + RG_NEURON_EXPONENTIAL] = RG_ROW(exponential_forward),
+    [RG_NEURON_FORWARD + RG_NEURON_LOGARITHM] = RG_ROW(logarithm_forward),
+    [RG_NEURON_FORWARD + RG_NEURON_GELU] = RG_ROW(gelu_forward),
+    [RG_NEURON_FORWARD + RG_NEURON_GELU_TANH] = RG_ROW(gelu_tanh_forward),
+    [RG_NEURON_FORWARD + RG_NEURON_SWISH] = RG_ROW(swish_forward),
+
+    [RG_NEURON_GRADIENT + RG_NEURON_NONE] = RG_ROW(linear_gradient), /* a = 1 */
+    [RG_NEURON_GRADIENT + RG_NEURON_RELU] = RG_ROW(relu_gradient),
+    [RG_NEURON_GRADIENT + RG_NEURON_LINEAR] = RG_ROW(linear_gradient),
+    [RG_NEURON_GRADIENT + RG_NEURON_SIGMOID] = RG_ROW(sigmoid_gradient),
+    [RG_NEURON_GRADIENT + RG_NEURON_HARD_SIGMOID] = RG_ROW(hard_sigmoid_gradient),
+    [RG_NEURON_GRADIENT + RG_NEURON_TANH] = RG_ROW(tanh_gradient),
+    [RG_NEURON_GRADIENT + RG_NEURON_ABSOLUTE] = RG_ROW(absolute_gradient),
+    [RG_NEURON_GRADIENT + RG_NEURON_SOFTPLUS] = RG_ROW(softplus_gradient),
+    [RG_NEURON_GRADIENT + RG_NEURON_SOFTSIGN] = RG_ROW(softsign_gradient),
+    [RG_NEURON_GRADIENT + RG_NEURON_ELU] = RG_ROW(elu_gradient),
+    [RG_NEURON_GRADIENT + RG_NEURON_PRELU] = RG_ROW(prelu_gradient),
+    [RG_NEURON_GRADIENT + RG_NEURON_RELUN] = RG_ROW(relun_gradient),
+    [RG_NEURON_GRADIENT + RG_NEURON_POWER] = RG_ROW(power_gradient),
+    [RG_NEURON_GRADIENT + RG_NEURON_EXPONENTIAL] = RG_ROW(exponential_gradient),
+    [RG_NEURON_GRADIENT + RG_NEURON_LOGARITHM] = RG_ROW(logarithm_gradient),
+    [RG_NEURON_GRADIENT + RG_NEURON_GELU] = RG_ROW(gelu_gradient),
+    [RG_NEURON_GRADIENT + RG_NEURON_GELU_TANH] = RG_ROW(gelu_tanh_gradient),
+    [RG_NEURON_GRADIENT + RG_NEURON_SWISH] = RG_ROW(swish_gradient),
+
+    [RG_NEURON_GRADIENT_Y + RG_NEURON_NONE] = RG_ROW(linear_gradient),
+    [RG_NEURON_GRADIENT_Y + RG_NEURON_RELU] = RG_ROW(relu_gradient),
+    [RG_NEURON_GRADIENT_Y + RG_NEURON_LINEAR] = RG_ROW(linear_gradient),
+    [RG_NEURON_GRADIENT_Y + RG_NEURON_SIGMOID] = RG_ROW(sigmoid_gradient_y),
+    [RG_NEURON_GRADIENT_Y + RG_NEURON_TANH] = RG_ROW(tanh_gradient_y),
+    [RG_NEURON_GRADIENT_Y + RG_NEURON_SOFTPLUS] = RG_ROW(softplus_gradient_y),
+    [RG_NEURON_GRADIENT_Y + RG_NEURON_SOFTSIGN] = RG_ROW(softsign_gradient_y),
+    [RG_NEURON_GRADIENT_Y + RG_NEURON_ELU] = RG_ROW(elu_gradient_y),
+    [RG_NEURON_GRADIENT_Y + RG_NEURON_RELUN] = RG_ROW(relun_gradient),
+    [RG_NEURON_GRADIENT_Y + RG_NEURON_EXPONENTIAL] = RG_ROW(exponential_gradient_y),
+    [RG_NEURON_PRELU_JOIN] = RG_ROW(prelu_join),
 };
