@@ -31,19 +31,101 @@ static inline neuron_constants<T> neuron_constants_of(const rg_neuron_numbers *n
     static __device__ __forceinline__ real<T> neuron_##name(const neuron_constants<T> &k, \
                                                             real<T> dy, real<T> from)
 
-/* 1 / (1 + e^-x) by e^-|x|, and y (1 - y) */
-template <rg_dtype T> static __device__ __forceinline__ real<T> logistic(real<T> x)
+/* ---- functions; for 16-bit results shorter ones, off by 2^-15 of the value or by 2^-21 ---- */
+
+template <rg_dtype T> constexpr bool IS_SHORT = T == RG_F16 || T == RG_BF16;
+
+template <rg_dtype T> static __device__ __forceinline__ real<T> inverse(real<T> x)
 {
-    const real<T> z = exp_of<T>(-fabs(x)), r = 1 / (1 + z);
-    return x < 0 ? z * r : r;
+    if constexpr (IS_SHORT<T>) {
+        float r;
+        asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+        return r;
+    } else {
+        return 1 / x;
+    }
 }
 
+template <rg_dtype T> static __device__ __forceinline__ real<T> log_of(real<T> x)
+{
+    if constexpr (IS_SHORT<T>)
+        return __logf(x);
+    else
+        return log(x);
+}
+
+/* e^x - 1; near 0 by its series, where the difference would lose all digits. */
+template <rg_dtype T> static __device__ __forceinline__ real<T> expm1_of(real<T> x)
+{
+    if constexpr (IS_SHORT<T>)
+        return fabs(x) < 0.0625f ? x * fma(x, fma(x, 1 / 6.f, 0.5f), 1.f) : exp_of<T>(x) - 1;
+    else
+        return expm1(x);
+}
+
+/* log(1 + z) for 0 <= z <= 1 */
+template <rg_dtype T> static __device__ __forceinline__ real<T> log1p_of(real<T> z)
+{
+    if constexpr (IS_SHORT<T>)
+        return z < 0.03125f ? z * fma(z, fma(z, 1 / 3.f, -0.5f), 1.f) : __logf(1 + z);
+    else
+        return log1p(z);
+}
+
+template <rg_dtype T> static __device__ __forceinline__ real<T> tanh_of(real<T> x)
+{
+    if constexpr (IS_SHORT<T>) {
+        const float size = fabs(x), z = exp_of<T>(-2 * size);
+        const float near = x * fma(x * x, -1 / 3.f, 1.f);
+        return size < 0.0625f ? near : copysign((1 - z) * inverse<T>(1 + z), x);
+    } else {
+        return tanh(x);
+    }
+}
+
+/* 1 - tanh(x)^2 */
+template <rg_dtype T> static __device__ __forceinline__ real<T> tanh_slope_of(real<T> x)
+{
+    if constexpr (IS_SHORT<T>) {
+        const float z = exp_of<T>(-2 * fabs(x)), r = inverse<T>(1 + z);
+        return 4 * z * r * r;
+    } else {
+        const real<T> t = tanh(x);
+        return (1 - t) * (1 + t);
+    }
+}
+
+/* 1 / (1 + e^-x) by e^-|x|, and y (1 - y) */
 template <rg_dtype T>
 static __device__ __forceinline__ real<T> logistic_and_slope(real<T> x, real<T> *slope)
 {
-    const real<T> z = exp_of<T>(-fabs(x)), r = 1 / (1 + z);
+    const real<T> z = exp_of<T>(-fabs(x)), r = inverse<T>(1 + z);
     *slope = z * r * r;
     return x < 0 ? z * r : r;
+}
+
+template <rg_dtype T> static __device__ __forceinline__ real<T> logistic(real<T> x)
+{
+    real<T> unused;
+    return logistic_and_slope<T>(x, &unused);
+}
+
+/* (1 + erf(x / sqrt 2)) / 2, and its derivative. The short form is 7.1.26 of Abramowitz and
+ * Stegun. */
+template <rg_dtype T>
+static __device__ __forceinline__ real<T> normal_share(real<T> x, real<T> *bell)
+{
+    const real<T> half = (real<T>)0.5, z = exp_of<T>(-half * x * x);
+    *bell = (real<T>)0.39894228040143267794 * z; /* 1 / sqrt(2 pi) */
+    if constexpr (IS_SHORT<T>) {
+        const float t = inverse<T>(fma(0.231641888f, (float)fabs(x), 1.f));
+        float p = fma(t, 1.061405429f, -1.453152027f);
+        p = fma(t, fma(t, fma(t, p, 1.421413741f), -0.284496736f), 0.254829592f);
+        const float beyond = 0.5f * z * t * p;
+        return x < 0 ? beyond : 1 - beyond;
+    } else {
+        return fma(half, (real<T>)erf(x * (real<T>)0.70710678118654752440), half);
+    }
 }
 
 /* ---- none, relu, relun, absolute: pieces of straight lines ---- */
@@ -131,13 +213,12 @@ NEURON_SLOPE(sigmoid_slope_y)
 
 NEURON_FORMULA(tanh)
 {
-    return k.a * tanh(k.b * x);
+    return k.a * tanh_of<T>(k.b * x);
 }
 
 NEURON_SLOPE(tanh_slope)
 {
-    const real<T> t = tanh(k.b * from);
-    return dy * (k.factor * ((1 - t) * (1 + t)));
+    return dy * (k.factor * tanh_slope_of<T>(k.b * from));
 }
 
 NEURON_SLOPE(tanh_slope_y)
@@ -148,7 +229,7 @@ NEURON_SLOPE(tanh_slope_y)
 NEURON_FORMULA(softplus)
 {
     const real<T> z = k.b * x;
-    return k.a * ((z > 0 || z != z ? z : 0) + log1p(exp_of<T>(-fabs(z))));
+    return k.a * ((z > 0 || z != z ? z : 0) + log1p_of<T>(exp_of<T>(-fabs(z))));
 }
 
 NEURON_SLOPE(softplus_slope)
@@ -158,19 +239,19 @@ NEURON_SLOPE(softplus_slope)
 
 NEURON_SLOPE(softplus_slope_y)
 {
-    return dy * (-k.factor * expm1(k.c * from));
+    return dy * (-k.factor * expm1_of<T>(k.c * from));
 }
 
 NEURON_FORMULA(softsign)
 {
     (void)k;
-    return x / (1 + fabs(x));
+    return IS_SHORT<T> ? x * inverse<T>(1 + fabs(x)) : x / (1 + fabs(x));
 }
 
 NEURON_SLOPE(softsign_slope)
 {
     (void)k;
-    const real<T> r = 1 / (1 + fabs(from));
+    const real<T> r = inverse<T>(1 + fabs(from));
     return dy * (r * r);
 }
 
@@ -183,7 +264,7 @@ NEURON_SLOPE(softsign_slope_y)
 
 NEURON_FORMULA(elu)
 {
-    return x > 0 ? x : k.a * expm1(x);
+    return x > 0 ? x : k.a * expm1_of<T>(x);
 }
 
 NEURON_SLOPE(elu_slope)
@@ -212,8 +293,8 @@ static __device__ __forceinline__ real<T> neuron_power_of(const neuron_constants
     if (k.power <= RG_POWER_MOST)
         return whole_power(u, k.power);
     if (k.power == RG_POWER_BROKEN)
-        return exp(k.c * log(u));
-    const real<T> size = pow(fabs(u), k.c);
+        return exp_of<T>(k.c * log_of<T>(u));
+    const real<T> size = exp_of<T>(k.c * log_of<T>(fabs(u)));
     return k.power == RG_POWER_ODD ? copysign(size, u) : size;
 }
 
@@ -246,7 +327,7 @@ NEURON_SLOPE(exponential_slope_y)
 
 NEURON_FORMULA(logarithm)
 {
-    return k.c * log(neuron_linear<T>(k, x, x));
+    return k.c * log_of<T>(neuron_linear<T>(k, x, x));
 }
 
 NEURON_SLOPE(logarithm_slope)
@@ -256,26 +337,23 @@ NEURON_SLOPE(logarithm_slope)
 
 /* ---- gelu, gelu_tanh, swish: x times a sigmoid of some kind ---- */
 
-#define GELU_SQRT_1_2   0.70710678118654752440 /* sqrt(1/2) */
-#define GELU_SQRT_1_2PI 0.39894228040143267794 /* 1 / sqrt(2 pi) */
-#define GELU_LINEAR     1.59576912160573071175 /* 2 sqrt(2 / pi) */
-#define GELU_CUBIC      0.07135481627260024877 /* 0.044715 of that */
-#define GELU_FAR        30                     /* e^-u(x) is 0, or infinity */
+#define GELU_LINEAR 1.59576912160573071175 /* 2 sqrt(2 / pi) */
+#define GELU_CUBIC  0.07135481627260024877 /* 0.044715 of that */
+#define GELU_FAR    30                     /* e^-u(x) is 0, or infinity */
 
 NEURON_FORMULA(gelu)
 {
     (void)k;
-    const real<T> half = (real<T>)0.5 * x;
-    return fma(half, (real<T>)erf(x * (real<T>)GELU_SQRT_1_2), half);
+    real<T> bell;
+    return x * normal_share<T>(x, &bell);
 }
 
 NEURON_SLOPE(gelu_slope)
 {
     (void)k;
-    const real<T> x = from, half = (real<T>)0.5;
-    const real<T> share = fma(half, (real<T>)erf(x * (real<T>)GELU_SQRT_1_2), half);
-    const real<T> bell = (real<T>)GELU_SQRT_1_2PI * exp_of<T>(-half * x * x);
-    return dy * fma(x, bell, share);
+    real<T> bell;
+    const real<T> share = normal_share<T>(from, &bell);
+    return dy * fma(from, bell, share);
 }
 
 NEURON_FORMULA(gelu_tanh)
