@@ -7,7 +7,7 @@
 
 #include <retrograde/tensor.h>
 
-enum { RG_WALK_TENSORS = 4 };
+enum { RG_WALK_TENSORS = 5 };
 
 /* The most groups that lie side by side which a kernel takes at once. */
 enum { RG_BLOCK_GROUPS = 1024 };
