@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Arithmetic: description, validation, shape rule, forward, gradient. */
+#include "ops/arithmetic/arithmetic.h"
+#include "ops/ops.h"
+#include "runtime/objects.h"
+
+#include <retrograde/arithmetic.h>
+
+#include <math.h>
+
+/* ---- description ---- */
+
+static const rg_arithmetic_desc defaults = {
+    .size = sizeof(rg_arithmetic_desc),
+    .kind = RG_ARITHMETIC_ADD,
+    .primary_scale = 1,
+    .secondary_scale = 1,
+    .bias = 0,
+    .minimum = -(double)INFINITY,
+    .maximum = (double)INFINITY,
+    .comparison = RG_COMPARE_EQUAL,
+    .threshold = 0,
+};
+
+rg_arithmetic_desc rg_arithmetic_desc_default(void)
+{
+    return defaults;
+}
+
+static const char *const kinds[] = { "add", "subtract", "multiply", "divide", "compare", NULL };
+static const char *const comparisons[] = { "equal",   "not_equal",        "less", "less_or_equal",
+                                           "greater", "greater_or_equal", NULL };
+
+static const rg_field fields[] = {
+    { .name = "kind",
+      .type = RG_FIELD_ENUM,
+      .offset = offsetof(rg_arithmetic_desc, kind),
+      .names = kinds,
+      .text = "the operation" },
+    { .name = "primary_scale",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_arithmetic_desc, primary_scale),
+      .text = "factor of a" },
+    { .name = "secondary_scale",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_arithmetic_desc, secondary_scale),
+      .text = "factor of b" },
+    { .name = "bias",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_arithmetic_desc, bias),
+      .text = "added to the result" },
+    { .name = "minimum",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_arithmetic_desc, minimum),
+      .text = "lower bound of the result" },
+    { .name = "maximum",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_arithmetic_desc, maximum),
+      .text = "upper bound of the result" },
+    { .name = "comparison",
+      .type = RG_FIELD_ENUM,
+      .offset = offsetof(rg_arithmetic_desc, comparison),
+      .names = comparisons,
+      .text = "what compare asks" },
+    { .name = "threshold",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_arithmetic_desc, threshold),
+      .low = 0,
+      .high = (double)INFINITY,
+      .text = "compare: how far apart equal numbers may be" },
+    { .name = NULL },
+};
+
+#define IMAGES "primaryImage=a secondaryImage=b destinationImage=y"
+#define GRADS  "sourceGradient=dy sourceImage=a destinationGradient=da"
+#define ONNX   "A=a B=b C=y"
+
+static const rg_op_name names[] = {
+    { "MPSCNNAdd", false, "kind=add", IMAGES, 3, 4 },
+    { "MPSCNNSubtract", false, "kind=subtract", IMAGES, 3, 4 },
+    { "MPSCNNMultiply", false, "kind=multiply", IMAGES, 3, 4 },
+    { "MPSCNNDivide", false, "kind=divide", IMAGES, 3, 4 },
+    { "MPSNNCompare", false, "kind=compare", IMAGES, 3, 4 },
+    { "MPSCNNAddGradient", true, "kind=add", GRADS, 3, 4 },
+    { "MPSCNNSubtractGradient", true, "kind=subtract", GRADS, 3, 4 },
+    /* the primary filter multiplies by the secondary image */
+    { "MPSCNNMultiplyGradient", true, "kind=multiply",
+      "sourceGradient=dy sourceImage=b destinationGradient=da", 3, 4 },
+    { "Add", false, "kind=add", ONNX, 0, 0 },
+    { "Sub", false, "kind=subtract", ONNX, 0, 0 },
+    { "Mul", false, "kind=multiply", ONNX, 0, 0 },
+    { "Div", false, "kind=divide", ONNX, 0, 0 },
+    { .name = NULL },
+};
+
+/* ---- validation, shape rule ---- */
+
+static rg_status check(const void *desc)
+{
+    const rg_arithmetic_desc *d = desc;
+    RG_CHECK(d->minimum <= d->maximum, RG_INVALID_ARGUMENT,
+             "arithmetic: minimum %g is more than maximum %g", d->minimum, d->maximum);
+    return RG_OK;
+}
+
+static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[])
+{
+    (void)desc;
+    char a[RG_SHAPE_TEXT], b[RG_SHAPE_TEXT];
+    RG_CHECK(rg_dtype_is_data(x[0].dtype), RG_INVALID_ARGUMENT,
+             "arithmetic: a is %s; f32, f64, f16 and bf16 are supported",
+             rg_dtype_name(x[0].dtype));
+    RG_CHECK(x[0].dtype == x[1].dtype, RG_INVALID_ARGUMENT,
+             "arithmetic: a is %s and b is %s; they must have one dtype", rg_dtype_name(x[0].dtype),
+             rg_dtype_name(x[1].dtype));
+    const int32_t rank = x[0].rank > x[1].rank ? x[0].rank : x[1].rank;
+    int64_t dims[RG_MAX_RANK];
+    for (int32_t d = 0; d < rank; d++) {
+        const int32_t i = d - (rank - x[0].rank), k = d - (rank - x[1].rank);
+        const int64_t m = i >= 0 ? x[0].dims[i] : 1, n = k >= 0 ? x[1].dims[k] : 1;
+        RG_CHECK(m == n || m == 1 || n == 1, RG_INVALID_ARGUMENT,
+                 "arithmetic: a %s and b %s do not fit together: %lld and %lld are different, and "
+                 "neither is 1",
+                 rg_shape_text(&x[0], a), rg_shape_text(&x[1], b), (long long)m, (long long)n);
+        dims[d] = m == 1 ? n : m;
+    }
+    size_t reach;
+    y[0] = rg_tensor_desc_dense(x[0].dtype, rank, dims);
+    return rg_shape_check(&y[0], "arithmetic: y", &reach);
+}
+
+static bool is_bounded(const rg_arithmetic_desc *d)
+{
+    return d->minimum > defaults.minimum || d->maximum < defaults.maximum;
+}
+
+static uint32_t reads(const void *desc)
+{
+    const rg_arithmetic_desc *d = desc;
+    const bool sum = d->kind == RG_ARITHMETIC_ADD || d->kind == RG_ARITHMETIC_SUBTRACT;
+    if (d->kind == RG_ARITHMETIC_COMPARE || (sum && !is_bounded(d)))
+        return 0;
+    return RG_READS_X | RG_READS_X << 1;
+}
+
+/* Where nothing is broadcast; otherwise joined images would have other sums. */
+static bool joins(const void *desc, const rg_tensor_desc x[])
+{
+    (void)desc;
+    return x[0].rank > 0 && rg_shape_same_dims(&x[0], &x[1]);
+}
+
+/* ---- shapes of one call ---- */
+
+/* An operand as large as y: it makes no step along dimensions that it was repeated along. */
+static rg_tensor_desc expand(const rg_tensor_desc *x, const rg_tensor_desc *y)
+{
+    rg_tensor_desc wide = *y;
+    for (int32_t d = 0; d < y->rank; d++) {
+        const int32_t i = d - (y->rank - x->rank);
+        wide.strides[d] = i >= 0 && x->dims[i] == y->dims[d] ? x->strides[i] : 0;
+    }
+    return wide;
+}
+
+static bool is_repeated(const rg_tensor_desc *x, const rg_tensor_desc *y, int32_t d)
+{
+    const int32_t i = d - (y->rank - x->rank);
+    return y->dims[d] != (i >= 0 ? x->dims[i] : 1);
+}
+
+static bool is_whole(const rg_tensor_desc *x, const rg_tensor_desc *y)
+{
+    bool whole = true;
+    for (int32_t d = 0; d < y->rank; d++)
+        whole &= !is_repeated(x, y, d);
+    return whole;
+}
+
+static rg_arithmetic_numbers numbers_of(const rg_arithmetic_desc *d)
+{
+    return (rg_arithmetic_numbers){
+        .primary = d->primary_scale,
+        .secondary = d->kind == RG_ARITHMETIC_SUBTRACT ? -d->secondary_scale : d->secondary_scale,
+        .bias = d->bias == 0 ? -0.0 : d->bias, /* x + -0 is x, also for x = -0 */
+        .minimum = d->minimum,
+        .maximum = d->maximum,
+        .threshold = d->threshold,
+        .comparison = (int32_t)d->comparison,
+        .bounded = is_bounded(d),
+    };
+}
+
+static int64_t bytes_of(const rg_tensor *tensor)
+{
+    return rg_shape_count(&tensor->desc) * (int64_t)rg_dtype_size(tensor->desc.dtype);
+}
+
+/* Units that make a tile, where a unit has `elements`. */
+static int64_t grain_for(int64_t elements)
+{
+    enum { TILE = 16384 };
+    return elements >= TILE || elements == 0 ? 1 : TILE / elements;
+}
+
+static rg_sweep sweep_of(const rg_tensor_desc wide[], int count, rg_launch *launch)
+{
+    const rg_tensor_desc *descs[RG_WALK_TENSORS];
+    for (int t = 0; t < count; t++)
+        descs[t] = &wide[t];
+    const rg_sweep sweep = rg_sweep_make(descs, count);
+    launch->dtype = wide[0].dtype;
+    launch->units = rg_sweep_units(&sweep);
+    launch->grain = grain_for(sweep.length < sweep.piece ? sweep.length : sweep.piece);
+    return sweep;
+}
+
+/* ---- forward ---- */
+
+static rg_status forward(rg_call *call)
+{
+    static const int32_t kernels[] = { RG_ADD_FORWARD, RG_ADD_FORWARD, RG_MULTIPLY_FORWARD,
+                                       RG_DIVIDE_FORWARD, RG_COMPARE_FORWARD };
+    const rg_arithmetic_desc *desc = call->desc;
+    const rg_tensor_desc *y = &call->y[0]->desc;
+    const rg_tensor_desc wide[] = { expand(&call->x[0]->desc, y), expand(&call->x[1]->desc, y),
+                                    *y };
+    rg_arithmetic_args args = { .numbers = numbers_of(desc) };
+    rg_launch launch = { .tensors = { call->x[0], call->x[1], call->y[0] },
+                         .kernel = kernels[desc->kind],
+                         .args = &args,
+                         .args_size = sizeof args };
+    args.sweep = sweep_of(wide, 3, &launch);
+    args.stream = rg_call_streams(call, bytes_of(call->y[0]));
+    launch.bytes = bytes_of(call->x[0]) + bytes_of(call->x[1]) + bytes_of(call->y[0]);
+    return rg_record(call, &launch);
+}
+
+/* ---- gradient ---- */
+
+/* dy, a and b of a call, as large as y; what the gradient does not read is dy again. */
+typedef struct sources {
+    const rg_tensor *tensors[3];
+    rg_tensor_desc wide[3];
+    int32_t kind; /* from one of four kernels to that of this kind */
+    int64_t bytes;
+} sources;
+
+static sources sources_of(const rg_call *call)
+{
+    static const int32_t steps[] = { 0, 0, RG_MULTIPLY_GRADIENT - RG_ADD_GRADIENT,
+                                     RG_DIVIDE_GRADIENT - RG_ADD_GRADIENT };
+    const rg_arithmetic_desc *desc = call->desc;
+    const rg_tensor *dy = call->dy[0];
+    sources s = { .tensors = { dy, dy, dy }, .kind = steps[desc->kind], .bytes = bytes_of(dy) };
+    const bool reads_x = reads(desc) != 0;
+    if (s.kind == 0 && reads_x)
+        s.kind = RG_ADD_BOUNDED_GRADIENT - RG_ADD_GRADIENT;
+    for (int i = 0; i < 2 && reads_x; i++) {
+        s.tensors[1 + i] = call->x[i];
+        s.bytes += bytes_of(call->x[i]);
+    }
+    for (int t = 0; t < 3; t++)
+        s.wide[t] = expand(&s.tensors[t]->desc, &dy->desc);
+    return s;
+}
+
+/* Element by element, for operands of the shape of y. */
+static rg_status record_whole(rg_call *call, const sources *s, const bool wants[2])
+{
+    const rg_tensor *da = call->dx[wants[0] ? 0 : 1], *db = call->dx[wants[1] ? 1 : 0];
+    const rg_tensor_desc wide[] = { s->wide[0], s->wide[1], s->wide[2],
+                                    expand(&da->desc, &s->wide[0]),
+                                    expand(&db->desc, &s->wide[0]) };
+    rg_arithmetic_gradient_args args = { .numbers = numbers_of(call->desc) };
+    rg_launch launch = { .tensors = { s->tensors[0], s->tensors[1], s->tensors[2], da, db },
+                         .kernel = RG_ADD_GRADIENT + s->kind,
+                         .args = &args,
+                         .args_size = sizeof args,
+                         .bytes = s->bytes };
+    args.sweep = sweep_of(wide, 5, &launch);
+    for (int i = 0; i < 2; i++) {
+        args.wants[i] = wants[i];
+        args.add[i] = call->add >> i & 1;
+        launch.bytes += wants[i] ? bytes_of(call->dy[0]) : 0;
+    }
+    args.stream = rg_call_streams(call, bytes_of(call->dy[0]));
+    return rg_record(call, &launch);
+}
+
+/* A walk over the dimensions of y before `end` along which x is repeated, or is not. */
+static rg_walk walk_over(const rg_tensor_desc wide[], const rg_tensor_desc *x, bool repeated,
+                         int32_t end)
+{
+    rg_tensor_desc some[RG_SUMS_TENSORS] = { 0 };
+    const rg_tensor_desc *descs[RG_SUMS_TENSORS];
+    int32_t rank = 0;
+    for (int32_t d = 0; d < end; d++) {
+        if (is_repeated(x, &wide[0], d) != repeated)
+            continue;
+        for (int t = 0; t < RG_SUMS_TENSORS; t++) {
+            some[t].dims[rank] = wide[t].dims[d];
+            some[t].strides[rank] = wide[t].strides[d];
+        }
+        rank++;
+    }
+    for (int t = 0; t < RG_SUMS_TENSORS; t++)
+        descs[t] = &some[t];
+    return rg_walk_make(descs, RG_SUMS_TENSORS, 0, rank);
+}
+
+static int64_t divide_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* Cuts sums into pieces, by shapes alone, and work into units. Long sums have longer pieces, so
+ * that their number does not matter. */
+static void cut(rg_arithmetic_sums_args *args, bool columns, rg_launch *launch)
+{
+    enum { SHORT_COLUMN = 128, LONG_COLUMN = 1024, SHORT_ROW = 4096, LONG_ROW = 16384 };
+    const int64_t around = args->around.count, inner = args->inner.count;
+    int64_t elements;
+    if (columns) {
+        args->piece = around <= 256 * SHORT_COLUMN ? SHORT_COLUMN : LONG_COLUMN;
+        args->pieces = divide_up(around, args->piece);
+        args->sums = args->outer.count * inner;
+        args->block = inner < RG_BLOCK_GROUPS ? inner : RG_BLOCK_GROUPS;
+        args->blocks = args->block > 0 ? divide_up(inner, args->block) : 0;
+        launch->units = args->outer.count * args->pieces * args->blocks;
+        elements = args->block * (around < args->piece ? around : args->piece);
+    } else {
+        args->piece = inner <= 256 * SHORT_ROW ? SHORT_ROW : LONG_ROW;
+        args->cuts = divide_up(inner, args->piece);
+        args->rows = inner > 0 && inner < args->piece ? args->piece / inner : 1;
+        args->pieces = args->cuts * divide_up(around, args->rows);
+        args->sums = args->outer.count;
+        launch->units = args->sums * args->pieces;
+        elements = (inner < args->piece ? inner : args->piece) *
+                   (around < args->rows ? around : args->rows);
+    }
+    launch->grain = grain_for(elements);
+}
+
+/* The last dimensions of y that are alike for x begin here; *repeated: along them x is. */
+static int32_t inner_from(const rg_tensor_desc *x, const rg_tensor_desc *y, bool *repeated)
+{
+    int32_t from = y->rank;
+    *repeated = false;
+    bool known = false;
+    for (; from > 0; from--) {
+        const bool is = is_repeated(x, y, from - 1);
+        if (y->dims[from - 1] == 1)
+            continue; /* belongs to both */
+        if (known && is != *repeated)
+            break;
+        *repeated = is;
+        known = true;
+    }
+    return from;
+}
+
+/* Sums of pieces for operand i, and the gradient of the other operand with it where `fused`; all
+ * but where they go. */
+static void plan_sums(const rg_call *call, const sources *s, int i, bool fused,
+                      rg_arithmetic_sums_args *args, rg_launch *launch)
+{
+    const rg_tensor_desc *x = &call->dx[i]->desc, *y = &s->wide[0];
+    const rg_tensor *other = fused ? call->dx[1 - i] : call->dy[0];
+    const rg_tensor_desc wide[] = { s->wide[0], s->wide[1], s->wide[2], expand(&other->desc, y) };
+    const rg_tensor_desc *const descs[] = { &wide[0], &wide[1], &wide[2], &wide[3] };
+    bool repeated;
+    const int32_t from = inner_from(x, y, &repeated);
+    *args = (rg_arithmetic_sums_args){ .numbers = numbers_of(call->desc),
+                                       .second = i == 1,
+                                       .wants_other = fused,
+                                       .add = fused && call->add >> (1 - i) & 1 };
+    args->outer = walk_over(wide, x, false, from);
+    args->around = walk_over(wide, x, true, from);
+    args->inner = rg_walk_make(descs, RG_SUMS_TENSORS, from, y->rank);
+    args->straight = args->inner.rank <= 1;
+    args->stream = fused && !args->add && rg_call_streams(call, bytes_of(other));
+    *launch = (rg_launch){ .tensors = { s->tensors[0], s->tensors[1], s->tensors[2], other },
+                           .kernel = (repeated ? RG_ADD_ROWS : RG_ADD_COLUMNS) + s->kind,
+                           .dtype = y->dtype,
+                           .args = args,
+                           .args_size = sizeof *args,
+                           .bytes = s->bytes + (fused ? bytes_of(other) : 0) };
+    cut(args, !repeated, launch);
+}
+
+static rg_status record_pieces(rg_call *call, int i, const rg_tensor *part,
+                               const rg_arithmetic_sums_args *sums)
+{
+    const rg_tensor_desc *const dx[] = { &call->dx[i]->desc };
+    rg_sum_pieces_args args = { .pieces = sums->pieces, .add = call->add >> i & 1 };
+    args.kept = rg_walk_make(dx, 1, 0, dx[0]->rank);
+    const rg_launch launch = { .tensors = { part, call->dx[i] },
+                               .kernel = RG_SUM_PIECES,
+                               .dtype = dx[0]->dtype,
+                               .args = &args,
+                               .args_size = sizeof args,
+                               .units = divide_up(args.kept.count, RG_SUMS_BLOCK),
+                               .grain = 1,
+                               .bytes = bytes_of(part) + bytes_of(call->dx[i]) };
+    return rg_record(call, &launch);
+}
+
+/* An operand that was repeated: sums of pieces go to a temporary, which is then added up. */
+static rg_status record_repeated(rg_call *call, const sources *s, int i, bool fused)
+{
+    rg_arithmetic_sums_args args;
+    rg_launch launch;
+    rg_tensor *part;
+    plan_sums(call, s, i, fused, &args, &launch);
+    const int64_t count = args.sums * args.pieces;
+    const rg_tensor_desc desc =
+        rg_tensor_desc_dense(launch.dtype == RG_F64 ? RG_F64 : RG_F32, 1, &count);
+    RG_TRY(rg_tensor_create_temporary(call->commands, &desc, &part));
+    launch.tensors[RG_SUMS_TENSORS] = part;
+    rg_status status = rg_record(call, &launch);
+    if (status == RG_OK)
+        status = record_pieces(call, i, part, &args);
+    rg_tensor_destroy(part);
+    return status;
+}
+
+static rg_status gradient(rg_call *call)
+{
+    const rg_arithmetic_desc *desc = call->desc;
+    RG_CHECK(desc->kind != RG_ARITHMETIC_COMPARE, RG_UNSUPPORTED,
+             "arithmetic: compare has no gradient; its slope is 0 wherever it has one");
+    const sources s = sources_of(call);
+    bool whole[2], left[2];
+    for (int i = 0; i < 2; i++) {
+        left[i] = call->dx[i] != NULL;
+        whole[i] = left[i] && is_whole(&call->dx[i]->desc, &call->dy[0]->desc);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (!left[i] || whole[i])
+            continue;
+        const bool fused = left[1 - i] && whole[1 - i];
+        RG_TRY(record_repeated(call, &s, i, fused));
+        left[i] = false;
+        if (fused)
+            left[1 - i] = false;
+    }
+    return left[0] || left[1] ? record_whole(call, &s, left) : RG_OK;
+}
+
+RG_OP_DEFINE(arithmetic, .text = "add, subtract, multiply, divide and compare, with broadcasting",
+             .desc = { fields, &defaults, sizeof defaults },
+             .inputs = (const char *const[]){ "a", "b", NULL },
+             .outputs = (const char *const[]){ "y", NULL }, .names = names,
+             .alias = "x0=y0 x1=y0 dy0=dx0 dy0=dx1", .check = check, .shapes = shapes,
+             .reads = reads, .joins = joins, .forward = forward, .gradient = gradient);
+
+rg_status rg_arithmetic_create(rg_device *device, const rg_arithmetic_desc *desc,
+                               rg_kernel **kernel)
+{
+    return rg_kernel_create(device, &rg_op_arithmetic, desc, kernel);
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Arithmetic: the cases. */
+#include "ops/optest.h"
+
+/* Few values, so that many are equal, and that bounds are met exactly. */
+static double steps(int64_t i)
+{
+    return (double)(i * 7 % 9 - 4) / 4;
+}
+
+static double other_steps(int64_t i)
+{
+    return (double)(i * 5 % 11 - 5) / 4;
+}
+
+/* Steps and a little more: within a threshold of each other, and not. */
+static double near_steps(int64_t i)
+{
+    return steps(i) + (double)(i % 5 - 2) / 16;
+}
+
+static double special(int64_t i)
+{
+    const double inf = __builtin_inf();
+    const double values[] = { 0, 1, -2, inf, -inf, __builtin_nan(""), 0.5 };
+    return values[i % 7];
+}
+
+static double special_b(int64_t i)
+{
+    return special(i / 7 + 3);
+}
+
+static double special_dy(int64_t i)
+{
+    return special(i % 11);
+}
+
+#define AWAY   \
+    {          \
+        0.5, 2 \
+    } /* from 0, to divide by */
+
+static const rg_case cases[] = {
+    /* timed */
+    { "add-16m", "", "4096,4096 4096,4096", RG_CASE_BENCH },
+    { "multiply-16m", "kind=multiply", "4096,4096 4096,4096", RG_CASE_BENCH },
+    { "bias-32x56x56x64", "", "32,56,56,64 64", RG_CASE_BENCH },
+    { "add-256m", "", "16384,16384 16384,16384", RG_CASE_BENCH_GPU },
+    { "multiply-256m", "kind=multiply", "16384,16384 16384,16384", RG_CASE_BENCH_GPU },
+    { "bias-256x56x56x64", "", "256,56,56,64 64", RG_CASE_BENCH_GPU },
+
+    /* kinds, each field */
+    { "add", "", "7,37 7,37" },
+    { "subtract", "kind=subtract", "7,37 7,37" },
+    { "multiply", "kind=multiply", "7,37 7,37" },
+    { "divide", "kind=divide", "7,37 7,37", .x_fill = { { -2, 2 }, AWAY } },
+    { "add-scaled", "primary_scale=0.75 secondary_scale=-1.5 bias=0.25", "5,67 5,67" },
+    { "subtract-scaled", "kind=subtract primary_scale=0.75 secondary_scale=1.5 bias=0.25",
+      "5,67 5,67" },
+    { "multiply-scaled", "kind=multiply primary_scale=0.75 secondary_scale=-1.5 bias=-0.5",
+      "5,67 5,67" },
+    { "divide-scaled", "kind=divide primary_scale=-0.75 secondary_scale=1.5 bias=-0.5", "5,67 5,67",
+      .x_fill = { { -2, 2 }, AWAY } },
+    { "add-bounded", "secondary_scale=0.5 minimum=-0.5 maximum=0.75", "7,65 7,65" },
+    { "subtract-bounded", "kind=subtract primary_scale=0.5 minimum=-0.5 maximum=0.75",
+      "7,65 7,65" },
+    { "multiply-bounded", "kind=multiply minimum=-1 maximum=0.5", "7,65 7,65" },
+    { "divide-bounded", "kind=divide minimum=-1 maximum=0.5 bias=0.25", "7,65 7,65",
+      .x_fill = { { -2, 2 }, AWAY } },
+    { "minimum-alone", "minimum=0.25", "3,129 3,129" },
+    { "maximum-alone", "kind=multiply maximum=0.25", "3,129 3,129" },
+    /* on a bound the gradient passes; a step to one side finds a kink there */
+    { "on-bounds", "minimum=-0.5 maximum=0.5", "5,61 5,61", RG_CASE_FREE_Y,
+      .x_fill = { { .at = steps }, { .at = other_steps } } },
+    { "equal", "kind=compare", "7,67 7,67", RG_CASE_FORWARD,
+      .x_fill = { { .at = steps }, { .at = other_steps } } },
+    { "not-equal", "kind=compare comparison=not_equal", "7,67 7,67", RG_CASE_FORWARD,
+      .x_fill = { { .at = steps }, { .at = other_steps } } },
+    { "less", "kind=compare comparison=less", "7,67 7,67", RG_CASE_FORWARD,
+      .x_fill = { { .at = steps }, { .at = other_steps } } },
+    { "less-or-equal", "kind=compare comparison=less_or_equal", "7,67 7,67", RG_CASE_FORWARD,
+      .x_fill = { { .at = steps }, { .at = other_steps } } },
+    { "greater", "kind=compare comparison=greater", "7,67 7,67", RG_CASE_FORWARD,
+      .x_fill = { { .at = steps }, { .at = other_steps } } },
+    { "greater-or-equal", "kind=compare comparison=greater_or_equal", "7,67 7,67", RG_CASE_FORWARD,
+      .x_fill = { { .at = steps }, { .at = other_steps } } },
+    { "equal-threshold", "kind=compare threshold=0.0625", "7,67 7,67", RG_CASE_FORWARD,
+      .x_fill = { { .at = steps }, { .at = near_steps } } },
+    { "not-equal-threshold", "kind=compare comparison=not_equal threshold=0.0625", "7,67 7,67",
+      RG_CASE_FORWARD, .x_fill = { { .at = steps }, { .at = near_steps } } },
+    { "compare-ignores-scales", "kind=compare comparison=less primary_scale=3 bias=9 maximum=0.5",
+      "3,5,7 7", RG_CASE_FORWARD, .x_fill = { { .at = steps }, { .at = other_steps } } },
+
+    /* broadcasting: columns */
+    { "bias", "", "2,5,3,21 21" },
+    { "bias-subtract", "kind=subtract secondary_scale=1.5", "3,7,64 64" },
+    { "bias-bounded", "minimum=-0.5 maximum=1", "3,41,33 33" },
+    { "scale-channels", "kind=multiply primary_scale=0.5", "2,5,3,21 21" },
+    { "divide-channels", "kind=divide", "4,9,19 19", .x_fill = { { -2, 2 }, AWAY } },
+    { "images", "kind=multiply", "3,5,7,19 3,1,1,19" },
+    { "first", "kind=multiply secondary_scale=-1.5", "17,23 1,23" },
+    { "first-of-a", "kind=multiply secondary_scale=-1.5", "23 17,23" },
+    { "first-of-a-subtract", "kind=subtract", "1,23 17,23" },
+    { "first-of-a-divide", "kind=divide", "1,23 17,23", .x_fill = { { -2, 2 }, AWAY } },
+    { "many-rows", "kind=multiply", "1301,5 5" },
+    { "very-many-rows", "", "40009,3 3" },
+    { "wide", "kind=multiply", "3,2053 2053" },
+    { "vectors", "kind=multiply", "300,64 64" },
+    { "narrow", "kind=multiply", "70,1 1,3" },
+
+    /* broadcasting: rows */
+    { "last", "kind=multiply", "7,37 7,1" },
+    { "last-of-a", "kind=multiply", "7,1 7,37" },
+    { "last-of-a-subtract", "kind=subtract primary_scale=0.75", "7,1 7,64" },
+    { "last-bounded", "minimum=-0.5 maximum=0.75", "5,131 5,1" },
+    { "last-divide", "kind=divide", "5,131 5,1", .x_fill = { { -2, 2 }, AWAY } },
+    { "last-of-a-divide", "kind=divide", "5,1 5,131", .x_fill = { { -2, 2 }, AWAY } },
+    { "last-long", "kind=multiply", "3,5003 3,1" },
+    { "last-short", "", "501,3 501,1" },
+    { "last-short-around", "kind=multiply", "41,7,43,3 7,1,1" },
+    { "one-number", "kind=multiply", "13,29 -" },
+    { "number-and-many", "kind=subtract", "- 13,29" },
+    { "one-of-each-dimension", "kind=multiply", "1,1,1 3,5,7" },
+    { "pixels", "kind=multiply", "2,5,7,12 2,5,7,1" },
+
+    /* both, and dimensions in turn */
+    { "outer-product", "kind=multiply", "11,1 1,37" },
+    { "outer-sum", "", "11,1 37" },
+    { "outer-quotient", "kind=divide", "11,1 37", .x_fill = { { -2, 2 }, AWAY } },
+    { "outer-bounded", "minimum=-0.5 maximum=0.75", "1,37 11,1" },
+    { "in-turn", "kind=multiply", "4,1,5,1 4,3,5,7" },
+    { "in-turn-columns", "kind=multiply", "3,4,5,7 3,1,5,7" },
+    { "in-turn-other", "kind=divide", "4,3,5,7 1,3,1,7", .x_fill = { { -2, 2 }, AWAY } },
+    { "both-in-turn", "kind=multiply", "1,3,1,7 4,1,5,1" },
+    { "rank-8", "kind=multiply", "2,1,3,2,1,2,1,3 2,4,1,2,5,1,1,3" },
+    { "rank-8-columns", "", "2,2,3,2,2,2,1,3 3,1,2,2,1,3" },
+
+    /* sizes */
+    { "one", "kind=multiply", "1 1" },
+    { "number", "kind=multiply", "- -" },
+    { "vector-and-one", "kind=multiply", "65 65" },
+    { "long", "kind=multiply", "16411 16411" },
+    { "empty", "", "0,3 0,3", RG_CASE_ZERO },
+    { "empty-row", "kind=multiply", "3,0 3,1", RG_CASE_ZERO },
+    { "empty-column", "kind=multiply", "0,5 5", RG_CASE_ZERO },
+    { "empty-operand", "kind=multiply", "4,1 0", RG_CASE_ZERO },
+    { "empty-both", "", "0,1 1,5", RG_CASE_ZERO },
+
+    /* NaN and infinity go where arithmetic sends them */
+    { "special-add", "", "7,7 7,7", RG_CASE_SPECIAL, .dy_fill = { .at = special_dy },
+      .x_fill = { { .at = special }, { .at = special_b } } },
+    { "special-multiply", "kind=multiply", "7,7 7,7", RG_CASE_SPECIAL,
+      .dy_fill = { .at = special_dy }, .x_fill = { { .at = special }, { .at = special_b } } },
+    { "special-divide", "kind=divide", "7,7 7,7", RG_CASE_SPECIAL,
+      .x_fill = { { .at = special }, { .at = special_b } } },
+    { "special-bounded", "minimum=-1.5 maximum=1.5", "7,7 7,7", RG_CASE_SPECIAL,
+      .dy_fill = { .at = special_dy }, .x_fill = { { .at = special }, { .at = special_b } } },
+    { "special-rows", "kind=multiply", "7,7 7,1", RG_CASE_SPECIAL, .dy_fill = { .at = special_dy },
+      .x_fill = { { .at = special } } },
+    { "special-columns", "", "7,7 7", RG_CASE_SPECIAL, .dy_fill = { .at = special_dy },
+      .x_fill = { { .at = special } } },
+    { "special-equal", "kind=compare", "7,7 7,7", RG_CASE_SPECIAL | RG_CASE_FORWARD,
+      .x_fill = { { .at = special }, { .at = special_b } } },
+    { "special-not-equal", "kind=compare comparison=not_equal", "7,7 7,7",
+      RG_CASE_SPECIAL | RG_CASE_FORWARD, .x_fill = { { .at = special }, { .at = special_b } } },
+    { "special-less", "kind=compare comparison=less", "7,7 7,7", RG_CASE_SPECIAL | RG_CASE_FORWARD,
+      .x_fill = { { .at = special }, { .at = special_b } } },
+    { .name = NULL },
+};
+
+RG_OP_TEST_DEFINE(arithmetic, .cases = cases);
