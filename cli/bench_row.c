@@ -38,6 +38,8 @@ rg_status rg_bench_row_begin(const rg_op_test *test, const rg_case *c, bool grad
     row->outputs = rg_op_outputs(test->op, row->desc);
     RG_TRY(test->op->shapes(row->desc, row->x_desc, row->y_desc));
     row->reads = gradient ? test->op->reads(row->desc) : 0;
+    if (row->reads & RG_READS_OR_STATE)
+        row->reads = RG_READS_STATE;
     for (int32_t i = 0; i < row->inputs; i++) {
         const int64_t bytes = bytes_of(&row->x_desc[i]);
         const bool read = row->reads & (uint32_t)RG_READS_X << i;
