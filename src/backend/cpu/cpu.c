@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* The CPU backend: devices, queues that run lists in order, copies. */
-#include "backend/cpu/pool.h"
+#include "backend/cpu/crew.h"
 #include "backend/cpu/rung.h"
 #include "backend/fifo.h"
 
@@ -15,7 +15,7 @@
 typedef struct cpu_device {
     rg_allocator allocator;
     int32_t rung;
-    rg_pool *pool;
+    rg_crew *crew;
 } cpu_device;
 
 /* ---- devices ---- */
@@ -71,7 +71,7 @@ static rg_status cpu_open(int32_t index, const rg_device_options *options,
     RG_TRY(rg_allocate_zero(allocator, sizeof(cpu_device), &memory));
     cpu_device *device = memory;
     *device = (cpu_device){ .allocator = *allocator, .rung = rung };
-    const rg_status status = rg_pool_create(allocator, threads, &device->pool);
+    const rg_status status = rg_crew_create(allocator, threads, &device->crew);
     if (status != RG_OK) {
         rg_release(allocator, memory, sizeof *device);
         return status;
@@ -83,14 +83,14 @@ static rg_status cpu_open(int32_t index, const rg_device_options *options,
 static void cpu_close(void *context)
 {
     cpu_device *device = context;
-    rg_pool_destroy(device->pool);
+    rg_crew_destroy(device->crew);
     const rg_allocator allocator = device->allocator;
     rg_release(&allocator, device, sizeof *device);
 }
 
 static int32_t cpu_threads(const void *context)
 {
-    return rg_pool_threads(((const cpu_device *)context)->pool);
+    return rg_crew_threads(((const cpu_device *)context)->crew);
 }
 
 static const char *cpu_rung(const void *context)
@@ -101,7 +101,7 @@ static const char *cpu_rung(const void *context)
 static void cpu_describe(const void *context, char *text, size_t capacity)
 {
     const cpu_device *device = context;
-    const int32_t threads = rg_pool_threads(device->pool);
+    const int32_t threads = rg_crew_threads(device->crew);
     snprintf(text, capacity, "%d thread%s, %s", threads, threads == 1 ? "" : "s",
              rg_rung_name(device->rung));
 }
@@ -203,7 +203,7 @@ static void restore_arithmetic(uint64_t old)
 static void run_list(void *owner, rg_list *list)
 {
     enum { WORTH_SHARING = 128 << 10 }; /* bytes: waking a helper costs as much as moving them */
-    rg_pool *pool = owner;
+    rg_crew *crew = owner;
     const uint64_t old = plain_arithmetic();
     const rg_entry *entry;
     for (int32_t i = 0; i < list->fault_count; i++)
@@ -218,9 +218,9 @@ static void run_list(void *owner, rg_list *list)
         const rg_cpu_function function = (rg_cpu_function)entry->function;
         if (entry->bytes < WORTH_SHARING) {
             function(args, 0, entry->units);
-            rg_pool_fence();
+            rg_crew_fence();
         } else {
-            rg_pool_run(pool, function, args, entry->units, entry->grain);
+            rg_crew_run(crew, function, args, entry->units, entry->grain);
         }
         if (entry->fault_text != NULL &&
             __atomic_load_n(&list->faults[entry->fault], __ATOMIC_RELAXED) != 0) {
@@ -236,7 +236,7 @@ static void run_list(void *owner, rg_list *list)
 static rg_status cpu_queue_open(void *context, void **queue)
 {
     cpu_device *device = context;
-    const rg_fifo_owner owner = { .run = run_list, .owner = device->pool };
+    const rg_fifo_owner owner = { .run = run_list, .owner = device->crew };
     rg_fifo *fifo;
     RG_TRY(rg_fifo_create(&device->allocator, &owner, &fifo));
     *queue = fifo;
