@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Pooling: description, validation, shape rule, state, forward, gradient. */
+#include "ops/pool/pool.h"
+#include "core/shape.h"
+#include "ops/ops.h"
+#include "ops/padding_fields.h"
+#include "runtime/objects.h"
+
+#include <retrograde/pool.h>
+
+/* ---- description ---- */
+
+static const rg_pool_desc defaults = {
+    .size = sizeof(rg_pool_desc),
+    .kind = RG_POOL_MAX,
+    .window = { 2, 2 },
+    .stride = { 2, 2 },
+    .dilation = { 1, 1 },
+};
+
+rg_pool_desc rg_pool_desc_default(void)
+{
+    return defaults;
+}
+
+static const char *const kinds[] = { "max", "average", "l2", NULL };
+static const char *const edges[] = { "zero", "clamp", NULL };
+
+static const rg_field fields[] = {
+    { .name = "kind",
+      .type = RG_FIELD_ENUM,
+      .offset = offsetof(rg_pool_desc, kind),
+      .names = kinds,
+      .text = "maximum, mean or Euclidean norm" },
+    { .name = "window",
+      .type = RG_FIELD_I32,
+      .offset = offsetof(rg_pool_desc, window),
+      .length = 2,
+      .low = 1,
+      .high = INT32_MAX,
+      .text = "rows and columns of a window" },
+    { .name = "stride",
+      .type = RG_FIELD_I32,
+      .offset = offsetof(rg_pool_desc, stride),
+      .length = 2,
+      .low = 1,
+      .high = INT32_MAX,
+      .text = "step between windows" },
+    { .name = "dilation",
+      .type = RG_FIELD_I32,
+      .offset = offsetof(rg_pool_desc, dilation),
+      .length = 2,
+      .low = 1,
+      .high = INT32_MAX,
+      .text = "step inside a window" },
+    { .name = "padding",
+      .type = RG_FIELD_GROUP,
+      .offset = offsetof(rg_pool_desc, padding),
+      .fields = rg_padding_fields },
+    { .name = "edge",
+      .type = RG_FIELD_ENUM,
+      .offset = offsetof(rg_pool_desc, edge),
+      .names = edges,
+      .text = "taps outside of the image: zeros, or left out" },
+    { .name = "zero_pad",
+      .type = RG_FIELD_I32,
+      .offset = offsetof(rg_pool_desc, zero_pad),
+      .length = 2,
+      .low = 0,
+      .high = INT32_MAX,
+      .text = "average, edge clamp: rows and columns around the image that count" },
+    { .name = "count_include_pad",
+      .type = RG_FIELD_BOOL,
+      .offset = offsetof(rg_pool_desc, count_include_pad),
+      .text = "average, edge clamp: the padding counts" },
+    { .name = "ceil_mode",
+      .type = RG_FIELD_BOOL,
+      .offset = offsetof(rg_pool_desc, ceil_mode),
+      .text = "explicit padding: a last window that is not whole counts" },
+    { .name = "output",
+      .type = RG_FIELD_I64,
+      .offset = offsetof(rg_pool_desc, output),
+      .length = 2,
+      .low = 0,
+      .high = 0x1p48,
+      .text = "rows and columns of y; 0: as many as the padding gives" },
+    { .name = NULL },
+};
+
+/* MPS's constructors without a stride take 1; the nodes set their own. */
+#define IMAGE      "sourceImage=x destinationImage=y"
+#define IMAGE_GRAD "sourceGradient=dy sourceImage=x destinationGradient=dx"
+
+static const rg_op_name names[] = {
+    { "MPSCNNPoolingMax", false, "kind=max stride=1,1", IMAGE, 3, 4 },
+    { "MPSCNNPoolingAverage", false, "kind=average stride=1,1", IMAGE, 3, 4 },
+    { "MPSCNNPoolingL2Norm", false, "kind=l2 stride=1,1", IMAGE, 3, 4 },
+    { "MPSCNNDilatedPoolingMax", false, "kind=max stride=1,1", IMAGE, 3, 4 },
+    { "MPSCNNPoolingMaxGradient", true, "kind=max stride=1,1", IMAGE_GRAD, 3, 4 },
+    { "MPSCNNPoolingAverageGradient", true, "kind=average stride=1,1", IMAGE_GRAD, 3, 4 },
+    { "MPSCNNPoolingL2NormGradient", true, "kind=l2 stride=1,1", IMAGE_GRAD, 3, 4 },
+    { "MPSCNNDilatedPoolingMaxGradient", true, "kind=max stride=1,1", IMAGE_GRAD, 3, 4 },
+    { "MaxPool", false, "kind=max edge=clamp stride=1,1", "X=x Y=y", 4, 4 },
+    { "AveragePool", false, "kind=average edge=clamp stride=1,1", "X=x Y=y", 4, 4 },
+    { "MaxPoolGrad", true, "kind=max edge=clamp stride=1,1", "dY=dy X=x dX=dx", 4, 4 },
+    { "AveragePoolGrad", true, "kind=average edge=clamp stride=1,1", "dY=dy X=x dX=dx", 4, 4 },
+    { .name = NULL },
+};
+
+/* ---- validation, shape rule ---- */
+
+static int64_t taps_of(const rg_pool_desc *d)
+{
+    return (int64_t)d->window[0] * d->window[1];
+}
+
+static rg_status check(const void *desc)
+{
+    const rg_pool_desc *d = desc;
+    RG_CHECK(d->kind != RG_POOL_MAX || taps_of(d) <= INT32_MAX, RG_INVALID_ARGUMENT,
+             "pool: a window of %d by %d has more taps than 2^31 - 1", d->window[0], d->window[1]);
+    RG_CHECK(!d->ceil_mode || d->padding.policy == RG_PADDING_EXPLICIT, RG_INVALID_ARGUMENT,
+             "pool: ceil_mode needs an explicit padding");
+    return RG_OK;
+}
+
+/* Where rows stand in (n, h, w, c) or (h, w, c). */
+static int32_t row_dim(const rg_tensor_desc *x)
+{
+    return x->rank - 3;
+}
+
+static rg_status place(const rg_pool_desc *d, const rg_tensor_desc *x, rg_placement *placement)
+{
+    const int64_t most = INT64_C(1) << 30; /* so that kernels can count in 32 bits */
+    const int32_t row = row_dim(x);
+    const rg_window window = { .source = { x->dims[row], x->dims[row + 1] },
+                               .window = { d->window[0], d->window[1] },
+                               .stride = { d->stride[0], d->stride[1] },
+                               .dilation = { d->dilation[0], d->dilation[1] },
+                               .output = { d->output[0], d->output[1] },
+                               .ceil_mode = d->ceil_mode };
+    const rg_status status = rg_padding_resolve(&d->padding, &window, placement);
+    if (status != RG_OK) {
+        rg_error_prefix("pool: ");
+        return status;
+    }
+    for (int i = 0; i < 2; i++) {
+        const int64_t before = placement->before[i], after = placement->after[i];
+        RG_CHECK(window.source[i] >= 1, RG_INVALID_ARGUMENT, "pool: x has %lld %s",
+                 (long long)window.source[i], i == 0 ? "rows" : "columns");
+        RG_CHECK(before >= -most && before <= most && after >= -most && after <= most &&
+                     window.source[i] <= most &&
+                     (int64_t)(d->window[i] - 1) * d->dilation[i] < most && d->stride[i] <= most &&
+                     (int64_t)d->zero_pad[i] <= most,
+                 RG_UNSUPPORTED,
+                 "pool: %lld %s with a window of %d, a stride of %d, a dilation of %d and paddings "
+                 "of %lld and %lld reach over more than 2^30",
+                 (long long)window.source[i], i == 0 ? "rows" : "columns", d->window[i],
+                 d->stride[i], d->dilation[i], (long long)before, (long long)after);
+    }
+    return RG_OK;
+}
+
+static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[])
+{
+    RG_CHECK(rg_dtype_is_data(x->dtype), RG_INVALID_ARGUMENT,
+             "pool: x is %s; f32, f64, f16 and bf16 are supported", rg_dtype_name(x->dtype));
+    RG_CHECK(x->rank == 3 || x->rank == 4, RG_INVALID_ARGUMENT,
+             "pool: x has rank %d; an image is (h, w, c), a batch (n, h, w, c)", x->rank);
+    rg_placement placement;
+    RG_TRY(place(desc, x, &placement));
+    int64_t dims[4];
+    memcpy(dims, x->dims, sizeof dims);
+    dims[row_dim(x)] = placement.output[0];
+    dims[row_dim(x) + 1] = placement.output[1];
+    y[0] = rg_tensor_desc_dense(x->dtype, x->rank, dims);
+    size_t reach;
+    return rg_shape_check(&y[0], "pool: y", &reach);
+}
+
+static uint32_t reads(const void *desc)
+{
+    switch (((const rg_pool_desc *)desc)->kind) {
+    case RG_POOL_MAX:
+        return RG_READS_X | RG_READS_OR_STATE;
+    case RG_POOL_L2:
+        return RG_READS_X | RG_READS_Y;
+    default:
+        return 0;
+    }
+}
+
+static bool joins(const void *desc, const rg_tensor_desc x[])
+{
+    (void)desc;
+    return x->rank == 4;
+}
+
+/* ---- state ---- */
+
+static rg_tensor_desc winners_desc(const rg_pool_desc *d, const rg_tensor_desc *y)
+{
+    return rg_tensor_desc_dense(taps_of(d) <= RG_POOL_VIRTUAL ? RG_U8 : RG_I32, y->rank, y->dims);
+}
+
+static int32_t make_slots(const void *desc, const rg_tensor_desc x[], rg_state_slot slots[])
+{
+    const rg_pool_desc *d = desc;
+    rg_tensor_desc y;
+    if (d->kind != RG_POOL_MAX || shapes(desc, x, &y) != RG_OK)
+        return 0;
+    slots[0] = (rg_state_slot){ "winners", winners_desc(d, &y) };
+    return 1;
+}
+
+/* ---- forward and gradient ---- */
+
+static void take_steps(const rg_tensor_desc *desc, rg_pool_shape *shape, int64_t steps[4])
+{
+    const int32_t row = row_dim(desc);
+    steps[0] = row > 0 ? desc->strides[0] : 0;
+    for (int i = 0; i < 3; i++)
+        steps[1 + i] = desc->strides[row + i];
+    shape->dense &= steps[3] == 1 || desc->dims[row + 2] == 1;
+}
+
+static rg_pool_axis axis_of(const rg_pool_desc *d, const rg_placement *at, int64_t size, int i)
+{
+    rg_pool_axis a = { .size = size,
+                       .count = at->output[i],
+                       .window = d->window[i],
+                       .stride = d->stride[i],
+                       .dilation = d->dilation[i],
+                       .before = at->before[i],
+                       .low = -(INT64_C(1) << 40),
+                       .high = INT64_C(1) << 40 };
+    if (d->edge == RG_POOL_CLAMP) {
+        /* after: as far as windows reach, which is beyond what the caller has given */
+        const int32_t given[2] = { d->padding.bottom, d->padding.right };
+        const int64_t after = d->padding.policy == RG_PADDING_EXPLICIT ? given[i] : at->after[i];
+        const int64_t top = d->count_include_pad ? at->before[i] : d->zero_pad[i];
+        const int64_t bottom = d->count_include_pad ? after : d->zero_pad[i];
+        a.low = top > 0 ? -top : 0;
+        a.high = bottom > 0 ? size + bottom : size;
+    }
+    return a;
+}
+
+/* The geometry, from the shapes of x (or dx) and y (or dy). */
+static rg_pool_shape shape_of(const rg_pool_desc *d, const rg_tensor_desc *x,
+                              const rg_tensor_desc *y)
+{
+    rg_placement at = { .output = { 0 } };
+    (void)place(d, x, &at); /* the shape rule has checked it */
+    const int32_t row = row_dim(x);
+    rg_pool_shape shape = { .row = axis_of(d, &at, x->dims[row], 0),
+                            .column = axis_of(d, &at, x->dims[row + 1], 1),
+                            .images = row > 0 ? x->dims[0] : 1,
+                            .channels = x->dims[row + 2],
+                            .zero = d->edge == RG_POOL_ZERO,
+                            .dense = true };
+    take_steps(x, &shape, shape.x);
+    take_steps(y, &shape, shape.y);
+    const rg_tensor_desc winners = winners_desc(d, y);
+    shape.wide = winners.dtype == RG_I32;
+    for (int i = 0; i < 3; i++)
+        shape.winners[i] = row > 0 ? winners.strides[i] : i > 0 ? winners.strides[i - 1] : 0;
+    return shape;
+}
+
+/* A unit is a row of the result; some make a tile of about 64 KiB. */
+static void lay_out(rg_launch *launch, const rg_tensor_desc *x, int64_t rows, int64_t row_bytes,
+                    int64_t bytes)
+{
+    const int64_t tile = 1 << 16;
+    launch->dtype = x->dtype;
+    launch->units = rg_shape_count(x) > 0 ? rows : 0;
+    launch->grain = row_bytes < tile && row_bytes > 0 ? tile / row_bytes : 1;
+    launch->bytes = bytes;
+}
+
+static int64_t bytes_of(const rg_tensor_desc *desc)
+{
+    return rg_shape_count(desc) * (int64_t)rg_dtype_size(desc->dtype);
+}
+
+static int64_t winner_bytes(const rg_pool_shape *shape, const rg_tensor_desc *y)
+{
+    return rg_shape_count(y) * (shape->wide ? 4 : 1);
+}
+
+/* What is read for a row of y. */
+static int64_t read_bytes(const rg_pool_shape *shape, const rg_tensor_desc *x)
+{
+    const rg_pool_axis *row = &shape->row;
+    const int64_t rows = row->window < row->size ? row->window : row->size;
+    return rows * shape->column.size * shape->channels * (int64_t)rg_dtype_size(x->dtype);
+}
+
+/* y, and the winners where there is a state. */
+static rg_status forward(rg_call *call)
+{
+    const rg_pool_desc *desc = call->desc;
+    const rg_tensor_desc *x = &call->x[0]->desc, *y = &call->y[0]->desc;
+    rg_pool_args args = { .shape = shape_of(desc, x, y) };
+    rg_launch launch = { .tensors = { call->x[0], call->y[0] },
+                         .kernel = RG_POOL_MAX_FORWARD,
+                         .args = &args,
+                         .args_size = sizeof args };
+    if (desc->kind == RG_POOL_MAX && call->state != NULL) {
+        launch.kernel = RG_POOL_MAX_FORWARD_KEEP;
+        launch.tensors[2] = rg_state_slot_tensor(call->state, 0);
+    } else if (desc->kind != RG_POOL_MAX) {
+        launch.kernel =
+            desc->kind == RG_POOL_AVERAGE ? RG_POOL_AVERAGE_FORWARD : RG_POOL_L2_FORWARD;
+    }
+    lay_out(&launch, x, args.shape.images * args.shape.row.count, read_bytes(&args.shape, x),
+            bytes_of(x) + bytes_of(y));
+    return rg_record(call, &launch);
+}
+
+static rg_status record_gradient(rg_call *call, const rg_tensor *winners)
+{
+    const rg_pool_desc *desc = call->desc;
+    const rg_tensor_desc *dx = &call->dx[0]->desc, *dy = &call->dy[0]->desc;
+    rg_pool_gradient_args args = { .shape = shape_of(desc, dx, dy) };
+    rg_launch launch = { .tensors = { call->dy[0], call->dx[0], winners },
+                         .kernel = RG_POOL_MAX_GRADIENT,
+                         .args = &args,
+                         .args_size = sizeof args };
+    int64_t bytes = bytes_of(dx) + bytes_of(dy);
+    if (desc->kind == RG_POOL_MAX) {
+        bytes += winner_bytes(&args.shape, dy);
+    } else if (desc->kind == RG_POOL_AVERAGE) {
+        launch.kernel = RG_POOL_AVERAGE_GRADIENT;
+    } else {
+        launch.kernel = RG_POOL_L2_GRADIENT;
+        launch.tensors[2] = call->x[0];
+        launch.tensors[3] = call->y[0];
+        take_steps(&call->x[0]->desc, &args.shape, args.shape.z);
+        take_steps(&call->y[0]->desc, &args.shape, args.shape.w);
+        bytes *= 2;
+    }
+    args.shape.add = call->add & 1;
+    args.shape.stream = !args.shape.add && rg_call_streams(call, bytes_of(dx));
+    const int64_t row = args.shape.column.size * args.shape.channels;
+    lay_out(&launch, dx, args.shape.images * args.shape.row.size,
+            row * (int64_t)rg_dtype_size(dx->dtype), bytes);
+    return rg_record(call, &launch);
+}
+
+/* Without a state the winners are found once more, into a temporary. */
+static rg_status record_winners(rg_call *call, const rg_tensor *winners)
+{
+    const rg_tensor_desc *x = &call->x[0]->desc, *dy = &call->dy[0]->desc;
+    rg_pool_winners_args args = { .shape = shape_of(call->desc, x, dy) };
+    args.shape.dense = args.shape.x[3] == 1 || args.shape.channels == 1;
+    rg_launch launch = { .tensors = { call->x[0], winners },
+                         .kernel = RG_POOL_MAX_WINNERS,
+                         .args = &args,
+                         .args_size = sizeof args };
+    lay_out(&launch, x, args.shape.images * args.shape.row.count, read_bytes(&args.shape, x),
+            bytes_of(x) + winner_bytes(&args.shape, dy));
+    return rg_record(call, &launch);
+}
+
+static rg_status gradient(rg_call *call)
+{
+    const rg_pool_desc *desc = call->desc;
+    if (desc->kind != RG_POOL_MAX)
+        return record_gradient(call, NULL);
+    if (call->state != NULL)
+        return record_gradient(call, rg_state_slot_tensor(call->state, 0));
+    const rg_tensor_desc wanted = winners_desc(desc, &call->dy[0]->desc);
+    rg_tensor *winners;
+    RG_TRY(rg_tensor_create_temporary(call->commands, &wanted, &winners));
+    rg_status status = record_winners(call, winners);
+    if (status == RG_OK)
+        status = record_gradient(call, winners);
+    rg_tensor_destroy(winners); /* its storage serves later work */
+    return status;
+}
+
+RG_OP_DEFINE(pool, .text = "maximum, mean or norm of the windows of an image",
+             .desc = { fields, &defaults, sizeof defaults },
+             .inputs = (const char *const[]){ "x", NULL },
+             .outputs = (const char *const[]){ "y", NULL }, .names = names, .alias = "x0=dx0",
+             .check = check, .shapes = shapes, .state = make_slots, .reads = reads, .joins = joins,
+             .forward = forward, .gradient = gradient);
+
+rg_status rg_pool_create(rg_device *device, const rg_pool_desc *desc, rg_kernel **kernel)
+{
+    return rg_kernel_create(device, &rg_op_pool, desc, kernel);
+}

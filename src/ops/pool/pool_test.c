@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Pooling: the cases. */
+#include "ops/optest.h"
+
+static double special(int64_t i)
+{
+    const double inf = __builtin_inf();
+    const double values[] = {
+        0, -0.0, inf, -inf, __builtin_nan(""), 1e-3, -1, 60, -60, -inf, -inf
+    };
+    return values[(i * 7 + i / 11) % 11];
+}
+
+/* Many equal maxima: the first one wins. */
+static double steps(int64_t i)
+{
+    return (double)(i * 2654435761 >> 7 & 3) - 1;
+}
+
+static double negative(int64_t i)
+{
+    return -1 - (double)(i * 2654435761 >> 7 & 1023) / 512;
+}
+
+#define P1     " padding.top=1 padding.left=1 padding.bottom=1 padding.right=1"
+#define THREE  "window=3,3 stride=2,2" P1
+#define ODD    "window=3,2 stride=2,1 padding.top=1 padding.left=0 padding.bottom=2 padding.right=1"
+#define CLAMP  " edge=clamp"
+#define COUNT  " edge=clamp count_include_pad=true"
+#define MARGIN " edge=clamp zero_pad=1,2"
+
+static const rg_case cases[] = {
+    /* timed */
+    { "max-112-3x3", "kind=max edge=clamp " THREE, "32,112,112,64", RG_CASE_BENCH },
+    { "max-56-2x2", "kind=max", "64,56,56,128", RG_CASE_BENCH },
+    { "average-112-3x3", "kind=average edge=clamp " THREE, "32,112,112,64", RG_CASE_BENCH },
+    { "average-56-2x2", "kind=average", "64,56,56,128", RG_CASE_BENCH },
+
+    /* timed on a GPU */
+    { "max-112-3x3-256", "kind=max edge=clamp " THREE, "256,112,112,64", RG_CASE_BENCH_GPU },
+    { "max-56-2x2-256", "kind=max", "256,56,56,128", RG_CASE_BENCH_GPU },
+    { "average-112-3x3-256", "kind=average edge=clamp " THREE, "256,112,112,64",
+      RG_CASE_BENCH_GPU },
+    { "average-56-2x2-256", "kind=average", "256,56,56,128", RG_CASE_BENCH_GPU },
+
+    /* kinds and edges */
+    { "max", "kind=max", "2,6,8,5" },
+    { "max-3x3", "kind=max " THREE, "2,9,7,19" },
+    { "max-3x3-clamp", "kind=max " THREE CLAMP, "2,9,7,19" },
+    { "max-overlap", "kind=max window=3,3 stride=1,1" P1 CLAMP, "1,7,5,67" },
+    { "max-odd", "kind=max " ODD, "1,11,7,33" },
+    { "max-odd-clamp", "kind=max " ODD CLAMP, "1,11,7,33" },
+    { "max-negative", "kind=max " ODD, "1,11,7,3", .x_fill = { { .at = negative } } },
+    { "max-negative-clamp", "kind=max " ODD CLAMP, "1,11,7,3", .x_fill = { { .at = negative } } },
+    { "max-dilated", "kind=max window=3,2 stride=2,3 dilation=2,3 padding.top=2 padding.left=3",
+      "1,11,13,17" },
+    { "max-dilated-clamp",
+      "kind=max window=2,2 stride=1,1 dilation=3,2 padding.policy=same edge=clamp", "1,9,6,4" },
+    { "max-sparse", "kind=max window=1,2 stride=3,4", "2,10,11,5" },
+    { "average", "kind=average", "2,6,8,5" },
+    { "average-3x3", "kind=average " THREE, "2,9,7,19" },
+    { "average-3x3-clamp", "kind=average " THREE CLAMP, "2,9,7,67" },
+    { "average-overlap", "kind=average window=3,3 stride=1,1" P1, "1,7,5,70" },
+    { "average-odd", "kind=average " ODD, "1,11,7,33" },
+    { "average-odd-clamp", "kind=average " ODD CLAMP, "1,11,7,33" },
+    { "average-odd-count", "kind=average " ODD COUNT, "1,11,7,33" },
+    { "average-margin", "kind=average " ODD MARGIN, "1,11,7,33" },
+    { "average-dilated", "kind=average window=3,2 stride=2,3 dilation=2,3 padding.top=2" COUNT,
+      "1,11,13,17" },
+    { "average-sparse", "kind=average window=1,2 stride=3,4", "2,10,11,5" },
+    { "average-global", "kind=average window=7,7 stride=1,1", "2,7,7,130" },
+    { "l2", "kind=l2", "2,6,8,5" },
+    { "l2-3x3", "kind=l2 " THREE, "2,9,7,19" },
+    { "l2-odd-clamp", "kind=l2 " ODD CLAMP, "1,11,7,67" },
+    { "l2-dilated", "kind=l2 window=2,3 stride=2,1 dilation=3,2 padding.left=3", "1,9,9,16" },
+
+    /* geometry */
+    { "ceil", "kind=average window=3,3 stride=2,2 ceil_mode=true" COUNT, "1,8,10,4" },
+    { "ceil-max", "kind=max window=2,2 stride=3,3 ceil_mode=true" P1 CLAMP, "1,8,9,4" },
+    { "ceil-zero", "kind=average window=3,3 stride=2,2 ceil_mode=true", "1,8,10,4" },
+    { "crop", "kind=max window=2,3 stride=2,2 padding.top=-1 padding.left=-2 padding.right=-1",
+      "1,8,11,6" },
+    { "crop-count", "kind=average window=2,2 stride=2,2 padding.top=-1 padding.bottom=1" COUNT,
+      "1,8,6,6" },
+    { "smaller", "kind=average window=3,3 stride=2,2 output=2,3", "1,9,9,4" },
+    { "larger", "kind=average window=3,3 stride=2,2 output=7,8 padding.left=5" CLAMP, "1,9,9,4" },
+    { "larger-max", "kind=max window=3,3 stride=2,2 output=7,8 padding.left=5" CLAMP, "1,9,9,4" },
+    { "larger-zero", "kind=max window=3,3 stride=2,2 output=7,8 padding.left=5", "1,9,9,4" },
+    { "between", "kind=max window=2,1 stride=1,1 dilation=4,1 padding.top=2 output=3,2" CLAMP,
+      "1,1,2,3" },
+    { "same", "kind=average window=3,3 stride=2,2 padding.policy=same" CLAMP, "1,8,7,4" },
+    { "same-tensorflow",
+      "kind=average window=3,3 stride=2,2 padding.policy=same padding.remainder=bottom_right" CLAMP,
+      "1,8,7,4" },
+    { "same-upper", "kind=average window=2,3 stride=1,2 padding.policy=same_upper" COUNT,
+      "1,7,8,4" },
+    { "same-lower", "kind=average window=2,3 stride=1,2 padding.policy=same_lower" COUNT,
+      "1,7,8,4" },
+    { "full", "kind=average window=3,2 stride=2,1 padding.policy=full" COUNT, "1,5,6,4" },
+    { "valid", "kind=max window=2,2 stride=3,3 padding.policy=valid", "1,9,10,4" },
+    { "aligned", "kind=max window=3,3 stride=3,3 padding.policy=same padding.align=top_left" CLAMP,
+      "1,8,10,4" },
+    { "wider", "kind=average window=9,8 stride=3,3 padding.policy=same" CLAMP, "1,5,4,6" },
+
+    /* winners of more than a byte, and the last that fits into one */
+    { "taps-255", "kind=max window=15,17 stride=4,3", "1,22,23,5" },
+    { "taps-256", "kind=max window=16,16 stride=4,3", "1,22,23,5" },
+    { "taps-289-zero", "kind=max window=17,17 stride=4,3 padding.policy=same", "1,22,23,18",
+      .x_fill = { { .at = negative } } },
+
+    /* shapes */
+    { "one", "kind=max window=1,1 stride=1,1", "1,1,1,1" },
+    { "one-average", "kind=average window=1,1 stride=1,1", "1,1,1,1" },
+    { "image", "kind=max " THREE, "7,9,5" },
+    { "image-average", "kind=average " THREE, "7,9,5" },
+    { "one-channel", "kind=max " THREE CLAMP, "3,13,11,1" },
+    { "one-row", "kind=average window=1,3 stride=1,2 padding.right=2", "2,1,31,2" },
+    { "tiles", "kind=max " THREE CLAMP, "2,23,61,67" },
+    { "tiles-average", "kind=average " THREE CLAMP, "3,29,57,64" },
+    { "no-images", "kind=max", "0,6,6,3", RG_CASE_ZERO },
+    { "no-images-average", "kind=average", "0,6,6,3", RG_CASE_ZERO },
+    { "no-channels", "kind=l2", "2,6,6,0", RG_CASE_ZERO },
+
+    /* values */
+    { "ties", "kind=max " THREE, "1,9,9,5", RG_CASE_SPECIAL, .x_fill = { { .at = steps } } },
+    { "ties-clamp", "kind=max window=3,3 stride=1,1" P1 CLAMP, "1,9,9,5", RG_CASE_SPECIAL,
+      .x_fill = { { .at = steps } } },
+    { "special", "kind=max " THREE, "1,9,9,5", RG_CASE_SPECIAL, .x_fill = { { .at = special } } },
+    { "special-clamp", "kind=max " THREE CLAMP, "1,9,9,5", RG_CASE_SPECIAL,
+      .x_fill = { { .at = special } }, .dy_fill = { .at = special } },
+    { "special-average", "kind=average " THREE, "1,9,9,5", RG_CASE_SPECIAL,
+      .x_fill = { { .at = special } }, .dy_fill = { .at = special } },
+    { "special-l2", "kind=l2 window=2,2", "1,9,9,5", RG_CASE_SPECIAL,
+      .x_fill = { { .at = special } } },
+    { "zeros-l2", "kind=l2 window=2,2", "1,4,4,3", RG_CASE_ZERO | RG_CASE_SPECIAL,
+      .x_fill = { { 0, 1e-300 } } },
+    { .name = NULL },
+};
+
+RG_OP_TEST_DEFINE(pool, .cases = cases);
