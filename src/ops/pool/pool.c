@@ -286,11 +286,6 @@ static int64_t bytes_of(const rg_tensor_desc *desc)
     return rg_shape_count(desc) * (int64_t)rg_dtype_size(desc->dtype);
 }
 
-static int64_t winner_bytes(const rg_pool_shape *shape, const rg_tensor_desc *y)
-{
-    return rg_shape_count(y) * (shape->wide ? 4 : 1);
-}
-
 /* What is read for a row of y. */
 static int64_t read_bytes(const rg_pool_shape *shape, const rg_tensor_desc *x)
 {
@@ -299,26 +294,46 @@ static int64_t read_bytes(const rg_pool_shape *shape, const rg_tensor_desc *x)
     return rows * shape->column.size * shape->channels * (int64_t)rg_dtype_size(x->dtype);
 }
 
-/* y, and the winners where there is a state. */
-static rg_status forward(rg_call *call)
+static rg_status record_forward(rg_call *call, int32_t kernel)
 {
-    const rg_pool_desc *desc = call->desc;
     const rg_tensor_desc *x = &call->x[0]->desc, *y = &call->y[0]->desc;
-    rg_pool_args args = { .shape = shape_of(desc, x, y) };
+    const rg_pool_args args = { .shape = shape_of(call->desc, x, y) };
     rg_launch launch = { .tensors = { call->x[0], call->y[0] },
-                         .kernel = RG_POOL_MAX_FORWARD,
+                         .kernel = kernel,
                          .args = &args,
                          .args_size = sizeof args };
-    if (desc->kind == RG_POOL_MAX && call->state != NULL) {
-        launch.kernel = RG_POOL_MAX_FORWARD_KEEP;
-        launch.tensors[2] = rg_state_slot_tensor(call->state, 0);
-    } else if (desc->kind != RG_POOL_MAX) {
-        launch.kernel =
-            desc->kind == RG_POOL_AVERAGE ? RG_POOL_AVERAGE_FORWARD : RG_POOL_L2_FORWARD;
-    }
     lay_out(&launch, x, args.shape.images * args.shape.row.count, read_bytes(&args.shape, x),
             bytes_of(x) + bytes_of(y));
     return rg_record(call, &launch);
+}
+
+/* The winners, and y unless NULL. */
+static rg_status record_winners(rg_call *call, const rg_tensor *winners, const rg_tensor *y)
+{
+    const rg_tensor_desc *x = &call->x[0]->desc;
+    rg_pool_winners_args args = { .shape = shape_of(call->desc, x,
+                                                    y != NULL ? &y->desc : &winners->desc) };
+    rg_launch launch = { .tensors = { call->x[0], winners, y },
+                         .kernel = RG_POOL_MAX_WINNERS,
+                         .args = &args,
+                         .args_size = sizeof args };
+    lay_out(&launch, x, args.shape.images * args.shape.row.count, read_bytes(&args.shape, x),
+            bytes_of(x) + bytes_of(&winners->desc) + (y != NULL ? bytes_of(&y->desc) : 0));
+    return rg_record(call, &launch);
+}
+
+static rg_status forward(rg_call *call)
+{
+    switch (((const rg_pool_desc *)call->desc)->kind) {
+    case RG_POOL_AVERAGE:
+        return record_forward(call, RG_POOL_AVERAGE_FORWARD);
+    case RG_POOL_L2:
+        return record_forward(call, RG_POOL_L2_FORWARD);
+    default:
+        return call->state == NULL
+                   ? record_forward(call, RG_POOL_MAX_FORWARD)
+                   : record_winners(call, rg_state_slot_tensor(call->state, 0), call->y[0]);
+    }
 }
 
 static rg_status record_gradient(rg_call *call, const rg_tensor *winners)
@@ -332,7 +347,7 @@ static rg_status record_gradient(rg_call *call, const rg_tensor *winners)
                          .args_size = sizeof args };
     int64_t bytes = bytes_of(dx) + bytes_of(dy);
     if (desc->kind == RG_POOL_MAX) {
-        bytes += winner_bytes(&args.shape, dy);
+        bytes += bytes_of(&winners->desc);
     } else if (desc->kind == RG_POOL_AVERAGE) {
         launch.kernel = RG_POOL_AVERAGE_GRADIENT;
     } else {
@@ -351,21 +366,7 @@ static rg_status record_gradient(rg_call *call, const rg_tensor *winners)
     return rg_record(call, &launch);
 }
 
-/* Without a state the winners are found once more, into a temporary. */
-static rg_status record_winners(rg_call *call, const rg_tensor *winners)
-{
-    const rg_tensor_desc *x = &call->x[0]->desc, *dy = &call->dy[0]->desc;
-    rg_pool_winners_args args = { .shape = shape_of(call->desc, x, dy) };
-    args.shape.dense = args.shape.x[3] == 1 || args.shape.channels == 1;
-    rg_launch launch = { .tensors = { call->x[0], winners },
-                         .kernel = RG_POOL_MAX_WINNERS,
-                         .args = &args,
-                         .args_size = sizeof args };
-    lay_out(&launch, x, args.shape.images * args.shape.row.count, read_bytes(&args.shape, x),
-            bytes_of(x) + winner_bytes(&args.shape, dy));
-    return rg_record(call, &launch);
-}
-
+/* Max without a state: the winners are found once more, into a temporary. */
 static rg_status gradient(rg_call *call)
 {
     const rg_pool_desc *desc = call->desc;
@@ -376,7 +377,7 @@ static rg_status gradient(rg_call *call)
     const rg_tensor_desc wanted = winners_desc(desc, &call->dy[0]->desc);
     rg_tensor *winners;
     RG_TRY(rg_tensor_create_temporary(call->commands, &wanted, &winners));
-    rg_status status = record_winners(call, winners);
+    rg_status status = record_winners(call, winners, NULL);
     if (status == RG_OK)
         status = record_gradient(call, winners);
     rg_tensor_destroy(winners); /* its storage serves later work */

@@ -8,8 +8,7 @@
 
 enum {
     RG_POOL_MAX_FORWARD,
-    RG_POOL_MAX_FORWARD_KEEP, /* winners too */
-    RG_POOL_MAX_WINNERS,      /* these alone */
+    RG_POOL_MAX_WINNERS, /* and y where it is wanted */
     RG_POOL_AVERAGE_FORWARD,
     RG_POOL_L2_FORWARD,
     RG_POOL_MAX_GRADIENT,
@@ -30,9 +29,8 @@ typedef struct rg_pool_axis {
 typedef struct rg_pool_shape {
     rg_pool_axis row, column;
     int64_t images, channels;
-    int64_t x[4], y[4], z[4]; /* steps (image, row, column, channel) of x or dx; y or dy; for l2's
-                                 gradient, of x and in `w` of y */
-    int64_t w[4];
+    int64_t x[4], y[4]; /* steps (image, row, column, channel) of x or dx, and of y or dy */
+    int64_t z[4], w[4]; /* gradient of l2: of x and y */
     int64_t winners[3]; /* steps (image, row, column); channels are neighbours */
     bool wide;          /* winners are i32, not u8 */
     bool zero;          /* taps outside of the image are 0, not left out */
@@ -45,13 +43,13 @@ enum { RG_POOL_VIRTUAL = 255, RG_POOL_VIRTUAL_WIDE = -1 };
 
 typedef struct rg_pool_args {
     const void *x;
-    void *y, *winners; /* winners: where kept */
+    void *y;
     rg_pool_shape shape;
 } rg_pool_args;
 
 typedef struct rg_pool_winners_args {
     const void *x;
-    void *winners;
+    void *winners, *y; /* y: or NULL */
     rg_pool_shape shape;
 } rg_pool_winners_args;
 

@@ -181,22 +181,29 @@ RG_INLINE void pool_block(const window *w, results to, int64_t c, int n, const i
         sum_block(w, to, c, n, blocks, T, dense, kind == L2);
 }
 
-/* All channels of one window. */
-RG_INLINE void pool_window(const window *w, results to, const rg_dtype T, const bool dense,
-                           const pooling kind)
+/* The last channels, and all where channels are no neighbours or winners are wide: rare, so one
+ * copy for everything, called. */
+RG_OUTLINE void pool_rest(const window *w, results to, int64_t c, rg_dtype T, pooling kind)
 {
-    const int64_t channels = w->k->channels;
+    for (; c < w->k->channels; c += VLEN)
+        pool_block(w, to, c, vlanes_left(w->k->channels - c), 1, T, w->k->dense, kind);
+}
+
+/* All channels of one window. */
+RG_INLINE void pool_window(const window *w, results to, const rg_dtype T, const pooling kind)
+{
+    const int64_t channels = w->k->channels, whole = w->k->dense ? channels : 0;
     int64_t c = 0;
-    for (; dense && c + BLOCK * VLEN <= channels; c += BLOCK * VLEN)
-        pool_block(w, to, c, VLEN, BLOCK, T, dense, kind);
-    for (; dense && c + VLEN <= channels; c += VLEN)
-        pool_block(w, to, c, VLEN, 1, T, dense, kind);
-    for (; c < channels; c += VLEN)
-        pool_block(w, to, c, vlanes_left(channels - c), 1, T, dense, kind);
+    for (; kind != MAX_WIDE && c + BLOCK * VLEN <= whole; c += BLOCK * VLEN)
+        pool_block(w, to, c, VLEN, BLOCK, T, true, kind);
+    for (; kind != MAX_WIDE && c + VLEN <= whole; c += VLEN)
+        pool_block(w, to, c, VLEN, 1, T, true, kind);
+    if (c < channels)
+        pool_rest(w, to, c, T, kind);
 }
 
 RG_INLINE void pool_row(const rg_pool_shape *k, const void *x, results to, int64_t unit,
-                        const rg_dtype T, const bool dense, const pooling kind)
+                        const rg_dtype T, const pooling kind)
 {
     const int64_t image = unit / k->row.count, i = unit % k->row.count;
     window w = { .k = k, .x = x };
@@ -214,28 +221,15 @@ RG_INLINE void pool_row(const rg_pool_shape *k, const void *x, results to, int64
         } else {
             w.zero_after = rg_pool_zero_after(k, w.p0, w.p1, w.q0, w.q1);
         }
-        pool_window(&w, to, T, dense, kind);
+        pool_window(&w, to, T, kind);
     }
 }
 
 RG_INLINE void pool_units(const rg_pool_shape *k, const void *x, results to, int64_t begin,
                           int64_t end, const rg_dtype T, const pooling kind)
 {
-    for (int64_t unit = begin; unit < end; unit++) {
-        if (k->dense)
-            pool_row(k, x, to, unit, T, true, kind);
-        else
-            pool_row(k, x, to, unit, T, false, kind);
-    }
-}
-
-RG_INLINE void max_units(const rg_pool_shape *k, const void *x, results to, int64_t begin,
-                         int64_t end, const rg_dtype T)
-{
-    if (k->wide)
-        pool_units(k, x, to, begin, end, T, MAX_WIDE);
-    else
-        pool_units(k, x, to, begin, end, T, MAX);
+    for (int64_t unit = begin; unit < end; unit++)
+        pool_row(k, x, to, unit, T, kind);
 }
 
 RG_INLINE void max_forward(const rg_pool_args *k, int64_t begin, int64_t end, const rg_dtype T)
@@ -243,15 +237,14 @@ RG_INLINE void max_forward(const rg_pool_args *k, int64_t begin, int64_t end, co
     pool_units(&k->shape, k->x, (results){ k->y, NULL }, begin, end, T, MAX);
 }
 
-RG_INLINE void max_forward_keep(const rg_pool_args *k, int64_t begin, int64_t end, const rg_dtype T)
-{
-    max_units(&k->shape, k->x, (results){ k->y, k->winners }, begin, end, T);
-}
-
 RG_INLINE void max_winners(const rg_pool_winners_args *k, int64_t begin, int64_t end,
                            const rg_dtype T)
 {
-    max_units(&k->shape, k->x, (results){ NULL, k->winners }, begin, end, T);
+    const results to = { k->y, k->winners };
+    if (k->shape.wide)
+        pool_units(&k->shape, k->x, to, begin, end, T, MAX_WIDE);
+    else
+        pool_units(&k->shape, k->x, to, begin, end, T, MAX);
 }
 
 RG_INLINE void average_forward(const rg_pool_args *k, int64_t begin, int64_t end, const rg_dtype T)
@@ -273,13 +266,16 @@ typedef struct pixel {
     int64_t i0, i1, j0, j1;     /* windows i0 to i1, j0 to j1 */
     int64_t dy, winners, y, dx; /* the image in dy, winners and y; the pixel in dx */
     int64_t x;                  /* l2: the pixel in x */
+    real share;                 /* average: 1 / N of a window that is counted as a whole */
     bool stream;
 } pixel;
 
 /* average: 1 / N of window (i, j) */
-RG_INLINE real share_of(const rg_pool_shape *k, int64_t i, int64_t j)
+RG_INLINE real share_of(const pixel *u, int64_t i, int64_t j)
 {
-    return 1 / (real)(rg_pool_counted(&k->row, i) * rg_pool_counted(&k->column, j));
+    const rg_pool_shape *k = &u->g->shape;
+    const int64_t counted = rg_pool_counted(&k->row, i) * rg_pool_counted(&k->column, j);
+    return counted == k->row.window * k->column.window ? u->share : 1 / (real)counted;
 }
 
 RG_INLINE void collect_block(const pixel *u, int64_t c, int n, const int blocks, const rg_dtype T,
@@ -302,7 +298,7 @@ RG_INLINE void collect_block(const pixel *u, int64_t c, int n, const int blocks,
             const int64_t from = u->dy + i * k->y[1] + j * k->y[2];
             const int64_t winners = u->winners + i * k->winners[1] + j * k->winners[2];
             const intr tap = (intr)(p * k->column.window + q);
-            const real share = kind == AVERAGE ? share_of(k, i, j) : 0;
+            const real share = kind == AVERAGE ? share_of(u, i, j) : 0;
 #pragma GCC unroll 4
             for (int b = 0; b < blocks; b++) {
                 const int64_t at_c = c + b * VLEN;
@@ -332,21 +328,39 @@ RG_INLINE void collect_block(const pixel *u, int64_t c, int n, const int blocks,
     }
 }
 
-/* All channels of one pixel. */
-RG_INLINE void collect_pixel(const pixel *u, const rg_dtype T, const bool dense, const pooling kind)
+/* As pool_rest. */
+RG_OUTLINE void collect_rest(const pixel *u, int64_t c, rg_dtype T, pooling kind)
 {
-    const int64_t channels = u->g->shape.channels;
+    const rg_pool_shape *k = &u->g->shape;
+    for (; c < k->channels; c += VLEN)
+        collect_block(u, c, vlanes_left(k->channels - c), 1, T, k->dense, kind);
+}
+
+/* All channels of one pixel. */
+RG_INLINE void collect_pixel(const pixel *u, const rg_dtype T, const pooling kind)
+{
+    const int64_t channels = u->g->shape.channels, whole = u->g->shape.dense ? channels : 0;
     int64_t c = 0;
-    for (; dense && c + BLOCK * VLEN <= channels; c += BLOCK * VLEN)
-        collect_block(u, c, VLEN, BLOCK, T, dense, kind);
-    for (; dense && c + VLEN <= channels; c += VLEN)
-        collect_block(u, c, VLEN, 1, T, dense, kind);
-    for (; c < channels; c += VLEN)
-        collect_block(u, c, vlanes_left(channels - c), 1, T, dense, kind);
+    for (; kind != MAX_WIDE && c + BLOCK * VLEN <= whole; c += BLOCK * VLEN)
+        collect_block(u, c, VLEN, BLOCK, T, true, kind);
+    for (; kind != MAX_WIDE && c + VLEN <= whole; c += VLEN)
+        collect_block(u, c, VLEN, 1, T, true, kind);
+    if (c < channels)
+        collect_rest(u, c, T, kind);
+}
+
+/* As rg_pool_windows, from those of the pixel before and without a division. */
+RG_INLINE void next_windows(const rg_pool_axis *a, int64_t q, int64_t *first, int64_t *last)
+{
+    const int64_t end = q + a->before, begin = end - (a->window - 1) * a->dilation;
+    while (*last + 1 < a->count && (*last + 1) * a->stride <= end)
+        ++*last;
+    while (*first * a->stride < begin)
+        ++*first;
 }
 
 RG_INLINE void collect_row(const rg_pool_gradient_args *g, int64_t unit, const rg_dtype T,
-                           const bool dense, const pooling kind)
+                           const pooling kind)
 {
     const rg_pool_shape *k = &g->shape;
     const int64_t image = unit / k->row.size, r = unit % k->row.size;
@@ -356,26 +370,24 @@ RG_INLINE void collect_row(const rg_pool_gradient_args *g, int64_t unit, const r
                 .dy = image * k->y[0],
                 .winners = image * k->winners[0],
                 .y = image * k->w[0],
+                .share = 1 / (real)(k->row.window * k->column.window),
+                .j1 = -1,
                 .stream = may_stream(k, g->dx, row, k->x[2], T) };
     rg_pool_windows(&k->row, r, &u.i0, &u.i1);
     for (int64_t q = 0; q < k->column.size; q++) {
         u.q = q;
         u.dx = row + q * k->x[2];
         u.x = image * k->z[0] + r * k->z[1] + q * k->z[2];
-        rg_pool_windows(&k->column, q, &u.j0, &u.j1);
-        collect_pixel(&u, T, dense, kind);
+        next_windows(&k->column, q, &u.j0, &u.j1);
+        collect_pixel(&u, T, kind);
     }
 }
 
 RG_INLINE void collect_units(const rg_pool_gradient_args *g, int64_t begin, int64_t end,
                              const rg_dtype T, const pooling kind)
 {
-    for (int64_t unit = begin; unit < end; unit++) {
-        if (g->shape.dense)
-            collect_row(g, unit, T, true, kind);
-        else
-            collect_row(g, unit, T, false, kind);
-    }
+    for (int64_t unit = begin; unit < end; unit++)
+        collect_row(g, unit, T, kind);
 }
 
 RG_INLINE void max_gradient(const rg_pool_gradient_args *k, int64_t begin, int64_t end,
@@ -402,7 +414,6 @@ RG_INLINE void l2_gradient(const rg_pool_gradient_args *k, int64_t begin, int64_
 /* ---- entry points and table ---- */
 
 RG_KERNEL(max_forward, rg_pool_args)
-RG_KERNEL(max_forward_keep, rg_pool_args)
 RG_KERNEL(max_winners, rg_pool_winners_args)
 RG_KERNEL(average_forward, rg_pool_args)
 RG_KERNEL(l2_forward, rg_pool_args)
@@ -412,7 +423,6 @@ RG_KERNEL(l2_gradient, rg_pool_gradient_args)
 
 const rg_cpu_row RG_TABLE(pool)[RG_POOL_KERNELS] = {
     [RG_POOL_MAX_FORWARD] = RG_ROW(max_forward),
-    [RG_POOL_MAX_FORWARD_KEEP] = RG_ROW(max_forward_keep),
     [RG_POOL_MAX_WINNERS] = RG_ROW(max_winners),
     [RG_POOL_AVERAGE_FORWARD] = RG_ROW(average_forward),
     [RG_POOL_L2_FORWARD] = RG_ROW(l2_forward),
