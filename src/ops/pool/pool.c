@@ -151,9 +151,8 @@ static rg_status place(const rg_pool_desc *d, const rg_tensor_desc *x, rg_placem
         RG_CHECK(window.source[i] >= 1, RG_INVALID_ARGUMENT, "pool: x has %lld %s",
                  (long long)window.source[i], i == 0 ? "rows" : "columns");
         RG_CHECK(before >= -most && before <= most && after >= -most && after <= most &&
-                     window.source[i] <= most &&
-                     (int64_t)(d->window[i] - 1) * d->dilation[i] < most && d->stride[i] <= most &&
-                     (int64_t)d->zero_pad[i] <= most,
+                     window.source[i] <= most && before + window.source[i] + after <= most &&
+                     d->stride[i] <= most && d->zero_pad[i] <= most,
                  RG_UNSUPPORTED,
                  "pool: %lld %s with a window of %d, a stride of %d, a dilation of %d and paddings "
                  "of %lld and %lld reach over more than 2^30",

@@ -371,9 +371,9 @@ RG_INLINE void collect_row(const rg_pool_gradient_args *g, int64_t unit, const r
                 .winners = image * k->winners[0],
                 .y = image * k->w[0],
                 .share = 1 / (real)(k->row.window * k->column.window),
-                .j1 = -1,
                 .stream = may_stream(k, g->dx, row, k->x[2], T) };
     rg_pool_windows(&k->row, r, &u.i0, &u.i1);
+    rg_pool_windows(&k->column, 0, &u.j0, &u.j1);
     for (int64_t q = 0; q < k->column.size; q++) {
         u.q = q;
         u.dx = row + q * k->x[2];

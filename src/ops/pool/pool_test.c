@@ -109,6 +109,15 @@ static const rg_case cases[] = {
     { "taps-289-zero", "kind=max window=17,17 stride=4,3 padding.policy=same", "1,22,23,18",
       .x_fill = { { .at = negative } } },
 
+    { "taps-289-vectors", "kind=max window=17,17 stride=7,7 padding.policy=same", "1,20,20,24" },
+
+    /* whole vectors of 16 bytes */
+    { "vectors", "kind=max " THREE, "2,9,7,32" },
+    { "vectors-clamp", "kind=max " ODD CLAMP, "2,11,9,24" },
+    { "vectors-average", "kind=average " ODD COUNT, "2,11,9,24" },
+    { "vectors-l2", "kind=l2 " ODD, "2,11,9,24" },
+    { "vectors-image", "kind=max window=2,2 stride=3,3 dilation=2,2", "11,9,128" },
+
     /* shapes */
     { "one", "kind=max window=1,1 stride=1,1", "1,1,1,1" },
     { "one-average", "kind=average window=1,1 stride=1,1", "1,1,1,1" },
