@@ -5,6 +5,30 @@
 #include "backend/cpu/columns.h"
 #include "ops/neuron/neuron_formulas.h"
 
+/* ---- formulas that are called ---- */
+
+/* Long ones of kinds that are met less often are called, for a few cycles a vector: compilers
+ * inline only so much in one file, and the others are to have it. */
+#define CALLED(name)                                                \
+    RG_OUTLINE vreal called_##name(const void *k, vreal a, vreal b) \
+    {                                                               \
+        return neuron_##name(k, a, b);                              \
+    }
+
+CALLED(softplus)
+CALLED(softplus_slope)
+CALLED(softplus_slope_y)
+CALLED(power)
+CALLED(power_slope)
+CALLED(exponential)
+CALLED(exponential_slope)
+CALLED(logarithm)
+CALLED(logarithm_slope)
+CALLED(gelu_tanh)
+CALLED(gelu_tanh_slope)
+CALLED(swish)
+CALLED(swish_slope)
+
 /* ---- forward: y from x ---- */
 
 RG_INLINE void forward(rg_formula *formula, const rg_neuron_args *k, int64_t begin, int64_t end,
@@ -15,30 +39,30 @@ RG_INLINE void forward(rg_formula *formula, const rg_neuron_args *k, int64_t beg
     sweep_units(formula, &c, &k->sweep, data, 2, begin, end, T, false, k->stream);
 }
 
-#define FORWARD(kind)                                                                  \
+#define FORWARD(kind, how)                                                             \
     RG_INLINE void kind##_forward(const rg_neuron_args *k, int64_t begin, int64_t end, \
                                   const rg_dtype T)                                    \
     {                                                                                  \
-        forward(neuron_##kind, k, begin, end, T);                                      \
+        forward(how##_##kind, k, begin, end, T);                                       \
     }                                                                                  \
     RG_KERNEL(kind##_forward, rg_neuron_args)
 
-FORWARD(relu)
-FORWARD(linear)
-FORWARD(sigmoid)
-FORWARD(hard_sigmoid)
-FORWARD(tanh)
-FORWARD(absolute)
-FORWARD(softplus)
-FORWARD(softsign)
-FORWARD(elu)
-FORWARD(relun)
-FORWARD(power)
-FORWARD(exponential)
-FORWARD(logarithm)
-FORWARD(gelu)
-FORWARD(gelu_tanh)
-FORWARD(swish)
+FORWARD(relu, neuron)
+FORWARD(linear, neuron)
+FORWARD(sigmoid, neuron)
+FORWARD(hard_sigmoid, neuron)
+FORWARD(tanh, neuron)
+FORWARD(absolute, neuron)
+FORWARD(softplus, called)
+FORWARD(softsign, neuron)
+FORWARD(elu, neuron)
+FORWARD(relun, neuron)
+FORWARD(power, called)
+FORWARD(exponential, called)
+FORWARD(logarithm, called)
+FORWARD(gelu, neuron)
+FORWARD(gelu_tanh, called)
+FORWARD(swish, called)
 
 /* ---- gradient: dx from dy and x, or from dy and y ---- */
 
@@ -50,36 +74,36 @@ RG_INLINE void gradient(rg_formula *formula, const rg_neuron_gradient_args *k, i
     sweep_units(formula, &c, &k->sweep, data, 3, begin, end, T, k->add, k->stream);
 }
 
-#define GRADIENT(kind, suffix)                                                              \
+#define GRADIENT(kind, suffix, how)                                                         \
     RG_INLINE void kind##_gradient##suffix(const rg_neuron_gradient_args *k, int64_t begin, \
                                            int64_t end, const rg_dtype T)                   \
     {                                                                                       \
-        gradient(neuron_##kind##_slope##suffix, k, begin, end, T);                          \
+        gradient(how##_##kind##_slope##suffix, k, begin, end, T);                           \
     }                                                                                       \
     RG_KERNEL(kind##_gradient##suffix, rg_neuron_gradient_args)
 
-GRADIENT(relu, )
-GRADIENT(linear, )
-GRADIENT(sigmoid, )
-GRADIENT(hard_sigmoid, )
-GRADIENT(tanh, )
-GRADIENT(absolute, )
-GRADIENT(softplus, )
-GRADIENT(softsign, )
-GRADIENT(elu, )
-GRADIENT(relun, )
-GRADIENT(power, )
-GRADIENT(exponential, )
-GRADIENT(logarithm, )
-GRADIENT(gelu, )
-GRADIENT(gelu_tanh, )
-GRADIENT(swish, )
-GRADIENT(sigmoid, _y)
-GRADIENT(tanh, _y)
-GRADIENT(softplus, _y)
-GRADIENT(softsign, _y)
-GRADIENT(elu, _y)
-GRADIENT(exponential, _y)
+GRADIENT(relu, , neuron)
+GRADIENT(linear, , neuron)
+GRADIENT(sigmoid, , neuron)
+GRADIENT(hard_sigmoid, , neuron)
+GRADIENT(tanh, , neuron)
+GRADIENT(absolute, , neuron)
+GRADIENT(softplus, , called)
+GRADIENT(softsign, , neuron)
+GRADIENT(elu, , neuron)
+GRADIENT(relun, , neuron)
+GRADIENT(power, , called)
+GRADIENT(exponential, , called)
+GRADIENT(logarithm, , called)
+GRADIENT(gelu, , neuron)
+GRADIENT(gelu_tanh, , called)
+GRADIENT(swish, , called)
+GRADIENT(sigmoid, _y, neuron)
+GRADIENT(tanh, _y, neuron)
+GRADIENT(softplus, _y, called)
+GRADIENT(softsign, _y, neuron)
+GRADIENT(elu, _y, neuron)
+GRADIENT(exponential, _y, neuron)
 
 /* ---- prelu ---- */
 
@@ -97,16 +121,13 @@ typedef struct prelu_run {
     bool dense, add, stream, wants_out, wants_sum;
 } prelu_run;
 
-typedef void prelu_step(const prelu_run *r, int64_t i, const int n, const rg_dtype T,
-                        const bool stream);
-
 RG_INLINE vreal load_channels(const prelu_run *r, int t, int64_t i, const int n, const rg_dtype T)
 {
     return load_groups(at(r->in[t], i * r->in_step[t], T), r->in_step[t], n, T, r->dense);
 }
 
-RG_FORMULA void prelu_forward_step(const prelu_run *r, int64_t i, const int n, const rg_dtype T,
-                                   const bool stream)
+RG_INLINE void prelu_forward_step(const prelu_run *r, int64_t i, const int n, const rg_dtype T,
+                                  const bool stream)
 {
     const vreal y = neuron_prelu(load_channels(r, 0, i, n, T), vload_full(r->slope, i, RG_REAL));
     if (stream)
@@ -116,8 +137,8 @@ RG_FORMULA void prelu_forward_step(const prelu_run *r, int64_t i, const int n, c
 }
 
 /* Lanes behind n are 0 and add nothing. */
-RG_FORMULA void prelu_gradient_step(const prelu_run *r, int64_t i, const int n, const rg_dtype T,
-                                    const bool stream)
+RG_INLINE void prelu_gradient_step(const prelu_run *r, int64_t i, const int n, const rg_dtype T,
+                                   const bool stream)
 {
     const vreal dy = load_channels(r, 0, i, n, T), x = load_channels(r, 1, i, n, T);
     if (r->wants_out) {
@@ -134,20 +155,29 @@ RG_FORMULA void prelu_gradient_step(const prelu_run *r, int64_t i, const int n, 
         vstore_full(r->sum, i, RG_REAL, vload_full(r->sum, i, RG_REAL) + neuron_prelu_share(dy, x));
 }
 
-RG_INLINE void prelu_steps(prelu_step *step, const prelu_run *r, int64_t count, const rg_dtype T)
+RG_INLINE void prelu_step(const prelu_run *r, int64_t i, const int n, const rg_dtype T,
+                          const bool stream, const bool gradient)
+{
+    if (gradient)
+        prelu_gradient_step(r, i, n, T, stream);
+    else
+        prelu_forward_step(r, i, n, T, stream);
+}
+
+RG_INLINE void prelu_steps(const prelu_run *r, int64_t count, const rg_dtype T, const bool gradient)
 {
     int64_t i = 0;
     if (r->stream) {
         const int64_t head = least(vhead(r->out, T), count);
         for (; i < head; i += VLEN)
-            step(r, i, vlanes_left(head - i), T, false);
+            prelu_step(r, i, vlanes_left(head - i), T, false, gradient);
         for (i = head; i + VLEN <= count; i += VLEN)
-            step(r, i, VLEN, T, true);
+            prelu_step(r, i, VLEN, T, true, gradient);
     }
     for (; i + VLEN <= count; i += VLEN)
-        step(r, i, VLEN, T, false);
+        prelu_step(r, i, VLEN, T, false, gradient);
     if (i < count)
-        step(r, i, (int)(count - i), T, false);
+        prelu_step(r, i, (int)(count - i), T, false, gradient);
 }
 
 /* The slopes of the block's channels, once for every lane. */
@@ -169,10 +199,11 @@ RG_OUTLINE void prelu_end_piece(real *total, real *sum, int64_t count)
 }
 
 /* All rows of a part, `lanes` at a time; what is left of each lane's sums is in `total`. */
-RG_INLINE void prelu_rows(prelu_step *step, const rg_prelu_shape *s, prelu_run r,
-                          const void *const data[], int tensors, int64_t part, int64_t first,
-                          int64_t width, real *total, const rg_dtype T)
+RG_INLINE void prelu_rows(const rg_prelu_shape *s, prelu_run r, const void *const data[],
+                          int64_t part, int64_t first, int64_t width, real *total, const rg_dtype T,
+                          const bool gradient)
 {
+    const int tensors = gradient ? 3 : 2;
     const real *slope = r.slope;
     real *sum = r.sum;
     const int64_t end = least(s->rows.count, (part + 1) * s->part);
@@ -189,7 +220,7 @@ RG_INLINE void prelu_rows(prelu_step *step, const rg_prelu_shape *s, prelu_run r
             r.out = at_out((void *)(uintptr_t)data[last], offset[last] + first * s->step[last], T);
             r.slope = slope + lane * width;
             r.sum = sum + lane * width;
-            prelu_steps(step, &r, taken * width, T);
+            prelu_steps(&r, taken * width, T, gradient);
         }
         if (r.wants_sum && (++groups % PRELU_PIECE == 0 || row + rows >= end))
             prelu_end_piece(total, sum, s->lanes * width);
@@ -222,7 +253,7 @@ RG_INLINE void prelu_forward(const rg_prelu_args *k, int64_t begin, int64_t end,
         const int64_t first = unit % s->blocks * s->block;
         const int64_t width = least(s->block, s->channels - first);
         prelu_slopes(s, k->slope, first, width, T, slope);
-        prelu_rows(prelu_forward_step, s, r, data, 2, unit / s->blocks, first, width, NULL, T);
+        prelu_rows(s, r, data, unit / s->blocks, first, width, NULL, T, false);
     }
 }
 
@@ -248,7 +279,7 @@ RG_INLINE void prelu_gradient(const rg_prelu_gradient_args *k, int64_t begin, in
         const int64_t width = least(s->block, s->channels - first);
         memset(total, 0, sizeof total);
         prelu_slopes(s, k->slope, first, width, T, slope);
-        prelu_rows(prelu_gradient_step, s, r, data, 3, part, first, width, total, T);
+        prelu_rows(s, r, data, part, first, width, total, T, true);
         if (k->wants_sums)
             prelu_end_part(s, total, width, (real *)k->sums + part * s->channels + first);
     }
