@@ -62,8 +62,7 @@ RG_INLINE vreal value_of(const kind K, const constants *k, vreal a, vreal b)
 }
 
 /* The gradient of a, or of b if `second`. */
-RG_INLINE vreal slope_of(const kind K, const bool second, const constants *k, vreal dy, vreal a,
-                         vreal b)
+RG_INLINE vreal slope_of(const kind K, bool second, const constants *k, vreal dy, vreal a, vreal b)
 {
     if (K == MULTIPLY)
         return second ? vset(k->s) * dy * (vset(k->p) * a) : vset(k->p) * dy * (vset(k->s) * b);
@@ -408,15 +407,15 @@ RG_INLINE void close_run(const rg_arithmetic_sums_args *args, const int64_t offs
 }
 
 /* A vector of what is added up; the gradient of the other operand goes where it belongs. */
-RG_INLINE vreal run_step(const kind K, const bool second, const bool wants_other,
-                         const constants *k, const run *x, int64_t i, const int n, const rg_dtype T)
+RG_INLINE vreal run_step(const kind K, const rg_arithmetic_sums_args *args, const constants *k,
+                         const run *x, int64_t i, const int n, const rg_dtype T)
 {
     const vreal a = K == ADD ? vset(0) : take(&x->x[1], i, n, T);
     const vreal b = K == ADD ? vset(0) : take(&x->x[2], i, n, T);
     const vreal dy = passed(K, k, take(&x->x[0], i, n, T), a, b);
-    if (wants_other)
-        put(&x->other, i, n, T, slope_of(K, !second, k, dy, a, b));
-    return slope_of(K, second, k, dy, a, b);
+    if (args->wants_other)
+        put(&x->other, i, n, T, slope_of(K, !args->second, k, dy, a, b));
+    return slope_of(K, args->second, k, dy, a, b);
 }
 
 /* ---- sums, columns ---- */
@@ -431,8 +430,8 @@ RG_INLINE void join_columns(real *sum, real *part, int64_t count)
 
 /* One piece of a block of sums that lie side by side, read row by row. Every 128 rows what they
  * have added up to is put aside: so errors grow less. */
-RG_INLINE void sum_columns(const kind K, const bool second, const rg_arithmetic_sums_args *args,
-                           const constants *k, int64_t unit, const rg_dtype T)
+RG_INLINE void sum_columns(const kind K, const rg_arithmetic_sums_args *args, const constants *k,
+                           int64_t unit, const rg_dtype T)
 {
     enum { ASIDE = 128 };
     const int64_t first = unit % args->blocks * args->block, p = unit / args->blocks % args->pieces;
@@ -451,12 +450,11 @@ RG_INLINE void sum_columns(const kind K, const bool second, const rg_arithmetic_
         int64_t i = 0;
         for (; i + VLEN <= count; i += VLEN)
             vstore_full(part, i, RG_REAL,
-                        vload_full(part, i, RG_REAL) +
-                            run_step(K, second, args->wants_other, k, &x, i, VLEN, T));
+                        vload_full(part, i, RG_REAL) + run_step(K, args, k, &x, i, VLEN, T));
         if (i < count)
             vstore_full(part, i, RG_REAL,
-                        vload_full(part, i, RG_REAL) + run_step(K, second, args->wants_other, k, &x,
-                                                                i, vlanes_left(count - i), T));
+                        vload_full(part, i, RG_REAL) +
+                            run_step(K, args, k, &x, i, vlanes_left(count - i), T));
         close_run(args, offset, first, count, &r, T);
         if ((row + 1 - begin) % ASIDE == 0)
             join_columns(sum, part, count);
@@ -470,12 +468,8 @@ RG_INLINE void columns(const kind K, const rg_arithmetic_sums_args *args, int64_
                        int64_t end, const rg_dtype T)
 {
     const constants k = constants_of(&args->numbers);
-    for (int64_t unit = begin; unit < end; unit++) {
-        if (args->second)
-            sum_columns(K, true, args, &k, unit, T);
-        else
-            sum_columns(K, false, args, &k, unit, T);
-    }
+    for (int64_t unit = begin; unit < end; unit++)
+        sum_columns(K, args, &k, unit, T);
 }
 
 RG_INLINE void add_columns(const rg_arithmetic_sums_args *k, int64_t begin, int64_t end,
@@ -505,22 +499,22 @@ RG_INLINE void divide_columns(const rg_arithmetic_sums_args *k, int64_t begin, i
 /* ---- sums, rows ---- */
 
 /* A run into four vectors of lanes: which element goes to which follows from its place. */
-RG_INLINE void fold_run(const kind K, const bool second, const bool wants_other, const constants *k,
+RG_INLINE void fold_run(const kind K, const rg_arithmetic_sums_args *args, const constants *k,
                         const run *x, int64_t count, vreal acc[4], const rg_dtype T)
 {
     int64_t i = 0;
     for (; i + 4 * VLEN <= count; i += 4 * VLEN) {
         for (int q = 0; q < 4; q++)
-            acc[q] += run_step(K, second, wants_other, k, x, i + q * VLEN, VLEN, T);
+            acc[q] += run_step(K, args, k, x, i + q * VLEN, VLEN, T);
     }
     for (int q = 0; i < count; i += VLEN, q++) {
         const int n = vlanes_left(count - i);
-        acc[q] += vkeep(run_step(K, second, wants_other, k, x, i, n, T), n, 0);
+        acc[q] += vkeep(run_step(K, args, k, x, i, n, T), n, 0);
     }
 }
 
-RG_INLINE void sum_row(const kind K, const bool second, const rg_arithmetic_sums_args *args,
-                       const constants *k, int64_t unit, const rg_dtype T)
+RG_INLINE void sum_row(const kind K, const rg_arithmetic_sums_args *args, const constants *k,
+                       int64_t unit, const rg_dtype T)
 {
     const int64_t p = unit % args->pieces, o = unit / args->pieces;
     const int64_t first = p % args->cuts * args->piece, row = p / args->cuts * args->rows;
@@ -537,7 +531,7 @@ RG_INLINE void sum_row(const kind K, const bool second, const rg_arithmetic_sums
         for (int64_t i = first; i < last; i += RUN) {
             const int64_t count = least(RUN, last - i);
             const run x = open_run(args, offset, i, count, &r, T);
-            fold_run(K, second, args->wants_other, k, &x, count, acc, T);
+            fold_run(K, args, k, &x, count, acc, T);
             close_run(args, offset, i, count, &r, T);
         }
     }
@@ -548,12 +542,8 @@ RG_INLINE void rows(const kind K, const rg_arithmetic_sums_args *args, int64_t b
                     const rg_dtype T)
 {
     const constants k = constants_of(&args->numbers);
-    for (int64_t unit = begin; unit < end; unit++) {
-        if (args->second)
-            sum_row(K, true, args, &k, unit, T);
-        else
-            sum_row(K, false, args, &k, unit, T);
-    }
+    for (int64_t unit = begin; unit < end; unit++)
+        sum_row(K, args, &k, unit, T);
 }
 
 RG_INLINE void add_rows(const rg_arithmetic_sums_args *k, int64_t begin, int64_t end,
