@@ -184,7 +184,12 @@ RG_INLINE void fold_columns(const rg_reduce_args *k, block *b, const char *x, in
 {
     const int64_t across = k->across[0];
     const vreal sign = vset((real)k->result.sign);
-    for (int64_t i = 0; i < width; i += VLEN) {
+    int64_t i = 0;
+    if (what == RG_REDUCE_TOTAL && k->dense) { /* the same, in a short loop */
+        for (; i + VLEN <= width; i += VLEN)
+            vstore_full(b->acc, i, RG_REAL, vload_full(b->acc, i, RG_REAL) + vload_full(x, i, T));
+    }
+    for (; i < width; i += VLEN) {
         const int n = vlanes_left(width - i);
         const vreal v = load_groups(at(x, i * across, T), across, n, T, k->dense);
         const vreal acc = vload_full(b->acc, i, RG_REAL);
