@@ -228,7 +228,7 @@ static int64_t width_of(const rg_tensor_desc *x, uint32_t reduced)
  * shape alone, since it decides the order of sums. */
 static int64_t choose_part(int64_t width)
 {
-    enum { ELEMENTS = 65536, PIECE = 128 };
+    enum { ELEMENTS = 16384, PIECE = 128 };
     const int64_t rows = ELEMENTS / clamp(width, 1, RG_BLOCK_GROUPS);
     return clamp(rows / PIECE * PIECE, PIECE, ELEMENTS);
 }

@@ -296,30 +296,31 @@ template <rg_dtype T> static void reduce_columns(const void *args, const rg_cuda
 
 /* ---- joining parts ---- */
 
-/* A warp takes an output: each lane every 32nd part. */
+/* A group of `threads`, 32 or THREADS, takes an output: each lane every part that fits its number.
+ */
 template <rg_dtype T>
 static __global__ void __launch_bounds__(THREADS)
-    finish_kernel(const __grid_constant__ rg_reduce_finish_args k)
+    finish_kernel(const __grid_constant__ rg_reduce_finish_args k, int threads)
 {
+    __shared__ double sums[32];
+    __shared__ found<double> bests[32];
     const rg_reduce_result &r = k.result;
-    const int64_t o = (int64_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
-    const int lane = (int)threadIdx.x % 32;
-    if (o >= r.outputs) /* a whole warp */
-        return;
-    const bool sum = r.what == RG_REDUCE_TOTAL;
+    const int64_t o = (int64_t)blockIdx.x * (THREADS / threads) + threadIdx.x / threads;
+    const int lane = (int)threadIdx.x % threads;
+    const bool sum = r.what == RG_REDUCE_TOTAL, there = o < r.outputs;
     double total = 0;
     found<double> best = nothing<double>();
 #pragma unroll 4
-    for (int64_t p = lane; p < r.parts; p += 32) {
+    for (int64_t p = lane; p < (there ? r.parts : 0); p += threads) {
         const found<double> next = { k.partial[p * r.outputs + o], p };
         if (sum)
             total += next.value;
         else
             best = better(best, next);
     }
-    total = reduce(total, 32, (double *)nullptr, false);
-    best = reduce_better(best, 32, (found<double> *)nullptr);
-    if (lane > 0)
+    total = reduce(total, threads, sums, false);
+    best = reduce_better(best, threads, bests);
+    if (!there || lane > 0)
         return;
     const int64_t number = r.what == RG_REDUCE_NUMBER
                                ? (int64_t)k.partial[(r.parts + best.number) * r.outputs + o]
@@ -330,7 +331,9 @@ static __global__ void __launch_bounds__(THREADS)
 template <rg_dtype T> static void reduce_finish(const void *args, const rg_cuda_place *place)
 {
     const rg_reduce_finish_args &k = *(const rg_reduce_finish_args *)args;
-    launch(finish_kernel<T>, ceil_div(k.result.outputs, THREADS / 32), THREADS, 0, place, k);
+    const int threads = k.result.parts > 128 ? (int)THREADS : 32;
+    launch(finish_kernel<T>, ceil_div(k.result.outputs, THREADS / threads), THREADS, 0, place, k,
+           threads);
 }
 
 /* ---- gradients ---- */
