@@ -312,7 +312,7 @@ static int64_t ceil_div(int64_t a, int64_t b)
  * that their sums are worth mentioning, nor so many parts that joining them is. */
 static void cut_prelu(rg_prelu_shape *s)
 {
-    enum { ELEMENTS = 65536, ROWS = 256, PARTS = 1024 };
+    enum { ELEMENTS = 16384, ROWS = 64, PARTS = 1024 };
     const int64_t rows = s->rows.count, channels = most(s->channels, 1);
     s->block = channels < RG_BLOCK_GROUPS ? channels : RG_BLOCK_GROUPS;
     s->blocks = ceil_div(s->channels, s->block);

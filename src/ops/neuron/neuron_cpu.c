@@ -108,7 +108,7 @@ GRADIENT(exponential, _y, neuron)
 /* ---- prelu ---- */
 
 /* Rows that are summed up before they are added to what rows before them gave. */
-enum { PRELU_PIECE = 128 };
+enum { PRELU_PIECE = 32 };
 
 /* One row, or several that follow each other: where its tensors are, and what belongs to each
  * channel. */
@@ -219,7 +219,7 @@ RG_INLINE void prelu_rows(const rg_prelu_shape *s, prelu_run r, const void *cons
             const int last = tensors - 1;
             r.out = at_out((void *)(uintptr_t)data[last], offset[last] + first * s->step[last], T);
             r.slope = slope + lane * width;
-            r.sum = sum + lane * width;
+            r.sum = gradient ? sum + lane * width : NULL;
             prelu_steps(&r, taken * width, T, gradient);
         }
         if (r.wants_sum && (++groups % PRELU_PIECE == 0 || row + rows >= end))
