@@ -68,6 +68,14 @@ static const rg_case cases[] = {
     { "average-margin", "kind=average " ODD MARGIN, "1,11,7,33" },
     { "average-dilated", "kind=average window=3,2 stride=2,3 dilation=2,3 padding.top=2" COUNT,
       "1,11,13,17" },
+    { "average-dilated-clamp",
+      "kind=average window=4,3 stride=1,2 dilation=2,3 padding.top=3 padding.left=2 "
+      "padding.bottom=3 padding.right=5" CLAMP,
+      "1,6,8,17" },
+    { "average-dilated-margin",
+      "kind=average window=4,3 stride=1,2 dilation=2,3 padding.top=4 padding.left=4 "
+      "padding.bottom=4 padding.right=5" MARGIN,
+      "1,6,8,3" },
     { "average-sparse", "kind=average window=1,2 stride=3,4", "2,10,11,5" },
     { "average-global", "kind=average window=7,7 stride=1,1", "2,7,7,130" },
     { "l2", "kind=l2", "2,6,8,5" },
