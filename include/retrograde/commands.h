@@ -29,8 +29,8 @@ RG_API rg_status rg_commands_create(rg_queue *queue, rg_commands **commands);
 RG_API void rg_commands_destroy(rg_commands *commands);
 
 /** Hands what was recorded to the queue, without waiting for it; on a GPU a recorded read or write
- *  of memory that is not pinned does wait for the work before it. RG_OUT_OF_MEMORY if its temporaries find no room: then
- *  nothing was committed and it can be tried again. */
+ *  of memory that is not pinned does wait for the work before it. RG_OUT_OF_MEMORY if its
+ *  temporaries find no room: then nothing was committed and it can be tried again. */
 RG_API rg_status rg_commands_commit(rg_commands *commands);
 
 /** Commits what was recorded so far and goes on recording. Handlers added before belong to the
