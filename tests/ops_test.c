@@ -115,7 +115,7 @@ static void test_refused(const subject *s, rg_device *device)
 
 static void expect_twin(const rg_kernel *kernel, const rg_kernel *twin, rg_device *device)
 {
-    char text[256], other[256];
+    char text[1024], other[1024];
     EXPECT(twin != NULL && twin != kernel);
     EXPECT(rg_kernel_equal(kernel, twin) && rg_kernel_equal(twin, kernel));
     EXPECT(rg_kernel_hash(kernel) == rg_kernel_hash(twin));
@@ -155,7 +155,7 @@ static void test_kernel(const subject *s, rg_device *device, rg_device *other)
     EXPECT(strcmp(rg_kernel_op(kernel), s->op->name) == 0);
     EXPECT(rg_kernel_inputs(kernel) > 0 && rg_kernel_inputs(kernel) <= RG_MAX_INPUTS);
     EXPECT(rg_kernel_outputs(kernel) > 0 && rg_kernel_outputs(kernel) <= RG_MAX_OUTPUTS);
-    char text[256];
+    char text[1024];
     const size_t length = rg_kernel_describe(kernel, text, sizeof text),
                  named = strlen(s->op->name);
     EXPECT(length < sizeof text && length == strlen(text));
