@@ -5,9 +5,11 @@
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 RG_WERROR ?= OFF
-# The GPUs to build for, as in CMAKE_CUDA_ARCHITECTURES: 90-real, say. Empty: as before, or those
-# that CMakeLists.txt lists.
-CUDA_ARCHITECTURES ?=
+# The GPUs to build for, as in CMAKE_CUDA_ARCHITECTURES: those of this machine, or else code that
+# the driver of any GPU compiles when it is first used. Releases name theirs: see README.md.
+NATIVE := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | \
+    sed -n 's/^\([0-9]*\)[.]\([0-9]*\)$$/\1\2-real/p' | sort -u | paste -sd';')
+CUDA_ARCHITECTURES ?= $(or $(NATIVE),75-virtual)
 
 BUILD := build
 VERSION := $(shell sed -n 's/^.define RG_VERSION_[A-Z]* //p' include/retrograde/base.h | paste -sd.)
@@ -69,4 +71,4 @@ setup-demo setup-test:
 
 configure:
 	@cmake --preset release -G "$(GENERATOR)" -D RG_WERROR=$(RG_WERROR) \
-	    $(if $(CUDA_ARCHITECTURES),-D RG_CUDA_ARCHITECTURES="$(CUDA_ARCHITECTURES)") >/dev/null
+	    -D RG_CUDA_ARCHITECTURES="$(CUDA_ARCHITECTURES)" >/dev/null
