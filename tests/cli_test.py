@@ -422,7 +422,7 @@ class BenchTest(ProgramTest):
 
     def test_wrong_arguments(self):
         self.refused(2, "bench", "softmix", words=("softmix",))
-        self.refused(2, "bench", "--case", "nothing", words=("nothing",))
+        self.refused(2, "bench", "--case", "no-such-case", words=("no-such-case",))
         self.refused(2, *self.TINY, "--against", "abacus", words=("abacus",))
         self.refused(2, *self.TINY, "--dtype", "i64", words=("i64",))
         self.refused(2, *self.TINY, "--seconds", "soon", words=("soon",))
