@@ -3,36 +3,29 @@
 /* Pooling on a GPU. A thread makes one vector of channels of one pixel of the result, 16 bytes, or
  * one element where tensors are not aligned for that. A block stays within a row, so that all that
  * concerns rows is the same for its threads. */
-#include "backend/cuda/kernel.cuh"
-#include "ops/pool/pool.h"
-
-enum { THREADS = 256 };
-enum pooling { MAX, AVERAGE, L2 };
+#include "ops/pool/pool_common.cuh"
+#include "ops/pool/pool_parts.cuh"
 
 /* ---- division by numbers that are known before the launch ---- */
 
 struct divider {
     int64_t by;
-    uint32_t magic, shift;
-    bool fast; /* numbers and divisor are below 2^31: a product and a shift will do */
+    small_divider small;
+    bool fast; /* numbers and divisor are below 2^31 */
 };
 
 /* Of numbers up to `most`. */
 static divider divider_of(int64_t by, int64_t most)
 {
-    divider d = { by, 0, 0, by <= INT32_MAX && most <= INT32_MAX };
-    while (d.fast && (INT64_C(1) << d.shift) < by)
-        d.shift++;
+    divider d = { by, {}, by <= INT32_MAX && most <= INT32_MAX };
     if (d.fast)
-        d.magic = (uint32_t)((((INT64_C(1) << d.shift) - by) << 32) / by + 1);
+        d.small = small_divider_of(by);
     return d;
 }
 
 static __device__ __forceinline__ int64_t divide(int64_t n, const divider &d)
 {
-    if (!d.fast)
-        return n / d.by;
-    return (__umulhi((uint32_t)n, d.magic) + (uint32_t)n) >> d.shift;
+    return d.fast ? divide((int32_t)n, d.small) : n / d.by;
 }
 
 /* ---- which thread does what ---- */
@@ -81,81 +74,6 @@ static grid grid_of(const rg_pool_shape *k, int64_t rows, int64_t columns, int v
     return g;
 }
 
-/* ---- V neighbouring channels: a vector, or one element ---- */
-
-template <rg_dtype T, int V>
-static __device__ __forceinline__ void load_channels(const void *data, int64_t i, real<T> x[V])
-{
-    if constexpr (V == 1)
-        x[0] = load<T>(data, i);
-    else
-        unpack<T>(load_vector(at<T>(data, i)), x);
-}
-
-template <rg_dtype T, int V>
-static __device__ __forceinline__ void store_channels(void *data, int64_t i, const real<T> x[V],
-                                                      bool stream)
-{
-    if constexpr (V == 1)
-        store<T>(data, i, x[0]);
-    else
-        store_vector(at<T>(data, i), pack<T>(x), stream);
-}
-
-/* Winners in bytes come in one load. */
-template <int V>
-static __device__ __forceinline__ void load_winners(const void *winners, int64_t i, bool wide,
-                                                    int32_t tap[V])
-{
-    if (wide) {
-#pragma unroll
-        for (int e = 0; e < V; e++)
-            tap[e] = ((const int32_t *)winners)[i + e];
-        return;
-    }
-    const uint8_t *from = (const uint8_t *)winners + i;
-    uint32_t words[2] = { 0, 0 };
-    if constexpr (V == 8) {
-        const uint2 both = *(const uint2 *)from;
-        words[0] = both.x;
-        words[1] = both.y;
-    } else if constexpr (V == 4) {
-        words[0] = *(const uint32_t *)from;
-    } else if constexpr (V == 2) {
-        words[0] = *(const uint16_t *)from;
-    } else {
-        words[0] = *from;
-    }
-#pragma unroll
-    for (int e = 0; e < V; e++)
-        tap[e] = (int32_t)(words[e / 4] >> e % 4 * 8 & 0xff);
-}
-
-template <int V>
-static __device__ __forceinline__ void store_winners(void *winners, int64_t i, bool wide,
-                                                     const int32_t tap[V])
-{
-    if (wide) {
-#pragma unroll
-        for (int e = 0; e < V; e++)
-            ((int32_t *)winners)[i + e] = tap[e];
-        return;
-    }
-    uint8_t *to = (uint8_t *)winners + i;
-    uint32_t words[2] = { 0, 0 };
-#pragma unroll
-    for (int e = 0; e < V; e++)
-        words[e / 4] |= (uint32_t)tap[e] << e % 4 * 8;
-    if constexpr (V == 8)
-        *(uint2 *)to = make_uint2(words[0], words[1]);
-    else if constexpr (V == 4)
-        *(uint32_t *)to = words[0];
-    else if constexpr (V == 2)
-        *(uint16_t *)to = (uint16_t)words[0];
-    else
-        *to = (uint8_t)words[0];
-}
-
 /* Whether vectors can be loaded wherever a pixel stands. */
 template <rg_dtype T> static bool pixels_aligned(const void *data, const int64_t steps[4])
 {
@@ -166,22 +84,6 @@ template <rg_dtype T> static bool pixels_aligned(const void *data, const int64_t
 }
 
 /* ---- forward ---- */
-
-struct forward_args {
-    const void *x;
-    void *y, *winners; /* either may be NULL */
-    rg_pool_shape shape;
-};
-
-/* The first value that is larger, or the first NaN, wins. */
-template <class REAL>
-static __device__ __forceinline__ void compete(REAL &best, int32_t &winner, REAL x, int32_t tap)
-{
-    if (!(x <= best) && best == best) {
-        best = x;
-        winner = tap;
-    }
-}
 
 template <rg_dtype T, int V>
 static __device__ __forceinline__ void max_window(const forward_args &k, const place_in_image &to,
@@ -285,6 +187,8 @@ static void launch_forward(const forward_args &k, const rg_cuda_place *place)
     bool wide = s->dense && s->channels % VLEN<T> == 0 && pixels_aligned<T>(k.x, s->x);
     wide &= k.y == NULL || pixels_aligned<T>(k.y, s->y);
     wide &= (uintptr_t)k.winners % 16 == 0;
+    if (wide && launch_common<T, KIND>(k, place))
+        return;
     int threads;
     const grid g = grid_of(s, s->row.count, s->column.count, wide ? VLEN<T> : 1, &threads);
     const int64_t blocks = g.blocks < INT32_MAX ? g.blocks : INT32_MAX;
@@ -444,6 +348,10 @@ static void launch_gradient(const void *args, const rg_cuda_place *place)
         wide &= (uintptr_t)k->from % 16 == 0;
     if (KIND == L2)
         wide &= pixels_aligned<T>(k->from, s->z) && pixels_aligned<T>(k->y, s->w);
+    if constexpr (KIND != L2) {
+        if (wide && launch_cells<T, KIND>(k, place))
+            return;
+    }
     int threads;
     const grid g = grid_of(s, s->row.size, s->column.size, wide ? VLEN<T> : 1, &threads);
     const int64_t blocks = g.blocks < INT32_MAX ? g.blocks : INT32_MAX;
