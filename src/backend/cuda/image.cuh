@@ -8,7 +8,7 @@
 
 #include "backend/cuda/kernel.cuh"
 
-enum { IMAGE_THREADS = 256, IMAGE_ROWS = 8 };
+enum { IMAGE_THREADS = 128, IMAGE_ROWS = 16 };
 
 /* Channels that a thread has. */
 template <rg_dtype T, bool WIDE> constexpr int LANES = WIDE ? VLEN<T> : 1;
