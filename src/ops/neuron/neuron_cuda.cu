@@ -136,52 +136,112 @@ template <rg_dtype T> static void prelu_forward(const void *args, const rg_cuda_
            *k);
 }
 
-/* A block takes `across` channels of a part; thread (row, channel) goes over every `down`th row,
- * so neighbours read neighbours. Sums of a thread are made in pieces, then a tree joins those of
- * a channel: an order that follows from the shape. */
-template <rg_dtype T>
+/* V channels of a row from `i` on, of which `left` are there; the others are 0. */
+template <rg_dtype T, bool WIDE>
+static __device__ __forceinline__ void load_channels(const void *data, int64_t i, int64_t step,
+                                                     int64_t left, real<T> x[VLEN<T>])
+{
+    if constexpr (WIDE) {
+        unpack<T>(load_vector(at<T>(data, i)), x);
+    } else {
+#pragma unroll
+        for (int e = 0; e < VLEN<T>; e++)
+            x[e] = e < left ? load<T>(data, i + e * step) : 0;
+    }
+}
+
+/* Where a row stands in tensor t. WIDE: rows are at one distance. */
+template <bool WIDE>
+static __device__ __forceinline__ int64_t row_offset(const rg_walk &rows, int t, int64_t row)
+{
+    return WIDE ? straight_offset(rows, t, row) : walk_offset(rows, t, row);
+}
+
+template <rg_dtype T, bool WIDE>
+static __device__ __forceinline__ void
+prelu_store(const rg_prelu_gradient_args &k, int64_t row, int64_t c, const real<T> dy[VLEN<T>],
+            const real<T> x[VLEN<T>], const real<T> slope[VLEN<T>])
+{
+    enum { V = VLEN<T> };
+    const rg_prelu_shape &s = k.shape;
+    const int64_t to = row_offset<WIDE>(s.rows, 2, row) + c * s.step[2], left = s.channels - c;
+    real<T> dx[V], old[V] = {};
+    if (k.add)
+        load_channels<T, WIDE>(k.dx, to, s.step[2], left, old);
+#pragma unroll
+    for (int e = 0; e < V; e++) {
+        dx[e] = neuron_prelu_slope(dy[e], x[e], slope[e]);
+        dx[e] = k.add ? old[e] + dx[e] : dx[e];
+    }
+    if constexpr (WIDE) {
+        store_vector(at<T>(k.dx, to), pack<T>(dx), false);
+    } else {
+        for (int e = 0; e < V && e < left; e++)
+            store<T>(k.dx, to + e * s.step[2], dx[e]);
+    }
+}
+
+/* A block takes `across` vectors of channels of a part; thread (row, vector) goes over every
+ * `down`th row, so neighbours read neighbours. Sums of a thread are made in pieces, then a tree
+ * joins those of a channel: an order that follows from the shape. WIDE: channels are loaded as
+ * aligned vectors. */
+template <rg_dtype T, bool WIDE>
 static __global__ void __launch_bounds__(PRELU_THREADS)
     prelu_part(const __grid_constant__ rg_prelu_gradient_args k, int across, int64_t chunks)
 {
-    __shared__ real<T> partial[PRELU_THREADS];
+    enum { V = VLEN<T> };
+    __shared__ real<T> partial[PRELU_THREADS * V];
     const rg_prelu_shape &s = k.shape;
     const int64_t part = blockIdx.x / chunks, chunk = blockIdx.x - part * chunks;
-    const int64_t c = chunk * across + (threadIdx.x & (across - 1));
+    const int64_t c = (chunk * across + (threadIdx.x & (across - 1))) * V, left = s.channels - c;
+    const int64_t begin = part * s.part + threadIdx.x / across;
+    const int64_t end = (part + 1) * s.part < s.rows.count ? (part + 1) * s.part : s.rows.count;
     const int down = PRELU_THREADS / across;
-    const int64_t last = (part + 1) * s.part < s.rows.count ? (part + 1) * s.part : s.rows.count;
-    const bool inside = c < s.channels;
-    const real<T> slope = inside ? load<T>(k.slope, c * s.slope_step) : 0;
-    real<T> sum = 0, piece = 0;
+    real<T> slope[V], sum[V] = {}, piece[V] = {};
+    load_channels<T, false>(k.slope, c * s.slope_step, s.slope_step, left, slope);
     int filled = 0;
-    for (int64_t row = part * s.part + threadIdx.x / across; inside && row < last; row += down) {
-        const real<T> dy = load<T>(k.dy, walk_offset(s.rows, 0, row) + c * s.step[0]);
-        const real<T> x = load<T>(k.x, walk_offset(s.rows, 1, row) + c * s.step[1]);
-        if (k.wants_dx) {
-            const int64_t to = walk_offset(s.rows, 2, row) + c * s.step[2];
-            const real<T> dx = neuron_prelu_slope(dy, x, slope);
-            store<T>(k.dx, to, k.add ? load<T>(k.dx, to) + dx : dx);
-        }
-        piece += neuron_prelu_share(dy, x);
-        if (++filled == PRELU_PIECE) {
-            sum += piece;
-            piece = 0;
-            filled = 0;
+#pragma unroll 4
+    for (int64_t row = begin; row < end && left > 0; row += down) {
+        real<T> dy[V], x[V];
+        load_channels<T, WIDE>(k.dy, row_offset<WIDE>(s.rows, 0, row) + c * s.step[0], s.step[0],
+                               left, dy);
+        load_channels<T, WIDE>(k.x, row_offset<WIDE>(s.rows, 1, row) + c * s.step[1], s.step[1],
+                               left, x);
+        if (k.wants_dx)
+            prelu_store<T, WIDE>(k, row, c, dy, x, slope);
+#pragma unroll
+        for (int e = 0; e < V; e++)
+            piece[e] += neuron_prelu_share(dy[e], x[e]);
+        if (++filled % PRELU_PIECE == 0) {
+#pragma unroll
+            for (int e = 0; e < V; e++) {
+                sum[e] += piece[e];
+                piece[e] = 0;
+            }
         }
     }
     if (!k.wants_sums)
         return; /* the whole block */
-    real<T> value[1] = { sum + piece };
-    reduce_down<1>(value, across, partial, false);
-    if (inside && threadIdx.x < across)
-        ((real<T> *)k.sums)[part * s.channels + c] = value[0];
+#pragma unroll
+    for (int e = 0; e < V; e++)
+        sum[e] += piece[e];
+    reduce_down<V>(sum, across, partial, false);
+    for (int e = 0; e < V && e < left && (int)threadIdx.x < across; e++)
+        ((real<T> *)k.sums)[part * s.channels + c + e] = sum[e];
 }
 
 template <rg_dtype T> static void prelu_gradient(const void *args, const rg_cuda_place *place)
 {
     const rg_prelu_gradient_args *k = (const rg_prelu_gradient_args *)args;
-    const int across = power_of_two(k->shape.channels, 1, PRELU_THREADS);
-    const int64_t chunks = ceil_div(k->shape.channels, across);
-    launch(prelu_part<T>, k->shape.parts * chunks, PRELU_THREADS, 0, place, *k, across, chunks);
+    const rg_prelu_shape *s = &k->shape;
+    const int64_t vectors = ceil_div(s->channels, VLEN<T>);
+    const int across = power_of_two(vectors, 1, PRELU_THREADS);
+    const int64_t chunks = ceil_div(vectors, across);
+    const bool wide = s->dense && s->rows.rank <= 1 && s->channels % VLEN<T> == 0 &&
+                      is_aligned<T>(k->dy, &s->rows, 0) && is_aligned<T>(k->x, &s->rows, 1) &&
+                      (!k->wants_dx || is_aligned<T>(k->dx, &s->rows, 2));
+    launch(wide ? prelu_part<T, true> : prelu_part<T, false>, s->parts * chunks, PRELU_THREADS, 0,
+           place, *k, across, chunks);
 }
 
 /* A warp a channel: every lane takes every 32nd part, then a tree. */

@@ -63,6 +63,27 @@ template <rg_dtype T> static __device__ __forceinline__ real<T> expm1_of(real<T>
         return expm1(x);
 }
 
+/* The same for x <= 0: 2^n (e^r - 1) + (2^n - 1) for x = n log 2 + r. */
+template <rg_dtype T> static __device__ __forceinline__ real<T> expm1_below(real<T> x)
+{
+    if constexpr (T == RG_F32) {
+        const float near = x < -87 ? -87 : x; /* NaN stays */
+        const float n = rintf(near * 1.44269504f);
+        float r = fma(n, -0.693147182f, near), p = 1 / 5040.f;
+        r = fma(n, 1.90465421e-9f, r);
+        p = fma(p, r, 1 / 720.f);
+        p = fma(p, r, 1 / 120.f);
+        p = fma(p, r, 1 / 24.f);
+        p = fma(p, r, 1 / 6.f);
+        p = fma(p, r, 0.5f);
+        p = fma(p * r, r, r);
+        const float scale = __int_as_float(((int)n + 127) << 23);
+        return fma(p, scale, scale - 1);
+    } else {
+        return expm1_of<T>(x);
+    }
+}
+
 /* log(1 + z) for 0 <= z <= 1 */
 template <rg_dtype T> static __device__ __forceinline__ real<T> log1p_of(real<T> z)
 {
@@ -264,7 +285,7 @@ NEURON_SLOPE(softsign_slope_y)
 
 NEURON_FORMULA(elu)
 {
-    return x > 0 ? x : k.a * expm1_of<T>(x);
+    return x > 0 ? x : k.a * expm1_below<T>(x);
 }
 
 NEURON_SLOPE(elu_slope)
