@@ -18,12 +18,6 @@ template <class REAL> struct found {
     int64_t number;
 };
 
-/* Nothing, which everything beats. */
-template <class REAL> static __device__ __forceinline__ found<REAL> nothing()
-{
-    return { -(REAL)INFINITY, INT64_MAX };
-}
-
 /* The larger one, a NaN if there is one, and the first among equals. */
 template <class REAL>
 static __device__ __forceinline__ found<REAL> better(const found<REAL> &a, const found<REAL> &b)
@@ -32,6 +26,23 @@ static __device__ __forceinline__ found<REAL> better(const found<REAL> &a, const
     const bool equal = a.value == b.value || (a_nan && b_nan);
     const bool b_wins = b.value > a.value || (b_nan && !a_nan);
     return b_wins || (equal && b.number < a.number) ? b : a;
+}
+
+/* A thread that meets elements in their order begins with the first number, and a later element
+ * wins only if it is larger. Numbers are left alone where nobody asks for them. */
+template <rg_reduce_what WHAT, class REAL>
+static __device__ __forceinline__ void improve(found<REAL> &best, REAL value, int64_t number)
+{
+    if (!(value <= best.value) && best.value == best.value) {
+        best.value = value;
+        if (WHAT == RG_REDUCE_NUMBER)
+            best.number = number;
+    }
+}
+
+template <class REAL> static __device__ __forceinline__ found<REAL> start_at(int64_t j, int64_t end)
+{
+    return { -(REAL)INFINITY, j < end ? j : INT64_MAX };
 }
 
 template <rg_dtype T>
@@ -109,11 +120,11 @@ static __device__ __forceinline__ found<REAL> reduce_better(found<REAL> f, int t
     return f;
 }
 
-template <rg_dtype T, bool SUM>
+template <rg_dtype T, rg_reduce_what WHAT>
 static __global__ void __launch_bounds__(THREADS)
     rows_kernel(const __grid_constant__ rg_reduce_args k, const rows_plan plan)
 {
-    enum { V = VLEN<T> };
+    enum { V = VLEN<T>, SUM = WHAT == RG_REDUCE_TOTAL };
     __shared__ double sums[32];
     __shared__ found<real<T>> bests[32];
     const rg_reduce_result &r = k.result;
@@ -126,18 +137,17 @@ static __global__ void __launch_bounds__(THREADS)
     const char *x = at<T>(k.x, walk_offset(k.outer, 0, o));
     const real<T> sign = (real<T>)r.sign;
     real<T> sum = 0;
-    found<real<T>> best = nothing<real<T>>();
+    found<real<T>> best = start_at<real<T>>(first + lane * V, end);
 #pragma unroll 4
     for (int64_t j = first + lane * V; j < end; j += plan.threads * V) {
         real<T> v[V];
         load_row<T>(k, x, j, end - j, plan.wide, 0, v);
 #pragma unroll
         for (int e = 0; e < V; e++) {
-            const found<real<T>> next = { v[e] * sign, j + e };
             if (SUM)
                 sum += v[e];
             else if (e < end - j)
-                best = better(best, next);
+                improve<WHAT>(best, v[e] * sign, j + e);
         }
     }
     const double total = SUM ? reduce((double)sum, plan.threads, sums, false) : 0;
@@ -156,8 +166,10 @@ template <rg_dtype T> static void reduce_rows(const void *args, const rg_cuda_pl
     rows_plan plan = { vectors <= 256 ? power_of_two(vectors, 1, 32) : (int)THREADS, false };
     plan.wide = k.dense && is_aligned<T>(k.x, &k.outer, 0);
     const int64_t blocks = ceil_div(k.result.outputs * k.result.parts, THREADS / plan.threads);
-    launch(k.result.what == RG_REDUCE_TOTAL ? rows_kernel<T, true> : rows_kernel<T, false>, blocks,
-           THREADS, 0, place, k, plan);
+    launch(k.result.what == RG_REDUCE_TOTAL     ? rows_kernel<T, RG_REDUCE_TOTAL>
+           : k.result.what == RG_REDUCE_EXTREME ? rows_kernel<T, RG_REDUCE_EXTREME>
+                                                : rows_kernel<T, RG_REDUCE_NUMBER>,
+           blocks, THREADS, 0, place, k, plan);
 }
 
 /* ---- columns ---- */
@@ -213,11 +225,11 @@ static __device__ __forceinline__ void load_columns(const rg_reduce_args &k, int
 }
 
 /* One unit of a block. STRAIGHT: the walk within a group has one dimension at most. */
-template <rg_dtype T, bool SUM, bool STRAIGHT>
+template <rg_dtype T, rg_reduce_what WHAT, bool STRAIGHT>
 static __device__ __forceinline__ void
 columns_unit(const rg_reduce_args &k, const columns_plan &plan, int64_t unit, char *shared)
 {
-    enum { V = VLEN<T> };
+    enum { V = VLEN<T>, SUM = WHAT == RG_REDUCE_TOTAL };
     const rg_reduce_result &r = k.result;
     const int64_t p = unit % r.parts, rest = unit / r.parts;
     const int64_t chunk = rest % plan.chunks, row = rest / plan.chunks;
@@ -231,18 +243,17 @@ columns_unit(const rg_reduce_args &k, const columns_plan &plan, int64_t unit, ch
     found<real<T>> best[V];
 #pragma unroll
     for (int e = 0; e < V; e++)
-        best[e] = nothing<real<T>>();
+        best[e] = start_at<real<T>>(first + down, end);
 #pragma unroll 4
     for (int64_t j = first + down; j < end; j += THREADS / plan.across) {
         real<T> v[V];
         load_columns<T, STRAIGHT>(k, base, j, left, plan.wide, v);
 #pragma unroll
         for (int e = 0; e < V; e++) {
-            const found<real<T>> next = { v[e] * sign, j };
             if (SUM)
                 add[e] += v[e];
             else
-                best[e] = better(best[e], next);
+                improve<WHAT>(best[e], v[e] * sign, j);
         }
     }
 #pragma unroll
@@ -258,30 +269,30 @@ columns_unit(const rg_reduce_args &k, const columns_plan &plan, int64_t unit, ch
                       SUM ? sum[e] : (double)best[e].value, best[e].number);
 }
 
-template <rg_dtype T, bool SUM, bool STRAIGHT>
+template <rg_dtype T, rg_reduce_what WHAT, bool STRAIGHT>
 static __global__ void __launch_bounds__(THREADS)
     columns_kernel(const __grid_constant__ rg_reduce_args k, const columns_plan plan)
 {
     extern __shared__ __align__(16) char shared[];
     const int64_t units = k.outer.count * plan.chunks * k.result.parts;
     for (int64_t unit = blockIdx.x; unit < units; unit += gridDim.x) {
-        columns_unit<T, SUM, STRAIGHT>(k, plan, unit, shared);
+        columns_unit<T, WHAT, STRAIGHT>(k, plan, unit, shared);
         __syncthreads(); /* `shared` is free again */
     }
 }
 
-template <rg_dtype T, bool SUM>
+template <rg_dtype T, rg_reduce_what WHAT>
 static void columns(const rg_reduce_args &k, const rg_cuda_place *place)
 {
     enum { V = VLEN<T> };
     const int64_t most_blocks = 1 << 24;
-    const int64_t each = SUM ? sizeof(double) : sizeof(found<real<T>>);
+    const int64_t each = WHAT == RG_REDUCE_TOTAL ? sizeof(double) : sizeof(found<real<T>>);
     columns_plan plan = { power_of_two(ceil_div(k.side, V), 1, 32), 0, false };
     plan.chunks = ceil_div(k.width, plan.across * V);
     plan.wide = k.dense && k.width % V == 0 && is_aligned<T>(k.x, &k.outer, 0) &&
                 is_aligned<T>(k.x, &k.group, 0);
     const int64_t units = k.outer.count * plan.chunks * k.result.parts;
-    launch(k.group.rank <= 1 ? columns_kernel<T, SUM, true> : columns_kernel<T, SUM, false>,
+    launch(k.group.rank <= 1 ? columns_kernel<T, WHAT, true> : columns_kernel<T, WHAT, false>,
            units < most_blocks ? units : most_blocks, THREADS, THREADS * V * each, place, k, plan);
 }
 
@@ -289,9 +300,11 @@ template <rg_dtype T> static void reduce_columns(const void *args, const rg_cuda
 {
     const rg_reduce_args &k = *(const rg_reduce_args *)args;
     if (k.result.what == RG_REDUCE_TOTAL)
-        columns<T, true>(k, place);
+        columns<T, RG_REDUCE_TOTAL>(k, place);
+    else if (k.result.what == RG_REDUCE_EXTREME)
+        columns<T, RG_REDUCE_EXTREME>(k, place);
     else
-        columns<T, false>(k, place);
+        columns<T, RG_REDUCE_NUMBER>(k, place);
 }
 
 /* ---- joining parts ---- */
@@ -309,7 +322,7 @@ static __global__ void __launch_bounds__(THREADS)
     const int lane = (int)threadIdx.x % threads;
     const bool sum = r.what == RG_REDUCE_TOTAL, there = o < r.outputs;
     double total = 0;
-    found<double> best = nothing<double>();
+    found<double> best = start_at<double>(lane, there ? r.parts : 0);
 #pragma unroll 4
     for (int64_t p = lane; p < (there ? r.parts : 0); p += threads) {
         const found<double> next = { k.partial[p * r.outputs + o], p };
