@@ -54,7 +54,8 @@ void rg_bench_print_head(const rg_bench_printer *printer)
         return;
     const bool gpu = rg_bench_on_gpu(printer->device);
     print_machine(printer);
-    printf("GB/s: each input read once, each output written once. limit: %s the same bytes.\n\n",
+    printf("GB/s: what is needed of inputs read once, results written once. limit: %s the same "
+           "bytes.\n\n",
            gpu ? "copies that move" : "plain loops that move");
     printf("%-*s %-*s %-9s %-5s %9s %7s %7s %6s %-11s", printer->op_width, "op",
            printer->case_width, "case", "direction", "dtype", gpu ? "us" : "ms", "GB/s", "limit",

@@ -27,6 +27,16 @@ static int64_t state_bytes(const rg_bench_row *row)
     return bytes;
 }
 
+/* Of the forward pass: the state alone, which it writes if the gradient will read it. */
+static uint32_t reads_of(const rg_op_test *test, const rg_case *c, bool gradient, const void *desc)
+{
+    const bool trains = test->op->gradient != NULL && !(c->flags & RG_CASE_FORWARD);
+    const uint32_t reads = trains ? test->op->reads(desc) : 0;
+    if (reads & RG_READS_OR_STATE)
+        return RG_READS_STATE;
+    return gradient ? reads : reads & RG_READS_STATE;
+}
+
 rg_status rg_bench_row_begin(const rg_op_test *test, const rg_case *c, bool gradient,
                              rg_dtype dtype, rg_bench_row *row)
 {
@@ -37,9 +47,7 @@ rg_status rg_bench_row_begin(const rg_op_test *test, const rg_case *c, bool grad
              "case '%s' has %d inputs", c->name, row->inputs);
     row->outputs = rg_op_outputs(test->op, row->desc);
     RG_TRY(test->op->shapes(row->desc, row->x_desc, row->y_desc));
-    row->reads = gradient ? test->op->reads(row->desc) : 0;
-    if (row->reads & RG_READS_OR_STATE)
-        row->reads = RG_READS_STATE;
+    row->reads = reads_of(test, c, gradient, row->desc);
     for (int32_t i = 0; i < row->inputs; i++) {
         const int64_t bytes = bytes_of(&row->x_desc[i]);
         const bool read = row->reads & (uint32_t)RG_READS_X << i;
@@ -52,6 +60,10 @@ rg_status rg_bench_row_begin(const rg_op_test *test, const rg_case *c, bool grad
         row->bytes += bytes * (read + 1); /* dy, or y in the forward pass */
         row->memory += bytes * (gradient + 1);
     }
+    const rg_tensor_desc *first = gradient ? &row->y_desc[0] : &row->x_desc[0];
+    row->needed = test->needs != NULL ? test->needs(row->desc, row->x_desc, row->y_desc, gradient)
+                                      : rg_shape_count(first);
+    row->bytes -= (rg_shape_count(first) - row->needed) * (int64_t)rg_dtype_size(first->dtype);
     row->bytes += state_bytes(row);
     row->memory += state_bytes(row);
     if (test->operations != NULL)
@@ -122,8 +134,6 @@ static rg_status make(rg_bench_row *row, const rg_tensor_desc *desc, rg_tensor *
 static rg_status run_forward(rg_bench_row *row)
 {
     rg_commands *commands;
-    if (row->reads & RG_READS_STATE)
-        RG_TRY(rg_state_create(row->kernel, row->x, &row->state));
     RG_TRY(rg_commands_create(row->queue, &commands));
     rg_status status = rg_kernel_forward(row->kernel, commands, row->x, row->y, row->state);
     return rg_commands_finish(commands, status);
@@ -135,6 +145,40 @@ static void drop(rg_tensor **tensor)
     *tensor = NULL;
 }
 
+/* What is read of x[0] or dy[0]: all of it, or its first elements, as many as are needed. */
+static rg_status read_first(rg_bench_row *row, rg_tensor *tensor)
+{
+    rg_tensor_desc desc;
+    RG_TRY(rg_tensor_get_desc(tensor, &desc));
+    const int64_t count = rg_shape_count(&desc), start = 0;
+    row->read[row->read_count++] = tensor;
+    if (row->needed == count)
+        return RG_OK;
+    rg_tensor *flat;
+    RG_TRY(rg_tensor_reshape(tensor, 1, &count, &flat));
+    const rg_status status = rg_tensor_slice(flat, &start, &row->needed, NULL, &row->part);
+    rg_tensor_destroy(flat);
+    row->read[row->read_count - 1] = row->part;
+    return status;
+}
+
+static rg_status add_state(rg_bench_row *row, rg_tensor *list[], int32_t *count)
+{
+    for (int32_t i = 0; row->state != NULL && i < rg_state_count(row->state); i++)
+        RG_TRY(rg_state_tensor(row->state, rg_state_name(row->state, i), &list[(*count)++]));
+    return RG_OK;
+}
+
+static rg_status open_forward(rg_bench_row *row)
+{
+    RG_TRY(read_first(row, row->x[0]));
+    for (int32_t i = 1; i < row->inputs; i++)
+        row->read[row->read_count++] = row->x[i];
+    for (int32_t i = 0; i < row->outputs; i++)
+        row->written[row->written_count++] = row->y[i];
+    return add_state(row, row->written, &row->written_count);
+}
+
 static rg_status open_gradient(rg_bench_row *row)
 {
     RG_TRY(run_forward(row));
@@ -143,7 +187,10 @@ static rg_status open_gradient(rg_bench_row *row)
             drop(&row->y[i]);
         RG_TRY(make(row, &row->y_desc[i], &row->dy[i]));
         RG_TRY(fill(row->dy[i], &row->c->dy_fill, "dy"));
-        row->read[row->read_count++] = row->dy[i];
+        if (i == 0)
+            RG_TRY(read_first(row, row->dy[0]));
+        else
+            row->read[row->read_count++] = row->dy[i];
         if (row->y[i] != NULL)
             row->read[row->read_count++] = row->y[i];
     }
@@ -155,10 +202,7 @@ static rg_status open_gradient(rg_bench_row *row)
         RG_TRY(make(row, &row->x_desc[i], &row->dx[i]));
         row->written[row->written_count++] = row->dx[i];
     }
-    for (int32_t i = 0; row->state != NULL && i < rg_state_count(row->state); i++)
-        RG_TRY(rg_state_tensor(row->state, rg_state_name(row->state, i),
-                               &row->read[row->read_count++]));
-    return RG_OK;
+    return add_state(row, row->read, &row->read_count);
 }
 
 rg_status rg_bench_row_open(rg_queue *queue, rg_bench_row *row)
@@ -171,13 +215,9 @@ rg_status rg_bench_row_open(rg_queue *queue, rg_bench_row *row)
     }
     for (int32_t i = 0; i < row->outputs; i++)
         RG_TRY(make(row, &row->y_desc[i], &row->y[i]));
-    if (row->gradient)
-        return open_gradient(row);
-    for (int32_t i = 0; i < row->inputs; i++)
-        row->read[row->read_count++] = row->x[i];
-    for (int32_t i = 0; i < row->outputs; i++)
-        row->written[row->written_count++] = row->y[i];
-    return RG_OK;
+    if (row->reads & RG_READS_STATE)
+        RG_TRY(rg_state_create(row->kernel, row->x, &row->state));
+    return row->gradient ? open_gradient(row) : open_forward(row);
 }
 
 void rg_bench_row_close(rg_bench_row *row)
@@ -190,6 +230,7 @@ void rg_bench_row_close(rg_bench_row *row)
         drop(&row->y[i]);
         drop(&row->dy[i]);
     }
+    drop(&row->part);
     rg_state_destroy(row->state);
     rg_kernel_destroy(row->kernel);
     row->state = NULL;

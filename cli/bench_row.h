@@ -15,16 +15,18 @@ typedef struct rg_bench_row {
     _Alignas(16) char desc[RG_MAX_DESC];
     int32_t inputs, outputs;
     rg_tensor_desc x_desc[RG_MAX_INPUTS], y_desc[RG_MAX_OUTPUTS];
-    uint32_t reads;    /* RG_READS_ bits of the gradient */
-    int64_t bytes;     /* the fewest: inputs read once, outputs written once */
-    int64_t memory;    /* bytes that all tensors take while they are made */
+    uint32_t reads; /* RG_READS_ bits of the gradient; forward: RG_READS_STATE if it writes one */
+    int64_t needed; /* elements that must be read of x[0], or of dy[0] in the gradient */
+    int64_t bytes;  /* the fewest: what is needed read once, results and state written once */
+    int64_t memory; /* bytes that all tensors take while they are made */
     double operations; /* of floating point, 0 where memory is what counts */
 
     rg_queue *queue;
     rg_kernel *kernel;
     rg_state *state;
     rg_tensor *x[RG_MAX_INPUTS], *y[RG_MAX_OUTPUTS], *dy[RG_MAX_OUTPUTS], *dx[RG_MAX_INPUTS];
-    rg_tensor *read[RG_MAX_POINTERS], *written[RG_MAX_INPUTS]; /* those that the kernel touches */
+    rg_tensor *part; /* what is needed of x[0] or dy[0], where that is not all */
+    rg_tensor *read[RG_MAX_POINTERS], *written[RG_MAX_POINTERS]; /* what the kernel touches */
     int32_t read_count, written_count;
 } rg_bench_row;
 

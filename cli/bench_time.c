@@ -44,7 +44,7 @@ typedef rg_status recorder(rg_bench_row *row, rg_commands *commands);
 static rg_status record_kernel(rg_bench_row *row, rg_commands *commands)
 {
     if (!row->gradient)
-        return rg_kernel_forward(row->kernel, commands, row->x, row->y, NULL);
+        return rg_kernel_forward(row->kernel, commands, row->x, row->y, row->state);
     return rg_kernel_gradient(row->kernel, commands, row->dy, row->x, row->y, row->state, row->dx,
                               0);
 }

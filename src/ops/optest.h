@@ -52,6 +52,10 @@ typedef struct rg_op_test {
     const rg_case *cases; /* name NULL at the end */
     /* Floating-point operations of a contraction; NULL where an op is bound by memory. */
     double (*operations)(const void *desc, const rg_tensor_desc x[]);
+    /* How many elements must be read: of x[0] in the forward pass, of dy[0] in the gradient. NULL:
+     * all. */
+    int64_t (*needs)(const void *desc, const rg_tensor_desc x[], const rg_tensor_desc y[],
+                     bool gradient);
 } rg_op_test;
 
 #define RG_OP(name)                           \
