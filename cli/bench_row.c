@@ -122,13 +122,20 @@ static rg_status fill(rg_tensor *tensor, const rg_fill *f, const char *seed)
 /* ---- tensors ---- */
 
 /* Makes a tensor and has the threads that will use it touch its pages. */
-static rg_status make(rg_bench_row *row, const rg_tensor_desc *desc, rg_tensor **tensor)
+static rg_status make(const rg_bench_row *row, const rg_tensor_desc *desc, rg_tensor **tensor)
 {
     rg_commands *commands;
     RG_TRY(rg_tensor_create(rg_kernel_device(row->kernel), desc, tensor));
     RG_TRY(rg_commands_create(row->queue, &commands));
     rg_status status = rg_limit_record(commands, NULL, 0, tensor, 1, false);
     return rg_commands_finish(commands, status);
+}
+
+rg_status rg_bench_row_spare(const rg_bench_row *row, const rg_tensor_desc *desc,
+                             const rg_fill *values, rg_tensor **tensor)
+{
+    RG_TRY(make(row, desc, tensor));
+    return values != NULL ? fill(*tensor, values, "spare") : RG_OK;
 }
 
 static rg_status run_forward(rg_bench_row *row)

@@ -1,43 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* oneDNN, version 2, opened at run time. Which of its primitives stands for which op is written
- * here, keyed by the op's name: an op's own folder knows nothing of peers. */
+/* oneDNN, version 2, opened at run time: the library, its primitives, timing. */
 #include "cli/peer_api.h"
 
 #if RG_HAVE_ONEDNN
-#include "core/shape.h"
-
-#include <retrograde/softmax.h>
+#include "cli/peer_onednn.h"
 
 #include <dlfcn.h>
-#include <dnnl.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 /* ---- the library ---- */
 
-#define FUNCTIONS(F)                 \
-    F(engine_create);                \
-    F(engine_destroy);               \
-    F(stream_create);                \
-    F(stream_destroy);               \
-    F(stream_wait);                  \
-    F(memory_desc_init_by_strides);  \
-    F(memory_create);                \
-    F(memory_destroy);               \
-    F(primitive_desc_create);        \
-    F(primitive_desc_destroy);       \
-    F(primitive_create);             \
-    F(primitive_destroy);            \
-    F(primitive_execute);            \
-    F(softmax_v2_forward_desc_init); \
-    F(softmax_v2_backward_desc_init)
-
-static struct {
-#define F(name) __typeof__(dnnl_##name) *name
-    FUNCTIONS(F);
-#undef F
-} dnnl; /* filled by open_peer */
+rg_onednn_functions rg_onednn; /* filled by open_peer, as what follows */
 static dnnl_engine_t engine;
 static dnnl_stream_t stream;
 
@@ -59,143 +34,148 @@ static rg_status open_peer(const rg_device *device)
     setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16", 0); /* its tile code traps on some machines */
     void *library = dlopen("libdnnl.so.2", RTLD_NOW | RTLD_LOCAL); /* stays for good */
     RG_CHECK(library != NULL, RG_UNSUPPORTED, "onednn is not installed: there is no libdnnl.so.2");
-#define F(name) RG_TRY(find(library, "dnnl_" #name, &dnnl.name))
-    FUNCTIONS(F);
+#define F(name) RG_TRY(find(library, "dnnl_" #name, &rg_onednn.name))
+    RG_ONEDNN_FUNCTIONS(F);
 #undef F
-    RG_CHECK(dnnl.engine_create(&engine, dnnl_cpu, 0) == dnnl_success &&
-                 dnnl.stream_create(&stream, engine, dnnl_stream_default_flags) == dnnl_success,
+    RG_CHECK(rg_onednn.engine_create(&engine, dnnl_cpu, 0) == dnnl_success &&
+                 rg_onednn.stream_create(&stream, engine, dnnl_stream_default_flags) ==
+                     dnnl_success,
              RG_UNSUPPORTED, "onednn does not start");
     return RG_OK;
 }
 
 static void close_peer(void)
 {
-    dnnl.stream_destroy(stream);
-    dnnl.engine_destroy(engine);
+    rg_onednn.stream_destroy(stream);
+    rg_onednn.engine_destroy(engine);
 }
 
-/* ---- from ops to primitives ---- */
+/* ---- primitives ---- */
 
-enum { MOST_ARGUMENTS = 4 };
-typedef struct job {
-    dnnl_primitive_t primitive;
-    dnnl_exec_arg_t arguments[MOST_ARGUMENTS];
-    int count;
-} job;
-
-static rg_status use(job *j, int argument, const dnnl_memory_desc_t *desc, const rg_tensor *tensor)
+rg_status rg_onednn_check(const rg_onednn_job *j, dnnl_status_t status)
 {
-    dnnl_memory_t memory;
-    RG_CHECK(dnnl.memory_create(&memory, desc, engine, rg_tensor_data(tensor)) == dnnl_success,
-             RG_UNSUPPORTED, "onednn refuses a tensor");
-    j->arguments[j->count++] = (dnnl_exec_arg_t){ argument, memory };
+    if (status == dnnl_success)
+        return RG_OK;
+    return rg_fail(status == dnnl_out_of_memory ? RG_OUT_OF_MEMORY : RG_UNSUPPORTED,
+                   "onednn has no such %s in %s", j->row->test->op->name,
+                   rg_dtype_name(j->row->dtype));
+}
+
+rg_status rg_onednn_plan(rg_onednn_job *j, const void *forward, const void *backward)
+{
+    RG_TRY(rg_onednn_check(
+        j, rg_onednn.primitive_desc_create(&j->forward, forward, NULL, engine, NULL)));
+    if (j->row->gradient)
+        RG_TRY(rg_onednn_check(
+            j, rg_onednn.primitive_desc_create(&j->backward, backward, NULL, engine, j->forward)));
+    return rg_onednn_check(
+        j, rg_onednn.primitive_create(&j->primitive, j->row->gradient ? j->backward : j->forward));
+}
+
+static rg_status bind(const rg_onednn_job *j, int argument, const dnnl_memory_desc_t *desc,
+                      const rg_tensor *tensor, dnnl_exec_arg_t *bound)
+{
+    bound->arg = argument;
+    return rg_onednn_check(
+        j, rg_onednn.memory_create(&bound->memory, desc, engine, rg_tensor_data(tensor)));
+}
+
+rg_status rg_onednn_use(rg_onednn_job *j, int argument, const dnnl_memory_desc_t *desc,
+                        const rg_tensor *tensor)
+{
+    RG_TRY(bind(j, argument, desc, tensor, &j->arguments[j->count]));
+    j->count++;
     return RG_OK;
 }
 
-static bool describe(const rg_tensor_desc *desc, int32_t rank, dnnl_memory_desc_t *memory)
+static rg_status execute(const rg_onednn_job *j, dnnl_primitive_t primitive, int count,
+                         const dnnl_exec_arg_t *arguments)
 {
-    const dnnl_data_type_t type = desc->dtype == RG_F32    ? dnnl_f32
-                                  : desc->dtype == RG_BF16 ? dnnl_bf16
-                                                           : dnnl_data_type_undef;
-    if (type == dnnl_data_type_undef)
-        return false;
-    dnnl_dims_t dims = { 0 }, strides = { 0 };
-    for (int32_t d = 0; d < desc->rank; d++) { /* dimensions from `rank` on are one */
-        const int32_t to = d < rank ? d : rank - 1;
-        dims[to] = d < rank ? desc->dims[d] : dims[to] * desc->dims[d];
-        strides[to] = desc->strides[d];
-    }
-    return dnnl.memory_desc_init_by_strides(memory, rank, dims, type, strides) == dnnl_success;
+    RG_CHECK(rg_onednn.primitive_execute(primitive, stream, count, arguments) == dnnl_success &&
+                 rg_onednn.stream_wait(stream) == dnnl_success,
+             RG_KERNEL_FAULT, "onednn fails while running %s", j->row->test->op->name);
+    return RG_OK;
 }
 
-static rg_status prepare_softmax(const rg_bench_row *row, job *j)
+/* Runs the forward plan once; the workspace is the last argument of the job. */
+static rg_status fill_workspace(rg_onednn_job *j, const dnnl_memory_desc_t *x,
+                                const dnnl_memory_desc_t *y)
 {
-    const rg_softmax_desc *d = (const void *)row->desc;
-    const int32_t rank = row->x_desc[0].rank;
-    const int axis = (int)(d->axis < 0 ? d->axis + rank : d->axis);
-    const dnnl_alg_kind_t kind =
-        d->kind == RG_SOFTMAX_LOG ? dnnl_softmax_log : dnnl_softmax_accurate;
-    dnnl_memory_desc_t memory;
-    dnnl_softmax_v2_desc_t forward, backward;
-    dnnl_primitive_desc_t plan = NULL, gradient_plan = NULL;
-    RG_CHECK(describe(&row->x_desc[0], d->flatten ? axis + 1 : rank, &memory), RG_UNSUPPORTED,
-             "onednn has no softmax in %s", rg_dtype_name(row->dtype));
-    dnnl_status_t status = dnnl.softmax_v2_forward_desc_init(&forward, dnnl_forward_training, kind,
-                                                             &memory, &memory, axis);
-    if (status == dnnl_success)
-        status = dnnl.primitive_desc_create(&plan, &forward, NULL, engine, NULL);
-    if (status == dnnl_success && row->gradient)
-        status =
-            dnnl.softmax_v2_backward_desc_init(&backward, kind, &memory, &memory, &memory, axis);
-    if (status == dnnl_success && row->gradient)
-        status = dnnl.primitive_desc_create(&gradient_plan, &backward, NULL, engine, plan);
-    if (status == dnnl_success)
-        status = dnnl.primitive_create(&j->primitive, row->gradient ? gradient_plan : plan);
-    dnnl.primitive_desc_destroy(gradient_plan);
-    dnnl.primitive_desc_destroy(plan);
-    RG_CHECK(status == dnnl_success, RG_UNSUPPORTED, "onednn refuses this softmax");
-    if (!row->gradient) {
-        RG_TRY(use(j, DNNL_ARG_SRC, &memory, row->x[0]));
-        return use(j, DNNL_ARG_DST, &memory, row->y[0]);
-    }
-    RG_TRY(use(j, DNNL_ARG_DST, &memory, row->y[0]));
-    RG_TRY(use(j, DNNL_ARG_DIFF_DST, &memory, row->dy[0]));
-    return use(j, DNNL_ARG_DIFF_SRC, &memory, row->dx[0]);
+    dnnl_exec_arg_t arguments[3] = { { 0 }, { 0 }, j->arguments[j->count - 1] };
+    dnnl_primitive_t forward = NULL;
+    rg_tensor *source = NULL, *result = NULL;
+    const rg_bench_row *row = j->row;
+    rg_status status = rg_onednn_check(j, rg_onednn.primitive_create(&forward, j->forward));
+    if (status == RG_OK)
+        status = rg_bench_row_spare(row, &row->x_desc[0], &row->c->x_fill[0], &source);
+    if (status == RG_OK)
+        status = rg_bench_row_spare(row, &row->y_desc[0], NULL, &result);
+    if (status == RG_OK)
+        status = bind(j, DNNL_ARG_SRC, x, source, &arguments[0]);
+    if (status == RG_OK)
+        status = bind(j, DNNL_ARG_DST, y, result, &arguments[1]);
+    if (status == RG_OK)
+        status = execute(j, forward, 3, arguments);
+    rg_onednn.memory_destroy(arguments[0].memory);
+    rg_onednn.memory_destroy(arguments[1].memory);
+    rg_onednn.primitive_destroy(forward);
+    rg_tensor_destroy(source);
+    rg_tensor_destroy(result);
+    return status;
 }
 
-static const struct {
-    const char *op;
-    rg_status (*prepare)(const rg_bench_row *row, job *j);
-} primitives[] = {
-    { "softmax", prepare_softmax },
-};
-
-static rg_status prepare(const rg_bench_row *row, job *j)
+rg_status rg_onednn_use_workspace(rg_onednn_job *j, const dnnl_memory_desc_t *x,
+                                  const dnnl_memory_desc_t *y)
 {
-    for (size_t i = 0; i < sizeof primitives / sizeof primitives[0]; i++) {
-        if (strcmp(primitives[i].op, row->test->op->name) == 0)
-            return primitives[i].prepare(row, j);
-    }
-    return rg_fail(RG_UNSUPPORTED, "onednn stands for no op '%s' here", row->test->op->name);
+    const dnnl_memory_desc_t *desc =
+        rg_onednn.primitive_desc_query_md(j->forward, dnnl_query_workspace_md, 0);
+    const int64_t bytes = desc != NULL ? (int64_t)rg_onednn.memory_desc_get_size(desc) : 0;
+    if (bytes == 0)
+        return RG_OK;
+    const rg_tensor_desc flat = rg_tensor_desc_dense(RG_U8, 1, &bytes);
+    RG_TRY(rg_bench_row_spare(j->row, &flat, NULL, &j->workspace));
+    RG_TRY(rg_onednn_use(j, DNNL_ARG_WORKSPACE, desc, j->workspace));
+    return j->row->gradient ? fill_workspace(j, x, y) : RG_OK;
 }
 
 /* ---- timing ---- */
 
-static rg_status execute(const job *j, double *ms)
+static rg_status take_turn(const rg_onednn_job *j, double *ms)
 {
     const double start = rg_bench_seconds();
-    RG_CHECK(dnnl.primitive_execute(j->primitive, stream, j->count, j->arguments) == dnnl_success &&
-                 dnnl.stream_wait(stream) == dnnl_success,
-             RG_KERNEL_FAULT, "onednn fails while running");
+    RG_TRY(execute(j, j->primitive, j->count, j->arguments));
     *ms = 1e3 * (rg_bench_seconds() - start);
     return RG_OK;
 }
 
 /* The first run warms up; where it takes too long already, it counts. */
-static rg_status time_job(const job *j, double seconds, double *ms)
+static rg_status time_job(const rg_onednn_job *j, double seconds, double *ms)
 {
     enum { LEAST = 7, MOST = 4096 };
     static double times[MOST];
     const double start = rg_bench_seconds();
-    RG_TRY(execute(j, ms));
+    RG_TRY(take_turn(j, ms));
     if (*ms >= 1e3 * seconds)
         return RG_OK;
     int32_t count = 0;
     while (count < LEAST || (count < MOST && rg_bench_seconds() - start < seconds))
-        RG_TRY(execute(j, &times[count++]));
+        RG_TRY(take_turn(j, &times[count++]));
     *ms = rg_bench_quantile(times, count, 0.5);
     return RG_OK;
 }
 
 static rg_status time_row(const rg_bench_row *row, double seconds, double *ms)
 {
-    job j = { 0 };
-    rg_status status = prepare(row, &j);
+    rg_onednn_job j = { .row = row };
+    rg_status status = rg_onednn_prepare(&j);
     if (status == RG_OK)
         status = time_job(&j, seconds, ms);
     for (int i = 0; i < j.count; i++)
-        dnnl.memory_destroy(j.arguments[i].memory);
-    dnnl.primitive_destroy(j.primitive);
+        rg_onednn.memory_destroy(j.arguments[i].memory);
+    rg_onednn.primitive_destroy(j.primitive);
+    rg_onednn.primitive_desc_destroy(j.backward);
+    rg_onednn.primitive_desc_destroy(j.forward);
+    rg_tensor_destroy(j.workspace);
     return status;
 }
 #else

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Inside the peer oneDNN: its functions, and how the primitive for a row is put together. */
+#ifndef RG_CLI_PEER_ONEDNN_H
+#define RG_CLI_PEER_ONEDNN_H
+
+#include "cli/bench_row.h"
+
+#include <dnnl.h>
+
+#define RG_ONEDNN_FUNCTIONS(F)        \
+    F(engine_create);                 \
+    F(engine_destroy);                \
+    F(stream_create);                 \
+    F(stream_destroy);                \
+    F(stream_wait);                   \
+    F(memory_desc_init_by_strides);   \
+    F(memory_desc_get_size);          \
+    F(memory_create);                 \
+    F(memory_destroy);                \
+    F(primitive_desc_create);         \
+    F(primitive_desc_destroy);        \
+    F(primitive_desc_query_md);       \
+    F(primitive_create);              \
+    F(primitive_destroy);             \
+    F(primitive_execute);             \
+    F(softmax_v2_forward_desc_init);  \
+    F(softmax_v2_backward_desc_init); \
+    F(eltwise_forward_desc_init);     \
+    F(eltwise_backward_desc_init);    \
+    F(prelu_forward_desc_init);       \
+    F(prelu_backward_desc_init);      \
+    F(pooling_v2_forward_desc_init);  \
+    F(pooling_v2_backward_desc_init); \
+    F(resampling_forward_desc_init);  \
+    F(resampling_backward_desc_init)
+
+typedef struct rg_onednn_functions {
+#define F(name) __typeof__(dnnl_##name) *name
+    RG_ONEDNN_FUNCTIONS(F);
+#undef F
+} rg_onednn_functions;
+extern rg_onednn_functions rg_onednn; /* filled when the peer is opened */
+
+enum { RG_ONEDNN_ARGUMENTS = 6 };
+typedef struct rg_onednn_job {
+    const rg_bench_row *row;
+    dnnl_primitive_desc_t forward, backward; /* plans; backward: of gradients */
+    dnnl_primitive_t primitive;              /* of the row's direction */
+    dnnl_exec_arg_t arguments[RG_ONEDNN_ARGUMENTS];
+    int count;
+    rg_tensor *workspace; /* what forward leaves for its gradient, or NULL */
+} rg_onednn_job;
+
+/* Passes a failure on, with a sentence. */
+rg_status rg_onednn_check(const rg_onednn_job *j, dnnl_status_t status);
+
+/* Makes plans and primitive of their descriptors; `backward` is used by gradients alone. */
+rg_status rg_onednn_plan(rg_onednn_job *j, const void *forward, const void *backward);
+
+/* Binds a tensor to the argument `argument` of the primitive. */
+rg_status rg_onednn_use(rg_onednn_job *j, int argument, const dnnl_memory_desc_t *desc,
+                        const rg_tensor *tensor);
+
+/* Binds the workspace that the forward plan wants, if any. For a gradient forward fills it, run
+ * once on values of its own. */
+rg_status rg_onednn_use_workspace(rg_onednn_job *j, const dnnl_memory_desc_t *x,
+                                  const dnnl_memory_desc_t *y);
+
+/* Fills in the primitive and its arguments by the op's name. */
+rg_status rg_onednn_prepare(rg_onednn_job *j);
+
+#endif
