@@ -17,8 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The script as text; made by the build. */
-extern const char rg_torch_script[];
+/* The script and its modules as text; made by the build. */
+extern const char rg_torch_peer[], rg_torch_kernels[], rg_torch_formulas[];
 
 extern char **environ;
 
@@ -46,6 +46,9 @@ static rg_status start(child *c, const char *python, const rg_device *device)
     setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16", 0); /* as for oneDNN, which is inside */
     if (rg_rung_best() == RG_RUNG_AVX512)
         setenv("ATEN_CPU_CAPABILITY", "avx512", 0); /* by itself it stops at AVX2 */
+    /* Results that it allocates again and again get the same pages each time, as on a GPU. */
+    setenv("MALLOC_MMAP_MAX_", "0", 0);
+    setenv("MALLOC_TRIM_THRESHOLD_", "1099511627776", 0);
     int ends[2];
     RG_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0, RG_IO,
              "%s: no socket: %s", c->name, strerror(errno));
@@ -53,8 +56,12 @@ static rg_status start(child *c, const char *python, const rg_device *device)
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-    char *arguments[] = { (char *)(uintptr_t)python, (char[]){ "-c" },
-                          (char *)(uintptr_t)rg_torch_script, NULL };
+    char *arguments[] = { (char *)(uintptr_t)python,
+                          (char[]){ "-c" },
+                          (char *)(uintptr_t)rg_torch_peer,
+                          (char *)(uintptr_t)rg_torch_kernels,
+                          (char *)(uintptr_t)rg_torch_formulas,
+                          NULL };
     const int failed = posix_spawnp(&c->process, python, &actions, NULL, arguments, environ);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);

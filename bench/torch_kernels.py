@@ -1,0 +1,413 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The retrograde authors
+"""Which of torch's own kernels stand for which op, by the op's name.
+
+Each function is given the fields, the shapes of the inputs, a function that makes a tensor of a
+shape, and the direction. It returns a call without arguments, whose results go into tensors made
+before, where torch has such a form. Images are (n, h, w, c) in memory, which torch calls
+channels_last. Tensors of inputs are made first, in their order, then dy.
+"""
+import math
+
+import torch
+
+aten = torch.ops.aten
+
+
+class Skip(Exception):
+    """This row has no counterpart in torch."""
+
+
+def numbers(text, kind=int):
+    """A list, "1,2", as the fields have it."""
+    return [kind(number) for number in text.split(",") if number]
+
+
+def image(tensor):
+    """A batch (n, h, w, c), with its dimensions in torch's order."""
+    if tensor.dim() != 4:
+        raise Skip("torch is asked for batches of images alone")
+    return tensor.permute(0, 3, 1, 2)
+
+
+def image_like(make, y):
+    """Another image of the size of y, in memory as it should be."""
+    n, c, h, w = y.shape
+    return image(make([n, h, w, c]))
+
+
+# ---- softmax, neurons ----
+
+
+def softmax_place(fields, shape):
+    """Shape and axis, with what is normalised together as one dimension."""
+    axis = int(fields["axis"]) % len(shape)
+    if fields["flatten"] == "true":
+        shape = shape[:axis] + [math.prod(shape[axis:])]
+    return shape, axis, fields["kind"] == "log"
+
+
+def softmax(fields, shapes, make, gradient):
+    shape, axis, log = softmax_place(fields, shapes[0])
+    x = make(shape)
+    y = torch.empty_like(x)
+    forward = torch._log_softmax if log else torch._softmax
+    if not gradient:
+        return lambda: forward(x, axis, False, out=y)
+    forward(x, axis, False, out=y)
+    dy, dx = x, torch.empty_like(x)  # x is no longer needed: any values will do
+    if log:
+        return lambda: torch._log_softmax_backward_data(dy, y, axis, x.dtype, out=dx)
+    return lambda: torch._softmax_backward_data(dy, y, axis, x.dtype, grad_input=dx)
+
+
+# a and b where they are not given.
+USUAL = {"relu": (0, 0), "tanh": (1, 1), "elu": (1, 0)}
+
+
+def neuron_fields(fields):
+    kind = fields["kind"]
+    a, b = USUAL.get(kind, (0, 0))
+    a = a if fields["a"] == "none" else float(fields["a"])
+    b = b if fields["b"] == "none" else float(fields["b"])
+    if kind not in ("relu", "sigmoid", "tanh", "elu", "gelu"):
+        raise Skip("torch is not asked for " + kind)
+    return kind, a, b, fields["from_y"] == "true"
+
+
+def neuron(fields, shapes, make, gradient):
+    if fields["kind"] == "prelu":
+        return prelu(shapes, make, gradient)
+    kind, a, b, from_y = neuron_fields(fields)
+    if kind == "tanh" and (a, b) != (1, 1):
+        raise Skip("torch's tanh has no factors")
+    if gradient and kind in ("sigmoid", "tanh") and not from_y:
+        raise Skip(f"torch's gradient of {kind} reads y, not x")
+    shape = shapes[0]
+    x = make(shape)
+    result = torch.empty_like(x)
+    if not gradient:
+        if kind == "elu":
+            return lambda: aten.elu.out(x, a, out=result)
+        if kind != "relu":
+            out = {"sigmoid": aten.sigmoid.out, "tanh": aten.tanh.out, "gelu": aten.gelu.out}[kind]
+            return lambda: out(x, out=result)
+        if a == 0:
+            return lambda: torch.clamp_min(x, 0, out=result)
+        return lambda: aten.leaky_relu.out(x, a, out=result)
+    dy = make(shape)
+    if kind == "elu":
+        return lambda: aten.elu_backward.grad_input(dy, a, 1, 1, from_y, x, grad_input=result)
+    if kind == "gelu":
+        return lambda: aten.gelu_backward.grad_input(dy, x, grad_input=result)
+    if kind == "sigmoid":
+        return lambda: aten.sigmoid_backward.grad_input(dy, x, grad_input=result)
+    if kind == "tanh":
+        return lambda: aten.tanh_backward.grad_input(dy, x, grad_input=result)
+    if a == 0:
+        return lambda: aten.threshold_backward.grad_input(dy, x, 0, grad_input=result)
+    return lambda: aten.leaky_relu_backward.grad_input(dy, x, a, False, grad_input=result)
+
+
+def prelu(shapes, make, gradient):
+    """Channels are dimension 1 for torch."""
+    x, slope = make(shapes[0]).movedim(-1, 1), make(shapes[1])
+    if not gradient:
+        return lambda: torch.prelu(x, slope)
+    dy = make(shapes[0]).movedim(-1, 1)
+    if not hasattr(aten, "_prelu_kernel_backward"):  # before 2.0
+        return lambda: aten.prelu_backward(dy, x, slope)
+    wide_slope = slope.view([1, -1] + [1] * (x.dim() - 2))
+    rows = [d for d in range(x.dim()) if d != 1]
+
+    def backward():
+        dx, each = aten._prelu_kernel_backward(dy, x, wide_slope)
+        return dx, each.sum(rows)
+
+    return backward
+
+
+# ---- images ----
+
+
+def pool_fields(fields):
+    """window, stride, padding, dilation, ceil_mode, and whether the padding counts in a mean."""
+    kind, clamp, ceil = fields["kind"], fields["edge"] == "clamp", fields["ceil_mode"] == "true"
+    top, left, bottom, right = (
+        int(fields["padding." + side]) for side in ("top", "left", "bottom", "right")
+    )
+    if kind == "l2" or fields["padding.policy"] != "explicit" or fields["output"] != "0,0":
+        raise Skip("torch is asked for max and average with a given padding alone")
+    if (top, left) != (bottom, right) or min(top, left) < 0:
+        raise Skip("torch pads either side alike")
+    if kind == "max" and not clamp and (top, left) != (0, 0):
+        raise Skip("no maximum of torch is won by padding")
+    counted = not clamp or fields["count_include_pad"] == "true"
+    dilation = numbers(fields["dilation"])
+    if kind == "average":
+        if dilation != [1, 1] or fields["zero_pad"] != "0,0" or (ceil and not clamp):
+            raise Skip("torch has no such mean")
+    window, stride = numbers(fields["window"]), numbers(fields["stride"])
+    return window, stride, [top, left], dilation, ceil, counted
+
+
+def pool(fields, shapes, make, gradient):
+    window, stride, padding, dilation, ceil, counted = pool_fields(fields)
+    x = image(make(shapes[0]))
+    if fields["kind"] == "max":
+        place = (window, stride, padding, dilation, ceil)
+        y, indices = aten.max_pool2d_with_indices(x, *place)
+        if not gradient:
+            forward = aten.max_pool2d_with_indices.out
+            return lambda: forward(x, *place, out=y, indices=indices)
+        dy, dx = image_like(make, y), torch.empty_like(x)
+        backward = aten.max_pool2d_with_indices_backward.grad_input
+        return lambda: backward(dy, x, *place, indices, grad_input=dx)
+    place = (window, stride, padding, ceil, counted, None)
+    y = aten.avg_pool2d(x, *place)
+    if not gradient:
+        return lambda: aten.avg_pool2d.out(x, *place, out=y)
+    dy, dx = image_like(make, y), torch.empty_like(x)
+    return lambda: aten.avg_pool2d_backward.grad_input(dy, x, *place, grad_input=dx)
+
+
+def upsample_sizes(fields, shape):
+    """Rows and columns of the input and of the output, and the scales."""
+    if len(shape) != 4:
+        raise Skip("torch is asked for batches of images alone")
+    scales, output = numbers(fields["scale"], float), numbers(fields["output"])
+    sizes = [out or math.floor(n * s) for n, s, out in zip(shape[1:3], scales, output)]
+    scales = [out / n if given else s
+              for n, s, out, given in zip(shape[1:3], scales, sizes, output)]
+    return shape[1:3], sizes, scales
+
+
+def upsample(fields, shapes, make, gradient):
+    _, output, scales = upsample_sizes(fields, shapes[0])
+    nearest = fields["kind"] == "nearest"
+    if nearest and (fields["grid"], fields["round"]) != ("asymmetric", "floor"):
+        raise Skip("torch's nearest is asymmetric and rounds down")
+    if not nearest and fields["grid"] == "asymmetric":
+        raise Skip("torch's bilinear has no asymmetric grid")
+    n, h, w, c = shapes[0]
+    forward = aten.upsample_nearest2d if nearest else aten.upsample_bilinear2d
+    backward = aten.upsample_nearest2d_backward if nearest else aten.upsample_bilinear2d_backward
+    extra = [] if nearest else [fields["grid"] == "align_corners"]
+    if not gradient:
+        x = image(make(shapes[0]))
+        place = (output, *extra, *scales)
+        y = forward(x, *place)
+        return lambda: forward.out(x, *place, out=y)
+    dy = image(make([n, *output, c]))
+    place = (output, [n, c, h, w], *extra, *scales)
+    dx = backward(dy, *place)
+    return lambda: backward.grad_input(dy, *place, grad_input=dx)
+
+
+def pad_fields(fields):
+    """The mode, its value, and the paddings of columns, rows, channels, images as torch has them."""
+    if fields["fill"] == "true":
+        raise Skip("torch does not pad with a tensor")
+    before, after = numbers(fields["before"]), numbers(fields["after"])
+    pads = [side[d] for d in (2, 1, 3, 0) for side in (before, after)]
+    mode = fields["mode"]
+    if mode == "mirror_edge":
+        raise Skip("torch has no mirror with the edge")
+    if mode not in ("zero", "constant") and (any(pads[4:]) or min(pads) < 0):
+        raise Skip(f"torch's {mode} pads rows and columns alone")
+    return mode, float(fields["value"]) if mode == "constant" else 0.0, pads
+
+
+def pad(fields, shapes, make, gradient):
+    mode, value, pads = pad_fields(fields)
+    x = image(make(shapes[0]))
+    if mode in ("zero", "constant"):
+        y = aten.constant_pad_nd(x, pads, value)
+        if not gradient:
+            return lambda: aten.constant_pad_nd(x, pads, value)
+        dy, back = image_like(make, y), [-side for side in pads]
+        return lambda: aten.constant_pad_nd(dy, back)
+    mirror = mode == "mirror"
+    forward = aten.reflection_pad2d if mirror else aten.replication_pad2d
+    backward = aten.reflection_pad2d_backward if mirror else aten.replication_pad2d_backward
+    if not gradient:
+        return lambda: forward(x, pads[:4])
+    dy = image_like(make, forward(x, pads[:4]))
+    return lambda: backward(dy, x, pads[:4])
+
+
+# ---- dropout ----
+
+
+def dropout(fields, shapes, make, gradient):
+    keep, shape = float(fields["keep"]), shapes[0]
+    same = [d % len(shape) for d in numbers(fields["broadcast"])]
+    t = make(shape)  # x or dy
+    if not same:
+        if not gradient:
+            return lambda: torch.native_dropout(t, 1 - keep, True)
+        mask = torch.native_dropout(t, 1 - keep, True)[1]
+        return lambda: aten.native_dropout_backward(t, mask, 1 / keep)
+    if sorted(same) != [1, 2] or len(shape) != 4:
+        raise Skip("torch drops elements or channels alone")
+    t = image(t)
+    if not gradient:
+        return lambda: torch.feature_dropout(t, 1 - keep, True)
+    noise = torch.empty_like(t[:, :, :1, :1]).bernoulli_(keep).div_(keep)
+    dx = torch.empty_like(t)
+    return lambda: torch.mul(t, noise, out=dx)
+
+
+# ---- other shapes ----
+
+
+def slice_place(fields, shape):
+    """A slice of Python for each dimension."""
+    parts = []
+    start, length, step = (numbers(fields[name]) for name in ("start", "length", "step"))
+    for d, size in enumerate(shape):
+        first = start[d] if d < len(start) else 0
+        first += size if first < 0 else 0
+        by = step[d] if d < len(step) else 1
+        many = length[d] if d < len(length) else -1
+        many = -(-(size - first) // by) if many < 0 else many
+        parts.append(slice(first, first + (many - 1) * by + 1 if many else first, by))
+    return tuple(parts)
+
+
+def slice_op(fields, shapes, make, gradient):
+    """A view, copied; backwards as aten.slice_backward for all dimensions at once."""
+    place = slice_place(fields, shapes[0])
+    if not gradient:
+        view = make(shapes[0])[place]
+        y = torch.empty(view.shape, dtype=view.dtype, device=view.device)
+        return lambda: y.copy_(view)
+    dx = make(shapes[0])
+    view = dx[place]
+    dy = make(list(view.shape))
+
+    def backward():
+        dx.zero_()
+        view.copy_(dy)
+        return dx
+
+    return backward
+
+
+def concat(fields, shapes, make, gradient):
+    if fields["multiple"] != "1":
+        raise Skip("torch puts nothing between sources")
+    axis = int(fields["axis"]) % len(shapes[0])
+    xs = [make(shape) for shape in shapes]
+    y = torch.cat(xs, axis)
+    if not gradient:
+        return lambda: torch.cat(xs, axis, out=y)
+    parts = make(list(y.shape)).split([shape[axis] for shape in shapes], axis)
+    return lambda: [dx.copy_(part) for dx, part in zip(xs, parts)]  # x is not needed: any tensor
+
+
+def reshape_dims(fields, shape):
+    dims = numbers(fields["dims"])
+    keeps = fields["zero_keeps"] == "true"
+    return [shape[d] if keeps and size == 0 else size for d, size in enumerate(dims)]
+
+
+def reshape(fields, shapes, make, gradient):
+    view = make(shapes[0]).view(reshape_dims(fields, shapes[0]))
+    if not gradient:
+        y = torch.empty_like(view)
+        return lambda: y.copy_(view)
+    dy = make(list(view.shape))
+    return lambda: view.copy_(dy)
+
+
+# ---- sums ----
+
+
+def reduce_fields(fields, shape):
+    dims = [d % len(shape) for d in numbers(fields["dims"])] or list(range(len(shape)))
+    if float(fields["weight"]) != 1:
+        raise Skip("torch's reductions have no factor")
+    return fields["kind"], dims, fields["keep_dims"] == "true"
+
+
+def reduce(fields, shapes, make, gradient):
+    kind, dims, keep = reduce_fields(fields, shapes[0])
+    x = make(shapes[0])
+    if kind in ("arg_min", "arg_max"):
+        if len(dims) > 1:
+            raise Skip("torch finds a winner along one dimension alone")
+        find = torch.argmin if kind == "arg_min" else torch.argmax
+        return lambda: find(x, dims[0], keep)
+    forward = {"sum": torch.sum, "mean": torch.mean, "min": torch.amin, "max": torch.amax}[kind]
+    y = forward(x, dims, True)
+    if not gradient:
+        y = forward(x, dims, keep)
+        return lambda: forward(x, dims, keep, out=y)
+    dy, dx = make(list(y.shape)), torch.empty_like(x)
+    if kind == "sum":
+        return lambda: dx.copy_(dy.expand_as(x))
+    if kind == "mean":
+        return lambda: torch.div(dy.expand_as(x), x.numel() // y.numel(), out=dx)
+    return winner_gradient(kind, dims, x, y, dy, dx)
+
+
+def winner_gradient(kind, dims, x, y, dy, dx):
+    """Along one dimension torch.max and torch.min keep the winners, and backward scatters; amax and
+    amin share among equals."""
+    if len(dims) == 1:
+        winners = (torch.max if kind == "max" else torch.min)(x, dims[0], keepdim=True)[1]
+        return lambda: dx.zero_().scatter_(dims[0], winners, dy)
+
+    def share():
+        equal = x == y
+        return torch.mul(dy / equal.sum(dims, keepdim=True), equal, out=dx)
+
+    return share
+
+
+def arithmetic_kind(fields):
+    usual = {"primary_scale": 1, "secondary_scale": 1, "bias": 0}
+    usual.update(minimum=-math.inf, maximum=math.inf)
+    if fields["kind"] == "compare" or any(float(fields[n]) != v for n, v in usual.items()):
+        raise Skip("torch is asked for plain arithmetic alone")
+    return fields["kind"]
+
+
+# The function, and the gradients of both operands before they are summed to their shapes.
+ARITHMETIC = {
+    "add": (torch.add, lambda dy, a, b: dy, lambda dy, a, b: dy),
+    "subtract": (torch.sub, lambda dy, a, b: dy, lambda dy, a, b: -dy),
+    "multiply": (torch.mul, lambda dy, a, b: dy * b, lambda dy, a, b: dy * a),
+    "divide": (torch.div, lambda dy, a, b: dy / b, lambda dy, a, b: -dy * a / (b * b)),
+}
+
+
+def arithmetic(fields, shapes, make, gradient):
+    forward, *parts = ARITHMETIC[arithmetic_kind(fields)]
+    operands = [make(shape) for shape in shapes]
+    y = forward(*operands)
+    if not gradient:
+        return lambda: forward(*operands, out=y)
+    dy = make(list(y.shape))
+
+    def one(part, shape):
+        result = part(dy, *operands).sum_to_size(shape)
+        return result.clone() if result.data_ptr() == dy.data_ptr() else result
+
+    return lambda: [one(part, shape) for part, shape in zip(parts, shapes)]
+
+
+KERNELS = {
+    "softmax": softmax,
+    "neuron": neuron,
+    "pool": pool,
+    "upsample": upsample,
+    "pad": pad,
+    "dropout": dropout,
+    "slice": slice_op,
+    "concat": concat,
+    "reshape": reshape,
+    "reduce": reduce,
+    "arithmetic": arithmetic,
+}
