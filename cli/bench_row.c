@@ -131,11 +131,11 @@ static rg_status make(const rg_bench_row *row, const rg_tensor_desc *desc, rg_te
     return rg_commands_finish(commands, status);
 }
 
-rg_status rg_bench_row_spare(const rg_bench_row *row, const rg_tensor_desc *desc,
-                             const rg_fill *values, rg_tensor **tensor)
+rg_status rg_bench_row_spare(const rg_bench_row *row, const rg_tensor_desc *desc, bool filled,
+                             rg_tensor **tensor)
 {
     RG_TRY(make(row, desc, tensor));
-    return values != NULL ? fill(*tensor, values, "spare") : RG_OK;
+    return filled ? fill(*tensor, &row->c->x_fill[0], row->test->op->inputs[0]) : RG_OK;
 }
 
 static rg_status run_forward(rg_bench_row *row)

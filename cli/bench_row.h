@@ -38,10 +38,10 @@ rg_status rg_bench_row_begin(const rg_op_test *test, const rg_case *c, bool grad
 rg_status rg_bench_row_open(rg_queue *queue, rg_bench_row *row);
 void rg_bench_row_close(rg_bench_row *row);
 
-/* A tensor that a peer needs beside those of an open row, on its device; with values, or NULL. The
- * caller destroys it, also after a failure if it is not NULL. */
-rg_status rg_bench_row_spare(const rg_bench_row *row, const rg_tensor_desc *desc,
-                             const rg_fill *values, rg_tensor **tensor);
+/* A tensor that a peer needs beside those of an open row, on its device; filled as x[0] is, or not
+ * at all. The caller destroys it, also after a failure if it is not NULL. */
+rg_status rg_bench_row_spare(const rg_bench_row *row, const rg_tensor_desc *desc, bool filled,
+                             rg_tensor **tensor);
 
 /* How a row is timed: `calls` in one list of commands, committed and waited for `commits` times. */
 typedef struct rg_bench_mode {

@@ -130,8 +130,8 @@ static cudnnStatus_t run_pool(const job *j)
 static rg_status make_images(job *j)
 {
     const rg_bench_row *r = j->row;
-    RG_TRY(rg_bench_row_spare(r, &r->x_desc[0], &r->c->x_fill[0], &j->spare[0]));
-    RG_TRY(rg_bench_row_spare(r, &r->y_desc[0], NULL, &j->spare[1]));
+    RG_TRY(rg_bench_row_spare(r, &r->x_desc[0], true, &j->spare[0]));
+    RG_TRY(rg_bench_row_spare(r, &r->y_desc[0], false, &j->spare[1]));
     return rg_cudnn_check(j, rg_cudnn.PoolingForward(j->handle, j->pooling, j->one, j->tensor,
                                                      rg_tensor_data(j->spare[0]), j->zero,
                                                      j->result, rg_tensor_data(j->spare[1])));
@@ -193,7 +193,7 @@ static rg_status make_bytes(job *j, size_t bytes, rg_tensor **tensor)
 {
     const int64_t count = (int64_t)bytes;
     const rg_tensor_desc desc = rg_tensor_desc_dense(RG_U8, 1, &count);
-    return rg_bench_row_spare(j->row, &desc, NULL, tensor);
+    return rg_bench_row_spare(j->row, &desc, false, tensor);
 }
 
 /* Its random numbers have states, its mask is the reserve. */

@@ -107,9 +107,9 @@ static rg_status fill_workspace(rg_onednn_job *j, const dnnl_memory_desc_t *x,
     const rg_bench_row *row = j->row;
     rg_status status = rg_onednn_check(j, rg_onednn.primitive_create(&forward, j->forward));
     if (status == RG_OK)
-        status = rg_bench_row_spare(row, &row->x_desc[0], &row->c->x_fill[0], &source);
+        status = rg_bench_row_spare(row, &row->x_desc[0], true, &source);
     if (status == RG_OK)
-        status = rg_bench_row_spare(row, &row->y_desc[0], NULL, &result);
+        status = rg_bench_row_spare(row, &row->y_desc[0], false, &result);
     if (status == RG_OK)
         status = bind(j, DNNL_ARG_SRC, x, source, &arguments[0]);
     if (status == RG_OK)
@@ -133,7 +133,7 @@ rg_status rg_onednn_use_workspace(rg_onednn_job *j, const dnnl_memory_desc_t *x,
     if (bytes == 0)
         return RG_OK;
     const rg_tensor_desc flat = rg_tensor_desc_dense(RG_U8, 1, &bytes);
-    RG_TRY(rg_bench_row_spare(j->row, &flat, NULL, &j->workspace));
+    RG_TRY(rg_bench_row_spare(j->row, &flat, false, &j->workspace));
     RG_TRY(rg_onednn_use(j, DNNL_ARG_WORKSPACE, desc, j->workspace));
     return j->row->gradient ? fill_workspace(j, x, y) : RG_OK;
 }
