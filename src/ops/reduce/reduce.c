@@ -139,7 +139,8 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
     RG_CHECK(is_sum(d) || length > 0, RG_INVALID_ARGUMENT, "reduce: %s of no elements, x is %s",
              kinds[d->kind], rg_shape_text(x, text));
     y[0] = rg_tensor_desc_dense(is_number(d) ? RG_I64 : x->dtype, rank, dims);
-    return RG_OK;
+    size_t reach; /* numbers of winners can take more bytes than x */
+    return rg_shape_check(&y[0], "reduce: y", &reach);
 }
 
 static uint32_t reads(const void *desc)
