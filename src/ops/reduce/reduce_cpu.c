@@ -49,6 +49,12 @@ RG_INLINE void keep_found(const rg_reduce_args *k, int64_t y, int64_t o, int64_t
         k->partial[(r->parts + p) * r->outputs + o] = (double)f.number;
 }
 
+/* The groups from `offset` on; of no elements there is no x, not even an address. */
+RG_INLINE const char *groups_at(const rg_reduce_args *k, int64_t offset, const rg_dtype T)
+{
+    return k->length > 0 ? at(k->x, offset, T) : NULL;
+}
+
 /* ---- rows ---- */
 
 /* Elements j to j + count - 1 of a group: where they are, or gathered into `piece`. */
@@ -162,7 +168,7 @@ RG_INLINE void reduce_rows(const rg_reduce_args *k, int64_t begin, int64_t end, 
         const int64_t last = least(k->length, first + r->part);
         int64_t offset[3];
         rg_walk_offsets(&k->outer, 3, o, offset);
-        const char *x = at(k->x, offset[0], T);
+        const char *x = groups_at(k, offset[0], T);
         const found f = r->what == RG_REDUCE_TOTAL ? sum_row(k, x, first, last, T)
                                                    : extreme_row(k, x, first, last, T);
         keep_found(k, offset[1], o, p, f, T);
@@ -253,7 +259,7 @@ RG_INLINE void reduce_columns(const rg_reduce_args *k, int64_t begin, int64_t en
         memset(&b, 0, sizeof b);
         for (int64_t i = 0; i < width + VLEN && r->what != RG_REDUCE_TOTAL; i++)
             b.acc[i] = -RG_INFINITY;
-        const char *x = at(k->x, offset[0], T);
+        const char *x = groups_at(k, offset[0], T);
         if (r->what == RG_REDUCE_TOTAL)
             fold_part(k, &b, x, width, first, last, RG_REDUCE_TOTAL, T);
         else if (r->what == RG_REDUCE_EXTREME)
