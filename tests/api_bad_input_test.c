@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* What broke other systems, op by op: fields out of range, axes out of range or twice, parameters
+ * of the wrong length, sizes that overflow. Each gets a status and the right sentence. */
+#include "text_call.h"
+
+/* ---- what the tables below refuse ---- */
+
+/* By the descriptor alone. */
+static const line bad_fields[] = {
+    { "softmax", "axis=99999999999999999999", "", "axis" },
+    { "softmax", "kind=cubic", "", "cubic" },
+    { "concat", "sources=0", "", "sources is 0" },
+    { "concat", "sources=-1", "", "sources is -1" },
+    { "concat", "sources=9", "", "sources is 9" },
+    { "concat", "multiple=0", "", "multiple is 0" },
+    { "concat", "multiple=-4", "", "multiple is -4" },
+    { "slice", "step=0", "", "step is 0" },
+    { "slice", "step=1,-1", "", "step is -1" },
+    { "slice", "length=-2", "", "length is -2" },
+    { "slice", "length=9223372036854775807", "", "length" },
+    { "slice", "start=1,2,3,4,5,6,7,8,9", "", "start" },
+    { "reshape", "dims=-1,-1", "", "-1 2 times" },
+    { "reshape", "dims=-2", "", "dims is -2" },
+    { "reshape", "dims=9223372036854775807", "", "dims" },
+    { "reduce", "dims=0,1,2,3,4,5,6,7,8", "", "dims" },
+    { "reduce", "kind=max weight=2", "", "weight is 2" },
+    { "reduce", "kind=arg_min weight=nan", "", "weight" },
+    { "dropout", "keep=0", "", "keep is 0" },
+    { "dropout", "keep=-0.5", "", "keep is -0.5" },
+    { "dropout", "keep=1.0000001", "", "keep" },
+    { "dropout", "keep=nan", "", "keep" },
+    { "dropout", "broadcast=0,1,2,3,4,5,6,7,8", "", "broadcast" },
+    { "arithmetic", "minimum=1 maximum=0", "", "minimum 1 is more than maximum 0" },
+    { "arithmetic", "minimum=nan", "", "minimum" },
+    { "arithmetic", "maximum=nan", "", "maximum" },
+    { "arithmetic", "kind=compare threshold=-1", "", "threshold is -1" },
+    { "arithmetic", "kind=compare threshold=nan", "", "threshold" },
+    { "upsample", "scale=0,2", "", "scale of rows is 0" },
+    { "upsample", "scale=2,-1", "", "scale of columns is -1" },
+    { "upsample", "scale=nan,2", "", "scale" },
+    { "upsample", "scale=inf,2", "", "scale" },
+    { "upsample", "output=-1,4", "", "output is -1" },
+    { "upsample", "output=4294967296,4", "", "output" },
+    { "pad", "before=0,9223372036854775807,0,0", "", "before" },
+    { "pad", "after=0,0,-9223372036854775808,0", "", "after" },
+    { "pad", "mode=mirror fill=true", "", "fill" },
+    { "pad", "before=1,1,1", "", "before" },
+    { "neuron", "kind=logarithm c=0", "", "c = 0" },
+    { "neuron", "kind=logarithm c=1", "", "c = 1" },
+    { "neuron", "kind=exponential c=-2", "", "c = -2" },
+    { "neuron", "kind=tanh a=nan", "", "a is a number, not 'nan'" },
+    { "neuron", "kind=tanh b=inf", "", "b is inf" },
+    { "neuron", "kind=gelu from_y=true", "", "from_y" },
+    { "neuron", "kind=relu a=-1 from_y=true", "", "a must be 0 or more" },
+};
+
+/* By the shapes of the inputs. */
+static const line bad_shapes[] = {
+    /* an axis out of range: below -rank, the largest numbers, numbers that 32 bits would wrap */
+    { "softmax", "axis=2", "3,4", "axis 2 is not between -2 and 1" },
+    { "softmax", "axis=-3", "3,4", "axis -3" },
+    { "softmax", "axis=2147483647", "3,4", "axis 2147483647" },
+    { "softmax", "axis=4294967296", "3,4", "axis 4294967296" },
+    { "softmax", "axis=-9223372036854775808 flatten=true", "3,4", "axis -9223372036854775808" },
+    { "softmax", "", "-", "rank 0" },
+    { "concat", "axis=2", "3,4 3,4", "axis 2 is not between -2 and 1" },
+    { "concat", "axis=-3", "3,4 3,4", "axis -3" },
+    { "concat", "axis=9223372036854775807", "3,4 3,4", "axis 9223372036854775807" },
+    { "concat", "axis=4294967297", "3,4 3,4", "axis 4294967297" },
+    { "reduce", "dims=2", "3,4", "dims has dimension 2" },
+    { "reduce", "dims=-3", "3,4", "dims has dimension -3" },
+    { "reduce", "dims=2147483647", "3,4", "dims has dimension 2147483647" },
+    { "reduce", "dims=4294967296", "3,4", "dims has dimension 4294967296" },
+    { "reduce", "dims=-9223372036854775808", "3,4", "dims has dimension -9223372036854775808" },
+    { "reduce", "dims=0", "-", "dims has dimension 0" },
+    { "dropout", "broadcast=2", "3,4", "broadcast has dimension 2" },
+    { "dropout", "broadcast=-9223372036854775808", "3,4", "broadcast has dimension" },
+    { "dropout", "broadcast=0", "-", "broadcast has dimension 0" },
+    /* one twice, also by another name */
+    { "reduce", "dims=1,1", "3,4", "dims has dimension 1 twice" },
+    { "reduce", "dims=1,-1", "3,4", "dims has dimension -1 twice" },
+    { "dropout", "broadcast=0,-2", "3,4", "broadcast has dimension -2 twice" },
+    /* nothing to choose from */
+    { "reduce", "kind=max", "3,0", "max of no elements" },
+    { "reduce", "kind=arg_min dims=0", "0,4", "arg_min of no elements" },
+    { "upsample", "output=4,4", "1,0,3,2", "none to take them from" },
+    { "pad", "mode=clamp after=0,1,0,0", "1,0,3,2", "no rows" },
+    { "pad", "mode=mirror before=0,0,1,0", "1,3,0,2", "no columns" },
+    { "pad", "mode=mirror_edge repeat=true before=0,0,0,1", "1,3,3,0", "no channels" },
+    { "reshape", "dims=-1,0", "4,0", "it could be anything" },
+    /* parameters with another length than there are channels */
+    { "neuron", "kind=prelu", "3,4 3", "slope" },
+    { "neuron", "kind=prelu", "3,4 5", "slope" },
+    { "neuron", "kind=prelu", "3,4 0", "slope" },
+    { "neuron", "kind=prelu", "3,4 4,1", "slope" },
+    { "neuron", "kind=prelu", "3,4 -", "slope" },
+    { "neuron", "kind=prelu", "- 1", "no channels" },
+    { "pad", "mode=constant fill=true", "2,3,4,5 4", "fill is f32[4] where f32[5] is needed" },
+    { "pad", "mode=constant fill=true after=0,0,0,1", "2,3,4,5 5", "where f32[6] is needed" },
+    { "pad", "mode=constant fill=true", "2,3,4,5 -", "fill" },
+    { "pad", "mode=constant fill=true", "2,3,4,5 f64:5", "fill" },
+    { "dropout", "step_input=true", "3,4 i64:1", "step" },
+    { "dropout", "step_input=true", "3,4 i32:-", "step" },
+    { "dropout", "step_input=true", "3,4 -", "step" },
+    /* operands that do not fit together */
+    { "arithmetic", "", "3,4 3,5", "4 and 5 are different" },
+    { "arithmetic", "", "3,4 3", "4 and 3 are different" },
+    { "arithmetic", "", "0 2", "0 and 2 are different" },
+    { "arithmetic", "", "3 f64:3", "one dtype" },
+    { "arithmetic", "", "i32:3 i32:3", "i32" },
+    { "concat", "axis=1", "3,4 2,4", "x0 is f32[3, 4] and x1 is f32[2, 4]" },
+    { "concat", "axis=0", "3,4 3,4,1", "x1 is f32[3, 4, 1]" },
+    { "concat", "axis=0", "3,4 f16:3,4", "x1 is f16[3, 4]" },
+    /* parts outside of the whole */
+    { "slice", "start=4", "3", "start 4 is outside" },
+    { "slice", "start=-4", "3", "start -4 is outside" },
+    { "slice", "start=-9223372036854775808", "3", "is outside" },
+    { "slice", "start=2 length=2", "3", "reach beyond" },
+    { "slice", "length=4611686018427387904 step=4611686018427387904", "3", "reach beyond" },
+    { "slice", "start=0,0", "3", "start has 2 values" },
+    { "reshape", "dims=5", "2,3", "not as many elements" },
+    { "reshape", "dims=4,-1", "2,3", "not as many elements" },
+    { "reshape", "dims=2,0,3 zero_keeps=true", "6", "0 keeps dimension 1" },
+    { "pad", "before=0,-4,0,0", "1,3,3,1", "are -1" },
+    { "pad", "before=0,-2,0,0 after=0,-2,0,0", "1,3,3,1", "are -1" },
+    { "pad", "mode=mirror before=0,3,0,0", "1,3,3,1", "2 to give" },
+    { "pad", "before=1,0,0,0", "3,3,1", "rank 3" },
+    { "upsample", "scale=0.1,1", "1,3,3,1", "leave nothing" },
+    { "upsample", "", "3,3", "rank 2" },
+    { "upsample", "", "1,1,3,3,1", "rank 5" },
+    { "pad", "", "3", "rank 1" },
+    /* products of elements or bytes beyond 64 bits, from inputs that could exist */
+    { "arithmetic", "", "4294967296,1 1,4294967296", "overflows" },
+    { "arithmetic", "", "f64:9007199254740992,1 f64:8", "overflows" },
+    { "concat", "axis=0", "18014398509481984 18014398509481984", "overflows" },
+    { "concat", "axis=1 multiple=1048576", "1099511627776,1 1099511627776,1", "overflows" },
+    { "reshape", "dims=4294967296,4294967296", "0", "not as many elements" },
+    { "reshape", "dims=4294967296,4294967296,-1", "4", "not as many elements" },
+    { "upsample", "output=2147483647,2147483647", "1,1,1,4096", "overflows" },
+    { "upsample", "scale=2147483647,1", "1,2,1,1", "more than 2147483647" },
+    { "pad", "after=72057594037927936,0,0,0", "1,1,1,1", "overflows" },
+    { "pad", "after=0,4294967296,4294967296,0", "1,1,1,1", "overflows" },
+    { "reduce", "kind=arg_max dims=0", "f16:1,36028797018963968", "overflows" }, /* i64 from f16 */
+    { "softmax", "", "4294967296,4294967296", "overflows" },
+    { "softmax", "", "-5", "-5" },
+    { "softmax", "", "2,-9223372036854775808", "less than 0" },
+    { "reduce", "", "9223372036854775807,9223372036854775807,0", "overflows" },
+};
+
+static void test_bad_fields(rg_device *device)
+{
+    for (size_t i = 0; i < sizeof bad_fields / sizeof bad_fields[0]; i++) {
+        const line *r = &bad_fields[i];
+        spec recipe;
+        rg_kernel *kernel = NULL;
+        const rg_status status = make(r, device, &recipe, &kernel);
+        const bool right = status == RG_INVALID_ARGUMENT && strstr(rg_error_text(), r->words);
+        EXPECT(right && kernel == NULL);
+        if (!right)
+            printf("    %s %s: status %d, no '%s'\n", r->op, r->fields, (int)status, r->words);
+        rg_kernel_destroy(kernel);
+    }
+}
+
+/* Refused when shapes are asked for, when a state is made, and when work is recorded. */
+static void test_bad_shapes(rig *r)
+{
+    for (size_t i = 0; i < sizeof bad_shapes / sizeof bad_shapes[0]; i++) {
+        const line *bad = &bad_shapes[i];
+        spec recipe;
+        rg_kernel *kernel = NULL;
+        EXPECT_OK(make(bad, r->device, &recipe, &kernel));
+        rg_tensor_desc y[RG_MAX_OUTPUTS], before[RG_MAX_OUTPUTS];
+        memset(y, 0x5a, sizeof y);
+        memcpy(before, y, sizeof y);
+        const rg_status status = rg_kernel_shapes(kernel, recipe.x, y);
+        const bool right = status == RG_INVALID_ARGUMENT && strstr(rg_error_text(), bad->words);
+        EXPECT(right);
+        if (!right)
+            printf("    %s %s, %s: status %d, no '%s'\n", bad->op, bad->fields, bad->shapes,
+                   (int)status, bad->words);
+        rg_tensor *x[RG_MAX_INPUTS] = { NULL }, *made[RG_MAX_OUTPUTS] = { NULL };
+        rg_state *state = NULL;
+        bool small = true; /* so that the inputs can exist */
+        for (int32_t k = 0; k < recipe.inputs; k++)
+            for (int32_t d = 0; d < recipe.x[k].rank; d++)
+                small &= recipe.x[k].dims[d] >= 0 && recipe.x[k].dims[d] <= 4096;
+        for (int32_t k = 0; k < recipe.inputs && small; k++)
+            EXPECT_OK(rg_tensor_create(r->device, &recipe.x[k], &x[k]));
+        if (small) {
+            EXPECT(rg_state_create(kernel, x, &state) == RG_INVALID_ARGUMENT && state == NULL);
+            EXPECT_FAILS(rg_kernel_forward_alloc(kernel, r->commands, 1, x, false, made, NULL),
+                         RG_INVALID_ARGUMENT, bad->words);
+            EXPECT(made[0] == NULL);
+        }
+        for (int32_t k = 0; k < recipe.inputs; k++)
+            rg_tensor_destroy(x[k]);
+        rg_kernel_destroy(kernel);
+    }
+    EXPECT_OK(rig_run(r));
+}
+
+int main(void)
+{
+    rig r = rig_open(2);
+    test_bad_fields(r.device);
+    test_bad_shapes(&r);
+    rig_close(&r);
+    return rg_test_report();
+}
