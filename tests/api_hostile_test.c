@@ -156,37 +156,55 @@ static void expect_untouched(rig *r, rg_tensor *const tensors[], int32_t count,
     }
 }
 
-/* The call with `slot` replaced by every distortion is refused; results keep their bits. */
+static bool refused_forward(const call *c, rig *r)
+{
+    return rg_kernel_forward(c->kernel, r->commands, c->x, c->y, NULL) != RG_OK && has_sentence();
+}
+
+/* With the state and, where that is possible, without one. */
+static bool refused_gradient(call *c, rig *r, uint64_t add)
+{
+    rg_state *const state = c->state;
+    bool refused = call_gradient(c, r, add) != RG_OK && has_sentence();
+    c->state = NULL;
+    refused &= call_gradient(c, r, add) != RG_OK && has_sentence();
+    c->state = state;
+    return refused;
+}
+
+/* The call as it stands is refused, and its results keep their bits. */
+static bool is_refused(call *c, rig *r, bool forward, uint64_t add)
+{
+    rg_tensor *const *results = forward ? c->y : c->dx;
+    const int32_t count = forward ? c->outputs : c->recipe.inputs;
+    char *before[RG_MAX_INPUTS] = { NULL };
+    for (int32_t i = 0; i < count; i++)
+        before[i] = results[i] != NULL ? elements_of(results[i]) : NULL;
+    const bool refused = forward ? refused_forward(c, r) : refused_gradient(c, r, add);
+    expect_untouched(r, results, count, before);
+    for (int32_t i = 0; i < count; i++)
+        free(before[i]);
+    return refused;
+}
+
+/* The call with every distortion of `slot`, overwriting and adding. */
 static void try_slot(call *c, rig *r, rig *other, rg_tensor **slot, bool forward, const char *name)
 {
     rg_tensor *const original = *slot;
     rg_tensor_desc desc;
+    char text[512];
+    rg_kernel_describe(c->kernel, text, sizeof text);
     EXPECT_OK(rg_tensor_get_desc(original, &desc));
     for (int way = 0; way < WAYS; way++) {
-        const int32_t times = way <= EMPTY ? desc.rank : 1;
-        for (int32_t d = 0; d < times; d++) {
+        for (int32_t d = 0; d < (way <= EMPTY ? desc.rank : 1); d++) {
             rg_tensor_desc bad = desc;
             if (way != DEVICE && !distort(&desc, way, d, &bad))
                 continue;
             *slot = tensor_for(way == DEVICE ? other->device : r->device, &bad, 77);
-            rg_tensor *const *results = forward ? c->y : c->dx;
-            const int32_t count = forward ? c->outputs : c->recipe.inputs;
-            char *before[RG_MAX_INPUTS] = { NULL };
-            for (int32_t i = 0; i < count; i++)
-                before[i] = results[i] != NULL ? elements_of(results[i]) : NULL;
-            const rg_status status =
-                forward ? rg_kernel_forward(c->kernel, r->commands, c->x, c->y, NULL)
-                        : call_gradient(c, r, (uint64_t)(way & 1)); /* overwriting, adding */
-            const bool right = status != RG_OK && has_sentence();
-            EXPECT(right);
-            char text[512];
-            rg_kernel_describe(c->kernel, text, sizeof text);
-            if (!right)
-                printf("    %s: %s by way %d of dimension %d: status %d\n", text, name, way, d,
-                       (int)status);
-            expect_untouched(r, results, count, before);
-            for (int32_t i = 0; i < count; i++)
-                free(before[i]);
+            const bool refused = is_refused(c, r, forward, 0) && is_refused(c, r, forward, 1);
+            EXPECT(refused);
+            if (!refused)
+                printf("    %s: %s by way %d of dimension %d\n", text, name, way, d);
             rg_tensor_destroy(*slot);
             *slot = original;
         }

@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Whole files, and kernels as JSON: round trips, hostile text, full disks, failing memory. */
 #include "files/whole_file.h"
+#include "ops/ops.h"
 #include "tests/failing_allocator.h"
 #include "tests/scratch_folder.h"
 
@@ -266,6 +267,63 @@ static void test_kernel_truncated_and_flipped(void)
     }
 }
 
+/* Behind the value that begins here: the next comma or closing bracket that is not within it. */
+static const char *value_end(const char *at)
+{
+    int depth = 0;
+    for (bool quoted = false; *at != 0; at++) {
+        quoted ^= *at == '"';
+        if (!quoted && depth == 0 && (*at == ',' || *at == '}' || *at == ']'))
+            break;
+        depth += !quoted && (*at == '[' || *at == '{');
+        depth -= !quoted && (*at == ']' || *at == '}');
+    }
+    return at;
+}
+
+/* In the descriptor of every op, each value in turn is something else. */
+static void test_other_values(void)
+{
+    static const char *const values[] = { "null",
+                                          "true",
+                                          "\"x\"",
+                                          "[]",
+                                          "{}",
+                                          "[[1]]",
+                                          "{\"a\": 1}",
+                                          "-1",
+                                          "1.5",
+                                          "1e999",
+                                          "-1e999",
+                                          "1e-999",
+                                          "NaN",
+                                          "-9223372036854775808",
+                                          "9223372036854775807",
+                                          "-99999999999999999999",
+                                          "[1,2,3,4,5,6,7,8,9]" };
+    for (int op = 0; rg_ops[op] != NULL; op++) {
+        char start[128], text[4096], changed[8192];
+        snprintf(start, sizeof start, "{\"retrograde\": 1, \"op\": \"%s\"}", rg_ops[op]->name);
+        rg_kernel *kernel = NULL;
+        EXPECT_OK(from_text(start, &kernel));
+        EXPECT(rg_kernel_to_json(kernel, text, sizeof text) < sizeof text);
+        rg_kernel_destroy(kernel);
+        int tried = 0;
+        for (const char *at = strstr(text, "\"desc\": {"); at != NULL; at = strstr(at + 1, ": ")) {
+            const char *const value = strstr(at, ": ") + 2;
+            for (size_t i = 0; i < sizeof values / sizeof values[0]; i++, tried++) {
+                snprintf(changed, sizeof changed, "%.*s%s%s", (int)(value - text), text, values[i],
+                         value_end(value));
+                const rg_status status = from_text(changed, &kernel);
+                EXPECT(status == RG_OK || status == RG_MALFORMED || status == RG_INVALID_ARGUMENT);
+                EXPECT(status == RG_OK || strlen(rg_error_text()) > 20);
+                rg_kernel_destroy(kernel);
+            }
+        }
+        EXPECT(tried > 0);
+    }
+}
+
 static rg_status load_and_save(rg_device *device)
 {
     rg_kernel *kernel = NULL;
@@ -296,6 +354,7 @@ int main(void)
     test_kernel_refuses();
     test_kernel_paths_and_null();
     test_kernel_truncated_and_flipped();
+    test_other_values();
     test_out_of_memory();
     rg_device_destroy(cpu);
     scratch_end();
