@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Upsample on the CPU: a unit is a row of the result, and each pixel runs over its channels. */
+/* Upsample on the CPU: a unit is a row of the result. What the grid says of columns and rows is
+ * worked out once for many pixels; then each pixel runs over its channels. */
 #include "backend/cpu/kernel.h"
+#include "backend/cpu/runs.h"
 #include "ops/upsample/upsample.h"
 
 /* Bytes from one index of dimension d to the next, of `from` (t = 0) or `to` (t = 1). */
@@ -18,17 +20,15 @@ RG_INLINE vreal load_channels(const rg_upsample_args *k, const char *pixel, int6
 }
 
 RG_INLINE void store_channels(const rg_upsample_args *k, char *pixel, int64_t i, const int n,
-                              const rg_dtype T, vreal value, const bool stream)
+                              const rg_dtype T, vreal value)
 {
     const int64_t step = k->strides[1][3];
     if (k->add)
         value += k->dense ? vload(pixel, i, n, T) : vgather(pixel, i, step, n, T);
-    if (!k->dense)
-        vscatter(pixel, i, step, n, T, value);
-    else if (stream && n == VLEN)
-        vstream(pixel, i, T, value);
-    else
+    if (k->dense)
         vstore(pixel, i, n, T, value);
+    else
+        vscatter(pixel, i, step, n, T, value);
 }
 
 /* Whether results go past the cache: every pixel must start at an aligned address. */
@@ -42,6 +42,25 @@ RG_INLINE bool is_streamed(const rg_upsample_args *k, const rg_dtype T)
 
 /* ---- forward ---- */
 
+/* Columns of y whose places are known: bytes to the pixels left and right of each, and how far it
+ * is on the way between them. */
+enum { COLUMNS = 256 };
+typedef struct places {
+    int64_t left[COLUMNS], right[COLUMNS];
+    real f[COLUMNS];
+} places;
+
+static void find_places(const rg_upsample_axis *axis, int64_t first, int64_t count, int64_t step,
+                        places *p)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const rg_upsample_tap tap = rg_upsample_tap_of(axis, first + i);
+        p->left[i] = tap.first * step;
+        p->right[i] = tap.second * step;
+        p->f[i] = (real)tap.f;
+    }
+}
+
 /* The four pixels that an output lies between, and its place there. */
 typedef struct corners {
     const char *pixel[2][2]; /* upper and lower row, left and right */
@@ -53,56 +72,101 @@ RG_INLINE vreal between(vreal a, vreal b, real f)
     return vfma(vset(f), b, vset(1 - f) * a);
 }
 
-RG_INLINE vreal forward_row(const rg_upsample_args *k, const char *const pair[2], real right,
-                            int64_t i, const int n, const rg_dtype T)
+RG_INLINE vpair between_pairs(vpair a, vpair b, real f)
 {
-    const vreal left = load_channels(k, pair[0], i, n, T);
-    return right > 0 ? between(left, load_channels(k, pair[1], i, n, T), right) : left;
+    return (vpair){ between(a.a, b.a, f), between(a.b, b.b, f) };
 }
 
-RG_INLINE vreal forward_step(const rg_upsample_args *k, const corners *c, int64_t i, const int n,
-                             const rg_dtype T)
+RG_INLINE vpair forward_pair(const corners *c, int64_t i, const rg_dtype T, const bool down,
+                             const bool right)
 {
-    const vreal upper = forward_row(k, c->pixel[0], c->right, i, n, T);
-    if (!(c->down > 0))
-        return upper;
-    return between(upper, forward_row(k, c->pixel[1], c->right, i, n, T), c->down);
+    vpair row[2];
+    for (int r = 0; r < (down ? 2 : 1); r++) {
+        row[r] = vload_pair(c->pixel[r][0], i, T, true);
+        if (right)
+            row[r] = between_pairs(row[r], vload_pair(c->pixel[r][1], i, T, true), c->right);
+    }
+    return down ? between_pairs(row[0], row[1], c->down) : row[0];
 }
 
+RG_INLINE vreal forward_one(const rg_upsample_args *k, const corners *c, int64_t i, const int n,
+                            const rg_dtype T, const bool down, const bool right)
+{
+    vreal row[2];
+    for (int r = 0; r < (down ? 2 : 1); r++) {
+        row[r] = load_channels(k, c->pixel[r][0], i, n, T);
+        if (right)
+            row[r] = between(row[r], load_channels(k, c->pixel[r][1], i, n, T), c->right);
+    }
+    return down ? between(row[0], row[1], c->down) : row[0];
+}
+
+RG_INLINE void mix_pixel(const rg_upsample_args *k, const corners *c, char *to, const rg_dtype T,
+                         const bool down, const bool right, const bool stream)
+{
+    int64_t i = 0;
+    if (k->dense) {
+        for (; i + 4 * VLEN <= k->channels; i += 4 * VLEN) {
+            const vpair a = forward_pair(c, i, T, down, right);
+            const vpair b = forward_pair(c, i + 2 * VLEN, T, down, right);
+            vstore_pair(to, i, T, a, true, stream);
+            vstore_pair(to, i + 2 * VLEN, T, b, true, stream);
+        }
+    }
+    for (; i < k->channels; i += VLEN) {
+        const int n = vlanes_left(k->channels - i);
+        store_channels(k, to, i, n, T, forward_one(k, c, i, n, T, down, right));
+    }
+}
+
+/* A pixel of y. One that lies on a pixel of x is its copy. */
 RG_INLINE void forward_pixel(const rg_upsample_args *k, const corners *c, char *to,
                              const rg_dtype T, const bool stream)
 {
-    int64_t i = 0;
-    for (; i + VLEN <= k->channels; i += VLEN)
-        store_channels(k, to, i, VLEN, T, forward_step(k, c, i, VLEN, T), stream);
-    if (i < k->channels) {
-        const int n = (int)(k->channels - i);
-        store_channels(k, to, i, n, T, forward_step(k, c, i, n, T), false);
+    const bool down = c->down > 0, right = c->right > 0;
+    if (down && right)
+        mix_pixel(k, c, to, T, true, true, stream);
+    else if (down)
+        mix_pixel(k, c, to, T, true, false, stream);
+    else if (right)
+        mix_pixel(k, c, to, T, false, true, stream);
+    else
+        move_run(to, k->strides[1][3], c->pixel[0][0], k->strides[0][3], k->channels, T, false,
+                 stream);
+}
+
+/* Columns from `first` on, of which the places are known. */
+RG_INLINE void forward_row(const rg_upsample_args *k, int64_t unit, int64_t first, int64_t count,
+                           const places *p, const rg_dtype T, const bool stream)
+{
+    const rg_upsample_axis *rows = &k->axes[0];
+    const int64_t image = unit / rows->out, o = unit % rows->out;
+    const rg_upsample_tap tap = rg_upsample_tap_of(rows, o);
+    const char *from = (const char *)k->from + image * step_of(k, 0, 0, T);
+    const char *upper = from + tap.first * step_of(k, 0, 1, T);
+    const char *lower = from + tap.second * step_of(k, 0, 1, T);
+    char *to = (char *)k->to + image * step_of(k, 1, 0, T) + o * step_of(k, 1, 1, T) +
+               first * step_of(k, 1, 2, T);
+    for (int64_t i = 0; i < count; i++) {
+        const corners c = { { { upper + p->left[i], upper + p->right[i] },
+                              { lower + p->left[i], lower + p->right[i] } },
+                            (real)tap.f,
+                            p->f[i] };
+        forward_pixel(k, &c, to, T, stream);
+        to += step_of(k, 1, 2, T);
     }
 }
 
 RG_INLINE void forward_rows(const rg_upsample_args *k, int64_t begin, int64_t end, const rg_dtype T,
                             const bool stream)
 {
-    const rg_upsample_axis *rows = &k->axes[0], *columns = &k->axes[1];
-    for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t image = unit / rows->out, o = unit % rows->out;
-        const rg_upsample_tap y = rg_upsample_tap_of(rows, o);
-        const char *from = (const char *)k->from + image * step_of(k, 0, 0, T);
-        const char *row[] = { from + y.first * step_of(k, 0, 1, T),
-                              from + y.second * step_of(k, 0, 1, T) };
-        char *to = (char *)k->to + image * step_of(k, 1, 0, T) + o * step_of(k, 1, 1, T);
-        for (int64_t p = 0; p < columns->out; p++) {
-            const rg_upsample_tap x = rg_upsample_tap_of(columns, p);
-            const int64_t left = x.first * step_of(k, 0, 2, T);
-            const int64_t right = x.second * step_of(k, 0, 2, T);
-            const corners c = { { { row[0] + left, row[0] + right },
-                                  { row[1] + left, row[1] + right } },
-                                (real)y.f,
-                                (real)x.f };
-            forward_pixel(k, &c, to, T, stream);
-            to += step_of(k, 1, 2, T);
-        }
+    const rg_upsample_axis *columns = &k->axes[1];
+    places p;
+    for (int64_t first = 0; first < columns->out; first += COLUMNS) {
+        const int64_t count = least(COLUMNS, columns->out - first);
+        find_places(columns, first, count, step_of(k, 0, 2, T), &p);
+        for (int64_t unit = begin; unit < end; unit++)
+            forward_row(k, unit, first, count, &p, T, stream);
     }
 }
 
@@ -117,77 +181,177 @@ RG_INLINE void upsample_forward(const rg_upsample_args *k, int64_t begin, int64_
 
 /* ---- gradient: dx gathers, along rows of dy first, then down ---- */
 
-/* Outputs that look at one pixel along an axis, and the weights of the first ones. */
-enum { TAPS = 32 };
+/* What is known of some pixels along an axis: the outputs that look at each, and their weights.
+ * Only a pixel that is first may have more outputs than weights. */
+enum { PIXELS = 128, WEIGHTS = 512 };
 typedef struct looks {
     const rg_upsample_axis *axis;
-    int64_t pixel, begin, end;
-    real weight[TAPS];
+    int64_t first, count; /* pixels */
+    int64_t begin[PIXELS], end[PIXELS];
+    int weights[PIXELS + 1]; /* where those of a pixel begin */
+    real weight[WEIGHTS];
 } looks;
 
-RG_INLINE real weigh(const rg_upsample_axis *axis, int64_t pixel, int64_t o)
+static real weigh(const rg_upsample_axis *axis, int64_t pixel, int64_t o)
 {
     const rg_upsample_tap tap = rg_upsample_tap_of(axis, o);
     return tap.first == pixel ? 1 - (real)tap.f : (real)tap.f;
 }
 
-RG_INLINE void find_looks(looks *l, const rg_upsample_axis *axis, int64_t pixel)
+/* Outputs from `begin` on: where they look, in the type of the grid. */
+typedef struct outputs {
+    int64_t begin, count;
+    int64_t first[WEIGHTS], second[WEIGHTS];
+    real f[WEIGHTS];
+} outputs;
+
+static void find_outputs(outputs *o, const rg_upsample_axis *axis, int64_t pixel)
 {
+    o->begin = rg_upsample_find(axis, pixel, false);
+    o->count = least(WEIGHTS, axis->out - o->begin);
+    for (int64_t i = 0; i < o->count; i++) {
+        const rg_upsample_tap tap = rg_upsample_tap_of(axis, o->begin + i);
+        o->first[i] = tap.first;
+        o->second[i] = tap.second;
+        o->f[i] = (real)tap.f;
+    }
+}
+
+/* As many pixels from `first` on as there is room for, at most `count`. */
+static void find_looks(looks *l, const rg_upsample_axis *axis, int64_t first, int64_t count)
+{
+    outputs o;
+    find_outputs(&o, axis, first);
+    int64_t begin = 0, pixel = first;
+    int used = l->weights[0] = 0;
+    for (; pixel < first + least(count, PIXELS); pixel++) {
+        const int64_t place = pixel - first;
+        while (begin < o.count && o.second[begin] < pixel)
+            begin++;
+        int64_t end = begin;
+        for (; end < o.count && o.first[end] <= pixel && used < WEIGHTS; end++)
+            l->weight[used++] = o.first[end] == pixel ? 1 - o.f[end] : o.f[end];
+        const bool is_cut = o.begin + end < axis->out && (end == o.count || used == WEIGHTS);
+        if (is_cut && pixel > first)
+            break;
+        l->weights[place + 1] = used;
+        l->begin[place] = o.begin + begin;
+        l->end[place] = is_cut ? rg_upsample_find(axis, pixel + 1, true) : o.begin + end;
+    }
     l->axis = axis;
-    l->pixel = pixel;
-    l->begin = rg_upsample_find(axis, pixel, false);
-    l->end = rg_upsample_find(axis, pixel + 1, true);
-    for (int64_t o = l->begin; o < least(l->end, l->begin + TAPS); o++)
-        l->weight[o - l->begin] = weigh(axis, pixel, o);
+    l->first = first;
+    l->count = pixel - first;
 }
 
-RG_INLINE real weight_of(const looks *l, int64_t o)
+/* The outputs of one pixel along an axis. */
+typedef struct window {
+    const rg_upsample_axis *axis;
+    const real *weight; /* of the first ones: */
+    int64_t known;
+    int64_t pixel, begin, end;
+} window;
+
+RG_INLINE window window_of(const looks *l, int64_t place)
 {
-    return o - l->begin < TAPS ? l->weight[o - l->begin] : weigh(l->axis, l->pixel, o);
+    return (window){ l->axis,
+                     l->weight + l->weights[place],
+                     l->weights[place + 1] - l->weights[place],
+                     l->first + place,
+                     l->begin[place],
+                     l->end[place] };
 }
 
-/* `blocks` vectors of channels from i on, the last of them with n. */
-RG_INLINE void gradient_step(const rg_upsample_args *k, const looks *rows, const looks *columns,
-                             const char *from, char *to, int64_t i, const int blocks, const int n,
+RG_INLINE real weight_of(const window *w, int64_t i)
+{
+    return i < w->known ? w->weight[i] : weigh(w->axis, w->pixel, w->begin + i);
+}
+
+/* A vector of n channels from i on; or with `pairs` not 0 so many pairs of vectors. */
+RG_INLINE void gradient_step(const rg_upsample_args *k, const window *rows, const window *columns,
+                             const char *from, char *to, int64_t i, const int pairs, const int n,
                              const rg_dtype T, const bool stream)
 {
-    vreal sum[4] = { vset(0), vset(0), vset(0), vset(0) };
-    for (int64_t o = rows->begin; o < rows->end; o++) {
-        vreal row[4] = { vset(0), vset(0), vset(0), vset(0) };
-        const char *dy = from + o * step_of(k, 0, 1, T) + columns->begin * step_of(k, 0, 2, T);
-        for (int64_t p = columns->begin; p < columns->end; p++) {
+    const vpair zero = { vset(0), vset(0) };
+    const int blocks = pairs > 0 ? pairs : 1;
+    const int64_t across = step_of(k, 0, 2, T), down = step_of(k, 0, 1, T);
+    const int64_t width = columns->end - columns->begin, height = rows->end - rows->begin;
+    vpair sum[2] = { zero, zero };
+    for (int64_t o = 0; o < height; o++) {
+        vpair row[2] = { zero, zero };
+        const char *dy = from + o * down;
+        for (int64_t p = 0; p < width; p++) {
             const vreal weight = vset(weight_of(columns, p));
-            for (int b = 0; b < blocks; b++)
-                row[b] = vfma(weight, load_channels(k, dy, i + b * VLEN, n, T), row[b]);
-            dy += step_of(k, 0, 2, T);
+            for (int b = 0; b < blocks; b++) {
+                const vpair x = pairs > 0 ? vload_pair(dy, i + b * 2 * VLEN, T, true)
+                                          : (vpair){ load_channels(k, dy, i, n, T), vset(0) };
+                row[b].a = vfma(weight, x.a, row[b].a);
+                if (pairs > 0)
+                    row[b].b = vfma(weight, x.b, row[b].b);
+            }
+            dy += across;
         }
         const vreal weight = vset(weight_of(rows, o));
-        for (int b = 0; b < blocks; b++)
-            sum[b] = vfma(weight, row[b], sum[b]);
+        for (int b = 0; b < blocks; b++) {
+            sum[b].a = vfma(weight, row[b].a, sum[b].a);
+            sum[b].b = vfma(weight, row[b].b, sum[b].b);
+        }
     }
-    for (int b = 0; b < blocks; b++)
-        store_channels(k, to, i + b * VLEN, n, T, sum[b], stream);
+    if (pairs == 0)
+        store_channels(k, to, i, n, T, sum[0].a);
+    for (int b = 0; b < pairs; b++) {
+        const int64_t j = i + b * 2 * VLEN;
+        if (k->add) {
+            const vpair old = vload_pair(to, j, T, true);
+            sum[b].a += old.a;
+            sum[b].b += old.b;
+        }
+        vstore_pair(to, j, T, sum[b], true, stream);
+    }
+}
+
+RG_INLINE void gradient_pixel(const rg_upsample_args *k, const window *rows, const window *columns,
+                              const char *from, char *to, const rg_dtype T, const bool stream)
+{
+    int64_t i = 0;
+    from += rows->begin * step_of(k, 0, 1, T) + columns->begin * step_of(k, 0, 2, T);
+    if (k->dense) {
+        for (; i + 4 * VLEN <= k->channels; i += 4 * VLEN)
+            gradient_step(k, rows, columns, from, to, i, 2, VLEN, T, stream);
+        for (; i + 2 * VLEN <= k->channels; i += 2 * VLEN)
+            gradient_step(k, rows, columns, from, to, i, 1, VLEN, T, stream);
+    }
+    for (; i < k->channels; i += VLEN)
+        gradient_step(k, rows, columns, from, to, i, 0, vlanes_left(k->channels - i), T, false);
+}
+
+/* Rows from y on of one image, and the columns that are known. */
+RG_INLINE void gradient_block(const rg_upsample_args *k, int64_t image, const looks *rows,
+                              const looks *columns, const rg_dtype T, const bool stream)
+{
+    const char *from = (const char *)k->from + image * step_of(k, 0, 0, T);
+    for (int64_t r = 0; r < rows->count; r++) {
+        const window row = window_of(rows, r);
+        char *to = (char *)k->to + image * step_of(k, 1, 0, T) + row.pixel * step_of(k, 1, 1, T) +
+                   columns->first * step_of(k, 1, 2, T);
+        for (int64_t c = 0; c < columns->count; c++) {
+            const window column = window_of(columns, c);
+            gradient_pixel(k, &row, &column, from, to, T, stream);
+            to += step_of(k, 1, 2, T);
+        }
+    }
 }
 
 RG_INLINE void gradient_rows(const rg_upsample_args *k, int64_t begin, int64_t end,
                              const rg_dtype T, const bool stream)
 {
+    const rg_upsample_axis *down = &k->axes[0], *across = &k->axes[1];
     looks rows, columns;
-    for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t image = unit / k->axes[0].in, y = unit % k->axes[0].in;
-        const char *from = (const char *)k->from + image * step_of(k, 0, 0, T);
-        char *to = (char *)k->to + image * step_of(k, 1, 0, T) + y * step_of(k, 1, 1, T);
-        find_looks(&rows, &k->axes[0], y);
-        for (int64_t x = 0; x < k->axes[1].in; x++) {
-            int64_t i = 0;
-            find_looks(&columns, &k->axes[1], x);
-            for (; i + 4 * VLEN <= k->channels; i += 4 * VLEN)
-                gradient_step(k, &rows, &columns, from, to, i, 4, VLEN, T, stream);
-            for (; i + VLEN <= k->channels; i += VLEN)
-                gradient_step(k, &rows, &columns, from, to, i, 1, VLEN, T, stream);
-            if (i < k->channels)
-                gradient_step(k, &rows, &columns, from, to, i, 1, (int)(k->channels - i), T, false);
-            to += step_of(k, 1, 2, T);
+    for (int64_t x = 0; x < across->in; x += columns.count) {
+        find_looks(&columns, across, x, across->in - x);
+        for (int64_t unit = begin; unit < end; unit += rows.count) {
+            const int64_t image = unit / down->in, y = unit % down->in;
+            find_looks(&rows, down, y, least(end - unit, down->in - y));
+            gradient_block(k, image, &rows, &columns, T, stream);
         }
     }
 }
