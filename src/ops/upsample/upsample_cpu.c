@@ -266,47 +266,79 @@ RG_INLINE real weight_of(const window *w, int64_t i)
     return i < w->known ? w->weight[i] : weigh(w->axis, w->pixel, w->begin + i);
 }
 
-/* A vector of n channels from i on; or with `pairs` not 0 so many pairs of vectors. */
-RG_INLINE void gradient_step(const rg_upsample_args *k, const window *rows, const window *columns,
-                             const char *from, char *to, int64_t i, const int pairs, const int n,
-                             const rg_dtype T, const bool stream)
+/* A vector of n channels from i on, neighbours or not. */
+RG_INLINE void gradient_one(const rg_upsample_args *k, const window *rows, const window *columns,
+                            const char *from, char *to, int64_t i, const int n, const rg_dtype T)
+{
+    vreal sum = vset(0);
+    for (int64_t o = 0; o < rows->end - rows->begin; o++) {
+        vreal row = vset(0);
+        const char *dy = from + o * step_of(k, 0, 1, T);
+        for (int64_t p = 0; p < columns->end - columns->begin; p++) {
+            row = vfma(vset(weight_of(columns, p)), load_channels(k, dy, i, n, T), row);
+            dy += step_of(k, 0, 2, T);
+        }
+        sum = vfma(vset(weight_of(rows, o)), row, sum);
+    }
+    store_channels(k, to, i, n, T, sum);
+}
+
+RG_INLINE vpair add_pair(vpair sum, real weight, vpair x)
+{
+    return (vpair){ vfma(vset(weight), x.a, sum.a), vfma(vset(weight), x.b, sum.b) };
+}
+
+/* `pairs` pairs of neighbours, at most 2. `width` outputs of each row look at the pixel; 0: any
+ * number. */
+RG_INLINE void gradient_pairs(const rg_upsample_args *k, const window *rows, const window *columns,
+                              const char *from, char *to, int64_t i, const int pairs,
+                              const int width, const rg_dtype T, const bool stream)
 {
     const vpair zero = { vset(0), vset(0) };
-    const int blocks = pairs > 0 ? pairs : 1;
     const int64_t across = step_of(k, 0, 2, T), down = step_of(k, 0, 1, T);
-    const int64_t width = columns->end - columns->begin, height = rows->end - rows->begin;
+    const int64_t count = width > 0 ? width : columns->end - columns->begin;
+    const int64_t height = rows->end - rows->begin;
     vpair sum[2] = { zero, zero };
-    for (int64_t o = 0; o < height; o++) {
+    for (int64_t o = 0; o < height; o++, from += down) {
         vpair row[2] = { zero, zero };
-        const char *dy = from + o * down;
-        for (int64_t p = 0; p < width; p++) {
-            const vreal weight = vset(weight_of(columns, p));
-            for (int b = 0; b < blocks; b++) {
-                const vpair x = pairs > 0 ? vload_pair(dy, i + b * 2 * VLEN, T, true)
-                                          : (vpair){ load_channels(k, dy, i, n, T), vset(0) };
-                row[b].a = vfma(weight, x.a, row[b].a);
-                if (pairs > 0)
-                    row[b].b = vfma(weight, x.b, row[b].b);
-            }
-            dy += across;
+        const char *dy = from;
+#pragma GCC unroll 4
+        for (int64_t p = 0; p < count; p++, dy += across) {
+            const real weight = width > 0 ? columns->weight[p] : weight_of(columns, p);
+#pragma GCC unroll 2
+            for (int b = 0; b < pairs; b++)
+                row[b] = add_pair(row[b], weight, vload_pair(dy, i + b * 2 * VLEN, T, true));
         }
-        const vreal weight = vset(weight_of(rows, o));
-        for (int b = 0; b < blocks; b++) {
-            sum[b].a = vfma(weight, row[b].a, sum[b].a);
-            sum[b].b = vfma(weight, row[b].b, sum[b].b);
-        }
+        const real weight = weight_of(rows, o);
+#pragma GCC unroll 2
+        for (int b = 0; b < pairs; b++)
+            sum[b] = add_pair(sum[b], weight, row[b]);
     }
-    if (pairs == 0)
-        store_channels(k, to, i, n, T, sum[0].a);
+#pragma GCC unroll 2
     for (int b = 0; b < pairs; b++) {
-        const int64_t j = i + b * 2 * VLEN;
         if (k->add) {
-            const vpair old = vload_pair(to, j, T, true);
+            const vpair old = vload_pair(to, i + b * 2 * VLEN, T, true);
             sum[b].a += old.a;
             sum[b].b += old.b;
         }
-        vstore_pair(to, j, T, sum[b], true, stream);
+        vstore_pair(to, i + b * 2 * VLEN, T, sum[b], true, stream);
     }
+}
+
+/* Factors of two, the nearest pixel or between pixels, have a loop of their own. */
+RG_INLINE void gradient_quad(const rg_upsample_args *k, const window *rows, const window *columns,
+                             const char *from, char *to, int64_t i, const rg_dtype T,
+                             const bool stream)
+{
+    const int64_t width = columns->end - columns->begin;
+    if (width == 2)
+        gradient_pairs(k, rows, columns, from, to, i, 2, 2, T, stream);
+    else if (width == 3)
+        gradient_pairs(k, rows, columns, from, to, i, 2, 3, T, stream);
+    else if (width == 4)
+        gradient_pairs(k, rows, columns, from, to, i, 2, 4, T, stream);
+    else
+        gradient_pairs(k, rows, columns, from, to, i, 2, 0, T, stream);
 }
 
 RG_INLINE void gradient_pixel(const rg_upsample_args *k, const window *rows, const window *columns,
@@ -316,12 +348,12 @@ RG_INLINE void gradient_pixel(const rg_upsample_args *k, const window *rows, con
     from += rows->begin * step_of(k, 0, 1, T) + columns->begin * step_of(k, 0, 2, T);
     if (k->dense) {
         for (; i + 4 * VLEN <= k->channels; i += 4 * VLEN)
-            gradient_step(k, rows, columns, from, to, i, 2, VLEN, T, stream);
+            gradient_quad(k, rows, columns, from, to, i, T, stream);
         for (; i + 2 * VLEN <= k->channels; i += 2 * VLEN)
-            gradient_step(k, rows, columns, from, to, i, 1, VLEN, T, stream);
+            gradient_pairs(k, rows, columns, from, to, i, 1, 0, T, stream);
     }
     for (; i < k->channels; i += VLEN)
-        gradient_step(k, rows, columns, from, to, i, 0, vlanes_left(k->channels - i), T, false);
+        gradient_one(k, rows, columns, from, to, i, vlanes_left(k->channels - i), T);
 }
 
 /* Rows from y on of one image, and the columns that are known. */
