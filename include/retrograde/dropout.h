@@ -10,10 +10,12 @@
  *  is rounded once to the type that is computed in (double for f64, otherwise float).
  *
  *  **The mask** has the shape of x, with 1 in place of every dimension of `broadcast`, along which
- *  one value serves all elements. Its element number m, in row-major order, is kept if word m % 4
- *  of block m / 4 is less than keep times 2^32, rounded to a whole number that is at least 1. The
- *  block is Philox4x32-10 with the counter (block, step) and the key `seed`, lower words first: the
- *  same bits on every device, for every dtype, layout and number of threads.
+ *  one value serves all elements. Its element number m, in row-major order, is kept if a random
+ *  number of 32 bits is less than keep times 2^32, rounded to a whole number that is at least 1.
+ * The upper 16 bits of the number are half m % 8 of block m / 8 (lower halves of words first), the
+ *  lower 16 bits the same half of block 2^63 + m / 8. A block is Philox4x32-10 with the counter
+ *  (block, step) and the key `seed`, lower words first: the same bits on every device, for every
+ *  dtype, layout and number of threads.
  *
  *  x, y, dy and dx have one shape and one dtype of f32, f64, f16, bf16. y may be x, dx may be dy.
  */

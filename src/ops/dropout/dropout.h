@@ -25,7 +25,7 @@ typedef struct rg_dropout_args {
     int64_t count;  /* bits of the mask */
     double scale;   /* 1 / keep */
     uint64_t seed, step;
-    uint32_t limit;  /* an element is kept if its word is not more */
+    uint32_t limit;  /* an element is kept if its random number is not more */
     bool has_step;   /* there is a step_input */
     bool keeps_mask; /* forward writes the mask: x and y are dense, nothing is broadcast */
     bool dense;      /* the steps of x and y are 1 */
@@ -65,14 +65,34 @@ static inline RG_HOST_DEVICE rg_philox rg_philox_block(uint64_t seed, uint64_t s
     return words;
 }
 
-/* The bits of elements 4 block to 4 block + 3 of the mask. */
+/* Elements that a block decides on: the 16 bits of each are the upper half of its random number.
+ * The lower half, from a block far behind all others, is drawn only where the upper one is that of
+ * the limit. */
+enum { RG_DROPOUT_BLOCK = 8 };
+#define RG_DROPOUT_LOWER (1ull << 63)
+
+static inline RG_HOST_DEVICE uint32_t rg_dropout_half(const rg_philox *words, int i)
+{
+    return words->word[i / 2] >> i % 2 * 16 & 0xffff;
+}
+
+/* The bits of elements 8 block to 8 block + 7 of the mask. */
 static inline RG_HOST_DEVICE uint32_t rg_dropout_bits(uint64_t seed, uint64_t step, uint64_t block,
                                                       uint32_t limit)
 {
-    const rg_philox words = rg_philox_block(seed, step, block);
-    uint32_t bits = 0;
-    for (int i = 0; i < 4; i++)
-        bits |= (uint32_t)(words.word[i] <= limit) << i;
+    const rg_philox upper = rg_philox_block(seed, step, block);
+    uint32_t bits = 0, equal = 0;
+    for (int i = 0; i < RG_DROPOUT_BLOCK; i++) {
+        bits |= (uint32_t)(rg_dropout_half(&upper, i) <= limit >> 16) << i;
+        equal |= (uint32_t)(rg_dropout_half(&upper, i) == limit >> 16) << i;
+    }
+    if (equal != 0 && (limit & 0xffff) != 0xffff) {
+        const rg_philox lower = rg_philox_block(seed, step, block | RG_DROPOUT_LOWER);
+        uint32_t above = 0;
+        for (int i = 0; i < RG_DROPOUT_BLOCK; i++)
+            above |= (uint32_t)(rg_dropout_half(&lower, i) > (limit & 0xffff)) << i;
+        bits &= ~(equal & above);
+    }
     return bits;
 }
 

@@ -6,62 +6,22 @@
 
 enum { THREADS = 256 };
 
-/* Elements of a thread: whole vectors, and whole blocks of 4 random words. */
-template <rg_dtype T> constexpr int EACH = VLEN<T> < 4 ? 4 : VLEN<T>;
+/* Elements of a thread: whole vectors, and the one block that decides on them. */
+enum { EACH = RG_DROPOUT_BLOCK };
 
 /* ---- bits ---- */
 
-/* The keys of all rounds, which are the same for all threads. */
-struct round_keys {
-    uint32_t key[RG_PHILOX_ROUNDS][2];
-};
-
-static round_keys keys_of(uint64_t seed)
+/* The bits of the 8 elements of the mask that `first` is one of. */
+static __device__ __forceinline__ uint32_t drawn_bits(const rg_dropout_args &k, uint64_t step,
+                                                      int64_t first)
 {
-    round_keys keys;
-    for (uint32_t r = 0; r < RG_PHILOX_ROUNDS; r++) {
-        keys.key[r][0] = (uint32_t)seed + r * RG_PHILOX_KEY_0;
-        keys.key[r][1] = (uint32_t)(seed >> 32) + r * RG_PHILOX_KEY_1;
-    }
-    return keys;
+    return rg_dropout_bits(k.seed, step, (uint64_t)first / RG_DROPOUT_BLOCK, k.limit);
 }
 
-/* As rg_dropout_bits: the bits of elements 4 block to 4 block + 3. */
-static __device__ __forceinline__ uint32_t draw_four(const round_keys &keys, uint64_t step,
-                                                     uint64_t block, uint32_t limit)
-{
-    uint32_t a = (uint32_t)block, b = (uint32_t)(block >> 32);
-    uint32_t c = (uint32_t)step, d = (uint32_t)(step >> 32);
-#pragma unroll
-    for (int round = 0; round < RG_PHILOX_ROUNDS; round++) {
-        const uint64_t p = (uint64_t)RG_PHILOX_MULTIPLY_0 * a;
-        const uint64_t q = (uint64_t)RG_PHILOX_MULTIPLY_1 * c;
-        a = (uint32_t)(q >> 32) ^ b ^ keys.key[round][0];
-        c = (uint32_t)(p >> 32) ^ d ^ keys.key[round][1];
-        b = (uint32_t)q;
-        d = (uint32_t)p;
-    }
-    return (uint32_t)(a <= limit) | (uint32_t)(b <= limit) << 1 | (uint32_t)(c <= limit) << 2 |
-           (uint32_t)(d <= limit) << 3;
-}
-
-/* Bits first to first + COUNT - 1 of the mask, both multiples of 4. */
-template <int COUNT>
-static __device__ __forceinline__ uint32_t drawn_bits(const rg_dropout_args &k,
-                                                      const round_keys &keys, int64_t first)
-{
-    const uint64_t step = rg_dropout_step(&k);
-    uint32_t bits = 0;
-#pragma unroll
-    for (int i = 0; i < COUNT; i += 4)
-        bits |= draw_four(keys, step, (uint64_t)(first + i) / 4, k.limit) << i;
-    return bits;
-}
-
-static __device__ __forceinline__ bool drawn_bit(const rg_dropout_args &k, const round_keys &keys,
+static __device__ __forceinline__ bool drawn_bit(const rg_dropout_args &k, uint64_t step,
                                                  int64_t bit)
 {
-    return draw_four(keys, rg_dropout_step(&k), (uint64_t)bit / 4, k.limit) >> bit % 4 & 1;
+    return drawn_bits(k, step, bit) >> bit % RG_DROPOUT_BLOCK & 1;
 }
 
 static __device__ __forceinline__ uint32_t read_byte(const rg_dropout_args &k, int64_t byte)
@@ -80,18 +40,14 @@ static __device__ __forceinline__ uint32_t read_bits(const rg_dropout_args &k, i
     return bits >> shift;
 }
 
-/* Writes the bits of EACH elements. Where these are 4, the thread with the lower half of a byte
- * writes that of its neighbour too; all threads of a warp come here. */
-template <int COUNT>
+/* Writes the bits of EACH elements, a byte; bits behind the last one are 0. */
 static __device__ __forceinline__ void write_bits(const rg_dropout_args &k, uint32_t bits,
                                                   int64_t first)
 {
-    const int64_t left = k.count - first; /* bits behind the last one are 0 */
-    if (left < COUNT)
+    const int64_t left = k.count - first;
+    if (left < 8)
         bits &= left > 0 ? (1u << left) - 1 : 0;
-    if (COUNT == 4)
-        bits |= __shfl_down_sync(~0u, bits, 1) << 4;
-    if (left > 0 && first % 8 == 0)
+    if (left > 0)
         ((uint8_t *)k.mask)[first / 8] = (uint8_t)bits;
 }
 
@@ -105,7 +61,7 @@ static __device__ __forceinline__ void select_each(const rg_dropout_args &k, con
     enum { V = VLEN<T> };
     const real<T> scale = (real<T>)k.scale;
 #pragma unroll
-    for (int v = 0; v < EACH<T>; v += V) {
+    for (int v = 0; v < EACH; v += V) {
         real<T> value[V], old[V] = {};
         unpack<T>(load_vector(at<T>(x, v)), value);
         if (k.add)
@@ -130,58 +86,53 @@ static __device__ __forceinline__ void select_element(const rg_dropout_args &k, 
 /* Contiguous tensors, nothing is broadcast; `wide`: they are aligned. */
 template <rg_dtype T, bool DRAWS>
 static __global__ void __launch_bounds__(THREADS)
-    select_flat(const __grid_constant__ rg_dropout_args k, const __grid_constant__ round_keys keys,
-                bool wide)
+    select_flat(const __grid_constant__ rg_dropout_args k, bool wide)
 {
-    enum { E = EACH<T> };
-    const int64_t first = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * E;
+    const int64_t first = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * EACH;
     uint32_t bits = 0;
     if (first < k.count)
-        bits = DRAWS ? drawn_bits<E>(k, keys, first) : read_bits<E>(k, first);
+        bits = DRAWS ? drawn_bits(k, rg_dropout_step(&k), first) : read_bits<EACH>(k, first);
     if (DRAWS && k.keeps_mask)
-        write_bits<E>(k, bits, first);
-    if (wide && first + E <= k.count) {
+        write_bits(k, bits, first);
+    if (wide && first + EACH <= k.count) {
         select_each<T>(k, at<T>(k.x, first), at<T>(k.y, first), bits);
         return;
     }
-    for (int64_t i = first; i < k.count && i < first + E; i++)
+    for (int64_t i = first; i < k.count && i < first + EACH; i++)
         select_element<T>(k, i, i, bits >> (i - first) & 1);
 }
 
 /* The bits of EACH elements of a row: one for each of them, or one for all. */
-template <rg_dtype T, bool DRAWS>
-static __device__ __forceinline__ uint32_t row_bits(const rg_dropout_args &k,
-                                                    const round_keys &keys, int64_t bit, int64_t j)
+template <bool DRAWS>
+static __device__ __forceinline__ uint32_t row_bits(const rg_dropout_args &k, int64_t bit,
+                                                    int64_t j)
 {
     if (k.sweep.step[2] != 0)
-        return DRAWS ? drawn_bits<EACH<T>>(k, keys, bit + j) : read_bits<EACH<T>>(k, bit + j);
-    const bool kept = DRAWS ? drawn_bit(k, keys, bit) : read_bits<1>(k, bit) & 1;
+        return DRAWS ? drawn_bits(k, rg_dropout_step(&k), bit + j) : read_bits<EACH>(k, bit + j);
+    const bool kept = DRAWS ? drawn_bit(k, rg_dropout_step(&k), bit) : read_bits<1>(k, bit) & 1;
     return kept ? ~0u : 0;
 }
 
 /* Rows of whole, aligned EACHes. */
 template <rg_dtype T, bool DRAWS>
 static __global__ void __launch_bounds__(THREADS)
-    select_rows(const __grid_constant__ rg_dropout_args k, const __grid_constant__ round_keys keys,
-                uint32_t each)
+    select_rows(const __grid_constant__ rg_dropout_args k, uint32_t each)
 {
-    enum { E = EACH<T> };
     const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     const int64_t row = i <= UINT32_MAX ? (uint32_t)i / each : i / each;
     if (row >= k.sweep.outer.count)
         return;
-    const int64_t j = (i - row * each) * E;
+    const int64_t j = (i - row * each) * EACH;
     const int64_t x = walk_offset(k.sweep.outer, 0, row) + j;
     const int64_t y = walk_offset(k.sweep.outer, 1, row) + j;
-    const uint32_t bits = row_bits<T, DRAWS>(k, keys, walk_offset(k.sweep.outer, 2, row), j);
+    const uint32_t bits = row_bits<DRAWS>(k, walk_offset(k.sweep.outer, 2, row), j);
     select_each<T>(k, at<T>(k.x, x), at<T>(k.y, y), bits);
 }
 
 /* Any tensors. */
 template <rg_dtype T, bool DRAWS>
 static __global__ void __launch_bounds__(THREADS)
-    select_elements(const __grid_constant__ rg_dropout_args k,
-                    const __grid_constant__ round_keys keys)
+    select_elements(const __grid_constant__ rg_dropout_args k)
 {
     const rg_sweep &s = k.sweep;
     const int64_t count = s.outer.count * s.length, step = (int64_t)gridDim.x * THREADS;
@@ -189,7 +140,7 @@ static __global__ void __launch_bounds__(THREADS)
         const int64_t row = count <= INT32_MAX ? (uint32_t)i / (uint32_t)s.length : i / s.length;
         const int64_t j = i - row * s.length;
         const int64_t bit = walk_offset(s.outer, 2, row) + j * s.step[2];
-        const bool kept = DRAWS ? drawn_bit(k, keys, bit) : read_bits<1>(k, bit) & 1;
+        const bool kept = DRAWS ? drawn_bit(k, rg_dropout_step(&k), bit) : read_bits<1>(k, bit) & 1;
         select_element<T>(k, walk_offset(s.outer, 0, row) + j * s.step[0],
                           walk_offset(s.outer, 1, row) + j * s.step[1], kept);
     }
@@ -204,12 +155,12 @@ static int64_t at_most(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Whether rows begin with whole blocks of random words, or need but one bit each. */
+/* Whether rows begin with whole blocks of random numbers, or need but one bit each. */
 static bool draws_blocks(const rg_sweep *sweep)
 {
     bool whole = true;
     for (int32_t d = 0; d < sweep->outer.rank; d++)
-        whole &= sweep->outer.strides[2][d] % 4 == 0;
+        whole &= sweep->outer.strides[2][d] % RG_DROPOUT_BLOCK == 0;
     return whole || sweep->step[2] == 0;
 }
 
@@ -219,18 +170,16 @@ static void select_any(const rg_dropout_args &k, const rg_cuda_place *place)
     const rg_walk *outer = &k.sweep.outer;
     const int64_t length = k.sweep.length, count = outer->count * length;
     const bool wide = is_aligned<T>(k.x, outer, 0) && is_aligned<T>(k.y, outer, 1);
-    const int64_t each = length / EACH<T>; /* of a row */
-    const round_keys keys = keys_of(k.seed);
+    const int64_t each = length / EACH; /* of a row */
     if (k.dense && outer->count == 1 && length == k.count)
-        launch(select_flat<T, DRAWS>, ceil_div(count, THREADS * EACH<T>), THREADS, 0, place, k,
-               keys, wide);
-    else if (k.dense && wide && length % EACH<T> == 0 && each <= INT32_MAX &&
+        launch(select_flat<T, DRAWS>, ceil_div(count, THREADS * EACH), THREADS, 0, place, k, wide);
+    else if (k.dense && wide && length % EACH == 0 && each <= INT32_MAX &&
              (!DRAWS || draws_blocks(&k.sweep)))
         launch(select_rows<T, DRAWS>, ceil_div(outer->count * each, THREADS), THREADS, 0, place, k,
-               keys, (uint32_t)each);
+               (uint32_t)each);
     else
         launch(select_elements<T, DRAWS>, at_most(ceil_div(count, THREADS), MOST_BLOCKS), THREADS,
-               0, place, k, keys);
+               0, place, k);
 }
 
 template <rg_dtype T> static void dropout_forward(const void *args, const rg_cuda_place *place)
@@ -240,11 +189,11 @@ template <rg_dtype T> static void dropout_forward(const void *args, const rg_cud
 
 /* A thread draws a byte. */
 static __global__ void __launch_bounds__(THREADS)
-    draw_mask(const __grid_constant__ rg_dropout_args k, const __grid_constant__ round_keys keys)
+    draw_mask(const __grid_constant__ rg_dropout_args k)
 {
     const int64_t bytes = (k.count + 7) / 8, step = (int64_t)gridDim.x * THREADS;
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < bytes; i += step) {
-        const uint32_t bits = drawn_bits<8>(k, keys, 8 * i);
+        const uint32_t bits = drawn_bits(k, rg_dropout_step(&k), 8 * i);
         const int64_t left = k.count - 8 * i;
         ((uint8_t *)k.mask)[i] = (uint8_t)(left < 8 ? bits & ((1u << left) - 1) : bits);
     }
@@ -254,7 +203,7 @@ template <rg_dtype T> static void dropout_mask(const void *args, const rg_cuda_p
 {
     const rg_dropout_args &k = *(const rg_dropout_args *)args;
     const int64_t blocks = ceil_div(ceil_div(k.count, 8), THREADS);
-    launch(draw_mask, at_most(blocks, MOST_BLOCKS), THREADS, 0, place, k, keys_of(k.seed));
+    launch(draw_mask, at_most(blocks, MOST_BLOCKS), THREADS, 0, place, k);
 }
 
 template <rg_dtype T> static void dropout_apply(const void *args, const rg_cuda_place *place)

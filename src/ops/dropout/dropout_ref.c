@@ -33,13 +33,24 @@ static uint32_t philox(uint32_t counter[4], uint32_t key[2], int word)
     return counter[word];
 }
 
-static bool is_kept(const rg_dropout_desc *d, int64_t m)
+/* 16 bits of a block, number `half` (0 to 7). */
+static uint32_t random_half(const rg_dropout_desc *d, uint64_t block, int half)
 {
-    const uint64_t block = (uint64_t)m / 4, step = (uint64_t)d->step, seed = (uint64_t)d->seed;
+    const uint64_t step = (uint64_t)d->step, seed = (uint64_t)d->seed;
     uint32_t counter[4] = { (uint32_t)block, (uint32_t)(block >> 32), (uint32_t)step,
                             (uint32_t)(step >> 32) };
     uint32_t key[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
-    return (double)philox(counter, key, (int)(m % 4)) < fmax(1, round(d->keep * 4294967296.0));
+    const uint32_t word = philox(counter, key, half / 2);
+    return half % 2 == 0 ? word % 65536 : word / 65536;
+}
+
+static bool is_kept(const rg_dropout_desc *d, int64_t m)
+{
+    const uint64_t block = (uint64_t)m / 8, behind = 9223372036854775808ull;
+    const int half = (int)(m % 8);
+    const double number =
+        65536.0 * random_half(d, block, half) + random_half(d, behind + block, half);
+    return number < fmax(1, round(d->keep * 4294967296.0));
 }
 
 /* Which element of the mask belongs to element i of x. */

@@ -17,9 +17,10 @@ static double special(int64_t i)
 }
 
 /* Known answers of Philox4x32-10 for the key 0 and the counter 0: 6627e8d5 e169c58d bc57ac4c
- * 9b00dbd8, of which the first is less than 2^31; and the first three than 0.75 times 2^32. */
-static const double known_half[] = { 2, 0, 0, 0 };
-static const double known_most[] = { 4.0 / 3, 0, 4.0 / 3, 4.0 / 3 };
+ * 9b00dbd8. By halves, lower ones first: the second is less than 0.5 times 2^16; the second, fifth,
+ * sixth and eighth are less than 0.75 times 2^16. */
+static const double known_half[] = { 0, 2, 0, 0, 0, 0, 0, 0 };
+static const double known_most[] = { 0, 4.0 / 3, 0, 0, 4.0 / 3, 4.0 / 3, 0, 4.0 / 3 };
 
 static const rg_case cases[] = {
     /* timed */
@@ -30,19 +31,21 @@ static const rg_case cases[] = {
     { "256M", "keep=0.9 seed=1", "268435456", RG_CASE_BENCH_GPU },
     { "channels-256M", "keep=0.9 seed=1 broadcast=1,2", "256,128,128,64", RG_CASE_BENCH_GPU },
 
-    { "known-half", "keep=0.5", "4", RG_CASE_FORWARD, .x_fill = { { .at = one } },
+    { "known-half", "keep=0.5", "8", RG_CASE_FORWARD, .x_fill = { { .at = one } },
       .golden = known_half },
-    { "known-most", "keep=0.75", "4", RG_CASE_FORWARD, .x_fill = { { .at = one } },
+    { "known-most", "keep=0.75", "8", RG_CASE_FORWARD, .x_fill = { { .at = one } },
       .golden = known_most },
     { "matrix", "keep=0.5", "5,37" },
     { "image", "keep=0.75 seed=7 step=3", "3,7,5,21" },
     { "keep-all", "keep=1 seed=5", "5,37" },
+    { "keep-halves", "keep=0.50000762939453125 seed=5", "3,20011" }, /* ties of upper halves */
+    { "keep-tiny", "keep=0.00001 seed=3", "3,70001", RG_CASE_FORWARD },
     { "keep-few", "keep=0.0625 seed=5", "5,37" },
     { "keep-least", "keep=1e-30", "5,37", RG_CASE_FORWARD | RG_CASE_ZERO },
     { "seed-wide", "keep=0.5 seed=-81985529216486896 step=-1", "67" },
     { "step-wide", "keep=0.5 seed=81985529216486895 step=1311768467463790320", "67" },
-    { "scalar", "keep=0.5", "-" },
-    { "one", "keep=0.9", "1" },
+    { "scalar", "keep=0.9 seed=1", "-" },
+    { "one", "keep=0.9 seed=1", "1" },
     { "rank-8", "keep=0.5 seed=2", "2,1,3,2,5,2,1,3" },
     { "pieces", "keep=0.5 seed=3", "3,20011" },
     { "pieces-strided", "keep=0.5 seed=3", "1,17001" },
@@ -51,7 +54,7 @@ static const rg_case cases[] = {
     { "broadcast-width", "keep=0.5 seed=4 broadcast=2", "3,4,5,33" },
     { "broadcast-images", "keep=0.5 seed=6 broadcast=0", "3,4,5,13" },
     { "broadcast-ends", "keep=0.5 seed=6 broadcast=-1,0", "3,11,5,13" },
-    { "broadcast-all", "keep=0.5 broadcast=0,1", "3,11" },
+    { "broadcast-all", "keep=0.9 seed=1 broadcast=0,1", "3,11" },
     { "broadcast-long", "keep=0.5 seed=9 broadcast=1", "7,17001" },
     { "empty", "keep=0.5", "3,0,2", RG_CASE_ZERO },
     { "empty-broadcast", "keep=0.5 broadcast=1", "3,0,2", RG_CASE_ZERO },
