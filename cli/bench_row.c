@@ -46,6 +46,7 @@ rg_status rg_bench_row_begin(const rg_op_test *test, const rg_case *c, bool grad
     RG_CHECK(row->inputs == rg_op_inputs(test->op, row->desc), RG_INVALID_ARGUMENT,
              "case '%s' has %d inputs", c->name, row->inputs);
     row->outputs = rg_op_outputs(test->op, row->desc);
+    row->gradients = rg_op_gradients(test->op, row->desc);
     RG_TRY(test->op->shapes(row->desc, row->x_desc, row->y_desc));
     row->reads = reads_of(test, c, gradient, row->desc);
     for (int32_t i = 0; i < row->inputs; i++) {
@@ -57,7 +58,7 @@ rg_status rg_bench_row_begin(const rg_op_test *test, const rg_case *c, bool grad
     for (int32_t i = 0; i < row->outputs; i++) {
         const int64_t bytes = bytes_of(&row->y_desc[i]);
         const bool read = row->reads & (uint32_t)RG_READS_Y << i;
-        row->bytes += bytes * (read + 1); /* dy, or y in the forward pass */
+        row->bytes += bytes * (read + (!gradient || i < row->gradients)); /* dy or, forward, y */
         row->memory += bytes * (gradient + 1);
     }
     const rg_tensor_desc *first = gradient ? &row->y_desc[0] : &row->x_desc[0];
@@ -192,12 +193,14 @@ static rg_status open_gradient(rg_bench_row *row)
     for (int32_t i = 0; i < row->outputs; i++) {
         if (!(row->reads & (uint32_t)RG_READS_Y << i))
             drop(&row->y[i]);
-        RG_TRY(make(row, &row->y_desc[i], &row->dy[i]));
-        RG_TRY(fill(row->dy[i], &row->c->dy_fill, "dy"));
-        if (i == 0)
-            RG_TRY(read_first(row, row->dy[0]));
-        else
-            row->read[row->read_count++] = row->dy[i];
+        if (i < row->gradients) {
+            RG_TRY(make(row, &row->y_desc[i], &row->dy[i]));
+            RG_TRY(fill(row->dy[i], &row->c->dy_fill, "dy"));
+            if (i == 0)
+                RG_TRY(read_first(row, row->dy[0]));
+            else
+                row->read[row->read_count++] = row->dy[i];
+        }
         if (row->y[i] != NULL)
             row->read[row->read_count++] = row->y[i];
     }

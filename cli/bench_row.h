@@ -13,7 +13,7 @@ typedef struct rg_bench_row {
     rg_dtype dtype;
 
     _Alignas(16) char desc[RG_MAX_DESC];
-    int32_t inputs, outputs;
+    int32_t inputs, outputs, gradients;
     rg_tensor_desc x_desc[RG_MAX_INPUTS], y_desc[RG_MAX_OUTPUTS];
     uint32_t reads; /* RG_READS_ bits of the gradient; forward: RG_READS_STATE if it writes one */
     int64_t needed; /* elements that must be read of x[0], or of dy[0] in the gradient */

@@ -166,7 +166,7 @@ rg_status rg_values_make(const rg_op_test *test, const rg_case *c, rg_dtype dtyp
     test->forward(v->desc, x, y);
     for (int32_t i = 0; i < v->outputs && !(c->flags & RG_CASE_FREE_Y); i++) {
         for (int64_t k = 0; k < rg_shape_count(&v->y_desc[i]); k++)
-            v->y[i][k] = round_to(dtype, v->want_y[i][k]);
+            v->y[i][k] = round_to(v->y_desc[i].dtype, v->want_y[i][k]);
     }
     if (!(c->flags & RG_CASE_FORWARD))
         test->gradient(v->desc, dy, x, given, dx);

@@ -127,6 +127,7 @@ static int count_tensors(rg_op_run *run)
         return rg_wrong("%s", rg_error_text());
     run->inputs = rg_op_inputs(run->op, run->desc);
     run->outputs = rg_op_outputs(run->op, run->desc);
+    run->gradients = rg_op_gradients(run->op, run->desc);
     return 0;
 }
 

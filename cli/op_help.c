@@ -29,7 +29,7 @@ static void print_gradient_usage(const rg_op_run *run)
     printf("%s retrograde op %s%s [--FIELD VALUE]...",
            run->name == NULL ? "      " : "usage:", run->called,
            run->name == NULL ? " --gradient" : "");
-    for (int32_t i = 0; i < run->outputs; i++)
+    for (int32_t i = 0; i < run->gradients; i++)
         print_tensor(run, "", "d", op->outputs[i]);
     for (int32_t i = 0; i < run->inputs; i++) {
         if (reads & ((uint32_t)RG_READS_X << i | RG_READS_STATE))

@@ -91,7 +91,7 @@ static bool find_operand(const rg_op_run *run, const char *own, rg_operand *oper
         operand->role = RG_ROLE_X;
     else if (find_name(op->outputs, run->outputs, own, &operand->index))
         operand->role = RG_ROLE_Y;
-    else if (is_gradient && find_name(op->outputs, run->outputs, own + 1, &operand->index))
+    else if (is_gradient && find_name(op->outputs, run->gradients, own + 1, &operand->index))
         operand->role = RG_ROLE_DY;
     else if (is_gradient && find_name(op->inputs, run->inputs, own + 1, &operand->index))
         operand->role = RG_ROLE_DX;
@@ -231,7 +231,7 @@ int rg_op_run_run(rg_op_run *run)
     const rg_op *op = run->op;
     const char *reason = "";
     bool forward = !run->gradient;
-    int status = run->gradient ? check_given(run, "d", op->outputs, run->dy, run->outputs)
+    int status = run->gradient ? check_given(run, "d", op->outputs, run->dy, run->gradients)
                                : check_given(run, "", op->inputs, run->x, run->inputs);
     if (status == 0)
         status = check_rank(run);

@@ -24,7 +24,7 @@ typedef struct rg_op_run {
     const rg_op_name *name; /* NULL if called by the op's own name */
     _Alignas(16) char desc[RG_MAX_DESC];
     bool gradient;
-    int32_t inputs, outputs;
+    int32_t inputs, outputs, gradients;
 
     rg_device *device;
     rg_queue *queue;

@@ -137,7 +137,8 @@ rg_status rg_call_begin(const rg_kernel *kernel, rg_commands *commands, const ch
                        .desc = kernel->desc,
                        .commands = commands,
                        .inputs = rg_op_inputs(kernel->op, kernel->desc),
-                       .outputs = rg_op_outputs(kernel->op, kernel->desc) };
+                       .outputs = rg_op_outputs(kernel->op, kernel->desc),
+                       .gradients = rg_op_gradients(kernel->op, kernel->desc) };
     return RG_OK;
 }
 
@@ -186,7 +187,7 @@ rg_status rg_call_gradient(rg_call *call)
 {
     const rg_op *op = call->op;
     RG_CHECK(op->gradient != NULL, RG_UNSUPPORTED, "%s has no gradient", op->name);
-    RG_TRY(check_usable(call, "d", op->outputs, call->dy, call->outputs, true));
+    RG_TRY(check_usable(call, "d", op->outputs, call->dy, call->gradients, true));
     RG_TRY(check_usable(call, "", op->inputs, call->x, call->inputs, false));
     RG_TRY(check_usable(call, "", op->outputs, call->y, call->outputs, false));
     RG_TRY(check_usable(call, "d", op->inputs, call->dx, call->inputs, false));
@@ -213,7 +214,8 @@ rg_status rg_call_gradient(rg_call *call)
                  "%s: the gradient reads %s, which is NULL", op->name, op->inputs[i]);
     }
     for (int32_t i = 0; i < call->outputs; i++) {
-        RG_TRY(check_shape(call, "d", op->outputs[i], call->dy[i], &y[i]));
+        if (i < call->gradients)
+            RG_TRY(check_shape(call, "d", op->outputs[i], call->dy[i], &y[i]));
         if (call->y[i] != NULL)
             RG_TRY(check_shape(call, "", op->outputs[i], call->y[i], &y[i]));
         read_y[i] = reads & (uint32_t)RG_READS_Y << i ? call->y[i] : NULL;
@@ -230,8 +232,8 @@ rg_status rg_call_gradient(rg_call *call)
     }
 
     RG_TRY(check_written(call, "d", op->inputs, call->dx, call->inputs));
-    RG_TRY(check_apart(call, "dy", op->outputs, call->dy, call->outputs, "dx", op->inputs, call->dx,
-                       call->inputs));
+    RG_TRY(check_apart(call, "dy", op->outputs, call->dy, call->gradients, "dx", op->inputs,
+                       call->dx, call->inputs));
     RG_TRY(check_apart(call, "x", op->inputs, read_x, call->inputs, "dx", op->inputs, call->dx,
                        call->inputs));
     RG_TRY(check_apart(call, "y", op->outputs, read_y, call->outputs, "dx", op->inputs, call->dx,

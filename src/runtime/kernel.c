@@ -24,6 +24,11 @@ int32_t rg_op_outputs(const rg_op *op, const void *desc)
     return op->count_outputs != NULL ? op->count_outputs(desc) : count_names(op->outputs);
 }
 
+int32_t rg_op_gradients(const rg_op *op, const void *desc)
+{
+    return op->count_gradients != NULL ? op->count_gradients(desc) : rg_op_outputs(op, desc);
+}
+
 rg_status rg_kernel_create(rg_device *device, const rg_op *op, const void *desc, rg_kernel **kernel)
 {
     RG_CHECK(kernel != NULL, RG_INVALID_ARGUMENT, "%s: kernel is NULL", op->name);

@@ -54,6 +54,9 @@ typedef struct rg_op {
     /* How many inputs and outputs a descriptor gives; NULL: as many as there are names. */
     int32_t (*count_inputs)(const void *desc);
     int32_t (*count_outputs)(const void *desc);
+    /* How many of the outputs have a gradient, the first ones; NULL: all. The others are integers:
+     * the gradient takes no dy for them. */
+    int32_t (*count_gradients)(const void *desc);
     /* Checks of a descriptor beyond the ranges of its fields; may be NULL. */
     rg_status (*check)(const void *desc);
     /* Checks the shapes of the inputs and fills in dtype and dims of the outputs, dense. */
@@ -75,7 +78,7 @@ struct rg_call {
     const rg_op *op;
     const void *desc;
     rg_commands *commands;
-    int32_t inputs, outputs;
+    int32_t inputs, outputs, gradients; /* gradients: entries of dy */
     const rg_tensor *x[RG_MAX_INPUTS],
         *y[RG_MAX_OUTPUTS]; /* NULL where the gradient was not given them */
     const rg_tensor *dy[RG_MAX_OUTPUTS],
@@ -114,5 +117,6 @@ const rg_tensor *rg_state_slot_tensor(const rg_state *state, int32_t index);
 
 int32_t rg_op_inputs(const rg_op *op, const void *desc);
 int32_t rg_op_outputs(const rg_op *op, const void *desc);
+int32_t rg_op_gradients(const rg_op *op, const void *desc);
 
 #endif

@@ -105,7 +105,7 @@ static int64_t join(const batch *b, int64_t n, run *r, rg_call *call)
     const rg_op *op = call->op;
     start_run(b->x, b->count, call->inputs, n, r->x, call->x);
     start_run(b->y, b->count, call->outputs, n, r->y, call->y);
-    start_run(b->dy, b->count, call->outputs, n, r->dy, call->dy);
+    start_run(b->dy, b->count, call->gradients, n, r->dy, call->dy);
     start_run(b->dx, b->count, call->inputs, n, r->dx, call->dx);
     int64_t images = 1;
     rg_tensor_desc x[RG_MAX_INPUTS];
@@ -121,11 +121,11 @@ static int64_t join(const batch *b, int64_t n, run *r, rg_call *call)
     while (n + images < b->count && add_bits(b, call->inputs, n + images) == add &&
            run_continues(b->x, b->count, call->inputs, n + images, call->x, images) &&
            run_continues(b->y, b->count, call->outputs, n + images, call->y, images) &&
-           run_continues(b->dy, b->count, call->outputs, n + images, call->dy, images) &&
+           run_continues(b->dy, b->count, call->gradients, n + images, call->dy, images) &&
            run_continues(b->dx, b->count, call->inputs, n + images, call->dx, images)) {
         extend_run(r->x, call->x, call->inputs, images);
         extend_run(r->y, call->y, call->outputs, images);
-        extend_run(r->dy, call->dy, call->outputs, images);
+        extend_run(r->dy, call->dy, call->gradients, images);
         extend_run(r->dx, call->dx, call->inputs, images);
         images++;
     }
@@ -165,20 +165,21 @@ static size_t add_places(rg_tensor *const tensors[], int64_t entries, const batc
 static rg_status check_images_apart(const batch *b, const rg_call *call)
 {
     const int64_t inputs = call->inputs * b->count, outputs = call->outputs * b->count;
+    const int64_t gradients = call->gradients * b->count;
     const rg_allocator *allocator = &b->commands->queue->device->allocator;
     const rg_op *op = call->op;
     size_t bytes, count = 0;
     void *memory;
     RG_TRY(check_all_usable(b->x, inputs, call, "", op->inputs, b->count));
     RG_TRY(check_all_usable(b->y, outputs, call, "", op->outputs, b->count));
-    RG_TRY(check_all_usable(b->dy, outputs, call, "d", op->outputs, b->count));
+    RG_TRY(check_all_usable(b->dy, gradients, call, "d", op->outputs, b->count));
     RG_TRY(check_all_usable(b->dx, inputs, call, "d", op->inputs, b->count));
     RG_CHECK(rg_multiply((size_t)(2 * (inputs + outputs)), sizeof(rg_place), &bytes),
              RG_OUT_OF_MEMORY, "out of memory: a batch of %lld images", (long long)b->count);
     RG_TRY(rg_allocate(allocator, bytes, &memory));
     rg_place *places = memory;
     count = add_places(b->x, inputs, b, false, places, count);
-    count = add_places(b->dy, outputs, b, false, places, count);
+    count = add_places(b->dy, gradients, b, false, places, count);
     count = add_places(b->y, outputs, b, !b->gradient, places, count);
     count = add_places(b->dx, inputs, b, true, places, count);
     const rg_status status = rg_places_apart(places, count, b->gradient, op->name);
@@ -234,7 +235,7 @@ static rg_status record_batch(const batch *b, const char *who)
     }
     count_reads(b->x, call.inputs * b->count, serial);
     count_reads(b->gradient ? b->y : NULL, call.outputs * b->count, serial);
-    count_reads(b->dy, call.outputs * b->count, serial);
+    count_reads(b->dy, call.gradients * b->count, serial);
     return RG_OK;
 }
 
