@@ -21,7 +21,7 @@
  *  order wins, and the first NaN before all numbers.
  *
  *  x (n, h, w, c), or (h, w, c) for one image, and all other tensors have one dtype of f32, f64,
- *  f16, bf16. dx may be x. */
+ *  f16, bf16, but for the indices, which are i64. dx may be x. */
 #ifndef RETROGRADE_POOL_H
 #define RETROGRADE_POOL_H
 
@@ -55,6 +55,11 @@ typedef struct rg_pool_desc {
     /** Rows and columns of y; 0: as many as the padding gives (default 0, 0). Windows may lie
      *  anywhere, as with a destination of MPS that is larger or smaller than needed. */
     int64_t output[2];
+    /** Max: a second output, `indices`, as ONNX's MaxPool has it; see rg_pool_create (default
+     *  false). */
+    bool indices;
+    /** Indices count pixels along rows (0), or along columns (1), as in ONNX (default 0). */
+    int32_t storage_order;
 } rg_pool_desc;
 RG_API rg_pool_desc rg_pool_desc_default(void);
 
@@ -66,7 +71,14 @@ RG_API rg_pool_desc rg_pool_desc_default(void);
  *  without a state it finds them again from x. A winner is the number of a tap in its window, p
  *  columns + q, and 255 if a virtual 0 won (u8); in windows of more than 255 taps -1 (i32). Any
  *  other value passes no gradient. Average: the gradient reads dy alone. L2: it reads x and y.
- *  Their states hold no tensors. */
+ *  Their states hold no tensors.
+ *
+ *  With `indices` there is a second output (n, oh, ow, c) of i64: where in x the maximum stands,
+ *  counted as ONNX does in the order (n, c, h, w), or (n, c, w, h) for a storage_order of 1,
+ *  whatever the strides of x; -1 where a virtual 0 won, or no pixel was there. The gradient then
+ *  reads the indices alone, y[1], whoever made them; dy has one entry. An index that is no pixel
+ *  of its window, in its image and channel, is reported when the work is waited for, and dx is
+ *  undefined; -1 is accepted where a virtual 0 can win. */
 RG_API rg_status rg_pool_create(rg_device *device, const rg_pool_desc *desc, rg_kernel **kernel);
 
 #ifdef __cplusplus

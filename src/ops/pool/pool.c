@@ -86,6 +86,16 @@ static const rg_field fields[] = {
       .low = 0,
       .high = 0x1p48,
       .text = "rows and columns of y; 0: as many as the padding gives" },
+    { .name = "indices",
+      .type = RG_FIELD_BOOL,
+      .offset = offsetof(rg_pool_desc, indices),
+      .text = "max: where in x the maxima stand, as a second output" },
+    { .name = "storage_order",
+      .type = RG_FIELD_I32,
+      .offset = offsetof(rg_pool_desc, storage_order),
+      .low = 0,
+      .high = 1,
+      .text = "indices count along rows (0) or along columns (1)" },
     { .name = NULL },
 };
 
@@ -102,9 +112,10 @@ static const rg_op_name names[] = {
     { "MPSCNNPoolingAverageGradient", true, "kind=average stride=1,1", IMAGE_GRAD, 3, 4 },
     { "MPSCNNPoolingL2NormGradient", true, "kind=l2 stride=1,1", IMAGE_GRAD, 3, 4 },
     { "MPSCNNDilatedPoolingMaxGradient", true, "kind=max stride=1,1", IMAGE_GRAD, 3, 4 },
-    { "MaxPool", false, "kind=max edge=clamp stride=1,1", "X=x Y=y", 4, 4 },
+    { "MaxPool", false, "kind=max edge=clamp stride=1,1", "X=x Y=y Indices=indices", 4, 4 },
     { "AveragePool", false, "kind=average edge=clamp stride=1,1", "X=x Y=y", 4, 4 },
-    { "MaxPoolGrad", true, "kind=max edge=clamp stride=1,1", "dY=dy X=x dX=dx", 4, 4 },
+    { "MaxPoolGrad", true, "kind=max edge=clamp stride=1,1 indices=true",
+      "dY=dy X=x Indices=indices dX=dx", 4, 4 },
     { "AveragePoolGrad", true, "kind=average edge=clamp stride=1,1", "dY=dy X=x dX=dx", 4, 4 },
     { .name = NULL },
 };
@@ -123,6 +134,8 @@ static rg_status check(const void *desc)
              "pool: a window of %d by %d has more taps than 2^31 - 1", d->window[0], d->window[1]);
     RG_CHECK(!d->ceil_mode || d->padding.policy == RG_PADDING_EXPLICIT, RG_INVALID_ARGUMENT,
              "pool: ceil_mode needs an explicit padding");
+    RG_CHECK(!d->indices || d->kind == RG_POOL_MAX, RG_INVALID_ARGUMENT,
+             "pool: indices are of maxima; kind is %s", kinds[d->kind]);
     return RG_OK;
 }
 
@@ -177,14 +190,30 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
     dims[row_dim(x) + 1] = placement.output[1];
     y[0] = rg_tensor_desc_dense(x->dtype, x->rank, dims);
     size_t reach;
-    return rg_shape_check(&y[0], "pool: y", &reach);
+    RG_TRY(rg_shape_check(&y[0], "pool: y", &reach));
+    if (!((const rg_pool_desc *)desc)->indices)
+        return RG_OK;
+    y[1] = rg_tensor_desc_dense(RG_I64, x->rank, dims);
+    return rg_shape_check(&y[1], "pool: indices", &reach);
+}
+
+static int32_t count_outputs(const void *desc)
+{
+    return ((const rg_pool_desc *)desc)->indices ? 2 : 1;
+}
+
+static int32_t count_gradients(const void *desc)
+{
+    (void)desc;
+    return 1;
 }
 
 static uint32_t reads(const void *desc)
 {
-    switch (((const rg_pool_desc *)desc)->kind) {
+    const rg_pool_desc *d = desc;
+    switch (d->kind) {
     case RG_POOL_MAX:
-        return RG_READS_X | RG_READS_OR_STATE;
+        return d->indices ? RG_READS_Y << 1 : RG_READS_X | RG_READS_OR_STATE;
     case RG_POOL_L2:
         return RG_READS_X | RG_READS_Y;
     default:
@@ -192,10 +221,10 @@ static uint32_t reads(const void *desc)
     }
 }
 
+/* Indices count from the first image of a call on. */
 static bool joins(const void *desc, const rg_tensor_desc x[])
 {
-    (void)desc;
-    return x->rank == 4;
+    return x->rank == 4 && !((const rg_pool_desc *)desc)->indices;
 }
 
 /* ---- state ---- */
@@ -208,10 +237,10 @@ static rg_tensor_desc winners_desc(const rg_pool_desc *d, const rg_tensor_desc *
 static int32_t make_slots(const void *desc, const rg_tensor_desc x[], rg_state_slot slots[])
 {
     const rg_pool_desc *d = desc;
-    rg_tensor_desc y;
-    if (d->kind != RG_POOL_MAX || shapes(desc, x, &y) != RG_OK)
+    rg_tensor_desc y[RG_MAX_OUTPUTS];
+    if (d->kind != RG_POOL_MAX || d->indices || shapes(desc, x, y) != RG_OK)
         return 0;
-    slots[0] = (rg_state_slot){ "winners", winners_desc(d, &y) };
+    slots[0] = (rg_state_slot){ "winners", winners_desc(d, &y[0]) };
     return 1;
 }
 
@@ -322,8 +351,61 @@ static rg_status record_winners(rg_call *call, const rg_tensor *winners, const r
     return rg_record(call, &launch);
 }
 
+/* The geometry of a launch between winners and indices. */
+static rg_pool_shape indices_shape(rg_call *call, const rg_tensor_desc *x, const rg_tensor *winners,
+                                   rg_launch *launch)
+{
+    const rg_tensor_desc *indices = &call->y[1]->desc;
+    const rg_pool_shape shape = shape_of(call->desc, x, indices);
+    const int64_t row = shape.column.count * shape.channels * (int64_t)sizeof(int64_t);
+    lay_out(launch, x, shape.images * shape.row.count, row,
+            bytes_of(indices) + bytes_of(&winners->desc));
+    return shape;
+}
+
+static rg_status record_indices(rg_call *call, const rg_tensor *winners)
+{
+    const rg_pool_desc *desc = call->desc;
+    rg_pool_indices_args args = { .by_columns = desc->storage_order == 1 };
+    rg_launch launch = { .tensors = { winners, call->y[1] },
+                         .kernel = RG_POOL_MAX_INDICES,
+                         .args = &args,
+                         .args_size = sizeof args };
+    args.shape = indices_shape(call, &call->x[0]->desc, winners, &launch);
+    return rg_record(call, &launch);
+}
+
+static rg_status record_taps(rg_call *call, const rg_tensor *winners)
+{
+    const rg_pool_desc *desc = call->desc;
+    rg_pool_taps_args args = { .by_columns = desc->storage_order == 1 };
+    rg_launch launch = { .tensors = { call->y[1], winners },
+                         .kernel = RG_POOL_MAX_TAPS,
+                         .args = &args,
+                         .args_size = sizeof args,
+                         .fault_text = "pool: an element of indices is out of range: it is no "
+                                       "pixel of its window" };
+    args.shape = indices_shape(call, &call->dx[0]->desc, winners, &launch);
+    return rg_record(call, &launch);
+}
+
+/* y, the winners as a temporary, and indices from these. */
+static rg_status forward_indices(rg_call *call)
+{
+    const rg_tensor_desc wanted = winners_desc(call->desc, &call->y[0]->desc);
+    rg_tensor *winners;
+    RG_TRY(rg_tensor_create_temporary(call->commands, &wanted, &winners));
+    rg_status status = record_winners(call, winners, call->y[0]);
+    if (status == RG_OK)
+        status = record_indices(call, winners);
+    rg_tensor_destroy(winners); /* its storage serves later work */
+    return status;
+}
+
 static rg_status forward(rg_call *call)
 {
+    if (((const rg_pool_desc *)call->desc)->indices)
+        return forward_indices(call);
     switch (((const rg_pool_desc *)call->desc)->kind) {
     case RG_POOL_AVERAGE:
         return record_forward(call, RG_POOL_AVERAGE_FORWARD);
@@ -366,28 +448,30 @@ static rg_status record_gradient(rg_call *call, const rg_tensor *winners)
     return rg_record(call, &launch);
 }
 
-/* Max without a state: the winners are found once more, into a temporary. */
+/* Max without a state: the winners are found once more, or from indices, into a temporary. */
 static rg_status gradient(rg_call *call)
 {
     const rg_pool_desc *desc = call->desc;
     if (desc->kind != RG_POOL_MAX)
         return record_gradient(call, NULL);
-    if (call->state != NULL)
+    if (call->state != NULL && !desc->indices)
         return record_gradient(call, rg_state_slot_tensor(call->state, 0));
     const rg_tensor_desc wanted = winners_desc(desc, &call->dy[0]->desc);
     rg_tensor *winners;
     RG_TRY(rg_tensor_create_temporary(call->commands, &wanted, &winners));
-    rg_status status = record_winners(call, winners, NULL);
+    rg_status status =
+        desc->indices ? record_taps(call, winners) : record_winners(call, winners, NULL);
     if (status == RG_OK)
         status = record_gradient(call, winners);
-    rg_tensor_destroy(winners); /* its storage serves later work */
+    rg_tensor_destroy(winners);
     return status;
 }
 
 RG_OP_DEFINE(pool, .text = "maximum, mean or norm of the windows of an image",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", NULL },
-             .outputs = (const char *const[]){ "y", NULL }, .names = names, .alias = "x0=dx0",
+             .outputs = (const char *const[]){ "y", "indices", NULL }, .names = names,
+             .alias = "x0=dx0", .count_outputs = count_outputs, .count_gradients = count_gradients,
              .check = check, .shapes = shapes, .state = make_slots, .reads = reads, .joins = joins,
              .forward = forward, .gradient = gradient);
 

@@ -14,6 +14,8 @@ enum {
     RG_POOL_MAX_GRADIENT,
     RG_POOL_AVERAGE_GRADIENT,
     RG_POOL_L2_GRADIENT,
+    RG_POOL_MAX_INDICES, /* from winners */
+    RG_POOL_MAX_TAPS,    /* winners from indices, checked */
     RG_POOL_KERNELS
 };
 
@@ -60,6 +62,21 @@ typedef struct rg_pool_gradient_args {
     const void *y;    /* l2 */
     rg_pool_shape shape;
 } rg_pool_gradient_args;
+
+typedef struct rg_pool_indices_args {
+    const void *winners;
+    int64_t *indices;
+    rg_pool_shape shape; /* y: steps of indices */
+    bool by_columns;     /* storage_order 1 */
+} rg_pool_indices_args;
+
+typedef struct rg_pool_taps_args {
+    const int64_t *indices;
+    void *winners;
+    uint32_t *fault; /* an index is no pixel of its window */
+    rg_pool_shape shape;
+    bool by_columns;
+} rg_pool_taps_args;
 
 /* Taps begin <= p < end of window i lie in the image; none: begin = end. */
 static inline RG_HOST_DEVICE void rg_pool_taps(const rg_pool_axis *a, int64_t i, int64_t *begin,
@@ -118,6 +135,67 @@ static inline RG_HOST_DEVICE int64_t rg_pool_zero_after(const rg_pool_shape *k, 
     if (q1 < k->column.window)
         return 1;
     return p1 < k->row.window ? p1 : -1;
+}
+
+/* The index of a winner of window (i, j), which counts from the first pixel of its image and
+ * channel on; -1 for winners that are no tap. */
+static inline RG_HOST_DEVICE int64_t rg_pool_index(const rg_pool_shape *k, int64_t i, int64_t j,
+                                                   int32_t winner, bool by_columns)
+{
+    const int32_t columns = (int32_t)k->column.window;
+    if (winner == (k->wide ? (int32_t)RG_POOL_VIRTUAL_WIDE : (int32_t)RG_POOL_VIRTUAL))
+        return -1;
+    const int64_t r =
+        i * k->row.stride - k->row.before + (int64_t)(winner / columns) * k->row.dilation;
+    const int64_t q =
+        j * k->column.stride - k->column.before + (int64_t)(winner % columns) * k->column.dilation;
+    return by_columns ? q * k->row.size + r : r * k->column.size + q;
+}
+
+/* The tap of a window along one axis that is pixel r, or -1. */
+static inline RG_HOST_DEVICE int64_t rg_pool_own_tap(const rg_pool_axis *a, int64_t i, int64_t r)
+{
+    const int64_t tap = rg_pool_tap(a, i, r);
+    return r >= i * a->stride - a->before && tap < a->window ? tap : -1;
+}
+
+/* The way back: 0 <= index < rows columns. -1 if it is no pixel of window (i, j). */
+static inline RG_HOST_DEVICE int64_t rg_pool_index_tap(const rg_pool_shape *k, int64_t i, int64_t j,
+                                                       int64_t index, bool by_columns)
+{
+    const int64_t line = by_columns ? k->row.size : k->column.size;
+    const int64_t r = by_columns ? index % line : index / line;
+    const int64_t q = by_columns ? index / line : index % line;
+    const int64_t p = rg_pool_own_tap(&k->row, i, r), s = rg_pool_own_tap(&k->column, j, q);
+    return p < 0 || s < 0 ? -1 : p * k->column.window + s;
+}
+
+/* Whether -1 may stand for the winner of window (i, j). */
+static inline RG_HOST_DEVICE bool rg_pool_may_be_virtual(const rg_pool_shape *k, int64_t i,
+                                                         int64_t j)
+{
+    int64_t p0, p1, q0, q1;
+    rg_pool_taps(&k->row, i, &p0, &p1);
+    rg_pool_taps(&k->column, j, &q0, &q1);
+    return rg_pool_zero_after(k, p0, p1, q0, q1) >= 0;
+}
+
+/* The winner that an index of window (i, j) stands for; `first`: the index of the first pixel of
+ * its image and channel. False if there is none. */
+static inline RG_HOST_DEVICE bool rg_pool_index_winner(const rg_pool_shape *k, int64_t i, int64_t j,
+                                                       int64_t index, int64_t first,
+                                                       bool by_columns, int32_t *winner)
+{
+    *winner = k->wide ? (int32_t)RG_POOL_VIRTUAL_WIDE : (int32_t)RG_POOL_VIRTUAL;
+    if (index == -1)
+        return rg_pool_may_be_virtual(k, i, j);
+    if (index < first || index >= first + k->row.size * k->column.size)
+        return false;
+    const int64_t tap = rg_pool_index_tap(k, i, j, index - first, by_columns);
+    if (tap < 0)
+        return false;
+    *winner = (int32_t)tap;
+    return true;
 }
 
 #endif

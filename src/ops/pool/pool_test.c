@@ -126,6 +126,22 @@ static const rg_case cases[] = {
     { "vectors-l2", "kind=l2 " ODD, "2,11,9,24" },
     { "vectors-image", "kind=max window=2,2 stride=3,3 dilation=2,2", "11,9,128" },
 
+    /* indices */
+    { "indices", "kind=max indices=true " THREE CLAMP, "2,9,7,5" },
+    { "indices-zero", "kind=max indices=true " ODD, "2,11,7,33", .x_fill = { { .at = steps } },
+      .flags = RG_CASE_SPECIAL },
+    { "indices-columns", "kind=max indices=true storage_order=1 " ODD CLAMP, "3,11,7,33" },
+    { "indices-dilated",
+      "kind=max indices=true window=3,2 stride=2,3 dilation=2,3 padding.top=2 padding.left=3" CLAMP,
+      "1,11,13,17" },
+    { "indices-image", "kind=max indices=true window=2,3 stride=1,2", "7,9,5" },
+    { "indices-larger",
+      "kind=max indices=true window=3,3 stride=2,2 output=7,8 padding.left=5" CLAMP, "2,9,9,4" },
+    { "indices-wide", "kind=max indices=true window=16,17 stride=4,3 padding.policy=same",
+      "2,22,23,5" },
+    { "indices-tiles", "kind=max indices=true window=2,2 stride=1,1", "2,23,61,67" },
+    { "indices-none", "kind=max indices=true", "0,6,6,3", RG_CASE_ZERO },
+
     /* shapes */
     { "one", "kind=max window=1,1 stride=1,1", "1,1,1,1" },
     { "one-average", "kind=average window=1,1 stride=1,1", "1,1,1,1" },
