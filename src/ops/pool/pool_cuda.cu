@@ -376,6 +376,67 @@ template <rg_dtype T> static void l2_gradient(const void *args, const rg_cuda_pl
     launch_gradient<T, L2>(args, place);
 }
 
+/* ---- indices: an element per thread, the same for all dtypes ---- */
+
+static __global__ void __launch_bounds__(THREADS)
+    index_winners(const __grid_constant__ rg_pool_indices_args k, const __grid_constant__ grid g)
+{
+    const rg_pool_shape &s = k.shape;
+    for (int64_t block = blockIdx.x; block < g.blocks; block += gridDim.x) {
+        place_in_image w;
+        if (!find_place<1>(g, block, w))
+            continue;
+        int32_t winner[1];
+        load_winners<1>(k.winners,
+                        w.image * s.winners[0] + w.row * s.winners[1] + w.column * s.winners[2] +
+                            w.channel,
+                        s.wide, winner);
+        const int64_t index = rg_pool_index(&s, w.row, w.column, winner[0], k.by_columns);
+        const int64_t first = (w.image * s.channels + w.channel) * s.row.size * s.column.size;
+        k.indices[w.image * s.y[0] + w.row * s.y[1] + w.column * s.y[2] + w.channel * s.y[3]] =
+            index < 0 ? -1 : first + index;
+    }
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    check_indices(const __grid_constant__ rg_pool_taps_args k, const __grid_constant__ grid g)
+{
+    const rg_pool_shape &s = k.shape;
+    for (int64_t block = blockIdx.x; block < g.blocks; block += gridDim.x) {
+        place_in_image w;
+        if (!find_place<1>(g, block, w))
+            continue;
+        const int64_t index =
+            k.indices[w.image * s.y[0] + w.row * s.y[1] + w.column * s.y[2] + w.channel * s.y[3]];
+        const int64_t first = (w.image * s.channels + w.channel) * s.row.size * s.column.size;
+        int32_t winner[1];
+        if (!rg_pool_index_winner(&s, w.row, w.column, index, first, k.by_columns, &winner[0]))
+            *k.fault = 1;
+        store_winners<1>(k.winners,
+                         w.image * s.winners[0] + w.row * s.winners[1] + w.column * s.winners[2] +
+                             w.channel,
+                         s.wide, winner);
+    }
+}
+
+template <rg_dtype T> static void max_indices(const void *args, const rg_cuda_place *place)
+{
+    const rg_pool_indices_args *k = (const rg_pool_indices_args *)args;
+    int threads;
+    const grid g = grid_of(&k->shape, k->shape.row.count, k->shape.column.count, 1, &threads);
+    const int64_t blocks = g.blocks < INT32_MAX ? g.blocks : INT32_MAX;
+    launch(index_winners, blocks, threads, 0, place, *k, g);
+}
+
+template <rg_dtype T> static void max_taps(const void *args, const rg_cuda_place *place)
+{
+    const rg_pool_taps_args *k = (const rg_pool_taps_args *)args;
+    int threads;
+    const grid g = grid_of(&k->shape, k->shape.row.count, k->shape.column.count, 1, &threads);
+    const int64_t blocks = g.blocks < INT32_MAX ? g.blocks : INT32_MAX;
+    launch(check_indices, blocks, threads, 0, place, *k, g);
+}
+
 /* ---- table, in the order of the kernels' ids ---- */
 
 RG_CUDA_TABLE(pool, RG_POOL_KERNELS) = {
@@ -386,4 +447,6 @@ RG_CUDA_TABLE(pool, RG_POOL_KERNELS) = {
     RG_CUDA_ROW(max_gradient),     /* RG_POOL_MAX_GRADIENT */
     RG_CUDA_ROW(average_gradient), /* RG_POOL_AVERAGE_GRADIENT */
     RG_CUDA_ROW(l2_gradient),      /* RG_POOL_L2_GRADIENT */
+    RG_CUDA_ROW(max_indices),      /* RG_POOL_MAX_INDICES */
+    RG_CUDA_ROW(max_taps),         /* RG_POOL_MAX_TAPS */
 };
