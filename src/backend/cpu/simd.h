@@ -227,6 +227,16 @@ RG_INLINE vreal vscale(vreal a, vreal k)
 }
 #endif
 
+/* 1 / a within 2^-14 of the value, for results of 16 bits; 1 / infinity is 0. */
+RG_INLINE vreal vrecip_short(vreal a)
+{
+#if defined(__AVX512F__) && !RG_REAL_F64
+    return (vreal)_mm512_rcp14_ps((__m512)a);
+#else
+    return 1 / a;
+#endif
+}
+
 /* Lanes from `n` on become `fill`. */
 RG_INLINE vreal vkeep(vreal a, const int n, real fill)
 {
@@ -476,6 +486,29 @@ typedef struct vpair {
     vreal a, b;
 } vpair;
 
+#if !RG_REAL_F64
+/* Even elements a and odd elements b as bf16, side by side. A NaN is quiet (the result of
+ * arithmetic) or was a bf16, so its upper half alone is one.
+ *
+ * The upper halves of all elements go up by 1 where the lower halves, plus 1 if the upper one is
+ * odd, exceed one half, and where that does not turn a NaN over. */
+RG_INLINE vuint vpack_bf16(vreal a, vreal b)
+{
+#if defined(__AVX512BW__)
+    const __m512i x = (__m512i)a, y = (__m512i)b, upper = _mm512_set1_epi32((int)0xffff0000);
+    const __m512i half = _mm512_set1_epi16((short)0x8000), one = _mm512_set1_epi16(1);
+    const __m512i high = _mm512_ternarylogic_epi32(upper, y, _mm512_srli_epi32(x, 16), 0xca);
+    const __m512i low = _mm512_ternarylogic_epi32(upper, _mm512_slli_epi32(y, 16), x, 0xca);
+    const __m512i sum = _mm512_adds_epu16(low, _mm512_and_si512(high, one));
+    const __m512i room = _mm512_ternarylogic_epi32(high, half, half, 0x03); /* ~(high | half) */
+    const __m512i up = _mm512_min_epu16(_mm512_subs_epu16(sum, half), _mm512_min_epu16(room, one));
+    return (vuint)_mm512_add_epi16(high, up);
+#else
+    return vround_bf16(a) >> 16 | (vround_bf16(b) & 0xffff0000);
+#endif
+}
+#endif
+
 RG_INLINE vpair vload_pair(const void *data, int64_t i, const rg_dtype T, const bool any_order)
 {
 #if !RG_REAL_F64
@@ -494,7 +527,7 @@ RG_INLINE void vstore_pair(void *data, int64_t i, const rg_dtype T, vpair pair,
 {
 #if !RG_REAL_F64
     if (T == RG_BF16 && any_order) {
-        const vuint both = vround_bf16(pair.a) >> 16 | (vround_bf16(pair.b) & 0xffff0000);
+        const vuint both = vpack_bf16(pair.a, pair.b);
         uint16_t *to = (uint16_t *)data + i;
         if (stream)
             vstream(to, 0, RG_F32, (vreal)both);
