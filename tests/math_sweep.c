@@ -31,8 +31,26 @@
 RG_APPLY(vexp)
 #if !RG_REAL_F64 /* for results of 16 bits */
 RG_APPLY(vexp_short)
+RG_APPLY(vexp2)
+RG_APPLY(vexpm1_short)
+RG_APPLY(vsigmoid_short)
+RG_INLINE vreal vtanh_slope_short(vreal x)
+{
+    return vsigmoid_slope_short(x, 2, (real)0.25);
+}
+RG_APPLY(vtanh_slope_short)
+RG_APPLY(vtanh_short)
+RG_APPLY(vnormal_short)
+RG_APPLY(vnormal_slope_short)
 #else
-#define vexp_short_apply NULL
+#define vexp_short_apply          NULL
+#define vexp2_apply               NULL
+#define vexpm1_short_apply        NULL
+#define vsigmoid_short_apply      NULL
+#define vtanh_slope_short_apply   NULL
+#define vtanh_short_apply         NULL
+#define vnormal_short_apply       NULL
+#define vnormal_slope_short_apply NULL
 #endif
 RG_APPLY(vexpm1)
 RG_APPLY(vlog)
@@ -40,6 +58,13 @@ RG_APPLY(vlog1p)
 RG_APPLY(vtanh)
 RG_APPLY(verf)
 RG_APPLY(vsigmoid)
+RG_APPLY(vnormal)
+RG_APPLY(vbell)
+
+/* Short functions are good to the least normal number; the sigmoid is 0 already where e^-x is
+ * infinity, which may be off by 2^-128. Their bounds are 2^-14 (1024), 2^-13.5 and so on of the
+ * value. */
+#define RG_LEAST 0x1p-126
 
 extern const rg_math_sweep RG_MATH_TABLE[RG_MATH_FUNCTIONS];
 const rg_math_sweep RG_MATH_TABLE[RG_MATH_FUNCTIONS] = {
@@ -51,4 +76,13 @@ const rg_math_sweep RG_MATH_TABLE[RG_MATH_FUNCTIONS] = {
     [RG_MATH_TANH] = { "tanh", 3, vtanh_apply },
     [RG_MATH_ERF] = { "erf", 1.75, verf_apply },
     [RG_MATH_SIGMOID] = { "sigmoid", 2.75, vsigmoid_apply },
+    [RG_MATH_NORMAL] = { "normal", 1.5, vnormal_apply, 0.5 },
+    [RG_MATH_BELL] = { "bell", 2, vbell_apply, 0.5 },
+    [RG_MATH_EXP2] = { "exp2", 1.25, vexp2_apply, RG_LEAST },
+    [RG_MATH_EXPM1_SHORT] = { "expm1_short", 512, vexpm1_short_apply, RG_LEAST },
+    [RG_MATH_SIGMOID_SHORT] = { "sigmoid_short", 1450, vsigmoid_short_apply, 0x1p-115 },
+    [RG_MATH_TANH_SLOPE_SHORT] = { "tanh_slope", 1450, vtanh_slope_short_apply, RG_LEAST },
+    [RG_MATH_TANH_SHORT] = { "tanh_short", 2896, vtanh_short_apply, RG_LEAST },
+    [RG_MATH_NORMAL_SHORT] = { "normal_short", 1024, vnormal_short_apply, 0x1p-12 },
+    [RG_MATH_NORMAL_SLOPE_SHORT] = { "gelu_slope", 1724, vnormal_slope_short_apply, 0x1p-9 },
 };

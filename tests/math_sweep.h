@@ -16,6 +16,15 @@ enum {
     RG_MATH_TANH,
     RG_MATH_ERF,
     RG_MATH_SIGMOID,
+    RG_MATH_NORMAL,
+    RG_MATH_BELL,
+    RG_MATH_EXP2,        /* x <= 0; from here on float alone */
+    RG_MATH_EXPM1_SHORT, /* x < 0 */
+    RG_MATH_SIGMOID_SHORT,
+    RG_MATH_TANH_SLOPE_SHORT,
+    RG_MATH_TANH_SHORT,
+    RG_MATH_NORMAL_SHORT,
+    RG_MATH_NORMAL_SLOPE_SHORT,
     RG_MATH_FUNCTIONS
 };
 
@@ -23,6 +32,7 @@ typedef struct rg_math_sweep {
     const char *name;
     double bound;                                         /* ULP, as math.h states */
     void (*apply)(const void *x, void *y, int64_t count); /* NULL: not for this real */
+    double floor; /* results below are measured in the ULP of this one, their sign is not */
 } rg_math_sweep;
 
 #endif

@@ -59,39 +59,85 @@ static long double sigmoidl(long double x)
     return 1 / (1 + expl(-x));
 }
 
+static double normal(double x)
+{
+    return erfc(-x * sqrt(0.5)) / 2;
+}
+
+static long double normall(long double x)
+{
+    return erfcl(-x * sqrtl(0.5L)) / 2;
+}
+
+static double bell(double x)
+{
+    return exp(-x * x / 2);
+}
+
+static long double belll(long double x)
+{
+    return expl(-x * x / 2);
+}
+
+static double tanh_slope(double x)
+{
+    const double z = exp(-2 * fabs(x)), r = 2 / (1 + z);
+    return z * r * r;
+}
+
+static double gelu_slope(double x)
+{
+    return normal(x) + x * bell(x) / sqrt(2 * acos(-1));
+}
+
 /* Whether the function is made for x in this real. */
 static bool is_defined(int function, double x, bool is_double)
 {
     return rungs[0].table[is_double][function].apply != NULL &&
-           !(function == RG_MATH_EXP_SHORT && x > 0);
+           !((function == RG_MATH_EXP_SHORT || function == RG_MATH_EXP2) && x > 0) &&
+           !(function == RG_MATH_EXPM1_SHORT && x >= 0);
 }
 
 static const struct {
     double (*of_float)(double);
     long double (*of_double)(long double);
 } truth[RG_MATH_FUNCTIONS] = {
-    [RG_MATH_EXP] = { exp, expl },       [RG_MATH_EXP_SHORT] = { exp, expl },
-    [RG_MATH_EXPM1] = { expm1, expm1l }, [RG_MATH_LOG] = { log, logl },
-    [RG_MATH_LOG1P] = { log1p, log1pl }, [RG_MATH_TANH] = { tanh, tanhl },
-    [RG_MATH_ERF] = { erf, erfl },       [RG_MATH_SIGMOID] = { sigmoid, sigmoidl },
+    [RG_MATH_EXP] = { exp, expl },
+    [RG_MATH_EXP_SHORT] = { exp, expl },
+    [RG_MATH_EXPM1] = { expm1, expm1l },
+    [RG_MATH_LOG] = { log, logl },
+    [RG_MATH_LOG1P] = { log1p, log1pl },
+    [RG_MATH_TANH] = { tanh, tanhl },
+    [RG_MATH_ERF] = { erf, erfl },
+    [RG_MATH_SIGMOID] = { sigmoid, sigmoidl },
+    [RG_MATH_NORMAL] = { normal, normall },
+    [RG_MATH_BELL] = { bell, belll },
+    [RG_MATH_EXP2] = { exp2, exp2l },
+    [RG_MATH_EXPM1_SHORT] = { expm1, expm1l },
+    [RG_MATH_SIGMOID_SHORT] = { sigmoid, sigmoidl },
+    [RG_MATH_TANH_SLOPE_SHORT] = { tanh_slope, NULL },
+    [RG_MATH_TANH_SHORT] = { tanh, tanhl },
+    [RG_MATH_NORMAL_SHORT] = { normal, normall },
+    [RG_MATH_NORMAL_SLOPE_SHORT] = { gelu_slope, NULL },
 };
 
-/* |y - want| in units of the last place of want; infinity counts as the power of two that follows
- * the largest number. A NaN on one side only, or a zero of the wrong sign, is infinitely wrong. */
-static double ulps(long double y, long double want, bool is_double)
+/* |y - want| in units of the last place of want, or of floor if that is larger; infinity counts as
+ * the power of two that follows the largest number. A NaN on one side only, or a zero of the wrong
+ * sign, is infinitely wrong. */
+static double ulps(long double y, long double want, double floor, bool is_double)
 {
     const int digits = is_double ? 53 : 24, top = is_double ? 1024 : 128;
     const int least = is_double ? -1074 : -149;
     if (isnan(y) || isnan(want))
         return isnan(y) && isnan(want) ? 0 : INFINITY;
-    if (y == 0 && !signbit(y) != !signbit(want))
+    if (y == 0 && !signbit(y) != !signbit(want) && (want == 0 || fabsl(want) >= floor))
         return INFINITY;
     const long double limit = ldexpl(1, top);
     y = fmaxl(-limit, fminl(limit, y));
     want = fmaxl(-limit, fminl(limit, want));
     int exponent = least;
-    if (want != 0)
-        frexpl(want, &exponent);
+    if (want != 0 || floor > 0)
+        frexpl(fmaxl(fabsl(want), floor), &exponent);
     exponent = exponent > top ? top : exponent;
     const int unit = exponent - digits > least ? exponent - digits : least;
     return (double)ldexpl(fabsl(y - want), -unit);
@@ -117,12 +163,12 @@ static void sample_flush(sample *s)
     for (int64_t i = 0; i < s->count; i++)
         x32[i] = (float)s->x[i];
     for (int f = 0; f < RG_MATH_FUNCTIONS; f++) {
+        if (rungs[0].table[s->is_double][f].apply == NULL)
+            continue;
         for (int64_t i = 0; i < s->count; i++)
             want[i] = s->is_double ? truth[f].of_double(s->x[i]) : truth[f].of_float(s->x[i]);
         for (int r = 0; r < rung_count; r++) {
             const rg_math_sweep *sweep = &rungs[r].table[s->is_double][f];
-            if (sweep->apply == NULL)
-                continue;
             if (s->is_double)
                 sweep->apply(s->x, y64, s->count);
             else
@@ -132,7 +178,7 @@ static void sample_flush(sample *s)
                 const double nearest = s->is_double ? (double)want[i] : (float)want[i];
                 if (!is_defined(f, s->x[i], s->is_double) || (y == nearest && y != 0))
                     continue; /* half a unit at most */
-                const double error = ulps(y, want[i], s->is_double);
+                const double error = ulps(y, want[i], sweep->floor, s->is_double);
                 if (error > s->worst[r][f].error) {
                     s->worst[r][f].error = error;
                     s->worst[r][f].x = s->x[i];
@@ -229,7 +275,7 @@ static int sample_report(const sample *s)
             const bool fails = s->worst[r][f].error > sweep->bound;
             if (sweep->apply == NULL)
                 continue;
-            printf("%-9s %s %-7s %6.3f ULP at %-14.7g bound %g%s\n", sweep->name,
+            printf("%-13s %s %-7s %6.3f ULP at %-14.7g bound %g%s\n", sweep->name,
                    s->is_double ? "f64" : "f32", rungs[r].name, s->worst[r][f].error,
                    s->worst[r][f].x, sweep->bound, fails ? "  FAILS" : "");
             failures += fails;
@@ -298,6 +344,48 @@ static const struct {
     { RG_MATH_SIGMOID, INFINITY, 1 },
     { RG_MATH_SIGMOID, -INFINITY, 0.0 },
     { RG_MATH_SIGMOID, NAN, NAN },
+    { RG_MATH_NORMAL, 0.0, 0.5 },
+    { RG_MATH_NORMAL, -0.0, 0.5 },
+    { RG_MATH_NORMAL, INFINITY, 1 },
+    { RG_MATH_NORMAL, -INFINITY, 0 },
+    { RG_MATH_NORMAL, 1e30, 1 },
+    { RG_MATH_NORMAL, -1e30, 0 },
+    { RG_MATH_NORMAL, NAN, NAN },
+    { RG_MATH_BELL, 0.0, 1 },
+    { RG_MATH_BELL, INFINITY, 0 },
+    { RG_MATH_BELL, -1e30, 0 },
+    { RG_MATH_BELL, NAN, NAN },
+    { RG_MATH_EXP2, 0.0, 1 },
+    { RG_MATH_EXP2, -INFINITY, 0 },
+    { RG_MATH_EXP2, -3, 0.125 },
+    { RG_MATH_EXP2, NAN, NAN },
+    { RG_MATH_EXPM1_SHORT, -INFINITY, -1 },
+    { RG_MATH_EXPM1_SHORT, -1e30, -1 },
+    { RG_MATH_EXPM1_SHORT, NAN, NAN },
+    { RG_MATH_SIGMOID_SHORT, INFINITY, 1 },
+    { RG_MATH_SIGMOID_SHORT, 1e30, 1 },
+    { RG_MATH_SIGMOID_SHORT, -INFINITY, 0.0 },
+    { RG_MATH_SIGMOID_SHORT, -1e30, 0.0 },
+    { RG_MATH_SIGMOID_SHORT, NAN, NAN },
+    { RG_MATH_TANH_SLOPE_SHORT, INFINITY, 0.0 },
+    { RG_MATH_TANH_SLOPE_SHORT, -INFINITY, 0.0 },
+    { RG_MATH_TANH_SLOPE_SHORT, -1e30, 0.0 },
+    { RG_MATH_TANH_SLOPE_SHORT, NAN, NAN },
+    { RG_MATH_TANH_SHORT, 0.0, 0.0 },
+    { RG_MATH_TANH_SHORT, -0.0, -0.0 },
+    { RG_MATH_TANH_SHORT, NAN, NAN },
+    { RG_MATH_NORMAL_SHORT, 0.0, 0.5 },
+    { RG_MATH_NORMAL_SHORT, -0.0, 0.5 },
+    { RG_MATH_NORMAL_SHORT, INFINITY, 1 },
+    { RG_MATH_NORMAL_SHORT, -INFINITY, 0.0 },
+    { RG_MATH_NORMAL_SHORT, 1e30, 1 },
+    { RG_MATH_NORMAL_SHORT, -1e30, 0.0 },
+    { RG_MATH_NORMAL_SHORT, NAN, NAN },
+    { RG_MATH_NORMAL_SLOPE_SHORT, 1e30, 1 },
+    { RG_MATH_NORMAL_SLOPE_SHORT, -1e30, 0.0 },
+    { RG_MATH_NORMAL_SLOPE_SHORT, INFINITY, NAN },
+    { RG_MATH_NORMAL_SLOPE_SHORT, -INFINITY, NAN },
+    { RG_MATH_NORMAL_SLOPE_SHORT, NAN, NAN },
 };
 
 static int check_exact(void)

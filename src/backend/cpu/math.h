@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Vector mathematics for kernel files: exp, expm1, sigmoid, tanh, log, log1p, erf.
+/* Vector mathematics for kernel files: exp, expm1, sigmoid, tanh, log, log1p, erf, the normal
+ * distribution.
  *
  * Infinities, NaN, zeros and their signs, overflow and gradual underflow are those of C's libm.
  * Each function states its largest error in units of the last place (ULP), in float and double,
  * with a fused vfma and without; tests/math_test.c measures it. Polynomials are minimax fits:
- * coefficients were rounded from the lowest on, and the others fitted again after each. */
+ * coefficients were rounded from the lowest on, and the others fitted again after each.
+ *
+ * Functions called short are for results of 16 bits (is_short), whose rounding covers their error;
+ * that is a share of the value, as far as values are normal numbers. For double they are the long
+ * ones. */
 #ifndef RG_CPU_MATH_H
 #define RG_CPU_MATH_H
 
@@ -27,6 +32,12 @@ enum { RG_MANTISSA = 23, RG_BIAS = 127 };
 #define RG_SQRT_HALF 0x3f3504f3u
 #endif
 #define RG_COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
+
+/* Whether results have 16 bits, for which short functions do. */
+RG_INLINE bool is_short(const rg_dtype T)
+{
+    return T == RG_F16 || T == RG_BF16;
+}
 
 /* c[0] + c[1] x + c[2] x^2 + ..., at most 20 terms. The loop has a fixed length because clang
  * may unroll it before it inlines the function. */
@@ -128,6 +139,44 @@ RG_INLINE vreal vexp_short(vreal x) /* double has no results of 16 bits */
 }
 #endif
 
+/* ---- 2^v, float alone ---- */
+
+#if !RG_REAL_F64
+/* v = k + r with |r| <= 1/2, exactly. As exp_reduce. */
+RG_INLINE vreal exp2_reduce(vreal v, const int offset, vuint *k_bits)
+{
+    const vreal big = exp_big(offset), sum = v + big;
+    *k_bits = (vuint)sum;
+    return v - (sum - big);
+}
+
+/* 2^v for v <= 0, within 1.25 ULP where that is a normal number. */
+RG_INLINE vreal vexp2(vreal v)
+{
+    static const real c[] = {
+        1, 0x1.62e43p-1, 0x1.ebfbdcp-3, 0x1.c6af7cp-5, 0x1.3b2dep-7, 0x1.5f082ep-10, 0x1.416b52p-13
+    };
+    vuint k_bits;
+    const vreal r = exp2_reduce(vmax(vset(-150), v), 2 * RG_BIAS, &k_bits);
+    return exp_scale(horner(r, c, RG_COUNT(c)), k_bits);
+}
+
+/* p in 2^r = 1 + r p(r) within 2^-16, |r| <= 1/2. */
+RG_INLINE vreal exp2_series_short(vreal r)
+{
+    static const real c[] = { 0x1.62e2d6p-1, 0x1.ebff08p-3, 0x1.c96b22p-5, 0x1.3b2a4cp-7 };
+    return horner(r, c, RG_COUNT(c));
+}
+
+/* 2^v within 2^-17, from -150, where it is 0, to 128, where it is infinity. */
+RG_INLINE vreal exp2_short(vreal v)
+{
+    vuint k_bits;
+    const vreal r = exp2_reduce(v, 2 * RG_BIAS, &k_bits);
+    return exp_scale(vfma(exp2_series_short(r), r, vset(1)), k_bits);
+}
+#endif
+
 /* (e^x - 1) / 2, halved to reach the largest numbers.
  *
  *      (e^x - 1) / 2 = 2^(k-1) (e^r - 1) + (2^(k-1) - 1/2) */
@@ -164,6 +213,63 @@ RG_INLINE vreal vtanh(vreal x)
     const vreal h = expm1_half(-2 * vabs(x));
     return vsigned(vabs(h) / (1 + h), x);
 }
+
+#if !RG_REAL_F64
+/* e^x - 1 for x <= 0 within 2^-15; anything above. As expm1_half, in powers of two. */
+RG_INLINE vreal vexpm1_short(vreal x)
+{
+    vuint k_bits;
+    const vreal v = vmax(vset(-26), x * vset((real)RG_LOG2_E)); /* e^x - 1 is -1 */
+    const vreal r = exp2_reduce(v, RG_BIAS, &k_bits);
+    const vreal power = (vreal)(k_bits << RG_MANTISSA);
+    return vfma(power, r * exp2_series_short(r), power - 1);
+}
+
+/* 1 / (1 + e^-x) within 2^-13.5; 0 where e^-x is infinity. */
+RG_INLINE vreal vsigmoid_short(vreal x)
+{
+    const vreal v = x * vset(-(real)RG_LOG2_E);
+    return vrecip_short(1 + exp2_short(vmax(vset(-150), vmin(vset(128), v))));
+}
+
+/* z / (q (1 + z)^2) with z = e^(-n |x|) within 2^-13.5: the derivative of the sigmoid for n = 1 and
+ * q = 1, that of tanh for n = 2 and q = 1/4. */
+RG_INLINE vreal vsigmoid_slope_short(vreal x, const real n, const real q)
+{
+    const vreal z = exp2_short(vmax(vset(-150), vabs(x) * vset(-n * (real)RG_LOG2_E)));
+    return z * vrecip_short(vfma(z, vfma(z, vset(q), vset(2 * q)), vset(q)));
+}
+
+/* tanh x within 2^-12.5, as x p(x^2) / q(x^2) to where f16 rounds it to 1. */
+RG_INLINE vreal vtanh_short(vreal x)
+{
+    static const real p[] = { 0x1.fffb84p-1, 0x1.a7d76ap-4, 0x1.716ee0p-11 };
+    static const real q[] = { 1, 0x1.bf10cep-2, 0x1.aee7cap-7 };
+    const vreal most = vset((real)4.65), s = vmax(-most, vmin(most, x)), u = s * s;
+    return s * horner(u, p, RG_COUNT(p)) * vrecip_short(horner(u, q, RG_COUNT(q)));
+}
+#else
+RG_INLINE vreal vexpm1_short(vreal x)
+{
+    return vexpm1(x);
+}
+
+RG_INLINE vreal vsigmoid_short(vreal x)
+{
+    return vsigmoid(x);
+}
+
+RG_INLINE vreal vsigmoid_slope_short(vreal x, const real n, const real q)
+{
+    const vreal z = vexp(-n * vabs(x)), r = 1 / (1 + z);
+    return z * r * r / q;
+}
+
+RG_INLINE vreal vtanh_short(vreal x)
+{
+    return vtanh(x);
+}
+#endif
 
 /* ---- log ---- */
 
@@ -272,5 +378,78 @@ RG_INLINE vreal verf(vreal x)
     const vreal far = 1 - vexp(horner(vmin(most, size) - 2, q, RG_COUNT(q)));
     return vselect(size < 1, near, vsigned(far, x));
 }
+
+/* ---- the normal distribution ---- */
+
+#define RG_SQRT_1_2   0.70710678118654752440 /* sqrt(1/2) */
+#define RG_SQRT_1_2PI 0.39894228040143267794 /* 1 / sqrt(2 pi) */
+
+#if RG_REAL_F64
+/* (1 + erf(x / sqrt 2)) / 2 within 1.5 ULP of 1/2, whatever its value. */
+RG_INLINE vreal vnormal(vreal x)
+{
+    const vreal half = vset((real)0.5);
+    return vfma(half, verf(x * vset((real)RG_SQRT_1_2)), half);
+}
+
+/* e^(-x^2 / 2) within 2 ULP of 1/2. */
+RG_INLINE vreal vbell(vreal x)
+{
+    return vexp(vset((real)-0.5) * x * x);
+}
+
+RG_INLINE vreal vnormal_short(vreal x)
+{
+    return vnormal(x);
+}
+
+RG_INLINE vreal vnormal_slope_short(vreal x)
+{
+    return vfma(x * vset((real)RG_SQRT_1_2PI), vbell(x), vnormal(x));
+}
+#else
+/* (1 + erf(x / sqrt 2)) / 2 within 1.5 ULP of 1/2, whatever its value.
+ *
+ *      1 - erf(t / sqrt 2) = 2^(t q(t)),   t = |x| */
+RG_INLINE vreal vnormal(vreal x)
+{
+    static const real q[] = { -0x1.26aeeap0,   -0x1.d63764p-2,  -0x1.ae61a8p-5, 0x1.d2e68ap-8,
+                              -0x1.832d14p-13, -0x1.5c734ep-13, 0x1.269f58p-15, -0x1.4c7afcp-19 };
+    const vreal t = vabs(x), e = vexp2(t * horner(t, q, RG_COUNT(q)));
+    return vset((real)0.5) * vselect(x > 0, 2 - e, e);
+}
+
+/* e^(-x^2 / 2) within 2 ULP of 1/2. */
+RG_INLINE vreal vbell(vreal x)
+{
+    return vexp2(x * x * vset((real)(-0.5 * RG_LOG2_E)));
+}
+
+/* As vnormal, within 2^-14 of values above 2^-12, and of 2^-12 below. */
+RG_INLINE vreal vnormal_short(vreal x)
+{
+    static const real q[] = {
+        -1, -0x1.268212p0, -0x1.d89b24p-2, -0x1.9b1012p-5, 0x1.a4e676p-8, -0x1.92d0f8p-12
+    };
+    const vreal t = vabs(x), e = exp2_short(vmax(vset(-150), horner(t, q, RG_COUNT(q))));
+    return vselect(x > 0, 1 - e, e);
+}
+
+/* The derivative of x vnormal(x), by one exponential, within 2^-13.25 of values above 2^-9, and
+ * of 2^-9 below.
+ *
+ *      (0 or 1) + sign(x) e^(-t^2 / 2) h(t),   t = |x|
+ *
+ * h is a polynomial up to where the exponential is 0. As the definition it is NaN at infinity. */
+RG_INLINE vreal vnormal_slope_short(vreal x)
+{
+    static const real h[] = { -0x1.fff4aep-2, 0x1.97e7a8p-1, -0x1.f26fe2p-3,  0x1.df5fcp-4,
+                              -0x1.552954p-5, 0x1.44407cp-7, -0x1.646986p-10, 0x1.50c0a4p-14 };
+    const vreal t = vmin(vset(16), vabs(x));
+    const vreal e = exp2_short(vmax(vset(-150), x * x * vset((real)(-0.5 * RG_LOG2_E))));
+    const vreal step = vselect((vint)x < 0, vset(0), vset(1)); /* by the sign of 0, too */
+    return vfma(vsigned(e, x), horner(t, h, RG_COUNT(h)), vfma(x, vset(0), step));
+}
+#endif
 
 #endif

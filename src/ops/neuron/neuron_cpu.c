@@ -29,6 +29,9 @@ CALLED(gelu_tanh_slope)
 CALLED(swish)
 CALLED(swish_slope)
 
+/* The formula for results of 16 bits, where there is one. */
+#define BY_SIZE(name) (is_short(T) ? name##_short : name)
+
 /* ---- forward: y from x ---- */
 
 RG_INLINE void forward(rg_formula *formula, const rg_neuron_args *k, int64_t begin, int64_t end,
@@ -39,30 +42,30 @@ RG_INLINE void forward(rg_formula *formula, const rg_neuron_args *k, int64_t beg
     sweep_units(formula, &c, &k->sweep, data, 2, begin, end, T, false, k->stream);
 }
 
-#define FORWARD(kind, how)                                                             \
+#define FORWARD(kind, formula)                                                         \
     RG_INLINE void kind##_forward(const rg_neuron_args *k, int64_t begin, int64_t end, \
                                   const rg_dtype T)                                    \
     {                                                                                  \
-        forward(how##_##kind, k, begin, end, T);                                       \
+        forward(formula, k, begin, end, T);                                            \
     }                                                                                  \
     RG_KERNEL(kind##_forward, rg_neuron_args)
 
-FORWARD(relu, neuron)
-FORWARD(linear, neuron)
-FORWARD(sigmoid, neuron)
-FORWARD(hard_sigmoid, neuron)
-FORWARD(tanh, neuron)
-FORWARD(absolute, neuron)
-FORWARD(softplus, called)
-FORWARD(softsign, neuron)
-FORWARD(elu, neuron)
-FORWARD(relun, neuron)
-FORWARD(power, called)
-FORWARD(exponential, called)
-FORWARD(logarithm, called)
-FORWARD(gelu, neuron)
-FORWARD(gelu_tanh, called)
-FORWARD(swish, called)
+FORWARD(relu, neuron_relu)
+FORWARD(linear, neuron_linear)
+FORWARD(sigmoid, BY_SIZE(neuron_sigmoid))
+FORWARD(hard_sigmoid, neuron_hard_sigmoid)
+FORWARD(tanh, BY_SIZE(neuron_tanh))
+FORWARD(absolute, neuron_absolute)
+FORWARD(softplus, called_softplus)
+FORWARD(softsign, neuron_softsign)
+FORWARD(elu, BY_SIZE(neuron_elu))
+FORWARD(relun, neuron_relun)
+FORWARD(power, called_power)
+FORWARD(exponential, called_exponential)
+FORWARD(logarithm, called_logarithm)
+FORWARD(gelu, BY_SIZE(neuron_gelu))
+FORWARD(gelu_tanh, called_gelu_tanh)
+FORWARD(swish, called_swish)
 
 /* ---- gradient: dx from dy and x, or from dy and y ---- */
 
@@ -74,36 +77,36 @@ RG_INLINE void gradient(rg_formula *formula, const rg_neuron_gradient_args *k, i
     sweep_units(formula, &c, &k->sweep, data, 3, begin, end, T, k->add, k->stream);
 }
 
-#define GRADIENT(kind, suffix, how)                                                         \
+#define GRADIENT(kind, suffix, formula)                                                     \
     RG_INLINE void kind##_gradient##suffix(const rg_neuron_gradient_args *k, int64_t begin, \
                                            int64_t end, const rg_dtype T)                   \
     {                                                                                       \
-        gradient(how##_##kind##_slope##suffix, k, begin, end, T);                           \
+        gradient(formula, k, begin, end, T);                                                \
     }                                                                                       \
     RG_KERNEL(kind##_gradient##suffix, rg_neuron_gradient_args)
 
-GRADIENT(relu, , neuron)
-GRADIENT(linear, , neuron)
-GRADIENT(sigmoid, , neuron)
-GRADIENT(hard_sigmoid, , neuron)
-GRADIENT(tanh, , neuron)
-GRADIENT(absolute, , neuron)
-GRADIENT(softplus, , called)
-GRADIENT(softsign, , neuron)
-GRADIENT(elu, , neuron)
-GRADIENT(relun, , neuron)
-GRADIENT(power, , called)
-GRADIENT(exponential, , called)
-GRADIENT(logarithm, , called)
-GRADIENT(gelu, , neuron)
-GRADIENT(gelu_tanh, , called)
-GRADIENT(swish, , called)
-GRADIENT(sigmoid, _y, neuron)
-GRADIENT(tanh, _y, neuron)
-GRADIENT(softplus, _y, called)
-GRADIENT(softsign, _y, neuron)
-GRADIENT(elu, _y, neuron)
-GRADIENT(exponential, _y, neuron)
+GRADIENT(relu, , neuron_relu_slope)
+GRADIENT(linear, , neuron_linear_slope)
+GRADIENT(sigmoid, , BY_SIZE(neuron_sigmoid_slope))
+GRADIENT(hard_sigmoid, , neuron_hard_sigmoid_slope)
+GRADIENT(tanh, , BY_SIZE(neuron_tanh_slope))
+GRADIENT(absolute, , neuron_absolute_slope)
+GRADIENT(softplus, , called_softplus_slope)
+GRADIENT(softsign, , neuron_softsign_slope)
+GRADIENT(elu, , BY_SIZE(neuron_elu_slope))
+GRADIENT(relun, , neuron_relun_slope)
+GRADIENT(power, , called_power_slope)
+GRADIENT(exponential, , called_exponential_slope)
+GRADIENT(logarithm, , called_logarithm_slope)
+GRADIENT(gelu, , BY_SIZE(neuron_gelu_slope))
+GRADIENT(gelu_tanh, , called_gelu_tanh_slope)
+GRADIENT(swish, , called_swish_slope)
+GRADIENT(sigmoid, _y, neuron_sigmoid_slope_y)
+GRADIENT(tanh, _y, neuron_tanh_slope_y)
+GRADIENT(softplus, _y, called_softplus_slope_y)
+GRADIENT(softsign, _y, neuron_softsign_slope_y)
+GRADIENT(elu, _y, neuron_elu_slope_y)
+GRADIENT(exponential, _y, neuron_exponential_slope_y)
 
 /* ---- prelu ---- */
 

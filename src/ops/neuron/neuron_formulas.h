@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* The formulas of neurons for CPU kernels: neuron_<kind>(k, x, unused) is y,
- * neuron_<kind>_slope(k, dy, x) is dx, neuron_<kind>_slope_y(k, dy, y) is dx from y. k points to
- * neuron_constants. */
+ * neuron_<kind>_slope(k, dy, x) is dx, neuron_<kind>_slope_y(k, dy, y) is dx from y, and those that
+ * end in _short are for results of 16 bits. k points to neuron_constants. */
 #ifndef RG_OPS_NEURON_FORMULAS_H
 #define RG_OPS_NEURON_FORMULAS_H
 
@@ -107,6 +107,19 @@ RG_FORMULA vreal neuron_sigmoid_slope(const void *k, vreal dy, vreal x)
     return dy * (z * s * s); /* y (1 - y), exact also where y is near 1 */
 }
 
+RG_FORMULA vreal neuron_sigmoid_short(const void *k, vreal x, vreal unused)
+{
+    (void)k;
+    (void)unused;
+    return vsigmoid_short(x);
+}
+
+RG_FORMULA vreal neuron_sigmoid_slope_short(const void *k, vreal dy, vreal x)
+{
+    (void)k;
+    return dy * vsigmoid_slope_short(x, 1, 1);
+}
+
 RG_FORMULA vreal neuron_sigmoid_slope_y(const void *k, vreal dy, vreal y)
 {
     (void)k;
@@ -120,11 +133,25 @@ RG_FORMULA vreal neuron_tanh(const void *k, vreal x, vreal unused)
     return vset(c->a) * vtanh(vset(c->b) * x);
 }
 
+/* 1 - tanh^2 u = z (2 / (1 + z))^2 with z = e^(-2 |u|): exact also where tanh u is near 1. */
 RG_FORMULA vreal neuron_tanh_slope(const void *k, vreal dy, vreal x)
 {
     const neuron_constants *c = k;
-    const vreal t = vtanh(vset(c->b) * x);
-    return dy * (vset(c->factor) * ((1 - t) * (1 + t)));
+    const vreal z = vexp(-2 * vabs(vset(c->b) * x)), r = 2 / (1 + z);
+    return dy * (vset(c->factor) * (z * r * r));
+}
+
+RG_FORMULA vreal neuron_tanh_short(const void *k, vreal x, vreal unused)
+{
+    (void)unused;
+    const neuron_constants *c = k;
+    return vset(c->a) * vtanh_short(vset(c->b) * x);
+}
+
+RG_FORMULA vreal neuron_tanh_slope_short(const void *k, vreal dy, vreal x)
+{
+    const neuron_constants *c = k;
+    return dy * (vset(c->factor) * vsigmoid_slope_short(vset(c->b) * x, 2, (real)0.25));
 }
 
 RG_FORMULA vreal neuron_tanh_slope_y(const void *k, vreal dy, vreal y)
@@ -186,6 +213,17 @@ RG_FORMULA vreal neuron_elu(const void *k, vreal x, vreal unused)
 RG_FORMULA vreal neuron_elu_slope(const void *k, vreal dy, vreal x)
 {
     return vselect(x > 0, dy, dy * (vset(((const neuron_constants *)k)->a) * vexp(x)));
+}
+
+RG_FORMULA vreal neuron_elu_short(const void *k, vreal x, vreal unused)
+{
+    (void)unused;
+    return vselect(x < 0, vset(((const neuron_constants *)k)->a) * vexpm1_short(x), x);
+}
+
+RG_FORMULA vreal neuron_elu_slope_short(const void *k, vreal dy, vreal x)
+{
+    return vselect(x > 0, dy, dy * (vset(((const neuron_constants *)k)->a) * vexp_short(x)));
 }
 
 /* a e^x = y + a */
@@ -256,8 +294,6 @@ RG_FORMULA vreal neuron_logarithm_slope(const void *k, vreal dy, vreal x)
 
 /* ---- gelu, gelu_tanh, swish: x times a sigmoid of some kind ---- */
 
-#define RG_SQRT_1_2    0.70710678118654752440 /* sqrt(1/2) */
-#define RG_SQRT_1_2PI  0.39894228040143267794 /* 1 / sqrt(2 pi) */
 #define RG_GELU_LINEAR 1.59576912160573071175 /* 2 sqrt(2 / pi) */
 #define RG_GELU_CUBIC  0.07135481627260024877 /* 0.044715 of that */
 #define RG_GELU_FAR    30                     /* e^-u(x) is 0, or infinity */
@@ -266,17 +302,26 @@ RG_FORMULA vreal neuron_gelu(const void *k, vreal x, vreal unused)
 {
     (void)k;
     (void)unused;
-    const vreal half = vset((real)0.5) * x;
-    return vfma(half, verf(x * vset((real)RG_SQRT_1_2)), half);
+    return x * vnormal(x);
 }
 
 RG_FORMULA vreal neuron_gelu_slope(const void *k, vreal dy, vreal x)
 {
     (void)k;
-    const vreal half = vset((real)0.5);
-    const vreal share = vfma(half, verf(x * vset((real)RG_SQRT_1_2)), half);
-    const vreal bell = vset((real)RG_SQRT_1_2PI) * vexp(-half * x * x);
-    return dy * vfma(x, bell, share);
+    return dy * vfma(x * vset((real)RG_SQRT_1_2PI), vbell(x), vnormal(x));
+}
+
+RG_FORMULA vreal neuron_gelu_short(const void *k, vreal x, vreal unused)
+{
+    (void)k;
+    (void)unused;
+    return x * vnormal_short(x);
+}
+
+RG_FORMULA vreal neuron_gelu_slope_short(const void *k, vreal dy, vreal x)
+{
+    (void)k;
+    return dy * vnormal_slope_short(x);
 }
 
 RG_FORMULA vreal neuron_gelu_tanh(const void *k, vreal x, vreal unused)

@@ -158,12 +158,6 @@ RG_FORMULA vreal fold_sum(const void *k, vreal acc, vreal x, vreal unused)
     return acc + x;
 }
 
-/* Whether results have 16 bits, for which a shorter e^x is precise enough. */
-RG_INLINE bool is_short(const rg_dtype T)
-{
-    return T == RG_F16 || T == RG_BF16;
-}
-
 RG_INLINE vreal exp_for(vreal x, const rg_dtype T)
 {
     return is_short(T) ? vexp_short(x) : vexp(x);
