@@ -55,7 +55,7 @@ def compare(d):
         channels = shape[-1] + before[3] + after[3]
         front, back = before[4 - len(shape):], after[4 - len(shape):]
         return Case({**fields, "fill": True}, {"x": x, "fill": d.array((channels,))},
-                    lambda x, fill: filled(x, fill, front, back), exact=True, zero=("x", "fill"))
+                    lambda x, fill: filled(x, fill, front, back), exact=True)
     if repeat or mode == "mirror_edge":
         if repeat:
             fields["repeat"] = True
