@@ -28,7 +28,8 @@ RG_API rg_status rg_kernel_forward(const rg_kernel *kernel, rg_commands *command
 
 /** Records dx[i] = sum over j of dy[j] times dy[j]/dx[i]. A NULL dx[i] is not computed. x[] and
  *  y[] are those of the forward pass; what the gradient does not read may be NULL (each op's
- *  header says what it reads). Bit i of `add` adds into dx[i] instead of overwriting it. */
+ *  header says what it reads). Bit i of `add` adds into dx[i] instead of overwriting it. Outputs
+ *  of integers, such as indices, stand last and have no gradient: dy[] has no entry for them. */
 RG_API rg_status rg_kernel_gradient(const rg_kernel *kernel, rg_commands *commands,
                                     rg_tensor *const dy[], rg_tensor *const x[],
                                     rg_tensor *const y[], rg_state *state, rg_tensor *const dx[],
