@@ -31,6 +31,17 @@ RG_INLINE void store_channels(void *data, int64_t offset, int64_t c, int64_t ste
         vscatter(pixel, c, step, n, T, value);
 }
 
+/* Vector b of a block from channel c on. Where there are several they come in pairs, in the order
+ * of vload_pair. */
+RG_INLINE vreal load_block(const void *data, int64_t offset, int64_t c, int b, int64_t step, int n,
+                           const int blocks, const rg_dtype T, const bool dense)
+{
+    if (blocks == 1)
+        return load_channels(data, offset, c, step, n, T, dense);
+    const vpair pair = vload_pair(at(data, offset, T), c + b / 2 * 2 * VLEN, T, true);
+    return b % 2 == 0 ? pair.a : pair.b;
+}
+
 /* Whether whole vectors can be written past the cache in every pixel of a row. */
 RG_INLINE bool may_stream(const rg_pool_shape *k, const void *data, int64_t offset,
                           int64_t column_step, const rg_dtype T)
@@ -100,9 +111,10 @@ RG_INLINE void compete(vreal *best, vint *winner, vreal x, intr tap)
 }
 
 RG_INLINE void max_block(const window *w, results to, int64_t c, int n, const int blocks,
-                         const rg_dtype T, const bool dense, const bool wide)
+                         const rg_dtype T, const bool dense, const bool wide, const bool alone)
 {
     const rg_pool_shape *k = w->k;
+    const int pairs = alone ? blocks : 1; /* winners want the order of elements */
     const intr nobody = wide ? RG_POOL_VIRTUAL_WIDE : RG_POOL_VIRTUAL;
     const int64_t columns = k->column.window;
     vreal best[BLOCK];
@@ -119,7 +131,8 @@ RG_INLINE void max_block(const window *w, results to, int64_t c, int n, const in
 #pragma GCC unroll 4
             for (int b = 0; b < blocks; b++)
                 compete(&best[b], &winner[b],
-                        load_channels(w->x, offset, c + b * VLEN, k->x[3], n, T, dense),
+                        pairs > 1 ? load_block(w->x, offset, c, b, k->x[3], n, pairs, T, dense)
+                                  : load_channels(w->x, offset, c + b * VLEN, k->x[3], n, T, dense),
                         (intr)(p * columns + q));
         }
         if (p + 1 - w->p0 == w->zero_after) {
@@ -127,7 +140,10 @@ RG_INLINE void max_block(const window *w, results to, int64_t c, int n, const in
                 compete(&best[b], &winner[b], vset(0), nobody);
         }
     }
-    for (int b = 0; b < blocks; b++) {
+    for (int b = 0; b < blocks && pairs > 1; b += 2)
+        vstore_pair(at_out(to.y, w->y, T), c + b * VLEN, T, (vpair){ best[b], best[b + 1] }, true,
+                    false);
+    for (int b = 0; b < blocks && pairs == 1; b++) {
         if (to.y != NULL)
             store_channels(to.y, w->y, c + b * VLEN, k->y[3], n, T, dense, best[b]);
         if (to.winners != NULL)
@@ -155,23 +171,31 @@ RG_INLINE void sum_block(const window *w, results to, int64_t c, int n, const in
         for (int64_t q = w->q0; q < w->q1; q++, offset += k->column.dilation * k->x[2]) {
 #pragma GCC unroll 4
             for (int b = 0; b < blocks; b++) {
-                const vreal x = load_channels(w->x, offset, c + b * VLEN, k->x[3], n, T, dense);
+                const vreal x = load_block(w->x, offset, c, b, k->x[3], n, blocks, T, dense);
                 sum[b] = squares ? vfma(x, x, sum[b]) : sum[b] + x;
             }
         }
+    }
+    if (blocks > 1) {
+        for (int b = 0; b < blocks; b++)
+            sum[b] = squares ? root(sum[b]) : sum[b] * vset(w->scale);
+        for (int b = 0; b < blocks; b += 2)
+            vstore_pair(at_out(to.y, w->y, T), c + b * VLEN, T, (vpair){ sum[b], sum[b + 1] }, true,
+                        false);
+        return;
     }
     for (int b = 0; b < blocks; b++)
         store_channels(to.y, w->y, c + b * VLEN, k->y[3], n, T, dense,
                        squares ? root(sum[b]) : sum[b] * vset(w->scale));
 }
 
-typedef enum pooling { MAX, MAX_WIDE, AVERAGE, L2 } pooling;
+typedef enum pooling { MAX, MAX_WIDE, MAX_ALONE, AVERAGE, L2 } pooling; /* alone: no winners */
 
 RG_INLINE void pool_block(const window *w, results to, int64_t c, int n, const int blocks,
                           const rg_dtype T, const bool dense, const pooling kind)
 {
-    if (kind == MAX || kind == MAX_WIDE)
-        max_block(w, to, c, n, blocks, T, dense, kind == MAX_WIDE);
+    if (kind == MAX || kind == MAX_WIDE || kind == MAX_ALONE)
+        max_block(w, to, c, n, blocks, T, dense, kind == MAX_WIDE, kind == MAX_ALONE);
     else
         sum_block(w, to, c, n, blocks, T, dense, kind == L2);
 }
@@ -229,7 +253,7 @@ RG_INLINE void pool_units(const rg_pool_shape *k, const void *x, results to, int
 
 RG_INLINE void max_forward(const rg_pool_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
-    pool_units(&k->shape, k->x, (results){ k->y, NULL }, begin, end, T, MAX);
+    pool_units(&k->shape, k->x, (results){ k->y, NULL }, begin, end, T, MAX_ALONE);
 }
 
 RG_INLINE void max_winners(const rg_pool_winners_args *k, int64_t begin, int64_t end,
