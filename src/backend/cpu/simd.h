@@ -169,7 +169,8 @@ RG_INLINE vwide vmul_low(vwide a, vwide b)
 #endif
 }
 
-/* Which of the 16-bit parts of a vector, the lowest in bit 0, are at most `limit`, or equal to it. */
+/* Which of the 16-bit parts of a vector, the lowest in bit 0, are at most `limit`, or equal to it.
+ */
 RG_INLINE uint32_t vbits_at_most(vwide a, uint16_t limit)
 {
 #if defined(__AVX512F__)
@@ -544,6 +545,26 @@ RG_INLINE void vstore_pair(void *data, int64_t i, const rg_dtype T, vpair pair,
         vstore_full(data, i, T, pair.a);
         vstore_full(data, i + VLEN, T, pair.b);
     }
+}
+
+/* The same in any order for results that +, * and fma alone made of elements of T: a NaN among
+ * them has zeros where bf16 is cut off, so it needs no care. */
+RG_INLINE void vstore_sums(void *data, int64_t i, const rg_dtype T, vpair pair, const bool stream)
+{
+#if !RG_REAL_F64
+    if (T == RG_BF16) {
+        const vuint a = (vuint)pair.a + 0x7fff + ((vuint)pair.a >> 16 & 1);
+        const vuint b = (vuint)pair.b + 0x7fff + ((vuint)pair.b >> 16 & 1);
+        const vreal both = (vreal)(a >> 16 | (b & 0xffff0000));
+        uint16_t *to = (uint16_t *)data + i;
+        if (stream)
+            vstream(to, 0, RG_F32, both);
+        else
+            memcpy(to, &both, sizeof both);
+        return;
+    }
+#endif
+    vstore_pair(data, i, T, pair, true, stream);
 }
 
 /* The order of a pair of T, for arrays of real that go with its elements: takes 2 VLEN

@@ -152,9 +152,8 @@ RG_OUTLINE void draw(const rounds *r, uint64_t block, int64_t blocks, uint8_t *b
         const shared first = shared_of(r, block);
         for (int64_t done = 0; done < count; done += BLOCKS) {
             draw_step(r, &first, block + (uint64_t)done, bits + done);
-            for (int64_t i = 0; i < next.bytes; i += LINE)
-                __builtin_prefetch(next.data + i);
-            next.data += next.bytes;
+            for (int64_t i = 0; i < next.bytes; i += LINE, next.data += LINE)
+                __builtin_prefetch(next.data);
         }
         block += (uint64_t)count;
         bits += count;
@@ -231,7 +230,7 @@ RG_INLINE void select_pair(const row *r, int64_t i, const rg_dtype T, const bool
         y.a += old.a;
         y.b += old.b;
     }
-    vstore_pair(r->y, i, T, y, true, stream);
+    vstore_sums(r->y, i, T, y, stream);
 }
 
 RG_INLINE void select_row(const row *r, int64_t count, const rg_dtype T, bool stream)

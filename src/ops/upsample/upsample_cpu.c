@@ -109,8 +109,8 @@ RG_INLINE void mix_pixel(const rg_upsample_args *k, const corners *c, char *to, 
         for (; i + 4 * VLEN <= k->channels; i += 4 * VLEN) {
             const vpair a = forward_pair(c, i, T, down, right);
             const vpair b = forward_pair(c, i + 2 * VLEN, T, down, right);
-            vstore_pair(to, i, T, a, true, stream);
-            vstore_pair(to, i + 2 * VLEN, T, b, true, stream);
+            vstore_sums(to, i, T, a, stream);
+            vstore_sums(to, i + 2 * VLEN, T, b, stream);
         }
     }
     for (; i < k->channels; i += VLEN) {
@@ -321,7 +321,7 @@ RG_INLINE void gradient_pairs(const rg_upsample_args *k, const window *rows, con
             sum[b].a += old.a;
             sum[b].b += old.b;
         }
-        vstore_pair(to, i + b * 2 * VLEN, T, sum[b], true, stream);
+        vstore_sums(to, i + b * 2 * VLEN, T, sum[b], stream);
     }
 }
 
