@@ -580,9 +580,12 @@ RG_INLINE void collect_few(const target *t, const int rows, const int columns,
         for (int j = 0; j < columns; j++) {
             source *s = &list[i * columns + j];
             s->dy = at(t->rows[i].dy + from->dy, j * y_step, T);
-            s->share = from->share[j];
-            s->winners = t->rows[i].winners + from->winners + j * winner_step;
-            s->tap = (uint8_t)(t->rows[i].tap + from->tap[j]);
+            if (kind == MAX) {
+                s->winners = t->rows[i].winners + from->winners + j * winner_step;
+                s->tap = (uint8_t)(t->rows[i].tap + from->tap[j]);
+            } else {
+                s->share = from->share[j];
+            }
         }
     }
     collect_pairs(list, rows * columns, dx, t->channels, t->k->add, t->stream, T, kind);
@@ -636,7 +639,7 @@ RG_INLINE pixel row_of(const rg_pool_gradient_args *g, int64_t unit, const rg_dt
 }
 
 /* Lists the windows around row u->r; returns whether all of their rows count. */
-RG_INLINE bool list_rows(const pixel *u, target *t, const rg_dtype T)
+RG_INLINE bool list_rows(const pixel *u, target *t, const rg_dtype T, const pooling kind)
 {
     const rg_pool_gradient_args *g = u->g;
     const rg_pool_shape *k = &g->shape;
@@ -646,11 +649,12 @@ RG_INLINE bool list_rows(const pixel *u, target *t, const rg_dtype T)
         const int64_t p = rg_pool_tap(&k->row, i, u->r), counted = rg_pool_counted(&k->row, i);
         if (p < 0)
             continue;
-        t->rows[t->count++] =
-            (row_source){ .dy = at(g->dy, u->dy + i * k->y[1], T),
-                          .winners = (const uint8_t *)g->from + u->winners + i * k->winners[1],
-                          .tap = p * k->column.window,
-                          .counted = counted };
+        row_source *row = &t->rows[t->count++];
+        row->dy = at(g->dy, u->dy + i * k->y[1], T);
+        row->tap = p * k->column.window;
+        row->counted = counted;
+        if (kind == MAX)
+            row->winners = (const uint8_t *)g->from + u->winners + i * k->winners[1];
         whole &= counted == k->row.window;
     }
     return whole;
@@ -670,7 +674,7 @@ RG_INLINE void collect_lists(const rg_pool_gradient_args *g, int64_t begin, int6
             prepare(k, q, stop, list, T);
         for (int64_t unit = begin; unit < end; unit++) {
             const pixel u = row_of(g, unit, T);
-            const bool whole = list_rows(&u, &t, T) || kind == MAX;
+            const bool whole = list_rows(&u, &t, T, kind) || kind == MAX;
             t.dx = at_out(g->dx, u.dx, T);
             t.stream = u.stream;
             t.share = u.share;
