@@ -154,6 +154,27 @@ RG_INLINE vreal vfma(vreal a, vreal b, vreal c)
 #endif
 }
 
+RG_INLINE vreal vsqrt(vreal a)
+{
+#if defined(__AVX512F__) && RG_REAL_F64
+    return (vreal)_mm512_sqrt_pd((__m512d)a);
+#elif defined(__AVX512F__)
+    return (vreal)_mm512_sqrt_ps((__m512)a);
+#elif defined(__AVX2__) && RG_REAL_F64
+    return (vreal)_mm256_sqrt_pd((__m256d)a);
+#elif defined(__AVX2__)
+    return (vreal)_mm256_sqrt_ps((__m256)a);
+#elif defined(__SSE2__) && RG_REAL_F64
+    return (vreal)_mm_sqrt_pd((__m128d)a);
+#elif defined(__SSE2__)
+    return (vreal)_mm_sqrt_ps((__m128)a);
+#else
+    for (int e = 0; e < VLEN; e++)
+        a[e] = sizeof(real) == 4 ? (real)__builtin_sqrtf((float)a[e]) : (real)__builtin_sqrt(a[e]);
+    return a;
+#endif
+}
+
 /* Integers of 64 bits, and the products of their lower halves. */
 typedef uint64_t vwide __attribute__((vector_size(RG_VECTOR_BYTES)));
 RG_INLINE vwide vmul_low(vwide a, vwide b)

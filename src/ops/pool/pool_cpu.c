@@ -151,13 +151,6 @@ RG_INLINE void max_block(const window *w, results to, int64_t c, int n, const in
     }
 }
 
-RG_INLINE vreal root(vreal a)
-{
-    for (int e = 0; e < VLEN; e++)
-        a[e] = sizeof(real) == 4 ? (real)__builtin_sqrtf((float)a[e]) : (real)__builtin_sqrt(a[e]);
-    return a;
-}
-
 RG_INLINE void sum_block(const window *w, results to, int64_t c, int n, const int blocks,
                          const rg_dtype T, const bool dense, const bool squares)
 {
@@ -186,7 +179,7 @@ RG_INLINE void sum_block(const window *w, results to, int64_t c, int n, const in
     }
     for (int b = 0; b < blocks; b++)
         store_channels(to.y, w->y, c + b * VLEN, k->y[3], n, T, dense,
-                       squares ? root(sum[b]) : sum[b] * vset(w->scale));
+                       squares ? vsqrt(sum[b]) : sum[b] * vset(w->scale));
 }
 
 typedef enum pooling { MAX, MAX_WIDE, MAX_ALONE, AVERAGE, L2 } pooling; /* alone: no winners */
