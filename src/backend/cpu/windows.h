@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Sums over sliding windows, see core/span.h. A line of values stands at each position, and lines
+ * are added value by value. */
+#ifndef RG_CPU_WINDOWS_H
+#define RG_CPU_WINDOWS_H
+
+#include "backend/cpu/kernel.h"
+#include "core/span.h"
+
+/* Lines begin at multiples of so many values, and have room for whole vectors. */
+enum { LINE_UNIT = 16 };
+
+/* The sum of `width` vectors that stand `step` apart. */
+RG_INLINE vreal sum_taps(const real *from, int64_t step, const int64_t width)
+{
+    vreal sum = vload_full(from, 0, RG_REAL);
+    if (width > 1)
+        sum += vload_full(from, step, RG_REAL);
+    int64_t k = 2;
+    for (; k + 1 < width; k += 2)
+        sum += vload_full(from, k * step, RG_REAL) + vload_full(from, (k + 1) * step, RG_REAL);
+    return k < width ? sum + vload_full(from, k * step, RG_REAL) : sum;
+}
+
+/* ---- a ring: the latest lines, and the sum of the window that ends with the last one ---- */
+
+/* One line more than there are positions in a window: the prefix sum of the current block. Lines
+ * of the block before it have become suffix sums, each of which is needed until the line that
+ * takes its place comes. */
+typedef struct window_ring {
+    real *lines;
+    int64_t pitch, width, last;
+} window_ring;
+
+RG_INLINE int64_t ring_room(int64_t pitch, int64_t width)
+{
+    return pitch * (width + 1);
+}
+
+RG_INLINE window_ring ring_at(real *room, int64_t pitch, int64_t width)
+{
+    return (window_ring){ room, pitch, width, width - 1 };
+}
+
+/* Where the next line is to be written. */
+RG_INLINE real *ring_next(window_ring *r)
+{
+    r->last = r->last + 1 < r->width ? r->last + 1 : 0;
+    return r->lines + r->last * r->pitch;
+}
+
+/* Adds line by line from the oldest one on. */
+RG_INLINE void ring_sum_direct(const window_ring *r, real *sum, const int64_t width)
+{
+    const real *line[RG_SPAN_DIRECT];
+    for (int64_t k = 0; k < width; k++)
+        line[k] = r->lines + (r->last + 1 + k) % width * r->pitch;
+    for (int64_t i = 0; i < r->pitch; i += VLEN) {
+        vreal s = vload_full(line[0], i, RG_REAL);
+        if (width > 1)
+            s += vload_full(line[1], i, RG_REAL);
+        int64_t k = 2;
+        for (; k + 1 < width; k += 2)
+            s += vload_full(line[k], i, RG_REAL) + vload_full(line[k + 1], i, RG_REAL);
+        vstore_full(sum, i, RG_REAL, k < width ? s + vload_full(line[k], i, RG_REAL) : s);
+    }
+}
+
+/* The suffix sums of a block that is complete. */
+RG_INLINE void ring_suffix(const window_ring *r)
+{
+    for (int64_t k = r->width - 2; k >= 0; k--) {
+        real *line = r->lines + k * r->pitch;
+        for (int64_t i = 0; i < r->pitch; i += VLEN)
+            vstore_full(line, i, RG_REAL,
+                        vload_full(line, i, RG_REAL) + vload_full(line, r->pitch + i, RG_REAL));
+    }
+}
+
+RG_INLINE void ring_sum_blocks(const window_ring *r, real *sum)
+{
+    const real *line = r->lines + r->last * r->pitch, *suffix = line + r->pitch;
+    real *prefix = r->lines + r->width * r->pitch;
+    const bool starts = r->last == 0, ends = r->last == r->width - 1;
+    for (int64_t i = 0; i < r->pitch; i += VLEN) {
+        vreal s = vload_full(line, i, RG_REAL);
+        if (!starts)
+            s += vload_full(prefix, i, RG_REAL);
+        vstore_full(prefix, i, RG_REAL, s);
+        if (sum != NULL)
+            vstore_full(sum, i, RG_REAL, ends ? s : vload_full(suffix, i, RG_REAL) + s);
+    }
+    if (ends)
+        ring_suffix(r);
+}
+
+/* To be called once for each line; a sum of NULL is not wanted. */
+RG_OUTLINE void ring_sum(const window_ring *r, real *sum)
+{
+    if (r->width > RG_SPAN_DIRECT)
+        ring_sum_blocks(r, sum);
+    else if (sum != NULL && r->width == 5)
+        ring_sum_direct(r, sum, 5);
+    else if (sum != NULL && r->width == 3)
+        ring_sum_direct(r, sum, 3);
+    else if (sum != NULL)
+        ring_sum_direct(r, sum, r->width);
+}
+
+RG_INLINE void ring_add_zeros(window_ring *r, real *sum)
+{
+    memset(ring_next(r), 0, (size_t)r->pitch * sizeof(real));
+    ring_sum(r, sum);
+}
+
+/* ---- a chain: what a normalisation by windows does, line after line ---- */
+
+/* fill gives the lines of a position, finish takes the sums over its window. In a gradient middle
+ * takes these, gives lines in turn, and finish takes the sums of those over the mirrored window.
+ * There may be two kinds of lines. */
+typedef struct window_chain {
+    rg_span span;
+    int kinds;
+    int64_t begin, end; /* positions of the results; begin is 0 where windows are wide */
+    window_ring first[2], second[2];
+    real *sum[2];
+} window_chain;
+
+typedef void chain_fill(const void *job, int64_t position, real *const to[2]);
+typedef void chain_middle(const void *job, int64_t position, real *const sum[2], real *const to[2]);
+typedef void chain_finish(const void *job, int64_t position, real *const sum[2]);
+
+/* Place `t` comes into the rings; sums are made where `wanted`. */
+RG_INLINE void chain_place(window_chain *c, const void *job, chain_fill *fill, int64_t t,
+                           bool wanted)
+{
+    const int64_t position = t - c->span.before;
+    if (position < 0 || position >= c->span.size) {
+        for (int i = 0; i < c->kinds; i++)
+            ring_add_zeros(&c->first[i], wanted ? c->sum[i] : NULL);
+        return;
+    }
+    real *to[2] = { NULL, NULL };
+    for (int i = 0; i < c->kinds; i++)
+        to[i] = ring_next(&c->first[i]);
+    fill(job, position, to);
+    for (int i = 0; i < c->kinds; i++)
+        ring_sum(&c->first[i], wanted ? c->sum[i] : NULL);
+}
+
+RG_INLINE void chain_forward(window_chain *c, const void *job, chain_fill *fill,
+                             chain_finish *finish)
+{
+    const int64_t reach = c->span.width - 1;
+    for (int64_t t = c->begin; t < c->end + reach; t++) {
+        chain_place(c, job, fill, t, t - reach >= c->begin);
+        if (t - reach >= c->begin)
+            finish(job, t - reach, c->sum);
+    }
+}
+
+RG_INLINE void chain_gradient(window_chain *c, const void *job, chain_fill *fill,
+                              chain_middle *middle, chain_finish *finish)
+{
+    const int64_t reach = c->span.width - 1, after = c->span.after;
+    int64_t from = c->begin > after ? c->begin - after : 0; /* the first place that is needed */
+    for (int64_t t = c->begin; t < c->end + reach; t++) {
+        const int64_t position = t - after, i = t - reach;
+        const bool wanted = i >= c->begin;
+        if (position < 0 || position >= c->span.size) {
+            for (int s = 0; s < c->kinds; s++)
+                ring_add_zeros(&c->second[s], wanted ? c->sum[s] : NULL);
+        } else {
+            for (; from <= position + reach; from++)
+                chain_place(c, job, fill, from, from == position + reach);
+            real *to[2] = { NULL, NULL };
+            for (int s = 0; s < c->kinds; s++)
+                to[s] = ring_next(&c->second[s]);
+            middle(job, position, c->sum, to);
+            for (int s = 0; s < c->kinds; s++)
+                ring_sum(&c->second[s], wanted ? c->sum[s] : NULL);
+        }
+        if (wanted)
+            finish(job, i, c->sum);
+    }
+}
+
+#endif

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Local response normalisation: description, shape rule, forward, gradient. */
+#include "ops/lrn/lrn.h"
+#include "core/shape.h"
+#include "ops/ops.h"
+#include "runtime/objects.h"
+
+#include <retrograde/lrn.h>
+
+#include <float.h>
+
+/* ---- description ---- */
+
+static const rg_lrn_desc defaults = {
+    .size = sizeof(rg_lrn_desc),
+    .window = 5,
+    .alpha = 1,
+    .beta = 5,
+    .delta = 1,
+};
+
+rg_lrn_desc rg_lrn_desc_default(void)
+{
+    return defaults;
+}
+
+static const rg_field fields[] = {
+    { .name = "window",
+      .type = RG_FIELD_I32,
+      .offset = offsetof(rg_lrn_desc, window),
+      .low = 1,
+      .high = INT32_MAX,
+      .text = "channels of a window" },
+    { .name = "alpha",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_lrn_desc, alpha),
+      .low = 0,
+      .high = DBL_MAX,
+      .text = "factor of the mean square" },
+    { .name = "beta",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_lrn_desc, beta),
+      .low = -DBL_MAX,
+      .high = DBL_MAX,
+      .text = "power of the divisor" },
+    { .name = "delta",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_lrn_desc, delta),
+      .low = 0,
+      .high = DBL_MAX,
+      .text = "added to the mean square" },
+    { .name = "even_after",
+      .type = RG_FIELD_BOOL,
+      .offset = offsetof(rg_lrn_desc, even_after),
+      .text = "an even window reaches further after its channel (ONNX), not before it" },
+    { .name = NULL },
+};
+
+#define IMAGE      "sourceImage=x destinationImage=y"
+#define IMAGE_GRAD "sourceGradient=dy sourceImage=x destinationGradient=dx"
+
+static const rg_op_name names[] = {
+    { "MPSCNNCrossChannelNormalization", false, "", IMAGE, 3, 4 },
+    { "MPSCNNCrossChannelNormalizationGradient", true, "", IMAGE_GRAD, 3, 4 },
+    { "LRN", false, "alpha=0.0001 beta=0.75 even_after=true", "X=x Y=y", 0, 0 },
+    { .name = NULL },
+};
+
+/* ---- shape rule ---- */
+
+static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[])
+{
+    (void)desc;
+    RG_CHECK(rg_dtype_is_data(x->dtype), RG_INVALID_ARGUMENT,
+             "lrn: x is %s; f32, f64, f16 and bf16 are supported", rg_dtype_name(x->dtype));
+    RG_CHECK(x->rank > 0, RG_INVALID_ARGUMENT, "lrn: x has rank 0, and so no channels");
+    y[0] = rg_tensor_desc_dense(x->dtype, x->rank, x->dims);
+    return RG_OK;
+}
+
+static uint32_t reads(const void *desc)
+{
+    (void)desc;
+    return RG_READS_X;
+}
+
+static bool joins(const void *desc, const rg_tensor_desc x[])
+{
+    (void)desc;
+    return x->rank > 1;
+}
+
+/* ---- forward and gradient ---- */
+
+static int64_t clamp(int64_t value, int64_t low, int64_t high)
+{
+    return value < low ? low : value > high ? high : value;
+}
+
+/* How many pixels are taken at once, and the reals that a unit needs for them. A group of a narrow
+ * window stays in the nearest cache. */
+static int64_t choose_group(rg_lrn_shape *s, bool gradient)
+{
+    enum { NEAR = 1024 }; /* reals */
+    const rg_span *span = &s->span;
+    if (span->width > RG_SPAN_DIRECT) {
+        const int64_t rings = (gradient ? 2 : 1) * (span->width + 1);
+        s->group = RG_LRN_LANES;
+        return RG_LRN_LANES * (rings + 1 + (gradient ? span->before + 1 : 0));
+    }
+    const int64_t inner = rg_lrn_round(span->size), pitch = inner + 2 * rg_lrn_lead(span);
+    s->group = clamp(NEAR / clamp(pitch, 1, NEAR), 1, NEAR);
+    return s->group * (gradient ? 2 * pitch + inner : pitch);
+}
+
+static void lay_out(const rg_lrn_desc *d, const rg_tensor *const tensors[], int count,
+                    rg_lrn_shape *s, rg_launch *launch)
+{
+    enum { UNITS = 256, SCRATCH = 64 << 20 }; /* bytes of scratch, unless one unit needs more */
+    const rg_tensor_desc *descs[RG_LRN_TENSORS];
+    for (int t = 0; t < count; t++)
+        descs[t] = &tensors[t]->desc;
+    const rg_tensor_desc *first = descs[0];
+    const int32_t last = first->rank - 1;
+    const int64_t channels = first->dims[last];
+    s->outer = rg_walk_make(descs, count, 0, last);
+    s->span = rg_span_make(channels, d->window, d->even_after);
+    s->numbers = rg_norm_numbers_make(d->alpha, d->beta, d->delta, d->window);
+    s->dense = true;
+    for (int t = 0; t < count; t++) {
+        s->step[t] = descs[t]->strides[last];
+        s->dense &= s->step[t] == 1 || channels == 1;
+    }
+    const bool gradient = count == RG_LRN_TENSORS;
+    s->room = choose_group(s, gradient) * (first->dtype == RG_F64 ? 8 : 4);
+    const int64_t groups = (s->outer.count + s->group - 1) / s->group;
+    s->units = clamp(groups, 0, clamp(SCRATCH / clamp(s->room, 1, SCRATCH), 1, UNITS));
+    launch->dtype = first->dtype;
+    launch->bytes = rg_shape_count(first) * (int64_t)rg_dtype_size(first->dtype) * count;
+    launch->units = launch->bytes > 0 ? s->units : 0;
+    launch->grain = 1;
+    launch->scratch = (size_t)(s->units * s->room);
+}
+
+static rg_status forward(rg_call *call)
+{
+    rg_lrn_args args = { 0 };
+    rg_launch launch = { .tensors = { call->x[0], call->y[0] },
+                         .kernel = RG_LRN_FORWARD,
+                         .args = &args,
+                         .args_size = sizeof args };
+    lay_out(call->desc, launch.tensors, 2, &args.shape, &launch);
+    args.shape.stream = rg_call_streams(call, launch.bytes / 2);
+    return rg_record(call, &launch);
+}
+
+static rg_status gradient(rg_call *call)
+{
+    rg_lrn_gradient_args args = { 0 };
+    rg_launch launch = { .tensors = { call->dy[0], call->x[0], call->dx[0] },
+                         .kernel = RG_LRN_GRADIENT,
+                         .args = &args,
+                         .args_size = sizeof args };
+    lay_out(call->desc, launch.tensors, 3, &args.shape, &launch);
+    args.shape.add = call->add & 1;
+    args.shape.stream = !args.shape.add && rg_call_streams(call, launch.bytes / 3);
+    return rg_record(call, &launch);
+}
+
+RG_OP_DEFINE(lrn, .text = "local response normalisation across channels",
+             .desc = { fields, &defaults, sizeof defaults },
+             .inputs = (const char *const[]){ "x", NULL },
+             .outputs = (const char *const[]){ "y", NULL }, .names = names,
+             .alias = "x0=y0 dy0=dx0 x0=dx0", .shapes = shapes, .reads = reads, .joins = joins,
+             .forward = forward, .gradient = gradient);
+
+rg_status rg_lrn_create(rg_device *device, const rg_lrn_desc *desc, rg_kernel **kernel)
+{
+    return rg_kernel_create(device, &rg_op_lrn, desc, kernel);
+}

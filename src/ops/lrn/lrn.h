@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Local response normalisation: kernels and their args. Valid C and valid CUDA. */
+#ifndef RG_OPS_LRN_H
+#define RG_OPS_LRN_H
+
+#include "core/span.h"
+#include "core/walk.h"
+
+enum { RG_LRN_FORWARD, RG_LRN_GRADIENT, RG_LRN_KERNELS };
+
+enum { RG_LRN_TENSORS = 3 };
+
+/* The numbers of a division by (delta + scale sum)^beta; spatial_norm and local_contrast have the
+ * same. */
+typedef struct rg_norm_numbers {
+    double scale;  /* alpha / N */
+    double factor; /* 2 alpha beta / N */
+    double delta, beta;
+    int32_t quarters; /* 4 beta where that is a whole number from 0 to RG_NORM_QUARTERS, or -1 */
+} rg_norm_numbers;
+
+enum { RG_NORM_QUARTERS = 32 };
+
+static inline rg_norm_numbers rg_norm_numbers_make(double alpha, double beta, double delta,
+                                                   double count)
+{
+    const bool whole =
+        beta >= 0 && 4 * beta <= RG_NORM_QUARTERS && (double)(int32_t)(4 * beta) == 4 * beta;
+    const rg_norm_numbers numbers = { alpha / count, 2 * alpha * beta / count, delta, beta,
+                                      whole ? (int32_t)(4 * beta) : -1 };
+    return numbers;
+}
+
+/* Pixels are all dimensions but the last. A unit does some of them, group by group, with scratch
+ * of its own. */
+typedef struct rg_lrn_shape {
+    rg_walk outer;                /* over pixels */
+    rg_span span;                 /* over channels */
+    int64_t step[RG_LRN_TENSORS]; /* from one channel to the next */
+    int64_t group;                /* pixels that are taken at once */
+    int64_t units, room;          /* bytes of scratch for each unit */
+    bool dense;                   /* every step is 1 */
+    bool add, stream;             /* into the result; past the cache */
+    rg_norm_numbers numbers;
+} rg_lrn_shape;
+
+typedef struct rg_lrn_args {
+    const void *x;
+    void *y, *scratch;
+    rg_lrn_shape shape; /* tensors x, y */
+} rg_lrn_args;
+
+typedef struct rg_lrn_gradient_args {
+    const void *dy, *x;
+    void *dx, *scratch;
+    rg_lrn_shape shape; /* tensors dy, x, dx */
+} rg_lrn_gradient_args;
+
+/* How the scratch of a unit is laid out, in numbers of reals. A narrow window: a line for each
+ * pixel of the group, `lead` zeros on either side of its channels (gradient: two of them), and
+ * lines of `inner` without zeros. A wide one: rings of lines, of which each has one channel of all
+ * pixels of the group. */
+enum { RG_LRN_UNIT = 16, RG_LRN_LANES = 16 };
+
+static inline int64_t rg_lrn_round(int64_t count)
+{
+    return (count + RG_LRN_UNIT - 1) / RG_LRN_UNIT * RG_LRN_UNIT;
+}
+
+static inline int64_t rg_lrn_lead(const rg_span *span)
+{
+    return rg_lrn_round(span->before > span->after ? span->before : span->after);
+}
+
+#endif

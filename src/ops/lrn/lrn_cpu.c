@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Local response normalisation on the CPU. Windows up to RG_SPAN_DIRECT channels: squares of a
+ * group of pixels are written with zeros around each pixel, and summed by loads at shifted
+ * addresses; a group at a time, so that what is loaded has left the store buffer. Wider ones: the
+ * lanes of a line are pixels, and channels follow one another as positions, see windows.h. */
+#include "backend/cpu/windows.h"
+#include "ops/lrn/lrn_formulas.h"
+
+/* n channels from i on of a pixel. */
+RG_INLINE vreal load_channels(const void *pixel, int64_t i, int64_t step, const int n, bool dense,
+                              const rg_dtype T)
+{
+    return dense ? vload(pixel, i, n, T) : vgather(pixel, i, step, n, T);
+}
+
+/* Where a result goes. */
+typedef struct output {
+    char *pixel;
+    int64_t step;
+    bool dense, add, stream;
+} output;
+
+RG_INLINE output output_at(const rg_lrn_shape *s, char *pixel, int tensor, const rg_dtype T)
+{
+    const bool aligned = s->span.size % VLEN == 0 && (uintptr_t)pixel % (uintptr_t)vbytes(T) == 0;
+    return (output){ pixel, s->step[tensor], s->dense, s->add, s->stream && s->dense && aligned };
+}
+
+RG_INLINE void store_channels(const output *to, int64_t i, const int n, const rg_dtype T,
+                              vreal value)
+{
+    if (to->add)
+        value += load_channels(to->pixel, i, to->step, n, to->dense, T);
+    if (to->stream)
+        vstream(to->pixel, i, T, value);
+    else if (to->dense)
+        vstore(to->pixel, i, n, T, value);
+    else
+        vscatter(to->pixel, i, to->step, n, T, value);
+}
+
+/* What is the same for all pixels. */
+typedef struct narrow {
+    norm_constants c;
+    int64_t lead, inner, pitch; /* reals; see lrn.h */
+    int64_t channels, before, after;
+    bool dense;
+} narrow;
+
+RG_INLINE narrow narrow_of(const rg_lrn_shape *s)
+{
+    narrow k = { .c = norm_constants_of(&s->numbers),
+                 .lead = rg_lrn_lead(&s->span),
+                 .inner = rg_lrn_round(s->span.size),
+                 .channels = s->span.size,
+                 .before = s->span.before,
+                 .after = s->span.after,
+                 .dense = s->dense };
+    k.pitch = k.inner + 2 * k.lead;
+    return k;
+}
+
+RG_INLINE void square_pixel(const narrow *k, const char *x, int64_t step, real *to,
+                            const rg_dtype T)
+{
+    int64_t i = 0;
+    for (; k->dense && i + VLEN <= k->channels; i += VLEN) {
+        const vreal v = vload_full(x, i, T);
+        vstore_full(to, i, RG_REAL, v * v);
+    }
+    for (; i < k->channels; i += VLEN) { /* behind the last channel come zeros */
+        const vreal v = load_channels(x, i, step, vlanes_left(k->channels - i), k->dense, T);
+        vstore_full(to, i, RG_REAL, v * v);
+    }
+}
+
+/* ---- forward, narrow windows ---- */
+
+RG_INLINE void forward_step(const narrow *k, const char *x, int64_t step, const real *squares,
+                            const output *to, int64_t i, const int n, const rg_dtype T,
+                            const int64_t width, const int32_t quarters)
+{
+    const vreal sum = sum_taps(squares + i - k->before, 1, width);
+    const vreal v = load_channels(x, i, step, n, k->dense, T);
+    store_channels(to, i, n, T, norm_forward(&k->c, v, sum, quarters));
+}
+
+RG_INLINE void forward_pixel(const narrow *k, const char *x, int64_t step, const real *squares,
+                             const output *to, const rg_dtype T, const int64_t width,
+                             const int32_t quarters)
+{
+    int64_t i = 0;
+    for (; i + VLEN <= k->channels; i += VLEN)
+        forward_step(k, x, step, squares, to, i, VLEN, T, width, quarters);
+    if (i < k->channels)
+        forward_step(k, x, step, squares, to, i, (int)(k->channels - i), T, width, quarters);
+}
+
+RG_INLINE void forward_group(const rg_lrn_args *a, const narrow *k, real *room, int64_t first,
+                             int64_t pixels, const rg_dtype T)
+{
+    const rg_lrn_shape *s = &a->shape;
+    int64_t offset[2];
+    for (int64_t p = 0; p < pixels; p++) {
+        rg_walk_offsets(&s->outer, 2, first + p, offset);
+        square_pixel(k, at(a->x, offset[0], T), s->step[0], room + p * k->pitch + k->lead, T);
+    }
+    for (int64_t p = 0; p < pixels; p++) {
+        rg_walk_offsets(&s->outer, 2, first + p, offset);
+        const char *x = at(a->x, offset[0], T);
+        const output to = output_at(s, at_out(a->y, offset[1], T), 1, T);
+        const real *squares = room + p * k->pitch + k->lead;
+        if (s->span.width == 5 && k->c.quarters == 3)
+            forward_pixel(k, x, s->step[0], squares, &to, T, 5, 3);
+        else
+            forward_pixel(k, x, s->step[0], squares, &to, T, s->span.width, k->c.quarters);
+    }
+}
+
+/* ---- gradient, narrow windows ---- */
+
+/* The lines of a group; those of a pixel stand at the same place in each. */
+typedef struct gradient_lines {
+    real *squares, *shares; /* with zeros around */
+    real *direct;
+} gradient_lines;
+
+RG_INLINE void middle_step(const narrow *k, const char *dy, const char *x, const int64_t step[],
+                           const gradient_lines *l, int64_t i, const int n, const rg_dtype T,
+                           const int64_t width, const int32_t quarters)
+{
+    const vreal sum = sum_taps(l->squares + i - k->before, 1, width);
+    const vreal g = load_channels(dy, i, step[0], n, k->dense, T);
+    const vreal v = load_channels(x, i, step[1], n, k->dense, T);
+    vreal share;
+    vstore_full(l->direct, i, RG_REAL, norm_middle(&k->c, g, v, sum, &share, quarters));
+    vstore_full(l->shares, i, RG_REAL, vkeep(share, n, 0));
+}
+
+RG_INLINE void middle_pixel(const narrow *k, const char *dy, const char *x, const int64_t step[],
+                            const gradient_lines *l, const rg_dtype T, const int64_t width,
+                            const int32_t quarters)
+{
+    int64_t i = 0;
+    for (; i + VLEN <= k->channels; i += VLEN)
+        middle_step(k, dy, x, step, l, i, VLEN, T, width, quarters);
+    if (i < k->channels)
+        middle_step(k, dy, x, step, l, i, (int)(k->channels - i), T, width, quarters);
+}
+
+RG_INLINE void finish_step(const narrow *k, const char *x, int64_t step, const gradient_lines *l,
+                           const output *to, int64_t i, const int n, const rg_dtype T,
+                           const int64_t width)
+{
+    const vreal sum = sum_taps(l->shares + i - k->after, 1, width); /* the mirrored window */
+    const vreal v = load_channels(x, i, step, n, k->dense, T);
+    const vreal direct = vload_full(l->direct, i, RG_REAL);
+    store_channels(to, i, n, T, norm_gradient(&k->c, v, direct, sum));
+}
+
+RG_INLINE void finish_pixel(const narrow *k, const char *x, int64_t step, const gradient_lines *l,
+                            const output *to, const rg_dtype T, const int64_t width)
+{
+    int64_t i = 0;
+    for (; i + VLEN <= k->channels; i += VLEN)
+        finish_step(k, x, step, l, to, i, VLEN, T, width);
+    if (i < k->channels)
+        finish_step(k, x, step, l, to, i, (int)(k->channels - i), T, width);
+}
+
+RG_INLINE gradient_lines lines_of(const narrow *k, real *room, int64_t group, int64_t p)
+{
+    real *const shares = room + group * k->pitch;
+    return (gradient_lines){ room + p * k->pitch + k->lead, shares + p * k->pitch + k->lead,
+                             shares + group * k->pitch + p * k->inner };
+}
+
+RG_INLINE void gradient_group(const rg_lrn_gradient_args *a, const narrow *k, real *room,
+                              int64_t first, int64_t pixels, const rg_dtype T)
+{
+    const rg_lrn_shape *s = &a->shape;
+    const bool usual = s->span.width == 5 && k->c.quarters == 3;
+    int64_t offset[RG_LRN_TENSORS];
+    for (int64_t p = 0; p < pixels; p++) {
+        rg_walk_offsets(&s->outer, 3, first + p, offset);
+        const gradient_lines l = lines_of(k, room, s->group, p);
+        square_pixel(k, at(a->x, offset[1], T), s->step[1], l.squares, T);
+    }
+    for (int64_t p = 0; p < pixels; p++) {
+        rg_walk_offsets(&s->outer, 3, first + p, offset);
+        const gradient_lines l = lines_of(k, room, s->group, p);
+        const char *dy = at(a->dy, offset[0], T), *x = at(a->x, offset[1], T);
+        if (usual)
+            middle_pixel(k, dy, x, s->step, &l, T, 5, 3);
+        else
+            middle_pixel(k, dy, x, s->step, &l, T, s->span.width, k->c.quarters);
+    }
+    for (int64_t p = 0; p < pixels; p++) {
+        rg_walk_offsets(&s->outer, 3, first + p, offset);
+        const gradient_lines l = lines_of(k, room, s->group, p);
+        const char *x = at(a->x, offset[1], T);
+        const output to = output_at(s, at_out(a->dx, offset[2], T), 2, T);
+        if (usual)
+            finish_pixel(k, x, s->step[1], &l, &to, T, 5);
+        else
+            finish_pixel(k, x, s->step[1], &l, &to, T, s->span.width);
+    }
+}
+
+/* ---- wide windows: lanes are pixels ---- */
+
+typedef struct wide {
+    norm_constants c;
+    const rg_lrn_shape *s;
+    const void *dy, *x;
+    void *out;
+    int64_t offset[RG_LRN_TENSORS][RG_LRN_LANES]; /* of the pixels, in dy, x and the result */
+    int64_t step[RG_LRN_TENSORS];
+    int pixels;
+    real *direct; /* span.before + 1 lines */
+    rg_dtype T;
+} wide;
+
+/* Channel `channel` of pixels i and following, 0 where there are none. */
+RG_INLINE vreal load_lanes(const wide *k, const void *data, int tensor, int64_t channel, int i)
+{
+    real lanes[VLEN] = { 0 };
+    for (int e = 0; e < VLEN && i + e < k->pixels; e++)
+        lanes[e] = load_one(data, k->offset[tensor][i + e] + channel * k->step[tensor], k->T);
+    return vload_full(lanes, 0, RG_REAL);
+}
+
+RG_INLINE void store_lanes(const wide *k, int64_t channel, int i, vreal value)
+{
+    if (k->s->add)
+        value += load_lanes(k, k->out, 2, channel, i);
+    real lanes[VLEN];
+    vstore_full(lanes, 0, RG_REAL, value);
+    for (int e = 0; e < VLEN && i + e < k->pixels; e++)
+        store_one(k->out, k->offset[2][i + e] + channel * k->step[2], k->T, lanes[e]);
+}
+
+RG_OUTLINE void wide_fill(const void *job, int64_t channel, real *const to[2])
+{
+    const wide *k = job;
+    for (int i = 0; i < RG_LRN_LANES; i += VLEN) {
+        const vreal x = load_lanes(k, k->x, 1, channel, i);
+        vstore_full(to[0], i, RG_REAL, x * x);
+    }
+}
+
+RG_OUTLINE void wide_forward(const void *job, int64_t channel, real *const sum[2])
+{
+    const wide *k = job;
+    for (int i = 0; i < RG_LRN_LANES; i += VLEN) {
+        const vreal x = load_lanes(k, k->x, 1, channel, i);
+        const vreal s = vload_full(sum[0], i, RG_REAL);
+        store_lanes(k, channel, i, norm_forward(&k->c, x, s, k->c.quarters));
+    }
+}
+
+RG_INLINE real *wide_direct(const wide *k, int64_t channel)
+{
+    return k->direct + channel % (k->s->span.before + 1) * RG_LRN_LANES;
+}
+
+RG_OUTLINE void wide_middle(const void *job, int64_t channel, real *const sum[2], real *const to[2])
+{
+    const wide *k = job;
+    for (int i = 0; i < RG_LRN_LANES; i += VLEN) {
+        const vreal dy = load_lanes(k, k->dy, 0, channel, i);
+        const vreal x = load_lanes(k, k->x, 1, channel, i);
+        const vreal s = vload_full(sum[0], i, RG_REAL);
+        vreal share;
+        const vreal direct = norm_middle(&k->c, dy, x, s, &share, k->c.quarters);
+        vstore_full(wide_direct(k, channel), i, RG_REAL, direct);
+        vstore_full(to[0], i, RG_REAL, share);
+    }
+}
+
+RG_OUTLINE void wide_gradient(const void *job, int64_t channel, real *const sum[2])
+{
+    const wide *k = job;
+    for (int i = 0; i < RG_LRN_LANES; i += VLEN) {
+        const vreal x = load_lanes(k, k->x, 1, channel, i);
+        const vreal direct = vload_full(wide_direct(k, channel), i, RG_REAL);
+        const vreal s = vload_full(sum[0], i, RG_REAL);
+        store_lanes(k, channel, i, norm_gradient(&k->c, x, direct, s));
+    }
+}
+
+/* One group. `inputs` tensors are read: x, or dy and x. */
+RG_OUTLINE void wide_group(wide *k, int inputs, real *room, int64_t first, int pixels)
+{
+    const rg_span *span = &k->s->span;
+    k->pixels = pixels;
+    for (int p = 0; p < pixels; p++) {
+        int64_t offset[RG_LRN_TENSORS];
+        rg_walk_offsets(&k->s->outer, inputs + 1, first + p, offset);
+        for (int t = 0; t <= inputs; t++)
+            k->offset[t + 2 - inputs][p] = offset[t];
+    }
+    for (int t = 0; t <= inputs; t++)
+        k->step[t + 2 - inputs] = k->s->step[t];
+    const int64_t ring = ring_room(RG_LRN_LANES, span->width);
+    window_chain c = { .span = *span,
+                       .kinds = 1,
+                       .end = span->size,
+                       .first = { ring_at(room, RG_LRN_LANES, span->width) },
+                       .sum = { room + ring } };
+    if (inputs == 1) {
+        chain_forward(&c, k, wide_fill, wide_forward);
+        return;
+    }
+    c.second[0] = ring_at(room + ring + RG_LRN_LANES, RG_LRN_LANES, span->width);
+    k->direct = room + 2 * ring + RG_LRN_LANES;
+    chain_gradient(&c, k, wide_fill, wide_middle, wide_gradient);
+}
+
+/* ---- units ---- */
+
+/* Unit u has groups begin to end - 1. */
+RG_INLINE int64_t group_border(const rg_lrn_shape *s, int64_t u)
+{
+    const int64_t groups = (s->outer.count + s->group - 1) / s->group;
+    return groups / s->units * u + least(groups % s->units, u);
+}
+
+RG_INLINE void lrn_forward(const rg_lrn_args *a, int64_t begin, int64_t end, const rg_dtype T)
+{
+    const rg_lrn_shape *s = &a->shape;
+    const narrow k = narrow_of(s);
+    wide w = { .c = k.c, .s = s, .x = a->x, .out = a->y, .T = T };
+    for (int64_t u = begin; u < end; u++) {
+        real *const room = (real *)(void *)((char *)a->scratch + u * s->room);
+        memset(room, 0, (size_t)s->room); /* zeros around the pixels, which stay */
+        for (int64_t g = group_border(s, u); g < group_border(s, u + 1); g++) {
+            const int64_t first = g * s->group, pixels = least(s->group, s->outer.count - first);
+            if (s->span.width > RG_SPAN_DIRECT)
+                wide_group(&w, 1, room, first, (int)pixels);
+            else
+                forward_group(a, &k, room, first, pixels, T);
+        }
+    }
+}
+
+RG_INLINE void lrn_gradient(const rg_lrn_gradient_args *a, int64_t begin, int64_t end,
+                            const rg_dtype T)
+{
+    const rg_lrn_shape *s = &a->shape;
+    const narrow k = narrow_of(s);
+    wide w = { .c = k.c, .s = s, .dy = a->dy, .x = a->x, .out = a->dx, .T = T };
+    for (int64_t u = begin; u < end; u++) {
+        real *const room = (real *)(void *)((char *)a->scratch + u * s->room);
+        memset(room, 0, (size_t)s->room);
+        for (int64_t g = group_border(s, u); g < group_border(s, u + 1); g++) {
+            const int64_t first = g * s->group, pixels = least(s->group, s->outer.count - first);
+            if (s->span.width > RG_SPAN_DIRECT)
+                wide_group(&w, 2, room, first, (int)pixels);
+            else
+                gradient_group(a, &k, room, first, pixels, T);
+        }
+    }
+}
+
+/* ---- entry points and table ---- */
+
+RG_KERNEL(lrn_forward, rg_lrn_args)
+RG_KERNEL(lrn_gradient, rg_lrn_gradient_args)
+
+const rg_cpu_row RG_TABLE(lrn)[RG_LRN_KERNELS] = {
+    [RG_LRN_FORWARD] = RG_ROW(lrn_forward),
+    [RG_LRN_GRADIENT] = RG_ROW(lrn_gradient),
+};

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Division by a power of a mean square, for kernels that have the sum over a window: those of lrn
+ * and of spatial_norm. local_contrast has the power alone. */
+#ifndef RG_OPS_LRN_FORMULAS_H
+#define RG_OPS_LRN_FORMULAS_H
+
+#include "backend/cpu/math.h"
+#include "ops/lrn/lrn.h"
+
+/* rg_norm_numbers, cast once. */
+typedef struct norm_constants {
+    real scale, factor, delta, beta;
+    int32_t quarters;
+} norm_constants;
+
+RG_INLINE norm_constants norm_constants_of(const rg_norm_numbers *n)
+{
+    return (norm_constants){ (real)n->scale, (real)n->factor, (real)n->delta, (real)n->beta,
+                             n->quarters };
+}
+
+/* t^(quarters / 4) by roots and products. */
+RG_INLINE vreal power_of_quarters(vreal t, int32_t quarters)
+{
+    vreal power = vset(1), square = t;
+    for (int32_t rest = quarters / 4; rest > 0; rest >>= 1, square *= square)
+        power = rest & 1 ? power * square : power;
+    const vreal root = vsqrt(t);
+    if (quarters & 2)
+        power *= root;
+    if (quarters & 1)
+        power *= vsqrt(root);
+    return power;
+}
+
+/* t^-beta; by e^(-beta log t) to |beta log t| + 2 units of the last place. */
+RG_INLINE vreal norm_power(vreal t, const norm_constants *k, const int32_t quarters)
+{
+    if (quarters == 2)
+        return 1 / vsqrt(t);
+    if (quarters == 3) {
+        const vreal root = vsqrt(t);
+        return 1 / (root * vsqrt(root));
+    }
+    if (quarters == 4)
+        return 1 / t;
+    if (quarters >= 0)
+        return 1 / power_of_quarters(t, quarters);
+    return vexp(vset(-k->beta) * vlog(t));
+}
+
+RG_INLINE vreal norm_forward(const norm_constants *k, vreal x, vreal sum, const int32_t quarters)
+{
+    const vreal t = vfma(vset(k->scale), sum, vset(k->delta));
+    return x * norm_power(t, k, quarters);
+}
+
+/* dy t^-beta, and what goes into the sum of the gradient: dy x t^(-beta - 1). */
+RG_INLINE vreal norm_middle(const norm_constants *k, vreal dy, vreal x, vreal sum, vreal *share,
+                            const int32_t quarters)
+{
+    const vreal t = vfma(vset(k->scale), sum, vset(k->delta));
+    const vreal direct = dy * norm_power(t, k, quarters);
+    *share = direct * (x / t);
+    return direct;
+}
+
+RG_INLINE vreal norm_gradient(const norm_constants *k, vreal x, vreal direct, vreal sum)
+{
+    return vfma(-(vset(k->factor) * x), sum, direct);
+}
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Local response normalisation: the cases. */
+#include "ops/optest.h"
+
+/* One NaN, one infinity of each sign, far enough apart for windows without any of them. */
+static double special(int64_t i)
+{
+    const int64_t k = i % 64;
+    if (k == 5)
+        return __builtin_nan("");
+    return k == 21 ? __builtin_inf() : k == 40 ? -__builtin_inf() : (double)(i % 7) - 3;
+}
+
+static double special_dy(int64_t i)
+{
+    return i % 64 == 52 ? __builtin_inf() : (double)(i % 5) - 2;
+}
+
+#define ALEX "window=5 alpha=1e-4 beta=0.75 delta=2"
+
+static const rg_case cases[] = {
+    /* timed */
+    { "alex-55", ALEX, "32,55,55,96", RG_CASE_BENCH },
+    { "alex-27-half", "window=5 alpha=1e-4 beta=0.5 delta=1", "32,27,27,256", RG_CASE_BENCH },
+
+    /* timed on a GPU */
+    { "alex-55-256", ALEX, "256,55,55,96", RG_CASE_BENCH_GPU },
+
+    /* powers */
+    { "default", "", "2,3,5,19" },
+    { "half", "beta=0.5", "2,3,5,19" },
+    { "three-quarters", "beta=0.75", "2,3,5,19" },
+    { "one", "beta=1", "2,3,5,19" },
+    { "five-quarters", "beta=1.25 delta=0.5", "2,3,5,19" },
+    { "eight", "beta=8 alpha=0.1", "2,3,5,19" },
+    { "broken", "beta=0.6 alpha=2 delta=0.25", "2,3,5,19" },
+    { "large", "beta=9.5 alpha=0.1", "2,3,5,19" },
+    { "negative", "beta=-0.75", "2,3,5,19" },
+    { "negative-broken", "beta=-1.1", "2,3,5,19" },
+    { "zero", "beta=0", "2,3,5,19" },
+    { "alpha-0", "alpha=0 beta=0.5 delta=4", "2,3,5,19" },
+
+    /* windows: odd and even, narrow and wide, wider than all channels */
+    { "window-1", "window=1 beta=0.75", "3,5,17" },
+    { "window-2", "window=2 beta=0.75", "3,5,17" },
+    { "window-3", "window=3 beta=0.75", "3,5,33" },
+    { "window-4", "window=4 beta=0.75", "3,5,33" },
+    { "window-4-after", "window=4 beta=0.75 even_after=true", "3,5,33" },
+    { "window-5-after", "window=5 beta=0.75 even_after=true", "3,5,33" },
+    { "window-8", "window=8 beta=0.75", "2,7,67" },
+    { "window-9", "window=9 beta=0.75", "2,7,67" },
+    { "window-10", "window=10 beta=0.75", "2,7,67" },
+    { "window-10-after", "window=10 beta=0.75 even_after=true", "2,7,67" },
+    { "window-13", "window=13 beta=0.6", "2,17,39" },
+    { "window-31", "window=31 beta=0.5", "19,95" },
+    { "window-64", "window=64 beta=0.75", "3,64" },
+    { "window-65", "window=65 beta=0.75", "5,64" },
+    { "window-all", "window=127 beta=0.75", "5,64" },
+    { "window-beyond", "window=1000 alpha=9 beta=0.75", "5,64" },
+    { "window-most", "window=2147483647 alpha=1e9 beta=0.75", "35,30" },
+    { "window-beyond-few", "window=7 alpha=3 beta=1", "5,9,3" },
+
+    /* shapes */
+    { "one-element", "", "1" },
+    { "one-channel", "beta=0.75", "4,7,1" },
+    { "one-channel-wide", "window=21 beta=0.75", "4,7,1" },
+    { "vector", "beta=0.75", "100" },
+    { "vectors", "beta=0.75", "3,4,96" },
+    { "vectors-even", "window=6 beta=0.75", "3,4,32" },
+    { "many-channels", "beta=0.75", "3,2500" },
+    { "many-channels-wide", "window=99 beta=0.75", "17,2500" },
+    { "many-pixels", "beta=0.75", "3,29,37,24" },
+    { "rank-8", "beta=0.75", "1,2,1,3,1,2,2,5" },
+    { "no-pixels", "", "0,3,8", RG_CASE_ZERO },
+    { "no-channels", "", "2,3,0", RG_CASE_ZERO },
+
+    /* values */
+    { "special", "beta=0.75", "3,64", RG_CASE_SPECIAL, .x_fill = { { .at = special } } },
+    { "special-wide", "window=12 beta=0.75", "3,64", RG_CASE_SPECIAL,
+      .x_fill = { { .at = special } } },
+    { "special-broken", "beta=0.3", "3,64", RG_CASE_SPECIAL, .x_fill = { { .at = special } } },
+    { "special-dy", "beta=0.5", "3,64", RG_CASE_SPECIAL, .dy_fill = { .at = special_dy } },
+    { "special-dy-wide", "window=11 beta=2", "3,64", RG_CASE_SPECIAL,
+      .dy_fill = { .at = special_dy } },
+    { .name = NULL },
+};
+
+RG_OP_TEST_DEFINE(lrn, .cases = cases);
