@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/** @file
+ *  Local contrast normalisation: the mean of the pixels around every pixel is subtracted, and what
+ *  is left is divided by a power of their variance, channel by channel.
+ *
+ *      Q(i, j) = rows i - floor(kh / 2) to i + floor((kh - 1) / 2) and
+ *                columns j - floor(kw / 2) to j + floor((kw - 1) / 2)
+ *      R(i, j) = its mirror: rows i - floor((kh - 1) / 2) to i + floor(kh / 2), columns likewise
+ *
+ *      M  = 1 / N  sum of x over Q,   V = 1 / N  sum of x^2 over Q - M^2,   N = kh kw
+ *      T  = delta + alpha V
+ *      y  = pm + ps (x - p0 M) T^-beta
+ *      dx = ps (dy T^-beta - sum over R of
+ *                   dy T^-beta (p0 / N + 2 alpha beta / N (x(i, j) - M) (x - p0 M) / T))
+ *
+ *  Pixels outside of the image are 0, and N counts them. With an alpha of 0, the default, nothing
+ *  but the mean is subtracted. Apple prints another gradient, with 1 in place of a mean and T of
+ *  the pixel itself for all of its neighbours; that is no gradient of y, and not what is computed
+ *  here.
+ *
+ *  An infinity in dy gives infinities or NaN in dx, within the windows that contain it.
+ *
+ *  V is held at 0 or above, since the difference may fall below it by rounding. Where pixels are
+ *  large and nearly equal it has few correct digits: subtract what they have in common first.
+ *
+ *  x (n, h, w, c), or (h, w, c) for one image, y, dy and dx have one shape and one dtype of f32,
+ *  f64, f16, bf16. No two of them may be the same. */
+#ifndef RETROGRADE_LOCAL_CONTRAST_H
+#define RETROGRADE_LOCAL_CONTRAST_H
+
+#include <retrograde/kernel.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Start from rg_local_contrast_desc_default(), then change what matters. */
+typedef struct rg_local_contrast_desc {
+    uint32_t size;     /**< of this struct; set by rg_local_contrast_desc_default() */
+    int32_t window[2]; /**< kh, kw: rows and columns; at least 1 (default 5, 5) */
+    double alpha;      /**< at least 0 (default 0, as MPS's kernel; its node takes 1) */
+    double beta;       /**< finite (default 0.5); multiples of 1/4 from 0 to 8 are the fastest */
+    double delta;      /**< at least 0 (default 1/1024) */
+    double p0;         /**< share of the mean that is subtracted (default 1) */
+    double pm;         /**< added to the result (default 0) */
+    double ps;         /**< factor of the result (default 1) */
+} rg_local_contrast_desc;
+RG_API rg_local_contrast_desc rg_local_contrast_desc_default(void);
+
+/** Creates a kernel; *desc is copied. On failure *kernel is NULL.
+ *
+ *      x (n, h, w, c)  ->  y (the same)
+ *
+ *  The gradient reads x; the state holds no tensors. */
+RG_API rg_status rg_local_contrast_create(rg_device *device, const rg_local_contrast_desc *desc,
+                                          rg_kernel **kernel);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Windows of rows and columns around every pixel, channel by channel, for normalisations by what
+ * is in them. Part of kernel args, so valid C and valid CUDA.
+ *
+ * A sum over a window is a sum of sums: over the columns of each row, then over rows, each as
+ * core/span.h says. */
+#ifndef RG_CORE_BOX_H
+#define RG_CORE_BOX_H
+
+#include "core/span.h"
+
+#include <retrograde/tensor.h>
+
+enum { RG_BOX_TENSORS = 3 };
+
+/* A strip is some channels of a band of rows of one image. A unit does some strips, one after the
+ * other, with scratch of its own. Bands are less than an image only where no sum goes by blocks. */
+typedef struct rg_box_shape {
+    rg_span row, column;
+    int64_t images, channels;
+    int64_t step[RG_BOX_TENSORS][4]; /* image, row, column, channel */
+    int64_t block, blocks;           /* channels of a strip; strips side by side */
+    int64_t band, bands;             /* rows of a strip; strips one below the other */
+    int64_t units, room;             /* bytes of scratch for each unit */
+    bool dense;                      /* channels are neighbours in all tensors */
+    bool add, stream;                /* into the result; past the cache */
+} rg_box_shape;
+
+typedef struct rg_box_args {
+    const void *x;
+    void *y, *scratch;
+} rg_box_args;
+
+typedef struct rg_box_gradient_args {
+    const void *dy, *x;
+    void *dx, *scratch;
+} rg_box_gradient_args;
+
+/* How the scratch of a unit is laid out on the CPU, in reals. Lines begin at multiples of 16 and
+ * have room for a vector more. */
+typedef struct rg_box_lines {
+    int64_t line;   /* a row of a strip */
+    int64_t padded; /* a row with the zeros at its ends */
+    int64_t pixel;  /* a pixel of a strip */
+    int64_t ring;   /* rows of a window, and one more */
+    int64_t across; /* pixels of a window, and two more; 0 where columns are added directly */
+    int64_t kept;   /* gradient: rows from a position to the end of its window */
+} rg_box_lines;
+
+static inline rg_box_lines rg_box_lines_of(const rg_box_shape *s)
+{
+    const int64_t unit = 16, values = s->column.size * s->block;
+    rg_box_lines l;
+    l.line = (values + unit - 1) / unit * unit + unit;
+    l.padded = l.line + ((s->column.width - 1) * s->block + unit - 1) / unit * unit + unit;
+    l.pixel = (s->block + unit - 1) / unit * unit;
+    l.ring = (s->row.width + 1) * l.line;
+    l.across = s->column.width > RG_SPAN_DIRECT ? (s->column.width + 2) * l.pixel : 0;
+    l.kept = (s->row.before + 1) * l.line;
+    return l;
+}
+
+/* All of it, where so many kinds of lines are summed. */
+static inline int64_t rg_box_reals(const rg_box_lines *l, int kinds, bool gradient)
+{
+    const int64_t forward = kinds * (l->padded + l->ring + l->line) + l->across;
+    return gradient ? forward + kinds * (l->padded + l->ring) + l->kept : forward;
+}
+
+#endif

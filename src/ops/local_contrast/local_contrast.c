@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Local contrast normalisation: description, shape rule, forward, gradient. */
+#include "ops/local_contrast/local_contrast.h"
+#include "ops/ops.h"
+#include "ops/record_box.h"
+
+#include <retrograde/local_contrast.h>
+
+#include <float.h>
+
+/* ---- description ---- */
+
+static const rg_local_contrast_desc defaults = {
+    .size = sizeof(rg_local_contrast_desc),
+    .window = { 5, 5 },
+    .alpha = 0,
+    .beta = 0.5,
+    .delta = 0x1p-10,
+    .p0 = 1,
+    .pm = 0,
+    .ps = 1,
+};
+
+rg_local_contrast_desc rg_local_contrast_desc_default(void)
+{
+    return defaults;
+}
+
+static const rg_field fields[] = {
+    { .name = "window",
+      .type = RG_FIELD_I32,
+      .offset = offsetof(rg_local_contrast_desc, window),
+      .length = 2,
+      .low = 1,
+      .high = INT32_MAX,
+      .text = "rows and columns of a window" },
+    { .name = "alpha",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_local_contrast_desc, alpha),
+      .low = 0,
+      .high = DBL_MAX,
+      .text = "factor of the variance" },
+    { .name = "beta",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_local_contrast_desc, beta),
+      .low = -DBL_MAX,
+      .high = DBL_MAX,
+      .text = "power of the divisor" },
+    { .name = "delta",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_local_contrast_desc, delta),
+      .low = 0,
+      .high = DBL_MAX,
+      .text = "added to the variance" },
+    { .name = "p0",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_local_contrast_desc, p0),
+      .low = -DBL_MAX,
+      .high = DBL_MAX,
+      .text = "share of the mean that is subtracted" },
+    { .name = "pm",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_local_contrast_desc, pm),
+      .low = -DBL_MAX,
+      .high = DBL_MAX,
+      .text = "added to the result" },
+    { .name = "ps",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_local_contrast_desc, ps),
+      .low = -DBL_MAX,
+      .high = DBL_MAX,
+      .text = "factor of the result" },
+    { .name = NULL },
+};
+
+#define IMAGE      "sourceImage=x destinationImage=y"
+#define IMAGE_GRAD "sourceGradient=dy sourceImage=x destinationGradient=dx"
+
+static const rg_op_name names[] = {
+    { "MPSCNNLocalContrastNormalization", false, "", IMAGE, 3, 4 },
+    { "MPSCNNLocalContrastNormalizationGradient", true, "", IMAGE_GRAD, 3, 4 },
+    { .name = NULL },
+};
+
+/* ---- shape rule ---- */
+
+static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[])
+{
+    (void)desc;
+    return rg_box_shapes("local_contrast", x, y);
+}
+
+static uint32_t reads(const void *desc)
+{
+    (void)desc;
+    return RG_READS_X;
+}
+
+static bool joins(const void *desc, const rg_tensor_desc x[])
+{
+    (void)desc;
+    return x->rank == 4;
+}
+
+/* ---- forward and gradient ---- */
+
+static rg_contrast_numbers numbers_of(const rg_local_contrast_desc *d)
+{
+    const double count = (double)d->window[0] * d->window[1];
+    rg_contrast_numbers numbers = {
+        .norm = rg_norm_numbers_make(d->alpha, d->beta, d->delta, count),
+        .mean = 1 / count,
+        .p0 = d->p0,
+        .pm = d->pm,
+        .ps = d->ps,
+    };
+    numbers.norm.scale = d->alpha;
+    return numbers;
+}
+
+static rg_status forward(rg_call *call)
+{
+    const rg_local_contrast_desc *d = call->desc;
+    rg_local_contrast_args args = { .numbers = numbers_of(d) };
+    rg_launch launch = { .tensors = { call->x[0], call->y[0] },
+                         .kernel = RG_LOCAL_CONTRAST_FORWARD,
+                         .args = &args,
+                         .args_size = sizeof args };
+    const int64_t bytes = rg_box_lay_out(launch.tensors, 2, d->window, 2, &args.shape, &launch);
+    args.shape.stream = rg_call_streams(call, bytes);
+    return rg_record(call, &launch);
+}
+
+static rg_status gradient(rg_call *call)
+{
+    const rg_local_contrast_desc *d = call->desc;
+    rg_local_contrast_gradient_args args = { .numbers = numbers_of(d) };
+    rg_launch launch = { .tensors = { call->dy[0], call->x[0], call->dx[0] },
+                         .kernel = RG_LOCAL_CONTRAST_GRADIENT,
+                         .args = &args,
+                         .args_size = sizeof args };
+    const int64_t bytes = rg_box_lay_out(launch.tensors, 3, d->window, 2, &args.shape, &launch);
+    args.shape.add = call->add & 1;
+    args.shape.stream = !args.shape.add && rg_call_streams(call, bytes);
+    return rg_record(call, &launch);
+}
+
+RG_OP_DEFINE(local_contrast,
+             .text = "subtraction of the mean and division by the deviation around every pixel",
+             .desc = { fields, &defaults, sizeof defaults },
+             .inputs = (const char *const[]){ "x", NULL },
+             .outputs = (const char *const[]){ "y", NULL }, .names = names, .alias = "",
+             .shapes = shapes, .reads = reads, .joins = joins, .forward = forward,
+             .gradient = gradient);
+
+rg_status rg_local_contrast_create(rg_device *device, const rg_local_contrast_desc *desc,
+                                   rg_kernel **kernel)
+{
+    return rg_kernel_create(device, &rg_op_local_contrast, desc, kernel);
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Local contrast normalisation: the cases. */
+#include "ops/optest.h"
+
+/* Images of 13 by 11 with 3 channels: a NaN, and infinities that windows miss. */
+static double special(int64_t i)
+{
+    const int64_t k = i % 429;
+    if (k == 4 * 33 + 2 * 3)
+        return __builtin_nan("");
+    if (k == 9 * 33 + 8 * 3 + 1)
+        return __builtin_inf();
+    return k == 2 ? -__builtin_inf() : (double)(i % 7) - 3;
+}
+
+static double special_dy(int64_t i)
+{
+    return i % 429 == 6 * 33 + 5 * 3 + 2 ? __builtin_nan("") : (double)(i % 5) - 2;
+}
+
+static const rg_case cases[] = {
+    /* timed */
+    { "five-56", "alpha=1 delta=0.25", "32,56,56,64", RG_CASE_BENCH },
+
+    /* timed on a GPU */
+    { "five-56-256", "alpha=1 delta=0.25", "256,56,56,64", RG_CASE_BENCH_GPU },
+
+    /* powers and the other numbers */
+    { "default", "", "2,7,6,5" },
+    { "node", "alpha=1", "2,7,6,5" },
+    { "one-power", "alpha=1 beta=1 delta=0.5", "2,7,6,5" },
+    { "broken", "alpha=2 beta=0.6 delta=0.25", "2,7,6,5" },
+    { "negative", "alpha=1 beta=-1.1 delta=1", "2,7,6,5" },
+    { "zero", "alpha=1 beta=0", "2,7,6,5" },
+    { "p0", "alpha=1 delta=0.5 p0=0.25", "2,7,6,5" },
+    { "p0-none", "alpha=1 delta=0.5 p0=0", "2,7,6,5" },
+    { "pm-ps", "alpha=1 delta=0.5 p0=-2 pm=3 ps=-1.5", "2,7,6,5" },
+    { "pm-0", "alpha=0 pm=1 ps=0.5 delta=2", "2,7,6,5" },
+
+    /* windows: odd and even, narrow and wide, wider than the image */
+    { "window-1", "window=1,1 alpha=1 delta=0.25", "2,5,7,3" },
+    { "window-2", "window=2,2 alpha=1 delta=0.25", "2,5,7,3" },
+    { "window-3", "window=3,3 alpha=1 delta=0.25", "2,7,6,19" },
+    { "window-4", "window=4,4 alpha=1 delta=0.25", "2,7,6,19" },
+    { "window-rows", "window=4,1 alpha=1 delta=0.25", "1,9,5,4" },
+    { "window-columns", "window=1,4 alpha=1 delta=0.25", "1,5,9,4" },
+    { "window-8", "window=8,7 alpha=1 delta=0.25", "1,14,12,5" },
+    { "window-9", "window=9,9 alpha=1 delta=0.25", "1,14,12,5" },
+    { "window-10", "window=10,12 alpha=1 delta=0.25", "1,23,27,3" },
+    { "window-wide-rows", "window=11,3 alpha=1 delta=0.25", "2,27,6,17" },
+    { "window-wide-columns", "window=3,11 alpha=1 delta=0.25", "2,6,27,17" },
+    { "window-beyond", "window=5,6 alpha=1 delta=0.25", "2,2,3,4" },
+    { "window-far-beyond", "window=40,50 alpha=1 delta=0.25", "2,9,11,4" },
+    { "window-most", "window=2147483647,2147483647 alpha=1 delta=0.25", "1,9,8,2" },
+
+    /* shapes */
+    { "one", "alpha=1 delta=0.25", "1,1,1,1" },
+    { "image", "alpha=1 delta=0.25", "6,7,5" },
+    { "one-channel", "alpha=1 delta=0.25", "3,11,13,1" },
+    { "one-row", "alpha=1 delta=0.25", "2,1,31,2" },
+    { "one-column", "alpha=1 delta=0.25", "2,31,1,2" },
+    { "vectors", "alpha=1 delta=0.25", "2,9,7,32" },
+    { "bands", "window=3,2 alpha=1 delta=0.25", "1,75,5,7" },
+    { "bands-image", "window=2,3 alpha=1 delta=0.25", "67,6,3" },
+    { "strips", "window=3,3 alpha=1 delta=0.25", "1,12,33,467" },
+    { "strips-wide", "window=12,3 alpha=1 delta=0.25", "1,16,29,70" },
+    { "tiles", "window=5,5 alpha=1 delta=0.25", "1,37,41,9" },
+    { "no-images", "alpha=1 delta=0.25", "0,6,6,3", RG_CASE_ZERO },
+    { "no-rows", "alpha=1 delta=0.25", "2,0,6,3", RG_CASE_ZERO },
+    { "no-columns", "alpha=1 delta=0.25", "2,6,0,3", RG_CASE_ZERO },
+    { "no-channels", "alpha=1 delta=0.25", "2,6,6,0", RG_CASE_ZERO },
+
+    /* values */
+    { "special", "window=3,4 alpha=1 delta=0.25", "2,13,11,3", RG_CASE_SPECIAL,
+      .x_fill = { { .at = special } } },
+    { "special-wide", "window=9,10 alpha=1 delta=0.25", "1,13,11,3", RG_CASE_SPECIAL,
+      .x_fill = { { .at = special } } },
+    { "special-dy", "window=3,4 alpha=1 delta=0.25", "2,13,11,3", RG_CASE_SPECIAL,
+      .dy_fill = { .at = special_dy } },
+    { "special-dy-wide", "window=9,10 alpha=1 delta=0.25", "1,13,11,3", RG_CASE_SPECIAL,
+      .dy_fill = { .at = special_dy } },
+    { .name = NULL },
+};
+
+RG_OP_TEST_DEFINE(local_contrast, .cases = cases);

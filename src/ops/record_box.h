@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* What spatial_norm and local_contrast have in common when they are recorded. */
+#ifndef RG_OPS_RECORD_BOX_H
+#define RG_OPS_RECORD_BOX_H
+
+#include "core/box.h"
+#include "core/shape.h"
+#include "runtime/objects.h"
+
+/* The shape rule: images, of any size. `who` is the op. */
+static inline rg_status rg_box_shapes(const char *who, const rg_tensor_desc *x, rg_tensor_desc *y)
+{
+    RG_CHECK(rg_dtype_is_data(x->dtype), RG_INVALID_ARGUMENT,
+             "%s: x is %s; f32, f64, f16 and bf16 are supported", who, rg_dtype_name(x->dtype));
+    RG_CHECK(x->rank == 3 || x->rank == 4, RG_INVALID_ARGUMENT,
+             "%s: x has rank %d; an image is (h, w, c), a batch (n, h, w, c)", who, x->rank);
+    *y = rg_tensor_desc_dense(x->dtype, x->rank, x->dims);
+    return RG_OK;
+}
+
+static inline int64_t rg_box_clamp(int64_t value, int64_t low, int64_t high)
+{
+    return value < low ? low : value > high ? high : value;
+}
+
+/* Channels of a strip: as many as keep what a unit works on in the second cache, in whole cache
+ * lines, but not less than one. Then rows of a strip: whole images, unless there are too few. */
+static inline void rg_box_cut(rg_box_shape *s, int kinds, bool gradient, int64_t real)
+{
+    enum { NEAR = 384 << 10, LEAST = 16, STRIPS = 32 }; /* bytes, channels, strips */
+    s->block = s->channels;
+    while (s->block > LEAST) {
+        const rg_box_lines lines = rg_box_lines_of(s);
+        if (rg_box_reals(&lines, kinds, gradient) * real <= NEAR)
+            break;
+        s->block = (s->block / 2 + LEAST - 1) / LEAST * LEAST;
+    }
+    s->blocks = (s->channels + s->block - 1) / s->block;
+    const int64_t whole = s->images * s->blocks, least = 8 * s->row.width;
+    const bool direct = s->row.width <= RG_SPAN_DIRECT;
+    s->bands = direct && whole < STRIPS ? rg_box_clamp(STRIPS / whole, 1, s->row.size / least) : 1;
+    s->bands = rg_box_clamp(s->bands, 1, s->row.size);
+    s->band = (s->row.size + s->bands - 1) / s->bands;
+    s->bands = (s->row.size + s->band - 1) / s->band;
+}
+
+/* Cuts `count` tensors (x and y, or dy, x and dx) of one shape into strips, and these into units.
+ * Returns the bytes of one tensor. */
+static inline int64_t rg_box_lay_out(const rg_tensor *const tensors[], int count,
+                                     const int32_t window[2], int kinds, rg_box_shape *s,
+                                     rg_launch *launch)
+{
+    enum { UNITS = 32, SCRATCH = 64 << 20 }; /* bytes of scratch, unless one unit needs more */
+    const rg_tensor_desc *first = &tensors[0]->desc;
+    const int32_t row = first->rank - 3;
+    const int64_t bytes = rg_shape_count(first) * (int64_t)rg_dtype_size(first->dtype);
+    launch->dtype = first->dtype;
+    launch->bytes = bytes * count;
+    launch->grain = 1;
+    if (bytes == 0)
+        return 0; /* no units: nothing is recorded */
+    s->images = row > 0 ? first->dims[0] : 1;
+    s->channels = first->dims[row + 2];
+    s->row = rg_span_make(first->dims[row], window[0], false);
+    s->column = rg_span_make(first->dims[row + 1], window[1], false);
+    s->dense = true;
+    for (int t = 0; t < count; t++) {
+        const rg_tensor_desc *desc = &tensors[t]->desc;
+        s->step[t][0] = row > 0 ? desc->strides[0] : 0;
+        for (int i = 0; i < 3; i++)
+            s->step[t][1 + i] = desc->strides[row + i];
+        s->dense &= s->step[t][3] == 1 || s->channels == 1;
+    }
+    const bool gradient = count == RG_BOX_TENSORS;
+    const int64_t real = first->dtype == RG_F64 ? 8 : 4;
+    rg_box_cut(s, kinds, gradient, real);
+    const rg_box_lines lines = rg_box_lines_of(s);
+    s->room = rg_box_reals(&lines, kinds, gradient) * real;
+    s->units = rg_box_clamp(s->images * s->blocks * s->bands, 1,
+                            rg_box_clamp(SCRATCH / s->room, 1, UNITS));
+    launch->units = s->units;
+    launch->scratch = (size_t)(s->units * s->room);
+    return bytes;
+}
+
+#endif

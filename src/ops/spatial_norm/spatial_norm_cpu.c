@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Spatial normalisation on the CPU: what is summed, and what is done with the sums. */
+#include "backend/cpu/boxes.h"
+#include "ops/lrn/lrn_formulas.h"
+#include "ops/spatial_norm/spatial_norm.h"
+
+RG_FORMULA void spatial_fill(vreal x, vreal to[2])
+{
+    to[0] = x * x;
+}
+
+RG_FORMULA vreal spatial_result(const void *k, vreal x, const vreal sum[2])
+{
+    const norm_constants *c = k;
+    return norm_forward(c, x, sum[0], c->quarters);
+}
+
+RG_FORMULA vreal spatial_middle(const void *k, vreal dy, vreal x, const vreal sum[2], vreal to[2])
+{
+    const norm_constants *c = k;
+    return norm_middle(c, dy, x, sum[0], &to[0], c->quarters);
+}
+
+RG_FORMULA vreal spatial_finish(const void *k, vreal x, vreal direct, const vreal sum[2])
+{
+    return norm_gradient(k, x, direct, sum[0]);
+}
+
+RG_BOX_ROWS(spatial, 1)
+
+RG_INLINE void spatial_norm_forward(const rg_spatial_norm_args *a, int64_t begin, int64_t end,
+                                    const rg_dtype T)
+{
+    const norm_constants k = norm_constants_of(&a->numbers);
+    const void *const in[2] = { a->x, a->x };
+    box_units(&a->shape, &k, in, a->y, a->scratch, &spatial_rows[T], 1, false, begin, end, T);
+}
+
+RG_INLINE void spatial_norm_gradient(const rg_spatial_norm_gradient_args *a, int64_t begin,
+                                     int64_t end, const rg_dtype T)
+{
+    const norm_constants k = norm_constants_of(&a->numbers);
+    const void *const in[2] = { a->dy, a->x };
+    box_units(&a->shape, &k, in, a->dx, a->scratch, &spatial_rows[T], 1, true, begin, end, T);
+}
+
+/* ---- entry points and table ---- */
+
+RG_KERNEL(spatial_norm_forward, rg_spatial_norm_args)
+RG_KERNEL(spatial_norm_gradient, rg_spatial_norm_gradient_args)
+
+const rg_cpu_row RG_TABLE(spatial_norm)[RG_SPATIAL_NORM_KERNELS] = {
+    [RG_SPATIAL_NORM_FORWARD] = RG_ROW(spatial_norm_forward),
+    [RG_SPATIAL_NORM_GRADIENT] = RG_ROW(spatial_norm_gradient),
+};
