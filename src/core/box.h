@@ -9,6 +9,7 @@
 #define RG_CORE_BOX_H
 
 #include "core/span.h"
+#include "core/walk.h" /* RG_HOST_DEVICE */
 
 #include <retrograde/tensor.h>
 
@@ -66,6 +67,30 @@ static inline int64_t rg_box_reals(const rg_box_lines *l, int kinds, bool gradie
 {
     const int64_t forward = kinds * (l->padded + l->ring + l->line) + l->across;
     return gradient ? forward + kinds * (l->padded + l->ring) + l->kept : forward;
+}
+
+/* On a GPU, where a sum goes by blocks: one channel of an image with zeros around its rows, prefix
+ * sums, sums of rows with zeros around columns, and what goes to dx at the same place; reals. */
+typedef struct rg_box_plane {
+    int64_t across, down; /* places of a row, and of a column */
+    int64_t values, prefix, sums, kept;
+} rg_box_plane;
+
+static inline RG_HOST_DEVICE rg_box_plane rg_box_plane_of(const rg_box_shape *s, int kinds)
+{
+    rg_box_plane p;
+    p.across = s->column.size + s->column.width - 1;
+    p.down = s->row.size + s->row.width - 1;
+    p.values = kinds * s->row.size * p.across;
+    p.sums = kinds * p.down * s->column.size;
+    p.prefix = p.values > p.sums ? p.values : p.sums;
+    p.kept = s->row.size * s->column.size;
+    return p;
+}
+
+static inline bool rg_box_is_wide(const rg_box_shape *s)
+{
+    return s->row.width > RG_SPAN_DIRECT || s->column.width > RG_SPAN_DIRECT;
 }
 
 #endif

@@ -77,6 +77,10 @@ static inline int64_t rg_box_lay_out(const rg_tensor *const tensors[], int count
     rg_box_cut(s, kinds, gradient, real);
     const rg_box_lines lines = rg_box_lines_of(s);
     s->room = rg_box_reals(&lines, kinds, gradient) * real;
+    const rg_box_plane plane = rg_box_plane_of(s, kinds);
+    const int64_t wide = (plane.values + plane.prefix + plane.sums + plane.kept + 64) * real;
+    if (rg_box_is_wide(s) && s->room < wide)
+        s->room = wide / RG_ALIGNMENT * RG_ALIGNMENT;
     s->units = rg_box_clamp(s->images * s->blocks * s->bands, 1,
                             rg_box_clamp(SCRATCH / s->room, 1, UNITS));
     launch->units = s->units;

@@ -39,7 +39,7 @@ static const rg_case cases[] = {
     { "pm-0", "alpha=0 pm=1 ps=0.5 delta=2", "2,7,6,5" },
 
     /* windows: odd and even, narrow and wide, wider than the image */
-    { "window-1", "window=1,1 alpha=1 delta=0.25", "2,5,7,3" },
+    { "window-1", "window=1,1 alpha=1 delta=0.25 p0=0.5", "2,5,7,3" },
     { "window-2", "window=2,2 alpha=1 delta=0.25", "2,5,7,3" },
     { "window-3", "window=3,3 alpha=1 delta=0.25", "2,7,6,19" },
     { "window-4", "window=4,4 alpha=1 delta=0.25", "2,7,6,19" },

@@ -133,7 +133,10 @@ static void lay_out(const rg_lrn_desc *d, const rg_tensor *const tensors[], int 
         s->dense &= s->step[t] == 1 || channels == 1;
     }
     const bool gradient = count == RG_LRN_TENSORS;
-    s->room = choose_group(s, gradient) * (first->dtype == RG_F64 ? 8 : 4);
+    const int64_t real = first->dtype == RG_F64 ? 8 : 4, places = rg_lrn_places(&s->span) * real;
+    s->room = choose_group(s, gradient) * real;
+    if (places > RG_LRN_SHARED && s->room < places)
+        s->room = (places + RG_ALIGNMENT - 1) / RG_ALIGNMENT * RG_ALIGNMENT;
     const int64_t groups = (s->outer.count + s->group - 1) / s->group;
     s->units = clamp(groups, 0, clamp(SCRATCH / clamp(s->room, 1, SCRATCH), 1, UNITS));
     launch->dtype = first->dtype;

@@ -68,6 +68,15 @@ static inline int64_t rg_lrn_round(int64_t count)
     return (count + RG_LRN_UNIT - 1) / RG_LRN_UNIT * RG_LRN_UNIT;
 }
 
+/* On a GPU, for a pixel: places of its squares, of their prefix sums and of what the gradient sums,
+ * and its channels. In shared memory, unless that is more than every GPU has. */
+enum { RG_LRN_SHARED = 48 << 10 }; /* bytes */
+
+static inline int64_t rg_lrn_places(const rg_span *span)
+{
+    return 3 * (span->size + span->width - 1) + span->size;
+}
+
 static inline int64_t rg_lrn_lead(const rg_span *span)
 {
     return rg_lrn_round(span->before > span->after ? span->before : span->after);
