@@ -175,6 +175,21 @@ RG_INLINE vreal vsqrt(vreal a)
 #endif
 }
 
+/* 1 / sqrt(a) within 2 units of the last place, or, where `brief`, within 2^-14 of the value. */
+RG_INLINE vreal vrsqrt(vreal a, const bool brief)
+{
+#if defined(__AVX512F__) && !RG_REAL_F64
+    const vreal r = (vreal)_mm512_rsqrt14_ps((__m512)a);
+    if (brief)
+        return r;
+    const vreal error = vfma(-a * r, r, vset(1)); /* NaN where r is 0 or infinity */
+    return vselect(error == error, vfma(r * vset((real)0.5), error, r), r);
+#else
+    (void)brief;
+    return 1 / vsqrt(a);
+#endif
+}
+
 /* Integers of 64 bits, and the products of their lower halves. */
 typedef uint64_t vwide __attribute__((vector_size(RG_VECTOR_BYTES)));
 RG_INLINE vwide vmul_low(vwide a, vwide b)
@@ -295,6 +310,35 @@ RG_INLINE vreal vkeep(vreal a, const int n, real fill)
 #define RG_EVEN(k) k, k + 2, k + 4, k + 6
 #define RG_ZIP(k)  k, k + 4, k + 1, k + 5
 #endif
+
+/* VLEN lanes of two vectors, one behind the other, from lane k on. */
+#if RG_VLEN == 16
+#define RG_FROM(k)                                                                            \
+    k, k + 1, k + 2, k + 3, k + 4, k + 5, k + 6, k + 7, k + 8, k + 9, k + 10, k + 11, k + 12, \
+        k + 13, k + 14, k + 15
+#elif RG_VLEN == 8
+#define RG_FROM(k) k, k + 1, k + 2, k + 3, k + 4, k + 5, k + 6, k + 7
+#elif RG_VLEN == 4
+#define RG_FROM(k) k, k + 1, k + 2, k + 3
+#else
+#define RG_FROM(k) k, k + 1
+#endif
+
+/* One and two lanes further than a, and two before b, where b follows a. */
+RG_INLINE vreal vahead_one(vreal a, vreal b)
+{
+    return __builtin_shufflevector(a, b, RG_FROM(1));
+}
+
+RG_INLINE vreal vahead_two(vreal a, vreal b)
+{
+    return __builtin_shufflevector(a, b, RG_FROM(2));
+}
+
+RG_INLINE vreal vbehind_two(vreal a, vreal b)
+{
+    return __builtin_shufflevector(a, b, RG_FROM(RG_VLEN - 2));
+}
 
 RG_INLINE real vsum(vreal a)
 {

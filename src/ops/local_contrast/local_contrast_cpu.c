@@ -42,19 +42,20 @@ RG_INLINE vreal contrast_divisor(const contrast_constants *c, const vreal sum[2]
 RG_FORMULA vreal contrast_result(const void *k, vreal x, const vreal sum[2])
 {
     const contrast_constants *c = k;
-    vreal mean;
+    vreal mean, inverse;
     const vreal t = contrast_divisor(c, sum, &mean);
-    const vreal rest = vfma(vset(-c->p0), mean, x) * norm_power(t, &c->norm, c->norm.quarters);
-    return vfma(vset(c->ps), rest, vset(c->pm));
+    const vreal power = norm_power(t, &c->norm, c->norm.quarters, false, &inverse);
+    return vfma(vset(c->ps), vfma(vset(-c->p0), mean, x) * power, vset(c->pm));
 }
 
 RG_FORMULA vreal contrast_middle(const void *k, vreal dy, vreal x, const vreal sum[2], vreal to[2])
 {
     const contrast_constants *c = k;
-    vreal mean;
+    vreal mean, inverse;
     const vreal t = contrast_divisor(c, sum, &mean);
-    const vreal a = vset(c->ps) * dy * norm_power(t, &c->norm, c->norm.quarters);
-    const vreal q = vset(c->norm.factor) * a * (vfma(vset(-c->p0), mean, x) / t);
+    const vreal power = norm_power(t, &c->norm, c->norm.quarters, false, &inverse);
+    const vreal a = vset(c->ps) * dy * power;
+    const vreal q = vset(c->norm.factor) * a * (vfma(vset(-c->p0), mean, x) * inverse);
     to[0] = vfma(q, mean, -(vset(c->share) * a));
     to[1] = q;
     return a;

@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Local response normalisation on the CPU. Windows up to RG_SPAN_DIRECT channels: squares of a
+/* Local response normalisation on the CPU. Windows of 5 channels, two on either side: neighbours
+ * come by shuffles, and a pixel is gone through once. Others up to RG_SPAN_DIRECT: squares of a
  * group of pixels are written with zeros around each pixel, and summed by loads at shifted
  * addresses; a group at a time, so that what is loaded has left the store buffer. Wider ones: the
  * lanes of a line are pixels, and channels follow one another as positions, see windows.h. */
 #include "backend/cpu/windows.h"
 #include "ops/lrn/lrn_formulas.h"
+
+/* Whether results have 16 bits, for which a shorter root is precise enough. */
+RG_INLINE bool is_short(const rg_dtype T)
+{
+    return T == RG_F16 || T == RG_BF16;
+}
 
 /* n channels from i on of a pixel. */
 RG_INLINE vreal load_channels(const void *pixel, int64_t i, int64_t step, const int n, bool dense,
@@ -83,7 +90,7 @@ RG_INLINE void forward_step(const narrow *k, const char *x, int64_t step, const 
 {
     const vreal sum = sum_taps(squares + i - k->before, 1, width);
     const vreal v = load_channels(x, i, step, n, k->dense, T);
-    store_channels(to, i, n, T, norm_forward(&k->c, v, sum, quarters));
+    store_channels(to, i, n, T, norm_forward(&k->c, v, sum, quarters, is_short(T)));
 }
 
 RG_INLINE void forward_pixel(const narrow *k, const char *x, int64_t step, const real *squares,
@@ -111,10 +118,7 @@ RG_INLINE void forward_group(const rg_lrn_args *a, const narrow *k, real *room, 
         const char *x = at(a->x, offset[0], T);
         const output to = output_at(s, at_out(a->y, offset[1], T), 1, T);
         const real *squares = room + p * k->pitch + k->lead;
-        if (s->span.width == 5 && k->c.quarters == 3)
-            forward_pixel(k, x, s->step[0], squares, &to, T, 5, 3);
-        else
-            forward_pixel(k, x, s->step[0], squares, &to, T, s->span.width, k->c.quarters);
+        forward_pixel(k, x, s->step[0], squares, &to, T, s->span.width, k->c.quarters);
     }
 }
 
@@ -134,7 +138,8 @@ RG_INLINE void middle_step(const narrow *k, const char *dy, const char *x, const
     const vreal g = load_channels(dy, i, step[0], n, k->dense, T);
     const vreal v = load_channels(x, i, step[1], n, k->dense, T);
     vreal share;
-    vstore_full(l->direct, i, RG_REAL, norm_middle(&k->c, g, v, sum, &share, quarters));
+    vstore_full(l->direct, i, RG_REAL,
+                norm_middle(&k->c, g, v, sum, &share, quarters, is_short(T)));
     vstore_full(l->shares, i, RG_REAL, vkeep(share, n, 0));
 }
 
@@ -180,7 +185,6 @@ RG_INLINE void gradient_group(const rg_lrn_gradient_args *a, const narrow *k, re
                               int64_t first, int64_t pixels, const rg_dtype T)
 {
     const rg_lrn_shape *s = &a->shape;
-    const bool usual = s->span.width == 5 && k->c.quarters == 3;
     int64_t offset[RG_LRN_TENSORS];
     for (int64_t p = 0; p < pixels; p++) {
         rg_walk_offsets(&s->outer, 3, first + p, offset);
@@ -191,20 +195,138 @@ RG_INLINE void gradient_group(const rg_lrn_gradient_args *a, const narrow *k, re
         rg_walk_offsets(&s->outer, 3, first + p, offset);
         const gradient_lines l = lines_of(k, room, s->group, p);
         const char *dy = at(a->dy, offset[0], T), *x = at(a->x, offset[1], T);
-        if (usual)
-            middle_pixel(k, dy, x, s->step, &l, T, 5, 3);
-        else
-            middle_pixel(k, dy, x, s->step, &l, T, s->span.width, k->c.quarters);
+        middle_pixel(k, dy, x, s->step, &l, T, s->span.width, k->c.quarters);
     }
     for (int64_t p = 0; p < pixels; p++) {
         rg_walk_offsets(&s->outer, 3, first + p, offset);
         const gradient_lines l = lines_of(k, room, s->group, p);
         const char *x = at(a->x, offset[1], T);
         const output to = output_at(s, at_out(a->dx, offset[2], T), 2, T);
-        if (usual)
-            finish_pixel(k, x, s->step[1], &l, &to, T, 5);
+        finish_pixel(k, x, s->step[1], &l, &to, T, s->span.width);
+    }
+}
+
+/* ---- windows of 5: two channels on either side ---- */
+
+RG_INLINE bool is_five(const rg_lrn_shape *s)
+{
+    return s->span.before == 2 && s->span.after == 2 && s->dense;
+}
+
+/* The sums of the windows around the values `own`, which stand between those seen before and
+ * `next`. Of the former `pairs` is kept: every value plus the one that follows it. */
+RG_INLINE vreal sum_five(vreal *pairs, vreal own, vreal next)
+{
+    const vreal before = *pairs;
+    *pairs = own + vahead_one(own, next);
+    return (vbehind_two(before, *pairs) + *pairs) + vahead_two(own, next);
+}
+
+/* What stands before the first value are zeros. */
+RG_INLINE vreal first_pairs(vreal own)
+{
+    const vreal zero = vset(0);
+    return zero + vahead_one(zero, own);
+}
+
+/* Channels i and following, 0 where there are none. */
+RG_INLINE vreal load_five(const char *pixel, int64_t i, int64_t channels, const rg_dtype T)
+{
+    return i + VLEN <= channels ? vload_full(pixel, i, T)
+           : i < channels       ? vload(pixel, i, (int)(channels - i), T)
+                                : vset(0);
+}
+
+RG_INLINE void store_five(const output *to, int64_t i, int64_t channels, const rg_dtype T,
+                          vreal value)
+{
+    if (i + VLEN <= channels)
+        store_channels(to, i, VLEN, T, value);
+    else
+        store_channels(to, i, (int)(channels - i), T, value);
+}
+
+RG_INLINE void forward_five(const norm_constants *k, const char *x, const output *to,
+                            int64_t channels, const rg_dtype T, const int32_t quarters)
+{
+    vreal own = load_five(x, 0, channels, T), pairs = first_pairs(own * own);
+    for (int64_t i = 0; i < channels; i += VLEN) {
+        const vreal next = load_five(x, i + VLEN, channels, T);
+        const vreal sum = sum_five(&pairs, own * own, next * next);
+        store_five(to, i, channels, T, norm_forward(k, own, sum, quarters, is_short(T)));
+        own = next;
+    }
+}
+
+/* The vectors that a gradient has in hand. */
+typedef struct five {
+    vreal x, direct, share;
+} five;
+
+RG_INLINE void finish_five(const norm_constants *k, const output *to, int64_t i, int64_t channels,
+                           const rg_dtype T, const five *own, vreal sum)
+{
+    store_five(to, i, channels, T, norm_gradient(k, own->x, own->direct, sum));
+}
+
+/* A vector is finished when the shares of the one that follows are known. */
+RG_INLINE void gradient_five(const norm_constants *k, const char *dy, const char *x,
+                             const output *to, int64_t channels, const rg_dtype T,
+                             const int32_t quarters)
+{
+    vreal own = load_five(x, 0, channels, T), pairs = first_pairs(own * own), share_pairs = own;
+    five last = { own, own, own };
+    for (int64_t i = 0; i < channels; i += VLEN) {
+        const vreal next = load_five(x, i + VLEN, channels, T);
+        const vreal sum = sum_five(&pairs, own * own, next * next);
+        five now = { .x = own };
+        now.direct = norm_middle(k, load_five(dy, i, channels, T), own, sum, &now.share, quarters,
+                                 is_short(T));
+        if (i + VLEN > channels)
+            now.share = vkeep(now.share, (int)(channels - i), 0);
+        if (i == 0)
+            share_pairs = first_pairs(now.share);
         else
-            finish_pixel(k, x, s->step[1], &l, &to, T, s->span.width);
+            finish_five(k, to, i - VLEN, channels, T, &last,
+                        sum_five(&share_pairs, last.share, now.share));
+        last = now;
+        own = next;
+    }
+    const int64_t end = (channels - 1) / VLEN * VLEN;
+    finish_five(k, to, end, channels, T, &last, sum_five(&share_pairs, last.share, vset(0)));
+}
+
+/* Pixels begin to end - 1. */
+RG_INLINE void forward_fives(const rg_lrn_args *a, int64_t begin, int64_t end, const rg_dtype T)
+{
+    const rg_lrn_shape *s = &a->shape;
+    const norm_constants k = norm_constants_of(&s->numbers);
+    for (int64_t p = begin; p < end; p++) {
+        int64_t offset[2];
+        rg_walk_offsets(&s->outer, 2, p, offset);
+        const char *x = at(a->x, offset[0], T);
+        const output to = output_at(s, at_out(a->y, offset[1], T), 1, T);
+        if (k.quarters == 3)
+            forward_five(&k, x, &to, s->span.size, T, 3);
+        else
+            forward_five(&k, x, &to, s->span.size, T, k.quarters);
+    }
+}
+
+RG_INLINE void gradient_fives(const rg_lrn_gradient_args *a, int64_t begin, int64_t end,
+                              const rg_dtype T)
+{
+    const rg_lrn_shape *s = &a->shape;
+    const norm_constants k = norm_constants_of(&s->numbers);
+    for (int64_t p = begin; p < end; p++) {
+        int64_t offset[RG_LRN_TENSORS];
+        rg_walk_offsets(&s->outer, 3, p, offset);
+        const char *dy = at(a->dy, offset[0], T), *x = at(a->x, offset[1], T);
+        const output to = output_at(s, at_out(a->dx, offset[2], T), 2, T);
+        if (k.quarters == 3)
+            gradient_five(&k, dy, x, &to, s->span.size, T, 3);
+        else
+            gradient_five(&k, dy, x, &to, s->span.size, T, k.quarters);
     }
 }
 
@@ -256,7 +378,7 @@ RG_OUTLINE void wide_forward(const void *job, int64_t channel, real *const sum[2
     for (int i = 0; i < RG_LRN_LANES; i += VLEN) {
         const vreal x = load_lanes(k, k->x, 1, channel, i);
         const vreal s = vload_full(sum[0], i, RG_REAL);
-        store_lanes(k, channel, i, norm_forward(&k->c, x, s, k->c.quarters));
+        store_lanes(k, channel, i, norm_forward(&k->c, x, s, k->c.quarters, is_short(k->T)));
     }
 }
 
@@ -273,7 +395,7 @@ RG_OUTLINE void wide_middle(const void *job, int64_t channel, real *const sum[2]
         const vreal x = load_lanes(k, k->x, 1, channel, i);
         const vreal s = vload_full(sum[0], i, RG_REAL);
         vreal share;
-        const vreal direct = norm_middle(&k->c, dy, x, s, &share, k->c.quarters);
+        const vreal direct = norm_middle(&k->c, dy, x, s, &share, k->c.quarters, is_short(k->T));
         vstore_full(wide_direct(k, channel), i, RG_REAL, direct);
         vstore_full(to[0], i, RG_REAL, share);
     }
@@ -320,7 +442,7 @@ RG_OUTLINE void wide_group(wide *k, int inputs, real *room, int64_t first, int p
 
 /* ---- units ---- */
 
-/* Unit u has groups begin to end - 1. */
+/* The first group of unit u. */
 RG_INLINE int64_t group_border(const rg_lrn_shape *s, int64_t u)
 {
     const int64_t groups = (s->outer.count + s->group - 1) / s->group;
@@ -333,6 +455,11 @@ RG_INLINE void lrn_forward(const rg_lrn_args *a, int64_t begin, int64_t end, con
     const narrow k = narrow_of(s);
     wide w = { .c = k.c, .s = s, .x = a->x, .out = a->y, .T = T };
     for (int64_t u = begin; u < end; u++) {
+        if (is_five(s)) {
+            forward_fives(a, group_border(s, u) * s->group,
+                          least(group_border(s, u + 1) * s->group, s->outer.count), T);
+            continue;
+        }
         real *const room = (real *)(void *)((char *)a->scratch + u * s->room);
         memset(room, 0, (size_t)s->room); /* zeros around the pixels, which stay */
         for (int64_t g = group_border(s, u); g < group_border(s, u + 1); g++) {
@@ -352,6 +479,11 @@ RG_INLINE void lrn_gradient(const rg_lrn_gradient_args *a, int64_t begin, int64_
     const narrow k = narrow_of(s);
     wide w = { .c = k.c, .s = s, .dy = a->dy, .x = a->x, .out = a->dx, .T = T };
     for (int64_t u = begin; u < end; u++) {
+        if (is_five(s)) {
+            gradient_fives(a, group_border(s, u) * s->group,
+                           least(group_border(s, u + 1) * s->group, s->outer.count), T);
+            continue;
+        }
         real *const room = (real *)(void *)((char *)a->scratch + u * s->room);
         memset(room, 0, (size_t)s->room);
         for (int64_t g = group_border(s, u); g < group_border(s, u + 1); g++) {

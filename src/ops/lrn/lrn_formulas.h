@@ -34,35 +34,46 @@ RG_INLINE vreal power_of_quarters(vreal t, int32_t quarters)
     return power;
 }
 
-/* t^-beta; by e^(-beta log t) to |beta log t| + 2 units of the last place. */
-RG_INLINE vreal norm_power(vreal t, const norm_constants *k, const int32_t quarters)
+/* The root of a result of vrsqrt. */
+RG_INLINE vreal norm_root(vreal r, const bool brief)
 {
-    if (quarters == 2)
-        return 1 / vsqrt(t);
-    if (quarters == 3) {
-        const vreal root = vsqrt(t);
-        return 1 / (root * vsqrt(root));
+    const vreal root = r * vrsqrt(r, brief);
+    return vselect(root == root, root, r); /* 0 and infinity are their own */
+}
+
+/* t^-beta, and 1 / t; by e^(-beta log t) to |beta log t| + 2 units of the last place. For results
+ * of 16 bits 2^-12.5 of the value will do (`brief`). */
+RG_INLINE vreal norm_power(vreal t, const norm_constants *k, const int32_t quarters,
+                           const bool brief, vreal *inverse)
+{
+    if (quarters == 2 || quarters == 3) {
+        const vreal r = vrsqrt(t, brief);
+        *inverse = r * r;
+        return quarters == 2 ? r : r * norm_root(r, brief);
     }
+    *inverse = 1 / t;
     if (quarters == 4)
-        return 1 / t;
+        return *inverse;
     if (quarters >= 0)
         return 1 / power_of_quarters(t, quarters);
     return vexp(vset(-k->beta) * vlog(t));
 }
 
-RG_INLINE vreal norm_forward(const norm_constants *k, vreal x, vreal sum, const int32_t quarters)
+RG_INLINE vreal norm_forward(const norm_constants *k, vreal x, vreal sum, const int32_t quarters,
+                             const bool brief)
 {
-    const vreal t = vfma(vset(k->scale), sum, vset(k->delta));
-    return x * norm_power(t, k, quarters);
+    vreal inverse;
+    return x * norm_power(vfma(vset(k->scale), sum, vset(k->delta)), k, quarters, brief, &inverse);
 }
 
 /* dy t^-beta, and what goes into the sum of the gradient: dy x t^(-beta - 1). */
 RG_INLINE vreal norm_middle(const norm_constants *k, vreal dy, vreal x, vreal sum, vreal *share,
-                            const int32_t quarters)
+                            const int32_t quarters, const bool brief)
 {
     const vreal t = vfma(vset(k->scale), sum, vset(k->delta));
-    const vreal direct = dy * norm_power(t, k, quarters);
-    *share = direct * (x / t);
+    vreal inverse;
+    const vreal direct = dy * norm_power(t, k, quarters, brief, &inverse);
+    *share = direct * (x * inverse);
     return direct;
 }
 

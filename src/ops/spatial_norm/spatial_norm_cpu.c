@@ -13,13 +13,13 @@ RG_FORMULA void spatial_fill(vreal x, vreal to[2])
 RG_FORMULA vreal spatial_result(const void *k, vreal x, const vreal sum[2])
 {
     const norm_constants *c = k;
-    return norm_forward(c, x, sum[0], c->quarters);
+    return norm_forward(c, x, sum[0], c->quarters, false);
 }
 
 RG_FORMULA vreal spatial_middle(const void *k, vreal dy, vreal x, const vreal sum[2], vreal to[2])
 {
     const norm_constants *c = k;
-    return norm_middle(c, dy, x, sum[0], &to[0], c->quarters);
+    return norm_middle(c, dy, x, sum[0], &to[0], c->quarters, false);
 }
 
 RG_FORMULA vreal spatial_finish(const void *k, vreal x, vreal direct, const vreal sum[2])
