@@ -175,15 +175,32 @@ RG_INLINE vreal vsqrt(vreal a)
 #endif
 }
 
-/* 1 / sqrt(a) within 2 units of the last place, or, where `brief`, within 2^-14 of the value. */
+/* Whether a lane of a mask is set. */
+RG_INLINE bool vany(vint mask)
+{
+#if defined(__AVX512F__) && RG_REAL_F64
+    return _mm512_movepi64_mask((__m512i)mask) != 0;
+#elif defined(__AVX512F__)
+    return _mm512_movepi32_mask((__m512i)mask) != 0;
+#elif defined(__AVX2__)
+    return _mm256_movemask_epi8((__m256i)mask) != 0;
+#elif defined(__SSE2__)
+    return _mm_movemask_epi8((__m128i)mask) != 0;
+#else
+    intr any = 0;
+    for (int e = 0; e < VLEN; e++)
+        any |= mask[e];
+    return any != 0;
+#endif
+}
+
+/* 1 / sqrt(a) within 2 units of the last place, or, where `brief`, within 2^-14 of the value, for
+ * numbers. What is not brief may be NaN for 0 and infinity. */
 RG_INLINE vreal vrsqrt(vreal a, const bool brief)
 {
 #if defined(__AVX512F__) && !RG_REAL_F64
     const vreal r = (vreal)_mm512_rsqrt14_ps((__m512)a);
-    if (brief)
-        return r;
-    const vreal error = vfma(-a * r, r, vset(1)); /* NaN where r is 0 or infinity */
-    return vselect(error == error, vfma(r * vset((real)0.5), error, r), r);
+    return brief ? r : vfma(r * vset((real)0.5), vfma(-a * r, r, vset(1)), r);
 #else
     (void)brief;
     return 1 / vsqrt(a);

@@ -229,31 +229,44 @@ RG_INLINE vreal first_pairs(vreal own)
     return zero + vahead_one(zero, own);
 }
 
-/* Channels i and following, 0 where there are none. */
-RG_INLINE vreal load_five(const char *pixel, int64_t i, int64_t channels, const rg_dtype T)
+/* What the loops are made for: pixels of whole vectors that are stored, or written past the cache,
+ * and all others. */
+typedef enum five_way { ANY, WHOLE, STREAM } five_way;
+
+RG_INLINE five_way way_of(const rg_lrn_shape *s, const output *to)
 {
-    return i + VLEN <= channels ? vload_full(pixel, i, T)
-           : i < channels       ? vload(pixel, i, (int)(channels - i), T)
-                                : vset(0);
+    return s->add || s->span.size % VLEN != 0 ? ANY : to->stream ? STREAM : WHOLE;
+}
+
+/* Channels i and following, 0 where there are none. */
+RG_INLINE vreal load_five(const char *pixel, int64_t i, int64_t channels, const rg_dtype T,
+                          const five_way way)
+{
+    if (i + VLEN <= channels)
+        return vload_full(pixel, i, T);
+    return way == ANY && i < channels ? vload(pixel, i, (int)(channels - i), T) : vset(0);
 }
 
 RG_INLINE void store_five(const output *to, int64_t i, int64_t channels, const rg_dtype T,
-                          vreal value)
+                          const five_way way, vreal value)
 {
-    if (i + VLEN <= channels)
-        store_channels(to, i, VLEN, T, value);
+    if (way == STREAM)
+        vstream(to->pixel, i, T, value);
+    else if (way == WHOLE)
+        vstore_full(to->pixel, i, T, value);
     else
-        store_channels(to, i, (int)(channels - i), T, value);
+        store_channels(to, i, vlanes_left(channels - i), T, value);
 }
 
 RG_INLINE void forward_five(const norm_constants *k, const char *x, const output *to,
-                            int64_t channels, const rg_dtype T, const int32_t quarters)
+                            int64_t channels, const rg_dtype T, const int32_t quarters,
+                            const five_way way)
 {
-    vreal own = load_five(x, 0, channels, T), pairs = first_pairs(own * own);
+    vreal own = load_five(x, 0, channels, T, way), pairs = first_pairs(own * own);
     for (int64_t i = 0; i < channels; i += VLEN) {
-        const vreal next = load_five(x, i + VLEN, channels, T);
+        const vreal next = load_five(x, i + VLEN, channels, T, way);
         const vreal sum = sum_five(&pairs, own * own, next * next);
-        store_five(to, i, channels, T, norm_forward(k, own, sum, quarters, is_short(T)));
+        store_five(to, i, channels, T, way, norm_forward(k, own, sum, quarters, is_short(T)));
         own = next;
     }
 }
@@ -264,36 +277,37 @@ typedef struct five {
 } five;
 
 RG_INLINE void finish_five(const norm_constants *k, const output *to, int64_t i, int64_t channels,
-                           const rg_dtype T, const five *own, vreal sum)
+                           const rg_dtype T, const five_way way, const five *own, vreal sum)
 {
-    store_five(to, i, channels, T, norm_gradient(k, own->x, own->direct, sum));
+    store_five(to, i, channels, T, way, norm_gradient(k, own->x, own->direct, sum));
 }
 
 /* A vector is finished when the shares of the one that follows are known. */
 RG_INLINE void gradient_five(const norm_constants *k, const char *dy, const char *x,
                              const output *to, int64_t channels, const rg_dtype T,
-                             const int32_t quarters)
+                             const int32_t quarters, const five_way way)
 {
-    vreal own = load_five(x, 0, channels, T), pairs = first_pairs(own * own), share_pairs = own;
+    vreal own = load_five(x, 0, channels, T, way), pairs = first_pairs(own * own);
+    vreal share_pairs = own;
     five last = { own, own, own };
     for (int64_t i = 0; i < channels; i += VLEN) {
-        const vreal next = load_five(x, i + VLEN, channels, T);
+        const vreal next = load_five(x, i + VLEN, channels, T, way);
         const vreal sum = sum_five(&pairs, own * own, next * next);
         five now = { .x = own };
-        now.direct = norm_middle(k, load_five(dy, i, channels, T), own, sum, &now.share, quarters,
-                                 is_short(T));
-        if (i + VLEN > channels)
+        now.direct = norm_middle(k, load_five(dy, i, channels, T, way), own, sum, &now.share,
+                                 quarters, is_short(T));
+        if (way == ANY && i + VLEN > channels)
             now.share = vkeep(now.share, (int)(channels - i), 0);
         if (i == 0)
             share_pairs = first_pairs(now.share);
         else
-            finish_five(k, to, i - VLEN, channels, T, &last,
+            finish_five(k, to, i - VLEN, channels, T, way, &last,
                         sum_five(&share_pairs, last.share, now.share));
         last = now;
         own = next;
     }
     const int64_t end = (channels - 1) / VLEN * VLEN;
-    finish_five(k, to, end, channels, T, &last, sum_five(&share_pairs, last.share, vset(0)));
+    finish_five(k, to, end, channels, T, way, &last, sum_five(&share_pairs, last.share, vset(0)));
 }
 
 /* Pixels begin to end - 1. */
@@ -306,10 +320,13 @@ RG_INLINE void forward_fives(const rg_lrn_args *a, int64_t begin, int64_t end, c
         rg_walk_offsets(&s->outer, 2, p, offset);
         const char *x = at(a->x, offset[0], T);
         const output to = output_at(s, at_out(a->y, offset[1], T), 1, T);
-        if (k.quarters == 3)
-            forward_five(&k, x, &to, s->span.size, T, 3);
+        const five_way way = way_of(s, &to);
+        if (k.quarters == 3 && way == STREAM)
+            forward_five(&k, x, &to, s->span.size, T, 3, STREAM);
+        else if (k.quarters == 3 && way == WHOLE)
+            forward_five(&k, x, &to, s->span.size, T, 3, WHOLE);
         else
-            forward_five(&k, x, &to, s->span.size, T, k.quarters);
+            forward_five(&k, x, &to, s->span.size, T, k.quarters, ANY);
     }
 }
 
@@ -323,10 +340,13 @@ RG_INLINE void gradient_fives(const rg_lrn_gradient_args *a, int64_t begin, int6
         rg_walk_offsets(&s->outer, 3, p, offset);
         const char *dy = at(a->dy, offset[0], T), *x = at(a->x, offset[1], T);
         const output to = output_at(s, at_out(a->dx, offset[2], T), 2, T);
-        if (k.quarters == 3)
-            gradient_five(&k, dy, x, &to, s->span.size, T, 3);
+        const five_way way = way_of(s, &to);
+        if (k.quarters == 3 && way == STREAM)
+            gradient_five(&k, dy, x, &to, s->span.size, T, 3, STREAM);
+        else if (k.quarters == 3 && way == WHOLE)
+            gradient_five(&k, dy, x, &to, s->span.size, T, 3, WHOLE);
         else
-            gradient_five(&k, dy, x, &to, s->span.size, T, k.quarters);
+            gradient_five(&k, dy, x, &to, s->span.size, T, k.quarters, ANY);
     }
 }
 

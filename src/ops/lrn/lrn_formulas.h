@@ -34,11 +34,20 @@ RG_INLINE vreal power_of_quarters(vreal t, int32_t quarters)
     return power;
 }
 
-/* The root of a result of vrsqrt. */
-RG_INLINE vreal norm_root(vreal r, const bool brief)
+/* t^(-1/2) or t^(-3/4), and 1 / t, by roots that are quick and may be NaN for 0 and infinity;
+ * where they are it takes the long way. */
+RG_INLINE vreal norm_roots(vreal t, const int32_t quarters, const bool brief, vreal *inverse)
 {
-    const vreal root = r * vrsqrt(r, brief);
-    return vselect(root == root, root, r); /* 0 and infinity are their own */
+    const vreal r = vrsqrt(t, brief);
+    vreal power = quarters == 2 ? r : r * (r * vrsqrt(r, brief));
+    *inverse = r * r;
+    const vint lost = power != power;
+    if (vany(lost)) {
+        const vreal root = vsqrt(t);
+        power = vselect(lost, 1 / (quarters == 2 ? root : root * vsqrt(root)), power);
+        *inverse = vselect(lost, 1 / t, *inverse);
+    }
+    return power;
 }
 
 /* t^-beta, and 1 / t; by e^(-beta log t) to |beta log t| + 2 units of the last place. For results
@@ -46,11 +55,8 @@ RG_INLINE vreal norm_root(vreal r, const bool brief)
 RG_INLINE vreal norm_power(vreal t, const norm_constants *k, const int32_t quarters,
                            const bool brief, vreal *inverse)
 {
-    if (quarters == 2 || quarters == 3) {
-        const vreal r = vrsqrt(t, brief);
-        *inverse = r * r;
-        return quarters == 2 ? r : r * norm_root(r, brief);
-    }
+    if (quarters == 2 || quarters == 3)
+        return norm_roots(t, quarters, brief, inverse);
     *inverse = 1 / t;
     if (quarters == 4)
         return *inverse;
