@@ -6,7 +6,6 @@
 #include <retrograde/local_contrast.h>
 
 #include <math.h>
-#include <stdlib.h>
 
 typedef struct image {
     int64_t count, h, w, c;
