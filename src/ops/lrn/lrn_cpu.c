@@ -8,12 +8,6 @@
 #include "backend/cpu/windows.h"
 #include "ops/lrn/lrn_formulas.h"
 
-/* Whether results have 16 bits, for which a shorter root is precise enough. */
-RG_INLINE bool is_short(const rg_dtype T)
-{
-    return T == RG_F16 || T == RG_BF16;
-}
-
 /* n channels from i on of a pixel. */
 RG_INLINE vreal load_channels(const void *pixel, int64_t i, int64_t step, const int n, bool dense,
                               const rg_dtype T)

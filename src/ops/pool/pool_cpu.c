@@ -171,7 +171,7 @@ RG_INLINE void sum_block(const window *w, results to, int64_t c, int n, const in
     }
     if (blocks > 1) {
         for (int b = 0; b < blocks; b++)
-            sum[b] = squares ? root(sum[b]) : sum[b] * vset(w->scale);
+            sum[b] = squares ? vsqrt(sum[b]) : sum[b] * vset(w->scale);
         for (int b = 0; b < blocks; b += 2)
             vstore_pair(at_out(to.y, w->y, T), c + b * VLEN, T, (vpair){ sum[b], sum[b + 1] }, true,
                         false);
