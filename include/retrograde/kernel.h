@@ -21,15 +21,17 @@ typedef struct rg_state rg_state;
 /* ---- the two verbs ---- */
 
 /** Records y[] = op(x[]). The arrays have rg_kernel_inputs() and rg_kernel_outputs() entries.
- *  `state` may be NULL when no gradient will follow. On failure nothing is recorded and nothing
- *  is counted. */
+ *  `state` may be NULL when no gradient will follow. A kernel whose header says that it fills its
+ *  state alone needs one, and takes no y: NULL. On failure nothing is recorded and nothing is
+ *  counted. */
 RG_API rg_status rg_kernel_forward(const rg_kernel *kernel, rg_commands *commands,
                                    rg_tensor *const x[], rg_tensor *const y[], rg_state *state);
 
 /** Records dx[i] = sum over j of dy[j] times dy[j]/dx[i]. A NULL dx[i] is not computed. x[] and
  *  y[] are those of the forward pass; what the gradient does not read may be NULL (each op's
- *  header says what it reads). Bit i of `add` adds into dx[i] instead of overwriting it. Outputs
- *  of integers, such as indices, stand last and have no gradient: dy[] has no entry for them. */
+ *  header says what it reads). Bit i of `add` adds into dx[i] instead of overwriting it. Where the
+ *  header says so, a dy[j] may be NULL, which stands for 0. Outputs of integers, such as indices,
+ *  stand last and have no gradient: dy[] has no entry for them. */
 RG_API rg_status rg_kernel_gradient(const rg_kernel *kernel, rg_commands *commands,
                                     rg_tensor *const dy[], rg_tensor *const x[],
                                     rg_tensor *const y[], rg_state *state, rg_tensor *const dx[],

@@ -94,10 +94,11 @@ static rg_status check_written(const rg_call *call, const char *prefix, const ch
 }
 
 static rg_status check_usable(const rg_call *call, const char *prefix, const char *const names[],
-                              const rg_tensor *const tensors[], int32_t count, bool needed)
+                              const rg_tensor *const tensors[], int32_t count, bool needed,
+                              uint32_t optional)
 {
     for (int32_t i = 0; i < count; i++) {
-        if (tensors[i] != NULL || needed)
+        if (tensors[i] != NULL || (needed && !(optional >> i & 1)))
             RG_TRY(rg_tensor_usable(tensors[i], call->commands, call->op->name, prefix, names[i]));
     }
     return RG_OK;
@@ -111,6 +112,8 @@ static rg_status check_state(const rg_call *call, const rg_tensor_desc x[])
     RG_TRY(rg_state_usable(state, call->commands, call->op->name));
     RG_CHECK(state->op == call->op, RG_INVALID_ARGUMENT, "%s: the state is one of %s",
              call->op->name, state->op->name);
+    if (call->op->fits != NULL && call->op->fits(state->desc, state->sources, call->desc, x))
+        return RG_OK;
     RG_CHECK(rg_fields_equal(&call->op->desc, state->desc, call->desc), RG_INVALID_ARGUMENT,
              "%s: the state was made by a kernel with another descriptor", call->op->name);
     for (int32_t i = 0; i < call->inputs; i++) {
@@ -145,14 +148,22 @@ rg_status rg_call_begin(const rg_kernel *kernel, rg_commands *commands, const ch
 rg_status rg_call_forward(rg_call *call)
 {
     const rg_op *op = call->op;
-    RG_TRY(check_usable(call, "", op->inputs, call->x, call->inputs, true));
-    RG_TRY(check_usable(call, "", op->outputs, call->y, call->outputs, true));
+    const bool fills_state = rg_op_fills_state(op, call->desc);
+    const uint32_t no_y = fills_state ? ~0u : 0;
+    RG_CHECK(!fills_state || call->state != NULL, RG_INVALID_ARGUMENT,
+             "%s: the state, which is all that forward writes, is NULL", op->name);
+    RG_TRY(check_usable(call, "", op->inputs, call->x, call->inputs, true, 0));
+    RG_TRY(check_usable(call, "", op->outputs, call->y, call->outputs, true, no_y));
     rg_tensor_desc x[RG_MAX_INPUTS], y[RG_MAX_OUTPUTS];
     for (int32_t i = 0; i < call->inputs; i++)
         x[i] = call->x[i]->desc;
     RG_TRY(op->shapes(call->desc, x, y));
-    for (int32_t i = 0; i < call->outputs; i++)
-        RG_TRY(check_shape(call, "", op->outputs[i], call->y[i], &y[i]));
+    for (int32_t i = 0; i < call->outputs; i++) {
+        RG_CHECK(!fills_state || call->y[i] == NULL, RG_INVALID_ARGUMENT,
+                 "%s: forward writes its state alone; %s must be NULL", op->name, op->outputs[i]);
+        if (call->y[i] != NULL)
+            RG_TRY(check_shape(call, "", op->outputs[i], call->y[i], &y[i]));
+    }
     RG_TRY(check_written(call, "", op->outputs, call->y, call->outputs));
     RG_TRY(check_apart(call, "x", op->inputs, call->x, call->inputs, "y", op->outputs, call->y,
                        call->outputs));
@@ -187,10 +198,10 @@ rg_status rg_call_gradient(rg_call *call)
 {
     const rg_op *op = call->op;
     RG_CHECK(op->gradient != NULL, RG_UNSUPPORTED, "%s has no gradient", op->name);
-    RG_TRY(check_usable(call, "d", op->outputs, call->dy, call->gradients, true));
-    RG_TRY(check_usable(call, "", op->inputs, call->x, call->inputs, false));
-    RG_TRY(check_usable(call, "", op->outputs, call->y, call->outputs, false));
-    RG_TRY(check_usable(call, "d", op->inputs, call->dx, call->inputs, false));
+    RG_TRY(check_usable(call, "d", op->outputs, call->dy, call->gradients, true, op->optional_dy));
+    RG_TRY(check_usable(call, "", op->inputs, call->x, call->inputs, false, 0));
+    RG_TRY(check_usable(call, "", op->outputs, call->y, call->outputs, false, 0));
+    RG_TRY(check_usable(call, "d", op->inputs, call->dx, call->inputs, false, 0));
 
     rg_tensor_desc x[RG_MAX_INPUTS], y[RG_MAX_OUTPUTS];
     bool wanted = false;
@@ -200,8 +211,9 @@ rg_status rg_call_gradient(rg_call *call)
         if (call->dx[i] != NULL)
             RG_TRY(check_shape(call, "d", op->inputs[i], call->dx[i], &x[i]));
     }
-    RG_CHECK(wanted, RG_INVALID_ARGUMENT, "%s: no gradient is asked for, every entry is NULL",
-             op->name);
+    const bool fills_state = rg_op_fills_state(op, call->desc);
+    RG_CHECK(wanted || fills_state, RG_INVALID_ARGUMENT,
+             "%s: no gradient is asked for, every entry is NULL", op->name);
     RG_CHECK(call->add >> call->inputs == 0, RG_INVALID_ARGUMENT,
              "%s: `add` has bits beyond its %d inputs", op->name, call->inputs);
     RG_TRY(op->shapes(call->desc, x, y));
@@ -214,7 +226,7 @@ rg_status rg_call_gradient(rg_call *call)
                  "%s: the gradient reads %s, which is NULL", op->name, op->inputs[i]);
     }
     for (int32_t i = 0; i < call->outputs; i++) {
-        if (i < call->gradients)
+        if (i < call->gradients && call->dy[i] != NULL)
             RG_TRY(check_shape(call, "d", op->outputs[i], call->dy[i], &y[i]));
         if (call->y[i] != NULL)
             RG_TRY(check_shape(call, "", op->outputs[i], call->y[i], &y[i]));

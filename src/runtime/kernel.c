@@ -29,6 +29,11 @@ int32_t rg_op_gradients(const rg_op *op, const void *desc)
     return op->count_gradients != NULL ? op->count_gradients(desc) : rg_op_outputs(op, desc);
 }
 
+bool rg_op_fills_state(const rg_op *op, const void *desc)
+{
+    return op->fills_state != NULL && op->fills_state(desc);
+}
+
 rg_status rg_kernel_create(rg_device *device, const rg_op *op, const void *desc, rg_kernel **kernel)
 {
     RG_CHECK(kernel != NULL, RG_INVALID_ARGUMENT, "%s: kernel is NULL", op->name);

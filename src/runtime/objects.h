@@ -146,6 +146,7 @@ struct rg_kernel {
     char *label;
 };
 
+enum { RG_STATE_PROGRESS = 4 };
 struct rg_state {
     rg_device *device;
     const rg_op *op;
@@ -156,6 +157,9 @@ struct rg_state {
     const char *names[RG_MAX_STATE];
     rg_tensor *tensors[RG_MAX_STATE];
     bool filled; /* by a forward pass */
+    /* Numbers of the op's own on how far recording has come; a call that is refused half-way gets
+     * back those of the calls before. */
+    int64_t progress[RG_STATE_PROGRESS], recorded[RG_STATE_PROGRESS];
     bool temporary;
     uint64_t commands; /* of a temporary: the id of its commands */
     uint64_t read_count;

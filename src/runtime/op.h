@@ -11,7 +11,7 @@
 
 #include <retrograde/kernel.h>
 
-enum { RG_MAX_INPUTS = 8, RG_MAX_OUTPUTS = 4, RG_MAX_STATE = 4 };
+enum { RG_MAX_INPUTS = 8, RG_MAX_OUTPUTS = 4, RG_MAX_STATE = 8 };
 
 /* A tensor that a state holds. */
 typedef struct rg_state_slot {
@@ -63,8 +63,16 @@ typedef struct rg_op {
     rg_status (*shapes)(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[]);
     /* Fills in the tensors of a state and returns how many; NULL: none. */
     int32_t (*state)(const void *desc, const rg_tensor_desc x[], rg_state_slot slots[]);
+    /* Whether a state made by descriptor `made` for inputs `sources` serves descriptor `desc` with
+     * inputs `x`; NULL: only where all of it is the same. */
+    bool (*fits)(const void *made, const rg_tensor_desc sources[], const void *desc,
+                 const rg_tensor_desc x[]);
+    /* Whether kernels write their state alone: forward takes no y, and the gradient needs no dx;
+     * NULL: never. */
+    bool (*fills_state)(const void *desc);
     /* RG_READS_ bits of the gradient. */
     uint32_t (*reads)(const void *desc);
+    uint32_t optional_dy; /* bit j: dy[j] may be NULL, which stands for 0 */
     /* Whether images may be joined along dimension 0; NULL: never. */
     bool (*joins)(const void *desc, const rg_tensor_desc x[]);
 
@@ -118,5 +126,6 @@ const rg_tensor *rg_state_slot_tensor(const rg_state *state, int32_t index);
 int32_t rg_op_inputs(const rg_op *op, const void *desc);
 int32_t rg_op_outputs(const rg_op *op, const void *desc);
 int32_t rg_op_gradients(const rg_op *op, const void *desc);
+bool rg_op_fills_state(const rg_op *op, const void *desc);
 
 #endif

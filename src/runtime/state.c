@@ -142,6 +142,8 @@ rg_status rg_state_reset(rg_state *state)
 {
     RG_CHECK_NOT_NULL(state);
     state->filled = false;
+    memset(state->progress, 0, sizeof state->progress);
+    memset(state->recorded, 0, sizeof state->recorded);
     return RG_OK;
 }
 

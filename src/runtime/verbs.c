@@ -213,12 +213,24 @@ static void count_reads(rg_tensor *const tensors[], int64_t entries, uint64_t se
         rg_tensor_count_read(tensors[i], serial);
 }
 
+/* What the op has noted in the states holds from now on, or never happened. */
+static void settle_progress(const batch *b, bool recorded)
+{
+    for (int64_t n = 0; b->states != NULL && n < b->count; n++) {
+        rg_state *state = b->states[n];
+        if (state != NULL)
+            memcpy(recorded ? state->recorded : state->progress,
+                   recorded ? state->progress : state->recorded, sizeof state->progress);
+    }
+}
+
 static rg_status record_batch(const batch *b, const char *who)
 {
     rg_call call;
     RG_TRY(rg_call_begin(b->kernel, b->commands, who, &call));
     const rg_mark mark = rg_commands_mark(b->commands);
     const rg_status status = record_images(b, &call);
+    settle_progress(b, status == RG_OK);
     if (status != RG_OK) {
         rg_commands_rewind(b->commands, mark);
         return status;
@@ -244,9 +256,10 @@ static rg_status check_arrays(const batch *b, const char *who)
     RG_CHECK(b->count >= 1, RG_INVALID_ARGUMENT, "%s: count is %lld, less than 1", who,
              (long long)b->count);
     RG_CHECK(b->gradient || b->x != NULL, RG_INVALID_ARGUMENT, "%s: x is NULL", who);
-    RG_CHECK(b->gradient || b->y != NULL, RG_INVALID_ARGUMENT, "%s: y is NULL", who);
+    const bool results = b->kernel == NULL || !rg_op_fills_state(b->kernel->op, b->kernel->desc);
+    RG_CHECK(b->gradient || !results || b->y != NULL, RG_INVALID_ARGUMENT, "%s: y is NULL", who);
     RG_CHECK(!b->gradient || b->dy != NULL, RG_INVALID_ARGUMENT, "%s: dy is NULL", who);
-    RG_CHECK(!b->gradient || b->dx != NULL, RG_INVALID_ARGUMENT, "%s: dx is NULL", who);
+    RG_CHECK(!b->gradient || !results || b->dx != NULL, RG_INVALID_ARGUMENT, "%s: dx is NULL", who);
     return record_batch(b, who);
 }
 
@@ -347,7 +360,7 @@ static rg_status make_outputs(const batch *b, const rg_call *call, bool temporar
             xd[i] = x[i]->desc;
         }
         RG_TRY(op->shapes(call->desc, xd, yd));
-        for (int32_t i = 0; i < call->outputs; i++)
+        for (int32_t i = 0; i < call->outputs && !rg_op_fills_state(op, call->desc); i++)
             RG_TRY(make_result(b->commands, &yd[i], temporary, &y[i * b->count + n]));
         if (states != NULL && temporary)
             RG_TRY(rg_state_create_temporary(b->kernel, b->commands, x, &states[n]));
