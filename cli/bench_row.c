@@ -221,7 +221,7 @@ rg_status rg_bench_row_open(rg_queue *queue, rg_bench_row *row)
     RG_TRY(rg_kernel_create(queue->device, row->test->op, row->desc, &row->kernel));
     for (int32_t i = 0; i < row->inputs; i++) {
         RG_TRY(make(row, &row->x_desc[i], &row->x[i]));
-        RG_TRY(fill(row->x[i], &row->c->x_fill[i], row->test->op->inputs[i]));
+        RG_TRY(fill(row->x[i], &row->c->x_fill[i], rg_op_input_names(row->test->op, row->desc)[i]));
     }
     for (int32_t i = 0; i < row->outputs; i++)
         RG_TRY(make(row, &row->y_desc[i], &row->y[i]));

@@ -304,10 +304,10 @@ static void check_alias(trial *t, const char *pair, rg_state *state, rg_bits *bi
     *to = own;
 }
 
-static void check_aliases(trial *t, rg_state *state, rg_bits *bits)
+static void check_aliases(trial *t, const char *pairs, rg_state *state, rg_bits *bits)
 {
     char pair[32];
-    for (const char *at = t->v->test->op->alias; at != NULL && *at != 0; at += strspn(at, " ")) {
+    for (const char *at = pairs; at != NULL && *at != 0; at += strspn(at, " ")) {
         const size_t length = strcspn(at, " ");
         snprintf(pair, sizeof pair, "%.*s", (int)length, at);
         check_alias(t, pair, state, bits);
@@ -372,7 +372,8 @@ static void check_differences(trial *t)
             t->checker->comparisons++;
             if (!(fabs(slope - v->want_dx[i][k]) <= 1e-6 * largest))
                 fail(t, "d%s[%lld] is %.12g by definition, %.12g by finite differences",
-                     v->test->op->inputs[i], (long long)k, v->want_dx[i][k], slope);
+                     rg_op_input_names(v->test->op, v->desc)[i], (long long)k, v->want_dx[i][k],
+                     slope);
         }
         if (skipped > done / 2)
             fail(t, "%d of %d finite differences met a kink", skipped, done);
@@ -449,8 +450,12 @@ static void check_layout(trial *t, rg_arrangement arrangement, rg_bits *bits)
         if (!(flags & RG_CASE_SPECIAL))
             check_add(t, state, bits);
     }
-    if (arrangement != RG_EXPANDED)
-        check_aliases(t, needs_state ? state : NULL, bits);
+    if (arrangement != RG_EXPANDED) {
+        const rg_op *op = v->test->op;
+        check_aliases(t, op->alias, needs_state ? state : NULL, bits);
+        if (op->alias_of != NULL)
+            check_aliases(t, op->alias_of(v->desc), needs_state ? state : NULL, bits);
+    }
     const bool smooth = differentiate && !(flags & (RG_CASE_SPECIAL | RG_CASE_FREE_Y));
     if (smooth && arrangement == RG_DENSE && v->dtype == RG_F64 &&
         rg_shape_count(&v->x_desc[0]) <= 20000)

@@ -16,7 +16,7 @@ static void print_forward_usage(const rg_op_run *run)
 {
     printf("usage: retrograde op %s [--FIELD VALUE]...", run->called);
     for (int32_t i = 0; i < run->inputs; i++)
-        print_tensor(run, "", "", run->op->inputs[i]);
+        print_tensor(run, "", "", rg_op_input_names(run->op, run->desc)[i]);
     for (int32_t i = 0; i < run->outputs; i++)
         print_tensor(run, "-o ", "", run->op->outputs[i]);
     printf("\n");
@@ -33,14 +33,14 @@ static void print_gradient_usage(const rg_op_run *run)
         print_tensor(run, "", "d", op->outputs[i]);
     for (int32_t i = 0; i < run->inputs; i++) {
         if (reads & ((uint32_t)RG_READS_X << i | RG_READS_STATE))
-            print_tensor(run, "", "", op->inputs[i]);
+            print_tensor(run, "", "", rg_op_input_names(op, run->desc)[i]);
     }
     for (int32_t i = 0; i < run->outputs; i++) {
         if (reads & (uint32_t)RG_READS_Y << i)
             print_tensor(run, "", "", op->outputs[i]);
     }
     for (int32_t i = 0; i < run->inputs; i++)
-        print_tensor(run, "-o ", "d", op->inputs[i]);
+        print_tensor(run, "-o ", "d", rg_op_input_names(op, run->desc)[i]);
     printf("\n");
 }
 

@@ -87,13 +87,14 @@ static bool find_operand(const rg_op_run *run, const char *own, rg_operand *oper
 {
     const rg_op *op = run->op;
     const bool is_gradient = own[0] == 'd' && run->gradient;
-    if (find_name(op->inputs, run->inputs, own, &operand->index))
+    if (find_name(rg_op_input_names(op, run->desc), run->inputs, own, &operand->index))
         operand->role = RG_ROLE_X;
     else if (find_name(op->outputs, run->outputs, own, &operand->index))
         operand->role = RG_ROLE_Y;
     else if (is_gradient && find_name(op->outputs, run->gradients, own + 1, &operand->index))
         operand->role = RG_ROLE_DY;
-    else if (is_gradient && find_name(op->inputs, run->inputs, own + 1, &operand->index))
+    else if (is_gradient &&
+             find_name(rg_op_input_names(op, run->desc), run->inputs, own + 1, &operand->index))
         operand->role = RG_ROLE_DX;
     else
         return false;
@@ -154,7 +155,8 @@ static int check_rank(const rg_op_run *run)
         return 0;
     char shown[RG_SHOWN_NAME];
     rg_op_run_shown(run, run->gradient ? "d" : "",
-                    run->gradient ? run->op->outputs[0] : run->op->inputs[0], shown);
+                    run->gradient ? run->op->outputs[0] : rg_op_input_names(run->op, run->desc)[0],
+                    shown);
     rg_fail(RG_INVALID_ARGUMENT, "%s: %s has rank %d, not %d or %d", run->called, shown, first.rank,
             name->rank_low, name->rank_high);
     return rg_failed();
@@ -191,7 +193,7 @@ static int check_forward_given(const rg_op_run *run, const char *reason)
         if (run->x[i] == NULL)
             return rg_wrong("%s: the gradient needs %s; give it, or %s to compute it from",
                             run->called, rg_op_run_shown(run, "", reason, needed),
-                            run->op->inputs[i]);
+                            rg_op_input_names(run->op, run->desc)[i]);
     }
     return 0;
 }
@@ -231,8 +233,9 @@ int rg_op_run_run(rg_op_run *run)
     const rg_op *op = run->op;
     const char *reason = "";
     bool forward = !run->gradient;
-    int status = run->gradient ? check_given(run, "d", op->outputs, run->dy, run->gradients)
-                               : check_given(run, "", op->inputs, run->x, run->inputs);
+    int status = run->gradient
+                     ? check_given(run, "d", op->outputs, run->dy, run->gradients)
+                     : check_given(run, "", rg_op_input_names(op, run->desc), run->x, run->inputs);
     if (status == 0)
         status = check_rank(run);
     if (status == 0 && run->gradient && needs_forward(run, &reason)) {

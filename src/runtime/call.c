@@ -39,18 +39,26 @@ static bool overlap(const rg_tensor *a, const rg_tensor *b, bool *identical)
     return rg_shape_overlaps(&a->desc, &b->desc, distance);
 }
 
-/* Whether op->alias lists this pair, e.g. "dy0=dx0". */
-static bool may_alias(const rg_op *op, const char *read, int32_t i, const char *written, int32_t k)
+/* Whether `pairs` lists this one, e.g. "dy0=dx0". */
+static bool lists(const char *pairs, const char *read, int32_t i, const char *written, int32_t k)
 {
     char pair[16];
     const int length = snprintf(pair, sizeof pair, "%s%d=%s%d", read, i, written, k);
-    for (const char *at = op->alias; at != NULL && *at != 0; at += strspn(at, " ")) {
+    for (const char *at = pairs; at != NULL && *at != 0; at += strspn(at, " ")) {
         const size_t size = strcspn(at, " ");
         if (size == (size_t)length && memcmp(at, pair, size) == 0)
             return true;
         at += size;
     }
     return false;
+}
+
+static bool may_alias(const rg_call *call, const char *read, int32_t i, const char *written,
+                      int32_t k)
+{
+    const rg_op *op = call->op;
+    return lists(op->alias, read, i, written, k) ||
+           (op->alias_of != NULL && lists(op->alias_of(call->desc), read, i, written, k));
 }
 
 /* A tensor that is written must not meet one that is read, unless both are the same and the op
@@ -66,7 +74,7 @@ static rg_status check_apart(const rg_call *call, const char *read, const char *
             if (writes[k] == NULL || reads[i] == NULL || !overlap(reads[i], writes[k], &identical))
                 continue;
             const bool is_gradient = written[0] == 'd';
-            RG_CHECK(identical && may_alias(call->op, read, i, written, k), RG_INVALID_ARGUMENT,
+            RG_CHECK(identical && may_alias(call, read, i, written, k), RG_INVALID_ARGUMENT,
                      "%s: %s%s overlaps %s%s", call->op->name, is_gradient ? "d" : "",
                      written_names[k], read[0] == 'd' ? "d" : "", read_names[i]);
         }
@@ -121,7 +129,7 @@ static rg_status check_state(const rg_call *call, const rg_tensor_desc x[])
         const rg_tensor_desc *source = &state->sources[i];
         RG_CHECK(source->dtype == x[i].dtype && rg_shape_same_dims(source, &x[i]),
                  RG_INVALID_ARGUMENT, "%s: the state was made for %s %s, not %s", call->op->name,
-                 call->op->inputs[i], rg_shape_text(source, have), rg_shape_text(&x[i], want));
+                 call->input_names[i], rg_shape_text(source, have), rg_shape_text(&x[i], want));
     }
     return RG_OK;
 }
@@ -139,6 +147,7 @@ rg_status rg_call_begin(const rg_kernel *kernel, rg_commands *commands, const ch
     *call = (rg_call){ .op = kernel->op,
                        .desc = kernel->desc,
                        .commands = commands,
+                       .input_names = rg_op_input_names(kernel->op, kernel->desc),
                        .inputs = rg_op_inputs(kernel->op, kernel->desc),
                        .outputs = rg_op_outputs(kernel->op, kernel->desc),
                        .gradients = rg_op_gradients(kernel->op, kernel->desc) };
@@ -152,7 +161,7 @@ rg_status rg_call_forward(rg_call *call)
     const uint32_t no_y = fills_state ? ~0u : 0;
     RG_CHECK(!fills_state || call->state != NULL, RG_INVALID_ARGUMENT,
              "%s: the state, which is all that forward writes, is NULL", op->name);
-    RG_TRY(check_usable(call, "", op->inputs, call->x, call->inputs, true, 0));
+    RG_TRY(check_usable(call, "", call->input_names, call->x, call->inputs, true, 0));
     RG_TRY(check_usable(call, "", op->outputs, call->y, call->outputs, true, no_y));
     rg_tensor_desc x[RG_MAX_INPUTS], y[RG_MAX_OUTPUTS];
     for (int32_t i = 0; i < call->inputs; i++)
@@ -165,8 +174,8 @@ rg_status rg_call_forward(rg_call *call)
             RG_TRY(check_shape(call, "", op->outputs[i], call->y[i], &y[i]));
     }
     RG_TRY(check_written(call, "", op->outputs, call->y, call->outputs));
-    RG_TRY(check_apart(call, "x", op->inputs, call->x, call->inputs, "y", op->outputs, call->y,
-                       call->outputs));
+    RG_TRY(check_apart(call, "x", call->input_names, call->x, call->inputs, "y", op->outputs,
+                       call->y, call->outputs));
     if (call->state != NULL)
         RG_TRY(check_state(call, x));
     return op->forward(call);
@@ -184,7 +193,7 @@ static rg_status source_shape(const rg_call *call, int32_t i, rg_tensor_desc *de
         *desc = call->dx[i]->desc;
     else
         return rg_fail(RG_INVALID_ARGUMENT, "%s: neither %s nor d%s nor a state tells its shape",
-                       call->op->name, call->op->inputs[i], call->op->inputs[i]);
+                       call->op->name, call->input_names[i], call->input_names[i]);
     return RG_OK;
 }
 
@@ -199,9 +208,9 @@ rg_status rg_call_gradient(rg_call *call)
     const rg_op *op = call->op;
     RG_CHECK(op->gradient != NULL, RG_UNSUPPORTED, "%s has no gradient", op->name);
     RG_TRY(check_usable(call, "d", op->outputs, call->dy, call->gradients, true, op->optional_dy));
-    RG_TRY(check_usable(call, "", op->inputs, call->x, call->inputs, false, 0));
+    RG_TRY(check_usable(call, "", call->input_names, call->x, call->inputs, false, 0));
     RG_TRY(check_usable(call, "", op->outputs, call->y, call->outputs, false, 0));
-    RG_TRY(check_usable(call, "d", op->inputs, call->dx, call->inputs, false, 0));
+    RG_TRY(check_usable(call, "d", call->input_names, call->dx, call->inputs, false, 0));
 
     rg_tensor_desc x[RG_MAX_INPUTS], y[RG_MAX_OUTPUTS];
     bool wanted = false;
@@ -209,7 +218,7 @@ rg_status rg_call_gradient(rg_call *call)
         RG_TRY(source_shape(call, i, &x[i]));
         wanted |= call->dx[i] != NULL;
         if (call->dx[i] != NULL)
-            RG_TRY(check_shape(call, "d", op->inputs[i], call->dx[i], &x[i]));
+            RG_TRY(check_shape(call, "d", call->input_names[i], call->dx[i], &x[i]));
     }
     const bool fills_state = rg_op_fills_state(op, call->desc);
     RG_CHECK(wanted || fills_state, RG_INVALID_ARGUMENT,
@@ -223,7 +232,7 @@ rg_status rg_call_gradient(rg_call *call)
     for (int32_t i = 0; i < call->inputs; i++) {
         read_x[i] = reads & (uint32_t)RG_READS_X << i ? call->x[i] : NULL;
         RG_CHECK(read_x[i] != NULL || !(reads & (uint32_t)RG_READS_X << i), RG_INVALID_ARGUMENT,
-                 "%s: the gradient reads %s, which is NULL", op->name, op->inputs[i]);
+                 "%s: the gradient reads %s, which is NULL", op->name, call->input_names[i]);
     }
     for (int32_t i = 0; i < call->outputs; i++) {
         if (i < call->gradients && call->dy[i] != NULL)
@@ -243,12 +252,12 @@ rg_status rg_call_gradient(rg_call *call)
                  op->name);
     }
 
-    RG_TRY(check_written(call, "d", op->inputs, call->dx, call->inputs));
-    RG_TRY(check_apart(call, "dy", op->outputs, call->dy, call->gradients, "dx", op->inputs,
+    RG_TRY(check_written(call, "d", call->input_names, call->dx, call->inputs));
+    RG_TRY(check_apart(call, "dy", op->outputs, call->dy, call->gradients, "dx", call->input_names,
                        call->dx, call->inputs));
-    RG_TRY(check_apart(call, "x", op->inputs, read_x, call->inputs, "dx", op->inputs, call->dx,
-                       call->inputs));
-    RG_TRY(check_apart(call, "y", op->outputs, read_y, call->outputs, "dx", op->inputs, call->dx,
-                       call->inputs));
+    RG_TRY(check_apart(call, "x", call->input_names, read_x, call->inputs, "dx", call->input_names,
+                       call->dx, call->inputs));
+    RG_TRY(check_apart(call, "y", op->outputs, read_y, call->outputs, "dx", call->input_names,
+                       call->dx, call->inputs));
     return op->gradient(call);
 }

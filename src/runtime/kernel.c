@@ -29,6 +29,11 @@ int32_t rg_op_gradients(const rg_op *op, const void *desc)
     return op->count_gradients != NULL ? op->count_gradients(desc) : rg_op_outputs(op, desc);
 }
 
+const char *const *rg_op_input_names(const rg_op *op, const void *desc)
+{
+    return op->input_names != NULL ? op->input_names(desc) : op->inputs;
+}
+
 bool rg_op_fills_state(const rg_op *op, const void *desc)
 {
     return op->fills_state != NULL && op->fills_state(desc);

@@ -50,13 +50,16 @@ typedef struct rg_op {
     const char *const *inputs, *const *outputs; /* all the names there can be, NULL at the end */
     const rg_op_name *names;                    /* in MPS and ONNX; name NULL at the end */
     const char *alias;                          /* see above */
+    const char *(*alias_of)(const void *desc);  /* further pairs of a descriptor; NULL: none */
 
-    /* How many inputs and outputs a descriptor gives; NULL: as many as there are names. */
+    /* How many inputs and outputs a descriptor gives; NULL: as many as there are names. Inputs are
+     * the first of `inputs`, unless input_names gives those of a descriptor. */
     int32_t (*count_inputs)(const void *desc);
     int32_t (*count_outputs)(const void *desc);
     /* How many of the outputs have a gradient, the first ones; NULL: all. The others are integers:
      * the gradient takes no dy for them. */
     int32_t (*count_gradients)(const void *desc);
+    const char *const *(*input_names)(const void *desc);
     /* Checks of a descriptor beyond the ranges of its fields; may be NULL. */
     rg_status (*check)(const void *desc);
     /* Checks the shapes of the inputs and fills in dtype and dims of the outputs, dense. */
@@ -87,6 +90,7 @@ struct rg_call {
     const void *desc;
     rg_commands *commands;
     int32_t inputs, outputs, gradients; /* gradients: entries of dy */
+    const char *const *input_names;
     const rg_tensor *x[RG_MAX_INPUTS],
         *y[RG_MAX_OUTPUTS]; /* NULL where the gradient was not given them */
     const rg_tensor *dy[RG_MAX_OUTPUTS],
@@ -126,6 +130,7 @@ const rg_tensor *rg_state_slot_tensor(const rg_state *state, int32_t index);
 int32_t rg_op_inputs(const rg_op *op, const void *desc);
 int32_t rg_op_outputs(const rg_op *op, const void *desc);
 int32_t rg_op_gradients(const rg_op *op, const void *desc);
+const char *const *rg_op_input_names(const rg_op *op, const void *desc);
 bool rg_op_fills_state(const rg_op *op, const void *desc);
 
 #endif

@@ -16,10 +16,11 @@ static rg_status make_state(const rg_kernel *kernel, rg_commands *commands, rg_t
     rg_device *device = kernel->device;
     rg_tensor_desc sources[RG_MAX_INPUTS], y[RG_MAX_OUTPUTS];
     const int32_t inputs = rg_op_inputs(op, kernel->desc);
+    const char *const *names = rg_op_input_names(op, kernel->desc);
     for (int32_t i = 0; i < inputs; i++) {
-        RG_CHECK(x[i] != NULL, RG_INVALID_ARGUMENT, "%s: %s is NULL", op->name, op->inputs[i]);
+        RG_CHECK(x[i] != NULL, RG_INVALID_ARGUMENT, "%s: %s is NULL", op->name, names[i]);
         RG_CHECK(x[i]->device == device, RG_INVALID_ARGUMENT,
-                 "%s: %s is on another device than the kernel (%s, %s)", op->name, op->inputs[i],
+                 "%s: %s is on another device than the kernel (%s, %s)", op->name, names[i],
                  x[i]->device->name, device->name);
         sources[i] = x[i]->desc;
     }
@@ -157,7 +158,8 @@ size_t rg_state_describe(const rg_state *state, char *text, size_t capacity)
         rg_fields_text(&state->op->desc, state->desc, fields, sizeof fields);
         used = (size_t)snprintf(all, sizeof all, "state of %s %s", state->op->name, fields);
         for (int32_t i = 0; i < state->inputs && used < sizeof all; i++)
-            used += (size_t)snprintf(all + used, sizeof all - used, ", %s %s", state->op->inputs[i],
+            used += (size_t)snprintf(all + used, sizeof all - used, ", %s %s",
+                                     rg_op_input_names(state->op, state->desc)[i],
                                      rg_shape_text(&state->sources[i], shape));
         for (int32_t i = 0; i < state->count && used < sizeof all; i++)
             used +=

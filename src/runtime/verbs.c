@@ -170,10 +170,10 @@ static rg_status check_images_apart(const batch *b, const rg_call *call)
     const rg_op *op = call->op;
     size_t bytes, count = 0;
     void *memory;
-    RG_TRY(check_all_usable(b->x, inputs, call, "", op->inputs, b->count));
+    RG_TRY(check_all_usable(b->x, inputs, call, "", call->input_names, b->count));
     RG_TRY(check_all_usable(b->y, outputs, call, "", op->outputs, b->count));
     RG_TRY(check_all_usable(b->dy, gradients, call, "d", op->outputs, b->count));
-    RG_TRY(check_all_usable(b->dx, inputs, call, "d", op->inputs, b->count));
+    RG_TRY(check_all_usable(b->dx, inputs, call, "d", call->input_names, b->count));
     RG_CHECK(rg_multiply((size_t)(2 * (inputs + outputs)), sizeof(rg_place), &bytes),
              RG_OUT_OF_MEMORY, "out of memory: a batch of %lld images", (long long)b->count);
     RG_TRY(rg_allocate(allocator, bytes, &memory));
@@ -356,7 +356,8 @@ static rg_status make_outputs(const batch *b, const rg_call *call, bool temporar
         rg_tensor *x[RG_MAX_INPUTS];
         for (int32_t i = 0; i < call->inputs; i++) {
             x[i] = entry(b->x, b->count, i, n);
-            RG_CHECK(x[i] != NULL, RG_INVALID_ARGUMENT, "%s: %s is NULL", op->name, op->inputs[i]);
+            RG_CHECK(x[i] != NULL, RG_INVALID_ARGUMENT, "%s: %s is NULL", op->name,
+                     call->input_names[i]);
             xd[i] = x[i]->desc;
         }
         RG_TRY(op->shapes(call->desc, xd, yd));
@@ -417,7 +418,7 @@ static rg_status gradient_shape(const batch *b, const rg_call *call, int32_t i, 
     }
     RG_CHECK(*like != NULL, RG_INVALID_ARGUMENT,
              "%s: neither %s nor a state tells the shape of d%s", call->op->name,
-             call->op->inputs[i], call->op->inputs[i]);
+             call->input_names[i], call->input_names[i]);
     return RG_OK;
 }
 
