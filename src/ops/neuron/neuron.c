@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Neurons: description, validation, shape rule, forward, gradient. */
 #include "ops/neuron/neuron.h"
+#include "ops/neuron/neuron_fields.h"
 #include "ops/ops.h"
 #include "runtime/objects.h"
 
@@ -25,7 +26,7 @@ static const char *const kinds[] = { "none",         "relu",        "linear",   
                                      "power",        "exponential", "logarithm", "gelu",
                                      "gelu_tanh",    "swish",       NULL };
 
-static const rg_field fields[] = {
+const rg_field rg_neuron_fields[] = {
     { .name = "kind",
       .type = RG_FIELD_ENUM,
       .offset = offsetof(rg_neuron_desc, kind),
@@ -466,7 +467,7 @@ static rg_status gradient(rg_call *call)
 }
 
 RG_OP_DEFINE(neuron, .text = "activation functions, element by element",
-             .desc = { fields, &defaults, sizeof defaults },
+             .desc = { rg_neuron_fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", "slope", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names,
              .alias = "x0=y0 dy0=dx0 x0=dx0 y0=dx0", .count_inputs = count_inputs, .check = check,

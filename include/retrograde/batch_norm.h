@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/** @file
+ *  Batch normalization: every channel gets mean 0 and variance 1, then a scale and a shift of its
+ *  own. A channel is an index of the last dimension; m is the number of its elements, over all
+ *  other dimensions.
+ *
+ *      mean = sum x / m,   variance = sum (x - mean)^2 / m
+ *      s = 1 / sqrt(variance + epsilon),   xh = (x - mean) s,   z = gamma xh + beta
+ *      y = neuron(z)
+ *
+ *      g = dy neuron'(z),   dbeta = sum g,   dgamma = sum g xh
+ *      dx = gamma s (g - dbeta / m - xh dgamma / m)                statistics of x
+ *      dx = gamma s g,   dmean = -gamma s dbeta,                   statistics that are given
+ *      dvariance = -gamma s^2 dgamma / 2
+ *
+ *  The statistics are exact to rounding also where the mean is far larger than the deviation.
+ *
+ *  x (…, channels) of rank 1 or more, y, dy and dx have one dtype of f32, f64, f16, bf16. gamma,
+ *  beta, mean and variance (channels) have the same dtype, or all of them f32 beside f16 and bf16.
+ *  y may be x; dx may be dy or x; a running average may be updated in place. */
+#ifndef RETROGRADE_BATCH_NORM_H
+#define RETROGRADE_BATCH_NORM_H
+
+#include <retrograde/neuron.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Where mean and variance come from, and where they go. */
+typedef enum rg_batch_norm_statistics {
+    RG_BATCH_NORM_OWN,      /**< of x; the state has them */
+    RG_BATCH_NORM_RETURNED, /**< of x; outputs `new_mean` and `new_variance` receive them */
+    RG_BATCH_NORM_RUNNING,  /**< of x; these outputs receive inputs `mean` and `variance`, which are
+                                 averages over batches, brought forward: see `momentum` */
+    RG_BATCH_NORM_GIVEN     /**< inputs `mean` and `variance` */
+} rg_batch_norm_statistics;
+
+/** All in one call, or in two kernels that share a state, as MPS has it. Either may be called
+ *  several times, for parts of a batch:
+ *
+ *      forward of `statistics`    adds to the statistics in the state
+ *      forward of `normalize`     y, by these
+ *      gradient of `statistics`   adds to dgamma and dbeta in the state
+ *      gradient of `normalize`    dx, dgamma, dbeta, by these
+ *
+ *  Statistics that have been used for a y start anew with the next call, and so do the sums after
+ *  a dx; rg_state_reset() starts all anew. */
+typedef enum rg_batch_norm_phase {
+    RG_BATCH_NORM_WHOLE,
+    RG_BATCH_NORM_STATISTICS, /**< fills the state alone: y and dx are NULL */
+    RG_BATCH_NORM_NORMALIZE
+} rg_batch_norm_phase;
+
+/** How to normalize. Start from rg_batch_norm_desc_default(), then change what matters. */
+typedef struct rg_batch_norm_desc {
+    uint32_t size;                       /**< of this struct; set by rg_batch_norm_desc_default() */
+    rg_batch_norm_statistics statistics; /**< default RG_BATCH_NORM_OWN */
+    rg_batch_norm_phase phase;           /**< default RG_BATCH_NORM_WHOLE; others: own statistics */
+    bool gamma;     /**< whether there is an input `gamma` (default true); 1 without */
+    bool beta;      /**< whether there is an input `beta` (default true); 0 without */
+    double epsilon; /**< added to the variance; 0 or more (default FLT_MIN, as MPS has it) */
+    /** Running averages become momentum times the old one plus 1 - momentum times that of x; 0 to 1
+     *  (default 0.9). */
+    double momentum;
+    /** Whether sum (x - mean)^2 is divided by m - 1 (m, if that is 1) for a running average, as
+     *  PyTorch does (default false). */
+    bool unbiased;
+    /** Of kind none by default. Not prelu, and from_y must be false. */
+    rg_neuron_desc neuron;
+} rg_batch_norm_desc;
+RG_API rg_batch_norm_desc rg_batch_norm_desc_default(void);
+
+/** Creates a batch normalization kernel; *desc is copied. On failure *kernel is NULL.
+ *
+ *      x[, gamma][, beta]                  ->  y                              own
+ *      x[, gamma][, beta]                  ->  y, new_mean, new_variance      returned
+ *      x[, gamma][, beta], mean, variance  ->  y, new_mean, new_variance      running
+ *      x[, gamma][, beta], mean, variance  ->  y                              given
+ *
+ *  Returned statistics have the dtype of gamma, else of beta, else f32, or f64 for f64. dy of
+ *  new_mean and new_variance may be NULL. Statistics of no elements are 0, and leave a running
+ * average alone.
+ *
+ *  The gradient reads x, gamma, beta, and given statistics; the others from the state, or, in one
+ *  call without a state, once more from x. What is asked for has the same bits whatever else is.
+ *  The state holds, one for each channel and f32, or f64 for f64, "mean", "variance",
+ *  "inverse_sigma" (s), "dgamma", "dbeta"; and in f64 "moments" (4, channels): the mean as a sum of
+ *  two numbers, variance, s; and "sums" (2, channels): dbeta, dgamma. */
+RG_API rg_status rg_batch_norm_create(rg_device *device, const rg_batch_norm_desc *desc,
+                                      rg_kernel **kernel);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Cutting rows of channels into units. */
+#include "core/channels.h"
+
+#include <assert.h>
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t ceil_divide(int64_t a, int64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+/* Parts of many elements, but not so few rows that their sums are worth mentioning, nor so many
+ * parts that joining them is. Lanes make rows long enough to be worth a loop. */
+static void cut(rg_channels *s)
+{
+    enum { ELEMENTS = 65536, ROWS = 64, PARTS = 1024, LONG = 256 };
+    const int64_t channels = most(s->channels, 1);
+    s->blocks = ceil_divide(channels, RG_CHANNEL_COLUMNS);
+    s->block = ceil_divide(channels, s->blocks);
+    s->lanes = most(LONG / s->block, 1);
+    s->part = most(most(ELEMENTS / channels, ROWS), ceil_divide(s->rows.count, PARTS));
+    s->parts = ceil_divide(s->rows.count, s->part);
+}
+
+rg_channels rg_channels_make(const rg_tensor_desc *const descs[], int tensors, int32_t begin)
+{
+    const int32_t last = descs[0]->rank - 1;
+    assert(last >= begin);
+    rg_channels s = { .rows = rg_walk_make(descs, tensors, begin, last),
+                      .channels = descs[0]->dims[last],
+                      .dense = true };
+    s.joined = s.rows.rank <= 1;
+    for (int t = 0; t < tensors; t++) {
+        s.step[t] = descs[t]->strides[last];
+        s.dense &= s.step[t] == 1 || s.channels == 1;
+        s.joined &= s.rows.rank == 0 || s.rows.strides[t][0] == s.channels;
+    }
+    s.joined &= s.dense;
+    cut(&s);
+    return s;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Tensors as rows of channels, for sums over all dimensions but the last: cut into units whose
+ * sums are joined later. Part of kernel args, so valid C and valid CUDA. */
+#ifndef RG_CORE_CHANNELS_H
+#define RG_CORE_CHANNELS_H
+
+#include "core/walk.h"
+
+/* The most columns of a unit. */
+enum { RG_CHANNEL_COLUMNS = 512 };
+
+/* A unit is a block of channels of a part of the rows. Where there are few channels, `lanes` rows
+ * are taken at once, their channels side by side: a column is a channel of a lane, and row r of a
+ * part belongs to lane r % lanes. All of this follows from the shape. */
+typedef struct rg_channels {
+    rg_walk rows;                    /* all dimensions but the last */
+    int64_t step[RG_WALK_TENSORS];   /* between channels */
+    int64_t channels, block, blocks; /* in all, of a unit, units of a part */
+    int64_t part, parts;             /* rows of a part, parts */
+    int64_t lanes;
+    bool dense;  /* every step is 1 */
+    bool joined; /* and every row follows the one before */
+} rg_channels;
+
+/* Of tensors that have the same dims: dimensions begin <= d < rank - 1 are rows. */
+rg_channels rg_channels_make(const rg_tensor_desc *const descs[], int tensors, int32_t begin);
+
+static inline RG_HOST_DEVICE int64_t rg_channels_units(const rg_channels *s)
+{
+    return s->parts * s->blocks;
+}
+
+/* Rows of a part: all have s->part but the last one. */
+static inline RG_HOST_DEVICE int64_t rg_channels_rows(const rg_channels *s, int64_t part)
+{
+    const int64_t left = s->rows.count - part * s->part;
+    return left < s->part ? left : s->part;
+}
+
+#endif

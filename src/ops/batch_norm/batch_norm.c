@@ -1,0 +1,658 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Batch normalization: description, validation, shape rule, state, forward, gradient. */
+#include "ops/batch_norm/batch_norm.h"
+#include "ops/batch_norm/norm_record.h"
+#include "ops/neuron/neuron_fields.h"
+
+#include <float.h>
+
+/* ---- description ---- */
+
+static const rg_batch_norm_desc defaults = {
+    .size = sizeof(rg_batch_norm_desc),
+    .gamma = true,
+    .beta = true,
+    .epsilon = (double)FLT_MIN,
+    .momentum = 0.9,
+    .neuron = { .size = sizeof(rg_neuron_desc), .kind = RG_NEURON_NONE },
+};
+
+rg_batch_norm_desc rg_batch_norm_desc_default(void)
+{
+    return defaults;
+}
+
+static const char *const statistics_names[] = { "own", "returned", "running", "given", NULL };
+static const char *const phases[] = { "whole", "statistics", "normalize", NULL };
+
+static const rg_field fields[] = {
+    { .name = "statistics",
+      .type = RG_FIELD_ENUM,
+      .offset = offsetof(rg_batch_norm_desc, statistics),
+      .names = statistics_names,
+      .text = "where mean and variance come from, and where they go" },
+    { .name = "phase",
+      .type = RG_FIELD_ENUM,
+      .offset = offsetof(rg_batch_norm_desc, phase),
+      .names = phases,
+      .text = "all in one call, or statistics and results apart, by a state" },
+    { .name = "gamma",
+      .type = RG_FIELD_BOOL,
+      .offset = offsetof(rg_batch_norm_desc, gamma),
+      .text = "whether there is a gamma; 1 without" },
+    { .name = "beta",
+      .type = RG_FIELD_BOOL,
+      .offset = offsetof(rg_batch_norm_desc, beta),
+      .text = "whether there is a beta; 0 without" },
+    { .name = "epsilon",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_batch_norm_desc, epsilon),
+      .low = 0,
+      .high = DBL_MAX,
+      .text = "added to the variance" },
+    { .name = "momentum",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_batch_norm_desc, momentum),
+      .low = 0,
+      .high = 1,
+      .text = "running: what is kept of the old average" },
+    { .name = "unbiased",
+      .type = RG_FIELD_BOOL,
+      .offset = offsetof(rg_batch_norm_desc, unbiased),
+      .text = "running: the variance is that over m - 1" },
+    { .name = "neuron",
+      .type = RG_FIELD_GROUP,
+      .offset = offsetof(rg_batch_norm_desc, neuron),
+      .fields = rg_neuron_fields,
+      .text = "applied to the result" },
+    { .name = NULL },
+};
+
+#define IMAGE      "sourceImage=x destinationImage=y"
+#define IMAGE_GRAD "sourceGradient=dy sourceImage=x destinationGradient=dx"
+#define IMAGE_SUMS "sourceGradient=dy sourceImage=x"
+#define MATRIX                                                                 \
+    "inputMatrix=x meanVector=mean varianceVector=variance gammaVector=gamma " \
+    "betaVector=beta resultMatrix=y"
+#define MATRIX_GRAD                                                            \
+    "gradientMatrix=dy inputMatrix=x meanVector=mean varianceVector=variance " \
+    "gammaVector=gamma betaVector=beta resultGradientForDataMatrix=dx "        \
+    "resultGradientForGammaVector=dgamma resultGradientForBetaVector=dbeta"
+#define ONNX     "X=x scale=gamma B=beta Y=y "
+#define ORT_GRAD "dY=dy X=x scale=gamma dX=dx dScale=dgamma dB=dbeta"
+
+static const rg_op_name names[] = {
+    { "MPSCNNBatchNormalization", false, "statistics=given", IMAGE, 3, 4 },
+    { "MPSCNNBatchNormalizationStatistics", false, "phase=statistics", "sourceImage=x", 3, 4 },
+    { "MPSCNNBatchNormalizationStatisticsGradient", true, "phase=statistics", IMAGE_SUMS, 3, 4 },
+    { "MPSCNNBatchNormalizationGradient", true, "phase=normalize", IMAGE_GRAD, 3, 4 },
+    { "MPSCNNBatchNormalizationNode", false, "", IMAGE, 3, 4 },
+    { "MPSCNNBatchNormalizationGradientNode", true, "", IMAGE_GRAD, 3, 4 },
+    { "MPSMatrixBatchNormalization", false, "statistics=given", MATRIX, 2, 2 },
+    { "MPSMatrixBatchNormalizationGradient", true, "", MATRIX_GRAD, 2, 2 },
+    { "BatchNormalization", false, "statistics=given epsilon=1e-5",
+      ONNX "input_mean=mean input_var=variance running_mean=new_mean running_var=new_variance", 0,
+      0 },
+    { "BatchNormInternal", false, "statistics=running epsilon=1e-5",
+      ONNX "input_mean=mean input_var=variance running_mean=new_mean running_var=new_variance", 0,
+      0 },
+    { "BatchNormalizationGrad", true, "epsilon=1e-5", ORT_GRAD, 0, 0 },
+    { .name = NULL },
+};
+
+/* ---- validation, shape rule ---- */
+
+static rg_status check(const void *desc)
+{
+    const rg_batch_norm_desc *d = desc;
+    RG_TRY(rg_norm_check_neuron(&d->neuron, "batch_norm"));
+    RG_CHECK(d->phase == RG_BATCH_NORM_WHOLE || d->statistics == RG_BATCH_NORM_OWN,
+             RG_INVALID_ARGUMENT, "batch_norm: phase %s goes with statistics own, not %s",
+             phases[d->phase], statistics_names[d->statistics]);
+    return RG_OK;
+}
+
+/* Whether mean and variance are inputs, or outputs. */
+static bool takes_statistics(const rg_batch_norm_desc *d)
+{
+    return d->statistics == RG_BATCH_NORM_GIVEN || d->statistics == RG_BATCH_NORM_RUNNING;
+}
+
+static bool gives_statistics(const rg_batch_norm_desc *d)
+{
+    return d->statistics == RG_BATCH_NORM_RETURNED || d->statistics == RG_BATCH_NORM_RUNNING;
+}
+
+/* The numbers of the inputs; 0 where there is none. */
+typedef struct places {
+    int32_t gamma, beta, mean, variance, inputs;
+} places;
+
+static places places_of(const rg_batch_norm_desc *d)
+{
+    places p = { .inputs = 1 };
+    p.gamma = d->gamma ? p.inputs++ : 0;
+    p.beta = d->beta ? p.inputs++ : 0;
+    p.mean = takes_statistics(d) ? p.inputs++ : 0;
+    p.variance = takes_statistics(d) ? p.inputs++ : 0;
+    return p;
+}
+
+static int32_t count_inputs(const void *desc)
+{
+    return places_of(desc).inputs;
+}
+
+static int32_t count_outputs(const void *desc)
+{
+    return gives_statistics(desc) ? 3 : 1;
+}
+
+static const char *const *input_names(const void *desc)
+{
+    static const char *const all[8][6] = {
+        { "x", NULL },
+        { "x", "gamma", NULL },
+        { "x", "beta", NULL },
+        { "x", "gamma", "beta", NULL },
+        { "x", "mean", "variance", NULL },
+        { "x", "gamma", "mean", "variance", NULL },
+        { "x", "beta", "mean", "variance", NULL },
+        { "x", "gamma", "beta", "mean", "variance", NULL },
+    };
+    const rg_batch_norm_desc *d = desc;
+    return all[(d->gamma ? 1 : 0) + (d->beta ? 2 : 0) + (takes_statistics(d) ? 4 : 0)];
+}
+
+/* Running averages are updated in place. */
+static const char *alias_of(const void *desc)
+{
+    static const char *const pairs[] = { "x1=y1 x2=y2", "x2=y1 x3=y2", "x3=y1 x4=y2" };
+    const rg_batch_norm_desc *d = desc;
+    return d->statistics == RG_BATCH_NORM_RUNNING ? pairs[places_of(d).mean - 1] : "";
+}
+
+static rg_dtype parameter_dtype(const rg_batch_norm_desc *d, const rg_tensor_desc x[])
+{
+    return count_inputs(d) > 1 ? x[1].dtype : rg_norm_real(x->dtype);
+}
+
+static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[])
+{
+    const rg_batch_norm_desc *d = desc;
+    RG_TRY(rg_norm_check_x(x, "batch_norm"));
+    const int64_t channels = x->dims[x->rank - 1];
+    for (int32_t i = 1; i < count_inputs(d); i++)
+        RG_TRY(rg_norm_check_parameter(x, i, input_names(d)[i], "batch_norm"));
+    y[0] = rg_tensor_desc_dense(x->dtype, x->rank, x->dims);
+    for (int32_t i = 1; i < count_outputs(d); i++)
+        y[i] = rg_tensor_desc_dense(parameter_dtype(d, x), 1, &channels);
+    return RG_OK;
+}
+
+static uint32_t reads(const void *desc)
+{
+    const rg_batch_norm_desc *d = desc;
+    const places p = places_of(d);
+    uint32_t bits = RG_READS_X;
+    bits |= d->gamma ? (uint32_t)RG_READS_X << p.gamma : 0;
+    bits |= d->beta && d->neuron.kind != RG_NEURON_NONE ? (uint32_t)RG_READS_X << p.beta : 0;
+    if (d->statistics == RG_BATCH_NORM_GIVEN)
+        bits |= (uint32_t)RG_READS_X << p.mean | (uint32_t)RG_READS_X << p.variance;
+    return bits | (d->phase != RG_BATCH_NORM_WHOLE ? RG_READS_STATE : 0);
+}
+
+/* ---- state ---- */
+
+enum { MEAN, VARIANCE, S, DGAMMA, DBETA, MOMENTS, SUMS, SLOTS };
+
+/* How far the state has come: elements of a channel that are counted, and whether a y was made of
+ * them; elements that the sums have, and whether a dx was made of these. */
+enum { COUNTED, NORMALIZED, SUMMED, FINISHED };
+
+static int32_t make_slots(const void *desc, const rg_tensor_desc x[], rg_state_slot slots[])
+{
+    (void)desc;
+    const int64_t channels = x->dims[x->rank - 1];
+    const int64_t moments[] = { RG_NORM_MOMENTS, channels }, sums[] = { 2, channels };
+    const rg_tensor_desc each = rg_tensor_desc_dense(rg_norm_real(x->dtype), 1, &channels);
+    slots[MEAN] = (rg_state_slot){ "mean", each };
+    slots[VARIANCE] = (rg_state_slot){ "variance", each };
+    slots[S] = (rg_state_slot){ "inverse_sigma", each };
+    slots[DGAMMA] = (rg_state_slot){ "dgamma", each };
+    slots[DBETA] = (rg_state_slot){ "dbeta", each };
+    slots[MOMENTS] = (rg_state_slot){ "moments", rg_tensor_desc_dense(RG_F64, 2, moments) };
+    slots[SUMS] = (rg_state_slot){ "sums", rg_tensor_desc_dense(RG_F64, 2, sums) };
+    return SLOTS;
+}
+
+/* Kernels of all phases share a state, for parts of any number of images. */
+static bool fits(const void *made, const rg_tensor_desc sources[], const void *desc,
+                 const rg_tensor_desc x[])
+{
+    rg_batch_norm_desc a = *(const rg_batch_norm_desc *)made;
+    const rg_batch_norm_desc *b = desc;
+    if (a.phase == RG_BATCH_NORM_WHOLE || b->phase == RG_BATCH_NORM_WHOLE)
+        return false;
+    a.phase = b->phase;
+    bool same = rg_fields_equal(&rg_op_batch_norm.desc, &a, b) && sources->rank == x->rank &&
+                sources->dtype == x->dtype;
+    for (int32_t d = 1; d < x->rank && same; d++)
+        same = sources->dims[d] == x->dims[d];
+    for (int32_t i = 1; i < count_inputs(desc) && same; i++)
+        same = sources[i].dtype == x[i].dtype;
+    return same && sources->dims[x->rank - 1] == x->dims[x->rank - 1];
+}
+
+static bool fills_state(const void *desc)
+{
+    return ((const rg_batch_norm_desc *)desc)->phase == RG_BATCH_NORM_STATISTICS;
+}
+
+/* ---- what all launches need ---- */
+
+/* The tensors of one call. `any` stands in for those that there are none of. */
+typedef struct tensors {
+    const rg_tensor *x, *gamma, *beta, *mean, *variance, *any;
+    const rg_tensor *moments, *sums;
+    rg_norm_parameters parameters;
+    places at;
+} tensors;
+
+static tensors tensors_of(const rg_call *call)
+{
+    const rg_batch_norm_desc *d = call->desc;
+    tensors t = { .x = call->x[0], .at = places_of(d) };
+    t.any = t.x;
+    t.gamma = t.at.gamma > 0 && call->x[t.at.gamma] != NULL ? call->x[t.at.gamma] : t.any;
+    t.beta = t.at.beta > 0 && call->x[t.at.beta] != NULL ? call->x[t.at.beta] : t.any;
+    t.mean = t.at.mean > 0 && call->x[t.at.mean] != NULL ? call->x[t.at.mean] : t.any;
+    t.variance =
+        t.at.variance > 0 && call->x[t.at.variance] != NULL ? call->x[t.at.variance] : t.any;
+    t.parameters = (rg_norm_parameters){ .gamma_step = t.gamma->desc.strides[0],
+                                         .beta_step = t.beta->desc.strides[0],
+                                         .has_gamma = t.gamma != t.any,
+                                         .has_beta = t.beta != t.any };
+    for (int32_t i = t.at.inputs - 1; i > 0; i--) {
+        const rg_tensor *known = call->x[i] != NULL ? call->x[i] : call->dx[i];
+        t.parameters.dtype = known != NULL ? known->desc.dtype : t.parameters.dtype;
+    }
+    if (t.at.inputs == 1)
+        t.parameters.dtype = rg_norm_real(t.x->desc.dtype);
+    return t;
+}
+
+static int64_t channels_of(const rg_tensor *x)
+{
+    return x->desc.dims[x->desc.rank - 1];
+}
+
+static int64_t rows_of(const rg_tensor *x)
+{
+    return rg_shape_count(&x->desc) / channels_of(x);
+}
+
+static const rg_tensor *slot(const rg_call *call, int32_t index, const rg_tensor *otherwise)
+{
+    return call->state != NULL ? rg_state_slot_tensor(call->state, index) : otherwise;
+}
+
+/* ---- statistics ---- */
+
+static rg_status record_parts(rg_call *call, const rg_tensor *partial)
+{
+    const rg_tensor_desc *const descs[] = { &call->x[0]->desc };
+    rg_batch_norm_parts_args args = { .shape = rg_channels_make(descs, 1, 0) };
+    const rg_launch launch = { .tensors = { call->x[0], partial },
+                               .kernel = RG_BATCH_NORM_PARTS,
+                               .dtype = descs[0]->dtype,
+                               .args = &args,
+                               .args_size = sizeof args,
+                               .units = rg_channels_units(&args.shape),
+                               .grain = 1,
+                               .bytes = rg_move_bytes(call->x[0]) };
+    return rg_record(call, &launch);
+}
+
+/* `returns`: whether outputs mean and variance are written, too. */
+static rg_status record_merge(rg_call *call, const tensors *t, const rg_tensor *partial,
+                              int64_t before, bool returns)
+{
+    const rg_batch_norm_desc *d = call->desc;
+    const rg_tensor_desc *const descs[] = { &t->x->desc };
+    const rg_channels shape = rg_channels_make(descs, 1, 0);
+    const bool gives = returns && gives_statistics(d), given = d->statistics == RG_BATCH_NORM_GIVEN;
+    const rg_tensor *mean_out = gives ? call->y[1] : t->any;
+    const rg_tensor *variance_out = gives ? call->y[2] : t->any;
+    const rg_batch_norm_merge_args args = {
+        .channels = shape.channels,
+        .rows = shape.rows.count,
+        .part = shape.part,
+        .parts = given ? 0 : shape.parts,
+        .before = before,
+        .mean_in_step = t->mean->desc.strides[0],
+        .variance_in_step = t->variance->desc.strides[0],
+        .mean_out_step = mean_out->desc.strides[0],
+        .variance_out_step = variance_out->desc.strides[0],
+        .dtype = t->parameters.dtype,
+        .statistics = gives || given ? d->statistics : RG_BATCH_NORM_OWN,
+        .epsilon = d->epsilon,
+        .momentum = d->momentum,
+        .unbiased = d->unbiased,
+        .has_state = call->state != NULL,
+    };
+    const rg_launch launch = { .tensors = { partial, t->moments, t->mean, t->variance, mean_out,
+                                            variance_out, slot(call, MEAN, t->any),
+                                            slot(call, VARIANCE, t->any), slot(call, S, t->any) },
+                               .kernel = RG_BATCH_NORM_MERGE,
+                               .dtype = t->x->desc.dtype,
+                               .args = &args,
+                               .args_size = sizeof args,
+                               .units = rg_norm_units(shape.channels),
+                               .grain = 1,
+                               .bytes = shape.channels * (args.parts + 2) * 16 };
+    return rg_record(call, &launch);
+}
+
+/* Statistics of x, or those given, into t->moments. */
+static rg_status record_statistics(rg_call *call, const tensors *t, int64_t before, bool returns)
+{
+    if (((const rg_batch_norm_desc *)call->desc)->statistics == RG_BATCH_NORM_GIVEN)
+        return record_merge(call, t, t->any, before, returns);
+    const rg_tensor_desc *const descs[] = { &t->x->desc };
+    const rg_channels shape = rg_channels_make(descs, 1, 0);
+    const int64_t dims[] = { shape.parts, RG_NORM_PARTIAL, shape.channels };
+    rg_tensor *partial;
+    RG_TRY(rg_norm_temporary(call, rg_norm_real(t->x->desc.dtype), 3, dims, &partial));
+    rg_status status = record_parts(call, partial);
+    if (status == RG_OK)
+        status = record_merge(call, t, partial, before, returns);
+    rg_tensor_destroy(partial);
+    return status;
+}
+
+/* ---- forward ---- */
+
+static rg_status record_forward(rg_call *call, const tensors *t)
+{
+    const rg_batch_norm_desc *d = call->desc;
+    const rg_tensor_desc *const descs[] = { &t->x->desc, &call->y[0]->desc };
+    rg_batch_norm_args args = { .shape = rg_channels_make(descs, 2, 0),
+                                .parameters = t->parameters,
+                                .neuron = rg_norm_neuron_of(&d->neuron, descs[0]->dtype, false) };
+    const rg_launch launch = { .tensors = { t->x, t->gamma, t->beta, t->moments, call->y[0] },
+                               .kernel = RG_BATCH_NORM_FORWARD,
+                               .dtype = descs[0]->dtype,
+                               .args = &args,
+                               .args_size = sizeof args,
+                               .units = rg_channels_units(&args.shape),
+                               .grain = 1,
+                               .bytes = 2 * rg_move_bytes(t->x) };
+    args.stream = args.shape.dense && rg_call_streams(call, rg_move_bytes(t->x));
+    return rg_record(call, &launch);
+}
+
+/* Moments of the state, or a temporary, which *made then is. */
+static rg_status take_moments(rg_call *call, tensors *t, rg_tensor **made)
+{
+    *made = NULL;
+    if (call->state != NULL) {
+        t->moments = rg_state_slot_tensor(call->state, MOMENTS);
+        return RG_OK;
+    }
+    const int64_t dims[] = { RG_NORM_MOMENTS, channels_of(t->x) };
+    RG_TRY(rg_norm_temporary(call, RG_F64, 2, dims, made));
+    t->moments = *made;
+    return RG_OK;
+}
+
+static rg_status forward_whole(rg_call *call)
+{
+    tensors t = tensors_of(call);
+    rg_tensor *made;
+    RG_TRY(take_moments(call, &t, &made));
+    rg_status status = record_statistics(call, &t, 0, true);
+    if (status == RG_OK)
+        status = record_forward(call, &t);
+    rg_tensor_destroy(made);
+    return status;
+}
+
+static rg_status forward(rg_call *call)
+{
+    const rg_batch_norm_desc *d = call->desc;
+    if (d->phase == RG_BATCH_NORM_WHOLE)
+        return forward_whole(call);
+    RG_CHECK(call->state != NULL, RG_INVALID_ARGUMENT,
+             "batch_norm: phase normalize takes its statistics from a state, which is NULL");
+    int64_t *progress = call->state->progress;
+    tensors t = tensors_of(call);
+    t.moments = rg_state_slot_tensor(call->state, MOMENTS);
+    if (d->phase == RG_BATCH_NORM_NORMALIZE) {
+        RG_CHECK(progress[COUNTED] > 0, RG_INVALID_STATE,
+                 "batch_norm: the state has no statistics; those of the batch come first");
+        progress[NORMALIZED] = 1;
+        return record_forward(call, &t);
+    }
+    if (progress[NORMALIZED])
+        memset(progress, 0, sizeof call->state->progress);
+    const int64_t before = progress[COUNTED] > 0 ? progress[COUNTED] - 1 : 0;
+    progress[COUNTED] = 1 + before + rows_of(t.x); /* 1: also where there are no elements */
+    progress[SUMMED] = progress[FINISHED] = 0;
+    return record_statistics(call, &t, before, false);
+}
+
+/* ---- gradient ---- */
+
+static rg_status record_sums(rg_call *call, const tensors *t, const rg_tensor *partial)
+{
+    const rg_batch_norm_desc *d = call->desc;
+    const rg_tensor_desc *const descs[] = { &call->dy[0]->desc, &t->x->desc };
+    const rg_batch_norm_sums_args args = {
+        .shape = rg_channels_make(descs, 2, 0),
+        .parameters = t->parameters,
+        .neuron = rg_norm_neuron_of(&d->neuron, descs[0]->dtype, true),
+    };
+    const rg_launch launch = { .tensors = { call->dy[0], t->x, t->gamma, t->beta, t->moments,
+                                            partial },
+                               .kernel = RG_BATCH_NORM_SUMS,
+                               .dtype = descs[0]->dtype,
+                               .args = &args,
+                               .args_size = sizeof args,
+                               .units = rg_channels_units(&args.shape),
+                               .grain = 1,
+                               .bytes = 2 * rg_move_bytes(t->x) };
+    return rg_record(call, &launch);
+}
+
+/* A gradient of channels that may be wanted, with a tensor to stand in if it is not. */
+static rg_batch_norm_result result_of(const rg_call *call, int32_t input, const rg_tensor *any,
+                                      const rg_tensor **tensor)
+{
+    *tensor = any;
+    if (input == 0 || call->dx[input] == NULL)
+        return (rg_batch_norm_result){ .wanted = false };
+    *tensor = call->dx[input];
+    return (rg_batch_norm_result){ .wanted = true,
+                                   .add = call->add >> input & 1,
+                                   .step = (*tensor)->desc.strides[0] };
+}
+
+static bool has_dy(const rg_call *call, int32_t output)
+{
+    return output < call->outputs && call->dy[output] != NULL;
+}
+
+/* From `partial`, or where that is NULL from what is in t->sums. `count`: elements of a channel;
+ * `before`: whether t->sums is added to. */
+static rg_status record_join(rg_call *call, const tensors *t, const rg_tensor *partial,
+                             const rg_tensor *factors, int64_t count, bool before)
+{
+    const rg_batch_norm_desc *d = call->desc;
+    const rg_tensor_desc *const descs[] = { &t->x->desc };
+    const rg_channels shape = rg_channels_make(descs, 1, 0);
+    const rg_tensor *dmean_out = has_dy(call, 1) ? call->dy[1] : t->any;
+    const rg_tensor *dvariance_out = has_dy(call, 2) ? call->dy[2] : t->any;
+    const rg_tensor *dgamma, *dbeta, *dmean, *dvariance;
+    const rg_batch_norm_join_args args = {
+        .channels = shape.channels,
+        .parts = partial != NULL ? shape.parts : 0,
+        .before = before ? 1 : 0,
+        .count = (double)count,
+        .dmean_out_step = dmean_out->desc.strides[0],
+        .dvariance_out_step = dvariance_out->desc.strides[0],
+        .parameters = t->parameters,
+        .statistics = d->statistics,
+        .momentum = d->momentum,
+        .gamma_result = result_of(call, t->at.gamma, t->any, &dgamma),
+        .beta_result = result_of(call, t->at.beta, t->any, &dbeta),
+        .mean_result = result_of(call, t->at.mean, t->any, &dmean),
+        .variance_result = result_of(call, t->at.variance, t->any, &dvariance),
+        .unbiased = d->unbiased,
+        .has_state = call->state != NULL,
+        .has_dmean_out = has_dy(call, 1),
+        .has_dvariance_out = has_dy(call, 2),
+    };
+    const rg_launch launch = {
+        .tensors = { partial != NULL ? partial : t->any, t->gamma, t->moments, t->sums, dmean_out,
+                     dvariance_out, slot(call, DGAMMA, t->any), slot(call, DBETA, t->any), dgamma,
+                     dbeta, dmean, dvariance, factors },
+        .kernel = RG_BATCH_NORM_JOIN,
+        .dtype = t->x->desc.dtype,
+        .args = &args,
+        .args_size = sizeof args,
+        .units = rg_norm_units(shape.channels),
+        .grain = 1,
+        .bytes = shape.channels * (args.parts + 4) * 16,
+    };
+    return rg_record(call, &launch);
+}
+
+static rg_status record_gradient(rg_call *call, const tensors *t, const rg_tensor *factors)
+{
+    const rg_batch_norm_desc *d = call->desc;
+    const rg_tensor *dx = call->dx[0];
+    if (dx == NULL)
+        return RG_OK;
+    const rg_tensor_desc *const descs[] = { &call->dy[0]->desc, &t->x->desc, &dx->desc };
+    rg_batch_norm_gradient_args args = {
+        .shape = rg_channels_make(descs, 3, 0),
+        .parameters = t->parameters,
+        .neuron = rg_norm_neuron_of(&d->neuron, descs[0]->dtype, true),
+        .given = d->statistics == RG_BATCH_NORM_GIVEN,
+        .extra = has_dy(call, 1) || has_dy(call, 2),
+        .add = call->add & 1,
+    };
+    const rg_launch launch = { .tensors = { call->dy[0], t->x, t->gamma, t->beta, t->moments,
+                                            factors, dx },
+                               .kernel = RG_BATCH_NORM_GRADIENT,
+                               .dtype = descs[0]->dtype,
+                               .args = &args,
+                               .args_size = sizeof args,
+                               .units = rg_channels_units(&args.shape),
+                               .grain = 1,
+                               .bytes = 3 * rg_move_bytes(t->x) };
+    args.stream = !args.add && args.shape.dense && rg_call_streams(call, rg_move_bytes(t->x));
+    return rg_record(call, &launch);
+}
+
+/* Sums over x and dy, and what follows from them. */
+static rg_status sum_up(rg_call *call, const tensors *t, const rg_tensor *factors, int64_t count,
+                        bool before)
+{
+    const rg_tensor_desc *const descs[] = { &t->x->desc };
+    const rg_channels shape = rg_channels_make(descs, 1, 0);
+    const int64_t dims[] = { shape.parts, 2, shape.channels };
+    rg_tensor *partial;
+    RG_TRY(rg_norm_temporary(call, rg_norm_real(t->x->desc.dtype), 3, dims, &partial));
+    rg_status status = record_sums(call, t, partial);
+    if (status == RG_OK)
+        status = record_join(call, t, partial, factors, count, before);
+    rg_tensor_destroy(partial);
+    return status;
+}
+
+/* Where statistics are given dx alone needs no sums. */
+static bool needs_sums(const rg_call *call)
+{
+    bool needs = ((const rg_batch_norm_desc *)call->desc)->statistics != RG_BATCH_NORM_GIVEN;
+    for (int32_t i = 1; i < call->inputs; i++)
+        needs |= call->dx[i] != NULL;
+    return needs;
+}
+
+/* In one call: with the statistics of the state, if there is one. */
+static rg_status gradient_whole(rg_call *call, tensors *t, const rg_tensor *factors)
+{
+    const bool given = ((const rg_batch_norm_desc *)call->desc)->statistics == RG_BATCH_NORM_GIVEN;
+    rg_status status = RG_OK;
+    if (call->state == NULL || !call->state->filled || given)
+        status = record_statistics(call, t, 0, false);
+    if (status == RG_OK && needs_sums(call))
+        status = sum_up(call, t, factors, rows_of(t->x), false);
+    return status == RG_OK ? record_gradient(call, t, factors) : status;
+}
+
+static rg_status gradient_phase(rg_call *call, const tensors *t, const rg_tensor *factors)
+{
+    const rg_batch_norm_desc *d = call->desc;
+    int64_t *progress = call->state->progress;
+    RG_CHECK(progress[COUNTED] > 0, RG_INVALID_STATE,
+             "batch_norm: the state has no statistics; those of the batch come first");
+    const int64_t counted = progress[COUNTED] - 1;
+    if (d->phase == RG_BATCH_NORM_STATISTICS) {
+        for (int32_t i = 0; i < call->inputs; i++)
+            RG_CHECK(call->dx[i] == NULL, RG_INVALID_ARGUMENT,
+                     "batch_norm: phase statistics writes its state alone; d%s must be NULL",
+                     input_names(d)[i]);
+        if (progress[FINISHED])
+            progress[SUMMED] = progress[FINISHED] = 0;
+        const bool before = progress[SUMMED] > 0;
+        progress[SUMMED] = 1;
+        return sum_up(call, t, factors, counted, before);
+    }
+    RG_CHECK(progress[SUMMED] > 0, RG_INVALID_STATE,
+             "batch_norm: the state has no sums; the gradient of phase statistics comes first");
+    progress[FINISHED] = 1;
+    RG_TRY(record_join(call, t, NULL, factors, counted, true));
+    return record_gradient(call, t, factors);
+}
+
+static rg_status gradient(rg_call *call)
+{
+    const rg_batch_norm_desc *d = call->desc;
+    tensors t = tensors_of(call);
+    const int64_t factor_dims[] = { RG_NORM_FACTORS, channels_of(t.x) };
+    const int64_t sum_dims[] = { 2, channels_of(t.x) };
+    rg_tensor *moments, *factors = NULL, *sums = NULL;
+    RG_TRY(take_moments(call, &t, &moments));
+    rg_status status =
+        rg_norm_temporary(call, rg_norm_real(t.x->desc.dtype), 2, factor_dims, &factors);
+    if (status == RG_OK && call->state == NULL)
+        status = rg_norm_temporary(call, RG_F64, 2, sum_dims, &sums);
+    t.sums = slot(call, SUMS, sums);
+    if (status == RG_OK)
+        status = d->phase == RG_BATCH_NORM_WHOLE ? gradient_whole(call, &t, factors)
+                                                 : gradient_phase(call, &t, factors);
+    rg_tensor_destroy(sums);
+    rg_tensor_destroy(factors);
+    rg_tensor_destroy(moments);
+    return status;
+}
+
+RG_OP_DEFINE(batch_norm, .text = "normalization of every channel over the whole batch",
+             .desc = { fields, &defaults, sizeof defaults },
+             .inputs = (const char *const[]){ "x", "gamma", "beta", "mean", "variance", NULL },
+             .outputs = (const char *const[]){ "y", "new_mean", "new_variance", NULL },
+             .names = names, .alias = "x0=y0 dy0=dx0 x0=dx0", .alias_of = alias_of,
+             .count_inputs = count_inputs, .count_outputs = count_outputs,
+             .input_names = input_names, .check = check, .shapes = shapes, .state = make_slots,
+             .fits = fits, .fills_state = fills_state, .reads = reads, .optional_dy = 6,
+             .forward = forward, .gradient = gradient);
+
+rg_status rg_batch_norm_create(rg_device *device, const rg_batch_norm_desc *desc,
+                               rg_kernel **kernel)
+{
+    return rg_kernel_create(device, &rg_op_batch_norm, desc, kernel);
+}

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Batch normalization on the CPU. */
+#include "ops/batch_norm/batch_norm.h"
+#include "ops/batch_norm/norm_cpu.h"
+
+/* ---- statistics ---- */
+
+/* Lanes are joined one after the other. */
+RG_OUTLINE void end_part(const norm_parts *p, const rg_channels *s, int64_t rows, int64_t width,
+                         real *to)
+{
+    for (int64_t c = 0; c < width; c++) {
+        const double near = (double)p->near[c];
+        rg_norm_moments all = { 0, 0, 0 };
+        for (int64_t lane = 0; lane < least(s->lanes, rows); lane++)
+            all = rg_norm_join(all,
+                               column_moments(p, lane * width + c, lane_rows(s, rows, lane), near));
+        to[RG_NORM_NEAR * s->channels + c] = (real)near;
+        to[RG_NORM_REST * s->channels + c] = (real)all.mean;
+        to[RG_NORM_SQUARES * s->channels + c] = (real)all.squares;
+    }
+}
+
+RG_INLINE void parts(const rg_batch_norm_parts_args *k, int64_t begin, int64_t end,
+                     const rg_dtype T)
+{
+    const rg_channels *s = &k->shape;
+    norm_parts p;
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t part = unit / s->blocks, first = unit % s->blocks * s->block;
+        const int64_t width = least(s->block, s->channels - first), row = part * s->part;
+        const int64_t rows = rg_channels_rows(s, part);
+        sum_parts(&p, s, k->x, row, row + rows, first, width, T);
+        end_part(&p, s, rows, width,
+                 (real *)k->partial + part * RG_NORM_PARTIAL * s->channels + first);
+    }
+}
+
+/* Statistics of the channels of a unit, each less `near`. */
+typedef struct unit_moments {
+    double near[RG_NORM_UNIT], mean[RG_NORM_UNIT], squares[RG_NORM_UNIT], n;
+} unit_moments;
+
+/* The parts one after the other, behind what the state has counted before. */
+RG_OUTLINE void merge_parts(const rg_batch_norm_merge_args *k, int64_t first, int64_t width,
+                            unit_moments *u)
+{
+    const real *from = (const real *)k->partial + first;
+    const double *m = k->moments + first;
+    u->n = (double)k->before;
+    for (int64_t c = 0; c < width; c++) {
+        u->near[c] = k->before > 0  ? m[RG_NORM_MEAN * k->channels + c]
+                     : k->parts > 0 ? (double)from[c]
+                                    : 0;
+        u->mean[c] = k->before > 0 ? m[RG_NORM_MEAN_REST * k->channels + c] : 0;
+        u->squares[c] = k->before > 0 ? m[RG_NORM_VARIANCE * k->channels + c] * u->n : 0;
+    }
+    for (int64_t part = 0; part < k->parts; part++, from += RG_NORM_PARTIAL * k->channels) {
+        const real *rest = from + k->channels, *squares = rest + k->channels;
+        const double rows = (double)least(k->part, k->rows - part * k->part);
+        for (int64_t c = 0; c < width; c++) {
+            const double mean = ((double)from[c] - u->near[c]) + (double)rest[c];
+            const rg_norm_moments all =
+                rg_norm_join((rg_norm_moments){ u->n, u->mean[c], u->squares[c] },
+                             (rg_norm_moments){ rows, mean, (double)squares[c] });
+            u->mean[c] = all.mean;
+            u->squares[c] = all.squares;
+        }
+        u->n += rows;
+    }
+}
+
+RG_INLINE double blend(double old, double new, double momentum)
+{
+    return old * momentum + new *(1 - momentum);
+}
+
+/* Outputs mean and variance. */
+RG_INLINE void return_statistics(const rg_batch_norm_merge_args *k, int64_t c, double mean,
+                                 double variance, double n)
+{
+    if (k->statistics == RG_BATCH_NORM_RUNNING) {
+        const double old_mean = load_any(k->mean_in, c * k->mean_in_step, k->dtype);
+        const double old = load_any(k->variance_in, c * k->variance_in_step, k->dtype);
+        const double whole = k->unbiased && n > 1 ? variance * (n / (n - 1)) : variance;
+        mean = n > 0 ? blend(old_mean, mean, k->momentum) : old_mean;
+        variance = n > 0 ? blend(old, whole, k->momentum) : old;
+    } else if (k->statistics != RG_BATCH_NORM_RETURNED) {
+        return;
+    }
+    store_any(k->mean_out, c * k->mean_out_step, k->dtype, mean);
+    store_any(k->variance_out, c * k->variance_out_step, k->dtype, variance);
+}
+
+/* Everything that follows from the statistics of a channel; its mean is near + rest. */
+RG_INLINE void end_merge(const rg_batch_norm_merge_args *k, int64_t c, double near, double rest,
+                         double variance, double n)
+{
+    const double mean = (double)(real)(near + rest);
+    rest = (near - mean) + rest;
+    const double s = 1 / __builtin_sqrt(variance + k->epsilon);
+    k->moments[RG_NORM_MEAN * k->channels + c] = mean;
+    k->moments[RG_NORM_MEAN_REST * k->channels + c] = rest;
+    k->moments[RG_NORM_VARIANCE * k->channels + c] = variance;
+    k->moments[RG_NORM_S * k->channels + c] = s;
+    if (k->has_state) {
+        ((real *)k->mean)[c] = (real)(mean + rest);
+        ((real *)k->variance)[c] = (real)variance;
+        ((real *)k->s)[c] = (real)s;
+    }
+    return_statistics(k, c, mean + rest, variance, n);
+}
+
+RG_INLINE void merge(const rg_batch_norm_merge_args *k, int64_t begin, int64_t end,
+                     const rg_dtype T)
+{
+    (void)T;
+    unit_moments u;
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t first = unit * RG_NORM_UNIT, width = least(RG_NORM_UNIT, k->channels - first);
+        if (k->statistics != RG_BATCH_NORM_GIVEN)
+            merge_parts(k, first, width, &u);
+        for (int64_t c = 0; c < width; c++) {
+            if (k->statistics != RG_BATCH_NORM_GIVEN)
+                end_merge(k, first + c, u.near[c], u.mean[c], u.n > 0 ? u.squares[c] / u.n : 0,
+                          u.n);
+            else
+                end_merge(k, first + c, 0,
+                          load_any(k->mean_in, (first + c) * k->mean_in_step, k->dtype),
+                          load_any(k->variance_in, (first + c) * k->variance_in_step, k->dtype), 0);
+        }
+    }
+}
+
+/* ---- y ---- */
+
+/* Numbers of the block's channels. */
+RG_OUTLINE void set_columns(norm_columns *k, const rg_channels *s, const double *moments,
+                            const void *gamma, const void *beta, const rg_norm_parameters *p,
+                            const real *factors, int64_t first, int64_t width)
+{
+    for (int64_t c = 0; c < width; c++) {
+        const double *m = moments + first + c;
+        set_column(k, c, m[RG_NORM_MEAN * s->channels], m[RG_NORM_MEAN_REST * s->channels],
+                   m[RG_NORM_S * s->channels], gamma_of(gamma, p, first + c),
+                   beta_of(beta, p, first + c));
+        for (int f = 0; f < RG_NORM_FACTORS && factors != NULL; f++)
+            k->factor[f][c] = factors[f * s->channels + first + c];
+    }
+    repeat_columns(k, width, s->lanes);
+}
+
+RG_INLINE void forward(const rg_batch_norm_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    const rg_channels *s = &k->shape;
+    norm_columns c;
+    memset(&c, 0, sizeof c);
+    c.neuron = neuron_constants_of(&k->neuron.numbers);
+    c.kind = k->neuron.kind;
+    const void *const data[] = { k->x, k->y };
+    const int64_t last = rg_channels_units(s) - 1;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t unit = last - i; /* what was read last is nearest */
+        const int64_t part = unit / s->blocks, first = unit % s->blocks * s->block;
+        const int64_t width = least(s->block, s->channels - first), row = part * s->part;
+        set_columns(&c, s, k->moments, k->gamma, k->beta, &k->parameters, NULL, first, width);
+        channel_rows(forward_step, &c, s, data, 2, true, row, row + rg_channels_rows(s, part),
+                     first, width, T, k->stream);
+    }
+}
+
+/* ---- gradient ---- */
+
+RG_OUTLINE void end_sums(const norm_columns *k, const rg_channels *s, int64_t width, real *to)
+{
+    for (int64_t c = 0; c < width; c++) {
+        to[c] = (real)sum_lanes(k->all, c, width, s->lanes);
+        to[s->channels + c] = (real)sum_lanes(k->all_products, c, width, s->lanes);
+    }
+}
+
+RG_INLINE void sums(const rg_batch_norm_sums_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    const rg_channels *s = &k->shape;
+    norm_columns c;
+    memset(&c, 0, sizeof c);
+    c.neuron = neuron_constants_of(&k->neuron.numbers);
+    c.kind = k->neuron.kind;
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t part = unit / s->blocks, first = unit % s->blocks * s->block;
+        const int64_t width = least(s->block, s->channels - first), row = part * s->part;
+        set_columns(&c, s, k->moments, k->gamma, k->beta, &k->parameters, NULL, first, width);
+        sum_gradient(&c, s, k->dy, k->x, row, row + rg_channels_rows(s, part), first, width, T);
+        end_sums(&c, s, width, (real *)k->partial + part * 2 * s->channels + first);
+    }
+}
+
+RG_INLINE void put_result(void *to, const rg_batch_norm_result *result, rg_dtype dtype, int64_t c,
+                          double value)
+{
+    if (!result->wanted)
+        return;
+    const double old = result->add ? load_any(to, c * result->step, dtype) : 0;
+    store_any(to, c * result->step, dtype, result->add ? old + value : value);
+}
+
+/* Factors of dx, and the gradients of statistics. */
+RG_INLINE void join_factors(const rg_batch_norm_join_args *k, int64_t c, double gamma, double dbeta,
+                            double dgamma)
+{
+    const double *m = k->moments + c;
+    const double rest = m[RG_NORM_MEAN_REST * k->channels], s = m[RG_NORM_S * k->channels];
+    const double dm =
+        k->has_dmean_out ? load_any(k->dmean_out, c * k->dmean_out_step, k->parameters.dtype) : 0;
+    const double dv = k->has_dvariance_out ? load_any(k->dvariance_out, c * k->dvariance_out_step,
+                                                      k->parameters.dtype)
+                                           : 0;
+    const bool running = k->statistics == RG_BATCH_NORM_RUNNING;
+    if (k->statistics == RG_BATCH_NORM_GIVEN) {
+        put_result(k->dmean, &k->mean_result, k->parameters.dtype, c, -gamma * s * dbeta);
+        put_result(k->dvariance, &k->variance_result, k->parameters.dtype, c,
+                   -0.5 * gamma * s * s * dgamma);
+        return;
+    }
+    if (running) {
+        const double kept = k->count > 0 ? k->momentum : 1;
+        put_result(k->dmean, &k->mean_result, k->parameters.dtype, c, kept * dm);
+        put_result(k->dvariance, &k->variance_result, k->parameters.dtype, c, kept * dv);
+    }
+    const double each = k->count > 0 ? 1 / k->count : 0, share = running ? 1 - k->momentum : 1;
+    const bool unbiased = running && k->unbiased && k->count > 1;
+    const double weight = s * (gamma * (dgamma * each));
+    const double slope = 2 * share * dv / (unbiased ? k->count - 1 : k->count);
+    real *f = (real *)k->factors + c;
+    f[RG_NORM_OFFSET * k->channels] = (real)(gamma * (dbeta * each) - rest * weight);
+    f[RG_NORM_WEIGHT * k->channels] = (real)weight;
+    f[RG_NORM_SLOPE * k->channels] = (real)slope;
+    f[RG_NORM_PLUS * k->channels] = (real)(share * dm * each - slope * rest);
+}
+
+/* Sums over the parts, one after the other, for the channels of a unit. */
+RG_OUTLINE void join_parts(const rg_batch_norm_join_args *k, int64_t first, int64_t width,
+                           double *sum, double *product)
+{
+    const real *from = (const real *)k->partial + first;
+    for (int64_t c = 0; c < width; c++)
+        sum[c] = product[c] = 0;
+    for (int64_t part = 0; part < k->parts; part++, from += 2 * k->channels) {
+        for (int64_t c = 0; c < width; c++) {
+            sum[c] += (double)from[c];
+            product[c] += (double)from[k->channels + c];
+        }
+    }
+}
+
+RG_INLINE void join_one(const rg_batch_norm_join_args *k, int64_t c, double sum, double product)
+{
+    const double *m = k->moments + c;
+    product -= m[RG_NORM_MEAN_REST * k->channels] * sum;
+    const double before = k->before;
+    const double dbeta = before != 0 ? k->sums[c] + sum : sum;
+    const double xh = m[RG_NORM_S * k->channels] * product;
+    const double dgamma = before != 0 ? k->sums[k->channels + c] + xh : xh;
+    k->sums[c] = dbeta;
+    k->sums[k->channels + c] = dgamma;
+    if (k->has_state) {
+        ((real *)k->state_dbeta)[c] = (real)dbeta;
+        ((real *)k->state_dgamma)[c] = (real)dgamma;
+    }
+    put_result(k->dgamma, &k->gamma_result, k->parameters.dtype, c, dgamma);
+    put_result(k->dbeta, &k->beta_result, k->parameters.dtype, c, dbeta);
+    join_factors(k, c, gamma_of(k->gamma, &k->parameters, c), dbeta, dgamma);
+}
+
+RG_INLINE void join(const rg_batch_norm_join_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    (void)T;
+    double sum[RG_NORM_UNIT], product[RG_NORM_UNIT];
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t first = unit * RG_NORM_UNIT, width = least(RG_NORM_UNIT, k->channels - first);
+        join_parts(k, first, width, sum, product);
+        for (int64_t c = 0; c < width; c++)
+            join_one(k, first + c, sum[c], product[c]);
+    }
+}
+
+RG_INLINE void gradient(const rg_batch_norm_gradient_args *k, int64_t begin, int64_t end,
+                        const rg_dtype T)
+{
+    const rg_channels *s = &k->shape;
+    norm_columns c;
+    memset(&c, 0, sizeof c);
+    c.neuron = neuron_constants_of(&k->neuron.numbers);
+    c.kind = k->neuron.kind;
+    c.given = k->given;
+    c.extra = k->extra;
+    c.add = k->add;
+    const void *const data[] = { k->dy, k->x, k->dx };
+    const int64_t last = rg_channels_units(s) - 1;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t unit = last - i; /* what was read last is nearest */
+        const int64_t part = unit / s->blocks, first = unit % s->blocks * s->block;
+        const int64_t width = least(s->block, s->channels - first), row = part * s->part;
+        set_columns(&c, s, k->moments, k->gamma, k->beta, &k->parameters,
+                    k->given ? NULL : (const real *)k->factors, first, width);
+        channel_rows(gradient_step, &c, s, data, 3, true, row, row + rg_channels_rows(s, part),
+                     first, width, T, k->stream);
+    }
+}
+
+RG_KERNEL(parts, rg_batch_norm_parts_args)
+RG_KERNEL(merge, rg_batch_norm_merge_args)
+RG_KERNEL(forward, rg_batch_norm_args)
+RG_KERNEL(sums, rg_batch_norm_sums_args)
+RG_KERNEL(join, rg_batch_norm_join_args)
+RG_KERNEL(gradient, rg_batch_norm_gradient_args)
+
+/* ---- table ---- */
+
+const rg_cpu_row RG_TABLE(batch_norm)[RG_BATCH_NORM_KERNELS] = {
+    [RG_BATCH_NORM_PARTS] = RG_ROW(parts),     [RG_BATCH_NORM_MERGE] = RG_ROW(merge),
+    [RG_BATCH_NORM_FORWARD] = RG_ROW(forward), [RG_BATCH_NORM_SUMS] = RG_ROW(sums),
+    [RG_BATCH_NORM_JOIN] = RG_ROW(join),       [RG_BATCH_NORM_GRADIENT] = RG_ROW(gradient),
+};
