@@ -4,7 +4,7 @@
 #ifndef RG_OPS_NORM_CPU_H
 #define RG_OPS_NORM_CPU_H
 
-#include "backend/cpu/channels.h"
+#include "backend/cpu/channel_rows.h"
 #include "ops/batch_norm/norm.h"
 #include "ops/neuron/neuron_formulas.h"
 

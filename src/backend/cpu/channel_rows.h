@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Loops over rows of channels (core/channels.h), with numbers for each column. */
-#ifndef RG_CPU_CHANNELS_H
-#define RG_CPU_CHANNELS_H
+#ifndef RG_CPU_CHANNEL_ROWS_H
+#define RG_CPU_CHANNEL_ROWS_H
 
 #include "backend/cpu/columns.h"
 #include "core/channels.h"
