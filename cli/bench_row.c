@@ -31,9 +31,11 @@ static int64_t state_bytes(const rg_bench_row *row)
 static uint32_t reads_of(const rg_op_test *test, const rg_case *c, bool gradient, const void *desc)
 {
     const bool trains = test->op->gradient != NULL && !(c->flags & RG_CASE_FORWARD);
-    const uint32_t reads = trains ? test->op->reads(desc) : 0;
+    uint32_t reads = trains ? test->op->reads(desc) : 0;
     if (reads & RG_READS_OR_STATE)
         return RG_READS_STATE;
+    if (reads & RG_READS_WITH_STATE)
+        reads |= RG_READS_STATE;
     return gradient ? reads : reads & RG_READS_STATE;
 }
 

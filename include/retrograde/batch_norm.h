@@ -85,9 +85,9 @@ RG_API rg_batch_norm_desc rg_batch_norm_desc_default(void);
  *
  *  The gradient reads x, gamma, beta, and given statistics; the others from the state, or, in one
  *  call without a state, once more from x. What is asked for has the same bits whatever else is.
- *  The state holds, one for each channel and f32, or f64 for f64, "mean", "variance",
- *  "inverse_sigma" (s), "dgamma", "dbeta"; and in f64 "moments" (4, channels): the mean as a sum of
- *  two numbers, variance, s; and "sums" (2, channels): dbeta, dgamma. */
+ *  The state holds, one for each channel, in f32, or f64 for f64, "mean", "variance",
+ *  "inverse_sigma" (s), "dgamma", "dbeta"; and "moments" (4, channels): the mean as a sum of two
+ *  numbers, variance, s; and in f64 "sums" (2, channels): dbeta, dgamma. */
 RG_API rg_status rg_batch_norm_create(rg_device *device, const rg_batch_norm_desc *desc,
                                       rg_kernel **kernel);
 

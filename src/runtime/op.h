@@ -31,12 +31,13 @@ typedef struct rg_op_name {
 
 /* What a gradient reads. Input i of the forward pass: RG_READS_X << i; output i: RG_READS_Y <<
  * i. With RG_READS_OR_STATE it reads the state alone where one is given, and the rest where none
- * is. */
+ * is; with RG_READS_WITH_STATE the state, too, where one is given, which spares it work. */
 enum {
     RG_READS_X = 1 << 0,
     RG_READS_Y = 1 << 8,
     RG_READS_STATE = 1 << 16,
-    RG_READS_OR_STATE = 1 << 17
+    RG_READS_OR_STATE = 1 << 17,
+    RG_READS_WITH_STATE = 1 << 18
 };
 
 /* Tensors that may be one and the same: entries of the call's x, y, dy, dx by letter and number,

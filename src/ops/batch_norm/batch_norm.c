@@ -200,7 +200,7 @@ static uint32_t reads(const void *desc)
     bits |= d->beta && d->neuron.kind != RG_NEURON_NONE ? (uint32_t)RG_READS_X << p.beta : 0;
     if (d->statistics == RG_BATCH_NORM_GIVEN)
         bits |= (uint32_t)RG_READS_X << p.mean | (uint32_t)RG_READS_X << p.variance;
-    return bits | (d->phase != RG_BATCH_NORM_WHOLE ? RG_READS_STATE : 0);
+    return bits | (d->phase != RG_BATCH_NORM_WHOLE ? RG_READS_STATE : RG_READS_WITH_STATE);
 }
 
 /* ---- state ---- */
@@ -222,7 +222,7 @@ static int32_t make_slots(const void *desc, const rg_tensor_desc x[], rg_state_s
     slots[S] = (rg_state_slot){ "inverse_sigma", each };
     slots[DGAMMA] = (rg_state_slot){ "dgamma", each };
     slots[DBETA] = (rg_state_slot){ "dbeta", each };
-    slots[MOMENTS] = (rg_state_slot){ "moments", rg_tensor_desc_dense(RG_F64, 2, moments) };
+    slots[MOMENTS] = (rg_state_slot){ "moments", rg_tensor_desc_dense(each.dtype, 2, moments) };
     slots[SUMS] = (rg_state_slot){ "sums", rg_tensor_desc_dense(RG_F64, 2, sums) };
     return SLOTS;
 }
@@ -402,7 +402,7 @@ static rg_status take_moments(rg_call *call, tensors *t, rg_tensor **made)
         return RG_OK;
     }
     const int64_t dims[] = { RG_NORM_MOMENTS, channels_of(t->x) };
-    RG_TRY(rg_norm_temporary(call, RG_F64, 2, dims, made));
+    RG_TRY(rg_norm_temporary(call, rg_norm_real(t->x->desc.dtype), 2, dims, made));
     t->moments = *made;
     return RG_OK;
 }

@@ -27,7 +27,7 @@ typedef struct rg_batch_norm_parts_args {
 /* Of pointers that are not needed some valid one stands in. Tensors of channels have a step. */
 typedef struct rg_batch_norm_merge_args {
     const void *partial;
-    double *moments;                   /* (RG_NORM_MOMENTS, channels) */
+    void *moments;                     /* real, (RG_NORM_MOMENTS, channels) */
     const void *mean_in, *variance_in; /* running: averages so far; given: the statistics */
     void *mean_out, *variance_out;     /* returned, running */
     void *mean, *variance, *s;         /* of the state, real */
@@ -42,7 +42,7 @@ typedef struct rg_batch_norm_merge_args {
 
 typedef struct rg_batch_norm_args {
     const void *x, *gamma, *beta;
-    const double *moments;
+    const void *moments;
     void *y;
     rg_channels shape; /* tensors x, y */
     rg_norm_parameters parameters;
@@ -52,7 +52,7 @@ typedef struct rg_batch_norm_args {
 
 typedef struct rg_batch_norm_sums_args {
     const void *dy, *x, *gamma, *beta;
-    const double *moments;
+    const void *moments;
     void *partial;     /* real, (parts, 2, channels): sums of g, and of g t */
     rg_channels shape; /* tensors dy, x */
     rg_norm_parameters parameters;
@@ -67,7 +67,7 @@ typedef struct rg_batch_norm_result {
 
 typedef struct rg_batch_norm_join_args {
     const void *partial, *gamma;
-    const double *moments;
+    const void *moments;
     double *sums;                          /* (2, channels): dbeta, dgamma */
     const void *dmean_out, *dvariance_out; /* dy of outputs mean and variance */
     void *state_dgamma, *state_dbeta;      /* real */
@@ -86,7 +86,7 @@ typedef struct rg_batch_norm_join_args {
 
 typedef struct rg_batch_norm_gradient_args {
     const void *dy, *x, *gamma, *beta;
-    const double *moments;
+    const void *moments;
     const void *factors;
     void *dx;
     rg_channels shape; /* tensors dy, x, dx */

@@ -6,19 +6,16 @@
 
 /* ---- statistics ---- */
 
-/* Lanes are joined one after the other. */
 RG_OUTLINE void end_part(const norm_parts *p, const rg_channels *s, int64_t rows, int64_t width,
                          real *to)
 {
-    for (int64_t c = 0; c < width; c++) {
-        const double near = (double)p->near[c];
-        rg_norm_moments all = { 0, 0, 0 };
-        for (int64_t lane = 0; lane < least(s->lanes, rows); lane++)
-            all = rg_norm_join(all,
-                               column_moments(p, lane * width + c, lane_rows(s, rows, lane), near));
-        to[RG_NORM_NEAR * s->channels + c] = (real)near;
-        to[RG_NORM_REST * s->channels + c] = (real)all.mean;
-        to[RG_NORM_SQUARES * s->channels + c] = (real)all.squares;
+    for (int64_t c = 0; c < width; c += VLEN) {
+        const int n = vlanes_left(width - c);
+        vreal mean, squares;
+        join_lanes(p, s, rows, width, c, &mean, &squares);
+        vstore(to, RG_NORM_NEAR * s->channels + c, n, RG_REAL, vload_full(p->near, c, RG_REAL));
+        vstore(to, RG_NORM_REST * s->channels + c, n, RG_REAL, mean);
+        vstore(to, RG_NORM_SQUARES * s->channels + c, n, RG_REAL, squares);
     }
 }
 
@@ -47,14 +44,14 @@ RG_OUTLINE void merge_parts(const rg_batch_norm_merge_args *k, int64_t first, in
                             unit_moments *u)
 {
     const real *from = (const real *)k->partial + first;
-    const double *m = k->moments + first;
+    const real *m = (const real *)k->moments + first;
     u->n = (double)k->before;
     for (int64_t c = 0; c < width; c++) {
-        u->near[c] = k->before > 0  ? m[RG_NORM_MEAN * k->channels + c]
+        u->near[c] = k->before > 0  ? (double)m[RG_NORM_MEAN * k->channels + c]
                      : k->parts > 0 ? (double)from[c]
                                     : 0;
-        u->mean[c] = k->before > 0 ? m[RG_NORM_MEAN_REST * k->channels + c] : 0;
-        u->squares[c] = k->before > 0 ? m[RG_NORM_VARIANCE * k->channels + c] * u->n : 0;
+        u->mean[c] = k->before > 0 ? (double)m[RG_NORM_MEAN_REST * k->channels + c] : 0;
+        u->squares[c] = k->before > 0 ? (double)m[RG_NORM_VARIANCE * k->channels + c] * u->n : 0;
     }
     for (int64_t part = 0; part < k->parts; part++, from += RG_NORM_PARTIAL * k->channels) {
         const real *rest = from + k->channels, *squares = rest + k->channels;
@@ -100,10 +97,11 @@ RG_INLINE void end_merge(const rg_batch_norm_merge_args *k, int64_t c, double ne
     const double mean = (double)(real)(near + rest);
     rest = (near - mean) + rest;
     const double s = 1 / __builtin_sqrt(variance + k->epsilon);
-    k->moments[RG_NORM_MEAN * k->channels + c] = mean;
-    k->moments[RG_NORM_MEAN_REST * k->channels + c] = rest;
-    k->moments[RG_NORM_VARIANCE * k->channels + c] = variance;
-    k->moments[RG_NORM_S * k->channels + c] = s;
+    real *m = (real *)k->moments + c;
+    m[RG_NORM_MEAN * k->channels] = (real)mean;
+    m[RG_NORM_MEAN_REST * k->channels] = (real)rest;
+    m[RG_NORM_VARIANCE * k->channels] = (real)variance;
+    m[RG_NORM_S * k->channels] = (real)s;
     if (k->has_state) {
         ((real *)k->mean)[c] = (real)(mean + rest);
         ((real *)k->variance)[c] = (real)variance;
@@ -136,26 +134,28 @@ RG_INLINE void merge(const rg_batch_norm_merge_args *k, int64_t begin, int64_t e
 /* ---- y ---- */
 
 /* Numbers of the block's channels. */
-RG_OUTLINE void set_columns(norm_columns *k, const rg_channels *s, const double *moments,
+RG_OUTLINE void set_columns(norm_columns *k, const rg_channels *s, const real *moments,
                             const void *gamma, const void *beta, const rg_norm_parameters *p,
                             const real *factors, int64_t first, int64_t width)
 {
-    for (int64_t c = 0; c < width; c++) {
-        const double *m = moments + first + c;
-        set_column(k, c, m[RG_NORM_MEAN * s->channels], m[RG_NORM_MEAN_REST * s->channels],
-                   m[RG_NORM_S * s->channels], gamma_of(gamma, p, first + c),
-                   beta_of(beta, p, first + c));
-        for (int f = 0; f < RG_NORM_FACTORS && factors != NULL; f++)
-            k->factor[f][c] = factors[f * s->channels + first + c];
-    }
-    repeat_columns(k, width, s->lanes);
+    const size_t bytes = (size_t)width * sizeof(real);
+    const real *m = moments + first;
+    memcpy(k->mean, m + RG_NORM_MEAN * s->channels, bytes);
+    memcpy(k->shift, m + RG_NORM_MEAN_REST * s->channels, bytes);
+    memcpy(k->s, m + RG_NORM_S * s->channels, bytes);
+    load_parameter(k->gamma, gamma, p->gamma_step, p->has_gamma, 1, p->dtype, first, width);
+    load_parameter(k->scale, beta, p->beta_step, p->has_beta, 0, p->dtype, first, width);
+    for (int f = 0; f < RG_NORM_FACTORS && factors != NULL; f++)
+        memcpy(k->factor[f], factors + f * s->channels + first, bytes);
+    finish_columns(k, width);
+    repeat_columns(k, width, s->lanes, factors != NULL);
 }
 
 RG_INLINE void forward(const rg_batch_norm_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
     const rg_channels *s = &k->shape;
     norm_columns c;
-    memset(&c, 0, sizeof c);
+    memset(&c.neuron, 0, sizeof c - offsetof(norm_columns, neuron));
     c.neuron = neuron_constants_of(&k->neuron.numbers);
     c.kind = k->neuron.kind;
     const void *const data[] = { k->x, k->y };
@@ -164,9 +164,10 @@ RG_INLINE void forward(const rg_batch_norm_args *k, int64_t begin, int64_t end, 
         const int64_t unit = last - i; /* what was read last is nearest */
         const int64_t part = unit / s->blocks, first = unit % s->blocks * s->block;
         const int64_t width = least(s->block, s->channels - first), row = part * s->part;
-        set_columns(&c, s, k->moments, k->gamma, k->beta, &k->parameters, NULL, first, width);
-        channel_rows(forward_step, &c, s, data, 2, true, row, row + rg_channels_rows(s, part),
-                     first, width, T, k->stream);
+        set_columns(&c, s, (const real *)k->moments, k->gamma, k->beta, &k->parameters, NULL, first,
+                    width);
+        VARIANTS(forward_rows, &c, s, data, row, row + rg_channels_rows(s, part), first, width, T,
+                 k->stream)
     }
 }
 
@@ -184,13 +185,14 @@ RG_INLINE void sums(const rg_batch_norm_sums_args *k, int64_t begin, int64_t end
 {
     const rg_channels *s = &k->shape;
     norm_columns c;
-    memset(&c, 0, sizeof c);
+    memset(&c.neuron, 0, sizeof c - offsetof(norm_columns, neuron));
     c.neuron = neuron_constants_of(&k->neuron.numbers);
     c.kind = k->neuron.kind;
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t part = unit / s->blocks, first = unit % s->blocks * s->block;
         const int64_t width = least(s->block, s->channels - first), row = part * s->part;
-        set_columns(&c, s, k->moments, k->gamma, k->beta, &k->parameters, NULL, first, width);
+        set_columns(&c, s, (const real *)k->moments, k->gamma, k->beta, &k->parameters, NULL, first,
+                    width);
         sum_gradient(&c, s, k->dy, k->x, row, row + rg_channels_rows(s, part), first, width, T);
         end_sums(&c, s, width, (real *)k->partial + part * 2 * s->channels + first);
     }
@@ -209,8 +211,9 @@ RG_INLINE void put_result(void *to, const rg_batch_norm_result *result, rg_dtype
 RG_INLINE void join_factors(const rg_batch_norm_join_args *k, int64_t c, double gamma, double dbeta,
                             double dgamma)
 {
-    const double *m = k->moments + c;
-    const double rest = m[RG_NORM_MEAN_REST * k->channels], s = m[RG_NORM_S * k->channels];
+    const real *m = (const real *)k->moments + c;
+    const double rest = (double)m[RG_NORM_MEAN_REST * k->channels];
+    const double s = (double)m[RG_NORM_S * k->channels];
     const double dm =
         k->has_dmean_out ? load_any(k->dmean_out, c * k->dmean_out_step, k->parameters.dtype) : 0;
     const double dv = k->has_dvariance_out ? load_any(k->dvariance_out, c * k->dvariance_out_step,
@@ -256,11 +259,11 @@ RG_OUTLINE void join_parts(const rg_batch_norm_join_args *k, int64_t first, int6
 
 RG_INLINE void join_one(const rg_batch_norm_join_args *k, int64_t c, double sum, double product)
 {
-    const double *m = k->moments + c;
-    product -= m[RG_NORM_MEAN_REST * k->channels] * sum;
+    const real *m = (const real *)k->moments + c;
+    product -= (double)m[RG_NORM_MEAN_REST * k->channels] * sum;
     const double before = k->before;
     const double dbeta = before != 0 ? k->sums[c] + sum : sum;
-    const double xh = m[RG_NORM_S * k->channels] * product;
+    const double xh = (double)m[RG_NORM_S * k->channels] * product;
     const double dgamma = before != 0 ? k->sums[k->channels + c] + xh : xh;
     k->sums[c] = dbeta;
     k->sums[k->channels + c] = dgamma;
@@ -290,7 +293,7 @@ RG_INLINE void gradient(const rg_batch_norm_gradient_args *k, int64_t begin, int
 {
     const rg_channels *s = &k->shape;
     norm_columns c;
-    memset(&c, 0, sizeof c);
+    memset(&c.neuron, 0, sizeof c - offsetof(norm_columns, neuron));
     c.neuron = neuron_constants_of(&k->neuron.numbers);
     c.kind = k->neuron.kind;
     c.given = k->given;
@@ -302,10 +305,10 @@ RG_INLINE void gradient(const rg_batch_norm_gradient_args *k, int64_t begin, int
         const int64_t unit = last - i; /* what was read last is nearest */
         const int64_t part = unit / s->blocks, first = unit % s->blocks * s->block;
         const int64_t width = least(s->block, s->channels - first), row = part * s->part;
-        set_columns(&c, s, k->moments, k->gamma, k->beta, &k->parameters,
+        set_columns(&c, s, (const real *)k->moments, k->gamma, k->beta, &k->parameters,
                     k->given ? NULL : (const real *)k->factors, first, width);
-        channel_rows(gradient_step, &c, s, data, 3, true, row, row + rg_channels_rows(s, part),
-                     first, width, T, k->stream);
+        VARIANTS(gradient_rows, &c, s, data, row, row + rg_channels_rows(s, part), first, width, T,
+                 k->stream)
     }
 }
 

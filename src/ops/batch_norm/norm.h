@@ -22,8 +22,7 @@ typedef struct rg_norm_neuron {
 /* Channels of a unit, in launches over channels alone. */
 enum { RG_NORM_UNIT = 64 };
 
-/* Statistics in double: the mean is the sum of two numbers, of which a real holds the first; s is
- * 1 / sqrt(variance + epsilon). */
+/* Statistics, in real: the mean is the sum of two numbers; s is 1 / sqrt(variance + epsilon). */
 enum { RG_NORM_MEAN, RG_NORM_MEAN_REST, RG_NORM_VARIANCE, RG_NORM_S, RG_NORM_MOMENTS };
 
 /* Statistics of a part, in real: a number near the mean, the mean less that, and the sum of

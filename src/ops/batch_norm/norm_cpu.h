@@ -40,9 +40,21 @@ RG_INLINE double gamma_of(const void *gamma, const rg_norm_parameters *p, int64_
     return p->has_gamma ? load_any(gamma, c * p->gamma_step, p->dtype) : 1;
 }
 
-RG_INLINE double beta_of(const void *beta, const rg_norm_parameters *p, int64_t c)
+/* Channels first to first + width - 1 of gamma or beta; what follows up to a whole vector is 0. */
+RG_OUTLINE void load_parameter(real *to, const void *data, int64_t step, bool has, real otherwise,
+                               rg_dtype dtype, int64_t first, int64_t width)
 {
-    return p->has_beta ? load_any(beta, c * p->beta_step, p->dtype) : 0;
+    for (int64_t i = 0; i < width; i += VLEN) {
+        const int n = vlanes_left(width - i);
+        vreal value = vkeep(vset(otherwise), n, 0);
+        if (has && dtype == RG_REAL)
+            value = step == 1 ? vload(data, first + i, n, RG_REAL)
+                              : vgather(data, first + i, step, n, RG_REAL);
+        else if (has) /* rare: one copy for all storage types */
+            for (int k = 0; k < n; k++)
+                value[k] = (real)load_any(data, (first + i + k) * step, dtype);
+        vstore_full(to, i, RG_REAL, value);
+    }
 }
 
 /* ---- neurons ---- */
@@ -55,6 +67,7 @@ RG_INLINE double beta_of(const void *beta, const rg_norm_parameters *p, int64_t 
 RG_OUTLINE vreal any_neuron(int32_t kind, const neuron_constants *k, vreal z)
 {
     switch (kind) {
+        NEURON_CASE(RELU, relu(k, z, z));
         NEURON_CASE(LINEAR, linear(k, z, z));
         NEURON_CASE(SIGMOID, sigmoid(k, z, z));
         NEURON_CASE(HARD_SIGMOID, hard_sigmoid(k, z, z));
@@ -78,6 +91,7 @@ RG_OUTLINE vreal any_neuron(int32_t kind, const neuron_constants *k, vreal z)
 RG_OUTLINE vreal any_neuron_slope(int32_t kind, const neuron_constants *k, vreal dy, vreal z)
 {
     switch (kind) {
+        NEURON_CASE(RELU, relu_slope(k, dy, z));
         NEURON_CASE(LINEAR, linear_slope(k, dy, z));
         NEURON_CASE(SIGMOID, sigmoid_slope(k, dy, z));
         NEURON_CASE(HARD_SIGMOID, hard_sigmoid_slope(k, dy, z));
@@ -106,22 +120,22 @@ typedef struct norm_parts {
     real all[CHANNEL_ROOM], all_squares[CHANNEL_ROOM]; /* of the pieces before */
 } norm_parts;
 
-RG_FORMULA void parts_step(void *context, const channel_run *r, int64_t i, const int n,
-                           const rg_dtype T, const bool stream)
+RG_INLINE void parts_step(norm_parts *p, const channel_run *r, int64_t i, const int n,
+                          const rg_dtype T, const bool dense, const bool stream, const int variant)
 {
     (void)stream;
-    norm_parts *p = context;
+    (void)variant;
     const int64_t c = r->column + i;
-    const vreal t = load_channels(r, 0, i, n, T) - vload_full(p->near, c, RG_REAL);
+    const vreal t = load_channels(r, 0, i, n, T, dense) - vload_full(p->near, c, RG_REAL);
     const vreal d = vkeep(t, n, 0); /* columns behind the end belong to others */
     vstore_full(p->sum, c, RG_REAL, vload_full(p->sum, c, RG_REAL) + d);
     vstore_full(p->squares, c, RG_REAL, vfma(d, d, vload_full(p->squares, c, RG_REAL)));
 }
+RG_CHANNEL_LOOPS(parts, norm_parts, 1, false)
 
-RG_INLINE real middle_of(real a, real b, real c)
+RG_INLINE vreal middle_of(vreal a, vreal b, vreal c)
 {
-    const real low = a < b ? a : b, high = a < b ? b : a, less = high < c ? high : c;
-    return low < less ? less : low;
+    return vmax(vmin(a, b), vmin(vmax(a, b), c));
 }
 
 /* A number near the mean of each column, so that what is summed is of the size of the deviation:
@@ -129,16 +143,19 @@ RG_INLINE real middle_of(real a, real b, real c)
 RG_INLINE void choose_near(norm_parts *p, const rg_channels *s, const void *x, int64_t begin,
                            int64_t end, int64_t first, int64_t width, const rg_dtype T)
 {
+    const void *const data[] = { x };
     for (int64_t lane = 0; lane < least(s->lanes, end - begin); lane++) {
-        int64_t at[3];
+        channel_run r[3];
         for (int k = 0; k < 3; k++) {
             const int64_t row = begin + lane + k * s->lanes;
-            rg_walk_offsets(&s->rows, 1, row < end ? row : begin + lane, &at[k]);
+            r[k] = run_at(s, data, 1, false, row < end ? row : begin + lane, first, T);
         }
-        for (int64_t c = 0; c < width; c++) {
-            const int64_t o = (first + c) * s->step[0];
-            p->near[lane * width + c] = middle_of(
-                load_one(x, at[0] + o, T), load_one(x, at[1] + o, T), load_one(x, at[2] + o, T));
+        for (int64_t i = 0; i < width; i += VLEN) {
+            const int n = vlanes_left(width - i);
+            const vreal near = middle_of(load_channels(&r[0], 0, i, n, T, s->dense),
+                                         load_channels(&r[1], 0, i, n, T, s->dense),
+                                         load_channels(&r[2], 0, i, n, T, s->dense));
+            vstore(p->near, lane * width + i, n, RG_REAL, near);
         }
     }
 }
@@ -157,27 +174,37 @@ RG_INLINE void sum_parts(norm_parts *p, const rg_channels *s, const void *x, int
     choose_near(p, s, x, begin, end, first, width, T);
     const void *const data[] = { x };
     for (int64_t row = begin; row < end; row += piece) {
-        channel_rows(parts_step, p, s, data, 1, false, row, least(end, row + piece), first, width,
-                     T, false);
+        parts_rows(p, s, data, row, least(end, row + piece), first, width, T, false, 0);
         end_piece(p->all, p->sum, all);
         end_piece(p->all_squares, p->squares, all);
     }
 }
 
 /* Rows that belong to a lane. */
-RG_INLINE double lane_rows(const rg_channels *s, int64_t rows, int64_t lane)
+RG_INLINE real lane_rows(const rg_channels *s, int64_t rows, int64_t lane)
 {
-    return (double)((rows + s->lanes - 1 - lane) / s->lanes);
+    return (real)((rows + s->lanes - 1 - lane) / s->lanes);
 }
 
-/* What sum_parts has found for a column, its mean less `near`. */
-RG_INLINE rg_norm_moments column_moments(const norm_parts *p, int64_t column, double rows,
-                                         double near)
+/* What sum_parts has found, lanes joined one after the other: for VLEN channels from i on, the mean
+ * less p->near, and the sum of squares around it. */
+RG_INLINE void join_lanes(const norm_parts *p, const rg_channels *s, int64_t rows, int64_t width,
+                          int64_t i, vreal *mean, vreal *squares)
 {
-    const double sum = (double)p->all[column], squares = (double)p->all_squares[column];
-    const double n = rows > 0 ? rows : 1, around = squares - sum * (sum / n);
-    return (rg_norm_moments){ rows, ((double)p->near[column] - near) + sum / n,
-                              around < 0 ? 0 : around };
+    const vreal near = vload_full(p->near, i, RG_REAL);
+    real count = 0;
+    *mean = *squares = vset(0);
+    for (int64_t lane = 0; lane < least(s->lanes, rows); lane++) {
+        const int64_t c = lane * width + i;
+        const real n = lane_rows(s, rows, lane);
+        const vreal sum = vload_full(p->all, c, RG_REAL), rest = sum / vset(n);
+        const vreal around = vfma(-sum, rest, vload_full(p->all_squares, c, RG_REAL));
+        const vreal away = ((vload_full(p->near, c, RG_REAL) - near) + rest) - *mean;
+        const real share = n / (count + n);
+        *mean = vfma(away, vset(share), *mean);
+        *squares += vselect(around < 0, vset(0), around) + away * away * vset(count * share);
+        count += n;
+    }
 }
 
 /* ---- sums of the gradient, y, dx ---- */
@@ -193,35 +220,34 @@ typedef struct norm_columns {
     bool given, extra, add;
 } norm_columns;
 
-/* From the statistics of a channel. */
-RG_INLINE void set_column(norm_columns *k, int64_t column, double mean, double rest, double s,
-                          double gamma, double beta)
+/* z = t scale + shift, from mean (its rest in `shift`), s, gamma, and beta (in `scale`). */
+RG_INLINE void finish_columns(norm_columns *k, int64_t width)
 {
-    const double scale = gamma * s;
-    k->mean[column] = (real)mean;
-    k->scale[column] = (real)scale;
-    k->shift[column] = (real)(beta - rest * scale);
-    k->gamma[column] = (real)gamma;
-    k->s[column] = (real)s;
+    for (int64_t i = 0; i < width; i += VLEN) {
+        const vreal beta = vload_full(k->scale, i, RG_REAL),
+                    rest = vload_full(k->shift, i, RG_REAL);
+        const vreal scale = vload_full(k->gamma, i, RG_REAL) * vload_full(k->s, i, RG_REAL);
+        vstore_full(k->scale, i, RG_REAL, scale);
+        vstore_full(k->shift, i, RG_REAL, vfma(-rest, scale, beta));
+    }
 }
 
-/* The other lanes have the same channels. */
+/* The other lanes have the same channels; behind the last one a vector stays whole. */
 RG_INLINE void repeat_lanes(real *values, int64_t width, int64_t lanes)
 {
     for (int64_t lane = 1; lane < lanes; lane++)
         memcpy(values + lane * width, values, (size_t)width * sizeof(real));
+    vstore_full(values, lanes * width, RG_REAL, vset(0));
 }
 
-RG_INLINE void repeat_columns(norm_columns *k, int64_t width, int64_t lanes)
+RG_INLINE void repeat_columns(norm_columns *k, int64_t width, int64_t lanes, bool factors)
 {
-    if (lanes == 1)
-        return;
     repeat_lanes(k->mean, width, lanes);
     repeat_lanes(k->scale, width, lanes);
     repeat_lanes(k->shift, width, lanes);
     repeat_lanes(k->gamma, width, lanes);
     repeat_lanes(k->s, width, lanes);
-    for (int f = 0; f < RG_NORM_FACTORS; f++)
+    for (int f = 0; f < RG_NORM_FACTORS && factors; f++)
         repeat_lanes(k->factor[f], width, lanes);
 }
 
@@ -230,55 +256,82 @@ RG_INLINE vreal pre_activation(const norm_columns *k, int64_t c, vreal t)
     return vfma(t, vload_full(k->scale, c, RG_REAL), vload_full(k->shift, c, RG_REAL));
 }
 
-RG_FORMULA void forward_step(void *context, const channel_run *r, int64_t i, const int n,
-                             const rg_dtype T, const bool stream)
+/* Loops of their own for what is met most; the others look at each vector what is to be done. */
+enum { NORM_PLAIN, NORM_RELU, NORM_OTHER };
+
+RG_INLINE int variant_of(const norm_columns *k)
 {
-    const norm_columns *k = context;
-    const int64_t c = r->column + i;
-    const vreal z =
-        pre_activation(k, c, load_channels(r, 0, i, n, T) - vload_full(k->mean, c, RG_REAL));
-    vreal y = z;
-    if (k->kind == RG_NEURON_RELU)
-        y = neuron_relu(&k->neuron, z, z);
-    else if (k->kind != RG_NEURON_NONE)
-        y = any_neuron(k->kind, &k->neuron, z);
-    store_channels(r, i, n, T, false, stream, y);
+    if (k->given || k->extra || k->add)
+        return NORM_OTHER;
+    return k->kind == RG_NEURON_NONE   ? NORM_PLAIN
+           : k->kind == RG_NEURON_RELU ? NORM_RELU
+                                       : NORM_OTHER;
 }
+
+/* The loop of the variant that k asks for. */
+#define VARIANTS(rows, k, ...)            \
+    switch (variant_of(k)) {              \
+    case NORM_PLAIN:                      \
+        rows(k, __VA_ARGS__, NORM_PLAIN); \
+        break;                            \
+    case NORM_RELU:                       \
+        rows(k, __VA_ARGS__, NORM_RELU);  \
+        break;                            \
+    default:                              \
+        rows(k, __VA_ARGS__, NORM_OTHER); \
+    }
+
+RG_INLINE void forward_step(norm_columns *k, const channel_run *r, int64_t i, const int n,
+                            const rg_dtype T, const bool dense, const bool stream,
+                            const int variant)
+{
+    const int64_t c = r->column + i;
+    const vreal t = load_channels(r, 0, i, n, T, dense) - vload_full(k->mean, c, RG_REAL);
+    vreal y = pre_activation(k, c, t);
+    if (variant == NORM_RELU)
+        y = neuron_relu(&k->neuron, y, y);
+    else if (variant == NORM_OTHER)
+        y = any_neuron(k->kind, &k->neuron, y);
+    store_channels(r, i, n, T, false, dense, stream, y);
+}
+RG_CHANNEL_LOOPS(forward, norm_columns, 2, true)
 
 /* g from dy and t. */
-RG_INLINE vreal through_neuron(const norm_columns *k, int64_t c, vreal dy, vreal t)
+RG_INLINE vreal through_neuron(const norm_columns *k, int64_t c, vreal dy, vreal t,
+                               const int variant)
 {
-    if (k->kind == RG_NEURON_NONE)
+    if (variant == NORM_PLAIN || k->kind == RG_NEURON_NONE)
         return dy;
     const vreal z = pre_activation(k, c, t);
-    return k->kind == RG_NEURON_RELU ? neuron_relu_slope(&k->neuron, dy, z)
-                                     : any_neuron_slope(k->kind, &k->neuron, dy, z);
+    return variant == NORM_RELU ? neuron_relu_slope(&k->neuron, dy, z)
+                                : any_neuron_slope(k->kind, &k->neuron, dy, z);
 }
 
-RG_FORMULA void sums_step(void *context, const channel_run *r, int64_t i, const int n,
-                          const rg_dtype T, const bool stream)
+RG_INLINE void sums_step(norm_columns *k, const channel_run *r, int64_t i, const int n,
+                         const rg_dtype T, const bool dense, const bool stream, const int variant)
 {
     (void)stream;
-    norm_columns *k = context;
     const int64_t c = r->column + i;
-    const vreal dy = load_channels(r, 0, i, n, T);
-    const vreal t = load_channels(r, 1, i, n, T) - vload_full(k->mean, c, RG_REAL);
-    const vreal g = vkeep(through_neuron(k, c, dy, t), n, 0);
+    const vreal dy = load_channels(r, 0, i, n, T, dense);
+    const vreal t = load_channels(r, 1, i, n, T, dense) - vload_full(k->mean, c, RG_REAL);
+    const vreal g = vkeep(through_neuron(k, c, dy, t, variant), n, 0);
     vstore_full(k->sum, c, RG_REAL, vload_full(k->sum, c, RG_REAL) + g);
     vstore_full(k->product, c, RG_REAL,
                 vfma(g, vkeep(t, n, 0), vload_full(k->product, c, RG_REAL)));
 }
+RG_CHANNEL_LOOPS(sums, norm_columns, 2, false)
 
-RG_FORMULA void gradient_step(void *context, const channel_run *r, int64_t i, const int n,
-                              const rg_dtype T, const bool stream)
+RG_INLINE void gradient_step(norm_columns *k, const channel_run *r, int64_t i, const int n,
+                             const rg_dtype T, const bool dense, const bool stream,
+                             const int variant)
 {
-    const norm_columns *k = context;
+    const bool other = variant == NORM_OTHER;
     const int64_t c = r->column + i;
-    const vreal dy = load_channels(r, 0, i, n, T);
-    const vreal t = load_channels(r, 1, i, n, T) - vload_full(k->mean, c, RG_REAL);
-    const vreal g = through_neuron(k, c, dy, t);
+    const vreal dy = load_channels(r, 0, i, n, T, dense);
+    const vreal t = load_channels(r, 1, i, n, T, dense) - vload_full(k->mean, c, RG_REAL);
+    const vreal g = through_neuron(k, c, dy, t, variant);
     vreal dx;
-    if (k->given) {
+    if (other && k->given) {
         dx = g * vload_full(k->scale, c, RG_REAL);
     } else { /* rounded one by one: a single element leaves 0 */
         const vreal h = g * vload_full(k->gamma, c, RG_REAL) -
@@ -286,11 +339,12 @@ RG_FORMULA void gradient_step(void *context, const channel_run *r, int64_t i, co
         const vreal weight = vload_full(k->factor[RG_NORM_WEIGHT], c, RG_REAL);
         dx = vfma(-t, weight, h) * vload_full(k->s, c, RG_REAL);
     }
-    if (k->extra)
+    if (other && k->extra)
         dx += vfma(t, vload_full(k->factor[RG_NORM_SLOPE], c, RG_REAL),
                    vload_full(k->factor[RG_NORM_PLUS], c, RG_REAL));
-    store_channels(r, i, n, T, k->add, stream, dx);
+    store_channels(r, i, n, T, other && k->add, dense, stream, dx);
 }
+RG_CHANNEL_LOOPS(gradient, norm_columns, 3, true)
 
 /* Sums of the columns over rows begin to end - 1. */
 RG_INLINE void sum_gradient(norm_columns *k, const rg_channels *s, const void *dy, const void *x,
@@ -305,8 +359,7 @@ RG_INLINE void sum_gradient(norm_columns *k, const rg_channels *s, const void *d
     memset(k->all_products, 0, bytes);
     const void *const data[] = { dy, x };
     for (int64_t row = begin; row < end; row += piece) {
-        channel_rows(sums_step, k, s, data, 2, false, row, least(end, row + piece), first, width, T,
-                     false);
+        VARIANTS(sums_rows, k, s, data, row, least(end, row + piece), first, width, T, false)
         end_piece(k->all, k->sum, all);
         end_piece(k->all_products, k->product, all);
     }
