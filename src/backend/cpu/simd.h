@@ -394,7 +394,11 @@ typedef uint16_t vhalf __attribute__((vector_size(2 * RG_VLEN)));
 
 RG_INLINE vreal vreal_of_bf16(vhalf bits)
 {
+#if defined(__AVX512F__) /* gcc widens in two halves */
+    return (vreal)_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)bits), 16);
+#else
     return (vreal)(__builtin_convertvector(bits, vuint) << 16);
+#endif
 }
 
 /* The upper 16 bits are those of the bf16; what stands below is to be cut off. */
