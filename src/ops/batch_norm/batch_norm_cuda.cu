@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Batch normalization on a GPU. */
+#include "ops/batch_norm/batch_norm.h"
+#include "ops/batch_norm/norm.cuh"
+
+/* ---- statistics ---- */
+
+template <rg_dtype T> static void parts(const void *args, const rg_cuda_place *place)
+{
+    const rg_batch_norm_parts_args *k = (const rg_batch_norm_parts_args *)args;
+    launch_parts<T>(k->x, k->partial, &k->shape, 0, k->shape.parts, place);
+}
+
+/* A block has a few channels, and 32 threads for each, which share the parts; a tree joins what
+ * they find. */
+enum { CHANNELS = 8, SHARES = 32 };
+
+static __device__ __forceinline__ double blend(double old, double now, double momentum)
+{
+    return old * momentum + now * (1 - momentum);
+}
+
+/* Outputs new_mean and new_variance. */
+static __device__ void return_statistics(const rg_batch_norm_merge_args &k, int64_t c, double mean,
+                                         double variance, double n)
+{
+    if (k.statistics == RG_BATCH_NORM_RUNNING) {
+        const double old_mean = load_any(k.mean_in, c * k.mean_in_step, k.dtype);
+        const double old = load_any(k.variance_in, c * k.variance_in_step, k.dtype);
+        const double whole = k.unbiased && n > 1 ? variance * (n / (n - 1)) : variance;
+        mean = n > 0 ? blend(old_mean, mean, k.momentum) : old_mean;
+        variance = n > 0 ? blend(old, whole, k.momentum) : old;
+    } else if (k.statistics != RG_BATCH_NORM_RETURNED) {
+        return;
+    }
+    store_any(k.mean_out, c * k.mean_out_step, k.dtype, mean);
+    store_any(k.variance_out, c * k.variance_out_step, k.dtype, variance);
+}
+
+/* Everything that follows from the statistics of a channel; its mean is near + rest. */
+template <rg_dtype T>
+static __device__ void end_merge(const rg_batch_norm_merge_args &k, int64_t c, double near,
+                                 double rest, double variance, double n)
+{
+    const double mean = (double)(real<T>)(near + rest);
+    rest = (near - mean) + rest;
+    const double s = 1 / sqrt(variance + k.epsilon);
+    real<T> *m = (real<T> *)k.moments + c;
+    m[RG_NORM_MEAN * k.channels] = (real<T>)mean;
+    m[RG_NORM_MEAN_REST * k.channels] = (real<T>)rest;
+    m[RG_NORM_VARIANCE * k.channels] = (real<T>)variance;
+    m[RG_NORM_S * k.channels] = (real<T>)s;
+    if (k.has_state) {
+        ((real<T> *)k.mean)[c] = (real<T>)(mean + rest);
+        ((real<T> *)k.variance)[c] = (real<T>)variance;
+        ((real<T> *)k.s)[c] = (real<T>)s;
+    }
+    return_statistics(k, c, mean + rest, variance, n);
+}
+
+/* Joins what the threads of each channel have found; thread 0 to CHANNELS - 1 get the result. */
+static __device__ rg_norm_moments join_shares(rg_norm_moments own, rg_norm_moments *room)
+{
+    const int share = (int)threadIdx.x / CHANNELS;
+    room[threadIdx.x] = own;
+    for (int m = 1; m < SHARES; m *= 2) {
+        __syncthreads();
+        if (share % (2 * m) == 0)
+            room[threadIdx.x] = rg_norm_join(room[threadIdx.x], room[threadIdx.x + m * CHANNELS]);
+    }
+    return room[threadIdx.x];
+}
+
+template <rg_dtype T>
+static __global__ void __launch_bounds__(CHANNELS *SHARES)
+    merge_channels(const __grid_constant__ rg_batch_norm_merge_args k)
+{
+    __shared__ rg_norm_moments room[CHANNELS * SHARES];
+    const int share = (int)threadIdx.x / CHANNELS;
+    const int64_t c = (int64_t)blockIdx.x * CHANNELS + threadIdx.x % CHANNELS;
+    const bool inside = c < k.channels;
+    const real<T> *m = (const real<T> *)k.moments + c;
+    const real<T> *from = (const real<T> *)k.partial + c;
+    rg_norm_moments all = { 0, 0, 0 };
+    double near = inside && k.parts > 0 ? (double)from[0] : 0;
+    if (inside && k.before > 0) {
+        near = m[RG_NORM_MEAN * k.channels];
+        if (share == 0)
+            all = { (double)k.before, (double)m[RG_NORM_MEAN_REST * k.channels],
+                    (double)m[RG_NORM_VARIANCE * k.channels] * (double)k.before };
+    }
+    for (int64_t part = share; inside && part < k.parts; part += SHARES) {
+        const real<T> *p = from + part * RG_NORM_PARTIAL * k.channels;
+        const int64_t left = k.rows - part * k.part;
+        const double mean =
+            ((double)p[RG_NORM_NEAR * k.channels] - near) + (double)p[RG_NORM_REST * k.channels];
+        const rg_norm_moments next = { (double)(left < k.part ? left : k.part), mean,
+                                       (double)p[RG_NORM_SQUARES * k.channels] };
+        all = rg_norm_join(all, next);
+    }
+    all = join_shares(all, room);
+    if (!inside || share != 0)
+        return;
+    if (k.statistics == RG_BATCH_NORM_GIVEN)
+        end_merge<T>(k, c, 0, load_any(k.mean_in, c * k.mean_in_step, k.dtype),
+                     load_any(k.variance_in, c * k.variance_in_step, k.dtype), 0);
+    else
+        end_merge<T>(k, c, near, all.mean, all.n > 0 ? all.squares / all.n : 0, all.n);
+}
+
+template <rg_dtype T> static void merge(const void *args, const rg_cuda_place *place)
+{
+    const rg_batch_norm_merge_args *k = (const rg_batch_norm_merge_args *)args;
+    launch(merge_channels<T>, ceil_div(k->channels, CHANNELS), CHANNELS * SHARES, 0, place, *k);
+}
+
+/* ---- y ---- */
+
+template <rg_dtype T> static void forward(const void *args, const rg_cuda_place *place)
+{
+    const rg_batch_norm_args *k = (const rg_batch_norm_args *)args;
+    const rg_channels *s = &k->shape;
+    const void *const data[] = { k->x, k->y };
+    norm_call call = norm_call_of<T>(s, &k->parameters, &k->neuron, 0, s->parts);
+    call.stream = k->stream;
+    launch(NORM_KERNEL(norm_forward, norm_is_fast<T>(s, data, 2), k->neuron.kind),
+           call.count * call.chunks, NORM_THREADS, 0, place, k->x, k->gamma, k->beta, k->moments,
+           k->y, *s, call);
+}
+
+/* ---- gradient ---- */
+
+template <rg_dtype T> static void sums(const void *args, const rg_cuda_place *place)
+{
+    const rg_batch_norm_sums_args *k = (const rg_batch_norm_sums_args *)args;
+    const rg_channels *s = &k->shape;
+    const void *const data[] = { k->dy, k->x };
+    const norm_call call = norm_call_of<T>(s, &k->parameters, &k->neuron, 0, s->parts);
+    launch(NORM_KERNEL(norm_sums, norm_is_fast<T>(s, data, 2), k->neuron.kind),
+           call.count * call.chunks, NORM_THREADS, 0, place, k->dy, k->x, k->gamma, k->beta,
+           k->moments, k->partial, *s, call);
+}
+
+static __device__ void put_result(void *to, const rg_batch_norm_result &result, rg_dtype dtype,
+                                  int64_t c, double value)
+{
+    if (!result.wanted)
+        return;
+    const double old = result.add ? load_any(to, c * result.step, dtype) : 0;
+    store_any(to, c * result.step, dtype, result.add ? old + value : value);
+}
+
+/* Factors of dx, and the gradients of statistics. */
+template <rg_dtype T>
+static __device__ void join_factors(const rg_batch_norm_join_args &k, int64_t c, double gamma,
+                                    double dbeta, double dgamma)
+{
+    const rg_dtype dtype = k.parameters.dtype;
+    const real<T> *m = (const real<T> *)k.moments + c;
+    const double rest = m[RG_NORM_MEAN_REST * k.channels], s = m[RG_NORM_S * k.channels];
+    const double dm = k.has_dmean_out ? load_any(k.dmean_out, c * k.dmean_out_step, dtype) : 0;
+    const double dv =
+        k.has_dvariance_out ? load_any(k.dvariance_out, c * k.dvariance_out_step, dtype) : 0;
+    const bool running = k.statistics == RG_BATCH_NORM_RUNNING;
+    if (k.statistics == RG_BATCH_NORM_GIVEN) {
+        put_result(k.dmean, k.mean_result, dtype, c, -gamma * s * dbeta);
+        put_result(k.dvariance, k.variance_result, dtype, c, -0.5 * gamma * s * s * dgamma);
+        return;
+    }
+    if (running) {
+        const double kept = k.count > 0 ? k.momentum : 1;
+        put_result(k.dmean, k.mean_result, dtype, c, kept * dm);
+        put_result(k.dvariance, k.variance_result, dtype, c, kept * dv);
+    }
+    const double each = k.count > 0 ? 1 / k.count : 0, share = running ? 1 - k.momentum : 1;
+    const bool unbiased = running && k.unbiased && k.count > 1;
+    const double weight = s * (gamma * (dgamma * each));
+    const double slope = 2 * share * dv / (unbiased ? k.count - 1 : k.count);
+    real<T> *f = (real<T> *)k.factors + c;
+    f[RG_NORM_OFFSET * k.channels] = (real<T>)(gamma * (dbeta * each) - rest * weight);
+    f[RG_NORM_WEIGHT * k.channels] = (real<T>)weight;
+    f[RG_NORM_SLOPE * k.channels] = (real<T>)slope;
+    f[RG_NORM_PLUS * k.channels] = (real<T>)(share * dm * each - slope * rest);
+}
+
+template <rg_dtype T>
+static __device__ void join_one(const rg_batch_norm_join_args &k, int64_t c, double sum,
+                                double product)
+{
+    const real<T> *m = (const real<T> *)k.moments + c;
+    product -= (double)m[RG_NORM_MEAN_REST * k.channels] * sum;
+    const double xh = (double)m[RG_NORM_S * k.channels] * product;
+    const double dbeta = k.before != 0 ? k.sums[c] + sum : sum;
+    const double dgamma = k.before != 0 ? k.sums[k.channels + c] + xh : xh;
+    k.sums[c] = dbeta;
+    k.sums[k.channels + c] = dgamma;
+    if (k.has_state) {
+        ((real<T> *)k.state_dbeta)[c] = (real<T>)dbeta;
+        ((real<T> *)k.state_dgamma)[c] = (real<T>)dgamma;
+    }
+    put_result(k.dgamma, k.gamma_result, k.parameters.dtype, c, dgamma);
+    put_result(k.dbeta, k.beta_result, k.parameters.dtype, c, dbeta);
+    join_factors<T>(k, c, gamma_of(k.gamma, k.parameters, c), dbeta, dgamma);
+}
+
+template <rg_dtype T>
+static __global__ void __launch_bounds__(CHANNELS *SHARES)
+    join_channels(const __grid_constant__ rg_batch_norm_join_args k)
+{
+    __shared__ double room[CHANNELS * SHARES * 2];
+    const int share = (int)threadIdx.x / CHANNELS;
+    const int64_t c = (int64_t)blockIdx.x * CHANNELS + threadIdx.x % CHANNELS;
+    const bool inside = c < k.channels;
+    double sum[2] = { 0, 0 };
+    for (int64_t part = share; inside && part < k.parts; part += SHARES) {
+        const real<T> *from = (const real<T> *)k.partial + part * 2 * k.channels + c;
+        sum[0] += (double)from[0];
+        sum[1] += (double)from[k.channels];
+    }
+    reduce_down<2>(sum, CHANNELS, room, false);
+    if (inside && share == 0)
+        join_one<T>(k, c, sum[0], sum[1]);
+}
+
+template <rg_dtype T> static void join(const void *args, const rg_cuda_place *place)
+{
+    const rg_batch_norm_join_args *k = (const rg_batch_norm_join_args *)args;
+    launch(join_channels<T>, ceil_div(k->channels, CHANNELS), CHANNELS * SHARES, 0, place, *k);
+}
+
+template <rg_dtype T> static void gradient(const void *args, const rg_cuda_place *place)
+{
+    const rg_batch_norm_gradient_args *k = (const rg_batch_norm_gradient_args *)args;
+    const rg_channels *s = &k->shape;
+    const void *const data[] = { k->dy, k->x, k->dx };
+    norm_call call = norm_call_of<T>(s, &k->parameters, &k->neuron, 0, s->parts);
+    call.given = k->given;
+    call.extra = k->extra;
+    call.add = k->add;
+    call.stream = k->stream;
+    launch(NORM_KERNEL(norm_gradient, norm_is_fast<T>(s, data, 3), k->neuron.kind),
+           call.count * call.chunks, NORM_THREADS, 0, place, k->dy, k->x, k->gamma, k->beta,
+           k->moments, k->factors, k->dx, *s, call);
+}
+
+/* ---- table, in the order of the kernels' ids ---- */
+
+RG_CUDA_TABLE(batch_norm, RG_BATCH_NORM_KERNELS) = {
+    RG_CUDA_ROW(parts), RG_CUDA_ROW(merge), RG_CUDA_ROW(forward),
+    RG_CUDA_ROW(sums),  RG_CUDA_ROW(join),  RG_CUDA_ROW(gradient),
+};

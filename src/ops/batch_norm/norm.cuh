@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Normalization on a GPU: sums over rows of channels, y and dx.
+ *
+ * A block takes `across` vectors of VLEN channels of a part; a thread has one of these vectors in
+ * every `down`th row, so that neighbours read neighbours, and what belongs to its channels stays in
+ * registers. Sums of the threads of a channel are joined by a tree. Tensors that are not aligned go
+ * the same way, element by element. */
+#ifndef RG_OPS_NORM_CUH
+#define RG_OPS_NORM_CUH
+
+#include "backend/cuda/kernel.cuh"
+#include "ops/batch_norm/norm.h"
+#include "ops/neuron/neuron_formulas.cuh"
+
+enum { NORM_THREADS = 256, NORM_ACROSS = 64 };
+
+/* ---- elements of any dtype, for tensors of channels ---- */
+
+static __device__ __forceinline__ double load_any(const void *data, int64_t i, rg_dtype dtype)
+{
+    return dtype == RG_F64    ? load<RG_F64>(data, i)
+           : dtype == RG_F16  ? (double)load<RG_F16>(data, i)
+           : dtype == RG_BF16 ? (double)load<RG_BF16>(data, i)
+                              : (double)load<RG_F32>(data, i);
+}
+
+static __device__ __forceinline__ void store_any(void *data, int64_t i, rg_dtype dtype,
+                                                 double value)
+{
+    if (dtype == RG_F64)
+        store<RG_F64>(data, i, value);
+    else if (dtype == RG_F16)
+        store<RG_F16>(data, i, (float)value);
+    else if (dtype == RG_BF16)
+        store<RG_BF16>(data, i, (float)value);
+    else
+        store<RG_F32>(data, i, (float)value);
+}
+
+static __device__ __forceinline__ double gamma_of(const void *gamma, const rg_norm_parameters &p,
+                                                  int64_t c)
+{
+    return p.has_gamma ? load_any(gamma, c * p.gamma_step, p.dtype) : 1;
+}
+
+static __device__ __forceinline__ double beta_of(const void *beta, const rg_norm_parameters &p,
+                                                 int64_t c)
+{
+    return p.has_beta ? load_any(beta, c * p.beta_step, p.dtype) : 0;
+}
+
+/* ---- neurons ---- */
+
+enum { NORM_PLAIN, NORM_RELU, NORM_OTHER };
+
+template <rg_dtype T>
+static __device__ __forceinline__ neuron_constants<T> norm_constants(const rg_neuron_numbers &n)
+{
+    return { (real<T>)n.a,   (real<T>)n.b,    (real<T>)n.c, (real<T>)n.factor,
+             (real<T>)n.low, (real<T>)n.high, n.power };
+}
+
+#define NEURON_CASE(kind, name) \
+    case RG_NEURON_##kind:      \
+        return neuron_##name
+
+template <rg_dtype T>
+static __device__ __noinline__ real<T> any_neuron(int32_t kind, const neuron_constants<T> &k,
+                                                  real<T> z)
+{
+    switch (kind) {
+        NEURON_CASE(RELU, relu<T>(k, z, z));
+        NEURON_CASE(LINEAR, linear<T>(k, z, z));
+        NEURON_CASE(SIGMOID, sigmoid<T>(k, z, z));
+        NEURON_CASE(HARD_SIGMOID, hard_sigmoid<T>(k, z, z));
+        NEURON_CASE(TANH, tanh<T>(k, z, z));
+        NEURON_CASE(ABSOLUTE, absolute<T>(k, z, z));
+        NEURON_CASE(SOFTPLUS, softplus<T>(k, z, z));
+        NEURON_CASE(SOFTSIGN, softsign<T>(k, z, z));
+        NEURON_CASE(ELU, elu<T>(k, z, z));
+        NEURON_CASE(RELUN, relun<T>(k, z, z));
+        NEURON_CASE(POWER, power<T>(k, z, z));
+        NEURON_CASE(EXPONENTIAL, exponential<T>(k, z, z));
+        NEURON_CASE(LOGARITHM, logarithm<T>(k, z, z));
+        NEURON_CASE(GELU, gelu<T>(k, z, z));
+        NEURON_CASE(GELU_TANH, gelu_tanh<T>(k, z, z));
+        NEURON_CASE(SWISH, swish<T>(k, z, z));
+    default:
+        return z;
+    }
+}
+
+template <rg_dtype T>
+static __device__ __noinline__ real<T> any_neuron_slope(int32_t kind, const neuron_constants<T> &k,
+                                                        real<T> dy, real<T> z)
+{
+    switch (kind) {
+        NEURON_CASE(RELU, relu_slope<T>(k, dy, z));
+        NEURON_CASE(LINEAR, linear_slope<T>(k, dy, z));
+        NEURON_CASE(SIGMOID, sigmoid_slope<T>(k, dy, z));
+        NEURON_CASE(HARD_SIGMOID, hard_sigmoid_slope<T>(k, dy, z));
+        NEURON_CASE(TANH, tanh_slope<T>(k, dy, z));
+        NEURON_CASE(ABSOLUTE, absolute_slope<T>(k, dy, z));
+        NEURON_CASE(SOFTPLUS, softplus_slope<T>(k, dy, z));
+        NEURON_CASE(SOFTSIGN, softsign_slope<T>(k, dy, z));
+        NEURON_CASE(ELU, elu_slope<T>(k, dy, z));
+        NEURON_CASE(RELUN, relun_slope<T>(k, dy, z));
+        NEURON_CASE(POWER, power_slope<T>(k, dy, z));
+        NEURON_CASE(EXPONENTIAL, exponential_slope<T>(k, dy, z));
+        NEURON_CASE(LOGARITHM, logarithm_slope<T>(k, dy, z));
+        NEURON_CASE(GELU, gelu_slope<T>(k, dy, z));
+        NEURON_CASE(GELU_TANH, gelu_tanh_slope<T>(k, dy, z));
+        NEURON_CASE(SWISH, swish_slope<T>(k, dy, z));
+    default:
+        return dy;
+    }
+}
+
+/* g from dy and z. */
+template <rg_dtype T, int NEURON>
+static __device__ __forceinline__ real<T> through_neuron(int32_t kind, const neuron_constants<T> &k,
+                                                         real<T> dy, real<T> z)
+{
+    if constexpr (NEURON == NORM_PLAIN)
+        return dy;
+    else if constexpr (NEURON == NORM_RELU)
+        return neuron_relu_slope<T>(k, dy, z);
+    else
+        return any_neuron_slope<T>(kind, k, dy, z);
+}
+
+/* ---- where a thread stands ---- */
+
+typedef struct norm_place {
+    int64_t image, part;
+    int64_t c;          /* its first channel */
+    int64_t begin, end; /* its rows: every `down`th */
+    int down, left;     /* channels that it has */
+} norm_place;
+
+template <rg_dtype T>
+static __device__ __forceinline__ norm_place norm_place_of(const rg_channels &s, int across,
+                                                           int64_t chunks, int64_t block)
+{
+    norm_place w;
+    const int64_t all = block / chunks, chunk = block - all * chunks;
+    w.image = s.parts == 1 ? all : all / s.parts;
+    w.part = all - w.image * s.parts;
+    w.c = (chunk * across + (threadIdx.x & (across - 1))) * VLEN<T>;
+    const int64_t left = s.channels - w.c;
+    w.left = left < 0 ? 0 : left < VLEN<T> ? (int)left : VLEN<T>;
+    w.down = NORM_THREADS / across;
+    w.begin = w.part * s.part + threadIdx.x / across;
+    w.end = w.part * s.part + rg_channels_rows(&s, w.part);
+    return w;
+}
+
+/* Where the thread's channels of a row stand in tensor t. */
+template <bool FAST>
+static __device__ __forceinline__ int64_t norm_offset(const rg_channels &s, int t,
+                                                      const norm_place &w, int64_t row)
+{
+    const int64_t at = FAST ? straight_offset(s.rows, t, row) : walk_offset(s.rows, t, row);
+    return w.image * s.image_step[t] + at + w.c * (FAST ? 1 : s.step[t]);
+}
+
+template <rg_dtype T, bool FAST>
+static __device__ __forceinline__ void load_columns(const void *data, int64_t offset, int64_t step,
+                                                    int left, real<T> x[VLEN<T>])
+{
+    if constexpr (FAST) {
+        unpack<T>(load_vector(at<T>(data, offset)), x);
+    } else {
+#pragma unroll
+        for (int e = 0; e < VLEN<T>; e++)
+            x[e] = e < left ? load<T>(data, offset + e * step) : 0;
+    }
+}
+
+template <rg_dtype T, bool FAST>
+static __device__ __forceinline__ void store_columns(void *data, int64_t offset, int64_t step,
+                                                     int left, bool add, bool stream,
+                                                     real<T> x[VLEN<T>])
+{
+    if (add) {
+        real<T> old[VLEN<T>];
+        load_columns<T, FAST>(data, offset, step, left, old);
+#pragma unroll
+        for (int e = 0; e < VLEN<T>; e++)
+            x[e] += old[e];
+    }
+    if constexpr (FAST) {
+        store_vector(at<T>(data, offset), pack<T>(x), stream);
+    } else {
+#pragma unroll
+        for (int e = 0; e < VLEN<T>; e++)
+            if (e < left)
+                store<T>(data, offset + e * step, x[e]);
+    }
+}
+
+/* Channels of a row of a table of real numbers; 0 behind the end. */
+template <rg_dtype T>
+static __device__ __forceinline__ void load_table(const void *table, int64_t row, int64_t channels,
+                                                  const norm_place &w, real<T> x[VLEN<T>])
+{
+#pragma unroll
+    for (int e = 0; e < VLEN<T>; e++)
+        x[e] = e < w.left ? ((const real<T> *)table)[row * channels + w.c + e] : 0;
+}
+
+template <rg_dtype T>
+static __device__ __forceinline__ void load_parameter(const void *data, int64_t step, bool has,
+                                                      real<T> otherwise, rg_dtype dtype,
+                                                      const norm_place &w, real<T> x[VLEN<T>])
+{
+#pragma unroll
+    for (int e = 0; e < VLEN<T>; e++)
+        x[e] = has && e < w.left ? (real<T>)load_any(data, (w.c + e) * step, dtype) : otherwise;
+}
+
+/* ---- statistics of parts ---- */
+
+template <class REAL> static __device__ __forceinline__ REAL middle_of(REAL a, REAL b, REAL c)
+{
+    const REAL low = a < b ? a : b, high = a > b ? a : b, less = high < c ? high : c;
+    return low > less ? low : less;
+}
+
+/* The element in the middle of the first three of each channel. */
+template <rg_dtype T, bool FAST>
+static __device__ __forceinline__ void choose_near(const rg_channels &s, const void *x,
+                                                   const norm_place &w, real<T> near[VLEN<T>])
+{
+    real<T> a[3][VLEN<T>];
+    const int64_t first = w.part * s.part;
+#pragma unroll
+    for (int k = 0; k < 3; k++) {
+        const int64_t row = first + k < w.end ? first + k : first;
+        load_columns<T, FAST>(x, norm_offset<FAST>(s, 0, w, row), s.step[0], w.left, a[k]);
+    }
+#pragma unroll
+    for (int e = 0; e < VLEN<T>; e++)
+        near[e] = middle_of(a[0][e], a[1][e], a[2][e]);
+}
+
+/* partial: (images, parts, RG_NORM_PARTIAL, channels) */
+template <rg_dtype T, bool FAST>
+static __global__ void __launch_bounds__(NORM_THREADS)
+    norm_parts(const void *x, void *partial, const __grid_constant__ rg_channels s, int across,
+               int64_t chunks, int64_t first)
+{
+    __shared__ real<T> room[NORM_THREADS * 2 * VLEN<T>];
+    const norm_place w = norm_place_of<T>(s, across, chunks, first * chunks + blockIdx.x);
+    real<T> near[VLEN<T>] = {}, sum[2 * VLEN<T>] = {};
+    if (w.left > 0) {
+        choose_near<T, FAST>(s, x, w, near);
+#pragma unroll 4
+        for (int64_t row = w.begin; row < w.end; row += w.down) {
+            real<T> d[VLEN<T>];
+            load_columns<T, FAST>(x, norm_offset<FAST>(s, 0, w, row), s.step[0], w.left, d);
+#pragma unroll
+            for (int e = 0; e < VLEN<T>; e++) {
+                d[e] -= near[e];
+                sum[e] += d[e];
+                sum[VLEN<T> + e] = fma(d[e], d[e], sum[VLEN<T> + e]);
+            }
+        }
+    }
+    reduce_down<2 * VLEN<T>>(sum, across, room, false);
+    if (threadIdx.x >= across)
+        return;
+    const real<T> rows = (real<T>)rg_channels_rows(&s, w.part);
+    real<T> *to =
+        (real<T> *)partial + (w.image * s.parts + w.part) * RG_NORM_PARTIAL * s.channels + w.c;
+    for (int e = 0; e < w.left; e++) {
+        const real<T> rest = sum[e] / rows, around = fma(-sum[e], rest, sum[VLEN<T> + e]);
+        to[RG_NORM_NEAR * s.channels + e] = near[e];
+        to[RG_NORM_REST * s.channels + e] = rest;
+        to[RG_NORM_SQUARES * s.channels + e] = around < 0 ? 0 : around;
+    }
+}
+
+/* ---- y ---- */
+
+/* What belongs to the channels of a thread. */
+template <rg_dtype T> struct norm_columns {
+    real<T> mean[VLEN<T>], scale[VLEN<T>], shift[VLEN<T>], gamma[VLEN<T>], s[VLEN<T>];
+};
+
+/* moments: (images, RG_NORM_MOMENTS, channels) */
+template <rg_dtype T>
+static __device__ __forceinline__ void
+set_columns(norm_columns<T> &k, const rg_channels &s, const void *moments, const void *gamma,
+            const void *beta, const rg_norm_parameters &p, const norm_place &w)
+{
+    const int64_t first = w.image * RG_NORM_MOMENTS;
+    real<T> rest[VLEN<T>], shift[VLEN<T>];
+    load_table<T>(moments, first + RG_NORM_MEAN, s.channels, w, k.mean);
+    load_table<T>(moments, first + RG_NORM_MEAN_REST, s.channels, w, rest);
+    load_table<T>(moments, first + RG_NORM_S, s.channels, w, k.s);
+    load_parameter<T>(gamma, p.gamma_step, p.has_gamma, 1, p.dtype, w, k.gamma);
+    load_parameter<T>(beta, p.beta_step, p.has_beta, 0, p.dtype, w, shift);
+#pragma unroll
+    for (int e = 0; e < VLEN<T>; e++) {
+        k.scale[e] = k.gamma[e] * k.s[e];
+        k.shift[e] = fma(-rest[e], k.scale[e], shift[e]);
+    }
+}
+
+/* All that the kernels for y and dx need besides tensors. */
+typedef struct norm_call {
+    rg_norm_parameters parameters;
+    rg_norm_neuron neuron;
+    int64_t chunks, first, count; /* parts of all images: the first, and how many */
+    int across;
+    bool given, extra, add, stream;
+} norm_call;
+
+template <rg_dtype T, bool FAST, int NEURON>
+static __global__ void __launch_bounds__(NORM_THREADS)
+    norm_forward(const void *x, const void *gamma, const void *beta, const void *moments, void *y,
+                 const __grid_constant__ rg_channels s, const __grid_constant__ norm_call k)
+{
+    /* what was read last is nearest */
+    const int64_t block = (k.first + k.count) * k.chunks - 1 - blockIdx.x;
+    const norm_place w = norm_place_of<T>(s, k.across, k.chunks, block);
+    if (w.left == 0)
+        return;
+    const neuron_constants<T> neuron = norm_constants<T>(k.neuron.numbers);
+    norm_columns<T> c;
+    set_columns<T>(c, s, moments, gamma, beta, k.parameters, w);
+#pragma unroll 4
+    for (int64_t row = w.begin; row < w.end; row += w.down) {
+        real<T> v[VLEN<T>];
+        load_columns<T, FAST>(x, norm_offset<FAST>(s, 0, w, row), s.step[0], w.left, v);
+#pragma unroll
+        for (int e = 0; e < VLEN<T>; e++) {
+            v[e] = fma(v[e] - c.mean[e], c.scale[e], c.shift[e]);
+            if constexpr (NEURON == NORM_RELU)
+                v[e] = neuron_relu<T>(neuron, v[e], v[e]);
+            else if constexpr (NEURON == NORM_OTHER)
+                v[e] = any_neuron<T>(k.neuron.kind, neuron, v[e]);
+        }
+        store_columns<T, FAST>(y, norm_offset<FAST>(s, 1, w, row), s.step[1], w.left, false,
+                               k.stream, v);
+    }
+}
+
+/* ---- sums of the gradient, dx ---- */
+
+/* partial: (images, parts, 2, channels) */
+template <rg_dtype T, bool FAST, int NEURON>
+static __global__ void __launch_bounds__(NORM_THREADS)
+    norm_sums(const void *dy, const void *x, const void *gamma, const void *beta,
+              const void *moments, void *partial, const __grid_constant__ rg_channels s,
+              const __grid_constant__ norm_call k)
+{
+    __shared__ real<T> room[NORM_THREADS * 2 * VLEN<T>];
+    const norm_place w = norm_place_of<T>(s, k.across, k.chunks, k.first * k.chunks + blockIdx.x);
+    const neuron_constants<T> neuron = norm_constants<T>(k.neuron.numbers);
+    norm_columns<T> c;
+    real<T> sum[2 * VLEN<T>] = {};
+    if (w.left > 0) {
+        set_columns<T>(c, s, moments, gamma, beta, k.parameters, w);
+#pragma unroll 4
+        for (int64_t row = w.begin; row < w.end; row += w.down) {
+            real<T> g[VLEN<T>], t[VLEN<T>];
+            load_columns<T, FAST>(dy, norm_offset<FAST>(s, 0, w, row), s.step[0], w.left, g);
+            load_columns<T, FAST>(x, norm_offset<FAST>(s, 1, w, row), s.step[1], w.left, t);
+#pragma unroll
+            for (int e = 0; e < VLEN<T>; e++) {
+                t[e] -= c.mean[e];
+                g[e] = through_neuron<T, NEURON>(k.neuron.kind, neuron, g[e],
+                                                 fma(t[e], c.scale[e], c.shift[e]));
+                sum[e] += g[e];
+                sum[VLEN<T> + e] = fma(g[e], t[e], sum[VLEN<T> + e]);
+            }
+        }
+    }
+    reduce_down<2 * VLEN<T>>(sum, k.across, room, false);
+    if (threadIdx.x >= k.across)
+        return;
+    real<T> *to = (real<T> *)partial + (w.image * s.parts + w.part) * 2 * s.channels + w.c;
+    for (int e = 0; e < w.left; e++) {
+        to[e] = sum[e];
+        to[s.channels + e] = sum[VLEN<T> + e];
+    }
+}
+
+/* factors: (images, RG_NORM_FACTORS, channels) */
+template <rg_dtype T, bool FAST, int NEURON>
+static __global__ void __launch_bounds__(NORM_THREADS)
+    norm_gradient(const void *dy, const void *x, const void *gamma, const void *beta,
+                  const void *moments, const void *factors, void *dx,
+                  const __grid_constant__ rg_channels s, const __grid_constant__ norm_call k)
+{
+    const int64_t block = (k.first + k.count) * k.chunks - 1 - blockIdx.x;
+    const norm_place w = norm_place_of<T>(s, k.across, k.chunks, block);
+    if (w.left == 0)
+        return;
+    const neuron_constants<T> neuron = norm_constants<T>(k.neuron.numbers);
+    const int64_t first = w.image * RG_NORM_FACTORS;
+    norm_columns<T> c;
+    real<T> offset[VLEN<T>] = {}, weight[VLEN<T>] = {};
+    set_columns<T>(c, s, moments, gamma, beta, k.parameters, w);
+    if (!k.given) {
+        load_table<T>(factors, first + RG_NORM_OFFSET, s.channels, w, offset);
+        load_table<T>(factors, first + RG_NORM_WEIGHT, s.channels, w, weight);
+    }
+#pragma unroll 4
+    for (int64_t row = w.begin; row < w.end; row += w.down) {
+        real<T> g[VLEN<T>], t[VLEN<T>];
+        load_columns<T, FAST>(dy, norm_offset<FAST>(s, 0, w, row), s.step[0], w.left, g);
+        load_columns<T, FAST>(x, norm_offset<FAST>(s, 1, w, row), s.step[1], w.left, t);
+#pragma unroll
+        for (int e = 0; e < VLEN<T>; e++) {
+            t[e] -= c.mean[e];
+            g[e] = through_neuron<T, NEURON>(k.neuron.kind, neuron, g[e],
+                                             fma(t[e], c.scale[e], c.shift[e]));
+            /* rounded one by one: a single element leaves 0 */
+            g[e] = k.given ? g[e] * c.scale[e]
+                           : fma(-t[e], weight[e], g[e] * c.gamma[e] - offset[e]) * c.s[e];
+        }
+        if (k.extra) {
+            real<T> slope[VLEN<T>], plus[VLEN<T>];
+            load_table<T>(factors, first + RG_NORM_SLOPE, s.channels, w, slope);
+            load_table<T>(factors, first + RG_NORM_PLUS, s.channels, w, plus);
+#pragma unroll
+            for (int e = 0; e < VLEN<T>; e++)
+                g[e] += fma(t[e], slope[e], plus[e]);
+        }
+        store_columns<T, FAST>(dx, norm_offset<FAST>(s, 2, w, row), s.step[2], w.left, k.add,
+                               k.stream, g);
+    }
+}
+
+/* ---- launches ---- */
+
+template <rg_dtype T> static int norm_across(const rg_channels *s)
+{
+    return power_of_two(ceil_div(s->channels, VLEN<T>), 1, NORM_ACROSS);
+}
+
+/* Whether all rows can be taken vector by vector. */
+template <rg_dtype T>
+static bool norm_is_fast(const rg_channels *s, const void *const data[], int tensors)
+{
+    bool fast = s->dense && s->rows.rank <= 1 && s->channels % VLEN<T> == 0;
+    for (int t = 0; t < tensors; t++)
+        fast &= is_aligned<T>(data[t], &s->rows, t) && s->image_step[t] % VLEN<T> == 0;
+    return fast;
+}
+
+/* The args of the kernels above for parts first to first + count - 1 of all images. */
+template <rg_dtype T>
+static norm_call norm_call_of(const rg_channels *s, const rg_norm_parameters *parameters,
+                              const rg_norm_neuron *neuron, int64_t first, int64_t count)
+{
+    norm_call k = {};
+    k.parameters = *parameters;
+    k.neuron = *neuron;
+    k.across = norm_across<T>(s);
+    k.chunks = ceil_div(s->channels, k.across * VLEN<T>);
+    k.first = first;
+    k.count = count;
+    return k;
+}
+
+template <rg_dtype T>
+static void launch_parts(const void *x, void *partial, const rg_channels *s, int64_t first,
+                         int64_t count, const rg_cuda_place *place)
+{
+    const int across = norm_across<T>(s);
+    const int64_t chunks = ceil_div(s->channels, across * VLEN<T>);
+    const void *const data[] = { x };
+    launch(norm_is_fast<T>(s, data, 1) ? norm_parts<T, true> : norm_parts<T, false>, count * chunks,
+           NORM_THREADS, 0, place, x, partial, *s, across, chunks, first);
+}
+
+/* The kernel for a neuron; what is not aligned looks at each element what is to be done. */
+#define NORM_KERNEL(name, fast, kind)                        \
+    (!(fast)                    ? name<T, false, NORM_OTHER> \
+     : (kind) == RG_NEURON_NONE ? name<T, true, NORM_PLAIN>  \
+     : (kind) == RG_NEURON_RELU ? name<T, true, NORM_RELU>   \
+                                : name<T, true, NORM_OTHER>)
+
+#endif
