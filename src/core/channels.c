@@ -28,18 +28,17 @@ static void cut(rg_channels *s)
     s->parts = ceil_divide(s->rows.count, s->part);
 }
 
-rg_channels rg_channels_make(const rg_tensor_desc *const descs[], int tensors, bool images)
+rg_channels rg_channels_make(const rg_tensor_desc *const descs[], int tensors, int32_t axis)
 {
-    const int32_t last = descs[0]->rank - 1, begin = images ? 1 : 0;
-    assert(last >= begin);
-    rg_channels s = { .images = images ? descs[0]->dims[0] : 1,
-                      .rows = rg_walk_make(descs, tensors, begin, last),
+    const int32_t last = descs[0]->rank - 1;
+    assert(last >= axis);
+    rg_channels s = { .images = rg_walk_make(descs, tensors, 0, axis),
+                      .rows = rg_walk_make(descs, tensors, axis, last),
                       .channels = descs[0]->dims[last],
                       .dense = true };
     s.joined = s.rows.rank <= 1;
     for (int t = 0; t < tensors; t++) {
         s.step[t] = descs[t]->strides[last];
-        s.image_step[t] = images ? descs[t]->strides[0] : 0;
         s.dense &= s.step[t] == 1 || s.channels == 1;
         s.joined &= s.rows.rank == 0 || s.rows.strides[t][0] == s.channels;
     }

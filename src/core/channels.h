@@ -14,7 +14,7 @@ enum { RG_CHANNEL_COLUMNS = 512 };
  * are taken at once, their channels side by side: a column is a channel of a lane, and row r of a
  * part belongs to lane r % lanes. All of this follows from the shape. */
 typedef struct rg_channels {
-    int64_t images, image_step[RG_WALK_TENSORS]; /* sums stay within an image; or 1 */
+    rg_walk images;                  /* sums stay within an image; or one for all */
     rg_walk rows;                    /* of an image: all other dimensions but the last */
     int64_t step[RG_WALK_TENSORS];   /* between channels */
     int64_t channels, block, blocks; /* in all, of a unit, units of a part */
@@ -24,12 +24,12 @@ typedef struct rg_channels {
     bool joined; /* and every row follows the one before */
 } rg_channels;
 
-/* Of tensors that have the same dims. `images`: dimension 0 is that of the images. */
-rg_channels rg_channels_make(const rg_tensor_desc *const descs[], int tensors, bool images);
+/* Of tensors that have the same dims: images are dimensions 0 <= d < axis, rows those behind. */
+rg_channels rg_channels_make(const rg_tensor_desc *const descs[], int tensors, int32_t axis);
 
 static inline RG_HOST_DEVICE int64_t rg_channels_units(const rg_channels *s)
 {
-    return s->images * s->parts * s->blocks;
+    return s->images.count * s->parts * s->blocks;
 }
 
 /* Rows of a part: all have s->part but the last one. */

@@ -303,7 +303,7 @@ static const rg_tensor *slot(const rg_call *call, int32_t index, const rg_tensor
 static rg_status record_parts(rg_call *call, const rg_tensor *partial)
 {
     const rg_tensor_desc *const descs[] = { &call->x[0]->desc };
-    rg_batch_norm_parts_args args = { .shape = rg_channels_make(descs, 1, false) };
+    rg_batch_norm_parts_args args = { .shape = rg_channels_make(descs, 1, 0) };
     const rg_launch launch = { .tensors = { call->x[0], partial },
                                .kernel = RG_BATCH_NORM_PARTS,
                                .dtype = descs[0]->dtype,
@@ -321,7 +321,7 @@ static rg_status record_merge(rg_call *call, const tensors *t, const rg_tensor *
 {
     const rg_batch_norm_desc *d = call->desc;
     const rg_tensor_desc *const descs[] = { &t->x->desc };
-    const rg_channels shape = rg_channels_make(descs, 1, false);
+    const rg_channels shape = rg_channels_make(descs, 1, 0);
     const bool gives = returns && gives_statistics(d), given = d->statistics == RG_BATCH_NORM_GIVEN;
     const rg_tensor *mean_out = gives ? call->y[1] : t->any;
     const rg_tensor *variance_out = gives ? call->y[2] : t->any;
@@ -361,7 +361,7 @@ static rg_status record_statistics(rg_call *call, const tensors *t, int64_t befo
     if (((const rg_batch_norm_desc *)call->desc)->statistics == RG_BATCH_NORM_GIVEN)
         return record_merge(call, t, t->any, before, returns);
     const rg_tensor_desc *const descs[] = { &t->x->desc };
-    const rg_channels shape = rg_channels_make(descs, 1, false);
+    const rg_channels shape = rg_channels_make(descs, 1, 0);
     const int64_t dims[] = { shape.parts, RG_NORM_PARTIAL, shape.channels };
     rg_tensor *partial;
     RG_TRY(rg_norm_temporary(call, rg_norm_real(t->x->desc.dtype), 3, dims, &partial));
@@ -378,7 +378,7 @@ static rg_status record_forward(rg_call *call, const tensors *t)
 {
     const rg_batch_norm_desc *d = call->desc;
     const rg_tensor_desc *const descs[] = { &t->x->desc, &call->y[0]->desc };
-    rg_batch_norm_args args = { .shape = rg_channels_make(descs, 2, false),
+    rg_batch_norm_args args = { .shape = rg_channels_make(descs, 2, 0),
                                 .parameters = t->parameters,
                                 .neuron = rg_norm_neuron_of(&d->neuron, descs[0]->dtype, false) };
     const rg_launch launch = { .tensors = { t->x, t->gamma, t->beta, t->moments, call->y[0] },
@@ -450,7 +450,7 @@ static rg_status record_sums(rg_call *call, const tensors *t, const rg_tensor *p
     const rg_batch_norm_desc *d = call->desc;
     const rg_tensor_desc *const descs[] = { &call->dy[0]->desc, &t->x->desc };
     const rg_batch_norm_sums_args args = {
-        .shape = rg_channels_make(descs, 2, false),
+        .shape = rg_channels_make(descs, 2, 0),
         .parameters = t->parameters,
         .neuron = rg_norm_neuron_of(&d->neuron, descs[0]->dtype, true),
     };
@@ -491,7 +491,7 @@ static rg_status record_join(rg_call *call, const tensors *t, const rg_tensor *p
 {
     const rg_batch_norm_desc *d = call->desc;
     const rg_tensor_desc *const descs[] = { &t->x->desc };
-    const rg_channels shape = rg_channels_make(descs, 1, false);
+    const rg_channels shape = rg_channels_make(descs, 1, 0);
     const rg_tensor *dmean_out = has_dy(call, 1) ? call->dy[1] : t->any;
     const rg_tensor *dvariance_out = has_dy(call, 2) ? call->dy[2] : t->any;
     const rg_tensor *dgamma, *dbeta, *dmean, *dvariance;
@@ -537,7 +537,7 @@ static rg_status record_gradient(rg_call *call, const tensors *t, const rg_tenso
         return RG_OK;
     const rg_tensor_desc *const descs[] = { &call->dy[0]->desc, &t->x->desc, &dx->desc };
     rg_batch_norm_gradient_args args = {
-        .shape = rg_channels_make(descs, 3, false),
+        .shape = rg_channels_make(descs, 3, 0),
         .parameters = t->parameters,
         .neuron = rg_norm_neuron_of(&d->neuron, descs[0]->dtype, true),
         .given = d->statistics == RG_BATCH_NORM_GIVEN,
@@ -562,7 +562,7 @@ static rg_status sum_up(rg_call *call, const tensors *t, const rg_tensor *factor
                         bool before)
 {
     const rg_tensor_desc *const descs[] = { &t->x->desc };
-    const rg_channels shape = rg_channels_make(descs, 1, false);
+    const rg_channels shape = rg_channels_make(descs, 1, 0);
     const int64_t dims[] = { shape.parts, 2, shape.channels };
     rg_tensor *partial;
     RG_TRY(rg_norm_temporary(call, rg_norm_real(t->x->desc.dtype), 3, dims, &partial));

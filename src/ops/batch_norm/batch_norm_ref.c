@@ -35,18 +35,15 @@ static int64_t count_of(const rg_ref_tensor *t)
 }
 
 /* Mean and variance of the elements of channel c. */
-static void statistics_of(const rg_ref_tensor *x, int64_t c, double *mean, double *variance)
+static void statistics_of(const rg_ref_tensor *x, int64_t c, long double *mean, double *variance)
 {
     const int64_t channels = x->dims[x->rank - 1], m = count_of(x) / channels;
-    *mean = *variance = 0;
+    *mean = 0; /* wider, since it may be far larger than the deviation */
+    *variance = 0;
     for (int64_t i = 0; i < m; i++)
-        *mean += x->data[i * channels + c] / (double)m;
-    double rest = 0; /* what rounding has left of the mean */
+        *mean += x->data[i * channels + c] / (long double)m;
     for (int64_t i = 0; i < m; i++)
-        rest += (x->data[i * channels + c] - *mean) / (double)m;
-    *mean += isfinite(rest) ? rest : 0;
-    for (int64_t i = 0; i < m; i++)
-        *variance += pow(x->data[i * channels + c] - *mean, 2) / (double)m;
+        *variance += pow((double)(x->data[i * channels + c] - *mean), 2) / (double)m;
 }
 
 static double factor_of(const rg_batch_norm_desc *d, double m)
@@ -78,24 +75,25 @@ void rg_batch_norm_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref
     const places p = places_of(d);
     const int64_t channels = x->dims[x->rank - 1], m = count_of(x) / channels;
     for (int64_t c = 0; c < channels; c++) {
-        double mean, variance;
+        long double mean;
+        double variance;
         statistics_of(x, c, &mean, &variance);
         if (d->statistics == RG_BATCH_NORM_GIVEN) {
             mean = x[p.mean].data[c];
             variance = x[p.variance].data[c];
         } else if (d->statistics == RG_BATCH_NORM_RETURNED) {
-            y[1].data[c] = mean;
+            y[1].data[c] = (double)mean;
             y[2].data[c] = variance;
         } else if (d->statistics == RG_BATCH_NORM_RUNNING) {
             const double k = m > 0 ? d->momentum : 1, f = factor_of(d, (double)m);
-            y[1].data[c] = k * x[p.mean].data[c] + (1 - k) * mean;
+            y[1].data[c] = k * x[p.mean].data[c] + (1 - k) * (double)mean;
             y[2].data[c] = k * x[p.variance].data[c] + (1 - k) * f * variance;
         }
         const double gamma = d->gamma ? x[p.gamma].data[c] : 1;
         const double beta = d->beta ? x[p.beta].data[c] : 0;
         for (int64_t i = c; i < m * channels; i += channels)
-            y->data[i] =
-                apply_neuron(d, gamma * (x->data[i] - mean) / sqrt(variance + d->epsilon) + beta);
+            y->data[i] = apply_neuron(
+                d, gamma * (double)(x->data[i] - mean) / sqrt(variance + d->epsilon) + beta);
     }
 }
 
@@ -112,7 +110,8 @@ static void channel_gradient(const rg_batch_norm_desc *d, const rg_ref_tensor dy
     const int64_t channels = x->dims[x->rank - 1], count = count_of(x);
     const double m = (double)(count / channels);
     const bool given = d->statistics == RG_BATCH_NORM_GIVEN;
-    double mean, variance, dgamma = 0, dbeta = 0;
+    long double mean;
+    double variance, dgamma = 0, dbeta = 0;
     statistics_of(x, c, &mean, &variance);
     mean = given ? x[p.mean].data[c] : mean;
     variance = given ? x[p.variance].data[c] : variance;
@@ -120,7 +119,7 @@ static void channel_gradient(const rg_batch_norm_desc *d, const rg_ref_tensor dy
     const double beta = d->beta ? x[p.beta].data[c] : 0;
     const double sigma = sqrt(variance + d->epsilon);
     for (int64_t i = c; i < count; i += channels) {
-        const double xh = (x->data[i] - mean) / sigma;
+        const double xh = (double)(x->data[i] - mean) / sigma;
         const double g = back_through_neuron(d, dy->data[i], gamma * xh + beta);
         dbeta += g;
         dgamma += g * xh;
@@ -130,7 +129,7 @@ static void channel_gradient(const rg_batch_norm_desc *d, const rg_ref_tensor dy
     const double dm = out && !given ? dy[1].data[c] : 0, dv = out && !given ? dy[2].data[c] : 0;
     const double f = d->statistics == RG_BATCH_NORM_RUNNING ? factor_of(d, m) : 1;
     for (int64_t i = c; i < count && dx->data != NULL; i += channels) {
-        const double t = x->data[i] - mean, xh = t / sigma;
+        const double t = (double)(x->data[i] - mean), xh = t / sigma;
         const double g = back_through_neuron(d, dy->data[i], gamma * xh + beta);
         dx->data[i] = given ? gamma / sigma * g
                             : gamma / sigma * ((g - dbeta / m) - xh * dgamma / m) +

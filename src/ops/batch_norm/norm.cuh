@@ -161,8 +161,10 @@ template <bool FAST>
 static __device__ __forceinline__ int64_t norm_offset(const rg_channels &s, int t,
                                                       const norm_place &w, int64_t row)
 {
-    const int64_t at = FAST ? straight_offset(s.rows, t, row) : walk_offset(s.rows, t, row);
-    return w.image * s.image_step[t] + at + w.c * (FAST ? 1 : s.step[t]);
+    if constexpr (FAST)
+        return straight_offset(s.images, t, w.image) + straight_offset(s.rows, t, row) + w.c;
+    else
+        return walk_offset(s.images, t, w.image) + walk_offset(s.rows, t, row) + w.c * s.step[t];
 }
 
 template <rg_dtype T, bool FAST>
@@ -447,9 +449,9 @@ template <rg_dtype T> static int norm_across(const rg_channels *s)
 template <rg_dtype T>
 static bool norm_is_fast(const rg_channels *s, const void *const data[], int tensors)
 {
-    bool fast = s->dense && s->rows.rank <= 1 && s->channels % VLEN<T> == 0;
+    bool fast = s->dense && s->rows.rank <= 1 && s->images.rank <= 1 && s->channels % VLEN<T> == 0;
     for (int t = 0; t < tensors; t++)
-        fast &= is_aligned<T>(data[t], &s->rows, t) && s->image_step[t] % VLEN<T> == 0;
+        fast &= is_aligned<T>(data[t], &s->rows, t) && is_aligned<T>(data[t], &s->images, t);
     return fast;
 }
 

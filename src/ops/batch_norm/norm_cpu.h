@@ -268,18 +268,19 @@ RG_INLINE int variant_of(const norm_columns *k)
                                        : NORM_OTHER;
 }
 
-/* The loop of the variant that k asks for. */
-#define VARIANTS(rows, k, ...)            \
-    switch (variant_of(k)) {              \
-    case NORM_PLAIN:                      \
-        rows(k, __VA_ARGS__, NORM_PLAIN); \
-        break;                            \
-    case NORM_RELU:                       \
-        rows(k, __VA_ARGS__, NORM_RELU);  \
-        break;                            \
-    default:                              \
-        rows(k, __VA_ARGS__, NORM_OTHER); \
+/* The loop of a variant, and of the one that k asks for. */
+#define VARIANT_SWITCH(variant, loop, ...) \
+    switch (variant) {                     \
+    case NORM_PLAIN:                       \
+        loop(__VA_ARGS__, NORM_PLAIN);     \
+        break;                             \
+    case NORM_RELU:                        \
+        loop(__VA_ARGS__, NORM_RELU);      \
+        break;                             \
+    default:                               \
+        loop(__VA_ARGS__, NORM_OTHER);     \
     }
+#define VARIANTS(rows, k, ...) VARIANT_SWITCH(variant_of(k), rows, k, __VA_ARGS__)
 
 RG_INLINE void forward_step(norm_columns *k, const channel_run *r, int64_t i, const int n,
                             const rg_dtype T, const bool dense, const bool stream,

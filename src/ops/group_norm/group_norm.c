@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Group normalization: description, validation, shape rule, state, forward, gradient. */
+#include "ops/group_norm/group_norm.h"
+#include "ops/batch_norm/norm_record.h"
+#include "ops/neuron/neuron_fields.h"
+
+#include <float.h>
+
+/* ---- description ---- */
+
+static const rg_group_norm_desc defaults = {
+    .size = sizeof(rg_group_norm_desc),
+    .groups = 1,
+    .axis = 1,
+    .gamma = true,
+    .beta = true,
+    .epsilon = (double)FLT_MIN,
+    .neuron = { .size = sizeof(rg_neuron_desc), .kind = RG_NEURON_NONE },
+};
+
+rg_group_norm_desc rg_group_norm_desc_default(void)
+{
+    return defaults;
+}
+
+static const rg_field fields[] = {
+    { .name = "groups",
+      .type = RG_FIELD_I64,
+      .offset = offsetof(rg_group_norm_desc, groups),
+      .low = 0,
+      .high = 0x1p53,
+      .text = "groups of channels; 0: one for each channel" },
+    { .name = "axis",
+      .type = RG_FIELD_I32,
+      .offset = offsetof(rg_group_norm_desc, axis),
+      .text = "first dimension of an image; negative ones count from the last" },
+    { .name = "gamma",
+      .type = RG_FIELD_BOOL,
+      .offset = offsetof(rg_group_norm_desc, gamma),
+      .text = "whether there is a gamma; 1 without" },
+    { .name = "beta",
+      .type = RG_FIELD_BOOL,
+      .offset = offsetof(rg_group_norm_desc, beta),
+      .text = "whether there is a beta; 0 without" },
+    { .name = "epsilon",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_group_norm_desc, epsilon),
+      .low = 0,
+      .high = DBL_MAX,
+      .text = "added to the variance" },
+    { .name = "image_gradients",
+      .type = RG_FIELD_BOOL,
+      .offset = offsetof(rg_group_norm_desc, image_gradients),
+      .text = "the state keeps dgamma and dbeta of each image" },
+    { .name = "neuron",
+      .type = RG_FIELD_GROUP,
+      .offset = offsetof(rg_group_norm_desc, neuron),
+      .fields = rg_neuron_fields,
+      .text = "applied to the result" },
+    { .name = NULL },
+};
+
+#define IMAGE      "sourceImage=x destinationImage=y"
+#define IMAGE_GRAD "sourceGradient=dy sourceImage=x destinationGradient=dx"
+#define IMAGES     "image_gradients=true "
+#define ONNX       "X=x scale=gamma B=beta Y=y"
+
+static const rg_op_name names[] = {
+    { "MPSCNNGroupNormalization", false, IMAGES, IMAGE, 3, 4 },
+    { "MPSCNNGroupNormalizationGradient", true, IMAGES, IMAGE_GRAD, 3, 4 },
+    { "MPSCNNInstanceNormalization", false, IMAGES "groups=0", IMAGE, 3, 4 },
+    { "MPSCNNInstanceNormalizationGradient", true, IMAGES "groups=0", IMAGE_GRAD, 3, 4 },
+    { "GroupNormalization", false, "epsilon=1e-5", "X=x scale=gamma bias=beta Y=y", 0, 0 },
+    { "InstanceNormalization", false, "groups=0 epsilon=1e-5",
+      "input=x scale=gamma B=beta output=y", 0, 0 },
+    { "LayerNormalization", false, "axis=-1 epsilon=1e-5", "X=x Scale=gamma B=beta Y=y", 0, 0 },
+    { "LayerNormalizationGrad", true, "axis=-1 epsilon=1e-5",
+      "Y_grad=dy X=x scale=gamma X_grad=dx scale_grad=dgamma bias_grad=dbeta", 0, 0 },
+    { .name = NULL },
+};
+
+/* ---- validation, shape rule ---- */
+
+static rg_status check(const void *desc)
+{
+    return rg_norm_check_neuron(&((const rg_group_norm_desc *)desc)->neuron, "group_norm");
+}
+
+static int32_t count_inputs(const void *desc)
+{
+    const rg_group_norm_desc *d = desc;
+    return 1 + (d->gamma ? 1 : 0) + (d->beta ? 1 : 0);
+}
+
+static const char *const *input_names(const void *desc)
+{
+    static const char *const all[4][4] = {
+        { "x", NULL }, { "x", "gamma", NULL }, { "x", "beta", NULL }, { "x", "gamma", "beta", NULL }
+    };
+    const rg_group_norm_desc *d = desc;
+    return all[(d->gamma ? 1 : 0) + (d->beta ? 2 : 0)];
+}
+
+static int32_t axis_of(const rg_group_norm_desc *d, int32_t rank)
+{
+    return d->axis < 0 ? d->axis + rank : d->axis;
+}
+
+static int64_t groups_of(const rg_group_norm_desc *d, const rg_tensor_desc *x)
+{
+    return d->groups == 0 ? x->dims[x->rank - 1] : d->groups;
+}
+
+static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[])
+{
+    const rg_group_norm_desc *d = desc;
+    RG_TRY(rg_norm_check_x(x, "group_norm"));
+    const int64_t channels = x->dims[x->rank - 1];
+    RG_CHECK(d->axis >= -x->rank && d->axis < x->rank, RG_INVALID_ARGUMENT,
+             "group_norm: axis is %d, and x is of rank %d", d->axis, x->rank);
+    RG_CHECK(channels % groups_of(d, x) == 0, RG_INVALID_ARGUMENT,
+             "group_norm: %lld groups do not divide %lld channels", (long long)d->groups,
+             (long long)channels);
+    for (int32_t i = 1; i < count_inputs(d); i++)
+        RG_TRY(rg_norm_check_parameter(x, i, input_names(d)[i], "group_norm"));
+    y[0] = rg_tensor_desc_dense(x->dtype, x->rank, x->dims);
+    return RG_OK;
+}
+
+static uint32_t reads(const void *desc)
+{
+    const rg_group_norm_desc *d = desc;
+    uint32_t bits = RG_READS_X | RG_READS_WITH_STATE;
+    bits |= d->gamma ? (uint32_t)RG_READS_X << 1 : 0;
+    if (d->beta && d->neuron.kind != RG_NEURON_NONE)
+        bits |= (uint32_t)RG_READS_X << (d->gamma ? 2 : 1);
+    return bits;
+}
+
+/* ---- state ---- */
+
+enum { MEAN, REST, S, DGAMMA, DBETA };
+
+static int64_t images_of(const rg_group_norm_desc *d, const rg_tensor_desc *x)
+{
+    int64_t images = 1;
+    for (int32_t i = 0; i < axis_of(d, x->rank); i++)
+        images *= x->dims[i];
+    return images;
+}
+
+static int32_t make_slots(const void *desc, const rg_tensor_desc x[], rg_state_slot slots[])
+{
+    const rg_group_norm_desc *d = desc;
+    const int64_t groups[] = { images_of(d, x), groups_of(d, x) };
+    const int64_t channels[] = { groups[0], x->dims[x->rank - 1] };
+    const rg_dtype real = rg_norm_real(x->dtype);
+    const rg_tensor_desc each = rg_tensor_desc_dense(real, 2, groups);
+    slots[MEAN] = (rg_state_slot){ "mean", each };
+    slots[REST] = (rg_state_slot){ "mean_rest", each };
+    slots[S] = (rg_state_slot){ "inverse_sigma", each };
+    if (!d->image_gradients)
+        return DGAMMA;
+    slots[DGAMMA] = (rg_state_slot){ "dgamma", rg_tensor_desc_dense(real, 2, channels) };
+    slots[DBETA] = (rg_state_slot){ "dbeta", rg_tensor_desc_dense(real, 2, channels) };
+    return DBETA + 1;
+}
+
+/* ---- what all launches need ---- */
+
+static int64_t clamp(int64_t value, int64_t low, int64_t high)
+{
+    return value < low ? low : value > high ? high : value;
+}
+
+static int64_t ceil_divide(int64_t a, int64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+/* Whole groups of one image make a unit: so many that it stays in a cache between its passes, and
+ * has whole cache lines if it can. */
+static void cut_columns(rg_channels *s, int64_t each)
+{
+    enum { ELEMENTS = 65536, LINE = 32, LONG = 256 };
+    const int64_t room = ELEMENTS / clamp(s->rows.count, 1, ELEMENTS);
+    const int64_t want = clamp(room, 1, RG_CHANNEL_COLUMNS);
+    int64_t step = each;
+    while (step % LINE != 0 && step * 2 <= want)
+        step *= 2;
+    if (step > want)
+        step = each;
+    s->block = clamp(want / step * step, each, s->channels);
+    s->blocks = ceil_divide(s->channels, s->block);
+    s->lanes = s->blocks == 1 && s->block < LONG ? LONG / s->block : 1;
+}
+
+static bool takes_rows(const rg_channels *s)
+{
+    return s->rows.count == 1;
+}
+
+static rg_group_norm_shape shape_of(const rg_call *call, const rg_tensor *const tensors[],
+                                    int count, bool gradient)
+{
+    enum { ELEMENTS = 32768, PARTS = 1024 };
+    const rg_group_norm_desc *d = call->desc;
+    const rg_tensor_desc *descs[RG_WALK_TENSORS];
+    for (int t = 0; t < count; t++)
+        descs[t] = &tensors[t]->desc;
+    const rg_dtype dtype = descs[0]->dtype;
+    rg_group_norm_shape s = {
+        .channels = rg_channels_make(descs, count, axis_of(d, descs[0]->rank)),
+        .groups = groups_of(d, descs[0]),
+        .epsilon = d->epsilon,
+        .neuron = rg_norm_neuron_of(&d->neuron, dtype, gradient),
+    };
+    const int64_t channels = s.channels.channels, images = s.channels.images.count;
+    s.part = clamp(ELEMENTS / channels, 1, ELEMENTS);
+    s.part = s.part < ceil_divide(images, PARTS) ? ceil_divide(images, PARTS) : s.part;
+    s.part = gradient && d->image_gradients ? 1 : s.part;
+    if (!takes_rows(&s.channels))
+        cut_columns(&s.channels, channels / s.groups);
+    for (int32_t i = 1; i < call->inputs; i++) {
+        const rg_tensor *known = call->x[i] != NULL ? call->x[i] : call->dx[i];
+        s.parameters.dtype = known != NULL ? known->desc.dtype : s.parameters.dtype;
+    }
+    return s;
+}
+
+/* gamma and beta, or something that stands in. */
+static void take_parameters(const rg_call *call, rg_norm_parameters *p, const rg_tensor **gamma,
+                            const rg_tensor **beta)
+{
+    const rg_group_norm_desc *d = call->desc;
+    *gamma = d->gamma && call->x[1] != NULL ? call->x[1] : call->x[0];
+    *beta = d->beta && call->x[d->gamma ? 2 : 1] != NULL ? call->x[d->gamma ? 2 : 1] : call->x[0];
+    p->has_gamma = *gamma != call->x[0];
+    p->has_beta = *beta != call->x[0];
+    p->gamma_step = (*gamma)->desc.strides[0];
+    p->beta_step = (*beta)->desc.strides[0];
+}
+
+static int64_t units_of(const rg_group_norm_shape *s)
+{
+    return takes_rows(&s->channels) ? ceil_divide(s->channels.images.count, s->part)
+                                    : s->channels.images.count * s->channels.blocks;
+}
+
+/* Temporaries of a call; those that stay NULL are not needed. */
+typedef struct rooms {
+    rg_tensor *mean, *rest, *s, *partial, *moments, *factors, *dgammas, *dbetas;
+} rooms;
+
+static void give_back(rooms *r)
+{
+    rg_tensor *const all[] = { r->mean,    r->rest,    r->s,       r->partial,
+                               r->moments, r->factors, r->dgammas, r->dbetas };
+    for (int i = 0; i < 8; i++)
+        rg_tensor_destroy(all[i]);
+}
+
+static rg_status take_rooms(rg_call *call, const rg_group_norm_shape *s, rooms *r)
+{
+    const rg_dtype real = rg_norm_real(call->x[0]->desc.dtype);
+    const int64_t images = s->channels.images.count, channels = s->channels.channels;
+    const int64_t each[] = { images, s->groups };
+    if (call->state == NULL) {
+        RG_TRY(rg_norm_temporary(call, real, 2, each, &r->mean));
+        RG_TRY(rg_norm_temporary(call, real, 2, each, &r->rest));
+        RG_TRY(rg_norm_temporary(call, real, 2, each, &r->s));
+    }
+    if (takes_rows(&s->channels))
+        return RG_OK;
+    const int64_t partial[] = { images, s->channels.parts, RG_NORM_PARTIAL, channels };
+    const int64_t moments[] = { images, RG_NORM_MOMENTS, channels };
+    RG_TRY(rg_norm_temporary(call, real, 4, partial, &r->partial));
+    return rg_norm_temporary(call, real, 3, moments, &r->moments);
+}
+
+static const rg_tensor *slot(const rg_call *call, int32_t index, const rg_tensor *otherwise)
+{
+    return call->state != NULL ? rg_state_slot_tensor(call->state, index) : otherwise;
+}
+
+static const rg_tensor *either(const rg_tensor *tensor, const rg_tensor *otherwise)
+{
+    return tensor != NULL ? tensor : otherwise;
+}
+
+/* ---- forward ---- */
+
+static rg_status record_forward(rg_call *call, rg_group_norm_shape *shape, const rooms *r)
+{
+    const rg_tensor *gamma, *beta, *x = call->x[0];
+    rg_group_norm_args args = { .shape = *shape };
+    take_parameters(call, &args.shape.parameters, &gamma, &beta);
+    args.shape.stream = shape->channels.dense && rg_call_streams(call, rg_move_bytes(x));
+    const rg_launch launch = {
+        .tensors = { x, gamma, beta, slot(call, MEAN, r->mean), slot(call, REST, r->rest),
+                     slot(call, S, r->s), either(r->partial, x), either(r->moments, x),
+                     call->y[0] },
+        .kernel = takes_rows(&shape->channels) ? RG_GROUP_NORM_ROWS : RG_GROUP_NORM_COLUMNS,
+        .dtype = x->desc.dtype,
+        .args = &args,
+        .args_size = sizeof args,
+        .units = units_of(shape),
+        .grain = 1,
+        .bytes = 2 * rg_move_bytes(x)
+    };
+    return rg_record(call, &launch);
+}
+
+static rg_status forward(rg_call *call)
+{
+    const rg_tensor *const tensors[] = { call->x[0], call->y[0] };
+    rg_group_norm_shape shape = shape_of(call, tensors, 2, false);
+    rooms r = { 0 };
+    rg_status status = take_rooms(call, &shape, &r);
+    if (status == RG_OK)
+        status = record_forward(call, &shape, &r);
+    give_back(&r);
+    return status;
+}
+
+/* ---- gradient ---- */
+
+/* Inputs gamma and beta, whose gradients may be asked for; 0: there is none. */
+static int32_t gamma_place(const rg_group_norm_desc *d)
+{
+    return d->gamma ? 1 : 0;
+}
+
+static int32_t beta_place(const rg_group_norm_desc *d)
+{
+    return d->beta ? (d->gamma ? 2 : 1) : 0;
+}
+
+static bool wants_parameters(const rg_call *call)
+{
+    const rg_group_norm_desc *d = call->desc;
+    const int32_t gamma = gamma_place(d), beta = beta_place(d);
+    return (gamma > 0 && call->dx[gamma] != NULL) || (beta > 0 && call->dx[beta] != NULL) ||
+           (d->image_gradients && call->state != NULL);
+}
+
+/* Sums over images of one parameter's gradients. */
+static rg_status record_join(rg_call *call, const rg_tensor *from, int64_t count, int32_t input)
+{
+    const rg_tensor *to = input > 0 ? call->dx[input] : NULL;
+    if (to == NULL)
+        return RG_OK;
+    const rg_group_norm_join_args args = { .count = count,
+                                           .channels = to->desc.dims[0],
+                                           .step = to->desc.strides[0],
+                                           .dtype = to->desc.dtype,
+                                           .add = call->add >> input & 1 };
+    const rg_launch launch = { .tensors = { from, to },
+                               .kernel = RG_GROUP_NORM_JOIN,
+                               .dtype = call->x[0]->desc.dtype,
+                               .args = &args,
+                               .args_size = sizeof args,
+                               .units = rg_norm_units(args.channels),
+                               .grain = 1,
+                               .bytes = (count + 1) * args.channels * 4 };
+    return rg_record(call, &launch);
+}
+
+/* Rows of dgammas and dbetas. */
+static int64_t sums_of(const rg_group_norm_shape *s)
+{
+    return takes_rows(&s->channels) ? units_of(s) : s->channels.images.count;
+}
+
+static rg_status take_gradient_rooms(rg_call *call, const rg_group_norm_shape *s, rooms *r)
+{
+    const rg_group_norm_desc *d = call->desc;
+    const rg_dtype real = rg_norm_real(call->x[0]->desc.dtype);
+    const int64_t sums[] = { sums_of(s), s->channels.channels };
+    const int64_t factors[] = { s->channels.images.count, RG_NORM_FACTORS, s->channels.channels };
+    RG_TRY(take_rooms(call, s, r));
+    if (!takes_rows(&s->channels))
+        RG_TRY(rg_norm_temporary(call, real, 3, factors, &r->factors));
+    if (!wants_parameters(call) || (d->image_gradients && call->state != NULL))
+        return RG_OK;
+    RG_TRY(rg_norm_temporary(call, real, 2, sums, &r->dgammas));
+    return rg_norm_temporary(call, real, 2, sums, &r->dbetas);
+}
+
+static rg_status record_gradient(rg_call *call, const rg_group_norm_shape *shape, const rooms *r,
+                                 const rg_tensor *dgammas, const rg_tensor *dbetas)
+{
+    const rg_tensor *gamma, *beta, *x = call->x[0], *dx = call->dx[0];
+    rg_group_norm_gradient_args args = { .shape = *shape,
+                                         .has_statistics =
+                                             call->state != NULL && call->state->filled,
+                                         .wants_dx = dx != NULL,
+                                         .wants_sums = wants_parameters(call),
+                                         .add = call->add & 1 };
+    take_parameters(call, &args.shape.parameters, &gamma, &beta);
+    args.shape.stream = args.wants_dx && !args.add && shape->channels.dense &&
+                        rg_call_streams(call, rg_move_bytes(x));
+    const rg_launch launch = {
+        .tensors = { call->dy[0], x, gamma, beta, slot(call, MEAN, r->mean),
+                     slot(call, REST, r->rest), slot(call, S, r->s), dgammas, dbetas,
+                     either(r->partial, x), either(r->moments, x), either(r->factors, x),
+                     either(dx, x) },
+        .kernel = takes_rows(&shape->channels) ? RG_GROUP_NORM_ROWS_GRADIENT
+                                               : RG_GROUP_NORM_COLUMNS_GRADIENT,
+        .dtype = x->desc.dtype,
+        .args = &args,
+        .args_size = sizeof args,
+        .units = units_of(shape),
+        .grain = 1,
+        .bytes = 3 * rg_move_bytes(x),
+    };
+    return rg_record(call, &launch);
+}
+
+static rg_status gradient(rg_call *call)
+{
+    const rg_group_norm_desc *d = call->desc;
+    const rg_tensor *const tensors[] = { call->dy[0], call->x[0], either(call->dx[0], call->x[0]) };
+    const rg_group_norm_shape shape = shape_of(call, tensors, 3, true);
+    rooms r = { 0 };
+    rg_status status = take_gradient_rooms(call, &shape, &r);
+    const bool kept = d->image_gradients && call->state != NULL;
+    const rg_tensor *dgammas = kept ? slot(call, DGAMMA, NULL) : either(r.dgammas, call->x[0]);
+    const rg_tensor *dbetas = kept ? slot(call, DBETA, NULL) : either(r.dbetas, call->x[0]);
+    if (status == RG_OK)
+        status = record_gradient(call, &shape, &r, dgammas, dbetas);
+    if (status == RG_OK)
+        status = record_join(call, dgammas, sums_of(&shape), gamma_place(d));
+    if (status == RG_OK)
+        status = record_join(call, dbetas, sums_of(&shape), beta_place(d));
+    give_back(&r);
+    return status;
+}
+
+RG_OP_DEFINE(group_norm, .text = "normalization of groups of channels, image by image",
+             .desc = { fields, &defaults, sizeof defaults },
+             .inputs = (const char *const[]){ "x", "gamma", "beta", NULL },
+             .outputs = (const char *const[]){ "y", NULL }, .names = names,
+             .alias = "x0=y0 dy0=dx0 x0=dx0", .count_inputs = count_inputs,
+             .input_names = input_names, .check = check, .shapes = shapes, .state = make_slots,
+             .reads = reads, .forward = forward, .gradient = gradient);
+
+rg_status rg_group_norm_create(rg_device *device, const rg_group_norm_desc *desc,
+                               rg_kernel **kernel)
+{
+    return rg_kernel_create(device, &rg_op_group_norm, desc, kernel);
+}
+
+/* With other groups and another axis. */
+static rg_status create(rg_device *device, const rg_group_norm_desc *desc, int64_t groups,
+                        int32_t axis, rg_kernel **kernel)
+{
+    rg_group_norm_desc own = defaults;
+    RG_CHECK(kernel != NULL, RG_INVALID_ARGUMENT, "group_norm: kernel is NULL");
+    *kernel = NULL;
+    if (desc != NULL)
+        RG_TRY(rg_fields_copy(&rg_op_group_norm.desc, "group_norm", desc, &own));
+    own.groups = groups;
+    own.axis = axis;
+    return rg_kernel_create(device, &rg_op_group_norm, &own, kernel);
+}
+
+rg_status rg_instance_norm_create(rg_device *device, const rg_group_norm_desc *desc,
+                                  rg_kernel **kernel)
+{
+    return create(device, desc, 0, 1, kernel);
+}
+
+rg_status rg_layer_norm_create(rg_device *device, const rg_group_norm_desc *desc,
+                               rg_kernel **kernel)
+{
+    return create(device, desc, 1, -1, kernel);
+}

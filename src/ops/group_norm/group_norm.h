@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Group normalization kernels and their args. Valid C and valid CUDA. */
+#ifndef RG_OPS_GROUP_NORM_H
+#define RG_OPS_GROUP_NORM_H
+
+#include "ops/batch_norm/norm.h"
+
+#include <retrograde/group_norm.h>
+
+/* By shape alone: columns, where an image has several rows, or rows, where it has one. */
+enum {
+    RG_GROUP_NORM_COLUMNS,
+    RG_GROUP_NORM_ROWS,
+    RG_GROUP_NORM_COLUMNS_GRADIENT,
+    RG_GROUP_NORM_ROWS_GRADIENT,
+    RG_GROUP_NORM_JOIN, /* gradients of parameters, from those of images */
+    RG_GROUP_NORM_KERNELS
+};
+
+/* What both directions read. Of pointers that are not needed some valid one stands in. A unit is as
+ * many whole groups as shape.block has channels, of one image; or, of rows, as many images as
+ * `part` says. */
+typedef struct rg_group_norm_shape {
+    rg_channels channels;
+    int64_t groups, part;
+    double epsilon;
+    rg_norm_parameters parameters;
+    rg_norm_neuron neuron;
+    bool stream; /* the result goes past the cache */
+} rg_group_norm_shape;
+
+typedef struct rg_group_norm_args {
+    const void *x, *gamma, *beta;
+    void *mean, *rest, *s; /* real, (images, groups) */
+    void *partial;         /* room for a GPU, of columns: see norm.cuh */
+    void *moments;
+    void *y;
+    rg_group_norm_shape shape; /* tensors x, y */
+} rg_group_norm_args;
+
+typedef struct rg_group_norm_gradient_args {
+    const void *dy, *x, *gamma, *beta;
+    void *mean, *rest, *s;  /* real, (images, groups) */
+    void *dgammas, *dbetas; /* real, (images, channels); rows: (units, channels) */
+    void *partial;          /* room for a GPU, of columns */
+    void *moments, *factors;
+    void *dx;
+    rg_group_norm_shape shape; /* tensors dy, x, dx */
+    bool has_statistics;       /* in mean, rest and s */
+    bool wants_dx, wants_sums;
+    bool add; /* into dx */
+} rg_group_norm_gradient_args;
+
+typedef struct rg_group_norm_join_args {
+    const void *from; /* real, (count, channels) */
+    void *to;
+    int64_t count, channels, step;
+    rg_dtype dtype; /* of `to` */
+    bool add;
+} rg_group_norm_join_args;
+
+/* A mean in two numbers, and s, from the sum of squares around it. */
+typedef struct rg_group_norm_numbers {
+    double mean, rest, s;
+} rg_group_norm_numbers;
+
+#endif

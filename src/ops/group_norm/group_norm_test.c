@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Group normalization: the cases. */
+#include "ops/optest.h"
+
+static double far_away(int64_t i)
+{
+    return 8192 + (double)(i * 37 % 101) / 32;
+}
+
+/* Images of 12: a NaN, an infinity, numbers. */
+static double special(int64_t i)
+{
+    return i == 3    ? __builtin_nan("")
+           : i == 17 ? (double)__builtin_inf()
+                     : (double)(i * 7 % 11) - 4;
+}
+
+static double constant(int64_t i)
+{
+    return i % 3 == 0 ? 0.1 : 0.1;
+}
+
+#define ROWS "axis=-1 epsilon=1e-5"
+
+static const rg_case cases[] = {
+    { .name = "one", .fields = "epsilon=1e-3", .x = "1,1 1 1", .flags = RG_CASE_ZERO },
+    { .name = "one-element", .fields = "groups=0", .x = "3,5 5 5", .flags = RG_CASE_ZERO },
+    { .name = "one-pixel", .fields = "groups=0", .x = "3,1,1,5 5 5", .flags = RG_CASE_ZERO },
+    { .name = "zero-variance",
+      .fields = "groups=2 epsilon=1e-3",
+      .x = "2,3,6 6 6",
+      .x_fill = { { .at = constant } },
+      .flags = RG_CASE_ZERO },
+    { .name = "groups", .fields = "groups=4 epsilon=1e-5", .x = "3,5,7,20 20 20" },
+    { .name = "two", .fields = "groups=2 epsilon=1e-5", .x = "2,3,3,34 34 34" },
+    { .name = "instance", .fields = "groups=0 epsilon=1e-5", .x = "3,5,7,19 19 19" },
+    { .name = "instance-wide", .fields = "groups=0 epsilon=1e-5", .x = "2,3,2,530 530 530" },
+    { .name = "one-group", .fields = "groups=1 epsilon=1e-5", .x = "3,5,7,19 19 19" },
+    { .name = "wide-group", .fields = "groups=2 epsilon=1e-5", .x = "2,3,2062 2062 2062" },
+    { .name = "mps-epsilon", .fields = "groups=2", .x = "2,6,5,8 8 8" },
+    { .name = "many-groups", .fields = "groups=190 epsilon=1e-5", .x = "2,5,1140 1140 1140" },
+    { .name = "pieces", .fields = "groups=3 epsilon=1e-5", .x = "2,41,17,3 3 3" },
+    { .name = "parts", .fields = "groups=2 epsilon=1e-5", .x = "1,33001,2 2 2" },
+    { .name = "axis-0", .fields = "axis=0 groups=3 epsilon=1e-5", .x = "4,5,9 9 9" },
+    { .name = "axis-2", .fields = "axis=2 groups=3 epsilon=1e-5", .x = "4,2,5,9 9 9" },
+    { .name = "rank-8", .fields = "axis=3 groups=5 epsilon=1e-5", .x = "2,1,3,2,1,2,2,10 10 10" },
+    { .name = "no-gamma", .fields = "gamma=false groups=2 epsilon=1e-5", .x = "5,9,12 12" },
+    { .name = "no-beta", .fields = "beta=false groups=2 epsilon=1e-5", .x = "5,9,12 12" },
+    { .name = "no-parameters",
+      .fields = "gamma=false beta=false groups=3 epsilon=1e-5",
+      .x = "5,9,12" },
+    { .name = "image-gradients",
+      .fields = "image_gradients=true groups=3 epsilon=1e-5",
+      .x = "5,9,12 12 12" },
+    { .name = "far",
+      .fields = "groups=2 epsilon=1e-5",
+      .x = "3,13,8 8 8",
+      .only = 1 << RG_F32 | 1 << RG_F64,
+      .x_fill = { { .at = far_away } } },
+    { .name = "special",
+      .fields = "groups=2 epsilon=1e-5",
+      .x = "3,3,4 4 4",
+      .x_fill = { { .at = special } },
+      .flags = RG_CASE_SPECIAL },
+    { .name = "empty", .fields = "epsilon=1e-5", .x = "0,4,4,3 3 3", .flags = RG_CASE_ZERO },
+    { .name = "no-pixels", .fields = "epsilon=1e-5", .x = "2,0,4,3 3 3", .flags = RG_CASE_ZERO },
+    { .name = "relu", .fields = "groups=2 neuron.kind=relu epsilon=1e-5", .x = "5,3,7,18 18 18" },
+    { .name = "sigmoid",
+      .fields = "groups=2 neuron.kind=sigmoid epsilon=1e-5",
+      .x = "5,3,7,18 18 18" },
+    { .name = "layer", .fields = ROWS, .x = "37,17 17 17" },
+    { .name = "layer-vector", .fields = ROWS, .x = "5,64 64 64" },
+    { .name = "layer-long", .fields = ROWS, .x = "67,1031 1031 1031" },
+    { .name = "layer-parts", .fields = ROWS, .x = "4099,13 13 13" },
+    { .name = "layer-rank-4", .fields = ROWS, .x = "3,2,5,33 33 33" },
+    { .name = "layer-rank-1", .fields = ROWS, .x = "29 29 29" },
+    { .name = "layer-groups", .fields = ROWS " groups=3", .x = "7,51 51 51" },
+    { .name = "layer-plain", .fields = ROWS " gamma=false beta=false", .x = "9,40" },
+    { .name = "layer-images", .fields = ROWS " image_gradients=true", .x = "9,40 40 40" },
+    { .name = "layer-gelu", .fields = ROWS " neuron.kind=gelu", .x = "9,40 40 40" },
+    { .name = "layer-relu", .fields = ROWS " neuron.kind=relu", .x = "9,77 77 77" },
+    { .name = "layer-far",
+      .fields = ROWS,
+      .x = "9,77 77 77",
+      .only = 1 << RG_F32 | 1 << RG_F64,
+      .x_fill = { { .at = far_away } } },
+    { .name = "layer-special",
+      .fields = ROWS,
+      .x = "3,12 12 12",
+      .x_fill = { { .at = special } },
+      .flags = RG_CASE_SPECIAL },
+    { .name = "layer-empty", .fields = ROWS, .x = "0,12 12 12", .flags = RG_CASE_ZERO },
+    { .name = "bench-group",
+      .fields = "groups=32 epsilon=1e-5",
+      .x = "32,28,28,256 256 256",
+      .flags = RG_CASE_BENCH },
+    { .name = "bench-instance",
+      .fields = "groups=0 epsilon=1e-5",
+      .x = "32,28,28,256 256 256",
+      .flags = RG_CASE_BENCH },
+    { .name = "bench-layer-1024",
+      .fields = ROWS,
+      .x = "8192,1024 1024 1024",
+      .flags = RG_CASE_BENCH },
+    { .name = "bench-layer-256", .fields = ROWS, .x = "65536,256 256 256", .flags = RG_CASE_BENCH },
+    { .name = "bench-gpu",
+      .fields = "groups=32 epsilon=1e-5",
+      .x = "256,28,28,256 256 256",
+      .flags = RG_CASE_BENCH_GPU },
+    { .name = "bench-gpu-layer",
+      .fields = ROWS,
+      .x = "65536,1024 1024 1024",
+      .flags = RG_CASE_BENCH_GPU },
+    { .name = NULL },
+};
+
+RG_OP_TEST_DEFINE(group_norm, .cases = cases);
