@@ -42,6 +42,10 @@ static void statistics_of(const rg_ref_tensor *x, int64_t c, long double *mean, 
     *variance = 0;
     for (int64_t i = 0; i < m; i++)
         *mean += x->data[i * channels + c] / (long double)m;
+    long double rest = 0; /* what rounding has left of the mean */
+    for (int64_t i = 0; i < m; i++)
+        rest += (x->data[i * channels + c] - *mean) / (long double)m;
+    *mean += isfinite((double)rest) ? rest : 0;
     for (int64_t i = 0; i < m; i++)
         *variance += pow((double)(x->data[i * channels + c] - *mean), 2) / (double)m;
 }

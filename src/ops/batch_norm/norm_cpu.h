@@ -47,12 +47,9 @@ RG_OUTLINE void load_parameter(real *to, const void *data, int64_t step, bool ha
     for (int64_t i = 0; i < width; i += VLEN) {
         const int n = vlanes_left(width - i);
         vreal value = vkeep(vset(otherwise), n, 0);
-        if (has && dtype == RG_REAL)
-            value = step == 1 ? vload(data, first + i, n, RG_REAL)
-                              : vgather(data, first + i, step, n, RG_REAL);
-        else if (has) /* rare: one copy for all storage types */
-            for (int k = 0; k < n; k++)
-                value[k] = (real)load_any(data, (first + i + k) * step, dtype);
+        if (has)
+            value = step == 1 ? vload(data, first + i, n, dtype)
+                              : vgather(data, first + i, step, n, dtype);
         vstore_full(to, i, RG_REAL, value);
     }
 }

@@ -183,7 +183,7 @@ static int64_t ceil_divide(int64_t a, int64_t b)
  * has whole cache lines if it can. */
 static void cut_columns(rg_channels *s, int64_t each)
 {
-    enum { ELEMENTS = 65536, LINE = 32, LONG = 256 };
+    enum { ELEMENTS = 262144, LINE = 32, LONG = 256 };
     const int64_t room = ELEMENTS / clamp(s->rows.count, 1, ELEMENTS);
     const int64_t want = clamp(room, 1, RG_CHANNEL_COLUMNS);
     int64_t step = each;

@@ -329,31 +329,24 @@ typedef struct group_row {
     bool add;
 } group_row;
 
-RG_OUTLINE vreal any_parameter(const char *data, int64_t i, int64_t step, int n, rg_dtype dtype)
-{
-    vreal value = vset(0);
-    for (int k = 0; k < n; k++)
-        value[k] = (real)load_any(data, (i + k) * step, dtype);
-    return value;
-}
-
 RG_INLINE vreal row_parameter(const char *data, int64_t i, int64_t step, const int n,
-                              rg_dtype dtype, bool has, real otherwise)
+                              rg_dtype dtype, const rg_dtype T, bool has, real otherwise)
 {
     if (!has)
         return vset(otherwise);
-    return dtype == RG_REAL && step == 1 ? vload(data, i, n, RG_REAL)
-                                         : any_parameter(data, i, step, n, dtype);
+    if (step != 1)
+        return vgather(data, i, step, n, dtype);
+    return dtype == RG_REAL ? vload(data, i, n, RG_REAL) : vload(data, i, n, T);
 }
 
-RG_INLINE vreal row_gamma(const group_row *r, int64_t i, const int n)
+RG_INLINE vreal row_gamma(const group_row *r, int64_t i, const int n, const rg_dtype T)
 {
-    return row_parameter(r->gamma, i, r->gamma_step, n, r->dtype, r->has_gamma, 1);
+    return row_parameter(r->gamma, i, r->gamma_step, n, r->dtype, T, r->has_gamma, 1);
 }
 
-RG_INLINE vreal row_beta(const group_row *r, int64_t i, const int n)
+RG_INLINE vreal row_beta(const group_row *r, int64_t i, const int n, const rg_dtype T)
 {
-    return row_parameter(r->beta, i, r->beta_step, n, r->dtype, r->has_beta, 0);
+    return row_parameter(r->beta, i, r->beta_step, n, r->dtype, T, r->has_beta, 0);
 }
 
 RG_INLINE vreal row_load(const char *data, int64_t i, int64_t step, const int n, const rg_dtype T,
@@ -427,17 +420,18 @@ RG_INLINE void row_store(const group_row *r, int64_t i, const int n, const rg_dt
         store_groups(to, r->out_step, n, T, dense, value);
 }
 
-RG_INLINE vreal row_z(const group_row *r, int64_t i, const int n, vreal t, vreal gamma)
+RG_INLINE vreal row_z(const group_row *r, int64_t i, const int n, vreal t, vreal gamma,
+                      const rg_dtype T)
 {
     const vreal scale = gamma * vset(r->s);
-    return vfma(t, scale, vfma(vset(-r->rest), scale, row_beta(r, i, n)));
+    return vfma(t, scale, vfma(vset(-r->rest), scale, row_beta(r, i, n, T)));
 }
 
 RG_INLINE void row_forward_step(const group_row *r, int64_t i, const int n, const rg_dtype T,
                                 const bool dense, const bool stream, const int variant)
 {
     const vreal t = row_load(r->x, i, r->x_step, n, T, dense) - vset(r->mean);
-    vreal y = row_z(r, i, n, t, row_gamma(r, i, n));
+    vreal y = row_z(r, i, n, t, row_gamma(r, i, n, T), T);
     if (variant == NORM_RELU)
         y = neuron_relu(&r->neuron, y, y);
     else if (variant == NORM_OTHER)
@@ -451,7 +445,7 @@ RG_INLINE vreal row_g(const group_row *r, int64_t i, const int n, vreal t, vreal
     const vreal dy = row_load(r->dy, i, r->dy_step, n, T, dense);
     if (variant == NORM_PLAIN || r->kind == RG_NEURON_NONE)
         return dy;
-    const vreal z = row_z(r, i, n, t, gamma);
+    const vreal z = row_z(r, i, n, t, gamma, T);
     return variant == NORM_RELU ? neuron_relu_slope(&r->neuron, dy, z)
                                 : any_neuron_slope(r->kind, &r->neuron, dy, z);
 }
@@ -461,7 +455,7 @@ RG_INLINE void row_sums_step(row_sums *q, int v, const group_row *r, int64_t i, 
                              const rg_dtype T, const bool dense, const int variant)
 {
     const vreal t = row_load(r->x, i, r->x_step, n, T, dense) - vset(r->mean);
-    const vreal gamma = row_gamma(r, i, n), g = row_g(r, i, n, t, gamma, T, dense, variant);
+    const vreal gamma = row_gamma(r, i, n, T), g = row_g(r, i, n, t, gamma, T, dense, variant);
     const vreal h = vkeep(g * gamma, n, 0);
     q->a[v] += h;
     q->b[v] = vfma(h, vkeep(t, n, 0), q->b[v]);
@@ -471,7 +465,7 @@ RG_INLINE void row_gradient_step(const group_row *r, int64_t i, const int n, con
                                  const bool dense, const bool stream, const int variant)
 {
     const vreal t = row_load(r->x, i, r->x_step, n, T, dense) - vset(r->mean);
-    const vreal gamma = row_gamma(r, i, n), g = row_g(r, i, n, t, gamma, T, dense, variant);
+    const vreal gamma = row_gamma(r, i, n, T), g = row_g(r, i, n, t, gamma, T, dense, variant);
     if (r->out != NULL) /* rounded one by one: a single element leaves 0 */
         row_store(r, i, n, T, dense, stream,
                   vfma(-t, vset(r->weight), g * gamma - vset(r->offset)) * vset(r->s));

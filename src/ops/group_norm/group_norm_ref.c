@@ -35,6 +35,10 @@ static void statistics_of(sizes s, const double *x, int64_t image, int64_t group
     *variance = 0;
     for (int64_t i = 0; i < m; i++)
         *mean += x[place(s, image, group, i)] / (long double)m;
+    long double rest = 0; /* what rounding has left of the mean */
+    for (int64_t i = 0; i < m; i++)
+        rest += (x[place(s, image, group, i)] - *mean) / (long double)m;
+    *mean += isfinite((double)rest) ? rest : 0;
     for (int64_t i = 0; i < m; i++)
         *variance += pow((double)(x[place(s, image, group, i)] - *mean), 2) / (double)m;
 }
