@@ -183,7 +183,7 @@ static int64_t ceil_divide(int64_t a, int64_t b)
  * has whole cache lines if it can. */
 static void cut_columns(rg_channels *s, int64_t each)
 {
-    enum { ELEMENTS = 262144, LINE = 32, LONG = 256 };
+    enum { ELEMENTS = 262144, LINE = 32, LONG = 256, PART = 8192 };
     const int64_t room = ELEMENTS / clamp(s->rows.count, 1, ELEMENTS);
     const int64_t want = clamp(room, 1, RG_CHANNEL_COLUMNS);
     int64_t step = each;
@@ -192,6 +192,10 @@ static void cut_columns(rg_channels *s, int64_t each)
     if (step > want)
         step = each;
     s->block = clamp(want / step * step, each, s->channels);
+    s->part = clamp(PART / s->channels, 16, PART); /* of a GPU, where there are many images */
+    s->part =
+        s->part < ceil_divide(s->rows.count, 1024) ? ceil_divide(s->rows.count, 1024) : s->part;
+    s->parts = ceil_divide(s->rows.count, s->part);
     s->blocks = ceil_divide(s->channels, s->block);
     s->lanes = s->blocks == 1 && s->block < LONG ? LONG / s->block : 1;
 }
