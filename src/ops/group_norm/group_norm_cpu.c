@@ -8,7 +8,7 @@
 /* ---- columns: images of several rows ---- */
 
 /* Rows that are summed up before they are joined in double. */
-enum { COLUMN_ROWS = 4096 };
+enum { COLUMN_ROWS = 1024 };
 
 /* A unit: groups of one image. */
 typedef struct group_unit {

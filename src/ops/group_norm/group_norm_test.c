@@ -42,6 +42,7 @@ static const rg_case cases[] = {
     { .name = "many-groups", .fields = "groups=190 epsilon=1e-5", .x = "2,5,1140 1140 1140" },
     { .name = "pieces", .fields = "groups=3 epsilon=1e-5", .x = "2,41,17,3 3 3" },
     { .name = "parts", .fields = "groups=2 epsilon=1e-5", .x = "1,33001,2 2 2" },
+    { .name = "many-rows", .fields = "groups=7 epsilon=1e-5", .x = "1,1031,259 259 259" },
     { .name = "axis-0", .fields = "axis=0 groups=3 epsilon=1e-5", .x = "4,5,9 9 9" },
     { .name = "axis-2", .fields = "axis=2 groups=3 epsilon=1e-5", .x = "4,2,5,9 9 9" },
     { .name = "rank-8", .fields = "axis=3 groups=5 epsilon=1e-5", .x = "2,1,3,2,1,2,2,10 10 10" },
