@@ -6,22 +6,73 @@
 
 enum { THREADS = 256 };
 
-/* Elements of a thread: whole vectors, and the one block that decides on them. */
-enum { EACH = RG_DROPOUT_BLOCK };
+/* Elements of a thread: whole vectors that neighbours have side by side, within one random block.
+ */
+template <rg_dtype T> constexpr int EACH = VLEN<T> < 4 ? 4 : VLEN<T>;
 
 /* ---- bits ---- */
 
-/* The bits of the 8 elements of the mask that `first` is one of. */
-static __device__ __forceinline__ uint32_t drawn_bits(const rg_dropout_args &k, uint64_t step,
-                                                      int64_t first)
+/* The keys of all rounds, which are the same for all threads. */
+struct round_keys {
+    uint32_t key[RG_PHILOX_ROUNDS][2];
+};
+
+static round_keys keys_of(uint64_t seed)
 {
-    return rg_dropout_bits(k.seed, step, (uint64_t)first / RG_DROPOUT_BLOCK, k.limit);
+    round_keys keys;
+    for (uint32_t r = 0; r < RG_PHILOX_ROUNDS; r++) {
+        keys.key[r][0] = (uint32_t)seed + r * RG_PHILOX_KEY_0;
+        keys.key[r][1] = (uint32_t)(seed >> 32) + r * RG_PHILOX_KEY_1;
+    }
+    return keys;
 }
 
-static __device__ __forceinline__ bool drawn_bit(const rg_dropout_args &k, uint64_t step,
+/* Where upper halves do not decide: once in thousands of blocks. */
+static __device__ __noinline__ uint32_t draw_exactly(uint64_t seed, uint64_t step, uint64_t block,
+                                                     uint32_t limit)
+{
+    return rg_dropout_bits(seed, step, block, limit);
+}
+
+/* As rg_dropout_bits, with two halves of a word compared as they stand. */
+static __device__ __forceinline__ uint32_t draw_block(const rg_dropout_args &k,
+                                                      const round_keys &keys, uint64_t block)
+{
+    const uint64_t step = rg_dropout_step(&k);
+    const uint32_t high = k.limit | 0xffff, both = (k.limit >> 16) * 0x10001;
+    uint32_t word[4] = { (uint32_t)block, (uint32_t)(block >> 32), (uint32_t)step,
+                         (uint32_t)(step >> 32) };
+#pragma unroll
+    for (int round = 0; round < RG_PHILOX_ROUNDS; round++) {
+        const uint64_t p = (uint64_t)RG_PHILOX_MULTIPLY_0 * word[0];
+        const uint64_t q = (uint64_t)RG_PHILOX_MULTIPLY_1 * word[2];
+        word[0] = (uint32_t)(q >> 32) ^ word[1] ^ keys.key[round][0];
+        word[2] = (uint32_t)(p >> 32) ^ word[3] ^ keys.key[round][1];
+        word[1] = (uint32_t)q;
+        word[3] = (uint32_t)p;
+    }
+    uint32_t bits = 0, equal = 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const uint32_t apart = word[i] ^ both; /* a half of 0: equal */
+        bits |= (uint32_t)(word[i] << 16 <= high) << 2 * i;
+        bits |= (uint32_t)(word[i] <= high) << (2 * i + 1);
+        equal |= (apart - 0x10001) & ~apart & 0x80008000;
+    }
+    return equal != 0 ? draw_exactly(k.seed, step, block, k.limit) : bits;
+}
+
+/* Bits of the mask from `first` on, to the end of its block. */
+static __device__ __forceinline__ uint32_t drawn_bits(const rg_dropout_args &k,
+                                                      const round_keys &keys, int64_t first)
+{
+    return draw_block(k, keys, (uint64_t)first / RG_DROPOUT_BLOCK) >> first % RG_DROPOUT_BLOCK;
+}
+
+static __device__ __forceinline__ bool drawn_bit(const rg_dropout_args &k, const round_keys &keys,
                                                  int64_t bit)
 {
-    return drawn_bits(k, step, bit) >> bit % RG_DROPOUT_BLOCK & 1;
+    return drawn_bits(k, keys, bit) & 1;
 }
 
 static __device__ __forceinline__ uint32_t read_byte(const rg_dropout_args &k, int64_t byte)
@@ -40,14 +91,14 @@ static __device__ __forceinline__ uint32_t read_bits(const rg_dropout_args &k, i
     return bits >> shift;
 }
 
-/* Writes the bits of EACH elements, a byte; bits behind the last one are 0. */
+/* Writes a block's bits, a byte, if `first` is its first one; bits behind the last one are 0. */
 static __device__ __forceinline__ void write_bits(const rg_dropout_args &k, uint32_t bits,
                                                   int64_t first)
 {
     const int64_t left = k.count - first;
     if (left < 8)
         bits &= left > 0 ? (1u << left) - 1 : 0;
-    if (left > 0)
+    if (left > 0 && first % 8 == 0)
         ((uint8_t *)k.mask)[first / 8] = (uint8_t)bits;
 }
 
@@ -61,7 +112,7 @@ static __device__ __forceinline__ void select_each(const rg_dropout_args &k, con
     enum { V = VLEN<T> };
     const real<T> scale = (real<T>)k.scale;
 #pragma unroll
-    for (int v = 0; v < EACH; v += V) {
+    for (int v = 0; v < EACH<T>; v += V) {
         real<T> value[V], old[V] = {};
         unpack<T>(load_vector(at<T>(x, v)), value);
         if (k.add)
@@ -86,53 +137,56 @@ static __device__ __forceinline__ void select_element(const rg_dropout_args &k, 
 /* Contiguous tensors, nothing is broadcast; `wide`: they are aligned. */
 template <rg_dtype T, bool DRAWS>
 static __global__ void __launch_bounds__(THREADS)
-    select_flat(const __grid_constant__ rg_dropout_args k, bool wide)
+    select_flat(const __grid_constant__ rg_dropout_args k, const __grid_constant__ round_keys keys,
+                bool wide)
 {
-    const int64_t first = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * EACH;
+    const int64_t first = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * EACH<T>;
     uint32_t bits = 0;
     if (first < k.count)
-        bits = DRAWS ? drawn_bits(k, rg_dropout_step(&k), first) : read_bits<EACH>(k, first);
+        bits = DRAWS ? drawn_bits(k, keys, first) : read_bits<EACH<T>>(k, first);
     if (DRAWS && k.keeps_mask)
         write_bits(k, bits, first);
-    if (wide && first + EACH <= k.count) {
+    if (wide && first + EACH<T> <= k.count) {
         select_each<T>(k, at<T>(k.x, first), at<T>(k.y, first), bits);
         return;
     }
-    for (int64_t i = first; i < k.count && i < first + EACH; i++)
+    for (int64_t i = first; i < k.count && i < first + EACH<T>; i++)
         select_element<T>(k, i, i, bits >> (i - first) & 1);
 }
 
 /* The bits of EACH elements of a row: one for each of them, or one for all. */
-template <bool DRAWS>
-static __device__ __forceinline__ uint32_t row_bits(const rg_dropout_args &k, int64_t bit,
-                                                    int64_t j)
+template <rg_dtype T, bool DRAWS>
+static __device__ __forceinline__ uint32_t row_bits(const rg_dropout_args &k,
+                                                    const round_keys &keys, int64_t bit, int64_t j)
 {
     if (k.sweep.step[2] != 0)
-        return DRAWS ? drawn_bits(k, rg_dropout_step(&k), bit + j) : read_bits<EACH>(k, bit + j);
-    const bool kept = DRAWS ? drawn_bit(k, rg_dropout_step(&k), bit) : read_bits<1>(k, bit) & 1;
+        return DRAWS ? drawn_bits(k, keys, bit + j) : read_bits<EACH<T>>(k, bit + j);
+    const bool kept = DRAWS ? drawn_bit(k, keys, bit) : read_bits<1>(k, bit) & 1;
     return kept ? ~0u : 0;
 }
 
 /* Rows of whole, aligned EACHes. */
 template <rg_dtype T, bool DRAWS>
 static __global__ void __launch_bounds__(THREADS)
-    select_rows(const __grid_constant__ rg_dropout_args k, uint32_t each)
+    select_rows(const __grid_constant__ rg_dropout_args k, const __grid_constant__ round_keys keys,
+                uint32_t each)
 {
     const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     const int64_t row = i <= UINT32_MAX ? (uint32_t)i / each : i / each;
     if (row >= k.sweep.outer.count)
         return;
-    const int64_t j = (i - row * each) * EACH;
+    const int64_t j = (i - row * each) * EACH<T>;
     const int64_t x = walk_offset(k.sweep.outer, 0, row) + j;
     const int64_t y = walk_offset(k.sweep.outer, 1, row) + j;
-    const uint32_t bits = row_bits<DRAWS>(k, walk_offset(k.sweep.outer, 2, row), j);
+    const uint32_t bits = row_bits<T, DRAWS>(k, keys, walk_offset(k.sweep.outer, 2, row), j);
     select_each<T>(k, at<T>(k.x, x), at<T>(k.y, y), bits);
 }
 
 /* Any tensors. */
 template <rg_dtype T, bool DRAWS>
 static __global__ void __launch_bounds__(THREADS)
-    select_elements(const __grid_constant__ rg_dropout_args k)
+    select_elements(const __grid_constant__ rg_dropout_args k,
+                    const __grid_constant__ round_keys keys)
 {
     const rg_sweep &s = k.sweep;
     const int64_t count = s.outer.count * s.length, step = (int64_t)gridDim.x * THREADS;
@@ -140,7 +194,7 @@ static __global__ void __launch_bounds__(THREADS)
         const int64_t row = count <= INT32_MAX ? (uint32_t)i / (uint32_t)s.length : i / s.length;
         const int64_t j = i - row * s.length;
         const int64_t bit = walk_offset(s.outer, 2, row) + j * s.step[2];
-        const bool kept = DRAWS ? drawn_bit(k, rg_dropout_step(&k), bit) : read_bits<1>(k, bit) & 1;
+        const bool kept = DRAWS ? drawn_bit(k, keys, bit) : read_bits<1>(k, bit) & 1;
         select_element<T>(k, walk_offset(s.outer, 0, row) + j * s.step[0],
                           walk_offset(s.outer, 1, row) + j * s.step[1], kept);
     }
@@ -170,16 +224,18 @@ static void select_any(const rg_dropout_args &k, const rg_cuda_place *place)
     const rg_walk *outer = &k.sweep.outer;
     const int64_t length = k.sweep.length, count = outer->count * length;
     const bool wide = is_aligned<T>(k.x, outer, 0) && is_aligned<T>(k.y, outer, 1);
-    const int64_t each = length / EACH; /* of a row */
+    const int64_t each = length / EACH<T>; /* of a row */
+    const round_keys keys = keys_of(k.seed);
     if (k.dense && outer->count == 1 && length == k.count)
-        launch(select_flat<T, DRAWS>, ceil_div(count, THREADS * EACH), THREADS, 0, place, k, wide);
-    else if (k.dense && wide && length % EACH == 0 && each <= INT32_MAX &&
+        launch(select_flat<T, DRAWS>, ceil_div(count, THREADS * EACH<T>), THREADS, 0, place, k,
+               keys, wide);
+    else if (k.dense && wide && length % EACH<T> == 0 && each <= INT32_MAX &&
              (!DRAWS || draws_blocks(&k.sweep)))
         launch(select_rows<T, DRAWS>, ceil_div(outer->count * each, THREADS), THREADS, 0, place, k,
-               (uint32_t)each);
+               keys, (uint32_t)each);
     else
         launch(select_elements<T, DRAWS>, at_most(ceil_div(count, THREADS), MOST_BLOCKS), THREADS,
-               0, place, k);
+               0, place, k, keys);
 }
 
 template <rg_dtype T> static void dropout_forward(const void *args, const rg_cuda_place *place)
@@ -189,11 +245,11 @@ template <rg_dtype T> static void dropout_forward(const void *args, const rg_cud
 
 /* A thread draws a byte. */
 static __global__ void __launch_bounds__(THREADS)
-    draw_mask(const __grid_constant__ rg_dropout_args k)
+    draw_mask(const __grid_constant__ rg_dropout_args k, const __grid_constant__ round_keys keys)
 {
     const int64_t bytes = (k.count + 7) / 8, step = (int64_t)gridDim.x * THREADS;
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < bytes; i += step) {
-        const uint32_t bits = drawn_bits(k, rg_dropout_step(&k), 8 * i);
+        const uint32_t bits = drawn_bits(k, keys, 8 * i);
         const int64_t left = k.count - 8 * i;
         ((uint8_t *)k.mask)[i] = (uint8_t)(left < 8 ? bits & ((1u << left) - 1) : bits);
     }
@@ -203,7 +259,7 @@ template <rg_dtype T> static void dropout_mask(const void *args, const rg_cuda_p
 {
     const rg_dropout_args &k = *(const rg_dropout_args *)args;
     const int64_t blocks = ceil_div(ceil_div(k.count, 8), THREADS);
-    launch(draw_mask, at_most(blocks, MOST_BLOCKS), THREADS, 0, place, k);
+    launch(draw_mask, at_most(blocks, MOST_BLOCKS), THREADS, 0, place, k, keys_of(k.seed));
 }
 
 template <rg_dtype T> static void dropout_apply(const void *args, const rg_cuda_place *place)
