@@ -59,7 +59,8 @@ static __device__ __forceinline__ uint32_t draw_block(const rg_dropout_args &k,
         bits |= (uint32_t)(word[i] <= high) << (2 * i + 1);
         equal |= (apart - 0x10001) & ~apart & 0x80008000;
     }
-    return equal != 0 ? draw_exactly(k.seed, step, block, k.limit) : bits;
+    const bool decided = equal == 0 || (k.limit & 0xffff) == 0xffff;
+    return decided ? bits : draw_exactly(k.seed, step, block, k.limit);
 }
 
 /* Bits of the mask from `first` on, to the end of its block. */
@@ -75,20 +76,10 @@ static __device__ __forceinline__ bool drawn_bit(const rg_dropout_args &k, const
     return drawn_bits(k, keys, bit) & 1;
 }
 
-static __device__ __forceinline__ uint32_t read_byte(const rg_dropout_args &k, int64_t byte)
-{
-    return ((const uint8_t *)k.mask)[byte];
-}
-
-/* Bits from `first` on: COUNT, at most 8, of which none is behind the last one of the mask. */
-template <int COUNT>
+/* Bits from `first` on, to the end of their byte. */
 static __device__ __forceinline__ uint32_t read_bits(const rg_dropout_args &k, int64_t first)
 {
-    const int shift = (int)(first % 8);
-    uint32_t bits = read_byte(k, first / 8);
-    if (shift + COUNT > 8)
-        bits |= read_byte(k, first / 8 + 1) << 8;
-    return bits >> shift;
+    return (uint32_t)((const uint8_t *)k.mask)[first / 8] >> first % 8;
 }
 
 /* Writes a block's bits, a byte, if `first` is its first one; bits behind the last one are 0. */
@@ -143,7 +134,7 @@ static __global__ void __launch_bounds__(THREADS)
     const int64_t first = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * EACH<T>;
     uint32_t bits = 0;
     if (first < k.count)
-        bits = DRAWS ? drawn_bits(k, keys, first) : read_bits<EACH<T>>(k, first);
+        bits = DRAWS ? drawn_bits(k, keys, first) : read_bits(k, first);
     if (DRAWS && k.keeps_mask)
         write_bits(k, bits, first);
     if (wide && first + EACH<T> <= k.count) {
@@ -160,12 +151,13 @@ static __device__ __forceinline__ uint32_t row_bits(const rg_dropout_args &k,
                                                     const round_keys &keys, int64_t bit, int64_t j)
 {
     if (k.sweep.step[2] != 0)
-        return DRAWS ? drawn_bits(k, keys, bit + j) : read_bits<EACH<T>>(k, bit + j);
-    const bool kept = DRAWS ? drawn_bit(k, keys, bit) : read_bits<1>(k, bit) & 1;
+        return DRAWS ? drawn_bits(k, keys, bit + j) : read_bits(k, bit + j);
+    const bool kept = DRAWS ? drawn_bit(k, keys, bit) : read_bits(k, bit) & 1;
     return kept ? ~0u : 0;
 }
 
-/* Rows of whole, aligned EACHes. */
+/* Rows of whole, aligned EACHes. A row of the mask begins at a multiple of its length, if not at 0:
+ * the bits of EACH elements lie in one block. */
 template <rg_dtype T, bool DRAWS>
 static __global__ void __launch_bounds__(THREADS)
     select_rows(const __grid_constant__ rg_dropout_args k, const __grid_constant__ round_keys keys,
@@ -194,7 +186,7 @@ static __global__ void __launch_bounds__(THREADS)
         const int64_t row = count <= INT32_MAX ? (uint32_t)i / (uint32_t)s.length : i / s.length;
         const int64_t j = i - row * s.length;
         const int64_t bit = walk_offset(s.outer, 2, row) + j * s.step[2];
-        const bool kept = DRAWS ? drawn_bit(k, keys, bit) : read_bits<1>(k, bit) & 1;
+        const bool kept = DRAWS ? drawn_bit(k, keys, bit) : read_bits(k, bit) & 1;
         select_element<T>(k, walk_offset(s.outer, 0, row) + j * s.step[0],
                           walk_offset(s.outer, 1, row) + j * s.step[1], kept);
     }
@@ -209,15 +201,6 @@ static int64_t at_most(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Whether rows begin with whole blocks of random numbers, or need but one bit each. */
-static bool draws_blocks(const rg_sweep *sweep)
-{
-    bool whole = true;
-    for (int32_t d = 0; d < sweep->outer.rank; d++)
-        whole &= sweep->outer.strides[2][d] % RG_DROPOUT_BLOCK == 0;
-    return whole || sweep->step[2] == 0;
-}
-
 template <rg_dtype T, bool DRAWS>
 static void select_any(const rg_dropout_args &k, const rg_cuda_place *place)
 {
@@ -229,8 +212,7 @@ static void select_any(const rg_dropout_args &k, const rg_cuda_place *place)
     if (k.dense && outer->count == 1 && length == k.count)
         launch(select_flat<T, DRAWS>, ceil_div(count, THREADS * EACH<T>), THREADS, 0, place, k,
                keys, wide);
-    else if (k.dense && wide && length % EACH<T> == 0 && each <= INT32_MAX &&
-             (!DRAWS || draws_blocks(&k.sweep)))
+    else if (k.dense && wide && length % EACH<T> == 0 && each <= INT32_MAX)
         launch(select_rows<T, DRAWS>, ceil_div(outer->count * each, THREADS), THREADS, 0, place, k,
                keys, (uint32_t)each);
     else
@@ -249,9 +231,7 @@ static __global__ void __launch_bounds__(THREADS)
 {
     const int64_t bytes = (k.count + 7) / 8, step = (int64_t)gridDim.x * THREADS;
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < bytes; i += step) {
-        const uint32_t bits = drawn_bits(k, keys, 8 * i);
-        const int64_t left = k.count - 8 * i;
-        ((uint8_t *)k.mask)[i] = (uint8_t)(left < 8 ? bits & ((1u << left) - 1) : bits);
+        write_bits(k, drawn_bits(k, keys, 8 * i), 8 * i);
     }
 }
 

@@ -93,7 +93,8 @@ static __global__ void __launch_bounds__(PRELU_THREADS)
     const int64_t v = (int64_t)blockIdx.x * PRELU_THREADS + threadIdx.x;
     if (v >= count / V)
         return;
-    const int64_t c = v * V % channels;
+    const int64_t c =
+        count <= UINT32_MAX ? (uint32_t)(v * V) % (uint32_t)channels : v * V % channels;
     real<T> in[V], s[V];
     unpack<T>(load_vector(x + 16 * v), in);
     unpack<T>(load_vector(at<T>(slope, c)), s);
@@ -174,7 +175,7 @@ prelu_store(const rg_prelu_gradient_args &k, int64_t row, int64_t c, const real<
         dx[e] = k.add ? old[e] + dx[e] : dx[e];
     }
     if constexpr (WIDE) {
-        store_vector(at<T>(k.dx, to), pack<T>(dx), false);
+        store_vector(at<T>(k.dx, to), pack<T>(dx), s.stream);
     } else {
         for (int e = 0; e < V && e < left; e++)
             store<T>(k.dx, to + e * s.step[2], dx[e]);
@@ -247,7 +248,7 @@ template <rg_dtype T> static void prelu_gradient(const void *args, const rg_cuda
 /* A warp a channel: every lane takes every 32nd part, then a tree. */
 template <rg_dtype T>
 static __global__ void __launch_bounds__(PRELU_THREADS)
-    prelu_join_channels(const rg_prelu_join_args k)
+    prelu_join_channels(const __grid_constant__ rg_prelu_join_args k)
 {
     const int lane = (int)threadIdx.x % 32;
     const int64_t c = (int64_t)blockIdx.x * (PRELU_THREADS / 32) + threadIdx.x / 32;

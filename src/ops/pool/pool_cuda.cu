@@ -3,8 +3,7 @@
 /* Pooling on a GPU. A thread makes one vector of channels of one pixel of the result, 16 bytes, or
  * one element where tensors are not aligned for that. A block stays within a row, so that all that
  * concerns rows is the same for its threads. */
-#include "ops/pool/pool_common.cuh"
-#include "ops/pool/pool_parts.cuh"
+#include "ops/pool/pool_usual.cuh"
 
 /* ---- division by numbers that are known before the launch ---- */
 
@@ -186,8 +185,8 @@ static void launch_forward(const forward_args &k, const rg_cuda_place *place)
     const rg_pool_shape *s = &k.shape;
     bool wide = s->dense && s->channels % VLEN<T> == 0 && pixels_aligned<T>(k.x, s->x);
     wide &= k.y == NULL || pixels_aligned<T>(k.y, s->y);
-    wide &= (uintptr_t)k.winners % 16 == 0;
-    if (wide && launch_common<T, KIND>(k, place))
+    wide &= (uintptr_t)k.winners % 8 == 0;
+    if (wide && launch_usual<T, KIND>(k, place))
         return;
     int threads;
     const grid g = grid_of(s, s->row.count, s->column.count, wide ? VLEN<T> : 1, &threads);
@@ -303,8 +302,8 @@ static __device__ __forceinline__ void collect_pixel(const rg_pool_gradient_args
                 const int64_t counted = rows * rg_pool_counted(&s.column, j);
                 share = counted == all ? whole : 1 / (real<T>)counted;
             }
-            collect_window<T, V, KIND>(k, dy_at, from_at, p * (int32_t)s.column.window + q, share,
-                                       x, sum);
+            const int32_t tap = KIND == MAX ? p * (int32_t)s.column.window + q : 0;
+            collect_window<T, V, KIND>(k, dy_at, from_at, tap, share, x, sum);
         }
     }
 }
@@ -345,7 +344,7 @@ static void launch_gradient(const void *args, const rg_cuda_place *place)
     bool wide = s->dense && s->channels % VLEN<T> == 0 && pixels_aligned<T>(k->dy, s->y) &&
                 pixels_aligned<T>(k->dx, s->x);
     if (KIND == MAX)
-        wide &= (uintptr_t)k->from % 16 == 0;
+        wide &= (uintptr_t)k->from % 8 == 0;
     if (KIND == L2)
         wide &= pixels_aligned<T>(k->from, s->z) && pixels_aligned<T>(k->y, s->w);
     if constexpr (KIND != L2) {

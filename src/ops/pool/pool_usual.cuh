@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The pooling that networks are made of, on a GPU: square windows of 2 or 3 forward, strides of 1
- * or 2 backward, whole vectors of channels, offsets of 31 bits within an image. All loads of a
- * thread are under way before it computes; only borders ask what lies in the image. Everything
- * else goes to the kernels of pool_cuda.cu, which give the same bits. */
-#ifndef RG_OPS_POOL_COMMON_CUH
-#define RG_OPS_POOL_COMMON_CUH
+/* The usual pooling on a GPU: square windows of 2 or 3 forward, strides of 1 or 2 backward, whole
+ * vectors of channels, offsets of 31 bits within an image. All loads of a thread are under way
+ * before it computes, and only borders ask what lies in the image: 2 to 5 times as fast as the
+ * kernels of pool_cuda.cu, which serve all else and give the same bits. */
+#ifndef RG_OPS_POOL_USUAL_CUH
+#define RG_OPS_POOL_USUAL_CUH
 
 #include "ops/pool/pool_parts.cuh"
 
 /* ---- what a thread has to know, in 32 bits ---- */
 
-struct common_axis {
+struct usual_axis {
     int32_t size, count, window, stride, dilation, before;
     int32_t x, y, winners; /* elements from a row, or column, to the next */
     int32_t first;         /* gradient: the number of the first cell */
 };
 
-struct common_grid {
-    common_axis row, column;
+struct usual_grid {
+    usual_axis row, column;
     int64_t x, y, winners; /* elements from an image to the next */
     int32_t rows;          /* of the result: windows, or cells */
     int32_t pieces;        /* blocks of a row */
@@ -27,13 +27,13 @@ struct common_grid {
     small_divider by_pieces, by_rows, by_pixel;
 };
 
-struct common_place {
+struct usual_place {
     int32_t image, i, j, channel;
 };
 
 /* False for threads behind the end of the row. */
 template <int V>
-static __device__ __forceinline__ bool find_common(const common_grid &g, common_place &at)
+static __device__ __forceinline__ bool find_usual(const usual_grid &g, usual_place &at)
 {
     const int32_t block = (int32_t)blockIdx.x, line = divide(block, g.by_pieces);
     const int32_t v = (block - line * g.pieces) * (int32_t)blockDim.x + (int32_t)threadIdx.x;
@@ -47,12 +47,12 @@ static __device__ __forceinline__ bool find_common(const common_grid &g, common_
 /* ---- forward ---- */
 
 /* The taps of a window that lie in the image: rows p0 <= p < p1, columns q0 <= q < q1. */
-struct common_taps {
+struct usual_taps {
     int32_t p0, p1, q0, q1;
 };
 
 template <int SIDE>
-static __device__ __forceinline__ void find_taps(const common_axis &a, int32_t start, int32_t &from,
+static __device__ __forceinline__ void find_taps(const usual_axis &a, int32_t start, int32_t &from,
                                                  int32_t &to)
 {
     from = 0;
@@ -62,28 +62,27 @@ static __device__ __forceinline__ void find_taps(const common_axis &a, int32_t s
         from += start + t * a.dilation < 0;
         to -= start + t * a.dilation >= a.size;
     }
-    from = from < to ? from : to;
 }
 
-template <rg_dtype T, int SIDE> struct common_window {
+template <int SIDE> struct usual_window {
     uint4 x[SIDE * SIDE];
-    common_taps taps;
+    usual_taps taps;
 };
 
-template <int SIDE, bool INSIDE>
-static __device__ __forceinline__ bool has_tap(const common_taps &t, int p, int q)
+template <bool INSIDE>
+static __device__ __forceinline__ bool has_tap(const usual_taps &t, int p, int q)
 {
     return INSIDE || (p >= t.p0 && p < t.p1 && q >= t.q0 && q < t.q1);
 }
 
 /* The maximum and its number; see max_window. */
 template <rg_dtype T, int SIDE, bool INSIDE>
-static __device__ __forceinline__ void common_max(const rg_pool_shape &s,
-                                                  const common_window<T, SIDE> &w,
-                                                  real<T> best[VLEN<T>], int32_t winner[VLEN<T>])
+static __device__ __forceinline__ void usual_max(const rg_pool_shape &s,
+                                                 const usual_window<SIDE> &w, real<T> best[VLEN<T>],
+                                                 int32_t winner[VLEN<T>])
 {
     enum { V = VLEN<T> };
-    const common_taps &t = w.taps;
+    const usual_taps &t = w.taps;
     const int32_t zero_after =
         INSIDE ? -1 : (int32_t)rg_pool_zero_after(&s, t.p0, t.p1, t.q0, t.q1);
     const int32_t first = INSIDE ? 0 : t.p0 * SIDE + t.q0;
@@ -96,7 +95,7 @@ static __device__ __forceinline__ void common_max(const rg_pool_shape &s,
     for (int p = 0; p < SIDE; p++) {
 #pragma unroll
         for (int q = 0; q < SIDE; q++) {
-            if (!has_tap<SIDE, INSIDE>(t, p, q))
+            if (!has_tap<INSIDE>(t, p, q))
                 continue;
             real<T> x[V];
             unpack<T>(w.x[p * SIDE + q], x);
@@ -113,9 +112,9 @@ static __device__ __forceinline__ void common_max(const rg_pool_shape &s,
 }
 
 template <rg_dtype T, pooling KIND, int SIDE, bool INSIDE>
-static __device__ __forceinline__ void common_sum(const rg_pool_shape &s,
-                                                  const common_window<T, SIDE> &w,
-                                                  const common_place &to, real<T> sum[VLEN<T>])
+static __device__ __forceinline__ void usual_sum(const rg_pool_shape &s,
+                                                 const usual_window<SIDE> &w, const usual_place &to,
+                                                 real<T> sum[VLEN<T>])
 {
     enum { V = VLEN<T> };
 #pragma unroll
@@ -123,7 +122,7 @@ static __device__ __forceinline__ void common_sum(const rg_pool_shape &s,
         sum[e] = 0;
 #pragma unroll
     for (int t = 0; t < SIDE * SIDE; t++) {
-        if (!has_tap<SIDE, INSIDE>(w.taps, t / SIDE, t % SIDE))
+        if (!has_tap<INSIDE>(w.taps, t / SIDE, t % SIDE))
             continue;
         real<T> x[V];
         unpack<T>(w.x[t], x);
@@ -142,27 +141,27 @@ static __device__ __forceinline__ void common_sum(const rg_pool_shape &s,
 }
 
 template <rg_dtype T, pooling KIND, int SIDE, bool INSIDE>
-static __device__ __forceinline__ void common_pool(const forward_args &k, const common_grid &g,
-                                                   const common_place &to, int32_t row,
-                                                   int32_t column)
+static __device__ __forceinline__ void usual_pool(const forward_args &k, const usual_grid &g,
+                                                  const usual_place &to, int32_t row,
+                                                  int32_t column)
 {
     enum { V = VLEN<T> };
     const char *const x = at<T>(k.x, to.image * g.x);
-    const int32_t first = row * g.row.x + column * g.column.x + to.channel;
+    const int64_t first = (int64_t)row * g.row.x + (int64_t)column * g.column.x + to.channel;
     const int32_t down = g.row.dilation * g.row.x, right = g.column.dilation * g.column.x;
-    common_window<T, SIDE> w;
+    usual_window<SIDE> w;
     find_taps<SIDE>(g.row, row, w.taps.p0, w.taps.p1);
     find_taps<SIDE>(g.column, column, w.taps.q0, w.taps.q1);
 #pragma unroll
     for (int t = 0; t < SIDE * SIDE; t++) {
-        if (has_tap<SIDE, INSIDE>(w.taps, t / SIDE, t % SIDE))
+        if (has_tap<INSIDE>(w.taps, t / SIDE, t % SIDE))
             w.x[t] = load_vector(at<T>(x, first + t / SIDE * down + t % SIDE * right));
     }
     const int32_t y = to.i * g.row.y + to.j * g.column.y + to.channel;
     real<T> value[V];
     if constexpr (KIND == MAX) {
         int32_t winner[V];
-        common_max<T, SIDE, INSIDE>(k.shape, w, value, winner);
+        usual_max<T, SIDE, INSIDE>(k.shape, w, value, winner);
         if (k.winners != NULL)
             store_winners<V>((uint8_t *)k.winners + to.image * g.winners,
                              to.i * g.row.winners + to.j * g.column.winners + to.channel, false,
@@ -170,26 +169,26 @@ static __device__ __forceinline__ void common_pool(const forward_args &k, const 
         if (k.y == NULL)
             return;
     } else {
-        common_sum<T, KIND, SIDE, INSIDE>(k.shape, w, to, value);
+        usual_sum<T, KIND, SIDE, INSIDE>(k.shape, w, to, value);
     }
     store_vector(at<T>(at<T>(k.y, to.image * g.y), y), pack<T>(value), false);
 }
 
 template <rg_dtype T, pooling KIND, int SIDE>
 static __global__ void __launch_bounds__(THREADS, 4)
-    common_windows(const __grid_constant__ forward_args k, const __grid_constant__ common_grid g)
+    usual_windows(const __grid_constant__ forward_args k, const __grid_constant__ usual_grid g)
 {
-    common_place to;
-    if (!find_common<VLEN<T>>(g, to))
+    usual_place to;
+    if (!find_usual<VLEN<T>>(g, to))
         return;
     const int32_t row = to.i * g.row.stride - g.row.before;
     const int32_t column = to.j * g.column.stride - g.column.before;
     const bool inside = row >= 0 && row + (SIDE - 1) * g.row.dilation < g.row.size && column >= 0 &&
                         column + (SIDE - 1) * g.column.dilation < g.column.size;
     if (inside)
-        common_pool<T, KIND, SIDE, true>(k, g, to, row, column);
+        usual_pool<T, KIND, SIDE, true>(k, g, to, row, column);
     else
-        common_pool<T, KIND, SIDE, false>(k, g, to, row, column);
+        usual_pool<T, KIND, SIDE, false>(k, g, to, row, column);
 }
 
 /* ---- gradient ----
@@ -206,11 +205,10 @@ template <rg_dtype T> struct cell_window {
 
 template <rg_dtype T, pooling KIND, int K, bool INSIDE>
 static __device__ __forceinline__ void load_cell(const rg_pool_gradient_args &k,
-                                                 const common_grid &g, const common_place &u,
+                                                 const usual_grid &g, const usual_place &u,
                                                  int32_t i, int32_t j, cell_window<T> w[K * K])
 {
     const char *const dy = at<T>(k.dy, u.image * g.y);
-    const uint8_t *const winners = (const uint8_t *)k.from + u.image * g.winners;
 #pragma unroll
     for (int t = 0; t < K * K; t++) {
         const int32_t row = i - (K - 1) + t / K, column = j - (K - 1) + t % K;
@@ -220,8 +218,8 @@ static __device__ __forceinline__ void load_cell(const rg_pool_gradient_args &k,
             continue;
         w[t].dy = load_vector(at<T>(dy, row * g.row.y + column * g.column.y + u.channel));
         if (KIND == MAX)
-            w[t].winners = load_words<VLEN<T>>(winners, row * g.row.winners +
-                                                            column * g.column.winners + u.channel);
+            w[t].winners = load_words<VLEN<T>>(k.from, u.image * g.winners + row * g.row.winners +
+                                                           column * g.column.winners + u.channel);
     }
 }
 
@@ -233,15 +231,15 @@ static __device__ __forceinline__ real<T> share_of(const rg_pool_shape &s, int32
 }
 
 template <rg_dtype T, pooling KIND, int S, int K, bool INSIDE>
-static __device__ __forceinline__ void
-sum_cell(const rg_pool_gradient_args &k, const common_grid &g, int32_t i, int32_t j,
-         const cell_window<T> w[K * K], real<T> sum[S * S][VLEN<T>])
+static __device__ __forceinline__ void sum_cell(const rg_pool_gradient_args &k, const usual_grid &g,
+                                                int32_t i, int32_t j, const cell_window<T> w[K * K],
+                                                real<T> sum[S * S][VLEN<T>])
 {
     enum { V = VLEN<T> };
     const real<T> whole = 1 / (real<T>)(g.row.window * g.column.window);
 #pragma unroll
     for (int t = 0; t < K * K; t++) {
-        const int behind = K - 1 - t / K, left = K - 1 - t % K; /* windows to the last one */
+        const int behind = K - 1 - t / K, left = K - 1 - t % K; /* windows before the last one */
         if (!w[t].there)
             continue;
         real<T> dy[V];
@@ -271,7 +269,7 @@ sum_cell(const rg_pool_gradient_args &k, const common_grid &g, int32_t i, int32_
 
 template <rg_dtype T, pooling KIND, int S, int K, bool INSIDE>
 static __device__ __forceinline__ void collect_cell(const rg_pool_gradient_args &k,
-                                                    const common_grid &g, const common_place &u,
+                                                    const usual_grid &g, const usual_place &u,
                                                     int32_t i, int32_t j)
 {
     enum { V = VLEN<T> };
@@ -299,7 +297,7 @@ static __device__ __forceinline__ void collect_cell(const rg_pool_gradient_args 
 
 /* Whether the windows around cell i, and its pixels, are all there. */
 template <int S, int K>
-static __device__ __forceinline__ bool is_inside(const common_axis &a, int32_t i)
+static __device__ __forceinline__ bool is_inside(const usual_axis &a, int32_t i)
 {
     const int32_t pixel = i * S - a.before;
     return i >= K - 1 && i < a.count && pixel >= 0 && pixel + S <= a.size;
@@ -308,14 +306,14 @@ static __device__ __forceinline__ bool is_inside(const common_axis &a, int32_t i
 template <rg_dtype T, pooling KIND, int S, int K>
 static __global__ void __launch_bounds__(THREADS, 4)
     collect_cells(const __grid_constant__ rg_pool_gradient_args k,
-                  const __grid_constant__ common_grid g)
+                  const __grid_constant__ usual_grid g)
 {
-    common_place u;
-    if (!find_common<VLEN<T>>(g, u))
+    usual_place u;
+    if (!find_usual<VLEN<T>>(g, u))
         return;
     const int32_t i = g.row.first + u.i, j = g.column.first + u.j;
     bool inside = is_inside<S, K>(g.row, i) && is_inside<S, K>(g.column, j);
-    if (KIND == AVERAGE && inside) /* windows may reach over the border that do not begin there */
+    if (KIND == AVERAGE && inside) /* whole windows alone: they all count the same taps */
         inside = i * S - g.row.before + g.row.window <= g.row.size &&
                  j * S - g.column.before + g.column.window <= g.column.size &&
                  (i - K + 1) * S >= g.row.before && (j - K + 1) * S >= g.column.before;
@@ -327,7 +325,7 @@ static __global__ void __launch_bounds__(THREADS, 4)
 
 /* ---- launches: false where the kernels above do not serve ---- */
 
-static common_axis common_axis_of(const rg_pool_axis *a, int64_t x, int64_t y, int64_t winners)
+static usual_axis usual_axis_of(const rg_pool_axis *a, int64_t x, int64_t y, int64_t winners)
 {
     return { (int32_t)a->size,     (int32_t)a->count,
              (int32_t)a->window,   (int32_t)a->stride,
@@ -361,12 +359,12 @@ static bool is_small(const rg_pool_shape *s)
 
 /* The grid over `rows` by `columns` windows or cells; false if there are too many blocks. */
 template <int V>
-static bool common_grid_of(const rg_pool_shape *s, int64_t rows, int64_t columns, common_grid &g,
-                           int64_t &blocks, int &threads)
+static bool usual_grid_of(const rg_pool_shape *s, int64_t rows, int64_t columns, usual_grid &g,
+                          int64_t &blocks, int &threads)
 {
     const int64_t pixel = s->channels / V;
-    g.row = common_axis_of(&s->row, s->x[1], s->y[1], s->winners[1]);
-    g.column = common_axis_of(&s->column, s->x[2], s->y[2], s->winners[2]);
+    g.row = usual_axis_of(&s->row, s->x[1], s->y[1], s->winners[1]);
+    g.column = usual_axis_of(&s->column, s->x[2], s->y[2], s->winners[2]);
     g.x = s->x[0];
     g.y = s->y[0];
     g.winners = s->winners[0];
@@ -386,17 +384,17 @@ static bool common_grid_of(const rg_pool_shape *s, int64_t rows, int64_t columns
 }
 
 template <rg_dtype T, pooling KIND>
-static bool launch_common(const forward_args &k, const rg_cuda_place *place)
+static bool launch_usual(const forward_args &k, const rg_cuda_place *place)
 {
     const rg_pool_shape *s = &k.shape;
     const int64_t side = s->row.window;
-    common_grid g;
+    usual_grid g;
     int64_t blocks;
     int threads;
-    if (s->column.window != side || side < 2 || side > 3 || s->wide || !is_small(s) ||
-        !common_grid_of<VLEN<T>>(s, s->row.count, s->column.count, g, blocks, threads))
+    if (s->column.window != side || side < 2 || side > 3 || !is_small(s) ||
+        !usual_grid_of<VLEN<T>>(s, s->row.count, s->column.count, g, blocks, threads))
         return false;
-    launch(side == 2 ? common_windows<T, KIND, 2> : common_windows<T, KIND, 3>, blocks, threads, 0,
+    launch(side == 2 ? usual_windows<T, KIND, 2> : usual_windows<T, KIND, 3>, blocks, threads, 0,
            place, k, g);
     return true;
 }
@@ -421,20 +419,21 @@ static bool launch_cells(const rg_pool_gradient_args *k, const rg_cuda_place *pl
     const int64_t stride = s->row.stride;
     const int64_t window = s->row.window > s->column.window ? s->row.window : s->column.window;
     const int64_t around = ceil_div(window, stride);
-    if (s->column.stride != stride || s->row.dilation > 1 || s->column.dilation > 1 || s->wide ||
+    if (s->column.stride != stride || s->row.dilation > 1 || s->column.dilation > 1 ||
         !is_small(s) || stride > 2 || around > (stride == 1 ? 3 : 2))
         return false;
     int64_t rows, columns, blocks;
     int threads;
-    common_grid g;
+    usual_grid g;
     const int32_t row = cells_of(&s->row, &rows), column = cells_of(&s->column, &columns);
-    if (!common_grid_of<VLEN<T>>(s, rows, columns, g, blocks, threads))
+    if (!usual_grid_of<VLEN<T>>(s, rows, columns, g, blocks, threads))
         return false;
     g.row.first = row;
     g.column.first = column;
-    launch(stride == 1   ? collect_cells<T, KIND, 1, 3>
-           : around == 1 ? collect_cells<T, KIND, 2, 1>
-                         : collect_cells<T, KIND, 2, 2>,
+    launch(stride == 1 && around < 3 ? collect_cells<T, KIND, 1, 2>
+           : stride == 1             ? collect_cells<T, KIND, 1, 3>
+           : around == 1             ? collect_cells<T, KIND, 2, 1>
+                                     : collect_cells<T, KIND, 2, 2>,
            blocks, threads, 0, place, *k, g);
     return true;
 }
