@@ -110,19 +110,18 @@ RG_INLINE int64_t sweep_head(rg_formula *formula, const void *k, const void *a, 
     return head;
 }
 
+/* Single vectors up to where `out` is aligned, if it has to be, then pairs, then what is left. */
 RG_INLINE void sweep(rg_formula *formula, const void *k, const void *a, const void *b, void *out,
                      int64_t count, const rg_dtype from, const rg_dtype to, bool add, bool stream)
 {
     int64_t i = 0;
-    if (stream) {
-        i = sweep_head(formula, k, a, b, out, count, from, to, add);
-        for (; i + 2 * VLEN <= count; i += 2 * VLEN)
-            sweep_pair(formula, k, a, b, out, i, from, to, add, true);
+    for (int end = 0; end < 2; end++) {
+        const int64_t stop = end == 1 ? count : stream ? least(vhead(out, to), count) : 0;
+        for (; i < stop; i += VLEN)
+            sweep_one(formula, k, a, b, out, i, vlanes_left(stop - i), from, to, add);
+        for (i = stop; i + 2 * VLEN <= count; i += 2 * VLEN)
+            sweep_pair(formula, k, a, b, out, i, from, to, add, stream);
     }
-    for (; i + 2 * VLEN <= count; i += 2 * VLEN)
-        sweep_pair(formula, k, a, b, out, i, from, to, add, false);
-    for (; i < count; i += VLEN)
-        sweep_one(formula, k, a, b, out, i, vlanes_left(count - i), from, to, add);
 }
 
 /* A kernel over a whole rg_sweep: data[0] to data[tensors - 2] are read, of which a formula sees

@@ -71,11 +71,11 @@ RG_INLINE void forward_pixel(const rg_pad_args *k, const char *pixel, char *to, 
 {
     const rg_pad_axis *channels = &k->axes[3];
     const int64_t begin = channels->begin, end = channels->end;
-    edge_channels(k, pixel, to, 0, begin, T);
+    for (int side = 0; side < 2; side++)
+        edge_channels(k, pixel, to, side == 0 ? 0 : end, side == 0 ? begin : channels->out, T);
     if (begin < end)
         copy(k, pixel + place_of(k, 0, 3, begin - channels->before, T), k->strides[0][3],
              to + place_of(k, 1, 3, begin, T), end - begin, T);
-    edge_channels(k, pixel, to, end, channels->out, T);
 }
 
 /* Pixels begin to end - 1 of a row of y, from a row of x. */
@@ -100,21 +100,18 @@ RG_INLINE void pad_forward(const rg_pad_args *k, int64_t begin, int64_t end, con
         const int64_t from_n = rg_pad_source(&k->axes[0], n),
                       from_h = rg_pad_source(&k->axes[1], h);
         char *to = (char *)k->to + place_of(k, 1, 0, n, T) + place_of(k, 1, 1, h, T);
-        if (from_n < 0 || from_h < 0) {
-            forward_pixels(k, NULL, to, 0, columns->out, T);
-            continue;
-        }
-        const char *row =
-            (const char *)k->from + place_of(k, 0, 0, from_n, T) + place_of(k, 0, 1, from_h, T);
-        if (!k->run || columns->begin == columns->end) {
-            forward_pixels(k, row, to, 0, columns->out, T);
-            continue;
-        }
-        forward_pixels(k, row, to, 0, columns->begin, T);
-        copy(k, row + place_of(k, 0, 2, columns->begin - columns->before, T), 1,
-             to + place_of(k, 1, 2, columns->begin, T),
-             (columns->end - columns->begin) * k->axes[3].in, T);
-        forward_pixels(k, row, to, columns->end, columns->out, T);
+        const char *row = NULL;
+        if (from_n >= 0 && from_h >= 0)
+            row =
+                (const char *)k->from + place_of(k, 0, 0, from_n, T) + place_of(k, 0, 1, from_h, T);
+        const bool run = row != NULL && k->run && columns->begin < columns->end;
+        const int64_t first = run ? columns->begin : columns->out;
+        const int64_t last = run ? columns->end : columns->out;
+        for (int side = 0; side < 2; side++)
+            forward_pixels(k, row, to, side == 0 ? 0 : last, side == 0 ? first : columns->out, T);
+        if (run)
+            copy(k, row + place_of(k, 0, 2, first - columns->before, T), 1,
+                 to + place_of(k, 1, 2, first, T), (last - first) * k->axes[3].in, T);
     }
 }
 
@@ -233,15 +230,15 @@ RG_INLINE void pad_gradient(const rg_pad_args *k, int64_t begin, int64_t end, co
         char *to = (char *)k->to + place_of(k, 1, 0, n, T) + place_of(k, 1, 1, h, T);
         copies c = { .n = rg_pad_copies_of(&k->axes[0], n), .h = rg_pad_copies_of(&k->axes[1], h) };
         const char *row = k->run && columns->begin < columns->end ? only_row(k, &c, T) : NULL;
-        if (row == NULL) {
-            gradient_pixels(k, &c, to, 0, columns->in, T);
+        const int64_t first = row != NULL ? columns->begin : columns->in;
+        const int64_t last = row != NULL ? columns->end : columns->in;
+        for (int side = 0; side < 2; side++)
+            gradient_pixels(k, &c, to, side == 0 ? 0 : last, side == 0 ? first : columns->in, T);
+        if (row == NULL)
             continue;
-        }
-        const char *dy = row + place_of(k, 0, 2, columns->begin + columns->before, T);
-        gradient_pixels(k, &c, to, 0, columns->begin, T);
-        sweep(same, NULL, dy, dy, to + place_of(k, 1, 2, columns->begin, T),
-              (columns->end - columns->begin) * k->axes[3].in, T, T, k->add, k->stream);
-        gradient_pixels(k, &c, to, columns->end, columns->in, T);
+        const char *dy = row + place_of(k, 0, 2, first + columns->before, T);
+        sweep(same, NULL, dy, dy, to + place_of(k, 1, 2, first, T), (last - first) * k->axes[3].in,
+              T, T, k->add, k->stream);
     }
 }
 
@@ -267,15 +264,14 @@ RG_INLINE vreal fill_row(const rg_pad_args *k, int64_t n, int64_t h, int64_t i, 
     const rg_pad_axis *columns = &k->axes[2], *channels = &k->axes[3];
     const char *row = (const char *)k->from + place_of(k, 0, 0, n, T) + place_of(k, 0, 1, h, T);
     const bool outside = rg_pad_source(&k->axes[0], n) < 0 || rg_pad_source(&k->axes[1], h) < 0;
-    const vreal before = sum_pixels(k, row, 0, columns->begin, i, lanes, T);
-    const vreal behind = sum_pixels(k, row, columns->end, columns->out, i, lanes, T);
-    if (!outside && i >= channels->begin && i + lanes <= channels->end)
-        return before + behind;
-    const vreal inner = sum_pixels(k, row, columns->begin, columns->end, i, lanes, T);
+    const int64_t borders[] = { 0, columns->begin, columns->end, columns->out };
+    vreal sums[3] = { vset(0), vset(0), vset(0) };
+    for (int part = 0; part < 3; part++)
+        sums[part] = sum_pixels(k, row, borders[part], borders[part + 1], i, lanes, T);
     vint taken = vlanes() < 0;
     for (int e = 0; e < lanes; e++)
         taken[e] = outside || rg_pad_source(channels, i + e) < 0 ? -1 : 0;
-    return before + behind + vselect(taken, inner, vset(0));
+    return sums[0] + sums[2] + vselect(taken, sums[1], vset(0));
 }
 
 RG_INLINE void pad_gradient_fill(const rg_pad_args *k, int64_t begin, int64_t end, const rg_dtype T)
