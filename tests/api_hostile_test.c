@@ -33,6 +33,20 @@ static const line good[] = {
     { "pool", "kind=max window=3,2 padding.top=1", "2,7,6,5", "" },
     { "pool", "kind=average padding.policy=same edge=clamp count_include_pad=true", "2,7,6,5", "" },
     { "pool", "kind=l2 dilation=2,1", "7,6,5", "" },
+    { "lrn", "window=4 beta=0.75", "3,4,5", "" },
+    { "lrn", "window=12 beta=0.6 even_after=true", "3,17", "" },
+    { "spatial_norm", "window=3,2 beta=0.75", "2,7,6,5", "" },
+    { "spatial_norm", "window=9,12 beta=0.6", "7,6,5", "" },
+    { "local_contrast", "window=3,2 alpha=1", "2,7,6,5", "" },
+    { "local_contrast", "window=2,11 alpha=1 beta=0.6 p0=0.5 pm=1 ps=2", "7,6,5", "" },
+    { "batch_norm", "neuron.kind=tanh", "3,4,5 5 5", "" },
+    { "batch_norm", "statistics=returned gamma=false", "3,4,5 5", "" },
+    { "batch_norm", "statistics=running beta=false unbiased=true", "7,5 5 5 5", "" },
+    { "batch_norm", "statistics=given neuron.kind=relu", "f16:3,4,5 5 5 5 5", "" },
+    { "batch_norm", "statistics=given gamma=false beta=false", "3,4,5 5 5", "" },
+    { "group_norm", "groups=3 neuron.kind=sigmoid", "2,3,4,6 6 6", "" },
+    { "group_norm", "groups=2 axis=-1 gamma=false beta=false", "5,8", "" },
+    { "group_norm", "groups=0 image_gradients=true beta=false", "f16:2,3,4,5 5", "" },
 };
 
 enum { GOOD = sizeof good / sizeof good[0] };

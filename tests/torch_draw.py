@@ -4,6 +4,8 @@
 import random
 
 import numpy
+import torch
+import torch.nn.functional as F
 
 
 class Beyond(Exception):
@@ -115,3 +117,25 @@ def channels_last(y, rank):
     """And back."""
     y = y.permute(0, 2, 3, 1)
     return y if rank == 4 else y[0]
+
+
+# ---- neurons that are part of another op ----
+
+NEURONS = (
+    ("relu", (0.1,), F.leaky_relu),
+    ("linear", (1.5, -0.25), lambda z, a, b: a * z + b),
+    ("sigmoid", (), torch.sigmoid),
+    ("tanh", (1.25, 0.75), lambda z, a, b: a * torch.tanh(b * z)),
+    ("elu", (1,), F.elu),
+    ("softsign", (), F.softsign),
+    ("gelu", (), F.gelu),
+)
+
+
+def neuron(d, share=0.4):
+    """Fields of a group `neuron`, and its function; often there is none."""
+    if not d.maybe(share):
+        return {}, lambda z: z
+    kind, given, function = d.choice(NEURONS)
+    numbers = {"neuron." + name: value for name, value in zip("ab", given)}
+    return {"neuron.kind": kind, **numbers}, lambda z: function(z, *given)
