@@ -183,24 +183,38 @@ RG_INLINE real lane_rows(const rg_channels *s, int64_t rows, int64_t lane)
     return (real)((rows + s->lanes - 1 - lane) / s->lanes);
 }
 
-/* What sum_parts has found, lanes joined one after the other: for VLEN channels from i on, the mean
- * less p->near, and the sum of squares around it. */
+/* The mean less `near` of VLEN channels from i on, over all lanes. There may be hundreds of them,
+ * so the sum keeps what rounding takes from it. */
+RG_INLINE vreal join_means(const norm_parts *p, const rg_channels *s, int64_t rows, int64_t width,
+                           int64_t i, vreal near)
+{
+    vreal total = vset(0), lost = vset(0);
+    for (int64_t lane = 0; lane < least(s->lanes, rows); lane++) {
+        const int64_t c = lane * width + i;
+        const vreal term = vfma(vload_full(p->near, c, RG_REAL) - near,
+                                vset(lane_rows(s, rows, lane)), vload_full(p->all, c, RG_REAL));
+        const vreal next = total + term, back = next - total;
+        lost += (total - (next - back)) + (term - back);
+        total = next;
+    }
+    return vselect(lost == lost, total + lost, total) / vset((real)(rows > 0 ? rows : 1));
+}
+
+/* What sum_parts has found, all lanes together: for VLEN channels from i on, the mean less p->near,
+ * and the sum of squares around it. */
 RG_INLINE void join_lanes(const norm_parts *p, const rg_channels *s, int64_t rows, int64_t width,
                           int64_t i, vreal *mean, vreal *squares)
 {
     const vreal near = vload_full(p->near, i, RG_REAL);
-    real count = 0;
-    *mean = *squares = vset(0);
+    *mean = join_means(p, s, rows, width, i, near);
+    *squares = vset(0);
     for (int64_t lane = 0; lane < least(s->lanes, rows); lane++) {
         const int64_t c = lane * width + i;
-        const real n = lane_rows(s, rows, lane);
-        const vreal sum = vload_full(p->all, c, RG_REAL), rest = sum / vset(n);
+        const vreal n = vset(lane_rows(s, rows, lane));
+        const vreal sum = vload_full(p->all, c, RG_REAL), rest = sum / n;
         const vreal around = vfma(-sum, rest, vload_full(p->all_squares, c, RG_REAL));
         const vreal away = ((vload_full(p->near, c, RG_REAL) - near) + rest) - *mean;
-        const real share = n / (count + n);
-        *mean = vfma(away, vset(share), *mean);
-        *squares += vselect(around < 0, vset(0), around) + away * away * vset(count * share);
-        count += n;
+        *squares += vselect(around < 0, vset(0), around) + away * away * n;
     }
 }
 
