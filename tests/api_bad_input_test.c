@@ -53,6 +53,34 @@ static const line bad_fields[] = {
     { "neuron", "kind=tanh b=inf", "", "b is inf" },
     { "neuron", "kind=gelu from_y=true", "", "from_y" },
     { "neuron", "kind=relu a=-1 from_y=true", "", "a must be 0 or more" },
+    { "lrn", "window=0", "", "window is 0" },
+    { "lrn", "window=-5", "", "window is -5" },
+    { "lrn", "window=4294967297", "", "window" },
+    { "lrn", "alpha=-1", "", "alpha is -1" },
+    { "lrn", "beta=inf", "", "beta" },
+    { "lrn", "delta=-0.5", "", "delta is -0.5" },
+    { "lrn", "delta=nan", "", "delta" },
+    { "spatial_norm", "window=0,3", "", "window is 0" },
+    { "spatial_norm", "window=3,-1", "", "window is -1" },
+    { "spatial_norm", "delta=nan", "", "delta" },
+    { "local_contrast", "window=3,0", "", "window is 0" },
+    { "local_contrast", "alpha=-1", "", "alpha is -1" },
+    { "local_contrast", "p0=nan", "", "p0" },
+    { "local_contrast", "ps=inf", "", "ps" },
+    { "batch_norm", "epsilon=-0.5", "", "epsilon is -0.5" },
+    { "batch_norm", "epsilon=nan", "", "epsilon" },
+    { "batch_norm", "epsilon=inf", "", "epsilon" },
+    { "batch_norm", "momentum=-0.1", "", "momentum is -0.1" },
+    { "batch_norm", "momentum=1.5", "", "momentum is 1.5" },
+    { "batch_norm", "phase=statistics statistics=given", "", "phase statistics" },
+    { "batch_norm", "phase=normalize statistics=running", "", "phase normalize" },
+    { "batch_norm", "neuron.kind=relu neuron.from_y=true", "", "neuron.from_y" },
+    { "batch_norm", "neuron.kind=logarithm neuron.c=1", "", "c = 1" },
+    { "group_norm", "groups=-1", "", "groups is -1" },
+    { "group_norm", "groups=9223372036854775807", "", "groups" },
+    { "group_norm", "axis=2147483648", "", "axis" },
+    { "group_norm", "epsilon=-1", "", "epsilon is -1" },
+    { "group_norm", "neuron.kind=tanh neuron.from_y=true", "", "neuron.from_y" },
 };
 
 /* By the shapes of the inputs. */
@@ -77,6 +105,11 @@ static const line bad_shapes[] = {
     { "dropout", "broadcast=2", "3,4", "broadcast has dimension 2" },
     { "dropout", "broadcast=-9223372036854775808", "3,4", "broadcast has dimension" },
     { "dropout", "broadcast=0", "-", "broadcast has dimension 0" },
+    { "group_norm", "axis=3", "2,3,4 4 4", "axis is 3, and x is of rank 3" },
+    { "group_norm", "axis=-4", "2,3,4 4 4", "axis is -4" },
+    { "group_norm", "axis=2147483647", "2,3,4 4 4", "axis is 2147483647" },
+    { "group_norm", "axis=-2147483648", "2,3,4 4 4", "axis is -2147483648" },
+    { "group_norm", "", "4 4 4", "axis is 1, and x is of rank 1" },
     /* one twice, also by another name */
     { "reduce", "dims=1,1", "3,4", "dims has dimension 1 twice" },
     { "reduce", "dims=1,-1", "3,4", "dims has dimension -1 twice" },
@@ -103,6 +136,41 @@ static const line bad_shapes[] = {
     { "dropout", "step_input=true", "3,4 i64:1", "step" },
     { "dropout", "step_input=true", "3,4 i32:-", "step" },
     { "dropout", "step_input=true", "3,4 -", "step" },
+    { "batch_norm", "", "3,4 3 4", "gamma is f32[3] where x is f32[3, 4]" },
+    { "batch_norm", "", "3,4 5 4", "gamma is f32[5]" },
+    { "batch_norm", "", "3,4 4 0", "beta is f32[0]" },
+    { "batch_norm", "", "3,4 4 4,1", "beta is f32[4, 1]" },
+    { "batch_norm", "", "3,4 - 4", "gamma" },
+    { "batch_norm", "gamma=false", "3,4 3", "beta is f32[3]" },
+    { "batch_norm", "statistics=given", "3,4 4 4 3 4", "mean is f32[3]" },
+    { "batch_norm", "statistics=given", "3,4 4 4 4 1", "variance is f32[1]" },
+    { "batch_norm", "statistics=running", "3,4 4 4 2 4", "mean is f32[2]" },
+    { "batch_norm", "statistics=running gamma=false beta=false", "3,4 4 5", "variance is f32[5]" },
+    { "batch_norm", "", "3,4 f64:4 f64:4", "dtype of x" },
+    { "batch_norm", "", "f64:3,4 4 4", "dtype of x" },
+    { "batch_norm", "", "f16:3,4 bf16:4 bf16:4", "dtype of x" },
+    { "batch_norm", "", "f16:3,4 4 f16:4", "all have one dtype" },
+    { "batch_norm", "statistics=given", "f16:3,4 f16:4 f16:4 4 4", "all have one dtype" },
+    { "group_norm", "", "2,3,4 3 4", "gamma is f32[3]" },
+    { "group_norm", "", "2,3,4 4 2", "beta is f32[2]" },
+    { "group_norm", "beta=false", "2,3,4 -", "gamma" },
+    { "group_norm", "groups=2", "2,3,4 2 2", "gamma is f32[2]" }, /* as many as groups */
+    { "group_norm", "", "f16:2,3,4 4 f16:4", "all have one dtype" },
+    /* no channels, or groups that do not divide them */
+    { "batch_norm", "", "3,0 0 0", "no channels" },
+    { "batch_norm", "statistics=given", "0,0 0 0 0 0", "no channels" },
+    { "batch_norm", "gamma=false beta=false", "-", "no channels" },
+    { "group_norm", "", "3,0 0 0", "no channels" },
+    { "group_norm", "groups=0", "3,0 0 0", "no channels" },
+    { "group_norm", "gamma=false beta=false", "-", "no channels" },
+    { "group_norm", "groups=3", "2,4 4 4", "3 groups do not divide 4 channels" },
+    { "group_norm", "groups=8", "2,4 4 4", "8 groups do not divide 4 channels" },
+    { "group_norm", "groups=4294967296", "2,4 4 4", "4294967296 groups do not divide 4" },
+    { "lrn", "", "-", "no channels" },
+    { "spatial_norm", "", "3,3", "rank 2" },
+    { "spatial_norm", "", "1,1,3,3,1", "rank 5" },
+    { "local_contrast", "", "3", "rank 1" },
+    { "local_contrast", "", "i32:3,3,1", "i32" },
     /* operands that do not fit together */
     { "arithmetic", "", "3,4 3,5", "4 and 5 are different" },
     { "arithmetic", "", "3,4 3", "4 and 3 are different" },
@@ -201,11 +269,138 @@ static void test_bad_shapes(rig *r)
     EXPECT_OK(rig_run(r));
 }
 
+/* ---- states ---- */
+
+/* A state made for `made`, given to a call of `used`. Both run alone. */
+static const struct {
+    line made, used; /* words: those of `used` */
+} bad_states[] = {
+    /* of another op */
+    { { "softmax", "", "3,4", "" }, { "batch_norm", "", "3,4 4 4", "one of softmax" } },
+    { { "batch_norm", "", "3,4 4 4", "" }, { "group_norm", "", "3,4 4 4", "one of batch_norm" } },
+    { { "group_norm", "", "3,4 4 4", "" }, { "batch_norm", "", "3,4 4 4", "one of group_norm" } },
+    { { "spatial_norm", "", "3,4,5", "" }, { "local_contrast", "", "3,4,5", "one of spatial" } },
+    /* of other fields */
+    { { "batch_norm", "", "3,4 4 4", "" },
+      { "batch_norm", "epsilon=1", "3,4 4 4", "another descriptor" } },
+    { { "batch_norm", "phase=statistics", "3,4 4 4", "" },
+      { "batch_norm", "", "3,4 4 4", "another descriptor" } },
+    { { "group_norm", "groups=4", "3,4 4 4", "" },
+      { "group_norm", "groups=2", "3,4 4 4", "another descriptor" } },
+    { { "group_norm", "", "3,4 4 4", "" },
+      { "group_norm", "image_gradients=true", "3,4 4 4", "another descriptor" } },
+    /* of another shape or dtype */
+    { { "batch_norm", "", "3,4 4 4", "" },
+      { "batch_norm", "", "3,5 5 5", "made for x f32[3, 4]" } },
+    { { "batch_norm", "", "3,4 4 4", "" },
+      { "batch_norm", "", "2,4 4 4", "made for x f32[3, 4]" } },
+    { { "batch_norm", "", "3,4 4 4", "" },
+      { "batch_norm", "", "f64:3,4 f64:4 f64:4", "made for x f32[3, 4]" } },
+    { { "group_norm", "", "3,4 4 4", "" },
+      { "group_norm", "", "9,4 4 4", "made for x f32[3, 4]" } },
+    { { "group_norm", "", "3,4,4 4 4", "" },
+      { "group_norm", "", "3,2,4 4 4", "made for x f32[3, 4, 4]" } },
+};
+
+/* Tensors of a call: inputs and their gradients; y and dy, which are like the first input. */
+typedef struct work {
+    rg_kernel *kernel;
+    rg_tensor *x[RG_MAX_INPUTS], *dx[RG_MAX_INPUTS], *y, *dy;
+    spec recipe;
+} work;
+
+static work work_of(const line *from, rg_device *device)
+{
+    work w = { .kernel = NULL };
+    EXPECT_OK(make(from, device, &w.recipe, &w.kernel));
+    for (int32_t i = 0; i < w.recipe.inputs; i++) {
+        const rg_tensor_desc *desc = &w.recipe.x[i];
+        w.x[i] = filled(device, desc->dtype, desc->rank, desc->dims, 1);
+        w.dx[i] = tensor_of(device, desc->dtype, desc->rank, desc->dims);
+    }
+    const rg_tensor_desc *desc = &w.recipe.x[0];
+    w.y = tensor_of(device, desc->dtype, desc->rank, desc->dims);
+    w.dy = filled(device, desc->dtype, desc->rank, desc->dims, 2);
+    return w;
+}
+
+static void work_close(work *w)
+{
+    for (int32_t i = 0; i < w->recipe.inputs; i++) {
+        rg_tensor_destroy(w->x[i]);
+        rg_tensor_destroy(w->dx[i]);
+    }
+    rg_tensor_destroy(w->y);
+    rg_tensor_destroy(w->dy);
+    rg_kernel_destroy(w->kernel);
+}
+
+static void test_bad_states(rig *r)
+{
+    for (size_t i = 0; i < sizeof bad_states / sizeof bad_states[0]; i++) {
+        const line *used = &bad_states[i].used;
+        work a = work_of(&bad_states[i].made, r->device), b = work_of(used, r->device);
+        rg_state *state = NULL, *own = NULL;
+        EXPECT_OK(rg_state_create(a.kernel, a.x, &state));
+        EXPECT_FAILS(rg_kernel_forward(b.kernel, r->commands, b.x, &b.y, state),
+                     RG_INVALID_ARGUMENT, used->words);
+        EXPECT_FAILS(rg_kernel_gradient(b.kernel, r->commands, &b.dy, b.x, &b.y, state, b.dx, 0),
+                     RG_INVALID_ARGUMENT, used->words);
+        EXPECT_OK(rg_state_create(b.kernel, b.x, &own));
+        EXPECT_OK(rg_kernel_forward(b.kernel, r->commands, b.x, &b.y, own));
+        EXPECT_OK(rg_kernel_gradient(b.kernel, r->commands, &b.dy, b.x, &b.y, own, b.dx, 0));
+        EXPECT_OK(rig_run(r));
+        rg_state_destroy(state);
+        rg_state_destroy(own);
+        work_close(&a);
+        work_close(&b);
+    }
+}
+
+static rg_status early_gradient(work *w, rig *r, rg_state *state)
+{
+    return rg_kernel_gradient(w->kernel, r->commands, &w->dy, w->x, &w->y, state, w->dx, 0);
+}
+
+/* A gradient before there are statistics: refused where they come in a call of their own, else
+ * made from x, as without a state. */
+static void test_early_gradients(rig *r)
+{
+    static const line early[] = {
+        { "batch_norm", "phase=statistics", "3,4 4 4", "no forward pass" },
+        { "batch_norm", "phase=normalize", "3,4 4 4", "no forward pass" },
+        { "batch_norm", "", "3,4 4 4", "" },
+        { "batch_norm", "statistics=given", "3,4 4 4 4 4", "" },
+        { "group_norm", "groups=2", "3,4 4 4", "" },
+        { "group_norm", "image_gradients=true", "3,5,4 4 4", "" },
+    };
+    for (size_t i = 0; i < sizeof early / sizeof early[0]; i++) {
+        work w = work_of(&early[i], r->device), without = work_of(&early[i], r->device);
+        rg_state *state = NULL;
+        EXPECT_OK(rg_state_create(w.kernel, w.x, &state));
+        if (early[i].words[0] != 0) {
+            EXPECT_FAILS(early_gradient(&w, r, state), RG_INVALID_STATE, early[i].words);
+            EXPECT_FAILS(early_gradient(&w, r, NULL), RG_INVALID_ARGUMENT, "which is NULL");
+        } else {
+            EXPECT_OK(early_gradient(&w, r, state));
+            EXPECT_OK(early_gradient(&without, r, NULL));
+        }
+        EXPECT_OK(rig_run(r));
+        for (int32_t k = 0; k < w.recipe.inputs; k++)
+            EXPECT(early[i].words[0] != 0 || same_bits(w.dx[k], without.dx[k]));
+        rg_state_destroy(state);
+        work_close(&w);
+        work_close(&without);
+    }
+}
+
 int main(void)
 {
     rig r = rig_open(2);
     test_bad_fields(r.device);
     test_bad_shapes(&r);
+    test_bad_states(&r);
+    test_early_gradients(&r);
     rig_close(&r);
     return rg_test_report();
 }
