@@ -286,6 +286,48 @@ static void test_parameter_dtype(rig *r)
     }
 }
 
+/* dx alone, through returned averages, with the parameters and without: the state knows their
+ * dtype. Read as f32, f16 would end behind its tensor. */
+static void test_parameters_left_out(rig *r)
+{
+    static const rg_dtype dtypes[] = { RG_F64, RG_F16, RG_F32 };
+    rg_batch_norm_desc desc = rg_batch_norm_desc_default();
+    desc.epsilon = 1e-5;
+    desc.gamma = desc.beta = false;
+    desc.statistics = RG_BATCH_NORM_RUNNING;
+    rg_kernel *kernel = NULL;
+    EXPECT_OK(rg_batch_norm_create(r->device, &desc, &kernel));
+    for (int i = 0; i < 3; i++) {
+        rg_tensor *x[3], *y[3], *dy[3], *dx[2];
+        for (int k = 0; k < 3; k++) {
+            const int64_t *dims = k == 0 ? DIMS(9, CHANNELS) : DIMS(CHANNELS);
+            x[k] = filled(r->device, dtypes[i], k == 0 ? 2 : 1, dims, (uint32_t)k + 1);
+            y[k] = tensor_of(r->device, dtypes[i], k == 0 ? 2 : 1, dims);
+            dy[k] = filled(r->device, dtypes[i], k == 0 ? 2 : 1, dims, (uint32_t)k + 4);
+        }
+        for (int k = 0; k < 2; k++)
+            dx[k] = tensor_of(r->device, dtypes[i], 2, DIMS(9, CHANNELS));
+        rg_tensor *const left_out[] = { x[0], NULL, NULL };
+        rg_tensor *const all[] = { dx[0], NULL, NULL }, *const less[] = { dx[1], NULL, NULL };
+        rg_state *state = NULL;
+        EXPECT_OK(rg_state_create(kernel, x, &state));
+        EXPECT_OK(rg_kernel_forward(kernel, r->commands, x, y, state));
+        EXPECT_OK(rg_kernel_gradient(kernel, r->commands, dy, x, NULL, state, all, 0));
+        EXPECT_OK(rg_kernel_gradient(kernel, r->commands, dy, left_out, NULL, state, less, 0));
+        EXPECT_OK(rig_run(r));
+        EXPECT(same_bits(dx[0], dx[1]));
+        rg_state_destroy(state);
+        for (int k = 0; k < 3; k++) {
+            rg_tensor_destroy(x[k]);
+            rg_tensor_destroy(y[k]);
+            rg_tensor_destroy(dy[k]);
+        }
+        rg_tensor_destroy(dx[0]);
+        rg_tensor_destroy(dx[1]);
+    }
+    rg_kernel_destroy(kernel);
+}
+
 /* ---- refused ---- */
 
 static void refuse_shapes(rg_device *device, rg_kernel *kernel, int64_t channels, int64_t gamma,
@@ -346,6 +388,7 @@ int main(void)
     test_what_is_asked(&r);
     test_image_states(&r);
     test_parameter_dtype(&r);
+    test_parameters_left_out(&r);
     test_bad_shapes(r.device);
     test_bad_descriptors(r.device);
     rig_close(&r);

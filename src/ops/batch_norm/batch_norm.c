@@ -260,6 +260,18 @@ typedef struct tensors {
     places at;
 } tensors;
 
+/* Of all parameters, also where the call has none of them: a state then knows it. */
+static rg_dtype dtype_of_parameters(const rg_call *call)
+{
+    for (int32_t i = 1; i < call->inputs; i++) {
+        const rg_tensor *known = call->x[i] != NULL ? call->x[i] : call->dx[i];
+        if (known != NULL)
+            return known->desc.dtype;
+    }
+    return call->inputs > 1 && call->state != NULL ? call->state->sources[1].dtype
+                                                   : rg_norm_real(call->x[0]->desc.dtype);
+}
+
 static tensors tensors_of(const rg_call *call)
 {
     const rg_batch_norm_desc *d = call->desc;
@@ -270,16 +282,11 @@ static tensors tensors_of(const rg_call *call)
     t.mean = t.at.mean > 0 && call->x[t.at.mean] != NULL ? call->x[t.at.mean] : t.any;
     t.variance =
         t.at.variance > 0 && call->x[t.at.variance] != NULL ? call->x[t.at.variance] : t.any;
-    t.parameters = (rg_norm_parameters){ .gamma_step = t.gamma->desc.strides[0],
+    t.parameters = (rg_norm_parameters){ .dtype = dtype_of_parameters(call),
+                                         .gamma_step = t.gamma->desc.strides[0],
                                          .beta_step = t.beta->desc.strides[0],
                                          .has_gamma = t.gamma != t.any,
                                          .has_beta = t.beta != t.any };
-    for (int32_t i = t.at.inputs - 1; i > 0; i--) {
-        const rg_tensor *known = call->x[i] != NULL ? call->x[i] : call->dx[i];
-        t.parameters.dtype = known != NULL ? known->desc.dtype : t.parameters.dtype;
-    }
-    if (t.at.inputs == 1)
-        t.parameters.dtype = rg_norm_real(t.x->desc.dtype);
     return t;
 }
 
