@@ -132,6 +132,78 @@ static void test_batch_phases(rig *r)
     }
 }
 
+/* Images of a batch, each in its own tensors, beside parameters that all of them share. */
+typedef struct images {
+    rg_tensor *x[3 * IMAGES], *y[IMAGES], *dy[IMAGES], *dx[3 * IMAGES];
+    rg_state *states[IMAGES];
+} images;
+
+static images images_open(batch *b, rg_state *state)
+{
+    images all;
+    for (int n = 0; n < IMAGES; n++) {
+        all.x[n] = images_of(b->x[0], n, 1);
+        all.y[n] = images_of(b->y, n, 1);
+        all.dy[n] = images_of(b->dy, n, 1);
+        all.dx[n] = images_of(b->dx[0], n, 1);
+        for (int i = 1; i < 3; i++) {
+            all.x[i * IMAGES + n] = b->x[i];
+            all.dx[i * IMAGES + n] = b->dx[i];
+        }
+        all.states[n] = state;
+    }
+    return all;
+}
+
+static void images_close(images *all)
+{
+    for (int n = 0; n < IMAGES; n++) {
+        rg_tensor_destroy(all->x[n]);
+        rg_tensor_destroy(all->y[n]);
+        rg_tensor_destroy(all->dy[n]);
+        rg_tensor_destroy(all->dx[n]);
+    }
+}
+
+/* A dx needs the sums of all that the statistics have, and these the statistics of their y. */
+static void test_batch_incomplete(rig *r)
+{
+    rg_kernel *statistics = batch_norm_of(r->device, RG_BATCH_NORM_STATISTICS, RG_NEURON_NONE);
+    rg_kernel *normalize = batch_norm_of(r->device, RG_BATCH_NORM_NORMALIZE, RG_NEURON_NONE);
+    batch b = batch_of(r->device, IMAGES);
+    rg_state *state = NULL;
+    EXPECT_OK(rg_state_create(statistics, b.x, &state));
+    images all = images_open(&b, state);
+    rg_tensor *one[] = { all.x[0], b.x[1], b.x[2] }, *one_dx[] = { all.dx[0], NULL, NULL };
+    EXPECT_OK(rg_kernel_forward(statistics, r->commands, b.x, NULL, state));
+    EXPECT_FAILS(rg_kernel_gradient(statistics, r->commands, all.dy, one, NULL, state, NULL, 0),
+                 RG_INVALID_STATE, "no y was made");
+    EXPECT_OK(rg_kernel_forward(normalize, r->commands, b.x, &b.y, state));
+    EXPECT_OK(rg_kernel_gradient(statistics, r->commands, all.dy, one, NULL, state, NULL, 0));
+    EXPECT_FAILS(rg_kernel_gradient(normalize, r->commands, all.dy, one, NULL, state, one_dx, 0),
+                 RG_INVALID_STATE, "sums of 12 elements of a channel and statistics of 60");
+    EXPECT_FAILS(rg_kernel_gradient(statistics, r->commands, &b.dy, b.x, NULL, state, NULL, 0),
+                 RG_INVALID_STATE, "60 elements of a channel more than the 12");
+    for (int n = 1; n < IMAGES; n++) {
+        one[0] = all.x[n];
+        EXPECT_OK(
+            rg_kernel_gradient(statistics, r->commands, &all.dy[n], one, NULL, state, NULL, 0));
+    }
+    EXPECT_OK(rg_kernel_gradient(normalize, r->commands, &b.dy, b.x, NULL, state, b.dx, 0));
+    /* newer statistics, which no y has used: nothing of the older batch can follow */
+    EXPECT_OK(rg_kernel_forward(statistics, r->commands, b.x, NULL, state));
+    EXPECT_FAILS(rg_kernel_gradient(statistics, r->commands, &b.dy, b.x, NULL, state, NULL, 0),
+                 RG_INVALID_STATE, "no y was made");
+    EXPECT_FAILS(rg_kernel_gradient(normalize, r->commands, &b.dy, b.x, NULL, state, b.dx, 0),
+                 RG_INVALID_STATE, "no y was made");
+    EXPECT_OK(rig_run(r));
+    images_close(&all);
+    rg_state_destroy(state);
+    batch_close(&b);
+    rg_kernel_destroy(statistics);
+    rg_kernel_destroy(normalize);
+}
+
 /* Statistics go on until they are used, or reset. */
 static void test_batch_reset(rig *r)
 {
@@ -181,7 +253,7 @@ static void test_batch_order(rig *r)
                  RG_INVALID_STATE, "no forward pass");
     EXPECT_OK(rg_kernel_forward(statistics, r->commands, b.x, NULL, state));
     EXPECT_FAILS(rg_kernel_gradient(normalize, r->commands, &b.dy, b.x, NULL, state, b.dx, 0),
-                 RG_INVALID_STATE, "no sums");
+                 RG_INVALID_STATE, "no y was made");
     /* an image that fits and one that does not: nothing is counted */
     rg_tensor *wrong = filled(r->device, RG_F64, 4, DIMS(2, 3, 4, CHANNELS + 1), 5);
     rg_tensor *x[] = { b.x[0], wrong, b.x[1], b.x[1], b.x[2], b.x[2] };
@@ -189,6 +261,8 @@ static void test_batch_order(rig *r)
     EXPECT_FAILS(rg_kernel_forward_batch(statistics, r->commands, 2, x, NULL, states),
                  RG_INVALID_ARGUMENT, "image 1");
     EXPECT_OK(rg_kernel_forward(normalize, r->commands, b.x, &b.y, state));
+    EXPECT_FAILS(rg_kernel_gradient(normalize, r->commands, &b.dy, b.x, NULL, state, b.dx, 0),
+                 RG_INVALID_STATE, "no sums");
     EXPECT_OK(rig_run(r));
     batch a = batch_of(r->device, 2);
     EXPECT_OK(rg_kernel_forward(whole, r->commands, a.x, &a.y, NULL));
@@ -383,6 +457,7 @@ int main(void)
 {
     rig r = rig_open(2);
     test_batch_phases(&r);
+    test_batch_incomplete(&r);
     test_batch_reset(&r);
     test_batch_order(&r);
     test_what_is_asked(&r);

@@ -207,8 +207,9 @@ static uint32_t reads(const void *desc)
 
 enum { MEAN, VARIANCE, S, DGAMMA, DBETA, MOMENTS, SUMS, SLOTS };
 
-/* How far the state has come: elements of a channel that are counted, and whether a y was made of
- * them; elements that the sums have, and whether a dx was made of these. */
+/* How far the state has come: 1 + elements of a channel that are counted, and whether a y was made
+ * of them; 1 + elements that the sums have, and whether a dx was made of these. 0: none yet,
+ * which is less than an empty batch. */
 enum { COUNTED, NORMALIZED, SUMMED, FINISHED };
 
 static int32_t make_slots(const void *desc, const rg_tensor_desc x[], rg_state_slot slots[])
@@ -445,7 +446,10 @@ static rg_status forward(rg_call *call)
     if (progress[NORMALIZED])
         memset(progress, 0, sizeof call->state->progress);
     const int64_t before = progress[COUNTED] > 0 ? progress[COUNTED] - 1 : 0;
-    progress[COUNTED] = 1 + before + rows_of(t.x); /* 1: also where there are no elements */
+    RG_CHECK(rows_of(t.x) < INT64_MAX - before, RG_INVALID_ARGUMENT,
+             "batch_norm: the state cannot count %lld elements of a channel and %lld more",
+             (long long)before, (long long)rows_of(t.x));
+    progress[COUNTED] = 1 + before + rows_of(t.x);
     progress[SUMMED] = progress[FINISHED] = 0;
     return record_statistics(call, &t, before, false);
 }
@@ -601,29 +605,54 @@ static rg_status gradient_whole(rg_call *call, tensors *t, const rg_tensor *fact
     return status == RG_OK ? record_gradient(call, t, factors) : status;
 }
 
+/* The gradient of phase statistics. */
+static rg_status gradient_statistics(rg_call *call, const tensors *t, const rg_tensor *factors)
+{
+    int64_t *progress = call->state->progress;
+    const int64_t counted = progress[COUNTED] - 1;
+    for (int32_t i = 0; i < call->inputs; i++)
+        RG_CHECK(call->dx[i] == NULL, RG_INVALID_ARGUMENT,
+                 "batch_norm: phase statistics writes its state alone; d%s must be NULL",
+                 call->input_names[i]);
+    if (progress[FINISHED] != 0)
+        progress[SUMMED] = progress[FINISHED] = 0;
+    const bool before = progress[SUMMED] > 0;
+    const int64_t summed = before ? progress[SUMMED] - 1 : 0, rows = rows_of(t->x);
+    RG_CHECK(
+        rows <= counted - summed, RG_INVALID_STATE,
+        "batch_norm: dy has %lld elements of a channel more than the %lld that are summed, but "
+        "the statistics are of %lld",
+        (long long)rows, (long long)summed, (long long)counted);
+    progress[SUMMED] = 1 + summed + rows;
+    return sum_up(call, t, factors, counted, before);
+}
+
+/* The gradient of phase normalize. */
+static rg_status gradient_normalize(rg_call *call, const tensors *t, const rg_tensor *factors)
+{
+    int64_t *progress = call->state->progress;
+    RG_CHECK(progress[SUMMED] > 0, RG_INVALID_STATE,
+             "batch_norm: the state has no sums; the gradient of phase statistics comes first");
+    RG_CHECK(progress[SUMMED] == progress[COUNTED], RG_INVALID_STATE,
+             "batch_norm: the state has sums of %lld elements of a channel and statistics of %lld; "
+             "the gradient of phase statistics comes first, for the whole batch",
+             (long long)progress[SUMMED] - 1, (long long)progress[COUNTED] - 1);
+    progress[FINISHED] = 1;
+    RG_TRY(record_join(call, t, NULL, factors, progress[COUNTED] - 1, true));
+    return record_gradient(call, t, factors);
+}
+
 static rg_status gradient_phase(rg_call *call, const tensors *t, const rg_tensor *factors)
 {
     const rg_batch_norm_desc *d = call->desc;
-    int64_t *progress = call->state->progress;
+    const int64_t *progress = call->state->progress;
     RG_CHECK(progress[COUNTED] > 0, RG_INVALID_STATE,
              "batch_norm: the state has no statistics; those of the batch come first");
-    const int64_t counted = progress[COUNTED] - 1;
-    if (d->phase == RG_BATCH_NORM_STATISTICS) {
-        for (int32_t i = 0; i < call->inputs; i++)
-            RG_CHECK(call->dx[i] == NULL, RG_INVALID_ARGUMENT,
-                     "batch_norm: phase statistics writes its state alone; d%s must be NULL",
-                     input_names(d)[i]);
-        if (progress[FINISHED])
-            progress[SUMMED] = progress[FINISHED] = 0;
-        const bool before = progress[SUMMED] > 0;
-        progress[SUMMED] = 1;
-        return sum_up(call, t, factors, counted, before);
-    }
-    RG_CHECK(progress[SUMMED] > 0, RG_INVALID_STATE,
-             "batch_norm: the state has no sums; the gradient of phase statistics comes first");
-    progress[FINISHED] = 1;
-    RG_TRY(record_join(call, t, NULL, factors, counted, true));
-    return record_gradient(call, t, factors);
+    RG_CHECK(progress[NORMALIZED], RG_INVALID_STATE,
+             "batch_norm: no y was made of the statistics in the state; forward of phase normalize "
+             "comes first");
+    return d->phase == RG_BATCH_NORM_STATISTICS ? gradient_statistics(call, t, factors)
+                                                : gradient_normalize(call, t, factors);
 }
 
 static rg_status gradient(rg_call *call)
