@@ -165,6 +165,46 @@ static void images_close(images *all)
     }
 }
 
+/* Phases over a batch of images that share dgamma and dbeta: those of the batch, once, and where
+ * the caller adds, added once. */
+static void test_batch_images(rig *r)
+{
+    rg_kernel *whole = batch_norm_of(r->device, RG_BATCH_NORM_WHOLE, RG_NEURON_RELU);
+    rg_kernel *statistics = batch_norm_of(r->device, RG_BATCH_NORM_STATISTICS, RG_NEURON_RELU);
+    rg_kernel *normalize = batch_norm_of(r->device, RG_BATCH_NORM_NORMALIZE, RG_NEURON_RELU);
+    batch a = batch_of(r->device, IMAGES), b = batch_of(r->device, IMAGES);
+    rg_state *state = NULL;
+    EXPECT_OK(rg_state_create(statistics, b.x, &state));
+    images all = images_open(&b, state);
+    for (uint64_t add = 0; add < 8; add++) {
+        for (uint32_t i = 0; i < 3; i++) {
+            fill(a.dx[i], 10 + i);
+            fill(b.dx[i], 10 + i);
+        }
+        EXPECT_OK(rg_kernel_forward(whole, r->commands, a.x, &a.y, NULL));
+        EXPECT_OK(rg_kernel_gradient(whole, r->commands, &a.dy, a.x, NULL, NULL, a.dx, add));
+        EXPECT_OK(
+            rg_kernel_forward_batch(statistics, r->commands, IMAGES, all.x, NULL, all.states));
+        EXPECT_OK(
+            rg_kernel_forward_batch(normalize, r->commands, IMAGES, all.x, all.y, all.states));
+        EXPECT_OK(rg_kernel_gradient_batch(statistics, r->commands, IMAGES, all.dy, all.x, NULL,
+                                           all.states, NULL, 0));
+        EXPECT_OK(rg_kernel_gradient_batch(normalize, r->commands, IMAGES, all.dy, all.x, NULL,
+                                           all.states, all.dx, add));
+        EXPECT_OK(rig_run(r));
+        EXPECT(all_near(a.y, b.y));
+        for (int i = 0; i < 3; i++)
+            EXPECT(all_near(a.dx[i], b.dx[i]));
+    }
+    images_close(&all);
+    rg_state_destroy(state);
+    batch_close(&a);
+    batch_close(&b);
+    rg_kernel_destroy(whole);
+    rg_kernel_destroy(statistics);
+    rg_kernel_destroy(normalize);
+}
+
 /* A dx needs the sums of all that the statistics have, and these the statistics of their y. */
 static void test_batch_incomplete(rig *r)
 {
@@ -457,6 +497,7 @@ int main(void)
 {
     rig r = rig_open(2);
     test_batch_phases(&r);
+    test_batch_images(&r);
     test_batch_incomplete(&r);
     test_batch_reset(&r);
     test_batch_order(&r);

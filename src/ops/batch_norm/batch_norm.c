@@ -208,7 +208,7 @@ static uint32_t reads(const void *desc)
 enum { MEAN, VARIANCE, S, DGAMMA, DBETA, MOMENTS, SUMS, SLOTS };
 
 /* How far the state has come: 1 + elements of a channel that are counted, and whether a y was made
- * of them; 1 + elements that the sums have, and whether a dx was made of these. 0: none yet,
+ * of them; 1 + elements that the sums have, and which dx were made of these, as bits. 0: none yet,
  * which is less than an empty batch. */
 enum { COUNTED, NORMALIZED, SUMMED, FINISHED };
 
@@ -627,7 +627,8 @@ static rg_status gradient_statistics(rg_call *call, const tensors *t, const rg_t
     return sum_up(call, t, factors, counted, before);
 }
 
-/* The gradient of phase normalize. */
+/* The gradient of phase normalize. dgamma and dbeta are those of the whole batch: later calls for
+ * its other parts, which add theirs where they share a tensor, have nothing to add. */
 static rg_status gradient_normalize(rg_call *call, const tensors *t, const rg_tensor *factors)
 {
     int64_t *progress = call->state->progress;
@@ -637,9 +638,17 @@ static rg_status gradient_normalize(rg_call *call, const tensors *t, const rg_te
              "batch_norm: the state has sums of %lld elements of a channel and statistics of %lld; "
              "the gradient of phase statistics comes first, for the whole batch",
              (long long)progress[SUMMED] - 1, (long long)progress[COUNTED] - 1);
-    progress[FINISHED] = 1;
-    RG_TRY(record_join(call, t, NULL, factors, progress[COUNTED] - 1, true));
-    return record_gradient(call, t, factors);
+    rg_call own = *call;
+    int64_t made = 1;
+    for (int32_t i = 1; i < call->inputs; i++) {
+        const int64_t bit = INT64_C(1) << i;
+        made |= call->dx[i] != NULL ? bit : 0;
+        if (progress[FINISHED] & bit && call->add >> i & 1)
+            own.dx[i] = NULL;
+    }
+    progress[FINISHED] |= made;
+    RG_TRY(record_join(&own, t, NULL, factors, progress[COUNTED] - 1, true));
+    return record_gradient(&own, t, factors);
 }
 
 static rg_status gradient_phase(rg_call *call, const tensors *t, const rg_tensor *factors)
