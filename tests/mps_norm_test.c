@@ -344,6 +344,19 @@ static void test_what_is_asked(rig *r)
     }
 }
 
+/* Whether `sum` (channels) is that of `each` (count, channels). */
+static bool is_sum(const rg_tensor *sum, const rg_tensor *each, int64_t count, double tolerance)
+{
+    bool near = true;
+    for (int64_t c = 0; c < count_of(sum); c++) {
+        double all = 0;
+        for (int64_t n = 0; n < count; n++)
+            all += element_at(each, DIMS(n, c));
+        near &= is_near(all, element_at(sum, DIMS(c)), tolerance);
+    }
+    return near;
+}
+
 /* The state has gradients of each image; the results are their sums. */
 static void test_image_states(rig *r)
 {
@@ -360,15 +373,55 @@ static void test_image_states(rig *r)
     EXPECT_OK(rig_run(r));
     rg_tensor *each = NULL;
     EXPECT_OK(rg_state_tensor(state, "dgamma", &each));
-    for (int64_t c = 0; c < CHANNELS; c++) {
-        double sum = 0;
-        for (int64_t n = 0; n < IMAGES; n++)
-            sum += element_at(each, DIMS(n, c));
-        EXPECT(is_near(sum, element_at(b.dx[1], DIMS(c)), 1e-12));
-    }
+    EXPECT(is_sum(b.dx[1], each, IMAGES, 1e-12));
     rg_state_destroy(state);
     batch_close(&b);
     rg_kernel_destroy(kernel);
+}
+
+/* The same bits whether a state keeps gradients of images or not, also in place, for images of one
+ * row and of several. */
+static void test_image_sums(rig *r)
+{
+    static const int64_t rows[] = { 1, 3 };
+    for (int i = 0; i < 2; i++) {
+        const int64_t *dims = DIMS(4001, rows[i], 33);
+        rg_tensor *x[] = { filled(r->device, RG_F32, 3, dims, 1),
+                           filled(r->device, RG_F32, 1, DIMS(33), 2),
+                           filled(r->device, RG_F32, 1, DIMS(33), 3) };
+        rg_tensor *y = tensor_of(r->device, RG_F32, 3, dims), *dx[3][3];
+        for (int k = 0; k < 3; k++) {
+            rg_group_norm_desc desc = rg_group_norm_desc_default();
+            desc.epsilon = 1e-5;
+            desc.image_gradients = k > 0;
+            rg_kernel *kernel = NULL;
+            rg_state *state = NULL;
+            EXPECT_OK(rg_group_norm_create(r->device, &desc, &kernel));
+            EXPECT_OK(rg_state_create(kernel, x, &state));
+            dx[k][0] = filled(r->device, RG_F32, 3, dims, 4); /* dy, and then dx */
+            dx[k][1] = tensor_of(r->device, RG_F32, 1, DIMS(33));
+            dx[k][2] = tensor_of(r->device, RG_F32, 1, DIMS(33));
+            EXPECT_OK(rg_kernel_forward(kernel, r->commands, x, &y, state));
+            EXPECT_OK(rg_kernel_gradient(kernel, r->commands, dx[k], x, NULL, k < 2 ? state : NULL,
+                                         dx[k], 0));
+            EXPECT_OK(rig_run(r));
+            rg_tensor *each = NULL;
+            EXPECT(k != 1 || rg_state_tensor(state, "dgamma", &each) == RG_OK);
+            EXPECT(k != 1 || is_sum(dx[k][1], each, 4001, 1e-2));
+            rg_state_destroy(state);
+            rg_kernel_destroy(kernel);
+        }
+        for (int k = 0; k < 3; k++) {
+            EXPECT(same_bits(dx[0][k], dx[1][k]));
+            EXPECT(same_bits(dx[0][k], dx[2][k]));
+        }
+        for (int k = 0; k < 3; k++) {
+            rg_tensor_destroy(x[k]);
+            for (int j = 0; j < 3; j++)
+                rg_tensor_destroy(dx[k][j]);
+        }
+        rg_tensor_destroy(y);
+    }
 }
 
 /* f32 parameters beside f16 data give what f16 parameters of the same values do. */
@@ -503,6 +556,7 @@ int main(void)
     test_batch_order(&r);
     test_what_is_asked(&r);
     test_image_states(&r);
+    test_image_sums(&r);
     test_parameter_dtype(&r);
     test_parameters_left_out(&r);
     test_bad_shapes(r.device);

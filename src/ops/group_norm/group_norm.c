@@ -223,7 +223,6 @@ static rg_group_norm_shape shape_of(const rg_call *call, const rg_tensor *const 
     const int64_t channels = s.channels.channels, images = s.channels.images.count;
     s.part = clamp(ELEMENTS / channels, 1, ELEMENTS);
     s.part = s.part < ceil_divide(images, PARTS) ? ceil_divide(images, PARTS) : s.part;
-    s.part = gradient && d->image_gradients ? 1 : s.part;
     if (!takes_rows(&s.channels))
         cut_columns(&s.channels, channels / s.groups);
     for (int32_t i = 1; i < call->inputs; i++) {
@@ -345,8 +344,13 @@ static bool wants_parameters(const rg_call *call)
 {
     const rg_group_norm_desc *d = call->desc;
     const int32_t gamma = gamma_place(d), beta = beta_place(d);
-    return (gamma > 0 && call->dx[gamma] != NULL) || (beta > 0 && call->dx[beta] != NULL) ||
-           (d->image_gradients && call->state != NULL);
+    return (gamma > 0 && call->dx[gamma] != NULL) || (beta > 0 && call->dx[beta] != NULL);
+}
+
+/* Whether the state receives dgamma and dbeta of each image. */
+static bool keeps_images(const rg_call *call)
+{
+    return ((const rg_group_norm_desc *)call->desc)->image_gradients && call->state != NULL;
 }
 
 /* Sums over images of one parameter's gradients. */
@@ -379,37 +383,38 @@ static int64_t sums_of(const rg_group_norm_shape *s)
 
 static rg_status take_gradient_rooms(rg_call *call, const rg_group_norm_shape *s, rooms *r)
 {
-    const rg_group_norm_desc *d = call->desc;
     const rg_dtype real = rg_norm_real(call->x[0]->desc.dtype);
     const int64_t sums[] = { sums_of(s), s->channels.channels };
     const int64_t factors[] = { s->channels.images.count, RG_NORM_FACTORS, s->channels.channels };
     RG_TRY(take_rooms(call, s, r));
     if (!takes_rows(&s->channels))
         RG_TRY(rg_norm_temporary(call, real, 3, factors, &r->factors));
-    if (!wants_parameters(call) || (d->image_gradients && call->state != NULL))
+    if (!wants_parameters(call) || (keeps_images(call) && !takes_rows(&s->channels)))
         return RG_OK;
     RG_TRY(rg_norm_temporary(call, real, 2, sums, &r->dgammas));
     return rg_norm_temporary(call, real, 2, sums, &r->dbetas);
 }
 
+/* dx, and into dgammas and dbetas sums of images; those that are NULL are not wanted. */
 static rg_status record_gradient(rg_call *call, const rg_group_norm_shape *shape, const rooms *r,
-                                 const rg_tensor *dgammas, const rg_tensor *dbetas)
+                                 const rg_tensor *dx, const rg_tensor *dgammas,
+                                 const rg_tensor *dbetas)
 {
-    const rg_tensor *gamma, *beta, *x = call->x[0], *dx = call->dx[0];
+    const rg_tensor *gamma, *beta, *x = call->x[0];
     rg_group_norm_gradient_args args = { .shape = *shape,
                                          .has_statistics =
                                              call->state != NULL && call->state->filled,
                                          .wants_dx = dx != NULL,
-                                         .wants_sums = wants_parameters(call),
+                                         .wants_sums = dgammas != NULL,
                                          .add = call->add & 1 };
     take_parameters(call, &args.shape.parameters, &gamma, &beta);
     args.shape.stream = args.wants_dx && !args.add && shape->channels.dense &&
                         rg_call_streams(call, rg_move_bytes(x));
     const rg_launch launch = {
         .tensors = { call->dy[0], x, gamma, beta, slot(call, MEAN, r->mean),
-                     slot(call, REST, r->rest), slot(call, S, r->s), dgammas, dbetas,
-                     either(r->partial, x), either(r->moments, x), either(r->factors, x),
-                     either(dx, x) },
+                     slot(call, REST, r->rest), slot(call, S, r->s), either(dgammas, x),
+                     either(dbetas, x), either(r->partial, x), either(r->moments, x),
+                     either(r->factors, x), either(dx, x) },
         .kernel = takes_rows(&shape->channels) ? RG_GROUP_NORM_ROWS_GRADIENT
                                                : RG_GROUP_NORM_COLUMNS_GRADIENT,
         .dtype = x->desc.dtype,
@@ -417,27 +422,53 @@ static rg_status record_gradient(rg_call *call, const rg_group_norm_shape *shape
         .args_size = sizeof args,
         .units = units_of(shape),
         .grain = 1,
-        .bytes = 3 * rg_move_bytes(x),
+        .bytes = (dx != NULL ? 3 : 2) * rg_move_bytes(x),
     };
     return rg_record(call, &launch);
 }
 
-static rg_status gradient(rg_call *call)
+/* Gradients of parameters, from sums of images. */
+static rg_status record_joins(rg_call *call, const rg_group_norm_shape *shape,
+                              const rg_tensor *dgammas, const rg_tensor *dbetas)
 {
     const rg_group_norm_desc *d = call->desc;
+    RG_TRY(record_join(call, dgammas, sums_of(shape), gamma_place(d)));
+    return record_join(call, dbetas, sums_of(shape), beta_place(d));
+}
+
+/* Rows whose images the state keeps apart: their sums come first, on their own, because they have
+ * the same order whether somebody keeps the images or not, and dx may be dy or x. */
+static rg_status gradient_apart(rg_call *call, const rg_group_norm_shape *shape, const rooms *r)
+{
+    if (wants_parameters(call)) {
+        RG_TRY(record_gradient(call, shape, r, NULL, r->dgammas, r->dbetas));
+        RG_TRY(record_joins(call, shape, r->dgammas, r->dbetas));
+    }
+    rg_group_norm_shape each = *shape;
+    each.part = 1;
+    return record_gradient(call, &each, r, call->dx[0], slot(call, DGAMMA, NULL),
+                           slot(call, DBETA, NULL));
+}
+
+static rg_status gradient_joined(rg_call *call, const rg_group_norm_shape *shape, const rooms *r)
+{
+    const bool kept = keeps_images(call);
+    const rg_tensor *dgammas = kept ? slot(call, DGAMMA, NULL) : r->dgammas;
+    const rg_tensor *dbetas = kept ? slot(call, DBETA, NULL) : r->dbetas;
+    RG_TRY(record_gradient(call, shape, r, call->dx[0], dgammas, dbetas));
+    return record_joins(call, shape, dgammas, dbetas);
+}
+
+static rg_status gradient(rg_call *call)
+{
     const rg_tensor *const tensors[] = { call->dy[0], call->x[0], either(call->dx[0], call->x[0]) };
     const rg_group_norm_shape shape = shape_of(call, tensors, 3, true);
     rooms r = { 0 };
     rg_status status = take_gradient_rooms(call, &shape, &r);
-    const bool kept = d->image_gradients && call->state != NULL;
-    const rg_tensor *dgammas = kept ? slot(call, DGAMMA, NULL) : either(r.dgammas, call->x[0]);
-    const rg_tensor *dbetas = kept ? slot(call, DBETA, NULL) : either(r.dbetas, call->x[0]);
     if (status == RG_OK)
-        status = record_gradient(call, &shape, &r, dgammas, dbetas);
-    if (status == RG_OK)
-        status = record_join(call, dgammas, sums_of(&shape), gamma_place(d));
-    if (status == RG_OK)
-        status = record_join(call, dbetas, sums_of(&shape), beta_place(d));
+        status = keeps_images(call) && takes_rows(&shape.channels)
+                     ? gradient_apart(call, &shape, &r)
+                     : gradient_joined(call, &shape, &r);
     give_back(&r);
     return status;
 }
