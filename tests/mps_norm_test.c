@@ -424,6 +424,61 @@ static void test_image_sums(rig *r)
     }
 }
 
+/* Memory of a device: what is in use, and the most that was. */
+typedef struct meter {
+    _Atomic size_t bytes, most;
+} meter;
+
+static void *meter_allocate(void *context, size_t size, size_t alignment)
+{
+    meter *m = context;
+    void *pointer = NULL;
+    m->bytes += size;
+    m->most = m->bytes > m->most ? m->bytes : m->most;
+    return posix_memalign(&pointer, alignment, size) == 0 ? pointer : NULL;
+}
+
+static void meter_release(void *context, void *pointer, size_t size)
+{
+    ((meter *)context)->bytes -= size;
+    free(pointer);
+}
+
+/* A CPU needs no tables between the passes over a group: beside a launch and its args there are
+ * statistics, and sums of images. */
+static void test_little_room(void)
+{
+    meter m = { 0 };
+    rg_device_options options = rg_device_options_default();
+    options.threads = 1;
+    options.allocator = &(const rg_allocator){ meter_allocate, meter_release, &m };
+    rig r = { 0 };
+    EXPECT_OK(rg_device_create("cpu", &options, &r.device));
+    EXPECT_OK(rg_queue_create(r.device, &r.queue));
+    EXPECT_OK(rg_commands_create(r.queue, &r.commands));
+    rg_group_norm_desc desc = rg_group_norm_desc_default();
+    desc.groups = 8;
+    rg_kernel *kernel = NULL;
+    EXPECT_OK(rg_group_norm_create(r.device, &desc, &kernel));
+    batch b = {
+        .x = { filled(r.device, RG_F32, 3, DIMS(2, 4096, 64), 1),
+               filled(r.device, RG_F32, 1, DIMS(64), 2), filled(r.device, RG_F32, 1, DIMS(64), 3) },
+        .dy = filled(r.device, RG_F32, 3, DIMS(2, 4096, 64), 4),
+        .y = tensor_of(r.device, RG_F32, 3, DIMS(2, 4096, 64)),
+        .dx = { tensor_of(r.device, RG_F32, 3, DIMS(2, 4096, 64)),
+                tensor_of(r.device, RG_F32, 1, DIMS(64)), tensor_of(r.device, RG_F32, 1, DIMS(64)) }
+    };
+    const size_t before = m.bytes;
+    EXPECT_OK(rg_kernel_forward(kernel, r.commands, b.x, &b.y, NULL));
+    EXPECT_OK(rg_kernel_gradient(kernel, r.commands, &b.dy, b.x, NULL, NULL, b.dx, 0));
+    EXPECT_OK(rig_run(&r));
+    EXPECT(m.most - before < 16 << 10);
+    batch_close(&b);
+    rg_kernel_destroy(kernel);
+    rig_close(&r);
+    EXPECT(m.bytes == 0);
+}
+
 /* f32 parameters beside f16 data give what f16 parameters of the same values do. */
 static void test_parameter_dtype(rig *r)
 {
@@ -557,6 +612,7 @@ int main(void)
     test_what_is_asked(&r);
     test_image_states(&r);
     test_image_sums(&r);
+    test_little_room();
     test_parameter_dtype(&r);
     test_parameters_left_out(&r);
     test_bad_shapes(r.device);

@@ -264,6 +264,12 @@ static void give_back(rooms *r)
         rg_tensor_destroy(all[i]);
 }
 
+/* A CPU keeps what lies between the passes over columns on its stack. */
+static bool needs_tables(const rg_call *call, const rg_group_norm_shape *s)
+{
+    return !takes_rows(&s->channels) && call->x[0]->device->backend != &rg_backend_cpu;
+}
+
 static rg_status take_rooms(rg_call *call, const rg_group_norm_shape *s, rooms *r)
 {
     const rg_dtype real = rg_norm_real(call->x[0]->desc.dtype);
@@ -274,7 +280,7 @@ static rg_status take_rooms(rg_call *call, const rg_group_norm_shape *s, rooms *
         RG_TRY(rg_norm_temporary(call, real, 2, each, &r->rest));
         RG_TRY(rg_norm_temporary(call, real, 2, each, &r->s));
     }
-    if (takes_rows(&s->channels))
+    if (!needs_tables(call, s))
         return RG_OK;
     const int64_t partial[] = { images, s->channels.parts, RG_NORM_PARTIAL, channels };
     const int64_t moments[] = { images, RG_NORM_MOMENTS, channels };
@@ -387,7 +393,7 @@ static rg_status take_gradient_rooms(rg_call *call, const rg_group_norm_shape *s
     const int64_t sums[] = { sums_of(s), s->channels.channels };
     const int64_t factors[] = { s->channels.images.count, RG_NORM_FACTORS, s->channels.channels };
     RG_TRY(take_rooms(call, s, r));
-    if (!takes_rows(&s->channels))
+    if (needs_tables(call, s))
         RG_TRY(rg_norm_temporary(call, real, 3, factors, &r->factors));
     if (!wants_parameters(call) || (keeps_images(call) && !takes_rows(&s->channels)))
         return RG_OK;
