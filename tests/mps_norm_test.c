@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Batch, instance and group normalization as in MPS: phases that share a state, statistics of parts
+/* Batch, instance and group normalisation as in MPS: phases that share a state, statistics of parts
  * of a batch, states of images, and calls that must be refused. docs/mps.md names these tests. */
 #include "mps.h"
 #include "ops/ops.h"
@@ -575,6 +575,14 @@ static void test_bad_shapes(rg_device *device)
         refuse_shapes(device, kernels[i], 8, 8, RG_F64, "dtype of x");
     }
     refuse_shapes(device, kernels[1], 6, 6, RG_F32, "do not divide");
+    static const int64_t axes[] = { 2, -3, INT64_C(1) << 32, INT64_MIN };
+    for (int i = 0; i < 4; i++) {
+        rg_kernel *kernel = NULL;
+        desc.axis = axes[i];
+        EXPECT_OK(rg_group_norm_create(device, &desc, &kernel));
+        refuse_shapes(device, kernel, 8, 8, RG_F32, "axis is");
+        rg_kernel_destroy(kernel);
+    }
     rg_kernel_destroy(kernels[0]);
     rg_kernel_destroy(kernels[1]);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /** @file
- *  Group normalization: groups of neighbouring channels of an image get mean 0 and variance 1, then
+ *  Group normalisation: groups of neighbouring channels of an image get mean 0 and variance 1, then
  *  every channel a scale and a shift of its own. Channels are the last dimension; images are all
  *  indices of the dimensions before `axis`; m is the number of elements of a group of an image.
  *
@@ -10,11 +10,10 @@
  *      y = neuron(z)
  *
  *      g = dy neuron'(z),   h = gamma g,   dbeta = sum g,   dgamma = sum g xh
- *      dx = s (h - sum h / m - xh sum (h xh) / m)                   sums over one group of one
- * image
+ *      dx = s (h - sum h / m - xh sum (h xh) / m)                   over one group of one image
  *
  *  Its ends have constructors of their own: with as many groups as channels it is instance
- *  normalization, with one group of the last dimension alone layer normalization.
+ *  normalisation, with one group of the last dimension alone layer normalisation.
  *
  *  x (…, channels), y, dy and dx have one dtype of f32, f64, f16, bf16. gamma and beta (channels)
  *  have the same dtype, or both f32 beside f16 and bf16. y may be x; dx may be dy or x. */
@@ -27,15 +26,14 @@
 extern "C" {
 #endif
 
-/** How to normalize. Start from rg_group_norm_desc_default(), then change what matters. */
+/** How to normalise. Start from rg_group_norm_desc_default(), then change what matters. */
 typedef struct rg_group_norm_desc {
-    uint32_t size; /**< of this struct; set by rg_group_norm_desc_default() */
-    int64_t
-        groups;   /**< at least 1, and divides the channels; 0: one for each channel (default 1) */
-    int32_t axis; /**< first dimension that statistics go over, at most the last one; negative
-                       ones count from the last (default 1) */
-    bool gamma;   /**< whether there is an input `gamma` (default true); 1 without */
-    bool beta;    /**< whether there is an input `beta` (default true); 0 without */
+    uint32_t size;  /**< of this struct; set by rg_group_norm_desc_default() */
+    int64_t groups; /**< 0 (one for each channel) or a divisor of the channels (default 1) */
+    int64_t axis;   /**< first dimension that statistics go over, at most the last one; negative
+                         ones count from the last (default 1) */
+    bool gamma;     /**< whether there is an input `gamma` (default true); 1 without */
+    bool beta;      /**< whether there is an input `beta` (default true); 0 without */
     double epsilon; /**< added to the variance; 0 or more (default FLT_MIN, as MPS has it) */
     /** Whether the state keeps dgamma and dbeta of each image, as those of MPS do (default false).
      */
@@ -45,12 +43,12 @@ typedef struct rg_group_norm_desc {
 } rg_group_norm_desc;
 RG_API rg_group_norm_desc rg_group_norm_desc_default(void);
 
-/** Creates a group normalization kernel; *desc is copied. On failure *kernel is NULL.
+/** Creates a group normalisation kernel; *desc is copied. On failure *kernel is NULL.
  *
  *      x (…, channels)[, gamma (channels)][, beta (channels)]  ->  y (…, channels)
  *
- *  The gradient reads x, gamma, beta if there is a neuron, and the statistics of the state, or,
- *  without a state, once more from x. dgamma and dbeta are sums over all images. What is asked for
+ *  The gradient reads x, gamma, and beta if there is a neuron; statistics come from the state, or
+ *  without one are computed again. dgamma and dbeta are sums over all images. What is asked for
  *  has the same bits whatever else is. The state holds, in f32, or f64 for f64, "mean" and
  *  "inverse_sigma" (s) (images, groups), "mean_rest", which `mean` lost to rounding, and on request
  *  "dgamma" and "dbeta" (images, channels). */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Group normalization: description, validation, shape rule, state, forward, gradient. */
+/* Group normalisation: description, validation, shape rule, state, forward, gradient. */
 #include "ops/group_norm/group_norm.h"
 #include "ops/batch_norm/norm_record.h"
 #include "ops/neuron/neuron_fields.h"
@@ -32,7 +32,7 @@ static const rg_field fields[] = {
       .high = 0x1p53,
       .text = "groups of channels; 0: one for each channel" },
     { .name = "axis",
-      .type = RG_FIELD_I32,
+      .type = RG_FIELD_I64,
       .offset = offsetof(rg_group_norm_desc, axis),
       .text = "first dimension of an image; negative ones count from the last" },
     { .name = "gamma",
@@ -104,7 +104,7 @@ static const char *const *input_names(const void *desc)
 
 static int32_t axis_of(const rg_group_norm_desc *d, int32_t rank)
 {
-    return d->axis < 0 ? d->axis + rank : d->axis;
+    return (int32_t)(d->axis < 0 ? d->axis + rank : d->axis);
 }
 
 static int64_t groups_of(const rg_group_norm_desc *d, const rg_tensor_desc *x)
@@ -118,7 +118,7 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
     RG_TRY(rg_norm_check_x(x, "group_norm"));
     const int64_t channels = x->dims[x->rank - 1];
     RG_CHECK(d->axis >= -x->rank && d->axis < x->rank, RG_INVALID_ARGUMENT,
-             "group_norm: axis is %d, and x is of rank %d", d->axis, x->rank);
+             "group_norm: axis is %lld, and x is of rank %d", (long long)d->axis, x->rank);
     RG_CHECK(channels % groups_of(d, x) == 0, RG_INVALID_ARGUMENT,
              "group_norm: %lld groups do not divide %lld channels", (long long)d->groups,
              (long long)channels);
@@ -479,7 +479,7 @@ static rg_status gradient(rg_call *call)
     return status;
 }
 
-RG_OP_DEFINE(group_norm, .text = "normalization of groups of channels, image by image",
+RG_OP_DEFINE(group_norm, .text = "normalisation of groups of channels, image by image",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", "gamma", "beta", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names,
@@ -495,7 +495,7 @@ rg_status rg_group_norm_create(rg_device *device, const rg_group_norm_desc *desc
 
 /* With other groups and another axis. */
 static rg_status create(rg_device *device, const rg_group_norm_desc *desc, int64_t groups,
-                        int32_t axis, rg_kernel **kernel)
+                        int64_t axis, rg_kernel **kernel)
 {
     rg_group_norm_desc own = defaults;
     RG_CHECK(kernel != NULL, RG_INVALID_ARGUMENT, "group_norm: kernel is NULL");

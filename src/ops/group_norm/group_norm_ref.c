@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Group normalization: the definition. */
+/* Group normalisation: the definition. */
 #include "ops/optest.h"
 
 #include <math.h>
@@ -13,7 +13,8 @@ typedef struct sizes {
 
 static sizes sizes_of(const rg_group_norm_desc *d, const rg_ref_tensor *x)
 {
-    const int32_t last = x->rank - 1, axis = d->axis < 0 ? d->axis + x->rank : d->axis;
+    const int32_t last = x->rank - 1;
+    const int64_t axis = d->axis < 0 ? d->axis + x->rank : d->axis;
     const int64_t groups = d->groups == 0 ? x->dims[last] : d->groups;
     sizes s = { 1, 1, groups, x->dims[last] / groups };
     for (int32_t i = 0; i < last; i++)
