@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /** @file
- *  Batch normalization: every channel gets mean 0 and variance 1, then a scale and a shift of its
+ *  Batch normalisation: every channel gets mean 0 and variance 1, then a scale and a shift of its
  *  own. A channel is an index of the last dimension; m is the number of its elements, over all
  *  other dimensions.
  *
@@ -38,7 +38,7 @@ typedef enum rg_batch_norm_statistics {
 } rg_batch_norm_statistics;
 
 /** All in one call, or in two kernels that share a state, as MPS has it. Either may be called
- *  several times, for parts of a batch:
+ *  several times, for parts of a batch, of any number of images:
  *
  *      forward of `statistics`    adds to the statistics in the state
  *      forward of `normalize`     y, by these
@@ -46,14 +46,16 @@ typedef enum rg_batch_norm_statistics {
  *      gradient of `normalize`    dx, dgamma, dbeta, by these
  *
  *  Statistics that have been used for a y start anew with the next call, and so do the sums after
- *  a dx; rg_state_reset() starts all anew. */
+ *  a dx; rg_state_reset() starts all anew. A gradient before the y of its statistics, and a dx
+ *  before the sums of the whole batch, are refused with RG_INVALID_STATE. dgamma and dbeta are
+ *  those of the whole batch: of several calls that add to them only the first one does. */
 typedef enum rg_batch_norm_phase {
     RG_BATCH_NORM_WHOLE,
     RG_BATCH_NORM_STATISTICS, /**< fills the state alone: y and dx are NULL */
     RG_BATCH_NORM_NORMALIZE
 } rg_batch_norm_phase;
 
-/** How to normalize. Start from rg_batch_norm_desc_default(), then change what matters. */
+/** How to normalise. Start from rg_batch_norm_desc_default(), then change what matters. */
 typedef struct rg_batch_norm_desc {
     uint32_t size;                       /**< of this struct; set by rg_batch_norm_desc_default() */
     rg_batch_norm_statistics statistics; /**< default RG_BATCH_NORM_OWN */
@@ -72,22 +74,21 @@ typedef struct rg_batch_norm_desc {
 } rg_batch_norm_desc;
 RG_API rg_batch_norm_desc rg_batch_norm_desc_default(void);
 
-/** Creates a batch normalization kernel; *desc is copied. On failure *kernel is NULL.
+/** Creates a batch normalisation kernel; *desc is copied. On failure *kernel is NULL.
  *
  *      x[, gamma][, beta]                  ->  y                              own
  *      x[, gamma][, beta]                  ->  y, new_mean, new_variance      returned
  *      x[, gamma][, beta], mean, variance  ->  y, new_mean, new_variance      running
  *      x[, gamma][, beta], mean, variance  ->  y                              given
  *
- *  Returned statistics have the dtype of gamma, else of beta, else f32, or f64 for f64. dy of
- *  new_mean and new_variance may be NULL. Statistics of no elements are 0, and leave a running
- * average alone.
+ *  new_mean and new_variance have the dtype of the parameters, or without any f32, f64 for f64; dy
+ *  of them may be NULL. Statistics of no elements are 0, and leave a running average alone.
  *
- *  The gradient reads x, gamma, beta, and given statistics; the others from the state, or, in one
- *  call without a state, once more from x. What is asked for has the same bits whatever else is.
- *  The state holds, one for each channel, in f32, or f64 for f64, "mean", "variance",
- *  "inverse_sigma" (s), "dgamma", "dbeta"; and "moments" (4, channels): the mean as a sum of two
- *  numbers, variance, s; and in f64 "sums" (2, channels): dbeta, dgamma. */
+ *  The gradient reads x, gamma, beta if there is a neuron, and given statistics; statistics of x
+ *  come from the state, or without one are computed again. What is asked for has the same bits
+ *  whatever else is. The state holds, one for each channel, in f32, or f64 for f64, "mean",
+ *  "variance", "inverse_sigma" (s), "dgamma", "dbeta"; and "moments" (4, channels): the mean as a
+ *  sum of two numbers, variance, s; and in f64 "sums" (2, channels): dbeta, dgamma. */
 RG_API rg_status rg_batch_norm_create(rg_device *device, const rg_batch_norm_desc *desc,
                                       rg_kernel **kernel);
 

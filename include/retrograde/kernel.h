@@ -21,8 +21,8 @@ typedef struct rg_state rg_state;
 /* ---- the two verbs ---- */
 
 /** Records y[] = op(x[]). The arrays have rg_kernel_inputs() and rg_kernel_outputs() entries.
- *  `state` may be NULL when no gradient will follow. A kernel whose header says that it fills its
- *  state alone needs one, and takes no y: NULL. On failure nothing is recorded and nothing is
+ *  `state` may be NULL when no gradient will follow. A kernel that only fills its state (its header
+ *  says so) needs a state; y is then NULL. On failure nothing is recorded and nothing is
  *  counted. */
 RG_API rg_status rg_kernel_forward(const rg_kernel *kernel, rg_commands *commands,
                                    rg_tensor *const x[], rg_tensor *const y[], rg_state *state);
@@ -107,8 +107,8 @@ RG_API void rg_kernel_destroy(rg_kernel *kernel);
 /* ---- states: what a forward pass leaves for its gradient ---- */
 
 /** Makes a state for inputs x[]. It records the kernel's descriptor and the shapes of x[], and
- *  holds the tensors that the op's header names. It fits any kernel of the same op and
- *  descriptor. */
+ *  holds the tensors that the op's header names. It fits any kernel of the same op and descriptor
+ *  or, where the op's header says so, of another phase and number of images. */
 RG_API rg_status rg_state_create(const rg_kernel *kernel, rg_tensor *const x[], rg_state **state);
 
 /** The same with storage from `commands`, and a read count of 1. A state without tensors is

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Batch normalization: description, validation, shape rule, state, forward, gradient. */
+/* Batch normalisation: description, validation, shape rule, state, forward, gradient. */
 #include "ops/batch_norm/batch_norm.h"
 #include "ops/batch_norm/norm_record.h"
 #include "ops/neuron/neuron_fields.h"
@@ -686,7 +686,7 @@ static rg_status gradient(rg_call *call)
     return status;
 }
 
-RG_OP_DEFINE(batch_norm, .text = "normalization of every channel over the whole batch",
+RG_OP_DEFINE(batch_norm, .text = "normalisation of every channel over the whole batch",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", "gamma", "beta", "mean", "variance", NULL },
              .outputs = (const char *const[]){ "y", "new_mean", "new_variance", NULL },

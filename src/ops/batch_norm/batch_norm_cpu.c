@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Batch normalization on the CPU. */
+/* Batch normalisation on the CPU. */
 #include "ops/batch_norm/batch_norm.h"
 #include "ops/batch_norm/norm_cpu.h"
 

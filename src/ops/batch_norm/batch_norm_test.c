@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Batch normalization: the cases. */
+/* Batch normalisation: the cases. */
 #include "ops/optest.h"
 
 /* ---- values ---- */

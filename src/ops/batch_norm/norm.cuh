@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Normalization on a GPU: sums over rows of channels, y and dx.
+/* Normalisation on a GPU: sums over rows of channels, y and dx.
  *
  * A block takes `across` vectors of VLEN channels of a part; a thread has one of these vectors in
  * every `down`th row, so that neighbours read neighbours, and what belongs to its channels stays in

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Normalization on the CPU: numbers for each column of a unit, and what is done with a vector. */
+/* Normalisation on the CPU: numbers for each column of a unit, and what is done with a vector. */
 #ifndef RG_OPS_NORM_CPU_H
 #define RG_OPS_NORM_CPU_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Group normalization on the CPU. A unit reads its part of an image twice; the second time it is in
+/* Group normalisation on the CPU. A unit reads its part of an image twice; the second time it is in
  * a cache. */
 #include "ops/batch_norm/norm_cpu.h"
 #include "ops/group_norm/group_norm.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Group normalization on a GPU. */
+/* Group normalisation on a GPU. */
 #include "ops/batch_norm/norm.cuh"
 #include "ops/group_norm/group_norm.h"
 

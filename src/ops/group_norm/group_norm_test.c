@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Group normalization: the cases. */
+/* Group normalisation: the cases. */
 #include "ops/optest.h"
 
 static double far_away(int64_t i)
