@@ -10,12 +10,19 @@
 #include "backend/cpu/windows.h"
 #include "core/box.h"
 
+/* Where sums are about r: r, and the shares of a window that are inside and outside of the image.
+ * Such an op is given x - r for x. */
+typedef struct box_spot {
+    vreal r, inside, outside;
+} box_spot;
+
 /* What an op does with a vector. fill gives the values that are summed; forward makes a result
  * from x and the sums; middle does so for the gradient: it returns what goes to dx at the same
  * place and gives values to be summed over the mirrored window; finish joins both. */
 typedef void box_fill(vreal x, vreal to[2]);
-typedef vreal box_forward(const void *k, vreal x, const vreal sum[2]);
-typedef vreal box_middle(const void *k, vreal dy, vreal x, const vreal sum[2], vreal to[2]);
+typedef vreal box_forward(const void *k, vreal x, box_spot spot, const vreal sum[2]);
+typedef vreal box_middle(const void *k, vreal dy, vreal x, box_spot spot, const vreal sum[2],
+                         vreal to[2]);
 typedef vreal box_finish(const void *k, vreal x, vreal direct, const vreal sum[2]);
 
 /* One strip. Tensors: dy, x, the result, at the strip's first channel of its image. */
@@ -32,6 +39,7 @@ typedef struct box_strip {
     int64_t line;
     window_ring across;
     real *across_sum;
+    real *about, *met; /* r of each value of a row; columns of its window that are in the image */
 } box_strip;
 
 /* ---- rows, run by run: one pixel, or the whole row where that is contiguous ---- */
@@ -40,6 +48,7 @@ typedef struct box_run {
     const char *in[2];
     char *out;
     int64_t begin, count; /* values of the row */
+    real inside, outside; /* spot_of: what columns in the image count for */
     int64_t step[RG_BOX_TENSORS];
     bool dense, add, stream;
 } box_run;
@@ -51,10 +60,13 @@ RG_INLINE int64_t runs_of(const box_strip *b)
 
 RG_INLINE box_run run_of(const box_strip *b, int64_t row, int64_t column, const rg_dtype T)
 {
+    const int64_t rows = rg_box_met(&b->s->row, row);
     box_run r = { .begin = column * b->channels,
                   .count = b->flat ? b->s->column.size * b->channels : b->channels,
                   .dense = b->s->dense,
-                  .add = b->s->add };
+                  .add = b->s->add,
+                  .inside = (real)((double)rows * b->s->each[1]),
+                  .outside = (real)((double)(b->s->window[0] - rows) * b->s->each[1]) };
     for (int t = 0; t < 2; t++)
         r.in[t] = at(b->in[t], row * b->step[t][1] + column * b->step[t][2], T);
     r.out = at_out(b->out, row * b->step[2][1] + column * b->step[2][2], T);
@@ -69,6 +81,26 @@ RG_INLINE vreal load_run(const box_run *r, int tensor, int64_t i, const int n, c
 {
     const char *from = tensor < 2 ? r->in[tensor] : r->out;
     return r->dense ? vload(from, i, n, T) : vgather(from, i, r->step[tensor], n, T);
+}
+
+/* x, or x - r. */
+RG_INLINE vreal load_x(const box_strip *b, const box_run *r, int64_t i, const int n,
+                       const int kinds, const rg_dtype T)
+{
+    const vreal x = load_run(r, 1, i, n, T);
+    return kinds == RG_BOX_MOMENTS ? x - vload_full(b->about, r->begin + i, RG_REAL) : x;
+}
+
+/* outside is (columns outside) / columns + (columns inside) (rows outside) / pixels: nothing is
+ * subtracted but whole numbers, so it is 0 where all of the window is inside. */
+RG_INLINE box_spot spot_of(const box_strip *b, const box_run *r, int64_t i, const int kinds)
+{
+    if (kinds != RG_BOX_MOMENTS)
+        return (box_spot){ vset(0), vset(0), vset(0) };
+    const vreal met = vload_full(b->met, r->begin + i, RG_REAL);
+    const vreal missed = vset((real)b->s->window[1]) - met;
+    return (box_spot){ vload_full(b->about, r->begin + i, RG_REAL), met * vset(r->inside),
+                       vfma(missed, vset((real)b->s->each[0]), met * vset(r->outside)) };
 }
 
 RG_INLINE void store_run(const box_run *r, int64_t i, const int n, const rg_dtype T, vreal value)
@@ -146,12 +178,12 @@ RG_INLINE void fill_row(box_fill *fill, const int kinds, const box_strip *b, int
         vreal value[2];
         int64_t i = 0;
         for (; i + VLEN <= r.count; i += VLEN) {
-            fill(load_run(&r, 1, i, VLEN, T), value);
+            fill(load_x(b, &r, i, VLEN, kinds, T), value);
             store_values(line, i, VLEN, kinds, value);
         }
         if (i < r.count) {
             const int n = (int)(r.count - i);
-            fill(load_run(&r, 1, i, n, T), value);
+            fill(load_x(b, &r, i, n, kinds, T), value);
             store_values(line, i, n, kinds, value);
         }
     }
@@ -165,7 +197,8 @@ RG_INLINE void forward_step(box_forward *forward, const int kinds, const box_str
 {
     vreal value[2];
     load_sums(sum, r->begin + i, kinds, value);
-    store_run(r, i, n, T, forward(b->k, load_run(r, 1, i, n, T), value));
+    const vreal x = load_x(b, r, i, n, kinds, T);
+    store_run(r, i, n, T, forward(b->k, x, spot_of(b, r, i, kinds), value));
 }
 
 RG_INLINE void forward_row(box_forward *forward, const int kinds, const box_strip *b, int64_t row,
@@ -192,8 +225,8 @@ RG_INLINE void middle_step(box_middle *middle, const int kinds, const box_strip 
 {
     vreal value[2], to[2];
     load_sums(sum, r->begin + i, kinds, value);
-    const vreal dy = load_run(r, 0, i, n, T), x = load_run(r, 1, i, n, T);
-    vstore_full(kept, i, RG_REAL, middle(b->k, dy, x, value, to));
+    const vreal dy = load_run(r, 0, i, n, T), x = load_x(b, r, i, n, kinds, T);
+    vstore_full(kept, i, RG_REAL, middle(b->k, dy, x, spot_of(b, r, i, kinds), value, to));
     store_values(line, i, n, kinds, to);
 }
 
@@ -222,7 +255,7 @@ RG_INLINE void finish_step(box_finish *finish, const int kinds, const box_strip 
 {
     vreal value[2];
     load_sums(sum, r->begin + i, kinds, value);
-    const vreal x = load_run(r, 1, i, n, T), direct = vload_full(kept, i, RG_REAL);
+    const vreal x = load_x(b, r, i, n, kinds, T), direct = vload_full(kept, i, RG_REAL);
     store_run(r, i, n, T, finish(b->k, x, direct, value));
 }
 
@@ -240,11 +273,53 @@ RG_INLINE void finish_row(box_finish *finish, const int kinds, const box_strip *
     }
 }
 
+/* ---- the number that sums are about ---- */
+
+/* Pixel k, or `other` where it will not do. */
+RG_INLINE vreal sample_about(const box_strip *b, int k, vreal other, int64_t i, const int n,
+                             const rg_dtype T)
+{
+    const int64_t row = rg_box_sample(b->s->row.size, k);
+    const int64_t column = rg_box_sample(b->s->column.size, k);
+    const void *from = at(b->in[1], row * b->step[1][1] + column * b->step[1][2], T);
+    const vreal x = b->s->dense ? vload(from, i, n, T) : vgather(from, i, b->step[1][3], n, T);
+    return vselect(vabs(x) <= vset((real)RG_BOX_LARGE), x, other);
+}
+
+RG_INLINE void choose_about(const box_strip *b, int64_t i, const int n, const rg_dtype T)
+{
+    vreal any = vset(0);
+    for (int k = 2; k >= 0; k--)
+        any = sample_about(b, k, any, i, n, T);
+    const vreal p = sample_about(b, 1, any, i, n, T), q = sample_about(b, 2, any, i, n, T);
+    const vreal high = vmin(vmax(p, q), any); /* any is pixel 0, if that will do */
+    vstore(b->about, i, n, RG_REAL, vmax(vmin(p, q), high));
+}
+
+RG_INLINE void fill_about(const int kinds, const box_strip *b, const rg_dtype T)
+{
+    if (kinds != RG_BOX_MOMENTS)
+        return;
+    int64_t i = 0;
+    for (; i + VLEN <= b->channels; i += VLEN)
+        choose_about(b, i, VLEN, T);
+    if (i < b->channels)
+        choose_about(b, i, (int)(b->channels - i), T);
+    for (int64_t j = 0; j < b->s->column.size; j++) {
+        const real met = (real)rg_box_met(&b->s->column, j);
+        for (int64_t c = 0; c < b->channels; c++) {
+            b->about[j * b->channels + c] = b->about[c];
+            b->met[j * b->channels + c] = met;
+        }
+    }
+}
+
 /* ---- strips ---- */
 
 /* An op's rows for one storage type: RG_BOX_ROWS makes them from its formulas, and a table of
  * them by dtype. */
 typedef struct box_rows {
+    void (*about)(const box_strip *b);
     chain_fill *fill;
     chain_finish *forward;
     chain_middle *middle;
@@ -252,6 +327,10 @@ typedef struct box_rows {
 } box_rows;
 
 #define RG_BOX_ROWS_OF(op, kinds, suffix, T)                                             \
+    static void op##_about##suffix(const box_strip *b)                                   \
+    {                                                                                    \
+        fill_about(kinds, b, T);                                                         \
+    }                                                                                    \
     static void op##_fill_row##suffix(const void *b, int64_t row, real *const to[2])     \
     {                                                                                    \
         fill_row(op##_fill, kinds, b, row, to, T);                                       \
@@ -270,10 +349,10 @@ typedef struct box_rows {
         finish_row(op##_finish, kinds, b, row, sum, T);                                  \
     }
 
-#define RG_BOX_ROW(op, suffix)                                                    \
-    {                                                                             \
-        op##_fill_row##suffix, op##_forward_row##suffix, op##_middle_row##suffix, \
-            op##_finish_row##suffix                                               \
+#define RG_BOX_ROW(op, suffix)                                               \
+    {                                                                        \
+        op##_about##suffix, op##_fill_row##suffix, op##_forward_row##suffix, \
+            op##_middle_row##suffix, op##_finish_row##suffix                 \
     }
 
 #if RG_REAL_F64
@@ -307,6 +386,11 @@ RG_INLINE void place_lines(box_strip *b, window_chain *c, real *room, const int 
     b->across = ring_at(room, l.pixel, b->s->column.width);
     b->across_sum = room + (b->s->column.width + 1) * l.pixel;
     room += l.across;
+    if (kinds == RG_BOX_MOMENTS) {
+        b->about = memset(room, 0, (size_t)(2 * l.line) * sizeof(real));
+        b->met = b->about + l.line;
+        room += 2 * l.line;
+    }
     for (int s = 0; s < kinds && gradient; s++) {
         b->middle[s] = memset(room, 0, (size_t)l.padded * sizeof(real));
         c->second[s] = ring_at(room + l.padded, l.line, width);
@@ -354,6 +438,7 @@ RG_OUTLINE void box_units(const rg_box_shape *s, const void *k, const void *cons
                                .end = least((band + 1) * s->band, s->row.size) };
             b.k = k;
             place_lines(&b, &c, room, kinds, gradient);
+            rows->about(&b);
             if (gradient)
                 chain_gradient(&c, &b, rows->fill, rows->middle, rows->finish);
             else

@@ -16,9 +16,17 @@
 /* What an op gives, as OP: KINDS of values that are summed, CONSTANTS, and
  *
  *      fill(x, to)                      the values that are summed
- *      result(k, x, sum)                y
- *      middle(k, dy, x, sum, to)        what goes to dx at the same place; values that are summed
- *      finish(k, x, direct, sum)        dx */
+ *      result(k, x, spot, sum)          y
+ *      middle(k, dy, x, spot, sum, to)  what goes to dx at the same place; values that are summed
+ *      finish(k, x, direct, sum)        dx
+ *
+ * where x is x - r if there are two kinds. */
+
+/* Where sums are about r: r, and the shares of a window that are inside and outside of the
+ * image. */
+template <rg_dtype T> struct box_spot {
+    real<T> r, inside, outside;
+};
 
 enum { BOX_THREADS = 256 };
 
@@ -84,6 +92,62 @@ static __device__ __forceinline__ bool is_inside(const rg_box_shape &s, int64_t 
     return row >= 0 && row < s.row.size && column >= 0 && column < s.column.size;
 }
 
+/* ---- the number that sums are about ---- */
+
+/* Pixel k, where it will do. */
+template <rg_dtype T, bool WIDE>
+static __device__ __forceinline__ void sample_about(const rg_box_shape &s, const box_data &d,
+                                                    const box_place &p, int k,
+                                                    real<T> value[LANES<T, WIDE>])
+{
+    real<T> x[LANES<T, WIDE>];
+    const int64_t row = rg_box_sample(s.row.size, k), column = rg_box_sample(s.column.size, k);
+    load_lanes<T, WIDE>(d.x, pixel_at(d.step[1], p, row, column), x);
+#pragma unroll
+    for (int e = 0; e < LANES<T, WIDE>; e++)
+        value[e] = fabs(x[e]) <= (real<T>)RG_BOX_LARGE ? x[e] : value[e];
+}
+
+/* r of the channels of a place, or 0 where sums are of other kinds. */
+template <rg_dtype T, class OP, bool WIDE>
+static __device__ __forceinline__ void choose_about(const rg_box_shape &s, const box_data &d,
+                                                    const box_place &p, real<T> r[LANES<T, WIDE>])
+{
+    enum { V = LANES<T, WIDE> };
+    real<T> q[3][V] = {};
+    if constexpr (OP::KINDS == RG_BOX_MOMENTS) {
+        for (int k = 2; k >= 0; k--)
+            sample_about<T, WIDE>(s, d, p, k, q[0]);
+#pragma unroll
+        for (int k = 1; k < 3; k++) {
+#pragma unroll
+            for (int e = 0; e < V; e++)
+                q[k][e] = q[0][e];
+            sample_about<T, WIDE>(s, d, p, k, q[k]);
+        }
+    }
+#pragma unroll
+    for (int e = 0; e < V; e++)
+        r[e] = fmax(fmin(q[1][e], q[2][e]), fmin(fmax(q[1][e], q[2][e]), q[0][e]));
+}
+
+/* outside is (columns outside) / columns + (columns inside) (rows outside) / pixels: nothing is
+ * subtracted but whole numbers, so it is 0 where all of the window is inside. */
+template <rg_dtype T, class OP>
+static __device__ __forceinline__ box_spot<T> spot_of(const rg_box_shape &s, int64_t row,
+                                                      int64_t column)
+{
+    if constexpr (OP::KINDS != RG_BOX_MOMENTS)
+        return {};
+    const int64_t rows = rg_box_met(&s.row, row), met = rg_box_met(&s.column, column);
+    const real<T> each = (real<T>)s.each[1];
+    const real<T> missed = (real<T>)(s.window[1] - met) * (real<T>)s.each[0];
+    return { 0, (real<T>)met * ((real<T>)rows * each),
+             fma((real<T>)met, (real<T>)(s.window[0] - rows) * each, missed) };
+}
+
+/* ---- tiles: sums ---- */
+
 /* V values of shared memory, 16 bytes at a time where there are as many. */
 template <int V, class REAL>
 static __device__ __forceinline__ void put_lanes(REAL *to, const REAL value[V])
@@ -146,18 +210,30 @@ static __device__ __forceinline__ void sum_lanes(const REAL *from, int size, int
         sum_vectors<V>(from + (k * size + i) * V, step * V, width, sum[k]);
 }
 
+template <class OP, int V, class REAL>
+static __device__ __forceinline__ void subtract_about(REAL *x, const REAL *about)
+{
+    if constexpr (OP::KINDS == RG_BOX_MOMENTS) {
+#pragma unroll
+        for (int e = 0; e < V; e++)
+            x[e] -= about[e];
+    }
+}
+
 /* Values around the tile into shared memory, 0 outside of the image. */
 template <rg_dtype T, class OP, bool WIDE>
-static __device__ __forceinline__ void load_tile(const rg_box_shape &s, const box_data &d,
-                                                 const box_tile &tile, const box_place &p,
-                                                 int64_t row, int64_t column, real<T> *values)
+static __device__ __forceinline__ void
+load_tile(const rg_box_shape &s, const box_data &d, const box_tile &tile, const box_place &p,
+          const real<T> *about, int64_t row, int64_t column, real<T> *values)
 {
     enum { V = LANES<T, WIDE>, KINDS = OP::KINDS };
     for (int i = threadIdx.x; i < tile.from_rows * tile.from_columns; i += BOX_THREADS) {
         const int r = i / tile.from_columns, c = i - r * tile.from_columns;
         real<T> x[V] = {}, to[KINDS], value[KINDS][V];
-        if (is_inside(s, row + r, column + c))
+        if (is_inside(s, row + r, column + c)) {
             load_lanes<T, WIDE>(d.x, pixel_at(d.step[1], p, row + r, column + c), x);
+            subtract_about<OP, V>(x, about);
+        }
 #pragma unroll
         for (int e = 0; e < V; e++) {
             OP::fill(x[e], to);
@@ -192,8 +268,8 @@ static __device__ __forceinline__ void sum_tile_columns(const box_tile &tile, co
 template <rg_dtype T, class OP, bool WIDE>
 static __device__ __forceinline__ void
 middle_tile(const rg_box_shape &s, const box_data &d, const typename OP::CONSTANTS &constants,
-            const box_tile &tile, const box_place &p, int64_t row, int64_t column,
-            const real<T> *sums, real<T> *values, real<T> *kept)
+            const box_tile &tile, const box_place &p, const real<T> *about, int64_t row,
+            int64_t column, const real<T> *sums, real<T> *values, real<T> *kept)
 {
     enum { V = LANES<T, WIDE>, KINDS = OP::KINDS };
     for (int i = threadIdx.x; i < tile.middle_rows * tile.middle_columns; i += BOX_THREADS) {
@@ -201,8 +277,11 @@ middle_tile(const rg_box_shape &s, const box_data &d, const typename OP::CONSTAN
         const int64_t at_row = row + r, at_column = column + c;
         real<T> x[V], direct[V], sum[KINDS][V], to[KINDS] = {}, value[KINDS][V];
         const bool inside = is_inside(s, at_row, at_column);
+        box_spot<T> spot = {};
         if (inside) {
+            spot = spot_of<T, OP>(s, at_row, at_column);
             load_lanes<T, WIDE>(d.x, pixel_at(d.step[1], p, at_row, at_column), x);
+            subtract_about<OP, V>(x, about);
             load_lanes<T, WIDE>(d.dy, pixel_at(d.step[0], p, at_row, at_column), direct);
             sum_lanes<KINDS, V>(sums, tile.sums, i, tile.middle_columns, (int)s.row.width, sum);
         }
@@ -213,7 +292,8 @@ middle_tile(const rg_box_shape &s, const box_data &d, const typename OP::CONSTAN
 #pragma unroll
                 for (int k = 0; k < KINDS; k++)
                     own[k] = sum[k][e];
-                direct[e] = OP::middle(constants, direct[e], x[e], own, to);
+                spot.r = about[e];
+                direct[e] = OP::middle(constants, direct[e], x[e], spot, own, to);
             }
 #pragma unroll
             for (int k = 0; k < KINDS; k++)
@@ -232,7 +312,8 @@ middle_tile(const rg_box_shape &s, const box_data &d, const typename OP::CONSTAN
 template <rg_dtype T, class OP, bool WIDE, bool GRADIENT>
 static __device__ __forceinline__ void
 finish_tile(const rg_box_shape &s, const box_data &d, const typename OP::CONSTANTS &constants,
-            const box_tile &tile, const box_place &p, const real<T> *sums, const real<T> *kept)
+            const box_tile &tile, const box_place &p, const real<T> *about, const real<T> *sums,
+            const real<T> *kept)
 {
     enum { V = LANES<T, WIDE>, KINDS = OP::KINDS };
     for (int i = threadIdx.x; i < tile.rows * tile.columns; i += BOX_THREADS) {
@@ -240,7 +321,11 @@ finish_tile(const rg_box_shape &s, const box_data &d, const typename OP::CONSTAN
         if (!is_inside(s, p.row + r, p.column + c))
             continue;
         real<T> x[V], direct[V] = {}, sum[KINDS][V];
+        box_spot<T> spot = {};
+        if constexpr (!GRADIENT)
+            spot = spot_of<T, OP>(s, p.row + r, p.column + c);
         load_lanes<T, WIDE>(d.x, pixel_at(d.step[1], p, p.row + r, p.column + c), x);
+        subtract_about<OP, V>(x, about);
         sum_lanes<KINDS, V>(sums, tile.sums, i, tile.columns, (int)s.row.width, sum);
         if constexpr (GRADIENT)
             get_lanes<V>(kept + i * V, direct);
@@ -250,10 +335,11 @@ finish_tile(const rg_box_shape &s, const box_data &d, const typename OP::CONSTAN
 #pragma unroll
             for (int k = 0; k < KINDS; k++)
                 own[k] = sum[k][e];
+            spot.r = about[e];
             if constexpr (GRADIENT)
                 x[e] = OP::finish(constants, x[e], direct[e], own);
             else
-                x[e] = OP::result(constants, x[e], own);
+                x[e] = OP::result(constants, x[e], spot, own);
         }
         store_lanes<T, WIDE>(d.out, pixel_at(d.step[2], p, p.row + r, p.column + c), x, s.add,
                              s.stream);
@@ -275,19 +361,23 @@ static __global__ void __launch_bounds__(BOX_THREADS)
         const box_place p = place_of(tile, block, V);
         const int64_t row = GRADIENT ? p.row - s.row.after : p.row; /* of the middle */
         const int64_t column = GRADIENT ? p.column - s.column.after : p.column;
-        load_tile<T, OP, WIDE>(s, d, tile, p, row - s.row.before, column - s.column.before, values);
+        real<T> about[V];
+        choose_about<T, OP, WIDE>(s, d, p, about);
+        load_tile<T, OP, WIDE>(s, d, tile, p, about, row - s.row.before, column - s.column.before,
+                               values);
         __syncthreads();
         sum_tile_columns<KINDS, V>(tile, values, sums, tile.from_rows, tile.from_columns,
                                    tile.middle_columns, wide);
         __syncthreads();
         if constexpr (GRADIENT) {
-            middle_tile<T, OP, WIDE>(s, d, constants, tile, p, row, column, sums, values, kept);
+            middle_tile<T, OP, WIDE>(s, d, constants, tile, p, about, row, column, sums, values,
+                                     kept);
             __syncthreads();
             sum_tile_columns<KINDS, V>(tile, values, sums, tile.middle_rows, tile.middle_columns,
                                        tile.columns, wide);
             __syncthreads();
         }
-        finish_tile<T, OP, WIDE, GRADIENT>(s, d, constants, tile, p, sums, kept);
+        finish_tile<T, OP, WIDE, GRADIENT>(s, d, constants, tile, p, about, sums, kept);
         __syncthreads(); /* before the next tile takes the memory */
     }
 }
@@ -340,7 +430,7 @@ sum_plane_rows(const rg_box_shape &s, const rg_box_plane &plane, const REAL *sum
 template <rg_dtype T, class OP>
 static __device__ __forceinline__ void load_plane(const rg_box_shape &s, const box_data &d,
                                                   const rg_box_plane &plane, const box_place &p,
-                                                  real<T> *values)
+                                                  real<T> about, real<T> *values)
 {
     enum { KINDS = OP::KINDS };
     const int64_t all = s.row.size * plane.across;
@@ -348,7 +438,7 @@ static __device__ __forceinline__ void load_plane(const rg_box_shape &s, const b
         const int64_t row = i / plane.across, column = i - row * plane.across - s.column.before;
         real<T> x = 0, to[KINDS];
         if (is_inside(s, row, column))
-            x = load<T>(d.x, pixel_at(d.step[1], p, row, column));
+            x = load<T>(d.x, pixel_at(d.step[1], p, row, column)) - about;
         OP::fill(x, to);
 #pragma unroll
         for (int k = 0; k < KINDS; k++)
@@ -360,7 +450,7 @@ static __device__ __forceinline__ void load_plane(const rg_box_shape &s, const b
 template <rg_dtype T, class OP>
 static __device__ __forceinline__ void
 middle_plane(const rg_box_shape &s, const box_data &d, const typename OP::CONSTANTS &constants,
-             const rg_box_plane &plane, const box_place &p, const real<T> *sums,
+             const rg_box_plane &plane, const box_place &p, real<T> about, const real<T> *sums,
              const real<T> *prefix, real<T> *values, real<T> *kept)
 {
     enum { KINDS = OP::KINDS };
@@ -371,9 +461,11 @@ middle_plane(const rg_box_shape &s, const box_data &d, const typename OP::CONSTA
         if (is_inside(s, row, column)) {
             real<T> sum[KINDS];
             sum_plane_rows<KINDS>(s, plane, sums, prefix, row, column, sum);
-            const real<T> x = load<T>(d.x, pixel_at(d.step[1], p, row, column));
+            const real<T> x = load<T>(d.x, pixel_at(d.step[1], p, row, column)) - about;
             const real<T> dy = load<T>(d.dy, pixel_at(d.step[0], p, row, column));
-            kept[row * s.column.size + column] = OP::middle(constants, dy, x, sum, to);
+            box_spot<T> spot = spot_of<T, OP>(s, row, column);
+            spot.r = about;
+            kept[row * s.column.size + column] = OP::middle(constants, dy, x, spot, sum, to);
         }
 #pragma unroll
         for (int k = 0; k < KINDS; k++)
@@ -385,19 +477,21 @@ middle_plane(const rg_box_shape &s, const box_data &d, const typename OP::CONSTA
 template <rg_dtype T, class OP, bool GRADIENT>
 static __device__ __forceinline__ void
 finish_plane(const rg_box_shape &s, const box_data &d, const typename OP::CONSTANTS &constants,
-             const rg_box_plane &plane, const box_place &p, const real<T> *sums,
+             const rg_box_plane &plane, const box_place &p, real<T> about, const real<T> *sums,
              const real<T> *prefix, const real<T> *kept)
 {
     for (int64_t i = threadIdx.x; i < s.row.size * s.column.size; i += blockDim.x) {
         const int64_t row = i / s.column.size, column = i - row * s.column.size;
         real<T> sum[OP::KINDS];
         sum_plane_rows<OP::KINDS>(s, plane, sums, prefix, row, column, sum);
-        const real<T> x = load<T>(d.x, pixel_at(d.step[1], p, row, column));
+        const real<T> x = load<T>(d.x, pixel_at(d.step[1], p, row, column)) - about;
+        box_spot<T> spot = spot_of<T, OP>(s, row, column);
+        spot.r = about;
         real<T> value;
         if constexpr (GRADIENT)
             value = OP::finish(constants, x, kept[i], sum);
         else
-            value = OP::result(constants, x, sum);
+            value = OP::result(constants, x, spot, sum);
         store_lanes<T, false>(d.out, pixel_at(d.step[2], p, row, column), &value, s.add, false);
     }
     __syncthreads();
@@ -415,13 +509,15 @@ static __global__ void __launch_bounds__(BOX_THREADS)
     real<T> *const kept = sums + plane.sums;
     for (int64_t i = blockIdx.x; i < s.images * s.channels; i += gridDim.x) {
         const box_place p = { i / s.channels, 0, 0, i % s.channels };
-        load_plane<T, OP>(s, d, plane, p, values);
+        real<T> about;
+        choose_about<T, OP, false>(s, d, p, &about);
+        load_plane<T, OP>(s, d, plane, p, about, values);
         sum_plane_columns<KINDS>(s, plane, values, prefix, sums, s.row.before);
         if constexpr (GRADIENT) {
-            middle_plane<T, OP>(s, d, constants, plane, p, sums, prefix, values, kept);
+            middle_plane<T, OP>(s, d, constants, plane, p, about, sums, prefix, values, kept);
             sum_plane_columns<KINDS>(s, plane, values, prefix, sums, s.row.after);
         }
-        finish_plane<T, OP, GRADIENT>(s, d, constants, plane, p, sums, prefix, kept);
+        finish_plane<T, OP, GRADIENT>(s, d, constants, plane, p, about, sums, prefix, kept);
     }
 }
 

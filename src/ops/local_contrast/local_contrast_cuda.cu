@@ -8,17 +8,14 @@
 /* rg_contrast_numbers, cast once. */
 template <rg_dtype T> struct contrast_constants {
     norm_constants<T> norm;
-    real<T> mean, p0, pm, ps, share; /* share: p0 / N */
+    real<T> mean, p0, rest, pm, ps, share; /* rest: 1 - p0; share: p0 / N */
 };
 
 template <rg_dtype T>
 static contrast_constants<T> contrast_constants_of(const rg_contrast_numbers *n)
 {
-    return { norm_constants_of<T>(&n->norm),
-             (real<T>)n->mean,
-             (real<T>)n->p0,
-             (real<T>)n->pm,
-             (real<T>)n->ps,
+    return { norm_constants_of<T>(&n->norm), (real<T>)n->mean, (real<T>)n->p0,
+             (real<T>)(1 - n->p0),           (real<T>)n->pm,   (real<T>)n->ps,
              (real<T>)(n->p0 * n->mean) };
 }
 
@@ -32,31 +29,41 @@ template <rg_dtype T> struct contrast {
         to[1] = x * x;
     }
 
-    /* T, and M; NaN stays. */
-    static __device__ __forceinline__ real<T> divisor(const CONSTANTS &k, const real<T> sum[2],
-                                                      real<T> &mean)
+    /* T, and M - r, as on the CPU; NaN stays. */
+    static __device__ __forceinline__ real<T> divisor(const CONSTANTS &k, const box_spot<T> &spot,
+                                                      const real<T> sum[2], real<T> &mean)
     {
-        mean = sum[0] * k.mean;
-        const real<T> variance = fma(-mean, mean, sum[1] * k.mean);
+        const real<T> m = sum[0] * k.mean, beyond = spot.outside * spot.r;
+        const real<T> within = fma(-m, m, sum[1] * k.mean);
+        const real<T> variance = fma(beyond, fma(spot.inside, spot.r, m + m), within);
+        mean = m - beyond;
         return fma(k.norm.scale, 0 > variance ? 0 : variance, k.norm.delta);
     }
 
+    /* x - p0 M. */
+    static __device__ __forceinline__ real<T> rest(const CONSTANTS &k, real<T> x,
+                                                   const box_spot<T> &spot, real<T> mean)
+    {
+        return fma(k.rest, spot.r, fma(-k.p0, mean, x));
+    }
+
     static __device__ __forceinline__ real<T> result(const CONSTANTS &k, real<T> x,
-                                                     const real<T> sum[2])
+                                                     const box_spot<T> &spot, const real<T> sum[2])
     {
         real<T> mean, inverse;
-        const real<T> t = divisor(k, sum, mean);
-        const real<T> rest = fma(-k.p0, mean, x);
-        return fma(k.ps, rest * norm_power<T>(t, k.norm, k.norm.quarters, inverse), k.pm);
+        const real<T> t = divisor(k, spot, sum, mean);
+        const real<T> power = norm_power<T>(t, k.norm, k.norm.quarters, inverse);
+        return fma(k.ps, rest(k, x, spot, mean) * power, k.pm);
     }
 
     static __device__ __forceinline__ real<T> middle(const CONSTANTS &k, real<T> dy, real<T> x,
-                                                     const real<T> sum[2], real<T> to[2])
+                                                     const box_spot<T> &spot, const real<T> sum[2],
+                                                     real<T> to[2])
     {
         real<T> mean, inverse;
-        const real<T> t = divisor(k, sum, mean);
+        const real<T> t = divisor(k, spot, sum, mean);
         const real<T> a = k.ps * dy * norm_power<T>(t, k.norm, k.norm.quarters, inverse);
-        const real<T> q = k.norm.factor * a * (fma(-k.p0, mean, x) * inverse);
+        const real<T> q = k.norm.factor * a * (rest(k, x, spot, mean) * inverse);
         to[0] = fma(q, mean, -(k.share * a));
         to[1] = q;
         return a;

@@ -15,13 +15,14 @@ template <rg_dtype T> struct spatial {
     }
 
     static __device__ __forceinline__ real<T> result(const CONSTANTS &k, real<T> x,
-                                                     const real<T> sum[1])
+                                                     const box_spot<T> &, const real<T> sum[1])
     {
         return norm_forward<T>(k, x, sum[0], k.quarters);
     }
 
     static __device__ __forceinline__ real<T> middle(const CONSTANTS &k, real<T> dy, real<T> x,
-                                                     const real<T> sum[1], real<T> to[1])
+                                                     const box_spot<T> &, const real<T> sum[1],
+                                                     real<T> to[1])
     {
         return norm_middle<T>(k, dy, x, sum[0], to[0], k.quarters);
     }
