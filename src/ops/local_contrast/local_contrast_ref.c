@@ -28,26 +28,30 @@ static double count_of(const rg_local_contrast_desc *d)
     return (double)d->window[0] * d->window[1];
 }
 
-/* The mean over a window, of x or of its squares. */
-static double mean(const rg_local_contrast_desc *d, const double *x, image m, int64_t i, int64_t j,
-                   bool squares)
+/* The mean over a window. */
+static double mean(const rg_local_contrast_desc *d, const double *x, image m, int64_t i, int64_t j)
 {
     double sum = 0;
     for (int64_t r = 0; r < m.h; r++)
         for (int64_t q = 0; q < m.w; q++)
-            if (in_window(i, r, d->window[0]) && in_window(j, q, d->window[1])) {
-                const double value = x[(r * m.w + q) * m.c];
-                sum += squares ? value * value : value;
-            }
+            if (in_window(i, r, d->window[0]) && in_window(j, q, d->window[1]))
+                sum += x[(r * m.w + q) * m.c];
     return sum / count_of(d);
 }
 
 static double divisor(const rg_local_contrast_desc *d, const double *x, image m, int64_t i,
                       int64_t j)
 {
-    const double middle = mean(d, x, m, i, j, false);
-    const double variance = mean(d, x, m, i, j, true) - middle * middle;
-    return d->delta + d->alpha * (variance < 0 ? 0 : variance);
+    const double middle = mean(d, x, m, i, j);
+    double sum = 0, outside = count_of(d);
+    for (int64_t r = 0; r < m.h; r++)
+        for (int64_t q = 0; q < m.w; q++)
+            if (in_window(i, r, d->window[0]) && in_window(j, q, d->window[1])) {
+                const double rest = x[(r * m.w + q) * m.c] - middle;
+                sum += rest * rest;
+                outside -= 1;
+            }
+    return d->delta + d->alpha * (sum + outside * middle * middle) / count_of(d);
 }
 
 void rg_local_contrast_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref_tensor y[])
@@ -60,7 +64,7 @@ void rg_local_contrast_ref_forward(const void *desc, const rg_ref_tensor x[], rg
                 for (int64_t c = 0; c < m.c; c++) {
                     const int64_t plane = n * m.h * m.w * m.c + c, at = (i * m.w + j) * m.c;
                     const double *from = x->data + plane;
-                    const double rest = from[at] - d->p0 * mean(d, from, m, i, j, false);
+                    const double rest = from[at] - d->p0 * mean(d, from, m, i, j);
                     y->data[plane + at] =
                         d->pm + d->ps * rest * pow(divisor(d, from, m, i, j), -d->beta);
                 }
@@ -71,7 +75,7 @@ static void spread(const rg_local_contrast_desc *d, const double *dy, const doub
                    image m, int64_t i, int64_t j)
 {
     const int64_t at = (i * m.w + j) * m.c;
-    const double t = divisor(d, x, m, i, j), middle = mean(d, x, m, i, j, false);
+    const double t = divisor(d, x, m, i, j), middle = mean(d, x, m, i, j);
     const double a = d->ps * dy[at] * pow(t, -d->beta), count = count_of(d);
     dx[at] += a;
     for (int64_t r = 0; r < m.h; r++)

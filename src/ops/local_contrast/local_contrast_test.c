@@ -19,6 +19,23 @@ static double special_dy(int64_t i)
     return i % 429 == 6 * 33 + 5 * 3 + 2 ? __builtin_nan("") : (double)(i % 5) - 2;
 }
 
+/* Images whose pixels have much in common: 3 channels, each near another number. */
+static double channels(int64_t i)
+{
+    const double near[] = { 1000, -128, 0 };
+    return near[i % 3] + (double)(i * 7 % 31) / 8;
+}
+
+/* Images of 19 by 17 with 2 channels near 1000, in which a large number, an infinity and a NaN
+ * stand where a number to be subtracted might be looked for. */
+static double spoilt(int64_t i)
+{
+    const int64_t pixel = i / 2 % 323;
+    if (pixel == 0 || pixel == 4 * 17 + 4)
+        return i % 2 ? __builtin_inf() : 1e15;
+    return pixel == 9 * 17 + 8 && i % 2 ? __builtin_nan("") : 1000 + (double)(i * 7 % 31) / 8;
+}
+
 static const rg_case cases[] = {
     /* timed */
     { "five-56", "alpha=1 delta=0.25", "32,56,56,64", RG_CASE_BENCH },
@@ -71,7 +88,24 @@ static const rg_case cases[] = {
     { "no-columns", "alpha=1 delta=0.25", "2,6,0,3", RG_CASE_ZERO },
     { "no-channels", "alpha=1 delta=0.25", "2,6,6,0", RG_CASE_ZERO },
 
+    /* pixels that have much in common */
+    { "offset-128", "alpha=1", "2,19,13,5", .x_fill = { { 126, 130 } } },
+    { "offset-1000", "alpha=1", "2,19,13,5", .x_fill = { { 998, 1002 } } },
+    { "offset-negative", "alpha=1 delta=0.01", "1,19,13,3", .x_fill = { { -1002, -998 } } },
+    { "offset-p0", "alpha=1 p0=0.25 beta=0.6", "1,14,13,16", .x_fill = { { 126, 130 } } },
+    { "offset-mean", "window=4,3", "1,14,13,16", .x_fill = { { 998, 1002 } } },
+    { "offset-even", "window=4,6 alpha=1", "1,75,13,2", .x_fill = { { 998, 1002 } } },
+    { "offset-wide", "window=10,12 alpha=1", "1,33,37,3", .x_fill = { { 998, 1002 } } },
+    { "offset-wide-rows", "window=11,2 alpha=1", "1,33,9,3", .x_fill = { { 998, 1002 } } },
+    { "offset-wide-columns", "window=2,11 alpha=1", "1,9,33,3", .x_fill = { { 998, 1002 } } },
+    { "offset-far-beyond", "window=40,50 alpha=1", "1,9,11,4", .x_fill = { { 998, 1002 } } },
+    { "offset-most", "window=2147483647,2147483647 alpha=1 delta=0.25", "1,9,8,2",
+      .x_fill = { { 998, 1002 } } },
+    { "offset-channels", "alpha=1 delta=1", "1,23,21,3", .x_fill = { { .at = channels } } },
+
     /* values */
+    { "special-offset", "window=3,2 alpha=1 delta=0.25", "1,19,17,2", RG_CASE_SPECIAL,
+      .x_fill = { { .at = spoilt } } },
     { "special", "window=3,4 alpha=1 delta=0.25", "2,13,11,3", RG_CASE_SPECIAL,
       .x_fill = { { .at = special } } },
     { "special-wide", "window=9,10 alpha=1 delta=0.25", "1,13,11,3", RG_CASE_SPECIAL,
