@@ -5,6 +5,9 @@
 #include "api.h"
 #include "api_seam.h"
 
+#include <retrograde/batch_norm.h>
+#include <retrograde/pool.h>
+
 enum { IMAGES = 5, HEIGHT = 3, WIDTH = 11, COUNT = HEIGHT * WIDTH };
 
 /* Images as neighbouring slices of one tensor, or each with storage of its own. */
@@ -228,7 +231,6 @@ static void test_refused(rig *r)
     rg_kernel_destroy(kernel);
 }
 
-/* One call is one read of each temporary in it. */
 /* Neighbours are joined only where all of them overwrite, or all of them add: orders of two shared
  * gradients, 0 and 1, over three images. */
 static void test_shared_neighbours(rig *r)
@@ -282,6 +284,78 @@ static void test_other_images(rig *r)
     rg_kernel_destroy(kernel);
 }
 
+static void expect_own_states(rig *r, rg_kernel *kernel)
+{
+    images x = images_of(r->device, RG_F32, false, 1), dx = images_of(r->device, RG_F32, false, 2);
+    rg_tensor *y[IMAGES];
+    rg_state *states[IMAGES];
+    EXPECT_OK(rg_kernel_forward_alloc(kernel, r->commands, IMAGES, x.of, false, y, states));
+    rg_state *const own = states[3];
+    states[3] = states[1];
+    EXPECT_FAILS(rg_kernel_forward_batch(kernel, r->commands, IMAGES, x.of, y, states),
+                 RG_INVALID_ARGUMENT, "images 1 and 3 have one state");
+    EXPECT_FAILS(
+        rg_kernel_gradient_batch(kernel, r->commands, IMAGES, y, x.of, NULL, states, dx.of, 0),
+        RG_INVALID_ARGUMENT, "images 1 and 3 have one state");
+    states[3] = NULL; /* several images without one are several */
+    states[1] = NULL;
+    EXPECT_OK(rg_kernel_forward_batch(kernel, r->commands, IMAGES, x.of, y, states));
+    EXPECT_OK(rig_run(r));
+    rg_state_destroy(own);
+    for (int n = 0; n < IMAGES; n++) {
+        rg_tensor_destroy(y[n]);
+        rg_state_destroy(states[n]);
+    }
+    images_free(&x);
+    images_free(&dx);
+}
+
+/* What an image leaves in a state the next one would overwrite, so that max pooling found the
+ * winners of the last image for all. */
+static void test_repeated_state(rig *r)
+{
+    rg_pool_desc pool_desc = rg_pool_desc_default();
+    rg_batch_norm_desc norm_desc = rg_batch_norm_desc_default();
+    rg_kernel *pool = NULL, *whole = NULL, *statistics = NULL;
+    pool_desc.window[0] = pool_desc.stride[0] = 1; /* images are (1, 3, 11) */
+    EXPECT_OK(rg_pool_create(r->device, &pool_desc, &pool));
+    norm_desc.gamma = norm_desc.beta = false;
+    EXPECT_OK(rg_batch_norm_create(r->device, &norm_desc, &whole));
+    norm_desc.phase = RG_BATCH_NORM_STATISTICS;
+    EXPECT_OK(rg_batch_norm_create(r->device, &norm_desc, &statistics));
+    expect_own_states(r, pool);
+    expect_own_states(r, whole);
+
+    images x = images_of(r->device, RG_F32, false, 1); /* a phase adds to it: one for all */
+    rg_state *all = NULL, *one_by_one = NULL;
+    rg_tensor *mean = NULL, *wanted = NULL;
+    EXPECT_OK(rg_state_create(statistics, x.of, &all));
+    EXPECT_OK(rg_state_create(statistics, x.of, &one_by_one));
+    rg_state *const shared[IMAGES] = { all, all, all, all, all };
+    EXPECT_OK(rg_kernel_forward_batch(statistics, r->commands, IMAGES, x.of, NULL, shared));
+    for (int n = 0; n < IMAGES; n++)
+        EXPECT_OK(rg_kernel_forward(statistics, r->commands, &x.of[n], NULL, one_by_one));
+    EXPECT_OK(rig_run(r));
+    EXPECT_OK(rg_state_tensor(all, "mean", &mean));
+    EXPECT_OK(rg_state_tensor(one_by_one, "mean", &wanted));
+    EXPECT(same_bits(mean, wanted));
+    rg_state_destroy(all);
+    rg_state_destroy(one_by_one);
+
+    rg_kernel *softmax = softmax_of(r->device, RG_SOFTMAX_PLAIN, -1); /* holds nothing */
+    EXPECT_OK(rg_state_create(softmax, x.of, &all));
+    rg_state *const empty[IMAGES] = { all, all, all, all, all };
+    EXPECT_OK(rg_kernel_forward_batch(softmax, r->commands, IMAGES, x.of, x.of, empty));
+    EXPECT_OK(rig_run(r));
+    rg_state_destroy(all);
+    images_free(&x);
+    rg_kernel_destroy(softmax);
+    rg_kernel_destroy(pool);
+    rg_kernel_destroy(whole);
+    rg_kernel_destroy(statistics);
+}
+
+/* One call is one read of each temporary in it. */
 static void test_counts(rig *r)
 {
     rg_kernel *kernel = softmax_of(r->device, RG_SOFTMAX_PLAIN, -1);
@@ -318,6 +392,7 @@ int main(void)
     test_refused(&r);
     test_other_images(&r);
     test_shared_neighbours(&r);
+    test_repeated_state(&r);
     test_counts(&r);
     rig_close(&r);
     return rg_test_report();

@@ -41,8 +41,9 @@ RG_API rg_status rg_kernel_gradient(const rg_kernel *kernel, rg_commands *comman
 
 /** Forward for `count` images: entry i * count + n is input (or output) i of image n, states[n]
  *  its state (`states` may be NULL). A parameter repeats one pointer; so does a state that the
- *  batch shares. What one image writes no other may touch. Images that are neighbours in memory
- *  run as one launch. All is recorded, or nothing. */
+ *  batch shares, where the op's header says that it may or the state has no tensors. What one
+ *  image writes no other may touch. Images that are neighbours in memory run as one launch. All is
+ *  recorded, or nothing. */
 RG_API rg_status rg_kernel_forward_batch(const rg_kernel *kernel, rg_commands *commands,
                                          int64_t count, rg_tensor *const x[], rg_tensor *const y[],
                                          rg_state *const states[]);

@@ -74,6 +74,8 @@ typedef struct rg_op {
     /* Whether kernels write their state alone: forward takes no y, and the gradient needs no dx;
      * NULL: never. */
     bool (*fills_state)(const void *desc);
+    /* Whether images of a batch may share a state, since calls add to it; NULL: never. */
+    bool (*shares_state)(const void *desc);
     /* RG_READS_ bits of the gradient. */
     uint32_t (*reads)(const void *desc);
     uint32_t optional_dy; /* bit j: dy[j] may be NULL, which stands for 0 */

@@ -187,8 +187,25 @@ static rg_status check_images_apart(const batch *b, const rg_call *call)
     return status;
 }
 
+/* What one image leaves in a state the next would overwrite, unless the op adds to it. */
+static rg_status check_states(const batch *b, const rg_call *call)
+{
+    const rg_op *op = call->op;
+    if (b->states == NULL || (op->shares_state != NULL && op->shares_state(call->desc)))
+        return RG_OK;
+    for (int64_t n = 1; n < b->count; n++) {
+        for (int64_t k = 0; k < n && rg_state_count(b->states[n]) > 0; k++)
+            RG_CHECK(b->states[k] != b->states[n], RG_INVALID_ARGUMENT,
+                     "%s: images %lld and %lld have one state, which holds tensors of one image "
+                     "alone",
+                     op->name, (long long)k, (long long)n);
+    }
+    return RG_OK;
+}
+
 static rg_status record_images(const batch *b, rg_call *call)
 {
+    RG_TRY(check_states(b, call));
     if (b->count > 1)
         RG_TRY(check_images_apart(b, call));
     for (int64_t n = 0; n < b->count;) {

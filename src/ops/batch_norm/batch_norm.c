@@ -251,6 +251,11 @@ static bool fills_state(const void *desc)
     return ((const rg_batch_norm_desc *)desc)->phase == RG_BATCH_NORM_STATISTICS;
 }
 
+static bool shares_state(const void *desc)
+{
+    return ((const rg_batch_norm_desc *)desc)->phase != RG_BATCH_NORM_WHOLE;
+}
+
 /* ---- what all launches need ---- */
 
 /* The tensors of one call. `any` stands in for those that there are none of. */
@@ -694,7 +699,7 @@ RG_OP_DEFINE(batch_norm, .text = "normalisation of every channel over the whole 
              .count_inputs = count_inputs, .count_outputs = count_outputs,
              .input_names = input_names, .check = check, .shapes = shapes, .state = make_slots,
              .fits = fits, .fills_state = fills_state, .reads = reads, .optional_dy = 6,
-             .forward = forward, .gradient = gradient);
+             .shares_state = shares_state, .forward = forward, .gradient = gradient);
 
 rg_status rg_batch_norm_create(rg_device *device, const rg_batch_norm_desc *desc,
                                rg_kernel **kernel)
