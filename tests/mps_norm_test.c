@@ -408,6 +408,12 @@ static void test_image_sums(rig *r)
             rg_tensor *each = NULL;
             EXPECT(k != 1 || rg_state_tensor(state, "dgamma", &each) == RG_OK);
             EXPECT(k != 1 || is_sum(dx[k][1], each, 4001, 1e-2));
+            EXPECT(k != 1 || rg_state_tensor(state, "dbeta", &each) == RG_OK);
+            if (k == 1 && rows[i] == 1) { /* that of one row is dy */
+                rg_tensor *dy = filled(r->device, RG_F32, 2, DIMS(4001, 33), 4);
+                EXPECT(same_bits(each, dy));
+                rg_tensor_destroy(dy);
+            }
             rg_state_destroy(state);
             rg_kernel_destroy(kernel);
         }
