@@ -290,8 +290,8 @@ static void expect_own_states(rig *r, rg_kernel *kernel)
     rg_tensor *y[IMAGES];
     rg_state *states[IMAGES];
     EXPECT_OK(rg_kernel_forward_alloc(kernel, r->commands, IMAGES, x.of, false, y, states));
-    rg_state *const own = states[3];
-    states[3] = states[1];
+    rg_state *const own = states[3], *const other = states[1];
+    states[3] = other;
     EXPECT_FAILS(rg_kernel_forward_batch(kernel, r->commands, IMAGES, x.of, y, states),
                  RG_INVALID_ARGUMENT, "images 1 and 3 have one state");
     EXPECT_FAILS(
@@ -302,6 +302,7 @@ static void expect_own_states(rig *r, rg_kernel *kernel)
     EXPECT_OK(rg_kernel_forward_batch(kernel, r->commands, IMAGES, x.of, y, states));
     EXPECT_OK(rig_run(r));
     rg_state_destroy(own);
+    rg_state_destroy(other);
     for (int n = 0; n < IMAGES; n++) {
         rg_tensor_destroy(y[n]);
         rg_state_destroy(states[n]);
