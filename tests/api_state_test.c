@@ -311,6 +311,128 @@ static void test_tensors_of_temporary(scene *s)
     rg_state_destroy(state);
 }
 
+/* ---- commands that never ran ---- */
+
+static rg_tensor *mean_of(rg_state *state)
+{
+    rg_tensor *mean = NULL;
+    EXPECT_OK(rg_state_tensor(state, "mean", &mean));
+    return mean;
+}
+
+/* What dropped commands were to fill nobody has written. */
+static void test_dropped(scene *s)
+{
+    rg_state *state = NULL;
+    EXPECT_OK(rg_state_create(s->kernel, s->x, &state));
+    EXPECT_OK(forward(s, state));
+    EXPECT_OK(gradient(s, state)); /* in the same commands */
+    rig_renew(&s->r);
+    EXPECT_FAILS(gradient(s, state), RG_INVALID_STATE, "no forward pass");
+    EXPECT_OK(forward(s, state));
+    EXPECT_OK(rg_commands_commit_and_continue(s->r.commands));
+    EXPECT_OK(gradient(s, state)); /* in the next part */
+    rig_renew(&s->r);
+    EXPECT_OK(gradient(s, state)); /* a gradient that was dropped changes nothing */
+    EXPECT_OK(rig_run(&s->r));
+    EXPECT_OK(gradient(s, state));
+    EXPECT_OK(forward(s, state));
+    rig_renew(&s->r); /* the earlier pass is forgotten, too */
+    EXPECT_FAILS(gradient(s, state), RG_INVALID_STATE, "no forward pass");
+    rg_state_destroy(state);
+
+    EXPECT_OK(rg_state_create(s->kernel, s->x, &state)); /* outlives its commands, or not */
+    EXPECT_OK(forward(s, state));
+    rg_state_destroy(state);
+    rig_renew(&s->r);
+}
+
+/* Other commands may be dropped yet, or committed in another order. */
+static void test_not_committed(scene *s)
+{
+    rg_state *state = NULL;
+    rg_commands *const first = s->r.commands;
+    EXPECT_OK(rg_state_create(s->kernel, s->x, &state));
+    EXPECT_OK(forward(s, state));
+    EXPECT_OK(rg_commands_create(s->r.queue, &s->r.commands));
+    EXPECT_FAILS(gradient(s, state), RG_INVALID_STATE, "not committed yet");
+    EXPECT_OK(rg_commands_commit(first));
+    EXPECT_OK(gradient(s, state));
+    EXPECT_OK(forward(s, state)); /* which only writes needs no order */
+    rg_commands *const second = s->r.commands;
+    EXPECT_OK(rg_commands_create(s->r.queue, &s->r.commands));
+    EXPECT_OK(forward(s, state));
+    EXPECT_OK(gradient(s, state));
+    EXPECT_OK(rg_commands_commit(second));
+    EXPECT_OK(rig_run(&s->r));
+    rg_commands_destroy(first);
+    rg_commands_destroy(second);
+    rg_state_destroy(state);
+}
+
+static void test_failed(scene *s)
+{
+    rg_state *state = NULL;
+    float *a = rg_tensor_data(s->x[0]);
+    const float kept = a[5];
+    EXPECT_OK(rg_state_create(s->kernel, s->x, &state));
+    EXPECT_OK(forward(s, state));
+    EXPECT_OK(gradient(s, state));
+    a[5] = 666;
+    EXPECT_FAILS(rig_run(&s->r), RG_KERNEL_FAULT, "666");
+    a[5] = kept;
+    EXPECT_FAILS(gradient(s, state), RG_INVALID_STATE, "no forward pass");
+    EXPECT_OK(forward(s, state));
+    EXPECT_OK(gradient(s, state));
+    EXPECT_OK(rig_run(&s->r));
+    rg_state_destroy(state);
+}
+
+/* Statistics that were to be added are not counted; those of a state that may spare work are
+ * computed once more. */
+static void test_dropped_progress(scene *s)
+{
+    rg_kernel *statistics = batch_norm_of(s, RG_BATCH_NORM_STATISTICS);
+    rg_kernel *normalize = batch_norm_of(s, RG_BATCH_NORM_NORMALIZE);
+    rg_kernel *whole = batch_norm_of(s, RG_BATCH_NORM_WHOLE);
+    rg_state *state = NULL, *fresh = NULL, *spare = NULL;
+    EXPECT_OK(rg_state_create(statistics, s->x, &state));
+    EXPECT_OK(rg_state_create(statistics, s->x, &fresh));
+    EXPECT_OK(rg_kernel_forward(statistics, s->r.commands, &s->x[1], NULL, state));
+    rig_renew(&s->r);
+    EXPECT_FAILS(rg_kernel_forward(normalize, s->r.commands, s->x, &s->y, state), RG_INVALID_STATE,
+                 "no statistics");
+    EXPECT_OK(rg_kernel_forward(statistics, s->r.commands, s->x, NULL, state));
+    EXPECT_OK(rg_kernel_forward(statistics, s->r.commands, s->x, NULL, fresh));
+    rg_commands *const first = s->r.commands;
+    EXPECT_OK(rg_commands_create(s->r.queue, &s->r.commands));
+    EXPECT_FAILS(rg_kernel_forward(statistics, s->r.commands, s->x, NULL, state), RG_INVALID_STATE,
+                 "not committed yet");
+    EXPECT_OK(rg_commands_commit(first));
+    EXPECT_OK(rg_kernel_forward(normalize, s->r.commands, s->x, &s->y, state));
+    EXPECT_OK(rig_run(&s->r));
+    EXPECT(same_bits(mean_of(state), mean_of(fresh)));
+    EXPECT_OK(rg_kernel_gradient(statistics, s->r.commands, &s->dy, s->x, NULL, state, NULL, 0));
+    rig_renew(&s->r); /* sums that were never made */
+    EXPECT_FAILS(rg_kernel_gradient(normalize, s->r.commands, &s->dy, s->x, NULL, state, s->dx, 0),
+                 RG_INVALID_STATE, "no forward pass");
+
+    EXPECT_OK(rg_state_create(whole, s->x, &spare));
+    EXPECT_OK(rg_kernel_forward(whole, s->r.commands, s->x, &s->y, spare));
+    rig_renew(&s->r);
+    EXPECT_OK(rg_kernel_gradient(whole, s->r.commands, &s->dy, s->x, NULL, spare, &s->dx[0], 0));
+    EXPECT_OK(rg_kernel_gradient(whole, s->r.commands, &s->dy, s->x, NULL, NULL, &s->dx[1], 0));
+    EXPECT_OK(rig_run(&s->r));
+    EXPECT(same_bits(s->dx[0], s->dx[1]));
+    rg_commands_destroy(first);
+    rg_state_destroy(state);
+    rg_state_destroy(fresh);
+    rg_state_destroy(spare);
+    rg_kernel_destroy(statistics);
+    rg_kernel_destroy(normalize);
+    rg_kernel_destroy(whole);
+}
+
 int main(void)
 {
     scene s = scene_open();
@@ -322,6 +444,10 @@ int main(void)
     test_counts(&s);
     test_shared_counts(&s);
     test_tensors_of_temporary(&s);
+    test_dropped(&s);
+    test_not_committed(&s);
+    test_failed(&s);
+    test_dropped_progress(&s);
     scene_close(&s);
     return rg_test_report();
 }

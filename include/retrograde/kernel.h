@@ -109,7 +109,9 @@ RG_API void rg_kernel_destroy(rg_kernel *kernel);
 
 /** Makes a state for inputs x[]. It records the kernel's descriptor and the shapes of x[], and
  *  holds the tensors that the op's header names. It fits any kernel of the same op and descriptor
- *  or, where the op's header says so, of another phase and number of images. */
+ *  or, where the op's header says so, of another phase and number of images. What commands leave in
+ *  it other commands can read once the first are committed. Commands that fail, or are destroyed
+ *  without commit, leave it as rg_state_reset() does. */
 RG_API rg_status rg_state_create(const rg_kernel *kernel, rg_tensor *const x[], rg_state **state);
 
 /** The same with storage from `commands`, and a read count of 1. A state without tensors is

@@ -114,10 +114,11 @@ static rg_status check_usable(const rg_call *call, const char *prefix, const cha
 
 /* ---- the state ---- */
 
-static rg_status check_state(const rg_call *call, const rg_tensor_desc x[])
+static rg_status check_state(const rg_call *call, const rg_tensor_desc x[], bool reads)
 {
-    const rg_state *state = call->state;
+    rg_state *state = call->state;
     RG_TRY(rg_state_usable(state, call->commands, call->op->name));
+    RG_TRY(rg_state_settle(state, call->commands, reads, call->op->name));
     RG_CHECK(state->op == call->op, RG_INVALID_ARGUMENT, "%s: the state is one of %s",
              call->op->name, state->op->name);
     if (call->op->fits != NULL && call->op->fits(state->desc, state->sources, call->desc, x))
@@ -177,7 +178,7 @@ rg_status rg_call_forward(rg_call *call)
     RG_TRY(check_apart(call, "x", call->input_names, call->x, call->inputs, "y", op->outputs,
                        call->y, call->outputs));
     if (call->state != NULL)
-        RG_TRY(check_state(call, x));
+        RG_TRY(check_state(call, x, false));
     return op->forward(call);
 }
 
@@ -244,7 +245,7 @@ rg_status rg_call_gradient(rg_call *call)
                  "%s: the gradient reads %s, which is NULL", op->name, op->outputs[i]);
     }
     if (call->state != NULL)
-        RG_TRY(check_state(call, x));
+        RG_TRY(check_state(call, x, reads & (RG_READS_STATE | RG_READS_WITH_STATE)));
     if (reads & RG_READS_STATE) {
         RG_CHECK(call->state != NULL, RG_INVALID_ARGUMENT,
                  "%s: the gradient reads the state, which is NULL", op->name);

@@ -51,11 +51,39 @@ static void part_release_work(rg_part *part)
     part->temporaries = NULL;
 }
 
+rg_status rg_part_need_fate(rg_part *part)
+{
+    if (part->fate != NULL)
+        return RG_OK;
+    void *memory;
+    RG_TRY(rg_allocate_zero(&part->queue->device->allocator, sizeof(rg_fate), &memory));
+    part->fate = memory;
+    part->fate->refs = 1;
+    atomic_store(&part->fate->state, RG_COMMANDS_RECORDING);
+    return RG_OK;
+}
+
+void rg_fate_release(const rg_allocator *allocator, rg_fate *fate)
+{
+    if (fate != NULL && --fate->refs == 0)
+        rg_release(allocator, fate, sizeof *fate);
+}
+
+static void part_set_state(rg_part *part, int state)
+{
+    if (part->fate != NULL)
+        atomic_store(&part->fate->state, state);
+    atomic_store(&part->state, state);
+}
+
 static void part_release(rg_part *part)
 {
     while (part != NULL && --part->refs == 0) {
         rg_part *before = part->before;
         rg_queue *queue = part->queue;
+        if (atomic_load(&part->state) == RG_COMMANDS_RECORDING)
+            part_set_state(part, RG_COMMANDS_FAILED); /* dropped */
+        rg_fate_release(&queue->device->allocator, part->fate);
         part_release_work(part);
         rg_release(&queue->device->allocator, part, sizeof *part);
         rg_queue_release(queue);
@@ -71,7 +99,7 @@ static void part_finished(rg_list *list)
     for (size_t i = 0; i < part->handlers_count; i++)
         part->handlers[i].function(part->handlers[i].context, part->outcome);
     part_release_work(part);
-    atomic_store(&part->state, part->outcome == RG_OK ? RG_COMMANDS_COMPLETED : RG_COMMANDS_FAILED);
+    part_set_state(part, part->outcome == RG_OK ? RG_COMMANDS_COMPLETED : RG_COMMANDS_FAILED);
     part_release(part);
 }
 
@@ -216,7 +244,7 @@ static rg_status commit(rg_commands *commands, rg_part *next)
     forget_completed(&commands->last);
     part->before = commands->last;
     part->refs++; /* the queue's */
-    atomic_store(&part->state, RG_COMMANDS_COMMITTED);
+    part_set_state(part, RG_COMMANDS_COMMITTED);
     commands->last = part;
     commands->part = next;
     rg_queue_retain(queue); /* a handler may destroy all there is before submit returns */

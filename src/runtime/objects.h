@@ -90,12 +90,20 @@ typedef struct rg_range {
     size_t begin, end;
 } rg_range;
 
+/* What becomes of a part, for the states that its calls change. It outlives the part. */
+typedef struct rg_fate {
+    rg_refs refs;
+    _Atomic int state; /* as rg_part.state; RG_COMMANDS_FAILED also if dropped without commit */
+} rg_fate;
+void rg_fate_release(const rg_allocator *allocator, rg_fate *fate);
+
 typedef struct rg_part {
     rg_list list; /* first, so that the backend's list is the part */
     rg_refs refs;
     rg_queue *queue;
     _Atomic int state; /* rg_commands_state */
     rg_status outcome;
+    rg_fate *fate;          /* NULL while no call has a state */
     struct rg_part *before; /* committed earlier by the same commands; for its outcome */
 
     char *entries;
@@ -123,6 +131,9 @@ struct rg_commands {
     rg_results_hint hint;
     uint64_t serial; /* of calls: see rg_tensor.seen */
 };
+
+/* Makes part->fate, unless there is one. */
+rg_status rg_part_need_fate(rg_part *part);
 
 /* Finds room for `bytes` in the heap of the part being recorded, and gives it back. */
 rg_status rg_heap_take(rg_part *part, size_t bytes, size_t *offset);
@@ -160,12 +171,19 @@ struct rg_state {
     /* Numbers of the op's own on how far recording has come; a call that is refused half-way gets
      * back those of the calls before. */
     int64_t progress[RG_STATE_PROGRESS], recorded[RG_STATE_PROGRESS];
+    rg_fate *fate; /* of the part that `filled` and `progress` come from; NULL: of none */
     bool temporary;
     uint64_t commands; /* of a temporary: the id of its commands */
     uint64_t read_count;
     uint64_t seen;
 };
 rg_status rg_state_usable(const rg_state *state, const rg_commands *commands, const char *who);
+/* Before a call: what was dropped or has failed is forgotten. `reads`: whether the call reads what
+ * earlier ones have left, which is then to be committed, or recorded in the same part. */
+rg_status rg_state_settle(rg_state *state, const rg_commands *commands, bool reads,
+                          const char *who);
+/* After one that was recorded. */
+void rg_state_note(rg_state *state, const rg_part *part, bool filled);
 void rg_state_count_read(rg_state *state, uint64_t serial);
 
 /* Replaces a label by a copy of `text`. */

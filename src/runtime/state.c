@@ -3,6 +3,7 @@
 /* States: what a forward pass leaves for its gradient. */
 #include "runtime/objects.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 
 static rg_status make_state(const rg_kernel *kernel, rg_commands *commands, rg_tensor *const x[],
@@ -80,6 +81,7 @@ void rg_state_destroy(rg_state *state)
 {
     if (state == NULL)
         return;
+    rg_fate_release(&state->device->allocator, state->fate);
     for (int32_t i = 0; i < state->count; i++)
         rg_tensor_destroy(state->tensors[i]);
     rg_device *device = state->device;
@@ -145,7 +147,36 @@ rg_status rg_state_reset(rg_state *state)
     state->filled = false;
     memset(state->progress, 0, sizeof state->progress);
     memset(state->recorded, 0, sizeof state->recorded);
+    rg_fate_release(&state->device->allocator, state->fate);
+    state->fate = NULL;
     return RG_OK;
+}
+
+rg_status rg_state_settle(rg_state *state, const rg_commands *commands, bool reads, const char *who)
+{
+    const rg_fate *fate = state->fate;
+    if (fate == NULL || fate == commands->part->fate)
+        return RG_OK;
+    const int outcome = atomic_load(&fate->state);
+    if (outcome == RG_COMMANDS_FAILED)
+        return rg_state_reset(state);
+    for (int32_t i = 0; i < RG_STATE_PROGRESS; i++)
+        reads |= state->progress[i] != 0;
+    RG_CHECK(!reads || outcome != RG_COMMANDS_RECORDING, RG_INVALID_STATE,
+             "%s: the state is filled by other commands, which are not committed yet", who);
+    return RG_OK;
+}
+
+void rg_state_note(rg_state *state, const rg_part *part, bool filled)
+{
+    const bool changed = memcmp(state->recorded, state->progress, sizeof state->progress) != 0;
+    state->filled |= filled;
+    memcpy(state->recorded, state->progress, sizeof state->progress);
+    if ((!filled && !changed) || state->fate == part->fate)
+        return;
+    rg_fate_release(&state->device->allocator, state->fate);
+    state->fate = part->fate;
+    state->fate->refs++;
 }
 
 size_t rg_state_describe(const rg_state *state, char *text, size_t capacity)

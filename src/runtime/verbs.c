@@ -230,14 +230,13 @@ static void count_reads(rg_tensor *const tensors[], int64_t entries, uint64_t se
         rg_tensor_count_read(tensors[i], serial);
 }
 
-/* What the op has noted in the states holds from now on, or never happened. */
-static void settle_progress(const batch *b, bool recorded)
+/* What the op has noted in the states of a refused call never happened. */
+static void take_back_progress(const batch *b)
 {
     for (int64_t n = 0; b->states != NULL && n < b->count; n++) {
         rg_state *state = b->states[n];
         if (state != NULL)
-            memcpy(recorded ? state->recorded : state->progress,
-                   recorded ? state->progress : state->recorded, sizeof state->progress);
+            memcpy(state->progress, state->recorded, sizeof state->progress);
     }
 }
 
@@ -245,10 +244,12 @@ static rg_status record_batch(const batch *b, const char *who)
 {
     rg_call call;
     RG_TRY(rg_call_begin(b->kernel, b->commands, who, &call));
+    if (b->states != NULL)
+        RG_TRY(rg_part_need_fate(b->commands->part));
     const rg_mark mark = rg_commands_mark(b->commands);
     const rg_status status = record_images(b, &call);
-    settle_progress(b, status == RG_OK);
     if (status != RG_OK) {
+        take_back_progress(b);
         rg_commands_rewind(b->commands, mark);
         return status;
     }
@@ -260,7 +261,7 @@ static rg_status record_batch(const batch *b, const char *who)
             rg_state_count_read(b->states[n], serial);
         else
             b->states[n]->seen = serial;
-        b->states[n]->filled |= !b->gradient;
+        rg_state_note(b->states[n], b->commands->part, !b->gradient);
     }
     count_reads(b->x, call.inputs * b->count, serial);
     count_reads(b->gradient ? b->y : NULL, call.outputs * b->count, serial);
