@@ -433,6 +433,39 @@ static void test_dropped_progress(scene *s)
     rg_kernel_destroy(whole);
 }
 
+/* A tensor of the state that is an output or a gradient, too, was written twice. */
+static void test_apart_from_state(scene *s)
+{
+    rg_state *states[2] = { NULL };
+    rg_tensor *kept[2] = { NULL }, *const y = s->y, *const db = s->dx[1];
+    for (int i = 0; i < 2; i++) {
+        EXPECT_OK(rg_state_create(s->kernel, s->x, &states[i]));
+        EXPECT_OK(rg_state_tensor(states[i], "kept", &kept[i]));
+    }
+    s->y = kept[0];
+    EXPECT_FAILS(forward(s, states[0]), RG_INVALID_ARGUMENT, "mix: y overlaps kept of the state");
+    s->y = y;
+    rg_tensor *const x[] = { kept[0], s->x[1] };
+    EXPECT_FAILS(rg_kernel_forward(s->kernel, s->r.commands, x, &s->y, states[0]),
+                 RG_INVALID_ARGUMENT, "mix: a overlaps kept of the state");
+    EXPECT_OK(rg_kernel_forward(s->kernel, s->r.commands, x, &s->y, states[1])); /* of another */
+    EXPECT_OK(forward(s, states[0]));
+    s->dx[1] = kept[0];
+    EXPECT_FAILS(gradient(s, states[0]), RG_INVALID_ARGUMENT, "mix: db overlaps kept of the state");
+    s->dx[1] = db;
+    rg_tensor *const dy = kept[0];
+    EXPECT_FAILS(rg_kernel_gradient(s->kernel, s->r.commands, &dy, s->x, NULL, states[0], s->dx, 0),
+                 RG_INVALID_ARGUMENT, "mix: dy overlaps kept of the state");
+    /* that of another image of the batch */
+    rg_tensor *const two_x[] = { s->x[0], s->x[0], s->x[1], s->x[1] }, *const two_y[] = { kept[1],
+                                                                                          y };
+    EXPECT_FAILS(rg_kernel_forward_batch(s->kernel, s->r.commands, 2, two_x, two_y, states),
+                 RG_INVALID_ARGUMENT, "another image (0 and 1)");
+    EXPECT_OK(rig_run(&s->r));
+    rg_state_destroy(states[0]);
+    rg_state_destroy(states[1]);
+}
+
 int main(void)
 {
     scene s = scene_open();
@@ -448,6 +481,7 @@ int main(void)
     test_not_committed(&s);
     test_failed(&s);
     test_dropped_progress(&s);
+    test_apart_from_state(&s);
     scene_close(&s);
     return rg_test_report();
 }

@@ -135,6 +135,22 @@ static rg_status check_state(const rg_call *call, const rg_tensor_desc x[], bool
     return RG_OK;
 }
 
+/* Any call may write to its state: none of its tensors goes beside it as one of the call's own. */
+static rg_status check_state_apart(const rg_call *call, const char *prefix,
+                                   const char *const names[], const rg_tensor *const tensors[],
+                                   int32_t count)
+{
+    for (int32_t i = 0; i < count; i++) {
+        for (int32_t k = 0; k < rg_state_count(call->state) && tensors[i] != NULL; k++) {
+            bool identical;
+            RG_CHECK(!overlap(tensors[i], call->state->tensors[k], &identical), RG_INVALID_ARGUMENT,
+                     "%s: %s%s overlaps %s of the state", call->op->name, prefix, names[i],
+                     call->state->names[k]);
+        }
+    }
+    return RG_OK;
+}
+
 /* ---- the calls ---- */
 
 rg_status rg_call_begin(const rg_kernel *kernel, rg_commands *commands, const char *who,
@@ -179,6 +195,8 @@ rg_status rg_call_forward(rg_call *call)
                        call->y, call->outputs));
     if (call->state != NULL)
         RG_TRY(check_state(call, x, false));
+    RG_TRY(check_state_apart(call, "", call->input_names, call->x, call->inputs));
+    RG_TRY(check_state_apart(call, "", op->outputs, call->y, call->outputs));
     return op->forward(call);
 }
 
@@ -260,5 +278,9 @@ rg_status rg_call_gradient(rg_call *call)
                        call->dx, call->inputs));
     RG_TRY(check_apart(call, "y", op->outputs, read_y, call->outputs, "dx", call->input_names,
                        call->dx, call->inputs));
+    RG_TRY(check_state_apart(call, "d", op->outputs, call->dy, call->gradients));
+    RG_TRY(check_state_apart(call, "", call->input_names, read_x, call->inputs));
+    RG_TRY(check_state_apart(call, "", op->outputs, read_y, call->outputs));
+    RG_TRY(check_state_apart(call, "d", call->input_names, call->dx, call->inputs));
     return op->gradient(call);
 }

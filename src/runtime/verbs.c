@@ -161,6 +161,22 @@ static size_t add_places(rg_tensor *const tensors[], int64_t entries, const batc
     return count;
 }
 
+/* The tensors of the states, once each; with places NULL only their number. */
+static size_t add_states(const batch *b, rg_place places[], size_t count)
+{
+    for (int64_t n = 0; b->states != NULL && n < b->count; n++) {
+        const rg_state *state = b->states[n];
+        bool first = true;
+        for (int64_t k = 0; k < n && first; k++)
+            first = b->states[k] != state;
+        for (int32_t i = 0; i < rg_state_count(state) && first; i++, count++) {
+            if (places != NULL)
+                places[count] = (rg_place){ state->tensors[i], n, true };
+        }
+    }
+    return count;
+}
+
 /* What one image writes no other may touch: images may run joined, or in any order. */
 static rg_status check_images_apart(const batch *b, const rg_call *call)
 {
@@ -174,14 +190,20 @@ static rg_status check_images_apart(const batch *b, const rg_call *call)
     RG_TRY(check_all_usable(b->y, outputs, call, "", op->outputs, b->count));
     RG_TRY(check_all_usable(b->dy, gradients, call, "d", op->outputs, b->count));
     RG_TRY(check_all_usable(b->dx, inputs, call, "d", call->input_names, b->count));
-    RG_CHECK(rg_multiply((size_t)(2 * (inputs + outputs)), sizeof(rg_place), &bytes),
-             RG_OUT_OF_MEMORY, "out of memory: a batch of %lld images", (long long)b->count);
+    for (int64_t n = 0; b->states != NULL && n < b->count; n++) {
+        if (b->states[n] != NULL)
+            RG_TRY(rg_state_usable(b->states[n], b->commands, op->name));
+    }
+    const size_t most = (size_t)(2 * (inputs + outputs)) + add_states(b, NULL, 0);
+    RG_CHECK(rg_multiply(most, sizeof(rg_place), &bytes), RG_OUT_OF_MEMORY,
+             "out of memory: a batch of %lld images", (long long)b->count);
     RG_TRY(rg_allocate(allocator, bytes, &memory));
     rg_place *places = memory;
     count = add_places(b->x, inputs, b, false, places, count);
     count = add_places(b->dy, gradients, b, false, places, count);
     count = add_places(b->y, outputs, b, !b->gradient, places, count);
     count = add_places(b->dx, inputs, b, true, places, count);
+    count = add_states(b, places, count);
     const rg_status status = rg_places_apart(places, count, b->gradient, op->name);
     rg_release(allocator, memory, bytes);
     return status;
