@@ -24,7 +24,7 @@
  *  V and x - M are formed about a number r that the pixels of a channel of an image have in common:
  *  the median of three of them, at fixed places. So an offset costs no digits. V is off by about
  *  2^-24 (M - r)^2 in f32, f16 and bf16, by 2^-53 (M - r)^2 in f64; that is much only where V is
- *  small and M far from r, as in a flat part of an image of large contrast. V is held at 0 or above.
+ *  small and M far from r, as in a flat part of an image of large contrast. V is at least 0.
  *
  *  x (n, h, w, c), or (h, w, c) for one image, y, dy and dx have one shape and one dtype of f32,
  *  f64, f16, bf16. No two of them may be the same. */
