@@ -78,7 +78,7 @@ static const line bad_fields[] = {
     { "batch_norm", "neuron.kind=logarithm neuron.c=1", "", "c = 1" },
     { "group_norm", "groups=-1", "", "groups is -1" },
     { "group_norm", "groups=9223372036854775807", "", "groups" },
-    { "group_norm", "axis=2147483648", "", "axis" },
+    { "group_norm", "axis=99999999999999999999", "", "axis" },
     { "group_norm", "epsilon=-1", "", "epsilon is -1" },
     { "group_norm", "neuron.kind=tanh neuron.from_y=true", "", "neuron.from_y" },
 };
@@ -108,6 +108,7 @@ static const line bad_shapes[] = {
     { "group_norm", "axis=3", "2,3,4 4 4", "axis is 3, and x is of rank 3" },
     { "group_norm", "axis=-4", "2,3,4 4 4", "axis is -4" },
     { "group_norm", "axis=2147483647", "2,3,4 4 4", "axis is 2147483647" },
+    { "group_norm", "axis=2147483648", "2,3,4 4 4", "axis is 2147483648" },
     { "group_norm", "axis=-2147483648", "2,3,4 4 4", "axis is -2147483648" },
     { "group_norm", "", "4 4 4", "axis is 1, and x is of rank 1" },
     /* one twice, also by another name */

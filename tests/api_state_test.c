@@ -275,12 +275,15 @@ static rg_kernel *batch_norm_of(scene *s, rg_batch_norm_phase phase)
 static void test_shared_counts(scene *s)
 {
     rg_kernel *statistics = batch_norm_of(s, RG_BATCH_NORM_STATISTICS);
+    rg_kernel *normalize = batch_norm_of(s, RG_BATCH_NORM_NORMALIZE);
     rg_state *state = NULL;
     EXPECT_OK(rg_state_create_temporary(statistics, s->r.commands, s->x, &state));
     rg_state *const shared[] = { state, state };
     rg_tensor *const dy[] = { s->dy, s->dy };
-    EXPECT_OK(rg_state_set_read_count(state, 2));
+    EXPECT_OK(rg_state_set_read_count(state, 3));
     EXPECT_OK(rg_kernel_forward_batch(statistics, s->r.commands, 2, s->x, NULL, shared));
+    EXPECT(rg_state_read_count(state) == 3);
+    EXPECT_OK(rg_kernel_forward_batch(normalize, s->r.commands, 2, s->x, s->dx, shared));
     EXPECT(rg_state_read_count(state) == 2);
     EXPECT_OK(
         rg_kernel_gradient_batch(statistics, s->r.commands, 2, dy, s->x, NULL, shared, NULL, 0));
@@ -288,6 +291,7 @@ static void test_shared_counts(scene *s)
     EXPECT_OK(rig_run(&s->r));
     rg_state_destroy(state);
     rg_kernel_destroy(statistics);
+    rg_kernel_destroy(normalize);
 }
 
 /* Its tensors can be read by themselves; a state that has lost one is of no more use. */
