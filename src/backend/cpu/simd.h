@@ -699,7 +699,7 @@ RG_INLINE vint vload_bytes(const uint8_t *data)
     const __m128i words = _mm_unpacklo_epi8(_mm_cvtsi32_si128(bytes), none);
     return (vint)_mm_unpacklo_epi16(words, none);
 #else
-    vint lanes;
+    vint lanes = { 0 };
     for (int k = 0; k < VLEN; k++)
         lanes[k] = data[k];
     return lanes;
