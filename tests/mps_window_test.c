@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Normalisation by windows across channels and over pixels as in MPS, on three elements 1, 2, 3
+ * whose results were worked out by hand; dy is 1 for the one in the middle. Windows are even, so
+ * that it matters to which side they lean. docs/mps.md names these tests. */
+#include "mps.h"
+#include "ops/ops.h"
+
+/* Expects y and dx of x = 1, 2, 3; destroys the kernel. */
+static void expect_results(rig *r, rg_kernel *kernel, const int64_t dims[4], const double y[3],
+                           const double dx[3])
+{
+    static const double x_values[] = { 1, 2, 3 }, dy_values[] = { 0, 1, 0 };
+    rg_tensor *x = tensor_of(r->device, RG_F64, 4, dims),
+              *out = tensor_of(r->device, RG_F64, 4, dims);
+    rg_tensor *dy = tensor_of(r->device, RG_F64, 4, dims),
+              *to = tensor_of(r->device, RG_F64, 4, dims);
+    EXPECT_OK(rg_tensor_write(x, x_values, sizeof x_values, RG_LAYOUT_SAME));
+    EXPECT_OK(rg_tensor_write(dy, dy_values, sizeof dy_values, RG_LAYOUT_SAME));
+    EXPECT_OK(rg_kernel_forward(kernel, r->commands, &x, &out, NULL));
+    EXPECT_OK(rg_kernel_gradient(kernel, r->commands, &dy, &x, NULL, NULL, &to, 0));
+    EXPECT_OK(rig_run(r));
+    double got_y[3] = { 0 }, got_dx[3] = { 0 };
+    EXPECT_OK(rg_tensor_read(out, got_y, sizeof got_y, RG_LAYOUT_SAME));
+    EXPECT_OK(rg_tensor_read(to, got_dx, sizeof got_dx, RG_LAYOUT_SAME));
+    for (int i = 0; i < 3; i++)
+        EXPECT(is_near(got_y[i], y[i], 1e-14) && is_near(got_dx[i], dx[i], 1e-14));
+    rg_tensor_destroy(x);
+    rg_tensor_destroy(out);
+    rg_tensor_destroy(dy);
+    rg_tensor_destroy(to);
+    rg_kernel_destroy(kernel);
+}
+
+/* L = 1 + (sum of squares) / 2 */
+static const double y_before[] = { 1 / 1.5, 2 / 3.5, 3 / 7.5 };
+static const double dx_before[] = { -2 / 12.25, 1 / 3.5 - 4 / 12.25, 0 };
+static const double y_after[] = { 1 / 3.5, 2 / 7.5, 3 / 5.5 };
+static const double dx_after[] = { 0, 1 / 7.5 - 4 / 56.25, -6 / 56.25 };
+
+static void test_cross_channel(rig *r)
+{
+    rg_lrn_desc desc = rg_lrn_desc_default();
+    EXPECT(desc.window == 5 && desc.alpha == 1 && desc.beta == 5 && desc.delta == 1);
+    desc.window = 2;
+    desc.beta = 1;
+    for (int after = 0; after < 2; after++) {
+        rg_kernel *kernel = NULL;
+        desc.even_after = after == 1;
+        EXPECT_OK(rg_lrn_create(r->device, &desc, &kernel));
+        expect_results(r, kernel, DIMS(1, 1, 1, 3), after ? y_after : y_before,
+                       after ? dx_after : dx_before);
+    }
+    rg_kernel *kernel = NULL;
+    desc.window = 0;
+    EXPECT_FAILS(rg_lrn_create(r->device, &desc, &kernel), RG_INVALID_ARGUMENT, "lrn: window is 0");
+    EXPECT(kernel == NULL);
+}
+
+static void test_spatial(rig *r)
+{
+    rg_spatial_norm_desc desc = rg_spatial_norm_desc_default();
+    EXPECT(desc.window[0] == 5 && desc.window[1] == 5);
+    EXPECT(desc.alpha == 1 && desc.beta == 5 && desc.delta == 1);
+    desc.beta = 1;
+    for (int rows = 0; rows < 2; rows++) {
+        rg_kernel *kernel = NULL;
+        desc.window[0] = rows ? 2 : 1;
+        desc.window[1] = rows ? 1 : 2;
+        EXPECT_OK(rg_spatial_norm_create(r->device, &desc, &kernel));
+        expect_results(r, kernel, rows ? DIMS(1, 3, 1, 1) : DIMS(1, 1, 3, 1), y_before, dx_before);
+    }
+    rg_kernel *kernel = NULL;
+    desc.window[1] = -1;
+    EXPECT_FAILS(rg_spatial_norm_create(r->device, &desc, &kernel), RG_INVALID_ARGUMENT,
+                 "spatial_norm: window is -1");
+}
+
+/* M = 0.5, 1.5, 2.5; V = 0.25 everywhere. */
+static void test_local_contrast(rig *r)
+{
+    rg_local_contrast_desc desc = rg_local_contrast_desc_default();
+    EXPECT(desc.alpha == 0 && desc.beta == 0.5 && desc.delta == 1.0 / 1024);
+    EXPECT(desc.p0 == 1 && desc.pm == 0 && desc.ps == 1);
+    desc.window[0] = 1;
+    desc.window[1] = 2;
+    rg_kernel *kernel = NULL;
+    EXPECT_OK(rg_local_contrast_create(r->device, &desc, &kernel));
+    expect_results(r, kernel, DIMS(1, 1, 3, 1), (const double[]){ 16, 16, 16 },
+                   (const double[]){ -16, 16, 0 });
+    desc.alpha = desc.beta = desc.delta = desc.pm = 1; /* T = 1.25 */
+    desc.ps = 2;
+    EXPECT_OK(rg_local_contrast_create(r->device, &desc, &kernel));
+    expect_results(r, kernel, DIMS(1, 1, 3, 1), (const double[]){ 1.8, 1.8, 1.8 },
+                   (const double[]){ -0.48, 0.48, 0 });
+    desc.delta = -1;
+    EXPECT_FAILS(rg_local_contrast_create(r->device, &desc, &kernel), RG_INVALID_ARGUMENT,
+                 "local_contrast: delta is -1");
+}
+
+int main(void)
+{
+    rig r = rig_open(2);
+    test_cross_channel(&r);
+    test_spatial(&r);
+    test_local_contrast(&r);
+    rig_close(&r);
+    return rg_test_report();
+}
