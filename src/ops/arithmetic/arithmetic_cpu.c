@@ -12,6 +12,13 @@
 
 typedef enum kind { ADD, ADD_BOUNDED, MULTIPLY, DIVIDE, COMPARE } kind;
 
+/* One kind of a kernel that is written for all of them. */
+#define KIND(name, K, kernel, args)                                                             \
+    RG_INLINE void name##_##kernel(const args *k, int64_t begin, int64_t end, const rg_dtype T) \
+    {                                                                                           \
+        kernel(K, k, begin, end, T);                                                            \
+    }
+
 /* The numbers, cast once. */
 typedef struct constants {
     real p, s, bias, low, high, threshold;
@@ -215,29 +222,10 @@ RG_INLINE void forward(const kind K, const rg_arithmetic_args *args, int64_t beg
     }
 }
 
-RG_INLINE void add_forward(const rg_arithmetic_args *k, int64_t begin, int64_t end,
-                           const rg_dtype T)
-{
-    forward(ADD, k, begin, end, T);
-}
-
-RG_INLINE void multiply_forward(const rg_arithmetic_args *k, int64_t begin, int64_t end,
-                                const rg_dtype T)
-{
-    forward(MULTIPLY, k, begin, end, T);
-}
-
-RG_INLINE void divide_forward(const rg_arithmetic_args *k, int64_t begin, int64_t end,
-                              const rg_dtype T)
-{
-    forward(DIVIDE, k, begin, end, T);
-}
-
-RG_INLINE void compare_forward(const rg_arithmetic_args *k, int64_t begin, int64_t end,
-                               const rg_dtype T)
-{
-    forward(COMPARE, k, begin, end, T);
-}
+KIND(add, ADD, forward, rg_arithmetic_args)
+KIND(multiply, MULTIPLY, forward, rg_arithmetic_args)
+KIND(divide, DIVIDE, forward, rg_arithmetic_args)
+KIND(compare, COMPARE, forward, rg_arithmetic_args)
 
 /* ---- gradient, element by element ---- */
 
@@ -307,29 +295,10 @@ RG_INLINE void gradient(const kind K, const rg_arithmetic_gradient_args *args, i
     }
 }
 
-RG_INLINE void add_gradient(const rg_arithmetic_gradient_args *k, int64_t begin, int64_t end,
-                            const rg_dtype T)
-{
-    gradient(ADD, k, begin, end, T);
-}
-
-RG_INLINE void add_bounded_gradient(const rg_arithmetic_gradient_args *k, int64_t begin,
-                                    int64_t end, const rg_dtype T)
-{
-    gradient(ADD_BOUNDED, k, begin, end, T);
-}
-
-RG_INLINE void multiply_gradient(const rg_arithmetic_gradient_args *k, int64_t begin, int64_t end,
-                                 const rg_dtype T)
-{
-    gradient(MULTIPLY, k, begin, end, T);
-}
-
-RG_INLINE void divide_gradient(const rg_arithmetic_gradient_args *k, int64_t begin, int64_t end,
-                               const rg_dtype T)
-{
-    gradient(DIVIDE, k, begin, end, T);
-}
+KIND(add, ADD, gradient, rg_arithmetic_gradient_args)
+KIND(add_bounded, ADD_BOUNDED, gradient, rg_arithmetic_gradient_args)
+KIND(multiply, MULTIPLY, gradient, rg_arithmetic_gradient_args)
+KIND(divide, DIVIDE, gradient, rg_arithmetic_gradient_args)
 
 /* ---- sums: runs of the inner dimensions ---- */
 
@@ -472,29 +441,10 @@ RG_INLINE void columns(const kind K, const rg_arithmetic_sums_args *args, int64_
         sum_columns(K, args, &k, unit, T);
 }
 
-RG_INLINE void add_columns(const rg_arithmetic_sums_args *k, int64_t begin, int64_t end,
-                           const rg_dtype T)
-{
-    columns(ADD, k, begin, end, T);
-}
-
-RG_INLINE void add_bounded_columns(const rg_arithmetic_sums_args *k, int64_t begin, int64_t end,
-                                   const rg_dtype T)
-{
-    columns(ADD_BOUNDED, k, begin, end, T);
-}
-
-RG_INLINE void multiply_columns(const rg_arithmetic_sums_args *k, int64_t begin, int64_t end,
-                                const rg_dtype T)
-{
-    columns(MULTIPLY, k, begin, end, T);
-}
-
-RG_INLINE void divide_columns(const rg_arithmetic_sums_args *k, int64_t begin, int64_t end,
-                              const rg_dtype T)
-{
-    columns(DIVIDE, k, begin, end, T);
-}
+KIND(add, ADD, columns, rg_arithmetic_sums_args)
+KIND(add_bounded, ADD_BOUNDED, columns, rg_arithmetic_sums_args)
+KIND(multiply, MULTIPLY, columns, rg_arithmetic_sums_args)
+KIND(divide, DIVIDE, columns, rg_arithmetic_sums_args)
 
 /* ---- sums, rows ---- */
 
@@ -546,29 +496,10 @@ RG_INLINE void rows(const kind K, const rg_arithmetic_sums_args *args, int64_t b
         sum_row(K, args, &k, unit, T);
 }
 
-RG_INLINE void add_rows(const rg_arithmetic_sums_args *k, int64_t begin, int64_t end,
-                        const rg_dtype T)
-{
-    rows(ADD, k, begin, end, T);
-}
-
-RG_INLINE void add_bounded_rows(const rg_arithmetic_sums_args *k, int64_t begin, int64_t end,
-                                const rg_dtype T)
-{
-    rows(ADD_BOUNDED, k, begin, end, T);
-}
-
-RG_INLINE void multiply_rows(const rg_arithmetic_sums_args *k, int64_t begin, int64_t end,
-                             const rg_dtype T)
-{
-    rows(MULTIPLY, k, begin, end, T);
-}
-
-RG_INLINE void divide_rows(const rg_arithmetic_sums_args *k, int64_t begin, int64_t end,
-                           const rg_dtype T)
-{
-    rows(DIVIDE, k, begin, end, T);
-}
+KIND(add, ADD, rows, rg_arithmetic_sums_args)
+KIND(add_bounded, ADD_BOUNDED, rows, rg_arithmetic_sums_args)
+KIND(multiply, MULTIPLY, rows, rg_arithmetic_sums_args)
+KIND(divide, DIVIDE, rows, rg_arithmetic_sums_args)
 
 /* ---- sums of pieces ---- */
 

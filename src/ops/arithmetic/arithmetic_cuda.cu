@@ -237,26 +237,6 @@ template <rg_dtype T, kind K> static void forward(const void *args, const rg_cud
         launch(forward_spots<T, K, 1>, sweep_blocks(&k.sweep, 1), THREADS, 0, place, k, c);
 }
 
-template <rg_dtype T> static void add_forward(const void *args, const rg_cuda_place *place)
-{
-    forward<T, ADD>(args, place);
-}
-
-template <rg_dtype T> static void multiply_forward(const void *args, const rg_cuda_place *place)
-{
-    forward<T, MULTIPLY>(args, place);
-}
-
-template <rg_dtype T> static void divide_forward(const void *args, const rg_cuda_place *place)
-{
-    forward<T, DIVIDE>(args, place);
-}
-
-template <rg_dtype T> static void compare_forward(const void *args, const rg_cuda_place *place)
-{
-    forward<T, COMPARE>(args, place);
-}
-
 /* ---- gradient, element by element ---- */
 
 template <rg_dtype T, kind K, int N>
@@ -297,26 +277,6 @@ template <rg_dtype T, kind K> static void gradient(const void *args, const rg_cu
                c);
     else
         launch(gradient_spots<T, K, 1>, sweep_blocks(&k.sweep, 1), THREADS, 0, place, k, c);
-}
-
-template <rg_dtype T> static void add_gradient(const void *args, const rg_cuda_place *place)
-{
-    gradient<T, ADD>(args, place);
-}
-
-template <rg_dtype T> static void add_bounded_gradient(const void *args, const rg_cuda_place *place)
-{
-    gradient<T, ADD_BOUNDED>(args, place);
-}
-
-template <rg_dtype T> static void multiply_gradient(const void *args, const rg_cuda_place *place)
-{
-    gradient<T, MULTIPLY>(args, place);
-}
-
-template <rg_dtype T> static void divide_gradient(const void *args, const rg_cuda_place *place)
-{
-    gradient<T, DIVIDE>(args, place);
 }
 
 /* ---- sums: vectors of the inner dimensions ---- */
@@ -479,26 +439,6 @@ template <rg_dtype T, kind K> static void columns(const void *args, const rg_cud
         launch(sum_columns<T, K, false>, blocks, THREADS, 0, place, k, c, shift, vectors);
 }
 
-template <rg_dtype T> static void add_columns(const void *args, const rg_cuda_place *place)
-{
-    columns<T, ADD>(args, place);
-}
-
-template <rg_dtype T> static void add_bounded_columns(const void *args, const rg_cuda_place *place)
-{
-    columns<T, ADD_BOUNDED>(args, place);
-}
-
-template <rg_dtype T> static void multiply_columns(const void *args, const rg_cuda_place *place)
-{
-    columns<T, MULTIPLY>(args, place);
-}
-
-template <rg_dtype T> static void divide_columns(const void *args, const rg_cuda_place *place)
-{
-    columns<T, DIVIDE>(args, place);
-}
-
 /* ---- sums, rows ---- */
 
 /* `inner` threads share a piece: part of a warp, or the whole block. */
@@ -562,26 +502,6 @@ template <rg_dtype T, kind K> static void rows(const void *args, const rg_cuda_p
         launch(sum_rows<T, K, false>, blocks, THREADS, 0, place, k, c, shift);
 }
 
-template <rg_dtype T> static void add_rows(const void *args, const rg_cuda_place *place)
-{
-    rows<T, ADD>(args, place);
-}
-
-template <rg_dtype T> static void add_bounded_rows(const void *args, const rg_cuda_place *place)
-{
-    rows<T, ADD_BOUNDED>(args, place);
-}
-
-template <rg_dtype T> static void multiply_rows(const void *args, const rg_cuda_place *place)
-{
-    rows<T, MULTIPLY>(args, place);
-}
-
-template <rg_dtype T> static void divide_rows(const void *args, const rg_cuda_place *place)
-{
-    rows<T, DIVIDE>(args, place);
-}
-
 /* ---- sums of pieces ---- */
 
 /* A block has `inner` sums; its other threads share the pieces. */
@@ -618,21 +538,21 @@ template <rg_dtype T> static void sum_pieces(const void *args, const rg_cuda_pla
 /* ---- table, in the order of the kernels' ids ---- */
 
 RG_CUDA_TABLE(arithmetic, RG_ARITHMETIC_KERNELS) = {
-    RG_CUDA_ROW(add_forward),          /* RG_ADD_FORWARD */
-    RG_CUDA_ROW(multiply_forward),     /* RG_MULTIPLY_FORWARD */
-    RG_CUDA_ROW(divide_forward),       /* RG_DIVIDE_FORWARD */
-    RG_CUDA_ROW(compare_forward),      /* RG_COMPARE_FORWARD */
-    RG_CUDA_ROW(add_gradient),         /* RG_ADD_GRADIENT */
-    RG_CUDA_ROW(add_bounded_gradient), /* RG_ADD_BOUNDED_GRADIENT */
-    RG_CUDA_ROW(multiply_gradient),    /* RG_MULTIPLY_GRADIENT */
-    RG_CUDA_ROW(divide_gradient),      /* RG_DIVIDE_GRADIENT */
-    RG_CUDA_ROW(add_columns),          /* RG_ADD_COLUMNS */
-    RG_CUDA_ROW(add_bounded_columns),  /* RG_ADD_BOUNDED_COLUMNS */
-    RG_CUDA_ROW(multiply_columns),     /* RG_MULTIPLY_COLUMNS */
-    RG_CUDA_ROW(divide_columns),       /* RG_DIVIDE_COLUMNS */
-    RG_CUDA_ROW(add_rows),             /* RG_ADD_ROWS */
-    RG_CUDA_ROW(add_bounded_rows),     /* RG_ADD_BOUNDED_ROWS */
-    RG_CUDA_ROW(multiply_rows),        /* RG_MULTIPLY_ROWS */
-    RG_CUDA_ROW(divide_rows),          /* RG_DIVIDE_ROWS */
-    RG_CUDA_ROW(sum_pieces),           /* RG_SUM_PIECES */
+    RG_CUDA_ROW(forward, ADD),          /* RG_ADD_FORWARD */
+    RG_CUDA_ROW(forward, MULTIPLY),     /* RG_MULTIPLY_FORWARD */
+    RG_CUDA_ROW(forward, DIVIDE),       /* RG_DIVIDE_FORWARD */
+    RG_CUDA_ROW(forward, COMPARE),      /* RG_COMPARE_FORWARD */
+    RG_CUDA_ROW(gradient, ADD),         /* RG_ADD_GRADIENT */
+    RG_CUDA_ROW(gradient, ADD_BOUNDED), /* RG_ADD_BOUNDED_GRADIENT */
+    RG_CUDA_ROW(gradient, MULTIPLY),    /* RG_MULTIPLY_GRADIENT */
+    RG_CUDA_ROW(gradient, DIVIDE),      /* RG_DIVIDE_GRADIENT */
+    RG_CUDA_ROW(columns, ADD),          /* RG_ADD_COLUMNS */
+    RG_CUDA_ROW(columns, ADD_BOUNDED),  /* RG_ADD_BOUNDED_COLUMNS */
+    RG_CUDA_ROW(columns, MULTIPLY),     /* RG_MULTIPLY_COLUMNS */
+    RG_CUDA_ROW(columns, DIVIDE),       /* RG_DIVIDE_COLUMNS */
+    RG_CUDA_ROW(rows, ADD),             /* RG_ADD_ROWS */
+    RG_CUDA_ROW(rows, ADD_BOUNDED),     /* RG_ADD_BOUNDED_ROWS */
+    RG_CUDA_ROW(rows, MULTIPLY),        /* RG_MULTIPLY_ROWS */
+    RG_CUDA_ROW(rows, DIVIDE),          /* RG_DIVIDE_ROWS */
+    RG_CUDA_ROW(sum_pieces),            /* RG_SUM_PIECES */
 };

@@ -360,21 +360,6 @@ static void launch_gradient(const void *args, const rg_cuda_place *place)
         launch(collect_pixels<T, 1, KIND>, blocks, threads, 0, place, *k, g);
 }
 
-template <rg_dtype T> static void max_gradient(const void *args, const rg_cuda_place *place)
-{
-    launch_gradient<T, MAX>(args, place);
-}
-
-template <rg_dtype T> static void average_gradient(const void *args, const rg_cuda_place *place)
-{
-    launch_gradient<T, AVERAGE>(args, place);
-}
-
-template <rg_dtype T> static void l2_gradient(const void *args, const rg_cuda_place *place)
-{
-    launch_gradient<T, L2>(args, place);
-}
-
 /* ---- indices: an element per thread, the same for all dtypes ---- */
 
 static __global__ void __launch_bounds__(THREADS)
@@ -439,13 +424,13 @@ template <rg_dtype T> static void max_taps(const void *args, const rg_cuda_place
 /* ---- table, in the order of the kernels' ids ---- */
 
 RG_CUDA_TABLE(pool, RG_POOL_KERNELS) = {
-    RG_CUDA_ROW(max_forward),      /* RG_POOL_MAX_FORWARD */
-    RG_CUDA_ROW(max_winners),      /* RG_POOL_MAX_WINNERS */
-    RG_CUDA_ROW(average_forward),  /* RG_POOL_AVERAGE_FORWARD */
-    RG_CUDA_ROW(l2_forward),       /* RG_POOL_L2_FORWARD */
-    RG_CUDA_ROW(max_gradient),     /* RG_POOL_MAX_GRADIENT */
-    RG_CUDA_ROW(average_gradient), /* RG_POOL_AVERAGE_GRADIENT */
-    RG_CUDA_ROW(l2_gradient),      /* RG_POOL_L2_GRADIENT */
-    RG_CUDA_ROW(max_indices),      /* RG_POOL_MAX_INDICES */
-    RG_CUDA_ROW(max_taps),         /* RG_POOL_MAX_TAPS */
+    RG_CUDA_ROW(max_forward),              /* RG_POOL_MAX_FORWARD */
+    RG_CUDA_ROW(max_winners),              /* RG_POOL_MAX_WINNERS */
+    RG_CUDA_ROW(average_forward),          /* RG_POOL_AVERAGE_FORWARD */
+    RG_CUDA_ROW(l2_forward),               /* RG_POOL_L2_FORWARD */
+    RG_CUDA_ROW(launch_gradient, MAX),     /* RG_POOL_MAX_GRADIENT */
+    RG_CUDA_ROW(launch_gradient, AVERAGE), /* RG_POOL_AVERAGE_GRADIENT */
+    RG_CUDA_ROW(launch_gradient, L2),      /* RG_POOL_L2_GRADIENT */
+    RG_CUDA_ROW(max_indices),              /* RG_POOL_MAX_INDICES */
+    RG_CUDA_ROW(max_taps),                 /* RG_POOL_MAX_TAPS */
 };
