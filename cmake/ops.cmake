@@ -35,8 +35,13 @@ function(rg_compile_rungs name source objects)
             add_library(${target} OBJECT ${source})
             rg_target(${target})
             # -O3 doubles the time and the size of these files and gains nothing: they are unrolled by hand.
+            # Beside better rungs, the lowest one is for machines that are rare: small matters more.
+            set(level -O2)
+            if(rung STREQUAL base AND NOT RG_RUNGS STREQUAL base)
+                set(level -Os)
+            endif()
             target_compile_options(${target} PRIVATE ${RG_RUNG_FLAGS_${rung}}
-                $<$<CONFIG:Release>:-O2>)
+                $<$<CONFIG:Release>:${level}>)
             target_compile_definitions(${target} PRIVATE RG_RUNG=${rung}
                 RG_REAL_F64=$<STREQUAL:${real},f64>)
             if(RG_SANITIZE AND NOT rung STREQUAL RG_SANITIZED_RUNG)
