@@ -106,9 +106,10 @@ static int take_operands(rg_op_run *run, int argc, char **argv)
     for (int i = 0; i < run->result_count; i++)
         asked |= run->results[i].role == RG_ROLE_DX || !run->gradient;
     if (status == 0 && !asked)
-        return rg_wrong(
-            "%s: no result is asked for; give -o %s%s=FILE", run->called, run->gradient ? "d" : "",
-            run->gradient ? rg_op_input_names(run->op, run->desc)[0] : run->op->outputs[0]);
+        return rg_wrong("%s: no result is asked for; give -o %s%s=FILE", run->called,
+                        run->gradient ? "d" : "",
+                        run->gradient ? rg_op_input_names(run->op, run->desc)[0]
+                                      : rg_op_output_names(run->op, run->desc)[0]);
     for (int i = 0; i < inputs && status == 0; i++) {
         rg_operand operand;
         status = rg_op_run_operand(run, argv[i], false, &operand);

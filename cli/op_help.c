@@ -18,7 +18,7 @@ static void print_forward_usage(const rg_op_run *run)
     for (int32_t i = 0; i < run->inputs; i++)
         print_tensor(run, "", "", rg_op_input_names(run->op, run->desc)[i]);
     for (int32_t i = 0; i < run->outputs; i++)
-        print_tensor(run, "-o ", "", run->op->outputs[i]);
+        print_tensor(run, "-o ", "", rg_op_output_names(run->op, run->desc)[i]);
     printf("\n");
 }
 
@@ -30,14 +30,14 @@ static void print_gradient_usage(const rg_op_run *run)
            run->name == NULL ? "      " : "usage:", run->called,
            run->name == NULL ? " --gradient" : "");
     for (int32_t i = 0; i < run->gradients; i++)
-        print_tensor(run, "", "d", op->outputs[i]);
+        print_tensor(run, "", "d", rg_op_output_names(op, run->desc)[i]);
     for (int32_t i = 0; i < run->inputs; i++) {
         if (reads & ((uint32_t)RG_READS_X << i | RG_READS_STATE))
             print_tensor(run, "", "", rg_op_input_names(op, run->desc)[i]);
     }
     for (int32_t i = 0; i < run->outputs; i++) {
         if (reads & (uint32_t)RG_READS_Y << i)
-            print_tensor(run, "", "", op->outputs[i]);
+            print_tensor(run, "", "", rg_op_output_names(op, run->desc)[i]);
     }
     for (int32_t i = 0; i < run->inputs; i++)
         print_tensor(run, "-o ", "d", rg_op_input_names(op, run->desc)[i]);

@@ -89,9 +89,10 @@ static bool find_operand(const rg_op_run *run, const char *own, rg_operand *oper
     const bool is_gradient = own[0] == 'd' && run->gradient;
     if (find_name(rg_op_input_names(op, run->desc), run->inputs, own, &operand->index))
         operand->role = RG_ROLE_X;
-    else if (find_name(op->outputs, run->outputs, own, &operand->index))
+    else if (find_name(rg_op_output_names(op, run->desc), run->outputs, own, &operand->index))
         operand->role = RG_ROLE_Y;
-    else if (is_gradient && find_name(op->outputs, run->gradients, own + 1, &operand->index))
+    else if (is_gradient &&
+             find_name(rg_op_output_names(op, run->desc), run->gradients, own + 1, &operand->index))
         operand->role = RG_ROLE_DY;
     else if (is_gradient &&
              find_name(rg_op_input_names(op, run->desc), run->inputs, own + 1, &operand->index))
@@ -155,7 +156,8 @@ static int check_rank(const rg_op_run *run)
         return 0;
     char shown[RG_SHOWN_NAME];
     rg_op_run_shown(run, run->gradient ? "d" : "",
-                    run->gradient ? run->op->outputs[0] : rg_op_input_names(run->op, run->desc)[0],
+                    run->gradient ? rg_op_output_names(run->op, run->desc)[0]
+                                  : rg_op_input_names(run->op, run->desc)[0],
                     shown);
     rg_fail(RG_INVALID_ARGUMENT, "%s: %s has rank %d, not %d or %d", run->called, shown, first.rank,
             name->rank_low, name->rank_high);
@@ -177,7 +179,7 @@ static bool needs_forward(const rg_op_run *run, const char **reason)
 {
     const uint32_t reads = run->op->reads(run->desc);
     for (int32_t i = 0; i < run->outputs; i++) {
-        *reason = run->op->outputs[i];
+        *reason = rg_op_output_names(run->op, run->desc)[i];
         const bool read = reads & (uint32_t)RG_READS_Y << i;
         if (run->y[i] == NULL && (read || wants(run, RG_ROLE_Y, i)))
             return true;
@@ -233,9 +235,10 @@ int rg_op_run_run(rg_op_run *run)
     const rg_op *op = run->op;
     const char *reason = "";
     bool forward = !run->gradient;
-    int status = run->gradient
-                     ? check_given(run, "d", op->outputs, run->dy, run->gradients)
-                     : check_given(run, "", rg_op_input_names(op, run->desc), run->x, run->inputs);
+    int status =
+        run->gradient
+            ? check_given(run, "d", rg_op_output_names(op, run->desc), run->dy, run->gradients)
+            : check_given(run, "", rg_op_input_names(op, run->desc), run->x, run->inputs);
     if (status == 0)
         status = check_rank(run);
     if (status == 0 && run->gradient && needs_forward(run, &reason)) {

@@ -165,13 +165,14 @@ rg_status rg_call_begin(const rg_kernel *kernel, rg_commands *commands, const ch
                        .desc = kernel->desc,
                        .commands = commands,
                        .input_names = rg_op_input_names(kernel->op, kernel->desc),
+                       .output_names = rg_op_output_names(kernel->op, kernel->desc),
                        .inputs = rg_op_inputs(kernel->op, kernel->desc),
                        .outputs = rg_op_outputs(kernel->op, kernel->desc),
                        .gradients = rg_op_gradients(kernel->op, kernel->desc) };
     return RG_OK;
 }
 
-rg_status rg_call_forward(rg_call *call)
+rg_status rg_call_check(rg_call *call)
 {
     const rg_op *op = call->op;
     const bool fills_state = rg_op_fills_state(op, call->desc);
@@ -179,25 +180,31 @@ rg_status rg_call_forward(rg_call *call)
     RG_CHECK(!fills_state || call->state != NULL, RG_INVALID_ARGUMENT,
              "%s: the state, which is all that forward writes, is NULL", op->name);
     RG_TRY(check_usable(call, "", call->input_names, call->x, call->inputs, true, 0));
-    RG_TRY(check_usable(call, "", op->outputs, call->y, call->outputs, true, no_y));
+    RG_TRY(check_usable(call, "", call->output_names, call->y, call->outputs, true, no_y));
     rg_tensor_desc x[RG_MAX_INPUTS], y[RG_MAX_OUTPUTS];
     for (int32_t i = 0; i < call->inputs; i++)
         x[i] = call->x[i]->desc;
     RG_TRY(op->shapes(call->desc, x, y));
     for (int32_t i = 0; i < call->outputs; i++) {
         RG_CHECK(!fills_state || call->y[i] == NULL, RG_INVALID_ARGUMENT,
-                 "%s: forward writes its state alone; %s must be NULL", op->name, op->outputs[i]);
+                 "%s: forward writes its state alone; %s must be NULL", op->name,
+                 call->output_names[i]);
         if (call->y[i] != NULL)
-            RG_TRY(check_shape(call, "", op->outputs[i], call->y[i], &y[i]));
+            RG_TRY(check_shape(call, "", call->output_names[i], call->y[i], &y[i]));
     }
-    RG_TRY(check_written(call, "", op->outputs, call->y, call->outputs));
-    RG_TRY(check_apart(call, "x", call->input_names, call->x, call->inputs, "y", op->outputs,
+    RG_TRY(check_written(call, "", call->output_names, call->y, call->outputs));
+    RG_TRY(check_apart(call, "x", call->input_names, call->x, call->inputs, "y", call->output_names,
                        call->y, call->outputs));
     if (call->state != NULL)
         RG_TRY(check_state(call, x, false));
     RG_TRY(check_state_apart(call, "", call->input_names, call->x, call->inputs));
-    RG_TRY(check_state_apart(call, "", op->outputs, call->y, call->outputs));
-    return op->forward(call);
+    return check_state_apart(call, "", call->output_names, call->y, call->outputs);
+}
+
+rg_status rg_call_forward(rg_call *call)
+{
+    RG_TRY(rg_call_check(call));
+    return call->op->forward(call);
 }
 
 /* The shape of an input of the forward pass: from the input, the state, or the gradient asked
@@ -226,9 +233,10 @@ rg_status rg_call_gradient(rg_call *call)
 {
     const rg_op *op = call->op;
     RG_CHECK(op->gradient != NULL, RG_UNSUPPORTED, "%s has no gradient", op->name);
-    RG_TRY(check_usable(call, "d", op->outputs, call->dy, call->gradients, true, op->optional_dy));
+    RG_TRY(check_usable(call, "d", call->output_names, call->dy, call->gradients, true,
+                        op->optional_dy));
     RG_TRY(check_usable(call, "", call->input_names, call->x, call->inputs, false, 0));
-    RG_TRY(check_usable(call, "", op->outputs, call->y, call->outputs, false, 0));
+    RG_TRY(check_usable(call, "", call->output_names, call->y, call->outputs, false, 0));
     RG_TRY(check_usable(call, "d", call->input_names, call->dx, call->inputs, false, 0));
 
     rg_tensor_desc x[RG_MAX_INPUTS], y[RG_MAX_OUTPUTS];
@@ -255,12 +263,12 @@ rg_status rg_call_gradient(rg_call *call)
     }
     for (int32_t i = 0; i < call->outputs; i++) {
         if (i < call->gradients && call->dy[i] != NULL)
-            RG_TRY(check_shape(call, "d", op->outputs[i], call->dy[i], &y[i]));
+            RG_TRY(check_shape(call, "d", call->output_names[i], call->dy[i], &y[i]));
         if (call->y[i] != NULL)
-            RG_TRY(check_shape(call, "", op->outputs[i], call->y[i], &y[i]));
+            RG_TRY(check_shape(call, "", call->output_names[i], call->y[i], &y[i]));
         read_y[i] = reads & (uint32_t)RG_READS_Y << i ? call->y[i] : NULL;
         RG_CHECK(read_y[i] != NULL || !(reads & (uint32_t)RG_READS_Y << i), RG_INVALID_ARGUMENT,
-                 "%s: the gradient reads %s, which is NULL", op->name, op->outputs[i]);
+                 "%s: the gradient reads %s, which is NULL", op->name, call->output_names[i]);
     }
     if (call->state != NULL)
         RG_TRY(check_state(call, x, reads & (RG_READS_STATE | RG_READS_WITH_STATE)));
@@ -272,15 +280,15 @@ rg_status rg_call_gradient(rg_call *call)
     }
 
     RG_TRY(check_written(call, "d", call->input_names, call->dx, call->inputs));
-    RG_TRY(check_apart(call, "dy", op->outputs, call->dy, call->gradients, "dx", call->input_names,
-                       call->dx, call->inputs));
+    RG_TRY(check_apart(call, "dy", call->output_names, call->dy, call->gradients, "dx",
+                       call->input_names, call->dx, call->inputs));
     RG_TRY(check_apart(call, "x", call->input_names, read_x, call->inputs, "dx", call->input_names,
                        call->dx, call->inputs));
-    RG_TRY(check_apart(call, "y", op->outputs, read_y, call->outputs, "dx", call->input_names,
-                       call->dx, call->inputs));
-    RG_TRY(check_state_apart(call, "d", op->outputs, call->dy, call->gradients));
+    RG_TRY(check_apart(call, "y", call->output_names, read_y, call->outputs, "dx",
+                       call->input_names, call->dx, call->inputs));
+    RG_TRY(check_state_apart(call, "d", call->output_names, call->dy, call->gradients));
     RG_TRY(check_state_apart(call, "", call->input_names, read_x, call->inputs));
-    RG_TRY(check_state_apart(call, "", op->outputs, read_y, call->outputs));
+    RG_TRY(check_state_apart(call, "", call->output_names, read_y, call->outputs));
     RG_TRY(check_state_apart(call, "d", call->input_names, call->dx, call->inputs));
     return op->gradient(call);
 }

@@ -10,6 +10,9 @@
 rg_status rg_call_begin(const rg_kernel *kernel, rg_commands *commands, const char *who,
                         rg_call *call);
 
+/* Checks the tensors of a forward call. */
+rg_status rg_call_check(rg_call *call);
+
 /* Check the tensors of the call, then record. On failure the caller rewinds the commands. Read
  * counts are the caller's too. */
 rg_status rg_call_forward(rg_call *call);

@@ -453,10 +453,13 @@ rg_status rg_record(rg_call *call, const rg_launch *launch)
              rg_dtype_name(launch->dtype), device->name);
     size_t at;
     RG_TRY(add_entry(part, &entry, launch->args, launch->args_size, &at));
-    for (int i = 0; i < RG_MAX_POINTERS && launch->tensors[i] != NULL; i++) {
-        const rg_tensor *tensor = launch->tensors[i];
-        RG_TRY(bind(part, at, tensor->storage, tensor->offset));
-        at += sizeof(void *);
+    const rg_tensor *const *tensors = launch->list != NULL ? launch->list : launch->tensors;
+    const int32_t most = launch->list != NULL ? launch->length : RG_MAX_POINTERS;
+    for (int32_t i = 0; i < most; i++, at += sizeof(void *)) {
+        if (tensors[i] != NULL)
+            RG_TRY(bind(part, at, tensors[i]->storage, tensors[i]->offset));
+        else if (launch->list == NULL)
+            break;
     }
     if (launch->scratch > 0) {
         RG_TRY(bind_scratch(part, at, launch->scratch));

@@ -34,6 +34,11 @@ const char *const *rg_op_input_names(const rg_op *op, const void *desc)
     return op->input_names != NULL ? op->input_names(desc) : op->inputs;
 }
 
+const char *const *rg_op_output_names(const rg_op *op, const void *desc)
+{
+    return op->output_names != NULL ? op->output_names(desc) : op->outputs;
+}
+
 bool rg_op_fills_state(const rg_op *op, const void *desc)
 {
     return op->fills_state != NULL && op->fills_state(desc);

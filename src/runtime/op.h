@@ -11,7 +11,7 @@
 
 #include <retrograde/kernel.h>
 
-enum { RG_MAX_INPUTS = 8, RG_MAX_OUTPUTS = 4, RG_MAX_STATE = 8 };
+enum { RG_MAX_CALLS = 32, RG_MAX_INPUTS = 8, RG_MAX_OUTPUTS = 5, RG_MAX_STATE = 8 };
 
 /* A tensor that a state holds. */
 typedef struct rg_state_slot {
@@ -53,14 +53,16 @@ typedef struct rg_op {
     const char *alias;                          /* see above */
     const char *(*alias_of)(const void *desc);  /* further pairs of a descriptor; NULL: none */
 
-    /* How many inputs and outputs a descriptor gives; NULL: as many as there are names. Inputs are
-     * the first of `inputs`, unless input_names gives those of a descriptor. */
+    /* How many inputs and outputs a descriptor gives; NULL: as many as there are names. They are
+     * the first of `inputs` and of `outputs`, unless input_names and output_names give those of a
+     * descriptor. */
     int32_t (*count_inputs)(const void *desc);
     int32_t (*count_outputs)(const void *desc);
     /* How many of the outputs have a gradient, the first ones; NULL: all. The others are integers:
      * the gradient takes no dy for them. */
     int32_t (*count_gradients)(const void *desc);
     const char *const *(*input_names)(const void *desc);
+    const char *const *(*output_names)(const void *desc);
     /* Checks of a descriptor beyond the ranges of its fields; may be NULL. */
     rg_status (*check)(const void *desc);
     /* Checks the shapes of the inputs and fills in dtype and dims of the outputs, dense. */
@@ -83,6 +85,9 @@ typedef struct rg_op {
     bool (*joins)(const void *desc, const rg_tensor_desc x[]);
 
     rg_status (*forward)(rg_call *call);
+    /* Forward of up to RG_MAX_CALLS images of a batch, so that many small tensors take few
+     * launches; NULL: one by one. */
+    rg_status (*forward_calls)(rg_call calls[], int32_t count);
     rg_status (*gradient)(rg_call *call); /* NULL: the op has none */
     const rg_kernel_table *kernels;
 } rg_op;
@@ -93,7 +98,7 @@ struct rg_call {
     const void *desc;
     rg_commands *commands;
     int32_t inputs, outputs, gradients; /* gradients: entries of dy */
-    const char *const *input_names;
+    const char *const *input_names, *const *output_names;
     const rg_tensor *x[RG_MAX_INPUTS],
         *y[RG_MAX_OUTPUTS]; /* NULL where the gradient was not given them */
     const rg_tensor *dy[RG_MAX_OUTPUTS],
@@ -112,6 +117,8 @@ typedef struct rg_launch {
     const void *args;
     size_t args_size;
     const rg_tensor *tensors[RG_MAX_POINTERS]; /* in the order of the pointers, NULL at the end */
+    const rg_tensor *const *list; /* or `length` of them; where one is NULL, so is the pointer */
+    int32_t length;
     int64_t units;
     int64_t grain;          /* units that make one tile; by shape alone, never by threads */
     int64_t bytes;          /* moved in all: decides whether other threads are worth waking */
@@ -134,6 +141,7 @@ int32_t rg_op_inputs(const rg_op *op, const void *desc);
 int32_t rg_op_outputs(const rg_op *op, const void *desc);
 int32_t rg_op_gradients(const rg_op *op, const void *desc);
 const char *const *rg_op_input_names(const rg_op *op, const void *desc);
+const char *const *rg_op_output_names(const rg_op *op, const void *desc);
 bool rg_op_fills_state(const rg_op *op, const void *desc);
 
 #endif

@@ -187,8 +187,8 @@ static rg_status check_images_apart(const batch *b, const rg_call *call)
     size_t bytes, count = 0;
     void *memory;
     RG_TRY(check_all_usable(b->x, inputs, call, "", call->input_names, b->count));
-    RG_TRY(check_all_usable(b->y, outputs, call, "", op->outputs, b->count));
-    RG_TRY(check_all_usable(b->dy, gradients, call, "d", op->outputs, b->count));
+    RG_TRY(check_all_usable(b->y, outputs, call, "", call->output_names, b->count));
+    RG_TRY(check_all_usable(b->dy, gradients, call, "d", call->output_names, b->count));
     RG_TRY(check_all_usable(b->dx, inputs, call, "d", call->input_names, b->count));
     for (int64_t n = 0; b->states != NULL && n < b->count; n++) {
         if (b->states[n] != NULL)
@@ -225,11 +225,38 @@ static rg_status check_states(const batch *b, const rg_call *call)
     return RG_OK;
 }
 
+/* Images in the fewest launches, for ops that take many at once. */
+static rg_status record_calls(const batch *b, const rg_call *call)
+{
+    rg_call calls[RG_MAX_CALLS];
+    for (int64_t n = 0; n < b->count;) {
+        int32_t count = 0;
+        for (; count < RG_MAX_CALLS && n < b->count; count++, n++) {
+            rg_call *c = &calls[count];
+            *c = *call;
+            for (int32_t i = 0; i < call->inputs; i++)
+                c->x[i] = entry(b->x, b->count, i, n);
+            for (int32_t i = 0; i < call->outputs; i++)
+                c->y[i] = entry(b->y, b->count, i, n);
+            c->state = b->states != NULL ? b->states[n] : NULL;
+            const rg_status status = rg_call_check(c);
+            if (status != RG_OK) {
+                rg_error_prefix("image %lld: ", (long long)n);
+                return status;
+            }
+        }
+        RG_TRY(call->op->forward_calls(calls, count));
+    }
+    return RG_OK;
+}
+
 static rg_status record_images(const batch *b, rg_call *call)
 {
     RG_TRY(check_states(b, call));
     if (b->count > 1)
         RG_TRY(check_images_apart(b, call));
+    if (b->count > 1 && !b->gradient && call->op->forward_calls != NULL)
+        return record_calls(b, call);
     for (int64_t n = 0; n < b->count;) {
         run r;
         const int64_t next = join(b, n, &r, call);
