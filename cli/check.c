@@ -207,7 +207,7 @@ static void check_forward(trial *t, rg_state *state, rg_bits *bits)
     if (ok(t, run_whole(t, false, state, 0), "forward")) {
         for (int32_t i = 0; i < v->outputs; i++)
             compare(t, rg_op_output_names(v->test->op, v->desc)[i], &t->y[i], v->want_y[i],
-                    rg_dtype_is_data(v->y_desc[i].dtype) ? tolerances[v->dtype] : 0);
+                    rg_dtype_is_data(v->y_desc[i].dtype) ? tolerances[v->y_desc[i].dtype] : 0);
         check_guards(t);
         compare_bits(t, "forward", &bits->y, hash_results(t->y, v->outputs));
         if (v->c->golden != NULL && v->c->flags & RG_CASE_FORWARD)
@@ -287,7 +287,7 @@ static void check_alias(trial *t, const char *pair, rg_state *state, rg_bits *bi
         fail(t, "the pair '%s' is not understood", pair);
         return;
     }
-    if (!rg_shape_same_dims(&from->desc, &to->desc))
+    if (!rg_shape_same_dims(&from->desc, &to->desc) || from->desc.dtype != to->desc.dtype)
         return; /* of other shapes in this case: they cannot be one tensor */
     rg_guarded *results = gradient ? t->dx : t->y;
     const int32_t count = gradient ? v->inputs : v->outputs;

@@ -33,7 +33,7 @@ enum {
 typedef struct rg_case {
     const char *name;
     const char *fields; /* of the descriptor, "axis=1 kind=log" */
-    const char *x;      /* shapes of the inputs, "2,3,4 4" */
+    const char *x; /* shapes of the inputs, "2,3,4 4"; "i64:-", "real:4" have their own dtype */
     uint32_t flags;
     uint32_t only; /* bit T: in dtype T; 0: in all */
     rg_fill x_fill[RG_MAX_INPUTS], y_fill, dy_fill;
@@ -48,8 +48,8 @@ typedef void rg_ref_gradient(const void *desc, const rg_ref_tensor dy[], const r
 typedef struct rg_op_test {
     const rg_op *op;
     rg_ref_forward *forward;
-    rg_ref_gradient *gradient;
-    const rg_case *cases; /* name NULL at the end */
+    rg_ref_gradient *gradient; /* NULL: the op has none */
+    const rg_case *cases;      /* name NULL at the end */
     /* Floating-point operations of a contraction; NULL where an op is bound by memory. */
     double (*operations)(const void *desc, const rg_tensor_desc x[]);
     /* How many elements must be read: of x[0] in the forward pass, of dy[0] in the gradient. NULL:
@@ -70,6 +70,12 @@ typedef struct rg_op_test {
     const rg_op_test rg_op_test_##name = { .op = &rg_op_##name,                  \
                                            .forward = rg_##name##_ref_forward,   \
                                            .gradient = rg_##name##_ref_gradient, \
+                                           __VA_ARGS__ }
+
+/* The same for an op without a gradient. */
+#define RG_OP_TEST_DEFINE_FORWARD(name, ...)                                   \
+    const rg_op_test rg_op_test_##name = { .op = &rg_op_##name,                \
+                                           .forward = rg_##name##_ref_forward, \
                                            __VA_ARGS__ }
 
 #endif
