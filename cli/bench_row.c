@@ -54,7 +54,8 @@ rg_status rg_bench_row_begin(const rg_op_test *test, const rg_case *c, bool grad
     for (int32_t i = 0; i < row->inputs; i++) {
         const int64_t bytes = bytes_of(&row->x_desc[i]);
         const bool read = row->reads & (uint32_t)RG_READS_X << i;
-        row->bytes += bytes * (read + 1); /* dx, or x in the forward pass */
+        const bool moves = !gradient || rg_op_differentiates(test->op, row->desc, i);
+        row->bytes += bytes * (read + moves); /* dx, or x in the forward pass */
         row->memory += bytes * (gradient + 1);
     }
     for (int32_t i = 0; i < row->outputs; i++) {
@@ -211,6 +212,8 @@ static rg_status open_gradient(rg_bench_row *row)
             drop(&row->x[i]);
         else
             row->read[row->read_count++] = row->x[i];
+        if (!rg_op_differentiates(row->test->op, row->desc, i))
+            continue;
         RG_TRY(make(row, &row->x_desc[i], &row->dx[i]));
         row->written[row->written_count++] = row->dx[i];
     }

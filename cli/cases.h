@@ -37,7 +37,8 @@ typedef struct rg_values {
     rg_tensor_desc x_desc[RG_MAX_INPUTS], y_desc[RG_MAX_OUTPUTS];
     double *x[RG_MAX_INPUTS], *y[RG_MAX_OUTPUTS]; /* y: what the gradient is given */
     double *dy[RG_MAX_OUTPUTS];
-    double *want_y[RG_MAX_OUTPUTS], *want_dx[RG_MAX_INPUTS];
+    double *want_y[RG_MAX_OUTPUTS];
+    double *want_dx[RG_MAX_INPUTS]; /* NULL for inputs that have no gradient */
 } rg_values;
 
 /* With `expanded` every input is the same along dimension 0. Release with rg_values_free, also

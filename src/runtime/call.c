@@ -244,6 +244,8 @@ rg_status rg_call_gradient(rg_call *call)
     for (int32_t i = 0; i < call->inputs; i++) {
         RG_TRY(source_shape(call, i, &x[i]));
         wanted |= call->dx[i] != NULL;
+        RG_CHECK(call->dx[i] == NULL || rg_op_differentiates(op, call->desc, i), RG_UNSUPPORTED,
+                 "%s: %s has no gradient", op->name, call->input_names[i]);
         if (call->dx[i] != NULL)
             RG_TRY(check_shape(call, "d", call->input_names[i], call->dx[i], &x[i]));
     }

@@ -29,6 +29,11 @@ int32_t rg_op_gradients(const rg_op *op, const void *desc)
     return op->count_gradients != NULL ? op->count_gradients(desc) : rg_op_outputs(op, desc);
 }
 
+bool rg_op_differentiates(const rg_op *op, const void *desc, int32_t input)
+{
+    return op->no_gradient == NULL || !(op->no_gradient(desc) >> input & 1);
+}
+
 const char *const *rg_op_input_names(const rg_op *op, const void *desc)
 {
     return op->input_names != NULL ? op->input_names(desc) : op->inputs;

@@ -63,6 +63,8 @@ typedef struct rg_op {
     int32_t (*count_gradients)(const void *desc);
     const char *const *(*input_names)(const void *desc);
     const char *const *(*output_names)(const void *desc);
+    /* Bit i: input i has no gradient (labels, weights, a step); NULL: all inputs have one. */
+    uint32_t (*no_gradient)(const void *desc);
     /* Checks of a descriptor beyond the ranges of its fields; may be NULL. */
     rg_status (*check)(const void *desc);
     /* Checks the shapes of the inputs and fills in dtype and dims of the outputs, dense. */
@@ -80,7 +82,7 @@ typedef struct rg_op {
     bool (*shares_state)(const void *desc);
     /* RG_READS_ bits of the gradient. */
     uint32_t (*reads)(const void *desc);
-    uint32_t optional_dy; /* bit j: dy[j] may be NULL, which stands for 0 */
+    uint32_t optional_dy; /* bit j: dy[j] may be NULL; for 0, unless the op's header says more */
     /* Whether images may be joined along dimension 0; NULL: never. */
     bool (*joins)(const void *desc, const rg_tensor_desc x[]);
 
@@ -142,6 +144,7 @@ int32_t rg_op_outputs(const rg_op *op, const void *desc);
 int32_t rg_op_gradients(const rg_op *op, const void *desc);
 const char *const *rg_op_input_names(const rg_op *op, const void *desc);
 const char *const *rg_op_output_names(const rg_op *op, const void *desc);
+bool rg_op_differentiates(const rg_op *op, const void *desc, int32_t input);
 bool rg_op_fills_state(const rg_op *op, const void *desc);
 
 #endif
