@@ -12,9 +12,14 @@ from torch_kernels import (
     ARITHMETIC,
     Skip,
     arithmetic_kind,
+    batch_norm_fields,
+    group_norm_place,
     image,
     image_like,
+    lrn_fields,
     neuron_fields,
+    norm_inputs,
+    norm_relu,
     numbers,
     pad_fields,
     pool_fields,
@@ -255,6 +260,80 @@ def dropout_formula(fields, shapes, make, gradient):
     return (backward, (t, forward(t)[1])) if gradient else (forward, (t,))
 
 
+# ---- normalisations ----
+
+
+def norm_formula(x, gamma, beta, epsilon, relu, dims, split, make, gradient):
+    """Statistics over `dims` of x seen as `split`; parameters belong to the last dimensions."""
+    shape = list(x.shape)
+    rows = [d for d in range(len(shape) - 1)]
+
+    def statistics(v):
+        variance, mean = torch.var_mean(v, dims, unbiased=False, keepdim=True)
+        return mean, torch.rsqrt(variance + epsilon)
+
+    def forward(x, gamma, beta):
+        v = wide(x).view(split)
+        mean, s = statistics(v)
+        z = ((v - mean) * s).view(shape) * gamma + beta
+        return (torch.relu(z) if relu else z).to(x.dtype), mean, s
+
+    def backward(dy, x, gamma, beta, mean, s):
+        xh = ((wide(x).view(split) - mean) * s).view(shape)
+        g = wide(dy)
+        g = torch.where(xh * gamma + beta > 0, g, 0) if relu else g
+        h, hat = (g * gamma).view(split), xh.view(split)
+        dx = s * (h - h.mean(dims, keepdim=True) - hat * (h * hat).mean(dims, keepdim=True))
+        return dx.view(shape).to(x.dtype), (g * xh).sum(rows), g.sum(rows)
+
+    if not gradient:
+        return forward, (x, gamma, beta)
+    return backward, (make(shape), x, gamma, beta, *statistics(wide(x).view(split)))
+
+
+def batch_norm_formula(fields, shapes, make, gradient):
+    relu = batch_norm_fields(fields)
+    x, gamma, beta, epsilon = norm_inputs(fields, shapes, make)
+    dims = list(range(x.dim() - 1))
+    return norm_formula(x, gamma, beta, epsilon, relu, dims, list(x.shape), make, gradient)
+
+
+def group_norm_formula(fields, shapes, make, gradient):
+    relu, (groups, _) = norm_relu(fields), group_norm_place(fields, shapes[0])
+    x, gamma, beta, epsilon = norm_inputs(fields, shapes, make)
+    axis = int(fields["axis"]) % x.dim()
+    split = [*x.shape[:-1], groups, x.shape[-1] // groups]
+    dims = [*range(axis, x.dim() - 1), x.dim()]
+    return norm_formula(x, gamma, beta, epsilon, relu, dims, split, make, gradient)
+
+
+def lrn_formula(fields, shapes, make, gradient):
+    window, alpha, beta, delta = lrn_fields(fields)
+    before, after = window // 2, (window - 1) // 2
+    channels = shapes[0][-1]
+
+    def around(v, before, after):
+        """Sums over channels k - before to k + after."""
+        v = torch.nn.functional.pad(v, [before, after])
+        return total([v[..., k : k + channels] for k in range(before + after + 1)])
+
+    def base(v):
+        return delta + alpha / window * around(v * v, before, after)
+
+    def forward(x):
+        v = wide(x)
+        return (v * base(v) ** -beta).to(x.dtype)
+
+    def backward(dy, x):
+        g, v = wide(dy), wide(x)
+        power = base(v) ** -beta
+        rest = around(g * v * power / base(v), after, before)
+        return (g * power - 2 * alpha * beta / window * v * rest).to(x.dtype)
+
+    x = make(shapes[0])
+    return (backward, (make(shapes[0]), x)) if gradient else (forward, (x,))
+
+
 # ---- other shapes ----
 
 
@@ -361,6 +440,9 @@ FORMULAS = {
     "upsample": upsample_formula,
     "pad": pad_formula,
     "dropout": dropout_formula,
+    "batch_norm": batch_norm_formula,
+    "group_norm": group_norm_formula,
+    "lrn": lrn_formula,
     "slice": slice_formula,
     "concat": concat_formula,
     "reshape": reshape_formula,

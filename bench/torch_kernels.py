@@ -258,6 +258,121 @@ def dropout(fields, shapes, make, gradient):
     return lambda: torch.mul(t, noise, out=dx)
 
 
+# ---- normalisations ----
+
+
+def norm_inputs(fields, shapes, make):
+    """x, gamma, beta; 16 bits go with parameters of 32, as in torch's mixed precision."""
+    if fields["gamma"] != "true" or fields["beta"] != "true":
+        raise Skip("torch is asked for gamma and beta alone")
+    x = make(shapes[0])
+    wide = x.dtype if x.dtype == torch.float64 else torch.float32
+    return x, make(shapes[1]).to(wide), make(shapes[2]).to(wide), float(fields["epsilon"])
+
+
+def norm_relu(fields):
+    """Whether a relu follows."""
+    kind = fields["neuron.kind"]
+    if kind not in ("none", "relu") or fields["neuron.a"] not in ("none", "0"):
+        raise Skip("torch is asked for relu alone")
+    return kind == "relu"
+
+
+def batch_norm_fields(fields):
+    if fields["statistics"] != "own" or fields["phase"] != "whole":
+        raise Skip("torch is asked for statistics of a whole batch alone")
+    return norm_relu(fields)
+
+
+def batch_norm(fields, shapes, make, gradient):
+    """The kernel that torch would choose, which is cuDNN's for most batches on a GPU."""
+    relu = batch_norm_fields(fields)
+    x, gamma, beta, epsilon = norm_inputs(fields, shapes, make)
+    x = image(x)
+    enabled = torch.backends.cudnn.enabled
+
+    def forward():
+        results = aten._batch_norm_impl_index(x, gamma, beta, None, None, True, 0.1, epsilon,
+                                              enabled)
+        return (results[0].relu_(), *results[1:]) if relu else results
+
+    if not gradient:
+        return forward
+    y, mean, s, reserve, kind = forward()
+    dy = image_like(make, y)
+
+    def backward():
+        g = aten.threshold_backward(dy, y, 0) if relu else dy
+        return aten._batch_norm_impl_index_backward(kind, x, g, gamma, None, None, mean, s, True,
+                                                    epsilon, [True, True, True], reserve)
+
+    return backward
+
+
+def group_norm_place(fields, shape):
+    """Groups, and whether an image is a single row: torch's layer normalisation."""
+    axis, groups = int(fields["axis"]) % len(shape), int(fields["groups"])
+    if axis == len(shape) - 1 and groups == 1:
+        return groups, True
+    if axis != 1 or len(shape) != 4:
+        raise Skip("torch is asked for batches of images, and for rows alone")
+    return groups or shape[-1], False
+
+
+def group_norm(fields, shapes, make, gradient):
+    """Instances are groups of one channel. Parameters have the dtype of x where torch wants that."""
+    if norm_relu(fields):
+        raise Skip("torch is asked for groups without a neuron")
+    groups, rows = group_norm_place(fields, shapes[0])
+    x, gamma, beta, epsilon = norm_inputs(fields, shapes, make)
+    if rows:
+        return layer_norm(x, gamma, beta, epsilon, make, gradient)
+    n, c, h, w = image(x).shape
+    x, gamma, beta = image(x), gamma.to(x.dtype), beta.to(x.dtype)
+    place = (n, c, h * w, groups)
+    forward = torch.native_group_norm
+    if not gradient:
+        return lambda: forward(x, gamma, beta, n, c, h * w, groups, epsilon)
+    return by_autograd(lambda *t: forward(*t, n, c, h * w, groups, epsilon)[0], make,
+                       x, gamma, beta)
+
+
+def by_autograd(forward, make, *inputs):
+    """As torch's own gradient calls its kernels, which may copy images to another layout first."""
+    for t in inputs:
+        t.requires_grad_()
+    with torch.enable_grad():
+        y = forward(*inputs)
+    dy = image_like(make, y)
+    return lambda: torch.autograd.grad(y, inputs, dy, retain_graph=True)
+
+
+def layer_norm(x, gamma, beta, epsilon, make, gradient):
+    length = [x.shape[-1]]
+    gamma, beta = gamma.to(x.dtype), beta.to(x.dtype)
+    if not gradient:
+        return lambda: torch.native_layer_norm(x, length, gamma, beta, epsilon)
+    _, mean, s = torch.native_layer_norm(x, length, gamma, beta, epsilon)
+    dy, wants = make(list(x.shape)), [True, True, True]
+    return lambda: aten.native_layer_norm_backward(dy, x, length, mean, s, gamma, beta, wants)
+
+
+def lrn_fields(fields):
+    if fields["even_after"] == "true" and int(fields["window"]) % 2 == 0:
+        raise Skip("torch's even windows reach further before a channel")
+    return int(fields["window"]), *(float(fields[name]) for name in ("alpha", "beta", "delta"))
+
+
+def lrn(fields, shapes, make, gradient):
+    """torch has no kernel of its own: squares, a mean pooling, a power; backwards by autograd."""
+    place = lrn_fields(fields)
+    x = image(make(shapes[0]))
+    forward = torch.nn.functional.local_response_norm
+    if not gradient:
+        return lambda: forward(x, *place)
+    return by_autograd(lambda x: forward(x, *place), make, x)
+
+
 # ---- other shapes ----
 
 
@@ -405,6 +520,9 @@ KERNELS = {
     "upsample": upsample,
     "pad": pad,
     "dropout": dropout,
+    "batch_norm": batch_norm,
+    "group_norm": group_norm,
+    "lrn": lrn,
     "slice": slice_op,
     "concat": concat,
     "reshape": reshape,

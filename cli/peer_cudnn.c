@@ -139,12 +139,16 @@ static void release(rg_cudnn_job *j)
         (void)rg_cudnn.DestroyPoolingDescriptor(j->pooling);
     if (j->dropout != NULL)
         (void)rg_cudnn.DestroyDropoutDescriptor(j->dropout);
+    if (j->lrn != NULL)
+        (void)rg_cudnn.DestroyLRNDescriptor(j->lrn);
+    if (j->channels != NULL)
+        (void)rg_cudnn.DestroyTensorDescriptor(j->channels);
     if (j->result != NULL)
         (void)rg_cudnn.DestroyTensorDescriptor(j->result);
     if (j->tensor != NULL)
         (void)rg_cudnn.DestroyTensorDescriptor(j->tensor);
     (void)cudaStreamSynchronize(stream); /* before memory that it uses is given back */
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < RG_CUDNN_SPARES; i++)
         rg_tensor_destroy(j->spare[i]);
 }
 

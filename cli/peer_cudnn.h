@@ -8,34 +8,44 @@
 
 #include <cudnn.h>
 
-#define RG_CUDNN_FUNCTIONS(F)        \
-    F(Create);                       \
-    F(Destroy);                      \
-    F(SetStream);                    \
-    F(GetErrorString);               \
-    F(CreateTensorDescriptor);       \
-    F(DestroyTensorDescriptor);      \
-    F(SetTensor4dDescriptor);        \
-    F(CreateActivationDescriptor);   \
-    F(DestroyActivationDescriptor);  \
-    F(SetActivationDescriptor);      \
-    F(CreatePoolingDescriptor);      \
-    F(DestroyPoolingDescriptor);     \
-    F(SetPooling2dDescriptor);       \
-    F(GetPooling2dForwardOutputDim); \
-    F(CreateDropoutDescriptor);      \
-    F(DestroyDropoutDescriptor);     \
-    F(SetDropoutDescriptor);         \
-    F(DropoutGetStatesSize);         \
-    F(DropoutGetReserveSpaceSize);   \
-    F(SoftmaxForward);               \
-    F(SoftmaxBackward);              \
-    F(ActivationForward);            \
-    F(ActivationBackward);           \
-    F(PoolingForward);               \
-    F(PoolingBackward);              \
-    F(DropoutForward);               \
-    F(DropoutBackward)
+#define RG_CUDNN_FUNCTIONS(F)                               \
+    F(Create);                                              \
+    F(Destroy);                                             \
+    F(SetStream);                                           \
+    F(GetErrorString);                                      \
+    F(CreateTensorDescriptor);                              \
+    F(DestroyTensorDescriptor);                             \
+    F(SetTensor4dDescriptor);                               \
+    F(CreateActivationDescriptor);                          \
+    F(DestroyActivationDescriptor);                         \
+    F(SetActivationDescriptor);                             \
+    F(CreatePoolingDescriptor);                             \
+    F(DestroyPoolingDescriptor);                            \
+    F(SetPooling2dDescriptor);                              \
+    F(GetPooling2dForwardOutputDim);                        \
+    F(CreateDropoutDescriptor);                             \
+    F(DestroyDropoutDescriptor);                            \
+    F(SetDropoutDescriptor);                                \
+    F(DropoutGetStatesSize);                                \
+    F(DropoutGetReserveSpaceSize);                          \
+    F(SoftmaxForward);                                      \
+    F(SoftmaxBackward);                                     \
+    F(ActivationForward);                                   \
+    F(ActivationBackward);                                  \
+    F(PoolingForward);                                      \
+    F(PoolingBackward);                                     \
+    F(DropoutForward);                                      \
+    F(DropoutBackward);                                     \
+    F(GetBatchNormalizationForwardTrainingExWorkspaceSize); \
+    F(GetBatchNormalizationBackwardExWorkspaceSize);        \
+    F(GetBatchNormalizationTrainingExReserveSpaceSize);     \
+    F(BatchNormalizationForwardTrainingEx);                 \
+    F(BatchNormalizationBackwardEx);                        \
+    F(CreateLRNDescriptor);                                 \
+    F(DestroyLRNDescriptor);                                \
+    F(SetLRNDescriptor);                                    \
+    F(LRNCrossChannelForward);                              \
+    F(LRNCrossChannelBackward)
 
 typedef struct rg_cudnn_functions {
 #define F(name) __typeof__(cudnn##name) *name
@@ -43,6 +53,23 @@ typedef struct rg_cudnn_functions {
 #undef F
 } rg_cudnn_functions;
 extern rg_cudnn_functions rg_cudnn; /* filled when the peer is opened */
+
+/* Tensors that the row has not: x and y of a gradient; states and reserve of dropout; what goes
+ * with batch normalisation. */
+enum {
+    RG_CUDNN_X = 0,
+    RG_CUDNN_Y = 1,
+    RG_CUDNN_STATES = 0,
+    RG_CUDNN_RESERVE = 1,
+    RG_CUDNN_WORKSPACE = 2,
+    RG_CUDNN_GAMMA,
+    RG_CUDNN_BETA,
+    RG_CUDNN_MEAN,
+    RG_CUDNN_S,
+    RG_CUDNN_DGAMMA,
+    RG_CUDNN_DBETA,
+    RG_CUDNN_SPARES
+};
 
 typedef struct rg_cudnn_job rg_cudnn_job;
 struct rg_cudnn_job {
@@ -53,11 +80,14 @@ struct rg_cudnn_job {
     cudnnActivationDescriptor_t activation; /* each of one op, and NULL for others */
     cudnnPoolingDescriptor_t pooling;
     cudnnDropoutDescriptor_t dropout;
+    cudnnLRNDescriptor_t lrn;
+    cudnnTensorDescriptor_t channels; /* gamma and the like, in f32 */
+    double epsilon;
     cudnnSoftmaxAlgorithm_t algorithm;
     cudnnSoftmaxMode_t mode;
     const void *one, *zero; /* results are not scaled, and not added */
-    rg_tensor *spare[2];    /* x and y of a gradient that the row has not; or states and reserve */
-    size_t reserve;         /* bytes of the latter */
+    rg_tensor *spare[RG_CUDNN_SPARES];
+    size_t reserve, workspace; /* bytes of these */
 };
 
 /* Passes a failure on, with a sentence. */

@@ -6,7 +6,9 @@
 #include "cli/peer_pool.h"
 #include "core/shape.h"
 
+#include <retrograde/batch_norm.h>
 #include <retrograde/dropout.h>
+#include <retrograde/lrn.h>
 #include <retrograde/neuron.h>
 #include <retrograde/softmax.h>
 
@@ -118,8 +120,8 @@ static cudnnStatus_t run_pool(const job *j)
         return rg_cudnn.PoolingForward(j->handle, j->pooling, j->one, j->tensor,
                                        rg_tensor_data(r->x[0]), j->zero, j->result,
                                        rg_tensor_data(r->y[0]));
-    const rg_tensor *x = j->spare[0] != NULL ? j->spare[0] : r->dx[0];
-    const rg_tensor *y = j->spare[1] != NULL ? j->spare[1] : r->dy[0];
+    const rg_tensor *x = j->spare[RG_CUDNN_X] != NULL ? j->spare[RG_CUDNN_X] : r->dx[0];
+    const rg_tensor *y = j->spare[RG_CUDNN_Y] != NULL ? j->spare[RG_CUDNN_Y] : r->dy[0];
     return rg_cudnn.PoolingBackward(j->handle, j->pooling, j->one, j->result, rg_tensor_data(y),
                                     j->result, rg_tensor_data(r->dy[0]), j->tensor,
                                     rg_tensor_data(x), j->zero, j->tensor,
@@ -130,11 +132,12 @@ static cudnnStatus_t run_pool(const job *j)
 static rg_status make_images(job *j)
 {
     const rg_bench_row *r = j->row;
-    RG_TRY(rg_bench_row_spare(r, &r->x_desc[0], true, &j->spare[0]));
-    RG_TRY(rg_bench_row_spare(r, &r->y_desc[0], false, &j->spare[1]));
-    return rg_cudnn_check(j, rg_cudnn.PoolingForward(j->handle, j->pooling, j->one, j->tensor,
-                                                     rg_tensor_data(j->spare[0]), j->zero,
-                                                     j->result, rg_tensor_data(j->spare[1])));
+    RG_TRY(rg_bench_row_spare(r, &r->x_desc[0], true, &j->spare[RG_CUDNN_X]));
+    RG_TRY(rg_bench_row_spare(r, &r->y_desc[0], false, &j->spare[RG_CUDNN_Y]));
+    return rg_cudnn_check(j,
+                          rg_cudnn.PoolingForward(j->handle, j->pooling, j->one, j->tensor,
+                                                  rg_tensor_data(j->spare[RG_CUDNN_X]), j->zero,
+                                                  j->result, rg_tensor_data(j->spare[RG_CUDNN_Y])));
 }
 
 static rg_status describe_image(job *j, const rg_tensor_desc *desc, cudnnTensorDescriptor_t *to)
@@ -176,7 +179,8 @@ static rg_status prepare_pool(job *j)
 static cudnnStatus_t drop_forward(const job *j, const rg_tensor *x, const rg_tensor *y)
 {
     return rg_cudnn.DropoutForward(j->handle, j->dropout, j->tensor, rg_tensor_data(x), j->tensor,
-                                   rg_tensor_data(y), rg_tensor_data(j->spare[1]), j->reserve);
+                                   rg_tensor_data(y), rg_tensor_data(j->spare[RG_CUDNN_RESERVE]),
+                                   j->reserve);
 }
 
 static cudnnStatus_t run_dropout(const job *j)
@@ -186,7 +190,7 @@ static cudnnStatus_t run_dropout(const job *j)
         return drop_forward(j, r->x[0], r->y[0]);
     return rg_cudnn.DropoutBackward(j->handle, j->dropout, j->tensor, rg_tensor_data(r->dy[0]),
                                     j->tensor, rg_tensor_data(r->dx[0]),
-                                    rg_tensor_data(j->spare[1]), j->reserve);
+                                    rg_tensor_data(j->spare[RG_CUDNN_RESERVE]), j->reserve);
 }
 
 static rg_status make_bytes(job *j, size_t bytes, rg_tensor **tensor)
@@ -205,26 +209,136 @@ static rg_status prepare_dropout(job *j)
     RG_TRY(describe_flat(j));
     RG_TRY(rg_cudnn_check(j, rg_cudnn.DropoutGetStatesSize(j->handle, &states)));
     RG_TRY(rg_cudnn_check(j, rg_cudnn.DropoutGetReserveSpaceSize(j->tensor, &j->reserve)));
-    RG_TRY(make_bytes(j, states, &j->spare[0]));
-    RG_TRY(make_bytes(j, j->reserve, &j->spare[1]));
+    RG_TRY(make_bytes(j, states, &j->spare[RG_CUDNN_STATES]));
+    RG_TRY(make_bytes(j, j->reserve, &j->spare[RG_CUDNN_RESERVE]));
     RG_TRY(rg_cudnn_check(j, rg_cudnn.CreateDropoutDescriptor(&j->dropout)));
     RG_TRY(
         rg_cudnn_check(j, rg_cudnn.SetDropoutDescriptor(j->dropout, j->handle, (float)(1 - d->keep),
-                                                        rg_tensor_data(j->spare[0]), states,
-                                                        (unsigned long long)d->seed)));
+                                                        rg_tensor_data(j->spare[RG_CUDNN_STATES]),
+                                                        states, (unsigned long long)d->seed)));
     j->run = run_dropout;
     return j->row->gradient ? rg_cudnn_check(j, drop_forward(j, j->row->dy[0], j->row->dx[0]))
                             : RG_OK;
+}
+
+/* ---- normalisations ---- */
+
+/* NHWC in 16 bits is what the persistent kernels are made for; what they do not take falls back. */
+static const cudnnBatchNormMode_t batch_mode = CUDNN_BATCHNORM_SPATIAL_PERSISTENT;
+static const cudnnBatchNormOps_t batch_ops = CUDNN_BATCHNORM_OPS_BN;
+
+static void *spare_data(const job *j, int which)
+{
+    return j->spare[which] != NULL ? rg_tensor_data(j->spare[which]) : NULL;
+}
+
+static cudnnStatus_t batch_forward(const job *j, const rg_tensor *x, const rg_tensor *y)
+{
+    return rg_cudnn.BatchNormalizationForwardTrainingEx(
+        j->handle, batch_mode, batch_ops, j->one, j->zero, j->tensor, rg_tensor_data(x), NULL, NULL,
+        j->tensor, rg_tensor_data(y), j->channels, spare_data(j, RG_CUDNN_GAMMA),
+        spare_data(j, RG_CUDNN_BETA), 1, NULL, NULL, j->epsilon, spare_data(j, RG_CUDNN_MEAN),
+        spare_data(j, RG_CUDNN_S), NULL, spare_data(j, RG_CUDNN_WORKSPACE), j->workspace,
+        spare_data(j, RG_CUDNN_RESERVE), j->reserve);
+}
+
+static cudnnStatus_t run_batch_norm(const job *j)
+{
+    const rg_bench_row *r = j->row;
+    if (!r->gradient)
+        return batch_forward(j, r->x[0], r->y[0]);
+    return rg_cudnn.BatchNormalizationBackwardEx(
+        j->handle, batch_mode, batch_ops, j->one, j->zero, j->one, j->zero, j->tensor,
+        rg_tensor_data(r->x[0]), NULL, NULL, j->tensor, rg_tensor_data(r->dy[0]), NULL, NULL,
+        j->tensor, rg_tensor_data(r->dx[0]), j->channels, spare_data(j, RG_CUDNN_GAMMA),
+        spare_data(j, RG_CUDNN_BETA), spare_data(j, RG_CUDNN_DGAMMA), spare_data(j, RG_CUDNN_DBETA),
+        j->epsilon, spare_data(j, RG_CUDNN_MEAN), spare_data(j, RG_CUDNN_S), NULL,
+        spare_data(j, RG_CUDNN_WORKSPACE), j->workspace, spare_data(j, RG_CUDNN_RESERVE),
+        j->reserve);
+}
+
+/* Workspace and reserve, both directions alike; a byte where nothing is wanted. */
+static rg_status make_rooms(job *j)
+{
+    size_t forward, backward;
+    RG_TRY(rg_cudnn_check(j, rg_cudnn.GetBatchNormalizationForwardTrainingExWorkspaceSize(
+                                 j->handle, batch_mode, batch_ops, j->tensor, NULL, j->tensor,
+                                 j->channels, NULL, &forward)));
+    RG_TRY(rg_cudnn_check(j, rg_cudnn.GetBatchNormalizationBackwardExWorkspaceSize(
+                                 j->handle, batch_mode, batch_ops, j->tensor, NULL, j->tensor, NULL,
+                                 j->tensor, j->channels, NULL, &backward)));
+    RG_TRY(rg_cudnn_check(j, rg_cudnn.GetBatchNormalizationTrainingExReserveSpaceSize(
+                                 j->handle, batch_mode, batch_ops, NULL, j->tensor, &j->reserve)));
+    j->workspace = forward > backward ? forward : backward;
+    RG_TRY(make_bytes(j, j->workspace + 1, &j->spare[RG_CUDNN_WORKSPACE]));
+    return make_bytes(j, j->reserve + 1, &j->spare[RG_CUDNN_RESERVE]);
+}
+
+static rg_status prepare_batch_norm(job *j)
+{
+    const rg_bench_row *r = j->row;
+    const rg_batch_norm_desc *d = (const void *)r->desc;
+    const rg_tensor_desc *x = &r->x_desc[0];
+    RG_CHECK(d->statistics == RG_BATCH_NORM_OWN && d->phase == RG_BATCH_NORM_WHOLE && d->gamma &&
+                 d->beta && d->neuron.kind == RG_NEURON_NONE && x->rank == 4,
+             RG_UNSUPPORTED, "cudnn is asked for a whole batch with gamma and beta alone");
+    j->epsilon = d->epsilon;
+    RG_TRY(describe_image(j, x, &j->tensor));
+    RG_TRY(rg_cudnn_check(j, rg_cudnn.CreateTensorDescriptor(&j->channels)));
+    const cudnnDataType_t type = r->dtype == RG_F64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
+    RG_TRY(rg_cudnn_check(j, rg_cudnn.SetTensor4dDescriptor(j->channels, CUDNN_TENSOR_NHWC, type, 1,
+                                                            (int)x->dims[3], 1, 1)));
+    const rg_tensor_desc each =
+        rg_tensor_desc_dense(r->dtype == RG_F64 ? RG_F64 : RG_F32, 1, &x->dims[3]);
+    for (int i = RG_CUDNN_GAMMA; i < RG_CUDNN_SPARES; i++)
+        RG_TRY(rg_bench_row_spare(r, &each, i <= RG_CUDNN_BETA, &j->spare[i]));
+    RG_TRY(make_rooms(j));
+    j->run = run_batch_norm;
+    return r->gradient ? rg_cudnn_check(j, batch_forward(j, r->x[0], r->dx[0])) : RG_OK;
+}
+
+static cudnnStatus_t lrn_forward(const job *j, const rg_tensor *x, const rg_tensor *y)
+{
+    return rg_cudnn.LRNCrossChannelForward(j->handle, j->lrn, CUDNN_LRN_CROSS_CHANNEL_DIM1, j->one,
+                                           j->tensor, rg_tensor_data(x), j->zero, j->tensor,
+                                           rg_tensor_data(y));
+}
+
+static cudnnStatus_t run_lrn(const job *j)
+{
+    const rg_bench_row *r = j->row;
+    if (!r->gradient)
+        return lrn_forward(j, r->x[0], r->y[0]);
+    return rg_cudnn.LRNCrossChannelBackward(
+        j->handle, j->lrn, CUDNN_LRN_CROSS_CHANNEL_DIM1, j->one, j->tensor,
+        spare_data(j, RG_CUDNN_Y), j->tensor, rg_tensor_data(r->dy[0]), j->tensor,
+        rg_tensor_data(r->x[0]), j->zero, j->tensor, rg_tensor_data(r->dx[0]));
+}
+
+/* Its gradient reads y, too. */
+static rg_status prepare_lrn(job *j)
+{
+    const rg_bench_row *r = j->row;
+    const rg_lrn_desc *d = (const void *)r->desc;
+    RG_CHECK(d->window % 2 == 1 && r->x_desc[0].rank == 4, RG_UNSUPPORTED,
+             "cudnn is asked for odd windows and batches of images alone");
+    RG_TRY(describe_image(j, &r->x_desc[0], &j->tensor));
+    RG_TRY(rg_cudnn_check(j, rg_cudnn.CreateLRNDescriptor(&j->lrn)));
+    RG_TRY(rg_cudnn_check(
+        j, rg_cudnn.SetLRNDescriptor(j->lrn, (unsigned)d->window, d->alpha, d->beta, d->delta)));
+    j->run = run_lrn;
+    if (!r->gradient)
+        return RG_OK;
+    RG_TRY(rg_bench_row_spare(r, &r->y_desc[0], false, &j->spare[RG_CUDNN_Y]));
+    return rg_cudnn_check(j, lrn_forward(j, r->x[0], j->spare[RG_CUDNN_Y]));
 }
 
 static const struct {
     const char *op;
     rg_status (*prepare)(job *j);
 } functions[] = {
-    { "softmax", prepare_softmax },
-    { "neuron", prepare_neuron },
-    { "pool", prepare_pool },
-    { "dropout", prepare_dropout },
+    { "softmax", prepare_softmax }, { "neuron", prepare_neuron },         { "pool", prepare_pool },
+    { "dropout", prepare_dropout }, { "batch_norm", prepare_batch_norm }, { "lrn", prepare_lrn },
 };
 
 rg_status rg_cudnn_prepare(job *j)

@@ -97,11 +97,40 @@ static rg_status execute(const rg_onednn_job *j, dnnl_primitive_t primitive, int
     return RG_OK;
 }
 
-/* Runs the forward plan once; the workspace is the last argument of the job. */
-static rg_status fill_workspace(rg_onednn_job *j, const dnnl_memory_desc_t *x,
+rg_status rg_onednn_use_spare(rg_onednn_job *j, int argument, const dnnl_memory_desc_t *desc,
+                              const rg_tensor_desc *tensor, bool filled)
+{
+    RG_CHECK(j->spares < RG_ONEDNN_SPARES && j->count < RG_ONEDNN_ARGUMENTS, RG_UNSUPPORTED,
+             "onednn wants more tensors than are kept for it");
+    RG_TRY(rg_bench_row_spare(j->row, tensor, filled, &j->spare[j->spares]));
+    return rg_onednn_use(j, argument, desc, j->spare[j->spares++]);
+}
+
+rg_status rg_onednn_use_workspace(rg_onednn_job *j)
+{
+    const dnnl_memory_desc_t *desc =
+        rg_onednn.primitive_desc_query_md(j->forward, dnnl_query_workspace_md, 0);
+    const int64_t bytes = desc != NULL ? (int64_t)rg_onednn.memory_desc_get_size(desc) : 0;
+    const rg_tensor_desc flat = rg_tensor_desc_dense(RG_U8, 1, &bytes);
+    return bytes > 0 ? rg_onednn_use_spare(j, DNNL_ARG_WORKSPACE, desc, &flat, false) : RG_OK;
+}
+
+/* What the forward plan does not take among these, it leaves alone. */
+static int shared_arguments(const rg_onednn_job *j, dnnl_exec_arg_t *shared)
+{
+    int count = 0;
+    for (int i = 0; i < j->count; i++) {
+        const int argument = j->arguments[i].arg;
+        if (argument != DNNL_ARG_SRC && argument != DNNL_ARG_DST && argument < DNNL_ARG_DIFF_SRC)
+            shared[count++] = j->arguments[i];
+    }
+    return count;
+}
+
+rg_status rg_onednn_run_forward(rg_onednn_job *j, const dnnl_memory_desc_t *x,
                                 const dnnl_memory_desc_t *y)
 {
-    dnnl_exec_arg_t arguments[3] = { { 0 }, { 0 }, j->arguments[j->count - 1] };
+    dnnl_exec_arg_t arguments[2 + RG_ONEDNN_ARGUMENTS] = { { 0 } };
     dnnl_primitive_t forward = NULL;
     rg_tensor *source = NULL, *result = NULL;
     const rg_bench_row *row = j->row;
@@ -115,27 +144,13 @@ static rg_status fill_workspace(rg_onednn_job *j, const dnnl_memory_desc_t *x,
     if (status == RG_OK)
         status = bind(j, DNNL_ARG_DST, y, result, &arguments[1]);
     if (status == RG_OK)
-        status = execute(j, forward, 3, arguments);
+        status = execute(j, forward, 2 + shared_arguments(j, arguments + 2), arguments);
     rg_onednn.memory_destroy(arguments[0].memory);
     rg_onednn.memory_destroy(arguments[1].memory);
     rg_onednn.primitive_destroy(forward);
     rg_tensor_destroy(source);
     rg_tensor_destroy(result);
     return status;
-}
-
-rg_status rg_onednn_use_workspace(rg_onednn_job *j, const dnnl_memory_desc_t *x,
-                                  const dnnl_memory_desc_t *y)
-{
-    const dnnl_memory_desc_t *desc =
-        rg_onednn.primitive_desc_query_md(j->forward, dnnl_query_workspace_md, 0);
-    const int64_t bytes = desc != NULL ? (int64_t)rg_onednn.memory_desc_get_size(desc) : 0;
-    if (bytes == 0)
-        return RG_OK;
-    const rg_tensor_desc flat = rg_tensor_desc_dense(RG_U8, 1, &bytes);
-    RG_TRY(rg_bench_row_spare(j->row, &flat, false, &j->workspace));
-    RG_TRY(rg_onednn_use(j, DNNL_ARG_WORKSPACE, desc, j->workspace));
-    return j->row->gradient ? fill_workspace(j, x, y) : RG_OK;
 }
 
 /* ---- timing ---- */
@@ -175,7 +190,8 @@ static rg_status time_row(const rg_bench_row *row, double seconds, double *ms)
     rg_onednn.primitive_destroy(j.primitive);
     rg_onednn.primitive_desc_destroy(j.backward);
     rg_onednn.primitive_desc_destroy(j.forward);
-    rg_tensor_destroy(j.workspace);
+    for (int i = 0; i <= j.spares && i < RG_ONEDNN_SPARES; i++) /* one may have failed */
+        rg_tensor_destroy(j.spare[i]);
     return status;
 }
 #else

@@ -8,32 +8,38 @@
 
 #include <dnnl.h>
 
-#define RG_ONEDNN_FUNCTIONS(F)        \
-    F(engine_create);                 \
-    F(engine_destroy);                \
-    F(stream_create);                 \
-    F(stream_destroy);                \
-    F(stream_wait);                   \
-    F(memory_desc_init_by_strides);   \
-    F(memory_desc_get_size);          \
-    F(memory_create);                 \
-    F(memory_destroy);                \
-    F(primitive_desc_create);         \
-    F(primitive_desc_destroy);        \
-    F(primitive_desc_query_md);       \
-    F(primitive_create);              \
-    F(primitive_destroy);             \
-    F(primitive_execute);             \
-    F(softmax_v2_forward_desc_init);  \
-    F(softmax_v2_backward_desc_init); \
-    F(eltwise_forward_desc_init);     \
-    F(eltwise_backward_desc_init);    \
-    F(prelu_forward_desc_init);       \
-    F(prelu_backward_desc_init);      \
-    F(pooling_v2_forward_desc_init);  \
-    F(pooling_v2_backward_desc_init); \
-    F(resampling_forward_desc_init);  \
-    F(resampling_backward_desc_init)
+#define RG_ONEDNN_FUNCTIONS(F)                 \
+    F(engine_create);                          \
+    F(engine_destroy);                         \
+    F(stream_create);                          \
+    F(stream_destroy);                         \
+    F(stream_wait);                            \
+    F(memory_desc_init_by_strides);            \
+    F(memory_desc_get_size);                   \
+    F(memory_create);                          \
+    F(memory_destroy);                         \
+    F(primitive_desc_create);                  \
+    F(primitive_desc_destroy);                 \
+    F(primitive_desc_query_md);                \
+    F(primitive_create);                       \
+    F(primitive_destroy);                      \
+    F(primitive_execute);                      \
+    F(softmax_v2_forward_desc_init);           \
+    F(softmax_v2_backward_desc_init);          \
+    F(eltwise_forward_desc_init);              \
+    F(eltwise_backward_desc_init);             \
+    F(prelu_forward_desc_init);                \
+    F(prelu_backward_desc_init);               \
+    F(pooling_v2_forward_desc_init);           \
+    F(pooling_v2_backward_desc_init);          \
+    F(resampling_forward_desc_init);           \
+    F(resampling_backward_desc_init);          \
+    F(batch_normalization_forward_desc_init);  \
+    F(batch_normalization_backward_desc_init); \
+    F(layer_normalization_forward_desc_init);  \
+    F(layer_normalization_backward_desc_init); \
+    F(lrn_forward_desc_init);                  \
+    F(lrn_backward_desc_init)
 
 typedef struct rg_onednn_functions {
 #define F(name) __typeof__(dnnl_##name) *name
@@ -42,14 +48,15 @@ typedef struct rg_onednn_functions {
 } rg_onednn_functions;
 extern rg_onednn_functions rg_onednn; /* filled when the peer is opened */
 
-enum { RG_ONEDNN_ARGUMENTS = 6 };
+enum { RG_ONEDNN_ARGUMENTS = 10, RG_ONEDNN_SPARES = 8 };
 typedef struct rg_onednn_job {
     const rg_bench_row *row;
     dnnl_primitive_desc_t forward, backward; /* plans; backward: of gradients */
     dnnl_primitive_t primitive;              /* of the row's direction */
     dnnl_exec_arg_t arguments[RG_ONEDNN_ARGUMENTS];
     int count;
-    rg_tensor *workspace; /* what forward leaves for its gradient, or NULL */
+    rg_tensor *spare[RG_ONEDNN_SPARES]; /* what the row has not, such as a workspace */
+    int spares;
 } rg_onednn_job;
 
 /* Passes a failure on, with a sentence. */
@@ -62,10 +69,17 @@ rg_status rg_onednn_plan(rg_onednn_job *j, const void *forward, const void *back
 rg_status rg_onednn_use(rg_onednn_job *j, int argument, const dnnl_memory_desc_t *desc,
                         const rg_tensor *tensor);
 
-/* Binds the workspace that the forward plan wants, if any. For a gradient forward fills it, run
- * once on values of its own. */
-rg_status rg_onednn_use_workspace(rg_onednn_job *j, const dnnl_memory_desc_t *x,
-                                  const dnnl_memory_desc_t *y);
+/* Makes a tensor that the row has not, filled as x[0] is or not at all, and binds it. */
+rg_status rg_onednn_use_spare(rg_onednn_job *j, int argument, const dnnl_memory_desc_t *desc,
+                              const rg_tensor_desc *tensor, bool filled);
+
+/* Binds the workspace that the forward plan wants, if any. */
+rg_status rg_onednn_use_workspace(rg_onednn_job *j);
+
+/* Runs the forward plan once, on an x and a y of its own and on what is bound besides gradients: so
+ * that a gradient finds workspace and statistics. */
+rg_status rg_onednn_run_forward(rg_onednn_job *j, const dnnl_memory_desc_t *x,
+                                const dnnl_memory_desc_t *y);
 
 /* Fills in the primitive and its arguments by the op's name. */
 rg_status rg_onednn_prepare(rg_onednn_job *j);

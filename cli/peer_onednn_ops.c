@@ -6,6 +6,9 @@
 #include "cli/peer_onednn.h"
 #include "cli/peer_pool.h"
 
+#include <retrograde/batch_norm.h>
+#include <retrograde/group_norm.h>
+#include <retrograde/lrn.h>
 #include <retrograde/neuron.h>
 #include <retrograde/softmax.h>
 #include <retrograde/upsample.h>
@@ -194,7 +197,8 @@ static rg_status prepare_pool(job *j)
                                                                       before, after)));
     RG_TRY(rg_onednn_plan(j, &forward, &backward));
     RG_TRY(use_images(j, &x, &y));
-    return rg_onednn_use_workspace(j, &x, &y);
+    RG_TRY(rg_onednn_use_workspace(j));
+    return j->row->gradient ? rg_onednn_run_forward(j, &x, &y) : RG_OK;
 }
 
 /* Its grid is half_pixel. Where every pixel becomes a block, that is the nearest pixel of all
@@ -226,6 +230,105 @@ static rg_status prepare_upsample(job *j)
     return use_images(j, &x, &y);
 }
 
+/* ---- normalisations ---- */
+
+/* Statistics, gamma and beta, which oneDNN has in f32. */
+static rg_status use_parameters(job *j, const rg_tensor_desc *statistics)
+{
+    const rg_tensor_desc *x = &j->row->x_desc[0];
+    const rg_tensor_desc each = rg_tensor_desc_dense(RG_F32, 1, &x->dims[x->rank - 1]);
+    dnnl_memory_desc_t numbers, channels;
+    RG_TRY(describe(j, statistics, statistics->rank, &numbers));
+    RG_TRY(describe(j, &each, 1, &channels));
+    RG_TRY(rg_onednn_use_spare(j, DNNL_ARG_MEAN, &numbers, statistics, false));
+    RG_TRY(rg_onednn_use_spare(j, DNNL_ARG_VARIANCE, &numbers, statistics, false));
+    RG_TRY(rg_onednn_use_spare(j, DNNL_ARG_SCALE, &channels, &each, true));
+    RG_TRY(rg_onednn_use_spare(j, DNNL_ARG_SHIFT, &channels, &each, true));
+    if (!j->row->gradient)
+        return RG_OK;
+    RG_TRY(rg_onednn_use_spare(j, DNNL_ARG_DIFF_SCALE, &channels, &each, false));
+    return rg_onednn_use_spare(j, DNNL_ARG_DIFF_SHIFT, &channels, &each, false);
+}
+
+/* x and what use_images binds; then, for a gradient, what forward leaves. */
+static rg_status use_normalized(job *j, const dnnl_memory_desc_t *x)
+{
+    if (j->row->gradient)
+        RG_TRY(rg_onednn_use(j, DNNL_ARG_SRC, x, j->row->x[0]));
+    RG_TRY(use_images(j, x, x));
+    RG_TRY(rg_onednn_use_workspace(j));
+    return j->row->gradient ? rg_onednn_run_forward(j, x, x) : RG_OK;
+}
+
+static rg_status prepare_batch_norm(job *j)
+{
+    const rg_bench_row *row = j->row;
+    const rg_batch_norm_desc *d = (const void *)row->desc;
+    const bool relu = d->neuron.kind == RG_NEURON_RELU && !d->neuron.has_a;
+    RG_CHECK(d->statistics == RG_BATCH_NORM_OWN && d->phase == RG_BATCH_NORM_WHOLE && d->gamma &&
+                 d->beta && (relu || d->neuron.kind == RG_NEURON_NONE),
+             RG_UNSUPPORTED, "onednn is asked for a whole batch with gamma and beta alone");
+    const unsigned flags = (unsigned)dnnl_use_scale | (unsigned)dnnl_use_shift |
+                           (relu ? (unsigned)dnnl_fuse_norm_relu : 0);
+    dnnl_memory_desc_t x;
+    dnnl_batch_normalization_desc_t forward, backward;
+    RG_TRY(describe_image(j, &row->x_desc[0], &x));
+    RG_TRY(rg_onednn_check(j, rg_onednn.batch_normalization_forward_desc_init(
+                                  &forward, dnnl_forward_training, &x, (float)d->epsilon, flags)));
+    RG_TRY(rg_onednn_check(j, rg_onednn.batch_normalization_backward_desc_init(
+                                  &backward, dnnl_backward, &x, &x, (float)d->epsilon, flags)));
+    RG_TRY(rg_onednn_plan(j, &forward, &backward));
+    const rg_tensor_desc statistics = rg_tensor_desc_dense(RG_F32, 1, &row->x_desc[0].dims[3]);
+    RG_TRY(use_parameters(j, &statistics));
+    return use_normalized(j, &x);
+}
+
+/* Layer normalisation, one group in each row. */
+static rg_status prepare_group_norm(job *j)
+{
+    const rg_bench_row *row = j->row;
+    const rg_group_norm_desc *d = (const void *)row->desc;
+    const rg_tensor_desc *desc = &row->x_desc[0];
+    RG_CHECK(d->groups == 1 && (d->axis == -1 || d->axis == desc->rank - 1) && desc->rank > 1,
+             RG_UNSUPPORTED, "onednn 2 has no normalisation of groups or instances");
+    RG_CHECK(d->gamma && d->beta && d->neuron.kind == RG_NEURON_NONE, RG_UNSUPPORTED,
+             "onednn is asked for layers with gamma and beta alone");
+    const unsigned flags = (unsigned)dnnl_use_scale | (unsigned)dnnl_use_shift;
+    const rg_tensor_desc statistics = rg_tensor_desc_dense(RG_F32, desc->rank - 1, desc->dims);
+    dnnl_memory_desc_t x, numbers;
+    dnnl_layer_normalization_desc_t forward, backward;
+    RG_TRY(describe(j, desc, desc->rank, &x));
+    RG_TRY(describe(j, &statistics, statistics.rank, &numbers));
+    RG_TRY(rg_onednn_check(
+        j, rg_onednn.layer_normalization_forward_desc_init(&forward, dnnl_forward_training, &x,
+                                                           &numbers, (float)d->epsilon, flags)));
+    RG_TRY(rg_onednn_check(
+        j, rg_onednn.layer_normalization_backward_desc_init(&backward, dnnl_backward, &x, &x,
+                                                            &numbers, (float)d->epsilon, flags)));
+    RG_TRY(rg_onednn_plan(j, &forward, &backward));
+    RG_TRY(use_parameters(j, &statistics));
+    return use_normalized(j, &x);
+}
+
+static rg_status prepare_lrn(job *j)
+{
+    const rg_bench_row *row = j->row;
+    const rg_lrn_desc *d = (const void *)row->desc;
+    RG_CHECK(d->window % 2 == 1, RG_UNSUPPORTED, "onednn is asked for odd windows alone");
+    const float alpha = (float)d->alpha, beta = (float)d->beta, delta = (float)d->delta;
+    dnnl_memory_desc_t x;
+    dnnl_lrn_desc_t forward, backward;
+    RG_TRY(describe_image(j, &row->x_desc[0], &x));
+    RG_TRY(rg_onednn_check(j, rg_onednn.lrn_forward_desc_init(&forward, dnnl_forward_training,
+                                                              dnnl_lrn_across_channels, &x,
+                                                              d->window, alpha, beta, delta)));
+    RG_TRY(
+        rg_onednn_check(j, rg_onednn.lrn_backward_desc_init(&backward, dnnl_lrn_across_channels, &x,
+                                                            &x, d->window, alpha, beta, delta)));
+    RG_TRY(rg_onednn_plan(j, &forward, &backward));
+    return use_normalized(j, &x);
+}
+
 static const struct {
     const char *op;
     rg_status (*prepare)(job *j);
@@ -234,6 +337,9 @@ static const struct {
     { "neuron", prepare_neuron },
     { "pool", prepare_pool },
     { "upsample", prepare_upsample },
+    { "batch_norm", prepare_batch_norm },
+    { "group_norm", prepare_group_norm },
+    { "lrn", prepare_lrn },
 };
 
 rg_status rg_onednn_prepare(job *j)
