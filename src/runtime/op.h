@@ -89,7 +89,7 @@ typedef struct rg_op {
     rg_status (*forward)(rg_call *call);
     /* Forward of up to RG_MAX_CALLS images of a batch, so that many small tensors take few
      * launches; NULL: one by one. */
-    rg_status (*forward_calls)(rg_call calls[], int32_t count);
+    rg_status (*forward_calls)(rg_call *calls, int32_t count);
     rg_status (*gradient)(rg_call *call); /* NULL: the op has none */
     const rg_kernel_table *kernels;
 } rg_op;
