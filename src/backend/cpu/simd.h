@@ -194,6 +194,18 @@ RG_INLINE bool vany(vint mask)
 #endif
 }
 
+/* Whether a lane is NaN. */
+RG_INLINE bool vany_nan(vreal a)
+{
+#if defined(__AVX512F__) && RG_REAL_F64
+    return _mm512_cmp_pd_mask((__m512d)a, (__m512d)a, _CMP_UNORD_Q) != 0;
+#elif defined(__AVX512F__)
+    return _mm512_cmp_ps_mask((__m512)a, (__m512)a, _CMP_UNORD_Q) != 0;
+#else
+    return vany(a != a);
+#endif
+}
+
 /* 1 / sqrt(a) within 2 units of the last place, or, where `brief`, within 2^-14 of the value, for
  * numbers. What is not brief may be NaN for 0 and infinity. */
 RG_INLINE vreal vrsqrt(vreal a, const bool brief)
@@ -341,7 +353,7 @@ RG_INLINE vreal vkeep(vreal a, const int n, real fill)
 #define RG_FROM(k) k, k + 1
 #endif
 
-/* One and two lanes further than a, and two before b, where b follows a. */
+/* One and two lanes further than a, and one and two before b, where b follows a. */
 RG_INLINE vreal vahead_one(vreal a, vreal b)
 {
     return __builtin_shufflevector(a, b, RG_FROM(1));
@@ -350,6 +362,11 @@ RG_INLINE vreal vahead_one(vreal a, vreal b)
 RG_INLINE vreal vahead_two(vreal a, vreal b)
 {
     return __builtin_shufflevector(a, b, RG_FROM(2));
+}
+
+RG_INLINE vreal vbehind_one(vreal a, vreal b)
+{
+    return __builtin_shufflevector(a, b, RG_FROM(RG_VLEN - 1));
 }
 
 RG_INLINE vreal vbehind_two(vreal a, vreal b)

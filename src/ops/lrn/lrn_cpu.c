@@ -304,6 +304,104 @@ RG_INLINE void gradient_five(const norm_constants *k, const char *dy, const char
     finish_five(k, to, end, channels, T, way, &last, sum_five(&share_pairs, last.share, vset(0)));
 }
 
+/* ---- windows of 5 in bf16: even and odd channels apart, as they are loaded ---- */
+
+/* Sums as sum_five makes them. `before`: every even value of the vectors before plus the odd one
+ * behind it, and every odd one plus the even one behind it. */
+RG_INLINE vpair sum_five_pairs(vpair *before, vpair own, vpair next)
+{
+    const vpair ahead = { vahead_one(own.a, next.a), vahead_one(own.b, next.b) };
+    const vpair pairs = { own.a + own.b, own.b + ahead.a };
+    const vpair sum = { (vbehind_one(before->a, pairs.a) + pairs.a) + ahead.a,
+                        (vbehind_one(before->b, pairs.b) + pairs.b) + ahead.b };
+    *before = pairs;
+    return sum;
+}
+
+RG_INLINE vpair first_five_pairs(vpair own)
+{
+    const vreal zero = vset(0);
+    return (vpair){ zero, zero + vahead_one(zero, own.a) };
+}
+
+RG_INLINE vpair square_pair(vpair p)
+{
+    return (vpair){ p.a * p.a, p.b * p.b };
+}
+
+/* Channels i to i + 2 VLEN - 1, or zeros behind the last. */
+RG_INLINE vpair load_five_pair(const char *pixel, int64_t i, int64_t channels, const rg_dtype T)
+{
+    return i < channels ? vload_pair(pixel, i, T, true) : (vpair){ vset(0), vset(0) };
+}
+
+RG_INLINE void forward_five_pairs(const norm_constants *k, const char *x, const output *to,
+                                  int64_t channels, const rg_dtype T, const int32_t quarters)
+{
+    vpair own = load_five_pair(x, 0, channels, T), before = first_five_pairs(square_pair(own));
+    for (int64_t i = 0; i < channels; i += 2 * VLEN) {
+        const vpair next = load_five_pair(x, i + 2 * VLEN, channels, T);
+        const vpair sum = sum_five_pairs(&before, square_pair(own), square_pair(next));
+        const vpair y = { norm_forward(k, own.a, sum.a, quarters, true),
+                          norm_forward(k, own.b, sum.b, quarters, true) };
+        vstore_pair(to->pixel, i, T, y, true, to->stream);
+        own = next;
+    }
+}
+
+/* What a gradient has in hand, as struct five. */
+typedef struct five_pair {
+    vpair x, direct, share;
+} five_pair;
+
+RG_INLINE void finish_five_pair(const norm_constants *k, const output *to, int64_t i,
+                                const rg_dtype T, const five_pair *own, vpair sum)
+{
+    const vpair dx = { norm_gradient(k, own->x.a, own->direct.a, sum.a),
+                       norm_gradient(k, own->x.b, own->direct.b, sum.b) };
+    vstore_pair(to->pixel, i, T, dx, true, to->stream);
+}
+
+RG_INLINE void gradient_five_pairs(const norm_constants *k, const char *dy, const char *x,
+                                   const output *to, int64_t channels, const rg_dtype T,
+                                   const int32_t quarters)
+{
+    vpair own = load_five_pair(x, 0, channels, T), before = first_five_pairs(square_pair(own));
+    vpair share_before = own;
+    five_pair last = { own, own, own };
+    for (int64_t i = 0; i < channels; i += 2 * VLEN) {
+        const vpair next = load_five_pair(x, i + 2 * VLEN, channels, T);
+        const vpair sum = sum_five_pairs(&before, square_pair(own), square_pair(next));
+        const vpair g = vload_pair(dy, i, T, true);
+        five_pair now = { .x = own };
+        now.direct.a = norm_middle(k, g.a, own.a, sum.a, &now.share.a, quarters, true);
+        now.direct.b = norm_middle(k, g.b, own.b, sum.b, &now.share.b, quarters, true);
+        if (i == 0)
+            share_before = first_five_pairs(now.share);
+        else
+            finish_five_pair(k, to, i - 2 * VLEN, T, &last,
+                             sum_five_pairs(&share_before, last.share, now.share));
+        last = now;
+        own = next;
+    }
+    const vpair none = { vset(0), vset(0) };
+    finish_five_pair(k, to, channels - 2 * VLEN, T, &last,
+                     sum_five_pairs(&share_before, last.share, none));
+}
+
+/* As output_at, for stores of pairs. */
+RG_INLINE output pairs_at(output to)
+{
+    to.stream = to.stream && (uintptr_t)to.pixel % RG_VECTOR_BYTES == 0;
+    return to;
+}
+
+RG_INLINE bool in_pairs(const rg_lrn_shape *s, const norm_constants *k, const rg_dtype T)
+{
+    return T == RG_BF16 && (k->quarters == 2 || k->quarters == 3) && !s->add &&
+           s->span.size % (2 * VLEN) == 0;
+}
+
 /* Pixels begin to end - 1. */
 RG_INLINE void forward_fives(const rg_lrn_args *a, int64_t begin, int64_t end, const rg_dtype T)
 {
@@ -315,7 +413,12 @@ RG_INLINE void forward_fives(const rg_lrn_args *a, int64_t begin, int64_t end, c
         const char *x = at(a->x, offset[0], T);
         const output to = output_at(s, at_out(a->y, offset[1], T), 1, T);
         const five_way way = way_of(s, &to);
-        if (k.quarters == 3 && way == STREAM)
+        const output pairs = pairs_at(to);
+        if (in_pairs(s, &k, T) && k.quarters == 2)
+            forward_five_pairs(&k, x, &pairs, s->span.size, T, 2);
+        else if (in_pairs(s, &k, T))
+            forward_five_pairs(&k, x, &pairs, s->span.size, T, 3);
+        else if (k.quarters == 3 && way == STREAM)
             forward_five(&k, x, &to, s->span.size, T, 3, STREAM);
         else if (k.quarters == 3 && way == WHOLE)
             forward_five(&k, x, &to, s->span.size, T, 3, WHOLE);
@@ -335,7 +438,12 @@ RG_INLINE void gradient_fives(const rg_lrn_gradient_args *a, int64_t begin, int6
         const char *dy = at(a->dy, offset[0], T), *x = at(a->x, offset[1], T);
         const output to = output_at(s, at_out(a->dx, offset[2], T), 2, T);
         const five_way way = way_of(s, &to);
-        if (k.quarters == 3 && way == STREAM)
+        const output pairs = pairs_at(to);
+        if (in_pairs(s, &k, T) && k.quarters == 2)
+            gradient_five_pairs(&k, dy, x, &pairs, s->span.size, T, 2);
+        else if (in_pairs(s, &k, T))
+            gradient_five_pairs(&k, dy, x, &pairs, s->span.size, T, 3);
+        else if (k.quarters == 3 && way == STREAM)
             gradient_five(&k, dy, x, &to, s->span.size, T, 3, STREAM);
         else if (k.quarters == 3 && way == WHOLE)
             gradient_five(&k, dy, x, &to, s->span.size, T, 3, WHOLE);

@@ -41,8 +41,8 @@ RG_INLINE vreal norm_roots(vreal t, const int32_t quarters, const bool brief, vr
     const vreal r = vrsqrt(t, brief);
     vreal power = quarters == 2 ? r : r * (r * vrsqrt(r, brief));
     *inverse = r * r;
-    const vint lost = power != power;
-    if (vany(lost)) {
+    if (vany_nan(power)) {
+        const vint lost = power != power;
         const vreal root = vsqrt(t);
         power = vselect(lost, 1 / (quarters == 2 ? root : root * vsqrt(root)), power);
         *inverse = vselect(lost, 1 / t, *inverse);
