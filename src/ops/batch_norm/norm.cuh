@@ -11,7 +11,7 @@
 
 #include "backend/cuda/kernel.cuh"
 #include "ops/batch_norm/norm.h"
-#include "ops/neuron/neuron_formulas.cuh"
+#include "ops/neuron/any_neuron.cuh"
 
 enum { NORM_THREADS = 256, NORM_ACROSS = 64 };
 
@@ -53,69 +53,6 @@ static __device__ __forceinline__ double beta_of(const void *beta, const rg_norm
 /* ---- neurons ---- */
 
 enum { NORM_PLAIN, NORM_RELU, NORM_OTHER };
-
-template <rg_dtype T>
-static __device__ __forceinline__ neuron_constants<T> norm_constants(const rg_neuron_numbers &n)
-{
-    return { (real<T>)n.a,   (real<T>)n.b,    (real<T>)n.c, (real<T>)n.factor,
-             (real<T>)n.low, (real<T>)n.high, n.power };
-}
-
-#define NEURON_CASE(kind, name) \
-    case RG_NEURON_##kind:      \
-        return neuron_##name
-
-template <rg_dtype T>
-static __device__ __noinline__ real<T> any_neuron(int32_t kind, const neuron_constants<T> &k,
-                                                  real<T> z)
-{
-    switch (kind) {
-        NEURON_CASE(RELU, relu<T>(k, z, z));
-        NEURON_CASE(LINEAR, linear<T>(k, z, z));
-        NEURON_CASE(SIGMOID, sigmoid<T>(k, z, z));
-        NEURON_CASE(HARD_SIGMOID, hard_sigmoid<T>(k, z, z));
-        NEURON_CASE(TANH, tanh<T>(k, z, z));
-        NEURON_CASE(ABSOLUTE, absolute<T>(k, z, z));
-        NEURON_CASE(SOFTPLUS, softplus<T>(k, z, z));
-        NEURON_CASE(SOFTSIGN, softsign<T>(k, z, z));
-        NEURON_CASE(ELU, elu<T>(k, z, z));
-        NEURON_CASE(RELUN, relun<T>(k, z, z));
-        NEURON_CASE(POWER, power<T>(k, z, z));
-        NEURON_CASE(EXPONENTIAL, exponential<T>(k, z, z));
-        NEURON_CASE(LOGARITHM, logarithm<T>(k, z, z));
-        NEURON_CASE(GELU, gelu<T>(k, z, z));
-        NEURON_CASE(GELU_TANH, gelu_tanh<T>(k, z, z));
-        NEURON_CASE(SWISH, swish<T>(k, z, z));
-    default:
-        return z;
-    }
-}
-
-template <rg_dtype T>
-static __device__ __noinline__ real<T> any_neuron_slope(int32_t kind, const neuron_constants<T> &k,
-                                                        real<T> dy, real<T> z)
-{
-    switch (kind) {
-        NEURON_CASE(RELU, relu_slope<T>(k, dy, z));
-        NEURON_CASE(LINEAR, linear_slope<T>(k, dy, z));
-        NEURON_CASE(SIGMOID, sigmoid_slope<T>(k, dy, z));
-        NEURON_CASE(HARD_SIGMOID, hard_sigmoid_slope<T>(k, dy, z));
-        NEURON_CASE(TANH, tanh_slope<T>(k, dy, z));
-        NEURON_CASE(ABSOLUTE, absolute_slope<T>(k, dy, z));
-        NEURON_CASE(SOFTPLUS, softplus_slope<T>(k, dy, z));
-        NEURON_CASE(SOFTSIGN, softsign_slope<T>(k, dy, z));
-        NEURON_CASE(ELU, elu_slope<T>(k, dy, z));
-        NEURON_CASE(RELUN, relun_slope<T>(k, dy, z));
-        NEURON_CASE(POWER, power_slope<T>(k, dy, z));
-        NEURON_CASE(EXPONENTIAL, exponential_slope<T>(k, dy, z));
-        NEURON_CASE(LOGARITHM, logarithm_slope<T>(k, dy, z));
-        NEURON_CASE(GELU, gelu_slope<T>(k, dy, z));
-        NEURON_CASE(GELU_TANH, gelu_tanh_slope<T>(k, dy, z));
-        NEURON_CASE(SWISH, swish_slope<T>(k, dy, z));
-    default:
-        return dy;
-    }
-}
 
 /* g from dy and z. */
 template <rg_dtype T, int NEURON>
@@ -330,7 +267,7 @@ static __global__ void __launch_bounds__(NORM_THREADS)
     const norm_place w = norm_place_of<T>(s, k.across, k.chunks, block);
     if (w.left == 0)
         return;
-    const neuron_constants<T> neuron = norm_constants<T>(k.neuron.numbers);
+    const neuron_constants<T> neuron = neuron_constants_in<T>(k.neuron.numbers);
     norm_columns<T> c;
     set_columns<T>(c, s, moments, gamma, beta, k.parameters, w);
 #pragma unroll 4
@@ -361,7 +298,7 @@ static __global__ void __launch_bounds__(NORM_THREADS)
 {
     __shared__ real<T> room[NORM_THREADS * 2 * VLEN<T>];
     const norm_place w = norm_place_of<T>(s, k.across, k.chunks, k.first * k.chunks + blockIdx.x);
-    const neuron_constants<T> neuron = norm_constants<T>(k.neuron.numbers);
+    const neuron_constants<T> neuron = neuron_constants_in<T>(k.neuron.numbers);
     norm_columns<T> c;
     real<T> sum[2 * VLEN<T>] = {};
     if (w.left > 0) {
@@ -402,7 +339,7 @@ static __global__ void __launch_bounds__(NORM_THREADS)
     const norm_place w = norm_place_of<T>(s, k.across, k.chunks, block);
     if (w.left == 0)
         return;
-    const neuron_constants<T> neuron = norm_constants<T>(k.neuron.numbers);
+    const neuron_constants<T> neuron = neuron_constants_in<T>(k.neuron.numbers);
     const int64_t first = w.image * RG_NORM_FACTORS;
     norm_columns<T> c;
     real<T> offset[VLEN<T>] = {}, weight[VLEN<T>] = {};

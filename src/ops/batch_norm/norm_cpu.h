@@ -6,7 +6,7 @@
 
 #include "backend/cpu/channel_rows.h"
 #include "ops/batch_norm/norm.h"
-#include "ops/neuron/neuron_formulas.h"
+#include "ops/neuron/any_neuron.h"
 
 /* Some element of any dtype, for tensors of channels. */
 RG_OUTLINE double load_any(const void *data, int64_t i, rg_dtype dtype)
@@ -51,61 +51,6 @@ RG_OUTLINE void load_parameter(real *to, const void *data, int64_t step, bool ha
             value = step == 1 ? vload(data, first + i, n, dtype)
                               : vgather(data, first + i, step, n, dtype);
         vstore_full(to, i, RG_REAL, value);
-    }
-}
-
-/* ---- neurons ---- */
-
-/* Any kind: called, once a vector. */
-#define NEURON_CASE(kind, name) \
-    case RG_NEURON_##kind:      \
-        return neuron_##name
-
-RG_OUTLINE vreal any_neuron(int32_t kind, const neuron_constants *k, vreal z)
-{
-    switch (kind) {
-        NEURON_CASE(RELU, relu(k, z, z));
-        NEURON_CASE(LINEAR, linear(k, z, z));
-        NEURON_CASE(SIGMOID, sigmoid(k, z, z));
-        NEURON_CASE(HARD_SIGMOID, hard_sigmoid(k, z, z));
-        NEURON_CASE(TANH, tanh(k, z, z));
-        NEURON_CASE(ABSOLUTE, absolute(k, z, z));
-        NEURON_CASE(SOFTPLUS, softplus(k, z, z));
-        NEURON_CASE(SOFTSIGN, softsign(k, z, z));
-        NEURON_CASE(ELU, elu(k, z, z));
-        NEURON_CASE(RELUN, relun(k, z, z));
-        NEURON_CASE(POWER, power(k, z, z));
-        NEURON_CASE(EXPONENTIAL, exponential(k, z, z));
-        NEURON_CASE(LOGARITHM, logarithm(k, z, z));
-        NEURON_CASE(GELU, gelu(k, z, z));
-        NEURON_CASE(GELU_TANH, gelu_tanh(k, z, z));
-        NEURON_CASE(SWISH, swish(k, z, z));
-    default:
-        return z;
-    }
-}
-
-RG_OUTLINE vreal any_neuron_slope(int32_t kind, const neuron_constants *k, vreal dy, vreal z)
-{
-    switch (kind) {
-        NEURON_CASE(RELU, relu_slope(k, dy, z));
-        NEURON_CASE(LINEAR, linear_slope(k, dy, z));
-        NEURON_CASE(SIGMOID, sigmoid_slope(k, dy, z));
-        NEURON_CASE(HARD_SIGMOID, hard_sigmoid_slope(k, dy, z));
-        NEURON_CASE(TANH, tanh_slope(k, dy, z));
-        NEURON_CASE(ABSOLUTE, absolute_slope(k, dy, z));
-        NEURON_CASE(SOFTPLUS, softplus_slope(k, dy, z));
-        NEURON_CASE(SOFTSIGN, softsign_slope(k, dy, z));
-        NEURON_CASE(ELU, elu_slope(k, dy, z));
-        NEURON_CASE(RELUN, relun_slope(k, dy, z));
-        NEURON_CASE(POWER, power_slope(k, dy, z));
-        NEURON_CASE(EXPONENTIAL, exponential_slope(k, dy, z));
-        NEURON_CASE(LOGARITHM, logarithm_slope(k, dy, z));
-        NEURON_CASE(GELU, gelu_slope(k, dy, z));
-        NEURON_CASE(GELU_TANH, gelu_tanh_slope(k, dy, z));
-        NEURON_CASE(SWISH, swish_slope(k, dy, z));
-    default:
-        return dy;
     }
 }
 

@@ -272,7 +272,7 @@ static __global__ void __launch_bounds__(THREADS)
     const int64_t row = (int64_t)blockIdx.x * (THREADS / k.lanes) + threadIdx.x / k.lanes;
     const bool inside = row < k.images;
     const int64_t image = inside ? row : k.images - 1;
-    const neuron_constants<T> neuron = norm_constants<T>(k.neuron.numbers);
+    const neuron_constants<T> neuron = neuron_constants_in<T>(k.neuron.numbers);
     const int64_t from = walk_offset(shape.images, 0, image);
     const int64_t to = walk_offset(shape.images, 1, image);
     for (int64_t group = 0; group < k.groups; group++) {
@@ -435,7 +435,7 @@ static __global__ void __launch_bounds__(THREADS)
     real<T> *const sums = k.shared ? (real<T> *)dynamic : (real<T> *)a.dgammas + unit * channels;
     real<T> *const dgamma = sums + (k.shared ? threadIdx.x / k.lanes * 2 * channels : 0);
     real<T> *const dbeta = k.shared ? dgamma + channels : (real<T> *)a.dbetas + unit * channels;
-    const neuron_constants<T> neuron = norm_constants<T>(k.neuron.numbers);
+    const neuron_constants<T> neuron = neuron_constants_in<T>(k.neuron.numbers);
     for (int64_t c = lane; k.wants_sums && c < channels; c += k.lanes)
         dgamma[c] = dbeta[c] = 0;
     __syncthreads();

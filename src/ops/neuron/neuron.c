@@ -211,25 +211,42 @@ static rg_status check_number(const char *name, double value, bool given)
     return RG_OK;
 }
 
-/* Whether y tells the slope. */
+/* Whether the slope of a kind can be told from y, for some numbers a and b. */
+static const bool tells[RG_NEURON_KINDS] = {
+    [RG_NEURON_NONE] = true,        [RG_NEURON_RELU] = true, [RG_NEURON_LINEAR] = true,
+    [RG_NEURON_SIGMOID] = true,     [RG_NEURON_TANH] = true, [RG_NEURON_SOFTPLUS] = true,
+    [RG_NEURON_SOFTSIGN] = true,    [RG_NEURON_ELU] = true,  [RG_NEURON_RELUN] = true,
+    [RG_NEURON_EXPONENTIAL] = true,
+};
+
+static bool rises(rg_neuron_kind kind)
+{
+    return kind == RG_NEURON_RELU || kind == RG_NEURON_RELUN || kind == RG_NEURON_ELU;
+}
+
+static bool is_scaled(rg_neuron_kind kind)
+{
+    return kind == RG_NEURON_TANH || kind == RG_NEURON_SOFTPLUS;
+}
+
+bool rg_neuron_tells_slope(const rg_neuron_desc *d)
+{
+    const triple t = triple_of(d);
+    return tells[d->kind] && (!rises(d->kind) || t.a >= 0) &&
+           (d->kind != RG_NEURON_RELUN || t.b > 0) && (!is_scaled(d->kind) || t.a != 0);
+}
+
+/* Whether y tells the slope, with the reason why not. */
 static rg_status check_from_y(rg_neuron_kind kind, triple t)
 {
-    static const bool tells[RG_NEURON_KINDS] = {
-        [RG_NEURON_NONE] = true,        [RG_NEURON_RELU] = true, [RG_NEURON_LINEAR] = true,
-        [RG_NEURON_SIGMOID] = true,     [RG_NEURON_TANH] = true, [RG_NEURON_SOFTPLUS] = true,
-        [RG_NEURON_SOFTSIGN] = true,    [RG_NEURON_ELU] = true,  [RG_NEURON_RELUN] = true,
-        [RG_NEURON_EXPONENTIAL] = true,
-    };
-    const bool rises = kind == RG_NEURON_RELU || kind == RG_NEURON_RELUN || kind == RG_NEURON_ELU;
-    const bool scaled = kind == RG_NEURON_TANH || kind == RG_NEURON_SOFTPLUS;
     RG_CHECK(tells[kind], RG_INVALID_ARGUMENT,
              "neuron: %s does not tell its slope from y; from_y must be false", kinds[kind]);
-    RG_CHECK(!rises || t.a >= 0, RG_INVALID_ARGUMENT,
+    RG_CHECK(!rises(kind) || t.a >= 0, RG_INVALID_ARGUMENT,
              "neuron: %s with a = %g does not tell its slope from y; a must be 0 or more",
              kinds[kind], t.a);
     RG_CHECK(kind != RG_NEURON_RELUN || t.b > 0, RG_INVALID_ARGUMENT,
              "neuron: relun with b = %g does not tell its slope from y; b must be above 0", t.b);
-    RG_CHECK(!scaled || t.a != 0, RG_INVALID_ARGUMENT,
+    RG_CHECK(!is_scaled(kind) || t.a != 0, RG_INVALID_ARGUMENT,
              "neuron: %s with a = 0 is 0 everywhere and does not tell its slope from y",
              kinds[kind]);
     return RG_OK;

@@ -37,6 +37,8 @@ typedef struct rg_neuron_numbers {
 extern "C" {
 #endif
 rg_neuron_numbers rg_neuron_numbers_of(const rg_neuron_desc *desc, rg_dtype dtype, bool gradient);
+/* Whether y tells the slope, so that a gradient may read y in place of x. */
+bool rg_neuron_tells_slope(const rg_neuron_desc *desc);
 #ifdef __cplusplus
 }
 #endif
