@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Convolution: description, validation, shape rule, state, forward, gradient. */
+#include "ops/conv/conv_record.h"
+#include "ops/neuron/neuron_fields.h"
+#include "ops/padding_fields.h"
+
+#include <retrograde/conv.h>
+
+/* ---- description ---- */
+
+static const rg_conv_desc defaults = {
+    .size = sizeof(rg_conv_desc),
+    .groups = 1,
+    .stride = { 1, 1 },
+    .dilation = { 1, 1 },
+    .bias = true,
+    .neuron = { .size = sizeof(rg_neuron_desc), .kind = RG_NEURON_NONE },
+};
+
+rg_conv_desc rg_conv_desc_default(void)
+{
+    return defaults;
+}
+
+static const rg_field fields[] = {
+    { .name = "groups",
+      .type = RG_FIELD_I32,
+      .offset = offsetof(rg_conv_desc, groups),
+      .low = 0,
+      .high = INT32_MAX,
+      .text = "parts of the channels that do not see each other; 0: as many as x has channels" },
+    { .name = "stride",
+      .type = RG_FIELD_I32,
+      .offset = offsetof(rg_conv_desc, stride),
+      .length = 2,
+      .low = 1,
+      .high = INT32_MAX,
+      .text = "step between windows" },
+    { .name = "dilation",
+      .type = RG_FIELD_I32,
+      .offset = offsetof(rg_conv_desc, dilation),
+      .length = 2,
+      .low = 1,
+      .high = INT32_MAX,
+      .text = "step inside a window" },
+    { .name = "padding",
+      .type = RG_FIELD_GROUP,
+      .offset = offsetof(rg_conv_desc, padding),
+      .fields = rg_padding_fields,
+      .text = "where windows lie, see rg_padding" },
+    { .name = "output",
+      .type = RG_FIELD_I64,
+      .offset = offsetof(rg_conv_desc, output),
+      .length = 2,
+      .low = 0,
+      .high = 0x1p48,
+      .text = "rows and columns of y; 0: as many as the padding gives" },
+    { .name = "bias",
+      .type = RG_FIELD_BOOL,
+      .offset = offsetof(rg_conv_desc, bias),
+      .text = "whether there is a b; 0 without" },
+    { .name = "neuron",
+      .type = RG_FIELD_GROUP,
+      .offset = offsetof(rg_conv_desc, neuron),
+      .fields = rg_neuron_fields,
+      .text = "applied to the result" },
+    { .name = NULL },
+};
+
+#define IMAGE "sourceImage=x weights=w biasTerms=b destinationImage=y"
+#define IMAGE_GRAD                                                              \
+    "sourceGradient=dy sourceImage=x weights=w biasTerms=b destinationImage=y " \
+    "destinationGradient=dx gradientForWeights=dw gradientForBiases=db"
+
+static const rg_op_name names[] = {
+    { "MPSCNNConvolution", false, "", IMAGE, 3, 4 },
+    { "MPSCNNConvolutionGradient", true, "", IMAGE_GRAD, 3, 4 },
+    { "Conv", false, "", "X=x W=w B=b Y=y", 4, 4 },
+    { "ConvGrad", true, "", "dY=dy X=x W=w dX=dx dW=dw dB=db", 4, 4 },
+    { .name = NULL },
+};
+
+/* ---- validation, shape rule ---- */
+
+static rg_status check(const void *desc)
+{
+    return rg_conv_check_neuron(&((const rg_conv_desc *)desc)->neuron, "conv");
+}
+
+static int32_t count_inputs(const void *desc)
+{
+    return ((const rg_conv_desc *)desc)->bias ? 3 : 2;
+}
+
+static int64_t channels_of(const rg_tensor_desc *x)
+{
+    return x->dims[x->rank - 1];
+}
+
+static int64_t groups_of(const rg_conv_desc *d, const rg_tensor_desc *x)
+{
+    return d->groups > 0 ? d->groups : channels_of(x);
+}
+
+static rg_status place(const rg_conv_desc *d, const rg_tensor_desc *x, const rg_tensor_desc *w,
+                       rg_window *window, rg_placement *at)
+{
+    const int32_t row = rg_conv_row(x);
+    *window = (rg_window){ .source = { x->dims[row], x->dims[row + 1] },
+                           .window = { (int32_t)w->dims[1], (int32_t)w->dims[2] },
+                           .stride = { d->stride[0], d->stride[1] },
+                           .dilation = { d->dilation[0], d->dilation[1] },
+                           .output = { d->output[0], d->output[1] } };
+    return rg_conv_place(&d->padding, window, "conv", at);
+}
+
+static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[])
+{
+    const rg_conv_desc *d = desc;
+    char have[RG_SHAPE_TEXT], weights[RG_SHAPE_TEXT];
+    RG_TRY(rg_conv_check_inputs(x, d->bias, "conv"));
+    rg_shape_text(&x[0], have);
+    rg_shape_text(&x[1], weights);
+    const int64_t in = channels_of(x), out = x[1].dims[0], groups = groups_of(d, x);
+    RG_CHECK(in % groups == 0 && out % groups == 0, RG_INVALID_ARGUMENT,
+             "conv: %lld groups do not divide the channels of x, %s, or of w, %s",
+             (long long)groups, have, weights);
+    RG_CHECK(x[1].dims[3] == in / groups, RG_INVALID_ARGUMENT,
+             "conv: w is %s where x is %s with %lld groups; weights are (out, kh, kw, in / groups)",
+             weights, have, (long long)groups);
+    if (d->bias)
+        RG_TRY(rg_conv_check_bias(&x[2], out, "conv"));
+    rg_window window;
+    rg_placement at;
+    RG_TRY(place(d, &x[0], &x[1], &window, &at));
+    return rg_conv_result(x, &at, out, "conv", &y[0]);
+}
+
+static uint32_t reads(const void *desc)
+{
+    const rg_conv_desc *d = desc;
+    uint32_t bits = RG_READS_X | (uint32_t)RG_READS_X << 1;
+    if (rg_conv_needs_z(&d->neuron))
+        bits |= RG_READS_WITH_STATE | (d->bias ? (uint32_t)RG_READS_X << 2 : 0);
+    return rg_conv_needs_y(&d->neuron) ? bits | RG_READS_Y : bits;
+}
+
+/* ---- state ---- */
+
+static int32_t make_slots(const void *desc, const rg_tensor_desc x[], rg_state_slot slots[])
+{
+    const rg_conv_desc *d = desc;
+    rg_tensor_desc y[RG_MAX_OUTPUTS];
+    if (!rg_conv_needs_z(&d->neuron) || shapes(desc, x, y) != RG_OK)
+        return 0;
+    slots[0] = (rg_state_slot){ "z", y[0] };
+    return 1;
+}
+
+/* ---- forward and gradient ---- */
+
+/* The geometry, from the shapes of x (or dx), y (or dy) and w (or dw). */
+static rg_conv_shape shape_of(const rg_conv_desc *d, const rg_tensor_desc *x,
+                              const rg_tensor_desc *y, const rg_tensor_desc *w)
+{
+    rg_window window;
+    rg_placement at = { .output = { 0 } };
+    (void)place(d, x, w, &window, &at); /* the shape rule has checked it */
+    rg_conv_shape s = rg_conv_shape_of(&window, &at, x, y, groups_of(d, x));
+    s.w[0] = s.out * w->strides[0];
+    for (int i = 0; i < 4; i++)
+        s.w[1 + i] = w->strides[i];
+    return s;
+}
+
+static rg_status record_forward(rg_call *call, const rg_tensor *y, const rg_tensor *z,
+                                const rg_neuron_desc *neuron)
+{
+    const rg_conv_desc *d = call->desc;
+    const rg_conv_pass pass = {
+        .from = call->x[0],
+        .w = call->x[1],
+        .b = d->bias ? call->x[2] : NULL,
+        .to = y,
+        .z = z,
+        .shape = shape_of(d, &call->x[0]->desc, &y->desc, &call->x[1]->desc),
+        .neuron = neuron,
+    };
+    return rg_conv_record(call, RG_CONV_FORWARD, &pass);
+}
+
+static rg_status forward(rg_call *call)
+{
+    const rg_conv_desc *d = call->desc;
+    const bool keeps = call->state != NULL && rg_conv_needs_z(&d->neuron);
+    return record_forward(call, call->y[0], keeps ? rg_state_slot_tensor(call->state, 0) : NULL,
+                          &d->neuron);
+}
+
+/* dx, dw and db from g. */
+static rg_status record_gradients(rg_call *call, const rg_tensor *g)
+{
+    const rg_conv_desc *d = call->desc;
+    const rg_tensor_desc *x = &call->x[0]->desc, *w = &call->x[1]->desc;
+    if (call->dx[0] != NULL) {
+        const rg_conv_pass pass = { .from = g,
+                                    .w = call->x[1],
+                                    .to = call->dx[0],
+                                    .shape = shape_of(d, &call->dx[0]->desc, &g->desc, w),
+                                    .add = call->add & 1 };
+        RG_TRY(rg_conv_record(call, RG_CONV_DATA, &pass));
+    }
+    if (call->dx[1] != NULL) {
+        const rg_conv_shape s = shape_of(d, x, &g->desc, &call->dx[1]->desc);
+        RG_TRY(rg_conv_record_weights(call, &s, call->x[0], g, call->dx[1], call->add >> 1 & 1));
+    }
+    if (d->bias && call->dx[2] != NULL)
+        RG_TRY(rg_conv_record_bias(call, g, call->dx[2], call->add >> 2 & 1));
+    return RG_OK;
+}
+
+/* g, by y, or by z of the state, or by a z that is computed once more. */
+static rg_status record_g(rg_call *call, const rg_tensor *g, rg_tensor **made)
+{
+    const rg_neuron_desc *neuron = &((const rg_conv_desc *)call->desc)->neuron;
+    const rg_tensor *from = rg_conv_needs_y(neuron) ? call->y[0] : call->dy[0];
+    if (rg_conv_needs_z(neuron) && call->state != NULL && call->state->filled) {
+        from = rg_state_slot_tensor(call->state, 0);
+    } else if (rg_conv_needs_z(neuron)) {
+        RG_TRY(rg_tensor_create_temporary(call->commands, &g->desc, made));
+        RG_TRY(record_forward(call, *made, NULL, NULL));
+        from = *made;
+    }
+    return rg_conv_record_slope(call, neuron, call->dy[0], from, g);
+}
+
+static rg_status gradient(rg_call *call)
+{
+    const rg_conv_desc *d = call->desc;
+    const rg_tensor_desc *dy = &call->dy[0]->desc;
+    if (d->neuron.kind == RG_NEURON_NONE)
+        return record_gradients(call, call->dy[0]);
+    const rg_tensor_desc desc = rg_tensor_desc_dense(dy->dtype, dy->rank, dy->dims);
+    rg_tensor *g, *z = NULL;
+    RG_TRY(rg_tensor_create_temporary(call->commands, &desc, &g));
+    rg_status status = record_g(call, g, &z);
+    rg_tensor_destroy(z);
+    if (status == RG_OK)
+        status = record_gradients(call, g);
+    rg_tensor_destroy(g);
+    return status;
+}
+
+RG_OP_DEFINE(conv, .text = "weighted sums over the windows of an image",
+             .desc = { fields, &defaults, sizeof defaults },
+             .inputs = (const char *const[]){ "x", "w", "b", NULL },
+             .outputs = (const char *const[]){ "y", NULL }, .names = names,
+             .count_inputs = count_inputs, .check = check, .shapes = shapes, .state = make_slots,
+             .reads = reads, .forward = forward, .gradient = gradient);
+
+rg_status rg_conv_create(rg_device *device, const rg_conv_desc *desc, rg_kernel **kernel)
+{
+    return rg_kernel_create(device, &rg_op_conv, desc, kernel);
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Convolution on the CPU. */
+#include "backend/cpu/columns.h"
+#include "ops/conv/conv.h"
+#include "ops/neuron/any_neuron.h"
+
+/* ---- the end of a sum: bias, neuron, conversion ---- */
+
+/* Channels c to c + n - 1 of a pixel whose channel 0 stands at `to` in the result, at `z` in z. */
+RG_OUTLINE void finish(const rg_conv_args *k, const neuron_constants *constants, int64_t to,
+                       int64_t z, int64_t c, int n, int64_t step, bool dense, rg_dtype T,
+                       vreal value)
+{
+    char *const out = at_out(k->to, to + c * step, T);
+    if (k->has_b)
+        value += load_groups(at(k->b, c * k->b_step, T), k->b_step, n, T, k->b_step == 1);
+    if (k->has_z)
+        store_groups(at_out(k->z, z + c * k->z_step[3], T), k->z_step[3], n, T, k->z_dense, value);
+    value = any_neuron(k->neuron.kind, constants, value);
+    if (k->add)
+        value += load_groups(out, step, n, T, dense);
+    store_groups(out, step, n, T, dense, value);
+}
+
+/* ---- forward: any shape ---- */
+
+/* The taps of one window that lie in the image, and where the first one and its weight stand. */
+typedef struct conv_window {
+    int64_t rows, columns;   /* of taps */
+    int64_t row, column;     /* the first of them */
+    int64_t x, w;            /* offsets */
+    int64_t x_row, x_column; /* steps from tap to tap */
+} conv_window;
+
+RG_INLINE conv_window window_at(const rg_conv_shape *s, int64_t image, int64_t i, int64_t j)
+{
+    conv_window v;
+    int64_t end;
+    rg_conv_taps(&s->row, i, &v.row, &end);
+    v.rows = end - v.row;
+    rg_conv_taps(&s->column, j, &v.column, &end);
+    v.columns = end - v.column;
+    const int64_t r = i * s->row.stride - s->row.before + v.row * s->row.dilation;
+    const int64_t c = j * s->column.stride - s->column.before + v.column * s->column.dilation;
+    v.x = image * s->x[0] + r * s->x[1] + c * s->x[2];
+    v.w = s->w_first + v.row * s->w[2] + v.column * s->w[3];
+    v.x_row = s->row.dilation * s->x[1];
+    v.x_column = s->column.dilation * s->x[2];
+    return v;
+}
+
+/* One output channel of one window: a sum in VLEN lanes, channel c in lane c % VLEN. */
+RG_INLINE real dot(const rg_conv_shape *s, const conv_window *v, const void *x, const void *w,
+                   const rg_dtype T)
+{
+    const bool dense_w = s->w[4] == 1;
+    vreal sum = vset(0);
+    for (int64_t p = 0; p < v->rows; p++) {
+        for (int64_t q = 0; q < v->columns; q++) {
+            const char *a = at(x, p * v->x_row + q * v->x_column, T);
+            const char *b = at(w, p * s->w[2] + q * s->w[3], T);
+            for (int64_t c = 0; c < s->in; c += VLEN) {
+                const int n = vlanes_left(s->in - c);
+                sum = vfma(load_groups(at(a, c * s->x[3], T), s->x[3], n, T, s->x_dense),
+                           load_groups(at(b, c * s->w[4], T), s->w[4], n, T, dense_w), sum);
+            }
+        }
+    }
+    return vsum(sum);
+}
+
+RG_INLINE void forward_pixel(const rg_conv_args *k, const neuron_constants *constants,
+                             int64_t image, int64_t i, int64_t j, const rg_dtype T)
+{
+    const rg_conv_shape *s = &k->shape;
+    const conv_window v = window_at(s, image, i, j);
+    const int64_t to = image * s->y[0] + i * s->y[1] + j * s->y[2];
+    const int64_t z = image * k->z_step[0] + i * k->z_step[1] + j * k->z_step[2];
+    for (int64_t g = 0; g < s->groups; g++) {
+        const char *x = at(k->from, v.x + g * s->in * s->x[3], T);
+        const char *w = at(k->w, v.w + g * s->w[0], T);
+        for (int64_t o = 0; o < s->out; o += VLEN) {
+            const int n = vlanes_left(s->out - o);
+            vreal value = vset(0);
+            for (int e = 0; e < n; e++)
+                value[e] = dot(s, &v, x, at(w, (o + e) * s->w[1], T), T);
+            finish(k, constants, to, z, g * s->out + o, n, s->y[3], s->y_dense, T, value);
+        }
+    }
+}
+
+/* A unit is a row of windows. */
+RG_INLINE void forward(const rg_conv_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    const neuron_constants constants = neuron_constants_of(&k->neuron.numbers);
+    const int64_t rows = k->shape.row.count;
+    for (int64_t unit = begin; unit < end; unit++)
+        for (int64_t j = 0; j < k->shape.column.count; j++)
+            forward_pixel(k, &constants, unit / rows, unit % rows, j, T);
+}
+
+/* ---- from windows to the image: any shape ---- */
+
+/* Adds what the window at `y` passes to n channels of a pixel, by the weights at `w`. */
+RG_INLINE vreal spread(const rg_conv_shape *s, const char *y, const char *w, int n, vreal sum,
+                       const rg_dtype T)
+{
+    for (int64_t o = 0; o < s->out; o++)
+        sum = vfma(vset(load_one(y, o * s->y[3], T)),
+                   load_groups(at(w, o * s->w[1], T), s->w[4], n, T, s->w[4] == 1), sum);
+    return sum;
+}
+
+/* n channels of a pixel, from all windows that contain it. `y` and `w` are those of the group. */
+RG_INLINE vreal collect(const rg_conv_shape *s, const char *y, const char *w, int64_t r, int64_t c,
+                        int n, const rg_dtype T)
+{
+    vreal sum = vset(0);
+    for (int64_t p = 0; p < s->row.window; p++) {
+        const int64_t i = rg_conv_window(&s->row, r, p);
+        for (int64_t q = 0; i >= 0 && q < s->column.window; q++) {
+            const int64_t j = rg_conv_window(&s->column, c, q);
+            if (j >= 0)
+                sum = spread(s, at(y, i * s->y[1] + j * s->y[2], T),
+                             at(w, p * s->w[2] + q * s->w[3], T), n, sum, T);
+        }
+    }
+    return sum;
+}
+
+/* A unit is a row of the image. */
+RG_INLINE void data(const rg_conv_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    const rg_conv_shape *s = &k->shape;
+    const neuron_constants constants = neuron_constants_of(&k->neuron.numbers);
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t image = unit / s->row.size, r = unit % s->row.size;
+        for (int64_t c = 0; c < s->column.size; c++) {
+            const int64_t to = image * s->x[0] + r * s->x[1] + c * s->x[2];
+            const int64_t z = image * k->z_step[0] + r * k->z_step[1] + c * k->z_step[2];
+            for (int64_t g = 0; g < s->groups; g++) {
+                const char *y = at(k->from, image * s->y[0] + g * s->out * s->y[3], T);
+                const char *w = at(k->w, s->w_first + g * s->w[0], T);
+                for (int64_t e = 0; e < s->in; e += VLEN) {
+                    const int n = vlanes_left(s->in - e);
+                    const vreal sum = collect(s, y, at(w, e * s->w[4], T), r, c, n, T);
+                    finish(k, &constants, to, z, g * s->in + e, n, s->x[3], s->x_dense, T, sum);
+                }
+            }
+        }
+    }
+}
+
+/* ---- weights: any shape ---- */
+
+/* n weights of one tap: the sum over images of sums over rows of sums over columns. `x` and `y` are
+ * those of the group's channels, of image 0. */
+RG_INLINE vreal correlate(const rg_conv_shape *s, const char *x, const char *y, int64_t p,
+                          int64_t q, int n, const rg_dtype T)
+{
+    int64_t i0, i1, j0, j1;
+    rg_conv_windows(&s->row, p, &i0, &i1);
+    rg_conv_windows(&s->column, q, &j0, &j1);
+    const int64_t step = s->column.stride * s->x[2];
+    const int64_t first = q * s->column.dilation - s->column.before;
+    vreal total = vset(0);
+    for (int64_t image = 0; image < s->images; image++) {
+        vreal sum = vset(0);
+        for (int64_t i = i0; i < i1; i++) {
+            const int64_t r = i * s->row.stride - s->row.before + p * s->row.dilation;
+            const char *a = at(x, image * s->x[0] + r * s->x[1] + first * s->x[2], T);
+            const char *b = at(y, image * s->y[0] + i * s->y[1], T);
+            vreal line = vset(0);
+            for (int64_t j = j0; j < j1; j++)
+                line = vfma(vset(load_one(b, j * s->y[2], T)),
+                            load_groups(at(a, j * step, T), s->x[3], n, T, s->x_dense), line);
+            sum += line;
+        }
+        total += sum;
+    }
+    return total;
+}
+
+/* A unit is one tap of one output channel. */
+RG_INLINE void weights(const rg_conv_weights_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    const rg_conv_shape *s = &k->shape;
+    const int64_t across = s->column.window, taps = s->row.window * across;
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t channel = unit / taps, p = unit % taps / across, q = unit % across;
+        const int64_t g = channel / s->out, o = channel % s->out;
+        const char *y = at(k->dy, channel * s->y[3], T);
+        for (int64_t c = 0; c < s->in; c += VLEN) {
+            const int n = vlanes_left(s->in - c);
+            vreal sum = correlate(s, at(k->x, (g * s->in + c) * s->x[3], T), y, p, q, n, T);
+            const int64_t w = s->w_first + g * s->w[0] + o * s->w[1] + p * s->w[2] + q * s->w[3];
+            char *to = at_out(k->dw, w + c * s->w[4], T);
+            if (k->add)
+                sum += load_groups(to, s->w[4], n, T, s->w[4] == 1);
+            store_groups(to, s->w[4], n, T, s->w[4] == 1, sum);
+        }
+    }
+}
+
+RG_KERNEL(forward, rg_conv_args)
+RG_KERNEL(data, rg_conv_args)
+RG_KERNEL(weights, rg_conv_weights_args)
+
+/* ---- table ---- */
+
+const rg_cpu_row RG_TABLE(conv)[RG_CONV_KERNELS] = {
+    [RG_CONV_FORWARD] = RG_ROW(forward),
+    [RG_CONV_DATA] = RG_ROW(data),
+    [RG_CONV_WEIGHTS] = RG_ROW(weights),
+};

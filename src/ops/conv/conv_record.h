@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Checking and recording, for conv and conv_transpose. */
+#ifndef RG_OPS_CONV_RECORD_H
+#define RG_OPS_CONV_RECORD_H
+
+#include "core/shape.h"
+#include "ops/conv/conv.h"
+#include "ops/ops.h"
+#include "ops/record_move.h"
+
+#include <retrograde/padding.h>
+#include <retrograde/reduce.h>
+
+#include <stdio.h>
+
+/* ---- checks; `op` is the name ---- */
+
+static inline rg_status rg_conv_check_neuron(const rg_neuron_desc *neuron, const char *op)
+{
+    RG_CHECK(neuron->kind != RG_NEURON_PRELU, RG_UNSUPPORTED,
+             "%s: neuron.kind is prelu, which has slopes of its own; use a neuron op", op);
+    RG_CHECK(!neuron->from_y, RG_INVALID_ARGUMENT,
+             "%s: neuron.from_y is true; whether y is read follows from the kind", op);
+    return rg_op_neuron.check(neuron);
+}
+
+/* dtypes and ranks of x, w and b. */
+static inline rg_status rg_conv_check_inputs(const rg_tensor_desc x[], bool bias, const char *op)
+{
+    char have[RG_SHAPE_TEXT], text[RG_SHAPE_TEXT];
+    rg_shape_text(&x[0], have);
+    RG_CHECK(rg_dtype_is_data(x->dtype), RG_INVALID_ARGUMENT,
+             "%s: x is %s; f32, f64, f16 and bf16 are supported", op, rg_dtype_name(x->dtype));
+    RG_CHECK(x->rank == 3 || x->rank == 4, RG_INVALID_ARGUMENT,
+             "%s: x has rank %d; an image is (h, w, c), a batch (n, h, w, c)", op, x->rank);
+    RG_CHECK(x->dims[x->rank - 1] > 0, RG_INVALID_ARGUMENT,
+             "%s: x is %s and has no channels, which are its last dimension", op, have);
+    RG_CHECK(x[1].rank == 4, RG_INVALID_ARGUMENT,
+             "%s: w has rank %d; weights have rank 4, rows and columns of the window in the middle",
+             op, x[1].rank);
+    for (int32_t i = 1; i < 2 + bias; i++)
+        RG_CHECK(x[i].dtype == x->dtype, RG_INVALID_ARGUMENT,
+                 "%s: %s is %s where x is %s; all have one dtype", op, i == 1 ? "w" : "b",
+                 rg_shape_text(&x[i], text), have);
+    for (int32_t d = 0; d < 4; d++)
+        RG_CHECK(x[1].dims[d] > 0 && x[1].dims[d] <= INT32_MAX, RG_INVALID_ARGUMENT,
+                 "%s: w is %s; no dimension may be 0, nor 2^31 or more", op,
+                 rg_shape_text(&x[1], text));
+    return RG_OK;
+}
+
+static inline rg_status rg_conv_check_bias(const rg_tensor_desc *b, int64_t channels,
+                                           const char *op)
+{
+    char text[RG_SHAPE_TEXT];
+    RG_CHECK(b->rank == 1 && b->dims[0] == channels, RG_INVALID_ARGUMENT,
+             "%s: b is %s; it has one element for each of the %lld channels of y", op,
+             rg_shape_text(b, text), (long long)channels);
+    return RG_OK;
+}
+
+/* Where rows stand in (n, h, w, c) or (h, w, c). */
+static inline int32_t rg_conv_row(const rg_tensor_desc *x)
+{
+    return x->rank - 3;
+}
+
+/* Resolves the padding. Positions on the image fit into 31 bits, so that kernels can count in 32
+ * bits. */
+static inline rg_status rg_conv_place(const rg_padding *padding, const rg_window *window,
+                                      const char *op, rg_placement *at)
+{
+    const int64_t most = INT64_C(1) << 30;
+    const rg_status status = rg_padding_resolve(padding, window, at);
+    if (status != RG_OK) {
+        rg_error_prefix("%s: ", op);
+        return status;
+    }
+    for (int i = 0; i < 2; i++) {
+        const char *name = i == 0 ? "rows" : "columns";
+        const int64_t image = window->transposed ? at->output[i] : window->source[i];
+        RG_CHECK(window->source[i] >= 1, RG_INVALID_ARGUMENT, "%s: x has %lld %s", op,
+                 (long long)window->source[i], name);
+        RG_CHECK(at->before[i] >= -most && at->before[i] <= most && at->after[i] >= -most &&
+                     at->after[i] <= most && image <= most &&
+                     at->before[i] + image + at->after[i] <= most && window->stride[i] <= most,
+                 RG_UNSUPPORTED,
+                 "%s: an image of %lld %s with a window of %d, a stride of %d, a dilation of %d "
+                 "and paddings of %lld and %lld reaches over more than 2^30",
+                 op, (long long)image, name, window->window[i], window->stride[i],
+                 window->dilation[i], (long long)at->before[i], (long long)at->after[i]);
+    }
+    return RG_OK;
+}
+
+/* The shape of the result: that of x with other rows, columns and channels. */
+static inline rg_status rg_conv_result(const rg_tensor_desc *x, const rg_placement *at,
+                                       int64_t channels, const char *op, rg_tensor_desc *y)
+{
+    const int32_t row = rg_conv_row(x);
+    int64_t dims[4] = { x->dims[0] };
+    dims[row] = at->output[0];
+    dims[row + 1] = at->output[1];
+    dims[row + 2] = channels;
+    *y = rg_tensor_desc_dense(x->dtype, x->rank, dims);
+    char name[40];
+    snprintf(name, sizeof name, "%s: y", op);
+    size_t reach;
+    return rg_shape_check(y, name, &reach);
+}
+
+/* ---- geometry ---- */
+
+static inline bool rg_conv_steps(const rg_tensor_desc *desc, int64_t steps[4])
+{
+    const int32_t row = rg_conv_row(desc);
+    steps[0] = row > 0 ? desc->strides[0] : 0;
+    for (int i = 0; i < 3; i++)
+        steps[1 + i] = desc->strides[row + i];
+    return steps[3] == 1 || desc->dims[row + 2] == 1;
+}
+
+/* From the shapes of the image side and the window side; `w` is left to the caller. */
+static inline rg_conv_shape rg_conv_shape_of(const rg_window *window, const rg_placement *at,
+                                             const rg_tensor_desc *image,
+                                             const rg_tensor_desc *windows, int64_t groups)
+{
+    const int32_t row = rg_conv_row(image);
+    rg_conv_shape s = { .images = row > 0 ? image->dims[0] : 1,
+                        .groups = groups,
+                        .in = image->dims[row + 2] / groups,
+                        .out = windows->dims[row + 2] / groups };
+    rg_conv_axis *const axes[2] = { &s.row, &s.column };
+    for (int i = 0; i < 2; i++)
+        *axes[i] = (rg_conv_axis){ .size = image->dims[row + i],
+                                   .count = windows->dims[row + i],
+                                   .window = window->window[i],
+                                   .stride = window->stride[i],
+                                   .dilation = window->dilation[i],
+                                   .before = at->before[i] };
+    s.x_dense = rg_conv_steps(image, s.x);
+    s.y_dense = rg_conv_steps(windows, s.y);
+    return s;
+}
+
+/* Multiplications of one direction. */
+static inline double rg_conv_products(const rg_conv_shape *s)
+{
+    return (double)s->images * (double)(s->row.count * s->column.count) *
+           (double)(s->row.window * s->column.window) * (double)(s->groups * s->in * s->out);
+}
+
+/* ---- launches ---- */
+
+static inline int64_t rg_conv_most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* What a launch of so many units has to do, in bytes and in products, which take as long as bytes
+ * if there are eight of them. */
+static inline void rg_conv_weigh(rg_launch *launch, int64_t units, int64_t bytes, double products)
+{
+    const double most = 0x1p60, work = products / 8 + (double)bytes, each = work / (double)units;
+    launch->units = units;
+    launch->bytes = (int64_t)(work < most ? work : most);
+    launch->grain = each < 1 << 15 ? rg_conv_most((int64_t)((1 << 15) / (each + 1)), 1) : 1;
+}
+
+/* Everything of a launch of RG_CONV_FORWARD or RG_CONV_DATA; b and z may be NULL. */
+typedef struct rg_conv_pass {
+    const rg_tensor *from, *w, *b, *to, *z;
+    rg_conv_shape shape;
+    const rg_neuron_desc *neuron; /* or NULL */
+    bool add;
+} rg_conv_pass;
+
+static inline rg_status rg_conv_record(const rg_call *call, int32_t kernel, const rg_conv_pass *p)
+{
+    rg_call own = *call;
+    own.op = &rg_op_conv;
+    const rg_dtype dtype = p->to->desc.dtype;
+    rg_conv_args args = { .shape = p->shape,
+                          .has_b = p->b != NULL,
+                          .has_z = p->z != NULL,
+                          .b_step = p->b != NULL ? p->b->desc.strides[0] : 0,
+                          .add = p->add };
+    args.stream = !p->add && rg_call_streams(call, rg_move_bytes(p->to));
+    if (p->z != NULL)
+        args.z_dense = rg_conv_steps(&p->z->desc, args.z_step);
+    if (p->neuron != NULL)
+        args.neuron = (rg_conv_neuron){ (int32_t)p->neuron->kind,
+                                        rg_neuron_numbers_of(p->neuron, dtype, false) };
+    rg_launch launch = { .kernel = kernel,
+                         .dtype = dtype,
+                         .args = &args,
+                         .args_size = sizeof args,
+                         .tensors = { p->from, p->w, p->b != NULL ? p->b : p->from, p->to,
+                                      p->z != NULL ? p->z : p->to } };
+    const rg_conv_shape *s = &p->shape;
+    const int64_t rows = kernel == RG_CONV_FORWARD ? s->row.count : s->row.size;
+    rg_conv_weigh(&launch, s->images * rows, rg_move_bytes(p->from) + rg_move_bytes(p->to),
+                  rg_conv_products(s));
+    return rg_record(&own, &launch);
+}
+
+static inline rg_status rg_conv_record_weights(const rg_call *call, const rg_conv_shape *s,
+                                               const rg_tensor *x, const rg_tensor *dy,
+                                               const rg_tensor *dw, bool add)
+{
+    rg_call own = *call;
+    own.op = &rg_op_conv;
+    rg_conv_weights_args args = { .shape = *s, .add = add };
+    rg_launch launch = { .kernel = RG_CONV_WEIGHTS,
+                         .dtype = dw->desc.dtype,
+                         .args = &args,
+                         .args_size = sizeof args,
+                         .tensors = { x, dy, dw } };
+    rg_conv_weigh(&launch, s->groups * s->out * s->row.window * s->column.window,
+                  rg_move_bytes(x) + rg_move_bytes(dy), rg_conv_products(s));
+    return rg_record(&own, &launch);
+}
+
+/* ---- what goes through other ops ---- */
+
+/* dz = dy f', from y or z by what the neuron needs. */
+static inline rg_status rg_conv_record_slope(const rg_call *call, const rg_neuron_desc *neuron,
+                                             const rg_tensor *dy, const rg_tensor *from,
+                                             const rg_tensor *dz)
+{
+    rg_neuron_desc desc = *neuron;
+    desc.from_y = rg_neuron_tells_slope(neuron);
+    const rg_call own = { .op = &rg_op_neuron,
+                          .desc = &desc,
+                          .commands = call->commands,
+                          .inputs = 1,
+                          .outputs = 1,
+                          .gradients = 1,
+                          .x = { from },
+                          .y = { from },
+                          .dy = { dy },
+                          .dx = { dz } };
+    rg_call mutable = own;
+    return rg_op_neuron.gradient(&mutable);
+}
+
+/* db = sums of dz over all dimensions but the last. */
+static inline rg_status rg_conv_sum(const rg_call *call, const rg_tensor *dz, const rg_tensor *db)
+{
+    rg_reduce_desc sum = rg_reduce_desc_default();
+    sum.keep_dims = false;
+    sum.dims_count = dz->desc.rank - 1;
+    for (int32_t i = 0; i < sum.dims_count; i++)
+        sum.dims[i] = i;
+    rg_call own = { .op = &rg_op_reduce,
+                    .desc = &sum,
+                    .commands = call->commands,
+                    .inputs = 1,
+                    .outputs = 1,
+                    .x = { dz },
+                    .y = { db } };
+    return rg_op_reduce.forward(&own);
+}
+
+static inline rg_status rg_conv_record_bias(const rg_call *call, const rg_tensor *dz,
+                                            const rg_tensor *db, bool add)
+{
+    if (!add)
+        return rg_conv_sum(call, dz, db);
+    rg_neuron_desc none = { .size = sizeof none, .kind = RG_NEURON_NONE };
+    const rg_tensor_desc desc = rg_tensor_desc_dense(db->desc.dtype, 1, db->desc.dims);
+    rg_tensor *sums;
+    RG_TRY(rg_tensor_create_temporary(call->commands, &desc, &sums));
+    rg_status status = rg_conv_sum(call, dz, sums);
+    rg_call own = { .op = &rg_op_neuron,
+                    .desc = &none,
+                    .commands = call->commands,
+                    .inputs = 1,
+                    .outputs = 1,
+                    .gradients = 1,
+                    .dy = { sums },
+                    .dx = { db },
+                    .add = 1 };
+    if (status == RG_OK)
+        status = rg_op_neuron.gradient(&own);
+    rg_tensor_destroy(sums);
+    return status;
+}
+
+/* Whether the slope of the neuron is a matter of z, which a state keeps. */
+static inline bool rg_conv_needs_z(const rg_neuron_desc *neuron)
+{
+    return !rg_neuron_tells_slope(neuron);
+}
+
+/* Whether it is a matter of y. */
+static inline bool rg_conv_needs_y(const rg_neuron_desc *neuron)
+{
+    return rg_neuron_tells_slope(neuron) && neuron->kind != RG_NEURON_NONE &&
+           neuron->kind != RG_NEURON_LINEAR;
+}
+
+#endif

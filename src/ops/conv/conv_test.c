@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Convolution: the cases. */
+#include "ops/optest.h"
+
+#include <retrograde/conv.h>
+
+static double special(int64_t i)
+{
+    return i == 30   ? __builtin_nan("")
+           : i == 81 ? (double)__builtin_inf()
+                     : (double)(i * 7 % 11) - 4;
+}
+
+#define P1   " padding.top=1 padding.left=1 padding.bottom=1 padding.right=1"
+#define P3   " padding.top=3 padding.left=3 padding.bottom=3 padding.right=3"
+#define LEAN "bias=false"
+#define NAME "neuron.kind="
+
+static const rg_case cases[] = {
+    /* timed */
+    { "3x3-64-56", LEAN P1, "32,56,56,64 64,3,3,64", RG_CASE_BENCH },
+    { "3x3-256-14", LEAN P1, "32,14,14,256 256,3,3,256", RG_CASE_BENCH },
+    { "1x1-256-64-56", LEAN, "32,56,56,256 64,1,1,256", RG_CASE_BENCH },
+    { "7x7-3-64-224", LEAN " stride=2,2" P3, "32,224,224,3 64,7,7,3", RG_CASE_BENCH },
+    { "depthwise-144-56", LEAN " groups=0" P1, "32,56,56,144 144,3,3,1", RG_CASE_BENCH },
+
+    /* timed on a GPU */
+    { "3x3-64-56-128", LEAN P1, "128,56,56,64 64,3,3,64", RG_CASE_BENCH_GPU },
+    { "3x3-256-14-128", LEAN P1, "128,14,14,256 256,3,3,256", RG_CASE_BENCH_GPU },
+    { "1x1-256-64-56-128", LEAN, "128,56,56,256 64,1,1,256", RG_CASE_BENCH_GPU },
+    { "7x7-3-64-224-128", LEAN " stride=2,2" P3, "128,224,224,3 64,7,7,3", RG_CASE_BENCH_GPU },
+    { "depthwise-144-56-128", LEAN " groups=0" P1, "128,56,56,144 144,3,3,1", RG_CASE_BENCH_GPU },
+
+    /* sizes */
+    { "one", "", "1,1,1,1 1,1,1,1 1" },
+    { "one-pixel", "", "2,1,1,5 7,1,1,5 7" },
+    { "one-channel", "groups=1" P1, "2,6,7,1 1,3,3,1 1" },
+    { "one-image", "groups=1" P1, "6,7,3 5,3,3,3 5" },
+    { "no-bias", LEAN P1, "2,6,7,3 5,3,3,3" },
+    { "1x1", "", "2,5,6,19 23,1,1,19 23" },
+    { "3x3", "groups=1" P1, "2,7,9,17 19,3,3,17 19" },
+    { "3x3-wide", "groups=1" P1, "1,5,15,33 37,3,3,33 37" },
+    { "3x3-64", "groups=1" P1, "1,6,15,64 64,3,3,64 64" },
+    { "5x5", "padding.policy=same", "2,8,7,6 9,5,5,6 9" },
+    { "7x7-3", "stride=2,2" P3, "1,19,18,3 20,7,7,3 20" },
+    { "1-d", "padding.left=2", "3,1,23,5 7,1,3,5 7" },
+    { "many-in", "", "1,3,4,300 5,1,2,300 5" },
+    { "many-out", "", "1,3,4,5 300,2,1,5 300" },
+    { "tall", "groups=1" P1, "1,67,3,4 5,3,3,4 5" },
+    { "images", "groups=1" P1, "9,4,5,3 4,3,3,3 4" },
+
+    /* steps */
+    { "stride", "stride=2,2" P1, "2,9,11,6 5,3,3,6 5" },
+    { "stride-drops", "stride=2,3", "2,8,9,6 5,3,3,6 5" },
+    { "stride-1x1", "stride=2,2", "2,7,8,6 5,1,1,6 5" },
+    { "stride-wide", "stride=3,2" P1, "1,13,37,18 21,3,3,18 21" },
+    { "stride-beyond", "stride=4,5", "1,11,12,5 6,2,3,5 6" },
+    { "dilation", "dilation=2,3 padding.top=2 padding.left=3 padding.bottom=2 padding.right=3",
+      "2,9,11,6 5,3,3,6 5" },
+    { "dilation-stride", "dilation=3,2 stride=2,3 padding.top=4", "1,14,13,6 5,3,3,6 5" },
+    { "even", "", "2,7,8,6 5,2,4,6 5" },
+    { "even-same", "padding.policy=same", "2,7,8,6 5,4,2,6 5" },
+    { "even-stride", "stride=2,2 padding.policy=same", "2,7,8,6 5,4,2,6 5" },
+
+    /* padding */
+    { "asymmetric", "padding.top=2 padding.left=0 padding.bottom=1 padding.right=3",
+      "2,6,7,5 4,3,3,5 4" },
+    { "negative", "padding.top=-1 padding.left=-2 padding.bottom=1 padding.right=-1",
+      "2,8,9,5 4,3,3,5 4" },
+    { "crop-stride", "stride=2,2 padding.top=-2 padding.left=-1", "2,9,9,5 4,3,3,5 4" },
+    { "valid", "padding.policy=valid stride=2,2", "1,9,8,5 4,3,3,5 4" },
+    { "full", "padding.policy=full", "1,5,4,5 4,3,2,5 4" },
+    { "same-upper", "padding.policy=same_upper stride=2,2", "1,8,7,5 4,3,4,5 4" },
+    { "same-lower", "padding.policy=same_lower stride=2,2", "1,8,7,5 4,3,4,5 4" },
+    { "same-tensorflow", "padding.policy=same padding.remainder=bottom_right stride=2,2",
+      "1,8,7,5 4,3,3,5 4" },
+    { "aligned", "padding.policy=same padding.align=top_left stride=3,3", "1,8,10,5 4,3,3,5 4" },
+    { "larger-window", "padding.policy=same", "1,3,2,5 4,7,5,5 4" },
+    { "far", "padding.top=9 padding.left=8 padding.bottom=7 padding.right=6", "1,3,4,5 4,3,3,5 4" },
+    { "smaller", "output=2,3" P1, "1,7,8,5 4,3,3,5 4" },
+    { "larger", "output=9,8 padding.left=5", "1,5,6,5 4,3,3,5 4" },
+
+    /* groups */
+    { "groups", "groups=3" P1, "2,6,7,12 15,3,3,4 15" },
+    { "groups-wide", "groups=2 stride=2,1", "1,6,9,38 70,3,2,19 70" },
+    { "depthwise", "groups=0" P1, "2,7,9,21 21,3,3,1 21" },
+    { "depthwise-stride", "groups=0 stride=2,2" P1, "2,9,11,21 21,3,3,1 21" },
+    { "depthwise-stride-2-1", "groups=0 stride=2,1 padding.policy=same", "1,9,8,37 37,3,3,1 37" },
+    { "depthwise-even", "groups=0 padding.policy=same", "1,7,9,35 35,2,4,1 35" },
+    { "depthwise-5x5", "groups=0 padding.policy=same", "1,9,9,19 19,5,5,1 19" },
+    { "depthwise-7x7", "groups=0 padding.policy=same stride=2,2", "1,15,13,19 19,7,7,1 19" },
+    { "depthwise-dilation", "groups=0 dilation=2,2 padding.policy=same", "1,9,9,19 19,3,3,1 19" },
+    { "depthwise-valid", "groups=0", "2,5,8,64 64,3,3,1 64" },
+    { "depthwise-negative", "groups=0 padding.top=-1 padding.left=-2 padding.right=1",
+      "1,8,9,19 19,3,3,1 19" },
+    { "depthwise-small", "groups=0 padding.policy=same", "1,2,1,19 19,3,3,1 19" },
+    { "depthwise-1-d", "groups=0 padding.left=1 padding.right=1", "2,1,33,19 19,1,3,1 19" },
+    { "depthwise-wide", "groups=0" P1, "1,4,6,1037 1037,3,3,1 1037" },
+    { "depthwise-drops", "groups=0 stride=2,2", "1,8,10,40 40,3,3,1 40" },
+    { "depthwise-larger", "groups=0 output=6,9 padding.left=4" P1, "1,4,5,19 19,3,3,1 19" },
+    { "multiplier", "groups=0" P1, "2,5,6,7 21,3,3,1 21" },
+    { "multiplier-1", "groups=1" P1, "2,5,6,1 18,3,3,1 18" },
+    { "multiplier-2", "groups=17 stride=2,2" P1, "1,7,6,17 34,3,3,1 34" },
+
+    /* neurons: whose slope y tells, and others */
+    { "relu", NAME "relu" P1, "2,5,6,7 9,3,3,7 9" },
+    { "leaky", NAME "relu neuron.a=0.1" P1, "1,5,6,7 19,3,3,7 19" },
+    { "leaky-down", NAME "relu neuron.a=-0.5" P1, "1,5,6,7 9,3,3,7 9" },
+    { "linear", NAME "linear neuron.a=1.5 neuron.b=-2", "1,5,6,7 9,3,3,7 9" },
+    { "sigmoid", NAME "sigmoid", "1,5,6,3 9,3,3,3 9", .x_fill = { { 0 }, { -0.5, 0.5 } } },
+    { "tanh", NAME "tanh neuron.a=1.5 neuron.b=0.25", "1,5,6,3 9,3,3,3 9",
+      .x_fill = { { 0 }, { -0.5, 0.5 } } },
+    { "elu", NAME "elu", "1,5,6,3 9,2,2,3 9" },
+    { "softplus", NAME "softplus", "1,5,6,3 9,2,2,3 9" },
+    { "relun", NAME "relun neuron.a=0 neuron.b=6", "1,5,6,3 9,3,3,3 9" },
+    { "hard-sigmoid", NAME "hard_sigmoid", "1,5,6,2 9,2,2,2 9" },
+    { "absolute", NAME "absolute", "1,5,6,3 9,3,3,3 9" },
+    { "gelu", NAME "gelu" P1, "2,5,6,3 19,3,3,3 19" },
+    { "gelu-no-bias", NAME "gelu " LEAN, "2,5,6,3 19,3,3,3" },
+    { "swish", NAME "swish", "1,5,6,3 9,2,2,3 9" },
+    { "power", NAME "power neuron.a=0.5 neuron.b=1 neuron.c=2", "1,5,6,2 3,2,2,2 3" },
+    { "depthwise-relu", "groups=0 " NAME "relu" P1, "2,5,6,19 19,3,3,1 19" },
+    { "depthwise-gelu", "groups=0 " NAME "gelu" P1, "2,5,6,19 19,3,3,1 19" },
+    { "groups-swish", "groups=2 stride=2,2 " NAME "swish" P1, "2,5,6,6 8,3,3,3 8" },
+
+    /* long sums */
+    { "long", LEAN, "3,61,67,2 3,1,1,2" },
+    { "long-depthwise", LEAN " groups=0" P1, "5,37,61,17 17,3,3,1" },
+
+    /* special values, and nothing at all */
+    { "special-x", "groups=1" P1, "1,5,6,7 9,3,3,7 9", RG_CASE_SPECIAL,
+      .x_fill = { { .at = special } } },
+    { "special-dy", "", "1,7,6,7 9,3,3,7 9", RG_CASE_SPECIAL, .dy_fill = { .at = special } },
+    { "special-depthwise", "groups=0" P1, "1,5,6,19 19,3,3,1 19", RG_CASE_SPECIAL,
+      .x_fill = { { .at = special } } },
+    { "empty", "groups=1" P1, "0,5,6,7 9,3,3,7 9", RG_CASE_ZERO },
+    { "empty-depthwise", "groups=0" P1, "0,5,6,7 7,3,3,1 7", RG_CASE_ZERO },
+    { "nowhere", "output=2,3 padding.top=9", "1,2,3,5 4,2,2,5 4", RG_CASE_ZERO },
+    { .name = NULL },
+};
+
+/* A multiplication and an addition for every product. */
+static double operations(const void *desc, const rg_tensor_desc x[])
+{
+    const rg_conv_desc *d = desc;
+    rg_tensor_desc y[RG_MAX_OUTPUTS];
+    if (rg_op_conv.shapes(d, x, y) != RG_OK)
+        return 0;
+    double products = 2;
+    for (int32_t i = 0; i < y->rank; i++)
+        products *= (double)y->dims[i];
+    for (int32_t i = 1; i < 4; i++)
+        products *= (double)x[1].dims[i];
+    return products;
+}
+
+RG_OP_TEST_DEFINE(conv, .cases = cases, .operations = operations);
