@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* What contractions with a bias and a fused neuron share, y = neuron(z): when z is kept, and how
+ * dz = dy neuron'(z) and db = sum of dz are recorded, by the kernels of the ops that have them. */
+#ifndef RG_OPS_FUSED_NEURON_H
+#define RG_OPS_FUSED_NEURON_H
+
+#include "ops/neuron/neuron.h"
+#include "ops/ops.h"
+#include "runtime/objects.h"
+
+#include <retrograde/arithmetic.h>
+#include <retrograde/reduce.h>
+
+static inline rg_status rg_fused_check(const rg_neuron_desc *neuron, const char *op)
+{
+    RG_CHECK(neuron->kind != RG_NEURON_PRELU, RG_UNSUPPORTED,
+             "%s: neuron.kind is prelu, which has slopes of its own; use a neuron op", op);
+    RG_CHECK(!neuron->from_y, RG_INVALID_ARGUMENT,
+             "%s: neuron.from_y is true; the op itself knows whether y tells the slope", op);
+    return rg_op_neuron.check(neuron);
+}
+
+/* Whether the gradient needs z, since y does not tell the slope. */
+static inline bool rg_fused_needs_z(const rg_neuron_desc *neuron)
+{
+    return !rg_neuron_tells_slope(neuron);
+}
+
+/* The part of an op's `reads` that comes from its neuron. */
+static inline uint32_t rg_fused_reads(const rg_neuron_desc *neuron)
+{
+    if (neuron->kind == RG_NEURON_NONE || neuron->kind == RG_NEURON_LINEAR)
+        return 0;
+    return rg_fused_needs_z(neuron) ? RG_READS_WITH_STATE : RG_READS_Y;
+}
+
+/* The only slot of the state: z, where it is needed. */
+static inline int32_t rg_fused_slots(const rg_neuron_desc *neuron, const rg_tensor_desc *y,
+                                     rg_state_slot slots[])
+{
+    if (!rg_fused_needs_z(neuron))
+        return 0;
+    slots[0] = (rg_state_slot){ "z", *y };
+    return 1;
+}
+
+/* Where forward leaves z: in the state, or nowhere. */
+static inline const rg_tensor *rg_fused_z(const rg_call *call, const rg_neuron_desc *neuron)
+{
+    return rg_fused_needs_z(neuron) && call->state != NULL ? rg_state_slot_tensor(call->state, 0)
+                                                           : NULL;
+}
+
+/* y = neuron(z); both may be one tensor. */
+static inline rg_status rg_fused_forward(rg_call *call, const rg_neuron_desc *neuron,
+                                         const rg_tensor *z, const rg_tensor *y)
+{
+    rg_call part = { .op = &rg_op_neuron,
+                     .desc = neuron,
+                     .commands = call->commands,
+                     .inputs = 1,
+                     .outputs = 1,
+                     .x = { z },
+                     .y = { y } };
+    return rg_op_neuron.forward(&part);
+}
+
+/* dz from dy, and from y or z, whichever tells the slope. dz may be z. */
+static inline rg_status rg_fused_gradient(rg_call *call, const rg_neuron_desc *neuron,
+                                          const rg_tensor *z, const rg_tensor *dz)
+{
+    rg_neuron_desc desc = *neuron;
+    desc.from_y = !rg_fused_needs_z(neuron);
+    rg_call part = { .op = &rg_op_neuron,
+                     .desc = &desc,
+                     .commands = call->commands,
+                     .inputs = 1,
+                     .outputs = 1,
+                     .gradients = 1,
+                     .x = { z },
+                     .y = { call->y[0] },
+                     .dy = { call->dy[0] },
+                     .dx = { dz } };
+    return rg_op_neuron.gradient(&part);
+}
+
+/* db (+)= sum of dz over all of its dimensions but the last. */
+static inline rg_status rg_fused_sum(rg_call *call, const rg_tensor *dz, const rg_tensor *db)
+{
+    rg_reduce_desc desc = rg_reduce_desc_default();
+    rg_tensor rows = *dz; /* at least two dimensions: a list of none stands for all */
+    if (dz->desc.rank == 1) {
+        rows.desc.rank = 2;
+        rows.desc.dims[0] = 1;
+        rows.desc.strides[0] = 1;
+        rows.desc.dims[1] = dz->desc.dims[0];
+        rows.desc.strides[1] = dz->desc.strides[0];
+    }
+    desc.keep_dims = false;
+    desc.dims_count = rows.desc.rank - 1;
+    for (int32_t d = 0; d < desc.dims_count; d++)
+        desc.dims[d] = d;
+    rg_call part = { .op = &rg_op_reduce,
+                     .desc = &desc,
+                     .commands = call->commands,
+                     .inputs = 1,
+                     .outputs = 1,
+                     .x = { &rows },
+                     .y = { db } };
+    return rg_op_reduce.forward(&part);
+}
+
+static inline rg_status rg_fused_bias(rg_call *call, const rg_tensor *dz, const rg_tensor *db,
+                                      bool add)
+{
+    if (!add)
+        return rg_fused_sum(call, dz, db);
+    const rg_tensor_desc dense = rg_tensor_desc_dense(db->desc.dtype, 1, db->desc.dims);
+    const rg_arithmetic_desc desc = rg_arithmetic_desc_default();
+    rg_tensor *sum;
+    RG_TRY(rg_tensor_create_temporary(call->commands, &dense, &sum));
+    rg_call part = { .op = &rg_op_arithmetic,
+                     .desc = &desc,
+                     .commands = call->commands,
+                     .inputs = 2,
+                     .outputs = 1,
+                     .x = { db, sum },
+                     .y = { db } };
+    rg_status status = rg_fused_sum(call, dz, sum);
+    if (status == RG_OK)
+        status = rg_op_arithmetic.forward(&part);
+    rg_tensor_destroy(sum);
+    return status;
+}
+
+#endif
