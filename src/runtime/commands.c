@@ -436,6 +436,34 @@ static rg_status bind_fault(rg_part *part, size_t at, int32_t fault)
     return RG_OK;
 }
 
+/* Pointers to scratch of a launch, to that of all threads, or to both. */
+static rg_status bind_launch_scratch(rg_part *part, size_t at, const rg_launch *launch)
+{
+    const rg_device *device = part->queue->device;
+    const size_t align = RG_ALIGNMENT, own = (launch->scratch + align - 1) / align * align;
+    const int32_t lanes = device->backend->lanes ? device->backend->threads(device->context) : 0;
+    size_t all, offset;
+    RG_CHECK(own >= launch->scratch &&
+                 !__builtin_mul_overflow(launch->lane_scratch, (size_t)lanes, &all) &&
+                 !__builtin_add_overflow(all, own, &all),
+             RG_OUT_OF_MEMORY, "out of memory: scratch needs more than the address space");
+    RG_TRY(rg_heap_take(part, all, &offset));
+    rg_heap_give(part, offset);
+    if (launch->scratch > 0) {
+        RG_TRY(relocate(part, (rg_relocation){ .at = at, .offset = offset }));
+        at += sizeof(void *);
+    }
+    if (launch->lane_scratch == 0 || lanes == 0)
+        return RG_OK;
+    return relocate(part, (rg_relocation){ .at = at, .offset = offset + own });
+}
+
+bool rg_call_finds(const rg_call *call, int32_t kernel, rg_dtype dtype)
+{
+    const rg_device *device = call->commands->queue->device;
+    return device->backend->find(device->context, call->op->kernels, kernel, dtype) != NULL;
+}
+
 rg_status rg_record(rg_call *call, const rg_launch *launch)
 {
     if (launch->units == 0)
@@ -461,10 +489,10 @@ rg_status rg_record(rg_call *call, const rg_launch *launch)
         else if (launch->list == NULL)
             break;
     }
-    if (launch->scratch > 0) {
-        RG_TRY(bind_scratch(part, at, launch->scratch));
-        at += sizeof(void *);
-    }
+    if (launch->scratch > 0 || launch->lane_scratch > 0)
+        RG_TRY(bind_launch_scratch(part, at, launch));
+    at += (launch->scratch > 0 ? sizeof(void *) : 0) +
+          (launch->lane_scratch > 0 ? sizeof(void *) : 0);
     return launch->fault_text != NULL ? bind_fault(part, at, entry.fault) : RG_OK;
 }
 

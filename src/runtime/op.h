@@ -111,7 +111,9 @@ struct rg_call {
 
 /* One launch: a kernel of the op's table over `units` independent pieces of work. The args are
  * copied; they begin with one pointer for each of `tensors`, filled in by the runtime, then one
- * to `scratch` bytes if any, then one to the fault word if `fault_text` is given. */
+ * to `scratch` bytes if any, one to the `lane_scratch` of all threads if any (thread rg_crew_lane()
+ * has that many bytes from rg_crew_lane() * lane_scratch on; NULL on a GPU), then one to the fault
+ * word if `fault_text` is given. */
 enum { RG_MAX_POINTERS = 16 };
 typedef struct rg_launch {
     int32_t kernel;
@@ -125,9 +127,12 @@ typedef struct rg_launch {
     int64_t grain;          /* units that make one tile; by shape alone, never by threads */
     int64_t bytes;          /* moved in all: decides whether other threads are worth waking */
     size_t scratch;         /* bytes, for the length of the launch */
+    size_t lane_scratch;    /* bytes for each thread of a CPU; a multiple of RG_ALIGNMENT */
     const char *fault_text; /* the sentence for a fault that the kernel reports */
 } rg_launch;
 rg_status rg_record(rg_call *call, const rg_launch *launch);
+/* Whether the device has this kernel: there may be one for a CPU alone. */
+bool rg_call_finds(const rg_call *call, int32_t kernel, rg_dtype dtype);
 
 /* Whether a result of `bytes` should be written past the cache. */
 bool rg_call_streams(const rg_call *call, int64_t bytes);

@@ -44,6 +44,13 @@ struct rg_crew {
     pthread_cond_t wake;
 };
 
+static _Thread_local int32_t lane; /* 0 in threads that are no helpers */
+
+int32_t rg_crew_lane(void)
+{
+    return lane;
+}
+
 static void pause_briefly(void)
 {
 #if defined(__x86_64__)
@@ -95,6 +102,7 @@ static void *helper_main(void *context)
     const helper *me = context;
     rg_crew *crew = me->crew;
     uint32_t seen = 0;
+    lane = me->number;
     while (!atomic_load(&crew->stop)) {
         const uint32_t turn = atomic_load(&crew->turn);
         if (turn == seen || turn % 2 == 0) {

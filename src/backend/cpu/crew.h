@@ -20,6 +20,10 @@ int32_t rg_crew_threads(const rg_crew *crew);
 void rg_crew_run(rg_crew *crew, rg_cpu_function function, const void *args, int64_t units,
                  int64_t grain);
 
+/* Which of the threads of its crew runs the caller: 0 for one that asks, so results differ among
+ * threads that work on one job. Scratch of a launch per thread is found by it. */
+int32_t rg_crew_lane(void);
+
 /* Makes stores past the cache visible before what follows, such as the word that work is done. */
 RG_INLINE void rg_crew_fence(void)
 {
