@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Tiles of the contraction engine, see contract.h. The sums of a tile fill the registers, so each
+ * instruction set has its own sizes. */
+#include "backend/cpu/contract.h"
+
+enum { TALL = 14, WIDE = 2 }; /* at most */
+
+typedef struct sums {
+    vreal row[TALL][WIDE];
+} sums;
+
+/* One k: M broadcast elements, `step` bytes apart, times N vectors. */
+RG_INLINE void add_products(sums *s, const char *const a, int64_t step, const real *b, const int M,
+                            const int N)
+{
+    vreal right[WIDE];
+#pragma GCC unroll 2
+    for (int v = 0; v < N; v++)
+        right[v] = vload_full(b, v * VLEN, RG_REAL);
+#pragma GCC unroll 14
+    for (int m = 0; m < M; m++) {
+        real left;
+        memcpy(&left, a + m * step, sizeof left);
+#pragma GCC unroll 2
+        for (int v = 0; v < N; v++)
+            s->row[m][v] = vfma(vset(left), right[v], s->row[m][v]);
+    }
+}
+
+RG_INLINE void store_sums(sums *s, const rg_tile *t, const int M, const int N)
+{
+    const int64_t step = t->c_step;
+    real *const to = t->c, *c = to;
+    if (t->add) {
+#pragma GCC unroll 14
+        for (int m = 0; m < M; m++, c += step) {
+#pragma GCC unroll 2
+            for (int v = 0; v < N; v++)
+                s->row[m][v] += vload_full(c, v * VLEN, RG_REAL);
+        }
+    }
+    c = to;
+#pragma GCC unroll 14
+    for (int m = 0; m < M; m++, c += step) {
+#pragma GCC unroll 2
+        for (int v = 0; v < N; v++)
+            vstore_full(c, v * VLEN, RG_REAL, s->row[m][v]);
+    }
+}
+
+/* M rows of N vectors: A is read along its rows, or along its columns. */
+RG_INLINE void tile(const rg_tile *t, const int M, const int N, const bool rows)
+{
+    const int64_t each = sizeof(real), a_step = t->a_step * each, b_step = t->b_step;
+    sums s;
+#pragma GCC unroll 14
+    for (int m = 0; m < M; m++) {
+#pragma GCC unroll 2
+        for (int v = 0; v < N; v++)
+            s.row[m][v] = vset(0);
+    }
+    const rg_run *const end = t->runs + t->run_count;
+    for (const rg_run *r = t->runs; r < end; r++) {
+        const char *a = (const char *)(t->a + r->a);
+        const real *b = t->b + r->b;
+        for (int64_t k = r->count; k > 0; k--) {
+            __asm__("" : "+r"(a)); /* one register for all rows, not one each */
+            add_products(&s, a, rows ? a_step : each, b, M, N);
+            a += rows ? each : a_step;
+            b += b_step;
+        }
+    }
+    store_sums(&s, t, M, N);
+}
+
+/* ---- tiles of all heights, and what fits best ---- */
+
+typedef void rg_tile_function(const rg_tile *t);
+
+#define TILE(M, N)                                  \
+    static void rows_##M##_##N(const rg_tile *t)    \
+    {                                               \
+        tile(t, M, N, true);                        \
+    }                                               \
+    static void columns_##M##_##N(const rg_tile *t) \
+    {                                               \
+        tile(t, M, N, false);                       \
+    }
+
+TILE(1, 2)
+TILE(2, 2)
+TILE(4, 2)
+#if RG_VECTOR_BYTES == 64
+TILE(7, 2) /* images are often 7, 14, 28 or 56 pixels wide */
+TILE(8, 2)
+TILE(14, 2)
+#elif RG_VECTOR_BYTES == 32
+TILE(6, 2)
+#endif
+#if RG_VLEN == RG_LANES
+TILE(1, 1)
+TILE(4, 1)
+TILE(14, 1)
+#endif
+
+/* The highest first; ended by 1. */
+typedef struct height {
+    int64_t rows;
+    rg_tile_function *function[2]; /* along rows, along columns */
+} height;
+
+#define HEIGHT(M, N)                          \
+    {                                         \
+        M,                                    \
+        {                                     \
+            rows_##M##_##N, columns_##M##_##N \
+        }                                     \
+    }
+
+static const height wide[] = {
+#if RG_VECTOR_BYTES == 64
+    HEIGHT(14, 2), HEIGHT(8, 2), HEIGHT(7, 2),
+#elif RG_VECTOR_BYTES == 32
+    HEIGHT(6, 2),
+#endif
+    HEIGHT(4, 2),  HEIGHT(2, 2), HEIGHT(1, 2),
+};
+
+#if RG_VLEN == RG_LANES
+static const height narrow[] = { HEIGHT(14, 1), HEIGHT(4, 1), HEIGHT(1, 1) };
+#else
+static const height *const narrow = wide; /* RG_LANES are two vectors, or four */
+#endif
+
+/* All rows of up to two vectors. */
+static void stack(rg_tile t, int64_t rows, const height *h, bool columns)
+{
+    const int64_t a_step = columns ? 1 : t.a_step;
+    while (rows > 0) {
+        while (h->rows > rows)
+            h++;
+        h->function[columns](&t);
+        t.a += h->rows * a_step;
+        t.c += h->rows * t.c_step;
+        rows -= h->rows;
+    }
+}
+
+static void contract(const rg_tile *t, int64_t rows, int64_t columns, bool along)
+{
+    const int64_t lanes = contract_lanes(columns);
+    for (int64_t n = 0; n < lanes; n += WIDE * VLEN) {
+        rg_tile part = *t;
+        part.b += n;
+        part.c += n;
+        stack(part, rows, lanes - n < WIDE * VLEN ? narrow : wide, along);
+    }
+}
+
+static void contract_rows(const rg_tile *t, int64_t rows, int64_t columns)
+{
+    contract(t, rows, columns, false);
+}
+
+static void contract_columns(const rg_tile *t, int64_t rows, int64_t columns)
+{
+    contract(t, rows, columns, true);
+}
+
+const rg_contract RG_CONTRACT = { contract_rows, contract_columns };

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* The contraction engine: sums of products that stay in registers. Convolution, transposed
+ * convolution, dense layers, Gram matrices and their gradients are loops around it.
+ *
+ * A tile is a few rows of a result, 16 or 32 columns wide:
+ *
+ *      c[m][n]  =  sum over runs r, over k < r.count  of  A(r, m, k) * b[r.b + k * b_step + n]
+ *
+ *      in rows       A(r, m, k) = a[r.a + m * a_step + k]
+ *                    m: pixels of an image, or rows of a matrix; k: channels, side by side. b is
+ *                    a panel of weights, packed before.
+ *      in columns    A(r, m, k) = a[r.a + m + k * a_step]
+ *                    m: channels, side by side; k: pixels, or rows of a matrix. b is the other
+ *                    image as it stands, or rows of the other matrix. The form of gradients of
+ *                    weights.
+ *
+ * All numbers are `real`: whoever calls has converted 16-bit elements. Products are added in the
+ * order of runs and of k, one fused multiply-add each (plain ones where the instruction set has no
+ * other), so a result does not depend on how rows and columns are cut into tiles. Long sums are
+ * cut by the caller, with `add`: about 4096 terms keep float near its best.
+ *
+ * A plain product C (M, N) = A (M, K) B (K, N) of dense matrices: B is packed into panels of
+ * RG_PANEL columns, [N / RG_PANEL][K][RG_PANEL], columns beyond N zero, for the rows form; then for
+ * some rows of A that stay in the cache, and for each panel, one call with a_step = K, b_step =
+ * RG_PANEL and one run { 0, 0, K }. C = A^T B, with A (K, M), needs no packing: the columns form
+ * with a_step = M, b_step = N and one run. Both read whole vectors of b: at least contract_lanes(n)
+ * columns of b and c can be touched. */
+#ifndef RG_CPU_CONTRACT_H
+#define RG_CPU_CONTRACT_H
+
+#include "backend/cpu/kernel.h"
+
+/* Columns of a panel, on every rung; results in `c` come in multiples of RG_LANES columns. */
+enum { RG_PANEL = 32 };
+#define RG_LANES 16
+
+typedef struct rg_run {
+    int64_t a, b, count; /* where it begins in a and b, in elements, and its length */
+} rg_run;
+
+typedef struct rg_tile {
+    const real *a, *b;
+    real *c;
+    const rg_run *runs;
+    int64_t run_count;
+    int64_t a_step, b_step, c_step; /* in elements, see above; c_step between rows of c */
+    bool add;                       /* c += the sum */
+} rg_tile;
+
+/* Any number of rows and columns; of b and c, columns up to contract_lanes(columns) are read and
+ * written. */
+typedef void rg_contract_function(const rg_tile *tile, int64_t rows, int64_t columns);
+typedef struct rg_contract {
+    rg_contract_function *rows, *columns; /* the two forms */
+} rg_contract;
+
+#define RG_CONTRACT RG_TABLE(contract)
+extern const rg_contract RG_CONTRACT;
+
+RG_INLINE int64_t contract_lanes(int64_t columns)
+{
+    return (columns + RG_LANES - 1) / RG_LANES * RG_LANES;
+}
+
+/* ---- into real ---- */
+
+RG_INLINE void load_reals(real *to, const char *from, int64_t step, int64_t count, int64_t to_step,
+                          const rg_dtype T)
+{
+    int64_t i = 0;
+    for (; step == 1 && to_step == 1 && i + VLEN <= count; i += VLEN)
+        vstore_full(to, i, RG_REAL, vload_full(from, i, T));
+    for (; i < count; i++)
+        to[i * to_step] = load_one(from, i * step, T);
+}
+
+/* `count` elements of T, `step` apart, from element `first` of `from` on; they become `to_step`
+ * apart. */
+RG_OUTLINE void contract_load(real *to, int64_t to_step, const void *from, int64_t first,
+                              int64_t step, int64_t count, rg_dtype T)
+{
+#if !RG_REAL_F64
+    if (T == RG_F16)
+        load_reals(to, at(from, first, RG_F16), step, count, to_step, RG_F16);
+    else if (T == RG_BF16)
+        load_reals(to, at(from, first, RG_BF16), step, count, to_step, RG_BF16);
+    else
+#endif
+        load_reals(to, at(from, first, RG_REAL), step, count, to_step, RG_REAL);
+    (void)T;
+}
+
+/* panel[k][lane] = w[first + lane * lane_step + k * k_step] for k < count, lane < lanes; zero in
+ * further lanes. */
+RG_OUTLINE void contract_pack(real *panel, const void *w, int64_t first, int64_t lane_step,
+                              int64_t lanes, int64_t k_step, int64_t count, rg_dtype T)
+{
+    enum { BLOCK = 64 }; /* so much of a panel stays in the first cache */
+    for (int64_t k = 0; k < count && lanes < RG_PANEL; k++)
+        memset(panel + k * RG_PANEL + lanes, 0, (size_t)(RG_PANEL - lanes) * sizeof(real));
+    for (int64_t k = 0; k < count && lane_step == 1; k++)
+        contract_load(panel + k * RG_PANEL, 1, w, first + k * k_step, 1, lanes, T);
+    for (int64_t k = 0; k < count && lane_step != 1; k += BLOCK) {
+        for (int64_t lane = 0; lane < lanes; lane++)
+            contract_load(panel + k * RG_PANEL + lane, RG_PANEL, w,
+                          first + lane * lane_step + k * k_step, k_step, least(BLOCK, count - k),
+                          T);
+    }
+}
+
+#endif
