@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Fully connected layers: description, validation, shape rule, state, forward, gradient. */
+#include "ops/dense/dense.h"
+#include "ops/dense/product.h"
+#include "ops/fused_neuron.h"
+#include "ops/neuron/neuron_fields.h"
+
+#include <float.h>
+
+/* ---- description ---- */
+
+static const rg_dense_desc defaults = {
+    .size = sizeof(rg_dense_desc),
+    .bias = true,
+    .alpha = 1,
+    .neuron = { .size = sizeof(rg_neuron_desc), .kind = RG_NEURON_NONE },
+};
+
+rg_dense_desc rg_dense_desc_default(void)
+{
+    return defaults;
+}
+
+static const char *const layouts[] = { "out_in", "in_out", NULL };
+
+static const rg_field fields[] = {
+    { .name = "layout",
+      .type = RG_FIELD_ENUM,
+      .offset = offsetof(rg_dense_desc, layout),
+      .names = layouts,
+      .text = "whether outputs are the first or the last dimension of w" },
+    { .name = "bias",
+      .type = RG_FIELD_BOOL,
+      .offset = offsetof(rg_dense_desc, bias),
+      .text = "whether there is a b; 0 without" },
+    { .name = "alpha",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_dense_desc, alpha),
+      .low = -DBL_MAX,
+      .high = DBL_MAX,
+      .text = "factor of the sums" },
+    { .name = "neuron",
+      .type = RG_FIELD_GROUP,
+      .offset = offsetof(rg_dense_desc, neuron),
+      .fields = rg_neuron_fields,
+      .text = "applied to the result" },
+    { .name = NULL },
+};
+
+#define IMAGE "sourceImage=x weights=w biasTerms=b destinationImage=y"
+#define IMAGE_GRAD                                                                  \
+    "sourceGradient=dy sourceImage=x weights=w biasTerms=b destinationGradient=dx " \
+    "gradientForWeights=dw gradientForBiases=db"
+#define MATRIX "inputMatrix=x weightMatrix=w biasVector=b resultMatrix=y"
+#define MATRIX_GRAD                                                                  \
+    "gradientMatrix=dy inputMatrix=x weightMatrix=w resultGradientForDataMatrix=dx " \
+    "resultGradientForWeightMatrix=dw resultGradientForBiasVector=db"
+
+static const rg_op_name names[] = {
+    { "MPSCNNFullyConnected", false, "", IMAGE, 3, 4 },
+    { "MPSCNNFullyConnectedGradient", true, "", IMAGE_GRAD, 3, 4 },
+    { "MPSCNNFullyConnectedNode", false, "", IMAGE, 3, 4 },
+    { "MPSCNNFullyConnectedGradientNode", true, "", IMAGE_GRAD, 3, 4 },
+    { "MPSMatrixFullyConnected", false, "layout=in_out", MATRIX, 2, 2 },
+    { "MPSMatrixFullyConnectedGradient", true, "layout=in_out", MATRIX_GRAD, 2, 2 },
+    { "MPSMatrixMultiplication", false, "layout=in_out bias=false",
+      "leftMatrix=x rightMatrix=w resultMatrix=y", 2, 2 },
+    { "MPSMatrixVectorMultiplication", false, "bias=false",
+      "inputMatrix=w inputVector=x resultVector=y", 1, 1 },
+    { "Gemm", false, "layout=in_out", "A=x B=w C=b Y=y", 2, 2 },
+    { .name = NULL },
+};
+
+/* ---- validation, shape rule ---- */
+
+static rg_status check(const void *desc)
+{
+    return rg_fused_check(&((const rg_dense_desc *)desc)->neuron, "dense");
+}
+
+static int32_t count_inputs(const void *desc)
+{
+    return ((const rg_dense_desc *)desc)->bias ? 3 : 2;
+}
+
+/* How the dimensions of x, w and y are used. */
+typedef struct places {
+    int32_t rows, inputs; /* how many there are of either in x */
+    int32_t w_out, w_in;  /* where those of w begin */
+} places;
+
+static places places_of(const rg_dense_desc *d, int32_t x_rank, int32_t w_rank)
+{
+    const bool first = d->layout == RG_DENSE_OUT_IN;
+    return (places){ .rows = x_rank - (w_rank - 1),
+                     .inputs = w_rank - 1,
+                     .w_out = first ? 0 : w_rank - 1,
+                     .w_in = first ? 1 : 0 };
+}
+
+static rg_status check_bias(const rg_tensor_desc x[], int64_t out)
+{
+    char w[RG_SHAPE_TEXT], b[RG_SHAPE_TEXT];
+    RG_CHECK(x[2].rank == 1 && x[2].dims[0] == out, RG_INVALID_ARGUMENT,
+             "dense: b is %s where w is %s; it has one element for each of %lld outputs",
+             rg_shape_text(&x[2], b), rg_shape_text(&x[1], w), (long long)out);
+    RG_CHECK(x[2].dtype == x[0].dtype, RG_INVALID_ARGUMENT,
+             "dense: b is %s where x is %s; all have one dtype", rg_shape_text(&x[2], b),
+             rg_dtype_name(x[0].dtype));
+    return RG_OK;
+}
+
+static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[])
+{
+    const rg_dense_desc *d = desc;
+    char have[RG_SHAPE_TEXT], w[RG_SHAPE_TEXT];
+    rg_shape_text(&x[0], have);
+    rg_shape_text(&x[1], w);
+    RG_CHECK(rg_dtype_is_data(x[0].dtype), RG_INVALID_ARGUMENT,
+             "dense: x is %s; f32, f64, f16 and bf16 are supported", rg_dtype_name(x[0].dtype));
+    RG_CHECK(x[1].dtype == x[0].dtype, RG_INVALID_ARGUMENT,
+             "dense: w is %s where x is %s; all have one dtype", w, have);
+    RG_CHECK(x[1].rank >= 2, RG_INVALID_ARGUMENT,
+             "dense: w is %s; it has a dimension of outputs, and one or more of inputs", w);
+    const places p = places_of(d, x[0].rank, x[1].rank);
+    RG_CHECK(p.rows >= 0, RG_INVALID_ARGUMENT,
+             "dense: x is %s where w is %s, which has %d dimensions of inputs", have, w, p.inputs);
+    for (int32_t i = 0; i < p.inputs; i++)
+        RG_CHECK(x[0].dims[p.rows + i] == x[1].dims[p.w_in + i], RG_INVALID_ARGUMENT,
+                 "dense: x is %s where w is %s; dimension %d of x is %lld, dimension %d of w is "
+                 "%lld",
+                 have, w, p.rows + i, (long long)x[0].dims[p.rows + i], p.w_in + i,
+                 (long long)x[1].dims[p.w_in + i]);
+    const int64_t out = x[1].dims[p.w_out];
+    if (d->bias)
+        RG_TRY(check_bias(x, out));
+    int64_t dims[RG_MAX_RANK];
+    for (int32_t i = 0; i < x[0].rank; i++)
+        dims[i] = i < p.rows ? x[0].dims[i] : i < x[0].rank - 1 ? 1 : out;
+    y[0] = rg_tensor_desc_dense(x[0].dtype, x[0].rank, dims);
+    return RG_OK;
+}
+
+static uint32_t reads(const void *desc)
+{
+    const rg_dense_desc *d = desc;
+    const uint32_t b = d->bias && rg_fused_needs_z(&d->neuron) ? RG_READS_X << 2 : 0;
+    return RG_READS_X | RG_READS_X << 1 | b | rg_fused_reads(&d->neuron);
+}
+
+static int32_t make_slots(const void *desc, const rg_tensor_desc x[], rg_state_slot slots[])
+{
+    rg_tensor_desc y;
+    if (shapes(desc, x, &y) != RG_OK)
+        return 0;
+    return rg_fused_slots(&((const rg_dense_desc *)desc)->neuron, &y, slots);
+}
+
+/* ---- products ---- */
+
+static rg_dims rows_of(const rg_tensor *tensor, places p)
+{
+    return (rg_dims){ tensor, 0, p.rows };
+}
+
+static rg_dims inputs_of(const rg_tensor *x, places p)
+{
+    return (rg_dims){ x, p.rows, p.inputs };
+}
+
+static rg_dims w_inputs_of(const rg_tensor *w, places p)
+{
+    return (rg_dims){ w, p.w_in, p.inputs };
+}
+
+static rg_dims w_outputs_of(const rg_tensor *w, places p)
+{
+    return (rg_dims){ w, p.w_out, 1 };
+}
+
+static rg_dims outputs_of(const rg_tensor *y)
+{
+    return (rg_dims){ y, y->desc.rank - 1, 1 };
+}
+
+static places places_of_call(const rg_call *call)
+{
+    return places_of(call->desc, call->x[0]->desc.rank, call->x[1]->desc.rank);
+}
+
+static rg_product_args product(const rg_call *call, bool add)
+{
+    return (rg_product_args){ .batch = { .count = 1 },
+                              .alpha = ((const rg_dense_desc *)call->desc)->alpha,
+                              .add = add };
+}
+
+static rg_status record_z(rg_call *call, const rg_tensor *z)
+{
+    const rg_tensor *x = call->x[0], *w = call->x[1];
+    const places p = places_of_call(call);
+    rg_product_args args = product(call, false);
+    args.m = rg_dims_walk((rg_dims[]){ rows_of(x, p), rows_of(z, p) }, 2);
+    args.n = rg_dims_walk((rg_dims[]){ w_outputs_of(w, p), outputs_of(z) }, 2);
+    args.k = rg_dims_walk((rg_dims[]){ inputs_of(x, p), w_inputs_of(w, p) }, 2);
+    return rg_record_product(call, &args, x, w, call->inputs > 2 ? call->x[2] : NULL, z);
+}
+
+static rg_status record_dx(rg_call *call, const rg_tensor *dz)
+{
+    const rg_tensor *w = call->x[1], *dx = call->dx[0];
+    const places p = places_of_call(call);
+    rg_product_args args = product(call, call->add & 1);
+    args.m = rg_dims_walk((rg_dims[]){ rows_of(dz, p), rows_of(dx, p) }, 2);
+    args.n = rg_dims_walk((rg_dims[]){ w_inputs_of(w, p), inputs_of(dx, p) }, 2);
+    args.k = rg_dims_walk((rg_dims[]){ outputs_of(dz), w_outputs_of(w, p) }, 2);
+    return rg_record_product(call, &args, dz, w, NULL, dx);
+}
+
+/* The last dimension of dw is that of columns. */
+static rg_status record_dw(rg_call *call, const rg_tensor *dz)
+{
+    const rg_tensor *x = call->x[0], *dw = call->dx[1];
+    const places p = places_of_call(call);
+    const rg_dims out[] = { outputs_of(dz), w_outputs_of(dw, p) };
+    const rg_dims in[] = { inputs_of(x, p), w_inputs_of(dw, p) };
+    const rg_dims rows[] = { rows_of(dz, p), rows_of(x, p) };
+    rg_product_args args = product(call, call->add >> 1 & 1);
+    if (((const rg_dense_desc *)call->desc)->layout == RG_DENSE_OUT_IN) {
+        args.m = rg_dims_walk(out, 2);
+        args.n = rg_dims_walk(in, 2);
+        args.k = rg_dims_walk(rows, 2);
+        return rg_record_product(call, &args, dz, x, NULL, dw);
+    }
+    args.m = rg_dims_walk(in, 2);
+    args.n = rg_dims_walk(out, 2);
+    args.k = rg_dims_walk((rg_dims[]){ rows[1], rows[0] }, 2);
+    return rg_record_product(call, &args, x, dz, NULL, dw);
+}
+
+/* ---- forward, gradient ---- */
+
+static rg_status forward(rg_call *call)
+{
+    const rg_neuron_desc *neuron = &((const rg_dense_desc *)call->desc)->neuron;
+    const rg_tensor *kept = rg_fused_z(call, neuron), *z = kept != NULL ? kept : call->y[0];
+    RG_TRY(record_z(call, z));
+    return neuron->kind != RG_NEURON_NONE ? rg_fused_forward(call, neuron, z, call->y[0]) : RG_OK;
+}
+
+static rg_status record_gradients(rg_call *call, const rg_tensor *dz)
+{
+    if (call->dx[0] != NULL)
+        RG_TRY(record_dx(call, dz));
+    if (call->dx[1] != NULL)
+        RG_TRY(record_dw(call, dz));
+    return call->dx[2] != NULL ? rg_fused_bias(call, dz, call->dx[2], call->add >> 2 & 1) : RG_OK;
+}
+
+/* dz, which takes the place of a z that is computed once more. */
+static rg_status record_dz(rg_call *call, const rg_tensor *dz)
+{
+    const rg_neuron_desc *neuron = &((const rg_dense_desc *)call->desc)->neuron;
+    const rg_tensor *z = rg_fused_z(call, neuron);
+    if (z == NULL && rg_fused_needs_z(neuron)) {
+        RG_TRY(record_z(call, dz));
+        z = dz;
+    }
+    return rg_fused_gradient(call, neuron, z, dz);
+}
+
+static rg_status gradient(rg_call *call)
+{
+    const rg_tensor_desc *dy = &call->dy[0]->desc;
+    if (((const rg_dense_desc *)call->desc)->neuron.kind == RG_NEURON_NONE)
+        return record_gradients(call, call->dy[0]);
+    const rg_tensor_desc dense = rg_tensor_desc_dense(dy->dtype, dy->rank, dy->dims);
+    rg_tensor *dz;
+    RG_TRY(rg_tensor_create_temporary(call->commands, &dense, &dz));
+    rg_status status = record_dz(call, dz);
+    if (status == RG_OK)
+        status = record_gradients(call, dz);
+    rg_tensor_destroy(dz);
+    return status;
+}
+
+RG_OP_DEFINE(dense, .text = "fully connected layers, products of matrices",
+             .desc = { fields, &defaults, sizeof defaults },
+             .inputs = (const char *const[]){ "x", "w", "b", NULL },
+             .outputs = (const char *const[]){ "y", NULL }, .names = names, .alias = "",
+             .count_inputs = count_inputs, .check = check, .shapes = shapes, .state = make_slots,
+             .reads = reads, .forward = forward, .gradient = gradient);
+
+rg_status rg_dense_create(rg_device *device, const rg_dense_desc *desc, rg_kernel **kernel)
+{
+    return rg_kernel_create(device, &rg_op_dense, desc, kernel);
+}

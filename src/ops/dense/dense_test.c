@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Fully connected layers: the cases. */
+#include "core/shape.h"
+#include "ops/optest.h"
+
+#include <retrograde/dense.h>
+
+/* NaN and infinities in some rows of 9; other rows must stay what they are. */
+static double special(int64_t i)
+{
+    const int64_t row = i / 9, k = i % 9;
+    if (row == 1 && k == 4)
+        return __builtin_nan("");
+    if (row == 3 && k == 8)
+        return __builtin_inf();
+    if (row == 4 && k == 0)
+        return -__builtin_inf();
+    return (double)(i % 7) - 2.5;
+}
+
+static const rg_case cases[] = {
+    /* timed */
+    { "1024x1024x1024", "bias=false", "1024,1024 1024,1024", RG_CASE_BENCH },
+    { "1024x1024x1024-in-out", "bias=false layout=in_out", "1024,1024 1024,1024", RG_CASE_BENCH },
+    { "32x4096-1000", "", "32,4096 1000,4096 1000", RG_CASE_BENCH },
+    { "512x784-128-relu", "neuron.kind=relu", "512,784 128,784 128", RG_CASE_BENCH },
+    { "1x512-10", "", "1,512 10,512 10", RG_CASE_BENCH },
+    { "32x7x7x64-128", "", "32,7,7,64 128,7,7,64 128", RG_CASE_BENCH },
+
+    /* timed on a GPU */
+    { "4096x4096x4096", "bias=false", "4096,4096 4096,4096", RG_CASE_BENCH_GPU },
+    { "256x4096-1000-relu", "neuron.kind=relu", "256,4096 1000,4096 1000", RG_CASE_BENCH_GPU },
+
+    { "one", "", "1,1 1,1 1" },
+    { "one-row", "", "1,37 11,37 11" },
+    { "one-input", "", "5,1 7,1 7" },
+    { "one-output", "", "5,7 1,7 1" },
+    { "vector", "", "19 5,19 5" },
+    { "vector-in-out", "layout=in_out bias=false", "19 19,5" },
+    { "primes", "", "13,29 31,29 31" },
+    { "primes-in-out", "layout=in_out", "13,29 29,31 31" },
+    { "no-bias", "bias=false", "3,17 33,17" },
+    { "vectors", "", "12,64 32,64 32" },
+    { "vectors-in-out", "layout=in_out", "12,64 64,32 32" },
+    { "above-vector", "alpha=0.5", "7,17 33,17 33" },
+    { "above-rows", "", "97,9 5,9 5" },
+    { "above-rows-in-out", "layout=in_out", "97,9 9,35 35" },
+    { "pieces", "alpha=0.25", "3,257 6,257 6" },
+    { "pieces-in-out", "layout=in_out", "5,1031 1031,7 7" },
+    { "many-rows", "", "521,5 3,5 3" },
+    { "middle", "", "67,131 71,131 71" },
+    { "wide", "bias=false", "2,3 301,3" },
+    { "wide-in-out", "bias=false layout=in_out alpha=-1.5", "2,3 3,301" },
+    { "positive", "bias=false", "3,20011 5,20011", .x_fill = { { 0, 1 }, { 0, 1 } } },
+    { "image", "", "3,2,5,7 11,2,5,7 11" },
+    { "image-in-out", "layout=in_out", "3,2,5,7 2,5,7,11 11" },
+    { "single-image", "", "4,3,9 5,4,3,9 5" },
+    { "rows-of-rows", "", "2,3,4,17 5,17 5" },
+    { "rows-of-images", "", "2,1,3,2,5 7,2,5 7" },
+    { "rank-8", "", "2,1,2,1,2,1,2,3 5,2,1,2,3 5" },
+    { "relu", "neuron.kind=relu", "5,19 17,19 17" },
+    { "relu-leaky-down", "neuron.kind=relu neuron.a=-0.5", "5,7 6,7 6" },
+    { "sigmoid", "neuron.kind=sigmoid", "5,7 6,7 6", .x_fill = { { -1, 1 }, { -1, 1 } } },
+    { "tanh", "neuron.kind=tanh neuron.a=1.25 neuron.b=0.5", "5,7 6,7 6",
+      .x_fill = { { -1, 1 }, { -1, 1 } } },
+    { "linear", "neuron.kind=linear neuron.a=-2 neuron.b=0.5 alpha=0.5", "5,7 6,7 6" },
+    { "elu", "neuron.kind=elu", "5,7 6,7 6", .x_fill = { { -1, 1 }, { -1, 1 } } },
+    { "softsign", "neuron.kind=softsign", "5,7 6,7 6", .x_fill = { { -1, 1 }, { -1, 1 } } },
+    { "softplus", "neuron.kind=softplus", "5,7 6,7 6", .x_fill = { { -1, 1 }, { -1, 1 } } },
+    { "absolute", "neuron.kind=absolute", "5,7 6,7 6" },
+    { "gelu", "neuron.kind=gelu", "5,7 33,7 33" },
+    { "gelu-no-bias", "neuron.kind=gelu bias=false layout=in_out", "5,7 7,6" },
+    { "gelu-tanh", "neuron.kind=gelu_tanh", "2,3,2,5 6,3,2,5 6" },
+    { "swish", "neuron.kind=swish alpha=0.5", "5,7 6,7 6" },
+    { "power", "neuron.kind=power neuron.c=2", "5,7 6,7 6" },
+    { "empty", "", "0,5 3,5 3", RG_CASE_ZERO },
+    { "no-inputs", "", "3,0 5,0 5", RG_CASE_ZERO },
+    { "no-outputs", "", "3,5 0,5 0", RG_CASE_ZERO },
+    { "special", "", "6,9 5,9 5", RG_CASE_SPECIAL, .x_fill = { { .at = special } } },
+    { "special-weights", "layout=in_out", "3,6 6,9 9", RG_CASE_SPECIAL,
+      .x_fill = { { 0 }, { .at = special } } },
+    { .name = NULL },
+};
+
+static double operations(const void *desc, const rg_tensor_desc x[])
+{
+    const bool first = ((const rg_dense_desc *)desc)->layout == RG_DENSE_OUT_IN;
+    return 2.0 * (double)rg_shape_count(x) * (double)x[1].dims[first ? 0 : x[1].rank - 1];
+}
+
+RG_OP_TEST_DEFINE(dense, .cases = cases, .operations = operations);
