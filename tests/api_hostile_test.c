@@ -50,6 +50,11 @@ static const line good[] = {
     { "conv", "padding.policy=same stride=2,1", "2,5,6,4 3,3,2,4 3", "" },
     { "conv", "groups=2 dilation=1,2 bias=false neuron.kind=gelu", "5,6,4 6,2,2,2", "" },
     { "conv", "groups=0 padding.top=1 neuron.kind=relu", "f16:2,5,6,4 f16:4,3,3,1 f16:4", "" },
+    { "dense", "neuron.kind=relu", "3,5 4,5 4", "" },
+    { "dense", "neuron.kind=gelu layout=in_out", "3,2,5 2,5,4 4", "" },
+    { "dense", "bias=false alpha=0.5", "2,3,4,5 7,3,4,5", "" },
+    { "gram", "alpha=0.25", "2,3,4,5", "" },
+    { "gram", "", "3,4,33", "" },
 };
 
 enum { GOOD = sizeof good / sizeof good[0] };

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Fully connected layers, matrix products and Gram matrices as in MPS, on numbers worked out by
+ * hand. docs/mps.md names these tests. */
+#include "mps.h"
+#include "ops/ops.h"
+
+#include <retrograde/dense.h>
+#include <retrograde/gram.h>
+
+static rg_tensor *with(rg_device *device, int32_t rank, const int64_t dims[], const double values[])
+{
+    rg_tensor *tensor = tensor_of(device, RG_F64, rank, dims);
+    if (values != NULL)
+        EXPECT_OK(rg_tensor_write(tensor, values, bytes_of(tensor), RG_LAYOUT_SAME));
+    return tensor;
+}
+
+/* All of these results are exact. */
+static void expect(const rg_tensor *tensor, const double values[])
+{
+    double *got = (double *)(void *)elements_of(tensor);
+    for (int64_t i = 0; i < count_of(tensor); i++)
+        EXPECT(got[i] == values[i]);
+    free(got);
+}
+
+static rg_kernel *dense_of(rg_device *device, rg_dense_layout layout, bool bias, double alpha,
+                           rg_neuron_kind neuron)
+{
+    rg_dense_desc desc = rg_dense_desc_default();
+    EXPECT(desc.layout == RG_DENSE_OUT_IN && desc.bias && desc.alpha == 1);
+    EXPECT(desc.neuron.kind == RG_NEURON_NONE);
+    desc.layout = layout;
+    desc.bias = bias;
+    desc.alpha = alpha;
+    desc.neuron.kind = neuron;
+    rg_kernel *kernel = NULL;
+    EXPECT_OK(rg_dense_create(device, &desc, &kernel));
+    return kernel;
+}
+
+/* ---- images ---- */
+
+/* Two images of 1 x 2 pixels with two channels each; two outputs. */
+static const double image_x[] = { 1, 2, 3, 4, -1, 0, 2, -2 };
+static const double image_w[] = { 1, 0, 0, 1, 2, -1, 1, -1 };
+static const double image_b[] = { 10, -10 }, image_dy[] = { 1, 2, 3, -1 };
+
+typedef struct layer {
+    rg_tensor *x[3], *y, *dy, *dx[3];
+} layer;
+
+static layer image_layer(rg_device *device)
+{
+    layer l = { .y = with(device, 4, DIMS(2, 1, 1, 2), NULL),
+                .dy = with(device, 4, DIMS(2, 1, 1, 2), image_dy) };
+    l.x[0] = with(device, 4, DIMS(2, 1, 2, 2), image_x);
+    l.x[1] = with(device, 4, DIMS(2, 1, 2, 2), image_w);
+    l.x[2] = with(device, 1, DIMS(2), image_b);
+    l.dx[0] = with(device, 4, DIMS(2, 1, 2, 2), NULL);
+    l.dx[1] = with(device, 4, DIMS(2, 1, 2, 2), NULL);
+    l.dx[2] = with(device, 1, DIMS(2), NULL);
+    return l;
+}
+
+static void layer_close(layer *l)
+{
+    for (int i = 0; i < 3; i++) {
+        rg_tensor_destroy(l->x[i]);
+        rg_tensor_destroy(l->dx[i]);
+    }
+    rg_tensor_destroy(l->y);
+    rg_tensor_destroy(l->dy);
+}
+
+static const double image_y[] = { 15, -11, 7, -8 };
+static const double image_dx[] = { 5, -2, 2, -1, 1, 1, -1, 4 };
+static const double image_dw[] = { -2, 2, 9, -2, 3, 4, 4, 10 }, image_db[] = { 4, 1 };
+
+/* MPSCNNFullyConnected and its gradient; the weights are [out][height][width][in]. */
+static void test_fully_connected(rig *r)
+{
+    rg_kernel *kernel = dense_of(r->device, RG_DENSE_OUT_IN, true, 1, RG_NEURON_NONE);
+    layer l = image_layer(r->device);
+    EXPECT_OK(rg_kernel_forward(kernel, r->commands, l.x, &l.y, NULL));
+    EXPECT_OK(rg_kernel_gradient(kernel, r->commands, &l.dy, l.x, NULL, NULL, l.dx, 0));
+    EXPECT_OK(rig_run(r));
+    expect(l.y, image_y);
+    expect(l.dx[0], image_dx);
+    expect(l.dx[1], image_dw);
+    expect(l.dx[2], image_db);
+    layer_close(&l);
+    rg_kernel_destroy(kernel);
+}
+
+/* MPSNNConvolutionGradientOption: data alone, weights and biases alone; and `add` for sums over
+ * several batches. */
+static void test_gradient_options(rig *r)
+{
+    rg_kernel *kernel = dense_of(r->device, RG_DENSE_OUT_IN, true, 1, RG_NEURON_NONE);
+    layer l = image_layer(r->device);
+    rg_tensor *data[3] = { l.dx[0], NULL, NULL }, *weights[3] = { NULL, l.dx[1], l.dx[2] };
+    EXPECT_OK(rg_kernel_gradient(kernel, r->commands, &l.dy, l.x, NULL, NULL, data, 0));
+    EXPECT_OK(rg_kernel_gradient(kernel, r->commands, &l.dy, l.x, NULL, NULL, weights, 0));
+    EXPECT_OK(rig_run(r));
+    expect(l.dx[0], image_dx);
+    expect(l.dx[1], image_dw);
+    expect(l.dx[2], image_db);
+    EXPECT_OK(rg_kernel_gradient(kernel, r->commands, &l.dy, l.x, NULL, NULL, weights, 6));
+    EXPECT_OK(rig_run(r));
+    expect(l.dx[1], (const double[]){ -4, 4, 18, -4, 6, 8, 8, 20 });
+    expect(l.dx[2], (const double[]){ 8, 2 });
+    layer_close(&l);
+    rg_kernel_destroy(kernel);
+}
+
+/* A fused neuron is differentiated, which MPS does not do: by y for relu, by z of the state for
+ * absolute, or by z once more where there is no state. */
+static void test_fused_neuron(rig *r)
+{
+    static const double relu_y[] = { 15, 0, 7, 0 }, absolute_y[] = { 15, 11, 7, 8 };
+    static const double relu_dx[] = { 1, 0, 0, 1, 3, 0, 0, 3 };
+    static const double relu_dw[] = { -2, 2, 9, -2, 0, 0, 0, 0 };
+    /* dz = 1, -2, 3, 1 */
+    static const double absolute_dx[] = { -3, 2, -2, 3, 5, -1, 1, 2 };
+    static const double absolute_dw[] = { -2, 2, 9, -2, -3, -4, -4, -10 };
+    for (int kind = 0; kind < 3; kind++) {
+        const bool relu = kind == 0;
+        rg_kernel *kernel = dense_of(r->device, RG_DENSE_OUT_IN, true, 1,
+                                     relu ? RG_NEURON_RELU : RG_NEURON_ABSOLUTE);
+        layer l = image_layer(r->device);
+        rg_state *state = NULL;
+        if (kind == 1)
+            EXPECT_OK(rg_state_create(kernel, l.x, &state));
+        EXPECT_OK(rg_kernel_forward(kernel, r->commands, l.x, &l.y, state));
+        EXPECT_OK(rg_kernel_gradient(kernel, r->commands, &l.dy, l.x, relu ? &l.y : NULL, state,
+                                     l.dx, 0));
+        EXPECT_OK(rig_run(r));
+        expect(l.y, relu ? relu_y : absolute_y);
+        expect(l.dx[0], relu ? relu_dx : absolute_dx);
+        expect(l.dx[1], relu ? relu_dw : absolute_dw);
+        expect(l.dx[2], relu ? (const double[]){ 4, 0 } : (const double[]){ 4, -1 });
+        if (kind == 1) {
+            rg_tensor *z = NULL;
+            EXPECT_OK(rg_state_tensor(state, "z", &z));
+            expect(z, image_y);
+        }
+        rg_state_destroy(state);
+        layer_close(&l);
+        rg_kernel_destroy(kernel);
+    }
+}
+
+/* ---- matrices ---- */
+
+static const double matrix_x[] = { 1, 2, 3, 4, 5, 6 }, matrix_w[] = { 1, 0, 0, 1, 1, -1 };
+static const double matrix_b[] = { 0.5, -0.5 }, matrix_dy[] = { 1, 0, 2, 1 };
+
+/* MPSMatrixFullyConnected and its gradient: alpha is no factor of the bias. */
+static void test_matrix_fully_connected(rig *r)
+{
+    rg_kernel *kernel = dense_of(r->device, RG_DENSE_IN_OUT, true, 2, RG_NEURON_NONE);
+    layer l = { .y = with(r->device, 2, DIMS(2, 2), NULL),
+                .dy = with(r->device, 2, DIMS(2, 2), matrix_dy) };
+    l.x[0] = with(r->device, 2, DIMS(2, 3), matrix_x);
+    l.x[1] = with(r->device, 2, DIMS(3, 2), matrix_w);
+    l.x[2] = with(r->device, 1, DIMS(2), matrix_b);
+    l.dx[0] = with(r->device, 2, DIMS(2, 3), NULL);
+    l.dx[1] = with(r->device, 2, DIMS(3, 2), NULL);
+    l.dx[2] = with(r->device, 1, DIMS(2), NULL);
+    EXPECT_OK(rg_kernel_forward(kernel, r->commands, l.x, &l.y, NULL));
+    EXPECT_OK(rg_kernel_gradient(kernel, r->commands, &l.dy, l.x, NULL, NULL, l.dx, 0));
+    EXPECT_OK(rig_run(r));
+    expect(l.y, (const double[]){ 8.5, -2.5, 20.5, -2.5 });
+    expect(l.dx[0], (const double[]){ 2, 0, 2, 4, 2, 2 });
+    expect(l.dx[1], (const double[]){ 18, 8, 24, 10, 30, 12 });
+    expect(l.dx[2], (const double[]){ 3, 1 });
+    layer_close(&l);
+    rg_kernel_destroy(kernel);
+}
+
+/* MPSMatrixMultiplication: transposed operands are the other layout, or views. */
+static void test_matrix_multiplication(rig *r)
+{
+    static const double w_transposed[] = { 1, 0, 1, 0, 1, -1 },
+                        x_transposed[] = { 1, 4, 2, 5, 3, 6 };
+    rg_kernel *plain = dense_of(r->device, RG_DENSE_IN_OUT, false, 1, RG_NEURON_NONE);
+    rg_kernel *transposed = dense_of(r->device, RG_DENSE_OUT_IN, false, 1, RG_NEURON_NONE);
+    rg_tensor *x = with(r->device, 2, DIMS(2, 3), matrix_x);
+    rg_tensor *across = with(r->device, 2, DIMS(3, 2), x_transposed), *left = NULL;
+    rg_tensor *w = with(r->device, 2, DIMS(3, 2), matrix_w);
+    rg_tensor *right = with(r->device, 2, DIMS(2, 3), w_transposed);
+    EXPECT_OK(rg_tensor_permute(across, (const int32_t[]){ 1, 0 }, &left));
+    rg_tensor *operands[][2] = { { x, w }, { x, right }, { left, w }, { left, right } };
+    for (int i = 0; i < 4; i++) {
+        rg_tensor *y = with(r->device, 2, DIMS(2, 2), NULL);
+        EXPECT_OK(
+            rg_kernel_forward(i % 2 == 0 ? plain : transposed, r->commands, operands[i], &y, NULL));
+        EXPECT_OK(rig_run(r));
+        expect(y, (const double[]){ 4, -1, 10, -1 });
+        rg_tensor_destroy(y);
+    }
+    rg_tensor_destroy(left);
+    rg_tensor_destroy(across);
+    rg_tensor_destroy(x);
+    rg_tensor_destroy(w);
+    rg_tensor_destroy(right);
+    rg_kernel_destroy(plain);
+    rg_kernel_destroy(transposed);
+}
+
+/* MPSMatrixVectorMultiplication: y = alpha A x, a layer without rows whose weights are A. */
+static void test_matrix_vector(rig *r)
+{
+    rg_kernel *kernel = dense_of(r->device, RG_DENSE_OUT_IN, false, 0.5, RG_NEURON_NONE);
+    rg_tensor *x[] = { with(r->device, 1, DIMS(3), matrix_x),
+                       with(r->device, 2, DIMS(2, 3), matrix_x) };
+    rg_tensor *y = with(r->device, 1, DIMS(2), NULL);
+    EXPECT_OK(rg_kernel_forward(kernel, r->commands, x, &y, NULL));
+    EXPECT_OK(rig_run(r));
+    expect(y, (const double[]){ 7, 16 });
+    rg_tensor_destroy(x[0]);
+    rg_tensor_destroy(x[1]);
+    rg_tensor_destroy(y);
+    rg_kernel_destroy(kernel);
+}
+
+/* ---- Gram matrices ---- */
+
+/* Two pixels of three channels. Of dy(0, 2) = 1 both halves count, of dy(1, 1) = 1 twice one. */
+static void test_gram(rig *r)
+{
+    static const double pixels[] = { 1, 2, 3, 0, 1, -1 };
+    static const double slopes[] = { 0, 0, 1, 0, 1, 0, 0, 0, 0 };
+    rg_gram_desc desc = rg_gram_desc_default();
+    EXPECT(desc.alpha == 1);
+    desc.alpha = 0.5;
+    rg_kernel *kernel = NULL;
+    EXPECT_OK(rg_gram_create(r->device, &desc, &kernel));
+    rg_tensor *x = with(r->device, 4, DIMS(1, 1, 2, 3), pixels);
+    rg_tensor *dx = with(r->device, 4, DIMS(1, 1, 2, 3), NULL);
+    rg_tensor *y = with(r->device, 3, DIMS(1, 3, 3), NULL);
+    rg_tensor *dy = with(r->device, 3, DIMS(1, 3, 3), slopes);
+    EXPECT_OK(rg_kernel_forward(kernel, r->commands, &x, &y, NULL));
+    EXPECT_OK(rg_kernel_gradient(kernel, r->commands, &dy, &x, NULL, NULL, &dx, 0));
+    EXPECT_OK(rig_run(r));
+    expect(y, (const double[]){ 0.5, 1, 1.5, 1, 2.5, 2.5, 1.5, 2.5, 5 });
+    expect(dx, (const double[]){ 1.5, 2, 0.5, -0.5, 1, 0 });
+    rg_tensor_destroy(x);
+    rg_tensor_destroy(dx);
+    rg_tensor_destroy(y);
+    rg_tensor_destroy(dy);
+    rg_kernel_destroy(kernel);
+}
+
+static void test_class_names(void)
+{
+    static const char *const classes[][2] = {
+        { "MPSCNNFullyConnected", "dense" },      { "MPSCNNFullyConnectedGradient", "dense" },
+        { "MPSMatrixFullyConnected", "dense" },   { "MPSMatrixFullyConnectedGradient", "dense" },
+        { "MPSMatrixMultiplication", "dense" },   { "MPSMatrixVectorMultiplication", "dense" },
+        { "MPSNNGramMatrixCalculation", "gram" }, { "MPSNNGramMatrixCalculationGradient", "gram" },
+    };
+    for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
+        const rg_op *op = NULL;
+        const rg_op_name *name = NULL;
+        EXPECT_OK(rg_op_find(classes[i][0], &op, &name));
+        EXPECT(op != NULL && strcmp(op->name, classes[i][1]) == 0);
+        EXPECT(name != NULL && name->gradient == (strstr(name->name, "Gradient") != NULL));
+    }
+}
+
+int main(void)
+{
+    rig r = rig_open(2);
+    test_fully_connected(&r);
+    test_gradient_options(&r);
+    test_fused_neuron(&r);
+    test_matrix_fully_connected(&r);
+    test_matrix_multiplication(&r);
+    test_matrix_vector(&r);
+    test_gram(&r);
+    test_class_names();
+    rig_close(&r);
+    return rg_test_report();
+}
