@@ -30,13 +30,37 @@ if(RG_HAVE_CUDA)
     set(CMAKE_CUDA_RUNTIME_LIBRARY None)
 endif()
 
+# cuDNN and cuBLASLt are opened when the program first needs them; building needs their headers
+# alone, and without these their kernels are left out.
+set(RG_HAVE_CUDNN 0)
+set(RG_HAVE_CUBLASLT 0)
+if(RG_HAVE_CUDA)
+    include(CheckCSourceCompiles)
+    set(CMAKE_REQUIRED_INCLUDES ${CUDAToolkit_INCLUDE_DIRS})
+    check_c_source_compiles("#include <cudnn.h>
+#if CUDNN_MAJOR != 9
+#error another version
+#endif
+int main(void) { return 0; }" RG_FOUND_CUDNN)
+    check_c_source_compiles("#include <cublasLt.h>
+int main(void) { return CUBLAS_VER_MAJOR == 0; }" RG_FOUND_CUBLASLT)
+    unset(CMAKE_REQUIRED_INCLUDES)
+    foreach(library CUDNN CUBLASLT)
+        if(RG_FOUND_${library})
+            set(RG_HAVE_${library} 1)
+        else()
+            unset(RG_FOUND_${library} CACHE) # it may be installed later
+        endif()
+    endforeach()
+endif()
+
 # Sources in CUDA C, as objects. No contraction: all variants of a kernel round alike. The form of
 # launches that is switched off would need the C++ library, for guards around its static variables.
 function(rg_cuda_sources target)
     add_library(${target} OBJECT ${ARGN})
     target_compile_features(${target} PRIVATE cuda_std_17)
     target_compile_options(${target} PRIVATE --fmad=false --compress-mode=size
-        -Xcompiler=-Wall,-Wextra,-O2,-fno-exceptions,-fno-rtti,-fvisibility=hidden
+        -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers,-O2,-fno-exceptions,-fno-rtti,-fvisibility=hidden
         -Xcompiler=-D__NV_LEGACY_LAUNCH)
     if(RG_WERROR)
         target_compile_options(${target} PRIVATE -Werror=all-warnings)

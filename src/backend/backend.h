@@ -21,8 +21,13 @@ typedef struct rg_cpu_row {
 /* A CUDA kernel's host side: chooses a grid and launches on the place's stream, once. */
 typedef struct rg_cuda_place rg_cuda_place; /* backend/cuda/place.h */
 typedef void (*rg_cuda_function)(const void *args, const rg_cuda_place *place);
+/* How many bytes of scratch such a launch needs here, asked when it is recorded: the time to
+ * prepare what takes long or allocates. Pointers of the args are not filled in yet; bit i of
+ * `unaligned` tells that tensor i does not begin at a multiple of 16 bytes. */
+typedef size_t (*rg_cuda_scratch)(const void *args, uint32_t unaligned, const rg_cuda_place *place);
 typedef struct rg_cuda_row {
     rg_cuda_function function[4]; /* by data dtype; NULL: there is none */
+    rg_cuda_scratch scratch[4];   /* NULL: as many as the launch says */
 } rg_cuda_row;
 
 /* The kernels of one op on every backend: cpu[double][rung] and cuda are arrays of rows by kernel
@@ -117,6 +122,10 @@ typedef struct rg_backend {
 
     /* The function of kernel `id`, or NULL where the table has none. */
     void (*(*find)(void *context, const rg_kernel_table *table, int32_t id, rg_dtype dtype))(void);
+    /* Bytes of scratch for a launch of it that asks for `wanted`, see rg_cuda_scratch; NULL: just
+     * these. */
+    size_t (*scratch)(void *context, const rg_kernel_table *table, int32_t id, rg_dtype dtype,
+                      const void *args, uint32_t unaligned, size_t wanted);
 
     rg_status (*queue_open)(void *context, void **queue);
     /* A queue over a stream of the caller; NULL: the backend has none. */

@@ -437,23 +437,22 @@ static rg_status bind_fault(rg_part *part, size_t at, int32_t fault)
 }
 
 /* Pointers to scratch of a launch, to that of all threads, or to both. */
-static rg_status bind_launch_scratch(rg_part *part, size_t at, const rg_launch *launch)
+static rg_status bind_launch_scratch(rg_part *part, size_t at, size_t bytes, size_t lane_bytes)
 {
     const rg_device *device = part->queue->device;
-    const size_t align = RG_ALIGNMENT, own = (launch->scratch + align - 1) / align * align;
+    const size_t align = RG_ALIGNMENT, own = (bytes + align - 1) / align * align;
     const int32_t lanes = device->backend->lanes ? device->backend->threads(device->context) : 0;
     size_t all, offset;
-    RG_CHECK(own >= launch->scratch &&
-                 !__builtin_mul_overflow(launch->lane_scratch, (size_t)lanes, &all) &&
+    RG_CHECK(own >= bytes && !__builtin_mul_overflow(lane_bytes, (size_t)lanes, &all) &&
                  !__builtin_add_overflow(all, own, &all),
              RG_OUT_OF_MEMORY, "out of memory: scratch needs more than the address space");
     RG_TRY(rg_heap_take(part, all, &offset));
     rg_heap_give(part, offset);
-    if (launch->scratch > 0) {
+    if (bytes > 0) {
         RG_TRY(relocate(part, (rg_relocation){ .at = at, .offset = offset }));
         at += sizeof(void *);
     }
-    if (launch->lane_scratch == 0 || lanes == 0)
+    if (lane_bytes == 0 || lanes == 0)
         return RG_OK;
     return relocate(part, (rg_relocation){ .at = at, .offset = offset + own });
 }
@@ -462,6 +461,22 @@ bool rg_call_finds(const rg_call *call, int32_t kernel, rg_dtype dtype)
 {
     const rg_device *device = call->commands->queue->device;
     return device->backend->find(device->context, call->op->kernels, kernel, dtype) != NULL;
+}
+
+/* How many bytes of scratch the launch gets. */
+static size_t scratch_of(const rg_call *call, const rg_launch *launch)
+{
+    const rg_device *device = call->commands->queue->device;
+    uint32_t unaligned = 0;
+    if (device->backend->scratch == NULL)
+        return launch->scratch;
+    for (int i = 0; i < RG_MAX_POINTERS && launch->tensors[i] != NULL; i++) {
+        const rg_tensor *tensor = launch->tensors[i]; /* a temporary's storage is aligned */
+        const uintptr_t at = (uintptr_t)tensor->storage->data + tensor->offset;
+        unaligned |= (uint32_t)(at % 16 != 0) << i;
+    }
+    return device->backend->scratch(device->context, call->op->kernels, launch->kernel,
+                                    launch->dtype, launch->args, unaligned, launch->scratch);
 }
 
 rg_status rg_record(rg_call *call, const rg_launch *launch)
@@ -489,10 +504,10 @@ rg_status rg_record(rg_call *call, const rg_launch *launch)
         else if (launch->list == NULL)
             break;
     }
-    if (launch->scratch > 0 || launch->lane_scratch > 0)
-        RG_TRY(bind_launch_scratch(part, at, launch));
-    at += (launch->scratch > 0 ? sizeof(void *) : 0) +
-          (launch->lane_scratch > 0 ? sizeof(void *) : 0);
+    const size_t scratch = scratch_of(call, launch);
+    if (scratch > 0 || launch->lane_scratch > 0)
+        RG_TRY(bind_launch_scratch(part, at, scratch, launch->lane_scratch));
+    at += (scratch > 0 ? sizeof(void *) : 0) + (launch->lane_scratch > 0 ? sizeof(void *) : 0);
     return launch->fault_text != NULL ? bind_fault(part, at, entry.fault) : RG_OK;
 }
 

@@ -328,4 +328,13 @@ static void launch(void (*kernel)(PARAMETERS...), int64_t blocks, int threads, i
         }                                                                                          \
     }
 
+/* The same, with the function that tells its scratch. */
+#define RG_CUDA_ROW_SCRATCH(name, scratch)                                      \
+    {                                                                           \
+        { name<RG_F32>, name<RG_F64>, name<RG_F16>, name<RG_BF16> },            \
+        {                                                                       \
+            scratch<RG_F32>, scratch<RG_F64>, scratch<RG_F16>, scratch<RG_BF16> \
+        }                                                                       \
+    }
+
 #endif
