@@ -25,6 +25,10 @@ typedef struct rg_device_options {
     /** CPU alone: the highest instruction set to use, "base", "avx2" or "avx512". NULL (default)
      * takes the environment variable RG_CPU, or else the best that processor and system allow. */
     const char *rung;
+    /** GPU alone: lets convolutions and matrix products of f32 tensors round what they multiply to
+     * TF32, which has 10 bits behind the point instead of 23, and run several times as fast; sums
+     * stay f32. False by default: f32 is f32. A CPU has nothing of the kind. */
+    bool tf32;
 } rg_device_options;
 RG_API rg_device_options rg_device_options_default(void);
 

@@ -5,6 +5,8 @@
  * Submitting a list puts all its work into the stream and an event behind it. Whoever waits for
  * the list waits for the event, and then finishes it. The calling thread's current device is left
  * as it was. */
+#include "backend/cuda/cublaslt.h"
+#include "backend/cuda/cudnn.h"
 #include "backend/cuda/place.h"
 #include "backend/cuda/strided_copy.h"
 #include "backend/fifo.h"
@@ -147,6 +149,8 @@ static void cuda_close(void *context)
     if (--device->refs > 0)
         return;
     const int before = enter(device);
+    rg_cudnn_destroy(device->place.cudnn);
+    rg_cublaslt_destroy(device->place.cublaslt);
     if (device->copies != NULL)
         (void)cudaStreamDestroy(device->copies);
     if (device->memory != NULL) {
@@ -173,6 +177,8 @@ static rg_status cuda_open(int32_t index, const rg_device_options *options,
     RG_TRY(rg_allocate_zero(allocator, sizeof(cuda_device), &memory));
     cuda_device *device = memory;
     *device = (cuda_device){ .refs = 1, .allocator = *allocator, .index = index };
+    device->place.cudnn = rg_cudnn_create(&device->allocator, options->tf32);
+    device->place.cublaslt = rg_cublaslt_create(&device->allocator, options->tf32);
     pthread_mutex_init(&device->copying, NULL);
     const int before = enter(device);
     const rg_status status = set_up(device);
@@ -208,6 +214,19 @@ static void (*cuda_find(void *context, const rg_kernel_table *table, int32_t id,
     if (table->cuda == NULL || !rg_dtype_is_data(dtype))
         return NULL;
     return (void (*)(void))table->cuda[id].function[dtype];
+}
+
+static size_t cuda_scratch(void *context, const rg_kernel_table *table, int32_t id, rg_dtype dtype,
+                           const void *args, uint32_t unaligned, size_t wanted)
+{
+    const cuda_device *device = context;
+    const rg_cuda_scratch scratch = table->cuda[id].scratch[dtype];
+    if (scratch == NULL)
+        return wanted;
+    const int before = enter(device);
+    const size_t bytes = scratch(args, unaligned, &device->place);
+    leave(device, before);
+    return bytes;
 }
 
 /* ---- memory ---- */
@@ -556,6 +575,7 @@ const rg_backend rg_backend_cuda = {
     .check_pointer = cuda_check_pointer,
     .copy = cuda_copy,
     .find = cuda_find,
+    .scratch = cuda_scratch,
     .queue_open = cuda_queue_open,
     .queue_wrap = cuda_queue_wrap,
     .queue_close = cuda_queue_close,

@@ -10,7 +10,9 @@
 typedef struct rg_cuda_place {
     cudaStream_t stream;
     int32_t multiprocessors;
-    int32_t shared; /* bytes of dynamic shared memory that any kernel can have */
+    int32_t shared;               /* bytes of dynamic shared memory that any kernel can have */
+    struct rg_cudnn *cudnn;       /* backend/cuda/cudnn.h; NULL: there is none */
+    struct rg_cublaslt *cublaslt; /* backend/cuda/cublaslt.h; NULL: there is none */
 } rg_cuda_place;
 
 #endif

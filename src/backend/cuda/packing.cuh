@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Tensors as libraries want them: dense, and at aligned addresses. One that is not goes through a
+ * copy in scratch, so that a library always sees the same shapes and gives the same bits.
+ *
+ * The same code runs twice: when work is recorded, to find out how much scratch it needs, and when
+ * it is put into a stream. */
+#ifndef RG_BACKEND_CUDA_PACKING_CUH
+#define RG_BACKEND_CUDA_PACKING_CUH
+
+#include "backend/cuda/strided_copy.h"
+
+struct packing {
+    const rg_cuda_place *place;
+    char *scratch; /* of which `used` bytes are taken */
+    size_t used;
+    bool run; /* false: nothing is launched, and addresses mean nothing */
+};
+
+static inline void *packing_take(packing *room, size_t bytes)
+{
+    const size_t ALIGNMENT = 256, at = room->used;
+    room->used += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return room->run ? room->scratch + at : NULL;
+}
+
+struct packed {
+    void *data;        /* dense */
+    rg_copy_args copy; /* between it and the tensor */
+    bool copied;       /* it is not the tensor itself */
+};
+
+static inline void packed_copy(const packing *room, packed *tensor, bool back)
+{
+    tensor->copy.to_host = !back; /* "host" is the dense side */
+    if (room->run && tensor->copied)
+        rg_cuda_strided_copy(&tensor->copy, room->place->stream);
+}
+
+/* A tensor of `rank` dimensions; `read`: its elements matter. */
+static inline packed pack(packing *room, const void *data, bool aligned, int32_t rank,
+                          const int64_t dims[], const int64_t strides[], int32_t element, bool read)
+{
+    packed tensor = {};
+    tensor.data = (void *)data;
+    tensor.copy.device = (void *)data;
+    tensor.copy.rank = rank;
+    tensor.copy.element = element;
+    size_t bytes = (size_t)element;
+    for (int32_t d = 0; d < rank; d++) {
+        tensor.copy.dims[d] = dims[d];
+        tensor.copy.strides[d] = strides[d];
+        bytes *= (size_t)dims[d];
+    }
+    tensor.copied = !aligned || !rg_copy_is_dense(&tensor.copy);
+    if (tensor.copied)
+        tensor.data = tensor.copy.staging = packing_take(room, bytes);
+    if (read)
+        packed_copy(room, &tensor, false);
+    return tensor;
+}
+
+/* Whether each pointer is a multiple of 16 bytes, as a mask of those that are not. */
+static inline uint32_t unaligned_of(const void *const pointers[], int count)
+{
+    uint32_t mask = 0;
+    for (int i = 0; i < count; i++)
+        mask |= (uint32_t)((uintptr_t)pointers[i] % 16 != 0) << i;
+    return mask;
+}
+
+#endif
