@@ -3,9 +3,10 @@
 """Which of torch's own kernels stand for which op, by the op's name.
 
 Each function is given the fields, the shapes of the inputs, a function that makes a tensor of a
-shape, and the direction. It returns a call without arguments, whose results go into tensors made
-before, where torch has such a form. Images are (n, h, w, c) in memory, which torch calls
-channels_last. Tensors of inputs are made first, in their order, then dy.
+shape, and the direction: whether it is the gradient, or the name of the input that it is for. It
+returns a call without arguments, whose results go into tensors made before, where torch has such a
+form. Images are (n, h, w, c) in memory, which torch calls channels_last. Tensors of inputs are made
+first, in their order, then dy.
 """
 import math
 
@@ -436,6 +437,103 @@ def reshape(fields, shapes, make, gradient):
     return lambda: view.copy_(dy)
 
 
+# ---- contractions ----
+
+
+def neuron_kind(fields):
+    kind = fields["neuron.kind"]
+    if kind not in ("none", "relu"):
+        raise Skip("torch is asked for contractions without a neuron or with relu alone")
+    return kind
+
+
+def wanted(gradient, inputs):
+    """Which of x, w and b have a gradient here."""
+    return [(gradient is True or gradient == name) and i < inputs for i, name in enumerate("xwb")]
+
+
+def conv_place(fields, shape):
+    top, left, bottom, right = (
+        int(fields["padding." + side]) for side in ("top", "left", "bottom", "right")
+    )
+    if fields["padding.policy"] != "explicit" or fields["output"] != "0,0":
+        raise Skip("torch is asked for convolutions with a given padding alone")
+    if (top, left) != (bottom, right) or min(top, left) < 0:
+        raise Skip("torch pads either side alike")
+    groups = int(fields["groups"]) or shape[-1]
+    return numbers(fields["stride"]), [top, left], numbers(fields["dilation"]), groups
+
+
+def conv(fields, shapes, make, gradient):
+    """y is x w + b; weights are (out, kh, kw, in) in memory, as images are."""
+    stride, padding, dilation, groups = conv_place(fields, shapes[0])
+    kind = neuron_kind(fields)
+    x, w = image(make(shapes[0])), image(make(shapes[1]))
+    b = make(shapes[2]) if len(shapes) > 2 else None
+
+    def forward():
+        y = torch.conv2d(x, w, b, stride, padding, dilation, groups)
+        return y.relu_() if kind == "relu" else y
+
+    if not gradient:
+        return forward
+    y = forward()
+    dy = image_like(make, y)
+    mask, sizes = wanted(gradient, len(shapes)), None if b is None else [len(b)]
+    place = (stride, padding, dilation, False, [0, 0], groups, mask)
+
+    def backward():
+        dz = aten.threshold_backward(dy, y, 0) if kind == "relu" else dy
+        return aten.convolution_backward(dz, x, w, sizes, *place)
+
+    return backward
+
+
+def dense(fields, shapes, make, gradient):
+    kind, alpha = neuron_kind(fields), float(fields["alpha"])
+    inputs, first = len(shapes[1]) - 1, fields["layout"] == "out_in"
+    rows = math.prod(shapes[0][: len(shapes[0]) - inputs])
+    out = shapes[1][0 if first else -1]
+    x = make(shapes[0]).view(rows, -1)
+    w = make(shapes[1]).view(out, -1).t() if first else make(shapes[1]).view(-1, out)
+    b = make(shapes[2]) if len(shapes) > 2 else None
+
+    def forward():
+        y = torch.addmm(b, x, w, alpha=alpha) if b is not None else torch.mm(x, w)
+        y = y.mul_(alpha) if b is None and alpha != 1 else y
+        return y.relu_() if kind == "relu" else y
+
+    if not gradient:
+        return forward
+    y = forward()
+    dy = make(list(y.shape))
+    for_x, for_w, for_b = wanted(gradient, len(shapes))
+
+    def scaled(product):
+        return product.mul_(alpha) if alpha != 1 else product
+
+    def backward():
+        dz = aten.threshold_backward(dy, y, 0) if kind == "relu" else dy
+        dx = scaled(torch.mm(dz, w.t())) if for_x else None
+        dw = scaled(torch.mm(dz.t(), x) if first else torch.mm(x.t(), dz)) if for_w else None
+        return dx, dw, dz.sum(0) if for_b else None
+
+    return backward
+
+
+def gram(fields, shapes, make, gradient):
+    """Pixels are rows: y = x' x, dx = x (dy + dy')."""
+    alpha, channels = float(fields["alpha"]), shapes[0][-1]
+    x = make(shapes[0]).view(math.prod(shapes[0][:-3]), -1, channels)
+    y = torch.bmm(x.transpose(1, 2), x)
+    if not gradient:
+        return lambda: torch.baddbmm(y, x.transpose(1, 2), x, beta=0, alpha=alpha, out=y)
+    dy, dx = make(list(y.shape)), torch.empty_like(x)
+    return lambda: torch.baddbmm(
+        dx, x, dy + dy.transpose(1, 2), beta=0, alpha=alpha, out=dx
+    )
+
+
 # ---- sums ----
 
 
@@ -528,4 +626,7 @@ KERNELS = {
     "reshape": reshape,
     "reduce": reduce,
     "arithmetic": arithmetic,
+    "conv": conv,
+    "dense": dense,
+    "gram": gram,
 }

@@ -3,7 +3,8 @@
 """PyTorch beside `retrograde bench`: reads one line of JSON for each row, answers with one.
 
     {"op": "softmax", "fields": {"axis": "1", ...}, "shapes": [[8192, 1024]], "dtype": "f32",
-     "direction": "gradient", "device": "cuda:0", "compile": false, "threads": 2, "seconds": 0.6}
+     "direction": "gradient", "only": "", "device": "cuda:0", "compile": false, "tf32": false,
+     "threads": 2, "seconds": 0.6}
 
 gives {"ms": median of one call} or {"skip": "reason"}. With "compile" the formula is written out
 and compiled by torch.compile for this shape (torch_formulas.py); otherwise torch's own kernel is
@@ -66,7 +67,8 @@ def call_of(row):
         x = torch.rand(shape, dtype=torch.float32, device=row["device"])
         return x.mul_(4).sub_(2).to(DTYPES[row["dtype"]])
 
-    made = ops[row["op"]](row["fields"], row["shapes"], make, row["direction"] == "gradient")
+    gradient = row["direction"] == "gradient" and (row["only"] or True)
+    made = ops[row["op"]](row["fields"], row["shapes"], make, gradient)
     if not row["compile"]:
         return made
     dynamo = importlib.import_module("torch._dynamo")
@@ -123,6 +125,8 @@ def run(row):
     on_gpu = row["device"] != "cpu"
     if on_gpu:
         torch.cuda.set_device(row["device"])
+        torch.backends.cudnn.deterministic = True
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = row["tf32"]
     call = call_of(row)
     if row["compile"]:
         call()  # compiles: not timed

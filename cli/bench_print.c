@@ -95,8 +95,9 @@ static const char *time_text(const rg_bench_printer *printer, double ms, char *t
 
 static void print_name(const rg_bench_printer *printer, const rg_bench_row *row, const char *name)
 {
+    char direction[16];
     printf("%-*s %-*s %-9s %-5s", printer->op_width, row->test->op->name, printer->case_width, name,
-           row->gradient ? "gradient" : "forward", rg_dtype_name(row->dtype));
+           rg_bench_row_direction(row, direction), rg_dtype_name(row->dtype));
 }
 
 static void print_table_line(const rg_bench_printer *printer, const rg_bench_row *row,
@@ -130,9 +131,10 @@ static void print_table_line(const rg_bench_printer *printer, const rg_bench_row
 
 static void print_json_name(const rg_bench_printer *printer, const rg_bench_row *row)
 {
+    char direction[16];
     printf("{\"op\": \"%s\", \"case\": \"%s\", \"direction\": \"%s\", \"dtype\": \"%s\", "
            "\"device\": \"%s\", \"rung\": \"%s\", \"threads\": %d",
-           row->test->op->name, row->c->name, row->gradient ? "gradient" : "forward",
+           row->test->op->name, row->c->name, rg_bench_row_direction(row, direction),
            rg_dtype_name(row->dtype), rg_device_name(printer->device),
            rg_device_rung(printer->device), rg_device_threads(printer->device));
 }

@@ -7,6 +7,7 @@
 #include "core/shape.h"
 #include "runtime/objects.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 static int64_t bytes_of(const rg_tensor_desc *desc)
@@ -39,10 +40,36 @@ static uint32_t reads_of(const rg_op_test *test, const rg_case *c, bool gradient
     return gradient ? reads : reads & RG_READS_STATE;
 }
 
-rg_status rg_bench_row_begin(const rg_op_test *test, const rg_case *c, bool gradient,
-                             rg_dtype dtype, rg_bench_row *row)
+/* The number of the input of that name. */
+static rg_status find_input(const rg_bench_row *row, const char *name, int32_t *input)
 {
-    *row = (rg_bench_row){ .test = test, .c = c, .gradient = gradient, .dtype = dtype };
+    const char *const *names = rg_op_input_names(row->test->op, row->desc);
+    for (*input = 0; *input < row->inputs; (*input)++) {
+        if (strcmp(names[*input], name) == 0)
+            return RG_OK;
+    }
+    return rg_fail(RG_UNSUPPORTED, "%s %s has no input '%s'", row->test->op->name, row->c->name,
+                   name);
+}
+
+/* Whether the row computes the gradient of input i. */
+static bool gives(const rg_bench_row *row, int32_t i)
+{
+    return (row->only < 0 || row->only == i) && rg_op_differentiates(row->test->op, row->desc, i);
+}
+
+const char *rg_bench_row_direction(const rg_bench_row *row, char text[16])
+{
+    if (!row->gradient || row->only < 0)
+        return row->gradient ? "gradient" : "forward";
+    snprintf(text, 16, "d%s", rg_op_input_names(row->test->op, row->desc)[row->only]);
+    return text;
+}
+
+rg_status rg_bench_row_begin(const rg_op_test *test, const rg_case *c, bool gradient,
+                             const char *only, rg_dtype dtype, rg_bench_row *row)
+{
+    *row = (rg_bench_row){ .test = test, .c = c, .gradient = gradient, .only = -1, .dtype = dtype };
     RG_TRY(rg_case_desc(test->op, c, row->desc));
     RG_TRY(rg_case_shapes(c, dtype, row->x_desc, &row->inputs));
     RG_CHECK(row->inputs == rg_op_inputs(test->op, row->desc), RG_INVALID_ARGUMENT,
@@ -50,11 +77,13 @@ rg_status rg_bench_row_begin(const rg_op_test *test, const rg_case *c, bool grad
     row->outputs = rg_op_outputs(test->op, row->desc);
     row->gradients = rg_op_gradients(test->op, row->desc);
     RG_TRY(test->op->shapes(row->desc, row->x_desc, row->y_desc));
+    if (only != NULL)
+        RG_TRY(find_input(row, only, &row->only));
     row->reads = reads_of(test, c, gradient, row->desc);
     for (int32_t i = 0; i < row->inputs; i++) {
         const int64_t bytes = bytes_of(&row->x_desc[i]);
         const bool read = row->reads & (uint32_t)RG_READS_X << i;
-        const bool moves = !gradient || rg_op_differentiates(test->op, row->desc, i);
+        const bool moves = !gradient || gives(row, i);
         row->bytes += bytes * (read + moves); /* dx, or x in the forward pass */
         row->memory += bytes * (gradient + 1);
     }
@@ -212,7 +241,7 @@ static rg_status open_gradient(rg_bench_row *row)
             drop(&row->x[i]);
         else
             row->read[row->read_count++] = row->x[i];
-        if (!rg_op_differentiates(row->test->op, row->desc, i))
+        if (!gives(row, i))
             continue;
         RG_TRY(make(row, &row->x_desc[i], &row->dx[i]));
         row->written[row->written_count++] = row->dx[i];

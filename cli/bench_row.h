@@ -10,6 +10,8 @@ typedef struct rg_bench_row {
     const rg_op_test *test;
     const rg_case *c;
     bool gradient;
+    int32_t only; /* the input whose gradient alone is asked for, or -1 */
+    bool tf32;    /* the device may round f32 to TF32 */
     rg_dtype dtype;
 
     _Alignas(16) char desc[RG_MAX_DESC];
@@ -30,9 +32,13 @@ typedef struct rg_bench_row {
     int32_t read_count, written_count;
 } rg_bench_row;
 
-/* Works out descriptor, shapes and sizes. `row` holds nothing yet that must be closed. */
+/* Works out descriptor, shapes and sizes; `only` names an input, or is NULL. `row` holds nothing
+ * yet that must be closed. */
 rg_status rg_bench_row_begin(const rg_op_test *test, const rg_case *c, bool gradient,
-                             rg_dtype dtype, rg_bench_row *row);
+                             const char *only, rg_dtype dtype, rg_bench_row *row);
+
+/* "forward", "gradient" or, of one input alone, "d" and its name. */
+const char *rg_bench_row_direction(const rg_bench_row *row, char text[16]);
 
 /* Makes kernel and tensors, and fills the inputs. Close it in any case. */
 rg_status rg_bench_row_open(rg_queue *queue, rg_bench_row *row);

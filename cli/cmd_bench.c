@@ -9,10 +9,10 @@
 #include <stdio.h>
 
 typedef struct request {
-    const char *device, *dtype, *name, *against;
+    const char *device, *dtype, *name, *against, *only;
     int64_t threads;
     double seconds;
-    bool json, help;
+    bool tf32, json, help;
 } request;
 
 typedef struct bench {
@@ -145,7 +145,8 @@ static rg_status bench_row(bench *b, const rg_op_test *test, const rg_case *c, b
                            rg_dtype dtype)
 {
     rg_bench_row row;
-    RG_TRY(rg_bench_row_begin(test, c, gradient, dtype, &row));
+    RG_TRY(rg_bench_row_begin(test, c, gradient, b->request->only, dtype, &row));
+    row.tf32 = b->request->tf32;
     const bool doubled = b->printer.peers[0] != NULL; /* a peer may need tensors of its own */
     const int64_t needed = row.memory * (doubled ? 2 : 1), free_now = free_memory();
     if (!b->gpu && needed > free_now - free_now / 16) { /* a GPU refuses what is too much */
@@ -172,7 +173,8 @@ static rg_status bench_op(bench *b, const rg_op_test *test)
     static const rg_dtype dtypes[] = { RG_F32, RG_F64, RG_F16, RG_BF16 };
     for (const rg_case *c = test->cases; c->name != NULL; c++) {
         const bool has_gradient = test->op->gradient != NULL && !(c->flags & RG_CASE_FORWARD);
-        for (int gradient = 0; gradient <= has_gradient && wants_case(b, c); gradient++) {
+        const int first = b->request->only != NULL; /* then no forward pass */
+        for (int gradient = first; gradient <= has_gradient && wants_case(b, c); gradient++) {
             for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
                 if (wants_dtype(b, dtypes[i]))
                     RG_TRY(bench_row(b, test, c, gradient == 1, dtypes[i]));
@@ -262,6 +264,7 @@ static int run_bench(bench *b, int ops, char **argv)
 {
     rg_device_options options = rg_device_options_default();
     options.threads = (int32_t)b->request->threads;
+    options.tf32 = b->request->tf32;
     const rg_status opened = rg_device_create(b->request->device, &options, &b->device);
     if (opened == RG_INVALID_ARGUMENT)
         return rg_wrong("%s", rg_error_text());
@@ -292,6 +295,9 @@ int rg_cmd_bench(int argc, char **argv)
         { "dtype", RG_OPTION_TEXT, &r.dtype, "T",
           "one dtype, or all (default f32 and bf16; on a GPU f16, too)" },
         { "case", RG_OPTION_TEXT, &r.name, "NAME", "one case alone" },
+        { "gradient", RG_OPTION_TEXT, &r.only, "INPUT",
+          "the gradient of this input alone, by its name" },
+        { "tf32", RG_OPTION_FLAG, &r.tf32, NULL, "let a GPU round f32 to TF32 in contractions" },
         { "against", RG_OPTION_TEXT, &r.against, "PEERS",
           "onednn, torch, compile, cudnn, or several as onednn,torch, beside" },
         { "seconds", RG_OPTION_REAL, &r.seconds, "S", "for each row (default 0.6)" },
