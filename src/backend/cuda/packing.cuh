@@ -38,7 +38,7 @@ static inline void packed_copy(const packing *room, packed *tensor, bool back)
 }
 
 /* A tensor of `rank` dimensions; `read`: its elements matter. */
-static inline packed pack(packing *room, const void *data, bool aligned, int32_t rank,
+static inline packed pack_tensor(packing *room, const void *data, bool aligned, int32_t rank,
                           const int64_t dims[], const int64_t strides[], int32_t element, bool read)
 {
     packed tensor = {};

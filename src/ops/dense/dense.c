@@ -204,6 +204,7 @@ static rg_status record_z(rg_call *call, const rg_tensor *z)
     args.m = rg_dims_walk((rg_dims[]){ rows_of(x, p), rows_of(z, p) }, 2);
     args.n = rg_dims_walk((rg_dims[]){ w_outputs_of(w, p), outputs_of(z) }, 2);
     args.k = rg_dims_walk((rg_dims[]){ inputs_of(x, p), w_inputs_of(w, p) }, 2);
+    args.b_turned = p.w_out < p.w_in;
     return rg_record_product(call, &args, x, w, call->inputs > 2 ? call->x[2] : NULL, z);
 }
 
@@ -215,6 +216,7 @@ static rg_status record_dx(rg_call *call, const rg_tensor *dz)
     args.m = rg_dims_walk((rg_dims[]){ rows_of(dz, p), rows_of(dx, p) }, 2);
     args.n = rg_dims_walk((rg_dims[]){ w_inputs_of(w, p), inputs_of(dx, p) }, 2);
     args.k = rg_dims_walk((rg_dims[]){ outputs_of(dz), w_outputs_of(w, p) }, 2);
+    args.b_turned = p.w_out > p.w_in;
     return rg_record_product(call, &args, dz, w, NULL, dx);
 }
 
@@ -227,6 +229,7 @@ static rg_status record_dw(rg_call *call, const rg_tensor *dz)
     const rg_dims in[] = { inputs_of(x, p), w_inputs_of(dw, p) };
     const rg_dims rows[] = { rows_of(dz, p), rows_of(x, p) };
     rg_product_args args = product(call, call->add >> 1 & 1);
+    args.a_turned = true;
     if (((const rg_dense_desc *)call->desc)->layout == RG_DENSE_OUT_IN) {
         args.m = rg_dims_walk(out, 2);
         args.n = rg_dims_walk(in, 2);

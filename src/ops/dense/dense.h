@@ -19,12 +19,14 @@ enum { RG_PRODUCT_ROWS = 96, RG_PRODUCT_COLUMNS = 32, RG_PRODUCT_DEPTH = 256 };
 typedef struct rg_product_args {
     const void *a, *b, *bias;
     void *c;
+    void *scratch; /* of a GPU's own */
     rg_walk batch; /* tensors a, b, c */
     rg_walk m;     /* a, c */
     rg_walk n;     /* b, c */
     rg_walk k;     /* a, b */
     int64_t bias_step;
     double alpha;
+    bool a_turned, b_turned; /* a is (k, m) where it is dense, b is (n, k) */
     bool has_bias;
     bool add;       /* into c */
     bool mirrored;  /* b(k, n) + b(n, k) in place of b(k, n) */

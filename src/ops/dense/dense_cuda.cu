@@ -5,6 +5,7 @@
  * of dense_cpu.c. */
 #include "backend/cuda/kernel.cuh"
 #include "ops/dense/dense.h"
+#include "ops/dense/dense_library.cuh"
 
 enum {
     TILE = 64,     /* rows and columns of a tile */
@@ -182,6 +183,10 @@ static bool is_along(const rg_walk *k, int t, const rg_walk *other)
 template <rg_dtype T> static void product(const void *args, const rg_cuda_place *place)
 {
     const rg_product_args *k = (const rg_product_args *)args;
+    const void *const tensors[] = { k->a, k->b, k->bias, k->c };
+    packing room = { .place = place, .scratch = (char *)k->scratch, .run = true };
+    if (by_cublaslt<T>(k, unaligned_of(tensors, 4), &room))
+        return;
     const int64_t down = ceil_div(k->m.count, TILE), across = ceil_div(k->n.count, TILE);
     const int64_t tiles = k->batch.count * down * across, most = 1 << 20;
     launch(product_tiles<T>, tiles < most ? tiles : most, THREADS, 0, place, *k, down, across,
@@ -191,5 +196,5 @@ template <rg_dtype T> static void product(const void *args, const rg_cuda_place 
 /* ---- table, in the order of the kernels' ids ---- */
 
 RG_CUDA_TABLE(dense, RG_DENSE_KERNELS) = {
-    RG_CUDA_ROW(product),
+    RG_CUDA_ROW_SCRATCH(product, product_scratch),
 };

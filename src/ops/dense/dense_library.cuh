@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Products by cuBLASLt. It sees dense matrices, as they lie in dense tensors: a as (m, k) or, where
+ * `a_turned`, as (k, m), and b as (k, n) or (n, k). What lies in another way goes through scratch,
+ * so that views give the bits of dense tensors. */
+#ifndef RG_OPS_DENSE_LIBRARY_CUH
+#define RG_OPS_DENSE_LIBRARY_CUH
+
+#include "backend/cuda/cublaslt.h"
+#include "backend/cuda/packing.cuh"
+#include "ops/dense/dense.h"
+
+/* b(k, n) + b(n, k), dense. */
+template <rg_dtype T>
+static __global__ void mirrored_sum(const __grid_constant__ rg_product_args k, void *to,
+                                    int64_t count)
+{
+    const int64_t side = k.n.count, step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
+        const int64_t n = i % side, rest = i / side, m = rest % side, image = rest / side;
+        const int64_t first = walk_offset(k.batch, 1, image);
+        const real<T> here = load<T>(k.b, first + walk_offset(k.k, 1, m) + walk_offset(k.n, 0, n));
+        const real<T> there = load<T>(k.b, first + walk_offset(k.k, 1, n) + walk_offset(k.n, 0, m));
+        store<T>(to, i, here + there);
+    }
+}
+
+/* The index of a walk as dimensions of a tensor, behind the `rank` that there are. */
+static inline int32_t add_dims(const rg_walk *walk, int t, int32_t rank, int64_t dims[],
+                               int64_t strides[])
+{
+    for (int32_t d = 0; d < walk->rank; d++) {
+        dims[rank + d] = walk->dims[d];
+        strides[rank + d] = walk->strides[t][d];
+    }
+    return rank + walk->rank;
+}
+
+/* The matrix of tensor t of the batch: over the index `outer`, then `inner`. */
+template <rg_dtype T>
+static packed pack_matrix(packing *room, const void *data, bool aligned, const rg_walk *batch,
+                          int t, const rg_walk *outer, int t_outer, const rg_walk *inner,
+                          int t_inner, bool read)
+{
+    int64_t dims[3 * RG_MAX_RANK], strides[3 * RG_MAX_RANK];
+    int32_t rank = add_dims(batch, t, 0, dims, strides);
+    rank = add_dims(outer, t_outer, rank, dims, strides);
+    rank = add_dims(inner, t_inner, rank, dims, strides);
+    return pack_tensor(room, data, aligned, rank, dims, strides, (int32_t)sizeof(element<T>), read);
+}
+
+template <rg_dtype T> static packed pack_a(packing *room, const rg_product_args *k, bool aligned)
+{
+    const rg_walk *outer = k->a_turned ? &k->k : &k->m, *inner = k->a_turned ? &k->m : &k->k;
+    return pack_matrix<T>(room, k->a, aligned, &k->batch, 0, outer, 0, inner, 0, true);
+}
+
+template <rg_dtype T> static packed pack_b(packing *room, const rg_product_args *k, bool aligned)
+{
+    if (!k->mirrored)
+        return k->b_turned
+                   ? pack_matrix<T>(room, k->b, aligned, &k->batch, 1, &k->n, 0, &k->k, 1, true)
+                   : pack_matrix<T>(room, k->b, aligned, &k->batch, 1, &k->k, 1, &k->n, 0, true);
+    const int64_t count = k->batch.count * k->k.count * k->n.count;
+    packed sum = {};
+    sum.data = packing_take(room, (size_t)count * sizeof(element<T>));
+    if (room->run) {
+        const int64_t blocks = ceil_div(count, 256);
+        launch(mirrored_sum<T>, blocks < 65536 ? blocks : 65536, 256, 0, room->place, *k, sum.data,
+               count);
+    }
+    return sum;
+}
+
+/* Rows of the bias where c is to be, for what adds to them. */
+template <rg_dtype T>
+static void spread_bias(const packing *room, const rg_product_args *k, void *c)
+{
+    rg_copy_args copy = {};
+    copy.device = (void *)k->bias;
+    copy.staging = c;
+    copy.rank = 2;
+    copy.dims[0] = k->m.count;
+    copy.dims[1] = k->n.count;
+    copy.strides[1] = k->bias_step;
+    copy.element = (int32_t)sizeof(element<T>);
+    copy.to_host = true;
+    if (room->run)
+        rg_cuda_strided_copy(&copy, room->place->stream);
+}
+
+/* Tries it with cuBLASLt, or finds out what it would take; false: it is not done, and nothing is.
+ */
+template <rg_dtype T>
+static bool by_cublaslt(const rg_product_args *k, uint32_t unaligned, packing *room)
+{
+    rg_product product = { .dtype = T,
+                           .batch = k->batch.count,
+                           .rows = k->m.count,
+                           .columns = k->n.count,
+                           .inner = k->k.count,
+                           .transposed_a = k->a_turned,
+                           .transposed_b = k->b_turned && !k->mirrored,
+                           .bias = k->has_bias,
+                           .add = k->add };
+    size_t workspace = 0;
+    bool spread = false;
+    if (!rg_cublaslt_plan(room->place, &product, &workspace)) {
+        spread = k->has_bias && k->batch.count == 1; /* then it comes before the product */
+        product.bias = false;
+        product.add = true;
+        if (!spread || !rg_cublaslt_plan(room->place, &product, &workspace))
+            return false;
+    }
+    const packed a = pack_a<T>(room, k, !(unaligned & 1));
+    const packed b = pack_b<T>(room, k, !(unaligned & 2));
+    const int64_t columns = k->n.count;
+    const packed bias = pack_tensor(room, k->bias, !(unaligned & 4), product.bias ? 1 : 0, &columns,
+                             &k->bias_step, (int32_t)sizeof(element<T>), product.bias);
+    packed c =
+        pack_matrix<T>(room, k->c, !(unaligned & 8), &k->batch, 2, &k->m, 1, &k->n, 1, k->add);
+    if (spread)
+        spread_bias<T>(room, k, c.data);
+    void *const space = packing_take(room, workspace);
+    if (room->run &&
+        !rg_cublaslt_run(room->place, &product, k->alpha, a.data, b.data, bias.data, c.data, space))
+        return false;
+    packed_copy(room, &c, true);
+    return true;
+}
+
+/* The bytes of scratch it takes. */
+template <rg_dtype T>
+static size_t product_scratch(const void *args, uint32_t unaligned, const rg_cuda_place *place)
+{
+    packing room = { .place = place };
+    return by_cublaslt<T>((const rg_product_args *)args, unaligned, &room) ? room.used : 0;
+}
+
+#endif
