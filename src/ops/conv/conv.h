@@ -45,6 +45,7 @@ typedef struct rg_conv_neuron {
 typedef struct rg_conv_args {
     const void *from, *w, *b;
     void *to, *z;
+    void *scratch; /* of a GPU's own */
     rg_conv_shape shape;
     int64_t b_step;
     int64_t z_step[4]; /* (image, row, column, channel) */
@@ -59,6 +60,7 @@ typedef struct rg_conv_args {
 typedef struct rg_conv_weights_args {
     const void *x, *dy;
     void *dw;
+    void *scratch; /* of a GPU's own */
     rg_conv_shape shape;
     bool add; /* into dw */
 } rg_conv_weights_args;

@@ -90,9 +90,13 @@ static int64_t blocks_of(int64_t count)
     return blocks < BLOCKS ? blocks : (int64_t)BLOCKS;
 }
 
+#include "ops/conv/conv_library.cuh"
+
 template <rg_dtype T> static void forward(const void *args, const rg_cuda_place *place)
 {
     const rg_conv_args *k = (const rg_conv_args *)args;
+    if (run_by_library<T>(k, RG_CUDNN_FORWARD, place))
+        return;
     const rg_conv_shape *s = &k->shape;
     const int64_t count = s->images * s->row.count * s->column.count * s->groups * s->out;
     launch(forward_any<T>, blocks_of(count), THREADS, 0, place, *k, count);
@@ -139,6 +143,8 @@ static __global__ void __launch_bounds__(THREADS)
 template <rg_dtype T> static void data(const void *args, const rg_cuda_place *place)
 {
     const rg_conv_args *k = (const rg_conv_args *)args;
+    if (run_by_library<T>(k, RG_CUDNN_DATA, place))
+        return;
     const rg_conv_shape *s = &k->shape;
     const int64_t count = s->images * s->row.size * s->column.size * s->groups * s->in;
     launch(data_any<T>, blocks_of(count), THREADS, 0, place, *k, count);
@@ -200,6 +206,8 @@ static __global__ void __launch_bounds__(THREADS)
 template <rg_dtype T> static void weights(const void *args, const rg_cuda_place *place)
 {
     const rg_conv_weights_args *k = (const rg_conv_weights_args *)args;
+    if (run_weights_by_library<T>(k, place))
+        return;
     const rg_conv_shape *s = &k->shape;
     const int64_t chunks = ceil_div(s->in, ACROSS);
     const int64_t count = s->groups * s->out * s->row.window * s->column.window * chunks;
@@ -210,7 +218,7 @@ template <rg_dtype T> static void weights(const void *args, const rg_cuda_place 
 /* ---- table, in the order of the kernels' ids ---- */
 
 RG_CUDA_TABLE(conv, RG_CONV_KERNELS) = {
-    RG_CUDA_ROW(forward), /* RG_CONV_FORWARD */
-    RG_CUDA_ROW(data),    /* RG_CONV_DATA */
-    RG_CUDA_ROW(weights), /* RG_CONV_WEIGHTS */
+    RG_CUDA_ROW_SCRATCH(forward, forward_scratch), /* RG_CONV_FORWARD */
+    RG_CUDA_ROW_SCRATCH(data, data_scratch),       /* RG_CONV_DATA */
+    RG_CUDA_ROW_SCRATCH(weights, weights_scratch), /* RG_CONV_WEIGHTS */
 };

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Convolutions by cuDNN, and by cuBLASLt where a window of one pixel makes them a product. Both see
+ * dense tensors: what lies in another way goes through scratch, so that views give the bits of
+ * dense tensors. Bias, z and neuron follow in a kernel of our own, which goes over the result once.
+ * Included by conv_cuda.cu, whose finish() it uses. */
+#ifndef RG_OPS_CONV_LIBRARY_CUH
+#define RG_OPS_CONV_LIBRARY_CUH
+
+#include "backend/cuda/cublaslt.h"
+#include "backend/cuda/cudnn.h"
+#include "backend/cuda/packing.cuh"
+#include "ops/conv/conv.h"
+
+/* ---- the call ---- */
+
+/* What a library computes: the convolution, or the product that it is. */
+struct conv_call {
+    rg_cudnn_conv conv;
+    rg_product product;
+    bool is_product;
+    size_t workspace;
+};
+
+template <rg_dtype T>
+static rg_cudnn_conv conv_of(const rg_conv_shape *s, rg_cudnn_direction direction, bool add)
+{
+    rg_cudnn_conv conv = {};
+    conv.direction = direction;
+    conv.dtype = T;
+    conv.images = s->images;
+    conv.channels = s->groups * s->in;
+    conv.outputs = s->groups * s->out;
+    conv.groups = s->groups;
+    const rg_conv_axis *const axes[2] = { &s->row, &s->column };
+    for (int d = 0; d < 2; d++) {
+        conv.size[d] = axes[d]->size;
+        conv.result[d] = axes[d]->count;
+        conv.window[d] = axes[d]->window;
+        conv.stride[d] = axes[d]->stride;
+        conv.dilation[d] = axes[d]->dilation;
+        conv.before[d] = axes[d]->before;
+    }
+    conv.add = add;
+    return conv;
+}
+
+static bool is_pixel(const rg_conv_axis *a)
+{
+    return a->window == 1 && a->stride == 1 && a->before == 0 && a->count == a->size;
+}
+
+/* Pixels are rows: y = x w', dx = dy w, dw = dy' x. */
+template <rg_dtype T>
+static rg_product product_of(const rg_conv_shape *s, rg_cudnn_direction direction, bool bias,
+                             bool add)
+{
+    const int64_t pixels = s->images * s->row.size * s->column.size;
+    rg_product product = {};
+    product.dtype = T;
+    product.batch = 1;
+    product.rows = direction == RG_CUDNN_WEIGHTS ? s->out : pixels;
+    product.columns = direction == RG_CUDNN_FORWARD ? s->out : s->in;
+    product.inner = direction == RG_CUDNN_FORWARD ? s->in
+                    : direction == RG_CUDNN_DATA  ? s->out
+                                                  : pixels;
+    product.transposed_a = direction == RG_CUDNN_WEIGHTS;
+    product.transposed_b = direction == RG_CUDNN_FORWARD;
+    product.bias = bias;
+    product.add = add;
+    return product;
+}
+
+/* Finds a library for it. `bias`: one is added to each result, which a product can do itself;
+ * whether it does is told by product.bias. A channel to itself has too little work for either. */
+template <rg_dtype T>
+static bool find_library(const rg_conv_shape *s, rg_cudnn_direction direction, bool bias, bool add,
+                         const rg_cuda_place *place, conv_call *call)
+{
+    if (s->groups > 1 && s->in == 1)
+        return false;
+    call->conv = conv_of<T>(s, direction, add);
+    call->is_product = s->groups == 1 && is_pixel(&s->row) && is_pixel(&s->column);
+    if (call->is_product && bias) {
+        call->product = product_of<T>(s, direction, true, add);
+        if (rg_cublaslt_plan(place, &call->product, &call->workspace))
+            return true;
+    }
+    call->product = product_of<T>(s, direction, false, add);
+    if (call->is_product && rg_cublaslt_plan(place, &call->product, &call->workspace))
+        return true;
+    call->is_product = false;
+    return rg_cudnn_conv_plan(place, &call->conv, &call->workspace);
+}
+
+/* ---- tensors ---- */
+
+template <rg_dtype T>
+static packed pack_image(packing *room, const void *data, bool aligned, const rg_conv_shape *s,
+                         bool read)
+{
+    const int64_t dims[4] = { s->images, s->row.size, s->column.size, s->groups * s->in };
+    return pack_tensor(room, data, aligned, 4, dims, s->x, (int32_t)sizeof(element<T>), read);
+}
+
+template <rg_dtype T>
+static packed pack_windows(packing *room, const void *data, bool aligned, const rg_conv_shape *s,
+                           bool read)
+{
+    const int64_t dims[4] = { s->images, s->row.count, s->column.count, s->groups * s->out };
+    return pack_tensor(room, data, aligned, 4, dims, s->y, (int32_t)sizeof(element<T>), read);
+}
+
+/* (group, out, row, column, in), from where the first of them stands. */
+template <rg_dtype T>
+static packed pack_weights(packing *room, const void *data, bool aligned, const rg_conv_shape *s,
+                           bool read)
+{
+    const int64_t dims[5] = { s->groups, s->out, s->row.window, s->column.window, s->in };
+    const int64_t first = s->w_first * (int64_t)sizeof(element<T>);
+    return pack_tensor(room, (const char *)data + first, aligned && first % 16 == 0, 5, dims, s->w,
+                       (int32_t)sizeof(element<T>), read);
+}
+
+/* ---- bias, z and neuron ---- */
+
+/* Any strides: a thread has an element. */
+template <rg_dtype T>
+static __global__ void __launch_bounds__(THREADS)
+    end_any(const __grid_constant__ rg_conv_args k, const void *sums, pixel size, pixel step,
+            int64_t count)
+{
+    const int64_t stride = (int64_t)gridDim.x * THREADS;
+    for (int64_t n = (int64_t)blockIdx.x * THREADS + threadIdx.x; n < count; n += stride) {
+        const pixel p = pixel_at(n, size.row, size.column, size.channel);
+        finish<T>(k, p.image * step.image + p.row * step.row + p.column * step.column,
+                  p.image * k.z_step[0] + p.row * k.z_step[1] + p.column * k.z_step[2], p.channel,
+                  step.channel, load<T>(sums, n));
+    }
+}
+
+/* All is dense, and channels come in whole vectors: a thread has one of them. */
+template <rg_dtype T>
+static __global__ void __launch_bounds__(THREADS)
+    end_dense(const __grid_constant__ rg_conv_args k, const void *sums, uint32_t vectors,
+              int64_t count)
+{
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= count)
+        return;
+    const int64_t at = i * VLEN<T>;
+    const uint32_t channel = (uint32_t)(i % vectors) * VLEN<T>;
+    real<T> value[VLEN<T>], bias[VLEN<T>];
+    unpack<T>(load_vector(::at<T>(sums, at)), value);
+    if (k.has_b) {
+        unpack<T>(load_vector(::at<T>(k.b, channel)), bias);
+#pragma unroll
+        for (int e = 0; e < VLEN<T>; e++)
+            value[e] += bias[e];
+    }
+    if (k.has_z)
+        store_vector(::at<T>(k.z, at), pack<T>(value), false);
+    if (k.neuron.kind != RG_NEURON_NONE) {
+        const neuron_constants<T> numbers = neuron_constants_in<T>(k.neuron.numbers);
+#pragma unroll
+        for (int e = 0; e < VLEN<T>; e++)
+            value[e] = any_neuron<T>(k.neuron.kind, numbers, value[e]);
+    }
+    store_vector(::at<T>(k.to, at), pack<T>(value), k.stream);
+}
+
+/* Whether a tensor lies as the sums do. */
+static bool lies_dense(const pixel *size, const int64_t steps[4])
+{
+    rg_copy_args tensor = { .rank = 4 };
+    const int64_t dims[4] = { size->image, size->row, size->column, size->channel };
+    for (int d = 0; d < 4; d++) {
+        tensor.dims[d] = dims[d];
+        tensor.strides[d] = steps[d];
+    }
+    return rg_copy_is_dense(&tensor);
+}
+
+/* From sums, which may be the result itself. */
+template <rg_dtype T>
+static void end_sums(const rg_conv_args *k, const void *sums, const pixel *size,
+                     const int64_t steps[4], const rg_cuda_place *place)
+{
+    const int64_t count = size->image * size->row * size->column * size->channel;
+    const int64_t vectors = count / VLEN<T>;
+    const void *const tensors[] = { k->to, k->b, k->z };
+    const bool dense = lies_dense(size, steps) && (!k->has_z || lies_dense(size, k->z_step)) &&
+                       (!k->has_b || k->b_step == 1) && size->channel % VLEN<T> == 0 &&
+                       unaligned_of(tensors, 3) == 0 && !k->add && vectors < INT32_MAX;
+    if (dense)
+        launch(end_dense<T>, ceil_div(vectors, THREADS), THREADS, 0, place, *k, sums,
+               (uint32_t)(size->channel / VLEN<T>), vectors);
+    else
+        launch(end_any<T>, blocks_of(count), THREADS, 0, place, *k, sums, *size,
+               pixel{ steps[0], steps[1], steps[2], steps[3] }, count);
+}
+
+/* ---- forward and data ---- */
+
+static bool run_library(const conv_call *call, const packing *room, void *x, void *w, void *y,
+                        const void *b, void *workspace)
+{
+    const rg_cuda_place *place = room->place;
+    if (!room->run)
+        return true;
+    if (!call->is_product)
+        return rg_cudnn_conv_run(place, &call->conv, x, w, y, workspace);
+    switch (call->conv.direction) {
+    case RG_CUDNN_FORWARD:
+        return rg_cublaslt_run(place, &call->product, 1, x, w, b, y, workspace);
+    case RG_CUDNN_DATA:
+        return rg_cublaslt_run(place, &call->product, 1, y, w, b, x, workspace);
+    default:
+        return rg_cublaslt_run(place, &call->product, 1, y, x, b, w, workspace);
+    }
+}
+
+/* Tries it with a library, or finds out what it would take; false: it is not done. */
+template <rg_dtype T>
+static bool by_library(const rg_conv_args *k, rg_cudnn_direction direction, uint32_t unaligned,
+                       packing *room)
+{
+    const rg_conv_shape *s = &k->shape;
+    const bool forward = direction == RG_CUDNN_FORWARD;
+    const bool plain = !k->has_z && k->neuron.kind == RG_NEURON_NONE;
+    const bool ends = !plain || k->has_b; /* where no product takes care of the bias */
+    conv_call call;
+    if (!find_library<T>(s, direction, plain && k->has_b && !k->add, k->add && !ends, room->place,
+                         &call))
+        return false;
+    const bool fused = call.is_product && call.product.bias, own = ends && !fused;
+    const bool from_aligned = !(unaligned & 1), to_aligned = !(unaligned & 8);
+    const packed from = forward ? pack_image<T>(room, k->from, from_aligned, s, true)
+                                : pack_windows<T>(room, k->from, from_aligned, s, true);
+    const packed w = pack_weights<T>(room, k->w, !(unaligned & 2), s, true);
+    const int64_t channels = s->groups * (forward ? s->out : s->in);
+    const packed b = pack_tensor(room, k->b, !(unaligned & 4), fused ? 1 : 0, &channels, &k->b_step,
+                                 (int32_t)sizeof(element<T>), fused);
+    const bool aside = own && k->add; /* old values stand where the result goes */
+    packed to = forward ? pack_windows<T>(room, k->to, to_aligned && !aside, s, k->add && !own)
+                        : pack_image<T>(room, k->to, to_aligned && !aside, s, k->add && !own);
+    void *const workspace = packing_take(room, call.workspace);
+    if (!run_library(&call, room, forward ? from.data : to.data, w.data,
+                     forward ? to.data : from.data, b.data, workspace))
+        return false;
+    const pixel size = { s->images, forward ? s->row.count : s->row.size,
+                         forward ? s->column.count : s->column.size, channels };
+    if (!own)
+        packed_copy(room, &to, true);
+    else if (room->run)
+        end_sums<T>(k, to.data, &size, forward ? s->y : s->x, room->place);
+    return true;
+}
+
+template <rg_dtype T>
+static bool run_by_library(const rg_conv_args *k, rg_cudnn_direction direction,
+                           const rg_cuda_place *place)
+{
+    const void *const tensors[] = { k->from, k->w, k->b, k->to };
+    packing room = { .place = place, .scratch = (char *)k->scratch, .run = true };
+    return by_library<T>(k, direction, unaligned_of(tensors, 4), &room);
+}
+
+template <rg_dtype T>
+static size_t forward_scratch(const void *args, uint32_t unaligned, const rg_cuda_place *place)
+{
+    packing room = { .place = place };
+    const rg_conv_args *k = (const rg_conv_args *)args;
+    return by_library<T>(k, RG_CUDNN_FORWARD, unaligned, &room) ? room.used : 0;
+}
+
+template <rg_dtype T>
+static size_t data_scratch(const void *args, uint32_t unaligned, const rg_cuda_place *place)
+{
+    packing room = { .place = place };
+    const rg_conv_args *k = (const rg_conv_args *)args;
+    return by_library<T>(k, RG_CUDNN_DATA, unaligned, &room) ? room.used : 0;
+}
+
+/* ---- weights ---- */
+
+template <rg_dtype T>
+static bool weights_by_library(const rg_conv_weights_args *k, uint32_t unaligned, packing *room)
+{
+    conv_call call;
+    if (!find_library<T>(&k->shape, RG_CUDNN_WEIGHTS, false, k->add, room->place, &call))
+        return false;
+    const packed x = pack_image<T>(room, k->x, !(unaligned & 1), &k->shape, true);
+    const packed dy = pack_windows<T>(room, k->dy, !(unaligned & 2), &k->shape, true);
+    packed dw = pack_weights<T>(room, k->dw, !(unaligned & 4), &k->shape, k->add);
+    void *const workspace = packing_take(room, call.workspace);
+    if (!run_library(&call, room, x.data, dw.data, dy.data, NULL, workspace))
+        return false;
+    packed_copy(room, &dw, true);
+    return true;
+}
+
+template <rg_dtype T>
+static bool run_weights_by_library(const rg_conv_weights_args *k, const rg_cuda_place *place)
+{
+    const void *const tensors[] = { k->x, k->dy, k->dw };
+    packing room = { .place = place, .scratch = (char *)k->scratch, .run = true };
+    return weights_by_library<T>(k, unaligned_of(tensors, 3), &room);
+}
+
+template <rg_dtype T>
+static size_t weights_scratch(const void *args, uint32_t unaligned, const rg_cuda_place *place)
+{
+    packing room = { .place = place };
+    return weights_by_library<T>((const rg_conv_weights_args *)args, unaligned, &room) ? room.used
+                                                                                       : 0;
+}
+
+#endif
