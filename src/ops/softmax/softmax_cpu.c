@@ -9,159 +9,13 @@
  * too: rounding errors grow with the length of a piece and with their number, not with the
  * product of both. */
 #include "backend/cpu/columns.h"
-#include "backend/cpu/math.h"
-#include "ops/softmax/softmax.h"
-
-/* Elements: of a piece of a row; of a row whose e^(x - m) are kept instead of computed twice. */
-enum { PIECE = 1024, KEPT = 4096 };
-
-/* ---- rows that are not contiguous ---- */
-
-static void copy_strided(char *to, int64_t to_step, const char *from, int64_t from_step,
-                         int64_t count, int element)
-{
-    for (int64_t i = 0; i < count; i++, to += to_step, from += from_step) {
-        if (element == 2)
-            memcpy(to, from, 2);
-        else if (element == 4)
-            memcpy(to, from, 4);
-        else
-            memcpy(to, from, 8);
-    }
-}
-
-/* Copies elements j to j + count - 1 of a group between the tensor and a dense piece. */
-RG_OUTLINE void move_piece(const rg_walk *group, int tensor, char *data, int64_t j, int64_t count,
-                           char *piece, int element, bool to_piece)
-{
-    const int32_t last = group->rank - 1;
-    for (int64_t done = 0, run; done < count; done += run) {
-        int64_t offset[RG_SOFTMAX_TENSORS];
-        rg_walk_offsets(group, RG_SOFTMAX_TENSORS, j + done, offset);
-        const int64_t step = group->strides[tensor][last] * element;
-        char *from = data + offset[tensor] * element, *to = piece + done * element;
-        run = least(group->dims[last] - (j + done) % group->dims[last], count - done);
-        if (to_piece)
-            copy_strided(to, element, from, step, run, element);
-        else
-            copy_strided(from, step, to, element, run, element);
-    }
-}
-
-/* Elements j to j + count - 1 of a row: where they are, or gathered into `piece`. */
-RG_INLINE const char *piece_at(const rg_softmax_shape *shape, int tensor, const char *row,
-                               int64_t j, int64_t count, char *piece, const rg_dtype T)
-{
-    if (shape->dense)
-        return at(row, j, T);
-    move_piece(&shape->group, tensor, (char *)(uintptr_t)row, j, count, piece, vbytes(T) / VLEN,
-               true);
-    return piece;
-}
-
-/* ---- rows, one after the other ---- */
-
-/* Finishes one row, out = formula(k, a, b), while the first pass over the next one is made: so
- * memory is read and written all the time. Returns the fold over the next row, a sum of pieces
- * or the largest element. */
-typedef struct next_row {
-    const char *a, *b;
-    rg_fold *step;
-    bool is_max;
-} next_row;
-
-RG_INLINE double piece_value(rg_lanes acc, double so_far, const bool is_max)
-{
-    if (!is_max)
-        return so_far + (double)lanes_sum(acc);
-    const double max = (double)lanes_max(acc);
-    return max > so_far ? max : so_far;
-}
-
-/* The fold over a row alone. */
-RG_INLINE double fold_row(const next_row *row, int64_t length, const rg_dtype T)
-{
-    const real start = row->is_max ? -RG_INFINITY : 0;
-    double value = (double)start;
-    for (int64_t j = 0; j < length; j += PIECE)
-        value = piece_value(fold(row->step, NULL, start, at(row->a, j, T), at(row->b, j, T),
-                                 least(PIECE, length - j), T),
-                            value, row->is_max);
-    return value;
-}
-
-RG_INLINE double sweep_and_fold(rg_formula *formula, const void *k, const void *a, const void *b,
-                                char *out, const rg_dtype from, const rg_dtype T, const bool stream,
-                                const next_row *next, int64_t length)
-{
-    enum { LONG = 16 * VLEN }; /* elements from which aligned stores are worth their beginning */
-    const real start = next->is_max ? -RG_INFINITY : 0;
-    double value = (double)start;
-    int64_t i = 0;
-    if (from == T && (stream || length >= LONG))
-        i = sweep_head(formula, k, a, b, out, length, T, T, false);
-    for (int64_t j = 0; j < length; j += PIECE) {
-        const char *x = at(next->a, j, T), *y = at(next->b, j, T);
-        const int64_t count = least(PIECE, length - j);
-        rg_lanes acc = lanes_of(start);
-        int64_t q = 0;
-        for (; q + 4 * VLEN <= count && i + 4 * VLEN <= length; q += 4 * VLEN, i += 4 * VLEN) {
-            fold_four(next->step, NULL, &acc, x, y, q, T);
-            sweep_pair(formula, k, a, b, out, i, from, T, false, stream);
-            sweep_pair(formula, k, a, b, out, i + 2 * VLEN, from, T, false, stream);
-        }
-        for (; q + 4 * VLEN <= count; q += 4 * VLEN)
-            fold_four(next->step, NULL, &acc, x, y, q, T);
-        fold_rest(next->step, NULL, &acc, x, y, q, count - q, T);
-        value = piece_value(acc, value, next->is_max);
-    }
-    for (; i + 2 * VLEN <= length; i += 2 * VLEN)
-        sweep_pair(formula, k, a, b, out, i, from, T, false, stream);
-    for (; i < length; i += VLEN)
-        sweep_one(formula, k, a, b, out, i, vlanes_left(length - i), from, T, false);
-    return value;
-}
-
-/* The same, one after the other where old values are added, and the sweep alone for the last
- * row. */
-RG_INLINE double finish_row(rg_formula *formula, const void *k, const void *a, const void *b,
-                            char *out, const rg_dtype from, const rg_dtype T, bool add, bool stream,
-                            const next_row *next, bool is_last, int64_t length)
-{
-    stream = stream && (from == T || vhead(out, T) == 0);
-    if (is_last || add)
-        sweep(formula, k, a, b, out, length, from, T, add, stream);
-    else if (stream)
-        return sweep_and_fold(formula, k, a, b, out, from, T, true, next, length);
-    else
-        return sweep_and_fold(formula, k, a, b, out, from, T, false, next, length);
-    return is_last ? 0 : fold_row(next, length, T);
-}
+#include "ops/softmax/softmax_rows.h"
 
 /* ---- forward, rows ---- */
 
 typedef struct forward_row {
     real max, scale, log_sum;
 } forward_row;
-
-RG_FORMULA vreal fold_max(const void *k, vreal acc, vreal x, vreal unused)
-{
-    (void)k;
-    (void)unused;
-    return vmax(acc, x);
-}
-
-RG_FORMULA vreal fold_sum(const void *k, vreal acc, vreal x, vreal unused)
-{
-    (void)k;
-    (void)unused;
-    return acc + x;
-}
-
-RG_INLINE vreal exp_for(vreal x, const rg_dtype T)
-{
-    return is_short(T) ? vexp_short(x) : vexp(x);
-}
 
 RG_FORMULA vreal scaled(const void *k, vreal e, vreal unused)
 {
@@ -188,44 +42,6 @@ RG_FORMULA vreal log_softmax_of(const void *k, vreal x, vreal unused)
     (void)unused;
     const forward_row *row = k;
     return (x - vset(row->max)) - vset(row->log_sum);
-}
-
-/* The sum of e^(x - m) over a piece, in four vectors of lanes. They are also put into kept[],
- * unless that is NULL, 2 VLEN at a time in the order in which a pair is loaded. */
-RG_INLINE double exp_sum(const char *x, real *kept, int64_t count, real max, const rg_dtype T)
-{
-    vreal acc[4] = { vset(0), vset(0), vset(0), vset(0) };
-    int64_t i = 0;
-    for (; i + 4 * VLEN <= count; i += 4 * VLEN) {
-        const vpair p = vload_pair(x, i, T, true), q = vload_pair(x, i + 2 * VLEN, T, true);
-        const vpair e = { exp_for(p.a - vset(max), T), exp_for(p.b - vset(max), T) };
-        const vpair f = { exp_for(q.a - vset(max), T), exp_for(q.b - vset(max), T) };
-        acc[0] += e.a;
-        acc[1] += e.b;
-        acc[2] += f.a;
-        acc[3] += f.b;
-        if (kept != NULL) {
-            vstore_pair(kept, i, RG_REAL, e, false, false);
-            vstore_pair(kept, i + 2 * VLEN, RG_REAL, f, false, false);
-        }
-    }
-    if (i + 2 * VLEN <= count) {
-        const vpair p = vload_pair(x, i, T, true);
-        const vpair e = { exp_for(p.a - vset(max), T), exp_for(p.b - vset(max), T) };
-        acc[0] += e.a;
-        acc[1] += e.b;
-        if (kept != NULL)
-            vstore_pair(kept, i, RG_REAL, e, false, false);
-        i += 2 * VLEN;
-    }
-    for (; i < count; i += VLEN) {
-        const int n = vlanes_left(count - i);
-        const vreal e = exp_for(vload(x, i, n, T) - vset(max), T);
-        acc[0] += vkeep(e, n, 0);
-        if (kept != NULL)
-            vstore(kept, i, n, RG_REAL, e);
-    }
-    return (double)vsum((acc[0] + acc[1]) + (acc[2] + acc[3]));
 }
 
 RG_INLINE void sum_of_row(forward_row *k, const rg_softmax_shape *shape, const char *x, real *kept,
