@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Adam: description, validation, shape rule, forward. */
+#include "ops/sgd/update_record.h"
+
+#include <retrograde/adam.h>
+
+/* ---- description ---- */
+
+static const rg_adam_desc defaults = {
+    .size = sizeof(rg_adam_desc),
+    .beta1 = 0.9,
+    .beta2 = 0.999,
+    .epsilon = 1e-8,
+    .gradient = RG_GRADIENT_RULES_DEFAULT,
+};
+
+rg_adam_desc rg_adam_desc_default(void)
+{
+    return defaults;
+}
+
+static const rg_field fields[] = {
+    { .name = "form",
+      .type = RG_FIELD_ENUM,
+      .offset = offsetof(rg_adam_desc, form),
+      .names = rg_update_forms,
+      .text = "epsilon is added to the root as it is (mps), or corrected (torch)" },
+    { .name = "beta1",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_adam_desc, beta1),
+      .low = 0,
+      .high = 1,
+      .text = "how much of the mean gradient stays; less than 1" },
+    { .name = "beta2",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_adam_desc, beta2),
+      .low = 0,
+      .high = 1,
+      .text = "how much of the mean square stays; less than 1" },
+    { .name = "epsilon",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_adam_desc, epsilon),
+      .low = 0,
+      .high = (double)INFINITY,
+      .text = "added to the root of the mean square" },
+    { .name = "decay",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_adam_desc, decay),
+      .text = "decoupled decay of the parameter, times the rate" },
+    { .name = "amsgrad",
+      .type = RG_FIELD_BOOL,
+      .offset = offsetof(rg_adam_desc, amsgrad),
+      .text = "the largest mean square so far is what counts" },
+    RG_UPDATE_FIELDS(rg_adam_desc),
+};
+
+static const rg_op_name names[] = {
+    { "MPSNNOptimizerAdam", false, "",
+      "inputValuesVector=parameter inputGradientVector=gradient inputMomentumVector=momentum "
+      "inputVelocityVector=velocity maximumVelocityVector=maximum learningRate=rate timeStep=step "
+      "resultValuesVector=new_parameter",
+      0, 0 },
+    { "Adam", false, "form=mps epsilon=1e-6",
+      "R=rate T=step X=parameter G=gradient V=momentum H=velocity X_new=new_parameter "
+      "V_new=new_momentum H_new=new_velocity",
+      0, 0 },
+    { .name = NULL },
+};
+
+static rg_update_plan plan_of(const void *desc)
+{
+    const rg_adam_desc *d = desc;
+    return (rg_update_plan){ .op = "adam",
+                             .gradient = &d->gradient,
+                             .scaled = d->scaled,
+                             .stepped = true,
+                             .copy = d->copy,
+                             .numbers = { .epsilon = d->epsilon,
+                                          .beta1 = d->beta1,
+                                          .beta2 = d->beta2,
+                                          .decay = d->decay,
+                                          .moments = 2 + d->amsgrad,
+                                          .mps = d->form == RG_UPDATE_MPS,
+                                          .amsgrad = d->amsgrad } };
+}
+
+static int32_t count_inputs(const void *desc)
+{
+    const rg_update_plan plan = plan_of(desc);
+    return rg_update_count_inputs(&plan);
+}
+
+static int32_t count_outputs(const void *desc)
+{
+    const rg_update_plan plan = plan_of(desc);
+    return rg_update_count_outputs(&plan);
+}
+
+static const char *const *input_names(const void *desc)
+{
+    static const char *const plain[] = { "parameter", "gradient", "momentum", "velocity",
+                                         "rate",      "step",     "scale",    NULL };
+    static const char *const all[] = { "parameter", "gradient", "momentum", "velocity", "maximum",
+                                       "rate",      "step",     "scale",    NULL };
+    return ((const rg_adam_desc *)desc)->amsgrad ? all : plain;
+}
+
+static const char *const *output_names(const void *desc)
+{
+    static const char *const plain[] = { "new_parameter", "new_momentum", "new_velocity", "copy",
+                                         NULL };
+    static const char *const all[] = { "new_parameter", "new_momentum", "new_velocity",
+                                       "new_maximum",   "copy",         NULL };
+    return ((const rg_adam_desc *)desc)->amsgrad ? all : plain;
+}
+
+static const char *alias_of(const void *desc)
+{
+    const rg_update_plan plan = plan_of(desc);
+    return rg_update_alias(&plan);
+}
+
+/* ---- validation, shape rule, forward ---- */
+
+static rg_status check(const void *desc)
+{
+    const rg_adam_desc *d = desc;
+    const rg_update_plan plan = plan_of(desc);
+    RG_CHECK(d->beta1 < 1, RG_INVALID_ARGUMENT, "adam: beta1 is %g, not less than 1", d->beta1);
+    RG_CHECK(d->beta2 < 1, RG_INVALID_ARGUMENT, "adam: beta2 is %g, not less than 1", d->beta2);
+    return rg_update_check(&plan);
+}
+
+static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[])
+{
+    const rg_update_plan plan = plan_of(desc);
+    return rg_update_shapes(&plan, input_names(desc), x, y);
+}
+
+static rg_status forward_calls(rg_call calls[], int32_t count)
+{
+    const rg_update_plan plan = plan_of(calls->desc);
+    return rg_update_record(&plan, calls, count);
+}
+
+static rg_status forward(rg_call *call)
+{
+    return forward_calls(call, 1);
+}
+
+/* ---- the op ---- */
+
+RG_OP_DEFINE(adam, .text = "Adam, one step: AMSGrad, decoupled decay",
+             .desc = { fields, &defaults, sizeof defaults },
+             .inputs = (const char *const[]){ "parameter", "gradient", "momentum", "velocity",
+                                              "maximum", "rate", "step", "scale", NULL },
+             .outputs = (const char *const[]){ "new_parameter", "new_momentum", "new_velocity",
+                                               "new_maximum", "copy", NULL },
+             .names = names, .alias_of = alias_of, .count_inputs = count_inputs,
+             .count_outputs = count_outputs, .input_names = input_names,
+             .output_names = output_names, .check = check, .shapes = shapes, .forward = forward,
+             .forward_calls = forward_calls);
+
+rg_status rg_adam_create(rg_device *device, const rg_adam_desc *desc, rg_kernel **kernel)
+{
+    return rg_kernel_create(device, &rg_op_adam, desc, kernel);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Adam on the CPU. */
+#include "ops/sgd/update_cpu.h"
+
+/* The moments are momentum, velocity and, for AMSGrad, the largest velocity so far. */
+RG_FORMULA void adam_rule(const update_constants *k, update_point *x)
+{
+    const vreal g = x->g;
+    const vreal mean = x->moment[0] = vfma(vset(k->beta1), x->moment[0], vset(k->rest1) * g);
+    vreal square = x->moment[1] = vfma(vset(k->beta2), x->moment[1], vset(k->rest2) * g * g);
+    if (k->amsgrad)
+        square = x->moment[2] = vmax(x->moment[2], square);
+    const vreal root = vfma(vsqrt(square), vset(k->spread), vset(k->epsilon));
+    x->p = vfma(vset(-k->factor), mean / root, x->p * vset(k->keep));
+}
+
+RG_OUTLINE void adam_row(const update_constants *k, const rg_update_tensors *t, int64_t count,
+                         rg_dtype T)
+{
+    update_row_any(adam_rule, k, t, count, T);
+}
+
+RG_INLINE void adam_flat(const rg_update_flat_args *a, int64_t begin, int64_t end, const rg_dtype T)
+{
+    update_flat(adam_row, a, begin, end, T);
+}
+
+RG_INLINE void adam_strided(const rg_update_strided_args *a, int64_t begin, int64_t end,
+                            const rg_dtype T)
+{
+    update_strided(adam_row, a, begin, end, T);
+}
+
+/* ---- entry points and table ---- */
+
+RG_KERNEL(adam_flat, rg_update_flat_args)
+RG_KERNEL(adam_strided, rg_update_strided_args)
+
+const rg_cpu_row RG_TABLE(adam)[RG_UPDATE_KERNELS] = {
+    [RG_UPDATE_FLAT] = RG_ROW(adam_flat),
+    [RG_UPDATE_STRIDED] = RG_ROW(adam_strided),
+};

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* The definition of the sum of squares. */
+#include "ops/optest.h"
+
+#include <retrograde/grad_norm.h>
+
+void rg_grad_norm_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref_tensor y[])
+{
+    const rg_grad_norm_desc *d = desc;
+    int64_t count = 1;
+    for (int32_t i = 0; i < x->rank; i++)
+        count *= x->dims[i];
+    long double sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        sum += (long double)x->data[i] * (long double)x->data[i];
+    y->data[0] = (double)sum * d->factor;
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* RMSProp: description, validation, shape rule, forward. */
+#include "ops/sgd/update_record.h"
+
+#include <retrograde/rmsprop.h>
+
+/* ---- description ---- */
+
+static const rg_rmsprop_desc defaults = {
+    .size = sizeof(rg_rmsprop_desc),
+    .decay = 0.9,
+    .epsilon = 1e-8,
+    .gradient = RG_GRADIENT_RULES_DEFAULT,
+};
+
+rg_rmsprop_desc rg_rmsprop_desc_default(void)
+{
+    return defaults;
+}
+
+static const rg_field fields[] = {
+    { .name = "form",
+      .type = RG_FIELD_ENUM,
+      .offset = offsetof(rg_rmsprop_desc, form),
+      .names = rg_update_forms,
+      .text = "momentum holds steps times the rate (mps), or steps (torch)" },
+    { .name = "decay",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_rmsprop_desc, decay),
+      .low = 0,
+      .high = 1,
+      .text = "how much of the mean square stays" },
+    { .name = "epsilon",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_rmsprop_desc, epsilon),
+      .low = 0,
+      .high = (double)INFINITY,
+      .text = "added to the root of the mean square" },
+    { .name = "momentum",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_rmsprop_desc, momentum),
+      .low = 0,
+      .high = 1,
+      .text = "how much of the momentum stays; 0: there is none" },
+    { .name = "centered",
+      .type = RG_FIELD_BOOL,
+      .offset = offsetof(rg_rmsprop_desc, centered),
+      .text = "the square of the mean gradient is subtracted" },
+    RG_UPDATE_FIELDS(rg_rmsprop_desc),
+};
+
+static const rg_op_name names[] = {
+    { "MPSNNOptimizerRMSProp", false, "",
+      "inputValuesVector=parameter inputGradientVector=gradient inputSumOfSquaresVector=velocity "
+      "learningRate=rate resultValuesVector=new_parameter",
+      0, 0 },
+    { .name = NULL },
+};
+
+static rg_update_plan plan_of(const void *desc)
+{
+    const rg_rmsprop_desc *d = desc;
+    return (rg_update_plan){ .op = "rmsprop",
+                             .gradient = &d->gradient,
+                             .scaled = d->scaled,
+                             .copy = d->copy,
+                             .numbers = { .momentum = d->momentum,
+                                          .epsilon = d->epsilon,
+                                          .beta2 = d->decay,
+                                          .moments = 1 + d->centered + (d->momentum != 0),
+                                          .mps = d->form == RG_UPDATE_MPS,
+                                          .centered = d->centered } };
+}
+
+/* Which of the tables of names: bit 0, centered; bit 1, with momentum. */
+static int names_of(const void *desc)
+{
+    const rg_rmsprop_desc *d = desc;
+    return d->centered + 2 * (d->momentum != 0);
+}
+
+static int32_t count_inputs(const void *desc)
+{
+    const rg_update_plan plan = plan_of(desc);
+    return rg_update_count_inputs(&plan);
+}
+
+static int32_t count_outputs(const void *desc)
+{
+    const rg_update_plan plan = plan_of(desc);
+    return rg_update_count_outputs(&plan);
+}
+
+static const char *const *input_names(const void *desc)
+{
+    static const char *const all[][8] = {
+        { "parameter", "gradient", "velocity", "rate", "scale", NULL },
+        { "parameter", "gradient", "velocity", "mean", "rate", "scale", NULL },
+        { "parameter", "gradient", "velocity", "momentum", "rate", "scale", NULL },
+        { "parameter", "gradient", "velocity", "mean", "momentum", "rate", "scale", NULL },
+    };
+    return all[names_of(desc)];
+}
+
+static const char *const *output_names(const void *desc)
+{
+    static const char *const all[][6] = {
+        { "new_parameter", "new_velocity", "copy", NULL },
+        { "new_parameter", "new_velocity", "new_mean", "copy", NULL },
+        { "new_parameter", "new_velocity", "new_momentum", "copy", NULL },
+        { "new_parameter", "new_velocity", "new_mean", "new_momentum", "copy", NULL },
+    };
+    return all[names_of(desc)];
+}
+
+static const char *alias_of(const void *desc)
+{
+    const rg_update_plan plan = plan_of(desc);
+    return rg_update_alias(&plan);
+}
+
+/* ---- validation, shape rule, forward ---- */
+
+static rg_status check(const void *desc)
+{
+    const rg_update_plan plan = plan_of(desc);
+    return rg_update_check(&plan);
+}
+
+static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[])
+{
+    const rg_update_plan plan = plan_of(desc);
+    return rg_update_shapes(&plan, input_names(desc), x, y);
+}
+
+static rg_status forward_calls(rg_call calls[], int32_t count)
+{
+    const rg_update_plan plan = plan_of(calls->desc);
+    return rg_update_record(&plan, calls, count);
+}
+
+static rg_status forward(rg_call *call)
+{
+    return forward_calls(call, 1);
+}
+
+/* ---- the op ---- */
+
+RG_OP_DEFINE(rmsprop, .text = "RMSProp, one step", .desc = { fields, &defaults, sizeof defaults },
+             .inputs = (const char *const[]){ "parameter", "gradient", "velocity", "mean",
+                                              "momentum", "rate", "scale", NULL },
+             .outputs = (const char *const[]){ "new_parameter", "new_velocity", "new_mean",
+                                               "new_momentum", "copy", NULL },
+             .names = names, .alias_of = alias_of, .count_inputs = count_inputs,
+             .count_outputs = count_outputs, .input_names = input_names,
+             .output_names = output_names, .check = check, .shapes = shapes, .forward = forward,
+             .forward_calls = forward_calls);
+
+rg_status rg_rmsprop_create(rg_device *device, const rg_rmsprop_desc *desc, rg_kernel **kernel)
+{
+    return rg_kernel_create(device, &rg_op_rmsprop, desc, kernel);
+}

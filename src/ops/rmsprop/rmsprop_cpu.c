@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* RMSProp on the CPU. */
+#include "ops/sgd/update_cpu.h"
+
+/* The moments are velocity, then mean if centered, then momentum if there is one. */
+RG_FORMULA void rmsprop_rule(const update_constants *k, update_point *x)
+{
+    const vreal g = x->g, beta = vset(k->beta2), rest = vset(k->rest2);
+    vreal square = x->moment[0] = vfma(beta, x->moment[0], rest * g * g);
+    if (k->centered) {
+        const vreal mean = x->moment[1] = vfma(beta, x->moment[1], rest * g);
+        square = vmax(vset(0), square - mean * mean); /* NaN stays */
+    }
+    vreal by = g / (vsqrt(square) + vset(k->epsilon));
+    if (k->momentum != 0) {
+        const vreal old = k->centered ? x->moment[2] : x->moment[1];
+        by = vfma(vset(k->momentum), old, vset(k->inner) * by);
+        if (k->centered)
+            x->moment[2] = by;
+        else
+            x->moment[1] = by;
+    }
+    x->p = vfma(vset(-k->factor), by, x->p);
+}
+
+RG_OUTLINE void rmsprop_row(const update_constants *k, const rg_update_tensors *t, int64_t count,
+                            rg_dtype T)
+{
+    update_row_any(rmsprop_rule, k, t, count, T);
+}
+
+RG_INLINE void rmsprop_flat(const rg_update_flat_args *a, int64_t begin, int64_t end,
+                            const rg_dtype T)
+{
+    update_flat(rmsprop_row, a, begin, end, T);
+}
+
+RG_INLINE void rmsprop_strided(const rg_update_strided_args *a, int64_t begin, int64_t end,
+                               const rg_dtype T)
+{
+    update_strided(rmsprop_row, a, begin, end, T);
+}
+
+/* ---- entry points and table ---- */
+
+RG_KERNEL(rmsprop_flat, rg_update_flat_args)
+RG_KERNEL(rmsprop_strided, rg_update_strided_args)
+
+const rg_cpu_row RG_TABLE(rmsprop)[RG_UPDATE_KERNELS] = {
+    [RG_UPDATE_FLAT] = RG_ROW(rmsprop_flat),
+    [RG_UPDATE_STRIDED] = RG_ROW(rmsprop_strided),
+};

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Gradient descent: description, validation, shape rule, forward. */
+#include "ops/sgd/update_record.h"
+
+#include <retrograde/sgd.h>
+
+/* ---- description ---- */
+
+static const rg_sgd_desc defaults = {
+    .size = sizeof(rg_sgd_desc),
+    .gradient = RG_GRADIENT_RULES_DEFAULT,
+};
+
+rg_sgd_desc rg_sgd_desc_default(void)
+{
+    return defaults;
+}
+
+static const rg_field fields[] = {
+    { .name = "form",
+      .type = RG_FIELD_ENUM,
+      .offset = offsetof(rg_sgd_desc, form),
+      .names = rg_update_forms,
+      .text = "momentum holds gradients times the rate (mps), or gradients (torch)" },
+    { .name = "momentum",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_sgd_desc, momentum),
+      .low = 0,
+      .high = 1,
+      .text = "how much of the momentum stays; 0: there is none" },
+    { .name = "nesterov",
+      .type = RG_FIELD_BOOL,
+      .offset = offsetof(rg_sgd_desc, nesterov),
+      .text = "the step looks ahead along the momentum" },
+    RG_UPDATE_FIELDS(rg_sgd_desc),
+};
+
+static const rg_op_name names[] = {
+    { "MPSNNOptimizerStochasticGradientDescent", false, "",
+      "inputValuesVector=parameter inputGradientVector=gradient inputMomentumVector=momentum "
+      "learningRate=rate resultValuesVector=new_parameter",
+      0, 0 },
+    { "Momentum", false, "form=torch momentum=0.9",
+      "R=rate X=parameter G=gradient V=momentum X_new=new_parameter V_new=new_momentum", 0, 0 },
+    { .name = NULL },
+};
+
+static rg_update_plan plan_of(const void *desc)
+{
+    const rg_sgd_desc *d = desc;
+    return (rg_update_plan){ .op = "sgd",
+                             .gradient = &d->gradient,
+                             .scaled = d->scaled,
+                             .copy = d->copy,
+                             .numbers = { .momentum = d->momentum,
+                                          .moments = d->momentum != 0,
+                                          .mps = d->form == RG_UPDATE_MPS,
+                                          .nesterov = d->nesterov } };
+}
+
+static int32_t count_inputs(const void *desc)
+{
+    const rg_update_plan plan = plan_of(desc);
+    return rg_update_count_inputs(&plan);
+}
+
+static int32_t count_outputs(const void *desc)
+{
+    const rg_update_plan plan = plan_of(desc);
+    return rg_update_count_outputs(&plan);
+}
+
+static const char *const *input_names(const void *desc)
+{
+    static const char *const plain[] = { "parameter", "gradient", "rate", "scale", NULL };
+    static const char *const all[] = { "parameter", "gradient", "momentum", "rate", "scale", NULL };
+    return ((const rg_sgd_desc *)desc)->momentum != 0 ? all : plain;
+}
+
+static const char *const *output_names(const void *desc)
+{
+    static const char *const plain[] = { "new_parameter", "copy", NULL };
+    static const char *const all[] = { "new_parameter", "new_momentum", "copy", NULL };
+    return ((const rg_sgd_desc *)desc)->momentum != 0 ? all : plain;
+}
+
+static const char *alias_of(const void *desc)
+{
+    const rg_update_plan plan = plan_of(desc);
+    return rg_update_alias(&plan);
+}
+
+/* ---- validation, shape rule, forward ---- */
+
+static rg_status check(const void *desc)
+{
+    const rg_sgd_desc *d = desc;
+    const rg_update_plan plan = plan_of(desc);
+    RG_CHECK(!d->nesterov || d->momentum != 0, RG_INVALID_ARGUMENT,
+             "sgd: nesterov is true, but momentum is 0");
+    return rg_update_check(&plan);
+}
+
+static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[])
+{
+    const rg_update_plan plan = plan_of(desc);
+    return rg_update_shapes(&plan, input_names(desc), x, y);
+}
+
+static rg_status forward_calls(rg_call calls[], int32_t count)
+{
+    const rg_update_plan plan = plan_of(calls->desc);
+    return rg_update_record(&plan, calls, count);
+}
+
+static rg_status forward(rg_call *call)
+{
+    return forward_calls(call, 1);
+}
+
+/* ---- the op ---- */
+
+RG_OP_DEFINE(sgd, .text = "gradient descent with momentum, one step",
+             .desc = { fields, &defaults, sizeof defaults },
+             .inputs = (const char *const[]){ "parameter", "gradient", "momentum", "rate", "scale",
+                                              NULL },
+             .outputs = (const char *const[]){ "new_parameter", "new_momentum", "copy", NULL },
+             .names = names, .alias_of = alias_of, .count_inputs = count_inputs,
+             .count_outputs = count_outputs, .input_names = input_names,
+             .output_names = output_names, .check = check, .shapes = shapes, .forward = forward,
+             .forward_calls = forward_calls);
+
+rg_status rg_sgd_create(rg_device *device, const rg_sgd_desc *desc, rg_kernel **kernel)
+{
+    return rg_kernel_create(device, &rg_op_sgd, desc, kernel);
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* The pass of sgd, rmsprop and adam over memory, on the CPU: each element is read once and written
+ * once. What an optimizer itself does is its rule. */
+#ifndef RG_OPS_UPDATE_CPU_H
+#define RG_OPS_UPDATE_CPU_H
+
+#include "backend/cpu/kernel.h"
+#include "ops/sgd/update.h"
+
+#include <retrograde/optimizer.h>
+
+/* All numbers of a launch, as real. */
+typedef struct update_constants {
+    real scale, clip_minimum, clip_maximum, rescale, l1, l2;
+    real rate, factor, spread, inner, keep;
+    real momentum, epsilon, beta1, beta2, rest1, rest2; /* rest: 1 - beta */
+    int moments, copy;
+    bool skip, nesterov, centered, amsgrad, stream;
+} update_constants;
+
+static update_constants update_constants_of(const rg_update_values *values,
+                                            const rg_update_numbers *n)
+{
+    const rg_update_scalars s = rg_update_scalars_of(values, n);
+    return (update_constants){ .scale = (real)s.scale,
+                               .clip_minimum = (real)n->clip_minimum,
+                               .clip_maximum = (real)n->clip_maximum,
+                               .rescale = (real)n->rescale,
+                               .l1 = (real)n->l1,
+                               .l2 = (real)n->l2,
+                               .rate = (real)s.rate,
+                               .factor = (real)s.factor,
+                               .spread = (real)s.spread,
+                               .inner = (real)s.inner,
+                               .keep = (real)s.keep,
+                               .momentum = (real)n->momentum,
+                               .epsilon = (real)n->epsilon,
+                               .beta1 = (real)n->beta1,
+                               .beta2 = (real)n->beta2,
+                               .rest1 = (real)(1 - n->beta1),
+                               .rest2 = (real)(1 - n->beta2),
+                               .moments = n->moments,
+                               .copy = n->copy,
+                               .skip = s.skip,
+                               .nesterov = n->nesterov,
+                               .centered = n->centered,
+                               .amsgrad = n->amsgrad,
+                               .stream = n->stream };
+}
+
+/* Elements of a parameter p, of its gradient g and of its moments. */
+typedef struct update_point {
+    vreal p, g, moment[RG_UPDATE_MOMENTS];
+} update_point;
+
+/* What an optimizer makes of them; g has been prepared. */
+typedef void update_rule(const update_constants *k, update_point *x);
+
+RG_INLINE vreal update_prepare(const update_constants *k, vreal g, vreal p)
+{
+    g = vmin(vset(k->clip_maximum), vmax(vset(k->clip_minimum), g * vset(k->scale)));
+    g = g * vset(k->rescale);
+    if (k->l1 != 0)
+        g += vselect(p > 0, vset(k->l1), vselect(p < 0, vset(-k->l1), vset(0)));
+    if (k->l2 != 0)
+        g = vfma(p, vset(k->l2), g);
+    return g;
+}
+
+/* ---- elements side by side ---- */
+
+RG_INLINE void update_store(void *data, int64_t i, const int n, const rg_dtype T, vreal a,
+                            bool stream)
+{
+    if (stream && n == VLEN)
+        vstream(data, i, T, a);
+    else
+        vstore(data, i, n, T, a);
+}
+
+RG_INLINE void update_step(update_rule *rule, const update_constants *k, const rg_update_tensors *t,
+                           int64_t i, const int n, const rg_dtype T, bool stream)
+{
+    update_point x = { .p = vload(t->parameter, i, n, RG_REAL), .g = vload(t->gradient, i, n, T) };
+#pragma GCC unroll 3
+    for (int m = 0; m < RG_UPDATE_MOMENTS; m++)
+        if (m < k->moments)
+            x.moment[m] = vload(t->moment[m], i, n, RG_REAL);
+    if (!k->skip) {
+        x.g = update_prepare(k, x.g, x.p);
+        rule(k, &x);
+    }
+    update_store(t->new_parameter, i, n, RG_REAL, x.p, stream);
+#pragma GCC unroll 3
+    for (int m = 0; m < RG_UPDATE_MOMENTS; m++)
+        if (m < k->moments)
+            update_store(t->new_moment[m], i, n, RG_REAL, x.moment[m], stream);
+#if !RG_REAL_F64
+    if (k->copy == RG_PARAMETER_COPY_F16)
+        update_store(t->copy, i, n, RG_F16, x.p, stream);
+    if (k->copy == RG_PARAMETER_COPY_BF16)
+        update_store(t->copy, i, n, RG_BF16, x.p, stream);
+#endif
+}
+
+/* Whether results can and should go past the cache: what is in place is in the cache already. */
+RG_INLINE bool update_streams(const update_constants *k, const rg_update_tensors *t)
+{
+    uintptr_t all = (uintptr_t)t->new_parameter;
+    bool apart = t->new_parameter != t->parameter;
+    for (int m = 0; m < k->moments; m++) {
+        all |= (uintptr_t)t->new_moment[m];
+        apart &= t->new_moment[m] != t->moment[m];
+    }
+    all |= k->copy != RG_PARAMETER_COPY_NONE ? (uintptr_t)t->copy : 0;
+    return k->stream && apart && all % RG_VECTOR_BYTES == 0;
+}
+
+RG_INLINE void update_row_of(update_rule *rule, const update_constants *constants,
+                             const rg_update_tensors *tensors, int64_t count, const rg_dtype T)
+{
+    const update_constants k = *constants; /* copies, which stores cannot change */
+    const rg_update_tensors t = *tensors;
+    const bool stream = update_streams(&k, &t);
+    int64_t i = 0;
+    for (; i + VLEN <= count; i += VLEN)
+        update_step(rule, &k, &t, i, VLEN, T, stream);
+    if (i < count)
+        update_step(rule, &k, &t, i, (int)(count - i), T, stream);
+}
+
+/* The rest of an optimizer calls one function for all storage types of a gradient. */
+typedef void update_row(const update_constants *k, const rg_update_tensors *t, int64_t count,
+                        rg_dtype T);
+
+RG_INLINE void update_row_any(update_rule *rule, const update_constants *k,
+                              const rg_update_tensors *t, int64_t count, rg_dtype T)
+{
+#if !RG_REAL_F64
+    if (T == RG_F16)
+        update_row_of(rule, k, t, count, RG_F16);
+    else if (T == RG_BF16)
+        update_row_of(rule, k, t, count, RG_BF16);
+    else
+#endif
+        update_row_of(rule, k, t, count, RG_REAL);
+    (void)T;
+}
+
+/* ---- units ---- */
+
+/* The tensors from elements `at` on; gradient and copy have sizes of their own. */
+static rg_update_tensors update_from(const rg_update_tensors *t, const int64_t at[], rg_dtype T)
+{
+    const int64_t size = sizeof(real), narrow = T == RG_F16 || T == RG_BF16 ? 2 : size;
+    rg_update_tensors from = { .parameter = (const char *)t->parameter + at[0] * size,
+                               .gradient = (const char *)t->gradient + at[1] * narrow,
+                               .new_parameter = (char *)t->new_parameter + at[5] * size };
+    for (int m = 0; m < RG_UPDATE_MOMENTS && t->moment[m] != NULL; m++) {
+        from.moment[m] = (const char *)t->moment[m] + at[2 + m] * size;
+        from.new_moment[m] = (char *)t->new_moment[m] + at[6 + m] * size;
+    }
+    from.copy = t->copy != NULL ? (char *)t->copy + at[9] * 2 : NULL;
+    return from;
+}
+
+static void update_flat(update_row *row, const rg_update_flat_args *a, int64_t begin, int64_t end,
+                        rg_dtype T)
+{
+    const update_constants k = update_constants_of(&a->values, &a->numbers);
+    int r = 0;
+    for (int64_t unit = begin; unit < end; unit++) {
+        while (unit >= a->first[r + 1])
+            r++;
+        const int64_t first = (unit - a->first[r]) * RG_UPDATE_PIECE;
+        int64_t at[RG_UPDATE_TENSORS];
+        for (int i = 0; i < RG_UPDATE_TENSORS; i++)
+            at[i] = first;
+        const rg_update_tensors t = update_from(&a->row[r], at, T);
+        row(&k, &t, least(RG_UPDATE_PIECE, a->count[r] - first), T);
+    }
+}
+
+/* ---- any strides: a few elements at a time are brought side by side, and back ---- */
+
+enum { UPDATE_FEW = 256 };
+
+RG_OUTLINE void update_move(char *to, int64_t to_step, const char *from, int64_t from_step,
+                            int64_t count, int64_t size)
+{
+    if (to == NULL)
+        return;
+    for (int64_t i = 0; i < count; i++)
+        memcpy(to + i * to_step * size, from + i * from_step * size, (size_t)size);
+}
+
+typedef struct update_room {
+    real parameter[UPDATE_FEW], gradient[UPDATE_FEW], moment[RG_UPDATE_MOMENTS][UPDATE_FEW];
+    uint16_t copy[UPDATE_FEW];
+} update_room;
+
+static void update_scattered(update_row *row, const update_constants *k, const rg_update_tensors *t,
+                             const int64_t step[], int64_t count, rg_dtype T)
+{
+    const int64_t size = sizeof(real), narrow = T == RG_F16 || T == RG_BF16 ? 2 : size;
+    update_room room;
+    rg_update_tensors near = { .parameter = room.parameter,
+                               .gradient = room.gradient,
+                               .new_parameter = room.parameter,
+                               .copy = room.copy };
+    update_move((char *)room.parameter, 1, t->parameter, step[0], count, size);
+    update_move((char *)room.gradient, 1, t->gradient, step[1], count, narrow);
+    for (int m = 0; m < k->moments; m++) {
+        near.moment[m] = near.new_moment[m] = room.moment[m];
+        update_move((char *)room.moment[m], 1, t->moment[m], step[2 + m], count, size);
+    }
+    row(k, &near, count, T);
+    update_move(t->new_parameter, step[5], (const char *)room.parameter, 1, count, size);
+    for (int m = 0; m < k->moments; m++)
+        update_move(t->new_moment[m], step[6 + m], (const char *)room.moment[m], 1, count, size);
+    if (k->copy != RG_PARAMETER_COPY_NONE)
+        update_move(t->copy, step[9], (const char *)room.copy, 1, count, 2);
+}
+
+static void update_strided(update_row *row, const rg_update_strided_args *a, int64_t begin,
+                           int64_t end, rg_dtype T)
+{
+    const update_constants k = update_constants_of(&a->values, &a->numbers);
+    for (int64_t unit = begin; unit < end; unit++) {
+        int64_t at[RG_UPDATE_TENSORS];
+        rg_walk_offsets(&a->read, RG_UPDATE_INPUTS, unit / a->pieces, at);
+        rg_walk_offsets(&a->written, RG_UPDATE_INPUTS, unit / a->pieces, at + RG_UPDATE_INPUTS);
+        const int64_t first = unit % a->pieces * RG_UPDATE_PIECE;
+        const int64_t count = least(RG_UPDATE_PIECE, a->length - first);
+        const int64_t few = a->dense ? count : UPDATE_FEW;
+        for (int i = 0; i < RG_UPDATE_TENSORS; i++)
+            at[i] += first * a->step[i];
+        for (int64_t done = 0; done < count; done += few) {
+            const rg_update_tensors t = update_from(&a->tensors, at, T);
+            if (a->dense)
+                row(&k, &t, count, T);
+            else
+                update_scattered(row, &k, &t, a->step, least(few, count - done), T);
+            for (int i = 0; i < RG_UPDATE_TENSORS; i++)
+                at[i] += few * a->step[i];
+        }
+    }
+}
+
+#endif

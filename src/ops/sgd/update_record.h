@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Fields, shape rule and recording, for sgd, rmsprop and adam. */
+#ifndef RG_OPS_UPDATE_RECORD_H
+#define RG_OPS_UPDATE_RECORD_H
+
+#include "ops/ops.h"
+#include "ops/sgd/update.h"
+#include "runtime/objects.h"
+
+#include <retrograde/optimizer.h>
+
+#include <math.h>
+
+/* ---- fields ---- */
+
+static const char *const rg_update_forms[] = { "mps", "torch", NULL };
+static const char *const rg_update_regularizations[] = { "none", "l1", "l2", NULL };
+static const char *const rg_update_copies[] = { "none", "f16", "bf16", NULL };
+
+static const rg_field rg_gradient_fields[] = {
+    { .name = "clip_minimum",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_gradient_rules, clip_minimum),
+      .text = "smaller elements become this" },
+    { .name = "clip_maximum",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_gradient_rules, clip_maximum),
+      .text = "larger elements become this" },
+    { .name = "rescale",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_gradient_rules, rescale),
+      .text = "factor, after clipping" },
+    { .name = "regularization",
+      .type = RG_FIELD_ENUM,
+      .offset = offsetof(rg_gradient_rules, regularization),
+      .names = rg_update_regularizations,
+      .text = "what is added: nothing, the sign of the parameter, or the parameter" },
+    { .name = "regularization_scale",
+      .type = RG_FIELD_F64,
+      .offset = offsetof(rg_gradient_rules, regularization_scale),
+      .text = "factor of what is added" },
+    { .name = NULL },
+};
+
+#define RG_GRADIENT_RULES_DEFAULT                                                         \
+    {                                                                                     \
+        .clip_minimum = -(double)INFINITY, .clip_maximum = (double)INFINITY, .rescale = 1 \
+    }
+
+/* The fields that all of them end with; `desc` is the type of the descriptor. */
+#define RG_UPDATE_FIELDS(desc)                                                                  \
+    { .name = "gradient",                                                                       \
+      .type = RG_FIELD_GROUP,                                                                   \
+      .offset = offsetof(desc, gradient),                                                       \
+      .fields = rg_gradient_fields,                                                             \
+      .text = "what becomes of the gradient first" },                                           \
+        { .name = "scaled",                                                                     \
+          .type = RG_FIELD_BOOL,                                                                \
+          .offset = offsetof(desc, scaled),                                                     \
+          .text =                                                                               \
+              "a last input of rank 0 is a factor of the gradient; infinite or NaN: no step" }, \
+        { .name = "copy",                                                                       \
+          .type = RG_FIELD_ENUM,                                                                \
+          .offset = offsetof(desc, copy),                                                       \
+          .names = rg_update_copies,                                                            \
+          .text = "a last output: the new parameter in 16 bits" },                              \
+    {                                                                                           \
+        .name = NULL                                                                            \
+    }
+
+/* ---- what an optimizer tells of a descriptor ---- */
+
+typedef struct rg_update_plan {
+    const char *op;
+    const rg_gradient_rules *gradient;
+    bool scaled, stepped; /* there is a scale, a step */
+    rg_parameter_copy copy;
+    rg_update_numbers numbers; /* those of its own, with `moments` */
+} rg_update_plan;
+
+static inline int32_t rg_update_rate_index(const rg_update_plan *p)
+{
+    return 2 + p->numbers.moments;
+}
+
+static inline int32_t rg_update_count_inputs(const rg_update_plan *p)
+{
+    return rg_update_rate_index(p) + 1 + p->stepped + p->scaled;
+}
+
+static inline int32_t rg_update_count_outputs(const rg_update_plan *p)
+{
+    return 1 + p->numbers.moments + (p->copy != RG_PARAMETER_COPY_NONE);
+}
+
+/* Pairs that may be one tensor. */
+static inline const char *rg_update_alias(const rg_update_plan *p)
+{
+    static const char *const pairs[] = { "x0=y0", "x0=y0 x2=y1", "x0=y0 x2=y1 x3=y2",
+                                         "x0=y0 x2=y1 x3=y2 x4=y3" };
+    return pairs[p->numbers.moments];
+}
+
+static inline rg_status rg_update_check(const rg_update_plan *p)
+{
+    const rg_gradient_rules *g = p->gradient;
+    RG_CHECK(g->clip_minimum <= g->clip_maximum, RG_INVALID_ARGUMENT,
+             "%s: gradient.clip_minimum is %g, more than gradient.clip_maximum, %g", p->op,
+             g->clip_minimum, g->clip_maximum);
+    RG_CHECK(g->regularization != RG_REGULARIZATION_NONE || g->regularization_scale == 0,
+             RG_INVALID_ARGUMENT,
+             "%s: gradient.regularization_scale is %g, but gradient.regularization is none", p->op,
+             g->regularization_scale);
+    return RG_OK;
+}
+
+/* ---- shape rule ---- */
+
+static inline rg_status rg_update_check_value(const rg_update_plan *p, const char *name,
+                                              const rg_tensor_desc *x, bool whole)
+{
+    char text[RG_SHAPE_TEXT];
+    const bool fits = whole ? x->dtype == RG_I64 : x->dtype == RG_F32 || x->dtype == RG_F64;
+    RG_CHECK(x->rank == 0 && fits, RG_INVALID_ARGUMENT, "%s: %s is %s; it is of rank 0 and %s",
+             p->op, name, rg_shape_text(x, text), whole ? "i64" : "f32 or f64");
+    return RG_OK;
+}
+
+static inline rg_status rg_update_shapes(const rg_update_plan *p, const char *const names[],
+                                         const rg_tensor_desc x[], rg_tensor_desc y[])
+{
+    char have[RG_SHAPE_TEXT], other[RG_SHAPE_TEXT];
+    const rg_tensor_desc *value = &x[rg_update_rate_index(p)];
+    const int32_t moments = p->numbers.moments;
+    RG_CHECK(x->dtype == RG_F32 || x->dtype == RG_F64, RG_INVALID_ARGUMENT,
+             "%s: parameter is %s; it is f32 or f64, and f16 or bf16 is its copy", p->op,
+             rg_dtype_name(x->dtype));
+    RG_CHECK(p->copy == RG_PARAMETER_COPY_NONE || x->dtype == RG_F32, RG_INVALID_ARGUMENT,
+             "%s: parameter is %s; a copy in 16 bits is one of f32", p->op,
+             rg_dtype_name(x->dtype));
+    const bool narrow = x[1].dtype == RG_F16 || x[1].dtype == RG_BF16;
+    RG_CHECK(x[1].dtype == x->dtype || (narrow && x->dtype == RG_F32), RG_INVALID_ARGUMENT,
+             "%s: gradient is %s where parameter is %s; it has the dtype of parameter, or f16 or "
+             "bf16 beside f32",
+             p->op, rg_shape_text(&x[1], other), rg_shape_text(x, have));
+    for (int32_t i = 1; i < 2 + moments; i++) {
+        const bool fits = rg_shape_same_dims(&x[i], x) && (i == 1 || x[i].dtype == x->dtype);
+        RG_CHECK(fits, RG_INVALID_ARGUMENT, "%s: %s is %s where parameter is %s", p->op, names[i],
+                 rg_shape_text(&x[i], other), rg_shape_text(x, have));
+    }
+    RG_TRY(rg_update_check_value(p, "rate", value++, false));
+    if (p->stepped)
+        RG_TRY(rg_update_check_value(p, "step", value++, true));
+    if (p->scaled)
+        RG_TRY(rg_update_check_value(p, "scale", value, false));
+    for (int32_t i = 0; i <= moments; i++)
+        y[i] = rg_tensor_desc_dense(x->dtype, x->rank, x->dims);
+    if (p->copy != RG_PARAMETER_COPY_NONE)
+        y[1 + moments] = rg_tensor_desc_dense(p->copy == RG_PARAMETER_COPY_F16 ? RG_F16 : RG_BF16,
+                                              x->rank, x->dims);
+    return RG_OK;
+}
+
+/* ---- recording ---- */
+
+static inline rg_update_numbers rg_update_numbers_of(const rg_update_plan *p, const rg_call *call)
+{
+    const rg_gradient_rules *g = p->gradient;
+    rg_update_numbers n = p->numbers;
+    const int32_t rate = rg_update_rate_index(p), scale = rate + 1 + p->stepped;
+    n.clip_minimum = g->clip_minimum;
+    n.clip_maximum = g->clip_maximum;
+    n.rescale = g->rescale;
+    n.l1 = g->regularization == RG_REGULARIZATION_L1 ? g->regularization_scale : 0;
+    n.l2 = g->regularization == RG_REGULARIZATION_L2 ? g->regularization_scale : 0;
+    n.copy = (int32_t)p->copy;
+    n.wide_rate = call->x[rate]->desc.dtype == RG_F64;
+    n.wide_scale = p->scaled && call->x[scale]->desc.dtype == RG_F64;
+    return n;
+}
+
+/* rate, step, scale; NULL where there is none. */
+static inline void rg_update_list_values(const rg_update_plan *p, const rg_call *call,
+                                         const rg_tensor *list[RG_UPDATE_VALUES])
+{
+    const int32_t rate = rg_update_rate_index(p);
+    list[0] = call->x[rate];
+    list[1] = p->stepped ? call->x[rate + 1] : NULL;
+    list[2] = p->scaled ? call->x[rate + 1 + p->stepped] : NULL;
+}
+
+/* In the order of rg_update_tensors. */
+static inline void rg_update_list_tensors(const rg_update_plan *p, const rg_call *call,
+                                          const rg_tensor *list[RG_UPDATE_TENSORS])
+{
+    const int32_t moments = p->numbers.moments;
+    memset(list, 0, RG_UPDATE_TENSORS * sizeof list[0]);
+    list[0] = call->x[0];
+    list[1] = call->x[1];
+    list[RG_UPDATE_INPUTS] = call->y[0];
+    for (int32_t m = 0; m < moments; m++) {
+        list[2 + m] = call->x[2 + m];
+        list[RG_UPDATE_INPUTS + 1 + m] = call->y[1 + m];
+    }
+    if (p->copy != RG_PARAMETER_COPY_NONE)
+        list[RG_UPDATE_TENSORS - 1] = call->y[1 + moments];
+}
+
+/* The walks of all tensors over the dimensions before `end`; what is missing goes along with the
+ * parameter. */
+static inline void rg_update_walk(const rg_tensor *const list[RG_UPDATE_TENSORS], int32_t begin,
+                                  int32_t end, rg_walk *read, rg_walk *written)
+{
+    const rg_tensor_desc *descs[RG_UPDATE_TENSORS];
+    for (int i = 0; i < RG_UPDATE_TENSORS; i++)
+        descs[i] = list[i] != NULL ? &list[i]->desc : &list[0]->desc;
+    *read = rg_walk_make(descs, RG_UPDATE_INPUTS, begin, end);
+    *written = rg_walk_make(descs + RG_UPDATE_INPUTS, RG_UPDATE_INPUTS, begin, end);
+}
+
+static inline bool rg_update_is_line(const rg_walk *walk)
+{
+    bool line = walk->rank <= 1;
+    for (int t = 0; t < RG_UPDATE_INPUTS && walk->rank == 1; t++)
+        line &= walk->strides[t][0] == 1;
+    return line;
+}
+
+/* Whether elements lie side by side, in the same order in all tensors: dense, as a rule. */
+static inline bool rg_update_is_flat(const rg_tensor *const list[RG_UPDATE_TENSORS])
+{
+    bool dense = true;
+    for (int i = 0; i < RG_UPDATE_TENSORS; i++)
+        dense &= list[i] == NULL || rg_shape_is_dense(&list[i]->desc);
+    if (dense)
+        return true;
+    rg_walk read, written;
+    rg_update_walk(list, 0, list[0]->desc.rank, &read, &written);
+    return rg_update_is_line(&read) && rg_update_is_line(&written);
+}
+
+static inline int64_t rg_update_bytes(const rg_tensor *const list[RG_UPDATE_TENSORS])
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < RG_UPDATE_TENSORS; i++)
+        bytes += list[i] != NULL ? (int64_t)rg_dtype_size(list[i]->desc.dtype) : 0;
+    return bytes * rg_shape_count(&list[0]->desc);
+}
+
+/* Units of a tile: whole pieces, or many small rows. */
+static inline int64_t rg_update_grain(int64_t elements, int64_t units)
+{
+    const int64_t each = units > 0 ? elements / units : 0;
+    return each >= RG_UPDATE_PIECE / 2 ? 1 : RG_UPDATE_PIECE / (each > 0 ? each : 1);
+}
+
+static inline rg_status rg_update_record_strided(const rg_update_plan *p, rg_call *call,
+                                                 const rg_tensor *list[])
+{
+    const rg_tensor *const *tensors = list + RG_UPDATE_VALUES;
+    const rg_tensor_desc *first = &tensors[0]->desc;
+    const int32_t rank = first->rank; /* at least 1: others are flat */
+    rg_update_strided_args args = { .length = first->dims[rank - 1],
+                                    .numbers = rg_update_numbers_of(p, call),
+                                    .dense = true };
+    rg_update_walk(tensors, 0, rank - 1, &args.read, &args.written);
+    for (int i = 0; i < RG_UPDATE_TENSORS; i++) {
+        const rg_tensor_desc *desc = tensors[i] != NULL ? &tensors[i]->desc : first;
+        args.step[i] = desc->strides[rank - 1];
+        args.dense &= args.step[i] == 1 || args.length == 1;
+    }
+    args.pieces = (args.length + RG_UPDATE_PIECE - 1) / RG_UPDATE_PIECE;
+    const int64_t units = args.read.count * args.pieces;
+    const rg_launch launch = { .kernel = RG_UPDATE_STRIDED,
+                               .dtype = tensors[1]->desc.dtype,
+                               .args = &args,
+                               .args_size = sizeof args,
+                               .list = list,
+                               .length = RG_UPDATE_VALUES + RG_UPDATE_TENSORS,
+                               .units = units,
+                               .grain = rg_update_grain(rg_shape_count(first), units),
+                               .bytes = rg_update_bytes(tensors) };
+    return rg_record(call, &launch);
+}
+
+/* Parameters that share a launch: values and dtype of the gradient are the same. */
+static inline bool rg_update_joins(const rg_update_plan *p, const rg_call *a, const rg_call *b)
+{
+    const rg_tensor *of_a[RG_UPDATE_VALUES], *of_b[RG_UPDATE_VALUES];
+    rg_update_list_values(p, a, of_a);
+    rg_update_list_values(p, b, of_b);
+    for (int i = 0; i < RG_UPDATE_VALUES; i++)
+        if (of_a[i] != of_b[i])
+            return false;
+    return a->x[1]->desc.dtype == b->x[1]->desc.dtype;
+}
+
+/* A launch for the rows that have been listed. */
+static inline rg_status rg_update_record_flat(rg_call *call, rg_update_flat_args *args,
+                                              const rg_tensor *const list[], int64_t bytes)
+{
+    int64_t elements = 0, units = 0;
+    for (int32_t r = 0; r < args->rows; r++) {
+        args->first[r] = units;
+        units += (args->count[r] + RG_UPDATE_PIECE - 1) / RG_UPDATE_PIECE;
+        elements += args->count[r];
+    }
+    args->first[args->rows] = units;
+    args->numbers.stream = rg_call_streams(call, bytes / 2);
+    const rg_launch launch = { .kernel = RG_UPDATE_FLAT,
+                               .dtype = call->x[1]->desc.dtype,
+                               .args = args,
+                               .args_size = sizeof *args,
+                               .list = list,
+                               .length = RG_UPDATE_VALUES + args->rows * RG_UPDATE_TENSORS,
+                               .units = units,
+                               .grain = rg_update_grain(elements, units),
+                               .bytes = bytes };
+    return rg_record(call, &launch);
+}
+
+/* Steps for `count` parameters: flat ones of a kind together, others by themselves. */
+static inline rg_status rg_update_record(const rg_update_plan *p, rg_call calls[], int32_t count)
+{
+    for (int32_t n = 0, next; n < count; n = next) {
+        const rg_tensor *list[RG_UPDATE_VALUES + RG_UPDATE_ROWS * RG_UPDATE_TENSORS];
+        rg_update_flat_args args = { .numbers = rg_update_numbers_of(p, &calls[n]) };
+        int64_t bytes = 0;
+        rg_update_list_values(p, &calls[n], list);
+        for (next = n; next < count && args.rows < RG_UPDATE_ROWS; next++) {
+            const rg_tensor **row = list + RG_UPDATE_VALUES + args.rows * RG_UPDATE_TENSORS;
+            rg_update_list_tensors(p, &calls[next], row);
+            if (!rg_update_joins(p, &calls[n], &calls[next]) || !rg_update_is_flat(row))
+                break;
+            args.count[args.rows++] = rg_shape_count(&row[0]->desc);
+            bytes += rg_update_bytes(row);
+        }
+        if (args.rows > 0) {
+            RG_TRY(rg_update_record_flat(&calls[n], &args, list, bytes));
+        } else {
+            RG_TRY(rg_update_record_strided(p, &calls[n], list));
+            next = n + 1;
+        }
+    }
+    return RG_OK;
+}
+
+#endif
