@@ -85,7 +85,7 @@ static const rg_op_name names[] = {
 
 static rg_status check(const void *desc)
 {
-    return rg_conv_check_neuron(&((const rg_conv_desc *)desc)->neuron, "conv");
+    return rg_fused_check(&((const rg_conv_desc *)desc)->neuron, "conv");
 }
 
 static int32_t count_inputs(const void *desc)
@@ -141,9 +141,9 @@ static uint32_t reads(const void *desc)
 {
     const rg_conv_desc *d = desc;
     uint32_t bits = RG_READS_X | (uint32_t)RG_READS_X << 1;
-    if (rg_conv_needs_z(&d->neuron))
-        bits |= RG_READS_WITH_STATE | (d->bias ? (uint32_t)RG_READS_X << 2 : 0);
-    return rg_conv_needs_y(&d->neuron) ? bits | RG_READS_Y : bits;
+    if (rg_fused_needs_z(&d->neuron) && d->bias)
+        bits |= (uint32_t)RG_READS_X << 2;
+    return bits | rg_fused_reads(&d->neuron);
 }
 
 /* ---- state ---- */
@@ -152,10 +152,7 @@ static int32_t make_slots(const void *desc, const rg_tensor_desc x[], rg_state_s
 {
     const rg_conv_desc *d = desc;
     rg_tensor_desc y[RG_MAX_OUTPUTS];
-    if (!rg_conv_needs_z(&d->neuron) || shapes(desc, x, y) != RG_OK)
-        return 0;
-    slots[0] = (rg_state_slot){ "z", y[0] };
-    return 1;
+    return shapes(desc, x, y) == RG_OK ? rg_fused_slots(&d->neuron, &y[0], slots) : 0;
 }
 
 /* ---- forward and gradient ---- */
@@ -193,9 +190,7 @@ static rg_status record_forward(rg_call *call, const rg_tensor *y, const rg_tens
 static rg_status forward(rg_call *call)
 {
     const rg_conv_desc *d = call->desc;
-    const bool keeps = call->state != NULL && rg_conv_needs_z(&d->neuron);
-    return record_forward(call, call->y[0], keeps ? rg_state_slot_tensor(call->state, 0) : NULL,
-                          &d->neuron);
+    return record_forward(call, call->y[0], rg_fused_z(call, &d->neuron), &d->neuron);
 }
 
 /* dx, dw and db from g. */
@@ -216,23 +211,20 @@ static rg_status record_gradients(rg_call *call, const rg_tensor *g)
         RG_TRY(rg_conv_record_weights(call, &s, call->x[0], g, call->dx[1], call->add >> 1 & 1));
     }
     if (d->bias && call->dx[2] != NULL)
-        RG_TRY(rg_conv_record_bias(call, g, call->dx[2], call->add >> 2 & 1));
+        RG_TRY(rg_fused_bias(call, g, call->dx[2], call->add >> 2 & 1));
     return RG_OK;
 }
 
-/* g, by y, or by z of the state, or by a z that is computed once more. */
-static rg_status record_g(rg_call *call, const rg_tensor *g, rg_tensor **made)
+/* g, by y, or by z of the state, or by a z that is computed once more in its place. */
+static rg_status record_g(rg_call *call, const rg_tensor *g)
 {
     const rg_neuron_desc *neuron = &((const rg_conv_desc *)call->desc)->neuron;
-    const rg_tensor *from = rg_conv_needs_y(neuron) ? call->y[0] : call->dy[0];
-    if (rg_conv_needs_z(neuron) && call->state != NULL && call->state->filled) {
-        from = rg_state_slot_tensor(call->state, 0);
-    } else if (rg_conv_needs_z(neuron)) {
-        RG_TRY(rg_tensor_create_temporary(call->commands, &g->desc, made));
-        RG_TRY(record_forward(call, *made, NULL, NULL));
-        from = *made;
-    }
-    return rg_conv_record_slope(call, neuron, call->dy[0], from, g);
+    const rg_tensor *z = g;
+    if (call->state != NULL && call->state->filled && rg_fused_needs_z(neuron))
+        z = rg_state_slot_tensor(call->state, 0);
+    else if (rg_fused_needs_z(neuron))
+        RG_TRY(record_forward(call, g, NULL, NULL));
+    return rg_fused_gradient(call, neuron, z, g);
 }
 
 static rg_status gradient(rg_call *call)
@@ -242,10 +234,9 @@ static rg_status gradient(rg_call *call)
     if (d->neuron.kind == RG_NEURON_NONE)
         return record_gradients(call, call->dy[0]);
     const rg_tensor_desc desc = rg_tensor_desc_dense(dy->dtype, dy->rank, dy->dims);
-    rg_tensor *g, *z = NULL;
+    rg_tensor *g;
     RG_TRY(rg_tensor_create_temporary(call->commands, &desc, &g));
-    rg_status status = record_g(call, g, &z);
-    rg_tensor_destroy(z);
+    rg_status status = record_g(call, g);
     if (status == RG_OK)
         status = record_gradients(call, g);
     rg_tensor_destroy(g);

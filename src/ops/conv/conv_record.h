@@ -6,24 +6,14 @@
 
 #include "core/shape.h"
 #include "ops/conv/conv.h"
-#include "ops/ops.h"
+#include "ops/fused_neuron.h"
 #include "ops/record_move.h"
 
 #include <retrograde/padding.h>
-#include <retrograde/reduce.h>
 
 #include <stdio.h>
 
 /* ---- checks; `op` is the name ---- */
-
-static inline rg_status rg_conv_check_neuron(const rg_neuron_desc *neuron, const char *op)
-{
-    RG_CHECK(neuron->kind != RG_NEURON_PRELU, RG_UNSUPPORTED,
-             "%s: neuron.kind is prelu, which has slopes of its own; use a neuron op", op);
-    RG_CHECK(!neuron->from_y, RG_INVALID_ARGUMENT,
-             "%s: neuron.from_y is true; whether y is read follows from the kind", op);
-    return rg_op_neuron.check(neuron);
-}
 
 /* dtypes and ranks of x, w and b. */
 static inline rg_status rg_conv_check_inputs(const rg_tensor_desc x[], bool bias, const char *op)
@@ -220,85 +210,6 @@ static inline rg_status rg_conv_record_weights(const rg_call *call, const rg_con
     rg_conv_weigh(&launch, s->groups * s->out * s->row.window * s->column.window,
                   rg_move_bytes(x) + rg_move_bytes(dy), rg_conv_products(s));
     return rg_record(&own, &launch);
-}
-
-/* ---- what goes through other ops ---- */
-
-/* dz = dy f', from y or z by what the neuron needs. */
-static inline rg_status rg_conv_record_slope(const rg_call *call, const rg_neuron_desc *neuron,
-                                             const rg_tensor *dy, const rg_tensor *from,
-                                             const rg_tensor *dz)
-{
-    rg_neuron_desc desc = *neuron;
-    desc.from_y = rg_neuron_tells_slope(neuron);
-    const rg_call own = { .op = &rg_op_neuron,
-                          .desc = &desc,
-                          .commands = call->commands,
-                          .inputs = 1,
-                          .outputs = 1,
-                          .gradients = 1,
-                          .x = { from },
-                          .y = { from },
-                          .dy = { dy },
-                          .dx = { dz } };
-    rg_call mutable = own;
-    return rg_op_neuron.gradient(&mutable);
-}
-
-/* db = sums of dz over all dimensions but the last. */
-static inline rg_status rg_conv_sum(const rg_call *call, const rg_tensor *dz, const rg_tensor *db)
-{
-    rg_reduce_desc sum = rg_reduce_desc_default();
-    sum.keep_dims = false;
-    sum.dims_count = dz->desc.rank - 1;
-    for (int32_t i = 0; i < sum.dims_count; i++)
-        sum.dims[i] = i;
-    rg_call own = { .op = &rg_op_reduce,
-                    .desc = &sum,
-                    .commands = call->commands,
-                    .inputs = 1,
-                    .outputs = 1,
-                    .x = { dz },
-                    .y = { db } };
-    return rg_op_reduce.forward(&own);
-}
-
-static inline rg_status rg_conv_record_bias(const rg_call *call, const rg_tensor *dz,
-                                            const rg_tensor *db, bool add)
-{
-    if (!add)
-        return rg_conv_sum(call, dz, db);
-    rg_neuron_desc none = { .size = sizeof none, .kind = RG_NEURON_NONE };
-    const rg_tensor_desc desc = rg_tensor_desc_dense(db->desc.dtype, 1, db->desc.dims);
-    rg_tensor *sums;
-    RG_TRY(rg_tensor_create_temporary(call->commands, &desc, &sums));
-    rg_status status = rg_conv_sum(call, dz, sums);
-    rg_call own = { .op = &rg_op_neuron,
-                    .desc = &none,
-                    .commands = call->commands,
-                    .inputs = 1,
-                    .outputs = 1,
-                    .gradients = 1,
-                    .dy = { sums },
-                    .dx = { db },
-                    .add = 1 };
-    if (status == RG_OK)
-        status = rg_op_neuron.gradient(&own);
-    rg_tensor_destroy(sums);
-    return status;
-}
-
-/* Whether the slope of the neuron is a matter of z, which a state keeps. */
-static inline bool rg_conv_needs_z(const rg_neuron_desc *neuron)
-{
-    return !rg_neuron_tells_slope(neuron);
-}
-
-/* Whether it is a matter of y. */
-static inline bool rg_conv_needs_y(const rg_neuron_desc *neuron)
-{
-    return rg_neuron_tells_slope(neuron) && neuron->kind != RG_NEURON_NONE &&
-           neuron->kind != RG_NEURON_LINEAR;
 }
 
 #endif
