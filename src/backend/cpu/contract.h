@@ -48,9 +48,9 @@ typedef struct rg_tile {
     bool add;                       /* c += the sum */
 } rg_tile;
 
-/* Any number of rows and columns; of b and c, columns up to contract_lanes(columns) are read and
- * written. */
-typedef void rg_contract_function(const rg_tile *tile, int64_t rows, int64_t columns);
+/* Any number of rows (height) and columns (width); of b and c, columns up to contract_lanes(width)
+ * are read and written. */
+typedef void rg_contract_function(const rg_tile *tile, int64_t height, int64_t width);
 typedef struct rg_contract {
     rg_contract_function *rows, *columns; /* the two forms */
 } rg_contract;
@@ -58,9 +58,9 @@ typedef struct rg_contract {
 #define RG_CONTRACT RG_TABLE(contract)
 extern const rg_contract RG_CONTRACT;
 
-RG_INLINE int64_t contract_lanes(int64_t columns)
+RG_INLINE int64_t contract_lanes(int64_t width)
 {
-    return (columns + RG_LANES - 1) / RG_LANES * RG_LANES;
+    return (width + RG_LANES - 1) / RG_LANES * RG_LANES;
 }
 
 /* ---- into real ---- */

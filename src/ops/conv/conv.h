@@ -13,6 +13,11 @@ enum {
     RG_CONV_FORWARD, /* from the image to windows */
     RG_CONV_DATA,    /* from windows to the image */
     RG_CONV_WEIGHTS, /* dw from both */
+    /* by the contraction engine of a CPU, see conv_plan.h */
+    RG_CONV_PACK,  /* weights as panels, for RG_CONV_ROWS */
+    RG_CONV_ROWS,  /* either direction between image and windows */
+    RG_CONV_PARTS, /* dw in parts, for RG_CONV_JOIN */
+    RG_CONV_JOIN,
     RG_CONV_KERNELS
 };
 

@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Convolution on the CPU. */
 #include "backend/cpu/columns.h"
-#include "ops/conv/conv.h"
+#include "ops/conv/conv_contract.h"
 #include "ops/neuron/any_neuron.h"
 
 /* ---- the end of a sum: bias, neuron, conversion ---- */
@@ -206,11 +206,16 @@ RG_INLINE void weights(const rg_conv_weights_args *k, int64_t begin, int64_t end
 RG_KERNEL(forward, rg_conv_args)
 RG_KERNEL(data, rg_conv_args)
 RG_KERNEL(weights, rg_conv_weights_args)
+RG_KERNEL(pack_weights, rg_conv_pack_args)
+RG_KERNEL(sum_rows, rg_conv_rows_args)
+RG_KERNEL(sum_parts, rg_conv_parts_args)
+RG_KERNEL(join_parts, rg_conv_join_args)
 
 /* ---- table ---- */
 
 const rg_cpu_row RG_TABLE(conv)[RG_CONV_KERNELS] = {
-    [RG_CONV_FORWARD] = RG_ROW(forward),
-    [RG_CONV_DATA] = RG_ROW(data),
-    [RG_CONV_WEIGHTS] = RG_ROW(weights),
+    [RG_CONV_FORWARD] = RG_ROW(forward), [RG_CONV_DATA] = RG_ROW(data),
+    [RG_CONV_WEIGHTS] = RG_ROW(weights), [RG_CONV_PACK] = RG_ROW(pack_weights),
+    [RG_CONV_ROWS] = RG_ROW(sum_rows),   [RG_CONV_PARTS] = RG_ROW(sum_parts),
+    [RG_CONV_JOIN] = RG_ROW(join_parts),
 };

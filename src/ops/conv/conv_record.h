@@ -5,7 +5,7 @@
 #define RG_OPS_CONV_RECORD_H
 
 #include "core/shape.h"
-#include "ops/conv/conv.h"
+#include "ops/conv/conv_engine.h"
 #include "ops/fused_neuron.h"
 #include "ops/record_move.h"
 
@@ -48,12 +48,6 @@ static inline rg_status rg_conv_check_bias(const rg_tensor_desc *b, int64_t chan
              "%s: b is %s; it has one element for each of the %lld channels of y", op,
              rg_shape_text(b, text), (long long)channels);
     return RG_OK;
-}
-
-/* Where rows stand in (n, h, w, c) or (h, w, c). */
-static inline int32_t rg_conv_row(const rg_tensor_desc *x)
-{
-    return x->rank - 3;
 }
 
 /* Resolves the padding. Positions on the image fit into 31 bits, so that kernels can count in 32
@@ -102,15 +96,6 @@ static inline rg_status rg_conv_result(const rg_tensor_desc *x, const rg_placeme
 
 /* ---- geometry ---- */
 
-static inline bool rg_conv_steps(const rg_tensor_desc *desc, int64_t steps[4])
-{
-    const int32_t row = rg_conv_row(desc);
-    steps[0] = row > 0 ? desc->strides[0] : 0;
-    for (int i = 0; i < 3; i++)
-        steps[1 + i] = desc->strides[row + i];
-    return steps[3] == 1 || desc->dims[row + 2] == 1;
-}
-
 /* From the shapes of the image side and the window side; `w` is left to the caller. */
 static inline rg_conv_shape rg_conv_shape_of(const rg_window *window, const rg_placement *at,
                                              const rg_tensor_desc *image,
@@ -134,43 +119,15 @@ static inline rg_conv_shape rg_conv_shape_of(const rg_window *window, const rg_p
     return s;
 }
 
-/* Multiplications of one direction. */
-static inline double rg_conv_products(const rg_conv_shape *s)
-{
-    return (double)s->images * (double)(s->row.count * s->column.count) *
-           (double)(s->row.window * s->column.window) * (double)(s->groups * s->in * s->out);
-}
-
 /* ---- launches ---- */
-
-static inline int64_t rg_conv_most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-/* What a launch of so many units has to do, in bytes and in products, which take as long as bytes
- * if there are eight of them. */
-static inline void rg_conv_weigh(rg_launch *launch, int64_t units, int64_t bytes, double products)
-{
-    const double most = 0x1p60, work = products / 8 + (double)bytes, each = work / (double)units;
-    launch->units = units;
-    launch->bytes = (int64_t)(work < most ? work : most);
-    launch->grain = each < 1 << 15 ? rg_conv_most((int64_t)((1 << 15) / (each + 1)), 1) : 1;
-}
-
-/* Everything of a launch of RG_CONV_FORWARD or RG_CONV_DATA; b and z may be NULL. */
-typedef struct rg_conv_pass {
-    const rg_tensor *from, *w, *b, *to, *z;
-    rg_conv_shape shape;
-    const rg_neuron_desc *neuron; /* or NULL */
-    bool add;
-} rg_conv_pass;
 
 static inline rg_status rg_conv_record(const rg_call *call, int32_t kernel, const rg_conv_pass *p)
 {
     rg_call own = *call;
     own.op = &rg_op_conv;
     const rg_dtype dtype = p->to->desc.dtype;
+    if (rg_conv_engine_takes(&own, &p->shape, dtype))
+        return rg_conv_engine_record(&own, kernel == RG_CONV_FORWARD, p);
     rg_conv_args args = { .shape = p->shape,
                           .has_b = p->b != NULL,
                           .has_z = p->z != NULL,
@@ -201,6 +158,8 @@ static inline rg_status rg_conv_record_weights(const rg_call *call, const rg_con
 {
     rg_call own = *call;
     own.op = &rg_op_conv;
+    if (rg_conv_engine_takes(&own, s, dw->desc.dtype))
+        return rg_conv_engine_weights(&own, s, x, dy, dw, add);
     rg_conv_weights_args args = { .shape = *s, .add = add };
     rg_launch launch = { .kernel = RG_CONV_WEIGHTS,
                          .dtype = dw->desc.dtype,

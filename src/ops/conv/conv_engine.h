@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Recording convolution on the contraction engine of a CPU. */
+#ifndef RG_OPS_CONV_ENGINE_H
+#define RG_OPS_CONV_ENGINE_H
+
+#include "ops/conv/conv_launch.h"
+#include "ops/conv/conv_plan.h"
+
+/* Whether the engine does it: by shape alone, and where there is one. */
+static inline bool rg_conv_engine_takes(const rg_call *call, const rg_conv_shape *s, rg_dtype dtype)
+{
+    return rg_conv_suits(s) && rg_call_finds(call, RG_CONV_ROWS, dtype);
+}
+
+/* A temporary of so many numbers of what kernels compute in. */
+static inline rg_status rg_conv_reals(const rg_call *call, rg_dtype dtype, double count,
+                                      rg_tensor **made)
+{
+    RG_CHECK(count <= 0x1p55, RG_OUT_OF_MEMORY, "conv: %g numbers of temporary room are too many",
+             count);
+    const int64_t dims[] = { (int64_t)count };
+    const rg_tensor_desc desc = rg_tensor_desc_dense(dtype == RG_F64 ? RG_F64 : RG_F32, 1, dims);
+    return rg_tensor_create_temporary(call->commands, &desc, made);
+}
+
+/* ---- between image and windows ---- */
+
+static inline rg_conv_rows_args rg_conv_rows_of(const rg_conv_pass *p, bool forward)
+{
+    const rg_conv_shape *s = &p->shape;
+    rg_conv_rows_args k = { .images = s->images,
+                            .groups = s->groups,
+                            .depth = forward ? s->in : s->out,
+                            .width = forward ? s->out : s->in,
+                            .has_b = p->b != NULL,
+                            .has_z = p->z != NULL,
+                            .b_step = p->b != NULL ? p->b->desc.strides[0] : 0,
+                            .add = p->add };
+    memcpy(k.from_step, forward ? s->x : s->y, sizeof k.from_step);
+    memcpy(k.to_step, forward ? s->y : s->x, sizeof k.to_step);
+    if (p->z != NULL)
+        rg_conv_steps(&p->z->desc, k.z_step);
+    if (p->neuron != NULL)
+        k.neuron = (rg_conv_neuron){ (int32_t)p->neuron->kind,
+                                     rg_neuron_numbers_of(p->neuron, p->to->desc.dtype, false) };
+    return k;
+}
+
+static inline rg_status rg_conv_record_pack(rg_call *call, const rg_conv_pass *p,
+                                            const rg_conv_rows_args *k, const rg_tensor *panels,
+                                            bool forward)
+{
+    const rg_conv_shape *s = &p->shape;
+    const int64_t taps = k->row.taps * k->column.taps;
+    rg_conv_pack_args args = { .row = k->row,
+                               .column = k->column,
+                               .depth = k->depth,
+                               .width = k->width,
+                               .panel_count = k->panel_count,
+                               .units = k->groups * k->panel_count * taps,
+                               .w_offset = s->w_first };
+    memcpy(args.w_step, s->w, sizeof args.w_step);
+    if (!forward) {
+        args.w_step[1] = s->w[4];
+        args.w_step[4] = s->w[1];
+    }
+    rg_launch launch = { .kernel = RG_CONV_PACK,
+                         .dtype = p->w->desc.dtype,
+                         .args = &args,
+                         .args_size = sizeof args,
+                         .tensors = { p->w, panels } };
+    rg_conv_weigh(&launch, args.units, args.units * k->depth * RG_CONV_LANES * 8, 0);
+    return args.units > 0 ? rg_record(call, &launch) : RG_OK;
+}
+
+/* One launch: all outputs that k->row and k->column give. */
+static inline rg_status rg_conv_record_reach(rg_call *call, const rg_conv_pass *p,
+                                             rg_conv_rows_args *k, bool forward, double products)
+{
+    if (k->row.outputs == 0 || k->column.outputs == 0)
+        return RG_OK;
+    const rg_dtype dtype = p->to->desc.dtype;
+    const int64_t lanes = k->row.phases * k->column.phases * k->width;
+    k->panel_count = rg_conv_over(lanes, RG_CONV_LANES);
+    const double count = (double)(k->groups * k->panel_count) *
+                         (double)(k->row.taps * k->column.taps) *
+                         ((double)k->depth * RG_CONV_LANES + 1);
+    rg_tensor *panels;
+    RG_TRY(rg_conv_reals(call, dtype, count + 1, &panels));
+    rg_status status = rg_conv_record_pack(call, p, k, panels, forward);
+    rg_conv_fold_stride(&k->row, &k->from_first, &k->from_step[1]);
+    rg_conv_fold_stride(&k->column, &k->from_first, &k->from_step[2]);
+    k->inside = rg_conv_is_inside(&k->column);
+    rg_conv_join_rows(k);
+    rg_conv_cut_rows(k, dtype == RG_F64 ? 8 : 4);
+    rg_launch launch = { .kernel = RG_CONV_ROWS,
+                         .dtype = dtype,
+                         .args = k,
+                         .args_size = sizeof *k,
+                         .tensors = { p->from, panels, p->b != NULL ? p->b : p->from, p->to,
+                                      p->z != NULL ? p->z : p->to },
+                         .lane_scratch = (size_t)k->room };
+    rg_conv_weigh(&launch, k->images * k->groups * k->row.blocks * k->column.blocks,
+                  rg_move_bytes(p->from) + rg_move_bytes(p->to), products);
+    if (status == RG_OK)
+        status = rg_record(call, &launch);
+    rg_tensor_destroy(panels);
+    return status;
+}
+
+static inline rg_status rg_conv_engine_record(rg_call *call, bool forward, const rg_conv_pass *p)
+{
+    const rg_conv_shape *s = &p->shape;
+    const rg_conv_rows_args all = rg_conv_rows_of(p, forward);
+    const bool joins = !forward && rg_conv_joins_phases(s);
+    const int64_t down = forward || joins ? 1 : s->row.stride;
+    const int64_t across = forward || joins ? 1 : s->column.stride;
+    for (int64_t r = 0; r < down * across; r++) {
+        rg_conv_rows_args k = all;
+        k.row = forward ? rg_conv_forward_reach(&s->row)
+                : joins ? rg_conv_phases_reach(&s->row)
+                        : rg_conv_phase_reach(&s->row, r / across);
+        k.column = forward ? rg_conv_forward_reach(&s->column)
+                   : joins ? rg_conv_phases_reach(&s->column)
+                           : rg_conv_phase_reach(&s->column, r % across);
+        RG_TRY(rg_conv_record_reach(call, p, &k, forward,
+                                    rg_conv_products(s) / (double)(down * across)));
+    }
+    return RG_OK;
+}
+
+/* ---- weights ---- */
+
+static inline rg_status rg_conv_engine_weights(rg_call *call, const rg_conv_shape *s,
+                                               const rg_tensor *x, const rg_tensor *dy,
+                                               const rg_tensor *dw, bool add)
+{
+    const rg_dtype dtype = dw->desc.dtype;
+    rg_conv_parts_args k = { .shape = *s };
+    rg_conv_cut_weights(&k, dtype == RG_F64 ? 8 : 4);
+    const int64_t channels = s->groups * s->out;
+    const double count = (double)k.slices * (double)channels * (double)k.out_step;
+    rg_tensor *parts;
+    RG_TRY(rg_conv_reals(call, dtype, count + 16, &parts));
+    rg_launch launch = { .kernel = RG_CONV_PARTS,
+                         .dtype = dtype,
+                         .args = &k,
+                         .args_size = sizeof k,
+                         .tensors = { x, dy, parts },
+                         .lane_scratch = (size_t)k.room };
+    rg_conv_weigh(&launch, k.slices * s->groups * k.splits, rg_move_bytes(x) + rg_move_bytes(dy),
+                  rg_conv_products(s));
+    rg_status status = rg_record(call, &launch);
+    const rg_conv_join_args join = {
+        .shape = *s, .slices = k.slices, .tap_step = k.tap_step, .out_step = k.out_step, .add = add
+    };
+    rg_launch last = { .kernel = RG_CONV_JOIN,
+                       .dtype = dtype,
+                       .args = &join,
+                       .args_size = sizeof join,
+                       .tensors = { parts, dw } };
+    rg_conv_weigh(&last, channels, (int64_t)count * 4, 0);
+    if (status == RG_OK)
+        status = rg_record(call, &last);
+    rg_tensor_destroy(parts);
+    return status;
+}
+
+#endif

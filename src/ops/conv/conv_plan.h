@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Convolution by the contraction engine of the CPU: args, and how work is cut, by shape alone.
+ *
+ * Both directions between image and windows are sums over taps: an output takes the inputs
+ *
+ *      output * stride + first + t * step      of taps t
+ *
+ * on each axis. Forward these are the taps of a window. From windows to the image with stride s,
+ * pixels fall into s phases, pixel % s, each of which meets its own taps: a launch each, or, where
+ * channels are few, all phases side by side as channels of one output. */
+#ifndef RG_OPS_CONV_PLAN_H
+#define RG_OPS_CONV_PLAN_H
+
+#include "ops/conv/conv.h"
+
+enum {
+    RG_CONV_LANES = 32,      /* channels of a panel of weights: RG_PANEL of the engine */
+    RG_CONV_MOST_RUNS = 256, /* taps of a window, and rows of a block */
+    RG_CONV_MOST_STRIDE = 16
+};
+
+/* One axis. Of tap t, phase r takes weight w_first + r - t w_step, if there is such a one. */
+typedef struct rg_conv_reach {
+    int64_t outputs, inputs;
+    int64_t stride, first, step, taps;
+    int64_t phases;            /* results that an output stands for: */
+    int64_t to_first, to_step; /* to_first + output * to_step + phase, */
+    int64_t to_size;           /* if it is less than this */
+    int64_t w_first, w_step, window;
+    int64_t block, blocks; /* outputs of a block, and how many blocks there are */
+} rg_conv_reach;
+
+/* Weights as panels [group][panel][tap][depth][RG_CONV_LANES], then a word for each [group][panel]
+ * [tap]: not 0 if a weight among them is infinite or NaN. A unit is one such tap. */
+typedef struct rg_conv_pack_args {
+    const void *w;
+    void *panels;
+    rg_conv_reach row, column;
+    int64_t depth, width, panel_count, units;
+    int64_t w_offset;
+    int64_t w_step[5]; /* (group, channel of the result, row, column, channel summed over) */
+} rg_conv_pack_args;
+
+/* A unit is a block of outputs of one image and group. */
+typedef struct rg_conv_rows_args {
+    const void *from, *panels, *b;
+    void *to, *z;
+    char *lanes; /* scratch of all threads */
+    rg_conv_reach row, column;
+    int64_t images, groups;
+    int64_t depth, width; /* channels of a group: summed over, and of the result */
+    int64_t panel_count;
+    int64_t from_step[4], to_step[4], z_step[4], b_step; /* (image, row, column, channel) */
+    int64_t from_first;                                  /* element (0, 0, 0, 0) */
+    int64_t pixel;                                       /* from pixel to pixel in scratch */
+    int64_t room, room_in; /* bytes of a thread; those of a block of inputs come first */
+    bool inside;           /* no tap of a column lies outside the image */
+    bool by_row;           /* all panels for one row, not all rows for one panel */
+    bool has_b, has_z, add, stream;
+    rg_conv_neuron neuron;
+} rg_conv_rows_args;
+
+/* Sums over a slice of the images, [slice][group][out][lanes of the weights]; a unit is a slice of
+ * a group and some of its channels. Taps are `tap_step` apart. */
+typedef struct rg_conv_parts_args {
+    const void *x, *dy;
+    void *parts;
+    char *lanes;
+    rg_conv_shape shape;
+    int64_t slices;               /* of images */
+    int64_t channels, splits;     /* of windows, in a unit; units of a group and slice */
+    int64_t rows;                 /* of windows in a block */
+    int64_t tap_step, out_step;   /* in parts */
+    int64_t room, room_y, room_w; /* bytes: in all, of dy, of windows */
+    bool windows;                 /* all taps of a window side by side */
+} rg_conv_parts_args;
+
+/* dw = the sum of parts, slice after slice. A unit is one channel of windows. */
+typedef struct rg_conv_join_args {
+    const void *parts;
+    void *dw;
+    rg_conv_shape shape;
+    int64_t slices, tap_step, out_step;
+    bool add;
+} rg_conv_join_args;
+
+/* ---- axes ---- */
+
+static inline int64_t rg_conv_floor(int64_t a, int64_t b)
+{
+    return a >= 0 ? a / b : -((b - 1 - a) / b);
+}
+
+static inline int64_t rg_conv_over(int64_t a, int64_t b) /* rounded up, a >= 0 */
+{
+    return (a + b - 1) / b;
+}
+
+static inline rg_conv_reach rg_conv_forward_reach(const rg_conv_axis *a)
+{
+    return (rg_conv_reach){ .outputs = a->count,
+                            .inputs = a->size,
+                            .stride = a->stride,
+                            .first = -a->before,
+                            .step = a->dilation,
+                            .taps = a->window,
+                            .phases = 1,
+                            .to_step = 1,
+                            .to_size = a->count,
+                            .w_step = -1,
+                            .window = a->window };
+}
+
+/* Pixels r, r + stride, … from windows. */
+static inline rg_conv_reach rg_conv_phase_reach(const rg_conv_axis *a, int64_t r)
+{
+    const int64_t s = a->stride, d = a->dilation;
+    int64_t common = s, rest = d % s;
+    while (rest != 0) {
+        const int64_t next = common % rest;
+        common = rest;
+        rest = next;
+    }
+    int64_t last = a->window - 1; /* the tap that meets the first window */
+    while (last >= 0 && (r + a->before - last * d) % s != 0)
+        last--;
+    return (rg_conv_reach){ .outputs = r < a->size ? rg_conv_over(a->size - r, s) : 0,
+                            .inputs = a->count,
+                            .stride = 1,
+                            .first = last < 0 ? 0 : (r + a->before - last * d) / s,
+                            .step = d / common,
+                            .taps = last < 0 ? 0 : last / (s / common) + 1,
+                            .phases = 1,
+                            .to_first = r,
+                            .to_step = s,
+                            .to_size = a->size,
+                            .w_first = last,
+                            .w_step = s / common,
+                            .window = a->window };
+}
+
+/* All phases at once: taps that meet some of them. The dilation is 1. */
+static inline rg_conv_reach rg_conv_phases_reach(const rg_conv_axis *a)
+{
+    const int64_t s = a->stride;
+    const int64_t low = -rg_conv_floor(a->window - 1 - a->before, s);
+    const int64_t high = rg_conv_floor(s - 1 + a->before, s);
+    return (rg_conv_reach){ .outputs = rg_conv_over(a->size, s),
+                            .inputs = a->count,
+                            .stride = 1,
+                            .first = low,
+                            .step = 1,
+                            .taps = high - low + 1,
+                            .phases = s,
+                            .to_step = s,
+                            .to_size = a->size,
+                            .w_first = a->before - low * s,
+                            .w_step = s,
+                            .window = a->window };
+}
+
+/* Inputs that `outputs` reach over. */
+static inline int64_t rg_conv_span(const rg_conv_reach *r, int64_t outputs)
+{
+    return r->taps == 0 ? 0 : (outputs - 1) * r->stride + (r->taps - 1) * r->step + 1;
+}
+
+/* Single taps some pixels apart are pixels of another step. */
+static inline void rg_conv_fold_stride(rg_conv_reach *r, int64_t *from_first, int64_t *from_step)
+{
+    if (r->taps != 1 || r->stride == 1)
+        return;
+    const int64_t first = rg_conv_floor(r->first, r->stride);
+    const int64_t rest = r->first - first * r->stride;
+    *from_first += rest * *from_step;
+    *from_step *= r->stride;
+    r->inputs = r->inputs > rest ? rg_conv_over(r->inputs - rest, r->stride) : 0;
+    r->first = first;
+    r->stride = 1;
+}
+
+static inline bool rg_conv_is_inside(const rg_conv_reach *r)
+{
+    return r->taps == 0 || (r->first >= 0 && r->first + rg_conv_span(r, r->outputs) <= r->inputs);
+}
+
+/* Whether an output is the input of the same number. */
+static inline bool rg_conv_is_plain(const rg_conv_reach *r)
+{
+    return r->taps == 1 && r->stride == 1 && r->first == 0 && r->inputs == r->outputs &&
+           r->phases == 1 && r->to_step == 1 && r->to_first == 0;
+}
+
+/* A window of one pixel: rows, and images, join to one long row where memory allows. */
+static inline void rg_conv_join_rows(rg_conv_rows_args *k)
+{
+    rg_conv_reach *row = &k->row, *column = &k->column;
+    int64_t *const steps[3] = { k->from_step, k->to_step, k->z_step };
+    if (!rg_conv_is_plain(row) || !rg_conv_is_plain(column))
+        return;
+    bool rows = true, images = true;
+    for (int i = 0; i < 2 + k->has_z; i++)
+        rows &= steps[i][1] == column->outputs * steps[i][2];
+    if (!rows)
+        return;
+    column->outputs = column->inputs = column->to_size = row->outputs * column->outputs;
+    row->outputs = row->inputs = row->to_size = 1;
+    for (int i = 0; i < 2 + k->has_z; i++)
+        images &= steps[i][0] == column->outputs * steps[i][2];
+    if (!images)
+        return;
+    column->outputs = column->inputs = column->to_size = k->images * column->outputs;
+    k->images = 1;
+}
+
+/* ---- blocks ---- */
+
+/* Blocks of outputs whose inputs stay in the second cache, and enough of them to share. */
+static inline void rg_conv_cut_rows(rg_conv_rows_args *k, int64_t element)
+{
+    enum { UNITS = 32, WHOLE = 128, PART = 112, HALF_CACHE = 512 << 10 };
+    rg_conv_reach *row = &k->row, *column = &k->column;
+    const int64_t lanes = k->panel_count * RG_CONV_LANES;
+    k->by_row = row->taps * column->taps * k->depth * lanes * element <= HALF_CACHE;
+    const int64_t target = k->by_row ? HALF_CACHE / 4 : HALF_CACHE / 2;
+    k->pixel = k->depth * element % 2048 == 0 ? k->depth + 16 : k->depth;
+    column->block = column->outputs <= WHOLE ? column->outputs : PART;
+    const int64_t pixel = k->pixel * element;
+    while (column->block > 14 &&
+           rg_conv_span(row, 1) * rg_conv_span(column, column->block) * pixel > 2 * target)
+        column->block = rg_conv_over(column->block / 2, 14) * 14;
+    column->blocks = rg_conv_over(column->outputs, column->block);
+    const int64_t bytes = rg_conv_span(column, column->block) * pixel;
+    int64_t rows = bytes == 0 ? row->outputs : target / bytes;
+    rows = rows <= rg_conv_span(row, 1) ? 1 : (rows - rg_conv_span(row, 1)) / row->stride + 1;
+    const int64_t most = rg_conv_over(row->outputs * column->blocks * k->images * k->groups, UNITS);
+    rows = rows < most ? rows : most;
+    row->block = rows < row->outputs ? rows : row->outputs;
+    row->blocks = rg_conv_over(row->outputs, row->block);
+    k->room_in = rg_conv_span(row, row->block) * bytes;
+    k->room_in = rg_conv_over(k->room_in, 64) * 64;
+    k->room = k->room_in + (column->block + 2) * RG_CONV_LANES * element;
+}
+
+/* Slices of images, channels of a unit, rows of a block. */
+static inline void rg_conv_cut_weights(rg_conv_parts_args *k, int64_t element)
+{
+    enum { UNITS = 32, MOST_PARTS = 64 << 20, SLICE = 256 << 10, BLOCK = 320 << 10, LANES = 16 };
+    const rg_conv_shape *s = &k->shape;
+    const int64_t taps = s->row.window * s->column.window, all = taps * s->in;
+    k->windows = s->in % LANES != 0 && s->in < 3 * LANES && all <= 1024;
+    k->tap_step = k->windows ? s->in : rg_conv_over(s->in, LANES) * LANES;
+    k->out_step = rg_conv_over(taps * k->tap_step, LANES) * LANES;
+    const int64_t each = k->out_step * element, whole = s->groups * s->out * each;
+    int64_t splits = rg_conv_over(s->out * each, SLICE);
+    splits = splits < rg_conv_over(s->out, 14) ? splits : rg_conv_over(s->out, 14);
+    k->channels = rg_conv_over(s->out, splits);
+    k->splits = rg_conv_over(s->out, k->channels);
+    int64_t slices = rg_conv_over(UNITS, s->groups * k->splits);
+    slices = slices * whole <= MOST_PARTS ? slices : rg_conv_over(MOST_PARTS / 2, whole);
+    k->slices = slices < s->images ? slices : s->images;
+    const int64_t pixels =
+        s->column.size * s->in + s->column.count * (k->channels + (k->windows ? k->out_step : 0));
+    int64_t rows = BLOCK / (pixels * element);
+    rows = rows < 1 ? 1 : rows < RG_CONV_MOST_RUNS ? rows : RG_CONV_MOST_RUNS;
+    k->rows = rows < s->row.count ? rows : s->row.count;
+    const int64_t span = (k->rows - 1) * s->row.stride + (s->row.window - 1) * s->row.dilation + 1;
+    const int64_t room_x = (span * s->column.size * s->in + LANES) * element;
+    k->room_y = rg_conv_over(k->rows * s->column.count * k->channels * element, 64) * 64;
+    k->room_w = k->windows ? (k->rows * s->column.count * k->out_step + LANES) * element : 0;
+    k->room_w = rg_conv_over(k->room_w, 64) * 64;
+    k->room = k->room_y + k->room_w + rg_conv_over(room_x, 64) * 64;
+}
+
+/* ---- what the engine is for ---- */
+
+/* Not for single channels; and the numbers above must be of a reasonable size. */
+static inline bool rg_conv_suits(const rg_conv_shape *s)
+{
+    const rg_conv_axis *const axes[2] = { &s->row, &s->column };
+    bool fits = s->groups == 1 || s->in > 1;
+    double room = 8.0 * (double)(s->in > s->out ? s->in : s->out);
+    for (int i = 0; i < 2; i++) {
+        const rg_conv_axis *a = axes[i];
+        fits &= a->size > 0 && a->count > 0 && a->window <= RG_CONV_MOST_RUNS;
+        fits &= a->stride <= RG_CONV_MOST_STRIDE && a->dilation <= 1 << 20;
+        room *= (double)((a->window - 1) * a->dilation + 16 * a->stride);
+    }
+    const double wide = 16.0 * (double)(s->column.size + s->column.count) *
+                        (double)((s->row.window - 1) * s->row.dilation + 1) *
+                        (double)(s->in + s->out + s->column.window * s->in);
+    return fits && s->images > 0 && s->row.window * s->column.window <= RG_CONV_MOST_RUNS &&
+           room <= 0x1p26 && wide <= 0x1p28;
+}
+
+/* Whether all phases go together: few channels, and as many lanes of a panel as they are. */
+static inline bool rg_conv_joins_phases(const rg_conv_shape *s)
+{
+    const int64_t phases = s->row.stride * s->column.stride;
+    return phases > 1 && s->row.dilation == 1 && s->column.dilation == 1 && s->in <= 8 &&
+           phases * s->in <= RG_CONV_LANES;
+}
+
+#endif
