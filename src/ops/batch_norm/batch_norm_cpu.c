@@ -136,7 +136,7 @@ RG_INLINE void merge(const rg_batch_norm_merge_args *k, int64_t begin, int64_t e
 /* Numbers of the block's channels. */
 RG_OUTLINE void set_columns(norm_columns *k, const rg_channels *s, const real *moments,
                             const void *gamma, const void *beta, const rg_norm_parameters *p,
-                            const real *factors, int64_t first, int64_t width)
+                            const real *factors, int64_t first, int64_t width, rg_dtype T)
 {
     const size_t bytes = (size_t)width * sizeof(real);
     const real *m = moments + first;
@@ -145,19 +145,19 @@ RG_OUTLINE void set_columns(norm_columns *k, const rg_channels *s, const real *m
     memcpy(k->s, m + RG_NORM_S * s->channels, bytes);
     load_parameter(k->gamma, gamma, p->gamma_step, p->has_gamma, 1, p->dtype, first, width);
     load_parameter(k->scale, beta, p->beta_step, p->has_beta, 0, p->dtype, first, width);
-    for (int f = 0; f < RG_NORM_FACTORS && factors != NULL; f++)
-        memcpy(k->factor[f], factors + f * s->channels + first, bytes);
     finish_columns(k, width);
-    repeat_columns(k, width, s->lanes, factors != NULL);
+    spread_columns(k, s, width, T);
+    for (int f = 0; f < RG_NORM_FACTORS && factors != NULL; f++) {
+        memcpy(k->factor[f], factors + f * s->channels + first, bytes);
+        spread(k->factor[f], s, width, T);
+    }
 }
 
 RG_INLINE void forward(const rg_batch_norm_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
     const rg_channels *s = &k->shape;
     norm_columns c;
-    memset(&c.neuron, 0, sizeof c - offsetof(norm_columns, neuron));
-    c.neuron = neuron_constants_of(&k->neuron.numbers);
-    c.kind = k->neuron.kind;
+    set_neuron(&c, &k->neuron);
     const void *const data[] = { k->x, k->y };
     const int64_t last = rg_channels_units(s) - 1;
     for (int64_t i = begin; i < end; i++) {
@@ -165,9 +165,9 @@ RG_INLINE void forward(const rg_batch_norm_args *k, int64_t begin, int64_t end, 
         const int64_t part = unit / s->blocks, first = unit % s->blocks * s->block;
         const int64_t width = least(s->block, s->channels - first), row = part * s->part;
         set_columns(&c, s, (const real *)k->moments, k->gamma, k->beta, &k->parameters, NULL, first,
-                    width);
-        VARIANTS(forward_rows, &c, s, data, row, row + rg_channels_rows(s, part), first, width, T,
-                 k->stream)
+                    width, T);
+        forward_rows(&c, s, data, row, row + rg_channels_rows(s, part), first, width, T, k->stream,
+                     variant_of(&c));
     }
 }
 
@@ -185,14 +185,12 @@ RG_INLINE void sums(const rg_batch_norm_sums_args *k, int64_t begin, int64_t end
 {
     const rg_channels *s = &k->shape;
     norm_columns c;
-    memset(&c.neuron, 0, sizeof c - offsetof(norm_columns, neuron));
-    c.neuron = neuron_constants_of(&k->neuron.numbers);
-    c.kind = k->neuron.kind;
+    set_neuron(&c, &k->neuron);
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t part = unit / s->blocks, first = unit % s->blocks * s->block;
         const int64_t width = least(s->block, s->channels - first), row = part * s->part;
         set_columns(&c, s, (const real *)k->moments, k->gamma, k->beta, &k->parameters, NULL, first,
-                    width);
+                    width, T);
         sum_gradient(&c, s, k->dy, k->x, row, row + rg_channels_rows(s, part), first, width, T);
         end_sums(&c, s, width, (real *)k->partial + part * 2 * s->channels + first);
     }
@@ -293,9 +291,7 @@ RG_INLINE void gradient(const rg_batch_norm_gradient_args *k, int64_t begin, int
 {
     const rg_channels *s = &k->shape;
     norm_columns c;
-    memset(&c.neuron, 0, sizeof c - offsetof(norm_columns, neuron));
-    c.neuron = neuron_constants_of(&k->neuron.numbers);
-    c.kind = k->neuron.kind;
+    set_neuron(&c, &k->neuron);
     c.given = k->given;
     c.extra = k->extra;
     c.add = k->add;
@@ -306,9 +302,9 @@ RG_INLINE void gradient(const rg_batch_norm_gradient_args *k, int64_t begin, int
         const int64_t part = unit / s->blocks, first = unit % s->blocks * s->block;
         const int64_t width = least(s->block, s->channels - first), row = part * s->part;
         set_columns(&c, s, (const real *)k->moments, k->gamma, k->beta, &k->parameters,
-                    k->given ? NULL : (const real *)k->factors, first, width);
-        VARIANTS(gradient_rows, &c, s, data, row, row + rg_channels_rows(s, part), first, width, T,
-                 k->stream)
+                    k->given ? NULL : (const real *)k->factors, first, width, T);
+        gradient_rows(&c, s, data, row, row + rg_channels_rows(s, part), first, width, T, k->stream,
+                      variant_of(&c));
     }
 }
 

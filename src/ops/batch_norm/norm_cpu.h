@@ -62,18 +62,30 @@ typedef struct norm_parts {
     real all[CHANNEL_ROOM], all_squares[CHANNEL_ROOM]; /* of the pieces before */
 } norm_parts;
 
-RG_INLINE void parts_step(norm_parts *p, const channel_run *r, int64_t i, const int n,
-                          const rg_dtype T, const bool dense, const bool stream, const int variant)
+RG_INLINE void parts_step(norm_parts *p, const channel_run *r, const int rows, int64_t i,
+                          const int n, const rg_dtype T, const bool whole, bool stream,
+                          const int variant)
 {
     (void)stream;
     (void)variant;
     const int64_t c = r->column + i;
-    const vreal t = load_channels(r, 0, i, n, T, dense) - vload_full(p->near, c, RG_REAL);
-    const vreal d = vkeep(t, n, 0); /* columns behind the end belong to others */
-    vstore_full(p->sum, c, RG_REAL, vload_full(p->sum, c, RG_REAL) + d);
-    vstore_full(p->squares, c, RG_REAL, vfma(d, d, vload_full(p->squares, c, RG_REAL)));
+    const vpair near = vload_pair(p->near, c, RG_REAL, false);
+    vpair sum = vload_pair(p->sum, c, RG_REAL, false);
+    vpair squares = vload_pair(p->squares, c, RG_REAL, false);
+#pragma GCC unroll 4
+    for (int j = 0; j < rows; j++) {
+        const vpair x = load_channels(&r[j], 0, i, n, T, whole);
+        /* columns behind the end belong to others */
+        const vpair d = keep_some((vpair){ x.a - near.a, x.b - near.b }, n, T, r[j].any_order);
+        sum.a += d.a;
+        sum.b += d.b;
+        squares.a = vfma(d.a, d.a, squares.a);
+        squares.b = vfma(d.b, d.b, squares.b);
+    }
+    vstore_pair(p->sum, c, RG_REAL, sum, false, false);
+    vstore_pair(p->squares, c, RG_REAL, squares, false, false);
 }
-RG_CHANNEL_LOOPS(parts, norm_parts, 1, false)
+RG_CHANNEL_LOOPS(parts, norm_parts, 1, false, 1)
 
 RG_INLINE vreal middle_of(vreal a, vreal b, vreal c)
 {
@@ -82,8 +94,8 @@ RG_INLINE vreal middle_of(vreal a, vreal b, vreal c)
 
 /* A number near the mean of each column, so that what is summed is of the size of the deviation:
  * the one in the middle of the first three elements. Equal elements leave nothing to sum. */
-RG_INLINE void choose_near(norm_parts *p, const rg_channels *s, const void *x, int64_t begin,
-                           int64_t end, int64_t first, int64_t width, const rg_dtype T)
+RG_OUTLINE void choose_near(norm_parts *p, const rg_channels *s, const void *x, int64_t begin,
+                            int64_t end, int64_t first, int64_t width, rg_dtype T)
 {
     const void *const data[] = { x };
     for (int64_t lane = 0; lane < least(s->lanes, end - begin); lane++) {
@@ -94,9 +106,11 @@ RG_INLINE void choose_near(norm_parts *p, const rg_channels *s, const void *x, i
         }
         for (int64_t i = 0; i < width; i += VLEN) {
             const int n = vlanes_left(width - i);
-            const vreal near = middle_of(load_channels(&r[0], 0, i, n, T, s->dense),
-                                         load_channels(&r[1], 0, i, n, T, s->dense),
-                                         load_channels(&r[2], 0, i, n, T, s->dense));
+            vreal each[3];
+            for (int k = 0; k < 3; k++)
+                each[k] =
+                    load_groups(at(r[k].in[0], i * s->step[0], T), s->step[0], n, T, s->dense);
+            const vreal near = middle_of(each[0], each[1], each[2]);
             vstore(p->near, lane * width + i, n, RG_REAL, near);
         }
     }
@@ -107,19 +121,24 @@ RG_INLINE void sum_parts(norm_parts *p, const rg_channels *s, const void *x, int
                          int64_t end, int64_t first, int64_t width, const rg_dtype T)
 {
     const int64_t all = s->lanes * width, piece = CHANNEL_PIECE * s->lanes;
-    const size_t bytes = (size_t)(all + VLEN) * sizeof(real);
+    const size_t bytes = (size_t)(all + CHANNEL_PAIR) * sizeof(real);
+    const bool any_order = any_order_of(s, width);
     memset(p->near, 0, bytes);
     memset(p->sum, 0, bytes);
     memset(p->squares, 0, bytes);
     memset(p->all, 0, bytes);
     memset(p->all_squares, 0, bytes);
     choose_near(p, s, x, begin, end, first, width, T);
+    order_columns(p->near, all, T, any_order, false);
     const void *const data[] = { x };
     for (int64_t row = begin; row < end; row += piece) {
         parts_rows(p, s, data, row, least(end, row + piece), first, width, T, false, 0);
         end_piece(p->all, p->sum, all);
         end_piece(p->all_squares, p->squares, all);
     }
+    order_columns(p->near, all, T, any_order, true);
+    order_columns(p->all, all, T, any_order, true);
+    order_columns(p->all_squares, all, T, any_order, true);
 }
 
 /* Rows that belong to a lane. */
@@ -173,8 +192,17 @@ typedef struct norm_columns {
     real all[CHANNEL_ROOM], all_products[CHANNEL_ROOM];
     neuron_constants neuron;
     int32_t kind;
+    vint leaks; /* where relu is not flat: 0, its slope, times infinity is NaN */
     bool given, extra, add;
 } norm_columns;
+
+RG_INLINE void set_neuron(norm_columns *k, const rg_norm_neuron *neuron)
+{
+    k->neuron = neuron_constants_of(&neuron->numbers);
+    k->kind = neuron->kind;
+    k->leaks = (vint){ 0 } - (intr)(k->neuron.a != 0);
+    k->given = k->extra = k->add = false;
+}
 
 /* z = t scale + shift, from mean (its rest in `shift`), s, gamma, and beta (in `scale`). */
 RG_INLINE void finish_columns(norm_columns *k, int64_t width)
@@ -193,23 +221,38 @@ RG_INLINE void repeat_lanes(real *values, int64_t width, int64_t lanes)
 {
     for (int64_t lane = 1; lane < lanes; lane++)
         memcpy(values + lane * width, values, (size_t)width * sizeof(real));
-    vstore_full(values, lanes * width, RG_REAL, vset(0));
+    memset(values + lanes * width, 0, CHANNEL_PAIR * sizeof(real));
 }
 
-RG_INLINE void repeat_columns(norm_columns *k, int64_t width, int64_t lanes, bool factors)
+/* Numbers of the channels of a block, for all of its columns. */
+RG_INLINE void spread(real *values, const rg_channels *s, int64_t width, rg_dtype T)
 {
-    repeat_lanes(k->mean, width, lanes);
-    repeat_lanes(k->scale, width, lanes);
-    repeat_lanes(k->shift, width, lanes);
-    repeat_lanes(k->gamma, width, lanes);
-    repeat_lanes(k->s, width, lanes);
-    for (int f = 0; f < RG_NORM_FACTORS && factors; f++)
-        repeat_lanes(k->factor[f], width, lanes);
+    repeat_lanes(values, width, s->lanes);
+    order_columns(values, s->lanes * width, T, any_order_of(s, width), false);
 }
 
-RG_INLINE vreal pre_activation(const norm_columns *k, int64_t c, vreal t)
+RG_INLINE void spread_columns(norm_columns *k, const rg_channels *s, int64_t width, rg_dtype T)
 {
-    return vfma(t, vload_full(k->scale, c, RG_REAL), vload_full(k->shift, c, RG_REAL));
+    spread(k->mean, s, width, T);
+    spread(k->scale, s, width, T);
+    spread(k->shift, s, width, T);
+    spread(k->gamma, s, width, T);
+    spread(k->s, s, width, T);
+}
+
+/* Those of VLEN columns. */
+typedef struct norm_numbers {
+    vreal mean, scale, shift, gamma, s, factor[RG_NORM_FACTORS];
+} norm_numbers;
+
+RG_INLINE norm_numbers numbers_at(const norm_columns *k, int64_t c)
+{
+    norm_numbers m = { vload_full(k->mean, c, RG_REAL), vload_full(k->scale, c, RG_REAL),
+                       vload_full(k->shift, c, RG_REAL), vload_full(k->gamma, c, RG_REAL),
+                       vload_full(k->s, c, RG_REAL) };
+    for (int f = 0; f < RG_NORM_FACTORS; f++)
+        m.factor[f] = vload_full(k->factor[f], c, RG_REAL);
+    return m;
 }
 
 /* Loops of their own for what is met most; the others look at each vector what is to be done. */
@@ -224,84 +267,106 @@ RG_INLINE int variant_of(const norm_columns *k)
                                        : NORM_OTHER;
 }
 
-/* The loop of a variant, and of the one that k asks for. */
-#define VARIANT_SWITCH(variant, loop, ...) \
-    switch (variant) {                     \
-    case NORM_PLAIN:                       \
-        loop(__VA_ARGS__, NORM_PLAIN);     \
-        break;                             \
-    case NORM_RELU:                        \
-        loop(__VA_ARGS__, NORM_RELU);      \
-        break;                             \
-    default:                               \
-        loop(__VA_ARGS__, NORM_OTHER);     \
-    }
-#define VARIANTS(rows, k, ...) VARIANT_SWITCH(variant_of(k), rows, k, __VA_ARGS__)
+/* relu, flat or not, without a branch. */
+RG_INLINE vreal relu_of(const norm_columns *k, vreal z)
+{
+    return vselect(z <= 0, (vreal)((vint)(z * vset(k->neuron.a)) & k->leaks), z);
+}
 
-RG_INLINE void forward_step(norm_columns *k, const channel_run *r, int64_t i, const int n,
-                            const rg_dtype T, const bool dense, const bool stream,
+RG_INLINE vreal relu_slope_of(const norm_columns *k, vreal dy, vreal z)
+{
+    return vselect(z > 0, dy, (vreal)((vint)(dy * vset(k->neuron.a)) & k->leaks));
+}
+
+RG_INLINE vreal y_of(const norm_columns *k, const norm_numbers *m, vreal x, const int variant)
+{
+    const vreal z = vfma(x - m->mean, m->scale, m->shift);
+    return variant == NORM_PLAIN  ? z
+           : variant == NORM_RELU ? relu_of(k, z)
+                                  : any_neuron(k->kind, &k->neuron, z);
+}
+
+RG_INLINE void forward_step(norm_columns *k, const channel_run *r, const int rows, int64_t i,
+                            const int n, const rg_dtype T, const bool whole, bool stream,
                             const int variant)
 {
-    const int64_t c = r->column + i;
-    const vreal t = load_channels(r, 0, i, n, T, dense) - vload_full(k->mean, c, RG_REAL);
-    vreal y = pre_activation(k, c, t);
-    if (variant == NORM_RELU)
-        y = neuron_relu(&k->neuron, y, y);
-    else if (variant == NORM_OTHER)
-        y = any_neuron(k->kind, &k->neuron, y);
-    store_channels(r, i, n, T, false, dense, stream, y);
+    const norm_numbers a = numbers_at(k, r->column + i), b = numbers_at(k, r->column + i + VLEN);
+#pragma GCC unroll 4
+    for (int j = 0; j < rows; j++) {
+        const vpair x = load_channels(&r[j], 0, i, n, T, whole);
+        const vpair y = { y_of(k, &a, x.a, variant), y_of(k, &b, x.b, variant) };
+        store_channels(&r[j], i, n, T, false, whole, stream, y);
+    }
 }
-RG_CHANNEL_LOOPS(forward, norm_columns, 2, true)
+RG_CHANNEL_LOOPS(forward, norm_columns, 2, true, 2)
 
 /* g from dy and t. */
-RG_INLINE vreal through_neuron(const norm_columns *k, int64_t c, vreal dy, vreal t,
+RG_INLINE vreal through_neuron(const norm_columns *k, const norm_numbers *m, vreal dy, vreal t,
                                const int variant)
 {
     if (variant == NORM_PLAIN || k->kind == RG_NEURON_NONE)
         return dy;
-    const vreal z = pre_activation(k, c, t);
-    return variant == NORM_RELU ? neuron_relu_slope(&k->neuron, dy, z)
+    const vreal z = vfma(t, m->scale, m->shift);
+    return variant == NORM_RELU ? relu_slope_of(k, dy, z)
                                 : any_neuron_slope(k->kind, &k->neuron, dy, z);
 }
 
-RG_INLINE void sums_step(norm_columns *k, const channel_run *r, int64_t i, const int n,
-                         const rg_dtype T, const bool dense, const bool stream, const int variant)
+RG_INLINE void sums_step(norm_columns *k, const channel_run *r, const int rows, int64_t i,
+                         const int n, const rg_dtype T, const bool whole, bool stream,
+                         const int variant)
 {
     (void)stream;
     const int64_t c = r->column + i;
-    const vreal dy = load_channels(r, 0, i, n, T, dense);
-    const vreal t = load_channels(r, 1, i, n, T, dense) - vload_full(k->mean, c, RG_REAL);
-    const vreal g = vkeep(through_neuron(k, c, dy, t, variant), n, 0);
-    vstore_full(k->sum, c, RG_REAL, vload_full(k->sum, c, RG_REAL) + g);
-    vstore_full(k->product, c, RG_REAL,
-                vfma(g, vkeep(t, n, 0), vload_full(k->product, c, RG_REAL)));
+    const norm_numbers a = numbers_at(k, c), b = numbers_at(k, c + VLEN);
+    vpair sum = vload_pair(k->sum, c, RG_REAL, false);
+    vpair product = vload_pair(k->product, c, RG_REAL, false);
+#pragma GCC unroll 4
+    for (int j = 0; j < rows; j++) {
+        const vpair dy = load_channels(&r[j], 0, i, n, T, whole);
+        const vpair x = load_channels(&r[j], 1, i, n, T, whole);
+        const vpair t = { x.a - a.mean, x.b - b.mean };
+        const vpair g = keep_some((vpair){ through_neuron(k, &a, dy.a, t.a, variant),
+                                           through_neuron(k, &b, dy.b, t.b, variant) },
+                                  n, T, r[j].any_order);
+        const vpair kept = keep_some(t, n, T, r[j].any_order);
+        sum.a += g.a;
+        sum.b += g.b;
+        product.a = vfma(g.a, kept.a, product.a);
+        product.b = vfma(g.b, kept.b, product.b);
+    }
+    vstore_pair(k->sum, c, RG_REAL, sum, false, false);
+    vstore_pair(k->product, c, RG_REAL, product, false, false);
 }
-RG_CHANNEL_LOOPS(sums, norm_columns, 2, false)
+RG_CHANNEL_LOOPS(sums, norm_columns, 2, false, 2)
 
-RG_INLINE void gradient_step(norm_columns *k, const channel_run *r, int64_t i, const int n,
-                             const rg_dtype T, const bool dense, const bool stream,
+RG_INLINE vreal dx_of(const norm_columns *k, const norm_numbers *m, vreal dy, vreal x,
+                      const int variant)
+{
+    const vreal t = x - m->mean, g = through_neuron(k, m, dy, t, variant);
+    if (variant == NORM_OTHER && k->given)
+        return g * m->scale;
+    /* rounded one by one: a single element leaves 0 */
+    const vreal h = g * m->gamma - m->factor[RG_NORM_OFFSET];
+    const vreal dx = vfma(-t, m->factor[RG_NORM_WEIGHT], h) * m->s;
+    if (variant == NORM_OTHER && k->extra)
+        return dx + vfma(t, m->factor[RG_NORM_SLOPE], m->factor[RG_NORM_PLUS]);
+    return dx;
+}
+
+RG_INLINE void gradient_step(norm_columns *k, const channel_run *r, const int rows, int64_t i,
+                             const int n, const rg_dtype T, const bool whole, bool stream,
                              const int variant)
 {
-    const bool other = variant == NORM_OTHER;
-    const int64_t c = r->column + i;
-    const vreal dy = load_channels(r, 0, i, n, T, dense);
-    const vreal t = load_channels(r, 1, i, n, T, dense) - vload_full(k->mean, c, RG_REAL);
-    const vreal g = through_neuron(k, c, dy, t, variant);
-    vreal dx;
-    if (other && k->given) {
-        dx = g * vload_full(k->scale, c, RG_REAL);
-    } else { /* rounded one by one: a single element leaves 0 */
-        const vreal h = g * vload_full(k->gamma, c, RG_REAL) -
-                        vload_full(k->factor[RG_NORM_OFFSET], c, RG_REAL);
-        const vreal weight = vload_full(k->factor[RG_NORM_WEIGHT], c, RG_REAL);
-        dx = vfma(-t, weight, h) * vload_full(k->s, c, RG_REAL);
+    const norm_numbers a = numbers_at(k, r->column + i), b = numbers_at(k, r->column + i + VLEN);
+#pragma GCC unroll 4
+    for (int j = 0; j < rows; j++) {
+        const vpair dy = load_channels(&r[j], 0, i, n, T, whole);
+        const vpair x = load_channels(&r[j], 1, i, n, T, whole);
+        const vpair dx = { dx_of(k, &a, dy.a, x.a, variant), dx_of(k, &b, dy.b, x.b, variant) };
+        store_channels(&r[j], i, n, T, k->add, whole, stream, dx);
     }
-    if (other && k->extra)
-        dx += vfma(t, vload_full(k->factor[RG_NORM_SLOPE], c, RG_REAL),
-                   vload_full(k->factor[RG_NORM_PLUS], c, RG_REAL));
-    store_channels(r, i, n, T, other && k->add, dense, stream, dx);
 }
-RG_CHANNEL_LOOPS(gradient, norm_columns, 3, true)
+RG_CHANNEL_LOOPS(gradient, norm_columns, 3, true, 2)
 
 /* Sums of the columns over rows begin to end - 1. */
 RG_INLINE void sum_gradient(norm_columns *k, const rg_channels *s, const void *dy, const void *x,
@@ -309,17 +374,20 @@ RG_INLINE void sum_gradient(norm_columns *k, const rg_channels *s, const void *d
                             const rg_dtype T)
 {
     const int64_t all = s->lanes * width, piece = CHANNEL_PIECE * s->lanes;
-    const size_t bytes = (size_t)(all + VLEN) * sizeof(real);
+    const size_t bytes = (size_t)(all + CHANNEL_PAIR) * sizeof(real);
+    const bool any_order = any_order_of(s, width);
     memset(k->sum, 0, bytes);
     memset(k->product, 0, bytes);
     memset(k->all, 0, bytes);
     memset(k->all_products, 0, bytes);
     const void *const data[] = { dy, x };
     for (int64_t row = begin; row < end; row += piece) {
-        VARIANTS(sums_rows, k, s, data, row, least(end, row + piece), first, width, T, false)
+        sums_rows(k, s, data, row, least(end, row + piece), first, width, T, false, variant_of(k));
         end_piece(k->all, k->sum, all);
         end_piece(k->all_products, k->product, all);
     }
+    order_columns(k->all, all, T, any_order, true);
+    order_columns(k->all_products, all, T, any_order, true);
 }
 
 /* The sum of a channel over its lanes. */

@@ -132,7 +132,8 @@ RG_INLINE void unit_statistics(const group_unit *u, const rg_channels *s, const 
 
 /* Numbers of the channels of a block. */
 RG_OUTLINE void set_columns(norm_columns *k, const group_unit *u, const group_numbers *g,
-                            const void *gamma, const void *beta, int64_t from, int64_t width)
+                            const void *gamma, const void *beta, int64_t from, int64_t width,
+                            rg_dtype T)
 {
     const rg_norm_parameters *p = &u->shape->parameters;
     const int64_t first = u->first + from;
@@ -148,12 +149,12 @@ RG_OUTLINE void set_columns(norm_columns *k, const group_unit *u, const group_nu
     load_parameter(k->gamma, gamma, p->gamma_step, p->has_gamma, 1, p->dtype, first, width);
     load_parameter(k->scale, beta, p->beta_step, p->has_beta, 0, p->dtype, first, width);
     finish_columns(k, width);
-    repeat_columns(k, width, u->s->lanes, false);
+    spread_columns(k, u->s, width, T);
 }
 
 /* The image of tensor t. */
-RG_INLINE const void *image_at(const void *data, const rg_channels *s, int t, int64_t image,
-                               const rg_dtype T)
+RG_OUTLINE const void *image_at(const void *data, const rg_channels *s, int t, int64_t image,
+                                rg_dtype T)
 {
     int64_t offsets[RG_WALK_TENSORS];
     rg_walk_offsets(&s->images, t + 1, image, offsets);
@@ -187,9 +188,7 @@ RG_INLINE void columns_forward(const rg_group_norm_args *k, int64_t begin, int64
     const rg_channels *s = &k->shape.channels;
     group_numbers g;
     norm_columns c;
-    memset(&c.neuron, 0, sizeof c - offsetof(norm_columns, neuron));
-    c.neuron = neuron_constants_of(&k->shape.neuron.numbers);
-    c.kind = k->shape.neuron.kind;
+    set_neuron(&c, &k->shape.neuron);
     for (int64_t i = begin; i < end; i++) {
         const group_unit u = unit_of(&k->shape, i);
         const void *const data[] = { image_at(k->x, s, 0, u.image, T),
@@ -198,9 +197,9 @@ RG_INLINE void columns_forward(const rg_group_norm_args *k, int64_t begin, int64
         keep_numbers(&u, &g, k->mean, k->rest, k->s);
         for (int64_t from = 0, width; from < u.width; from += width) {
             width = least(RG_CHANNEL_COLUMNS, u.width - from);
-            set_columns(&c, &u, &g, k->gamma, k->beta, from, width);
-            VARIANTS(forward_rows, &c, s, data, 0, s->rows.count, u.first + from, width, T,
-                     k->shape.stream)
+            set_columns(&c, &u, &g, k->gamma, k->beta, from, width, T);
+            forward_rows(&c, s, data, 0, s->rows.count, u.first + from, width, T, k->shape.stream,
+                         variant_of(&c));
         }
     }
 }
@@ -218,13 +217,13 @@ RG_INLINE rg_channels shape_of_x(const rg_channels *s)
 
 /* Sums of a block of channels: dbeta and dgamma of this image, and what they add to the groups. */
 RG_OUTLINE void join_sums(const rg_group_norm_gradient_args *k, const group_unit *u,
-                          group_numbers *g, const norm_columns *c, const double *sum,
-                          const double *product, int64_t from, int64_t width)
+                          group_numbers *g, const double *sum, const double *product, int64_t from,
+                          int64_t width)
 {
     const int64_t to = u->image * u->s->channels + u->first + from;
     for (int64_t i = 0; i < width; i++) {
         const int64_t group = (from + i) / u->each;
-        const double gamma = (double)c->gamma[i];
+        const double gamma = gamma_of(k->gamma, &k->shape.parameters, u->first + from + i);
         const double xh = (double)g->s[group] * (product[i] - (double)g->rest[group] * sum[i]);
         g->sum[group] += gamma * sum[i];
         g->product[group] += gamma * xh;
@@ -245,7 +244,7 @@ RG_INLINE void unit_sums(const rg_group_norm_gradient_args *k, const group_unit 
         g->sum[i] = g->product[i] = 0;
     for (int64_t from = 0, width; from < u->width; from += width) {
         width = least(RG_CHANNEL_COLUMNS, u->width - from);
-        set_columns(c, u, g, k->gamma, k->beta, from, width);
+        set_columns(c, u, g, k->gamma, k->beta, from, width, T);
         for (int64_t i = 0; i < width; i++)
             sum[i] = product[i] = 0;
         for (int64_t row = 0, rows; row < s->rows.count; row += rows) {
@@ -256,13 +255,13 @@ RG_INLINE void unit_sums(const rg_group_norm_gradient_args *k, const group_unit 
                 product[i] += sum_lanes(c->all_products, i, width, s->lanes);
             }
         }
-        join_sums(k, u, g, c, sum, product, from, width);
+        join_sums(k, u, g, sum, product, from, width);
     }
 }
 
 /* What dx is made of, for the channels of a block. */
 RG_OUTLINE void set_factors(norm_columns *c, const group_unit *u, const group_numbers *g,
-                            int64_t from, int64_t width)
+                            int64_t from, int64_t width, rg_dtype T)
 {
     const double m = (double)u->each * (double)u->s->rows.count;
     for (int64_t i = 0, count; i < width; i += count) {
@@ -275,8 +274,8 @@ RG_OUTLINE void set_factors(norm_columns *c, const group_unit *u, const group_nu
             c->factor[RG_NORM_WEIGHT][j] = (real)weight;
         }
     }
-    repeat_lanes(c->factor[RG_NORM_OFFSET], width, u->s->lanes);
-    repeat_lanes(c->factor[RG_NORM_WEIGHT], width, u->s->lanes);
+    spread(c->factor[RG_NORM_OFFSET], u->s, width, T);
+    spread(c->factor[RG_NORM_WEIGHT], u->s, width, T);
 }
 
 RG_INLINE void columns_gradient(const rg_group_norm_gradient_args *k, int64_t begin, int64_t end,
@@ -286,9 +285,7 @@ RG_INLINE void columns_gradient(const rg_group_norm_gradient_args *k, int64_t be
     const rg_channels x_shape = shape_of_x(s);
     group_numbers g;
     norm_columns c;
-    memset(&c.neuron, 0, sizeof c - offsetof(norm_columns, neuron));
-    c.neuron = neuron_constants_of(&k->shape.neuron.numbers);
-    c.kind = k->shape.neuron.kind;
+    set_neuron(&c, &k->shape.neuron);
     for (int64_t i = begin; i < end; i++) {
         const group_unit u = unit_of(&k->shape, i);
         const void *const data[] = { image_at(k->dy, s, 0, u.image, T),
@@ -304,305 +301,484 @@ RG_INLINE void columns_gradient(const rg_group_norm_gradient_args *k, int64_t be
         for (int64_t from = 0, width; from < u.width && k->wants_dx; from += width) {
             width = least(RG_CHANNEL_COLUMNS, u.width - from);
             if (u.width > RG_CHANNEL_COLUMNS)
-                set_columns(&c, &u, &g, k->gamma, k->beta, from, width);
-            set_factors(&c, &u, &g, from, width);
-            VARIANTS(gradient_rows, &c, s, data, 0, s->rows.count, u.first + from, width, T,
-                     k->shape.stream)
+                set_columns(&c, &u, &g, k->gamma, k->beta, from, width, T);
+            set_factors(&c, &u, &g, from, width, T);
+            gradient_rows(&c, s, data, 0, s->rows.count, u.first + from, width, T, k->shape.stream,
+                          variant_of(&c));
         }
     }
 }
 
 /* ---- rows: every image is one row ---- */
 
-/* A group of one row. */
-typedef struct group_row {
-    const char *dy, *x, *gamma, *beta;
-    char *out;
+/* Pairs whose sums are taken before they are added to those of the pieces before. */
+enum { ROW_PIECE = 64 * CHANNEL_PAIR };
+
+/* What one group has in all rows. */
+typedef struct group_rows {
+    const char *gamma, *beta;
     int64_t dy_step, x_step, out_step, gamma_step, beta_step;
     int64_t count;
-    bool has_gamma, has_beta, dense;
-    rg_dtype dtype; /* of gamma and beta */
-    real mean, rest, s, offset, weight;
-    real *dgamma, *dbeta; /* sums over rows, or NULL */
-    neuron_constants neuron;
-    int32_t kind;
-    bool add;
+    double each; /* 1 / count */
+    bool has_gamma, has_beta, dense, add;
+    rg_dtype dtype;       /* of gamma and beta */
+    real *dgamma, *dbeta; /* sums over rows, or NULL; whole pairs in the order of pairs */
+    norm_columns *neuron; /* its neuron alone */
+    int variant;
+} group_rows;
+
+/* A group of one row. */
+typedef struct group_row {
+    const char *dy, *x;
+    char *out; /* or NULL */
+    real near, mean, rest, s;
+    real shift, offset, weight; /* xh = t s + shift; dx = h s - offset + xh weight */
 } group_row;
 
-RG_INLINE vreal row_parameter(const char *data, int64_t i, int64_t step, const int n,
-                              rg_dtype dtype, const rg_dtype T, bool has, real otherwise)
-{
-    if (!has)
-        return vset(otherwise);
-    if (step != 1)
-        return vgather(data, i, step, n, dtype);
-    return dtype == RG_REAL ? vload(data, i, n, RG_REAL) : vload(data, i, n, T);
-}
-
-RG_INLINE vreal row_gamma(const group_row *r, int64_t i, const int n, const rg_dtype T)
-{
-    return row_parameter(r->gamma, i, r->gamma_step, n, r->dtype, T, r->has_gamma, 1);
-}
-
-RG_INLINE vreal row_beta(const group_row *r, int64_t i, const int n, const rg_dtype T)
-{
-    return row_parameter(r->beta, i, r->beta_step, n, r->dtype, T, r->has_beta, 0);
-}
-
-RG_INLINE vreal row_load(const char *data, int64_t i, int64_t step, const int n, const rg_dtype T,
-                         const bool dense)
-{
-    return load_groups(at(data, dense ? i : i * step, T), step, n, T, dense);
-}
-
-/* Sums over a row in 4 vectors, the vector of element i being i / VLEN % 4. */
+/* Sums over a row. */
 typedef struct row_sums {
-    vreal a[4], b[4];
+    vpair a, b;
 } row_sums;
 
-RG_INLINE real end_sum(const vreal part[4])
+/* n numbers of gamma or beta, for elements from i on. */
+RG_OUTLINE vpair any_parameter(const char *data, int64_t i, int64_t step, int n, rg_dtype dtype,
+                               bool has, real otherwise, rg_dtype T)
 {
-    return vsum((part[0] + part[1]) + (part[2] + part[3]));
+    if (!has)
+        return (vpair){ vset(otherwise), vset(otherwise) };
+    const char *from = data + i * step * (int64_t)rg_dtype_size(dtype);
+    const vpair p = load_some(from, step, n, dtype, step == 1, false);
+    return vpair_order(p, T);
 }
 
-RG_INLINE void moments_step(row_sums *q, int v, const group_row *r, vreal near, int64_t i,
-                            const int n, const rg_dtype T, const bool dense)
+RG_INLINE vpair row_parameter(const char *data, int64_t i, int64_t step, const int n,
+                              rg_dtype dtype, bool has, real otherwise, const rg_dtype T,
+                              const bool whole)
 {
-    const vreal d = vkeep(row_load(r->x, i, r->x_step, n, T, dense) - near, n, 0);
-    q->a[v] += d;
-    q->b[v] = vfma(d, d, q->b[v]);
+    if (whole && has && step == 1 && dtype == T)
+        return vload_pair(data, i, T, true);
+    return any_parameter(data, i, step, n, dtype, has, otherwise, T);
 }
 
-RG_INLINE real middle_element(const group_row *r, const rg_dtype T)
+RG_INLINE vpair row_gamma(const group_rows *k, int64_t i, const int n, const rg_dtype T,
+                          const bool whole)
 {
-    const real a = load_one(r->x, 0, T), b = load_one(r->x, r->count / 2 * r->x_step, T);
-    const real c = load_one(r->x, (r->count - 1) * r->x_step, T);
+    return row_parameter(k->gamma, i, k->gamma_step, n, k->dtype, k->has_gamma, 1, T, whole);
+}
+
+RG_INLINE vpair row_beta(const group_rows *k, int64_t i, const int n, const rg_dtype T,
+                         const bool whole)
+{
+    return row_parameter(k->beta, i, k->beta_step, n, k->dtype, k->has_beta, 0, T, whole);
+}
+
+RG_INLINE vpair row_load(const char *data, int64_t i, int64_t step, const int n, const rg_dtype T,
+                         bool dense, const bool whole)
+{
+    if (whole)
+        return vload_pair(data, i, T, true);
+    return load_some(at(data, dense ? i : i * step, T), step, n, T, dense, true);
+}
+
+RG_INLINE void row_store(const group_rows *k, const group_row *r, int64_t i, const int n,
+                         const rg_dtype T, const bool whole, bool stream, vpair value)
+{
+    if (whole) {
+        vstore_pair(r->out, i, T, value, true, stream);
+        return;
+    }
+    char *to = at_out(r->out, k->dense ? i : i * k->out_step, T);
+    if (k->add) {
+        const vpair old = load_some(to, k->out_step, n, T, k->dense, true);
+        value.a += old.a;
+        value.b += old.b;
+    }
+    store_some(to, k->out_step, n, T, k->dense, true, value);
+}
+
+/* Sums of x - near, and of its squares. */
+RG_INLINE void row_moments_step(const group_rows *k, const group_row *r, row_sums *q,
+                                const int rows, int64_t i, const int n, const rg_dtype T,
+                                const bool whole, bool stream, const int variant)
+{
+    (void)stream;
+    (void)variant;
+#pragma GCC unroll 4
+    for (int j = 0; j < rows; j++) {
+        const vpair x = row_load(r[j].x, i, k->x_step, n, T, k->dense, whole);
+        const vreal near = vset(r[j].near);
+        const vpair d = keep_some((vpair){ x.a - near, x.b - near }, n, T, true);
+        q[j].a.a += d.a;
+        q[j].a.b += d.b;
+        q[j].b.a = vfma(d.a, d.a, q[j].b.a);
+        q[j].b.b = vfma(d.b, d.b, q[j].b.b);
+    }
+}
+
+RG_INLINE vreal row_z(const group_row *r, vreal t, vreal gamma, vreal beta)
+{
+    return vfma(vfma(t, vset(r->s), vset(r->shift)), gamma, beta);
+}
+
+RG_INLINE vreal row_y(const group_rows *k, const group_row *r, vreal x, vreal gamma, vreal beta,
+                      const int variant)
+{
+    const vreal z = row_z(r, x - vset(r->mean), gamma, beta);
+    return variant == NORM_PLAIN  ? z
+           : variant == NORM_RELU ? relu_of(k->neuron, z)
+                                  : any_neuron(k->neuron->kind, &k->neuron->neuron, z);
+}
+
+RG_INLINE void row_forward_step(const group_rows *k, const group_row *r, row_sums *q,
+                                const int rows, int64_t i, const int n, const rg_dtype T,
+                                const bool whole, bool stream, const int variant)
+{
+    (void)q;
+    const vpair gamma = row_gamma(k, i, n, T, whole), beta = row_beta(k, i, n, T, whole);
+#pragma GCC unroll 4
+    for (int j = 0; j < rows; j++) {
+        const vpair x = row_load(r[j].x, i, k->x_step, n, T, k->dense, whole);
+        const vpair y = { row_y(k, &r[j], x.a, gamma.a, beta.a, variant),
+                          row_y(k, &r[j], x.b, gamma.b, beta.b, variant) };
+        row_store(k, &r[j], i, n, T, whole, stream, y);
+    }
+}
+
+RG_INLINE vreal row_g(const group_rows *k, const group_row *r, vreal dy, vreal t, vreal gamma,
+                      vreal beta, const int variant)
+{
+    if (variant == NORM_PLAIN)
+        return dy;
+    const vreal z = row_z(r, t, gamma, beta);
+    return variant == NORM_RELU ? relu_slope_of(k->neuron, dy, z)
+                                : any_neuron_slope(k->neuron->kind, &k->neuron->neuron, dy, z);
+}
+
+/* What both passes of the gradient begin with. */
+typedef struct row_values {
+    vpair t, g;
+} row_values;
+
+RG_INLINE row_values row_values_of(const group_rows *k, const group_row *r, int64_t i, const int n,
+                                   vpair gamma, vpair beta, const rg_dtype T, const bool whole,
+                                   const int variant)
+{
+    const vpair dy = row_load(r->dy, i, k->dy_step, n, T, k->dense, whole);
+    const vpair x = row_load(r->x, i, k->x_step, n, T, k->dense, whole);
+    const vpair t = { x.a - vset(r->mean), x.b - vset(r->mean) };
+    return (row_values){ t,
+                         { row_g(k, r, dy.a, t.a, gamma.a, beta.a, variant),
+                           row_g(k, r, dy.b, t.b, gamma.b, beta.b, variant) } };
+}
+
+/* Sums of h and of h t. */
+RG_INLINE void row_sums_step(const group_rows *k, const group_row *r, row_sums *q, const int rows,
+                             int64_t i, const int n, const rg_dtype T, const bool whole,
+                             bool stream, const int variant)
+{
+    (void)stream;
+    const vpair gamma = row_gamma(k, i, n, T, whole);
+    const vpair beta = variant == NORM_PLAIN ? gamma : row_beta(k, i, n, T, whole);
+#pragma GCC unroll 4
+    for (int j = 0; j < rows; j++) {
+        const row_values v = row_values_of(k, &r[j], i, n, gamma, beta, T, whole, variant);
+        const vpair h = keep_some((vpair){ v.g.a * gamma.a, v.g.b * gamma.b }, n, T, true);
+        const vpair t = keep_some(v.t, n, T, true);
+        q[j].a.a += h.a;
+        q[j].a.b += h.b;
+        q[j].b.a = vfma(h.a, t.a, q[j].b.a);
+        q[j].b.b = vfma(h.b, t.b, q[j].b.b);
+    }
+}
+
+/* Sums over rows: whole pairs stand in the order of pairs. */
+RG_INLINE vpair load_sums(const real *from, int64_t i, const int n, const rg_dtype T)
+{
+    const vpair p = load_some((const char *)(from + i), 1, n, RG_REAL, true, false);
+    return n == CHANNEL_PAIR ? p : vpair_order(p, T);
+}
+
+RG_INLINE void store_sums(real *to, int64_t i, const int n, const rg_dtype T, vpair p)
+{
+    store_some((char *)(to + i), 1, n, RG_REAL, true, false,
+               n == CHANNEL_PAIR ? p : velement_order(p, T));
+}
+
+RG_INLINE void row_gradient_step(const group_rows *k, const group_row *r, row_sums *q,
+                                 const int rows, int64_t i, const int n, const rg_dtype T,
+                                 const bool whole, bool stream, const int variant)
+{
+    (void)q;
+    const vpair gamma = row_gamma(k, i, n, T, whole), none = { vset(0), vset(0) };
+    const vpair beta = variant == NORM_PLAIN ? gamma : row_beta(k, i, n, T, whole);
+    const bool sums = k->dgamma != NULL;
+    vpair dgamma = sums ? load_sums(k->dgamma, i, n, T) : none;
+    vpair dbeta = sums ? load_sums(k->dbeta, i, n, T) : none;
+#pragma GCC unroll 4
+    for (int j = 0; j < rows; j++) {
+        const row_values v = row_values_of(k, &r[j], i, n, gamma, beta, T, whole, variant);
+        const vreal s = vset(r[j].s), shift = vset(r[j].shift);
+        const vreal offset = vset(r[j].offset), weight = vset(r[j].weight);
+        const vpair xh = { vfma(v.t.a, s, shift), vfma(v.t.b, s, shift) };
+        dbeta.a += v.g.a;
+        dbeta.b += v.g.b;
+        dgamma.a = vfma(v.g.a, xh.a, dgamma.a);
+        dgamma.b = vfma(v.g.b, xh.b, dgamma.b);
+        if (r[j].out == NULL)
+            continue;
+        /* rounded one by one: a single element leaves 0 */
+        const vpair dx = { vfma(xh.a, weight, v.g.a * gamma.a * s - offset),
+                           vfma(xh.b, weight, v.g.b * gamma.b * s - offset) };
+        row_store(k, &r[j], i, n, T, whole, stream, dx);
+    }
+    if (sums) {
+        store_sums(k->dgamma, i, n, T, dgamma);
+        store_sums(k->dbeta, i, n, T, dbeta);
+    }
+}
+
+/* Loops over name_step, as in channel_rows.h: elements begin to end - 1 of one row, or of four of
+ * which whole pairs are taken; returns where these end. */
+#define ROW_LOOPS(name, variants)                                                                  \
+    RG_OUTLINE void name##_rest(const group_rows *k, const group_row *r, row_sums *q,              \
+                                int64_t begin, int64_t end, rg_dtype T)                            \
+    {                                                                                              \
+        for (int64_t i = begin; i < end; i += CHANNEL_PAIR)                                        \
+            name##_step(k, r, q, 1, i, (int)least(CHANNEL_PAIR, end - i), T, false, false,         \
+                        k->variant);                                                               \
+    }                                                                                              \
+    RG_INLINE int64_t name##_four(const group_rows *k, const group_row *r, row_sums *q,            \
+                                  int64_t begin, int64_t end, const rg_dtype T, bool stream,       \
+                                  const int variant)                                               \
+    {                                                                                              \
+        const group_row own[] = { r[0], r[1], r[2], r[3] }; /* which no store can change */        \
+        const group_rows all = *k;                                                                 \
+        row_sums sums[] = { q[0], q[1], q[2], q[3] };                                              \
+        int64_t i = begin;                                                                         \
+        for (; i + CHANNEL_PAIR <= end; i += CHANNEL_PAIR)                                         \
+            name##_step(&all, own, sums, CHANNEL_ROWS, i, CHANNEL_PAIR, T, true, stream, variant); \
+        memcpy(q, sums, sizeof sums);                                                              \
+        return i;                                                                                  \
+    }                                                                                              \
+    /* Of `rows` rows, four or one. */                                                             \
+    RG_INLINE void name##_rows(const group_rows *k, const group_row *r, row_sums *q, int rows,     \
+                               int64_t begin, int64_t end, const rg_dtype T, bool stream)          \
+    {                                                                                              \
+        if (rows == CHANNEL_ROWS && (k->variant == NORM_PLAIN || (variants) == 1))                 \
+            begin = name##_four(k, r, q, begin, end, T, stream, NORM_PLAIN);                       \
+        else if (rows == CHANNEL_ROWS)                                                             \
+            begin = name##_four(k, r, q, begin, end, T, stream, NORM_RELU);                        \
+        for (int j = 0; j < rows && begin < end; j++)                                              \
+            name##_rest(k, &r[j], &q[j], begin, end, T);                                           \
+    }                                                                                              \
+    /* Sums of `rows` rows. */                                                                     \
+    RG_INLINE void name##_sums(const group_rows *k, const group_row *r, row_sums *total, int rows, \
+                               const rg_dtype T)                                                   \
+    {                                                                                              \
+        memset(total, 0, CHANNEL_ROWS * sizeof *total);                                            \
+        for (int64_t i = 0; i < k->count; i += ROW_PIECE) {                                        \
+            row_sums q[CHANNEL_ROWS] = { 0 };                                                      \
+            name##_rows(k, r, q, rows, i, least(k->count, i + ROW_PIECE), T, false);               \
+            add_sums(total, q);                                                                    \
+        }                                                                                          \
+    }
+
+RG_OUTLINE void add_sums(row_sums total[CHANNEL_ROWS], const row_sums q[CHANNEL_ROWS])
+{
+    for (int j = 0; j < CHANNEL_ROWS; j++) {
+        total[j].a.a += q[j].a.a;
+        total[j].a.b += q[j].a.b;
+        total[j].b.a += q[j].b.a;
+        total[j].b.b += q[j].b.b;
+    }
+}
+
+ROW_LOOPS(row_moments, 1)
+ROW_LOOPS(row_forward, 2)
+ROW_LOOPS(row_sums, 2)
+ROW_LOOPS(row_gradient, 2)
+
+RG_INLINE double end_sum(vpair p)
+{
+    return (double)vsum(p.a + p.b);
+}
+
+RG_INLINE real middle_element(const group_rows *k, const group_row *r, const rg_dtype T)
+{
+    const real a = load_one(r->x, 0, T), b = load_one(r->x, k->count / 2 * k->x_step, T);
+    const real c = load_one(r->x, (k->count - 1) * k->x_step, T);
     const real low = a < b ? a : b, high = a > b ? a : b, less = high < c ? high : c;
     return low > less ? low : less;
 }
 
-RG_INLINE void row_statistics_of(group_row *r, double epsilon, const rg_dtype T, const bool dense)
+RG_OUTLINE void end_moments(const group_rows *k, group_row *r, const row_sums *q, int rows,
+                            double epsilon)
 {
-    const real near = middle_element(r, T);
-    row_sums q = { 0 };
-    int64_t i = 0;
-    for (; i + 4 * VLEN <= r->count; i += 4 * VLEN)
-#pragma GCC unroll 4
-        for (int v = 0; v < 4; v++)
-            moments_step(&q, v, r, vset(near), i + v * VLEN, VLEN, T, dense);
-    for (int v = 0; i < r->count; i += VLEN, v++)
-        moments_step(&q, v, r, vset(near), i, vlanes_left(r->count - i), T, dense);
-    const double n = (double)r->count, sum = (double)end_sum(q.a), rest = sum / n;
-    const double around = (double)end_sum(q.b) - sum * rest;
-    const double mean = (double)(real)((double)near + rest);
-    r->mean = (real)mean;
-    r->rest = (real)(((double)near - mean) + rest);
-    r->s = (real)(1 / __builtin_sqrt((around < 0 ? 0 : around / n) + epsilon));
-}
-
-RG_INLINE void row_statistics(group_row *r, double epsilon, const rg_dtype T)
-{
-    if (r->dense)
-        row_statistics_of(r, epsilon, T, true);
-    else
-        row_statistics_of(r, epsilon, T, false);
-}
-
-RG_INLINE void row_store(const group_row *r, int64_t i, const int n, const rg_dtype T,
-                         const bool dense, const bool stream, vreal value)
-{
-    char *to = at_out(r->out, dense ? i : i * r->out_step, T);
-    if (r->add)
-        value += load_groups(to, r->out_step, n, T, dense);
-    if (stream)
-        vstream(r->out, i, T, value);
-    else
-        store_groups(to, r->out_step, n, T, dense, value);
-}
-
-RG_INLINE vreal row_z(const group_row *r, int64_t i, const int n, vreal t, vreal gamma,
-                      const rg_dtype T)
-{
-    const vreal scale = gamma * vset(r->s);
-    return vfma(t, scale, vfma(vset(-r->rest), scale, row_beta(r, i, n, T)));
-}
-
-RG_INLINE void row_forward_step(const group_row *r, int64_t i, const int n, const rg_dtype T,
-                                const bool dense, const bool stream, const int variant)
-{
-    const vreal t = row_load(r->x, i, r->x_step, n, T, dense) - vset(r->mean);
-    vreal y = row_z(r, i, n, t, row_gamma(r, i, n, T), T);
-    if (variant == NORM_RELU)
-        y = neuron_relu(&r->neuron, y, y);
-    else if (variant == NORM_OTHER)
-        y = any_neuron(r->kind, &r->neuron, y);
-    row_store(r, i, n, T, dense, stream, y);
-}
-
-RG_INLINE vreal row_g(const group_row *r, int64_t i, const int n, vreal t, vreal gamma,
-                      const rg_dtype T, const bool dense, const int variant)
-{
-    const vreal dy = row_load(r->dy, i, r->dy_step, n, T, dense);
-    if (variant == NORM_PLAIN || r->kind == RG_NEURON_NONE)
-        return dy;
-    const vreal z = row_z(r, i, n, t, gamma, T);
-    return variant == NORM_RELU ? neuron_relu_slope(&r->neuron, dy, z)
-                                : any_neuron_slope(r->kind, &r->neuron, dy, z);
-}
-
-/* Sums of h and of h t. */
-RG_INLINE void row_sums_step(row_sums *q, int v, const group_row *r, int64_t i, const int n,
-                             const rg_dtype T, const bool dense, const int variant)
-{
-    const vreal t = row_load(r->x, i, r->x_step, n, T, dense) - vset(r->mean);
-    const vreal gamma = row_gamma(r, i, n, T), g = row_g(r, i, n, t, gamma, T, dense, variant);
-    const vreal h = vkeep(g * gamma, n, 0);
-    q->a[v] += h;
-    q->b[v] = vfma(h, vkeep(t, n, 0), q->b[v]);
-}
-
-RG_INLINE void row_gradient_step(const group_row *r, int64_t i, const int n, const rg_dtype T,
-                                 const bool dense, const bool stream, const int variant)
-{
-    const vreal t = row_load(r->x, i, r->x_step, n, T, dense) - vset(r->mean);
-    const vreal gamma = row_gamma(r, i, n, T), g = row_g(r, i, n, t, gamma, T, dense, variant);
-    if (r->out != NULL) /* rounded one by one: a single element leaves 0 */
-        row_store(r, i, n, T, dense, stream,
-                  vfma(-t, vset(r->weight), g * gamma - vset(r->offset)) * vset(r->s));
-    if (r->dgamma == NULL)
-        return;
-    const vreal xh = (t - vset(r->rest)) * vset(r->s);
-    vstore(r->dbeta, i, n, RG_REAL, vload(r->dbeta, i, n, RG_REAL) + g);
-    vstore(r->dgamma, i, n, RG_REAL, vfma(g, xh, vload(r->dgamma, i, n, RG_REAL)));
-}
-
-/* The result of a row, forward or gradient. */
-#define ROW_LOOP(name)                                                                         \
-    RG_OUTLINE void name##_part(const group_row *r, int64_t i, int n, rg_dtype T, int variant) \
-    {                                                                                          \
-        name##_step(r, i, n, T, r->dense, false, variant);                                     \
-    }                                                                                          \
-    RG_INLINE void name(const group_row *r, const rg_dtype T, bool stream, const int variant)  \
-    {                                                                                          \
-        const group_row own = *r; /* which no store can change */                              \
-        int64_t i = 0;                                                                         \
-        if (stream) {                                                                          \
-            const int64_t head = least(vhead(r->out, T), r->count);                            \
-            for (; i < head; i += VLEN)                                                        \
-                name##_part(r, i, vlanes_left(head - i), T, variant);                          \
-            for (i = head; i + VLEN <= own.count; i += VLEN)                                   \
-                name##_step(&own, i, VLEN, T, true, true, variant);                            \
-        }                                                                                      \
-        for (; own.dense && i + VLEN <= own.count; i += VLEN)                                  \
-            name##_step(&own, i, VLEN, T, true, false, variant);                               \
-        for (; i < r->count; i += VLEN)                                                        \
-            name##_part(r, i, vlanes_left(r->count - i), T, variant);                          \
+    for (int j = 0; j < rows; j++) {
+        const double sum = end_sum(q[j].a), rest = sum * k->each, near = (double)r[j].near;
+        const double around = end_sum(q[j].b) - sum * rest, mean = (double)(real)(near + rest);
+        r[j].mean = (real)mean;
+        r[j].rest = (real)((near - mean) + rest);
+        r[j].s = (real)(1 / __builtin_sqrt((around < 0 ? 0 : around * k->each) + epsilon));
     }
-
-ROW_LOOP(row_forward)
-ROW_LOOP(row_gradient)
-
-/* offset and weight. */
-RG_INLINE void row_factors_of(group_row *r, const rg_dtype T, const bool dense, const int variant)
-{
-    row_sums q = { 0 };
-    int64_t i = 0;
-    for (; i + 4 * VLEN <= r->count; i += 4 * VLEN)
-#pragma GCC unroll 4
-        for (int v = 0; v < 4; v++)
-            row_sums_step(&q, v, r, i + v * VLEN, VLEN, T, dense, variant);
-    for (int v = 0; i < r->count; i += VLEN, v++)
-        row_sums_step(&q, v, r, i, vlanes_left(r->count - i), T, dense, variant);
-    const double m = (double)r->count, sum = (double)end_sum(q.a), rest = (double)r->rest;
-    const double s = (double)r->s, product = s * ((double)end_sum(q.b) - rest * sum);
-    const double weight = s * (product / m);
-    r->weight = (real)weight;
-    r->offset = (real)(sum / m - rest * weight);
 }
 
-RG_OUTLINE void strided_row_factors(group_row *r, rg_dtype T)
+RG_INLINE void row_statistics(const group_rows *k, group_row *r, int rows, double epsilon,
+                              const rg_dtype T)
 {
-    row_factors_of(r, T, false, NORM_OTHER);
+    row_sums q[CHANNEL_ROWS];
+    for (int j = 0; j < rows; j++)
+        r[j].near = middle_element(k, &r[j], T);
+    row_moments_sums(k, r, q, rows, T);
+    end_moments(k, r, q, rows, epsilon);
 }
 
-RG_INLINE void row_factors(group_row *r, const rg_dtype T, const int variant)
+RG_OUTLINE void end_factors(const group_rows *k, group_row *r, const row_sums *q, int rows)
 {
-    if (r->dense)
-        row_factors_of(r, T, true, variant);
-    else
-        strided_row_factors(r, T);
+    for (int j = 0; j < rows; j++) {
+        const double sum = end_sum(q[j].a), s = (double)r[j].s;
+        const double product = s * (end_sum(q[j].b) - (double)r[j].rest * sum);
+        r[j].offset = (real)(s * (sum * k->each));
+        r[j].weight = (real)(-s * (product * k->each));
+    }
 }
 
 /* All that rows have in common. */
-RG_INLINE group_row row_of(const rg_group_norm_shape *shape)
+RG_INLINE group_rows rows_of(const rg_group_norm_shape *shape, norm_columns *neuron, bool add)
 {
     const rg_norm_parameters *p = &shape->parameters;
-    return (group_row){ .count = shape->channels.channels / shape->groups,
-                        .gamma_step = p->gamma_step,
-                        .beta_step = p->beta_step,
-                        .has_gamma = p->has_gamma,
-                        .has_beta = p->has_beta,
-                        .dtype = p->dtype,
-                        .dense = shape->channels.dense,
-                        .kind = shape->neuron.kind,
-                        .neuron = neuron_constants_of(&shape->neuron.numbers) };
-}
-
-RG_INLINE int row_variant(const group_row *r)
-{
-    return r->kind == RG_NEURON_NONE   ? NORM_PLAIN
-           : r->kind == RG_NEURON_RELU ? NORM_RELU
-                                       : NORM_OTHER;
+    const int64_t count = shape->channels.channels / shape->groups;
+    set_neuron(neuron, &shape->neuron);
+    neuron->add = add;
+    return (group_rows){ .count = count,
+                         .each = 1 / (double)count,
+                         .gamma_step = p->gamma_step,
+                         .beta_step = p->beta_step,
+                         .has_gamma = p->has_gamma,
+                         .has_beta = p->has_beta,
+                         .dtype = p->dtype,
+                         .dense = shape->channels.dense,
+                         .add = add,
+                         .neuron = neuron,
+                         .variant = variant_of(neuron) };
 }
 
 /* Channel c of gamma and beta. */
-RG_INLINE void place_parameters(group_row *r, const void *gamma, const void *beta, int64_t c)
+RG_INLINE void place_parameters(group_rows *k, const void *gamma, const void *beta, int64_t c)
 {
-    const int64_t size = (int64_t)rg_dtype_size(r->dtype);
-    r->gamma = (const char *)gamma + (r->has_gamma ? c * r->gamma_step * size : 0);
-    r->beta = (const char *)beta + (r->has_beta ? c * r->beta_step * size : 0);
+    const int64_t size = (int64_t)rg_dtype_size(k->dtype);
+    k->gamma = (const char *)gamma + (k->has_gamma ? c * k->gamma_step * size : 0);
+    k->beta = (const char *)beta + (k->has_beta ? c * k->beta_step * size : 0);
+}
+
+/* How many of the images that are left are taken at once: four, where loops are made for that. */
+RG_INLINE int rows_taken(const group_rows *k, int64_t left)
+{
+    return k->dense && k->variant != NORM_OTHER && left >= CHANNEL_ROWS ? CHANNEL_ROWS : 1;
+}
+
+RG_INLINE bool rows_aligned(const group_row *r, int rows)
+{
+    uintptr_t bits = 0;
+    for (int j = 0; j < rows; j++)
+        bits |= (uintptr_t)r[j].out;
+    return (bits & (RG_VECTOR_BYTES - 1)) == 0;
+}
+
+RG_INLINE void set_shifts(group_row *r, int rows)
+{
+    for (int j = 0; j < rows; j++)
+        r[j].shift = -r[j].rest * r[j].s;
 }
 
 RG_INLINE void rows_forward(const rg_group_norm_args *k, int64_t begin, int64_t end,
                             const rg_dtype T)
 {
     const rg_channels *s = &k->shape.channels;
-    group_row r = row_of(&k->shape);
-    r.x_step = s->step[0];
-    r.out_step = s->step[1];
+    norm_columns neuron;
+    group_rows all = rows_of(&k->shape, &neuron, false);
+    all.x_step = s->step[0];
+    all.out_step = s->step[1];
     const int64_t last = least(end * k->shape.part, s->images.count);
-    for (int64_t image = begin * k->shape.part; image < last; image++) {
+    for (int64_t image = begin * k->shape.part, rows; image < last; image += rows) {
+        rows = rows_taken(&all, last - image);
         for (int64_t group = 0; group < k->shape.groups; group++) {
-            const int64_t c = group * r.count, to = image * k->shape.groups + group;
-            r.x = at(image_at(k->x, s, 0, image, T), c * r.x_step, T);
-            r.out = (char *)(uintptr_t)at(image_at(k->y, s, 1, image, T), c * r.out_step, T);
-            place_parameters(&r, k->gamma, k->beta, c);
-            row_statistics(&r, k->shape.epsilon, T);
-            ((real *)k->mean)[to] = r.mean;
-            ((real *)k->rest)[to] = r.rest;
-            ((real *)k->s)[to] = r.s;
-            VARIANT_SWITCH(row_variant(&r), row_forward, &r, T, k->shape.stream)
+            const int64_t c = group * all.count;
+            group_row r[CHANNEL_ROWS];
+            for (int64_t j = 0; j < rows; j++) {
+                r[j].x = at(image_at(k->x, s, 0, image + j, T), c * all.x_step, T);
+                r[j].out =
+                    (char *)(uintptr_t)at(image_at(k->y, s, 1, image + j, T), c * all.out_step, T);
+            }
+            place_parameters(&all, k->gamma, k->beta, c);
+            row_statistics(&all, r, (int)rows, k->shape.epsilon, T);
+            for (int64_t j = 0; j < rows; j++) {
+                const int64_t to = (image + j) * k->shape.groups + group;
+                ((real *)k->mean)[to] = r[j].mean;
+                ((real *)k->rest)[to] = r[j].rest;
+                ((real *)k->s)[to] = r[j].s;
+            }
+            set_shifts(r, (int)rows);
+            row_sums unused[CHANNEL_ROWS] = { 0 };
+            row_forward_rows(&all, r, unused, (int)rows, 0, all.count, T,
+                             k->shape.stream && rows_aligned(r, (int)rows));
         }
     }
 }
 
-RG_INLINE void row_gradients(group_row *r, bool wants_dx, const rg_dtype T, bool stream,
-                             const int variant)
+/* Where `rows` images from `image` on stand, and what is known of them. */
+RG_INLINE void place_rows(const rg_group_norm_gradient_args *k, const group_rows *all, group_row *r,
+                          int64_t rows, int64_t image, int64_t group, const rg_dtype T)
 {
-    if (wants_dx)
-        row_factors(r, T, variant);
-    row_gradient(r, T, stream, variant);
+    const rg_channels *s = &k->shape.channels;
+    const int64_t c = group * all->count;
+    for (int64_t j = 0; j < rows; j++) {
+        const int64_t from = (image + j) * k->shape.groups + group;
+        r[j].dy = at(image_at(k->dy, s, 0, image + j, T), c * all->dy_step, T);
+        r[j].x = at(image_at(k->x, s, 1, image + j, T), c * all->x_step, T);
+        r[j].out = NULL;
+        if (k->wants_dx)
+            r[j].out =
+                (char *)(uintptr_t)at(image_at(k->dx, s, 2, image + j, T), c * all->out_step, T);
+        r[j].mean = ((const real *)k->mean)[from];
+        r[j].rest = ((const real *)k->rest)[from];
+        r[j].s = ((const real *)k->s)[from];
+        r[j].offset = r[j].weight = 0;
+    }
+}
+
+RG_INLINE void rows_gradients(const rg_group_norm_gradient_args *k, const group_rows *all,
+                              group_row *r, int rows, const rg_dtype T)
+{
+    row_sums q[CHANNEL_ROWS] = { 0 };
+    if (!k->has_statistics)
+        row_statistics(all, r, rows, k->shape.epsilon, T);
+    set_shifts(r, rows);
+    if (k->wants_dx) {
+        row_sums_sums(all, r, q, rows, T);
+        end_factors(all, r, q, rows);
+    }
+    row_gradient_rows(all, r, q, rows, 0, all->count, T, k->shape.stream && rows_aligned(r, rows));
+}
+
+/* Sums over rows, in the order of the channels. */
+RG_OUTLINE void order_sums(real *sums, int64_t groups, int64_t count, rg_dtype T)
+{
+    for (int64_t group = 0; group < groups && T == RG_BF16; group++, sums += count)
+        for (int64_t i = 0; i + CHANNEL_PAIR <= count; i += CHANNEL_PAIR)
+            vstore_pair(sums, i, RG_REAL,
+                        velement_order(vload_pair(sums, i, RG_REAL, false), RG_BF16), false, false);
 }
 
 RG_INLINE void rows_gradient(const rg_group_norm_gradient_args *k, int64_t begin, int64_t end,
                              const rg_dtype T)
 {
     const rg_channels *s = &k->shape.channels;
-    group_row r = row_of(&k->shape);
-    r.dy_step = s->step[0];
-    r.x_step = s->step[1];
-    r.out_step = s->step[2];
-    r.add = k->add;
+    norm_columns neuron;
+    group_rows all = rows_of(&k->shape, &neuron, k->add);
+    all.dy_step = s->step[0];
+    all.x_step = s->step[1];
+    all.out_step = s->step[2];
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t last = least((unit + 1) * k->shape.part, s->images.count);
         real *dgamma = (real *)k->dgammas + unit * s->channels;
@@ -611,24 +787,21 @@ RG_INLINE void rows_gradient(const rg_group_norm_gradient_args *k, int64_t begin
             memset(dgamma, 0, (size_t)s->channels * sizeof(real));
             memset(dbeta, 0, (size_t)s->channels * sizeof(real));
         }
-        for (int64_t image = unit * k->shape.part; image < last; image++) {
+        for (int64_t image = unit * k->shape.part, rows; image < last; image += rows) {
+            rows = rows_taken(&all, last - image);
             for (int64_t group = 0; group < k->shape.groups; group++) {
-                const int64_t c = group * r.count, from = image * k->shape.groups + group;
-                r.dy = at(image_at(k->dy, s, 0, image, T), c * r.dy_step, T);
-                r.x = at(image_at(k->x, s, 1, image, T), c * r.x_step, T);
-                r.out = k->wants_dx ? (char *)(uintptr_t)at(image_at(k->dx, s, 2, image, T),
-                                                            c * r.out_step, T)
-                                    : NULL;
-                r.dgamma = k->wants_sums ? dgamma + c : NULL;
-                r.dbeta = k->wants_sums ? dbeta + c : NULL;
-                place_parameters(&r, k->gamma, k->beta, c);
-                r.mean = ((const real *)k->mean)[from];
-                r.rest = ((const real *)k->rest)[from];
-                r.s = ((const real *)k->s)[from];
-                if (!k->has_statistics)
-                    row_statistics(&r, k->shape.epsilon, T);
-                VARIANT_SWITCH(row_variant(&r), row_gradients, &r, k->wants_dx, T, k->shape.stream)
+                group_row r[CHANNEL_ROWS];
+                const int64_t c = group * all.count;
+                place_rows(k, &all, r, rows, image, group, T);
+                place_parameters(&all, k->gamma, k->beta, c);
+                all.dgamma = k->wants_sums ? dgamma + c : NULL;
+                all.dbeta = k->wants_sums ? dbeta + c : NULL;
+                rows_gradients(k, &all, r, (int)rows, T);
             }
+        }
+        if (k->wants_sums) {
+            order_sums(dgamma, k->shape.groups, all.count, T);
+            order_sums(dbeta, k->shape.groups, all.count, T);
         }
     }
 }
