@@ -148,13 +148,19 @@ static void release(rg_cudnn_job *j)
     if (j->tensor != NULL)
         (void)rg_cudnn.DestroyTensorDescriptor(j->tensor);
     (void)cudaStreamSynchronize(stream); /* before memory that it uses is given back */
+    rg_cudnn_destroy(j->dnn);
+    rg_cublaslt_destroy(j->blas);
     for (int i = 0; i < RG_CUDNN_SPARES; i++)
         rg_tensor_destroy(j->spare[i]);
 }
 
 static rg_status time_row(const rg_bench_row *row, double seconds, double *ms)
 {
-    rg_cudnn_job j = { .row = row, .handle = handle };
+    rg_cudnn_job j = { .row = row,
+                       .handle = handle,
+                       .stream = stream,
+                       .dnn = rg_cudnn_create(&rg_default_allocator, row->tf32),
+                       .blas = rg_cublaslt_create(&rg_default_allocator, row->tf32) };
     rg_status status = rg_cudnn_prepare(&j);
     if (status == RG_OK)
         status = time_job(&j, seconds, ms);

@@ -4,6 +4,8 @@
 #ifndef RG_CLI_PEER_CUDNN_H
 #define RG_CLI_PEER_CUDNN_H
 
+#include "backend/cuda/cublaslt.h"
+#include "backend/cuda/cudnn.h"
 #include "cli/bench_row.h"
 
 #include <cudnn.h>
@@ -88,6 +90,15 @@ struct rg_cudnn_job {
     const void *one, *zero; /* results are not scaled, and not added */
     rg_tensor *spare[RG_CUDNN_SPARES];
     size_t reserve, workspace; /* bytes of these */
+
+    /* Contractions: up to two calls of a library, by our own way to it. */
+    cudaStream_t stream;
+    struct rg_cudnn *dnn;
+    struct rg_cublaslt *blas;
+    int calls;
+    rg_cudnn_conv conv[2];
+    rg_product product[2];
+    const rg_tensor *factors[2][3]; /* a, b, c of a product */
 };
 
 /* Passes a failure on, with a sentence. */
@@ -95,5 +106,8 @@ rg_status rg_cudnn_check(const rg_cudnn_job *j, cudnnStatus_t status);
 
 /* Fills in `run` and what it needs, by the op's name. */
 rg_status rg_cudnn_prepare(rg_cudnn_job *j);
+rg_status rg_cudnn_prepare_conv(rg_cudnn_job *j);
+rg_status rg_cudnn_prepare_dense(rg_cudnn_job *j);
+rg_status rg_cudnn_prepare_gram(rg_cudnn_job *j);
 
 #endif

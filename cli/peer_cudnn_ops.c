@@ -337,8 +337,15 @@ static const struct {
     const char *op;
     rg_status (*prepare)(job *j);
 } functions[] = {
-    { "softmax", prepare_softmax }, { "neuron", prepare_neuron },         { "pool", prepare_pool },
-    { "dropout", prepare_dropout }, { "batch_norm", prepare_batch_norm }, { "lrn", prepare_lrn },
+    { "softmax", prepare_softmax },
+    { "neuron", prepare_neuron },
+    { "pool", prepare_pool },
+    { "dropout", prepare_dropout },
+    { "batch_norm", prepare_batch_norm },
+    { "lrn", prepare_lrn },
+    { "conv", rg_cudnn_prepare_conv },
+    { "dense", rg_cudnn_prepare_dense },
+    { "gram", rg_cudnn_prepare_gram },
 };
 
 rg_status rg_cudnn_prepare(job *j)
