@@ -141,7 +141,9 @@ static void peak(const void *args, int64_t begin, int64_t end)
     enum { CHAINS = 10, TIMES = 20000 }; /* enough chains to hide the latency of one */
     const rg_limit_args *k = args;
     for (int64_t u = begin; u < end; u++) {
-        vreal sum[CHAINS] = { { 0 } };
+        vreal sum[CHAINS];
+        for (int c = 0; c < CHAINS; c++) /* all different, or one of them would do */
+            sum[c] = vset((real)(c + 1));
         const vreal a = vset((real)0.5 + (real)u), b = vset((real)1e-3);
         for (int i = 0; i < TIMES; i++) {
 #pragma GCC unroll 10

@@ -66,6 +66,12 @@ const char *rg_bench_row_direction(const rg_bench_row *row, char text[16])
     return text;
 }
 
+/* Products that the row takes: the gradients of both factors are as much work as forward, each. */
+static int products(const rg_bench_row *row)
+{
+    return row->gradient ? gives(row, 0) + (row->inputs > 1 && gives(row, 1)) : 1;
+}
+
 rg_status rg_bench_row_begin(const rg_op_test *test, const rg_case *c, bool gradient,
                              const char *only, rg_dtype dtype, rg_bench_row *row)
 {
@@ -100,7 +106,7 @@ rg_status rg_bench_row_begin(const rg_op_test *test, const rg_case *c, bool grad
     row->bytes += state_bytes(row);
     row->memory += state_bytes(row);
     if (test->operations != NULL)
-        row->operations = test->operations(row->desc, row->x_desc);
+        row->operations = products(row) * test->operations(row->desc, row->x_desc);
     return RG_OK;
 }
 

@@ -50,7 +50,8 @@ typedef struct rg_op_test {
     rg_ref_forward *forward;
     rg_ref_gradient *gradient; /* NULL: the op has none */
     const rg_case *cases;      /* name NULL at the end */
-    /* Floating-point operations of a contraction; NULL where an op is bound by memory. */
+    /* Floating-point operations of a contraction, of its first two inputs where it has two; NULL
+     * where an op is bound by memory. */
     double (*operations)(const void *desc, const rg_tensor_desc x[]);
     /* How many elements must be read: of x[0] in the forward pass, of dy[0] in the gradient. NULL:
      * all. */
