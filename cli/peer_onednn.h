@@ -8,38 +8,42 @@
 
 #include <dnnl.h>
 
-#define RG_ONEDNN_FUNCTIONS(F)                 \
-    F(engine_create);                          \
-    F(engine_destroy);                         \
-    F(stream_create);                          \
-    F(stream_destroy);                         \
-    F(stream_wait);                            \
-    F(memory_desc_init_by_strides);            \
-    F(memory_desc_get_size);                   \
-    F(memory_create);                          \
-    F(memory_destroy);                         \
-    F(primitive_desc_create);                  \
-    F(primitive_desc_destroy);                 \
-    F(primitive_desc_query_md);                \
-    F(primitive_create);                       \
-    F(primitive_destroy);                      \
-    F(primitive_execute);                      \
-    F(softmax_v2_forward_desc_init);           \
-    F(softmax_v2_backward_desc_init);          \
-    F(eltwise_forward_desc_init);              \
-    F(eltwise_backward_desc_init);             \
-    F(prelu_forward_desc_init);                \
-    F(prelu_backward_desc_init);               \
-    F(pooling_v2_forward_desc_init);           \
-    F(pooling_v2_backward_desc_init);          \
-    F(resampling_forward_desc_init);           \
-    F(resampling_backward_desc_init);          \
-    F(batch_normalization_forward_desc_init);  \
-    F(batch_normalization_backward_desc_init); \
-    F(layer_normalization_forward_desc_init);  \
-    F(layer_normalization_backward_desc_init); \
-    F(lrn_forward_desc_init);                  \
-    F(lrn_backward_desc_init)
+#define RG_ONEDNN_FUNCTIONS(F)                      \
+    F(engine_create);                               \
+    F(engine_destroy);                              \
+    F(stream_create);                               \
+    F(stream_destroy);                              \
+    F(stream_wait);                                 \
+    F(memory_desc_init_by_strides);                 \
+    F(memory_desc_get_size);                        \
+    F(memory_create);                               \
+    F(memory_destroy);                              \
+    F(primitive_desc_create);                       \
+    F(primitive_desc_destroy);                      \
+    F(primitive_desc_query_md);                     \
+    F(primitive_create);                            \
+    F(primitive_destroy);                           \
+    F(primitive_execute);                           \
+    F(softmax_v2_forward_desc_init);                \
+    F(softmax_v2_backward_desc_init);               \
+    F(eltwise_forward_desc_init);                   \
+    F(eltwise_backward_desc_init);                  \
+    F(prelu_forward_desc_init);                     \
+    F(prelu_backward_desc_init);                    \
+    F(pooling_v2_forward_desc_init);                \
+    F(pooling_v2_backward_desc_init);               \
+    F(resampling_forward_desc_init);                \
+    F(resampling_backward_desc_init);               \
+    F(batch_normalization_forward_desc_init);       \
+    F(batch_normalization_backward_desc_init);      \
+    F(layer_normalization_forward_desc_init);       \
+    F(layer_normalization_backward_desc_init);      \
+    F(lrn_forward_desc_init);                       \
+    F(lrn_backward_desc_init);                      \
+    F(memory_desc_init_by_tag);                     \
+    F(dilated_convolution_forward_desc_init);       \
+    F(dilated_convolution_backward_data_desc_init); \
+    F(dilated_convolution_backward_weights_desc_init)
 
 typedef struct rg_onednn_functions {
 #define F(name) __typeof__(dnnl_##name) *name
@@ -57,6 +61,8 @@ typedef struct rg_onednn_job {
     int count;
     rg_tensor *spare[RG_ONEDNN_SPARES]; /* what the row has not, such as a workspace */
     int spares;
+    int layout,
+        layouts; /* the one to prepare; how many there are to choose from, 0 for one alone */
 } rg_onednn_job;
 
 /* Passes a failure on, with a sentence. */

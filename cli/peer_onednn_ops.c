@@ -7,6 +7,7 @@
 #include "cli/peer_pool.h"
 
 #include <retrograde/batch_norm.h>
+#include <retrograde/conv.h>
 #include <retrograde/group_norm.h>
 #include <retrograde/lrn.h>
 #include <retrograde/neuron.h>
@@ -329,6 +330,100 @@ static rg_status prepare_lrn(job *j)
     return use_normalized(j, &x);
 }
 
+/* ---- convolution: images in the layout that oneDNN likes best, and in ours ---- */
+
+/* Weights (out, kh, kw, in) as groups, out, in, kh, kw; without groups if there is one. */
+static rg_status describe_weights(const job *j, const rg_tensor_desc *w, int64_t groups,
+                                  dnnl_memory_desc_t *memory)
+{
+    rg_tensor_desc turned = *w;
+    const int32_t o = groups > 1;
+    static const int from[] = { 0, 3, 1, 2 };
+    for (int i = 0; i < 4; i++) {
+        turned.dims[o + i] = w->dims[from[i]];
+        turned.strides[o + i] = w->strides[from[i]];
+    }
+    turned.dims[o] /= groups;
+    if (groups > 1) {
+        turned.dims[0] = groups;
+        turned.strides[0] = turned.dims[1] * turned.strides[1];
+    }
+    turned.rank = 4 + o;
+    return describe(j, &turned, turned.rank, memory);
+}
+
+/* Binds what the plan wants: a tensor of its own, in its layout. */
+static rg_status use_wanted(job *j, int argument, dnnl_query_t query)
+{
+    const dnnl_primitive_desc_t plan = j->row->gradient ? j->backward : j->forward;
+    const dnnl_memory_desc_t *desc = rg_onednn.primitive_desc_query_md(plan, query, 0);
+    const int64_t size = (int64_t)rg_dtype_size(j->row->dtype);
+    const int64_t count = (int64_t)rg_onednn.memory_desc_get_size(desc) / size;
+    const rg_tensor_desc flat = rg_tensor_desc_dense(j->row->dtype, 1, &count);
+    return rg_onednn_use_spare(j, argument, desc, &flat, true);
+}
+
+static rg_status use_conv(job *j)
+{
+    const rg_bench_row *row = j->row;
+    if (!row->gradient) {
+        RG_TRY(use_wanted(j, DNNL_ARG_SRC, dnnl_query_src_md));
+        RG_TRY(use_wanted(j, DNNL_ARG_WEIGHTS, dnnl_query_weights_md));
+        return use_wanted(j, DNNL_ARG_DST, dnnl_query_dst_md);
+    }
+    RG_TRY(use_wanted(j, DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md));
+    if (row->of == 0) {
+        RG_TRY(use_wanted(j, DNNL_ARG_WEIGHTS, dnnl_query_weights_md));
+        return use_wanted(j, DNNL_ARG_DIFF_SRC, dnnl_query_diff_src_md);
+    }
+    RG_TRY(use_wanted(j, DNNL_ARG_SRC, dnnl_query_src_md));
+    return use_wanted(j, DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md);
+}
+
+static rg_status prepare_conv(job *j)
+{
+    const rg_bench_row *row = j->row;
+    const rg_conv_desc *d = (const void *)row->desc;
+    const rg_tensor_desc *x = &row->x_desc[0], *w = &row->x_desc[1], *y = &row->y_desc[0];
+    RG_CHECK(!d->bias && d->neuron.kind == RG_NEURON_NONE, RG_UNSUPPORTED,
+             "onednn is asked for convolution without bias and neuron alone");
+    dnnl_memory_desc_t memory[3];
+    RG_TRY(describe_image(j, x, &memory[0]));
+    RG_TRY(describe_weights(j, w, d->groups > 0 ? d->groups : x->dims[3], &memory[1]));
+    RG_TRY(describe_image(j, y, &memory[2]));
+    j->layouts = 2;
+    for (int i = 0; i < 3; i++) { /* weights are always in its own */
+        if (i != 1 && j->layout == 1)
+            continue;
+        const dnnl_memory_desc_t m = memory[i];
+        RG_TRY(rg_onednn_check(j, rg_onednn.memory_desc_init_by_tag(&memory[i], m.ndims, m.dims,
+                                                                    m.data_type,
+                                                                    dnnl_format_tag_any)));
+    }
+    dnnl_dims_t stride, dilation, before = { d->padding.top, d->padding.left }, after;
+    for (int i = 0; i < 2; i++) {
+        stride[i] = d->stride[i];
+        dilation[i] = d->dilation[i] - 1;
+        after[i] = (y->dims[1 + i] - 1) * stride[i] + (w->dims[1 + i] - 1) * d->dilation[i] + 1 -
+                   x->dims[1 + i] - before[i];
+    }
+    const dnnl_alg_kind_t kind = dnnl_convolution_direct;
+    dnnl_convolution_desc_t forward, backward = { 0 };
+    RG_TRY(rg_onednn_check(j, rg_onednn.dilated_convolution_forward_desc_init(
+                                  &forward, dnnl_forward_training, kind, &memory[0], &memory[1],
+                                  NULL, &memory[2], stride, dilation, before, after)));
+    if (row->gradient && row->of == 0)
+        RG_TRY(rg_onednn_check(j, rg_onednn.dilated_convolution_backward_data_desc_init(
+                                      &backward, kind, &memory[0], &memory[1], &memory[2], stride,
+                                      dilation, before, after)));
+    else if (row->gradient)
+        RG_TRY(rg_onednn_check(j, rg_onednn.dilated_convolution_backward_weights_desc_init(
+                                      &backward, kind, &memory[0], &memory[1], NULL, &memory[2],
+                                      stride, dilation, before, after)));
+    RG_TRY(rg_onednn_plan(j, &forward, &backward));
+    return use_conv(j);
+}
+
 static const struct {
     const char *op;
     rg_status (*prepare)(job *j);
@@ -340,6 +435,7 @@ static const struct {
     { "batch_norm", prepare_batch_norm },
     { "group_norm", prepare_group_norm },
     { "lrn", prepare_lrn },
+    { "conv", prepare_conv },
 };
 
 rg_status rg_onednn_prepare(job *j)
