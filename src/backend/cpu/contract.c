@@ -41,6 +41,15 @@ RG_INLINE void store_sums(sums *s, const rg_tile *t, const int M, const int N)
         }
     }
     c = to;
+    if (t->stream) {
+#pragma GCC unroll 14
+        for (int m = 0; m < M; m++, c += step) {
+#pragma GCC unroll 2
+            for (int v = 0; v < N; v++)
+                vstream(c, v * VLEN, RG_REAL, s->row[m][v]);
+        }
+        return;
+    }
 #pragma GCC unroll 14
     for (int m = 0; m < M; m++, c += step) {
 #pragma GCC unroll 2
@@ -49,7 +58,10 @@ RG_INLINE void store_sums(sums *s, const rg_tile *t, const int M, const int N)
     }
 }
 
-/* M rows of N vectors: A is read along its rows, or along its columns. */
+enum { LINE = 64 }; /* bytes that are fetched at once */
+
+/* M rows of N vectors: A is read along its rows, or along its columns. With each k a line of what
+ * is wanted next is fetched. */
 RG_INLINE void tile(const rg_tile *t, const int M, const int N, const bool rows)
 {
     const int64_t each = sizeof(real), a_step = t->a_step * each, b_step = t->b_step;
@@ -61,6 +73,7 @@ RG_INLINE void tile(const rg_tile *t, const int M, const int N, const bool rows)
             s.row[m][v] = vset(0);
     }
     const rg_run *const end = t->runs + t->run_count;
+    const char *ahead = t->ahead, *const ahead_end = t->ahead_end;
     for (const rg_run *r = t->runs; r < end; r++) {
         const char *a = (const char *)(t->a + r->a);
         const real *b = t->b + r->b;
@@ -69,6 +82,8 @@ RG_INLINE void tile(const rg_tile *t, const int M, const int N, const bool rows)
             add_products(&s, a, rows ? a_step : each, b, M, N);
             a += rows ? each : a_step;
             b += b_step;
+            __builtin_prefetch(ahead, 0, 2);
+            ahead = ahead < ahead_end ? ahead + LINE : ahead;
         }
     }
     store_sums(&s, t, M, N);
@@ -137,6 +152,9 @@ static const height *const narrow = wide; /* RG_LANES are two vectors, or four *
 static void stack(rg_tile t, int64_t rows, const height *h, bool columns)
 {
     const int64_t a_step = columns ? 1 : t.a_step;
+    int64_t lines = 0;
+    for (int64_t r = 0; r < t.run_count && t.ahead != t.ahead_end; r++)
+        lines += t.runs[r].count;
     while (rows > 0) {
         while (h->rows > rows)
             h++;
@@ -144,16 +162,21 @@ static void stack(rg_tile t, int64_t rows, const height *h, bool columns)
         t.a += h->rows * a_step;
         t.c += h->rows * t.c_step;
         rows -= h->rows;
+        t.ahead += least(lines * LINE, t.ahead_end - t.ahead);
     }
 }
 
 static void contract(const rg_tile *t, int64_t rows, int64_t columns, bool along)
 {
-    const int64_t lanes = contract_lanes(columns);
+    const int64_t lanes = contract_lanes(columns), ahead = t->ahead_end - t->ahead;
     for (int64_t n = 0; n < lanes; n += WIDE * VLEN) {
         rg_tile part = *t;
         part.b += n;
         part.c += n;
+        part.ahead += ahead * n / lanes;
+        part.ahead_end = part.ahead + (ahead * (n + WIDE * VLEN) / lanes - ahead * n / lanes);
+        if (ahead == 0) /* some line that is there */
+            part.ahead = part.ahead_end = (const char *)part.c;
         stack(part, rows, lanes - n < WIDE * VLEN ? narrow : wide, along);
     }
 }

@@ -46,6 +46,8 @@ typedef struct rg_tile {
     int64_t run_count;
     int64_t a_step, b_step, c_step; /* in elements, see above; c_step between rows of c */
     bool add;                       /* c += the sum */
+    bool stream; /* c goes past the cache: its rows are aligned to RG_VECTOR_BYTES, and no `add` */
+    const char *ahead, *ahead_end; /* memory to fetch meanwhile, which need not exist; or NULL */
 } rg_tile;
 
 /* Any number of rows (height) and columns (width); of b and c, columns up to contract_lanes(width)

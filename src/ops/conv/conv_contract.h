@@ -81,6 +81,8 @@ typedef struct conv_block {
     const real *in;                     /* the first tap of the first output */
     int64_t in_row, in_pixel;           /* from input to input */
     bool careful;                       /* 0 times something may not be 0 */
+    const char *ahead;                  /* inputs of the next block, as they stand in memory */
+    int64_t ahead_bytes;                /* 0: not known */
 } conv_block;
 
 /* One row of inputs; those beyond the image are 0. */
@@ -133,6 +135,24 @@ RG_OUTLINE void take_inputs(const rg_conv_rows_args *k, conv_block *b, char *scr
         copy_inputs(k, b, first + i, in + i * b->in_row, count, T);
         b->careful |= phases && has_special(in + i * b->in_row, b->in_row);
     }
+}
+
+/* What the next block will read first, where it lies in one piece: further columns or rows. */
+RG_INLINE void look_ahead(const rg_conv_rows_args *k, conv_block *b, rg_dtype T)
+{
+    const rg_conv_reach *row = &k->row, *column = &k->column;
+    const int64_t pixel = k->from_step[2], element = vbytes(T) / VLEN;
+    if (k->from_step[3] != 1 || pixel != k->depth * k->groups || b->group + 1 < k->groups)
+        return;
+    const bool across = row->blocks == 1 && column->blocks > 1;
+    if (!across && (column->blocks > 1 || k->from_step[1] != pixel * column->inputs))
+        return;
+    const int64_t i = b->row * row->stride + row->first + (across ? 0 : rg_conv_span(row, b->rows));
+    const int64_t j = across ? (b->column + b->columns) * column->stride + column->first : 0;
+    const int64_t from = k->from_first + b->image * k->from_step[0] + i * k->from_step[1];
+    b->ahead = at(k->from, from + j * pixel, T);
+    b->ahead_bytes = element * (across ? b->columns * column->stride * pixel
+                                       : b->rows * row->stride * k->from_step[1]);
 }
 
 /* Taps begin <= t < end of an output lie in the image. */
@@ -311,12 +331,22 @@ RG_OUTLINE void sum_row(const rg_conv_rows_args *k, const conv_block *b, const c
                      .a_step = column->stride * b->in_pixel,
                      .b_step = RG_PANEL,
                      .c_step = RG_PANEL };
+    if (b->ahead_bytes > 0 && (k->by_row || n == k->panel_count - 1)) {
+        const int64_t parts = b->rows * (k->by_row ? k->panel_count : 1);
+        const int64_t part = k->by_row ? r * k->panel_count + n : r;
+        tile.ahead = b->ahead + b->ahead_bytes * part / parts;
+        tile.ahead_end = b->ahead + b->ahead_bytes * (part + 1) / parts;
+    }
     if (plain && !b->careful) {
         const int64_t i = row->to_first + (b->row + r) * row->to_step;
         const int64_t j = column->to_first + b->column * column->to_step;
         tile.c = (real *)k->to + result_at(k->to_step, b, i, j, c);
         tile.c_step = column->to_step * k->to_step[2];
         tile.add = k->add;
+        tile.stream =
+            k->stream && ((uintptr_t)tile.c | (uintptr_t)(tile.c_step * (int64_t)sizeof(real))) %
+                                 RG_VECTOR_BYTES ==
+                             0;
         RG_CONTRACT.rows(&tile, b->columns, lanes);
         return;
     }
@@ -346,6 +376,7 @@ RG_OUTLINE void rows_block(const rg_conv_rows_args *k, int64_t unit, rg_dtype T)
     conv_runs runs;
     conv_end e = { .constants = neuron_constants_of(&k->neuron.numbers) };
     take_inputs(k, &b, scratch, T);
+    look_ahead(k, &b, T);
     find_runs(k, &b, &runs);
     const int64_t outer = k->by_row ? b.rows : k->panel_count;
     const int64_t inner = k->by_row ? k->panel_count : b.rows;
@@ -367,7 +398,9 @@ RG_INLINE void sum_rows(const rg_conv_rows_args *k, int64_t begin, int64_t end, 
 typedef struct conv_meeting {
     const real *x, *y;
     int64_t x_first, x_row, x_pixel, y_first, y_row, y_pixel;
-    int64_t begin, end; /* rows of windows */
+    int64_t begin, end;   /* rows of windows */
+    const char *ahead[2]; /* what follows in the image, and behind these windows */
+    int64_t ahead_bytes[2];
 } conv_meeting;
 
 /* Rows of one side into scratch; `first` is where row 0 of the image and group stands. */
@@ -392,9 +425,14 @@ RG_OUTLINE void take_sides(const rg_conv_parts_args *k, conv_meeting *m, int64_t
 {
     const rg_conv_shape *s = &k->shape;
     const bool x_stays = T == RG_REAL && s->x[3] == 1 && s->in % RG_LANES == 0 && !k->windows;
-    const bool y_stays = T == RG_REAL && s->y[3] == 1 && !k->windows;
+    const bool y_stays = T == RG_REAL && s->y[3] == 1;
     const int64_t x = image * s->x[0] + group * s->in * s->x[3];
     const int64_t y = image * s->y[0] + (group * s->out + channel) * s->y[3];
+    const int64_t next = (m->end - m->begin) * (vbytes(T) / VLEN);
+    m->ahead[0] = at(k->x, x + (m->end * s->row.stride - s->row.before) * s->x[1], T);
+    m->ahead[1] = at(k->dy, y + m->end * s->y[1], T);
+    m->ahead_bytes[0] = s->x[2] == s->in ? next * s->row.stride * s->x[1] : 0;
+    m->ahead_bytes[1] = s->y[2] == channels ? next * s->y[1] : 0;
     m->x = (const real *)k->x + x;
     m->x_first = 0;
     m->x_row = s->x[1];
@@ -426,7 +464,7 @@ RG_OUTLINE void take_sides(const rg_conv_parts_args *k, conv_meeting *m, int64_t
 
 /* Tap (p, q) of all weights of a unit, from pixels that it meets. */
 RG_OUTLINE void add_tap(const rg_conv_parts_args *k, const conv_meeting *m, int64_t p, int64_t q,
-                        int64_t channels, real *part)
+                        int64_t channels, real *sums)
 {
     const rg_conv_shape *s = &k->shape;
     rg_run runs[RG_CONV_MOST_RUNS];
@@ -435,6 +473,9 @@ RG_OUTLINE void add_tap(const rg_conv_parts_args *k, const conv_meeting *m, int6
     rg_conv_windows(&s->column, q, &j0, &j1);
     i0 = i0 > m->begin ? i0 : m->begin;
     i1 = least(i1, m->end);
+    const int64_t taps = s->row.window * s->column.window, tap = p * s->column.window + q;
+    const int64_t parts = (taps + 1) / 2, part = tap % parts, which = tap / parts;
+    const int64_t bytes = m->ahead_bytes[which];
     const int64_t column = j0 * s->column.stride - s->column.before + q * s->column.dilation;
     for (int64_t i = i0; i < i1 && j0 < j1; i++) {
         const int64_t row = i * s->row.stride - s->row.before + p * s->row.dilation;
@@ -443,13 +484,15 @@ RG_OUTLINE void add_tap(const rg_conv_parts_args *k, const conv_meeting *m, int6
     }
     const rg_tile tile = { .a = m->y,
                            .b = m->x,
-                           .c = part + (p * s->column.window + q) * k->tap_step,
+                           .c = sums + tap * k->tap_step,
                            .runs = runs,
                            .run_count = n,
                            .a_step = m->y_pixel,
                            .b_step = s->column.stride * m->x_pixel,
                            .c_step = k->out_step,
-                           .add = true };
+                           .add = true,
+                           .ahead = m->ahead[which] + bytes * part / parts,
+                           .ahead_end = m->ahead[which] + bytes * (part + 1) / parts };
     if (n > 0)
         RG_CONTRACT.columns(&tile, channels, s->in);
 }
@@ -516,8 +559,19 @@ RG_OUTLINE void add_windows(const rg_conv_parts_args *k, const conv_meeting *m, 
                             real *windows, real *part)
 {
     const rg_conv_shape *s = &k->shape;
-    const int64_t count = (m->end - m->begin) * s->column.count, across = s->column.window * s->in;
-    if (has_special(m->y, count * channels)) {
+    const int64_t across = s->column.window * s->in;
+    rg_run runs[RG_CONV_MOST_RUNS];
+    bool special = false;
+    for (int64_t i = m->begin; i < m->end; i++) {
+        const int64_t row = (i - m->y_first) * m->y_row;
+        runs[i - m->begin] =
+            (rg_run){ row, (i - m->begin) * s->column.count * k->out_step, s->column.count };
+        if (m->y_pixel == channels)
+            special |= has_special(m->y + row, s->column.count * channels);
+        for (int64_t j = 0; j < s->column.count && m->y_pixel != channels; j++)
+            special |= has_special(m->y + row + j * m->y_pixel, channels);
+    }
+    if (special) {
         add_one_by_one(k, m, channels, part);
         return;
     }
@@ -527,16 +581,17 @@ RG_OUTLINE void add_windows(const rg_conv_parts_args *k, const conv_meeting *m, 
             for (int64_t p = 0; p < s->row.window; p++, to += across)
                 copy_window_row(s, m, i, j, p, to);
         }
-    const rg_run run = { 0, 0, count };
     const rg_tile tile = { .a = m->y,
                            .b = windows,
                            .c = part,
-                           .runs = &run,
-                           .run_count = 1,
+                           .runs = runs,
+                           .run_count = m->end - m->begin,
                            .a_step = m->y_pixel,
                            .b_step = k->out_step,
                            .c_step = k->out_step,
-                           .add = true };
+                           .add = true,
+                           .ahead = m->ahead[1],
+                           .ahead_end = m->ahead[1] + m->ahead_bytes[1] };
     RG_CONTRACT.columns(&tile, channels, k->out_step);
 }
 

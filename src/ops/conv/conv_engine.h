@@ -26,7 +26,8 @@ static inline rg_status rg_conv_reals(const rg_call *call, rg_dtype dtype, doubl
 
 /* ---- between image and windows ---- */
 
-static inline rg_conv_rows_args rg_conv_rows_of(const rg_conv_pass *p, bool forward)
+static inline rg_conv_rows_args rg_conv_rows_of(const rg_call *call, const rg_conv_pass *p,
+                                                bool forward)
 {
     const rg_conv_shape *s = &p->shape;
     rg_conv_rows_args k = { .images = s->images,
@@ -39,6 +40,7 @@ static inline rg_conv_rows_args rg_conv_rows_of(const rg_conv_pass *p, bool forw
                             .add = p->add };
     memcpy(k.from_step, forward ? s->x : s->y, sizeof k.from_step);
     memcpy(k.to_step, forward ? s->y : s->x, sizeof k.to_step);
+    k.stream = !p->add && rg_call_streams(call, rg_move_bytes(p->to));
     if (p->z != NULL)
         rg_conv_steps(&p->z->desc, k.z_step);
     if (p->neuron != NULL)
@@ -112,7 +114,7 @@ static inline rg_status rg_conv_record_reach(rg_call *call, const rg_conv_pass *
 static inline rg_status rg_conv_engine_record(rg_call *call, bool forward, const rg_conv_pass *p)
 {
     const rg_conv_shape *s = &p->shape;
-    const rg_conv_rows_args all = rg_conv_rows_of(p, forward);
+    const rg_conv_rows_args all = rg_conv_rows_of(call, p, forward);
     const bool joins = !forward && rg_conv_joins_phases(s);
     const int64_t down = forward || joins ? 1 : s->row.stride;
     const int64_t across = forward || joins ? 1 : s->column.stride;
