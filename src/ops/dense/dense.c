@@ -139,7 +139,8 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
     for (int32_t i = 0; i < x[0].rank; i++)
         dims[i] = i < p.rows ? x[0].dims[i] : i < x[0].rank - 1 ? 1 : out;
     y[0] = rg_tensor_desc_dense(x[0].dtype, x[0].rank, dims);
-    return RG_OK;
+    size_t reach;
+    return rg_shape_check(y, "dense: y", &reach);
 }
 
 static uint32_t reads(const void *desc)
@@ -189,35 +190,44 @@ static places places_of_call(const rg_call *call)
     return places_of(call->desc, call->x[0]->desc.rank, call->x[1]->desc.rank);
 }
 
-static rg_product_args product(const rg_call *call, bool add)
+/* All but the walks. */
+static rg_product_call product(const rg_call *call, const rg_tensor *a, const rg_tensor *b,
+                               const rg_tensor *c, int32_t bit)
 {
-    return (rg_product_args){ .batch = { .count = 1 },
-                              .alpha = ((const rg_dense_desc *)call->desc)->alpha,
-                              .add = add };
+    return (rg_product_call){ .a = a,
+                              .b = b,
+                              .c = c,
+                              .args = { .batch = { .count = 1 },
+                                        .alpha = ((const rg_dense_desc *)call->desc)->alpha,
+                                        .add = call->add >> bit & 1 } };
 }
 
-static rg_status record_z(rg_call *call, const rg_tensor *z)
+/* z, or neuron(z). */
+static rg_status record_z(rg_call *call, const rg_tensor *z, const rg_neuron_desc *neuron)
 {
     const rg_tensor *x = call->x[0], *w = call->x[1];
     const places p = places_of_call(call);
-    rg_product_args args = product(call, false);
-    args.m = rg_dims_walk((rg_dims[]){ rows_of(x, p), rows_of(z, p) }, 2);
-    args.n = rg_dims_walk((rg_dims[]){ w_outputs_of(w, p), outputs_of(z) }, 2);
-    args.k = rg_dims_walk((rg_dims[]){ inputs_of(x, p), w_inputs_of(w, p) }, 2);
-    args.b_turned = p.w_out < p.w_in;
-    return rg_record_product(call, &args, x, w, call->inputs > 2 ? call->x[2] : NULL, z);
+    rg_product_call to = product(call, x, w, z, 0);
+    to.args.m = rg_dims_walk((rg_dims[]){ rows_of(x, p), rows_of(z, p) }, 2);
+    to.args.n = rg_dims_walk((rg_dims[]){ w_outputs_of(w, p), outputs_of(z) }, 2);
+    to.args.k = rg_dims_walk((rg_dims[]){ inputs_of(x, p), w_inputs_of(w, p) }, 2);
+    to.args.add = false;
+    to.bias = call->inputs > 2 ? call->x[2] : NULL;
+    to.neuron = neuron;
+    to.args.b_turned = p.w_out < p.w_in;
+    return rg_record_product(call, &to);
 }
 
 static rg_status record_dx(rg_call *call, const rg_tensor *dz)
 {
     const rg_tensor *w = call->x[1], *dx = call->dx[0];
     const places p = places_of_call(call);
-    rg_product_args args = product(call, call->add & 1);
-    args.m = rg_dims_walk((rg_dims[]){ rows_of(dz, p), rows_of(dx, p) }, 2);
-    args.n = rg_dims_walk((rg_dims[]){ w_inputs_of(w, p), inputs_of(dx, p) }, 2);
-    args.k = rg_dims_walk((rg_dims[]){ outputs_of(dz), w_outputs_of(w, p) }, 2);
-    args.b_turned = p.w_out > p.w_in;
-    return rg_record_product(call, &args, dz, w, NULL, dx);
+    rg_product_call to = product(call, dz, w, dx, 0);
+    to.args.m = rg_dims_walk((rg_dims[]){ rows_of(dz, p), rows_of(dx, p) }, 2);
+    to.args.n = rg_dims_walk((rg_dims[]){ w_inputs_of(w, p), inputs_of(dx, p) }, 2);
+    to.args.k = rg_dims_walk((rg_dims[]){ outputs_of(dz), w_outputs_of(w, p) }, 2);
+    to.args.b_turned = p.w_out > p.w_in;
+    return rg_record_product(call, &to);
 }
 
 /* The last dimension of dw is that of columns. */
@@ -225,21 +235,16 @@ static rg_status record_dw(rg_call *call, const rg_tensor *dz)
 {
     const rg_tensor *x = call->x[0], *dw = call->dx[1];
     const places p = places_of_call(call);
+    const bool first = ((const rg_dense_desc *)call->desc)->layout == RG_DENSE_OUT_IN;
     const rg_dims out[] = { outputs_of(dz), w_outputs_of(dw, p) };
     const rg_dims in[] = { inputs_of(x, p), w_inputs_of(dw, p) };
-    const rg_dims rows[] = { rows_of(dz, p), rows_of(x, p) };
-    rg_product_args args = product(call, call->add >> 1 & 1);
-    args.a_turned = true;
-    if (((const rg_dense_desc *)call->desc)->layout == RG_DENSE_OUT_IN) {
-        args.m = rg_dims_walk(out, 2);
-        args.n = rg_dims_walk(in, 2);
-        args.k = rg_dims_walk(rows, 2);
-        return rg_record_product(call, &args, dz, x, NULL, dw);
-    }
-    args.m = rg_dims_walk(in, 2);
-    args.n = rg_dims_walk(out, 2);
-    args.k = rg_dims_walk((rg_dims[]){ rows[1], rows[0] }, 2);
-    return rg_record_product(call, &args, x, dz, NULL, dw);
+    const rg_tensor *a = first ? dz : x, *b = first ? x : dz;
+    rg_product_call to = product(call, a, b, dw, 1);
+    to.args.m = rg_dims_walk(first ? out : in, 2);
+    to.args.n = rg_dims_walk(first ? in : out, 2);
+    to.args.k = rg_dims_walk((rg_dims[]){ rows_of(a, p), rows_of(b, p) }, 2);
+    to.args.a_turned = true;
+    return rg_record_product(call, &to);
 }
 
 /* ---- forward, gradient ---- */
@@ -248,8 +253,10 @@ static rg_status forward(rg_call *call)
 {
     const rg_neuron_desc *neuron = &((const rg_dense_desc *)call->desc)->neuron;
     const rg_tensor *kept = rg_fused_z(call, neuron), *z = kept != NULL ? kept : call->y[0];
-    RG_TRY(record_z(call, z));
-    return neuron->kind != RG_NEURON_NONE ? rg_fused_forward(call, neuron, z, call->y[0]) : RG_OK;
+    const bool fuses = !rg_fused_needs_z(neuron) && rg_product_fuses(call, call->y[0]->desc.dtype);
+    RG_TRY(record_z(call, z, fuses ? neuron : NULL));
+    return neuron->kind == RG_NEURON_NONE || fuses ? RG_OK
+                                                   : rg_fused_forward(call, neuron, z, call->y[0]);
 }
 
 static rg_status record_gradients(rg_call *call, const rg_tensor *dz)
@@ -267,7 +274,7 @@ static rg_status record_dz(rg_call *call, const rg_tensor *dz)
     const rg_neuron_desc *neuron = &((const rg_dense_desc *)call->desc)->neuron;
     const rg_tensor *z = rg_fused_z(call, neuron);
     if (z == NULL && rg_fused_needs_z(neuron)) {
-        RG_TRY(record_z(call, dz));
+        RG_TRY(record_z(call, dz, NULL));
         z = dz;
     }
     return rg_fused_gradient(call, neuron, z, dz);

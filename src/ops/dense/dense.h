@@ -5,21 +5,38 @@
 #define RG_OPS_DENSE_H
 
 #include "core/walk.h"
+#include "ops/neuron/neuron.h"
 
 #include <retrograde/dense.h>
 
-enum { RG_DENSE_PRODUCT, RG_DENSE_KERNELS };
+/* All with rg_product_args. A GPU has the first one alone. */
+enum {
+    RG_DENSE_PRODUCT,
+    RG_DENSE_DOT,  /* few rows, of which each element of c is one long sum */
+    RG_DENSE_PACK, /* b into panels, for the product */
+    RG_DENSE_KERNELS
+};
 
-/* A unit is a block of rows of c by a block of its columns. Sums over k are taken in pieces, in
- * order, each from 0 on; the pieces are added up in order. */
-enum { RG_PRODUCT_ROWS = 96, RG_PRODUCT_COLUMNS = 32, RG_PRODUCT_DEPTH = 256 };
+/* A unit of the product is a block of rows of c by a group of panels of columns, and one of DOT all
+ * rows by some columns. Sums over k are taken in pieces, in order, each from 0 on; the pieces are
+ * added up in order. */
+enum {
+    RG_PRODUCT_ROWS = 64,
+    RG_PRODUCT_PANEL = 32,
+    RG_PRODUCT_DEPTH = 1024,
+    RG_PRODUCT_GROUP = 16, /* panels, at most */
+    RG_DOT_ROWS = 8,       /* at most */
+    RG_DOT_COLUMNS = 16
+};
 
-/* c(m, n) = alpha sum over k of a(m, k) b(k, n) + bias(n), for each index of `batch`. Each of
- * these indices may go over several dimensions. Without a bias, c stands in for it. */
+/* c(m, n) = neuron(alpha sum over k of a(m, k) b(k, n) + bias), for each index of `batch`. Each of
+ * these indices may go over several dimensions. The bias belongs to columns, or to rows where
+ * `bias_rows`. Of pointers that are not needed some valid one stands in. */
 typedef struct rg_product_args {
     const void *a, *b, *bias;
     void *c;
-    void *scratch; /* of a GPU's own */
+    void *panels;  /* real, (batch, panels of columns, k, RG_PRODUCT_PANEL) */
+    void *scratch; /* of all threads, `lane_bytes` each; of a GPU's own */
     rg_walk batch; /* tensors a, b, c */
     rg_walk m;     /* a, c */
     rg_walk n;     /* b, c */
@@ -27,10 +44,38 @@ typedef struct rg_product_args {
     int64_t bias_step;
     double alpha;
     bool a_turned, b_turned; /* a is (k, m) where it is dense, b is (n, k) */
-    bool has_bias;
+    bool has_bias, bias_rows;
     bool add;       /* into c */
     bool mirrored;  /* b(k, n) + b(n, k) in place of b(k, n) */
     bool symmetric; /* c(m, n) = c(n, m): only half of it is computed */
+
+    /* for a CPU */
+    int32_t neuron; /* a kind; on a GPU it is a launch of its own */
+    rg_neuron_numbers numbers;
+    bool packed;             /* panels are ready */
+    bool across;             /* a is copied along m, not along k */
+    bool direct_a, direct_b; /* read where they stand: real numbers, evenly spaced */
+    int64_t group;           /* panels of a unit */
+    int64_t lane_bytes;
 } rg_product_args;
+
+/* Scratch of a thread, in elements: a block of a (rows of `depth` + RG_PRODUCT_GAP elements, so
+ * that they do not meet in a cache), a panel of b, sums. */
+enum { RG_PRODUCT_GAP = 16 };
+typedef struct rg_product_room {
+    int64_t depth, a, b, c, c_step;
+} rg_product_room;
+
+static inline rg_product_room rg_product_room_of(const rg_product_args *k)
+{
+    const int64_t depth = k->k.count < RG_PRODUCT_DEPTH ? k->k.count : RG_PRODUCT_DEPTH;
+    const int64_t panels = k->k.count > RG_PRODUCT_DEPTH ? k->group : 1; /* else one by one */
+    rg_product_room room = { .depth = (depth + 15) / 16 * 16 };
+    room.c_step = panels * RG_PRODUCT_PANEL + RG_PRODUCT_GAP;
+    room.a = k->direct_a ? 0 : RG_PRODUCT_ROWS * (room.depth + RG_PRODUCT_GAP);
+    room.b = k->packed || k->direct_b ? 0 : RG_PRODUCT_PANEL * room.depth;
+    room.c = RG_PRODUCT_ROWS * room.c_step;
+    return room;
+}
 
 #endif

@@ -1,289 +1,490 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Products of matrices on the CPU. A unit copies what it needs of b, a piece of k at a time, into
- * a block whose columns are vectors, and of a into small blocks of a few rows; there strides and
- * storage types end. The tiles of c stay in `real` until all pieces are added up. */
-#include "backend/cpu/kernel.h"
+/* Products of matrices on the CPU, over the contraction engine. A unit copies a block of a into its
+ * thread's scratch, a piece of k at a time, and multiplies it by panels of b, which were packed
+ * before, or are packed by the unit itself where no other one needs them. There strides and storage
+ * types end; sums stay in `real` until they are complete. */
+#include "backend/cpu/contract.h"
+#include "backend/cpu/crew.h"
 #include "ops/dense/dense.h"
+#include "ops/neuron/any_neuron.h"
 
 #include <string.h>
 
 enum {
     ROWS = RG_PRODUCT_ROWS,
-    COLUMNS = RG_PRODUCT_COLUMNS,
+    PANEL = RG_PRODUCT_PANEL,
     DEPTH = RG_PRODUCT_DEPTH,
-    STEP = 12, /* rows of a block of a */
-#if defined(__AVX512F__)
-    HIGH = 12, /* rows of a tile that stays in registers */
-#elif defined(__AVX2__)
-    HIGH = 6,
-#else
-    HIGH = 4,
-#endif
-    WIDE = 2 /* and vectors of a row of it */
 };
 
-/* ---- blocks ---- */
+/* ---- where things stand ---- */
 
-/* Where rows or columns of a unit stand, of one tensor. */
-typedef struct offsets {
-    int64_t at[ROWS];
-    int64_t count;
-    bool dense; /* neighbours */
-} offsets;
+/* Some rows or columns of one tensor. */
+typedef struct places {
+    int64_t at[ROWS], count;
+    int64_t step; /* between neighbours; 0 where that varies */
+} places;
 
-RG_OUTLINE void find_offsets(offsets *o, const rg_walk *walk, int t, int64_t begin, int64_t count)
+RG_OUTLINE void find_places(places *p, const rg_walk *walk, int t, int64_t begin, int64_t count)
 {
-    o->count = count;
-    o->dense = true;
+    p->count = count;
     for (int64_t i = 0; i < count; i++) {
         int64_t at[RG_WALK_TENSORS];
         rg_walk_offsets(walk, 2, begin + i, at);
-        o->at[i] = at[t];
-        o->dense &= o->at[i] == o->at[0] + i;
+        p->at[i] = at[t];
     }
+    p->step = count > 1 ? p->at[1] - p->at[0] : 1;
+    for (int64_t i = 1; i < count; i++)
+        p->step = p->at[i] - p->at[i - 1] == p->step ? p->step : 0;
 }
 
-/* Elements of k that stand evenly spaced in both tensors: from `k` on, at most to `end`. */
-typedef struct run {
-    int64_t at[2], step[2], count;
-} run;
+/* Elements of k that are evenly spaced in tensor t, from k on, at most to `end`. */
+typedef struct stretch {
+    int64_t at, step, count;
+} stretch;
 
-RG_INLINE run run_of(const rg_walk *walk, int64_t k, int64_t end)
+RG_INLINE stretch stretch_of(const rg_walk *walk, int t, int64_t k, int64_t end)
 {
-    run r = { .count = end - k };
-    rg_walk_offsets(walk, 2, k, r.at);
+    int64_t at[RG_WALK_TENSORS];
+    rg_walk_offsets(walk, 2, k, at);
+    stretch s = { .at = at[t], .count = end - k };
     const int32_t last = walk->rank - 1;
     if (last > 0)
-        r.count = least(r.count, walk->dims[last] - k % walk->dims[last]);
-    for (int t = 0; t < 2; t++)
-        r.step[t] = last >= 0 ? walk->strides[t][last] : 0;
-    return r;
+        s.count = least(s.count, walk->dims[last] - k % walk->dims[last]);
+    s.step = last >= 0 ? walk->strides[t][last] : 0;
+    return s;
 }
 
-/* to[k][i] for rows or columns i, from element `from` of tensor t on. */
-RG_OUTLINE void copy_run(real *to, int64_t width, const void *from, const offsets *o, int64_t first,
-                         int64_t count, const run *r, int t, rg_dtype T)
-{
-    if (o->dense && count > 1) {
-        for (int64_t k = 0; k < r->count; k++) {
-            const int64_t at = o->at[first] + r->at[t] + k * r->step[t];
-            for (int64_t i = 0; i < count; i += VLEN) {
-                const int n = vlanes_left(count - i);
-                vstore(to + k * width, i, n, RG_REAL, vload(from, at + i, n, T));
-            }
-        }
-        return;
-    }
-    for (int64_t i = 0; i < count; i++) {
-        const int64_t at = o->at[first + i] + r->at[t];
-        for (int64_t k = 0; k < r->count; k++)
-            to[k * width + i] = load_one(from, at + k * r->step[t], T);
-    }
-}
+/* ---- blocks of a, panels of b ---- */
 
-/* Elements k to end - 1 of the sums, of `count` rows or columns; the rest of `width` is 0. */
-RG_INLINE void copy_block(real *to, int64_t width, const void *from, const offsets *o,
-                          int64_t first, int64_t count, const rg_walk *walk, int t, int64_t k,
-                          int64_t end, const rg_dtype T)
+/* to[i][k], rows `to_step` apart. */
+RG_OUTLINE void copy_rows(real *to, int64_t to_step, const void *a, const places *rows,
+                          const rg_walk *walk, int t, int64_t k, int64_t end, rg_dtype T)
 {
-    if (count < width)
-        memset(to, 0, (size_t)((end - k) * width) * sizeof(real));
     while (k < end) {
-        const run r = run_of(walk, k, end);
-        copy_run(to, width, from, o, first, count, &r, t, T);
-        to += r.count * width;
-        k += r.count;
+        const stretch s = stretch_of(walk, t, k, end);
+        for (int64_t i = 0; i < rows->count; i++)
+            contract_load(to + i * to_step, 1, a, rows->at[i] + s.at, s.step, s.count, T);
+        to += s.count;
+        k += s.count;
     }
 }
 
-/* Adds b(n, k) to a block of b(k, n): both indices go over the same numbers. */
-RG_OUTLINE void add_mirrored(real *to, const void *b, const rg_walk *rows, const rg_walk *columns,
-                             int64_t first, int64_t count, int64_t k, int64_t end, rg_dtype T)
+/* to[k][i], ROWS apart. */
+RG_OUTLINE void copy_across(real *to, const void *a, const places *rows, const rg_walk *walk,
+                            int64_t k, int64_t end, rg_dtype T)
 {
-    for (; k < end; k++, to += COLUMNS) {
-        int64_t row[RG_WALK_TENSORS], column[RG_WALK_TENSORS];
-        rg_walk_offsets(columns, 2, k, column);
-        for (int64_t i = 0; i < count; i++) {
-            rg_walk_offsets(rows, 2, first + i, row);
-            to[i] += load_one(b, row[1] + column[0], T);
+    while (k < end) {
+        const stretch s = stretch_of(walk, 0, k, end);
+        for (int64_t j = 0; j < s.count && rows->step == 1; j++)
+            contract_load(to + j * ROWS, 1, a, rows->at[0] + s.at + j * s.step, 1, rows->count, T);
+        for (int64_t i = 0; i < rows->count && rows->step != 1; i++)
+            contract_load(to + i, ROWS, a, rows->at[i] + s.at, s.step, s.count, T);
+        to += s.count * ROWS;
+        k += s.count;
+    }
+}
+
+/* panel[k][j] of b(k, j); zero in further columns. */
+RG_OUTLINE void pack_panel(real *to, const void *b, const places *columns, const rg_walk *walk,
+                           int t, int64_t k, int64_t end, rg_dtype T)
+{
+    while (k < end) {
+        const stretch s = stretch_of(walk, t, k, end);
+        if (columns->step != 0) {
+            contract_pack(to, b, columns->at[0] + s.at, columns->step, columns->count, s.step,
+                          s.count, T);
+        } else {
+            memset(to, 0, (size_t)(s.count * PANEL) * sizeof(real));
+            for (int64_t j = 0; j < columns->count; j++)
+                contract_load(to + j, PANEL, b, columns->at[j] + s.at, s.step, s.count, T);
         }
+        to += s.count * PANEL;
+        k += s.count;
     }
 }
 
-/* ---- tiles ---- */
-
-/* c[i][j] += sum over k of a[k][i] b[k][j], for `high` rows i and `wide` vectors j. */
-RG_INLINE void add_tile(real *c, const real *a, const real *b, int64_t count, const int high,
-                        const int wide)
+/* Adds b(j, k) to panel[k][j]. */
+RG_OUTLINE void add_mirrored(real *to, const rg_product_args *args, const void *b, int64_t column,
+                             int64_t width, int64_t k, int64_t end, rg_dtype T)
 {
-    vreal sum[12][2];
-#pragma GCC unroll 12
-    for (int i = 0; i < high; i++) {
-#pragma GCC unroll 2
-        for (int j = 0; j < wide; j++)
-            sum[i][j] = vset(0);
-    }
-    for (int64_t k = 0; k < count; k++, a += STEP, b += COLUMNS) {
-        vreal column[2];
-#pragma GCC unroll 2
-        for (int j = 0; j < wide; j++)
-            column[j] = vload_full(b, j * VLEN, RG_REAL);
-#pragma GCC unroll 12
-        for (int i = 0; i < high; i++) {
-            const vreal row = vset(a[i]);
-#pragma GCC unroll 2
-            for (int j = 0; j < wide; j++)
-                sum[i][j] = vfma(row, column[j], sum[i][j]);
-        }
-    }
-#pragma GCC unroll 12
-    for (int i = 0; i < high; i++) {
-#pragma GCC unroll 2
-        for (int j = 0; j < wide; j++) {
-            real *to = c + i * COLUMNS + j * VLEN;
-            vstore_full(to, 0, RG_REAL, vload_full(to, 0, RG_REAL) + sum[i][j]);
-        }
+    enum { PIECE = 64 };
+    real other[PIECE * PANEL];
+    places columns;
+    find_places(&columns, &args->k, 1, column, width);
+    for (; k < end; k += PIECE) {
+        const int64_t count = least(PIECE, end - k) * PANEL;
+        pack_panel(other, b, &columns, &args->n, 0, k, least(k + PIECE, end), T);
+        for (int64_t i = 0; i < count; i += VLEN, to += VLEN)
+            vstore_full(to, 0, RG_REAL, vload_full(to, 0, RG_REAL) + vload_full(other, i, RG_REAL));
     }
 }
 
-RG_OUTLINE void add_high(real *c, const real *a, const real *b, int64_t count)
+RG_OUTLINE void make_panel(real *to, const rg_product_args *k, const void *b, int64_t column,
+                           int64_t begin, int64_t end, rg_dtype T)
 {
-    add_tile(c, a, b, count, HIGH, WIDE);
-}
-
-RG_OUTLINE void add_low(real *c, const real *a, const real *b, int64_t count)
-{
-    add_tile(c, a, b, count, 2, WIDE);
-}
-
-/* The product of a block of `rows` rows and one of `columns` columns. */
-RG_OUTLINE void add_blocks(real *c, const real *a, const real *b, int64_t count, int64_t rows,
-                           int64_t columns)
-{
-    for (int64_t j = 0; j < columns; j += WIDE * VLEN) {
-        int64_t i = 0;
-        for (; i + HIGH <= STEP && i + HIGH / 2 < rows; i += HIGH)
-            add_high(c + i * COLUMNS + j, a + i, b + j, count);
-        for (; i < rows; i += 2)
-            add_low(c + i * COLUMNS + j, a + i, b + j, count);
-    }
+    places columns;
+    find_places(&columns, &k->n, 0, column, least(PANEL, k->n.count - column));
+    pack_panel(to, b, &columns, &k->k, 1, begin, end, T);
+    if (k->mirrored)
+        add_mirrored(to, k, b, column, columns.count, begin, end, T);
 }
 
 /* ---- results ---- */
 
-RG_OUTLINE void finish_row(const rg_product_args *k, const real *row, const real *bias, char *c,
-                           const offsets *columns, int64_t width, rg_dtype T)
+/* What is done to sums, and where they go. */
+typedef struct finish {
+    const rg_product_args *k;
+    neuron_constants neuron;
+    char *c;
+    places rows, columns; /* of c */
+    real row_bias[ROWS], column_bias[PANEL];
+} finish;
+
+RG_OUTLINE void load_bias(real *to, const rg_product_args *k, bool has, int64_t first,
+                          int64_t count, rg_dtype T)
 {
-    const vreal alpha = vset((real)k->alpha);
-    for (int64_t j = 0; j < width; j += VLEN) {
-        const int n = vlanes_left(width - j);
-        vreal value = vload_full(row, j, RG_REAL);
-        value = vfma(value, alpha, vload_full(bias, j, RG_REAL));
-        if (columns->dense) {
-            const int64_t to = columns->at[0] + j;
-            vstore(c, to, n, T, k->add ? value + vload(c, to, n, T) : value);
+    if (has)
+        contract_load(to, 1, k->bias, first * k->bias_step, k->bias_step, count, T);
+    else
+        memset(to, 0, (size_t)count * sizeof(real));
+}
+
+RG_OUTLINE void finish_rows(finish *f, const rg_product_args *k, char *c, int64_t row,
+                            int64_t count, rg_dtype T)
+{
+    f->k = k;
+    f->neuron = neuron_constants_of(&k->numbers);
+    f->c = c;
+    find_places(&f->rows, &k->m, 1, row, count);
+    load_bias(f->row_bias, k, k->has_bias && k->bias_rows, row, count, T);
+}
+
+RG_OUTLINE void finish_columns(finish *f, int64_t column, int64_t count, rg_dtype T)
+{
+    const rg_product_args *k = f->k;
+    find_places(&f->columns, &k->n, 1, column, count);
+    load_bias(f->column_bias, k, k->has_bias && !k->bias_rows, column, count, T);
+}
+
+/* `count` sums, `step` apart, which go to f->c + start + places from `first` on. Each has a bias of
+ * its own, or all have one. */
+RG_OUTLINE void finish_line(const finish *f, const real *sums, int64_t step, const real *bias,
+                            bool one_bias, int64_t start, const places *to, int64_t first,
+                            int64_t count, rg_dtype T)
+{
+    const vreal alpha = vset((real)f->k->alpha);
+    for (int64_t i = 0; i < count; i += VLEN) {
+        const int n = vlanes_left(count - i);
+        vreal value = step == 1 ? vload(sums, i, n, RG_REAL) : vgather(sums, i, step, n, RG_REAL);
+        value = vfma(value, alpha, one_bias ? vset(*bias) : vload(bias, i, n, RG_REAL));
+        if (f->k->neuron != RG_NEURON_NONE)
+            value = any_neuron(f->k->neuron, &f->neuron, value);
+        if (to->step == 1) {
+            const int64_t at = start + to->at[first] + i;
+            vstore(f->c, at, n, T, f->k->add ? value + vload(f->c, at, n, T) : value);
             continue;
         }
         for (int e = 0; e < n; e++) {
-            const int64_t to = columns->at[j + e];
-            store_one(c, to, T, k->add ? value[e] + load_one(c, to, T) : value[e]);
+            const int64_t at = start + to->at[first + i + e];
+            store_one(f->c, at, T, f->k->add ? value[e] + load_one(f->c, at, T) : value[e]);
         }
     }
 }
 
-/* Row i of a symmetric c from its diagonal on, and the same as a column. */
-RG_OUTLINE void finish_symmetric(const rg_product_args *k, const real *row, char *c, int64_t i,
-                                 int64_t first, int64_t width, rg_dtype T)
+/* A tile of sums, `step` apart from row to row: along rows or columns of c, whichever has
+ * neighbours. */
+RG_OUTLINE void finish_tile(const finish *f, const real *sums, int64_t step, rg_dtype T)
 {
-    for (int64_t j = i > first ? i - first : 0; j < width; j++) {
-        const real value = (real)k->alpha * row[j];
-        int64_t here[2][RG_WALK_TENSORS], there[2][RG_WALK_TENSORS];
-        rg_walk_offsets(&k->m, 2, i, here[0]);
-        rg_walk_offsets(&k->n, 2, first + j, here[1]);
-        rg_walk_offsets(&k->m, 2, first + j, there[0]);
-        rg_walk_offsets(&k->n, 2, i, there[1]);
-        store_one(c, here[0][1] + here[1][1], T, value);
-        store_one(c, there[0][1] + there[1][1], T, value);
+    const places *rows = &f->rows, *columns = &f->columns;
+    if (columns->step != 1 && rows->step == 1) {
+        for (int64_t j = 0; j < columns->count; j++) {
+            const bool by_column = !f->k->bias_rows;
+            finish_line(f, sums + j, step, by_column ? f->column_bias + j : f->row_bias, by_column,
+                        columns->at[j], rows, 0, rows->count, T);
+        }
+        return;
+    }
+    for (int64_t i = 0; i < rows->count; i++) {
+        const bool by_row = f->k->bias_rows;
+        finish_line(f, sums + i * step, 1, by_row ? f->row_bias + i : f->column_bias, by_row,
+                    rows->at[i], columns, 0, columns->count, T);
     }
 }
 
-RG_OUTLINE void load_bias(real *to, const rg_product_args *k, int64_t first, int64_t width,
-                          rg_dtype T)
+/* The upper half of a symmetric c from row and column on, and the same as lower half. */
+RG_OUTLINE void finish_symmetric(const finish *f, const real *sums, int64_t step, int64_t row,
+                                 int64_t column, rg_dtype T)
 {
-    memset(to, 0, COLUMNS * sizeof(real));
-    for (int64_t j = 0; j < width && k->has_bias; j++)
-        to[j] = load_one(k->bias, (first + j) * k->bias_step, T);
+    const rg_product_args *k = f->k;
+    const real none = 0;
+    places rows, columns;
+    find_places(&columns, &k->m, 1, column, f->columns.count);
+    find_places(&rows, &k->n, 1, row, f->rows.count);
+    for (int64_t i = 0; i < rows.count; i++) {
+        const int64_t first = row + i > column ? row + i - column : 0;
+        if (first < columns.count)
+            finish_line(f, sums + i * step + first, 1, &none, true, f->rows.at[i], &f->columns,
+                        first, columns.count - first, T);
+    }
+    for (int64_t j = 0; j < columns.count; j++) {
+        const int64_t count = least(rows.count, column + j - row);
+        if (count > 0)
+            finish_line(f, sums + j, step, &none, true, columns.at[j], &rows, 0, count, T);
+    }
 }
 
-/* ---- a unit ---- */
+/* ---- units of the product ---- */
 
+/* A block of rows in one image. */
 typedef struct block {
-    real a[STEP * DEPTH], b[COLUMNS * DEPTH], c[ROWS * COLUMNS];
+    const rg_product_args *k;
+    const char *a, *b;
+    const real *panels; /* of the image */
+    real *room_a, *room_b, *sums;
+    int64_t row, height, c_step, a_step, depth;
+    places rows; /* of a */
+    finish end;
 } block;
 
-RG_INLINE void sum_block(block *t, const rg_product_args *k, const void *a, const void *b,
-                         const offsets *rows, const offsets *columns, int64_t first,
-                         const rg_dtype T)
+/* The sums of a panel over a piece of k; a points to the block's. */
+RG_INLINE void add_piece(const block *t, const real *a, int64_t a_step, real *sums, int64_t column,
+                         int64_t begin, int64_t end, const rg_dtype T)
 {
-    for (int64_t at = 0; at < k->k.count; at += DEPTH) {
-        const int64_t end = least(at + DEPTH, k->k.count);
-        copy_block(t->b, COLUMNS, b, columns, 0, columns->count, &k->k, 1, at, end, T);
-        if (k->mirrored)
-            add_mirrored(t->b, b, &k->k, &k->n, first, columns->count, at, end, T);
-        for (int64_t i = 0; i < rows->count; i += STEP) {
-            const int64_t high = least(STEP, rows->count - i);
-            copy_block(t->a, STEP, a, rows, i, high, &k->k, 0, at, end, T);
-            add_blocks(t->c + i * COLUMNS, t->a, t->b, end - at, high, columns->count);
+    const rg_product_args *k = t->k;
+    const int64_t width = least(PANEL, k->n.count - column);
+    const rg_run run = { 0, 0, end - begin };
+    rg_tile tile = { .a = a,
+                     .c = sums,
+                     .runs = &run,
+                     .run_count = 1,
+                     .a_step = a_step,
+                     .b_step = PANEL,
+                     .c_step = t->c_step,
+                     .add = begin > 0 };
+    if (k->packed) {
+        tile.b = t->panels + (column * k->k.count + begin * PANEL);
+    } else if (k->direct_b) {
+        tile.b_step = k->k.rank > 0 ? k->k.strides[1][0] : 0;
+        tile.b = (const real *)(const void *)t->b + column + begin * tile.b_step;
+    } else {
+        make_panel(t->room_b, k, t->b, column, begin, end, T);
+        tile.b = t->room_b;
+    }
+    (k->across ? RG_CONTRACT.columns : RG_CONTRACT.rows)(&tile, t->height, width);
+}
+
+RG_OUTLINE void finish_panel(block *t, const real *sums, int64_t column, rg_dtype T)
+{
+    finish_columns(&t->end, column, least(PANEL, t->k->n.count - column), T);
+    if (t->k->symmetric)
+        finish_symmetric(&t->end, sums, t->c_step, t->row, column, T);
+    else
+        finish_tile(&t->end, sums, t->c_step, T);
+}
+
+/* Where a piece of the block's a stands; it is copied unless it can be read in place. */
+RG_INLINE const real *take_a(const block *t, int64_t begin, int64_t end, const rg_dtype T)
+{
+    const rg_product_args *k = t->k;
+    if (k->direct_a) {
+        const int64_t step = k->across ? t->a_step : 1;
+        return (const real *)(const void *)t->a + t->rows.at[0] + begin * step;
+    }
+    if (k->across)
+        copy_across(t->room_a, t->a, &t->rows, &k->k, begin, end, T);
+    else
+        copy_rows(t->room_a, t->a_step, t->a, &t->rows, &k->k, 0, begin, end, T);
+    return t->room_a;
+}
+
+/* Columns first to last - 1 of the block. A panel is finished at once if there is one piece. */
+RG_INLINE void product_block(block *t, int64_t first, int64_t last, const rg_dtype T)
+{
+    const rg_product_args *k = t->k;
+    const bool whole = k->k.count <= DEPTH;
+    for (int64_t begin = 0; begin < k->k.count || begin == 0; begin += DEPTH) {
+        const int64_t end = least(begin + DEPTH, k->k.count);
+        const real *a = take_a(t, begin, end, T);
+        for (int64_t column = first; column < last; column += PANEL) {
+            real *sums = t->sums + (whole ? 0 : column - first);
+            if (k->symmetric && column + PANEL <= t->row)
+                continue;
+            add_piece(t, a, t->a_step, sums, column, begin, end, T);
+            if (whole)
+                finish_panel(t, sums, column, T);
         }
+    }
+    for (int64_t column = first; column < last && !whole; column += PANEL) {
+        if (!k->symmetric || column + PANEL > t->row)
+            finish_panel(t, t->sums + (column - first), column, T);
     }
 }
 
-RG_INLINE void product_block(const rg_product_args *k, const void *a, const void *b, char *c,
-                             int64_t row, int64_t column, const rg_dtype T)
+RG_INLINE void start_block(block *t, const rg_product_args *k, int64_t image, int64_t row,
+                           const rg_dtype T)
 {
-    const int64_t width = least(COLUMNS, k->n.count - column);
-    int64_t height = least(ROWS, k->m.count - row);
-    if (k->symmetric)
-        height = least(height, column + width - row);
-    if (height <= 0)
-        return;
-    block t;
-    offsets rows, columns;
-    real bias[COLUMNS];
-    find_offsets(&rows, &k->m, 0, row, height);
-    find_offsets(&columns, &k->n, 0, column, width);
-    memset(t.c, 0, (size_t)(height + STEP - 1) / STEP * STEP * COLUMNS * sizeof(real));
-    sum_block(&t, k, a, b, &rows, &columns, column, T);
-    load_bias(bias, k, column, width, T);
-    find_offsets(&rows, &k->m, 1, row, height);
-    find_offsets(&columns, &k->n, 1, column, width);
-    for (int64_t i = 0; i < height; i++) {
-        const real *from = t.c + i * COLUMNS;
-        if (k->symmetric)
-            finish_symmetric(k, from, c, row + i, column, width, T);
-        else
-            finish_row(k, from, bias, at_out(c, rows.at[i], T), &columns, width, T);
-    }
+    const int64_t panels = (k->n.count + PANEL - 1) / PANEL;
+    const rg_product_room room = rg_product_room_of(k);
+    int64_t offset[RG_WALK_TENSORS];
+    rg_walk_offsets(&k->batch, 3, image, offset);
+    t->k = k;
+    t->a = at(k->a, offset[0], T);
+    t->b = at(k->b, offset[1], T);
+    t->panels = (const real *)k->panels + image * panels * k->k.count * PANEL;
+    t->room_a = (real *)(void *)((char *)k->scratch + rg_crew_lane() * k->lane_bytes);
+    t->room_b = t->room_a + room.a;
+    t->sums = t->room_b + room.b;
+    t->row = row;
+    t->height = least(ROWS, k->m.count - row);
+    t->c_step = room.c_step;
+    const rg_walk *walk = k->across ? &k->k : &k->m;
+    const int64_t direct = walk->rank > 0 ? walk->strides[0][0] : 0;
+    t->a_step = k->direct_a ? direct : k->across ? ROWS : room.depth + RG_PRODUCT_GAP;
+    find_places(&t->rows, &k->m, 0, row, t->height);
+    finish_rows(&t->end, k, at_out(k->c, offset[2], T), row, t->height, T);
 }
 
 RG_INLINE void product(const rg_product_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
-    const int64_t down = (k->m.count + ROWS - 1) / ROWS;
-    const int64_t across = (k->n.count + COLUMNS - 1) / COLUMNS;
+    const int64_t width = k->group * PANEL, blocks = (k->m.count + ROWS - 1) / ROWS;
+    const int64_t panels = (k->n.count + PANEL - 1) / PANEL;
+    const int64_t groups = (panels + k->group - 1) / k->group;
     for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t column = unit % across * COLUMNS, row = unit / across % down * ROWS;
-        int64_t at_[RG_WALK_TENSORS];
-        rg_walk_offsets(&k->batch, 3, unit / across / down, at_);
-        product_block(k, at(k->a, at_[0], T), at(k->b, at_[1], T), at_out(k->c, at_[2], T), row,
-                      column, T);
+        const int64_t first = unit % groups * width, row = unit / groups % blocks * ROWS;
+        block t;
+        if (k->symmetric && first + width <= row)
+            continue;
+        start_block(&t, k, unit / groups / blocks, row, T);
+        product_block(&t, first, least(first + width, k->n.count), T);
+    }
+}
+
+/* ---- few rows ---- */
+
+/* Sums of products of up to 4 rows and 2 others, as vectors along k. */
+RG_INLINE void dot_tile(const real *const b[4], const real *const a[2], int64_t count, real *sums,
+                        int64_t step, const int B, const int A)
+{
+    vreal sum[4][2];
+#pragma GCC unroll 4
+    for (int j = 0; j < B; j++) {
+#pragma GCC unroll 2
+        for (int i = 0; i < A; i++)
+            sum[j][i] = vset(0);
+    }
+    for (int64_t k = 0; k < count; k += VLEN) {
+        const int n = vlanes_left(count - k);
+        vreal left[2];
+#pragma GCC unroll 2
+        for (int i = 0; i < A; i++)
+            left[i] = vload(a[i], k, n, RG_REAL);
+#pragma GCC unroll 4
+        for (int j = 0; j < B; j++) {
+            const vreal right = vload(b[j], k, n, RG_REAL);
+#pragma GCC unroll 2
+            for (int i = 0; i < A; i++)
+                sum[j][i] = vfma(left[i], right, sum[j][i]);
+        }
+    }
+#pragma GCC unroll 4
+    for (int j = 0; j < B; j++) {
+#pragma GCC unroll 2
+        for (int i = 0; i < A; i++)
+            sums[i * step + j] += vsum(sum[j][i]);
+    }
+}
+
+RG_OUTLINE void dot_four(const real *const b[4], const real *const a[2], int64_t count, real *sums,
+                         int64_t step, int64_t A)
+{
+    if (A == 2)
+        dot_tile(b, a, count, sums, step, 4, 2);
+    else
+        dot_tile(b, a, count, sums, step, 4, 1);
+}
+
+RG_OUTLINE void dot_one(const real *const b[4], const real *const a[2], int64_t count, real *sums,
+                        int64_t step, int64_t A)
+{
+    for (int64_t i = 0; i < A; i++)
+        dot_tile(b, a + i, count, sums + i * step, step, 1, 1);
+}
+
+/* All rows and columns of a unit over a piece of k. */
+RG_OUTLINE void dot_piece(const real *const a[], int64_t rows, const real *const b[],
+                          int64_t columns, int64_t count, real *sums)
+{
+    for (int64_t i = 0; i < rows; i += 2) {
+        const int64_t A = least(2, rows - i);
+        int64_t j = 0;
+        for (; j + 4 <= columns; j += 4)
+            dot_four(b + j, a + i, count, sums + i * PANEL + j, PANEL, A);
+        for (; j < columns; j++)
+            dot_one(b + j, a + i, count, sums + i * PANEL + j, PANEL, A);
+    }
+}
+
+/* Pointers to rows of a, or columns of b, from element `begin` of k on; copied if they must. */
+RG_INLINE void point_at(const real *to[], const void *data, bool direct, real *room,
+                        const places *p, const rg_walk *walk, int t, int64_t begin, int64_t end,
+                        const rg_dtype T)
+{
+    if (!direct)
+        copy_rows(room, DEPTH, data, p, walk, t, begin, end, T);
+    for (int64_t i = 0; i < p->count; i++)
+        to[i] = direct ? (const real *)data + p->at[i] + begin : room + i * DEPTH;
+}
+
+RG_INLINE void dot(const rg_product_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    real *const room_a = (real *)(void *)((char *)k->scratch + rg_crew_lane() * k->lane_bytes);
+    real *const room_b = room_a + (k->direct_a ? 0 : RG_DOT_ROWS * DEPTH);
+    places rows, columns;
+    finish f;
+    find_places(&rows, &k->m, 0, 0, k->m.count);
+    finish_rows(&f, k, k->c, 0, rows.count, T);
+    for (int64_t unit = begin; unit < end; unit++) {
+        const real *a[RG_DOT_ROWS], *b[RG_DOT_COLUMNS];
+        const int64_t column = unit * RG_DOT_COLUMNS;
+        const int64_t width = least(RG_DOT_COLUMNS, k->n.count - column);
+        real sums[RG_DOT_ROWS * PANEL] = { 0 };
+        find_places(&columns, &k->n, 0, column, width);
+        for (int64_t piece = 0; piece < k->k.count; piece += DEPTH) {
+            const int64_t last = least(piece + DEPTH, k->k.count);
+            point_at(a, k->a, k->direct_a, room_a, &rows, &k->k, 0, piece, last, T);
+            point_at(b, k->b, k->direct_b, room_b, &columns, &k->k, 1, piece, last, T);
+            dot_piece(a, rows.count, b, width, last - piece, sums);
+        }
+        finish_columns(&f, column, width, T);
+        finish_tile(&f, sums, PANEL, T);
+    }
+}
+
+/* ---- panels for all units ---- */
+
+RG_INLINE void pack(const rg_product_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    const int64_t panels = (k->n.count + PANEL - 1) / PANEL;
+    const int64_t pieces = (k->k.count + DEPTH - 1) / DEPTH;
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t first = unit % pieces * DEPTH, panel = unit / pieces;
+        int64_t offset[RG_WALK_TENSORS];
+        rg_walk_offsets(&k->batch, 3, panel / panels, offset);
+        real *to = (real *)k->panels + (panel * k->k.count + first) * PANEL;
+        make_panel(to, k, at(k->b, offset[1], T), panel % panels * PANEL, first,
+                   least(first + DEPTH, k->k.count), T);
     }
 }
 
 RG_KERNEL(product, rg_product_args)
+RG_KERNEL(dot, rg_product_args)
+RG_KERNEL(pack, rg_product_args)
 
 /* ---- table ---- */
 
 const rg_cpu_row RG_TABLE(dense)[RG_DENSE_KERNELS] = {
     [RG_DENSE_PRODUCT] = RG_ROW(product),
+    [RG_DENSE_DOT] = RG_ROW(dot),
+    [RG_DENSE_PACK] = RG_ROW(pack),
 };

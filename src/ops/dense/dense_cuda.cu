@@ -107,7 +107,7 @@ static __device__ __forceinline__ void store_result(const rg_product_args &k, vo
     if (m >= k.m.count || n >= k.n.count || (k.symmetric && n < m))
         return;
     const int64_t to = walk_offset(k.m, 1, m) + walk_offset(k.n, 1, n);
-    const real<T> bias = k.has_bias ? load<T>(k.bias, n * k.bias_step) : 0;
+    const real<T> bias = k.has_bias ? load<T>(k.bias, (k.bias_rows ? m : n) * k.bias_step) : 0;
     const real<T> value = fma(sum, (real<T>)k.alpha, bias);
     store<T>(c, to, k.add ? value + load<T>(c, to) : value);
     if (k.symmetric)
@@ -197,4 +197,6 @@ template <rg_dtype T> static void product(const void *args, const rg_cuda_place 
 
 RG_CUDA_TABLE(dense, RG_DENSE_KERNELS) = {
     RG_CUDA_ROW_SCRATCH(product, product_scratch),
+    {}, /* dot and pack are of the CPU */
+    {},
 };

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Recording products of matrices. */
+/* Recording products of matrices, for dense and gram. How a product is carried out depends on
+ * shapes and strides; its bits depend on shapes alone. */
 #ifndef RG_OPS_PRODUCT_H
 #define RG_OPS_PRODUCT_H
 
 #include "ops/dense/dense.h"
 #include "ops/ops.h"
 #include "runtime/objects.h"
+
+/* ---- indices over several dimensions ---- */
 
 /* Some dimensions of a tensor: first <= d < first + count. */
 typedef struct rg_dims {
@@ -37,28 +40,218 @@ static inline rg_walk rg_dims_walk(const rg_dims dims[], int count)
     return rg_walk_make(at, count, 0, dims[0].count);
 }
 
-/* Records c (+)= alpha a b + bias; args holds all but the pointers. `bias` may be NULL. */
-static inline rg_status rg_record_product(rg_call *call, rg_product_args *args, const rg_tensor *a,
-                                          const rg_tensor *b, const rg_tensor *bias,
-                                          const rg_tensor *c)
+/* The distance of neighbours in tensor t; 1 where there is one element alone. */
+static inline int64_t rg_walk_step(const rg_walk *walk, int t)
 {
-    const int64_t rows = (args->m.count + RG_PRODUCT_ROWS - 1) / RG_PRODUCT_ROWS;
-    const int64_t columns = (args->n.count + RG_PRODUCT_COLUMNS - 1) / RG_PRODUCT_COLUMNS;
-    const int64_t element = (int64_t)rg_dtype_size(c->desc.dtype);
-    args->has_bias = bias != NULL;
-    args->bias_step = bias != NULL ? bias->desc.strides[0] : 0;
-    const rg_launch launch = { .tensors = { a, b, bias != NULL ? bias : c, c },
-                               .kernel = RG_DENSE_PRODUCT,
-                               .dtype = c->desc.dtype,
-                               .args = args,
-                               .args_size = sizeof *args,
-                               .units = args->batch.count * rows * columns,
-                               .grain = 1,
-                               .bytes =
-                                   element * (rg_shape_count(&a->desc) + rg_shape_count(&b->desc) +
-                                              rg_shape_count(&c->desc)) };
-    rg_call part = { .op = &rg_op_dense, .desc = call->desc, .commands = call->commands };
-    return rg_record(&part, &launch);
+    return walk->rank == 0 ? 1 : walk->strides[t][walk->rank - 1];
+}
+
+static inline void rg_walk_swap(rg_walk *walk)
+{
+    for (int32_t d = 0; d < walk->rank; d++) {
+        const int64_t stride = walk->strides[0][d];
+        walk->strides[0][d] = walk->strides[1][d];
+        walk->strides[1][d] = stride;
+    }
+}
+
+/* ---- a product ---- */
+
+typedef struct rg_product_call {
+    const rg_tensor *a, *b, *bias, *c; /* bias may be NULL */
+    rg_product_args args;              /* walks, alpha, and flags that depend on shapes */
+    const rg_neuron_desc *neuron;      /* or NULL; see rg_product_fuses */
+} rg_product_call;
+
+/* Whether the device is a CPU, whose products take a neuron, too. */
+static inline bool rg_product_fuses(const rg_call *call, rg_dtype dtype)
+{
+    const rg_call part = { .op = &rg_op_dense, .commands = call->commands };
+    return rg_call_finds(&part, RG_DENSE_PACK, dtype);
+}
+
+/* c and its transpose are the same numbers. */
+static inline void rg_product_swap(rg_product_call *p)
+{
+    const rg_tensor *a = p->a;
+    const rg_walk m = p->args.m;
+    p->a = p->b;
+    p->b = a;
+    p->args.m = p->args.n;
+    p->args.n = m;
+    p->args.bias_rows = !p->args.bias_rows;
+    rg_walk_swap(&p->args.k);
+    rg_walk_swap(&p->args.batch);
+}
+
+static inline rg_launch rg_product_launch(const rg_product_call *p, int32_t kernel,
+                                          const rg_tensor *panels)
+{
+    const rg_tensor *bias = p->bias != NULL ? p->bias : p->c;
+    return (rg_launch){ .tensors = { p->a, p->b, bias, p->c, panels != NULL ? panels : p->c },
+                        .kernel = kernel,
+                        .dtype = p->c->desc.dtype,
+                        .args = &p->args,
+                        .args_size = sizeof p->args,
+                        .lane_scratch = (size_t)p->args.lane_bytes };
+}
+
+/* Records a launch of so many units, which moves elements and multiplies; eight products take as
+ * long as a byte. */
+static inline rg_status rg_product_record(rg_call *call, rg_launch *launch, double units,
+                                          double elements, double products)
+{
+    enum { WORTH = 1 << 15 };
+    const double most = 0x1p60;
+    const double work = products / 8 + elements * (double)rg_dtype_size(launch->dtype);
+    const rg_call part = { .op = &rg_op_dense, .desc = call->desc, .commands = call->commands };
+    rg_call own = part;
+    launch->units = (int64_t)units;
+    launch->bytes = (int64_t)(work < most ? work : most);
+    launch->grain = work < WORTH * units ? (int64_t)(WORTH * units / (work + 1)) + 1 : 1;
+    return rg_record(&own, launch);
+}
+
+static inline double rg_product_ceil(int64_t count, int64_t size)
+{
+    return (double)(count / size + (count % size != 0));
+}
+
+/* Elements of all three matrices. */
+static inline double rg_product_elements(const rg_product_args *k)
+{
+    const double m = (double)k->m.count, n = (double)k->n.count, depth = (double)k->k.count;
+    return (double)k->batch.count * (m * depth + depth * n + m * n);
+}
+
+static inline double rg_product_products(const rg_product_args *k)
+{
+    return (double)k->batch.count * (double)k->m.count * (double)k->n.count * (double)k->k.count;
+}
+
+/* ---- few rows ---- */
+
+/* Whether neighbours in k can be read where they stand in tensor t of k; `rows` go with it. */
+static inline bool rg_product_reads(const rg_walk *k, int t, const rg_walk *rows, rg_dtype dtype)
+{
+    return (dtype == RG_F32 || dtype == RG_F64) && k->rank <= 1 && rows->rank <= 1 &&
+           rg_walk_step(k, t) == 1;
+}
+
+static inline rg_status rg_record_dot(rg_call *call, rg_product_call *p)
+{
+    rg_product_args *k = &p->args;
+    const rg_dtype dtype = p->c->desc.dtype;
+    if (k->m.count > k->n.count)
+        rg_product_swap(p);
+    k->direct_a = rg_product_reads(&k->k, 0, &k->m, dtype);
+    k->direct_b = rg_product_reads(&k->k, 1, &k->n, dtype);
+    const int64_t rows =
+        (k->direct_a ? 0 : RG_DOT_ROWS) + (k->direct_b ? 0 : (int64_t)RG_DOT_COLUMNS);
+    k->lane_bytes = rows * RG_PRODUCT_DEPTH * (dtype == RG_F64 ? 8 : 4);
+    rg_launch launch = rg_product_launch(p, RG_DENSE_DOT, NULL);
+    return rg_product_record(call, &launch, rg_product_ceil(k->n.count, RG_DOT_COLUMNS),
+                             rg_product_elements(k), rg_product_products(k));
+}
+
+/* ---- blocks and panels ---- */
+
+/* Which of the matrices is packed: one whose rows are neighbours, or the smaller one. Sums that
+ * stand on their side cost twice as much to store as elements to pack. */
+static inline bool rg_product_swaps(const rg_product_args *k)
+{
+    const double m = (double)k->m.count, n = (double)k->n.count, depth = (double)k->k.count;
+    const bool b_stands = rg_walk_step(&k->n, 0) == 1;
+    const bool a_stands = rg_walk_step(&k->m, 0) == 1 && rg_walk_step(&k->k, 0) != 1;
+    if (k->symmetric || k->mirrored || b_stands)
+        return false;
+    return a_stands || (n - m) * depth > 2 * m * n;
+}
+
+/* How a and b are read. Rows that stand a multiple of 2 KiB apart would meet in the same few lines
+ * of a cache, and rows far apart need as many pages. */
+static inline void rg_product_choose(rg_product_args *k, rg_dtype dtype)
+{
+    enum { PAGE_SHARE = 1024, CONFLICT = 2048 };
+    const int64_t size = dtype == RG_F64 ? 8 : 4;
+    const bool real = dtype == RG_F32 || dtype == RG_F64, even = real && k->k.rank <= 1;
+    const int64_t a_k = rg_walk_step(&k->k, 0), b_k = rg_walk_step(&k->k, 1);
+    const int64_t a_m = rg_walk_step(&k->m, 0), b_n = rg_walk_step(&k->n, 0);
+    k->across = a_k != 1 && a_m == 1;
+    k->direct_a = even && k->m.rank <= 1 &&
+                  (k->across ? a_k * size <= PAGE_SHARE : a_k == 1 && a_m * size % CONFLICT != 0);
+    k->direct_b = even && k->n.rank <= 1 && b_n == 1 && b_k * size <= PAGE_SHARE &&
+                  k->n.count % 16 == 0 && !k->mirrored;
+    k->packed = !k->direct_b && k->m.count > RG_PRODUCT_ROWS;
+}
+
+static inline rg_status rg_record_pack(rg_call *call, const rg_product_call *p,
+                                       const rg_tensor *panels)
+{
+    const rg_product_args *k = &p->args;
+    const double elements = (double)k->batch.count * (double)k->k.count * (double)k->n.count;
+    rg_launch launch = rg_product_launch(p, RG_DENSE_PACK, panels);
+    launch.lane_scratch = 0;
+    return rg_product_record(call, &launch,
+                             (double)k->batch.count *
+                                 rg_product_ceil(k->n.count, RG_PRODUCT_PANEL) *
+                                 rg_product_ceil(k->k.count, RG_PRODUCT_DEPTH),
+                             2 * elements, elements);
+}
+
+static inline rg_status rg_record_blocks(rg_call *call, rg_product_call *p, const rg_tensor *panels)
+{
+    enum { UNITS = 16 }; /* or more, if there is work for so many */
+    rg_product_args *k = &p->args;
+    const double blocks = (double)k->batch.count * rg_product_ceil(k->m.count, RG_PRODUCT_ROWS);
+    const double across = rg_product_ceil(k->n.count, RG_PRODUCT_PANEL);
+    const double group = blocks * across / UNITS;
+    k->group = group < 1 ? 1 : group > RG_PRODUCT_GROUP ? RG_PRODUCT_GROUP : (int64_t)group;
+    const rg_product_room room = rg_product_room_of(k);
+    const int64_t size = p->c->desc.dtype == RG_F64 ? 8 : 4;
+    k->lane_bytes = (room.a + room.b + room.c) * size;
+    rg_launch launch = rg_product_launch(p, RG_DENSE_PRODUCT, panels);
+    return rg_product_record(call, &launch, blocks * rg_product_ceil((int64_t)across, k->group),
+                             rg_product_elements(k), rg_product_products(k));
+}
+
+static inline rg_status rg_record_packed(rg_call *call, rg_product_call *p)
+{
+    const rg_product_args *k = &p->args;
+    const int64_t panels = (int64_t)rg_product_ceil(k->n.count, RG_PRODUCT_PANEL);
+    const int64_t dims[] = { k->batch.count, panels, k->k.count, RG_PRODUCT_PANEL };
+    const rg_dtype real = p->c->desc.dtype == RG_F64 ? RG_F64 : RG_F32;
+    const rg_tensor_desc desc = rg_tensor_desc_dense(real, 4, dims);
+    rg_tensor *packed;
+    RG_TRY(rg_tensor_create_temporary(call->commands, &desc, &packed));
+    rg_status status = rg_record_pack(call, p, packed);
+    if (status == RG_OK)
+        status = rg_record_blocks(call, p, packed);
+    rg_tensor_destroy(packed);
+    return status;
+}
+
+/* Records c (+)= neuron(alpha a b + bias). */
+static inline rg_status rg_record_product(rg_call *call, const rg_product_call *product)
+{
+    rg_product_call p = *product;
+    rg_product_args *k = &p.args;
+    const rg_dtype dtype = p.c->desc.dtype;
+    k->has_bias = p.bias != NULL;
+    k->bias_step = p.bias != NULL ? p.bias->desc.strides[0] : 0;
+    if (p.neuron != NULL) {
+        k->neuron = (int32_t)p.neuron->kind;
+        k->numbers = rg_neuron_numbers_of(p.neuron, dtype, false);
+    }
+    if (!rg_product_fuses(call, dtype))
+        return rg_record_blocks(call, &p, NULL);
+    const int64_t few = k->m.count < k->n.count ? k->m.count : k->n.count;
+    if (!k->a_turned && k->b_turned && few <= RG_DOT_ROWS && k->k.count >= 64)
+        return rg_record_dot(call, &p);
+    if (rg_product_swaps(k))
+        rg_product_swap(&p);
+    rg_product_choose(k, dtype);
+    return k->packed ? rg_record_packed(call, &p) : rg_record_blocks(call, &p, NULL);
 }
 
 #endif

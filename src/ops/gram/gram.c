@@ -53,7 +53,8 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
         dims[d] = x->dims[d];
     dims[images] = dims[images + 1] = x->dims[x->rank - 1];
     y[0] = rg_tensor_desc_dense(x->dtype, images + 2, dims);
-    return RG_OK;
+    size_t reach;
+    return rg_shape_check(y, "gram: y", &reach);
 }
 
 static uint32_t reads(const void *desc)
@@ -90,32 +91,38 @@ static rg_status forward(rg_call *call)
 {
     const rg_tensor *x = call->x[0], *y = call->y[0];
     const rg_dims images = images_of(x, 3);
-    rg_product_args args = {
-        .batch = rg_dims_walk((rg_dims[]){ images, images, images_of(y, 2) }, 3),
-        .m = rg_dims_walk((rg_dims[]){ channels_of(x, 0), channels_of(y, 1) }, 2),
-        .n = rg_dims_walk((rg_dims[]){ channels_of(x, 0), channels_of(y, 0) }, 2),
-        .k = rg_dims_walk((rg_dims[]){ pixels_of(x), pixels_of(x) }, 2),
-        .alpha = ((const rg_gram_desc *)call->desc)->alpha,
-        .a_turned = true,
-        .symmetric = true,
+    const rg_product_call product = {
+        .a = x,
+        .b = x,
+        .c = y,
+        .args = { .batch = rg_dims_walk((rg_dims[]){ images, images, images_of(y, 2) }, 3),
+                  .m = rg_dims_walk((rg_dims[]){ channels_of(x, 0), channels_of(y, 1) }, 2),
+                  .n = rg_dims_walk((rg_dims[]){ channels_of(x, 0), channels_of(y, 0) }, 2),
+                  .k = rg_dims_walk((rg_dims[]){ pixels_of(x), pixels_of(x) }, 2),
+                  .alpha = ((const rg_gram_desc *)call->desc)->alpha,
+                  .a_turned = true,
+                  .symmetric = true },
     };
-    return rg_record_product(call, &args, x, x, NULL, y);
+    return rg_record_product(call, &product);
 }
 
 static rg_status gradient(rg_call *call)
 {
     const rg_tensor *dy = call->dy[0], *x = call->x[0], *dx = call->dx[0];
-    rg_product_args args = {
-        .batch =
-            rg_dims_walk((rg_dims[]){ images_of(x, 3), images_of(dy, 2), images_of(dx, 3) }, 3),
-        .m = rg_dims_walk((rg_dims[]){ pixels_of(x), pixels_of(dx) }, 2),
-        .n = rg_dims_walk((rg_dims[]){ channels_of(dy, 0), channels_of(dx, 0) }, 2),
-        .k = rg_dims_walk((rg_dims[]){ channels_of(x, 0), channels_of(dy, 1) }, 2),
-        .alpha = ((const rg_gram_desc *)call->desc)->alpha,
-        .mirrored = true,
-        .add = call->add & 1,
+    const rg_dims images[] = { images_of(x, 3), images_of(dy, 2), images_of(dx, 3) };
+    const rg_product_call product = {
+        .a = x,
+        .b = dy,
+        .c = dx,
+        .args = { .batch = rg_dims_walk(images, 3),
+                  .m = rg_dims_walk((rg_dims[]){ pixels_of(x), pixels_of(dx) }, 2),
+                  .n = rg_dims_walk((rg_dims[]){ channels_of(dy, 0), channels_of(dx, 0) }, 2),
+                  .k = rg_dims_walk((rg_dims[]){ channels_of(x, 0), channels_of(dy, 1) }, 2),
+                  .alpha = ((const rg_gram_desc *)call->desc)->alpha,
+                  .mirrored = true,
+                  .add = call->add & 1 },
     };
-    return rg_record_product(call, &args, x, dy, NULL, dx);
+    return rg_record_product(call, &product);
 }
 
 RG_OP_DEFINE(gram, .text = "products of all pairs of channels, summed over an image",
