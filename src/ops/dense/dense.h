@@ -55,6 +55,7 @@ typedef struct rg_product_args {
     bool packed;             /* panels are ready */
     bool across;             /* a is copied along m, not along k */
     bool direct_a, direct_b; /* read where they stand: real numbers, evenly spaced */
+    bool direct_c;           /* sums are made where they are wanted, and nothing is done to them */
     int64_t group;           /* panels of a unit */
     int64_t lane_bytes;
 } rg_product_args;
@@ -74,7 +75,7 @@ static inline rg_product_room rg_product_room_of(const rg_product_args *k)
     room.c_step = panels * RG_PRODUCT_PANEL + RG_PRODUCT_GAP;
     room.a = k->direct_a ? 0 : RG_PRODUCT_ROWS * (room.depth + RG_PRODUCT_GAP);
     room.b = k->packed || k->direct_b ? 0 : RG_PRODUCT_PANEL * room.depth;
-    room.c = RG_PRODUCT_ROWS * room.c_step;
+    room.c = k->direct_c ? 0 : RG_PRODUCT_ROWS * room.c_step;
     return room;
 }
 

@@ -177,7 +177,9 @@ RG_OUTLINE void finish_line(const finish *f, const real *sums, int64_t step, con
     for (int64_t i = 0; i < count; i += VLEN) {
         const int n = vlanes_left(count - i);
         vreal value = step == 1 ? vload(sums, i, n, RG_REAL) : vgather(sums, i, step, n, RG_REAL);
-        value = vfma(value, alpha, one_bias ? vset(*bias) : vload(bias, i, n, RG_REAL));
+        value = !f->k->has_bias ? value * alpha
+                : one_bias      ? vfma(value, alpha, vset(*bias))
+                                : vfma(value, alpha, vload(bias, i, n, RG_REAL));
         if (f->k->neuron != RG_NEURON_NONE)
             value = any_neuron(f->k->neuron, &f->neuron, value);
         if (to->step == 1) {
@@ -261,7 +263,7 @@ RG_INLINE void add_piece(const block *t, const real *a, int64_t a_step, real *su
                      .a_step = a_step,
                      .b_step = PANEL,
                      .c_step = t->c_step,
-                     .add = begin > 0 };
+                     .add = begin > 0 || (k->direct_c && k->add) };
     if (k->packed) {
         tile.b = t->panels + (column * k->k.count + begin * PANEL);
     } else if (k->direct_b) {
@@ -302,12 +304,12 @@ RG_INLINE const real *take_a(const block *t, int64_t begin, int64_t end, const r
 RG_INLINE void product_block(block *t, int64_t first, int64_t last, const rg_dtype T)
 {
     const rg_product_args *k = t->k;
-    const bool whole = k->k.count <= DEPTH;
+    const bool whole = k->k.count <= DEPTH && !k->direct_c;
     for (int64_t begin = 0; begin < k->k.count || begin == 0; begin += DEPTH) {
         const int64_t end = least(begin + DEPTH, k->k.count);
         const real *a = take_a(t, begin, end, T);
         for (int64_t column = first; column < last; column += PANEL) {
-            real *sums = t->sums + (whole ? 0 : column - first);
+            real *sums = t->sums + (whole ? 0 : k->direct_c ? column : column - first);
             if (k->symmetric && column + PANEL <= t->row)
                 continue;
             add_piece(t, a, t->a_step, sums, column, begin, end, T);
@@ -315,7 +317,7 @@ RG_INLINE void product_block(block *t, int64_t first, int64_t last, const rg_dty
                 finish_panel(t, sums, column, T);
         }
     }
-    for (int64_t column = first; column < last && !whole; column += PANEL) {
+    for (int64_t column = first; column < last && !whole && !k->direct_c; column += PANEL) {
         if (!k->symmetric || column + PANEL > t->row)
             finish_panel(t, t->sums + (column - first), column, T);
     }
@@ -338,6 +340,10 @@ RG_INLINE void start_block(block *t, const rg_product_args *k, int64_t image, in
     t->row = row;
     t->height = least(ROWS, k->m.count - row);
     t->c_step = room.c_step;
+    if (k->direct_c) {
+        t->c_step = k->m.rank > 0 ? k->m.strides[1][0] : 0;
+        t->sums = (real *)k->c + offset[2] + row * t->c_step;
+    }
     const rg_walk *walk = k->across ? &k->k : &k->m;
     const int64_t direct = walk->rank > 0 ? walk->strides[0][0] : 0;
     t->a_step = k->direct_a ? direct : k->across ? ROWS : room.depth + RG_PRODUCT_GAP;

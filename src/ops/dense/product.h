@@ -182,6 +182,9 @@ static inline void rg_product_choose(rg_product_args *k, rg_dtype dtype)
                   (k->across ? a_k * size <= PAGE_SHARE : a_k == 1 && a_m * size % CONFLICT != 0);
     k->direct_b = even && k->n.rank <= 1 && b_n == 1 && b_k * size <= PAGE_SHARE &&
                   k->n.count % 16 == 0 && !k->mirrored;
+    k->direct_c = real && k->m.rank <= 1 && k->n.rank <= 1 && rg_walk_step(&k->n, 1) == 1 &&
+                  k->n.count % 16 == 0 && k->alpha == 1 && !k->has_bias && !k->symmetric &&
+                  k->neuron == RG_NEURON_NONE && (!k->add || k->k.count <= RG_PRODUCT_DEPTH);
     k->packed = !k->direct_b && k->m.count > RG_PRODUCT_ROWS;
 }
 
