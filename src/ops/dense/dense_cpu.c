@@ -28,6 +28,13 @@ typedef struct places {
 RG_OUTLINE void find_places(places *p, const rg_walk *walk, int t, int64_t begin, int64_t count)
 {
     p->count = count;
+    if (walk->rank <= 1) { /* most */
+        const int64_t step = walk->rank == 1 ? walk->strides[t][0] : 1;
+        p->step = count > 1 ? step : 1;
+        for (int64_t i = 0; i < count; i++)
+            p->at[i] = (begin + i) * step;
+        return;
+    }
     for (int64_t i = 0; i < count; i++) {
         int64_t at[RG_WALK_TENSORS];
         rg_walk_offsets(walk, 2, begin + i, at);
@@ -120,14 +127,12 @@ RG_OUTLINE void add_mirrored(real *to, const rg_product_args *args, const void *
     }
 }
 
-RG_OUTLINE void make_panel(real *to, const rg_product_args *k, const void *b, int64_t column,
-                           int64_t begin, int64_t end, rg_dtype T)
+RG_INLINE void make_panel(real *to, const rg_product_args *k, const void *b, const places *columns,
+                          int64_t column, int64_t begin, int64_t end, const rg_dtype T)
 {
-    places columns;
-    find_places(&columns, &k->n, 0, column, least(PANEL, k->n.count - column));
-    pack_panel(to, b, &columns, &k->k, 1, begin, end, T);
+    pack_panel(to, b, columns, &k->k, 1, begin, end, T);
     if (k->mirrored)
-        add_mirrored(to, k, b, column, columns.count, begin, end, T);
+        add_mirrored(to, k, b, column, columns->count, begin, end, T);
 }
 
 /* ---- results ---- */
@@ -270,7 +275,9 @@ RG_INLINE void add_piece(const block *t, const real *a, int64_t a_step, real *su
         tile.b_step = k->k.rank > 0 ? k->k.strides[1][0] : 0;
         tile.b = (const real *)(const void *)t->b + column + begin * tile.b_step;
     } else {
-        make_panel(t->room_b, k, t->b, column, begin, end, T);
+        places columns;
+        find_places(&columns, &k->n, 0, column, width);
+        make_panel(t->room_b, k, t->b, &columns, column, begin, end, T);
         tile.b = t->room_b;
     }
     (k->across ? RG_CONTRACT.columns : RG_CONTRACT.rows)(&tile, t->height, width);
@@ -469,17 +476,31 @@ RG_INLINE void dot(const rg_product_args *k, int64_t begin, int64_t end, const r
 
 /* ---- panels for all units ---- */
 
+/* Some panels side by side, so that a page is visited once for all of them. */
 RG_INLINE void pack(const rg_product_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
+    enum { TOGETHER = RG_PACK_PANELS, STEP = 64 };
     const int64_t panels = (k->n.count + PANEL - 1) / PANEL;
     const int64_t pieces = (k->k.count + DEPTH - 1) / DEPTH;
+    const int64_t groups = (panels + TOGETHER - 1) / TOGETHER;
     for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t first = unit % pieces * DEPTH, panel = unit / pieces;
+        const int64_t first = unit % pieces * DEPTH, last = least(first + DEPTH, k->k.count);
+        const int64_t image = unit / pieces / groups, panel = unit / pieces % groups * TOGETHER;
+        const int64_t count = least(TOGETHER, panels - panel);
+        places columns[TOGETHER];
         int64_t offset[RG_WALK_TENSORS];
-        rg_walk_offsets(&k->batch, 3, panel / panels, offset);
-        real *to = (real *)k->panels + (panel * k->k.count + first) * PANEL;
-        make_panel(to, k, at(k->b, offset[1], T), panel % panels * PANEL, first,
-                   least(first + DEPTH, k->k.count), T);
+        rg_walk_offsets(&k->batch, 3, image, offset);
+        const char *b = at(k->b, offset[1], T);
+        real *to = (real *)k->panels + (image * panels + panel) * k->k.count * PANEL;
+        for (int64_t p = 0; p < count; p++) {
+            const int64_t column = (panel + p) * PANEL;
+            find_places(&columns[p], &k->n, 0, column, least(PANEL, k->n.count - column));
+        }
+        for (int64_t at_ = first; at_ < last; at_ += STEP) {
+            for (int64_t p = 0; p < count; p++)
+                make_panel(to + (p * k->k.count + at_) * PANEL, k, b, &columns[p],
+                           (panel + p) * PANEL, at_, least(at_ + STEP, last), T);
+        }
     }
 }
 

@@ -172,7 +172,7 @@ static inline bool rg_product_swaps(const rg_product_args *k)
  * of a cache, and rows far apart need as many pages. */
 static inline void rg_product_choose(rg_product_args *k, rg_dtype dtype)
 {
-    enum { PAGE_SHARE = 1024, CONFLICT = 2048 };
+    enum { PAGE_SHARE = 1024, CONFLICT = 2048, FEW = 28 }; /* rows that need b once or twice */
     const int64_t size = dtype == RG_F64 ? 8 : 4;
     const bool real = dtype == RG_F32 || dtype == RG_F64, even = real && k->k.rank <= 1;
     const int64_t a_k = rg_walk_step(&k->k, 0), b_k = rg_walk_step(&k->k, 1);
@@ -180,8 +180,8 @@ static inline void rg_product_choose(rg_product_args *k, rg_dtype dtype)
     k->across = a_k != 1 && a_m == 1;
     k->direct_a = even && k->m.rank <= 1 &&
                   (k->across ? a_k * size <= PAGE_SHARE : a_k == 1 && a_m * size % CONFLICT != 0);
-    k->direct_b = even && k->n.rank <= 1 && b_n == 1 && b_k * size <= PAGE_SHARE &&
-                  k->n.count % 16 == 0 && !k->mirrored;
+    k->direct_b = even && k->n.rank <= 1 && b_n == 1 && k->n.count % 16 == 0 && !k->mirrored &&
+                  (b_k * size <= PAGE_SHARE || k->m.count <= FEW);
     k->direct_c = real && k->m.rank <= 1 && k->n.rank <= 1 && rg_walk_step(&k->n, 1) == 1 &&
                   k->n.count % 16 == 0 && k->alpha == 1 && !k->has_bias && !k->symmetric &&
                   k->neuron == RG_NEURON_NONE && (!k->add || k->k.count <= RG_PRODUCT_DEPTH);
@@ -197,7 +197,7 @@ static inline rg_status rg_record_pack(rg_call *call, const rg_product_call *p,
     launch.lane_scratch = 0;
     return rg_product_record(call, &launch,
                              (double)k->batch.count *
-                                 rg_product_ceil(k->n.count, RG_PRODUCT_PANEL) *
+                                 rg_product_ceil(k->n.count, RG_PACK_PANELS * RG_PRODUCT_PANEL) *
                                  rg_product_ceil(k->k.count, RG_PRODUCT_DEPTH),
                              2 * elements, elements);
 }
