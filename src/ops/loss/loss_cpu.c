@@ -541,11 +541,23 @@ RG_INLINE class_place place_of_row(const rg_loss_args *k, int64_t row, const rg_
                           k->has_gradient ? at_out(k->gradient, offset[1], T) : NULL };
 }
 
+/* Elements of a row whose e^(x - max) are kept instead of computed twice. */
+enum { KEPT_ROW = (128 << 10) / sizeof(real) };
+
+/* Where exp_sum puts element i of a row: pairs of T stand in the order in which they are loaded. */
+RG_INLINE int64_t kept_place(int64_t i, int64_t length, const rg_dtype T)
+{
+    const int64_t pair = 2 * VLEN, first = i / pair * pair, at_pair = i - first;
+    if (T != RG_BF16 || first + pair > length)
+        return i;
+    return first + at_pair % 2 * VLEN + at_pair / 2;
+}
+
 RG_INLINE void loss_by_classes(const rg_loss_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
     const rg_loss_numbers *n = &k->numbers;
     char room[PIECE * sizeof(real)];
-    real buffer[KEPT], *const kept = k->has_gradient && k->length <= KEPT ? buffer : NULL;
+    real buffer[KEPT_ROW], *const kept = k->has_gradient && k->length <= KEPT_ROW ? buffer : NULL;
     real max = 0;
     bool known = false; /* the largest element of the row, from the one before */
     class_place p = place_of_row(k, begin, T), after = p;
@@ -569,9 +581,12 @@ RG_INLINE void loss_by_classes(const rg_loss_args *k, int64_t begin, int64_t end
             continue;
         const class_row c = { now, (real)((double)u.slope * n->total / s.powers),
                               u.slope * (real)n->share };
-        const real e = exp_for(vset(below), T)[0];
-        real slope = e * c.scale - c.offset - u.slope * (real)n->keep; /* at the label */
-        if (k->add)
+        real slope = 0; /* at the label, where e^(x - max) is less by a share of the sum */
+        if (kept != NULL)
+            kept[kept_place(u.label, k->length, T)] -= (real)(s.powers * n->keep / n->total);
+        else
+            slope = exp_for(vset(below), T)[0] * c.scale - c.offset - u.slope * (real)n->keep;
+        if (kept == NULL && k->add)
             slope += load_one(p.dx, offset[1], T);
         known = k->shape.dense && k->stream && row + 1 < end &&
                 (T == RG_REAL || kept == NULL || vhead(p.dx, T) == 0);
@@ -580,7 +595,8 @@ RG_INLINE void loss_by_classes(const rg_loss_args *k, int64_t begin, int64_t end
             max = slopes_and_max(&c, p.x, p.dx, kept, &next, k->length, T);
         else
             slopes_of_row(k, &c, p.x, p.dx, kept, room, T);
-        store_one(p.dx, offset[1], T, slope);
+        if (kept == NULL)
+            store_one(p.dx, offset[1], T, slope);
     }
 }
 
