@@ -354,6 +354,7 @@ static rg_loss_args make_args(const rg_call *call, const extent *e)
     rg_loss_args args = { .numbers = numbers_of(d, e),
                           .rows = e->rows,
                           .length = e->length,
+                          .groups = e->groups,
                           .group = e->group,
                           .ignored = d->ignored,
                           .has_ignored = d->has_ignored,

@@ -54,18 +54,18 @@ typedef struct rg_loss_args {
     rg_loss_view views[RG_LOSS_VIEWS]; /* dy: of labels, or of groups */
     rg_softmax_shape shape;            /* by classes: tensors y, gradient */
     rg_loss_numbers numbers;
-    int64_t rows, length;      /* length: of a row, the last dimension */
-    int64_t group, parts;      /* elements (classes: rows) of a group, and its parts */
-    int64_t ignored;           /* a class label */
-    int32_t losses;            /* RG_LOSS_OF_LABELS, ... */
-    bool wide_labels;          /* class labels are i64 */
-    bool has_ignored;          /* else `ignored` is a label like any other */
-    bool has_weights;          /* else all are 1 */
-    bool has_dy, dy_of_labels; /* else it is 1; else there is one for each group */
-    bool has_gradient;         /* derivatives are wanted */
-    bool is_label_gradient;    /* those of labels */
-    bool has_counts;           /* else `scale` says it all */
-    bool add, stream;          /* into the gradient; past the cache */
+    int64_t rows, length;         /* length: of a row, the last dimension */
+    int64_t groups, group, parts; /* groups; elements (classes: rows) of one, and its parts */
+    int64_t ignored;              /* a class label */
+    int32_t losses;               /* RG_LOSS_OF_LABELS, ... */
+    bool wide_labels;             /* class labels are i64 */
+    bool has_ignored;             /* else `ignored` is a label like any other */
+    bool has_weights;             /* else all are 1 */
+    bool has_dy, dy_of_labels;    /* else it is 1; else there is one for each group */
+    bool has_gradient;            /* derivatives are wanted */
+    bool is_label_gradient;       /* those of labels */
+    bool has_counts;              /* else `scale` says it all */
+    bool add, stream;             /* into the gradient; past the cache */
 } rg_loss_args;
 
 typedef struct rg_loss_finish_args {

@@ -399,43 +399,6 @@ static __global__ void __launch_bounds__(1024)
 
 /* ---- plans ---- */
 
-/* Whether slots are aligned vectors, and groups follow each other at one distance. */
-template <rg_dtype T>
-static bool is_wide(const rg_softmax_shape *shape, const void *const data[], int tensors, bool rows)
-{
-    bool wide = shape->dense && (rows || shape->width % VLEN<T> == 0);
-    for (int t = 0; t < tensors; t++) {
-        wide &= is_aligned<T>(data[t], &shape->outer, t);
-        wide &= rows || shape->along[t] % VLEN<T> == 0;
-    }
-    return wide;
-}
-
-template <rg_dtype T>
-static softmax_plan plan_rows(const rg_softmax_shape *shape, const void *const data[], int tensors,
-                              int most_short)
-{
-    const int64_t length = shape->length, vectors = length / VLEN<T>;
-    softmax_plan p = {};
-    p.lanes = length % VLEN<T> == 0 ? VLEN<T> : 1;
-    p.chunk = p.lanes == 1 ? (int)ELEMENT_CHUNK : (int)SLOTS;
-    if (p.lanes == 1 && length <= 1024)
-        p.inner = length <= 32 ? 1 : length <= 128 ? 8 : 32;
-    else if (p.lanes == 1)
-        p.inner = length <= 8192 ? 256 : 1024;
-    else
-        p.inner = vectors <= 32           ? power_of_two(vectors, 1, 32)
-                  : vectors <= most_short ? power_of_two(ceil_div(vectors, SHORT), 16, 32)
-                                          : power_of_two(ceil_div(vectors, SLOTS), 8, 1024);
-    p.shift = __builtin_ctz((unsigned)p.inner);
-    p.threads = p.inner > 32 ? p.inner : 256;
-    p.passes = 1;
-    p.blocks = ceil_div(shape->outer.count, p.threads / p.inner);
-    p.wide = p.lanes > 1 && is_wide<T>(shape, data, tensors, true);
-    p.hold = p.wide && shape->outer.rank <= 1 && vectors <= SLOTS * p.inner;
-    return p;
-}
-
 /* `inner` vectors of columns to a block, of 64 bytes of memory at least. */
 template <rg_dtype T>
 static softmax_plan plan_columns(const rg_softmax_shape *shape, const void *const data[],
