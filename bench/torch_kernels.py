@@ -611,6 +611,82 @@ def arithmetic(fields, shapes, make, gradient):
     return lambda: [one(part, shape) for part, shape in zip(parts, shapes)]
 
 
+# ---- optimizers ----
+
+
+def parameter(shape, make, fields):
+    """A parameter with its gradient."""
+    p = make(shape)
+    if p.dtype not in (torch.float32, torch.float64) or fields["copy"] != "none":
+        raise Skip("torch's optimizers have no gradients of 16 bits beside wider parameters")
+    if fields["scaled"] == "true" or fields["gradient.regularization"] != "none":
+        raise Skip("torch is asked for plain steps alone")
+    p.grad = make(shape)
+    return p
+
+
+def quickest(tries):
+    """The first of several forms that this torch has for this device."""
+    for attempt in tries:
+        try:
+            attempt()
+            return attempt
+        except (AttributeError, NotImplementedError, RuntimeError, TypeError):
+            continue
+    raise Skip("this torch has no such optimizer")
+
+
+OPTIMIZERS = {}
+
+
+def step_of(kind, p, form, options):
+    """One step of an optimizer of torch.optim, which is made once."""
+    key = (kind, id(p), tuple(form))
+    if key not in OPTIMIZERS:
+        OPTIMIZERS.clear()
+        OPTIMIZERS[key] = kind([p], **form, **options)
+    OPTIMIZERS[key].step()
+
+
+def sgd(fields, shapes, make, gradient):
+    p = parameter(shapes[0], make, fields)
+    options = dict(lr=1e-3, momentum=float(fields["momentum"]), nesterov=fields["nesterov"] == "true")
+    forms = ({"fused": True}, {"foreach": True}, {})
+    return quickest([lambda form=form: step_of(torch.optim.SGD, p, form, options) for form in forms])
+
+
+def rmsprop(fields, shapes, make, gradient):
+    p = parameter(shapes[0], make, fields)
+    options = dict(lr=1e-3, alpha=float(fields["decay"]), eps=float(fields["epsilon"]))
+    options.update(momentum=float(fields["momentum"]), centered=fields["centered"] == "true")
+    kind = torch.optim.RMSprop
+    return quickest([lambda form=form: step_of(kind, p, form, options) for form in ({"foreach": True}, {})])
+
+
+def adam(fields, shapes, make, gradient):
+    """torch's fused kernel itself where there is one, without what torch.optim does around it."""
+    p = parameter(shapes[0], make, fields)
+    m, v, t = torch.zeros_like(p), torch.zeros_like(p), torch.ones((), device=p.device)
+    amsgrad, decay = fields["amsgrad"] == "true", float(fields["decay"])
+    betas, epsilon = (float(fields["beta1"]), float(fields["beta2"])), float(fields["epsilon"])
+    largest = [torch.zeros_like(p)] if amsgrad else []
+
+    def fused():
+        function = torch._fused_adam_ if decay == 0 else torch._fused_adamw_
+        function([p], [p.grad], [m], [v], largest, [t], lr=1e-3, beta1=betas[0], beta2=betas[1], weight_decay=decay,
+                 eps=epsilon, amsgrad=amsgrad, maximize=False)
+
+    kind = torch.optim.Adam if decay == 0 else torch.optim.AdamW
+    options = dict(lr=1e-3, betas=betas, eps=epsilon, weight_decay=decay, amsgrad=amsgrad)
+    forms = [lambda form=form: step_of(kind, p, form, options) for form in ({"foreach": True}, {})]
+    return quickest([fused] + forms)
+
+
+def grad_norm(fields, shapes, make, gradient):
+    x = make(shapes[0])
+    return lambda: torch.linalg.vector_norm(x, dtype=torch.float32 if x.dtype != torch.float64 else None)
+
+
 KERNELS = {
     "softmax": softmax,
     "neuron": neuron,
@@ -629,4 +705,8 @@ KERNELS = {
     "conv": conv,
     "dense": dense,
     "gram": gram,
+    "sgd": sgd,
+    "rmsprop": rmsprop,
+    "adam": adam,
+    "grad_norm": grad_norm,
 }

@@ -49,6 +49,7 @@ static rg_status record_flat(rg_call calls[], int32_t count, const rg_tensor *pa
     const rg_tensor *list[1 + RG_GRAD_NORM_ROWS] = { partial };
     rg_grad_norm_flat_args args;
     memset(&args, 0, sizeof args);
+    args.rows = count;
     rg_launch launch = { .kernel = RG_GRAD_NORM_FLAT,
                          .dtype = calls->x[0]->desc.dtype,
                          .args = &args,
@@ -89,6 +90,7 @@ static rg_status record_total(rg_call calls[], int32_t count, const rg_tensor *p
     const rg_tensor *list[1 + RG_GRAD_NORM_ROWS] = { partial };
     rg_grad_norm_total_args args;
     memset(&args, 0, sizeof args);
+    args.rows = count;
     args.factor = ((const rg_grad_norm_desc *)calls->desc)->factor;
     for (int32_t r = 0; r < count; r++)
         list[1 + r] = calls[r].y[0];

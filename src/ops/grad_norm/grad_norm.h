@@ -21,6 +21,7 @@ typedef struct rg_grad_norm_flat_args {
     const void *gradient[RG_GRAD_NORM_ROWS];
     int64_t count[RG_GRAD_NORM_ROWS];
     int64_t first[RG_GRAD_NORM_ROWS + 1]; /* units before those of a gradient; then all */
+    int64_t rows;
 } rg_grad_norm_flat_args;
 
 typedef struct rg_grad_norm_strided_args {
@@ -35,6 +36,7 @@ typedef struct rg_grad_norm_total_args {
     const double *partial;
     void *squares[RG_GRAD_NORM_ROWS];
     int64_t first[RG_GRAD_NORM_ROWS + 1];
+    int64_t rows;
     double factor;
 } rg_grad_norm_total_args;
 

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Gradient descent on a GPU. */
+#include "ops/sgd/update.cuh"
+
+template <class REAL>
+static __device__ __forceinline__ void sgd_rule(const update_constants<REAL> &k,
+                                                update_point<REAL> &x)
+{
+    REAL by = x.g;
+    if (k.moments > 0) {
+        x.moment[0] = fma(k.momentum, x.moment[0], k.inner * x.g);
+        by = k.nesterov ? fma(k.momentum, x.moment[0], x.g) : x.moment[0];
+    }
+    x.p = fma(-k.factor, by, x.p);
+}
+
+RG_CUDA_TABLE(sgd, RG_UPDATE_KERNELS) = {
+    /* in the order of the kernels of update.h */
+    RG_UPDATE_ROW(launch_update_flat, sgd_rule),
+    RG_UPDATE_ROW(launch_update_strided, sgd_rule),
+};

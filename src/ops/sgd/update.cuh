@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* The pass of sgd, rmsprop and adam over memory, on a GPU. What an optimizer itself does is its
+ * rule. */
+#ifndef RG_OPS_UPDATE_CUH
+#define RG_OPS_UPDATE_CUH
+
+#include "backend/cuda/kernel.cuh"
+#include "ops/sgd/update.h"
+
+#include <retrograde/optimizer.h>
+
+/* All numbers of a launch, as real. */
+template <class REAL> struct update_constants {
+    REAL scale, clip_minimum, clip_maximum, rescale, l1, l2;
+    REAL factor, spread, inner, keep;
+    REAL momentum, epsilon, beta1, beta2, rest1, rest2; /* rest: 1 - beta */
+    int moments, copy;
+    bool skip, nesterov, centered, amsgrad;
+};
+
+/* One thread does it; out of line, so that others need no registers for it. */
+template <class REAL>
+static __device__ __noinline__ void update_constants_of(const rg_update_values &values,
+                                                        const rg_update_numbers &n,
+                                                        update_constants<REAL> &k)
+{
+    const rg_update_scalars s = rg_update_scalars_of(&values, &n);
+    k.scale = (REAL)s.scale;
+    k.clip_minimum = (REAL)n.clip_minimum;
+    k.clip_maximum = (REAL)n.clip_maximum;
+    k.rescale = (REAL)n.rescale;
+    k.l1 = (REAL)n.l1;
+    k.l2 = (REAL)n.l2;
+    k.factor = (REAL)s.factor;
+    k.spread = (REAL)s.spread;
+    k.inner = (REAL)s.inner;
+    k.keep = (REAL)s.keep;
+    k.momentum = (REAL)n.momentum;
+    k.epsilon = (REAL)n.epsilon;
+    k.beta1 = (REAL)n.beta1;
+    k.beta2 = (REAL)n.beta2;
+    k.rest1 = (REAL)(1 - n.beta1);
+    k.rest2 = (REAL)(1 - n.beta2);
+    k.moments = n.moments;
+    k.copy = n.copy;
+    k.skip = s.skip;
+    k.nesterov = n.nesterov;
+    k.centered = n.centered;
+    k.amsgrad = n.amsgrad;
+}
+
+/* An element of a parameter p, of its gradient g and of its moments. */
+template <class REAL> struct update_point {
+    REAL p, g, moment[RG_UPDATE_MOMENTS];
+};
+
+/* What an optimizer makes of it; g has been prepared. */
+template <class REAL>
+using update_rule = void (*)(const update_constants<REAL> &k, update_point<REAL> &x);
+
+template <class REAL, update_rule<REAL> RULE>
+static __device__ __forceinline__ void update_one(const update_constants<REAL> &k,
+                                                  update_point<REAL> &x)
+{
+    if (k.skip)
+        return;
+    REAL g = x.g * k.scale;
+    g = k.clip_minimum > g ? k.clip_minimum : g; /* NaN stays */
+    g = k.clip_maximum < g ? k.clip_maximum : g;
+    g *= k.rescale;
+    if (k.l1 != 0)
+        g += x.p > 0 ? k.l1 : x.p < 0 ? -k.l1 : 0;
+    if (k.l2 != 0)
+        g = fma(x.p, k.l2, g);
+    x.g = g;
+    RULE(k, x);
+}
+
+/* ---- one element at a time ---- */
+
+template <rg_dtype T, rg_dtype R>
+static __device__ __forceinline__ void update_load(const rg_update_tensors &t, int moments,
+                                                   const int64_t at[], update_point<real<R>> &x)
+{
+    x.p = load<R>(t.parameter, at[0]);
+    x.g = load<T>(t.gradient, at[1]);
+#pragma unroll
+    for (int m = 0; m < RG_UPDATE_MOMENTS; m++)
+        x.moment[m] = m < moments ? load<R>(t.moment[m], at[2 + m]) : 0;
+}
+
+template <rg_dtype R>
+static __device__ __forceinline__ void update_store(const rg_update_tensors &t, int moments,
+                                                    int copy, const int64_t at[],
+                                                    const update_point<real<R>> &x)
+{
+    store<R>(t.new_parameter, at[5], x.p);
+#pragma unroll
+    for (int m = 0; m < RG_UPDATE_MOMENTS; m++) {
+        if (m < moments)
+            store<R>(t.new_moment[m], at[6 + m], x.moment[m]);
+    }
+    if (copy == RG_PARAMETER_COPY_F16)
+        store<RG_F16>(t.copy, at[9], (float)x.p);
+    if (copy == RG_PARAMETER_COPY_BF16)
+        store<RG_BF16>(t.copy, at[9], (float)x.p);
+}
+
+template <rg_dtype T, rg_dtype R, update_rule<real<R>> RULE>
+static __device__ __noinline__ void update_element(const update_constants<real<R>> &k,
+                                                   const rg_update_tensors &t, int64_t i)
+{
+    int64_t at[RG_UPDATE_TENSORS];
+    for (int n = 0; n < RG_UPDATE_TENSORS; n++)
+        at[n] = i;
+    update_point<real<R>> x;
+    update_load<T, R>(t, k.moments, at, x);
+    update_one<real<R>, RULE>(k, x);
+    update_store<R>(t, k.moments, k.copy, at, x);
+}
+
+/* ---- elements side by side ---- */
+
+enum { UPDATE_THREADS = 256 };
+
+/* V neighbours of T: 16 aligned bytes, or 8 of 16-bit numbers. */
+template <rg_dtype T, int V>
+static __device__ __forceinline__ void update_load_few(const void *data, int64_t i, real<T> x[V])
+{
+    if constexpr (VLEN<T> == V) {
+        unpack<T>(load_vector(at<T>(data, i)), x);
+    } else {
+        const uint2 words = *(const uint2 *)at<T>(data, i);
+        x[0] = to_real<T>((uint16_t)words.x);
+        x[1] = to_real<T>((uint16_t)(words.x >> 16));
+        x[2] = to_real<T>((uint16_t)words.y);
+        x[3] = to_real<T>((uint16_t)(words.y >> 16));
+    }
+}
+
+template <rg_dtype T>
+static __device__ __forceinline__ void update_store_copy(void *copy, int64_t i, const float p[4])
+{
+    *(uint2 *)at<T>(copy, i) = make_uint2(pack_two<T>(p[0], p[1]), pack_two<T>(p[2], p[3]));
+}
+
+/* A thread takes 16 bytes of each tensor, which are on their way while one thread of the block
+ * works out the constants. */
+template <rg_dtype T, rg_dtype R, update_rule<real<R>> RULE>
+static __global__ void __launch_bounds__(UPDATE_THREADS)
+    update_vectors(const __grid_constant__ rg_update_flat_args a, uint32_t aligned)
+{
+    enum { V = VLEN<R> };
+    __shared__ update_constants<real<R>> shared;
+    int r = 0;
+    while (blockIdx.x >= a.first[r + 1])
+        r++;
+    const rg_update_tensors &t = a.row[r];
+    const int moments = a.numbers.moments;
+    const int64_t i =
+        ((blockIdx.x - a.first[r]) * UPDATE_THREADS + (int64_t)threadIdx.x) * (int64_t)V;
+    const bool whole = i + V <= a.count[r] && (aligned >> r & 1);
+    real<R> p[V], g[V], moment[RG_UPDATE_MOMENTS][V] = {};
+    if (whole) {
+        update_load_few<R, V>(t.parameter, i, p);
+        update_load_few<T, V>(t.gradient, i, g);
+#pragma unroll
+        for (int m = 0; m < RG_UPDATE_MOMENTS; m++) {
+            if (m < moments)
+                update_load_few<R, V>(t.moment[m], i, moment[m]);
+        }
+    }
+    if (threadIdx.x == 0)
+        update_constants_of<real<R>>(a.values, a.numbers, shared);
+    __syncthreads();
+    const update_constants<real<R>> &k = shared;
+    if (!whole) {
+        for (int64_t j = i; j < i + V && j < a.count[r]; j++)
+            update_element<T, R, RULE>(k, t, j);
+        return;
+    }
+#pragma unroll
+    for (int e = 0; e < V; e++) {
+        update_point<real<R>> x = { p[e], g[e], { moment[0][e], moment[1][e], moment[2][e] } };
+        update_one<real<R>, RULE>(k, x);
+        p[e] = x.p;
+#pragma unroll
+        for (int m = 0; m < RG_UPDATE_MOMENTS; m++)
+            moment[m][e] = x.moment[m];
+    }
+    store_vector(at<R>(t.new_parameter, i), pack<R>(p), false);
+#pragma unroll
+    for (int m = 0; m < RG_UPDATE_MOMENTS; m++) {
+        if (m < moments)
+            store_vector(at<R>(t.new_moment[m], i), pack<R>(moment[m]), false);
+    }
+    if constexpr (R == RG_F32) {
+        if (k.copy == RG_PARAMETER_COPY_F16)
+            update_store_copy<RG_F16>(t.copy, i, p);
+        if (k.copy == RG_PARAMETER_COPY_BF16)
+            update_store_copy<RG_BF16>(t.copy, i, p);
+    }
+}
+
+/* ---- any strides ---- */
+
+template <rg_dtype T, rg_dtype R, update_rule<real<R>> RULE>
+static __global__ void __launch_bounds__(UPDATE_THREADS)
+    update_elements(const __grid_constant__ rg_update_strided_args a)
+{
+    __shared__ update_constants<real<R>> shared;
+    if (threadIdx.x == 0)
+        update_constants_of<real<R>>(a.values, a.numbers, shared);
+    __syncthreads();
+    const update_constants<real<R>> &k = shared;
+    const int64_t count = a.read.count * a.length, step = (int64_t)gridDim.x * UPDATE_THREADS;
+    for (int64_t i = (int64_t)blockIdx.x * UPDATE_THREADS + threadIdx.x; i < count; i += step) {
+        const int64_t row = i / a.length, j = i - row * a.length;
+        int64_t at[RG_UPDATE_TENSORS];
+#pragma unroll
+        for (int n = 0; n < RG_UPDATE_INPUTS; n++) {
+            const int w = RG_UPDATE_INPUTS + n;
+            at[n] = walk_offset(a.read, n, row) + j * a.step[n];
+            at[w] = walk_offset(a.written, n, row) + j * a.step[w];
+        }
+        update_point<real<R>> x;
+        update_load<T, R>(a.tensors, k.moments, at, x);
+        update_one<real<R>, RULE>(k, x);
+        update_store<R>(a.tensors, k.moments, k.copy, at, x);
+    }
+}
+
+/* ---- host side ---- */
+
+/* Whether a thread can take 16 bytes of every tensor of f32 or f64, and 8 of those of 16 bits. */
+template <rg_dtype T> static bool update_is_aligned(const rg_update_tensors &t, int moments)
+{
+    uintptr_t wide = (uintptr_t)t.parameter | (uintptr_t)t.new_parameter;
+    for (int m = 0; m < moments; m++)
+        wide |= (uintptr_t)t.moment[m] | (uintptr_t)t.new_moment[m];
+    const bool is_narrow = T == RG_F16 || T == RG_BF16;
+    wide |= is_narrow ? 0 : (uintptr_t)t.gradient;
+    const uintptr_t narrow = (uintptr_t)t.copy | (is_narrow ? (uintptr_t)t.gradient : 0);
+    return wide % 16 == 0 && narrow % 8 == 0;
+}
+
+template <rg_dtype T, rg_dtype R, update_rule<real<R>> RULE>
+static void launch_update_flat(const void *args, const rg_cuda_place *place)
+{
+    rg_update_flat_args a = *(const rg_update_flat_args *)args;
+    uint32_t aligned = 0;
+    int64_t blocks = 0;
+    for (int r = 0; r < a.rows; r++) {
+        a.first[r] = blocks;
+        blocks += ceil_div(a.count[r], UPDATE_THREADS * VLEN<R>);
+        aligned |= (uint32_t)update_is_aligned<T>(a.row[r], a.numbers.moments) << r;
+    }
+    a.first[a.rows] = blocks;
+    launch(update_vectors<T, R, RULE>, blocks, UPDATE_THREADS, 0, place, a, aligned);
+}
+
+template <rg_dtype T, rg_dtype R, update_rule<real<R>> RULE>
+static void launch_update_strided(const void *args, const rg_cuda_place *place)
+{
+    const rg_update_strided_args &a = *(const rg_update_strided_args *)args;
+    const int64_t most_blocks = 1 << 24;
+    const int64_t blocks = ceil_div(a.read.count * a.length, UPDATE_THREADS);
+    launch(update_elements<T, R, RULE>, blocks < most_blocks ? blocks : most_blocks, UPDATE_THREADS,
+           0, place, a);
+}
+
+/* The rows of an optimizer's table. */
+#define RG_UPDATE_ROW(function, rule)                                                         \
+    {                                                                                         \
+        {                                                                                     \
+            function<RG_F32, RG_F32, rule<float>>, function<RG_F64, RG_F64, rule<double>>,    \
+                function<RG_F16, RG_F32, rule<float>>, function<RG_BF16, RG_F32, rule<float>> \
+        }                                                                                     \
+    }
+
+#endif
