@@ -55,6 +55,14 @@ static const line good[] = {
     { "dense", "bias=false alpha=0.5", "2,3,4,5 7,3,4,5", "" },
     { "gram", "alpha=0.25", "2,3,4,5", "" },
     { "gram", "", "3,4,33", "" },
+    { "sgd", "", "3,17 3,17 -", "" },
+    { "sgd", "momentum=0.9 scaled=true copy=f16", "3,17 f16:3,17 3,17 - f64:-", "" },
+    { "rmsprop", "centered=true momentum=0.5", "3,17 3,17 3,17 3,17 3,17 -", "" },
+    { "adam", "form=torch", "f64:3,17 f64:3,17 f64:3,17 f64:3,17 - i64:-", "" },
+    { "adam", "amsgrad=true copy=bf16 scaled=true", "3,17 bf16:3,17 3,17 3,17 3,17 - i64:- -", "" },
+    { "grad_norm", "", "3,17", "" },
+    { "grad_scale", "max_norm=1", "7", "" },
+    { "grad_scale", "scaling=dynamic stepped=true", "7 - i64:- i64:-", "" },
 };
 
 enum { GOOD = sizeof good / sizeof good[0] };

@@ -37,6 +37,7 @@
 #define RETROGRADE_OPTIMIZER_H
 
 #include <retrograde/kernel.h>
+#include <retrograde/schedule.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -5,6 +5,8 @@
 
 #include <retrograde/adam.h>
 
+#include <float.h>
+
 /* ---- description ---- */
 
 static const rg_adam_desc defaults = {
@@ -42,7 +44,7 @@ static const rg_field fields[] = {
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_adam_desc, epsilon),
       .low = 0,
-      .high = (double)INFINITY,
+      .high = DBL_MAX,
       .text = "added to the root of the mean square" },
     { .name = "decay",
       .type = RG_FIELD_F64,

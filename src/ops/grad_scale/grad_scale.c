@@ -7,6 +7,7 @@
 
 #include <retrograde/grad_scale.h>
 
+#include <float.h>
 #include <math.h>
 
 /* ---- description ---- */
@@ -38,7 +39,7 @@ static const rg_field fields[] = {
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_grad_scale_desc, epsilon),
       .low = 0,
-      .high = (double)INFINITY,
+      .high = DBL_MAX,
       .text = "added to the norm" },
     { .name = "scaling",
       .type = RG_FIELD_ENUM,
@@ -49,7 +50,7 @@ static const rg_field fields[] = {
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_grad_scale_desc, growth),
       .low = 1,
-      .high = (double)INFINITY,
+      .high = DBL_MAX,
       .text = "dynamic: factor of the scale after `interval` good steps" },
     { .name = "backoff",
       .type = RG_FIELD_F64,

@@ -5,6 +5,8 @@
 
 #include <retrograde/rmsprop.h>
 
+#include <float.h>
+
 /* ---- description ---- */
 
 static const rg_rmsprop_desc defaults = {
@@ -35,7 +37,7 @@ static const rg_field fields[] = {
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_rmsprop_desc, epsilon),
       .low = 0,
-      .high = (double)INFINITY,
+      .high = DBL_MAX,
       .text = "added to the root of the mean square" },
     { .name = "momentum",
       .type = RG_FIELD_F64,
