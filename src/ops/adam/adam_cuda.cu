@@ -19,6 +19,6 @@ static __device__ __forceinline__ void adam_rule(const update_constants<REAL> &k
 
 RG_CUDA_TABLE(adam, RG_UPDATE_KERNELS) = {
     /* in the order of the kernels of update.h */
-    RG_UPDATE_ROW(launch_update_flat, adam_rule),
-    RG_UPDATE_ROW(launch_update_strided, adam_rule),
+    RG_UPDATE_FLAT_ROW(adam_rule, 3, 1),
+    RG_UPDATE_STRIDED_ROW(adam_rule),
 };

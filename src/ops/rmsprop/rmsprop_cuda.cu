@@ -29,6 +29,6 @@ static __device__ __forceinline__ void rmsprop_rule(const update_constants<REAL>
 
 RG_CUDA_TABLE(rmsprop, RG_UPDATE_KERNELS) = {
     /* in the order of the kernels of update.h */
-    RG_UPDATE_ROW(launch_update_flat, rmsprop_rule),
-    RG_UPDATE_ROW(launch_update_strided, rmsprop_rule),
+    RG_UPDATE_FLAT_ROW(rmsprop_rule, 3, 1),
+    RG_UPDATE_STRIDED_ROW(rmsprop_rule),
 };

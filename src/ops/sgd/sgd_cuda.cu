@@ -17,6 +17,6 @@ static __device__ __forceinline__ void sgd_rule(const update_constants<REAL> &k,
 
 RG_CUDA_TABLE(sgd, RG_UPDATE_KERNELS) = {
     /* in the order of the kernels of update.h */
-    RG_UPDATE_ROW(launch_update_flat, sgd_rule),
-    RG_UPDATE_ROW(launch_update_strided, sgd_rule),
+    RG_UPDATE_FLAT_ROW(sgd_rule, 1, 2),
+    RG_UPDATE_STRIDED_ROW(sgd_rule),
 };

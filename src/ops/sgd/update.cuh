@@ -145,61 +145,90 @@ static __device__ __forceinline__ void update_store_copy(void *copy, int64_t i, 
     *(uint2 *)at<T>(copy, i) = make_uint2(pack_two<T>(p[0], p[1]), pack_two<T>(p[2], p[3]));
 }
 
-/* A thread takes 16 bytes of each tensor, which are on their way while one thread of the block
- * works out the constants. */
-template <rg_dtype T, rg_dtype R, update_rule<real<R>> RULE>
+/* V neighbours of all tensors, of which the optimizer has at most so many moments. */
+template <class REAL, int V, int MOMENTS> struct update_line {
+    REAL p[V], g[V], moment[MOMENTS][V];
+};
+
+template <rg_dtype T, rg_dtype R, int MOMENTS>
+static __device__ __forceinline__ void update_load_line(const rg_update_tensors &t, int moments,
+                                                        int64_t i,
+                                                        update_line<real<R>, VLEN<R>, MOMENTS> &x)
+{
+    update_load_few<R, VLEN<R>>(t.parameter, i, x.p);
+    update_load_few<T, VLEN<R>>(t.gradient, i, x.g);
+#pragma unroll
+    for (int m = 0; m < MOMENTS; m++) {
+        if (m < moments)
+            update_load_few<R, VLEN<R>>(t.moment[m], i, x.moment[m]);
+    }
+}
+
+template <rg_dtype R, update_rule<real<R>> RULE, int MOMENTS>
+static __device__ __forceinline__ void
+update_finish_line(const update_constants<real<R>> &k, const rg_update_tensors &t, int moments,
+                   int64_t i, update_line<real<R>, VLEN<R>, MOMENTS> &x)
+{
+#pragma unroll
+    for (int e = 0; e < VLEN<R>; e++) {
+        update_point<real<R>> one = { x.p[e], x.g[e] };
+#pragma unroll
+        for (int m = 0; m < MOMENTS; m++)
+            one.moment[m] = x.moment[m][e];
+        update_one<real<R>, RULE>(k, one);
+        x.p[e] = one.p;
+#pragma unroll
+        for (int m = 0; m < MOMENTS; m++)
+            x.moment[m][e] = one.moment[m];
+    }
+    store_vector(at<R>(t.new_parameter, i), pack<R>(x.p), false);
+#pragma unroll
+    for (int m = 0; m < MOMENTS; m++) {
+        if (m < moments)
+            store_vector(at<R>(t.new_moment[m], i), pack<R>(x.moment[m]), false);
+    }
+    if constexpr (R == RG_F32) {
+        if (k.copy == RG_PARAMETER_COPY_F16)
+            update_store_copy<RG_F16>(t.copy, i, x.p);
+        if (k.copy == RG_PARAMETER_COPY_BF16)
+            update_store_copy<RG_BF16>(t.copy, i, x.p);
+    }
+}
+
+/* A thread takes LINES times 16 bytes of each tensor, which are on their way while one thread of
+ * the block works out the constants. */
+template <rg_dtype T, rg_dtype R, update_rule<real<R>> RULE, int MOMENTS, int LINES>
 static __global__ void __launch_bounds__(UPDATE_THREADS)
     update_vectors(const __grid_constant__ rg_update_flat_args a, uint32_t aligned)
 {
-    enum { V = VLEN<R> };
+    enum { V = VLEN<R>, SPAN = UPDATE_THREADS * V };
     __shared__ update_constants<real<R>> shared;
     int r = 0;
     while (blockIdx.x >= a.first[r + 1])
         r++;
     const rg_update_tensors &t = a.row[r];
     const int moments = a.numbers.moments;
-    const int64_t i =
-        ((blockIdx.x - a.first[r]) * UPDATE_THREADS + (int64_t)threadIdx.x) * (int64_t)V;
-    const bool whole = i + V <= a.count[r] && (aligned >> r & 1);
-    real<R> p[V], g[V], moment[RG_UPDATE_MOMENTS][V] = {};
-    if (whole) {
-        update_load_few<R, V>(t.parameter, i, p);
-        update_load_few<T, V>(t.gradient, i, g);
+    const bool wide = aligned >> r & 1;
+    const int64_t count = a.count[r];
+    const int64_t first = (blockIdx.x - a.first[r]) * (int64_t)(SPAN * LINES) + threadIdx.x * V;
+    update_line<real<R>, V, MOMENTS> x[LINES] = {};
 #pragma unroll
-        for (int m = 0; m < RG_UPDATE_MOMENTS; m++) {
-            if (m < moments)
-                update_load_few<R, V>(t.moment[m], i, moment[m]);
-        }
+    for (int n = 0; n < LINES; n++) {
+        if (wide && first + n * SPAN + V <= count)
+            update_load_line<T, R, MOMENTS>(t, moments, first + n * SPAN, x[n]);
     }
     if (threadIdx.x == 0)
         update_constants_of<real<R>>(a.values, a.numbers, shared);
     __syncthreads();
-    const update_constants<real<R>> &k = shared;
-    if (!whole) {
-        for (int64_t j = i; j < i + V && j < a.count[r]; j++)
-            update_element<T, R, RULE>(k, t, j);
-        return;
-    }
 #pragma unroll
-    for (int e = 0; e < V; e++) {
-        update_point<real<R>> x = { p[e], g[e], { moment[0][e], moment[1][e], moment[2][e] } };
-        update_one<real<R>, RULE>(k, x);
-        p[e] = x.p;
-#pragma unroll
-        for (int m = 0; m < RG_UPDATE_MOMENTS; m++)
-            moment[m][e] = x.moment[m];
-    }
-    store_vector(at<R>(t.new_parameter, i), pack<R>(p), false);
-#pragma unroll
-    for (int m = 0; m < RG_UPDATE_MOMENTS; m++) {
-        if (m < moments)
-            store_vector(at<R>(t.new_moment[m], i), pack<R>(moment[m]), false);
-    }
-    if constexpr (R == RG_F32) {
-        if (k.copy == RG_PARAMETER_COPY_F16)
-            update_store_copy<RG_F16>(t.copy, i, p);
-        if (k.copy == RG_PARAMETER_COPY_BF16)
-            update_store_copy<RG_BF16>(t.copy, i, p);
+    for (int n = 0; n < LINES; n++) {
+        const int64_t i = first + n * SPAN;
+        if (wide && i + V <= count) {
+            update_finish_line<R, RULE, MOMENTS>(shared, t, moments, i, x[n]);
+        } else {
+            for (int64_t j = i; j < i + V && j < count; j++)
+                update_element<T, R, RULE>(shared, t, j);
+        }
     }
 }
 
@@ -245,7 +274,7 @@ template <rg_dtype T> static bool update_is_aligned(const rg_update_tensors &t, 
     return wide % 16 == 0 && narrow % 8 == 0;
 }
 
-template <rg_dtype T, rg_dtype R, update_rule<real<R>> RULE>
+template <rg_dtype T, rg_dtype R, update_rule<real<R>> RULE, int MOMENTS, int LINES>
 static void launch_update_flat(const void *args, const rg_cuda_place *place)
 {
     rg_update_flat_args a = *(const rg_update_flat_args *)args;
@@ -253,11 +282,12 @@ static void launch_update_flat(const void *args, const rg_cuda_place *place)
     int64_t blocks = 0;
     for (int r = 0; r < a.rows; r++) {
         a.first[r] = blocks;
-        blocks += ceil_div(a.count[r], UPDATE_THREADS * VLEN<R>);
+        blocks += ceil_div(a.count[r], LINES * UPDATE_THREADS * VLEN<R>);
         aligned |= (uint32_t)update_is_aligned<T>(a.row[r], a.numbers.moments) << r;
     }
     a.first[a.rows] = blocks;
-    launch(update_vectors<T, R, RULE>, blocks, UPDATE_THREADS, 0, place, a, aligned);
+    launch(update_vectors<T, R, RULE, MOMENTS, LINES>, blocks, UPDATE_THREADS, 0, place, a,
+           aligned);
 }
 
 template <rg_dtype T, rg_dtype R, update_rule<real<R>> RULE>
@@ -270,13 +300,25 @@ static void launch_update_strided(const void *args, const rg_cuda_place *place)
            0, place, a);
 }
 
-/* The rows of an optimizer's table. */
-#define RG_UPDATE_ROW(function, rule)                                                         \
-    {                                                                                         \
-        {                                                                                     \
-            function<RG_F32, RG_F32, rule<float>>, function<RG_F64, RG_F64, rule<double>>,    \
-                function<RG_F16, RG_F32, rule<float>>, function<RG_BF16, RG_F32, rule<float>> \
-        }                                                                                     \
+/* The rows of an optimizer's table; `moments` is the most it has, `lines` how much a thread takes,
+ * more where few tensors are read. */
+#define RG_UPDATE_FLAT_ROW(rule, moments, lines)                                  \
+    {                                                                             \
+        {                                                                         \
+            launch_update_flat<RG_F32, RG_F32, rule<float>, moments, lines>,      \
+                launch_update_flat<RG_F64, RG_F64, rule<double>, moments, lines>, \
+                launch_update_flat<RG_F16, RG_F32, rule<float>, moments, lines>,  \
+                launch_update_flat<RG_BF16, RG_F32, rule<float>, moments, lines>  \
+        }                                                                         \
+    }
+#define RG_UPDATE_STRIDED_ROW(rule)                                  \
+    {                                                                \
+        {                                                            \
+            launch_update_strided<RG_F32, RG_F32, rule<float>>,      \
+                launch_update_strided<RG_F64, RG_F64, rule<double>>, \
+                launch_update_strided<RG_F16, RG_F32, rule<float>>,  \
+                launch_update_strided<RG_BF16, RG_F32, rule<float>>  \
+        }                                                            \
     }
 
 #endif
