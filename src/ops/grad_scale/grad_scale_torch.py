@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The retrograde authors
-"""grad_scale beside torch.nn.utils.clip_grad_norm_, and a dynamic scale beside torch's own update of it."""
+"""grad_scale beside torch.nn.utils.clip_grad_norm_, and a dynamic scale of the loss beside its rule."""
 import numpy
 import torch
 from torch_draw import Case
