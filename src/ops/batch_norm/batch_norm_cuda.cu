@@ -12,9 +12,9 @@ template <rg_dtype T> static void parts(const void *args, const rg_cuda_place *p
     launch_parts<T>(k->x, k->partial, &k->shape, 0, k->shape.parts, place);
 }
 
-/* A block has a few channels, and 32 threads for each, which share the parts; a tree joins what
+/* A block has a few channels, and many threads for each, which share the parts; a tree joins what
  * they find. */
-enum { CHANNELS = 8, SHARES = 32 };
+enum { CHANNELS = 8, SHARES = 128, SHARE_ROOM = CHANNELS * SHARES / 32 * CHANNELS };
 
 static __device__ __forceinline__ double blend(double old, double now, double momentum)
 {
@@ -59,54 +59,61 @@ static __device__ void end_merge(const rg_batch_norm_merge_args &k, int64_t c, d
     return_statistics(k, c, mean + rest, variance, n);
 }
 
-/* Joins what the threads of each channel have found; thread 0 to CHANNELS - 1 get the result. */
-static __device__ rg_norm_moments join_shares(rg_norm_moments own, rg_norm_moments *room)
+/* Elements of a part, and their mean less `near`. */
+template <rg_dtype T>
+static __device__ __forceinline__ double part_mean(const rg_batch_norm_merge_args &k,
+                                                   const real<T> *from, int64_t part, double near,
+                                                   double &n)
 {
-    const int share = (int)threadIdx.x / CHANNELS;
-    room[threadIdx.x] = own;
-    for (int m = 1; m < SHARES; m *= 2) {
-        __syncthreads();
-        if (share % (2 * m) == 0)
-            room[threadIdx.x] = rg_norm_join(room[threadIdx.x], room[threadIdx.x + m * CHANNELS]);
-    }
-    return room[threadIdx.x];
+    const real<T> *p = from + part * RG_NORM_PARTIAL * k.channels;
+    const int64_t left = k.rows - part * k.part;
+    n = (double)(left < k.part ? left : k.part);
+    return ((double)p[RG_NORM_NEAR * k.channels] - near) + (double)p[RG_NORM_REST * k.channels];
 }
 
+/* The mean first, then squares around it: nothing is divided on the way. */
 template <rg_dtype T>
 static __global__ void __launch_bounds__(CHANNELS *SHARES)
     merge_channels(const __grid_constant__ rg_batch_norm_merge_args k)
 {
-    __shared__ rg_norm_moments room[CHANNELS * SHARES];
+    __shared__ double room[SHARE_ROOM];
     const int share = (int)threadIdx.x / CHANNELS;
     const int64_t c = (int64_t)blockIdx.x * CHANNELS + threadIdx.x % CHANNELS;
-    const bool inside = c < k.channels;
+    const bool inside = c < k.channels, counts = inside && share == 0 && k.before > 0;
     const real<T> *m = (const real<T> *)k.moments + c;
     const real<T> *from = (const real<T> *)k.partial + c;
-    rg_norm_moments all = { 0, 0, 0 };
-    double near = inside && k.parts > 0 ? (double)from[0] : 0;
-    if (inside && k.before > 0) {
+    const int64_t parts = inside ? k.parts : 0;
+    const double before = (double)k.before, all = (double)k.rows * (parts > 0) + before;
+    double near = parts > 0 ? (double)from[0] : 0, n;
+    if (inside && k.before > 0)
         near = m[RG_NORM_MEAN * k.channels];
-        if (share == 0)
-            all = { (double)k.before, (double)m[RG_NORM_MEAN_REST * k.channels],
-                    (double)m[RG_NORM_VARIANCE * k.channels] * (double)k.before };
+    const double old = counts ? (double)m[RG_NORM_MEAN_REST * k.channels] : 0;
+    double mean[1] = { counts ? old * before : 0 }, squares[1] = { 0 };
+#pragma unroll 8
+    for (int64_t part = share; part < parts; part += SHARES) {
+        const double own = part_mean<T>(k, from, part, near, n);
+        mean[0] += own * n;
     }
-    for (int64_t part = share; inside && part < k.parts; part += SHARES) {
-        const real<T> *p = from + part * RG_NORM_PARTIAL * k.channels;
-        const int64_t left = k.rows - part * k.part;
-        const double mean =
-            ((double)p[RG_NORM_NEAR * k.channels] - near) + (double)p[RG_NORM_REST * k.channels];
-        const rg_norm_moments next = { (double)(left < k.part ? left : k.part), mean,
-                                       (double)p[RG_NORM_SQUARES * k.channels] };
-        all = rg_norm_join(all, next);
+    reduce_down<1>(mean, CHANNELS, room, false);
+    __syncthreads(); /* `room` is free again */
+    mean[0] = all > 0 ? mean[0] / all : 0;
+    if (counts)
+        squares[0] = (double)m[RG_NORM_VARIANCE * k.channels] * before +
+                     (old - mean[0]) * (old - mean[0]) * before;
+#pragma unroll 8
+    for (int64_t part = share; part < parts; part += SHARES) {
+        const double away = part_mean<T>(k, from, part, near, n) - mean[0];
+        squares[0] +=
+            (double)from[(part * RG_NORM_PARTIAL + RG_NORM_SQUARES) * k.channels] + away * away * n;
     }
-    all = join_shares(all, room);
+    reduce_down<1>(squares, CHANNELS, room, false);
     if (!inside || share != 0)
         return;
     if (k.statistics == RG_BATCH_NORM_GIVEN)
         end_merge<T>(k, c, 0, load_any(k.mean_in, c * k.mean_in_step, k.dtype),
                      load_any(k.variance_in, c * k.variance_in_step, k.dtype), 0);
     else
-        end_merge<T>(k, c, near, all.mean, all.n > 0 ? all.squares / all.n : 0, all.n);
+        end_merge<T>(k, c, near, mean[0], all > 0 ? squares[0] / all : 0, all);
 }
 
 template <rg_dtype T> static void merge(const void *args, const rg_cuda_place *place)
@@ -208,12 +215,14 @@ template <rg_dtype T>
 static __global__ void __launch_bounds__(CHANNELS *SHARES)
     join_channels(const __grid_constant__ rg_batch_norm_join_args k)
 {
-    __shared__ double room[CHANNELS * SHARES * 2];
+    __shared__ double room[2 * SHARE_ROOM];
     const int share = (int)threadIdx.x / CHANNELS;
     const int64_t c = (int64_t)blockIdx.x * CHANNELS + threadIdx.x % CHANNELS;
     const bool inside = c < k.channels;
+    const int64_t parts = inside ? k.parts : 0;
     double sum[2] = { 0, 0 };
-    for (int64_t part = share; inside && part < k.parts; part += SHARES) {
+#pragma unroll 8
+    for (int64_t part = share; part < parts; part += SHARES) {
         const real<T> *from = (const real<T> *)k.partial + part * 2 * k.channels + c;
         sum[0] += (double)from[0];
         sum[1] += (double)from[k.channels];

@@ -4,8 +4,9 @@
  *
  * A block takes `across` vectors of VLEN channels of a part; a thread has one of these vectors in
  * every `down`th row, so that neighbours read neighbours, and what belongs to its channels stays in
- * registers. Sums of the threads of a channel are joined by a tree. Tensors that are not aligned go
- * the same way, element by element. */
+ * registers. It loads NORM_ROWS rows before it uses the first of them. Sums of the threads of a
+ * channel are joined by a tree. Tensors that are not aligned go the same way, element by element.
+ */
 #ifndef RG_OPS_NORM_CUH
 #define RG_OPS_NORM_CUH
 
@@ -13,7 +14,7 @@
 #include "ops/batch_norm/norm.h"
 #include "ops/neuron/any_neuron.cuh"
 
-enum { NORM_THREADS = 256, NORM_ACROSS = 64 };
+enum { NORM_THREADS = 256, NORM_ACROSS = 64, NORM_ROWS = 4 };
 
 /* ---- elements of any dtype, for tensors of channels ---- */
 
@@ -36,6 +37,13 @@ static __device__ __forceinline__ void store_any(void *data, int64_t i, rg_dtype
         store<RG_BF16>(data, i, (float)value);
     else
         store<RG_F32>(data, i, (float)value);
+}
+
+/* A parameter of a tensor of dtype T: it has that dtype, or f32. */
+template <rg_dtype T>
+static __device__ __forceinline__ real<T> load_own(const void *data, int64_t i, rg_dtype dtype)
+{
+    return dtype == T ? load<T>(data, i) : (real<T>)load<RG_F32>(data, i);
 }
 
 static __device__ __forceinline__ double gamma_of(const void *gamma, const rg_norm_parameters &p,
@@ -139,6 +147,39 @@ static __device__ __forceinline__ void store_columns(void *data, int64_t offset,
     }
 }
 
+/* The thread's channels of its next rows, from `row` on; of those that there are. */
+template <rg_dtype T, bool FAST>
+static __device__ __forceinline__ void load_rows(const rg_channels &s, int t, const void *data,
+                                                 const norm_place &w, int64_t row,
+                                                 uint4 held[NORM_ROWS])
+{
+    const int64_t step = w.down * s.rows.strides[t][0] * (int64_t)sizeof(element<T>);
+    const char *const from = FAST ? at<T>(data, norm_offset<FAST>(s, t, w, row)) : nullptr;
+#pragma unroll
+    for (int r = 0; r < NORM_ROWS; r++) {
+        if (row + r * w.down >= w.end)
+            continue;
+        if constexpr (FAST) {
+            held[r] = load_vector(from + r * step);
+        } else {
+            real<T> x[VLEN<T>];
+            load_columns<T, FAST>(data, norm_offset<FAST>(s, t, w, row + r * w.down), s.step[t],
+                                  w.left, x);
+            held[r] = pack<T>(x);
+        }
+    }
+}
+
+/* Where row r of those from `row` on stands. */
+template <bool FAST>
+static __device__ __forceinline__ int64_t row_offset(const rg_channels &s, int t,
+                                                     const norm_place &w, int64_t base, int64_t row,
+                                                     int r)
+{
+    return FAST ? base + r * (w.down * s.rows.strides[t][0])
+                : norm_offset<FAST>(s, t, w, row + r * w.down);
+}
+
 /* Channels of a row of a table of real numbers; 0 behind the end. */
 template <rg_dtype T>
 static __device__ __forceinline__ void load_table(const void *table, int64_t row, int64_t channels,
@@ -156,7 +197,7 @@ static __device__ __forceinline__ void load_parameter(const void *data, int64_t 
 {
 #pragma unroll
     for (int e = 0; e < VLEN<T>; e++)
-        x[e] = has && e < w.left ? (real<T>)load_any(data, (w.c + e) * step, dtype) : otherwise;
+        x[e] = has && e < w.left ? load_own<T>(data, (w.c + e) * step, dtype) : otherwise;
 }
 
 /* ---- statistics of parts ---- */
@@ -169,7 +210,7 @@ template <class REAL> static __device__ __forceinline__ REAL middle_of(REAL a, R
 
 /* The element in the middle of the first three of each channel. */
 template <rg_dtype T, bool FAST>
-static __device__ __forceinline__ void choose_near(const rg_channels &s, const void *x,
+static __device__ __forceinline__ void choose_near(const rg_channels &s, int t, const void *x,
                                                    const norm_place &w, real<T> near[VLEN<T>])
 {
     real<T> a[3][VLEN<T>];
@@ -177,16 +218,31 @@ static __device__ __forceinline__ void choose_near(const rg_channels &s, const v
 #pragma unroll
     for (int k = 0; k < 3; k++) {
         const int64_t row = first + k < w.end ? first + k : first;
-        load_columns<T, FAST>(x, norm_offset<FAST>(s, 0, w, row), s.step[0], w.left, a[k]);
+        load_columns<T, FAST>(x, norm_offset<FAST>(s, t, w, row), s.step[t], w.left, a[k]);
     }
 #pragma unroll
     for (int e = 0; e < VLEN<T>; e++)
         near[e] = middle_of(a[0][e], a[1][e], a[2][e]);
 }
 
+/* Sums of a vector less `near`, and of its squares. */
+template <rg_dtype T>
+static __device__ __forceinline__ void add_moments(const uint4 &held, const real<T> near[VLEN<T>],
+                                                   real<T> sum[2 * VLEN<T>])
+{
+    real<T> d[VLEN<T>];
+    unpack<T>(held, d);
+#pragma unroll
+    for (int e = 0; e < VLEN<T>; e++) {
+        d[e] -= near[e];
+        sum[e] += d[e];
+        sum[VLEN<T> + e] = fma(d[e], d[e], sum[VLEN<T> + e]);
+    }
+}
+
 /* partial: (images, parts, RG_NORM_PARTIAL, channels) */
 template <rg_dtype T, bool FAST>
-static __global__ void __launch_bounds__(NORM_THREADS)
+static __global__ void __launch_bounds__(NORM_THREADS, 2)
     norm_parts(const void *x, void *partial, const __grid_constant__ rg_channels s, int across,
                int64_t chunks, int64_t first)
 {
@@ -194,16 +250,14 @@ static __global__ void __launch_bounds__(NORM_THREADS)
     const norm_place w = norm_place_of<T>(s, across, chunks, first * chunks + blockIdx.x);
     real<T> near[VLEN<T>] = {}, sum[2 * VLEN<T>] = {};
     if (w.left > 0) {
-        choose_near<T, FAST>(s, x, w, near);
-#pragma unroll 4
-        for (int64_t row = w.begin; row < w.end; row += w.down) {
-            real<T> d[VLEN<T>];
-            load_columns<T, FAST>(x, norm_offset<FAST>(s, 0, w, row), s.step[0], w.left, d);
+        choose_near<T, FAST>(s, 0, x, w, near);
+        for (int64_t row = w.begin; row < w.end; row += NORM_ROWS * w.down) {
+            uint4 held[NORM_ROWS];
+            load_rows<T, FAST>(s, 0, x, w, row, held);
 #pragma unroll
-            for (int e = 0; e < VLEN<T>; e++) {
-                d[e] -= near[e];
-                sum[e] += d[e];
-                sum[VLEN<T> + e] = fma(d[e], d[e], sum[VLEN<T> + e]);
+            for (int r = 0; r < NORM_ROWS; r++) {
+                if (row + r * w.down < w.end)
+                    add_moments<T>(held[r], near, sum);
             }
         }
     }
@@ -257,8 +311,23 @@ typedef struct norm_call {
     bool given, extra, add, stream;
 } norm_call;
 
+/* y of a vector, in its place. */
+template <rg_dtype T, int NEURON>
+static __device__ __forceinline__ void make_y(const norm_columns<T> &c, int32_t kind,
+                                              const neuron_constants<T> &neuron, real<T> v[VLEN<T>])
+{
+#pragma unroll
+    for (int e = 0; e < VLEN<T>; e++) {
+        v[e] = fma(v[e] - c.mean[e], c.scale[e], c.shift[e]);
+        if constexpr (NEURON == NORM_RELU)
+            v[e] = neuron_relu<T>(neuron, v[e], v[e]);
+        else if constexpr (NEURON == NORM_OTHER)
+            v[e] = any_neuron<T>(kind, neuron, v[e]);
+    }
+}
+
 template <rg_dtype T, bool FAST, int NEURON>
-static __global__ void __launch_bounds__(NORM_THREADS)
+static __global__ void __launch_bounds__(NORM_THREADS, 2)
     norm_forward(const void *x, const void *gamma, const void *beta, const void *moments, void *y,
                  const __grid_constant__ rg_channels s, const __grid_constant__ norm_call k)
 {
@@ -270,28 +339,55 @@ static __global__ void __launch_bounds__(NORM_THREADS)
     const neuron_constants<T> neuron = neuron_constants_in<T>(k.neuron.numbers);
     norm_columns<T> c;
     set_columns<T>(c, s, moments, gamma, beta, k.parameters, w);
-#pragma unroll 4
-    for (int64_t row = w.begin; row < w.end; row += w.down) {
-        real<T> v[VLEN<T>];
-        load_columns<T, FAST>(x, norm_offset<FAST>(s, 0, w, row), s.step[0], w.left, v);
+    for (int64_t row = w.begin; row < w.end; row += NORM_ROWS * w.down) {
+        uint4 held[NORM_ROWS];
+        load_rows<T, FAST>(s, 0, x, w, row, held);
+        const int64_t to = FAST ? norm_offset<FAST>(s, 1, w, row) : 0;
 #pragma unroll
-        for (int e = 0; e < VLEN<T>; e++) {
-            v[e] = fma(v[e] - c.mean[e], c.scale[e], c.shift[e]);
-            if constexpr (NEURON == NORM_RELU)
-                v[e] = neuron_relu<T>(neuron, v[e], v[e]);
-            else if constexpr (NEURON == NORM_OTHER)
-                v[e] = any_neuron<T>(k.neuron.kind, neuron, v[e]);
+        for (int r = 0; r < NORM_ROWS; r++) {
+            real<T> v[VLEN<T>];
+            if (row + r * w.down >= w.end)
+                continue;
+            unpack<T>(held[r], v);
+            make_y<T, NEURON>(c, k.neuron.kind, neuron, v);
+            store_columns<T, FAST>(y, row_offset<FAST>(s, 1, w, to, row, r), s.step[1], w.left,
+                                   false, k.stream, v);
         }
-        store_columns<T, FAST>(y, norm_offset<FAST>(s, 1, w, row), s.step[1], w.left, false,
-                               k.stream, v);
     }
 }
 
 /* ---- sums of the gradient, dx ---- */
 
+/* g and t of a vector from dy and x. */
+template <rg_dtype T, int NEURON>
+static __device__ __forceinline__ void
+take_gradient(const uint4 &dy, const uint4 &x, const norm_columns<T> &c, int32_t kind,
+              const neuron_constants<T> &neuron, real<T> g[VLEN<T>], real<T> t[VLEN<T>])
+{
+    unpack<T>(dy, g);
+    unpack<T>(x, t);
+#pragma unroll
+    for (int e = 0; e < VLEN<T>; e++) {
+        t[e] -= c.mean[e];
+        g[e] = through_neuron<T, NEURON>(kind, neuron, g[e], fma(t[e], c.scale[e], c.shift[e]));
+    }
+}
+
+/* Sums of g, and of g t. */
+template <rg_dtype T>
+static __device__ __forceinline__ void
+add_gradient(const real<T> g[VLEN<T>], const real<T> t[VLEN<T>], real<T> sum[2 * VLEN<T>])
+{
+#pragma unroll
+    for (int e = 0; e < VLEN<T>; e++) {
+        sum[e] += g[e];
+        sum[VLEN<T> + e] = fma(g[e], t[e], sum[VLEN<T> + e]);
+    }
+}
+
 /* partial: (images, parts, 2, channels) */
 template <rg_dtype T, bool FAST, int NEURON>
-static __global__ void __launch_bounds__(NORM_THREADS)
+static __global__ void __launch_bounds__(NORM_THREADS, 2)
     norm_sums(const void *dy, const void *x, const void *gamma, const void *beta,
               const void *moments, void *partial, const __grid_constant__ rg_channels s,
               const __grid_constant__ norm_call k)
@@ -303,18 +399,17 @@ static __global__ void __launch_bounds__(NORM_THREADS)
     real<T> sum[2 * VLEN<T>] = {};
     if (w.left > 0) {
         set_columns<T>(c, s, moments, gamma, beta, k.parameters, w);
-#pragma unroll 4
-        for (int64_t row = w.begin; row < w.end; row += w.down) {
-            real<T> g[VLEN<T>], t[VLEN<T>];
-            load_columns<T, FAST>(dy, norm_offset<FAST>(s, 0, w, row), s.step[0], w.left, g);
-            load_columns<T, FAST>(x, norm_offset<FAST>(s, 1, w, row), s.step[1], w.left, t);
+        for (int64_t row = w.begin; row < w.end; row += NORM_ROWS * w.down) {
+            uint4 dys[NORM_ROWS], xs[NORM_ROWS];
+            load_rows<T, FAST>(s, 0, dy, w, row, dys);
+            load_rows<T, FAST>(s, 1, x, w, row, xs);
 #pragma unroll
-            for (int e = 0; e < VLEN<T>; e++) {
-                t[e] -= c.mean[e];
-                g[e] = through_neuron<T, NEURON>(k.neuron.kind, neuron, g[e],
-                                                 fma(t[e], c.scale[e], c.shift[e]));
-                sum[e] += g[e];
-                sum[VLEN<T> + e] = fma(g[e], t[e], sum[VLEN<T> + e]);
+            for (int r = 0; r < NORM_ROWS; r++) {
+                real<T> g[VLEN<T>], t[VLEN<T>];
+                if (row + r * w.down >= w.end)
+                    continue;
+                take_gradient<T, NEURON>(dys[r], xs[r], c, k.neuron.kind, neuron, g, t);
+                add_gradient<T>(g, t, sum);
             }
         }
     }
@@ -328,9 +423,40 @@ static __global__ void __launch_bounds__(NORM_THREADS)
     }
 }
 
+/* dx of a vector in the place of g; rounded one by one, so that a single element leaves 0. */
+template <rg_dtype T>
+static __device__ __forceinline__ void
+make_dx(const norm_columns<T> &c, const real<T> offset[VLEN<T>], const real<T> weight[VLEN<T>],
+        bool given, real<T> g[VLEN<T>], const real<T> t[VLEN<T>])
+{
+    if (given) {
+#pragma unroll
+        for (int e = 0; e < VLEN<T>; e++)
+            g[e] *= c.gamma[e] * c.s[e];
+        return;
+    }
+#pragma unroll
+    for (int e = 0; e < VLEN<T>; e++)
+        g[e] = fma(-t[e], weight[e], g[e] * c.gamma[e] - offset[e]) * c.s[e];
+}
+
+/* What the gradients of statistics that were returned add to dx. */
+template <rg_dtype T>
+static __device__ __forceinline__ void add_extra(const void *factors, int64_t first,
+                                                 int64_t channels, const norm_place &w,
+                                                 real<T> g[VLEN<T>], const real<T> t[VLEN<T>])
+{
+    real<T> slope[VLEN<T>], plus[VLEN<T>];
+    load_table<T>(factors, first + RG_NORM_SLOPE, channels, w, slope);
+    load_table<T>(factors, first + RG_NORM_PLUS, channels, w, plus);
+#pragma unroll
+    for (int e = 0; e < VLEN<T>; e++)
+        g[e] += fma(t[e], slope[e], plus[e]);
+}
+
 /* factors: (images, RG_NORM_FACTORS, channels) */
 template <rg_dtype T, bool FAST, int NEURON>
-static __global__ void __launch_bounds__(NORM_THREADS)
+static __global__ void __launch_bounds__(NORM_THREADS, 2)
     norm_gradient(const void *dy, const void *x, const void *gamma, const void *beta,
                   const void *moments, const void *factors, void *dx,
                   const __grid_constant__ rg_channels s, const __grid_constant__ norm_call k)
@@ -348,30 +474,23 @@ static __global__ void __launch_bounds__(NORM_THREADS)
         load_table<T>(factors, first + RG_NORM_OFFSET, s.channels, w, offset);
         load_table<T>(factors, first + RG_NORM_WEIGHT, s.channels, w, weight);
     }
-#pragma unroll 4
-    for (int64_t row = w.begin; row < w.end; row += w.down) {
-        real<T> g[VLEN<T>], t[VLEN<T>];
-        load_columns<T, FAST>(dy, norm_offset<FAST>(s, 0, w, row), s.step[0], w.left, g);
-        load_columns<T, FAST>(x, norm_offset<FAST>(s, 1, w, row), s.step[1], w.left, t);
+    for (int64_t row = w.begin; row < w.end; row += NORM_ROWS * w.down) {
+        uint4 dys[NORM_ROWS], xs[NORM_ROWS];
+        load_rows<T, FAST>(s, 0, dy, w, row, dys);
+        load_rows<T, FAST>(s, 1, x, w, row, xs);
+        const int64_t to = FAST ? norm_offset<FAST>(s, 2, w, row) : 0;
 #pragma unroll
-        for (int e = 0; e < VLEN<T>; e++) {
-            t[e] -= c.mean[e];
-            g[e] = through_neuron<T, NEURON>(k.neuron.kind, neuron, g[e],
-                                             fma(t[e], c.scale[e], c.shift[e]));
-            /* rounded one by one: a single element leaves 0 */
-            g[e] = k.given ? g[e] * c.scale[e]
-                           : fma(-t[e], weight[e], g[e] * c.gamma[e] - offset[e]) * c.s[e];
+        for (int r = 0; r < NORM_ROWS; r++) {
+            real<T> g[VLEN<T>], t[VLEN<T>];
+            if (row + r * w.down >= w.end)
+                continue;
+            take_gradient<T, NEURON>(dys[r], xs[r], c, k.neuron.kind, neuron, g, t);
+            make_dx<T>(c, offset, weight, k.given, g, t);
+            if (k.extra)
+                add_extra<T>(factors, first, s.channels, w, g, t);
+            store_columns<T, FAST>(dx, row_offset<FAST>(s, 2, w, to, row, r), s.step[2], w.left,
+                                   k.add, k.stream, g);
         }
-        if (k.extra) {
-            real<T> slope[VLEN<T>], plus[VLEN<T>];
-            load_table<T>(factors, first + RG_NORM_SLOPE, s.channels, w, slope);
-            load_table<T>(factors, first + RG_NORM_PLUS, s.channels, w, plus);
-#pragma unroll
-            for (int e = 0; e < VLEN<T>; e++)
-                g[e] += fma(t[e], slope[e], plus[e]);
-        }
-        store_columns<T, FAST>(dx, norm_offset<FAST>(s, 2, w, row), s.step[2], w.left, k.add,
-                               k.stream, g);
     }
 }
 

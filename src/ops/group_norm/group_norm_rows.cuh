@@ -1,0 +1,716 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Group normalisation of rows: every image is one row.
+ *
+ * Where a row is one group, and not too long, a team of threads has it in registers: memory sees
+ * one pass. A block has `part` rows, several at a time; sums of channels over its rows stay in
+ * registers, too. Other rows are read as often as they are needed. */
+#ifndef RG_OPS_GROUP_NORM_ROWS_CUH
+#define RG_OPS_GROUP_NORM_ROWS_CUH
+
+#include "ops/batch_norm/norm.cuh"
+#include "ops/group_norm/group_norm.h"
+
+enum { ROW_THREADS = 256, ROW_WARP = 32 };
+
+/* A thread has every `lanes`th vector of a group of a row; `lanes` threads share a row. */
+typedef struct row_call {
+    int64_t groups, each, images, part;
+    double epsilon, inverse; /* inverse: 1 / each */
+    rg_norm_parameters parameters;
+    rg_norm_neuron neuron;
+    int lanes;
+    bool stream, known, wants_dx, wants_sums, add, shared;
+} row_call;
+
+/* Numbers of a row that all its threads have. */
+template <rg_dtype T> struct row_numbers {
+    real<T> mean, rest, s;
+};
+
+template <rg_dtype T> static __device__ __forceinline__ int row_left(const row_call &k, int64_t c)
+{
+    return k.each - c < VLEN<T> ? (int)(k.each - c) : VLEN<T>;
+}
+
+/* Statistics of a group whose first element stands at `at`. */
+template <rg_dtype T, bool FAST>
+static __device__ row_numbers<T> row_statistics(const row_call &k, const void *x, int64_t at,
+                                                int64_t step, int lane, real<T> *room)
+{
+    const real<T> near = middle_of(load<T>(x, at), load<T>(x, at + k.each / 2 * step),
+                                   load<T>(x, at + (k.each - 1) * step));
+    real<T> sum = 0, squares = 0;
+    for (int64_t c = (int64_t)lane * VLEN<T>; c < k.each; c += (int64_t)k.lanes * VLEN<T>) {
+        real<T> d[VLEN<T>];
+        const int left = row_left<T>(k, c);
+        load_columns<T, FAST>(x, at + c * step, step, left, d);
+#pragma unroll
+        for (int e = 0; e < VLEN<T>; e++) {
+            d[e] = e < left ? d[e] - near : 0;
+            sum += d[e];
+            squares = fma(d[e], d[e], squares);
+        }
+    }
+    sum = reduce(sum, k.lanes, room, false);
+    squares = reduce(squares, k.lanes, room + ROW_WARP, false);
+    __syncthreads(); /* `room` is free again */
+    const double n = (double)k.each, rest = (double)sum / n;
+    const double around = (double)squares - (double)sum * rest;
+    const double mean = (double)(real<T>)((double)near + rest);
+    return { (real<T>)mean, (real<T>)(((double)near - mean) + rest),
+             (real<T>)(1 / sqrt((around < 0 ? 0 : around / n) + k.epsilon)) };
+}
+
+template <rg_dtype T>
+static __device__ __forceinline__ void row_parameter(const void *data, int64_t step, bool has,
+                                                     real<T> otherwise, rg_dtype dtype, int64_t c,
+                                                     int left, real<T> x[VLEN<T>])
+{
+#pragma unroll
+    for (int e = 0; e < VLEN<T>; e++)
+        x[e] = has && e < left ? load_own<T>(data, (c + e) * step, dtype) : otherwise;
+}
+
+/* scale and shift of z = t scale + shift, and gamma. */
+template <rg_dtype T>
+static __device__ __forceinline__ void row_columns(const row_call &k, const void *gamma,
+                                                   const void *beta, const row_numbers<T> &q,
+                                                   int64_t c, int left, real<T> scale[VLEN<T>],
+                                                   real<T> shift[VLEN<T>], real<T> own[VLEN<T>])
+{
+    const rg_norm_parameters &p = k.parameters;
+    row_parameter<T>(gamma, p.gamma_step, p.has_gamma, 1, p.dtype, c, left, own);
+    row_parameter<T>(beta, p.beta_step, p.has_beta, 0, p.dtype, c, left, shift);
+#pragma unroll
+    for (int e = 0; e < VLEN<T>; e++) {
+        scale[e] = own[e] * q.s;
+        shift[e] = fma(-q.rest, scale[e], shift[e]);
+    }
+}
+
+/* Whole rows of threads: those behind the last image take that one, and write nothing. */
+template <rg_dtype T, bool FAST, int NEURON>
+static __global__ void __launch_bounds__(ROW_THREADS)
+    norm_rows(const void *x, const void *gamma, const void *beta, void *mean, void *rest, void *s,
+              void *y, const __grid_constant__ rg_channels shape,
+              const __grid_constant__ row_call k)
+{
+    __shared__ real<T> room[2 * ROW_WARP];
+    const int lane = (int)threadIdx.x % k.lanes;
+    const int64_t row = (int64_t)blockIdx.x * (ROW_THREADS / k.lanes) + threadIdx.x / k.lanes;
+    const bool inside = row < k.images;
+    const int64_t image = inside ? row : k.images - 1;
+    const neuron_constants<T> neuron = neuron_constants_in<T>(k.neuron.numbers);
+    const int64_t from = walk_offset(shape.images, 0, image);
+    const int64_t to = walk_offset(shape.images, 1, image);
+    for (int64_t group = 0; group < k.groups; group++) {
+        const int64_t first = group * k.each, at = from + first * shape.step[0];
+        const row_numbers<T> q = row_statistics<T, FAST>(k, x, at, shape.step[0], lane, room);
+        if (inside && lane == 0) {
+            ((real<T> *)mean)[image * k.groups + group] = q.mean;
+            ((real<T> *)rest)[image * k.groups + group] = q.rest;
+            ((real<T> *)s)[image * k.groups + group] = q.s;
+        }
+        for (int64_t c = (int64_t)lane * VLEN<T>; inside && c < k.each;
+             c += (int64_t)k.lanes * VLEN<T>) {
+            real<T> v[VLEN<T>], scale[VLEN<T>], shift[VLEN<T>], own[VLEN<T>];
+            const int left = row_left<T>(k, c);
+            load_columns<T, FAST>(x, at + c * shape.step[0], shape.step[0], left, v);
+            row_columns<T>(k, gamma, beta, q, first + c, left, scale, shift, own);
+#pragma unroll
+            for (int e = 0; e < VLEN<T>; e++) {
+                v[e] = fma(v[e] - q.mean, scale[e], shift[e]);
+                if constexpr (NEURON == NORM_RELU)
+                    v[e] = neuron_relu<T>(neuron, v[e], v[e]);
+                else if constexpr (NEURON == NORM_OTHER)
+                    v[e] = any_neuron<T>(k.neuron.kind, neuron, v[e]);
+            }
+            store_columns<T, FAST>(y, to + (first + c) * shape.step[1], shape.step[1], left, false,
+                                   k.stream, v);
+        }
+    }
+}
+
+/* Threads of a row: a warp, or a block where rows are long. */
+template <rg_dtype T> static int row_lanes(int64_t each)
+{
+    return each <= 8 * ROW_WARP * VLEN<T> ? ROW_WARP : ROW_THREADS;
+}
+
+template <rg_dtype T>
+static bool rows_are_fast(const rg_group_norm_shape *shape, const void *const data[], int tensors)
+{
+    const rg_channels *s = &shape->channels;
+    bool fast = s->dense && s->channels / shape->groups % VLEN<T> == 0;
+    for (int t = 0; t < tensors; t++)
+        fast &= is_aligned<T>(data[t], &s->images, t);
+    return fast;
+}
+
+static row_call row_call_of(const rg_group_norm_shape *shape)
+{
+    row_call k = {};
+    k.groups = shape->groups;
+    k.each = shape->channels.channels / shape->groups;
+    k.images = shape->channels.images.count;
+    k.part = shape->part;
+    k.epsilon = shape->epsilon;
+    k.inverse = 1 / (double)k.each;
+    k.parameters = shape->parameters;
+    k.neuron = shape->neuron;
+    k.stream = shape->stream;
+    return k;
+}
+
+/* ---- rows in registers ---- */
+
+enum { TEAM_VECTORS = 4 }; /* of a tensor, that a thread loads before it uses the first */
+
+/* Where a team stands: `lanes` threads with SLOTS vectors each, for R rows at a time. */
+template <int SLOTS> struct team_place {
+    int lane, team, teams;
+    int c[SLOTS], left[SLOTS]; /* first channel, and channels, of each vector */
+    int64_t first, last;       /* rows of the block */
+};
+
+template <rg_dtype T, int SLOTS>
+static __device__ __forceinline__ team_place<SLOTS> find_team(const row_call &k)
+{
+    team_place<SLOTS> p;
+    p.lane = (int)threadIdx.x & (k.lanes - 1);
+    p.team = (int)threadIdx.x / k.lanes;
+    p.teams = ROW_THREADS / k.lanes;
+#pragma unroll
+    for (int i = 0; i < SLOTS; i++) {
+        p.c[i] = (p.lane + i * k.lanes) * VLEN<T>;
+        const int left = (int)k.each - p.c[i];
+        p.left[i] = left < 0 ? 0 : left < VLEN<T> ? left : VLEN<T>;
+    }
+    p.first = blockIdx.x * k.part;
+    p.last = p.first + k.part < k.images ? p.first + k.part : k.images;
+    return p;
+}
+
+/* Where a row of tensor t stands. */
+template <bool FAST>
+static __device__ __forceinline__ int64_t image_offset(const rg_channels &s, int t, int64_t image)
+{
+    return FAST ? straight_offset(s.images, t, image) : walk_offset(s.images, t, image);
+}
+
+/* The compiler is to take elements out of vectors again, not to keep them all. */
+template <int N> static __device__ __forceinline__ void keep_packed(uint4 held[N])
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        asm volatile("" : "+r"(held[i].x), "+r"(held[i].y), "+r"(held[i].z), "+r"(held[i].w));
+}
+
+template <rg_dtype T, bool FAST, int SLOTS>
+static __device__ __forceinline__ void load_team(const void *data, int64_t offset, int64_t step,
+                                                 const team_place<SLOTS> &p, uint4 held[SLOTS])
+{
+#pragma unroll
+    for (int i = 0; i < SLOTS; i++) {
+        held[i] = make_uint4(0, 0, 0, 0);
+        if (p.left[i] == 0)
+            continue;
+        if constexpr (FAST) {
+            held[i] = load_vector(at<T>(data, offset + p.c[i]));
+        } else {
+            real<T> x[VLEN<T>];
+            load_columns<T, FAST>(data, offset + p.c[i] * step, step, p.left[i], x);
+            held[i] = pack<T>(x);
+        }
+    }
+}
+
+/* The element in the middle of the first three of a row. */
+template <rg_dtype T, bool FAST>
+static __device__ __forceinline__ real<T> near_of(const row_call &k, const void *data,
+                                                  int64_t offset, int64_t step)
+{
+    const int last = (int)k.each - 1;
+    if constexpr (FAST && VLEN<T> >= 4) {
+        real<T> x[VLEN<T>];
+        unpack<T>(load_vector(at<T>(data, offset)), x);
+        return middle_of(x[0], x[1], x[2]);
+    } else {
+        return middle_of(load<T>(data, offset),
+                         load<T>(data, offset + (last < 1 ? last : 1) * step),
+                         load<T>(data, offset + (last < 2 ? last : 2) * step));
+    }
+}
+
+/* Sums over a team, of N values each. `room` has space for N values of every warp; the one of the
+ * call before may still be read. */
+template <int N, class REAL>
+static __device__ __forceinline__ void reduce_team(REAL value[N], int lanes, REAL *room)
+{
+    enum { WARPS = ROW_THREADS / ROW_WARP };
+    for (int m = 1; m < ROW_WARP && m < lanes; m *= 2) {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            value[i] += __shfl_xor_sync(~0u, value[i], m);
+    }
+    if (lanes <= ROW_WARP)
+        return;
+    const int warp = (int)threadIdx.x / ROW_WARP, warps = lanes / ROW_WARP;
+    if (threadIdx.x % ROW_WARP == 0) {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            room[i * WARPS + warp] = value[i];
+    }
+    __syncthreads();
+    const REAL *const own = room + warp / warps * warps;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const REAL *const p = own + i * WARPS;
+        value[i] = warps == 2   ? p[0] + p[1]
+                   : warps == 4 ? (p[0] + p[1]) + (p[2] + p[3])
+                                : ((p[0] + p[1]) + (p[2] + p[3])) + ((p[4] + p[5]) + (p[6] + p[7]));
+    }
+}
+
+static __device__ __forceinline__ float in_register(float x)
+{
+    asm volatile("" : "+f"(x));
+    return x;
+}
+
+static __device__ __forceinline__ double in_register(double x)
+{
+    asm volatile("" : "+d"(x));
+    return x;
+}
+
+/* The thread's turn among R values, which are not to become an array in memory. */
+template <int R, class REAL> static __device__ __forceinline__ REAL own_of(const REAL value[R])
+{
+    REAL own = value[0];
+#pragma unroll
+    for (int r = 1; r < R; r++) {
+        const REAL other = in_register(value[r]);
+        own = (int)(threadIdx.x & (R - 1)) == r ? other : in_register(own);
+    }
+    return own;
+}
+
+/* Statistics of R rows. What follows from the sums of a row is worked out by one thread of R, then
+ * all get it. */
+template <rg_dtype T, int SLOTS, int R>
+static __device__ __forceinline__ void
+team_statistics(const row_call &k, const team_place<SLOTS> &p, const uint4 held[R][SLOTS],
+                const real<T> near[R], real<T> *room, row_numbers<T> &own)
+{
+    real<T> sum[2 * R] = {};
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+#pragma unroll
+        for (int i = 0; i < SLOTS; i++) {
+            real<T> d[VLEN<T>];
+            unpack<T>(held[r][i], d);
+#pragma unroll
+            for (int e = 0; e < VLEN<T>; e++) {
+                d[e] = e < p.left[i] ? d[e] - near[r] : 0;
+                sum[r] += d[e];
+                sum[R + r] = fma(d[e], d[e], sum[R + r]);
+            }
+        }
+    }
+    reduce_team<2 * R>(sum, k.lanes, room);
+    const double all = (double)own_of<R>(sum), about = (double)own_of<R>(near);
+    const double rest = all * k.inverse;
+    const double around = fma(-all, rest, (double)own_of<R>(sum + R));
+    const double mean = (double)(real<T>)(about + rest);
+    own = { (real<T>)mean, (real<T>)((about - mean) + rest),
+            (real<T>)rsqrt((around < 0 ? 0 : around * k.inverse) + k.epsilon) };
+}
+
+/* Numbers of row r, which another thread may have. */
+template <rg_dtype T, int R>
+static __device__ __forceinline__ row_numbers<T> numbers_of(const row_numbers<T> &own, int r)
+{
+    return { __shfl_sync(~0u, own.mean, r, R), __shfl_sync(~0u, own.rest, r, R),
+             __shfl_sync(~0u, own.s, r, R) };
+}
+
+template <rg_dtype T, int SLOTS>
+static __device__ __forceinline__ void
+team_parameters(const row_call &k, const team_place<SLOTS> &p, const void *gamma, const void *beta,
+                real<T> own[SLOTS][VLEN<T>], real<T> shift[SLOTS][VLEN<T>])
+{
+    const rg_norm_parameters &q = k.parameters;
+#pragma unroll
+    for (int i = 0; i < SLOTS; i++) {
+        row_parameter<T>(gamma, q.gamma_step, q.has_gamma, 1, q.dtype, p.c[i], p.left[i], own[i]);
+        row_parameter<T>(beta, q.beta_step, q.has_beta, 0, q.dtype, p.c[i], p.left[i], shift[i]);
+    }
+}
+
+template <rg_dtype T>
+static __device__ __forceinline__ void put_statistics(void *mean, void *rest, void *s, int64_t i,
+                                                      const row_numbers<T> &q)
+{
+    ((real<T> *)mean)[i] = q.mean;
+    ((real<T> *)rest)[i] = q.rest;
+    ((real<T> *)s)[i] = q.s;
+}
+
+template <rg_dtype T, bool FAST, int NEURON, int SLOTS>
+static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 4 ? 2 : 3)
+    team_rows(const __grid_constant__ rg_group_norm_args a, const __grid_constant__ row_call k)
+{
+    enum { V = VLEN<T>, R = TEAM_VECTORS / SLOTS, ROOM = 2 * R * ROW_THREADS / ROW_WARP };
+    __shared__ real<T> room[2 * ROOM];
+    const rg_channels &s = a.shape.channels;
+    const neuron_constants<T> neuron = neuron_constants_in<T>(k.neuron.numbers);
+    const team_place<SLOTS> p = find_team<T, SLOTS>(k);
+    real<T> gamma[SLOTS][V], beta[SLOTS][V];
+    team_parameters<T, SLOTS>(k, p, a.gamma, a.beta, gamma, beta);
+    int turn = 0;
+    for (int64_t base = p.first; base < p.last; base += R * p.teams, turn ^= ROOM) {
+        uint4 held[R][SLOTS];
+        real<T> near[R];
+        row_numbers<T> own;
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            const int64_t row = base + r * p.teams + p.team;
+            const int64_t from = image_offset<FAST>(s, 0, row < p.last ? row : p.last - 1);
+            load_team<T, FAST, SLOTS>(a.x, from, s.step[0], p, held[r]);
+            near[r] = near_of<T, FAST>(k, a.x, from, s.step[0]);
+        }
+        team_statistics<T, SLOTS, R>(k, p, held, near, room + turn, own);
+        const int64_t turns = base + (threadIdx.x & (R - 1)) * p.teams + p.team;
+        if (p.lane < R && turns < p.last)
+            put_statistics<T>(a.mean, a.rest, a.s, turns, own);
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            const row_numbers<T> q = numbers_of<T, R>(own, r);
+            const int64_t row = base + r * p.teams + p.team;
+            if (row >= p.last)
+                continue;
+            const int64_t to = image_offset<FAST>(s, 1, row);
+            keep_packed<SLOTS>(held[r]);
+#pragma unroll
+            for (int i = 0; i < SLOTS; i++) {
+                real<T> v[V];
+                if (p.left[i] == 0)
+                    continue;
+                unpack<T>(held[r][i], v);
+#pragma unroll
+                for (int e = 0; e < V; e++) {
+                    const real<T> scale = gamma[i][e] * q.s;
+                    v[e] = fma(v[e] - q.mean, scale, fma(-q.rest, scale, beta[i][e]));
+                    if constexpr (NEURON == NORM_RELU)
+                        v[e] = neuron_relu<T>(neuron, v[e], v[e]);
+                    else if constexpr (NEURON == NORM_OTHER)
+                        v[e] = any_neuron<T>(k.neuron.kind, neuron, v[e]);
+                }
+                store_columns<T, FAST>(a.y, to + p.c[i] * s.step[1], s.step[1], p.left[i], false,
+                                       k.stream, v);
+            }
+        }
+    }
+}
+
+/* ---- rows in registers: gradient ---- */
+
+/* g and t of a vector; 0 where there is none. */
+template <rg_dtype T, int NEURON>
+static __device__ __forceinline__ void
+team_gradient(const row_call &k, const neuron_constants<T> &neuron, const uint4 &dy, const uint4 &x,
+              const row_numbers<T> &q, int left, const real<T> gamma[VLEN<T>],
+              const real<T> beta[VLEN<T>], real<T> g[VLEN<T>], real<T> t[VLEN<T>])
+{
+    unpack<T>(dy, g);
+    unpack<T>(x, t);
+#pragma unroll
+    for (int e = 0; e < VLEN<T>; e++) {
+        t[e] = e < left ? t[e] - q.mean : 0;
+        if constexpr (NEURON != NORM_PLAIN) {
+            const real<T> scale = gamma[e] * q.s, shift = fma(-q.rest, scale, beta[e]);
+            g[e] = through_neuron<T, NEURON>(k.neuron.kind, neuron, g[e], fma(t[e], scale, shift));
+            g[e] = e < left ? g[e] : 0;
+        }
+    }
+}
+
+/* Offset and weight of R rows, from sums over teams. */
+template <rg_dtype T, int R>
+static __device__ __forceinline__ void team_factors(const row_call &k, const real<T> sum[2 * R],
+                                                    const row_numbers<T> q[R], real<T> &offset,
+                                                    real<T> &weight)
+{
+    real<T> s[R], rest[R];
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        s[r] = q[r].s;
+        rest[r] = q[r].rest;
+    }
+    const double all = (double)own_of<R>(sum), products = (double)own_of<R>(sum + R);
+    const double scale = (double)own_of<R>(s), low = (double)own_of<R>(rest);
+    const double wide = scale * (scale * (products - low * all) * k.inverse);
+    weight = (real<T>)wide;
+    offset = (real<T>)(all * k.inverse - low * wide);
+}
+
+/* Sums of channels over the rows of a block: teams are joined one after the other. */
+template <rg_dtype T, int SLOTS>
+static __device__ __forceinline__ void
+put_sums(const row_call &k, const team_place<SLOTS> &p, const real<T> dgamma[SLOTS][VLEN<T>],
+         const real<T> dbeta[SLOTS][VLEN<T>], real<T> *dgammas, real<T> *dbetas)
+{
+    extern __shared__ double dynamic[];
+    real<T> *const sums = (real<T> *)dynamic;
+    const int channels = (int)k.each;
+    for (int half = 0; half < 2; half++) {
+        real<T> *const to = half ? dbetas : dgammas;
+#pragma unroll
+        for (int i = 0; i < SLOTS; i++) {
+#pragma unroll
+            for (int e = 0; e < VLEN<T>; e++) {
+                const real<T> value = half ? dbeta[i][e] : dgamma[i][e];
+                if (e >= p.left[i])
+                    continue;
+                if (p.teams == 1)
+                    to[p.c[i] + e] = value;
+                else
+                    sums[p.team * channels + p.c[i] + e] = value;
+            }
+        }
+        if (p.teams == 1)
+            continue;
+        __syncthreads();
+        for (int c = (int)threadIdx.x; c < channels; c += ROW_THREADS) {
+            double sum = 0;
+            for (int r = 0; r < p.teams; r++)
+                sum += (double)sums[r * channels + c];
+            to[c] = (real<T>)sum;
+        }
+        __syncthreads();
+    }
+}
+
+template <rg_dtype T, bool FAST, int NEURON, int SLOTS>
+static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 4 ? 1 : 2)
+    team_rows_gradient(const __grid_constant__ rg_group_norm_gradient_args a,
+                       const __grid_constant__ row_call k)
+{
+    enum { V = VLEN<T>, R = TEAM_VECTORS / SLOTS, ROOM = 2 * R * ROW_THREADS / ROW_WARP };
+    __shared__ real<T> room[4 * ROOM]; /* for sums and for statistics, two that take turns */
+    const rg_channels &s = a.shape.channels;
+    const neuron_constants<T> neuron = neuron_constants_in<T>(k.neuron.numbers);
+    const team_place<SLOTS> p = find_team<T, SLOTS>(k);
+    real<T> gamma[SLOTS][V], beta[SLOTS][V], dgamma[SLOTS][V] = {}, dbeta[SLOTS][V] = {};
+    team_parameters<T, SLOTS>(k, p, a.gamma, a.beta, gamma, beta);
+    int turn = 0;
+    for (int64_t base = p.first; base < p.last; base += R * p.teams, turn ^= ROOM) {
+        uint4 dys[R][SLOTS], xs[R][SLOTS];
+        row_numbers<T> q[R];
+        real<T> near[R], sum[2 * R] = {}, offset, weight;
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            const int64_t row = base + r * p.teams + p.team;
+            const int64_t image = row < p.last ? row : p.last - 1,
+                          from = image_offset<FAST>(s, 1, image);
+            load_team<T, FAST, SLOTS>(a.x, from, s.step[1], p, xs[r]);
+            load_team<T, FAST, SLOTS>(a.dy, image_offset<FAST>(s, 0, image), s.step[0], p, dys[r]);
+            if (k.known)
+                q[r] = { ((const real<T> *)a.mean)[image], ((const real<T> *)a.rest)[image],
+                         ((const real<T> *)a.s)[image] };
+            else
+                near[r] = near_of<T, FAST>(k, a.x, from, s.step[1]);
+        }
+        if (!k.known) {
+            row_numbers<T> own;
+            team_statistics<T, SLOTS, R>(k, p, xs, near, room + 2 * ROOM + turn, own);
+#pragma unroll
+            for (int r = 0; r < R; r++)
+                q[r] = numbers_of<T, R>(own, r);
+        }
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            const bool counts = base + r * p.teams + p.team < p.last;
+#pragma unroll
+            for (int i = 0; i < SLOTS; i++) {
+                real<T> g[V], t[V];
+                team_gradient<T, NEURON>(k, neuron, dys[r][i], xs[r][i], q[r], p.left[i], gamma[i],
+                                         beta[i], g, t);
+#pragma unroll
+                for (int e = 0; e < V; e++) {
+                    const real<T> h = g[e] * gamma[i][e], xh = (t[e] - q[r].rest) * q[r].s;
+                    sum[r] += h;
+                    sum[R + r] = fma(h, t[e], sum[R + r]);
+                    dbeta[i][e] = counts ? dbeta[i][e] + g[e] : dbeta[i][e];
+                    dgamma[i][e] = counts ? fma(g[e], xh, dgamma[i][e]) : dgamma[i][e];
+                }
+            }
+        }
+        if (!k.wants_dx)
+            continue;
+        reduce_team<2 * R>(sum, k.lanes, room + turn);
+        team_factors<T, R>(k, sum, q, offset, weight);
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            const real<T> shift = __shfl_sync(~0u, offset, r, R);
+            const real<T> slope = __shfl_sync(~0u, weight, r, R);
+            const int64_t row = base + r * p.teams + p.team;
+            if (row >= p.last)
+                continue;
+            const int64_t to = image_offset<FAST>(s, 2, row);
+            keep_packed<SLOTS>(dys[r]);
+            keep_packed<SLOTS>(xs[r]);
+#pragma unroll
+            for (int i = 0; i < SLOTS; i++) {
+                real<T> g[V], t[V];
+                if (p.left[i] == 0)
+                    continue;
+                team_gradient<T, NEURON>(k, neuron, dys[r][i], xs[r][i], q[r], p.left[i], gamma[i],
+                                         beta[i], g, t);
+#pragma unroll
+                for (int e = 0; e < V; e++) /* rounded one by one: one element leaves 0 */
+                    g[e] = fma(-t[e], slope, g[e] * gamma[i][e] - shift) * q[r].s;
+                store_columns<T, FAST>(a.dx, to + p.c[i] * s.step[2], s.step[2], p.left[i], k.add,
+                                       k.stream, g);
+            }
+        }
+    }
+    if (k.wants_sums)
+        put_sums<T, SLOTS>(k, p, dgamma, dbeta, (real<T> *)a.dgammas + blockIdx.x * k.each,
+                           (real<T> *)a.dbetas + blockIdx.x * k.each);
+}
+
+/* Threads of a row; 0 where it is not held in registers. By shape alone. */
+template <rg_dtype T> static int team_lanes(const row_call *k)
+{
+    const int64_t vectors = ceil_div(k->each, VLEN<T>);
+    return k->groups > 1 || vectors > ROW_THREADS * TEAM_VECTORS
+               ? 0
+               : power_of_two(vectors, TEAM_VECTORS, ROW_THREADS);
+}
+
+/* Kernels for a neuron and as many vectors as a thread has; those with more will do. */
+#define TEAM_KERNEL(name, fast, kind, slots)                    \
+    (!(fast)                    ? name<T, false, NORM_OTHER, 4> \
+     : (kind) == RG_NEURON_RELU ? name<T, true, NORM_RELU, 4>   \
+     : (kind) != RG_NEURON_NONE ? name<T, true, NORM_OTHER, 4>  \
+     : (slots) == 1             ? name<T, true, NORM_PLAIN, 1>  \
+     : (slots) == 2             ? name<T, true, NORM_PLAIN, 2>  \
+                                : name<T, true, NORM_PLAIN, 4>)
+
+/* ---- other rows: gradient ---- */
+
+/* g of a vector of a row from dy, and t from x. */
+template <rg_dtype T, bool FAST, int NEURON>
+static __device__ __forceinline__ void
+row_gradients(const row_call &k, const rg_channels &shape, const void *dy, const void *x,
+              int64_t dy_at, int64_t x_at, const neuron_constants<T> &neuron,
+              const row_numbers<T> &q, int64_t c, int left, const real<T> scale[VLEN<T>],
+              const real<T> shift[VLEN<T>], real<T> g[VLEN<T>], real<T> t[VLEN<T>])
+{
+    load_columns<T, FAST>(dy, dy_at + c * shape.step[0], shape.step[0], left, g);
+    load_columns<T, FAST>(x, x_at + c * shape.step[1], shape.step[1], left, t);
+#pragma unroll
+    for (int e = 0; e < VLEN<T>; e++) {
+        t[e] = e < left ? t[e] - q.mean : 0;
+        g[e] =
+            through_neuron<T, NEURON>(k.neuron.kind, neuron, g[e], fma(t[e], scale[e], shift[e]));
+        g[e] = e < left ? g[e] : 0;
+    }
+}
+
+/* A block has `part` images, of which ROW_THREADS / lanes at a time. Sums of every channel stand in
+ * rows of `sums`, one for each image of these, and are joined in the end. */
+template <rg_dtype T, bool FAST, int NEURON>
+static __global__ void __launch_bounds__(ROW_THREADS)
+    norm_rows_gradient(const __grid_constant__ rg_group_norm_gradient_args a,
+                       const __grid_constant__ row_call k)
+{
+    extern __shared__ double dynamic[];
+    __shared__ real<T> room[2 * ROW_WARP];
+    const rg_channels &shape = a.shape.channels;
+    const int lane = (int)threadIdx.x % k.lanes, at_once = ROW_THREADS / k.lanes;
+    const int64_t channels = shape.channels, unit = blockIdx.x;
+    real<T> *const sums = k.shared ? (real<T> *)dynamic : (real<T> *)a.dgammas + unit * channels;
+    real<T> *const dgamma = sums + (k.shared ? threadIdx.x / k.lanes * 2 * channels : 0);
+    real<T> *const dbeta = k.shared ? dgamma + channels : (real<T> *)a.dbetas + unit * channels;
+    const neuron_constants<T> neuron = neuron_constants_in<T>(k.neuron.numbers);
+    for (int64_t c = lane; k.wants_sums && c < channels; c += k.lanes)
+        dgamma[c] = dbeta[c] = 0;
+    __syncthreads();
+    const int64_t last = (unit + 1) * k.part < k.images ? (unit + 1) * k.part : k.images;
+    for (int64_t base = unit * k.part; base < last; base += at_once) {
+        const int64_t row = base + threadIdx.x / k.lanes;
+        const bool inside = row < last;
+        const int64_t image = inside ? row : last - 1;
+        const int64_t dy_from = walk_offset(shape.images, 0, image);
+        const int64_t x_from = walk_offset(shape.images, 1, image);
+        const int64_t to = walk_offset(shape.images, 2, image);
+        for (int64_t group = 0; group < k.groups; group++) {
+            const int64_t first = group * k.each, of = image * k.groups + group;
+            const int64_t dy_at = dy_from + first * shape.step[0];
+            const int64_t x_at = x_from + first * shape.step[1];
+            row_numbers<T> q;
+            if (k.known)
+                q = { ((const real<T> *)a.mean)[of], ((const real<T> *)a.rest)[of],
+                      ((const real<T> *)a.s)[of] };
+            else
+                q = row_statistics<T, FAST>(k, a.x, x_at, shape.step[1], lane, room);
+            real<T> g[VLEN<T>], t[VLEN<T>], scale[VLEN<T>], shift[VLEN<T>], own[VLEN<T>];
+            real<T> sum = 0, product = 0;
+            for (int64_t c = (int64_t)lane * VLEN<T>; k.wants_dx && c < k.each;
+                 c += (int64_t)k.lanes * VLEN<T>) {
+                const int left = row_left<T>(k, c);
+                row_columns<T>(k, a.gamma, a.beta, q, first + c, left, scale, shift, own);
+                row_gradients<T, FAST, NEURON>(k, shape, a.dy, a.x, dy_at, x_at, neuron, q, c, left,
+                                               scale, shift, g, t);
+#pragma unroll
+                for (int e = 0; e < VLEN<T>; e++) {
+                    const real<T> h = g[e] * own[e];
+                    sum += h;
+                    product = fma(h, t[e], product);
+                }
+            }
+            sum = reduce(sum, k.lanes, room, false);
+            product = reduce(product, k.lanes, room + ROW_WARP, false);
+            __syncthreads(); /* `room` is free again */
+            const double m = (double)k.each, s = q.s, rest = q.rest;
+            const double wide = s * (s * ((double)product - rest * (double)sum) / m);
+            const real<T> weight = (real<T>)wide, offset = (real<T>)((double)sum / m - rest * wide);
+            for (int64_t c = (int64_t)lane * VLEN<T>; inside && c < k.each;
+                 c += (int64_t)k.lanes * VLEN<T>) {
+                const int left = row_left<T>(k, c);
+                row_columns<T>(k, a.gamma, a.beta, q, first + c, left, scale, shift, own);
+                row_gradients<T, FAST, NEURON>(k, shape, a.dy, a.x, dy_at, x_at, neuron, q, c, left,
+                                               scale, shift, g, t);
+                for (int e = 0; k.wants_sums && e < left; e++) {
+                    dbeta[first + c + e] += g[e];
+                    dgamma[first + c + e] = fma(g[e], (t[e] - q.rest) * q.s, dgamma[first + c + e]);
+                }
+                if (!k.wants_dx)
+                    continue;
+#pragma unroll
+                for (int e = 0; e < VLEN<T>; e++) /* rounded one by one: one element leaves 0 */
+                    g[e] = fma(-t[e], weight, g[e] * own[e] - offset) * q.s;
+                store_columns<T, FAST>(a.dx, to + (first + c) * shape.step[2], shape.step[2], left,
+                                       k.add, k.stream, g);
+            }
+        }
+    }
+    if (!k.wants_sums || !k.shared)
+        return; /* the whole block */
+    __syncthreads();
+    for (int64_t c = threadIdx.x; c < channels; c += ROW_THREADS) {
+        double gamma_sum = 0, beta_sum = 0;
+        for (int r = 0; r < at_once; r++) {
+            gamma_sum += (double)sums[r * 2 * channels + c];
+            beta_sum += (double)sums[(r * 2 + 1) * channels + c];
+        }
+        ((real<T> *)a.dgammas)[unit * channels + c] = (real<T>)gamma_sum;
+        ((real<T> *)a.dbetas)[unit * channels + c] = (real<T>)beta_sum;
+    }
+}
+
+#endif
