@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Local response normalisation on a GPU. Where channels are whole vectors and windows narrow, a
- * thread has one vector of channels; those of a pixel meet in shared memory. Otherwise a block has
- * one pixel at a time. */
+ * thread has a vector of channels; those of a pixel meet in shared memory, or, where the window has
+ * five channels and few vectors make whole pixels, without it. Otherwise a block has one pixel at a
+ * time. */
 #include "backend/cuda/windows.cuh"
 #include "ops/lrn/lrn_formulas.cuh"
 
@@ -16,42 +17,14 @@ struct pixel_cut {
     uint32_t magic; /* t / vectors is t magic / 2^16, for t < 256 */
 };
 
-/* The values around a thread's own: HALO before them, V, HALO behind them. */
+/* sum[e] over the window of own value e, which begins `before` values in front of it. */
 template <rg_dtype T>
-static __device__ __forceinline__ void load_around(const real<T> *line, const real<T> own[VLEN<T>],
-                                                   real<T> z[VLEN<T> + 2 * HALO])
+static __device__ __forceinline__ void sum_own(const real<T> *line, int before, int width,
+                                               real<T> sum[VLEN<T>])
 {
-    enum { V = VLEN<T>, STEP = 16 / (int)sizeof(real<T>) };
 #pragma unroll
-    for (int i = 0; i < HALO; i += STEP) {
-        const uint4 before = *(const uint4 *)(line - HALO + i);
-        const uint4 after = *(const uint4 *)(line + V + i);
-        unpack<T == RG_F64 ? RG_F64 : RG_F32>(before, z + i);
-        unpack<T == RG_F64 ? RG_F64 : RG_F32>(after, z + HALO + V + i);
-    }
-#pragma unroll
-    for (int e = 0; e < V; e++)
-        z[HALO + e] = own[e];
-}
-
-/* sum[e] over the window of own value e, which begins `before` values in front of it. A window of
- * FIVE has two on either side; others are read where they lie. */
-template <rg_dtype T, bool FIVE>
-static __device__ __forceinline__ void sum_own(const real<T> *line, const real<T> own[VLEN<T>],
-                                               int before, int width, real<T> sum[VLEN<T>])
-{
-    enum { V = VLEN<T> };
-    if constexpr (FIVE) {
-        real<T> z[V + 2 * HALO];
-        load_around<T>(line, own, z);
-#pragma unroll
-        for (int e = 0; e < V; e++)
-            sum[e] = (z[e + 2] + z[e + 3]) + (z[e + 4] + z[e + 5]) + z[e + 6];
-    } else {
-#pragma unroll
-        for (int e = 0; e < V; e++)
-            sum[e] = sum_taps(line + e - before, 1, width);
-    }
+    for (int e = 0; e < VLEN<T>; e++)
+        sum[e] = sum_taps(line + e - before, 1, width);
 }
 
 template <rg_dtype T>
@@ -82,7 +55,7 @@ static __device__ __forceinline__ real<T> *own_line(real<T> *shared, const pixel
     return shared + p * pitch + HALO + v * VLEN<T>;
 }
 
-template <rg_dtype T, bool FIVE>
+template <rg_dtype T>
 static __global__ void __launch_bounds__(THREADS)
     forward_vectors(const __grid_constant__ rg_lrn_args a, const norm_constants<T> k,
                     const pixel_cut cut)
@@ -105,14 +78,14 @@ static __global__ void __launch_bounds__(THREADS)
     __syncthreads();
     if (!used)
         return;
-    sum_own<T, FIVE>(line, square, (int)s.span.before, (int)s.span.width, sum);
+    sum_own<T>(line, (int)s.span.before, (int)s.span.width, sum);
 #pragma unroll
     for (int e = 0; e < V; e++)
-        x[e] = norm_forward<T>(k, x[e], sum[e], FIVE ? 3 : k.quarters);
+        x[e] = norm_forward<T>(k, x[e], sum[e], k.quarters);
     store_vector(at<T>(a.y, pixel_offset(s.outer, 1, pixel) + v * V), pack<T>(x), s.stream);
 }
 
-template <rg_dtype T, bool FIVE>
+template <rg_dtype T>
 static __global__ void __launch_bounds__(THREADS)
     gradient_vectors(const __grid_constant__ rg_lrn_gradient_args a, const norm_constants<T> k,
                      const pixel_cut cut)
@@ -136,10 +109,10 @@ static __global__ void __launch_bounds__(THREADS)
     }
     __syncthreads();
     if (used) {
-        sum_own<T, FIVE>(line, own, (int)s.span.before, (int)s.span.width, sum);
+        sum_own<T>(line, (int)s.span.before, (int)s.span.width, sum);
 #pragma unroll
         for (int e = 0; e < V; e++)
-            dy[e] = norm_middle<T>(k, dy[e], x[e], sum[e], own[e], FIVE ? 3 : k.quarters);
+            dy[e] = norm_middle<T>(k, dy[e], x[e], sum[e], own[e], k.quarters);
     }
     __syncthreads(); /* all squares are read */
     if (used)
@@ -147,7 +120,7 @@ static __global__ void __launch_bounds__(THREADS)
     __syncthreads();
     if (!used)
         return;
-    sum_own<T, FIVE>(line, own, (int)s.span.after, (int)s.span.width, sum);
+    sum_own<T>(line, (int)s.span.after, (int)s.span.width, sum);
     char *const to = at<T>(a.dx, pixel_offset(s.outer, 2, pixel) + v * V);
     real<T> old[V] = {};
     if (s.add)
@@ -158,6 +131,155 @@ static __global__ void __launch_bounds__(THREADS)
         x[e] = s.add ? old[e] + x[e] : x[e];
     }
     store_vector(to, pack<T>(x), s.stream);
+}
+
+/* ---- five channels ---- */
+
+/* A warp has K vectors for each lane, which are whole pixels: lane l has vectors l, l + 32, … of
+ * them. Neighbours get what they need by shuffles; lane 31 is before lane 0 of the next 32. */
+template <int K> struct five_place {
+    int64_t pixel[K]; /* or -1 */
+    int channel[K];
+    bool first[K], last[K]; /* vectors of their pixels */
+};
+
+template <rg_dtype T, int K>
+static __device__ __forceinline__ five_place<K> find_five(const pixel_cut &cut, int64_t pixels)
+{
+    five_place<K> p;
+    const int lane = (int)threadIdx.x % 32;
+    const int64_t warp = (int64_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
+#pragma unroll
+    for (int i = 0; i < K; i++) {
+        const int j = i * 32 + lane, pixel = (int)(j * cut.magic >> 16);
+        const int vector = j - pixel * cut.vectors;
+        p.pixel[i] = warp * cut.pixels + pixel < pixels ? warp * cut.pixels + pixel : -1;
+        p.channel[i] = vector * VLEN<T>;
+        p.first[i] = vector == 0;
+        p.last[i] = vector == cut.vectors - 1;
+    }
+    return p;
+}
+
+/* From the lane before (step 31) or behind (step 1), of vector `other` where that is one further.
+ */
+template <class REAL> static __device__ __forceinline__ REAL pass_on(REAL own, REAL other, int step)
+{
+    const int lane = (int)threadIdx.x % 32;
+    return __shfl_sync(~0u, lane == (step == 1 ? 0 : 31) ? other : own, lane + step & 31);
+}
+
+/* sum[i] of the windows of vector i, in the order of sum_taps. */
+template <int K, int V, class REAL>
+static __device__ __forceinline__ void sum_five(const five_place<K> &p, const REAL z[K][V], int i,
+                                                REAL sum[V])
+{
+    REAL around[V + 4];
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+        const REAL before = pass_on(z[i][V - 2 + e], z[i > 0 ? i - 1 : 0][V - 2 + e], 31);
+        const REAL behind = pass_on(z[i][e], z[i < K - 1 ? i + 1 : i][e], 1);
+        around[e] = p.first[i] ? 0 : before;
+        around[V + 2 + e] = p.last[i] ? 0 : behind;
+    }
+#pragma unroll
+    for (int e = 0; e < V; e++)
+        around[2 + e] = z[i][e];
+#pragma unroll
+    for (int e = 0; e < V; e++)
+        sum[e] = (around[e] + around[e + 1]) + (around[e + 2] + around[e + 3]) + around[e + 4];
+}
+
+template <rg_dtype T, int K>
+static __device__ __forceinline__ void load_five(const rg_walk &outer, int t, const void *data,
+                                                 const five_place<K> &p, uint4 held[K])
+{
+#pragma unroll
+    for (int i = 0; i < K; i++)
+        held[i] =
+            p.pixel[i] < 0
+                ? make_uint4(0, 0, 0, 0)
+                : load_vector(at<T>(data, straight_offset(outer, t, p.pixel[i]) + p.channel[i]));
+}
+
+template <rg_dtype T, int K>
+static __global__ void __launch_bounds__(THREADS)
+    forward_five(const __grid_constant__ rg_lrn_args a, const norm_constants<T> k,
+                 const pixel_cut cut)
+{
+    enum { V = VLEN<T> };
+    const rg_lrn_shape &s = a.shape;
+    const five_place<K> p = find_five<T, K>(cut, s.outer.count);
+    uint4 held[K];
+    real<T> square[K][V];
+    load_five<T, K>(s.outer, 0, a.x, p, held);
+#pragma unroll
+    for (int i = 0; i < K; i++) {
+        unpack<T>(held[i], square[i]);
+#pragma unroll
+        for (int e = 0; e < V; e++)
+            square[i][e] *= square[i][e];
+    }
+#pragma unroll
+    for (int i = 0; i < K; i++) {
+        real<T> x[V], sum[V];
+        sum_five<K, V>(p, square, i, sum);
+        unpack<T>(held[i], x);
+#pragma unroll
+        for (int e = 0; e < V; e++)
+            x[e] = norm_forward<T>(k, x[e], sum[e], 3);
+        if (p.pixel[i] >= 0)
+            store_vector(at<T>(a.y, straight_offset(s.outer, 1, p.pixel[i]) + p.channel[i]),
+                         pack<T>(x), s.stream);
+    }
+}
+
+template <rg_dtype T, int K>
+static __global__ void __launch_bounds__(THREADS)
+    gradient_five(const __grid_constant__ rg_lrn_gradient_args a, const norm_constants<T> k,
+                  const pixel_cut cut)
+{
+    enum { V = VLEN<T> };
+    const rg_lrn_shape &s = a.shape;
+    const five_place<K> p = find_five<T, K>(cut, s.outer.count);
+    uint4 xs[K], dys[K];
+    real<T> square[K][V], direct[K][V], share[K][V];
+    load_five<T, K>(s.outer, 1, a.x, p, xs);
+    load_five<T, K>(s.outer, 0, a.dy, p, dys);
+#pragma unroll
+    for (int i = 0; i < K; i++) {
+        unpack<T>(xs[i], square[i]);
+#pragma unroll
+        for (int e = 0; e < V; e++)
+            square[i][e] *= square[i][e];
+    }
+#pragma unroll
+    for (int i = 0; i < K; i++) {
+        real<T> x[V], dy[V], sum[V];
+        sum_five<K, V>(p, square, i, sum);
+        unpack<T>(xs[i], x);
+        unpack<T>(dys[i], dy);
+#pragma unroll
+        for (int e = 0; e < V; e++)
+            direct[i][e] = norm_middle<T>(k, dy[e], x[e], sum[e], share[i][e], 3);
+    }
+#pragma unroll
+    for (int i = 0; i < K; i++) {
+        real<T> x[V], sum[V], old[V] = {};
+        sum_five<K, V>(p, share, i, sum);
+        if (p.pixel[i] < 0)
+            continue;
+        char *const to = at<T>(a.dx, straight_offset(s.outer, 2, p.pixel[i]) + p.channel[i]);
+        unpack<T>(xs[i], x);
+        if (s.add)
+            unpack<T>(load_vector(to), old);
+#pragma unroll
+        for (int e = 0; e < V; e++) {
+            x[e] = norm_gradient<T>(k, x[e], direct[i][e], sum[e]);
+            x[e] = s.add ? old[e] + x[e] : x[e];
+        }
+        store_vector(to, pack<T>(x), s.stream);
+    }
 }
 
 /* ---- any channels and windows: a block has a pixel ---- */
@@ -293,9 +415,21 @@ template <rg_dtype T> static int64_t general_blocks(const rg_lrn_shape *s, int64
     return s->outer.count < most_blocks ? s->outer.count : most_blocks;
 }
 
-static bool is_usual(const rg_lrn_shape *s)
+/* Vectors of a lane, 2 or 3, where a warp has whole pixels of five channels; else 0. */
+static int five_vectors(const rg_lrn_shape *s, pixel_cut *cut)
 {
-    return s->span.before == 2 && s->span.after == 2 && s->numbers.quarters == 3;
+    const bool usual = s->span.before == 2 && s->span.after == 2 && s->numbers.quarters == 3;
+    const int each = 64 % cut->vectors == 0 ? 2 : 96 % cut->vectors == 0 ? 3 : 0;
+    if (!usual || each == 0 || s->outer.rank > 1)
+        return 0;
+    cut->pixels = 32 * each / cut->vectors;
+    return each;
+}
+
+/* Blocks of five_vectors. */
+static int64_t five_blocks(const rg_lrn_shape *s, const pixel_cut *cut)
+{
+    return ceil_div(s->outer.count, (int64_t)cut->pixels * (THREADS / 32));
 }
 
 template <rg_dtype T> static void lrn_forward(const void *args, const rg_cuda_place *place)
@@ -306,9 +440,14 @@ template <rg_dtype T> static void lrn_forward(const void *args, const rg_cuda_pl
     const void *const data[] = { a->x, a->y };
     int64_t shared;
     if (is_wide<T>(s, data, 2)) {
-        const pixel_cut cut = cut_of<T>(s, &shared);
-        launch(is_usual(s) ? forward_vectors<T, true> : forward_vectors<T, false>,
-               ceil_div(s->outer.count, cut.pixels), THREADS, shared, place, *a, k, cut);
+        pixel_cut cut = cut_of<T>(s, &shared);
+        const int each = five_vectors(s, &cut);
+        if (each > 0)
+            launch(each == 2 ? forward_five<T, 2> : forward_five<T, 3>, five_blocks(s, &cut),
+                   THREADS, 0, place, *a, k, cut);
+        else
+            launch(forward_vectors<T>, ceil_div(s->outer.count, cut.pixels), THREADS, shared, place,
+                   *a, k, cut);
         return;
     }
     const int64_t blocks = general_blocks<T>(s, &shared);
@@ -324,9 +463,14 @@ template <rg_dtype T> static void lrn_gradient(const void *args, const rg_cuda_p
     const void *const data[] = { a->dy, a->x, a->dx };
     int64_t shared;
     if (is_wide<T>(s, data, 3)) {
-        const pixel_cut cut = cut_of<T>(s, &shared);
-        launch(is_usual(s) ? gradient_vectors<T, true> : gradient_vectors<T, false>,
-               ceil_div(s->outer.count, cut.pixels), THREADS, shared, place, *a, k, cut);
+        pixel_cut cut = cut_of<T>(s, &shared);
+        const int each = five_vectors(s, &cut);
+        if (each > 0)
+            launch(each == 2 ? gradient_five<T, 2> : gradient_five<T, 3>, five_blocks(s, &cut),
+                   THREADS, 0, place, *a, k, cut);
+        else
+            launch(gradient_vectors<T>, ceil_div(s->outer.count, cut.pixels), THREADS, shared,
+                   place, *a, k, cut);
         return;
     }
     const int64_t blocks = general_blocks<T>(s, &shared);

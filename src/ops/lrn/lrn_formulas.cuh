@@ -19,7 +19,8 @@ template <rg_dtype T> static inline norm_constants<T> norm_constants_of(const rg
              n->quarters };
 }
 
-/* ---- roots; for 16-bit results by the unit that has them, off by 2^-22 of the value ---- */
+/* ---- roots; for 16-bit results by the unit that has them, off by 2^-22 of the value; the square
+ * root of f32, too, which is off by 2^-23 ---- */
 
 template <rg_dtype T> constexpr bool IS_SHORT = T == RG_F16 || T == RG_BF16;
 
@@ -36,7 +37,7 @@ template <rg_dtype T> static __device__ __forceinline__ real<T> inverse_root(rea
 
 template <rg_dtype T> static __device__ __forceinline__ real<T> root(real<T> t)
 {
-    if constexpr (IS_SHORT<T>) {
+    if constexpr (T != RG_F64) {
         float r;
         asm("sqrt.approx.f32 %0, %1;" : "=f"(r) : "f"(t));
         return r;
