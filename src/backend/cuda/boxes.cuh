@@ -5,58 +5,17 @@
  * Where both sides of the window are added directly a block makes a tile of the result, for a
  * vector of channels or one: it loads what the tile needs into shared memory, sums over columns,
  * then over rows; in a gradient it does so twice, so the first time for more than the tile.
- * Otherwise a block has one channel of an image at a time, in scratch. */
+ * Otherwise a block has one channel of an image at a time, in scratch. For windows of five rows and
+ * columns, and tensors that are aligned, see box_five.cuh. */
 #ifndef RG_BACKEND_CUDA_BOXES_CUH
 #define RG_BACKEND_CUDA_BOXES_CUH
 
-#include "backend/cuda/image.cuh"
+#include "backend/cuda/box_five.cuh"
 #include "backend/cuda/windows.cuh"
-#include "core/box.h"
-
-/* What an op gives, as OP: KINDS of values that are summed, CONSTANTS, and
- *
- *      fill(x, to)                      the values that are summed
- *      result(k, x, spot, sum)          y
- *      middle(k, dy, x, spot, sum, to)  what goes to dx at the same place; values that are summed
- *      finish(k, x, direct, sum)        dx
- *
- * where x is x - r if there are two kinds. */
-
-/* Where sums are about r: r, and the shares of a window that are inside and outside of the
- * image. */
-template <rg_dtype T> struct box_spot {
-    real<T> r, inside, outside;
-};
-
-enum { BOX_THREADS = 256 };
-
-/* Tensors of a launch, in the order dy, x, result; dy is x in a forward pass. */
-struct box_data {
-    const void *dy, *x;
-    void *out, *scratch;
-    int64_t step[RG_BOX_TENSORS][4];
-};
-
-static inline box_data box_data_of(const rg_box_args *a, const rg_box_shape *s)
-{
-    box_data d = { a->x, a->x, a->y, a->scratch, {} };
-    const int from[RG_BOX_TENSORS] = { 0, 0, 1 };
-    for (int t = 0; t < RG_BOX_TENSORS; t++)
-        for (int i = 0; i < 4; i++)
-            d.step[t][i] = s->step[from[t]][i];
-    return d;
-}
-
-static inline box_data box_data_of(const rg_box_gradient_args *a, const rg_box_shape *s)
-{
-    box_data d = { a->dy, a->x, a->dx, a->scratch, {} };
-    for (int t = 0; t < RG_BOX_TENSORS; t++)
-        for (int i = 0; i < 4; i++)
-            d.step[t][i] = s->step[t][i];
-    return d;
-}
 
 /* ---- tiles ---- */
+
+enum { BOX_THREADS = 256 };
 
 /* Sizes of a tile: of the result; of what is summed for it; and of what is loaded. In a forward
  * pass the first two are the same. */
@@ -92,90 +51,17 @@ static __device__ __forceinline__ bool is_inside(const rg_box_shape &s, int64_t 
     return row >= 0 && row < s.row.size && column >= 0 && column < s.column.size;
 }
 
-/* ---- the number that sums are about ---- */
-
-/* Pixel k, where it will do. */
-template <rg_dtype T, bool WIDE>
-static __device__ __forceinline__ void sample_about(const rg_box_shape &s, const box_data &d,
-                                                    const box_place &p, int k,
-                                                    real<T> value[LANES<T, WIDE>])
-{
-    real<T> x[LANES<T, WIDE>];
-    const int64_t row = rg_box_sample(s.row.size, k), column = rg_box_sample(s.column.size, k);
-    load_lanes<T, WIDE>(d.x, pixel_at(d.step[1], p, row, column), x);
-#pragma unroll
-    for (int e = 0; e < LANES<T, WIDE>; e++)
-        value[e] = fabs(x[e]) <= (real<T>)RG_BOX_LARGE ? x[e] : value[e];
-}
-
-/* r of the channels of a place, or 0 where sums are of other kinds. */
+/* r of the channels of a place. */
 template <rg_dtype T, class OP, bool WIDE>
 static __device__ __forceinline__ void choose_about(const rg_box_shape &s, const box_data &d,
                                                     const box_place &p, real<T> r[LANES<T, WIDE>])
 {
-    enum { V = LANES<T, WIDE> };
-    real<T> q[3][V] = {};
-    if constexpr (OP::KINDS == RG_BOX_MOMENTS) {
-        for (int k = 2; k >= 0; k--)
-            sample_about<T, WIDE>(s, d, p, k, q[0]);
-#pragma unroll
-        for (int k = 1; k < 3; k++) {
-#pragma unroll
-            for (int e = 0; e < V; e++)
-                q[k][e] = q[0][e];
-            sample_about<T, WIDE>(s, d, p, k, q[k]);
-        }
-    }
-#pragma unroll
-    for (int e = 0; e < V; e++)
-        r[e] = fmax(fmin(q[1][e], q[2][e]), fmin(fmax(q[1][e], q[2][e]), q[0][e]));
-}
-
-/* outside is (columns outside) / columns + (columns inside) (rows outside) / pixels: nothing is
- * subtracted but whole numbers, so it is 0 where all of the window is inside. */
-template <rg_dtype T, class OP>
-static __device__ __forceinline__ box_spot<T> spot_of(const rg_box_shape &s, int64_t row,
-                                                      int64_t column)
-{
-    if constexpr (OP::KINDS != RG_BOX_MOMENTS)
-        return {};
-    const int64_t rows = rg_box_met(&s.row, row), met = rg_box_met(&s.column, column);
-    const real<T> each = (real<T>)s.each[1];
-    const real<T> missed = (real<T>)(s.window[1] - met) * (real<T>)s.each[0];
-    return { 0, (real<T>)met * ((real<T>)rows * each),
-             fma((real<T>)met, (real<T>)(s.window[0] - rows) * each, missed) };
+    middle_about<T, OP, LANES<T, WIDE>>(s, r, [&](int64_t row, int64_t column, real<T> *x) {
+        load_lanes<T, WIDE>(d.x, pixel_at(d.step[1], p, row, column), x);
+    });
 }
 
 /* ---- tiles: sums ---- */
-
-/* V values of shared memory, 16 bytes at a time where there are as many. */
-template <int V, class REAL>
-static __device__ __forceinline__ void put_lanes(REAL *to, const REAL value[V])
-{
-    constexpr int STEP = 16 / (int)sizeof(REAL);
-    constexpr rg_dtype T = sizeof(REAL) == 8 ? RG_F64 : RG_F32;
-    if constexpr (V % STEP == 0) {
-#pragma unroll
-        for (int e = 0; e < V; e += STEP)
-            *(uint4 *)(to + e) = pack<T>((const real<T> *)value + e);
-    } else {
-        to[0] = value[0];
-    }
-}
-
-template <int V, class REAL>
-static __device__ __forceinline__ void get_lanes(const REAL *from, REAL value[V])
-{
-    constexpr int STEP = 16 / (int)sizeof(REAL);
-    constexpr rg_dtype T = sizeof(REAL) == 8 ? RG_F64 : RG_F32;
-    if constexpr (V % STEP == 0) {
-#pragma unroll
-        for (int e = 0; e < V; e += STEP)
-            unpack<T>(*(const uint4 *)(from + e), (real<T> *)value + e);
-    } else {
-        value[0] = from[0];
-    }
-}
 
 /* sum[e] of `width` vectors of V that stand `step` values apart, as sum_taps. */
 template <int V, class REAL>
@@ -208,16 +94,6 @@ static __device__ __forceinline__ void sum_lanes(const REAL *from, int size, int
 #pragma unroll
     for (int k = 0; k < KINDS; k++)
         sum_vectors<V>(from + (k * size + i) * V, step * V, width, sum[k]);
-}
-
-template <class OP, int V, class REAL>
-static __device__ __forceinline__ void subtract_about(REAL *x, const REAL *about)
-{
-    if constexpr (OP::KINDS == RG_BOX_MOMENTS) {
-#pragma unroll
-        for (int e = 0; e < V; e++)
-            x[e] -= about[e];
-    }
 }
 
 /* Values around the tile into shared memory, 0 outside of the image. */
@@ -565,6 +441,10 @@ static void launch_box(const rg_box_shape *s, const box_data *d,
     for (int t = 0; t < RG_BOX_TENSORS; t++)
         for (int i = 0; i < 3; i++)
             wide &= d->step[t][i] % VLEN<T> == 0;
+    if (wide && is_five(&s->row) && is_five(&s->column)) {
+        launch_five<T, OP, GRADIENT>(s, d, constants, place);
+        return;
+    }
     box_tile tile;
     const int64_t limit = room < place->shared ? room : place->shared;
     const int64_t shared = cut_tiles(s, OP::KINDS, GRADIENT, wide ? VLEN<T> : 1,

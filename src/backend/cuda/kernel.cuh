@@ -163,6 +163,22 @@ static __device__ __forceinline__ void await_copies()
 #endif
 }
 
+/* Copies that go in steps: end_copies() ends a step; behind await_steps the thread sees its own of
+ * all steps but the last STEPS. */
+static __device__ __forceinline__ void end_copies()
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" : : : "memory");
+#endif
+}
+
+template <int STEPS> static __device__ __forceinline__ void await_steps()
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" : : "n"(STEPS) : "memory");
+#endif
+}
+
 /* ---- walks ---- */
 
 /* Where index `i` of the walk stands in tensor `t`; divides in 32 bits where that is enough. Not

@@ -132,8 +132,8 @@ template <rg_dtype T> static void forward(const void *args, const rg_cuda_place 
     norm_call call = norm_call_of<T>(s, &k->parameters, &k->neuron, 0, s->parts);
     call.stream = k->stream;
     launch(NORM_KERNEL(norm_forward, norm_is_fast<T>(s, data, 2), k->neuron.kind),
-           call.count * call.chunks, NORM_THREADS, 0, place, k->x, k->gamma, k->beta, k->moments,
-           k->y, *s, call);
+           call.count * call.chunks, NORM_THREADS, norm_shared<T>(1), place, k->x, k->gamma,
+           k->beta, k->moments, k->y, *s, call);
 }
 
 /* ---- gradient ---- */
@@ -145,8 +145,8 @@ template <rg_dtype T> static void sums(const void *args, const rg_cuda_place *pl
     const void *const data[] = { k->dy, k->x };
     const norm_call call = norm_call_of<T>(s, &k->parameters, &k->neuron, 0, s->parts);
     launch(NORM_KERNEL(norm_sums, norm_is_fast<T>(s, data, 2), k->neuron.kind),
-           call.count * call.chunks, NORM_THREADS, 0, place, k->dy, k->x, k->gamma, k->beta,
-           k->moments, k->partial, *s, call);
+           call.count * call.chunks, NORM_THREADS, norm_shared<T>(2), place, k->dy, k->x, k->gamma,
+           k->beta, k->moments, k->partial, *s, call);
 }
 
 static __device__ void put_result(void *to, const rg_batch_norm_result &result, rg_dtype dtype,
@@ -249,8 +249,8 @@ template <rg_dtype T> static void gradient(const void *args, const rg_cuda_place
     call.add = k->add;
     call.stream = k->stream;
     launch(NORM_KERNEL(norm_gradient, norm_is_fast<T>(s, data, 3), k->neuron.kind),
-           call.count * call.chunks, NORM_THREADS, 0, place, k->dy, k->x, k->gamma, k->beta,
-           k->moments, k->factors, k->dx, *s, call);
+           call.count * call.chunks, NORM_THREADS, norm_shared<T>(2), place, k->dy, k->x, k->gamma,
+           k->beta, k->moments, k->factors, k->dx, *s, call);
 }
 
 /* ---- table, in the order of the kernels' ids ---- */

@@ -4,9 +4,9 @@
  *
  * A block takes `across` vectors of VLEN channels of a part; a thread has one of these vectors in
  * every `down`th row, so that neighbours read neighbours, and what belongs to its channels stays in
- * registers. It loads NORM_ROWS rows before it uses the first of them. Sums of the threads of a
- * channel are joined by a tree. Tensors that are not aligned go the same way, element by element.
- */
+ * registers. Copies of its next NORM_AHEAD rows are on their way to shared memory. Sums of the
+ * threads of a channel are joined by a tree. Tensors that are not aligned go the same way, element
+ * by element. */
 #ifndef RG_OPS_NORM_CUH
 #define RG_OPS_NORM_CUH
 
@@ -14,7 +14,7 @@
 #include "ops/batch_norm/norm.h"
 #include "ops/neuron/any_neuron.cuh"
 
-enum { NORM_THREADS = 256, NORM_ACROSS = 64, NORM_ROWS = 4 };
+enum { NORM_THREADS = 256, NORM_ACROSS = 64, NORM_AHEAD = 8 };
 
 /* ---- elements of any dtype, for tensors of channels ---- */
 
@@ -147,37 +147,84 @@ static __device__ __forceinline__ void store_columns(void *data, int64_t offset,
     }
 }
 
-/* The thread's channels of its next rows, from `row` on; of those that there are. */
-template <rg_dtype T, bool FAST>
-static __device__ __forceinline__ void load_rows(const rg_channels &s, int t, const void *data,
-                                                 const norm_place &w, int64_t row,
-                                                 uint4 held[NORM_ROWS])
-{
-    const int64_t step = w.down * s.rows.strides[t][0] * (int64_t)sizeof(element<T>);
-    const char *const from = FAST ? at<T>(data, norm_offset<FAST>(s, t, w, row)) : nullptr;
-#pragma unroll
-    for (int r = 0; r < NORM_ROWS; r++) {
-        if (row + r * w.down >= w.end)
-            continue;
+/* The rows of a thread in one or more tensors, of which copies are under way to `memory`; see
+ * norm_shared. */
+template <rg_dtype T, bool FAST, int TENSORS> struct norm_rows_of {
+    const char *from[TENSORS];
+    int64_t step[TENSORS]; /* bytes */
+    uint4 *own;
+    int count;
+
+    /* Starts to copy row r, if there is one. */
+    __device__ __forceinline__ void start(int r)
+    {
         if constexpr (FAST) {
-            held[r] = load_vector(from + r * step);
-        } else {
-            real<T> x[VLEN<T>];
-            load_columns<T, FAST>(data, norm_offset<FAST>(s, t, w, row + r * w.down), s.step[t],
-                                  w.left, x);
-            held[r] = pack<T>(x);
+            if (r < count) {
+#pragma unroll
+                for (int t = 0; t < TENSORS; t++)
+                    copy_vector(own + (r % NORM_AHEAD * TENSORS + t) * NORM_THREADS,
+                                from[t] + r * step[t]);
+            }
+            end_copies();
         }
+    }
+};
+
+/* Of tensors first, first + 1 … of the shape; starts the first copies. */
+template <rg_dtype T, bool FAST, int TENSORS>
+static __device__ __forceinline__ norm_rows_of<T, FAST, TENSORS>
+find_rows(const rg_channels &s, const void *const (&data)[TENSORS], const norm_place &w,
+          uint4 *memory)
+{
+    norm_rows_of<T, FAST, TENSORS> rows;
+    const int64_t left = w.end - w.begin;
+    rows.count = w.left > 0 && left > 0 ? (int)((uint32_t)(left + w.down - 1) / w.down) : 0;
+    rows.own = memory + threadIdx.x;
+#pragma unroll
+    for (int t = 0; t < TENSORS; t++) {
+        rows.from[t] = FAST ? at<T>(data[t], norm_offset<true>(s, t, w, w.begin)) : nullptr;
+        rows.step[t] = w.down * s.rows.strides[t][0] * (int64_t)sizeof(element<T>);
+    }
+#pragma unroll
+    for (int r = 0; r < NORM_AHEAD; r++)
+        rows.start(r);
+    return rows;
+}
+
+/* Calls step(row, vectors) for each of them. */
+template <rg_dtype T, bool FAST, int TENSORS, class STEP>
+static __device__ __forceinline__ void
+each_row(norm_rows_of<T, FAST, TENSORS> &rows, const rg_channels &s,
+         const void *const (&data)[TENSORS], const norm_place &w, STEP step)
+{
+#pragma unroll 2
+    for (int r = 0; r < rows.count; r++) {
+        uint4 held[TENSORS];
+        await_steps<NORM_AHEAD - 1>();
+#pragma unroll
+        for (int t = 0; t < TENSORS; t++) {
+            if constexpr (FAST) {
+                held[t] = rows.own[(r % NORM_AHEAD * TENSORS + t) * NORM_THREADS];
+            } else {
+                real<T> x[VLEN<T>];
+                const int64_t row = w.begin + (int64_t)r * w.down;
+                load_columns<T, FAST>(data[t], norm_offset<FAST>(s, t, w, row), s.step[t], w.left,
+                                      x);
+                held[t] = pack<T>(x);
+            }
+        }
+        step(r, held);
+        rows.start(r + NORM_AHEAD);
     }
 }
 
-/* Where row r of those from `row` on stands. */
+/* Where row r of a thread stands in tensor t, whose first one stands at `base`. */
 template <bool FAST>
 static __device__ __forceinline__ int64_t row_offset(const rg_channels &s, int t,
-                                                     const norm_place &w, int64_t base, int64_t row,
-                                                     int r)
+                                                     const norm_place &w, int64_t base, int r)
 {
     return FAST ? base + r * (w.down * s.rows.strides[t][0])
-                : norm_offset<FAST>(s, t, w, row + r * w.down);
+                : norm_offset<FAST>(s, t, w, w.begin + (int64_t)r * w.down);
 }
 
 /* Channels of a row of a table of real numbers; 0 behind the end. */
@@ -242,26 +289,20 @@ static __device__ __forceinline__ void add_moments(const uint4 &held, const real
 
 /* partial: (images, parts, RG_NORM_PARTIAL, channels) */
 template <rg_dtype T, bool FAST>
-static __global__ void __launch_bounds__(NORM_THREADS, 2)
+static __global__ void __launch_bounds__(NORM_THREADS, 3)
     norm_parts(const void *x, void *partial, const __grid_constant__ rg_channels s, int across,
                int64_t chunks, int64_t first)
 {
-    __shared__ real<T> room[NORM_THREADS * 2 * VLEN<T>];
+    extern __shared__ uint4 memory[];
     const norm_place w = norm_place_of<T>(s, across, chunks, first * chunks + blockIdx.x);
+    const void *const data[] = { x };
+    auto own = find_rows<T, FAST>(s, data, w, memory);
     real<T> near[VLEN<T>] = {}, sum[2 * VLEN<T>] = {};
-    if (w.left > 0) {
+    if (w.left > 0)
         choose_near<T, FAST>(s, 0, x, w, near);
-        for (int64_t row = w.begin; row < w.end; row += NORM_ROWS * w.down) {
-            uint4 held[NORM_ROWS];
-            load_rows<T, FAST>(s, 0, x, w, row, held);
-#pragma unroll
-            for (int r = 0; r < NORM_ROWS; r++) {
-                if (row + r * w.down < w.end)
-                    add_moments<T>(held[r], near, sum);
-            }
-        }
-    }
-    reduce_down<2 * VLEN<T>>(sum, across, room, false);
+    each_row(own, s, data, w, [&](int, const uint4 *held) { add_moments<T>(held[0], near, sum); });
+    __syncthreads(); /* `memory` is free again */
+    reduce_down<2 * VLEN<T>>(sum, across, (real<T> *)memory, false);
     if (threadIdx.x >= across)
         return;
     const real<T> rows = (real<T>)rg_channels_rows(&s, w.part);
@@ -327,33 +368,29 @@ static __device__ __forceinline__ void make_y(const norm_columns<T> &c, int32_t 
 }
 
 template <rg_dtype T, bool FAST, int NEURON>
-static __global__ void __launch_bounds__(NORM_THREADS, 2)
+static __global__ void __launch_bounds__(NORM_THREADS, 3)
     norm_forward(const void *x, const void *gamma, const void *beta, const void *moments, void *y,
                  const __grid_constant__ rg_channels s, const __grid_constant__ norm_call k)
 {
+    extern __shared__ uint4 memory[];
     /* what was read last is nearest */
     const int64_t block = (k.first + k.count) * k.chunks - 1 - blockIdx.x;
     const norm_place w = norm_place_of<T>(s, k.across, k.chunks, block);
     if (w.left == 0)
         return;
     const neuron_constants<T> neuron = neuron_constants_in<T>(k.neuron.numbers);
+    const void *const data[] = { x };
+    auto rows = find_rows<T, FAST>(s, data, w, memory);
     norm_columns<T> c;
     set_columns<T>(c, s, moments, gamma, beta, k.parameters, w);
-    for (int64_t row = w.begin; row < w.end; row += NORM_ROWS * w.down) {
-        uint4 held[NORM_ROWS];
-        load_rows<T, FAST>(s, 0, x, w, row, held);
-        const int64_t to = FAST ? norm_offset<FAST>(s, 1, w, row) : 0;
-#pragma unroll
-        for (int r = 0; r < NORM_ROWS; r++) {
-            real<T> v[VLEN<T>];
-            if (row + r * w.down >= w.end)
-                continue;
-            unpack<T>(held[r], v);
-            make_y<T, NEURON>(c, k.neuron.kind, neuron, v);
-            store_columns<T, FAST>(y, row_offset<FAST>(s, 1, w, to, row, r), s.step[1], w.left,
-                                   false, k.stream, v);
-        }
-    }
+    const int64_t to = FAST ? norm_offset<FAST>(s, 1, w, w.begin) : 0;
+    each_row(rows, s, data, w, [&](int r, const uint4 *held) {
+        real<T> v[VLEN<T>];
+        unpack<T>(held[0], v);
+        make_y<T, NEURON>(c, k.neuron.kind, neuron, v);
+        store_columns<T, FAST>(y, row_offset<FAST>(s, 1, w, to, r), s.step[1], w.left, false,
+                               k.stream, v);
+    });
 }
 
 /* ---- sums of the gradient, dx ---- */
@@ -387,33 +424,27 @@ add_gradient(const real<T> g[VLEN<T>], const real<T> t[VLEN<T>], real<T> sum[2 *
 
 /* partial: (images, parts, 2, channels) */
 template <rg_dtype T, bool FAST, int NEURON>
-static __global__ void __launch_bounds__(NORM_THREADS, 2)
+static __global__ void __launch_bounds__(NORM_THREADS, 3)
     norm_sums(const void *dy, const void *x, const void *gamma, const void *beta,
               const void *moments, void *partial, const __grid_constant__ rg_channels s,
               const __grid_constant__ norm_call k)
 {
-    __shared__ real<T> room[NORM_THREADS * 2 * VLEN<T>];
+    extern __shared__ uint4 memory[];
     const norm_place w = norm_place_of<T>(s, k.across, k.chunks, k.first * k.chunks + blockIdx.x);
     const neuron_constants<T> neuron = neuron_constants_in<T>(k.neuron.numbers);
+    const void *const data[] = { dy, x };
+    auto rows = find_rows<T, FAST>(s, data, w, memory);
     norm_columns<T> c;
     real<T> sum[2 * VLEN<T>] = {};
-    if (w.left > 0) {
+    if (w.left > 0)
         set_columns<T>(c, s, moments, gamma, beta, k.parameters, w);
-        for (int64_t row = w.begin; row < w.end; row += NORM_ROWS * w.down) {
-            uint4 dys[NORM_ROWS], xs[NORM_ROWS];
-            load_rows<T, FAST>(s, 0, dy, w, row, dys);
-            load_rows<T, FAST>(s, 1, x, w, row, xs);
-#pragma unroll
-            for (int r = 0; r < NORM_ROWS; r++) {
-                real<T> g[VLEN<T>], t[VLEN<T>];
-                if (row + r * w.down >= w.end)
-                    continue;
-                take_gradient<T, NEURON>(dys[r], xs[r], c, k.neuron.kind, neuron, g, t);
-                add_gradient<T>(g, t, sum);
-            }
-        }
-    }
-    reduce_down<2 * VLEN<T>>(sum, k.across, room, false);
+    each_row(rows, s, data, w, [&](int, const uint4 *held) {
+        real<T> g[VLEN<T>], t[VLEN<T>];
+        take_gradient<T, NEURON>(held[0], held[1], c, k.neuron.kind, neuron, g, t);
+        add_gradient<T>(g, t, sum);
+    });
+    __syncthreads(); /* `memory` is free again */
+    reduce_down<2 * VLEN<T>>(sum, k.across, (real<T> *)memory, false);
     if (threadIdx.x >= k.across)
         return;
     real<T> *to = (real<T> *)partial + (w.image * s.parts + w.part) * 2 * s.channels + w.c;
@@ -456,17 +487,20 @@ static __device__ __forceinline__ void add_extra(const void *factors, int64_t fi
 
 /* factors: (images, RG_NORM_FACTORS, channels) */
 template <rg_dtype T, bool FAST, int NEURON>
-static __global__ void __launch_bounds__(NORM_THREADS, 2)
+static __global__ void __launch_bounds__(NORM_THREADS, VLEN<T> == 8 ? 2 : 3)
     norm_gradient(const void *dy, const void *x, const void *gamma, const void *beta,
                   const void *moments, const void *factors, void *dx,
                   const __grid_constant__ rg_channels s, const __grid_constant__ norm_call k)
 {
+    extern __shared__ uint4 memory[];
     const int64_t block = (k.first + k.count) * k.chunks - 1 - blockIdx.x;
     const norm_place w = norm_place_of<T>(s, k.across, k.chunks, block);
     if (w.left == 0)
         return;
     const neuron_constants<T> neuron = neuron_constants_in<T>(k.neuron.numbers);
     const int64_t first = w.image * RG_NORM_FACTORS;
+    const void *const data[] = { dy, x };
+    auto rows = find_rows<T, FAST>(s, data, w, memory);
     norm_columns<T> c;
     real<T> offset[VLEN<T>] = {}, weight[VLEN<T>] = {};
     set_columns<T>(c, s, moments, gamma, beta, k.parameters, w);
@@ -474,27 +508,27 @@ static __global__ void __launch_bounds__(NORM_THREADS, 2)
         load_table<T>(factors, first + RG_NORM_OFFSET, s.channels, w, offset);
         load_table<T>(factors, first + RG_NORM_WEIGHT, s.channels, w, weight);
     }
-    for (int64_t row = w.begin; row < w.end; row += NORM_ROWS * w.down) {
-        uint4 dys[NORM_ROWS], xs[NORM_ROWS];
-        load_rows<T, FAST>(s, 0, dy, w, row, dys);
-        load_rows<T, FAST>(s, 1, x, w, row, xs);
-        const int64_t to = FAST ? norm_offset<FAST>(s, 2, w, row) : 0;
-#pragma unroll
-        for (int r = 0; r < NORM_ROWS; r++) {
-            real<T> g[VLEN<T>], t[VLEN<T>];
-            if (row + r * w.down >= w.end)
-                continue;
-            take_gradient<T, NEURON>(dys[r], xs[r], c, k.neuron.kind, neuron, g, t);
-            make_dx<T>(c, offset, weight, k.given, g, t);
-            if (k.extra)
-                add_extra<T>(factors, first, s.channels, w, g, t);
-            store_columns<T, FAST>(dx, row_offset<FAST>(s, 2, w, to, row, r), s.step[2], w.left,
-                                   k.add, k.stream, g);
-        }
-    }
+    const int64_t to = FAST ? norm_offset<FAST>(s, 2, w, w.begin) : 0;
+    each_row(rows, s, data, w, [&](int r, const uint4 *held) {
+        real<T> g[VLEN<T>], t[VLEN<T>];
+        take_gradient<T, NEURON>(held[0], held[1], c, k.neuron.kind, neuron, g, t);
+        make_dx<T>(c, offset, weight, k.given, g, t);
+        if (k.extra)
+            add_extra<T>(factors, first, s.channels, w, g, t);
+        store_columns<T, FAST>(dx, row_offset<FAST>(s, 2, w, to, r), s.step[2], w.left, k.add,
+                               k.stream, g);
+    });
 }
 
 /* ---- launches ---- */
+
+/* Shared memory of a kernel that reads so many tensors: for copies, then for a reduction. */
+template <rg_dtype T> static int64_t norm_shared(int tensors)
+{
+    const int64_t room = NORM_THREADS * 2 * VLEN<T> * (int64_t)sizeof(real<T>);
+    const int64_t copies = (int64_t)tensors * NORM_AHEAD * NORM_THREADS * 16;
+    return copies > room ? copies : room;
+}
 
 template <rg_dtype T> static int norm_across(const rg_channels *s)
 {
@@ -534,7 +568,7 @@ static void launch_parts(const void *x, void *partial, const rg_channels *s, int
     const int64_t chunks = ceil_div(s->channels, across * VLEN<T>);
     const void *const data[] = { x };
     launch(norm_is_fast<T>(s, data, 1) ? norm_parts<T, true> : norm_parts<T, false>, count * chunks,
-           NORM_THREADS, 0, place, x, partial, *s, across, chunks, first);
+           NORM_THREADS, norm_shared<T>(1), place, x, partial, *s, across, chunks, first);
 }
 
 /* The kernel for a neuron; what is not aligned looks at each element what is to be done. */

@@ -192,8 +192,8 @@ template <rg_dtype T> static void columns_forward(const void *args, const rg_cud
         call.stream = k->shape.stream;
         if (s->parts > 0)
             launch(NORM_KERNEL(norm_forward, fast, k->shape.neuron.kind), call.count * call.chunks,
-                   NORM_THREADS, 0, place, k->x, k->gamma, k->beta, (const void *)k->moments, k->y,
-                   *s, call);
+                   NORM_THREADS, norm_shared<T>(1), place, k->x, k->gamma, k->beta,
+                   (const void *)k->moments, k->y, *s, call);
     }
 }
 
@@ -210,11 +210,12 @@ template <rg_dtype T> static void rows_forward(const void *args, const rg_cuda_p
         const int64_t slots = ceil_div(call.each, VLEN<T> * call.lanes);
         launch(TEAM_KERNEL(team_rows, fast && k->shape.channels.images.rank <= 1, call.neuron.kind,
                            slots),
-               ceil_div(call.images, call.part), ROW_THREADS, 0, place, *k, call);
+               ceil_div(call.images, call.part), ROW_THREADS,
+               team_shared(&call, 1, sizeof(real<T>)), place, *k, call);
         return;
     }
     call.lanes = row_lanes<T>(call.each);
-    launch(NORM_KERNEL(norm_rows, fast, call.neuron.kind),
+    launch(ROW_KERNEL(norm_rows, fast, call.neuron.kind),
            ceil_div(call.images, ROW_THREADS / call.lanes), ROW_THREADS, 0, place, k->x, k->gamma,
            k->beta, k->mean, k->rest, k->s, k->y, k->shape.channels, call);
 }
@@ -270,15 +271,15 @@ template <rg_dtype T> static void columns_gradient(const void *args, const rg_cu
         launch_groups(merge_groups<T>, &tables, i, count, place);
         if (s->parts > 0)
             launch(NORM_KERNEL(norm_sums, reads_fast, call.neuron.kind), call.count * call.chunks,
-                   NORM_THREADS, 0, place, k->dy, k->x, k->gamma, k->beta, (const void *)k->moments,
-                   k->partial, *s, call);
+                   NORM_THREADS, norm_shared<T>(2), place, k->dy, k->x, k->gamma, k->beta,
+                   (const void *)k->moments, k->partial, *s, call);
         launch_groups(join_groups<T>, &tables, i, count, place);
         call.add = k->add;
         call.stream = k->shape.stream;
         if (s->parts > 0 && k->wants_dx)
             launch(NORM_KERNEL(norm_gradient, fast, call.neuron.kind), call.count * call.chunks,
-                   NORM_THREADS, 0, place, k->dy, k->x, k->gamma, k->beta, (const void *)k->moments,
-                   (const void *)k->factors, k->dx, *s, call);
+                   NORM_THREADS, norm_shared<T>(2), place, k->dy, k->x, k->gamma, k->beta,
+                   (const void *)k->moments, (const void *)k->factors, k->dx, *s, call);
     }
 }
 
@@ -296,10 +297,9 @@ static void long_gradient(const rg_group_norm_gradient_args *k, row_call call, b
     if (bytes * (ROW_THREADS / call.lanes) > most_shared)
         call.lanes = ROW_THREADS;
     call.shared = bytes * (ROW_THREADS / call.lanes) <= most_shared;
-    launch(NORM_KERNEL(norm_rows_gradient, fast, call.neuron.kind),
-           ceil_div(call.images, call.part), ROW_THREADS,
-           call.shared && call.wants_sums ? bytes * (ROW_THREADS / call.lanes) : 0, place, *k,
-           call);
+    launch(ROW_KERNEL(norm_rows_gradient, fast, call.neuron.kind), ceil_div(call.images, call.part),
+           ROW_THREADS, call.shared && call.wants_sums ? bytes * (ROW_THREADS / call.lanes) : 0,
+           place, *k, call);
 }
 
 template <rg_dtype T> static void rows_gradient(const void *args, const rg_cuda_place *place)
@@ -318,12 +318,10 @@ template <rg_dtype T> static void rows_gradient(const void *args, const rg_cuda_
         return;
     }
     const int64_t slots = ceil_div(call.each, VLEN<T> * call.lanes);
-    const int64_t teams = ROW_THREADS / call.lanes;
     launch(TEAM_KERNEL(team_rows_gradient, fast && k->shape.channels.images.rank <= 1,
                        call.neuron.kind, slots),
-           ceil_div(call.images, call.part), ROW_THREADS,
-           teams > 1 && call.wants_sums ? teams * call.each * (int64_t)sizeof(real<T>) : 0, place,
-           *k, call);
+           ceil_div(call.images, call.part), ROW_THREADS, team_shared(&call, 2, sizeof(real<T>)),
+           place, *k, call);
 }
 
 /* ---- gradients of parameters ---- */

@@ -121,9 +121,7 @@ static __global__ void __launch_bounds__(ROW_THREADS)
 #pragma unroll
             for (int e = 0; e < VLEN<T>; e++) {
                 v[e] = fma(v[e] - q.mean, scale[e], shift[e]);
-                if constexpr (NEURON == NORM_RELU)
-                    v[e] = neuron_relu<T>(neuron, v[e], v[e]);
-                else if constexpr (NEURON == NORM_OTHER)
+                if constexpr (NEURON == NORM_OTHER)
                     v[e] = any_neuron<T>(k.neuron.kind, neuron, v[e]);
             }
             store_columns<T, FAST>(y, to + (first + c) * shape.step[1], shape.step[1], left, false,
@@ -207,40 +205,73 @@ template <int N> static __device__ __forceinline__ void keep_packed(uint4 held[N
         asm volatile("" : "+r"(held[i].x), "+r"(held[i].y), "+r"(held[i].z), "+r"(held[i].w));
 }
 
-template <rg_dtype T, bool FAST, int SLOTS>
-static __device__ __forceinline__ void load_team(const void *data, int64_t offset, int64_t step,
-                                                 const team_place<SLOTS> &p, uint4 held[SLOTS])
+/* The row of a team that is number r of those from `base` on, or the last one of the block. */
+template <int SLOTS>
+static __device__ __forceinline__ int64_t team_row(const team_place<SLOTS> &p, int64_t base, int r)
 {
+    const int64_t row = base + r * p.teams + p.team;
+    return row < p.last ? row : p.last - 1;
+}
+
+/* Starts to copy the thread's vectors of R rows of tensor t to `own`. */
+template <rg_dtype T, bool FAST, int SLOTS, int R>
+static __device__ __forceinline__ void start_team(const rg_channels &s, int t, const void *data,
+                                                  const team_place<SLOTS> &p, int64_t base,
+                                                  uint4 *own)
+{
+    if constexpr (FAST) {
 #pragma unroll
-    for (int i = 0; i < SLOTS; i++) {
-        held[i] = make_uint4(0, 0, 0, 0);
-        if (p.left[i] == 0)
-            continue;
-        if constexpr (FAST) {
-            held[i] = load_vector(at<T>(data, offset + p.c[i]));
-        } else {
-            real<T> x[VLEN<T>];
-            load_columns<T, FAST>(data, offset + p.c[i] * step, step, p.left[i], x);
-            held[i] = pack<T>(x);
+        for (int r = 0; r < R; r++) {
+            const int64_t from = image_offset<FAST>(s, t, team_row(p, base, r));
+#pragma unroll
+            for (int i = 0; i < SLOTS; i++) {
+                if (p.left[i] > 0)
+                    copy_vector(own + (r * SLOTS + i) * ROW_THREADS, at<T>(data, from + p.c[i]));
+            }
         }
     }
 }
 
-/* The element in the middle of the first three of a row. */
-template <rg_dtype T, bool FAST>
-static __device__ __forceinline__ real<T> near_of(const row_call &k, const void *data,
-                                                  int64_t offset, int64_t step)
+/* What start_team has copied, or would have. */
+template <rg_dtype T, bool FAST, int SLOTS, int R>
+static __device__ __forceinline__ void take_team(const rg_channels &s, int t, const void *data,
+                                                 const team_place<SLOTS> &p, int64_t base,
+                                                 const uint4 *own, uint4 held[R][SLOTS])
 {
-    const int last = (int)k.each - 1;
-    if constexpr (FAST && VLEN<T> >= 4) {
-        real<T> x[VLEN<T>];
-        unpack<T>(load_vector(at<T>(data, offset)), x);
-        return middle_of(x[0], x[1], x[2]);
-    } else {
-        return middle_of(load<T>(data, offset),
-                         load<T>(data, offset + (last < 1 ? last : 1) * step),
-                         load<T>(data, offset + (last < 2 ? last : 2) * step));
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+#pragma unroll
+        for (int i = 0; i < SLOTS; i++) {
+            held[r][i] = make_uint4(0, 0, 0, 0);
+            if (p.left[i] == 0)
+                continue;
+            if constexpr (FAST) {
+                held[r][i] = own[(r * SLOTS + i) * ROW_THREADS];
+            } else {
+                real<T> x[VLEN<T>];
+                const int64_t from = image_offset<FAST>(s, t, team_row(p, base, r));
+                load_columns<T, FAST>(data, from + p.c[i] * s.step[t], s.step[t], p.left[i], x);
+                held[r][i] = pack<T>(x);
+            }
+        }
     }
+}
+
+/* The first three elements of a row of x, of which the middle one is near the mean. */
+template <rg_dtype T, bool FAST>
+static __device__ __forceinline__ void load_near(const row_call &k, const rg_channels &s, int t,
+                                                 const void *x, int64_t image, element<T> three[3])
+{
+    const int64_t from = image_offset<FAST>(s, t, image);
+    const int last = (int)k.each - 1;
+#pragma unroll
+    for (int i = 0; i < 3; i++)
+        three[i] = ((const element<T> *)x)[from + (last < i ? last : i) * s.step[t]];
+}
+
+template <rg_dtype T> static __device__ __forceinline__ real<T> near_of(const element<T> three[3])
+{
+    return middle_of(to_real<T>(three[0]), to_real<T>(three[1]), to_real<T>(three[2]));
 }
 
 /* Sums over a team, of N values each. `room` has space for N values of every warp; the one of the
@@ -297,30 +328,31 @@ template <int R, class REAL> static __device__ __forceinline__ REAL own_of(const
     return own;
 }
 
-/* Statistics of R rows. What follows from the sums of a row is worked out by one thread of R, then
- * all get it. */
+/* Statistics of R rows. What belongs to a row, as `near` and what follows from its sums, is with
+ * one thread of R, whose turn it is; the others ask for it. */
 template <rg_dtype T, int SLOTS, int R>
 static __device__ __forceinline__ void
 team_statistics(const row_call &k, const team_place<SLOTS> &p, const uint4 held[R][SLOTS],
-                const real<T> near[R], real<T> *room, row_numbers<T> &own)
+                real<T> near, real<T> *room, row_numbers<T> &own)
 {
     real<T> sum[2 * R] = {};
 #pragma unroll
     for (int r = 0; r < R; r++) {
+        const real<T> about = __shfl_sync(~0u, near, r, R);
 #pragma unroll
         for (int i = 0; i < SLOTS; i++) {
             real<T> d[VLEN<T>];
             unpack<T>(held[r][i], d);
 #pragma unroll
             for (int e = 0; e < VLEN<T>; e++) {
-                d[e] = e < p.left[i] ? d[e] - near[r] : 0;
+                d[e] = e < p.left[i] ? d[e] - about : 0;
                 sum[r] += d[e];
                 sum[R + r] = fma(d[e], d[e], sum[R + r]);
             }
         }
     }
     reduce_team<2 * R>(sum, k.lanes, room);
-    const double all = (double)own_of<R>(sum), about = (double)own_of<R>(near);
+    const double all = (double)own_of<R>(sum), about = (double)near;
     const double rest = all * k.inverse;
     const double around = fma(-all, rest, (double)own_of<R>(sum + R));
     const double mean = (double)(real<T>)(about + rest);
@@ -363,26 +395,33 @@ static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 4 ? 2 : 3)
     team_rows(const __grid_constant__ rg_group_norm_args a, const __grid_constant__ row_call k)
 {
     enum { V = VLEN<T>, R = TEAM_VECTORS / SLOTS, ROOM = 2 * R * ROW_THREADS / ROW_WARP };
+    extern __shared__ uint4 memory[];
     __shared__ real<T> room[2 * ROOM];
     const rg_channels &s = a.shape.channels;
     const neuron_constants<T> neuron = neuron_constants_in<T>(k.neuron.numbers);
     const team_place<SLOTS> p = find_team<T, SLOTS>(k);
     real<T> gamma[SLOTS][V], beta[SLOTS][V];
     team_parameters<T, SLOTS>(k, p, a.gamma, a.beta, gamma, beta);
+    const int mine = (int)threadIdx.x & (R - 1);
+    uint4 *const copies = memory + threadIdx.x;
+    element<T> three[3];
     int turn = 0;
+    auto start = [&](int64_t base) {
+        if (base >= p.last)
+            return;
+        start_team<T, FAST, SLOTS, R>(s, 0, a.x, p, base, copies);
+        load_near<T, FAST>(k, s, 0, a.x, team_row(p, base, mine), three);
+    };
+    start(p.first);
     for (int64_t base = p.first; base < p.last; base += R * p.teams, turn ^= ROOM) {
         uint4 held[R][SLOTS];
-        real<T> near[R];
         row_numbers<T> own;
-#pragma unroll
-        for (int r = 0; r < R; r++) {
-            const int64_t row = base + r * p.teams + p.team;
-            const int64_t from = image_offset<FAST>(s, 0, row < p.last ? row : p.last - 1);
-            load_team<T, FAST, SLOTS>(a.x, from, s.step[0], p, held[r]);
-            near[r] = near_of<T, FAST>(k, a.x, from, s.step[0]);
-        }
+        await_copies();
+        take_team<T, FAST, SLOTS, R>(s, 0, a.x, p, base, copies, held);
+        const real<T> near = near_of<T>(three);
+        start(base + R * p.teams);
         team_statistics<T, SLOTS, R>(k, p, held, near, room + turn, own);
-        const int64_t turns = base + (threadIdx.x & (R - 1)) * p.teams + p.team;
+        const int64_t turns = base + mine * p.teams + p.team;
         if (p.lane < R && turns < p.last)
             put_statistics<T>(a.mean, a.rest, a.s, turns, own);
 #pragma unroll
@@ -403,9 +442,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 4 ? 2 : 3)
                 for (int e = 0; e < V; e++) {
                     const real<T> scale = gamma[i][e] * q.s;
                     v[e] = fma(v[e] - q.mean, scale, fma(-q.rest, scale, beta[i][e]));
-                    if constexpr (NEURON == NORM_RELU)
-                        v[e] = neuron_relu<T>(neuron, v[e], v[e]);
-                    else if constexpr (NEURON == NORM_OTHER)
+                    if constexpr (NEURON == NORM_OTHER)
                         v[e] = any_neuron<T>(k.neuron.kind, neuron, v[e]);
                 }
                 store_columns<T, FAST>(a.y, to + p.c[i] * s.step[1], s.step[1], p.left[i], false,
@@ -437,23 +474,17 @@ team_gradient(const row_call &k, const neuron_constants<T> &neuron, const uint4 
     }
 }
 
-/* Offset and weight of R rows, from sums over teams. */
+/* Offset and weight of the row whose turn it is, from sums over teams. */
 template <rg_dtype T, int R>
 static __device__ __forceinline__ void team_factors(const row_call &k, const real<T> sum[2 * R],
-                                                    const row_numbers<T> q[R], real<T> &offset,
+                                                    const row_numbers<T> &own, real<T> &offset,
                                                     real<T> &weight)
 {
-    real<T> s[R], rest[R];
-#pragma unroll
-    for (int r = 0; r < R; r++) {
-        s[r] = q[r].s;
-        rest[r] = q[r].rest;
-    }
     const double all = (double)own_of<R>(sum), products = (double)own_of<R>(sum + R);
-    const double scale = (double)own_of<R>(s), low = (double)own_of<R>(rest);
-    const double wide = scale * (scale * (products - low * all) * k.inverse);
+    const double s = (double)own.s, rest = (double)own.rest;
+    const double wide = s * (s * (products - rest * all) * k.inverse);
     weight = (real<T>)wide;
-    offset = (real<T>)(all * k.inverse - low * wide);
+    offset = (real<T>)(all * k.inverse - rest * wide);
 }
 
 /* Sums of channels over the rows of a block: teams are joined one after the other. */
@@ -462,9 +493,10 @@ static __device__ __forceinline__ void
 put_sums(const row_call &k, const team_place<SLOTS> &p, const real<T> dgamma[SLOTS][VLEN<T>],
          const real<T> dbeta[SLOTS][VLEN<T>], real<T> *dgammas, real<T> *dbetas)
 {
-    extern __shared__ double dynamic[];
-    real<T> *const sums = (real<T> *)dynamic;
+    extern __shared__ uint4 memory[];
+    real<T> *const sums = (real<T> *)memory;
     const int channels = (int)k.each;
+    __syncthreads(); /* all copies are read */
     for (int half = 0; half < 2; half++) {
         real<T> *const to = half ? dbetas : dgammas;
 #pragma unroll
@@ -499,37 +531,45 @@ static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 4 ? 1 : 2)
                        const __grid_constant__ row_call k)
 {
     enum { V = VLEN<T>, R = TEAM_VECTORS / SLOTS, ROOM = 2 * R * ROW_THREADS / ROW_WARP };
+    extern __shared__ uint4 memory[];
     __shared__ real<T> room[4 * ROOM]; /* for sums and for statistics, two that take turns */
     const rg_channels &s = a.shape.channels;
     const neuron_constants<T> neuron = neuron_constants_in<T>(k.neuron.numbers);
     const team_place<SLOTS> p = find_team<T, SLOTS>(k);
     real<T> gamma[SLOTS][V], beta[SLOTS][V], dgamma[SLOTS][V] = {}, dbeta[SLOTS][V] = {};
     team_parameters<T, SLOTS>(k, p, a.gamma, a.beta, gamma, beta);
+    const int mine = (int)threadIdx.x & (R - 1);
+    uint4 *const x_copies = memory + threadIdx.x;
+    uint4 *const dy_copies = x_copies + TEAM_VECTORS * ROW_THREADS;
+    element<T> three[3];
+    row_numbers<T> next;
     int turn = 0;
+    auto start = [&](int64_t base) {
+        if (base >= p.last)
+            return;
+        const int64_t image = team_row(p, base, mine);
+        start_team<T, FAST, SLOTS, R>(s, 1, a.x, p, base, x_copies);
+        start_team<T, FAST, SLOTS, R>(s, 0, a.dy, p, base, dy_copies);
+        if (k.known)
+            next = { ((const real<T> *)a.mean)[image], ((const real<T> *)a.rest)[image],
+                     ((const real<T> *)a.s)[image] };
+        else
+            load_near<T, FAST>(k, s, 1, a.x, image, three);
+    };
+    start(p.first);
     for (int64_t base = p.first; base < p.last; base += R * p.teams, turn ^= ROOM) {
         uint4 dys[R][SLOTS], xs[R][SLOTS];
-        row_numbers<T> q[R];
-        real<T> near[R], sum[2 * R] = {}, offset, weight;
+        row_numbers<T> q[R], own = next;
+        real<T> sum[2 * R] = {}, offset, weight;
+        await_copies();
+        take_team<T, FAST, SLOTS, R>(s, 1, a.x, p, base, x_copies, xs);
+        take_team<T, FAST, SLOTS, R>(s, 0, a.dy, p, base, dy_copies, dys);
+        if (!k.known)
+            team_statistics<T, SLOTS, R>(k, p, xs, near_of<T>(three), room + 2 * ROOM + turn, own);
+        start(base + R * p.teams);
 #pragma unroll
-        for (int r = 0; r < R; r++) {
-            const int64_t row = base + r * p.teams + p.team;
-            const int64_t image = row < p.last ? row : p.last - 1,
-                          from = image_offset<FAST>(s, 1, image);
-            load_team<T, FAST, SLOTS>(a.x, from, s.step[1], p, xs[r]);
-            load_team<T, FAST, SLOTS>(a.dy, image_offset<FAST>(s, 0, image), s.step[0], p, dys[r]);
-            if (k.known)
-                q[r] = { ((const real<T> *)a.mean)[image], ((const real<T> *)a.rest)[image],
-                         ((const real<T> *)a.s)[image] };
-            else
-                near[r] = near_of<T, FAST>(k, a.x, from, s.step[1]);
-        }
-        if (!k.known) {
-            row_numbers<T> own;
-            team_statistics<T, SLOTS, R>(k, p, xs, near, room + 2 * ROOM + turn, own);
-#pragma unroll
-            for (int r = 0; r < R; r++)
-                q[r] = numbers_of<T, R>(own, r);
-        }
+        for (int r = 0; r < R; r++)
+            q[r] = numbers_of<T, R>(own, r);
 #pragma unroll
         for (int r = 0; r < R; r++) {
             const bool counts = base + r * p.teams + p.team < p.last;
@@ -551,7 +591,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 4 ? 1 : 2)
         if (!k.wants_dx)
             continue;
         reduce_team<2 * R>(sum, k.lanes, room + turn);
-        team_factors<T, R>(k, sum, q, offset, weight);
+        team_factors<T, R>(k, sum, own, offset, weight);
 #pragma unroll
         for (int r = 0; r < R; r++) {
             const real<T> shift = __shfl_sync(~0u, offset, r, R);
@@ -591,14 +631,27 @@ template <rg_dtype T> static int team_lanes(const row_call *k)
                : power_of_two(vectors, TEAM_VECTORS, ROW_THREADS);
 }
 
+/* Shared memory of a block that reads so many tensors: for copies, then for sums of teams. */
+static inline int64_t team_shared(const row_call *k, int tensors, int64_t real)
+{
+    const int64_t copies = (int64_t)tensors * TEAM_VECTORS * ROW_THREADS * 16;
+    const int64_t sums = k->wants_sums ? ROW_THREADS / k->lanes * k->each * real : 0;
+    return copies > sums ? copies : sums;
+}
+
 /* Kernels for a neuron and as many vectors as a thread has; those with more will do. */
 #define TEAM_KERNEL(name, fast, kind, slots)                    \
     (!(fast)                    ? name<T, false, NORM_OTHER, 4> \
-     : (kind) == RG_NEURON_RELU ? name<T, true, NORM_RELU, 4>   \
      : (kind) != RG_NEURON_NONE ? name<T, true, NORM_OTHER, 4>  \
      : (slots) == 1             ? name<T, true, NORM_PLAIN, 1>  \
      : (slots) == 2             ? name<T, true, NORM_PLAIN, 2>  \
                                 : name<T, true, NORM_PLAIN, 4>)
+
+/* The same for other rows. */
+#define ROW_KERNEL(name, fast, kind)                         \
+    (!(fast)                    ? name<T, false, NORM_OTHER> \
+     : (kind) == RG_NEURON_NONE ? name<T, true, NORM_PLAIN>  \
+                                : name<T, true, NORM_OTHER>)
 
 /* ---- other rows: gradient ---- */
 
@@ -628,12 +681,12 @@ static __global__ void __launch_bounds__(ROW_THREADS)
     norm_rows_gradient(const __grid_constant__ rg_group_norm_gradient_args a,
                        const __grid_constant__ row_call k)
 {
-    extern __shared__ double dynamic[];
+    extern __shared__ uint4 memory[];
     __shared__ real<T> room[2 * ROW_WARP];
     const rg_channels &shape = a.shape.channels;
     const int lane = (int)threadIdx.x % k.lanes, at_once = ROW_THREADS / k.lanes;
     const int64_t channels = shape.channels, unit = blockIdx.x;
-    real<T> *const sums = k.shared ? (real<T> *)dynamic : (real<T> *)a.dgammas + unit * channels;
+    real<T> *const sums = k.shared ? (real<T> *)memory : (real<T> *)a.dgammas + unit * channels;
     real<T> *const dgamma = sums + (k.shared ? threadIdx.x / k.lanes * 2 * channels : 0);
     real<T> *const dbeta = k.shared ? dgamma + channels : (real<T> *)a.dbetas + unit * channels;
     const neuron_constants<T> neuron = neuron_constants_in<T>(k.neuron.numbers);

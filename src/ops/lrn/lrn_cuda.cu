@@ -138,7 +138,7 @@ static __global__ void __launch_bounds__(THREADS)
 /* A warp has K vectors for each lane, which are whole pixels: lane l has vectors l, l + 32, … of
  * them. Neighbours get what they need by shuffles; lane 31 is before lane 0 of the next 32. */
 template <int K> struct five_place {
-    int64_t pixel[K]; /* or -1 */
+    int pixel[K]; /* or -1 */
     int channel[K];
     bool first[K], last[K]; /* vectors of their pixels */
 };
@@ -153,7 +153,8 @@ static __device__ __forceinline__ five_place<K> find_five(const pixel_cut &cut, 
     for (int i = 0; i < K; i++) {
         const int j = i * 32 + lane, pixel = (int)(j * cut.magic >> 16);
         const int vector = j - pixel * cut.vectors;
-        p.pixel[i] = warp * cut.pixels + pixel < pixels ? warp * cut.pixels + pixel : -1;
+        const int64_t all = warp * cut.pixels + pixel;
+        p.pixel[i] = all < pixels ? (int)all : -1;
         p.channel[i] = vector * VLEN<T>;
         p.first[i] = vector == 0;
         p.last[i] = vector == cut.vectors - 1;
@@ -169,25 +170,65 @@ template <class REAL> static __device__ __forceinline__ REAL pass_on(REAL own, R
     return __shfl_sync(~0u, lane == (step == 1 ? 0 : 31) ? other : own, lane + step & 31);
 }
 
-/* sum[i] of the windows of vector i, in the order of sum_taps. */
+/* What neighbours need of K vectors: the first two and the last two values of each. */
+template <int K, class REAL> struct five_ends {
+    REAL low[K][2], high[K][2];
+};
+
 template <int K, int V, class REAL>
-static __device__ __forceinline__ void sum_five(const five_place<K> &p, const REAL z[K][V], int i,
-                                                REAL sum[V])
+static __device__ __forceinline__ void set_ends(five_ends<K, REAL> &ends, int i, const REAL z[V])
+{
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+        ends.low[i][e] = z[e];
+        ends.high[i][e] = z[V - 2 + e];
+    }
+}
+
+/* Sums of the windows of vector i, in the order of sum_taps. */
+template <int K, int V, class REAL>
+static __device__ __forceinline__ void sum_five(const five_place<K> &p,
+                                                const five_ends<K, REAL> &ends, int i,
+                                                const REAL z[V], REAL sum[V])
 {
     REAL around[V + 4];
 #pragma unroll
     for (int e = 0; e < 2; e++) {
-        const REAL before = pass_on(z[i][V - 2 + e], z[i > 0 ? i - 1 : 0][V - 2 + e], 31);
-        const REAL behind = pass_on(z[i][e], z[i < K - 1 ? i + 1 : i][e], 1);
+        const REAL before = pass_on(ends.high[i][e], ends.high[i > 0 ? i - 1 : 0][e], 31);
+        const REAL behind = pass_on(ends.low[i][e], ends.low[i < K - 1 ? i + 1 : i][e], 1);
         around[e] = p.first[i] ? 0 : before;
         around[V + 2 + e] = p.last[i] ? 0 : behind;
     }
 #pragma unroll
     for (int e = 0; e < V; e++)
-        around[2 + e] = z[i][e];
+        around[2 + e] = z[e];
 #pragma unroll
     for (int e = 0; e < V; e++)
         sum[e] = (around[e] + around[e + 1]) + (around[e + 2] + around[e + 3]) + around[e + 4];
+}
+
+/* x of a vector, and its squares. */
+template <rg_dtype T>
+static __device__ __forceinline__ void take_squares(uint4 &held, real<T> x[VLEN<T>],
+                                                    real<T> square[VLEN<T>])
+{
+    /* the compiler is to take them out again, not to keep them all */
+    asm volatile("" : "+r"(held.x), "+r"(held.y), "+r"(held.z), "+r"(held.w));
+    unpack<T>(held, x);
+#pragma unroll
+    for (int e = 0; e < VLEN<T>; e++)
+        square[e] = x[e] * x[e];
+}
+
+template <rg_dtype T, int K>
+static __device__ __forceinline__ void square_ends(uint4 held[K], five_ends<K, real<T>> &ends)
+{
+#pragma unroll
+    for (int i = 0; i < K; i++) {
+        real<T> x[VLEN<T>], square[VLEN<T>];
+        take_squares<T>(held[i], x, square);
+        set_ends<K, VLEN<T>>(ends, i, square);
+    }
 }
 
 template <rg_dtype T, int K>
@@ -211,20 +252,14 @@ static __global__ void __launch_bounds__(THREADS)
     const rg_lrn_shape &s = a.shape;
     const five_place<K> p = find_five<T, K>(cut, s.outer.count);
     uint4 held[K];
-    real<T> square[K][V];
+    five_ends<K, real<T>> ends;
     load_five<T, K>(s.outer, 0, a.x, p, held);
+    square_ends<T, K>(held, ends);
 #pragma unroll
     for (int i = 0; i < K; i++) {
-        unpack<T>(held[i], square[i]);
-#pragma unroll
-        for (int e = 0; e < V; e++)
-            square[i][e] *= square[i][e];
-    }
-#pragma unroll
-    for (int i = 0; i < K; i++) {
-        real<T> x[V], sum[V];
-        sum_five<K, V>(p, square, i, sum);
-        unpack<T>(held[i], x);
+        real<T> x[V], square[V], sum[V];
+        take_squares<T>(held[i], x, square);
+        sum_five<K, V>(p, ends, i, square, sum);
 #pragma unroll
         for (int e = 0; e < V; e++)
             x[e] = norm_forward<T>(k, x[e], sum[e], 3);
@@ -235,7 +270,7 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 template <rg_dtype T, int K>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 3)
     gradient_five(const __grid_constant__ rg_lrn_gradient_args a, const norm_constants<T> k,
                   const pixel_cut cut)
 {
@@ -243,32 +278,16 @@ static __global__ void __launch_bounds__(THREADS)
     const rg_lrn_shape &s = a.shape;
     const five_place<K> p = find_five<T, K>(cut, s.outer.count);
     uint4 xs[K], dys[K];
-    real<T> square[K][V], direct[K][V], share[K][V];
+    real<T> direct[K][V], share[K][V];
+    five_ends<K, real<T>> squares, shares;
     load_five<T, K>(s.outer, 1, a.x, p, xs);
     load_five<T, K>(s.outer, 0, a.dy, p, dys);
-#pragma unroll
-    for (int i = 0; i < K; i++) {
-        unpack<T>(xs[i], square[i]);
-#pragma unroll
-        for (int e = 0; e < V; e++)
-            square[i][e] *= square[i][e];
-    }
-#pragma unroll
-    for (int i = 0; i < K; i++) {
-        real<T> x[V], dy[V], sum[V];
-        sum_five<K, V>(p, square, i, sum);
-        unpack<T>(xs[i], x);
-        unpack<T>(dys[i], dy);
-#pragma unroll
-        for (int e = 0; e < V; e++)
-            direct[i][e] = norm_middle<T>(k, dy[e], x[e], sum[e], share[i][e], 3);
-    }
-#pragma unroll
-    for (int i = 0; i < K; i++) {
+    square_ends<T, K>(xs, squares);
+    auto finish = [&](int i) {
         real<T> x[V], sum[V], old[V] = {};
-        sum_five<K, V>(p, share, i, sum);
+        sum_five<K, V>(p, shares, i, share[i], sum);
         if (p.pixel[i] < 0)
-            continue;
+            return;
         char *const to = at<T>(a.dx, straight_offset(s.outer, 2, p.pixel[i]) + p.channel[i]);
         unpack<T>(xs[i], x);
         if (s.add)
@@ -279,7 +298,21 @@ static __global__ void __launch_bounds__(THREADS)
             x[e] = s.add ? old[e] + x[e] : x[e];
         }
         store_vector(to, pack<T>(x), s.stream);
+    };
+#pragma unroll
+    for (int i = 0; i < K; i++) { /* what a vector gets from its neighbours is there one later */
+        real<T> x[V], square[V], dy[V], sum[V];
+        take_squares<T>(xs[i], x, square);
+        sum_five<K, V>(p, squares, i, square, sum);
+        unpack<T>(dys[i], dy);
+#pragma unroll
+        for (int e = 0; e < V; e++)
+            direct[i][e] = norm_middle<T>(k, dy[e], x[e], sum[e], share[i][e], 3);
+        set_ends<K, V>(shares, i, share[i]);
+        if (i > 0)
+            finish(i - 1);
     }
+    finish(K - 1);
 }
 
 /* ---- any channels and windows: a block has a pixel ---- */

@@ -19,8 +19,7 @@ template <rg_dtype T> static inline norm_constants<T> norm_constants_of(const rg
              n->quarters };
 }
 
-/* ---- roots; for 16-bit results by the unit that has them, off by 2^-22 of the value; the square
- * root of f32, too, which is off by 2^-23 ---- */
+/* ---- roots; for 16-bit results by the unit that has them, off by 2^-22 of the value ---- */
 
 template <rg_dtype T> constexpr bool IS_SHORT = T == RG_F16 || T == RG_BF16;
 
@@ -37,9 +36,21 @@ template <rg_dtype T> static __device__ __forceinline__ real<T> inverse_root(rea
 
 template <rg_dtype T> static __device__ __forceinline__ real<T> root(real<T> t)
 {
-    if constexpr (T != RG_F64) {
+    if constexpr (IS_SHORT<T>) {
         float r;
         asm("sqrt.approx.f32 %0, %1;" : "=f"(r) : "f"(t));
+        return r;
+    } else {
+        return sqrt(t);
+    }
+}
+
+/* Of an inverse root, which is never a subnormal number; off by 2^-23 in f32, too. */
+template <rg_dtype T> static __device__ __forceinline__ real<T> root_of_root(real<T> t)
+{
+    if constexpr (T != RG_F64) {
+        float r;
+        asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(t));
         return r;
     } else {
         return sqrt(t);
@@ -67,7 +78,7 @@ static __device__ __forceinline__ real<T> norm_power(real<T> t, const norm_const
     if (quarters == 2 || quarters == 3) {
         const real<T> r = inverse_root<T>(t);
         inverse = r * r;
-        return quarters == 2 ? r : r * root<T>(r);
+        return quarters == 2 ? r : r * root_of_root<T>(r);
     }
     inverse = inverse_of<T>(t);
     if (quarters == 4)

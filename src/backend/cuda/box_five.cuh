@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Windows of five rows and columns: a thread has a few channels of one column and goes down a band
+ * of rows, so that memory sees every pixel once.
+ *
+ * Copies of rows to come are on their way to shared memory, where a thread finds its own again. In
+ * every step the threads of a block put their values of a row side by side and add up windows of
+ * five columns; sums of the last five rows stay in registers, and make those of windows. The
+ * gradient does this twice: the second line of values, made of the sums of the first, follows three
+ * rows behind. Sums have the order of sum_taps. */
+#ifndef RG_BACKEND_CUDA_BOX_FIVE_CUH
+#define RG_BACKEND_CUDA_BOX_FIVE_CUH
+
+#include "backend/cuda/box_op.cuh"
+
+enum { FIVE = 5, FIVE_THREADS = 256, FIVE_ROWS = 8, FIVE_DY_ROWS = 4 /* rows of a ring */ };
+
+/* Channels of a thread, and how they are stored: 16 bytes, or 8 of 16-bit elements. */
+template <rg_dtype T> constexpr int FIVE_LANES = T == RG_F64 ? 2 : 4;
+template <rg_dtype T> constexpr int FIVE_BYTES = FIVE_LANES<T> *(int)sizeof(element<T>);
+
+/* How images are cut into blocks. Halos on either side of a tile are there where a row has several
+ * tiles. */
+struct five_cut {
+    int across, columns, halo;    /* threads for a pixel; columns of a tile, with halos */
+    int rows;                     /* of a band */
+    int64_t groups, tiles, bands; /* of channels; of a row; of an image */
+    int64_t blocks;
+};
+
+/* What a thread has to do. */
+struct five_place {
+    int64_t image, channel;
+    int column, first, last; /* column; rows of the band */
+    int at;                  /* where its values stand in a line */
+    bool lined, used, writes;
+};
+
+static __device__ __forceinline__ five_place find_five(const rg_box_shape &s, const five_cut &cut,
+                                                       int lanes)
+{
+    five_place p;
+    const int64_t block = blockIdx.x, rest = divide(block, cut.groups);
+    const int64_t more = divide(rest, cut.tiles), tile = rest - more * cut.tiles;
+    p.image = divide(more, cut.bands);
+    p.first = (int)(more - p.image * cut.bands) * cut.rows;
+    p.last = p.first + cut.rows < (int)s.row.size ? p.first + cut.rows : (int)s.row.size;
+    const int v = (int)threadIdx.x & (cut.across - 1), j = (int)threadIdx.x / cut.across;
+    p.channel = ((block - rest * cut.groups) * cut.across + v) * lanes;
+    p.column = (int)tile * (cut.columns - 2 * cut.halo) - cut.halo + j;
+    p.at = (j + 2) * cut.across + v;
+    p.lined = j < cut.columns;
+    p.used = p.lined && p.column >= 0 && p.column < (int)s.column.size && p.channel < s.channels;
+    p.writes = p.used && j >= cut.halo && j < cut.columns - cut.halo;
+    return p;
+}
+
+/* ---- channels of a thread ---- */
+
+template <rg_dtype T>
+static __device__ __forceinline__ void take_lanes(const void *from, real<T> x[FIVE_LANES<T>])
+{
+    if constexpr (FIVE_BYTES<T> == 16) {
+        unpack<T>(*(const uint4 *)from, x);
+    } else {
+        const uint2 half = *(const uint2 *)from;
+        const uint32_t words[2] = { half.x, half.y };
+#pragma unroll
+        for (int e = 0; e < FIVE_LANES<T>; e++)
+            x[e] = to_real<T>((uint16_t)(words[e / 2] >> e % 2 * 16));
+    }
+}
+
+template <rg_dtype T>
+static __device__ __forceinline__ void give_lanes(void *to, real<T> x[FIVE_LANES<T>], bool add,
+                                                  bool stream)
+{
+    if (add) {
+        real<T> old[FIVE_LANES<T>];
+        take_lanes<T>(to, old);
+#pragma unroll
+        for (int e = 0; e < FIVE_LANES<T>; e++)
+            x[e] += old[e];
+    }
+    if constexpr (FIVE_BYTES<T> == 16) {
+        store_vector(to, pack<T>(x), stream);
+    } else {
+        const uint2 half = make_uint2(pack_two<T>(x[0], x[1]), pack_two<T>(x[2], x[3]));
+        if (stream)
+            __stcs((uint2 *)to, half);
+        else
+            *(uint2 *)to = half;
+    }
+}
+
+/* Copies to shared memory in the background. */
+template <int BYTES>
+static __device__ __forceinline__ void copy_lanes(void *shared, const void *from)
+{
+#if __CUDA_ARCH__ >= 800
+    if constexpr (BYTES == 16)
+        copy_vector(shared, from);
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 8;"
+                     :
+                     : "r"((uint32_t)__cvta_generic_to_shared(shared)),
+                       "l"(__cvta_generic_to_global(from))
+                     : "memory");
+#else
+    if constexpr (BYTES == 16)
+        *(uint4 *)shared = *(const uint4 *)from;
+    else
+        *(uint2 *)shared = *(const uint2 *)from;
+#endif
+}
+
+/* ---- sums ---- */
+
+template <int V, class REAL>
+static __device__ __forceinline__ void add_five(const REAL a[V], const REAL b[V], const REAL c[V],
+                                                const REAL d[V], const REAL e[V], REAL sum[V])
+{
+#pragma unroll
+    for (int i = 0; i < V; i++)
+        sum[i] = (a[i] + b[i]) + (c[i] + d[i]) + e[i];
+}
+
+/* Of five columns of a line around the thread's own value. */
+template <int V, class REAL>
+static __device__ __forceinline__ void sum_line(const REAL *own, int across, const REAL value[V],
+                                                REAL sum[V])
+{
+    REAL a[V], b[V], d[V], e[V];
+    get_lanes<V>(own - 2 * across * V, a);
+    get_lanes<V>(own - across * V, b);
+    get_lanes<V>(own + across * V, d);
+    get_lanes<V>(own + 2 * across * V, e);
+    add_five<V>(a, b, value, d, e, sum);
+}
+
+/* ---- the kernel ---- */
+
+/* Lines of values in shared memory: two of each kind, which take turns. */
+template <int V, int KINDS, class REAL>
+static __device__ __forceinline__ void put_line(REAL *line, int size, const five_place &p,
+                                                const REAL value[KINDS][V])
+{
+#pragma unroll
+    for (int k = 0; k < KINDS; k++) {
+        if (p.lined)
+            put_lanes<V>(line + (k * size + p.at) * V, value[k]);
+    }
+}
+
+template <int V, int KINDS, class REAL>
+static __device__ __forceinline__ void sum_lines(const REAL *line, int size, int across,
+                                                 const five_place &p, const REAL value[KINDS][V],
+                                                 REAL sum[KINDS][V])
+{
+#pragma unroll
+    for (int k = 0; k < KINDS; k++) {
+        if (p.lined)
+            sum_line<V>(line + (k * size + p.at) * V, across, value[k], sum[k]);
+    }
+}
+
+/* Of the last five rows, the newest of which is row i of the ring. */
+template <int V, int KINDS, class REAL>
+static __device__ __forceinline__ void sum_ring(const REAL ring[FIVE][KINDS][V], const int i,
+                                                REAL sum[KINDS][V])
+{
+#pragma unroll
+    for (int k = 0; k < KINDS; k++)
+        add_five<V>(ring[(i + 1) % FIVE][k], ring[(i + 2) % FIVE][k], ring[(i + 3) % FIVE][k],
+                    ring[(i + 4) % FIVE][k], ring[i][k], sum[k]);
+}
+
+template <rg_dtype T, class OP, bool GRADIENT>
+static __global__ void __launch_bounds__(FIVE_THREADS, 2)
+    box_five(const __grid_constant__ rg_box_shape s, const __grid_constant__ box_data d,
+             const __grid_constant__ typename OP::CONSTANTS constants,
+             const __grid_constant__ five_cut cut)
+{
+    enum { V = FIVE_LANES<T>, KINDS = OP::KINDS, BYTES = FIVE_BYTES<T> };
+    /* rows ahead of the one that is summed; those of dy are two behind */
+    enum { AHEAD = GRADIENT ? 2 : FIVE_ROWS - 3 };
+    extern __shared__ __align__(16) char memory[];
+    const five_place p = find_five(s, cut, V);
+    const int threads = (int)blockDim.x, size = (cut.columns + 4) * cut.across;
+    const int lines = KINDS * size * V; /* reals */
+    char *const xs = memory + threadIdx.x * BYTES;
+    char *const dys = xs + FIVE_ROWS * threads * BYTES;
+    real<T> *const line =
+        (real<T> *)(memory + (FIVE_ROWS + (GRADIENT ? FIVE_DY_ROWS : 0)) * threads * BYTES);
+    for (int i = (int)threadIdx.x; i < (GRADIENT ? 4 : 2) * lines; i += threads)
+        line[i] = 0;
+    const char *const x_from =
+        at<T>(d.x, p.image * d.step[1][0] + p.column * d.step[1][2] + p.channel * d.step[1][3]);
+    const char *const dy_from =
+        at<T>(d.dy, p.image * d.step[0][0] + p.column * d.step[0][2] + p.channel * d.step[0][3]);
+    char *const out =
+        at<T>(d.out, p.image * d.step[2][0] + p.column * d.step[2][2] + p.channel * d.step[2][3]);
+    const int64_t x_step = d.step[1][1] * (int64_t)sizeof(element<T>);
+    const int64_t dy_step = d.step[0][1] * (int64_t)sizeof(element<T>);
+    const int64_t out_step = d.step[2][1] * (int64_t)sizeof(element<T>);
+    const int height = (int)s.row.size, first = p.first - (GRADIENT ? 4 : 2);
+    const int last = p.last + (GRADIENT ? FIVE : 2);
+    real<T> about[V] = {};
+    if (p.used)
+        middle_about<T, OP, V>(s, about, [&](int64_t row, int64_t column, real<T> *x) {
+            take_lanes<T>(at<T>(d.x, p.image * d.step[1][0] + row * d.step[1][1] +
+                                         column * d.step[1][2] + p.channel * d.step[1][3]),
+                          x);
+        });
+    const box_edge<T> edge = edge_of<T, OP>(s, p.column);
+    auto start =
+        [&](int row) { /* copies for the step that sums `row` + AHEAD */
+                       const int x_row = row + AHEAD, dy_row = row + 1;
+                       if (p.used && x_row >= 0 && x_row < height && x_row < p.last + 4)
+                           copy_lanes<BYTES>(xs + (x_row & (FIVE_ROWS - 1)) * threads * BYTES,
+                                             x_from + x_row * x_step);
+                       if (GRADIENT && p.used && dy_row >= 0 && dy_row < height &&
+                           dy_row < p.last + 2)
+                           copy_lanes<BYTES>(dys + (dy_row & (FIVE_DY_ROWS - 1)) * threads * BYTES,
+                                             dy_from + dy_row * dy_step);
+                       end_copies();
+        };
+    auto take_x = [&](int row, real<T> x[V]) {
+        take_lanes<T>(xs + (row & (FIVE_ROWS - 1)) * threads * BYTES, x);
+        subtract_about<OP, V>(x, about);
+    };
+    real<T> sums[FIVE][KINDS][V] = {}, shares[FIVE][KINDS][V] = {}, direct[FIVE][V];
+    real<T> share[KINDS][V] = {};
+    for (int row = first - AHEAD; row < first; row++)
+        start(row);
+    __syncthreads();
+    for (int base = first; base < last; base += FIVE) {
+#pragma unroll
+        for (int i = 0; i < FIVE; i++) {
+            const int row = base + i, middle = row - 2, end = row - FIVE;
+            if (row >= last)
+                break; /* the whole block */
+            real<T> x[V] = {}, own[KINDS], value[KINDS][V], sum[KINDS][V];
+            real<T> *const now = line + (row & 1) * (GRADIENT ? 2 : 1) * lines;
+            start(row);
+            await_steps<AHEAD>();
+            if (p.used && row >= 0 && row < height)
+                take_x(row, x);
+#pragma unroll
+            for (int e = 0; e < V; e++) {
+                OP::fill(x[e], own);
+#pragma unroll
+                for (int k = 0; k < KINDS; k++)
+                    value[k][e] = own[k];
+            }
+            put_line<V, KINDS>(now, size, p, value);
+            if constexpr (GRADIENT)
+                put_line<V, KINDS>(now + lines, size, p, share);
+            __syncthreads();
+            sum_lines<V, KINDS>(now, size, cut.across, p, value, sums[i]);
+            sum_ring<V, KINDS>(sums, i, sum);
+            if constexpr (GRADIENT) {
+                sum_lines<V, KINDS>(now + lines, size, cut.across, p, share, shares[i]);
+                const bool inside = p.used && middle >= 0 && middle < height;
+                real<T> dy[V] = {};
+                if (inside) {
+                    take_x(middle, x);
+                    take_lanes<T>(dys + (middle & (FIVE_DY_ROWS - 1)) * threads * BYTES, dy);
+                }
+                const box_spot<T> spot = spot_at<T, OP>(s, edge, middle);
+#pragma unroll
+                for (int e = 0; e < V; e++) {
+                    box_spot<T> here = spot;
+                    real<T> to[KINDS];
+#pragma unroll
+                    for (int k = 0; k < KINDS; k++)
+                        own[k] = sum[k][e];
+                    here.r = about[e];
+                    direct[(i + 3) % FIVE][e] = OP::middle(constants, dy[e], x[e], here, own, to);
+#pragma unroll
+                    for (int k = 0; k < KINDS; k++)
+                        share[k][e] = inside ? to[k] : 0;
+                }
+                sum_ring<V, KINDS>(shares, i, sum);
+                if (p.writes && end >= p.first && end < p.last) {
+                    take_x(end, x);
+#pragma unroll
+                    for (int e = 0; e < V; e++) {
+#pragma unroll
+                        for (int k = 0; k < KINDS; k++)
+                            own[k] = sum[k][e];
+                        x[e] = OP::finish(constants, x[e], direct[i][e], own);
+                    }
+                    give_lanes<T>(out + end * out_step, x, s.add, s.stream);
+                }
+            } else if (p.writes && middle >= p.first && middle < p.last) {
+                take_x(middle, x);
+                box_spot<T> spot = spot_at<T, OP>(s, edge, middle);
+#pragma unroll
+                for (int e = 0; e < V; e++) {
+#pragma unroll
+                    for (int k = 0; k < KINDS; k++)
+                        own[k] = sum[k][e];
+                    spot.r = about[e];
+                    x[e] = OP::result(constants, x[e], spot, own);
+                }
+                give_lanes<T>(out + middle * out_step, x, s.add, s.stream);
+            }
+        }
+    }
+}
+
+/* ---- host side ---- */
+
+static inline bool is_five(const rg_span *span)
+{
+    return span->before == 2 && span->after == 2;
+}
+
+/* Tiles of whole rows where these are short; bands of rows where there are few images. */
+static inline five_cut cut_five(const rg_box_shape *s, bool gradient, int lanes,
+                                const rg_cuda_place *place)
+{
+    five_cut cut;
+    const int64_t pixel = ceil_div(s->channels, lanes);
+    cut.across = 16;
+    while (cut.across > 4 && (s->column.size * cut.across > FIVE_THREADS || cut.across > pixel))
+        cut.across /= 2;
+    const int64_t most = FIVE_THREADS / cut.across;
+    cut.halo = s->column.size <= most ? 0 : gradient ? 4 : 2;
+    cut.columns = (int)(s->column.size < most ? s->column.size : most);
+    cut.groups = ceil_div(pixel, cut.across);
+    cut.tiles = ceil_div(s->column.size, cut.columns - 2 * cut.halo);
+    const int64_t strips = s->images * cut.groups * cut.tiles;
+    const int64_t wanted = ceil_div(8 * (int64_t)place->multiprocessors, strips);
+    const int64_t least = ceil_div(s->row.size, 24); /* rows: shorter bands would read much twice */
+    cut.bands = wanted < least ? wanted : least;
+    cut.rows = (int)ceil_div(s->row.size, cut.bands);
+    cut.bands = ceil_div(s->row.size, cut.rows);
+    cut.blocks = strips * cut.bands;
+    return cut;
+}
+
+template <rg_dtype T, class OP, bool GRADIENT>
+static void launch_five(const rg_box_shape *s, const box_data *d,
+                        const typename OP::CONSTANTS &constants, const rg_cuda_place *place)
+{
+    const five_cut cut = cut_five(s, GRADIENT, FIVE_LANES<T>, place);
+    const int threads = (cut.columns * cut.across + 31) / 32 * 32;
+    const int64_t rows = FIVE_ROWS + (GRADIENT ? FIVE_DY_ROWS : 0), lines = GRADIENT ? 4 : 2;
+    const int64_t line = (int64_t)(cut.columns + 4) * cut.across * FIVE_LANES<T> * sizeof(real<T>);
+    launch(box_five<T, OP, GRADIENT>, cut.blocks, threads,
+           rows * threads * FIVE_BYTES<T> + lines * OP::KINDS * line, place, *s, *d, constants,
+           cut);
+}
+
+#endif
