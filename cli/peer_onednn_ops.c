@@ -372,7 +372,7 @@ static rg_status use_conv(job *j)
         return use_wanted(j, DNNL_ARG_DST, dnnl_query_dst_md);
     }
     RG_TRY(use_wanted(j, DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md));
-    if (row->of == 0) {
+    if (row->only == 0) {
         RG_TRY(use_wanted(j, DNNL_ARG_WEIGHTS, dnnl_query_weights_md));
         return use_wanted(j, DNNL_ARG_DIFF_SRC, dnnl_query_diff_src_md);
     }
@@ -387,6 +387,8 @@ static rg_status prepare_conv(job *j)
     const rg_tensor_desc *x = &row->x_desc[0], *w = &row->x_desc[1], *y = &row->y_desc[0];
     RG_CHECK(!d->bias && d->neuron.kind == RG_NEURON_NONE, RG_UNSUPPORTED,
              "onednn is asked for convolution without bias and neuron alone");
+    RG_CHECK(!row->gradient || row->only >= 0, RG_UNSUPPORTED,
+             "onednn is asked for the gradient of one input alone");
     dnnl_memory_desc_t memory[3];
     RG_TRY(describe_image(j, x, &memory[0]));
     RG_TRY(describe_weights(j, w, d->groups > 0 ? d->groups : x->dims[3], &memory[1]));
@@ -412,7 +414,7 @@ static rg_status prepare_conv(job *j)
     RG_TRY(rg_onednn_check(j, rg_onednn.dilated_convolution_forward_desc_init(
                                   &forward, dnnl_forward_training, kind, &memory[0], &memory[1],
                                   NULL, &memory[2], stride, dilation, before, after)));
-    if (row->gradient && row->of == 0)
+    if (row->gradient && row->only == 0)
         RG_TRY(rg_onednn_check(j, rg_onednn.dilated_convolution_backward_data_desc_init(
                                       &backward, kind, &memory[0], &memory[1], &memory[2], stride,
                                       dilation, before, after)));

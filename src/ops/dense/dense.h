@@ -70,7 +70,7 @@ typedef struct rg_product_room {
 
 static inline rg_product_room rg_product_room_of(const rg_product_args *k)
 {
-    const int64_t depth = k->k.count < RG_PRODUCT_DEPTH ? k->k.count : RG_PRODUCT_DEPTH;
+    const int64_t most = RG_PRODUCT_DEPTH, depth = k->k.count < most ? k->k.count : most;
     const int64_t panels = k->k.count > RG_PRODUCT_DEPTH ? k->group : 1; /* else one by one */
     rg_product_room room = { .depth = (depth + 15) / 16 * 16 };
     room.c_step = panels * RG_PRODUCT_PANEL + RG_PRODUCT_GAP;
