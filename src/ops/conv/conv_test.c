@@ -128,7 +128,24 @@ static const rg_case cases[] = {
     { "long", LEAN, "3,61,67,2 3,1,1,2" },
     { "long-depthwise", LEAN " groups=0" P1, "5,37,61,17 17,3,3,1" },
 
+    /* blocks of columns, panels one after the other, pixels 2048 bytes apart, few channels */
+    { "blocks", LEAN P1, "1,3,150,5 7,3,3,5" },
+    { "blocks-stride", LEAN " stride=1,2" P1, "1,3,271,3 18,3,3,3" },
+    { "panels", LEAN P1, "1,3,4,130 140,3,3,130" },
+    { "pages", LEAN P1, "1,2,5,512 17,2,2,512" },
+    { "phases", "stride=2,2 padding.top=1 padding.left=2", "2,9,10,3 17,5,4,3 17" },
+    { "phases-3", "stride=3,2 padding.top=-1 padding.right=2", "1,11,10,4 5,4,5,4 5" },
+    { "groups-few", "groups=5 stride=2,2" P1, "1,7,9,10 35,3,3,2 35" },
+
     /* special values, and nothing at all */
+    { "special-w", "groups=1" P1, "1,5,6,7 9,3,3,7 9", RG_CASE_SPECIAL,
+      .x_fill = { { 0 }, { .at = special } } },
+    { "special-w-phases", "stride=2,2" P1, "1,8,9,3 5,3,3,3 5", RG_CASE_SPECIAL,
+      .x_fill = { { 0 }, { .at = special } } },
+    { "special-dy-few", "stride=2,2" P3, "1,13,12,3 6,7,7,3 6", RG_CASE_SPECIAL,
+      .dy_fill = { .at = special } },
+    { "special-dy-padded", "groups=1" P1, "1,7,6,17 9,3,3,17 9", RG_CASE_SPECIAL,
+      .dy_fill = { .at = special } },
     { "special-x", "groups=1" P1, "1,5,6,7 9,3,3,7 9", RG_CASE_SPECIAL,
       .x_fill = { { .at = special } } },
     { "special-dy", "", "1,7,6,7 9,3,3,7 9", RG_CASE_SPECIAL, .dy_fill = { .at = special } },
