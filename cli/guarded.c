@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-enum { GUARD = 128, GUARD_BYTE = 0xa5, RESULT_BYTE = 0x7b };
+enum { GUARD = 256, GUARD_BYTE = 0xa5, RESULT_BYTE = 0x7b };
 
 const char *rg_arrangement_name(rg_arrangement arrangement)
 {

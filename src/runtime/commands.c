@@ -112,8 +112,9 @@ static bool part_is_done(rg_list *list)
 
 rg_status rg_heap_take(rg_part *part, size_t bytes, size_t *offset)
 {
-    bytes = (bytes + RG_ALIGNMENT - 1) / RG_ALIGNMENT * RG_ALIGNMENT;
-    bytes = bytes == 0 ? RG_ALIGNMENT : bytes; /* so that every range has an address of its own */
+    enum { ALIGNMENT = RG_SCRATCH_ALIGNMENT };
+    bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    bytes = bytes == 0 ? ALIGNMENT : bytes; /* so that every range has an address of its own */
     RG_TRY(rg_grow(&part->queue->device->allocator, (void **)&part->ranges, &part->ranges_capacity,
                    part->ranges_count, sizeof part->ranges[0]));
     size_t begin = 0, at = 0;

@@ -19,8 +19,8 @@ struct packing {
 
 static inline void *packing_take(packing *room, size_t bytes)
 {
-    const size_t ALIGNMENT = 256, at = room->used;
-    room->used += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    const size_t at = room->used;
+    room->used += (bytes + RG_SCRATCH_ALIGNMENT - 1) / RG_SCRATCH_ALIGNMENT * RG_SCRATCH_ALIGNMENT;
     return room->run ? room->scratch + at : NULL;
 }
 
@@ -39,7 +39,8 @@ static inline void packed_copy(const packing *room, packed *tensor, bool back)
 
 /* A tensor of `rank` dimensions; `read`: its elements matter. */
 static inline packed pack_tensor(packing *room, const void *data, bool aligned, int32_t rank,
-                          const int64_t dims[], const int64_t strides[], int32_t element, bool read)
+                                 const int64_t dims[], const int64_t strides[], int32_t element,
+                                 bool read)
 {
     packed tensor = {};
     tensor.data = (void *)data;
@@ -60,7 +61,7 @@ static inline packed pack_tensor(packing *room, const void *data, bool aligned, 
     return tensor;
 }
 
-/* Whether each pointer is a multiple of 16 bytes, as a mask of those that are not. */
+/* Bit i: pointer i is not at a multiple of 16 bytes. */
 static inline uint32_t unaligned_of(const void *const pointers[], int count)
 {
     uint32_t mask = 0;
