@@ -176,6 +176,14 @@ static bool padding_after(const rg_cudnn_conv *conv, int d, int64_t *after)
     return (size + before + *after - extent) / stride + 1 == conv->result[d];
 }
 
+/* Whether some side is padded more than the other. */
+static bool is_lopsided(const rg_cudnn_conv *conv)
+{
+    int64_t after[2];
+    return padding_after(conv, 0, &after[0]) && padding_after(conv, 1, &after[1]) &&
+           (after[0] != conv->before[0] || after[1] != conv->before[1]);
+}
+
 static part add_geometry(conv_plan *plan, const rg_cudnn_conv *conv)
 {
     const cudnnDataType_t compute = conv->dtype == RG_F64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
@@ -390,6 +398,19 @@ static bool countable(const rg_cudnn_conv *conv)
     return x > 0 && y > 0 && w > 0 && x <= INT_MAX && y <= INT_MAX && w <= INT_MAX;
 }
 
+/* The heuristics by name, and then what is said to work always. For f64 the latter comes first, and
+ * is faster; but it passes over a padding that is not the same on either side. */
+static bool choose(conv_plan *plan, const rg_cudnn_conv *conv, const struct rg_cudnn *cudnn,
+                   part graph)
+{
+    const bool in_double = conv->dtype == RG_F64, even = !is_lopsided(conv);
+    if (in_double && even && choose_engine(plan, conv, cudnn, graph, CUDNN_HEUR_MODE_FALLBACK))
+        return true;
+    if (!(in_double && !even) && choose_engine(plan, conv, cudnn, graph, CUDNN_HEUR_MODE_A))
+        return true;
+    return !in_double && even && choose_engine(plan, conv, cudnn, graph, CUDNN_HEUR_MODE_FALLBACK);
+}
+
 /* A plan for the convolution; NULL where cuDNN has none. */
 static conv_plan *make_plan(struct rg_cudnn *cudnn, const rg_cudnn_conv *conv)
 {
@@ -399,11 +420,7 @@ static conv_plan *make_plan(struct rg_cudnn *cudnn, const rg_cudnn_conv *conv)
         return NULL;
     conv_plan *plan = memory;
     const part graph = add_graph(plan, conv, cudnn->handle);
-    const bool in_double = conv->dtype == RG_F64; /* where what is named last is faster */
-    const cudnnBackendHeurMode_t first = in_double ? CUDNN_HEUR_MODE_FALLBACK : CUDNN_HEUR_MODE_A;
-    const cudnnBackendHeurMode_t last = in_double ? CUDNN_HEUR_MODE_A : CUDNN_HEUR_MODE_FALLBACK;
-    if (graph != NULL && (choose_engine(plan, conv, cudnn, graph, first) ||
-                          choose_engine(plan, conv, cudnn, graph, last)))
+    if (graph != NULL && choose(plan, conv, cudnn, graph))
         return plan;
     release_plan(cudnn, plan);
     return NULL;
