@@ -10,18 +10,34 @@
 #include "backend/cuda/packing.cuh"
 #include "ops/dense/dense.h"
 
-/* b(k, n) + b(n, k), dense. */
+/* b(k, n) + b(n, k), dense. A block has a square of it: the other square goes through shared
+ * memory, so that neighbouring threads load neighbours from both. k and n have one dimension. */
+enum { MIRROR = 32, MIRROR_LINES = 8 };
+
 template <rg_dtype T>
-static __global__ void mirrored_sum(const __grid_constant__ rg_product_args k, void *to,
-                                    int64_t count)
+static __global__ void __launch_bounds__(MIRROR *MIRROR_LINES)
+    mirrored_sum(const __grid_constant__ rg_product_args k, void *to, uint32_t across)
 {
-    const int64_t side = k.n.count, step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
-        const int64_t n = i % side, rest = i / side, m = rest % side, image = rest / side;
-        const int64_t first = walk_offset(k.batch, 1, image);
-        const real<T> here = load<T>(k.b, first + walk_offset(k.k, 1, m) + walk_offset(k.n, 0, n));
-        const real<T> there = load<T>(k.b, first + walk_offset(k.k, 1, n) + walk_offset(k.n, 0, m));
-        store<T>(to, i, here + there);
+    __shared__ real<T> other[MIRROR][MIRROR + 1];
+    const int64_t side = k.n.count;
+    const uint32_t image = blockIdx.x / (across * across);
+    const uint32_t square = blockIdx.x - image * across * across;
+    const int64_t row = (int64_t)(square / across) * MIRROR;
+    const int64_t column = (int64_t)(square % across) * MIRROR;
+    const int64_t first = walk_offset(k.batch, 1, image);
+    const int x = (int)threadIdx.x % MIRROR, y = (int)threadIdx.x / MIRROR;
+    for (int i = y; i < MIRROR; i += MIRROR_LINES) {
+        if (column + i < side && row + x < side)
+            other[i][x] = load<T>(k.b, first + straight_offset(k.k, 1, column + i) +
+                                           straight_offset(k.n, 0, row + x));
+    }
+    __syncthreads();
+    for (int i = y; i < MIRROR; i += MIRROR_LINES) {
+        if (row + i < side && column + x < side) {
+            const real<T> here = load<T>(k.b, first + straight_offset(k.k, 1, row + i) +
+                                                  straight_offset(k.n, 0, column + x));
+            store<T>(to, (image * side + row + i) * side + column + x, here + other[x][i]);
+        }
     }
 }
 
@@ -65,9 +81,9 @@ template <rg_dtype T> static packed pack_b(packing *room, const rg_product_args 
     packed sum = {};
     sum.data = packing_take(room, (size_t)count * sizeof(element<T>));
     if (room->run) {
-        const int64_t blocks = ceil_div(count, 256);
-        launch(mirrored_sum<T>, blocks < 65536 ? blocks : 65536, 256, 0, room->place, *k, sum.data,
-               count);
+        const int64_t across = ceil_div(k->n.count, MIRROR);
+        launch(mirrored_sum<T>, k->batch.count * across * across, MIRROR * MIRROR_LINES, 0,
+               room->place, *k, sum.data, (uint32_t)across);
     }
     return sum;
 }
@@ -103,8 +119,11 @@ static bool by_cublaslt(const rg_product_args *k, uint32_t unaligned, packing *r
                            .transposed_b = k->b_turned && !k->mirrored,
                            .bias = k->has_bias,
                            .add = k->add };
+    const int64_t squares = ceil_div(k->n.count, MIRROR) * ceil_div(k->n.count, MIRROR);
     size_t workspace = 0;
     bool spread = false;
+    if (k->mirrored && (k->batch.count * squares > INT32_MAX || k->k.rank > 1 || k->n.rank > 1))
+        return false; /* more blocks than a grid has, or more dimensions than a square */
     if (!rg_cublaslt_plan(room->place, &product, &workspace)) {
         spread = k->has_bias && k->batch.count == 1; /* then it comes before the product */
         product.bias = false;
@@ -116,7 +135,7 @@ static bool by_cublaslt(const rg_product_args *k, uint32_t unaligned, packing *r
     const packed b = pack_b<T>(room, k, !(unaligned & 2));
     const int64_t columns = k->n.count;
     const packed bias = pack_tensor(room, k->bias, !(unaligned & 4), product.bias ? 1 : 0, &columns,
-                             &k->bias_step, (int32_t)sizeof(element<T>), product.bias);
+                                    &k->bias_step, (int32_t)sizeof(element<T>), product.bias);
     packed c =
         pack_matrix<T>(room, k->c, !(unaligned & 8), &k->batch, 2, &k->m, 1, &k->n, 1, k->add);
     if (spread)

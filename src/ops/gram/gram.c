@@ -63,12 +63,6 @@ static uint32_t reads(const void *desc)
     return RG_READS_X;
 }
 
-static bool joins(const void *desc, const rg_tensor_desc x[])
-{
-    (void)desc;
-    return x->rank > 3;
-}
-
 /* ---- forward, gradient ---- */
 
 static rg_dims images_of(const rg_tensor *tensor, int32_t others)
@@ -129,8 +123,7 @@ RG_OP_DEFINE(gram, .text = "products of all pairs of channels, summed over an im
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names, .alias = "",
-             .shapes = shapes, .reads = reads, .joins = joins, .forward = forward,
-             .gradient = gradient);
+             .shapes = shapes, .reads = reads, .forward = forward, .gradient = gradient);
 
 rg_status rg_gram_create(rg_device *device, const rg_gram_desc *desc, rg_kernel **kernel)
 {
