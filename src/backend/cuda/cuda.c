@@ -177,6 +177,7 @@ static rg_status cuda_open(int32_t index, const rg_device_options *options,
     RG_TRY(rg_allocate_zero(allocator, sizeof(cuda_device), &memory));
     cuda_device *device = memory;
     *device = (cuda_device){ .refs = 1, .allocator = *allocator, .index = index };
+    device->place.tf32 = options->tf32;
     device->place.cudnn = rg_cudnn_create(&device->allocator, options->tf32);
     device->place.cublaslt = rg_cublaslt_create(&device->allocator, options->tf32);
     pthread_mutex_init(&device->copying, NULL);

@@ -5,12 +5,14 @@
 #define RG_BACKEND_CUDA_PLACE_H
 
 #include <cuda_runtime_api.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct rg_cuda_place {
     cudaStream_t stream;
     int32_t multiprocessors;
     int32_t shared;               /* bytes of dynamic shared memory that any kernel can have */
+    bool tf32;                    /* f32 may be rounded to TF32 where it is multiplied */
     struct rg_cudnn *cudnn;       /* backend/cuda/cudnn.h; NULL: there is none */
     struct rg_cublaslt *cublaslt; /* backend/cuda/cublaslt.h; NULL: there is none */
 } rg_cuda_place;

@@ -11,6 +11,8 @@
 #include "backend/cuda/cudnn.h"
 #include "backend/cuda/packing.cuh"
 #include "ops/conv/conv.h"
+#include "ops/conv/conv_split.cuh"
+#include "ops/conv/conv_split_weights.cuh"
 
 /* ---- the call ---- */
 
@@ -19,6 +21,7 @@ struct conv_call {
     rg_cudnn_conv conv;
     rg_product product;
     bool is_product;
+    bool is_split; /* or a kernel of ours, see conv_split.cuh */
     size_t workspace;
 };
 
@@ -77,8 +80,13 @@ template <rg_dtype T>
 static bool find_library(const rg_conv_shape *s, rg_cudnn_direction direction, bool bias, bool add,
                          const rg_cuda_place *place, conv_call *call)
 {
+    const bool splits = T == RG_F32 && split_takes(s);
     if (s->groups > 1 && s->in == 1)
         return false;
+    *call = {};
+    call->is_split = splits && !place->tf32 && has_split();
+    if (call->is_split)
+        return true;
     call->conv = conv_of<T>(s, direction, add);
     call->is_product = s->groups == 1 && is_pixel(&s->row) && is_pixel(&s->column);
     if (call->is_product && bias) {
@@ -90,7 +98,10 @@ static bool find_library(const rg_conv_shape *s, rg_cudnn_direction direction, b
     if (call->is_product && rg_cublaslt_plan(place, &call->product, &call->workspace))
         return true;
     call->is_product = false;
-    return rg_cudnn_conv_plan(place, &call->conv, &call->workspace);
+    if (rg_cudnn_conv_plan(place, &call->conv, &call->workspace))
+        return true;
+    call->is_split = splits && has_split();
+    return call->is_split;
 }
 
 /* ---- tensors ---- */
@@ -238,6 +249,10 @@ static bool by_library(const rg_conv_args *k, rg_cudnn_direction direction, uint
     const packed from = forward ? pack_image<T>(room, k->from, from_aligned, s, true)
                                 : pack_windows<T>(room, k->from, from_aligned, s, true);
     const packed w = pack_weights<T>(room, k->w, !(unaligned & 2), s, true);
+    if (call.is_split) { /* which takes care of the rest */
+        run_split(k, !forward, (const float *)from.data, (const float *)w.data, room);
+        return true;
+    }
     const int64_t channels = s->groups * (forward ? s->out : s->in);
     const packed b = pack_tensor(room, k->b, !(unaligned & 4), fused ? 1 : 0, &channels, &k->b_step,
                                  (int32_t)sizeof(element<T>), fused);
@@ -292,6 +307,10 @@ static bool weights_by_library(const rg_conv_weights_args *k, uint32_t unaligned
         return false;
     const packed x = pack_image<T>(room, k->x, !(unaligned & 1), &k->shape, true);
     const packed dy = pack_windows<T>(room, k->dy, !(unaligned & 2), &k->shape, true);
+    if (call.is_split) {
+        run_split_weights(k, (const float *)x.data, (const float *)dy.data, room);
+        return true;
+    }
     packed dw = pack_weights<T>(room, k->dw, !(unaligned & 4), &k->shape, k->add);
     void *const workspace = packing_take(room, call.workspace);
     if (!run_library(&call, room, x.data, dw.data, dy.data, NULL, workspace))
