@@ -64,10 +64,10 @@ rg_status rg_onednn_check(const rg_onednn_job *j, dnnl_status_t status)
 rg_status rg_onednn_plan(rg_onednn_job *j, const void *forward, const void *backward)
 {
     RG_TRY(rg_onednn_check(
-        j, rg_onednn.primitive_desc_create(&j->forward, forward, NULL, engine, NULL)));
+        j, rg_onednn.primitive_desc_create(&j->forward, forward, j->attributes, engine, NULL)));
     if (j->row->gradient)
-        RG_TRY(rg_onednn_check(
-            j, rg_onednn.primitive_desc_create(&j->backward, backward, NULL, engine, j->forward)));
+        RG_TRY(rg_onednn_check(j, rg_onednn.primitive_desc_create(
+                                      &j->backward, backward, j->attributes, engine, j->forward)));
     return rg_onednn_check(
         j, rg_onednn.primitive_create(&j->primitive, j->row->gradient ? j->backward : j->forward));
 }
@@ -192,6 +192,7 @@ static rg_status time_layout(const rg_bench_row *row, int layout, double seconds
     rg_onednn.primitive_destroy(j.primitive);
     rg_onednn.primitive_desc_destroy(j.backward);
     rg_onednn.primitive_desc_destroy(j.forward);
+    rg_onednn.primitive_attr_destroy(j.attributes);
     for (int i = 0; i <= j.spares && i < RG_ONEDNN_SPARES; i++) /* one may have failed */
         rg_tensor_destroy(j.spare[i]);
     return status;

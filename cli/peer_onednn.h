@@ -8,42 +8,49 @@
 
 #include <dnnl.h>
 
-#define RG_ONEDNN_FUNCTIONS(F)                      \
-    F(engine_create);                               \
-    F(engine_destroy);                              \
-    F(stream_create);                               \
-    F(stream_destroy);                              \
-    F(stream_wait);                                 \
-    F(memory_desc_init_by_strides);                 \
-    F(memory_desc_get_size);                        \
-    F(memory_create);                               \
-    F(memory_destroy);                              \
-    F(primitive_desc_create);                       \
-    F(primitive_desc_destroy);                      \
-    F(primitive_desc_query_md);                     \
-    F(primitive_create);                            \
-    F(primitive_destroy);                           \
-    F(primitive_execute);                           \
-    F(softmax_v2_forward_desc_init);                \
-    F(softmax_v2_backward_desc_init);               \
-    F(eltwise_forward_desc_init);                   \
-    F(eltwise_backward_desc_init);                  \
-    F(prelu_forward_desc_init);                     \
-    F(prelu_backward_desc_init);                    \
-    F(pooling_v2_forward_desc_init);                \
-    F(pooling_v2_backward_desc_init);               \
-    F(resampling_forward_desc_init);                \
-    F(resampling_backward_desc_init);               \
-    F(batch_normalization_forward_desc_init);       \
-    F(batch_normalization_backward_desc_init);      \
-    F(layer_normalization_forward_desc_init);       \
-    F(layer_normalization_backward_desc_init);      \
-    F(lrn_forward_desc_init);                       \
-    F(lrn_backward_desc_init);                      \
-    F(memory_desc_init_by_tag);                     \
-    F(dilated_convolution_forward_desc_init);       \
-    F(dilated_convolution_backward_data_desc_init); \
-    F(dilated_convolution_backward_weights_desc_init)
+#define RG_ONEDNN_FUNCTIONS(F)                         \
+    F(engine_create);                                  \
+    F(engine_destroy);                                 \
+    F(stream_create);                                  \
+    F(stream_destroy);                                 \
+    F(stream_wait);                                    \
+    F(memory_desc_init_by_strides);                    \
+    F(memory_desc_get_size);                           \
+    F(memory_create);                                  \
+    F(memory_destroy);                                 \
+    F(primitive_desc_create);                          \
+    F(primitive_desc_destroy);                         \
+    F(primitive_desc_query_md);                        \
+    F(primitive_create);                               \
+    F(primitive_destroy);                              \
+    F(primitive_execute);                              \
+    F(softmax_v2_forward_desc_init);                   \
+    F(softmax_v2_backward_desc_init);                  \
+    F(eltwise_forward_desc_init);                      \
+    F(eltwise_backward_desc_init);                     \
+    F(prelu_forward_desc_init);                        \
+    F(prelu_backward_desc_init);                       \
+    F(pooling_v2_forward_desc_init);                   \
+    F(pooling_v2_backward_desc_init);                  \
+    F(resampling_forward_desc_init);                   \
+    F(resampling_backward_desc_init);                  \
+    F(batch_normalization_forward_desc_init);          \
+    F(batch_normalization_backward_desc_init);         \
+    F(layer_normalization_forward_desc_init);          \
+    F(layer_normalization_backward_desc_init);         \
+    F(lrn_forward_desc_init);                          \
+    F(lrn_backward_desc_init);                         \
+    F(memory_desc_init_by_tag);                        \
+    F(dilated_convolution_forward_desc_init);          \
+    F(dilated_convolution_backward_data_desc_init);    \
+    F(dilated_convolution_backward_weights_desc_init); \
+    F(matmul_desc_init);                               \
+    F(primitive_attr_create);                          \
+    F(primitive_attr_destroy);                         \
+    F(primitive_attr_set_post_ops);                    \
+    F(post_ops_create);                                \
+    F(post_ops_destroy);                               \
+    F(post_ops_append_eltwise)
 
 typedef struct rg_onednn_functions {
 #define F(name) __typeof__(dnnl_##name) *name
@@ -56,6 +63,7 @@ enum { RG_ONEDNN_ARGUMENTS = 10, RG_ONEDNN_SPARES = 8 };
 typedef struct rg_onednn_job {
     const rg_bench_row *row;
     dnnl_primitive_desc_t forward, backward; /* plans; backward: of gradients */
+    dnnl_primitive_attr_t attributes;        /* of the plans, or NULL */
     dnnl_primitive_t primitive;              /* of the row's direction */
     dnnl_exec_arg_t arguments[RG_ONEDNN_ARGUMENTS];
     int count;
@@ -89,5 +97,6 @@ rg_status rg_onednn_run_forward(rg_onednn_job *j, const dnnl_memory_desc_t *x,
 
 /* Fills in the primitive and its arguments by the op's name. */
 rg_status rg_onednn_prepare(rg_onednn_job *j);
+rg_status rg_onednn_prepare_product(rg_onednn_job *j);
 
 #endif

@@ -438,6 +438,7 @@ static const struct {
     { "group_norm", prepare_group_norm },
     { "lrn", prepare_lrn },
     { "conv", prepare_conv },
+    { "dense", rg_onednn_prepare_product },
 };
 
 rg_status rg_onednn_prepare(job *j)
