@@ -25,7 +25,8 @@ enum {
     RG_PRODUCT_PANEL = 32,
     RG_PRODUCT_DEPTH = 1024,
     RG_PRODUCT_GROUP = 16, /* panels, at most */
-    RG_PACK_PANELS = 4,    /* of a unit of PACK */
+    RG_PACK_PANELS = 4,    /* of a unit of PACK, */
+    RG_PACK_DEPTH = 256,   /* and its part of k */
     RG_DOT_ROWS = 8,       /* at most */
     RG_DOT_COLUMNS = 16
 };

@@ -185,7 +185,9 @@ RG_OUTLINE void finish_line(const finish *f, const real *sums, int64_t step, con
         value = !f->k->has_bias ? value * alpha
                 : one_bias      ? vfma(value, alpha, vset(*bias))
                                 : vfma(value, alpha, vload(bias, i, n, RG_REAL));
-        if (f->k->neuron != RG_NEURON_NONE)
+        if (f->k->neuron == RG_NEURON_RELU)
+            value = neuron_relu(&f->neuron, value, value);
+        else if (f->k->neuron != RG_NEURON_NONE)
             value = any_neuron(f->k->neuron, &f->neuron, value);
         if (to->step == 1) {
             const int64_t at = start + to->at[first] + i;
@@ -355,7 +357,8 @@ RG_INLINE void start_block(block *t, const rg_product_args *k, int64_t image, in
     const int64_t direct = walk->rank > 0 ? walk->strides[0][0] : 0;
     t->a_step = k->direct_a ? direct : k->across ? ROWS : room.depth + RG_PRODUCT_GAP;
     find_places(&t->rows, &k->m, 0, row, t->height);
-    finish_rows(&t->end, k, at_out(k->c, offset[2], T), row, t->height, T);
+    if (!k->direct_c)
+        finish_rows(&t->end, k, at_out(k->c, offset[2], T), row, t->height, T);
 }
 
 RG_INLINE void product(const rg_product_args *k, int64_t begin, int64_t end, const rg_dtype T)
@@ -481,10 +484,11 @@ RG_INLINE void pack(const rg_product_args *k, int64_t begin, int64_t end, const 
 {
     enum { TOGETHER = RG_PACK_PANELS, STEP = 64 };
     const int64_t panels = (k->n.count + PANEL - 1) / PANEL;
-    const int64_t pieces = (k->k.count + DEPTH - 1) / DEPTH;
+    const int64_t pieces = (k->k.count + RG_PACK_DEPTH - 1) / RG_PACK_DEPTH;
     const int64_t groups = (panels + TOGETHER - 1) / TOGETHER;
     for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t first = unit % pieces * DEPTH, last = least(first + DEPTH, k->k.count);
+        const int64_t first = unit % pieces * RG_PACK_DEPTH;
+        const int64_t last = least(first + RG_PACK_DEPTH, k->k.count);
         const int64_t image = unit / pieces / groups, panel = unit / pieces % groups * TOGETHER;
         const int64_t count = least(TOGETHER, panels - panel);
         places columns[TOGETHER];

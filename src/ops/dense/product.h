@@ -198,7 +198,7 @@ static inline rg_status rg_record_pack(rg_call *call, const rg_product_call *p,
     return rg_product_record(call, &launch,
                              (double)k->batch.count *
                                  rg_product_ceil(k->n.count, RG_PACK_PANELS * RG_PRODUCT_PANEL) *
-                                 rg_product_ceil(k->k.count, RG_PRODUCT_DEPTH),
+                                 rg_product_ceil(k->k.count, RG_PACK_DEPTH),
                              2 * elements, elements);
 }
 
@@ -234,27 +234,26 @@ static inline rg_status rg_record_packed(rg_call *call, rg_product_call *p)
     return status;
 }
 
-/* Records c (+)= neuron(alpha a b + bias). */
-static inline rg_status rg_record_product(rg_call *call, const rg_product_call *product)
+/* Records c (+)= neuron(alpha a b + bias), and changes *p on the way. */
+static inline rg_status rg_record_product(rg_call *call, rg_product_call *p)
 {
-    rg_product_call p = *product;
-    rg_product_args *k = &p.args;
-    const rg_dtype dtype = p.c->desc.dtype;
-    k->has_bias = p.bias != NULL;
-    k->bias_step = p.bias != NULL ? p.bias->desc.strides[0] : 0;
-    if (p.neuron != NULL) {
-        k->neuron = (int32_t)p.neuron->kind;
-        k->numbers = rg_neuron_numbers_of(p.neuron, dtype, false);
+    rg_product_args *k = &p->args;
+    const rg_dtype dtype = p->c->desc.dtype;
+    k->has_bias = p->bias != NULL;
+    k->bias_step = p->bias != NULL ? p->bias->desc.strides[0] : 0;
+    if (p->neuron != NULL) {
+        k->neuron = (int32_t)p->neuron->kind;
+        k->numbers = rg_neuron_numbers_of(p->neuron, dtype, false);
     }
     if (!rg_product_fuses(call, dtype))
-        return rg_record_blocks(call, &p, NULL);
+        return rg_record_blocks(call, p, NULL);
     const int64_t few = k->m.count < k->n.count ? k->m.count : k->n.count;
     if (!k->a_turned && k->b_turned && few <= RG_DOT_ROWS && k->k.count >= 64)
-        return rg_record_dot(call, &p);
+        return rg_record_dot(call, p);
     if (rg_product_swaps(k))
-        rg_product_swap(&p);
+        rg_product_swap(p);
     rg_product_choose(k, dtype);
-    return k->packed ? rg_record_packed(call, &p) : rg_record_blocks(call, &p, NULL);
+    return k->packed ? rg_record_packed(call, p) : rg_record_blocks(call, p, NULL);
 }
 
 #endif

@@ -85,7 +85,7 @@ static rg_status forward(rg_call *call)
 {
     const rg_tensor *x = call->x[0], *y = call->y[0];
     const rg_dims images = images_of(x, 3);
-    const rg_product_call product = {
+    rg_product_call product = {
         .a = x,
         .b = x,
         .c = y,
@@ -104,7 +104,7 @@ static rg_status gradient(rg_call *call)
 {
     const rg_tensor *dy = call->dy[0], *x = call->x[0], *dx = call->dx[0];
     const rg_dims images[] = { images_of(x, 3), images_of(dy, 2), images_of(dx, 3) };
-    const rg_product_call product = {
+    rg_product_call product = {
         .a = x,
         .b = dy,
         .c = dx,
