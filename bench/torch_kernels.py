@@ -685,6 +685,33 @@ def adam(fields, shapes, make, gradient):
 def grad_norm(fields, shapes, make, gradient):
     x = make(shapes[0])
     return lambda: torch.linalg.vector_norm(x, dtype=torch.float32 if x.dtype != torch.float64 else None)
+# ---- losses ----
+
+LOSSES = {
+    "mean_squared": torch.nn.functional.mse_loss,
+    "sigmoid_cross_entropy": torch.nn.functional.binary_cross_entropy_with_logits,
+    "softmax_cross_entropy": torch.nn.functional.cross_entropy,
+}
+
+
+def loss(fields, shapes, make, gradient):
+    """With the gradient as an output: forward and backward, one after the other."""
+    if gradient or fields["gradient_output"] != "true" or fields["weights"] == "true":
+        raise Skip("torch is asked for loss and gradient together, without weights")
+    if fields["kind"] not in LOSSES or fields["across_batch"] != "true":
+        raise Skip("torch is not asked for this loss")
+    y = make(shapes[0]).requires_grad_()
+    if fields["labels"] == "classes":
+        t = torch.randint(0, shapes[0][-1], shapes[1], device=y.device)
+    else:
+        t = make(shapes[1]).sigmoid()
+    reduction, function = fields["reduction"], LOSSES[fields["kind"]]
+    ones = torch.ones_like(function(y, t, reduction=reduction).detach())
+
+    def both():
+        return torch.autograd.grad(function(y, t, reduction=reduction), y, ones)
+
+    return both
 
 
 KERNELS = {
@@ -702,6 +729,7 @@ KERNELS = {
     "reshape": reshape,
     "reduce": reduce,
     "arithmetic": arithmetic,
+    "loss": loss,
     "conv": conv,
     "dense": dense,
     "gram": gram,

@@ -49,7 +49,7 @@
  *  whose t is 1, while all others are 0 and do not count. softmax_cross_entropy, kullback_leibler
  *  (then known as negative log-likelihood) and categorical_cross_entropy take them. A label
  *  `ignored` has weight 0. Any other label that is not the number of an element makes the commands
- *  fail; what they have written by then is not specified.
+ *  fail with RG_KERNEL_FAULT; what they have written by then is not specified.
  *
  *  y, dense labels, weights, the loss and gradients have one dtype of f32, f64, f16, bf16; class
  *  labels are i32 or i64. The gradient of y, also as the output `gradient`, may take its place.

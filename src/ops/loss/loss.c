@@ -132,6 +132,12 @@ static bool has_classes(const rg_loss_desc *d)
     return d->labels == RG_LOSS_CLASS_LABELS;
 }
 
+/* Whether the last dimension belongs together, so that it holds no images. */
+static bool has_rows(const rg_loss_desc *d)
+{
+    return has_classes(d) || d->kind == RG_LOSS_SOFTMAX_CROSS_ENTROPY;
+}
+
 static int32_t count_inputs(const void *desc)
 {
     const rg_loss_desc *d = desc;
@@ -214,14 +220,13 @@ static rg_status check_input(const rg_tensor_desc *x, const char *name, const rg
 static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[])
 {
     const rg_loss_desc *d = desc;
-    const bool classes = has_classes(d), softmax = d->kind == RG_LOSS_SOFTMAX_CROSS_ENTROPY;
+    const bool classes = has_classes(d);
     RG_CHECK(rg_dtype_is_data(x->dtype), RG_INVALID_ARGUMENT,
              "loss: y is %s; f32, f64, f16 and bf16 are supported", rg_dtype_name(x->dtype));
     y[0] = y[1] = rg_tensor_desc_dense(x->dtype, x->rank, x->dims);
     if (is_initial(d))
         return RG_OK;
-    RG_CHECK(x->rank > 0 || !(classes || softmax), RG_INVALID_ARGUMENT,
-             "loss: y has rank 0, and so no classes");
+    RG_CHECK(x->rank >= has_rows(d), RG_INVALID_ARGUMENT, "loss: y has rank 0, and so no classes");
     const int32_t rank = x->rank - classes; /* of labels */
     RG_CHECK(!classes || x->dims[rank] > 0, RG_INVALID_ARGUMENT,
              "loss: the last dimension of y is 0, and labels are classes");
@@ -232,8 +237,8 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
         y[0] = rg_tensor_desc_dense(x->dtype, rank, x->dims);
         return RG_OK;
     }
-    RG_CHECK(d->across_batch || rank > 0, RG_INVALID_ARGUMENT,
-             "loss: labels of rank 0 have no images; across_batch must be true");
+    RG_CHECK(d->across_batch || x->rank > has_rows(d), RG_INVALID_ARGUMENT,
+             "loss: y of rank %d has no images; across_batch must be true", x->rank);
     y[0] = rg_tensor_desc_dense(x->dtype, d->across_batch ? 0 : 1, x->dims);
     return RG_OK;
 }
@@ -241,7 +246,7 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
 static bool joins(const void *desc, const rg_tensor_desc x[])
 {
     const rg_loss_desc *d = desc;
-    return x->rank > has_classes(d) && (d->reduction == RG_LOSS_NONE || !d->across_batch);
+    return x->rank > has_rows(d) && (d->reduction == RG_LOSS_NONE || !d->across_batch);
 }
 
 /* ---- args ---- */
@@ -276,18 +281,17 @@ typedef struct extent {
 static extent extent_of(const rg_loss_desc *d, const rg_tensor_desc *y)
 {
     extent e = { .count = rg_shape_count(y), .images = 1, .groups = 1 };
-    const bool rows_alone = d->kind == RG_LOSS_SOFTMAX_CROSS_ENTROPY || has_classes(d);
     e.length = y->rank > 0 ? y->dims[y->rank - 1] : 1;
     e.rows = 1;
     for (int32_t i = 0; i < y->rank - 1; i++)
         e.rows *= y->dims[i];
-    if (y->rank > has_classes(d))
+    if (y->rank > has_rows(d))
         e.images = y->dims[0];
     if (d->reduction == RG_LOSS_NONE || !d->across_batch)
         e.groups = e.images;
     e.labels = has_classes(d) ? e.rows : e.count;
     e.group = e.groups > 0 ? e.labels / e.groups : 0;
-    e.mean = (double)(e.groups == 0 ? 0 : (rows_alone ? e.rows : e.count) / e.groups);
+    e.mean = (double)(e.groups == 0 ? 0 : (has_rows(d) ? e.rows : e.count) / e.groups);
     return e;
 }
 
@@ -461,13 +465,18 @@ static rg_status record_losses(rg_call *call, rg_loss_args *args, const extent *
     rg_loss_finish_args finish = { .groups = e->groups,
                                    .divisor = divisor_of(d, e),
                                    .has_counts = counts != NULL };
+    if (kernel == RG_LOSS_BY_CLASSES && e->groups == 1 && e->count > 0) {
+        args->divisor = finish.divisor;
+        args->divides_by_counts = finish.has_counts;
+        finish.gpu_is_done = true;
+    }
     if (e->groups > 0 && e->count > 0)
         finish.parts = by_parts ? args->parts : e->rows / e->groups;
     if (d->kind == RG_LOSS_COSINE_DISTANCE && e->groups > 0)
         finish.bias = d->weight * (double)(e->images / e->groups);
     rg_tensor *partial;
     RG_TRY(make_doubles(call, e->groups * finish.parts, &partial));
-    rg_status status = record(call, kernel, args, e, NULL, gradient, partial, counts);
+    rg_status status = record(call, kernel, args, e, loss, gradient, partial, counts);
     if (status == RG_OK)
         status = record_finish(call, &finish, partial, counts, loss);
     rg_tensor_destroy(partial);

@@ -49,7 +49,7 @@ typedef struct rg_loss_args {
     void *loss, *gradient; /* gradient: of y or, for dense labels, of these */
     double *partial;
     const double *counts; /* divisors of derivatives, one of each group */
-    uint32_t *fault;      /* class labels */
+    uint32_t *fault;      /* class labels; 0 at first, so a GPU also counts blocks in it */
 
     rg_loss_view views[RG_LOSS_VIEWS]; /* dy: of labels, or of groups */
     rg_softmax_shape shape;            /* by classes: tensors y, gradient */
@@ -57,15 +57,17 @@ typedef struct rg_loss_args {
     int64_t rows, length;         /* length: of a row, the last dimension */
     int64_t groups, group, parts; /* groups; elements (classes: rows) of one, and its parts */
     int64_t ignored;              /* a class label */
-    int32_t losses;               /* RG_LOSS_OF_LABELS, ... */
-    bool wide_labels;             /* class labels are i64 */
-    bool has_ignored;             /* else `ignored` is a label like any other */
-    bool has_weights;             /* else all are 1 */
-    bool has_dy, dy_of_labels;    /* else it is 1; else there is one for each group */
-    bool has_gradient;            /* derivatives are wanted */
-    bool is_label_gradient;       /* those of labels */
-    bool has_counts;              /* else `scale` says it all */
-    bool add, stream;             /* into the gradient; past the cache */
+    double divisor;            /* of the sum of all rows, where a GPU ends it in the same launch */
+    bool divides_by_counts;    /* and by these */
+    int32_t losses;            /* RG_LOSS_OF_LABELS, ... */
+    bool wide_labels;          /* class labels are i64 */
+    bool has_ignored;          /* else `ignored` is a label like any other */
+    bool has_weights;          /* else all are 1 */
+    bool has_dy, dy_of_labels; /* else it is 1; else there is one for each group */
+    bool has_gradient;         /* derivatives are wanted */
+    bool is_label_gradient;    /* those of labels */
+    bool has_counts;           /* else `scale` says it all */
+    bool add, stream;          /* into the gradient; past the cache */
 } rg_loss_args;
 
 typedef struct rg_loss_finish_args {
@@ -75,6 +77,7 @@ typedef struct rg_loss_finish_args {
     int64_t groups, parts; /* partial sums of a group */
     double bias, divisor;
     bool has_counts, makes_counts;
+    bool gpu_is_done; /* on a GPU the launch before has done it */
 } rg_loss_finish_args;
 
 typedef struct rg_loss_ones_args {

@@ -10,6 +10,9 @@
 
 enum { LOSS_THREADS = 256 };
 
+/* In the fault word; below it stands how many blocks have left their sum. */
+static const uint32_t FAULT = 1u << 31;
+
 /* ---- elements of a tensor by their number ---- */
 
 static __device__ __noinline__ int64_t far_place(const rg_loss_view &v, int64_t i)
@@ -292,7 +295,7 @@ static __device__ __forceinline__ class_use<T> use_of(const rg_loss_args &k, int
     if (k.has_ignored && label == k.ignored)
         return u;
     if (label < 0 || label >= k.length) {
-        *k.fault = 1;
+        atomicOr(k.fault, FAULT);
         return u;
     }
     real<T> w = 1;
@@ -330,28 +333,20 @@ static __device__ __forceinline__ void put_zeros(const rg_loss_args &k, const gr
         store_slot<T, true>(k.shape, 1, k.gradient, p, slot, HOLD || wide, zeros);
 }
 
-/* With HOLD every thread keeps its slots in shared memory, else they are read again and again. */
+/* What the threads of a row know about it. */
+template <rg_dtype T> struct class_row {
+    real<T> max, sum, below; /* sums of e^(x - max) and, where labels are smoothed, of x - max */
+};
+
 template <rg_dtype T, bool HOLD>
-static __global__ void __launch_bounds__(1024)
-    by_classes(const __grid_constant__ rg_loss_args k, const softmax_plan plan)
+static __device__ __forceinline__ class_row<T>
+sum_row(const rg_loss_args &k, const softmax_plan &plan, const group_place &p, uint4 *held,
+        real<T> *partial)
 {
     enum { V = VLEN<T>, KEEPS = HOLD && sizeof(element<T>) == sizeof(real<T>) };
-    extern __shared__ uint4 room[];
-    uint4 *const held = room + threadIdx.x;
-    real<T> *const partial = (real<T> *)(room + (HOLD ? SLOTS * blockDim.x : 0));
-    const group_place p = find_group<T, true, HOLD>(k.shape, plan, k.has_gradient ? 2 : 1);
-    const int64_t row =
-        (int64_t)blockIdx.x * ((int)blockDim.x >> plan.shift) + ((int)threadIdx.x >> plan.shift);
-    if (HOLD)
-        hold_slots<T, true>(k.shape, 0, k.y, p, held);
-    const class_use<T> u = use_of<T>(k, row);
-    const real<T> keep = (real<T>)k.numbers.keep, share = (real<T>)k.numbers.share;
-    real<T> x[V], max = -INFINITY, sum[1] = { 0 }, below[1] = { 0 }, at_label = 0;
+    const bool smooth = k.numbers.share != 0;
+    real<T> x[V], max = -INFINITY, sum[1] = { 0 }, below[1] = { 0 };
     double totals[2][1] = { { -0.0 }, { -0.0 } };
-    if (u.label >= 0)
-        at_label = load<T>(k.y, p.base[0] + slot_offset<true>(k.shape, 0, u.label, 1, 0));
-    if (HOLD)
-        await_copies();
 #pragma unroll(HOLD ? SLOTS : 1)
     for (int q = 0; q < (HOLD ? SLOTS : INT32_MAX); q++) {
         const int64_t slot = p.first + (int64_t)q * p.step;
@@ -371,10 +366,13 @@ static __global__ void __launch_bounds__(1024)
         if (slot >= p.slots)
             break;
         take_slot<T, true, HOLD>(k.shape, 0, k.y, p, slot, plan.wide, held[q * blockDim.x], x);
+        if (smooth) {
+#pragma unroll
+            for (int e = 0; e < V; e++)
+                below[0] += HOLD || e < p.lanes ? x[e] - max : 0;
+        }
 #pragma unroll
         for (int e = 0; e < V; e++) {
-            if (share != 0 && (HOLD || e < p.lanes))
-                below[0] += x[e] - max;
             x[e] = exp_of<T>(x[e] - max);
             if (HOLD || e < p.lanes)
                 sum[0] += x[e];
@@ -390,26 +388,31 @@ static __global__ void __launch_bounds__(1024)
         end_chunks<1>(totals[0], sum);
         end_chunks<1>(totals[1], below);
     }
-    const real<T> all = reduce(sum[0], plan.inner, partial + 32, false);
-    const real<T> depth = share != 0 ? reduce(below[0], plan.inner, partial + 64, false) : 0;
-    if (row >= k.rows)
-        return;
-    if (p.first == 0) {
-        double loss = k.numbers.total * log(all) - k.numbers.keep * (at_label - max);
-        if (share != 0)
-            loss -= k.numbers.share * depth;
-        put_loss<T>(k, row, u.label >= 0 ? u.loss * loss : 0);
+    class_row<T> r = { max, reduce(sum[0], plan.inner, partial + 32, false), 0 };
+    if (smooth)
+        r.below = reduce(below[0], plan.inner, partial + 64, false);
+    return r;
+}
+
+/* Derivatives of a row: at the label e^(x - max) is less by a share of the sum. */
+template <rg_dtype T, bool HOLD>
+static __device__ __forceinline__ void put_slopes(const rg_loss_args &k, const softmax_plan &plan,
+                                                  const group_place &p, uint4 *held,
+                                                  const class_use<T> &u, const class_row<T> &r)
+{
+    enum { V = VLEN<T>, KEEPS = HOLD && sizeof(element<T>) == sizeof(real<T>) };
+    const real<T> total = (real<T>)k.numbers.total,
+                  less = r.sum * ((real<T>)k.numbers.keep / total);
+    const real<T> scale = u.slope * total / r.sum, offset = u.slope * (real<T>)k.numbers.share;
+    if (KEEPS) { /* by the thread that has it */
+        const int slot = (int)u.label / V;
+        if ((slot & (plan.inner - 1)) == p.first)
+            ((real<T> *)&held[(slot >> plan.shift) * blockDim.x])[(int)u.label % V] -= less;
     }
-    if (u.label < 0)
-        put_zeros<T, HOLD>(k, p, plan.wide);
-    if (u.label < 0 || !k.has_gradient)
-        return;
-    const real<T> scale = u.slope * (real<T>)k.numbers.total / all, offset = u.slope * share;
-    const real<T> less = u.slope * keep;
 #pragma unroll(HOLD ? SLOTS : 1)
     for (int q = 0; q < (HOLD ? SLOTS : INT32_MAX); q++) {
         const int64_t slot = p.first + (int64_t)q * p.step;
-        real<T> old[V] = {};
+        real<T> x[V], old[V] = {};
         if (slot >= p.slots)
             break;
         take_slot<T, true, HOLD>(k.shape, 0, k.y, p, slot, plan.wide, held[q * blockDim.x], x);
@@ -418,19 +421,110 @@ static __global__ void __launch_bounds__(1024)
         const int64_t from = u.label - slot * (HOLD ? V : p.lanes);
 #pragma unroll
         for (int e = 0; e < V; e++) {
-            const real<T> power = KEEPS ? x[e] : exp_of<T>(x[e] - max);
-            x[e] = power * scale - offset - (from == e ? less : 0);
+            real<T> power = KEEPS ? x[e] : exp_of<T>(x[e] - r.max);
+            if (!KEEPS)
+                power = from == e ? power - less : power;
+            x[e] = fma(power, scale, -offset);
             x[e] = k.add ? old[e] + x[e] : x[e];
         }
         store_slot<T, true>(k.shape, 1, k.gradient, p, slot, HOLD || plan.wide, x);
     }
 }
 
+/* Leaves the sum of a block's losses, and tells whether it is the last one to do so. */
+static __device__ __forceinline__ bool leave_sum(const rg_loss_args &k, double loss,
+                                                 double *partial)
+{
+    const double sum = reduce(loss, (int)blockDim.x, partial, false);
+    if (threadIdx.x != 0)
+        return false;
+    k.partial[blockIdx.x] = sum;
+    __threadfence();
+    return (atomicAdd(k.fault, 1) & ~FAULT) == gridDim.x - 1;
+}
+
+/* The sum of all blocks, by the last one; the word is again what it was, or a fault. */
+template <rg_dtype T>
+static __device__ __forceinline__ void end_sum(const rg_loss_args &k, double *partial)
+{
+    double sum = 0;
+#pragma unroll 4
+    for (unsigned i = threadIdx.x; i < gridDim.x; i += blockDim.x)
+        sum += __ldcg(&k.partial[i]);
+    sum = reduce(sum, (int)blockDim.x, partial, false) / k.divisor;
+    if (threadIdx.x != 0)
+        return;
+    if (k.divides_by_counts)
+        sum = k.counts[0] > 0 ? sum / k.counts[0] : 0;
+    store<T>(k.loss, 0, (real<T>)sum);
+    atomicSub(k.fault, gridDim.x);
+}
+
+/* With HOLD every thread keeps its slots in shared memory, else they are read again and again. All
+ * rows of one group: the last block adds them up, which saves a launch. */
+template <rg_dtype T, bool HOLD>
+static __global__ void __launch_bounds__(1024)
+    by_classes(const __grid_constant__ rg_loss_args k, const softmax_plan plan)
+{
+    extern __shared__ uint4 room[];
+    __shared__ double partial[2][32];
+    __shared__ bool is_last;
+    uint4 *const held = room + threadIdx.x;
+    real<T> *const sums = (real<T> *)(room + (HOLD ? SLOTS * blockDim.x : 0));
+    const group_place p = find_group<T, true, HOLD>(k.shape, plan, k.has_gradient ? 2 : 1);
+    const int64_t row =
+        (int64_t)blockIdx.x * ((int)blockDim.x >> plan.shift) + ((int)threadIdx.x >> plan.shift);
+    if (HOLD)
+        hold_slots<T, true>(k.shape, 0, k.y, p, held);
+    const class_use<T> u = use_of<T>(k, row);
+    real<T> at_label = 0;
+    if (u.label >= 0)
+        at_label = load<T>(k.y, p.base[0] + slot_offset<true>(k.shape, 0, u.label, 1, 0));
+    if (HOLD)
+        await_copies();
+    const class_row<T> r = sum_row<T, HOLD>(k, plan, p, held, sums);
+    double loss = 0;
+    if (p.first == 0 && u.label >= 0) {
+        loss = k.numbers.total * log(r.sum) - k.numbers.keep * (at_label - r.max);
+        if (k.numbers.share != 0)
+            loss -= k.numbers.share * r.below;
+        loss *= u.loss;
+    }
+    const bool ends = k.losses == RG_LOSS_SUMS && k.groups == 1;
+    bool last = false;
+    if (ends)
+        last = leave_sum(k, loss, partial[0]);
+    else if (p.first == 0 && row < k.rows)
+        put_loss<T>(k, row, loss);
+    if (k.has_gradient && u.label >= 0)
+        put_slopes<T, HOLD>(k, plan, p, held, u, r);
+    else
+        put_zeros<T, HOLD>(k, p, plan.wide);
+    if (!ends)
+        return;
+    if (threadIdx.x == 0)
+        is_last = last;
+    __syncthreads();
+    if (is_last)
+        end_sum<T>(k, partial[1]);
+}
+
+/* Rows of odd length have no tile here: so many threads that they read whole sectors. */
+template <rg_dtype T> static void widen(const rg_softmax_shape *shape, softmax_plan *p)
+{
+    if (p->lanes > 1 || p->inner > 32)
+        return;
+    p->inner = power_of_two(ceil_div(shape->length, 4), 1, 32);
+    p->shift = __builtin_ctz((unsigned)p->inner);
+    p->blocks = ceil_div(shape->outer.count, p->threads / p->inner);
+}
+
 template <rg_dtype T> static void loss_by_classes(const void *args, const rg_cuda_place *place)
 {
     rg_loss_args k = *(const rg_loss_args *)args;
     const void *const data[] = { k.y, k.has_gradient ? k.gradient : k.y };
-    const softmax_plan p = plan_rows<T>(&k.shape, data, 2, FORWARD_SHORT);
+    softmax_plan p = plan_rows<T>(&k.shape, data, 2, FORWARD_SHORT);
+    widen<T>(&k.shape, &p);
     const int64_t held = CLASS_SUMS + (int64_t)p.threads * HELD_SLOTS;
     k.shape.stream = k.stream;
     if (p.hold && held <= place->shared)
@@ -533,6 +627,8 @@ static __global__ void __launch_bounds__(1024) finish(const __grid_constant__ rg
 template <rg_dtype T> static void loss_finish(const void *args, const rg_cuda_place *place)
 {
     const rg_loss_finish_args k = *(const rg_loss_finish_args *)args;
+    if (k.gpu_is_done)
+        return;
     launch(finish<T>, k.groups, power_of_two(k.parts, 32, 1024), 0, place, k);
 }
 

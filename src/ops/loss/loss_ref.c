@@ -138,8 +138,8 @@ static double label_slope_of(const rg_loss_desc *d, double y, double t)
 /* Predictions that go into one number: an image, or all; without a reduction each its own. */
 static int64_t groups_of(const rg_loss_desc *d, const rg_ref_tensor *y)
 {
-    const bool classes = d->labels == RG_LOSS_CLASS_LABELS;
-    return d->across_batch || y->rank <= classes ? 1 : y->dims[0];
+    const bool rows = d->labels == RG_LOSS_CLASS_LABELS || d->kind == RG_LOSS_SOFTMAX_CROSS_ENTROPY;
+    return d->across_batch || y->rank <= rows ? 1 : y->dims[0];
 }
 
 /* What the sums of groups are divided by. */

@@ -179,6 +179,7 @@ static const rg_case cases[] = {
     { "one", HUBER, "1 1" },
     { "one-class", CATEGORICAL NONE, "5,1 5,1", .x_fill = { SHARES, SHARES } },
     { "softmax-vector", SOFTMAX, "37 37", .x_fill = { { 0 }, SHARES } },
+    { "softmax-vector-each", SOFTMAX NONE BOTH, "37 37", .x_fill = { { 0 }, SHARES } },
     { "softmax-long", SOFTMAX BOTH, "3,5003 3,5003", .x_fill = { { 0 }, SHARES } },
     { "softmax-rank-8", SOFTMAX IMAGES, "2,1,3,2,1,2,1,5 2,1,3,2,1,2,1,5",
       .x_fill = { { 0 }, SHARES } },
