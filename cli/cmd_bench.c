@@ -176,7 +176,8 @@ static rg_status bench_op(bench *b, const rg_op_test *test)
         const int first = b->request->only != NULL; /* then no forward pass */
         for (int gradient = first; gradient <= has_gradient && wants_case(b, c); gradient++) {
             for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
-                if (wants_dtype(b, dtypes[i]))
+                const bool fits = c->only == 0 || c->only >> dtypes[i] & 1;
+                if (fits && wants_dtype(b, dtypes[i]))
                     RG_TRY(bench_row(b, test, c, gradient == 1, dtypes[i]));
             }
         }
