@@ -168,15 +168,18 @@ static void stack(rg_tile t, int64_t rows, const height *h, bool columns)
 
 static void contract(const rg_tile *t, int64_t rows, int64_t columns, bool along)
 {
-    const int64_t lanes = contract_lanes(columns), ahead = t->ahead_end - t->ahead;
+    const int64_t lanes = contract_lanes(columns),
+                  ahead = t->ahead != NULL ? t->ahead_end - t->ahead : 0;
     for (int64_t n = 0; n < lanes; n += WIDE * VLEN) {
         rg_tile part = *t;
         part.b += n;
         part.c += n;
-        part.ahead += ahead * n / lanes;
-        part.ahead_end = part.ahead + (ahead * (n + WIDE * VLEN) / lanes - ahead * n / lanes);
-        if (ahead == 0) /* some line that is there */
+        if (ahead > 0) {
+            part.ahead += ahead * n / lanes;
+            part.ahead_end = t->ahead + ahead * least(n + WIDE * VLEN, lanes) / lanes;
+        } else { /* some line that is there */
             part.ahead = part.ahead_end = (const char *)part.c;
+        }
         stack(part, rows, lanes - n < WIDE * VLEN ? narrow : wide, along);
     }
 }

@@ -403,19 +403,26 @@ typedef struct conv_meeting {
     int64_t ahead_bytes[2];
 } conv_meeting;
 
-/* Rows of one side into scratch; `first` is where row 0 of the image and group stands. */
+/* Rows of one side into scratch; `first` is where row 0 of the image and group stands. Pixels from
+ * `left` on, some of which may be beyond the image of so many columns. */
 RG_OUTLINE void copy_rows(real *to, const void *from, int64_t first, const int64_t step[4],
-                          int64_t begin, int64_t end, int64_t pixels, int64_t channels, rg_dtype T)
+                          int64_t begin, int64_t end, int64_t left, int64_t pixels,
+                          int64_t columns_in, int64_t channels, rg_dtype T)
 {
-    for (int64_t r = begin; r < end; r++) {
-        const int64_t row = first + r * step[1];
+    const int64_t zeros = least(left < 0 ? -left : 0, pixels);
+    int64_t inside = least(columns_in - left, pixels) - zeros;
+    inside = inside < 0 ? 0 : inside;
+    for (int64_t r = begin; r < end; r++, to += pixels * channels) {
+        const int64_t row = first + r * step[1] + (left + zeros) * step[2];
+        real *const start = to + zeros * channels, *const behind = start + inside * channels;
+        memset(to, 0, (size_t)(zeros * channels) * sizeof(real));
+        memset(behind, 0, (size_t)((pixels - zeros - inside) * channels) * sizeof(real));
         if (step[3] == 1 && step[2] == channels) {
-            contract_load(to, 1, from, row, 1, pixels * channels, T);
-            to += pixels * channels;
+            contract_load(start, 1, from, row, 1, inside * channels, T);
             continue;
         }
-        for (int64_t j = 0; j < pixels; j++, to += channels)
-            contract_load(to, 1, from, row + j * step[2], step[3], channels, T);
+        for (int64_t j = 0; j < inside; j++)
+            contract_load(start + j * channels, 1, from, row + j * step[2], step[3], channels, T);
     }
 }
 
@@ -424,8 +431,8 @@ RG_OUTLINE void take_sides(const rg_conv_parts_args *k, conv_meeting *m, int64_t
                            rg_dtype T)
 {
     const rg_conv_shape *s = &k->shape;
-    const bool x_stays = T == RG_REAL && s->x[3] == 1 && s->in % RG_LANES == 0 && !k->windows;
-    const bool y_stays = T == RG_REAL && s->y[3] == 1;
+    const bool x_stays = T == RG_REAL && s->x[3] == 1 && s->in % RG_LANES == 0 && !k->turned;
+    const bool y_stays = T == RG_REAL && s->y[3] == 1 && (!k->turned || channels % RG_LANES == 0);
     const int64_t x = image * s->x[0] + group * s->in * s->x[3];
     const int64_t y = image * s->y[0] + (group * s->out + channel) * s->y[3];
     const int64_t next = (m->end - m->begin) * (vbytes(T) / VLEN);
@@ -443,22 +450,24 @@ RG_OUTLINE void take_sides(const rg_conv_parts_args *k, conv_meeting *m, int64_t
     m->y_pixel = s->y[2];
     if (!y_stays) {
         real *const to = (real *)(void *)scratch;
-        copy_rows(to, k->dy, y, s->y, m->begin, m->end, s->column.count, channels, T);
+        const int64_t count = s->column.count;
+        copy_rows(to, k->dy, y, s->y, m->begin, m->end, 0, count, count, channels, T);
         m->y = to;
         m->y_first = m->begin;
         m->y_pixel = channels;
         m->y_row = s->column.count * channels;
     }
     if (!x_stays) {
-        real *const to = (real *)(void *)(scratch + k->room_y + k->room_w);
+        real *const to = (real *)(void *)(scratch + k->room_y);
         const int64_t before = s->row.before, reach = (s->row.window - 1) * s->row.dilation;
         const int64_t first = m->begin * s->row.stride - before;
         m->x_first = first < 0 ? 0 : least(first, s->row.size);
         const int64_t end = least((m->end - 1) * s->row.stride - before + reach + 1, s->row.size);
-        copy_rows(to, k->x, x, s->x, m->x_first, end, s->column.size, s->in, T);
+        copy_rows(to, k->x, x, s->x, m->x_first, end, k->turned ? -s->column.before : 0, k->columns,
+                  s->column.size, s->in, T);
         m->x = to;
         m->x_pixel = s->in;
-        m->x_row = s->column.size * s->in;
+        m->x_row = k->columns * s->in;
     }
 }
 
@@ -497,102 +506,79 @@ RG_OUTLINE void add_tap(const rg_conv_parts_args *k, const conv_meeting *m, int6
         RG_CONTRACT.columns(&tile, channels, s->in);
 }
 
-/* ---- weights, where channels are few: windows side by side ---- */
+/* ---- weights, where channels of the image are few ---- */
 
-/* Copies whole vectors: what is too much is written over, or not used. */
-RG_INLINE void copy_vectors(real *to, const real *from, int64_t count)
+/* Row p of taps: weights that meet one pixel after the other are rows of the result, channels of
+ * windows its columns. */
+RG_OUTLINE void add_turned(const rg_conv_parts_args *k, const conv_meeting *m, int64_t p,
+                           real *sums)
 {
-    for (int64_t i = 0; i < count; i += VLEN)
-        vstore_full(to, i, RG_REAL, vload_full(from, i, RG_REAL));
-}
-
-/* Row p of window (i, j). */
-RG_INLINE void copy_window_row(const rg_conv_shape *s, const conv_meeting *m, int64_t i, int64_t j,
-                               int64_t p, real *to)
-{
-    const int64_t row = i * s->row.stride - s->row.before + p * s->row.dilation;
-    const int64_t first = j * s->column.stride - s->column.before, count = s->column.window * s->in;
-    const int64_t last = first + (s->column.window - 1) * s->column.dilation;
-    const real *from = m->x + (row - m->x_first) * m->x_row + first * m->x_pixel;
-    if (row < 0 || row >= s->row.size) {
-        memset(to, 0, (size_t)count * sizeof(real));
-    } else if (first >= 0 && last < s->column.size && s->column.dilation == 1) {
-        copy_vectors(to, from, count);
-    } else {
-        for (int64_t q = 0; q < s->column.window; q++, to += s->in) {
-            const int64_t column = first + q * s->column.dilation;
-            if (column < 0 || column >= s->column.size)
-                memset(to, 0, (size_t)s->in * sizeof(real));
-            else
-                memcpy(to, from + q * s->column.dilation * m->x_pixel,
-                       (size_t)s->in * sizeof(real));
-        }
+    const rg_conv_shape *s = &k->shape;
+    rg_run runs[RG_CONV_MOST_RUNS];
+    int64_t i0, i1, n = 0;
+    rg_conv_windows(&s->row, p, &i0, &i1);
+    i0 = i0 > m->begin ? i0 : m->begin;
+    for (int64_t i = i0; i < least(i1, m->end); i++) {
+        const int64_t row = i * s->row.stride - s->row.before + p * s->row.dilation;
+        runs[n++] =
+            (rg_run){ (row - m->x_first) * m->x_row, (i - m->y_first) * m->y_row, s->column.count };
+    }
+    const bool joined = s->column.dilation == 1;
+    for (int64_t q = 0; n > 0 && q < (joined ? 1 : s->column.window); q++) {
+        const char *ahead = m->ahead[1] + m->ahead_bytes[1] * p / s->row.window;
+        const rg_tile tile = { .a = m->x + q * s->column.dilation * s->in,
+                               .b = m->y,
+                               .c = sums + (p * s->column.window + q) * k->tap_step,
+                               .runs = runs,
+                               .run_count = n,
+                               .a_step = s->column.stride * s->in,
+                               .b_step = m->y_pixel,
+                               .c_step = k->in_step,
+                               .add = true,
+                               .ahead = ahead,
+                               .ahead_end = ahead + m->ahead_bytes[1] / s->row.window };
+        RG_CONTRACT.columns(&tile, (joined ? s->column.window : 1) * s->in, s->out);
     }
 }
 
-/* All weights of a unit one by one, where 0 times dy may not be 0. */
-RG_OUTLINE void add_one_by_one(const rg_conv_parts_args *k, const conv_meeting *m, int64_t channels,
-                               real *part)
+/* All weights one by one, where 0 beyond the image times dy is not 0. */
+RG_OUTLINE void add_one_by_one(const rg_conv_parts_args *k, const conv_meeting *m, real *sums)
 {
     const rg_conv_shape *s = &k->shape;
-    for (int64_t p = 0; p < s->row.window * s->column.window; p++) {
+    for (int64_t tap = 0; tap < s->row.window * s->column.window; tap++) {
         int64_t i0, i1, j0, j1;
-        const int64_t down = p / s->column.window, across = p % s->column.window;
-        rg_conv_windows(&s->row, down, &i0, &i1);
-        rg_conv_windows(&s->column, across, &j0, &j1);
+        const int64_t p = tap / s->column.window, q = tap % s->column.window;
+        rg_conv_windows(&s->row, p, &i0, &i1);
+        rg_conv_windows(&s->column, q, &j0, &j1);
         for (int64_t i = i0 > m->begin ? i0 : m->begin; i < least(i1, m->end); i++) {
-            const int64_t row = i * s->row.stride - s->row.before + down * s->row.dilation;
+            const int64_t row = i * s->row.stride - s->row.before + p * s->row.dilation;
             for (int64_t j = j0; j < j1; j++) {
-                const int64_t column =
-                    j * s->column.stride - s->column.before + across * s->column.dilation;
+                const int64_t column = j * s->column.stride + q * s->column.dilation;
                 const real *x = m->x + (row - m->x_first) * m->x_row + column * m->x_pixel;
                 const real *y = m->y + (i - m->y_first) * m->y_row + j * m->y_pixel;
-                for (int64_t o = 0; o < channels; o++)
-                    for (int64_t c = 0; c < s->in; c++)
-                        part[o * k->out_step + p * k->tap_step + c] += y[o] * x[c];
+                for (int64_t c = 0; c < s->in; c++)
+                    for (int64_t o = 0; o < s->out; o++)
+                        sums[tap * k->tap_step + c * k->in_step + o] += y[o] * x[c];
             }
         }
     }
 }
 
-RG_OUTLINE void add_windows(const rg_conv_parts_args *k, const conv_meeting *m, int64_t channels,
-                            real *windows, real *part)
+RG_OUTLINE void add_few(const rg_conv_parts_args *k, const conv_meeting *m, real *sums)
 {
     const rg_conv_shape *s = &k->shape;
-    const int64_t across = s->column.window * s->in;
-    rg_run runs[RG_CONV_MOST_RUNS];
     bool special = false;
     for (int64_t i = m->begin; i < m->end; i++) {
-        const int64_t row = (i - m->y_first) * m->y_row;
-        runs[i - m->begin] =
-            (rg_run){ row, (i - m->begin) * s->column.count * k->out_step, s->column.count };
-        if (m->y_pixel == channels)
-            special |= has_special(m->y + row, s->column.count * channels);
-        for (int64_t j = 0; j < s->column.count && m->y_pixel != channels; j++)
-            special |= has_special(m->y + row + j * m->y_pixel, channels);
+        const real *row = m->y + (i - m->y_first) * m->y_row;
+        if (m->y_pixel == s->out)
+            special |= has_special(row, s->column.count * s->out);
+        for (int64_t j = 0; j < s->column.count && m->y_pixel != s->out; j++)
+            special |= has_special(row + j * m->y_pixel, s->out);
     }
-    if (special) {
-        add_one_by_one(k, m, channels, part);
-        return;
-    }
-    for (int64_t i = m->begin; i < m->end; i++)
-        for (int64_t j = 0; j < s->column.count; j++) {
-            real *to = windows + ((i - m->begin) * s->column.count + j) * k->out_step;
-            for (int64_t p = 0; p < s->row.window; p++, to += across)
-                copy_window_row(s, m, i, j, p, to);
-        }
-    const rg_tile tile = { .a = m->y,
-                           .b = windows,
-                           .c = part,
-                           .runs = runs,
-                           .run_count = m->end - m->begin,
-                           .a_step = m->y_pixel,
-                           .b_step = k->out_step,
-                           .c_step = k->out_step,
-                           .add = true,
-                           .ahead = m->ahead[1],
-                           .ahead_end = m->ahead[1] + m->ahead_bytes[1] };
-    RG_CONTRACT.columns(&tile, channels, k->out_step);
+    for (int64_t p = 0; p < s->row.window && !special; p++)
+        add_turned(k, m, p, sums);
+    if (special)
+        add_one_by_one(k, m, sums);
 }
 
 /* ---- weights: units ---- */
@@ -603,23 +589,23 @@ RG_OUTLINE void parts_unit(const rg_conv_parts_args *k, int64_t unit, rg_dtype T
     const int64_t split = unit % k->splits, group = unit / k->splits % s->groups;
     const int64_t slice = unit / k->splits / s->groups, channel = split * k->channels;
     const int64_t channels = least(k->channels, s->out - channel);
-    real *const part =
-        (real *)k->parts + ((slice * s->groups + group) * s->out + channel) * k->out_step;
+    const int64_t size = k->turned ? k->group_step : channels * k->out_step;
+    real *const sums =
+        (real *)k->parts + (slice * s->groups + group) * k->group_step + channel * k->out_step;
     char *const scratch = k->lanes + rg_crew_lane() * k->room;
-    real *const windows = (real *)(void *)(scratch + k->room_y);
-    memset(part, 0, (size_t)(channels * k->out_step) * sizeof(real));
+    memset(sums, 0, (size_t)size * sizeof(real));
     for (int64_t image = s->images * slice / k->slices; image < s->images * (slice + 1) / k->slices;
          image++) {
         for (int64_t i = 0; i < s->row.count; i += k->rows) {
             conv_meeting m = { .begin = i, .end = least(i + k->rows, s->row.count) };
             take_sides(k, &m, image, group, channel, channels, scratch, T);
-            if (k->windows) {
-                add_windows(k, &m, channels, windows, part);
+            if (k->turned) {
+                add_few(k, &m, sums);
                 continue;
             }
             for (int64_t p = 0; p < s->row.window; p++)
                 for (int64_t q = 0; q < s->column.window; q++)
-                    add_tap(k, &m, p, q, channels, part);
+                    add_tap(k, &m, p, q, channels, sums);
         }
     }
 }
@@ -630,20 +616,31 @@ RG_INLINE void sum_parts(const rg_conv_parts_args *k, int64_t begin, int64_t end
         parts_unit(k, unit, T);
 }
 
+/* n weights of a tap, from `at` in the first part on. */
+RG_INLINE vreal join_slices(const rg_conv_join_args *k, int64_t from, int n)
+{
+    const real *part = (const real *)k->parts + from;
+    const int64_t slice = k->shape.groups * k->group_step;
+    vreal sum = vset(0);
+    for (int64_t i = 0; i < k->slices; i++, part += slice)
+        sum += k->in_step == 1 ? vload_full(part, 0, RG_REAL)
+                               : vgather(part, 0, k->in_step, n, RG_REAL);
+    return sum;
+}
+
 RG_INLINE void join_parts(const rg_conv_join_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
     const rg_conv_shape *s = &k->shape;
-    const int64_t slice = s->groups * s->out * k->out_step, step = s->w[4];
+    const int64_t step = s->w[4];
     for (int64_t unit = begin; unit < end; unit++) {
-        for (int64_t p = 0; p < s->row.window * s->column.window; p++) {
-            const real *from = (const real *)k->parts + unit * k->out_step + p * k->tap_step;
-            const int64_t w = s->w_first + unit / s->out * s->w[0] + unit % s->out * s->w[1] +
-                              p / s->column.window * s->w[2] + p % s->column.window * s->w[3];
+        const int64_t group = unit / s->out, o = unit % s->out;
+        for (int64_t tap = 0; tap < s->row.window * s->column.window; tap++) {
+            const int64_t from = group * k->group_step + o * k->out_step + tap * k->tap_step;
+            const int64_t w = s->w_first + group * s->w[0] + o * s->w[1] +
+                              tap / s->column.window * s->w[2] + tap % s->column.window * s->w[3];
             for (int64_t c = 0; c < s->in; c += VLEN) {
                 const int n = vlanes_left(s->in - c);
-                vreal sum = vload_full(from, c, RG_REAL);
-                for (int64_t i = 1; i < k->slices; i++)
-                    sum += vload_full(from, i * slice + c, RG_REAL);
+                vreal sum = join_slices(k, from + c * k->in_step, n);
                 char *const to = at_out(k->dw, w + c * step, T);
                 if (k->add)
                     sum += load_groups(to, step, n, T, step == 1);

@@ -142,7 +142,7 @@ static inline rg_status rg_conv_engine_weights(rg_call *call, const rg_conv_shap
     rg_conv_parts_args k = { .shape = *s };
     rg_conv_cut_weights(&k, dtype == RG_F64 ? 8 : 4);
     const int64_t channels = s->groups * s->out;
-    const double count = (double)k.slices * (double)channels * (double)k.out_step;
+    const double count = (double)k.slices * (double)s->groups * (double)k.group_step;
     rg_tensor *parts;
     RG_TRY(rg_conv_reals(call, dtype, count + 16, &parts));
     rg_launch launch = { .kernel = RG_CONV_PARTS,
@@ -155,7 +155,13 @@ static inline rg_status rg_conv_engine_weights(rg_call *call, const rg_conv_shap
                   rg_conv_products(s));
     rg_status status = rg_record(call, &launch);
     const rg_conv_join_args join = {
-        .shape = *s, .slices = k.slices, .tap_step = k.tap_step, .out_step = k.out_step, .add = add
+        .shape = *s,
+        .slices = k.slices,
+        .out_step = k.out_step,
+        .tap_step = k.tap_step,
+        .in_step = k.in_step,
+        .group_step = k.group_step,
+        .add = add,
     };
     rg_launch last = { .kernel = RG_CONV_JOIN,
                        .dtype = dtype,

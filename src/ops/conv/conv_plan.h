@@ -61,19 +61,21 @@ typedef struct rg_conv_rows_args {
     rg_conv_neuron neuron;
 } rg_conv_rows_args;
 
-/* Sums over a slice of the images, [slice][group][out][lanes of the weights]; a unit is a slice of
- * a group and some of its channels. Taps are `tap_step` apart. */
+/* Sums over a slice of the images, as arrays of [slice][group]; a unit is a slice of a group and
+ * some of its channels. In an array stand the weights of a channel of windows, taps side by side;
+ * or, turned, where channels of the image are few, the channels of windows of a weight. */
 typedef struct rg_conv_parts_args {
     const void *x, *dy;
     void *parts;
     char *lanes;
     rg_conv_shape shape;
-    int64_t slices;               /* of images */
-    int64_t channels, splits;     /* of windows, in a unit; units of a group and slice */
-    int64_t rows;                 /* of windows in a block */
-    int64_t tap_step, out_step;   /* in parts */
-    int64_t room, room_y, room_w; /* bytes: in all, of dy, of windows */
-    bool windows;                 /* all taps of a window side by side */
+    int64_t slices;                                  /* of images */
+    int64_t channels, splits;                        /* of windows in a unit; units of an array */
+    int64_t rows;                                    /* of windows in a block */
+    int64_t out_step, tap_step, in_step, group_step; /* in parts */
+    int64_t columns;                                 /* of the image in scratch */
+    int64_t room, room_y;                            /* bytes: in all, of dy */
+    bool turned;
 } rg_conv_parts_args;
 
 /* dw = the sum of parts, slice after slice. A unit is one channel of windows. */
@@ -81,7 +83,7 @@ typedef struct rg_conv_join_args {
     const void *parts;
     void *dw;
     rg_conv_shape shape;
-    int64_t slices, tap_step, out_step;
+    int64_t slices, out_step, tap_step, in_step, group_step;
     bool add;
 } rg_conv_join_args;
 
@@ -243,34 +245,55 @@ static inline void rg_conv_cut_rows(rg_conv_rows_args *k, int64_t element)
     k->room = k->room_in + (column->block + 2) * RG_CONV_LANES * element;
 }
 
-/* Slices of images, channels of a unit, rows of a block. */
-static inline void rg_conv_cut_weights(rg_conv_parts_args *k, int64_t element)
+/* Where weights stand in parts; channels of a unit. */
+static inline void rg_conv_cut_parts(rg_conv_parts_args *k, int64_t element)
 {
-    enum { UNITS = 32, MOST_PARTS = 64 << 20, SLICE = 256 << 10, BLOCK = 320 << 10, LANES = 16 };
+    enum { SLICE = 256 << 10, LANES = 16 };
     const rg_conv_shape *s = &k->shape;
-    const int64_t taps = s->row.window * s->column.window, all = taps * s->in;
-    k->windows = s->in % LANES != 0 && s->in < 3 * LANES && all <= 1024;
-    k->tap_step = k->windows ? s->in : rg_conv_over(s->in, LANES) * LANES;
-    k->out_step = rg_conv_over(taps * k->tap_step, LANES) * LANES;
-    const int64_t each = k->out_step * element, whole = s->groups * s->out * each;
-    int64_t splits = rg_conv_over(s->out * each, SLICE);
+    const int64_t taps = s->row.window * s->column.window;
+    k->turned = s->in % LANES != 0 && s->in < 3 * LANES;
+    if (k->turned) {
+        k->out_step = 1;
+        k->in_step = rg_conv_over(s->out, LANES) * LANES;
+        k->tap_step = s->in * k->in_step;
+        k->group_step = taps * k->tap_step;
+        k->channels = s->out;
+        k->splits = 1;
+        return;
+    }
+    k->in_step = 1;
+    k->tap_step = rg_conv_over(s->in, LANES) * LANES;
+    k->out_step = taps * k->tap_step;
+    k->group_step = s->out * k->out_step;
+    int64_t splits = rg_conv_over(s->out * k->out_step * element, SLICE);
     splits = splits < rg_conv_over(s->out, 14) ? splits : rg_conv_over(s->out, 14);
     k->channels = rg_conv_over(s->out, splits);
     k->splits = rg_conv_over(s->out, k->channels);
+}
+
+/* Slices of images, rows of a block. */
+static inline void rg_conv_cut_weights(rg_conv_parts_args *k, int64_t element)
+{
+    enum { UNITS = 32, MOST_PARTS = 64 << 20, BLOCK = 320 << 10, LANES = 16 };
+    const rg_conv_shape *s = &k->shape;
+    const rg_conv_axis *row = &s->row, *column = &s->column;
+    rg_conv_cut_parts(k, element);
+    const int64_t whole = s->groups * k->group_step * element;
     int64_t slices = rg_conv_over(UNITS, s->groups * k->splits);
     slices = slices * whole <= MOST_PARTS ? slices : rg_conv_over(MOST_PARTS / 2, whole);
     k->slices = slices < s->images ? slices : s->images;
-    const int64_t pixels =
-        s->column.size * s->in + s->column.count * (k->channels + (k->windows ? k->out_step : 0));
+    k->columns = k->turned ? (column->count - 1) * column->stride +
+                                 (column->window - 1) * column->dilation + 1
+                           : column->size;
+    const int64_t pixels = k->columns * s->in + column->count * k->channels;
     int64_t rows = BLOCK / (pixels * element);
     rows = rows < 1 ? 1 : rows < RG_CONV_MOST_RUNS ? rows : RG_CONV_MOST_RUNS;
-    k->rows = rows < s->row.count ? rows : s->row.count;
-    const int64_t span = (k->rows - 1) * s->row.stride + (s->row.window - 1) * s->row.dilation + 1;
-    const int64_t room_x = (span * s->column.size * s->in + LANES) * element;
-    k->room_y = rg_conv_over(k->rows * s->column.count * k->channels * element, 64) * 64;
-    k->room_w = k->windows ? (k->rows * s->column.count * k->out_step + LANES) * element : 0;
-    k->room_w = rg_conv_over(k->room_w, 64) * 64;
-    k->room = k->room_y + k->room_w + rg_conv_over(room_x, 64) * 64;
+    k->rows = rows < row->count ? rows : row->count;
+    const int64_t span = (k->rows - 1) * row->stride + (row->window - 1) * row->dilation + 1;
+    const int64_t room_x = (span * k->columns * s->in + LANES) * element;
+    k->room_y = (k->rows * column->count * k->channels + LANES) * element;
+    k->room_y = rg_conv_over(k->room_y, 64) * 64;
+    k->room = k->room_y + rg_conv_over(room_x, 64) * 64;
 }
 
 /* ---- what the engine is for ---- */
