@@ -99,11 +99,14 @@ static bool is_real(rg_dtype dtype)
     return dtype == RG_F32 || dtype == RG_F64 || dtype == RG_F16 || dtype == RG_BF16;
 }
 
+/* Integers are 0, the label or index that every shape has. */
 static rg_tensor *tensor_for(rg_device *device, const rg_tensor_desc *desc, uint64_t seed)
 {
     rg_tensor *tensor = tensor_of(device, desc->dtype, desc->rank, desc->dims);
-    if (tensor != NULL)
+    if (tensor != NULL && is_real(desc->dtype))
         fill(tensor, seed);
+    else if (tensor != NULL)
+        memset(rg_tensor_data(tensor), 0, bytes_of(tensor));
     return tensor;
 }
 

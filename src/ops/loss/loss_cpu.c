@@ -311,7 +311,7 @@ RG_INLINE double soft_sums(const rg_loss_args *k, piece *p, const loss_numbers *
     for (int64_t i = first; i < last; i += PIECE) {
         take_piece(k, p, i, least(PIECE, last - i), T);
         weighted_labels(p, numbers, a);
-        sum += exp_sum((const char *)p->y, NULL, p->count, row->max, RG_REAL);
+        sum += exp_sum((const char *)p->y, NULL, NULL, p->count, row->max, RG_REAL);
         labels += sum_of(a, p->count);
         products += (double)lanes_sum(fold(fold_product, &row->max, 0, a, p->y, p->count, RG_REAL));
     }
@@ -468,13 +468,14 @@ typedef struct class_sums {
 } class_sums;
 
 RG_INLINE class_sums sums_of_row(const rg_loss_args *k, const char *x, real max, real *kept,
-                                 char *room, const rg_dtype T)
+                                 const char *ahead, char *room, const rg_dtype T)
 {
     class_sums s = { 0, 0 };
     for (int64_t j = 0; j < k->length; j += PIECE) {
         const int64_t count = least(PIECE, k->length - j);
         const char *from = piece_at(&k->shape, 0, x, j, count, room, T);
-        s.powers += exp_sum(from, kept != NULL ? kept + j : NULL, count, max, T);
+        s.powers += exp_sum(from, kept != NULL ? kept + j : NULL,
+                            ahead != NULL ? at(ahead, j, T) : NULL, count, max, T);
         if (k->numbers.share != 0)
             s.below += (double)lanes_sum(fold(fold_below, &max, 0, from, from, count, T));
     }
@@ -574,7 +575,8 @@ RG_INLINE void loss_by_classes(const rg_loss_args *k, int64_t begin, int64_t end
         rg_walk_offsets(&k->shape.group, 2, u.label, offset);
         const real now = known ? max : max_of_row(k, p.x, room, T);
         const real below = load_one(p.x, offset[0], T) - now;
-        const class_sums s = sums_of_row(k, p.x, now, kept, room, T);
+        const class_sums s =
+            sums_of_row(k, p.x, now, kept, k->shape.dense ? after.x : NULL, room, T);
         put_loss(k, row, k->losses != RG_LOSS_NO_LOSS ? class_loss(n, &u, below, &s) : 0, T);
         known = false;
         if (!k->has_gradient)

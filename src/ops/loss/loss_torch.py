@@ -45,7 +45,7 @@ CLASSES = {
 
 
 def classes_second(y):
-    return y.movedim(-1, 1) if y.dim() > 1 else y
+    return y.movedim(-1, 1).contiguous() if y.dim() > 1 else y
 
 
 def reduced(losses, reduction):

@@ -51,7 +51,7 @@ RG_INLINE void sum_of_row(forward_row *k, const rg_softmax_shape *shape, const c
     for (int64_t j = 0; j < shape->length; j += PIECE) {
         const int64_t count = least(PIECE, shape->length - j);
         const char *from = piece_at(shape, 0, x, j, count, piece, T);
-        sum += exp_sum(from, !log && kept != NULL ? kept + j : NULL, count, k->max, T);
+        sum += exp_sum(from, !log && kept != NULL ? kept + j : NULL, NULL, count, k->max, T);
     }
     if (log)
         k->log_sum = vlog(vset((real)sum))[0];
@@ -103,7 +103,7 @@ RG_INLINE void forward_short(const rg_softmax_args *args, int64_t begin, int64_t
         x[r] = at(args->x, offset[0], T);
         y[r] = at_out(args->y, offset[1], T);
         k[r].max = lanes_max(fold(fold_max, NULL, -RG_INFINITY, x[r], x[r], length, T));
-        const double sum = exp_sum(x[r], log ? NULL : kept + r * length, length, k[r].max, T);
+        const double sum = exp_sum(x[r], log ? NULL : kept + r * length, NULL, length, k[r].max, T);
         k[r].scale = (real)(1 / sum);
         sums[r] = (real)sum;
     }

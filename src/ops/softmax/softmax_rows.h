@@ -155,13 +155,25 @@ RG_INLINE vreal exp_for(vreal x, const rg_dtype T)
     return is_short(T) ? vexp_short(x) : vexp(x);
 }
 
+/* Asks for 4 VLEN elements of T that will be read soon. */
+RG_INLINE void fetch_ahead(const char *data, const rg_dtype T)
+{
+    enum { LINE = 64 };
+    for (int i = 0; i < 4 * vbytes(T); i += LINE)
+        __builtin_prefetch(data + i, 0, 2);
+}
+
 /* The sum of e^(x - m) over a piece, in four vectors of lanes. They are also put into kept[],
- * unless that is NULL, 2 VLEN at a time in the order in which a pair is loaded. */
-RG_INLINE double exp_sum(const char *x, real *kept, int64_t count, real max, const rg_dtype T)
+ * unless that is NULL, 2 VLEN at a time in the order in which a pair is loaded. Meanwhile memory
+ * may bring what stands at `ahead`, unless that is NULL. */
+RG_INLINE double exp_sum(const char *x, real *kept, const char *ahead, int64_t count, real max,
+                         const rg_dtype T)
 {
     vreal acc[4] = { vset(0), vset(0), vset(0), vset(0) };
     int64_t i = 0;
     for (; i + 4 * VLEN <= count; i += 4 * VLEN) {
+        if (ahead != NULL)
+            fetch_ahead(at(ahead, i, T), T);
         const vpair p = vload_pair(x, i, T, true), q = vload_pair(x, i + 2 * VLEN, T, true);
         const vpair e = { exp_for(p.a - vset(max), T), exp_for(p.b - vset(max), T) };
         const vpair f = { exp_for(q.a - vset(max), T), exp_for(q.b - vset(max), T) };
