@@ -709,7 +709,8 @@ def loss(fields, shapes, make, gradient):
     ones = torch.ones_like(function(y, t, reduction=reduction).detach())
 
     def both():
-        return torch.autograd.grad(function(y, t, reduction=reduction), y, ones)
+        with torch.enable_grad():
+            return torch.autograd.grad(function(y, t, reduction=reduction), y, ones)
 
     return both
 

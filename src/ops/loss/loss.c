@@ -110,6 +110,9 @@ static const rg_field fields[] = {
 #define MPS_FIELDS "reduction=none across_batch=false classes=1 undivided_gradient=true"
 #define SOURCES    "sourceImage=y labels=labels weights=weights"
 
+/* A mean of ONNX leaves out what is ignored. */
+#define ONNX_FIELDS "labels=classes reduction=sum_by_non_zero_weights"
+
 static const rg_op_name names[] = {
     { "MPSCNNLoss", false, MPS_FIELDS " gradient_output=true",
       SOURCES " lossImage=loss destinationImage=gradient", 1, 8 },
@@ -119,6 +122,9 @@ static const rg_op_name names[] = {
       8 },
     { "MPSNNInitialGradient", false, "kind=initial_gradient", "sourceImage=y destinationImage=loss",
       1, 8 },
+    { "SoftmaxCrossEntropyLoss", false, ONNX_FIELDS, "scores=y output=loss", 2, 2 },
+    { "NegativeLogLikelihoodLoss", false, "kind=kullback_leibler " ONNX_FIELDS,
+      "input=y target=labels", 2, 2 },
     { .name = NULL },
 };
 
@@ -465,7 +471,8 @@ static rg_status record_losses(rg_call *call, rg_loss_args *args, const extent *
     rg_loss_finish_args finish = { .groups = e->groups,
                                    .divisor = divisor_of(d, e),
                                    .has_counts = counts != NULL };
-    if (kernel == RG_LOSS_BY_CLASSES && e->groups == 1 && e->count > 0) {
+    if (kernel == RG_LOSS_BY_CLASSES && e->groups == 1 && e->count > 0 &&
+        e->length <= RG_LOSS_SHORT) {
         args->divisor = finish.divisor;
         args->divides_by_counts = finish.has_counts;
         finish.gpu_is_done = true;

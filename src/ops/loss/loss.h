@@ -20,8 +20,8 @@ enum {
     RG_LOSS_KERNELS
 };
 
-/* Elements of a part of a group. */
-enum { RG_LOSS_PART = 4096 };
+/* Elements of a part of a group; and of a row up to which a GPU adds rows up in the same launch. */
+enum { RG_LOSS_PART = 4096, RG_LOSS_SHORT = 1024 };
 
 /* What a launch computes: losses, one for each label or added up; or derivatives. */
 enum { RG_LOSS_OF_LABELS, RG_LOSS_SUMS, RG_LOSS_NO_LOSS };

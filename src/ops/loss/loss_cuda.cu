@@ -460,10 +460,14 @@ static __device__ __forceinline__ void end_sum(const rg_loss_args &k, double *pa
     atomicSub(k.fault, gridDim.x);
 }
 
-/* With HOLD every thread keeps its slots in shared memory, else they are read again and again. All
- * rows of one group: the last block adds them up, which saves a launch. */
-template <rg_dtype T, bool HOLD>
-static __global__ void __launch_bounds__(1024)
+/* Blocks of short rows that a multiprocessor should have room for: as many as shared memory has. */
+template <rg_dtype T, bool HOLD> constexpr int SHORT_BLOCKS = !HOLD ? 4 : T == RG_F64 ? 5 : 6;
+
+/* With HOLD every thread keeps its slots in shared memory, else they are read again and again. Of
+ * short rows the last block adds up the sums of all, which saves a launch; where a block has one
+ * row, to wait for that would cost more. */
+template <rg_dtype T, bool HOLD, int THREADS>
+static __global__ void __launch_bounds__(THREADS, THREADS == 256 ? SHORT_BLOCKS<T, HOLD> : 1)
     by_classes(const __grid_constant__ rg_loss_args k, const softmax_plan plan)
 {
     extern __shared__ uint4 room[];
@@ -490,7 +494,7 @@ static __global__ void __launch_bounds__(1024)
             loss -= k.numbers.share * r.below;
         loss *= u.loss;
     }
-    const bool ends = k.losses == RG_LOSS_SUMS && k.groups == 1;
+    const bool ends = k.losses == RG_LOSS_SUMS && k.groups == 1 && k.length <= RG_LOSS_SHORT;
     bool last = false;
     if (ends)
         last = leave_sum(k, loss, partial[0]);
@@ -527,10 +531,13 @@ template <rg_dtype T> static void loss_by_classes(const void *args, const rg_cud
     widen<T>(&k.shape, &p);
     const int64_t held = CLASS_SUMS + (int64_t)p.threads * HELD_SLOTS;
     k.shape.stream = k.stream;
+    const bool few = p.threads <= 256;
     if (p.hold && held <= place->shared)
-        launch(by_classes<T, true>, p.blocks, p.threads, held, place, k, p);
+        launch(few ? by_classes<T, true, 256> : by_classes<T, true, 1024>, p.blocks, p.threads,
+               held, place, k, p);
     else
-        launch(by_classes<T, false>, p.blocks, p.threads, CLASS_SUMS, place, k, p);
+        launch(few ? by_classes<T, false, 256> : by_classes<T, false, 1024>, p.blocks, p.threads,
+               CLASS_SUMS, place, k, p);
 }
 
 /* ---- one element of a row ---- */
