@@ -157,7 +157,8 @@ def compare_classes(d):
         t = t.long()
         if across and not weighted and ignored is None and reduction in ("none", "sum", "mean"):
             return function(y, t, fields, reduction)
-        if across and not weighted and reduction == "sum_by_non_zero_weights" and (t != ignored).any():
+        some = ignored is None or bool((t != ignored).any())
+        if across and not weighted and reduction == "sum_by_non_zero_weights" and some:
             return function(y, t, fields, "mean")
         values = function(y, t, fields, "none") * (rest[0] if weighted else 1)
         if reduction == "none":
