@@ -404,11 +404,6 @@ static __device__ __forceinline__ void put_slopes(const rg_loss_args &k, const s
     const real<T> total = (real<T>)k.numbers.total,
                   less = r.sum * ((real<T>)k.numbers.keep / total);
     const real<T> scale = u.slope * total / r.sum, offset = u.slope * (real<T>)k.numbers.share;
-    if (KEEPS) { /* by the thread that has it */
-        const int slot = (int)u.label / V;
-        if ((slot & (plan.inner - 1)) == p.first)
-            ((real<T> *)&held[(slot >> plan.shift) * blockDim.x])[(int)u.label % V] -= less;
-    }
 #pragma unroll(HOLD ? SLOTS : 1)
     for (int q = 0; q < (HOLD ? SLOTS : INT32_MAX); q++) {
         const int64_t slot = p.first + (int64_t)q * p.step;
@@ -418,12 +413,12 @@ static __device__ __forceinline__ void put_slopes(const rg_loss_args &k, const s
         take_slot<T, true, HOLD>(k.shape, 0, k.y, p, slot, plan.wide, held[q * blockDim.x], x);
         if (k.add)
             load_slot<T, true>(k.shape, 1, k.gradient, p, slot, HOLD || plan.wide, old);
-        const int64_t from = u.label - slot * (HOLD ? V : p.lanes);
+        const int from = HOLD ? (int)u.label - (int)slot * V
+                              : (int)max((int64_t)-1, min((int64_t)V, u.label - slot * p.lanes));
 #pragma unroll
         for (int e = 0; e < V; e++) {
             real<T> power = KEEPS ? x[e] : exp_of<T>(x[e] - r.max);
-            if (!KEEPS)
-                power = from == e ? power - less : power;
+            power = from == e ? power - less : power;
             x[e] = fma(power, scale, -offset);
             x[e] = k.add ? old[e] + x[e] : x[e];
         }
@@ -460,14 +455,11 @@ static __device__ __forceinline__ void end_sum(const rg_loss_args &k, double *pa
     atomicSub(k.fault, gridDim.x);
 }
 
-/* Blocks of short rows that a multiprocessor should have room for: as many as shared memory has. */
-template <rg_dtype T, bool HOLD> constexpr int SHORT_BLOCKS = !HOLD ? 4 : T == RG_F64 ? 5 : 6;
-
 /* With HOLD every thread keeps its slots in shared memory, else they are read again and again. Of
  * short rows the last block adds up the sums of all, which saves a launch; where a block has one
  * row, to wait for that would cost more. */
-template <rg_dtype T, bool HOLD, int THREADS>
-static __global__ void __launch_bounds__(THREADS, THREADS == 256 ? SHORT_BLOCKS<T, HOLD> : 1)
+template <rg_dtype T, bool HOLD>
+static __global__ void __launch_bounds__(1024)
     by_classes(const __grid_constant__ rg_loss_args k, const softmax_plan plan)
 {
     extern __shared__ uint4 room[];
@@ -531,13 +523,10 @@ template <rg_dtype T> static void loss_by_classes(const void *args, const rg_cud
     widen<T>(&k.shape, &p);
     const int64_t held = CLASS_SUMS + (int64_t)p.threads * HELD_SLOTS;
     k.shape.stream = k.stream;
-    const bool few = p.threads <= 256;
     if (p.hold && held <= place->shared)
-        launch(few ? by_classes<T, true, 256> : by_classes<T, true, 1024>, p.blocks, p.threads,
-               held, place, k, p);
+        launch(by_classes<T, true>, p.blocks, p.threads, held, place, k, p);
     else
-        launch(few ? by_classes<T, false, 256> : by_classes<T, false, 1024>, p.blocks, p.threads,
-               CLASS_SUMS, place, k, p);
+        launch(by_classes<T, false>, p.blocks, p.threads, CLASS_SUMS, place, k, p);
 }
 
 /* ---- one element of a row ---- */
