@@ -341,17 +341,20 @@ static inline five_cut cut_five(const rg_box_shape *s, bool gradient, int lanes,
     return cut;
 }
 
+/* false: there is not enough shared memory. */
 template <rg_dtype T, class OP, bool GRADIENT>
-static void launch_five(const rg_box_shape *s, const box_data *d,
+static bool launch_five(const rg_box_shape *s, const box_data *d,
                         const typename OP::CONSTANTS &constants, const rg_cuda_place *place)
 {
     const five_cut cut = cut_five(s, GRADIENT, FIVE_LANES<T>, place);
     const int threads = (cut.columns * cut.across + 31) / 32 * 32;
     const int64_t rows = FIVE_ROWS + (GRADIENT ? FIVE_DY_ROWS : 0), lines = GRADIENT ? 4 : 2;
     const int64_t line = (int64_t)(cut.columns + 4) * cut.across * FIVE_LANES<T> * sizeof(real<T>);
-    launch(box_five<T, OP, GRADIENT>, cut.blocks, threads,
-           rows * threads * FIVE_BYTES<T> + lines * OP::KINDS * line, place, *s, *d, constants,
-           cut);
+    const int64_t shared = rows * threads * FIVE_BYTES<T> + lines * OP::KINDS * line;
+    if (shared > place->shared)
+        return false;
+    launch(box_five<T, OP, GRADIENT>, cut.blocks, threads, shared, place, *s, *d, constants, cut);
+    return true;
 }
 
 #endif

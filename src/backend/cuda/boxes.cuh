@@ -441,10 +441,9 @@ static void launch_box(const rg_box_shape *s, const box_data *d,
     for (int t = 0; t < RG_BOX_TENSORS; t++)
         for (int i = 0; i < 3; i++)
             wide &= d->step[t][i] % VLEN<T> == 0;
-    if (wide && is_five(&s->row) && is_five(&s->column)) {
-        launch_five<T, OP, GRADIENT>(s, d, constants, place);
+    if (wide && is_five(&s->row) && is_five(&s->column) &&
+        launch_five<T, OP, GRADIENT>(s, d, constants, place))
         return;
-    }
     box_tile tile;
     const int64_t limit = room < place->shared ? room : place->shared;
     const int64_t shared = cut_tiles(s, OP::KINDS, GRADIENT, wide ? VLEN<T> : 1,

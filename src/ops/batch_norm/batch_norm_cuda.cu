@@ -14,7 +14,7 @@ template <rg_dtype T> static void parts(const void *args, const rg_cuda_place *p
 
 /* A block has a few channels, and many threads for each, which share the parts; a tree joins what
  * they find. */
-enum { CHANNELS = 8, SHARES = 128, SHARE_ROOM = CHANNELS * SHARES / 32 * CHANNELS };
+enum { CHANNELS = 4, SHARES = 128, SHARE_ROOM = CHANNELS * SHARES / 32 * CHANNELS };
 
 static __device__ __forceinline__ double blend(double old, double now, double momentum)
 {

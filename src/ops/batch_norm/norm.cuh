@@ -14,7 +14,7 @@
 #include "ops/batch_norm/norm.h"
 #include "ops/neuron/any_neuron.cuh"
 
-enum { NORM_THREADS = 256, NORM_ACROSS = 64, NORM_AHEAD = 8 };
+enum { NORM_THREADS = 256, NORM_ACROSS = 64, NORM_AHEAD = 6 };
 
 /* ---- elements of any dtype, for tensors of channels ---- */
 
@@ -155,15 +155,14 @@ template <rg_dtype T, bool FAST, int TENSORS> struct norm_rows_of {
     uint4 *own;
     int count;
 
-    /* Starts to copy row r, if there is one. */
-    __device__ __forceinline__ void start(int r)
+    /* Starts to copy row r, if there is one, to a place of its own. */
+    __device__ __forceinline__ void start(int r, int slot)
     {
         if constexpr (FAST) {
             if (r < count) {
 #pragma unroll
                 for (int t = 0; t < TENSORS; t++)
-                    copy_vector(own + (r % NORM_AHEAD * TENSORS + t) * NORM_THREADS,
-                                from[t] + r * step[t]);
+                    copy_vector(own + (slot * TENSORS + t) * NORM_THREADS, from[t] + r * step[t]);
             }
             end_copies();
         }
@@ -187,7 +186,7 @@ find_rows(const rg_channels &s, const void *const (&data)[TENSORS], const norm_p
     }
 #pragma unroll
     for (int r = 0; r < NORM_AHEAD; r++)
-        rows.start(r);
+        rows.start(r, r);
     return rows;
 }
 
@@ -197,6 +196,7 @@ static __device__ __forceinline__ void
 each_row(norm_rows_of<T, FAST, TENSORS> &rows, const rg_channels &s,
          const void *const (&data)[TENSORS], const norm_place &w, STEP step)
 {
+    int slot = 0;
 #pragma unroll 2
     for (int r = 0; r < rows.count; r++) {
         uint4 held[TENSORS];
@@ -204,7 +204,7 @@ each_row(norm_rows_of<T, FAST, TENSORS> &rows, const rg_channels &s,
 #pragma unroll
         for (int t = 0; t < TENSORS; t++) {
             if constexpr (FAST) {
-                held[t] = rows.own[(r % NORM_AHEAD * TENSORS + t) * NORM_THREADS];
+                held[t] = rows.own[(slot * TENSORS + t) * NORM_THREADS];
             } else {
                 real<T> x[VLEN<T>];
                 const int64_t row = w.begin + (int64_t)r * w.down;
@@ -214,7 +214,8 @@ each_row(norm_rows_of<T, FAST, TENSORS> &rows, const rg_channels &s,
             }
         }
         step(r, held);
-        rows.start(r + NORM_AHEAD);
+        rows.start(r + NORM_AHEAD, slot);
+        slot = slot == NORM_AHEAD - 1 ? 0 : slot + 1;
     }
 }
 

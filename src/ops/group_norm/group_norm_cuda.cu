@@ -205,13 +205,12 @@ template <rg_dtype T> static void rows_forward(const void *args, const rg_cuda_p
     const void *const data[] = { k->x, k->y };
     const bool fast = rows_are_fast<T>(&k->shape, data, 2);
     row_call call = row_call_of(&k->shape);
-    call.lanes = team_lanes<T>(&call);
+    call.lanes = team_lanes<T>(&call, 1, place);
     if (call.lanes > 0) {
         const int64_t slots = ceil_div(call.each, VLEN<T> * call.lanes);
         launch(TEAM_KERNEL(team_rows, fast && k->shape.channels.images.rank <= 1, call.neuron.kind,
                            slots),
-               ceil_div(call.images, call.part), ROW_THREADS,
-               team_shared(&call, 1, sizeof(real<T>)), place, *k, call);
+               ceil_div(call.images, call.part), ROW_THREADS, team_shared(1), place, *k, call);
         return;
     }
     call.lanes = row_lanes<T>(call.each);
@@ -285,7 +284,7 @@ template <rg_dtype T> static void columns_gradient(const void *args, const rg_cu
 
 /* ---- rows: gradient ---- */
 
-/* Rows that no registers hold. Sums stand in shared memory if they fit; then, and only then,
+/* Rows that are not held. Sums stand in shared memory if they fit; then, and only then,
  * several rows can be taken at once. By shape alone. */
 template <rg_dtype T>
 static void long_gradient(const rg_group_norm_gradient_args *k, row_call call, bool fast,
@@ -312,7 +311,7 @@ template <rg_dtype T> static void rows_gradient(const void *args, const rg_cuda_
     call.wants_dx = k->wants_dx;
     call.wants_sums = k->wants_sums;
     call.add = k->add;
-    call.lanes = team_lanes<T>(&call);
+    call.lanes = team_lanes<T>(&call, 2, place);
     if (call.lanes == 0) {
         long_gradient<T>(k, call, fast, place);
         return;
@@ -320,13 +319,12 @@ template <rg_dtype T> static void rows_gradient(const void *args, const rg_cuda_
     const int64_t slots = ceil_div(call.each, VLEN<T> * call.lanes);
     launch(TEAM_KERNEL(team_rows_gradient, fast && k->shape.channels.images.rank <= 1,
                        call.neuron.kind, slots),
-           ceil_div(call.images, call.part), ROW_THREADS, team_shared(&call, 2, sizeof(real<T>)),
-           place, *k, call);
+           ceil_div(call.images, call.part), ROW_THREADS, team_shared(2), place, *k, call);
 }
 
 /* ---- gradients of parameters ---- */
 
-enum { CHANNELS = 8, JOIN_THREADS = 1024 };
+enum { CHANNELS = 4, JOIN_THREADS = 512 };
 
 /* A block has a few channels, and many threads for each, which share the sums. */
 template <rg_dtype T>

@@ -2,9 +2,10 @@
 /* Copyright The retrograde authors */
 /* Group normalisation of rows: every image is one row.
  *
- * Where a row is one group, and not too long, a team of threads has it in registers: memory sees
- * one pass. A block has `part` rows, several at a time; sums of channels over its rows stay in
- * registers, too. Other rows are read as often as they are needed. */
+ * Where a row is one group, and not too long, a team of threads has it in shared memory: memory
+ * sees one pass. A block has `part` rows, several at a time, and the next ones are on their way;
+ * sums of channels over its rows stay in registers. Other rows are read as often as they are
+ * needed. */
 #ifndef RG_OPS_GROUP_NORM_ROWS_CUH
 #define RG_OPS_GROUP_NORM_ROWS_CUH
 
@@ -161,9 +162,12 @@ static row_call row_call_of(const rg_group_norm_shape *shape)
     return k;
 }
 
-/* ---- rows in registers ---- */
+/* ---- rows that are held ---- */
 
-enum { TEAM_VECTORS = 4 }; /* of a tensor, that a thread loads before it uses the first */
+enum {
+    TEAM_VECTORS = 4, /* of a tensor, that a thread has in each step */
+    TEAM_STEP = TEAM_VECTORS * ROW_THREADS
+};
 
 /* Where a team stands: `lanes` threads with SLOTS vectors each, for R rows at a time. */
 template <int SLOTS> struct team_place {
@@ -197,14 +201,6 @@ static __device__ __forceinline__ int64_t image_offset(const rg_channels &s, int
     return FAST ? straight_offset(s.images, t, image) : walk_offset(s.images, t, image);
 }
 
-/* The compiler is to take elements out of vectors again, not to keep them all. */
-template <int N> static __device__ __forceinline__ void keep_packed(uint4 held[N])
-{
-#pragma unroll
-    for (int i = 0; i < N; i++)
-        asm volatile("" : "+r"(held[i].x), "+r"(held[i].y), "+r"(held[i].z), "+r"(held[i].w));
-}
-
 /* The row of a team that is number r of those from `base` on, or the last one of the block. */
 template <int SLOTS>
 static __device__ __forceinline__ int64_t team_row(const team_place<SLOTS> &p, int64_t base, int r)
@@ -213,45 +209,27 @@ static __device__ __forceinline__ int64_t team_row(const team_place<SLOTS> &p, i
     return row < p.last ? row : p.last - 1;
 }
 
-/* Starts to copy the thread's vectors of R rows of tensor t to `own`. */
+/* Starts to copy the thread's vectors of R rows of tensor t to `own`: vector i of row r becomes
+ * own[(r * SLOTS + i) * ROW_THREADS]. */
 template <rg_dtype T, bool FAST, int SLOTS, int R>
 static __device__ __forceinline__ void start_team(const rg_channels &s, int t, const void *data,
                                                   const team_place<SLOTS> &p, int64_t base,
                                                   uint4 *own)
 {
-    if constexpr (FAST) {
-#pragma unroll
-        for (int r = 0; r < R; r++) {
-            const int64_t from = image_offset<FAST>(s, t, team_row(p, base, r));
-#pragma unroll
-            for (int i = 0; i < SLOTS; i++) {
-                if (p.left[i] > 0)
-                    copy_vector(own + (r * SLOTS + i) * ROW_THREADS, at<T>(data, from + p.c[i]));
-            }
-        }
-    }
-}
-
-/* What start_team has copied, or would have. */
-template <rg_dtype T, bool FAST, int SLOTS, int R>
-static __device__ __forceinline__ void take_team(const rg_channels &s, int t, const void *data,
-                                                 const team_place<SLOTS> &p, int64_t base,
-                                                 const uint4 *own, uint4 held[R][SLOTS])
-{
 #pragma unroll
     for (int r = 0; r < R; r++) {
+        const int64_t from = image_offset<FAST>(s, t, team_row(p, base, r));
 #pragma unroll
         for (int i = 0; i < SLOTS; i++) {
-            held[r][i] = make_uint4(0, 0, 0, 0);
+            uint4 *const to = own + (r * SLOTS + i) * ROW_THREADS;
             if (p.left[i] == 0)
                 continue;
             if constexpr (FAST) {
-                held[r][i] = own[(r * SLOTS + i) * ROW_THREADS];
+                copy_vector(to, at<T>(data, from + p.c[i]));
             } else {
                 real<T> x[VLEN<T>];
-                const int64_t from = image_offset<FAST>(s, t, team_row(p, base, r));
                 load_columns<T, FAST>(data, from + p.c[i] * s.step[t], s.step[t], p.left[i], x);
-                held[r][i] = pack<T>(x);
+                *to = pack<T>(x);
             }
         }
     }
@@ -330,10 +308,10 @@ template <int R, class REAL> static __device__ __forceinline__ REAL own_of(const
 
 /* Statistics of R rows. What belongs to a row, as `near` and what follows from its sums, is with
  * one thread of R, whose turn it is; the others ask for it. */
-template <rg_dtype T, int SLOTS, int R>
+template <rg_dtype T, bool FAST, int SLOTS, int R>
 static __device__ __forceinline__ void
-team_statistics(const row_call &k, const team_place<SLOTS> &p, const uint4 held[R][SLOTS],
-                real<T> near, real<T> *room, row_numbers<T> &own)
+team_statistics(const row_call &k, const team_place<SLOTS> &p, const uint4 *held, real<T> near,
+                real<T> *room, row_numbers<T> &own)
 {
     real<T> sum[2 * R] = {};
 #pragma unroll
@@ -342,10 +320,12 @@ team_statistics(const row_call &k, const team_place<SLOTS> &p, const uint4 held[
 #pragma unroll
         for (int i = 0; i < SLOTS; i++) {
             real<T> d[VLEN<T>];
-            unpack<T>(held[r][i], d);
+            if (p.left[i] == 0)
+                continue;
+            unpack<T>(held[(r * SLOTS + i) * ROW_THREADS], d);
 #pragma unroll
             for (int e = 0; e < VLEN<T>; e++) {
-                d[e] = e < p.left[i] ? d[e] - about : 0;
+                d[e] = FAST || e < p.left[i] ? d[e] - about : 0;
                 sum[r] += d[e];
                 sum[R + r] = fma(d[e], d[e], sum[R + r]);
             }
@@ -396,31 +376,30 @@ static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 4 ? 2 : 3)
 {
     enum { V = VLEN<T>, R = TEAM_VECTORS / SLOTS, ROOM = 2 * R * ROW_THREADS / ROW_WARP };
     extern __shared__ uint4 memory[];
-    __shared__ real<T> room[2 * ROOM];
+    real<T> *const room = (real<T> *)(memory + 2 * TEAM_STEP); /* for two that take turns */
     const rg_channels &s = a.shape.channels;
     const neuron_constants<T> neuron = neuron_constants_in<T>(k.neuron.numbers);
     const team_place<SLOTS> p = find_team<T, SLOTS>(k);
     real<T> gamma[SLOTS][V], beta[SLOTS][V];
     team_parameters<T, SLOTS>(k, p, a.gamma, a.beta, gamma, beta);
     const int mine = (int)threadIdx.x & (R - 1);
-    uint4 *const copies = memory + threadIdx.x;
+    uint4 *const copies = memory + threadIdx.x; /* those of two steps, which take turns */
     element<T> three[3];
-    int turn = 0;
-    auto start = [&](int64_t base) {
+    auto start = [&](int64_t base, int turn) {
         if (base >= p.last)
             return;
-        start_team<T, FAST, SLOTS, R>(s, 0, a.x, p, base, copies);
+        start_team<T, FAST, SLOTS, R>(s, 0, a.x, p, base, copies + turn * TEAM_STEP);
         load_near<T, FAST>(k, s, 0, a.x, team_row(p, base, mine), three);
     };
-    start(p.first);
-    for (int64_t base = p.first; base < p.last; base += R * p.teams, turn ^= ROOM) {
-        uint4 held[R][SLOTS];
+    start(p.first, 0);
+    int turn = 0;
+    for (int64_t base = p.first; base < p.last; base += R * p.teams, turn ^= 1) {
+        const uint4 *const held = copies + turn * TEAM_STEP;
         row_numbers<T> own;
         await_copies();
-        take_team<T, FAST, SLOTS, R>(s, 0, a.x, p, base, copies, held);
         const real<T> near = near_of<T>(three);
-        start(base + R * p.teams);
-        team_statistics<T, SLOTS, R>(k, p, held, near, room + turn, own);
+        start(base + R * p.teams, turn ^ 1);
+        team_statistics<T, FAST, SLOTS, R>(k, p, held, near, room + turn * ROOM, own);
         const int64_t turns = base + mine * p.teams + p.team;
         if (p.lane < R && turns < p.last)
             put_statistics<T>(a.mean, a.rest, a.s, turns, own);
@@ -431,13 +410,12 @@ static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 4 ? 2 : 3)
             if (row >= p.last)
                 continue;
             const int64_t to = image_offset<FAST>(s, 1, row);
-            keep_packed<SLOTS>(held[r]);
 #pragma unroll
             for (int i = 0; i < SLOTS; i++) {
                 real<T> v[V];
                 if (p.left[i] == 0)
                     continue;
-                unpack<T>(held[r][i], v);
+                unpack<T>(held[(r * SLOTS + i) * ROW_THREADS], v);
 #pragma unroll
                 for (int e = 0; e < V; e++) {
                     const real<T> scale = gamma[i][e] * q.s;
@@ -452,10 +430,10 @@ static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 4 ? 2 : 3)
     }
 }
 
-/* ---- rows in registers: gradient ---- */
+/* ---- rows that are held: gradient ---- */
 
 /* g and t of a vector; 0 where there is none. */
-template <rg_dtype T, int NEURON>
+template <rg_dtype T, bool FAST, int NEURON>
 static __device__ __forceinline__ void
 team_gradient(const row_call &k, const neuron_constants<T> &neuron, const uint4 &dy, const uint4 &x,
               const row_numbers<T> &q, int left, const real<T> gamma[VLEN<T>],
@@ -465,11 +443,11 @@ team_gradient(const row_call &k, const neuron_constants<T> &neuron, const uint4 
     unpack<T>(x, t);
 #pragma unroll
     for (int e = 0; e < VLEN<T>; e++) {
-        t[e] = e < left ? t[e] - q.mean : 0;
+        t[e] = FAST || e < left ? t[e] - q.mean : 0;
         if constexpr (NEURON != NORM_PLAIN) {
             const real<T> scale = gamma[e] * q.s, shift = fma(-q.rest, scale, beta[e]);
             g[e] = through_neuron<T, NEURON>(k.neuron.kind, neuron, g[e], fma(t[e], scale, shift));
-            g[e] = e < left ? g[e] : 0;
+            g[e] = FAST || e < left ? g[e] : 0;
         }
     }
 }
@@ -526,92 +504,96 @@ put_sums(const row_call &k, const team_place<SLOTS> &p, const real<T> dgamma[SLO
 }
 
 template <rg_dtype T, bool FAST, int NEURON, int SLOTS>
-static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 4 ? 1 : 2)
+static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 1   ? 3
+                                                      : SLOTS == 2 ? 2
+                                                                   : 1)
     team_rows_gradient(const __grid_constant__ rg_group_norm_gradient_args a,
                        const __grid_constant__ row_call k)
 {
     enum { V = VLEN<T>, R = TEAM_VECTORS / SLOTS, ROOM = 2 * R * ROW_THREADS / ROW_WARP };
     extern __shared__ uint4 memory[];
-    __shared__ real<T> room[4 * ROOM]; /* for sums and for statistics, two that take turns */
+    /* for sums and for statistics, two that take turns */
+    real<T> *const room = (real<T> *)(memory + 2 * 2 * TEAM_STEP);
     const rg_channels &s = a.shape.channels;
     const neuron_constants<T> neuron = neuron_constants_in<T>(k.neuron.numbers);
     const team_place<SLOTS> p = find_team<T, SLOTS>(k);
     real<T> gamma[SLOTS][V], beta[SLOTS][V], dgamma[SLOTS][V] = {}, dbeta[SLOTS][V] = {};
     team_parameters<T, SLOTS>(k, p, a.gamma, a.beta, gamma, beta);
     const int mine = (int)threadIdx.x & (R - 1);
-    uint4 *const x_copies = memory + threadIdx.x;
-    uint4 *const dy_copies = x_copies + TEAM_VECTORS * ROW_THREADS;
+    uint4 *const copies = memory + threadIdx.x; /* x, dy of two steps, which take turns */
     element<T> three[3];
     row_numbers<T> next;
-    int turn = 0;
-    auto start = [&](int64_t base) {
+    auto start = [&](int64_t base, int turn) {
         if (base >= p.last)
             return;
         const int64_t image = team_row(p, base, mine);
-        start_team<T, FAST, SLOTS, R>(s, 1, a.x, p, base, x_copies);
-        start_team<T, FAST, SLOTS, R>(s, 0, a.dy, p, base, dy_copies);
+        uint4 *const to = copies + turn * 2 * TEAM_STEP;
+        start_team<T, FAST, SLOTS, R>(s, 1, a.x, p, base, to);
+        start_team<T, FAST, SLOTS, R>(s, 0, a.dy, p, base, to + TEAM_STEP);
         if (k.known)
             next = { ((const real<T> *)a.mean)[image], ((const real<T> *)a.rest)[image],
                      ((const real<T> *)a.s)[image] };
         else
             load_near<T, FAST>(k, s, 1, a.x, image, three);
     };
-    start(p.first);
-    for (int64_t base = p.first; base < p.last; base += R * p.teams, turn ^= ROOM) {
-        uint4 dys[R][SLOTS], xs[R][SLOTS];
-        row_numbers<T> q[R], own = next;
+    start(p.first, 0);
+    int turn = 0;
+    for (int64_t base = p.first; base < p.last; base += R * p.teams, turn ^= 1) {
+        const uint4 *const xs = copies + turn * 2 * TEAM_STEP, *const dys = xs + TEAM_STEP;
+        row_numbers<T> own = next;
         real<T> sum[2 * R] = {}, offset, weight;
         await_copies();
-        take_team<T, FAST, SLOTS, R>(s, 1, a.x, p, base, x_copies, xs);
-        take_team<T, FAST, SLOTS, R>(s, 0, a.dy, p, base, dy_copies, dys);
+        const real<T> near = k.known ? 0 : near_of<T>(three);
+        start(base + R * p.teams, turn ^ 1);
         if (!k.known)
-            team_statistics<T, SLOTS, R>(k, p, xs, near_of<T>(three), room + 2 * ROOM + turn, own);
-        start(base + R * p.teams);
-#pragma unroll
-        for (int r = 0; r < R; r++)
-            q[r] = numbers_of<T, R>(own, r);
+            team_statistics<T, FAST, SLOTS, R>(k, p, xs, near, room + (2 + turn) * ROOM, own);
 #pragma unroll
         for (int r = 0; r < R; r++) {
-            const bool counts = base + r * p.teams + p.team < p.last;
+            const row_numbers<T> q = numbers_of<T, R>(own, r);
+            if (base + r * p.teams + p.team >= p.last)
+                continue;
 #pragma unroll
             for (int i = 0; i < SLOTS; i++) {
                 real<T> g[V], t[V];
-                team_gradient<T, NEURON>(k, neuron, dys[r][i], xs[r][i], q[r], p.left[i], gamma[i],
-                                         beta[i], g, t);
+                const int at = (r * SLOTS + i) * ROW_THREADS;
+                if (p.left[i] == 0)
+                    continue;
+                team_gradient<T, FAST, NEURON>(k, neuron, dys[at], xs[at], q, p.left[i], gamma[i],
+                                               beta[i], g, t);
 #pragma unroll
                 for (int e = 0; e < V; e++) {
-                    const real<T> h = g[e] * gamma[i][e], xh = (t[e] - q[r].rest) * q[r].s;
+                    const real<T> h = g[e] * gamma[i][e];
                     sum[r] += h;
                     sum[R + r] = fma(h, t[e], sum[R + r]);
-                    dbeta[i][e] = counts ? dbeta[i][e] + g[e] : dbeta[i][e];
-                    dgamma[i][e] = counts ? fma(g[e], xh, dgamma[i][e]) : dgamma[i][e];
+                    dbeta[i][e] += g[e];
+                    dgamma[i][e] = fma(g[e], (t[e] - q.rest) * q.s, dgamma[i][e]);
                 }
             }
         }
         if (!k.wants_dx)
             continue;
-        reduce_team<2 * R>(sum, k.lanes, room + turn);
+        reduce_team<2 * R>(sum, k.lanes, room + turn * ROOM);
         team_factors<T, R>(k, sum, own, offset, weight);
 #pragma unroll
         for (int r = 0; r < R; r++) {
+            const row_numbers<T> q = numbers_of<T, R>(own, r);
             const real<T> shift = __shfl_sync(~0u, offset, r, R);
             const real<T> slope = __shfl_sync(~0u, weight, r, R);
             const int64_t row = base + r * p.teams + p.team;
             if (row >= p.last)
                 continue;
             const int64_t to = image_offset<FAST>(s, 2, row);
-            keep_packed<SLOTS>(dys[r]);
-            keep_packed<SLOTS>(xs[r]);
 #pragma unroll
             for (int i = 0; i < SLOTS; i++) {
                 real<T> g[V], t[V];
+                const int at = (r * SLOTS + i) * ROW_THREADS;
                 if (p.left[i] == 0)
                     continue;
-                team_gradient<T, NEURON>(k, neuron, dys[r][i], xs[r][i], q[r], p.left[i], gamma[i],
-                                         beta[i], g, t);
+                team_gradient<T, FAST, NEURON>(k, neuron, dys[at], xs[at], q, p.left[i], gamma[i],
+                                               beta[i], g, t);
 #pragma unroll
                 for (int e = 0; e < V; e++) /* rounded one by one: one element leaves 0 */
-                    g[e] = fma(-t[e], slope, g[e] * gamma[i][e] - shift) * q[r].s;
+                    g[e] = fma(-t[e], slope, g[e] * gamma[i][e] - shift) * q.s;
                 store_columns<T, FAST>(a.dx, to + p.c[i] * s.step[2], s.step[2], p.left[i], k.add,
                                        k.stream, g);
             }
@@ -622,21 +604,22 @@ static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 4 ? 1 : 2)
                            (real<T> *)a.dbetas + blockIdx.x * k.each);
 }
 
-/* Threads of a row; 0 where it is not held in registers. By shape alone. */
-template <rg_dtype T> static int team_lanes(const row_call *k)
+/* Bytes of shared memory where so many tensors are read: for copies, and for reductions. What teams
+ * have summed takes the place of copies in the end. */
+static inline int64_t team_shared(int tensors)
 {
-    const int64_t vectors = ceil_div(k->each, VLEN<T>);
-    return k->groups > 1 || vectors > ROW_THREADS * TEAM_VECTORS
-               ? 0
-               : power_of_two(vectors, TEAM_VECTORS, ROW_THREADS);
+    const int64_t values = 4 * 2 * TEAM_VECTORS * (ROW_THREADS / ROW_WARP);
+    return (int64_t)2 * tensors * TEAM_STEP * 16 + values * (int64_t)sizeof(double);
 }
 
-/* Shared memory of a block that reads so many tensors: for copies, then for sums of teams. */
-static inline int64_t team_shared(const row_call *k, int tensors, int64_t real)
+/* Threads of a row; 0 where it is not held: by shape alone, on any GPU with enough shared memory.
+ */
+template <rg_dtype T>
+static int team_lanes(const row_call *k, int tensors, const rg_cuda_place *place)
 {
-    const int64_t copies = (int64_t)tensors * TEAM_VECTORS * ROW_THREADS * 16;
-    const int64_t sums = k->wants_sums ? ROW_THREADS / k->lanes * k->each * real : 0;
-    return copies > sums ? copies : sums;
+    const int64_t vectors = ceil_div(k->each, VLEN<T>), most = ROW_THREADS * TEAM_VECTORS;
+    const bool held = k->groups == 1 && vectors <= most && team_shared(tensors) <= place->shared;
+    return held ? power_of_two(vectors, TEAM_VECTORS, ROW_THREADS) : 0;
 }
 
 /* Kernels for a neuron and as many vectors as a thread has; those with more will do. */

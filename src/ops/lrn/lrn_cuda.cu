@@ -212,8 +212,8 @@ template <rg_dtype T>
 static __device__ __forceinline__ void take_squares(uint4 &held, real<T> x[VLEN<T>],
                                                     real<T> square[VLEN<T>])
 {
-    /* the compiler is to take them out again, not to keep them all */
-    asm volatile("" : "+r"(held.x), "+r"(held.y), "+r"(held.z), "+r"(held.w));
+    if constexpr (IS_SHORT<T>) /* the compiler is to take them out again, not to keep them all */
+        asm volatile("" : "+r"(held.x), "+r"(held.y), "+r"(held.z), "+r"(held.w));
     unpack<T>(held, x);
 #pragma unroll
     for (int e = 0; e < VLEN<T>; e++)
@@ -262,7 +262,7 @@ static __global__ void __launch_bounds__(THREADS)
         sum_five<K, V>(p, ends, i, square, sum);
 #pragma unroll
         for (int e = 0; e < V; e++)
-            x[e] = norm_forward<T>(k, x[e], sum[e], 3);
+            x[e] = norm_forward<T, true>(k, x[e], sum[e], 3);
         if (p.pixel[i] >= 0)
             store_vector(at<T>(a.y, straight_offset(s.outer, 1, p.pixel[i]) + p.channel[i]),
                          pack<T>(x), s.stream);
@@ -307,7 +307,7 @@ static __global__ void __launch_bounds__(THREADS, 3)
         unpack<T>(dys[i], dy);
 #pragma unroll
         for (int e = 0; e < V; e++)
-            direct[i][e] = norm_middle<T>(k, dy[e], x[e], sum[e], share[i][e], 3);
+            direct[i][e] = norm_middle<T, true>(k, dy[e], x[e], sum[e], share[i][e], 3);
         set_ends<K, V>(shares, i, share[i]);
         if (i > 0)
             finish(i - 1);
@@ -448,10 +448,13 @@ template <rg_dtype T> static int64_t general_blocks(const rg_lrn_shape *s, int64
     return s->outer.count < most_blocks ? s->outer.count : most_blocks;
 }
 
-/* Vectors of a lane, 2 or 3, where a warp has whole pixels of five channels; else 0. */
+/* Vectors of a lane, 2 or 3, where a warp has whole pixels and windows of five channels; else 0.
+ * What is raised to a power is then delta or more, and no subnormal number. */
 static int five_vectors(const rg_lrn_shape *s, pixel_cut *cut)
 {
-    const bool usual = s->span.before == 2 && s->span.after == 2 && s->numbers.quarters == 3;
+    const rg_norm_numbers *n = &s->numbers;
+    const bool usual = s->span.before == 2 && s->span.after == 2 && n->quarters == 3 &&
+                       n->scale >= 0 && n->delta >= 0x1p-100;
     const int each = 64 % cut->vectors == 0 ? 2 : 96 % cut->vectors == 0 ? 3 : 0;
     if (!usual || each == 0 || s->outer.rank > 1)
         return 0;

@@ -68,15 +68,27 @@ template <rg_dtype T> static __device__ __forceinline__ real<T> inverse_of(real<
     }
 }
 
+/* Of a number that is not subnormal. */
+template <rg_dtype T> static __device__ __forceinline__ real<T> inverse_root_normal(real<T> t)
+{
+    if constexpr (T != RG_F64) {
+        float r;
+        asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(t));
+        return r;
+    } else {
+        return rsqrt(t);
+    }
+}
+
 /* ---- powers ---- */
 
-/* t^-beta, and 1 / t; quarters is 4 beta. */
-template <rg_dtype T>
+/* t^-beta, and 1 / t; quarters is 4 beta. NORMAL: t is not subnormal. */
+template <rg_dtype T, bool NORMAL = false>
 static __device__ __forceinline__ real<T> norm_power(real<T> t, const norm_constants<T> &k,
                                                      int32_t quarters, real<T> &inverse)
 {
     if (quarters == 2 || quarters == 3) {
-        const real<T> r = inverse_root<T>(t);
+        const real<T> r = NORMAL ? inverse_root_normal<T>(t) : inverse_root<T>(t);
         inverse = r * r;
         return quarters == 2 ? r : r * root_of_root<T>(r);
     }
@@ -100,21 +112,22 @@ static __device__ __forceinline__ real<T> norm_power(real<T> t, const norm_const
     return 1 / power;
 }
 
-template <rg_dtype T>
+template <rg_dtype T, bool NORMAL = false>
 static __device__ __forceinline__ real<T> norm_forward(const norm_constants<T> &k, real<T> x,
                                                        real<T> sum, int32_t quarters)
 {
     real<T> inverse;
-    return x * norm_power<T>(fma(k.scale, sum, k.delta), k, quarters, inverse);
+    return x * norm_power<T, NORMAL>(fma(k.scale, sum, k.delta), k, quarters, inverse);
 }
 
-template <rg_dtype T>
+template <rg_dtype T, bool NORMAL = false>
 static __device__ __forceinline__ real<T> norm_middle(const norm_constants<T> &k, real<T> dy,
                                                       real<T> x, real<T> sum, real<T> &share,
                                                       int32_t quarters)
 {
     real<T> inverse;
-    const real<T> direct = dy * norm_power<T>(fma(k.scale, sum, k.delta), k, quarters, inverse);
+    const real<T> direct =
+        dy * norm_power<T, NORMAL>(fma(k.scale, sum, k.delta), k, quarters, inverse);
     share = direct * (x * inverse);
     return direct;
 }
