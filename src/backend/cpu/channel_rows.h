@@ -2,22 +2,25 @@
 /* Copyright The retrograde authors */
 /* Loops over rows of channels (core/channels.h), with numbers for each column.
  *
- * Columns are taken in pairs of vectors (simd.h), and rows four at a time, so that the numbers of
- * a pair of columns are loaded once for four rows. A sum goes over the rows one after the other,
- * whoever takes them. */
+ * Columns are taken in pairs of vectors (simd.h). Loops that write go row by row. Those that only
+ * sum take several rows at once, pair by pair, so that sums stay in registers, and ask for the
+ * rows behind meanwhile. A sum goes over the rows one after the other in any case. */
 #ifndef RG_CPU_CHANNEL_ROWS_H
 #define RG_CPU_CHANNEL_ROWS_H
 
 #include "backend/cpu/columns.h"
 #include "core/channels.h"
 
-enum { CHANNEL_PAIR = 2 * VLEN, CHANNEL_ROWS = 4 };
+enum { CHANNEL_PAIR = 2 * VLEN };
 
 /* Numbers of the columns of a unit: a pair of vectors from any column on is whole. */
 enum { CHANNEL_ROOM = RG_CHANNEL_COLUMNS + CHANNEL_PAIR };
 
 /* Groups of `lanes` rows that are summed up before they are added to what came before. */
 enum { CHANNEL_PIECE = 32 };
+
+/* Rows that are read together, and bytes of one tensor that these take at most. */
+enum { CHANNEL_ROWS = 16, CHANNEL_BYTES = 8192 };
 
 /* ---- numbers of columns ---- */
 
@@ -136,7 +139,7 @@ RG_INLINE void store_channels(const channel_run *r, int64_t i, const int n, cons
                               bool add, const bool whole, bool stream, vpair value)
 {
     if (whole) {
-        vstore_pair(r->out, i, T, value, true, stream);
+        vstore_sums(r->out, i, T, value, stream);
         return;
     }
     char *to = at_out(r->out, r->dense ? i : i * r->out_step, T);
@@ -150,12 +153,34 @@ RG_INLINE void store_channels(const channel_run *r, int64_t i, const int n, cons
 
 /* ---- loops ---- */
 
-RG_INLINE bool runs_aligned(const channel_run r[CHANNEL_ROWS])
+RG_INLINE int64_t rows_together(int64_t width, const rg_dtype T)
 {
-    uintptr_t bits = 0;
-    for (int j = 0; j < CHANNEL_ROWS; j++)
-        bits |= (uintptr_t)r[j].out;
-    return (bits & (RG_VECTOR_BYTES - 1)) == 0;
+    const int64_t rows = CHANNEL_BYTES / (width * (vbytes(T) / VLEN));
+    return rows < 1 ? 1 : least(rows, CHANNEL_ROWS);
+}
+
+RG_INLINE bool run_aligned(const channel_run *r)
+{
+    return ((uintptr_t)r->out & (RG_VECTOR_BYTES - 1)) == 0;
+}
+
+/* Asks for the elements behind `rows` rows that the same columns have, or, where rows follow each
+ * other, as many neighbours: memory is read in long runs while the rows are read in columns. */
+RG_INLINE void fetch_ahead(const channel_run *r, int rows, const int tensors, int64_t i,
+                           int64_t count, const rg_dtype T)
+{
+    const int bytes = 2 * vbytes(T);
+    for (int t = 0; t < tensors; t++) {
+        const int64_t row = r[1].in[t] - r[0].in[t], far = rows * row;
+        const bool joined = row == count * (vbytes(T) / VLEN);
+        const uintptr_t from = (uintptr_t)r[0].in[t] + (uintptr_t)far;
+        const int64_t begin = i * (vbytes(T) / VLEN) * (joined ? rows : 1);
+        const int64_t step = joined ? bytes : row;
+        for (int j = 0; j < rows; j++)
+            for (int line = 0; line < bytes; line += 64)
+                __builtin_prefetch((const void *)(from + (uintptr_t)(begin + j * step + line)), 0,
+                                   2);
+    }
 }
 
 /* Loops over name_step(context, r, rows, i, n, T, whole, stream, variant), an inline function that
@@ -163,58 +188,62 @@ RG_INLINE bool runs_aligned(const channel_run r[CHANNEL_ROWS])
  * n is CHANNEL_PAIR, elements are neighbours, and the order is any. `stream`: the result goes past
  * the cache.
  *
- * Variants below `variants`, at most 2, have loops of their own for whole pairs of four rows; all
- * else is called:
+ * Variants below `variants`, at most 2, have loops of their own for whole pairs; all else is
+ * called:
  *
  *      name_run        one run of `count` elements, from element i on
- *      name_pairs      whole pairs of four runs; returns how many elements of each these are
+ *      name_pairs      whole pairs of runs; returns how many elements of each these are
  *      name_rows       rows begin to end - 1, of which `begin` belongs to lane 0, in a block of
  *                      `width` channels from `first` on */
-#define RG_CHANNEL_LOOPS(name, context_type, tensors, writes, variants)                           \
-    RG_OUTLINE void name##_run(context_type *context, const channel_run *r, int64_t i,            \
-                               int64_t count, rg_dtype T, int variant)                            \
-    {                                                                                             \
-        for (; i < count; i += CHANNEL_PAIR)                                                      \
-            name##_step(context, r, 1, i, (int)least(CHANNEL_PAIR, count - i), T, false, false,   \
-                        variant);                                                                 \
-    }                                                                                             \
-    RG_INLINE int64_t name##_pairs(context_type *context, const channel_run r[CHANNEL_ROWS],      \
-                                   int64_t count, const rg_dtype T, bool stream,                  \
-                                   const int variant)                                             \
-    {                                                                                             \
-        const channel_run own[] = { r[0], r[1], r[2], r[3] }; /* which no store can change */     \
-        int64_t i = 0;                                                                            \
-        for (; i + CHANNEL_PAIR <= count; i += CHANNEL_PAIR)                                      \
-            name##_step(context, own, CHANNEL_ROWS, i, CHANNEL_PAIR, T, true, stream, variant);   \
-        return i;                                                                                 \
-    }                                                                                             \
-    RG_INLINE void name##_rows(                                                                   \
-        context_type *context, const rg_channels *s, const void *const data[], int64_t begin,     \
-        int64_t end, int64_t first, int64_t width, const rg_dtype T, bool stream, int variant)    \
-    {                                                                                             \
-        const bool any_order = any_order_of(s, width);                                            \
-        const bool together = s->joined && s->blocks == 1;                                        \
-        for (int64_t row = begin, rows; row < end; row += rows * s->lanes) {                      \
-            rows = any_order && end - row >= CHANNEL_ROWS * s->lanes ? CHANNEL_ROWS : 1;          \
-            const int64_t all = least(s->lanes, end - row), taken = together ? all : 1;           \
-            for (int64_t lane = 0; lane < all; lane += taken) {                                   \
-                const int64_t count = taken * width;                                              \
-                int64_t done = 0;                                                                 \
-                channel_run r[CHANNEL_ROWS];                                                      \
-                for (int64_t j = 0; j < rows; j++) {                                              \
-                    r[j] = run_at(s, data, tensors, writes, row + j * s->lanes + lane, first, T); \
-                    r[j].column = lane * width;                                                   \
-                    r[j].any_order = any_order;                                                   \
-                }                                                                                 \
-                const bool past = (writes) && stream && rows > 1 && runs_aligned(r);              \
-                if (rows > 1 && variant == 0)                                                     \
-                    done = name##_pairs(context, r, count, T, past, 0);                           \
-                else if (rows > 1 && variant == 1 && (variants) == 2)                             \
-                    done = name##_pairs(context, r, count, T, past, 1);                           \
-                for (int64_t j = 0; j < rows && done < count; j++)                                \
-                    name##_run(context, &r[j], done, count, T, variant);                          \
-            }                                                                                     \
-        }                                                                                         \
+#define RG_CHANNEL_LOOPS(name, context_type, tensors, writes, variants)                         \
+    RG_OUTLINE void name##_run(context_type *context, const channel_run *r, int64_t i,          \
+                               int64_t count, rg_dtype T, int variant)                          \
+    {                                                                                           \
+        for (; i < count; i += CHANNEL_PAIR)                                                    \
+            name##_step(context, r, 1, i, (int)least(CHANNEL_PAIR, count - i), T, false, false, \
+                        variant);                                                               \
+    }                                                                                           \
+    RG_INLINE int64_t name##_pairs(context_type *context, const channel_run *r, int rows,       \
+                                   int64_t count, const rg_dtype T, bool stream,                \
+                                   const int variant)                                           \
+    {                                                                                           \
+        const channel_run own = *r; /* which no store can change */                             \
+        int64_t i = 0;                                                                          \
+        for (; i + CHANNEL_PAIR <= count; i += CHANNEL_PAIR) {                                  \
+            if (!(writes) && rows > 1)                                                          \
+                fetch_ahead(r, rows, tensors, i, count, T);                                     \
+            name##_step(context, (writes) ? &own : r, (writes) ? 1 : rows, i, CHANNEL_PAIR, T,  \
+                        true, stream, variant);                                                 \
+        }                                                                                       \
+        return i;                                                                               \
+    }                                                                                           \
+    RG_INLINE void name##_rows(                                                                 \
+        context_type *context, const rg_channels *s, const void *const data[], int64_t begin,   \
+        int64_t end, int64_t first, int64_t width, const rg_dtype T, bool stream, int variant)  \
+    {                                                                                           \
+        const bool any_order = any_order_of(s, width), together = s->joined && s->blocks == 1;  \
+        const int64_t most = (writes) || s->lanes > 1 ? 1 : rows_together(width, T);            \
+        for (int64_t row = begin, rows; row < end; row += rows * s->lanes) {                    \
+            rows = least(most, end - row);                                                      \
+            const int64_t all = least(s->lanes, end - row), taken = together ? all : 1;         \
+            for (int64_t lane = 0; lane < all; lane += taken) {                                 \
+                const int64_t count = taken * width;                                            \
+                int64_t done = 0;                                                               \
+                channel_run r[(writes) ? 1 : CHANNEL_ROWS];                                     \
+                for (int64_t j = 0; j < rows; j++) {                                            \
+                    r[j] = run_at(s, data, tensors, writes, row + j + lane, first, T);          \
+                    r[j].column = lane * width;                                                 \
+                    r[j].any_order = any_order;                                                 \
+                }                                                                               \
+                const bool past = (writes) && stream && run_aligned(r);                         \
+                if (any_order && variant == 0)                                                  \
+                    done = name##_pairs(context, r, (int)rows, count, T, past, 0);              \
+                else if (any_order && variant == 1 && (variants) == 2)                          \
+                    done = name##_pairs(context, r, (int)rows, count, T, past, 1);              \
+                for (int64_t j = 0; j < rows && done < count; j++)                              \
+                    name##_run(context, &r[j], done, count, T, variant);                        \
+            }                                                                                   \
+        }                                                                                       \
     }
 
 #endif

@@ -656,9 +656,19 @@ RG_INLINE void vstore_sums(void *data, int64_t i, const rg_dtype T, vpair pair, 
 {
 #if !RG_REAL_F64
     if (T == RG_BF16) {
+#if defined(__AVX512BW__)
+        const __m512i x = (__m512i)pair.a, y = (__m512i)pair.b;
+        const __m512i upper = _mm512_set1_epi32((int)0xffff0000), one = _mm512_set1_epi16(1);
+        const __m512i high = _mm512_ternarylogic_epi32(upper, y, _mm512_srli_epi32(x, 16), 0xca);
+        const __m512i low = _mm512_ternarylogic_epi32(upper, _mm512_slli_epi32(y, 16), x, 0xca);
+        const __m512i sum = _mm512_adds_epu16(low, _mm512_and_si512(high, one));
+        const __mmask32 up = _mm512_cmpgt_epu16_mask(sum, _mm512_set1_epi16((short)0x8000));
+        const vreal both = (vreal)_mm512_mask_add_epi16(high, up, high, one);
+#else
         const vuint a = (vuint)pair.a + 0x7fff + ((vuint)pair.a >> 16 & 1);
         const vuint b = (vuint)pair.b + 0x7fff + ((vuint)pair.b >> 16 & 1);
         const vreal both = (vreal)(a >> 16 | (b & 0xffff0000));
+#endif
         uint16_t *to = (uint16_t *)data + i;
         if (stream)
             vstream(to, 0, RG_F32, both);

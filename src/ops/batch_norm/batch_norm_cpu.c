@@ -142,15 +142,15 @@ RG_OUTLINE void set_columns(norm_columns *k, const rg_channels *s, const real *m
     const real *m = moments + first;
     memcpy(k->mean, m + RG_NORM_MEAN * s->channels, bytes);
     memcpy(k->shift, m + RG_NORM_MEAN_REST * s->channels, bytes);
-    memcpy(k->s, m + RG_NORM_S * s->channels, bytes);
-    load_parameter(k->gamma, gamma, p->gamma_step, p->has_gamma, 1, p->dtype, first, width);
-    load_parameter(k->scale, beta, p->beta_step, p->has_beta, 0, p->dtype, first, width);
-    finish_columns(k, width);
-    spread_columns(k, s, width, T);
-    for (int f = 0; f < RG_NORM_FACTORS && factors != NULL; f++) {
-        memcpy(k->factor[f], factors + f * s->channels + first, bytes);
-        spread(k->factor[f], s, width, T);
+    memcpy(k->scale, m + RG_NORM_S * s->channels, bytes);
+    finish_columns(k, gamma, beta, p, first, width);
+    if (factors != NULL) {
+        memcpy(k->weight, factors + RG_NORM_WEIGHT * s->channels + first, bytes);
+        memcpy(k->offset, factors + RG_NORM_OFFSET * s->channels + first, bytes);
+        memcpy(k->plus, factors + RG_NORM_PLUS * s->channels + first, bytes);
+        spread_factors(k, s, width, T);
     }
+    spread_columns(k, s, width, T);
 }
 
 RG_INLINE void forward(const rg_batch_norm_args *k, int64_t begin, int64_t end, const rg_dtype T)
@@ -205,7 +205,7 @@ RG_INLINE void put_result(void *to, const rg_batch_norm_result *result, rg_dtype
     store_any(to, c * result->step, dtype, result->add ? old + value : value);
 }
 
-/* Factors of dx, and the gradients of statistics. */
+/* Factors of dx (norm_columns says which), and the gradients of statistics. */
 RG_INLINE void join_factors(const rg_batch_norm_join_args *k, int64_t c, double gamma, double dbeta,
                             double dgamma)
 {
@@ -231,13 +231,13 @@ RG_INLINE void join_factors(const rg_batch_norm_join_args *k, int64_t c, double 
     }
     const double each = k->count > 0 ? 1 / k->count : 0, share = running ? 1 - k->momentum : 1;
     const bool unbiased = running && k->unbiased && k->count > 1;
-    const double weight = s * (gamma * (dgamma * each));
     const double slope = 2 * share * dv / (unbiased ? k->count - 1 : k->count);
+    const double scale = (double)(real)(gamma * s); /* as it is in set_columns */
+    const double weight = slope - s * (scale * (dgamma * each));
     real *f = (real *)k->factors + c;
-    f[RG_NORM_OFFSET * k->channels] = (real)(gamma * (dbeta * each) - rest * weight);
     f[RG_NORM_WEIGHT * k->channels] = (real)weight;
-    f[RG_NORM_SLOPE * k->channels] = (real)slope;
-    f[RG_NORM_PLUS * k->channels] = (real)(share * dm * each - slope * rest);
+    f[RG_NORM_OFFSET * k->channels] = (real)(scale * (dbeta * each) + rest * weight);
+    f[RG_NORM_PLUS * k->channels] = (real)(share * dm * each);
 }
 
 /* Sums over the parts, one after the other, for the channels of a unit. */

@@ -40,6 +40,9 @@ RG_INLINE double gamma_of(const void *gamma, const rg_norm_parameters *p, int64_
     return p->has_gamma ? load_any(gamma, c * p->gamma_step, p->dtype) : 1;
 }
 
+/* A NaN that stays one where it is cut off, see vstore_sums. */
+#define RG_NAN ((real)__builtin_nan(""))
+
 /* Channels first to first + width - 1 of gamma or beta; what follows up to a whole vector is 0. */
 RG_OUTLINE void load_parameter(real *to, const void *data, int64_t step, bool has, real otherwise,
                                rg_dtype dtype, int64_t first, int64_t width)
@@ -50,7 +53,7 @@ RG_OUTLINE void load_parameter(real *to, const void *data, int64_t step, bool ha
         if (has)
             value = step == 1 ? vload(data, first + i, n, dtype)
                               : vgather(data, first + i, step, n, dtype);
-        vstore_full(to, i, RG_REAL, value);
+        vstore_full(to, i, RG_REAL, vselect(value == value, value, vset(RG_NAN))); /* a short one */
     }
 }
 
@@ -72,7 +75,7 @@ RG_INLINE void parts_step(norm_parts *p, const channel_run *r, const int rows, i
     const vpair near = vload_pair(p->near, c, RG_REAL, false);
     vpair sum = vload_pair(p->sum, c, RG_REAL, false);
     vpair squares = vload_pair(p->squares, c, RG_REAL, false);
-#pragma GCC unroll 4
+#pragma GCC unroll 2
     for (int j = 0; j < rows; j++) {
         const vpair x = load_channels(&r[j], 0, i, n, T, whole);
         /* columns behind the end belong to others */
@@ -186,9 +189,11 @@ RG_INLINE void join_lanes(const norm_parts *p, const rg_channels *s, int64_t row
 
 /* What belongs to each column. */
 typedef struct norm_columns {
-    real mean[CHANNEL_ROOM], scale[CHANNEL_ROOM], shift[CHANNEL_ROOM]; /* z = t scale + shift */
-    real gamma[CHANNEL_ROOM], s[CHANNEL_ROOM], factor[RG_NORM_FACTORS][CHANNEL_ROOM]; /* of dx */
-    real sum[CHANNEL_ROOM], product[CHANNEL_ROOM]; /* of g, and of g t */
+    real mean[CHANNEL_ROOM];
+    real scale[CHANNEL_ROOM], shift[CHANNEL_ROOM];   /* z = t scale + shift */
+    real weight[CHANNEL_ROOM], offset[CHANNEL_ROOM]; /* dx = t weight + (g scale - offset) */
+    real plus[CHANNEL_ROOM];                         /* added to dx where `extra` */
+    real sum[CHANNEL_ROOM], product[CHANNEL_ROOM];   /* of g, and of g t */
     real all[CHANNEL_ROOM], all_products[CHANNEL_ROOM];
     neuron_constants neuron;
     int32_t kind;
@@ -204,15 +209,19 @@ RG_INLINE void set_neuron(norm_columns *k, const rg_norm_neuron *neuron)
     k->given = k->extra = k->add = false;
 }
 
-/* z = t scale + shift, from mean (its rest in `shift`), s, gamma, and beta (in `scale`). */
-RG_INLINE void finish_columns(norm_columns *k, int64_t width)
+/* scale and shift, from gamma, beta, mean (its rest in `shift`), and s (in `scale`). */
+RG_OUTLINE void finish_columns(norm_columns *k, const void *gamma, const void *beta,
+                               const rg_norm_parameters *p, int64_t first, int64_t width)
 {
+    real gammas[CHANNEL_ROOM], betas[CHANNEL_ROOM];
+    load_parameter(gammas, gamma, p->gamma_step, p->has_gamma, 1, p->dtype, first, width);
+    load_parameter(betas, beta, p->beta_step, p->has_beta, 0, p->dtype, first, width);
     for (int64_t i = 0; i < width; i += VLEN) {
-        const vreal beta = vload_full(k->scale, i, RG_REAL),
-                    rest = vload_full(k->shift, i, RG_REAL);
-        const vreal scale = vload_full(k->gamma, i, RG_REAL) * vload_full(k->s, i, RG_REAL);
+        const vreal rest = vload_full(k->shift, i, RG_REAL);
+        const vreal scale = vload_full(gammas, i, RG_REAL) * vload_full(k->scale, i, RG_REAL);
+        const vreal shift = vfma(-rest, scale, vload_full(betas, i, RG_REAL));
         vstore_full(k->scale, i, RG_REAL, scale);
-        vstore_full(k->shift, i, RG_REAL, vfma(-rest, scale, beta));
+        vstore_full(k->shift, i, RG_REAL, shift);
     }
 }
 
@@ -236,23 +245,25 @@ RG_INLINE void spread_columns(norm_columns *k, const rg_channels *s, int64_t wid
     spread(k->mean, s, width, T);
     spread(k->scale, s, width, T);
     spread(k->shift, s, width, T);
-    spread(k->gamma, s, width, T);
-    spread(k->s, s, width, T);
+}
+
+RG_INLINE void spread_factors(norm_columns *k, const rg_channels *s, int64_t width, rg_dtype T)
+{
+    spread(k->weight, s, width, T);
+    spread(k->offset, s, width, T);
+    spread(k->plus, s, width, T);
 }
 
 /* Those of VLEN columns. */
 typedef struct norm_numbers {
-    vreal mean, scale, shift, gamma, s, factor[RG_NORM_FACTORS];
+    vreal mean, scale, shift, weight, offset, plus;
 } norm_numbers;
 
 RG_INLINE norm_numbers numbers_at(const norm_columns *k, int64_t c)
 {
-    norm_numbers m = { vload_full(k->mean, c, RG_REAL), vload_full(k->scale, c, RG_REAL),
-                       vload_full(k->shift, c, RG_REAL), vload_full(k->gamma, c, RG_REAL),
-                       vload_full(k->s, c, RG_REAL) };
-    for (int f = 0; f < RG_NORM_FACTORS; f++)
-        m.factor[f] = vload_full(k->factor[f], c, RG_REAL);
-    return m;
+    return (norm_numbers){ vload_full(k->mean, c, RG_REAL),   vload_full(k->scale, c, RG_REAL),
+                           vload_full(k->shift, c, RG_REAL),  vload_full(k->weight, c, RG_REAL),
+                           vload_full(k->offset, c, RG_REAL), vload_full(k->plus, c, RG_REAL) };
 }
 
 /* Loops of their own for what is met most; the others look at each vector what is to be done. */
@@ -291,7 +302,6 @@ RG_INLINE void forward_step(norm_columns *k, const channel_run *r, const int row
                             const int variant)
 {
     const norm_numbers a = numbers_at(k, r->column + i), b = numbers_at(k, r->column + i + VLEN);
-#pragma GCC unroll 4
     for (int j = 0; j < rows; j++) {
         const vpair x = load_channels(&r[j], 0, i, n, T, whole);
         const vpair y = { y_of(k, &a, x.a, variant), y_of(k, &b, x.b, variant) };
@@ -300,13 +310,13 @@ RG_INLINE void forward_step(norm_columns *k, const channel_run *r, const int row
 }
 RG_CHANNEL_LOOPS(forward, norm_columns, 2, true, 2)
 
-/* g from dy and t. */
-RG_INLINE vreal through_neuron(const norm_columns *k, const norm_numbers *m, vreal dy, vreal t,
+/* g from dy and x. */
+RG_INLINE vreal through_neuron(const norm_columns *k, const norm_numbers *m, vreal dy, vreal x,
                                const int variant)
 {
     if (variant == NORM_PLAIN || k->kind == RG_NEURON_NONE)
         return dy;
-    const vreal z = vfma(t, m->scale, m->shift);
+    const vreal z = vfma(x - m->mean, m->scale, m->shift);
     return variant == NORM_RELU ? relu_slope_of(k, dy, z)
                                 : any_neuron_slope(k->kind, &k->neuron, dy, z);
 }
@@ -320,13 +330,13 @@ RG_INLINE void sums_step(norm_columns *k, const channel_run *r, const int rows, 
     const norm_numbers a = numbers_at(k, c), b = numbers_at(k, c + VLEN);
     vpair sum = vload_pair(k->sum, c, RG_REAL, false);
     vpair product = vload_pair(k->product, c, RG_REAL, false);
-#pragma GCC unroll 4
+#pragma GCC unroll 2
     for (int j = 0; j < rows; j++) {
         const vpair dy = load_channels(&r[j], 0, i, n, T, whole);
         const vpair x = load_channels(&r[j], 1, i, n, T, whole);
         const vpair t = { x.a - a.mean, x.b - b.mean };
-        const vpair g = keep_some((vpair){ through_neuron(k, &a, dy.a, t.a, variant),
-                                           through_neuron(k, &b, dy.b, t.b, variant) },
+        const vpair g = keep_some((vpair){ through_neuron(k, &a, dy.a, x.a, variant),
+                                           through_neuron(k, &b, dy.b, x.b, variant) },
                                   n, T, r[j].any_order);
         const vpair kept = keep_some(t, n, T, r[j].any_order);
         sum.a += g.a;
@@ -342,15 +352,12 @@ RG_CHANNEL_LOOPS(sums, norm_columns, 2, false, 2)
 RG_INLINE vreal dx_of(const norm_columns *k, const norm_numbers *m, vreal dy, vreal x,
                       const int variant)
 {
-    const vreal t = x - m->mean, g = through_neuron(k, m, dy, t, variant);
+    const vreal h = through_neuron(k, m, dy, x, variant) * m->scale;
     if (variant == NORM_OTHER && k->given)
-        return g * m->scale;
-    /* rounded one by one: a single element leaves 0 */
-    const vreal h = g * m->gamma - m->factor[RG_NORM_OFFSET];
-    const vreal dx = vfma(-t, m->factor[RG_NORM_WEIGHT], h) * m->s;
-    if (variant == NORM_OTHER && k->extra)
-        return dx + vfma(t, m->factor[RG_NORM_SLOPE], m->factor[RG_NORM_PLUS]);
-    return dx;
+        return h;
+    /* not fused: one element leaves 0 */
+    const vreal dx = vfma(x - m->mean, m->weight, h - m->offset);
+    return variant == NORM_OTHER && k->extra ? dx + m->plus : dx;
 }
 
 RG_INLINE void gradient_step(norm_columns *k, const channel_run *r, const int rows, int64_t i,
@@ -358,7 +365,6 @@ RG_INLINE void gradient_step(norm_columns *k, const channel_run *r, const int ro
                              const int variant)
 {
     const norm_numbers a = numbers_at(k, r->column + i), b = numbers_at(k, r->column + i + VLEN);
-#pragma GCC unroll 4
     for (int j = 0; j < rows; j++) {
         const vpair dy = load_channels(&r[j], 0, i, n, T, whole);
         const vpair x = load_channels(&r[j], 1, i, n, T, whole);

@@ -36,7 +36,7 @@ typedef struct group_numbers {
     double near[RG_CHANNEL_COLUMNS];
     rg_norm_moments moments[RG_CHANNEL_COLUMNS];
     real mean[RG_CHANNEL_COLUMNS], rest[RG_CHANNEL_COLUMNS], s[RG_CHANNEL_COLUMNS];
-    double sum[RG_CHANNEL_COLUMNS], product[RG_CHANNEL_COLUMNS]; /* of h, and of h xh */
+    double sum[RG_CHANNEL_COLUMNS], product[RG_CHANNEL_COLUMNS]; /* of h s, and of h s xh */
 } group_numbers;
 
 /* Mean and squares of each channel of a block, in double. */
@@ -143,12 +143,10 @@ RG_OUTLINE void set_columns(norm_columns *k, const group_unit *u, const group_nu
         for (int64_t i = c; i < c + count; i++) {
             k->mean[i] = g->mean[group];
             k->shift[i] = g->rest[group];
-            k->s[i] = g->s[group];
+            k->scale[i] = g->s[group];
         }
     }
-    load_parameter(k->gamma, gamma, p->gamma_step, p->has_gamma, 1, p->dtype, first, width);
-    load_parameter(k->scale, beta, p->beta_step, p->has_beta, 0, p->dtype, first, width);
-    finish_columns(k, width);
+    finish_columns(k, gamma, beta, p, first, width);
     spread_columns(k, u->s, width, T);
 }
 
@@ -224,9 +222,10 @@ RG_OUTLINE void join_sums(const rg_group_norm_gradient_args *k, const group_unit
     for (int64_t i = 0; i < width; i++) {
         const int64_t group = (from + i) / u->each;
         const double gamma = gamma_of(k->gamma, &k->shape.parameters, u->first + from + i);
-        const double xh = (double)g->s[group] * (product[i] - (double)g->rest[group] * sum[i]);
-        g->sum[group] += gamma * sum[i];
-        g->product[group] += gamma * xh;
+        const double s = (double)g->s[group], scale = (double)(real)(gamma * s);
+        const double xh = s * (product[i] - (double)g->rest[group] * sum[i]);
+        g->sum[group] += scale * sum[i]; /* scale as it is in set_columns */
+        g->product[group] += scale * xh;
         if (k->wants_sums) {
             ((real *)k->dbetas)[to + i] = (real)sum[i];
             ((real *)k->dgammas)[to + i] = (real)xh;
@@ -267,15 +266,15 @@ RG_OUTLINE void set_factors(norm_columns *c, const group_unit *u, const group_nu
     for (int64_t i = 0, count; i < width; i += count) {
         const int64_t group = (from + i) / u->each;
         count = to_group_end(u, from, i, width);
-        const double weight = (double)g->s[group] * (g->product[group] / m);
-        const double offset = g->sum[group] / m - (double)g->rest[group] * weight;
+        const double weight = -(double)g->s[group] * (g->product[group] / m);
+        const double offset = g->sum[group] / m + (double)g->rest[group] * weight;
+        const real all = (real)offset;
         for (int64_t j = i; j < i + count; j++) {
-            c->factor[RG_NORM_OFFSET][j] = (real)offset;
-            c->factor[RG_NORM_WEIGHT][j] = (real)weight;
+            c->offset[j] = all;
+            c->weight[j] = (real)weight;
         }
     }
-    spread(c->factor[RG_NORM_OFFSET], u->s, width, T);
-    spread(c->factor[RG_NORM_WEIGHT], u->s, width, T);
+    spread_factors(c, u->s, width, T);
 }
 
 RG_INLINE void columns_gradient(const rg_group_norm_gradient_args *k, int64_t begin, int64_t end,
@@ -311,8 +310,12 @@ RG_INLINE void columns_gradient(const rg_group_norm_gradient_args *k, int64_t be
 
 /* ---- rows: every image is one row ---- */
 
-/* Pairs whose sums are taken before they are added to those of the pieces before. */
+/* Elements whose sums are taken before they are added to those of the pieces before. */
 enum { ROW_PIECE = 64 * CHANNEL_PAIR };
+
+/* Images that are taken at once, and elements of a group whose gamma and beta are kept as they are
+ * needed, in real and in the order of pairs. */
+enum { ROWS = 1, ROW_ROOM = 8192 };
 
 /* What one group has in all rows. */
 typedef struct group_rows {
@@ -321,9 +324,11 @@ typedef struct group_rows {
     int64_t count;
     double each; /* 1 / count */
     bool has_gamma, has_beta, dense, add;
-    rg_dtype dtype;       /* of gamma and beta */
-    real *dgamma, *dbeta; /* sums over rows, or NULL; whole pairs in the order of pairs */
-    norm_columns *neuron; /* its neuron alone */
+    bool fast;                  /* neighbours, and a variant with loops of its own */
+    rg_dtype dtype;             /* of gamma and beta */
+    real *dgamma, *dbeta;       /* sums over rows, or NULL; whole pairs in the order of pairs */
+    const norm_columns *neuron; /* its neuron alone */
+    const real *gammas, *betas; /* of ROW_ROOM elements at most, or NULL */
     int variant;
 } group_rows;
 
@@ -348,28 +353,23 @@ RG_OUTLINE vpair any_parameter(const char *data, int64_t i, int64_t step, int n,
         return (vpair){ vset(otherwise), vset(otherwise) };
     const char *from = data + i * step * (int64_t)rg_dtype_size(dtype);
     const vpair p = load_some(from, step, n, dtype, step == 1, false);
-    return vpair_order(p, T);
+    return vpair_order(
+        (vpair){ vselect(p.a == p.a, p.a, vset(RG_NAN)), vselect(p.b == p.b, p.b, vset(RG_NAN)) },
+        T);
 }
 
-RG_INLINE vpair row_parameter(const char *data, int64_t i, int64_t step, const int n,
-                              rg_dtype dtype, bool has, real otherwise, const rg_dtype T,
-                              const bool whole)
+RG_INLINE vpair row_gamma(const group_rows *k, int64_t i, const int n, const rg_dtype T)
 {
-    if (whole && has && step == 1 && dtype == T)
-        return vload_pair(data, i, T, true);
-    return any_parameter(data, i, step, n, dtype, has, otherwise, T);
+    return k->gammas != NULL
+               ? vload_pair(k->gammas, i, RG_REAL, false)
+               : any_parameter(k->gamma, i, k->gamma_step, n, k->dtype, k->has_gamma, 1, T);
 }
 
-RG_INLINE vpair row_gamma(const group_rows *k, int64_t i, const int n, const rg_dtype T,
-                          const bool whole)
+RG_INLINE vpair row_beta(const group_rows *k, int64_t i, const int n, const rg_dtype T)
 {
-    return row_parameter(k->gamma, i, k->gamma_step, n, k->dtype, k->has_gamma, 1, T, whole);
-}
-
-RG_INLINE vpair row_beta(const group_rows *k, int64_t i, const int n, const rg_dtype T,
-                         const bool whole)
-{
-    return row_parameter(k->beta, i, k->beta_step, n, k->dtype, k->has_beta, 0, T, whole);
+    return k->betas != NULL
+               ? vload_pair(k->betas, i, RG_REAL, false)
+               : any_parameter(k->beta, i, k->beta_step, n, k->dtype, k->has_beta, 0, T);
 }
 
 RG_INLINE vpair row_load(const char *data, int64_t i, int64_t step, const int n, const rg_dtype T,
@@ -384,7 +384,7 @@ RG_INLINE void row_store(const group_rows *k, const group_row *r, int64_t i, con
                          const rg_dtype T, const bool whole, bool stream, vpair value)
 {
     if (whole) {
-        vstore_pair(r->out, i, T, value, true, stream);
+        vstore_sums(r->out, i, T, value, stream);
         return;
     }
     char *to = at_out(r->out, k->dense ? i : i * k->out_step, T);
@@ -415,15 +415,15 @@ RG_INLINE void row_moments_step(const group_rows *k, const group_row *r, row_sum
     }
 }
 
-RG_INLINE vreal row_z(const group_row *r, vreal t, vreal gamma, vreal beta)
+RG_INLINE vreal row_xh(const group_row *r, vreal x)
 {
-    return vfma(vfma(t, vset(r->s), vset(r->shift)), gamma, beta);
+    return vfma(x - vset(r->mean), vset(r->s), vset(r->shift));
 }
 
 RG_INLINE vreal row_y(const group_rows *k, const group_row *r, vreal x, vreal gamma, vreal beta,
                       const int variant)
 {
-    const vreal z = row_z(r, x - vset(r->mean), gamma, beta);
+    const vreal z = vfma(row_xh(r, x), gamma, beta);
     return variant == NORM_PLAIN  ? z
            : variant == NORM_RELU ? relu_of(k->neuron, z)
                                   : any_neuron(k->neuron->kind, &k->neuron->neuron, z);
@@ -434,7 +434,7 @@ RG_INLINE void row_forward_step(const group_rows *k, const group_row *r, row_sum
                                 const bool whole, bool stream, const int variant)
 {
     (void)q;
-    const vpair gamma = row_gamma(k, i, n, T, whole), beta = row_beta(k, i, n, T, whole);
+    const vpair gamma = row_gamma(k, i, n, T), beta = row_beta(k, i, n, T);
 #pragma GCC unroll 4
     for (int j = 0; j < rows; j++) {
         const vpair x = row_load(r[j].x, i, k->x_step, n, T, k->dense, whole);
@@ -444,19 +444,19 @@ RG_INLINE void row_forward_step(const group_rows *k, const group_row *r, row_sum
     }
 }
 
-RG_INLINE vreal row_g(const group_rows *k, const group_row *r, vreal dy, vreal t, vreal gamma,
-                      vreal beta, const int variant)
+RG_INLINE vreal row_g(const group_rows *k, vreal dy, vreal xh, vreal gamma, vreal beta,
+                      const int variant)
 {
     if (variant == NORM_PLAIN)
         return dy;
-    const vreal z = row_z(r, t, gamma, beta);
+    const vreal z = vfma(xh, gamma, beta);
     return variant == NORM_RELU ? relu_slope_of(k->neuron, dy, z)
                                 : any_neuron_slope(k->neuron->kind, &k->neuron->neuron, dy, z);
 }
 
 /* What both passes of the gradient begin with. */
 typedef struct row_values {
-    vpair t, g;
+    vpair x, xh, g;
 } row_values;
 
 RG_INLINE row_values row_values_of(const group_rows *k, const group_row *r, int64_t i, const int n,
@@ -465,10 +465,11 @@ RG_INLINE row_values row_values_of(const group_rows *k, const group_row *r, int6
 {
     const vpair dy = row_load(r->dy, i, k->dy_step, n, T, k->dense, whole);
     const vpair x = row_load(r->x, i, k->x_step, n, T, k->dense, whole);
-    const vpair t = { x.a - vset(r->mean), x.b - vset(r->mean) };
-    return (row_values){ t,
-                         { row_g(k, r, dy.a, t.a, gamma.a, beta.a, variant),
-                           row_g(k, r, dy.b, t.b, gamma.b, beta.b, variant) } };
+    const vpair xh = { row_xh(r, x.a), row_xh(r, x.b) };
+    return (row_values){ x,
+                         xh,
+                         { row_g(k, dy.a, xh.a, gamma.a, beta.a, variant),
+                           row_g(k, dy.b, xh.b, gamma.b, beta.b, variant) } };
 }
 
 /* Sums of h and of h t. */
@@ -477,13 +478,14 @@ RG_INLINE void row_sums_step(const group_rows *k, const group_row *r, row_sums *
                              bool stream, const int variant)
 {
     (void)stream;
-    const vpair gamma = row_gamma(k, i, n, T, whole);
-    const vpair beta = variant == NORM_PLAIN ? gamma : row_beta(k, i, n, T, whole);
+    const vpair gamma = row_gamma(k, i, n, T);
+    const vpair beta = variant == NORM_PLAIN ? gamma : row_beta(k, i, n, T);
 #pragma GCC unroll 4
     for (int j = 0; j < rows; j++) {
         const row_values v = row_values_of(k, &r[j], i, n, gamma, beta, T, whole, variant);
         const vpair h = keep_some((vpair){ v.g.a * gamma.a, v.g.b * gamma.b }, n, T, true);
-        const vpair t = keep_some(v.t, n, T, true);
+        const vreal mean = vset(r[j].mean);
+        const vpair t = keep_some((vpair){ v.x.a - mean, v.x.b - mean }, n, T, true);
         q[j].a.a += h.a;
         q[j].a.b += h.b;
         q[j].b.a = vfma(h.a, t.a, q[j].b.a);
@@ -509,26 +511,25 @@ RG_INLINE void row_gradient_step(const group_rows *k, const group_row *r, row_su
                                  const bool whole, bool stream, const int variant)
 {
     (void)q;
-    const vpair gamma = row_gamma(k, i, n, T, whole), none = { vset(0), vset(0) };
-    const vpair beta = variant == NORM_PLAIN ? gamma : row_beta(k, i, n, T, whole);
+    const vpair gamma = row_gamma(k, i, n, T), none = { vset(0), vset(0) };
+    const vpair beta = variant == NORM_PLAIN ? gamma : row_beta(k, i, n, T);
     const bool sums = k->dgamma != NULL;
     vpair dgamma = sums ? load_sums(k->dgamma, i, n, T) : none;
     vpair dbeta = sums ? load_sums(k->dbeta, i, n, T) : none;
 #pragma GCC unroll 4
     for (int j = 0; j < rows; j++) {
         const row_values v = row_values_of(k, &r[j], i, n, gamma, beta, T, whole, variant);
-        const vreal s = vset(r[j].s), shift = vset(r[j].shift);
+        const vreal s = vset(r[j].s);
         const vreal offset = vset(r[j].offset), weight = vset(r[j].weight);
-        const vpair xh = { vfma(v.t.a, s, shift), vfma(v.t.b, s, shift) };
         dbeta.a += v.g.a;
         dbeta.b += v.g.b;
-        dgamma.a = vfma(v.g.a, xh.a, dgamma.a);
-        dgamma.b = vfma(v.g.b, xh.b, dgamma.b);
+        dgamma.a = vfma(v.g.a, v.xh.a, dgamma.a);
+        dgamma.b = vfma(v.g.b, v.xh.b, dgamma.b);
         if (r[j].out == NULL)
             continue;
         /* rounded one by one: a single element leaves 0 */
-        const vpair dx = { vfma(xh.a, weight, v.g.a * gamma.a * s - offset),
-                           vfma(xh.b, weight, v.g.b * gamma.b * s - offset) };
+        const vpair dx = { vfma(v.xh.a, weight, v.g.a * gamma.a * s - offset),
+                           vfma(v.xh.b, weight, v.g.b * gamma.b * s - offset) };
         row_store(k, &r[j], i, n, T, whole, stream, dx);
     }
     if (sums) {
@@ -537,55 +538,64 @@ RG_INLINE void row_gradient_step(const group_rows *k, const group_row *r, row_su
     }
 }
 
-/* Loops over name_step, as in channel_rows.h: elements begin to end - 1 of one row, or of four of
- * which whole pairs are taken; returns where these end. */
-#define ROW_LOOPS(name, variants)                                                                  \
-    RG_OUTLINE void name##_rest(const group_rows *k, const group_row *r, row_sums *q,              \
-                                int64_t begin, int64_t end, rg_dtype T)                            \
-    {                                                                                              \
-        for (int64_t i = begin; i < end; i += CHANNEL_PAIR)                                        \
-            name##_step(k, r, q, 1, i, (int)least(CHANNEL_PAIR, end - i), T, false, false,         \
-                        k->variant);                                                               \
-    }                                                                                              \
-    RG_INLINE int64_t name##_four(const group_rows *k, const group_row *r, row_sums *q,            \
-                                  int64_t begin, int64_t end, const rg_dtype T, bool stream,       \
-                                  const int variant)                                               \
-    {                                                                                              \
-        const group_row own[] = { r[0], r[1], r[2], r[3] }; /* which no store can change */        \
-        const group_rows all = *k;                                                                 \
-        row_sums sums[] = { q[0], q[1], q[2], q[3] };                                              \
-        int64_t i = begin;                                                                         \
-        for (; i + CHANNEL_PAIR <= end; i += CHANNEL_PAIR)                                         \
-            name##_step(&all, own, sums, CHANNEL_ROWS, i, CHANNEL_PAIR, T, true, stream, variant); \
-        memcpy(q, sums, sizeof sums);                                                              \
-        return i;                                                                                  \
-    }                                                                                              \
-    /* Of `rows` rows, four or one. */                                                             \
-    RG_INLINE void name##_rows(const group_rows *k, const group_row *r, row_sums *q, int rows,     \
-                               int64_t begin, int64_t end, const rg_dtype T, bool stream)          \
-    {                                                                                              \
-        if (rows == CHANNEL_ROWS && (k->variant == NORM_PLAIN || (variants) == 1))                 \
-            begin = name##_four(k, r, q, begin, end, T, stream, NORM_PLAIN);                       \
-        else if (rows == CHANNEL_ROWS)                                                             \
-            begin = name##_four(k, r, q, begin, end, T, stream, NORM_RELU);                        \
-        for (int j = 0; j < rows && begin < end; j++)                                              \
-            name##_rest(k, &r[j], &q[j], begin, end, T);                                           \
-    }                                                                                              \
-    /* Sums of `rows` rows. */                                                                     \
-    RG_INLINE void name##_sums(const group_rows *k, const group_row *r, row_sums *total, int rows, \
-                               const rg_dtype T)                                                   \
-    {                                                                                              \
-        memset(total, 0, CHANNEL_ROWS * sizeof *total);                                            \
-        for (int64_t i = 0; i < k->count; i += ROW_PIECE) {                                        \
-            row_sums q[CHANNEL_ROWS] = { 0 };                                                      \
-            name##_rows(k, r, q, rows, i, least(k->count, i + ROW_PIECE), T, false);               \
-            add_sums(total, q);                                                                    \
-        }                                                                                          \
+/* Loops over name_step, as in channel_rows.h; q holds sums of each row:
+ *
+ *      name_rest       elements begin to end - 1 of one row, called
+ *      name_pairs      whole pairs of `rows` rows; returns where these end
+ *      name_rows       `rows` rows, `together` at a time where there are as many
+ *      name_total      sums of `rows` rows, over all elements */
+#define ROW_LOOPS(name, together, variants)                                                    \
+    RG_OUTLINE void name##_rest(const group_rows *k, const group_row *r, row_sums *q,          \
+                                int64_t begin, int64_t end, rg_dtype T)                        \
+    {                                                                                          \
+        for (int64_t i = begin; i < end; i += CHANNEL_PAIR)                                    \
+            name##_step(k, r, q, 1, i, (int)least(CHANNEL_PAIR, end - i), T, false, false,     \
+                        k->variant);                                                           \
+    }                                                                                          \
+    RG_INLINE int64_t name##_pairs(const group_rows *k, const group_row *r, row_sums *q,       \
+                                   int64_t begin, int64_t end, const rg_dtype T, bool stream,  \
+                                   const int variant)                                          \
+    {                                                                                          \
+        const group_rows all = *k; /* which no store can change */                             \
+        group_row own[together];                                                               \
+        row_sums sums[together];                                                               \
+        memcpy(own, r, sizeof own);                                                            \
+        memcpy(sums, q, sizeof sums);                                                          \
+        int64_t i = begin;                                                                     \
+        for (; i + CHANNEL_PAIR <= end; i += CHANNEL_PAIR)                                     \
+            name##_step(&all, own, sums, together, i, CHANNEL_PAIR, T, true, stream, variant); \
+        memcpy(q, sums, sizeof sums);                                                          \
+        return i;                                                                              \
+    }                                                                                          \
+    RG_INLINE void name##_rows(const group_rows *k, const group_row *r, row_sums *q, int rows, \
+                               int64_t begin, int64_t end, const rg_dtype T, bool stream)      \
+    {                                                                                          \
+        for (int j = 0, taken; j < rows; j += taken) {                                         \
+            const bool fast = k->fast && rows - j >= (together);                               \
+            int64_t i = begin;                                                                 \
+            taken = fast ? (together) : 1;                                                     \
+            if (fast && (k->variant == NORM_PLAIN || (variants) == 1))                         \
+                i = name##_pairs(k, r + j, q + j, begin, end, T, stream, NORM_PLAIN);          \
+            else if (fast)                                                                     \
+                i = name##_pairs(k, r + j, q + j, begin, end, T, stream, NORM_RELU);           \
+            for (int l = j; l < j + taken && i < end; l++)                                     \
+                name##_rest(k, &r[l], &q[l], i, end, T);                                       \
+        }                                                                                      \
+    }                                                                                          \
+    RG_INLINE void name##_total(const group_rows *k, const group_row *r, row_sums *total,      \
+                                int rows, const rg_dtype T)                                    \
+    {                                                                                          \
+        memset(total, 0, ROWS * sizeof *total);                                                \
+        for (int64_t i = 0; i < k->count; i += ROW_PIECE) {                                    \
+            row_sums q[ROWS] = { 0 };                                                          \
+            name##_rows(k, r, q, rows, i, least(k->count, i + ROW_PIECE), T, false);           \
+            add_sums(total, q);                                                                \
+        }                                                                                      \
     }
 
-RG_OUTLINE void add_sums(row_sums total[CHANNEL_ROWS], const row_sums q[CHANNEL_ROWS])
+RG_OUTLINE void add_sums(row_sums total[ROWS], const row_sums q[ROWS])
 {
-    for (int j = 0; j < CHANNEL_ROWS; j++) {
+    for (int j = 0; j < ROWS; j++) {
         total[j].a.a += q[j].a.a;
         total[j].a.b += q[j].a.b;
         total[j].b.a += q[j].b.a;
@@ -593,10 +603,10 @@ RG_OUTLINE void add_sums(row_sums total[CHANNEL_ROWS], const row_sums q[CHANNEL_
     }
 }
 
-ROW_LOOPS(row_moments, 1)
-ROW_LOOPS(row_forward, 2)
-ROW_LOOPS(row_sums, 2)
-ROW_LOOPS(row_gradient, 2)
+ROW_LOOPS(row_moments, 1, 1)
+ROW_LOOPS(row_forward, 1, 2)
+ROW_LOOPS(row_sums, 1, 2)
+ROW_LOOPS(row_gradient, ROWS, 2)
 
 RG_INLINE double end_sum(vpair p)
 {
@@ -626,10 +636,10 @@ RG_OUTLINE void end_moments(const group_rows *k, group_row *r, const row_sums *q
 RG_INLINE void row_statistics(const group_rows *k, group_row *r, int rows, double epsilon,
                               const rg_dtype T)
 {
-    row_sums q[CHANNEL_ROWS];
+    row_sums q[ROWS];
     for (int j = 0; j < rows; j++)
         r[j].near = middle_element(k, &r[j], T);
-    row_moments_sums(k, r, q, rows, T);
+    row_moments_total(k, r, q, rows, T);
     end_moments(k, r, q, rows, epsilon);
 }
 
@@ -643,13 +653,22 @@ RG_OUTLINE void end_factors(const group_rows *k, group_row *r, const row_sums *q
     }
 }
 
+/* gamma and beta of a group, as they are needed. */
+typedef struct row_tables {
+    real gamma[ROW_ROOM + CHANNEL_PAIR], beta[ROW_ROOM + CHANNEL_PAIR];
+    int64_t channel; /* the first one, or -1 */
+} row_tables;
+
 /* All that rows have in common. */
-RG_INLINE group_rows rows_of(const rg_group_norm_shape *shape, norm_columns *neuron, bool add)
+RG_INLINE group_rows rows_of(const rg_group_norm_shape *shape, norm_columns *neuron, bool add,
+                             row_tables *tables)
 {
     const rg_norm_parameters *p = &shape->parameters;
     const int64_t count = shape->channels.channels / shape->groups;
+    const bool keeps = count <= ROW_ROOM;
     set_neuron(neuron, &shape->neuron);
     neuron->add = add;
+    tables->channel = -1;
     return (group_rows){ .count = count,
                          .each = 1 / (double)count,
                          .gamma_step = p->gamma_step,
@@ -659,22 +678,30 @@ RG_INLINE group_rows rows_of(const rg_group_norm_shape *shape, norm_columns *neu
                          .dtype = p->dtype,
                          .dense = shape->channels.dense,
                          .add = add,
+                         .fast = keeps && shape->channels.dense && variant_of(neuron) != NORM_OTHER,
                          .neuron = neuron,
+                         .gammas = keeps ? tables->gamma : NULL,
+                         .betas = keeps ? tables->beta : NULL,
                          .variant = variant_of(neuron) };
 }
 
 /* Channel c of gamma and beta. */
-RG_INLINE void place_parameters(group_rows *k, const void *gamma, const void *beta, int64_t c)
+RG_OUTLINE void place_parameters(group_rows *k, row_tables *tables, const void *gamma,
+                                 const void *beta, int64_t c, rg_dtype T)
 {
     const int64_t size = (int64_t)rg_dtype_size(k->dtype);
+    if (tables->channel == c)
+        return;
+    tables->channel = c;
     k->gamma = (const char *)gamma + (k->has_gamma ? c * k->gamma_step * size : 0);
     k->beta = (const char *)beta + (k->has_beta ? c * k->beta_step * size : 0);
-}
-
-/* How many of the images that are left are taken at once: four, where loops are made for that. */
-RG_INLINE int rows_taken(const group_rows *k, int64_t left)
-{
-    return k->dense && k->variant != NORM_OTHER && left >= CHANNEL_ROWS ? CHANNEL_ROWS : 1;
+    for (int64_t i = 0; i < k->count && k->gammas != NULL; i += CHANNEL_PAIR) {
+        const int n = (int)least(CHANNEL_PAIR, k->count - i);
+        const vpair g = any_parameter(k->gamma, i, k->gamma_step, n, k->dtype, k->has_gamma, 1, T);
+        const vpair b = any_parameter(k->beta, i, k->beta_step, n, k->dtype, k->has_beta, 0, T);
+        vstore_pair(tables->gamma, i, RG_REAL, g, false, false);
+        vstore_pair(tables->beta, i, RG_REAL, b, false, false);
+    }
 }
 
 RG_INLINE bool rows_aligned(const group_row *r, int rows)
@@ -687,8 +714,9 @@ RG_INLINE bool rows_aligned(const group_row *r, int rows)
 
 RG_INLINE void set_shifts(group_row *r, int rows)
 {
-    for (int j = 0; j < rows; j++)
-        r[j].shift = -r[j].rest * r[j].s;
+    for (int j = 0; j < rows; j++) {
+        r[j].shift = (real)(-(double)r[j].rest * (double)r[j].s);
+    }
 }
 
 RG_INLINE void rows_forward(const rg_group_norm_args *k, int64_t begin, int64_t end,
@@ -696,21 +724,22 @@ RG_INLINE void rows_forward(const rg_group_norm_args *k, int64_t begin, int64_t 
 {
     const rg_channels *s = &k->shape.channels;
     norm_columns neuron;
-    group_rows all = rows_of(&k->shape, &neuron, false);
+    row_tables tables;
+    group_rows all = rows_of(&k->shape, &neuron, false, &tables);
     all.x_step = s->step[0];
     all.out_step = s->step[1];
     const int64_t last = least(end * k->shape.part, s->images.count);
     for (int64_t image = begin * k->shape.part, rows; image < last; image += rows) {
-        rows = rows_taken(&all, last - image);
+        rows = least(ROWS, last - image);
         for (int64_t group = 0; group < k->shape.groups; group++) {
             const int64_t c = group * all.count;
-            group_row r[CHANNEL_ROWS];
+            group_row r[ROWS];
             for (int64_t j = 0; j < rows; j++) {
                 r[j].x = at(image_at(k->x, s, 0, image + j, T), c * all.x_step, T);
                 r[j].out =
                     (char *)(uintptr_t)at(image_at(k->y, s, 1, image + j, T), c * all.out_step, T);
             }
-            place_parameters(&all, k->gamma, k->beta, c);
+            place_parameters(&all, &tables, k->gamma, k->beta, c, T);
             row_statistics(&all, r, (int)rows, k->shape.epsilon, T);
             for (int64_t j = 0; j < rows; j++) {
                 const int64_t to = (image + j) * k->shape.groups + group;
@@ -719,7 +748,7 @@ RG_INLINE void rows_forward(const rg_group_norm_args *k, int64_t begin, int64_t 
                 ((real *)k->s)[to] = r[j].s;
             }
             set_shifts(r, (int)rows);
-            row_sums unused[CHANNEL_ROWS] = { 0 };
+            row_sums unused[ROWS] = { 0 };
             row_forward_rows(&all, r, unused, (int)rows, 0, all.count, T,
                              k->shape.stream && rows_aligned(r, (int)rows));
         }
@@ -750,12 +779,12 @@ RG_INLINE void place_rows(const rg_group_norm_gradient_args *k, const group_rows
 RG_INLINE void rows_gradients(const rg_group_norm_gradient_args *k, const group_rows *all,
                               group_row *r, int rows, const rg_dtype T)
 {
-    row_sums q[CHANNEL_ROWS] = { 0 };
+    row_sums q[ROWS] = { 0 };
     if (!k->has_statistics)
         row_statistics(all, r, rows, k->shape.epsilon, T);
     set_shifts(r, rows);
     if (k->wants_dx) {
-        row_sums_sums(all, r, q, rows, T);
+        row_sums_total(all, r, q, rows, T);
         end_factors(all, r, q, rows);
     }
     row_gradient_rows(all, r, q, rows, 0, all->count, T, k->shape.stream && rows_aligned(r, rows));
@@ -775,7 +804,8 @@ RG_INLINE void rows_gradient(const rg_group_norm_gradient_args *k, int64_t begin
 {
     const rg_channels *s = &k->shape.channels;
     norm_columns neuron;
-    group_rows all = rows_of(&k->shape, &neuron, k->add);
+    row_tables tables;
+    group_rows all = rows_of(&k->shape, &neuron, k->add, &tables);
     all.dy_step = s->step[0];
     all.x_step = s->step[1];
     all.out_step = s->step[2];
@@ -788,12 +818,12 @@ RG_INLINE void rows_gradient(const rg_group_norm_gradient_args *k, int64_t begin
             memset(dbeta, 0, (size_t)s->channels * sizeof(real));
         }
         for (int64_t image = unit * k->shape.part, rows; image < last; image += rows) {
-            rows = rows_taken(&all, last - image);
+            rows = least(ROWS, last - image);
             for (int64_t group = 0; group < k->shape.groups; group++) {
-                group_row r[CHANNEL_ROWS];
+                group_row r[ROWS];
                 const int64_t c = group * all.count;
                 place_rows(k, &all, r, rows, image, group, T);
-                place_parameters(&all, k->gamma, k->beta, c);
+                place_parameters(&all, &tables, k->gamma, k->beta, c, T);
                 all.dgamma = k->wants_sums ? dgamma + c : NULL;
                 all.dbeta = k->wants_sums ? dbeta + c : NULL;
                 rows_gradients(k, &all, r, (int)rows, T);
