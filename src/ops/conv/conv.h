@@ -13,6 +13,11 @@ enum {
     RG_CONV_FORWARD, /* from the image to windows */
     RG_CONV_DATA,    /* from windows to the image */
     RG_CONV_WEIGHTS, /* dw from both */
+    /* depthwise */
+    RG_CONV_TURN,        /* weights as real, channels side by side */
+    RG_CONV_DEPTH,       /* either direction between image and windows */
+    RG_CONV_DEPTH_PARTS, /* dw of parts of the windows */
+    RG_CONV_DEPTH_JOIN,  /* dw */
     /* by the contraction engine of a CPU, see conv_plan.h */
     RG_CONV_PACK,  /* weights as panels, for RG_CONV_ROWS */
     RG_CONV_ROWS,  /* either direction between image and windows */
@@ -69,6 +74,60 @@ typedef struct rg_conv_weights_args {
     rg_conv_shape shape;
     bool add; /* into dw */
 } rg_conv_weights_args;
+
+/* ---- depthwise: one channel of either side in a group ---- */
+
+enum {
+    RG_CONV_DEPTH_TAPS = 128,  /* at most, of a window */
+    RG_CONV_DEPTH_SUMS = 8192, /* weights of a unit: taps times channels */
+    RG_CONV_DEPTH_UNIT = 64    /* channels */
+};
+
+static inline RG_HOST_DEVICE bool rg_conv_is_depth(const rg_conv_shape *s)
+{
+    return s->in == 1 && s->out == 1 && s->groups > 1 &&
+           s->row.window * s->column.window <= RG_CONV_DEPTH_TAPS;
+}
+
+typedef struct rg_conv_turn_args {
+    const void *w;
+    void *turned; /* real, (taps, channels) */
+    rg_conv_shape shape;
+} rg_conv_turn_args;
+
+/* As rg_conv_args. */
+typedef struct rg_conv_depth_args {
+    const void *from, *w; /* w: turned */
+    const void *b;
+    void *to, *z;
+    rg_conv_shape shape;
+    int64_t channels;
+    int64_t b_step;
+    int64_t z_step[4];
+    rg_conv_neuron neuron;
+    bool data; /* from windows to the image */
+    bool has_b, has_z, add, stream;
+    bool plain; /* no z, nothing to add to, no neuron but relu, b dense */
+} rg_conv_depth_args;
+
+/* A part is some rows of windows of all images, counted through. */
+typedef struct rg_conv_depth_parts_args {
+    const void *x, *dy;
+    void *partial; /* real, (parts, taps, channels) */
+    rg_conv_shape shape;
+    int64_t part, parts;   /* rows of a part; parts */
+    int64_t block, blocks; /* channels of a unit; units of a part */
+} rg_conv_depth_parts_args;
+
+typedef struct rg_conv_depth_join_args {
+    const void *partial;
+    void *dw;
+    rg_conv_shape shape;
+    int64_t parts;
+    bool add; /* into dw */
+} rg_conv_depth_join_args;
+
+/* ---- geometry ---- */
 
 /* Taps begin <= p < end of window i lie in the image; none: begin = end. */
 static inline RG_HOST_DEVICE void rg_conv_taps(const rg_conv_axis *a, int64_t i, int64_t *begin,

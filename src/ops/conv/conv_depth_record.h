@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Recording depthwise convolutions. */
+#ifndef RG_OPS_CONV_DEPTH_RECORD_H
+#define RG_OPS_CONV_DEPTH_RECORD_H
+
+#include "ops/conv/conv_launch.h"
+
+/* Whether the kernels for it do it: by shape alone, and where there are such. */
+static inline bool rg_conv_depth_takes(const rg_call *call, const rg_conv_shape *s, rg_dtype dtype)
+{
+    return rg_conv_is_depth(s) && rg_call_finds(call, RG_CONV_DEPTH, dtype);
+}
+
+static inline rg_dtype rg_conv_real(rg_dtype dtype)
+{
+    return dtype == RG_F64 ? RG_F64 : RG_F32;
+}
+
+static inline rg_status rg_conv_record_turn(rg_call *call, const rg_conv_shape *s,
+                                            const rg_tensor *w, const rg_tensor *turned)
+{
+    rg_conv_turn_args args = { .shape = *s };
+    const rg_launch launch = { .kernel = RG_CONV_TURN,
+                               .dtype = w->desc.dtype,
+                               .args = &args,
+                               .args_size = sizeof args,
+                               .tensors = { w, turned },
+                               .units = s->row.window * s->column.window,
+                               .grain = 1,
+                               .bytes = 4 * rg_move_bytes(w) };
+    return rg_record(call, &launch);
+}
+
+static inline rg_status rg_conv_record_turned(rg_call *call, bool data, const rg_conv_pass *p,
+                                              const rg_tensor *turned)
+{
+    const rg_conv_shape *s = &p->shape;
+    const rg_dtype dtype = p->to->desc.dtype;
+    rg_conv_depth_args args = { .shape = *s,
+                                .channels = s->groups,
+                                .data = data,
+                                .has_b = p->b != NULL,
+                                .has_z = p->z != NULL,
+                                .b_step = p->b != NULL ? p->b->desc.strides[0] : 1,
+                                .add = p->add };
+    args.stream = !p->add && rg_call_streams(call, rg_move_bytes(p->to));
+    if (p->z != NULL)
+        (void)rg_conv_steps(&p->z->desc, args.z_step);
+    if (p->neuron != NULL)
+        args.neuron = (rg_conv_neuron){ (int32_t)p->neuron->kind,
+                                        rg_neuron_numbers_of(p->neuron, dtype, false) };
+    args.plain = !args.has_z && !args.add && args.neuron.kind <= RG_NEURON_RELU && args.b_step == 1;
+    rg_launch launch = { .kernel = RG_CONV_DEPTH,
+                         .dtype = dtype,
+                         .args = &args,
+                         .args_size = sizeof args,
+                         .tensors = { p->from, turned, p->b != NULL ? p->b : p->from, p->to,
+                                      p->z != NULL ? p->z : p->to } };
+    rg_conv_weigh(&launch, s->images * (data ? s->row.size : s->row.count),
+                  rg_move_bytes(p->from) + rg_move_bytes(p->to), 0);
+    return rg_record(call, &launch);
+}
+
+static inline rg_status rg_conv_record_depth(rg_call *call, bool data, const rg_conv_pass *p)
+{
+    const rg_conv_shape *s = &p->shape;
+    const int64_t dims[] = { s->row.window * s->column.window, s->groups };
+    const rg_tensor_desc desc = rg_tensor_desc_dense(rg_conv_real(p->w->desc.dtype), 2, dims);
+    rg_tensor *turned;
+    RG_TRY(rg_tensor_create_temporary(call->commands, &desc, &turned));
+    rg_status status = rg_conv_record_turn(call, s, p->w, turned);
+    if (status == RG_OK)
+        status = rg_conv_record_turned(call, data, p, turned);
+    rg_tensor_destroy(turned);
+    return status;
+}
+
+static inline rg_status rg_conv_record_parts(rg_call *call, const rg_conv_depth_parts_args *args,
+                                             const rg_tensor *x, const rg_tensor *dy,
+                                             const rg_tensor *partial)
+{
+    const rg_launch launch = { .kernel = RG_CONV_DEPTH_PARTS,
+                               .dtype = x->desc.dtype,
+                               .args = args,
+                               .args_size = sizeof *args,
+                               .tensors = { x, dy, partial },
+                               .units = args->parts * args->blocks,
+                               .grain = 1,
+                               .bytes = rg_move_bytes(x) + rg_move_bytes(dy) };
+    return rg_record(call, &launch);
+}
+
+static inline rg_status rg_conv_record_join(rg_call *call, const rg_conv_depth_parts_args *parts,
+                                            const rg_tensor *partial, const rg_tensor *dw, bool add)
+{
+    const rg_conv_shape *s = &parts->shape;
+    const rg_conv_depth_join_args args = { .shape = *s, .parts = parts->parts, .add = add };
+    const int64_t blocks = (s->groups + RG_CONV_DEPTH_UNIT - 1) / RG_CONV_DEPTH_UNIT;
+    const rg_launch launch = { .kernel = RG_CONV_DEPTH_JOIN,
+                               .dtype = dw->desc.dtype,
+                               .args = &args,
+                               .args_size = sizeof args,
+                               .tensors = { partial, dw },
+                               .units = s->row.window * s->column.window * blocks,
+                               .grain = 1,
+                               .bytes = rg_move_bytes(partial) };
+    return rg_record(call, &launch);
+}
+
+/* Parts of about 1024 windows, so that a sum in f32 is not long, in units of a size that a thread
+ * can keep near. */
+static inline rg_status rg_conv_record_depth_weights(rg_call *call, const rg_conv_shape *s,
+                                                     const rg_tensor *x, const rg_tensor *dy,
+                                                     const rg_tensor *dw, bool add)
+{
+    enum { WINDOWS = 1024, NEAR = 2048, VECTOR = 16 };
+    const int64_t taps = s->row.window * s->column.window, rows = s->images * s->row.count;
+    rg_conv_depth_parts_args args = { .shape = *s };
+    args.part = (WINDOWS + s->column.count - 1) / s->column.count;
+    args.parts = (rows + args.part - 1) / args.part;
+    args.block = rg_conv_most(NEAR / taps / VECTOR, 2) * VECTOR;
+    args.blocks = (s->groups + args.block - 1) / args.block;
+    const int64_t dims[] = { args.parts, taps, s->groups };
+    const rg_tensor_desc desc = rg_tensor_desc_dense(rg_conv_real(x->desc.dtype), 3, dims);
+    rg_tensor *partial;
+    RG_TRY(rg_tensor_create_temporary(call->commands, &desc, &partial));
+    rg_status status = rg_conv_record_parts(call, &args, x, dy, partial);
+    if (status == RG_OK)
+        status = rg_conv_record_join(call, &args, partial, dw, add);
+    rg_tensor_destroy(partial);
+    return status;
+}
+
+#endif

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Transposed convolution: description, validation, shape rule, state, forward, gradient. The image
+ * side of conv's kernels is y, the window side is x. */
+#include "ops/conv_transpose/conv_transpose.h"
+#include "ops/conv/conv_record.h"
+#include "ops/neuron/neuron_fields.h"
+#include "ops/padding_fields.h"
+
+#include <retrograde/conv_transpose.h>
+
+/* ---- description ---- */
+
+static const rg_conv_transpose_desc defaults = {
+    .size = sizeof(rg_conv_transpose_desc),
+    .groups = 1,
+    .stride = { 1, 1 },
+    .dilation = { 1, 1 },
+    .bias = true,
+    .neuron = { .size = sizeof(rg_neuron_desc), .kind = RG_NEURON_NONE },
+};
+
+rg_conv_transpose_desc rg_conv_transpose_desc_default(void)
+{
+    return defaults;
+}
+
+static const char *const layouts[] = { "out_in", "in_out", NULL };
+
+static const rg_field fields[] = {
+    { .name = "layout",
+      .type = RG_FIELD_ENUM,
+      .offset = offsetof(rg_conv_transpose_desc, layout),
+      .names = layouts,
+      .text = "of w: (out, kh, kw, in) as MPS has it, or (in, kh, kw, out) as ONNX" },
+    { .name = "groups",
+      .type = RG_FIELD_I32,
+      .offset = offsetof(rg_conv_transpose_desc, groups),
+      .low = 0,
+      .high = INT32_MAX,
+      .text = "parts of the channels that do not see each other; 0: as many as x has channels" },
+    { .name = "stride",
+      .type = RG_FIELD_I32,
+      .offset = offsetof(rg_conv_transpose_desc, stride),
+      .length = 2,
+      .low = 1,
+      .high = INT32_MAX,
+      .text = "step between windows" },
+    { .name = "dilation",
+      .type = RG_FIELD_I32,
+      .offset = offsetof(rg_conv_transpose_desc, dilation),
+      .length = 2,
+      .low = 1,
+      .high = INT32_MAX,
+      .text = "step inside a window" },
+    { .name = "padding",
+      .type = RG_FIELD_GROUP,
+      .offset = offsetof(rg_conv_transpose_desc, padding),
+      .fields = rg_padding_fields,
+      .text = "what is cut off the result, see rg_padding" },
+    { .name = "output",
+      .type = RG_FIELD_I64,
+      .offset = offsetof(rg_conv_transpose_desc, output),
+      .length = 2,
+      .low = 0,
+      .high = 0x1p48,
+      .text = "rows and columns of y; 0: as many as the padding gives" },
+    { .name = "by_offset",
+      .type = RG_FIELD_BOOL,
+      .offset = offsetof(rg_conv_transpose_desc, by_offset),
+      .text = "windows lie by kernel_offset, not by the padding" },
+    { .name = "kernel_offset",
+      .type = RG_FIELD_I32,
+      .offset = offsetof(rg_conv_transpose_desc, kernel_offset),
+      .length = 2,
+      .low = INT32_MIN,
+      .high = INT32_MAX,
+      .text = "by_offset: MPS's kernelOffset, rows and columns" },
+    { .name = "bias",
+      .type = RG_FIELD_BOOL,
+      .offset = offsetof(rg_conv_transpose_desc, bias),
+      .text = "whether there is a b; 0 without" },
+    { .name = "neuron",
+      .type = RG_FIELD_GROUP,
+      .offset = offsetof(rg_conv_transpose_desc, neuron),
+      .fields = rg_neuron_fields,
+      .text = "applied to the result" },
+    { .name = NULL },
+};
+
+#define IMAGE "sourceImage=x weights=w biasTerms=b destinationImage=y"
+#define IMAGE_GRAD                                                              \
+    "sourceGradient=dy sourceImage=x weights=w biasTerms=b destinationImage=y " \
+    "destinationGradient=dx gradientForWeights=dw gradientForBiases=db"
+
+static const rg_op_name names[] = {
+    { "MPSCNNConvolutionTranspose", false, "", IMAGE, 3, 4 },
+    { "MPSCNNConvolutionTransposeGradient", true, "", IMAGE_GRAD, 3, 4 },
+    { "ConvTranspose", false, "layout=in_out", "X=x W=w B=b Y=y", 4, 4 },
+    { .name = NULL },
+};
+
+/* ---- validation, shape rule ---- */
+
+static rg_status check(const void *desc)
+{
+    const rg_conv_transpose_desc *d = desc;
+    RG_CHECK(d->by_offset || (d->kernel_offset[0] == 0 && d->kernel_offset[1] == 0),
+             RG_INVALID_ARGUMENT,
+             "conv_transpose: kernel_offset is %d, %d, but by_offset says that it is not used",
+             d->kernel_offset[0], d->kernel_offset[1]);
+    return rg_fused_check(&d->neuron, "conv_transpose");
+}
+
+static int32_t count_inputs(const void *desc)
+{
+    return ((const rg_conv_transpose_desc *)desc)->bias ? 3 : 2;
+}
+
+static int64_t channels_of(const rg_tensor_desc *x)
+{
+    return x->dims[x->rank - 1];
+}
+
+static int64_t groups_of(const rg_conv_transpose_desc *d, const rg_tensor_desc *x)
+{
+    return d->groups > 0 ? d->groups : channels_of(x);
+}
+
+static rg_status place(const rg_conv_transpose_desc *d, const rg_tensor_desc *x,
+                       const rg_tensor_desc *w, rg_window *window, rg_placement *at)
+{
+    const int32_t row = rg_conv_row(x);
+    *window = (rg_window){ .source = { x->dims[row], x->dims[row + 1] },
+                           .window = { (int32_t)w->dims[1], (int32_t)w->dims[2] },
+                           .stride = { d->stride[0], d->stride[1] },
+                           .dilation = { d->dilation[0], d->dilation[1] },
+                           .output = { d->output[0], d->output[1] },
+                           .transposed = true };
+    RG_TRY(rg_conv_place(&d->padding, window, "conv_transpose", at));
+    for (int i = 0; i < 2 && d->by_offset; i++) {
+        const int64_t span = (int64_t)(window->window[i] - 1) * d->dilation[i] + 1;
+        at->before[i] = d->kernel_offset[i] + span - 1 - span / 2;
+        RG_CHECK(at->before[i] > -(1 << 30) && at->before[i] < 1 << 30, RG_UNSUPPORTED,
+                 "conv_transpose: kernel_offset is %d, beyond 2^30", d->kernel_offset[i]);
+    }
+    return RG_OK;
+}
+
+static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[])
+{
+    const rg_conv_transpose_desc *d = desc;
+    char have[RG_SHAPE_TEXT], weights[RG_SHAPE_TEXT];
+    RG_TRY(rg_conv_check_inputs(x, d->bias, "conv_transpose"));
+    rg_shape_text(&x[0], have);
+    rg_shape_text(&x[1], weights);
+    const bool in_out = d->layout == RG_CONV_TRANSPOSE_IN_OUT;
+    const int64_t in = channels_of(x), groups = groups_of(d, x);
+    RG_CHECK(in % groups == 0 && (in_out || x[1].dims[0] % groups == 0), RG_INVALID_ARGUMENT,
+             "conv_transpose: %lld groups do not divide the channels of x, %s, or of w, %s",
+             (long long)groups, have, weights);
+    RG_CHECK(x[1].dims[in_out ? 0 : 3] == (in_out ? in : in / groups), RG_INVALID_ARGUMENT,
+             "conv_transpose: w is %s where x is %s with %lld groups; weights are %s", weights,
+             have, (long long)groups,
+             in_out ? "(in, kh, kw, out / groups)" : "(out, kh, kw, in / groups)");
+    const int64_t out = in_out ? x[1].dims[3] * groups : x[1].dims[0];
+    if (d->bias)
+        RG_TRY(rg_conv_check_bias(&x[2], out, "conv_transpose"));
+    rg_window window;
+    rg_placement at;
+    RG_TRY(place(d, &x[0], &x[1], &window, &at));
+    return rg_conv_result(x, &at, out, "conv_transpose", &y[0]);
+}
+
+static uint32_t reads(const void *desc)
+{
+    const rg_conv_transpose_desc *d = desc;
+    uint32_t bits = RG_READS_X | (uint32_t)RG_READS_X << 1;
+    if (rg_fused_needs_z(&d->neuron) && d->bias)
+        bits |= (uint32_t)RG_READS_X << 2;
+    return bits | rg_fused_reads(&d->neuron);
+}
+
+/* ---- state ---- */
+
+static int32_t make_slots(const void *desc, const rg_tensor_desc x[], rg_state_slot slots[])
+{
+    const rg_conv_transpose_desc *d = desc;
+    rg_tensor_desc y[RG_MAX_OUTPUTS];
+    return shapes(desc, x, y) == RG_OK ? rg_fused_slots(&d->neuron, &y[0], slots) : 0;
+}
+
+/* ---- forward and gradient ---- */
+
+/* The geometry, from the shapes of x (or dx), y (or dy) and w (or dw). Out_in is rotated here, by
+ * steps that go back from the last tap. */
+static rg_conv_shape shape_of(const rg_conv_transpose_desc *d, const rg_tensor_desc *x,
+                              const rg_tensor_desc *y, const rg_tensor_desc *w)
+{
+    rg_window window;
+    rg_placement at = { .output = { 0 } };
+    (void)place(d, x, w, &window, &at); /* the shape rule has checked it */
+    rg_conv_shape s = rg_conv_shape_of(&window, &at, y, x, groups_of(d, x));
+    const int64_t *step = w->strides;
+    if (d->layout == RG_CONV_TRANSPOSE_IN_OUT) {
+        s.w[0] = s.out * step[0];
+        for (int i = 0; i < 4; i++)
+            s.w[1 + i] = step[i];
+        return s;
+    }
+    s.w_first = (w->dims[1] - 1) * step[1] + (w->dims[2] - 1) * step[2];
+    s.w[0] = s.in * step[0];
+    s.w[1] = step[3];
+    s.w[2] = -step[1];
+    s.w[3] = -step[2];
+    s.w[4] = step[0];
+    return s;
+}
+
+static rg_status record_forward(rg_call *call, const rg_tensor *y, const rg_tensor *z,
+                                const rg_neuron_desc *neuron)
+{
+    const rg_conv_transpose_desc *d = call->desc;
+    const rg_conv_pass pass = {
+        .from = call->x[0],
+        .w = call->x[1],
+        .b = d->bias ? call->x[2] : NULL,
+        .to = y,
+        .z = z,
+        .shape = shape_of(d, &call->x[0]->desc, &y->desc, &call->x[1]->desc),
+        .neuron = neuron,
+    };
+    return rg_conv_record(call, RG_CONV_DATA, &pass);
+}
+
+static rg_status forward(rg_call *call)
+{
+    const rg_conv_transpose_desc *d = call->desc;
+    return record_forward(call, call->y[0], rg_fused_z(call, &d->neuron), &d->neuron);
+}
+
+/* dx, dw and db from g. */
+static rg_status record_gradients(rg_call *call, const rg_tensor *g)
+{
+    const rg_conv_transpose_desc *d = call->desc;
+    const rg_tensor_desc *x = &call->x[0]->desc, *w = &call->x[1]->desc;
+    if (call->dx[0] != NULL) {
+        const rg_conv_pass pass = { .from = g,
+                                    .w = call->x[1],
+                                    .to = call->dx[0],
+                                    .shape = shape_of(d, &call->dx[0]->desc, &g->desc, w),
+                                    .add = call->add & 1 };
+        RG_TRY(rg_conv_record(call, RG_CONV_FORWARD, &pass));
+    }
+    if (call->dx[1] != NULL) {
+        const rg_conv_shape s = shape_of(d, x, &g->desc, &call->dx[1]->desc);
+        RG_TRY(rg_conv_record_weights(call, &s, g, call->x[0], call->dx[1], call->add >> 1 & 1));
+    }
+    if (d->bias && call->dx[2] != NULL)
+        RG_TRY(rg_fused_bias(call, g, call->dx[2], call->add >> 2 & 1));
+    return RG_OK;
+}
+
+/* g, by y, or by z of the state, or by a z that is computed once more in its place. */
+static rg_status record_g(rg_call *call, const rg_tensor *g)
+{
+    const rg_neuron_desc *neuron = &((const rg_conv_transpose_desc *)call->desc)->neuron;
+    const rg_tensor *z = g;
+    if (call->state != NULL && call->state->filled && rg_fused_needs_z(neuron))
+        z = rg_state_slot_tensor(call->state, 0);
+    else if (rg_fused_needs_z(neuron))
+        RG_TRY(record_forward(call, g, NULL, NULL));
+    return rg_fused_gradient(call, neuron, z, g);
+}
+
+static rg_status gradient(rg_call *call)
+{
+    const rg_conv_transpose_desc *d = call->desc;
+    const rg_tensor_desc *dy = &call->dy[0]->desc;
+    if (d->neuron.kind == RG_NEURON_NONE)
+        return record_gradients(call, call->dy[0]);
+    const rg_tensor_desc desc = rg_tensor_desc_dense(dy->dtype, dy->rank, dy->dims);
+    rg_tensor *g;
+    RG_TRY(rg_tensor_create_temporary(call->commands, &desc, &g));
+    rg_status status = record_g(call, g);
+    if (status == RG_OK)
+        status = record_gradients(call, g);
+    rg_tensor_destroy(g);
+    return status;
+}
+
+RG_OP_DEFINE(conv_transpose, .text = "windows of weights spread over an image",
+             .desc = { fields, &defaults, sizeof defaults },
+             .inputs = (const char *const[]){ "x", "w", "b", NULL },
+             .outputs = (const char *const[]){ "y", NULL }, .names = names,
+             .count_inputs = count_inputs, .check = check, .shapes = shapes, .state = make_slots,
+             .reads = reads, .forward = forward, .gradient = gradient);
+
+rg_status rg_conv_transpose_create(rg_device *device, const rg_conv_transpose_desc *desc,
+                                   rg_kernel **kernel)
+{
+    return rg_kernel_create(device, &rg_op_conv_transpose, desc, kernel);
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Transposed convolution: the cases. */
+#include "ops/optest.h"
+
+#include <retrograde/conv_transpose.h>
+
+#define P1   " padding.top=1 padding.left=1 padding.bottom=1 padding.right=1"
+#define LEAN "bias=false"
+#define ONNX "layout=in_out"
+
+static const rg_case cases[] = {
+    /* timed */
+    { "4x4-64-28", LEAN " stride=2,2" P1, "32,28,28,64 64,4,4,64", RG_CASE_BENCH },
+    { "4x4-64-28-128", LEAN " stride=2,2" P1, "128,28,28,64 64,4,4,64", RG_CASE_BENCH_GPU },
+
+    /* both layouts */
+    { "one", "groups=1", "1,1,1,1 1,1,1,1 1" },
+    { "one-onnx", ONNX, "1,1,1,1 1,1,1,1 1" },
+    { "one-image", "groups=1", "4,5,3 6,3,3,3 6" },
+    { "3x3", "groups=1" P1, "2,5,6,7 19,3,3,7 19" },
+    { "3x3-onnx", ONNX P1, "2,5,6,7 7,3,3,19 19" },
+    { "no-bias", LEAN, "2,5,6,7 9,2,3,7" },
+    { "stride", "stride=2,3", "2,4,5,6 7,3,3,6 7" },
+    { "stride-onnx", ONNX " stride=2,3", "2,4,5,6 6,3,3,7 7" },
+    { "stride-beyond", "stride=4,3", "1,3,4,5 6,2,2,5 6" },
+    { "stride-beyond-onnx", ONNX " stride=4,3", "1,3,4,5 5,2,2,6 6" },
+    { "even", "stride=2,2" P1, "2,4,5,6 7,4,2,6 7" },
+    { "even-onnx", ONNX " stride=2,2" P1, "2,4,5,6 6,4,2,7 7" },
+    { "dilation", "dilation=2,3 stride=2,1", "1,4,5,6 7,3,2,6 7" },
+    { "dilation-onnx", ONNX " dilation=2,3 stride=2,1", "1,4,5,6 6,3,2,7 7" },
+    { "1-d", "stride=1,2", "2,1,9,5 7,1,4,5 7" },
+
+    /* sizes */
+    { "output", "stride=2,2 output=9,11" P1, "1,4,5,6 7,3,3,6 7" },
+    { "output-onnx", ONNX " stride=2,2 output=9,11" P1, "1,4,5,6 6,3,3,7 7" },
+    { "smaller", "stride=2,2 output=5,6", "1,4,5,6 7,3,3,6 7" },
+    { "output-padding", ONNX " stride=2,3 padding.top=1 padding.left=1 padding.right=-1",
+      "1,4,5,6 6,3,3,7 7" },
+    { "same", "stride=2,2 padding.policy=same", "1,4,5,6 7,3,3,6 7" },
+    { "valid", "stride=2,2 padding.policy=valid", "1,4,5,6 7,3,3,6 7" },
+    { "full", "stride=2,2 padding.policy=full", "1,4,5,6 7,3,4,6 7" },
+    { "same-upper", ONNX " stride=2,3 padding.policy=same_upper", "1,4,5,6 6,3,4,7 7" },
+    { "same-lower", ONNX " stride=2,2 padding.policy=same_lower", "1,4,5,6 6,3,4,7 7" },
+    { "negative", "padding.top=-2 padding.left=-1 padding.right=1", "1,4,5,6 7,3,3,6 7" },
+    { "offset", "stride=2,2 by_offset=true kernel_offset=0,1 output=8,10", "1,4,5,6 7,3,3,6 7" },
+    { "offset-back", "stride=2,2 by_offset=true kernel_offset=-1,-3 output=9,9",
+      "1,4,5,6 7,4,3,6 7" },
+
+    /* groups */
+    { "groups", "groups=3 stride=2,2" P1, "2,4,5,12 15,3,3,4 15" },
+    { "groups-onnx", ONNX " groups=3 stride=2,2" P1, "2,4,5,12 12,3,3,5 15" },
+    { "depthwise", "groups=0 stride=2,2" P1, "2,5,6,19 19,3,3,1 19" },
+    { "depthwise-onnx", ONNX " groups=0 stride=2,2" P1, "2,5,6,19 19,3,3,1 19" },
+    { "depthwise-3x3", "groups=0" P1, "2,5,12,35 35,3,3,1 35" },
+    { "depthwise-3x3-onnx", ONNX " groups=0" P1, "2,5,12,35 35,3,3,1 35" },
+    { "multiplier", ONNX " groups=0", "1,5,6,7 7,3,3,2 14" },
+    { "multiplier-mps", "groups=0", "1,5,6,7 14,3,3,1 14" },
+
+    /* neurons */
+    { "relu", "neuron.kind=relu stride=2,2", "1,4,5,6 7,3,3,6 7" },
+    { "gelu", "neuron.kind=gelu stride=2,2", "1,4,5,6 7,3,3,6 7" },
+    { "gelu-depthwise", "neuron.kind=gelu groups=0", "1,4,5,19 19,3,3,1 19" },
+    { "tanh-onnx", ONNX " neuron.kind=tanh", "1,4,5,6 6,3,3,7 7",
+      .x_fill = { { 0 }, { -0.3, 0.3 } } },
+
+    { "empty", "stride=2,2", "0,4,5,6 7,3,3,6 7", RG_CASE_ZERO },
+    { .name = NULL },
+};
+
+/* A multiplication and an addition for every product. */
+static double operations(const void *desc, const rg_tensor_desc x[])
+{
+    const rg_conv_transpose_desc *d = desc;
+    double products = 2;
+    for (int32_t i = 0; i < x->rank; i++)
+        products *= (double)x->dims[i];
+    for (int32_t i = 1; i < 3; i++)
+        products *= (double)x[1].dims[i];
+    const double out = (double)x[1].dims[d->layout == RG_CONV_TRANSPOSE_OUT_IN ? 0 : 3];
+    return d->layout == RG_CONV_TRANSPOSE_IN_OUT || d->groups == 1 ? products * out
+           : d->groups > 1                                         ? products * out / d->groups
+                           : products * out / (double)x->dims[x->rank - 1];
+}
+
+RG_OP_TEST_DEFINE(conv_transpose, .cases = cases, .operations = operations);
