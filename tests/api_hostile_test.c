@@ -47,6 +47,8 @@ static const line good[] = {
     { "group_norm", "groups=3 neuron.kind=sigmoid", "2,3,4,6 6 6", "" },
     { "group_norm", "groups=2 axis=-1 gamma=false beta=false", "5,8", "" },
     { "group_norm", "groups=0 image_gradients=true beta=false", "f16:2,3,4,5 5", "" },
+    { "conv_transpose", "stride=2,1 padding.top=1", "2,5,6,4 3,3,2,4 3", "" },
+    { "conv_transpose", "layout=in_out groups=2 neuron.kind=gelu", "5,6,4 4,2,3,3 6", "" },
     { "conv", "padding.policy=same stride=2,1", "2,5,6,4 3,3,2,4 3", "" },
     { "conv", "groups=2 dilation=1,2 bias=false neuron.kind=gelu", "5,6,4 6,2,2,2", "" },
     { "conv", "groups=0 padding.top=1 neuron.kind=relu", "f16:2,5,6,4 f16:4,3,3,1 f16:4", "" },
