@@ -7,8 +7,8 @@
 
 /* ---- tensors of f64 ---- */
 
-static rg_tensor *filled(rg_device *device, int32_t rank, const int64_t dims[],
-                         const double values[])
+static rg_tensor *tensor_with(rg_device *device, int32_t rank, const int64_t dims[],
+                              const double values[])
 {
     rg_tensor *tensor = tensor_of(device, RG_F64, rank, dims);
     EXPECT_OK(rg_tensor_write(tensor, values, (size_t)count_of(tensor) * 8, RG_LAYOUT_SAME));
@@ -68,9 +68,9 @@ static call row_call(rg_device *device, rg_conv_desc desc, double bias)
 {
     call c = { 0 };
     EXPECT_OK(rg_conv_create(device, &desc, &c.kernel));
-    c.x[0] = filled(device, 4, DIMS(1, 1, 4, 1), VALUES(1, 2, 3, 4));
-    c.x[1] = filled(device, 4, DIMS(1, 1, 3, 1), VALUES(1, 10, 100));
-    c.x[2] = filled(device, 1, DIMS(1), &bias);
+    c.x[0] = tensor_with(device, 4, DIMS(1, 1, 4, 1), VALUES(1, 2, 3, 4));
+    c.x[1] = tensor_with(device, 4, DIMS(1, 1, 3, 1), VALUES(1, 10, 100));
+    c.x[2] = tensor_with(device, 1, DIMS(1), &bias);
     return c;
 }
 
@@ -129,7 +129,7 @@ static void test_offset(rig *r)
 static void test_gradient_options(rig *r)
 {
     call c = row_call(r->device, around(), 1);
-    c.dy = filled(r->device, 4, DIMS(1, 1, 4, 1), VALUES(1, 2, 3, 4));
+    c.dy = tensor_with(r->device, 4, DIMS(1, 1, 4, 1), VALUES(1, 2, 3, 4));
     for (uint64_t wanted = 1; wanted < 8; wanted++) {
         run_gradient(&c, r, wanted);
         EXPECT((c.dx[0] != NULL) == (wanted & 1) && (c.dx[1] != NULL) == (wanted >> 1 & 1));
@@ -146,7 +146,7 @@ static void test_stride(rig *r)
     rg_conv_desc desc = rg_conv_desc_default();
     desc.stride[1] = 2;
     call c = row_call(r->device, desc, 0);
-    c.dy = filled(r->device, 4, DIMS(1, 1, 1, 1), VALUES(2));
+    c.dy = tensor_with(r->device, 4, DIMS(1, 1, 1, 1), VALUES(2));
     run_forward(&c, r);
     run_gradient(&c, r, 7);
     EXPECT(HOLDS(c.y, 321));
@@ -161,7 +161,7 @@ static void test_fused_neuron(rig *r)
     rg_conv_desc desc = around();
     desc.neuron.kind = RG_NEURON_RELU;
     call c = row_call(r->device, desc, -300);
-    c.dy = filled(r->device, 4, DIMS(1, 1, 4, 1), VALUES(1, 2, 3, 4));
+    c.dy = tensor_with(r->device, 4, DIMS(1, 1, 4, 1), VALUES(1, 2, 3, 4));
     run_forward(&c, r);
     EXPECT(HOLDS(c.y, 0, 21, 132, 0));
     run_gradient(&c, r, 7);
@@ -199,10 +199,10 @@ static void test_state(rig *r)
 static void test_batch_sums(rig *r)
 {
     call a = row_call(r->device, around(), 1), b = row_call(r->device, around(), 1);
-    a.dy = filled(r->device, 4, DIMS(1, 1, 4, 1), VALUES(1, 2, 3, 4));
-    b.dy = filled(r->device, 4, DIMS(1, 1, 4, 1), VALUES(10, 20, 30, 40));
-    rg_tensor *dw = filled(r->device, 4, DIMS(1, 1, 3, 1), VALUES(7, 7, 7));
-    rg_tensor *db = filled(r->device, 1, DIMS(1), VALUES(7));
+    a.dy = tensor_with(r->device, 4, DIMS(1, 1, 4, 1), VALUES(1, 2, 3, 4));
+    b.dy = tensor_with(r->device, 4, DIMS(1, 1, 4, 1), VALUES(10, 20, 30, 40));
+    rg_tensor *dw = tensor_with(r->device, 4, DIMS(1, 1, 3, 1), VALUES(7, 7, 7));
+    rg_tensor *db = tensor_with(r->device, 1, DIMS(1), VALUES(7));
     rg_tensor *x[] = { a.x[0], b.x[0], a.x[1], a.x[1], a.x[2], a.x[2] };
     rg_tensor *dy[] = { a.dy, b.dy }, *dx[] = { NULL, NULL, dw, dw, db, db };
     EXPECT_OK(rg_kernel_gradient_batch(a.kernel, r->commands, 2, dy, x, NULL, NULL, dx, 0));
@@ -222,8 +222,9 @@ static void test_weight_layout(rig *r)
     desc.bias = false;
     call c = { 0 };
     EXPECT_OK(rg_conv_create(r->device, &desc, &c.kernel));
-    c.x[0] = filled(r->device, 4, DIMS(1, 1, 2, 2), VALUES(1, 2, 3, 4));
-    c.x[1] = filled(r->device, 4, DIMS(2, 1, 2, 2), VALUES(1, 10, 100, 1000, 2, 20, 200, 2000));
+    c.x[0] = tensor_with(r->device, 4, DIMS(1, 1, 2, 2), VALUES(1, 2, 3, 4));
+    c.x[1] =
+        tensor_with(r->device, 4, DIMS(2, 1, 2, 2), VALUES(1, 10, 100, 1000, 2, 20, 200, 2000));
     run_forward(&c, r);
     EXPECT(HOLDS(c.y, 4321, 8642));
     call_close(&c);
@@ -236,8 +237,8 @@ static void test_groups(rig *r)
     desc.groups = 2;
     call c = { 0 };
     EXPECT_OK(rg_conv_create(r->device, &desc, &c.kernel));
-    c.x[0] = filled(r->device, 4, DIMS(1, 1, 1, 4), VALUES(1, 2, 3, 4));
-    c.x[1] = filled(r->device, 4, DIMS(2, 1, 1, 2), VALUES(10, 100, 1000, 10000));
+    c.x[0] = tensor_with(r->device, 4, DIMS(1, 1, 1, 4), VALUES(1, 2, 3, 4));
+    c.x[1] = tensor_with(r->device, 4, DIMS(2, 1, 1, 2), VALUES(10, 100, 1000, 10000));
     run_forward(&c, r);
     EXPECT(HOLDS(c.y, 210, 43000));
     call_close(&c);
@@ -251,8 +252,8 @@ static void test_multiplier(rig *r)
     desc.groups = 0;
     call c = { 0 };
     EXPECT_OK(rg_conv_create(r->device, &desc, &c.kernel));
-    c.x[0] = filled(r->device, 4, DIMS(1, 1, 1, 2), VALUES(1, 2));
-    c.x[1] = filled(r->device, 4, DIMS(4, 1, 1, 1), VALUES(1, 2, 3, 4));
+    c.x[0] = tensor_with(r->device, 4, DIMS(1, 1, 1, 2), VALUES(1, 2));
+    c.x[1] = tensor_with(r->device, 4, DIMS(4, 1, 1, 1), VALUES(1, 2, 3, 4));
     run_forward(&c, r);
     EXPECT(HOLDS(c.y, 1, 2, 6, 8));
     call_close(&c);
@@ -266,8 +267,8 @@ static call spread_call(rg_device *device, rg_conv_transpose_desc desc)
     desc.bias = false;
     desc.stride[1] = 2;
     EXPECT_OK(rg_conv_transpose_create(device, &desc, &c.kernel));
-    c.x[0] = filled(device, 4, DIMS(1, 1, 3, 1), VALUES(1, 2, 3));
-    c.x[1] = filled(device, 4, DIMS(1, 1, 3, 1), VALUES(1, 10, 100));
+    c.x[0] = tensor_with(device, 4, DIMS(1, 1, 3, 1), VALUES(1, 2, 3));
+    c.x[1] = tensor_with(device, 4, DIMS(1, 1, 3, 1), VALUES(1, 10, 100));
     return c;
 }
 
@@ -279,7 +280,7 @@ static void test_transpose(rig *r)
     desc.output[0] = 1;
     desc.output[1] = 5;
     call c = spread_call(r->device, desc);
-    c.dy = filled(r->device, 4, DIMS(1, 1, 5, 1), VALUES(1, 2, 3, 4, 5));
+    c.dy = tensor_with(r->device, 4, DIMS(1, 1, 5, 1), VALUES(1, 2, 3, 4, 5));
     run_forward(&c, r);
     EXPECT(HOLDS(c.y, 10, 201, 20, 302, 30));
     run_gradient(&c, r, 3);
