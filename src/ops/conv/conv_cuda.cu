@@ -10,9 +10,9 @@ enum { THREADS = 256, BLOCKS = 1 << 30 };
 /* ---- the end of a sum: bias, neuron, conversion ---- */
 
 /* Channel c of a pixel whose channel 0 stands at `to` in the result, at `z` in z. */
-template <rg_dtype T>
-static __device__ __forceinline__ void finish(const rg_conv_args &k, int64_t to, int64_t z,
-                                              int64_t c, int64_t step, real<T> value)
+template <rg_dtype T, class ARGS>
+static __device__ __forceinline__ void finish(const ARGS &k, int64_t to, int64_t z, int64_t c,
+                                              int64_t step, real<T> value)
 {
     if (k.has_b)
         value += load<T>(k.b, c * k.b_step);
@@ -215,10 +215,16 @@ template <rg_dtype T> static void weights(const void *args, const rg_cuda_place 
            count);
 }
 
+#include "ops/conv/conv_depth.cuh"
+
 /* ---- table, in the order of the kernels' ids ---- */
 
 RG_CUDA_TABLE(conv, RG_CONV_KERNELS) = {
     RG_CUDA_ROW_SCRATCH(forward, forward_scratch), /* RG_CONV_FORWARD */
     RG_CUDA_ROW_SCRATCH(data, data_scratch),       /* RG_CONV_DATA */
     RG_CUDA_ROW_SCRATCH(weights, weights_scratch), /* RG_CONV_WEIGHTS */
+    RG_CUDA_ROW(turn),                             /* RG_CONV_TURN */
+    RG_CUDA_ROW(depth),                            /* RG_CONV_DEPTH */
+    RG_CUDA_ROW(depth_parts),                      /* RG_CONV_DEPTH_PARTS */
+    RG_CUDA_ROW(depth_join),                       /* RG_CONV_DEPTH_JOIN */
 };
