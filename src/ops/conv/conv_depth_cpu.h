@@ -118,7 +118,7 @@ RG_OUTLINE fetcher fetch_row(const rg_conv_shape *s, const int64_t step[4], bool
     const int64_t next = image * all + (rows->count > 0 ? rows->at[rows->count - 1] + 1 : 0);
     if (step[2] != channels || step[1] != across * channels || next >= s->images * all ||
         (s->images > 1 && step[0] != all * step[1]))
-        return (fetcher){ NULL, NULL, 0 };
+        return (fetcher){ from, from, 0 }; /* nothing */
     const char *const first = at(from, next * step[1], T);
     const int64_t bytes = step[1] * (vbytes(T) / VLEN);
     const int64_t blocks = (channels + VLEN - 1) / VLEN * (s->column.count / DEPTH_BLOCK + 1);
