@@ -11,6 +11,7 @@
 #include "backend/cuda/cudnn.h"
 #include "backend/cuda/packing.cuh"
 #include "ops/conv/conv.h"
+#include "ops/conv/conv_mend.cuh"
 #include "ops/conv/conv_split.cuh"
 #include "ops/conv/conv_split_weights.cuh"
 
@@ -74,19 +75,23 @@ static rg_product product_of(const rg_conv_shape *s, rg_cudnn_direction directio
     return product;
 }
 
+/* f32 that stays f32: products are cuBLASLt's, and cuDNN is faster where a window has too few
+ * channels for vectors; elsewhere it is slower than conv_split.cuh by up to a half. */
+static bool prefers_split(const rg_conv_shape *s, rg_cudnn_direction direction)
+{
+    return direction != RG_CUDNN_FORWARD || s->in % 4 == 0;
+}
+
 /* Finds a library for it. `bias`: one is added to each result, which a product can do itself;
  * whether it does is told by product.bias. A channel to itself has too little work for either. */
 template <rg_dtype T>
 static bool find_library(const rg_conv_shape *s, rg_cudnn_direction direction, bool bias, bool add,
                          const rg_cuda_place *place, conv_call *call)
 {
-    const bool splits = T == RG_F32 && split_takes(s);
+    const bool splits = T == RG_F32 && split_takes(s) && has_split();
     if (s->groups > 1 && s->in == 1)
         return false;
     *call = {};
-    call->is_split = splits && !place->tf32 && has_split();
-    if (call->is_split)
-        return true;
     call->conv = conv_of<T>(s, direction, add);
     call->is_product = s->groups == 1 && is_pixel(&s->row) && is_pixel(&s->column);
     if (call->is_product && bias) {
@@ -98,10 +103,11 @@ static bool find_library(const rg_conv_shape *s, rg_cudnn_direction direction, b
     if (call->is_product && rg_cublaslt_plan(place, &call->product, &call->workspace))
         return true;
     call->is_product = false;
-    if (rg_cudnn_conv_plan(place, &call->conv, &call->workspace))
+    call->is_split = splits && !place->tf32 && prefers_split(s, direction);
+    if (call->is_split || rg_cudnn_conv_plan(place, &call->conv, &call->workspace))
         return true;
-    call->is_split = splits && has_split();
-    return call->is_split;
+    call->is_split = splits;
+    return splits;
 }
 
 /* ---- tensors ---- */
@@ -263,6 +269,8 @@ static bool by_library(const rg_conv_args *k, rg_cudnn_direction direction, uint
     if (!run_library(&call, room, forward ? from.data : to.data, w.data,
                      forward ? to.data : from.data, b.data, workspace))
         return false;
+    if (room->run && !call.is_product && !call.conv.add)
+        mend<T>(s, !forward, from.data, w.data, to.data, room->place);
     const pixel size = { s->images, forward ? s->row.count : s->row.size,
                          forward ? s->column.count : s->column.size, channels };
     if (!own)
@@ -315,6 +323,8 @@ static bool weights_by_library(const rg_conv_weights_args *k, uint32_t unaligned
     void *const workspace = packing_take(room, call.workspace);
     if (!run_library(&call, room, x.data, dw.data, dy.data, NULL, workspace))
         return false;
+    if (room->run && !call.is_product && !k->add)
+        mend_dw<T>(&k->shape, x.data, dy.data, dw.data, room->place);
     packed_copy(room, &dw, true);
     return true;
 }

@@ -95,14 +95,12 @@ static __device__ __forceinline__ void load_blocks(float x[4], const float *row)
 #endif
 }
 
+/* Rounds to the nearest number of 10 bits behind the point; what is left over is exact. The units
+ * for conversions are few: this is by integers. */
 static __device__ __forceinline__ void split(float x, uint32_t &big, uint32_t &small)
 {
-#if __CUDA_ARCH__ >= 800
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(big) : "f"(x));
+    big = (__float_as_uint(x) + 0x1000) & 0xffffe000;
     small = __float_as_uint(x - __uint_as_float(big));
-#else
-    big = __float_as_uint(x), small = 0;
-#endif
 }
 
 /* c += a b for 16 rows, 8 columns, 8 of k. */
@@ -381,16 +379,7 @@ static __device__ __forceinline__ split_target target_of(const rg_conv_shape &s,
     return to;
 }
 
-/* Two neighbouring channels of a dense result without more to it than the sum. */
-static __device__ __forceinline__ void store_pair(const rg_conv_args &args, const split_target &to,
-                                                  int image, int rows, int columns, int channels,
-                                                  float first, float second)
-{
-    const int64_t pixel = ((int64_t)image * rows + to.row) * columns + to.column;
-    *(float2 *)((float *)args.to + pixel * channels + to.channel) = { first, second };
-}
-
-/* Stores what a warp has. `plain`: by store_pair. */
+/* Stores what a warp has. */
 template <int ROWS, int COLUMNS>
 static __device__ __forceinline__ void
 store_tile(const rg_conv_args &args, const split_conv &k, const warp_tile<ROWS, COLUMNS> &c,
@@ -407,6 +396,14 @@ store_tile(const rg_conv_args &args, const split_conv &k, const warp_tile<ROWS, 
         split_place at;
         if (!place_of(k, first_m + 8 * i + lane / 4, rows, columns, at))
             continue;
+        float *line = NULL; /* of a dense result that is nothing but the sum */
+        if (k.plain) {
+            const split_target to = target_of(s, k, at, row_phase, column_phase, 0);
+            const int64_t height = image_side ? s.row.size : s.row.count;
+            const int64_t width = image_side ? s.column.size : s.column.count;
+            line =
+                (float *)args.to + ((at.image * height + to.row) * width + to.column) * k.columns;
+        }
 #pragma unroll
         for (int j = 0; j < COLUMNS; j++) {
             const int n = first_n + j * 8 + lane % 4 * 2;
@@ -417,11 +414,9 @@ store_tile(const rg_conv_args &args, const split_conv &k, const warp_tile<ROWS, 
                 if (!isfinite(sum[e]) && n + e < k.columns)
                     sum[e] = sum_again(k, at, row_phase, column_phase, n + e);
             }
-            if (k.plain && n < k.columns) {
-                store_pair(args, target_of(s, k, at, row_phase, column_phase, n), at.image,
-                           image_side ? (int)s.row.size : (int)s.row.count,
-                           image_side ? (int)s.column.size : (int)s.column.count, k.columns, sum[0],
-                           sum[1]);
+            if (line != NULL) {
+                if (n < k.columns)
+                    *(float2 *)(line + n) = { sum[0], sum[1] };
                 continue;
             }
             for (int e = 0; e < 2 && n + e < k.columns; e++) {

@@ -42,7 +42,7 @@ struct split_weights {
 };
 
 /* Where window i of all stands on x; one past the last is nowhere. */
-static __device__ __forceinline__ split_row window_at(const split_weights &k, uint32_t i)
+static __device__ __forceinline__ split_row place_of_window(const split_weights &k, uint32_t i)
 {
     const uint32_t line = divide(i, k.across), image = divide(line, k.down);
     const int row = (int)(line - image * k.down.divisor);
@@ -141,7 +141,7 @@ static __device__ __noinline__ float sum_part_again(const split_weights &k, int 
     const int p = tap / k.column.taps, q = tap - p * k.column.taps;
     float sum = 0;
     for (int i = first; i < end; i++) {
-        const split_row r = window_at(k, (uint32_t)i);
+        const split_row r = place_of_window(k, (uint32_t)i);
         const int row = r.row + p * k.row.dilation, column = r.column + q * k.column.dilation;
         if ((uint32_t)row < (uint32_t)k.row.source && (uint32_t)column < (uint32_t)k.column.source)
             sum =
@@ -167,7 +167,7 @@ static __global__ void __launch_bounds__(THREADS)
     const auto find_lines = [&](int step) {
         if (threadIdx.x < SPLIT_K)
             lines[step % 2][threadIdx.x] =
-                window_at(k, (uint32_t)(begin + step * SPLIT_K) + threadIdx.x);
+                place_of_window(k, (uint32_t)(begin + step * SPLIT_K) + threadIdx.x);
     };
     int slot = 0;
     const auto load_step = [&](int step) {

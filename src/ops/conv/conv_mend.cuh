@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Padding is no part of a sum: an infinite weight that lies beyond the border adds nothing.
+ * Libraries multiply it by 0, which is NaN. So results that meet the border, a few per cent of all,
+ * are looked at once more, and one that is not finite is summed again, product by product. All
+ * tensors are dense. Included by conv_cuda.cu. */
+#ifndef RG_OPS_CONV_MEND_CUH
+#define RG_OPS_CONV_MEND_CUH
+
+#include "backend/cuda/packing.cuh"
+#include "ops/conv/conv.h"
+
+/* Results with rows and columns; those from first to last - 1 in both never meet the border. */
+struct mend_box {
+    int64_t rows, columns, channels;
+    int64_t first_row, last_row, first_column, last_column;
+};
+
+static __device__ __forceinline__ int64_t image_at(const rg_conv_shape &s, int64_t image,
+                                                   int64_t row, int64_t column)
+{
+    return ((image * s.row.size + row) * s.column.size + column) * s.groups * s.in;
+}
+
+static __device__ __forceinline__ int64_t window_at(const rg_conv_shape &s, int64_t image,
+                                                    int64_t row, int64_t column)
+{
+    return ((image * s.row.count + row) * s.column.count + column) * s.groups * s.out;
+}
+
+static __device__ __forceinline__ int64_t weight_at(const rg_conv_shape &s, int64_t channel,
+                                                    int64_t p, int64_t q)
+{
+    return ((channel * s.row.window + p) * s.column.window + q) * s.in;
+}
+
+/* Channel `channel` of window (i, j). */
+template <rg_dtype T>
+static __device__ real<T> window_sum(const rg_conv_shape &s, const void *x, const void *w,
+                                     int64_t image, int64_t i, int64_t j, int64_t channel)
+{
+    const int64_t group = channel / s.out;
+    int64_t p0, p1, q0, q1;
+    rg_conv_taps(&s.row, i, &p0, &p1);
+    rg_conv_taps(&s.column, j, &q0, &q1);
+    real<T> sum = 0;
+    for (int64_t p = p0; p < p1; p++) {
+        for (int64_t q = q0; q < q1; q++) {
+            const int64_t row = i * s.row.stride - s.row.before + p * s.row.dilation;
+            const int64_t column = j * s.column.stride - s.column.before + q * s.column.dilation;
+            const int64_t from = image_at(s, image, row, column) + group * s.in;
+            const int64_t by = weight_at(s, channel, p, q);
+            for (int64_t c = 0; c < s.in; c++)
+                sum = fma(load<T>(x, from + c), load<T>(w, by + c), sum);
+        }
+    }
+    return sum;
+}
+
+/* Channel `channel` of pixel (r, column) of the image. */
+template <rg_dtype T>
+static __device__ real<T> pixel_sum(const rg_conv_shape &s, const void *y, const void *w,
+                                    int64_t image, int64_t r, int64_t column, int64_t channel)
+{
+    const int64_t group = channel / s.in, c = channel - group * s.in;
+    real<T> sum = 0;
+    for (int64_t p = 0; p < s.row.window; p++) {
+        const int64_t i = rg_conv_window(&s.row, r, p);
+        for (int64_t q = 0; i >= 0 && q < s.column.window; q++) {
+            const int64_t j = rg_conv_window(&s.column, column, q);
+            for (int64_t o = group * s.out; j >= 0 && o < (group + 1) * s.out; o++)
+                sum = fma(load<T>(y, window_at(s, image, i, j) + o),
+                          load<T>(w, weight_at(s, o, p, q) + c), sum);
+        }
+    }
+    return sum;
+}
+
+/* Result number i of those of an image that meet the border: whole rows first, then what is left
+ * and right of the others. */
+static __device__ __forceinline__ void border_at(const mend_box &b, int64_t i, int64_t &row,
+                                                 int64_t &column)
+{
+    const int64_t inner = b.last_row - b.first_row, whole = (b.rows - inner) * b.columns;
+    if (i < whole) {
+        row = i / b.columns;
+        column = i - row * b.columns;
+        row += row < b.first_row ? 0 : inner;
+        return;
+    }
+    const int64_t across = b.columns - (b.last_column - b.first_column),
+                  line = (i - whole) / across;
+    row = b.first_row + line;
+    column = i - whole - line * across;
+    column += column < b.first_column ? 0 : b.last_column - b.first_column;
+}
+
+/* A warp has a pixel. `back`: of the image, from windows. */
+template <rg_dtype T>
+static __global__ void __launch_bounds__(THREADS)
+    mend_border(const __grid_constant__ rg_conv_shape s, const __grid_constant__ mend_box b,
+                bool back, const void *from, const void *w, void *to, int64_t each, int64_t count)
+{
+    const int64_t step = (int64_t)gridDim.x * (THREADS / 32);
+    const int64_t first = (int64_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
+    for (int64_t i = first; i < count; i += step) {
+        const int64_t image = i / each;
+        int64_t row, column;
+        border_at(b, i - image * each, row, column);
+        const int64_t at = ((image * b.rows + row) * b.columns + column) * b.channels;
+        for (int64_t c = threadIdx.x % 32; c < b.channels; c += 32) {
+            if (isfinite(load<T>(to, at + c)))
+                continue;
+            store<T>(to, at + c,
+                     back ? pixel_sum<T>(s, from, w, image, row, column, c)
+                          : window_sum<T>(s, from, w, image, row, column, c));
+        }
+    }
+}
+
+/* All weights: a thread has one. */
+template <rg_dtype T>
+static __global__ void __launch_bounds__(THREADS)
+    mend_weights(const __grid_constant__ rg_conv_shape s, const void *x, const void *dy, void *dw,
+                 int64_t count)
+{
+    const int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (at >= count || isfinite(load<T>(dw, at)))
+        return;
+    const int64_t c = at % s.in, tap = at / s.in, q = tap % s.column.window;
+    const int64_t p = tap / s.column.window % s.row.window,
+                  o = tap / s.column.window / s.row.window;
+    int64_t i0, i1, j0, j1;
+    rg_conv_windows(&s.row, p, &i0, &i1);
+    rg_conv_windows(&s.column, q, &j0, &j1);
+    real<T> sum = 0;
+    for (int64_t image = 0; image < s.images; image++) {
+        for (int64_t i = i0; i < i1; i++) {
+            const int64_t row = i * s.row.stride - s.row.before + p * s.row.dilation;
+            for (int64_t j = j0; j < j1; j++) {
+                const int64_t column =
+                    j * s.column.stride - s.column.before + q * s.column.dilation;
+                sum = fma(load<T>(dy, window_at(s, image, i, j) + o),
+                          load<T>(x, image_at(s, image, row, column) + o / s.out * s.in + c), sum);
+            }
+        }
+    }
+    store<T>(dw, at, sum);
+}
+
+/* ---- host side ---- */
+
+/* Windows that lie on the image with all their taps. */
+static void inner_windows(const rg_conv_axis *a, int64_t *first, int64_t *last)
+{
+    const int64_t reach = (a->window - 1) * a->dilation, end = a->size - 1 - reach + a->before;
+    *first = a->before > 0 ? ceil_div(a->before, a->stride) : 0;
+    *last = end >= 0 ? end / a->stride + 1 : 0;
+    *last = *last < a->count ? *last : a->count;
+    *first = *first < *last ? *first : *last;
+}
+
+/* Pixels that all taps of some window meet; none where windows leave pixels out, since libraries
+ * fill weights up with zeros there. */
+static void inner_pixels(const rg_conv_axis *a, int64_t *first, int64_t *last)
+{
+    const int64_t reach = (a->window - 1) * a->dilation;
+    *first = reach - a->before > 0 ? reach - a->before : 0;
+    *last = a->count - a->before < a->size ? a->count - a->before : a->size;
+    *last = a->stride == 1 && *last > 0 ? *last : 0;
+    *first = *first < *last ? *first : *last;
+}
+
+template <rg_dtype T>
+static void mend(const rg_conv_shape *s, bool back, const void *from, const void *w, void *to,
+                 const rg_cuda_place *place)
+{
+    mend_box b = {};
+    b.rows = back ? s->row.size : s->row.count;
+    b.columns = back ? s->column.size : s->column.count;
+    b.channels = s->groups * (back ? s->in : s->out);
+    (back ? inner_pixels : inner_windows)(&s->row, &b.first_row, &b.last_row);
+    (back ? inner_pixels : inner_windows)(&s->column, &b.first_column, &b.last_column);
+    const int64_t each =
+        b.rows * b.columns - (b.last_row - b.first_row) * (b.last_column - b.first_column);
+    const int64_t blocks = ceil_div(s->images * each, THREADS / 32);
+    const int64_t most = (int64_t)place->multiprocessors * 8;
+    if (each > 0)
+        launch(mend_border<T>, blocks < most ? blocks : most, THREADS, 0, place, *s, b, back, from,
+               w, to, each, s->images * each);
+}
+
+template <rg_dtype T>
+static void mend_dw(const rg_conv_shape *s, const void *x, const void *dy, void *dw,
+                    const rg_cuda_place *place)
+{
+    const int64_t count = s->groups * s->out * s->row.window * s->column.window * s->in;
+    int64_t rows[2], columns[2];
+    inner_windows(&s->row, &rows[0], &rows[1]);
+    inner_windows(&s->column, &columns[0], &columns[1]);
+    const bool inside =
+        rows[1] - rows[0] == s->row.count && columns[1] - columns[0] == s->column.count;
+    if (!inside)
+        launch(mend_weights<T>, ceil_div(count, THREADS), THREADS, 0, place, *s, x, dy, dw, count);
+}
+
+#endif
