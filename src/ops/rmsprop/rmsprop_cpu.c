@@ -13,7 +13,7 @@ RG_FORMULA void rmsprop_rule(const update_constants *k, update_point *x)
         square = vmax(vset(0), square - mean * mean); /* NaN stays */
     }
     vreal by = g / (vsqrt(square) + vset(k->epsilon));
-    if (k->momentum != 0) {
+    if (k->moments > 1 + k->centered) { /* not by momentum, which may be 0 as a float */
         const vreal old = k->centered ? x->moment[2] : x->moment[1];
         by = vfma(vset(k->momentum), old, vset(k->inner) * by);
         if (k->centered)

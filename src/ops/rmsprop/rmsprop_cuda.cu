@@ -16,7 +16,7 @@ static __device__ __forceinline__ void rmsprop_rule(const update_constants<REAL>
         square = 0 > square ? 0 : square; /* NaN stays */
     }
     REAL by = g / (sqrt(square) + k.epsilon);
-    if (k.momentum != 0) {
+    if (k.moments > 1 + k.centered) { /* not by momentum, which may be 0 as a float */
         const REAL old = k.centered ? x.moment[2] : x.moment[1];
         by = fma(k.momentum, old, k.inner * by);
         if (k.centered)

@@ -37,6 +37,8 @@ static const rg_case cases[] = {
     { "vectors", "form=torch decay=0.99", PLAIN("33,48"), PLAIN_FILL },
     { "mps", "momentum=0.9", MOVING("7,53"), MOVING_FILL },
     { "torch", "momentum=0.9 form=torch", MOVING("7,53"), MOVING_FILL },
+    /* 0 as a float: p took a step without the rate, and the momentum was left alone */
+    { "tiny-momentum", "momentum=1e-60", MOVING("7,53"), MOVING_FILL },
     { "centered", "centered=true", MOVING("7,53"), MOVING_FILL },
     { "centered-mps", "centered=true momentum=0.9", CENTERED("7,53"), CENTERED_FILL },
     { "centered-torch", "centered=true momentum=0.8 form=torch", CENTERED("33,48"), CENTERED_FILL },
