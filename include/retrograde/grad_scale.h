@@ -20,7 +20,7 @@
  *        (that is `interval`)
  *      otherwise                       new_scale = scale                new_good = good + 1
  *
- *  A new scale that would be 0 or not finite is left out: the scale stays.
+ *  A new scale that would be 0 or not finite, or whose inverse would, is left out: the scale stays.
  *
  *  **The step.** With `stepped`, new_step is step + 1, or step where a gradient has overflowed: the
  *  number that adam wants, on the device.

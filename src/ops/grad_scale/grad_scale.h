@@ -47,7 +47,7 @@ static inline RG_HOST_DEVICE rg_grad_scale_values rg_grad_scale_of(const rg_grad
     v.norm = rg_grad_scale_root(total) / scale;
     const double share = k->max_norm / (v.norm + k->epsilon);
     v.factor = fine ? (share < 1 ? share : 1) / scale : total - total; /* NaN */
-    v.scale = next > 0 && next <= largest ? next : scale;
+    v.scale = next > 0 && next <= largest && 1 / next <= largest ? next : scale;
     v.good = fine && !grows ? (int64_t)((uint64_t)good + 1) : 0;
     v.step = k->step != NULL ? (int64_t)((uint64_t)*k->step + fine) : 0;
     return v;

@@ -32,7 +32,7 @@ void rg_grad_scale_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref
             next *= d->growth;
             good = 0;
         }
-        y[2].data[0] = next == 0 || next > (double)FLT_MAX ? scale : next;
+        y[2].data[0] = 1 / next > (double)FLT_MAX || next > (double)FLT_MAX ? scale : next;
         y[3].data[0] = good;
     }
     if (d->stepped) {

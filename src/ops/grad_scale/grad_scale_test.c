@@ -19,6 +19,13 @@ static double huge(int64_t i)
     return 0x1p127;
 }
 
+/* The smallest power of two whose inverse is a float. */
+static double smallest(int64_t i)
+{
+    (void)i;
+    return 0x1p-127;
+}
+
 static const rg_case cases[] = {
     { "none", "", "real:7", .x_fill = { { 0, 4 } } },
     { "one", "max_norm=0.5", "real:-", .x_fill = { { 1, 4 } } },
@@ -43,6 +50,9 @@ static const rg_case cases[] = {
       .x_fill = { { 0, 0, with_infinity }, { 8, 1024 }, { 5, 90 }, { 5, 90 } } },
     { "dynamic-no-way-down", "scaling=dynamic backoff=0", "real:7 real:- i64:-", RG_CASE_SPECIAL,
       .x_fill = { { 0, 0, with_infinity }, { 8, 1024 }, { 5, 90 } } },
+    /* scales went on down to 0: no later step had a finite factor, yet steps were counted */
+    { "dynamic-at-its-least", "scaling=dynamic", "real:7 real:- i64:-", RG_CASE_SPECIAL,
+      1 << RG_F32, .x_fill = { { 0, 0, with_infinity }, { 0, 0, smallest }, { 5, 90 } } },
     { "rank-8", "max_norm=1", "real:2,1,3,2,1,2,3,2", .x_fill = { { 0, 4 } } },
     { "empty", "max_norm=1", "real:3,0,5" },
     { .name = NULL },
