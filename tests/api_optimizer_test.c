@@ -343,7 +343,7 @@ static void test_schedules(void)
     EXPECT(is_near(rg_rate_cosine(1, 0.25, 8, 4), 0.625));
     EXPECT(is_near(rg_rate_cosine(1, 0, 6, 2), 0.75));
     EXPECT(rg_rate_cosine(1, 0.25, 8, 8) == 0.25 && rg_rate_cosine(1, 0.25, 8, 99) == 0.25);
-    EXPECT(rg_rate_cosine(1, 0.25, 0, 0) == 0.25);
+    EXPECT(rg_rate_cosine(1, 0.25, 0, 0) == 0.25 && rg_rate_cosine(1, 0.25, 0, -1) == 0.25);
     EXPECT(rg_rate_warmup(1, 4, 0) == 0.25 && rg_rate_warmup(1, 4, 2) == 0.75);
     EXPECT(rg_rate_warmup(1, 4, 3) == 1 && rg_rate_warmup(1, 4, 9) == 1);
     EXPECT(rg_rate_warmup(1, 0, 0) == 1 && rg_rate_warmup(1, 4, -9) == 0.25);

@@ -21,7 +21,7 @@ double rg_rate_step(double rate, double factor, int64_t every, int64_t done)
 double rg_rate_cosine(double rate, double least, int64_t steps, int64_t done)
 {
     const double pi = 3.14159265358979323846;
-    if (done >= steps)
+    if (steps < 1 || done >= steps)
         return least;
     if (done <= 0)
         return rate;
