@@ -322,6 +322,35 @@ static void check_aliases(trial *t, const char *pairs, rg_state *state, rg_bits 
     }
 }
 
+/* All pairs of the forward pass at once, as an optimizer is used. */
+static void check_in_place(trial *t, const char *pairs, rg_state *state, rg_bits *bits)
+{
+    const rg_values *v = t->v;
+    rg_guarded own[RG_MAX_OUTPUTS];
+    int read, written, count = 0;
+    if (v->c->flags & RG_CASE_FREE_Y)
+        return;
+    refill(t);
+    memcpy(own, t->y, sizeof own);
+    expect_written(t->y, v->outputs, true);
+    for (const char *at = pairs; at != NULL; at = strchr(at + 1, ' ')) {
+        if (sscanf(at, " x%d=y%d", &read, &written) != 2 || read >= v->inputs ||
+            written >= v->outputs || !rg_shape_same_dims(&t->x[read].desc, &own[written].desc) ||
+            t->x[read].desc.dtype != own[written].desc.dtype)
+            continue;
+        t->x[read].is_result = true;
+        t->y[written] = t->x[read];
+        count++;
+    }
+    if (count > 1 && ok(t, run_whole(t, false, state, 0), "all in place")) {
+        compare_bits(t, "all in place", &bits->y, hash_results(t->y, v->outputs));
+        check_guards(t);
+    }
+    memcpy(t->y, own, sizeof own);
+    expect_written(t->x, v->inputs, false);
+    expect_written(t->y, v->outputs, false);
+}
+
 /* sum of dy times y, after a forward pass */
 static double loss(const trial *t)
 {
@@ -467,6 +496,8 @@ static void check_layout(trial *t, rg_arrangement arrangement, rg_bits *bits)
         check_aliases(t, op->alias, needs_state ? state : NULL, bits);
         if (op->alias_of != NULL)
             check_aliases(t, op->alias_of(v->desc), needs_state ? state : NULL, bits);
+        check_in_place(t, op->alias_of != NULL ? op->alias_of(v->desc) : op->alias,
+                       needs_state ? state : NULL, bits);
     }
     const bool smooth = differentiate && !(flags & (RG_CASE_SPECIAL | RG_CASE_FREE_Y));
     if (smooth && arrangement == RG_DENSE && v->dtype == RG_F64 &&
