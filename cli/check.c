@@ -23,6 +23,8 @@ typedef struct trial {
     const char *layout_name;
     rg_kernel *kernel;
     rg_results_hint hint; /* must change no bit */
+    bool alone;           /* the gradient of input `wanted` is asked for, no other */
+    int32_t wanted;
     rg_guarded x[RG_MAX_INPUTS], y[RG_MAX_OUTPUTS], dy[RG_MAX_OUTPUTS], dx[RG_MAX_INPUTS];
 } trial;
 
@@ -161,6 +163,8 @@ static rg_status run(trial *t, bool gradient, rg_state *state, uint64_t add)
     tensors_of(t->y, t->v->outputs, y);
     tensors_of(t->dy, t->v->outputs, dy);
     tensors_of(t->dx, t->v->inputs, dx);
+    for (int32_t i = 0; i < t->v->inputs && t->alone; i++)
+        dx[i] = i == t->wanted ? dx[i] : NULL;
     rg_commands *commands;
     RG_TRY(rg_commands_create(t->checker->queue, &commands));
     rg_status status = rg_commands_set_results_hint(commands, t->hint);
@@ -233,6 +237,34 @@ static void check_gradient(trial *t, rg_state *state, rg_bits *bits)
             compare(t, "golden dx", &t->dx[0], v->c->golden, fmax(1e-6, tolerances[v->dtype]));
     }
     expect_written(t->dx, v->inputs, false);
+}
+
+/* Each dx by itself has the bits that it has beside the others. */
+static void check_alone(trial *t, rg_state *state)
+{
+    const rg_values *v = t->v;
+    uint64_t beside[RG_MAX_INPUTS];
+    int count = 0;
+    for (int32_t i = 0; i < v->inputs; i++)
+        count += v->want_dx[i] != NULL;
+    refill(t);
+    expect_written(t->dx, v->inputs, true);
+    const bool ran = count > 1 && ok(t, run_whole(t, true, state, 0), "gradient");
+    for (int32_t i = 0; i < v->inputs; i++)
+        beside[i] = hash_results(&t->dx[i], 1);
+    expect_written(t->dx, v->inputs, false);
+    t->alone = true;
+    for (int32_t i = 0; i < v->inputs && ran; i++) {
+        t->wanted = i;
+        refill(t);
+        expect_written(&t->dx[i], 1, true);
+        if (v->want_dx[i] != NULL && ok(t, run_whole(t, true, state, 0), "gradient alone")) {
+            compare_bits(t, "gradient alone", &beside[i], hash_results(&t->dx[i], 1));
+            check_guards(t);
+        }
+        expect_written(&t->dx[i], 1, false);
+    }
+    t->alone = false;
 }
 
 /* dx += gradient: old values are dy's, where they fit, so that every dtype holds them exactly. */
@@ -488,6 +520,7 @@ static void check_layout(trial *t, rg_arrangement arrangement, rg_bits *bits)
         fail(t, "the gradient is 0 everywhere; the case shows nothing");
     if (differentiate) {
         check_gradient(t, state, bits);
+        check_alone(t, state);
         if (!(flags & RG_CASE_SPECIAL))
             check_add(t, state, bits);
     }
