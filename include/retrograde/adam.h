@@ -13,9 +13,9 @@
  *      form torch    p −= rate / (1 − beta1^t) · m / (√u / √(1 − beta2^t) + epsilon)
  *
  *  So epsilon counts for less in MPS's form while t is small. t is `step`, the number of this step,
- *  from 1 on; with 0 or less arithmetic decides. What g is, dtypes, scale and copy: see
- *  optimizer.h. new_parameter may be parameter, and each new moment may be the old one. Moments
- *  start with zeros, which are up to the caller.
+ *  from 1 on; with 0 or less nothing is corrected, as in the first step of ONNX's Adam. What g is,
+ *  dtypes, scale and copy: see optimizer.h. new_parameter may be parameter, and each new moment may
+ *  be the old one. Moments start with zeros, which are up to the caller.
  */
 #ifndef RETROGRADE_ADAM_H
 #define RETROGRADE_ADAM_H

@@ -11,7 +11,7 @@ void rg_adam_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref_tenso
     const int rest = 4 + d->amsgrad; /* the rate among the inputs */
     const double rate = x[rest].data[0], t = x[rest + 1].data[0];
     const double scale = d->scaled ? x[rest + 2].data[0] : 1;
-    const double c1 = 1 - pow(d->beta1, t), c2 = 1 - pow(d->beta2, t);
+    const double c1 = t > 0 ? 1 - pow(d->beta1, t) : 1, c2 = t > 0 ? 1 - pow(d->beta2, t) : 1;
     for (int64_t i = 0; i < ref_count(&x[0]); i++) {
         double p = x[0].data[i], m = x[2].data[i], v = x[3].data[i];
         double largest = d->amsgrad ? x[4].data[i] : 0;

@@ -25,6 +25,12 @@ static double infinite(int64_t i)
     return __builtin_inf();
 }
 
+static double none(int64_t i)
+{
+    (void)i;
+    return 0;
+}
+
 static const rg_case cases[] = {
     { "adam-25M", "", ADAM("25000000"), RG_CASE_BENCH | RG_CASE_BENCH_GPU, ADAM_FILL },
     { "adam-25M-torch-decay", "form=torch decay=0.01", ADAM("25000000"),
@@ -43,6 +49,11 @@ static const rg_case cases[] = {
     { "vectors", "", ADAM("33,48"), ADAM_FILL },
     { "late", "", ADAM("4,19"),
       .x_fill = { { 0 }, { 0 }, { 0 }, { 0.1, 2 }, { 0.01, 0.2 }, { 100000, 2000000 } } },
+    /* the first step of ONNX's Adam: parameters became NaN */
+    { "step-0", "", ADAM("4,19"),
+      .x_fill = { { 0 }, { 0 }, { 0 }, { 0.1, 2 }, { 0.01, 0.2 }, { 0, 0, none } } },
+    { "step-0-torch", "form=torch", ADAM("4,19"),
+      .x_fill = { { 0 }, { 0 }, { 0 }, { 0.1, 2 }, { 0.01, 0.2 }, { 0, 0, none } } },
     { "amsgrad", "amsgrad=true", AMS("7,53"), AMS_FILL },
     { "amsgrad-torch", "amsgrad=true form=torch", AMS("33,48"), AMS_FILL },
     { "decay", "decay=0.1", ADAM("7,53"), ADAM_FILL },

@@ -112,9 +112,10 @@ static inline RG_HOST_DEVICE rg_update_scalars rg_update_scalars_of(const rg_upd
     s.skip = !(s.scale - s.scale == 0); /* infinite or NaN */
     s.keep = 1 - s.rate * n->decay;
     s.spread = 1;
-    if (v->step != NULL) { /* adam */
-        const double first = 1 - rg_update_power(n->beta1, *v->step);
-        const double root = rg_update_root(1 - rg_update_power(n->beta2, *v->step));
+    if (v->step != NULL) {          /* adam */
+        const int64_t t = *v->step; /* with 0 or less both are 1 */
+        const double first = 1 - (t > 0 ? rg_update_power(n->beta1, t) : 0);
+        const double root = rg_update_root(1 - (t > 0 ? rg_update_power(n->beta2, t) : 0));
         s.inner = 0;
         s.factor = n->mps ? s.rate * root / first : s.rate / first;
         s.spread = n->mps ? 1 : 1 / root;
