@@ -9,12 +9,18 @@
 
 #define DECLARE(rung) extern const rg_cpu_row rg_cpu_limit_f32_##rung[], rg_cpu_limit_f64_##rung[]
 DECLARE(base);
-#if RG_HAVE_X86_RUNGS
+#if RG_HAVE_AVX512
 DECLARE(avx2);
 DECLARE(avx512);
 #define ROWS(real)                                                                           \
     {                                                                                        \
         rg_cpu_limit_##real##_base, rg_cpu_limit_##real##_avx2, rg_cpu_limit_##real##_avx512 \
+    }
+#elif RG_HAVE_X86_RUNGS
+DECLARE(avx2);
+#define ROWS(real)                                             \
+    {                                                          \
+        rg_cpu_limit_##real##_base, rg_cpu_limit_##real##_avx2 \
     }
 #else
 #define ROWS(real)                 \

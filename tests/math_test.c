@@ -19,7 +19,7 @@ extern const rg_math_sweep rg_math_sweep_f64_base[RG_MATH_FUNCTIONS];
 extern const rg_math_sweep rg_math_sweep_f32_avx2[RG_MATH_FUNCTIONS];
 extern const rg_math_sweep rg_math_sweep_f64_avx2[RG_MATH_FUNCTIONS];
 #endif
-#if defined(RG_HAVE_AVX512)
+#if RG_HAVE_AVX512
 extern const rg_math_sweep rg_math_sweep_f32_avx512[RG_MATH_FUNCTIONS];
 extern const rg_math_sweep rg_math_sweep_f64_avx512[RG_MATH_FUNCTIONS];
 #endif
@@ -39,7 +39,7 @@ static void find_rungs(void)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         rungs[rung_count++] = (rung){ "avx2", { rg_math_sweep_f32_avx2, rg_math_sweep_f64_avx2 } };
 #endif
-#if defined(RG_HAVE_AVX512)
+#if RG_HAVE_AVX512
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
         rungs[rung_count++] =

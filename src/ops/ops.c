@@ -6,11 +6,17 @@
 #define DECLARE(op, rung) \
     extern const rg_cpu_row rg_cpu_##op##_f32_##rung[], rg_cpu_##op##_f64_##rung[];
 
-#if RG_HAVE_X86_RUNGS
+#if RG_HAVE_AVX512
 #define RG_OP(op) DECLARE(op, base) DECLARE(op, avx2) DECLARE(op, avx512)
 #define RUNGS(op, real)                                                                         \
     {                                                                                           \
         rg_cpu_##op##_##real##_base, rg_cpu_##op##_##real##_avx2, rg_cpu_##op##_##real##_avx512 \
+    }
+#elif RG_HAVE_X86_RUNGS
+#define RG_OP(op) DECLARE(op, base) DECLARE(op, avx2)
+#define RUNGS(op, real)                                          \
+    {                                                            \
+        rg_cpu_##op##_##real##_base, rg_cpu_##op##_##real##_avx2 \
     }
 #else
 #define RG_OP(op) DECLARE(op, base)

@@ -27,7 +27,7 @@ int32_t rg_rung_best(void)
     const unsigned wide = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
     if ((wide_b & wide) != wide || (saved_registers() & 0xe6) != 0xe6)
         return RG_RUNG_AVX2;
-    return RG_RUNG_AVX512;
+    return RG_HAVE_AVX512 ? RG_RUNG_AVX512 : RG_RUNG_AVX2;
 }
 #else
 int32_t rg_rung_best(void)
