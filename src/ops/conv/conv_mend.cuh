@@ -78,44 +78,72 @@ static __device__ real<T> pixel_sum(const rg_conv_shape &s, const void *y, const
 
 /* Result number i of those of an image that meet the border: whole rows first, then what is left
  * and right of the others. */
-static __device__ __forceinline__ void border_at(const mend_box &b, int64_t i, int64_t &row,
+template <typename Index>
+static __device__ __forceinline__ void border_at(const mend_box &b, Index i, int64_t &row,
                                                  int64_t &column)
 {
-    const int64_t inner = b.last_row - b.first_row, whole = (b.rows - inner) * b.columns;
+    const Index inner = (Index)(b.last_row - b.first_row), columns = (Index)b.columns;
+    const Index whole = ((Index)b.rows - inner) * columns;
     if (i < whole) {
-        row = i / b.columns;
-        column = i - row * b.columns;
+        row = i / columns;
+        column = i - (Index)row * columns;
         row += row < b.first_row ? 0 : inner;
         return;
     }
-    const int64_t across = b.columns - (b.last_column - b.first_column),
-                  line = (i - whole) / across;
+    const Index across = columns - (Index)(b.last_column - b.first_column);
+    const Index line = (i - whole) / across;
     row = b.first_row + line;
     column = i - whole - line * across;
     column += column < b.first_column ? 0 : b.last_column - b.first_column;
 }
 
-/* A warp has a pixel. `back`: of the image, from windows. */
-template <rg_dtype T>
+/* Where a thread of mend_border looks. */
+struct mend_place {
+    int64_t image, row, column, channel;
+};
+
+/* Channels of a pixel that are not finite, V of them. */
+template <rg_dtype T, int V>
+static __device__ __noinline__ void mend_channels(const rg_conv_shape &s, bool back,
+                                                  const void *from, const void *w, void *to,
+                                                  int64_t at, const mend_place &p)
+{
+    for (int e = 0; e < V; e++) {
+        if (isfinite(load<T>(to, at + e)))
+            continue;
+        const int64_t c = p.channel + e;
+        store<T>(to, at + e,
+                 back ? pixel_sum<T>(s, from, w, p.image, p.row, p.column, c)
+                      : window_sum<T>(s, from, w, p.image, p.row, p.column, c));
+    }
+}
+
+/* A thread has V channels of a pixel, `across` threads a whole one, which are `each` of an image.
+ * `back`: of the image, from windows. Index is as wide as the number of threads needs. */
+template <rg_dtype T, int V, typename Index>
 static __global__ void __launch_bounds__(THREADS)
     mend_border(const __grid_constant__ rg_conv_shape s, const __grid_constant__ mend_box b,
-                bool back, const void *from, const void *w, void *to, int64_t each, int64_t count)
+                bool back, const void *from, const void *w, void *to, Index across, Index each,
+                Index count)
 {
-    const int64_t step = (int64_t)gridDim.x * (THREADS / 32);
-    const int64_t first = (int64_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
-    for (int64_t i = first; i < count; i += step) {
-        const int64_t image = i / each;
-        int64_t row, column;
-        border_at(b, i - image * each, row, column);
-        const int64_t at = ((image * b.rows + row) * b.columns + column) * b.channels;
-        for (int64_t c = threadIdx.x % 32; c < b.channels; c += 32) {
-            if (isfinite(load<T>(to, at + c)))
-                continue;
-            store<T>(to, at + c,
-                     back ? pixel_sum<T>(s, from, w, image, row, column, c)
-                          : window_sum<T>(s, from, w, image, row, column, c));
-        }
+    const Index i = (Index)blockIdx.x * THREADS + threadIdx.x, pixel = i / across;
+    if (i >= count)
+        return;
+    mend_place p = { pixel / each, 0, 0, (i - pixel * across) * V };
+    border_at(b, pixel - (Index)p.image * each, p.row, p.column);
+    const int64_t at = ((p.image * b.rows + p.row) * b.columns + p.column) * b.channels + p.channel;
+    bool fine = true;
+    if constexpr (V == 1) {
+        fine = isfinite(load<T>(to, at));
+    } else {
+        real<T> x[VLEN<T>];
+        unpack<T>(load_vector((const element<T> *)to + at), x);
+#pragma unroll
+        for (int e = 0; e < VLEN<T>; e++)
+            fine &= isfinite(x[e]);
     }
+    if (!fine)
+        mend_channels<T, V>(s, back, from, w, to, at, p);
 }
 
 /* All weights: a thread has one. */
@@ -183,11 +211,20 @@ static void mend(const rg_conv_shape *s, bool back, const void *from, const void
     (back ? inner_pixels : inner_windows)(&s->column, &b.first_column, &b.last_column);
     const int64_t each =
         b.rows * b.columns - (b.last_row - b.first_row) * (b.last_column - b.first_column);
-    const int64_t blocks = ceil_div(s->images * each, THREADS / 32);
-    const int64_t most = (int64_t)place->multiprocessors * 8;
-    if (each > 0)
-        launch(mend_border<T>, blocks < most ? blocks : most, THREADS, 0, place, *s, b, back, from,
-               w, to, each, s->images * each);
+    const bool whole = b.channels % VLEN<T> == 0 && (uintptr_t)to % sizeof(uint4) == 0;
+    const int64_t across = whole ? b.channels / VLEN<T> : b.channels;
+    const int64_t count = s->images * each * across;
+    if (count == 0)
+        return;
+    if (whole && count < INT32_MAX / 2)
+        launch(mend_border<T, VLEN<T>, int32_t>, ceil_div(count, THREADS), THREADS, 0, place, *s, b,
+               back, from, w, to, (int32_t)across, (int32_t)each, (int32_t)count);
+    else if (whole)
+        launch(mend_border<T, VLEN<T>, int64_t>, ceil_div(count, THREADS), THREADS, 0, place, *s, b,
+               back, from, w, to, across, each, count);
+    else
+        launch(mend_border<T, 1, int64_t>, ceil_div(count, THREADS), THREADS, 0, place, *s, b, back,
+               from, w, to, across, each, count);
 }
 
 template <rg_dtype T>

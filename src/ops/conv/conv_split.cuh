@@ -379,6 +379,28 @@ static __device__ __forceinline__ split_target target_of(const rg_conv_shape &s,
     return to;
 }
 
+/* As sum_again, of a pixel where columns are phases: zeros that fill up their taps are no part of
+ * it. */
+static __device__ __noinline__ float sum_pixel(const rg_conv_args &args, int64_t image,
+                                               const split_target &to)
+{
+    const rg_conv_shape &s = args.shape;
+    const int64_t group = to.channel / s.in, c = to.channel - group * s.in;
+    float sum = 0;
+    for (int64_t p = 0; p < s.row.window; p++) {
+        const int64_t i = rg_conv_window(&s.row, to.row, p);
+        for (int64_t q = 0; i >= 0 && q < s.column.window; q++) {
+            const int64_t j = rg_conv_window(&s.column, to.column, q);
+            const int64_t y = image * s.y[0] + i * s.y[1] + j * s.y[2] + group * s.out * s.y[3];
+            const int64_t w = s.w_first + group * s.w[0] + p * s.w[2] + q * s.w[3] + c * s.w[4];
+            for (int64_t o = 0; j >= 0 && o < s.out; o++)
+                sum = fma(load<RG_F32>(args.from, y + o * s.y[3]),
+                          load<RG_F32>(args.w, w + o * s.w[1]), sum);
+        }
+    }
+    return sum;
+}
+
 /* Stores what a warp has. */
 template <int ROWS, int COLUMNS>
 static __device__ __forceinline__ void
@@ -411,7 +433,7 @@ store_tile(const rg_conv_args &args, const split_conv &k, const warp_tile<ROWS, 
 #pragma unroll
             for (int e = 0; e < 2; e++) {
                 sum[e] = c.sum[i / 2][j][i % 2 * 2 + e];
-                if (!isfinite(sum[e]) && n + e < k.columns)
+                if (!k.merged && !isfinite(sum[e]) && n + e < k.columns)
                     sum[e] = sum_again(k, at, row_phase, column_phase, n + e);
             }
             if (line != NULL) {
@@ -421,6 +443,8 @@ store_tile(const rg_conv_args &args, const split_conv &k, const warp_tile<ROWS, 
             }
             for (int e = 0; e < 2 && n + e < k.columns; e++) {
                 const split_target to = target_of(s, k, at, row_phase, column_phase, n + e);
+                if (to.exists && k.merged && !isfinite(sum[e]))
+                    sum[e] = sum_pixel(args, at.image, to);
                 if (to.exists)
                     finish<RG_F32>(args,
                                    at.image * steps[0] + to.row * steps[1] + to.column * steps[2],
