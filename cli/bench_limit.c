@@ -8,8 +8,8 @@
 #include <assert.h>
 
 #define DECLARE(rung) extern const rg_cpu_row rg_cpu_limit_f32_##rung[], rg_cpu_limit_f64_##rung[]
-DECLARE(base);
 #if RG_HAVE_AVX512
+DECLARE(base);
 DECLARE(avx2);
 DECLARE(avx512);
 #define ROWS(real)                                                                           \
@@ -20,9 +20,10 @@ DECLARE(avx512);
 DECLARE(avx2);
 #define ROWS(real)                                             \
     {                                                          \
-        rg_cpu_limit_##real##_base, rg_cpu_limit_##real##_avx2 \
+        rg_cpu_limit_##real##_avx2, rg_cpu_limit_##real##_avx2 \
     }
 #else
+DECLARE(base);
 #define ROWS(real)                 \
     {                              \
         rg_cpu_limit_##real##_base \

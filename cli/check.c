@@ -365,7 +365,7 @@ static void check_in_place(trial *t, const char *pairs, rg_state *state, rg_bits
     refill(t);
     memcpy(own, t->y, sizeof own);
     expect_written(t->y, v->outputs, true);
-    for (const char *at = pairs; at != NULL; at = strchr(at + 1, ' ')) {
+    for (const char *at = pairs; at != NULL && *at != 0; at = strchr(at + 1, ' ')) {
         if (sscanf(at, " x%d=y%d", &read, &written) != 2 || read >= v->inputs ||
             written >= v->outputs || !rg_shape_same_dims(&t->x[read].desc, &own[written].desc) ||
             t->x[read].desc.dtype != own[written].desc.dtype)

@@ -107,7 +107,7 @@ static rg_tensor *tensor_for(rg_device *device, const rg_tensor_desc *desc, uint
     rg_tensor *tensor = tensor_of(device, desc->dtype, desc->rank, desc->dims);
     if (tensor != NULL && is_real(desc->dtype))
         fill(tensor, seed);
-    else if (tensor != NULL)
+    else if (tensor != NULL && bytes_of(tensor) > 0)
         memset(rg_tensor_data(tensor), 0, bytes_of(tensor));
     return tensor;
 }

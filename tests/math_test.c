@@ -13,8 +13,11 @@
 
 enum { BLOCK = 4096, NEIGHBOURS = 12, RUNGS = 3 };
 
+#if RG_HAVE_AVX512 || !RG_HAVE_X86_RUNGS
+#define RG_HAVE_BASE 1 /* not under a sanitizer, where one rung stands for all */
 extern const rg_math_sweep rg_math_sweep_f32_base[RG_MATH_FUNCTIONS];
 extern const rg_math_sweep rg_math_sweep_f64_base[RG_MATH_FUNCTIONS];
+#endif
 #if defined(RG_HAVE_AVX2)
 extern const rg_math_sweep rg_math_sweep_f32_avx2[RG_MATH_FUNCTIONS];
 extern const rg_math_sweep rg_math_sweep_f64_avx2[RG_MATH_FUNCTIONS];
@@ -34,7 +37,9 @@ static int rung_count;
 
 static void find_rungs(void)
 {
+#if defined(RG_HAVE_BASE)
     rungs[rung_count++] = (rung){ "base", { rg_math_sweep_f32_base, rg_math_sweep_f64_base } };
+#endif
 #if defined(RG_HAVE_AVX2)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         rungs[rung_count++] = (rung){ "avx2", { rg_math_sweep_f32_avx2, rg_math_sweep_f64_avx2 } };

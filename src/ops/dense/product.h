@@ -148,7 +148,7 @@ static inline rg_status rg_record_dot(rg_call *call, rg_product_call *p)
     k->direct_b = rg_product_reads(&k->k, 1, &k->n, dtype);
     const int64_t rows =
         (k->direct_a ? 0 : RG_DOT_ROWS) + (k->direct_b ? 0 : (int64_t)RG_DOT_COLUMNS);
-    k->lane_bytes = rows * RG_PRODUCT_DEPTH * (dtype == RG_F64 ? 8 : 4);
+    k->lane_bytes = RG_ALIGNMENT + rows * RG_PRODUCT_DEPTH * (dtype == RG_F64 ? 8 : 4);
     rg_launch launch = rg_product_launch(p, RG_DENSE_DOT, NULL);
     return rg_product_record(call, &launch, rg_product_ceil(k->n.count, RG_DOT_COLUMNS),
                              rg_product_elements(k), rg_product_products(k));
@@ -212,7 +212,7 @@ static inline rg_status rg_record_blocks(rg_call *call, rg_product_call *p, cons
     k->group = group < 1 ? 1 : group > RG_PRODUCT_GROUP ? RG_PRODUCT_GROUP : (int64_t)group;
     const rg_product_room room = rg_product_room_of(k);
     const int64_t size = p->c->desc.dtype == RG_F64 ? 8 : 4;
-    k->lane_bytes = (room.a + room.b + room.c) * size;
+    k->lane_bytes = RG_ALIGNMENT + (room.a + room.b + room.c) * size; /* never none */
     rg_launch launch = rg_product_launch(p, RG_DENSE_PRODUCT, panels);
     return rg_product_record(call, &launch, blocks * rg_product_ceil((int64_t)across, k->group),
                              rg_product_elements(k), rg_product_products(k));
