@@ -407,15 +407,18 @@ static rg_status relocate(rg_part *part, rg_relocation relocation)
     return RG_OK;
 }
 
-/* Fills in the pointer to a tensor: now if the address is known, at commit for a temporary. */
+/* Fills in the pointer to a tensor: now if the address is known, at commit for a temporary. An
+ * empty tensor has no storage; kernels are handed some address all the same, so that they may
+ * reckon with it. */
 static rg_status bind(rg_part *part, size_t at, rg_storage *storage, size_t offset)
 {
+    static _Alignas(RG_ALIGNMENT) char nothing[RG_ALIGNMENT];
     RG_TRY(rg_grow(&part->queue->device->allocator, (void **)&part->used, &part->used_capacity,
                    part->used_count, sizeof part->used[0]));
     part->used[part->used_count++] = rg_storage_retain(storage);
     if (storage->part != NULL)
         return relocate(part, (rg_relocation){ .at = at, .storage = storage, .offset = offset });
-    char *pointer = storage->data != NULL ? storage->data + offset : NULL;
+    char *pointer = storage->data != NULL ? storage->data + offset : nothing;
     memcpy(part->entries + at, &pointer, sizeof pointer);
     return RG_OK;
 }

@@ -844,10 +844,11 @@ RG_INLINE void join(const rg_group_norm_join_args *k, int64_t begin, int64_t end
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t first = unit * RG_NORM_UNIT, width = least(RG_NORM_UNIT, k->channels - first);
         double sum[RG_NORM_UNIT] = { 0 };
-        const real *from = (const real *)k->from + first;
-        for (int64_t i = 0; i < k->count; i++, from += k->channels)
+        for (int64_t i = 0; i < k->count; i++) {
+            const real *from = (const real *)k->from + i * k->channels + first;
             for (int64_t c = 0; c < width; c++)
                 sum[c] += (double)from[c];
+        }
         for (int64_t c = 0; c < width; c++) {
             const int64_t to = (first + c) * k->step;
             const double old = k->add ? load_any(k->to, to, k->dtype) : 0;
