@@ -61,12 +61,24 @@ static rg_status open_device(const request *r, const char *rung, int64_t threads
     return rg_queue_create(checker->device, &checker->queue);
 }
 
+/* The rung that the machine takes by itself. */
+static bool is_best(const char *rung)
+{
+    int32_t last = 0;
+    while (rg_device_rung_list(last + 1) != NULL)
+        last++;
+    return strcmp(rung, rg_device_rung_list(last)) == 0;
+}
+
+/* An odd number of threads shares out work like no other; on one rung that is seen as well as on
+ * all. */
 static rg_status open_devices(const request *r, const char *rung, devices *d)
 {
     d->count = 0;
     if (r->threads > 0 || !r->is_cpu)
         return open_device(r, rung, r->threads, d);
-    for (int64_t threads = r->quick ? 2 : 1; threads <= (r->quick ? 2 : 3); threads++)
+    const int64_t most = r->quick || (r->rung == NULL && !is_best(rung)) ? 2 : 3;
+    for (int64_t threads = r->quick ? 2 : 1; threads <= most; threads++)
         RG_TRY(open_device(r, rung, threads, d));
     return RG_OK;
 }
@@ -109,7 +121,8 @@ static int64_t print_group(const request *r, const devices *d, const char *op, r
         failed += d->checkers[i].failures;
         worst = d->checkers[i].worst > worst ? d->checkers[i].worst : worst;
     }
-    char threads[32] = "1, 2, 3";
+    char threads[32];
+    snprintf(threads, sizeof threads, d->count == 3 ? "1, 2, 3" : "1, 2");
     if (d->count == 1)
         snprintf(threads, sizeof threads, "%d", rg_device_threads(device));
     if (r->json)
