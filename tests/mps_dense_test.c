@@ -116,7 +116,7 @@ static void test_gradient_options(rig *r)
 }
 
 /* A fused neuron is differentiated, which MPS does not do: by y for relu, by z of the state for
- * absolute, or by z once more where there is no state. */
+ * absolute, or by z once more where there is no state, or none that a forward pass has filled. */
 static void test_fused_neuron(rig *r)
 {
     static const double relu_y[] = { 15, 0, 7, 0 }, absolute_y[] = { 15, 11, 7, 8 };
@@ -125,15 +125,20 @@ static void test_fused_neuron(rig *r)
     /* dz = 1, -2, 3, 1 */
     static const double absolute_dx[] = { -3, 2, -2, 3, 5, -1, 1, 2 };
     static const double absolute_dw[] = { -2, 2, 9, -2, -3, -4, -4, -10 };
-    for (int kind = 0; kind < 3; kind++) {
-        const bool relu = kind == 0;
+    for (int kind = 0; kind < 4; kind++) {
+        const bool relu = kind == 0, fills = kind == 1, has = fills || kind == 3;
         rg_kernel *kernel = dense_of(r->device, RG_DENSE_OUT_IN, true, 1,
                                      relu ? RG_NEURON_RELU : RG_NEURON_ABSOLUTE);
         layer l = image_layer(r->device);
         rg_state *state = NULL;
-        if (kind == 1)
+        rg_tensor *z = NULL;
+        if (has) {
             EXPECT_OK(rg_state_create(kernel, l.x, &state));
-        EXPECT_OK(rg_kernel_forward(kernel, r->commands, l.x, &l.y, state));
+            EXPECT_OK(rg_state_tensor(state, "z", &z));
+            EXPECT_OK(rg_tensor_write(z, (const double[]){ -1, 1, -1, 1 }, bytes_of(z),
+                                      RG_LAYOUT_SAME)); /* the other way round */
+        }
+        EXPECT_OK(rg_kernel_forward(kernel, r->commands, l.x, &l.y, fills ? state : NULL));
         EXPECT_OK(rg_kernel_gradient(kernel, r->commands, &l.dy, l.x, relu ? &l.y : NULL, state,
                                      l.dx, 0));
         EXPECT_OK(rig_run(r));
@@ -141,11 +146,8 @@ static void test_fused_neuron(rig *r)
         expect(l.dx[0], relu ? relu_dx : absolute_dx);
         expect(l.dx[1], relu ? relu_dw : absolute_dw);
         expect(l.dx[2], relu ? (const double[]){ 4, 0 } : (const double[]){ 4, -1 });
-        if (kind == 1) {
-            rg_tensor *z = NULL;
-            EXPECT_OK(rg_state_tensor(state, "z", &z));
+        if (fills)
             expect(z, image_y);
-        }
         rg_state_destroy(state);
         layer_close(&l);
         rg_kernel_destroy(kernel);

@@ -85,6 +85,33 @@ static inline rg_status rg_fused_gradient(rg_call *call, const rg_neuron_desc *n
     return rg_op_neuron.gradient(&part);
 }
 
+/* The gradient: dz, then what `gradients` makes of it. Where y does not tell the slope, z is that
+ * of the state, if a forward pass has filled it, or is made once more by `make_z`, and dz takes its
+ * place. */
+typedef rg_status rg_fused_record(rg_call *call, const rg_tensor *tensor);
+static inline rg_status rg_fused_backward(rg_call *call, const rg_neuron_desc *neuron,
+                                          rg_fused_record *make_z, rg_fused_record *gradients)
+{
+    const rg_tensor_desc *dy = &call->dy[0]->desc;
+    if (neuron->kind == RG_NEURON_NONE)
+        return gradients(call, call->dy[0]);
+    const rg_tensor_desc dense = rg_tensor_desc_dense(dy->dtype, dy->rank, dy->dims);
+    rg_tensor *dz;
+    RG_TRY(rg_tensor_create_temporary(call->commands, &dense, &dz));
+    rg_status status = RG_OK;
+    const rg_tensor *z = dz;
+    if (rg_fused_needs_z(neuron) && call->state != NULL && call->state->filled)
+        z = rg_state_slot_tensor(call->state, 0);
+    else if (rg_fused_needs_z(neuron))
+        status = make_z(call, dz);
+    if (status == RG_OK)
+        status = rg_fused_gradient(call, neuron, z, dz);
+    if (status == RG_OK)
+        status = gradients(call, dz);
+    rg_tensor_destroy(dz);
+    return status;
+}
+
 /* db (+)= sum of dz over all of its dimensions but the last. */
 static inline rg_status rg_fused_sum(rg_call *call, const rg_tensor *dz, const rg_tensor *db)
 {

@@ -215,32 +215,15 @@ static rg_status record_gradients(rg_call *call, const rg_tensor *g)
     return RG_OK;
 }
 
-/* g, by y, or by z of the state, or by a z that is computed once more in its place. */
-static rg_status record_g(rg_call *call, const rg_tensor *g)
+static rg_status make_z(rg_call *call, const rg_tensor *z)
 {
-    const rg_neuron_desc *neuron = &((const rg_conv_desc *)call->desc)->neuron;
-    const rg_tensor *z = g;
-    if (call->state != NULL && call->state->filled && rg_fused_needs_z(neuron))
-        z = rg_state_slot_tensor(call->state, 0);
-    else if (rg_fused_needs_z(neuron))
-        RG_TRY(record_forward(call, g, NULL, NULL));
-    return rg_fused_gradient(call, neuron, z, g);
+    return record_forward(call, z, NULL, NULL);
 }
 
 static rg_status gradient(rg_call *call)
 {
     const rg_conv_desc *d = call->desc;
-    const rg_tensor_desc *dy = &call->dy[0]->desc;
-    if (d->neuron.kind == RG_NEURON_NONE)
-        return record_gradients(call, call->dy[0]);
-    const rg_tensor_desc desc = rg_tensor_desc_dense(dy->dtype, dy->rank, dy->dims);
-    rg_tensor *g;
-    RG_TRY(rg_tensor_create_temporary(call->commands, &desc, &g));
-    rg_status status = record_g(call, g);
-    if (status == RG_OK)
-        status = record_gradients(call, g);
-    rg_tensor_destroy(g);
-    return status;
+    return rg_fused_backward(call, &d->neuron, make_z, record_gradients);
 }
 
 RG_OP_DEFINE(conv, .text = "weighted sums over the windows of an image",

@@ -268,31 +268,15 @@ static rg_status record_gradients(rg_call *call, const rg_tensor *dz)
     return call->dx[2] != NULL ? rg_fused_bias(call, dz, call->dx[2], call->add >> 2 & 1) : RG_OK;
 }
 
-/* dz, which takes the place of a z that is computed once more. */
-static rg_status record_dz(rg_call *call, const rg_tensor *dz)
+static rg_status make_z(rg_call *call, const rg_tensor *z)
 {
-    const rg_neuron_desc *neuron = &((const rg_dense_desc *)call->desc)->neuron;
-    const rg_tensor *z = rg_fused_z(call, neuron);
-    if (z == NULL && rg_fused_needs_z(neuron)) {
-        RG_TRY(record_z(call, dz, NULL));
-        z = dz;
-    }
-    return rg_fused_gradient(call, neuron, z, dz);
+    return record_z(call, z, NULL);
 }
 
 static rg_status gradient(rg_call *call)
 {
-    const rg_tensor_desc *dy = &call->dy[0]->desc;
-    if (((const rg_dense_desc *)call->desc)->neuron.kind == RG_NEURON_NONE)
-        return record_gradients(call, call->dy[0]);
-    const rg_tensor_desc dense = rg_tensor_desc_dense(dy->dtype, dy->rank, dy->dims);
-    rg_tensor *dz;
-    RG_TRY(rg_tensor_create_temporary(call->commands, &dense, &dz));
-    rg_status status = record_dz(call, dz);
-    if (status == RG_OK)
-        status = record_gradients(call, dz);
-    rg_tensor_destroy(dz);
-    return status;
+    const rg_dense_desc *d = call->desc;
+    return rg_fused_backward(call, &d->neuron, make_z, record_gradients);
 }
 
 RG_OP_DEFINE(dense, .text = "fully connected layers, products of matrices",
