@@ -113,6 +113,8 @@ static bool part_is_done(rg_list *list)
 rg_status rg_heap_take(rg_part *part, size_t bytes, size_t *offset)
 {
     enum { ALIGNMENT = RG_SCRATCH_ALIGNMENT };
+    RG_CHECK(bytes <= SIZE_MAX - ALIGNMENT, RG_OUT_OF_MEMORY,
+             "out of memory: %zu bytes exceed the address space", bytes);
     bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     bytes = bytes == 0 ? ALIGNMENT : bytes; /* so that every range has an address of its own */
     RG_TRY(rg_grow(&part->queue->device->allocator, (void **)&part->ranges, &part->ranges_capacity,

@@ -87,18 +87,6 @@ static rg_update_plan plan_of(const void *desc)
                                           .amsgrad = d->amsgrad } };
 }
 
-static int32_t count_inputs(const void *desc)
-{
-    const rg_update_plan plan = plan_of(desc);
-    return rg_update_count_inputs(&plan);
-}
-
-static int32_t count_outputs(const void *desc)
-{
-    const rg_update_plan plan = plan_of(desc);
-    return rg_update_count_outputs(&plan);
-}
-
 static const char *const *input_names(const void *desc)
 {
     static const char *const plain[] = { "parameter", "gradient", "momentum", "velocity",
@@ -117,13 +105,7 @@ static const char *const *output_names(const void *desc)
     return ((const rg_adam_desc *)desc)->amsgrad ? all : plain;
 }
 
-static const char *alias_of(const void *desc)
-{
-    const rg_update_plan plan = plan_of(desc);
-    return rg_update_alias(&plan);
-}
-
-/* ---- validation, shape rule, forward ---- */
+/* ---- validation; shape rule and forward are those of all optimizers ---- */
 
 static rg_status check(const void *desc)
 {
@@ -134,22 +116,7 @@ static rg_status check(const void *desc)
     return rg_update_check(&plan);
 }
 
-static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[])
-{
-    const rg_update_plan plan = plan_of(desc);
-    return rg_update_shapes(&plan, input_names(desc), x, y);
-}
-
-static rg_status forward_calls(rg_call calls[], int32_t count)
-{
-    const rg_update_plan plan = plan_of(calls->desc);
-    return rg_update_record(&plan, calls, count);
-}
-
-static rg_status forward(rg_call *call)
-{
-    return forward_calls(call, 1);
-}
+RG_UPDATE_FUNCTIONS
 
 /* ---- the op ---- */
 
@@ -159,10 +126,7 @@ RG_OP_DEFINE(adam, .text = "Adam, one step: AMSGrad, decoupled decay",
                                               "maximum", "rate", "step", "scale", NULL },
              .outputs = (const char *const[]){ "new_parameter", "new_momentum", "new_velocity",
                                                "new_maximum", "copy", NULL },
-             .names = names, .alias_of = alias_of, .count_inputs = count_inputs,
-             .count_outputs = count_outputs, .input_names = input_names,
-             .output_names = output_names, .check = check, .shapes = shapes, .forward = forward,
-             .forward_calls = forward_calls);
+             .names = names, RG_UPDATE_ENTRIES);
 
 rg_status rg_adam_create(rg_device *device, const rg_adam_desc *desc, rg_kernel **kernel)
 {

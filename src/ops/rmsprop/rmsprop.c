@@ -82,18 +82,6 @@ static int names_of(const void *desc)
     return d->centered + 2 * (d->momentum != 0);
 }
 
-static int32_t count_inputs(const void *desc)
-{
-    const rg_update_plan plan = plan_of(desc);
-    return rg_update_count_inputs(&plan);
-}
-
-static int32_t count_outputs(const void *desc)
-{
-    const rg_update_plan plan = plan_of(desc);
-    return rg_update_count_outputs(&plan);
-}
-
 static const char *const *input_names(const void *desc)
 {
     static const char *const all[][8] = {
@@ -116,13 +104,7 @@ static const char *const *output_names(const void *desc)
     return all[names_of(desc)];
 }
 
-static const char *alias_of(const void *desc)
-{
-    const rg_update_plan plan = plan_of(desc);
-    return rg_update_alias(&plan);
-}
-
-/* ---- validation, shape rule, forward ---- */
+/* ---- validation; shape rule and forward are those of all optimizers ---- */
 
 static rg_status check(const void *desc)
 {
@@ -130,22 +112,7 @@ static rg_status check(const void *desc)
     return rg_update_check(&plan);
 }
 
-static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[])
-{
-    const rg_update_plan plan = plan_of(desc);
-    return rg_update_shapes(&plan, input_names(desc), x, y);
-}
-
-static rg_status forward_calls(rg_call calls[], int32_t count)
-{
-    const rg_update_plan plan = plan_of(calls->desc);
-    return rg_update_record(&plan, calls, count);
-}
-
-static rg_status forward(rg_call *call)
-{
-    return forward_calls(call, 1);
-}
+RG_UPDATE_FUNCTIONS
 
 /* ---- the op ---- */
 
@@ -154,10 +121,7 @@ RG_OP_DEFINE(rmsprop, .text = "RMSProp, one step", .desc = { fields, &defaults, 
                                               "momentum", "rate", "scale", NULL },
              .outputs = (const char *const[]){ "new_parameter", "new_velocity", "new_mean",
                                                "new_momentum", "copy", NULL },
-             .names = names, .alias_of = alias_of, .count_inputs = count_inputs,
-             .count_outputs = count_outputs, .input_names = input_names,
-             .output_names = output_names, .check = check, .shapes = shapes, .forward = forward,
-             .forward_calls = forward_calls);
+             .names = names, RG_UPDATE_ENTRIES);
 
 rg_status rg_rmsprop_create(rg_device *device, const rg_rmsprop_desc *desc, rg_kernel **kernel)
 {

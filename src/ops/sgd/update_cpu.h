@@ -13,7 +13,7 @@
 /* All numbers of a launch, as real. */
 typedef struct update_constants {
     real scale, clip_minimum, clip_maximum, rescale, l1, l2;
-    real rate, factor, spread, inner, keep;
+    real factor, spread, inner, keep;
     real momentum, epsilon, beta1, beta2, rest1, rest2; /* rest: 1 - beta */
     int moments, copy;
     bool skip, nesterov, centered, amsgrad, stream;
@@ -29,7 +29,6 @@ static update_constants update_constants_of(const rg_update_values *values,
                                .rescale = (real)n->rescale,
                                .l1 = (real)n->l1,
                                .l2 = (real)n->l2,
-                               .rate = (real)s.rate,
                                .factor = (real)s.factor,
                                .spread = (real)s.spread,
                                .inner = (real)s.inner,

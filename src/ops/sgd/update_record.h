@@ -346,4 +346,41 @@ static inline rg_status rg_update_record(const rg_update_plan *p, rg_call calls[
     return RG_OK;
 }
 
+/* Functions of an op's description that follow from its plan_of() and input_names(), and their
+ * entries in it. */
+#define RG_UPDATE_FUNCTIONS                                                                 \
+    static int32_t count_inputs(const void *desc)                                           \
+    {                                                                                       \
+        const rg_update_plan plan = plan_of(desc);                                          \
+        return rg_update_count_inputs(&plan);                                               \
+    }                                                                                       \
+    static int32_t count_outputs(const void *desc)                                          \
+    {                                                                                       \
+        const rg_update_plan plan = plan_of(desc);                                          \
+        return rg_update_count_outputs(&plan);                                              \
+    }                                                                                       \
+    static const char *alias_of(const void *desc)                                           \
+    {                                                                                       \
+        const rg_update_plan plan = plan_of(desc);                                          \
+        return rg_update_alias(&plan);                                                      \
+    }                                                                                       \
+    static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[]) \
+    {                                                                                       \
+        const rg_update_plan plan = plan_of(desc);                                          \
+        return rg_update_shapes(&plan, input_names(desc), x, y);                            \
+    }                                                                                       \
+    static rg_status forward_calls(rg_call *calls, int32_t count)                           \
+    {                                                                                       \
+        const rg_update_plan plan = plan_of(calls->desc);                                   \
+        return rg_update_record(&plan, calls, count);                                       \
+    }                                                                                       \
+    static rg_status forward(rg_call *call)                                                 \
+    {                                                                                       \
+        return forward_calls(call, 1);                                                      \
+    }
+#define RG_UPDATE_ENTRIES                                                                       \
+    .alias_of = alias_of, .count_inputs = count_inputs, .count_outputs = count_outputs,         \
+    .input_names = input_names, .output_names = output_names, .check = check, .shapes = shapes, \
+    .forward = forward, .forward_calls = forward_calls
+
 #endif
