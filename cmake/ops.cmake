@@ -8,6 +8,7 @@ set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
 file(STRINGS ${PROJECT_SOURCE_DIR}/src/ops/ops.def lines REGEX "^RG_OP\\(")
 set(RG_OPS "")
 set(RG_OPS_INCLUDES "")
+set(RG_OPS_NODES "")
 foreach(line ${lines})
     if(NOT line MATCHES "^RG_OP\\(([a-z0-9_]+)\\)$")
         message(FATAL_ERROR "src/ops/ops.def: '${line}' is not RG_OP(name)")
@@ -15,6 +16,7 @@ foreach(line ${lines})
     set(op ${CMAKE_MATCH_1})
     list(APPEND RG_OPS ${op})
     string(APPEND RG_OPS_INCLUDES "#include <retrograde/${op}.h>\n")
+    string(APPEND RG_OPS_NODES "RG_NODE(${op})\n")
 endforeach()
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/include/retrograde/ops.h CONTENT
 "/* SPDX-License-Identifier: Apache-2.0 */
@@ -23,6 +25,38 @@ file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/include/retrograde/ops.h CONTENT
 #ifndef RETROGRADE_OPS_H
 #define RETROGRADE_OPS_H
 @RG_OPS_INCLUDES@
+#endif
+" @ONLY)
+
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/include/retrograde/nodes.h CONTENT
+"/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/** @file
+ *  Made from src/ops/ops.def: builders of nodes, two for each op. `x` and `dy` have as many entries
+ *  as the descriptor says; `y` may be NULL where the gradient does not read it, and `state_of`, the
+ *  node whose state it reads, where it does without. The gradient node has an output for each
+ *  input that has a gradient. */
+#ifndef RETROGRADE_NODES_H
+#define RETROGRADE_NODES_H
+
+#include <retrograde/graph.h>
+#include <retrograde/ops.h>
+
+#ifdef __cplusplus
+extern \"C\" {
+#endif
+
+#define RG_NODE(op)                                                                              \\
+    RG_API rg_node *rg_graph_##op(rg_graph *graph, const rg_##op##_desc *desc, rg_value *const x[]); \\
+    RG_API rg_node *rg_graph_##op##_gradient(rg_graph *graph, const rg_##op##_desc *desc,        \\
+                                             rg_value *const dy[], rg_value *const x[],          \\
+                                             rg_value *const y[], rg_node *state_of);
+@RG_OPS_NODES@#undef RG_NODE
+
+#ifdef __cplusplus
+}
+#endif
+
 #endif
 " @ONLY)
 

@@ -53,12 +53,11 @@ static bool lists(const char *pairs, const char *read, int32_t i, const char *wr
     return false;
 }
 
-static bool may_alias(const rg_call *call, const char *read, int32_t i, const char *written,
-                      int32_t k)
+bool rg_op_may_alias(const rg_op *op, const void *desc, const char *read, int32_t i,
+                     const char *written, int32_t k)
 {
-    const rg_op *op = call->op;
     return lists(op->alias, read, i, written, k) ||
-           (op->alias_of != NULL && lists(op->alias_of(call->desc), read, i, written, k));
+           (op->alias_of != NULL && lists(op->alias_of(desc), read, i, written, k));
 }
 
 /* A tensor that is written must not meet one that is read, unless both are the same and the op
@@ -74,9 +73,10 @@ static rg_status check_apart(const rg_call *call, const char *read, const char *
             if (writes[k] == NULL || reads[i] == NULL || !overlap(reads[i], writes[k], &identical))
                 continue;
             const bool is_gradient = written[0] == 'd';
-            RG_CHECK(identical && may_alias(call, read, i, written, k), RG_INVALID_ARGUMENT,
-                     "%s: %s%s overlaps %s%s", call->op->name, is_gradient ? "d" : "",
-                     written_names[k], read[0] == 'd' ? "d" : "", read_names[i]);
+            RG_CHECK(identical && rg_op_may_alias(call->op, call->desc, read, i, written, k),
+                     RG_INVALID_ARGUMENT, "%s: %s%s overlaps %s%s", call->op->name,
+                     is_gradient ? "d" : "", written_names[k], read[0] == 'd' ? "d" : "",
+                     read_names[i]);
         }
     }
     return RG_OK;

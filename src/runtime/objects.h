@@ -150,6 +150,18 @@ rg_mark rg_commands_mark(const rg_commands *commands);
 void rg_commands_rewind(rg_commands *commands, rg_mark mark);
 rg_status rg_commands_recording(const rg_commands *commands, const char *who);
 
+/* Commands that are recorded once and repeated in others. A stand-in takes the place of a tensor
+ * that is only known then: it has a shape, and an offset that tells how the tensor is aligned. */
+rg_status rg_stand_in_create(rg_commands *commands, const rg_tensor_desc *desc, size_t offset,
+                             rg_tensor **tensor);
+typedef struct rg_stand_ins {
+    rg_tensor *const *tensors, *const *stand_for;
+    int32_t count;
+} rg_stand_ins;
+/* Records all that `recorded`, which is not committed, holds; on failure nothing of it. */
+rg_status rg_commands_repeat(rg_commands *commands, const rg_commands *recorded,
+                             const rg_stand_ins *stand_ins);
+
 struct rg_kernel {
     rg_device *device;
     const rg_op *op;
@@ -177,6 +189,8 @@ struct rg_state {
     uint64_t read_count;
     uint64_t seen;
 };
+/* A state whose tensors have no storage yet. */
+rg_status rg_state_make(const rg_kernel *kernel, const rg_tensor_desc sources[], rg_state **state);
 rg_status rg_state_usable(const rg_state *state, const rg_commands *commands, const char *who);
 /* Before a call: what was dropped or has failed is forgotten. `reads`: whether the call reads what
  * earlier ones have left, which is then to be committed, or recorded in the same part. */

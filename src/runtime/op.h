@@ -152,5 +152,9 @@ const char *const *rg_op_input_names(const rg_op *op, const void *desc);
 const char *const *rg_op_output_names(const rg_op *op, const void *desc);
 bool rg_op_differentiates(const rg_op *op, const void *desc, int32_t input);
 bool rg_op_fills_state(const rg_op *op, const void *desc);
+/* Whether entry i of `read` ("x", "y" or "dy") and entry k of `written` ("y" or "dx") may be one
+ * tensor. */
+bool rg_op_may_alias(const rg_op *op, const void *desc, const char *read, int32_t i,
+                     const char *written, int32_t k);
 
 #endif

@@ -6,6 +6,54 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+/* Of temporaries where `commands` is given; without tensors where `bare`. */
+static rg_status fill_state(const rg_kernel *kernel, rg_commands *commands,
+                            const rg_tensor_desc sources[], bool bare, rg_state **state)
+{
+    const rg_op *op = kernel->op;
+    rg_device *device = kernel->device;
+    void *memory;
+    RG_TRY(rg_allocate_zero(&device->allocator, sizeof(rg_state), &memory));
+    rg_state *made = memory;
+    made->device = rg_device_retain(device);
+    made->op = op;
+    made->inputs = rg_op_inputs(op, kernel->desc);
+    memcpy(made->sources, sources, (size_t)made->inputs * sizeof sources[0]);
+    rg_status status = rg_allocate(&device->allocator, op->desc.size, &made->desc);
+    if (status != RG_OK)
+        goto fail;
+    memcpy(made->desc, kernel->desc, op->desc.size);
+    rg_state_slot slots[RG_MAX_STATE];
+    const int32_t count = op->state != NULL ? op->state(kernel->desc, sources, slots) : 0;
+    for (int32_t i = 0; i < count; i++) {
+        made->names[i] = slots[i].name;
+        if (bare)
+            status = rg_tensor_make(device, &slots[i].desc, &made->tensors[i]);
+        else if (commands != NULL)
+            status = rg_tensor_create_temporary(commands, &slots[i].desc, &made->tensors[i]);
+        else
+            status = rg_tensor_create(device, &slots[i].desc, &made->tensors[i]);
+        if (status != RG_OK)
+            goto fail;
+        made->count = i + 1;
+    }
+    if (commands != NULL && count > 0) {
+        made->temporary = true;
+        made->commands = commands->id;
+        made->read_count = 1;
+    }
+    *state = made;
+    return RG_OK;
+fail:
+    rg_state_destroy(made);
+    return status;
+}
+
+rg_status rg_state_make(const rg_kernel *kernel, const rg_tensor_desc sources[], rg_state **state)
+{
+    return fill_state(kernel, NULL, sources, true, state);
+}
+
 static rg_status make_state(const rg_kernel *kernel, rg_commands *commands, rg_tensor *const x[],
                             const char *who, rg_state **state)
 {
@@ -26,39 +74,7 @@ static rg_status make_state(const rg_kernel *kernel, rg_commands *commands, rg_t
         sources[i] = x[i]->desc;
     }
     RG_TRY(op->shapes(kernel->desc, sources, y));
-
-    void *memory;
-    RG_TRY(rg_allocate_zero(&device->allocator, sizeof(rg_state), &memory));
-    rg_state *made = memory;
-    made->device = rg_device_retain(device);
-    made->op = op;
-    made->inputs = inputs;
-    memcpy(made->sources, sources, sizeof sources);
-    rg_status status = rg_allocate(&device->allocator, op->desc.size, &made->desc);
-    if (status != RG_OK)
-        goto fail;
-    memcpy(made->desc, kernel->desc, op->desc.size);
-    rg_state_slot slots[RG_MAX_STATE];
-    const int32_t count = op->state != NULL ? op->state(kernel->desc, sources, slots) : 0;
-    for (int32_t i = 0; i < count; i++) {
-        made->names[i] = slots[i].name;
-        status = commands != NULL
-                     ? rg_tensor_create_temporary(commands, &slots[i].desc, &made->tensors[i])
-                     : rg_tensor_create(device, &slots[i].desc, &made->tensors[i]);
-        if (status != RG_OK)
-            goto fail;
-        made->count = i + 1;
-    }
-    if (commands != NULL && count > 0) {
-        made->temporary = true;
-        made->commands = commands->id;
-        made->read_count = 1;
-    }
-    *state = made;
-    return RG_OK;
-fail:
-    rg_state_destroy(made);
-    return status;
+    return fill_state(kernel, commands, sources, false, state);
 }
 
 rg_status rg_state_create(const rg_kernel *kernel, rg_tensor *const x[], rg_state **state)

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* What stands behind graphs, values and nodes. */
+#ifndef RG_GRAPH_GRAPH_H
+#define RG_GRAPH_GRAPH_H
+
+#include "runtime/op.h"
+
+#include <retrograde/graph.h>
+
+typedef enum rg_value_kind {
+    RG_VALUE_SOURCE,
+    RG_VALUE_PARAMETER,
+    RG_VALUE_CONSTANT,
+    RG_VALUE_OUTPUT
+} rg_value_kind;
+
+struct rg_value {
+    rg_graph *graph;
+    int32_t id; /* its place among the graph's values */
+    rg_value_kind kind;
+    char *name;          /* of a source or parameter */
+    rg_tensor_desc desc; /* of a parameter */
+    rg_value *like;      /* of a constant */
+    double number;
+    rg_node *node; /* of an output */
+    int32_t index; /* among the node's outputs */
+    bool stops;
+    rg_value *gradient; /* by the last rg_graph_gradients() */
+};
+
+/* A forward node has inputs x and outputs y. A gradient node has the inputs dy, the x and y of the
+ * forward pass as far as it was given them, and outputs dx in the places of x. */
+struct rg_node {
+    rg_graph *graph;
+    int32_t id; /* its place among the graph's nodes: later than all it reads */
+    const rg_op *op;
+    void *desc;
+    char *label;
+    bool gradient;
+    rg_node *forward;             /* of a gradient node: whose state it reads, or NULL */
+    int32_t inputs, outputs;      /* entries of in and out */
+    rg_value *in[RG_MAX_INPUTS];  /* x, or dy, some of which may be NULL */
+    rg_value *out[RG_MAX_INPUTS]; /* y, or dx, some of which may be NULL */
+    rg_value *x[RG_MAX_INPUTS];   /* of a gradient node: of the forward pass, all of them */
+    rg_value *y[RG_MAX_OUTPUTS];  /* some of which may be NULL */
+};
+
+typedef struct rg_result {
+    char *name;
+    rg_value *value;
+} rg_result;
+
+typedef struct rg_assignment {
+    rg_value *parameter, *value;
+} rg_assignment;
+
+struct rg_graph {
+    rg_value **values;
+    size_t values_capacity, values_count;
+    rg_node **nodes;
+    size_t nodes_capacity, nodes_count;
+    rg_result *results;
+    size_t results_capacity, results_count;
+    rg_assignment *assignments;
+    size_t assignments_capacity, assignments_count;
+    rg_status status; /* of the first mistake, with its sentence */
+    char text[512];
+};
+
+/* Records a mistake, unless there was one before, and returns its status. The sentence is that of
+ * this thread. */
+rg_status rg_graph_mistake(rg_graph *graph, rg_status status);
+
+/* An op applied to as many values as its descriptor says. */
+rg_node *rg_graph_apply(rg_graph *graph, const char *op, const void *desc, rg_value *const x[]);
+
+/* Values that a node reads: of a gradient node dy, and those of x and y that its op says. `visit`
+ * may see a value twice. */
+typedef void rg_value_visit(void *context, rg_value *value);
+void rg_node_each_read(const rg_node *node, rg_value_visit *visit, void *context);
+/* RG_READS_ bits of a gradient node. */
+uint32_t rg_node_reads(const rg_node *node);
+
+#endif

@@ -1,0 +1,510 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Plans: what of a graph has to run, in which order, with which kernels; encoding. */
+#include "graph/plan.h"
+
+#include "core/shape.h"
+
+#include <stdlib.h>
+
+static const rg_allocator *const allocator = &rg_default_allocator;
+
+rg_plan_options rg_plan_options_default(void)
+{
+    return (rg_plan_options){ .size = sizeof(rg_plan_options),
+                              .reuse_storage = true,
+                              .in_place = true };
+}
+
+/* ---- what has to run ---- */
+
+/* The graph on its way to a plan. */
+typedef struct draft {
+    const rg_graph *graph;
+    bool *live;             /* by value */
+    bool *runs;             /* by node */
+    int32_t *place;         /* by node: its step, or -1 */
+    int32_t *readers;       /* by value: nodes that will read it and have no step yet */
+    const rg_value **takes; /* by value: the parameter that it is assigned to, or NULL */
+} draft;
+
+static void mark_live(void *context, rg_value *value)
+{
+    bool *live = context;
+    while (value != NULL && !live[value->id]) {
+        live[value->id] = true;
+        value = value->kind == RG_VALUE_CONSTANT ? value->like : NULL;
+    }
+}
+
+/* Nodes stand behind what they read: one walk from the last to the first. */
+static void find_live(draft *d)
+{
+    const rg_graph *graph = d->graph;
+    for (size_t i = 0; i < graph->results_count; i++)
+        mark_live(d->live, graph->results[i].value);
+    for (size_t i = 0; i < graph->assignments_count; i++) {
+        mark_live(d->live, graph->assignments[i].value);
+        d->takes[graph->assignments[i].value->id] = graph->assignments[i].parameter;
+        d->live[graph->assignments[i].parameter->id] = true;
+    }
+    for (size_t n = graph->nodes_count; n-- > 0;) {
+        const rg_node *node = graph->nodes[n];
+        for (int32_t i = 0; i < node->outputs; i++)
+            d->runs[n] |= node->out[i] != NULL && d->live[node->out[i]->id];
+        if (!d->runs[n])
+            continue;
+        rg_node_each_read(node, mark_live, d->live);
+        if (node->forward != NULL)
+            d->runs[node->forward->id] = true; /* its state */
+    }
+}
+
+/* ---- order ---- */
+
+typedef struct reading {
+    draft *d;
+    int32_t amount; /* added to the readers of each value, once for a node */
+    bool ready;     /* all values read so far are made */
+    rg_value *seen[3 * RG_MAX_INPUTS];
+    int32_t seen_count;
+} reading;
+
+static void visit_read(void *context, rg_value *value)
+{
+    reading *r = context;
+    for (int32_t i = 0; i < r->seen_count; i++) {
+        if (r->seen[i] == value)
+            return;
+    }
+    r->seen[r->seen_count++] = value;
+    r->d->readers[value->id] += r->amount;
+    const rg_value *made = value; /* of a constant: what tells its shape */
+    while (made->kind == RG_VALUE_CONSTANT)
+        made = made->like;
+    r->ready &= made->node == NULL || r->d->place[made->node->id] >= 0;
+}
+
+static void count_readers(draft *d, const rg_node *node, int32_t amount)
+{
+    reading r = { .d = d, .amount = amount };
+    rg_node_each_read(node, visit_read, &r);
+}
+
+/* Whether all that the node reads is made, and all other readers of what it replaces are done. */
+static bool is_ready(draft *d, const rg_node *node)
+{
+    reading r = { .d = d, .ready = true };
+    rg_node_each_read(node, visit_read, &r);
+    if (node->forward != NULL)
+        r.ready &= d->place[node->forward->id] >= 0;
+    for (int32_t i = 0; i < node->outputs && r.ready; i++) {
+        const rg_value *takes = node->out[i] != NULL ? d->takes[node->out[i]->id] : NULL;
+        int32_t own = 0;
+        for (int32_t k = 0; k < r.seen_count; k++)
+            own |= r.seen[k] == takes;
+        r.ready &= takes == NULL || d->readers[takes->id] == own;
+    }
+    return r.ready;
+}
+
+/* Nodes in the order of the graph, but for those that overwrite a parameter: they wait for all who
+ * read it. */
+static rg_status order_nodes(draft *d, const rg_node **order, int32_t *count)
+{
+    const rg_graph *graph = d->graph;
+    int32_t all = 0;
+    for (size_t n = 0; n < graph->nodes_count; n++) {
+        d->place[n] = -1;
+        all += d->runs[n];
+        if (d->runs[n])
+            count_readers(d, graph->nodes[n], 1);
+    }
+    for (*count = 0; *count < all;) {
+        const rg_node *stuck = NULL;
+        const int32_t before = *count;
+        for (size_t n = 0; n < graph->nodes_count; n++) {
+            if (!d->runs[n] || d->place[n] >= 0)
+                continue;
+            if (!is_ready(d, graph->nodes[n])) {
+                stuck = stuck != NULL ? stuck : graph->nodes[n];
+                continue;
+            }
+            d->place[n] = *count;
+            order[(*count)++] = graph->nodes[n];
+            count_readers(d, graph->nodes[n], -1);
+        }
+        RG_CHECK(*count > before, RG_INVALID_ARGUMENT,
+                 "%s waits for itself: what it assigns is read by a node that needs its result",
+                 stuck->label);
+    }
+    return RG_OK;
+}
+
+/* ---- steps and slots ---- */
+
+static int32_t id_of(const rg_value *value)
+{
+    return value != NULL ? value->id : -1;
+}
+
+static rg_status copy_label(const char *text, char **copy)
+{
+    *copy = strdup(text);
+    RG_CHECK(*copy != NULL, RG_OUT_OF_MEMORY, "out of memory for a name");
+    return RG_OK;
+}
+
+static rg_status make_step(rg_plan *plan, const draft *d, const rg_node *node, rg_step *step)
+{
+    const rg_node *forward = node->forward;
+    *step = (rg_step){ .op = node->op,
+                       .gradient = node->gradient,
+                       .forward = forward != NULL ? d->place[forward->id] : -1,
+                       .inputs = node->inputs,
+                       .outputs = node->outputs };
+    for (int32_t i = 0; i < RG_MAX_INPUTS; i++) {
+        step->in[i] = i < node->inputs ? id_of(node->in[i]) : -1;
+        const rg_value *out = i < node->outputs ? node->out[i] : NULL;
+        step->out[i] = out != NULL && (!node->gradient || d->live[out->id]) ? out->id : -1;
+    }
+    const uint32_t reads = node->gradient ? rg_node_reads(node) : 0;
+    for (int32_t i = 0; i < RG_MAX_INPUTS; i++) {
+        step->source[i] = node->gradient ? id_of(node->x[i]) : -1;
+        step->x[i] = reads & (uint32_t)RG_READS_X << i ? id_of(node->x[i]) : -1;
+    }
+    for (int32_t i = 0; i < RG_MAX_OUTPUTS; i++)
+        step->y[i] = reads & (uint32_t)RG_READS_Y << i ? id_of(node->y[i]) : -1;
+    if (forward != NULL)
+        plan->steps[step->forward].keeps = true;
+    RG_TRY(copy_label(node->label, &step->label));
+    return rg_kernel_create(plan->device, node->op, node->desc, &step->kernel);
+}
+
+static void note_read(rg_plan *plan, int32_t value, int32_t step)
+{
+    if (value >= 0)
+        plan->slots[value].last = step;
+}
+
+/* When values are made, and read last. A step also makes what nobody reads. */
+static void find_times(rg_plan *plan)
+{
+    for (int32_t s = 0; s < plan->steps_count; s++) {
+        const rg_step *step = &plan->steps[s];
+        for (int32_t i = 0; i < step->outputs; i++) {
+            if (step->out[i] >= 0)
+                plan->slots[step->out[i]].made = plan->slots[step->out[i]].last = s;
+        }
+        for (int32_t i = 0; i < RG_MAX_INPUTS; i++) {
+            note_read(plan, step->in[i], s);
+            note_read(plan, step->x[i], s);
+        }
+        for (int32_t i = 0; i < RG_MAX_OUTPUTS; i++)
+            note_read(plan, step->y[i], s);
+    }
+}
+
+static rg_status make_slots(rg_plan *plan, const draft *d)
+{
+    const rg_graph *graph = d->graph;
+    for (int32_t v = 0; v < plan->slots_count; v++) {
+        const rg_value *value = graph->values[v];
+        rg_slot *slot = &plan->slots[v];
+        *slot = (rg_slot){ .kind = value->kind,
+                           .source = -1,
+                           .like = id_of(value->like),
+                           .number = value->number,
+                           .parameter = -1,
+                           .made = -1,
+                           .last = -1,
+                           .live = d->live[v],
+                           .desc = value->desc };
+        if (value->kind == RG_VALUE_PARAMETER)
+            slot->parameter = v;
+        else if (d->takes[v] != NULL)
+            slot->parameter = d->takes[v]->id;
+        if (value->name != NULL)
+            RG_TRY(copy_label(value->name, &slot->name));
+        if (value->kind == RG_VALUE_SOURCE && slot->live) {
+            slot->source = plan->sources_count;
+            plan->sources[plan->sources_count++] = v;
+        }
+    }
+    for (size_t i = 0; i < graph->results_count; i++) {
+        const int32_t v = graph->results[i].value->id;
+        plan->slots[v].result = true;
+        plan->results[i] = v;
+        RG_TRY(copy_label(graph->results[i].name, &plan->result_names[i]));
+        plan->results_count++;
+    }
+    return RG_OK;
+}
+
+/* Whether a step may write value `v` over parameter `p`, which it may read. */
+static rg_status check_assignment(const rg_plan *plan, const rg_step *step, int32_t out)
+{
+    const int32_t p = plan->slots[step->out[out]].parameter;
+    for (int32_t i = 0; p >= 0 && !step->gradient && i < step->inputs; i++)
+        RG_CHECK(step->in[i] != p ||
+                     rg_op_may_alias(step->op, step->kernel->desc, "x", i, "y", out),
+                 RG_UNSUPPORTED, "%s cannot write its result over the parameter '%s' that it reads",
+                 step->label, plan->slots[p].name);
+    return RG_OK;
+}
+
+static rg_status make_parameters(rg_plan *plan)
+{
+    for (int32_t v = 0; v < plan->slots_count; v++) {
+        const rg_slot *slot = &plan->slots[v];
+        if (slot->kind != RG_VALUE_PARAMETER || !slot->live)
+            continue;
+        RG_TRY(rg_tensor_create(plan->device, &slot->desc, &plan->parameters[v]));
+        RG_TRY(rg_layout_fill(plan->parameters[v], 0));
+    }
+    for (int32_t s = 0; s < plan->steps_count; s++) {
+        for (int32_t i = 0; i < plan->steps[s].outputs; i++) {
+            if (plan->steps[s].out[i] >= 0)
+                RG_TRY(check_assignment(plan, &plan->steps[s], i));
+        }
+    }
+    return RG_OK;
+}
+
+static rg_status fill_plan(rg_plan *plan, draft *d)
+{
+    const rg_graph *graph = d->graph;
+    const rg_node **order = NULL;
+    const size_t nodes = graph->nodes_count, values = graph->values_count;
+    RG_TRY(rg_room(values, sizeof *plan->slots, &plan->slots));
+    RG_TRY(rg_room(values, sizeof *plan->sources, &plan->sources));
+    RG_TRY(rg_room(values, sizeof *plan->parameters, &plan->parameters));
+    plan->slots_count = (int32_t)values;
+    plan->nodes = nodes;
+    plan->results_room = graph->results_count;
+    RG_TRY(rg_room(nodes, sizeof *plan->steps, &plan->steps));
+    RG_TRY(rg_room(graph->results_count, sizeof *plan->results, &plan->results));
+    RG_TRY(rg_room(graph->results_count, sizeof *plan->result_names, &plan->result_names));
+    RG_TRY(rg_room(nodes, sizeof *order, &order));
+    int32_t count = 0;
+    find_live(d);
+    rg_status status = order_nodes(d, order, &count);
+    if (status == RG_OK)
+        status = make_slots(plan, d);
+    for (int32_t s = 0; s < count && status == RG_OK; s++) {
+        plan->steps_count = s + 1;
+        status = make_step(plan, d, order[s], &plan->steps[s]);
+    }
+    rg_release(allocator, order, nodes * sizeof *order);
+    RG_TRY(status);
+    find_times(plan);
+    return make_parameters(plan);
+}
+
+rg_status rg_plan_create(rg_device *device, const rg_graph *graph, const rg_plan_options *options,
+                         rg_plan **plan)
+{
+    RG_CHECK_NOT_NULL(plan);
+    *plan = NULL;
+    RG_CHECK_NOT_NULL(device);
+    RG_TRY(rg_graph_status(graph));
+    RG_CHECK(graph->results_count + graph->assignments_count > 0, RG_INVALID_ARGUMENT,
+             "the graph has no result and assigns nothing: there is nothing to run");
+    const size_t nodes = graph->nodes_count, values = graph->values_count;
+    draft d = { .graph = graph };
+    rg_plan *made = NULL;
+    rg_status status = rg_room(1, sizeof *made, &made);
+    if (status == RG_OK) {
+        made->device = rg_device_retain(device);
+        made->options = options != NULL ? *options : rg_plan_options_default();
+        status = rg_queue_create(device, &made->queue);
+    }
+    if (status == RG_OK)
+        status = rg_room(values, sizeof *d.live, &d.live);
+    if (status == RG_OK)
+        status = rg_room(nodes, sizeof *d.runs, &d.runs);
+    if (status == RG_OK)
+        status = rg_room(nodes, sizeof *d.place, &d.place);
+    if (status == RG_OK)
+        status = rg_room(values, sizeof *d.readers, &d.readers);
+    if (status == RG_OK)
+        status = rg_room(values, sizeof *d.takes, &d.takes);
+    if (status == RG_OK)
+        status = fill_plan(made, &d);
+    rg_release(allocator, d.live, values * sizeof *d.live);
+    rg_release(allocator, d.runs, nodes * sizeof *d.runs);
+    rg_release(allocator, d.place, nodes * sizeof *d.place);
+    rg_release(allocator, d.readers, values * sizeof *d.readers);
+    rg_release(allocator, d.takes, values * sizeof *d.takes);
+    if (status != RG_OK) {
+        rg_plan_destroy(made);
+        return status;
+    }
+    *plan = made;
+    return RG_OK;
+}
+
+static void free_arrays(rg_plan *plan)
+{
+    const size_t values = (size_t)plan->slots_count;
+    rg_release(allocator, plan->slots, values * sizeof *plan->slots);
+    rg_release(allocator, plan->sources, values * sizeof *plan->sources);
+    rg_release(allocator, plan->parameters, values * sizeof *plan->parameters);
+    rg_release(allocator, plan->steps, plan->nodes * sizeof *plan->steps);
+    rg_release(allocator, plan->results, plan->results_room * sizeof *plan->results);
+    rg_release(allocator, plan->result_names, plan->results_room * sizeof *plan->result_names);
+}
+
+void rg_plan_destroy(rg_plan *plan)
+{
+    if (plan == NULL)
+        return;
+    while (plan->layouts != NULL) {
+        rg_layout_plan *layout = plan->layouts;
+        plan->layouts = layout->next;
+        rg_layout_destroy(plan, layout);
+    }
+    for (int32_t s = 0; s < plan->steps_count; s++) {
+        rg_kernel_destroy(plan->steps[s].kernel);
+        free(plan->steps[s].label);
+    }
+    for (int32_t v = 0; v < plan->slots_count; v++) {
+        free(plan->slots[v].name);
+        rg_tensor_destroy(plan->parameters[v]);
+    }
+    for (int32_t i = 0; i < plan->results_count; i++)
+        free(plan->result_names[i]);
+    free_arrays(plan);
+    rg_queue_destroy(plan->queue);
+    rg_device_destroy(plan->device);
+    rg_release(allocator, plan, sizeof *plan);
+}
+
+/* ---- asking ---- */
+
+int32_t rg_plan_sources(const rg_plan *plan)
+{
+    return plan != NULL ? plan->sources_count : 0;
+}
+
+const char *rg_plan_source_name(const rg_plan *plan, int32_t index)
+{
+    return plan != NULL && index >= 0 && index < plan->sources_count
+               ? plan->slots[plan->sources[index]].name
+               : NULL;
+}
+
+int32_t rg_plan_steps(const rg_plan *plan)
+{
+    return plan != NULL ? plan->steps_count : 0;
+}
+
+rg_status rg_plan_parameter(rg_plan *plan, const char *name, rg_tensor **tensor)
+{
+    RG_CHECK_NOT_NULL(tensor);
+    *tensor = NULL;
+    RG_CHECK_NOT_NULL(plan);
+    RG_CHECK_NOT_NULL(name);
+    for (int32_t v = 0; v < plan->slots_count; v++) {
+        if (plan->parameters[v] != NULL && strcmp(plan->slots[v].name, name) == 0) {
+            *tensor = plan->parameters[v];
+            return RG_OK;
+        }
+    }
+    return rg_fail(RG_INVALID_ARGUMENT, "the plan has no parameter '%s'", name);
+}
+
+rg_status rg_plan_result(rg_plan *plan, const char *name, rg_tensor **tensor)
+{
+    RG_CHECK_NOT_NULL(tensor);
+    *tensor = NULL;
+    RG_CHECK_NOT_NULL(plan);
+    RG_CHECK_NOT_NULL(name);
+    RG_CHECK(plan->current != NULL, RG_INVALID_STATE,
+             "rg_plan_result: nothing was prepared or encoded yet");
+    for (int32_t i = 0; i < plan->results_count; i++) {
+        if (strcmp(plan->result_names[i], name) == 0) {
+            *tensor = plan->current->tensors[plan->results[i]];
+            RG_CHECK(*tensor != NULL, RG_UNSUPPORTED, "the result '%s' is a source itself", name);
+            return RG_OK;
+        }
+    }
+    return rg_fail(RG_INVALID_ARGUMENT, "the plan has no result '%s'", name);
+}
+
+size_t rg_plan_bytes(const rg_plan *plan)
+{
+    return plan != NULL && plan->current != NULL ? plan->current->bytes : 0;
+}
+
+size_t rg_plan_bytes_apart(const rg_plan *plan)
+{
+    return plan != NULL && plan->current != NULL ? plan->current->apart : 0;
+}
+
+size_t rg_plan_scratch(const rg_plan *plan)
+{
+    return plan != NULL && plan->current != NULL ? plan->current->scratch : 0;
+}
+
+/* ---- running ---- */
+
+rg_status rg_plan_prepare(rg_plan *plan, const rg_tensor_desc sources[])
+{
+    RG_CHECK_NOT_NULL(plan);
+    RG_CHECK(sources != NULL || plan->sources_count == 0, RG_INVALID_ARGUMENT,
+             "rg_plan_prepare: sources is NULL");
+    return rg_plan_layout(plan, sources, NULL, &plan->current);
+}
+
+/* A source must not lie in memory that the run writes. */
+static rg_status check_source(const rg_plan *plan, const rg_commands *commands, int32_t index,
+                              const rg_tensor *source)
+{
+    const char *name = rg_plan_source_name(plan, index);
+    RG_CHECK(source != NULL, RG_INVALID_ARGUMENT, "rg_plan_encode: the source '%s' is NULL", name);
+    RG_TRY(rg_tensor_usable(source, commands, "rg_plan_encode", "source ", name));
+    for (const rg_layout_plan *l = plan->layouts; l != NULL; l = l->next)
+        RG_CHECK(source->storage != l->storage, RG_INVALID_ARGUMENT,
+                 "rg_plan_encode: the source '%s' is a result of the plan itself; copy it first",
+                 name);
+    for (int32_t v = 0; v < plan->slots_count; v++) {
+        const int32_t p = plan->slots[v].parameter;
+        RG_CHECK(p < 0 || plan->slots[v].made < 0 ||
+                     source->storage != plan->parameters[p]->storage,
+                 RG_INVALID_ARGUMENT,
+                 "rg_plan_encode: the source '%s' is the parameter '%s', which the run changes",
+                 name, plan->slots[p].name);
+    }
+    return RG_OK;
+}
+
+static rg_status find_layout(rg_plan *plan, const rg_commands *commands, rg_tensor *const sources[])
+{
+    const int32_t count = plan->sources_count;
+    rg_tensor_desc descs[count + 1];
+    size_t alignments[count + 1];
+    RG_CHECK(sources != NULL || count == 0, RG_INVALID_ARGUMENT, "rg_plan_encode: sources is NULL");
+    for (int32_t i = 0; i < count; i++) {
+        RG_TRY(check_source(plan, commands, i, sources[i]));
+        descs[i] = sources[i]->desc;
+        alignments[i] = ((uintptr_t)sources[i]->storage->data + sources[i]->offset) % RG_ALIGNMENT;
+    }
+    return rg_plan_layout(plan, descs, alignments, &plan->current);
+}
+
+rg_status rg_plan_encode(rg_plan *plan, rg_commands *commands, rg_tensor *const sources[])
+{
+    RG_CHECK_NOT_NULL(plan);
+    RG_TRY(rg_commands_recording(commands, __func__));
+    RG_CHECK(commands->queue->device == plan->device, RG_INVALID_ARGUMENT,
+             "rg_plan_encode: the commands are on another device than the plan (%s, %s)",
+             commands->queue->device->name, plan->device->name);
+    RG_TRY(find_layout(plan, commands, sources));
+    const rg_stand_ins stand_ins = { plan->current->stand_ins, sources, plan->sources_count };
+    RG_TRY(rg_commands_repeat(commands, plan->current->recorded, &stand_ins));
+    const uint64_t serial = ++commands->serial;
+    for (int32_t i = 0; i < plan->sources_count; i++)
+        rg_tensor_count_read(sources[i], serial);
+    return RG_OK;
+}

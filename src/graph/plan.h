@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* What stands behind a plan. */
+#ifndef RG_GRAPH_PLAN_H
+#define RG_GRAPH_PLAN_H
+
+#include "graph/graph.h"
+#include "runtime/objects.h"
+
+/* A node that runs, with all it needs of the graph: values by their ids, -1 for none. */
+typedef struct rg_step {
+    const rg_op *op;
+    rg_kernel *kernel;
+    char *label;
+    bool gradient;
+    int32_t forward; /* of a gradient: the step whose state it reads, or -1 */
+    int32_t inputs, outputs;
+    int32_t in[RG_MAX_INPUTS], out[RG_MAX_INPUTS]; /* x and y; of a gradient dy and dx */
+    int32_t source[RG_MAX_INPUTS];                 /* of a gradient: x, for their shapes */
+    int32_t x[RG_MAX_INPUTS], y[RG_MAX_OUTPUTS];   /* what it is handed of them */
+    bool keeps;                                    /* a forward step whose state a gradient wants */
+} rg_step;
+
+/* A value as the plan knows it. */
+typedef struct rg_slot {
+    rg_value_kind kind;
+    int32_t source;     /* of a source: its place */
+    int32_t like;       /* of a constant */
+    double number;      /* of a constant */
+    int32_t parameter;  /* a value that is this parameter, or is assigned to it; else -1 */
+    int32_t made, last; /* steps that write it and that read it last; made -1: before all */
+    bool live, result;
+    rg_tensor_desc desc; /* of a parameter */
+    char *name;          /* of a source or parameter */
+} rg_slot;
+
+/* Storage and tensors for one set of source shapes. */
+typedef struct rg_layout_plan {
+    struct rg_layout_plan *next;
+    rg_tensor_desc *sources;
+    size_t *alignments;    /* of the sources: their addresses, modulo RG_ALIGNMENT */
+    rg_tensor_desc *descs; /* by value */
+    rg_tensor **tensors;   /* by value; NULL for sources */
+    rg_state **states;     /* by step */
+    rg_storage *storage;
+    size_t bytes, apart; /* of the storage; of all values and states if none shared */
+    size_t scratch;      /* of kernels, allocated for each run */
+    rg_commands *recorded;
+    rg_tensor **stand_ins; /* by source */
+    void *poison;          /* bytes that overwrite what is no longer read, or NULL */
+    size_t poison_bytes;
+} rg_layout_plan;
+
+struct rg_plan {
+    rg_device *device;
+    rg_queue *queue; /* layouts record for it, and nothing is committed to it */
+    rg_plan_options options;
+    rg_slot *slots;
+    int32_t slots_count;
+    rg_step *steps;
+    int32_t steps_count;
+    int32_t *sources; /* their values */
+    int32_t sources_count;
+    char **result_names;
+    int32_t *results; /* their values */
+    int32_t results_count;
+    size_t nodes, results_room; /* how many there is room for in steps, in results */
+    rg_tensor **parameters;     /* by value */
+    rg_layout_plan *layouts, *current;
+};
+
+/* ---- placement.c ---- */
+
+/* Zeroed room for an array, into the pointer at `pointer`. */
+rg_status rg_room(size_t count, size_t element, void *pointer);
+
+/* Something that wants `bytes` from step `first` to step `last`. */
+typedef struct rg_claim {
+    size_t bytes, offset;
+    int32_t first, last;
+} rg_claim;
+
+/* Gives every claim an offset, so that claims whose times meet do not; returns the size of it all.
+ */
+rg_status rg_claims_place(rg_claim claims[], int32_t count, bool reuse, size_t *size);
+
+/* ---- layout.c ---- */
+
+/* The layout for sources of these shapes, at addresses of these alignments (NULL: 0): one that
+ * there is, or a new one. */
+rg_status rg_plan_layout(rg_plan *plan, const rg_tensor_desc sources[], const size_t alignments[],
+                         rg_layout_plan **layout);
+void rg_layout_destroy(rg_plan *plan, rg_layout_plan *layout);
+/* Writes a number into all elements, and waits for it. */
+rg_status rg_layout_fill(rg_tensor *tensor, double number);
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* The reverse pass: gradient nodes for all that leads from parameters and sources to a value. */
+#include "graph/graph.h"
+
+#include "core/memory.h"
+
+#include <retrograde/arithmetic.h>
+
+/* For each value: whether a gradient of it is of use, and the one that has reached it so far. */
+typedef struct reverse {
+    rg_graph *graph;
+    bool *needed;
+    rg_value **reached;
+    rg_gradient_handler *handler;
+    void *context;
+} reverse;
+
+static bool is_needed(const reverse *r, const rg_value *value)
+{
+    return r->needed[value->id];
+}
+
+/* Values that depend, through inputs with a gradient, on something that is wanted. A constant is
+ * not, nor what stands behind a stop mark: its own gradient is wanted, but asks for nothing. */
+static void mark_needed(reverse *r)
+{
+    const rg_graph *graph = r->graph;
+    for (size_t i = 0; i < graph->values_count; i++) {
+        const rg_value *value = graph->values[i];
+        if (value->kind == RG_VALUE_SOURCE)
+            r->needed[i] = true;
+        else if (value->kind == RG_VALUE_PARAMETER)
+            r->needed[i] = !value->stops;
+        else if (value->kind == RG_VALUE_OUTPUT)
+            r->needed[i] = value->stops;
+    }
+    for (size_t n = 0; n < graph->nodes_count; n++) {
+        const rg_node *node = graph->nodes[n];
+        bool any = false;
+        if (node->gradient)
+            continue;
+        for (int32_t i = 0; i < node->inputs; i++)
+            any |= is_needed(r, node->in[i]) && rg_op_differentiates(node->op, node->desc, i);
+        const int32_t gradients = rg_op_gradients(node->op, node->desc);
+        for (int32_t j = 0; j < gradients; j++)
+            r->needed[node->out[j]->id] |= any;
+    }
+}
+
+/* One more gradient reaches a value: the first is kept, others are added to it. */
+static rg_status reach(reverse *r, rg_value *value, rg_value *gradient)
+{
+    rg_value **reached = &r->reached[value->id];
+    if (*reached == NULL) {
+        *reached = gradient;
+        return RG_OK;
+    }
+    const rg_arithmetic_desc desc = rg_arithmetic_desc_default();
+    rg_value *const both[] = { *reached, gradient };
+    rg_node *sum = rg_graph_node(r->graph, "arithmetic", &desc, both, 2);
+    RG_TRY(rg_graph_status(r->graph));
+    *reached = rg_node_output(sum, 0);
+    if (r->handler != NULL)
+        r->handler(r->context, sum, NULL, value, both[0]);
+    return RG_OK;
+}
+
+/* The gradients of a node's outputs; false if none has reached it. */
+static bool collect(const reverse *r, const rg_node *node, rg_value *dy[])
+{
+    const int32_t gradients = rg_op_gradients(node->op, node->desc);
+    bool any = false;
+    for (int32_t j = 0; j < gradients; j++) {
+        const rg_value *y = node->out[j];
+        dy[j] = y->stops ? NULL : r->reached[y->id];
+        any |= dy[j] != NULL;
+    }
+    for (int32_t j = 0; any && j < gradients; j++) {
+        if (dy[j] == NULL && !(node->op->optional_dy >> j & 1))
+            dy[j] = rg_graph_constant(r->graph, node->out[j], 0);
+    }
+    return any;
+}
+
+static rg_status go_back(reverse *r, rg_node *node)
+{
+    rg_value *dy[RG_MAX_OUTPUTS] = { NULL };
+    uint64_t wanted = 0;
+    if (!collect(r, node, dy))
+        return RG_OK;
+    for (int32_t i = 0; i < node->inputs; i++) {
+        if (is_needed(r, node->in[i]) && rg_op_differentiates(node->op, node->desc, i))
+            wanted |= UINT64_C(1) << i;
+    }
+    if (wanted == 0)
+        return RG_OK;
+    rg_node *gradient = rg_graph_gradient(r->graph, node, dy, wanted);
+    RG_TRY(rg_graph_status(r->graph));
+    rg_value *first = NULL;
+    for (int32_t j = 0; j < gradient->inputs && first == NULL; j++)
+        first = gradient->in[j];
+    for (int32_t i = 0; i < node->inputs; i++) {
+        if (!(wanted >> i & 1))
+            continue;
+        if (r->handler != NULL)
+            r->handler(r->context, gradient, node, node->in[i], first);
+        RG_TRY(reach(r, node->in[i], gradient->out[i]));
+    }
+    return RG_OK;
+}
+
+static rg_status start(reverse *r, rg_value *const y[], rg_value *const dy[], int32_t count)
+{
+    for (int32_t i = 0; i < count; i++) {
+        RG_CHECK(y[i] != NULL && y[i]->graph == r->graph, RG_INVALID_ARGUMENT,
+                 "rg_graph_gradients: value %d is NULL or of another graph", i);
+        RG_CHECK(is_needed(r, y[i]), RG_INVALID_ARGUMENT,
+                 "rg_graph_gradients: value %d depends on no source and no parameter that is "
+                 "not frozen",
+                 i);
+        rg_value *gradient =
+            dy != NULL && dy[i] != NULL ? dy[i] : rg_graph_constant(r->graph, y[i], 1);
+        RG_TRY(rg_graph_status(r->graph));
+        RG_TRY(reach(r, y[i], gradient));
+    }
+    return RG_OK;
+}
+
+/* Nodes stand behind what they read, so from the last to the first every gradient of a value has
+ * been reached when its node is. */
+static rg_status walk(reverse *r, rg_value *const y[], rg_value *const dy[], int32_t count,
+                      size_t values)
+{
+    const size_t nodes = r->graph->nodes_count;
+    RG_TRY(start(r, y, dy, count));
+    for (size_t n = nodes; n-- > 0;) {
+        if (!r->graph->nodes[n]->gradient)
+            RG_TRY(go_back(r, r->graph->nodes[n]));
+    }
+    for (size_t i = 0; i < values; i++) {
+        if (r->reached[i] != NULL)
+            r->graph->values[i]->gradient = r->reached[i];
+    }
+    return RG_OK;
+}
+
+rg_status rg_graph_gradients(rg_graph *graph, rg_value *const y[], rg_value *const dy[],
+                             int32_t count, rg_gradient_handler *handler, void *context)
+{
+    RG_CHECK_NOT_NULL(graph);
+    RG_CHECK_NOT_NULL(y);
+    RG_TRY(rg_graph_status(graph));
+    const size_t values = graph->values_count; /* those that come are gradients */
+    reverse r = { .graph = graph, .handler = handler, .context = context };
+    void *needed = NULL, *reached = NULL;
+    rg_status status = rg_allocate_zero(&rg_default_allocator, values * sizeof *r.needed, &needed);
+    if (status == RG_OK)
+        status = rg_allocate_zero(&rg_default_allocator, values * sizeof *r.reached, &reached);
+    r.needed = needed;
+    r.reached = reached;
+    if (status == RG_OK) {
+        mark_needed(&r);
+        status = walk(&r, y, dy, count, values);
+    }
+    rg_release(&rg_default_allocator, needed, values * sizeof *r.needed);
+    rg_release(&rg_default_allocator, reached, values * sizeof *r.reached);
+    return rg_graph_mistake(graph, status);
+}
