@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,6 +67,25 @@ rg_status rg_input_read(rg_input *input, void *to, size_t size, size_t *got)
     return RG_OK;
 }
 
+rg_status rg_input_read_at(const rg_input *input, void *to, size_t size, uint64_t offset,
+                           size_t *got)
+{
+    *got = 0;
+    while (*got < size) {
+        const size_t rest = size - *got;
+        const ssize_t step =
+            pread(input->file, (char *)to + *got,
+                  rest < LARGEST_PIECE ? rest : (size_t)LARGEST_PIECE, (off_t)(offset + *got));
+        if (step < 0 && errno == EINTR)
+            continue;
+        RG_CHECK(step >= 0, RG_IO, "cannot be read: %s", strerror(errno));
+        if (step == 0)
+            break;
+        *got += (size_t)step;
+    }
+    return RG_OK;
+}
+
 static rg_status enlarge(const rg_allocator *allocator, rg_bytes *bytes, size_t capacity)
 {
     void *larger;
@@ -122,74 +140,47 @@ rg_status rg_file_read(const rg_allocator *allocator, const char *path, size_t l
 
 /* ---- writing ---- */
 
-static rg_status write_all(int file, const char *data, size_t size)
-{
-    while (size > 0) {
-        const ssize_t step = write(file, data, size < LARGEST_PIECE ? size : (size_t)LARGEST_PIECE);
-        if (step < 0 && errno == EINTR)
-            continue;
-        RG_CHECK(step >= 0, RG_IO, "cannot be written: %s", strerror(errno));
-        data += step;
-        size -= (size_t)step;
-    }
-    return RG_OK;
-}
-
-static rg_status write_and_close(int file, const void *data, size_t size, bool sync)
-{
-    rg_status status = write_all(file, data, size);
-    if (status == RG_OK && sync && fsync(file) != 0)
-        status = rg_fail(RG_IO, "cannot be written: %s", strerror(errno));
-    if (close(file) != 0 && status == RG_OK)
-        status = rg_fail(RG_IO, "cannot be written: %s", strerror(errno));
-    return status;
-}
-
-static rg_status write_in_place(const char *path, const void *data, size_t size)
-{
-    const int file = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOCTTY);
-    RG_CHECK(file >= 0, RG_IO, "cannot be opened for writing: %s", strerror(errno));
-    return write_and_close(file, data, size, false);
-}
-
 /* Makes a new file beside `path`. Its name does not depend on that of `path`, which may already be
  * as long as names can be. */
-static rg_status open_temporary(const char *path, char *name, size_t capacity, int *file)
+static rg_status open_temporary(rg_output *output, const char *path)
 {
     const char *slash = strrchr(path, '/');
     const int folder = slash != NULL ? (int)(slash - path) + 1 : 0;
-    *file = -1;
+    output->file = -1;
     errno = EEXIST;
-    for (int i = 0; i < 1000 && *file < 0 && errno == EEXIST; i++) {
-        snprintf(name, capacity, "%.*s.retrograde-%ld-%d", folder, path, (long)getpid(), i);
-        *file = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    for (int i = 0; i < 1000 && output->file < 0 && errno == EEXIST; i++) {
+        snprintf(output->temporary, sizeof output->temporary, "%.*s.retrograde-%ld-%d", folder,
+                 path, (long)getpid(), i);
+        output->file = open(output->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     }
-    RG_CHECK(*file >= 0, RG_IO, "cannot be created: %s", strerror(errno));
+    RG_CHECK(output->file >= 0, RG_IO, "cannot be created: %s", strerror(errno));
     return RG_OK;
 }
 
 /* `old` describes the file that is there now, or is NULL. */
-static rg_status replace(const char *path, const struct stat *old, const void *data, size_t size)
+static rg_status open_beside(rg_output *output, const char *path, const struct stat *old)
 {
-    char target[PATH_MAX], name[PATH_MAX + 64];
-    if (old != NULL && realpath(path, target) != NULL) /* a link stays, its file is replaced */
-        path = target;
-    RG_CHECK(strlen(path) < PATH_MAX, RG_IO, "cannot be created: %s", strerror(ENAMETOOLONG));
-    RG_CHECK(old == NULL || access(path, W_OK) == 0, RG_IO, "cannot be opened for writing: %s",
-             strerror(errno));
-    int file;
-    RG_TRY(open_temporary(path, name, sizeof name, &file));
-    rg_status status = RG_OK;
-    if (old != NULL && fchmod(file, old->st_mode & 0777) != 0)
-        status = rg_fail(RG_IO, "cannot be created: %s", strerror(errno));
-    const rg_status written = write_and_close(file, data, size, true);
-    if (status == RG_OK)
-        status = written;
-    if (status == RG_OK && rename(name, path) != 0)
-        status = rg_fail(RG_IO, "cannot be written: %s", strerror(errno));
-    if (status != RG_OK)
-        unlink(name);
-    return status;
+    char *const target = old != NULL ? realpath(path, NULL) : NULL;
+    const int length =
+        snprintf(output->target, sizeof output->target, "%s", target != NULL ? target : path);
+    free(target); /* a link stays, its file is replaced */
+    RG_CHECK((size_t)length < sizeof output->target, RG_IO, "cannot be created: %s",
+             strerror(ENAMETOOLONG));
+    RG_CHECK(length > 0, RG_IO, "cannot be created: %s", strerror(ENOENT));
+    RG_CHECK(old == NULL || access(output->target, W_OK) == 0, RG_IO,
+             "cannot be opened for writing: %s", strerror(errno));
+    RG_TRY(open_temporary(output, output->target));
+    if (old != NULL && fchmod(output->file, old->st_mode & 0777) != 0)
+        return rg_output_close(output, rg_fail(RG_IO, "cannot be created: %s", strerror(errno)));
+    return RG_OK;
+}
+
+static rg_status open_in_place(rg_output *output, const char *path)
+{
+    output->temporary[0] = 0;
+    output->file = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOCTTY);
+    RG_CHECK(output->file >= 0, RG_IO, "cannot be opened for writing: %s", strerror(errno));
+    return RG_OK;
 }
 
 /* Whether the path names a descriptor of this process: others hold it too, and would go on writing
@@ -200,13 +191,72 @@ static bool is_descriptor(const char *path)
            strncmp(path, "/dev/fd/", 8) == 0 || strncmp(path, "/proc/self/fd/", 14) == 0;
 }
 
-rg_status rg_file_write(const char *path, const void *data, size_t size)
+rg_status rg_output_open(rg_output *output, const char *path)
 {
     struct stat info;
     const bool exists = stat(path, &info) == 0;
-    const bool in_place = exists && (!S_ISREG(info.st_mode) || is_descriptor(path));
-    const rg_status status = in_place ? write_in_place(path, data, size)
-                                      : replace(path, exists ? &info : NULL, data, size);
+    if (exists && (!S_ISREG(info.st_mode) || is_descriptor(path)))
+        return open_in_place(output, path);
+    return open_beside(output, path, exists ? &info : NULL);
+}
+
+rg_status rg_output_add(rg_output *output, const void *data, size_t size)
+{
+    for (const char *at = data; size > 0;) {
+        const ssize_t step =
+            write(output->file, at, size < LARGEST_PIECE ? size : (size_t)LARGEST_PIECE);
+        if (step < 0 && errno == EINTR)
+            continue;
+        RG_CHECK(step >= 0, RG_IO, "cannot be written: %s", strerror(errno));
+        at += step;
+        size -= (size_t)step;
+    }
+    return RG_OK;
+}
+
+/* Brings the new name to the disk. The file is whole already, so what a file system does not offer,
+ * or a folder that may not be read, is no failure. */
+static void sync_folder(char *path)
+{
+    char *const slash = strrchr(path, '/');
+    if (slash != NULL)
+        slash[slash == path] = 0;
+    const int folder = open(slash != NULL ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder >= 0) {
+        (void)fsync(folder);
+        close(folder);
+    }
+}
+
+rg_status rg_output_close(rg_output *output, rg_status status)
+{
+    const bool replaces = output->temporary[0] != 0;
+    bool done = status == RG_OK && (!replaces || fsync(output->file) == 0);
+    int problem = errno;
+    if (close(output->file) != 0 && done) {
+        done = false;
+        problem = errno;
+    }
+    if (done && replaces && rename(output->temporary, output->target) != 0) {
+        done = false;
+        problem = errno;
+    }
+    if (status == RG_OK && !done)
+        status = rg_fail(RG_IO, "cannot be written: %s", strerror(problem));
+    if (replaces && done)
+        sync_folder(output->target);
+    else if (replaces)
+        unlink(output->temporary);
+    output->file = -1;
+    return status;
+}
+
+rg_status rg_file_write(const char *path, const void *data, size_t size)
+{
+    rg_output output;
+    rg_status status = rg_output_open(&output, path);
+    if (status == RG_OK)
+        status = rg_output_close(&output, rg_output_add(&output, data, size));
     if (status != RG_OK)
         rg_error_prefix("%s: ", path);
     return status;
