@@ -8,7 +8,7 @@ include(CMakePackageConfigHelpers)
 
 set(unwanted "")
 if(NOT RG_FILES)
-    set(unwanted PATTERN files.h EXCLUDE)
+    set(unwanted REGEX "/(files|safetensors)[.]h$" EXCLUDE)
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/retrograde ${PROJECT_BINARY_DIR}/include/retrograde
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN *.h ${unwanted})

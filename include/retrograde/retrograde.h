@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /** @file
- *  The library without its file formats (those are in files.h): everything, in one include. */
+ *  The library without its file formats (those are in files.h and safetensors.h): everything,
+ *  in one include. */
 #ifndef RETROGRADE_RETROGRADE_H
 #define RETROGRADE_RETROGRADE_H
 

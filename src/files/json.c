@@ -406,3 +406,27 @@ void rg_text_add_string(rg_text *to, const char *text)
     }
     add_bytes(to, "\"", 1);
 }
+
+const char *rg_text_quoted(const char *text, char to[RG_QUOTED])
+{
+    rg_text whole;
+    rg_text_begin(&whole, to, RG_QUOTED);
+    rg_text_add_string(&whole, text);
+    if (whole.length >= RG_QUOTED) {
+        size_t end = RG_QUOTED - 5; /* not within a character */
+        while (end > 1 && (to[end] & 0xc0) == 0x80)
+            end--;
+        snprintf(to + end, RG_QUOTED - end, "…\"");
+    }
+    return to;
+}
+
+bool rg_text_is_utf8(const char *text)
+{
+    for (size_t left = strlen(text), length; left > 0; left -= length, text += length) {
+        length = utf8_length(text, left);
+        if (length == 0)
+            return false;
+    }
+    return true;
+}

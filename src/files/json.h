@@ -67,4 +67,10 @@ void rg_text_add(rg_text *to, const char *text);
 /* Adds a string in quotes. Bytes that are not UTF-8 become the replacement character. */
 void rg_text_add_string(rg_text *to, const char *text);
 
+/* Text of strangers for a sentence: as a string in quotes, cut where it is long. Returns `to`. */
+enum { RG_QUOTED = 96 };
+const char *rg_text_quoted(const char *text, char to[RG_QUOTED]);
+
+bool rg_text_is_utf8(const char *text);
+
 #endif

@@ -10,7 +10,8 @@ run(${CMAKE_COMMAND} -S ${SOURCE} -B ${WORK}/made -G ${GENERATOR} -D CMAKE_C_COM
     -D RG_X86_RUNGS=OFF -D RG_CUDA=OFF)
 run(${CMAKE_COMMAND} --build made --parallel ${processors})
 run(${CMAKE_COMMAND} --install made --prefix ${WORK}/tree)
-file(GLOB_RECURSE unwanted ${WORK}/tree/files.h ${WORK}/tree/bin/*)
+file(GLOB_RECURSE unwanted ${WORK}/tree/files.h ${WORK}/tree/safetensors.h
+    ${WORK}/tree/bin/*)
 if(unwanted)
     message(FATAL_ERROR "installed although switched off: ${unwanted}")
 endif()

@@ -9,7 +9,7 @@ include(${CMAKE_CURRENT_LIST_DIR}/common.cmake)
 
 set(declared "")
 foreach(header ${headers})
-    if(header MATCHES "files\\.h$" AND NOT RG_FILES)
+    if(header MATCHES "(files|safetensors)\\.h$" AND NOT RG_FILES)
         continue()
     endif()
     set(folder ${SOURCE}/include)
