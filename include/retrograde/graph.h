@@ -60,7 +60,7 @@ RG_API rg_status rg_graph_result(rg_graph *graph, rg_value *value, const char *n
 RG_API rg_status rg_graph_assign(rg_graph *graph, rg_value *parameter, rg_value *value);
 
 /** The backward pass does not go past this value: its gradient is computed, that of what it was
- *  made from is not. On a parameter: it is frozen. */
+ *  made from is not. A parameter is frozen, and a source gets no gradient. */
 RG_API rg_status rg_value_stop_gradient(rg_value *value);
 
 /** The gradient that rg_graph_gradients() has made for the value; NULL where there is none. */
@@ -139,7 +139,10 @@ typedef struct rg_plan_options {
     uint32_t size;      /**< of this struct; set by rg_plan_options_default() */
     bool reuse_storage; /**< values share storage when their times do not meet (default true) */
     bool in_place;      /**< results may take the storage of what they are made of (default true) */
-    bool poison; /**< storage is filled with NaN before each run, for tests (default false) */
+    bool poison;        /**< storage is overwritten after its last use, for tests (default false) */
+    /** Parameters of the same name and shape are those of this plan, on the same device (default
+     *  NULL). */
+    const struct rg_plan *share;
 } rg_plan_options;
 RG_API rg_plan_options rg_plan_options_default(void);
 
@@ -156,6 +159,9 @@ RG_API const char *rg_plan_source_name(const rg_plan *plan, int32_t index);
 /** Nodes that a run goes through. */
 RG_API int32_t rg_plan_steps(const rg_plan *plan);
 
+/** How many parameters there are, and the name of each, in the order of the graph. */
+RG_API int32_t rg_plan_parameters(const rg_plan *plan);
+RG_API const char *rg_plan_parameter_name(const rg_plan *plan, int32_t index);
 /** A parameter by its name; it belongs to the plan and may be read and written between runs. */
 RG_API rg_status rg_plan_parameter(rg_plan *plan, const char *name, rg_tensor **tensor);
 

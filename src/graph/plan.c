@@ -253,12 +253,31 @@ static rg_status check_assignment(const rg_plan *plan, const rg_step *step, int3
     return RG_OK;
 }
 
+/* The parameter of another plan that serves as this one, or NULL. */
+static rg_tensor *shared_parameter(const rg_plan *plan, const rg_slot *slot)
+{
+    const rg_plan *from = plan->options.share;
+    for (int32_t v = 0; from != NULL && from->device == plan->device && v < from->slots_count;
+         v++) {
+        rg_tensor *tensor = from->parameters[v];
+        if (tensor != NULL && strcmp(from->slots[v].name, slot->name) == 0 &&
+            tensor->desc.dtype == slot->desc.dtype && rg_shape_same(&tensor->desc, &slot->desc))
+            return tensor;
+    }
+    return NULL;
+}
+
 static rg_status make_parameters(rg_plan *plan)
 {
     for (int32_t v = 0; v < plan->slots_count; v++) {
         const rg_slot *slot = &plan->slots[v];
         if (slot->kind != RG_VALUE_PARAMETER || !slot->live)
             continue;
+        plan->parameters[v] = shared_parameter(plan, slot);
+        if (plan->parameters[v] != NULL) {
+            plan->parameters[v]->refs++;
+            continue;
+        }
         RG_TRY(rg_tensor_create(plan->device, &slot->desc, &plan->parameters[v]));
         RG_TRY(rg_layout_fill(plan->parameters[v], 0));
     }
@@ -298,7 +317,9 @@ static rg_status fill_plan(rg_plan *plan, draft *d)
     rg_release(allocator, order, nodes * sizeof *order);
     RG_TRY(status);
     find_times(plan);
-    return make_parameters(plan);
+    RG_TRY(make_parameters(plan));
+    plan->options.share = NULL; /* it may be gone before this plan */
+    return RG_OK;
 }
 
 rg_status rg_plan_create(rg_device *device, const rg_graph *graph, const rg_plan_options *options,
@@ -397,6 +418,23 @@ const char *rg_plan_source_name(const rg_plan *plan, int32_t index)
 int32_t rg_plan_steps(const rg_plan *plan)
 {
     return plan != NULL ? plan->steps_count : 0;
+}
+
+int32_t rg_plan_parameters(const rg_plan *plan)
+{
+    int32_t count = 0;
+    for (int32_t v = 0; plan != NULL && v < plan->slots_count; v++)
+        count += plan->parameters[v] != NULL;
+    return count;
+}
+
+const char *rg_plan_parameter_name(const rg_plan *plan, int32_t index)
+{
+    for (int32_t v = 0; plan != NULL && v < plan->slots_count; v++) {
+        if (plan->parameters[v] != NULL && index-- == 0)
+            return plan->slots[v].name;
+    }
+    return NULL;
 }
 
 rg_status rg_plan_parameter(rg_plan *plan, const char *name, rg_tensor **tensor)

@@ -28,9 +28,7 @@ static void mark_needed(reverse *r)
     const rg_graph *graph = r->graph;
     for (size_t i = 0; i < graph->values_count; i++) {
         const rg_value *value = graph->values[i];
-        if (value->kind == RG_VALUE_SOURCE)
-            r->needed[i] = true;
-        else if (value->kind == RG_VALUE_PARAMETER)
+        if (value->kind == RG_VALUE_SOURCE || value->kind == RG_VALUE_PARAMETER)
             r->needed[i] = !value->stops;
         else if (value->kind == RG_VALUE_OUTPUT)
             r->needed[i] = value->stops;

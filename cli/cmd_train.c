@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* `retrograde train`: trains a network on images. */
+#include "cli/cli.h"
+#include "cli/train_run.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signal)
+{
+    (void)signal;
+    interrupted = 1;
+}
+
+static void print_help(const rg_option options[])
+{
+    puts("usage: retrograde train [options]\n\n"
+         "Trains a network on images, with a report and a checkpoint at the end. Ctrl-C saves a\n"
+         "checkpoint and stops; --resume goes on from there, with the same bits.\n");
+    rg_options_help(options);
+}
+
+/* The words of the command, for the report. */
+static char *join_words(int argc, char **argv)
+{
+    size_t size = sizeof "retrograde train";
+    for (int i = 0; i < argc; i++)
+        size += strlen(argv[i]) + 1;
+    char *text = malloc(size);
+    if (text == NULL)
+        return NULL;
+    strcpy(text, "retrograde train");
+    for (int i = 0; i < argc; i++) {
+        strcat(text, " ");
+        strcat(text, argv[i]);
+    }
+    return text;
+}
+
+static rg_train_request defaults(void)
+{
+    return (rg_train_request){ .device = "cpu",
+                               .out = "run",
+                               .data = "fashion-mnist",
+                               .model = "lenet",
+                               .dtype = "f32",
+                               .optimizer = "adam",
+                               .schedule = "cosine",
+                               .epochs = 6,
+                               .batch = 64,
+                               .accumulate = 1,
+                               .seed = 1,
+                               .momentum = 0.9,
+                               .drop = 0.5,
+                               .drop_every = 2 };
+}
+
+/* Options of the checkpoint hold where the command line has none. */
+static int take_options(rg_train_request *request, rg_option options[], int argc, char **argv,
+                        char **kept)
+{
+    char **again = malloc((size_t)(argc + 1) * sizeof *again);
+    if (again == NULL)
+        return rg_wrong("out of memory");
+    memcpy(again, argv, (size_t)argc * sizeof *again);
+    int left = rg_options_take(options, argc, argv, NULL, NULL);
+    if (left >= 0 && request->resume != NULL) {
+        rg_checkpoint checkpoint;
+        rg_safetensors *file;
+        const char *path = request->resume;
+        if (rg_checkpoint_open(path, &checkpoint, &file) != RG_OK) {
+            free(again);
+            return rg_failed();
+        }
+        rg_safetensors_close(file);
+        *kept = checkpoint.options;
+        checkpoint.options = NULL;
+        rg_checkpoint_release(&checkpoint);
+        if (rg_train_options_read(request, *kept) != RG_OK) {
+            free(again);
+            fprintf(stderr, "retrograde: %s: %s\n", path, rg_error_text());
+            return 1;
+        }
+        left = rg_options_take(options, argc, again, NULL, NULL);
+    }
+    if (left > 0)
+        rg_wrong("'%s' is no option; see --help", again[0]);
+    free(again);
+    return left == 0 && rg_train_options_check(request) ? 0 : 2;
+}
+
+static int train(rg_train_request *request, const char *command)
+{
+    rg_train_run run;
+    bool done = false;
+    rg_status status = rg_train_begin(&run, request, command);
+    if (status == RG_OK)
+        status = rg_train_all(&run, &interrupted, &done);
+    if (status == RG_OK && done)
+        status = rg_train_finish(&run, command);
+    else if (status == RG_OK)
+        rg_show_say(&run.show, "stopped; go on with --resume %s", run.checkpoint_path);
+    const int result = status == RG_OK ? (interrupted && !done ? 130 : 0) : rg_failed();
+    rg_train_end(&run);
+    return result;
+}
+
+int rg_cmd_train(int argc, char **argv)
+{
+    rg_option options[RG_TRAIN_OPTIONS];
+    rg_train_request request = defaults();
+    char *command = join_words(argc, argv), *kept = NULL;
+    rg_train_options(&request, options);
+    int result = take_options(&request, options, argc, argv, &kept);
+    if (result == 0 && request.help) {
+        print_help(options);
+    } else if (result == 0) {
+        struct sigaction action = { .sa_handler = on_interrupt, .sa_flags = SA_RESETHAND };
+        sigaction(SIGINT, &action, NULL);
+        sigaction(SIGTERM, &action, NULL);
+        result = train(&request, command != NULL ? command : "");
+    }
+    free(command);
+    free(kept);
+    return result;
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* The options of `retrograde train`: defaults, checks, and as text in a checkpoint. */
+#include "cli/train_options.h"
+
+#include "core/number.h"
+
+#include <retrograde/schedule.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char *const optimizers[] = { "sgd", "rmsprop", "adam", NULL };
+static const char *const schedules[] = { "constant", "step", "cosine", NULL };
+
+enum { OF_THIS_RUN = 7 }; /* options at the head of the table that no checkpoint keeps */
+
+void rg_train_options(rg_train_request *q, rg_option table[RG_TRAIN_OPTIONS])
+{
+    const rg_option options[] = {
+        { "device", RG_OPTION_TEXT, &q->device, "NAME", "cpu (default), cuda, cuda:1" },
+        { "threads", RG_OPTION_COUNT, &q->threads, "N", "of the CPU; 0: all (default)" },
+        { "out", RG_OPTION_TEXT, &q->out, "FOLDER", "where results go (default run)" },
+        { "resume", RG_OPTION_TEXT, &q->resume, "FILE", "go on from a checkpoint" },
+        { "stop", RG_OPTION_COUNT, &q->stop, "N", "stop after epoch N, to be resumed" },
+        { "json", RG_OPTION_FLAG, &q->json, NULL, "one JSON object a line" },
+        { "help", RG_OPTION_FLAG, &q->help, NULL, "this text" },
+        { "data", RG_OPTION_TEXT, &q->data, "PATH",
+          "IDX files, PNG folders, NPY, NPZ (default fashion-mnist)" },
+        { "model", RG_OPTION_TEXT, &q->model, "NAME",
+          "lenet (default), small, mlp, resnet, or a file" },
+        { "dtype", RG_OPTION_TEXT, &q->dtype, "DTYPE", "f32 (default), f64, bf16, f16" },
+        { "epochs", RG_OPTION_COUNT, &q->epochs, "N", "passes over the data (default 6)" },
+        { "batch", RG_OPTION_COUNT, &q->batch, "N", "images in a batch (default 64)" },
+        { "accumulate", RG_OPTION_COUNT, &q->accumulate, "N", "batches in a step (default 1)" },
+        { "optimizer", RG_OPTION_TEXT, &q->optimizer, "NAME", "adam (default), sgd, rmsprop" },
+        { "rate", RG_OPTION_REAL, &q->rate, "X", "learning rate (default 0.001; sgd 0.05)" },
+        { "momentum", RG_OPTION_REAL, &q->momentum, "X", "of sgd (default 0.9)" },
+        { "decay", RG_OPTION_REAL, &q->decay, "X", "of weights (default 0)" },
+        { "schedule", RG_OPTION_TEXT, &q->schedule, "NAME",
+          "of the rate: cosine (default), step, constant" },
+        { "warmup", RG_OPTION_COUNT, &q->warmup, "N", "steps up to the full rate (default 0)" },
+        { "drop", RG_OPTION_REAL, &q->drop, "X", "of schedule step: factor (default 0.5)" },
+        { "drop-every", RG_OPTION_COUNT, &q->drop_every, "N", "its epochs (default 2)" },
+        { "validation", RG_OPTION_REAL, &q->validation, "X",
+          "part of the data held back (default 0: the test part)" },
+        { "patience", RG_OPTION_COUNT, &q->patience, "N",
+          "stop after N epochs without a better one; 0: never (default)" },
+        { "shift", RG_OPTION_COUNT, &q->shift, "N", "move images by up to N pixels" },
+        { "crop", RG_OPTION_COUNT, &q->crop, "N", "pad by N pixels, then crop" },
+        { "mirror", RG_OPTION_FLAG, &q->mirror, NULL, "mirror half of the images" },
+        { "seed", RG_OPTION_COUNT, &q->seed, "N", "of everything random (default 1)" },
+        { NULL, RG_OPTION_FLAG, NULL, NULL, NULL },
+    };
+    _Static_assert(sizeof options / sizeof options[0] <= RG_TRAIN_OPTIONS, "the table has room");
+    memcpy(table, options, sizeof options);
+}
+
+/* ---- in checkpoints ---- */
+
+static void value_text(const rg_option *option, char *text, size_t capacity)
+{
+    if (option->type == RG_OPTION_TEXT)
+        snprintf(text, capacity, "%s", *(const char **)option->value);
+    else if (option->type == RG_OPTION_COUNT)
+        snprintf(text, capacity, "%" PRId64, *(const int64_t *)option->value);
+    else if (option->type == RG_OPTION_REAL)
+        rg_number_text(*(const double *)option->value, text, capacity);
+    else
+        snprintf(text, capacity, "%d", *(const bool *)option->value);
+}
+
+char *rg_train_options_text(rg_train_request *request)
+{
+    rg_option table[RG_TRAIN_OPTIONS];
+    char *text = NULL;
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+    if (to == NULL)
+        return NULL;
+    rg_train_options(request, table);
+    for (const rg_option *option = table + OF_THIS_RUN; option->name != NULL; option++) {
+        char value[4096];
+        value_text(option, value, sizeof value);
+        fprintf(to, "%s=%s\n", option->name, value);
+    }
+    if (fclose(to) != 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+static bool set_value(const rg_option *option, char *value)
+{
+    char *end = value;
+    if (option->type == RG_OPTION_TEXT) {
+        *(const char **)option->value = value;
+        return true;
+    }
+    if (option->type == RG_OPTION_REAL) {
+        double *number = option->value;
+        return rg_number_parse(value, number) && *number >= 0;
+    }
+    const long long number = strtoll(value, &end, 10);
+    if (option->type == RG_OPTION_FLAG)
+        *(bool *)option->value = number != 0;
+    else
+        *(int64_t *)option->value = number;
+    return end != value && *end == 0 && number >= 0;
+}
+
+static rg_status read_option(const rg_option table[], char *line)
+{
+    char *value = strchr(line, '=');
+    RG_CHECK(value != NULL, RG_MALFORMED, "the checkpoint's option '%.40s' has no value", line);
+    *value++ = 0;
+    for (const rg_option *option = table + OF_THIS_RUN; option->name != NULL; option++) {
+        if (strcmp(option->name, line) == 0) {
+            RG_CHECK(set_value(option, value), RG_MALFORMED,
+                     "the checkpoint's option %s is '%.40s'", line, value);
+            return RG_OK;
+        }
+    }
+    return rg_fail(RG_MALFORMED, "the checkpoint has an unknown option '%.40s'", line);
+}
+
+rg_status rg_train_options_read(rg_train_request *request, char *text)
+{
+    rg_option table[RG_TRAIN_OPTIONS];
+    rg_train_options(request, table);
+    while (*text != 0) {
+        char *end = text + strcspn(text, "\n");
+        char *next = *end == 0 ? end : end + 1;
+        *end = 0;
+        if (*text != 0)
+            RG_TRY(read_option(table, text));
+        text = next;
+    }
+    return RG_OK;
+}
+
+/* ---- checks ---- */
+
+static int32_t find_name(const char *const names[], const char *name)
+{
+    for (int32_t i = 0; names[i] != NULL; i++) {
+        if (strcmp(names[i], name) == 0)
+            return i;
+    }
+    return -1;
+}
+
+static const struct {
+    const char *name;
+    size_t offset;
+    int64_t low, high;
+} bounds[] = {
+    { "epochs", offsetof(rg_train_request, epochs), 1, 1000000 },
+    { "batch", offsetof(rg_train_request, batch), 1, 1 << 20 },
+    { "accumulate", offsetof(rg_train_request, accumulate), 1, 1 << 20 },
+    { "threads", offsetof(rg_train_request, threads), 0, 1024 },
+    { "shift", offsetof(rg_train_request, shift), 0, 1024 },
+    { "crop", offsetof(rg_train_request, crop), 0, 1024 },
+    { "drop-every", offsetof(rg_train_request, drop_every), 1, 1000000 },
+};
+
+bool rg_train_options_check(const rg_train_request *q)
+{
+    rg_dtype dtype;
+    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
+        int64_t value;
+        memcpy(&value, (const char *)q + bounds[i].offset, sizeof value);
+        if (value < bounds[i].low || value > bounds[i].high) {
+            rg_wrong("--%s is %" PRId64 "; it goes from %" PRId64 " to %" PRId64, bounds[i].name,
+                     value, bounds[i].low, bounds[i].high);
+            return false;
+        }
+    }
+    if (find_name(optimizers, q->optimizer) < 0)
+        rg_wrong("there is no optimizer '%s'; there are sgd, rmsprop, adam", q->optimizer);
+    else if (find_name(schedules, q->schedule) < 0)
+        rg_wrong("there is no schedule '%s'; there are constant, step, cosine", q->schedule);
+    else if (rg_dtype_parse(q->dtype, &dtype) != RG_OK || !rg_dtype_is_data(dtype))
+        rg_wrong("--dtype is '%s'; it is f32, f64, bf16 or f16", q->dtype);
+    else if (q->validation >= 1)
+        rg_wrong("--validation is %g; less than all of the data can be held back", q->validation);
+    else if (q->momentum >= 1)
+        rg_wrong("--momentum is %g; it is less than 1", q->momentum);
+    else
+        return true;
+    return false;
+}
+
+double rg_train_rate(const rg_train_request *q, int64_t step, int64_t steps)
+{
+    const double rate = q->rate > 0 ? q->rate : strcmp(q->optimizer, "sgd") == 0 ? 0.05 : 0.001;
+    const int64_t epoch = steps / q->epochs;
+    double now = rate;
+    if (strcmp(q->schedule, "cosine") == 0)
+        now = rg_rate_cosine(rate, 0, steps, step);
+    else if (strcmp(q->schedule, "step") == 0)
+        now = rg_rate_step(rate, q->drop, q->drop_every * (epoch > 0 ? epoch : 1), step);
+    return rg_rate_warmup(now, q->warmup, step);
+}
+
+rg_trainer_options rg_train_trainer_options(const rg_train_request *q,
+                                            const rg_network_options *network)
+{
+    return (rg_trainer_options){ .network = *network,
+                                 .optimizer =
+                                     (rg_optimizer_kind)find_name(optimizers, q->optimizer),
+                                 .momentum = q->momentum,
+                                 .decay = q->decay,
+                                 .batch = q->batch,
+                                 .accumulate = (int32_t)q->accumulate,
+                                 .seed = (uint64_t)q->seed };
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* What `retrograde train` is asked to do. */
+#ifndef RG_CLI_TRAIN_OPTIONS_H
+#define RG_CLI_TRAIN_OPTIONS_H
+
+#include "cli/arguments.h"
+#include "train/checkpoint.h"
+
+typedef struct rg_train_request {
+    /* of this run alone */
+    const char *device, *out, *resume;
+    int64_t threads, stop;
+    bool json, help;
+    /* kept in checkpoints */
+    const char *data, *model, *dtype, *optimizer, *schedule;
+    int64_t epochs, batch, accumulate, seed, shift, crop, patience, warmup, drop_every;
+    double rate, momentum, decay, validation, drop;
+    bool mirror;
+} rg_train_request;
+
+enum { RG_TRAIN_OPTIONS = 32 };
+
+/* The defaults, and the table of all options with places in `request`. */
+void rg_train_options(rg_train_request *request, rg_option table[RG_TRAIN_OPTIONS]);
+
+/* Those that a checkpoint keeps, as "name=value" lines; to be freed. */
+char *rg_train_options_text(rg_train_request *request);
+/* Sets them from such a text, which is changed and must outlive the request. */
+rg_status rg_train_options_read(rg_train_request *request, char *text);
+
+/* Checks what the table cannot, and prints what is wrong; false then. */
+bool rg_train_options_check(const rg_train_request *request);
+
+/* The rate of a step. */
+double rg_train_rate(const rg_train_request *request, int64_t step, int64_t steps);
+
+rg_trainer_options rg_train_trainer_options(const rg_train_request *request,
+                                            const rg_network_options *network);
+
+#endif

@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* A run of training, from opening the data to the last checkpoint. */
+#include "cli/train_run.h"
+
+#include "core/memory.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+static const rg_allocator *const allocator = &rg_default_allocator;
+
+static rg_status copy_text(const char *text, char **copy)
+{
+    *copy = strdup(text);
+    RG_CHECK(*copy != NULL, RG_OUT_OF_MEMORY, "out of memory");
+    return RG_OK;
+}
+
+/* ---- data ---- */
+
+/* Without the package of the default data set there is one that the program draws. */
+static rg_status open_default(rg_train_run *run, rg_dataset **train)
+{
+    const rg_train_request *q = run->request;
+    rg_status status = rg_dataset_open(q->data, RG_DATASET_TRAIN, train);
+    if (status != RG_OK && strcmp(q->data, "fashion-mnist") == 0) {
+        rg_show_say(&run->show,
+                    "Fashion-MNIST is not installed (Debian: dataset-fashion-mnist); training "
+                    "with glyphs that the program draws.");
+        run->request->data = "glyphs";
+        status = rg_dataset_open("glyphs", RG_DATASET_TRAIN, train);
+    }
+    return status;
+}
+
+static rg_status open_sets(rg_train_run *run)
+{
+    const rg_train_request *q = run->request;
+    rg_dataset *all = NULL;
+    RG_TRY(open_default(run, &all));
+    rg_status status = rg_dataset_open(run->request->data, RG_DATASET_TEST, &run->test.set);
+    const bool split = status == RG_UNSUPPORTED || q->validation > 0;
+    const double part = q->validation > 0 ? q->validation : 0.1;
+    run->own_validation = split && status == RG_OK;
+    if (status == RG_OK && !split) {
+        run->train.set = all;
+        return RG_OK;
+    }
+    if (status == RG_OK || status == RG_UNSUPPORTED)
+        status = rg_dataset_split(all, part, (uint64_t)q->seed, &run->train.set,
+                                  run->own_validation ? &run->validation.set : &run->test.set);
+    rg_dataset_destroy(all);
+    return status;
+}
+
+rg_status rg_train_open_part(rg_train_part *part, const rg_checkpoint *checkpoint, int64_t batch)
+{
+    rg_loader_desc desc = rg_loader_desc_default();
+    RG_TRY(rg_dataset_get_info(part->set, &part->info));
+    desc.dtype = checkpoint->network.dtype;
+    desc.batch = batch;
+    desc.shuffle = false;
+    memcpy(desc.mean, checkpoint->mean, sizeof desc.mean);
+    memcpy(desc.deviation, checkpoint->deviation, sizeof desc.deviation);
+    return rg_loader_create(part->set, &desc, &part->loader);
+}
+
+void rg_train_close_part(rg_train_part *part)
+{
+    rg_loader_destroy(part->loader);
+    rg_dataset_destroy(part->set);
+    *part = (rg_train_part){ 0 };
+}
+
+static rg_status open_train(rg_train_run *run)
+{
+    const rg_train_request *q = run->request;
+    rg_loader_desc desc = rg_loader_desc_default();
+    desc.dtype = run->checkpoint.network.dtype;
+    desc.batch = q->batch;
+    desc.seed = (uint64_t)q->seed;
+    desc.shift = (int32_t)q->shift;
+    desc.crop = (int32_t)q->crop;
+    desc.mirror = q->mirror;
+    memcpy(desc.mean, run->checkpoint.mean, sizeof desc.mean);
+    memcpy(desc.deviation, run->checkpoint.deviation, sizeof desc.deviation);
+    return rg_loader_create(run->train.set, &desc, &run->train.loader);
+}
+
+/* ---- what a checkpoint says of data and model ---- */
+
+static rg_status describe_data(rg_train_run *run)
+{
+    rg_checkpoint *c = &run->checkpoint;
+    const rg_dataset_info *info = &run->train.info;
+    c->network = (rg_network_options){ .height = info->height,
+                                       .width = info->width,
+                                       .channels = info->channels,
+                                       .classes = info->classes,
+                                       .seed = run->request->seed };
+    RG_TRY(rg_dtype_parse(run->request->dtype, &c->network.dtype));
+    RG_TRY(rg_dataset_measure(run->train.set, c->mean, c->deviation));
+    void *memory;
+    RG_TRY(rg_allocate_zero(allocator, (size_t)info->classes * sizeof *c->class_names, &memory));
+    c->class_names = memory;
+    for (int32_t i = 0; i < info->classes; i++)
+        RG_TRY(copy_text(rg_dataset_class_name(run->train.set, i), &c->class_names[i]));
+    return RG_OK;
+}
+
+static rg_status open_new(rg_train_run *run)
+{
+    RG_TRY(rg_model_open(run->request->model, &run->model));
+    RG_TRY(copy_text(run->model->name, &run->checkpoint.model_name));
+    RG_TRY(copy_text(run->model->text, &run->checkpoint.model));
+    return describe_data(run);
+}
+
+/* Data of another shape than the network was made for. */
+static rg_status check_data(const rg_checkpoint *c, const rg_dataset_info *info, const char *path)
+{
+    const rg_network_options *n = &c->network;
+    RG_CHECK(n->height == info->height && n->width == info->width &&
+                 n->channels == info->channels && n->classes == info->classes,
+             RG_INVALID_ARGUMENT,
+             "%s: the checkpoint is for %lldx%lldx%lld images of %d classes, the data has "
+             "%lldx%lldx%lld and %d",
+             path, (long long)n->height, (long long)n->width, (long long)n->channels, n->classes,
+             (long long)info->height, (long long)info->width, (long long)info->channels,
+             info->classes);
+    return RG_OK;
+}
+
+static rg_status resume(rg_train_run *run)
+{
+    const char *path = run->request->resume;
+    rg_safetensors *file = NULL;
+    rg_checkpoint_release(&run->checkpoint);
+    RG_TRY(rg_checkpoint_open(path, &run->checkpoint, &file));
+    const rg_checkpoint *c = &run->checkpoint;
+    rg_status status = check_data(c, &run->train.info, path);
+    if (status == RG_OK)
+        status = rg_model_parse(c->model_name, c->model, &run->model);
+    if (status == RG_OK) {
+        const rg_trainer_options options = rg_train_trainer_options(run->request, &c->network);
+        status = rg_trainer_create(run->device, run->model, &options, &run->trainer);
+    }
+    if (status == RG_OK)
+        status = rg_checkpoint_read(path, file, run->trainer);
+    rg_safetensors_close(file);
+    RG_TRY(status);
+    rg_trainer_seek(run->trainer, c->steps, c->batches);
+    return RG_OK;
+}
+
+/* ---- beginning ---- */
+
+static rg_status join_path(const char *folder, const char *name, char **path)
+{
+    RG_CHECK(asprintf(path, "%s/%s", folder, name) >= 0, RG_OUT_OF_MEMORY, "out of memory");
+    return RG_OK;
+}
+
+static rg_status make_folder(rg_train_run *run)
+{
+    const char *out = run->request->out;
+    RG_CHECK(mkdir(out, 0777) == 0 || errno == EEXIST, RG_IO, "%s: cannot be made: %s", out,
+             strerror(errno));
+    RG_TRY(join_path(out, "checkpoint.safetensors", &run->checkpoint_path));
+    return join_path(out, "report.html", &run->report_path);
+}
+
+static rg_status make_room(rg_train_run *run)
+{
+    enum { POINTS = 2000 };
+    const int64_t batches = rg_loader_batches(run->train.loader) * run->request->epochs;
+    void *memory;
+    run->steps = (batches + run->request->accumulate - 1) / run->request->accumulate;
+    run->loss_every = batches / POINTS + 1;
+    run->loss_room = batches / run->loss_every + 2;
+    RG_TRY(
+        rg_allocate_zero(allocator, (size_t)run->request->epochs * sizeof *run->epochs, &memory));
+    run->epochs = memory;
+    RG_TRY(rg_allocate_zero(allocator, (size_t)run->loss_room * sizeof *run->losses, &memory));
+    run->losses = memory;
+    return RG_OK;
+}
+
+static rg_status open_device(rg_train_run *run)
+{
+    rg_device_options options = rg_device_options_default();
+    options.threads = (int32_t)run->request->threads;
+    return rg_device_create(run->request->device, &options, &run->device);
+}
+
+static void say_what(const rg_train_run *run, const char *device)
+{
+    const rg_network *network = rg_trainer_network(run->trainer);
+    int64_t parameters = 0;
+    for (size_t i = 0; i < network->layers_count; i++)
+        parameters += network->layers[i].parameters;
+    rg_show_say(&run->show,
+                "%s on %s: %lld images for training, %lld for testing, %d classes; %lld "
+                "parameters in %s; %s",
+                run->model->name, run->request->data, (long long)run->train.info.count,
+                (long long)run->test.info.count, run->train.info.classes, (long long)parameters,
+                rg_dtype_name(run->checkpoint.network.dtype), device);
+}
+
+static rg_status begin(rg_train_run *run)
+{
+    const rg_train_request *q = run->request;
+    RG_TRY(open_device(run));
+    RG_TRY(open_sets(run));
+    RG_TRY(rg_dataset_get_info(run->train.set, &run->train.info));
+    RG_TRY(q->resume != NULL ? resume(run) : open_new(run));
+    if (run->trainer == NULL) {
+        const rg_trainer_options options = rg_train_trainer_options(q, &run->checkpoint.network);
+        RG_TRY(rg_trainer_create(run->device, run->model, &options, &run->trainer));
+    }
+    RG_TRY(open_train(run));
+    RG_TRY(rg_train_open_part(&run->test, &run->checkpoint, 256));
+    if (run->own_validation)
+        RG_TRY(rg_train_open_part(&run->validation, &run->checkpoint, 256));
+    RG_TRY(make_folder(run));
+    RG_TRY(make_room(run));
+    const rg_checkpoint *c = &run->checkpoint;
+    return rg_loader_seek(run->train.loader, c->epoch, c->position);
+}
+
+rg_status rg_train_begin(rg_train_run *run, rg_train_request *request, const char *command)
+{
+    (void)command;
+    *run = (rg_train_run){ .request = request, .began = rg_seconds() };
+    rg_show_begin(&run->show, request->json, request->epochs, 0);
+    RG_TRY(begin(run));
+    char device[256];
+    rg_device_describe(run->device, device, sizeof device);
+    rg_show_begin(&run->show, request->json, request->epochs, run->train.info.count);
+    run->show.done_before =
+        run->checkpoint.epoch * run->train.info.count + run->checkpoint.position;
+    say_what(run, device);
+    return RG_OK;
+}
+
+void rg_train_end(rg_train_run *run)
+{
+    rg_train_close_part(&run->train);
+    rg_train_close_part(&run->validation);
+    rg_train_close_part(&run->test);
+    rg_trainer_destroy(run->trainer);
+    rg_model_destroy(run->model);
+    rg_checkpoint_release(&run->checkpoint);
+    rg_device_destroy(run->device);
+    free(run->checkpoint_path);
+    free(run->report_path);
+    if (run->request != NULL)
+        rg_release(allocator, run->epochs, (size_t)run->request->epochs * sizeof *run->epochs);
+    rg_release(allocator, run->losses, (size_t)run->loss_room * sizeof *run->losses);
+    *run = (rg_train_run){ 0 };
+}
+
+/* ---- evaluation ---- */
+
+rg_status rg_train_verdicts_create(const rg_dataset_info *info, rg_train_verdicts *v)
+{
+    const size_t classes = (size_t)info->classes, count = (size_t)info->count;
+    void *memory[4] = { NULL };
+    *v = (rg_train_verdicts){ 0 };
+    RG_TRY(rg_allocate_zero(allocator, classes * classes * sizeof *v->confusion, &memory[0]));
+    v->confusion = memory[0];
+    RG_TRY(rg_allocate_zero(allocator, count * sizeof *v->predicted, &memory[1]));
+    v->predicted = memory[1];
+    RG_TRY(rg_allocate_zero(allocator, count * sizeof *v->certainty, &memory[2]));
+    v->certainty = memory[2];
+    RG_TRY(rg_allocate_zero(allocator, count * sizeof *v->of_label, &memory[3]));
+    v->of_label = memory[3];
+    return RG_OK;
+}
+
+void rg_train_verdicts_release(const rg_dataset_info *info, rg_train_verdicts *v)
+{
+    const size_t classes = (size_t)info->classes, count = (size_t)info->count;
+    rg_release(allocator, v->confusion, classes * classes * sizeof *v->confusion);
+    rg_release(allocator, v->predicted, count * sizeof *v->predicted);
+    rg_release(allocator, v->certainty, count * sizeof *v->certainty);
+    rg_release(allocator, v->of_label, count * sizeof *v->of_label);
+    *v = (rg_train_verdicts){ 0 };
+}
+
+static void judge(const rg_batch *batch, int32_t classes, const float probabilities[],
+                  rg_train_verdicts *v)
+{
+    for (int64_t i = 0; i < batch->count; i++) {
+        const float *p = probabilities + i * classes;
+        const int64_t image = batch->indices[i];
+        int32_t best = 0;
+        for (int32_t k = 1; k < classes; k++)
+            best = p[k] > p[best] ? k : best;
+        v->predicted[image] = best;
+        v->certainty[image] = p[best];
+        v->of_label[image] = p[batch->labels[i]];
+        v->confusion[(int64_t)batch->labels[i] * classes + best]++;
+    }
+}
+
+static rg_status evaluate(rg_trainer *trainer, rg_train_part *part, float probabilities[],
+                          rg_train_result *result, rg_train_verdicts *verdicts)
+{
+    int64_t images = 0, right = 0;
+    double loss = 0;
+    rg_batch batch;
+    RG_TRY(rg_loader_seek(part->loader, 0, 0));
+    do {
+        rg_outcome outcome;
+        RG_TRY(rg_loader_next(part->loader, &batch));
+        RG_TRY(rg_trainer_evaluate(trainer, batch.images, batch.labels, batch.count, probabilities,
+                                   &outcome));
+        images += outcome.images;
+        right += outcome.right;
+        loss += outcome.loss * (double)outcome.images;
+        if (verdicts != NULL)
+            judge(&batch, part->info.classes, probabilities, verdicts);
+    } while (!batch.last);
+    *result = (rg_train_result){ loss / (double)images, (double)right / (double)images };
+    return RG_OK;
+}
+
+rg_status rg_train_evaluate(rg_trainer *trainer, rg_train_part *part, rg_train_result *result,
+                            rg_train_verdicts *verdicts)
+{
+    enum { MOST = 256 }; /* images in a batch of rg_train_open_part() */
+    const size_t bytes = MOST * (size_t)part->info.classes * sizeof(float);
+    void *probabilities = NULL;
+    if (verdicts != NULL)
+        RG_TRY(rg_allocate(allocator, bytes, &probabilities));
+    const rg_status status = evaluate(trainer, part, probabilities, result, verdicts);
+    if (verdicts != NULL)
+        rg_release(allocator, probabilities, bytes);
+    return status;
+}
+
+/* ---- training ---- */
+
+static void count_outcome(rg_train_run *run, const rg_outcome *outcome)
+{
+    rg_checkpoint *c = &run->checkpoint;
+    if (outcome->images == 0)
+        return;
+    c->images += outcome->images;
+    c->right += outcome->right;
+    c->loss += outcome->loss * (double)outcome->images;
+    const int64_t batch = rg_trainer_batches(run->trainer);
+    if (batch % run->loss_every == 0 && run->loss_count < run->loss_room)
+        run->losses[run->loss_count++] = (rg_report_step){ batch, outcome->loss };
+}
+
+static rg_status catch_up(rg_train_run *run)
+{
+    rg_outcome outcome;
+    do {
+        RG_TRY(rg_trainer_finish(run->trainer, &outcome));
+        count_outcome(run, &outcome);
+    } while (outcome.images > 0);
+    return RG_OK;
+}
+
+static rg_status save(rg_train_run *run)
+{
+    rg_checkpoint *c = &run->checkpoint;
+    free(c->options);
+    c->options = rg_train_options_text(run->request);
+    RG_CHECK(c->options != NULL, RG_OUT_OF_MEMORY, "out of memory for a checkpoint");
+    c->steps = rg_trainer_steps(run->trainer);
+    c->batches = rg_trainer_batches(run->trainer);
+    return rg_checkpoint_write(run->checkpoint_path, c, run->trainer);
+}
+
+/* The rest of an epoch, or less if interrupted. */
+static rg_status train_epoch(rg_train_run *run, const volatile int *interrupted,
+                             rg_train_progress *p, bool *whole)
+{
+    rg_checkpoint *c = &run->checkpoint;
+    const double began = rg_seconds();
+    const int64_t before = c->images;
+    rg_batch batch = { .last = false };
+    while (!batch.last && !*interrupted) {
+        rg_outcome outcome;
+        const int64_t step = rg_trainer_steps(run->trainer);
+        p->rate = rg_train_rate(run->request, step, run->steps);
+        RG_TRY(rg_loader_next(run->train.loader, &batch));
+        RG_TRY(rg_trainer_step(run->trainer, batch.images, batch.labels, batch.count, p->rate,
+                               &outcome));
+        c->position = batch.position + batch.count;
+        count_outcome(run, &outcome);
+        p->images = c->images - before;
+        p->right = c->right;
+        p->loss = c->loss;
+        p->seconds = rg_seconds() - began;
+        rg_show_progress(&run->show, p);
+    }
+    RG_TRY(catch_up(run));
+    *p = (rg_train_progress){ .epoch = p->epoch,
+                              .images = c->images,
+                              .right = c->right,
+                              .loss = c->loss,
+                              .seconds = rg_seconds() - began,
+                              .rate = p->rate };
+    *whole = batch.last;
+    return RG_OK;
+}
+
+static rg_status end_epoch(rg_train_run *run, const rg_train_progress *p)
+{
+    rg_checkpoint *c = &run->checkpoint;
+    rg_train_result v;
+    RG_TRY(rg_train_evaluate(run->trainer, run->own_validation ? &run->validation : &run->test, &v,
+                             NULL));
+    run->epochs[run->epoch_count++] =
+        (rg_report_epoch){ .epoch = p->epoch,
+                           .train_loss = p->loss / (double)p->images,
+                           .train_accuracy = (double)p->right / (double)p->images,
+                           .validated = true,
+                           .validation_loss = v.loss,
+                           .validation_accuracy = v.accuracy,
+                           .seconds = p->seconds,
+                           .images_per_second = (double)p->images / p->seconds,
+                           .learning_rate = p->rate };
+    rg_show_epoch(&run->show, p, &v);
+    c->epoch = p->epoch;
+    c->position = c->images = c->right = 0;
+    c->loss = 0;
+    if (v.accuracy > c->best_accuracy || c->best_epoch == 0) {
+        c->best_accuracy = v.accuracy;
+        c->best_epoch = p->epoch;
+    }
+    return save(run);
+}
+
+rg_status rg_train_all(rg_train_run *run, const volatile int *interrupted, bool *done)
+{
+    const rg_train_request *q = run->request;
+    rg_checkpoint *c = &run->checkpoint;
+    *done = false;
+    while (c->epoch < q->epochs && (q->stop == 0 || c->epoch < q->stop)) {
+        rg_train_progress p = { .epoch = c->epoch + 1 };
+        bool whole;
+        RG_TRY(train_epoch(run, interrupted, &p, &whole));
+        if (!whole)
+            return save(run);
+        RG_TRY(end_epoch(run, &p));
+        if (q->patience > 0 && c->epoch - c->best_epoch >= q->patience) {
+            rg_show_say(&run->show, "no better epoch since %lld: training ends",
+                        (long long)c->best_epoch);
+            break;
+        }
+        if (*interrupted)
+            return RG_OK;
+    }
+    *done = q->stop == 0 || c->epoch != q->stop || c->epoch >= q->epochs;
+    return RG_OK;
+}
+
+rg_status rg_train_finish(rg_train_run *run, const char *command)
+{
+    rg_train_verdicts verdicts;
+    rg_train_result test;
+    rg_status status = rg_train_verdicts_create(&run->test.info, &verdicts);
+    if (status == RG_OK)
+        status = rg_train_evaluate(run->trainer, &run->test, &test, &verdicts);
+    if (status == RG_OK)
+        status = rg_train_write_report(run, &test, &verdicts, command);
+    rg_train_verdicts_release(&run->test.info, &verdicts);
+    if (status == RG_OK)
+        rg_show_end(&run->show, &test, rg_seconds() - run->began, run->report_path,
+                    run->checkpoint_path);
+    return status;
+}

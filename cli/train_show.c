@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Progress on a terminal, in a log, and as JSON. */
+#include "cli/train_show.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+double rg_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+void rg_show_begin(rg_train_show *show, bool json, int64_t epochs, int64_t images)
+{
+    *show = (rg_train_show){ .json = json,
+                             .terminal = !json && isatty(STDOUT_FILENO) == 1,
+                             .epochs = epochs,
+                             .images = images,
+                             .began = rg_seconds() };
+}
+
+void rg_show_say(const rg_train_show *show, const char *format, ...)
+{
+    va_list values;
+    FILE *to = show->json ? stderr : stdout;
+    if (show->terminal)
+        fputs("\r\033[K", to);
+    va_start(values, format);
+    vfprintf(to, format, values);
+    va_end(values);
+    fputc('\n', to);
+    fflush(to);
+}
+
+static void clock_text(double seconds, char text[16])
+{
+    const int64_t all = (int64_t)(seconds + 0.5);
+    if (all >= 3600)
+        snprintf(text, 16, "%d:%02d:%02d", (int)(all / 3600 % 10000), (int)(all / 60 % 60),
+                 (int)(all % 60));
+    else
+        snprintf(text, 16, "%d:%02d", (int)(all / 60), (int)(all % 60));
+}
+
+/* A bar of 24 places with eighths at its end. */
+static void draw_bar(double part, char *bar)
+{
+    static const char *const eighths[] = { "", "▏", "▎", "▍", "▌", "▋", "▊", "▉" };
+    enum { PLACES = 24 };
+    const int filled = (int)(part * PLACES * 8);
+    bar[0] = 0;
+    for (int i = 0; i < PLACES; i++) {
+        const int here = filled - 8 * i;
+        strcat(bar, here >= 8 ? "█" : here > 0 ? eighths[here] : " ");
+    }
+}
+
+static double per_image(double sum, int64_t images)
+{
+    return images > 0 ? sum / (double)images : NAN;
+}
+
+void rg_show_progress(rg_train_show *show, const rg_train_progress *p)
+{
+    const double now = rg_seconds();
+    if (!show->terminal || now - show->drawn < 0.1)
+        return;
+    show->drawn = now;
+    char bar[128], left[16];
+    const int64_t done = (p->epoch - 1) * show->images + p->images - show->done_before;
+    const int64_t all = show->epochs * show->images - show->done_before;
+    const double spent = now - show->began;
+    const double part = (double)p->images / (double)(show->images > 0 ? show->images : 1);
+    draw_bar(part > 1 ? 1 : part, bar);
+    clock_text(done > 0 ? spent * (double)(all - done) / (double)done : 0, left);
+    printf("\r\033[Kepoch %" PRId64 "/%" PRId64 " │%s│ loss %.4f  accuracy %.4f  %.0f images/s  "
+           "%s left",
+           p->epoch, show->epochs, bar, per_image(p->loss, p->images),
+           per_image((double)p->right, p->images), (double)p->images / p->seconds, left);
+    fflush(stdout);
+}
+
+/* JSON knows no NaN and no infinity. */
+static void json_number(const char *name, double value)
+{
+    if (isfinite(value))
+        printf(",\"%s\":%.9g", name, value);
+    else
+        printf(",\"%s\":null", name);
+}
+
+void rg_show_epoch(rg_train_show *show, const rg_train_progress *p,
+                   const rg_train_result *validation)
+{
+    const double loss = per_image(p->loss, p->images);
+    const double accuracy = per_image((double)p->right, p->images);
+    if (show->json) {
+        printf("{\"epoch\":%" PRId64 ",\"images\":%" PRId64, p->epoch, p->images);
+        json_number("loss", loss);
+        json_number("accuracy", accuracy);
+        json_number("validation_loss", validation->loss);
+        json_number("validation_accuracy", validation->accuracy);
+        json_number("rate", p->rate);
+        json_number("seconds", p->seconds);
+        json_number("images_per_second", (double)p->images / p->seconds);
+        puts("}");
+    } else {
+        if (show->terminal)
+            fputs("\r\033[K", stdout);
+        printf("epoch %2" PRId64 "/%" PRId64 "  loss %.4f  accuracy %.4f  validation loss %.4f  "
+               "accuracy %.4f  %.1f s  %.0f images/s\n",
+               p->epoch, show->epochs, loss, accuracy, validation->loss, validation->accuracy,
+               p->seconds, (double)p->images / p->seconds);
+    }
+    fflush(stdout);
+}
+
+void rg_show_end(const rg_train_show *show, const rg_train_result *test, double seconds,
+                 const char *report, const char *checkpoint)
+{
+    if (show->json) {
+        printf("{\"done\":true");
+        json_number("test_loss", test->loss);
+        json_number("test_accuracy", test->accuracy);
+        json_number("seconds", seconds);
+        puts("}");
+    } else {
+        char spent[16];
+        clock_text(seconds, spent);
+        printf("\ntest accuracy %.2f %%, loss %.4f, after %s\n", 100 * test->accuracy, test->loss,
+               spent);
+        printf("report      %s\ncheckpoint  %s\n", report, checkpoint);
+    }
+    fflush(stdout);
+}

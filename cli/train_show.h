@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* What people and machines see while a network is trained: a bar that moves on a terminal, a line
+ * an epoch elsewhere, JSON where asked for. */
+#ifndef RG_CLI_TRAIN_SHOW_H
+#define RG_CLI_TRAIN_SHOW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct rg_train_show {
+    bool json, terminal;
+    int64_t epochs, images; /* of the whole run; of an epoch */
+    double began;           /* this run */
+    double drawn;           /* the bar, last */
+    int64_t done_before;    /* images of epochs and parts that earlier runs have seen */
+} rg_train_show;
+
+/* So far in an epoch. */
+typedef struct rg_train_progress {
+    int64_t epoch; /* from 1 */
+    int64_t images, right;
+    double loss; /* sum */
+    double seconds, rate;
+} rg_train_progress;
+
+typedef struct rg_train_result {
+    double loss, accuracy;
+} rg_train_result;
+
+double rg_seconds(void);
+
+void rg_show_begin(rg_train_show *show, bool json, int64_t epochs, int64_t images);
+/* A sentence about the run: on stderr with --json. */
+__attribute__((format(printf, 2, 3))) void rg_show_say(const rg_train_show *show,
+                                                       const char *format, ...);
+void rg_show_progress(rg_train_show *show, const rg_train_progress *progress);
+void rg_show_epoch(rg_train_show *show, const rg_train_progress *progress,
+                   const rg_train_result *validation);
+void rg_show_end(const rg_train_show *show, const rg_train_result *test, double seconds,
+                 const char *report, const char *checkpoint);
+
+#endif

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Checkpoints: texts and tensors, there and back. */
+#include "train/checkpoint.h"
+
+#include "core/memory.h"
+#include "core/number.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const rg_allocator *const allocator = &rg_default_allocator;
+
+/* ---- writing ---- */
+
+enum { TEXTS = 24, NUMBER = 32 };
+
+typedef struct texts {
+    rg_safetensors_text list[TEXTS];
+    char numbers[TEXTS][NUMBER];
+    size_t count;
+} texts;
+
+static void add_text(texts *t, const char *key, const char *value)
+{
+    t->list[t->count++] = (rg_safetensors_text){ key, value };
+}
+
+static void add_integer(texts *t, const char *key, int64_t value)
+{
+    char *text = t->numbers[t->count];
+    snprintf(text, NUMBER, "%" PRId64, value);
+    add_text(t, key, text);
+}
+
+static void add_real(texts *t, const char *key, double value)
+{
+    char *text = t->numbers[t->count];
+    rg_number_text(value, text, NUMBER);
+    add_text(t, key, text);
+}
+
+/* Numbers in one text, one behind the other. */
+static void list_reals(const double values[], int64_t count, char *text, size_t capacity)
+{
+    size_t at = 0;
+    text[0] = 0;
+    for (int64_t i = 0; i < count && at + NUMBER < capacity; i++) {
+        char number[NUMBER];
+        rg_number_text(values[i], number, sizeof number);
+        at += (size_t)snprintf(text + at, capacity - at, "%s%s", i > 0 ? "," : "", number);
+    }
+}
+
+/* Names of classes, one a line. */
+static rg_status list_names(const rg_checkpoint *c, char **text)
+{
+    size_t size = 1;
+    for (int32_t i = 0; i < c->network.classes; i++)
+        size += strlen(c->class_names[i]) + 1;
+    *text = calloc(1, size);
+    RG_CHECK(*text != NULL, RG_OUT_OF_MEMORY, "out of memory for the names of classes");
+    char *at = *text;
+    for (int32_t i = 0; i < c->network.classes; i++) {
+        const char *name = c->class_names[i];
+        for (; *name != 0; name++)
+            *at++ = *name == '\n' ? ' ' : *name;
+        *at++ = '\n';
+    }
+    return RG_OK;
+}
+
+static void fill_texts(const rg_checkpoint *c, texts *t, const char *names, char *mean,
+                       char *deviation, size_t capacity)
+{
+    const rg_network_options *n = &c->network;
+    list_reals(c->mean, n->channels, mean, capacity);
+    list_reals(c->deviation, n->channels, deviation, capacity);
+    add_text(t, "format", "retrograde checkpoint 1");
+    add_text(t, "model_name", c->model_name);
+    add_text(t, "model", c->model);
+    add_integer(t, "height", n->height);
+    add_integer(t, "width", n->width);
+    add_integer(t, "channels", n->channels);
+    add_integer(t, "classes", n->classes);
+    add_text(t, "dtype", rg_dtype_name(n->dtype));
+    add_integer(t, "dropout_seed", n->seed);
+    add_text(t, "class_names", names);
+    add_text(t, "mean", mean);
+    add_text(t, "deviation", deviation);
+    add_text(t, "options", c->options);
+    add_integer(t, "epoch", c->epoch);
+    add_integer(t, "position", c->position);
+    add_integer(t, "steps", c->steps);
+    add_integer(t, "batches", c->batches);
+    add_integer(t, "images", c->images);
+    add_integer(t, "right", c->right);
+    add_real(t, "loss", c->loss);
+    add_real(t, "best_accuracy", c->best_accuracy);
+    add_integer(t, "best_epoch", c->best_epoch);
+}
+
+static rg_status write_file(const char *path, const texts *t, rg_plan *plan)
+{
+    const size_t count = (size_t)rg_plan_parameters(plan);
+    void *memory;
+    RG_TRY(rg_allocate_zero(allocator, count * sizeof(rg_safetensors_entry), &memory));
+    rg_safetensors_entry *entries = memory;
+    rg_status status = RG_OK;
+    for (size_t i = 0; i < count && status == RG_OK; i++) {
+        rg_tensor *tensor = NULL;
+        entries[i].name = rg_plan_parameter_name(plan, (int32_t)i);
+        status = rg_plan_parameter(plan, entries[i].name, &tensor);
+        entries[i].tensor = tensor;
+    }
+    if (status == RG_OK)
+        status = rg_safetensors_write(path, entries, count, t->list, t->count);
+    rg_release(allocator, memory, count * sizeof(rg_safetensors_entry));
+    return status;
+}
+
+rg_status rg_checkpoint_write(const char *path, const rg_checkpoint *c, rg_trainer *trainer)
+{
+    texts t = { .count = 0 };
+    char mean[RG_DATASET_CHANNELS * NUMBER + 1], deviation[sizeof mean], *names;
+    RG_TRY(list_names(c, &names));
+    fill_texts(c, &t, names, mean, deviation, sizeof mean);
+    const rg_status status = write_file(path, &t, rg_trainer_plan(trainer));
+    free(names);
+    return status;
+}
+
+/* ---- reading ---- */
+
+typedef struct source {
+    const char *path;
+    const rg_safetensors *file;
+} source;
+
+static rg_status find_text(const source *s, const char *key, const char **text)
+{
+    *text = rg_safetensors_metadata(s->file, key);
+    RG_CHECK(*text != NULL, RG_MALFORMED, "%s: it is no checkpoint: the text '%s' is missing",
+             s->path, key);
+    return RG_OK;
+}
+
+static rg_status read_text(const source *s, const char *key, char **copy)
+{
+    const char *text;
+    RG_TRY(find_text(s, key, &text));
+    *copy = strdup(text);
+    RG_CHECK(*copy != NULL, RG_OUT_OF_MEMORY, "out of memory for the text '%s'", key);
+    return RG_OK;
+}
+
+static rg_status read_integer(const source *s, const char *key, int64_t low, int64_t high,
+                              int64_t *value)
+{
+    const char *text;
+    char *end;
+    RG_TRY(find_text(s, key, &text));
+    errno = 0;
+    const long long number = strtoll(text, &end, 10);
+    RG_CHECK(errno == 0 && end != text && *end == 0 && number >= low && number <= high,
+             RG_MALFORMED, "%s: '%s' is '%.40s', not a whole number from %" PRId64 " to %" PRId64,
+             s->path, key, text, low, high);
+    *value = number;
+    return RG_OK;
+}
+
+static rg_status read_real(const source *s, const char *key, double *value)
+{
+    const char *text;
+    RG_TRY(find_text(s, key, &text));
+    if (strcmp(text, "nan") == 0) { /* the loss of a run that went wrong */
+        *value = __builtin_nan("");
+        return RG_OK;
+    }
+    if (strcmp(text, "inf") == 0) {
+        *value = __builtin_inf();
+        return RG_OK;
+    }
+    RG_CHECK(rg_number_parse(text, value), RG_MALFORMED, "%s: '%s' is '%.40s', not a number",
+             s->path, key, text);
+    return RG_OK;
+}
+
+static rg_status read_reals(const source *s, const char *key, int64_t count, double values[])
+{
+    const char *text;
+    RG_TRY(find_text(s, key, &text));
+    for (int64_t i = 0; i < count; i++) {
+        char number[NUMBER];
+        const size_t length = strcspn(text, ",");
+        snprintf(number, sizeof number, "%.*s", (int)(length < NUMBER ? length : NUMBER - 1), text);
+        RG_CHECK(length < NUMBER && rg_number_parse(number, &values[i]), RG_MALFORMED,
+                 "%s: '%s' does not hold %" PRId64 " numbers", s->path, key, count);
+        text += length + (text[length] == ',');
+    }
+    return RG_OK;
+}
+
+static rg_status read_names(const source *s, rg_checkpoint *c)
+{
+    const char *text;
+    void *memory;
+    const size_t classes = (size_t)c->network.classes;
+    RG_TRY(find_text(s, "class_names", &text));
+    RG_TRY(rg_allocate_zero(allocator, classes * sizeof *c->class_names, &memory));
+    c->class_names = memory;
+    for (size_t i = 0; i < classes; i++) {
+        const size_t length = strcspn(text, "\n");
+        c->class_names[i] = strndup(text, length);
+        RG_CHECK(c->class_names[i] != NULL, RG_OUT_OF_MEMORY, "out of memory for a name");
+        text += length + (text[length] == '\n');
+    }
+    return RG_OK;
+}
+
+static rg_status read_network(const source *s, rg_network_options *n)
+{
+    const char *dtype;
+    int64_t classes;
+    RG_TRY(read_integer(s, "height", 1, 1 << 20, &n->height));
+    RG_TRY(read_integer(s, "width", 1, 1 << 20, &n->width));
+    RG_TRY(read_integer(s, "channels", 1, RG_DATASET_CHANNELS, &n->channels));
+    RG_TRY(read_integer(s, "classes", 1, RG_DATASET_CLASSES, &classes));
+    RG_TRY(read_integer(s, "dropout_seed", INT64_MIN, INT64_MAX, &n->seed));
+    RG_TRY(find_text(s, "dtype", &dtype));
+    n->classes = (int32_t)classes;
+    RG_CHECK(rg_dtype_parse(dtype, &n->dtype) == RG_OK && rg_dtype_is_data(n->dtype), RG_MALFORMED,
+             "%s: there is no network in '%.20s'", s->path, dtype);
+    return RG_OK;
+}
+
+static rg_status read_texts(const source *s, rg_checkpoint *c)
+{
+    const char *format;
+    RG_TRY(find_text(s, "format", &format));
+    RG_CHECK(strcmp(format, "retrograde checkpoint 1") == 0, RG_UNSUPPORTED,
+             "%s: its format is '%.60s'", s->path, format);
+    RG_TRY(read_text(s, "model_name", &c->model_name));
+    RG_TRY(read_text(s, "model", &c->model));
+    RG_TRY(read_text(s, "options", &c->options));
+    RG_TRY(read_network(s, &c->network));
+    RG_TRY(read_names(s, c));
+    RG_TRY(read_reals(s, "mean", c->network.channels, c->mean));
+    RG_TRY(read_reals(s, "deviation", c->network.channels, c->deviation));
+    RG_TRY(read_integer(s, "epoch", 0, INT64_MAX, &c->epoch));
+    RG_TRY(read_integer(s, "position", 0, INT64_MAX, &c->position));
+    RG_TRY(read_integer(s, "steps", 0, INT64_MAX / 2, &c->steps));
+    RG_TRY(read_integer(s, "batches", 0, INT64_MAX / 2, &c->batches));
+    RG_TRY(read_integer(s, "images", 0, INT64_MAX, &c->images));
+    RG_TRY(read_integer(s, "right", 0, INT64_MAX, &c->right));
+    RG_TRY(read_integer(s, "best_epoch", 0, INT64_MAX, &c->best_epoch));
+    RG_TRY(read_real(s, "loss", &c->loss));
+    return read_real(s, "best_accuracy", &c->best_accuracy);
+}
+
+rg_status rg_checkpoint_open(const char *path, rg_checkpoint *checkpoint, rg_safetensors **file)
+{
+    *checkpoint = (rg_checkpoint){ 0 };
+    RG_TRY(rg_safetensors_open(path, file));
+    const source s = { path, *file };
+    const rg_status status = read_texts(&s, checkpoint);
+    if (status != RG_OK) {
+        rg_checkpoint_release(checkpoint);
+        rg_safetensors_close(*file);
+        *file = NULL;
+    }
+    return status;
+}
+
+rg_status rg_checkpoint_read(const char *path, const rg_safetensors *file, rg_trainer *trainer)
+{
+    rg_plan *plan = rg_trainer_plan(trainer);
+    for (int32_t i = 0; i < rg_plan_parameters(plan); i++) {
+        const char *name = rg_plan_parameter_name(plan, i);
+        rg_tensor *tensor;
+        size_t index;
+        RG_TRY(rg_plan_parameter(plan, name, &tensor));
+        RG_CHECK(rg_safetensors_find(file, name, &index), RG_MALFORMED,
+                 "%s: the parameter '%s' is missing: it is a checkpoint of another model or "
+                 "optimizer",
+                 path, name);
+        RG_TRY(rg_safetensors_read_tensor(file, index, tensor));
+    }
+    return RG_OK;
+}
+
+void rg_checkpoint_release(rg_checkpoint *c)
+{
+    const size_t classes = (size_t)c->network.classes;
+    for (size_t i = 0; c->class_names != NULL && i < classes; i++)
+        free(c->class_names[i]);
+    rg_release(allocator, c->class_names, classes * sizeof *c->class_names);
+    free(c->model_name);
+    free(c->model);
+    free(c->options);
+    *c = (rg_checkpoint){ 0 };
+}

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Reading models. */
+#include "train/model.h"
+
+#include "core/memory.h"
+#include "core/number.h"
+#include "files/whole_file.h"
+#include "ops/ops.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const rg_allocator *const allocator = &rg_default_allocator;
+
+/* ---- words of a line ---- */
+
+typedef struct reader {
+    const char *name; /* of the file */
+    const char *line; /* the line being read */
+    const char *at;   /* in it */
+    const char *end;  /* of it, without a comment */
+    int32_t number;   /* of the line, from 1 */
+    rg_model *model;
+} reader;
+
+static bool is_word(char c)
+{
+    return isalnum((unsigned char)c) || c == '_' || c == '.' || c == '-' || c == '+';
+}
+
+static void skip_space(reader *r)
+{
+    while (r->at < r->end && isspace((unsigned char)*r->at))
+        r->at++;
+}
+
+enum { WORD = 64 };
+
+/* The next word, up to a space or one of = : and comma; false at the end of the line. */
+static bool take_word(reader *r, char word[WORD])
+{
+    size_t length = 0;
+    skip_space(r);
+    while (r->at < r->end && is_word(*r->at) && length < WORD - 1)
+        word[length++] = *r->at++;
+    word[length] = 0;
+    return length > 0;
+}
+
+static bool take_mark(reader *r, char mark)
+{
+    skip_space(r);
+    if (r->at >= r->end || *r->at != mark)
+        return false;
+    r->at++;
+    return true;
+}
+
+/* Fails with the place in front of the sentence. */
+#define MISTAKE(r, place, ...)                                                                 \
+    do {                                                                                       \
+        rg_fail(RG_MALFORMED, __VA_ARGS__);                                                    \
+        rg_error_prefix("%s:%d:%d: ", (r)->name, (r)->number, (int)((place) - (r)->line) + 1); \
+        return RG_MALFORMED;                                                                   \
+    } while (0)
+
+static rg_status unexpected(const reader *r)
+{
+    const char *what = r->at < r->end ? r->at : "the end of the line";
+    MISTAKE(r, r->at, "unexpected %.*s",
+            r->at < r->end ? (int)(r->end - r->at > 20 ? 20 : r->end - r->at) : 19, what);
+}
+
+/* ---- one line ---- */
+
+static bool takes_outputs(const rg_op *op)
+{
+    return strcmp(op->name, "conv") == 0 || strcmp(op->name, "conv_transpose") == 0 ||
+           strcmp(op->name, "dense") == 0;
+}
+
+static rg_status find_layer_op(const reader *r, const char *at, const char *word, rg_layer *layer)
+{
+    const rg_op_name *other;
+    if (rg_op_find(word, &layer->op, &other) != RG_OK || other != NULL)
+        MISTAKE(r, at, "there is no layer '%s'", word);
+    if (layer->op->gradient == NULL || strcmp(word, "loss") == 0)
+        MISTAKE(r, at, "%s is no layer of a network", word);
+    memcpy(layer->desc, layer->op->desc.defaults, layer->op->desc.size);
+    return RG_OK;
+}
+
+static rg_status read_window(const reader *r, const char *at, const char *value, rg_layer *layer)
+{
+    char *end;
+    const long rows = strtol(value, &end, 10);
+    const long columns = *end == ',' ? strtol(end + 1, &end, 10) : rows;
+    if (*end != 0 || rows < 1 || columns < 1 || rows > 1024 || columns > 1024)
+        MISTAKE(r, at, "the window '%s' is not a number from 1 to 1024, or two", value);
+    layer->window[0] = (int32_t)rows;
+    layer->window[1] = (int32_t)columns;
+    return RG_OK;
+}
+
+static bool has_field(const rg_op *op, const char *name)
+{
+    for (const rg_field *f = op->desc.fields; f->name != NULL; f++) {
+        if (strcmp(f->name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A field with one number for two: "stride=2" means 2 for rows and columns. */
+static bool wants_two(const rg_op *op, const char *name)
+{
+    for (const rg_field *f = op->desc.fields; f->name != NULL; f++) {
+        if (strcmp(f->name, name) == 0)
+            return f->length == 2 && f->count == 0;
+    }
+    return false;
+}
+
+static rg_status read_field(reader *r, const char *at, const char *name, rg_layer *layer)
+{
+    char value[WORD], two[2 * WORD + 2];
+    size_t length = 0;
+    skip_space(r);
+    while (r->at < r->end && (is_word(*r->at) || *r->at == ',') && length < WORD - 1)
+        value[length++] = *r->at++;
+    value[length] = 0;
+    if (strcmp(name, "window") == 0 && !has_field(layer->op, "window") &&
+        takes_outputs(layer->op) && strcmp(layer->op->name, "dense") != 0)
+        return read_window(r, at, value, layer);
+    snprintf(two, sizeof two, "%s,%s", value, value);
+    const bool twice = wants_two(layer->op, name) && strchr(value, ',') == NULL;
+    const rg_status status =
+        rg_fields_set(&layer->op->desc, layer->op->name, layer->desc, name, twice ? two : value);
+    if (status != RG_OK)
+        rg_error_prefix("%s:%d:%d: ", r->name, r->number, (int)(at - r->line) + 1);
+    return status == RG_INVALID_ARGUMENT ? RG_MALFORMED : status;
+}
+
+static rg_status read_from(reader *r, rg_layer *layer)
+{
+    do {
+        char word[WORD];
+        skip_space(r);
+        const char *at = r->at;
+        if (!take_word(r, word))
+            return unexpected(r);
+        int32_t found = strcmp(word, "input") == 0 ? -1 : -2;
+        for (size_t i = 0; i < r->model->layers_count; i++) {
+            if (strcmp(r->model->layers[i].label, word) == 0)
+                found = (int32_t)i;
+        }
+        if (found == -2)
+            MISTAKE(r, at, "no layer above has the label '%s'", word);
+        if (layer->from_count == RG_MAX_INPUTS)
+            MISTAKE(r, at, "a layer reads at most %d others", RG_MAX_INPUTS);
+        layer->from[layer->from_count++] = found;
+    } while (take_mark(r, ','));
+    return RG_OK;
+}
+
+static rg_status read_outputs(reader *r, const char *at, const char *word, rg_layer *layer)
+{
+    char *end;
+    const long long number = strtoll(word, &end, 10);
+    const bool classes = strcmp(word, "classes") == 0;
+    if (!classes && (*end != 0 || number < 1 || number > 1 << 24))
+        MISTAKE(r, at, "'%s' is neither a field nor a number of outputs", word);
+    if (!takes_outputs(layer->op) || layer->outputs != 0)
+        MISTAKE(r, at, "%s takes no number of outputs here", layer->op->name);
+    layer->outputs = classes ? RG_MODEL_CLASSES : number;
+    return RG_OK;
+}
+
+static rg_status read_rest(reader *r, rg_layer *layer)
+{
+    char word[WORD];
+    for (;;) {
+        skip_space(r);
+        const char *at = r->at;
+        if (!take_word(r, word))
+            return r->at == r->end ? RG_OK : unexpected(r);
+        if (strcmp(word, "from") == 0)
+            RG_TRY(read_from(r, layer));
+        else if (take_mark(r, '='))
+            RG_TRY(read_field(r, at, word, layer));
+        else
+            RG_TRY(read_outputs(r, at, word, layer));
+    }
+}
+
+static rg_status check_layer(const reader *r, const char *at, const rg_layer *layer)
+{
+    if (takes_outputs(layer->op) && layer->outputs == 0)
+        MISTAKE(r, at, "%s needs its number of outputs: %s 16", layer->op->name, layer->op->name);
+    if (layer->op->check != NULL && layer->op->check(layer->desc) != RG_OK) {
+        rg_error_prefix("%s:%d:%d: ", r->name, r->number, (int)(at - r->line) + 1);
+        return RG_MALFORMED;
+    }
+    for (size_t i = 0; i < r->model->layers_count; i++) {
+        if (strcmp(r->model->layers[i].label, layer->label) == 0)
+            MISTAKE(r, r->line, "two layers have the label '%s'", layer->label);
+    }
+    return RG_OK;
+}
+
+static rg_status set_label(const reader *r, const char *label, rg_layer *layer)
+{
+    char text[2 * WORD];
+    if (label[0] != 0)
+        snprintf(text, sizeof text, "%s", label);
+    else
+        snprintf(text, sizeof text, "%s%zu", layer->op->name, r->model->layers_count + 1);
+    layer->label = strdup(text);
+    RG_CHECK(layer->label != NULL, RG_OUT_OF_MEMORY, "out of memory for a label");
+    return RG_OK;
+}
+
+static rg_status read_line(reader *r)
+{
+    char word[WORD], label[WORD] = "";
+    skip_space(r);
+    const char *at = r->at;
+    if (r->at == r->end)
+        return RG_OK;
+    if (!take_word(r, word))
+        return unexpected(r);
+    if (take_mark(r, ':')) {
+        memcpy(label, word, sizeof label);
+        if (strcmp(label, "input") == 0)
+            MISTAKE(r, at, "'input' are the images, and no label");
+        skip_space(r);
+        at = r->at;
+        if (!take_word(r, word))
+            return unexpected(r);
+    }
+    rg_model *model = r->model;
+    RG_TRY(rg_grow(allocator, (void **)&model->layers, &model->layers_capacity, model->layers_count,
+                   sizeof model->layers[0]));
+    rg_layer *layer = &model->layers[model->layers_count];
+    memset(layer, 0, sizeof *layer);
+    layer->line = r->number;
+    layer->column = (int32_t)(at - r->line) + 1;
+    RG_TRY(find_layer_op(r, at, word, layer));
+    RG_TRY(read_rest(r, layer));
+    RG_TRY(set_label(r, label, layer));
+    const rg_status status = check_layer(r, at, layer);
+    if (status != RG_OK)
+        free(layer->label);
+    else
+        model->layers_count++;
+    return status;
+}
+
+/* ---- models ---- */
+
+static rg_status read_lines(reader *r, const char *text)
+{
+    for (const char *line = text; *line != 0;) {
+        const size_t length = strcspn(line, "\n");
+        const char *comment = memchr(line, '#', length);
+        r->line = r->at = line;
+        r->end = comment != NULL ? comment : line + length;
+        r->number++;
+        RG_TRY(read_line(r));
+        line += length + (line[length] == '\n');
+    }
+    RG_CHECK(r->model->layers_count > 0, RG_MALFORMED, "%s: the model has no layer", r->name);
+    return RG_OK;
+}
+
+rg_status rg_model_parse(const char *name, const char *text, rg_model **model)
+{
+    *model = NULL;
+    void *memory;
+    RG_TRY(rg_allocate_zero(allocator, sizeof(rg_model), &memory));
+    rg_model *made = memory;
+    made->name = strdup(name);
+    made->text = strdup(text);
+    reader r = { .name = name, .model = made };
+    rg_status status = made->name != NULL && made->text != NULL
+                           ? read_lines(&r, text)
+                           : rg_fail(RG_OUT_OF_MEMORY, "out of memory for a model");
+    if (status != RG_OK) {
+        rg_model_destroy(made);
+        return status;
+    }
+    *model = made;
+    return RG_OK;
+}
+
+void rg_model_destroy(rg_model *model)
+{
+    if (model == NULL)
+        return;
+    for (size_t i = 0; i < model->layers_count; i++)
+        free(model->layers[i].label);
+    rg_release(allocator, model->layers, model->layers_capacity * sizeof model->layers[0]);
+    free(model->name);
+    free(model->text);
+    rg_release(allocator, model, sizeof *model);
+}
+
+/* ---- those built in ---- */
+
+static const char lenet[] = "# two convolutions with pooling, two dense layers\n"
+                            "conv 16 window=5 padding.policy=same\n"
+                            "neuron\n"
+                            "pool\n"
+                            "conv 32 window=5 padding.policy=same\n"
+                            "neuron\n"
+                            "pool\n"
+                            "dense 128\n"
+                            "neuron\n"
+                            "dropout keep=0.7\n"
+                            "dense classes\n";
+
+static const char small[] = "# 3x3 convolutions of 8 and 16 channels, one dense layer\n"
+                            "conv 8 window=3 padding.policy=same\n"
+                            "neuron\n"
+                            "pool\n"
+                            "conv 16 window=3 padding.policy=same\n"
+                            "neuron\n"
+                            "pool\n"
+                            "dense classes\n";
+
+static const char mlp[] = "# two hidden layers\n"
+                          "dense 256\n"
+                          "neuron\n"
+                          "dense 128\n"
+                          "neuron\n"
+                          "dense classes\n";
+
+#define NORM "batch_norm epsilon=1e-5\n"
+static const char resnet[] =
+    "# three stages of residual blocks with batch normalisation\n"
+    "conv 16 window=3 padding.policy=same bias=false\n" NORM "start: neuron\n"
+    "conv 16 window=3 padding.policy=same bias=false\n" NORM "neuron\n"
+    "conv 16 window=3 padding.policy=same bias=false\n" NORM "arithmetic from batch_norm8, start\n"
+    "one: neuron\n"
+    "conv 32 window=3 stride=2 padding.policy=same bias=false from one\n" NORM "neuron\n"
+    "conv 32 window=3 padding.policy=same bias=false\n"
+    "left_two: " NORM "conv 32 window=1 stride=2 bias=false from one\n"
+    "right_two: " NORM "arithmetic from left_two, right_two\n"
+    "two: neuron\n"
+    "conv 64 window=3 stride=2 padding.policy=same bias=false from two\n" NORM "neuron\n"
+    "conv 64 window=3 padding.policy=same bias=false\n"
+    "left_three: " NORM "conv 64 window=1 stride=2 bias=false from two\n"
+    "right_three: " NORM "arithmetic from left_three, right_three\n"
+    "neuron\n"
+    "reduce kind=mean dims=1,2\n"
+    "dense classes\n";
+
+const char *const rg_model_names[] = { "lenet", "small", "mlp", "resnet", NULL };
+static const char *const texts[] = { lenet, small, mlp, resnet };
+
+rg_status rg_model_open(const char *name, rg_model **model)
+{
+    *model = NULL;
+    for (int i = 0; rg_model_names[i] != NULL; i++) {
+        if (strcmp(name, rg_model_names[i]) == 0)
+            return rg_model_parse(name, texts[i], model);
+    }
+    enum { LIMIT = 1 << 20 };
+    rg_bytes bytes = { 0 };
+    rg_status status = rg_file_read(allocator, name, LIMIT, &bytes);
+    char *text = status == RG_OK ? strndup(bytes.data != NULL ? bytes.data : "", bytes.size) : NULL;
+    if (status == RG_OK && (text == NULL || strlen(text) != bytes.size))
+        status = rg_fail(RG_MALFORMED, "%s: the file is not text", name);
+    if (status == RG_OK)
+        status = rg_model_parse(name, text, model);
+    free(text);
+    rg_bytes_release(allocator, &bytes);
+    return status;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Models: a network as text, one line a layer, and the graphs made from it.
+ *
+ *      # two convolutions, a shortcut, a classifier
+ *      first:  conv 16 window=3 padding.policy=same
+ *              neuron
+ *      second: conv 16 window=3 padding.policy=same
+ *              arithmetic from second, first
+ *              dense classes
+ *
+ * A line is [label:] op [outputs] [field=value]… [from label, label…]. Fields are those of the op's
+ * descriptor; `window` is that of the weights of conv and conv_transpose. `outputs`, the channels
+ * of the result, stands behind conv, conv_transpose and dense alone: a number, or "classes".
+ * Without `from` a layer reads the one before it; "input" are the images. What follows # is left
+ * out. */
+#ifndef RG_TRAIN_MODEL_H
+#define RG_TRAIN_MODEL_H
+
+#include "graph/graph.h"
+
+enum { RG_MODEL_CLASSES = -1 };
+
+typedef struct rg_layer {
+    char *label;
+    const rg_op *op;
+    int32_t line, column;        /* of the op's name */
+    int64_t outputs;             /* or RG_MODEL_CLASSES; 0: none given */
+    int32_t window[2];           /* 0: none given */
+    int32_t from[RG_MAX_INPUTS]; /* layers before it, -1 for the images */
+    int32_t from_count;          /* 0: the one before */
+    _Alignas(16) char desc[RG_MAX_DESC];
+} rg_layer;
+
+typedef struct rg_model {
+    char *name, *text;
+    rg_layer *layers;
+    size_t layers_capacity, layers_count;
+} rg_model;
+
+/* Reads a model; `name` begins the sentences, "file:3:7: …". On failure *model is NULL. */
+rg_status rg_model_parse(const char *name, const char *text, rg_model **model);
+/* A built-in model by its name, or one from a file of this path. */
+rg_status rg_model_open(const char *name, rg_model **model);
+void rg_model_destroy(rg_model *model);
+/* The names of those built in, NULL at the end. */
+extern const char *const rg_model_names[];
+
+/* ---- networks ---- */
+
+/* How a parameter starts. */
+typedef enum rg_start { RG_START_ZERO, RG_START_ONE, RG_START_SLOPE, RG_START_NORMAL } rg_start;
+
+typedef struct rg_network_parameter {
+    rg_value *value;
+    rg_start start;
+    double deviation; /* of RG_START_NORMAL */
+    bool trained;     /* by gradients; running statistics are not */
+} rg_network_parameter;
+
+/* What there is for each layer, in their order. */
+typedef struct rg_network_layer {
+    rg_node *node;       /* NULL: left out, as dropout is where nothing is trained */
+    rg_value *value;     /* its result */
+    rg_tensor_desc desc; /* for a batch of one image */
+    int64_t parameters;  /* elements of what it trains */
+} rg_network_layer;
+
+typedef struct rg_network_options {
+    int64_t height, width, channels;
+    int32_t classes;
+    rg_dtype dtype;
+    bool training;
+    int64_t seed; /* of dropout */
+} rg_network_options;
+
+/* A model as a graph: sources "images" (n, h, w, c) and "labels" (n…), results "logits" and "loss".
+ * With dropout while training there is a parameter "dropout_step", i64. */
+typedef struct rg_network {
+    rg_graph *graph;
+    rg_value *images, *labels, *logits, *loss, *dropout_step;
+    int32_t label_rank;
+    rg_network_parameter *parameters;
+    size_t parameters_capacity, parameters_count;
+    rg_network_layer *layers;
+    size_t layers_count;
+} rg_network;
+
+rg_status rg_network_create(const rg_model *model, const rg_network_options *options,
+                            rg_network *network);
+void rg_network_destroy(rg_network *network);
+
+/* Writes the first values of all parameters, by seed and name alone. */
+rg_status rg_network_start(const rg_network *network, rg_plan *plan, uint64_t seed);
+
+#endif

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Networks: the graph of a model, with parameters in the shapes that its images ask for. */
+#include "train/model.h"
+
+#include "core/memory.h"
+#include "core/shape.h"
+#include "ops/ops.h"
+
+#include <retrograde/nodes.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const rg_allocator *const allocator = &rg_default_allocator;
+
+typedef struct builder {
+    const rg_model *model;
+    const rg_network_options *options;
+    rg_network *network;
+    const rg_layer *layer; /* being built */
+    rg_tensor_desc x[RG_MAX_INPUTS];
+    rg_value *in[RG_MAX_INPUTS];
+    int64_t trained; /* parameters of the layer */
+    _Alignas(16) char desc[RG_MAX_DESC];
+} builder;
+
+static bool is(const char *a, const char *b)
+{
+    return strcmp(a, b) == 0;
+}
+
+/* ---- parameters ---- */
+
+/* Parameters of a norm stay in f32 beside 16-bit images. */
+static rg_dtype dtype_of(const builder *b, const char *input)
+{
+    const rg_dtype dtype = b->options->dtype;
+    const bool norm =
+        is(input, "gamma") || is(input, "beta") || is(input, "mean") || is(input, "variance");
+    return norm && rg_dtype_size(dtype) == 2 ? RG_F32 : dtype;
+}
+
+/* The weights of conv, conv_transpose and dense; *fan_in elements of x make one of y. */
+static rg_status weight_shape(const builder *b, int64_t outputs, rg_tensor_desc *desc,
+                              int64_t *fan_in)
+{
+    const rg_tensor_desc *x = &b->x[0];
+    const int64_t channels = x->rank > 0 ? x->dims[x->rank - 1] : 0;
+    int64_t dims[RG_MAX_RANK] = { outputs };
+    if (is(b->layer->op->name, "dense")) {
+        const rg_dense_desc *d = (const rg_dense_desc *)(const void *)b->desc;
+        const bool first = d->layout == RG_DENSE_OUT_IN;
+        *fan_in = 1;
+        for (int32_t i = 1; i < x->rank; i++) {
+            dims[first ? i : i - 1] = x->dims[i];
+            *fan_in *= x->dims[i];
+        }
+        dims[first ? 0 : x->rank - 1] = outputs;
+        *desc = rg_tensor_desc_dense(b->options->dtype, x->rank, dims);
+        return RG_OK;
+    }
+    int64_t groups = is(b->layer->op->name, "conv")
+                         ? ((const rg_conv_desc *)(const void *)b->desc)->groups
+                         : ((const rg_conv_transpose_desc *)(const void *)b->desc)->groups;
+    groups = groups == 0 ? channels : groups;
+    RG_CHECK(groups > 0 && channels % groups == 0, RG_MALFORMED,
+             "%lld channels are not cut into %lld groups", (long long)channels, (long long)groups);
+    dims[1] = b->layer->window[0] > 0 ? b->layer->window[0] : 1;
+    dims[2] = b->layer->window[1] > 0 ? b->layer->window[1] : 1;
+    dims[3] = channels / groups;
+    *fan_in = dims[1] * dims[2] * dims[3];
+    *desc = rg_tensor_desc_dense(b->options->dtype, 4, dims);
+    return RG_OK;
+}
+
+static int64_t outputs_of(const builder *b)
+{
+    return b->layer->outputs == RG_MODEL_CLASSES ? b->options->classes : b->layer->outputs;
+}
+
+static rg_status add_parameter(builder *b, const char *input, rg_value **value)
+{
+    rg_network *network = b->network;
+    const rg_tensor_desc *x = &b->x[0];
+    const int64_t last = x->rank > 0 ? x->dims[x->rank - 1] : 0;
+    const int64_t outputs = outputs_of(b), length = is(input, "b") ? outputs : last;
+    rg_tensor_desc desc = rg_tensor_desc_dense(dtype_of(b, input), 1, &length);
+    rg_network_parameter made = { .trained = !is(input, "mean") && !is(input, "variance") };
+    if (is(input, "w")) {
+        int64_t fan_in = 1;
+        RG_TRY(weight_shape(b, outputs, &desc, &fan_in));
+        /* so that the variance stays through a layer with relu; the last one has none */
+        const bool classifies = b->layer->outputs == RG_MODEL_CLASSES;
+        made.start = RG_START_NORMAL;
+        made.deviation = sqrt((classifies ? 1.0 : 2.0) / (double)(fan_in > 0 ? fan_in : 1));
+    } else if (is(input, "gamma") || is(input, "variance")) {
+        made.start = RG_START_ONE;
+    } else if (is(input, "slope")) {
+        made.start = RG_START_SLOPE;
+    }
+    char name[256];
+    snprintf(name, sizeof name, "%s.%s", b->layer->label, input);
+    *value = made.value = rg_graph_parameter(network->graph, name, &desc);
+    RG_TRY(rg_graph_status(network->graph));
+    RG_TRY(rg_grow(allocator, (void **)&network->parameters, &network->parameters_capacity,
+                   network->parameters_count, sizeof network->parameters[0]));
+    network->parameters[network->parameters_count++] = made;
+    b->x[0] = *x;
+    b->trained += made.trained ? rg_shape_count(&desc) : 0;
+    return RG_OK;
+}
+
+/* ---- layers ---- */
+
+/* What differs between training and use. */
+static void adjust(builder *b, size_t index)
+{
+    memcpy(b->desc, b->layer->desc, sizeof b->desc);
+    if (is(b->layer->op->name, "batch_norm")) {
+        rg_batch_norm_desc *d = (rg_batch_norm_desc *)(void *)b->desc;
+        d->statistics = b->options->training ? RG_BATCH_NORM_RUNNING : RG_BATCH_NORM_GIVEN;
+        d->unbiased = true;
+    }
+    if (is(b->layer->op->name, "dropout")) {
+        rg_dropout_desc *d = (rg_dropout_desc *)(void *)b->desc;
+        d->step_input = true;
+        d->seed += b->options->seed + (int64_t)index;
+    }
+}
+
+static bool is_parameter(const builder *b, const char *input)
+{
+    static const char *const names[] = { "w", "gamma", "beta", "mean", "variance", "slope" };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (is(input, names[i]))
+            return true;
+    }
+    return is(input, "b") && !is(b->layer->op->name, "arithmetic");
+}
+
+static rg_status dropout_step(builder *b, rg_value **value)
+{
+    const rg_tensor_desc number = rg_tensor_desc_dense(RG_I64, 0, NULL);
+    rg_network *network = b->network;
+    if (network->dropout_step == NULL)
+        network->dropout_step = rg_graph_parameter(network->graph, "dropout_step", &number);
+    *value = network->dropout_step;
+    return rg_graph_status(network->graph);
+}
+
+/* Inputs in the order of the op: layers above, then parameters. */
+static rg_status gather_inputs(builder *b, size_t index)
+{
+    const rg_layer *layer = b->layer;
+    const char *const *names = rg_op_input_names(layer->op, b->desc);
+    const int32_t inputs = rg_op_inputs(layer->op, b->desc);
+    const int32_t from_count = layer->from_count > 0 ? layer->from_count : 1;
+    int32_t taken = 0;
+    b->trained = 0;
+    for (int32_t i = 0; i < inputs; i++) {
+        if (is_parameter(b, names[i])) {
+            RG_TRY(add_parameter(b, names[i], &b->in[i]));
+        } else if (is(names[i], "step")) {
+            RG_TRY(dropout_step(b, &b->in[i]));
+        } else {
+            RG_CHECK(taken < from_count, RG_MALFORMED, "%s reads %s, too: name it behind 'from'",
+                     layer->op->name, names[i]);
+            const int32_t from = layer->from_count > 0 ? layer->from[taken] : (int32_t)index - 1;
+            taken++;
+            b->in[i] = from < 0 ? b->network->images : b->network->layers[from].value;
+            b->x[i] = b->network->layers[from].desc; /* entry -1: the images */
+            continue;
+        }
+        b->x[i] = b->in[i]->desc;
+    }
+    RG_CHECK(taken == from_count, RG_MALFORMED, "%s reads %d layers, not %d", layer->op->name,
+             taken, from_count);
+    return RG_OK;
+}
+
+/* Running statistics go on from batch to batch. */
+static rg_status assign_statistics(builder *b, rg_node *node)
+{
+    const char *const *inputs = rg_op_input_names(b->layer->op, b->desc);
+    const char *const *outputs = rg_op_output_names(b->layer->op, b->desc);
+    for (int32_t j = 1; j < node->outputs; j++) {
+        for (int32_t i = 0; i < node->inputs; i++) {
+            if (strncmp(outputs[j], "new_", 4) == 0 && is(outputs[j] + 4, inputs[i]))
+                RG_TRY(rg_graph_assign(b->network->graph, b->in[i], node->out[j]));
+        }
+    }
+    return RG_OK;
+}
+
+static rg_status build_layer(builder *b, size_t index)
+{
+    rg_network_layer *made = &b->network->layers[index];
+    rg_tensor_desc y[RG_MAX_OUTPUTS];
+    b->layer = &b->model->layers[index];
+    adjust(b, index);
+    if (is(b->layer->op->name, "dropout") && !b->options->training) {
+        const int32_t from = b->layer->from_count > 0 ? b->layer->from[0] : (int32_t)index - 1;
+        *made = b->network->layers[from];
+        made->node = NULL;
+        made->parameters = 0;
+        return RG_OK;
+    }
+    RG_TRY(gather_inputs(b, index));
+    RG_TRY(b->layer->op->shapes(b->desc, b->x, y));
+    made->node = rg_graph_apply(b->network->graph, b->layer->op->name, b->desc, b->in);
+    RG_TRY(rg_graph_status(b->network->graph));
+    RG_TRY(rg_node_set_label(made->node, b->layer->label));
+    made->value = rg_node_output(made->node, 0);
+    made->desc = y[0];
+    made->parameters = b->trained;
+    return assign_statistics(b, made->node);
+}
+
+/* ---- the end ---- */
+
+static rg_status add_loss(builder *b)
+{
+    rg_network *network = b->network;
+    const rg_network_layer *last = &network->layers[network->layers_count - 1];
+    const rg_tensor_desc *y = &last->desc;
+    char shape[RG_SHAPE_TEXT];
+    RG_CHECK(y->rank > 1 && y->dims[y->rank - 1] == b->options->classes &&
+                 rg_shape_count(y) == b->options->classes,
+             RG_MALFORMED,
+             "%s: the last layer gives %s for one image where %d classes need as many numbers",
+             b->model->name, rg_shape_text(y, shape), b->options->classes);
+    rg_loss_desc loss = rg_loss_desc_default();
+    loss.labels = RG_LOSS_CLASS_LABELS;
+    network->logits = last->value;
+    network->label_rank = y->rank - 1;
+    rg_value *const x[] = { network->logits, network->labels };
+    rg_node *node = rg_graph_loss(network->graph, &loss, x);
+    network->loss = rg_node_output(node, 0);
+    RG_TRY(rg_node_set_label(node, "loss"));
+    RG_TRY(rg_graph_result(network->graph, network->logits, "logits"));
+    return rg_graph_result(network->graph, network->loss, "loss");
+}
+
+static rg_status build(builder *b)
+{
+    const rg_network_options *o = b->options;
+    rg_network *network = b->network;
+    RG_TRY(rg_graph_create(&network->graph));
+    network->images = rg_graph_source(network->graph, "images");
+    network->labels = rg_graph_source(network->graph, "labels");
+    RG_TRY(rg_graph_status(network->graph));
+    const int64_t dims[] = { 1, o->height, o->width, o->channels };
+    network->layers[-1].desc = rg_tensor_desc_dense(o->dtype, 4, dims);
+    network->layers[-1].value = network->images;
+    for (size_t i = 0; i < b->model->layers_count; i++) {
+        const rg_status status = build_layer(b, i);
+        if (status != RG_OK) {
+            rg_error_prefix("%s:%d:%d: ", b->model->name, b->layer->line, b->layer->column);
+            return status == RG_INVALID_ARGUMENT ? RG_MALFORMED : status;
+        }
+    }
+    return add_loss(b);
+}
+
+rg_status rg_network_create(const rg_model *model, const rg_network_options *options,
+                            rg_network *network)
+{
+    void *layers;
+    *network = (rg_network){ .layers_count = model->layers_count };
+    RG_TRY(
+        rg_allocate_zero(allocator, (model->layers_count + 1) * sizeof *network->layers, &layers));
+    network->layers = (rg_network_layer *)layers + 1; /* the images stand before the first */
+    builder b = { .model = model, .options = options, .network = network };
+    const rg_status status = build(&b);
+    if (status != RG_OK)
+        rg_network_destroy(network);
+    return status;
+}
+
+void rg_network_destroy(rg_network *network)
+{
+    rg_graph_destroy(network->graph);
+    rg_release(allocator, network->parameters,
+               network->parameters_capacity * sizeof *network->parameters);
+    if (network->layers != NULL)
+        rg_release(allocator, network->layers - 1,
+                   (network->layers_count + 1) * sizeof *network->layers);
+    *network = (rg_network){ 0 };
+}
+
+/* ---- first values ---- */
+
+/* Mixes all bits of a number: neighbours become strangers. */
+static uint64_t mix(uint64_t x)
+{
+    x += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+/* A number of the normal distribution: the sum of twelve uniform ones, less its mean, has variance
+ * 1, and the same bits on every machine. */
+static double normal(uint64_t key, uint64_t index)
+{
+    double sum = -6;
+    for (uint64_t i = 0; i < 12; i++)
+        sum += (double)(mix(key ^ mix(index * 12 + i)) >> 11) * 0x1p-53;
+    return sum;
+}
+
+static double first_value(const rg_network_parameter *p, uint64_t key, uint64_t index)
+{
+    switch (p->start) {
+    case RG_START_ZERO:
+        return 0;
+    case RG_START_ONE:
+        return 1;
+    case RG_START_SLOPE:
+        return 0.25;
+    case RG_START_NORMAL:
+        return p->deviation * normal(key, index);
+    }
+    return 0;
+}
+
+static rg_status start_parameter(const rg_network_parameter *p, rg_plan *plan, uint64_t seed)
+{
+    uint64_t key = mix(seed);
+    for (const char *c = p->value->name; *c != 0; c++)
+        key = mix(key ^ (uint64_t)(unsigned char)*c);
+    const int64_t count = rg_shape_count(&p->value->desc);
+    const size_t capacity = (size_t)count * sizeof(double);
+    void *data;
+    RG_TRY(rg_allocate(allocator, capacity, &data));
+    rg_tensor *tensors[2] = { NULL };
+    char master[300];
+    snprintf(master, sizeof master, "%s.master", p->value->name);
+    rg_status status = rg_plan_parameter(plan, p->value->name, &tensors[0]);
+    if (status == RG_OK)
+        (void)rg_plan_parameter(plan, master, &tensors[1]); /* there may be none */
+    for (int k = 0; k < 2 && status == RG_OK; k++) {
+        if (tensors[k] == NULL)
+            continue;
+        rg_tensor_desc desc;
+        status = rg_tensor_get_desc(tensors[k], &desc);
+        for (int64_t i = 0; i < count; i++)
+            rg_element_set(data, desc.dtype, i, first_value(p, key, (uint64_t)i));
+        if (status == RG_OK)
+            status = rg_tensor_write(tensors[k], data, (size_t)count * rg_dtype_size(desc.dtype),
+                                     RG_LAYOUT_SAME);
+    }
+    rg_release(allocator, data, capacity);
+    return status;
+}
+
+rg_status rg_network_start(const rg_network *network, rg_plan *plan, uint64_t seed)
+{
+    for (size_t i = 0; i < network->parameters_count; i++)
+        RG_TRY(start_parameter(&network->parameters[i], plan, seed));
+    return RG_OK;
+}
