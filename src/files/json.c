@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The length of the UTF-8 character at the start of `left` > 0 bytes; 0 if there is none. */
-static size_t utf8_length(const char *text, size_t left)
+size_t rg_utf8_length(const char *text, size_t left)
 {
     const unsigned char *c = (const unsigned char *)text;
     if (c[0] < 0x80)
@@ -161,7 +160,7 @@ static rg_status read_string(rg_json *json, const char **text)
         if (json->at == json->length)
             return expected(json, "the end of a string");
         const char *c = json->text + json->at;
-        const size_t length = utf8_length(c, json->length - json->at);
+        const size_t length = rg_utf8_length(c, json->length - json->at);
         if (length == 0)
             return rg_json_fail(json, json->at, "the text is not UTF-8");
         if (length == 1 && (unsigned char)*c < ' ')
@@ -387,7 +386,7 @@ void rg_text_add_string(rg_text *to, const char *text)
 {
     add_bytes(to, "\"", 1);
     for (size_t left = strlen(text); left > 0;) {
-        const size_t length = utf8_length(text, left);
+        const size_t length = rg_utf8_length(text, left);
         char escape[8];
         if (length == 0) {
             rg_text_add(to, "\\ufffd");

@@ -6,6 +6,9 @@
 
 #include "core/memory.h"
 
+/* The length of the UTF-8 character at the start of `left` > 0 bytes; 0 if there is none. */
+size_t rg_utf8_length(const char *text, size_t left);
+
 /* ---- reading ---- */
 
 typedef enum rg_json_type {

@@ -5,6 +5,7 @@
  *      \x93NUMPY 1 0 76 0 {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }    \n …
  *
  *  Nothing is allocated because the header says so: sizes are compared with the file first. */
+#include "files/npy.h"
 #include "files/whole_file.h"
 #include "core/dtype.h"
 #include "runtime/objects.h"
@@ -13,9 +14,6 @@
 
 #include <stdio.h>
 #include <string.h>
-
-/* The longest header that is read, which is the longest of version 1. */
-enum { HEADER_LIMIT = 65535 };
 
 /* The elements begin at a multiple of this. */
 enum { HEADER_STEP = 64 };
@@ -43,13 +41,7 @@ typedef struct scanner {
     const char *at, *end;
 } scanner;
 
-typedef struct header {
-    rg_dtype dtype;
-    bool swapped, fortran; /* the other byte order; the first dimension is contiguous */
-    int32_t rank;
-    int64_t dims[RG_MAX_RANK];
-    size_t bytes; /* of all elements */
-} header;
+typedef rg_npy_header header;
 
 static void skip_space(scanner *s)
 {
@@ -169,6 +161,16 @@ static rg_status scan_dictionary(scanner *s, header *h)
     return RG_OK;
 }
 
+rg_status rg_npy_header_parse(const char *text, size_t length, rg_npy_header *h)
+{
+    *h = (header){ 0 };
+    scanner s = { text, text + length };
+    RG_TRY(scan_dictionary(&s, h));
+    const rg_tensor_desc desc = rg_tensor_desc_dense(h->dtype, h->rank, h->dims);
+    RG_CHECK(rg_shape_check(&desc, "NPY", &h->bytes) == RG_OK, RG_MALFORMED, "%s", rg_error_text());
+    return RG_OK;
+}
+
 /* ---- reading ---- */
 
 static rg_status take(rg_input *input, void *to, size_t size)
@@ -179,48 +181,51 @@ static rg_status take(rg_input *input, void *to, size_t size)
     return RG_OK;
 }
 
-/* Reads what stands before the dictionary; `length` is that of the dictionary. */
-static rg_status read_preamble(rg_input *input, size_t *length)
+rg_status rg_npy_start(const unsigned char start[RG_NPY_START], size_t *length_bytes)
 {
-    unsigned char start[8], size[4] = { 0 };
-    RG_TRY(take(input, start, sizeof start));
     RG_CHECK(memcmp(start, magic, 6) == 0, RG_MALFORMED, "this is not an NPY file");
     const int major = start[6], minor = start[7];
     RG_CHECK(major >= 1 && major <= 3 && minor == 0, RG_UNSUPPORTED,
              "the file is of NPY version %d.%d; 1.0, 2.0 and 3.0 are supported", major, minor);
-    RG_TRY(take(input, size, major == 1 ? 2 : 4));
+    *length_bytes = major == 1 ? 2 : 4;
+    return RG_OK;
+}
+
+/* Reads what stands before the dictionary; `length` is that of the dictionary. */
+static rg_status read_preamble(rg_input *input, size_t *length)
+{
+    unsigned char start[RG_NPY_START], size[4] = { 0 };
+    size_t length_bytes = 0;
+    RG_TRY(take(input, start, sizeof start));
+    RG_TRY(rg_npy_start(start, &length_bytes));
+    RG_TRY(take(input, size, length_bytes));
     *length =
         (size_t)size[0] | (size_t)size[1] << 8 | (size_t)size[2] << 16 | (size_t)size[3] << 24;
     RG_CHECK(!input->sized || *length <= input->left, RG_MALFORMED,
              "the NPY header has %zu bytes, but only %zu follow", *length, input->left);
-    RG_CHECK(*length <= HEADER_LIMIT, RG_MALFORMED,
-             "the NPY header has %zu bytes; at most %d are read", *length, HEADER_LIMIT);
+    RG_CHECK(*length <= RG_NPY_HEADER, RG_MALFORMED,
+             "the NPY header has %zu bytes; at most %d are read", *length, RG_NPY_HEADER);
     return RG_OK;
 }
 
 static rg_status read_header(rg_input *input, const rg_allocator *allocator, header *h)
 {
-    *h = (header){ 0 };
     size_t length = 0;
     void *text;
     RG_TRY(read_preamble(input, &length));
     RG_TRY(rg_allocate(allocator, length + 1, &text));
     rg_status status = take(input, text, length);
-    scanner s = { text, (const char *)text + length };
     if (status == RG_OK)
-        status = scan_dictionary(&s, h);
+        status = rg_npy_header_parse(text, length, h);
     rg_release(allocator, text, length + 1);
     RG_TRY(status);
-
-    const rg_tensor_desc desc = rg_tensor_desc_dense(h->dtype, h->rank, h->dims);
-    RG_CHECK(rg_shape_check(&desc, "NPY", &h->bytes) == RG_OK, RG_MALFORMED, "%s", rg_error_text());
     RG_CHECK(!input->sized || h->bytes == input->left, RG_MALFORMED,
              "the NPY header declares %zu bytes of elements, but %zu follow", h->bytes,
              input->left);
     return RG_OK;
 }
 
-static void swap_bytes(char *data, size_t bytes, size_t element)
+void rg_npy_swap_bytes(char *data, size_t bytes, size_t element)
 {
     for (size_t i = 0; i < bytes; i += element) {
         for (size_t k = 0; k < element / 2; k++) {
@@ -263,7 +268,7 @@ static rg_status make_tensor(rg_device *device, const header *h, const void *dat
 
 static rg_status load(rg_input *input, rg_device *device, rg_tensor **tensor)
 {
-    header h;
+    header h = { 0 };
     rg_bytes bytes;
     RG_TRY(read_header(input, &device->allocator, &h));
     RG_TRY(rg_input_rest(input, &device->allocator, h.bytes + 1, &bytes));
@@ -273,7 +278,7 @@ static rg_status load(rg_input *input, rg_device *device, rg_tensor **tensor)
             rg_fail(RG_MALFORMED, "the NPY header declares %zu bytes of elements, but %s follow",
                     h.bytes, bytes.size < h.bytes ? "fewer" : "more");
     if (status == RG_OK && h.swapped)
-        swap_bytes(bytes.data, h.bytes, rg_dtype_size(h.dtype));
+        rg_npy_swap_bytes(bytes.data, h.bytes, rg_dtype_size(h.dtype));
     if (status == RG_OK)
         status = make_tensor(device, &h, bytes.data, tensor);
     rg_bytes_release(&device->allocator, &bytes);
