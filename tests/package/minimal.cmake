@@ -11,6 +11,7 @@ run(${CMAKE_COMMAND} -S ${SOURCE} -B ${WORK}/made -G ${GENERATOR} -D CMAKE_C_COM
 run(${CMAKE_COMMAND} --build made --parallel ${processors})
 run(${CMAKE_COMMAND} --install made --prefix ${WORK}/tree)
 file(GLOB_RECURSE unwanted ${WORK}/tree/files.h ${WORK}/tree/safetensors.h
+    ${WORK}/tree/dataset.h
     ${WORK}/tree/bin/*)
 if(unwanted)
     message(FATAL_ERROR "installed although switched off: ${unwanted}")

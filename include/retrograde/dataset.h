@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/** @file
+ *  Data sets of labelled images, and loaders, which make batches of them ahead of a trainer.
+ *
+ *      rg_dataset *all, *train, *validation;
+ *      rg_dataset_open("fashion-mnist", RG_DATASET_TRAIN, &all);
+ *      rg_dataset_split(all, 0.1, 1, &train, &validation);
+ *
+ *      rg_loader_desc desc = rg_loader_desc_default();
+ *      rg_dataset_measure(train, desc.mean, desc.deviation);
+ *      rg_loader_create(train, &desc, &loader);
+ *      while (rg_loader_next(loader, &batch) == RG_OK && batch.epoch < 10)
+ *          ...
+ *
+ *  Files come from strangers: whatever they hold gets a status and a sentence that names the file
+ *  and the place. RG_IO: it cannot be read; RG_MALFORMED: it does not hold what it should;
+ *  RG_UNSUPPORTED: it is right, but not for us or not with what this machine has installed. Memory
+ *  follows the size of the files, never what they claim. */
+#ifndef RETROGRADE_DATASET_H
+#define RETROGRADE_DATASET_H
+
+#include <retrograde/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** The most channels of an image, and the most classes. */
+#define RG_DATASET_CHANNELS 16
+#define RG_DATASET_CLASSES  65536
+
+/** Images of one size with labels. It never changes, and may be used from any thread. */
+typedef struct rg_dataset rg_dataset;
+
+typedef enum rg_dataset_part { RG_DATASET_TRAIN, RG_DATASET_TEST } rg_dataset_part;
+
+/** What a set holds. */
+typedef struct rg_dataset_info {
+    int64_t count;                   /**< of images; at least 1 */
+    int64_t height, width, channels; /**< of each; at least 1 */
+    int32_t classes;                 /**< labels are 0 to classes - 1 */
+    rg_dtype dtype;                  /**< of pixels: RG_U8, 0 to 255, or RG_F32, of any range */
+} rg_dataset_info;
+
+/** Reads one part of a data set. On failure *set is NULL. `path` is one of these:
+ *
+ *  - a folder of IDX files named as those of MNIST are: train-images-idx3-ubyte,
+ *    train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, each perhaps
+ *    compressed, with .gz behind its name; idx4 with channels, too;
+ *  - a folder with a folder of PNG files for each class, or with such folders below train/ and
+ * below test/ or val/. Classes are numbered in the order of their names. All images have the size
+ * of the first one and are made grey or RGB as it is: 16 bits are cut to 8, palettes are looked up,
+ *    what is transparent becomes black; gamma and colour profiles are not looked at;
+ *  - an NPZ file, or a folder of NPY files, with x and y, or with x_train, y_train, x_test, y_test:
+ *    x (n, h, w, c), (n, h, w) or (n, w), of u1, or of f2, f4, f8, which become f32; y (n) or
+ *    (n, 1), of u1, i4, i8;
+ *  - the name of a set that Debian installs, "fashion-mnist", if no file has that name (package
+ *    dataset-fashion-mnist), or "glyphs", a set of 12000 and 2000 images by rg_dataset_glyphs().
+ *
+ *  RG_UNSUPPORTED also where a set has no such part: then the other one may be split. The number of
+ *  classes is that of both parts. gzip and compressed NPZ files need zlib, PNG files libpng; both
+ *  are opened when first needed. */
+RG_API rg_status rg_dataset_open(const char *path, rg_dataset_part part, rg_dataset **set);
+
+/** Draws `count` images of 28 x 28 grey pixels: ten shapes like the digits, made of lines, moved,
+ *  turned, resized, of differing thickness, with noise. The same seed gives the same bits on every
+ *  machine; image i has the label i % 10. `count` is 1 to 2^24. On failure *set is NULL. */
+RG_API rg_status rg_dataset_glyphs(uint64_t seed, int64_t count, rg_dataset **set);
+
+/** Makes two sets that share the images of `set` and keep them alive: `fraction` of them, rounded,
+ *  drawn at random by `seed`, become `validation`, the others `train`; both keep their order.
+ *  `fraction` is 0 to 1 and must leave each at least one image. On failure both are NULL. */
+RG_API rg_status rg_dataset_split(const rg_dataset *set, double fraction, uint64_t seed,
+                                  rg_dataset **train, rg_dataset **validation);
+
+/** Gives the set back; loaders and sets made from it keep what they use. NULL allowed. */
+RG_API void rg_dataset_destroy(rg_dataset *set);
+
+RG_API rg_status rg_dataset_get_info(const rg_dataset *set, rg_dataset_info *info);
+
+/** The name of a class: of its folder, of the class in Fashion-MNIST, or its number. Valid UTF-8,
+ *  lives as long as the set. "" if there is no such class. */
+RG_API const char *rg_dataset_class_name(const rg_dataset *set, int32_t label);
+
+/** The pixels (h, w, c) of one image, which live as long as the set, and its label. NULL and -1 if
+ *  there is no such image. */
+RG_API const void *rg_dataset_image(const rg_dataset *set, int64_t index);
+RG_API int32_t rg_dataset_label(const rg_dataset *set, int64_t index);
+
+/** Measures mean and standard deviation of every channel, over all images. Pixels of u8 count as
+ *  0 to 1. The deviation of a channel that is the same everywhere is given as 1, and so are those
+ *  that the images lack, with mean 0. RG_MALFORMED if a pixel is not a finite number. */
+RG_API rg_status rg_dataset_measure(const rg_dataset *set, double mean[RG_DATASET_CHANNELS],
+                                    double deviation[RG_DATASET_CHANNELS]);
+
+/** Makes batches in a thread of its own, some ahead of who takes them, epoch after epoch without
+ *  end. What a batch holds follows from set, descriptor, epoch and position alone. Calls for one
+ *  loader come from one thread at a time. */
+typedef struct rg_loader rg_loader;
+
+/** How to make batches. Start from rg_loader_desc_default(), then change what matters. */
+typedef struct rg_loader_desc {
+    uint32_t size;  /**< of this struct; set by rg_loader_desc_default() */
+    rg_dtype dtype; /**< of the images in a batch: f32 (default), f64, f16 or bf16 */
+    int64_t batch;  /**< images in a batch; at least 1 (default 128) */
+    bool shuffle;   /**< a new order in each epoch (default true); false: that of the set */
+    bool drop_last; /**< leave out the last images of an epoch where they fill no batch
+                         (default false: a smaller batch) */
+    bool mirror;    /**< turn left and right over in half of the images (default false) */
+    int32_t crop;   /**< pad by so many pixels of 0 on each side, cut the old size out anywhere; 0
+                         (default) to 1024 */
+    int32_t shift;  /**< then move by up to so many pixels each way, repeating the edge; 0 (default)
+                         to 1024 */
+    int32_t buffers; /**< batches that there is memory for, the one in use included: 2 to 16
+                          (default 3) */
+    uint64_t seed;   /**< of order and changes (default 0) */
+    /** Of each channel: a pixel x becomes (x - mean) / deviation, where u8 counts as 0 to 1.
+     * Finite; deviations more than 0 (default 0 and 1). */
+    double mean[RG_DATASET_CHANNELS], deviation[RG_DATASET_CHANNELS];
+} rg_loader_desc;
+RG_API rg_loader_desc rg_loader_desc_default(void);
+
+/** A batch, valid until the next call of rg_loader_next, rg_loader_seek or rg_loader_destroy. */
+typedef struct rg_batch {
+    const void *images;     /**< (count, h, w, c) of the descriptor's dtype; aligned to 64 bytes */
+    const int32_t *labels;  /**< (count) */
+    const int64_t *indices; /**< (count): where each image stands in the set */
+    int64_t count;          /**< of images; less than a batch only at the end of an epoch */
+    int64_t epoch;          /**< from 0 */
+    int64_t position;       /**< of its first image in the epoch, from 0 */
+    bool last;              /**< of its epoch */
+} rg_batch;
+
+/** Starts a loader at epoch 0, position 0. It keeps `set` alive. On failure *loader is NULL. */
+RG_API rg_status rg_loader_create(const rg_dataset *set, const rg_loader_desc *desc,
+                                  rg_loader **loader);
+
+/** Ends its thread, at any time, and frees its batches. NULL allowed. */
+RG_API void rg_loader_destroy(rg_loader *loader);
+
+/** Waits for the next batch. It fails only for arguments that are NULL. */
+RG_API rg_status rg_loader_next(rg_loader *loader, rg_batch *batch);
+
+/** Goes on at a position of an epoch, 0 or more, as if all before had been taken: the next batch
+ *  begins there. Where an epoch has no batch left at that position the next epoch begins. */
+RG_API rg_status rg_loader_seek(rg_loader *loader, int64_t epoch, int64_t position);
+
+/** Batches in one epoch; 0 for NULL. */
+RG_API int64_t rg_loader_batches(const rg_loader *loader);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

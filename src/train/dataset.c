@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Data sets as objects: counted, immutable, split into parts that share the images, measured. */
+#include "train/dataset.h"
+#include "train/random.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const rg_allocator *const memory = &rg_default_allocator;
+
+/* ---- making and counting ---- */
+
+rg_status rg_dataset_begin(rg_dataset **set)
+{
+    void *made;
+    RG_TRY(rg_allocate_zero(memory, sizeof **set, &made));
+    *set = made;
+    atomic_init(&(*set)->users, 1);
+    return RG_OK;
+}
+
+rg_dataset *rg_dataset_keep(const rg_dataset *set)
+{
+    rg_dataset *own = (rg_dataset *)set; /* the count is all that changes */
+    atomic_fetch_add(&own->users, 1);
+    return own;
+}
+
+void rg_dataset_destroy(rg_dataset *set)
+{
+    if (set == NULL || atomic_fetch_sub(&set->users, 1) > 1)
+        return;
+    rg_dataset_destroy(set->whole);
+    const size_t count = (size_t)set->info.count;
+    rg_release(memory, set->index, count * sizeof *set->index);
+    rg_release(memory, set->pixels, set->pixel_bytes);
+    rg_release(memory, set->labels, count * sizeof *set->labels);
+    rg_release(memory, set->names, set->name_bytes);
+    rg_release(memory, set, sizeof *set);
+}
+
+rg_status rg_dataset_check(rg_dataset *set, size_t *bytes)
+{
+    const rg_dataset_info *info = &set->info;
+    const int64_t most = INT32_MAX;
+    RG_CHECK(info->count > 0, RG_MALFORMED, "there are no images");
+    RG_CHECK(info->height > 0 && info->width > 0 && info->channels > 0 && info->height <= most &&
+                 info->width <= most,
+             RG_MALFORMED, "images of %lld x %lld pixels with %lld channels cannot be used",
+             (long long)info->height, (long long)info->width, (long long)info->channels);
+    RG_CHECK(info->channels <= RG_DATASET_CHANNELS, RG_UNSUPPORTED,
+             "images have %lld channels; at most %d are supported", (long long)info->channels,
+             RG_DATASET_CHANNELS);
+    size_t size = rg_dtype_size(info->dtype);
+    RG_CHECK(rg_multiply(size, (size_t)info->height, &size) &&
+                 rg_multiply(size, (size_t)info->width, &size) &&
+                 rg_multiply(size, (size_t)info->channels, &size) &&
+                 rg_multiply(size, (size_t)info->count, bytes) && *bytes <= INT64_MAX,
+             RG_MALFORMED, "%lld images of %lld x %lld pixels are more than memory can hold",
+             (long long)info->count, (long long)info->height, (long long)info->width);
+    set->image_bytes = size;
+    return RG_OK;
+}
+
+rg_status rg_dataset_allocate(rg_dataset *set, uint64_t most)
+{
+    size_t bytes = 0;
+    void *pixels;
+    RG_TRY(rg_dataset_check(set, &bytes));
+    RG_CHECK(bytes <= most, RG_MALFORMED,
+             "%lld images of %lld x %lld x %lld are declared, %zu bytes; the file cannot hold more "
+             "than %llu",
+             (long long)set->info.count, (long long)set->info.height, (long long)set->info.width,
+             (long long)set->info.channels, bytes, (unsigned long long)most);
+    RG_TRY(rg_allocate(memory, bytes, &pixels));
+    set->pixels = pixels;
+    set->pixel_bytes = bytes;
+    return RG_OK;
+}
+
+rg_status rg_dataset_name(rg_dataset *set, int32_t classes, const char *const names[])
+{
+    const size_t heads = (size_t)classes * sizeof(char *);
+    size_t bytes = heads;
+    char number[16];
+    void *block;
+    for (int32_t i = 0; i < classes; i++)
+        bytes += names != NULL ? strlen(names[i]) + 1 : sizeof number;
+    RG_TRY(rg_allocate(memory, bytes, &block));
+    set->names = block;
+    set->name_bytes = bytes;
+    set->info.classes = classes;
+    char *at = (char *)block + heads;
+    for (int32_t i = 0; i < classes; i++) {
+        snprintf(number, sizeof number, "%d", i);
+        const char *name = names != NULL ? names[i] : number;
+        set->names[i] = strcpy(at, name);
+        at += strlen(name) + 1;
+    }
+    return RG_OK;
+}
+
+rg_status rg_dataset_no_part(rg_dataset_part part)
+{
+    return rg_fail(RG_UNSUPPORTED, "holds no %s part", part == RG_DATASET_TEST ? "test" : "train");
+}
+
+/* ---- looking at it ---- */
+
+rg_status rg_dataset_get_info(const rg_dataset *set, rg_dataset_info *info)
+{
+    RG_CHECK_NOT_NULL(set);
+    RG_CHECK_NOT_NULL(info);
+    *info = set->info;
+    return RG_OK;
+}
+
+const char *rg_dataset_class_name(const rg_dataset *set, int32_t label)
+{
+    const bool known = set != NULL && label >= 0 && label < set->info.classes;
+    return known ? rg_dataset_whole(set)->names[label] : "";
+}
+
+const void *rg_dataset_image(const rg_dataset *set, int64_t index)
+{
+    if (set == NULL || index < 0 || index >= set->info.count)
+        return NULL;
+    const rg_dataset *whole = rg_dataset_whole(set);
+    return whole->pixels + (size_t)rg_dataset_place(set, index) * whole->image_bytes;
+}
+
+int32_t rg_dataset_label(const rg_dataset *set, int64_t index)
+{
+    if (set == NULL || index < 0 || index >= set->info.count)
+        return -1;
+    return rg_dataset_whole(set)->labels[rg_dataset_place(set, index)];
+}
+
+/* ---- parts ---- */
+
+/* A part of `set`, without its list of images. */
+static rg_status begin_part(const rg_dataset *set, int64_t count, rg_dataset **part)
+{
+    rg_dataset *made;
+    void *index;
+    RG_TRY(rg_dataset_begin(&made));
+    const rg_status status = rg_allocate(memory, (size_t)count * sizeof *made->index, &index);
+    if (status != RG_OK) {
+        rg_dataset_destroy(made);
+        return status;
+    }
+    made->index = index;
+    made->info = set->info;
+    made->info.count = count;
+    made->image_bytes = set->image_bytes;
+    made->whole = rg_dataset_keep(rg_dataset_whole(set));
+    *part = made;
+    return RG_OK;
+}
+
+/* The first `taken` of a random order belong to the second part. Marks them in `chosen`. */
+static rg_status choose(int64_t count, int64_t taken, uint64_t seed, bool *chosen)
+{
+    void *order;
+    RG_TRY(rg_allocate(memory, (size_t)count * sizeof(int64_t), &order));
+    rg_random_order(rg_random_key(seed, 0), order, count);
+    for (int64_t i = 0; i < taken; i++)
+        chosen[((int64_t *)order)[i]] = true;
+    rg_release(memory, order, (size_t)count * sizeof(int64_t));
+    return RG_OK;
+}
+
+rg_status rg_dataset_split(const rg_dataset *set, double fraction, uint64_t seed,
+                           rg_dataset **train, rg_dataset **validation)
+{
+    if (train != NULL)
+        *train = NULL;
+    if (validation != NULL)
+        *validation = NULL;
+    RG_CHECK_NOT_NULL(set);
+    RG_CHECK_NOT_NULL(train);
+    RG_CHECK_NOT_NULL(validation);
+    RG_CHECK(fraction >= 0 && fraction <= 1, RG_INVALID_ARGUMENT,
+             "rg_dataset_split: fraction is %g; it must be 0 to 1", fraction);
+    const int64_t count = set->info.count;
+    const int64_t taken = (int64_t)llround((double)count * fraction);
+    RG_CHECK(taken > 0 && taken < count, RG_INVALID_ARGUMENT,
+             "rg_dataset_split: %g of %lld images leaves one part empty", fraction,
+             (long long)count);
+
+    rg_dataset *rest = NULL, *part = NULL;
+    void *chosen;
+    RG_TRY(rg_allocate_zero(memory, (size_t)count, &chosen));
+    rg_status status = choose(count, taken, seed, chosen);
+    if (status == RG_OK)
+        status = begin_part(set, count - taken, &rest);
+    if (status == RG_OK)
+        status = begin_part(set, taken, &part);
+    if (status == RG_OK) {
+        int64_t *to[] = { rest->index, part->index };
+        for (int64_t i = 0; i < count; i++)
+            *to[((const bool *)chosen)[i]]++ = rg_dataset_place(set, i);
+        *train = rest;
+        *validation = part;
+    } else {
+        rg_dataset_destroy(rest);
+    }
+    rg_release(memory, chosen, (size_t)count);
+    return status;
+}
+
+/* ---- measuring ---- */
+
+/* Whole numbers: exact, whatever the order. */
+static void measure_bytes(const rg_dataset *set, double mean[], double deviation[])
+{
+    const int64_t channels = set->info.channels, pixels = (int64_t)set->image_bytes / channels;
+    for (int64_t c = 0; c < channels; c++) {
+        uint64_t counts[256] = { 0 };
+        for (int64_t i = 0; i < set->info.count; i++) {
+            const unsigned char *image = rg_dataset_image(set, i);
+            for (int64_t k = 0; k < pixels; k++)
+                counts[image[k * channels + c]]++;
+        }
+        double sum = 0, squares = 0;
+        const double n = (double)set->info.count * (double)pixels;
+        for (int v = 0; v < 256; v++)
+            sum += (double)counts[v] * v;
+        mean[c] = sum / n;
+        for (int v = 0; v < 256; v++)
+            squares += (double)counts[v] * (v - mean[c]) * (v - mean[c]);
+        mean[c] /= 255;
+        deviation[c] = sqrt(squares / n) / 255;
+    }
+}
+
+/* Two passes: differences are taken from the mean. */
+static rg_status measure_floats(const rg_dataset *set, double mean[], double deviation[])
+{
+    const int64_t channels = set->info.channels;
+    const int64_t pixels = (int64_t)(set->image_bytes / sizeof(float)) / channels;
+    const double n = (double)set->info.count * (double)pixels;
+    for (int64_t c = 0; c < channels; c++) {
+        double sum = 0, squares = 0;
+        for (int64_t i = 0; i < set->info.count; i++) {
+            const float *image = rg_dataset_image(set, i);
+            for (int64_t k = 0; k < pixels; k++)
+                sum += (double)image[k * channels + c];
+            RG_CHECK(isfinite(sum), RG_MALFORMED,
+                     "image %lld holds a pixel that is not a finite number", (long long)i);
+        }
+        mean[c] = sum / n;
+        for (int64_t i = 0; i < set->info.count; i++) {
+            const float *image = rg_dataset_image(set, i);
+            for (int64_t k = 0; k < pixels; k++) {
+                const double off = (double)image[k * channels + c] - mean[c];
+                squares += off * off;
+            }
+        }
+        deviation[c] = sqrt(squares / n);
+    }
+    return RG_OK;
+}
+
+rg_status rg_dataset_measure(const rg_dataset *set, double mean[RG_DATASET_CHANNELS],
+                             double deviation[RG_DATASET_CHANNELS])
+{
+    RG_CHECK_NOT_NULL(set);
+    RG_CHECK_NOT_NULL(mean);
+    RG_CHECK_NOT_NULL(deviation);
+    double m[RG_DATASET_CHANNELS] = { 0 }, d[RG_DATASET_CHANNELS] = { 0 };
+    if (set->info.dtype == RG_U8)
+        measure_bytes(set, m, d);
+    else
+        RG_TRY(measure_floats(set, m, d));
+    for (int c = 0; c < RG_DATASET_CHANNELS; c++) {
+        mean[c] = m[c];
+        deviation[c] = d[c] > 0 ? d[c] : 1;
+    }
+    return RG_OK;
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* What a data set is made of, and what its readers share. */
+#ifndef RG_TRAIN_DATASET_H
+#define RG_TRAIN_DATASET_H
+
+#include "core/memory.h"
+
+#include <retrograde/dataset.h>
+
+#include <stdatomic.h>
+
+struct rg_dataset {
+    _Atomic int32_t users;
+    rg_dataset_info info;
+    rg_dataset *whole; /* whose images a part shows, and keeps; NULL: the images are here */
+    int64_t *index;    /* of a part: where each of its images stands in `whole` */
+
+    char *pixels; /* (count, h, w, c) */
+    size_t pixel_bytes, image_bytes;
+    int32_t *labels; /* (count) */
+    char **names;    /* (classes), each with a 0 byte; one block for all of them */
+    size_t name_bytes;
+};
+
+/* A set that is being made: users 1, all else 0. It can be destroyed at any time. */
+rg_status rg_dataset_begin(rg_dataset **set);
+
+/* Keeps a set for one more user. */
+rg_dataset *rg_dataset_keep(const rg_dataset *set);
+
+/* Checks height, width, channels and count of `info`, and makes room for the pixels. `most`: bytes
+ * that there can be at most. */
+rg_status rg_dataset_allocate(rg_dataset *set, uint64_t most);
+
+/* Checks height, width, channels and count of `info`, without room; tells the bytes of all. */
+rg_status rg_dataset_check(rg_dataset *set, size_t *bytes);
+
+/* Names the classes: from the list, or by their numbers if `names` is NULL. */
+rg_status rg_dataset_name(rg_dataset *set, int32_t classes, const char *const names[]);
+
+/* Image i of a set is image i of its `whole`, or this one of it. */
+RG_INLINE int64_t rg_dataset_place(const rg_dataset *set, int64_t i)
+{
+    return set->whole != NULL ? set->index[i] : i;
+}
+
+RG_INLINE const rg_dataset *rg_dataset_whole(const rg_dataset *set)
+{
+    return set->whole != NULL ? set->whole : set;
+}
+
+/* ---- readers; each fills a set that was begun ---- */
+
+/* `has` of the finders tells whether the folder is of this kind at all. */
+bool rg_idx_is_here(const char *folder);
+rg_status rg_idx_read(const char *folder, rg_dataset_part part, rg_dataset *set);
+
+bool rg_npy_is_here(const char *folder);
+rg_status rg_npy_read_folder(const char *folder, rg_dataset_part part, rg_dataset *set);
+rg_status rg_npz_read(const char *path, rg_dataset_part part, rg_dataset *set);
+
+rg_status rg_png_read_folder(const char *folder, rg_dataset_part part, rg_dataset *set);
+
+/* "holds no test part" */
+rg_status rg_dataset_no_part(rg_dataset_part part);
+
+/* ---- paths ---- */
+
+enum { RG_DATASET_PATH = 4096 };
+
+/* "folder/name" into `path`; RG_IO if it is too long. */
+rg_status rg_path_join(char path[RG_DATASET_PATH], const char *folder, const char *name);
+
+/* Puts the path before the sentence of this thread; what is no text in it becomes '?'. */
+void rg_path_prefix(const char *path);
+
+/* Whether a name is valid UTF-8 without control characters. */
+bool rg_path_is_text(const char *name);
+
+#endif

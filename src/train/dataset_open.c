@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Opening a data set: what kind of thing a path names. */
+#include "train/dataset.h"
+#include "files/json.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Where Debian's package dataset-fashion-mnist puts its files. */
+static const char fashion_folder[] = "/usr/share/datasets/fashion-mnist";
+
+/* ---- paths ---- */
+
+rg_status rg_path_join(char path[RG_DATASET_PATH], const char *folder, const char *name)
+{
+    const int length = snprintf(path, RG_DATASET_PATH, "%s/%s", folder, name);
+    RG_CHECK(length >= 0 && length < RG_DATASET_PATH, RG_IO, "the path is too long");
+    return RG_OK;
+}
+
+/* The length of the character at the start of a text, 0 if it cannot be shown. C1 controls, which
+ * terminals obey, are no text either. */
+static size_t shown_length(const char *text)
+{
+    const size_t length = rg_utf8_length(text, strlen(text));
+    const unsigned char first = (unsigned char)text[0];
+    if (length == 1)
+        return first >= ' ' && first != 0x7f;
+    return length == 2 && first == 0xc2 && (unsigned char)text[1] < 0xa0 ? 0 : length;
+}
+
+bool rg_path_is_text(const char *name)
+{
+    size_t length = 1;
+    for (; *name != 0 && length > 0; name += length)
+        length = shown_length(name);
+    return length > 0;
+}
+
+void rg_path_prefix(const char *path)
+{
+    char text[400];
+    size_t used = 0;
+    while (*path != 0 && used + 8 < sizeof text) {
+        const size_t length = shown_length(path);
+        if (length > 0)
+            memcpy(text + used, path, length);
+        else
+            text[used] = '?';
+        used += length > 0 ? length : 1;
+        path += length > 0 ? length : 1;
+    }
+    memcpy(text + used, *path != 0 ? "…" : "", *path != 0 ? 4 : 1);
+    rg_error_prefix("%s: ", text);
+}
+
+/* ---- opening ---- */
+
+/* Fashion-MNIST has the files of MNIST; where its name is in the path, so are the classes. */
+static rg_status open_idx(const char *folder, rg_dataset_part part, rg_dataset *set)
+{
+    static const char *const names[] = {
+        "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+        "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"
+    };
+    enum { CLASSES = sizeof names / sizeof names[0] };
+    RG_TRY(rg_idx_read(folder, part, set));
+    if (strcasestr(folder, "fashion") == NULL || set->info.classes != CLASSES)
+        return RG_OK;
+    rg_release(&rg_default_allocator, set->names, set->name_bytes);
+    set->names = NULL;
+    return rg_dataset_name(set, CLASSES, names);
+}
+
+static rg_status open_folder(const char *folder, rg_dataset_part part, rg_dataset *set)
+{
+    if (rg_idx_is_here(folder))
+        return open_idx(folder, part, set);
+    if (rg_npy_is_here(folder))
+        return rg_npy_read_folder(folder, part, set);
+    return rg_png_read_folder(folder, part, set);
+}
+
+static rg_status open_path(const char *path, rg_dataset_part part, rg_dataset *set)
+{
+    struct stat info;
+    if (stat(path, &info) != 0) {
+        (void)rg_fail(RG_IO, "cannot be opened: %s", strerror(errno));
+        rg_path_prefix(path);
+        return RG_IO;
+    }
+    return S_ISDIR(info.st_mode) ? open_folder(path, part, set) : rg_npz_read(path, part, set);
+}
+
+/* A name that no file has, and that is not a path. */
+static bool is_name(const char *path, const char *name)
+{
+    struct stat info;
+    return strcmp(path, name) == 0 && stat(path, &info) != 0;
+}
+
+rg_status rg_dataset_open(const char *path, rg_dataset_part part, rg_dataset **set)
+{
+    RG_CHECK_NOT_NULL(set);
+    *set = NULL;
+    RG_CHECK_NOT_NULL(path);
+    RG_CHECK(part == RG_DATASET_TRAIN || part == RG_DATASET_TEST, RG_INVALID_ARGUMENT,
+             "rg_dataset_open: there is no part %d", (int)part);
+    if (is_name(path, "glyphs"))
+        return rg_dataset_glyphs(part == RG_DATASET_TEST, part == RG_DATASET_TEST ? 2000 : 12000,
+                                 set);
+    const bool fashion = is_name(path, "fashion-mnist");
+    RG_CHECK(!fashion || rg_idx_is_here(fashion_folder), RG_IO,
+             "fashion-mnist: there is no such file, and Debian's package dataset-fashion-mnist is "
+             "not installed");
+    rg_dataset *made;
+    RG_TRY(rg_dataset_begin(&made));
+    const rg_status status = open_path(fashion ? fashion_folder : path, part, made);
+    if (status == RG_OK)
+        *set = made;
+    else
+        rg_dataset_destroy(made);
+    return status;
+}

@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Loaders: a thread that fills a ring of batches.
+ *
+ *  `made` and `released` count batches since the start or the last seek: the thread fills place
+ *  made % buffers while made - released < buffers; the caller holds place released % buffers once
+ * it has taken one. All memory is there before the thread starts, so nothing it does can fail. */
+#include "train/dataset.h"
+#include "train/random.h"
+#include "core/dtype.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+
+static const rg_allocator *const memory = &rg_default_allocator;
+
+/* A batch and its memory. */
+typedef struct filled {
+    rg_batch batch;
+    char *images;
+    int32_t *labels;
+    int64_t *indices;
+} filled;
+
+struct rg_loader {
+    rg_dataset *set;
+    rg_loader_desc desc;
+    int64_t pixels;     /* of an image, channels not counted */
+    size_t image_bytes; /* of one in a batch */
+    char *table;        /* what each byte becomes: (channels, 256) of the batch's dtype; u8 alone */
+    filled *ring;       /* (buffers) */
+    pthread_t thread;
+    bool has_thread, has_lock;
+
+    /* of the thread, while it works */
+    int64_t *order; /* of the images in epoch `ordered`; NULL without shuffling */
+    int64_t ordered;
+    int64_t *columns;    /* (width): where each comes from; -1: padding */
+    char *changed_image; /* one image, as in the set */
+
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t changed;
+    uint64_t made, released;
+    int64_t epoch, position; /* of the next batch to be made */
+    bool busy, held, stop;   /* the thread makes a batch; the caller has one; all ends */
+    _Atomic bool hurry;      /* what is being made is not wanted any more */
+};
+
+/* ---- one image ---- */
+
+/* What happens to an image: it is moved and turned over. */
+typedef struct change {
+    int64_t crop[2], shift[2]; /* rows, columns */
+    bool mirror;
+} change;
+
+static change draw_change(const rg_loader *loader, int64_t epoch, int64_t index)
+{
+    const rg_loader_desc *d = &loader->desc;
+    const uint64_t of_epoch = rg_random_key(rg_random_key(d->seed, 2), (uint64_t)epoch);
+    const uint64_t key = rg_random_key(of_epoch, (uint64_t)index);
+    change made = { .mirror = d->mirror && rg_random_below(key, 0, 2) == 1 };
+    for (int i = 0; i < 2; i++) {
+        const uint64_t at = (uint64_t)i;
+        made.crop[i] = rg_random_below(key, 1 + at, 2 * (int64_t)d->crop + 1) - d->crop;
+        made.shift[i] = rg_random_below(key, 3 + at, 2 * (int64_t)d->shift + 1) - d->shift;
+    }
+    return made;
+}
+
+static int64_t clamp(int64_t value, int64_t most)
+{
+    return value < 0 ? 0 : value > most ? most : value;
+}
+
+/* The row or column that stands at place i after a change; -1: padding. */
+static int64_t origin(int64_t i, int64_t size, int64_t crop, int64_t shift)
+{
+    const int64_t at = clamp(i + shift, size - 1) + crop;
+    return at >= 0 && at < size ? at : -1;
+}
+
+/* A changed copy, of bytes or floats alike. `columns`: where each column comes from, -1: padding.
+ */
+RG_INLINE void copy_rows(const rg_loader *loader, const change *how, const char *from,
+                         const size_t pixel)
+{
+    const int64_t height = loader->set->info.height, width = loader->set->info.width;
+    char *to = loader->changed_image;
+    for (int64_t r = 0; r < height; r++) {
+        const int64_t row = origin(r, height, how->crop[0], how->shift[0]);
+        const char *const start = from + (size_t)((row < 0 ? 0 : row) * width) * pixel;
+        for (int64_t c = 0; c < width; c++, to += pixel) {
+            const int64_t column = row < 0 ? -1 : loader->columns[c];
+            if (column >= 0)
+                memcpy(to, start + (size_t)column * pixel, pixel);
+            else
+                memset(to, 0, pixel);
+        }
+    }
+}
+
+static void change_image(const rg_loader *loader, const change *how, const char *from)
+{
+    const int64_t width = loader->set->info.width;
+    const size_t pixel = loader->set->image_bytes / (size_t)loader->pixels;
+    for (int64_t c = 0; c < width; c++) {
+        const int64_t seen = how->mirror ? width - 1 - c : c;
+        loader->columns[c] = origin(seen, width, how->crop[1], how->shift[1]);
+    }
+    switch (pixel) { /* a constant makes one load and one store of the copy */
+    case 1:
+        copy_rows(loader, how, from, 1);
+        break;
+    case 3:
+        copy_rows(loader, how, from, 3);
+        break;
+    case 4:
+        copy_rows(loader, how, from, 4);
+        break;
+    default:
+        copy_rows(loader, how, from, pixel);
+        break;
+    }
+}
+
+RG_INLINE void look_up(const char *table, const unsigned char *from, char *to, int64_t pixels,
+                       const int64_t channels, const size_t size)
+{
+    for (int64_t c = 0; c < channels; c++) {
+        const char *const own = table + (size_t)(256 * c) * size;
+        for (int64_t i = 0; i < pixels; i++)
+            memcpy(to + (size_t)(i * channels + c) * size, own + from[i * channels + c] * size,
+                   size);
+    }
+}
+
+/* Bytes by their table: any dtype and any normalisation, rounded once, for two loads and a store.
+ * Sizes are constants where that is worth it. */
+static void write_bytes(const rg_loader *loader, const unsigned char *from, char *to)
+{
+    const size_t size = rg_dtype_size(loader->desc.dtype);
+    const int64_t pixels = loader->pixels, channels = loader->set->info.channels;
+    if (channels == 1 && size == 4)
+        look_up(loader->table, from, to, pixels, 1, 4);
+    else if (channels == 1 && size == 2)
+        look_up(loader->table, from, to, pixels, 1, 2);
+    else if (size == 4)
+        look_up(loader->table, from, to, pixels, channels, 4);
+    else if (size == 2)
+        look_up(loader->table, from, to, pixels, channels, 2);
+    else
+        look_up(loader->table, from, to, pixels, channels, 8);
+}
+
+static void write_floats(const rg_loader *loader, const float *from, void *to)
+{
+    const rg_loader_desc *d = &loader->desc;
+    const int64_t channels = loader->set->info.channels;
+    for (int64_t i = 0; i < loader->pixels; i++) {
+        for (int64_t c = 0; c < channels; c++) {
+            const double x = (double)from[i * channels + c];
+            rg_element_set(to, d->dtype, i * channels + c, (x - d->mean[c]) / d->deviation[c]);
+        }
+    }
+}
+
+static void write_image(const rg_loader *loader, int64_t epoch, int64_t index, char *to)
+{
+    const char *from = rg_dataset_image(loader->set, index);
+    if (loader->desc.mirror || loader->desc.crop > 0 || loader->desc.shift > 0) {
+        const change how = draw_change(loader, epoch, index);
+        change_image(loader, &how, from);
+        from = loader->changed_image;
+    }
+    if (loader->set->info.dtype == RG_U8)
+        write_bytes(loader, (const unsigned char *)from, to);
+    else
+        write_floats(loader, (const float *)(const void *)from, to);
+}
+
+/* ---- one batch ---- */
+
+static void order_epoch(rg_loader *loader, int64_t epoch)
+{
+    if (loader->order == NULL || loader->ordered == epoch)
+        return;
+    const uint64_t key = rg_random_key(rg_random_key(loader->desc.seed, 1), (uint64_t)epoch);
+    rg_random_order(key, loader->order, loader->set->info.count);
+    loader->ordered = epoch;
+}
+
+/* Whether no batch of an epoch is left at a position: none at all, or none that is full. */
+static bool is_over(const rg_loader *loader, int64_t position)
+{
+    const int64_t left = loader->set->info.count - position;
+    return left < (loader->desc.drop_last ? loader->desc.batch : 1);
+}
+
+static void make_batch(rg_loader *loader, int64_t epoch, int64_t position, filled *to)
+{
+    const int64_t left = loader->set->info.count - position;
+    const int64_t count = left < loader->desc.batch ? left : loader->desc.batch;
+    order_epoch(loader, epoch);
+    for (int64_t i = 0; i < count && !atomic_load_explicit(&loader->hurry, memory_order_relaxed);
+         i++) {
+        const int64_t index = loader->order != NULL ? loader->order[position + i] : position + i;
+        to->indices[i] = index;
+        to->labels[i] = rg_dataset_label(loader->set, index);
+        write_image(loader, epoch, index, to->images + (size_t)i * loader->image_bytes);
+    }
+    to->batch = (rg_batch){ .images = to->images,
+                            .labels = to->labels,
+                            .indices = to->indices,
+                            .count = count,
+                            .epoch = epoch,
+                            .position = position,
+                            .last = is_over(loader, position + count) };
+}
+
+static void move_on(rg_loader *loader, int64_t epoch, int64_t position)
+{
+    const bool over = is_over(loader, position);
+    loader->epoch = over ? epoch + 1 : epoch;
+    loader->position = over ? 0 : position;
+}
+
+static void *loader_main(void *context)
+{
+    rg_loader *loader = context;
+    pthread_mutex_lock(&loader->lock);
+    while (!loader->stop) {
+        if (loader->made - loader->released >= (uint64_t)loader->desc.buffers || loader->hurry) {
+            pthread_cond_wait(&loader->changed, &loader->lock);
+            continue;
+        }
+        const int64_t epoch = loader->epoch, position = loader->position;
+        filled *const to = &loader->ring[loader->made % (uint64_t)loader->desc.buffers];
+        loader->busy = true;
+        pthread_mutex_unlock(&loader->lock);
+        make_batch(loader, epoch, position, to);
+        pthread_mutex_lock(&loader->lock);
+        loader->busy = false;
+        loader->made++;
+        move_on(loader, epoch, position + to->batch.count);
+        pthread_cond_broadcast(&loader->changed);
+    }
+    pthread_mutex_unlock(&loader->lock);
+    return NULL;
+}
+
+/* ---- taking batches ---- */
+
+rg_status rg_loader_next(rg_loader *loader, rg_batch *batch)
+{
+    RG_CHECK_NOT_NULL(loader);
+    RG_CHECK_NOT_NULL(batch);
+    pthread_mutex_lock(&loader->lock);
+    if (loader->held) {
+        loader->released++;
+        pthread_cond_broadcast(&loader->changed);
+    }
+    while (loader->made == loader->released)
+        pthread_cond_wait(&loader->changed, &loader->lock);
+    loader->held = true;
+    *batch = loader->ring[loader->released % (uint64_t)loader->desc.buffers].batch;
+    pthread_mutex_unlock(&loader->lock);
+    return RG_OK;
+}
+
+rg_status rg_loader_seek(rg_loader *loader, int64_t epoch, int64_t position)
+{
+    RG_CHECK_NOT_NULL(loader);
+    RG_CHECK(epoch >= 0 && epoch < INT64_MAX && position >= 0, RG_INVALID_ARGUMENT,
+             "rg_loader_seek: there is no position %lld in epoch %lld", (long long)position,
+             (long long)epoch);
+    RG_CHECK(position <= loader->set->info.count, RG_INVALID_ARGUMENT,
+             "rg_loader_seek: position is %lld; an epoch has %lld images", (long long)position,
+             (long long)loader->set->info.count);
+    pthread_mutex_lock(&loader->lock);
+    loader->hurry = true;
+    while (loader->busy)
+        pthread_cond_wait(&loader->changed, &loader->lock);
+    loader->hurry = false;
+    loader->made = loader->released = 0;
+    loader->held = false;
+    move_on(loader, epoch, position);
+    pthread_cond_broadcast(&loader->changed);
+    pthread_mutex_unlock(&loader->lock);
+    return RG_OK;
+}
+
+int64_t rg_loader_batches(const rg_loader *loader)
+{
+    if (loader == NULL)
+        return 0;
+    const int64_t count = loader->set->info.count, batch = loader->desc.batch;
+    return loader->desc.drop_last ? count / batch : (count - 1) / batch + 1;
+}
+
+/* ---- making and ending a loader ---- */
+
+rg_loader_desc rg_loader_desc_default(void)
+{
+    rg_loader_desc desc = {
+        .size = sizeof desc, .dtype = RG_F32, .batch = 128, .shuffle = true, .buffers = 3
+    };
+    for (int c = 0; c < RG_DATASET_CHANNELS; c++)
+        desc.deviation[c] = 1;
+    return desc;
+}
+
+static rg_status check_range(const char *field, int64_t value, int64_t low, int64_t high)
+{
+    RG_CHECK(value >= low && value <= high, RG_INVALID_ARGUMENT,
+             "rg_loader_create: %s is %lld; it must be %lld to %lld", field, (long long)value,
+             (long long)low, (long long)high);
+    return RG_OK;
+}
+
+static rg_status check_desc(const rg_dataset *set, const rg_loader_desc *desc)
+{
+    RG_CHECK(rg_dtype_is_data(desc->dtype), RG_INVALID_ARGUMENT,
+             "rg_loader_create: dtype is %s; it must be f32, f64, f16 or bf16",
+             rg_dtype_name(desc->dtype));
+    RG_TRY(check_range("batch", desc->batch, 1, INT32_MAX));
+    RG_TRY(check_range("crop", desc->crop, 0, 1024));
+    RG_TRY(check_range("shift", desc->shift, 0, 1024));
+    RG_TRY(check_range("buffers", desc->buffers, 2, 16));
+    RG_CHECK(!desc->drop_last || set->info.count >= desc->batch, RG_INVALID_ARGUMENT,
+             "rg_loader_create: the set has %lld images, fewer than a batch of %lld, and smaller "
+             "batches are left out",
+             (long long)set->info.count, (long long)desc->batch);
+    for (int c = 0; c < set->info.channels; c++) {
+        RG_CHECK(isfinite(desc->mean[c]), RG_INVALID_ARGUMENT,
+                 "rg_loader_create: the mean of channel %d is not finite", c);
+        RG_CHECK(isfinite(desc->deviation[c]) && desc->deviation[c] > 0, RG_INVALID_ARGUMENT,
+                 "rg_loader_create: the deviation of channel %d is %g; it must be more than 0", c,
+                 desc->deviation[c]);
+    }
+    return RG_OK;
+}
+
+static size_t table_bytes(const rg_loader *loader)
+{
+    return (size_t)loader->set->info.channels * 256 * rg_dtype_size(loader->desc.dtype);
+}
+
+static rg_status make_table(rg_loader *loader)
+{
+    const rg_loader_desc *d = &loader->desc;
+    void *table;
+    RG_TRY(rg_allocate(memory, table_bytes(loader), &table));
+    loader->table = table;
+    for (int64_t i = 0; i < loader->set->info.channels * 256; i++)
+        rg_element_set(table, d->dtype, i,
+                       ((double)(i % 256) / 255 - d->mean[i / 256]) / d->deviation[i / 256]);
+    return RG_OK;
+}
+
+/* A batch never holds more images than there are. */
+static int64_t batch_room(const rg_loader *loader)
+{
+    const int64_t count = loader->set->info.count;
+    return loader->desc.batch < count ? loader->desc.batch : count;
+}
+
+static rg_status make_ring(rg_loader *loader)
+{
+    const size_t room = (size_t)batch_room(loader);
+    size_t bytes;
+    RG_CHECK(rg_multiply(room, loader->image_bytes, &bytes) && bytes <= INT64_MAX, RG_OUT_OF_MEMORY,
+             "out of memory: batches of %lld images do not fit", (long long)room);
+    RG_TRY(rg_allocate_zero(memory, (size_t)loader->desc.buffers * sizeof(filled),
+                            (void **)&loader->ring));
+    for (int32_t i = 0; i < loader->desc.buffers; i++) {
+        filled *f = &loader->ring[i];
+        RG_TRY(rg_allocate(memory, bytes, (void **)&f->images));
+        RG_TRY(rg_allocate(memory, room * sizeof *f->labels, (void **)&f->labels));
+        RG_TRY(rg_allocate(memory, room * sizeof *f->indices, (void **)&f->indices));
+    }
+    return RG_OK;
+}
+
+static rg_status make_memory(rg_loader *loader)
+{
+    const rg_dataset *set = loader->set;
+    RG_CHECK(rg_multiply((size_t)(loader->pixels * set->info.channels),
+                         rg_dtype_size(loader->desc.dtype), &loader->image_bytes),
+             RG_OUT_OF_MEMORY, "out of memory: an image does not fit");
+    if (set->info.dtype == RG_U8)
+        RG_TRY(make_table(loader));
+    RG_TRY(rg_allocate(memory, set->image_bytes, (void **)&loader->changed_image));
+    RG_TRY(rg_allocate(memory, (size_t)set->info.width * sizeof *loader->columns,
+                       (void **)&loader->columns));
+    if (loader->desc.shuffle)
+        RG_TRY(rg_allocate(memory, (size_t)set->info.count * sizeof *loader->order,
+                           (void **)&loader->order));
+    return make_ring(loader);
+}
+
+/* Signals of the program stay with its own threads. */
+static rg_status start_thread(rg_loader *loader)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_mutex_init(&loader->lock, NULL);
+    pthread_cond_init(&loader->changed, NULL);
+    loader->has_lock = true;
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    loader->has_thread = pthread_create(&loader->thread, NULL, loader_main, loader) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    RG_CHECK(loader->has_thread, RG_OUT_OF_MEMORY, "out of memory: no thread can be started");
+    return RG_OK;
+}
+
+rg_status rg_loader_create(const rg_dataset *set, const rg_loader_desc *desc, rg_loader **loader)
+{
+    RG_CHECK_NOT_NULL(loader);
+    *loader = NULL;
+    RG_CHECK_NOT_NULL(set);
+    RG_CHECK_NOT_NULL(desc);
+    rg_loader_desc all = rg_loader_desc_default();
+    RG_CHECK(desc->size > sizeof desc->size && desc->size <= sizeof all, RG_INVALID_ARGUMENT,
+             "rg_loader_create: size is %u; start from rg_loader_desc_default()", desc->size);
+    memcpy(&all, desc, desc->size);
+    RG_TRY(check_desc(set, &all));
+    void *made;
+    RG_TRY(rg_allocate_zero(memory, sizeof **loader, &made));
+    rg_loader *l = made;
+    l->set = rg_dataset_keep(set);
+    l->desc = all;
+    l->pixels = set->info.height * set->info.width;
+    l->ordered = -1;
+    rg_status status = make_memory(l);
+    if (status == RG_OK)
+        status = start_thread(l);
+    if (status == RG_OK)
+        *loader = l;
+    else
+        rg_loader_destroy(l);
+    return status;
+}
+
+static void end_thread(rg_loader *loader)
+{
+    if (loader->has_thread) {
+        pthread_mutex_lock(&loader->lock);
+        loader->stop = loader->hurry = true;
+        pthread_cond_broadcast(&loader->changed);
+        pthread_mutex_unlock(&loader->lock);
+        pthread_join(loader->thread, NULL);
+    }
+    if (loader->has_lock) {
+        pthread_mutex_destroy(&loader->lock);
+        pthread_cond_destroy(&loader->changed);
+    }
+}
+
+void rg_loader_destroy(rg_loader *loader)
+{
+    if (loader == NULL)
+        return;
+    end_thread(loader);
+    const rg_dataset *set = loader->set;
+    const size_t room = (size_t)batch_room(loader);
+    for (int32_t i = 0; i < loader->desc.buffers && loader->ring != NULL; i++) {
+        const filled *f = &loader->ring[i];
+        rg_release(memory, f->images, room * loader->image_bytes);
+        rg_release(memory, f->labels, room * sizeof *f->labels);
+        rg_release(memory, f->indices, room * sizeof *f->indices);
+    }
+    rg_release(memory, loader->ring, (size_t)loader->desc.buffers * sizeof *loader->ring);
+    rg_release(memory, loader->order, (size_t)set->info.count * sizeof *loader->order);
+    rg_release(memory, loader->columns, (size_t)set->info.width * sizeof *loader->columns);
+    rg_release(memory, loader->changed_image, set->image_bytes);
+    rg_release(memory, loader->table, table_bytes(loader));
+    rg_dataset_destroy(loader->set);
+    rg_release(memory, loader, sizeof *loader);
+}

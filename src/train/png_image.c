@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* PNG images. libpng unpacks them; before, the list of chunks is checked and only those that make
+ * the pixels are passed on: header, palette, transparency, data. So gamma and profiles change
+ * nothing, and text that unpacks to gigabytes is never looked at. */
+#include "train/png_image.h"
+
+#include <string.h>
+#if RG_HAVE_PNG
+#include <dlfcn.h>
+#include <png.h>
+#include <pthread.h>
+#endif
+
+static const unsigned char magic[8] = { 0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n' };
+
+static uint32_t word_at(const unsigned char *at)
+{
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+/* ---- the list of chunks: length, name, data, CRC ---- */
+
+static bool matters(const unsigned char *name)
+{
+    static const char names[5][5] = { "IHDR", "PLTE", "tRNS", "IDAT", "IEND" };
+    bool found = false;
+    for (int i = 0; i < 5; i++)
+        found = found || memcmp(name, names[i], 4) == 0;
+    return found;
+}
+
+static rg_status keep_chunks(rg_png *png, const unsigned char *bytes, size_t size)
+{
+    size_t at = sizeof magic;
+    bool ended = false;
+    memcpy(png->kept, magic, sizeof magic);
+    png->kept_bytes = sizeof magic;
+    while (!ended) {
+        RG_CHECK(size - at >= 12, RG_MALFORMED, "the image ends at byte %zu, before its end mark",
+                 at);
+        const size_t length = word_at(bytes + at);
+        RG_CHECK(length <= size - at - 12, RG_MALFORMED,
+                 "the chunk at byte %zu is said to have %zu bytes, but the file ends before", at,
+                 length);
+        const unsigned char *name = bytes + at + 4;
+        RG_CHECK(matters(name) || (name[0] & 0x20) != 0, RG_UNSUPPORTED,
+                 "the chunk at byte %zu is unknown, but marked as needed", at);
+        if (matters(name)) {
+            memcpy(png->kept + png->kept_bytes, bytes + at, length + 12);
+            png->kept_bytes += length + 12;
+        }
+        ended = memcmp(name, "IEND", 4) == 0;
+        at += length + 12;
+    }
+    return RG_OK;
+}
+
+/* The header is the first chunk: size, bits, kind of colours, methods. */
+static rg_status read_header(rg_png *png, const unsigned char *bytes, size_t size)
+{
+    enum { DATA = 16, END = 33, LARGEST = 1 << 20 };
+    RG_CHECK(size >= sizeof magic && memcmp(bytes, magic, sizeof magic) == 0, RG_MALFORMED,
+             "this is not a PNG image");
+    RG_CHECK(size >= END && word_at(bytes + 8) == 13 && memcmp(bytes + 12, "IHDR", 4) == 0,
+             RG_MALFORMED, "the PNG image does not begin with its header, at byte 8");
+    const uint32_t width = word_at(bytes + DATA), height = word_at(bytes + DATA + 4);
+    const int depth = bytes[DATA + 8], kind = bytes[DATA + 9];
+    RG_CHECK(width > 0 && height > 0 && width <= LARGEST && height <= LARGEST, RG_MALFORMED,
+             "the image is said to have %u x %u pixels, at byte 16; at most %d x %d are read",
+             height, width, LARGEST, LARGEST);
+    static const int samples[7] = { 1, 0, 3, 1, 2, 0, 4 };
+    RG_CHECK(kind < 7 && samples[kind] > 0 && depth > 0 && depth <= 16, RG_MALFORMED,
+             "the image is said to be of kind %d with %d bits, at byte 24", kind, depth);
+    /* Deflate makes at most 1032 bytes of one. */
+    const uint64_t row = ((uint64_t)width * (uint64_t)(samples[kind] * depth) + 7) / 8;
+    RG_CHECK(row * height / 1032 <= size, RG_MALFORMED,
+             "an image of %u x %u pixels, said at byte 16, cannot be packed into %zu bytes", height,
+             width, size);
+    png->width = width;
+    png->height = height;
+    png->channels = kind == 0 || kind == 4 ? 1 : 3;
+    return RG_OK;
+}
+
+rg_status rg_png_begin(rg_png *png, const void *bytes, size_t size)
+{
+    *png = (rg_png){ 0 };
+    void *kept;
+    RG_TRY(read_header(png, bytes, size));
+    RG_TRY(rg_allocate(&rg_default_allocator, size, &kept));
+    png->kept = kept;
+    png->capacity = size;
+    const rg_status status = keep_chunks(png, bytes, size);
+    if (status != RG_OK)
+        rg_png_end(png);
+    return status;
+}
+
+void rg_png_end(rg_png *png)
+{
+    rg_release(&rg_default_allocator, png->kept, png->capacity);
+    *png = (rg_png){ 0 };
+}
+
+/* ---- pixels ---- */
+
+#if RG_HAVE_PNG
+static struct {
+    __typeof__(png_image_begin_read_from_memory) *begin;
+    __typeof__(png_image_finish_read) *finish;
+    __typeof__(png_image_free) *free;
+} libpng; /* filled once */
+static bool loaded;
+static pthread_once_t load_once = PTHREAD_ONCE_INIT;
+
+static bool find(void *library, const char *name, void *function)
+{
+    void *const found = dlsym(library, name);
+    memcpy(function, &found, sizeof found);
+    return found != NULL;
+}
+
+#define TEXT_OF(number) #number
+#define NAME_OF(number) "libpng" TEXT_OF(number) ".so." TEXT_OF(number)
+
+/* The library stays for good: others in the process may use it, too. */
+static void load(void)
+{
+    void *library = dlopen(NAME_OF(PNG_LIBPNG_VER_SONUM), RTLD_NOW | RTLD_LOCAL);
+    loaded = library != NULL && find(library, "png_image_begin_read_from_memory", &libpng.begin) &&
+             find(library, "png_image_finish_read", &libpng.finish) &&
+             find(library, "png_image_free", &libpng.free);
+}
+
+/* What a sample counts for where `alpha` of it is seen before black. */
+static unsigned char seen(unsigned sample, unsigned alpha)
+{
+    return (unsigned char)((sample * alpha + 127) / 255);
+}
+
+/* Pixels as libpng gave them, of `from` samples with the last one alpha if even, become `to`. Grey
+ * is the luma of ITU-R BT.601. */
+static void convert(const unsigned char *x, int from, unsigned char *y, int to, int64_t count)
+{
+    const int colours = from >= 3 ? 3 : 1;
+    for (int64_t i = 0; i < count; i++, x += from, y += to) {
+        const unsigned alpha = from % 2 == 0 ? x[from - 1] : 255;
+        const unsigned char r = seen(x[0], alpha);
+        const unsigned char g = colours == 3 ? seen(x[1], alpha) : r;
+        const unsigned char b = colours == 3 ? seen(x[2], alpha) : r;
+        if (to == 3) {
+            y[0] = r;
+            y[1] = g;
+            y[2] = b;
+        } else {
+            y[0] =
+                (unsigned char)(colours == 3 ? (299u * r + 587u * g + 114u * b + 500) / 1000 : r);
+        }
+    }
+}
+
+rg_status rg_png_pixels(const rg_png *png, int channels, unsigned char *to)
+{
+    pthread_once(&load_once, load);
+    RG_CHECK(loaded, RG_UNSUPPORTED, "%s, which reads PNG images, is not installed (Debian: %s)",
+             NAME_OF(PNG_LIBPNG_VER_SONUM), "libpng16-16");
+    png_image image = { .version = PNG_IMAGE_VERSION };
+    RG_CHECK(libpng.begin(&image, png->kept, png->kept_bytes), RG_MALFORMED,
+             "the PNG image cannot be read: %s", image.message);
+    void *pixels = NULL;
+    const int64_t count = png->height * png->width;
+    image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;
+    image.format &= PNG_FORMAT_FLAG_COLOR | PNG_FORMAT_FLAG_ALPHA;
+    const int samples = (int)PNG_IMAGE_SAMPLE_CHANNELS(image.format);
+    rg_status status = RG_OK;
+    if (image.width != png->width || image.height != png->height)
+        status = rg_fail(RG_MALFORMED, "the PNG image has two headers");
+    const size_t bytes = (size_t)count * (size_t)samples;
+    if (status == RG_OK)
+        status = rg_allocate(&rg_default_allocator, bytes, &pixels);
+    if (status == RG_OK && !libpng.finish(&image, NULL, pixels, (int)png->width * samples, NULL))
+        status = rg_fail(RG_MALFORMED, "the PNG image cannot be read: %s", image.message);
+    if (status == RG_OK)
+        convert(pixels, samples, to, channels, count);
+    rg_release(&rg_default_allocator, pixels, bytes);
+    libpng.free(&image);
+    return status;
+}
+
+#else
+
+rg_status rg_png_pixels(const rg_png *png, int channels, unsigned char *to)
+{
+    (void)png;
+    (void)channels;
+    (void)to;
+    return rg_fail(RG_UNSUPPORTED, "this build of retrograde reads no PNG images: it is without "
+                                   "libpng");
+}
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* One PNG image, read with libpng, which is opened when first needed. */
+#ifndef RG_TRAIN_PNG_IMAGE_H
+#define RG_TRAIN_PNG_IMAGE_H
+
+#include "core/memory.h"
+
+typedef struct rg_png {
+    int64_t height, width;
+    int channels;        /* 1 or 3 of the colours, transparency not counted */
+    unsigned char *kept; /* the chunks that matter, in a row */
+    size_t kept_bytes, capacity;
+} rg_png;
+
+/* Reads the header of an image that stands in memory, and keeps of it what libpng shall see.
+ * Sentences name the byte, not the file. After a failure there is nothing to end. */
+rg_status rg_png_begin(rg_png *png, const void *bytes, size_t size);
+void rg_png_end(rg_png *png);
+
+/* Writes the pixels (h, w, channels), 8 bits each, as grey (channels = 1) or RGB (3). */
+rg_status rg_png_pixels(const rg_png *png, int channels, unsigned char *to);
+
+#endif
