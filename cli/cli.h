@@ -5,6 +5,7 @@
 #ifndef RG_CLI_CLI_H
 #define RG_CLI_CLI_H
 
+int rg_cmd_train(int argc, char **argv);
 int rg_cmd_op(int argc, char **argv);
 int rg_cmd_check(int argc, char **argv);
 int rg_cmd_bench(int argc, char **argv);

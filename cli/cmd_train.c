@@ -119,7 +119,8 @@ int rg_cmd_train(int argc, char **argv)
     if (result == 0 && request.help) {
         print_help(options);
     } else if (result == 0) {
-        struct sigaction action = { .sa_handler = on_interrupt, .sa_flags = SA_RESETHAND };
+        struct sigaction action = { .sa_handler = on_interrupt };
+        action.sa_flags = (int)SA_RESETHAND; /* a second one ends the program at once */
         sigaction(SIGINT, &action, NULL);
         sigaction(SIGTERM, &action, NULL);
         result = train(&request, command != NULL ? command : "");

@@ -13,6 +13,9 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *text;
 } commands[] = {
+#if RG_HAVE_TRAIN
+    { "train", rg_cmd_train, "train a network on images; progress, report, checkpoint" },
+#endif
     { "op", rg_cmd_op, "run one op, or its gradient, on NPY files" },
     { "check", rg_cmd_check, "every case against its definition and finite differences" },
     { "bench", rg_cmd_bench,

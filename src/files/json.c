@@ -423,7 +423,7 @@ const char *rg_text_quoted(const char *text, char to[RG_QUOTED])
 bool rg_text_is_utf8(const char *text)
 {
     for (size_t left = strlen(text), length; left > 0; left -= length, text += length) {
-        length = utf8_length(text, left);
+        length = rg_utf8_length(text, left);
         if (length == 0)
             return false;
     }
