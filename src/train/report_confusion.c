@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* What was taken for what: a matrix for a few classes, otherwise the commonest mistakes. */
+#include "core/memory.h"
+#include "train/report_parts.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Classes of a matrix, mistakes and classes of a list, at most. */
+enum { MATRIX_CLASSES = 24, MOST_PAIRS = 30, MOST_CLASSES = 30 };
+
+typedef struct class_row {
+    int32_t index;
+    double labels, predictions, right; /* how many images */
+} class_row;
+
+typedef struct mistake {
+    int32_t label, predicted;
+    int64_t count;
+} mistake;
+
+static double cell(const rg_report *r, int32_t label, int32_t predicted)
+{
+    return (double)r->confusion[(int64_t)label * r->classes + predicted];
+}
+
+static double recall_of(const class_row *row)
+{
+    return row->labels > 0 ? row->right / row->labels : NAN;
+}
+
+static double precision_of(const class_row *row)
+{
+    return row->predictions > 0 ? row->right / row->predictions : NAN;
+}
+
+void rg_class_name(rg_page *page, const rg_report *r, int32_t index, size_t most)
+{
+    const bool named = r->class_names != NULL && index >= 0 && index < r->classes &&
+                       r->class_names[index] != NULL && r->class_names[index][0] != 0;
+    if (named)
+        rg_page_text(page, r->class_names[index], most);
+    else
+        rg_page_put(page, "class %d", index);
+}
+
+/* ---- the matrix ---- */
+
+static void add_cell(rg_page *page, const rg_report *r, int32_t label, int32_t predicted,
+                     double row, double most_wrong)
+{
+    const double count = cell(r, label, predicted);
+    const bool right = label == predicted;
+    const double share = right            ? (row > 0 ? count / row : 0)
+                         : most_wrong > 0 ? count / most_wrong
+                                          : 0;
+    const double depth = count > 0 ? 0.06 + 0.86 * (right ? share : sqrt(share)) : 0;
+    rg_page_put(page, "<td class=\"v%s%s%s\" style=\"--v:%s\" title=\"", right ? " on" : "",
+                count > 0 ? "" : " z", depth > 0.62 ? " deep" : "", rg_fixed(depth, 2).text);
+    rg_class_name(page, r, label, RG_NAME);
+    rg_page_put(page, right ? ", recognised: " : " taken for ");
+    if (!right) {
+        rg_class_name(page, r, predicted, RG_NAME);
+        rg_page_put(page, ": ");
+    }
+    rg_page_put(page, "%s of %s\">%s</td>", rg_fixed(count, 0).text, rg_fixed(row, 0).text,
+                count > 0 ? rg_fixed(count, 0).text : "\xc2\xb7");
+}
+
+static void add_matrix(rg_page *page, const rg_report *r, const class_row *rows)
+{
+    double most_wrong = 0;
+    for (int32_t i = 0; i < r->classes; i++) {
+        for (int32_t k = 0; k < r->classes; k++)
+            most_wrong = i == k ? most_wrong : fmax(most_wrong, cell(r, i, k));
+    }
+    rg_page_put(page, "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Confusion "
+                      "matrix\"><table class=\"matrix\">\n<caption>Rows: the true class. Columns: "
+                      "the prediction. Blue: right, orange: wrong.</caption>\n<thead><tr>"
+                      "<th class=\"flat\" scope=\"col\">true \\ predicted</th>");
+    for (int32_t k = 0; k < r->classes; k++) {
+        rg_page_put(page, "<th scope=\"col\">");
+        rg_class_name(page, r, k, 18);
+        rg_page_put(page, "</th>");
+    }
+    rg_page_put(page, "<th class=\"flat\" scope=\"col\">Recall</th></tr></thead>\n<tbody>\n");
+    for (int32_t i = 0; i < r->classes; i++) {
+        rg_page_put(page, "<tr><th scope=\"row\">");
+        rg_class_name(page, r, i, 24);
+        rg_page_put(page, "</th>");
+        for (int32_t k = 0; k < r->classes; k++)
+            add_cell(page, r, i, k, rows[i].labels, most_wrong);
+        rg_page_put(page, "<td class=\"sum\">%s</td></tr>\n",
+                    rg_percent(recall_of(&rows[i]), 1).text);
+    }
+    rg_page_put(page, "</tbody>\n<tfoot><tr><th scope=\"row\">Precision</th>");
+    for (int32_t k = 0; k < r->classes; k++)
+        rg_page_put(page, "<td>%s</td>", rg_percent(precision_of(&rows[k]), 1).text);
+    rg_page_put(page, "<td></td></tr></tfoot></table></div>\n");
+}
+
+/* ---- lists ---- */
+
+static void add_pairs(rg_page *page, const rg_report *r, const class_row *rows,
+                      const mistake *mistakes, int count)
+{
+    rg_page_put(page,
+                "<div class=\"scroll\"><table><caption>The commonest mistakes</caption><thead>"
+                "<tr><th scope=\"col\">True class</th><th scope=\"col\">Taken for</th>"
+                "<th scope=\"col\" class=\"n\">Images</th><th scope=\"col\" class=\"n\">Of "
+                "the class</th></tr></thead>\n<tbody>\n");
+    for (int i = 0; i < count; i++) {
+        const mistake *m = &mistakes[i];
+        const double labels = rows[m->label].labels;
+        rg_page_put(page, "<tr><td>");
+        rg_class_name(page, r, m->label, RG_NAME);
+        rg_page_put(page, "</td><td>");
+        rg_class_name(page, r, m->predicted, RG_NAME);
+        rg_page_put(page, "</td><td class=\"n\">%s</td><td class=\"n\">%s</td></tr>\n",
+                    rg_count(m->count).text,
+                    rg_percent(labels > 0 ? (double)m->count / labels : NAN, 1).text);
+    }
+    rg_page_put(page, "</tbody></table></div>\n");
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+    const class_row *p = a, *q = b;
+    const double x = p->labels > 0 ? p->right / p->labels : 2; /* a class nobody saw comes last */
+    const double y = q->labels > 0 ? q->right / q->labels : 2;
+    return x < y ? -1 : x > y ? 1 : (p->index > q->index) - (p->index < q->index);
+}
+
+static void add_classes(rg_page *page, const rg_report *r, class_row *rows)
+{
+    const int32_t count = r->classes < MOST_CLASSES ? r->classes : MOST_CLASSES;
+    qsort(rows, (size_t)r->classes, sizeof *rows, compare_rows);
+    rg_page_put(page,
+                "<div class=\"scroll\"><table><caption>%s, the weakest first</caption>"
+                "<thead><tr><th scope=\"col\">Class</th><th scope=\"col\" class=\"n\">Images</th>"
+                "<th scope=\"col\" class=\"n\">Recall</th><th scope=\"col\" "
+                "class=\"n\">Precision</th></tr></thead>\n<tbody>\n",
+                r->classes > count ? "Classes that are recognised least" : "Classes");
+    for (int32_t i = 0; i < count; i++) {
+        rg_page_put(page, "<tr><td>");
+        rg_class_name(page, r, rows[i].index, RG_NAME);
+        rg_page_put(
+            page,
+            "</td><td class=\"n\">%s</td><td class=\"n\">%s</td><td class=\"n\">%s</td></tr>\n",
+            rg_fixed(rows[i].labels, 0).text, rg_percent(recall_of(&rows[i]), 1).text,
+            rg_percent(precision_of(&rows[i]), 1).text);
+    }
+    rg_page_put(page, "</tbody></table></div>\n");
+}
+
+/* ---- the section ---- */
+
+static void count_rows(const rg_report *r, class_row *rows)
+{
+    for (int32_t i = 0; i < r->classes; i++)
+        rows[i] = (class_row){ .index = i, .right = cell(r, i, i) };
+    for (int32_t i = 0; i < r->classes; i++) {
+        for (int32_t k = 0; k < r->classes; k++) {
+            rows[i].labels += cell(r, i, k);
+            rows[k].predictions += cell(r, i, k);
+        }
+    }
+}
+
+/* The largest entries beside the diagonal, the largest first. */
+static int find_mistakes(const rg_report *r, mistake *mistakes)
+{
+    int count = 0;
+    for (int64_t i = 0; i < (int64_t)r->classes * r->classes; i++) {
+        const mistake m = { (int32_t)(i / r->classes), (int32_t)(i % r->classes), r->confusion[i] };
+        if (m.label == m.predicted || m.count <= 0 ||
+            (count == MOST_PAIRS && m.count <= mistakes[count - 1].count))
+            continue;
+        int at = count < MOST_PAIRS ? count++ : MOST_PAIRS - 1;
+        for (; at > 0 && mistakes[at - 1].count < m.count; at--)
+            mistakes[at] = mistakes[at - 1];
+        mistakes[at] = m;
+    }
+    return count;
+}
+
+static void add_sentence(rg_page *page, const rg_report *r, const class_row *rows,
+                         const mistake *mistakes, int count)
+{
+    double right = 0, all = 0;
+    for (int32_t i = 0; i < r->classes; i++) {
+        right += rows[i].right;
+        all += rows[i].labels;
+    }
+    rg_page_put(page, "<p class=\"note\">%s of %s images are recognised, %s.",
+                rg_count((int64_t)right).text, rg_count((int64_t)all).text,
+                rg_percent(all > 0 ? right / all : NAN, 2).text);
+    if (count > 0) {
+        rg_page_put(page, " The commonest mistake: ");
+        rg_class_name(page, r, mistakes[0].label, RG_NAME);
+        rg_page_put(page, " taken for ");
+        rg_class_name(page, r, mistakes[0].predicted, RG_NAME);
+        rg_page_put(page, ", %s times.", rg_count(mistakes[0].count).text);
+    }
+    rg_page_put(page, "</p>\n");
+}
+
+rg_status rg_report_confusion(rg_page *page, const rg_report *r)
+{
+    if (r->confusion == NULL || r->classes <= 0)
+        return RG_OK;
+    const size_t bytes = (size_t)r->classes * sizeof(class_row);
+    mistake mistakes[MOST_PAIRS];
+    void *memory;
+    RG_TRY(rg_allocate(&rg_default_allocator, bytes, &memory));
+    class_row *rows = memory;
+    count_rows(r, rows);
+    const int count = find_mistakes(r, mistakes);
+    rg_section_begin(page, "confusion", "What is taken for what");
+    add_sentence(page, r, rows, mistakes, count);
+    if (r->classes <= MATRIX_CLASSES) {
+        add_matrix(page, r, rows);
+    } else {
+        rg_page_put(page, "<div class=\"wide\">\n");
+        if (count > 0)
+            add_pairs(page, r, rows, mistakes, count);
+        add_classes(page, r, rows);
+        rg_page_put(page, "</div>\n");
+    }
+    rg_section_end(page);
+    rg_release(&rg_default_allocator, memory, bytes);
+    return page->status;
+}

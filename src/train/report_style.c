@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* How the report looks: light and dark by the reader's setting, wide and narrow, on paper. */
+#include "train/draw_svg.h"
+#include "train/report_parts.h"
+
+static const char colours[] =
+    ":root{color-scheme:light dark;--back:#f6f5f2;--panel:#fff;--ink:#22262c;--muted:#5f6773;"
+    "--rule:#e3e1dc;--grid:#eceae6;--accent:#2f66c4;--c1:#2f66c4;--c2:#d5762a;--c3:#3b8f5b;"
+    "--c4:#8460c2;--bad:#c2372e;--good:47 102 196;--wrong:213 106 32;--track:#eeece8}\n"
+    "@media(prefers-color-scheme:dark){:root{--back:#131519;--panel:#1b1e24;--ink:#e5e5e1;"
+    "--muted:#9ca4af;--rule:#2d323a;--grid:#282c34;--accent:#7fabf2;--c1:#6d9ff0;--c2:#e8965a;"
+    "--c3:#63b883;--c4:#a98be0;--bad:#f0766d;--good:88 140 226;--wrong:214 124 60;"
+    "--track:#262a31}}\n";
+
+static const char text[] =
+    "*{box-sizing:border-box}html{-webkit-text-size-adjust:100%}\n"
+    "body{margin:0;background:var(--back);color:var(--ink);font:15px/1.55 system-ui,-apple-system,"
+    "\"Segoe UI\",Roboto,\"Helvetica Neue\",Arial,sans-serif;font-variant-numeric:tabular-nums}\n"
+    "main,header,footer{max-width:1120px;margin:0 auto;padding:0 24px}\n"
+    "header{padding-top:44px}h1{font-size:30px;line-height:1.2;font-weight:650;margin:0 0 6px;"
+    "letter-spacing:-.015em;overflow-wrap:anywhere}\n"
+    ".sub{color:var(--muted);margin:0;overflow-wrap:anywhere}\n"
+    "nav{display:flex;flex-wrap:wrap;gap:4px 20px;margin:20px 0 0;font-size:14px}\n"
+    "a{color:var(--accent);text-decoration:none}a:hover{text-decoration:underline}\n"
+    "section{background:var(--panel);border:1px solid var(--rule);border-radius:12px;"
+    "padding:28px 32px 32px;margin:24px 0}\n"
+    "h2{font-size:20px;font-weight:620;margin:0 0 4px;letter-spacing:-.01em}\n"
+    "h3{font-size:15px;font-weight:600;margin:28px 0 8px}\n"
+    ".note{color:var(--muted);margin:0 0 18px;max-width:72ch}\n"
+    ".alarm{border-left:4px solid var(--bad);background:var(--panel);padding:10px 16px;"
+    "margin:20px 0 0;border-radius:4px}\n"
+    "code{font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;"
+    "overflow-wrap:anywhere}\n"
+    "pre{margin:0;padding:12px 16px;background:var(--track);border-radius:8px;white-space:pre-wrap}"
+    "\n"
+    ".band{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:1px;"
+    "background:var(--rule);border:1px solid var(--rule);border-radius:12px;overflow:hidden;"
+    "margin:26px 0 0;padding:0}\n"
+    ".band div{background:var(--panel);padding:16px 20px 14px}\n"
+    ".band dt{color:var(--muted);font-size:13px}.band dd{margin:2px 0 0;font-size:25px;"
+    "font-weight:620;letter-spacing:-.015em;line-height:1.25}\n"
+    ".band small{display:block;font-size:12.5px;font-weight:400;letter-spacing:0;"
+    "color:var(--muted);line-height:1.4;min-height:1.4em}\n"
+    "footer{color:var(--muted);font-size:13px;padding-bottom:40px}\n";
+
+static const char charts[] =
+    "figure{margin:0}.wide{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,"
+    "400px),1fr));gap:24px 36px}.small{display:grid;grid-template-columns:repeat(auto-fit,"
+    "minmax(min(100%,270px),1fr));gap:24px 36px;margin-top:26px}\n"
+    ".chart svg,.plan svg{display:block;width:100%;height:auto;overflow:visible}\n"
+    ".chart svg{max-width:640px}\n"
+    "figcaption{font-size:13.5px;margin-bottom:8px;display:flex;flex-wrap:wrap;gap:2px 16px}\n"
+    "figcaption b{font-weight:600}.key{color:var(--muted);white-space:nowrap}\n"
+    ".key i{display:inline-block;width:16px;height:3px;border-radius:2px;margin-right:6px;"
+    "vertical-align:middle;background:var(--c1)}\n"
+    ".key .k2{background:var(--c2)}.key .k3{background:var(--c3)}.key .k4{background:var(--c4)}\n"
+    "svg text{font-family:inherit}.chart text,.plan text{font-size:11px;fill:var(--muted)}\n"
+    ".ty{text-anchor:end;dominant-baseline:central}.tx{text-anchor:middle}.tn{text-anchor:end}\n"
+    ".grid{stroke:var(--grid);stroke-width:1}.base{stroke:var(--muted);stroke-width:1;opacity:.6}\n"
+    ".line{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}"
+    ".faint{stroke-width:1;opacity:.35}\n"
+    ".line.c1{stroke:var(--c1)}.line.c2{stroke:var(--c2)}.line.c3{stroke:var(--c3)}"
+    ".line.c4{stroke:var(--c4)}\n"
+    "circle.c1{fill:var(--c1)}circle.c2{fill:var(--c2)}circle.c3{fill:var(--c3)}"
+    "circle.c4{fill:var(--c4)}\n"
+    ".bad{stroke:var(--bad);stroke-width:1.6;fill:none}\n"
+    ".mark{stroke:var(--muted);stroke-dasharray:2 4;opacity:.8}\n"
+    ".hit{fill:transparent}.hit:hover{fill:var(--ink);fill-opacity:.06}\n";
+
+static const char tables[] =
+    ".scroll{overflow-x:auto;margin:0 -4px;padding:0 4px}\n"
+    "table{border-collapse:collapse;width:100%;font-size:14px}\n"
+    "caption{text-align:left;color:var(--muted);font-size:13.5px;padding:0 0 8px}\n"
+    "th,td{padding:6px 14px 6px 0;text-align:left;border-bottom:1px solid var(--rule);"
+    "vertical-align:baseline}\n"
+    "th{font-weight:600}thead th{font-size:13px;color:var(--muted);font-weight:500;"
+    "vertical-align:bottom}tbody th{font-weight:550}\n"
+    "td.n,th.n{text-align:right;white-space:nowrap}tfoot td,tfoot th{border-bottom:0;"
+    "font-weight:600}\n"
+    "tr.best td{background:rgb(var(--good)/.09)}tr.best td:first-child{box-shadow:inset 3px 0 "
+    "var(--c1)}.epochs td:first-child,.epochs th:first-child{padding-left:12px}\n"
+    "td.bar{width:38%;min-width:140px;padding-right:0}.bar span{display:inline-block;height:11px;"
+    "vertical-align:middle}.bar .track{display:flex;width:100%;background:var(--track);"
+    "border-radius:3px;overflow:hidden}\n"
+    ".b1{background:var(--c1)}.b2{background:var(--c2)}.b3{background:var(--c3)}"
+    ".b4{background:var(--c4)}\n"
+    "details{margin-top:24px}summary{cursor:pointer;color:var(--accent);font-size:14px}"
+    "details>.scroll{margin-top:12px}\n"
+    ".matrix{width:auto;border-collapse:separate;border-spacing:2px;font-size:13px}\n"
+    ".matrix th,.matrix td{border:0;padding:0 4px}.matrix td.v{width:58px;min-width:42px;"
+    "height:34px;text-align:center;vertical-align:middle;border-radius:4px;"
+    "background:rgb(var(--wrong)/var(--v))}\n"
+    ".matrix td.on{background:rgb(var(--good)/var(--v))}.matrix td.z{color:var(--muted);"
+    "opacity:.55}\n"
+    ".matrix td.deep{color:#fff}.matrix tbody th{text-align:right;padding-right:10px;"
+    "vertical-align:middle;white-space:nowrap}\n"
+    ".matrix thead th{writing-mode:vertical-rl;transform:rotate(180deg);text-align:left;"
+    "padding:8px 0 4px;white-space:nowrap;vertical-align:middle;color:var(--ink);height:96px}\n"
+    ".matrix thead th.flat{writing-mode:horizontal-tb;transform:none;vertical-align:bottom;"
+    "text-align:right;padding:0 10px 8px 0;color:var(--muted);height:auto}\n"
+    ".matrix td.sum{text-align:right;padding:0 0 0 10px;color:var(--muted);white-space:nowrap;"
+    "vertical-align:middle}.matrix tfoot td{font-weight:400;text-align:center;color:var(--muted);"
+    "font-size:12px;padding-top:6px}.matrix tfoot th{color:var(--muted);font-weight:500;"
+    "text-align:right;padding:6px 10px 0 0}\n";
+
+static const char rest[] =
+    ".worst{list-style:none;margin:0;padding:0;display:grid;grid-template-columns:repeat("
+    "auto-fill,minmax(124px,1fr));gap:22px 18px}\n"
+    ".worst img{display:block;width:100%;aspect-ratio:1;object-fit:contain;"
+    "image-rendering:pixelated;background:#0b0c0e;border-radius:8px;border:1px solid var(--rule)}"
+    "\n"
+    ".worst p{margin:7px 0 0;font-size:13px;line-height:1.4;overflow-wrap:anywhere}"
+    ".worst .said{color:var(--c2);font-weight:600}.worst .true{color:var(--muted)}\n"
+    ".drawing{overflow:auto;max-height:86vh;border:1px solid var(--rule);border-radius:8px;"
+    "margin-top:26px;padding:8px}.drawing svg{display:block;margin:0 auto;height:auto}\n"
+    ".plan rect.t{stroke:var(--panel);stroke-width:.6}.plan rect.t:hover{opacity:.7}\n"
+    ".m0{fill:#6f94d2}.m1{fill:#e0a06a}.m2{fill:#79b690}.m3{fill:#a48bcf}.m4{fill:#d88c93}"
+    ".m5{fill:#74b3ba}.m6{fill:#c4ac62}.m7{fill:#98a1ae}\n"
+    ".live{fill:none;stroke:var(--ink);stroke-width:1.4;stroke-linejoin:round}\n"
+    "dl.pairs{display:grid;grid-template-columns:minmax(110px,max-content) 1fr;gap:4px 28px;"
+    "margin:0}dl.pairs dt{color:var(--muted)}dl.pairs dd{margin:0;overflow-wrap:anywhere}\n"
+    "@media(max-width:640px){main,header,footer{padding:0 16px}header{padding-top:28px}"
+    "h1{font-size:25px}section{padding:20px 18px 24px;margin:18px 0}.band dd{font-size:21px}"
+    ".band{grid-template-columns:1fr 1fr}.band div:last-child:nth-child(odd){grid-column:1/-1}"
+    ".band div{padding:12px 16px}"
+    ".worst{grid-template-columns:repeat(auto-fill,minmax(98px,1fr));gap:18px 12px}"
+    "dl.pairs{grid-template-columns:1fr;gap:0}dl.pairs dd{margin-bottom:8px}"
+    ".wide .chart text{font-size:15px}.scroll table:not(.matrix){min-width:520px}"
+    ".matrix td.v{width:42px}.wide .scroll table{min-width:0!important}}\n"
+    "@media print{:root{--back:#fff}body{font-size:11pt}main,header,footer{max-width:none;"
+    "padding:0}nav{display:none}section{border:0;padding:0;margin:22pt 0;break-inside:auto}"
+    "figure,tr,.worst li{break-inside:avoid}.scroll,.drawing{overflow:visible;max-height:none;"
+    "border:0}.drawing svg{width:100%;min-width:0!important}"
+    "*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}\n";
+
+void rg_report_style(rg_page *page)
+{
+    rg_page_put(page, "%s", colours);
+    rg_page_put(page, "%s", text);
+    rg_page_put(page, "%s", charts);
+    rg_page_put(page, "%s", tables);
+    rg_page_put(page, "%s", rest);
+    rg_draw_style(page);
+}
