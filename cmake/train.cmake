@@ -16,7 +16,8 @@ target_sources(rg_objects PRIVATE src/train/dataset.c src/train/dataset_open.c
     src/train/draw_order.c src/train/draw_layout.c src/train/draw_svg.c src/train/draw_dot.c
     src/train/report_style.c src/train/report_curves.c src/train/report_confusion.c
     src/train/report_worst.c src/train/report_network.c src/train/report_time.c
-    src/train/report_memory.c src/train/report_html.c)
+    src/train/report_memory.c src/train/report_html.c
+    src/train/metrics_csv.c src/train/metrics_events.c)
 set_property(SOURCE src/train/data_source.c src/train/png_image.c PROPERTY
     COMPILE_DEFINITIONS RG_HAVE_ZLIB=${RG_HAVE_ZLIB} RG_HAVE_PNG=${RG_HAVE_PNG})
 target_include_directories(rg_objects SYSTEM PRIVATE ${ZLIB_INCLUDE_DIRS} ${PNG_INCLUDE_DIRS})

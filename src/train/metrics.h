@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Numbers of a run as it goes: a CSV file, and an event file that TensorBoard reads. */
+#ifndef RG_TRAIN_METRICS_H
+#define RG_TRAIN_METRICS_H
+
+#include "core/status.h"
+
+typedef enum rg_metric {
+    RG_METRIC_TRAIN_LOSS,
+    RG_METRIC_TRAIN_ACCURACY,
+    RG_METRIC_VALIDATION_LOSS,
+    RG_METRIC_VALIDATION_ACCURACY,
+    RG_METRIC_LEARNING_RATE,
+    RG_METRIC_IMAGES_PER_SECOND,
+    RG_METRIC_SECONDS,
+    RG_METRICS
+} rg_metric;
+
+/* What is known after an epoch, or after some steps. */
+typedef struct rg_metric_row {
+    int64_t epoch, step; /* both from the beginning of training */
+    uint32_t given;      /* bit i: value[i] is known, and may yet be NaN */
+    double value[RG_METRICS];
+} rg_metric_row;
+
+/* Sets a value and its bit. */
+RG_INLINE void rg_metric_set(rg_metric_row *row, rg_metric metric, double value)
+{
+    row->given |= UINT32_C(1) << metric;
+    row->value[metric] = value;
+}
+
+/* A file that grows; every row is written at once, so that a run that ends early leaves whole rows.
+ */
+typedef struct rg_metric_file {
+    int file; /* -1: closed */
+} rg_metric_file;
+
+/* "epoch,step,train_loss,…", RFC 4180. A file that is there already is continued if its first line
+ * is the same, otherwise refused; half a row at its end, left by a crash, is removed. */
+rg_status rg_csv_open(rg_metric_file *csv, const char *path);
+rg_status rg_csv_add(rg_metric_file *csv, const rg_metric_row *row);
+
+/* Creates events.out.tfevents.<time>.<host>.<process>.<n> in a folder that exists. `time` is in
+ * seconds since 1970. */
+rg_status rg_events_open(rg_metric_file *events, const char *folder, double time);
+
+/* Adds one event with a scalar for every value that is given: loss/train, accuracy/validation, … */
+rg_status rg_events_add(rg_metric_file *events, const rg_metric_row *row, double time);
+
+/* Takes either, open or not. RG_IO where the last of it did not reach the disk. */
+rg_status rg_metric_file_close(rg_metric_file *file);
+
+/* ---- for both files ---- */
+
+/* Writes all, or fails with a sentence. */
+rg_status rg_metric_file_write(rg_metric_file *file, const void *data, size_t size);
+
+/* CRC-32C (Castagnoli). */
+uint32_t rg_crc32c(const void *data, size_t size);
+
+#endif
