@@ -14,15 +14,20 @@
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
+/* Numbers that change from batch to batch. */
+typedef struct numbers {
+    double rate64;
+    float rate;
+    int64_t step, dropout_step;
+} numbers;
+
 /* A batch under way, and what the device reads and writes while it is. */
 typedef struct slot {
     rg_commands *commands; /* NULL: none */
     rg_tensor *images, *labels;
     int64_t capacity; /* images that there is room for */
     int64_t count;
-    double rate64;
-    float rate;
-    int64_t step, dropout_step;
+    numbers numbers;
     int32_t *answers; /* the labels */
     void *logits;     /* of the network's dtype */
     char loss[8];
@@ -56,12 +61,12 @@ static rg_parameter_copy copy_of(rg_dtype dtype)
                               : RG_PARAMETER_COPY_NONE;
 }
 
-typedef struct numbers {
+typedef struct rate_and_step {
     rg_value *rate, *step;
-} numbers;
+} rate_and_step;
 
 static rg_node *add_update(const rg_trainer *t, const rg_network *network,
-                           const rg_network_parameter *p, rg_value *gradient, numbers n)
+                           const rg_network_parameter *p, rg_value *gradient, rate_and_step n)
 {
     const rg_trainer_options *o = &t->options;
     const rg_parameter_copy copy = copy_of(p->value->desc.dtype);
@@ -124,7 +129,7 @@ static rg_status make_training(rg_trainer *t, const rg_model *model, share which
     const rg_dtype real = options.dtype == RG_F64 ? RG_F64 : RG_F32;
     const rg_tensor_desc rate = rg_tensor_desc_dense(real, 0, NULL);
     const rg_tensor_desc step = rg_tensor_desc_dense(RG_I64, 0, NULL);
-    numbers n = { NULL, NULL };
+    rate_and_step n = { NULL, NULL };
     if (which == SHARE_LAST)
         n.rate = rg_graph_parameter(network->graph, "rate", &rate);
     if (which == SHARE_LAST && t->options.optimizer == RG_OPTIMIZER_ADAM)
@@ -229,20 +234,22 @@ static rg_status record_result(rg_trainer *t, rg_plan *plan, slot *s)
 }
 
 static rg_status start(rg_trainer *t, rg_plan *plan, slot *s, const void *images,
-                       const int32_t labels[], int64_t count)
+                       const int32_t labels[], int64_t count, numbers n)
 {
     RG_CHECK(count > 0, RG_INVALID_ARGUMENT, "a batch has no images");
     RG_TRY(slot_fit(t, s, count));
+    s->numbers = n;
     RG_TRY(rg_tensor_write(s->images, images, (size_t)count * image_bytes(t), RG_LAYOUT_SAME));
     RG_TRY(rg_tensor_write(s->labels, labels, (size_t)count * sizeof *labels, RG_LAYOUT_SAME));
     memcpy(s->answers, labels, (size_t)count * sizeof *labels);
     RG_TRY(rg_commands_create(t->queue, &s->commands));
     const bool wide = t->options.network.dtype == RG_F64;
-    RG_TRY(record_number(s->commands, plan, "rate", wide ? (const void *)&s->rate64 : &s->rate,
-                         wide ? sizeof s->rate64 : sizeof s->rate));
-    RG_TRY(record_number(s->commands, plan, "step", &s->step, sizeof s->step));
-    RG_TRY(
-        record_number(s->commands, plan, "dropout_step", &s->dropout_step, sizeof s->dropout_step));
+    RG_TRY(record_number(s->commands, plan, "rate",
+                         wide ? (const void *)&s->numbers.rate64 : &s->numbers.rate,
+                         wide ? sizeof n.rate64 : sizeof n.rate));
+    RG_TRY(record_number(s->commands, plan, "step", &s->numbers.step, sizeof n.step));
+    RG_TRY(record_number(s->commands, plan, "dropout_step", &s->numbers.dropout_step,
+                         sizeof n.dropout_step));
     RG_TRY(rg_plan_encode(plan, s->commands, (rg_tensor *[]){ s->images, s->labels }));
     RG_TRY(record_result(t, plan, s));
     return rg_commands_commit(s->commands);
@@ -306,11 +313,10 @@ rg_status rg_trainer_step(rg_trainer *t, const void *images, const int32_t label
     slot *s = &t->slots[t->batches % SLOTS];
     RG_TRY(collect(t, s, outcome));
     const share which = share_of(t);
-    s->rate64 = rate;
-    s->rate = (float)rate;
-    s->step = t->steps + 1;
-    s->dropout_step = t->batches;
-    const rg_status status = start(t, t->plans[which], s, images, labels, count);
+    const numbers n = {
+        .rate64 = rate, .rate = (float)rate, .step = t->steps + 1, .dropout_step = t->batches
+    };
+    const rg_status status = start(t, t->plans[which], s, images, labels, count, n);
     if (status != RG_OK) {
         rg_commands_destroy(s->commands);
         s->commands = NULL;
@@ -333,7 +339,7 @@ rg_status rg_trainer_evaluate(rg_trainer *t, const void *images, const int32_t l
                               int64_t count, float probabilities[], rg_outcome *outcome)
 {
     slot *s = &t->evaluation;
-    rg_status status = start(t, t->use, s, images, labels, count);
+    rg_status status = start(t, t->use, s, images, labels, count, (numbers){ 0 });
     if (status != RG_OK) {
         rg_commands_destroy(s->commands);
         s->commands = NULL;
