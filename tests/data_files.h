@@ -171,7 +171,8 @@ static inline void zip_add(archive *zip, const char *name, int how, const bytes 
     put(&zip->file, packed.data, packed.size);
     put(&zip->directory, "PK\1\2\x2d\3", 6);
     put(&zip->directory, common.data, common.size);
-    put_low(&zip->directory, 0, 10);
+    put_low(&zip->directory, 0, 8);
+    put_low(&zip->directory, 0, 2);
     put_low(&zip->directory, at, 4);
     put(&zip->directory, name, length);
     put(&zip->directory, extra.data, large ? extra.size : 0);

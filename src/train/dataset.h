@@ -50,9 +50,8 @@ RG_INLINE const rg_dataset *rg_dataset_whole(const rg_dataset *set)
     return set->whole != NULL ? set->whole : set;
 }
 
-/* ---- readers; each fills a set that was begun ---- */
+/* ---- readers: whether a folder is of their kind; fill a set that was begun ---- */
 
-/* `has` of the finders tells whether the folder is of this kind at all. */
 bool rg_idx_is_here(const char *folder);
 rg_status rg_idx_read(const char *folder, rg_dataset_part part, rg_dataset *set);
 

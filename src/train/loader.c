@@ -448,7 +448,8 @@ static void end_thread(rg_loader *loader)
 {
     if (loader->has_thread) {
         pthread_mutex_lock(&loader->lock);
-        loader->stop = loader->hurry = true;
+        loader->stop = true;
+        loader->hurry = true;
         pthread_cond_broadcast(&loader->changed);
         pthread_mutex_unlock(&loader->lock);
         pthread_join(loader->thread, NULL);
