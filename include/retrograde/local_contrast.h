@@ -21,10 +21,9 @@
  *
  *  An infinity in dy gives infinities or NaN in dx, within the windows that contain it.
  *
- *  V and x - M are formed about a number r that the pixels of a channel of an image have in common:
- *  the median of three of them, at fixed places. So an offset costs no digits. V is off by about
- *  2^-24 (M - r)^2 in f32, f16 and bf16, by 2^-53 (M - r)^2 in f64; that is much only where V is
- *  small and M far from r, as in a flat part of an image of large contrast. V is at least 0.
+ *  V is joined from variances of parts of the window, and x - M is summed from differences between
+ *  its pixels, so that no digits are lost to what they have in common: neither in an image with a
+ *  large offset nor in a flat part of one of large contrast. The same holds for the gradient.
  *
  *  x (n, h, w, c), or (h, w, c) for one image, y, dy and dx have one shape and one dtype of f32,
  *  f64, f16, bf16. No two of them may be the same. */

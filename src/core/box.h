@@ -6,10 +6,9 @@
  * A sum over a window is a sum of sums: over the columns of each row, then over rows, each as
  * core/span.h says.
  *
- * Where two kinds of values are summed they are x - r and its square, and 0 outside of the image:
- * r is one number for each channel of an image, near its values, so that a variance is not the
- * small difference of two large numbers. It is the median of three pixels. One that is no number or
- * beyond RG_BOX_LARGE is passed over, since it must not be met outside of its windows. */
+ * A variance is joined from the variances of parts, whose means are counted from a pixel of the
+ * window, see moments.h of the backends. There pixels outside of the image are zeros like others;
+ * a window that reaches beyond them, too, has further zeros. */
 #ifndef RG_CORE_BOX_H
 #define RG_CORE_BOX_H
 
@@ -18,9 +17,7 @@
 
 #include <retrograde/tensor.h>
 
-enum { RG_BOX_TENSORS = 3, RG_BOX_MOMENTS = 2 /* kinds of sums that are about r */ };
-
-#define RG_BOX_LARGE 0x1p60 /* its square is finite in float */
+enum { RG_BOX_TENSORS = 3 };
 
 /* A strip is some channels of a band of rows of one image. A unit does some strips, one after the
  * other, with scratch of its own. Bands are less than an image only where no sum goes by blocks. */
@@ -31,8 +28,6 @@ typedef struct rg_box_shape {
     int64_t block, blocks;           /* channels of a strip; strips side by side */
     int64_t band, bands;             /* rows of a strip; strips one below the other */
     int64_t units, room;             /* bytes of scratch for each unit */
-    int64_t window[2];               /* rows and columns, as wide as they are */
-    double each[2];                  /* 1 / its columns, 1 / its pixels */
     bool dense;                      /* channels are neighbours in all tensors */
     bool add, stream;                /* into the result; past the cache */
 } rg_box_shape;
@@ -71,25 +66,11 @@ static inline rg_box_lines rg_box_lines_of(const rg_box_shape *s)
     return l;
 }
 
-/* All of it, where so many kinds of lines are summed. */
+/* All of it, where so many kinds of lines are summed, which come from one. */
 static inline int64_t rg_box_reals(const rg_box_lines *l, int kinds, bool gradient)
 {
-    const int64_t about = kinds == RG_BOX_MOMENTS ? 2 * l->line : 0;
-    const int64_t forward = kinds * (l->padded + l->ring + l->line) + l->across + about;
+    const int64_t forward = l->padded + kinds * (l->ring + l->line + l->across);
     return gradient ? forward + kinds * (l->padded + l->ring) + l->kept : forward;
-}
-
-/* Row or column of pixel k of 0, 1, 2 from which r is taken. */
-static inline RG_HOST_DEVICE int64_t rg_box_sample(int64_t size, int k)
-{
-    return k == 0 ? size / 4 : k == 1 ? size / 2 : size - 1 - size / 4;
-}
-
-/* How many places of the window of position i are within the image. */
-static inline RG_HOST_DEVICE int64_t rg_box_met(const rg_span *span, int64_t i)
-{
-    const int64_t first = i > span->before ? i - span->before : 0, last = i + span->after;
-    return (last < span->size ? last + 1 : span->size) - first;
 }
 
 /* On a GPU, where a sum goes by blocks: one channel of an image with zeros around its rows, prefix

@@ -64,10 +64,6 @@ static inline int64_t rg_box_lay_out(const rg_tensor *const tensors[], int count
     s->channels = first->dims[row + 2];
     s->row = rg_span_make(first->dims[row], window[0], false);
     s->column = rg_span_make(first->dims[row + 1], window[1], false);
-    s->window[0] = window[0];
-    s->window[1] = window[1];
-    s->each[0] = 1 / (double)window[1];
-    s->each[1] = 1 / ((double)window[0] * window[1]);
     s->dense = true;
     for (int t = 0; t < count; t++) {
         const rg_tensor_desc *desc = &tensors[t]->desc;

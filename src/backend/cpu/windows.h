@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Sums over sliding windows, see core/span.h. A line of values stands at each position, and lines
- * are added value by value. */
+ * are added value by value, or joined by another rule, see moments.h. */
 #ifndef RG_CPU_WINDOWS_H
 #define RG_CPU_WINDOWS_H
 
@@ -31,16 +31,21 @@ RG_INLINE vreal sum_taps(const real *from, int64_t step, const int64_t width)
 typedef struct window_ring {
     real *lines;
     int64_t pitch, width, last;
+    int64_t centre; /* the line of a window that its position has, counted from the oldest */
 } window_ring;
+
+/* Makes the sum of a window, or what else a rule makes of its lines. To be called once for each
+ * line; a sum of NULL is not wanted. */
+typedef void window_rule(const window_ring *r, real *sum);
 
 RG_INLINE int64_t ring_room(int64_t pitch, int64_t width)
 {
     return pitch * (width + 1);
 }
 
-RG_INLINE window_ring ring_at(real *room, int64_t pitch, int64_t width)
+RG_INLINE window_ring ring_at(real *room, int64_t pitch, int64_t width, int64_t centre)
 {
-    return (window_ring){ room, pitch, width, width - 1 };
+    return (window_ring){ room, pitch, width, width - 1, centre };
 }
 
 /* Where the next line is to be written. */
@@ -95,7 +100,6 @@ RG_INLINE void ring_sum_blocks(const window_ring *r, real *sum)
         ring_suffix(r);
 }
 
-/* To be called once for each line; a sum of NULL is not wanted. */
 RG_OUTLINE void ring_sum(const window_ring *r, real *sum)
 {
     if (r->width > RG_SPAN_DIRECT)
@@ -108,45 +112,40 @@ RG_OUTLINE void ring_sum(const window_ring *r, real *sum)
         ring_sum_direct(r, sum, r->width);
 }
 
-RG_INLINE void ring_add_zeros(window_ring *r, real *sum)
+RG_INLINE void ring_add_zeros(window_ring *r, window_rule *rule, real *sum)
 {
     memset(ring_next(r), 0, (size_t)r->pitch * sizeof(real));
-    ring_sum(r, sum);
+    rule(r, sum);
 }
 
 /* ---- a chain: what a normalisation by windows does, line after line ---- */
 
-/* fill gives the lines of a position, finish takes the sums over its window. In a gradient middle
- * takes these, gives lines in turn, and finish takes the sums of those over the mirrored window.
- * There may be two kinds of lines. */
+/* fill gives the line of a position, finish takes the sum over its window. In a gradient middle
+ * takes that, gives a line in turn, and finish takes the sum of those over the mirrored window. */
 typedef struct window_chain {
     rg_span span;
-    int kinds;
     int64_t begin, end; /* positions of the results; begin is 0 where windows are wide */
-    window_ring first[2], second[2];
-    real *sum[2];
+    window_ring first, second;
+    window_rule *first_rule, *second_rule;
+    real *sum;
 } window_chain;
 
-typedef void chain_fill(const void *job, int64_t position, real *const to[2]);
-typedef void chain_middle(const void *job, int64_t position, real *const sum[2], real *const to[2]);
-typedef void chain_finish(const void *job, int64_t position, real *const sum[2]);
+typedef void chain_fill(const void *job, int64_t position, real *to);
+typedef void chain_middle(const void *job, int64_t position, const real *sum, real *to);
+typedef void chain_finish(const void *job, int64_t position, const real *sum);
 
-/* Place `t` comes into the rings; sums are made where `wanted`. */
+/* Place `t` comes into the ring; the sum is made where `wanted`. */
 RG_INLINE void chain_place(window_chain *c, const void *job, chain_fill *fill, int64_t t,
                            bool wanted)
 {
     const int64_t position = t - c->span.before;
+    real *const sum = wanted ? c->sum : NULL;
     if (position < 0 || position >= c->span.size) {
-        for (int i = 0; i < c->kinds; i++)
-            ring_add_zeros(&c->first[i], wanted ? c->sum[i] : NULL);
+        ring_add_zeros(&c->first, c->first_rule, sum);
         return;
     }
-    real *to[2] = { NULL, NULL };
-    for (int i = 0; i < c->kinds; i++)
-        to[i] = ring_next(&c->first[i]);
-    fill(job, position, to);
-    for (int i = 0; i < c->kinds; i++)
-        ring_sum(&c->first[i], wanted ? c->sum[i] : NULL);
+    fill(job, position, ring_next(&c->first));
+    c->first_rule(&c->first, sum);
 }
 
 RG_INLINE void chain_forward(window_chain *c, const void *job, chain_fill *fill,
@@ -167,22 +166,17 @@ RG_INLINE void chain_gradient(window_chain *c, const void *job, chain_fill *fill
     int64_t from = c->begin > after ? c->begin - after : 0; /* the first place that is needed */
     for (int64_t t = c->begin; t < c->end + reach; t++) {
         const int64_t position = t - after, i = t - reach;
-        const bool wanted = i >= c->begin;
+        real *const sum = i >= c->begin ? c->sum : NULL;
         if (position < 0 || position >= c->span.size) {
-            for (int s = 0; s < c->kinds; s++)
-                ring_add_zeros(&c->second[s], wanted ? c->sum[s] : NULL);
+            ring_add_zeros(&c->second, c->second_rule, sum);
         } else {
             for (; from <= position + reach; from++)
                 chain_place(c, job, fill, from, from == position + reach);
-            real *to[2] = { NULL, NULL };
-            for (int s = 0; s < c->kinds; s++)
-                to[s] = ring_next(&c->second[s]);
-            middle(job, position, c->sum, to);
-            for (int s = 0; s < c->kinds; s++)
-                ring_sum(&c->second[s], wanted ? c->sum[s] : NULL);
+            middle(job, position, c->sum, ring_next(&c->second));
+            c->second_rule(&c->second, sum);
         }
-        if (wanted)
-            finish(job, i, c->sum);
+        if (sum != NULL)
+            finish(job, i, sum);
     }
 }
 

@@ -7,13 +7,20 @@
  * every step the threads of a block put their values of a row side by side and add up windows of
  * five columns; sums of the last five rows stay in registers, and make those of windows. The
  * gradient does this twice: the second line of values, made of the sums of the first, follows three
- * rows behind. Sums have the order of sum_taps. */
+ * rows behind. Sums have the order of sum_taps, moments that of join_taps and turn_taps; the v of a
+ * row is its x, which stays in shared memory long enough. */
 #ifndef RG_BACKEND_CUDA_BOX_FIVE_CUH
 #define RG_BACKEND_CUDA_BOX_FIVE_CUH
 
 #include "backend/cuda/box_op.cuh"
 
-enum { FIVE = 5, FIVE_THREADS = 256, FIVE_ROWS = 8, FIVE_DY_ROWS = 4 /* rows of a ring */ };
+enum { FIVE = 5, FIVE_THREADS = 256, FIVE_DY_ROWS = 4 /* rows of a ring */ };
+
+/* Rows of x in a ring: with moments a window's rows are looked at again. */
+template <class OP> constexpr int FIVE_ROWS = OP::KINDS == 1 ? 8 : 16;
+
+/* Kinds of sums that are kept for a row: v is x. */
+template <class OP> constexpr int FIVE_KEPT = OP::KINDS == 1 ? 1 : OP::KINDS - 1;
 
 /* Channels of a thread, and how they are stored: 16 bytes, or 8 of 16-bit elements. */
 template <rg_dtype T> constexpr int FIVE_LANES = T == RG_F64 ? 2 : 4;
@@ -138,6 +145,19 @@ static __device__ __forceinline__ void sum_line(const REAL *own, int across, con
     add_five<V>(a, b, value, d, e, sum);
 }
 
+/* Moments of five elements: for e of V channels, get(k, e) gives element k. */
+template <int V, bool TURN, class REAL, class GET>
+static __device__ __forceinline__ void moments_five(const REAL v[V], REAL sum[2][V], GET get)
+{
+#pragma unroll
+    for (int e = 0; e < V; e++) {
+        auto own = [&](int k) { return get(k, e); };
+        const moments<REAL> all = TURN ? turn_taps(v[e], FIVE, own) : join_taps(v[e], FIVE, own);
+        sum[0][e] = all.m;
+        sum[1][e] = all.s;
+    }
+}
+
 /* ---- the kernel ---- */
 
 /* Lines of values in shared memory: two of each kind, which take turns. */
@@ -152,27 +172,54 @@ static __device__ __forceinline__ void put_line(REAL *line, int size, const five
     }
 }
 
-template <int V, int KINDS, class REAL>
+/* Over five columns: of values of one kind, or of three. */
+template <int V, int KINDS, bool TURN, int GIVEN, class REAL>
 static __device__ __forceinline__ void sum_lines(const REAL *line, int size, int across,
-                                                 const five_place &p, const REAL value[KINDS][V],
-                                                 REAL sum[KINDS][V])
+                                                 const five_place &p, const REAL value[GIVEN][V],
+                                                 REAL sum[KINDS == 1 ? 1 : 2][V])
 {
+    if (!p.lined)
+        return;
+    const REAL *const own = line + p.at * V;
+    if constexpr (KINDS == 1) {
+        sum_line<V>(own, across, value[0], sum[0]);
+    } else {
+        REAL all[FIVE][GIVEN][V];
 #pragma unroll
-    for (int k = 0; k < KINDS; k++) {
-        if (p.lined)
-            sum_line<V>(line + (k * size + p.at) * V, across, value[k], sum[k]);
+        for (int k = 0; k < FIVE; k++)
+#pragma unroll
+            for (int g = 0; g < GIVEN; g++)
+                get_lanes<V>(own + (g * size + (k - 2) * across) * V, all[k][g]);
+        moments_five<V, TURN>(value[0], sum, [&](int k, int e) -> moments<REAL> {
+            if constexpr (GIVEN == 1)
+                return { all[k][0][e], 0, 0 };
+            else
+                return { all[k][0][e], all[k][1][e], all[k][2][e] };
+        });
     }
 }
 
-/* Of the last five rows, the newest of which is row i of the ring. */
-template <int V, int KINDS, class REAL>
-static __device__ __forceinline__ void sum_ring(const REAL ring[FIVE][KINDS][V], const int i,
-                                                REAL sum[KINDS][V])
+/* Over the last five rows, the newest of which is row i of the ring; x(k, value) gives x of row k
+ * of them. */
+template <int V, int KINDS, bool TURN, class REAL, class X>
+static __device__ __forceinline__ void sum_ring(const REAL ring[FIVE][KINDS == 1 ? 1 : 2][V],
+                                                const int i, REAL sum[KINDS][V], X x)
 {
+    if constexpr (KINDS == 1) {
+        add_five<V>(ring[(i + 1) % FIVE][0], ring[(i + 2) % FIVE][0], ring[(i + 3) % FIVE][0],
+                    ring[(i + 4) % FIVE][0], ring[i][0], sum[0]);
+    } else {
+        REAL v[FIVE][V];
 #pragma unroll
-    for (int k = 0; k < KINDS; k++)
-        add_five<V>(ring[(i + 1) % FIVE][k], ring[(i + 2) % FIVE][k], ring[(i + 3) % FIVE][k],
-                    ring[(i + 4) % FIVE][k], ring[i][k], sum[k]);
+        for (int k = 0; k < FIVE; k++)
+            x(k, v[k]);
+#pragma unroll
+        for (int e = 0; e < V; e++)
+            sum[0][e] = v[2][e];
+        moments_five<V, TURN>(v[2], sum + 1, [&](int k, int e) -> moments<REAL> {
+            return { v[k][e], ring[(i + 1 + k) % FIVE][0][e], ring[(i + 1 + k) % FIVE][1][e] };
+        });
+    }
 }
 
 template <rg_dtype T, class OP, bool GRADIENT>
@@ -182,17 +229,18 @@ static __global__ void __launch_bounds__(FIVE_THREADS, 2)
              const __grid_constant__ five_cut cut)
 {
     enum { V = FIVE_LANES<T>, KINDS = OP::KINDS, BYTES = FIVE_BYTES<T> };
+    enum { ROWS = FIVE_ROWS<OP>, KEPT = FIVE_KEPT<OP> };
     /* rows ahead of the one that is summed; those of dy are two behind */
-    enum { AHEAD = GRADIENT ? 2 : FIVE_ROWS - 3 };
+    enum { AHEAD = GRADIENT ? 2 : 5 };
     extern __shared__ __align__(16) char memory[];
     const five_place p = find_five(s, cut, V);
     const int threads = (int)blockDim.x, size = (cut.columns + 4) * cut.across;
-    const int lines = KINDS * size * V; /* reals */
+    const int lines = size * V, all_lines = (GRADIENT ? 1 + KINDS : 1) * lines; /* reals */
     char *const xs = memory + threadIdx.x * BYTES;
-    char *const dys = xs + FIVE_ROWS * threads * BYTES;
+    char *const dys = xs + ROWS * threads * BYTES;
     real<T> *const line =
-        (real<T> *)(memory + (FIVE_ROWS + (GRADIENT ? FIVE_DY_ROWS : 0)) * threads * BYTES);
-    for (int i = (int)threadIdx.x; i < (GRADIENT ? 4 : 2) * lines; i += threads)
+        (real<T> *)(memory + (ROWS + (GRADIENT ? FIVE_DY_ROWS : 0)) * threads * BYTES);
+    for (int i = (int)threadIdx.x; i < 2 * all_lines; i += threads)
         line[i] = 0;
     const char *const x_from =
         at<T>(d.x, p.image * d.step[1][0] + p.column * d.step[1][2] + p.channel * d.step[1][3]);
@@ -205,31 +253,30 @@ static __global__ void __launch_bounds__(FIVE_THREADS, 2)
     const int64_t out_step = d.step[2][1] * (int64_t)sizeof(element<T>);
     const int height = (int)s.row.size, first = p.first - (GRADIENT ? 4 : 2);
     const int last = p.last + (GRADIENT ? FIVE : 2);
-    real<T> about[V] = {};
-    if (p.used)
-        middle_about<T, OP, V>(s, about, [&](int64_t row, int64_t column, real<T> *x) {
-            take_lanes<T>(at<T>(d.x, p.image * d.step[1][0] + row * d.step[1][1] +
-                                         column * d.step[1][2] + p.channel * d.step[1][3]),
-                          x);
-        });
-    const box_edge<T> edge = edge_of<T, OP>(s, p.column);
-    auto start =
-        [&](int row) { /* copies for the step that sums `row` + AHEAD */
-                       const int x_row = row + AHEAD, dy_row = row + 1;
-                       if (p.used && x_row >= 0 && x_row < height && x_row < p.last + 4)
-                           copy_lanes<BYTES>(xs + (x_row & (FIVE_ROWS - 1)) * threads * BYTES,
-                                             x_from + x_row * x_step);
-                       if (GRADIENT && p.used && dy_row >= 0 && dy_row < height &&
-                           dy_row < p.last + 2)
-                           copy_lanes<BYTES>(dys + (dy_row & (FIVE_DY_ROWS - 1)) * threads * BYTES,
-                                             dy_from + dy_row * dy_step);
-                       end_copies();
-        };
-    auto take_x = [&](int row, real<T> x[V]) {
-        take_lanes<T>(xs + (row & (FIVE_ROWS - 1)) * threads * BYTES, x);
-        subtract_about<OP, V>(x, about);
+    auto start = [&](int row) { /* copies for the step that sums `row` + AHEAD */
+                                const int x_row = row + AHEAD, dy_row = row + 1;
+                                if (p.used && x_row >= 0 && x_row < height && x_row < p.last + 4)
+                                    copy_lanes<BYTES>(xs + (x_row & (ROWS - 1)) * threads * BYTES,
+                                                      x_from + x_row * x_step);
+                                if (GRADIENT && p.used && dy_row >= 0 && dy_row < height &&
+                                    dy_row < p.last + 2)
+                                    copy_lanes<BYTES>(dys + (dy_row & (FIVE_DY_ROWS - 1)) *
+                                                                threads * BYTES,
+                                                      dy_from + dy_row * dy_step);
+                                end_copies();
     };
-    real<T> sums[FIVE][KINDS][V] = {}, shares[FIVE][KINDS][V] = {}, direct[FIVE][V];
+    auto take_x = [&](int row,
+                      real<T> x[V]) { /* 0 outside of the image */
+                                      if (p.used && row >= 0 && row < height) {
+                                          take_lanes<T>(xs + (row & (ROWS - 1)) * threads * BYTES,
+                                                        x);
+                                      } else {
+#pragma unroll
+                                          for (int e = 0; e < V; e++)
+                                              x[e] = 0;
+                                      }
+    };
+    real<T> sums[FIVE][KEPT][V] = {}, shares[FIVE][KEPT][V] = {}, direct[FIVE][V];
     real<T> share[KINDS][V] = {};
     for (int row = first - AHEAD; row < first; row++)
         start(row);
@@ -240,49 +287,44 @@ static __global__ void __launch_bounds__(FIVE_THREADS, 2)
             const int row = base + i, middle = row - 2, end = row - FIVE;
             if (row >= last)
                 break; /* the whole block */
-            real<T> x[V] = {}, own[KINDS], value[KINDS][V], sum[KINDS][V];
-            real<T> *const now = line + (row & 1) * (GRADIENT ? 2 : 1) * lines;
+            real<T> x[V], own[KINDS], value[1][V], sum[KINDS][V];
+            real<T> *const now = line + (row & 1) * all_lines;
             start(row);
             await_steps<AHEAD>();
-            if (p.used && row >= 0 && row < height)
-                take_x(row, x);
+            take_x(row, x);
 #pragma unroll
-            for (int e = 0; e < V; e++) {
-                OP::fill(x[e], own);
-#pragma unroll
-                for (int k = 0; k < KINDS; k++)
-                    value[k][e] = own[k];
-            }
-            put_line<V, KINDS>(now, size, p, value);
+            for (int e = 0; e < V; e++)
+                value[0][e] = OP::fill(x[e]);
+            put_line<V, 1>(now, size, p, value);
             if constexpr (GRADIENT)
                 put_line<V, KINDS>(now + lines, size, p, share);
             __syncthreads();
-            sum_lines<V, KINDS>(now, size, cut.across, p, value, sums[i]);
-            sum_ring<V, KINDS>(sums, i, sum);
+            sum_lines<V, KINDS, false, 1>(now, size, cut.across, p, value, sums[i]);
+            sum_ring<V, KINDS, false>(sums, i, sum,
+                                      [&](int k, real<T> *v) { take_x(row - 4 + k, v); });
             if constexpr (GRADIENT) {
-                sum_lines<V, KINDS>(now + lines, size, cut.across, p, share, shares[i]);
+                sum_lines<V, KINDS, true, KINDS>(now + lines, size, cut.across, p, share,
+                                                 shares[i]);
                 const bool inside = p.used && middle >= 0 && middle < height;
                 real<T> dy[V] = {};
-                if (inside) {
-                    take_x(middle, x);
+                take_x(middle, x);
+                if (inside)
                     take_lanes<T>(dys + (middle & (FIVE_DY_ROWS - 1)) * threads * BYTES, dy);
-                }
-                const box_spot<T> spot = spot_at<T, OP>(s, edge, middle);
 #pragma unroll
                 for (int e = 0; e < V; e++) {
-                    box_spot<T> here = spot;
                     real<T> to[KINDS];
 #pragma unroll
                     for (int k = 0; k < KINDS; k++)
                         own[k] = sum[k][e];
-                    here.r = about[e];
-                    direct[(i + 3) % FIVE][e] = OP::middle(constants, dy[e], x[e], here, own, to);
+                    to[0] = x[e];
+                    direct[(i + 3) % FIVE][e] = OP::middle(constants, dy[e], x[e], own, to);
 #pragma unroll
                     for (int k = 0; k < KINDS; k++)
                         share[k][e] = inside ? to[k] : 0;
                 }
-                sum_ring<V, KINDS>(shares, i, sum);
                 if (p.writes && end >= p.first && end < p.last) {
+                    sum_ring<V, KINDS, true>(shares, i, sum,
+                                             [&](int k, real<T> *v) { take_x(row - 7 + k, v); });
                     take_x(end, x);
 #pragma unroll
                     for (int e = 0; e < V; e++) {
@@ -295,14 +337,12 @@ static __global__ void __launch_bounds__(FIVE_THREADS, 2)
                 }
             } else if (p.writes && middle >= p.first && middle < p.last) {
                 take_x(middle, x);
-                box_spot<T> spot = spot_at<T, OP>(s, edge, middle);
 #pragma unroll
                 for (int e = 0; e < V; e++) {
 #pragma unroll
                     for (int k = 0; k < KINDS; k++)
                         own[k] = sum[k][e];
-                    spot.r = about[e];
-                    x[e] = OP::result(constants, x[e], spot, own);
+                    x[e] = OP::result(constants, x[e], own);
                 }
                 give_lanes<T>(out + middle * out_step, x, s.add, s.stream);
             }
@@ -348,9 +388,10 @@ static bool launch_five(const rg_box_shape *s, const box_data *d,
 {
     const five_cut cut = cut_five(s, GRADIENT, FIVE_LANES<T>, place);
     const int threads = (cut.columns * cut.across + 31) / 32 * 32;
-    const int64_t rows = FIVE_ROWS + (GRADIENT ? FIVE_DY_ROWS : 0), lines = GRADIENT ? 4 : 2;
+    const int64_t rows = FIVE_ROWS<OP> + (GRADIENT ? FIVE_DY_ROWS : 0);
+    const int64_t lines = 2 * (GRADIENT ? 1 + OP::KINDS : 1);
     const int64_t line = (int64_t)(cut.columns + 4) * cut.across * FIVE_LANES<T> * sizeof(real<T>);
-    const int64_t shared = rows * threads * FIVE_BYTES<T> + lines * OP::KINDS * line;
+    const int64_t shared = rows * threads * FIVE_BYTES<T> + lines * line;
     if (shared > place->shared)
         return false;
     launch(box_five<T, OP, GRADIENT>, cut.blocks, threads, shared, place, *s, *d, constants, cut);

@@ -11,7 +11,6 @@
 #define RG_BACKEND_CUDA_BOXES_CUH
 
 #include "backend/cuda/box_five.cuh"
-#include "backend/cuda/windows.cuh"
 
 /* ---- tiles ---- */
 
@@ -51,16 +50,6 @@ static __device__ __forceinline__ bool is_inside(const rg_box_shape &s, int64_t 
     return row >= 0 && row < s.row.size && column >= 0 && column < s.column.size;
 }
 
-/* r of the channels of a place. */
-template <rg_dtype T, class OP, bool WIDE>
-static __device__ __forceinline__ void choose_about(const rg_box_shape &s, const box_data &d,
-                                                    const box_place &p, real<T> r[LANES<T, WIDE>])
-{
-    middle_about<T, OP, LANES<T, WIDE>>(s, r, [&](int64_t row, int64_t column, real<T> *x) {
-        load_lanes<T, WIDE>(d.x, pixel_at(d.step[1], p, row, column), x);
-    });
-}
-
 /* ---- tiles: sums ---- */
 
 /* sum[e] of `width` vectors of V that stand `step` values apart, as sum_taps. */
@@ -86,53 +75,66 @@ static __device__ __forceinline__ void sum_vectors(const REAL *from, int step, i
     }
 }
 
-/* The same in each of KINDS arrays of `size` vectors, from vector i on, `step` vectors apart. */
-template <int KINDS, int V, class REAL>
+/* Of arrays of `size` vectors, from vector i on, `step` vectors apart: sums, or moments about the v
+ * of vector `centre` of them. PLAIN: there is v alone. */
+template <int KINDS, int V, bool TURN, bool PLAIN, class REAL>
 static __device__ __forceinline__ void sum_lanes(const REAL *from, int size, int i, int step,
-                                                 int width, REAL sum[KINDS][V])
+                                                 int width, int centre, REAL sum[KINDS][V])
 {
+    if constexpr (KINDS == 1) {
+        sum_vectors<V>(from + i * V, step * V, width, sum[0]);
+    } else {
 #pragma unroll
-    for (int k = 0; k < KINDS; k++)
-        sum_vectors<V>(from + (k * size + i) * V, step * V, width, sum[k]);
+        for (int e = 0; e < V; e++) {
+            const REAL *const own = from + i * V + e;
+            auto get = [&](int k) -> moments<REAL> {
+                const int64_t at = (int64_t)k * step * V;
+                if constexpr (PLAIN)
+                    return { own[at], 0, 0 };
+                else
+                    return get_moments(own, (int64_t)size * V, at);
+            };
+            const REAL v = own[(int64_t)centre * step * V];
+            const moments<REAL> all = TURN ? turn_taps(v, width, get) : join_taps(v, width, get);
+            sum[0][e] = all.v;
+            sum[1][e] = all.m;
+            sum[2][e] = all.s;
+        }
+    }
 }
 
 /* Values around the tile into shared memory, 0 outside of the image. */
 template <rg_dtype T, class OP, bool WIDE>
-static __device__ __forceinline__ void
-load_tile(const rg_box_shape &s, const box_data &d, const box_tile &tile, const box_place &p,
-          const real<T> *about, int64_t row, int64_t column, real<T> *values)
+static __device__ __forceinline__ void load_tile(const rg_box_shape &s, const box_data &d,
+                                                 const box_tile &tile, const box_place &p,
+                                                 int64_t row, int64_t column, real<T> *values)
 {
-    enum { V = LANES<T, WIDE>, KINDS = OP::KINDS };
+    enum { V = LANES<T, WIDE> };
     for (int i = threadIdx.x; i < tile.from_rows * tile.from_columns; i += BOX_THREADS) {
         const int r = i / tile.from_columns, c = i - r * tile.from_columns;
-        real<T> x[V] = {}, to[KINDS], value[KINDS][V];
-        if (is_inside(s, row + r, column + c)) {
+        real<T> x[V] = {};
+        if (is_inside(s, row + r, column + c))
             load_lanes<T, WIDE>(d.x, pixel_at(d.step[1], p, row + r, column + c), x);
-            subtract_about<OP, V>(x, about);
-        }
 #pragma unroll
-        for (int e = 0; e < V; e++) {
-            OP::fill(x[e], to);
-#pragma unroll
-            for (int k = 0; k < KINDS; k++)
-                value[k][e] = to[k];
-        }
-#pragma unroll
-        for (int k = 0; k < KINDS; k++)
-            put_lanes<V>(values + (k * tile.values + i) * V, value[k]);
+        for (int e = 0; e < V; e++)
+            x[e] = OP::fill(x[e]);
+        put_lanes<V>(values + i * V, x);
     }
 }
 
-/* Sums over columns: `rows` rows of `from` columns become rows of `to` columns. */
-template <int KINDS, int V, class REAL>
-static __device__ __forceinline__ void sum_tile_columns(const box_tile &tile, const REAL *values,
-                                                        REAL *sums, int rows, int from, int to,
-                                                        int width)
+/* Sums over columns: `rows` rows of `from` columns become rows of `to` columns. TURN: of the
+ * mirrored window, in a gradient. */
+template <int KINDS, int V, bool TURN, class REAL>
+static __device__ __forceinline__ void sum_tile_columns(const rg_box_shape &s, const box_tile &tile,
+                                                        const REAL *values, REAL *sums, int rows,
+                                                        int from, int to)
 {
+    const int centre = (int)(TURN ? s.column.after : s.column.before);
     for (int i = threadIdx.x; i < rows * to; i += BOX_THREADS) {
         const int r = i / to, c = i - r * to;
         REAL sum[KINDS][V];
-        sum_lanes<KINDS, V>(values, tile.values, r * from + c, 1, width, sum);
+        sum_lanes<KINDS, V, TURN, !TURN>(values, tile.values, r * from + c, 1, (int)s.column.width,
+                                         centre, sum);
 #pragma unroll
         for (int k = 0; k < KINDS; k++)
             put_lanes<V>(sums + (k * tile.sums + i) * V, sum[k]);
@@ -144,36 +146,32 @@ static __device__ __forceinline__ void sum_tile_columns(const box_tile &tile, co
 template <rg_dtype T, class OP, bool WIDE>
 static __device__ __forceinline__ void
 middle_tile(const rg_box_shape &s, const box_data &d, const typename OP::CONSTANTS &constants,
-            const box_tile &tile, const box_place &p, const real<T> *about, int64_t row,
-            int64_t column, const real<T> *sums, real<T> *values, real<T> *kept)
+            const box_tile &tile, const box_place &p, int64_t row, int64_t column,
+            const real<T> *sums, real<T> *values, real<T> *kept)
 {
     enum { V = LANES<T, WIDE>, KINDS = OP::KINDS };
     for (int i = threadIdx.x; i < tile.middle_rows * tile.middle_columns; i += BOX_THREADS) {
         const int r = i / tile.middle_columns, c = i - r * tile.middle_columns;
         const int64_t at_row = row + r, at_column = column + c;
-        real<T> x[V], direct[V], sum[KINDS][V], to[KINDS] = {}, value[KINDS][V];
+        real<T> x[V], direct[V], sum[KINDS][V], value[KINDS][V] = {};
         const bool inside = is_inside(s, at_row, at_column);
-        box_spot<T> spot = {};
         if (inside) {
-            spot = spot_of<T, OP>(s, at_row, at_column);
             load_lanes<T, WIDE>(d.x, pixel_at(d.step[1], p, at_row, at_column), x);
-            subtract_about<OP, V>(x, about);
             load_lanes<T, WIDE>(d.dy, pixel_at(d.step[0], p, at_row, at_column), direct);
-            sum_lanes<KINDS, V>(sums, tile.sums, i, tile.middle_columns, (int)s.row.width, sum);
-        }
+            sum_lanes<KINDS, V, false, false>(sums, tile.sums, i, tile.middle_columns,
+                                              (int)s.row.width, (int)s.row.before, sum);
 #pragma unroll
-        for (int e = 0; e < V; e++) {
-            if (inside) {
-                real<T> own[KINDS];
+            for (int e = 0; e < V; e++) {
+                real<T> own[KINDS], to[KINDS];
 #pragma unroll
                 for (int k = 0; k < KINDS; k++)
                     own[k] = sum[k][e];
-                spot.r = about[e];
-                direct[e] = OP::middle(constants, direct[e], x[e], spot, own, to);
-            }
+                to[0] = x[e];
+                direct[e] = OP::middle(constants, direct[e], x[e], own, to);
 #pragma unroll
-            for (int k = 0; k < KINDS; k++)
-                value[k][e] = to[k];
+                for (int k = 0; k < KINDS; k++)
+                    value[k][e] = to[k];
+            }
         }
 #pragma unroll
         for (int k = 0; k < KINDS; k++)
@@ -188,21 +186,18 @@ middle_tile(const rg_box_shape &s, const box_data &d, const typename OP::CONSTAN
 template <rg_dtype T, class OP, bool WIDE, bool GRADIENT>
 static __device__ __forceinline__ void
 finish_tile(const rg_box_shape &s, const box_data &d, const typename OP::CONSTANTS &constants,
-            const box_tile &tile, const box_place &p, const real<T> *about, const real<T> *sums,
-            const real<T> *kept)
+            const box_tile &tile, const box_place &p, const real<T> *sums, const real<T> *kept)
 {
     enum { V = LANES<T, WIDE>, KINDS = OP::KINDS };
+    const int centre = (int)(GRADIENT ? s.row.after : s.row.before);
     for (int i = threadIdx.x; i < tile.rows * tile.columns; i += BOX_THREADS) {
         const int r = i / tile.columns, c = i - r * tile.columns;
         if (!is_inside(s, p.row + r, p.column + c))
             continue;
         real<T> x[V], direct[V] = {}, sum[KINDS][V];
-        box_spot<T> spot = {};
-        if constexpr (!GRADIENT)
-            spot = spot_of<T, OP>(s, p.row + r, p.column + c);
         load_lanes<T, WIDE>(d.x, pixel_at(d.step[1], p, p.row + r, p.column + c), x);
-        subtract_about<OP, V>(x, about);
-        sum_lanes<KINDS, V>(sums, tile.sums, i, tile.columns, (int)s.row.width, sum);
+        sum_lanes<KINDS, V, GRADIENT, false>(sums, tile.sums, i, tile.columns, (int)s.row.width,
+                                             centre, sum);
         if constexpr (GRADIENT)
             get_lanes<V>(kept + i * V, direct);
 #pragma unroll
@@ -211,11 +206,10 @@ finish_tile(const rg_box_shape &s, const box_data &d, const typename OP::CONSTAN
 #pragma unroll
             for (int k = 0; k < KINDS; k++)
                 own[k] = sum[k][e];
-            spot.r = about[e];
             if constexpr (GRADIENT)
                 x[e] = OP::finish(constants, x[e], direct[e], own);
             else
-                x[e] = OP::result(constants, x[e], spot, own);
+                x[e] = OP::result(constants, x[e], own);
         }
         store_lanes<T, WIDE>(d.out, pixel_at(d.step[2], p, p.row + r, p.column + c), x, s.add,
                              s.stream);
@@ -232,93 +226,108 @@ static __global__ void __launch_bounds__(BOX_THREADS)
     extern __shared__ __align__(16) char memory[];
     real<T> *const values = (real<T> *)memory, *const sums = values + KINDS * tile.values * V;
     real<T> *const kept = sums + KINDS * tile.sums * V;
-    const int wide = (int)s.column.width;
     for (int64_t block = blockIdx.x; block < tile.blocks; block += gridDim.x) {
         const box_place p = place_of(tile, block, V);
         const int64_t row = GRADIENT ? p.row - s.row.after : p.row; /* of the middle */
         const int64_t column = GRADIENT ? p.column - s.column.after : p.column;
-        real<T> about[V];
-        choose_about<T, OP, WIDE>(s, d, p, about);
-        load_tile<T, OP, WIDE>(s, d, tile, p, about, row - s.row.before, column - s.column.before,
-                               values);
+        load_tile<T, OP, WIDE>(s, d, tile, p, row - s.row.before, column - s.column.before, values);
         __syncthreads();
-        sum_tile_columns<KINDS, V>(tile, values, sums, tile.from_rows, tile.from_columns,
-                                   tile.middle_columns, wide);
+        sum_tile_columns<KINDS, V, false>(s, tile, values, sums, tile.from_rows, tile.from_columns,
+                                          tile.middle_columns);
         __syncthreads();
         if constexpr (GRADIENT) {
-            middle_tile<T, OP, WIDE>(s, d, constants, tile, p, about, row, column, sums, values,
-                                     kept);
+            middle_tile<T, OP, WIDE>(s, d, constants, tile, p, row, column, sums, values, kept);
             __syncthreads();
-            sum_tile_columns<KINDS, V>(tile, values, sums, tile.middle_rows, tile.middle_columns,
-                                       tile.columns, wide);
+            sum_tile_columns<KINDS, V, true>(s, tile, values, sums, tile.middle_rows,
+                                             tile.middle_columns, tile.columns);
             __syncthreads();
         }
-        finish_tile<T, OP, WIDE, GRADIENT>(s, d, constants, tile, p, about, sums, kept);
+        finish_tile<T, OP, WIDE, GRADIENT>(s, d, constants, tile, p, sums, kept);
         __syncthreads(); /* before the next tile takes the memory */
     }
 }
 
 /* ---- planes: one channel of an image at a time ---- */
 
-/* Sums over the columns of `values`, whose rows have the zeros around them, into rows `first` and
- * following of `sums`, which has zeros in the others. */
-template <int KINDS, class REAL>
-static __device__ __forceinline__ void sum_plane_columns(const rg_box_shape &s,
-                                                         const rg_box_plane &plane, REAL *values,
-                                                         REAL *prefix, REAL *sums, int64_t first)
+/* Sums over the columns of `values`, whose rows have the zeros around them, into the rows of `sums`
+ * behind the zeros before the first one; those behind the last one follow. TURN: of the mirrored
+ * window, in a gradient. */
+template <rg_dtype T, int KINDS, bool TURN>
+static __device__ __forceinline__ void
+sum_plane_columns(const rg_box_shape &s, const box_data &d, const rg_box_plane &plane,
+                  const box_place &p, real<T> *values, real<T> *prefix, real<T> *sums)
 {
-    const int64_t width = s.column.width, columns = s.column.size;
+    const int64_t width = s.column.width, columns = s.column.size, all = s.row.size * plane.across;
+    const int64_t each = plane.down * columns, first = TURN ? s.row.after : s.row.before;
     const bool blocks = width > RG_SPAN_DIRECT;
-    if (blocks) {
-        sum_blocks(values, prefix, KINDS * s.row.size, (int64_t)1, plane.across, plane.across,
-                   (int64_t)1, width);
-        __syncthreads();
-    }
-    for (int64_t i = threadIdx.x; i < KINDS * plane.down * columns; i += blockDim.x) {
-        const int64_t line = i / columns, column = i - line * columns;
-        const int64_t kind = line / plane.down, row = line - kind * plane.down - first;
-        REAL sum = 0;
-        if (row >= 0 && row < s.row.size)
-            sum = sum_window(values, prefix, (kind * s.row.size + row) * plane.across, column,
-                             (int64_t)1, width, blocks);
-        sums[i] = sum;
+    if (blocks && KINDS == 1)
+        sum_blocks(values, prefix, s.row.size, (int64_t)1, plane.across, plane.across, (int64_t)1,
+                   width);
+    else if (blocks)
+        moment_blocks<TURN>(values, prefix, all, s.row.size, (int64_t)1, plane.across, plane.across,
+                            (int64_t)1, width);
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i < each; i += blockDim.x) {
+        const int64_t line = i / columns, column = i - line * columns, row = line - first;
+        const bool inside = row >= 0 && row < s.row.size;
+        if constexpr (KINDS == 1) {
+            sums[i] = inside ? sum_window(values, prefix, row * plane.across, column, (int64_t)1,
+                                          width, blocks)
+                             : 0;
+        } else {
+            moments<real<T>> sum = {};
+            if (inside)
+                sum = moment_window<TURN>(values, prefix, all, row * plane.across, column,
+                                          (int64_t)1, width, blocks,
+                                          load<T>(d.x, pixel_at(d.step[1], p, row, column)));
+            put_moments(sums, each, i, sum);
+        }
     }
     __syncthreads();
     if (s.row.width > RG_SPAN_DIRECT) {
-        sum_blocks(sums, prefix, KINDS * columns, columns, plane.down * columns, plane.down,
-                   columns, s.row.width);
+        if constexpr (KINDS == 1)
+            sum_blocks(sums, prefix, columns, columns, each, plane.down, columns, s.row.width);
+        else
+            moment_blocks<TURN>(sums, prefix, each, columns, columns, each, plane.down, columns,
+                                s.row.width);
         __syncthreads();
     }
 }
 
 /* The sums over the window of a pixel. */
-template <int KINDS, class REAL>
+template <int KINDS, bool TURN, class REAL>
 static __device__ __forceinline__ void
 sum_plane_rows(const rg_box_shape &s, const rg_box_plane &plane, const REAL *sums,
-               const REAL *prefix, int64_t row, int64_t column, REAL sum[KINDS])
+               const REAL *prefix, int64_t row, int64_t column, REAL x, REAL sum[KINDS])
 {
-#pragma unroll
-    for (int k = 0; k < KINDS; k++)
-        sum[k] = sum_window(sums, prefix, k * plane.down * s.column.size + column, row,
-                            s.column.size, s.row.width, s.row.width > RG_SPAN_DIRECT);
+    const bool blocks = s.row.width > RG_SPAN_DIRECT;
+    if constexpr (KINDS == 1) {
+        sum[0] = sum_window(sums, prefix, column, row, s.column.size, s.row.width, blocks);
+    } else {
+        const moments<REAL> e =
+            moment_window<TURN>(sums, prefix, plane.down * s.column.size, column, row,
+                                s.column.size, s.row.width, blocks, x);
+        sum[0] = e.v;
+        sum[1] = e.m;
+        sum[2] = e.s;
+    }
 }
 
 template <rg_dtype T, class OP>
 static __device__ __forceinline__ void load_plane(const rg_box_shape &s, const box_data &d,
                                                   const rg_box_plane &plane, const box_place &p,
-                                                  real<T> about, real<T> *values)
+                                                  real<T> *values)
 {
-    enum { KINDS = OP::KINDS };
     const int64_t all = s.row.size * plane.across;
     for (int64_t i = threadIdx.x; i < all; i += blockDim.x) {
         const int64_t row = i / plane.across, column = i - row * plane.across - s.column.before;
-        real<T> x = 0, to[KINDS];
+        real<T> x = 0;
         if (is_inside(s, row, column))
-            x = load<T>(d.x, pixel_at(d.step[1], p, row, column)) - about;
-        OP::fill(x, to);
+            x = load<T>(d.x, pixel_at(d.step[1], p, row, column));
+        values[i] = OP::fill(x);
 #pragma unroll
-        for (int k = 0; k < KINDS; k++)
-            values[k * all + i] = to[k];
+        for (int k = 1; k < OP::KINDS; k++)
+            values[k * all + i] = 0;
     }
     __syncthreads();
 }
@@ -326,7 +335,7 @@ static __device__ __forceinline__ void load_plane(const rg_box_shape &s, const b
 template <rg_dtype T, class OP>
 static __device__ __forceinline__ void
 middle_plane(const rg_box_shape &s, const box_data &d, const typename OP::CONSTANTS &constants,
-             const rg_box_plane &plane, const box_place &p, real<T> about, const real<T> *sums,
+             const rg_box_plane &plane, const box_place &p, const real<T> *sums,
              const real<T> *prefix, real<T> *values, real<T> *kept)
 {
     enum { KINDS = OP::KINDS };
@@ -336,12 +345,11 @@ middle_plane(const rg_box_shape &s, const box_data &d, const typename OP::CONSTA
         real<T> to[KINDS] = {};
         if (is_inside(s, row, column)) {
             real<T> sum[KINDS];
-            sum_plane_rows<KINDS>(s, plane, sums, prefix, row, column, sum);
-            const real<T> x = load<T>(d.x, pixel_at(d.step[1], p, row, column)) - about;
+            const real<T> x = load<T>(d.x, pixel_at(d.step[1], p, row, column));
             const real<T> dy = load<T>(d.dy, pixel_at(d.step[0], p, row, column));
-            box_spot<T> spot = spot_of<T, OP>(s, row, column);
-            spot.r = about;
-            kept[row * s.column.size + column] = OP::middle(constants, dy, x, spot, sum, to);
+            sum_plane_rows<KINDS, false>(s, plane, sums, prefix, row, column, x, sum);
+            to[0] = x;
+            kept[row * s.column.size + column] = OP::middle(constants, dy, x, sum, to);
         }
 #pragma unroll
         for (int k = 0; k < KINDS; k++)
@@ -353,21 +361,19 @@ middle_plane(const rg_box_shape &s, const box_data &d, const typename OP::CONSTA
 template <rg_dtype T, class OP, bool GRADIENT>
 static __device__ __forceinline__ void
 finish_plane(const rg_box_shape &s, const box_data &d, const typename OP::CONSTANTS &constants,
-             const rg_box_plane &plane, const box_place &p, real<T> about, const real<T> *sums,
+             const rg_box_plane &plane, const box_place &p, const real<T> *sums,
              const real<T> *prefix, const real<T> *kept)
 {
     for (int64_t i = threadIdx.x; i < s.row.size * s.column.size; i += blockDim.x) {
         const int64_t row = i / s.column.size, column = i - row * s.column.size;
         real<T> sum[OP::KINDS];
-        sum_plane_rows<OP::KINDS>(s, plane, sums, prefix, row, column, sum);
-        const real<T> x = load<T>(d.x, pixel_at(d.step[1], p, row, column)) - about;
-        box_spot<T> spot = spot_of<T, OP>(s, row, column);
-        spot.r = about;
+        const real<T> x = load<T>(d.x, pixel_at(d.step[1], p, row, column));
+        sum_plane_rows<OP::KINDS, GRADIENT>(s, plane, sums, prefix, row, column, x, sum);
         real<T> value;
         if constexpr (GRADIENT)
             value = OP::finish(constants, x, kept[i], sum);
         else
-            value = OP::result(constants, x, spot, sum);
+            value = OP::result(constants, x, sum);
         store_lanes<T, false>(d.out, pixel_at(d.step[2], p, row, column), &value, s.add, false);
     }
     __syncthreads();
@@ -385,15 +391,13 @@ static __global__ void __launch_bounds__(BOX_THREADS)
     real<T> *const kept = sums + plane.sums;
     for (int64_t i = blockIdx.x; i < s.images * s.channels; i += gridDim.x) {
         const box_place p = { i / s.channels, 0, 0, i % s.channels };
-        real<T> about;
-        choose_about<T, OP, false>(s, d, p, &about);
-        load_plane<T, OP>(s, d, plane, p, about, values);
-        sum_plane_columns<KINDS>(s, plane, values, prefix, sums, s.row.before);
+        load_plane<T, OP>(s, d, plane, p, values);
+        sum_plane_columns<T, KINDS, false>(s, d, plane, p, values, prefix, sums);
         if constexpr (GRADIENT) {
-            middle_plane<T, OP>(s, d, constants, plane, p, about, sums, prefix, values, kept);
-            sum_plane_columns<KINDS>(s, plane, values, prefix, sums, s.row.after);
+            middle_plane<T, OP>(s, d, constants, plane, p, sums, prefix, values, kept);
+            sum_plane_columns<T, KINDS, true>(s, d, plane, p, values, prefix, sums);
         }
-        finish_plane<T, OP, GRADIENT>(s, d, constants, plane, p, about, sums, prefix, kept);
+        finish_plane<T, OP, GRADIENT>(s, d, constants, plane, p, sums, prefix, kept);
     }
 }
 

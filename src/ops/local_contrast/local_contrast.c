@@ -105,12 +105,17 @@ static bool joins(const void *desc, const rg_tensor_desc x[])
 
 /* ---- forward and gradient ---- */
 
-static rg_contrast_numbers numbers_of(const rg_local_contrast_desc *d)
+enum { KINDS = 3 }; /* of lines, see moments.h */
+
+static rg_contrast_numbers numbers_of(const rg_local_contrast_desc *d, const rg_box_shape *s)
 {
+    const double met = (double)s->row.width * (double)s->column.width;
     const double count = (double)d->window[0] * d->window[1];
     rg_contrast_numbers numbers = {
         .norm = rg_norm_numbers_make(d->alpha, d->beta, d->delta, count),
         .mean = 1 / count,
+        .inside = met / count,
+        .outside = (count - met) / count,
         .p0 = d->p0,
         .pm = d->pm,
         .ps = d->ps,
@@ -122,12 +127,13 @@ static rg_contrast_numbers numbers_of(const rg_local_contrast_desc *d)
 static rg_status forward(rg_call *call)
 {
     const rg_local_contrast_desc *d = call->desc;
-    rg_local_contrast_args args = { .numbers = numbers_of(d) };
+    rg_local_contrast_args args = { 0 };
     rg_launch launch = { .tensors = { call->x[0], call->y[0] },
                          .kernel = RG_LOCAL_CONTRAST_FORWARD,
                          .args = &args,
                          .args_size = sizeof args };
-    const int64_t bytes = rg_box_lay_out(launch.tensors, 2, d->window, 2, &args.shape, &launch);
+    const int64_t bytes = rg_box_lay_out(launch.tensors, 2, d->window, KINDS, &args.shape, &launch);
+    args.numbers = numbers_of(d, &args.shape);
     args.shape.stream = rg_call_streams(call, bytes);
     return rg_record(call, &launch);
 }
@@ -135,12 +141,13 @@ static rg_status forward(rg_call *call)
 static rg_status gradient(rg_call *call)
 {
     const rg_local_contrast_desc *d = call->desc;
-    rg_local_contrast_gradient_args args = { .numbers = numbers_of(d) };
+    rg_local_contrast_gradient_args args = { 0 };
     rg_launch launch = { .tensors = { call->dy[0], call->x[0], call->dx[0] },
                          .kernel = RG_LOCAL_CONTRAST_GRADIENT,
                          .args = &args,
                          .args_size = sizeof args };
-    const int64_t bytes = rg_box_lay_out(launch.tensors, 3, d->window, 2, &args.shape, &launch);
+    const int64_t bytes = rg_box_lay_out(launch.tensors, 3, d->window, KINDS, &args.shape, &launch);
+    args.numbers = numbers_of(d, &args.shape);
     args.shape.add = call->add & 1;
     args.shape.stream = !args.shape.add && rg_call_streams(call, bytes);
     return rg_record(call, &launch);

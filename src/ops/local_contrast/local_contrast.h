@@ -12,6 +12,8 @@ enum { RG_LOCAL_CONTRAST_FORWARD, RG_LOCAL_CONTRAST_GRADIENT, RG_LOCAL_CONTRAST_
 typedef struct rg_contrast_numbers {
     rg_norm_numbers norm; /* scale is alpha */
     double mean;          /* 1 / N */
+    double inside;        /* of the window's pixels, those that the shape has; the others are 0 */
+    double outside;       /* 1 - inside */
     double p0, pm, ps;
 } rg_contrast_numbers;
 

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Local contrast normalisation on the CPU: what is summed, and what is done with the sums.
+/* Local contrast normalisation on the CPU: what is done with means and variances, see moments.h.
  *
- * All is about r, see core/box.h: u = x - r is summed, within the image. With m = 1/N sum of u, s =
- * 1/N sum of u^2, and shares f and g of the window inside and outside of the image
+ * Of the pixels of a window a share f is met in the image and the zeros around it, the rest g are
+ * zeros further out. With d, the mean of the former less x, and their variance v
  *
- *      M - r = m - g r
- *      V     = s - m^2 + g r (2 m + f r)
+ *      M - x = f d - g x
+ *      V     = f (v + g (x + d)^2)
  *
- * With a = ps dy T^-beta and q = 2 alpha beta / N a (x - p0 M) / T the gradient is
+ * With a = ps dy T^-beta and q = 2 alpha beta / N a (x - p0 M) / T the gradient at pixel i is
  *
- *      dx = a + sum of (q (M - r) - p0 / N a) - u sum of q
- *
- * so two sums over the mirrored window do. */
+ *      dx = a + sum over the mirrored window of (q (M - x) - p0 / N a + q (x - x of i)) */
 #include "backend/cpu/boxes.h"
 #include "ops/local_contrast/local_contrast.h"
 #include "ops/lrn/lrn_formulas.h"
@@ -20,76 +18,75 @@
 /* rg_contrast_numbers, cast once. */
 typedef struct contrast_constants {
     norm_constants norm;
-    real mean, p0, rest, pm, ps, share; /* rest: 1 - p0; share: p0 / N */
+    real inside, outside, p0, rest, pm, ps, share; /* rest: 1 - p0; share: p0 / N */
 } contrast_constants;
 
 RG_INLINE contrast_constants contrast_constants_of(const rg_contrast_numbers *n)
 {
-    return (contrast_constants){ norm_constants_of(&n->norm), (real)n->mean, (real)n->p0,
-                                 (real)(1 - n->p0),           (real)n->pm,   (real)n->ps,
-                                 (real)(n->p0 * n->mean) };
+    return (contrast_constants){
+        norm_constants_of(&n->norm), (real)n->inside, (real)n->outside, (real)n->p0,
+        (real)(1 - n->p0),           (real)n->pm,     (real)n->ps,      (real)(n->p0 * n->mean)
+    };
 }
 
-RG_FORMULA void contrast_fill(vreal x, vreal to[2])
+RG_FORMULA vreal contrast_fill(vreal x)
 {
-    to[0] = x;
-    to[1] = x * x;
+    return x;
 }
 
-/* T, and M - r; NaN stays. */
-RG_INLINE vreal contrast_divisor(const contrast_constants *c, box_spot spot, const vreal sum[2],
+/* T, and M - x. */
+RG_INLINE vreal contrast_divisor(const contrast_constants *c, vreal x, const vreal sum[],
                                  vreal *mean)
 {
-    const vreal m = sum[0] * vset(c->mean), beyond = spot.outside * spot.r;
-    const vreal within = vfma(-m, m, sum[1] * vset(c->mean));
-    const vreal variance = vfma(beyond, vfma(spot.inside, spot.r, m + m), within);
-    *mean = m - beyond;
-    return vfma(vset(c->norm.scale), vmax(vset(0), variance), vset(c->norm.delta));
+    const vreal inside = vset(c->inside), outside = vset(c->outside), all = x + sum[1];
+    const vreal variance = inside * vfma(outside * all, all, sum[2]);
+    *mean = vfma(inside, sum[1], -(outside * x));
+    return vfma(vset(c->norm.scale), variance, vset(c->norm.delta));
 }
 
 /* x - p0 M. */
-RG_INLINE vreal contrast_rest(const contrast_constants *c, vreal x, box_spot spot, vreal mean)
+RG_INLINE vreal contrast_rest(const contrast_constants *c, vreal x, vreal mean)
 {
-    return vfma(vset(c->rest), spot.r, vfma(vset(-c->p0), mean, x));
+    return vfma(vset(-c->p0), mean, vset(c->rest) * x);
 }
 
-RG_FORMULA vreal contrast_result(const void *k, vreal x, box_spot spot, const vreal sum[2])
+RG_FORMULA vreal contrast_result(const void *k, vreal x, const vreal sum[])
 {
     const contrast_constants *c = k;
     vreal mean, inverse;
-    const vreal t = contrast_divisor(c, spot, sum, &mean);
+    const vreal t = contrast_divisor(c, x, sum, &mean);
     const vreal power = norm_power(t, &c->norm, c->norm.quarters, false, &inverse);
-    return vfma(vset(c->ps), contrast_rest(c, x, spot, mean) * power, vset(c->pm));
+    return vfma(vset(c->ps), contrast_rest(c, x, mean) * power, vset(c->pm));
 }
 
-RG_FORMULA vreal contrast_middle(const void *k, vreal dy, vreal x, box_spot spot,
-                                 const vreal sum[2], vreal to[2])
+RG_FORMULA vreal contrast_middle(const void *k, vreal dy, vreal x, const vreal sum[], vreal to[])
 {
     const contrast_constants *c = k;
     vreal mean, inverse;
-    const vreal t = contrast_divisor(c, spot, sum, &mean);
+    const vreal t = contrast_divisor(c, x, sum, &mean);
     const vreal power = norm_power(t, &c->norm, c->norm.quarters, false, &inverse);
     const vreal a = vset(c->ps) * dy * power;
-    const vreal q = vset(c->norm.factor) * a * (contrast_rest(c, x, spot, mean) * inverse);
-    to[0] = vfma(q, mean, -(vset(c->share) * a));
-    to[1] = q;
+    const vreal q = vset(c->norm.factor) * a * (contrast_rest(c, x, mean) * inverse);
+    to[1] = vfma(q, mean, -(vset(c->share) * a));
+    to[2] = q;
     return a;
 }
 
-RG_FORMULA vreal contrast_finish(const void *k, vreal x, vreal direct, const vreal sum[2])
+RG_FORMULA vreal contrast_finish(const void *k, vreal x, vreal direct, const vreal sum[])
 {
     (void)k;
-    return direct + vfma(-x, sum[1], sum[0]);
+    return direct + vfma(sum[2], sum[0] - x, sum[1]);
 }
 
-RG_BOX_ROWS(contrast, 2)
+RG_BOX_ROWS(contrast, MOMENT_KINDS)
 
 RG_INLINE void local_contrast_forward(const rg_local_contrast_args *a, int64_t begin, int64_t end,
                                       const rg_dtype T)
 {
     const contrast_constants k = contrast_constants_of(&a->numbers);
     const void *const in[2] = { a->x, a->x };
-    box_units(&a->shape, &k, in, a->y, a->scratch, &contrast_rows[T], 2, false, begin, end, T);
+    box_units(&a->shape, &k, in, a->y, a->scratch, &contrast_rows[T], MOMENT_KINDS, false, begin,
+              end, T);
 }
 
 RG_INLINE void local_contrast_gradient(const rg_local_contrast_gradient_args *a, int64_t begin,
@@ -97,7 +94,8 @@ RG_INLINE void local_contrast_gradient(const rg_local_contrast_gradient_args *a,
 {
     const contrast_constants k = contrast_constants_of(&a->numbers);
     const void *const in[2] = { a->dy, a->x };
-    box_units(&a->shape, &k, in, a->dx, a->scratch, &contrast_rows[T], 2, true, begin, end, T);
+    box_units(&a->shape, &k, in, a->dx, a->scratch, &contrast_rows[T], MOMENT_KINDS, true, begin,
+              end, T);
 }
 
 /* ---- entry points and table ---- */

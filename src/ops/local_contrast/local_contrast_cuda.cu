@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Local contrast normalisation on a GPU: what is summed, and what is done with the sums. */
+/* Local contrast normalisation on a GPU: what is done with means and variances, see
+ * local_contrast_cpu.c. */
 #include "backend/cuda/boxes.cuh"
 #include "ops/local_contrast/local_contrast.h"
 #include "ops/lrn/lrn_formulas.cuh"
@@ -8,71 +9,72 @@
 /* rg_contrast_numbers, cast once. */
 template <rg_dtype T> struct contrast_constants {
     norm_constants<T> norm;
-    real<T> mean, p0, rest, pm, ps, share; /* rest: 1 - p0; share: p0 / N */
+    real<T> inside, outside, p0, rest, pm, ps, share; /* rest: 1 - p0; share: p0 / N */
 };
 
 template <rg_dtype T>
 static contrast_constants<T> contrast_constants_of(const rg_contrast_numbers *n)
 {
-    return { norm_constants_of<T>(&n->norm), (real<T>)n->mean, (real<T>)n->p0,
-             (real<T>)(1 - n->p0),           (real<T>)n->pm,   (real<T>)n->ps,
+    return { norm_constants_of<T>(&n->norm),
+             (real<T>)n->inside,
+             (real<T>)n->outside,
+             (real<T>)n->p0,
+             (real<T>)(1 - n->p0),
+             (real<T>)n->pm,
+             (real<T>)n->ps,
              (real<T>)(n->p0 * n->mean) };
 }
 
 template <rg_dtype T> struct contrast {
-    enum { KINDS = 2 };
+    enum { KINDS = MOMENT_KINDS };
     typedef contrast_constants<T> CONSTANTS;
 
-    static __device__ __forceinline__ void fill(real<T> x, real<T> to[2])
+    static __device__ __forceinline__ real<T> fill(real<T> x)
     {
-        to[0] = x;
-        to[1] = x * x;
+        return x;
     }
 
-    /* T, and M - r, as on the CPU; NaN stays. */
-    static __device__ __forceinline__ real<T> divisor(const CONSTANTS &k, const box_spot<T> &spot,
-                                                      const real<T> sum[2], real<T> &mean)
+    /* T, and M - x. */
+    static __device__ __forceinline__ real<T> divisor(const CONSTANTS &k, real<T> x,
+                                                      const real<T> sum[3], real<T> &mean)
     {
-        const real<T> m = sum[0] * k.mean, beyond = spot.outside * spot.r;
-        const real<T> within = fma(-m, m, sum[1] * k.mean);
-        const real<T> variance = fma(beyond, fma(spot.inside, spot.r, m + m), within);
-        mean = m - beyond;
-        return fma(k.norm.scale, 0 > variance ? 0 : variance, k.norm.delta);
+        const real<T> all = x + sum[1];
+        const real<T> variance = k.inside * fma(k.outside * all, all, sum[2]);
+        mean = fma(k.inside, sum[1], -(k.outside * x));
+        return fma(k.norm.scale, variance, k.norm.delta);
     }
 
     /* x - p0 M. */
-    static __device__ __forceinline__ real<T> rest(const CONSTANTS &k, real<T> x,
-                                                   const box_spot<T> &spot, real<T> mean)
+    static __device__ __forceinline__ real<T> rest(const CONSTANTS &k, real<T> x, real<T> mean)
     {
-        return fma(k.rest, spot.r, fma(-k.p0, mean, x));
+        return fma(-k.p0, mean, k.rest * x);
     }
 
     static __device__ __forceinline__ real<T> result(const CONSTANTS &k, real<T> x,
-                                                     const box_spot<T> &spot, const real<T> sum[2])
+                                                     const real<T> sum[3])
     {
         real<T> mean, inverse;
-        const real<T> t = divisor(k, spot, sum, mean);
+        const real<T> t = divisor(k, x, sum, mean);
         const real<T> power = norm_power<T>(t, k.norm, k.norm.quarters, inverse);
-        return fma(k.ps, rest(k, x, spot, mean) * power, k.pm);
+        return fma(k.ps, rest(k, x, mean) * power, k.pm);
     }
 
     static __device__ __forceinline__ real<T> middle(const CONSTANTS &k, real<T> dy, real<T> x,
-                                                     const box_spot<T> &spot, const real<T> sum[2],
-                                                     real<T> to[2])
+                                                     const real<T> sum[3], real<T> to[3])
     {
         real<T> mean, inverse;
-        const real<T> t = divisor(k, spot, sum, mean);
+        const real<T> t = divisor(k, x, sum, mean);
         const real<T> a = k.ps * dy * norm_power<T>(t, k.norm, k.norm.quarters, inverse);
-        const real<T> q = k.norm.factor * a * (rest(k, x, spot, mean) * inverse);
-        to[0] = fma(q, mean, -(k.share * a));
-        to[1] = q;
+        const real<T> q = k.norm.factor * a * (rest(k, x, mean) * inverse);
+        to[1] = fma(q, mean, -(k.share * a));
+        to[2] = q;
         return a;
     }
 
     static __device__ __forceinline__ real<T> finish(const CONSTANTS &, real<T> x, real<T> direct,
-                                                     const real<T> sum[2])
+                                                     const real<T> sum[3])
     {
-        return direct + fma(-x, sum[1], sum[0]);
+        return direct + fma(sum[2], sum[0] - x, sum[1]);
     }
 };
 

@@ -36,6 +36,18 @@ static double spoilt(int64_t i)
     return pixel == 9 * 17 + 8 && i % 2 ? __builtin_nan("") : 1000 + (double)(i * 7 % 31) / 8;
 }
 
+/* Images of 24 columns, the left half near one number and the right half near another, with little
+ * between neighbours: windows within a half are flat, and far from the other. 3 channels, or 16. */
+static double halves(int64_t i)
+{
+    return (i / 3 % 24 < 12 ? 30 : 200) + (double)(i * 11 % 17) / 64;
+}
+
+static double halves_16(int64_t i)
+{
+    return (i / 16 % 24 < 12 ? 30 : 200) + (double)(i * 11 % 17) / 64;
+}
+
 static const rg_case cases[] = {
     /* timed */
     { "five-56", "alpha=1 delta=0.25", "32,56,56,64", RG_CASE_BENCH },
@@ -105,6 +117,18 @@ static const rg_case cases[] = {
     { "offset-most", "window=2147483647,2147483647 alpha=1 delta=0.25", "1,9,8,2",
       .x_fill = { { 998, 1002 } } },
     { "offset-channels", "alpha=1 delta=1", "1,23,21,3", .x_fill = { { .at = channels } } },
+
+    /* flat parts far from one another */
+    { "flat", "alpha=1 delta=0.0001", "1,17,24,3", .x_fill = { { .at = halves } } },
+    { "flat-vectors", "alpha=1 delta=0.0001", "1,9,24,16", .x_fill = { { .at = halves_16 } } },
+    { "flat-3", "window=3,3 alpha=1 delta=0.0001", "2,9,24,3", .x_fill = { { .at = halves } } },
+    { "flat-even", "window=4,6 alpha=1 delta=0.0001", "1,9,24,3", .x_fill = { { .at = halves } } },
+    { "flat-wide", "window=9,10 alpha=1 delta=0.0001", "1,31,24,3",
+      .x_fill = { { .at = halves } } },
+    { "flat-p0", "alpha=1 p0=0.5 delta=0.0001", "1,13,24,3", .x_fill = { { .at = halves } } },
+    { "flat-tiny", "alpha=1 delta=0.00001", "1,19,13,4", .x_fill = { { 200, 200.01 } } },
+    { "flat-tiny-wide", "window=11,9 alpha=1 delta=0.00001", "1,29,23,4",
+      .x_fill = { { 200, 200.01 } } },
 
     /* values */
     { "special-offset", "window=3,2 alpha=1 delta=0.25", "1,19,17,2", RG_CASE_SPECIAL,

@@ -485,21 +485,21 @@ RG_INLINE void store_lanes(const wide *k, int64_t channel, int i, vreal value)
         store_one(k->out, k->offset[2][i + e] + channel * k->step[2], k->T, lanes[e]);
 }
 
-RG_OUTLINE void wide_fill(const void *job, int64_t channel, real *const to[2])
+RG_OUTLINE void wide_fill(const void *job, int64_t channel, real *to)
 {
     const wide *k = job;
     for (int i = 0; i < RG_LRN_LANES; i += VLEN) {
         const vreal x = load_lanes(k, k->x, 1, channel, i);
-        vstore_full(to[0], i, RG_REAL, x * x);
+        vstore_full(to, i, RG_REAL, x * x);
     }
 }
 
-RG_OUTLINE void wide_forward(const void *job, int64_t channel, real *const sum[2])
+RG_OUTLINE void wide_forward(const void *job, int64_t channel, const real *sum)
 {
     const wide *k = job;
     for (int i = 0; i < RG_LRN_LANES; i += VLEN) {
         const vreal x = load_lanes(k, k->x, 1, channel, i);
-        const vreal s = vload_full(sum[0], i, RG_REAL);
+        const vreal s = vload_full(sum, i, RG_REAL);
         store_lanes(k, channel, i, norm_forward(&k->c, x, s, k->c.quarters, is_short(k->T)));
     }
 }
@@ -509,27 +509,27 @@ RG_INLINE real *wide_direct(const wide *k, int64_t channel)
     return k->direct + channel % (k->s->span.before + 1) * RG_LRN_LANES;
 }
 
-RG_OUTLINE void wide_middle(const void *job, int64_t channel, real *const sum[2], real *const to[2])
+RG_OUTLINE void wide_middle(const void *job, int64_t channel, const real *sum, real *to)
 {
     const wide *k = job;
     for (int i = 0; i < RG_LRN_LANES; i += VLEN) {
         const vreal dy = load_lanes(k, k->dy, 0, channel, i);
         const vreal x = load_lanes(k, k->x, 1, channel, i);
-        const vreal s = vload_full(sum[0], i, RG_REAL);
+        const vreal s = vload_full(sum, i, RG_REAL);
         vreal share;
         const vreal direct = norm_middle(&k->c, dy, x, s, &share, k->c.quarters, is_short(k->T));
         vstore_full(wide_direct(k, channel), i, RG_REAL, direct);
-        vstore_full(to[0], i, RG_REAL, share);
+        vstore_full(to, i, RG_REAL, share);
     }
 }
 
-RG_OUTLINE void wide_gradient(const void *job, int64_t channel, real *const sum[2])
+RG_OUTLINE void wide_gradient(const void *job, int64_t channel, const real *sum)
 {
     const wide *k = job;
     for (int i = 0; i < RG_LRN_LANES; i += VLEN) {
         const vreal x = load_lanes(k, k->x, 1, channel, i);
         const vreal direct = vload_full(wide_direct(k, channel), i, RG_REAL);
-        const vreal s = vload_full(sum[0], i, RG_REAL);
+        const vreal s = vload_full(sum, i, RG_REAL);
         store_lanes(k, channel, i, norm_gradient(&k->c, x, direct, s));
     }
 }
@@ -549,15 +549,16 @@ RG_OUTLINE void wide_group(wide *k, int inputs, real *room, int64_t first, int p
         k->step[t + 2 - inputs] = k->s->step[t];
     const int64_t ring = ring_room(RG_LRN_LANES, span->width);
     window_chain c = { .span = *span,
-                       .kinds = 1,
                        .end = span->size,
-                       .first = { ring_at(room, RG_LRN_LANES, span->width) },
-                       .sum = { room + ring } };
+                       .first = ring_at(room, RG_LRN_LANES, span->width, span->before),
+                       .first_rule = ring_sum,
+                       .second_rule = ring_sum,
+                       .sum = room + ring };
     if (inputs == 1) {
         chain_forward(&c, k, wide_fill, wide_forward);
         return;
     }
-    c.second[0] = ring_at(room + ring + RG_LRN_LANES, RG_LRN_LANES, span->width);
+    c.second = ring_at(room + ring + RG_LRN_LANES, RG_LRN_LANES, span->width, span->after);
     k->direct = room + 2 * ring + RG_LRN_LANES;
     chain_gradient(&c, k, wide_fill, wide_middle, wide_gradient);
 }

@@ -5,27 +5,24 @@
 #include "ops/lrn/lrn_formulas.h"
 #include "ops/spatial_norm/spatial_norm.h"
 
-RG_FORMULA void spatial_fill(vreal x, vreal to[2])
+RG_FORMULA vreal spatial_fill(vreal x)
 {
-    to[0] = x * x;
+    return x * x;
 }
 
-RG_FORMULA vreal spatial_result(const void *k, vreal x, box_spot spot, const vreal sum[2])
+RG_FORMULA vreal spatial_result(const void *k, vreal x, const vreal sum[])
 {
-    (void)spot;
     const norm_constants *c = k;
     return norm_forward(c, x, sum[0], c->quarters, false);
 }
 
-RG_FORMULA vreal spatial_middle(const void *k, vreal dy, vreal x, box_spot spot, const vreal sum[2],
-                                vreal to[2])
+RG_FORMULA vreal spatial_middle(const void *k, vreal dy, vreal x, const vreal sum[], vreal to[])
 {
-    (void)spot;
     const norm_constants *c = k;
     return norm_middle(c, dy, x, sum[0], &to[0], c->quarters, false);
 }
 
-RG_FORMULA vreal spatial_finish(const void *k, vreal x, vreal direct, const vreal sum[2])
+RG_FORMULA vreal spatial_finish(const void *k, vreal x, vreal direct, const vreal sum[])
 {
     return norm_gradient(k, x, direct, sum[0]);
 }

@@ -9,20 +9,19 @@ template <rg_dtype T> struct spatial {
     enum { KINDS = 1 };
     typedef norm_constants<T> CONSTANTS;
 
-    static __device__ __forceinline__ void fill(real<T> x, real<T> to[1])
+    static __device__ __forceinline__ real<T> fill(real<T> x)
     {
-        to[0] = x * x;
+        return x * x;
     }
 
     static __device__ __forceinline__ real<T> result(const CONSTANTS &k, real<T> x,
-                                                     const box_spot<T> &, const real<T> sum[1])
+                                                     const real<T> sum[1])
     {
         return norm_forward<T>(k, x, sum[0], k.quarters);
     }
 
     static __device__ __forceinline__ real<T> middle(const CONSTANTS &k, real<T> dy, real<T> x,
-                                                     const box_spot<T> &, const real<T> sum[1],
-                                                     real<T> to[1])
+                                                     const real<T> sum[1], real<T> to[1])
     {
         return norm_middle<T>(k, dy, x, sum[0], to[0], k.quarters);
     }
