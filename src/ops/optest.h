@@ -28,6 +28,7 @@ enum {
     RG_CASE_SPECIAL = 1 << 3,   /* NaN and infinities are expected, and compared by class */
     RG_CASE_ZERO = 1 << 4,      /* the gradient is 0 by mathematics */
     RG_CASE_BENCH_GPU = 1 << 5, /* timed by `bench` on a GPU, and checked only if it is small */
+    RG_CASE_WIDE = 1 << 6,      /* gradients are f32 beside f16 and bf16, where the op allows it */
 };
 
 typedef struct rg_case {

@@ -207,8 +207,22 @@ rg_status rg_call_forward(rg_call *call)
     return call->op->forward(call);
 }
 
+/* Whether dx[i] may have, and has, more bits than an x[i] of this dtype. */
+static bool is_wide(const rg_call *call, int32_t i, rg_dtype dtype)
+{
+    return call->op->wide_gradients >> i & 1 && call->dx[i]->desc.dtype == RG_F32 &&
+           (dtype == RG_F16 || dtype == RG_BF16);
+}
+
+static rg_status check_gradient(const rg_call *call, int32_t i, const rg_tensor_desc *x)
+{
+    rg_tensor_desc wanted = *x;
+    wanted.dtype = is_wide(call, i, x->dtype) ? RG_F32 : x->dtype;
+    return check_shape(call, "d", call->input_names[i], call->dx[i], &wanted);
+}
+
 /* The shape of an input of the forward pass: from the input, the state, or the gradient asked
- * for. */
+ * for, which may have more bits than its input: those that may are of the dtype of x[0]. */
 static rg_status source_shape(const rg_call *call, int32_t i, rg_tensor_desc *desc)
 {
     if (call->x[i] != NULL)
@@ -220,6 +234,9 @@ static rg_status source_shape(const rg_call *call, int32_t i, rg_tensor_desc *de
     else
         return rg_fail(RG_INVALID_ARGUMENT, "%s: neither %s nor d%s nor a state tells its shape",
                        call->op->name, call->input_names[i], call->input_names[i]);
+    if (call->x[i] == NULL && call->x[0] != NULL && call->dx[i] != NULL &&
+        is_wide(call, i, call->x[0]->desc.dtype))
+        desc->dtype = call->x[0]->desc.dtype;
     return RG_OK;
 }
 
@@ -247,7 +264,7 @@ rg_status rg_call_gradient(rg_call *call)
         RG_CHECK(call->dx[i] == NULL || rg_op_differentiates(op, call->desc, i), RG_UNSUPPORTED,
                  "%s: %s has no gradient", op->name, call->input_names[i]);
         if (call->dx[i] != NULL)
-            RG_TRY(check_shape(call, "d", call->input_names[i], call->dx[i], &x[i]));
+            RG_TRY(check_gradient(call, i, &x[i]));
     }
     const bool fills_state = rg_op_fills_state(op, call->desc);
     RG_CHECK(wanted || fills_state, RG_INVALID_ARGUMENT,

@@ -82,7 +82,8 @@ typedef struct rg_op {
     bool (*shares_state)(const void *desc);
     /* RG_READS_ bits of the gradient. */
     uint32_t (*reads)(const void *desc);
-    uint32_t optional_dy; /* bit j: dy[j] may be NULL; for 0, unless the op's header says more */
+    uint32_t optional_dy;    /* bit j: dy[j] may be NULL; for 0, unless the op's header says more */
+    uint32_t wide_gradients; /* bit i: dx[i] may be f32 beside an x[i] of f16 or bf16 */
     /* Whether images may be joined along dimension 0; NULL: never. */
     bool (*joins)(const void *desc, const rg_tensor_desc x[]);
 
