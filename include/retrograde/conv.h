@@ -21,8 +21,10 @@
  *  y.
  *
  *  x (n, h, w, in) or (h, w, in) for one image; w (out, kh, kw, in / groups); b (out). An image of
- *  one row is a 1-D convolution. All tensors have one dtype of f32, f64, f16, bf16; sums of f16 and
- *  bf16 are kept in f32, and f32 stays within 1e-5 of the largest element however long a sum is. */
+ *  one row is a 1-D convolution. All tensors have one dtype of f32, f64, f16, bf16, except that dw
+ *  and db may each be f32 beside f16 and bf16; on a GPU such a dw may have been rounded to the 16
+ *  bits before. Sums of f16 and bf16 are kept in f32, and f32 stays within 1e-5 of the largest
+ *  element however long a sum is. */
 #ifndef RETROGRADE_CONV_H
 #define RETROGRADE_CONV_H
 

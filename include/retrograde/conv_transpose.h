@@ -24,7 +24,8 @@
  *
  *  With groups, channels are cut into as many equal parts that do not see each other; o or c, the
  *  last dimension of w, counts within a part. x (n, h, w, in) or (h, w, in) for one image; b (out).
- *  All tensors have one dtype of f32, f64, f16, bf16. */
+ *  All tensors have one dtype of f32, f64, f16, bf16, except that dw and db may each be f32 beside
+ *  f16 and bf16, as with conv. */
 #ifndef RETROGRADE_CONV_TRANSPOSE_H
 #define RETROGRADE_CONV_TRANSPOSE_H
 

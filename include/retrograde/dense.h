@@ -18,8 +18,9 @@
  *      x (rows, in)      w (in, out)          ->  y (rows, out)         a matrix, in_out
  *      x (n, h, w, in)   w (out, h, w, in)    ->  y (n, 1, 1, out)      images
  *
- *  All tensors have one dtype of f32, f64, f16, bf16; sums of f16 and bf16 are kept in f32, and f32
- *  stays within 1e-5 of the largest element however long a sum is. */
+ *  All tensors have one dtype of f32, f64, f16, bf16, except that dw and db may each be f32 beside
+ *  f16 and bf16. Sums of f16 and bf16 are kept in f32, and f32 stays within 1e-5 of the largest
+ *  element however long a sum is. */
 #ifndef RETROGRADE_DENSE_H
 #define RETROGRADE_DENSE_H
 

@@ -123,12 +123,12 @@ static bool describe_product(product_plan *plan, const rg_product *product, bool
 }
 
 /* A matrix of ours, whose rows are columns there. */
-static bool describe_matrix(cublasLtMatrixLayout_t *matrix, const rg_product *product, int64_t rows,
-                            int64_t columns)
+static bool describe_matrix(cublasLtMatrixLayout_t *matrix, const rg_product *product,
+                            int64_t dtype, int64_t rows, int64_t columns)
 {
     const int32_t batch = (int32_t)product->batch;
     const int64_t distance = rows * columns;
-    return lt.MatrixLayoutCreate(matrix, type_of(product->dtype), (uint64_t)columns, (uint64_t)rows,
+    return lt.MatrixLayoutCreate(matrix, type_of(dtype), (uint64_t)columns, (uint64_t)rows,
                                  columns) == CUBLAS_STATUS_SUCCESS &&
            lt.MatrixLayoutSetAttribute(*matrix, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
                                        sizeof batch) == CUBLAS_STATUS_SUCCESS &&
@@ -138,11 +138,11 @@ static bool describe_matrix(cublasLtMatrixLayout_t *matrix, const rg_product *pr
 
 static bool describe_matrices(product_plan *plan, const rg_product *p)
 {
-    return describe_matrix(&plan->a, p, p->transposed_a ? p->inner : p->rows,
+    return describe_matrix(&plan->a, p, p->dtype, p->transposed_a ? p->inner : p->rows,
                            p->transposed_a ? p->rows : p->inner) &&
-           describe_matrix(&plan->b, p, p->transposed_b ? p->columns : p->inner,
+           describe_matrix(&plan->b, p, p->dtype, p->transposed_b ? p->columns : p->inner,
                            p->transposed_b ? p->inner : p->columns) &&
-           describe_matrix(&plan->c, p, p->rows, p->columns);
+           describe_matrix(&plan->c, p, p->wide ? RG_F32 : p->dtype, p->rows, p->columns);
 }
 
 static bool prefer(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t name,

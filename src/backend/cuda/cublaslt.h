@@ -27,6 +27,7 @@ typedef struct rg_product {
     int64_t batch, rows, columns, inner;
     int64_t transposed_a, transposed_b;
     int64_t bias, add;
+    int64_t wide; /* c is f32 beside f16 or bf16 */
 } rg_product;
 
 /* The library on one device; made empty, opened when first needed. NULL: no memory, or none in

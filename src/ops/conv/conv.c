@@ -231,7 +231,7 @@ RG_OP_DEFINE(conv, .text = "weighted sums over the windows of an image",
              .inputs = (const char *const[]){ "x", "w", "b", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names,
              .count_inputs = count_inputs, .check = check, .shapes = shapes, .state = make_slots,
-             .reads = reads, .forward = forward, .gradient = gradient);
+             .reads = reads, .wide_gradients = 6, .forward = forward, .gradient = gradient);
 
 rg_status rg_conv_create(rg_device *device, const rg_conv_desc *desc, rg_kernel **kernel)
 {

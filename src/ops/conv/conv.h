@@ -72,7 +72,8 @@ typedef struct rg_conv_weights_args {
     void *dw;
     void *scratch; /* of a GPU's own */
     rg_conv_shape shape;
-    bool add; /* into dw */
+    bool add;  /* into dw */
+    bool wide; /* dw is f32 beside f16 or bf16 */
 } rg_conv_weights_args;
 
 /* ---- depthwise: one channel of either side in a group ---- */

@@ -183,6 +183,16 @@ RG_INLINE vreal correlate(const rg_conv_shape *s, const char *x, const char *y, 
     return total;
 }
 
+/* n weights from `at` on; D is their dtype. */
+RG_OUTLINE void put_weights(const rg_conv_weights_args *k, int64_t at, int n, rg_dtype D, vreal sum)
+{
+    const int64_t step = k->shape.w[4];
+    char *const to = at_out(k->dw, at, D);
+    if (k->add)
+        sum += load_groups(to, step, n, D, step == 1);
+    store_groups(to, step, n, D, step == 1, sum);
+}
+
 /* A unit is one tap of one output channel. */
 RG_INLINE void weights(const rg_conv_weights_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
@@ -196,10 +206,7 @@ RG_INLINE void weights(const rg_conv_weights_args *k, int64_t begin, int64_t end
             const int n = vlanes_left(s->in - c);
             vreal sum = correlate(s, at(k->x, (g * s->in + c) * s->x[3], T), y, p, q, n, T);
             const int64_t w = s->w_first + g * s->w[0] + o * s->w[1] + p * s->w[2] + q * s->w[3];
-            char *to = at_out(k->dw, w + c * s->w[4], T);
-            if (k->add)
-                sum += load_groups(to, s->w[4], n, T, s->w[4] == 1);
-            store_groups(to, s->w[4], n, T, s->w[4] == 1, sum);
+            put_weights(k, w + c * s->w[4], n, k->wide ? RG_REAL : T, sum);
         }
     }
 }

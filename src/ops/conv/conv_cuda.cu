@@ -168,6 +168,14 @@ static __device__ __forceinline__ real<T> correlate(const rg_conv_shape &s, cons
     return sum;
 }
 
+/* D is how dw is stored. */
+template <rg_dtype D>
+static __device__ __forceinline__ void put_weight(const rg_conv_weights_args &k, int64_t to,
+                                                  real<D> sum)
+{
+    store<D>(k.dw, to, k.add ? load<D>(k.dw, to) + sum : sum);
+}
+
 template <rg_dtype T>
 static __global__ void __launch_bounds__(THREADS)
     weights_any(const __grid_constant__ rg_conv_weights_args k, int64_t chunks, int64_t count)
@@ -197,7 +205,10 @@ static __global__ void __launch_bounds__(THREADS)
         if (threadIdx.x < ACROSS && c < s.in) {
             const int64_t to =
                 s.w_first + g * s.w[0] + o * s.w[1] + p * s.w[2] + q * s.w[3] + c * s.w[4];
-            store<T>(k.dw, to, k.add ? load<T>(k.dw, to) + sum[0] : sum[0]);
+            if (k.wide)
+                put_weight<T == RG_F64 ? RG_F64 : RG_F32>(k, to, sum[0]);
+            else
+                put_weight<T>(k, to, sum[0]);
         }
         __syncthreads();
     }

@@ -138,7 +138,7 @@ static inline rg_status rg_conv_engine_weights(rg_call *call, const rg_conv_shap
                                                const rg_tensor *x, const rg_tensor *dy,
                                                const rg_tensor *dw, bool add)
 {
-    const rg_dtype dtype = dw->desc.dtype;
+    const rg_dtype dtype = x->desc.dtype;
     rg_conv_parts_args k = { .shape = *s };
     rg_conv_cut_weights(&k, dtype == RG_F64 ? 8 : 4);
     const int64_t channels = s->groups * s->out;
@@ -164,7 +164,7 @@ static inline rg_status rg_conv_engine_weights(rg_call *call, const rg_conv_shap
         .add = add,
     };
     rg_launch last = { .kernel = RG_CONV_JOIN,
-                       .dtype = dtype,
+                       .dtype = dw->desc.dtype, /* which may be f32 beside f16 or bf16 */
                        .args = &join,
                        .args_size = sizeof join,
                        .tensors = { parts, dw } };

@@ -307,11 +307,34 @@ static size_t data_scratch(const void *args, uint32_t unaligned, const rg_cuda_p
 
 /* ---- weights ---- */
 
+/* From dense sums of T to dw in f32, a thread each. */
+template <rg_dtype T>
+static __global__ void __launch_bounds__(THREADS)
+    widen_weights(const __grid_constant__ rg_conv_weights_args k, const void *sums, int64_t count)
+{
+    const rg_conv_shape &s = k.shape;
+    const int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (at >= count)
+        return;
+    const int64_t tap = at / s.in, c = at - tap * s.in, line = tap / s.column.window;
+    const int64_t channel = line / s.row.window, g = channel / s.out;
+    const int64_t to = s.w_first + g * s.w[0] + (channel - g * s.out) * s.w[1] +
+                       (line - channel * s.row.window) * s.w[2] +
+                       (tap - line * s.column.window) * s.w[3] + c * s.w[4];
+    const float sum = (float)load<T>(sums, at);
+    float *const dw = (float *)k.dw + to;
+    *dw = k.add ? *dw + sum : sum;
+}
+
+/* Libraries write T; where dw is wide, that goes through scratch. */
 template <rg_dtype T>
 static bool weights_by_library(const rg_conv_weights_args *k, uint32_t unaligned, packing *room)
 {
     conv_call call;
-    if (!find_library<T>(&k->shape, RG_CUDNN_WEIGHTS, false, k->add, room->place, &call))
+    const rg_conv_shape *s = &k->shape;
+    const bool add = k->add && !k->wide;
+    const int64_t count = s->groups * s->out * s->row.window * s->column.window * s->in;
+    if (!find_library<T>(s, RG_CUDNN_WEIGHTS, false, add, room->place, &call))
         return false;
     const packed x = pack_image<T>(room, k->x, !(unaligned & 1), &k->shape, true);
     const packed dy = pack_windows<T>(room, k->dy, !(unaligned & 2), &k->shape, true);
@@ -319,12 +342,19 @@ static bool weights_by_library(const rg_conv_weights_args *k, uint32_t unaligned
         run_split_weights(k, (const float *)x.data, (const float *)dy.data, room);
         return true;
     }
-    packed dw = pack_weights<T>(room, k->dw, !(unaligned & 4), &k->shape, k->add);
+    packed dw = {};
+    if (k->wide)
+        dw.data = packing_take(room, (size_t)count * sizeof(element<T>));
+    else
+        dw = pack_weights<T>(room, k->dw, !(unaligned & 4), &k->shape, k->add);
     void *const workspace = packing_take(room, call.workspace);
     if (!run_library(&call, room, x.data, dw.data, dy.data, NULL, workspace))
         return false;
-    if (room->run && !call.is_product && !k->add)
+    if (room->run && !call.is_product && !add)
         mend_dw<T>(&k->shape, x.data, dy.data, dw.data, room->place);
+    if (room->run && k->wide)
+        launch(widen_weights<T>, ceil_div(count, THREADS), THREADS, 0, room->place, *k, dw.data,
+               count);
     packed_copy(room, &dw, true);
     return true;
 }

@@ -161,13 +161,14 @@ static inline rg_status rg_conv_record_weights(const rg_call *call, const rg_con
 {
     rg_call own = *call;
     own.op = &rg_op_conv;
-    if (rg_conv_depth_takes(&own, s, dw->desc.dtype))
+    const rg_dtype dtype = x->desc.dtype;
+    if (rg_conv_depth_takes(&own, s, dtype))
         return rg_conv_record_depth_weights(&own, s, x, dy, dw, add);
-    if (rg_conv_engine_takes(&own, s, dw->desc.dtype))
+    if (rg_conv_engine_takes(&own, s, dtype))
         return rg_conv_engine_weights(&own, s, x, dy, dw, add);
-    rg_conv_weights_args args = { .shape = *s, .add = add };
+    rg_conv_weights_args args = { .shape = *s, .add = add, .wide = dw->desc.dtype != dtype };
     rg_launch launch = { .kernel = RG_CONV_WEIGHTS,
-                         .dtype = dw->desc.dtype,
+                         .dtype = dtype,
                          .args = &args,
                          .args_size = sizeof args,
                          .tensors = { x, dy, dw } };

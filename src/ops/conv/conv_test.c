@@ -124,6 +124,14 @@ static const rg_case cases[] = {
     { "depthwise-gelu", "groups=0 " NAME "gelu" P1, "2,5,6,19 19,3,3,1 19" },
     { "groups-swish", "groups=2 stride=2,2 " NAME "swish" P1, "2,5,6,6 8,3,3,3 8" },
 
+    /* dw and db in f32 beside f16 and bf16: by the engine, turned, depthwise, by plain loops */
+    { "wide", "groups=1" P1, "2,7,9,17 19,3,3,17 19", RG_CASE_WIDE },
+    { "wide-few", "stride=2,2" P3, "1,19,18,3 20,7,7,3 20", RG_CASE_WIDE },
+    { "wide-relu", NAME "relu", "40,5,6,19 23,1,1,19 23", RG_CASE_WIDE },
+    { "wide-depthwise", "groups=0" P1, "2,7,9,19 19,3,3,1 19", RG_CASE_WIDE },
+    { "wide-multiplier", "groups=0" P1, "2,5,6,7 21,3,3,1 21", RG_CASE_WIDE },
+    { "wide-empty", "groups=1" P1, "0,5,6,7 9,3,3,7 9", RG_CASE_ZERO | RG_CASE_WIDE },
+
     /* long sums */
     { "long", LEAN, "3,61,67,2 3,1,1,2" },
     { "long-depthwise", LEAN " groups=0" P1, "5,37,61,17 17,3,3,1" },

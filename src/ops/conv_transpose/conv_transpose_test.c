@@ -64,6 +64,11 @@ static const rg_case cases[] = {
     { "tanh-onnx", ONNX " neuron.kind=tanh", "1,4,5,6 6,3,3,7 7",
       .x_fill = { { 0 }, { -0.3, 0.3 } } },
 
+    /* dw and db in f32 beside f16 and bf16 */
+    { "wide", "stride=2,2", "2,4,5,6 7,3,3,6 7", RG_CASE_WIDE },
+    { "wide-onnx", ONNX " stride=2,2" P1, "1,4,5,6 6,3,3,17 17", RG_CASE_WIDE },
+    { "wide-depthwise", "groups=0 stride=2,2" P1, "2,5,6,19 19,3,3,1 19", RG_CASE_WIDE },
+
     { "empty", "stride=2,2", "0,4,5,6 7,3,3,6 7", RG_CASE_ZERO },
     { .name = NULL },
 };

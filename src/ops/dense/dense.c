@@ -284,7 +284,7 @@ RG_OP_DEFINE(dense, .text = "fully connected layers, products of matrices",
              .inputs = (const char *const[]){ "x", "w", "b", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names, .alias = "",
              .count_inputs = count_inputs, .check = check, .shapes = shapes, .state = make_slots,
-             .reads = reads, .forward = forward, .gradient = gradient);
+             .reads = reads, .wide_gradients = 6, .forward = forward, .gradient = gradient);
 
 rg_status rg_dense_create(rg_device *device, const rg_dense_desc *desc, rg_kernel **kernel)
 {

@@ -48,6 +48,7 @@ typedef struct rg_product_args {
     bool a_turned, b_turned; /* a is (k, m) where it is dense, b is (n, k) */
     bool has_bias, bias_rows;
     bool add;       /* into c */
+    bool wide;      /* c is f32 beside f16 or bf16 */
     bool mirrored;  /* b(k, n) + b(n, k) in place of b(k, n) */
     bool symmetric; /* c(m, n) = c(n, m): only half of it is computed */
 

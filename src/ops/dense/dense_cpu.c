@@ -137,6 +137,12 @@ RG_INLINE void make_panel(real *to, const rg_product_args *k, const void *b, con
 
 /* ---- results ---- */
 
+/* How c is stored where a and b are stored as T. */
+RG_INLINE rg_dtype dtype_of_c(const rg_product_args *k, rg_dtype T)
+{
+    return k->wide ? RG_REAL : T;
+}
+
 /* What is done to sums, and where they go. */
 typedef struct finish {
     const rg_product_args *k;
@@ -287,11 +293,12 @@ RG_INLINE void add_piece(const block *t, const real *a, int64_t a_step, real *su
 
 RG_OUTLINE void finish_panel(block *t, const real *sums, int64_t column, rg_dtype T)
 {
+    const rg_dtype to = dtype_of_c(t->k, T);
     finish_columns(&t->end, column, least(PANEL, t->k->n.count - column), T);
     if (t->k->symmetric)
-        finish_symmetric(&t->end, sums, t->c_step, t->row, column, T);
+        finish_symmetric(&t->end, sums, t->c_step, t->row, column, to);
     else
-        finish_tile(&t->end, sums, t->c_step, T);
+        finish_tile(&t->end, sums, t->c_step, to);
 }
 
 /* Where a piece of the block's a stands; it is copied unless it can be read in place. */
@@ -358,7 +365,7 @@ RG_INLINE void start_block(block *t, const rg_product_args *k, int64_t image, in
     t->a_step = k->direct_a ? direct : k->across ? ROWS : room.depth + RG_PRODUCT_GAP;
     find_places(&t->rows, &k->m, 0, row, t->height);
     if (!k->direct_c)
-        finish_rows(&t->end, k, at_out(k->c, offset[2], T), row, t->height, T);
+        finish_rows(&t->end, k, at_out(k->c, offset[2], dtype_of_c(k, T)), row, t->height, T);
 }
 
 RG_INLINE void product(const rg_product_args *k, int64_t begin, int64_t end, const rg_dtype T)
@@ -473,7 +480,7 @@ RG_INLINE void dot(const rg_product_args *k, int64_t begin, int64_t end, const r
             dot_piece(a, rows.count, b, width, last - piece, sums);
         }
         finish_columns(&f, column, width, T);
-        finish_tile(&f, sums, PANEL, T);
+        finish_tile(&f, sums, PANEL, dtype_of_c(k, T));
     }
 }
 

@@ -100,6 +100,14 @@ add_slice(real<T> sum[EACH][EACH], const real<T> as[SLICE][PITCH], const real<T>
     }
 }
 
+/* Adds to c where that is asked for; C is how it is stored. */
+template <rg_dtype C>
+static __device__ __forceinline__ void put_result(const rg_product_args &k, void *c, int64_t to,
+                                                  real<C> value)
+{
+    store<C>(c, to, k.add ? value + load<C>(c, to) : value);
+}
+
 template <rg_dtype T>
 static __device__ __forceinline__ void store_result(const rg_product_args &k, void *c, int64_t m,
                                                     int64_t n, real<T> sum)
@@ -109,7 +117,10 @@ static __device__ __forceinline__ void store_result(const rg_product_args &k, vo
     const int64_t to = walk_offset(k.m, 1, m) + walk_offset(k.n, 1, n);
     const real<T> bias = k.has_bias ? load<T>(k.bias, (k.bias_rows ? m : n) * k.bias_step) : 0;
     const real<T> value = fma(sum, (real<T>)k.alpha, bias);
-    store<T>(c, to, k.add ? value + load<T>(c, to) : value);
+    if (k.wide)
+        put_result<T == RG_F64 ? RG_F64 : RG_F32>(k, c, to, value);
+    else
+        put_result<T>(k, c, to, value);
     if (k.symmetric)
         store<T>(c, walk_offset(k.m, 1, n) + walk_offset(k.n, 1, m), value);
 }
@@ -158,7 +169,8 @@ static __global__ void __launch_bounds__(THREADS)
         const int64_t image = tile / across / down;
         const char *a = ::at<T>(k.a, walk_offset(k.batch, 0, image));
         const char *b = ::at<T>(k.b, walk_offset(k.batch, 1, image));
-        char *c = ::at<T>(k.c, walk_offset(k.batch, 2, image));
+        const int64_t to = walk_offset(k.batch, 2, image);
+        char *c = k.wide ? ::at<RG_F32>(k.c, to) : ::at<T>(k.c, to);
         real<T> total[EACH][EACH] = {};
         __syncthreads(); /* the tile before has been used */
         find_tile(k, at, row, column);

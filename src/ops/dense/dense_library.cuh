@@ -118,7 +118,8 @@ static bool by_cublaslt(const rg_product_args *k, uint32_t unaligned, packing *r
                            .transposed_a = k->a_turned,
                            .transposed_b = k->b_turned && !k->mirrored,
                            .bias = k->has_bias,
-                           .add = k->add };
+                           .add = k->add,
+                           .wide = k->wide };
     const int64_t squares = ceil_div(k->n.count, MIRROR) * ceil_div(k->n.count, MIRROR);
     size_t workspace = 0;
     bool spread = false;
@@ -136,8 +137,10 @@ static bool by_cublaslt(const rg_product_args *k, uint32_t unaligned, packing *r
     const int64_t columns = k->n.count;
     const packed bias = pack_tensor(room, k->bias, !(unaligned & 4), product.bias ? 1 : 0, &columns,
                                     &k->bias_step, (int32_t)sizeof(element<T>), product.bias);
-    packed c =
-        pack_matrix<T>(room, k->c, !(unaligned & 8), &k->batch, 2, &k->m, 1, &k->n, 1, k->add);
+    packed c = k->wide ? pack_matrix<RG_F32>(room, k->c, !(unaligned & 8), &k->batch, 2, &k->m, 1,
+                                             &k->n, 1, k->add)
+                       : pack_matrix<T>(room, k->c, !(unaligned & 8), &k->batch, 2, &k->m, 1, &k->n,
+                                        1, k->add);
     if (spread)
         spread_bias<T>(room, k, c.data);
     void *const space = packing_take(room, workspace);

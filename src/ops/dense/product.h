@@ -90,7 +90,7 @@ static inline rg_launch rg_product_launch(const rg_product_call *p, int32_t kern
     const rg_tensor *bias = p->bias != NULL ? p->bias : p->c;
     return (rg_launch){ .tensors = { p->a, p->b, bias, p->c, panels != NULL ? panels : p->c },
                         .kernel = kernel,
-                        .dtype = p->c->desc.dtype,
+                        .dtype = p->a->desc.dtype,
                         .args = &p->args,
                         .args_size = sizeof p->args,
                         .lane_scratch = (size_t)p->args.lane_bytes };
@@ -141,7 +141,7 @@ static inline bool rg_product_reads(const rg_walk *k, int t, const rg_walk *rows
 static inline rg_status rg_record_dot(rg_call *call, rg_product_call *p)
 {
     rg_product_args *k = &p->args;
-    const rg_dtype dtype = p->c->desc.dtype;
+    const rg_dtype dtype = p->a->desc.dtype;
     if (k->m.count > k->n.count)
         rg_product_swap(p);
     k->direct_a = rg_product_reads(&k->k, 0, &k->m, dtype);
@@ -182,9 +182,10 @@ static inline void rg_product_choose(rg_product_args *k, rg_dtype dtype)
                   (k->across ? a_k * size <= PAGE_SHARE : a_k == 1 && a_m * size % CONFLICT != 0);
     k->direct_b = even && k->n.rank <= 1 && b_n == 1 && k->n.count % 16 == 0 && !k->mirrored &&
                   (b_k * size <= PAGE_SHARE || k->m.count <= FEW);
-    k->direct_c = real && k->m.rank <= 1 && k->n.rank <= 1 && rg_walk_step(&k->n, 1) == 1 &&
-                  k->n.count % 16 == 0 && k->alpha == 1 && !k->has_bias && !k->symmetric &&
-                  k->neuron == RG_NEURON_NONE && (!k->add || k->k.count <= RG_PRODUCT_DEPTH);
+    k->direct_c = (real || k->wide) && k->m.rank <= 1 && k->n.rank <= 1 &&
+                  rg_walk_step(&k->n, 1) == 1 && k->n.count % 16 == 0 && k->alpha == 1 &&
+                  !k->has_bias && !k->symmetric && k->neuron == RG_NEURON_NONE &&
+                  (!k->add || k->k.count <= RG_PRODUCT_DEPTH);
     k->packed = !k->direct_b && k->m.count > RG_PRODUCT_ROWS;
 }
 
@@ -238,7 +239,8 @@ static inline rg_status rg_record_packed(rg_call *call, rg_product_call *p)
 static inline rg_status rg_record_product(rg_call *call, rg_product_call *p)
 {
     rg_product_args *k = &p->args;
-    const rg_dtype dtype = p->c->desc.dtype;
+    const rg_dtype dtype = p->a->desc.dtype;
+    k->wide = p->c->desc.dtype != dtype;
     k->has_bias = p->bias != NULL;
     k->bias_step = p->bias != NULL ? p->bias->desc.strides[0] : 0;
     if (p->neuron != NULL) {

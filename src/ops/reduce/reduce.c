@@ -300,7 +300,8 @@ static rg_status record_groups(rg_call *call, rg_reduce_args *args, int64_t unit
     return rg_record(call, &launch);
 }
 
-/* y = what is kept of the groups of x. Results of parts stand in a temporary in between. */
+/* y = what is kept of the groups of x. Results of parts stand in a temporary in between; so does
+ * all where y is of another dtype, as gradients of parameters may be. */
 static rg_status reduce(rg_call *call, rg_reduce_what what, const rg_tensor *x, const rg_tensor *y)
 {
     const uint32_t reduced = reduced_dims(call->desc, x->desc.rank);
@@ -308,7 +309,9 @@ static rg_status reduce(rg_call *call, rg_reduce_what what, const rg_tensor *x, 
     const rg_tensor_desc group = take_dims(&x->desc, reduced);
     args.result = result_of(call->desc, what, rg_shape_count(&group));
     const int64_t units = lay_out(&x->desc, &y->desc, reduced, &args);
-    if (args.result.parts == 1)
+    const bool wide = what != RG_REDUCE_NUMBER && y->desc.dtype != x->desc.dtype;
+    args.result.apart = wide;
+    if (args.result.parts == 1 && !wide)
         return record_groups(call, &args, units, x, y, NULL);
     const int64_t dims[] = { what == RG_REDUCE_NUMBER ? 2 : 1, args.result.parts,
                              args.result.outputs };
@@ -317,7 +320,8 @@ static rg_status reduce(rg_call *call, rg_reduce_what what, const rg_tensor *x, 
     RG_TRY(rg_tensor_create_temporary(call->commands, &desc, &partial));
     rg_status status = record_groups(call, &args, units, x, y, partial);
     if (status == RG_OK)
-        status = record_finish(call, &args.result, x->desc.dtype, partial, y);
+        status =
+            record_finish(call, &args.result, wide ? y->desc.dtype : x->desc.dtype, partial, y);
     rg_tensor_destroy(partial);
     return status;
 }

@@ -31,6 +31,7 @@ typedef struct rg_reduce_result {
      * part p of output o at p * outputs + o; for numbers these are the values, and the numbers
      * stand behind all of them. */
     int64_t parts, part, outputs;
+    bool apart; /* `partial` has the result of a single part, too */
 } rg_reduce_result;
 
 typedef struct rg_reduce_args {

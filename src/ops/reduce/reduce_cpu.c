@@ -40,7 +40,7 @@ RG_INLINE void keep_found(const rg_reduce_args *k, int64_t y, int64_t o, int64_t
                           const rg_dtype T)
 {
     const rg_reduce_result *r = &k->result;
-    if (r->parts == 1) {
+    if (r->parts == 1 && !r->apart) {
         store_found(r, k->y, y, f, T);
         return;
     }

@@ -63,7 +63,7 @@ static __device__ void keep_found(const rg_reduce_args &k, int64_t y, int64_t o,
                                   double value, int64_t number)
 {
     const rg_reduce_result &r = k.result;
-    if (r.parts == 1) {
+    if (r.parts == 1 && !r.apart) {
         store_found<T>(r, k.y, y, value, number);
         return;
     }
