@@ -93,22 +93,82 @@ RG_OUTLINE void contract_load(real *to, int64_t to_step, const void *from, int64
     (void)T;
 }
 
-/* panel[k][lane] = w[first + lane * lane_step + k * k_step] for k < count, lane < lanes; zero in
- * further lanes. */
-RG_OUTLINE void contract_pack(real *panel, const void *w, int64_t first, int64_t lane_step,
-                              int64_t lanes, int64_t k_step, int64_t count, rg_dtype T)
+/* One k after the other: `lanes` neighbours each. */
+RG_INLINE void load_lines(real *to, int64_t to_step, const char *from, int64_t lanes,
+                          int64_t k_step, int64_t count, const rg_dtype T)
 {
-    enum { BLOCK = 64 }; /* so much of a panel stays in the first cache */
+    for (int64_t k = 0; k < count; k++, to += to_step) {
+        int64_t lane = 0;
+        for (; lane + VLEN <= lanes; lane += VLEN)
+            vstore_full(to, lane, RG_REAL, vload_full(from, k * k_step + lane, T));
+        for (; lane < lanes; lane++)
+            to[lane] = load_one(from, k * k_step + lane, T);
+    }
+}
+
+/* Neighbours go along k: squares of VLEN elements are turned. */
+RG_INLINE void load_turned(real *to, int64_t to_step, const char *from, int64_t lane_step,
+                           int64_t lanes, int64_t count, const rg_dtype T)
+{
+    int64_t k = 0;
+    for (; k + VLEN <= count; k += VLEN, to += VLEN * to_step) {
+        int64_t lane = 0;
+        for (; lane + VLEN <= lanes; lane += VLEN) {
+            vreal square[VLEN];
+#pragma GCC unroll 16
+            for (int i = 0; i < VLEN; i++)
+                square[i] = vload_full(from, (lane + i) * lane_step + k, T);
+            vturn(square);
+#pragma GCC unroll 16
+            for (int i = 0; i < VLEN; i++)
+                vstore_full(to + i * to_step, lane, RG_REAL, square[i]);
+        }
+        for (; lane < lanes; lane++)
+            for (int64_t i = 0; i < VLEN; i++)
+                to[i * to_step + lane] = load_one(from, lane * lane_step + k + i, T);
+    }
+    for (int64_t lane = 0; lane < lanes; lane++)
+        for (int64_t i = 0; i < count - k; i++)
+            to[i * to_step + lane] = load_one(from, lane * lane_step + k + i, T);
+}
+
+RG_INLINE void load_block(real *to, int64_t to_step, const char *from, int64_t lane_step,
+                          int64_t lanes, int64_t k_step, int64_t count, const rg_dtype T)
+{
+    if (lane_step == 1)
+        load_lines(to, to_step, from, lanes, k_step, count, T);
+    else
+        load_turned(to, to_step, from, lane_step, lanes, count, T);
+}
+
+/* to[k][lane] = w[first + lane * lane_step + k * k_step] for k < count, lane < lanes; rows of `to`
+ * are to_step apart. */
+RG_OUTLINE void contract_block(real *to, int64_t to_step, const void *w, int64_t first,
+                               int64_t lane_step, int64_t lanes, int64_t k_step, int64_t count,
+                               rg_dtype T)
+{
+    if (lane_step != 1 && k_step != 1) { /* no neighbours at all */
+        for (int64_t lane = 0; lane < lanes; lane++)
+            contract_load(to + lane, to_step, w, first + lane * lane_step, k_step, count, T);
+        return;
+    }
+#if !RG_REAL_F64
+    if (T == RG_F16)
+        load_block(to, to_step, at(w, first, RG_F16), lane_step, lanes, k_step, count, RG_F16);
+    else if (T == RG_BF16)
+        load_block(to, to_step, at(w, first, RG_BF16), lane_step, lanes, k_step, count, RG_BF16);
+    else
+#endif
+        load_block(to, to_step, at(w, first, RG_REAL), lane_step, lanes, k_step, count, RG_REAL);
+}
+
+/* The same as a panel: zero in further lanes. */
+RG_INLINE void contract_pack(real *panel, const void *w, int64_t first, int64_t lane_step,
+                             int64_t lanes, int64_t k_step, int64_t count, rg_dtype T)
+{
     for (int64_t k = 0; k < count && lanes < RG_PANEL; k++)
         memset(panel + k * RG_PANEL + lanes, 0, (size_t)(RG_PANEL - lanes) * sizeof(real));
-    for (int64_t k = 0; k < count && lane_step == 1; k++)
-        contract_load(panel + k * RG_PANEL, 1, w, first + k * k_step, 1, lanes, T);
-    for (int64_t k = 0; k < count && lane_step != 1; k += BLOCK) {
-        for (int64_t lane = 0; lane < lanes; lane++)
-            contract_load(panel + k * RG_PANEL + lane, RG_PANEL, w,
-                          first + lane * lane_step + k * k_step, k_step, least(BLOCK, count - k),
-                          T);
-    }
+    contract_block(panel, RG_PANEL, w, first, lane_step, lanes, k_step, count, T);
 }
 
 #endif

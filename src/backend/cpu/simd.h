@@ -335,9 +335,12 @@ RG_INLINE vreal vkeep(vreal a, const int n, real fill)
 #elif RG_VLEN == 8
 #define RG_EVEN(k) k, k + 2, k + 4, k + 6, k + 8, k + 10, k + 12, k + 14
 #define RG_ZIP(k)  k, k + 8, k + 1, k + 9, k + 2, k + 10, k + 3, k + 11
-#else
+#elif RG_VLEN == 4
 #define RG_EVEN(k) k, k + 2, k + 4, k + 6
 #define RG_ZIP(k)  k, k + 4, k + 1, k + 5
+#else
+#define RG_EVEN(k) k, k + 2
+#define RG_ZIP(k)  k, k + 2
 #endif
 
 /* VLEN lanes of two vectors, one behind the other, from lane k on. */
@@ -372,6 +375,24 @@ RG_INLINE vreal vbehind_one(vreal a, vreal b)
 RG_INLINE vreal vbehind_two(vreal a, vreal b)
 {
     return __builtin_shufflevector(a, b, RG_FROM(RG_VLEN - 2));
+}
+
+/* Rows of a square become its columns. */
+RG_INLINE void vturn(vreal rows[VLEN])
+{
+#pragma GCC unroll 4
+    for (int step = 1; step < VLEN; step *= 2) {
+        vreal next[VLEN];
+#pragma GCC unroll 8
+        for (int i = 0; i < VLEN / 2; i++) {
+            next[2 * i] = __builtin_shufflevector(rows[i], rows[i + VLEN / 2], RG_ZIP(0));
+            next[2 * i + 1] =
+                __builtin_shufflevector(rows[i], rows[i + VLEN / 2], RG_ZIP(RG_VLEN / 2));
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < VLEN; i++)
+            rows[i] = next[i];
+    }
 }
 
 RG_INLINE real vsum(vreal a)
