@@ -24,10 +24,11 @@ enum {
     RG_PRODUCT_ROWS = 64,
     RG_PRODUCT_PANEL = 32,
     RG_PRODUCT_DEPTH = 1024,
-    RG_PRODUCT_GROUP = 16, /* panels, at most */
-    RG_PACK_PANELS = 4,    /* of a unit of PACK, */
-    RG_PACK_DEPTH = 256,   /* and its part of k */
-    RG_DOT_ROWS = 8,       /* at most */
+    RG_PRODUCT_GROUP = 16,  /* panels, at most */
+    RG_PACK_PANELS = 4,     /* of a unit of PACK, */
+    RG_PACK_DEPTH = 256,    /* and its part of k */
+    RG_PACK_MOST = 1 << 19, /* elements in panels at a time */
+    RG_DOT_ROWS = 8,        /* at most */
     RG_DOT_COLUMNS = 16
 };
 
@@ -37,7 +38,7 @@ enum {
 typedef struct rg_product_args {
     const void *a, *b, *bias;
     void *c;
-    void *panels;  /* real, (batch, panels of columns, k, RG_PRODUCT_PANEL) */
+    void *panels;  /* real, (images, panels of columns, k, RG_PRODUCT_PANEL), see below */
     void *scratch; /* of all threads, `lane_bytes` each; of a GPU's own */
     rg_walk batch; /* tensors a, b, c */
     rg_walk m;     /* a, c */
@@ -55,8 +56,9 @@ typedef struct rg_product_args {
     /* for a CPU */
     int32_t neuron; /* a kind; on a GPU it is a launch of its own */
     rg_neuron_numbers numbers;
-    bool packed;             /* panels are ready */
-    bool across;             /* a is copied along m, not along k */
+    int64_t image, images, panel, panel_count; /* what a launch does: the first, how many */
+    bool packed;                               /* panels are ready */
+    bool across;                               /* a is copied along m, not along k */
     bool direct_a, direct_b; /* read where they stand: real numbers, evenly spaced */
     bool direct_c;           /* sums are made where they are wanted, and nothing is done to them */
     int64_t group;           /* panels of a unit */

@@ -83,9 +83,10 @@ RG_OUTLINE void copy_across(real *to, const void *a, const places *rows, const r
 {
     while (k < end) {
         const stretch s = stretch_of(walk, 0, k, end);
-        for (int64_t j = 0; j < s.count && rows->step == 1; j++)
-            contract_load(to + j * ROWS, 1, a, rows->at[0] + s.at + j * s.step, 1, rows->count, T);
-        for (int64_t i = 0; i < rows->count && rows->step != 1; i++)
+        if (rows->step != 0)
+            contract_block(to, ROWS, a, rows->at[0] + s.at, rows->step, rows->count, s.step,
+                           s.count, T);
+        for (int64_t i = 0; i < rows->count && rows->step == 0; i++)
             contract_load(to + i, ROWS, a, rows->at[i] + s.at, s.step, s.count, T);
         to += s.count * ROWS;
         k += s.count;
@@ -278,7 +279,7 @@ RG_INLINE void add_piece(const block *t, const real *a, int64_t a_step, real *su
                      .c_step = t->c_step,
                      .add = begin > 0 || (k->direct_c && k->add) };
     if (k->packed) {
-        tile.b = t->panels + (column * k->k.count + begin * PANEL);
+        tile.b = t->panels + ((column - k->panel * PANEL) * k->k.count + begin * PANEL);
     } else if (k->direct_b) {
         tile.b_step = k->k.rank > 0 ? k->k.strides[1][0] : 0;
         tile.b = (const real *)(const void *)t->b + column + begin * tile.b_step;
@@ -342,14 +343,13 @@ RG_INLINE void product_block(block *t, int64_t first, int64_t last, const rg_dty
 RG_INLINE void start_block(block *t, const rg_product_args *k, int64_t image, int64_t row,
                            const rg_dtype T)
 {
-    const int64_t panels = (k->n.count + PANEL - 1) / PANEL;
     const rg_product_room room = rg_product_room_of(k);
     int64_t offset[RG_WALK_TENSORS];
     rg_walk_offsets(&k->batch, 3, image, offset);
     t->k = k;
     t->a = at(k->a, offset[0], T);
     t->b = at(k->b, offset[1], T);
-    t->panels = (const real *)k->panels + image * panels * k->k.count * PANEL;
+    t->panels = (const real *)k->panels + (image - k->image) * k->panel_count * k->k.count * PANEL;
     t->room_a = (real *)(void *)((char *)k->scratch + rg_crew_lane() * k->lane_bytes);
     t->room_b = t->room_a + room.a;
     t->sums = t->room_b + room.b;
@@ -371,15 +371,16 @@ RG_INLINE void start_block(block *t, const rg_product_args *k, int64_t image, in
 RG_INLINE void product(const rg_product_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
     const int64_t width = k->group * PANEL, blocks = (k->m.count + ROWS - 1) / ROWS;
-    const int64_t panels = (k->n.count + PANEL - 1) / PANEL;
-    const int64_t groups = (panels + k->group - 1) / k->group;
+    const int64_t groups = (k->panel_count + k->group - 1) / k->group;
+    const int64_t most = least((k->panel + k->panel_count) * PANEL, k->n.count);
     for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t first = unit % groups * width, row = unit / groups % blocks * ROWS;
+        const int64_t first = k->panel * PANEL + unit % groups * width;
+        const int64_t row = unit / groups % blocks * ROWS;
         block t;
         if (k->symmetric && first + width <= row)
             continue;
-        start_block(&t, k, unit / groups / blocks, row, T);
-        product_block(&t, first, least(first + width, k->n.count), T);
+        start_block(&t, k, k->image + unit / groups / blocks, row, T);
+        product_block(&t, first, least(first + width, most), T);
     }
 }
 
@@ -486,11 +487,11 @@ RG_INLINE void dot(const rg_product_args *k, int64_t begin, int64_t end, const r
 
 /* ---- panels for all units ---- */
 
-/* Some panels side by side, so that a page is visited once for all of them. */
+/* Those of a launch. Some panels side by side, so that a page is visited once for all of them. */
 RG_INLINE void pack(const rg_product_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
     enum { TOGETHER = RG_PACK_PANELS, STEP = 64 };
-    const int64_t panels = (k->n.count + PANEL - 1) / PANEL;
+    const int64_t panels = k->panel_count;
     const int64_t pieces = (k->k.count + RG_PACK_DEPTH - 1) / RG_PACK_DEPTH;
     const int64_t groups = (panels + TOGETHER - 1) / TOGETHER;
     for (int64_t unit = begin; unit < end; unit++) {
@@ -500,17 +501,17 @@ RG_INLINE void pack(const rg_product_args *k, int64_t begin, int64_t end, const 
         const int64_t count = least(TOGETHER, panels - panel);
         places columns[TOGETHER];
         int64_t offset[RG_WALK_TENSORS];
-        rg_walk_offsets(&k->batch, 3, image, offset);
+        rg_walk_offsets(&k->batch, 3, k->image + image, offset);
         const char *b = at(k->b, offset[1], T);
         real *to = (real *)k->panels + (image * panels + panel) * k->k.count * PANEL;
         for (int64_t p = 0; p < count; p++) {
-            const int64_t column = (panel + p) * PANEL;
+            const int64_t column = (k->panel + panel + p) * PANEL;
             find_places(&columns[p], &k->n, 0, column, least(PANEL, k->n.count - column));
         }
         for (int64_t at_ = first; at_ < last; at_ += STEP) {
             for (int64_t p = 0; p < count; p++)
                 make_panel(to + (p * k->k.count + at_) * PANEL, k, b, &columns[p],
-                           (panel + p) * PANEL, at_, least(at_ + STEP, last), T);
+                           (k->panel + panel + p) * PANEL, at_, least(at_ + STEP, last), T);
         }
     }
 }

@@ -186,51 +186,76 @@ static inline void rg_product_choose(rg_product_args *k, rg_dtype dtype)
                   rg_walk_step(&k->n, 1) == 1 && k->n.count % 16 == 0 && k->alpha == 1 &&
                   !k->has_bias && !k->symmetric && k->neuron == RG_NEURON_NONE &&
                   (!k->add || k->k.count <= RG_PRODUCT_DEPTH);
-    k->packed = !k->direct_b && k->m.count > RG_PRODUCT_ROWS;
+    /* Where not even one panel has room, every block of rows packs b for itself, piece by piece. */
+    k->packed = !k->direct_b && k->m.count > RG_PRODUCT_ROWS && k->k.count > 0 &&
+                k->k.count <= RG_PACK_MOST / RG_PRODUCT_PANEL;
 }
 
 static inline rg_status rg_record_pack(rg_call *call, const rg_product_call *p,
                                        const rg_tensor *panels)
 {
     const rg_product_args *k = &p->args;
-    const double elements = (double)k->batch.count * (double)k->k.count * (double)k->n.count;
+    const double elements =
+        (double)k->images * (double)k->k.count * (double)(k->panel_count * RG_PRODUCT_PANEL);
     rg_launch launch = rg_product_launch(p, RG_DENSE_PACK, panels);
     launch.lane_scratch = 0;
     return rg_product_record(call, &launch,
-                             (double)k->batch.count *
-                                 rg_product_ceil(k->n.count, RG_PACK_PANELS * RG_PRODUCT_PANEL) *
+                             (double)k->images * rg_product_ceil(k->panel_count, RG_PACK_PANELS) *
                                  rg_product_ceil(k->k.count, RG_PACK_DEPTH),
                              2 * elements, elements);
 }
 
+/* The images and panels of the args. */
 static inline rg_status rg_record_blocks(rg_call *call, rg_product_call *p, const rg_tensor *panels)
 {
     enum { UNITS = 16 }; /* or more, if there is work for so many */
     rg_product_args *k = &p->args;
-    const double blocks = (double)k->batch.count * rg_product_ceil(k->m.count, RG_PRODUCT_ROWS);
-    const double across = rg_product_ceil(k->n.count, RG_PRODUCT_PANEL);
-    const double group = blocks * across / UNITS;
+    const double all = (double)k->batch.count * rg_product_ceil(k->n.count, RG_PRODUCT_PANEL);
+    const double share = all > 0 ? (double)k->images * (double)k->panel_count / all : 1;
+    const double blocks = (double)k->images * rg_product_ceil(k->m.count, RG_PRODUCT_ROWS);
+    const double group = blocks * (double)k->panel_count / UNITS;
     k->group = group < 1 ? 1 : group > RG_PRODUCT_GROUP ? RG_PRODUCT_GROUP : (int64_t)group;
     const rg_product_room room = rg_product_room_of(k);
     const int64_t size = p->c->desc.dtype == RG_F64 ? 8 : 4;
     k->lane_bytes = RG_ALIGNMENT + (room.a + room.b + room.c) * size; /* never none */
     rg_launch launch = rg_product_launch(p, RG_DENSE_PRODUCT, panels);
-    return rg_product_record(call, &launch, blocks * rg_product_ceil((int64_t)across, k->group),
-                             rg_product_elements(k), rg_product_products(k));
+    return rg_product_record(call, &launch, blocks * rg_product_ceil(k->panel_count, k->group),
+                             share * rg_product_elements(k), share * rg_product_products(k));
 }
 
+static inline rg_status rg_record_all(rg_call *call, rg_product_call *p)
+{
+    p->args.images = p->args.batch.count;
+    p->args.panel_count = (int64_t)rg_product_ceil(p->args.n.count, RG_PRODUCT_PANEL);
+    return rg_record_blocks(call, p, NULL);
+}
+
+/* As many panels, or images of them, at a time as there is room for. */
 static inline rg_status rg_record_packed(rg_call *call, rg_product_call *p)
 {
-    const rg_product_args *k = &p->args;
+    rg_product_args *k = &p->args;
     const int64_t panels = (int64_t)rg_product_ceil(k->n.count, RG_PRODUCT_PANEL);
-    const int64_t dims[] = { k->batch.count, panels, k->k.count, RG_PRODUCT_PANEL };
+    const int64_t most = RG_PACK_MOST / (k->k.count * RG_PRODUCT_PANEL); /* at least 1 */
+    const int64_t together = panels < most ? panels : most;
+    const int64_t images = together < panels ? 1 : most / panels;
+    const int64_t dims[] = { images < k->batch.count ? images : k->batch.count, together,
+                             k->k.count, RG_PRODUCT_PANEL };
     const rg_dtype real = p->c->desc.dtype == RG_F64 ? RG_F64 : RG_F32;
     const rg_tensor_desc desc = rg_tensor_desc_dense(real, 4, dims);
     rg_tensor *packed;
     RG_TRY(rg_tensor_create_temporary(call->commands, &desc, &packed));
-    rg_status status = rg_record_pack(call, p, packed);
-    if (status == RG_OK)
-        status = rg_record_blocks(call, p, packed);
+    rg_status status = RG_OK;
+    for (k->image = 0; k->image < k->batch.count; k->image += dims[0]) {
+        const int64_t rest = k->batch.count - k->image;
+        k->images = rest < dims[0] ? rest : dims[0];
+        for (k->panel = 0; status == RG_OK && k->panel < panels; k->panel += together) {
+            const int64_t left = panels - k->panel;
+            k->panel_count = left < together ? left : together;
+            status = rg_record_pack(call, p, packed);
+            if (status == RG_OK)
+                status = rg_record_blocks(call, p, packed);
+        }
+    }
     rg_tensor_destroy(packed);
     return status;
 }
@@ -248,14 +273,14 @@ static inline rg_status rg_record_product(rg_call *call, rg_product_call *p)
         k->numbers = rg_neuron_numbers_of(p->neuron, dtype, false);
     }
     if (!rg_product_fuses(call, dtype))
-        return rg_record_blocks(call, p, NULL);
+        return rg_record_all(call, p);
     const int64_t few = k->m.count < k->n.count ? k->m.count : k->n.count;
     if (!k->a_turned && k->b_turned && few <= RG_DOT_ROWS && k->k.count >= 64)
         return rg_record_dot(call, p);
     if (rg_product_swaps(k))
         rg_product_swap(p);
     rg_product_choose(k, dtype);
-    return k->packed ? rg_record_packed(call, p) : rg_record_blocks(call, p, NULL);
+    return k->packed ? rg_record_packed(call, p) : rg_record_all(call, p);
 }
 
 #endif

@@ -37,6 +37,7 @@ static const rg_case cases[] = {
     { "pieces", "", "2,17,31,11" },
     { "long", "alpha=0.001", "1,1,5003,5", .x_fill = { { 0, 1 } } },
     { "long-blocks", "", "1,2,520,97" },
+    { "chunks", "", "5,2,520,97", .only = 1u << RG_F32 | 1u << RG_BF16 },
     { "vectors-blocks", "", "2,3,5,96" },
     { "deep", "", "1,2,2,301" },
     { "deepest", "", "1,1,2,1030", .only = 1u << RG_F32 }, /* a matrix of a million elements */
