@@ -140,6 +140,22 @@ typedef struct rg_plan_options {
     bool reuse_storage; /**< values share storage when their times do not meet (default true) */
     bool in_place;      /**< results may take the storage of what they are made of (default true) */
     bool poison;        /**< storage is overwritten after its last use, for tests (default false) */
+    /* What follows stays within the tolerances of docs/numerics.md; all above gives the same
+     * bits. */
+    bool fuse_neurons;  /**< neurons become part of the op before them (default true) */
+    bool fuse_biases;   /**< so does an addition of a bias for each channel (default true) */
+    bool fuse_softmax;  /**< softmax becomes part of the loss that alone reads it (default true) */
+    bool fuse_losses;   /**< a loss and its gradient are made in one pass (default true) */
+    bool add_gradients; /**< gradients are added into each other, without nodes of their own for
+                             sums (default true) */
+    /* What follows gives the same bits. */
+    bool share_views;   /**< results that are their source in another shape are not copied (default
+                             true) */
+    bool batch_updates; /**< steps of optimizers run together, in few launches (default true) */
+    /** Bytes that values and states should not exceed: what is cheap to compute is dropped and
+     *  computed again for the backward pass until they fit, or nothing more can be dropped; 0
+     *  (default): no bound. */
+    size_t budget;
     /** Parameters of the same name and shape are those of this plan, on the same device (default
      *  NULL). */
     const struct rg_plan *share;
@@ -156,8 +172,11 @@ RG_API void rg_plan_destroy(rg_plan *plan);
 /** The sources, in the order in which rg_plan_encode() wants them. */
 RG_API int32_t rg_plan_sources(const rg_plan *plan);
 RG_API const char *rg_plan_source_name(const rg_plan *plan, int32_t index);
-/** Nodes that a run goes through. */
+/** Nodes that a run goes through: of the graph, or after rg_plan_prepare() or rg_plan_encode() what
+ *  has become of them. */
 RG_API int32_t rg_plan_steps(const rg_plan *plan);
+/** Launches of kernels that a run with the shapes prepared or encoded last takes. */
+RG_API int64_t rg_plan_launches(const rg_plan *plan);
 
 /** How many parameters there are, and the name of each, in the order of the graph. */
 RG_API int32_t rg_plan_parameters(const rg_plan *plan);

@@ -41,6 +41,7 @@ static void name_inputs(const rg_plan *plan, const rg_step *step, const rg_tenso
     rg_error_prefix("%s, of ", step->label);
 }
 
+/* The nodes of the graph, before anything is made of them: mistakes are told by their names. */
 static rg_status find_shapes(const rg_plan *plan, const rg_tensor_desc sources[],
                              rg_tensor_desc descs[])
 {
@@ -67,146 +68,6 @@ static rg_status find_shapes(const rg_plan *plan, const rg_tensor_desc sources[]
     return RG_OK;
 }
 
-/* ---- claims ---- */
-
-/* Values and the tensors of states that want storage: `owner` of a value is the value whose claim
- * it shares. */
-typedef struct claims {
-    rg_claim *list;
-    int32_t count;
-    int32_t *of_value; /* by value: its claim, or -1 */
-} claims;
-
-static bool wants_storage(const rg_slot *slot)
-{
-    return slot->parameter < 0 && (slot->made >= 0 || slot->kind == RG_VALUE_CONSTANT);
-}
-
-/* The place of `value` among the entries of a step that may share with output `out`, for all of
- * them: it may be read more than once. */
-static bool may_take(const rg_step *step, const char *read, const int32_t values[], int32_t count,
-                     int32_t value, const char *written, int32_t out)
-{
-    for (int32_t i = 0; i < count; i++) {
-        if (values[i] == value &&
-            !rg_op_may_alias(step->op, step->kernel->desc, read, i, written, out))
-            return false;
-    }
-    return true;
-}
-
-/* Whether output `out` of a step may be written over `value`, which the step reads last. */
-static bool may_overwrite(const rg_plan *plan, int32_t s, int32_t value, int32_t out)
-{
-    const rg_step *step = &plan->steps[s];
-    const rg_slot *slot = &plan->slots[value];
-    if (slot->kind != RG_VALUE_OUTPUT || slot->parameter >= 0 || slot->result || slot->last != s)
-        return false;
-    if (!step->gradient)
-        return may_take(step, "x", step->in, step->inputs, value, "y", out);
-    return may_take(step, "dy", step->in, step->inputs, value, "dx", out) &&
-           may_take(step, "x", step->x, RG_MAX_INPUTS, value, "dx", out) &&
-           may_take(step, "y", step->y, RG_MAX_OUTPUTS, value, "dx", out);
-}
-
-/* A value of the same shape that output `out` of step s can be written over, or -1. */
-static int32_t find_place(const rg_plan *plan, const rg_tensor_desc descs[], const claims *c,
-                          int32_t s, int32_t out)
-{
-    const rg_step *step = &plan->steps[s];
-    const rg_tensor_desc *desc = &descs[step->out[out]];
-    for (int32_t i = 0; i < 2 * RG_MAX_INPUTS + RG_MAX_OUTPUTS; i++) {
-        const int32_t value = i < RG_MAX_INPUTS       ? step->in[i]
-                              : i < 2 * RG_MAX_INPUTS ? step->x[i - RG_MAX_INPUTS]
-                                                      : step->y[i - 2 * RG_MAX_INPUTS];
-        if (value < 0 || c->of_value[value] < 0 || !rg_shape_same(desc, &descs[value]) ||
-            !may_overwrite(plan, s, value, out))
-            continue;
-        bool taken = false; /* by an output before */
-        for (int32_t k = 0; k < out; k++)
-            taken |= step->out[k] >= 0 && c->of_value[step->out[k]] == c->of_value[value];
-        if (!taken && c->list[c->of_value[value]].last == s)
-            return value;
-    }
-    return -1;
-}
-
-static rg_status claim_value(const rg_plan *plan, const rg_tensor_desc descs[], claims *c,
-                             int32_t v, size_t *apart)
-{
-    const rg_slot *slot = &plan->slots[v];
-    size_t reach;
-    RG_TRY(rg_shape_check(&descs[v], "a value", &reach));
-    RG_CHECK(!__builtin_add_overflow(*apart, reach + RG_ALIGNMENT, apart), RG_OUT_OF_MEMORY,
-             "out of memory: all values together exceed the address space");
-    const int32_t end = plan->steps_count;
-    const bool fixed = slot->kind == RG_VALUE_CONSTANT; /* written once, read by every run */
-    c->of_value[v] = c->count;
-    c->list[c->count++] = (rg_claim){ .bytes = reach,
-                                      .first = fixed ? -1 : slot->made,
-                                      .last = fixed || slot->result ? end : slot->last };
-    return RG_OK;
-}
-
-static rg_status claim_values(const rg_plan *plan, const rg_tensor_desc descs[], claims *c,
-                              size_t *apart)
-{
-    for (int32_t v = 0; v < plan->slots_count; v++) {
-        c->of_value[v] = -1;
-        if (plan->slots[v].kind == RG_VALUE_CONSTANT && plan->slots[v].last >= 0)
-            RG_TRY(claim_value(plan, descs, c, v, apart));
-    }
-    for (int32_t s = 0; s < plan->steps_count; s++) {
-        const rg_step *step = &plan->steps[s];
-        for (int32_t i = 0; i < step->outputs; i++) {
-            const int32_t v = step->out[i];
-            if (v < 0 || !wants_storage(&plan->slots[v]))
-                continue;
-            const int32_t place = plan->options.in_place ? find_place(plan, descs, c, s, i) : -1;
-            if (place < 0) {
-                RG_TRY(claim_value(plan, descs, c, v, apart));
-                continue;
-            }
-            const rg_slot *slot = &plan->slots[v];
-            rg_claim *claim = &c->list[c->of_value[place]];
-            c->of_value[v] = c->of_value[place];
-            claim->last = slot->result ? plan->steps_count : slot->last;
-            *apart += claim->bytes;
-        }
-    }
-    return RG_OK;
-}
-
-/* A state lives from its forward step to the last gradient that reads it. */
-static int32_t last_use(const rg_plan *plan, int32_t s)
-{
-    int32_t last = s;
-    for (int32_t g = s + 1; g < plan->steps_count; g++)
-        last = plan->steps[g].forward == s ? g : last;
-    return last;
-}
-
-static rg_status claim_states(const rg_plan *plan, rg_layout_plan *layout, claims *c)
-{
-    for (int32_t s = 0; s < plan->steps_count; s++) {
-        const rg_step *step = &plan->steps[s];
-        rg_tensor_desc x[RG_MAX_INPUTS];
-        if (!step->keeps)
-            continue;
-        for (int32_t i = 0; i < step->inputs; i++)
-            x[i] = layout->descs[step->in[i]];
-        RG_TRY(rg_state_make(step->kernel, x, &layout->states[s]));
-        const int32_t last = last_use(plan, s);
-        for (int32_t i = 0; i < layout->states[s]->count; i++) {
-            size_t reach;
-            RG_TRY(rg_shape_check(&layout->states[s]->tensors[i]->desc, "a state", &reach));
-            layout->apart += reach;
-            c->list[c->count++] = (rg_claim){ .bytes = reach, .first = s, .last = last };
-        }
-    }
-    return RG_OK;
-}
-
 /* ---- tensors ---- */
 
 static rg_status make_tensor(const rg_plan *plan, const rg_layout_plan *layout,
@@ -219,30 +80,60 @@ static rg_status make_tensor(const rg_plan *plan, const rg_layout_plan *layout,
     return RG_OK;
 }
 
-static rg_status make_tensors(rg_plan *plan, rg_layout_plan *layout, const claims *c)
+/* The tensor of a value that has a claim, or is a view of a source. */
+static rg_status place_value(const rg_plan *plan, rg_layout_plan *layout, const rg_claims *c,
+                             int32_t v)
 {
-    for (int32_t v = 0; v < plan->slots_count; v++) {
-        const rg_slot *slot = &plan->slots[v];
+    const rg_schedule *s = &layout->schedule;
+    const int32_t root = rg_schedule_root(s, v), source = s->slots[root].source;
+    if (c->of_value[v] >= 0)
+        return make_tensor(plan, layout, &s->descs[v], c->list[c->of_value[v]].offset,
+                           &layout->tensors[v]);
+    if (root == v || source < 0)
+        return RG_OK;
+    RG_TRY(rg_tensor_make(plan->device, &s->descs[v], &layout->tensors[v]));
+    layout->tensors[v]->storage = rg_storage_retain(layout->stand_ins[source]->storage);
+    layout->tensors[v]->offset = layout->stand_ins[source]->offset;
+    layout->tensors[v]->is_view = true;
+    return RG_OK;
+}
+
+static rg_status make_values(const rg_plan *plan, rg_layout_plan *layout, const rg_claims *c)
+{
+    const rg_schedule *s = &layout->schedule;
+    for (int32_t v = 0; v < s->slots_count; v++) {
+        const rg_slot *slot = &s->slots[v];
         if (slot->parameter >= 0 && slot->live) {
             layout->tensors[v] = plan->parameters[slot->parameter];
             layout->tensors[v]->refs++;
-            RG_CHECK(rg_shape_same(&layout->descs[v], &layout->tensors[v]->desc),
-                     RG_INVALID_ARGUMENT, "the parameter '%s' is assigned another shape",
+            RG_CHECK(rg_shape_same(&s->descs[v], &layout->tensors[v]->desc), RG_INVALID_ARGUMENT,
+                     "the parameter '%s' is assigned another shape",
                      plan->slots[slot->parameter].name);
-        } else if (c->of_value[v] >= 0) {
-            RG_TRY(make_tensor(plan, layout, &layout->descs[v], c->list[c->of_value[v]].offset,
-                               &layout->tensors[v]));
+        } else {
+            RG_TRY(place_value(plan, layout, c, v));
         }
         if (slot->kind == RG_VALUE_CONSTANT && layout->tensors[v] != NULL)
             RG_TRY(rg_layout_fill(layout->tensors[v], slot->number));
     }
-    int32_t at = c->count;
-    for (int32_t s = plan->steps_count - 1; s >= 0; s--) { /* their claims stand last, in order */
-        for (int32_t i = layout->states[s] != NULL ? layout->states[s]->count - 1 : -1; i >= 0;
-             i--) {
-            rg_tensor *tensor = layout->states[s]->tensors[i];
+    return RG_OK;
+}
+
+static rg_status make_states(rg_layout_plan *layout, const rg_claims *c)
+{
+    const rg_schedule *s = &layout->schedule;
+    int32_t at = c->values; /* their claims stand behind those of values */
+    for (int32_t i = 0; i < s->steps_count; i++) {
+        const rg_step *step = &s->steps[i];
+        rg_tensor_desc x[RG_MAX_INPUTS];
+        if (!step->keeps)
+            continue;
+        for (int32_t k = 0; k < step->inputs; k++)
+            x[k] = s->descs[step->in[k]];
+        RG_TRY(rg_state_make(step->kernel, x, &layout->states[i]));
+        for (int32_t k = 0; k < layout->states[i]->count; k++) {
+            rg_tensor *tensor = layout->states[i]->tensors[k];
             tensor->storage = rg_storage_retain(layout->storage);
-            tensor->offset = c->list[--at].offset;
+            tensor->offset = c->list[at++].offset;
             tensor->is_view = true;
         }
     }
@@ -264,34 +155,73 @@ rg_status rg_layout_fill(rg_tensor *tensor, double number)
 
 /* ---- recording ---- */
 
-static rg_tensor *tensor_of(const rg_plan *plan, const rg_layout_plan *layout, int32_t value)
+static rg_tensor *tensor_of(const rg_layout_plan *layout, int32_t value)
 {
     if (value < 0)
         return NULL;
-    const int32_t source = plan->slots[value].source;
+    const int32_t source = layout->schedule.slots[value].source;
     return source >= 0 ? layout->stand_ins[source] : layout->tensors[value];
 }
 
-static rg_status record_step(const rg_plan *plan, const rg_layout_plan *layout, int32_t s)
+static rg_status record_gradient(const rg_layout_plan *layout, const rg_step *step)
 {
-    const rg_step *step = &plan->steps[s];
-    rg_tensor *in[RG_MAX_INPUTS], *out[RG_MAX_INPUTS], *x[RG_MAX_INPUTS], *y[RG_MAX_OUTPUTS];
+    rg_tensor *dy[RG_MAX_INPUTS], *dx[RG_MAX_INPUTS], *x[RG_MAX_INPUTS], *y[RG_MAX_OUTPUTS];
+    bool any = false;
     for (int32_t i = 0; i < RG_MAX_INPUTS; i++) {
-        in[i] = tensor_of(plan, layout, step->in[i]);
-        out[i] = tensor_of(plan, layout, step->out[i]);
-        x[i] = tensor_of(plan, layout, step->x[i]);
+        dy[i] = tensor_of(layout, step->in[i]);
+        dx[i] = step->views >> i & 1 ? NULL : tensor_of(layout, step->out[i]);
+        x[i] = tensor_of(layout, step->x[i]);
+        any |= dx[i] != NULL;
     }
     for (int32_t i = 0; i < RG_MAX_OUTPUTS; i++)
-        y[i] = tensor_of(plan, layout, step->y[i]);
-    if (!step->gradient)
-        return rg_kernel_forward(step->kernel, layout->recorded, in, out, layout->states[s]);
+        y[i] = tensor_of(layout, step->y[i]);
     rg_state *state = step->forward >= 0 ? layout->states[step->forward] : NULL;
-    return rg_kernel_gradient(step->kernel, layout->recorded, in, x, y, state, out, 0);
+    if (!any && step->views != 0)
+        return RG_OK;
+    return rg_kernel_gradient(step->kernel, layout->recorded, dy, x, y, state, dx, step->add);
+}
+
+/* Steps of one kernel that run together: entry i * count + n of x is input i of step n. */
+static rg_status record_batch(const rg_layout_plan *layout, const rg_step *steps, int32_t count)
+{
+    rg_tensor **x = NULL, **y = NULL;
+    const size_t all = (size_t)count;
+    rg_status status = rg_room(all * RG_MAX_INPUTS, sizeof *x, &x);
+    if (status == RG_OK)
+        status = rg_room(all * RG_MAX_OUTPUTS, sizeof *y, &y);
+    for (int32_t n = 0; n < count && status == RG_OK; n++) {
+        for (int32_t i = 0; i < steps[n].inputs; i++)
+            x[i * count + n] = tensor_of(layout, steps[n].in[i]);
+        for (int32_t i = 0; i < steps[n].outputs; i++)
+            y[i * count + n] = tensor_of(layout, steps[n].out[i]);
+    }
+    if (status == RG_OK)
+        status = rg_kernel_forward_batch(steps->kernel, layout->recorded, count, x, y, NULL);
+    rg_release(allocator, x, all * RG_MAX_INPUTS * sizeof *x);
+    rg_release(allocator, y, all * RG_MAX_OUTPUTS * sizeof *y);
+    return status;
+}
+
+static rg_status record_step(const rg_layout_plan *layout, int32_t at)
+{
+    const rg_step *step = &layout->schedule.steps[at];
+    rg_tensor *x[RG_MAX_INPUTS], *y[RG_MAX_INPUTS];
+    if (step->gradient)
+        return record_gradient(layout, step);
+    if (step->views != 0 || at != step->begin) /* nothing to do, or done with those before */
+        return RG_OK;
+    if (step->end > step->begin)
+        return record_batch(layout, step, step->end - step->begin + 1);
+    for (int32_t i = 0; i < RG_MAX_INPUTS; i++) {
+        x[i] = tensor_of(layout, step->in[i]);
+        y[i] = tensor_of(layout, step->out[i]);
+    }
+    return rg_kernel_forward(step->kernel, layout->recorded, x, y, layout->states[at]);
 }
 
 /* Overwrites the storage of what step s was the last to use, for tests: a plan that still reads it
  * gives wrong numbers. */
-static rg_status poison(const rg_plan *plan, const rg_layout_plan *layout, const claims *c,
+static rg_status poison(const rg_plan *plan, const rg_layout_plan *layout, const rg_claims *c,
                         int32_t s)
 {
     for (int32_t i = 0; i < c->count; i++) {
@@ -310,7 +240,7 @@ static rg_status poison(const rg_plan *plan, const rg_layout_plan *layout, const
     return RG_OK;
 }
 
-static rg_status prepare_poison(rg_layout_plan *layout, const claims *c)
+static rg_status prepare_poison(rg_layout_plan *layout, const rg_claims *c)
 {
     for (int32_t i = 0; i < c->count; i++) {
         if (c->list[i].bytes > layout->poison_bytes)
@@ -322,65 +252,88 @@ static rg_status prepare_poison(rg_layout_plan *layout, const claims *c)
     return RG_OK;
 }
 
-static rg_status record(rg_plan *plan, rg_layout_plan *layout, const claims *c)
+/* Entries of the recorded part that launch kernels; others are copies. */
+static int64_t count_launches(const rg_part *part)
 {
-    RG_TRY(rg_commands_create(plan->queue, &layout->recorded));
-    for (int32_t i = 0; i < plan->sources_count; i++)
-        RG_TRY(rg_stand_in_create(layout->recorded, &layout->sources[i], layout->alignments[i],
-                                  &layout->stand_ins[i]));
+    int64_t count = 0;
+    for (size_t at = 0; at < part->entries_size;) {
+        const rg_entry *entry = (const rg_entry *)(const void *)(part->entries + at);
+        count += entry->function != NULL;
+        at += entry->size;
+    }
+    return count;
+}
+
+static rg_status record(rg_plan *plan, rg_layout_plan *layout, const rg_claims *c)
+{
+    const rg_schedule *s = &layout->schedule;
     if (plan->options.poison)
         RG_TRY(prepare_poison(layout, c));
-    for (int32_t s = 0; s < plan->steps_count; s++) {
-        rg_status status = record_step(plan, layout, s);
+    for (int32_t i = 0; i < s->steps_count; i++) {
+        rg_status status = record_step(layout, i);
         if (status == RG_OK && plan->options.poison)
-            status = poison(plan, layout, c, s);
+            status = poison(plan, layout, c, i);
         if (status != RG_OK) {
-            name_inputs(plan, &plan->steps[s], layout->descs);
+            name_inputs(plan, &plan->steps[s->steps[i].origin], s->descs);
             return status;
         }
     }
     layout->scratch = layout->recorded->part->heap_size;
+    layout->launches = count_launches(layout->recorded->part);
     return RG_OK;
 }
 
 /* ---- layouts ---- */
 
-static rg_status fill_layout(rg_plan *plan, const rg_tensor_desc sources[], rg_layout_plan *layout,
-                             claims *c)
+/* What the options of the plan make of its steps. */
+static rg_status make_schedule(const rg_plan *plan, const rg_tensor_desc sources[],
+                               rg_schedule *schedule)
 {
-    RG_TRY(find_shapes(plan, sources, layout->descs));
-    RG_TRY(claim_values(plan, layout->descs, c, &layout->apart));
-    RG_TRY(claim_states(plan, layout, c));
+    RG_TRY(rg_schedule_create(plan, schedule));
+    RG_TRY(find_shapes(plan, sources, schedule->descs));
+    RG_TRY(rg_schedule_fuse(schedule));
+    if (plan->options.share_views)
+        RG_TRY(rg_schedule_views(schedule));
+    if (plan->options.add_gradients)
+        RG_TRY(rg_schedule_sums(schedule));
+    if (plan->options.batch_updates)
+        RG_TRY(rg_schedule_batches(schedule));
+    return RG_OK;
+}
+
+static rg_status fill_layout(rg_plan *plan, rg_layout_plan *layout, rg_claims *c)
+{
+    const rg_schedule *s = &layout->schedule;
+    RG_TRY(rg_room(s->slots_room, sizeof *layout->tensors, &layout->tensors));
+    RG_TRY(rg_room(s->steps_room, sizeof *layout->states, &layout->states));
+    RG_TRY(rg_commands_create(plan->queue, &layout->recorded));
+    for (int32_t i = 0; i < plan->sources_count; i++)
+        RG_TRY(rg_stand_in_create(layout->recorded, &layout->sources[i], layout->alignments[i],
+                                  &layout->stand_ins[i]));
+    RG_TRY(rg_claims_make(s, c));
+    layout->apart = c->apart;
     RG_TRY(rg_claims_place(c->list, c->count, plan->options.reuse_storage, &layout->bytes));
     RG_TRY(rg_storage_create(plan->device, layout->bytes, &layout->storage));
-    RG_TRY(make_tensors(plan, layout, c));
+    RG_TRY(make_values(plan, layout, c));
+    RG_TRY(make_states(layout, c));
     return record(plan, layout, c);
 }
 
 static rg_status make_layout(rg_plan *plan, const rg_tensor_desc sources[],
                              const size_t alignments[], rg_layout_plan *layout)
 {
-    const size_t values = (size_t)plan->slots_count, steps = (size_t)plan->steps_count;
     const size_t count = (size_t)plan->sources_count;
-    const size_t most = values + steps * RG_MAX_STATE;
-    claims c = { .count = 0 };
+    rg_claims c = { .count = 0 };
     RG_TRY(rg_room(count, sizeof *layout->sources, &layout->sources));
     RG_TRY(rg_room(count, sizeof *layout->alignments, &layout->alignments));
     RG_TRY(rg_room(count, sizeof *layout->stand_ins, &layout->stand_ins));
-    RG_TRY(rg_room(values, sizeof *layout->descs, &layout->descs));
-    RG_TRY(rg_room(values, sizeof *layout->tensors, &layout->tensors));
-    RG_TRY(rg_room(steps, sizeof *layout->states, &layout->states));
     for (size_t i = 0; i < count; i++) {
         layout->sources[i] = sources[i];
         layout->alignments[i] = alignments != NULL ? alignments[i] : 0;
     }
-    rg_status status = rg_room(most, sizeof *c.list, &c.list);
-    if (status == RG_OK)
-        status = rg_room(values, sizeof *c.of_value, &c.of_value);
-    if (status == RG_OK)
-        status = fill_layout(plan, sources, layout, &c);
-    rg_release(allocator, c.list, most * sizeof *c.list);
-    rg_release(allocator, c.of_value, values * sizeof *c.of_value);
+    RG_TRY(make_schedule(plan, sources, &layout->schedule));
+    const rg_status status = fill_layout(plan, layout, &c);
+    rg_claims_free(&c);
     return status;
 }
 
@@ -388,7 +341,7 @@ void rg_layout_destroy(rg_plan *plan, rg_layout_plan *layout)
 {
     if (layout == NULL)
         return;
-    const size_t values = (size_t)plan->slots_count, steps = (size_t)plan->steps_count;
+    const size_t values = layout->schedule.slots_room, steps = layout->schedule.steps_room;
     const size_t count = (size_t)plan->sources_count;
     rg_commands_destroy(layout->recorded);
     for (size_t i = 0; layout->stand_ins != NULL && i < count; i++)
@@ -402,9 +355,9 @@ void rg_layout_destroy(rg_plan *plan, rg_layout_plan *layout)
     rg_release(allocator, layout->alignments, count * sizeof *layout->alignments);
     rg_release(allocator, layout->stand_ins, count * sizeof *layout->stand_ins);
     rg_release(allocator, layout->poison, layout->poison_bytes);
-    rg_release(allocator, layout->descs, values * sizeof *layout->descs);
     rg_release(allocator, layout->tensors, values * sizeof *layout->tensors);
     rg_release(allocator, layout->states, steps * sizeof *layout->states);
+    rg_schedule_destroy(&layout->schedule);
     rg_release(allocator, layout, sizeof *layout);
 }
 

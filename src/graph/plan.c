@@ -13,7 +13,14 @@ rg_plan_options rg_plan_options_default(void)
 {
     return (rg_plan_options){ .size = sizeof(rg_plan_options),
                               .reuse_storage = true,
-                              .in_place = true };
+                              .in_place = true,
+                              .fuse_neurons = true,
+                              .fuse_biases = true,
+                              .fuse_softmax = true,
+                              .fuse_losses = true,
+                              .add_gradients = true,
+                              .share_views = true,
+                              .batch_updates = true };
 }
 
 /* ---- what has to run ---- */
@@ -167,10 +174,13 @@ static rg_status make_step(rg_plan *plan, const draft *d, const rg_node *node, r
         step->in[i] = i < node->inputs ? id_of(node->in[i]) : -1;
         const rg_value *out = i < node->outputs ? node->out[i] : NULL;
         step->out[i] = out != NULL && (!node->gradient || d->live[out->id]) ? out->id : -1;
+        if (step->out[i] >= 0)
+            plan->slots[step->out[i]].made = (int32_t)(step - plan->steps);
     }
     const uint32_t reads = node->gradient ? rg_node_reads(node) : 0;
     for (int32_t i = 0; i < RG_MAX_INPUTS; i++) {
         step->source[i] = node->gradient ? id_of(node->x[i]) : -1;
+        step->base[i] = -1;
         step->x[i] = reads & (uint32_t)RG_READS_X << i ? id_of(node->x[i]) : -1;
     }
     for (int32_t i = 0; i < RG_MAX_OUTPUTS; i++)
@@ -179,30 +189,6 @@ static rg_status make_step(rg_plan *plan, const draft *d, const rg_node *node, r
         plan->steps[step->forward].keeps = true;
     RG_TRY(copy_label(node->label, &step->label));
     return rg_kernel_create(plan->device, node->op, node->desc, &step->kernel);
-}
-
-static void note_read(rg_plan *plan, int32_t value, int32_t step)
-{
-    if (value >= 0)
-        plan->slots[value].last = step;
-}
-
-/* When values are made, and read last. A step also makes what nobody reads. */
-static void find_times(rg_plan *plan)
-{
-    for (int32_t s = 0; s < plan->steps_count; s++) {
-        const rg_step *step = &plan->steps[s];
-        for (int32_t i = 0; i < step->outputs; i++) {
-            if (step->out[i] >= 0)
-                plan->slots[step->out[i]].made = plan->slots[step->out[i]].last = s;
-        }
-        for (int32_t i = 0; i < RG_MAX_INPUTS; i++) {
-            note_read(plan, step->in[i], s);
-            note_read(plan, step->x[i], s);
-        }
-        for (int32_t i = 0; i < RG_MAX_OUTPUTS; i++)
-            note_read(plan, step->y[i], s);
-    }
 }
 
 static rg_status make_slots(rg_plan *plan, const draft *d)
@@ -316,7 +302,6 @@ static rg_status fill_plan(rg_plan *plan, draft *d)
     }
     rg_release(allocator, order, nodes * sizeof *order);
     RG_TRY(status);
-    find_times(plan);
     RG_TRY(make_parameters(plan));
     plan->options.share = NULL; /* it may be gone before this plan */
     return RG_OK;
@@ -417,7 +402,14 @@ const char *rg_plan_source_name(const rg_plan *plan, int32_t index)
 
 int32_t rg_plan_steps(const rg_plan *plan)
 {
-    return plan != NULL ? plan->steps_count : 0;
+    return plan == NULL            ? 0
+           : plan->current == NULL ? plan->steps_count
+                                   : plan->current->schedule.steps_count;
+}
+
+int64_t rg_plan_launches(const rg_plan *plan)
+{
+    return plan != NULL && plan->current != NULL ? plan->current->launches : 0;
 }
 
 int32_t rg_plan_parameters(const rg_plan *plan)

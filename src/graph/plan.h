@@ -11,7 +11,9 @@
 typedef struct rg_step {
     const rg_op *op;
     rg_kernel *kernel;
+    bool own_kernel; /* made for a schedule */
     char *label;
+    int32_t origin; /* its place among the steps of the plan */
     bool gradient;
     int32_t forward; /* of a gradient: the step whose state it reads, or -1 */
     int32_t inputs, outputs;
@@ -19,6 +21,10 @@ typedef struct rg_step {
     int32_t source[RG_MAX_INPUTS];                 /* of a gradient: x, for their shapes */
     int32_t x[RG_MAX_INPUTS], y[RG_MAX_OUTPUTS];   /* what it is handed of them */
     bool keeps;                                    /* a forward step whose state a gradient wants */
+    uint64_t add;                /* of a gradient: bit i: out[i] is base[i] with dx added into it */
+    int32_t base[RG_MAX_INPUTS]; /* else -1 */
+    uint32_t views;              /* bit i: out[i] is in[0] in another shape, and is not written */
+    int32_t begin, end;          /* steps that run together with it, in one batch */
 } rg_step;
 
 /* A value as the plan knows it. */
@@ -29,22 +35,36 @@ typedef struct rg_slot {
     double number;      /* of a constant */
     int32_t parameter;  /* a value that is this parameter, or is assigned to it; else -1 */
     int32_t made, last; /* steps that write it and that read it last; made -1: before all */
+    int32_t readers;    /* steps that read it */
+    int32_t view;       /* the value whose storage it has, in another shape; else -1 */
     bool live, result;
     rg_tensor_desc desc; /* of a parameter */
     char *name;          /* of a source or parameter */
 } rg_slot;
 
+/* The steps of one layout: those of the plan, changed as its options say. */
+typedef struct rg_schedule {
+    const struct rg_plan *plan;
+    rg_step *steps;
+    int32_t steps_count;
+    rg_slot *slots; /* by value: those of the plan, and further ones */
+    int32_t slots_count;
+    rg_tensor_desc *descs;         /* by value */
+    size_t steps_room, slots_room; /* how many there is room for */
+} rg_schedule;
+
 /* Storage and tensors for one set of source shapes. */
 typedef struct rg_layout_plan {
     struct rg_layout_plan *next;
     rg_tensor_desc *sources;
-    size_t *alignments;    /* of the sources: their addresses, modulo RG_ALIGNMENT */
-    rg_tensor_desc *descs; /* by value */
-    rg_tensor **tensors;   /* by value; NULL for sources */
-    rg_state **states;     /* by step */
+    size_t *alignments; /* of the sources: their addresses, modulo RG_ALIGNMENT */
+    rg_schedule schedule;
+    rg_tensor **tensors; /* by value; NULL for sources */
+    rg_state **states;   /* by step */
     rg_storage *storage;
     size_t bytes, apart; /* of the storage; of all values and states if none shared */
     size_t scratch;      /* of kernels, allocated for each run */
+    int64_t launches;
     rg_commands *recorded;
     rg_tensor **stand_ins; /* by source */
     void *poison;          /* bytes that overwrite what is no longer read, or NULL */
@@ -83,6 +103,46 @@ typedef struct rg_claim {
 /* Gives every claim an offset, so that claims whose times meet do not; returns the size of it all.
  */
 rg_status rg_claims_place(rg_claim claims[], int32_t count, bool reuse, size_t *size);
+
+/* ---- steps.c ---- */
+
+rg_status rg_schedule_create(const rg_plan *plan, rg_schedule *schedule);
+void rg_schedule_destroy(rg_schedule *schedule);
+/* When values are made and read last, and by how many steps. */
+void rg_schedule_times(rg_schedule *schedule);
+void rg_schedule_remove(rg_schedule *schedule, int32_t step);
+/* The value whose storage a value has. */
+static inline int32_t rg_schedule_root(const rg_schedule *schedule, int32_t value)
+{
+    return value >= 0 && schedule->slots[value].view >= 0 ? schedule->slots[value].view : value;
+}
+/* Values that a step reads, one after the other: index from 0 on, until it returns false; -1 for
+ * none. */
+bool rg_step_read(const rg_step *step, int32_t index, int32_t *value);
+bool rg_step_reads(const rg_step *step, int32_t value);
+/* Whether the step is an arithmetic node that adds its two operands, and does nothing else. */
+bool rg_step_is_sum(const rg_step *step);
+/* Passes: each leaves times as they are then. */
+rg_status rg_schedule_views(rg_schedule *schedule);
+rg_status rg_schedule_sums(rg_schedule *schedule);
+rg_status rg_schedule_batches(rg_schedule *schedule);
+
+/* ---- fuse.c ---- */
+
+rg_status rg_schedule_fuse(rg_schedule *schedule);
+
+/* ---- claims.c ---- */
+
+/* What wants storage: values, then the tensors of states in the order of their steps. */
+typedef struct rg_claims {
+    rg_claim *list;
+    int32_t count, values; /* in all; for values alone */
+    int32_t *of_value;     /* by value: its claim, or -1 */
+    size_t apart;          /* bytes, if none shared */
+    size_t list_room, values_room;
+} rg_claims;
+rg_status rg_claims_make(const rg_schedule *schedule, rg_claims *claims);
+void rg_claims_free(rg_claims *claims);
 
 /* ---- layout.c ---- */
 

@@ -144,6 +144,17 @@ static uint32_t reads(const void *desc)
     return RG_READS_X | RG_READS_X << 1;
 }
 
+/* dy is the gradient of what is added as it is. */
+static uint32_t views(const void *desc, bool is_gradient)
+{
+    const rg_arithmetic_desc *d = desc;
+    const bool sum = d->kind == RG_ARITHMETIC_ADD || d->kind == RG_ARITHMETIC_SUBTRACT;
+    if (!is_gradient || !sum || is_bounded(d))
+        return 0;
+    const double b = d->kind == RG_ARITHMETIC_ADD ? d->secondary_scale : -d->secondary_scale;
+    return (uint32_t)(d->primary_scale == 1) | (uint32_t)(b == 1) << 1;
+}
+
 /* Where nothing is broadcast; otherwise joined images would have other sums. */
 static bool joins(const void *desc, const rg_tensor_desc x[])
 {
@@ -454,7 +465,8 @@ RG_OP_DEFINE(arithmetic, .text = "add, subtract, multiply, divide and compare, w
              .inputs = (const char *const[]){ "a", "b", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names,
              .alias = "x0=y0 x1=y0 dy0=dx0 dy0=dx1", .check = check, .shapes = shapes,
-             .reads = reads, .joins = joins, .forward = forward, .gradient = gradient);
+             .views = views, .cheap = true, .reads = reads, .joins = joins, .forward = forward,
+             .gradient = gradient);
 
 rg_status rg_arithmetic_create(rg_device *device, const rg_arithmetic_desc *desc,
                                rg_kernel **kernel)

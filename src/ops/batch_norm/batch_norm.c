@@ -698,8 +698,9 @@ RG_OP_DEFINE(batch_norm, .text = "normalisation of every channel over the whole 
              .names = names, .alias = "x0=y0 dy0=dx0 x0=dx0", .alias_of = alias_of,
              .count_inputs = count_inputs, .count_outputs = count_outputs,
              .input_names = input_names, .check = check, .shapes = shapes, .state = make_slots,
-             .fits = fits, .fills_state = fills_state, .reads = reads, .optional_dy = 6,
-             .shares_state = shares_state, .forward = forward, .gradient = gradient);
+             .fits = fits, .fills_state = fills_state, .cheap = true, .reads = reads,
+             .optional_dy = 6, .shares_state = shares_state, .forward = forward,
+             .gradient = gradient);
 
 rg_status rg_batch_norm_create(rg_device *device, const rg_batch_norm_desc *desc,
                                rg_kernel **kernel)

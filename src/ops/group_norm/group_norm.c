@@ -485,7 +485,7 @@ RG_OP_DEFINE(group_norm, .text = "normalisation of groups of channels, image by 
              .outputs = (const char *const[]){ "y", NULL }, .names = names,
              .alias = "x0=y0 dy0=dx0 x0=dx0", .count_inputs = count_inputs,
              .input_names = input_names, .check = check, .shapes = shapes, .state = make_slots,
-             .reads = reads, .forward = forward, .gradient = gradient);
+             .cheap = true, .reads = reads, .forward = forward, .gradient = gradient);
 
 rg_status rg_group_norm_create(rg_device *device, const rg_group_norm_desc *desc,
                                rg_kernel **kernel)

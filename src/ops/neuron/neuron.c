@@ -488,7 +488,7 @@ RG_OP_DEFINE(neuron, .text = "activation functions, element by element",
              .inputs = (const char *const[]){ "x", "slope", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names,
              .alias = "x0=y0 dy0=dx0 x0=dx0 y0=dx0", .count_inputs = count_inputs, .check = check,
-             .shapes = shapes, .reads = reads, .joins = joins, .forward = forward,
+             .shapes = shapes, .cheap = true, .reads = reads, .joins = joins, .forward = forward,
              .gradient = gradient);
 
 rg_status rg_neuron_create(rg_device *device, const rg_neuron_desc *desc, rg_kernel **kernel)

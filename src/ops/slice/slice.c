@@ -170,7 +170,7 @@ RG_OP_DEFINE(slice, .text = "part of a tensor: start, length and step of each di
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names, .alias = "",
-             .shapes = shapes, .reads = reads, .joins = joins, .forward = forward,
+             .shapes = shapes, .cheap = true, .reads = reads, .joins = joins, .forward = forward,
              .gradient = gradient);
 
 rg_status rg_slice_create(rg_device *device, const rg_slice_desc *desc, rg_kernel **kernel)

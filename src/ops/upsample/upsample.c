@@ -212,7 +212,7 @@ RG_OP_DEFINE(upsample, .text = "images of another size, by the nearest pixel or 
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names, .check = check,
-             .shapes = shapes, .reads = reads, .joins = joins, .forward = forward,
+             .shapes = shapes, .cheap = true, .reads = reads, .joins = joins, .forward = forward,
              .gradient = gradient);
 
 rg_status rg_upsample_create(rg_device *device, const rg_upsample_desc *desc, rg_kernel **kernel)

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Schedules: the steps of one layout, and passes over them that save copies, sums and launches. */
+#include "graph/plan.h"
+
+#include <retrograde/arithmetic.h>
+
+#include <math.h>
+
+static const rg_allocator *const allocator = &rg_default_allocator;
+
+/* ---- steps ---- */
+
+rg_status rg_schedule_create(const rg_plan *plan, rg_schedule *s)
+{
+    const size_t steps = (size_t)plan->steps_count, values = (size_t)plan->slots_count;
+    const size_t more = plan->options.budget > 0 ? steps : 0; /* each may run a second time */
+    s->plan = plan;
+    s->steps_room = steps + more;
+    s->slots_room = values + more;
+    RG_TRY(rg_room(s->steps_room, sizeof *s->steps, &s->steps));
+    RG_TRY(rg_room(s->slots_room, sizeof *s->slots, &s->slots));
+    RG_TRY(rg_room(s->slots_room, sizeof *s->descs, &s->descs));
+    for (size_t i = 0; i < steps; i++) {
+        s->steps[i] = plan->steps[i];
+        s->steps[i].begin = s->steps[i].end = s->steps[i].origin = (int32_t)i;
+    }
+    for (size_t v = 0; v < values; v++) {
+        s->slots[v] = plan->slots[v];
+        s->slots[v].view = -1;
+    }
+    s->steps_count = plan->steps_count;
+    s->slots_count = plan->slots_count;
+    rg_schedule_times(s);
+    return RG_OK;
+}
+
+static void drop_kernel(rg_step *step)
+{
+    if (step->own_kernel)
+        rg_kernel_destroy(step->kernel);
+}
+
+void rg_schedule_destroy(rg_schedule *s)
+{
+    for (int32_t i = 0; i < s->steps_count; i++)
+        drop_kernel(&s->steps[i]);
+    rg_release(allocator, s->steps, s->steps_room * sizeof *s->steps);
+    rg_release(allocator, s->slots, s->slots_room * sizeof *s->slots);
+    rg_release(allocator, s->descs, s->slots_room * sizeof *s->descs);
+}
+
+void rg_schedule_remove(rg_schedule *s, int32_t step)
+{
+    drop_kernel(&s->steps[step]);
+    s->steps_count--;
+    for (int32_t i = step; i < s->steps_count; i++)
+        s->steps[i] = s->steps[i + 1];
+    for (int32_t i = 0; i < s->steps_count; i++) {
+        s->steps[i].forward -= s->steps[i].forward > step;
+        s->steps[i].begin = s->steps[i].end = i;
+    }
+}
+
+bool rg_step_read(const rg_step *step, int32_t index, int32_t *value)
+{
+    if (index < 3 * RG_MAX_INPUTS) {
+        const int32_t *const lists[] = { step->in, step->x, step->base };
+        *value = lists[index / RG_MAX_INPUTS][index % RG_MAX_INPUTS];
+        return true;
+    }
+    index -= 3 * RG_MAX_INPUTS;
+    if (index >= RG_MAX_OUTPUTS)
+        return false;
+    *value = step->y[index];
+    return true;
+}
+
+bool rg_step_reads(const rg_step *step, int32_t value)
+{
+    int32_t read;
+    for (int32_t i = 0; rg_step_read(step, i, &read); i++) {
+        if (read == value)
+            return true;
+    }
+    return false;
+}
+
+bool rg_step_is_sum(const rg_step *step)
+{
+    if (step->gradient || strcmp(step->op->name, "arithmetic") != 0)
+        return false;
+    const rg_arithmetic_desc *d = step->kernel->desc;
+    return d->kind == RG_ARITHMETIC_ADD && d->primary_scale == 1 && d->secondary_scale == 1 &&
+           d->bias == 0 && d->minimum == -INFINITY && d->maximum == INFINITY;
+}
+
+/* ---- times ---- */
+
+/* A step also makes what nobody reads. */
+static void note_writes(rg_schedule *s, int32_t at)
+{
+    const rg_step *step = &s->steps[at];
+    for (int32_t i = 0; i < step->outputs; i++) {
+        if (step->out[i] < 0)
+            continue;
+        rg_slot *slot = &s->slots[step->out[i]];
+        slot->made = step->begin;
+        if (slot->last < step->end)
+            slot->last = step->end;
+        if (slot->view >= 0 && s->slots[slot->view].last < step->end)
+            s->slots[slot->view].last = step->end;
+    }
+}
+
+void rg_schedule_times(rg_schedule *s)
+{
+    for (int32_t v = 0; v < s->slots_count; v++) {
+        s->slots[v].made = s->slots[v].last = -1;
+        s->slots[v].readers = 0;
+    }
+    for (int32_t i = 0; i < s->steps_count; i++) {
+        const rg_step *step = &s->steps[i];
+        int32_t value, seen[3 * RG_MAX_INPUTS + RG_MAX_OUTPUTS], count = 0;
+        note_writes(s, i);
+        for (int32_t k = 0; rg_step_read(step, k, &value); k++) {
+            bool again = value < 0;
+            for (int32_t j = 0; j < count && !again; j++)
+                again = seen[j] == value;
+            if (again)
+                continue;
+            seen[count++] = value;
+            s->slots[value].readers++;
+            s->slots[value].last = step->end;
+            s->slots[rg_schedule_root(s, value)].last = step->end;
+        }
+    }
+}
+
+/* ---- views ---- */
+
+/* Whether `value` may be `source` in another shape. A parameter may be overwritten before its
+ * readers are done, and a result must be a tensor of the plan. */
+static bool may_view(const rg_schedule *s, int32_t source, int32_t value)
+{
+    const rg_slot *from = &s->slots[source], *to = &s->slots[value];
+    const rg_tensor_desc *a = &s->descs[source], *b = &s->descs[value];
+    return from->parameter < 0 && to->parameter < 0 && a->dtype == b->dtype &&
+           rg_shape_count(a) == rg_shape_count(b) && rg_shape_is_dense(a) &&
+           !(from->kind == RG_VALUE_SOURCE && to->result);
+}
+
+rg_status rg_schedule_views(rg_schedule *s)
+{
+    for (int32_t i = 0; i < s->steps_count; i++) {
+        rg_step *step = &s->steps[i];
+        if (step->op->views == NULL || step->in[0] < 0)
+            continue;
+        const uint32_t views = step->op->views(step->kernel->desc, step->gradient);
+        const int32_t root = rg_schedule_root(s, step->in[0]);
+        for (int32_t k = 0; k < step->outputs; k++) {
+            const int32_t v = step->out[k];
+            if (v < 0 || !(views >> k & 1) || step->add >> k & 1 || !may_view(s, root, v))
+                continue;
+            step->views |= 1u << k;
+            s->slots[v].view = root;
+            s->slots[root].result |= s->slots[v].result;
+        }
+    }
+    rg_schedule_times(s);
+    return RG_OK;
+}
+
+/* ---- sums of gradients ---- */
+
+/* Whether any step from `from` on, but for `sum`, reads what has the storage of `value`. */
+static bool is_read_from(const rg_schedule *s, int32_t value, int32_t from, int32_t sum)
+{
+    const int32_t root = rg_schedule_root(s, value);
+    for (int32_t i = from; i < s->steps_count; i++) {
+        int32_t read;
+        for (int32_t k = 0; i != sum && rg_step_read(&s->steps[i], k, &read); k++) {
+            if (rg_schedule_root(s, read) == root && read >= 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Whether dx[k] of a gradient step can be added into `base` in place of a sum of both. */
+static bool may_add(const rg_schedule *s, int32_t sum, int32_t base, int32_t last)
+{
+    const int32_t root = rg_schedule_root(s, base), total = s->steps[sum].out[0];
+    const rg_slot *from = &s->slots[root], *to = &s->slots[last];
+    if (base == last || from->kind != RG_VALUE_OUTPUT || from->parameter >= 0 || from->result ||
+        to->kind != RG_VALUE_OUTPUT || to->result || to->parameter >= 0 || to->readers != 1 ||
+        to->view >= 0 || s->slots[total].parameter >= 0 || s->slots[base].made >= to->made)
+        return false;
+    return s->steps[to->made].gradient && rg_shape_same(&s->descs[base], &s->descs[last]) &&
+           rg_shape_same(&s->descs[base], &s->descs[total]) &&
+           !is_read_from(s, base, to->made, sum) && !is_read_from(s, last, to->made, sum);
+}
+
+static void add_into(rg_schedule *s, int32_t sum, int32_t base, int32_t last)
+{
+    rg_step *step = &s->steps[s->slots[last].made];
+    for (int32_t k = 0; k < step->outputs; k++) {
+        if (step->out[k] != last)
+            continue;
+        step->out[k] = s->steps[sum].out[0];
+        step->base[k] = base;
+        step->add |= UINT64_C(1) << k;
+    }
+    rg_schedule_remove(s, sum);
+    rg_schedule_times(s);
+}
+
+rg_status rg_schedule_sums(rg_schedule *s)
+{
+    for (int32_t i = 0; i < s->steps_count; i++) {
+        if (!rg_step_is_sum(&s->steps[i]))
+            continue;
+        const int32_t a = s->steps[i].in[0], b = s->steps[i].in[1];
+        const bool a_first = s->slots[a].made < s->slots[b].made;
+        const int32_t base = a_first ? a : b, last = a_first ? b : a;
+        if (may_add(s, i, base, last)) {
+            add_into(s, i, base, last);
+            i--;
+        }
+    }
+    return RG_OK;
+}
+
+/* ---- batches ---- */
+
+static bool may_batch(const rg_step *step)
+{
+    return !step->gradient && !step->keeps && step->op->forward_calls != NULL;
+}
+
+/* What a value is for those who read and write it: its parameter, if it has one. */
+static int32_t target_of(const rg_schedule *s, int32_t value)
+{
+    return s->slots[value].parameter >= 0 ? s->slots[value].parameter : value;
+}
+
+/* Marks of the steps that read and write a target last. */
+typedef struct marks {
+    int32_t *reader, *writer;
+} marks;
+
+/* Whether a step can stand among those from `first` on in any order: it reads nothing that they
+ * write, and the other way round. */
+static bool stands_apart(const rg_schedule *s, const marks *m, int32_t first, int32_t at)
+{
+    const rg_step *step = &s->steps[at];
+    for (int32_t i = 0; i < step->inputs; i++) {
+        if (step->in[i] >= 0 && m->writer[target_of(s, step->in[i])] >= first)
+            return false;
+    }
+    for (int32_t i = 0; i < step->outputs; i++) {
+        const int32_t target = step->out[i] >= 0 ? target_of(s, step->out[i]) : -1;
+        if (target >= 0 && (m->reader[target] >= first || m->writer[target] >= first))
+            return false;
+    }
+    return true;
+}
+
+static void mark(const rg_schedule *s, const marks *m, int32_t at)
+{
+    const rg_step *step = &s->steps[at];
+    for (int32_t i = 0; i < step->inputs; i++) {
+        if (step->in[i] >= 0)
+            m->reader[target_of(s, step->in[i])] = at;
+    }
+    for (int32_t i = 0; i < step->outputs; i++) {
+        if (step->out[i] >= 0)
+            m->writer[target_of(s, step->out[i])] = at;
+    }
+}
+
+/* Steps of one kernel stand next to each other, in the order in which kernels come first. */
+static void gather(rg_schedule *s, int32_t first, int32_t last)
+{
+    for (int32_t begin = first; begin <= last;) {
+        int32_t end = begin;
+        for (int32_t i = begin + 1; i <= last; i++) {
+            if (!rg_kernel_equal(s->steps[begin].kernel, s->steps[i].kernel))
+                continue;
+            const rg_step step = s->steps[i];
+            end++;
+            memmove(&s->steps[end + 1], &s->steps[end], (size_t)(i - end) * sizeof step);
+            s->steps[end] = step;
+        }
+        for (int32_t i = begin; i <= end; i++) {
+            s->steps[i].begin = begin;
+            s->steps[i].end = end;
+        }
+        begin = end + 1;
+    }
+}
+
+static void find_batches(rg_schedule *s, const marks *m)
+{
+    for (int32_t v = 0; v < s->slots_count; v++)
+        m->reader[v] = m->writer[v] = -1;
+    for (int32_t first = 0; first < s->steps_count;) {
+        int32_t end = first;
+        while (end < s->steps_count && may_batch(&s->steps[end]) && stands_apart(s, m, first, end))
+            mark(s, m, end++);
+        if (end > first + 1)
+            gather(s, first, end - 1);
+        first = end > first ? end : first + 1;
+    }
+}
+
+rg_status rg_schedule_batches(rg_schedule *s)
+{
+    const size_t bytes = (size_t)s->slots_count * sizeof(int32_t);
+    marks m = { NULL, NULL };
+    rg_status status = rg_room((size_t)s->slots_count, sizeof *m.reader, &m.reader);
+    if (status == RG_OK)
+        status = rg_room((size_t)s->slots_count, sizeof *m.writer, &m.writer);
+    if (status == RG_OK)
+        find_batches(s, &m);
+    rg_release(allocator, m.reader, bytes);
+    rg_release(allocator, m.writer, bytes);
+    rg_schedule_times(s);
+    return status;
+}
