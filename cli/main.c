@@ -15,6 +15,9 @@ static const struct {
 } commands[] = {
 #if RG_HAVE_TRAIN
     { "train", rg_cmd_train, "train a network on images; progress, report, checkpoint" },
+    { "eval", rg_cmd_eval, "how good a trained network is on a data set" },
+    { "predict", rg_cmd_predict, "classes of images, with probabilities" },
+    { "graph", rg_cmd_graph, "draw a network, forward and backward (SVG, DOT)" },
 #endif
     { "op", rg_cmd_op, "run one op, or its gradient, on NPY files" },
     { "check", rg_cmd_check, "every case against its definition and finite differences" },

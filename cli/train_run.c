@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <time.h>
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
@@ -165,13 +166,51 @@ static rg_status join_path(const char *folder, const char *name, char **path)
     return RG_OK;
 }
 
+/* Seconds since 1970. */
+static double clock_time(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Numbers of an epoch for spreadsheets and for TensorBoard. A run that starts anew replaces the
+ * table of the run before; one that goes on continues it. */
+static rg_status open_metrics(rg_train_run *run)
+{
+    char *path;
+    RG_TRY(join_path(run->request->out, "metrics.csv", &path));
+    if (run->request->resume == NULL)
+        (void)remove(path);
+    rg_status status = rg_csv_open(&run->csv, path);
+    free(path);
+    if (status == RG_OK)
+        status = rg_events_open(&run->events, run->request->out, clock_time());
+    return status;
+}
+
+static rg_status add_metrics(rg_train_run *run, const rg_report_epoch *e)
+{
+    rg_metric_row row = { .epoch = e->epoch, .step = rg_trainer_steps(run->trainer) };
+    rg_metric_set(&row, RG_METRIC_TRAIN_LOSS, e->train_loss);
+    rg_metric_set(&row, RG_METRIC_TRAIN_ACCURACY, e->train_accuracy);
+    rg_metric_set(&row, RG_METRIC_VALIDATION_LOSS, e->validation_loss);
+    rg_metric_set(&row, RG_METRIC_VALIDATION_ACCURACY, e->validation_accuracy);
+    rg_metric_set(&row, RG_METRIC_LEARNING_RATE, e->learning_rate);
+    rg_metric_set(&row, RG_METRIC_IMAGES_PER_SECOND, e->images_per_second);
+    rg_metric_set(&row, RG_METRIC_SECONDS, e->seconds);
+    RG_TRY(rg_csv_add(&run->csv, &row));
+    return rg_events_add(&run->events, &row, clock_time());
+}
+
 static rg_status make_folder(rg_train_run *run)
 {
     const char *out = run->request->out;
     RG_CHECK(mkdir(out, 0777) == 0 || errno == EEXIST, RG_IO, "%s: cannot be made: %s", out,
              strerror(errno));
     RG_TRY(join_path(out, "checkpoint.safetensors", &run->checkpoint_path));
-    return join_path(out, "report.html", &run->report_path);
+    RG_TRY(join_path(out, "report.html", &run->report_path));
+    return open_metrics(run);
 }
 
 static rg_status make_room(rg_train_run *run)
@@ -235,7 +274,9 @@ static rg_status begin(rg_train_run *run)
 rg_status rg_train_begin(rg_train_run *run, rg_train_request *request, const char *command)
 {
     (void)command;
-    *run = (rg_train_run){ .request = request, .began = rg_seconds() };
+    *run = (rg_train_run){
+        .request = request, .began = rg_seconds(), .csv.file = -1, .events.file = -1
+    };
     rg_show_begin(&run->show, request->json, request->epochs, 0);
     RG_TRY(begin(run));
     char device[256];
@@ -249,6 +290,8 @@ rg_status rg_train_begin(rg_train_run *run, rg_train_request *request, const cha
 
 void rg_train_end(rg_train_run *run)
 {
+    (void)rg_metric_file_close(&run->csv);
+    (void)rg_metric_file_close(&run->events);
     rg_train_close_part(&run->train);
     rg_train_close_part(&run->validation);
     rg_train_close_part(&run->test);
@@ -431,6 +474,7 @@ static rg_status end_epoch(rg_train_run *run, const rg_train_progress *p)
                            .images_per_second = (double)p->images / p->seconds,
                            .learning_rate = p->rate };
     rg_show_epoch(&run->show, p, &v);
+    RG_TRY(add_metrics(run, &run->epochs[run->epoch_count - 1]));
     c->epoch = p->epoch;
     c->position = c->images = c->right = 0;
     c->loss = 0;

@@ -6,6 +6,7 @@
 
 #include "cli/train_options.h"
 #include "cli/train_show.h"
+#include "train/metrics.h"
 #include "train/report.h"
 
 /* A set of images with the loader that goes over it. */
@@ -35,6 +36,7 @@ typedef struct rg_train_run {
     int64_t steps; /* of the whole run */
     double began;
     char *checkpoint_path, *report_path;
+    rg_metric_file csv, events;
     rg_report_epoch *epochs;
     int64_t epoch_count;
     rg_report_step *losses; /* of single steps, thinned */

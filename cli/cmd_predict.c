@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* `retrograde predict`: images in, classes and probabilities out. */
+#include "cli/arguments.h"
+#include "cli/cli.h"
+#include "cli/use_checkpoint.h"
+#include "core/memory.h"
+#include "files/whole_file.h"
+#include "train/png_image.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const rg_allocator *const allocator = &rg_default_allocator;
+
+typedef struct request {
+    const char *device;
+    int64_t threads, top;
+    bool json, help;
+} request;
+
+/* ---- one image, as pixels from 0 to 1 ---- */
+
+static int64_t pixels_of(const rg_network_options *n)
+{
+    return n->height * n->width * n->channels;
+}
+
+static rg_status take_png(const rg_bytes *bytes, const rg_network_options *n, double *pixels)
+{
+    rg_png png;
+    RG_TRY(rg_png_begin(&png, bytes->data, bytes->size));
+    rg_status status = RG_OK;
+    void *raw = NULL;
+    const size_t count = (size_t)pixels_of(n);
+    if (png.height != n->height || png.width != n->width)
+        status = rg_fail(
+            RG_INVALID_ARGUMENT, "the image has %lldx%lld pixels, the network takes %lldx%lld",
+            (long long)png.height, (long long)png.width, (long long)n->height, (long long)n->width);
+    else if (n->channels != 1 && n->channels != 3)
+        status = rg_fail(RG_INVALID_ARGUMENT, "the network takes %lld channels, not pictures",
+                         (long long)n->channels);
+    if (status == RG_OK)
+        status = rg_allocate(allocator, count, &raw);
+    if (status == RG_OK)
+        status = rg_png_pixels(&png, (int)n->channels, raw);
+    for (size_t i = 0; status == RG_OK && i < count; i++)
+        pixels[i] = ((const uint8_t *)raw)[i] / 255.0;
+    rg_release(allocator, raw, count);
+    rg_png_end(&png);
+    return status;
+}
+
+static rg_status read_png(const char *path, const rg_network_options *n, double *pixels)
+{
+    enum { LIMIT = 1 << 28 };
+    rg_bytes bytes;
+    RG_TRY(rg_file_read(allocator, path, LIMIT, &bytes));
+    const rg_status status = take_png(&bytes, n, pixels);
+    if (status != RG_OK)
+        rg_error_prefix("%s: ", path);
+    rg_bytes_release(allocator, &bytes);
+    return status;
+}
+
+/* An array of one image: (h, w, c), (h, w) or (1, h, w, c). */
+static rg_status read_npy(const char *path, rg_device *device, const rg_network_options *n,
+                          double *pixels)
+{
+    rg_tensor *tensor;
+    rg_tensor_desc desc;
+    RG_TRY(rg_tensor_load_npy(device, path, &tensor));
+    rg_status status = rg_tensor_get_desc(tensor, &desc);
+    int64_t count = 1;
+    for (int32_t d = 0; status == RG_OK && d < desc.rank; d++)
+        count *= desc.dims[d];
+    if (status == RG_OK && count != pixels_of(n))
+        status =
+            rg_fail(RG_INVALID_ARGUMENT, "%s: it has %lld numbers, an image of the network %lld",
+                    path, (long long)count, (long long)pixels_of(n));
+    const size_t bytes = status == RG_OK ? (size_t)count * rg_dtype_size(desc.dtype) : 0;
+    void *data = NULL;
+    if (status == RG_OK)
+        status = rg_allocate(allocator, bytes, &data);
+    if (status == RG_OK)
+        status = rg_tensor_read(tensor, data, bytes, RG_LAYOUT_SAME);
+    for (int64_t i = 0; status == RG_OK && i < count; i++)
+        pixels[i] = rg_element_get(data, desc.dtype, i) / (desc.dtype == RG_U8 ? 255.0 : 1.0);
+    rg_release(allocator, data, bytes);
+    rg_tensor_destroy(tensor);
+    return status;
+}
+
+/* ---- answers ---- */
+
+static void print_text(const char *text)
+{
+    putchar('"');
+    for (const unsigned char *c = (const unsigned char *)text; *c != 0; c++) {
+        if (*c == '"' || *c == '\\')
+            printf("\\%c", *c);
+        else if (*c < 32)
+            printf("\\u%04x", *c);
+        else
+            putchar(*c);
+    }
+    putchar('"');
+}
+
+static void print_answer(const rg_checkpoint *c, const char *path, float p[], const request *q)
+{
+    const int32_t classes = c->network.classes;
+    const int64_t top = q->top < classes ? q->top : classes;
+    if (q->json) {
+        printf("{\"image\":");
+        print_text(path);
+        printf(",\"classes\":[");
+    } else {
+        printf("%s:", path);
+    }
+    for (int64_t k = 0; k < top; k++) {
+        int32_t best = 0;
+        for (int32_t i = 1; i < classes; i++)
+            best = p[i] > p[best] ? i : best;
+        if (q->json) {
+            printf("%s{\"class\":", k > 0 ? "," : "");
+            print_text(c->class_names[best]);
+            printf(",\"number\":%d,\"probability\":%.6g}", best, (double)p[best]);
+        } else {
+            printf("%s %s %.2f %%", k > 0 ? "," : "", c->class_names[best], 100 * (double)p[best]);
+        }
+        p[best] = -1;
+    }
+    puts(q->json ? "]}" : "");
+}
+
+static rg_status predict_one(rg_used_network *network, const char *path, const request *q,
+                             double *pixels, void *image, float *probabilities)
+{
+    const rg_checkpoint *c = &network->checkpoint;
+    const rg_network_options *n = &c->network;
+    const size_t length = strlen(path);
+    const bool npy = length > 4 && strcmp(path + length - 4, ".npy") == 0;
+    const int32_t label = 0; /* not known */
+    rg_outcome outcome;
+    RG_TRY(npy ? read_npy(path, network->device, n, pixels) : read_png(path, n, pixels));
+    for (int64_t i = 0; i < pixels_of(n); i++) {
+        const int64_t channel = i % n->channels;
+        rg_element_set(image, n->dtype, i, (pixels[i] - c->mean[channel]) / c->deviation[channel]);
+    }
+    RG_TRY(rg_trainer_evaluate(network->trainer, image, &label, 1, probabilities, &outcome));
+    print_answer(c, path, probabilities, q);
+    return RG_OK;
+}
+
+static int predict(rg_used_network *network, int count, char **paths, const request *q)
+{
+    const size_t pixels = (size_t)pixels_of(&network->checkpoint.network);
+    const size_t classes = (size_t)network->checkpoint.network.classes;
+    double *numbers = malloc(pixels * sizeof *numbers);
+    void *image = malloc(pixels * 8);
+    float *probabilities = malloc(classes * sizeof *probabilities);
+    int result = 0;
+    if (numbers == NULL || image == NULL || probabilities == NULL)
+        result = rg_wrong("out of memory");
+    for (int i = 0; i < count && result != 2; i++) {
+        if (predict_one(network, paths[i], q, numbers, image, probabilities) != RG_OK)
+            result = rg_failed(); /* the others may be good */
+    }
+    free(numbers);
+    free(image);
+    free(probabilities);
+    return result;
+}
+
+int rg_cmd_predict(int argc, char **argv)
+{
+    request q = { .device = "cpu", .top = 1 };
+    const rg_option options[] = {
+        { "top", RG_OPTION_COUNT, &q.top, "N", "the N likeliest classes (default 1)" },
+        { "device", RG_OPTION_TEXT, &q.device, "NAME", "cpu (default), cuda, cuda:1" },
+        { "threads", RG_OPTION_COUNT, &q.threads, "N", "of the CPU; 0: all (default)" },
+        { "json", RG_OPTION_FLAG, &q.json, NULL, "one JSON object an image" },
+        { "help", RG_OPTION_FLAG, &q.help, NULL, "this text" },
+        { NULL, RG_OPTION_FLAG, NULL, NULL, NULL },
+    };
+    const int left = rg_options_take(options, argc, argv, NULL, NULL);
+    if (left < 0)
+        return 2;
+    if (q.help) {
+        puts("usage: retrograde predict CHECKPOINT IMAGE... [options]\n\n"
+             "Classes of images, PNG or NPY, with their probabilities.\n");
+        rg_options_help(options);
+        return 0;
+    }
+    if (left < 2 || q.top < 1)
+        return rg_wrong(left < 2 ? "predict wants a checkpoint and images; see --help"
+                                 : "--top is at least 1");
+    rg_used_network network;
+    if (rg_used_network_open(argv[0], q.device, q.threads, &network) != RG_OK)
+        return rg_failed();
+    const int result = predict(&network, left - 1, argv + 1, &q);
+    rg_used_network_close(&network);
+    return result;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* A trained network from its checkpoint. */
+#include "cli/use_checkpoint.h"
+
+static rg_status open_trainer(const char *path, const rg_safetensors *file, rg_used_network *n)
+{
+    const rg_trainer_options options = { .network = n->checkpoint.network,
+                                         .accumulate = 1,
+                                         .use_only = true };
+    RG_TRY(rg_model_parse(n->checkpoint.model_name, n->checkpoint.model, &n->model));
+    RG_TRY(rg_trainer_create(n->device, n->model, &options, &n->trainer));
+    return rg_checkpoint_read(path, file, n->trainer);
+}
+
+rg_status rg_used_network_open(const char *path, const char *device, int64_t threads,
+                               rg_used_network *network)
+{
+    *network = (rg_used_network){ .device = NULL };
+    rg_device_options options = rg_device_options_default();
+    rg_safetensors *file;
+    options.threads = (int32_t)threads;
+    RG_TRY(rg_checkpoint_open(path, &network->checkpoint, &file));
+    rg_status status = rg_device_create(device, &options, &network->device);
+    if (status == RG_OK)
+        status = open_trainer(path, file, network);
+    rg_safetensors_close(file);
+    if (status != RG_OK)
+        rg_used_network_close(network);
+    return status;
+}
+
+void rg_used_network_close(rg_used_network *network)
+{
+    rg_trainer_destroy(network->trainer);
+    rg_model_destroy(network->model);
+    rg_device_destroy(network->device);
+    rg_checkpoint_release(&network->checkpoint);
+    *network = (rg_used_network){ .device = NULL };
+}
