@@ -44,8 +44,8 @@ static void draw_node(sketch *s, const rg_node *node)
     const int32_t of = node->forward != NULL ? s->of_node[node->forward->id] : -1;
     /* a sum that the reverse pass has added stands among the gradients */
     bool sums = !node->gradient && !update && node->inputs > 0;
-    for (int32_t i = 0; i < node->inputs; i++)
-        sums &= node->in[i]->node != NULL && node->in[i]->node->gradient;
+    for (int32_t i = 0; i < node->inputs && sums; i++)
+        sums = node->in[i]->node != NULL && node->in[i]->node->gradient;
     const int32_t index = add_node(s, (rg_draw_node){ .label = node->label,
                                                       .op = node->op->name,
                                                       .text = update ? node->in[0]->name : NULL,
