@@ -166,11 +166,14 @@ static bool wants_shape(const rg_drawing *d, const rg_draw_layout *layout, int32
     return true;
 }
 
+/* Half-way along a straight line, which is free of what stands beside the boxes. */
 static void add_shape(rg_page *page, const rg_draw_edge *edge, const rg_draw_route *route)
 {
-    const rg_draw_point a = route->points[0];
-    const bool down = route->points[1].y > a.y;
-    add_text(page, "shape", a.x + 7, a.y + (down ? 13 : -13), edge->text, RG_DRAW_SHAPE);
+    const rg_draw_point a = route->points[0], b = route->points[1];
+    const bool straight = route->count == 2 && fabs(a.x - b.x) < 60;
+    const double x = straight ? (a.x + b.x) / 2 : a.x;
+    const double y = straight ? (a.y + b.y) / 2 - 2 : a.y + (b.y > a.y ? 13 : -13);
+    add_text(page, "shape", x + 7, y, edge->text, RG_DRAW_SHAPE);
 }
 
 /* ---- the whole ---- */
