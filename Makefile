@@ -12,6 +12,7 @@ NATIVE := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/de
 CUDA_ARCHITECTURES ?= $(or $(NATIVE),75-virtual)
 
 BUILD := build
+TRAIN_BUILD := build-train
 VERSION := $(shell sed -n 's/^.define RG_VERSION_[A-Z]* //p' include/retrograde/base.h | paste -sd.)
 NAME := retrograde-$(VERSION)
 
@@ -24,10 +25,17 @@ GENERATOR := $(or $(KEPT),$(FOUND))
 CMAKE_BUILD := env -u MAKEFLAGS -u MAKELEVEL cmake --build $(BUILD) --parallel $(JOBS)
 
 .NOTPARALLEL:
-.PHONY: all demo test install dist clean format help configure setup-build setup-demo setup-test
+.PHONY: all train demo test install dist clean format help configure setup-build setup-demo setup-test setup-train
 
 all: setup-build configure ## the libraries and build/retrograde (default)
 	@$(CMAKE_BUILD) --target rg_product
+
+train: setup-train ## train a small network on Fashion-MNIST: run/report.html; OPTIONS=… for others
+	@cmake -S . -B $(TRAIN_BUILD) -G "$(FOUND)" -D CMAKE_BUILD_TYPE=Release -D RG_NATIVE=ON \
+	    -D RG_TESTS=OFF -D RG_CUDA=$(or $(CUDA),OFF) -D RG_PEERS=OFF -D RG_WERROR=$(RG_WERROR) \
+	    -D RG_CUDA_ARCHITECTURES="$(CUDA_ARCHITECTURES)" >/dev/null
+	@env -u MAKEFLAGS -u MAKELEVEL cmake --build $(TRAIN_BUILD) --parallel $(JOBS) --target rg_program
+	@echo && $(TRAIN_BUILD)/retrograde train $(OPTIONS)
 
 demo: setup-demo configure ## build, then check and measure softmax on the devices found
 	@$(CMAKE_BUILD) --target rg_product
@@ -66,7 +74,7 @@ help: ## this list
 
 setup-build:
 	@RG_INSTALL=no sh tools/setup build
-setup-demo setup-test:
+setup-demo setup-test setup-train:
 	@sh tools/setup $(@:setup-%=%)
 
 configure:

@@ -8,19 +8,22 @@
 #include <assert.h>
 
 #define DECLARE(rung) extern const rg_cpu_row rg_cpu_limit_f32_##rung[], rg_cpu_limit_f64_##rung[]
-#if RG_HAVE_AVX512
+#ifdef RG_ONE_RUNG /* stands for all */
+#define DECLARE_ONE(rung) DECLARE(rung)
+DECLARE_ONE(RG_ONE_RUNG);
+#define ONE(real, rung) rg_cpu_limit_##real##_##rung
+#define EACH(real, rung)                                  \
+    {                                                     \
+        ONE(real, rung), ONE(real, rung), ONE(real, rung) \
+    }
+#define ROWS(real) EACH(real, RG_ONE_RUNG)
+#elif RG_HAVE_AVX512
 DECLARE(base);
 DECLARE(avx2);
 DECLARE(avx512);
 #define ROWS(real)                                                                           \
     {                                                                                        \
         rg_cpu_limit_##real##_base, rg_cpu_limit_##real##_avx2, rg_cpu_limit_##real##_avx512 \
-    }
-#elif RG_HAVE_X86_RUNGS
-DECLARE(avx2);
-#define ROWS(real)                                             \
-    {                                                          \
-        rg_cpu_limit_##real##_avx2, rg_cpu_limit_##real##_avx2 \
     }
 #else
 DECLARE(base);

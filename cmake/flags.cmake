@@ -14,10 +14,22 @@ set(RG_ARITHMETIC -ffp-contract=off -fno-math-errno -fno-trapping-math)
 # The rungs of the ladder, lowest first, and what each needs.
 set(RG_RUNGS base)
 set(RG_RUNG_FLAGS_base "")
+set(RG_ONE_RUNG "") # where one stands for all
 if(RG_X86_RUNGS AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
-    if(RG_SANITIZE) # sees the kernels of one rung, which then stands for all
+    if(RG_SANITIZE) # sees the kernels of one rung
         set(RG_RUNGS avx2)
+        set(RG_ONE_RUNG avx2)
         set(RG_AVX512 0)
+    elseif(RG_NATIVE)
+        file(STRINGS /proc/cpuinfo features LIMIT_COUNT 1 REGEX "^flags.* fma .*avx2")
+        set(RG_ONE_RUNG base)
+        if(features MATCHES "avx512dq.*avx512bw.*avx512vl" AND features MATCHES "f16c")
+            set(RG_ONE_RUNG avx512)
+        elseif(features MATCHES "f16c")
+            set(RG_ONE_RUNG avx2)
+        endif()
+        set(RG_RUNGS ${RG_ONE_RUNG})
+        set(RG_AVX512 $<STREQUAL:${RG_ONE_RUNG},avx512>)
     else()
         list(APPEND RG_RUNGS avx2 avx512)
         set(RG_AVX512 1)
@@ -36,7 +48,8 @@ endif()
 function(rg_target target)
     target_compile_features(${target} PRIVATE c_std_11)
     target_compile_definitions(${target} PRIVATE _GNU_SOURCE RG_HAVE_X86_RUNGS=${RG_X86}
-        RG_HAVE_AVX512=${RG_AVX512} RG_HAVE_CUDA=${RG_HAVE_CUDA})
+        RG_HAVE_AVX512=${RG_AVX512} RG_HAVE_CUDA=${RG_HAVE_CUDA}
+        $<$<BOOL:${RG_ONE_RUNG}>:RG_ONE_RUNG=${RG_ONE_RUNG}>)
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include
         ${PROJECT_BINARY_DIR}/include ${PROJECT_SOURCE_DIR}/src)
     if(RG_HAVE_CUDA)

@@ -16,7 +16,11 @@ foreach(line ${lines})
     set(op ${CMAKE_MATCH_1})
     list(APPEND RG_OPS ${op})
     string(APPEND RG_OPS_INCLUDES "#include <retrograde/${op}.h>\n")
-    string(APPEND RG_OPS_NODES "RG_NODE(${op})\n")
+    string(APPEND RG_OPS_NODES
+        "RG_API rg_node *rg_graph_${op}(rg_graph *graph, const rg_${op}_desc *desc,\n"
+        "    rg_value *const x[]);\n"
+        "RG_API rg_node *rg_graph_${op}_gradient(rg_graph *graph, const rg_${op}_desc *desc,\n"
+        "    rg_value *const dy[], rg_value *const x[], rg_value *const y[], rg_node *state_of);\n")
 endforeach()
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/include/retrograde/ops.h CONTENT
 "/* SPDX-License-Identifier: Apache-2.0 */
@@ -46,13 +50,7 @@ file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/include/retrograde/nodes.h CONTENT
 extern \"C\" {
 #endif
 
-#define RG_NODE(op)                                                                              \\
-    RG_API rg_node *rg_graph_##op(rg_graph *graph, const rg_##op##_desc *desc, rg_value *const x[]); \\
-    RG_API rg_node *rg_graph_##op##_gradient(rg_graph *graph, const rg_##op##_desc *desc,        \\
-                                             rg_value *const dy[], rg_value *const x[],          \\
-                                             rg_value *const y[], rg_node *state_of);
-@RG_OPS_NODES@#undef RG_NODE
-
+@RG_OPS_NODES@
 #ifdef __cplusplus
 }
 #endif

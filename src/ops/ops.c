@@ -6,17 +6,20 @@
 #define DECLARE(op, rung) \
     extern const rg_cpu_row rg_cpu_##op##_f32_##rung[], rg_cpu_##op##_f64_##rung[];
 
-#if RG_HAVE_AVX512
+#ifdef RG_ONE_RUNG /* stands for all */
+#define DECLARE_ONE(op, rung) DECLARE(op, rung)
+#define RG_OP(op)             DECLARE_ONE(op, RG_ONE_RUNG)
+#define ONE(op, real, rung)   rg_cpu_##op##_##real##_##rung
+#define EACH(op, real, rung)                                          \
+    {                                                                 \
+        ONE(op, real, rung), ONE(op, real, rung), ONE(op, real, rung) \
+    }
+#define RUNGS(op, real) EACH(op, real, RG_ONE_RUNG)
+#elif RG_HAVE_AVX512
 #define RG_OP(op) DECLARE(op, base) DECLARE(op, avx2) DECLARE(op, avx512)
 #define RUNGS(op, real)                                                                         \
     {                                                                                           \
         rg_cpu_##op##_##real##_base, rg_cpu_##op##_##real##_avx2, rg_cpu_##op##_##real##_avx512 \
-    }
-#elif RG_HAVE_X86_RUNGS /* under a sanitizer one stands for all */
-#define RG_OP(op) DECLARE(op, avx2)
-#define RUNGS(op, real)                                          \
-    {                                                            \
-        rg_cpu_##op##_##real##_avx2, rg_cpu_##op##_##real##_avx2 \
     }
 #else
 #define RG_OP(op) DECLARE(op, base)
