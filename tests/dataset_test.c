@@ -366,6 +366,7 @@ static void test_npz_directory(void)
         { 16, 4, 0, "checksum" },
         { 20, 4, 1, "stored, but its sizes" },
         { 24, 4, 1, "stored, but its sizes" },
+        { 20, 8, UINT64_C(0x0001000000010000), "said to have 65536 bytes" },
         { 28, 2, 65535, "runs past its end" },
         { 28, 2, 4, "no entry of the ZIP directory" },
         { 30, 2, 65535, "runs past its end" },
