@@ -48,11 +48,50 @@ RG_API rg_value *rg_graph_source(rg_graph *graph, const char *name);
  *  rg_plan_parameter(). */
 RG_API rg_value *rg_graph_parameter(rg_graph *graph, const char *name, const rg_tensor_desc *desc);
 
+/** When a data source's update is called. */
+typedef enum rg_update_style {
+    RG_UPDATE_NONE,   /**< never: the parameter is frozen, gradients flow past it */
+    RG_UPDATE_DEVICE, /**< at the end of every encode, to record its update */
+    RG_UPDATE_HOST    /**< when a run has completed, with the gradient on the host */
+} rg_update_style;
+
+/** Where a parameter comes from, and who changes it. Start from rg_data_source_default(). The
+ *  functions may be called from any thread; what `context` points to outlives the plans. */
+typedef struct rg_data_source {
+    uint32_t size;       /**< of this struct; set by rg_data_source_default() */
+    void *context;       /**< handed to all functions */
+    rg_tensor_desc desc; /**< of the parameter */
+    /** Gives the elements, dense and of the parameter's dtype, which stay until `purge`. Called
+     *  when a plan is made, by rg_plan_reload(), and after an update on the host. A status other
+     *  than RG_OK makes the caller fail with it. */
+    rg_status (*load)(void *context, const void **elements);
+    void (*purge)(void *context); /**< once after each load that went well; may be NULL */
+    rg_update_style style;        /**< default RG_UPDATE_NONE */
+    /** Records whatever changes `parameter`, or nothing, which leaves it as it is: new elements are
+     *  seen by the next run. Called in the order in which gradients are complete, the last layer
+     *  first. A failure is that of the encode; then the commands hold a part of a run and are to be
+     *  destroyed. */
+    rg_status (*update_on_device)(void *context, rg_commands *commands, rg_tensor *gradient,
+                                  rg_tensor *parameter);
+    /** Gets the gradient and the elements that the run had, dense. True: the elements have changed,
+     *  and the plan loads them again. Called on any thread, before rg_commands_wait() returns. */
+    bool (*update_on_host)(void *context, const void *gradient, const void *elements);
+} rg_data_source;
+RG_API rg_data_source rg_data_source_default(void);
+
+/** A parameter with a data source, which is copied. Its gradient is that of the last
+ *  rg_graph_gradients() before a plan is made; without one there are no updates. */
+RG_API rg_value *rg_graph_parameter_from(rg_graph *graph, const char *name,
+                                         const rg_data_source *source);
+
 /** `number` in all elements, with shape and dtype of `like`. */
 RG_API rg_value *rg_graph_constant(rg_graph *graph, rg_value *like, double number);
 
 /** Asks for a value after each run, by this name; see rg_plan_result(). */
 RG_API rg_status rg_graph_result(rg_graph *graph, rg_value *value, const char *name);
+
+/** Asks for the state of a forward node after each run, by this name; see rg_plan_state(). */
+RG_API rg_status rg_graph_state_result(rg_graph *graph, rg_node *node, const char *name);
 
 /** After a run the parameter holds `value`: an output of a node that may be written in place of
  *  the parameter, such as new_parameter of an optimizer. All other nodes of the run see the old
@@ -68,8 +107,50 @@ RG_API rg_value *rg_value_gradient(const rg_value *value);
 
 /** The node that makes the value; NULL for sources, parameters and constants. */
 RG_API rg_node *rg_value_node(const rg_value *value);
+/** The value's place among the outputs of that node; 0 for others. */
+RG_API int32_t rg_value_index(const rg_value *value);
 /** Name of a source or parameter, "" for others. */
 RG_API const char *rg_value_name(const rg_value *value);
+
+typedef enum rg_value_kind {
+    RG_VALUE_SOURCE,
+    RG_VALUE_PARAMETER,
+    RG_VALUE_CONSTANT,
+    RG_VALUE_OUTPUT
+} rg_value_kind;
+RG_API rg_value_kind rg_value_get_kind(const rg_value *value);
+
+/** A pointer of the caller's, which the graph keeps and never looks at; NULL at first. */
+RG_API rg_status rg_value_set_handle(rg_value *value, void *handle);
+RG_API void *rg_value_handle(const rg_value *value);
+
+/* ---- looking around ---- */
+
+/** Nodes in their order: each stands behind all that it reads. NULL past the last. */
+RG_API int32_t rg_graph_nodes(const rg_graph *graph);
+RG_API rg_node *rg_graph_node_at(const rg_graph *graph, int32_t index);
+/** Values in the order in which they were made. NULL past the last. */
+RG_API int32_t rg_graph_values(const rg_graph *graph);
+RG_API rg_value *rg_graph_value_at(const rg_graph *graph, int32_t index);
+/** Results in their order; `name`, unless NULL, receives the name. NULL past the last. */
+RG_API int32_t rg_graph_results(const rg_graph *graph);
+RG_API rg_value *rg_graph_result_at(const rg_graph *graph, int32_t index, const char **name);
+/** What the parameter holds after a run; NULL where nothing is assigned to it. */
+RG_API rg_value *rg_graph_assigned(const rg_graph *graph, const rg_value *parameter);
+/** A source or parameter by its name, a node by its label; NULL if there is none. */
+RG_API rg_value *rg_graph_find_value(const rg_graph *graph, const char *name);
+RG_API rg_node *rg_graph_find_node(const rg_graph *graph, const char *label);
+
+/** A line for each source, parameter, node, result and assignment, as rg_kernel_describe. */
+RG_API size_t rg_graph_describe(const rg_graph *graph, char *text, size_t capacity);
+
+/** Whether two graphs have equal nodes in the same order, equal results, states and assignments
+ *  under the same names, and the same stop marks. Labels, handles and data sources do not
+ *  matter. */
+RG_API bool rg_graph_equal(const rg_graph *a, const rg_graph *b);
+
+/** A graph of its own that is equal, with the same labels, handles, data sources and gradients. */
+RG_API rg_status rg_graph_copy(const rg_graph *graph, rg_graph **copy);
 
 /* ---- nodes; they belong to the graph ---- */
 
@@ -93,6 +174,10 @@ RG_API rg_node *rg_graph_gradient_node(rg_graph *graph, const char *op, const vo
 /** Output `index`; of a gradient node the gradient of input `index`. NULL where there is none. */
 RG_API rg_value *rg_node_output(const rg_node *node, int32_t index);
 RG_API rg_value *rg_node_input(const rg_node *node, int32_t index);
+/** How many places there are for them; of a gradient node inputs are the gradients that it reads.
+ */
+RG_API int32_t rg_node_outputs(const rg_node *node);
+RG_API int32_t rg_node_inputs(const rg_node *node);
 /** The op's name. */
 RG_API const char *rg_node_op(const rg_node *node);
 RG_API bool rg_node_is_gradient(const rg_node *node);
@@ -101,8 +186,12 @@ RG_API rg_node *rg_node_forward(const rg_node *node);
 /** Copies the node's descriptor, as many bytes as its first field says. */
 RG_API rg_status rg_node_desc(const rg_node *node, void *desc);
 
+/** Whether two nodes, of one graph or of two, have the same op, direction and descriptor, and read
+ *  the same: sources and parameters of the same names, outputs of the nodes in the same places. */
+RG_API bool rg_node_equal(const rg_node *a, const rg_node *b);
+
 /** A name for people, which stands in sentences about the node; at first the op's name and a
- *  number. */
+ *  number. No two nodes of a graph have the same. */
 RG_API rg_status rg_node_set_label(rg_node *node, const char *label);
 RG_API const char *rg_node_label(const rg_node *node);
 /** "conv1: conv groups=1 …", as rg_kernel_describe. */
@@ -112,16 +201,23 @@ RG_API size_t rg_node_describe(const rg_node *node, char *text, size_t capacity)
 
 /** Called for each new node: the gradient node of `forward`, or, with `forward` NULL, a sum of
  *  gradients that reach one value. `source` is the value whose gradient it makes, `dy` the first
- *  gradient that it reads. */
+ *  gradient that it reads; a node that makes several is shown once for each. The handler may label
+ *  the node, set handles, and mark `source` so that the pass ends there. Without a handler
+ * gradients get the handles of the values that they are for. */
 typedef void rg_gradient_handler(void *context, rg_node *gradient, rg_node *forward,
                                  rg_value *source, rg_value *dy);
 
 /** Adds nodes for the gradient of `y` with respect to every parameter that is not frozen and every
  *  source, as far as floating-point values lead to them. `dy` is its gradient; NULL: ones. May be
  *  called for several values; what reaches a value from all of them in one call is summed. A value
- *  that has a gradient from an earlier call gets the new one. `handler` may be NULL. */
+ *  that has a gradient from an earlier call gets the new one. `handler` may be NULL. Where a
+ *  parameter lies behind an op that has no gradient, or behind a gradient, that is a mistake. */
 RG_API rg_status rg_graph_gradients(rg_graph *graph, rg_value *const y[], rg_value *const dy[],
                                     int32_t count, rg_gradient_handler *handler, void *context);
+
+/** The nodes of the last backward pass whose results no other node of it reads, in their order: up
+ *  to `capacity` of them into `nodes`. Returns how many there are. */
+RG_API int32_t rg_graph_termini(const rg_graph *graph, rg_node *nodes[], int32_t capacity);
 
 /** A step of an optimizer, by the name of its op: a node that reads `parameter` and `gradient`, and
  *  assigns the new parameter. Moments are parameters "<name>.<input>", zeros at first, which it
@@ -172,11 +268,49 @@ RG_API void rg_plan_destroy(rg_plan *plan);
 /** The sources, in the order in which rg_plan_encode() wants them. */
 RG_API int32_t rg_plan_sources(const rg_plan *plan);
 RG_API const char *rg_plan_source_name(const rg_plan *plan, int32_t index);
+/** How many nodes of a run read the source, with the shapes prepared or encoded last: a temporary
+ *  that is a source must have at least that read count, and each encode lowers it by so much. */
+RG_API uint64_t rg_plan_source_reads(const rg_plan *plan, int32_t index);
 /** Nodes that a run goes through: of the graph, or after rg_plan_prepare() or rg_plan_encode() what
  *  has become of them. */
 RG_API int32_t rg_plan_steps(const rg_plan *plan);
 /** Launches of kernels that a run with the shapes prepared or encoded last takes. */
 RG_API int64_t rg_plan_launches(const rg_plan *plan);
+
+/** A node that a run goes through. Texts belong to the plan. */
+typedef struct rg_step_info {
+    const char *label, *op;
+    bool gradient;
+    int32_t forward; /**< of a gradient: the step whose state it reads, or -1 */
+} rg_step_info;
+RG_API rg_status rg_plan_step_info(const rg_plan *plan, int32_t step, rg_step_info *info);
+
+/** Something that has a place in the storage of a plan: a value, or a tensor of a state. */
+typedef struct rg_memory_info {
+    const char *label;   /**< of the node that makes it; "" for a constant */
+    int32_t output;      /**< which of its outputs; of a state: which of its tensors */
+    const char *state;   /**< the name of a state's tensor; NULL for a value */
+    rg_tensor_desc desc; /**< its shape */
+    size_t offset, bytes;
+    int32_t first, last; /**< steps that make it and read it last; first -1: before all; last
+                              rg_plan_steps(): it stays */
+} rg_memory_info;
+/** What stands in the storage of the layout prepared or encoded last. */
+RG_API int32_t rg_plan_memory_count(const rg_plan *plan);
+RG_API rg_status rg_plan_memory(const rg_plan *plan, int32_t index, rg_memory_info *info);
+
+/** The shape of a value in the layout prepared or encoded last: output `output` of the node with
+ *  this label. */
+RG_API rg_status rg_plan_shape(const rg_plan *plan, const char *label, int32_t output,
+                               rg_tensor_desc *desc);
+
+/** Loads a parameter, or with a NULL name all of them, from its data source again. Runs that use it
+ *  are done. */
+RG_API rg_status rg_plan_reload(rg_plan *plan, const char *name);
+
+/** The same plan on another device (NULL: on the same one), with copies of the parameters. Data
+ *  sources are shared. Runs that change parameters are done. */
+RG_API rg_status rg_plan_copy(const rg_plan *plan, rg_device *device, rg_plan **copy);
 
 /** How many parameters there are, and the name of each, in the order of the graph. */
 RG_API int32_t rg_plan_parameters(const rg_plan *plan);
@@ -189,12 +323,30 @@ RG_API rg_status rg_plan_parameter(rg_plan *plan, const char *name, rg_tensor **
 RG_API rg_status rg_plan_prepare(rg_plan *plan, const rg_tensor_desc sources[]);
 
 /** Records a run. One thread at a time uses a plan, and its runs go to one queue or are waited
- *  for. */
+ *  for. With updates on the host it waits for those of the run before, which must be committed:
+ *  a second run cannot be recorded before the first is. */
 RG_API rg_status rg_plan_encode(rg_plan *plan, rg_commands *commands, rg_tensor *const sources[]);
+
+/** Records a run for `count` images that are tensors of their own: entry i * count + n is source i
+ *  of image n. Images of one shape are put together along dimension 0, by recorded copies; one and
+ *  the same tensor for all images is a source as it is. Results hold all images. */
+RG_API rg_status rg_plan_encode_batch(rg_plan *plan, rg_commands *commands, int64_t count,
+                                      rg_tensor *const sources[]);
+
+/** Runs at once, on a queue of the plan, and calls `handler`, which may be NULL, when done, on any
+ *  thread and perhaps before this returns. Sources may be destroyed, but not written, meanwhile. On
+ *  failure the handler is not called. */
+RG_API rg_status rg_plan_run_async(rg_plan *plan, rg_tensor *const sources[],
+                                   void (*handler)(void *context, rg_status outcome),
+                                   void *context);
 
 /** A result of the runs with the shapes that were prepared or encoded last; it belongs to the
  *  plan, and each run with these shapes writes it anew. */
 RG_API rg_status rg_plan_result(rg_plan *plan, const char *name, rg_tensor **tensor);
+
+/** The state that was asked for by this name, for the shapes prepared or encoded last. It belongs
+ * to the plan; each run with these shapes fills its tensors anew. */
+RG_API rg_status rg_plan_state(rg_plan *plan, const char *name, rg_state **state);
 
 /** Bytes of storage that the values and states of the last layout take together, results and
  *  constants included, parameters and sources not; what they would take without sharing; and the

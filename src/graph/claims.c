@@ -104,7 +104,7 @@ static rg_status claim_values(const rg_schedule *s, rg_claims *c)
 {
     for (int32_t v = 0; v < s->slots_count; v++) {
         c->of_value[v] = -1;
-        if (s->slots[v].kind == RG_VALUE_CONSTANT && s->slots[v].last >= 0)
+        if (s->slots[v].kind == RG_VALUE_CONSTANT && (s->slots[v].last >= 0 || s->slots[v].result))
             RG_TRY(claim_value(s, c, v));
     }
     for (int32_t at = 0; at < s->steps_count; at++) {
@@ -146,8 +146,9 @@ static rg_status claim_states(const rg_schedule *s, rg_claims *c, int32_t last_u
             last_use[s->steps[at].forward] = at;
     }
     for (int32_t at = 0; at < s->steps_count; at++) {
+        const int32_t last = s->steps[at].shown ? s->steps_count : last_use[at];
         if (s->steps[at].keeps && s->steps[at].op->state != NULL)
-            RG_TRY(claim_state(s, c, at, last_use[at] > at ? last_use[at] : at));
+            RG_TRY(claim_state(s, c, at, last > at ? last : at));
     }
     return RG_OK;
 }

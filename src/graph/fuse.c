@@ -229,7 +229,8 @@ static int32_t maker_of(const rg_schedule *s, int32_t value)
     if (!is_between(s, value))
         return -1;
     const int32_t made = s->slots[value].made;
-    if (made < 0 || s->steps[made].gradient || s->steps[made].out[0] != value)
+    if (made < 0 || s->steps[made].gradient || s->steps[made].shown ||
+        s->steps[made].out[0] != value)
         return -1;
     const rg_field *field = neuron_in(s->steps[made].op);
     rg_neuron_desc neuron;
@@ -370,7 +371,7 @@ static rg_status fuse_softmax(rg_schedule *s, int32_t at, bool *fused)
     if (step->gradient || !is_op(step, "loss") || !is_between(s, y))
         return RG_OK;
     const int32_t before = s->slots[y].made;
-    if (s->steps[before].gradient || !is_op(&s->steps[before], "softmax"))
+    if (s->steps[before].gradient || s->steps[before].shown || !is_op(&s->steps[before], "softmax"))
         return RG_OK;
     const rg_softmax_desc *softmax = s->steps[before].kernel->desc;
     any_desc desc = desc_of(step);
@@ -444,6 +445,8 @@ static rg_status each_step(rg_schedule *s, bool wanted, fuse_step *fuse)
 {
     for (int32_t i = 0; i < s->steps_count && wanted; i++) {
         bool fused = false;
+        if (s->steps[i].shown) /* its state has to be that of the node */
+            continue;
         RG_TRY(fuse(s, i, &fused));
         i -= fused;
     }
@@ -459,7 +462,7 @@ rg_status rg_schedule_fuse(rg_schedule *s)
     RG_TRY(each_step(s, options->fuse_softmax, fuse_softmax));
     RG_TRY(each_step(s, options->fuse_losses, fuse_loss));
     for (int32_t i = 0; i < s->steps_count; i++)
-        s->steps[i].keeps = false;
+        s->steps[i].keeps = s->steps[i].shown;
     for (int32_t i = 0; i < s->steps_count; i++) {
         if (s->steps[i].forward >= 0)
             s->steps[s->steps[i].forward].keeps = true;

@@ -64,9 +64,16 @@ void rg_graph_destroy(rg_graph *graph)
         destroy_node(graph->nodes[i]);
     for (size_t i = 0; i < graph->results_count; i++)
         free(graph->results[i].name);
+    for (size_t i = 0; i < graph->states_count; i++)
+        free(graph->states[i].name);
+    rg_names_clear(&graph->values_by_name);
+    rg_names_clear(&graph->nodes_by_label);
+    rg_names_clear(&graph->results_by_name);
+    rg_names_clear(&graph->states_by_name);
     rg_release(allocator, graph->values, graph->values_capacity * sizeof *graph->values);
     rg_release(allocator, graph->nodes, graph->nodes_capacity * sizeof *graph->nodes);
     rg_release(allocator, graph->results, graph->results_capacity * sizeof *graph->results);
+    rg_release(allocator, graph->states, graph->states_capacity * sizeof *graph->states);
     rg_release(allocator, graph->assignments,
                graph->assignments_capacity * sizeof *graph->assignments);
     rg_release(allocator, graph, sizeof *graph);
@@ -81,9 +88,11 @@ static rg_status copy_text(const char *text, char **copy)
 
 /* ---- values ---- */
 
-static rg_status add_value(rg_graph *graph, const rg_value *like, rg_value **value)
+rg_status rg_graph_add_value(rg_graph *graph, const rg_value *like, rg_value **value)
 {
     void *memory;
+    RG_CHECK(graph->values_count < INT32_MAX, RG_OUT_OF_MEMORY,
+             "out of memory: a graph has at most 2147483647 values");
     RG_TRY(rg_grow(allocator, (void **)&graph->values, &graph->values_capacity, graph->values_count,
                    sizeof graph->values[0]));
     RG_TRY(rg_allocate_zero(allocator, sizeof(rg_value), &memory));
@@ -100,9 +109,8 @@ static rg_status add_named(rg_graph *graph, rg_value_kind kind, const char *name
 {
     RG_CHECK(name != NULL && name[0] != 0, RG_INVALID_ARGUMENT, "a %s needs a name",
              kind == RG_VALUE_SOURCE ? "source" : "parameter");
-    for (size_t i = 0; i < graph->values_count; i++)
-        RG_CHECK(graph->values[i]->name == NULL || strcmp(graph->values[i]->name, name) != 0,
-                 RG_INVALID_ARGUMENT, "the graph has two values with the name '%s'", name);
+    RG_CHECK(rg_names_find(&graph->values_by_name, name) == NULL, RG_INVALID_ARGUMENT,
+             "the graph has two values with the name '%s'", name);
     rg_value made = { .kind = kind };
     if (desc != NULL) {
         size_t reach;
@@ -110,10 +118,12 @@ static rg_status add_named(rg_graph *graph, rg_value_kind kind, const char *name
         made.desc = rg_tensor_desc_dense(desc->dtype, desc->rank, desc->dims);
     }
     RG_TRY(copy_text(name, &made.name));
-    const rg_status status = add_value(graph, &made, value);
-    if (status != RG_OK)
+    const rg_status status = rg_graph_add_value(graph, &made, value);
+    if (status != RG_OK) {
         free(made.name);
-    return status;
+        return status;
+    }
+    return rg_names_add(&graph->values_by_name, made.name, *value);
 }
 
 rg_value *rg_graph_source(rg_graph *graph, const char *name)
@@ -141,10 +151,11 @@ rg_value *rg_graph_constant(rg_graph *graph, rg_value *like, double number)
     rg_value *value = NULL;
     if (graph == NULL || like == NULL)
         return NULL;
-    const rg_value made = { .kind = RG_VALUE_CONSTANT, .like = like, .number = number };
+    rg_value *root = like->kind == RG_VALUE_CONSTANT ? like->like : like;
+    const rg_value made = { .kind = RG_VALUE_CONSTANT, .like = root, .number = number };
     const rg_status status =
         like->graph == graph
-            ? add_value(graph, &made, &value)
+            ? rg_graph_add_value(graph, &made, &value)
             : rg_fail(RG_INVALID_ARGUMENT, "rg_graph_constant: a value of another graph");
     return rg_graph_mistake(graph, status) == RG_OK ? value : NULL;
 }
@@ -178,15 +189,14 @@ static rg_status add_result(rg_graph *graph, rg_value *value, const char *name)
     RG_CHECK(value != NULL, RG_INVALID_ARGUMENT, "result '%s' is NULL", name != NULL ? name : "");
     RG_CHECK(value->graph == graph, RG_INVALID_ARGUMENT, "a result is a value of another graph");
     RG_CHECK(name != NULL && name[0] != 0, RG_INVALID_ARGUMENT, "a result needs a name");
-    for (size_t i = 0; i < graph->results_count; i++)
-        RG_CHECK(strcmp(graph->results[i].name, name) != 0, RG_INVALID_ARGUMENT,
-                 "the graph has two results with the name '%s'", name);
+    RG_CHECK(rg_names_find(&graph->results_by_name, name) == NULL, RG_INVALID_ARGUMENT,
+             "the graph has two results with the name '%s'", name);
     RG_TRY(rg_grow(allocator, (void **)&graph->results, &graph->results_capacity,
                    graph->results_count, sizeof graph->results[0]));
     rg_result made = { .value = value };
     RG_TRY(copy_text(name, &made.name));
     graph->results[graph->results_count++] = made;
-    return RG_OK;
+    return rg_names_add(&graph->results_by_name, made.name, value);
 }
 
 rg_status rg_graph_result(rg_graph *graph, rg_value *value, const char *name)
@@ -206,12 +216,16 @@ static rg_status add_assignment(rg_graph *graph, rg_value *parameter, rg_value *
              "rg_graph_assign: only parameters keep what is assigned");
     RG_CHECK(value->kind == RG_VALUE_OUTPUT && !value->node->gradient, RG_INVALID_ARGUMENT,
              "rg_graph_assign: '%s' is assigned what no forward node makes", parameter->name);
-    for (size_t i = 0; i < graph->assignments_count; i++)
-        RG_CHECK(graph->assignments[i].parameter != parameter, RG_INVALID_ARGUMENT,
-                 "the parameter '%s' is assigned twice", parameter->name);
+    RG_CHECK(parameter->assigned == NULL, RG_INVALID_ARGUMENT,
+             "the parameter '%s' is assigned twice", parameter->name);
+    RG_CHECK(value->takes == NULL, RG_INVALID_ARGUMENT,
+             "rg_graph_assign: one value of %s is assigned to '%s' and to '%s'", value->node->label,
+             value->takes->name, parameter->name);
     RG_TRY(rg_grow(allocator, (void **)&graph->assignments, &graph->assignments_capacity,
                    graph->assignments_count, sizeof graph->assignments[0]));
     graph->assignments[graph->assignments_count++] = (rg_assignment){ parameter, value };
+    parameter->assigned = value;
+    value->takes = parameter;
     return RG_OK;
 }
 
@@ -222,20 +236,54 @@ rg_status rg_graph_assign(rg_graph *graph, rg_value *parameter, rg_value *value)
     return rg_graph_mistake(graph, add_assignment(graph, parameter, value));
 }
 
+static rg_status add_state_result(rg_graph *graph, rg_node *node, const char *name)
+{
+    RG_CHECK(node != NULL, RG_INVALID_ARGUMENT, "the state '%s' is that of no node",
+             name != NULL ? name : "");
+    RG_CHECK(node->graph == graph, RG_INVALID_ARGUMENT, "%s is a node of another graph",
+             node->label);
+    RG_CHECK(!node->gradient, RG_INVALID_ARGUMENT, "%s is a gradient, which leaves no state",
+             node->label);
+    RG_CHECK(name != NULL && name[0] != 0, RG_INVALID_ARGUMENT, "the state of %s needs a name",
+             node->label);
+    RG_CHECK(rg_names_find(&graph->states_by_name, name) == NULL, RG_INVALID_ARGUMENT,
+             "the graph has two states with the name '%s'", name);
+    RG_TRY(rg_grow(allocator, (void **)&graph->states, &graph->states_capacity, graph->states_count,
+                   sizeof graph->states[0]));
+    rg_state_result made = { .node = node };
+    RG_TRY(copy_text(name, &made.name));
+    graph->states[graph->states_count++] = made;
+    return rg_names_add(&graph->states_by_name, made.name, node);
+}
+
+rg_status rg_graph_state_result(rg_graph *graph, rg_node *node, const char *name)
+{
+    RG_CHECK_NOT_NULL(graph);
+    RG_TRY(rg_graph_status(graph));
+    return rg_graph_mistake(graph, add_state_result(graph, node, name));
+}
+
 /* ---- nodes ---- */
 
+/* "conv_7", or, where somebody has taken that, "conv_7'". */
 static rg_status make_label(rg_node *node, const char *suffix)
 {
     char text[96];
-    snprintf(text, sizeof text, "%s%s%d", node->op->name, suffix, node->id);
+    int length = snprintf(text, sizeof text, "%s%s%d", node->op->name, suffix, node->id);
+    while (rg_names_find(&node->graph->nodes_by_label, text) != NULL &&
+           length < (int)sizeof text - 1) {
+        text[length++] = '\'';
+        text[length] = 0;
+    }
     return copy_text(text, &node->label);
 }
 
-/* A node without outputs. */
-static rg_status add_node(rg_graph *graph, const rg_op *op, const void *desc, const char *suffix,
-                          rg_node **node)
+rg_status rg_graph_add_node(rg_graph *graph, const rg_op *op, const void *desc, const char *suffix,
+                            rg_node **node)
 {
     void *memory;
+    RG_CHECK(graph->nodes_count < INT32_MAX, RG_OUT_OF_MEMORY,
+             "out of memory: a graph has at most 2147483647 nodes");
     RG_TRY(rg_grow(allocator, (void **)&graph->nodes, &graph->nodes_capacity, graph->nodes_count,
                    sizeof graph->nodes[0]));
     RG_TRY(rg_allocate_zero(allocator, sizeof(rg_node), &memory));
@@ -248,6 +296,8 @@ static rg_status add_node(rg_graph *graph, const rg_op *op, const void *desc, co
         status = op->check(made->desc);
     if (status == RG_OK)
         status = make_label(made, suffix);
+    if (status == RG_OK)
+        status = rg_names_add(&graph->nodes_by_label, made->label, made);
     if (status != RG_OK) {
         destroy_node(made);
         return status;
@@ -260,7 +310,7 @@ static rg_status add_node(rg_graph *graph, const rg_op *op, const void *desc, co
 static rg_status add_output(rg_node *node, int32_t index)
 {
     const rg_value made = { .kind = RG_VALUE_OUTPUT, .node = node, .index = index };
-    return add_value(node->graph, &made, &node->out[index]);
+    return rg_graph_add_value(node->graph, &made, &node->out[index]);
 }
 
 static rg_status find_op(const char *name, const rg_op **op)
@@ -297,7 +347,7 @@ static rg_status add_forward(rg_graph *graph, const char *name, const void *desc
     RG_TRY(find_op(name, &op));
     RG_CHECK(desc != NULL && x != NULL, RG_INVALID_ARGUMENT, "%s: %s is NULL", name,
              desc == NULL ? "the descriptor" : "x");
-    RG_TRY(add_node(graph, op, desc, "_", &made));
+    RG_TRY(rg_graph_add_node(graph, op, desc, "_", &made));
     made->inputs = rg_op_inputs(op, made->desc);
     made->outputs = rg_op_outputs(op, made->desc);
     RG_CHECK(count < 0 || count == made->inputs, RG_INVALID_ARGUMENT, "%s: %d inputs, not %d",
@@ -359,7 +409,7 @@ static rg_status add_gradient(rg_graph *graph, const gradient_parts *parts, rg_n
     const rg_op *op = parts->op;
     rg_node *made;
     RG_TRY(check_gradient(graph, parts));
-    RG_TRY(add_node(graph, op, parts->desc, "_gradient_", &made));
+    RG_TRY(rg_graph_add_node(graph, op, parts->desc, "_gradient_", &made));
     const char *const *inputs = rg_op_input_names(op, made->desc);
     const char *const *outputs = rg_op_output_names(op, made->desc);
     made->gradient = true;
@@ -448,8 +498,21 @@ rg_status rg_node_set_label(rg_node *node, const char *label)
 {
     RG_CHECK_NOT_NULL(node);
     RG_CHECK_NOT_NULL(label);
+    const rg_node *other = rg_names_find(&node->graph->nodes_by_label, label);
+    RG_CHECK(label[0] != 0, RG_INVALID_ARGUMENT, "rg_node_set_label: the label of %s is empty",
+             node->label);
+    RG_CHECK(other == NULL || other == node, RG_INVALID_ARGUMENT,
+             "rg_node_set_label: the graph has another node with the label '%s'", label);
+    if (other == node)
+        return RG_OK;
     char *copy;
     RG_TRY(copy_text(label, &copy));
+    const rg_status status = rg_names_add(&node->graph->nodes_by_label, copy, node);
+    if (status != RG_OK) {
+        free(copy);
+        return status;
+    }
+    rg_names_remove(&node->graph->nodes_by_label, node->label);
     free(node->label);
     node->label = copy;
     return RG_OK;

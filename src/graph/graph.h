@@ -4,16 +4,10 @@
 #ifndef RG_GRAPH_GRAPH_H
 #define RG_GRAPH_GRAPH_H
 
+#include "graph/names.h"
 #include "runtime/op.h"
 
 #include <retrograde/graph.h>
-
-typedef enum rg_value_kind {
-    RG_VALUE_SOURCE,
-    RG_VALUE_PARAMETER,
-    RG_VALUE_CONSTANT,
-    RG_VALUE_OUTPUT
-} rg_value_kind;
 
 struct rg_value {
     rg_graph *graph;
@@ -21,12 +15,16 @@ struct rg_value {
     rg_value_kind kind;
     char *name;          /* of a source or parameter */
     rg_tensor_desc desc; /* of a parameter */
-    rg_value *like;      /* of a constant */
+    rg_data_source data; /* of a parameter that has one; size 0: none */
+    rg_value *like;      /* of a constant; not a constant itself */
     double number;
     rg_node *node; /* of an output */
     int32_t index; /* among the node's outputs */
     bool stops;
     rg_value *gradient; /* by the last rg_graph_gradients() */
+    rg_value *assigned; /* of a parameter: what it holds after a run, or NULL */
+    rg_value *takes;    /* of an output: the parameter that it is assigned to, or NULL */
+    void *handle;       /* the caller's */
 };
 
 /* A forward node has inputs x and outputs y. A gradient node has the inputs dy, the x and y of the
@@ -51,6 +49,12 @@ typedef struct rg_result {
     rg_value *value;
 } rg_result;
 
+/* A node whose state is asked for. */
+typedef struct rg_state_result {
+    char *name;
+    rg_node *node;
+} rg_state_result;
+
 typedef struct rg_assignment {
     rg_value *parameter, *value;
 } rg_assignment;
@@ -62,11 +66,21 @@ struct rg_graph {
     size_t nodes_capacity, nodes_count;
     rg_result *results;
     size_t results_capacity, results_count;
+    rg_state_result *states;
+    size_t states_capacity, states_count;
     rg_assignment *assignments;
     size_t assignments_capacity, assignments_count;
-    rg_status status; /* of the first mistake, with its sentence */
+    rg_names values_by_name, nodes_by_label, results_by_name, states_by_name;
+    size_t backward, backward_end; /* nodes that the last rg_graph_gradients() has added */
+    rg_status status;              /* of the first mistake, with its sentence */
     char text[512];
 };
+
+/* The parts of graph.c that copies are made of, too. A value has all of `like` but graph and id; a
+ * node has neither inputs nor outputs, and a label with `suffix` behind the op's name. */
+rg_status rg_graph_add_value(rg_graph *graph, const rg_value *like, rg_value **value);
+rg_status rg_graph_add_node(rg_graph *graph, const rg_op *op, const void *desc, const char *suffix,
+                            rg_node **node);
 
 /* Records a mistake, unless there was one before, and returns its status. The sentence is that of
  * this thread. */

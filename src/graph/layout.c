@@ -41,6 +41,14 @@ static void name_inputs(const rg_plan *plan, const rg_step *step, const rg_tenso
     rg_error_prefix("%s, of ", step->label);
 }
 
+static void constant_shape(const rg_plan *plan, int32_t value, rg_tensor_desc descs[])
+{
+    if (value < 0 || plan->slots[value].kind != RG_VALUE_CONSTANT)
+        return;
+    const rg_tensor_desc *like = &descs[plan->slots[value].like];
+    descs[value] = rg_tensor_desc_dense(like->dtype, like->rank, like->dims);
+}
+
 /* The nodes of the graph, before anything is made of them: mistakes are told by their names. */
 static rg_status find_shapes(const rg_plan *plan, const rg_tensor_desc sources[],
                              rg_tensor_desc descs[])
@@ -52,18 +60,19 @@ static rg_status find_shapes(const rg_plan *plan, const rg_tensor_desc sources[]
             descs[v] = plan->slots[v].desc;
     }
     for (int32_t s = 0; s < plan->steps_count; s++) {
-        for (int32_t i = 0; i < plan->steps[s].inputs; i++) { /* constants, when first read */
-            const int32_t v = plan->steps[s].in[i];
-            if (v >= 0 && plan->slots[v].kind == RG_VALUE_CONSTANT) {
-                const rg_tensor_desc *like = &descs[plan->slots[v].like];
-                descs[v] = rg_tensor_desc_dense(like->dtype, like->rank, like->dims);
-            }
+        for (int32_t i = 0; i < RG_MAX_INPUTS; i++) { /* constants, when first read */
+            constant_shape(plan, plan->steps[s].in[i], descs);
+            constant_shape(plan, plan->steps[s].source[i], descs);
         }
         const rg_status status = step_shapes(&plan->steps[s], descs);
         if (status != RG_OK) {
             name_inputs(plan, &plan->steps[s], descs);
             return status;
         }
+    }
+    for (int32_t v = 0; v < plan->slots_count; v++) {
+        if (plan->slots[v].live)
+            constant_shape(plan, v, descs);
     }
     return RG_OK;
 }

@@ -5,6 +5,7 @@
 
 #include "core/shape.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 static const rg_allocator *const allocator = &rg_default_allocator;
@@ -54,6 +55,13 @@ static void find_live(draft *d)
         mark_live(d->live, graph->assignments[i].value);
         d->takes[graph->assignments[i].value->id] = graph->assignments[i].parameter;
         d->live[graph->assignments[i].parameter->id] = true;
+    }
+    for (size_t i = 0; i < graph->states_count; i++)
+        d->runs[graph->states[i].node->id] = true;
+    for (size_t i = 0; i < graph->values_count; i++) {
+        rg_value *gradient = rg_value_updates_by(graph->values[i]);
+        mark_live(d->live, gradient);
+        d->live[i] |= gradient != NULL;
     }
     for (size_t n = graph->nodes_count; n-- > 0;) {
         const rg_node *node = graph->nodes[n];
@@ -217,6 +225,11 @@ static rg_status make_slots(rg_plan *plan, const draft *d)
             plan->sources[plan->sources_count++] = v;
         }
     }
+    for (size_t i = 0; i < graph->values_count; i++) {
+        const rg_value *gradient = rg_value_updates_by(graph->values[i]);
+        if (gradient != NULL)
+            plan->slots[gradient->id].result = true;
+    }
     for (size_t i = 0; i < graph->results_count; i++) {
         const int32_t v = graph->results[i].value->id;
         plan->slots[v].result = true;
@@ -302,9 +315,19 @@ static rg_status fill_plan(rg_plan *plan, draft *d)
     }
     rg_release(allocator, order, nodes * sizeof *order);
     RG_TRY(status);
+    RG_TRY(rg_plan_note_states(plan, d->place));
+    RG_TRY(rg_plan_note_updates(plan));
     RG_TRY(make_parameters(plan));
     plan->options.share = NULL; /* it may be gone before this plan */
-    return RG_OK;
+    return rg_plan_load(plan);
+}
+
+static bool has_purpose(const rg_graph *graph)
+{
+    bool any = graph->results_count + graph->states_count + graph->assignments_count > 0;
+    for (size_t i = 0; i < graph->values_count && !any; i++)
+        any = rg_value_updates_by(graph->values[i]) != NULL;
+    return any;
 }
 
 rg_status rg_plan_create(rg_device *device, const rg_graph *graph, const rg_plan_options *options,
@@ -314,8 +337,8 @@ rg_status rg_plan_create(rg_device *device, const rg_graph *graph, const rg_plan
     *plan = NULL;
     RG_CHECK_NOT_NULL(device);
     RG_TRY(rg_graph_status(graph));
-    RG_CHECK(graph->results_count + graph->assignments_count > 0, RG_INVALID_ARGUMENT,
-             "the graph has no result and assigns nothing: there is nothing to run");
+    RG_CHECK(has_purpose(graph), RG_INVALID_ARGUMENT,
+             "the graph has no result and changes no parameter: there is nothing to run");
     const size_t nodes = graph->nodes_count, values = graph->values_count;
     draft d = { .graph = graph };
     rg_plan *made = NULL;
@@ -325,6 +348,8 @@ rg_status rg_plan_create(rg_device *device, const rg_graph *graph, const rg_plan
         made->options = options != NULL ? *options : rg_plan_options_default();
         status = rg_queue_create(device, &made->queue);
     }
+    if (status == RG_OK)
+        status = rg_graph_copy(graph, &made->graph);
     if (status == RG_OK)
         status = rg_room(values, sizeof *d.live, &d.live);
     if (status == RG_OK)
@@ -380,7 +405,10 @@ void rg_plan_destroy(rg_plan *plan)
     }
     for (int32_t i = 0; i < plan->results_count; i++)
         free(plan->result_names[i]);
+    rg_plan_forget_updates(plan);
     free_arrays(plan);
+    rg_graph_destroy(plan->graph);
+    rg_queue_destroy(plan->own_queue);
     rg_queue_destroy(plan->queue);
     rg_device_destroy(plan->device);
     rg_release(allocator, plan, sizeof *plan);
@@ -523,6 +551,23 @@ static rg_status find_layout(rg_plan *plan, const rg_commands *commands, rg_tens
     return rg_plan_layout(plan, descs, alignments, &plan->current);
 }
 
+/* Temporaries must have a read left for every step that reads them. */
+static rg_status check_counts(const rg_plan *plan, rg_tensor *const sources[])
+{
+    for (int32_t i = 0; i < plan->sources_count; i++) {
+        uint64_t reads = 0; /* by all sources that are this tensor */
+        if (sources[i]->commands == 0)
+            continue;
+        for (int32_t k = 0; k < plan->sources_count; k++)
+            reads += sources[k] == sources[i] ? rg_plan_source_reads(plan, k) : 0;
+        RG_CHECK(sources[i]->read_count >= reads, RG_INVALID_STATE,
+                 "rg_plan_encode: the source '%s' is a temporary with a read count of %" PRIu64
+                 ", and is read %" PRIu64 " times",
+                 rg_plan_source_name(plan, i), sources[i]->read_count, reads);
+    }
+    return RG_OK;
+}
+
 rg_status rg_plan_encode(rg_plan *plan, rg_commands *commands, rg_tensor *const sources[])
 {
     RG_CHECK_NOT_NULL(plan);
@@ -530,11 +575,14 @@ rg_status rg_plan_encode(rg_plan *plan, rg_commands *commands, rg_tensor *const 
     RG_CHECK(commands->queue->device == plan->device, RG_INVALID_ARGUMENT,
              "rg_plan_encode: the commands are on another device than the plan (%s, %s)",
              commands->queue->device->name, plan->device->name);
+    RG_TRY(rg_plan_settle(plan));
     RG_TRY(find_layout(plan, commands, sources));
+    RG_TRY(check_counts(plan, sources));
     const rg_stand_ins stand_ins = { plan->current->stand_ins, sources, plan->sources_count };
     RG_TRY(rg_commands_repeat(commands, plan->current->recorded, &stand_ins));
-    const uint64_t serial = ++commands->serial;
-    for (int32_t i = 0; i < plan->sources_count; i++)
-        rg_tensor_count_read(sources[i], serial);
-    return RG_OK;
+    for (int32_t i = 0; i < plan->sources_count; i++) {
+        if (sources[i]->commands != 0)
+            rg_tensor_add_read_count(&sources[i], 1, -(int64_t)rg_plan_source_reads(plan, i));
+    }
+    return rg_plan_encode_updates(plan, commands);
 }

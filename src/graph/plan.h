@@ -21,6 +21,7 @@ typedef struct rg_step {
     int32_t source[RG_MAX_INPUTS];                 /* of a gradient: x, for their shapes */
     int32_t x[RG_MAX_INPUTS], y[RG_MAX_OUTPUTS];   /* what it is handed of them */
     bool keeps;                                    /* a forward step whose state a gradient wants */
+    bool shown;                  /* its state is asked for: it stays, and is that of the node */
     uint64_t add;                /* of a gradient: bit i: out[i] is base[i] with dx added into it */
     int32_t base[RG_MAX_INPUTS]; /* else -1 */
     uint32_t views;              /* bit i: out[i] is in[0] in another shape, and is not written */
@@ -71,8 +72,15 @@ typedef struct rg_layout_plan {
     size_t poison_bytes;
 } rg_layout_plan;
 
+/* A parameter that its data source changes after each run. */
+typedef struct rg_plan_update {
+    int32_t parameter, gradient; /* values */
+    rg_data_source data;
+} rg_plan_update;
+
 struct rg_plan {
     rg_device *device;
+    rg_graph *graph; /* a copy: names, states, data sources */
     rg_queue *queue; /* layouts record for it, and nothing is committed to it */
     rg_plan_options options;
     rg_slot *slots;
@@ -87,6 +95,11 @@ struct rg_plan {
     size_t nodes, results_room; /* how many there is room for in steps, in results */
     rg_tensor **parameters;     /* by value */
     rg_layout_plan *layouts, *current;
+    int32_t *state_steps; /* of the graph's states: their steps */
+    rg_plan_update *updates;
+    int32_t updates_count;
+    struct rg_host_run *host_run; /* the last run with updates on the host, or NULL */
+    rg_queue *own_queue;          /* of rg_plan_run_async(), or NULL */
 };
 
 /* ---- placement.c ---- */
@@ -153,5 +166,24 @@ rg_status rg_plan_layout(rg_plan *plan, const rg_tensor_desc sources[], const si
 void rg_layout_destroy(rg_plan *plan, rg_layout_plan *layout);
 /* Writes a number into all elements, and waits for it. */
 rg_status rg_layout_fill(rg_tensor *tensor, double number);
+
+/* ---- show.c ---- */
+
+/* Notes which steps leave the states that the graph asks for; `place`: steps by node. */
+rg_status rg_plan_note_states(rg_plan *plan, const int32_t place[]);
+
+/* ---- data.c ---- */
+
+/* The gradient that a parameter's data source wants after each run; NULL: none. */
+rg_value *rg_value_updates_by(const rg_value *parameter);
+/* Loads the parameters of a new plan, but for those that it shares with another one. */
+rg_status rg_plan_load(rg_plan *plan);
+/* Lists what has to be updated, in the order in which gradients are complete. */
+rg_status rg_plan_note_updates(rg_plan *plan);
+/* Before a run is recorded: waits for updates of the one before, or refuses. */
+rg_status rg_plan_settle(rg_plan *plan);
+/* After it: lets data sources record their updates, or get their gradients on the host. */
+rg_status rg_plan_encode_updates(rg_plan *plan, rg_commands *commands);
+void rg_plan_forget_updates(rg_plan *plan);
 
 #endif

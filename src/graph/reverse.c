@@ -7,10 +7,13 @@
 
 #include <retrograde/arithmetic.h>
 
-/* For each value: whether a gradient of it is of use, and the one that has reached it so far. */
+/* What a value depends on, through floating-point values. */
+enum { FROM_SOURCE = 1, FROM_PARAMETER = 2 };
+
+/* For each value: what a gradient of it is of use for, and the one that has reached it so far. */
 typedef struct reverse {
     rg_graph *graph;
-    bool *needed;
+    uint8_t *needed;
     rg_value **reached;
     rg_gradient_handler *handler;
     void *context;
@@ -18,31 +21,60 @@ typedef struct reverse {
 
 static bool is_needed(const reverse *r, const rg_value *value)
 {
-    return r->needed[value->id];
+    return r->needed[value->id] != 0;
 }
 
-/* Values that depend, through inputs with a gradient, on something that is wanted. A constant is
- * not, nor what stands behind a stop mark: its own gradient is wanted, but asks for nothing. */
+/* What the outputs of a node depend on. An op without a gradient, and a gradient, pass on nothing
+ * but parameters: whoever comes back to them is told, where it matters. */
+static uint8_t needs_of(const reverse *r, const rg_node *node)
+{
+    uint8_t needs = 0;
+    for (int32_t i = 0; i < node->inputs; i++) {
+        if (node->in[i] != NULL &&
+            (node->gradient || rg_op_differentiates(node->op, node->desc, i)))
+            needs |= r->needed[node->in[i]->id];
+    }
+    for (int32_t i = 0; node->gradient && i < RG_MAX_INPUTS; i++)
+        needs |= node->x[i] != NULL ? r->needed[node->x[i]->id] : 0;
+    return node->gradient || node->op->gradient == NULL ? needs & FROM_PARAMETER : needs;
+}
+
+/* Values that depend on something that is wanted. A constant is not, nor what stands behind a stop
+ * mark: its own gradient is wanted, but asks for nothing. */
 static void mark_needed(reverse *r)
 {
     const rg_graph *graph = r->graph;
     for (size_t i = 0; i < graph->values_count; i++) {
         const rg_value *value = graph->values[i];
-        if (value->kind == RG_VALUE_SOURCE || value->kind == RG_VALUE_PARAMETER)
-            r->needed[i] = !value->stops;
+        if (value->kind == RG_VALUE_SOURCE)
+            r->needed[i] = value->stops ? 0 : FROM_SOURCE;
+        else if (value->kind == RG_VALUE_PARAMETER)
+            r->needed[i] = value->stops ? 0 : FROM_PARAMETER;
         else if (value->kind == RG_VALUE_OUTPUT)
-            r->needed[i] = value->stops;
+            r->needed[i] = value->stops ? FROM_SOURCE : 0;
     }
     for (size_t n = 0; n < graph->nodes_count; n++) {
         const rg_node *node = graph->nodes[n];
-        bool any = false;
-        if (node->gradient)
-            continue;
-        for (int32_t i = 0; i < node->inputs; i++)
-            any |= is_needed(r, node->in[i]) && rg_op_differentiates(node->op, node->desc, i);
-        const int32_t gradients = rg_op_gradients(node->op, node->desc);
-        for (int32_t j = 0; j < gradients; j++)
-            r->needed[node->out[j]->id] |= any;
+        const uint8_t needs = needs_of(r, node);
+        const int32_t last = node->gradient ? node->outputs : rg_op_gradients(node->op, node->desc);
+        for (int32_t j = 0; j < last; j++) {
+            if (node->out[j] != NULL && !node->out[j]->stops)
+                r->needed[node->out[j]->id] |= needs;
+        }
+    }
+}
+
+/* Calls the handler; without one a gradient has the handle of the value that it is for. */
+static void tell(const reverse *r, rg_node *gradient, rg_node *forward, rg_value *source,
+                 rg_value *dy)
+{
+    if (r->handler != NULL) {
+        r->handler(r->context, gradient, forward, source, dy);
+        return;
+    }
+    for (int32_t i = 0; i < gradient->outputs; i++) {
+        if (gradient->out[i] != NULL && (forward == NULL || forward->in[i] == source))
+            gradient->out[i]->handle = source->handle;
     }
 }
 
@@ -59,8 +91,7 @@ static rg_status reach(reverse *r, rg_value *value, rg_value *gradient)
     rg_node *sum = rg_graph_node(r->graph, "arithmetic", &desc, both, 2);
     RG_TRY(rg_graph_status(r->graph));
     *reached = rg_node_output(sum, 0);
-    if (r->handler != NULL)
-        r->handler(r->context, sum, NULL, value, both[0]);
+    tell(r, sum, NULL, value, both[0]);
     return RG_OK;
 }
 
@@ -81,12 +112,29 @@ static bool collect(const reverse *r, const rg_node *node, rg_value *dy[])
     return any;
 }
 
+/* A gradient that cannot go on, though parameters wait for it, is a mistake. */
+static rg_status check_end(const reverse *r, const rg_node *node)
+{
+    bool reached = false;
+    for (int32_t j = 0; j < node->outputs; j++) {
+        const rg_value *y = node->out[j];
+        reached |= y != NULL && !y->stops && r->reached[y->id] != NULL;
+    }
+    RG_CHECK(!reached || (needs_of(r, node) & FROM_PARAMETER) == 0, RG_UNSUPPORTED,
+             "%s: %s has no gradient, and a parameter that is not frozen lies behind it",
+             node->label, node->gradient ? "a gradient" : node->op->name);
+    return RG_OK;
+}
+
 static rg_status go_back(reverse *r, rg_node *node)
 {
     rg_value *dy[RG_MAX_OUTPUTS] = { NULL };
     uint64_t wanted = 0;
+    if (node->gradient || node->op->gradient == NULL)
+        return check_end(r, node);
     if (!collect(r, node, dy))
         return RG_OK;
+    RG_TRY(rg_graph_status(r->graph));
     for (int32_t i = 0; i < node->inputs; i++) {
         if (is_needed(r, node->in[i]) && rg_op_differentiates(node->op, node->desc, i))
             wanted |= UINT64_C(1) << i;
@@ -101,8 +149,7 @@ static rg_status go_back(reverse *r, rg_node *node)
     for (int32_t i = 0; i < node->inputs; i++) {
         if (!(wanted >> i & 1))
             continue;
-        if (r->handler != NULL)
-            r->handler(r->context, gradient, node, node->in[i], first);
+        tell(r, gradient, node, node->in[i], first);
         RG_TRY(reach(r, node->in[i], gradient->out[i]));
     }
     return RG_OK;
@@ -113,6 +160,8 @@ static rg_status start(reverse *r, rg_value *const y[], rg_value *const dy[], in
     for (int32_t i = 0; i < count; i++) {
         RG_CHECK(y[i] != NULL && y[i]->graph == r->graph, RG_INVALID_ARGUMENT,
                  "rg_graph_gradients: value %d is NULL or of another graph", i);
+        RG_CHECK(dy == NULL || dy[i] == NULL || dy[i]->graph == r->graph, RG_INVALID_ARGUMENT,
+                 "rg_graph_gradients: the gradient of value %d is of another graph", i);
         RG_CHECK(is_needed(r, y[i]), RG_INVALID_ARGUMENT,
                  "rg_graph_gradients: value %d depends on no source and no parameter that is "
                  "not frozen",
@@ -132,10 +181,10 @@ static rg_status walk(reverse *r, rg_value *const y[], rg_value *const dy[], int
 {
     const size_t nodes = r->graph->nodes_count;
     RG_TRY(start(r, y, dy, count));
-    for (size_t n = nodes; n-- > 0;) {
-        if (!r->graph->nodes[n]->gradient)
-            RG_TRY(go_back(r, r->graph->nodes[n]));
-    }
+    for (size_t n = nodes; n-- > 0;)
+        RG_TRY(go_back(r, r->graph->nodes[n]));
+    r->graph->backward = nodes;
+    r->graph->backward_end = r->graph->nodes_count;
     for (size_t i = 0; i < values; i++) {
         if (r->reached[i] != NULL)
             r->graph->values[i]->gradient = r->reached[i];
@@ -149,6 +198,9 @@ rg_status rg_graph_gradients(rg_graph *graph, rg_value *const y[], rg_value *con
     RG_CHECK_NOT_NULL(graph);
     RG_CHECK_NOT_NULL(y);
     RG_TRY(rg_graph_status(graph));
+    if (count < 1)
+        return rg_graph_mistake(
+            graph, rg_fail(RG_INVALID_ARGUMENT, "rg_graph_gradients: of %d values", count));
     const size_t values = graph->values_count; /* those that come are gradients */
     reverse r = { .graph = graph, .handler = handler, .context = context };
     void *needed = NULL, *reached = NULL;

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Other ways to run a plan: for images that are tensors of their own, at once with a handler, on
+ * another device. */
+#include "graph/plan.h"
+
+#include "core/dtype.h"
+
+#include <retrograde/reshape.h>
+
+#include <inttypes.h>
+
+static const rg_allocator *const allocator = &rg_default_allocator;
+
+/* ---- images that are tensors of their own ---- */
+
+/* Images of one source on their way into one tensor. */
+typedef struct gathering {
+    rg_commands *commands;
+    int64_t count;
+    rg_tensor *const *images;
+    rg_tensor *whole;  /* a temporary */
+    rg_tensor **from;  /* the images, as elements that can be copied */
+    rg_tensor **parts; /* views of `whole`, likewise */
+} gathering;
+
+static bool is_one_tensor(const gathering *g)
+{
+    for (int64_t n = 1; n < g->count; n++) {
+        if (g->images[n] != g->images[0])
+            return false;
+    }
+    return true;
+}
+
+static rg_status check_images(const gathering *g, const char *name)
+{
+    for (int64_t n = 0; n < g->count; n++) {
+        RG_CHECK(g->images[n] != NULL, RG_INVALID_ARGUMENT,
+                 "rg_plan_encode_batch: the source '%s' of image %" PRId64 " is NULL", name, n);
+        RG_TRY(
+            rg_tensor_usable(g->images[n], g->commands, "rg_plan_encode_batch", "source ", name));
+        const rg_tensor_desc *first = &g->images[0]->desc, *desc = &g->images[n]->desc;
+        char have[RG_SHAPE_TEXT], want[RG_SHAPE_TEXT];
+        RG_CHECK(
+            first->dtype == desc->dtype && rg_shape_same_dims(first, desc), RG_INVALID_ARGUMENT,
+            "rg_plan_encode_batch: the source '%s' is %s for image 0 and %s for image %" PRId64,
+            name, rg_shape_text(first, have), rg_shape_text(desc, want), n);
+    }
+    RG_CHECK(g->images[0]->desc.rank > 0, RG_INVALID_ARGUMENT,
+             "rg_plan_encode_batch: the source '%s' has rank 0, and differs from image to image",
+             name);
+    return RG_OK;
+}
+
+/* A dtype of the same size that kernels copy bit by bit. */
+static rg_status copied_as(rg_dtype dtype, const char *name, rg_dtype *as)
+{
+    *as = dtype == RG_I32 ? RG_F32 : dtype == RG_I64 ? RG_F64 : dtype;
+    RG_CHECK(rg_dtype_is_data(*as), RG_UNSUPPORTED,
+             "rg_plan_encode_batch: the source '%s' is %s, which is not copied", name,
+             rg_dtype_name(dtype));
+    return RG_OK;
+}
+
+/* The same elements under another dtype of the same size, for kernels alone. */
+static rg_status view_as(const rg_tensor *tensor, rg_dtype dtype, rg_tensor **view)
+{
+    rg_tensor_desc desc = tensor->desc;
+    desc.dtype = dtype;
+    RG_TRY(rg_tensor_make(tensor->device, &desc, view));
+    (*view)->storage = rg_storage_retain(tensor->storage);
+    (*view)->offset = tensor->offset;
+    (*view)->is_view = true;
+    return RG_OK;
+}
+
+static rg_status make_whole(gathering *g, const char *name)
+{
+    rg_tensor_desc desc = g->images[0]->desc;
+    RG_CHECK(!__builtin_mul_overflow(desc.dims[0], g->count, &desc.dims[0]), RG_INVALID_ARGUMENT,
+             "rg_plan_encode_batch: the source '%s' has too many images", name);
+    desc = rg_tensor_desc_dense(desc.dtype, desc.rank, desc.dims);
+    return rg_tensor_create_temporary(g->commands, &desc, &g->whole);
+}
+
+static rg_status make_parts(gathering *g, rg_dtype dtype)
+{
+    const rg_tensor_desc *image = &g->images[0]->desc;
+    for (int64_t n = 0; n < g->count; n++) {
+        RG_TRY(view_as(g->images[n], dtype, &g->from[n]));
+        RG_TRY(view_as(g->whole, dtype, &g->parts[n]));
+        rg_tensor *part = g->parts[n];
+        const int64_t first = n * image->dims[0] * part->desc.strides[0];
+        part->desc.dims[0] = image->dims[0];
+        part->offset += (size_t)first * rg_dtype_size(dtype);
+    }
+    return RG_OK;
+}
+
+static rg_status copy_parts(const gathering *g, const rg_plan *plan)
+{
+    const rg_tensor_desc *image = &g->images[0]->desc;
+    rg_reshape_desc desc = rg_reshape_desc_default();
+    rg_kernel *kernel;
+    if (rg_shape_count(image) == 0)
+        return RG_OK;
+    desc.dims_count = image->rank;
+    memcpy(desc.dims, image->dims, (size_t)image->rank * sizeof image->dims[0]);
+    RG_TRY(rg_reshape_create(plan->device, &desc, &kernel));
+    const rg_status status =
+        rg_kernel_forward_batch(kernel, g->commands, g->count, g->from, g->parts, NULL);
+    rg_kernel_destroy(kernel);
+    return status;
+}
+
+/* Records copies of the images of a source into one temporary, *whole. */
+static rg_status gather(const rg_plan *plan, rg_commands *commands, int64_t count,
+                        rg_tensor *const images[], const char *name, rg_tensor **whole)
+{
+    gathering g = { .commands = commands, .count = count, .images = images };
+    rg_dtype dtype;
+    RG_TRY(check_images(&g, name));
+    RG_TRY(copied_as(images[0]->desc.dtype, name, &dtype));
+    rg_status status = rg_room((size_t)count, sizeof *g.from, &g.from);
+    if (status == RG_OK)
+        status = rg_room((size_t)count, sizeof *g.parts, &g.parts);
+    if (status == RG_OK)
+        status = make_whole(&g, name);
+    if (status == RG_OK)
+        status = make_parts(&g, dtype);
+    if (status == RG_OK)
+        status = copy_parts(&g, plan);
+    for (int64_t n = 0; n < count; n++) {
+        if (g.from != NULL)
+            rg_tensor_destroy(g.from[n]);
+        if (g.parts != NULL)
+            rg_tensor_destroy(g.parts[n]);
+    }
+    rg_release(allocator, g.from, (size_t)count * sizeof *g.from);
+    rg_release(allocator, g.parts, (size_t)count * sizeof *g.parts);
+    *whole = g.whole;
+    return status;
+}
+
+/* Sources in one piece each: `wholes` are temporaries made here, NULL where the caller's serves. */
+static rg_status gather_all(rg_plan *plan, rg_commands *commands, int64_t count,
+                            rg_tensor *const sources[], rg_tensor *wholes[], rg_tensor *pieces[])
+{
+    for (int32_t i = 0; i < plan->sources_count; i++) {
+        const gathering g = { .count = count, .images = sources + i * count };
+        pieces[i] = sources[i * count];
+        if (is_one_tensor(&g))
+            continue;
+        RG_TRY(gather(plan, commands, count, g.images, rg_plan_source_name(plan, i), &wholes[i]));
+        pieces[i] = wholes[i];
+    }
+    rg_tensor_desc descs[plan->sources_count + 1];
+    for (int32_t i = 0; i < plan->sources_count; i++) {
+        RG_CHECK(pieces[i] != NULL, RG_INVALID_ARGUMENT,
+                 "rg_plan_encode_batch: the source '%s' is NULL", rg_plan_source_name(plan, i));
+        descs[i] = pieces[i]->desc;
+    }
+    RG_TRY(rg_plan_prepare(plan, descs)); /* tells how often sources are read */
+    for (int32_t i = 0; i < plan->sources_count; i++) {
+        const uint64_t reads = rg_plan_source_reads(plan, i);
+        if (wholes[i] != NULL && reads > 1)
+            RG_TRY(rg_tensor_set_read_count(wholes[i], reads));
+    }
+    return RG_OK;
+}
+
+/* The images are read, each of them once. */
+static void count_images(const rg_plan *plan, int64_t count, rg_tensor *const sources[],
+                         rg_tensor *const wholes[], rg_commands *commands)
+{
+    const uint64_t serial = ++commands->serial;
+    for (int64_t k = 0; k < plan->sources_count * count; k++) {
+        if (wholes[k / count] != NULL)
+            rg_tensor_count_read(sources[k], serial);
+    }
+}
+
+rg_status rg_plan_encode_batch(rg_plan *plan, rg_commands *commands, int64_t count,
+                               rg_tensor *const sources[])
+{
+    RG_CHECK_NOT_NULL(plan);
+    RG_TRY(rg_commands_recording(commands, __func__));
+    RG_CHECK(count > 0 && count <= INT32_MAX, RG_INVALID_ARGUMENT,
+             "rg_plan_encode_batch: %" PRId64 " images", count);
+    RG_CHECK(sources != NULL || plan->sources_count == 0, RG_INVALID_ARGUMENT,
+             "rg_plan_encode_batch: sources is NULL");
+    RG_CHECK(commands->queue->device == plan->device, RG_INVALID_ARGUMENT,
+             "rg_plan_encode_batch: the commands are on another device than the plan (%s, %s)",
+             commands->queue->device->name, plan->device->name);
+    const rg_mark mark = rg_commands_mark(commands);
+    rg_tensor *wholes[plan->sources_count + 1], *pieces[plan->sources_count + 1];
+    memset(wholes, 0, sizeof wholes);
+    rg_status status = gather_all(plan, commands, count, sources, wholes, pieces);
+    if (status == RG_OK)
+        status = rg_plan_encode(plan, commands, pieces);
+    if (status == RG_OK)
+        count_images(plan, count, sources, wholes, commands);
+    for (int32_t i = 0; i < plan->sources_count; i++) {
+        if (wholes[i] != NULL && wholes[i]->read_count > 0) /* refused, or nobody reads it */
+            (void)rg_tensor_set_read_count(wholes[i], 0);
+        rg_tensor_destroy(wholes[i]);
+    }
+    if (status != RG_OK)
+        rg_commands_rewind(commands, mark);
+    return status;
+}
+
+/* ---- at once ---- */
+
+rg_status rg_plan_run_async(rg_plan *plan, rg_tensor *const sources[],
+                            void (*handler)(void *context, rg_status outcome), void *context)
+{
+    rg_commands *commands = NULL;
+    RG_CHECK_NOT_NULL(plan);
+    if (plan->own_queue == NULL)
+        RG_TRY(rg_queue_create(plan->device, &plan->own_queue));
+    RG_TRY(rg_commands_create(plan->own_queue, &commands));
+    rg_status status = rg_plan_encode(plan, commands, sources);
+    if (status == RG_OK && handler != NULL)
+        status = rg_commands_on_completion(commands, handler, context);
+    if (status == RG_OK)
+        status = rg_commands_commit(commands);
+    rg_commands_destroy(commands); /* nobody waits: the queue runs it by itself */
+    return status;
+}
+
+/* ---- on another device ---- */
+
+static rg_status copy_parameter(const rg_tensor *from, rg_tensor *to)
+{
+    const size_t bytes = (size_t)rg_shape_count(&from->desc) * rg_dtype_size(from->desc.dtype);
+    void *elements;
+    RG_TRY(rg_allocate(allocator, bytes, &elements));
+    rg_status status = rg_tensor_read(from, elements, bytes, RG_LAYOUT_SAME);
+    if (status == RG_OK)
+        status = rg_tensor_write(to, elements, bytes, RG_LAYOUT_SAME);
+    rg_release(allocator, elements, bytes);
+    return status;
+}
+
+rg_status rg_plan_copy(const rg_plan *plan, rg_device *device, rg_plan **copy)
+{
+    RG_CHECK_NOT_NULL(copy);
+    *copy = NULL;
+    RG_CHECK_NOT_NULL(plan);
+    rg_plan *made = NULL;
+    rg_status status =
+        rg_plan_create(device != NULL ? device : plan->device, plan->graph, &plan->options, &made);
+    for (int32_t v = 0; v < plan->slots_count && status == RG_OK; v++) {
+        if (plan->parameters[v] != NULL)
+            status = copy_parameter(plan->parameters[v], made->parameters[v]);
+    }
+    if (status != RG_OK) {
+        rg_plan_destroy(made);
+        return status;
+    }
+    *copy = made;
+    return RG_OK;
+}
