@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /** @file
- *  Kernels as JSON text, tensors as NPY files.
+ *  Kernels and graphs as JSON text, tensors as NPY files.
  *
  *  Readers are written for hostile input. Whatever a file holds gets a status and a sentence:
  *  RG_IO if it cannot be read, RG_MALFORMED if it does not hold what it should, RG_UNSUPPORTED
@@ -13,6 +13,7 @@
 #ifndef RETROGRADE_FILES_H
 #define RETROGRADE_FILES_H
 
+#include <retrograde/graph.h>
 #include <retrograde/kernel.h>
 
 #ifdef __cplusplus
@@ -40,6 +41,31 @@ RG_API rg_status rg_kernel_from_json(rg_device *device, const char *text, size_t
 /** The same to and from a file. */
 RG_API rg_status rg_kernel_save(const rg_kernel *kernel, const char *path);
 RG_API rg_status rg_kernel_load(rg_device *device, const char *path, rg_kernel **kernel);
+
+/** Writes a graph as one JSON object, as rg_kernel_to_json does; 0 for a graph with a mistake:
+ *
+ *      {"retrograde": 1,
+ *       "sources": ["x"],
+ *       "parameters": [{"name": "w", "dtype": "f32", "dims": [3, 4]}],
+ *       "nodes": [{"label": "fc", "op": "dense", "desc": {…}, "x": ["x", "w"]},
+ *                 {"label": "g", "op": "dense", "gradient_of": "fc", "wanted": [1],
+ *                  "dy": [{"constant": 1, "like": ["fc", 0]}]}],
+ *       "results": [{"name": "dw", "value": ["g", 1]}], "states": [{"name": "s", "node": "fc"}],
+ *       "assignments": [["w", ["step", 0]]], "stops": [], "gradients": [["w", ["g", 1]]]}
+ *
+ *  A value is the name of a source or parameter, ["label", output] of a node that stands before, or
+ *  a constant; null stands for one that is not given. A gradient node has its descriptor, x and y
+ *  from its forward node where they are left out. Handles and data sources are not part of it. */
+RG_API size_t rg_graph_to_json(const rg_graph *graph, char *text, size_t capacity);
+
+/** Makes the graph that `length` bytes of JSON describe, 64 MiB at most; what is unknown, of the
+ *  wrong type or out of range, named twice or not yet is refused as RG_MALFORMED, with line and
+ *  column. On failure *graph is NULL. */
+RG_API rg_status rg_graph_from_json(const char *text, size_t length, rg_graph **graph);
+
+/** The same to and from a file. */
+RG_API rg_status rg_graph_save(const rg_graph *graph, const char *path);
+RG_API rg_status rg_graph_load(const char *path, rg_graph **graph);
 
 /** Reads an NPY file (versions 1 to 3; f2 f4 f8 u1 i4 i8, either byte order, C or Fortran order,
  *  up to 8 dimensions) into a new dense tensor. On failure *tensor is NULL. */
