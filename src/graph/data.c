@@ -120,6 +120,9 @@ rg_status rg_plan_note_updates(rg_plan *plan)
         const rg_value *gradient = rg_value_updates_by(graph->values[i]);
         if (gradient == NULL)
             continue;
+        RG_CHECK(gradient->kind == RG_VALUE_OUTPUT || gradient->kind == RG_VALUE_CONSTANT,
+                 RG_UNSUPPORTED, "the gradient of '%s' is '%s', which no run makes",
+                 graph->values[i]->name, gradient->name);
         const rg_plan_update update = { (int32_t)i, gradient->id, graph->values[i]->data };
         int32_t at = plan->updates_count++;
         for (; at > 0 && by_time(plan, &plan->updates[at - 1], &update) > 0; at--)

@@ -323,6 +323,13 @@ static rg_status find_op(const char *name, const rg_op **op)
     return RG_OK;
 }
 
+rg_status rg_graph_check_desc(const rg_op *op, const void *desc, void *checked)
+{
+    RG_CHECK(desc != NULL, RG_INVALID_ARGUMENT, "%s: the descriptor is NULL", op->name);
+    RG_TRY(rg_fields_copy(&op->desc, op->name, desc, checked));
+    return op->check != NULL ? op->check(checked) : RG_OK;
+}
+
 /* Copies `count` values of this graph; those whose bit is set in `optional` may be NULL. */
 static rg_status take_values(const rg_node *node, const char *prefix, const char *const names[],
                              rg_value *const from[], int32_t count, uint32_t optional,
@@ -451,11 +458,13 @@ rg_node *rg_graph_gradient_node(rg_graph *graph, const char *name, const void *d
     gradient_parts parts = { NULL, desc, state_of, dy, x, y, wanted };
     if (graph == NULL || graph->status != RG_OK)
         return NULL;
+    _Alignas(16) char checked[RG_MAX_DESC];
     rg_status status = find_op(name, &parts.op);
-    if (status == RG_OK && desc == NULL)
-        status = rg_fail(RG_INVALID_ARGUMENT, "%s: the descriptor is NULL", name);
-    for (int32_t i = 0; status == RG_OK && wanted == 0 && i < rg_op_inputs(parts.op, desc); i++)
-        parts.wanted |= (uint64_t)rg_op_differentiates(parts.op, desc, i) << i;
+    if (status == RG_OK)
+        status = rg_graph_check_desc(parts.op, desc, checked);
+    for (int32_t i = 0; status == RG_OK && wanted == 0 && i < rg_op_inputs(parts.op, checked); i++)
+        parts.wanted |= (uint64_t)rg_op_differentiates(parts.op, checked, i) << i;
+    parts.desc = checked;
     if (status == RG_OK)
         status = add_gradient(graph, &parts, &node);
     return rg_graph_mistake(graph, status) == RG_OK ? node : NULL;

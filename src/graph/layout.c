@@ -115,9 +115,12 @@ static rg_status make_values(const rg_plan *plan, rg_layout_plan *layout, const 
         if (slot->parameter >= 0 && slot->live) {
             layout->tensors[v] = plan->parameters[slot->parameter];
             layout->tensors[v]->refs++;
+            char have[RG_SHAPE_TEXT], want[RG_SHAPE_TEXT];
             RG_CHECK(rg_shape_same(&s->descs[v], &layout->tensors[v]->desc), RG_INVALID_ARGUMENT,
-                     "the parameter '%s' is assigned another shape",
-                     plan->slots[slot->parameter].name);
+                     "%s: the parameter '%s' is %s and is assigned %s",
+                     plan->steps[plan->slots[v].made].label, plan->slots[slot->parameter].name,
+                     rg_shape_text(&layout->tensors[v]->desc, want),
+                     rg_shape_text(&s->descs[v], have));
         } else {
             RG_TRY(place_value(plan, layout, c, v));
         }

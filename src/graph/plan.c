@@ -337,6 +337,9 @@ rg_status rg_plan_create(rg_device *device, const rg_graph *graph, const rg_plan
     *plan = NULL;
     RG_CHECK_NOT_NULL(device);
     RG_TRY(rg_graph_status(graph));
+    RG_CHECK(options == NULL ||
+                 (options->size >= sizeof options->size && options->size <= sizeof *options),
+             RG_INVALID_ARGUMENT, "rg_plan_create: options of %u bytes", options->size);
     RG_CHECK(has_purpose(graph), RG_INVALID_ARGUMENT,
              "the graph has no result and changes no parameter: there is nothing to run");
     const size_t nodes = graph->nodes_count, values = graph->values_count;
@@ -345,7 +348,10 @@ rg_status rg_plan_create(rg_device *device, const rg_graph *graph, const rg_plan
     rg_status status = rg_room(1, sizeof *made, &made);
     if (status == RG_OK) {
         made->device = rg_device_retain(device);
-        made->options = options != NULL ? *options : rg_plan_options_default();
+        made->options = rg_plan_options_default();
+        if (options != NULL)
+            memcpy(&made->options, options, options->size);
+        made->options.size = sizeof made->options;
         status = rg_queue_create(device, &made->queue);
     }
     if (status == RG_OK)
@@ -512,6 +518,10 @@ rg_status rg_plan_prepare(rg_plan *plan, const rg_tensor_desc sources[])
     RG_CHECK_NOT_NULL(plan);
     RG_CHECK(sources != NULL || plan->sources_count == 0, RG_INVALID_ARGUMENT,
              "rg_plan_prepare: sources is NULL");
+    for (int32_t i = 0; i < plan->sources_count; i++) {
+        size_t reach;
+        RG_TRY(rg_shape_check(&sources[i], rg_plan_source_name(plan, i), &reach));
+    }
     return rg_plan_layout(plan, sources, NULL, &plan->current);
 }
 

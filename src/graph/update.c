@@ -62,14 +62,18 @@ static rg_status assign_outputs(const update *u, const rg_op *op, rg_node *node)
     return RG_OK;
 }
 
-static rg_status add_update(update *u, const char *name, const void *desc, rg_node **node)
+static rg_status add_update(update *u, const char *name, const void *from, rg_node **node)
 {
+    _Alignas(16) char desc[RG_MAX_DESC];
     const rg_op *op;
     const rg_op_name *other;
     rg_value *x[RG_MAX_INPUTS] = { NULL };
-    RG_CHECK(name != NULL && desc != NULL && u->parameter != NULL && u->gradient != NULL,
+    RG_CHECK(name != NULL && from != NULL && u->parameter != NULL && u->gradient != NULL,
              RG_INVALID_ARGUMENT, "rg_graph_update: an argument is NULL");
     RG_TRY(rg_op_find(name, &op, &other));
+    RG_TRY(rg_graph_check_desc(op, from, desc));
+    RG_CHECK(u->parameter->graph == u->graph, RG_INVALID_ARGUMENT,
+             "rg_graph_update: the parameter is a value of another graph");
     const char *const *inputs = rg_op_input_names(op, desc);
     RG_CHECK(is(inputs[0], "parameter"), RG_INVALID_ARGUMENT,
              "rg_graph_update: %s is not an optimizer", op->name);

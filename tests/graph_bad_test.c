@@ -1,0 +1,590 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Graphs and plans with bad input: a status and a sentence that names the node, never a crash. */
+#include "api.h"
+
+#include <math.h>
+
+static rg_graph *graph_new(void)
+{
+    rg_graph *graph = NULL;
+    EXPECT_OK(rg_graph_create(&graph));
+    return graph;
+}
+
+/* The graph keeps its first mistake, whatever comes after it. */
+static void expect_mistake(rg_graph *graph, rg_status status, const char *words)
+{
+    EXPECT_FAILS(rg_graph_status(graph), status, words);
+    rg_graph_source(graph, NULL);
+    EXPECT_FAILS(rg_graph_status(graph), status, words);
+    rg_graph *copy = NULL;
+    EXPECT_FAILS(rg_graph_copy(graph, &copy), status, words);
+    EXPECT(copy == NULL);
+    char text[256];
+    rg_graph_describe(graph, text, sizeof text);
+    EXPECT(rg_graph_equal(graph, graph));
+    rg_graph_destroy(graph);
+}
+
+static rg_value *neuron(rg_graph *graph, rg_value *x)
+{
+    rg_neuron_desc desc = rg_neuron_desc_default();
+    desc.kind = RG_NEURON_TANH;
+    return rg_node_output(rg_graph_neuron(graph, &desc, &x), 0);
+}
+
+static rg_value *sum_of(rg_graph *graph, rg_value *a, rg_value *b)
+{
+    const rg_arithmetic_desc desc = rg_arithmetic_desc_default();
+    return rg_node_output(rg_graph_arithmetic(graph, &desc, (rg_value *[]){ a, b }), 0);
+}
+
+static rg_value *parameter(rg_graph *graph, const char *name, int64_t size)
+{
+    const rg_tensor_desc desc = rg_tensor_desc_dense(RG_F64, 1, &size);
+    return rg_graph_parameter(graph, name, &desc);
+}
+
+/* ---- NULL ---- */
+
+static void test_null_graphs(void)
+{
+    const rg_tensor_desc shape = rg_tensor_desc_dense(RG_F64, 0, NULL);
+    const rg_data_source source = rg_data_source_default();
+    const rg_neuron_desc desc = rg_neuron_desc_default();
+    const rg_sgd_desc sgd = rg_sgd_desc_default();
+    rg_value *x = NULL;
+    rg_graph *copy = NULL;
+    EXPECT_FAILS(rg_graph_create(NULL), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_graph_status(NULL), RG_INVALID_ARGUMENT, "NULL");
+    rg_graph_destroy(NULL);
+    EXPECT(rg_graph_source(NULL, "x") == NULL && rg_graph_parameter(NULL, "x", &shape) == NULL);
+    EXPECT(rg_graph_parameter_from(NULL, "x", &source) == NULL);
+    EXPECT(rg_graph_constant(NULL, NULL, 1) == NULL);
+    EXPECT_FAILS(rg_graph_result(NULL, NULL, "x"), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_graph_state_result(NULL, NULL, "x"), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_graph_assign(NULL, NULL, NULL), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT(rg_graph_node(NULL, "neuron", &desc, &x, 1) == NULL);
+    EXPECT(rg_graph_neuron(NULL, &desc, &x) == NULL);
+    EXPECT(rg_graph_gradient(NULL, NULL, NULL, 1) == NULL);
+    EXPECT(rg_graph_neuron_gradient(NULL, &desc, &x, &x, NULL, NULL) == NULL);
+    EXPECT(rg_graph_update(NULL, "sgd", &sgd, NULL, NULL, NULL, NULL, NULL) == NULL);
+    EXPECT_FAILS(rg_graph_gradients(NULL, &x, NULL, 1, NULL, NULL), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_graph_copy(NULL, &copy), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT(rg_graph_nodes(NULL) == 0 && rg_graph_node_at(NULL, 0) == NULL);
+    EXPECT(rg_graph_values(NULL) == 0 && rg_graph_value_at(NULL, 0) == NULL);
+    EXPECT(rg_graph_results(NULL) == 0 && rg_graph_result_at(NULL, 0, NULL) == NULL);
+    EXPECT(rg_graph_find_value(NULL, "x") == NULL && rg_graph_find_node(NULL, "x") == NULL);
+    EXPECT(rg_graph_assigned(NULL, NULL) == NULL && rg_graph_termini(NULL, NULL, 0) == 0);
+    EXPECT(rg_graph_describe(NULL, NULL, 0) > 0);
+    EXPECT(rg_graph_equal(NULL, NULL) && rg_node_equal(NULL, NULL));
+}
+
+static void test_null_parts(void)
+{
+    EXPECT_FAILS(rg_value_stop_gradient(NULL), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_value_set_handle(NULL, NULL), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT(rg_value_gradient(NULL) == NULL && rg_value_node(NULL) == NULL);
+    EXPECT(rg_value_handle(NULL) == NULL && rg_value_index(NULL) == 0);
+    EXPECT(strcmp(rg_value_name(NULL), "") == 0);
+    EXPECT(rg_value_get_kind(NULL) == RG_VALUE_SOURCE);
+    EXPECT(rg_node_output(NULL, 0) == NULL && rg_node_input(NULL, 0) == NULL);
+    EXPECT(rg_node_outputs(NULL) == 0 && rg_node_inputs(NULL) == 0);
+    EXPECT(strcmp(rg_node_op(NULL), "") == 0 && strcmp(rg_node_label(NULL), "") == 0);
+    EXPECT(!rg_node_is_gradient(NULL) && rg_node_forward(NULL) == NULL);
+    EXPECT_FAILS(rg_node_desc(NULL, NULL), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_node_set_label(NULL, "x"), RG_INVALID_ARGUMENT, "NULL");
+    char text[32];
+    EXPECT(rg_node_describe(NULL, text, sizeof text) == strlen(text));
+    rg_graph *graph = graph_new();
+    rg_node *node = rg_value_node(neuron(graph, rg_graph_source(graph, "x")));
+    EXPECT_FAILS(rg_node_set_label(node, NULL), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_node_set_label(node, ""), RG_INVALID_ARGUMENT, "empty");
+    EXPECT_FAILS(rg_node_desc(node, NULL), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT(rg_node_output(node, 1) == NULL && rg_node_output(node, -1) == NULL);
+    EXPECT(!rg_node_equal(node, NULL) && !rg_graph_equal(graph, NULL));
+    EXPECT(rg_graph_find_value(graph, NULL) == NULL && rg_graph_find_node(graph, NULL) == NULL);
+    rg_graph_destroy(graph);
+}
+
+static void test_null_plans(rig *r)
+{
+    rg_plan *plan = NULL;
+    rg_tensor *tensor = NULL;
+    rg_state *state = NULL;
+    rg_step_info step;
+    rg_memory_info memory;
+    rg_tensor_desc desc;
+    rg_graph *graph = graph_new();
+    EXPECT_FAILS(rg_plan_create(r->device, NULL, NULL, &plan), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_plan_create(NULL, graph, NULL, &plan), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_plan_create(r->device, graph, NULL, NULL), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_plan_create(r->device, graph, NULL, &plan), RG_INVALID_ARGUMENT, "nothing");
+    rg_plan_destroy(NULL);
+    EXPECT(rg_plan_sources(NULL) == 0 && rg_plan_source_name(NULL, 0) == NULL);
+    EXPECT(rg_plan_source_reads(NULL, 0) == 0 && rg_plan_steps(NULL) == 0);
+    EXPECT(rg_plan_memory_count(NULL) == 0 && rg_plan_bytes(NULL) == 0);
+    EXPECT(rg_plan_bytes_apart(NULL) == 0 && rg_plan_scratch(NULL) == 0);
+    EXPECT_FAILS(rg_plan_step_info(NULL, 0, &step), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_plan_memory(NULL, 0, &memory), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_plan_shape(NULL, "x", 0, &desc), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_plan_parameter(NULL, "x", &tensor), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_plan_result(NULL, "x", &tensor), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_plan_state(NULL, "x", &state), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_plan_prepare(NULL, &desc), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_plan_encode(NULL, r->commands, &tensor), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_plan_encode_batch(NULL, r->commands, 1, &tensor), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_plan_run_async(NULL, &tensor, NULL, NULL), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_plan_reload(NULL, NULL), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_plan_copy(NULL, r->device, &plan), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_OK(rg_graph_result(graph, neuron(graph, rg_graph_source(graph, "x")), "y"));
+    EXPECT_OK(rg_plan_create(r->device, graph, NULL, &plan));
+    EXPECT_FAILS(rg_plan_encode(plan, NULL, &tensor), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_plan_encode(plan, r->commands, NULL), RG_INVALID_ARGUMENT, "sources");
+    EXPECT_FAILS(rg_plan_encode(plan, r->commands, &tensor), RG_INVALID_ARGUMENT, "'x' is NULL");
+    EXPECT_FAILS(rg_plan_encode_batch(plan, NULL, 1, &tensor), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_plan_encode_batch(plan, r->commands, 1, NULL), RG_INVALID_ARGUMENT, "sources");
+    EXPECT_FAILS(rg_plan_encode_batch(plan, r->commands, 1, &tensor), RG_INVALID_ARGUMENT, "'x'");
+    EXPECT_FAILS(rg_plan_prepare(plan, NULL), RG_INVALID_ARGUMENT, "sources");
+    EXPECT_FAILS(rg_plan_parameter(plan, "x", &tensor), RG_INVALID_ARGUMENT, "'x'");
+    EXPECT_FAILS(rg_plan_parameter(plan, NULL, &tensor), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_plan_parameter(plan, "x", NULL), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_plan_result(plan, "y", NULL), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_plan_copy(plan, r->device, NULL), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_plan_step_info(plan, 0, NULL), RG_INVALID_ARGUMENT, "NULL");
+    rg_plan_options options = rg_plan_options_default();
+    rg_plan *other = NULL;
+    options.size = 0;
+    EXPECT_FAILS(rg_plan_create(r->device, graph, &options, &other), RG_INVALID_ARGUMENT,
+                 "0 bytes");
+    options.size = 4096;
+    EXPECT_FAILS(rg_plan_create(r->device, graph, &options, &other), RG_INVALID_ARGUMENT, "4096");
+    rg_plan_destroy(plan);
+    rg_graph_destroy(graph);
+}
+
+/* ---- builders ---- */
+
+static void test_values(void)
+{
+    const rg_tensor_desc bad = { .dtype = RG_F64, .rank = 9 }, good = { .dtype = RG_F64 };
+    rg_graph *graph = graph_new();
+    EXPECT(rg_graph_source(graph, "") == NULL);
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "source needs a name");
+    graph = graph_new();
+    EXPECT(rg_graph_parameter(graph, NULL, &good) == NULL);
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "parameter needs a name");
+    graph = graph_new();
+    EXPECT(rg_graph_parameter(graph, "w", NULL) == NULL);
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "desc is NULL");
+    graph = graph_new();
+    EXPECT(rg_graph_parameter(graph, "w", &bad) == NULL);
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "w");
+    graph = graph_new();
+    EXPECT(rg_graph_source(graph, "w") != NULL && rg_graph_parameter(graph, "w", &good) == NULL);
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "two values with the name 'w'");
+    rg_data_source source = rg_data_source_default();
+    graph = graph_new();
+    EXPECT(rg_graph_parameter_from(graph, "w", &source) == NULL);
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "'w' has no load");
+    graph = graph_new();
+    EXPECT(rg_graph_parameter_from(graph, NULL, NULL) == NULL);
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "source is NULL");
+    source.size = 0;
+    graph = graph_new();
+    EXPECT(rg_graph_parameter_from(graph, "w", &source) == NULL);
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "size 0");
+}
+
+static void test_nodes(void)
+{
+    rg_neuron_desc desc = rg_neuron_desc_default();
+    rg_graph *graph = graph_new(), *other = graph_new();
+    rg_value *x = rg_graph_source(graph, "x"), *foreign = rg_graph_source(other, "x");
+    EXPECT(rg_graph_constant(graph, foreign, 1) == NULL);
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "another graph");
+    graph = graph_new();
+    EXPECT(rg_graph_neuron(graph, &desc, &foreign) == NULL);
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "neuron_0: x is a value of another graph");
+    graph = graph_new();
+    x = NULL;
+    EXPECT(neuron(graph, neuron(graph, x)) == NULL);
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "neuron_0: x is NULL");
+    graph = graph_new();
+    x = rg_graph_source(graph, "x");
+    EXPECT(rg_graph_node(graph, "nothing", &desc, &x, 1) == NULL);
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "nothing");
+    graph = graph_new();
+    x = rg_graph_source(graph, "x");
+    EXPECT(rg_graph_node(graph, "neuron", &desc, &x, -1) == NULL);
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "-1 inputs");
+    graph = graph_new();
+    x = rg_graph_source(graph, "x");
+    EXPECT(rg_graph_node(graph, "MPSCNNNeuron", &desc, &x, 1) == NULL);
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "own name");
+    graph = graph_new();
+    EXPECT(rg_graph_neuron(graph, NULL, &x) == NULL);
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "descriptor is NULL");
+    desc.size = 0;
+    graph = graph_new();
+    x = rg_graph_source(graph, "x");
+    EXPECT(rg_graph_neuron(graph, &desc, &x) == NULL);
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "size is 0");
+    graph = graph_new();
+    x = rg_graph_source(graph, "x");
+    EXPECT(rg_graph_neuron_gradient(graph, &desc, &x, &x, NULL, NULL) == NULL);
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "size is 0");
+    rg_graph_destroy(other);
+}
+
+static void test_gradient_nodes(void)
+{
+    const rg_neuron_desc desc = rg_neuron_desc_default();
+    rg_concat_desc wild = rg_concat_desc_default();
+    rg_graph *graph = graph_new(), *other = graph_new();
+    rg_value *x = rg_graph_source(graph, "x");
+    rg_node *foreign = rg_value_node(neuron(other, rg_graph_source(other, "x")));
+    EXPECT(rg_graph_gradient(graph, NULL, &x, 1) == NULL);
+    EXPECT(rg_graph_gradient(graph, foreign, &x, 1) == NULL);
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "another graph");
+    graph = graph_new();
+    x = rg_graph_source(graph, "x");
+    rg_node *node = rg_value_node(neuron(graph, x));
+    rg_node *gradient = rg_graph_gradient(graph, node, &x, 1);
+    EXPECT(gradient != NULL && rg_graph_gradient(graph, gradient, &x, 1) == NULL);
+    expect_mistake(graph, RG_UNSUPPORTED, "a gradient has no gradient");
+    graph = graph_new();
+    x = rg_graph_source(graph, "x");
+    EXPECT(rg_graph_gradient(graph, rg_value_node(neuron(graph, x)), &x, 2) == NULL);
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "or of more");
+    graph = graph_new();
+    x = rg_graph_source(graph, "x");
+    EXPECT(rg_graph_gradient(graph, rg_value_node(neuron(graph, x)), NULL, 1) == NULL);
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "dy is NULL");
+    graph = graph_new();
+    x = rg_graph_source(graph, "x");
+    node = rg_value_node(neuron(graph, x));
+    const rg_softmax_desc softmax = rg_softmax_desc_default();
+    EXPECT(rg_graph_softmax_gradient(graph, &softmax, &x, &x, &x, node) == NULL);
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "cannot read the state of neuron");
+    graph = graph_new();
+    EXPECT(rg_graph_neuron_gradient(graph, NULL, &x, &x, NULL, NULL) == NULL);
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "NULL");
+    graph = graph_new();
+    x = rg_graph_source(graph, "x");
+    EXPECT(rg_graph_neuron_gradient(graph, &desc, NULL, &x, NULL, NULL) == NULL);
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "dy is NULL");
+    graph = graph_new();
+    x = rg_graph_source(graph, "x");
+    const rg_sgd_desc sgd = rg_sgd_desc_default();
+    EXPECT(rg_graph_sgd_gradient(graph, &sgd, &x, &x, NULL, NULL) == NULL);
+    expect_mistake(graph, RG_UNSUPPORTED, "sgd has no gradient");
+    graph = graph_new();
+    x = rg_graph_source(graph, "x");
+    memset((char *)&wild + sizeof wild.size, 0x7f, sizeof wild - sizeof wild.size);
+    EXPECT(rg_graph_concat_gradient(graph, &wild, &x, &x, NULL, NULL) == NULL);
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "concat");
+    rg_graph_destroy(other);
+}
+
+static void test_wishes(void)
+{
+    rg_graph *other = graph_new(), *graph = graph_new();
+    rg_value *foreign = neuron(other, rg_graph_source(other, "x")),
+             *x = rg_graph_source(graph, "x");
+    EXPECT_FAILS(rg_graph_result(graph, foreign, "y"), RG_INVALID_ARGUMENT, "another graph");
+    EXPECT_FAILS(rg_graph_result(graph, x, "y"), RG_INVALID_ARGUMENT, "another graph"); /* first */
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "another graph");
+    static const char *const words[] = { "'y' is NULL", "needs a name", "two results" };
+    for (int i = 0; i < 3; i++) {
+        graph = graph_new();
+        x = rg_graph_source(graph, "x");
+        if (i == 2)
+            EXPECT_OK(rg_graph_result(graph, x, "y"));
+        EXPECT_FAILS(rg_graph_result(graph, i == 0 ? NULL : x, i == 1 ? NULL : "y"),
+                     RG_INVALID_ARGUMENT, words[i]);
+        expect_mistake(graph, RG_INVALID_ARGUMENT, words[i]);
+    }
+    graph = graph_new();
+    EXPECT_FAILS(rg_graph_state_result(graph, NULL, "s"), RG_INVALID_ARGUMENT, "no node");
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "no node");
+    graph = graph_new();
+    EXPECT_FAILS(rg_graph_state_result(graph, rg_value_node(foreign), "s"), RG_INVALID_ARGUMENT,
+                 "another graph");
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "another graph");
+    rg_graph_destroy(other);
+}
+
+static void test_assignments(rig *r)
+{
+    static const char *const words[] = {
+        "NULL",           "only parameters",       "no forward node",
+        "assigned twice", "one value of neuron_0", "another graph"
+    };
+    for (int i = 0; i < 6; i++) {
+        rg_graph *graph = graph_new(), *other = graph_new();
+        rg_value *x = rg_graph_source(graph, "x"), *w = parameter(graph, "w", 3);
+        rg_value *v = parameter(graph, "v", 3), *y = neuron(graph, x);
+        if (i == 3 || i == 4)
+            EXPECT_OK(rg_graph_assign(graph, w, y));
+        rg_value *target = i == 0 ? NULL : i == 1 ? x : i == 4 ? v : w;
+        rg_value *what = i == 2   ? v
+                         : i == 3 ? neuron(graph, v)
+                         : i == 5 ? rg_graph_source(other, "x")
+                                  : y;
+        EXPECT_FAILS(rg_graph_assign(graph, target, what), RG_INVALID_ARGUMENT, words[i]);
+        expect_mistake(graph, RG_INVALID_ARGUMENT, words[i]);
+        rg_graph_destroy(other);
+    }
+    rg_graph *graph = graph_new(); /* u becomes f(w), w becomes g(u): each waits for the other */
+    rg_value *w = parameter(graph, "w", 3), *u = parameter(graph, "u", 3);
+    rg_value *f = neuron(graph, w), *g = neuron(graph, u);
+    EXPECT_OK(rg_node_set_label(rg_value_node(f), "f"));
+    EXPECT_OK(rg_graph_assign(graph, u, f));
+    EXPECT_OK(rg_graph_assign(graph, w, g));
+    rg_plan *plan = NULL;
+    EXPECT_FAILS(rg_plan_create(r->device, graph, NULL, &plan), RG_INVALID_ARGUMENT,
+                 "f waits for itself");
+    EXPECT(plan == NULL);
+    rg_graph_destroy(graph);
+    graph = graph_new(); /* another shape */
+    w = parameter(graph, "w", 3);
+    EXPECT_OK(rg_graph_assign(graph, w, neuron(graph, rg_graph_source(graph, "x"))));
+    EXPECT_OK(rg_plan_create(r->device, graph, NULL, &plan));
+    const rg_tensor_desc four = rg_tensor_desc_dense(RG_F64, 1, DIMS(4));
+    EXPECT_FAILS(rg_plan_prepare(plan, &four), RG_INVALID_ARGUMENT,
+                 "neuron_0: the parameter 'w' is f64[3] and is assigned f64[4]");
+    rg_plan_destroy(plan);
+    rg_graph_destroy(graph);
+    graph = graph_new(); /* an op that cannot write over what it reads */
+    w = parameter(graph, "w", 3);
+    const rg_reduce_desc reduce = rg_reduce_desc_default();
+    EXPECT_OK(rg_graph_assign(graph, w, rg_node_output(rg_graph_reduce(graph, &reduce, &w), 0)));
+    EXPECT_FAILS(rg_plan_create(r->device, graph, NULL, &plan), RG_UNSUPPORTED,
+                 "reduce_0 cannot write its result over the parameter 'w'");
+    rg_graph_destroy(graph);
+}
+
+/* ---- the backward pass ---- */
+
+static void test_no_gradient(void)
+{
+    rg_graph *graph = graph_new();
+    rg_value *x = rg_graph_source(graph, "x"), *w = parameter(graph, "w", 3);
+    const rg_tensor_desc number = rg_tensor_desc_dense(RG_F64, 0, NULL);
+    rg_value *rate = rg_graph_parameter(graph, "rate", &number);
+    const rg_sgd_desc sgd = rg_sgd_desc_default();
+    rg_node *step = rg_graph_sgd(graph, &sgd, (rg_value *[]){ neuron(graph, w), x, rate });
+    EXPECT_OK(rg_node_set_label(step, "inner step"));
+    rg_value *loss = neuron(graph, rg_node_output(step, 0));
+    EXPECT_FAILS(rg_graph_gradients(graph, &loss, NULL, 1, NULL, NULL), RG_UNSUPPORTED,
+                 "inner step: sgd has no gradient");
+    expect_mistake(graph, RG_UNSUPPORTED, "inner step");
+    graph = graph_new(); /* all parameters behind it are frozen: the pass ends there */
+    x = rg_graph_source(graph, "x");
+    rate = rg_graph_parameter(graph, "rate", &number);
+    EXPECT_OK(rg_value_stop_gradient(rate));
+    step = rg_graph_sgd(graph, &sgd, (rg_value *[]){ x, x, rate });
+    loss = sum_of(graph, rg_node_output(step, 0), x);
+    EXPECT_OK(rg_graph_gradients(graph, &loss, NULL, 1, NULL, NULL));
+    EXPECT(rg_value_gradient(x) != NULL);
+    rg_graph_destroy(graph);
+    graph = graph_new(); /* through a gradient */
+    x = rg_graph_source(graph, "x");
+    w = parameter(graph, "w", 3);
+    rg_value *y = neuron(graph, sum_of(graph, x, w));
+    EXPECT_OK(rg_graph_gradients(graph, &y, NULL, 1, NULL, NULL));
+    loss = sum_of(graph, y, rg_value_gradient(w));
+    EXPECT_FAILS(rg_graph_gradients(graph, &loss, NULL, 1, NULL, NULL), RG_UNSUPPORTED,
+                 "a gradient has no gradient");
+    rg_graph_destroy(graph);
+}
+
+static void test_gradients(void)
+{
+    rg_graph *graph = graph_new(), *other = graph_new();
+    rg_value *x = rg_graph_source(graph, "x"), *foreign = rg_graph_source(other, "x"), *none = NULL;
+    EXPECT_FAILS(rg_graph_gradients(graph, NULL, NULL, 1, NULL, NULL), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_OK(rg_graph_status(graph));
+    EXPECT_FAILS(rg_graph_gradients(graph, &none, NULL, 1, NULL, NULL), RG_INVALID_ARGUMENT,
+                 "value 0 is NULL");
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "value 0");
+    for (int i = 0; i < 4; i++) {
+        static const char *const words[] = { "of another graph", "gradient of value 0",
+                                             "of 0 values", "depends on no source" };
+        graph = graph_new();
+        x = rg_graph_source(graph, "x");
+        rg_value *y = neuron(graph, x), *one = rg_graph_constant(graph, x, 1);
+        rg_value *const of[] = { i == 0 ? foreign : i == 3 ? one : y };
+        EXPECT_FAILS(rg_graph_gradients(graph, of, i == 1 ? &foreign : NULL, i != 2, NULL, NULL),
+                     RG_INVALID_ARGUMENT, words[i]);
+        expect_mistake(graph, RG_INVALID_ARGUMENT, words[i]);
+    }
+    rg_graph_destroy(other);
+}
+
+static void test_updates(void)
+{
+    const rg_tensor_desc number = rg_tensor_desc_dense(RG_F64, 0, NULL);
+    static const char *const words[] = { "is NULL",          "not an optimizer", "only parameters",
+                                         "rate of 'w'",      "size is 0",        "another graph",
+                                         "is assigned twice" };
+    for (int i = 0; i < 7; i++) {
+        rg_graph *graph = graph_new(), *other = graph_new();
+        rg_value *w = parameter(graph, "w", 3), *rate = rg_graph_parameter(graph, "rate", &number);
+        rg_value *x = rg_graph_source(graph, "x"), *foreign = parameter(other, "w", 3);
+        rg_sgd_desc sgd = rg_sgd_desc_default();
+        const rg_neuron_desc neuron_desc = rg_neuron_desc_default();
+        sgd.size = i == 4 ? 0 : sgd.size;
+        const void *desc = i == 1 ? (const void *)&neuron_desc : &sgd;
+        if (i == 6)
+            EXPECT(rg_graph_update(graph, "sgd", desc, w, x, rate, NULL, NULL) != NULL);
+        EXPECT(rg_graph_update(graph, i == 1 ? "neuron" : "sgd", desc,
+                               i == 2   ? x
+                               : i == 5 ? foreign
+                                        : w,
+                               i == 0 ? NULL : x, i == 3 ? NULL : rate, NULL, NULL) == NULL);
+        expect_mistake(graph, RG_INVALID_ARGUMENT, words[i]);
+        rg_graph_destroy(other);
+    }
+}
+
+/* ---- plans ---- */
+
+/* The sentence names the node, and who makes what it reads. */
+static void test_shapes(rig *r)
+{
+    rg_graph *graph = graph_new();
+    rg_value *x = rg_graph_source(graph, "x"), *w = parameter(graph, "w", 3);
+    rg_value *h = neuron(graph, x), *y = sum_of(graph, h, w);
+    EXPECT_OK(rg_node_set_label(rg_value_node(h), "maker"));
+    EXPECT_OK(rg_node_set_label(rg_value_node(y), "reader"));
+    EXPECT_OK(rg_graph_result(graph, y, "y"));
+    rg_plan *plan = NULL;
+    EXPECT_OK(rg_plan_create(r->device, graph, NULL, &plan));
+    const rg_tensor_desc four = rg_tensor_desc_dense(RG_F64, 1, DIMS(4));
+    const rg_tensor_desc three = rg_tensor_desc_dense(RG_F64, 1, DIMS(3));
+    const rg_tensor_desc f32 = rg_tensor_desc_dense(RG_F32, 1, DIMS(3));
+    const rg_tensor_desc i32 = rg_tensor_desc_dense(RG_I32, 1, DIMS(3));
+    const rg_tensor_desc wild = { .dtype = (rg_dtype)77, .rank = 99 };
+    const rg_tensor_desc *const bad[] = { &four, &f32 };
+    for (int i = 0; i < 2; i++) {
+        EXPECT(rg_plan_prepare(plan, bad[i]) == RG_INVALID_ARGUMENT);
+        EXPECT(strstr(rg_error_text(), "reader, of ") != NULL);
+        EXPECT(strstr(rg_error_text(), "from maker, f64[3] from w") != NULL);
+    }
+    EXPECT_FAILS(rg_plan_prepare(plan, &i32), RG_INVALID_ARGUMENT, "maker, of i32[3] from x");
+    EXPECT_FAILS(rg_plan_prepare(plan, &wild), RG_INVALID_ARGUMENT, "x");
+    EXPECT_OK(rg_plan_prepare(plan, &three));
+    rg_tensor *tensor = filled(r->device, RG_F64, 1, DIMS(4), 1), *result = NULL;
+    EXPECT_FAILS(rg_plan_encode(plan, r->commands, &tensor), RG_INVALID_ARGUMENT, "reader");
+    EXPECT_OK(rg_plan_result(plan, "y", &result)); /* the layout before is still the one */
+    EXPECT(count_of(result) == 3);
+    rg_tensor_destroy(tensor);
+    rg_plan_destroy(plan);
+    rg_graph_destroy(graph);
+    graph = graph_new(); /* a gradient of another shape than its value */
+    x = rg_graph_source(graph, "x");
+    rg_value *dy = rg_graph_source(graph, "dy");
+    y = neuron(graph, x);
+    EXPECT_OK(rg_graph_gradients(graph, &y, &dy, 1, NULL, NULL));
+    EXPECT_OK(rg_graph_result(graph, rg_value_gradient(x), "dx"));
+    EXPECT_OK(rg_plan_create(r->device, graph, NULL, &plan));
+    EXPECT_FAILS(rg_plan_prepare(plan, (rg_tensor_desc[]){ three, four }), RG_INVALID_ARGUMENT,
+                 "neuron_gradient_1, of f64[4] from dy");
+    rg_plan_destroy(plan);
+    rg_graph_destroy(graph);
+}
+
+static void test_sources(rig *r)
+{
+    rg_graph *graph = graph_new();
+    rg_value *x = rg_graph_source(graph, "x"), *w = parameter(graph, "w", 3);
+    rg_value *y = neuron(graph, sum_of(graph, x, w));
+    EXPECT_OK(rg_graph_result(graph, y, "y"));
+    EXPECT_OK(rg_graph_assign(graph, w, y));
+    rg_plan *plan = NULL;
+    EXPECT_OK(rg_plan_create(r->device, graph, NULL, &plan));
+    rig other = rig_open(1);
+    rg_tensor *here = filled(r->device, RG_F64, 1, DIMS(3), 1), *own = NULL;
+    rg_tensor *there = filled(other.device, RG_F64, 1, DIMS(3), 1);
+    EXPECT_FAILS(rg_plan_encode(plan, other.commands, &there), RG_INVALID_ARGUMENT,
+                 "another device");
+    EXPECT_FAILS(rg_plan_encode(plan, r->commands, &there), RG_INVALID_ARGUMENT, "another device");
+    EXPECT_FAILS(rg_plan_encode_batch(plan, other.commands, 1, &there), RG_INVALID_ARGUMENT,
+                 "another device");
+    EXPECT_OK(rg_plan_parameter(plan, "w", &own));
+    EXPECT_FAILS(rg_plan_encode(plan, r->commands, &own), RG_INVALID_ARGUMENT, "parameter 'w'");
+    const rg_tensor_desc shape = rg_tensor_desc_dense(RG_F64, 1, DIMS(3));
+    rg_tensor *temporary = NULL;
+    EXPECT_OK(rg_tensor_create_temporary(r->commands, &shape, &temporary));
+    EXPECT_OK(rg_tensor_set_read_count(temporary, 0));
+    EXPECT_FAILS(rg_plan_encode(plan, r->commands, &temporary), RG_INVALID_STATE, "used up");
+    EXPECT_FAILS(rg_plan_encode_batch(plan, r->commands, 1, &temporary), RG_INVALID_STATE,
+                 "used up");
+    rg_tensor *const two[] = { here, temporary };
+    EXPECT_FAILS(rg_plan_encode_batch(plan, r->commands, 2, two), RG_INVALID_STATE, "used up");
+    rg_tensor_destroy(temporary);
+    EXPECT_OK(rg_tensor_create_temporary(other.commands, &shape, &temporary));
+    EXPECT_FAILS(rg_plan_encode(plan, r->commands, &temporary), RG_INVALID_ARGUMENT, "device");
+    rg_tensor_destroy(temporary);
+    EXPECT_OK(rg_commands_commit(r->commands));
+    EXPECT_FAILS(rg_plan_encode(plan, r->commands, &here), RG_INVALID_STATE, "committed");
+    EXPECT_FAILS(rg_plan_encode_batch(plan, r->commands, 1, &here), RG_INVALID_STATE, "committed");
+    EXPECT_OK(rg_commands_wait(r->commands));
+    rig_renew(r);
+    rg_tensor_destroy(here);
+    rg_tensor_destroy(there);
+    rig_close(&other);
+    rg_plan_destroy(plan);
+    rg_graph_destroy(graph);
+}
+
+/* A result may be a constant; a source that is one is the caller's own tensor. */
+static void test_odd_results(rig *r)
+{
+    rg_graph *graph = graph_new();
+    rg_value *x = rg_graph_source(graph, "x"), *w = parameter(graph, "w", 2);
+    rg_value *seven = rg_graph_constant(graph, rg_graph_constant(graph, x, 1), 7);
+    EXPECT_OK(rg_graph_result(graph, seven, "seven"));
+    EXPECT_OK(rg_graph_result(graph, x, "x"));
+    EXPECT_OK(rg_graph_result(graph, w, "w"));
+    rg_plan *plan = NULL;
+    EXPECT_OK(rg_plan_create(r->device, graph, NULL, &plan));
+    rg_tensor *source = filled(r->device, RG_F64, 1, DIMS(3), 1), *tensor = NULL, *w_tensor = NULL;
+    double values[3];
+    EXPECT_OK(rg_plan_encode(plan, r->commands, &source));
+    EXPECT_OK(rig_run(r));
+    EXPECT_OK(rg_plan_result(plan, "seven", &tensor));
+    EXPECT_OK(rg_tensor_read(tensor, values, sizeof values, RG_LAYOUT_SAME));
+    EXPECT(values[0] == 7 && values[2] == 7);
+    EXPECT_FAILS(rg_plan_result(plan, "x", &tensor), RG_UNSUPPORTED, "source itself");
+    EXPECT_OK(rg_plan_result(plan, "w", &tensor));
+    EXPECT_OK(rg_plan_parameter(plan, "w", &w_tensor));
+    EXPECT(tensor == w_tensor);
+    rg_tensor_destroy(source);
+    rg_plan_destroy(plan);
+    rg_graph_destroy(graph);
+}
+
+int main(void)
+{
+    rig r = rig_open(1);
+    test_null_graphs();
+    test_null_parts();
+    test_null_plans(&r);
+    test_values();
+    test_nodes();
+    test_gradient_nodes();
+    test_wishes();
+    test_assignments(&r);
+    test_no_gradient();
+    test_gradients();
+    test_updates();
+    test_shapes(&r);
+    test_sources(&r);
+    test_odd_results(&r);
+    rig_close(&r);
+    return rg_test_report();
+}
