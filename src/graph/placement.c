@@ -52,6 +52,8 @@ rg_status rg_claims_place(rg_claim claims[], int32_t count, bool reuse, size_t *
 {
     void *memory;
     *size = 0;
+    if (count == 0)
+        return RG_OK;
     RG_TRY(
         rg_allocate_zero(&rg_default_allocator, 2 * (size_t)count * sizeof(rg_claim *), &memory));
     rg_claim **order = memory, **placed = order + count;
