@@ -567,10 +567,11 @@ rg_status rg_commands_write(rg_commands *commands, rg_tensor *tensor, const void
 /* The entries of `from`, behind those of `part`, with fault words of their own. */
 static rg_status repeat_entries(rg_part *part, const rg_part *from)
 {
+    if (from->entries_size == 0)
+        return RG_OK;
     RG_TRY(make_room(part, from->entries_size));
     char *entries = part->entries + part->entries_size;
-    if (from->entries_size > 0)
-        memcpy(entries, from->entries, from->entries_size);
+    memcpy(entries, from->entries, from->entries_size);
     for (size_t at = 0; part->list.fault_count > 0 && at < from->entries_size;) {
         rg_entry *entry = (rg_entry *)(void *)(entries + at);
         entry->fault += part->list.fault_count;
