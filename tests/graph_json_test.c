@@ -5,6 +5,7 @@
 #include "scratch_folder.h"
 
 #include <retrograde/files.h>
+#include <retrograde/safetensors.h>
 
 #include <math.h>
 
@@ -115,6 +116,67 @@ static void test_round_trip(rig *r)
     free(text);
     free(twice);
     rg_graph_destroy(back);
+    rg_graph_destroy(graph);
+}
+
+/* A plan in a file: the same results after as before; files that do not hold it are refused. */
+static void test_plan_files(rig *r)
+{
+    rg_graph *graph = make_graph();
+    rg_plan *plan = NULL, *back = NULL;
+    rg_tensor *tensor = NULL, *other = NULL, *x = filled(r->device, RG_F64, 2, DIMS(2, 3), 4);
+    EXPECT_OK(rg_plan_create(r->device, graph, NULL, &plan));
+    EXPECT_OK(rg_plan_parameter(plan, "w", &tensor));
+    fill(tensor, 5);
+    EXPECT_OK(rg_plan_parameter(plan, "w.momentum", &tensor));
+    fill(tensor, 6);
+    scratch_begin();
+    EXPECT_OK(rg_plan_save(plan, scratch("plan")));
+    EXPECT_OK(rg_plan_load(r->device, scratch("plan"), NULL, &back));
+    rg_plan *const plans[] = { plan, back };
+    for (int i = 0; i < 2 && back != NULL; i++) {
+        EXPECT_OK(rg_plan_encode(plans[i], r->commands, &x));
+        EXPECT_OK(rig_run(r));
+    }
+    static const char *const names[] = { "loss", "dx", "by hand" };
+    for (int i = 0; i < 3 && back != NULL; i++) {
+        EXPECT_OK(rg_plan_result(plan, names[i], &tensor));
+        EXPECT_OK(rg_plan_result(back, names[i], &other));
+        EXPECT(same_bits(tensor, other));
+    }
+    EXPECT_OK(rg_plan_parameter(back, "w", &other));
+    fill(other, 7);
+    EXPECT_OK(rg_plan_load_parameters(back, scratch("plan")));
+    EXPECT_OK(rg_plan_parameter(plan, "w", &tensor));
+    fill(tensor, 5);
+    EXPECT(same_bits(tensor, other));
+    rg_plan_destroy(back);
+    const rg_safetensors_entry w = { .name = "w", .tensor = x };
+    const rg_safetensors_text text = { "retrograde.graph", "{\"retrograde\": 1}" };
+    EXPECT_OK(rg_safetensors_write(scratch("plan"), &w, 1, NULL, 0));
+    EXPECT_FAILS(rg_plan_load(r->device, scratch("plan"), NULL, &back), RG_MALFORMED, "no text");
+    EXPECT_FAILS(rg_plan_load_parameters(plan, scratch("plan")), RG_MALFORMED,
+                 "'w' is f64[2, 3], not f64[3, 3]");
+    EXPECT_OK(rg_safetensors_write(scratch("plan"), &w, 1, &text, 1));
+    EXPECT_FAILS(rg_plan_load(r->device, scratch("plan"), NULL, &back), RG_INVALID_ARGUMENT,
+                 "nothing to run");
+    const rg_safetensors_text huge = {
+        "retrograde.graph",
+        "{\"retrograde\": 1, \"parameters\": [{\"name\": \"v\", \"dtype\": \"f32\", "
+        "\"dims\": [1099511627776]}], \"results\": [{\"name\": \"v\", \"value\": \"v\"}]}"
+    };
+    EXPECT_OK(rg_safetensors_write(scratch("plan"), &w, 1, &huge, 1));
+    EXPECT_FAILS(rg_plan_load(r->device, scratch("plan"), NULL, &back), RG_MALFORMED,
+                 "no parameter 'v'");
+    EXPECT(back == NULL);
+    EXPECT_FAILS(rg_plan_load(r->device, "/nonexistent/plan", NULL, &back), RG_IO, "/nonexistent");
+    EXPECT_FAILS(rg_plan_load(NULL, "x", NULL, &back), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_plan_save(NULL, "x"), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_plan_load_parameters(NULL, "x"), RG_INVALID_ARGUMENT, "NULL");
+    unlink(scratch("plan"));
+    scratch_end();
+    rg_tensor_destroy(x);
+    rg_plan_destroy(plan);
     rg_graph_destroy(graph);
 }
 
@@ -287,6 +349,7 @@ int main(void)
 {
     rig r = rig_open(1);
     test_round_trip(&r);
+    test_plan_files(&r);
     test_damaged();
     test_refused();
     test_nesting();

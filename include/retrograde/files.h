@@ -67,6 +67,20 @@ RG_API rg_status rg_graph_from_json(const char *text, size_t length, rg_graph **
 RG_API rg_status rg_graph_save(const rg_graph *graph, const char *path);
 RG_API rg_status rg_graph_load(const char *path, rg_graph **graph);
 
+/** Writes the parameters of a plan under their names into a safetensors file, and the graph as JSON
+ *  into its text "retrograde.graph". Runs that change parameters are done. */
+RG_API rg_status rg_plan_save(const rg_plan *plan, const char *path);
+
+/** Makes the plan that rg_plan_save() has written, on `device`; `options` may be NULL. Every
+ *  parameter must be in the file, in the dtype and shape that the graph says. On failure *plan is
+ *  NULL. */
+RG_API rg_status rg_plan_load(rg_device *device, const char *path, const rg_plan_options *options,
+                              rg_plan **plan);
+
+/** Reads the parameters of a plan from a safetensors file; what else the file holds is passed over.
+ *  All must be there, in dtype and shape, or none is read. */
+RG_API rg_status rg_plan_load_parameters(rg_plan *plan, const char *path);
+
 /** Reads an NPY file (versions 1 to 3; f2 f4 f8 u1 i4 i8, either byte order, C or Fortran order,
  *  up to 8 dimensions) into a new dense tensor. On failure *tensor is NULL. */
 RG_API rg_status rg_tensor_load_npy(rg_device *device, const char *path, rg_tensor **tensor);

@@ -73,7 +73,7 @@ static rg_status load(const rg_data_source *data, const char *name, rg_tensor *p
     return copied;
 }
 
-rg_status rg_plan_load(rg_plan *plan)
+rg_status rg_plan_load_new(rg_plan *plan)
 {
     for (int32_t v = 0; v < plan->slots_count; v++) {
         const rg_value *value = plan->graph->values[v];

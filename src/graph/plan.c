@@ -75,6 +75,19 @@ static void find_live(draft *d)
     }
 }
 
+rg_status rg_graph_live(const rg_graph *graph, bool live[])
+{
+    draft d = { .graph = graph, .live = live };
+    rg_status status = rg_room(graph->nodes_count, sizeof *d.runs, &d.runs);
+    if (status == RG_OK)
+        status = rg_room(graph->values_count, sizeof *d.takes, &d.takes);
+    if (status == RG_OK)
+        find_live(&d);
+    rg_release(allocator, d.runs, graph->nodes_count * sizeof *d.runs);
+    rg_release(allocator, d.takes, graph->values_count * sizeof *d.takes);
+    return status;
+}
+
 /* ---- order ---- */
 
 typedef struct reading {
@@ -319,7 +332,7 @@ static rg_status fill_plan(rg_plan *plan, draft *d)
     RG_TRY(rg_plan_note_updates(plan));
     RG_TRY(make_parameters(plan));
     plan->options.share = NULL; /* it may be gone before this plan */
-    return rg_plan_load(plan);
+    return rg_plan_load_new(plan);
 }
 
 static bool has_purpose(const rg_graph *graph)

@@ -102,6 +102,11 @@ struct rg_plan {
     rg_queue *own_queue;          /* of rg_plan_run_async(), or NULL */
 };
 
+/* ---- plan.c ---- */
+
+/* Which values a plan of the graph needs, by id. */
+rg_status rg_graph_live(const rg_graph *graph, bool live[]);
+
 /* ---- placement.c ---- */
 
 /* Zeroed room for an array, into the pointer at `pointer`. */
@@ -177,7 +182,7 @@ rg_status rg_plan_note_states(rg_plan *plan, const int32_t place[]);
 /* The gradient that a parameter's data source wants after each run; NULL: none. */
 rg_value *rg_value_updates_by(const rg_value *parameter);
 /* Loads the parameters of a new plan, but for those that it shares with another one. */
-rg_status rg_plan_load(rg_plan *plan);
+rg_status rg_plan_load_new(rg_plan *plan);
 /* Lists what has to be updated, in the order in which gradients are complete. */
 rg_status rg_plan_note_updates(rg_plan *plan);
 /* Before a run is recorded: waits for updates of the one before, or refuses. */
