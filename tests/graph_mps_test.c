@@ -343,6 +343,40 @@ static void test_export(rig *r)
     rg_plan_destroy(plan);
 }
 
+/* A node whose state is asked for stays what it is: it becomes no part of another. */
+static void test_whole_nodes(rig *r)
+{
+    for (int asked = 0; asked < 3; asked++) { /* for that of which node */
+        rg_graph *graph = graph_new();
+        rg_neuron_desc swish = rg_neuron_desc_default();
+        swish.kind = RG_NEURON_SWISH;
+        rg_value *x = rg_graph_source(graph, "x"), *w = parameter(graph, "w", 2, DIMS(3, 3));
+        rg_value *h = dense(graph, x, w);
+        rg_node *node = rg_graph_neuron(graph, &swish, &h);
+        rg_value *y = rg_node_output(node, 0);
+        rg_node *const nodes[] = { NULL, rg_value_node(h), node };
+        EXPECT_OK(rg_graph_gradients(graph, &y, NULL, 1, NULL, NULL));
+        EXPECT_OK(rg_graph_result(graph, y, "y"));
+        EXPECT_OK(rg_graph_result(graph, rg_value_gradient(w), "dw"));
+        if (asked > 0)
+            EXPECT_OK(rg_graph_state_result(graph, nodes[asked], "state"));
+        rg_plan *plan = plan_of(r->device, graph);
+        rg_tensor *source = filled(r->device, RG_F64, 2, DIMS(2, 3), 1);
+        run(r, plan, &source);
+        rg_state *state = NULL;
+        EXPECT(rg_plan_steps(plan) == (asked > 0 ? 4 : 2)); /* forward and gradient */
+        if (asked > 0) {
+            char text[512];
+            EXPECT_OK(rg_plan_state(plan, "state", &state));
+            rg_state_describe(state, text, sizeof text);
+            EXPECT(strstr(text, asked == 1 ? "state of dense" : "state of neuron") != NULL);
+        }
+        rg_tensor_destroy(source);
+        rg_plan_destroy(plan);
+        rg_graph_destroy(graph);
+    }
+}
+
 /* 15: a batch normalisation reads x once each way, and tells it. */
 static void test_batch_norm(rig *r)
 {
@@ -836,6 +870,7 @@ int main(void)
     test_source_size(&r);
     test_policies(&r);
     test_export(&r);
+    test_whole_nodes(&r);
     test_batch_norm(&r);
     test_temporary_source(&r);
     test_device_update(&r);

@@ -180,10 +180,11 @@ rg_status rg_plan_note_states(rg_plan *plan, const int32_t place[])
 /* The state that the step `origin` of the plan leaves in the last layout. */
 static rg_state *state_of(const rg_plan *plan, int32_t origin)
 {
-    int32_t s = 0;
-    while (!step_at(plan, s)->shown || step_at(plan, s)->origin != origin)
-        s++; /* it is there: no pass takes it away */
-    return plan->current->states[s];
+    for (int32_t s = 0; s < rg_plan_steps(plan); s++) {
+        if (step_at(plan, s)->shown && step_at(plan, s)->origin == origin)
+            return plan->current->states[s];
+    }
+    return NULL; /* not so: no pass takes it away */
 }
 
 rg_status rg_plan_state(rg_plan *plan, const char *name, rg_state **state)
@@ -196,6 +197,7 @@ rg_status rg_plan_state(rg_plan *plan, const char *name, rg_state **state)
         if (strcmp(plan->graph->states[i].name, name) != 0)
             continue;
         *state = state_of(plan, plan->state_steps[i]);
+        RG_CHECK(*state != NULL, RG_INVALID_STATE, "the state '%s' is not kept", name);
         /* Kernels of the caller may read it, too: it is filled by each run, not by the commands
          * that were recorded for all of them. */
         rg_fate_release(&plan->device->allocator, (*state)->fate);
