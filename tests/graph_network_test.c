@@ -252,6 +252,29 @@ static void test_options(const network *n)
     }
 }
 
+/* Computed again, or kept: the same bits. */
+static void test_budget(const network *n)
+{
+    rg_plan_options options = rg_plan_options_default();
+    for (int i = 0; i < 2; i++) {
+        options.poison = true;
+        runner u = runner_open(n, &options, 1);
+        runner_run(&u);
+        rg_plan_options less = options;
+        less.budget = rg_plan_bytes(u.plan) / 2;
+        runner v = runner_open(n, &less, 1);
+        runner_run(&v);
+        runner_run(&v);
+        EXPECT(difference(&u, &v, "l") == 0 && difference(&u, &v, "d") == 0);
+        EXPECT(rg_plan_bytes(v.plan) < rg_plan_bytes(u.plan));
+        EXPECT(rg_plan_steps(v.plan) > rg_plan_steps(u.plan));
+        runner_close(&u);
+        runner_close(&v);
+        options = plain_options();
+        options.reuse_storage = true;
+    }
+}
+
 static void test_threads(const network *n)
 {
     rg_plan_options options = rg_plan_options_default();
@@ -272,10 +295,12 @@ int main(void)
     network n = make_network(RG_F64);
     test_gradients(&n);
     test_options(&n);
+    test_budget(&n);
     test_threads(&n);
     rg_graph_destroy(n.graph);
     n = make_network(RG_F32);
     test_options(&n);
+    test_budget(&n);
     test_threads(&n);
     rg_graph_destroy(n.graph);
     return rg_test_report();

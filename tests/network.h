@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-enum { MAX_PARAMETERS = 64, MAX_SOURCES = 4 };
+enum { MAX_PARAMETERS = 512, MAX_SOURCES = 4 };
 
 /* A graph with loss values, whose sum the gradients are of, and its sources. */
 typedef struct network {

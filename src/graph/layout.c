@@ -308,6 +308,8 @@ static rg_status make_schedule(const rg_plan *plan, const rg_tensor_desc sources
         RG_TRY(rg_schedule_views(schedule));
     if (plan->options.add_gradients)
         RG_TRY(rg_schedule_sums(schedule));
+    if (plan->options.budget > 0)
+        RG_TRY(rg_schedule_fit(schedule, plan->options.budget));
     if (plan->options.batch_updates)
         RG_TRY(rg_schedule_batches(schedule));
     return RG_OK;

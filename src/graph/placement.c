@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Arrays of a plan; storage reuse: large claims first, each at the lowest place that is free at its
- * time. */
+/* Arrays of a plan; storage reuse: each claim at the lowest place that is free at its time, in an
+ * order that is changed as long as it gains. */
 #include "graph/plan.h"
 
 #include <stdlib.h>
@@ -13,6 +13,40 @@ rg_status rg_room(size_t count, size_t element, void *pointer)
     memcpy(pointer, &memory, sizeof memory);
     return RG_OK;
 }
+
+/* ---- the largest sum ---- */
+
+static size_t rounded(size_t bytes)
+{
+    return (bytes + RG_ALIGNMENT - 1) / RG_ALIGNMENT * RG_ALIGNMENT;
+}
+
+rg_status rg_claims_bound(const rg_claim claims[], int32_t count, int32_t steps, size_t *size,
+                          int32_t *at)
+{
+    size_t *change = NULL, sum = 0; /* what is added, modulo 2^64, from a step to the next */
+    const size_t room = (size_t)steps + 2;
+    *size = 0;
+    *at = 0;
+    RG_TRY(rg_room(room, sizeof *change, &change));
+    for (int32_t i = 0; i < count; i++) {
+        const int32_t first = claims[i].first > 0 ? claims[i].first : 0;
+        const int32_t last = claims[i].last < steps ? claims[i].last : steps;
+        change[first] += rounded(claims[i].bytes);
+        change[last + 1] -= rounded(claims[i].bytes);
+    }
+    for (int32_t s = 0; s <= steps; s++) {
+        sum += change[s];
+        if (sum > *size) {
+            *size = sum;
+            *at = s;
+        }
+    }
+    rg_release(&rg_default_allocator, change, room * sizeof *change);
+    return RG_OK;
+}
+
+/* ---- places ---- */
 
 static int by_size(const void *a, const void *b)
 {
@@ -48,6 +82,50 @@ static size_t lowest(const rg_claim *claim, rg_claim *const placed[], int32_t co
     return at;
 }
 
+/* Places all claims in the order `order`; returns the size, and the claim that reaches it. */
+static size_t place_all(rg_claim *const order[], rg_claim *placed[], int32_t count, bool reuse,
+                        int32_t *top)
+{
+    size_t size = 0;
+    *top = 0;
+    for (int32_t i = 0; i < count; i++) {
+        order[i]->offset = lowest(order[i], placed, i, reuse);
+        const size_t end = order[i]->offset + order[i]->bytes;
+        if (end > size) {
+            size = end;
+            *top = i;
+        }
+        int32_t at = i; /* keeps `placed` in order */
+        for (; at > 0 && by_offset(&placed[at - 1], &order[i]) > 0; at--)
+            placed[at] = placed[at - 1];
+        placed[at] = order[i];
+    }
+    return size;
+}
+
+/* Large claims first; then, as long as the bound is not reached, the claim at the top goes before
+ * all others, and the best order counts. */
+static size_t search(rg_claim *order[], rg_claim *placed[], int32_t count, size_t bound)
+{
+    enum { TRIES = 40 };
+    size_t best = SIZE_MAX;
+    for (int32_t i = 0; i < TRIES && best > bound; i++) {
+        int32_t top;
+        const size_t size = place_all(order, placed, count, true, &top);
+        if (size < best) {
+            best = size;
+            for (int32_t k = 0; k < count; k++)
+                placed[k]->best = placed[k]->offset;
+        }
+        rg_claim *const claim = order[top];
+        memmove(order + 1, order, (size_t)top * sizeof order[0]);
+        order[0] = claim;
+    }
+    for (int32_t k = 0; k < count; k++)
+        order[k]->offset = order[k]->best;
+    return count > 0 ? best : 0;
+}
+
 rg_status rg_claims_place(rg_claim claims[], int32_t count, bool reuse, size_t *size)
 {
     void *memory;
@@ -57,20 +135,19 @@ rg_status rg_claims_place(rg_claim claims[], int32_t count, bool reuse, size_t *
     RG_TRY(
         rg_allocate_zero(&rg_default_allocator, 2 * (size_t)count * sizeof(rg_claim *), &memory));
     rg_claim **order = memory, **placed = order + count;
+    int32_t steps = 0, at;
     for (int32_t i = 0; i < count; i++) {
-        claims[i].bytes = (claims[i].bytes + RG_ALIGNMENT - 1) / RG_ALIGNMENT * RG_ALIGNMENT;
+        claims[i].bytes = rounded(claims[i].bytes);
+        steps = claims[i].last > steps ? claims[i].last : steps;
         order[i] = &claims[i];
     }
     qsort(order, (size_t)count, sizeof order[0], by_size);
-    for (int32_t i = 0; i < count; i++) {
-        order[i]->offset = lowest(order[i], placed, i, reuse);
-        const size_t end = order[i]->offset + order[i]->bytes;
-        *size = end > *size ? end : *size;
-        int32_t at = i; /* keeps `placed` in order */
-        for (; at > 0 && by_offset(&placed[at - 1], &order[i]) > 0; at--)
-            placed[at] = placed[at - 1];
-        placed[at] = order[i];
-    }
+    size_t bound = 0;
+    const rg_status status = rg_claims_bound(claims, count, steps, &bound, &at);
+    if (status == RG_OK && !reuse)
+        *size = place_all(order, placed, count, false, &at);
+    else if (status == RG_OK)
+        *size = search(order, placed, count, bound);
     rg_release(&rg_default_allocator, memory, 2 * (size_t)count * sizeof(rg_claim *));
-    return RG_OK;
+    return status;
 }

@@ -115,12 +115,18 @@ rg_status rg_room(size_t count, size_t element, void *pointer);
 /* Something that wants `bytes` from step `first` to step `last`. */
 typedef struct rg_claim {
     size_t bytes, offset;
+    size_t best; /* the offset of the best try so far */
     int32_t first, last;
 } rg_claim;
 
 /* Gives every claim an offset, so that claims whose times meet do not; returns the size of it all.
  */
 rg_status rg_claims_place(rg_claim claims[], int32_t count, bool reuse, size_t *size);
+
+/* The largest sum of claims that are alive at one step, of `steps`: a lower bound of that size; and
+ * the first such step. */
+rg_status rg_claims_bound(const rg_claim claims[], int32_t count, int32_t steps, size_t *size,
+                          int32_t *at);
 
 /* ---- steps.c ---- */
 
@@ -148,6 +154,12 @@ rg_status rg_schedule_batches(rg_schedule *schedule);
 /* ---- fuse.c ---- */
 
 rg_status rg_schedule_fuse(rg_schedule *schedule);
+
+/* ---- recompute.c ---- */
+
+/* Makes cheap values again for the backward pass, until storage fits or nothing more can be
+ * dropped. */
+rg_status rg_schedule_fit(rg_schedule *schedule, size_t budget);
 
 /* ---- claims.c ---- */
 

@@ -14,7 +14,7 @@ static const rg_allocator *const allocator = &rg_default_allocator;
 rg_status rg_schedule_create(const rg_plan *plan, rg_schedule *s)
 {
     const size_t steps = (size_t)plan->steps_count, values = (size_t)plan->slots_count;
-    const size_t more = plan->options.budget > 0 ? steps : 0; /* each may run a second time */
+    const size_t more = plan->options.budget > 0 ? 2 * steps : 0; /* those that run again */
     s->plan = plan;
     s->steps_room = steps + more;
     s->slots_room = values + more;

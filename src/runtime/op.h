@@ -80,10 +80,13 @@ typedef struct rg_op {
     bool (*fills_state)(const void *desc);
     /* Whether images of a batch may share a state, since calls add to it; NULL: never. */
     bool (*shares_state)(const void *desc);
-    /* Bit i: result i of forward, or of the gradient, is the first tensor that it is given, byte for
-     * byte, wherever both have as many elements; NULL: none. */
+    /* Bit i: result i of forward, or of the gradient, is the first tensor that it is given, byte
+     * for byte, wherever both have as many elements; NULL: none. */
     uint32_t (*views)(const void *desc, bool gradient);
     bool cheap; /* forward costs little more than to read and write; better done twice than kept */
+    /* Changes a descriptor so that there is the first output alone, with the same bits, from as
+     * many of the first inputs as it needs; returns whether it can. NULL: never. */
+    bool (*first_alone)(void *desc);
     /* RG_READS_ bits of the gradient. */
     uint32_t (*reads)(const void *desc);
     uint32_t optional_dy;    /* bit j: dy[j] may be NULL; for 0, unless the op's header says more */

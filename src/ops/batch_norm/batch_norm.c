@@ -246,6 +246,17 @@ static bool fits(const void *made, const rg_tensor_desc sources[], const void *d
     return same && sources->dims[x->rank - 1] == x->dims[x->rank - 1];
 }
 
+static bool first_alone(void *desc)
+{
+    rg_batch_norm_desc d;
+    memcpy(&d, desc, sizeof d);
+    if (d.phase != RG_BATCH_NORM_WHOLE || d.statistics == RG_BATCH_NORM_GIVEN)
+        return false;
+    d.statistics = RG_BATCH_NORM_OWN;
+    memcpy(desc, &d, sizeof d);
+    return true;
+}
+
 static bool fills_state(const void *desc)
 {
     return ((const rg_batch_norm_desc *)desc)->phase == RG_BATCH_NORM_STATISTICS;
@@ -698,8 +709,8 @@ RG_OP_DEFINE(batch_norm, .text = "normalisation of every channel over the whole 
              .names = names, .alias = "x0=y0 dy0=dx0 x0=dx0", .alias_of = alias_of,
              .count_inputs = count_inputs, .count_outputs = count_outputs,
              .input_names = input_names, .check = check, .shapes = shapes, .state = make_slots,
-             .fits = fits, .fills_state = fills_state, .cheap = true, .reads = reads,
-             .optional_dy = 6, .shares_state = shares_state, .forward = forward,
+             .fits = fits, .fills_state = fills_state, .cheap = true, .first_alone = first_alone,
+             .reads = reads, .optional_dy = 6, .shares_state = shares_state, .forward = forward,
              .gradient = gradient);
 
 rg_status rg_batch_norm_create(rg_device *device, const rg_batch_norm_desc *desc,

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Recomputation: what is cheap to compute is dropped behind its last forward reader, and computed
+ * again for the backward pass, until storage fits into a budget. */
+#include "graph/plan.h"
+
+static const rg_allocator *const allocator = &rg_default_allocator;
+
+enum { MAX_CHAIN = 8 }; /* steps that run again for one value */
+
+/* Steps that make a value again, in the order of the schedule. */
+typedef struct chain {
+    int32_t steps[MAX_CHAIN];
+    int32_t count;
+} chain;
+
+/* ---- what can be computed again ---- */
+
+/* Whether a step before `end` writes over the parameter `p`. */
+static bool is_overwritten(const rg_schedule *s, int32_t p, int32_t end)
+{
+    for (int32_t i = 0; i < end; i++) {
+        for (int32_t k = 0; k < s->steps[i].outputs; k++) {
+            if (s->steps[i].out[k] >= 0 && s->slots[s->steps[i].out[k]].parameter == p)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Whether a value can be read just before step `at` and takes no more storage for it. */
+static bool is_there(const rg_schedule *s, int32_t value, int32_t at)
+{
+    const rg_slot *slot = &s->slots[rg_schedule_root(s, value)];
+    if (slot->parameter >= 0)
+        return slot->kind == RG_VALUE_PARAMETER && !is_overwritten(s, slot->parameter, at);
+    return slot->kind != RG_VALUE_OUTPUT || slot->result || slot->last >= at;
+}
+
+/* How many inputs the step needs to make its first output alone; -1 if it cannot. */
+static int32_t inputs_again(const rg_step *step)
+{
+    _Alignas(16) char desc[RG_MAX_DESC];
+    if (step->gradient || !step->op->cheap || step->views != 0)
+        return -1;
+    if (step->outputs == 1)
+        return step->inputs;
+    memcpy(desc, step->kernel->desc, step->op->desc.size);
+    return step->op->first_alone != NULL && step->op->first_alone(desc)
+               ? rg_op_inputs(step->op, desc)
+               : -1;
+}
+
+/* Collects the steps that make `value` again before step `at`. */
+static bool collect(const rg_schedule *s, int32_t value, int32_t at, chain *c)
+{
+    const rg_slot *slot = &s->slots[value];
+    if (slot->kind != RG_VALUE_OUTPUT || slot->parameter >= 0 || slot->view >= 0 ||
+        s->steps[slot->made].out[0] != value)
+        return false;
+    for (int32_t i = 0; i < c->count; i++) {
+        if (c->steps[i] == slot->made)
+            return true;
+    }
+    const rg_step *step = &s->steps[slot->made];
+    const int32_t inputs = inputs_again(step);
+    for (int32_t i = 0; i < inputs; i++) {
+        if (!is_there(s, step->in[i], at) && !collect(s, step->in[i], at, c))
+            return false;
+    }
+    if (inputs < 0 || c->count == MAX_CHAIN)
+        return false;
+    c->steps[c->count++] = slot->made;
+    return true;
+}
+
+/* ---- candidates ---- */
+
+/* The first reader of a value behind step `at`, or -1 if `at` itself has to do with it, or nobody
+ * reads it then. */
+static int32_t next_reader(const rg_schedule *s, int32_t value, int32_t at)
+{
+    const rg_slot *slot = &s->slots[value];
+    if (slot->made >= at || slot->last <= at || rg_step_reads(&s->steps[at], value))
+        return -1;
+    for (int32_t i = at + 1; i < s->steps_count; i++) {
+        if (rg_step_reads(&s->steps[i], value))
+            return i;
+    }
+    return -1;
+}
+
+static bool has_views(const rg_schedule *s, int32_t value)
+{
+    for (int32_t v = 0; v < s->slots_count; v++) {
+        if (s->slots[v].view == value)
+            return true;
+    }
+    return false;
+}
+
+/* The largest value that lives across step `at`, is not tried yet and can be made again. */
+static int32_t find_value(const rg_schedule *s, const rg_claims *c, int32_t at, const bool tried[],
+                          chain *best, int32_t *before)
+{
+    int32_t found = -1;
+    size_t most = 0;
+    for (int32_t v = 0; v < s->slots_count; v++) {
+        const rg_slot *slot = &s->slots[v];
+        chain again = { .count = 0 };
+        if (tried[v] || slot->kind != RG_VALUE_OUTPUT || slot->result || c->of_value[v] < 0 ||
+            c->list[c->of_value[v]].bytes <= most)
+            continue;
+        const int32_t reader = next_reader(s, v, at);
+        if (reader < 0 || !s->steps[reader].gradient || has_views(s, v) ||
+            !collect(s, v, reader, &again))
+            continue;
+        found = v;
+        most = c->list[c->of_value[v]].bytes;
+        *best = again;
+        *before = reader;
+    }
+    return found;
+}
+
+/* ---- steps that run again ---- */
+
+static void replace(rg_step *step, int32_t from, int32_t to)
+{
+    for (int32_t i = 0; i < RG_MAX_INPUTS; i++) {
+        step->in[i] = step->in[i] == from ? to : step->in[i];
+        step->x[i] = step->x[i] == from ? to : step->x[i];
+        step->base[i] = step->base[i] == from ? to : step->base[i];
+    }
+    for (int32_t i = 0; i < RG_MAX_OUTPUTS; i++)
+        step->y[i] = step->y[i] == from ? to : step->y[i];
+}
+
+/* The step that does what `from` does, for its first output alone. */
+static rg_status make_again(const rg_schedule *s, const rg_step *from, rg_step *step)
+{
+    *step = *from;
+    step->keeps = step->own_kernel = false;
+    if (from->outputs == 1)
+        return RG_OK;
+    _Alignas(16) char desc[RG_MAX_DESC];
+    memcpy(desc, from->kernel->desc, from->op->desc.size);
+    from->op->first_alone(desc);
+    step->outputs = 1;
+    step->inputs = rg_op_inputs(from->op, desc);
+    for (int32_t i = 0; i < RG_MAX_INPUTS; i++) {
+        step->in[i] = i < step->inputs ? step->in[i] : -1;
+        step->out[i] = i < 1 ? step->out[i] : -1;
+    }
+    RG_TRY(rg_kernel_create(s->plan->device, from->op, desc, &step->kernel));
+    step->own_kernel = true;
+    return RG_OK;
+}
+
+static void insert(rg_schedule *s, int32_t at, const rg_step *step)
+{
+    memmove(&s->steps[at + 1], &s->steps[at], (size_t)(s->steps_count - at) * sizeof *s->steps);
+    s->steps[at] = *step;
+    s->steps_count++;
+    for (int32_t i = 0; i < s->steps_count; i++) {
+        if (i != at)
+            s->steps[i].forward += s->steps[i].forward >= at;
+        s->steps[i].begin = s->steps[i].end = i;
+    }
+}
+
+/* Runs the steps of a chain again before step `at`; what stands from there on reads their
+ * results. */
+static rg_status run_again(rg_schedule *s, const chain *c, int32_t at)
+{
+    int32_t old[MAX_CHAIN], made[MAX_CHAIN];
+    for (int32_t i = 0; i < c->count; i++, at++) {
+        rg_step step;
+        RG_TRY(make_again(s, &s->steps[c->steps[i]], &step));
+        old[i] = step.out[0];
+        made[i] = s->slots_count++;
+        s->slots[made[i]] = s->slots[old[i]];
+        s->descs[made[i]] = s->descs[old[i]];
+        step.out[0] = made[i];
+        for (int32_t k = 0; k < i; k++)
+            replace(&step, old[k], made[k]);
+        insert(s, at, &step);
+    }
+    for (int32_t k = at; k < s->steps_count; k++)
+        replace(&s->steps[k], old[c->count - 1], made[c->count - 1]);
+    rg_schedule_times(s);
+    return RG_OK;
+}
+
+/* ---- until it fits ---- */
+
+/* A schedule as it was. */
+typedef struct saved {
+    rg_step *steps;
+    int32_t steps_count, slots_count;
+} saved;
+
+static void save(const rg_schedule *s, saved *to)
+{
+    memcpy(to->steps, s->steps, (size_t)s->steps_count * sizeof *s->steps);
+    to->steps_count = s->steps_count;
+    to->slots_count = s->slots_count;
+}
+
+static void restore(rg_schedule *s, const saved *from)
+{
+    for (int32_t i = 0; i < s->steps_count; i++) { /* kernels of steps that are no more */
+        bool was = !s->steps[i].own_kernel;
+        for (int32_t k = 0; k < from->steps_count && !was; k++)
+            was = from->steps[k].kernel == s->steps[i].kernel;
+        if (!was)
+            rg_kernel_destroy(s->steps[i].kernel);
+    }
+    memcpy(s->steps, from->steps, (size_t)from->steps_count * sizeof *s->steps);
+    s->steps_count = from->steps_count;
+    s->slots_count = from->slots_count;
+    rg_schedule_times(s);
+}
+
+/* The most that is alive at one step, and the first such step; what is alive at step `other`. */
+static rg_status measure(const rg_schedule *s, size_t *peak, int32_t *at, int32_t other,
+                         size_t *there)
+{
+    rg_claims c;
+    rg_status status = rg_claims_make(s, &c);
+    if (status == RG_OK)
+        status = rg_claims_bound(c.list, c.count, s->steps_count, peak, at);
+    *there = 0;
+    for (int32_t i = 0; i < c.count && status == RG_OK; i++)
+        *there += c.list[i].first <= other && other <= c.list[i].last ? c.list[i].bytes : 0;
+    rg_claims_free(&c);
+    return status;
+}
+
+/* Drops one value that lives across the step with the largest sum. *done: nothing more can be. */
+static rg_status drop_one(rg_schedule *s, const rg_claims *c, int32_t at, size_t peak, bool tried[],
+                          saved *before, bool *done)
+{
+    chain again = { .count = 0 };
+    int32_t reader = -1, where;
+    const int32_t v = find_value(s, c, at, tried, &again, &reader);
+    *done = v < 0 || (size_t)(s->steps_count + again.count) > s->steps_room ||
+            (size_t)(s->slots_count + again.count) > s->slots_room;
+    if (*done)
+        return RG_OK;
+    size_t old, new, least;
+    tried[v] = true;
+    RG_TRY(measure(s, &least, &where, at, &old));
+    save(s, before);
+    rg_status status = run_again(s, &again, reader);
+    if (status == RG_OK)
+        status = measure(s, &least, &where, at, &new);
+    if (status != RG_OK || least > peak || new >= old)
+        restore(s, before); /* its storage serves others all the same, or other steps need more */
+    return status;
+}
+
+static rg_status fit(rg_schedule *s, size_t budget, bool tried[], saved *before)
+{
+    for (bool done = false; !done;) {
+        rg_claims c;
+        size_t peak = 0, bytes = 0;
+        int32_t at = 0;
+        rg_status status = rg_claims_make(s, &c);
+        if (status == RG_OK)
+            status = rg_claims_bound(c.list, c.count, s->steps_count, &peak, &at);
+        if (status == RG_OK && peak <= budget) {
+            status = rg_claims_place(c.list, c.count, true, &bytes);
+            done = bytes <= budget;
+        }
+        if (status == RG_OK && !done)
+            status = drop_one(s, &c, at, peak, tried, before, &done);
+        rg_claims_free(&c);
+        RG_TRY(status);
+    }
+    return RG_OK;
+}
+
+rg_status rg_schedule_fit(rg_schedule *s, size_t budget)
+{
+    bool *tried = NULL;
+    saved before = { .steps = NULL };
+    rg_status status = rg_room(s->slots_room, sizeof *tried, &tried);
+    if (status == RG_OK)
+        status = rg_room(s->steps_room, sizeof *before.steps, &before.steps);
+    if (status == RG_OK)
+        status = fit(s, budget, tried, &before);
+    rg_release(allocator, tried, s->slots_room * sizeof *tried);
+    rg_release(allocator, before.steps, s->steps_room * sizeof *before.steps);
+    return status;
+}
