@@ -76,43 +76,49 @@ static bool collect(const rg_schedule *s, int32_t value, int32_t at, chain *c)
 
 /* ---- candidates ---- */
 
-/* The first reader of a value behind step `at`, or -1 if `at` itself has to do with it, or nobody
- * reads it then. */
-static int32_t next_reader(const rg_schedule *s, int32_t value, int32_t at)
-{
-    const rg_slot *slot = &s->slots[value];
-    if (slot->made >= at || slot->last <= at || rg_step_reads(&s->steps[at], value))
-        return -1;
-    for (int32_t i = at + 1; i < s->steps_count; i++) {
-        if (rg_step_reads(&s->steps[i], value))
-            return i;
-    }
-    return -1;
-}
+/* What a search needs: by value, whether it was tried, and who reads it first behind a step; -1:
+ * nobody, or that step itself has to do with it, or it has views. */
+typedef struct search {
+    bool *tried;
+    int32_t *reader;
+} search;
 
-static bool has_views(const rg_schedule *s, int32_t value)
+static void find_readers(const rg_schedule *s, int32_t at, int32_t reader[])
 {
-    for (int32_t v = 0; v < s->slots_count; v++) {
-        if (s->slots[v].view == value)
-            return true;
+    int32_t value;
+    for (int32_t v = 0; v < s->slots_count; v++)
+        reader[v] = -1;
+    for (int32_t i = s->steps_count - 1; i > at; i--) {
+        for (int32_t k = 0; rg_step_read(&s->steps[i], k, &value); k++) {
+            if (value >= 0)
+                reader[value] = i;
+        }
     }
-    return false;
+    for (int32_t k = 0; at < s->steps_count && rg_step_read(&s->steps[at], k, &value); k++) {
+        if (value >= 0)
+            reader[value] = -1;
+    }
+    for (int32_t v = 0; v < s->slots_count; v++) {
+        if (s->slots[v].view >= 0)
+            reader[s->slots[v].view] = -1;
+        if (s->slots[v].made >= at)
+            reader[v] = -1;
+    }
 }
 
 /* The largest value that lives across step `at`, is not tried yet and can be made again. */
-static int32_t find_value(const rg_schedule *s, const rg_claims *c, int32_t at, const bool tried[],
+static int32_t find_value(const rg_schedule *s, const rg_claims *c, int32_t at, const search *find,
                           chain *best, int32_t *before)
 {
     int32_t found = -1;
     size_t most = 0;
+    find_readers(s, at, find->reader);
     for (int32_t v = 0; v < s->slots_count; v++) {
         const rg_slot *slot = &s->slots[v];
+        const int32_t reader = find->reader[v];
         chain again = { .count = 0 };
-        if (tried[v] || slot->kind != RG_VALUE_OUTPUT || slot->result || c->of_value[v] < 0 ||
-            c->list[c->of_value[v]].bytes <= most)
-            continue;
-        const int32_t reader = next_reader(s, v, at);
-        if (reader < 0 || !s->steps[reader].gradient || has_views(s, v) ||
+        if (find->tried[v] || slot->kind != RG_VALUE_OUTPUT || slot->result || c->of_value[v] < 0 ||
+            c->list[c->of_value[v]].bytes <= most || reader < 0 || !s->steps[reader].gradient ||
             !collect(s, v, reader, &again))
             continue;
         found = v;
@@ -238,18 +244,18 @@ static rg_status measure(const rg_schedule *s, size_t *peak, int32_t *at, int32_
 }
 
 /* Drops one value that lives across the step with the largest sum. *done: nothing more can be. */
-static rg_status drop_one(rg_schedule *s, const rg_claims *c, int32_t at, size_t peak, bool tried[],
+static rg_status drop_one(rg_schedule *s, const rg_claims *c, int32_t at, size_t peak, search *find,
                           saved *before, bool *done)
 {
     chain again = { .count = 0 };
     int32_t reader = -1, where;
-    const int32_t v = find_value(s, c, at, tried, &again, &reader);
+    const int32_t v = find_value(s, c, at, find, &again, &reader);
     *done = v < 0 || (size_t)(s->steps_count + again.count) > s->steps_room ||
             (size_t)(s->slots_count + again.count) > s->slots_room;
     if (*done)
         return RG_OK;
     size_t old, new, least;
-    tried[v] = true;
+    find->tried[v] = true;
     RG_TRY(measure(s, &least, &where, at, &old));
     save(s, before);
     rg_status status = run_again(s, &again, reader);
@@ -260,7 +266,7 @@ static rg_status drop_one(rg_schedule *s, const rg_claims *c, int32_t at, size_t
     return status;
 }
 
-static rg_status fit(rg_schedule *s, size_t budget, bool tried[], saved *before)
+static rg_status fit(rg_schedule *s, size_t budget, search *find, saved *before)
 {
     for (bool done = false; !done;) {
         rg_claims c;
@@ -274,7 +280,7 @@ static rg_status fit(rg_schedule *s, size_t budget, bool tried[], saved *before)
             done = bytes <= budget;
         }
         if (status == RG_OK && !done)
-            status = drop_one(s, &c, at, peak, tried, before, &done);
+            status = drop_one(s, &c, at, peak, find, before, &done);
         rg_claims_free(&c);
         RG_TRY(status);
     }
@@ -283,14 +289,17 @@ static rg_status fit(rg_schedule *s, size_t budget, bool tried[], saved *before)
 
 rg_status rg_schedule_fit(rg_schedule *s, size_t budget)
 {
-    bool *tried = NULL;
+    search find = { NULL, NULL };
     saved before = { .steps = NULL };
-    rg_status status = rg_room(s->slots_room, sizeof *tried, &tried);
+    rg_status status = rg_room(s->slots_room, sizeof *find.tried, &find.tried);
+    if (status == RG_OK)
+        status = rg_room(s->slots_room, sizeof *find.reader, &find.reader);
     if (status == RG_OK)
         status = rg_room(s->steps_room, sizeof *before.steps, &before.steps);
     if (status == RG_OK)
-        status = fit(s, budget, tried, &before);
-    rg_release(allocator, tried, s->slots_room * sizeof *tried);
+        status = fit(s, budget, &find, &before);
+    rg_release(allocator, find.tried, s->slots_room * sizeof *find.tried);
+    rg_release(allocator, find.reader, s->slots_room * sizeof *find.reader);
     rg_release(allocator, before.steps, s->steps_room * sizeof *before.steps);
     return status;
 }
