@@ -146,13 +146,14 @@ static __device__ __forceinline__ void sum_line(const REAL *own, int across, con
 }
 
 /* Moments of five elements: for e of V channels, get(k, e) gives element k. */
-template <int V, bool TURN, class REAL, class GET>
+template <int V, bool TURN, bool PLAIN, class REAL, class GET>
 static __device__ __forceinline__ void moments_five(const REAL v[V], REAL sum[2][V], GET get)
 {
 #pragma unroll
     for (int e = 0; e < V; e++) {
         auto own = [&](int k) { return get(k, e); };
-        const moments<REAL> all = TURN ? turn_taps(v[e], FIVE, own) : join_taps(v[e], FIVE, own);
+        const moments<REAL> all =
+            TURN ? turn_taps(v[e], FIVE, 2, own) : join_taps<PLAIN>(v[e], FIVE, 2, own);
         sum[0][e] = all.m;
         sum[1][e] = all.s;
     }
@@ -190,7 +191,7 @@ static __device__ __forceinline__ void sum_lines(const REAL *line, int size, int
 #pragma unroll
             for (int g = 0; g < GIVEN; g++)
                 get_lanes<V>(own + (g * size + (k - 2) * across) * V, all[k][g]);
-        moments_five<V, TURN>(value[0], sum, [&](int k, int e) -> moments<REAL> {
+        moments_five<V, TURN, GIVEN == 1>(value[0], sum, [&](int k, int e) -> moments<REAL> {
             if constexpr (GIVEN == 1)
                 return { all[k][0][e], 0, 0 };
             else
@@ -216,7 +217,7 @@ static __device__ __forceinline__ void sum_ring(const REAL ring[FIVE][KINDS == 1
 #pragma unroll
         for (int e = 0; e < V; e++)
             sum[0][e] = v[2][e];
-        moments_five<V, TURN>(v[2], sum + 1, [&](int k, int e) -> moments<REAL> {
+        moments_five<V, TURN, false>(v[2], sum + 1, [&](int k, int e) -> moments<REAL> {
             return { v[k][e], ring[(i + 1 + k) % FIVE][0][e], ring[(i + 1 + k) % FIVE][1][e] };
         });
     }

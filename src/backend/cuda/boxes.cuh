@@ -95,7 +95,8 @@ static __device__ __forceinline__ void sum_lanes(const REAL *from, int size, int
                     return get_moments(own, (int64_t)size * V, at);
             };
             const REAL v = own[(int64_t)centre * step * V];
-            const moments<REAL> all = TURN ? turn_taps(v, width, get) : join_taps(v, width, get);
+            const moments<REAL> all =
+                TURN ? turn_taps(v, width, centre, get) : join_taps<PLAIN>(v, width, centre, get);
             sum[0][e] = all.v;
             sum[1][e] = all.m;
             sum[2][e] = all.s;
@@ -277,9 +278,10 @@ sum_plane_columns(const rg_box_shape &s, const box_data &d, const rg_box_plane &
         } else {
             moments<real<T>> sum = {};
             if (inside)
-                sum = moment_window<TURN>(values, prefix, all, row * plane.across, column,
-                                          (int64_t)1, width, blocks,
-                                          load<T>(d.x, pixel_at(d.step[1], p, row, column)));
+                sum =
+                    moment_window<TURN>(values, prefix, all, row * plane.across, column, (int64_t)1,
+                                        width, (int)(TURN ? s.column.after : s.column.before),
+                                        blocks, load<T>(d.x, pixel_at(d.step[1], p, row, column)));
             put_moments(sums, each, i, sum);
         }
     }
@@ -304,9 +306,9 @@ sum_plane_rows(const rg_box_shape &s, const rg_box_plane &plane, const REAL *sum
     if constexpr (KINDS == 1) {
         sum[0] = sum_window(sums, prefix, column, row, s.column.size, s.row.width, blocks);
     } else {
-        const moments<REAL> e =
-            moment_window<TURN>(sums, prefix, plane.down * s.column.size, column, row,
-                                s.column.size, s.row.width, blocks, x);
+        const moments<REAL> e = moment_window<TURN>(
+            sums, prefix, plane.down * s.column.size, column, row, s.column.size, s.row.width,
+            (int)(TURN ? s.row.after : s.row.before), blocks, x);
         sum[0] = e.v;
         sum[1] = e.m;
         sum[2] = e.s;

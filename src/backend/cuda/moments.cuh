@@ -30,21 +30,33 @@ static __device__ __forceinline__ moments<REAL> join_end(const moments<REAL> &e,
     return { v, (e.v - v) + e.m, e.s * ((REAL)1 / (REAL)width) };
 }
 
-/* All elements of a window about v; get(k) gives them. */
-template <class REAL, class GET>
-static __device__ __forceinline__ moments<REAL> join_taps(REAL v, int width, GET get)
+/* All elements of a window about the v of element `centre`; get(k) gives them. PLAIN: m and s are
+ * 0. */
+template <bool PLAIN, class REAL, class GET>
+static __device__ __forceinline__ moments<REAL> join_taps(REAL v, int width, int centre, GET get)
 {
     const REAL each = (REAL)1 / (REAL)width;
-    auto far = [&](const moments<REAL> &e) { return (e.v - v) + e.m; };
-    REAL mean = far(get(0)), square = 0;
-    for (int k = 1; k < width; k++)
-        mean += far(get(k));
+    auto far = [&](int k, const moments<REAL> &e) -> REAL {
+        if constexpr (PLAIN)
+            return e.v - v;
+        else
+            return k == centre ? e.m : (e.v - v) + e.m;
+    };
+    REAL mean = 0, square = 0;
+#pragma unroll
+    for (int k = 0; k < width; k++)
+        if (!PLAIN || k != centre)
+            mean += far(k, get(k));
     mean *= each;
-    for (int k = 0; k < width; k++) {
-        const moments<REAL> e = get(k);
-        const REAL away = far(e) - mean;
-        square = fma(away, away, square + e.s);
-    }
+    if constexpr (PLAIN)
+        square = mean * mean; /* of the centre */
+#pragma unroll
+    for (int k = 0; k < width; k++)
+        if (!PLAIN || k != centre) {
+            const moments<REAL> e = get(k);
+            const REAL away = far(k, e) - mean;
+            square = fma(away, away, PLAIN ? square : square + e.s);
+        }
     return { v, mean, square * each };
 }
 
@@ -65,12 +77,13 @@ static __device__ __forceinline__ moments<REAL> turn_about(const moments<REAL> &
 }
 
 template <class REAL, class GET>
-static __device__ __forceinline__ moments<REAL> turn_taps(REAL v, int width, GET get)
+static __device__ __forceinline__ moments<REAL> turn_taps(REAL v, int width, int centre, GET get)
 {
-    moments<REAL> sum = turn_about(get(0), v);
-    for (int k = 1; k < width; k++) {
-        const moments<REAL> e = turn_about(get(k), v);
-        sum.m += e.m;
+    moments<REAL> sum = { v, 0, 0 };
+#pragma unroll
+    for (int k = 0; k < width; k++) {
+        const moments<REAL> e = get(k);
+        sum.m += k == centre ? e.m : fma(e.s, e.v - v, e.m);
         sum.s += e.s;
     }
     return sum;
@@ -134,12 +147,13 @@ moment_blocks(REAL *values, REAL *prefix, int64_t size, int64_t lines, int64_t i
 template <bool TURN, class REAL>
 static __device__ __forceinline__ moments<REAL>
 moment_window(const REAL *values, const REAL *prefix, int64_t size, int64_t line, int64_t i,
-              int64_t step, int64_t width, bool blocks, REAL v)
+              int64_t step, int64_t width, int centre, bool blocks, REAL v)
 {
     const int64_t begin = line + i * step;
     if (!blocks) {
         auto get = [&](int k) { return get_moments(values, size, begin + k * step); };
-        return TURN ? turn_taps(v, (int)width, get) : join_taps(v, (int)width, get);
+        return TURN ? turn_taps(v, (int)width, centre, get)
+                    : join_taps<false>(v, (int)width, centre, get);
     }
     moments<REAL> e = get_moments(prefix, size, begin + (width - 1) * step);
     const int64_t met = i % width;

@@ -71,10 +71,11 @@ template <rg_dtype T> struct contrast {
         return a;
     }
 
-    static __device__ __forceinline__ real<T> finish(const CONSTANTS &, real<T> x, real<T> direct,
+    /* Here sums are always about x. */
+    static __device__ __forceinline__ real<T> finish(const CONSTANTS &, real<T>, real<T> direct,
                                                      const real<T> sum[3])
     {
-        return direct + fma(sum[2], sum[0] - x, sum[1]);
+        return direct + sum[1];
     }
 };
 
