@@ -10,6 +10,17 @@
 /* Rows that are summed up before they are joined in double. */
 enum { COLUMN_ROWS = 1024 };
 
+/* The second pass of the gradient begins with the last rows, which are nearest, and goes back by so
+ * many. */
+enum { COLUMN_BACK = 32 };
+
+/* Where the rows before `row` begin; they belong to all lanes. */
+static inline int64_t rows_back(const rg_channels *s, int64_t row)
+{
+    const int64_t back = COLUMN_BACK * s->lanes;
+    return (row - 1) / back * back;
+}
+
 /* A unit: groups of one image. */
 typedef struct group_unit {
     const rg_group_norm_shape *shape;
@@ -302,8 +313,12 @@ RG_INLINE void columns_gradient(const rg_group_norm_gradient_args *k, int64_t be
             if (u.width > RG_CHANNEL_COLUMNS)
                 set_columns(&c, &u, &g, k->gamma, k->beta, from, width, T);
             set_factors(&c, &u, &g, from, width, T);
-            gradient_rows(&c, s, data, 0, s->rows.count, u.first + from, width, T, k->shape.stream,
-                          variant_of(&c));
+            for (int64_t row = s->rows.count, to; row > 0;) {
+                to = row;
+                row = rows_back(s, row);
+                gradient_rows(&c, s, data, row, to, u.first + from, width, T, k->shape.stream,
+                              variant_of(&c));
+            }
         }
     }
 }
@@ -317,12 +332,18 @@ enum { ROW_PIECE = 64 * CHANNEL_PAIR };
  * needed, in real and in the order of pairs. */
 enum { ROWS = 1, ROW_ROOM = 8192 };
 
+/* Of 16 bits, rows of so many elements at most are started while the one before is finished: there
+ * the time goes by until sums and roots are known. Others would only take each other's place in the
+ * nearest cache. */
+enum { ROW_AHEAD = 512 };
+
 /* What one group has in all rows. */
 typedef struct group_rows {
     const char *gamma, *beta;
     int64_t dy_step, x_step, out_step, gamma_step, beta_step;
     int64_t count;
-    double each; /* 1 / count */
+    int64_t ahead; /* elements to the row that is started when this one is finished */
+    double each;   /* 1 / count */
     bool has_gamma, has_beta, dense, add;
     bool fast;                  /* neighbours, and a variant with loops of its own */
     rg_dtype dtype;             /* of gamma and beta */
@@ -396,6 +417,18 @@ RG_INLINE void row_store(const group_rows *k, const group_row *r, int64_t i, con
     store_some(to, k->out_step, n, T, k->dense, true, value);
 }
 
+/* Asks for the pair that the next row has behind this one: memory is read while a row is finished.
+ */
+RG_INLINE void row_ahead(const group_rows *k, const char *data, int64_t i, const rg_dtype T,
+                         const bool whole)
+{
+    if (!whole)
+        return;
+    const uintptr_t from = (uintptr_t)data + (uintptr_t)((i + k->ahead) * (vbytes(T) / VLEN));
+    for (int line = 0; line < 2 * vbytes(T); line += 64)
+        __builtin_prefetch((const void *)(from + (uintptr_t)line), 0, 2);
+}
+
 /* Sums of x - near, and of its squares. */
 RG_INLINE void row_moments_step(const group_rows *k, const group_row *r, row_sums *q,
                                 const int rows, int64_t i, const int n, const rg_dtype T,
@@ -438,6 +471,7 @@ RG_INLINE void row_forward_step(const group_rows *k, const group_row *r, row_sum
 #pragma GCC unroll 4
     for (int j = 0; j < rows; j++) {
         const vpair x = row_load(r[j].x, i, k->x_step, n, T, k->dense, whole);
+        row_ahead(k, r[j].x, i, T, whole);
         const vpair y = { row_y(k, &r[j], x.a, gamma.a, beta.a, variant),
                           row_y(k, &r[j], x.b, gamma.b, beta.b, variant) };
         row_store(k, &r[j], i, n, T, whole, stream, y);
@@ -519,6 +553,8 @@ RG_INLINE void row_gradient_step(const group_rows *k, const group_row *r, row_su
 #pragma GCC unroll 4
     for (int j = 0; j < rows; j++) {
         const row_values v = row_values_of(k, &r[j], i, n, gamma, beta, T, whole, variant);
+        row_ahead(k, r[j].dy, i, T, whole);
+        row_ahead(k, r[j].x, i, T, whole);
         const vreal s = vset(r[j].s);
         const vreal offset = vset(r[j].offset), weight = vset(r[j].weight);
         dbeta.a += v.g.a;
@@ -589,7 +625,10 @@ RG_INLINE void row_gradient_step(const group_rows *k, const group_row *r, row_su
         for (int64_t i = 0; i < k->count; i += ROW_PIECE) {                                    \
             row_sums q[ROWS] = { 0 };                                                          \
             name##_rows(k, r, q, rows, i, least(k->count, i + ROW_PIECE), T, false);           \
-            add_sums(total, q);                                                                \
+            if (k->count <= ROW_PIECE)                                                         \
+                memcpy(total, q, sizeof q);                                                    \
+            else                                                                               \
+                add_sums(total, q);                                                            \
         }                                                                                      \
     }
 
@@ -719,39 +758,44 @@ RG_INLINE void set_shifts(group_row *r, int rows)
     }
 }
 
+/* Where group `group` of an image stands, and its statistics, which are kept. */
+RG_INLINE void start_forward(const rg_group_norm_args *k, const group_rows *all, group_row *r,
+                             int64_t image, int64_t group, const rg_dtype T)
+{
+    const rg_channels *s = &k->shape.channels;
+    const int64_t c = group * all->count, to = image * k->shape.groups + group;
+    r->x = at(image_at(k->x, s, 0, image, T), c * all->x_step, T);
+    r->out = (char *)(uintptr_t)at(image_at(k->y, s, 1, image, T), c * all->out_step, T);
+    row_statistics(all, r, 1, k->shape.epsilon, T);
+    ((real *)k->mean)[to] = r->mean;
+    ((real *)k->rest)[to] = r->rest;
+    ((real *)k->s)[to] = r->s;
+    set_shifts(r, 1);
+}
+
 RG_INLINE void rows_forward(const rg_group_norm_args *k, int64_t begin, int64_t end,
                             const rg_dtype T)
 {
     const rg_channels *s = &k->shape.channels;
+    const int64_t groups = k->shape.groups;
     norm_columns neuron;
     row_tables tables;
     group_rows all = rows_of(&k->shape, &neuron, false, &tables);
     all.x_step = s->step[0];
     all.out_step = s->step[1];
-    const int64_t last = least(end * k->shape.part, s->images.count);
-    for (int64_t image = begin * k->shape.part, rows; image < last; image += rows) {
-        rows = least(ROWS, last - image);
-        for (int64_t group = 0; group < k->shape.groups; group++) {
-            const int64_t c = group * all.count;
-            group_row r[ROWS];
-            for (int64_t j = 0; j < rows; j++) {
-                r[j].x = at(image_at(k->x, s, 0, image + j, T), c * all.x_step, T);
-                r[j].out =
-                    (char *)(uintptr_t)at(image_at(k->y, s, 1, image + j, T), c * all.out_step, T);
-            }
-            place_parameters(&all, &tables, k->gamma, k->beta, c, T);
-            row_statistics(&all, r, (int)rows, k->shape.epsilon, T);
-            for (int64_t j = 0; j < rows; j++) {
-                const int64_t to = (image + j) * k->shape.groups + group;
-                ((real *)k->mean)[to] = r[j].mean;
-                ((real *)k->rest)[to] = r[j].rest;
-                ((real *)k->s)[to] = r[j].s;
-            }
-            set_shifts(r, (int)rows);
-            row_sums unused[ROWS] = { 0 };
-            row_forward_rows(&all, r, unused, (int)rows, 0, all.count, T,
-                             k->shape.stream && rows_aligned(r, (int)rows));
-        }
+    const bool ahead = is_short(T) && all.count <= ROW_AHEAD;
+    all.ahead = ahead ? 2 * all.count : all.count;
+    const int64_t first = begin * k->shape.part * groups;
+    const int64_t last = least(end * k->shape.part, s->images.count) * groups;
+    group_row r[2];
+    for (int64_t i = first, next = first; i < last; i++) {
+        for (; next < last && next <= i + ahead; next++)
+            start_forward(k, &all, &r[next & 1], next / groups, next % groups, T);
+        const group_row *const now = &r[i & 1];
+        place_parameters(&all, &tables, k->gamma, k->beta, i % groups * all.count, T);
+        row_sums unused[ROWS] = { 0 };
+        row_forward_rows(&all, now, unused, 1, 0, all.count, T,
+                         k->shape.stream && rows_aligned(now, 1));
     }
 }
 
@@ -776,18 +820,44 @@ RG_INLINE void place_rows(const rg_group_norm_gradient_args *k, const group_rows
     }
 }
 
-RG_INLINE void rows_gradients(const rg_group_norm_gradient_args *k, const group_rows *all,
-                              group_row *r, int rows, const rg_dtype T)
+/* What is known of a group before its dx is made. */
+RG_INLINE void start_gradient(const rg_group_norm_gradient_args *k, group_rows *all,
+                              row_tables *tables, group_row *r, int64_t image, int64_t group,
+                              const rg_dtype T)
 {
     row_sums q[ROWS] = { 0 };
+    place_rows(k, all, r, 1, image, group, T);
+    place_parameters(all, tables, k->gamma, k->beta, group * all->count, T);
     if (!k->has_statistics)
-        row_statistics(all, r, rows, k->shape.epsilon, T);
-    set_shifts(r, rows);
+        row_statistics(all, r, 1, k->shape.epsilon, T);
+    set_shifts(r, 1);
     if (k->wants_dx) {
-        row_sums_total(all, r, q, rows, T);
-        end_factors(all, r, q, rows);
+        row_sums_total(all, r, q, 1, T);
+        end_factors(all, r, q, 1);
     }
-    row_gradient_rows(all, r, q, rows, 0, all->count, T, k->shape.stream && rows_aligned(r, rows));
+}
+
+/* Rows of a unit, whose sums go to dgamma and dbeta, or NULL. */
+RG_INLINE void unit_gradient(const rg_group_norm_gradient_args *k, group_rows *all,
+                             row_tables *tables, int64_t unit, real *dgamma, real *dbeta,
+                             const rg_dtype T)
+{
+    const int64_t groups = k->shape.groups, first = unit * k->shape.part * groups;
+    const int64_t last = least((unit + 1) * k->shape.part, k->shape.channels.images.count) * groups;
+    const bool ahead = is_short(T) && all->count <= ROW_AHEAD && groups == 1; /* one gamma */
+    all->ahead = ahead ? 2 * all->count : all->count;
+    group_row r[2];
+    for (int64_t i = first, next = first; i < last; i++) {
+        for (; next < last && next <= i + ahead; next++)
+            start_gradient(k, all, tables, &r[next & 1], next / groups, next % groups, T);
+        const group_row *const now = &r[i & 1];
+        const int64_t c = i % groups * all->count;
+        row_sums unused[ROWS] = { 0 };
+        all->dgamma = dgamma != NULL ? dgamma + c : NULL;
+        all->dbeta = dbeta != NULL ? dbeta + c : NULL;
+        row_gradient_rows(all, now, unused, 1, 0, all->count, T,
+                          k->shape.stream && rows_aligned(now, 1));
+    }
 }
 
 /* Sums over rows, in the order of the channels. */
@@ -810,25 +880,14 @@ RG_INLINE void rows_gradient(const rg_group_norm_gradient_args *k, int64_t begin
     all.x_step = s->step[1];
     all.out_step = s->step[2];
     for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t last = least((unit + 1) * k->shape.part, s->images.count);
         real *dgamma = (real *)k->dgammas + unit * s->channels;
         real *dbeta = (real *)k->dbetas + unit * s->channels;
         if (k->wants_sums) {
             memset(dgamma, 0, (size_t)s->channels * sizeof(real));
             memset(dbeta, 0, (size_t)s->channels * sizeof(real));
         }
-        for (int64_t image = unit * k->shape.part, rows; image < last; image += rows) {
-            rows = least(ROWS, last - image);
-            for (int64_t group = 0; group < k->shape.groups; group++) {
-                group_row r[ROWS];
-                const int64_t c = group * all.count;
-                place_rows(k, &all, r, rows, image, group, T);
-                place_parameters(&all, &tables, k->gamma, k->beta, c, T);
-                all.dgamma = k->wants_sums ? dgamma + c : NULL;
-                all.dbeta = k->wants_sums ? dbeta + c : NULL;
-                rows_gradients(k, &all, r, (int)rows, T);
-            }
-        }
+        unit_gradient(k, &all, &tables, unit, k->wants_sums ? dgamma : NULL,
+                      k->wants_sums ? dbeta : NULL, T);
         if (k->wants_sums) {
             order_sums(dgamma, k->shape.groups, all.count, T);
             order_sums(dbeta, k->shape.groups, all.count, T);
