@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Batch normalisation: description, validation, shape rule, state, forward, gradient. */
 #include "ops/batch_norm/batch_norm.h"
-#include "ops/batch_norm/norm_record.h"
+#include "ops/norm_record.h"
 #include "ops/neuron/neuron_fields.h"
 
 #include <float.h>

@@ -4,7 +4,7 @@
 #ifndef RG_OPS_GROUP_NORM_H
 #define RG_OPS_GROUP_NORM_H
 
-#include "ops/batch_norm/norm.h"
+#include "ops/norm.h"
 
 #include <retrograde/group_norm.h>
 

@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Group normalisation on the CPU. A unit reads its part of an image twice; the second time it is in
  * a cache. */
-#include "ops/batch_norm/norm_cpu.h"
+#include "ops/norm_cpu.h"
 #include "ops/group_norm/group_norm.h"
 
 /* ---- columns: images of several rows ---- */

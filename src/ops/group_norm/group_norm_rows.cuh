@@ -9,7 +9,7 @@
 #ifndef RG_OPS_GROUP_NORM_ROWS_CUH
 #define RG_OPS_GROUP_NORM_ROWS_CUH
 
-#include "ops/batch_norm/norm.cuh"
+#include "ops/norm.cuh"
 #include "ops/group_norm/group_norm.h"
 
 enum { ROW_THREADS = 256, ROW_WARP = 32 };

@@ -5,7 +5,7 @@
 #define RG_OPS_NORM_CPU_H
 
 #include "backend/cpu/channel_rows.h"
-#include "ops/batch_norm/norm.h"
+#include "ops/norm.h"
 #include "ops/neuron/any_neuron.h"
 
 /* Some element of any dtype, for tensors of channels. */

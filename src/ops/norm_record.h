@@ -4,7 +4,7 @@
 #ifndef RG_OPS_NORM_RECORD_H
 #define RG_OPS_NORM_RECORD_H
 
-#include "ops/batch_norm/norm.h"
+#include "ops/norm.h"
 #include "ops/ops.h"
 #include "ops/record_move.h"
 
