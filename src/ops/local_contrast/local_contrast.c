@@ -112,7 +112,7 @@ static rg_contrast_numbers numbers_of(const rg_local_contrast_desc *d, const rg_
     const double met = (double)s->row.width * (double)s->column.width;
     const double count = (double)d->window[0] * d->window[1];
     rg_contrast_numbers numbers = {
-        .norm = rg_norm_numbers_make(d->alpha, d->beta, d->delta, count),
+        .norm = rg_power_numbers_make(d->alpha, d->beta, d->delta, count),
         .mean = 1 / count,
         .inside = met / count,
         .outside = (count - met) / count,

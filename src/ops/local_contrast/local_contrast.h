@@ -5,15 +5,15 @@
 #define RG_OPS_LOCAL_CONTRAST_H
 
 #include "core/box.h"
-#include "ops/lrn/lrn.h" /* rg_norm_numbers */
+#include "ops/lrn/lrn.h" /* rg_power_numbers */
 
 enum { RG_LOCAL_CONTRAST_FORWARD, RG_LOCAL_CONTRAST_GRADIENT, RG_LOCAL_CONTRAST_KERNELS };
 
 typedef struct rg_contrast_numbers {
-    rg_norm_numbers norm; /* scale is alpha */
-    double mean;          /* 1 / N */
-    double inside;        /* of the window's pixels, those that the shape has; the others are 0 */
-    double outside;       /* 1 - inside */
+    rg_power_numbers norm; /* scale is alpha */
+    double mean;           /* 1 / N */
+    double inside;         /* of the window's pixels, those that the shape has; the others are 0 */
+    double outside;        /* 1 - inside */
     double p0, pm, ps;
 } rg_contrast_numbers;
 

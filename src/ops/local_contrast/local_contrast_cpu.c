@@ -17,16 +17,20 @@
 
 /* rg_contrast_numbers, cast once. */
 typedef struct contrast_constants {
-    norm_constants norm;
+    power_constants norm;
     real inside, outside, p0, rest, pm, ps, share; /* rest: 1 - p0; share: p0 / N */
 } contrast_constants;
 
 RG_INLINE contrast_constants contrast_constants_of(const rg_contrast_numbers *n)
 {
-    return (contrast_constants){
-        norm_constants_of(&n->norm), (real)n->inside, (real)n->outside, (real)n->p0,
-        (real)(1 - n->p0),           (real)n->pm,     (real)n->ps,      (real)(n->p0 * n->mean)
-    };
+    return (contrast_constants){ power_constants_of(&n->norm),
+                                 (real)n->inside,
+                                 (real)n->outside,
+                                 (real)n->p0,
+                                 (real)(1 - n->p0),
+                                 (real)n->pm,
+                                 (real)n->ps,
+                                 (real)(n->p0 * n->mean) };
 }
 
 RG_FORMULA vreal contrast_fill(vreal x)
@@ -55,7 +59,7 @@ RG_FORMULA vreal contrast_result(const void *k, vreal x, const vreal sum[])
     const contrast_constants *c = k;
     vreal mean, inverse;
     const vreal t = contrast_divisor(c, x, sum, &mean);
-    const vreal power = norm_power(t, &c->norm, c->norm.quarters, false, &inverse);
+    const vreal power = power_of(t, &c->norm, c->norm.quarters, false, &inverse);
     return vfma(vset(c->ps), contrast_rest(c, x, mean) * power, vset(c->pm));
 }
 
@@ -64,7 +68,7 @@ RG_FORMULA vreal contrast_middle(const void *k, vreal dy, vreal x, const vreal s
     const contrast_constants *c = k;
     vreal mean, inverse;
     const vreal t = contrast_divisor(c, x, sum, &mean);
-    const vreal power = norm_power(t, &c->norm, c->norm.quarters, false, &inverse);
+    const vreal power = power_of(t, &c->norm, c->norm.quarters, false, &inverse);
     const vreal a = vset(c->ps) * dy * power;
     const vreal q = vset(c->norm.factor) * a * (contrast_rest(c, x, mean) * inverse);
     to[1] = vfma(q, mean, -(vset(c->share) * a));

@@ -8,14 +8,14 @@
 
 /* rg_contrast_numbers, cast once. */
 template <rg_dtype T> struct contrast_constants {
-    norm_constants<T> norm;
+    power_constants<T> norm;
     real<T> inside, outside, p0, rest, pm, ps, share; /* rest: 1 - p0; share: p0 / N */
 };
 
 template <rg_dtype T>
 static contrast_constants<T> contrast_constants_of(const rg_contrast_numbers *n)
 {
-    return { norm_constants_of<T>(&n->norm),
+    return { power_constants_of<T>(&n->norm),
              (real<T>)n->inside,
              (real<T>)n->outside,
              (real<T>)n->p0,
@@ -55,7 +55,7 @@ template <rg_dtype T> struct contrast {
     {
         real<T> mean, inverse;
         const real<T> t = divisor(k, x, sum, mean);
-        const real<T> power = norm_power<T>(t, k.norm, k.norm.quarters, inverse);
+        const real<T> power = power_of<T>(t, k.norm, k.norm.quarters, inverse);
         return fma(k.ps, rest(k, x, mean) * power, k.pm);
     }
 
@@ -64,7 +64,7 @@ template <rg_dtype T> struct contrast {
     {
         real<T> mean, inverse;
         const real<T> t = divisor(k, x, sum, mean);
-        const real<T> a = k.ps * dy * norm_power<T>(t, k.norm, k.norm.quarters, inverse);
+        const real<T> a = k.ps * dy * power_of<T>(t, k.norm, k.norm.quarters, inverse);
         const real<T> q = k.norm.factor * a * (rest(k, x, mean) * inverse);
         to[1] = fma(q, mean, -(k.share * a));
         to[2] = q;

@@ -126,7 +126,7 @@ static void lay_out(const rg_lrn_desc *d, const rg_tensor *const tensors[], int 
     const int64_t channels = first->dims[last];
     s->outer = rg_walk_make(descs, count, 0, last);
     s->span = rg_span_make(channels, d->window, d->even_after);
-    s->numbers = rg_norm_numbers_make(d->alpha, d->beta, d->delta, d->window);
+    s->numbers = rg_power_numbers_make(d->alpha, d->beta, d->delta, d->window);
     s->dense = true;
     for (int t = 0; t < count; t++) {
         s->step[t] = descs[t]->strides[last];

@@ -13,22 +13,22 @@ enum { RG_LRN_TENSORS = 3 };
 
 /* The numbers of a division by (delta + scale sum)^beta; spatial_norm and local_contrast have the
  * same. */
-typedef struct rg_norm_numbers {
+typedef struct rg_power_numbers {
     double scale;  /* alpha / N */
     double factor; /* 2 alpha beta / N */
     double delta, beta;
-    int32_t quarters; /* 4 beta where that is a whole number from 0 to RG_NORM_QUARTERS, or -1 */
-} rg_norm_numbers;
+    int32_t quarters; /* 4 beta where that is a whole number from 0 to RG_POWER_QUARTERS, or -1 */
+} rg_power_numbers;
 
-enum { RG_NORM_QUARTERS = 32 };
+enum { RG_POWER_QUARTERS = 32 };
 
-static inline rg_norm_numbers rg_norm_numbers_make(double alpha, double beta, double delta,
-                                                   double count)
+static inline rg_power_numbers rg_power_numbers_make(double alpha, double beta, double delta,
+                                                     double count)
 {
     const bool whole =
-        beta >= 0 && 4 * beta <= RG_NORM_QUARTERS && (double)(int32_t)(4 * beta) == 4 * beta;
-    const rg_norm_numbers numbers = { alpha / count, 2 * alpha * beta / count, delta, beta,
-                                      whole ? (int32_t)(4 * beta) : -1 };
+        beta >= 0 && 4 * beta <= RG_POWER_QUARTERS && (double)(int32_t)(4 * beta) == 4 * beta;
+    const rg_power_numbers numbers = { alpha / count, 2 * alpha * beta / count, delta, beta,
+                                       whole ? (int32_t)(4 * beta) : -1 };
     return numbers;
 }
 
@@ -42,7 +42,7 @@ typedef struct rg_lrn_shape {
     int64_t units, room;          /* bytes of scratch for each unit */
     bool dense;                   /* every step is 1 */
     bool add, stream;             /* into the result; past the cache */
-    rg_norm_numbers numbers;
+    rg_power_numbers numbers;
 } rg_lrn_shape;
 
 typedef struct rg_lrn_args {

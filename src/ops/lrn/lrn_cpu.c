@@ -43,7 +43,7 @@ RG_INLINE void store_channels(const output *to, int64_t i, const int n, const rg
 
 /* What is the same for all pixels. */
 typedef struct narrow {
-    norm_constants c;
+    power_constants c;
     int64_t lead, inner, pitch; /* reals; see lrn.h */
     int64_t channels, before, after;
     bool dense;
@@ -51,7 +51,7 @@ typedef struct narrow {
 
 RG_INLINE narrow narrow_of(const rg_lrn_shape *s)
 {
-    narrow k = { .c = norm_constants_of(&s->numbers),
+    narrow k = { .c = power_constants_of(&s->numbers),
                  .lead = rg_lrn_lead(&s->span),
                  .inner = rg_lrn_round(s->span.size),
                  .channels = s->span.size,
@@ -84,7 +84,7 @@ RG_INLINE void forward_step(const narrow *k, const char *x, int64_t step, const 
 {
     const vreal sum = sum_taps(squares + i - k->before, 1, width);
     const vreal v = load_channels(x, i, step, n, k->dense, T);
-    store_channels(to, i, n, T, norm_forward(&k->c, v, sum, quarters, is_short(T)));
+    store_channels(to, i, n, T, power_forward(&k->c, v, sum, quarters, is_short(T)));
 }
 
 RG_INLINE void forward_pixel(const narrow *k, const char *x, int64_t step, const real *squares,
@@ -133,7 +133,7 @@ RG_INLINE void middle_step(const narrow *k, const char *dy, const char *x, const
     const vreal v = load_channels(x, i, step[1], n, k->dense, T);
     vreal share;
     vstore_full(l->direct, i, RG_REAL,
-                norm_middle(&k->c, g, v, sum, &share, quarters, is_short(T)));
+                power_middle(&k->c, g, v, sum, &share, quarters, is_short(T)));
     vstore_full(l->shares, i, RG_REAL, vkeep(share, n, 0));
 }
 
@@ -155,7 +155,7 @@ RG_INLINE void finish_step(const narrow *k, const char *x, int64_t step, const g
     const vreal sum = sum_taps(l->shares + i - k->after, 1, width); /* the mirrored window */
     const vreal v = load_channels(x, i, step, n, k->dense, T);
     const vreal direct = vload_full(l->direct, i, RG_REAL);
-    store_channels(to, i, n, T, norm_gradient(&k->c, v, direct, sum));
+    store_channels(to, i, n, T, power_gradient(&k->c, v, direct, sum));
 }
 
 RG_INLINE void finish_pixel(const narrow *k, const char *x, int64_t step, const gradient_lines *l,
@@ -252,7 +252,7 @@ RG_INLINE void store_five(const output *to, int64_t i, int64_t channels, const r
         store_channels(to, i, vlanes_left(channels - i), T, value);
 }
 
-RG_INLINE void forward_five(const norm_constants *k, const char *x, const output *to,
+RG_INLINE void forward_five(const power_constants *k, const char *x, const output *to,
                             int64_t channels, const rg_dtype T, const int32_t quarters,
                             const five_way way)
 {
@@ -260,7 +260,7 @@ RG_INLINE void forward_five(const norm_constants *k, const char *x, const output
     for (int64_t i = 0; i < channels; i += VLEN) {
         const vreal next = load_five(x, i + VLEN, channels, T, way);
         const vreal sum = sum_five(&pairs, own * own, next * next);
-        store_five(to, i, channels, T, way, norm_forward(k, own, sum, quarters, is_short(T)));
+        store_five(to, i, channels, T, way, power_forward(k, own, sum, quarters, is_short(T)));
         own = next;
     }
 }
@@ -270,14 +270,14 @@ typedef struct five {
     vreal x, direct, share;
 } five;
 
-RG_INLINE void finish_five(const norm_constants *k, const output *to, int64_t i, int64_t channels,
+RG_INLINE void finish_five(const power_constants *k, const output *to, int64_t i, int64_t channels,
                            const rg_dtype T, const five_way way, const five *own, vreal sum)
 {
-    store_five(to, i, channels, T, way, norm_gradient(k, own->x, own->direct, sum));
+    store_five(to, i, channels, T, way, power_gradient(k, own->x, own->direct, sum));
 }
 
 /* A vector is finished when the shares of the one that follows are known. */
-RG_INLINE void gradient_five(const norm_constants *k, const char *dy, const char *x,
+RG_INLINE void gradient_five(const power_constants *k, const char *dy, const char *x,
                              const output *to, int64_t channels, const rg_dtype T,
                              const int32_t quarters, const five_way way)
 {
@@ -288,8 +288,8 @@ RG_INLINE void gradient_five(const norm_constants *k, const char *dy, const char
         const vreal next = load_five(x, i + VLEN, channels, T, way);
         const vreal sum = sum_five(&pairs, own * own, next * next);
         five now = { .x = own };
-        now.direct = norm_middle(k, load_five(dy, i, channels, T, way), own, sum, &now.share,
-                                 quarters, is_short(T));
+        now.direct = power_middle(k, load_five(dy, i, channels, T, way), own, sum, &now.share,
+                                  quarters, is_short(T));
         if (way == ANY && i + VLEN > channels)
             now.share = vkeep(now.share, (int)(channels - i), 0);
         if (i == 0)
@@ -335,15 +335,15 @@ RG_INLINE vpair load_five_pair(const char *pixel, int64_t i, int64_t channels, c
     return i < channels ? vload_pair(pixel, i, T, true) : (vpair){ vset(0), vset(0) };
 }
 
-RG_INLINE void forward_five_pairs(const norm_constants *k, const char *x, const output *to,
+RG_INLINE void forward_five_pairs(const power_constants *k, const char *x, const output *to,
                                   int64_t channels, const rg_dtype T, const int32_t quarters)
 {
     vpair own = load_five_pair(x, 0, channels, T), before = first_five_pairs(square_pair(own));
     for (int64_t i = 0; i < channels; i += 2 * VLEN) {
         const vpair next = load_five_pair(x, i + 2 * VLEN, channels, T);
         const vpair sum = sum_five_pairs(&before, square_pair(own), square_pair(next));
-        const vpair y = { norm_forward(k, own.a, sum.a, quarters, true),
-                          norm_forward(k, own.b, sum.b, quarters, true) };
+        const vpair y = { power_forward(k, own.a, sum.a, quarters, true),
+                          power_forward(k, own.b, sum.b, quarters, true) };
         vstore_pair(to->pixel, i, T, y, true, to->stream);
         own = next;
     }
@@ -354,15 +354,15 @@ typedef struct five_pair {
     vpair x, direct, share;
 } five_pair;
 
-RG_INLINE void finish_five_pair(const norm_constants *k, const output *to, int64_t i,
+RG_INLINE void finish_five_pair(const power_constants *k, const output *to, int64_t i,
                                 const rg_dtype T, const five_pair *own, vpair sum)
 {
-    const vpair dx = { norm_gradient(k, own->x.a, own->direct.a, sum.a),
-                       norm_gradient(k, own->x.b, own->direct.b, sum.b) };
+    const vpair dx = { power_gradient(k, own->x.a, own->direct.a, sum.a),
+                       power_gradient(k, own->x.b, own->direct.b, sum.b) };
     vstore_pair(to->pixel, i, T, dx, true, to->stream);
 }
 
-RG_INLINE void gradient_five_pairs(const norm_constants *k, const char *dy, const char *x,
+RG_INLINE void gradient_five_pairs(const power_constants *k, const char *dy, const char *x,
                                    const output *to, int64_t channels, const rg_dtype T,
                                    const int32_t quarters)
 {
@@ -374,8 +374,8 @@ RG_INLINE void gradient_five_pairs(const norm_constants *k, const char *dy, cons
         const vpair sum = sum_five_pairs(&before, square_pair(own), square_pair(next));
         const vpair g = vload_pair(dy, i, T, true);
         five_pair now = { .x = own };
-        now.direct.a = norm_middle(k, g.a, own.a, sum.a, &now.share.a, quarters, true);
-        now.direct.b = norm_middle(k, g.b, own.b, sum.b, &now.share.b, quarters, true);
+        now.direct.a = power_middle(k, g.a, own.a, sum.a, &now.share.a, quarters, true);
+        now.direct.b = power_middle(k, g.b, own.b, sum.b, &now.share.b, quarters, true);
         if (i == 0)
             share_before = first_five_pairs(now.share);
         else
@@ -396,7 +396,7 @@ RG_INLINE output pairs_at(output to)
     return to;
 }
 
-RG_INLINE bool in_pairs(const rg_lrn_shape *s, const norm_constants *k, const rg_dtype T)
+RG_INLINE bool in_pairs(const rg_lrn_shape *s, const power_constants *k, const rg_dtype T)
 {
     return T == RG_BF16 && (k->quarters == 2 || k->quarters == 3) && !s->add &&
            s->span.size % (2 * VLEN) == 0;
@@ -406,7 +406,7 @@ RG_INLINE bool in_pairs(const rg_lrn_shape *s, const norm_constants *k, const rg
 RG_INLINE void forward_fives(const rg_lrn_args *a, int64_t begin, int64_t end, const rg_dtype T)
 {
     const rg_lrn_shape *s = &a->shape;
-    const norm_constants k = norm_constants_of(&s->numbers);
+    const power_constants k = power_constants_of(&s->numbers);
     for (int64_t p = begin; p < end; p++) {
         int64_t offset[2];
         rg_walk_offsets(&s->outer, 2, p, offset);
@@ -431,7 +431,7 @@ RG_INLINE void gradient_fives(const rg_lrn_gradient_args *a, int64_t begin, int6
                               const rg_dtype T)
 {
     const rg_lrn_shape *s = &a->shape;
-    const norm_constants k = norm_constants_of(&s->numbers);
+    const power_constants k = power_constants_of(&s->numbers);
     for (int64_t p = begin; p < end; p++) {
         int64_t offset[RG_LRN_TENSORS];
         rg_walk_offsets(&s->outer, 3, p, offset);
@@ -455,7 +455,7 @@ RG_INLINE void gradient_fives(const rg_lrn_gradient_args *a, int64_t begin, int6
 /* ---- wide windows: lanes are pixels ---- */
 
 typedef struct wide {
-    norm_constants c;
+    power_constants c;
     const rg_lrn_shape *s;
     const void *dy, *x;
     void *out;
@@ -500,7 +500,7 @@ RG_OUTLINE void wide_forward(const void *job, int64_t channel, const real *sum)
     for (int i = 0; i < RG_LRN_LANES; i += VLEN) {
         const vreal x = load_lanes(k, k->x, 1, channel, i);
         const vreal s = vload_full(sum, i, RG_REAL);
-        store_lanes(k, channel, i, norm_forward(&k->c, x, s, k->c.quarters, is_short(k->T)));
+        store_lanes(k, channel, i, power_forward(&k->c, x, s, k->c.quarters, is_short(k->T)));
     }
 }
 
@@ -517,7 +517,7 @@ RG_OUTLINE void wide_middle(const void *job, int64_t channel, const real *sum, r
         const vreal x = load_lanes(k, k->x, 1, channel, i);
         const vreal s = vload_full(sum, i, RG_REAL);
         vreal share;
-        const vreal direct = norm_middle(&k->c, dy, x, s, &share, k->c.quarters, is_short(k->T));
+        const vreal direct = power_middle(&k->c, dy, x, s, &share, k->c.quarters, is_short(k->T));
         vstore_full(wide_direct(k, channel), i, RG_REAL, direct);
         vstore_full(to, i, RG_REAL, share);
     }
@@ -530,7 +530,7 @@ RG_OUTLINE void wide_gradient(const void *job, int64_t channel, const real *sum)
         const vreal x = load_lanes(k, k->x, 1, channel, i);
         const vreal direct = vload_full(wide_direct(k, channel), i, RG_REAL);
         const vreal s = vload_full(sum, i, RG_REAL);
-        store_lanes(k, channel, i, norm_gradient(&k->c, x, direct, s));
+        store_lanes(k, channel, i, power_gradient(&k->c, x, direct, s));
     }
 }
 

@@ -57,7 +57,7 @@ static __device__ __forceinline__ real<T> *own_line(real<T> *shared, const pixel
 
 template <rg_dtype T>
 static __global__ void __launch_bounds__(THREADS)
-    forward_vectors(const __grid_constant__ rg_lrn_args a, const norm_constants<T> k,
+    forward_vectors(const __grid_constant__ rg_lrn_args a, const power_constants<T> k,
                     const pixel_cut cut)
 {
     enum { V = VLEN<T> };
@@ -81,13 +81,13 @@ static __global__ void __launch_bounds__(THREADS)
     sum_own<T>(line, (int)s.span.before, (int)s.span.width, sum);
 #pragma unroll
     for (int e = 0; e < V; e++)
-        x[e] = norm_forward<T>(k, x[e], sum[e], k.quarters);
+        x[e] = power_forward<T>(k, x[e], sum[e], k.quarters);
     store_vector(at<T>(a.y, pixel_offset(s.outer, 1, pixel) + v * V), pack<T>(x), s.stream);
 }
 
 template <rg_dtype T>
 static __global__ void __launch_bounds__(THREADS)
-    gradient_vectors(const __grid_constant__ rg_lrn_gradient_args a, const norm_constants<T> k,
+    gradient_vectors(const __grid_constant__ rg_lrn_gradient_args a, const power_constants<T> k,
                      const pixel_cut cut)
 {
     enum { V = VLEN<T> };
@@ -112,7 +112,7 @@ static __global__ void __launch_bounds__(THREADS)
         sum_own<T>(line, (int)s.span.before, (int)s.span.width, sum);
 #pragma unroll
         for (int e = 0; e < V; e++)
-            dy[e] = norm_middle<T>(k, dy[e], x[e], sum[e], own[e], k.quarters);
+            dy[e] = power_middle<T>(k, dy[e], x[e], sum[e], own[e], k.quarters);
     }
     __syncthreads(); /* all squares are read */
     if (used)
@@ -127,7 +127,7 @@ static __global__ void __launch_bounds__(THREADS)
         unpack<T>(load_vector(to), old);
 #pragma unroll
     for (int e = 0; e < V; e++) {
-        x[e] = norm_gradient<T>(k, x[e], dy[e], sum[e]);
+        x[e] = power_gradient<T>(k, x[e], dy[e], sum[e]);
         x[e] = s.add ? old[e] + x[e] : x[e];
     }
     store_vector(to, pack<T>(x), s.stream);
@@ -245,7 +245,7 @@ static __device__ __forceinline__ void load_five(const rg_walk &outer, int t, co
 
 template <rg_dtype T, int K>
 static __global__ void __launch_bounds__(THREADS)
-    forward_five(const __grid_constant__ rg_lrn_args a, const norm_constants<T> k,
+    forward_five(const __grid_constant__ rg_lrn_args a, const power_constants<T> k,
                  const pixel_cut cut)
 {
     enum { V = VLEN<T> };
@@ -262,7 +262,7 @@ static __global__ void __launch_bounds__(THREADS)
         sum_five<K, V>(p, ends, i, square, sum);
 #pragma unroll
         for (int e = 0; e < V; e++)
-            x[e] = norm_forward<T, true>(k, x[e], sum[e], 3);
+            x[e] = power_forward<T, true>(k, x[e], sum[e], 3);
         if (p.pixel[i] >= 0)
             store_vector(at<T>(a.y, straight_offset(s.outer, 1, p.pixel[i]) + p.channel[i]),
                          pack<T>(x), s.stream);
@@ -271,7 +271,7 @@ static __global__ void __launch_bounds__(THREADS)
 
 template <rg_dtype T, int K>
 static __global__ void __launch_bounds__(THREADS, 3)
-    gradient_five(const __grid_constant__ rg_lrn_gradient_args a, const norm_constants<T> k,
+    gradient_five(const __grid_constant__ rg_lrn_gradient_args a, const power_constants<T> k,
                   const pixel_cut cut)
 {
     enum { V = VLEN<T> };
@@ -294,7 +294,7 @@ static __global__ void __launch_bounds__(THREADS, 3)
             unpack<T>(load_vector(to), old);
 #pragma unroll
         for (int e = 0; e < V; e++) {
-            x[e] = norm_gradient<T>(k, x[e], direct[i][e], sum[e]);
+            x[e] = power_gradient<T>(k, x[e], direct[i][e], sum[e]);
             x[e] = s.add ? old[e] + x[e] : x[e];
         }
         store_vector(to, pack<T>(x), s.stream);
@@ -307,7 +307,7 @@ static __global__ void __launch_bounds__(THREADS, 3)
         unpack<T>(dys[i], dy);
 #pragma unroll
         for (int e = 0; e < V; e++)
-            direct[i][e] = norm_middle<T, true>(k, dy[e], x[e], sum[e], share[i][e], 3);
+            direct[i][e] = power_middle<T, true>(k, dy[e], x[e], sum[e], share[i][e], 3);
         set_ends<K, V>(shares, i, share[i]);
         if (i > 0)
             finish(i - 1);
@@ -353,7 +353,8 @@ static __device__ __forceinline__ void square_places(const rg_lrn_shape &s, cons
 
 template <rg_dtype T>
 static __global__ void __launch_bounds__(THREADS)
-    forward_pixels(const __grid_constant__ rg_lrn_args a, const norm_constants<T> k, bool in_shared)
+    forward_pixels(const __grid_constant__ rg_lrn_args a, const power_constants<T> k,
+                   bool in_shared)
 {
     extern __shared__ __align__(16) char memory[];
     const rg_lrn_shape &s = a.shape;
@@ -365,7 +366,7 @@ static __global__ void __launch_bounds__(THREADS)
         for (int64_t c = threadIdx.x; c < s.span.size; c += blockDim.x) {
             const real<T> sum = sum_window(r.values, r.prefix, 0, c, 1, s.span.width, blocks);
             const real<T> x = load<T>(a.x, from + c * s.step[0]);
-            store<T>(a.y, to + c * s.step[1], norm_forward<T>(k, x, sum, k.quarters));
+            store<T>(a.y, to + c * s.step[1], power_forward<T>(k, x, sum, k.quarters));
         }
         __syncthreads();
     }
@@ -373,7 +374,7 @@ static __global__ void __launch_bounds__(THREADS)
 
 template <rg_dtype T>
 static __global__ void __launch_bounds__(THREADS)
-    gradient_pixels(const __grid_constant__ rg_lrn_gradient_args a, const norm_constants<T> k,
+    gradient_pixels(const __grid_constant__ rg_lrn_gradient_args a, const power_constants<T> k,
                     bool in_shared)
 {
     extern __shared__ __align__(16) char memory[];
@@ -392,7 +393,7 @@ static __global__ void __launch_bounds__(THREADS)
                 const real<T> sum = sum_window(r.values, r.prefix, 0, c, 1, s.span.width, blocks);
                 const real<T> dy = load<T>(a.dy, dy_at + c * s.step[0]);
                 const real<T> x = load<T>(a.x, x_at + c * s.step[1]);
-                r.direct[c] = norm_middle<T>(k, dy, x, sum, share, k.quarters);
+                r.direct[c] = power_middle<T>(k, dy, x, sum, share, k.quarters);
             }
             r.shares[t] = share;
         }
@@ -405,7 +406,7 @@ static __global__ void __launch_bounds__(THREADS)
             const real<T> sum = sum_window(r.shares, r.prefix, 0, c, 1, s.span.width, blocks);
             const real<T> x = load<T>(a.x, x_at + c * s.step[1]);
             const int64_t to = dx_at + c * s.step[2];
-            const real<T> value = norm_gradient<T>(k, x, r.direct[c], sum);
+            const real<T> value = power_gradient<T>(k, x, r.direct[c], sum);
             store<T>(a.dx, to, s.add ? load<T>(a.dx, to) + value : value);
         }
         __syncthreads();
@@ -452,7 +453,7 @@ template <rg_dtype T> static int64_t general_blocks(const rg_lrn_shape *s, int64
  * What is raised to a power is then delta or more, and no subnormal number. */
 static int five_vectors(const rg_lrn_shape *s, pixel_cut *cut)
 {
-    const rg_norm_numbers *n = &s->numbers;
+    const rg_power_numbers *n = &s->numbers;
     const bool usual = s->span.before == 2 && s->span.after == 2 && n->quarters == 3 &&
                        n->scale >= 0 && n->delta >= 0x1p-100;
     const int each = 64 % cut->vectors == 0 ? 2 : 96 % cut->vectors == 0 ? 3 : 0;
@@ -472,7 +473,7 @@ template <rg_dtype T> static void lrn_forward(const void *args, const rg_cuda_pl
 {
     const rg_lrn_args *a = (const rg_lrn_args *)args;
     const rg_lrn_shape *s = &a->shape;
-    const norm_constants<T> k = norm_constants_of<T>(&s->numbers);
+    const power_constants<T> k = power_constants_of<T>(&s->numbers);
     const void *const data[] = { a->x, a->y };
     int64_t shared;
     if (is_wide<T>(s, data, 2)) {
@@ -495,7 +496,7 @@ template <rg_dtype T> static void lrn_gradient(const void *args, const rg_cuda_p
 {
     const rg_lrn_gradient_args *a = (const rg_lrn_gradient_args *)args;
     const rg_lrn_shape *s = &a->shape;
-    const norm_constants<T> k = norm_constants_of<T>(&s->numbers);
+    const power_constants<T> k = power_constants_of<T>(&s->numbers);
     const void *const data[] = { a->dy, a->x, a->dx };
     int64_t shared;
     if (is_wide<T>(s, data, 3)) {

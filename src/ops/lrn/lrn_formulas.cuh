@@ -7,13 +7,13 @@
 #include "backend/cuda/kernel.cuh"
 #include "ops/lrn/lrn.h"
 
-/* rg_norm_numbers, cast once. */
-template <rg_dtype T> struct norm_constants {
+/* rg_power_numbers, cast once. */
+template <rg_dtype T> struct power_constants {
     real<T> scale, factor, delta, beta;
     int32_t quarters;
 };
 
-template <rg_dtype T> static inline norm_constants<T> norm_constants_of(const rg_norm_numbers *n)
+template <rg_dtype T> static inline power_constants<T> power_constants_of(const rg_power_numbers *n)
 {
     return { (real<T>)n->scale, (real<T>)n->factor, (real<T>)n->delta, (real<T>)n->beta,
              n->quarters };
@@ -84,8 +84,8 @@ template <rg_dtype T> static __device__ __forceinline__ real<T> inverse_root_nor
 
 /* t^-beta, and 1 / t; quarters is 4 beta. NORMAL: t is not subnormal. */
 template <rg_dtype T, bool NORMAL = false>
-static __device__ __forceinline__ real<T> norm_power(real<T> t, const norm_constants<T> &k,
-                                                     int32_t quarters, real<T> &inverse)
+static __device__ __forceinline__ real<T> power_of(real<T> t, const power_constants<T> &k,
+                                                   int32_t quarters, real<T> &inverse)
 {
     if (quarters == 2 || quarters == 3) {
         const real<T> r = NORMAL ? inverse_root_normal<T>(t) : inverse_root<T>(t);
@@ -113,28 +113,28 @@ static __device__ __forceinline__ real<T> norm_power(real<T> t, const norm_const
 }
 
 template <rg_dtype T, bool NORMAL = false>
-static __device__ __forceinline__ real<T> norm_forward(const norm_constants<T> &k, real<T> x,
-                                                       real<T> sum, int32_t quarters)
+static __device__ __forceinline__ real<T> power_forward(const power_constants<T> &k, real<T> x,
+                                                        real<T> sum, int32_t quarters)
 {
     real<T> inverse;
-    return x * norm_power<T, NORMAL>(fma(k.scale, sum, k.delta), k, quarters, inverse);
+    return x * power_of<T, NORMAL>(fma(k.scale, sum, k.delta), k, quarters, inverse);
 }
 
 template <rg_dtype T, bool NORMAL = false>
-static __device__ __forceinline__ real<T> norm_middle(const norm_constants<T> &k, real<T> dy,
-                                                      real<T> x, real<T> sum, real<T> &share,
-                                                      int32_t quarters)
+static __device__ __forceinline__ real<T> power_middle(const power_constants<T> &k, real<T> dy,
+                                                       real<T> x, real<T> sum, real<T> &share,
+                                                       int32_t quarters)
 {
     real<T> inverse;
     const real<T> direct =
-        dy * norm_power<T, NORMAL>(fma(k.scale, sum, k.delta), k, quarters, inverse);
+        dy * power_of<T, NORMAL>(fma(k.scale, sum, k.delta), k, quarters, inverse);
     share = direct * (x * inverse);
     return direct;
 }
 
 template <rg_dtype T>
-static __device__ __forceinline__ real<T> norm_gradient(const norm_constants<T> &k, real<T> x,
-                                                        real<T> direct, real<T> sum)
+static __device__ __forceinline__ real<T> power_gradient(const power_constants<T> &k, real<T> x,
+                                                         real<T> direct, real<T> sum)
 {
     return fma(-(k.factor * x), sum, direct);
 }

@@ -8,16 +8,16 @@
 #include "backend/cpu/math.h"
 #include "ops/lrn/lrn.h"
 
-/* rg_norm_numbers, cast once. */
-typedef struct norm_constants {
+/* rg_power_numbers, cast once. */
+typedef struct power_constants {
     real scale, factor, delta, beta;
     int32_t quarters;
-} norm_constants;
+} power_constants;
 
-RG_INLINE norm_constants norm_constants_of(const rg_norm_numbers *n)
+RG_INLINE power_constants power_constants_of(const rg_power_numbers *n)
 {
-    return (norm_constants){ (real)n->scale, (real)n->factor, (real)n->delta, (real)n->beta,
-                             n->quarters };
+    return (power_constants){ (real)n->scale, (real)n->factor, (real)n->delta, (real)n->beta,
+                              n->quarters };
 }
 
 /* t^(quarters / 4) by roots and products. */
@@ -36,7 +36,7 @@ RG_INLINE vreal power_of_quarters(vreal t, int32_t quarters)
 
 /* t^(-1/2) or t^(-3/4), and 1 / t, by roots that are quick and may be NaN for 0 and infinity;
  * where they are it takes the long way. */
-RG_INLINE vreal norm_roots(vreal t, const int32_t quarters, const bool brief, vreal *inverse)
+RG_INLINE vreal power_of_roots(vreal t, const int32_t quarters, const bool brief, vreal *inverse)
 {
     const vreal r = vrsqrt(t, brief);
     vreal power = quarters == 2 ? r : r * (r * vrsqrt(r, brief));
@@ -52,11 +52,11 @@ RG_INLINE vreal norm_roots(vreal t, const int32_t quarters, const bool brief, vr
 
 /* t^-beta, and 1 / t; by e^(-beta log t) to |beta log t| + 2 units of the last place. For results
  * of 16 bits 2^-12.5 of the value will do (`brief`). */
-RG_INLINE vreal norm_power(vreal t, const norm_constants *k, const int32_t quarters,
-                           const bool brief, vreal *inverse)
+RG_INLINE vreal power_of(vreal t, const power_constants *k, const int32_t quarters,
+                         const bool brief, vreal *inverse)
 {
     if (quarters == 2 || quarters == 3)
-        return norm_roots(t, quarters, brief, inverse);
+        return power_of_roots(t, quarters, brief, inverse);
     *inverse = 1 / t;
     if (quarters == 4)
         return *inverse;
@@ -65,25 +65,25 @@ RG_INLINE vreal norm_power(vreal t, const norm_constants *k, const int32_t quart
     return vexp(vset(-k->beta) * vlog(t));
 }
 
-RG_INLINE vreal norm_forward(const norm_constants *k, vreal x, vreal sum, const int32_t quarters,
-                             const bool brief)
+RG_INLINE vreal power_forward(const power_constants *k, vreal x, vreal sum, const int32_t quarters,
+                              const bool brief)
 {
     vreal inverse;
-    return x * norm_power(vfma(vset(k->scale), sum, vset(k->delta)), k, quarters, brief, &inverse);
+    return x * power_of(vfma(vset(k->scale), sum, vset(k->delta)), k, quarters, brief, &inverse);
 }
 
 /* dy t^-beta, and what goes into the sum of the gradient: dy x t^(-beta - 1). */
-RG_INLINE vreal norm_middle(const norm_constants *k, vreal dy, vreal x, vreal sum, vreal *share,
-                            const int32_t quarters, const bool brief)
+RG_INLINE vreal power_middle(const power_constants *k, vreal dy, vreal x, vreal sum, vreal *share,
+                             const int32_t quarters, const bool brief)
 {
     const vreal t = vfma(vset(k->scale), sum, vset(k->delta));
     vreal inverse;
-    const vreal direct = dy * norm_power(t, k, quarters, brief, &inverse);
+    const vreal direct = dy * power_of(t, k, quarters, brief, &inverse);
     *share = direct * (x * inverse);
     return direct;
 }
 
-RG_INLINE vreal norm_gradient(const norm_constants *k, vreal x, vreal direct, vreal sum)
+RG_INLINE vreal power_gradient(const power_constants *k, vreal x, vreal direct, vreal sum)
 {
     return vfma(-(vset(k->factor) * x), sum, direct);
 }

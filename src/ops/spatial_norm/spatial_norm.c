@@ -84,10 +84,10 @@ static bool joins(const void *desc, const rg_tensor_desc x[])
 
 /* ---- forward and gradient ---- */
 
-static rg_norm_numbers numbers_of(const rg_spatial_norm_desc *d)
+static rg_power_numbers numbers_of(const rg_spatial_norm_desc *d)
 {
     const double count = (double)d->window[0] * d->window[1];
-    return rg_norm_numbers_make(d->alpha, d->beta, d->delta, count);
+    return rg_power_numbers_make(d->alpha, d->beta, d->delta, count);
 }
 
 static rg_status forward(rg_call *call)

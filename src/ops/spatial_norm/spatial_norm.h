@@ -5,7 +5,7 @@
 #define RG_OPS_SPATIAL_NORM_H
 
 #include "core/box.h"
-#include "ops/lrn/lrn.h" /* rg_norm_numbers */
+#include "ops/lrn/lrn.h" /* rg_power_numbers */
 
 enum { RG_SPATIAL_NORM_FORWARD, RG_SPATIAL_NORM_GRADIENT, RG_SPATIAL_NORM_KERNELS };
 
@@ -13,14 +13,14 @@ typedef struct rg_spatial_norm_args {
     const void *x;
     void *y, *scratch;
     rg_box_shape shape; /* tensors x, y */
-    rg_norm_numbers numbers;
+    rg_power_numbers numbers;
 } rg_spatial_norm_args;
 
 typedef struct rg_spatial_norm_gradient_args {
     const void *dy, *x;
     void *dx, *scratch;
     rg_box_shape shape; /* tensors dy, x, dx */
-    rg_norm_numbers numbers;
+    rg_power_numbers numbers;
 } rg_spatial_norm_gradient_args;
 
 #endif

@@ -12,19 +12,19 @@ RG_FORMULA vreal spatial_fill(vreal x)
 
 RG_FORMULA vreal spatial_result(const void *k, vreal x, const vreal sum[])
 {
-    const norm_constants *c = k;
-    return norm_forward(c, x, sum[0], c->quarters, false);
+    const power_constants *c = k;
+    return power_forward(c, x, sum[0], c->quarters, false);
 }
 
 RG_FORMULA vreal spatial_middle(const void *k, vreal dy, vreal x, const vreal sum[], vreal to[])
 {
-    const norm_constants *c = k;
-    return norm_middle(c, dy, x, sum[0], &to[0], c->quarters, false);
+    const power_constants *c = k;
+    return power_middle(c, dy, x, sum[0], &to[0], c->quarters, false);
 }
 
 RG_FORMULA vreal spatial_finish(const void *k, vreal x, vreal direct, const vreal sum[])
 {
-    return norm_gradient(k, x, direct, sum[0]);
+    return power_gradient(k, x, direct, sum[0]);
 }
 
 RG_BOX_ROWS(spatial, 1)
@@ -32,7 +32,7 @@ RG_BOX_ROWS(spatial, 1)
 RG_INLINE void spatial_norm_forward(const rg_spatial_norm_args *a, int64_t begin, int64_t end,
                                     const rg_dtype T)
 {
-    const norm_constants k = norm_constants_of(&a->numbers);
+    const power_constants k = power_constants_of(&a->numbers);
     const void *const in[2] = { a->x, a->x };
     box_units(&a->shape, &k, in, a->y, a->scratch, &spatial_rows[T], 1, false, begin, end, T);
 }
@@ -40,7 +40,7 @@ RG_INLINE void spatial_norm_forward(const rg_spatial_norm_args *a, int64_t begin
 RG_INLINE void spatial_norm_gradient(const rg_spatial_norm_gradient_args *a, int64_t begin,
                                      int64_t end, const rg_dtype T)
 {
-    const norm_constants k = norm_constants_of(&a->numbers);
+    const power_constants k = power_constants_of(&a->numbers);
     const void *const in[2] = { a->dy, a->x };
     box_units(&a->shape, &k, in, a->dx, a->scratch, &spatial_rows[T], 1, true, begin, end, T);
 }

@@ -7,7 +7,7 @@
 
 template <rg_dtype T> struct spatial {
     enum { KINDS = 1 };
-    typedef norm_constants<T> CONSTANTS;
+    typedef power_constants<T> CONSTANTS;
 
     static __device__ __forceinline__ real<T> fill(real<T> x)
     {
@@ -17,19 +17,19 @@ template <rg_dtype T> struct spatial {
     static __device__ __forceinline__ real<T> result(const CONSTANTS &k, real<T> x,
                                                      const real<T> sum[1])
     {
-        return norm_forward<T>(k, x, sum[0], k.quarters);
+        return power_forward<T>(k, x, sum[0], k.quarters);
     }
 
     static __device__ __forceinline__ real<T> middle(const CONSTANTS &k, real<T> dy, real<T> x,
                                                      const real<T> sum[1], real<T> to[1])
     {
-        return norm_middle<T>(k, dy, x, sum[0], to[0], k.quarters);
+        return power_middle<T>(k, dy, x, sum[0], to[0], k.quarters);
     }
 
     static __device__ __forceinline__ real<T> finish(const CONSTANTS &k, real<T> x, real<T> direct,
                                                      const real<T> sum[1])
     {
-        return norm_gradient<T>(k, x, direct, sum[0]);
+        return power_gradient<T>(k, x, direct, sum[0]);
     }
 };
 
@@ -38,7 +38,7 @@ template <rg_dtype T> static void spatial_norm_forward(const void *args, const r
     const rg_spatial_norm_args *a = (const rg_spatial_norm_args *)args;
     const rg_box_args tensors = { a->x, a->y, a->scratch };
     const box_data d = box_data_of(&tensors, &a->shape);
-    launch_box<T, spatial<T>, false>(&a->shape, &d, norm_constants_of<T>(&a->numbers), place);
+    launch_box<T, spatial<T>, false>(&a->shape, &d, power_constants_of<T>(&a->numbers), place);
 }
 
 template <rg_dtype T>
@@ -47,7 +47,7 @@ static void spatial_norm_gradient(const void *args, const rg_cuda_place *place)
     const rg_spatial_norm_gradient_args *a = (const rg_spatial_norm_gradient_args *)args;
     const rg_box_gradient_args tensors = { a->dy, a->x, a->dx, a->scratch };
     const box_data d = box_data_of(&tensors, &a->shape);
-    launch_box<T, spatial<T>, true>(&a->shape, &d, norm_constants_of<T>(&a->numbers), place);
+    launch_box<T, spatial<T>, true>(&a->shape, &d, power_constants_of<T>(&a->numbers), place);
 }
 
 /* ---- table, in the order of the kernels' ids ---- */
