@@ -171,7 +171,8 @@ static bool distort(const rg_tensor_desc *from, int way, int32_t d, rg_tensor_de
         count *= from->dims[i];
     }
     const int32_t rank = way == FLAT ? 1 : from->rank + (way == RANK_MORE);
-    const rg_dtype other = from->dtype == RG_F32 ? RG_F16 : RG_F32;
+    const bool half = from->dtype == RG_F16 || from->dtype == RG_BF16; /* may meet f32 */
+    const rg_dtype other = from->dtype == RG_F32 ? RG_F16 : half ? RG_F64 : RG_F32;
     if (way == LESS || way == MORE || way == EMPTY)
         dims[d] = way == LESS ? dims[d] - 1 : way == MORE ? dims[d] + 1 : 0;
     if (way == FLAT)
