@@ -38,10 +38,18 @@ if(RG_X86_RUNGS AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
     set(RG_RUNG_FLAGS_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c)
     set(RG_X86 1)
     set(RG_SANITIZED_RUNG avx2)
+    include(CheckCCompilerFlag)
+    check_c_compiler_flag(-mamx-bf16 RG_KNOWS_AMX)
 else()
     set(RG_X86 0)
     set(RG_AVX512 0)
     set(RG_SANITIZED_RUNG base)
+endif()
+
+# The tile unit, in a file of its own: beside AVX-512, and where the compiler knows it.
+set(RG_AMX_FLAGS "")
+if(RG_AVX512 AND RG_KNOWS_AMX AND CMAKE_SYSTEM_NAME STREQUAL "Linux")
+    set(RG_AMX_FLAGS -mamx-tile -mamx-bf16 -mavx512f -DRG_HAVE_AMX=1)
 endif()
 
 # What every target of the project is compiled with.

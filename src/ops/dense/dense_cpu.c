@@ -6,6 +6,7 @@
  * types end; sums stay in `real` until they are complete. */
 #include "backend/cpu/contract.h"
 #include "backend/cpu/crew.h"
+#include "backend/cpu/pairs.h"
 #include "ops/dense/dense.h"
 #include "ops/neuron/any_neuron.h"
 
@@ -112,6 +113,55 @@ RG_OUTLINE void pack_panel(real *to, const void *b, const places *columns, const
     }
 }
 
+/* ---- bf16 for the tile unit: bits instead of numbers ---- */
+
+RG_INLINE bool by_tiles(const rg_product_args *k, const rg_dtype T)
+{
+    return RG_USES_AMX && T == RG_BF16 && k->tiles && rg_amx_ready();
+}
+
+#if RG_USES_AMX
+/* Of k to end - 1, which begin with an even one. */
+RG_OUTLINE void pack_tiles(real *panel, const void *b, const places *columns, const rg_walk *walk,
+                           int64_t k, int64_t end)
+{
+    uint16_t *to = (uint16_t *)(void *)panel;
+    const uint16_t *const from = b;
+    memset(to, 0, (size_t)((end - k + 1) / 2 * PANEL) * sizeof(real));
+    for (int64_t i = 0; k < end;) {
+        const stretch s = stretch_of(walk, 1, k, end);
+        if (i % 2 == 0 && columns->step != 0) {
+            pack_pairs(to + i * PANEL, from + columns->at[0] + s.at, columns->step, columns->count,
+                       s.step, s.count);
+        } else {
+            for (int64_t e = 0; e < s.count; e++)
+                for (int64_t j = 0; j < columns->count; j++)
+                    to[((i + e) / 2 * PANEL + j) * 2 + (i + e) % 2] =
+                        from[columns->at[j] + s.at + e * s.step];
+        }
+        i += s.count;
+        k += s.count;
+    }
+}
+
+RG_OUTLINE void copy_tiles(real *room, int64_t step, const void *a, const places *rows,
+                           const rg_walk *walk, int64_t k, int64_t end)
+{
+    uint16_t *to = (uint16_t *)(void *)room;
+    while (k < end) {
+        const stretch s = stretch_of(walk, 0, k, end);
+        if (rows->step != 0)
+            copy_bits(to, step, (const uint16_t *)a + rows->at[0] + s.at, rows->step, rows->count,
+                      s.step, s.count);
+        for (int64_t i = 0; i < rows->count && rows->step == 0; i++)
+            copy_bits(to + i * step, step, (const uint16_t *)a + rows->at[i] + s.at, 1, 1, s.step,
+                      s.count);
+        to += s.count;
+        k += s.count;
+    }
+}
+#endif
+
 /* Adds b(j, k) to panel[k][j]. */
 RG_OUTLINE void add_mirrored(real *to, const rg_product_args *args, const void *b, int64_t column,
                              int64_t width, int64_t k, int64_t end, rg_dtype T)
@@ -131,6 +181,12 @@ RG_OUTLINE void add_mirrored(real *to, const rg_product_args *args, const void *
 RG_INLINE void make_panel(real *to, const rg_product_args *k, const void *b, const places *columns,
                           int64_t column, int64_t begin, int64_t end, const rg_dtype T)
 {
+#if RG_USES_AMX
+    if (by_tiles(k, T)) { /* half as many rows, from where the piece begins */
+        pack_tiles(to - begin % DEPTH / 2 * PANEL, b, columns, &k->k, begin, end);
+        return;
+    }
+#endif
     pack_panel(to, b, columns, &k->k, 1, begin, end, T);
     if (k->mirrored)
         add_mirrored(to, k, b, column, columns->count, begin, end, T);
@@ -289,6 +345,14 @@ RG_INLINE void add_piece(const block *t, const real *a, int64_t a_step, real *su
         make_panel(t->room_b, k, t->b, &columns, column, begin, end, T);
         tile.b = t->room_b;
     }
+#if RG_USES_AMX
+    if (by_tiles(k, T)) {
+        rg_amx_rows((const uint16_t *)(const void *)a, a_step,
+                    (const uint16_t *)(const void *)tile.b, tile.c, tile.c_step, t->height,
+                    contract_lanes(width), end - begin, tile.add);
+        return;
+    }
+#endif
     (k->across ? RG_CONTRACT.columns : RG_CONTRACT.rows)(&tile, t->height, width);
 }
 
@@ -306,6 +370,12 @@ RG_OUTLINE void finish_panel(block *t, const real *sums, int64_t column, rg_dtyp
 RG_INLINE const real *take_a(const block *t, int64_t begin, int64_t end, const rg_dtype T)
 {
     const rg_product_args *k = t->k;
+#if RG_USES_AMX
+    if (by_tiles(k, T)) {
+        copy_tiles(t->room_a, t->a_step, t->a, &t->rows, &k->k, begin, end);
+        return t->room_a;
+    }
+#endif
     if (k->direct_a) {
         const int64_t step = k->across ? t->a_step : 1;
         return (const real *)(const void *)t->a + t->rows.at[0] + begin * step;
@@ -362,7 +432,9 @@ RG_INLINE void start_block(block *t, const rg_product_args *k, int64_t image, in
     }
     const rg_walk *walk = k->across ? &k->k : &k->m;
     const int64_t direct = walk->rank > 0 ? walk->strides[0][0] : 0;
-    t->a_step = k->direct_a ? direct : k->across ? ROWS : room.depth + RG_PRODUCT_GAP;
+    t->a_step = k->direct_a                    ? direct
+                : k->across && !by_tiles(k, T) ? ROWS
+                                               : room.depth + RG_PRODUCT_GAP;
     find_places(&t->rows, &k->m, 0, row, t->height);
     if (!k->direct_c)
         finish_rows(&t->end, k, at_out(k->c, offset[2], dtype_of_c(k, T)), row, t->height, T);

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Blocks of bf16 as the tile unit takes them, see contract_amx.h: their bits are moved, not their
+ * values. Two neighbours in k make a word, which stands in a lane of `real`. */
+#ifndef RG_CPU_PAIRS_H
+#define RG_CPU_PAIRS_H
+
+#include "backend/cpu/contract.h"
+#include "backend/cpu/contract_amx.h"
+
+/* Only that rung knows of the unit: it is there wherever the unit is. */
+#define RG_USES_AMX (RG_VECTOR_BYTES == 64 && !RG_REAL_F64)
+
+#if RG_USES_AMX
+
+/* Lanes i to i + VLEN - 1 of two lines of bf16, as words. */
+RG_INLINE vreal pair_words(const uint16_t *low, const uint16_t *high, int64_t i)
+{
+    vhalf l, h;
+    memcpy(&l, low + i, sizeof l);
+    memcpy(&h, high + i, sizeof h);
+    return (vreal)(__builtin_convertvector(l, vuint) | __builtin_convertvector(h, vuint) << 16);
+}
+
+/* Elements k < count of `lanes` columns go to to[k / 2][lane][k % 2], from an even k on; further
+ * lanes are left alone. */
+RG_OUTLINE void pack_pairs(uint16_t *to, const uint16_t *b, int64_t lane_step, int64_t lanes,
+                           int64_t k_step, int64_t count)
+{
+    int64_t k = 0, done;
+    for (; lane_step == 1 && k + 2 <= count; k += 2) {
+        const uint16_t *const low = b + k * k_step, *const high = low + k_step;
+        for (done = 0; done + VLEN <= lanes; done += VLEN)
+            vstore_full(to + k * RG_PANEL, done, RG_REAL, pair_words(low, high, done));
+        for (; done < lanes; done++) {
+            to[k * RG_PANEL + 2 * done] = low[done];
+            to[k * RG_PANEL + 2 * done + 1] = high[done];
+        }
+    }
+    if (k_step == 1 && lane_step % 2 == 0 && (uintptr_t)b % sizeof(real) == 0) { /* whole words */
+        contract_block((real *)(void *)to, RG_PANEL, b, 0, lane_step / 2, lanes, 1, count / 2,
+                       RG_REAL);
+        k = count / 2 * 2;
+    }
+    for (; k < count; k++)
+        for (int64_t lane = 0; lane < lanes; lane++)
+            to[k / 2 * 2 * RG_PANEL + 2 * lane + k % 2] = b[lane * lane_step + k * k_step];
+}
+
+/* Elements k < count of some rows go to to[row][k], rows to_step apart. */
+RG_OUTLINE void copy_bits(uint16_t *to, int64_t to_step, const uint16_t *a, int64_t row_step,
+                          int64_t rows, int64_t k_step, int64_t count)
+{
+    enum { SQUARE = 2 * VLEN }; /* elements of k that VLEN words have */
+    int64_t k = 0;
+    for (; row_step == 1 && rows % VLEN == 0 && k + SQUARE <= count; k += SQUARE) {
+        for (int64_t row = 0; row < rows; row += VLEN) {
+            vreal words[VLEN];
+#pragma GCC unroll 16
+            for (int i = 0; i < VLEN; i++)
+                words[i] = pair_words(a + (k + 2 * i) * k_step, a + (k + 2 * i + 1) * k_step, row);
+            vturn(words);
+#pragma GCC unroll 16
+            for (int i = 0; i < VLEN; i++)
+                memcpy(to + (row + i) * to_step + k, &words[i], sizeof words[i]);
+        }
+    }
+    for (int64_t row = 0; row < rows; row++) {
+        if (k_step == 1)
+            memcpy(to + row * to_step + k, a + row * row_step + k, (size_t)(count - k) * sizeof *a);
+        for (int64_t i = k; i < count && k_step != 1; i++)
+            to[row * to_step + i] = a[row * row_step + i * k_step];
+    }
+}
+
+#endif
+#endif
