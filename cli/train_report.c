@@ -25,6 +25,11 @@ typedef struct pieces {
     rg_report_layer *layers;
     char (*texts)[2][TEXT]; /* by layer: shape, fields */
     size_t layer_room;
+    rg_report_timing *timings;
+    double *milliseconds;
+    size_t timing_room, timing_count;
+    rg_report_memory *memory;
+    size_t memory_room;
     rg_graph_drawing drawing;
     rg_report_pair options[RG_TRAIN_OPTIONS];
     char *option_text; /* "name=value" lines, cut into words */
@@ -158,6 +163,67 @@ static rg_status show_layers(const rg_train_run *run, pieces *p)
     return RG_OK;
 }
 
+/* ---- time and memory ---- */
+
+/* The row of a label: one for each forward step, one for all updates. */
+static rg_report_timing *row_of(pieces *p, const char *label, const char *op)
+{
+    for (size_t i = 0; i < p->timing_count; i++) {
+        if (strcmp(p->timings[i].label, label) == 0)
+            return &p->timings[i];
+    }
+    p->timings[p->timing_count] = (rg_report_timing){ .label = label, .op = op };
+    return &p->timings[p->timing_count++];
+}
+
+static bool is_update(const char *op)
+{
+    return strcmp(op, "adam") == 0 || strcmp(op, "sgd") == 0 || strcmp(op, "rmsprop") == 0;
+}
+
+static rg_status show_times(rg_train_run *run, pieces *p)
+{
+    rg_plan *plan = rg_trainer_plan(run->trainer);
+    p->timing_room = (size_t)rg_plan_steps(plan);
+    RG_TRY(room(p->timing_room + 1, sizeof *p->timings, &p->timings));
+    RG_TRY(room(p->timing_room, sizeof *p->milliseconds, &p->milliseconds));
+    if (rg_trainer_time(run->trainer, p->milliseconds) != RG_OK)
+        return RG_OK; /* nothing was trained in this run */
+    for (int32_t i = 0; i < (int32_t)p->timing_room; i++) {
+        rg_step_info info, forward;
+        RG_TRY(rg_plan_step_info(plan, i, &info));
+        forward = info;
+        if (info.gradient && info.forward >= 0)
+            RG_TRY(rg_plan_step_info(plan, info.forward, &forward));
+        const bool update = is_update(info.op);
+        rg_report_timing *row = row_of(p, update ? "updates" : forward.label, forward.op);
+        if (update)
+            row->update += p->milliseconds[i];
+        else if (info.gradient)
+            row->gradient += p->milliseconds[i];
+        else
+            row->forward += p->milliseconds[i];
+    }
+    return RG_OK;
+}
+
+static rg_status show_memory(const rg_train_run *run, pieces *p)
+{
+    const rg_plan *plan = rg_trainer_plan(run->trainer);
+    p->memory_room = (size_t)rg_plan_memory_count(plan);
+    RG_TRY(room(p->memory_room, sizeof *p->memory, &p->memory));
+    for (size_t i = 0; i < p->memory_room; i++) {
+        rg_memory_info info;
+        RG_TRY(rg_plan_memory(plan, (int32_t)i, &info));
+        p->memory[i] = (rg_report_memory){ .label = info.label,
+                                           .offset = info.offset,
+                                           .bytes = info.bytes,
+                                           .first = info.first > 0 ? info.first : 0,
+                                           .last = info.last };
+    }
+    return RG_OK;
+}
+
 /* ---- the rest ---- */
 
 static rg_status show_options(const rg_train_run *run, pieces *p)
@@ -195,6 +261,8 @@ static rg_status gather(rg_train_run *run, const rg_train_verdicts *verdicts, pi
     RG_TRY(show_options(run, p));
     RG_TRY(show_worst(run, verdicts, p));
     RG_TRY(show_layers(run, p));
+    RG_TRY(show_times(run, p));
+    RG_TRY(show_memory(run, p));
     return rg_graph_drawing_create(rg_trainer_network(run->trainer)->graph, p->title, &p->drawing);
 }
 
@@ -203,6 +271,9 @@ static void release(const rg_train_run *run, pieces *p)
     const rg_dataset_info *info = &run->test.info;
     const size_t bytes = (size_t)(info->height * info->width * info->channels);
     rg_release(allocator, p->pixels, WORST * bytes);
+    rg_release(allocator, p->timings, (p->timing_room + 1) * sizeof *p->timings);
+    rg_release(allocator, p->milliseconds, p->timing_room * sizeof *p->milliseconds);
+    rg_release(allocator, p->memory, p->memory_room * sizeof *p->memory);
     rg_release(allocator, p->layers, p->layer_room * sizeof *p->layers);
     rg_release(allocator, p->texts, p->layer_room * sizeof *p->texts);
     rg_graph_drawing_release(&p->drawing);
@@ -237,6 +308,11 @@ rg_status rg_train_write_report(rg_train_run *run, const rg_train_result *test,
                                .layers = p.layers,
                                .layer_count = (int64_t)p.layer_room,
                                .drawing = p.drawing.drawing,
+                               .timings = p.timings,
+                               .timing_count = (int64_t)p.timing_count,
+                               .memory = p.memory,
+                               .memory_count = (int64_t)p.memory_room,
+                               .memory_steps = rg_plan_steps(plan),
                                .peak_bytes = rg_plan_bytes(plan),
                                .separate_bytes = rg_plan_bytes_apart(plan) };
     if (status == RG_OK)

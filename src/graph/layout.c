@@ -281,8 +281,10 @@ static rg_status record(rg_plan *plan, rg_layout_plan *layout, const rg_claims *
     const rg_schedule *s = &layout->schedule;
     if (plan->options.poison)
         RG_TRY(prepare_poison(layout, c));
+    RG_TRY(rg_room(s->steps_room, sizeof *layout->ends, &layout->ends));
     for (int32_t i = 0; i < s->steps_count; i++) {
         rg_status status = record_step(layout, i);
+        layout->ends[i] = layout->recorded->part->entries_size;
         if (status == RG_OK && plan->options.poison)
             status = poison(plan, layout, c, i);
         if (status != RG_OK) {
@@ -371,6 +373,7 @@ void rg_layout_destroy(rg_plan *plan, rg_layout_plan *layout)
     rg_release(allocator, layout->poison, layout->poison_bytes);
     rg_release(allocator, layout->tensors, values * sizeof *layout->tensors);
     rg_release(allocator, layout->states, steps * sizeof *layout->states);
+    rg_release(allocator, layout->ends, steps * sizeof *layout->ends);
     rg_schedule_destroy(&layout->schedule);
     rg_release(allocator, layout, sizeof *layout);
 }

@@ -67,6 +67,7 @@ typedef struct rg_layout_plan {
     size_t scratch;      /* of kernels, allocated for each run */
     int64_t launches;
     rg_commands *recorded;
+    size_t *ends;          /* by step: where its entries end */
     rg_tensor **stand_ins; /* by source */
     void *poison;          /* bytes that overwrite what is no longer read, or NULL */
     size_t poison_bytes;

@@ -565,20 +565,20 @@ rg_status rg_commands_write(rg_commands *commands, rg_tensor *tensor, const void
 /* ---- recorded once, repeated many times ---- */
 
 /* The entries of `from`, behind those of `part`, with fault words of their own. */
-static rg_status repeat_entries(rg_part *part, const rg_part *from)
+static rg_status repeat_entries(rg_part *part, const rg_part *from, size_t begin, size_t end)
 {
-    if (from->entries_size == 0)
+    if (begin == end)
         return RG_OK;
-    RG_TRY(make_room(part, from->entries_size));
+    RG_TRY(make_room(part, end - begin));
     char *entries = part->entries + part->entries_size;
-    memcpy(entries, from->entries, from->entries_size);
-    for (size_t at = 0; part->list.fault_count > 0 && at < from->entries_size;) {
+    memcpy(entries, from->entries + begin, end - begin);
+    for (size_t at = 0; at < end - begin;) {
         rg_entry *entry = (rg_entry *)(void *)(entries + at);
         entry->fault += part->list.fault_count;
+        part->list.moved += entry->bytes;
         at += entry->size;
     }
-    part->entries_size += from->entries_size;
-    part->list.moved += from->list.moved;
+    part->entries_size += end - begin;
     return RG_OK;
 }
 
@@ -609,11 +609,13 @@ static const rg_tensor *stand_for(const rg_stand_ins *s, const rg_storage *stora
 }
 
 static rg_status repeat_relocations(rg_part *part, const rg_part *from, size_t entries, size_t heap,
-                                    const rg_stand_ins *stand_ins)
+                                    size_t begin, size_t end, const rg_stand_ins *stand_ins)
 {
     for (size_t i = 0; i < from->relocations_count; i++) {
         rg_relocation r = from->relocations[i];
-        r.at += entries;
+        if (r.at < begin || r.at >= end)
+            continue;
+        r.at += entries - begin;
         const rg_tensor *tensor =
             r.storage != NULL ? stand_for(stand_ins, r.storage, &r.offset) : NULL;
         if (tensor != NULL) {
@@ -638,9 +640,10 @@ static rg_status repeat(rg_part *part, const rg_part *from, const rg_stand_ins *
         RG_TRY(rg_heap_take(part, from->heap_size, &heap));
         rg_heap_give(part, heap);
     }
-    RG_TRY(repeat_entries(part, from));
+    const size_t end = stand_ins->end > 0 ? stand_ins->end : from->entries_size;
+    RG_TRY(repeat_entries(part, from, stand_ins->begin, end));
     RG_TRY(repeat_used(part, from));
-    RG_TRY(repeat_relocations(part, from, entries, heap, stand_ins));
+    RG_TRY(repeat_relocations(part, from, entries, heap, stand_ins->begin, end, stand_ins));
     part->list.fault_count += from->list.fault_count;
     return RG_OK;
 }

@@ -157,8 +157,9 @@ rg_status rg_stand_in_create(rg_commands *commands, const rg_tensor_desc *desc, 
 typedef struct rg_stand_ins {
     rg_tensor *const *tensors, *const *stand_for;
     int32_t count;
+    size_t begin, end; /* bytes of the entries to be repeated; both 0: all */
 } rg_stand_ins;
-/* Records all that `recorded`, which is not committed, holds; on failure nothing of it. */
+/* Records what `recorded`, which is not committed, holds; on failure nothing of it. */
 rg_status rg_commands_repeat(rg_commands *commands, const rg_commands *recorded,
                              const rg_stand_ins *stand_ins);
 

@@ -394,6 +394,15 @@ void rg_trainer_destroy(rg_trainer *t)
     rg_release(allocator, t, sizeof *t);
 }
 
+rg_status rg_trainer_time(rg_trainer *t, double milliseconds[])
+{
+    enum { RUNS = 5 };
+    const slot *s = &t->slots[(t->batches + SLOTS - 1) % SLOTS];
+    RG_CHECK(s->images != NULL, RG_INVALID_STATE, "no batch was trained with");
+    return rg_plan_time(t->plans[SHARE_LAST], t->queue, (rg_tensor *[]){ s->images, s->labels },
+                        RUNS, milliseconds);
+}
+
 int64_t rg_trainer_steps(const rg_trainer *t)
 {
     return t->steps;

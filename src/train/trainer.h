@@ -56,6 +56,10 @@ int64_t rg_trainer_batches(const rg_trainer *trainer);
 /* Goes on from there. */
 void rg_trainer_seek(rg_trainer *trainer, int64_t steps, int64_t batches);
 
+/* Measures every step of the plan with the batch that was begun last; none may be under way. There
+ * are rg_plan_steps() numbers of milliseconds. The parameters change. */
+rg_status rg_trainer_time(rg_trainer *trainer, double milliseconds[]);
+
 /* For checkpoints, drawings and figures; they belong to the trainer. */
 const rg_network *rg_trainer_network(const rg_trainer *trainer);
 rg_plan *rg_trainer_plan(rg_trainer *trainer);

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* How long each step of a plan takes, one by one. */
+#include "graph/plan.h"
+
+#include <math.h>
+#include <time.h>
+
+static double milliseconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return 1e3 * (double)now.tv_sec + 1e-6 * (double)now.tv_nsec;
+}
+
+static rg_status time_step(const rg_layout_plan *layout, rg_queue *queue, const rg_stand_ins *part,
+                           double *least)
+{
+    rg_commands *commands;
+    RG_TRY(rg_commands_create(queue, &commands));
+    rg_status status = rg_commands_repeat(commands, layout->recorded, part);
+    const double began = milliseconds_now();
+    if (status == RG_OK)
+        status = rg_commands_commit(commands);
+    if (status == RG_OK)
+        status = rg_commands_wait(commands);
+    *least = fmin(*least, milliseconds_now() - began);
+    rg_commands_destroy(commands);
+    return status;
+}
+
+static rg_status time_steps(const rg_plan *plan, rg_queue *queue, rg_tensor *const sources[],
+                            double milliseconds[])
+{
+    const rg_layout_plan *layout = plan->current;
+    rg_stand_ins part = { layout->stand_ins, sources, plan->sources_count, 0, 0 };
+    for (int32_t i = 0; i < layout->schedule.steps_count; i++) {
+        part.end = layout->ends[i];
+        if (part.end > part.begin)
+            RG_TRY(time_step(layout, queue, &part, &milliseconds[i]));
+        else
+            milliseconds[i] = 0; /* a view, or part of a batch of updates */
+        part.begin = part.end;
+    }
+    return RG_OK;
+}
+
+rg_status rg_plan_time(rg_plan *plan, rg_queue *queue, rg_tensor *const sources[], int32_t runs,
+                       double milliseconds[])
+{
+    RG_CHECK_NOT_NULL(plan);
+    RG_CHECK_NOT_NULL(queue);
+    RG_CHECK_NOT_NULL(milliseconds);
+    RG_CHECK(runs > 0, RG_INVALID_ARGUMENT, "rg_plan_time: %d runs", runs);
+    rg_commands *commands;
+    RG_TRY(rg_commands_create(queue, &commands)); /* a whole run checks the sources and warms up */
+    rg_status status = rg_plan_encode(plan, commands, sources);
+    if (status == RG_OK)
+        status = rg_commands_commit(commands);
+    if (status == RG_OK)
+        status = rg_commands_wait(commands);
+    rg_commands_destroy(commands);
+    RG_TRY(status);
+    for (int32_t i = 0; i < plan->current->schedule.steps_count; i++)
+        milliseconds[i] = INFINITY;
+    for (int32_t run = 0; run < runs; run++)
+        RG_TRY(time_steps(plan, queue, sources, milliseconds));
+    return RG_OK;
+}
