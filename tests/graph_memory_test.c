@@ -120,7 +120,7 @@ static void *meter_allocate(void *context, size_t size, size_t alignment)
     if (posix_memalign(&pointer, alignment < 64 ? 64 : alignment, size) != 0)
         return NULL;
     if (size >= LARGE) {
-        const int64_t now = m->bytes += (int64_t)size;
+        const int64_t now = atomic_fetch_add(&m->bytes, (int64_t)size) + (int64_t)size;
         m->most = now > m->most ? now : m->most;
     }
     return pointer;
