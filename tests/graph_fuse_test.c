@@ -202,6 +202,40 @@ static void test_residual(rg_dtype dtype)
     rg_graph_destroy(n.graph);
 }
 
+/* A source in another shape is read where it lies, if it is dense. */
+static void test_source_view(void)
+{
+    network n = network_open(RG_F64);
+    rg_value *x = source_of(&n, RG_F64, 3, DIMS(2, 5, 3), 0);
+    rg_reshape_desc flat = rg_reshape_desc_default();
+    flat.dims_count = 2;
+    flat.dims[0] = -1;
+    flat.dims[1] = 3;
+    x = NODE(&n, reshape, flat, x);
+    x = NODE(&n, reshape, flat, x);
+    finish(&n, make_layer(&n, DENSE, true, x), 3);
+    rg_plan_options options = rg_plan_options_default();
+    options.poison = true;
+    runner u = runner_open(&n, &options, 1);
+    runner_run(&u);
+    const int64_t launches = rg_plan_launches(u.plan);
+    double *loss[2];
+    int64_t count;
+    loss[0] = result_of(&u, "l", 0, &count);
+    rg_tensor *wide = tensor_of(u.r.device, RG_F64, 3, DIMS(2, 5, 4)), *dense = u.sources[0];
+    EXPECT_OK(rg_tensor_slice(wide, DIMS(0, 0, 1), DIMS(2, 5, 3), NULL, &u.sources[0]));
+    write_drawn(u.sources[0], 100, -0.5, 0); /* as the dense one */
+    runner_run(&u);
+    loss[1] = result_of(&u, "l", 0, &count);
+    EXPECT(loss[0][0] == loss[1][0] && rg_plan_launches(u.plan) == launches + 1);
+    free(loss[0]);
+    free(loss[1]);
+    rg_tensor_destroy(wide);
+    rg_tensor_destroy(dense);
+    runner_close(&u);
+    rg_graph_destroy(n.graph);
+}
+
 /* ---- updates ---- */
 
 enum { UPDATED = 40 };
@@ -270,6 +304,7 @@ int main(void)
         test_residual(dtypes[i]);
     }
     test_obstacles();
+    test_source_view();
     test_updates();
     return rg_test_report();
 }
