@@ -133,6 +133,30 @@ static void test_obstacles(void)
     rg_graph_destroy(n.graph);
 }
 
+/* A second reader where there are no gradients, and a loss whose gradient begins with 2. */
+static void test_more_obstacles(void)
+{
+    const rg_plan_options options = rg_plan_options_default();
+    network n = network_open(RG_F64);
+    rg_value *z = make_layer(&n, CONV, true, source_of(&n, RG_F64, 4, DIMS(5, 2, 1, 3), 0));
+    rg_value *y = add_of(&n, neuron_of(&n, RG_NEURON_TANH, z), z);
+    EXPECT_OK(rg_graph_result(n.graph, y, "l0"));
+    expect_fewer(&n, &options, 1);
+    rg_graph_destroy(n.graph);
+
+    n = network_open(RG_F64);
+    rg_loss_desc loss = rg_loss_desc_default();
+    loss.kind = RG_LOSS_MEAN_SQUARED;
+    y = make_layer(&n, DENSE, false, source_of(&n, RG_F64, 2, DIMS(10, 3), 0));
+    y = NODE(&n, loss, loss, y, source_of(&n, RG_F64, 2, DIMS(10, 3), 0));
+    rg_value *two = rg_graph_constant(n.graph, y, 2);
+    EXPECT_OK(rg_graph_gradients(n.graph, &y, &two, 1, NULL, NULL));
+    EXPECT_OK(rg_graph_result(n.graph, y, "l0"));
+    EXPECT_OK(rg_graph_result(n.graph, rg_value_gradient(n.parameters[0]), "d0"));
+    expect_fewer(&n, &options, 0);
+    rg_graph_destroy(n.graph);
+}
+
 /* One bias and one weight that two layers share. */
 static void test_shared(rg_dtype dtype)
 {
@@ -293,6 +317,29 @@ static void test_updates(void)
     }
 }
 
+/* Steps that run together do not share storage, though one is over before the next begins. */
+static void test_batch_storage(void)
+{
+    network n = network_open(RG_F32);
+    const rg_tensor_desc number = rg_tensor_desc_dense(RG_F32, 0, NULL);
+    rg_value *rate = rg_graph_parameter(n.graph, "rate", &number), *gradients[6];
+    rg_value *x = source_of(&n, RG_F32, 1, DIMS(100), 0);
+    const rg_sgd_desc sgd = rg_sgd_desc_default();
+    for (int i = 0; i < 6; i++)
+        gradients[i] = neuron_of(&n, RG_NEURON_TANH, x);
+    for (int i = 0; i < 6; i++) {
+        char name[16];
+        rg_value *y = NODE(&n, sgd, sgd, parameter_of(&n, 1, DIMS(100)), gradients[i], rate);
+        snprintf(name, sizeof name, "l%d", i);
+        EXPECT_OK(rg_graph_result(n.graph, y, name));
+    }
+    const rg_plan_options plain = plain_options();
+    rg_plan_options options = ONLY(batch_updates);
+    options.reuse_storage = options.in_place = true;
+    EXPECT(options_change(&n, &plain, &options, NULL, NULL) == 0);
+    rg_graph_destroy(n.graph);
+}
+
 int main(void)
 {
     const rg_dtype dtypes[] = { RG_F32, RG_F64 };
@@ -304,7 +351,9 @@ int main(void)
         test_residual(dtypes[i]);
     }
     test_obstacles();
+    test_more_obstacles();
     test_source_view();
+    test_batch_storage();
     test_updates();
     return rg_test_report();
 }
