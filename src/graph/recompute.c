@@ -146,7 +146,7 @@ static void replace(rg_step *step, int32_t from, int32_t to)
 static rg_status make_again(const rg_schedule *s, const rg_step *from, rg_step *step)
 {
     *step = *from;
-    step->keeps = step->own_kernel = false;
+    step->keeps = step->shown = step->own_kernel = false;
     if (from->outputs == 1)
         return RG_OK;
     _Alignas(16) char desc[RG_MAX_DESC];
