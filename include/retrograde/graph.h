@@ -248,6 +248,9 @@ typedef struct rg_plan_options {
     bool share_views;   /**< results that are their source in another shape are not copied (default
                              true) */
     bool batch_updates; /**< steps of optimizers run together, in few launches (default true) */
+    bool replay;        /**< on a GPU, runs after the first are launched as one: the launches are
+                             kept with their scratch, and sources are copied to where they read
+                             them (default true) */
     /** Bytes that values and states should not exceed: what is cheap to compute is dropped and
      *  computed again for the backward pass until they fit, or nothing more can be dropped; 0
      *  (default): no bound. */
@@ -276,6 +279,10 @@ RG_API uint64_t rg_plan_source_reads(const rg_plan *plan, int32_t index);
 RG_API int32_t rg_plan_steps(const rg_plan *plan);
 /** Launches of kernels that a run with the shapes prepared or encoded last takes. */
 RG_API int64_t rg_plan_launches(const rg_plan *plan);
+
+/** Whether runs with the shapes prepared or encoded last are launched as one; false before the
+ *  second of them, and where the device cannot. */
+RG_API bool rg_plan_replays(const rg_plan *plan);
 
 /** A node that a run goes through. Texts belong to the plan. */
 typedef struct rg_step_info {
@@ -356,7 +363,7 @@ RG_API rg_status rg_plan_state(rg_plan *plan, const char *name, rg_state **state
 
 /** Bytes of storage that the values and states of the last layout take together, results and
  *  constants included, parameters and sources not; what they would take without sharing; and the
- *  scratch that each run allocates besides. */
+ *  scratch that each run allocates besides, or that a layout keeps which is launched as one. */
 RG_API size_t rg_plan_bytes(const rg_plan *plan);
 RG_API size_t rg_plan_bytes_apart(const rg_plan *plan);
 RG_API size_t rg_plan_scratch(const rg_plan *plan);

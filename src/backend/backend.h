@@ -56,13 +56,21 @@ typedef struct rg_entry {
 typedef struct rg_copy_args {
     void *device;                 /* the tensor's first element */
     void *staging;                /* as much as the host's, where the backend stages copies */
-    void *host;                   /* dense */
+    void *host;                   /* dense; the staging itself where nothing is beyond it */
     int64_t dims[RG_MAX_RANK];    /* in the order of the host */
     int64_t strides[RG_MAX_RANK]; /* of the tensor, in elements */
     int32_t rank;
     int32_t element; /* bytes */
     bool to_host;
 } rg_copy_args;
+
+/* The args of rg_backend.replay. */
+typedef struct rg_replay_args {
+    void *captured;         /* NULL: nothing is done */
+    const uint32_t *faults; /* of what is launched, */
+    uint32_t *merged;       /* copied here, among those of the list, when it has run */
+    int64_t fault_count;
+} rg_replay_args;
 
 /* Whether the tensor's elements lie as the host's do. */
 static inline bool rg_copy_is_dense(const rg_copy_args *args)
@@ -117,6 +125,9 @@ typedef struct rg_backend {
 
     rg_status (*allocate)(void *context, size_t size, void **pointer);
     void (*release)(void *context, void *pointer, size_t size);
+    /* Memory of the host that copies of a list reach without waiting; NULL: any. */
+    rg_status (*host_allocate)(void *context, size_t size, void **pointer);
+    void (*host_release)(void *context, void *pointer);
     /* Refuses memory of the caller that the device cannot use; NULL: any will do. */
     rg_status (*check_pointer)(void *context, const void *pointer);
     /* An immediate copy; waits for nothing but itself. */
@@ -128,6 +139,13 @@ typedef struct rg_backend {
      * these. */
     size_t (*scratch)(void *context, const rg_kernel_table *table, int32_t id, rg_dtype dtype,
                       const void *args, uint32_t unaligned, size_t wanted);
+
+    /* Keeps the work of a list, which is not submitted, to be launched as one, again and again.
+     * What its entries point to stays where it is. NULL: the backend launches one by one. */
+    rg_status (*capture)(void *context, const rg_list *list, void **captured);
+    void (*let_go)(void *context, void *captured);
+    /* The function of an entry that launches it, on rg_replay_args. */
+    void (*replay)(void);
 
     rg_status (*queue_open)(void *context, void **queue);
     /* A queue over a stream of the caller; NULL: the backend has none. */

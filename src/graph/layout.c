@@ -343,6 +343,7 @@ static rg_status make_layout(rg_plan *plan, const rg_tensor_desc sources[],
     RG_TRY(rg_room(count, sizeof *layout->sources, &layout->sources));
     RG_TRY(rg_room(count, sizeof *layout->alignments, &layout->alignments));
     RG_TRY(rg_room(count, sizeof *layout->stand_ins, &layout->stand_ins));
+    RG_TRY(rg_room(count, sizeof *layout->copies, &layout->copies));
     for (size_t i = 0; i < count; i++) {
         layout->sources[i] = sources[i];
         layout->alignments[i] = alignments != NULL ? alignments[i] : 0;
@@ -359,7 +360,10 @@ void rg_layout_destroy(rg_plan *plan, rg_layout_plan *layout)
         return;
     const size_t values = layout->schedule.slots_room, steps = layout->schedule.steps_room;
     const size_t count = (size_t)plan->sources_count;
+    rg_replay_destroy(layout->replay);
     rg_commands_destroy(layout->recorded);
+    for (size_t i = 0; layout->copies != NULL && i < count; i++)
+        rg_tensor_destroy(layout->copies[i]);
     for (size_t i = 0; layout->stand_ins != NULL && i < count; i++)
         rg_tensor_destroy(layout->stand_ins[i]);
     for (size_t v = 0; layout->tensors != NULL && v < values; v++)
@@ -370,6 +374,7 @@ void rg_layout_destroy(rg_plan *plan, rg_layout_plan *layout)
     rg_release(allocator, layout->sources, count * sizeof *layout->sources);
     rg_release(allocator, layout->alignments, count * sizeof *layout->alignments);
     rg_release(allocator, layout->stand_ins, count * sizeof *layout->stand_ins);
+    rg_release(allocator, layout->copies, count * sizeof *layout->copies);
     rg_release(allocator, layout->poison, layout->poison_bytes);
     rg_release(allocator, layout->tensors, values * sizeof *layout->tensors);
     rg_release(allocator, layout->states, steps * sizeof *layout->states);
@@ -410,4 +415,64 @@ rg_status rg_plan_layout(rg_plan *plan, const rg_tensor_desc sources[], const si
     plan->layouts = made;
     *layout = made;
     return RG_OK;
+}
+
+/* ---- encoding ---- */
+
+bool rg_plan_may_replay(const rg_plan *plan)
+{
+    return plan->options.replay && !plan->options.poison && plan->device->backend->capture != NULL;
+}
+
+static rg_status need_copy(const rg_plan *plan, rg_layout_plan *layout, int32_t source)
+{
+    if (layout->copies[source] != NULL)
+        return RG_OK;
+    return rg_tensor_create(plan->device, &layout->sources[source], &layout->copies[source]);
+}
+
+static rg_status make_replay(const rg_plan *plan, rg_layout_plan *layout)
+{
+    for (int32_t i = 0; i < plan->sources_count; i++)
+        RG_TRY(need_copy(plan, layout, i));
+    const rg_stand_ins s = { layout->stand_ins, layout->copies, plan->sources_count };
+    return rg_replay_create(plan->queue, layout->recorded, &s, &layout->replay);
+}
+
+/* From the second run on, when all kernels are loaded. What fails is tried a few times, and is no
+ * fault of the run, which does without. */
+static void try_replay(const rg_plan *plan, rg_layout_plan *layout)
+{
+    enum { MOST_FAILURES = 3 };
+    if (!rg_plan_may_replay(plan) || layout->replay != NULL || layout->runs++ == 0 ||
+        layout->failures >= MOST_FAILURES)
+        return;
+    layout->failures += make_replay(plan, layout) != RG_OK;
+}
+
+/* Whether the recorded commands can read the source where it is. */
+static bool serves_as_is(const rg_layout_plan *layout, const rg_tensor *source, int32_t index)
+{
+    return layout->alignments[index] == rg_source_alignment(source) &&
+           rg_shape_same(&layout->sources[index], &source->desc);
+}
+
+rg_status rg_layout_encode(const rg_plan *plan, rg_layout_plan *layout, rg_commands *commands,
+                           rg_tensor *const sources[])
+{
+    const int32_t count = plan->sources_count;
+    rg_tensor *read[count + 1];
+    try_replay(plan, layout);
+    for (int32_t i = 0; i < count; i++) {
+        read[i] = sources[i];
+        if (layout->replay == NULL && serves_as_is(layout, sources[i], i))
+            continue;
+        RG_TRY(need_copy(plan, layout, i));
+        read[i] = layout->copies[i];
+        RG_TRY(rg_commands_gather(commands, sources[i], read[i]));
+    }
+    if (layout->replay != NULL)
+        return rg_commands_launch(commands, layout->replay);
+    const rg_stand_ins s = { layout->stand_ins, read, count };
+    return rg_commands_repeat(commands, layout->recorded, &s);
 }

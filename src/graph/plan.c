@@ -21,7 +21,8 @@ rg_plan_options rg_plan_options_default(void)
                               .fuse_losses = true,
                               .add_gradients = true,
                               .share_views = true,
-                              .batch_updates = true };
+                              .batch_updates = true,
+                              .replay = true };
 }
 
 /* ---- what has to run ---- */
@@ -459,6 +460,11 @@ int64_t rg_plan_launches(const rg_plan *plan)
     return plan != NULL && plan->current != NULL ? plan->current->launches : 0;
 }
 
+bool rg_plan_replays(const rg_plan *plan)
+{
+    return plan != NULL && plan->current != NULL && plan->current->replay != NULL;
+}
+
 int32_t rg_plan_parameters(const rg_plan *plan)
 {
     int32_t count = 0;
@@ -526,16 +532,25 @@ size_t rg_plan_scratch(const rg_plan *plan)
 
 /* ---- running ---- */
 
+/* How the recorded commands see a source: dense, if need be in a copy, where they are replayed. */
+static rg_tensor_desc source_desc(const rg_plan *plan, const rg_tensor_desc *d)
+{
+    return rg_plan_may_replay(plan) ? rg_tensor_desc_dense(d->dtype, d->rank, d->dims) : *d;
+}
+
 rg_status rg_plan_prepare(rg_plan *plan, const rg_tensor_desc sources[])
 {
     RG_CHECK_NOT_NULL(plan);
     RG_CHECK(sources != NULL || plan->sources_count == 0, RG_INVALID_ARGUMENT,
              "rg_plan_prepare: sources is NULL");
-    for (int32_t i = 0; i < plan->sources_count; i++) {
+    const int32_t count = plan->sources_count;
+    rg_tensor_desc descs[count + 1];
+    for (int32_t i = 0; i < count; i++) {
         size_t reach;
         RG_TRY(rg_shape_check(&sources[i], rg_plan_source_name(plan, i), &reach));
+        descs[i] = source_desc(plan, &sources[i]);
     }
-    return rg_plan_layout(plan, sources, NULL, &plan->current);
+    return rg_plan_layout(plan, descs, NULL, &plan->current);
 }
 
 /* A source must not lie in memory that the run writes. */
@@ -566,10 +581,11 @@ static rg_status find_layout(rg_plan *plan, const rg_commands *commands, rg_tens
     rg_tensor_desc descs[count + 1];
     size_t alignments[count + 1];
     RG_CHECK(sources != NULL || count == 0, RG_INVALID_ARGUMENT, "rg_plan_encode: sources is NULL");
+    const bool copies = rg_plan_may_replay(plan);
     for (int32_t i = 0; i < count; i++) {
         RG_TRY(check_source(plan, commands, i, sources[i]));
-        descs[i] = sources[i]->desc;
-        alignments[i] = ((uintptr_t)sources[i]->storage->data + sources[i]->offset) % RG_ALIGNMENT;
+        descs[i] = source_desc(plan, &sources[i]->desc);
+        alignments[i] = copies ? 0 : rg_source_alignment(sources[i]);
     }
     return rg_plan_layout(plan, descs, alignments, &plan->current);
 }
@@ -601,8 +617,12 @@ rg_status rg_plan_encode(rg_plan *plan, rg_commands *commands, rg_tensor *const 
     RG_TRY(rg_plan_settle(plan));
     RG_TRY(find_layout(plan, commands, sources));
     RG_TRY(check_counts(plan, sources));
-    const rg_stand_ins stand_ins = { plan->current->stand_ins, sources, plan->sources_count };
-    RG_TRY(rg_commands_repeat(commands, plan->current->recorded, &stand_ins));
+    const rg_mark mark = rg_commands_mark(commands);
+    const rg_status status = rg_layout_encode(plan, plan->current, commands, sources);
+    if (status != RG_OK) {
+        rg_commands_rewind(commands, mark);
+        return status;
+    }
     for (int32_t i = 0; i < plan->sources_count; i++) {
         if (sources[i]->commands != 0)
             rg_tensor_add_read_count(&sources[i], 1, -(int64_t)rg_plan_source_reads(plan, i));

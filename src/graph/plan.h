@@ -67,9 +67,12 @@ typedef struct rg_layout_plan {
     size_t scratch;      /* of kernels, allocated for each run */
     int64_t launches;
     rg_commands *recorded;
-    size_t *ends;          /* by step: where its entries end */
-    rg_tensor **stand_ins; /* by source */
-    void *poison;          /* bytes that overwrite what is no longer read, or NULL */
+    size_t *ends;           /* by step: where its entries end */
+    rg_tensor **stand_ins;  /* by source */
+    rg_tensor **copies;     /* by source: where a replay reads it; NULL where none was needed */
+    rg_replay *replay;      /* all that is recorded; NULL: it is recorded anew for each run */
+    int32_t runs, failures; /* encoded, up to the replay; attempts to make it */
+    void *poison;           /* bytes that overwrite what is no longer read, or NULL */
     size_t poison_bytes;
 } rg_layout_plan;
 
@@ -182,6 +185,16 @@ void rg_claims_free(rg_claims *claims);
 rg_status rg_plan_layout(rg_plan *plan, const rg_tensor_desc sources[], const size_t alignments[],
                          rg_layout_plan **layout);
 void rg_layout_destroy(rg_plan *plan, rg_layout_plan *layout);
+static inline size_t rg_source_alignment(const rg_tensor *source)
+{
+    return ((uintptr_t)source->storage->data + source->offset) % RG_ALIGNMENT;
+}
+/* Whether the runs of a plan are to be launched as one: sources are then dense and aligned, or
+ * copied. */
+bool rg_plan_may_replay(const rg_plan *plan);
+/* Records a run of the layout. */
+rg_status rg_layout_encode(const rg_plan *plan, rg_layout_plan *layout, rg_commands *commands,
+                           rg_tensor *const sources[]);
 /* Writes a number into all elements, and waits for it. */
 rg_status rg_layout_fill(rg_tensor *tensor, double number);
 

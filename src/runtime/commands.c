@@ -169,8 +169,18 @@ static rg_status place_temporaries(rg_part *part)
         pointer += r->is_fault ? part->heap_size : 0;
         memcpy(part->entries + r->at, &pointer, sizeof pointer);
     }
-    if (block != NULL) /* scratch needs it, whether or not a temporary keeps it; commit made room */
+    if (block != NULL) /* scratch needs it, whether or not a temporary keeps it; there is room */
         part->used[part->used_count++] = block;
+    return RG_OK;
+}
+
+rg_status rg_part_settle(rg_part *part)
+{
+    RG_TRY(rg_grow(&part->queue->device->allocator, (void **)&part->used, &part->used_capacity,
+                   part->used_count, sizeof part->used[0]));
+    RG_TRY(place_temporaries(part));
+    part->list.entries = part->entries;
+    part->list.bytes = part->entries_size;
     return RG_OK;
 }
 
@@ -237,11 +247,7 @@ static rg_status commit(rg_commands *commands, rg_part *next)
 {
     rg_part *part = commands->part;
     rg_queue *queue = commands->queue;
-    RG_TRY(rg_grow(&queue->device->allocator, (void **)&part->used, &part->used_capacity,
-                   part->used_count, sizeof part->used[0]));
-    RG_TRY(place_temporaries(part));
-    part->list.entries = part->entries;
-    part->list.bytes = part->entries_size;
+    RG_TRY(rg_part_settle(part));
     part->list.finished = part_finished;
     part->list.watched = part->handlers_count > 0;
     forget_completed(&commands->last);
@@ -390,8 +396,8 @@ static rg_status make_room(rg_part *part, size_t size)
 }
 
 /* Room for an entry with `args_size` bytes behind it; copies the args there. */
-static rg_status add_entry(rg_part *part, const rg_entry *entry, const void *args, size_t args_size,
-                           size_t *args_at)
+rg_status rg_part_add(rg_part *part, const rg_entry *entry, const void *args, size_t args_size,
+                      size_t *args_at)
 {
     const size_t size = sizeof(rg_entry) + (args_size + 15) / 16 * 16;
     RG_TRY(make_room(part, size));
@@ -406,7 +412,7 @@ static rg_status add_entry(rg_part *part, const rg_entry *entry, const void *arg
 }
 
 /* A pointer of the args that is known at commit. */
-static rg_status relocate(rg_part *part, rg_relocation relocation)
+rg_status rg_part_relocate(rg_part *part, rg_relocation relocation)
 {
     RG_TRY(rg_grow(&part->queue->device->allocator, (void **)&part->relocations,
                    &part->relocations_capacity, part->relocations_count,
@@ -418,14 +424,15 @@ static rg_status relocate(rg_part *part, rg_relocation relocation)
 /* Fills in the pointer to a tensor: now if the address is known, at commit for a temporary. An
  * empty tensor has no storage; kernels are handed some address all the same, so that they may
  * reckon with it. */
-static rg_status bind(rg_part *part, size_t at, rg_storage *storage, size_t offset)
+rg_status rg_part_bind(rg_part *part, size_t at, rg_storage *storage, size_t offset)
 {
     static _Alignas(RG_ALIGNMENT) char nothing[RG_ALIGNMENT];
     RG_TRY(rg_grow(&part->queue->device->allocator, (void **)&part->used, &part->used_capacity,
                    part->used_count, sizeof part->used[0]));
     part->used[part->used_count++] = rg_storage_retain(storage);
     if (storage->part != NULL)
-        return relocate(part, (rg_relocation){ .at = at, .storage = storage, .offset = offset });
+        return rg_part_relocate(part,
+                                (rg_relocation){ .at = at, .storage = storage, .offset = offset });
     char *pointer = storage->data != NULL ? storage->data + offset : nothing;
     memcpy(part->entries + at, &pointer, sizeof pointer);
     return RG_OK;
@@ -437,13 +444,13 @@ static rg_status bind_scratch(rg_part *part, size_t at, size_t bytes)
     size_t offset;
     RG_TRY(rg_heap_take(part, bytes, &offset));
     rg_heap_give(part, offset);
-    return relocate(part, (rg_relocation){ .at = at, .offset = offset });
+    return rg_part_relocate(part, (rg_relocation){ .at = at, .offset = offset });
 }
 
 static rg_status bind_fault(rg_part *part, size_t at, int32_t fault)
 {
     const size_t offset = (size_t)fault * sizeof(uint32_t);
-    RG_TRY(relocate(part, (rg_relocation){ .at = at, .offset = offset, .is_fault = true }));
+    RG_TRY(rg_part_relocate(part, (rg_relocation){ .at = at, .offset = offset, .is_fault = true }));
     part->list.fault_count = fault + 1;
     return RG_OK;
 }
@@ -461,12 +468,12 @@ static rg_status bind_launch_scratch(rg_part *part, size_t at, size_t bytes, siz
     RG_TRY(rg_heap_take(part, all, &offset));
     rg_heap_give(part, offset);
     if (bytes > 0) {
-        RG_TRY(relocate(part, (rg_relocation){ .at = at, .offset = offset }));
+        RG_TRY(rg_part_relocate(part, (rg_relocation){ .at = at, .offset = offset }));
         at += sizeof(void *);
     }
     if (lane_bytes == 0 || lanes == 0)
         return RG_OK;
-    return relocate(part, (rg_relocation){ .at = at, .offset = offset + own });
+    return rg_part_relocate(part, (rg_relocation){ .at = at, .offset = offset + own });
 }
 
 bool rg_call_finds(const rg_call *call, int32_t kernel, rg_dtype dtype)
@@ -507,12 +514,12 @@ rg_status rg_record(rg_call *call, const rg_launch *launch)
     RG_CHECK(entry.function != NULL, RG_UNSUPPORTED, "%s: no kernel for %s on %s", call->op->name,
              rg_dtype_name(launch->dtype), device->name);
     size_t at;
-    RG_TRY(add_entry(part, &entry, launch->args, launch->args_size, &at));
+    RG_TRY(rg_part_add(part, &entry, launch->args, launch->args_size, &at));
     const rg_tensor *const *tensors = launch->list != NULL ? launch->list : launch->tensors;
     const int32_t most = launch->list != NULL ? launch->length : RG_MAX_POINTERS;
     for (int32_t i = 0; i < most; i++, at += sizeof(void *)) {
         if (tensors[i] != NULL)
-            RG_TRY(bind(part, at, tensors[i]->storage, tensors[i]->offset));
+            RG_TRY(rg_part_bind(part, at, tensors[i]->storage, tensors[i]->offset));
         else if (launch->list == NULL)
             break;
     }
@@ -534,9 +541,9 @@ static rg_status record_copy(rg_commands *commands, rg_tensor *tensor, void *hos
         const rg_mark mark = rg_commands_mark(commands);
         const rg_entry entry = { .units = 1, .grain = 1, .bytes = 2 * (int64_t)bytes };
         size_t at;
-        rg_status status = add_entry(commands->part, &entry, &args, sizeof args, &at);
+        rg_status status = rg_part_add(commands->part, &entry, &args, sizeof args, &at);
         if (status == RG_OK)
-            status = bind(commands->part, at, tensor->storage, tensor->offset);
+            status = rg_part_bind(commands->part, at, tensor->storage, tensor->offset);
         if (status == RG_OK && commands->queue->device->backend->stages && !rg_copy_is_dense(&args))
             status = bind_scratch(commands->part, at + offsetof(rg_copy_args, staging), bytes);
         if (status != RG_OK) {
@@ -619,7 +626,7 @@ static rg_status repeat_relocations(rg_part *part, const rg_part *from, size_t e
         const rg_tensor *tensor =
             r.storage != NULL ? stand_for(stand_ins, r.storage, &r.offset) : NULL;
         if (tensor != NULL) {
-            RG_TRY(bind(part, r.at, tensor->storage, r.offset));
+            RG_TRY(rg_part_bind(part, r.at, tensor->storage, r.offset));
             continue;
         }
         if (r.is_fault)
@@ -627,7 +634,7 @@ static rg_status repeat_relocations(rg_part *part, const rg_part *from, size_t e
         else
             r.offset += heap + (r.storage != NULL ? r.storage->offset : 0);
         r.storage = NULL;
-        RG_TRY(relocate(part, r));
+        RG_TRY(rg_part_relocate(part, r));
     }
     return RG_OK;
 }

@@ -256,6 +256,24 @@ void rg_storage_release(rg_storage *storage)
     rg_device_destroy(device);
 }
 
+/* ---- host memory ---- */
+
+rg_status rg_host_allocate(rg_device *device, size_t bytes, void **pointer)
+{
+    *pointer = NULL;
+    if (bytes == 0 || device->backend->host_allocate == NULL)
+        return rg_allocate(&device->allocator, bytes, pointer);
+    return device->backend->host_allocate(device->context, bytes, pointer);
+}
+
+void rg_host_release(rg_device *device, void *pointer, size_t bytes)
+{
+    if (device->backend->host_release == NULL)
+        rg_release(&device->allocator, pointer, bytes);
+    else if (pointer != NULL)
+        device->backend->host_release(device->context, pointer);
+}
+
 /* ---- labels ---- */
 
 void rg_label_clear(const rg_allocator *allocator, char **label)

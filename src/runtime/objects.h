@@ -20,6 +20,10 @@ struct rg_device {
 };
 rg_device *rg_device_retain(rg_device *device);
 
+/* Memory of the host that recorded copies reach without waiting; 0 bytes give NULL. */
+rg_status rg_host_allocate(rg_device *device, size_t bytes, void **pointer);
+void rg_host_release(rg_device *device, void *pointer, size_t bytes);
+
 struct rg_queue {
     rg_refs refs;
     rg_device *device;
@@ -135,6 +139,15 @@ struct rg_commands {
 /* Makes part->fate, unless there is one. */
 rg_status rg_part_need_fate(rg_part *part);
 
+/* For what records entries: an entry with room for `args_size` bytes of args, which stand at
+ * `args_at`; a pointer of the args to a tensor; one that is known at commit; and all that commit
+ * settles. */
+rg_status rg_part_add(rg_part *part, const rg_entry *entry, const void *args, size_t args_size,
+                      size_t *args_at);
+rg_status rg_part_bind(rg_part *part, size_t at, rg_storage *storage, size_t offset);
+rg_status rg_part_relocate(rg_part *part, rg_relocation relocation);
+rg_status rg_part_settle(rg_part *part);
+
 /* Finds room for `bytes` in the heap of the part being recorded, and gives it back. */
 rg_status rg_heap_take(rg_part *part, size_t bytes, size_t *offset);
 void rg_heap_give(rg_part *part, size_t offset);
@@ -162,6 +175,21 @@ typedef struct rg_stand_ins {
 /* Records what `recorded`, which is not committed, holds; on failure nothing of it. */
 rg_status rg_commands_repeat(rg_commands *commands, const rg_commands *recorded,
                              const rg_stand_ins *stand_ins);
+
+/* ---- replay.c ---- */
+
+/* Commands that a backend launches as one, again and again, at fixed addresses. Recorded work that
+ * launches them keeps them alive. */
+typedef struct rg_replay rg_replay;
+/* Of all that `recorded`, which is not committed, holds; the tensors that stand for its stand-ins
+ * are kept. RG_UNSUPPORTED, or another failure, where the backend will not. */
+rg_status rg_replay_create(rg_queue *queue, const rg_commands *recorded,
+                           const rg_stand_ins *stand_ins, rg_replay **replay);
+void rg_replay_destroy(rg_replay *replay); /* NULL allowed */
+rg_status rg_commands_launch(rg_commands *commands, const rg_replay *replay);
+/* Copies all elements to a dense tensor of the same dtype and dimensions; for backends with
+ * replays. */
+rg_status rg_commands_gather(rg_commands *commands, const rg_tensor *from, const rg_tensor *to);
 
 struct rg_kernel {
     rg_device *device;

@@ -70,6 +70,13 @@ static rg_status pass(cudaError_t error, const char *what)
 }
 #define TRY_CUDA(call, what) RG_TRY(pass(call, what))
 
+/* Launches tell of a failure through CUDA's last error, where one that the caller has left unread
+ * must not stand. */
+static void forget_error(void)
+{
+    (void)cudaGetLastError();
+}
+
 /* ---- devices ---- */
 
 static int32_t cuda_count(const char **reason)
@@ -274,6 +281,24 @@ static void cuda_release(void *context, void *pointer, size_t size)
     leave(device, before);
 }
 
+static rg_status cuda_host_allocate(void *context, size_t size, void **pointer)
+{
+    const cuda_device *device = context;
+    const int before = enter(device);
+    const cudaError_t error = cudaHostAlloc(pointer, size, cudaHostAllocPortable);
+    leave(device, before);
+    return pass(error, "allocation of host memory");
+}
+
+static void cuda_host_release(void *context, void *pointer)
+{
+    const cuda_device *device = context;
+    const int before = enter(device);
+    (void)cudaFreeHost(pointer);
+    forget_error();
+    leave(device, before);
+}
+
 static rg_status cuda_check_pointer(void *context, const void *pointer)
 {
     const cuda_device *device = context;
@@ -297,26 +322,20 @@ static size_t copy_bytes(const rg_copy_args *args)
     return bytes;
 }
 
-/* Launches tell of a failure through CUDA's last error, where one that the caller has left unread
- * must not stand. */
-static void forget_error(void)
-{
-    (void)cudaGetLastError();
-}
-
 /* Puts a copy into the stream. Memory of the host that is not pinned is read or written before
  * this returns, in the order of the stream. */
 static cudaError_t put_copy(const rg_copy_args *args, cudaStream_t stream)
 {
     const bool staged = args->staging != NULL;
     void *dense = staged ? args->staging : args->device;
+    const bool beyond = args->host != dense;
     const size_t bytes = copy_bytes(args);
     cudaError_t error = cudaSuccess;
     if (staged && args->to_host)
         rg_cuda_strided_copy(args, stream);
-    if (args->to_host)
+    if (args->to_host && beyond)
         error = cudaMemcpyAsync(args->host, dense, bytes, cudaMemcpyDefault, stream);
-    else
+    else if (beyond)
         error = cudaMemcpyAsync(dense, args->host, bytes, cudaMemcpyDefault, stream);
     if (staged && !args->to_host && error == cudaSuccess)
         rg_cuda_strided_copy(args, stream);
@@ -512,22 +531,28 @@ static cudaError_t put_entry(const rg_entry *entry, const rg_cuda_place *place)
     return cudaPeekAtLastError();
 }
 
-/* Puts the entries into the stream, up to the first that fails, then an event. */
-static void put_list(cuda_queue *queue, rg_list *list)
+/* Puts the entries into a stream, up to the first that fails. */
+static cudaError_t put_entries(const cuda_device *device, cudaStream_t stream, const rg_list *list)
 {
-    rg_cuda_place place = queue->device->place;
-    place.stream = queue->stream;
+    rg_cuda_place place = device->place;
+    place.stream = stream;
     cudaError_t error = cudaSuccess;
     forget_error();
     if (list->fault_count > 0)
         error = cudaMemsetAsync((void *)list->faults, 0,
-                                (size_t)list->fault_count * sizeof(uint32_t), queue->stream);
+                                (size_t)list->fault_count * sizeof(uint32_t), stream);
     const rg_entry *entry;
     for (size_t at = 0; at < list->bytes && error == cudaSuccess; at += entry->size) {
         entry = (const rg_entry *)(const void *)(list->entries + at);
         error = put_entry(entry, &place);
     }
-    note(list, error);
+    return error;
+}
+
+/* Puts the entries into the stream, then an event. */
+static void put_list(cuda_queue *queue, rg_list *list)
+{
+    note(list, put_entries(queue->device, queue->stream, list));
     cudaEvent_t event = take_event(queue);
     if (event != NULL && cudaEventRecord(event, queue->stream) != cudaSuccess) {
         give_event(queue, event);
@@ -561,6 +586,75 @@ static rg_status cuda_wait(void *context, rg_list *list, bool (*is_done)(rg_list
     return rg_fifo_wait(((cuda_queue *)context)->fifo, list, is_done);
 }
 
+/* ---- replays: graphs of CUDA ---- */
+
+/* A copy of the host's memory is made when it is put into a stream, and cannot be kept. */
+static bool can_be_kept(const rg_list *list)
+{
+    const rg_entry *entry;
+    for (size_t at = 0; at < list->bytes; at += entry->size) {
+        entry = (const rg_entry *)(const void *)(list->entries + at);
+        if (entry->function == NULL)
+            return false;
+    }
+    return true;
+}
+
+/* Lets a stream of its own record the entries: nothing runs. */
+static cudaError_t capture_on(const cuda_device *device, cudaStream_t stream, const rg_list *list,
+                              cudaGraphExec_t *exec)
+{
+    cudaGraph_t graph = NULL;
+    cudaError_t error = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+    if (error != cudaSuccess)
+        return error;
+    error = put_entries(device, stream, list);
+    const cudaError_t end = cudaStreamEndCapture(stream, &graph);
+    error = error == cudaSuccess ? end : error;
+    if (error == cudaSuccess)
+        error = cudaGraphInstantiate(exec, graph, 0);
+    if (graph != NULL)
+        (void)cudaGraphDestroy(graph);
+    return error;
+}
+
+static rg_status cuda_capture(void *context, const rg_list *list, void **captured)
+{
+    const cuda_device *device = context;
+    cudaStream_t stream = NULL;
+    cudaGraphExec_t exec = NULL;
+    RG_CHECK(can_be_kept(list), RG_UNSUPPORTED, "cuda: copies of the host are not replayed");
+    const int before = enter(device);
+    cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    if (error == cudaSuccess) {
+        error = capture_on(device, stream, list, &exec);
+        (void)cudaStreamDestroy(stream);
+    }
+    forget_error();
+    leave(device, before);
+    *captured = exec;
+    return pass(error, "capture");
+}
+
+static void cuda_let_go(void *context, void *captured)
+{
+    const cuda_device *device = context;
+    const int before = enter(device);
+    (void)cudaGraphExecDestroy(captured);
+    forget_error();
+    leave(device, before);
+}
+
+static void replay(const void *args, const rg_cuda_place *place)
+{
+    const rg_replay_args *k = args;
+    if (k->captured == NULL || cudaGraphLaunch(k->captured, place->stream) != cudaSuccess)
+        return; /* CUDA's last error tells */
+    if (k->fault_count > 0)
+        (void)cudaMemcpyAsync(k->merged, k->faults, (size_t)k->fault_count * sizeof(uint32_t),
+                              cudaMemcpyDeviceToDevice, place->stream);
+}
+
 const rg_backend rg_backend_cuda = {
     .name = "cuda",
     .numbered = true,
@@ -573,10 +667,15 @@ const rg_backend rg_backend_cuda = {
     .describe = cuda_describe,
     .allocate = cuda_allocate,
     .release = cuda_release,
+    .host_allocate = cuda_host_allocate,
+    .host_release = cuda_host_release,
     .check_pointer = cuda_check_pointer,
     .copy = cuda_copy,
     .find = cuda_find,
     .scratch = cuda_scratch,
+    .capture = cuda_capture,
+    .let_go = cuda_let_go,
+    .replay = (void (*)(void))replay,
     .queue_open = cuda_queue_open,
     .queue_wrap = cuda_queue_wrap,
     .queue_close = cuda_queue_close,
