@@ -29,9 +29,10 @@ typedef struct slot {
     int64_t count;
     numbers numbers;
     int32_t *answers; /* the labels */
-    void *logits;     /* of the network's dtype */
-    char loss[8];
+    char *results;    /* the loss, then the logits; reached without waiting */
 } slot;
+
+enum { LOSS_BYTES = 16 }; /* of the results */
 
 /* With accumulation a step is made of several batches: the first one starts the sums, others add to
  * them, the last one changes the parameters. */
@@ -180,6 +181,12 @@ static size_t image_bytes(const rg_trainer *t)
     return (size_t)(n->height * n->width * n->channels) * rg_dtype_size(n->dtype);
 }
 
+static size_t results_bytes(const rg_trainer *t, int64_t images)
+{
+    const rg_network_options *n = &t->options.network;
+    return LOSS_BYTES + (size_t)(images * n->classes) * rg_dtype_size(n->dtype);
+}
+
 static void slot_release(rg_trainer *t, slot *s)
 {
     const size_t room = (size_t)s->capacity;
@@ -187,7 +194,7 @@ static void slot_release(rg_trainer *t, slot *s)
     rg_tensor_destroy(s->images);
     rg_tensor_destroy(s->labels);
     rg_release(allocator, s->answers, room * sizeof *s->answers);
-    rg_release(allocator, s->logits, room * (size_t)t->options.network.classes * 8);
+    rg_host_release(t->device, s->results, results_bytes(t, s->capacity));
     *s = (slot){ 0 };
 }
 
@@ -209,7 +216,9 @@ static rg_status slot_fit(rg_trainer *t, slot *s, int64_t count)
     RG_TRY(rg_tensor_create(t->device, &labels, &s->labels));
     RG_TRY(rg_allocate(allocator, (size_t)count * sizeof *s->answers, &memory));
     s->answers = memory;
-    return rg_allocate(allocator, (size_t)(count * n->classes) * 8, &s->logits);
+    RG_TRY(rg_host_allocate(t->device, results_bytes(t, count), &memory));
+    s->results = memory;
+    return RG_OK;
 }
 
 static rg_status record_number(rg_commands *commands, rg_plan *plan, const char *name,
@@ -228,9 +237,9 @@ static rg_status record_result(rg_trainer *t, rg_plan *plan, slot *s)
     rg_tensor *logits, *loss;
     RG_TRY(rg_plan_result(plan, "logits", &logits));
     RG_TRY(rg_plan_result(plan, "loss", &loss));
-    RG_TRY(rg_commands_read(s->commands, logits, s->logits,
+    RG_TRY(rg_commands_read(s->commands, logits, s->results + LOSS_BYTES,
                             (size_t)(s->count * n->classes) * element, RG_LAYOUT_SAME));
-    return rg_commands_read(s->commands, loss, s->loss, element, RG_LAYOUT_SAME);
+    return rg_commands_read(s->commands, loss, s->results, element, RG_LAYOUT_SAME);
 }
 
 static rg_status start(rg_trainer *t, rg_plan *plan, slot *s, const void *images,
@@ -255,27 +264,30 @@ static rg_status start(rg_trainer *t, rg_plan *plan, slot *s, const void *images
     return rg_commands_commit(s->commands);
 }
 
+static double logit_of(const rg_trainer *t, const slot *s, int64_t image, int32_t k)
+{
+    const rg_network_options *n = &t->options.network;
+    return rg_element_get(s->results + LOSS_BYTES, n->dtype, image * n->classes + k);
+}
+
 static void probabilities_of(const rg_trainer *t, const slot *s, int64_t image, float p[])
 {
     const int32_t classes = t->options.network.classes;
-    const rg_dtype dtype = t->options.network.dtype;
     double largest = -INFINITY, sum = 0;
     for (int32_t k = 0; k < classes; k++)
-        largest = fmax(largest, rg_element_get(s->logits, dtype, image * classes + k));
+        largest = fmax(largest, logit_of(t, s, image, k));
     for (int32_t k = 0; k < classes; k++)
-        sum += exp(rg_element_get(s->logits, dtype, image * classes + k) - largest);
+        sum += exp(logit_of(t, s, image, k) - largest);
     for (int32_t k = 0; k < classes; k++)
-        p[k] = (float)(exp(rg_element_get(s->logits, dtype, image * classes + k) - largest) / sum);
+        p[k] = (float)(exp(logit_of(t, s, image, k) - largest) / sum);
 }
 
 static int32_t answer_of(const rg_trainer *t, const slot *s, int64_t image)
 {
-    const int32_t classes = t->options.network.classes;
-    const rg_dtype dtype = t->options.network.dtype;
     int32_t best = 0;
     double largest = -INFINITY;
-    for (int32_t k = 0; k < classes; k++) {
-        const double value = rg_element_get(s->logits, dtype, image * classes + k);
+    for (int32_t k = 0; k < t->options.network.classes; k++) {
+        const double value = logit_of(t, s, image, k);
         best = value > largest ? k : best;
         largest = value > largest ? value : largest;
     }
@@ -293,7 +305,7 @@ static rg_status collect(rg_trainer *t, slot *s, rg_outcome *outcome)
     s->commands = NULL;
     RG_TRY(status);
     outcome->images = s->count;
-    outcome->loss = rg_element_get(s->loss, t->options.network.dtype, 0);
+    outcome->loss = rg_element_get(s->results, t->options.network.dtype, 0);
     for (int64_t i = 0; i < s->count; i++)
         outcome->right += answer_of(t, s, i) == s->answers[i];
     return RG_OK;
