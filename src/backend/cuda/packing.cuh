@@ -24,6 +24,13 @@ static inline void *packing_take(packing *room, size_t bytes)
     return room->run ? room->scratch + at : NULL;
 }
 
+/* Whether what was found out needs scratch that is not there: a library that had no plan when work
+ * was recorded may have one when it runs. */
+static inline bool packing_lacks(const packing *plan, const void *scratch)
+{
+    return plan->used > 0 && scratch == NULL;
+}
+
 struct packed {
     void *data;        /* dense */
     rg_copy_args copy; /* between it and the tensor */
