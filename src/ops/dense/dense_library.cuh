@@ -10,8 +10,13 @@
 #include "backend/cuda/packing.cuh"
 #include "ops/dense/dense.h"
 
-/* b(k, n) + b(n, k), dense. A block has a square of it: the other square goes through shared
- * memory, so that neighbouring threads load neighbours from both. k and n have one dimension. */
+/* In 16 bits the sum of two numbers may be infinite: their mean is not, and alpha makes up for it.
+ */
+template <rg_dtype T> constexpr bool MIRROR_HALVES = T == RG_F16 || T == RG_BF16;
+
+/* b(k, n) + b(n, k), or half of it, dense. A block has a square of it: the other square goes
+ * through shared memory, so that neighbouring threads load neighbours from both. k and n have one
+ * dimension. */
 enum { MIRROR = 32, MIRROR_LINES = 8 };
 
 template <rg_dtype T>
@@ -36,7 +41,9 @@ static __global__ void __launch_bounds__(MIRROR *MIRROR_LINES)
         if (row + i < side && column + x < side) {
             const real<T> here = load<T>(k.b, first + straight_offset(k.k, 1, row + i) +
                                                   straight_offset(k.n, 0, column + x));
-            store<T>(to, (image * side + row + i) * side + column + x, here + other[x][i]);
+            const real<T> sum = MIRROR_HALVES<T> ? (real<T>)0.5 * here + (real<T>)0.5 * other[x][i]
+                                                 : here + other[x][i];
+            store<T>(to, (image * side + row + i) * side + column + x, sum);
         }
     }
 }
@@ -144,8 +151,9 @@ static bool by_cublaslt(const rg_product_args *k, uint32_t unaligned, packing *r
     if (spread)
         spread_bias<T>(room, k, c.data);
     void *const space = packing_take(room, workspace);
+    const double alpha = k->mirrored && MIRROR_HALVES<T> ? 2 * k->alpha : k->alpha;
     if (room->run &&
-        !rg_cublaslt_run(room->place, &product, k->alpha, a.data, b.data, bias.data, c.data, space))
+        !rg_cublaslt_run(room->place, &product, alpha, a.data, b.data, bias.data, c.data, space))
         return false;
     packed_copy(room, &c, true);
     return true;
