@@ -18,6 +18,7 @@ enum {
     RG_CONV_DEPTH,       /* either direction between image and windows */
     RG_CONV_DEPTH_PARTS, /* dw of parts of the windows */
     RG_CONV_DEPTH_JOIN,  /* dw */
+    RG_CONV_DEPTH_NINE,  /* as RG_CONV_DEPTH where rg_conv_is_three; a GPU's own */
     /* by the contraction engine of a CPU, see conv_plan.h */
     RG_CONV_PACK,  /* weights as panels, for RG_CONV_ROWS */
     RG_CONV_ROWS,  /* either direction between image and windows */
@@ -90,6 +91,23 @@ static inline RG_HOST_DEVICE bool rg_conv_is_depth(const rg_conv_shape *s)
            s->row.window * s->column.window <= RG_CONV_DEPTH_TAPS;
 }
 
+/* Whether a window has 3 by 3 taps side by side and moves by one, and all that a kernel counts fits
+ * into 31 bits. */
+static inline RG_HOST_DEVICE bool rg_conv_is_three(const rg_conv_shape *s)
+{
+    const rg_conv_axis *const axes[2] = { &s->row, &s->column };
+    double most[2];
+    bool three = rg_conv_is_depth(s);
+    for (int i = 0; i < 2; i++) {
+        const rg_conv_axis *a = axes[i];
+        three &= a->window == 3 && a->stride == 1 && a->dilation == 1;
+        most[i] = (double)(a->size > a->count ? a->size : a->count);
+    }
+    const double lines = (double)s->images * most[0], channels = (double)s->groups;
+    return three && lines * channels < 0x1p30 && most[1] * channels < 0x1p28 &&
+           lines * most[1] * channels < 0x1p36;
+}
+
 typedef struct rg_conv_turn_args {
     const void *w;
     void *turned; /* real, (taps, channels) */
@@ -98,7 +116,7 @@ typedef struct rg_conv_turn_args {
 
 /* As rg_conv_args. */
 typedef struct rg_conv_depth_args {
-    const void *from, *w; /* w: turned */
+    const void *from, *w; /* w: turned, but for RG_CONV_DEPTH_NINE */
     const void *b;
     void *to, *z;
     rg_conv_shape shape;

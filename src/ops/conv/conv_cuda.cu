@@ -238,4 +238,5 @@ RG_CUDA_TABLE(conv, RG_CONV_KERNELS) = {
     RG_CUDA_ROW(depth),                            /* RG_CONV_DEPTH */
     RG_CUDA_ROW(depth_parts),                      /* RG_CONV_DEPTH_PARTS */
     RG_CUDA_ROW(depth_join),                       /* RG_CONV_DEPTH_JOIN */
+    RG_CUDA_ROW(depth_nine),                       /* RG_CONV_DEPTH_NINE */
 };

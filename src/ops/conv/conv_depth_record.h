@@ -32,8 +32,9 @@ static inline rg_status rg_conv_record_turn(rg_call *call, const rg_conv_shape *
     return rg_record(call, &launch);
 }
 
-static inline rg_status rg_conv_record_turned(rg_call *call, bool data, const rg_conv_pass *p,
-                                              const rg_tensor *turned)
+/* `w` is turned, but for RG_CONV_DEPTH_NINE. */
+static inline rg_status rg_conv_record_turned(rg_call *call, int32_t kernel, bool data,
+                                              const rg_conv_pass *p, const rg_tensor *w)
 {
     const rg_conv_shape *s = &p->shape;
     const rg_dtype dtype = p->to->desc.dtype;
@@ -51,11 +52,11 @@ static inline rg_status rg_conv_record_turned(rg_call *call, bool data, const rg
         args.neuron = (rg_conv_neuron){ (int32_t)p->neuron->kind,
                                         rg_neuron_numbers_of(p->neuron, dtype, false) };
     args.plain = !args.has_z && !args.add && args.neuron.kind <= RG_NEURON_RELU && args.b_step == 1;
-    rg_launch launch = { .kernel = RG_CONV_DEPTH,
+    rg_launch launch = { .kernel = kernel,
                          .dtype = dtype,
                          .args = &args,
                          .args_size = sizeof args,
-                         .tensors = { p->from, turned, p->b != NULL ? p->b : p->from, p->to,
+                         .tensors = { p->from, w, p->b != NULL ? p->b : p->from, p->to,
                                       p->z != NULL ? p->z : p->to } };
     rg_conv_weigh(&launch, s->images * (data ? s->row.size : s->row.count),
                   rg_move_bytes(p->from) + rg_move_bytes(p->to), 0);
@@ -65,13 +66,15 @@ static inline rg_status rg_conv_record_turned(rg_call *call, bool data, const rg
 static inline rg_status rg_conv_record_depth(rg_call *call, bool data, const rg_conv_pass *p)
 {
     const rg_conv_shape *s = &p->shape;
+    if (rg_conv_is_three(s) && rg_call_finds(call, RG_CONV_DEPTH_NINE, p->w->desc.dtype))
+        return rg_conv_record_turned(call, RG_CONV_DEPTH_NINE, data, p, p->w);
     const int64_t dims[] = { s->row.window * s->column.window, s->groups };
     const rg_tensor_desc desc = rg_tensor_desc_dense(rg_conv_real(p->w->desc.dtype), 2, dims);
     rg_tensor *turned;
     RG_TRY(rg_tensor_create_temporary(call->commands, &desc, &turned));
     rg_status status = rg_conv_record_turn(call, s, p->w, turned);
     if (status == RG_OK)
-        status = rg_conv_record_turned(call, data, p, turned);
+        status = rg_conv_record_turned(call, RG_CONV_DEPTH, data, p, turned);
     rg_tensor_destroy(turned);
     return status;
 }
@@ -108,16 +111,18 @@ static inline rg_status rg_conv_record_join(rg_call *call, const rg_conv_depth_p
     return rg_record(call, &launch);
 }
 
-/* Parts of about 1024 windows, so that a sum in f32 is not long, in units of a size that a thread
- * can keep near. */
+/* Parts of at most about 1024 windows, so that a sum in f32 is not long, and less where parts would
+ * be few; in units of a size that a thread can keep near. */
 static inline rg_status rg_conv_record_depth_weights(rg_call *call, const rg_conv_shape *s,
                                                      const rg_tensor *x, const rg_tensor *dy,
                                                      const rg_tensor *dw, bool add)
 {
-    enum { WINDOWS = 1024, NEAR = 2048, VECTOR = 16 };
+    enum { MOST = 1024, LEAST = 392, PARTS = 512, NEAR = 2048, VECTOR = 16 };
     const int64_t taps = s->row.window * s->column.window, rows = s->images * s->row.count;
     rg_conv_depth_parts_args args = { .shape = *s };
-    args.part = (WINDOWS + s->column.count - 1) / s->column.count;
+    int64_t windows = rows * s->column.count / PARTS;
+    windows = windows < LEAST ? LEAST : windows < MOST ? windows : MOST;
+    args.part = (windows + s->column.count - 1) / s->column.count;
     args.parts = (rows + args.part - 1) / args.part;
     args.block = rg_conv_most(NEAR / taps / VECTOR, 2) * VECTOR;
     args.blocks = (s->groups + args.block - 1) / args.block;

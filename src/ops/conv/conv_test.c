@@ -135,6 +135,7 @@ static const rg_case cases[] = {
     /* long sums */
     { "long", LEAN, "3,61,67,2 3,1,1,2" },
     { "long-depthwise", LEAN " groups=0" P1, "5,37,61,17 17,3,3,1" },
+    { "long-depthwise-vectors", LEAN " groups=0" P1, "7,37,31,20 20,3,3,1" },
 
     /* blocks of columns, panels one after the other, pixels 2048 bytes apart, few channels */
     { "blocks", LEAN P1, "1,3,150,5 7,3,3,5" },
@@ -157,6 +158,12 @@ static const rg_case cases[] = {
     { "special-x", "groups=1" P1, "1,5,6,7 9,3,3,7 9", RG_CASE_SPECIAL,
       .x_fill = { { .at = special } } },
     { "special-dy", "", "1,7,6,7 9,3,3,7 9", RG_CASE_SPECIAL, .dy_fill = { .at = special } },
+    { "special-w-depthwise", "groups=0" P1, "1,5,6,19 19,3,3,1 19", RG_CASE_SPECIAL,
+      .x_fill = { { 0 }, { .at = special } } },
+    { "special-w-vectors", "groups=0" P1, "1,5,7,24 24,3,3,1 24", RG_CASE_SPECIAL,
+      .x_fill = { { 0 }, { .at = special } } },
+    { "special-dy-depthwise", "groups=0" P1, "1,5,7,24 24,3,3,1 24", RG_CASE_SPECIAL,
+      .dy_fill = { .at = special } },
     { "special-depthwise", "groups=0" P1, "1,5,6,19 19,3,3,1 19", RG_CASE_SPECIAL,
       .x_fill = { { .at = special } } },
     { "empty", "groups=1" P1, "0,5,6,7 9,3,3,7 9", RG_CASE_ZERO },

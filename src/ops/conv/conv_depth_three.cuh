@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Depthwise convolution on a GPU with windows of 3 by 3, all steps 1, of which there are most. A
+ * thread has V neighbouring channels of some neighbouring columns and goes down rows: each pixel is
+ * loaded a row ahead, converted once, and used for all results that see it. Bits do not depend on
+ * V, which is 1 where memory does not lie in vectors. Included by conv_depth.cuh. */
+#ifndef RG_OPS_CONV_DEPTH_THREE_CUH
+#define RG_OPS_CONV_DEPTH_THREE_CUH
+
+enum { THREE_THREADS = 128, THREE_MOST_ROWS = 28, THREE_LEAST_ROWS = 7 };
+
+/* Columns of a thread: 16-bit channels take half the registers on their way. */
+template <rg_dtype T> constexpr int THREE_COLUMNS = T == RG_F16 || T == RG_BF16 ? 4 : 2;
+
+/* ---- V channels as they lie in memory ---- */
+
+template <rg_dtype T, int V> struct raw_channels {
+    typedef uint2 type; /* 4 of 16 bits */
+};
+template <rg_dtype T> struct raw_channels<T, 1> {
+    typedef element<T> type;
+};
+template <> struct raw_channels<RG_F32, 4> {
+    typedef uint4 type;
+};
+template <> struct raw_channels<RG_F64, 2> {
+    typedef uint4 type;
+};
+template <rg_dtype T, int V> using raw = typename raw_channels<T, V>::type;
+
+template <rg_dtype T, int V>
+static __device__ __forceinline__ raw<T, V> load_raw(const element<T> *from, bool inside)
+{
+    raw<T, V> x = {};
+    if (inside)
+        x = *(const raw<T, V> *)from;
+    return x;
+}
+
+template <rg_dtype T, int V>
+static __device__ __forceinline__ void unpack_raw(const raw<T, V> &r, real<T> x[V])
+{
+    if constexpr (V == 1) {
+        x[0] = to_real<T>(r);
+    } else if constexpr (sizeof(raw<T, V>) == sizeof(uint4)) {
+        unpack<T>(r, x);
+    } else {
+        const uint32_t words[2] = { r.x, r.y };
+#pragma unroll
+        for (int e = 0; e < V; e++)
+            x[e] = to_real<T>((uint16_t)(words[e / 2] >> e % 2 * 16));
+    }
+}
+
+/* A number that the compiler knows, for loops whose arrays stay in registers. */
+template <int N> struct number {
+    static constexpr int value = N;
+};
+
+/* Sums that are made at once turn in a circle: the oldest is number `phase`. */
+static __device__ __forceinline__ constexpr int turned(int phase, int n)
+{
+    return (phase + n) % 3;
+}
+
+/* ---- either direction ---- */
+
+struct three_grid {
+    int32_t vectors, columns, rows;    /* of the result */
+    int32_t strips, span;              /* of the result: strips, rows of one */
+    int32_t sources, source_columns;   /* rows and columns of the source */
+    int32_t row_offset, column_offset; /* the first tap of result 0 */
+    int32_t blocks;                    /* of a strip */
+};
+
+/* A result at the border that is not finite, once more without the taps that lie outside. */
+template <rg_dtype T>
+static __device__ __noinline__ real<T> sum_nine(const rg_conv_depth_args &k, const three_grid &g,
+                                                bool data, int64_t image, int32_t row,
+                                                int32_t column, int32_t c)
+{
+    const rg_conv_shape &s = k.shape;
+    const int64_t *const step = data ? s.y : s.x;
+    real<T> sum = 0;
+    for (int t = 0; t < 9; t++) {
+        const int32_t r = row + g.row_offset + t / 3, q = column + g.column_offset + t % 3;
+        const int tap = data ? 8 - t : t;
+        if (r < 0 || r >= g.sources || q < 0 || q >= g.source_columns)
+            continue;
+        const int64_t w = s.w_first + c * s.w[0] + tap / 3 * s.w[2] + tap % 3 * s.w[3];
+        sum = fma(load<T>(k.from, image * step[0] + r * step[1] + q * step[2] + c * step[3]),
+                  load<T>(k.w, w), sum);
+    }
+    return sum;
+}
+
+/* Weights of all channels of a block, of which neighbouring threads have neighbouring ones: through
+ * shared memory, so that they are loaded in the order of memory. */
+template <rg_dtype T, int V>
+static __device__ __forceinline__ void
+load_nine(const rg_conv_depth_args &k, bool data, int32_t vectors, int32_t first,
+          real<T> room[9][THREE_THREADS * V], real<T> w[9][V])
+{
+    const rg_conv_shape &s = k.shape;
+    const int32_t own = vectors < THREE_THREADS ? vectors : THREE_THREADS;
+    for (int32_t n = (int32_t)threadIdx.x; n < own * V * 9; n += THREE_THREADS) {
+        const int32_t slot = n / 9, t = n - slot * 9, tap = data ? 8 - t : t;
+        const int64_t c = (int64_t)((first + slot / V) % vectors) * V + slot % V;
+        room[t][slot] = load<T>(k.w, s.w_first + c * s.w[0] + tap / 3 * s.w[2] + tap % 3 * s.w[3]);
+    }
+    __syncthreads();
+    const int32_t slot = (int32_t)threadIdx.x % own * V;
+#pragma unroll
+    for (int t = 0; t < 9; t++)
+#pragma unroll
+        for (int e = 0; e < V; e++)
+            w[t][e] = room[t][slot + e];
+}
+
+/* A row of the source: it is the last one of the oldest sums, and the first one of the newest. */
+template <rg_dtype T, int V>
+static __device__ __forceinline__ void add_row(int phase, const real<T> x[THREE_COLUMNS<T> + 2][V],
+                                               const real<T> w[9][V],
+                                               real<T> sum[3][THREE_COLUMNS<T>][V])
+{
+#pragma unroll
+    for (int j = 0; j < THREE_COLUMNS<T>; j++)
+#pragma unroll
+        for (int q = 0; q < 3; q++)
+#pragma unroll
+            for (int r = 0; r < 3; r++)
+#pragma unroll
+                for (int e = 0; e < V; e++) {
+                    real<T> &to = sum[turned(phase, r)][j][e];
+                    to = r == 2 && q == 0 ? x[j][e] * w[0][e] /* the newest begin here */
+                                          : fma(x[j + q][e], w[(2 - r) * 3 + q][e], to);
+                }
+}
+
+/* Where a thread stands, and which of its columns of the source there are. */
+template <rg_dtype T> struct three_place {
+    const element<T> *from; /* the row that is loaded next, at the first of its columns */
+    int64_t image;
+    int32_t row, column, c, inside;
+};
+
+/* Result (i, j), with whatever comes behind a sum. */
+template <rg_dtype T, int V, bool DATA>
+static __device__ __forceinline__ void end_three(const rg_conv_depth_args &k, bool plain,
+                                                 const three_place<T> &p, int32_t i, int32_t j,
+                                                 real<T> sum[V])
+{
+    const int64_t *const step = DATA ? k.shape.x : k.shape.y;
+    finish_channels<T, V>(k, plain, p.image * step[0] + i * step[1] + j * step[2],
+                          p.image * k.z_step[0] + i * k.z_step[1] + j * k.z_step[2], p.c,
+                          V > 1 ? 1 : step[3], sum);
+}
+
+static __device__ __forceinline__ bool three_meets_border(const three_grid &g, int32_t i)
+{
+    return i + g.row_offset < 0 || i + g.row_offset + 3 > g.sources;
+}
+
+/* Results of a thread that meet the border once more, where one of them was not finite. */
+template <rg_dtype T, int V, bool DATA>
+static __device__ __noinline__ void mend_three(const rg_conv_depth_args &k, const three_grid &g,
+                                               const three_place<T> &p, int32_t first, int32_t end)
+{
+    enum { C = THREE_COLUMNS<T>, WHOLE = (1 << (C + 2)) - 1 };
+    for (int32_t i = first; i < end; i++) {
+        for (int32_t j = p.column; j < p.column + C && j < g.columns; j++) {
+            if (p.inside == WHOLE && !three_meets_border(g, i))
+                continue;
+            real<T> sum[V];
+            for (int e = 0; e < V; e++)
+                sum[e] = sum_nine<T>(k, g, DATA, p.image, i, j, p.c + e);
+            end_three<T, V, DATA>(k, true, p, i, j, sum);
+        }
+    }
+}
+
+/* PLAIN: see the args; else results are mended one by one, since what was added to is gone. `bad`:
+ * a result that meets the border is not finite. */
+template <rg_dtype T, int V, bool DATA, bool PLAIN>
+static __device__ __forceinline__ void store_three(const rg_conv_depth_args &k, const three_grid &g,
+                                                   const three_place<T> &p, int32_t i,
+                                                   real<T> sum[THREE_COLUMNS<T>][V], bool &bad)
+{
+    enum { C = THREE_COLUMNS<T>, WHOLE = (1 << (C + 2)) - 1 };
+    const int64_t *const step = DATA ? k.shape.x : k.shape.y;
+    if (p.inside != WHOLE || three_meets_border(g, i)) {
+#pragma unroll
+        for (int n = 0; n < C; n++)
+#pragma unroll
+            for (int e = 0; e < V; e++) {
+                const bool mends = p.column + n < g.columns && !isfinite(sum[n][e]);
+                if (PLAIN)
+                    bad |= mends;
+                else if (mends)
+                    sum[n][e] = sum_nine<T>(k, g, DATA, p.image, i, p.column + n, p.c + e);
+            }
+    }
+    if (PLAIN && !k.has_b && k.neuron.kind == RG_NEURON_NONE) {
+        element<T> *to =
+            (element<T> *)k.to + p.image * step[0] + i * step[1] + p.column * step[2] + p.c;
+#pragma unroll
+        for (int n = 0; n < C; n++)
+            if (p.column + n < g.columns)
+                store_channels<T, V>(to, n * step[2], sum[n], k.stream);
+        return;
+    }
+#pragma unroll
+    for (int n = 0; n < C; n++)
+        if (p.column + n < g.columns)
+            end_three<T, V, DATA>(k, PLAIN, p, i, p.column + n, sum[n]);
+}
+
+template <rg_dtype T, int V, bool DATA, bool PLAIN>
+static __global__ void __launch_bounds__(THREE_THREADS, sizeof(element<T>) == 2 ? 3 : 4)
+    depth_three(const __grid_constant__ rg_conv_depth_args k, const __grid_constant__ three_grid g)
+{
+    enum { C = THREE_COLUMNS<T>, WIDE = C + 2 };
+    __shared__ __align__(16) real<T> room[9][THREE_THREADS * V];
+    const int64_t *const step = DATA ? k.shape.y : k.shape.x;
+    const int32_t strip = blockIdx.x / g.blocks, block = blockIdx.x - strip * g.blocks;
+    const int32_t n = block * THREE_THREADS + threadIdx.x, group = n / g.vectors;
+    const int32_t image = strip / g.strips, first = (strip - image * g.strips) * g.span;
+    const int32_t end = first + g.span < g.rows ? first + g.span : g.rows;
+    three_place<T> p = {};
+    p.image = image;
+    p.column = group * C;
+    p.c = (n - group * g.vectors) * V;
+    const int32_t left = p.column + g.column_offset;
+#pragma unroll
+    for (int q = 0; q < WIDE; q++)
+        p.inside |= (left + q >= 0 && left + q < g.source_columns) << q;
+    p.row = first + g.row_offset;
+    p.from = (const element<T> *)k.from + image * step[0] + p.row * step[1] + left * step[2] +
+             p.c * step[3];
+    raw<T, V> next[WIDE];
+    const auto load_row = [&](bool wanted) {
+        const bool there = wanted && p.row >= 0 && p.row < g.sources && p.column < g.columns;
+#pragma unroll
+        for (int q = 0; q < WIDE; q++)
+            next[q] = load_raw<T, V>(p.from + q * step[2], there && (p.inside >> q & 1));
+        p.from += step[1];
+        p.row++;
+    };
+    load_row(true);
+    real<T> w[9][V], sum[3][C][V] = {};
+    load_nine<T, V>(k, DATA, g.vectors, block * THREE_THREADS % g.vectors, room, w);
+    if (p.column >= g.columns)
+        return;
+    bool bad = false;
+    const auto take_row = [&](auto phase, int32_t i) {
+        real<T> x[WIDE][V];
+#pragma unroll
+        for (int q = 0; q < WIDE; q++)
+            unpack_raw<T, V>(next[q], x[q]);
+        load_row(i + 1 < end);
+        add_row<T, V>(decltype(phase)::value, x, w, sum);
+        if (i >= first)
+            store_three<T, V, DATA, PLAIN>(k, g, p, i, sum[turned(decltype(phase)::value, 0)], bad);
+    };
+    for (int32_t i = first - 2; i < end; i += 3) { /* the result whose last row it is */
+        take_row(number<0>(), i);
+        if (i + 1 < end)
+            take_row(number<1>(), i + 1);
+        if (i + 2 < end)
+            take_row(number<2>(), i + 2);
+    }
+    if (bad) {
+        const three_place<T> place = p; /* so that p itself stays in registers */
+        mend_three<T, V, DATA>(k, g, place, first, end);
+    }
+}
+
+template <rg_dtype T, bool DATA>
+static void (*three_kernel(bool wide, bool plain))(rg_conv_depth_args, three_grid)
+{
+    enum { V = DEPTH_LANES<T> };
+    return !wide   ? depth_three<T, 1, DATA, false>
+           : plain ? depth_three<T, V, DATA, true>
+                   : depth_three<T, V, DATA, false>;
+}
+
+template <rg_dtype T> static void depth_nine(const void *args, const rg_cuda_place *place)
+{
+    enum { V = DEPTH_LANES<T>, C = THREE_COLUMNS<T> };
+    const rg_conv_depth_args *k = (const rg_conv_depth_args *)args;
+    const rg_conv_shape *s = &k->shape;
+    const bool data = k->data;
+    const bool wide = s->x_dense && s->y_dense && s->groups % V == 0 &&
+                      depth_aligned<T>(k->from, data ? s->y : s->x) &&
+                      depth_aligned<T>(k->to, data ? s->x : s->y);
+    three_grid g;
+    g.vectors = (int32_t)(s->groups / (wide ? V : 1));
+    g.rows = (int32_t)(data ? s->row.size : s->row.count);
+    g.columns = (int32_t)(data ? s->column.size : s->column.count);
+    g.sources = (int32_t)(data ? s->row.count : s->row.size);
+    g.source_columns = (int32_t)(data ? s->column.count : s->column.size);
+    g.row_offset = (int32_t)(data ? s->row.before - 2 : -s->row.before);
+    g.column_offset = (int32_t)(data ? s->column.before - 2 : -s->column.before);
+    g.blocks = (int32_t)ceil_div(g.vectors * ceil_div(g.columns, C), THREE_THREADS);
+    const int64_t wanted = 7 * (int64_t)place->multiprocessors; /* blocks, if rows are enough */
+    g.span = THREE_MOST_ROWS;
+    while (g.span > THREE_LEAST_ROWS && s->images * ceil_div(g.rows, g.span) * g.blocks < wanted)
+        g.span /= 2;
+    g.strips = (int32_t)ceil_div(g.rows, g.span);
+    launch((data ? three_kernel<T, true> : three_kernel<T, false>)(wide, k->plain),
+           s->images * g.strips * g.blocks, THREE_THREADS, 0, place, *k, g);
+}
+
+/* ---- dw of a part: THREE_LANES threads share its columns, two at a time ---- */
+
+enum { THREE_LANES = 7, THREE_ACROSS = 36, THREE_PAIR = 2 };
+
+template <rg_dtype T, int V> struct three_sums {
+    real<T> w[9][V];
+    real<T> dy[3][THREE_PAIR][V]; /* rows of dy that meet a row of x, turning */
+};
+
+/* A row of x with the rows of dy that it meets: of tap row r, `rows` has bit r. */
+template <rg_dtype T, int V, bool WHOLE>
+static __device__ __forceinline__ void meet_row(three_sums<T, V> &s, int phase, int rows,
+                                                int inside, bool pair,
+                                                const real<T> x[THREE_PAIR + 2][V])
+{
+#pragma unroll
+    for (int r = 0; r < 3; r++) {
+        if (!WHOLE && !(rows >> r & 1))
+            continue;
+#pragma unroll
+        for (int j = 0; j < THREE_PAIR; j++) {
+#pragma unroll
+            for (int q = 0; q < 3; q++) {
+                if (!WHOLE && !((inside >> (j + q) & 1) && (j == 0 || pair)))
+                    continue;
+#pragma unroll
+                for (int e = 0; e < V; e++)
+                    s.w[r * 3 + q][e] =
+                        fma(s.dy[turned(phase, 2 - r)][j][e], x[j + q][e], s.w[r * 3 + q][e]);
+            }
+        }
+    }
+}
+
+/* Windows first <= i < end of an image, columns j and j + 1. */
+template <rg_dtype T, int V>
+static __device__ __forceinline__ void sum_strip(const rg_conv_depth_parts_args &k,
+                                                 three_sums<T, V> &s, int64_t image, int32_t first,
+                                                 int32_t end, int32_t j, int64_t c)
+{
+    enum { WIDE = THREE_PAIR + 2, ALL = (1 << WIDE) - 1 };
+    const rg_conv_shape &shape = k.shape;
+    const int32_t size = (int32_t)shape.row.size, before = (int32_t)shape.row.before;
+    const int32_t left = j - (int32_t)shape.column.before;
+    const bool pair = j + 1 < (int32_t)shape.column.count;
+    int inside = 0;
+#pragma unroll
+    for (int q = 0; q < WIDE; q++)
+        inside |= (left + q >= 0 && left + q < (int32_t)shape.column.size) << q;
+    const element<T> *x = (const element<T> *)k.x + image * shape.x[0] +
+                          (first - before) * shape.x[1] + left * shape.x[2] + c * shape.x[3];
+    const element<T> *dy = (const element<T> *)k.dy + image * shape.y[0] + first * shape.y[1] +
+                           j * shape.y[2] + c * shape.y[3];
+    raw<T, V> next_x[WIDE], next_dy[THREE_PAIR];
+    /* row i of dy and the row of x of its first tap */
+    const auto load_rows = [&](int32_t i) {
+        const bool row = i - before >= 0 && i - before < size && i < end + 2;
+#pragma unroll
+        for (int q = 0; q < WIDE; q++)
+            next_x[q] = load_raw<T, V>(x + q * shape.x[2], row && (inside >> q & 1));
+#pragma unroll
+        for (int n = 0; n < THREE_PAIR; n++)
+            next_dy[n] = load_raw<T, V>(dy + n * shape.y[2], i < end && (n == 0 || pair));
+        x += shape.x[1];
+        dy += shape.y[1];
+    };
+    const auto take_rows = [&](auto phase, int32_t i) {
+        real<T> here[WIDE][V];
+#pragma unroll
+        for (int q = 0; q < WIDE; q++)
+            unpack_raw<T, V>(next_x[q], here[q]);
+#pragma unroll
+        for (int n = 0; n < THREE_PAIR; n++)
+            unpack_raw<T, V>(next_dy[n], s.dy[turned(decltype(phase)::value, 2)][n]);
+        load_rows(i + 1);
+        if (i - before < 0 || i - before >= size)
+            return;
+        const int rows = (i < end) | (i - 1 >= first && i - 1 < end) << 1 | (i - 2 >= first) << 2;
+        if (rows == 7 && inside == ALL && pair)
+            meet_row<T, V, true>(s, decltype(phase)::value, rows, inside, pair, here);
+        else
+            meet_row<T, V, false>(s, decltype(phase)::value, rows, inside, pair, here);
+    };
+    load_rows(first);
+    for (int32_t i = first; i < end + 2; i += 3) {
+        take_rows(number<0>(), i);
+        if (i + 1 < end + 2)
+            take_rows(number<1>(), i + 1);
+        if (i + 2 < end + 2)
+            take_rows(number<2>(), i + 2);
+    }
+}
+
+template <rg_dtype T, int V>
+static __global__ void __launch_bounds__(THREE_LANES *THREE_ACROSS, 2)
+    three_parts(const __grid_constant__ rg_conv_depth_parts_args k, int across, int64_t chunks,
+                int64_t vectors)
+{
+    __shared__ real<T> room[9 * V * THREE_LANES * THREE_ACROSS];
+    const rg_conv_shape &shape = k.shape;
+    const int lane = (int)threadIdx.x / across, x = (int)threadIdx.x - lane * across;
+    const int64_t part = blockIdx.x / chunks, v = (blockIdx.x - part * chunks) * across + x;
+    const int64_t rows = shape.images * shape.row.count, begin = part * k.part;
+    const int64_t end = begin + k.part < rows ? begin + k.part : rows;
+    const int32_t count = (int32_t)shape.row.count, columns = (int32_t)shape.column.count;
+    three_sums<T, V> s = {};
+    for (int32_t j = lane * THREE_PAIR; v < vectors && j < columns; j += THREE_LANES * THREE_PAIR) {
+        for (int64_t n = begin; n < end;) {
+            const int64_t image = n / count;
+            const int32_t first = (int32_t)(n - image * count);
+            const int32_t last = end - n < count - first ? first + (int32_t)(end - n) : count;
+            sum_strip<T, V>(k, s, image, first, last, j, v * V);
+            n += last - first;
+        }
+    }
+    const int threads = THREE_LANES * across;
+#pragma unroll
+    for (int t = 0; t < 9; t++)
+#pragma unroll
+        for (int e = 0; e < V; e++)
+            room[(t * V + e) * threads + threadIdx.x] = s.w[t][e];
+    __syncthreads();
+    for (int n = (int)threadIdx.x; n < 9 * V * across; n += threads) {
+        const int tap = n / (V * across), channel = n - tap * V * across;
+        const int64_t c = (blockIdx.x - part * chunks) * across * V + channel;
+        const real<T> *from = room + (tap * V + channel % V) * threads + channel / V;
+        real<T> sum = from[0];
+        for (int i = 1; i < THREE_LANES; i++)
+            sum += from[i * across];
+        if (c < shape.groups)
+            ((real<T> *)k.partial)[(part * 9 + tap) * shape.groups + c] = sum;
+    }
+}
+
+template <rg_dtype T>
+static void launch_three_parts(const rg_conv_depth_parts_args *k, bool wide,
+                               const rg_cuda_place *place)
+{
+    enum { V = DEPTH_LANES<T> };
+    const int64_t vectors = k->shape.groups / (wide ? V : 1);
+    const int64_t chunks = ceil_div(vectors, THREE_ACROSS);
+    const int across = (int)ceil_div(vectors, chunks);
+    launch(wide ? three_parts<T, V> : three_parts<T, 1>, k->parts * chunks, across * THREE_LANES, 0,
+           place, *k, across, chunks, vectors);
+}
+
+#endif
