@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Padding is no part of a sum: an infinite weight that lies beyond the border adds nothing.
- * Libraries multiply it by 0, which is NaN. So results that meet the border, a few per cent of all,
- * are looked at once more, and one that is not finite is summed again, product by product. All
- * tensors are dense. Included by conv_cuda.cu. */
+ * Libraries multiply it by 0, which is NaN. So weights are looked at, while the library still works
+ * where the device allows that, and where one is not finite, results that meet the border and are
+ * not finite are summed again, product by product. All tensors are dense. Included by conv_cuda.cu.
+ */
 #ifndef RG_OPS_CONV_MEND_CUH
 #define RG_OPS_CONV_MEND_CUH
 
@@ -146,15 +147,60 @@ static __global__ void __launch_bounds__(THREADS)
         mend_channels<T, V>(s, back, from, w, to, at, p);
 }
 
-/* All weights: a thread has one. */
-template <rg_dtype T>
-static __global__ void __launch_bounds__(THREADS)
-    mend_weights(const __grid_constant__ rg_conv_shape s, const void *x, const void *dy, void *dw,
-                 int64_t count)
+/* Waits for the launch before, where this one began early: see launch_early. */
+static __device__ __forceinline__ void await_launch()
 {
-    const int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (at >= count || isfinite(load<T>(dw, at)))
-        return;
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/* A block has V channels of the result: their weights are `lines` vectors, `step` elements apart,
+ * and are no part of what the library writes. Results that meet the border are `each` of an image.
+ */
+enum { MEND_THREADS = 1024 }; /* at most */
+
+template <rg_dtype T, int V>
+static __global__ void __launch_bounds__(MEND_THREADS)
+    mend_channel(const __grid_constant__ rg_conv_shape s, const __grid_constant__ mend_box b,
+                 bool back, const void *from, const void *w, void *to, int32_t lines, int32_t step,
+                 int64_t each)
+{
+    const int64_t channel = (int64_t)blockIdx.x * (back ? V : 1);
+    const int64_t taps = s.row.window * s.column.window, group = channel / s.in;
+    const element<T> *own =
+        (const element<T> *)w +
+        (back ? group * s.out * taps * s.in + channel - group * s.in : channel * taps * s.in);
+    bool fine = true;
+    for (int32_t i = (int32_t)threadIdx.x; i < lines; i += (int32_t)blockDim.x) {
+        if constexpr (V == 1) {
+            fine &= (bool)isfinite(load<T>(own, (int64_t)i * step));
+        } else {
+            real<T> x[V];
+            unpack<T>(load_vector(own + (int64_t)i * step), x);
+#pragma unroll
+            for (int e = 0; e < V; e++)
+                fine &= (bool)isfinite(x[e]);
+        }
+    }
+    const bool bad = __syncthreads_or(!fine);
+    await_launch();
+    const int64_t width = back ? V : 1, count = s.images * each * width;
+    for (int64_t i = threadIdx.x; bad && i < count; i += blockDim.x) {
+        const int64_t pixel = i / width;
+        mend_place p = { pixel / each, 0, 0, channel + i - pixel * width };
+        border_at(b, pixel - p.image * each, p.row, p.column);
+        mend_channels<T, 1>(
+            s, back, from, w, to,
+            ((p.image * b.rows + p.row) * b.columns + p.column) * b.channels + p.channel, p);
+    }
+}
+
+/* One weight, product by product. */
+template <rg_dtype T>
+static __device__ __noinline__ void mend_weight(const rg_conv_shape &s, const void *x,
+                                                const void *dy, void *dw, int64_t at)
+{
     const int64_t c = at % s.in, tap = at / s.in, q = tap % s.column.window;
     const int64_t p = tap / s.column.window % s.row.window,
                   o = tap / s.column.window / s.row.window;
@@ -174,6 +220,26 @@ static __global__ void __launch_bounds__(THREADS)
         }
     }
     store<T>(dw, at, sum);
+}
+
+/* A block has MEND_EACH weights for each thread. */
+enum { MEND_EACH = 4 };
+
+template <rg_dtype T>
+static __global__ void __launch_bounds__(THREADS)
+    mend_weights(const __grid_constant__ rg_conv_shape s, const void *x, const void *dy, void *dw,
+                 int64_t count)
+{
+    const int64_t first = (int64_t)blockIdx.x * THREADS * MEND_EACH + threadIdx.x;
+    real<T> w[MEND_EACH];
+    await_launch();
+#pragma unroll
+    for (int i = 0; i < MEND_EACH; i++)
+        w[i] = first + i * THREADS < count ? load<T>(dw, first + i * THREADS) : 0;
+#pragma unroll
+    for (int i = 0; i < MEND_EACH; i++)
+        if (!isfinite(w[i]))
+            mend_weight<T>(s, x, dy, dw, first + i * THREADS);
 }
 
 /* ---- host side ---- */
@@ -199,6 +265,47 @@ static void inner_pixels(const rg_conv_axis *a, int64_t *first, int64_t *last)
     *first = *first < *last ? *first : *last;
 }
 
+/* As launch; where this build and the device know it, blocks begin while the launch before still
+ * runs, until they call await_launch(). */
+template <class... PARAMETERS, class... ARGUMENTS>
+static void launch_early(void (*kernel)(PARAMETERS...), int64_t blocks, int64_t threads,
+                         const rg_cuda_place *place, ARGUMENTS... arguments)
+{
+    cudaFuncAttributes attributes;
+    const bool early = cudaFuncGetAttributes(&attributes, (const void *)kernel) == cudaSuccess &&
+                       attributes.ptxVersion >= 90;
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)blocks);
+    config.blockDim = dim3((unsigned)threads);
+    config.stream = place->stream;
+    config.attrs = &attribute;
+    config.numAttrs = early ? 1 : 0;
+    void *pointers[] = { (void *)&arguments... };
+    (void)cudaLaunchKernelExC(&config, (const void *)kernel, pointers);
+}
+
+/* By weights; false where there are too many for a block. */
+template <rg_dtype T>
+static bool mend_by_weights(const rg_conv_shape *s, const mend_box *b, bool back, const void *from,
+                            const void *w, void *to, int64_t each, const rg_cuda_place *place)
+{
+    const int64_t taps = s->row.window * s->column.window, own = taps * s->in;
+    const bool vectors = (back ? s->in : own) % VLEN<T> == 0 && (uintptr_t)w % sizeof(uint4) == 0;
+    const int64_t v = vectors ? VLEN<T> : 1;
+    const int64_t lines = back ? s->out * taps : own / v;
+    const int64_t threads = ceil_div(lines, 32) * 32;
+    if (lines > 1 << 16)
+        return false;
+    launch_early(vectors ? mend_channel<T, VLEN<T>> : mend_channel<T, 1>,
+                 back ? b->channels / v : b->channels,
+                 threads < MEND_THREADS ? threads : (int64_t)MEND_THREADS, place, *s, *b, back,
+                 from, w, to, (int32_t)lines, (int32_t)(back ? s->in : v), each);
+    return true;
+}
+
 template <rg_dtype T>
 static void mend(const rg_conv_shape *s, bool back, const void *from, const void *w, void *to,
                  const rg_cuda_place *place)
@@ -214,7 +321,8 @@ static void mend(const rg_conv_shape *s, bool back, const void *from, const void
     const bool whole = b.channels % VLEN<T> == 0 && (uintptr_t)to % sizeof(uint4) == 0;
     const int64_t across = whole ? b.channels / VLEN<T> : b.channels;
     const int64_t count = s->images * each * across;
-    if (count == 0)
+    const bool steps = back && (s->row.stride > 1 || s->column.stride > 1); /* see inner_pixels */
+    if (count == 0 || (!steps && mend_by_weights<T>(s, &b, back, from, w, to, each, place)))
         return;
     if (whole && count < INT32_MAX / 2)
         launch(mend_border<T, VLEN<T>, int32_t>, ceil_div(count, THREADS), THREADS, 0, place, *s, b,
@@ -238,7 +346,8 @@ static void mend_dw(const rg_conv_shape *s, const void *x, const void *dy, void 
     const bool inside =
         rows[1] - rows[0] == s->row.count && columns[1] - columns[0] == s->column.count;
     if (!inside)
-        launch(mend_weights<T>, ceil_div(count, THREADS), THREADS, 0, place, *s, x, dy, dw, count);
+        launch_early(mend_weights<T>, ceil_div(count, THREADS * MEND_EACH), THREADS, place, *s, x,
+                     dy, dw, count);
 }
 
 #endif
