@@ -68,4 +68,12 @@ function(rg_cuda_sources target)
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include
         ${PROJECT_BINARY_DIR}/include ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    # A source that uses what Hopper has and nothing else will have names it.
+    foreach(source ${ARGN})
+        file(STRINGS ${source} features REGEX "RG_CUDA_FEATURES 90a")
+        if(features)
+            string(REPLACE "90-real" "90a-real" architectures "${RG_CUDA_ARCHITECTURES}")
+            set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES "${architectures}")
+        endif()
+    endforeach()
 endfunction()

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Convolution on a GPU. */
+/* Convolution on a GPU. RG_CUDA_FEATURES 90a: see conv_split_hopper.cuh. */
 #include "backend/cuda/kernel.cuh"
 #include "ops/conv/conv.h"
 #include "ops/neuron/any_neuron.cuh"

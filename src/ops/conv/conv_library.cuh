@@ -13,7 +13,7 @@
 #include "ops/conv/conv.h"
 #include "ops/conv/conv_mend.cuh"
 #include "ops/conv/conv_split.cuh"
-#include "ops/conv/conv_split_weights.cuh"
+#include "ops/conv/conv_split_hopper.cuh"
 
 /* ---- the call ---- */
 

@@ -635,6 +635,10 @@ static void launch_split(const rg_conv_args *args, const split_conv *k, const rg
     kernel<<<grid, THREADS, shared, place->stream>>>(*args, *k);
 }
 
+/* By conv_split_hopper.cuh, where the device has that: channels are whole vectors. */
+static bool has_hopper(void);
+static void run_hopper(const rg_conv_args *args, const split_conv *k, int64_t count, packing *room);
+
 /* From dense `from` and `w`, (out, taps, in); `to` and z lie as the args say. */
 static void run_split(const rg_conv_args *args, bool back, const float *from, const float *w,
                       packing *room)
@@ -657,17 +661,21 @@ static void run_split(const rg_conv_args *args, bool back, const float *from, co
         merge_phases(&s->row, &k.row);
         merge_phases(&s->column, &k.column);
     }
+    const int64_t count = (int64_t)k.columns * k.row.taps * k.column.taps * k.channels;
     if (back) {
-        const int64_t count = (int64_t)k.columns * k.row.taps * k.column.taps * k.channels;
         float *packed = (float *)packing_take(room, (size_t)count * sizeof(float));
         if (room->run)
             launch(pack_back, ceil_div(count, THREADS), THREADS, 0, room->place, *s, k, w, packed,
                    count);
         k.w = packed;
     }
+    k.plain = !k.merged && is_plain(args, back);
+    if (k.channels % 4 == 0 && k.columns > 32 && has_hopper()) {
+        run_hopper(args, &k, count, room);
+        return;
+    }
     if (!room->run)
         return;
-    k.plain = !k.merged && is_plain(args, back);
     if (k.columns <= 16)
         launch_split<16, 8>(args, &k, room->place);
     else if (k.columns <= 32)

@@ -151,6 +151,30 @@ static __device__ __noinline__ float sum_part_again(const split_weights &k, int 
     return sum;
 }
 
+/* Stores what a warp has of a part: rows from `first_o` on, columns from `first` on. */
+template <int ROWS, int COLUMNS>
+static __device__ __forceinline__ void store_parts(const split_weights &k,
+                                                   const warp_tile<ROWS, COLUMNS> &c, int begin,
+                                                   int end, int first_o, int first)
+{
+    const int lane = (int)threadIdx.x % 32, weights = k.taps * k.in;
+    float *to = k.parts + (int64_t)blockIdx.z * k.out * weights;
+#pragma unroll
+    for (int i = 0; i < 2 * ROWS; i++) {
+        const int o = first_o + 8 * i + lane / 4;
+#pragma unroll
+        for (int j = 0; j < 2 * COLUMNS; j++) {
+            const int at = first + j / 2 * 8 + lane % 4 * 2 + j % 2;
+            if (o >= k.out || at >= weights)
+                continue;
+            float sum = c.sum[i / 2][j / 2][i % 2 * 2 + j % 2];
+            if (!isfinite(sum))
+                sum = sum_part_again(k, begin, end, o, at);
+            to[(int64_t)o * weights + at] = sum;
+        }
+    }
+}
+
 /* M rows of a tile. VECTORS: channels of both sides are whole vectors. */
 template <int M, bool VECTORS>
 static __global__ void __launch_bounds__(THREADS)
@@ -197,22 +221,7 @@ static __global__ void __launch_bounds__(THREADS)
         add_lines<M, ROWS, COLUMNS>(c, room + used * SIZE + m, room + used * SIZE + A + n);
         used = used == SPLIT_STAGES - 1 ? 0 : used + 1;
     }
-    const int lane = (int)threadIdx.x % 32, weights = k.taps * k.in;
-    float *to = k.parts + (int64_t)blockIdx.z * k.out * weights;
-#pragma unroll
-    for (int i = 0; i < 2 * ROWS; i++) {
-        const int o = first_m + m + 8 * i + lane / 4;
-#pragma unroll
-        for (int j = 0; j < 2 * COLUMNS; j++) {
-            const int at = first_n + n + j / 2 * 8 + lane % 4 * 2 + j % 2;
-            if (o >= k.out || at >= weights)
-                continue;
-            float sum = c.sum[i / 2][j / 2][i % 2 * 2 + j % 2];
-            if (!isfinite(sum))
-                sum = sum_part_again(k, begin, end, o, at);
-            to[(int64_t)o * weights + at] = sum;
-        }
-    }
+    store_parts<ROWS, COLUMNS>(k, c, begin, end, first_m + m, first_n + n);
 }
 
 /* dw from its parts. */
@@ -248,17 +257,22 @@ static void launch_parts(const split_weights *k, int parts, const rg_cuda_place 
     split_parts<M, VECTORS><<<grid, THREADS, shared, place->stream>>>(*k);
 }
 
+static void launch_hopper_parts(const split_weights *k, int parts, const rg_cuda_place *place);
+
 /* From dense x and dy; dw lies as the args say. */
 static void run_split_weights(const rg_conv_weights_args *args, const float *x, const float *dy,
                               packing *room)
 {
-    enum { BLOCKS_WANTED = 528, LEAST = 8 * SPLIT_K };
+    enum { BLOCKS_WANTED = 528, FEWER = 264, LEAST = 8 * SPLIT_K };
     const rg_conv_shape *s = &args->shape;
     const int64_t windows = s->images * s->row.count * s->column.count;
     const int64_t size = s->out * s->row.window * s->column.window * s->in;
     const int m = s->out <= 64 ? 64 : 128;
     const int64_t tiles = ceil_div(size / s->out, PARTS_N) * ceil_div(s->out, m);
-    int64_t parts = ceil_div(BLOCKS_WANTED, tiles);
+    const bool vectors = s->in % 4 == 0 && s->out % 4 == 0;
+    const bool hopper = vectors && m == 128 && has_hopper();
+    int64_t parts = hopper ? FEWER / tiles : ceil_div(BLOCKS_WANTED, tiles);
+    parts = parts > 0 ? parts : 1;
     parts = parts < ceil_div(windows, LEAST) ? parts : ceil_div(windows, LEAST);
     const int64_t part = ceil_div(ceil_div(windows, parts), SPLIT_K) * SPLIT_K;
     parts = ceil_div(windows, part);
@@ -279,8 +293,9 @@ static void run_split_weights(const rg_conv_weights_args *args, const float *x, 
     k.part = (int)part;
     k.across = fast_divisor_of((int)s->column.count);
     k.down = fast_divisor_of((int)s->row.count);
-    const bool vectors = s->in % 4 == 0 && s->out % 4 == 0;
-    if (m == 64)
+    if (hopper)
+        launch_hopper_parts(&k, (int)parts, room->place);
+    else if (m == 64)
         (vectors ? launch_parts<64, true> : launch_parts<64, false>)(&k, (int)parts, room->place);
     else
         (vectors ? launch_parts<128, true> : launch_parts<128, false>)(&k, (int)parts, room->place);

@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* The products of conv_split.cuh by the instructions that Hopper alone has (wgmma), which do twice
+ * as many: four warps together have 64 rows, whose numbers are in registers, and all columns of a
+ * tile, whose numbers are in shared memory, big and small ones. The units cut numbers to TF32: big
+ * is the number itself, and small is what they cut off.
+ *
+ * Tiles in shared memory lie as tile_at says, from an address that is a multiple of 1024. */
+#ifndef RG_OPS_CONV_SPLIT_HOPPER_CUH
+#define RG_OPS_CONV_SPLIT_HOPPER_CUH
+
+#include "ops/conv/conv_split_weights.cuh"
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define RG_HOPPER 1
+#endif
+
+enum { HOPPER_ALIGNMENT = 1024 };
+
+/* ---- instructions ---- */
+
+/* Shared memory that was written by threads is seen by wgmma behind the next barrier. */
+static __device__ __forceinline__ void publish()
+{
+#if RG_HOPPER
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+/* Products may begin: registers are as they should be. */
+static __device__ __forceinline__ void begin_products()
+{
+#if RG_HOPPER
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+}
+
+static __device__ __forceinline__ void end_products()
+{
+#if RG_HOPPER
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
+}
+
+static __device__ __forceinline__ void await_products()
+{
+#if RG_HOPPER
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+#endif
+}
+
+/* Rows of a tile from its first one on, numbers k to k + 7 of each: addresses in units of 16 bytes,
+ * 1024 bytes from 8 rows to the next, vectors in the order of tile_at. */
+static __device__ __forceinline__ uint64_t describe_tile(const float *tile, int k)
+{
+    const uint64_t first = (shared_address(tile) + (uint32_t)k * 4) >> 4 & 0x3fff;
+    return first | UINT64_C(1) << 16 | UINT64_C(1024 / 16) << 32 | UINT64_C(1) << 62;
+}
+
+/* c = a b for 64 rows, 8 COLUMNS columns, 8 of k; `more`: c += a b. */
+template <int COLUMNS>
+static __device__ __forceinline__ void multiply_tile(float (&c)[COLUMNS][4], const uint32_t a[4],
+                                                     uint64_t b, bool more)
+{
+#if RG_HOPPER
+    if constexpr (COLUMNS == 16) {
+        asm volatile(
+            "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
+            "wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 "
+            "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+            "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+            "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+            "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+            "{%64, %65, %66, %67}, %68, p, 1, 1;\n}\n"
+            : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]), "+f"(c[1][0]),
+              "+f"(c[1][1]), "+f"(c[1][2]), "+f"(c[1][3]), "+f"(c[2][0]), "+f"(c[2][1]),
+              "+f"(c[2][2]), "+f"(c[2][3]), "+f"(c[3][0]), "+f"(c[3][1]), "+f"(c[3][2]),
+              "+f"(c[3][3]), "+f"(c[4][0]), "+f"(c[4][1]), "+f"(c[4][2]), "+f"(c[4][3]),
+              "+f"(c[5][0]), "+f"(c[5][1]), "+f"(c[5][2]), "+f"(c[5][3]), "+f"(c[6][0]),
+              "+f"(c[6][1]), "+f"(c[6][2]), "+f"(c[6][3]), "+f"(c[7][0]), "+f"(c[7][1]),
+              "+f"(c[7][2]), "+f"(c[7][3]), "+f"(c[8][0]), "+f"(c[8][1]), "+f"(c[8][2]),
+              "+f"(c[8][3]), "+f"(c[9][0]), "+f"(c[9][1]), "+f"(c[9][2]), "+f"(c[9][3]),
+              "+f"(c[10][0]), "+f"(c[10][1]), "+f"(c[10][2]), "+f"(c[10][3]), "+f"(c[11][0]),
+              "+f"(c[11][1]), "+f"(c[11][2]), "+f"(c[11][3]), "+f"(c[12][0]), "+f"(c[12][1]),
+              "+f"(c[12][2]), "+f"(c[12][3]), "+f"(c[13][0]), "+f"(c[13][1]), "+f"(c[13][2]),
+              "+f"(c[13][3]), "+f"(c[14][0]), "+f"(c[14][1]), "+f"(c[14][2]), "+f"(c[14][3]),
+              "+f"(c[15][0]), "+f"(c[15][1]), "+f"(c[15][2]), "+f"(c[15][3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)more));
+    } else {
+        static_assert(COLUMNS == 8, "columns");
+        asm volatile(
+            "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
+            "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 "
+            "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+            "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+            "{%32, %33, %34, %35}, %36, p, 1, 1;\n}\n"
+            : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]), "+f"(c[1][0]),
+              "+f"(c[1][1]), "+f"(c[1][2]), "+f"(c[1][3]), "+f"(c[2][0]), "+f"(c[2][1]),
+              "+f"(c[2][2]), "+f"(c[2][3]), "+f"(c[3][0]), "+f"(c[3][1]), "+f"(c[3][2]),
+              "+f"(c[3][3]), "+f"(c[4][0]), "+f"(c[4][1]), "+f"(c[4][2]), "+f"(c[4][3]),
+              "+f"(c[5][0]), "+f"(c[5][1]), "+f"(c[5][2]), "+f"(c[5][3]), "+f"(c[6][0]),
+              "+f"(c[6][1]), "+f"(c[6][2]), "+f"(c[6][3]), "+f"(c[7][0]), "+f"(c[7][1]),
+              "+f"(c[7][2]), "+f"(c[7][3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)more));
+    }
+#else
+    (void)c, (void)a, (void)b, (void)more;
+#endif
+}
+
+/* What is cut off, rounded to TF32. */
+static __device__ __forceinline__ uint32_t small_part(float x)
+{
+    return __float_as_uint(x - __uint_as_float(__float_as_uint(x) & 0xffffe000)) + 0x1000;
+}
+
+/* part = rows of a, which are in registers, times the tiles `big` and `small`. */
+template <int COLUMNS>
+static __device__ __forceinline__ void
+begin_tile(float (&part)[COLUMNS][4], const uint32_t big_a[SPLIT_K / 8][4],
+           const uint32_t small_a[SPLIT_K / 8][4], const float *big, const float *small)
+{
+    begin_products();
+#pragma unroll
+    for (int i = 0; i < SPLIT_K / 8; i++) {
+        const uint64_t big_b = describe_tile(big, i * 8), small_b = describe_tile(small, i * 8);
+        multiply_tile<COLUMNS>(part, small_a[i], big_b, i > 0);
+        multiply_tile<COLUMNS>(part, big_a[i], small_b, true);
+        multiply_tile<COLUMNS>(part, big_a[i], big_b, true);
+    }
+    end_products();
+}
+
+template <int COLUMNS>
+static __device__ __forceinline__ void end_tile(float (&sum)[COLUMNS][4], float (&part)[COLUMNS][4])
+{
+    await_products();
+#pragma unroll
+    for (int j = 0; j < COLUMNS; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            sum[j][e] += part[j][e];
+}
+
+/* Dynamic shared memory from the first address on that tiles can have. */
+static __device__ __forceinline__ float *aligned_room(float *room)
+{
+    const uint32_t over = shared_address(room) % HOPPER_ALIGNMENT;
+    return room + (over == 0 ? 0 : HOPPER_ALIGNMENT - over) / sizeof(float);
+}
+
+/* ---- forward and data: tiles of SPLIT_M rows by N columns, two groups of four warps ---- */
+
+template <int N> constexpr int HOPPER_STAGES = N == 128 ? 4 : 3;
+
+/* Weights of a step, big and small. */
+template <int N>
+static __device__ __forceinline__ void load_weights(const split_conv &k, const float *small,
+                                                    const split_step &s, int first, float *b)
+{
+    enum { LINES = THREADS / 8 };
+    const int vector = (int)threadIdx.x % 8 * 4, line = (int)threadIdx.x / 8;
+    const bool inside = s.channel + vector < k.channels;
+    const int tap = s.p * k.column.taps + s.q, taps = k.row.taps * k.column.taps;
+#pragma unroll
+    for (int i = 0; i < N / LINES; i++) {
+        const int n = line + i * LINES;
+        const bool valid = inside && first + n < k.columns;
+        const uint32_t at =
+            (uint32_t)((first + n) * taps + tap) * (uint32_t)k.channels + s.channel + vector;
+        copy_or_zero<16>(b + tile_at(n, vector), valid ? k.w + at : k.w, valid);
+        copy_or_zero<16>(b + N * SPLIT_K + tile_at(n, vector), valid ? small + at : small, valid);
+    }
+}
+
+/* Rows of a that a warp has, in registers. */
+struct hopper_rows {
+    uint32_t big[SPLIT_K / 8][4], less[SPLIT_K / 8][4];
+};
+
+static __device__ __forceinline__ void take_rows(hopper_rows &r, const float *a, int m)
+{
+    const int lane = (int)threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < SPLIT_K / 8; i++) {
+        float x[4];
+        load_blocks(x, a + tile_at(m + lane % 16, i * 8 + lane / 16 * 4));
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            r.big[i][e] = __float_as_uint(x[e]);
+            r.less[i][e] = small_part(x[e]);
+        }
+    }
+}
+
+template <int N>
+static __global__ void __launch_bounds__(THREADS, N == 128 ? 1 : 2)
+    hopper_tiles(const __grid_constant__ rg_conv_args args, const __grid_constant__ split_conv k,
+                 const float *small)
+{
+    enum { COLUMNS = N / 8, STAGES = HOPPER_STAGES<N>, A = SPLIT_M * SPLIT_K, AHEAD = N == 128 };
+    enum { SIZE = A + 2 * N * SPLIT_K };
+    extern __shared__ __align__(16) float room[];
+    __shared__ split_row lines[SPLIT_M];
+    float *const tiles = aligned_room(room);
+    const int row_phase = k.back ? (int)blockIdx.z / k.column.stride : 0;
+    const int column_phase = k.back ? (int)blockIdx.z % k.column.stride : 0;
+    const int rows = split_count(k.row, k.back, row_phase);
+    const int columns = split_count(k.column, k.back, column_phase);
+    const int64_t first_m = (int64_t)blockIdx.x * SPLIT_M;
+    const int first_n = (int)blockIdx.y * N, warp = (int)threadIdx.x / 32;
+    if (first_m >= (int64_t)k.images * rows * columns)
+        return;
+    if (threadIdx.x < SPLIT_M) {
+        split_place at;
+        const bool valid = place_of(k, first_m + threadIdx.x, rows, columns, at);
+        const uint32_t image =
+            (uint32_t)k.row.source * (uint32_t)k.column.source * (uint32_t)k.channels;
+        lines[threadIdx.x] = { valid ? (uint32_t)at.image * image : 0,
+                               valid ? at.row * k.row.mul : -(1 << 30),
+                               valid ? at.column * k.column.mul : 0 };
+    }
+    __syncthreads();
+    split_step step = { 0, 0, 0, 0, 0 };
+    find_tap(k, row_phase, column_phase, step);
+    int slot = 0, steps = 0; /* where the next tiles go; how many are known to exist */
+    const auto load_next = [&]() {
+        float *a = tiles + slot * SIZE;
+        if (step.p < k.row.taps) {
+            load_vectors<0>(k, lines, step, first_n, a, a);
+            load_weights<N>(k, small, step, first_n, a + A);
+            next_step(k, row_phase, column_phase, step);
+            steps++;
+        }
+        slot = slot == STAGES - 1 ? 0 : slot + 1;
+        commit_copies();
+    };
+#pragma unroll
+    for (int i = 0; i < STAGES - 1; i++)
+        load_next();
+    warp_tile<1, COLUMNS> c = {};
+    hopper_rows r;
+    const int m = warp * 16;
+    int used = 0;
+    await_but<STAGES - 2>();
+    publish();
+    __syncthreads();
+    take_rows(r, tiles, m);
+    /* N = 128: while products are made, the rows of the next ones are taken. */
+#pragma unroll 2
+    for (int done = 0; done < steps; done++) {
+        const float *b = tiles + used * SIZE + A;
+        used = used == STAGES - 1 ? 0 : used + 1;
+        float part[COLUMNS][4];
+        begin_tile<COLUMNS>(part, r.big, r.less, b, b + N * SPLIT_K);
+        if (!AHEAD)
+            end_tile<COLUMNS>(c.sum[0], part);
+        await_but<STAGES - 3>();
+        publish();
+        __syncthreads(); /* the next tiles are here, and those before these have been used */
+        load_next();
+        hopper_rows next;
+        take_rows(next, tiles + used * SIZE, m);
+        if (AHEAD)
+            end_tile<COLUMNS>(c.sum[0], part);
+        r = next;
+    }
+    store_tile<1, COLUMNS>(args, k, c, first_m + m, first_n, row_phase, column_phase);
+}
+
+/* ---- weights: as split_parts; x is turned on its way to wgmma ---- */
+
+enum { HOPPER_M = 128 };
+
+/* Lines of x, `b`, become rows of the tiles big and small. */
+static __device__ __forceinline__ void turn_lines(const float *b, float *big, float *small)
+{
+    enum { N = PARTS_N };
+    const int n = (int)threadIdx.x % N;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int q = (int)threadIdx.x / N * 4 + i; /* which vector of k */
+        float x[4], less[4];
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            x[e] = b[(q * 4 + e) * (N + PARTS_PITCH) + n];
+            less[e] = __uint_as_float(small_part(x[e]));
+        }
+        *(float4 *)(big + tile_at(n, q * 4)) = make_float4(x[0], x[1], x[2], x[3]);
+        *(float4 *)(small + tile_at(n, q * 4)) = make_float4(less[0], less[1], less[2], less[3]);
+    }
+}
+
+/* Rows of a that a warp has, from lines of dy. */
+static __device__ __forceinline__ void take_lines(hopper_rows &r, const float *a, int m)
+{
+    enum { PITCH = HOPPER_M + PARTS_PITCH };
+    const int lane = (int)threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < SPLIT_K / 8; i++) {
+        const float *from = a + (i * 8 + lane % 4) * PITCH + m + lane / 4;
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const float x = from[e / 2 * 4 * PITCH + e % 2 * 8];
+            r.big[i][e] = __float_as_uint(x);
+            r.less[i][e] = small_part(x);
+        }
+    }
+}
+
+static __global__ void __launch_bounds__(THREADS, 1)
+    hopper_parts(const __grid_constant__ split_weights k)
+{
+    enum { M = HOPPER_M, N = PARTS_N, COLUMNS = N / 8, PITCH = M + PARTS_PITCH };
+    enum { A = SPLIT_K * PITCH, SIZE = A + SPLIT_K * (N + PARTS_PITCH), TURNED = N * SPLIT_K };
+    extern __shared__ __align__(16) float room[];
+    __shared__ split_row lines[2][SPLIT_K];
+    float *const turned_b = aligned_room(room), *const stages = turned_b + 4 * TURNED;
+    const int first_n = (int)blockIdx.x * N, first_m = (int)blockIdx.y * M;
+    const int begin = (int)blockIdx.z * k.part;
+    const int end = k.windows - begin < k.part ? k.windows : begin + k.part;
+    const int steps = (end - begin + SPLIT_K - 1) / SPLIT_K, warp = (int)threadIdx.x / 32;
+    const int m = warp * 16;
+    const auto find_lines = [&](int step) {
+        if (threadIdx.x < SPLIT_K)
+            lines[step % 2][threadIdx.x] =
+                place_of_window(k, (uint32_t)(begin + step * SPLIT_K) + threadIdx.x);
+    };
+    int slot = 0;
+    const auto load_step = [&](int step) {
+        float *a = stages + slot * SIZE;
+        const int first = begin + step * SPLIT_K;
+        if (step < steps) {
+            load_dy<M, 16>(k, first, end, first_m, a);
+            load_x<16>(k, lines[step % 2], end - first, first_n, a + A);
+        }
+        find_lines(step + 1);
+        slot = slot == SPLIT_STAGES - 1 ? 0 : slot + 1;
+        commit_copies();
+    };
+    find_lines(0);
+#pragma unroll
+    for (int i = 0; i < SPLIT_STAGES; i++) {
+        __syncthreads();
+        load_step(i);
+    }
+    warp_tile<1, COLUMNS> c = {};
+    hopper_rows r;
+    await_but<SPLIT_STAGES - 1>();
+    __syncthreads();
+    turn_lines(stages + A, turned_b, turned_b + TURNED);
+    take_lines(r, stages, m);
+    int used = 0;
+    /* While products are made, the next ones are prepared. */
+#pragma unroll 2
+    for (int step = 0; step < steps; step++) {
+        float *const now = turned_b + step % 2 * 2 * TURNED;
+        float *const then = turned_b + (step + 1) % 2 * 2 * TURNED;
+        publish();
+        __syncthreads(); /* these tiles are ready, and stages before have been used */
+        float part[COLUMNS][4];
+        begin_tile<COLUMNS>(part, r.big, r.less, now, now + TURNED);
+        load_step(step + SPLIT_STAGES);
+        await_but<SPLIT_STAGES - 1>();
+        __syncthreads(); /* the next stage is here */
+        used = used == SPLIT_STAGES - 1 ? 0 : used + 1;
+        turn_lines(stages + used * SIZE + A, then, then + TURNED);
+        hopper_rows next;
+        take_lines(next, stages + used * SIZE, m);
+        end_tile<COLUMNS>(c.sum[0], part);
+        r = next;
+    }
+    store_parts<1, COLUMNS>(k, c, begin, end, first_m + m, first_n);
+}
+
+/* ---- host side ---- */
+
+/* What the device's code was built with: the size of its shared memory tells. */
+static __global__ void __launch_bounds__(32) hopper_mark(int *to)
+{
+#if RG_HOPPER
+    __shared__ int mark[2];
+    mark[threadIdx.x % 2] = to[threadIdx.x];
+    __syncwarp();
+    to[threadIdx.x] = mark[(threadIdx.x + 1) % 2];
+#else
+    (void)to;
+#endif
+}
+
+static bool has_hopper(void)
+{
+    cudaFuncAttributes attributes;
+    const bool has = cudaFuncGetAttributes(&attributes, (const void *)hopper_mark) == cudaSuccess &&
+                     attributes.sharedSizeBytes >= 2 * sizeof(int);
+    (void)cudaGetLastError();
+    return has;
+}
+
+/* What TF32 cuts off numbers. */
+static __global__ void __launch_bounds__(THREADS)
+    small_parts(const float *from, float *to, int64_t count)
+{
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i < count)
+        to[i] = __uint_as_float(small_part(from[i]) & 0xffffe000);
+}
+
+template <int N>
+static void launch_hopper(const rg_conv_args *args, const split_conv *k, const float *small,
+                          const rg_cuda_place *place)
+{
+    const int phases = k->back ? k->row.stride * k->column.stride : 1;
+    const int64_t rows =
+        (int64_t)k->images * split_count(k->row, k->back, 0) * split_count(k->column, k->back, 0);
+    const dim3 grid((unsigned)ceil_div(rows, SPLIT_M), (unsigned)ceil_div(k->columns, N),
+                    (unsigned)phases);
+    const size_t shared =
+        HOPPER_STAGES<N> * (SPLIT_M + 2 * N) * SPLIT_K * sizeof(float) + HOPPER_ALIGNMENT;
+    (void)cudaFuncSetAttribute((const void *)hopper_tiles<N>,
+                               cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    hopper_tiles<N><<<grid, THREADS, shared, place->stream>>>(*args, *k, small);
+}
+
+/* Of `count` weights, in scratch. */
+static void run_hopper(const rg_conv_args *args, const split_conv *k, int64_t count, packing *room)
+{
+    float *small = (float *)packing_take(room, (size_t)count * sizeof(float));
+    if (!room->run)
+        return;
+    launch(small_parts, ceil_div(count, THREADS), THREADS, 0, room->place, k->w, small, count);
+    if (k->columns <= 64)
+        launch_hopper<64>(args, k, small, room->place);
+    else
+        launch_hopper<128>(args, k, small, room->place);
+}
+
+static void launch_hopper_parts(const split_weights *k, int parts, const rg_cuda_place *place)
+{
+    const dim3 grid((unsigned)ceil_div((int64_t)k->taps * k->in, PARTS_N),
+                    (unsigned)ceil_div(k->out, HOPPER_M), (unsigned)parts);
+    const size_t tiles = 4 * PARTS_N * SPLIT_K,
+                 stage = SPLIT_K * (HOPPER_M + PARTS_N + 2 * PARTS_PITCH);
+    const size_t shared = (tiles + SPLIT_STAGES * stage) * sizeof(float) + HOPPER_ALIGNMENT;
+    (void)cudaFuncSetAttribute((const void *)hopper_parts,
+                               cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    hopper_parts<<<grid, THREADS, shared, place->stream>>>(*k);
+}
+
+#endif
