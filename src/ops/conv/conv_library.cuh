@@ -11,7 +11,7 @@
 #include "backend/cuda/cudnn.h"
 #include "backend/cuda/packing.cuh"
 #include "ops/conv/conv.h"
-#include "ops/conv/conv_mend.cuh"
+#include "ops/conv/conv_fold.cuh"
 #include "ops/conv/conv_split.cuh"
 #include "ops/conv/conv_split_hopper.cuh"
 
@@ -22,7 +22,8 @@ struct conv_call {
     rg_cudnn_conv conv;
     rg_product product;
     bool is_product;
-    bool is_split; /* or a kernel of ours, see conv_split.cuh */
+    bool is_split;  /* or a kernel of ours, see conv_split.cuh */
+    bool is_folded; /* the library sees a folded image, see conv_fold.cuh */
     size_t workspace;
 };
 
@@ -103,6 +104,15 @@ static bool find_library(const rg_conv_shape *s, rg_cudnn_direction direction, b
     if (call->is_product && rg_cublaslt_plan(place, &call->product, &call->workspace))
         return true;
     call->is_product = false;
+    call->is_folded = fold_takes<T>(s);
+    if (call->is_folded) {
+        fold_conv(s, &call->conv);
+        call->conv.add = add && direction == RG_CUDNN_FORWARD; /* else where it is unfolded */
+        if (rg_cudnn_conv_plan(place, &call->conv, &call->workspace))
+            return true;
+        call->is_folded = false;
+        call->conv = conv_of<T>(s, direction, add);
+    }
     call->is_split = splits && !place->tf32 && prefers_split(s, direction);
     if (call->is_split || rg_cudnn_conv_plan(place, &call->conv, &call->workspace))
         return true;
@@ -237,6 +247,21 @@ static bool run_library(const conv_call *call, const packing *room, void *x, voi
     }
 }
 
+/* The result of a folded convolution. */
+template <rg_dtype T>
+static void end_folded(const packing *room, const rg_conv_shape *s, const folded *t, bool forward,
+                       const void *from, const void *w, void *to, bool adds)
+{
+    const int64_t pixels = s->images * s->row.size * s->column.size;
+    const int64_t results = s->images * s->row.count * s->column.count * s->out;
+    if (room->run && !forward)
+        launch(unfold_image<T>, ceil_div(pixels, THREADS), THREADS, 0, room->place, *s, fold_of(s),
+               (const element<T> *)t->image, from, w, to, (int32_t)pixels, adds);
+    else if (room->run && !adds)
+        launch(mend_folded<T>, 8 * (int64_t)room->place->multiprocessors, THREADS, 0, room->place,
+               *s, from, w, to, t->bad, results);
+}
+
 /* Tries it with a library, or finds out what it would take; false: it is not done. */
 template <rg_dtype T>
 static bool by_library(const rg_conv_args *k, rg_cudnn_direction direction, uint32_t unaligned,
@@ -266,10 +291,16 @@ static bool by_library(const rg_conv_args *k, rg_cudnn_direction direction, uint
     packed to = forward ? pack_windows<T>(room, k->to, to_aligned && !aside, s, k->add && !own)
                         : pack_image<T>(room, k->to, to_aligned && !aside, s, k->add && !own);
     void *const workspace = packing_take(room, call.workspace);
-    if (!run_library(&call, room, forward ? from.data : to.data, w.data,
-                     forward ? to.data : from.data, b.data, workspace))
+    const bool adds = k->add && !own; /* into what the library sees */
+    folded t = { forward ? from.data : to.data, w.data, NULL };
+    if (call.is_folded)
+        t = fold_tensors<T>(room, s, forward ? from.data : NULL, w.data);
+    if (!run_library(&call, room, t.image, t.weights, forward ? to.data : from.data, b.data,
+                     workspace))
         return false;
-    if (room->run && !call.is_product && !call.conv.add)
+    if (call.is_folded)
+        end_folded<T>(room, s, &t, forward, from.data, w.data, to.data, adds);
+    else if (room->run && !call.is_product && !adds)
         mend<T>(s, !forward, from.data, w.data, to.data, room->place);
     const pixel size = { s->images, forward ? s->row.count : s->row.size,
                          forward ? s->column.count : s->column.size, channels };
@@ -285,8 +316,12 @@ static bool run_by_library(const rg_conv_args *k, rg_cudnn_direction direction,
                            const rg_cuda_place *place)
 {
     const void *const tensors[] = { k->from, k->w, k->b, k->to };
+    const uint32_t unaligned = unaligned_of(tensors, 4);
+    packing plan = { .place = place };
+    if (!by_library<T>(k, direction, unaligned, &plan) || packing_lacks(&plan, k->scratch))
+        return false;
     packing room = { .place = place, .scratch = (char *)k->scratch, .run = true };
-    return by_library<T>(k, direction, unaligned_of(tensors, 4), &room);
+    return by_library<T>(k, direction, unaligned, &room);
 }
 
 template <rg_dtype T>
@@ -348,8 +383,15 @@ static bool weights_by_library(const rg_conv_weights_args *k, uint32_t unaligned
     else
         dw = pack_weights<T>(room, k->dw, !(unaligned & 4), &k->shape, k->add);
     void *const workspace = packing_take(room, call.workspace);
-    if (!run_library(&call, room, x.data, dw.data, dy.data, NULL, workspace))
+    const int64_t taps = s->out * s->row.window * s->column.window;
+    folded t = { x.data, dw.data, NULL };
+    if (call.is_folded)
+        t = fold_tensors<T>(room, s, x.data, NULL);
+    if (!run_library(&call, room, t.image, t.weights, dy.data, NULL, workspace))
         return false;
+    if (call.is_folded && room->run)
+        launch(unfold_weights<T>, ceil_div(taps, THREADS), THREADS, 0, room->place, *s, fold_of(s),
+               (const element<T> *)t.weights, dw.data, (int32_t)taps, add);
     if (room->run && !call.is_product && !add)
         mend_dw<T>(&k->shape, x.data, dy.data, dw.data, room->place);
     if (room->run && k->wide)
@@ -363,8 +405,12 @@ template <rg_dtype T>
 static bool run_weights_by_library(const rg_conv_weights_args *k, const rg_cuda_place *place)
 {
     const void *const tensors[] = { k->x, k->dy, k->dw };
+    const uint32_t unaligned = unaligned_of(tensors, 3);
+    packing plan = { .place = place };
+    if (!weights_by_library<T>(k, unaligned, &plan) || packing_lacks(&plan, k->scratch))
+        return false;
     packing room = { .place = place, .scratch = (char *)k->scratch, .run = true };
-    return weights_by_library<T>(k, unaligned_of(tensors, 3), &room);
+    return weights_by_library<T>(k, unaligned, &room);
 }
 
 template <rg_dtype T>
