@@ -6,6 +6,7 @@
 #include <retrograde/base.h>
 
 #include <errno.h>
+#include <float.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,8 @@ static int take_known(const rg_option *option, const char *value)
     errno = 0;
     if (option->type == RG_OPTION_REAL) {
         *(double *)option->value = strtod(value, &end);
-        if (end != value && *end == 0 && *(double *)option->value >= 0)
+        if (end != value && *end == 0 && *(double *)option->value >= 0 &&
+            *(double *)option->value <= DBL_MAX)
             return 1;
         fprintf(stderr, "retrograde: --%s wants a number, not '%s'\n", option->name, value);
         return -1;

@@ -59,6 +59,14 @@ static rg_train_request defaults(void)
                                .drop_every = 2 };
 }
 
+/* What the parameters of a checkpoint are made for cannot change when training goes on. */
+static bool keeps(const char *name, const char *kept, const char *wanted)
+{
+    if (strcmp(kept, wanted) != 0)
+        rg_wrong("--%s is %s, the checkpoint is of a run with %s", name, wanted, kept);
+    return strcmp(kept, wanted) == 0;
+}
+
 /* Options of the checkpoint hold where the command line has none. */
 static int take_options(rg_train_request *request, rg_option options[], int argc, char **argv,
                         char **kept)
@@ -85,10 +93,15 @@ static int take_options(rg_train_request *request, rg_option options[], int argc
             fprintf(stderr, "retrograde: %s: %s\n", path, rg_error_text());
             return 1;
         }
+        const rg_train_request before = *request;
         left = rg_options_take(options, argc, again, NULL, NULL);
+        if (left == 0 && !(keeps("model", before.model, request->model) &&
+                           keeps("optimizer", before.optimizer, request->optimizer) &&
+                           keeps("dtype", before.dtype, request->dtype)))
+            left = -1;
     }
     if (left > 0)
-        rg_wrong("'%s' is no option; see --help", again[0]);
+        rg_wrong("'%s' is no option; see --help", argv[0]);
     free(again);
     return left == 0 && rg_train_options_check(request) ? 0 : 2;
 }
@@ -123,6 +136,7 @@ int rg_cmd_train(int argc, char **argv)
         action.sa_flags = (int)SA_RESETHAND; /* a second one ends the program at once */
         sigaction(SIGINT, &action, NULL);
         sigaction(SIGTERM, &action, NULL);
+        signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
         result = train(&request, command != NULL ? command : "");
     }
     free(command);

@@ -1,0 +1,437 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The retrograde authors
+"""`retrograde train` from outside: what a run leaves behind, the same bits however it is cut, signals, and input
+that is wrong.
+
+    python3 train_test.py PROGRAM
+"""
+import csv
+import gzip
+import json
+import os
+import random
+import resource
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+PROGRAM = None
+SIZE = 12  # of the small images, square
+CLASSES = 4
+
+
+# ---- data ----
+
+
+def write_idx(path, dims, values, magic=None):
+    opened = gzip.open if path.endswith(".gz") else open
+    with opened(path, "wb") as file:
+        file.write(magic or struct.pack(">HBB", 0, 8, len(dims)))
+        file.write(b"".join(struct.pack(">I", dim) for dim in dims) + bytes(values))
+
+
+def draw(source, label):
+    """A bar on noise: where it stands, and whether it lies, tells the class."""
+    pixels = bytearray(source.randrange(60) for _ in range(SIZE * SIZE))
+    line = (2 if label % 2 else 8) + source.randrange(3)
+    for i in range(SIZE):
+        pixels[line * SIZE + i if label < 2 else i * SIZE + line] = 200 + source.randrange(56)
+    return pixels
+
+
+def write_set(folder, train=256, test=64, labels=None):
+    os.makedirs(folder, exist_ok=True)
+    source = random.Random(1)
+    for part, count in (("train", train), ("t10k", test)):
+        kinds = [i % CLASSES for i in range(count)]
+        images = b"".join(bytes(draw(source, kind)) for kind in kinds)
+        write_idx(os.path.join(folder, part + "-images-idx3-ubyte"), (count, SIZE, SIZE), images)
+        kinds = labels if labels is not None and part == "train" else kinds
+        write_idx(os.path.join(folder, part + "-labels-idx1-ubyte"), (len(kinds),), kinds)
+    return folder
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+# ---- runs ----
+
+
+def start(*words, **more):
+    return subprocess.Popen([PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            **more)  # fmt: skip
+
+
+def run(*words, status=0, **more):
+    """Both streams of the program, whose exit status must be this one."""
+    done = subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=120, **more)
+    if done.returncode != status:
+        raise AssertionError(
+            "%s: exit status %s, not %s\n%s%s" % (" ".join(words), done.returncode, status, done.stdout, done.stderr)
+        )
+    return done.stdout, done.stderr
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def checkpoint(self, out):
+        return self.path(out, "checkpoint.safetensors")
+
+    def refuses(self, *words, says, status=1):
+        """One sentence on stderr, with all these words in it, and nothing left half-done."""
+        _, errors = run(*words, status=status)
+        lines = errors.strip().split("\n")
+        self.assertEqual(len(lines), 1, errors)
+        self.assertTrue(lines[0].startswith("retrograde: "), errors)
+        for word in says if isinstance(says, tuple) else (says,):
+            self.assertIn(word, errors)
+
+    def small(self, *words):
+        """Words of a run on small images with a network that has dropout in it."""
+        if not os.path.exists(self.path("set")):
+            write_set(self.path("set"))
+        return ("train", "--data", self.path("set"), "--batch", "32") + words
+
+
+class Glyphs(Case):
+    def test_two_epochs(self):
+        words = ("train", "--data", "glyphs", "--model", "small", "--epochs", "2", "--threads", "2")
+        output, errors = run(*words, "--json", "--out", self.path("out"))
+        lines = [json.loads(line) for line in output.strip().split("\n")]
+        self.assertEqual([line.get("epoch") for line in lines], [1, 2, None])
+        self.assertGreater(lines[2]["test_accuracy"], 0.95)
+        self.assertLess(lines[1]["loss"], lines[0]["loss"])
+        self.assertEqual(lines[0]["images"], 12000)
+        self.assertTrue(lines[2]["done"])
+        self.assertNotIn("nan", errors.lower())
+        with open(self.path("out", "metrics.csv"), newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual([row["epoch"] for row in rows], ["1", "2"])
+        accuracy = next(float(rows[1][name]) for name in rows[1] if "validation" in name and "accuracy" in name)
+        self.assertAlmostEqual(accuracy, lines[1]["validation_accuracy"], places=6)
+        report = read(self.path("out", "report.html")).decode()
+        self.assertTrue(report.lower().startswith("<!doctype html>") and "</html>" in report)
+        self.assertIn("small on glyphs", report)
+        events = [name for name in os.listdir(self.path("out")) if name.startswith("events.out.tfevents.")]
+        self.assertEqual(len(events), 1)
+        self.assertGreater(os.path.getsize(self.path("out", events[0])), 100)
+        told, _ = run("eval", self.checkpoint("out"), "--data", "glyphs", "--json")
+        told = json.loads(told)
+        self.assertAlmostEqual(told["accuracy"], lines[2]["test_accuracy"], places=6)
+        self.assertEqual(sum(map(sum, told["confusion"])), 2000)
+
+
+class SameBits(Case):
+    def test_cut_and_resumed(self):
+        run(*self.small("--epochs", "2", "--out", self.path("whole")))
+        output, _ = run(*self.small("--epochs", "2", "--stop", "1", "--out", self.path("cut")))
+        self.assertIn("--resume", output)
+        self.assertFalse(os.path.exists(self.path("cut", "report.html")))
+        run("train", "--resume", self.checkpoint("cut"), "--out", self.path("cut"))
+        self.assertEqual(read(self.checkpoint("whole")), read(self.checkpoint("cut")))
+        with open(self.path("cut", "metrics.csv"), encoding="utf-8") as file:
+            self.assertEqual(len(file.readlines()), 3)  # a head, two epochs
+        self.assertTrue(os.path.exists(self.path("cut", "report.html")))
+
+    def test_threads(self):
+        for optimizer in ("adam", "sgd", "rmsprop"):
+            outs = []
+            for threads in ("1", "2"):
+                outs.append(optimizer + threads)
+                run(*self.small("--threads", threads, "--epochs", "1", "--optimizer", optimizer, "--mirror",
+                                "--shift", "1", "--out", self.path(outs[-1])))  # fmt: skip
+            self.assertEqual(*(read(self.checkpoint(out)) for out in outs))
+
+    def test_dtypes(self):
+        for dtype in ("f64", "bf16", "f16"):
+            words = ("--dtype", dtype, "--model", "small")
+            run(*self.small(*words, "--epochs", "2", "--out", self.path(dtype)))
+            run(*self.small(*words, "--epochs", "2", "--stop", "1", "--out", self.path(dtype + "cut")))
+            run("train", "--resume", self.checkpoint(dtype + "cut"), "--out", self.path(dtype + "cut"))
+            self.assertEqual(read(self.checkpoint(dtype)), read(self.checkpoint(dtype + "cut")))
+
+    def test_accumulated_batches(self):
+        words = ("--accumulate", "3", "--model", "mlp", "--epochs", "2")  # 8 batches: one step is cut by the end
+        run(*self.small(*words, "--out", self.path("whole")))
+        run(*self.small(*words, "--stop", "1", "--out", self.path("cut")))
+        run("train", "--resume", self.checkpoint("cut"), "--out", self.path("cut"))
+        self.assertEqual(read(self.checkpoint("whole")), read(self.checkpoint("cut")))
+
+
+class Signals(Case):
+    EPOCHS = "30"
+
+    def test_interrupt(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            out = self.path("cut%d" % number)
+            child = start(*self.small("--epochs", self.EPOCHS, "--out", out))
+            seen = [child.stdout.readline() for _ in range(3)]  # what is trained, two epochs
+            time.sleep(random.uniform(0, 0.1))
+            child.send_signal(number)
+            output, errors = child.communicate(timeout=60)
+            self.assertEqual(child.returncode, 130, "".join(seen) + output + errors)
+            self.assertIn("--resume " + out, output)
+            run("train", "--resume", os.path.join(out, "checkpoint.safetensors"), "--out", out)
+        run(*self.small("--epochs", self.EPOCHS, "--out", self.path("whole")))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self.assertEqual(read(self.checkpoint("whole")), read(self.checkpoint("cut%d" % number)))
+
+    def test_kill(self):
+        words = self.small("--model", "small", "--epochs", "100000", "--schedule", "constant", "--out",
+                           self.path("out"))  # fmt: skip
+        epochs = 0
+        for i in range(10):
+            child = start(*words)
+            for _ in range(3):
+                child.stdout.readline()
+            time.sleep(random.uniform(0, 0.05))
+            child.kill()
+            child.communicate()
+            self.assertEqual(child.returncode, -signal.SIGKILL)
+            told, _ = run("eval", self.checkpoint("out"), "--data", self.path("set"), "--json")
+            self.assertEqual(sum(map(sum, json.loads(told)["confusion"])), 64)
+            words = ("train", "--resume", self.checkpoint("out"), "--out", self.path("out"))
+            with open(self.path("out", "metrics.csv"), encoding="utf-8") as file:
+                rows = [line for line in file if line.endswith("\n")]
+            self.assertGreater(len(rows), epochs)
+            epochs = len(rows)
+
+
+class Disk(Case):
+    def test_unwritable(self):
+        with open(self.path("file"), "w", encoding="utf-8"):
+            pass
+        self.refuses(*self.small("--out", self.path("file")), says=self.path("file"))
+        self.refuses(*self.small("--out", self.path("no", "folder")), says=("no/folder", "No such file"))
+        self.refuses(*self.small("--out", "/proc/retrograde"), says="/proc/retrograde")
+
+    def test_full(self):
+        """A checkpoint that does not fit leaves the one before it as it was."""
+        out = self.path("out")
+        run(*self.small("--epochs", "2", "--stop", "1", "--out", out))
+        before = read(self.checkpoint("out"))
+        limit = len(before) // 2
+        words = ("train", "--resume", self.checkpoint("out"), "--out", out)
+        _, errors = run(*words, status=1,
+                        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))  # fmt: skip
+        self.assertIn("checkpoint.safetensors", errors)
+        self.assertEqual(read(self.checkpoint("out")), before)
+        self.assertEqual(sorted(name for name in os.listdir(out) if "safetensors" in name),
+                         ["checkpoint.safetensors"])  # fmt: skip
+        run(*words)
+
+    def test_full_output(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run([PROGRAM, *self.small("--epochs", "1", "--out", self.path("out"))], stdout=full,
+                                  stderr=subprocess.PIPE, text=True, timeout=60)  # fmt: skip
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("standard output", done.stderr)
+        self.assertTrue(os.path.exists(self.checkpoint("out")))
+
+
+class BadData(Case):
+    def setUp(self):
+        super().setUp()
+        self.out = ("--out", self.path("out"))
+
+    def refused(self, folder, *says):
+        self.refuses("train", "--data", folder, *self.out, says=says)
+        self.assertFalse(os.path.exists(self.path("out")))
+
+    def images(self, folder):
+        return os.path.join(folder, "train-images-idx3-ubyte")
+
+    def test_missing(self):
+        self.refused(self.path("nowhere"), "nowhere", "No such file")
+        os.mkdir(self.path("empty"))
+        self.refused(self.path("empty"), "empty")
+        folder = write_set(self.path("set"))
+        os.remove(os.path.join(folder, "train-labels-idx1-ubyte"))
+        self.refused(folder, "train-labels-idx1-ubyte")
+
+    def test_truncated(self):
+        folder = write_set(self.path("set"))
+        data = read(self.images(folder))
+        for size in (0, 3, 15, 16, len(data) - 1):
+            with open(self.images(folder), "wb") as file:
+                file.write(data[:size])
+            self.refused(folder, "train-images-idx3-ubyte")
+
+    def test_wrong_magic(self):
+        folder = write_set(self.path("set"))
+        for magic in (b"\1\0\x08\3", b"\0\0\x0d\3", b"\0\0\x08\7", b"\x89PNG"):
+            write_idx(self.images(folder), (256, SIZE, SIZE), [0], magic)
+            self.refused(folder, "train-images-idx3-ubyte")
+
+    def test_claims(self):
+        folder = write_set(self.path("set"))
+        for dims in ((0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF), (1 << 20, 1 << 10, 1 << 10), (0, SIZE, SIZE), (3, 0, 5)):
+            write_idx(self.images(folder), dims, bytes(100))
+            self.refused(folder, "train-images-idx3-ubyte")
+
+    def test_gzip(self):
+        folder = write_set(self.path("set"))
+        os.remove(self.images(folder))
+        packed = self.images(folder) + ".gz"
+        with gzip.open(packed, "wb", 9) as file:  # 256 MB of zeros behind a head that claims 9 images
+            file.write(struct.pack(">HBBIII", 0, 8, 3, 9, SIZE, SIZE))
+            for _ in range(256):
+                file.write(bytes(1 << 20))
+        began = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+        self.refused(folder, "train-images-idx3-ubyte.gz")
+        self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, began + (128 << 10))
+        data = read(packed)
+        with open(packed, "wb") as file:
+            file.write(data[: len(data) // 2])
+        self.refused(folder, "train-images-idx3-ubyte.gz")
+        with open(packed, "wb") as file:
+            file.write(b"no gzip file")
+        self.refused(folder, "train-images-idx3-ubyte.gz")
+
+    def test_labels(self):
+        self.refused(write_set(self.path("few"), labels=[0] * 255), "256", "255")
+        self.refused(write_set(self.path("many"), labels=[0] * 257), "256", "257")
+        folder = self.path("npy")  # a label below 0, and one above all
+        for label in (-1, 70000):
+            os.makedirs(folder, exist_ok=True)
+            for name, shape, descr, body in (
+                ("x", "(2, 4, 4)", "|u1", bytes(32)),
+                ("y", "(2,)", "<i4", struct.pack("<ii", 0, label)),
+            ):
+                text = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (descr, shape)
+                text += " " * (-(len(text) + 11) % 64) + "\n"
+                with open(os.path.join(folder, name + ".npy"), "wb") as file:
+                    file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode() + body)
+            self.refused(folder, "y.npy", str(label))
+
+
+class BadModels(Case):
+    def model(self, text):
+        with open(self.path("model.txt"), "w", encoding="utf-8") as file:
+            file.write(text)
+        return self.small("--model", self.path("model.txt"), "--out", self.path("out"), "--epochs", "1")
+
+    def test_mistakes(self):
+        for text, place in (
+            ("dense 8\n  wibble 4\ndense classes\n", "2:3: "),
+            ("conv 8 window=3\nneuron kind=wobble\ndense classes\n", "2:8: "),
+            ("conv\n", "1:1: "),
+            ("dense 8 colour=1\n", "1:9: "),
+            ("a: dense 8\nneuron from b\n", "2:13: "),
+            ("adam\n", "1:1: "),
+            ("a: dense 8\na: neuron\n", "2:1: "),
+            ("dense 99999999999999999999\n", "1:7: "),
+        ):
+            self.refuses(*self.model(text), says="model.txt:" + place)
+        self.refuses(*self.model(""), says="no layer")
+        self.refuses(*self.model("conv 4 window=40\ndense classes\n"), says="conv")
+        self.refuses(*self.small("--model", "lenett", "--out", self.path("out")), says="lenett")
+
+    def test_own_model(self):
+        run(*self.model("# one layer\nall: dense classes\n"))
+        told, _ = run("eval", self.checkpoint("out"), "--data", self.path("set"), "--json")
+        self.assertEqual(sum(map(sum, json.loads(told)["confusion"])), 64)
+
+
+class BadCheckpoints(Case):
+    def setUp(self):
+        super().setUp()
+        run(*self.small("--model", "mlp", "--epochs", "2", "--stop", "1", "--out", self.path("out")))
+        self.data = read(self.checkpoint("out"))
+
+    def other(self, data):
+        with open(self.path("other.safetensors"), "wb") as file:
+            file.write(data)
+        return self.path("other.safetensors")
+
+    def test_damaged(self):
+        length = struct.unpack("<Q", self.data[:8])[0]
+        for data in (b"", self.data[:7], self.data[: length // 2], self.data[: 8 + length], self.data[:-1],
+                     self.data + b"\0", b"\xff" * 8 + self.data[8:]):  # fmt: skip
+            path = self.other(data)
+            self.refuses("train", "--resume", path, "--out", self.path("out"), says="other.safetensors")
+            self.refuses("eval", path, "--data", self.path("set"), says="other.safetensors")
+            self.refuses("predict", path, "image.png", says="other.safetensors")
+        self.refuses("train", "--resume", self.path("none"), says="none")
+
+    def test_texts(self):
+        """Texts of the same length, so that the head stays right."""
+        for old, new in (
+            (b"retrograde checkpoint 1", b"retrograde checkpoint 9"),
+            (b'"classes":"4"', b'"classes":"0"'),
+            (b'"classes":"4"', b'"classes":"5"'),
+            (b'"dtype":"f32"', b'"dtype":"f99"'),
+            (b'"dtype":"f32"', b'"dtype":"f64"'),
+            (b"dense 256", b"dense 255"),
+            (b"dense 256", b"danse 256"),
+            (b"epochs=2", b"epochs=x"),
+            (b"momentum=", b"momentun="),
+            (b'"epoch":"1"', b'"epoch":"-"'),
+        ):
+            spaced = old.replace(b'":"', b'": "')
+            found = old if old in self.data else spaced
+            self.assertIn(found, self.data)
+            path = self.other(self.data.replace(found, new if found is old else new.replace(b'":"', b'": "'), 1))
+            _, errors = run("train", "--resume", path, "--out", self.path("out"), status=1)
+            self.assertTrue(errors.startswith("retrograde: ") and errors.count("\n") == 1, errors)
+        self.assertEqual(read(self.checkpoint("out")), self.data)
+
+    def test_another(self):
+        """A checkpoint of other data, or of another optimizer."""
+        out = ("--out", self.path("out"))
+        resume = ("train", "--resume", self.checkpoint("out")) + out
+        self.refuses(*resume, "--data", "glyphs", says=("12x12x1", "28x28x1"))
+        self.refuses(*resume, "--optimizer", "rmsprop", says=("rmsprop", "adam"), status=2)
+        self.refuses("eval", self.checkpoint("out"), "--data", "glyphs", says=("12x12x1", "28x28x1"))
+        self.refuses(*resume, "--model", "small", says=("small", "mlp"), status=2)
+        self.refuses(*resume, "--dtype", "f16", says=("f16", "f32"), status=2)
+        plain = self.path("x.safetensors")
+        head = b'{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}  '
+        with open(plain, "wb") as file:
+            file.write(struct.pack("<Q", len(head)) + head + bytes(4))
+        self.refuses("train", "--resume", plain, *out, says="no checkpoint")
+
+
+class BadWords(Case):
+    def test_statuses(self):
+        for words, says in (
+            (("--epochs", "0"), "epochs"),
+            (("--epochs", "x"), "epochs"),
+            (("--epochs",), "epochs"),
+            (("--epochs", "-1"), "epochs"),
+            (("--batch", "0"), "batch"),
+            (("--batch", "99999999999999999999"), "batch"),
+            (("--rate", "inf"), "rate"),
+            (("--rate", "nan"), "rate"),
+            (("--momentum", "1"), "momentum"),
+            (("--validation", "1"), "validation"),
+            (("--optimizer", "adamm"), "adamm"),
+            (("--schedule", "cos"), "cos"),
+            (("--dtype", "i32"), "i32"),
+            (("--threads", "5000"), "threads"),
+            (("--wibble",), "wibble"),
+            (("wibble",), "wibble"),
+        ):
+            self.refuses(*self.small("--out", self.path("out")), *words, says=says, status=2)
+        self.refuses(*self.small("--device", "tpu", "--out", self.path("out")), says="tpu")
+        self.assertFalse(os.path.exists(self.path("out")))
+        output, _ = run("train", "--help")
+        self.assertIn("--resume", output)
+
+
+if __name__ == "__main__":
+    PROGRAM = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
