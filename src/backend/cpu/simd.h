@@ -154,6 +154,19 @@ RG_INLINE vreal vfma(vreal a, vreal b, vreal c)
 #endif
 }
 
+/* Half a vector, where that is as many lanes as a whole one of the rung below. */
+#if RG_VLEN == 16
+#define RG_HAS_SLIM 1
+typedef real vslim __attribute__((vector_size(RG_VECTOR_BYTES / 2)));
+
+RG_INLINE vslim vslim_fma(real a, vslim b, vslim c)
+{
+    return (vslim)_mm256_fmadd_ps(_mm256_set1_ps(a), (__m256)b, (__m256)c);
+}
+#else
+#define RG_HAS_SLIM 0
+#endif
+
 RG_INLINE vreal vsqrt(vreal a)
 {
 #if defined(__AVX512F__) && RG_REAL_F64
@@ -874,6 +887,76 @@ RG_INLINE void vstore(void *data, int64_t i, const int n, const rg_dtype T, vrea
         vstore_full(data, i, T, a);
     else
         vstore_part(data, i, n, T, a);
+}
+
+/* The same for loops in which n < VLEN is usual, such as those over images of few channels: in
+ * line, with masks, where the instruction set has them. */
+RG_INLINE vreal vload_few(const void *data, int64_t i, int n, const rg_dtype T)
+{
+#if defined(__AVX512F__) && RG_REAL_F64
+    (void)T;
+    return (vreal)_mm512_maskz_loadu_pd((__mmask8)((1u << n) - 1), (const double *)data + i);
+#elif defined(__AVX512F__)
+    const __mmask16 lanes = (__mmask16)((1u << n) - 1);
+    if (T == RG_F32)
+        return (vreal)_mm512_maskz_loadu_ps(lanes, (const float *)data + i);
+    const vhalf half = (vhalf)_mm256_maskz_loadu_epi16(lanes, (const uint16_t *)data + i);
+    return T == RG_F16 ? vreal_of_f16(half) : vreal_of_bf16(half);
+#else
+    return vload(data, i, n, T);
+#endif
+}
+
+RG_INLINE void vstore_few(void *data, int64_t i, int n, const rg_dtype T, vreal a)
+{
+#if defined(__AVX512F__) && RG_REAL_F64
+    (void)T;
+    _mm512_mask_storeu_pd((double *)data + i, (__mmask8)((1u << n) - 1), (__m512d)a);
+#elif defined(__AVX512F__)
+    const __mmask16 lanes = (__mmask16)((1u << n) - 1);
+    if (T == RG_F32) {
+        _mm512_mask_storeu_ps((float *)data + i, lanes, (__m512)a);
+    } else {
+        const vhalf half = T == RG_F16 ? vf16_of_real(a) : vbf16_of_real(a);
+        _mm256_mask_storeu_epi16((uint16_t *)data + i, lanes, (__m256i)half);
+    }
+#else
+    vstore(data, i, n, T, a);
+#endif
+}
+
+RG_INLINE vint vload_bytes_few(const uint8_t *data, int n) /* lanes from n on: anything */
+{
+#if defined(__AVX512F__) && RG_REAL_F64
+    return (vint)_mm512_cvtepu8_epi64(_mm_maskz_loadu_epi8((__mmask16)((1u << n) - 1), data));
+#elif defined(__AVX512F__)
+    return (vint)_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8((__mmask16)((1u << n) - 1), data));
+#else
+    if (n == VLEN)
+        return vload_bytes(data);
+    uint8_t bytes[VLEN] = { 0 };
+    for (int k = 0; k < n; k++)
+        bytes[k] = data[k];
+    return vload_bytes(bytes);
+#endif
+}
+
+RG_INLINE void vstore_bytes_few(uint8_t *data, int n, vint a) /* 0 <= a < 256 */
+{
+#if defined(__AVX512F__) && RG_REAL_F64
+    _mm_mask_storeu_epi8(data, (__mmask16)((1u << n) - 1), _mm512_cvtepi64_epi8((__m512i)a));
+#elif defined(__AVX512F__)
+    _mm_mask_storeu_epi8(data, (__mmask16)((1u << n) - 1), _mm512_cvtepi32_epi8((__m512i)a));
+#else
+    if (n == VLEN) {
+        vstore_bytes(data, a);
+        return;
+    }
+    uint8_t bytes[VLEN];
+    vstore_bytes(bytes, a);
+    for (int k = 0; k < n; k++)
+        data[k] = bytes[k];
+#endif
 }
 
 /* VLEN elements, or n, that stand `step` apart. */

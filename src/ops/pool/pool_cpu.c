@@ -214,8 +214,69 @@ RG_INLINE void pool_window(const window *w, results to, const rg_dtype T, const 
         pool_rest(w, to, c, T, kind);
 }
 
-RG_INLINE void pool_row(const rg_pool_shape *k, const void *x, results to, int64_t unit,
-                        const rg_dtype T, const pooling kind)
+/* ---- forward: max of small windows, few channels ---- */
+
+/* Taps of a window, and vectors of a pixel, for which this is made. */
+enum { QUICK_TAPS = 16, QUICK_VECTORS = 2 };
+
+RG_INLINE bool is_quick(const rg_pool_shape *k)
+{
+    return k->dense && !k->wide && k->channels <= QUICK_VECTORS * VLEN &&
+           k->row.window * k->column.window <= QUICK_TAPS;
+}
+
+/* Where the taps of a window stand, from the first one on. */
+typedef struct tap_list {
+    int64_t at[QUICK_TAPS];
+    int count;
+} tap_list;
+
+RG_INLINE tap_list list_taps(const rg_pool_shape *k)
+{
+    tap_list list = { .count = (int)(k->row.window * k->column.window) };
+    for (int t = 0; t < list.count; t++)
+        list.at[t] = t / k->column.window * k->row.dilation * k->x[1] +
+                     t % k->column.window * k->column.dilation * k->x[2];
+    return list;
+}
+
+/* A window that lies in the image. */
+RG_INLINE void quick_window(const window *w, const tap_list *taps, results to, const rg_dtype T,
+                            const bool alone)
+{
+    for (int64_t c = 0; c < w->k->channels; c += VLEN) {
+        const int n = vlanes_left(w->k->channels - c);
+        const char *x = at(w->x, w->first + c, T);
+        vreal best = vload_few(x, 0, n, T);
+        vint winner = { 0 };
+        for (int t = 1; t < taps->count; t++)
+            compete(&best, &winner, vload_few(x, taps->at[t], n, T), t);
+        if (alone || to.y != NULL)
+            vstore_few(at_out(to.y, w->y, T), c, n, T, best);
+        if (!alone)
+            vstore_bytes_few((uint8_t *)to.winners + w->winners + c, n, winner);
+    }
+}
+
+/* Windows from `begin` on that lie in the image; `w` is that of the first one. Returns where they
+ * end. */
+RG_INLINE int64_t quick_windows(window w, const tap_list *taps, results to, int64_t begin,
+                                const rg_dtype T, const bool alone)
+{
+    const rg_pool_axis *a = &w.k->column;
+    const int64_t reach = (a->window - 1) * a->dilation, stride = a->stride;
+    int64_t j = begin, pixel = j * stride - a->before;
+    for (; j < a->count && pixel + reach < a->size; j++, pixel += stride) {
+        quick_window(&w, taps, to, T, alone);
+        w.first += stride * w.k->x[2];
+        w.y += w.k->y[2];
+        w.winners += w.k->winners[2];
+    }
+    return j;
+}
+
+RG_INLINE void pool_row(const rg_pool_shape *k, const tap_list *taps, const void *x, results to,
+                        int64_t unit, const rg_dtype T, const pooling kind)
 {
     const int64_t image = unit / k->row.count, i = unit % k->row.count;
     window w = { .k = k, .x = x };
@@ -233,15 +294,22 @@ RG_INLINE void pool_row(const rg_pool_shape *k, const void *x, results to, int64
         } else {
             w.zero_after = rg_pool_zero_after(k, w.p0, w.p1, w.q0, w.q1);
         }
-        pool_window(&w, to, T, kind);
+        if ((kind == MAX || kind == MAX_ALONE) && taps->count > 0 && w.p1 - w.p0 == k->row.window &&
+            w.q1 - w.q0 == k->column.window)
+            j = quick_windows(w, taps, to, j, T, kind == MAX_ALONE) - 1;
+        else
+            pool_window(&w, to, T, kind);
     }
 }
 
 RG_INLINE void pool_units(const rg_pool_shape *k, const void *x, results to, int64_t begin,
                           int64_t end, const rg_dtype T, const pooling kind)
 {
+    tap_list taps = { .count = 0 };
+    if ((kind == MAX || kind == MAX_ALONE) && is_quick(k))
+        taps = list_taps(k);
     for (int64_t unit = begin; unit < end; unit++)
-        pool_row(k, x, to, unit, T, kind);
+        pool_row(k, &taps, x, to, unit, T, kind);
 }
 
 RG_INLINE void max_forward(const rg_pool_args *k, int64_t begin, int64_t end, const rg_dtype T)
@@ -695,6 +763,93 @@ RG_INLINE void collect_pixels(const rg_pool_gradient_args *g, int64_t begin, int
     }
 }
 
+/* ---- gradient: windows apart from each other, few channels ---- */
+
+/* Whether each pixel belongs to one window at most. */
+RG_INLINE bool are_apart(const rg_pool_shape *k)
+{
+    return k->dense && k->row.dilation == 1 && k->column.dilation == 1 &&
+           k->row.window <= k->row.stride && k->column.window <= k->column.stride;
+}
+
+/* n channels, from c on, of a row of dx and of the windows that lie in it. */
+typedef struct strip {
+    const pixel *u; /* pixel 0 */
+    int64_t c, i;   /* the row of windows; -1: none */
+    int64_t tap;    /* max: of the first column in it */
+    int64_t rows;   /* average: counted */
+    int n;
+} strip;
+
+RG_INLINE void put_pixel(const strip *s, int64_t q, const rg_dtype T, vreal value)
+{
+    const pixel *u = s->u;
+    char *const dx = at_out(u->g->dx, u->dx + q * u->g->shape.x[2], T);
+    value += vset(0);
+    if (u->g->shape.add)
+        value += vload_few(dx, s->c, s->n, T);
+    if (u->stream)
+        vstream(dx, s->c, T, value);
+    else
+        vstore_few(dx, s->c, s->n, T, value);
+}
+
+/* The pixels of window j, from `begin` to `end`. */
+RG_INLINE void put_window(const strip *s, int64_t j, int64_t begin, int64_t end, const rg_dtype T,
+                          const pooling kind)
+{
+    const pixel *u = s->u;
+    const rg_pool_shape *k = &u->g->shape;
+    const vreal dy =
+        vload_few(at(u->g->dy, u->dy + s->i * k->y[1] + j * k->y[2], T), s->c, s->n, T);
+    if (kind == AVERAGE) {
+        const real share = share_of(k, u->share, s->rows * rg_pool_counted(&k->column, j));
+        for (int64_t q = begin; q < end; q++)
+            put_pixel(s, q, T, vfma(dy, vset(share), vset(0)));
+        return;
+    }
+    const int64_t winners = u->winners + s->i * k->winners[1] + j * k->winners[2] + s->c;
+    const vint won = vload_bytes_few((const uint8_t *)u->g->from + winners, s->n);
+    intr tap = (intr)(s->tap + begin + k->column.before - j * k->column.stride);
+    for (int64_t q = begin; q < end; q++, tap++)
+        put_pixel(s, q, T, (vreal)((won == tap) & (vint)dy));
+}
+
+RG_INLINE void put_strip(const strip *s, const rg_dtype T, const pooling kind)
+{
+    const rg_pool_axis *a = &s->u->g->shape.column;
+    int64_t q = 0, start = -a->before;
+    for (int64_t j = 0; s->i >= 0 && j < a->count; j++, start += a->stride) {
+        for (; q < least(start, a->size); q++)
+            put_pixel(s, q, T, vset(0));
+        const int64_t end = least(start + a->window, a->size);
+        if (q < end)
+            put_window(s, j, q, end, T, kind);
+        q = q < end ? end : q;
+    }
+    for (; q < a->size; q++)
+        put_pixel(s, q, T, vset(0));
+}
+
+/* Channels from `done` on. */
+RG_INLINE void collect_apart(const rg_pool_gradient_args *g, int64_t begin, int64_t end,
+                             int64_t done, const rg_dtype T, const pooling kind)
+{
+    const rg_pool_shape *k = &g->shape;
+    for (int64_t unit = begin; unit < end; unit++) {
+        const pixel u = row_of(g, unit, T);
+        strip s = { .u = &u, .i = u.i1 < u.i0 ? -1 : u.i0 };
+        if (s.i >= 0) {
+            s.tap = rg_pool_tap(&k->row, s.i, u.r) * k->column.window;
+            s.rows = rg_pool_counted(&k->row, s.i);
+        }
+        for (s.c = done; s.c < k->channels; s.c += VLEN) {
+            s.n = vlanes_left(k->channels - s.c);
+            put_strip(&s, T, kind);
+        }
+    }
+}
+
 RG_INLINE void collect_units(const rg_pool_gradient_args *g, int64_t begin, int64_t end,
                              const rg_dtype T, const pooling kind)
 {
@@ -702,7 +857,9 @@ RG_INLINE void collect_units(const rg_pool_gradient_args *g, int64_t begin, int6
     const int64_t done = lists ? g->shape.channels / (2 * VLEN) * (2 * VLEN) : 0;
     if (lists)
         collect_lists(g, begin, end, T, kind);
-    if (done < g->shape.channels)
+    if (done < g->shape.channels && (kind == MAX || kind == AVERAGE) && are_apart(&g->shape))
+        collect_apart(g, begin, end, done, T, kind);
+    else if (done < g->shape.channels)
         collect_pixels(g, begin, end, done, T, kind);
 }
 
