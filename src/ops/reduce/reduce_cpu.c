@@ -222,6 +222,20 @@ static void end_piece(block *b, int64_t width)
     memset(b->acc, 0, sizeof b->acc);
 }
 
+/* `count` rows of up to two vectors, `step` elements apart: sums stay in registers. */
+RG_INLINE void sum_narrow(block *b, const char *x, int64_t step, int64_t width, int64_t count,
+                          const rg_dtype T)
+{
+    for (int64_t i = 0; i < width; i += VLEN) {
+        const int n = vlanes_left(width - i);
+        const char *row = x;
+        vreal acc = vload_full(b->acc, i, RG_REAL);
+        for (int64_t j = 0; j < count; j++, row = at(row, step, T))
+            acc += vload_few(row, i, n, T);
+        vstore_full(b->acc, i, RG_REAL, acc);
+    }
+}
+
 /* Elements begin to end - 1 of all groups of a block. */
 RG_INLINE void fold_part(const rg_reduce_args *k, block *b, const char *x, int64_t width,
                          int64_t begin, int64_t end, const rg_reduce_what what, const rg_dtype T)
@@ -235,7 +249,15 @@ RG_INLINE void fold_part(const rg_reduce_args *k, block *b, const char *x, int64
         const char *row = at(x, offset, T);
         for (const int64_t stop = least(end, j + inner - j % inner); j < stop;
              row = at(row, step, T)) {
-            fold_columns(k, b, row, width, j - begin, what, T);
+            if (what == RG_REDUCE_TOTAL && k->dense && width <= 2 * VLEN) {
+                const int64_t left = COLUMN_PIECE - (j - begin) % COLUMN_PIECE;
+                const int64_t count = least(stop - j, left);
+                sum_narrow(b, row, step, width, count, T);
+                row = at(row, (count - 1) * step, T);
+                j += count - 1;
+            } else {
+                fold_columns(k, b, row, width, j - begin, what, T);
+            }
             j++;
             if (what == RG_REDUCE_TOTAL && ((j - begin) % COLUMN_PIECE == 0 || j == end))
                 end_piece(b, width);
