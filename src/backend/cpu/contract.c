@@ -89,6 +89,43 @@ RG_INLINE void tile(const rg_tile *t, const int M, const int N, const bool rows)
     store_sums(&s, t, M, N);
 }
 
+#if RG_HAS_SLIM
+/* The same with RG_FEW columns. */
+RG_INLINE void slim_tile(const rg_tile *t, const int M, const bool rows)
+{
+    const int64_t each = sizeof(real), a_step = t->a_step * each;
+    const int64_t down = rows ? a_step : each, along = rows ? each : a_step;
+    vslim sum[TALL], right;
+#pragma GCC unroll 14
+    for (int m = 0; m < M; m++)
+        sum[m] = (vslim){ 0 };
+    const rg_run *const end = t->runs + t->run_count;
+    for (const rg_run *r = t->runs; r < end; r++) {
+        const char *a = (const char *)(t->a + r->a);
+        const real *b = t->b + r->b;
+        for (int64_t k = r->count; k > 0; k--, a += along, b += t->b_step) {
+            __asm__("" : "+r"(a));
+            memcpy(&right, b, sizeof right);
+#pragma GCC unroll 14
+            for (int m = 0; m < M; m++) {
+                real left;
+                memcpy(&left, a + m * down, sizeof left);
+                sum[m] = vslim_fma(left, right, sum[m]);
+            }
+        }
+    }
+    real *c = t->c;
+#pragma GCC unroll 14
+    for (int m = 0; m < M; m++, c += t->c_step) {
+        if (t->add) {
+            memcpy(&right, c, sizeof right);
+            sum[m] += right;
+        }
+        memcpy(c, &sum[m], sizeof right);
+    }
+}
+#endif
+
 /* ---- tiles of all heights, and what fits best ---- */
 
 typedef void rg_tile_function(const rg_tile *t);
@@ -113,10 +150,31 @@ TILE(14, 2)
 #elif RG_VECTOR_BYTES == 32
 TILE(6, 2)
 #endif
-#if RG_VLEN == RG_LANES
+#if RG_VLEN >= 8
 TILE(1, 1)
-TILE(4, 1)
+TILE(3, 1)
+TILE(5, 1)
+TILE(10, 1)
+#if RG_VECTOR_BYTES == 64
 TILE(14, 1)
+#endif
+#endif
+
+#if RG_HAS_SLIM
+#define SLIM(M)                                      \
+    static void rows_##M##_slim(const rg_tile *t)    \
+    {                                                \
+        slim_tile(t, M, true);                       \
+    }                                                \
+    static void columns_##M##_slim(const rg_tile *t) \
+    {                                                \
+        slim_tile(t, M, false);                      \
+    }
+SLIM(1)
+SLIM(3)
+SLIM(5)
+SLIM(10)
+SLIM(14)
 #endif
 
 /* The highest first; ended by 1. */
@@ -142,10 +200,23 @@ static const height wide[] = {
     HEIGHT(4, 2),  HEIGHT(2, 2), HEIGHT(1, 2),
 };
 
-#if RG_VLEN == RG_LANES
-static const height narrow[] = { HEIGHT(14, 1), HEIGHT(4, 1), HEIGHT(1, 1) };
+/* Of one vector; where RG_FEW are two, `wide` is for them. */
+#if RG_VLEN >= 8
+static const height narrow[] = {
+#if RG_VECTOR_BYTES == 64
+    HEIGHT(14, 1),
+#endif
+    HEIGHT(10, 1), HEIGHT(5, 1), HEIGHT(3, 1), HEIGHT(1, 1)
+};
 #else
-static const height *const narrow = wide; /* RG_LANES are two vectors, or four */
+static const height *const narrow = wide;
+#endif
+
+#if RG_HAS_SLIM
+static const height slim[] = { HEIGHT(14, slim), HEIGHT(10, slim), HEIGHT(5, slim), HEIGHT(3, slim),
+                               HEIGHT(1, slim) };
+#else
+static const height *const slim = narrow;
 #endif
 
 /* All rows of up to two vectors. */
@@ -180,7 +251,8 @@ static void contract(const rg_tile *t, int64_t rows, int64_t columns, bool along
         } else { /* some line that is there */
             part.ahead = part.ahead_end = (const char *)part.c;
         }
-        stack(part, rows, lanes - n < WIDE * VLEN ? narrow : wide, along);
+        const int64_t left = lanes - n;
+        stack(part, rows, left >= WIDE * VLEN ? wide : left >= VLEN ? narrow : slim, along);
     }
 }
 

@@ -3,7 +3,7 @@
 /* The contraction engine: sums of products that stay in registers. Convolution, transposed
  * convolution, dense layers, Gram matrices and their gradients are loops around it.
  *
- * A tile is a few rows of a result, 16 or 32 columns wide:
+ * A tile is a few rows of a result, 8, 16 or 32 columns wide:
  *
  *      c[m][n]  =  sum over runs r, over k < r.count  of  A(r, m, k) * b[r.b + k * b_step + n]
  *
@@ -31,8 +31,9 @@
 
 #include "backend/cpu/kernel.h"
 
-/* Columns of a panel, on every rung; results in `c` come in multiples of RG_LANES columns. */
-enum { RG_PANEL = 32 };
+/* Columns of a panel, on every rung; results in `c` come in multiples of RG_LANES columns, or in
+ * RG_FEW if that is enough. */
+enum { RG_PANEL = 32, RG_FEW = 8 };
 #define RG_LANES 16
 
 typedef struct rg_run {
@@ -62,7 +63,7 @@ extern const rg_contract RG_CONTRACT;
 
 RG_INLINE int64_t contract_lanes(int64_t width)
 {
-    return (width + RG_LANES - 1) / RG_LANES * RG_LANES;
+    return width <= RG_FEW ? RG_FEW : (width + RG_LANES - 1) / RG_LANES * RG_LANES;
 }
 
 /* ---- into real ---- */

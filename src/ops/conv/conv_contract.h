@@ -245,12 +245,40 @@ typedef struct conv_end {
     int64_t lanes; /* of a pixel */
 } conv_end;
 
+/* Bias and relu, or none of them, for `count` pixels of `lanes` channels side by side, `pixel`
+ * elements apart. */
+RG_INLINE void end_plainly(const conv_end *e, const real *sums, const real *bias, char *to,
+                           int64_t pixel, int64_t count, bool has_b, bool relu, const rg_dtype T)
+{
+    const int64_t lanes = e->lanes;
+    for (int64_t i = 0; i < lanes; i += VLEN) {
+        const int n = vlanes_left(lanes - i);
+        const vreal b = vload_full(bias, i, RG_REAL);
+        for (int64_t j = 0; j < count; j++) {
+            vreal value = vload_full(sums, j * RG_PANEL + i, RG_REAL);
+            if (has_b)
+                value += b;
+            if (relu)
+                value = neuron_relu(&e->constants, value, value);
+            if (n == VLEN)
+                vstore_full(to, j * pixel + i, T, value);
+            else
+                vstore_few(to, j * pixel + i, n, T, value);
+        }
+    }
+}
+
 /* `count` pixels whose sums stand RG_PANEL apart; `to` and `z` are offsets. */
 RG_INLINE void end_pixels(const rg_conv_rows_args *k, const conv_end *e, const real *sums,
                           const real *bias, int64_t to, int64_t z, int64_t count, const rg_dtype T)
 {
     const int64_t step = k->to_step[3], to_pixel = k->to_step[2] * k->column.to_step;
     const int64_t z_pixel = k->z_step[2] * k->column.to_step;
+    const bool relu = k->neuron.kind == RG_NEURON_RELU;
+    if (step == 1 && !k->has_z && !k->add && (relu || k->neuron.kind == RG_NEURON_NONE)) {
+        end_plainly(e, sums, bias, at_out(k->to, to, T), to_pixel, count, k->has_b, relu, T);
+        return;
+    }
     for (int64_t j = 0; j < count; j++, sums += RG_PANEL, to += to_pixel, z += z_pixel) {
         for (int64_t i = 0; i < e->lanes; i += VLEN) {
             const int n = vlanes_left(e->lanes - i);
@@ -320,7 +348,8 @@ RG_OUTLINE void sum_row(const rg_conv_rows_args *k, const conv_block *b, const c
     const int64_t size = row->taps * column->taps * k->depth * RG_PANEL;
     const real *panel = (const real *)k->panels + (b->group * k->panel_count + n) * size;
     const bool plain = T == RG_REAL && phases == 1 && k->to_step[3] == 1 && !k->has_b &&
-                       !k->has_z && k->neuron.kind == RG_NEURON_NONE && lanes % RG_LANES == 0;
+                       !k->has_z && k->neuron.kind == RG_NEURON_NONE &&
+                       contract_lanes(lanes) == lanes;
     int64_t p0, p1;
     taps_inside(row, b->row + r, &p0, &p1);
     rg_tile tile = { .a = b->in + r * row->stride * b->in_row,
@@ -432,7 +461,8 @@ RG_OUTLINE void take_sides(const rg_conv_parts_args *k, conv_meeting *m, int64_t
 {
     const rg_conv_shape *s = &k->shape;
     const bool x_stays = T == RG_REAL && s->x[3] == 1 && s->in % RG_LANES == 0 && !k->turned;
-    const bool y_stays = T == RG_REAL && s->y[3] == 1 && (!k->turned || channels % RG_LANES == 0);
+    const bool y_stays =
+        T == RG_REAL && s->y[3] == 1 && (!k->turned || contract_lanes(channels) == channels);
     const int64_t x = image * s->x[0] + group * s->in * s->x[3];
     const int64_t y = image * s->y[0] + (group * s->out + channel) * s->y[3];
     const int64_t next = (m->end - m->begin) * (vbytes(T) / VLEN);
