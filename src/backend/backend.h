@@ -94,6 +94,7 @@ typedef struct rg_list {
      * a list at the first fault; a GPU has launched what follows already. */
     uint32_t *faults;
     int32_t fault_count;
+    int32_t merged; /* how many of them entries write in any case: see rg_replay_args */
 
     rg_status outcome;      /* by the backend, with a sentence if it is not RG_OK */
     const char *fault_text; /* of the first entry that faulted, or `text` */

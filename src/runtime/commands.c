@@ -358,7 +358,8 @@ rg_mark rg_commands_mark(const rg_commands *commands)
                       .temporaries = part->temporaries_count,
                       .heap_size = part->heap_size,
                       .moved = part->list.moved,
-                      .faults = part->list.fault_count };
+                      .faults = part->list.fault_count,
+                      .merged = part->list.merged };
 }
 
 void rg_commands_rewind(rg_commands *commands, rg_mark mark)
@@ -373,6 +374,7 @@ void rg_commands_rewind(rg_commands *commands, rg_mark mark)
     part->relocations_count = mark.relocations;
     part->list.moved = mark.moved;
     part->list.fault_count = mark.faults;
+    part->list.merged = mark.merged;
 }
 
 /* Room for `size` more bytes of entries. */

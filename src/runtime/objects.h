@@ -157,7 +157,7 @@ void rg_heap_give(rg_part *part, size_t offset);
 typedef struct rg_mark {
     size_t entries, used, relocations, temporaries, heap_size;
     int64_t moved;
-    int32_t faults;
+    int32_t faults, merged;
 } rg_mark;
 rg_mark rg_commands_mark(const rg_commands *commands);
 void rg_commands_rewind(rg_commands *commands, rg_mark mark);

@@ -103,6 +103,7 @@ static rg_status launch(rg_part *part, const rg_replay *replay)
     RG_TRY(rg_part_relocate(part, merged));
     RG_TRY(add_sentences(part, from));
     part->list.fault_count += from->list.fault_count;
+    part->list.merged += from->list.fault_count;
     return RG_OK;
 }
 

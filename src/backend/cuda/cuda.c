@@ -538,7 +538,7 @@ static cudaError_t put_entries(const cuda_device *device, cudaStream_t stream, c
     place.stream = stream;
     cudaError_t error = cudaSuccess;
     forget_error();
-    if (list->fault_count > 0)
+    if (list->fault_count > list->merged)
         error = cudaMemsetAsync((void *)list->faults, 0,
                                 (size_t)list->fault_count * sizeof(uint32_t), stream);
     const rg_entry *entry;
