@@ -444,14 +444,13 @@ static rg_status make_replay(const rg_plan *plan, rg_layout_plan *layout)
 static void try_replay(const rg_plan *plan, rg_layout_plan *layout)
 {
     enum { MOST_FAILURES = 3 };
-    if (!rg_plan_may_replay(plan) || layout->replay != NULL || layout->runs++ == 0 ||
-        layout->failures >= MOST_FAILURES)
+    if (!rg_plan_may_replay(plan) || layout->replay != NULL || layout->failures >= MOST_FAILURES ||
+        layout->runs++ == 0)
         return;
     layout->failures += make_replay(plan, layout) != RG_OK;
 }
 
-/* Whether the recorded commands can read the source where it is. */
-static bool serves_as_is(const rg_layout_plan *layout, const rg_tensor *source, int32_t index)
+bool rg_layout_reads(const rg_layout_plan *layout, const rg_tensor *source, int32_t index)
 {
     return layout->alignments[index] == rg_source_alignment(source) &&
            rg_shape_same(&layout->sources[index], &source->desc);
@@ -465,7 +464,7 @@ rg_status rg_layout_encode(const rg_plan *plan, rg_layout_plan *layout, rg_comma
     try_replay(plan, layout);
     for (int32_t i = 0; i < count; i++) {
         read[i] = sources[i];
-        if (layout->replay == NULL && serves_as_is(layout, sources[i], i))
+        if (layout->replay == NULL && rg_layout_reads(layout, sources[i], i))
             continue;
         RG_TRY(need_copy(plan, layout, i));
         read[i] = layout->copies[i];

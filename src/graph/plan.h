@@ -192,6 +192,8 @@ static inline size_t rg_source_alignment(const rg_tensor *source)
 /* Whether the runs of a plan are to be launched as one: sources are then dense and aligned, or
  * copied. */
 bool rg_plan_may_replay(const rg_plan *plan);
+/* Whether the recorded commands can read the source where it is; else they read a copy. */
+bool rg_layout_reads(const rg_layout_plan *layout, const rg_tensor *source, int32_t index);
 /* Records a run of the layout. */
 rg_status rg_layout_encode(const rg_plan *plan, rg_layout_plan *layout, rg_commands *commands,
                            rg_tensor *const sources[]);
