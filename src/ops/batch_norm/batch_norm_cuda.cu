@@ -124,10 +124,29 @@ template <rg_dtype T> static void merge(const void *args, const rg_cuda_place *p
 
 /* ---- y ---- */
 
+/* The shape in smaller parts, where there are too few to keep the GPU busy: nothing is summed over
+ * them. */
+template <rg_dtype T>
+static rg_channels in_small_parts(const rg_channels *shape, const rg_cuda_place *place)
+{
+    enum { ROWS = 2, BLOCKS = 3 }; /* of a thread, of a multiprocessor */
+    rg_channels s = *shape;
+    const int64_t across = norm_across<T>(&s), down = NORM_THREADS / across;
+    const int64_t chunks = ceil_div(s.channels, across * VLEN<T>);
+    const int64_t parts = ceil_div((int64_t)BLOCKS * place->multiprocessors, chunks);
+    const int64_t rows = ceil_div(ceil_div(s.rows.count, parts), down) * down;
+    const int64_t part = rows < ROWS * down ? ROWS * down : rows;
+    if (part < s.part) {
+        s.part = part;
+        s.parts = ceil_div(s.rows.count, part);
+    }
+    return s;
+}
+
 template <rg_dtype T> static void forward(const void *args, const rg_cuda_place *place)
 {
     const rg_batch_norm_args *k = (const rg_batch_norm_args *)args;
-    const rg_channels *s = &k->shape;
+    const rg_channels small = in_small_parts<T>(&k->shape, place), *s = &small;
     const void *const data[] = { k->x, k->y };
     norm_call call = norm_call_of<T>(s, &k->parameters, &k->neuron, 0, s->parts);
     call.stream = k->stream;
@@ -241,7 +260,7 @@ template <rg_dtype T> static void join(const void *args, const rg_cuda_place *pl
 template <rg_dtype T> static void gradient(const void *args, const rg_cuda_place *place)
 {
     const rg_batch_norm_gradient_args *k = (const rg_batch_norm_gradient_args *)args;
-    const rg_channels *s = &k->shape;
+    const rg_channels small = in_small_parts<T>(&k->shape, place), *s = &small;
     const void *const data[] = { k->dy, k->x, k->dx };
     norm_call call = norm_call_of<T>(s, &k->parameters, &k->neuron, 0, s->parts);
     call.given = k->given;
