@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The retrograde authors
 """What the pages claim: code shown in them stands in the examples, links lead somewhere, all node classes of MPS are
-named, tests that are named exist.
+named, tests that are named exist, the chart shows the figures of performance.md.
 
     python3 docs_test.py SOURCE
 """
 import glob
 import os
 import re
+import subprocess
 import sys
 import unittest
 
@@ -55,6 +56,11 @@ class Docs(unittest.TestCase):
         tests = set(os.path.basename(path).rsplit(".", 1)[0] for path in glob.glob(os.path.join(SOURCE, "tests", "*")))
         for name in re.findall(r"`(\w+_test)`", section):
             self.assertIn(name, tests)
+
+    def test_chart(self):
+        drawn = subprocess.run([sys.executable, os.path.join(SOURCE, "tools", "draw-speed"), "--print"],
+                               capture_output=True, text=True, check=True)  # fmt: skip
+        self.assertEqual(drawn.stdout, read("docs", "speed.svg"), "tools/draw-speed makes another docs/speed.svg")
 
     def test_tests(self):
         """Functions named as `function` (file) stand in that file."""
