@@ -42,7 +42,8 @@ static const rg_case cases[] = {
     { "deep", "", "1,2,2,301" },
     { "deepest", "", "1,1,2,1030", .only = 1u << RG_F32 }, /* a matrix of a million elements */
     { "rank-8", "", "2,1,2,1,2,3,2,5" },
-    { "large-dy", "alpha=0.0001", "2,3,4,19", .dy_fill = { 33000, 60000 } }, /* two of them: > f16 */
+    { "large-dy", "alpha=0.0001", "2,3,4,19",
+      .dy_fill = { 33000, 60000 } }, /* two of them: > f16 */
     { "empty", "", "0,3,4,5" },
     { "no-pixels", "", "2,0,4,5", RG_CASE_ZERO },
     { "no-channels", "", "2,3,4,0" },
