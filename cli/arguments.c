@@ -58,11 +58,17 @@ static int take_one(const rg_option *options, const char *name, const char *valu
     return -1;
 }
 
+void (*rg_options_show)(const rg_option *options);
+
 int rg_options_take(const rg_option *options, int argc, char **argv,
                     int (*unknown)(void *context, const char *name, const char *value),
                     void *context)
 {
     int left = 0;
+    if (rg_options_show != NULL) {
+        rg_options_show(options);
+        return -1;
+    }
     for (int i = 0; i < argc; i++) {
         if (strcmp(argv[i], "--") == 0) {
             while (++i < argc)

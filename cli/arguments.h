@@ -31,6 +31,10 @@ int rg_options_take(const rg_option *options, int argc, char **argv,
                     int (*unknown)(void *context, const char *name, const char *value),
                     void *context);
 
+/* If set, rg_options_take() hands it the table, takes nothing and returns -1: so `help` sees the
+ * options of other commands. */
+extern void (*rg_options_show)(const rg_option *options);
+
 /* Prints the table. */
 void rg_options_help(const rg_option *options);
 

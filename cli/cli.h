@@ -5,6 +5,8 @@
 #ifndef RG_CLI_CLI_H
 #define RG_CLI_CLI_H
 
+#include <stdio.h>
+
 int rg_cmd_train(int argc, char **argv);
 int rg_cmd_eval(int argc, char **argv);
 int rg_cmd_predict(int argc, char **argv);
@@ -13,5 +15,17 @@ int rg_cmd_op(int argc, char **argv);
 int rg_cmd_check(int argc, char **argv);
 int rg_cmd_bench(int argc, char **argv);
 int rg_cmd_info(int argc, char **argv);
+int rg_cmd_help(int argc, char **argv);
+
+typedef struct rg_command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *operands; /* what stands behind the name, for the manual */
+    const char *text;     /* one line */
+} rg_command;
+
+/* All of them; the last has no name. */
+extern const rg_command rg_commands_of_program[];
+void rg_print_commands(FILE *to);
 
 #endif

@@ -8,44 +8,37 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *text;
-} commands[] = {
+const rg_command rg_commands_of_program[] = {
 #if RG_HAVE_TRAIN
-    { "train", rg_cmd_train, "train a network on images; progress, report, checkpoint" },
-    { "eval", rg_cmd_eval, "how good a trained network is on a data set" },
-    { "predict", rg_cmd_predict, "classes of images, with probabilities" },
-    { "graph", rg_cmd_graph, "draw a network, forward and backward (SVG, DOT)" },
+    { "train", rg_cmd_train, "[--OPTION VALUE]...",
+      "train a network on images; progress, report, checkpoint" },
+    { "eval", rg_cmd_eval, "CHECKPOINT [--OPTION VALUE]...",
+      "how good a trained network is on a data set" },
+    { "predict", rg_cmd_predict, "CHECKPOINT IMAGE... [--OPTION VALUE]...",
+      "classes of images, with probabilities" },
+    { "graph", rg_cmd_graph, "MODEL [--OPTION VALUE]...",
+      "draw a network, forward and backward (SVG, DOT)" },
 #endif
-    { "op", rg_cmd_op, "run one op, or its gradient, on NPY files" },
-    { "check", rg_cmd_check, "every case against its definition and finite differences" },
-    { "bench", rg_cmd_bench,
+    { "op", rg_cmd_op, "NAME [--FIELD VALUE]... [NAME=FILE]... -o NAME=FILE...",
+      "run one op, or its gradient, on NPY files" },
+    { "check", rg_cmd_check, "[OP]... [--OPTION VALUE]...",
+      "every case against its definition and finite differences" },
+    { "bench", rg_cmd_bench, "[OP]... [--OPTION VALUE]...",
       "time, bytes per second, share of the machine's limit, peers beside it" },
-    { "info", rg_cmd_info, "version, devices, instruction sets, build" },
+    { "info", rg_cmd_info, "[--json]", "version, devices, instruction sets, build" },
+    { "help", rg_cmd_help, "[--man | --bash]", "this list; the manual; completions for a shell" },
+    { .name = NULL },
 };
-enum { COMMANDS = sizeof commands / sizeof commands[0] };
-
-static void print_help(FILE *to)
-{
-    fprintf(
-        to,
-        "retrograde %s: neural-network training kernels\n\nusage: retrograde COMMAND [--help]\n\n",
-        rg_version());
-    for (int i = 0; i < COMMANDS; i++)
-        fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].text);
-}
 
 int main(int argc, char **argv)
 {
     if (argc < 2) {
-        print_help(stderr);
+        rg_print_commands(stderr);
         return 2;
     }
-    for (int i = 0; i < COMMANDS; i++) {
-        if (strcmp(argv[1], commands[i].name) == 0) {
-            const int status = commands[i].run(argc - 2, argv + 2);
+    for (const rg_command *c = rg_commands_of_program; c->name != NULL; c++) {
+        if (strcmp(argv[1], c->name) == 0) {
+            const int status = c->run(argc - 2, argv + 2);
             if (fflush(stdout) != 0 || ferror(stdout)) {
                 fprintf(stderr, "retrograde: standard output could not be written\n");
                 return status != 0 ? status : 1;
@@ -53,8 +46,8 @@ int main(int argc, char **argv)
             return status;
         }
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
-        print_help(stdout);
+    if (strcmp(argv[1], "--help") == 0) {
+        rg_print_commands(stdout);
         return 0;
     }
     if (strcmp(argv[1], "--version") == 0) {
@@ -62,6 +55,6 @@ int main(int argc, char **argv)
         return 0;
     }
     fprintf(stderr, "retrograde: there is no command '%s'\n", argv[1]);
-    print_help(stderr);
+    rg_print_commands(stderr);
     return 2;
 }

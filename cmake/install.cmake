@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The retrograde authors
-# Install: headers, both libraries, the program, a CMake package, a pkg-config file, the licence.
+# Install: headers, both libraries, the program with its manual and completions, a CMake package, a
+# pkg-config file, the licence.
 
 include(CMakePackageConfigHelpers)
 
@@ -23,6 +24,11 @@ install(TARGETS retrograde EXPORT retrograde DESTINATION ${CMAKE_INSTALL_LIBDIR}
 install(TARGETS retrograde_static EXPORT retrograde_static DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(RG_PROGRAM)
     install(TARGETS rg_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+    if(NOT CMAKE_CROSSCOMPILING) # the program writes them
+        install(FILES ${PROJECT_BINARY_DIR}/retrograde.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+        install(FILES ${PROJECT_BINARY_DIR}/retrograde.bash RENAME retrograde
+            DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+    endif()
 endif()
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 

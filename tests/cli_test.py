@@ -10,6 +10,8 @@ import json
 import math
 import os
 import random
+import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -435,6 +437,33 @@ class MainTest(ProgramTest):
         for arguments in (("--help",), ("help",), ("--version",), ("op", "--help"), ("check", "--help"),
                           ("bench", "--help"), ("info", "--help")):
             self.assertIn("retrograde", self.works(*arguments).stdout)
+
+    def test_manual(self):
+        """The manual and the completions have every option of every command."""
+        manual = self.works("help", "--man").stdout
+        script = self.works("help", "--bash").stdout
+        commands = re.findall(r"^  (\w+) ", self.works("help").stdout, re.M)
+        self.assertTrue({"op", "check", "bench", "info", "help"} <= set(commands))
+        for command in commands:
+            section = manual.split("\n.SH %s\n" % command)[1].split("\n.SH ")[0]
+            words = re.search(r"^ *%s\) options='(.*)' ;;$" % command, script, re.M).group(1).split()
+            options = re.findall(r"^  --([\w-]+)", self.works(command, "--help").stdout, re.M)
+            self.assertIn("help", options)
+            for option in options:
+                self.assertRegex(section, r"(?m)^\.B \\-\\-%s( |$)" % re.escape(option.replace("-", "\\-")))
+                self.assertIn("--" + option, words)
+            self.assertEqual(len(words), len(options))
+        self.refused(2, "help", "train", words=("train --help",))
+
+    def test_completions(self):
+        if shutil.which("bash") is None:
+            self.skipTest("there is no bash")
+        script = self.works("help", "--bash").stdout
+        for line, wanted in (("retrograde ch", ["check"]), ("retrograde bench --thr", ["--threads"])):
+            words = line.split(" ")
+            ask = "COMP_WORDS=(%s) COMP_CWORD=%d; _retrograde; echo ${COMPREPLY[@]}" % (line, len(words) - 1)
+            done = subprocess.run(["bash", "-c", script + ask], capture_output=True, text=True)
+            self.assertEqual((done.stdout.split(), done.stderr), (wanted, ""))
 
     def test_statuses(self):
         self.assertEqual(self.run_program().returncode, 2)

@@ -12,7 +12,8 @@ set(wanted ${LIB}/libretrograde.a ${LIB}/libretrograde.so ${LIB}/libretrograde.s
     ${LIB}/libretrograde.so.${VERSION} ${LIB}/pkgconfig/retrograde.pc
     ${LIB}/cmake/retrograde/retrograde-config.cmake share/doc/retrograde/LICENSE)
 if(RG_PROGRAM)
-    list(APPEND wanted bin/retrograde)
+    list(APPEND wanted bin/retrograde share/man/man1/retrograde.1
+        share/bash-completion/completions/retrograde)
 endif()
 foreach(header ${headers})
     list(APPEND wanted ${INCLUDE}/${header})
