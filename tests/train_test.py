@@ -174,16 +174,23 @@ class SameBits(Case):
 class Signals(Case):
     EPOCHS = "30"
 
+    def interrupt(self, number, out):
+        """Sends the signal in the third epoch or soon after it; whether it came before the end."""
+        child = start(*self.small("--epochs", self.EPOCHS, "--out", out))
+        seen = "".join(child.stdout.readline() for _ in range(3))  # what is trained, two epochs
+        time.sleep(random.uniform(0, 0.1))
+        child.send_signal(number)
+        output, errors = child.communicate(timeout=60)
+        if child.returncode == 0:
+            return False
+        self.assertEqual(child.returncode, 130, seen + output + errors)
+        self.assertIn("--resume " + out, output)
+        return True
+
     def test_interrupt(self):
         for number in (signal.SIGINT, signal.SIGTERM):
             out = self.path("cut%d" % number)
-            child = start(*self.small("--epochs", self.EPOCHS, "--out", out))
-            seen = [child.stdout.readline() for _ in range(3)]  # what is trained, two epochs
-            time.sleep(random.uniform(0, 0.1))
-            child.send_signal(number)
-            output, errors = child.communicate(timeout=60)
-            self.assertEqual(child.returncode, 130, "".join(seen) + output + errors)
-            self.assertIn("--resume " + out, output)
+            self.assertTrue(any(self.interrupt(number, out) for _ in range(5)))  # a busy machine may be late
             run("train", "--resume", os.path.join(out, "checkpoint.safetensors"), "--out", out)
         run(*self.small("--epochs", self.EPOCHS, "--out", self.path("whole")))
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -292,7 +299,7 @@ class BadData(Case):
                 file.write(bytes(1 << 20))
         began = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
         self.refused(folder, "train-images-idx3-ubyte.gz")
-        self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, began + (128 << 10))
+        self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, began + (192 << 10))
         data = read(packed)
         with open(packed, "wb") as file:
             file.write(data[: len(data) // 2])
