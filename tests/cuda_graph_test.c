@@ -202,6 +202,31 @@ static void test_sources(void)
     train_close(&off);
 }
 
+/* Steps that are timed one by one make a run, and read views of sources as any other. */
+static void test_time(void)
+{
+    trained timed = train_open("cuda", true), plain = train_open("cuda", false);
+    trained *const both[] = { &timed, &plain };
+    double milliseconds[64];
+    for (int k = 0; k < 2; k++) {
+        trained *t = both[k];
+        rg_tensor *wide = filled(t->r.device, RG_F64, 2, DIMS(BATCH, 2 * IN), 7);
+        rg_tensor *x = sliced(wide, DIMS(0, 1), DIMS(BATCH, IN), DIMS(1, 2));
+        EXPECT_OK(run(t, x, t->labels));
+        EXPECT(rg_plan_steps(t->plan) <= 64);
+        if (t == &timed)
+            EXPECT_OK(rg_plan_time(t->plan, t->r.queue, (rg_tensor *[]){ x, t->labels }, 1,
+                                   milliseconds));
+        for (int i = 0; t == &plain && i < 2; i++)
+            EXPECT_OK(run(t, x, t->labels));
+        rg_tensor_destroy(x);
+        rg_tensor_destroy(wide);
+    }
+    EXPECT(same_parameters(&timed, &plain, 0));
+    train_close(&timed);
+    train_close(&plain);
+}
+
 /* Nothing is waited for, and plan, sources and result are given up with work under way. */
 static void test_end(void)
 {
@@ -237,6 +262,7 @@ int main(void)
     test_training();
     test_faults();
     test_sources();
+    test_time();
     test_end();
     return rg_test_report();
 }
