@@ -363,7 +363,8 @@ RG_API rg_status rg_plan_state(rg_plan *plan, const char *name, rg_state **state
 
 /** Bytes of storage that the values and states of the last layout take together, results and
  *  constants included, parameters and sources not; what they would take without sharing; and the
- *  scratch that each run allocates besides, or that a layout keeps which is launched as one. */
+ *  scratch that the layout keeps besides, or that each run allocates on a GPU until it is launched
+ *  as one. */
 RG_API size_t rg_plan_bytes(const rg_plan *plan);
 RG_API size_t rg_plan_bytes_apart(const rg_plan *plan);
 RG_API size_t rg_plan_scratch(const rg_plan *plan);

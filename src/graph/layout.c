@@ -294,7 +294,11 @@ static rg_status record(rg_plan *plan, rg_layout_plan *layout, const rg_claims *
     }
     layout->scratch = layout->recorded->part->heap_size;
     layout->launches = count_launches(layout->recorded->part);
-    return RG_OK;
+    if (rg_plan_may_replay(plan)) /* a replay has memory of its own */
+        return RG_OK;
+    const rg_stand_ins stand_ins = { layout->stand_ins, layout->stand_ins, plan->sources_count, 0,
+                                     0 };
+    return rg_commands_keep_heap(layout->recorded, &stand_ins);
 }
 
 /* ---- layouts ---- */

@@ -667,6 +667,39 @@ rg_status rg_commands_repeat(rg_commands *commands, const rg_commands *recorded,
     return status;
 }
 
+/* Pointers into the heap of a part that is only repeated are filled in; those to stand-ins and
+ * fault words stay open. */
+static void settle_heap(rg_part *part, const rg_storage *block, const rg_stand_ins *stand_ins)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < part->relocations_count; i++) {
+        const rg_relocation r = part->relocations[i];
+        size_t offset = r.offset;
+        if (r.is_fault || (r.storage != NULL && stand_for(stand_ins, r.storage, &offset) != NULL)) {
+            part->relocations[kept++] = r;
+            continue;
+        }
+        char *pointer = block->data + r.offset + (r.storage != NULL ? r.storage->offset : 0);
+        memcpy(part->entries + r.at, &pointer, sizeof pointer);
+    }
+    part->relocations_count = kept;
+    part->heap_size = 0;
+}
+
+rg_status rg_commands_keep_heap(rg_commands *recorded, const rg_stand_ins *stand_ins)
+{
+    rg_part *part = recorded->part;
+    rg_storage *block;
+    if (part->heap_size == 0)
+        return RG_OK;
+    RG_TRY(rg_grow(&part->queue->device->allocator, (void **)&part->used, &part->used_capacity,
+                   part->used_count, sizeof part->used[0]));
+    RG_TRY(rg_storage_create(part->queue->device, part->heap_size, &block));
+    part->used[part->used_count++] = block;
+    settle_heap(part, block, stand_ins);
+    return RG_OK;
+}
+
 rg_status rg_stand_in_create(rg_commands *commands, const rg_tensor_desc *desc, size_t offset,
                              rg_tensor **tensor)
 {

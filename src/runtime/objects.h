@@ -172,6 +172,9 @@ typedef struct rg_stand_ins {
     int32_t count;
     size_t begin, end; /* bytes of the entries to be repeated; both 0: all */
 } rg_stand_ins;
+/* Gives them memory of their own for scratch and temporaries, so that it is not allocated for each
+ * repetition. Repetitions run one after the other. stand_for is not looked at. */
+rg_status rg_commands_keep_heap(rg_commands *recorded, const rg_stand_ins *stand_ins);
 /* Records what `recorded`, which is not committed, holds; on failure nothing of it. */
 rg_status rg_commands_repeat(rg_commands *commands, const rg_commands *recorded,
                              const rg_stand_ins *stand_ins);
