@@ -78,5 +78,5 @@ setup-demo setup-test setup-train:
 	@sh tools/setup $(@:setup-%=%)
 
 configure:
-	@cmake --preset release -G "$(GENERATOR)" -D RG_WERROR=$(RG_WERROR) \
+	@cmake --preset release -B $(BUILD) -G "$(GENERATOR)" -D RG_WERROR=$(RG_WERROR) \
 	    -D RG_CUDA_ARCHITECTURES="$(CUDA_ARCHITECTURES)" >/dev/null

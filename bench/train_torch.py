@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The retrograde authors
 """Images per second of PyTorch for the networks that `retrograde train` has built in, with the same
-batch and optimizer, on random images: what docs/performance.md sets beside it.
+batch and optimizer, on random images: for docs/performance.md, on a CPU.
 
 usage: OMP_NUM_THREADS=2 OPENBLAS_NUM_THREADS=1 train_torch.py MODEL [BATCH [SECONDS]]
 """

@@ -18,7 +18,7 @@ static rg_status check_data(const rg_checkpoint *c, const rg_dataset_info *info,
 {
     const rg_network_options *n = &c->network;
     RG_CHECK(n->height == info->height && n->width == info->width &&
-                 n->channels == info->channels && info->classes <= n->classes,
+                 n->channels == info->channels && info->classes == n->classes,
              RG_INVALID_ARGUMENT,
              "%s: it has %lldx%lldx%lld images of %d classes, the network takes %lldx%lldx%lld "
              "and %d",
@@ -70,7 +70,7 @@ static rg_status evaluate(const char *path, const request *q, rg_used_network *n
     if (status == RG_UNSUPPORTED) /* a set without parts */
         status = rg_dataset_open(q->data, RG_DATASET_TRAIN, &part->set);
     RG_TRY(status);
-    RG_TRY(rg_train_open_part(part, &network->checkpoint, 256));
+    RG_TRY(rg_train_open_part(part, &network->checkpoint));
     RG_TRY(check_data(&network->checkpoint, &part->info, q->data));
     status = rg_train_verdicts_create(&part->info, &verdicts);
     if (status == RG_OK)

@@ -41,24 +41,6 @@ static char *join_words(int argc, char **argv)
     return text;
 }
 
-static rg_train_request defaults(void)
-{
-    return (rg_train_request){ .device = "cpu",
-                               .out = "run",
-                               .data = "fashion-mnist",
-                               .model = "lenet",
-                               .dtype = "f32",
-                               .optimizer = "adam",
-                               .schedule = "cosine",
-                               .epochs = 6,
-                               .batch = 64,
-                               .accumulate = 1,
-                               .seed = 1,
-                               .momentum = 0.9,
-                               .drop = 0.5,
-                               .drop_every = 2 };
-}
-
 /* What the parameters of a checkpoint are made for cannot change when training goes on. */
 static bool keeps(const char *name, const char *kept, const char *wanted)
 {
@@ -110,7 +92,7 @@ static int train(rg_train_request *request, const char *command)
 {
     rg_train_run run;
     bool done = false;
-    rg_status status = rg_train_begin(&run, request, command);
+    rg_status status = rg_train_begin(&run, request);
     if (status == RG_OK)
         status = rg_train_all(&run, &interrupted, &done);
     if (status == RG_OK && done)
@@ -125,7 +107,7 @@ static int train(rg_train_request *request, const char *command)
 int rg_cmd_train(int argc, char **argv)
 {
     rg_option options[RG_TRAIN_OPTIONS];
-    rg_train_request request = defaults();
+    rg_train_request request = rg_train_defaults();
     char *command = join_words(argc, argv), *kept = NULL;
     rg_train_options(&request, options);
     int result = take_options(&request, options, argc, argv, &kept);

@@ -4,6 +4,7 @@
 #include "cli/train_options.h"
 
 #include "core/number.h"
+#include "files/json.h"
 
 #include <retrograde/schedule.h>
 
@@ -15,6 +16,26 @@ static const char *const optimizers[] = { "sgd", "rmsprop", "adam", NULL };
 static const char *const schedules[] = { "constant", "step", "cosine", NULL };
 
 enum { OF_THIS_RUN = 7 }; /* options at the head of the table that no checkpoint keeps */
+
+const char rg_train_default_data[] = "fashion-mnist";
+
+rg_train_request rg_train_defaults(void)
+{
+    return (rg_train_request){ .device = "cpu",
+                               .out = "run",
+                               .data = rg_train_default_data,
+                               .model = "lenet",
+                               .dtype = "f32",
+                               .optimizer = "adam",
+                               .schedule = "cosine",
+                               .epochs = 6,
+                               .batch = 64,
+                               .accumulate = 1,
+                               .seed = 1,
+                               .momentum = 0.9,
+                               .drop = 0.5,
+                               .drop_every = 2 };
+}
 
 void rg_train_options(rg_train_request *q, rg_option table[RG_TRAIN_OPTIONS])
 {
@@ -166,9 +187,19 @@ static const struct {
     { "drop-every", offsetof(rg_train_request, drop_every), 1, 1000000 },
 };
 
+/* Whether a path can stand on a line of a checkpoint's text. */
+static bool is_line(const char *text)
+{
+    return strlen(text) < 4000 && strpbrk(text, "\r\n") == NULL && rg_text_is_utf8(text);
+}
+
 bool rg_train_options_check(const rg_train_request *q)
 {
     rg_dtype dtype;
+    if (!is_line(q->data) || !is_line(q->model)) {
+        rg_wrong("--data and --model are paths of one line in UTF-8, of less than 4000 bytes");
+        return false;
+    }
     for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
         int64_t value;
         memcpy(&value, (const char *)q + bounds[i].offset, sizeof value);

@@ -21,7 +21,11 @@ typedef struct rg_train_request {
 
 enum { RG_TRAIN_OPTIONS = 32 };
 
-/* The defaults, and the table of all options with places in `request`. */
+rg_train_request rg_train_defaults(void);
+/* The data set where none is asked for: it may be missing. */
+extern const char rg_train_default_data[];
+
+/* The table of all options with places in `request`. */
 void rg_train_options(rg_train_request *request, rg_option table[RG_TRAIN_OPTIONS]);
 
 /* Those that a checkpoint keeps, as "name=value" lines; to be freed. */

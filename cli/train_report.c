@@ -76,12 +76,12 @@ static void copy_pixels(const rg_train_part *part, int64_t image, uint8_t *to)
     const float *pixels = from;
     float low = INFINITY, high = -INFINITY;
     for (int64_t i = 0; i < count; i++) {
-        low = fminf(low, pixels[i]);
-        high = fmaxf(high, pixels[i]);
+        low = isfinite(pixels[i]) ? fminf(low, pixels[i]) : low;
+        high = isfinite(pixels[i]) ? fmaxf(high, pixels[i]) : high;
     }
     const float scale = high > low ? 255 / (high - low) : 0;
     for (int64_t i = 0; i < count; i++)
-        to[i] = (uint8_t)((pixels[i] - low) * scale + 0.5f);
+        to[i] = isfinite(pixels[i]) ? (uint8_t)((pixels[i] - low) * scale + 0.5f) : 0;
 }
 
 static rg_status show_worst(const rg_train_run *run, const rg_train_verdicts *v, pieces *p)

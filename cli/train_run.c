@@ -14,6 +14,8 @@
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
+enum { EVALUATED = 256 }; /* images in a batch that is not trained with */
+
 static rg_status copy_text(const char *text, char **copy)
 {
     *copy = strdup(text);
@@ -28,10 +30,9 @@ static rg_status open_default(rg_train_run *run, rg_dataset **train)
 {
     const rg_train_request *q = run->request;
     rg_status status = rg_dataset_open(q->data, RG_DATASET_TRAIN, train);
-    if (status != RG_OK && strcmp(q->data, "fashion-mnist") == 0) {
-        rg_show_say(&run->show,
-                    "Fashion-MNIST is not installed (Debian: dataset-fashion-mnist); training "
-                    "with glyphs that the program draws.");
+    if (status == RG_IO && q->data == rg_train_default_data) {
+        rg_show_say(&run->show, "%s: training with glyphs that the program draws instead",
+                    rg_error_text());
         run->request->data = "glyphs";
         status = rg_dataset_open("glyphs", RG_DATASET_TRAIN, train);
     }
@@ -58,12 +59,12 @@ static rg_status open_sets(rg_train_run *run)
     return status;
 }
 
-rg_status rg_train_open_part(rg_train_part *part, const rg_checkpoint *checkpoint, int64_t batch)
+rg_status rg_train_open_part(rg_train_part *part, const rg_checkpoint *checkpoint)
 {
     rg_loader_desc desc = rg_loader_desc_default();
     RG_TRY(rg_dataset_get_info(part->set, &part->info));
     desc.dtype = checkpoint->network.dtype;
-    desc.batch = batch;
+    desc.batch = EVALUATED;
     desc.shuffle = false;
     memcpy(desc.mean, checkpoint->mean, sizeof desc.mean);
     memcpy(desc.deviation, checkpoint->deviation, sizeof desc.deviation);
@@ -262,18 +263,17 @@ static rg_status begin(rg_train_run *run)
         RG_TRY(rg_trainer_create(run->device, run->model, &options, &run->trainer));
     }
     RG_TRY(open_train(run));
-    RG_TRY(rg_train_open_part(&run->test, &run->checkpoint, 256));
+    RG_TRY(rg_train_open_part(&run->test, &run->checkpoint));
     if (run->own_validation)
-        RG_TRY(rg_train_open_part(&run->validation, &run->checkpoint, 256));
+        RG_TRY(rg_train_open_part(&run->validation, &run->checkpoint));
     RG_TRY(make_folder(run));
     RG_TRY(make_room(run));
     const rg_checkpoint *c = &run->checkpoint;
     return rg_loader_seek(run->train.loader, c->epoch, c->position);
 }
 
-rg_status rg_train_begin(rg_train_run *run, rg_train_request *request, const char *command)
+rg_status rg_train_begin(rg_train_run *run, rg_train_request *request)
 {
-    (void)command;
     *run = (rg_train_run){
         .request = request, .began = rg_seconds(), .csv.file = -1, .events.file = -1
     };
@@ -376,8 +376,7 @@ static rg_status evaluate(rg_trainer *trainer, rg_train_part *part, float probab
 rg_status rg_train_evaluate(rg_trainer *trainer, rg_train_part *part, rg_train_result *result,
                             rg_train_verdicts *verdicts)
 {
-    enum { MOST = 256 }; /* images in a batch of rg_train_open_part() */
-    const size_t bytes = MOST * (size_t)part->info.classes * sizeof(float);
+    const size_t bytes = EVALUATED * (size_t)part->info.classes * sizeof(float);
     void *probabilities = NULL;
     if (verdicts != NULL)
         RG_TRY(rg_allocate(allocator, bytes, &probabilities));

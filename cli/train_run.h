@@ -43,7 +43,7 @@ typedef struct rg_train_run {
     int64_t loss_count, loss_room, loss_every;
 } rg_train_run;
 
-rg_status rg_train_begin(rg_train_run *run, rg_train_request *request, const char *command);
+rg_status rg_train_begin(rg_train_run *run, rg_train_request *request);
 /* Trains to the end, to --stop, or until *interrupted; then *done is false. */
 rg_status rg_train_all(rg_train_run *run, const volatile int *interrupted, bool *done);
 /* Tests the network and writes the report. */
@@ -57,7 +57,7 @@ rg_status rg_train_verdicts_create(const rg_dataset_info *info, rg_train_verdict
 void rg_train_verdicts_release(const rg_dataset_info *info, rg_train_verdicts *verdicts);
 
 /* Opens a part of a data set for evaluation, normalised as a checkpoint says. */
-rg_status rg_train_open_part(rg_train_part *part, const rg_checkpoint *checkpoint, int64_t batch);
+rg_status rg_train_open_part(rg_train_part *part, const rg_checkpoint *checkpoint);
 void rg_train_close_part(rg_train_part *part);
 
 /* ---- train_report.c ---- */

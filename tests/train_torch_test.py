@@ -18,7 +18,10 @@ try:
     import torch
     import torch.nn.functional as F
 except ImportError:
-    print("skipped: there is no PyTorch")
+    SYSTEM_PYTHON = "/usr/bin/python3"  # the one that Debian's python3-torch belongs to
+    if os.path.exists(SYSTEM_PYTHON) and os.path.realpath(sys.executable) != os.path.realpath(SYSTEM_PYTHON):
+        os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, *sys.argv])
+    print("skipped: there is no PyTorch (Debian: python3-torch)")
     sys.exit(77)
 
 STEPS, BATCH, HEIGHT, WIDTH, CLASSES, RATE = 10, 8, 14, 14, 10, 0.01

@@ -13,7 +13,7 @@
  *      rg_value *w = rg_graph_parameter(graph, "w", &desc);
  *      rg_value *y = rg_node_output(rg_graph_dense(graph, &dense, (rg_value *[]){ x, w }), 0);
  *      …
- *      rg_graph_gradients(graph, loss, NULL, NULL, NULL);
+ *      rg_graph_gradients(graph, &loss, NULL, 1, NULL, NULL);
  *      rg_graph_result(graph, rg_value_gradient(w), "dw");
  *
  *  rg_graph_<op>() for every op stands in retrograde/nodes.h. */

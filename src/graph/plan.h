@@ -64,7 +64,7 @@ typedef struct rg_layout_plan {
     rg_state **states;   /* by step */
     rg_storage *storage;
     size_t bytes, apart; /* of the storage; of all values and states if none shared */
-    size_t scratch;      /* of kernels, allocated for each run */
+    size_t scratch;      /* of kernels */
     int64_t launches;
     rg_commands *recorded;
     size_t *ends;           /* by step: where its entries end */

@@ -91,6 +91,7 @@ static const rg_case cases[] = {
     { "wide-long", "neuron.kind=relu", "521,9 35,9 35", RG_CASE_WIDE },
     { "wide-empty", "", "0,5 3,5 3", RG_CASE_ZERO | RG_CASE_WIDE },
     { "empty", "", "0,5 3,5 3", RG_CASE_ZERO },
+    { "no-rows-many-outputs", "layout=in_out", "0,2,3 2,3,67 67", RG_CASE_ZERO },
     { "no-inputs", "", "3,0 5,0 5", RG_CASE_ZERO },
     { "no-outputs", "", "3,5 0,5 0", RG_CASE_ZERO },
     { "special", "", "6,9 5,9 5", RG_CASE_SPECIAL, .x_fill = { { .at = special } } },

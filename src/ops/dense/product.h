@@ -189,7 +189,7 @@ static inline void rg_product_choose(rg_product_args *k, rg_dtype dtype)
                   !k->has_bias && !k->symmetric && k->neuron == RG_NEURON_NONE &&
                   (!k->add || k->k.count <= RG_PRODUCT_DEPTH);
     /* Where not even one panel has room, every block of rows packs b for itself, piece by piece. */
-    k->packed = !k->direct_b && k->m.count > RG_PRODUCT_ROWS && k->k.count > 0 &&
+    k->packed = !k->direct_b && k->m.count > RG_PRODUCT_ROWS && k->k.count > 0 && k->n.count > 0 &&
                 k->k.count <= RG_PACK_MOST / RG_PRODUCT_PANEL;
     k->tiles &= k->packed;
 }
