@@ -6,6 +6,7 @@
 #include "cli/train_run.h"
 #include "cli/use_checkpoint.h"
 
+#include <math.h>
 #include <stdio.h>
 
 typedef struct request {
@@ -32,9 +33,12 @@ static void print_result(const rg_checkpoint *c, const rg_train_part *part,
                          const rg_train_result *result, const rg_train_verdicts *v, bool json)
 {
     const int32_t classes = part->info.classes;
+    char loss[32] = "null"; /* JSON knows no NaN */
+    if (isfinite(result->loss))
+        snprintf(loss, sizeof loss, "%.9g", result->loss);
     if (json)
-        printf("{\"images\":%lld,\"loss\":%.9g,\"accuracy\":%.9g,\"confusion\":[",
-               (long long)part->info.count, result->loss, result->accuracy);
+        printf("{\"images\":%lld,\"loss\":%s,\"accuracy\":%.9g,\"confusion\":[",
+               (long long)part->info.count, loss, result->accuracy);
     else
         printf("%lld images: accuracy %.2f %%, loss %.4f\n\n%-20s %8s %8s\n",
                (long long)part->info.count, 100 * result->accuracy, result->loss, "class", "images",
@@ -70,8 +74,9 @@ static rg_status evaluate(const char *path, const request *q, rg_used_network *n
     if (status == RG_UNSUPPORTED) /* a set without parts */
         status = rg_dataset_open(q->data, RG_DATASET_TRAIN, &part->set);
     RG_TRY(status);
-    RG_TRY(rg_train_open_part(part, &network->checkpoint));
+    RG_TRY(rg_dataset_get_info(part->set, &part->info));
     RG_TRY(check_data(&network->checkpoint, &part->info, q->data));
+    RG_TRY(rg_train_open_part(part, &network->checkpoint));
     status = rg_train_verdicts_create(&part->info, &verdicts);
     if (status == RG_OK)
         status = rg_train_evaluate(network->trainer, part, &result, &verdicts);

@@ -8,6 +8,7 @@
 #include "files/whole_file.h"
 #include "train/png_image.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -149,6 +150,8 @@ static rg_status predict_one(rg_used_network *network, const char *path, const r
         rg_element_set(image, n->dtype, i, (pixels[i] - c->mean[channel]) / c->deviation[channel]);
     }
     RG_TRY(rg_trainer_evaluate(network->trainer, image, &label, 1, probabilities, &outcome));
+    for (int32_t i = 0; i < n->classes; i++)
+        RG_CHECK(!isnan(probabilities[i]), RG_MALFORMED, "%s: the network answers with NaN", path);
     print_answer(c, path, probabilities, q);
     return RG_OK;
 }

@@ -81,6 +81,10 @@ static int take_options(rg_train_request *request, rg_option options[], int argc
                            keeps("optimizer", before.optimizer, request->optimizer) &&
                            keeps("dtype", before.dtype, request->dtype)))
             left = -1;
+        if (left == 0 && before.accumulate != request->accumulate) {
+            rg_wrong("--accumulate cannot change when a run is resumed");
+            left = -1;
+        }
     }
     if (left > 0)
         rg_wrong("'%s' is no option; see --help", argv[0]);

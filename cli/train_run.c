@@ -30,7 +30,7 @@ static rg_status open_default(rg_train_run *run, rg_dataset **train)
 {
     const rg_train_request *q = run->request;
     rg_status status = rg_dataset_open(q->data, RG_DATASET_TRAIN, train);
-    if (status == RG_IO && q->data == rg_train_default_data) {
+    if (status == RG_IO && q->data == rg_train_default_data && q->resume == NULL) {
         rg_show_say(&run->show, "%s: training with glyphs that the program draws instead",
                     rg_error_text());
         run->request->data = "glyphs";
@@ -129,12 +129,20 @@ static rg_status check_data(const rg_checkpoint *c, const rg_dataset_info *info,
     RG_CHECK(n->height == info->height && n->width == info->width &&
                  n->channels == info->channels && n->classes == info->classes,
              RG_INVALID_ARGUMENT,
-             "%s: the checkpoint is for %lldx%lldx%lld images of %d classes, the data has "
+             "%s: the network is for %lldx%lldx%lld images of %d classes, the data has "
              "%lldx%lldx%lld and %d",
              path, (long long)n->height, (long long)n->width, (long long)n->channels, n->classes,
              (long long)info->height, (long long)info->width, (long long)info->channels,
              info->classes);
     return RG_OK;
+}
+
+/* A part that is not trained with, of the shape that the network takes. */
+static rg_status open_part(const rg_train_run *run, rg_train_part *part)
+{
+    RG_TRY(rg_dataset_get_info(part->set, &part->info));
+    RG_TRY(check_data(&run->checkpoint, &part->info, run->request->data));
+    return rg_train_open_part(part, &run->checkpoint);
 }
 
 static rg_status resume(rg_train_run *run)
@@ -219,7 +227,10 @@ static rg_status make_room(rg_train_run *run)
     enum { POINTS = 2000 };
     const int64_t batches = rg_loader_batches(run->train.loader) * run->request->epochs;
     void *memory;
-    run->steps = (batches + run->request->accumulate - 1) / run->request->accumulate;
+    run->steps = batches / run->request->accumulate;
+    RG_CHECK(run->steps > 0, RG_INVALID_ARGUMENT,
+             "--accumulate is %lld; the whole training has %lld batches",
+             (long long)run->request->accumulate, (long long)batches);
     run->loss_every = batches / POINTS + 1;
     run->loss_room = batches / run->loss_every + 2;
     RG_TRY(
@@ -263,9 +274,9 @@ static rg_status begin(rg_train_run *run)
         RG_TRY(rg_trainer_create(run->device, run->model, &options, &run->trainer));
     }
     RG_TRY(open_train(run));
-    RG_TRY(rg_train_open_part(&run->test, &run->checkpoint));
+    RG_TRY(open_part(run, &run->test));
     if (run->own_validation)
-        RG_TRY(rg_train_open_part(&run->validation, &run->checkpoint));
+        RG_TRY(open_part(run, &run->validation));
     RG_TRY(make_folder(run));
     RG_TRY(make_room(run));
     const rg_checkpoint *c = &run->checkpoint;
@@ -439,7 +450,8 @@ static rg_status train_epoch(rg_train_run *run, const volatile int *interrupted,
                                &outcome));
         c->position = batch.position + batch.count;
         count_outcome(run, &outcome);
-        p->images = c->images - before;
+        p->images = c->images;
+        p->fresh = c->images - before;
         p->right = c->right;
         p->loss = c->loss;
         p->seconds = rg_seconds() - began;
@@ -448,6 +460,7 @@ static rg_status train_epoch(rg_train_run *run, const volatile int *interrupted,
     RG_TRY(catch_up(run));
     *p = (rg_train_progress){ .epoch = p->epoch,
                               .images = c->images,
+                              .fresh = c->images - before,
                               .right = c->right,
                               .loss = c->loss,
                               .seconds = rg_seconds() - began,
@@ -470,7 +483,7 @@ static rg_status end_epoch(rg_train_run *run, const rg_train_progress *p)
                            .validation_loss = v.loss,
                            .validation_accuracy = v.accuracy,
                            .seconds = p->seconds,
-                           .images_per_second = (double)p->images / p->seconds,
+                           .images_per_second = (double)p->fresh / p->seconds,
                            .learning_rate = p->rate };
     rg_show_epoch(&run->show, p, &v);
     RG_TRY(add_metrics(run, &run->epochs[run->epoch_count - 1]));
@@ -484,27 +497,32 @@ static rg_status end_epoch(rg_train_run *run, const rg_train_progress *p)
     return save(run);
 }
 
+static bool is_patience_over(const rg_train_run *run)
+{
+    const rg_checkpoint *c = &run->checkpoint;
+    const int64_t patience = run->request->patience;
+    return patience > 0 && c->best_epoch > 0 && c->epoch - c->best_epoch >= patience;
+}
+
 rg_status rg_train_all(rg_train_run *run, const volatile int *interrupted, bool *done)
 {
     const rg_train_request *q = run->request;
     rg_checkpoint *c = &run->checkpoint;
     *done = false;
-    while (c->epoch < q->epochs && (q->stop == 0 || c->epoch < q->stop)) {
+    while (c->epoch < q->epochs && !is_patience_over(run) && (q->stop == 0 || c->epoch < q->stop)) {
         rg_train_progress p = { .epoch = c->epoch + 1 };
         bool whole;
         RG_TRY(train_epoch(run, interrupted, &p, &whole));
         if (!whole)
             return save(run);
         RG_TRY(end_epoch(run, &p));
-        if (q->patience > 0 && c->epoch - c->best_epoch >= q->patience) {
+        if (is_patience_over(run))
             rg_show_say(&run->show, "no better epoch since %lld: training ends",
                         (long long)c->best_epoch);
-            break;
-        }
-        if (*interrupted)
+        else if (*interrupted)
             return RG_OK;
     }
-    *done = q->stop == 0 || c->epoch != q->stop || c->epoch >= q->epochs;
+    *done = c->epoch >= q->epochs || is_patience_over(run);
     return RG_OK;
 }
 

@@ -84,7 +84,7 @@ void rg_show_progress(rg_train_show *show, const rg_train_progress *p)
     printf("\r\033[Kepoch %" PRId64 "/%" PRId64 " │%s│ loss %.4f  accuracy %.4f  %.0f images/s  "
            "%s left",
            p->epoch, show->epochs, bar, per_image(p->loss, p->images),
-           per_image((double)p->right, p->images), (double)p->images / p->seconds, left);
+           per_image((double)p->right, p->images), (double)p->fresh / p->seconds, left);
     fflush(stdout);
 }
 
@@ -110,7 +110,7 @@ void rg_show_epoch(rg_train_show *show, const rg_train_progress *p,
         json_number("validation_accuracy", validation->accuracy);
         json_number("rate", p->rate);
         json_number("seconds", p->seconds);
-        json_number("images_per_second", (double)p->images / p->seconds);
+        json_number("images_per_second", (double)p->fresh / p->seconds);
         puts("}");
     } else {
         if (show->terminal)
@@ -118,7 +118,7 @@ void rg_show_epoch(rg_train_show *show, const rg_train_progress *p,
         printf("epoch %2" PRId64 "/%" PRId64 "  loss %.4f  accuracy %.4f  validation loss %.4f  "
                "accuracy %.4f  %.1f s  %.0f images/s\n",
                p->epoch, show->epochs, loss, accuracy, validation->loss, validation->accuracy,
-               p->seconds, (double)p->images / p->seconds);
+               p->seconds, (double)p->fresh / p->seconds);
     }
     fflush(stdout);
 }

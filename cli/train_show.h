@@ -20,7 +20,8 @@ typedef struct rg_train_show {
 typedef struct rg_train_progress {
     int64_t epoch; /* from 1 */
     int64_t images, right;
-    double loss; /* sum */
+    int64_t fresh; /* images of this run alone */
+    double loss;   /* sum */
     double seconds, rate;
 } rg_train_progress;
 

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -38,7 +39,10 @@ static void add_integer(texts *t, const char *key, int64_t value)
 static void add_real(texts *t, const char *key, double value)
 {
     char *text = t->numbers[t->count];
-    rg_number_text(value, text, NUMBER);
+    if (isnan(value)) /* of either sign */
+        snprintf(text, NUMBER, "nan");
+    else
+        rg_number_text(value, text, NUMBER);
     add_text(t, key, text);
 }
 
@@ -196,8 +200,8 @@ static rg_status read_reals(const source *s, const char *key, int64_t count, dou
         char number[NUMBER];
         const size_t length = strcspn(text, ",");
         snprintf(number, sizeof number, "%.*s", (int)(length < NUMBER ? length : NUMBER - 1), text);
-        RG_CHECK(length < NUMBER && rg_number_parse(number, &values[i]), RG_MALFORMED,
-                 "%s: '%s' does not hold %" PRId64 " numbers", s->path, key, count);
+        RG_CHECK(length < NUMBER && rg_number_parse(number, &values[i]) && isfinite(values[i]),
+                 RG_MALFORMED, "%s: '%s' does not hold %" PRId64 " numbers", s->path, key, count);
         text += length + (text[length] == ',');
     }
     return RG_OK;
@@ -238,6 +242,7 @@ static rg_status read_network(const source *s, rg_network_options *n)
 
 static rg_status read_texts(const source *s, rg_checkpoint *c)
 {
+    const int64_t many = INT64_C(1) << 48, epochs = 1000000; /* so that nothing overflows */
     const char *format;
     RG_TRY(find_text(s, "format", &format));
     RG_CHECK(strcmp(format, "retrograde checkpoint 1") == 0, RG_UNSUPPORTED,
@@ -249,13 +254,15 @@ static rg_status read_texts(const source *s, rg_checkpoint *c)
     RG_TRY(read_names(s, c));
     RG_TRY(read_reals(s, "mean", c->network.channels, c->mean));
     RG_TRY(read_reals(s, "deviation", c->network.channels, c->deviation));
-    RG_TRY(read_integer(s, "epoch", 0, INT64_MAX, &c->epoch));
-    RG_TRY(read_integer(s, "position", 0, INT64_MAX, &c->position));
+    for (int64_t i = 0; i < c->network.channels; i++)
+        RG_CHECK(c->deviation[i] > 0, RG_MALFORMED, "%s: a deviation is not more than 0", s->path);
+    RG_TRY(read_integer(s, "epoch", 0, epochs, &c->epoch));
+    RG_TRY(read_integer(s, "position", 0, many, &c->position));
     RG_TRY(read_integer(s, "steps", 0, INT64_MAX / 2, &c->steps));
     RG_TRY(read_integer(s, "batches", 0, INT64_MAX / 2, &c->batches));
-    RG_TRY(read_integer(s, "images", 0, INT64_MAX, &c->images));
-    RG_TRY(read_integer(s, "right", 0, INT64_MAX, &c->right));
-    RG_TRY(read_integer(s, "best_epoch", 0, INT64_MAX, &c->best_epoch));
+    RG_TRY(read_integer(s, "images", 0, many, &c->images));
+    RG_TRY(read_integer(s, "right", 0, many, &c->right));
+    RG_TRY(read_integer(s, "best_epoch", 0, epochs, &c->best_epoch));
     RG_TRY(read_real(s, "loss", &c->loss));
     return read_real(s, "best_accuracy", &c->best_accuracy);
 }

@@ -5,6 +5,7 @@
 
 #include "core/memory.h"
 #include "core/number.h"
+#include "files/json.h"
 #include "files/whole_file.h"
 #include "ops/ops.h"
 
@@ -284,9 +285,13 @@ rg_status rg_model_parse(const char *name, const char *text, rg_model **model)
     made->name = strdup(name);
     made->text = strdup(text);
     reader r = { .name = name, .model = made };
-    rg_status status = made->name != NULL && made->text != NULL
-                           ? read_lines(&r, text)
-                           : rg_fail(RG_OUT_OF_MEMORY, "out of memory for a model");
+    rg_status status = RG_OK;
+    if (made->name == NULL || made->text == NULL)
+        status = rg_fail(RG_OUT_OF_MEMORY, "out of memory for a model");
+    else if (!rg_text_is_utf8(text)) /* a checkpoint keeps it */
+        status = rg_fail(RG_MALFORMED, "%s: the text is not UTF-8", name);
+    else
+        status = read_lines(&r, text);
     if (status != RG_OK) {
         rg_model_destroy(made);
         return status;

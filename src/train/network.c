@@ -52,6 +52,7 @@ static rg_status weight_shape(const builder *b, int64_t outputs, rg_tensor_desc 
     if (is(b->layer->op->name, "dense")) {
         const rg_dense_desc *d = (const rg_dense_desc *)(const void *)b->desc;
         const bool first = d->layout == RG_DENSE_OUT_IN;
+        RG_CHECK(x->rank >= 2, RG_MALFORMED, "dense reads images, or rows of numbers");
         *fan_in = 1;
         for (int32_t i = 1; i < x->rank; i++) {
             dims[first ? i : i - 1] = x->dims[i];
@@ -126,7 +127,7 @@ static void adjust(builder *b, size_t index)
     if (is(b->layer->op->name, "dropout")) {
         rg_dropout_desc *d = (rg_dropout_desc *)(void *)b->desc;
         d->step_input = true;
-        d->seed += b->options->seed + (int64_t)index;
+        d->seed = (int64_t)((uint64_t)d->seed + (uint64_t)b->options->seed + index);
     }
 }
 
