@@ -256,7 +256,8 @@ typedef struct rg_plan_options {
      *  (default): no bound. */
     size_t budget;
     /** Parameters of the same name and shape are those of this plan, on the same device (default
-     *  NULL). */
+     *  NULL). Runs of both then go to one queue, and one that updates parameters on the host is
+     *  waited for before the other plan is encoded. */
     const struct rg_plan *share;
 } rg_plan_options;
 RG_API rg_plan_options rg_plan_options_default(void);
@@ -353,8 +354,8 @@ RG_API rg_status rg_plan_run_async(rg_plan *plan, rg_tensor *const sources[],
                                    void (*handler)(void *context, rg_status outcome),
                                    void *context);
 
-/** A result of the runs with the shapes that were prepared or encoded last; it belongs to the
- *  plan, and each run with these shapes writes it anew. */
+/** A result of the run that was prepared or encoded last. It belongs to the plan; ask again after
+ *  each encode: runs with other shapes, or with sources that are aligned otherwise, have others. */
 RG_API rg_status rg_plan_result(rg_plan *plan, const char *name, rg_tensor **tensor);
 
 /** The state that was asked for by this name, for the shapes prepared or encoded last. It belongs

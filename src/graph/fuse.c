@@ -364,6 +364,15 @@ static rg_status absorb_softmax(rg_schedule *s, int32_t softmax, int32_t loss, c
     return RG_OK;
 }
 
+/* Whether the loss and all its gradients still see the value that softmax reads. */
+static bool lasts(const rg_schedule *s, int32_t value, int32_t loss)
+{
+    int32_t last = loss;
+    for (int32_t i = loss; i < s->steps_count; i++)
+        last = s->steps[i].forward == loss ? i : last;
+    return !is_overwritten(s, value, last);
+}
+
 static rg_status fuse_softmax(rg_schedule *s, int32_t at, bool *fused)
 {
     const rg_step *step = &s->steps[at];
@@ -387,7 +396,7 @@ static rg_status fuse_softmax(rg_schedule *s, int32_t at, bool *fused)
             return RG_OK;
     }
     if (!is_read_by(s, y, at, before) || !gradients_pair(s, before, at, 0, true) ||
-        !takes_desc(s, step->op, &desc))
+        !takes_desc(s, step->op, &desc) || !lasts(s, s->steps[before].in[0], at))
         return RG_OK;
     *fused = true;
     return absorb_softmax(s, before, at, &desc);

@@ -203,7 +203,8 @@ static rg_status make_step(rg_plan *plan, const draft *d, const rg_node *node, r
     for (int32_t i = 0; i < RG_MAX_INPUTS; i++) {
         step->source[i] = node->gradient ? id_of(node->x[i]) : -1;
         step->base[i] = -1;
-        step->x[i] = reads & (uint32_t)RG_READS_X << i ? id_of(node->x[i]) : -1;
+        const bool for_shape = node->gradient && node->forward == NULL;
+        step->x[i] = for_shape || reads & (uint32_t)RG_READS_X << i ? id_of(node->x[i]) : -1;
     }
     for (int32_t i = 0; i < RG_MAX_OUTPUTS; i++)
         step->y[i] = reads & (uint32_t)RG_READS_Y << i ? id_of(node->y[i]) : -1;

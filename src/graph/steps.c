@@ -192,6 +192,8 @@ static bool may_add(const rg_schedule *s, int32_t sum, int32_t base, int32_t las
 {
     const int32_t root = rg_schedule_root(s, base), total = s->steps[sum].out[0];
     const rg_slot *from = &s->slots[root], *to = &s->slots[last];
+    if (s->steps[sum].keeps || s->steps[sum].shown)
+        return false; /* its state is wanted */
     if (base == last || from->kind != RG_VALUE_OUTPUT || from->parameter >= 0 || from->result ||
         to->kind != RG_VALUE_OUTPUT || to->result || to->parameter >= 0 || to->readers != 1 ||
         to->view >= 0 || s->slots[total].parameter >= 0 || s->slots[base].made >= to->made)

@@ -103,7 +103,7 @@ static rg_figure tick_text(const frame *f, double value)
         return rg_shortest(value);
     if (f->chart->unit == RG_CHART_PERCENT)
         return rg_percent(value, decimals_of(f->y.step * 100));
-    if (fabs(f->y.high) >= 1e5 || f->y.step < 1e-4)
+    if (fabs(f->y.high) >= 1e5 || fabs(value) >= 1e5 || f->y.step < 1e-4)
         return value == 0 ? rg_fixed(0, 0) : rg_significant(value, 2);
     return f->y.step >= 1 ? rg_count((int64_t)value) : rg_fixed(value, decimals_of(f->y.step));
 }

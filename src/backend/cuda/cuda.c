@@ -394,16 +394,18 @@ static void note(rg_list *list, cudaError_t error)
 /* Reads the fault words after the list has run; the first entry that faulted counts. */
 static void read_faults(cuda_queue *queue, rg_list *list)
 {
-    uint32_t words[64];
+    uint32_t words[64]; /* those of number 64 * block and on */
+    int32_t block = -1;
     const rg_entry *entry;
     for (size_t at = 0; at < list->bytes && list->outcome == RG_OK; at += entry->size) {
         entry = (const rg_entry *)(const void *)(list->entries + at);
         const int32_t word = entry->fault % 64;
         if (entry->fault_text == NULL)
             continue;
-        if (word == 0) {
-            const int32_t left = list->fault_count - entry->fault;
-            const rg_copy_args args = { .device = (void *)(list->faults + entry->fault),
+        if (entry->fault / 64 != block) {
+            block = entry->fault / 64;
+            const int32_t left = list->fault_count - 64 * block;
+            const rg_copy_args args = { .device = (void *)(list->faults + 64 * block),
                                         .host = words,
                                         .dims = { left < 64 ? left : 64 },
                                         .strides = { 1 },
