@@ -30,7 +30,7 @@ static void begin(rg_pieces *p)
         p->cut++;
     p->left = args->dims[p->cut];
     p->row = (size_t)args->element;
-    for (int32_t d = p->cut + 1; d < args->rank; d++)
+    for (int32_t d = p->cut + 1; d < args->rank && d < RG_MAX_RANK; d++)
         p->row *= (size_t)args->dims[d];
     p->staging = p->direct == NULL ? (size_t)rows_of_piece(p) * p->row : 0;
 }
