@@ -139,9 +139,10 @@ struct rg_commands {
 /* Makes part->fate, unless there is one. */
 rg_status rg_part_need_fate(rg_part *part);
 
-/* For what records entries: an entry with room for `args_size` bytes of args, which stand at
- * `args_at`; a pointer of the args to a tensor; one that is known at commit; and all that commit
- * settles. */
+/* For what records entries: room for `size` more bytes of them; an entry with room for `args_size`
+ * bytes of args, which stand at `args_at`; a pointer of the args to a tensor; one that is known at
+ * commit; and all that commit settles. */
+rg_status rg_part_make_room(rg_part *part, size_t size);
 rg_status rg_part_add(rg_part *part, const rg_entry *entry, const void *args, size_t args_size,
                       size_t *args_at);
 rg_status rg_part_bind(rg_part *part, size_t at, rg_storage *storage, size_t offset);
@@ -162,6 +163,8 @@ typedef struct rg_mark {
 rg_mark rg_commands_mark(const rg_commands *commands);
 void rg_commands_rewind(rg_commands *commands, rg_mark mark);
 rg_status rg_commands_recording(const rg_commands *commands, const char *who);
+
+/* ---- repeat.c ---- */
 
 /* Commands that are recorded once and repeated in others. A stand-in takes the place of a tensor
  * that is only known then: it has a shape, and an offset that tells how the tensor is aligned. */

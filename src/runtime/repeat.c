@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Repetitions: commands recorded once, taken into others with tensors in the place of stand-ins. */
+#include "runtime/objects.h"
+
+/* The entries of `from`, behind those of `part`, with fault words of their own. */
+static rg_status repeat_entries(rg_part *part, const rg_part *from, size_t begin, size_t end)
+{
+    if (begin == end)
+        return RG_OK;
+    RG_TRY(rg_part_make_room(part, end - begin));
+    char *entries = part->entries + part->entries_size;
+    memcpy(entries, from->entries + begin, end - begin);
+    for (size_t at = 0; at < end - begin;) {
+        rg_entry *entry = (rg_entry *)(void *)(entries + at);
+        entry->fault += part->list.fault_count;
+        part->list.moved += entry->bytes;
+        at += entry->size;
+    }
+    part->entries_size += end - begin;
+    return RG_OK;
+}
+
+/* Storages that `from` keeps alive, each once: stand-ins are left out. */
+static rg_status repeat_used(rg_part *part, const rg_part *from)
+{
+    for (size_t i = 0; i < from->used_count; i++) {
+        const bool again = i > 0 && from->used[i] == from->used[i - 1];
+        if (from->used[i]->part != NULL || again)
+            continue;
+        RG_TRY(rg_grow(&part->queue->device->allocator, (void **)&part->used, &part->used_capacity,
+                       part->used_count, sizeof part->used[0]));
+        part->used[part->used_count++] = rg_storage_retain(from->used[i]);
+    }
+    return RG_OK;
+}
+
+/* The tensor that takes the place of a stand-in with this storage; NULL for a temporary. */
+static const rg_tensor *stand_for(const rg_stand_ins *s, const rg_storage *storage, size_t *offset)
+{
+    for (int32_t i = 0; i < s->count; i++) {
+        if (s->tensors[i]->storage == storage) {
+            *offset += s->stand_for[i]->offset - s->tensors[i]->offset;
+            return s->stand_for[i];
+        }
+    }
+    return NULL;
+}
+
+static rg_status repeat_relocations(rg_part *part, const rg_part *from, size_t entries, size_t heap,
+                                    size_t begin, size_t end, const rg_stand_ins *stand_ins)
+{
+    for (size_t i = 0; i < from->relocations_count; i++) {
+        rg_relocation r = from->relocations[i];
+        if (r.at < begin || r.at >= end)
+            continue;
+        r.at += entries - begin;
+        const rg_tensor *tensor =
+            r.storage != NULL ? stand_for(stand_ins, r.storage, &r.offset) : NULL;
+        if (tensor != NULL) {
+            RG_TRY(rg_part_bind(part, r.at, tensor->storage, r.offset));
+            continue;
+        }
+        if (r.is_fault)
+            r.offset += (size_t)part->list.fault_count * sizeof(uint32_t);
+        else
+            r.offset += heap + (r.storage != NULL ? r.storage->offset : 0);
+        r.storage = NULL;
+        RG_TRY(rg_part_relocate(part, r));
+    }
+    return RG_OK;
+}
+
+static rg_status repeat(rg_part *part, const rg_part *from, const rg_stand_ins *stand_ins)
+{
+    const size_t entries = part->entries_size;
+    size_t heap = 0;
+    if (from->heap_size > 0) {
+        RG_TRY(rg_heap_take(part, from->heap_size, &heap));
+        rg_heap_give(part, heap);
+    }
+    const size_t end = stand_ins->end > 0 ? stand_ins->end : from->entries_size;
+    RG_TRY(repeat_entries(part, from, stand_ins->begin, end));
+    RG_TRY(repeat_used(part, from));
+    RG_TRY(repeat_relocations(part, from, entries, heap, stand_ins->begin, end, stand_ins));
+    part->list.fault_count += from->list.fault_count;
+    return RG_OK;
+}
+
+rg_status rg_commands_repeat(rg_commands *commands, const rg_commands *recorded,
+                             const rg_stand_ins *stand_ins)
+{
+    const rg_mark mark = rg_commands_mark(commands);
+    const rg_status status = repeat(commands->part, recorded->part, stand_ins);
+    if (status != RG_OK)
+        rg_commands_rewind(commands, mark);
+    return status;
+}
+
+/* Pointers into the heap of a part that is only repeated are filled in; those to stand-ins and
+ * fault words stay open. */
+static void settle_heap(rg_part *part, const rg_storage *block, const rg_stand_ins *stand_ins)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < part->relocations_count; i++) {
+        const rg_relocation r = part->relocations[i];
+        size_t offset = r.offset;
+        if (r.is_fault || (r.storage != NULL && stand_for(stand_ins, r.storage, &offset) != NULL)) {
+            part->relocations[kept++] = r;
+            continue;
+        }
+        char *pointer = block->data + r.offset + (r.storage != NULL ? r.storage->offset : 0);
+        memcpy(part->entries + r.at, &pointer, sizeof pointer);
+    }
+    part->relocations_count = kept;
+    part->heap_size = 0;
+}
+
+rg_status rg_commands_keep_heap(rg_commands *recorded, const rg_stand_ins *stand_ins)
+{
+    rg_part *part = recorded->part;
+    rg_storage *block;
+    if (part->heap_size == 0)
+        return RG_OK;
+    RG_TRY(rg_grow(&part->queue->device->allocator, (void **)&part->used, &part->used_capacity,
+                   part->used_count, sizeof part->used[0]));
+    RG_TRY(rg_storage_create(part->queue->device, part->heap_size, &block));
+    part->used[part->used_count++] = block;
+    settle_heap(part, block, stand_ins);
+    return RG_OK;
+}
+
+rg_status rg_stand_in_create(rg_commands *commands, const rg_tensor_desc *desc, size_t offset,
+                             rg_tensor **tensor)
+{
+    RG_TRY(rg_tensor_make(commands->queue->device, desc, tensor));
+    RG_TRY(rg_storage_create(commands->queue->device, 0, &(*tensor)->storage));
+    (*tensor)->storage->part = commands->part;
+    (*tensor)->offset = offset;
+    return RG_OK;
+}
