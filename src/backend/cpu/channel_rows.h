@@ -67,6 +67,15 @@ typedef struct channel_run {
     bool dense, any_order;
 } channel_run;
 
+/* The image of tensor t. */
+RG_OUTLINE const void *image_at(const void *data, const rg_channels *s, int t, int64_t image,
+                                rg_dtype T)
+{
+    int64_t offsets[RG_WALK_TENSORS];
+    rg_walk_offsets(&s->images, t + 1, image, offsets);
+    return at(data, offsets[t], T);
+}
+
 /* Where a row stands: data[] holds what is read, and as the last one, where it `writes`, what is
  * written. */
 RG_INLINE channel_run run_at(const rg_channels *s, const void *const data[], const int tensors,

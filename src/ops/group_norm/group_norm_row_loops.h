@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Group normalisation where every image is one row: what is done with a pair of vectors of a group,
+ * and the loops over it. */
+#ifndef RG_OPS_GROUP_NORM_ROW_LOOPS_H
+#define RG_OPS_GROUP_NORM_ROW_LOOPS_H
+
+#include "ops/norm_cpu.h"
+
+/* Elements whose sums are taken before they are added to those of the pieces before. */
+enum { ROW_PIECE = 64 * CHANNEL_PAIR };
+
+/* Images that are taken at once, and elements of a group whose gamma and beta are kept as they are
+ * needed, in real and in the order of pairs. */
+enum { ROWS = 1, ROW_ROOM = 8192 };
+
+/* Of 16 bits, rows of so many elements at most are started while the one before is finished: there
+ * the time goes by until sums and roots are known. Others would only take each other's place in the
+ * nearest cache. */
+enum { ROW_AHEAD = 512 };
+
+/* What one group has in all rows. */
+typedef struct group_rows {
+    const char *gamma, *beta;
+    int64_t dy_step, x_step, out_step, gamma_step, beta_step;
+    int64_t count;
+    int64_t ahead; /* elements to the row that is started when this one is finished */
+    double each;   /* 1 / count */
+    bool has_gamma, has_beta, dense, add;
+    bool fast;                  /* neighbours, and a variant with loops of its own */
+    rg_dtype dtype;             /* of gamma and beta */
+    real *dgamma, *dbeta;       /* sums over rows, or NULL; whole pairs in the order of pairs */
+    const norm_columns *neuron; /* its neuron alone */
+    const real *gammas, *betas; /* of ROW_ROOM elements at most, or NULL */
+    int variant;
+} group_rows;
+
+/* A group of one row. */
+typedef struct group_row {
+    const char *dy, *x;
+    char *out; /* or NULL */
+    real near, mean, rest, s;
+    real shift, offset, weight; /* xh = t s + shift; dx = h s - offset + xh weight */
+} group_row;
+
+/* Sums over a row. */
+typedef struct row_sums {
+    vpair a, b;
+} row_sums;
+
+/* n numbers of gamma or beta, for elements from i on. */
+RG_OUTLINE vpair any_parameter(const char *data, int64_t i, int64_t step, int n, rg_dtype dtype,
+                               bool has, real otherwise, rg_dtype T)
+{
+    if (!has)
+        return (vpair){ vset(otherwise), vset(otherwise) };
+    const char *from = data + i * step * (int64_t)rg_dtype_size(dtype);
+    const vpair p = load_some(from, step, n, dtype, step == 1, false);
+    return vpair_order(
+        (vpair){ vselect(p.a == p.a, p.a, vset(RG_NAN)), vselect(p.b == p.b, p.b, vset(RG_NAN)) },
+        T);
+}
+
+RG_INLINE vpair row_gamma(const group_rows *k, int64_t i, const int n, const rg_dtype T)
+{
+    return k->gammas != NULL
+               ? vload_pair(k->gammas, i, RG_REAL, false)
+               : any_parameter(k->gamma, i, k->gamma_step, n, k->dtype, k->has_gamma, 1, T);
+}
+
+RG_INLINE vpair row_beta(const group_rows *k, int64_t i, const int n, const rg_dtype T)
+{
+    return k->betas != NULL
+               ? vload_pair(k->betas, i, RG_REAL, false)
+               : any_parameter(k->beta, i, k->beta_step, n, k->dtype, k->has_beta, 0, T);
+}
+
+RG_INLINE vpair row_load(const char *data, int64_t i, int64_t step, const int n, const rg_dtype T,
+                         bool dense, const bool whole)
+{
+    if (whole)
+        return vload_pair(data, i, T, true);
+    return load_some(at(data, dense ? i : i * step, T), step, n, T, dense, true);
+}
+
+RG_INLINE void row_store(const group_rows *k, const group_row *r, int64_t i, const int n,
+                         const rg_dtype T, const bool whole, bool stream, vpair value)
+{
+    if (whole) {
+        vstore_sums(r->out, i, T, value, stream);
+        return;
+    }
+    char *to = at_out(r->out, k->dense ? i : i * k->out_step, T);
+    if (k->add) {
+        const vpair old = load_some(to, k->out_step, n, T, k->dense, true);
+        value.a += old.a;
+        value.b += old.b;
+    }
+    store_some(to, k->out_step, n, T, k->dense, true, value);
+}
+
+/* Asks for the pair that the next row has behind this one: memory is read while a row is finished.
+ */
+RG_INLINE void row_ahead(const group_rows *k, const char *data, int64_t i, const rg_dtype T,
+                         const bool whole)
+{
+    if (!whole)
+        return;
+    const uintptr_t from = (uintptr_t)data + (uintptr_t)((i + k->ahead) * (vbytes(T) / VLEN));
+    for (int line = 0; line < 2 * vbytes(T); line += 64)
+        __builtin_prefetch((const void *)(from + (uintptr_t)line), 0, 2);
+}
+
+/* Sums of x - near, and of its squares. */
+RG_INLINE void row_moments_step(const group_rows *k, const group_row *r, row_sums *q,
+                                const int rows, int64_t i, const int n, const rg_dtype T,
+                                const bool whole, bool stream, const int variant)
+{
+    (void)stream;
+    (void)variant;
+#pragma GCC unroll 4
+    for (int j = 0; j < rows; j++) {
+        const vpair x = row_load(r[j].x, i, k->x_step, n, T, k->dense, whole);
+        const vreal near = vset(r[j].near);
+        const vpair d = keep_some((vpair){ x.a - near, x.b - near }, n, T, true);
+        q[j].a.a += d.a;
+        q[j].a.b += d.b;
+        q[j].b.a = vfma(d.a, d.a, q[j].b.a);
+        q[j].b.b = vfma(d.b, d.b, q[j].b.b);
+    }
+}
+
+RG_INLINE vreal row_xh(const group_row *r, vreal x)
+{
+    return vfma(x - vset(r->mean), vset(r->s), vset(r->shift));
+}
+
+RG_INLINE vreal row_y(const group_rows *k, const group_row *r, vreal x, vreal gamma, vreal beta,
+                      const int variant)
+{
+    const vreal z = vfma(row_xh(r, x), gamma, beta);
+    return variant == NORM_PLAIN  ? z
+           : variant == NORM_RELU ? relu_of(k->neuron, z)
+                                  : any_neuron(k->neuron->kind, &k->neuron->neuron, z);
+}
+
+RG_INLINE void row_forward_step(const group_rows *k, const group_row *r, row_sums *q,
+                                const int rows, int64_t i, const int n, const rg_dtype T,
+                                const bool whole, bool stream, const int variant)
+{
+    (void)q;
+    const vpair gamma = row_gamma(k, i, n, T), beta = row_beta(k, i, n, T);
+#pragma GCC unroll 4
+    for (int j = 0; j < rows; j++) {
+        const vpair x = row_load(r[j].x, i, k->x_step, n, T, k->dense, whole);
+        row_ahead(k, r[j].x, i, T, whole);
+        const vpair y = { row_y(k, &r[j], x.a, gamma.a, beta.a, variant),
+                          row_y(k, &r[j], x.b, gamma.b, beta.b, variant) };
+        row_store(k, &r[j], i, n, T, whole, stream, y);
+    }
+}
+
+RG_INLINE vreal row_g(const group_rows *k, vreal dy, vreal xh, vreal gamma, vreal beta,
+                      const int variant)
+{
+    if (variant == NORM_PLAIN)
+        return dy;
+    const vreal z = vfma(xh, gamma, beta);
+    return variant == NORM_RELU ? relu_slope_of(k->neuron, dy, z)
+                                : any_neuron_slope(k->neuron->kind, &k->neuron->neuron, dy, z);
+}
+
+/* What both passes of the gradient begin with. */
+typedef struct row_values {
+    vpair x, xh, g;
+} row_values;
+
+RG_INLINE row_values row_values_of(const group_rows *k, const group_row *r, int64_t i, const int n,
+                                   vpair gamma, vpair beta, const rg_dtype T, const bool whole,
+                                   const int variant)
+{
+    const vpair dy = row_load(r->dy, i, k->dy_step, n, T, k->dense, whole);
+    const vpair x = row_load(r->x, i, k->x_step, n, T, k->dense, whole);
+    const vpair xh = { row_xh(r, x.a), row_xh(r, x.b) };
+    return (row_values){ x,
+                         xh,
+                         { row_g(k, dy.a, xh.a, gamma.a, beta.a, variant),
+                           row_g(k, dy.b, xh.b, gamma.b, beta.b, variant) } };
+}
+
+/* Sums of h and of h t. */
+RG_INLINE void row_sums_step(const group_rows *k, const group_row *r, row_sums *q, const int rows,
+                             int64_t i, const int n, const rg_dtype T, const bool whole,
+                             bool stream, const int variant)
+{
+    (void)stream;
+    const vpair gamma = row_gamma(k, i, n, T);
+    const vpair beta = variant == NORM_PLAIN ? gamma : row_beta(k, i, n, T);
+#pragma GCC unroll 4
+    for (int j = 0; j < rows; j++) {
+        const row_values v = row_values_of(k, &r[j], i, n, gamma, beta, T, whole, variant);
+        const vpair h = keep_some((vpair){ v.g.a * gamma.a, v.g.b * gamma.b }, n, T, true);
+        const vreal mean = vset(r[j].mean);
+        const vpair t = keep_some((vpair){ v.x.a - mean, v.x.b - mean }, n, T, true);
+        q[j].a.a += h.a;
+        q[j].a.b += h.b;
+        q[j].b.a = vfma(h.a, t.a, q[j].b.a);
+        q[j].b.b = vfma(h.b, t.b, q[j].b.b);
+    }
+}
+
+/* Sums over rows: whole pairs stand in the order of pairs. */
+RG_INLINE vpair load_sums(const real *from, int64_t i, const int n, const rg_dtype T)
+{
+    const vpair p = load_some((const char *)(from + i), 1, n, RG_REAL, true, false);
+    return n == CHANNEL_PAIR ? p : vpair_order(p, T);
+}
+
+RG_INLINE void store_sums(real *to, int64_t i, const int n, const rg_dtype T, vpair p)
+{
+    store_some((char *)(to + i), 1, n, RG_REAL, true, false,
+               n == CHANNEL_PAIR ? p : velement_order(p, T));
+}
+
+RG_INLINE void row_gradient_step(const group_rows *k, const group_row *r, row_sums *q,
+                                 const int rows, int64_t i, const int n, const rg_dtype T,
+                                 const bool whole, bool stream, const int variant)
+{
+    (void)q;
+    const vpair gamma = row_gamma(k, i, n, T), none = { vset(0), vset(0) };
+    const vpair beta = variant == NORM_PLAIN ? gamma : row_beta(k, i, n, T);
+    const bool sums = k->dgamma != NULL;
+    vpair dgamma = sums ? load_sums(k->dgamma, i, n, T) : none;
+    vpair dbeta = sums ? load_sums(k->dbeta, i, n, T) : none;
+#pragma GCC unroll 4
+    for (int j = 0; j < rows; j++) {
+        const row_values v = row_values_of(k, &r[j], i, n, gamma, beta, T, whole, variant);
+        row_ahead(k, r[j].dy, i, T, whole);
+        row_ahead(k, r[j].x, i, T, whole);
+        const vreal s = vset(r[j].s);
+        const vreal offset = vset(r[j].offset), weight = vset(r[j].weight);
+        dbeta.a += v.g.a;
+        dbeta.b += v.g.b;
+        dgamma.a = vfma(v.g.a, v.xh.a, dgamma.a);
+        dgamma.b = vfma(v.g.b, v.xh.b, dgamma.b);
+        if (r[j].out == NULL)
+            continue;
+        /* rounded one by one: a single element leaves 0 */
+        const vpair dx = { vfma(v.xh.a, weight, v.g.a * gamma.a * s - offset),
+                           vfma(v.xh.b, weight, v.g.b * gamma.b * s - offset) };
+        row_store(k, &r[j], i, n, T, whole, stream, dx);
+    }
+    if (sums) {
+        store_sums(k->dgamma, i, n, T, dgamma);
+        store_sums(k->dbeta, i, n, T, dbeta);
+    }
+}
+
+/* Loops over name_step, as in channel_rows.h; q holds sums of each row:
+ *
+ *      name_rest       elements begin to end - 1 of one row, called
+ *      name_pairs      whole pairs of `rows` rows; returns where these end
+ *      name_rows       `rows` rows, `together` at a time where there are as many
+ *      name_total      sums of `rows` rows, over all elements */
+#define ROW_LOOPS(name, together, variants)                                                    \
+    RG_OUTLINE void name##_rest(const group_rows *k, const group_row *r, row_sums *q,          \
+                                int64_t begin, int64_t end, rg_dtype T)                        \
+    {                                                                                          \
+        for (int64_t i = begin; i < end; i += CHANNEL_PAIR)                                    \
+            name##_step(k, r, q, 1, i, (int)least(CHANNEL_PAIR, end - i), T, false, false,     \
+                        k->variant);                                                           \
+    }                                                                                          \
+    RG_INLINE int64_t name##_pairs(const group_rows *k, const group_row *r, row_sums *q,       \
+                                   int64_t begin, int64_t end, const rg_dtype T, bool stream,  \
+                                   const int variant)                                          \
+    {                                                                                          \
+        const group_rows all = *k; /* which no store can change */                             \
+        group_row own[together];                                                               \
+        row_sums sums[together];                                                               \
+        memcpy(own, r, sizeof own);                                                            \
+        memcpy(sums, q, sizeof sums);                                                          \
+        int64_t i = begin;                                                                     \
+        for (; i + CHANNEL_PAIR <= end; i += CHANNEL_PAIR)                                     \
+            name##_step(&all, own, sums, together, i, CHANNEL_PAIR, T, true, stream, variant); \
+        memcpy(q, sums, sizeof sums);                                                          \
+        return i;                                                                              \
+    }                                                                                          \
+    RG_INLINE void name##_rows(const group_rows *k, const group_row *r, row_sums *q, int rows, \
+                               int64_t begin, int64_t end, const rg_dtype T, bool stream)      \
+    {                                                                                          \
+        for (int j = 0, taken; j < rows; j += taken) {                                         \
+            const bool fast = k->fast && rows - j >= (together);                               \
+            int64_t i = begin;                                                                 \
+            taken = fast ? (together) : 1;                                                     \
+            if (fast && (k->variant == NORM_PLAIN || (variants) == 1))                         \
+                i = name##_pairs(k, r + j, q + j, begin, end, T, stream, NORM_PLAIN);          \
+            else if (fast)                                                                     \
+                i = name##_pairs(k, r + j, q + j, begin, end, T, stream, NORM_RELU);           \
+            for (int l = j; l < j + taken && i < end; l++)                                     \
+                name##_rest(k, &r[l], &q[l], i, end, T);                                       \
+        }                                                                                      \
+    }                                                                                          \
+    RG_INLINE void name##_total(const group_rows *k, const group_row *r, row_sums *total,      \
+                                int rows, const rg_dtype T)                                    \
+    {                                                                                          \
+        memset(total, 0, ROWS * sizeof *total);                                                \
+        for (int64_t i = 0; i < k->count; i += ROW_PIECE) {                                    \
+            row_sums q[ROWS] = { 0 };                                                          \
+            name##_rows(k, r, q, rows, i, least(k->count, i + ROW_PIECE), T, false);           \
+            if (k->count <= ROW_PIECE)                                                         \
+                memcpy(total, q, sizeof q);                                                    \
+            else                                                                               \
+                add_sums(total, q);                                                            \
+        }                                                                                      \
+    }
+
+RG_OUTLINE void add_sums(row_sums total[ROWS], const row_sums q[ROWS])
+{
+    for (int j = 0; j < ROWS; j++) {
+        total[j].a.a += q[j].a.a;
+        total[j].a.b += q[j].a.b;
+        total[j].b.a += q[j].b.a;
+        total[j].b.b += q[j].b.b;
+    }
+}
+
+ROW_LOOPS(row_moments, 1, 1)
+ROW_LOOPS(row_forward, 1, 2)
+ROW_LOOPS(row_sums, 1, 2)
+ROW_LOOPS(row_gradient, ROWS, 2)
+
+#endif

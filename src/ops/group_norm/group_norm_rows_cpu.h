@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Group normalisation where every image is one row: statistics of a group, y, dx, and the sums over
+ * rows. */
+#ifndef RG_OPS_GROUP_NORM_ROWS_CPU_H
+#define RG_OPS_GROUP_NORM_ROWS_CPU_H
+
+#include "ops/group_norm/group_norm.h"
+#include "ops/group_norm/group_norm_row_loops.h"
+
+RG_INLINE double end_sum(vpair p)
+{
+    return (double)vsum(p.a + p.b);
+}
+
+RG_INLINE real middle_element(const group_rows *k, const group_row *r, const rg_dtype T)
+{
+    const real a = load_one(r->x, 0, T), b = load_one(r->x, k->count / 2 * k->x_step, T);
+    const real c = load_one(r->x, (k->count - 1) * k->x_step, T);
+    const real low = a < b ? a : b, high = a > b ? a : b, less = high < c ? high : c;
+    return low > less ? low : less;
+}
+
+RG_OUTLINE void end_moments(const group_rows *k, group_row *r, const row_sums *q, int rows,
+                            double epsilon)
+{
+    for (int j = 0; j < rows; j++) {
+        const double sum = end_sum(q[j].a), rest = sum * k->each, near = (double)r[j].near;
+        const double around = end_sum(q[j].b) - sum * rest, mean = (double)(real)(near + rest);
+        r[j].mean = (real)mean;
+        r[j].rest = (real)((near - mean) + rest);
+        r[j].s = (real)(1 / __builtin_sqrt((around < 0 ? 0 : around * k->each) + epsilon));
+    }
+}
+
+RG_INLINE void row_statistics(const group_rows *k, group_row *r, int rows, double epsilon,
+                              const rg_dtype T)
+{
+    row_sums q[ROWS];
+    for (int j = 0; j < rows; j++)
+        r[j].near = middle_element(k, &r[j], T);
+    row_moments_total(k, r, q, rows, T);
+    end_moments(k, r, q, rows, epsilon);
+}
+
+RG_OUTLINE void end_factors(const group_rows *k, group_row *r, const row_sums *q, int rows)
+{
+    for (int j = 0; j < rows; j++) {
+        const double sum = end_sum(q[j].a), s = (double)r[j].s;
+        const double product = s * (end_sum(q[j].b) - (double)r[j].rest * sum);
+        r[j].offset = (real)(s * (sum * k->each));
+        r[j].weight = (real)(-s * (product * k->each));
+    }
+}
+
+/* gamma and beta of a group, as they are needed. */
+typedef struct row_tables {
+    real gamma[ROW_ROOM + CHANNEL_PAIR], beta[ROW_ROOM + CHANNEL_PAIR];
+    int64_t channel; /* the first one, or -1 */
+} row_tables;
+
+/* All that rows have in common. */
+RG_INLINE group_rows rows_of(const rg_group_norm_shape *shape, norm_columns *neuron, bool add,
+                             row_tables *tables)
+{
+    const rg_norm_parameters *p = &shape->parameters;
+    const int64_t count = shape->channels.channels / shape->groups;
+    const bool keeps = count <= ROW_ROOM;
+    set_neuron(neuron, &shape->neuron);
+    neuron->add = add;
+    tables->channel = -1;
+    return (group_rows){ .count = count,
+                         .each = 1 / (double)count,
+                         .gamma_step = p->gamma_step,
+                         .beta_step = p->beta_step,
+                         .has_gamma = p->has_gamma,
+                         .has_beta = p->has_beta,
+                         .dtype = p->dtype,
+                         .dense = shape->channels.dense,
+                         .add = add,
+                         .fast = keeps && shape->channels.dense && variant_of(neuron) != NORM_OTHER,
+                         .neuron = neuron,
+                         .gammas = keeps ? tables->gamma : NULL,
+                         .betas = keeps ? tables->beta : NULL,
+                         .variant = variant_of(neuron) };
+}
+
+/* Channel c of gamma and beta. */
+RG_OUTLINE void place_parameters(group_rows *k, row_tables *tables, const void *gamma,
+                                 const void *beta, int64_t c, rg_dtype T)
+{
+    const int64_t size = (int64_t)rg_dtype_size(k->dtype);
+    if (tables->channel == c)
+        return;
+    tables->channel = c;
+    k->gamma = (const char *)gamma + (k->has_gamma ? c * k->gamma_step * size : 0);
+    k->beta = (const char *)beta + (k->has_beta ? c * k->beta_step * size : 0);
+    for (int64_t i = 0; i < k->count && k->gammas != NULL; i += CHANNEL_PAIR) {
+        const int n = (int)least(CHANNEL_PAIR, k->count - i);
+        const vpair g = any_parameter(k->gamma, i, k->gamma_step, n, k->dtype, k->has_gamma, 1, T);
+        const vpair b = any_parameter(k->beta, i, k->beta_step, n, k->dtype, k->has_beta, 0, T);
+        vstore_pair(tables->gamma, i, RG_REAL, g, false, false);
+        vstore_pair(tables->beta, i, RG_REAL, b, false, false);
+    }
+}
+
+RG_INLINE bool rows_aligned(const group_row *r, int rows)
+{
+    uintptr_t bits = 0;
+    for (int j = 0; j < rows; j++)
+        bits |= (uintptr_t)r[j].out;
+    return (bits & (RG_VECTOR_BYTES - 1)) == 0;
+}
+
+RG_INLINE void set_shifts(group_row *r, int rows)
+{
+    for (int j = 0; j < rows; j++) {
+        r[j].shift = (real)(-(double)r[j].rest * (double)r[j].s);
+    }
+}
+
+/* Where group `group` of an image stands, and its statistics, which are kept. */
+RG_INLINE void start_forward(const rg_group_norm_args *k, const group_rows *all, group_row *r,
+                             int64_t image, int64_t group, const rg_dtype T)
+{
+    const rg_channels *s = &k->shape.channels;
+    const int64_t c = group * all->count, to = image * k->shape.groups + group;
+    r->x = at(image_at(k->x, s, 0, image, T), c * all->x_step, T);
+    r->out = (char *)(uintptr_t)at(image_at(k->y, s, 1, image, T), c * all->out_step, T);
+    row_statistics(all, r, 1, k->shape.epsilon, T);
+    ((real *)k->mean)[to] = r->mean;
+    ((real *)k->rest)[to] = r->rest;
+    ((real *)k->s)[to] = r->s;
+    set_shifts(r, 1);
+}
+
+RG_INLINE void rows_forward(const rg_group_norm_args *k, int64_t begin, int64_t end,
+                            const rg_dtype T)
+{
+    const rg_channels *s = &k->shape.channels;
+    const int64_t groups = k->shape.groups;
+    norm_columns neuron;
+    row_tables tables;
+    group_rows all = rows_of(&k->shape, &neuron, false, &tables);
+    all.x_step = s->step[0];
+    all.out_step = s->step[1];
+    const bool ahead = is_short(T) && all.count <= ROW_AHEAD;
+    all.ahead = ahead ? 2 * all.count : all.count;
+    const int64_t first = begin * k->shape.part * groups;
+    const int64_t last = least(end * k->shape.part, s->images.count) * groups;
+    group_row r[2];
+    for (int64_t i = first, next = first; i < last; i++) {
+        for (; next < last && next <= i + ahead; next++)
+            start_forward(k, &all, &r[next & 1], next / groups, next % groups, T);
+        const group_row *const now = &r[i & 1];
+        place_parameters(&all, &tables, k->gamma, k->beta, i % groups * all.count, T);
+        row_sums unused[ROWS] = { 0 };
+        row_forward_rows(&all, now, unused, 1, 0, all.count, T,
+                         k->shape.stream && rows_aligned(now, 1));
+    }
+}
+
+/* Where `rows` images from `image` on stand, and what is known of them. */
+RG_INLINE void place_rows(const rg_group_norm_gradient_args *k, const group_rows *all, group_row *r,
+                          int64_t rows, int64_t image, int64_t group, const rg_dtype T)
+{
+    const rg_channels *s = &k->shape.channels;
+    const int64_t c = group * all->count;
+    for (int64_t j = 0; j < rows; j++) {
+        const int64_t from = (image + j) * k->shape.groups + group;
+        r[j].dy = at(image_at(k->dy, s, 0, image + j, T), c * all->dy_step, T);
+        r[j].x = at(image_at(k->x, s, 1, image + j, T), c * all->x_step, T);
+        r[j].out = NULL;
+        if (k->wants_dx)
+            r[j].out =
+                (char *)(uintptr_t)at(image_at(k->dx, s, 2, image + j, T), c * all->out_step, T);
+        r[j].mean = ((const real *)k->mean)[from];
+        r[j].rest = ((const real *)k->rest)[from];
+        r[j].s = ((const real *)k->s)[from];
+        r[j].offset = r[j].weight = 0;
+    }
+}
+
+/* What is known of a group before its dx is made. */
+RG_INLINE void start_gradient(const rg_group_norm_gradient_args *k, group_rows *all,
+                              row_tables *tables, group_row *r, int64_t image, int64_t group,
+                              const rg_dtype T)
+{
+    row_sums q[ROWS] = { 0 };
+    place_rows(k, all, r, 1, image, group, T);
+    place_parameters(all, tables, k->gamma, k->beta, group * all->count, T);
+    if (!k->has_statistics)
+        row_statistics(all, r, 1, k->shape.epsilon, T);
+    set_shifts(r, 1);
+    if (k->wants_dx) {
+        row_sums_total(all, r, q, 1, T);
+        end_factors(all, r, q, 1);
+    }
+}
+
+/* Rows of a unit, whose sums go to dgamma and dbeta, or NULL. */
+RG_INLINE void unit_gradient(const rg_group_norm_gradient_args *k, group_rows *all,
+                             row_tables *tables, int64_t unit, real *dgamma, real *dbeta,
+                             const rg_dtype T)
+{
+    const int64_t groups = k->shape.groups, first = unit * k->shape.part * groups;
+    const int64_t last = least((unit + 1) * k->shape.part, k->shape.channels.images.count) * groups;
+    const bool ahead = is_short(T) && all->count <= ROW_AHEAD && groups == 1; /* one gamma */
+    all->ahead = ahead ? 2 * all->count : all->count;
+    group_row r[2];
+    for (int64_t i = first, next = first; i < last; i++) {
+        for (; next < last && next <= i + ahead; next++)
+            start_gradient(k, all, tables, &r[next & 1], next / groups, next % groups, T);
+        const group_row *const now = &r[i & 1];
+        const int64_t c = i % groups * all->count;
+        row_sums unused[ROWS] = { 0 };
+        all->dgamma = dgamma != NULL ? dgamma + c : NULL;
+        all->dbeta = dbeta != NULL ? dbeta + c : NULL;
+        row_gradient_rows(all, now, unused, 1, 0, all->count, T,
+                          k->shape.stream && rows_aligned(now, 1));
+    }
+}
+
+/* Sums over rows, in the order of the channels. */
+RG_OUTLINE void order_sums(real *sums, int64_t groups, int64_t count, rg_dtype T)
+{
+    for (int64_t group = 0; group < groups && T == RG_BF16; group++, sums += count)
+        for (int64_t i = 0; i + CHANNEL_PAIR <= count; i += CHANNEL_PAIR)
+            vstore_pair(sums, i, RG_REAL,
+                        velement_order(vload_pair(sums, i, RG_REAL, false), RG_BF16), false, false);
+}
+
+RG_INLINE void rows_gradient(const rg_group_norm_gradient_args *k, int64_t begin, int64_t end,
+                             const rg_dtype T)
+{
+    const rg_channels *s = &k->shape.channels;
+    norm_columns neuron;
+    row_tables tables;
+    group_rows all = rows_of(&k->shape, &neuron, k->add, &tables);
+    all.dy_step = s->step[0];
+    all.x_step = s->step[1];
+    all.out_step = s->step[2];
+    for (int64_t unit = begin; unit < end; unit++) {
+        real *dgamma = (real *)k->dgammas + unit * s->channels;
+        real *dbeta = (real *)k->dbetas + unit * s->channels;
+        if (k->wants_sums) {
+            memset(dgamma, 0, (size_t)s->channels * sizeof(real));
+            memset(dbeta, 0, (size_t)s->channels * sizeof(real));
+        }
+        unit_gradient(k, &all, &tables, unit, k->wants_sums ? dgamma : NULL,
+                      k->wants_sums ? dbeta : NULL, T);
+        if (k->wants_sums) {
+            order_sums(dgamma, k->shape.groups, all.count, T);
+            order_sums(dbeta, k->shape.groups, all.count, T);
+        }
+    }
+}
+
+#endif
