@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Channels of a pixel and their winners on the CPU: loads and stores of vectors and of blocks. */
+#ifndef RG_OPS_POOL_CHANNELS_CPU_H
+#define RG_OPS_POOL_CHANNELS_CPU_H
+
+#include "backend/cpu/kernel.h"
+#include "ops/pool/pool.h"
+
+typedef enum pooling { MAX, MAX_WIDE, MAX_ALONE, AVERAGE, L2 } pooling; /* alone: no winners */
+
+/* Vectors of a block. */
+enum { BLOCK = 4 };
+
+/* Channels c to c + n - 1 (n = VLEN in a block) of the pixel that stands `offset` elements behind
+ * `data`. `dense`: channels are neighbours; `step` apart otherwise. */
+RG_INLINE vreal load_channels(const void *data, int64_t offset, int64_t c, int64_t step, int n,
+                              const rg_dtype T, const bool dense)
+{
+    const char *pixel = at(data, offset, T);
+    return dense ? vload(pixel, c, n, T) : vgather(pixel, c, step, n, T);
+}
+
+RG_INLINE void store_channels(void *data, int64_t offset, int64_t c, int64_t step, int n,
+                              const rg_dtype T, const bool dense, vreal value)
+{
+    char *pixel = at_out(data, offset, T);
+    if (dense)
+        vstore(pixel, c, n, T, value);
+    else
+        vscatter(pixel, c, step, n, T, value);
+}
+
+/* Vector b of a block from channel c on. Where there are several they come in pairs, in the order
+ * of vload_pair. */
+RG_INLINE vreal load_block(const void *data, int64_t offset, int64_t c, int b, int64_t step, int n,
+                           const int blocks, const rg_dtype T, const bool dense)
+{
+    if (blocks == 1)
+        return load_channels(data, offset, c, step, n, T, dense);
+    const vpair pair = vload_pair(at(data, offset, T), c + b / 2 * 2 * VLEN, T, true);
+    return b % 2 == 0 ? pair.a : pair.b;
+}
+
+/* Whether whole vectors can be written past the cache in every pixel of a row. */
+RG_INLINE bool may_stream(const rg_pool_shape *k, const void *data, int64_t offset,
+                          int64_t column_step, const rg_dtype T)
+{
+    const int64_t element = vbytes(T) / VLEN;
+    return k->stream && k->dense && k->channels % VLEN == 0 &&
+           (uintptr_t)at(data, offset, T) % RG_VECTOR_BYTES == 0 &&
+           column_step * element % RG_VECTOR_BYTES == 0;
+}
+
+/* ---- winners: tap numbers in bytes, or in 32 bits ---- */
+
+typedef int32_t vword __attribute__((vector_size(4 * VLEN)));
+
+RG_INLINE vint load_winners(const void *winners, int64_t i, int n, const bool wide)
+{
+    if (n == VLEN && !wide)
+        return vload_bytes((const uint8_t *)winners + i);
+    if (n == VLEN) {
+        vword words;
+        memcpy(&words, (const int32_t *)winners + i, sizeof words);
+        return __builtin_convertvector(words, vint);
+    }
+    vint lanes = { 0 };
+    for (int e = 0; e < n; e++)
+        lanes[e] = wide ? ((const int32_t *)winners)[i + e] : ((const uint8_t *)winners)[i + e];
+    return lanes;
+}
+
+RG_INLINE void store_winners(void *winners, int64_t i, int n, const bool wide, vint lanes)
+{
+    if (n == VLEN && !wide) {
+        vstore_bytes((uint8_t *)winners + i, lanes);
+        return;
+    }
+    for (int e = 0; e < n; e++) {
+        if (wide)
+            ((int32_t *)winners)[i + e] = (int32_t)lanes[e];
+        else
+            ((uint8_t *)winners)[i + e] = (uint8_t)lanes[e];
+    }
+}
+
+#endif

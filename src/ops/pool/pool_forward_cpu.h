@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Pooling forward on the CPU: over the taps of a window, in row-major order. */
+#ifndef RG_OPS_POOL_FORWARD_CPU_H
+#define RG_OPS_POOL_FORWARD_CPU_H
+
+#include "ops/pool/pool_channels_cpu.h"
+
+/* ---- one window ---- */
+
+/* What a row of y, and then a window, is made from. */
+typedef struct window {
+    const rg_pool_shape *k;
+    const void *x;
+    int64_t p0, p1, q0, q1; /* taps that lie in the image */
+    int64_t first;          /* where tap (0, 0) is, or would be */
+    int64_t zero_after;     /* max: see rg_pool_zero_after */
+    int64_t y, winners;     /* where the results go */
+    real scale;             /* average: 1 / N */
+} window;
+
+typedef struct results {
+    void *y, *winners;
+} results;
+
+/* The first value that is larger, or the first NaN, wins. */
+RG_INLINE void compete(vreal *best, vint *winner, vreal x, intr tap)
+{
+    const vint wins = ~(x <= *best) & (*best == *best);
+    *best = vselect(wins, x, *best);
+    *winner = (vint)vselect(wins, (vreal)((vint){ 0 } + tap), (vreal)*winner);
+}
+
+RG_INLINE void max_block(const window *w, results to, int64_t c, int n, const int blocks,
+                         const rg_dtype T, const bool dense, const bool wide, const bool alone)
+{
+    const rg_pool_shape *k = w->k;
+    const int pairs = alone ? blocks : 1; /* winners want the order of elements */
+    const intr nobody = wide ? RG_POOL_VIRTUAL_WIDE : RG_POOL_VIRTUAL;
+    const int64_t columns = k->column.window;
+    vreal best[BLOCK];
+    vint winner[BLOCK];
+    const bool zero_first = w->zero_after == 0;
+    for (int b = 0; b < blocks; b++) {
+        best[b] = vset(zero_first ? 0 : -RG_INFINITY);
+        winner[b] = (vint){ 0 } + (zero_first ? nobody : (intr)(w->p0 * columns + w->q0));
+    }
+    for (int64_t p = w->p0; p < w->p1; p++) {
+        int64_t offset =
+            w->first + p * k->row.dilation * k->x[1] + w->q0 * k->column.dilation * k->x[2];
+        for (int64_t q = w->q0; q < w->q1; q++, offset += k->column.dilation * k->x[2]) {
+#pragma GCC unroll 4
+            for (int b = 0; b < blocks; b++)
+                compete(&best[b], &winner[b],
+                        pairs > 1 ? load_block(w->x, offset, c, b, k->x[3], n, pairs, T, dense)
+                                  : load_channels(w->x, offset, c + b * VLEN, k->x[3], n, T, dense),
+                        (intr)(p * columns + q));
+        }
+        if (p + 1 - w->p0 == w->zero_after) {
+            for (int b = 0; b < blocks; b++)
+                compete(&best[b], &winner[b], vset(0), nobody);
+        }
+    }
+    for (int b = 0; b < blocks && pairs > 1; b += 2)
+        vstore_pair(at_out(to.y, w->y, T), c + b * VLEN, T, (vpair){ best[b], best[b + 1] }, true,
+                    false);
+    for (int b = 0; b < blocks && pairs == 1; b++) {
+        if (to.y != NULL)
+            store_channels(to.y, w->y, c + b * VLEN, k->y[3], n, T, dense, best[b]);
+        if (to.winners != NULL)
+            store_winners(to.winners, w->winners + c + b * VLEN, n, wide, winner[b]);
+    }
+}
+
+RG_INLINE void sum_block(const window *w, results to, int64_t c, int n, const int blocks,
+                         const rg_dtype T, const bool dense, const bool squares)
+{
+    const rg_pool_shape *k = w->k;
+    vreal sum[BLOCK];
+    for (int b = 0; b < blocks; b++)
+        sum[b] = vset(0);
+    for (int64_t p = w->p0; p < w->p1; p++) {
+        int64_t offset =
+            w->first + p * k->row.dilation * k->x[1] + w->q0 * k->column.dilation * k->x[2];
+        for (int64_t q = w->q0; q < w->q1; q++, offset += k->column.dilation * k->x[2]) {
+#pragma GCC unroll 4
+            for (int b = 0; b < blocks; b++) {
+                const vreal x = load_block(w->x, offset, c, b, k->x[3], n, blocks, T, dense);
+                sum[b] = squares ? vfma(x, x, sum[b]) : sum[b] + x;
+            }
+        }
+    }
+    if (blocks > 1) {
+        for (int b = 0; b < blocks; b++)
+            sum[b] = squares ? vsqrt(sum[b]) : sum[b] * vset(w->scale);
+        for (int b = 0; b < blocks; b += 2)
+            vstore_pair(at_out(to.y, w->y, T), c + b * VLEN, T, (vpair){ sum[b], sum[b + 1] }, true,
+                        false);
+        return;
+    }
+    for (int b = 0; b < blocks; b++)
+        store_channels(to.y, w->y, c + b * VLEN, k->y[3], n, T, dense,
+                       squares ? vsqrt(sum[b]) : sum[b] * vset(w->scale));
+}
+
+RG_INLINE void pool_block(const window *w, results to, int64_t c, int n, const int blocks,
+                          const rg_dtype T, const bool dense, const pooling kind)
+{
+    if (kind == MAX || kind == MAX_WIDE || kind == MAX_ALONE)
+        max_block(w, to, c, n, blocks, T, dense, kind == MAX_WIDE, kind == MAX_ALONE);
+    else
+        sum_block(w, to, c, n, blocks, T, dense, kind == L2);
+}
+
+/* The last channels, and all where channels are no neighbours or winners are wide: rare, so one
+ * copy for everything, called. */
+RG_OUTLINE void pool_rest(const window *w, results to, int64_t c, rg_dtype T, pooling kind)
+{
+    for (; c < w->k->channels; c += VLEN)
+        pool_block(w, to, c, vlanes_left(w->k->channels - c), 1, T, w->k->dense, kind);
+}
+
+/* All channels of one window. */
+RG_INLINE void pool_window(const window *w, results to, const rg_dtype T, const pooling kind)
+{
+    const int64_t channels = w->k->channels, whole = w->k->dense ? channels : 0;
+    int64_t c = 0;
+    for (; kind != MAX_WIDE && c + BLOCK * VLEN <= whole; c += BLOCK * VLEN)
+        pool_block(w, to, c, VLEN, BLOCK, T, true, kind);
+    for (; kind != MAX_WIDE && c + VLEN <= whole; c += VLEN)
+        pool_block(w, to, c, VLEN, 1, T, true, kind);
+    if (c < channels)
+        pool_rest(w, to, c, T, kind);
+}
+
+/* ---- max of small windows, few channels ---- */
+
+/* Taps of a window, and vectors of a pixel, for which this is made. */
+enum { QUICK_TAPS = 16, QUICK_VECTORS = 2 };
+
+RG_INLINE bool is_quick(const rg_pool_shape *k)
+{
+    return k->dense && !k->wide && k->channels <= QUICK_VECTORS * VLEN &&
+           k->row.window * k->column.window <= QUICK_TAPS;
+}
+
+/* Where the taps of a window stand, from the first one on. */
+typedef struct tap_list {
+    int64_t at[QUICK_TAPS];
+    int count;
+} tap_list;
+
+RG_INLINE tap_list list_taps(const rg_pool_shape *k)
+{
+    tap_list list = { .count = (int)(k->row.window * k->column.window) };
+    for (int t = 0; t < list.count; t++)
+        list.at[t] = t / k->column.window * k->row.dilation * k->x[1] +
+                     t % k->column.window * k->column.dilation * k->x[2];
+    return list;
+}
+
+/* A window that lies in the image. */
+RG_INLINE void quick_window(const window *w, const tap_list *taps, results to, const rg_dtype T,
+                            const bool alone)
+{
+    for (int64_t c = 0; c < w->k->channels; c += VLEN) {
+        const int n = vlanes_left(w->k->channels - c);
+        const char *x = at(w->x, w->first + c, T);
+        vreal best = vload_few(x, 0, n, T);
+        vint winner = { 0 };
+        for (int t = 1; t < taps->count; t++)
+            compete(&best, &winner, vload_few(x, taps->at[t], n, T), t);
+        if (alone || to.y != NULL)
+            vstore_few(at_out(to.y, w->y, T), c, n, T, best);
+        if (!alone)
+            vstore_bytes_few((uint8_t *)to.winners + w->winners + c, n, winner);
+    }
+}
+
+/* Windows from `begin` on that lie in the image; `w` is that of the first one. Returns where they
+ * end. */
+RG_INLINE int64_t quick_windows(window w, const tap_list *taps, results to, int64_t begin,
+                                const rg_dtype T, const bool alone)
+{
+    const rg_pool_axis *a = &w.k->column;
+    const int64_t reach = (a->window - 1) * a->dilation, stride = a->stride;
+    int64_t j = begin, column = j * stride - a->before;
+    for (; j < a->count && column + reach < a->size; j++, column += stride) {
+        quick_window(&w, taps, to, T, alone);
+        w.first += stride * w.k->x[2];
+        w.y += w.k->y[2];
+        w.winners += w.k->winners[2];
+    }
+    return j;
+}
+
+/* ---- rows ---- */
+
+RG_INLINE void pool_row(const rg_pool_shape *k, const tap_list *taps, const void *x, results to,
+                        int64_t unit, const rg_dtype T, const pooling kind)
+{
+    const int64_t image = unit / k->row.count, i = unit % k->row.count;
+    window w = { .k = k, .x = x };
+    rg_pool_taps(&k->row, i, &w.p0, &w.p1);
+    const int64_t rows = kind == AVERAGE ? rg_pool_counted(&k->row, i) : 0;
+    const int64_t row = image * k->x[0] + (i * k->row.stride - k->row.before) * k->x[1];
+    for (int64_t j = 0; j < k->column.count; j++) {
+        rg_pool_taps(&k->column, j, &w.q0, &w.q1);
+        w.first = row + (j * k->column.stride - k->column.before) * k->x[2];
+        w.y = image * k->y[0] + i * k->y[1] + j * k->y[2];
+        w.winners = image * k->winners[0] + i * k->winners[1] + j * k->winners[2];
+        if (kind == AVERAGE) {
+            const int64_t counted = rows * rg_pool_counted(&k->column, j);
+            w.scale = counted > 0 ? 1 / (real)counted : 0;
+        } else {
+            w.zero_after = rg_pool_zero_after(k, w.p0, w.p1, w.q0, w.q1);
+        }
+        if ((kind == MAX || kind == MAX_ALONE) && taps->count > 0 && w.p1 - w.p0 == k->row.window &&
+            w.q1 - w.q0 == k->column.window)
+            j = quick_windows(w, taps, to, j, T, kind == MAX_ALONE) - 1;
+        else
+            pool_window(&w, to, T, kind);
+    }
+}
+
+RG_INLINE void pool_units(const rg_pool_shape *k, const void *x, results to, int64_t begin,
+                          int64_t end, const rg_dtype T, const pooling kind)
+{
+    tap_list taps = { .count = 0 };
+    if ((kind == MAX || kind == MAX_ALONE) && is_quick(k))
+        taps = list_taps(k);
+    for (int64_t unit = begin; unit < end; unit++)
+        pool_row(k, &taps, x, to, unit, T, kind);
+}
+
+#endif
