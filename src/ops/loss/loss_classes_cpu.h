@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Class labels on the CPU: what becomes of a row, and softmax with such labels. */
+#ifndef RG_OPS_LOSS_CLASSES_CPU_H
+#define RG_OPS_LOSS_CLASSES_CPU_H
+
+#include "ops/loss/loss_pieces_cpu.h"
+
+/* ---- class labels ---- */
+
+RG_INLINE int64_t label_at(const rg_loss_args *k, int64_t row)
+{
+    const int64_t i = place_of(&k->views[RG_LOSS_T], row);
+    return k->wide_labels ? ((const int64_t *)k->labels)[i] : ((const int32_t *)k->labels)[i];
+}
+
+/* What becomes of a row: factors of its loss and of derivatives. */
+typedef struct class_use {
+    int64_t label; /* checked; -1: the row does not count */
+    real loss, slope;
+} class_use;
+
+RG_OUTLINE class_use use_of(const rg_loss_args *k, int64_t row, rg_dtype T)
+{
+    class_use u = { .label = label_at(k, row) };
+    if (k->has_ignored && u.label == k->ignored)
+        return (class_use){ .label = -1 };
+    if (u.label < 0 || u.label >= k->length) {
+        __atomic_store_n(k->fault, 1, __ATOMIC_RELAXED);
+        return (class_use){ .label = -1 };
+    }
+    real w = 1;
+    if (k->has_weights)
+        w = load_one(k->weights, place_of(&k->views[RG_LOSS_W], row), T);
+    u.loss = (real)k->numbers.weight * w;
+    u.slope = group_scale(k, k->group < k->rows ? row / k->group : 0, T) * w;
+    if (k->dy_of_labels)
+        u.slope *= load_one(k->dy, place_of(&k->views[RG_LOSS_DY], row), T);
+    return u;
+}
+
+RG_INLINE void put_loss(const rg_loss_args *k, int64_t row, double loss, rg_dtype T)
+{
+    if (k->losses == RG_LOSS_SUMS)
+        k->partial[row] = loss;
+    else if (k->losses == RG_LOSS_OF_LABELS)
+        store_one(k->loss, place_of(&k->views[RG_LOSS_L], row), T, (real)loss);
+}
+
+/* A row of derivatives that are 0. */
+RG_OUTLINE void put_zeros(const rg_loss_args *k, int64_t row, rg_dtype T)
+{
+    const real zeros[PIECE] = { 0 };
+    const int64_t first = row * k->length;
+    if (!k->has_gradient || k->add)
+        return;
+    for (int64_t j = 0; j < k->length; j += PIECE)
+        put_piece(&k->views[RG_LOSS_D], k->gradient, first + j, least(PIECE, k->length - j), zeros,
+                  T, false, k->stream);
+}
+
+/* ---- softmax with class labels ---- */
+
+typedef struct class_row {
+    real max, scale, offset;
+} class_row;
+
+RG_FORMULA vreal kept_slope(const void *k, vreal e, vreal unused)
+{
+    UNUSED(unused);
+    const class_row *row = k;
+    return e * vset(row->scale) - vset(row->offset);
+}
+
+RG_FORMULA vreal class_slope(const void *k, vreal x, vreal unused)
+{
+    return kept_slope(k, vexp(x - vset(((const class_row *)k)->max)), unused);
+}
+
+RG_FORMULA vreal class_slope_short(const void *k, vreal x, vreal unused)
+{
+    return kept_slope(k, vexp_short(x - vset(((const class_row *)k)->max)), unused);
+}
+
+RG_FORMULA vreal fold_below(const void *k, vreal acc, vreal x, vreal unused)
+{
+    UNUSED(unused);
+    return acc + (x - vset(*(const real *)k));
+}
+
+/* The largest element of a row. */
+RG_INLINE real max_of_row(const rg_loss_args *k, const char *x, char *room, const rg_dtype T)
+{
+    real max = -RG_INFINITY;
+    for (int64_t j = 0; j < k->length; j += PIECE) {
+        const int64_t count = least(PIECE, k->length - j);
+        const char *from = piece_at(&k->shape, 0, x, j, count, room, T);
+        const real most = lanes_max(fold(fold_max, NULL, -RG_INFINITY, from, from, count, T));
+        max = most > max ? most : max;
+    }
+    return max;
+}
+
+/* Sums over a row: of e^(x - max), and of x - max where labels are smoothed. */
+typedef struct class_sums {
+    double powers, below;
+} class_sums;
+
+RG_INLINE class_sums sums_of_row(const rg_loss_args *k, const char *x, real max, real *kept,
+                                 const char *ahead, char *room, const rg_dtype T)
+{
+    class_sums s = { 0, 0 };
+    for (int64_t j = 0; j < k->length; j += PIECE) {
+        const int64_t count = least(PIECE, k->length - j);
+        const char *from = piece_at(&k->shape, 0, x, j, count, room, T);
+        s.powers += exp_sum(from, kept != NULL ? kept + j : NULL,
+                            ahead != NULL ? at(ahead, j, T) : NULL, count, max, T);
+        if (k->numbers.share != 0)
+            s.below += (double)lanes_sum(fold(fold_below, &max, 0, from, from, count, T));
+    }
+    return s;
+}
+
+/* The loss of a row; `below` is x - max at its label. */
+RG_OUTLINE double class_loss(const rg_loss_numbers *n, const class_use *u, real below,
+                             const class_sums *s)
+{
+    double loss = n->total * (double)vlog(vset((real)s->powers))[0] - n->keep * (double)below;
+    if (n->share != 0)
+        loss -= n->share * s->below;
+    return (double)u->loss * loss;
+}
+
+/* Derivatives of a row, one after the other. */
+RG_INLINE void slopes_of_row(const rg_loss_args *k, const class_row *row, const char *x, char *dx,
+                             const real *kept, char *room, const rg_dtype T)
+{
+    char made[PIECE * sizeof(real)];
+    const rg_softmax_shape *shape = &k->shape;
+    const bool dense = shape->dense, stream = dense && k->stream;
+    for (int64_t j = 0; j < k->length; j += PIECE) {
+        const int64_t count = least(PIECE, k->length - j);
+        char *to = dense ? at_out(dx, j, T) : made;
+        if (k->add && !dense)
+            piece_at(shape, 1, dx, j, count, made, T);
+        if (kept != NULL) {
+            const bool streams = stream && (T == RG_REAL || vhead(to, T) == 0);
+            sweep(kept_slope, row, kept + j, kept + j, to, count, RG_REAL, T, k->add, streams);
+        } else {
+            const char *from = piece_at(shape, 0, x, j, count, room, T);
+            sweep(is_short(T) ? class_slope_short : class_slope, row, from, from, to, count, T, T,
+                  k->add, stream);
+        }
+        if (!dense)
+            move_piece(&shape->group, 1, dx, j, count, made, vbytes(T) / VLEN, false);
+    }
+}
+
+/* The same past the cache, while the largest element of the next row is looked for. */
+RG_INLINE real slopes_and_max(const class_row *row, const char *x, char *dx, const real *kept,
+                              const next_row *next, int64_t length, const rg_dtype T)
+{
+    if (kept != NULL)
+        return (real)sweep_and_fold(kept_slope, row, kept, kept, dx, RG_REAL, T, true, next,
+                                    length);
+    return (real)sweep_and_fold(is_short(T) ? class_slope_short : class_slope, row, x, x, dx, T, T,
+                                true, next, length);
+}
+
+/* Where the rows of y and of the gradient begin. */
+typedef struct class_place {
+    const char *x;
+    char *dx;
+} class_place;
+
+RG_INLINE class_place place_of_row(const rg_loss_args *k, int64_t row, const rg_dtype T)
+{
+    int64_t offset[2];
+    rg_walk_offsets(&k->shape.outer, 2, row, offset);
+    return (class_place){ at(k->y, offset[0], T),
+                          k->has_gradient ? at_out(k->gradient, offset[1], T) : NULL };
+}
+
+/* Elements of a row whose e^(x - max) are kept instead of computed twice. */
+enum { KEPT_ROW = (128 << 10) / sizeof(real) };
+
+/* Where exp_sum puts element i of a row: pairs of T stand in the order in which they are loaded. */
+RG_INLINE int64_t kept_place(int64_t i, int64_t length, const rg_dtype T)
+{
+    const int64_t pair = 2 * VLEN, first = i / pair * pair, at_pair = i - first;
+    if (T != RG_BF16 || first + pair > length)
+        return i;
+    return first + at_pair % 2 * VLEN + at_pair / 2;
+}
+
+RG_INLINE void loss_by_classes(const rg_loss_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    const rg_loss_numbers *n = &k->numbers;
+    char room[PIECE * sizeof(real)];
+    real buffer[KEPT_ROW], *const kept = k->has_gradient && k->length <= KEPT_ROW ? buffer : NULL;
+    real max = 0;
+    bool known = false; /* the largest element of the row, from the one before */
+    class_place p = place_of_row(k, begin, T), after = p;
+    for (int64_t row = begin; row < end; row++, p = after) {
+        const class_use u = use_of(k, row, T);
+        after = place_of_row(k, row + 1 < end ? row + 1 : row, T);
+        if (u.label < 0) {
+            put_loss(k, row, 0, T);
+            put_zeros(k, row, T);
+            known = false;
+            continue;
+        }
+        int64_t offset[2];
+        rg_walk_offsets(&k->shape.group, 2, u.label, offset);
+        const real now = known ? max : max_of_row(k, p.x, room, T);
+        const real below = load_one(p.x, offset[0], T) - now;
+        const class_sums s =
+            sums_of_row(k, p.x, now, kept, k->shape.dense ? after.x : NULL, room, T);
+        put_loss(k, row, k->losses != RG_LOSS_NO_LOSS ? class_loss(n, &u, below, &s) : 0, T);
+        known = false;
+        if (!k->has_gradient)
+            continue;
+        const class_row c = { now, (real)((double)u.slope * n->total / s.powers),
+                              u.slope * (real)n->share };
+        real slope = 0; /* at the label, where e^(x - max) is less by a share of the sum */
+        if (kept != NULL)
+            kept[kept_place(u.label, k->length, T)] -= (real)(s.powers * n->keep / n->total);
+        else
+            slope = exp_for(vset(below), T)[0] * c.scale - c.offset - u.slope * (real)n->keep;
+        if (kept == NULL && k->add)
+            slope += load_one(p.dx, offset[1], T);
+        known = k->shape.dense && k->stream && row + 1 < end &&
+                (T == RG_REAL || kept == NULL || vhead(p.dx, T) == 0);
+        const next_row next = { after.x, after.x, fold_max, true };
+        if (known)
+            max = slopes_and_max(&c, p.x, p.dx, kept, &next, k->length, T);
+        else
+            slopes_of_row(k, &c, p.x, p.dx, kept, room, T);
+        if (kept == NULL)
+            store_one(p.dx, offset[1], T, slope);
+    }
+}
+
+#endif
