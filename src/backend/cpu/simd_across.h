@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Vectors across lanes: neighbours, rows that become columns, sums in a fixed order. */
+#ifndef RG_CPU_SIMD_ACROSS_H
+#define RG_CPU_SIMD_ACROSS_H
+
+#include "backend/cpu/simd_lanes.h"
+
+#if RG_VLEN == 16
+#define RG_XOR(k)                                                                                 \
+    0 ^ k, 1 ^ k, 2 ^ k, 3 ^ k, 4 ^ k, 5 ^ k, 6 ^ k, 7 ^ k, 8 ^ k, 9 ^ k, 10 ^ k, 11 ^ k, 12 ^ k, \
+        13 ^ k, 14 ^ k, 15 ^ k
+#elif RG_VLEN == 8
+#define RG_XOR(k) 0 ^ k, 1 ^ k, 2 ^ k, 3 ^ k, 4 ^ k, 5 ^ k, 6 ^ k, 7 ^ k
+#elif RG_VLEN == 4
+#define RG_XOR(k) 0 ^ k, 1 ^ k, 2 ^ k, 3 ^ k
+#else
+#define RG_XOR(k) 0 ^ k, 1 ^ k
+#endif
+
+/* Every second lane of two vectors, from the first (k = 0) or the second on; and lanes of two
+ * vectors in turn. */
+#if RG_VLEN == 16
+#define RG_EVEN(k)                                                                                 \
+    k, k + 2, k + 4, k + 6, k + 8, k + 10, k + 12, k + 14, k + 16, k + 18, k + 20, k + 22, k + 24, \
+        k + 26, k + 28, k + 30
+#define RG_ZIP(k)                                                                                \
+    k, k + 16, k + 1, k + 17, k + 2, k + 18, k + 3, k + 19, k + 4, k + 20, k + 5, k + 21, k + 6, \
+        k + 22, k + 7, k + 23
+#elif RG_VLEN == 8
+#define RG_EVEN(k) k, k + 2, k + 4, k + 6, k + 8, k + 10, k + 12, k + 14
+#define RG_ZIP(k)  k, k + 8, k + 1, k + 9, k + 2, k + 10, k + 3, k + 11
+#elif RG_VLEN == 4
+#define RG_EVEN(k) k, k + 2, k + 4, k + 6
+#define RG_ZIP(k)  k, k + 4, k + 1, k + 5
+#else
+#define RG_EVEN(k) k, k + 2
+#define RG_ZIP(k)  k, k + 2
+#endif
+
+/* VLEN lanes of two vectors, one behind the other, from lane k on. */
+#if RG_VLEN == 16
+#define RG_FROM(k)                                                                            \
+    k, k + 1, k + 2, k + 3, k + 4, k + 5, k + 6, k + 7, k + 8, k + 9, k + 10, k + 11, k + 12, \
+        k + 13, k + 14, k + 15
+#elif RG_VLEN == 8
+#define RG_FROM(k) k, k + 1, k + 2, k + 3, k + 4, k + 5, k + 6, k + 7
+#elif RG_VLEN == 4
+#define RG_FROM(k) k, k + 1, k + 2, k + 3
+#else
+#define RG_FROM(k) k, k + 1
+#endif
+
+/* One and two lanes further than a, and one and two before b, where b follows a. */
+RG_INLINE vreal vahead_one(vreal a, vreal b)
+{
+    return __builtin_shufflevector(a, b, RG_FROM(1));
+}
+
+RG_INLINE vreal vahead_two(vreal a, vreal b)
+{
+    return __builtin_shufflevector(a, b, RG_FROM(2));
+}
+
+RG_INLINE vreal vbehind_one(vreal a, vreal b)
+{
+    return __builtin_shufflevector(a, b, RG_FROM(RG_VLEN - 1));
+}
+
+RG_INLINE vreal vbehind_two(vreal a, vreal b)
+{
+    return __builtin_shufflevector(a, b, RG_FROM(RG_VLEN - 2));
+}
+
+/* Rows of a square become its columns. */
+RG_INLINE void vturn(vreal rows[VLEN])
+{
+#pragma GCC unroll 4
+    for (int step = 1; step < VLEN; step *= 2) {
+        vreal next[VLEN];
+#pragma GCC unroll 8
+        for (int i = 0; i < VLEN / 2; i++) {
+            next[2 * i] = __builtin_shufflevector(rows[i], rows[i + VLEN / 2], RG_ZIP(0));
+            next[2 * i + 1] =
+                __builtin_shufflevector(rows[i], rows[i + VLEN / 2], RG_ZIP(RG_VLEN / 2));
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < VLEN; i++)
+            rows[i] = next[i];
+    }
+}
+
+RG_INLINE real vsum(vreal a)
+{
+#if RG_VLEN > 8
+    a += __builtin_shufflevector(a, a, RG_XOR(8));
+#endif
+#if RG_VLEN > 4
+    a += __builtin_shufflevector(a, a, RG_XOR(4));
+#endif
+#if RG_VLEN > 2
+    a += __builtin_shufflevector(a, a, RG_XOR(2));
+#endif
+    a += __builtin_shufflevector(a, a, RG_XOR(1));
+    return a[0];
+}
+
+RG_INLINE real vmax_lane(vreal a)
+{
+#if RG_VLEN > 8
+    a = vmax(a, __builtin_shufflevector(a, a, RG_XOR(8)));
+#endif
+#if RG_VLEN > 4
+    a = vmax(a, __builtin_shufflevector(a, a, RG_XOR(4)));
+#endif
+#if RG_VLEN > 2
+    a = vmax(a, __builtin_shufflevector(a, a, RG_XOR(2)));
+#endif
+    a = vmax(a, __builtin_shufflevector(a, a, RG_XOR(1)));
+    return a[0];
+}
+
+#endif
