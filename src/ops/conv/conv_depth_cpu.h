@@ -280,11 +280,13 @@ RG_INLINE void depth_channels(depth_row *d, const depth_line *l, int64_t sources
     }
 }
 
-/* Whether whole vectors of the result stand where they can go past the cache. */
+/* Whether whole vectors of the result stand where they can go past the cache: they must be lines,
+ * because the other half of a line comes a row of pixels later. */
 RG_INLINE bool depth_streams(const rg_conv_depth_args *k, const int64_t step[4], const rg_dtype T)
 {
     const int64_t bytes = vbytes(T) / VLEN, all = (step[0] | step[1] | step[2]) * bytes;
-    return k->stream && k->plain && ((int64_t)(uintptr_t)k->to | all) % vbytes(T) == 0;
+    return vbytes(T) == FETCH_LINE && k->stream && k->plain &&
+           ((int64_t)(uintptr_t)k->to | all) % vbytes(T) == 0;
 }
 
 /* A unit is a row of the result. */

@@ -30,7 +30,7 @@ RG_INLINE void put_pixel(const strip *s, int64_t q, const rg_dtype T, vreal valu
     value += vset(0);
     if (u->g->shape.add)
         value += vload_few(dx, s->c, s->n, T);
-    if (u->stream)
+    if (u->stream && vbytes(T) == 64) /* a line: its other half would come a row later */
         vstream(dx, s->c, T, value);
     else
         vstore_few(dx, s->c, s->n, T, value);
