@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* The table and the JSON of `bench`. */
 #include "cli/bench_print.h"
+#include "cli/print_json.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -177,7 +178,9 @@ void rg_bench_print_skipped(const rg_bench_printer *printer, const rg_bench_row 
 {
     if (printer->json) {
         print_json_name(printer, row);
-        printf(", \"skipped\": \"%s\"}\n", reason);
+        printf(", \"skipped\": ");
+        rg_print_json_text(reason);
+        puts("}");
     } else {
         print_name(printer, row, row->c->name);
         printf(" skipped: %s\n", reason);

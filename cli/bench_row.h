@@ -74,7 +74,6 @@ rg_status rg_bench_row_measure(rg_bench_row *row, rg_bench_mode mode, double sec
 rg_status rg_bench_peak(rg_queue *queue, bool in_double, double *gflop_s);
 
 bool rg_bench_on_gpu(const rg_device *device);
-double rg_bench_seconds(void); /* a clock */
 /* How many calls of `ms` make a turn on a GPU: ours, and those of peers. */
 int32_t rg_bench_calls_of(double ms);
 /* The value at `share` (0 to 1) of the sorted values, which are sorted here. */

@@ -4,23 +4,16 @@
 #include "cli/bench_limit.h"
 #include "cli/bench_row.h"
 #include "cli/cases.h"
+#include "core/clock.h"
 #include "runtime/objects.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 enum { LEAST_ROUNDS = 7, MOST_ROUNDS = 4096 };
 
 bool rg_bench_on_gpu(const rg_device *device)
 {
     return device->backend != &rg_backend_cpu;
-}
-
-double rg_bench_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 static int compare(const void *a, const void *b)
@@ -66,15 +59,15 @@ static rg_status commit_once(rg_bench_row *row, recorder *record, rg_bench_mode 
                              double *seconds)
 {
     rg_commands *commands;
-    double start = rg_bench_seconds();
+    double start = rg_seconds();
     RG_TRY(rg_commands_create(row->queue, &commands));
     rg_status status = RG_OK;
     for (int32_t i = 0; i < mode.calls && status == RG_OK; i++)
         status = record(row, commands);
     if (mode.ahead)
-        start = rg_bench_seconds();
+        start = rg_seconds();
     status = rg_commands_finish(commands, status);
-    *seconds += rg_bench_seconds() - start;
+    *seconds += rg_seconds() - start;
     return status;
 }
 
@@ -125,14 +118,14 @@ static rg_status run_rounds(rg_bench_row *row, rg_bench_mode mode, double second
         RG_TRY(take_turn(row, record_bypass, mode, &bypass));
         RG_TRY(take_turn(row, record_kernel, mode, &kernel));
         if (n < 0) {
-            start = rg_bench_seconds();
+            start = rg_seconds();
             continue;
         }
         r->kernel[n] = kernel;
         r->limit[n] = ordinary < bypass ? ordinary : bypass;
         r->share[n] = r->limit[n] / kernel;
         *count = n + 1;
-        if (*count >= LEAST_ROUNDS && rg_bench_seconds() - start >= seconds)
+        if (*count >= LEAST_ROUNDS && rg_seconds() - start >= seconds)
             break;
     }
     return RG_OK;
@@ -163,9 +156,9 @@ static rg_status run_peak(rg_queue *queue, rg_tensor *done, bool in_double, doub
     rg_commands *commands;
     RG_TRY(rg_commands_create(queue, &commands));
     rg_status status = rg_limit_record_peak(commands, done, in_double);
-    const double start = rg_bench_seconds();
+    const double start = rg_seconds();
     status = rg_commands_finish(commands, status);
-    *seconds = rg_bench_seconds() - start;
+    *seconds = rg_seconds() - start;
     return status;
 }
 

@@ -3,7 +3,7 @@
 /* `retrograde info`: version, devices, instruction sets, threads, build. */
 #include "cli/arguments.h"
 #include "cli/cli.h"
-#include "files/json.h"
+#include "cli/print_json.h"
 
 #include <retrograde/device.h>
 
@@ -63,17 +63,6 @@ static void print_text(const rg_device *cpu)
         printf("  %-12s%s\n", build[i].name, build[i].value);
 }
 
-/* Texts come from drivers and the system, and may hold anything. */
-static void print_string(const char *text)
-{
-    enum { LONGEST = 6 }; /* of one byte, "\u0007" */
-    char quoted[LONGEST * LINE + 3];
-    rg_text to;
-    rg_text_begin(&to, quoted, sizeof quoted);
-    rg_text_add_string(&to, text);
-    printf("%s", quoted);
-}
-
 static void print_json(const rg_device *cpu)
 {
     char name[NAME], line[LINE];
@@ -84,7 +73,7 @@ static void print_json(const rg_device *cpu)
     for (int32_t i = 0; rg_device_list(i, name, sizeof name) == RG_OK; i++) {
         describe(name, line);
         printf("%s{\"name\": \"%s\", \"text\": ", i > 0 ? ", " : "", name);
-        print_string(line);
+        rg_print_json_text(line); /* drivers and the system may say anything */
         printf("}");
     }
     printf("], \"cuda\": %s, \"rungs\": [", describe("cuda", line) ? "true" : "false");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* `retrograde predict`: images in, classes and probabilities out. */
-#include "cli/arguments.h"
 #include "cli/cli.h"
+#include "cli/print_json.h"
 #include "cli/use_checkpoint.h"
 #include "core/memory.h"
 #include "files/whole_file.h"
@@ -15,9 +15,8 @@
 static const rg_allocator *const allocator = &rg_default_allocator;
 
 typedef struct request {
-    const char *device;
-    int64_t threads, top;
-    bool json, help;
+    rg_use_request use;
+    int64_t top;
 } request;
 
 /* ---- one image, as pixels from 0 to 1 ---- */
@@ -94,27 +93,13 @@ static rg_status read_npy(const char *path, rg_device *device, const rg_network_
 
 /* ---- answers ---- */
 
-static void print_text(const char *text)
-{
-    putchar('"');
-    for (const unsigned char *c = (const unsigned char *)text; *c != 0; c++) {
-        if (*c == '"' || *c == '\\')
-            printf("\\%c", *c);
-        else if (*c < 32)
-            printf("\\u%04x", *c);
-        else
-            putchar(*c);
-    }
-    putchar('"');
-}
-
 static void print_answer(const rg_checkpoint *c, const char *path, float p[], const request *q)
 {
     const int32_t classes = c->network.classes;
     const int64_t top = q->top < classes ? q->top : classes;
-    if (q->json) {
+    if (q->use.json) {
         printf("{\"image\":");
-        print_text(path);
+        rg_print_json_text(path);
         printf(",\"classes\":[");
     } else {
         printf("%s:", path);
@@ -123,16 +108,16 @@ static void print_answer(const rg_checkpoint *c, const char *path, float p[], co
         int32_t best = 0;
         for (int32_t i = 1; i < classes; i++)
             best = p[i] > p[best] ? i : best;
-        if (q->json) {
+        if (q->use.json) {
             printf("%s{\"class\":", k > 0 ? "," : "");
-            print_text(c->class_names[best]);
+            rg_print_json_text(c->class_names[best]);
             printf(",\"number\":%d,\"probability\":%.6g}", best, (double)p[best]);
         } else {
             printf("%s %s %.2f %%", k > 0 ? "," : "", c->class_names[best], 100 * (double)p[best]);
         }
         p[best] = -1;
     }
-    puts(q->json ? "]}" : "");
+    puts(q->use.json ? "]}" : "");
 }
 
 static rg_status predict_one(rg_used_network *network, const char *path, const request *q,
@@ -178,31 +163,23 @@ static int predict(rg_used_network *network, int count, char **paths, const requ
 
 int rg_cmd_predict(int argc, char **argv)
 {
-    request q = { .device = "cpu", .top = 1 };
-    const rg_option options[] = {
-        { "top", RG_OPTION_COUNT, &q.top, "N", "the N likeliest classes (default 1)" },
-        { "device", RG_OPTION_TEXT, &q.device, "NAME", "cpu (default), cuda, cuda:1" },
-        { "threads", RG_OPTION_COUNT, &q.threads, "N", "of the CPU; 0: all (default)" },
-        { "json", RG_OPTION_FLAG, &q.json, NULL, "one JSON object an image" },
-        { "help", RG_OPTION_FLAG, &q.help, NULL, "this text" },
-        { NULL, RG_OPTION_FLAG, NULL, NULL, NULL },
-    };
-    const int left = rg_options_take(options, argc, argv, NULL, NULL);
+    request q = { .top = 1 };
+    const rg_option top = { "top", RG_OPTION_COUNT, &q.top, "N",
+                            "the N likeliest classes (default 1)" };
+    int result;
+    const int left = rg_use_options(&top, &q.use,
+                                    "usage: retrograde predict CHECKPOINT IMAGE... [options]\n\n"
+                                    "Classes of images, PNG or NPY, with their probabilities.\n",
+                                    argc, argv, &result);
     if (left < 0)
-        return 2;
-    if (q.help) {
-        puts("usage: retrograde predict CHECKPOINT IMAGE... [options]\n\n"
-             "Classes of images, PNG or NPY, with their probabilities.\n");
-        rg_options_help(options);
-        return 0;
-    }
+        return result;
     if (left < 2 || q.top < 1)
         return rg_wrong(left < 2 ? "predict wants a checkpoint and images; see --help"
                                  : "--top is at least 1");
     rg_used_network network;
-    if (rg_used_network_open(argv[0], q.device, q.threads, &network) != RG_OK)
+    if (rg_used_network_open(argv[0], &q.use, &network) != RG_OK)
         return rg_failed();
-    const int result = predict(&network, left - 1, argv + 1, &q);
+    result = predict(&network, left - 1, argv + 1, &q);
     rg_used_network_close(&network);
     return result;
 }

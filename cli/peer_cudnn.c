@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* cuDNN, version 9, opened at run time, on the tensors of the row: the library, and timing. */
 #include "cli/peer_api.h"
+#include "core/clock.h"
 
 #if RG_HAVE_CUDNN
 #include "cli/peer_cudnn.h"
@@ -123,9 +124,9 @@ static rg_status time_job(const rg_cudnn_job *j, double seconds, double *ms)
     RG_TRY(take_turn(j, TRIAL, ms));
     const int32_t calls = rg_bench_calls_of(*ms);
     RG_TRY(take_turn(j, calls, ms));
-    const double start = rg_bench_seconds();
+    const double start = rg_seconds();
     int32_t count = 0;
-    while (count < LEAST || (count < MOST && rg_bench_seconds() - start < seconds))
+    while (count < LEAST || (count < MOST && rg_seconds() - start < seconds))
         RG_TRY(take_turn(j, calls, &times[count++]));
     *ms = rg_bench_quantile(times, count, 0.5);
     return RG_OK;

@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* oneDNN, version 2, opened at run time: the library, its primitives, timing. */
 #include "cli/peer_api.h"
+#include "core/clock.h"
 
 #if RG_HAVE_ONEDNN
 #include "cli/peer_onednn.h"
@@ -157,9 +158,9 @@ rg_status rg_onednn_run_forward(rg_onednn_job *j, const dnnl_memory_desc_t *x,
 
 static rg_status take_turn(const rg_onednn_job *j, double *ms)
 {
-    const double start = rg_bench_seconds();
+    const double start = rg_seconds();
     RG_TRY(execute(j, j->primitive, j->count, j->arguments));
-    *ms = 1e3 * (rg_bench_seconds() - start);
+    *ms = 1e3 * (rg_seconds() - start);
     return RG_OK;
 }
 
@@ -168,12 +169,12 @@ static rg_status time_job(const rg_onednn_job *j, double seconds, double *ms)
 {
     enum { LEAST = 7, MOST = 4096 };
     static double times[MOST];
-    const double start = rg_bench_seconds();
+    const double start = rg_seconds();
     RG_TRY(take_turn(j, ms));
     if (*ms >= 1e3 * seconds)
         return RG_OK;
     int32_t count = 0;
-    while (count < LEAST || (count < MOST && rg_bench_seconds() - start < seconds))
+    while (count < LEAST || (count < MOST && rg_seconds() - start < seconds))
         RG_TRY(take_turn(j, &times[count++]));
     *ms = rg_bench_quantile(times, count, 0.5);
     return RG_OK;

@@ -3,6 +3,7 @@
 /* OpenBLAS, opened at run time: products of matrices, without bias and neuron. */
 #include "cli/peer_api.h"
 #include "cli/peer_product.h"
+#include "core/clock.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -57,9 +58,9 @@ static void run(const rg_peer_product *p, rg_dtype dtype)
 
 static double take_turn(const rg_peer_product *p, rg_dtype dtype)
 {
-    const double start = rg_bench_seconds();
+    const double start = rg_seconds();
     run(p, dtype);
-    return 1e3 * (rg_bench_seconds() - start);
+    return 1e3 * (rg_seconds() - start);
 }
 
 /* The first run warms up; where it takes too long already, it counts. */
@@ -73,12 +74,12 @@ static rg_status time_row(const rg_bench_row *row, double seconds, double *ms)
              "openblas is asked for f32 and f64 alone");
     RG_CHECK(p.rows < INT_MAX && p.columns < INT_MAX && p.inner < INT_MAX && !p.relu,
              RG_UNSUPPORTED, "openblas is asked for products alone");
-    const double start = rg_bench_seconds();
+    const double start = rg_seconds();
     *ms = take_turn(&p, row->dtype);
     if (*ms >= 1e3 * seconds)
         return RG_OK;
     int32_t count = 0;
-    while (count < LEAST || (count < MOST && rg_bench_seconds() - start < seconds))
+    while (count < LEAST || (count < MOST && rg_seconds() - start < seconds))
         times[count++] = take_turn(&p, row->dtype);
     *ms = rg_bench_quantile(times, count, 0.5);
     return RG_OK;

@@ -5,6 +5,7 @@
  * make one of the formula. */
 #include "backend/cpu/rung.h"
 #include "cli/peer_api.h"
+#include "core/clock.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -106,10 +107,10 @@ static rg_status send_line(child *c, const char *text)
 
 static rg_status receive_line(child *c, char *text, size_t capacity, double seconds)
 {
-    const double until = rg_bench_seconds() + seconds;
+    const double until = rg_seconds() + seconds;
     for (size_t length = 0; length + 1 < capacity; length++) {
         struct pollfd wait = { .fd = c->line, .events = POLLIN };
-        const double left = until - rg_bench_seconds();
+        const double left = until - rg_seconds();
         if (left <= 0 || poll(&wait, 1, (int)(left * 1e3) + 1) <= 0)
             return abandon(c, "the script does not answer");
         if (read(c->line, text + length, 1) != 1)

@@ -37,14 +37,6 @@ typedef struct pieces {
     char title[TEXT], date[64], device[TEXT], dataset[TEXT];
 } pieces;
 
-static rg_status room(size_t count, size_t element, void *pointer)
-{
-    void *memory = NULL;
-    RG_TRY(rg_allocate_zero(allocator, count * element, &memory));
-    memcpy(pointer, &memory, sizeof memory);
-    return RG_OK;
-}
-
 /* ---- the worst images ---- */
 
 /* Keeps those with the least probability of the right answer, the worst first. */
@@ -89,7 +81,7 @@ static rg_status show_worst(const rg_train_run *run, const rg_train_verdicts *v,
     const rg_dataset_info *info = &run->test.info;
     const size_t bytes = (size_t)(info->height * info->width * info->channels);
     int64_t worst[WORST];
-    RG_TRY(room(WORST, bytes, &p->pixels));
+    RG_TRY(rg_room(WORST, bytes, &p->pixels));
     if (info->channels != 1 && info->channels != 3)
         return RG_OK; /* these are no pictures */
     p->worst_count = find_worst(run, v, worst);
@@ -148,8 +140,8 @@ static rg_status show_layers(const rg_train_run *run, pieces *p)
 {
     const rg_network *network = rg_trainer_network(run->trainer);
     p->layer_room = network->layers_count;
-    RG_TRY(room(p->layer_room, sizeof *p->layers, &p->layers));
-    RG_TRY(room(p->layer_room, sizeof *p->texts, &p->texts));
+    RG_TRY(rg_room(p->layer_room, sizeof *p->layers, &p->layers));
+    RG_TRY(rg_room(p->layer_room, sizeof *p->texts, &p->texts));
     for (size_t i = 0; i < p->layer_room; i++) {
         const rg_layer *layer = &run->model->layers[i];
         shape_text(&network->layers[i].desc, p->texts[i][0]);
@@ -185,8 +177,8 @@ static rg_status show_times(rg_train_run *run, pieces *p)
 {
     rg_plan *plan = rg_trainer_plan(run->trainer);
     p->timing_room = (size_t)rg_plan_steps(plan);
-    RG_TRY(room(p->timing_room + 1, sizeof *p->timings, &p->timings));
-    RG_TRY(room(p->timing_room, sizeof *p->milliseconds, &p->milliseconds));
+    RG_TRY(rg_room(p->timing_room + 1, sizeof *p->timings, &p->timings));
+    RG_TRY(rg_room(p->timing_room, sizeof *p->milliseconds, &p->milliseconds));
     if (rg_trainer_time(run->trainer, p->milliseconds) != RG_OK)
         return RG_OK; /* nothing was trained in this run */
     for (int32_t i = 0; i < (int32_t)p->timing_room; i++) {
@@ -211,7 +203,7 @@ static rg_status show_memory(const rg_train_run *run, pieces *p)
 {
     const rg_plan *plan = rg_trainer_plan(run->trainer);
     p->memory_room = (size_t)rg_plan_memory_count(plan);
-    RG_TRY(room(p->memory_room, sizeof *p->memory, &p->memory));
+    RG_TRY(rg_room(p->memory_room, sizeof *p->memory, &p->memory));
     for (size_t i = 0; i < p->memory_room; i++) {
         rg_memory_info info;
         RG_TRY(rg_plan_memory(plan, (int32_t)i, &info));

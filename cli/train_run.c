@@ -3,6 +3,7 @@
 /* A run of training, from opening the data to the last checkpoint. */
 #include "cli/train_run.h"
 
+#include "core/clock.h"
 #include "core/memory.h"
 
 #include <errno.h>
@@ -13,8 +14,6 @@
 #include <time.h>
 
 static const rg_allocator *const allocator = &rg_default_allocator;
-
-enum { EVALUATED = 256 }; /* images in a batch that is not trained with */
 
 static rg_status copy_text(const char *text, char **copy)
 {
@@ -57,25 +56,6 @@ static rg_status open_sets(rg_train_run *run)
                                   run->own_validation ? &run->validation.set : &run->test.set);
     rg_dataset_destroy(all);
     return status;
-}
-
-rg_status rg_train_open_part(rg_train_part *part, const rg_checkpoint *checkpoint)
-{
-    rg_loader_desc desc = rg_loader_desc_default();
-    RG_TRY(rg_dataset_get_info(part->set, &part->info));
-    desc.dtype = checkpoint->network.dtype;
-    desc.batch = EVALUATED;
-    desc.shuffle = false;
-    memcpy(desc.mean, checkpoint->mean, sizeof desc.mean);
-    memcpy(desc.deviation, checkpoint->deviation, sizeof desc.deviation);
-    return rg_loader_create(part->set, &desc, &part->loader);
-}
-
-void rg_train_close_part(rg_train_part *part)
-{
-    rg_loader_destroy(part->loader);
-    rg_dataset_destroy(part->set);
-    *part = (rg_train_part){ 0 };
 }
 
 static rg_status open_train(rg_train_run *run)
@@ -122,29 +102,6 @@ static rg_status open_new(rg_train_run *run)
     return describe_data(run);
 }
 
-/* Data of another shape than the network was made for. */
-static rg_status check_data(const rg_checkpoint *c, const rg_dataset_info *info, const char *path)
-{
-    const rg_network_options *n = &c->network;
-    RG_CHECK(n->height == info->height && n->width == info->width &&
-                 n->channels == info->channels && n->classes == info->classes,
-             RG_INVALID_ARGUMENT,
-             "%s: the network is for %lldx%lldx%lld images of %d classes, the data has "
-             "%lldx%lldx%lld and %d",
-             path, (long long)n->height, (long long)n->width, (long long)n->channels, n->classes,
-             (long long)info->height, (long long)info->width, (long long)info->channels,
-             info->classes);
-    return RG_OK;
-}
-
-/* A part that is not trained with, of the shape that the network takes. */
-static rg_status open_part(const rg_train_run *run, rg_train_part *part)
-{
-    RG_TRY(rg_dataset_get_info(part->set, &part->info));
-    RG_TRY(check_data(&run->checkpoint, &part->info, run->request->data));
-    return rg_train_open_part(part, &run->checkpoint);
-}
-
 static rg_status resume(rg_train_run *run)
 {
     const char *path = run->request->resume;
@@ -152,7 +109,7 @@ static rg_status resume(rg_train_run *run)
     rg_checkpoint_release(&run->checkpoint);
     RG_TRY(rg_checkpoint_open(path, &run->checkpoint, &file));
     const rg_checkpoint *c = &run->checkpoint;
-    rg_status status = check_data(c, &run->train.info, path);
+    rg_status status = rg_train_check_data(&c->network, &run->train.info, run->request->data);
     if (status == RG_OK)
         status = rg_model_parse(c->model_name, c->model, &run->model);
     if (status == RG_OK) {
@@ -274,9 +231,9 @@ static rg_status begin(rg_train_run *run)
         RG_TRY(rg_trainer_create(run->device, run->model, &options, &run->trainer));
     }
     RG_TRY(open_train(run));
-    RG_TRY(open_part(run, &run->test));
+    RG_TRY(rg_train_open_part(&run->test, &run->checkpoint, q->data));
     if (run->own_validation)
-        RG_TRY(open_part(run, &run->validation));
+        RG_TRY(rg_train_open_part(&run->validation, &run->checkpoint, q->data));
     RG_TRY(make_folder(run));
     RG_TRY(make_room(run));
     const rg_checkpoint *c = &run->checkpoint;
@@ -316,85 +273,6 @@ void rg_train_end(rg_train_run *run)
         rg_release(allocator, run->epochs, (size_t)run->request->epochs * sizeof *run->epochs);
     rg_release(allocator, run->losses, (size_t)run->loss_room * sizeof *run->losses);
     *run = (rg_train_run){ 0 };
-}
-
-/* ---- evaluation ---- */
-
-rg_status rg_train_verdicts_create(const rg_dataset_info *info, rg_train_verdicts *v)
-{
-    const size_t classes = (size_t)info->classes, count = (size_t)info->count;
-    void *memory[4] = { NULL };
-    *v = (rg_train_verdicts){ 0 };
-    RG_TRY(rg_allocate_zero(allocator, classes * classes * sizeof *v->confusion, &memory[0]));
-    v->confusion = memory[0];
-    RG_TRY(rg_allocate_zero(allocator, count * sizeof *v->predicted, &memory[1]));
-    v->predicted = memory[1];
-    RG_TRY(rg_allocate_zero(allocator, count * sizeof *v->certainty, &memory[2]));
-    v->certainty = memory[2];
-    RG_TRY(rg_allocate_zero(allocator, count * sizeof *v->of_label, &memory[3]));
-    v->of_label = memory[3];
-    return RG_OK;
-}
-
-void rg_train_verdicts_release(const rg_dataset_info *info, rg_train_verdicts *v)
-{
-    const size_t classes = (size_t)info->classes, count = (size_t)info->count;
-    rg_release(allocator, v->confusion, classes * classes * sizeof *v->confusion);
-    rg_release(allocator, v->predicted, count * sizeof *v->predicted);
-    rg_release(allocator, v->certainty, count * sizeof *v->certainty);
-    rg_release(allocator, v->of_label, count * sizeof *v->of_label);
-    *v = (rg_train_verdicts){ 0 };
-}
-
-static void judge(const rg_batch *batch, int32_t classes, const float probabilities[],
-                  rg_train_verdicts *v)
-{
-    for (int64_t i = 0; i < batch->count; i++) {
-        const float *p = probabilities + i * classes;
-        const int64_t image = batch->indices[i];
-        int32_t best = 0;
-        for (int32_t k = 1; k < classes; k++)
-            best = p[k] > p[best] ? k : best;
-        v->predicted[image] = best;
-        v->certainty[image] = p[best];
-        v->of_label[image] = p[batch->labels[i]];
-        v->confusion[(int64_t)batch->labels[i] * classes + best]++;
-    }
-}
-
-static rg_status evaluate(rg_trainer *trainer, rg_train_part *part, float probabilities[],
-                          rg_train_result *result, rg_train_verdicts *verdicts)
-{
-    int64_t images = 0, right = 0;
-    double loss = 0;
-    rg_batch batch;
-    RG_TRY(rg_loader_seek(part->loader, 0, 0));
-    do {
-        rg_outcome outcome;
-        RG_TRY(rg_loader_next(part->loader, &batch));
-        RG_TRY(rg_trainer_evaluate(trainer, batch.images, batch.labels, batch.count, probabilities,
-                                   &outcome));
-        images += outcome.images;
-        right += outcome.right;
-        loss += outcome.loss * (double)outcome.images;
-        if (verdicts != NULL)
-            judge(&batch, part->info.classes, probabilities, verdicts);
-    } while (!batch.last);
-    *result = (rg_train_result){ loss / (double)images, (double)right / (double)images };
-    return RG_OK;
-}
-
-rg_status rg_train_evaluate(rg_trainer *trainer, rg_train_part *part, rg_train_result *result,
-                            rg_train_verdicts *verdicts)
-{
-    const size_t bytes = EVALUATED * (size_t)part->info.classes * sizeof(float);
-    void *probabilities = NULL;
-    if (verdicts != NULL)
-        RG_TRY(rg_allocate(allocator, bytes, &probabilities));
-    const rg_status status = evaluate(trainer, part, probabilities, result, verdicts);
-    if (verdicts != NULL)
-        rg_release(allocator, probabilities, bytes);
-    return status;
 }
 
 /* ---- training ---- */

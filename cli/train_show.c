@@ -2,21 +2,15 @@
 /* Copyright The retrograde authors */
 /* Progress on a terminal, in a log, and as JSON. */
 #include "cli/train_show.h"
+#include "cli/print_json.h"
+#include "core/clock.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-double rg_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 void rg_show_begin(rg_train_show *show, bool json, int64_t epochs, int64_t images)
 {
@@ -88,13 +82,10 @@ void rg_show_progress(rg_train_show *show, const rg_train_progress *p)
     fflush(stdout);
 }
 
-/* JSON knows no NaN and no infinity. */
-static void json_number(const char *name, double value)
+static void json_member(const char *name, double value)
 {
-    if (isfinite(value))
-        printf(",\"%s\":%.9g", name, value);
-    else
-        printf(",\"%s\":null", name);
+    printf(",\"%s\":", name);
+    rg_print_json_number(value);
 }
 
 void rg_show_epoch(rg_train_show *show, const rg_train_progress *p,
@@ -104,13 +95,13 @@ void rg_show_epoch(rg_train_show *show, const rg_train_progress *p,
     const double accuracy = per_image((double)p->right, p->images);
     if (show->json) {
         printf("{\"epoch\":%" PRId64 ",\"images\":%" PRId64, p->epoch, p->images);
-        json_number("loss", loss);
-        json_number("accuracy", accuracy);
-        json_number("validation_loss", validation->loss);
-        json_number("validation_accuracy", validation->accuracy);
-        json_number("rate", p->rate);
-        json_number("seconds", p->seconds);
-        json_number("images_per_second", (double)p->fresh / p->seconds);
+        json_member("loss", loss);
+        json_member("accuracy", accuracy);
+        json_member("validation_loss", validation->loss);
+        json_member("validation_accuracy", validation->accuracy);
+        json_member("rate", p->rate);
+        json_member("seconds", p->seconds);
+        json_member("images_per_second", (double)p->fresh / p->seconds);
         puts("}");
     } else {
         if (show->terminal)
@@ -128,9 +119,9 @@ void rg_show_end(const rg_train_show *show, const rg_train_result *test, double 
 {
     if (show->json) {
         printf("{\"done\":true");
-        json_number("test_loss", test->loss);
-        json_number("test_accuracy", test->accuracy);
-        json_number("seconds", seconds);
+        json_member("test_loss", test->loss);
+        json_member("test_accuracy", test->accuracy);
+        json_member("seconds", seconds);
         puts("}");
     } else {
         char spent[16];

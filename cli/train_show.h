@@ -29,8 +29,6 @@ typedef struct rg_train_result {
     double loss, accuracy;
 } rg_train_result;
 
-double rg_seconds(void);
-
 void rg_show_begin(rg_train_show *show, bool json, int64_t epochs, int64_t images);
 /* A sentence about the run: on stderr with --json. */
 __attribute__((format(printf, 2, 3))) void rg_show_say(const rg_train_show *show,

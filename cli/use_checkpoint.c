@@ -3,6 +3,31 @@
 /* A trained network from its checkpoint. */
 #include "cli/use_checkpoint.h"
 
+#include <stdio.h>
+
+int rg_use_options(const rg_option *own, rg_use_request *q, const char *usage, int argc,
+                   char **argv, int *status)
+{
+    q->device = "cpu";
+    const rg_option options[] = {
+        *own,
+        { "device", RG_OPTION_TEXT, &q->device, "NAME", "cpu (default), cuda, cuda:1" },
+        { "threads", RG_OPTION_COUNT, &q->threads, "N", "of the CPU; 0: all (default)" },
+        { "json", RG_OPTION_FLAG, &q->json, NULL, "one JSON object a line" },
+        { "help", RG_OPTION_FLAG, &q->help, NULL, "this text" },
+        { NULL, RG_OPTION_FLAG, NULL, NULL, NULL },
+    };
+    const int left = rg_options_take(options, argc, argv, NULL, NULL);
+    *status = 2;
+    if (left >= 0 && q->help) {
+        puts(usage);
+        rg_options_help(options);
+        *status = 0;
+        return -1;
+    }
+    return left;
+}
+
 static rg_status open_trainer(const char *path, const rg_safetensors *file, rg_used_network *n)
 {
     const rg_trainer_options options = { .network = n->checkpoint.network,
@@ -13,15 +38,14 @@ static rg_status open_trainer(const char *path, const rg_safetensors *file, rg_u
     return rg_checkpoint_read(path, file, n->trainer);
 }
 
-rg_status rg_used_network_open(const char *path, const char *device, int64_t threads,
-                               rg_used_network *network)
+rg_status rg_used_network_open(const char *path, const rg_use_request *q, rg_used_network *network)
 {
     *network = (rg_used_network){ .device = NULL };
     rg_device_options options = rg_device_options_default();
     rg_safetensors *file;
-    options.threads = (int32_t)threads;
+    options.threads = (int32_t)q->threads;
     RG_TRY(rg_checkpoint_open(path, &network->checkpoint, &file));
-    rg_status status = rg_device_create(device, &options, &network->device);
+    rg_status status = rg_device_create(q->device, &options, &network->device);
     if (status == RG_OK)
         status = open_trainer(path, file, network);
     rg_safetensors_close(file);

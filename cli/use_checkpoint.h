@@ -4,7 +4,20 @@
 #ifndef RG_CLI_USE_CHECKPOINT_H
 #define RG_CLI_USE_CHECKPOINT_H
 
+#include "cli/arguments.h"
 #include "train/checkpoint.h"
+
+/* What both are asked alike. */
+typedef struct rg_use_request {
+    const char *device;
+    int64_t threads;
+    bool json, help;
+} rg_use_request;
+
+/* Takes the option that a command has for itself and those of `request`; returns how many operands
+ * are left, or -1 where the command ends with *status, its help being shown or something wrong. */
+int rg_use_options(const rg_option *own, rg_use_request *request, const char *usage, int argc,
+                   char **argv, int *status);
 
 typedef struct rg_used_network {
     rg_checkpoint checkpoint;
@@ -13,7 +26,7 @@ typedef struct rg_used_network {
     rg_trainer *trainer;
 } rg_used_network;
 
-rg_status rg_used_network_open(const char *path, const char *device, int64_t threads,
+rg_status rg_used_network_open(const char *path, const rg_use_request *request,
                                rg_used_network *network);
 void rg_used_network_close(rg_used_network *network);
 

@@ -73,7 +73,7 @@ def run(*words, status=0, **more):
     done = subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=120, **more)
     if done.returncode != status:
         raise AssertionError(
-            "%s: exit status %s, not %s\n%s%s" % (" ".join(words), done.returncode, status, done.stdout, done.stderr)
+            "%s: exit status %s, not %s\n%s%s" % (words, done.returncode, status, done.stdout, done.stderr)
         )
     return done.stdout, done.stderr
 
@@ -410,6 +410,22 @@ class BadCheckpoints(Case):
         with open(plain, "wb") as file:
             file.write(struct.pack("<Q", len(head)) + head + bytes(4))
         self.refuses("train", "--resume", plain, *out, says="no checkpoint")
+
+
+class Predictions(Case):
+    def test_json(self):
+        """The name of a file may be any bytes."""
+        run(*self.small("--model", "mlp", "--epochs", "1", "--out", self.path("out")))
+        image = os.fsencode(self.path('a "b"\\\n')) + b"\xff.npy"
+        head = "{'descr': '|u1', 'fortran_order': False, 'shape': (%d, %d), }" % (SIZE, SIZE)
+        head += " " * (-(len(head) + 11) % 64) + "\n"
+        with open(image, "wb") as file:
+            file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + bytes(SIZE * SIZE))
+        output, _ = run("predict", self.checkpoint("out"), image, "--json", "--top", "9")
+        told = json.loads(output)
+        self.assertTrue(told["image"].endswith('a "b"\\\n\ufffd.npy'))
+        self.assertEqual(len(told["classes"]), CLASSES)
+        self.assertAlmostEqual(sum(kind["probability"] for kind in told["classes"]), 1, places=4)
 
 
 class BadWords(Case):

@@ -62,6 +62,17 @@ void rg_release(const rg_allocator *allocator, void *pointer, size_t size)
         allocator->release(allocator->context, pointer, size);
 }
 
+rg_status rg_room(size_t count, size_t element, void *pointer)
+{
+    void *memory = NULL;
+    size_t bytes;
+    RG_CHECK(rg_multiply(count, element, &bytes), RG_OUT_OF_MEMORY,
+             "out of memory: room for %zu entries of %zu bytes was asked for", count, element);
+    RG_TRY(rg_allocate_zero(&rg_default_allocator, bytes, &memory));
+    memcpy(pointer, &memory, sizeof memory);
+    return RG_OK;
+}
+
 rg_status rg_grow(const rg_allocator *allocator, void **array, size_t *capacity, size_t count,
                   size_t element)
 {

@@ -1,18 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Arrays of a plan; storage reuse: each claim at the lowest place that is free at its time, in an
- * order that is changed as long as it gains. */
+/* Storage reuse: each claim at the lowest place that is free at its time, in an order that is
+ * changed as long as it gains. */
 #include "graph/plan.h"
 
 #include <stdlib.h>
-
-rg_status rg_room(size_t count, size_t element, void *pointer)
-{
-    void *memory = NULL;
-    RG_TRY(rg_allocate_zero(&rg_default_allocator, count * element, &memory));
-    memcpy(pointer, &memory, sizeof memory);
-    return RG_OK;
-}
 
 /* ---- the largest sum ---- */
 

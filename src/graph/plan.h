@@ -113,9 +113,6 @@ rg_status rg_graph_live(const rg_graph *graph, bool live[]);
 
 /* ---- placement.c ---- */
 
-/* Zeroed room for an array, into the pointer at `pointer`. */
-rg_status rg_room(size_t count, size_t element, void *pointer);
-
 /* Something that wants `bytes` from step `first` to step `last`. */
 typedef struct rg_claim {
     size_t bytes, offset;

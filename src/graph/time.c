@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* How long each step of a plan takes, one by one. */
+#include "core/clock.h"
 #include "graph/plan.h"
 
 #include <math.h>
-#include <time.h>
-
-static double milliseconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return 1e3 * (double)now.tv_sec + 1e-6 * (double)now.tv_nsec;
-}
 
 static rg_status time_step(const rg_layout_plan *layout, rg_queue *queue, const rg_stand_ins *part,
                            double *least)
@@ -19,12 +12,12 @@ static rg_status time_step(const rg_layout_plan *layout, rg_queue *queue, const 
     rg_commands *commands;
     RG_TRY(rg_commands_create(queue, &commands));
     rg_status status = rg_commands_repeat(commands, layout->recorded, part);
-    const double began = milliseconds_now();
+    const double began = rg_seconds();
     if (status == RG_OK)
         status = rg_commands_commit(commands);
     if (status == RG_OK)
         status = rg_commands_wait(commands);
-    *least = fmin(*least, milliseconds_now() - began);
+    *least = fmin(*least, 1e3 * (rg_seconds() - began));
     rg_commands_destroy(commands);
     return status;
 }

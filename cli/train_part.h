@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Parts of data sets, and how good a network is on them: what `train` and `eval` share. */
+#ifndef RG_CLI_TRAIN_PART_H
+#define RG_CLI_TRAIN_PART_H
+
+#include "cli/train_show.h"
+#include "train/checkpoint.h"
+
+/* A set of images with the loader that goes over it. */
+typedef struct rg_train_part {
+    rg_dataset *set;
+    rg_loader *loader;
+    rg_dataset_info info;
+} rg_train_part;
+
+/* Refuses images and classes other than those of the network; `data` begins the sentence. */
+rg_status rg_train_check_data(const rg_network_options *network, const rg_dataset_info *info,
+                              const char *data);
+
+/* Makes the set of a part ready for evaluation: checked, normalised as the checkpoint says. */
+rg_status rg_train_open_part(rg_train_part *part, const rg_checkpoint *checkpoint,
+                             const char *data);
+void rg_train_close_part(rg_train_part *part);
+
+/* What an evaluation found, image by image. */
+typedef struct rg_train_verdicts {
+    int64_t *confusion; /* (classes, classes): label, prediction */
+    int32_t *predicted; /* by image */
+    float *certainty;   /* of the prediction */
+    float *of_label;    /* the probability of the right answer */
+} rg_train_verdicts;
+
+rg_status rg_train_verdicts_create(const rg_dataset_info *info, rg_train_verdicts *verdicts);
+void rg_train_verdicts_release(const rg_dataset_info *info, rg_train_verdicts *verdicts);
+
+/* Goes once over all images of a part; `verdicts` may be NULL. */
+rg_status rg_train_evaluate(rg_trainer *trainer, rg_train_part *part, rg_train_result *result,
+                            rg_train_verdicts *verdicts);
+
+#endif
