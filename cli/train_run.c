@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
@@ -140,6 +141,47 @@ static double clock_time(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+/* Epochs of earlier runs, for the report. */
+static void take_epochs(rg_train_run *run, const rg_metric_rows *rows)
+{
+    for (size_t i = 0; i < rows->count; i++) {
+        const rg_metric_row *row = &rows->list[i];
+        const double *v = row->value;
+        while (run->epoch_count > 0 && run->epochs[run->epoch_count - 1].epoch >= row->epoch)
+            run->epoch_count--; /* a later row says more */
+        if (row->epoch < 1 || row->epoch > run->checkpoint.epoch)
+            continue;
+        run->epochs[run->epoch_count++] =
+            (rg_report_epoch){ .epoch = row->epoch,
+                               .train_loss = v[RG_METRIC_TRAIN_LOSS],
+                               .train_accuracy = v[RG_METRIC_TRAIN_ACCURACY],
+                               .validated = row->given >> RG_METRIC_VALIDATION_LOSS & 1,
+                               .validation_loss = v[RG_METRIC_VALIDATION_LOSS],
+                               .validation_accuracy = v[RG_METRIC_VALIDATION_ACCURACY],
+                               .seconds = v[RG_METRIC_SECONDS],
+                               .images_per_second = v[RG_METRIC_IMAGES_PER_SECOND],
+                               .learning_rate = v[RG_METRIC_LEARNING_RATE] };
+    }
+}
+
+/* The table of a run that goes on: the one beside its checkpoint, if there is one. */
+static rg_status continue_csv(rg_train_run *run, const char *path)
+{
+    const char *resume = run->request->resume, *slash = strrchr(resume, '/');
+    rg_metric_rows rows;
+    char *beside;
+    RG_CHECK(asprintf(&beside, "%.*smetrics.csv", slash != NULL ? (int)(slash - resume) + 1 : 0,
+                      resume) >= 0,
+             RG_OUT_OF_MEMORY, "out of memory");
+    const char *from = access(beside, F_OK) == 0 ? beside : path;
+    const rg_status status = rg_csv_continue(&run->csv, path, from, run->checkpoint.epoch, &rows);
+    free(beside);
+    RG_TRY(status);
+    take_epochs(run, &rows);
+    rg_metric_rows_release(&rows);
+    return RG_OK;
+}
+
 /* Numbers of an epoch for spreadsheets and for TensorBoard. A run that starts anew replaces the
  * table of the run before; one that goes on continues it. */
 static rg_status open_metrics(rg_train_run *run)
@@ -148,7 +190,8 @@ static rg_status open_metrics(rg_train_run *run)
     RG_TRY(join_path(run->request->out, "metrics.csv", &path));
     if (run->request->resume == NULL)
         (void)remove(path);
-    rg_status status = rg_csv_open(&run->csv, path);
+    rg_status status =
+        run->request->resume == NULL ? rg_csv_open(&run->csv, path) : continue_csv(run, path);
     free(path);
     if (status == RG_OK)
         status = rg_events_open(&run->events, run->request->out, clock_time());
@@ -183,19 +226,16 @@ static rg_status make_room(rg_train_run *run)
 {
     enum { POINTS = 2000 };
     const int64_t batches = rg_loader_batches(run->train.loader) * run->request->epochs;
-    void *memory;
     run->steps = batches / run->request->accumulate;
     RG_CHECK(run->steps > 0, RG_INVALID_ARGUMENT,
              "--accumulate is %lld; the whole training has %lld batches",
              (long long)run->request->accumulate, (long long)batches);
     run->loss_every = batches / POINTS + 1;
     run->loss_room = batches / run->loss_every + 2;
-    RG_TRY(
-        rg_allocate_zero(allocator, (size_t)run->request->epochs * sizeof *run->epochs, &memory));
-    run->epochs = memory;
-    RG_TRY(rg_allocate_zero(allocator, (size_t)run->loss_room * sizeof *run->losses, &memory));
-    run->losses = memory;
-    return RG_OK;
+    run->epoch_room =
+        run->request->epochs > run->checkpoint.epoch ? run->request->epochs : run->checkpoint.epoch;
+    RG_TRY(rg_room((size_t)run->epoch_room, sizeof *run->epochs, &run->epochs));
+    return rg_room((size_t)run->loss_room, sizeof *run->losses, &run->losses);
 }
 
 static rg_status open_device(rg_train_run *run)
@@ -234,8 +274,8 @@ static rg_status begin(rg_train_run *run)
     RG_TRY(rg_train_open_part(&run->test, &run->checkpoint, q->data));
     if (run->own_validation)
         RG_TRY(rg_train_open_part(&run->validation, &run->checkpoint, q->data));
-    RG_TRY(make_folder(run));
     RG_TRY(make_room(run));
+    RG_TRY(make_folder(run));
     const rg_checkpoint *c = &run->checkpoint;
     return rg_loader_seek(run->train.loader, c->epoch, c->position);
 }
@@ -269,8 +309,7 @@ void rg_train_end(rg_train_run *run)
     rg_device_destroy(run->device);
     free(run->checkpoint_path);
     free(run->report_path);
-    if (run->request != NULL)
-        rg_release(allocator, run->epochs, (size_t)run->request->epochs * sizeof *run->epochs);
+    rg_release(allocator, run->epochs, (size_t)run->epoch_room * sizeof *run->epochs);
     rg_release(allocator, run->losses, (size_t)run->loss_room * sizeof *run->losses);
     *run = (rg_train_run){ 0 };
 }

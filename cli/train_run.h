@@ -22,8 +22,8 @@ typedef struct rg_train_run {
     double began;
     char *checkpoint_path, *report_path;
     rg_metric_file csv, events;
-    rg_report_epoch *epochs;
-    int64_t epoch_count;
+    rg_report_epoch *epochs; /* of this run and of those that it goes on from */
+    int64_t epoch_count, epoch_room;
     rg_report_step *losses; /* of single steps, thinned */
     int64_t loss_count, loss_room, loss_every;
 } rg_train_run;

@@ -70,6 +70,47 @@ static void test_csv_continues(void)
     EXPECT_FAILS(rg_csv_open(&csv, "/dev/full"), RG_IO, "No space");
 }
 
+/* A run that goes on behind an epoch drops what a later one has left, and nothing else. */
+static void test_csv_goes_on(void)
+{
+    rg_metric_file csv;
+    rg_metric_rows rows;
+    const rg_metric_row row = { .epoch = 3, .step = 7 };
+    char text[1024], path[512];
+    snprintf(path, sizeof path, "%s", scratch("metrics.csv"));
+    snprintf(text, sizeof text, "%s1,5,0.5,,nan,-inf,1e-05,,2\r\na note\n2,6,0.25,,,,,,\r\n%s",
+             header, "3,9,1,,,,,,\r\n3,9,2,,,,,,\r\n12,40,3,,,,,,\r\n4,1");
+    scratch_write("metrics.csv", text, strlen(text));
+    EXPECT_OK(rg_csv_continue(&csv, path, path, 2, &rows));
+    EXPECT(rows.count == 2 && rows.list[0].epoch == 1 && rows.list[1].epoch == 2);
+    EXPECT(rows.list[0].step == 5 && rows.list[0].given == 0x5d && rows.list[0].value[0] == 0.5);
+    EXPECT(isnan(rows.list[0].value[2]) && rows.list[0].value[3] == -INFINITY);
+    EXPECT(rows.list[0].value[4] == 1e-5 && rows.list[0].value[6] == 2);
+    rg_metric_rows_release(&rows);
+    EXPECT_OK(rg_csv_add(&csv, &row));
+    EXPECT_OK(rg_metric_file_close(&csv));
+    snprintf(text, sizeof text, "%s%s", header,
+             "1,5,0.5,,nan,-inf,1e-05,,2\r\na note\n2,6,0.25,,,,,,\r\n3,7,,,,,,,\r\n");
+    EXPECT(holds("metrics.csv", text));
+
+    EXPECT_OK(rg_csv_continue(&csv, scratch("other.csv"), path, 1, &rows)); /* in another folder */
+    EXPECT(rows.count == 1);
+    rg_metric_rows_release(&rows);
+    EXPECT_OK(rg_metric_file_close(&csv));
+    EXPECT(holds("metrics.csv", text));
+    snprintf(text, sizeof text, "%s1,5,0.5,,nan,-inf,1e-05,,2\r\na note\n", header);
+    EXPECT(holds("other.csv", text));
+    scratch_remove("other.csv");
+    EXPECT_OK(rg_csv_continue(&csv, scratch("other.csv"), scratch("none.csv"), 1, &rows));
+    EXPECT(rows.count == 0 && holds("other.csv", header));
+    EXPECT_OK(rg_metric_file_close(&csv));
+    scratch_remove("other.csv");
+    scratch_write("metrics.csv", "somebody's notes\n", 17);
+    EXPECT_FAILS(rg_csv_continue(&csv, path, path, 1, &rows), RG_MALFORMED, "left alone");
+    EXPECT(csv.file < 0 && rows.list == NULL && holds("metrics.csv", "somebody's notes\n"));
+    scratch_remove("metrics.csv");
+}
+
 /* ---- events ---- */
 
 static uint64_t little(const uint8_t *at, int bytes)
@@ -266,6 +307,7 @@ int main(int count, char **arguments)
     scratch_begin();
     test_csv();
     test_csv_continues();
+    test_csv_goes_on();
     test_events();
     scratch_end();
     return rg_test_report();

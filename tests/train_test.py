@@ -10,7 +10,9 @@ import gzip
 import json
 import os
 import random
+import re
 import resource
+import shutil
 import signal
 import struct
 import subprocess
@@ -89,6 +91,18 @@ class Case(unittest.TestCase):
 
     def checkpoint(self, out):
         return self.path(out, "checkpoint.safetensors")
+
+    def epochs(self, out):
+        """Those of the table, row by row."""
+        with open(self.path(out, "metrics.csv"), newline="", encoding="utf-8") as file:
+            return [int(row["epoch"]) for row in csv.DictReader(file)]
+
+    def reported(self, out):
+        """Epochs in the table of the report."""
+        page = read(self.path(out, "report.html")).decode()
+        table = page[page.index('<table class="epochs">') :]
+        table = table[table.index("<tbody>") : table.index("</table>")]
+        return [int(number) for number in re.findall(r"<tr[^>]*>\s*<t[hd][^>]*>(\d+)<", table)]
 
     def refuses(self, *words, says, status=1):
         """One sentence on stderr, with all these words in it, and nothing left half-done."""
@@ -171,6 +185,48 @@ class SameBits(Case):
         self.assertEqual(read(self.checkpoint("whole")), read(self.checkpoint("cut")))
 
 
+class GoingOn(Case):
+    """What is left behind by a run in several parts."""
+
+    def cut(self, *words):
+        run(*self.small("--model", "mlp", "--epochs", "3", "--stop", "1", "--out", self.path("out"), *words))
+        return ("train", "--resume", self.checkpoint("out"))
+
+    def test_killed_before_checkpoint(self):
+        """The row of an epoch is there, its checkpoint is not."""
+        resume = self.cut()
+        with open(self.path("out", "metrics.csv"), "a", encoding="utf-8") as file:
+            file.write("2,16,9,9,9,9,9,9,9\r\n")
+        run(*resume, "--out", self.path("out"))
+        self.assertEqual(self.epochs("out"), [1, 2, 3])
+        self.assertNotIn(b"9,9,9", read(self.path("out", "metrics.csv")))
+        self.assertEqual(self.reported("out"), [1, 2, 3])
+
+    def test_older_checkpoint(self):
+        resume = self.cut()
+        shutil.copy(self.checkpoint("out"), self.path("old.safetensors"))
+        run(*resume, "--out", self.path("out"))
+        run("train", "--resume", self.path("old.safetensors"), "--out", self.path("out"))
+        self.assertEqual(self.epochs("out"), [1, 2, 3])
+        self.assertEqual(self.reported("out"), [1, 2, 3])
+
+    def test_another_folder(self):
+        resume = self.cut()
+        before = read(self.path("out", "metrics.csv"))
+        run(*resume, "--out", self.path("other"))
+        self.assertEqual(self.epochs("other"), [1, 2, 3])
+        self.assertEqual(self.reported("other"), [1, 2, 3])
+        self.assertEqual(read(self.path("out", "metrics.csv")), before)
+
+    def test_nothing_left(self):
+        """A run that is over can be resumed: it tests and reports."""
+        resume = self.cut()
+        run(*resume, "--out", self.path("out"))
+        os.remove(self.path("out", "report.html"))
+        run(*resume, "--out", self.path("out"))
+        self.assertEqual(self.reported("out"), [1, 2, 3])
+
+
 class Signals(Case):
     EPOCHS = "30"
 
@@ -211,10 +267,10 @@ class Signals(Case):
             told, _ = run("eval", self.checkpoint("out"), "--data", self.path("set"), "--json")
             self.assertEqual(sum(map(sum, json.loads(told)["confusion"])), 64)
             words = ("train", "--resume", self.checkpoint("out"), "--out", self.path("out"))
-            with open(self.path("out", "metrics.csv"), encoding="utf-8") as file:
-                rows = [line for line in file if line.endswith("\n")]
-            self.assertGreater(len(rows), epochs)
-            epochs = len(rows)
+            told = self.epochs("out")  # the last row may be ahead of the checkpoint
+            self.assertEqual(told, list(range(1, len(told) + 1)))
+            self.assertGreaterEqual(len(told), epochs + 1)
+            epochs = len(told) - 1
 
 
 class Disk(Case):

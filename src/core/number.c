@@ -18,8 +18,8 @@ static const char *decimal_point(void)
 
 void rg_number_text(double value, char *text, size_t capacity)
 {
-    char digits[64];
-    for (int precision = 1; precision <= 17; precision++) {
+    char digits[64] = "nan";
+    for (int precision = 1; precision <= 17 && !isnan(value); precision++) {
         snprintf(digits, sizeof digits, "%.*g", precision, value);
         if (strtod(digits, NULL) == value)
             break;
@@ -45,4 +45,10 @@ bool rg_number_parse(const char *text, double *value)
     *value = strtod(local, &end);
     const bool infinite = strcmp(text, "inf") == 0 || strcmp(text, "-inf") == 0;
     return end != local && *end == 0 && !isnan(*value) && (isfinite(*value) || infinite);
+}
+
+bool rg_number_parse_any(const char *text, double *value)
+{
+    *value = (double)NAN;
+    return strcmp(text, "nan") == 0 || rg_number_parse(text, value);
 }

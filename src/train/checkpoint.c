@@ -14,6 +14,27 @@
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
+/* Whole numbers: where they are, and from where to where they go, so that nothing overflows. */
+#define MANY (INT64_C(1) << 48)
+static const struct {
+    const char *key;
+    size_t offset;
+    int64_t low, high;
+} integers[] = {
+    { "height", offsetof(rg_checkpoint, network.height), 1, 1 << 20 },
+    { "width", offsetof(rg_checkpoint, network.width), 1, 1 << 20 },
+    { "channels", offsetof(rg_checkpoint, network.channels), 1, RG_DATASET_CHANNELS },
+    { "dropout_seed", offsetof(rg_checkpoint, network.seed), INT64_MIN, INT64_MAX },
+    { "epoch", offsetof(rg_checkpoint, epoch), 0, 1000000 },
+    { "position", offsetof(rg_checkpoint, position), 0, MANY },
+    { "steps", offsetof(rg_checkpoint, steps), 0, INT64_MAX / 2 },
+    { "batches", offsetof(rg_checkpoint, batches), 0, INT64_MAX / 2 },
+    { "images", offsetof(rg_checkpoint, images), 0, MANY },
+    { "right", offsetof(rg_checkpoint, right), 0, MANY },
+    { "best_epoch", offsetof(rg_checkpoint, best_epoch), 0, 1000000 },
+};
+enum { INTEGERS = sizeof integers / sizeof integers[0] };
+
 /* ---- writing ---- */
 
 enum { TEXTS = 24, NUMBER = 32 };
@@ -39,10 +60,7 @@ static void add_integer(texts *t, const char *key, int64_t value)
 static void add_real(texts *t, const char *key, double value)
 {
     char *text = t->numbers[t->count];
-    if (isnan(value)) /* of either sign */
-        snprintf(text, NUMBER, "nan");
-    else
-        rg_number_text(value, text, NUMBER);
+    rg_number_text(value, text, NUMBER);
     add_text(t, key, text);
 }
 
@@ -85,25 +103,19 @@ static void fill_texts(const rg_checkpoint *c, texts *t, const char *names, char
     add_text(t, "format", "retrograde checkpoint 1");
     add_text(t, "model_name", c->model_name);
     add_text(t, "model", c->model);
-    add_integer(t, "height", n->height);
-    add_integer(t, "width", n->width);
-    add_integer(t, "channels", n->channels);
     add_integer(t, "classes", n->classes);
     add_text(t, "dtype", rg_dtype_name(n->dtype));
-    add_integer(t, "dropout_seed", n->seed);
     add_text(t, "class_names", names);
     add_text(t, "mean", mean);
     add_text(t, "deviation", deviation);
     add_text(t, "options", c->options);
-    add_integer(t, "epoch", c->epoch);
-    add_integer(t, "position", c->position);
-    add_integer(t, "steps", c->steps);
-    add_integer(t, "batches", c->batches);
-    add_integer(t, "images", c->images);
-    add_integer(t, "right", c->right);
+    for (size_t i = 0; i < INTEGERS; i++) {
+        int64_t value;
+        memcpy(&value, (const char *)c + integers[i].offset, sizeof value);
+        add_integer(t, integers[i].key, value);
+    }
     add_real(t, "loss", c->loss);
     add_real(t, "best_accuracy", c->best_accuracy);
-    add_integer(t, "best_epoch", c->best_epoch);
 }
 
 static rg_status write_file(const char *path, const texts *t, rg_plan *plan)
@@ -179,16 +191,8 @@ static rg_status read_real(const source *s, const char *key, double *value)
 {
     const char *text;
     RG_TRY(find_text(s, key, &text));
-    if (strcmp(text, "nan") == 0) { /* the loss of a run that went wrong */
-        *value = __builtin_nan("");
-        return RG_OK;
-    }
-    if (strcmp(text, "inf") == 0) {
-        *value = __builtin_inf();
-        return RG_OK;
-    }
-    RG_CHECK(rg_number_parse(text, value), RG_MALFORMED, "%s: '%s' is '%.40s', not a number",
-             s->path, key, text);
+    RG_CHECK(rg_number_parse_any(text, value), /* a run that went wrong has a loss of nan */
+             RG_MALFORMED, "%s: '%s' is '%.40s', not a number", s->path, key, text);
     return RG_OK;
 }
 
@@ -228,11 +232,7 @@ static rg_status read_network(const source *s, rg_network_options *n)
 {
     const char *dtype;
     int64_t classes;
-    RG_TRY(read_integer(s, "height", 1, 1 << 20, &n->height));
-    RG_TRY(read_integer(s, "width", 1, 1 << 20, &n->width));
-    RG_TRY(read_integer(s, "channels", 1, RG_DATASET_CHANNELS, &n->channels));
     RG_TRY(read_integer(s, "classes", 1, RG_DATASET_CLASSES, &classes));
-    RG_TRY(read_integer(s, "dropout_seed", INT64_MIN, INT64_MAX, &n->seed));
     RG_TRY(find_text(s, "dtype", &dtype));
     n->classes = (int32_t)classes;
     RG_CHECK(rg_dtype_parse(dtype, &n->dtype) == RG_OK && rg_dtype_is_data(n->dtype), RG_MALFORMED,
@@ -242,11 +242,15 @@ static rg_status read_network(const source *s, rg_network_options *n)
 
 static rg_status read_texts(const source *s, rg_checkpoint *c)
 {
-    const int64_t many = INT64_C(1) << 48, epochs = 1000000; /* so that nothing overflows */
     const char *format;
     RG_TRY(find_text(s, "format", &format));
     RG_CHECK(strcmp(format, "retrograde checkpoint 1") == 0, RG_UNSUPPORTED,
              "%s: its format is '%.60s'", s->path, format);
+    for (size_t i = 0; i < INTEGERS; i++) {
+        int64_t value;
+        RG_TRY(read_integer(s, integers[i].key, integers[i].low, integers[i].high, &value));
+        memcpy((char *)c + integers[i].offset, &value, sizeof value);
+    }
     RG_TRY(read_text(s, "model_name", &c->model_name));
     RG_TRY(read_text(s, "model", &c->model));
     RG_TRY(read_text(s, "options", &c->options));
@@ -256,13 +260,6 @@ static rg_status read_texts(const source *s, rg_checkpoint *c)
     RG_TRY(read_reals(s, "deviation", c->network.channels, c->deviation));
     for (int64_t i = 0; i < c->network.channels; i++)
         RG_CHECK(c->deviation[i] > 0, RG_MALFORMED, "%s: a deviation is not more than 0", s->path);
-    RG_TRY(read_integer(s, "epoch", 0, epochs, &c->epoch));
-    RG_TRY(read_integer(s, "position", 0, many, &c->position));
-    RG_TRY(read_integer(s, "steps", 0, INT64_MAX / 2, &c->steps));
-    RG_TRY(read_integer(s, "batches", 0, INT64_MAX / 2, &c->batches));
-    RG_TRY(read_integer(s, "images", 0, many, &c->images));
-    RG_TRY(read_integer(s, "right", 0, many, &c->right));
-    RG_TRY(read_integer(s, "best_epoch", 0, epochs, &c->best_epoch));
     RG_TRY(read_real(s, "loss", &c->loss));
     return read_real(s, "best_accuracy", &c->best_accuracy);
 }

@@ -42,6 +42,20 @@ typedef struct rg_metric_file {
 rg_status rg_csv_open(rg_metric_file *csv, const char *path);
 rg_status rg_csv_add(rg_metric_file *csv, const rg_metric_row *row);
 
+/* Rows of a table. */
+typedef struct rg_metric_rows {
+    rg_metric_row *list;
+    size_t count, capacity;
+} rg_metric_rows;
+void rg_metric_rows_release(rg_metric_rows *rows);
+
+/* Opens the table at `path` for a run that goes on behind epoch `last`: it begins as the table at
+ * `from` does, which may be the same one or be missing, less the rows of later epochs: a run that
+ * was killed, or has gone on from there before, has left them. The table is replaced whole or not
+ * at all, and lines that are no rows are kept. `rows` receives those that are left. */
+rg_status rg_csv_continue(rg_metric_file *csv, const char *path, const char *from, int64_t last,
+                          rg_metric_rows *rows);
+
 /* Creates events.out.tfevents.<time>.<host>.<process>.<n> in a folder that exists. `time` is in
  * seconds since 1970. */
 rg_status rg_events_open(rg_metric_file *events, const char *folder, double time);

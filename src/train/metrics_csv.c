@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Metrics as CSV: one row per epoch or group of steps, an empty field for what is not known. */
+#include "core/number.h"
+#include "files/whole_file.h"
 #include "train/metrics.h"
 #include "train/page.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 static const char header[] = "epoch,step,train_loss,train_accuracy,validation_loss,"
                              "validation_accuracy,learning_rate,images_per_second,seconds\r\n";
+
+enum { NUMBER = 32 }; /* bytes of a number as text */
 
 /* ---- files that grow ---- */
 
@@ -81,31 +85,122 @@ rg_status rg_csv_open(rg_metric_file *csv, const char *path)
     return status;
 }
 
-/* "nan", "inf" and "-inf" are what readers of CSV know. */
-static void add_number(rg_page *page, double value)
-{
-    if (isnan(value))
-        rg_page_put(page, ",nan");
-    else if (isinf(value))
-        rg_page_put(page, value > 0 ? ",inf" : ",-inf");
-    else
-        rg_page_put(page, ",%s", rg_shortest(value).text);
-}
-
 rg_status rg_csv_add(rg_metric_file *csv, const rg_metric_row *row)
 {
     rg_page page = { 0 };
     rg_page_put(&page, "%lld,%lld", (long long)row->epoch, (long long)row->step);
     for (int i = 0; i < RG_METRICS; i++) {
+        char number[NUMBER] = ""; /* or "nan", "inf", "-inf", which readers of CSV know */
         if (row->given >> i & 1)
-            add_number(&page, row->value[i]);
-        else
-            rg_page_put(&page, ",");
+            rg_number_text(row->value[i], number, sizeof number);
+        rg_page_put(&page, ",%s", number);
     }
     rg_page_put(&page, "\r\n");
     rg_status status = page.status;
     if (status == RG_OK)
         status = rg_metric_file_write(csv, page.text, page.length);
     rg_page_clear(&page);
+    return status;
+}
+
+/* ---- tables that are continued ---- */
+
+/* Reads a line without its end; false where it is no row. */
+static bool read_row(const char *line, size_t length, rg_metric_row *row)
+{
+    char text[(RG_METRICS + 2) * NUMBER], *at = text;
+    if (length >= sizeof text)
+        return false;
+    memcpy(text, line, length);
+    text[length] = 0;
+    text[strcspn(text, "\r")] = 0;
+    *row = (rg_metric_row){ .epoch = strtoll(at, &at, 10) };
+    if (at == text || *at != ',')
+        return false;
+    const char *second = at + 1;
+    row->step = strtoll(second, &at, 10);
+    for (int i = 0; i < RG_METRICS; i++) {
+        if (*at != ',')
+            return false;
+        char number[NUMBER], *field = at + 1;
+        const size_t size = strcspn(field, ",");
+        at = field + size;
+        if (size >= NUMBER)
+            return false;
+        memcpy(number, field, size);
+        number[size] = 0;
+        if (size > 0 && !rg_number_parse_any(number, &row->value[i]))
+            return false;
+        row->given |= (uint32_t)(size > 0) << i;
+    }
+    return *at == 0 && row->epoch >= 0;
+}
+
+static rg_status keep_row(rg_metric_rows *rows, const rg_metric_row *row)
+{
+    RG_TRY(rg_grow(&rg_default_allocator, (void **)&rows->list, &rows->capacity, rows->count,
+                   sizeof *rows->list));
+    rows->list[rows->count++] = *row;
+    return RG_OK;
+}
+
+void rg_metric_rows_release(rg_metric_rows *rows)
+{
+    rg_release(&rg_default_allocator, rows->list, rows->capacity * sizeof *rows->list);
+    *rows = (rg_metric_rows){ 0 };
+}
+
+/* What stays of a table; a last line without an end does not. */
+static rg_status keep_lines(const rg_bytes *table, int64_t last, rg_page *page,
+                            rg_metric_rows *rows)
+{
+    const char *at = table->data, *const end = at + table->size;
+    for (const char *next; at < end; at = next) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        rg_metric_row row;
+        if (stop == NULL)
+            break;
+        next = stop + 1;
+        const bool is_row = read_row(at, (size_t)(stop - at), &row);
+        if (is_row && row.epoch > last)
+            continue;
+        if (is_row)
+            RG_TRY(keep_row(rows, &row));
+        rg_page_add(page, at, (size_t)(next - at));
+    }
+    return page->status;
+}
+
+static rg_status copy_table(const rg_bytes *table, const char *path, const char *from, int64_t last,
+                            rg_metric_rows *rows)
+{
+    const size_t head = sizeof header - 1;
+    rg_page page = { 0 };
+    RG_CHECK(table->size >= head && memcmp(table->data, header, head) == 0, RG_MALFORMED,
+             "%s: does not begin as a file of metrics does, and is left alone", from);
+    const rg_status status = keep_lines(table, last, &page, rows);
+    if (status == RG_OK && (strcmp(path, from) != 0 || page.length != table->size))
+        return rg_page_save(&page, path);
+    rg_page_clear(&page);
+    return status;
+}
+
+rg_status rg_csv_continue(rg_metric_file *csv, const char *path, const char *from, int64_t last,
+                          rg_metric_rows *rows)
+{
+    enum { LIMIT = 1 << 28 };
+    struct stat info;
+    *csv = (rg_metric_file){ -1 };
+    *rows = (rg_metric_rows){ 0 };
+    if (stat(from, &info) != 0 || (S_ISREG(info.st_mode) && info.st_size == 0))
+        return rg_csv_open(csv, path);
+    rg_bytes table;
+    RG_TRY(rg_file_read(&rg_default_allocator, from, LIMIT, &table));
+    rg_status status = copy_table(&table, path, from, last, rows);
+    rg_bytes_release(&rg_default_allocator, &table);
+    if (status == RG_OK)
+        status = rg_csv_open(csv, path);
+    if (status != RG_OK)
+        rg_metric_rows_release(rows);
     return status;
 }
