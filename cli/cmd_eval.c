@@ -14,18 +14,32 @@ typedef struct request {
     const char *data;
 } request;
 
-static void print_result(const rg_checkpoint *c, const rg_train_part *part,
+/* The test part, or where there is none the part that networks are trained with. */
+static rg_status open_set(const request *q, rg_train_part *part, bool *trained)
+{
+    rg_status status = rg_dataset_open(q->data, RG_DATASET_TEST, &part->set);
+    *trained = status == RG_INVALID_ARGUMENT;
+    if (*trained) {
+        fprintf(q->use.json ? stderr : stdout, "%s holds no test part: its training part is used\n",
+                q->data);
+        status = rg_dataset_open(q->data, RG_DATASET_TRAIN, &part->set);
+    }
+    return status;
+}
+
+static void print_result(const rg_checkpoint *c, const rg_train_part *part, bool trained,
                          const rg_train_result *result, const rg_train_verdicts *v, bool json)
 {
     const int32_t classes = part->info.classes;
     if (json) {
-        printf("{\"images\":%lld,\"loss\":", (long long)part->info.count);
+        printf("{\"part\":\"%s\",\"images\":%lld,\"loss\":", trained ? "train" : "test",
+               (long long)part->info.count);
         rg_print_json_number(result->loss);
         printf(",\"accuracy\":%.9g,\"confusion\":[", result->accuracy);
     } else {
         printf("%lld images: accuracy %.2f %%, loss %.4f\n\n%-20s %8s %8s\n",
-               (long long)part->info.count, 100 * result->accuracy, result->loss, "class", "images",
-               "right");
+               (long long)part->info.count, 100 * result->accuracy, rg_shown(result->loss), "class",
+               "images", "right");
     }
     for (int32_t i = 0; i < classes; i++) {
         int64_t all = 0;
@@ -53,17 +67,15 @@ static rg_status evaluate(const char *path, const request *q, rg_used_network *n
 {
     rg_train_verdicts verdicts = { 0 };
     rg_train_result result;
+    bool trained;
     RG_TRY(rg_used_network_open(path, &q->use, network));
-    rg_status status = rg_dataset_open(q->data, RG_DATASET_TEST, &part->set);
-    if (status == RG_UNSUPPORTED) /* a set without parts */
-        status = rg_dataset_open(q->data, RG_DATASET_TRAIN, &part->set);
-    RG_TRY(status);
+    RG_TRY(open_set(q, part, &trained));
     RG_TRY(rg_train_open_part(part, &network->checkpoint, q->data));
-    status = rg_train_verdicts_create(&part->info, &verdicts);
+    rg_status status = rg_train_verdicts_create(&part->info, &verdicts);
     if (status == RG_OK)
         status = rg_train_evaluate(network->trainer, part, &result, &verdicts);
     if (status == RG_OK)
-        print_result(&network->checkpoint, part, &result, &verdicts, q->use.json);
+        print_result(&network->checkpoint, part, trained, &result, &verdicts, q->use.json);
     rg_train_verdicts_release(&part->info, &verdicts);
     return status;
 }
@@ -72,7 +84,7 @@ int rg_cmd_eval(int argc, char **argv)
 {
     request q = { .data = rg_train_default_data };
     const rg_option data = { "data", RG_OPTION_TEXT, &q.data, "PATH",
-                             "as for train; its test part is used" };
+                             "as for train; its test part is used, if it has one" };
     int result;
     const int left = rg_use_options(
         &data, &q.use,

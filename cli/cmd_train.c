@@ -103,6 +103,8 @@ static int train(rg_train_request *request, const char *command)
         status = rg_train_finish(&run, command);
     else if (status == RG_OK)
         rg_show_say(&run.show, "stopped; go on with --resume %s", run.checkpoint_path);
+    if (status != RG_OK)
+        rg_show_clear(&run.show);
     const int result = status == RG_OK ? (interrupted && !done ? 130 : 0) : rg_failed();
     rg_train_end(&run);
     return result;

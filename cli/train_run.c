@@ -45,14 +45,17 @@ static rg_status open_sets(rg_train_run *run)
     rg_dataset *all = NULL;
     RG_TRY(open_default(run, &all));
     rg_status status = rg_dataset_open(run->request->data, RG_DATASET_TEST, &run->test.set);
-    const bool split = status == RG_UNSUPPORTED || q->validation > 0;
+    const bool split = status == RG_INVALID_ARGUMENT || q->validation > 0;
     const double part = q->validation > 0 ? q->validation : 0.1;
+    if (status == RG_INVALID_ARGUMENT)
+        rg_show_say(&run->show, "%s holds no test part: %g %% of its images are kept for testing",
+                    run->request->data, 100 * part);
     run->own_validation = split && status == RG_OK;
     if (status == RG_OK && !split) {
         run->train.set = all;
         return RG_OK;
     }
-    if (status == RG_OK || status == RG_UNSUPPORTED)
+    if (status == RG_OK || status == RG_INVALID_ARGUMENT) /* there is no test part */
         status = rg_dataset_split(all, part, (uint64_t)q->seed, &run->train.set,
                                   run->own_validation ? &run->validation.set : &run->test.set);
     rg_dataset_destroy(all);
@@ -316,25 +319,39 @@ void rg_train_end(rg_train_run *run)
 
 /* ---- training ---- */
 
-static void count_outcome(rg_train_run *run, const rg_outcome *outcome)
+/* Parameters that have met a loss that is not finite are spoilt: no checkpoint must keep them. */
+static rg_status check_loss(const rg_train_run *run, const char *whose, double loss, double rate)
+{
+    const long long epoch = run->checkpoint.epoch;
+    RG_CHECK(isfinite(loss), RG_INVALID_STATE,
+             "training has diverged: in epoch %lld %s is %f; the learning rate is %g: a lower "
+             "--rate may help. %s%.0lld",
+             epoch + 1, whose, rg_shown(loss), rate,
+             epoch > 0 ? "The last checkpoint is of epoch " : "No checkpoint was written", epoch);
+    return RG_OK;
+}
+
+static rg_status count_outcome(rg_train_run *run, const rg_outcome *outcome, double rate)
 {
     rg_checkpoint *c = &run->checkpoint;
     if (outcome->images == 0)
-        return;
+        return RG_OK;
+    RG_TRY(check_loss(run, "the loss of a batch", outcome->loss, rate));
     c->images += outcome->images;
     c->right += outcome->right;
     c->loss += outcome->loss * (double)outcome->images;
     const int64_t batch = rg_trainer_batches(run->trainer);
     if (batch % run->loss_every == 0 && run->loss_count < run->loss_room)
         run->losses[run->loss_count++] = (rg_report_step){ batch, outcome->loss };
+    return RG_OK;
 }
 
-static rg_status catch_up(rg_train_run *run)
+static rg_status catch_up(rg_train_run *run, double rate)
 {
     rg_outcome outcome;
     do {
         RG_TRY(rg_trainer_finish(run->trainer, &outcome));
-        count_outcome(run, &outcome);
+        RG_TRY(count_outcome(run, &outcome, rate));
     } while (outcome.images > 0);
     return RG_OK;
 }
@@ -366,7 +383,7 @@ static rg_status train_epoch(rg_train_run *run, const volatile int *interrupted,
         RG_TRY(rg_trainer_step(run->trainer, batch.images, batch.labels, batch.count, p->rate,
                                &outcome));
         c->position = batch.position + batch.count;
-        count_outcome(run, &outcome);
+        RG_TRY(count_outcome(run, &outcome, p->rate));
         p->images = c->images;
         p->fresh = c->images - before;
         p->right = c->right;
@@ -374,7 +391,7 @@ static rg_status train_epoch(rg_train_run *run, const volatile int *interrupted,
         p->seconds = rg_seconds() - began;
         rg_show_progress(&run->show, p);
     }
-    RG_TRY(catch_up(run));
+    RG_TRY(catch_up(run, p->rate));
     *p = (rg_train_progress){ .epoch = p->epoch,
                               .images = c->images,
                               .fresh = c->images - before,
@@ -403,6 +420,7 @@ static rg_status end_epoch(rg_train_run *run, const rg_train_progress *p)
                            .images_per_second = (double)p->fresh / p->seconds,
                            .learning_rate = p->rate };
     rg_show_epoch(&run->show, p, &v);
+    RG_TRY(check_loss(run, "the validation loss", v.loss, p->rate));
     RG_TRY(add_metrics(run, &run->epochs[run->epoch_count - 1]));
     c->epoch = p->epoch;
     c->position = c->images = c->right = 0;

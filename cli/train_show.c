@@ -6,7 +6,6 @@
 #include "core/clock.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,12 +20,18 @@ void rg_show_begin(rg_train_show *show, bool json, int64_t epochs, int64_t image
                              .began = rg_seconds() };
 }
 
+void rg_show_clear(const rg_train_show *show)
+{
+    if (show->terminal)
+        fputs("\r\033[K", stdout);
+    fflush(stdout);
+}
+
 void rg_show_say(const rg_train_show *show, const char *format, ...)
 {
     va_list values;
     FILE *to = show->json ? stderr : stdout;
-    if (show->terminal)
-        fputs("\r\033[K", to);
+    rg_show_clear(show);
     va_start(values, format);
     vfprintf(to, format, values);
     va_end(values);
@@ -59,7 +64,7 @@ static void draw_bar(double part, char *bar)
 
 static double per_image(double sum, int64_t images)
 {
-    return images > 0 ? sum / (double)images : NAN;
+    return images > 0 ? rg_shown(sum / (double)images) : (double)NAN;
 }
 
 void rg_show_progress(rg_train_show *show, const rg_train_progress *p)
@@ -104,12 +109,11 @@ void rg_show_epoch(rg_train_show *show, const rg_train_progress *p,
         json_member("images_per_second", (double)p->fresh / p->seconds);
         puts("}");
     } else {
-        if (show->terminal)
-            fputs("\r\033[K", stdout);
+        rg_show_clear(show);
         printf("epoch %2" PRId64 "/%" PRId64 "  loss %.4f  accuracy %.4f  validation loss %.4f  "
                "accuracy %.4f  %.1f s  %.0f images/s\n",
-               p->epoch, show->epochs, loss, accuracy, validation->loss, validation->accuracy,
-               p->seconds, (double)p->fresh / p->seconds);
+               p->epoch, show->epochs, loss, accuracy, rg_shown(validation->loss),
+               validation->accuracy, p->seconds, (double)p->fresh / p->seconds);
     }
     fflush(stdout);
 }
@@ -126,8 +130,8 @@ void rg_show_end(const rg_train_show *show, const rg_train_result *test, double 
     } else {
         char spent[16];
         clock_text(seconds, spent);
-        printf("\ntest accuracy %.2f %%, loss %.4f, after %s\n", 100 * test->accuracy, test->loss,
-               spent);
+        printf("\ntest accuracy %.2f %%, loss %.4f, after %s\n", 100 * test->accuracy,
+               rg_shown(test->loss), spent);
         printf("report      %s\ncheckpoint  %s\n", report, checkpoint);
     }
     fflush(stdout);

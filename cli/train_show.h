@@ -5,6 +5,7 @@
 #ifndef RG_CLI_TRAIN_SHOW_H
 #define RG_CLI_TRAIN_SHOW_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -29,10 +30,18 @@ typedef struct rg_train_result {
     double loss, accuracy;
 } rg_train_result;
 
+/* A number for printf, which would tell the sign of NaN: it means nothing. */
+static inline double rg_shown(double value)
+{
+    return isnan(value) ? (double)NAN : value;
+}
+
 void rg_show_begin(rg_train_show *show, bool json, int64_t epochs, int64_t images);
 /* A sentence about the run: on stderr with --json. */
 __attribute__((format(printf, 2, 3))) void rg_show_say(const rg_train_show *show,
                                                        const char *format, ...);
+/* Takes the bar away, before something else is written. */
+void rg_show_clear(const rg_train_show *show);
 void rg_show_progress(rg_train_show *show, const rg_train_progress *progress);
 void rg_show_epoch(rg_train_show *show, const rg_train_progress *progress,
                    const rg_train_result *validation);

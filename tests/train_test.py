@@ -227,6 +227,118 @@ class GoingOn(Case):
         self.assertEqual(self.reported("out"), [1, 2, 3])
 
 
+class Divergence(Case):
+    def test_too_fast(self):
+        """Such a run ends with a sentence, and keeps the last checkpoint that is of use."""
+        words = ("--model", "mlp", "--optimizer", "sgd", "--schedule", "constant", "--out", self.path("out"))
+        run(*self.small("--epochs", "4", "--stop", "1", *words))
+        before = read(self.checkpoint("out"))
+        for more in ((), ("--json",)):
+            resume = ("train", "--resume", self.checkpoint("out"), "--out", self.path("out"), "--rate", "1e30")
+            output, errors = run(*resume, *more, status=1)
+            self.assertNotIn("-nan", output + errors)
+            for word in ("diverged", "epoch 2", "is nan", "--rate", "of epoch 1"):
+                self.assertIn(word, errors.strip().split("\n")[-1])
+            self.assertEqual(read(self.checkpoint("out")), before)
+            self.assertEqual(self.epochs("out"), [1])
+        _, errors = run(*self.small("--epochs", "1", "--rate", "1e30", *words), status=1)
+        self.assertIn("No checkpoint was written\n", errors)
+
+    def test_spoilt_network(self):
+        """Of a checkpoint with NaN in it `eval` tells so, without a sign."""
+        run(*self.small("--model", "mlp", "--epochs", "1", "--out", self.path("out")))
+        data = read(self.checkpoint("out"))
+        head = 8 + struct.unpack("<Q", data[:8])[0]
+        data = data[:head] + b"\xff" * (len(data) - head)
+        with open(self.path("bad.safetensors"), "wb") as file:
+            file.write(data)
+        output, _ = run("eval", self.path("bad.safetensors"), "--data", self.path("set"))
+        self.assertIn("loss nan", output)
+        output, _ = run("eval", self.path("bad.safetensors"), "--data", self.path("set"), "--json")
+        self.assertIsNone(json.loads(output)["loss"])
+
+
+class Parts(Case):
+    """Data sets without a test part, or with one that does not fit."""
+
+    def npy(self, name, shape, values, descr="|u1"):
+        folder = self.path("npy")
+        os.makedirs(folder, exist_ok=True)
+        head = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (descr, shape)
+        head += " " * (-(len(head) + 11) % 64) + "\n"
+        with open(os.path.join(folder, name + ".npy"), "wb") as file:
+            file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + bytes(values))
+        return folder
+
+    def images(self, count, of, size=SIZE, classes=CLASSES):
+        self.npy("x" + of, (count, size, size), (i % 251 for i in range(count * size * size)))
+        return self.npy("y" + of, (count,), (i % classes for i in range(count)))
+
+    def train(self, *words):
+        return ("train", "--data", self.path("npy"), "--model", "mlp", "--epochs", "1", "--batch", "20",
+                "--out", self.path("out")) + words  # fmt: skip
+
+    def test_no_test_part(self):
+        folder = self.images(80, "")
+        output, _ = run(*self.train())
+        self.assertIn("holds no test part: 10 % of its images", output)
+        self.assertIn("72 images for training, 8 for testing", output)
+        output, _ = run("eval", self.checkpoint("out"), "--data", folder)
+        self.assertTrue(output.startswith(folder + " holds no test part: its training part is used\n"), output)
+        output, errors = run("eval", self.checkpoint("out"), "--data", folder, "--json")
+        self.assertEqual((json.loads(output)["part"], json.loads(output)["images"]), ("train", 80))
+        self.assertIn("its training part is used", errors)
+
+    def test_test_part(self):
+        folder = self.images(80, "_train")
+        self.images(24, "_test")
+        output, _ = run(*self.train())
+        self.assertIn("80 images for training, 24 for testing", output)
+        output, errors = run("eval", self.checkpoint("out"), "--data", folder, "--json")
+        self.assertEqual((json.loads(output)["part"], json.loads(output)["images"], errors), ("test", 24, ""))
+
+    def test_unsupported_test_part(self):
+        """What cannot be read is not the same as what is not there."""
+        folder = self.images(80, "_train")
+        self.images(24, "_test")
+        self.npy("x_test", (24, SIZE, SIZE), bytes(24 * SIZE * SIZE * 4), "<i4")
+        self.refuses(*self.train(), says=(folder, "x_test", "i32"))
+        self.assertFalse(os.path.exists(self.path("out")))
+
+    def test_other_shape(self):
+        folder = self.images(80, "_train")
+        self.images(24, "_test", SIZE + 1)
+        self.refuses(*self.train(), says=(folder, "13x13x1", "12x12x1"))
+        self.assertFalse(os.path.exists(self.path("out")))
+
+    def test_other_classes(self):
+        folder = self.images(80, "_train")
+        self.images(24, "_test")
+        run(*self.train())
+        self.images(80, "_train", SIZE, 6)
+        self.images(24, "_test", SIZE, 6)
+        self.refuses("eval", self.checkpoint("out"), "--data", folder, says=(folder, "6 classes", "12x12x1 and 4"))
+        self.refuses("train", "--resume", self.checkpoint("out"), "--epochs", "2", "--out", self.path("out"),
+                     says=(folder, "6 classes"))  # fmt: skip
+
+
+class Patience(Case):
+    def test_over_a_resume(self):
+        """An early stop comes when it would have come without the break."""
+        words = ("--model", "mlp", "--epochs", "30", "--patience", "2", "--optimizer", "sgd", "--rate", "1e-30")
+        output, _ = run(*self.small(*words, "--out", self.path("whole")))
+        self.assertIn("no better epoch since 1", output)
+        self.assertEqual(self.epochs("whole"), [1, 2, 3])
+        run(*self.small(*words, "--stop", "2", "--out", self.path("cut")))
+        output, _ = run("train", "--resume", self.checkpoint("cut"), "--out", self.path("cut"))
+        self.assertIn("no better epoch since 1", output)
+        self.assertEqual(self.epochs("cut"), [1, 2, 3])
+        self.assertEqual(read(self.checkpoint("whole")), read(self.checkpoint("cut")))
+        run("train", "--resume", self.checkpoint("cut"), "--out", self.path("cut"))  # it is over
+        self.assertEqual(self.epochs("cut"), [1, 2, 3])
+        self.assertEqual(self.reported("cut"), [1, 2, 3])
+
+
 class Signals(Case):
     EPOCHS = "30"
 

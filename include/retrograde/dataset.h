@@ -58,9 +58,9 @@ typedef struct rg_dataset_info {
  *  - the name of a set that Debian installs, "fashion-mnist", if no file has that name (package
  *    dataset-fashion-mnist), or "glyphs", a set of 12000 and 2000 images by rg_dataset_glyphs().
  *
- *  RG_UNSUPPORTED also where a set has no such part: then the other one may be split. The number of
- *  classes is that of both parts. gzip and compressed NPZ files need zlib, PNG files libpng; both
- *  are opened when first needed. */
+ *  RG_INVALID_ARGUMENT, which no file leads to otherwise, where a set has no such part: the other
+ *  one may be split then. The number of classes is that of both parts. gzip and compressed NPZ
+ *  files need zlib, PNG files libpng; both are opened when first needed. */
 RG_API rg_status rg_dataset_open(const char *path, rg_dataset_part part, rg_dataset **set);
 
 /** Draws `count` images of 28 x 28 grey pixels: ten shapes like the digits, made of lines, moved,

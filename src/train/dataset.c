@@ -105,7 +105,8 @@ rg_status rg_dataset_name(rg_dataset *set, int32_t classes, const char *const na
 
 rg_status rg_dataset_no_part(rg_dataset_part part)
 {
-    return rg_fail(RG_UNSUPPORTED, "holds no %s part", part == RG_DATASET_TEST ? "test" : "train");
+    return rg_fail(RG_INVALID_ARGUMENT, "holds no %s part",
+                   part == RG_DATASET_TEST ? "test" : "train");
 }
 
 /* ---- looking at it ---- */
