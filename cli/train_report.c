@@ -168,11 +168,6 @@ static rg_report_timing *row_of(pieces *p, const char *label, const char *op)
     return &p->timings[p->timing_count++];
 }
 
-static bool is_update(const char *op)
-{
-    return strcmp(op, "adam") == 0 || strcmp(op, "sgd") == 0 || strcmp(op, "rmsprop") == 0;
-}
-
 static rg_status show_times(rg_train_run *run, pieces *p)
 {
     rg_plan *plan = rg_trainer_plan(run->trainer);
@@ -187,9 +182,8 @@ static rg_status show_times(rg_train_run *run, pieces *p)
         forward = info;
         if (info.gradient && info.forward >= 0)
             RG_TRY(rg_plan_step_info(plan, info.forward, &forward));
-        const bool update = is_update(info.op);
-        rg_report_timing *row = row_of(p, update ? "updates" : forward.label, forward.op);
-        if (update)
+        rg_report_timing *row = row_of(p, info.update ? "updates" : forward.label, forward.op);
+        if (info.update)
             row->update += p->milliseconds[i];
         else if (info.gradient)
             row->gradient += p->milliseconds[i];

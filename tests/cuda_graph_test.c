@@ -175,6 +175,32 @@ static void test_faults(void)
     train_close(&off);
 }
 
+/* A step that is timed is a slice of the plan: its fault word is told as that of a whole run, and
+ * those of steps that stand elsewhere are not. */
+static void test_slice_faults(void)
+{
+    const int32_t bad[BATCH] = { 0, 2, OUT, 1, 0 };
+    for (int replay = 0; replay < 2; replay++) {
+        trained t = train_open("cuda", replay != 0);
+        rg_tensor *labels = tensor_of(t.r.device, RG_I32, 1, DIMS(BATCH));
+        double milliseconds[64];
+        char want[200], got[200];
+        EXPECT_OK(rg_tensor_write(labels, bad, sizeof bad, RG_LAYOUT_SAME));
+        EXPECT(run(&t, t.x, labels) == RG_KERNEL_FAULT);
+        snprintf(want, sizeof want, "%s", rg_error_text());
+        EXPECT(rg_plan_steps(t.plan) <= 64);
+        EXPECT(rg_plan_time(t.plan, t.r.queue, (rg_tensor *[]){ t.x, labels }, 2, milliseconds) ==
+               RG_KERNEL_FAULT);
+        snprintf(got, sizeof got, "%s", rg_error_text());
+        EXPECT(strcmp(want, got) == 0 && strstr(got, "label") != NULL);
+        EXPECT_OK(
+            rg_plan_time(t.plan, t.r.queue, (rg_tensor *[]){ t.x, t.labels }, 2, milliseconds));
+        EXPECT_OK(run(&t, t.x, t.labels));
+        rg_tensor_destroy(labels);
+        train_close(&t);
+    }
+}
+
 /* Other tensors, other batches, views: each step has its own. */
 static void test_sources(void)
 {
@@ -261,6 +287,7 @@ int main(void)
         return skip(rg_error_text());
     test_training();
     test_faults();
+    test_slice_faults();
     test_sources();
     test_time();
     test_end();

@@ -200,6 +200,38 @@ static void test_softmax(rg_dtype dtype)
     }
 }
 
+/* Softmax of a parameter that is overwritten before the loss, or its gradient, would read it in the
+ * place of the probabilities: it stays apart. Overwritten behind them, it does not. */
+static void test_overwritten_softmax(void)
+{
+    const rg_softmax_desc softmax = rg_softmax_desc_default();
+    rg_loss_desc loss = rg_loss_desc_default();
+    loss.kind = RG_LOSS_CATEGORICAL_CROSS_ENTROPY;
+    loss.labels = RG_LOSS_CLASS_LABELS;
+    for (int late = 0; late < 2; late++) {
+        network n = network_open(RG_F64);
+        rg_value *p = parameter_of(&n, 2, DIMS(10, 3));
+        rg_value *labels = source_of(&n, RG_I64, 1, DIMS(10), 3);
+        rg_value *y = NODE(&n, softmax, softmax, p);
+        if (!late)
+            EXPECT_OK(rg_graph_assign(n.graph, p, neuron_of(&n, RG_NEURON_TANH, p)));
+        y = NODE(&n, loss, loss, y, labels);
+        differentiate(&n, &y, 1);
+        if (late)
+            EXPECT_OK(rg_graph_assign(n.graph, p, neuron_of(&n, RG_NEURON_TANH, p)));
+        const rg_plan_options plain = plain_options(), fused = ONLY(fuse_softmax);
+        runner u = runner_open(&n, &plain, 1), v = runner_open(&n, &fused, 1);
+        runner_run(&u);
+        runner_run(&v);
+        EXPECT(difference(&u, &v, "l") <= 1e-12 && difference(&u, &v, "d") <= 1e-12);
+        EXPECT(rg_plan_steps(u.plan) - rg_plan_steps(v.plan) == (late ? 2 : 0));
+        EXPECT(same_bits(parameter_tensor(&u, 0), parameter_tensor(&v, 0)));
+        runner_close(&u);
+        runner_close(&v);
+        rg_graph_destroy(n.graph);
+    }
+}
+
 /* Views and sums: fewer launches, the same steps. */
 static void test_residual(rg_dtype dtype)
 {
@@ -350,6 +382,7 @@ int main(void)
         test_softmax(dtypes[i]);
         test_residual(dtypes[i]);
     }
+    test_overwritten_softmax();
     test_obstacles();
     test_more_obstacles();
     test_source_view();

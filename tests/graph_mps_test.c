@@ -760,9 +760,17 @@ static void test_batch(rig *r)
                  "image 1 is NULL");
     EXPECT_FAILS(rg_plan_encode_batch(plan, r->commands, 0, images), RG_INVALID_ARGUMENT,
                  "0 images");
+    rg_tensor *const bytes[2] = { tensor_of(r->device, RG_U8, 2, DIMS(2, 4)),
+                                  tensor_of(r->device, RG_U8, 2, DIMS(2, 4)) };
+    EXPECT_FAILS(rg_plan_encode_batch(
+                     plan, r->commands, 2,
+                     (rg_tensor *[]){ bytes[0], bytes[1], images[COUNT], images[COUNT + 1] }),
+                 RG_UNSUPPORTED, "the source 'x' is u8, which no op reads");
     images[1] = kept;
     EXPECT_OK(rig_run(r)); /* nothing of them was recorded */
     rg_tensor_destroy(odd);
+    rg_tensor_destroy(bytes[0]);
+    rg_tensor_destroy(bytes[1]);
     for (int i = 0; i < 2 * COUNT; i++)
         rg_tensor_destroy(images[i]);
     rg_tensor_destroy(whole[0]);

@@ -163,10 +163,145 @@ static void test_training(void)
     rig_close(&r);
 }
 
+/* A gradient from all its parts beside the one that a node gives, with a state and without: the
+ * same bits; what does not fit is told. */
+static void test_gradient_node(void)
+{
+    rig r = rig_open(1);
+    rg_graph *g = NULL, *wrong = NULL;
+    EXPECT_OK(rg_graph_create(&g));
+    const rg_pool_desc pool = rg_pool_desc_default();
+    rg_value *x = rg_graph_source(g, "x"), *dy = rg_graph_source(g, "dy");
+    rg_node *node = rg_graph_pool(g, &pool, &x);
+    rg_value *y = rg_node_output(node, 0);
+    rg_node *const gradients[] = {
+        rg_graph_gradient(g, node, &dy, 1),
+        rg_graph_gradient_node(g, "pool", &pool, &dy, &x, &y, node, 1),
+        rg_graph_gradient_node(g, "pool", &pool, &dy, &x, NULL, node, 0), /* all there are */
+        rg_graph_gradient_node(g, "pool", &pool, &dy, &x, &y, NULL, 1),
+    };
+    for (int i = 0; i < 4; i++) {
+        char name[8];
+        EXPECT(rg_node_is_gradient(gradients[i]) && rg_node_input(gradients[i], 0) == dy);
+        EXPECT(rg_node_forward(gradients[i]) == (i < 3 ? node : NULL));
+        EXPECT(rg_node_outputs(gradients[i]) == 1);
+        snprintf(name, sizeof name, "dx%d", i);
+        EXPECT_OK(rg_graph_result(g, rg_node_output(gradients[i], 0), name));
+    }
+    EXPECT(rg_graph_gradient_node(NULL, "pool", &pool, &dy, &x, &y, node, 1) == NULL);
+    rg_plan *plan = NULL;
+    EXPECT_OK(rg_plan_create(r.device, g, NULL, &plan));
+    rg_tensor *sources[2] = { filled(r.device, RG_F64, 4, DIMS(2, 4, 6, 3), 1),
+                              filled(r.device, RG_F64, 4, DIMS(2, 2, 3, 3), 2) };
+    EXPECT_OK(rg_plan_encode(plan, r.commands, sources));
+    EXPECT_OK(rig_run(&r));
+    rg_tensor *dx[4] = { NULL };
+    for (int i = 0; i < 4; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "dx%d", i);
+        EXPECT_OK(rg_plan_result(plan, name, &dx[i]));
+        EXPECT(same_bits(dx[0], dx[i]));
+    }
+    rg_tensor_destroy(sources[0]);
+    rg_tensor_destroy(sources[1]);
+    rg_plan_destroy(plan);
+    rg_graph_destroy(g);
+
+    const struct {
+        const char *op;
+        uint64_t wanted;
+        bool has_dy, has_desc;
+        const char *says;
+    } mistakes[] = {
+        { "pool", 2, true, true, "gradients are wanted" }, { "pool", 1, false, true, "dy is NULL" },
+        { "pool", 1, true, false, "descriptor is NULL" },  { "puddle", 1, true, true, "puddle" },
+        { NULL, 1, true, true, "name of an op" },          { "sgd", 1, true, true, "sgd" },
+    };
+    for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++) {
+        EXPECT_OK(rg_graph_create(&wrong));
+        const rg_sgd_desc sgd = rg_sgd_desc_default();
+        const void *desc = i == 5 ? (const void *)&sgd : &pool;
+        x = rg_graph_source(wrong, "x");
+        dy = mistakes[i].has_dy ? rg_graph_source(wrong, "dy") : NULL;
+        rg_value *const all[] = { x, x, x, x };
+        EXPECT(rg_graph_gradient_node(wrong, mistakes[i].op, mistakes[i].has_desc ? desc : NULL,
+                                      &dy, all, all, NULL, mistakes[i].wanted) == NULL);
+        EXPECT(rg_graph_status(wrong) != RG_OK);
+        EXPECT(strstr(rg_error_text(), mistakes[i].says) != NULL);
+        rg_graph_destroy(wrong);
+    }
+    rig_close(&r);
+}
+
+/* Every parameter of a wide graph is where the pass ends, in a copy of the graph, too. */
+static void test_wide(void)
+{
+    enum { WIDTH = 2000 };
+    rg_graph *graph = NULL, *copy = NULL;
+    EXPECT_OK(rg_graph_create(&graph));
+    const rg_neuron_desc relu = rg_neuron_desc_default();
+    const rg_tensor_desc desc = rg_tensor_desc_dense(RG_F32, 1, DIMS(3));
+    rg_value *y[WIDTH];
+    for (int i = 0; i < WIDTH; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "p%d", i);
+        rg_value *p = rg_graph_parameter(graph, name, &desc);
+        y[i] = rg_node_output(rg_graph_neuron(graph, &relu, &p), 0);
+        y[i] = rg_node_output(rg_graph_neuron(graph, &relu, &y[i]), 0);
+    }
+    EXPECT_OK(rg_graph_gradients(graph, y, NULL, WIDTH, NULL, NULL));
+    EXPECT_OK(rg_graph_copy(graph, &copy));
+    static rg_node *nodes[2][WIDTH];
+    EXPECT(rg_graph_termini(graph, nodes[0], WIDTH) == WIDTH);
+    EXPECT(rg_graph_termini(copy, nodes[1], WIDTH) == WIDTH);
+    EXPECT(rg_graph_termini(copy, nodes[1], 3) == WIDTH); /* those that fit, and how many */
+    for (int i = 0; i < WIDTH; i++) {
+        EXPECT(rg_node_is_gradient(nodes[0][i]));
+        EXPECT(strcmp(rg_node_label(nodes[0][i]), rg_node_label(nodes[1][i])) == 0);
+    }
+    rg_graph_destroy(graph);
+    rg_graph_destroy(copy);
+}
+
+/* A step that is timed is a slice of the plan: its fault word is told as that of a whole run. */
+static void test_slice_faults(void)
+{
+    const int32_t bad[BATCH] = { 0, 2, OUT, 1, 0 };
+    rig r = rig_open(2);
+    net n = make_net();
+    EXPECT_OK(rg_graph_gradients(n.graph, &n.loss, NULL, 1, NULL, NULL));
+    EXPECT_OK(rg_graph_result(n.graph, rg_value_gradient(n.w1), "dw1"));
+    rg_plan *plan = NULL;
+    rg_tensor *sources[2], *good;
+    double milliseconds[64];
+    EXPECT_OK(rg_plan_create(r.device, n.graph, NULL, &plan));
+    make_sources(&r, sources);
+    fill_parameters(plan);
+    good = sources[1];
+    sources[1] = tensor_of(r.device, RG_I32, 1, DIMS(BATCH));
+    EXPECT_OK(rg_tensor_write(sources[1], bad, sizeof bad, RG_LAYOUT_SAME));
+    EXPECT_OK(rg_plan_encode(plan, r.commands, sources));
+    EXPECT_FAILS(rig_run(&r), RG_KERNEL_FAULT, "label");
+    EXPECT(rg_plan_steps(plan) <= 64);
+    EXPECT_FAILS(rg_plan_time(plan, r.queue, sources, 2, milliseconds), RG_KERNEL_FAULT, "label");
+    rg_tensor_destroy(sources[1]);
+    sources[1] = good;
+    EXPECT_OK(rg_plan_time(plan, r.queue, sources, 2, milliseconds));
+    EXPECT(isfinite(run(&r, plan, sources)));
+    rg_tensor_destroy(sources[0]);
+    rg_tensor_destroy(sources[1]);
+    rg_plan_destroy(plan);
+    rg_graph_destroy(n.graph);
+    rig_close(&r);
+}
+
 int main(void)
 {
     for (int i = 0; i < 4; i++)
         test_gradients(i & 1, i & 2);
     test_training();
+    test_gradient_node();
+    test_wide();
+    test_slice_faults();
     return rg_test_report();
 }

@@ -289,6 +289,7 @@ RG_API bool rg_plan_replays(const rg_plan *plan);
 typedef struct rg_step_info {
     const char *label, *op;
     bool gradient;
+    bool update;     /**< a step of an optimizer */
     int32_t forward; /**< of a gradient: the step whose state it reads, or -1 */
 } rg_step_info;
 RG_API rg_status rg_plan_step_info(const rg_plan *plan, int32_t step, rg_step_info *info);
@@ -343,7 +344,8 @@ RG_API rg_status rg_plan_encode(rg_plan *plan, rg_commands *commands, rg_tensor 
 
 /** Records a run for `count` images that are tensors of their own: entry i * count + n is source i
  *  of image n. Images of one shape are put together along dimension 0, by recorded copies; one and
- *  the same tensor for all images is a source as it is. Results hold all images. */
+ *  the same tensor for all images is a source as it is. Results hold all images. RG_UNSUPPORTED for
+ *  images of u8, which no op reads. */
 RG_API rg_status rg_plan_encode_batch(rg_plan *plan, rg_commands *commands, int64_t count,
                                       rg_tensor *const sources[]);
 

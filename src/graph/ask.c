@@ -95,23 +95,12 @@ int32_t rg_node_inputs(const rg_node *node)
 
 /* ---- termini ---- */
 
-static bool reads_of(const rg_node *node, const rg_node *other)
-{
-    for (int32_t i = 0; i < node->inputs; i++) {
-        if (node->in[i] != NULL && node->in[i]->node == other)
-            return true;
-    }
-    return false;
-}
-
 int32_t rg_graph_termini(const rg_graph *graph, rg_node *nodes[], int32_t capacity)
 {
     int32_t count = 0;
     for (size_t n = graph != NULL ? graph->backward : 0; graph != NULL && n < graph->backward_end;
          n++) {
-        bool last = true;
-        for (size_t k = n + 1; last && k < graph->backward_end; k++)
-            last = !reads_of(graph->nodes[k], graph->nodes[n]);
+        const bool last = graph->nodes[n]->ends;
         if (last && count < capacity && nodes != NULL)
             nodes[count] = graph->nodes[n];
         count += last;

@@ -44,6 +44,7 @@ static rg_status copy_node(const rg_node *node, rg_graph *copy)
     made->forward = node_in(copy, node->forward);
     made->inputs = node->inputs;
     made->outputs = node->outputs;
+    made->ends = node->ends;
     for (int32_t i = 0; i < RG_MAX_INPUTS; i++) {
         made->in[i] = value_in(copy, node->in[i]);
         made->out[i] = value_in(copy, node->out[i]);

@@ -85,26 +85,13 @@ static void set_reads(rg_schedule *s, rg_step *step)
         step->y[i] = reads & (uint32_t)RG_READS_Y << i ? forward->out[i] : -1;
 }
 
-/* Whether a step before `end` writes over the parameter that `value` is. */
-static bool is_overwritten(const rg_schedule *s, int32_t value, int32_t end)
-{
-    const int32_t parameter = value >= 0 ? s->slots[value].parameter : -1;
-    for (int32_t i = 0; i < end && parameter >= 0; i++) {
-        for (int32_t k = 0; k < s->steps[i].outputs; k++) {
-            if (s->steps[i].out[k] >= 0 && s->slots[s->steps[i].out[k]].parameter == parameter)
-                return true;
-        }
-    }
-    return false;
-}
-
 /* Whether a gradient at `at` can read what descriptor `desc` wants beyond `old`. */
 static bool may_read(const rg_schedule *s, int32_t at, const rg_step *step, const any_desc *desc)
 {
     const uint32_t more =
         reads_with(step->op, desc->bytes) & ~reads_with(step->op, step->kernel->desc);
     for (int32_t i = 0; i < RG_MAX_INPUTS; i++) {
-        if (more & (uint32_t)RG_READS_X << i && is_overwritten(s, step->source[i], at))
+        if (more & (uint32_t)RG_READS_X << i && rg_schedule_overwrites(s, step->source[i], at))
             return false;
     }
     return true;
@@ -370,7 +357,7 @@ static bool lasts(const rg_schedule *s, int32_t value, int32_t loss)
     int32_t last = loss;
     for (int32_t i = loss; i < s->steps_count; i++)
         last = s->steps[i].forward == loss ? i : last;
-    return !is_overwritten(s, value, last);
+    return !rg_schedule_overwrites(s, value, last);
 }
 
 static rg_status fuse_softmax(rg_schedule *s, int32_t at, bool *fused)

@@ -42,6 +42,7 @@ struct rg_node {
     rg_value *out[RG_MAX_INPUTS]; /* y, or dx, some of which may be NULL */
     rg_value *x[RG_MAX_INPUTS];   /* of a gradient node: of the forward pass, all of them */
     rg_value *y[RG_MAX_OUTPUTS];  /* some of which may be NULL */
+    bool ends; /* no later node of the backward pass that has added it reads what it makes */
 };
 
 typedef struct rg_result {
@@ -91,6 +92,12 @@ rg_status rg_graph_mistake(rg_graph *graph, rg_status status);
 
 /* An op applied to as many values as its descriptor says. */
 rg_node *rg_graph_apply(rg_graph *graph, const char *op, const void *desc, rg_value *const x[]);
+
+/* A step of an optimizer: it reads a parameter and what it changes it by. */
+static inline bool rg_op_is_update(const rg_op *op)
+{
+    return strcmp(op->inputs[0], "parameter") == 0;
+}
 
 /* Values that a node reads: of a gradient node dy, and those of x and y that its op says. `visit`
  * may see a value twice. */

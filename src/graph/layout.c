@@ -5,6 +5,8 @@
 
 #include "core/dtype.h"
 
+#include <stdlib.h>
+
 static const rg_allocator *const allocator = &rg_default_allocator;
 
 /* ---- shapes ---- */
@@ -252,15 +254,23 @@ static rg_status poison(const rg_plan *plan, const rg_layout_plan *layout, const
     return RG_OK;
 }
 
-static rg_status prepare_poison(rg_layout_plan *layout, const rg_claims *c)
+/* The bytes belong to the recorded commands, and so to all that repeat them. */
+static rg_status prepare_poison(const rg_plan *plan, rg_layout_plan *layout, const rg_claims *c)
 {
-    for (int32_t i = 0; i < c->count; i++) {
-        if (c->list[i].bytes > layout->poison_bytes)
-            layout->poison_bytes = c->list[i].bytes;
-    }
-    RG_TRY(rg_allocate(allocator, layout->poison_bytes, &layout->poison));
-    if (layout->poison_bytes > 0)
-        memset(layout->poison, 0xff, layout->poison_bytes); /* NaN in every dtype */
+    rg_part *part = layout->recorded->part;
+    size_t bytes = 1;
+    rg_storage *keeper;
+    for (int32_t i = 0; i < c->count; i++)
+        bytes = c->list[i].bytes > bytes ? c->list[i].bytes : bytes;
+    RG_TRY(rg_grow(&plan->device->allocator, (void **)&part->used, &part->used_capacity,
+                   part->used_count, sizeof part->used[0]));
+    RG_TRY(rg_storage_create(plan->device, 0, &keeper));
+    part->used[part->used_count++] = keeper;
+    keeper->context = layout->poison = malloc(bytes);
+    RG_CHECK(layout->poison != NULL, RG_OUT_OF_MEMORY, "out of memory: %zu bytes to overwrite with",
+             bytes);
+    keeper->release = free;
+    memset(layout->poison, 0xff, bytes); /* NaN in every dtype */
     return RG_OK;
 }
 
@@ -280,7 +290,7 @@ static rg_status record(rg_plan *plan, rg_layout_plan *layout, const rg_claims *
 {
     const rg_schedule *s = &layout->schedule;
     if (plan->options.poison)
-        RG_TRY(prepare_poison(layout, c));
+        RG_TRY(prepare_poison(plan, layout, c));
     RG_TRY(rg_room(s->steps_room, sizeof *layout->ends, &layout->ends));
     for (int32_t i = 0; i < s->steps_count; i++) {
         rg_status status = record_step(layout, i);
@@ -379,7 +389,6 @@ void rg_layout_destroy(rg_plan *plan, rg_layout_plan *layout)
     rg_release(allocator, layout->alignments, count * sizeof *layout->alignments);
     rg_release(allocator, layout->stand_ins, count * sizeof *layout->stand_ins);
     rg_release(allocator, layout->copies, count * sizeof *layout->copies);
-    rg_release(allocator, layout->poison, layout->poison_bytes);
     rg_release(allocator, layout->tensors, values * sizeof *layout->tensors);
     rg_release(allocator, layout->states, steps * sizeof *layout->states);
     rg_release(allocator, layout->ends, steps * sizeof *layout->ends);
@@ -454,9 +463,10 @@ static void try_replay(const rg_plan *plan, rg_layout_plan *layout)
     layout->failures += make_replay(plan, layout) != RG_OK;
 }
 
-bool rg_layout_reads(const rg_layout_plan *layout, const rg_tensor *source, int32_t index)
+bool rg_layout_reads(const rg_plan *plan, const rg_layout_plan *layout, const rg_tensor *source,
+                     int32_t index)
 {
-    return layout->alignments[index] == rg_source_alignment(source) &&
+    return layout->alignments[index] == rg_source_alignment(plan, source) &&
            rg_shape_same(&layout->sources[index], &source->desc);
 }
 
@@ -468,7 +478,7 @@ rg_status rg_layout_encode(const rg_plan *plan, rg_layout_plan *layout, rg_comma
     try_replay(plan, layout);
     for (int32_t i = 0; i < count; i++) {
         read[i] = sources[i];
-        if (layout->replay == NULL && rg_layout_reads(layout, sources[i], i))
+        if (layout->replay == NULL && rg_layout_reads(plan, layout, sources[i], i))
             continue;
         RG_TRY(need_copy(plan, layout, i));
         read[i] = layout->copies[i];

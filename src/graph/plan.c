@@ -586,7 +586,7 @@ static rg_status find_layout(rg_plan *plan, const rg_commands *commands, rg_tens
     for (int32_t i = 0; i < count; i++) {
         RG_TRY(check_source(plan, commands, i, sources[i]));
         descs[i] = source_desc(plan, &sources[i]->desc);
-        alignments[i] = copies ? 0 : rg_source_alignment(sources[i]);
+        alignments[i] = copies ? 0 : rg_source_alignment(plan, sources[i]);
     }
     return rg_plan_layout(plan, descs, alignments, &plan->current);
 }

@@ -58,7 +58,7 @@ typedef struct rg_schedule {
 typedef struct rg_layout_plan {
     struct rg_layout_plan *next;
     rg_tensor_desc *sources;
-    size_t *alignments; /* of the sources: their addresses, modulo RG_ALIGNMENT */
+    size_t *alignments; /* of the sources: see rg_source_alignment() */
     rg_schedule schedule;
     rg_tensor **tensors; /* by value; NULL for sources */
     rg_state **states;   /* by step */
@@ -72,8 +72,7 @@ typedef struct rg_layout_plan {
     rg_tensor **copies;     /* by source: where a replay reads it; NULL where none was needed */
     rg_replay *replay;      /* all that is recorded; NULL: it is recorded anew for each run */
     int32_t runs, failures; /* encoded, up to the replay; attempts to make it */
-    void *poison;           /* bytes that overwrite what is no longer read, or NULL */
-    size_t poison_bytes;
+    void *poison; /* bytes that overwrite what is no longer read, kept by `recorded`; or NULL */
 } rg_layout_plan;
 
 /* A parameter that its data source changes after each run. */
@@ -145,6 +144,8 @@ static inline int32_t rg_schedule_root(const rg_schedule *schedule, int32_t valu
  * none. */
 bool rg_step_read(const rg_step *step, int32_t index, int32_t *value);
 bool rg_step_reads(const rg_step *step, int32_t value);
+/* Whether a step before `end` writes over the parameter that `value` is, if it is one. */
+bool rg_schedule_overwrites(const rg_schedule *schedule, int32_t value, int32_t end);
 /* Whether the step is an arithmetic node that adds its two operands, and does nothing else. */
 bool rg_step_is_sum(const rg_step *step);
 /* Passes: each leaves times as they are then. */
@@ -182,15 +183,21 @@ void rg_claims_free(rg_claims *claims);
 rg_status rg_plan_layout(rg_plan *plan, const rg_tensor_desc sources[], const size_t alignments[],
                          rg_layout_plan **layout);
 void rg_layout_destroy(rg_plan *plan, rg_layout_plan *layout);
-static inline size_t rg_source_alignment(const rg_tensor *source)
+/* How a source is aligned, as far as recording looks at it: whether it begins at a multiple of 16
+ * bytes, where kernels of the backend want scratch of their own that depends on it. So there are
+ * two layouts for a shape at most. */
+static inline size_t rg_source_alignment(const rg_plan *plan, const rg_tensor *source)
 {
-    return ((uintptr_t)source->storage->data + source->offset) % RG_ALIGNMENT;
+    const bool aligned = ((uintptr_t)source->storage->data + source->offset) % 16 == 0;
+    return aligned || plan->device->backend->scratch == NULL ? 0
+                                                             : rg_dtype_size(source->desc.dtype);
 }
 /* Whether the runs of a plan are to be launched as one: sources are then dense and aligned, or
  * copied. */
 bool rg_plan_may_replay(const rg_plan *plan);
 /* Whether the recorded commands can read the source where it is; else they read a copy. */
-bool rg_layout_reads(const rg_layout_plan *layout, const rg_tensor *source, int32_t index);
+bool rg_layout_reads(const rg_plan *plan, const rg_layout_plan *layout, const rg_tensor *source,
+                     int32_t index);
 /* Records a run of the layout. */
 rg_status rg_layout_encode(const rg_plan *plan, rg_layout_plan *layout, rg_commands *commands,
                            rg_tensor *const sources[]);

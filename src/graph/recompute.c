@@ -16,24 +16,12 @@ typedef struct chain {
 
 /* ---- what can be computed again ---- */
 
-/* Whether a step before `end` writes over the parameter `p`. */
-static bool is_overwritten(const rg_schedule *s, int32_t p, int32_t end)
-{
-    for (int32_t i = 0; i < end; i++) {
-        for (int32_t k = 0; k < s->steps[i].outputs; k++) {
-            if (s->steps[i].out[k] >= 0 && s->slots[s->steps[i].out[k]].parameter == p)
-                return true;
-        }
-    }
-    return false;
-}
-
 /* Whether a value can be read just before step `at` and takes no more storage for it. */
 static bool is_there(const rg_schedule *s, int32_t value, int32_t at)
 {
     const rg_slot *slot = &s->slots[rg_schedule_root(s, value)];
     if (slot->parameter >= 0)
-        return slot->kind == RG_VALUE_PARAMETER && !is_overwritten(s, slot->parameter, at);
+        return slot->kind == RG_VALUE_PARAMETER && !rg_schedule_overwrites(s, slot->parameter, at);
     return slot->kind != RG_VALUE_OUTPUT || slot->result || slot->last >= at;
 }
 

@@ -174,6 +174,19 @@ static rg_status start(reverse *r, rg_value *const y[], rg_value *const dy[], in
     return RG_OK;
 }
 
+/* Marks those of the new nodes whose results no other one reads. */
+static void mark_ends(const rg_graph *graph)
+{
+    for (size_t n = graph->backward; n < graph->backward_end; n++) {
+        rg_node *node = graph->nodes[n];
+        node->ends = true;
+        for (int32_t i = 0; i < node->inputs; i++) {
+            if (node->in[i] != NULL && node->in[i]->node != NULL)
+                node->in[i]->node->ends = false;
+        }
+    }
+}
+
 /* Nodes stand behind what they read, so from the last to the first every gradient of a value has
  * been reached when its node is. */
 static rg_status walk(reverse *r, rg_value *const y[], rg_value *const dy[], int32_t count,
@@ -185,6 +198,7 @@ static rg_status walk(reverse *r, rg_value *const y[], rg_value *const dy[], int
         RG_TRY(go_back(r, r->graph->nodes[n]));
     r->graph->backward = nodes;
     r->graph->backward_end = r->graph->nodes_count;
+    mark_ends(r->graph);
     for (size_t i = 0; i < values; i++) {
         if (r->reached[i] != NULL)
             r->graph->values[i]->gradient = r->reached[i];

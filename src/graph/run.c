@@ -58,7 +58,7 @@ static rg_status copied_as(rg_dtype dtype, const char *name, rg_dtype *as)
 {
     *as = dtype == RG_I32 ? RG_F32 : dtype == RG_I64 ? RG_F64 : dtype;
     RG_CHECK(rg_dtype_is_data(*as), RG_UNSUPPORTED,
-             "rg_plan_encode_batch: the source '%s' is %s, which is not copied", name,
+             "rg_plan_encode_batch: the source '%s' is %s, which no op reads", name,
              rg_dtype_name(dtype));
     return RG_OK;
 }

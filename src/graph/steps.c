@@ -86,6 +86,18 @@ bool rg_step_reads(const rg_step *step, int32_t value)
     return false;
 }
 
+bool rg_schedule_overwrites(const rg_schedule *s, int32_t value, int32_t end)
+{
+    const int32_t parameter = value >= 0 ? s->slots[value].parameter : -1;
+    for (int32_t i = 0; i < end && parameter >= 0; i++) {
+        for (int32_t k = 0; k < s->steps[i].outputs; k++) {
+            if (s->steps[i].out[k] >= 0 && s->slots[s->steps[i].out[k]].parameter == parameter)
+                return true;
+        }
+    }
+    return false;
+}
+
 bool rg_step_is_sum(const rg_step *step)
 {
     if (step->gradient || strcmp(step->op->name, "arithmetic") != 0)

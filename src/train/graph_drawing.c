@@ -14,12 +14,6 @@ typedef struct sketch {
     int32_t *of_node;  /* by node of the graph */
 } sketch;
 
-static bool is_update(const rg_node *node)
-{
-    return !node->gradient && node->inputs > 1 &&
-           strcmp(rg_op_input_names(node->op, node->desc)[0], "parameter") == 0;
-}
-
 static int32_t add_node(sketch *s, rg_draw_node node)
 {
     const int32_t index = s->to->drawing.node_count++;
@@ -37,7 +31,7 @@ static void add_edge(sketch *s, const rg_value *from, int32_t to, rg_draw_edge_k
 
 static void draw_node(sketch *s, const rg_node *node)
 {
-    const bool update = is_update(node);
+    const bool update = rg_op_is_update(node->op);
     const rg_draw_kind kind = node->gradient ? RG_DRAW_GRADIENT
                               : update       ? RG_DRAW_UPDATE
                                              : RG_DRAW_FORWARD;
