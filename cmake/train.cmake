@@ -10,7 +10,8 @@ set(RG_HAVE_PNG $<BOOL:${PNG_FOUND}>)
 target_sources(rg_objects PRIVATE src/train/dataset.c src/train/dataset_open.c
     src/train/data_source.c src/train/idx.c src/train/zip.c src/train/npy_set.c
     src/train/png_image.c src/train/png_folder.c src/train/glyphs.c src/train/loader.c
-    src/train/model.c src/train/network.c src/train/trainer.c src/train/checkpoint.c
+    src/train/model.c src/train/layer_rules.c src/train/network.c src/train/trainer.c
+    src/train/checkpoint.c
     src/train/graph_drawing.c
     src/train/figures.c src/train/page.c src/train/chart.c src/train/png_uri.c
     src/train/draw_order.c src/train/draw_layout.c src/train/draw_svg.c src/train/draw_dot.c

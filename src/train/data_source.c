@@ -10,7 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #if RG_HAVE_ZLIB
-#include <dlfcn.h>
+#include "train/shared_library.h"
+
 #include <pthread.h>
 #include <zlib.h>
 #endif
@@ -97,20 +98,14 @@ static struct {
 static bool loaded;
 static pthread_once_t load_once = PTHREAD_ONCE_INIT;
 
-static bool find(void *library, const char *name, void *function)
-{
-    void *const found = dlsym(library, name);
-    memcpy(function, &found, sizeof found);
-    return found != NULL;
-}
-
 /* The library stays for good: others in the process may use it, too. */
 static void load(void)
 {
     void *library = dlopen("libz.so.1", RTLD_NOW | RTLD_LOCAL);
-    loaded = library != NULL && find(library, "inflateInit2_", &zlib.begin) &&
-             find(library, "inflate", &zlib.step) && find(library, "inflateReset", &zlib.reset) &&
-             find(library, "inflateEnd", &zlib.end);
+    loaded = library != NULL && rg_library_find(library, "inflateInit2_", &zlib.begin) &&
+             rg_library_find(library, "inflate", &zlib.step) &&
+             rg_library_find(library, "inflateReset", &zlib.reset) &&
+             rg_library_find(library, "inflateEnd", &zlib.end);
 }
 
 typedef struct rg_unpacker {

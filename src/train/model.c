@@ -8,6 +8,7 @@
 #include "files/json.h"
 #include "files/whole_file.h"
 #include "ops/ops.h"
+#include "train/layer_rules.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -76,18 +77,12 @@ static rg_status unexpected(const reader *r)
 
 /* ---- one line ---- */
 
-static bool takes_outputs(const rg_op *op)
-{
-    return strcmp(op->name, "conv") == 0 || strcmp(op->name, "conv_transpose") == 0 ||
-           strcmp(op->name, "dense") == 0;
-}
-
 static rg_status find_layer_op(const reader *r, const char *at, const char *word, rg_layer *layer)
 {
     const rg_op_name *other;
     if (rg_op_find(word, &layer->op, &other) != RG_OK || other != NULL)
         MISTAKE(r, at, "there is no layer '%s'", word);
-    if (layer->op->gradient == NULL || strcmp(word, "loss") == 0)
+    if (layer->op->gradient == NULL || rg_layer_rule_of(layer->op)->no_layer)
         MISTAKE(r, at, "%s is no layer of a network", word);
     memcpy(layer->desc, layer->op->desc.defaults, layer->op->desc.size);
     return RG_OK;
@@ -103,15 +98,6 @@ static rg_status read_window(const reader *r, const char *at, const char *value,
     layer->window[0] = (int32_t)rows;
     layer->window[1] = (int32_t)columns;
     return RG_OK;
-}
-
-static bool has_field(const rg_op *op, const char *name)
-{
-    for (const rg_field *f = op->desc.fields; f->name != NULL; f++) {
-        if (strcmp(f->name, name) == 0)
-            return true;
-    }
-    return false;
 }
 
 /* A field with one number for two: "stride=2" means 2 for rows and columns. */
@@ -132,8 +118,7 @@ static rg_status read_field(reader *r, const char *at, const char *name, rg_laye
     while (r->at < r->end && (is_word(*r->at) || *r->at == ',') && length < WORD - 1)
         value[length++] = *r->at++;
     value[length] = 0;
-    if (strcmp(name, "window") == 0 && !has_field(layer->op, "window") &&
-        takes_outputs(layer->op) && strcmp(layer->op->name, "dense") != 0)
+    if (strcmp(name, "window") == 0 && rg_layer_rule_of(layer->op)->window)
         return read_window(r, at, value, layer);
     snprintf(two, sizeof two, "%s,%s", value, value);
     const bool twice = wants_two(layer->op, name) && strchr(value, ',') == NULL;
@@ -173,7 +158,7 @@ static rg_status read_outputs(reader *r, const char *at, const char *word, rg_la
     const bool classes = strcmp(word, "classes") == 0;
     if (!classes && (*end != 0 || number < 1 || number > 1 << 24))
         MISTAKE(r, at, "'%s' is neither a field nor a number of outputs", word);
-    if (!takes_outputs(layer->op) || layer->outputs != 0)
+    if (rg_layer_rule_of(layer->op)->weights == NULL || layer->outputs != 0)
         MISTAKE(r, at, "%s takes no number of outputs here", layer->op->name);
     layer->outputs = classes ? RG_MODEL_CLASSES : number;
     return RG_OK;
@@ -198,7 +183,7 @@ static rg_status read_rest(reader *r, rg_layer *layer)
 
 static rg_status check_layer(const reader *r, const char *at, const rg_layer *layer)
 {
-    if (takes_outputs(layer->op) && layer->outputs == 0)
+    if (rg_layer_rule_of(layer->op)->weights != NULL && layer->outputs == 0)
         MISTAKE(r, at, "%s needs its number of outputs: %s 16", layer->op->name, layer->op->name);
     if (layer->op->check != NULL && layer->op->check(layer->desc) != RG_OK) {
         rg_error_prefix("%s:%d:%d: ", r->name, r->number, (int)(at - r->line) + 1);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Networks: the graph of a model, with parameters in the shapes that its images ask for. */
-#include "train/model.h"
+#include "train/layer_rules.h"
 
 #include "core/memory.h"
 #include "core/shape.h"
 #include "ops/ops.h"
+#include "train/random.h"
 
 #include <retrograde/nodes.h>
 
@@ -20,6 +21,7 @@ typedef struct builder {
     const rg_network_options *options;
     rg_network *network;
     const rg_layer *layer; /* being built */
+    const rg_layer_rule *rule;
     rg_tensor_desc x[RG_MAX_INPUTS];
     rg_value *in[RG_MAX_INPUTS];
     int64_t trained; /* parameters of the layer */
@@ -42,40 +44,6 @@ static rg_dtype dtype_of(const builder *b, const char *input)
     return norm && rg_dtype_size(dtype) == 2 ? RG_F32 : dtype;
 }
 
-/* The weights of conv, conv_transpose and dense; *fan_in elements of x make one of y. */
-static rg_status weight_shape(const builder *b, int64_t outputs, rg_tensor_desc *desc,
-                              int64_t *fan_in)
-{
-    const rg_tensor_desc *x = &b->x[0];
-    const int64_t channels = x->rank > 0 ? x->dims[x->rank - 1] : 0;
-    int64_t dims[RG_MAX_RANK] = { outputs };
-    if (is(b->layer->op->name, "dense")) {
-        const rg_dense_desc *d = (const rg_dense_desc *)(const void *)b->desc;
-        const bool first = d->layout == RG_DENSE_OUT_IN;
-        RG_CHECK(x->rank >= 2, RG_MALFORMED, "dense reads images, or rows of numbers");
-        *fan_in = 1;
-        for (int32_t i = 1; i < x->rank; i++) {
-            dims[first ? i : i - 1] = x->dims[i];
-            *fan_in *= x->dims[i];
-        }
-        dims[first ? 0 : x->rank - 1] = outputs;
-        *desc = rg_tensor_desc_dense(b->options->dtype, x->rank, dims);
-        return RG_OK;
-    }
-    int64_t groups = is(b->layer->op->name, "conv")
-                         ? ((const rg_conv_desc *)(const void *)b->desc)->groups
-                         : ((const rg_conv_transpose_desc *)(const void *)b->desc)->groups;
-    groups = groups == 0 ? channels : groups;
-    RG_CHECK(groups > 0 && channels % groups == 0, RG_MALFORMED,
-             "%lld channels are not cut into %lld groups", (long long)channels, (long long)groups);
-    dims[1] = b->layer->window[0] > 0 ? b->layer->window[0] : 1;
-    dims[2] = b->layer->window[1] > 0 ? b->layer->window[1] : 1;
-    dims[3] = channels / groups;
-    *fan_in = dims[1] * dims[2] * dims[3];
-    *desc = rg_tensor_desc_dense(b->options->dtype, 4, dims);
-    return RG_OK;
-}
-
 static int64_t outputs_of(const builder *b)
 {
     return b->layer->outputs == RG_MODEL_CLASSES ? b->options->classes : b->layer->outputs;
@@ -91,7 +59,9 @@ static rg_status add_parameter(builder *b, const char *input, rg_value **value)
     rg_network_parameter made = { .trained = !is(input, "mean") && !is(input, "variance") };
     if (is(input, "w")) {
         int64_t fan_in = 1;
-        RG_TRY(weight_shape(b, outputs, &desc, &fan_in));
+        RG_CHECK(b->rule->weights != NULL, RG_UNSUPPORTED, "%s has weights of no known shape",
+                 b->layer->op->name);
+        RG_TRY(b->rule->weights(b->layer, x, outputs, &desc, &fan_in));
         /* so that the variance stays through a layer with relu; the last one has none */
         const bool classifies = b->layer->outputs == RG_MODEL_CLASSES;
         made.start = RG_START_NORMAL;
@@ -115,22 +85,6 @@ static rg_status add_parameter(builder *b, const char *input, rg_value **value)
 
 /* ---- layers ---- */
 
-/* What differs between training and use. */
-static void adjust(builder *b, size_t index)
-{
-    memcpy(b->desc, b->layer->desc, sizeof b->desc);
-    if (is(b->layer->op->name, "batch_norm")) {
-        rg_batch_norm_desc *d = (rg_batch_norm_desc *)(void *)b->desc;
-        d->statistics = b->options->training ? RG_BATCH_NORM_RUNNING : RG_BATCH_NORM_GIVEN;
-        d->unbiased = true;
-    }
-    if (is(b->layer->op->name, "dropout")) {
-        rg_dropout_desc *d = (rg_dropout_desc *)(void *)b->desc;
-        d->step_input = true;
-        d->seed = (int64_t)((uint64_t)d->seed + (uint64_t)b->options->seed + index);
-    }
-}
-
 static bool is_parameter(const builder *b, const char *input)
 {
     static const char *const names[] = { "w", "gamma", "beta", "mean", "variance", "slope" };
@@ -138,7 +92,7 @@ static bool is_parameter(const builder *b, const char *input)
         if (is(input, names[i]))
             return true;
     }
-    return is(input, "b") && !is(b->layer->op->name, "arithmetic");
+    return is(input, "b") && b->rule->weights != NULL;
 }
 
 static rg_status dropout_step(builder *b, rg_value **value)
@@ -200,8 +154,11 @@ static rg_status build_layer(builder *b, size_t index)
     rg_network_layer *made = &b->network->layers[index];
     rg_tensor_desc y[RG_MAX_OUTPUTS];
     b->layer = &b->model->layers[index];
-    adjust(b, index);
-    if (is(b->layer->op->name, "dropout") && !b->options->training) {
+    b->rule = rg_layer_rule_of(b->layer->op);
+    memcpy(b->desc, b->layer->desc, sizeof b->desc);
+    if (b->rule->adjust != NULL)
+        b->rule->adjust(b->desc, b->options, index);
+    if (b->rule->left_out && !b->options->training) {
         const int32_t from = b->layer->from_count > 0 ? b->layer->from[0] : (int32_t)index - 1;
         *made = b->network->layers[from];
         made->node = NULL;
@@ -293,22 +250,13 @@ void rg_network_destroy(rg_network *network)
 
 /* ---- first values ---- */
 
-/* Mixes all bits of a number: neighbours become strangers. */
-static uint64_t mix(uint64_t x)
-{
-    x += UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
-
 /* A number of the normal distribution: the sum of twelve uniform ones, less its mean, has variance
  * 1, and the same bits on every machine. */
 static double normal(uint64_t key, uint64_t index)
 {
     double sum = -6;
     for (uint64_t i = 0; i < 12; i++)
-        sum += (double)(mix(key ^ mix(index * 12 + i)) >> 11) * 0x1p-53;
+        sum += rg_random_unit(key ^ rg_random(index * 12 + i, 0), 0);
     return sum;
 }
 
@@ -329,9 +277,9 @@ static double first_value(const rg_network_parameter *p, uint64_t key, uint64_t 
 
 static rg_status start_parameter(const rg_network_parameter *p, rg_plan *plan, uint64_t seed)
 {
-    uint64_t key = mix(seed);
+    uint64_t key = rg_random(seed, 0);
     for (const char *c = p->value->name; *c != 0; c++)
-        key = mix(key ^ (uint64_t)(unsigned char)*c);
+        key = rg_random(key ^ (uint64_t)(unsigned char)*c, 0);
     const int64_t count = rg_shape_count(&p->value->desc);
     const size_t capacity = (size_t)count * sizeof(double);
     void *data;

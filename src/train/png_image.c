@@ -7,7 +7,8 @@
 
 #include <string.h>
 #if RG_HAVE_PNG
-#include <dlfcn.h>
+#include "train/shared_library.h"
+
 #include <png.h>
 #include <pthread.h>
 #endif
@@ -114,13 +115,6 @@ static struct {
 static bool loaded;
 static pthread_once_t load_once = PTHREAD_ONCE_INIT;
 
-static bool find(void *library, const char *name, void *function)
-{
-    void *const found = dlsym(library, name);
-    memcpy(function, &found, sizeof found);
-    return found != NULL;
-}
-
 #define TEXT_OF(number) #number
 #define NAME_OF(number) "libpng" TEXT_OF(number) ".so." TEXT_OF(number)
 
@@ -128,9 +122,10 @@ static bool find(void *library, const char *name, void *function)
 static void load(void)
 {
     void *library = dlopen(NAME_OF(PNG_LIBPNG_VER_SONUM), RTLD_NOW | RTLD_LOCAL);
-    loaded = library != NULL && find(library, "png_image_begin_read_from_memory", &libpng.begin) &&
-             find(library, "png_image_finish_read", &libpng.finish) &&
-             find(library, "png_image_free", &libpng.free);
+    loaded = library != NULL &&
+             rg_library_find(library, "png_image_begin_read_from_memory", &libpng.begin) &&
+             rg_library_find(library, "png_image_finish_read", &libpng.finish) &&
+             rg_library_find(library, "png_image_free", &libpng.free);
 }
 
 /* What a sample counts for where `alpha` of it is seen before black. */

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* The table of layers that need more than their op's description. */
+#include "train/layer_rules.h"
+
+#include "core/shape.h"
+#include "ops/ops.h"
+
+#include <retrograde/batch_norm.h>
+#include <retrograde/conv.h>
+#include <retrograde/conv_transpose.h>
+#include <retrograde/dense.h>
+#include <retrograde/dropout.h>
+
+/* ---- weights ---- */
+
+static rg_status dense_weights(const rg_layer *layer, const rg_tensor_desc *x, int64_t outputs,
+                               rg_tensor_desc *w, int64_t *fan_in)
+{
+    const rg_dense_desc *d = (const rg_dense_desc *)(const void *)layer->desc;
+    const bool first = d->layout == RG_DENSE_OUT_IN;
+    int64_t dims[RG_MAX_RANK] = { 0 };
+    RG_CHECK(x->rank >= 2, RG_MALFORMED, "dense reads images, or rows of numbers");
+    *fan_in = 1;
+    for (int32_t i = 1; i < x->rank; i++) {
+        dims[first ? i : i - 1] = x->dims[i];
+        *fan_in *= x->dims[i];
+    }
+    dims[first ? 0 : x->rank - 1] = outputs;
+    *w = rg_tensor_desc_dense(x->dtype, x->rank, dims);
+    return RG_OK;
+}
+
+/* (outputs, rows, columns, channels of a group) */
+static rg_status window_weights(const rg_layer *layer, int64_t groups, const rg_tensor_desc *x,
+                                int64_t outputs, rg_tensor_desc *w, int64_t *fan_in)
+{
+    const int64_t channels = x->rank > 0 ? x->dims[x->rank - 1] : 0;
+    groups = groups == 0 ? channels : groups;
+    RG_CHECK(groups > 0 && channels % groups == 0, RG_MALFORMED,
+             "%lld channels are not cut into %lld groups", (long long)channels, (long long)groups);
+    const int64_t rows = layer->window[0] > 0 ? layer->window[0] : 1;
+    const int64_t columns = layer->window[1] > 0 ? layer->window[1] : 1;
+    const int64_t dims[] = { outputs, rows, columns, channels / groups };
+    *fan_in = rows * columns * dims[3];
+    *w = rg_tensor_desc_dense(x->dtype, 4, dims);
+    return RG_OK;
+}
+
+static rg_status conv_weights(const rg_layer *layer, const rg_tensor_desc *x, int64_t outputs,
+                              rg_tensor_desc *w, int64_t *fan_in)
+{
+    const rg_conv_desc *d = (const rg_conv_desc *)(const void *)layer->desc;
+    return window_weights(layer, d->groups, x, outputs, w, fan_in);
+}
+
+static rg_status transpose_weights(const rg_layer *layer, const rg_tensor_desc *x, int64_t outputs,
+                                   rg_tensor_desc *w, int64_t *fan_in)
+{
+    const rg_conv_transpose_desc *d = (const rg_conv_transpose_desc *)(const void *)layer->desc;
+    return window_weights(layer, d->groups, x, outputs, w, fan_in);
+}
+
+/* ---- training and use ---- */
+
+static void adjust_norm(void *desc, const rg_network_options *options, size_t index)
+{
+    rg_batch_norm_desc *d = desc;
+    (void)index;
+    d->statistics = options->training ? RG_BATCH_NORM_RUNNING : RG_BATCH_NORM_GIVEN;
+    d->unbiased = true;
+}
+
+static void adjust_dropout(void *desc, const rg_network_options *options, size_t index)
+{
+    rg_dropout_desc *d = desc;
+    d->step_input = true;
+    d->seed = (int64_t)((uint64_t)d->seed + (uint64_t)options->seed + index);
+}
+
+/* ---- the table ---- */
+
+static const rg_layer_rule rules[] = {
+    { "conv", .window = true, .weights = conv_weights },
+    { "conv_transpose", .window = true, .weights = transpose_weights },
+    { "dense", .weights = dense_weights },
+    { "batch_norm", .adjust = adjust_norm },
+    { "dropout", .left_out = true, .adjust = adjust_dropout },
+    { "loss", .no_layer = true },
+};
+
+const rg_layer_rule *rg_layer_rule_of(const rg_op *op)
+{
+    static const rg_layer_rule none = { .op = "" };
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+        if (strcmp(op->name, rules[i].op) == 0)
+            return &rules[i];
+    }
+    return &none;
+}
