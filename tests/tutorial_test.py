@@ -7,7 +7,6 @@ page, … stands for anything.
 """
 import os
 import re
-import struct
 import subprocess
 import sys
 import tempfile
@@ -38,15 +37,6 @@ def pattern(text):
     return "".join(parts)
 
 
-def write_image(path):
-    """A standing line, as an array of 28 x 28 bytes."""
-    text = "{'descr': '|u1', 'fortran_order': False, 'shape': (28, 28), }"
-    text += " " * (-(len(text) + 11) % 64) + "\n"
-    pixels = bytes(230 if 5 <= i // 28 < 23 and i % 28 in (13, 14) else 0 for i in range(28 * 28))
-    with open(path, "wb") as file:
-        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode() + pixels)
-
-
 def main(source, program, classify):
     with open(os.path.join(source, "docs", "tutorial.md"), encoding="utf-8") as file:
         page = file.read()
@@ -55,7 +45,6 @@ def main(source, program, classify):
         os.mkdir(os.path.join(folder, "bin"))
         os.symlink(os.path.abspath(program), os.path.join(folder, "bin", "retrograde"))
         os.symlink(os.path.abspath(classify), os.path.join(folder, "bin", "classify_images"))
-        write_image(os.path.join(folder, "image.npy"))
         paths = {"PATH": os.path.join(folder, "bin") + ":" + os.environ["PATH"]}
         for command, wanted in sessions(page):
             done = subprocess.run(["sh", "-c", command], cwd=folder, env={**os.environ, **paths}, text=True,
