@@ -35,6 +35,16 @@ rg_status rg_train_all(rg_train_run *run, const volatile int *interrupted, bool 
 rg_status rg_train_finish(rg_train_run *run, const char *command);
 void rg_train_end(rg_train_run *run);
 
+/* "folder/name", to be freed. */
+rg_status rg_train_path(const char *folder, const char *name, char **path);
+
+/* ---- train_metrics.c ---- */
+
+/* Opens the table and the events of a run in its folder; a run that goes on gets the epochs of
+ * those before it. */
+rg_status rg_train_open_metrics(rg_train_run *run);
+rg_status rg_train_add_metrics(rg_train_run *run, const rg_report_epoch *epoch);
+
 /* ---- train_report.c ---- */
 
 rg_status rg_train_write_report(rg_train_run *run, const rg_train_result *test,

@@ -101,7 +101,7 @@ static void test_csv_goes_on(void)
     snprintf(text, sizeof text, "%s1,5,0.5,,nan,-inf,1e-05,,2\r\na note\n", header);
     EXPECT(holds("other.csv", text));
     scratch_remove("other.csv");
-    EXPECT_OK(rg_csv_continue(&csv, scratch("other.csv"), scratch("none.csv"), 1, &rows));
+    EXPECT_OK(rg_csv_continue(&csv, scratch("other.csv"), "/none.csv", 1, &rows));
     EXPECT(rows.count == 0 && holds("other.csv", header));
     EXPECT_OK(rg_metric_file_close(&csv));
     scratch_remove("other.csv");

@@ -73,6 +73,13 @@ rg_status rg_room(size_t count, size_t element, void *pointer)
     return RG_OK;
 }
 
+rg_status rg_copy_text(const char *text, char **copy)
+{
+    *copy = strdup(text);
+    RG_CHECK(*copy != NULL, RG_OUT_OF_MEMORY, "out of memory for the text '%.40s'", text);
+    return RG_OK;
+}
+
 rg_status rg_grow(const rg_allocator *allocator, void **array, size_t *capacity, size_t count,
                   size_t element)
 {

@@ -22,6 +22,9 @@ void rg_release(const rg_allocator *allocator, void *pointer, size_t size);
 /* Zeroed room of the default allocator for an array, into the pointer at `pointer`. */
 rg_status rg_room(size_t count, size_t element, void *pointer);
 
+/* A copy of a text, to be given to free(). */
+rg_status rg_copy_text(const char *text, char **copy);
+
 /* A growing array: makes room for one more element of `element` bytes behind *count. */
 rg_status rg_grow(const rg_allocator *allocator, void **array, size_t *capacity, size_t count,
                   size_t element);

@@ -83,6 +83,8 @@ rg_status rg_graph_add_value(rg_graph *graph, const rg_value *like, rg_value **v
 rg_status rg_graph_add_node(rg_graph *graph, const rg_op *op, const void *desc, const char *suffix,
                             rg_node **node);
 
+void rg_node_destroy(rg_node *node);
+
 /* Copies a descriptor of the caller, RG_MAX_DESC bytes at most, if it is right. */
 rg_status rg_graph_check_desc(const rg_op *op, const void *desc, void *checked);
 

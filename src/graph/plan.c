@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Plans: what of a graph has to run, in which order, with which kernels; encoding. */
+/* Plans: what of a graph has to run, in which order, with which kernels. */
 #include "graph/plan.h"
 
 #include "core/shape.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 
 static const rg_allocator *const allocator = &rg_default_allocator;
@@ -177,13 +176,6 @@ static int32_t id_of(const rg_value *value)
     return value != NULL ? value->id : -1;
 }
 
-static rg_status copy_label(const char *text, char **copy)
-{
-    *copy = strdup(text);
-    RG_CHECK(*copy != NULL, RG_OUT_OF_MEMORY, "out of memory for a name");
-    return RG_OK;
-}
-
 static rg_status make_step(rg_plan *plan, const draft *d, const rg_node *node, rg_step *step)
 {
     const rg_node *forward = node->forward;
@@ -210,7 +202,7 @@ static rg_status make_step(rg_plan *plan, const draft *d, const rg_node *node, r
         step->y[i] = reads & (uint32_t)RG_READS_Y << i ? id_of(node->y[i]) : -1;
     if (forward != NULL)
         plan->steps[step->forward].keeps = true;
-    RG_TRY(copy_label(node->label, &step->label));
+    RG_TRY(rg_copy_text(node->label, &step->label));
     return rg_kernel_create(plan->device, node->op, node->desc, &step->kernel);
 }
 
@@ -234,7 +226,7 @@ static rg_status make_slots(rg_plan *plan, const draft *d)
         else if (d->takes[v] != NULL)
             slot->parameter = d->takes[v]->id;
         if (value->name != NULL)
-            RG_TRY(copy_label(value->name, &slot->name));
+            RG_TRY(rg_copy_text(value->name, &slot->name));
         if (value->kind == RG_VALUE_SOURCE && slot->live) {
             slot->source = plan->sources_count;
             plan->sources[plan->sources_count++] = v;
@@ -249,7 +241,7 @@ static rg_status make_slots(rg_plan *plan, const draft *d)
         const int32_t v = graph->results[i].value->id;
         plan->slots[v].result = true;
         plan->results[i] = v;
-        RG_TRY(copy_label(graph->results[i].name, &plan->result_names[i]));
+        RG_TRY(rg_copy_text(graph->results[i].name, &plan->result_names[i]));
         plan->results_count++;
     }
     return RG_OK;
@@ -433,200 +425,4 @@ void rg_plan_destroy(rg_plan *plan)
     rg_queue_destroy(plan->queue);
     rg_device_destroy(plan->device);
     rg_release(allocator, plan, sizeof *plan);
-}
-
-/* ---- asking ---- */
-
-int32_t rg_plan_sources(const rg_plan *plan)
-{
-    return plan != NULL ? plan->sources_count : 0;
-}
-
-const char *rg_plan_source_name(const rg_plan *plan, int32_t index)
-{
-    return plan != NULL && index >= 0 && index < plan->sources_count
-               ? plan->slots[plan->sources[index]].name
-               : NULL;
-}
-
-int32_t rg_plan_steps(const rg_plan *plan)
-{
-    return plan == NULL            ? 0
-           : plan->current == NULL ? plan->steps_count
-                                   : plan->current->schedule.steps_count;
-}
-
-int64_t rg_plan_launches(const rg_plan *plan)
-{
-    return plan != NULL && plan->current != NULL ? plan->current->launches : 0;
-}
-
-bool rg_plan_replays(const rg_plan *plan)
-{
-    return plan != NULL && plan->current != NULL && plan->current->replay != NULL;
-}
-
-int32_t rg_plan_parameters(const rg_plan *plan)
-{
-    int32_t count = 0;
-    for (int32_t v = 0; plan != NULL && v < plan->slots_count; v++)
-        count += plan->parameters[v] != NULL;
-    return count;
-}
-
-const char *rg_plan_parameter_name(const rg_plan *plan, int32_t index)
-{
-    for (int32_t v = 0; plan != NULL && v < plan->slots_count; v++) {
-        if (plan->parameters[v] != NULL && index-- == 0)
-            return plan->slots[v].name;
-    }
-    return NULL;
-}
-
-rg_status rg_plan_parameter(rg_plan *plan, const char *name, rg_tensor **tensor)
-{
-    RG_CHECK_NOT_NULL(tensor);
-    *tensor = NULL;
-    RG_CHECK_NOT_NULL(plan);
-    RG_CHECK_NOT_NULL(name);
-    for (int32_t v = 0; v < plan->slots_count; v++) {
-        if (plan->parameters[v] != NULL && strcmp(plan->slots[v].name, name) == 0) {
-            *tensor = plan->parameters[v];
-            return RG_OK;
-        }
-    }
-    return rg_fail(RG_INVALID_ARGUMENT, "the plan has no parameter '%s'", name);
-}
-
-rg_status rg_plan_result(rg_plan *plan, const char *name, rg_tensor **tensor)
-{
-    RG_CHECK_NOT_NULL(tensor);
-    *tensor = NULL;
-    RG_CHECK_NOT_NULL(plan);
-    RG_CHECK_NOT_NULL(name);
-    RG_CHECK(plan->current != NULL, RG_INVALID_STATE,
-             "rg_plan_result: nothing was prepared or encoded yet");
-    for (int32_t i = 0; i < plan->results_count; i++) {
-        if (strcmp(plan->result_names[i], name) == 0) {
-            *tensor = plan->current->tensors[plan->results[i]];
-            RG_CHECK(*tensor != NULL, RG_UNSUPPORTED, "the result '%s' is a source itself", name);
-            return RG_OK;
-        }
-    }
-    return rg_fail(RG_INVALID_ARGUMENT, "the plan has no result '%s'", name);
-}
-
-size_t rg_plan_bytes(const rg_plan *plan)
-{
-    return plan != NULL && plan->current != NULL ? plan->current->bytes : 0;
-}
-
-size_t rg_plan_bytes_apart(const rg_plan *plan)
-{
-    return plan != NULL && plan->current != NULL ? plan->current->apart : 0;
-}
-
-size_t rg_plan_scratch(const rg_plan *plan)
-{
-    return plan != NULL && plan->current != NULL ? plan->current->scratch : 0;
-}
-
-/* ---- running ---- */
-
-/* How the recorded commands see a source: dense, if need be in a copy, where they are replayed. */
-static rg_tensor_desc source_desc(const rg_plan *plan, const rg_tensor_desc *d)
-{
-    return rg_plan_may_replay(plan) ? rg_tensor_desc_dense(d->dtype, d->rank, d->dims) : *d;
-}
-
-rg_status rg_plan_prepare(rg_plan *plan, const rg_tensor_desc sources[])
-{
-    RG_CHECK_NOT_NULL(plan);
-    RG_CHECK(sources != NULL || plan->sources_count == 0, RG_INVALID_ARGUMENT,
-             "rg_plan_prepare: sources is NULL");
-    const int32_t count = plan->sources_count;
-    rg_tensor_desc descs[count + 1];
-    for (int32_t i = 0; i < count; i++) {
-        size_t reach;
-        RG_TRY(rg_shape_check(&sources[i], rg_plan_source_name(plan, i), &reach));
-        descs[i] = source_desc(plan, &sources[i]);
-    }
-    return rg_plan_layout(plan, descs, NULL, &plan->current);
-}
-
-/* A source must not lie in memory that the run writes. */
-static rg_status check_source(const rg_plan *plan, const rg_commands *commands, int32_t index,
-                              const rg_tensor *source)
-{
-    const char *name = rg_plan_source_name(plan, index);
-    RG_CHECK(source != NULL, RG_INVALID_ARGUMENT, "rg_plan_encode: the source '%s' is NULL", name);
-    RG_TRY(rg_tensor_usable(source, commands, "rg_plan_encode", "source ", name));
-    for (const rg_layout_plan *l = plan->layouts; l != NULL; l = l->next)
-        RG_CHECK(source->storage != l->storage, RG_INVALID_ARGUMENT,
-                 "rg_plan_encode: the source '%s' is a result of the plan itself; copy it first",
-                 name);
-    for (int32_t v = 0; v < plan->slots_count; v++) {
-        const int32_t p = plan->slots[v].parameter;
-        RG_CHECK(p < 0 || plan->slots[v].made < 0 ||
-                     source->storage != plan->parameters[p]->storage,
-                 RG_INVALID_ARGUMENT,
-                 "rg_plan_encode: the source '%s' is the parameter '%s', which the run changes",
-                 name, plan->slots[p].name);
-    }
-    return RG_OK;
-}
-
-static rg_status find_layout(rg_plan *plan, const rg_commands *commands, rg_tensor *const sources[])
-{
-    const int32_t count = plan->sources_count;
-    rg_tensor_desc descs[count + 1];
-    size_t alignments[count + 1];
-    RG_CHECK(sources != NULL || count == 0, RG_INVALID_ARGUMENT, "rg_plan_encode: sources is NULL");
-    const bool copies = rg_plan_may_replay(plan);
-    for (int32_t i = 0; i < count; i++) {
-        RG_TRY(check_source(plan, commands, i, sources[i]));
-        descs[i] = source_desc(plan, &sources[i]->desc);
-        alignments[i] = copies ? 0 : rg_source_alignment(plan, sources[i]);
-    }
-    return rg_plan_layout(plan, descs, alignments, &plan->current);
-}
-
-/* Temporaries must have a read left for every step that reads them. */
-static rg_status check_counts(const rg_plan *plan, rg_tensor *const sources[])
-{
-    for (int32_t i = 0; i < plan->sources_count; i++) {
-        uint64_t reads = 0; /* by all sources that are this tensor */
-        if (sources[i]->commands == 0)
-            continue;
-        for (int32_t k = 0; k < plan->sources_count; k++)
-            reads += sources[k] == sources[i] ? rg_plan_source_reads(plan, k) : 0;
-        RG_CHECK(sources[i]->read_count >= reads, RG_INVALID_STATE,
-                 "rg_plan_encode: the source '%s' is a temporary with a read count of %" PRIu64
-                 ", and is read %" PRIu64 " times",
-                 rg_plan_source_name(plan, i), sources[i]->read_count, reads);
-    }
-    return RG_OK;
-}
-
-rg_status rg_plan_encode(rg_plan *plan, rg_commands *commands, rg_tensor *const sources[])
-{
-    RG_CHECK_NOT_NULL(plan);
-    RG_TRY(rg_commands_recording(commands, __func__));
-    RG_CHECK(commands->queue->device == plan->device, RG_INVALID_ARGUMENT,
-             "rg_plan_encode: the commands are on another device than the plan (%s, %s)",
-             commands->queue->device->name, plan->device->name);
-    RG_TRY(rg_plan_settle(plan));
-    RG_TRY(find_layout(plan, commands, sources));
-    RG_TRY(check_counts(plan, sources));
-    const rg_mark mark = rg_commands_mark(commands);
-    const rg_status status = rg_layout_encode(plan, plan->current, commands, sources);
-    if (status != RG_OK) {
-        rg_commands_rewind(commands, mark);
-        return status;
-    }
-    for (int32_t i = 0; i < plan->sources_count; i++) {
-        if (sources[i]->commands != 0)
-            rg_tensor_add_read_count(&sources[i], 1, -(int64_t)rg_plan_source_reads(plan, i));
-    }
-    return rg_plan_encode_updates(plan, commands);
 }

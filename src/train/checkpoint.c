@@ -167,9 +167,7 @@ static rg_status read_text(const source *s, const char *key, char **copy)
 {
     const char *text;
     RG_TRY(find_text(s, key, &text));
-    *copy = strdup(text);
-    RG_CHECK(*copy != NULL, RG_OUT_OF_MEMORY, "out of memory for the text '%s'", key);
-    return RG_OK;
+    return rg_copy_text(text, copy);
 }
 
 static rg_status read_integer(const source *s, const char *key, int64_t low, int64_t high,

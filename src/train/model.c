@@ -203,9 +203,7 @@ static rg_status set_label(const reader *r, const char *label, rg_layer *layer)
         snprintf(text, sizeof text, "%s", label);
     else
         snprintf(text, sizeof text, "%s%zu", layer->op->name, r->model->layers_count + 1);
-    layer->label = strdup(text);
-    RG_CHECK(layer->label != NULL, RG_OUT_OF_MEMORY, "out of memory for a label");
-    return RG_OK;
+    return rg_copy_text(text, &layer->label);
 }
 
 static rg_status read_line(reader *r)

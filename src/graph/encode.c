@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Encoding: the layout for the sources that are given, and a run of it. */
+#include "graph/plan.h"
+
+#include "core/shape.h"
+
+#include <inttypes.h>
+
+/* How the recorded commands see a source: dense, if need be in a copy, where they are replayed. */
+static rg_tensor_desc source_desc(const rg_plan *plan, const rg_tensor_desc *d)
+{
+    return rg_plan_may_replay(plan) ? rg_tensor_desc_dense(d->dtype, d->rank, d->dims) : *d;
+}
+
+rg_status rg_plan_prepare(rg_plan *plan, const rg_tensor_desc sources[])
+{
+    RG_CHECK_NOT_NULL(plan);
+    RG_CHECK(sources != NULL || plan->sources_count == 0, RG_INVALID_ARGUMENT,
+             "rg_plan_prepare: sources is NULL");
+    const int32_t count = plan->sources_count;
+    rg_tensor_desc descs[count + 1];
+    for (int32_t i = 0; i < count; i++) {
+        size_t reach;
+        RG_TRY(rg_shape_check(&sources[i], rg_plan_source_name(plan, i), &reach));
+        descs[i] = source_desc(plan, &sources[i]);
+    }
+    return rg_plan_layout(plan, descs, NULL, &plan->current);
+}
+
+/* A source must not lie in memory that the run writes. */
+static rg_status check_source(const rg_plan *plan, const rg_commands *commands, int32_t index,
+                              const rg_tensor *source)
+{
+    const char *name = rg_plan_source_name(plan, index);
+    RG_CHECK(source != NULL, RG_INVALID_ARGUMENT, "rg_plan_encode: the source '%s' is NULL", name);
+    RG_TRY(rg_tensor_usable(source, commands, "rg_plan_encode", "source ", name));
+    for (const rg_layout_plan *l = plan->layouts; l != NULL; l = l->next)
+        RG_CHECK(source->storage != l->storage, RG_INVALID_ARGUMENT,
+                 "rg_plan_encode: the source '%s' is a result of the plan itself; copy it first",
+                 name);
+    for (int32_t v = 0; v < plan->slots_count; v++) {
+        const int32_t p = plan->slots[v].parameter;
+        RG_CHECK(p < 0 || plan->slots[v].made < 0 ||
+                     source->storage != plan->parameters[p]->storage,
+                 RG_INVALID_ARGUMENT,
+                 "rg_plan_encode: the source '%s' is the parameter '%s', which the run changes",
+                 name, plan->slots[p].name);
+    }
+    return RG_OK;
+}
+
+static rg_status find_layout(rg_plan *plan, const rg_commands *commands, rg_tensor *const sources[])
+{
+    const int32_t count = plan->sources_count;
+    rg_tensor_desc descs[count + 1];
+    size_t alignments[count + 1];
+    RG_CHECK(sources != NULL || count == 0, RG_INVALID_ARGUMENT, "rg_plan_encode: sources is NULL");
+    const bool copies = rg_plan_may_replay(plan);
+    for (int32_t i = 0; i < count; i++) {
+        RG_TRY(check_source(plan, commands, i, sources[i]));
+        descs[i] = source_desc(plan, &sources[i]->desc);
+        alignments[i] = copies ? 0 : rg_source_alignment(plan, sources[i]);
+    }
+    return rg_plan_layout(plan, descs, alignments, &plan->current);
+}
+
+/* Temporaries must have a read left for every step that reads them. */
+static rg_status check_counts(const rg_plan *plan, rg_tensor *const sources[])
+{
+    for (int32_t i = 0; i < plan->sources_count; i++) {
+        uint64_t reads = 0; /* by all sources that are this tensor */
+        if (sources[i]->commands == 0)
+            continue;
+        for (int32_t k = 0; k < plan->sources_count; k++)
+            reads += sources[k] == sources[i] ? rg_plan_source_reads(plan, k) : 0;
+        RG_CHECK(sources[i]->read_count >= reads, RG_INVALID_STATE,
+                 "rg_plan_encode: the source '%s' is a temporary with a read count of %" PRIu64
+                 ", and is read %" PRIu64 " times",
+                 rg_plan_source_name(plan, i), sources[i]->read_count, reads);
+    }
+    return RG_OK;
+}
+
+rg_status rg_plan_encode(rg_plan *plan, rg_commands *commands, rg_tensor *const sources[])
+{
+    RG_CHECK_NOT_NULL(plan);
+    RG_TRY(rg_commands_recording(commands, __func__));
+    RG_CHECK(commands->queue->device == plan->device, RG_INVALID_ARGUMENT,
+             "rg_plan_encode: the commands are on another device than the plan (%s, %s)",
+             commands->queue->device->name, plan->device->name);
+    RG_TRY(rg_plan_settle(plan));
+    RG_TRY(find_layout(plan, commands, sources));
+    RG_TRY(check_counts(plan, sources));
+    const rg_mark mark = rg_commands_mark(commands);
+    const rg_status status = rg_layout_encode(plan, plan->current, commands, sources);
+    if (status != RG_OK) {
+        rg_commands_rewind(commands, mark);
+        return status;
+    }
+    for (int32_t i = 0; i < plan->sources_count; i++) {
+        if (sources[i]->commands != 0)
+            rg_tensor_add_read_count(&sources[i], 1, -(int64_t)rg_plan_source_reads(plan, i));
+    }
+    return rg_plan_encode_updates(plan, commands);
+}

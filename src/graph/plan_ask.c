@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Asking plans: sources, parameters, results, and how much there is of everything. */
+#include "graph/plan.h"
+
+int32_t rg_plan_sources(const rg_plan *plan)
+{
+    return plan != NULL ? plan->sources_count : 0;
+}
+
+const char *rg_plan_source_name(const rg_plan *plan, int32_t index)
+{
+    return plan != NULL && index >= 0 && index < plan->sources_count
+               ? plan->slots[plan->sources[index]].name
+               : NULL;
+}
+
+int32_t rg_plan_steps(const rg_plan *plan)
+{
+    return plan == NULL            ? 0
+           : plan->current == NULL ? plan->steps_count
+                                   : plan->current->schedule.steps_count;
+}
+
+int64_t rg_plan_launches(const rg_plan *plan)
+{
+    return plan != NULL && plan->current != NULL ? plan->current->launches : 0;
+}
+
+bool rg_plan_replays(const rg_plan *plan)
+{
+    return plan != NULL && plan->current != NULL && plan->current->replay != NULL;
+}
+
+int32_t rg_plan_parameters(const rg_plan *plan)
+{
+    int32_t count = 0;
+    for (int32_t v = 0; plan != NULL && v < plan->slots_count; v++)
+        count += plan->parameters[v] != NULL;
+    return count;
+}
+
+const char *rg_plan_parameter_name(const rg_plan *plan, int32_t index)
+{
+    for (int32_t v = 0; plan != NULL && v < plan->slots_count; v++) {
+        if (plan->parameters[v] != NULL && index-- == 0)
+            return plan->slots[v].name;
+    }
+    return NULL;
+}
+
+rg_status rg_plan_parameter(rg_plan *plan, const char *name, rg_tensor **tensor)
+{
+    RG_CHECK_NOT_NULL(tensor);
+    *tensor = NULL;
+    RG_CHECK_NOT_NULL(plan);
+    RG_CHECK_NOT_NULL(name);
+    for (int32_t v = 0; v < plan->slots_count; v++) {
+        if (plan->parameters[v] != NULL && strcmp(plan->slots[v].name, name) == 0) {
+            *tensor = plan->parameters[v];
+            return RG_OK;
+        }
+    }
+    return rg_fail(RG_INVALID_ARGUMENT, "the plan has no parameter '%s'", name);
+}
+
+rg_status rg_plan_result(rg_plan *plan, const char *name, rg_tensor **tensor)
+{
+    RG_CHECK_NOT_NULL(tensor);
+    *tensor = NULL;
+    RG_CHECK_NOT_NULL(plan);
+    RG_CHECK_NOT_NULL(name);
+    RG_CHECK(plan->current != NULL, RG_INVALID_STATE,
+             "rg_plan_result: nothing was prepared or encoded yet");
+    for (int32_t i = 0; i < plan->results_count; i++) {
+        if (strcmp(plan->result_names[i], name) == 0) {
+            *tensor = plan->current->tensors[plan->results[i]];
+            RG_CHECK(*tensor != NULL, RG_UNSUPPORTED, "the result '%s' is a source itself", name);
+            return RG_OK;
+        }
+    }
+    return rg_fail(RG_INVALID_ARGUMENT, "the plan has no result '%s'", name);
+}
+
+size_t rg_plan_bytes(const rg_plan *plan)
+{
+    return plan != NULL && plan->current != NULL ? plan->current->bytes : 0;
+}
+
+size_t rg_plan_bytes_apart(const rg_plan *plan)
+{
+    return plan != NULL && plan->current != NULL ? plan->current->apart : 0;
+}
+
+size_t rg_plan_scratch(const rg_plan *plan)
+{
+    return plan != NULL && plan->current != NULL ? plan->current->scratch : 0;
+}
