@@ -208,8 +208,71 @@ static bool run(meter *m, bool again)
     return status == RG_OK;
 }
 
+/* ---- heaps of lists that have run ---- */
+
+enum { WIDE = 256 };
+
+static rg_status run_list(rig *r, rg_kernel *softmax, rg_tensor *x, rg_tensor *y)
+{
+    rg_commands *commands;
+    rg_tensor *between = NULL;
+    RG_TRY(rg_commands_create(r->queue, &commands));
+    rg_status status = rg_kernel_forward_alloc(softmax, commands, 1, &x, true, &between, NULL);
+    if (status == RG_OK)
+        status = rg_kernel_forward(softmax, commands, &between, &y, NULL);
+    if (status == RG_OK)
+        status = rg_commands_commit(commands);
+    if (status == RG_OK)
+        status = rg_commands_wait(commands);
+    rg_tensor_destroy(between);
+    rg_commands_destroy(commands);
+    return status;
+}
+
+/* The next list takes the memory of the one before. It is given back where there is no other, and
+ * then a refusal is still a refusal. */
+static void keeps_heaps(void)
+{
+    meter m = { 0 };
+    const rg_allocator allocator = { meter_allocate, meter_release, &m };
+    rg_device_options options = rg_device_options_default();
+    options.allocator = &allocator;
+    rig r = { 0 };
+    const rg_tensor_desc desc = rg_tensor_desc_dense(RG_F32, 2, DIMS(WIDE, WIDE));
+    const rg_softmax_desc by_rows = rg_softmax_desc_default();
+    rg_kernel *softmax;
+    rg_tensor *x, *y, *z;
+    EXPECT_OK(rg_device_create("cpu", &options, &r.device));
+    EXPECT_OK(rg_queue_create(r.device, &r.queue));
+    EXPECT_OK(rg_softmax_create(r.device, &by_rows, &softmax));
+    EXPECT_OK(rg_tensor_create(r.device, &desc, &x));
+    EXPECT_OK(rg_tensor_create(r.device, &desc, &y));
+    EXPECT_OK(run_list(&r, softmax, x, y));
+    const int64_t calls = m.calls, bytes = m.bytes, heap = WIDE * WIDE * 4;
+    EXPECT_OK(run_list(&r, softmax, x, y));
+    EXPECT(m.bytes == bytes); /* one heap is kept, not two */
+    const int64_t each = m.calls - calls;
+    EXPECT_OK(run_list(&r, softmax, x, y));
+    EXPECT(m.calls == calls + 2 * each && m.bytes == bytes);
+    m.fail_at = m.calls + 3; /* of the tensor, its storage, its memory */
+    EXPECT_OK(rg_tensor_create(r.device, &desc, &z));
+    EXPECT(m.calls == m.fail_at + 1 && m.bytes < bytes + heap); /* in place of the heap */
+    rg_tensor_destroy(z);
+    m.fail_at = m.calls + 3;
+    EXPECT(rg_tensor_create(r.device, &desc, &z) == RG_OUT_OF_MEMORY);
+    EXPECT(m.bytes <= bytes - heap);
+    m.fail_at = 0;
+    EXPECT_OK(run_list(&r, softmax, x, y));
+    rg_tensor_destroy(x);
+    rg_tensor_destroy(y);
+    rg_kernel_destroy(softmax);
+    rig_close(&r);
+    EXPECT(m.blocks == 0 && m.bytes == 0 && m.misuse == 0);
+}
+
 int main(void)
 {
+    keeps_heaps();
     meter all = { 0 };
     EXPECT(run(&all, false));
     EXPECT(all.calls > 100);

@@ -154,7 +154,7 @@ static rg_status place_temporaries(rg_part *part)
     RG_CHECK(!__builtin_add_overflow(part->heap_size, words, &bytes), RG_OUT_OF_MEMORY,
              "out of memory: the temporaries need more than the address space");
     if (bytes > 0)
-        RG_TRY(rg_storage_create(part->queue->device, bytes, &block));
+        RG_TRY(rg_heap_create(part->queue->device, bytes, &block));
     if (part->list.fault_count > 0)
         part->list.faults = (uint32_t *)(void *)(block->data + part->heap_size);
     for (size_t i = 0; i < part->temporaries_count; i++) {

@@ -4,6 +4,7 @@
 #include "backend/cpu/rung.h"
 #include "runtime/objects.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -58,6 +59,75 @@ static rg_status find_backend(const char *name, const rg_backend **backend, int3
                    name);
 }
 
+/* ---- heaps of lists that have run ---- */
+
+enum {
+    LEAST_SPARE = 64 << 10, /* smaller ones the C library keeps */
+    MOST_SPARE = 32 << 20
+};
+
+/* Memory that nothing refers to any more. A spare does not keep its device alive. */
+static void free_storage(rg_device *device, rg_storage *storage)
+{
+    if (storage->bytes > 0)
+        device->backend->release(device->context, storage->data, storage->bytes);
+    rg_release(&device->allocator, storage, sizeof *storage);
+}
+
+/* Takes the place of the latest one, which takes that of the one before; the last is freed. */
+static void keep_spare(rg_device *device, rg_storage *storage)
+{
+    for (int i = 0; i < RG_SPARES && storage != NULL; i++)
+        storage = atomic_exchange(&device->spares[i], storage);
+    if (storage != NULL)
+        free_storage(device, storage);
+}
+
+/* One of at least that size, but not much more; or NULL. */
+static rg_storage *take_spare(rg_device *device, size_t bytes)
+{
+    for (int i = 0; i < RG_SPARES; i++) {
+        rg_storage *found = atomic_exchange(&device->spares[i], NULL);
+        if (found == NULL)
+            continue;
+        if (found->bytes >= bytes && found->bytes / 4 <= bytes)
+            return found;
+        rg_storage *other = atomic_exchange(&device->spares[i], found);
+        if (other != NULL)
+            free_storage(device, other);
+    }
+    return NULL;
+}
+
+/* Whether there were any. */
+static bool free_spares(rg_device *device)
+{
+    bool any = false;
+    for (int i = 0; i < RG_SPARES; i++) {
+        rg_storage *found = atomic_exchange(&device->spares[i], NULL);
+        any |= found != NULL;
+        if (found != NULL)
+            free_storage(device, found);
+    }
+    return any;
+}
+
+rg_status rg_heap_create(rg_device *device, size_t bytes, rg_storage **storage)
+{
+    *storage = bytes >= LEAST_SPARE && bytes <= MOST_SPARE ? take_spare(device, bytes) : NULL;
+    if (*storage != NULL) {
+        (*storage)->refs = 1;
+        (*storage)->device = rg_device_retain(device);
+        return RG_OK;
+    }
+    RG_TRY(rg_storage_create(device, bytes, storage));
+    (*storage)->is_heap =
+        device->backend->keeps_heaps && bytes >= LEAST_SPARE && bytes <= MOST_SPARE;
+    return RG_OK;
+}
+
+/* ---- devices ---- */
+
 rg_status rg_device_create(const char *name, const rg_device_options *options, rg_device **device)
 {
     RG_CHECK_NOT_NULL(device);
@@ -102,6 +172,7 @@ void rg_device_destroy(rg_device *device)
 {
     if (device == NULL || --device->refs > 0)
         return;
+    free_spares(device);
     device->backend->close(device->context);
     const rg_allocator allocator = device->allocator;
     rg_release(&allocator, device, sizeof *device);
@@ -223,7 +294,9 @@ rg_status rg_storage_create(rg_device *device, size_t bytes, rg_storage **storag
     void *memory, *data = NULL;
     RG_TRY(rg_allocate_zero(&device->allocator, sizeof(rg_storage), &memory));
     if (bytes > 0) {
-        const rg_status status = device->backend->allocate(device->context, bytes, &data);
+        rg_status status = device->backend->allocate(device->context, bytes, &data);
+        if (status != RG_OK && free_spares(device))
+            status = device->backend->allocate(device->context, bytes, &data);
         if (status != RG_OK) {
             rg_release(&device->allocator, memory, sizeof(rg_storage));
             return status;
@@ -247,12 +320,14 @@ void rg_storage_release(rg_storage *storage)
     if (storage == NULL || --storage->refs > 0)
         return;
     rg_device *device = storage->device;
-    if (storage->bytes > 0)
-        device->backend->release(device->context, storage->data, storage->bytes);
-    if (storage->release != NULL)
-        storage->release(storage->context);
-    rg_storage_release(storage->block);
-    rg_release(&device->allocator, storage, sizeof *storage);
+    if (storage->is_heap) {
+        keep_spare(device, storage);
+    } else {
+        if (storage->release != NULL)
+            storage->release(storage->context);
+        rg_storage_release(storage->block);
+        free_storage(device, storage);
+    }
     rg_device_destroy(device);
 }
 

@@ -10,6 +10,7 @@
 
 typedef _Atomic int64_t rg_refs;
 
+enum { RG_SPARES = 2 };
 struct rg_device {
     rg_refs refs;
     const rg_backend *backend;
@@ -17,6 +18,8 @@ struct rg_device {
     rg_allocator allocator;
     char name[32];
     _Atomic uint64_t commands_made;
+    /* Heaps of lists that have run, the latest first; the next list of their size takes one. */
+    _Atomic(struct rg_storage *) spares[RG_SPARES];
 };
 rg_device *rg_device_retain(rg_device *device);
 
@@ -44,10 +47,14 @@ typedef struct rg_storage {
     struct rg_storage *block; /* of a committed temporary */
     struct rg_part *part;     /* of a temporary that is not committed: where its range lies */
     size_t offset;            /* of that range */
+    bool is_heap;             /* see rg_heap_create */
 } rg_storage;
 rg_storage *rg_storage_retain(rg_storage *storage);
 void rg_storage_release(rg_storage *storage);
 rg_status rg_storage_create(rg_device *device, size_t bytes, rg_storage **storage);
+/* Memory for temporaries and scratch of a list: at least `bytes`, which may have been those of a
+ * list before. */
+rg_status rg_heap_create(rg_device *device, size_t bytes, rg_storage **storage);
 
 struct rg_tensor {
     rg_refs refs;

@@ -271,6 +271,7 @@ static rg_status cpu_wait(void *queue, rg_list *list, bool (*is_done)(rg_list *l
 const rg_backend rg_backend_cpu = {
     .name = "cpu",
     .lanes = true,
+    .keeps_heaps = true,
     .count = cpu_count,
     .open = cpu_open,
     .close = cpu_close,
