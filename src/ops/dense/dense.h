@@ -24,11 +24,11 @@ enum {
     RG_PRODUCT_ROWS = 64,
     RG_PRODUCT_PANEL = 32,
     RG_PRODUCT_DEPTH = 1024,
-    RG_PRODUCT_GROUP = 16,  /* panels, at most */
+    RG_PRODUCT_GROUP = 32,  /* panels, at most; half as many where k is taken in pieces */
     RG_PACK_PANELS = 4,     /* of a unit of PACK, */
     RG_PACK_DEPTH = 256,    /* and its part of k */
     RG_PRODUCT_TILED = 64,  /* elements of k, at least, for the tile unit */
-    RG_PACK_MOST = 1 << 19, /* elements in panels at a time */
+    RG_PACK_MOST = 1 << 20, /* elements in panels at a time */
     RG_DOT_ROWS = 8,        /* at most */
     RG_DOT_COLUMNS = 16
 };

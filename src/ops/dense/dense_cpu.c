@@ -319,9 +319,10 @@ typedef struct block {
     finish end;
 } block;
 
-/* The sums of a panel over a piece of k; a points to the block's. */
+/* The sums of a panel over a piece of k; a points to the block's. Panels of a unit end at `last`.
+ */
 RG_INLINE void add_piece(const block *t, const real *a, int64_t a_step, real *sums, int64_t column,
-                         int64_t begin, int64_t end, const rg_dtype T)
+                         int64_t last, int64_t begin, int64_t end, const rg_dtype T)
 {
     const rg_product_args *k = t->k;
     const int64_t width = least(PANEL, k->n.count - column);
@@ -336,6 +337,10 @@ RG_INLINE void add_piece(const block *t, const real *a, int64_t a_step, real *su
                      .add = begin > 0 || (k->direct_c && k->add) };
     if (k->packed) {
         tile.b = t->panels + ((column - k->panel * PANEL) * k->k.count + begin * PANEL);
+        if (column + PANEL < last) { /* the next panel comes into the cache meanwhile */
+            tile.ahead = (const char *)(tile.b + k->k.count * PANEL);
+            tile.ahead_end = tile.ahead + (end - begin) * PANEL * (int64_t)sizeof(real);
+        }
     } else if (k->direct_b) {
         tile.b_step = k->k.rank > 0 ? k->k.strides[1][0] : 0;
         tile.b = (const real *)(const void *)t->b + column + begin * tile.b_step;
@@ -399,7 +404,7 @@ RG_INLINE void product_block(block *t, int64_t first, int64_t last, const rg_dty
             real *sums = t->sums + (whole ? 0 : k->direct_c ? column : column - first);
             if (k->symmetric && column + PANEL <= t->row)
                 continue;
-            add_piece(t, a, t->a_step, sums, column, begin, end, T);
+            add_piece(t, a, t->a_step, sums, column, last, begin, end, T);
             if (whole)
                 finish_panel(t, sums, column, T);
         }

@@ -217,7 +217,8 @@ static inline rg_status rg_record_blocks(rg_call *call, rg_product_call *p, cons
     const double share = all > 0 ? (double)k->images * (double)k->panel_count / all : 1;
     const double blocks = (double)k->images * rg_product_ceil(k->m.count, RG_PRODUCT_ROWS);
     const double group = blocks * (double)k->panel_count / UNITS;
-    k->group = group < 1 ? 1 : group > RG_PRODUCT_GROUP ? RG_PRODUCT_GROUP : (int64_t)group;
+    const int64_t most = k->k.count > RG_PRODUCT_DEPTH ? RG_PRODUCT_GROUP / 2 : RG_PRODUCT_GROUP;
+    k->group = group < 1 ? 1 : group > (double)most ? most : (int64_t)group;
     const rg_product_room room = rg_product_room_of(k);
     const int64_t size = p->c->desc.dtype == RG_F64 ? 8 : 4;
     k->lane_bytes = RG_ALIGNMENT + (room.a + room.b + room.c) * size; /* never none */
