@@ -24,6 +24,11 @@ enum {
     RG_CONV_ROWS,  /* either direction between image and windows */
     RG_CONV_PARTS, /* dw in parts, for RG_CONV_JOIN */
     RG_CONV_JOIN,
+    /* where groups have few channels, see conv_few.h; a CPU's own */
+    RG_CONV_FEW_TURN,
+    RG_CONV_FEW, /* either direction between image and windows */
+    RG_CONV_FEW_PARTS,
+    RG_CONV_FEW_JOIN,
     RG_CONV_KERNELS
 };
 

@@ -4,6 +4,7 @@
 #include "backend/cpu/columns.h"
 #include "ops/conv/conv_contract.h"
 #include "ops/conv/conv_depth_cpu.h"
+#include "ops/conv/conv_few_cpu.h"
 #include "ops/neuron/any_neuron.h"
 
 /* ---- the end of a sum: bias, neuron, conversion ---- */
@@ -222,10 +223,19 @@ RG_KERNEL(join_parts, rg_conv_join_args)
 /* ---- table ---- */
 
 const rg_cpu_row RG_TABLE(conv)[RG_CONV_KERNELS] = {
-    [RG_CONV_FORWARD] = RG_ROW(forward),       [RG_CONV_DATA] = RG_ROW(data),
-    [RG_CONV_WEIGHTS] = RG_ROW(weights),       [RG_CONV_PACK] = RG_ROW(pack_weights),
-    [RG_CONV_ROWS] = RG_ROW(sum_rows),         [RG_CONV_PARTS] = RG_ROW(sum_parts),
-    [RG_CONV_JOIN] = RG_ROW(join_parts),       [RG_CONV_TURN] = RG_ROW(turn),
-    [RG_CONV_DEPTH] = RG_ROW(depth),           [RG_CONV_DEPTH_PARTS] = RG_ROW(depth_parts),
+    [RG_CONV_FORWARD] = RG_ROW(forward),
+    [RG_CONV_DATA] = RG_ROW(data),
+    [RG_CONV_WEIGHTS] = RG_ROW(weights),
+    [RG_CONV_PACK] = RG_ROW(pack_weights),
+    [RG_CONV_ROWS] = RG_ROW(sum_rows),
+    [RG_CONV_PARTS] = RG_ROW(sum_parts),
+    [RG_CONV_JOIN] = RG_ROW(join_parts),
+    [RG_CONV_TURN] = RG_ROW(turn),
+    [RG_CONV_DEPTH] = RG_ROW(depth),
+    [RG_CONV_DEPTH_PARTS] = RG_ROW(depth_parts),
     [RG_CONV_DEPTH_JOIN] = RG_ROW(depth_join),
+    [RG_CONV_FEW_TURN] = RG_ROW(few_turn),
+    [RG_CONV_FEW] = RG_ROW(few),
+    [RG_CONV_FEW_PARTS] = RG_ROW(few_parts),
+    [RG_CONV_FEW_JOIN] = RG_ROW(few_join),
 };

@@ -32,9 +32,9 @@ static inline rg_status rg_conv_record_turn(rg_call *call, const rg_conv_shape *
     return rg_record(call, &launch);
 }
 
-/* `w` is turned, but for RG_CONV_DEPTH_NINE. */
-static inline rg_status rg_conv_record_turned(rg_call *call, int32_t kernel, bool data,
-                                              const rg_conv_pass *p, const rg_tensor *w)
+/* All but pointers. */
+static inline rg_conv_depth_args rg_conv_depth_of(const rg_call *call, bool data,
+                                                  const rg_conv_pass *p)
 {
     const rg_conv_shape *s = &p->shape;
     const rg_dtype dtype = p->to->desc.dtype;
@@ -52,8 +52,17 @@ static inline rg_status rg_conv_record_turned(rg_call *call, int32_t kernel, boo
         args.neuron = (rg_conv_neuron){ (int32_t)p->neuron->kind,
                                         rg_neuron_numbers_of(p->neuron, dtype, false) };
     args.plain = !args.has_z && !args.add && args.neuron.kind <= RG_NEURON_RELU && args.b_step == 1;
+    return args;
+}
+
+/* `w` is turned, but for RG_CONV_DEPTH_NINE. */
+static inline rg_status rg_conv_record_turned(rg_call *call, int32_t kernel, bool data,
+                                              const rg_conv_pass *p, const rg_tensor *w)
+{
+    const rg_conv_shape *s = &p->shape;
+    const rg_conv_depth_args args = rg_conv_depth_of(call, data, p);
     rg_launch launch = { .kernel = kernel,
-                         .dtype = dtype,
+                         .dtype = p->to->desc.dtype,
                          .args = &args,
                          .args_size = sizeof args,
                          .tensors = { p->from, w, p->b != NULL ? p->b : p->from, p->to,
@@ -111,18 +120,24 @@ static inline rg_status rg_conv_record_join(rg_call *call, const rg_conv_depth_p
     return rg_record(call, &launch);
 }
 
-/* Parts of at most about 1024 windows, so that a sum in f32 is not long, and less where parts would
- * be few; in units of a size that a thread can keep near. */
+/* Rows of a part: at most about 1024 windows, so that a sum in f32 is not long, and less where
+ * parts would be few. */
+static inline int64_t rg_conv_depth_part(const rg_conv_shape *s)
+{
+    enum { MOST = 1024, LEAST = 392, PARTS = 512 };
+    int64_t windows = s->images * s->row.count * s->column.count / PARTS;
+    windows = windows < LEAST ? LEAST : windows < MOST ? windows : MOST;
+    return (windows + s->column.count - 1) / s->column.count;
+}
+
+/* In units of a size that a thread can keep near. */
 static inline rg_status rg_conv_record_depth_weights(rg_call *call, const rg_conv_shape *s,
                                                      const rg_tensor *x, const rg_tensor *dy,
                                                      const rg_tensor *dw, bool add)
 {
-    enum { MOST = 1024, LEAST = 392, PARTS = 512, NEAR = 2048, VECTOR = 16 };
+    enum { NEAR = 2048, VECTOR = 16 };
     const int64_t taps = s->row.window * s->column.window, rows = s->images * s->row.count;
-    rg_conv_depth_parts_args args = { .shape = *s };
-    int64_t windows = rows * s->column.count / PARTS;
-    windows = windows < LEAST ? LEAST : windows < MOST ? windows : MOST;
-    args.part = (windows + s->column.count - 1) / s->column.count;
+    rg_conv_depth_parts_args args = { .shape = *s, .part = rg_conv_depth_part(s) };
     args.parts = (rows + args.part - 1) / args.part;
     args.block = rg_conv_most(NEAR / taps / VECTOR, 2) * VECTOR;
     args.blocks = (s->groups + args.block - 1) / args.block;

@@ -5,8 +5,8 @@
 #define RG_OPS_CONV_RECORD_H
 
 #include "core/shape.h"
-#include "ops/conv/conv_depth_record.h"
 #include "ops/conv/conv_engine.h"
+#include "ops/conv/conv_few_record.h"
 #include "ops/fused_neuron.h"
 #include "ops/record_move.h"
 
@@ -129,6 +129,8 @@ static inline rg_status rg_conv_record(const rg_call *call, int32_t kernel, cons
     const rg_dtype dtype = p->to->desc.dtype;
     if (rg_conv_depth_takes(&own, &p->shape, dtype))
         return rg_conv_record_depth(&own, kernel == RG_CONV_DATA, p);
+    if (rg_conv_few_takes(&own, &p->shape, dtype))
+        return rg_conv_record_few(&own, kernel == RG_CONV_DATA, p);
     if (rg_conv_engine_takes(&own, &p->shape, dtype))
         return rg_conv_engine_record(&own, kernel == RG_CONV_FORWARD, p);
     rg_conv_args args = { .shape = p->shape,
@@ -164,6 +166,8 @@ static inline rg_status rg_conv_record_weights(const rg_call *call, const rg_con
     const rg_dtype dtype = x->desc.dtype;
     if (rg_conv_depth_takes(&own, s, dtype))
         return rg_conv_record_depth_weights(&own, s, x, dy, dw, add);
+    if (rg_conv_few_takes(&own, s, dtype))
+        return rg_conv_record_few_weights(&own, s, x, dy, dw, add);
     if (rg_conv_engine_takes(&own, s, dtype))
         return rg_conv_engine_weights(&own, s, x, dy, dw, add);
     rg_conv_weights_args args = { .shape = *s, .add = add, .wide = dw->desc.dtype != dtype };

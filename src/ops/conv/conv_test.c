@@ -24,6 +24,12 @@ static const rg_case cases[] = {
     { "1x1-256-64-56", LEAN, "32,56,56,256 64,1,1,256", RG_CASE_BENCH },
     { "7x7-3-64-224", LEAN " stride=2,2" P3, "32,224,224,3 64,7,7,3", RG_CASE_BENCH },
     { "depthwise-144-56", LEAN " groups=0" P1, "32,56,56,144 144,3,3,1", RG_CASE_BENCH },
+    { "multiplier-2-72-56", LEAN " groups=72" P1, "32,56,56,72 144,3,3,1", RG_CASE_BENCH },
+    { "multiplier-4-32-56", LEAN " groups=32" P1, "32,56,56,32 128,3,3,1", RG_CASE_BENCH },
+    { "groups-of-4-128-56", LEAN " groups=32" P1, "32,56,56,128 128,3,3,4", RG_CASE_BENCH },
+    { "groups-of-8-256-28", LEAN " groups=32" P1, "32,28,28,256 256,3,3,8", RG_CASE_BENCH },
+    { "groups-of-16-512-14", LEAN " groups=32" P1, "32,14,14,512 512,3,3,16", RG_CASE_BENCH },
+    { "groups-1x1-3-of-80-28", LEAN " groups=3", "32,28,28,240 240,1,1,80", RG_CASE_BENCH },
 
     /* timed on a GPU */
     { "3x3-64-56-128", LEAN P1, "128,56,56,64 64,3,3,64", RG_CASE_BENCH_GPU },
@@ -102,6 +108,19 @@ static const rg_case cases[] = {
     { "multiplier", "groups=0" P1, "2,5,6,7 21,3,3,1 21" },
     { "multiplier-1", "groups=1" P1, "2,5,6,1 18,3,3,1 18" },
     { "multiplier-2", "groups=17 stride=2,2" P1, "1,7,6,17 34,3,3,1 34" },
+    { "multiplier-8", "groups=0" P1, "1,5,12,5 40,3,3,1 40" },
+    { "multiplier-9", "groups=0" P1, "1,5,6,3 27,3,3,1 27" },
+    { "few-4", "groups=5" P1, "2,21,11,20 20,3,3,4 20" },
+    { "few-4-stride", "groups=9 stride=2,2" P1, "1,9,12,36 36,3,3,4 36" },
+    { "few-2-dilation", "groups=10 dilation=2,2 padding.policy=same", "1,11,13,20 20,3,3,2 20" },
+    { "few-3", "groups=7", "1,6,9,21 21,3,3,3 21" },
+    { "few-5-1x1", "groups=4", "2,5,19,20 20,1,1,5 20" },
+    { "few-8-5x7", "groups=3 stride=1,3 padding.policy=same", "1,8,17,24 24,5,7,8 24" },
+    { "few-to-1", "groups=9" P1, "1,6,11,36 9,3,3,4 9" },
+    { "few-negative", "groups=4 padding.top=-1 padding.left=-2 padding.right=1",
+      "1,8,9,16 16,3,3,4 16" },
+    { "few-larger", "groups=5 output=6,9 padding.left=4" P1, "1,4,5,20 20,3,3,4 20" },
+    { "few-small", "groups=2 padding.policy=same", "1,2,1,4 4,3,3,2 4" },
 
     /* neurons: whose slope y tells, and others */
     { "relu", NAME "relu" P1, "2,5,6,7 9,3,3,7 9" },
@@ -122,19 +141,24 @@ static const rg_case cases[] = {
     { "power", NAME "power neuron.a=0.5 neuron.b=1 neuron.c=2", "1,5,6,2 3,2,2,2 3" },
     { "depthwise-relu", "groups=0 " NAME "relu" P1, "2,5,6,19 19,3,3,1 19" },
     { "depthwise-gelu", "groups=0 " NAME "gelu" P1, "2,5,6,19 19,3,3,1 19" },
+    { "few-relu", "groups=5 " NAME "relu" P1, "2,5,6,20 20,3,3,4 20" },
+    { "few-gelu", "groups=5 " NAME "gelu" P1, "2,5,6,20 20,3,3,4 20" },
     { "groups-swish", "groups=2 stride=2,2 " NAME "swish" P1, "2,5,6,6 8,3,3,3 8" },
 
-    /* dw and db in f32 beside f16 and bf16: by the engine, turned, depthwise, by plain loops */
+    /* dw and db in f32 beside f16 and bf16: by the engine, turned, depthwise, by few, by plain
+     * loops */
     { "wide", "groups=1" P1, "2,7,9,17 19,3,3,17 19", RG_CASE_WIDE },
     { "wide-few", "stride=2,2" P3, "1,19,18,3 20,7,7,3 20", RG_CASE_WIDE },
     { "wide-relu", NAME "relu", "40,5,6,19 23,1,1,19 23", RG_CASE_WIDE },
     { "wide-depthwise", "groups=0" P1, "2,7,9,19 19,3,3,1 19", RG_CASE_WIDE },
     { "wide-multiplier", "groups=0" P1, "2,5,6,7 21,3,3,1 21", RG_CASE_WIDE },
+    { "wide-multiplier-9", "groups=0" P1, "2,5,6,3 27,3,3,1 27", RG_CASE_WIDE },
     { "wide-empty", "groups=1" P1, "0,5,6,7 9,3,3,7 9", RG_CASE_ZERO | RG_CASE_WIDE },
 
     /* long sums */
     { "long", LEAN, "3,61,67,2 3,1,1,2" },
     { "long-depthwise", LEAN " groups=0" P1, "5,37,61,17 17,3,3,1" },
+    { "long-few", LEAN " groups=2" P1, "5,37,61,8 8,3,3,4" },
     { "long-depthwise-vectors", LEAN " groups=0" P1, "7,37,31,20 20,3,3,1" },
 
     /* blocks of columns, panels one after the other, pixels 2048 bytes apart, few channels */
@@ -162,12 +186,17 @@ static const rg_case cases[] = {
       .x_fill = { { 0 }, { .at = special } } },
     { "special-w-vectors", "groups=0" P1, "1,5,7,24 24,3,3,1 24", RG_CASE_SPECIAL,
       .x_fill = { { 0 }, { .at = special } } },
+    { "special-w-few", "groups=3" P1, "1,5,6,12 12,3,3,4 12", RG_CASE_SPECIAL,
+      .x_fill = { { 0 }, { .at = special } } },
+    { "special-few", "groups=3" P1, "1,5,6,12 12,3,3,4 12", RG_CASE_SPECIAL,
+      .x_fill = { { .at = special } } },
     { "special-dy-depthwise", "groups=0" P1, "1,5,7,24 24,3,3,1 24", RG_CASE_SPECIAL,
       .dy_fill = { .at = special } },
     { "special-depthwise", "groups=0" P1, "1,5,6,19 19,3,3,1 19", RG_CASE_SPECIAL,
       .x_fill = { { .at = special } } },
     { "empty", "groups=1" P1, "0,5,6,7 9,3,3,7 9", RG_CASE_ZERO },
     { "empty-depthwise", "groups=0" P1, "0,5,6,7 7,3,3,1 7", RG_CASE_ZERO },
+    { "empty-few", "groups=0" P1, "0,5,6,7 14,3,3,1 14", RG_CASE_ZERO },
     { "nowhere", "output=2,3 padding.top=9", "1,2,3,5 4,2,2,5 4", RG_CASE_ZERO },
     { .name = NULL },
 };

@@ -56,6 +56,8 @@ static const rg_case cases[] = {
     { "depthwise-3x3-onnx", ONNX " groups=0" P1, "2,5,12,35 35,3,3,1 35" },
     { "multiplier", ONNX " groups=0", "1,5,6,7 7,3,3,2 14" },
     { "multiplier-mps", "groups=0", "1,5,6,7 14,3,3,1 14" },
+    { "few", "groups=5 stride=2,2" P1, "2,4,5,20 20,3,3,4 20" },
+    { "few-onnx", ONNX " groups=5 stride=2,2" P1, "2,4,5,20 20,3,3,4 20" },
 
     /* neurons */
     { "relu", "neuron.kind=relu stride=2,2", "1,4,5,6 7,3,3,6 7" },

@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Convolution on the CPU where groups have few channels, see conv_few.h. Once the source is spread
+ * out, as real and dense, all loops but the first and the last are the same for all of T. */
+#ifndef RG_OPS_CONV_FEW_CPU_H
+#define RG_OPS_CONV_FEW_CPU_H
+
+#include "backend/cpu/crew.h"
+#include "backend/cpu/pick.h"
+#include "ops/conv/conv_depth_cpu.h"
+#include "ops/conv/conv_few.h"
+
+/* ---- spreading out ---- */
+
+/* VLEN lanes from some lane on: the vectors of the source that they take, and which lane takes
+ * what of them with each pick. */
+typedef struct few_lanes {
+    int64_t base; /* the first channel */
+    int vectors, n[RG_CONV_FEW_MOST];
+    vint index[RG_CONV_FEW_MOST];
+} few_lanes;
+
+/* Lanes from c on; groups have `wide` of them, and `picks` channels in the source. */
+RG_OUTLINE few_lanes find_lanes(int64_t c, int64_t groups, int64_t wide, int64_t picks)
+{
+    const int64_t count = least(VLEN, groups * wide - c), first = c / wide;
+    const int64_t channels = ((c + count - 1) / wide - first + 1) * picks;
+    few_lanes v = { .base = first * picks, .vectors = (int)((channels + VLEN - 1) / VLEN) };
+    for (int k = 0; k < v.vectors; k++)
+        v.n[k] = vlanes_left(groups * picks - v.base - k * VLEN);
+    for (int64_t i = 0; i < picks; i++) {
+        v.index[i] = (vint){ 0 };
+        for (int64_t lane = 0; lane < count; lane++)
+            v.index[i][lane] = (intr)((c + lane) / wide * picks + i - v.base);
+    }
+    return v;
+}
+
+/* to[pixel][pick] = vectors of lanes, from pixels `pixel` elements apart. */
+RG_INLINE void spread_pixels(const few_lanes *v, const char *from, int64_t pixel, int64_t step,
+                             int64_t count, int64_t picks, real *to, const rg_dtype T)
+{
+    const int64_t next = v->vectors * VLEN * step; /* what the lanes behind these will want */
+    const int last = v->vectors - 1;
+    for (int64_t j = 0; j < count; j++, to += picks * VLEN) {
+        vreal x[RG_CONV_FEW_MOST];
+        const char *const at_ = at(from, j * pixel, T);
+        __builtin_prefetch(at(at_, next, T), 0, 2);
+        if (last == 0 && step == 1 && v->n[0] == VLEN) {
+            const vreal one = vload_full(at_, 0, T);
+            for (int64_t i = 0; i < picks; i++)
+                vstore_full(to, i * VLEN, RG_REAL, vpick(one, v->index[i]));
+            continue;
+        }
+        for (int k = 0; k <= last; k++)
+            x[k] = step == 1 ? vload_few(at_, k * VLEN, v->n[k], T)
+                             : vgather(at(at_, k * VLEN * step, T), 0, step, v->n[k], T);
+        for (int64_t i = 0; i < picks; i++) {
+            vreal picked = vpick(x[0], v->index[i]);
+            for (int k = 1; k <= last; k++)
+                picked = vselect(v->index[i] >= (intr)(k * VLEN), vpick(x[k], v->index[i]), picked);
+            vstore_full(to, i * VLEN, RG_REAL, picked);
+        }
+    }
+}
+
+RG_OUTLINE void spread_row(const few_lanes *v, const void *from, int64_t first,
+                           const int64_t step[4], int64_t count, int64_t picks, real *to,
+                           rg_dtype T)
+{
+    first += v->base * step[3];
+#if !RG_REAL_F64
+    if (T == RG_F16)
+        spread_pixels(v, at(from, first, RG_F16), step[2], step[3], count, picks, to, RG_F16);
+    else if (T == RG_BF16)
+        spread_pixels(v, at(from, first, RG_BF16), step[2], step[3], count, picks, to, RG_BF16);
+    else
+#endif
+        spread_pixels(v, at(from, first, RG_REAL), step[2], step[3], count, picks, to, RG_REAL);
+    (void)T;
+}
+
+/* Rows of the source that rows begin <= r < end of the result take; none: first = last. */
+RG_INLINE void rows_of_source(const rg_conv_axis *a, bool data, int64_t begin, int64_t end,
+                              int64_t *first, int64_t *last)
+{
+    const int64_t reach = (a->window - 1) * a->dilation, all = data ? a->count : a->size;
+    *first = data ? floor_div(begin + a->before - reach, a->stride) : begin * a->stride - a->before;
+    *last = data ? floor_div(end - 1 + a->before, a->stride) + 1
+                 : (end - 1) * a->stride - a->before + reach + 1;
+    *first = *first < 0 ? 0 : least(*first, all);
+    *last = *last < *first ? *first : least(*last, all);
+}
+
+/* Where lane c of so many weights stands; further weights are RG_CONV_FEW_LANES apart. */
+RG_INLINE int64_t few_at(int64_t c, int64_t weights)
+{
+    return c / RG_CONV_FEW_LANES * weights * RG_CONV_FEW_LANES + c % RG_CONV_FEW_LANES;
+}
+
+/* ---- sums ---- */
+
+/* A row of results for VLEN lanes. */
+typedef struct few_row {
+    const real *in, *w; /* spread rows from `first` on; weights of the lanes */
+    real *sums;         /* of a vector for each result */
+    int64_t first, columns, picks;
+    int64_t window; /* taps of a row */
+    int64_t stride; /* from result to result, in columns of the source */
+    depth_taps rows;
+} few_row;
+
+/* `count` results from number m on, with taps `t` of each row. */
+RG_INLINE void few_block(const few_row *d, const depth_taps *t, int64_t m, const int count)
+{
+    const int64_t pixel = d->picks * VLEN, step = d->stride * pixel, picks = d->picks;
+    vreal sum[DEPTH_BLOCK];
+#pragma GCC unroll 8
+    for (int n = 0; n < count; n++)
+        sum[n] = vset(0);
+    for (int32_t p = 0; p < d->rows.count; p++) {
+        const real *const row = d->in + ((d->rows.at[p] - d->first) * d->columns) * pixel;
+        for (int32_t q = 0; q < t->count; q++) {
+            const real *from = row + (m * d->stride + t->at[q]) * pixel;
+            const int64_t tap = d->rows.tap[p] * d->window + t->tap[q];
+            const real *w = d->w + tap * picks * RG_CONV_FEW_LANES;
+            for (int64_t i = 0; i < picks; i++, from += VLEN, w += RG_CONV_FEW_LANES) {
+                const vreal a = vload_full(w, 0, RG_REAL);
+#pragma GCC unroll 8
+                for (int n = 0; n < count; n++)
+                    sum[n] = vfma(vload_full(from, n * step, RG_REAL), a, sum[n]);
+            }
+        }
+    }
+#pragma GCC unroll 8
+    for (int n = 0; n < count; n++)
+        vstore_full(d->sums, (m + n) * VLEN, RG_REAL, sum[n]);
+}
+
+/* All results of a line. The last block overlaps the one before. */
+RG_OUTLINE void few_line(const few_row *d, const depth_line *l, int64_t sources)
+{
+    enum { FEW = DEPTH_BLOCK / 2 };
+    const int64_t inside = l->high - l->low;
+    const int64_t block = inside >= DEPTH_BLOCK ? DEPTH_BLOCK : inside >= FEW ? FEW : 1;
+    depth_taps some;
+    for (int64_t m = 0; m < l->count;) {
+        if (m < l->low || m >= l->high) { /* at the border results have taps of their own */
+            keep_inside(l, sources, m, &some);
+            few_block(d, &some, m++, 1);
+            continue;
+        }
+        m = m + block > l->high ? l->high - block : m;
+        if (block == DEPTH_BLOCK)
+            few_block(d, &l->taps, m, DEPTH_BLOCK);
+        else if (block == FEW)
+            few_block(d, &l->taps, m, FEW);
+        else
+            few_block(d, &l->taps, m, 1);
+        m += block;
+    }
+}
+
+/* Bias, neuron and conversion of the results of a line, n lanes from c on. */
+RG_INLINE void few_end(const depth_row *d, const real *sums, int64_t count, int64_t c, int n,
+                       const rg_dtype T)
+{
+    const rg_conv_depth_args *k = d->k;
+    const bool plain = k->plain && d->result[3] == 1, relu = k->neuron.kind == RG_NEURON_RELU;
+    const vreal bias = plain && k->has_b ? vload_few(k->b, c, n, T) : vset(0);
+    for (int64_t m = 0; m < count; m++) {
+        const int64_t j = m * d->step;
+        vreal value = vload_full(sums, m * VLEN, RG_REAL);
+        if (!plain) {
+            depth_finish(d, j, c, n, T, value);
+            continue;
+        }
+        value = k->has_b ? value + bias : value;
+        value = relu ? neuron_relu(&d->constants, value, value) : value;
+        if (n < VLEN)
+            vstore_few(d->to, j * d->result[2] + c, n, T, value);
+        else if (d->stream)
+            vstream(d->to, j * d->result[2] + c, T, value);
+        else
+            vstore_full(d->to, j * d->result[2] + c, T, value);
+    }
+}
+
+/* Rows begin <= r < end of the result of one image, VLEN lanes from c on. */
+RG_INLINE void few_rows(const rg_conv_few_args *k, depth_row *d, int64_t image, int64_t begin,
+                        int64_t end, int64_t c, const rg_dtype T)
+{
+    const rg_conv_depth_args *const depth = &k->depth;
+    const rg_conv_shape *s = &depth->shape;
+    const bool data = depth->data;
+    const int64_t sources = data ? s->column.count : s->column.size;
+    const int64_t phases = data ? least(s->column.stride, s->column.size) : 1;
+    const few_lanes v = find_lanes(c, s->groups, data ? s->in : s->out, k->picks);
+    real *const room = (real *)(void *)(k->scratch + rg_crew_lane() * k->room);
+    few_row f = { .in = room,
+                  .w = (const real *)k->w + few_at(c, s->row.window * s->column.window * k->picks),
+                  .columns = sources,
+                  .picks = k->picks,
+                  .window = s->column.window };
+    int64_t last;
+    rows_of_source(&s->row, data, begin, end, &f.first, &last);
+    const int64_t row_size = sources * k->picks * VLEN;
+    for (int64_t r = f.first; r < last; r++)
+        spread_row(&v, k->from, image * d->source[0] + r * d->source[1], d->source, sources,
+                   k->picks, room + (r - f.first) * row_size, T);
+    f.sums = room + (last - f.first) * row_size;
+    for (int64_t r = begin; r < end; r++) {
+        char *const to = at_out(k->to, image * d->result[0] + r * d->result[1], T);
+        char *const z = at_out(k->z, image * depth->z_step[0] + r * depth->z_step[1], T);
+        find_rows(&s->row, data, r, &f.rows);
+        for (int64_t phase = 0; phase < phases; phase++) {
+            depth_line l;
+            find_line(&s->column, data, phase, &l);
+            f.stride = l.stride;
+            few_line(&f, &l, sources);
+            d->step = l.step;
+            d->to = at_out(to, phase * d->result[2], T);
+            d->z = at_out(z, phase * depth->z_step[2], T);
+            few_end(d, f.sums, l.count, c, vlanes_left(depth->channels - c), T);
+        }
+    }
+}
+
+RG_INLINE void few(const rg_conv_few_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    rg_conv_depth_args own = k->depth;
+    const rg_conv_shape *s = &own.shape;
+    const int64_t rows = own.data ? s->row.size : s->row.count;
+    const int64_t splits = k->lanes / RG_CONV_FEW_LANES;
+    own.b = k->b;
+    own.to = k->to;
+    depth_row d = { .k = &own,
+                    .source = own.data ? s->y : s->x,
+                    .result = own.data ? s->x : s->y,
+                    .constants = neuron_constants_of(&own.neuron.numbers) };
+    d.stream = depth_streams(&own, d.result, T);
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t first = unit % splits * RG_CONV_FEW_LANES;
+        const int64_t row = unit / splits % k->blocks * k->block, image = unit / splits / k->blocks;
+        for (int64_t c = first; c < least(first + RG_CONV_FEW_LANES, own.channels); c += VLEN)
+            few_rows(k, &d, image, row, least(row + k->block, rows), c, T);
+    }
+}
+RG_KERNEL(few, rg_conv_few_args)
+
+/* ---- weights ---- */
+
+RG_INLINE void few_turn(const rg_conv_few_turn_args *k, int64_t begin, int64_t end,
+                        const rg_dtype T)
+{
+    const rg_conv_shape *s = &k->shape;
+    const int64_t picks = k->data ? s->out : s->in, wide = k->data ? s->in : s->out;
+    const int64_t weights = s->row.window * s->column.window * picks;
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t first = unit / weights * RG_CONV_FEW_LANES;
+        const int64_t tap = unit % weights / picks, pick = unit % picks;
+        const int64_t w = s->w_first + tap / s->column.window * s->w[2] +
+                          tap % s->column.window * s->w[3] + pick * s->w[k->data ? 1 : 4];
+        real *const to = (real *)k->turned + unit * RG_CONV_FEW_LANES;
+        for (int64_t i = 0; i < RG_CONV_FEW_LANES; i++) {
+            const int64_t c = first + i;
+            const int64_t at = w + c / wide * s->w[0] + c % wide * s->w[k->data ? 4 : 1];
+            to[i] = c < s->groups * wide ? load_one(k->w, at, T) : 0;
+        }
+    }
+}
+RG_KERNEL(few_turn, rg_conv_few_turn_args)
+
+/* `count` windows: dw[n] += sum of dy x, where x of weight n stands at at[n], and sum at slot[n].
+ */
+RG_INLINE void few_products(const real *x, int64_t step, const real *y, int64_t count, real *sum,
+                            const int64_t at[], const int64_t slot[], const int N)
+{
+    vreal a[DEPTH_BLOCK];
+#pragma GCC unroll 8
+    for (int n = 0; n < N; n++)
+        a[n] = vload_full(sum, slot[n], RG_REAL);
+    for (int64_t j = 0; j < count; j++, x += step, y += VLEN) {
+        const vreal g = vload_full(y, 0, RG_REAL);
+#pragma GCC unroll 8
+        for (int n = 0; n < N; n++)
+            a[n] = vfma(g, vload_full(x, at[n], RG_REAL), a[n]);
+    }
+#pragma GCC unroll 8
+    for (int n = 0; n < N; n++)
+        vstore_full(sum, slot[n], RG_REAL, a[n]);
+}
+
+/* Windows begin <= j < end with row p of their taps, of which they have columns `t`, by some
+ * weights at a time; y is that of the row of windows. */
+RG_OUTLINE void few_weights(const few_row *d, int32_t p, const depth_taps *t, const real *y,
+                            int64_t begin, int64_t end)
+{
+    const int64_t pixel = d->picks * VLEN, step = d->stride * pixel;
+    const real *const x = d->in + (d->rows.at[p] - d->first) * d->columns * pixel + begin * step;
+    const int64_t all = t->count * d->picks;
+    for (int64_t e = 0, n; e < all; e += n) {
+        int64_t at[DEPTH_BLOCK], slot[DEPTH_BLOCK];
+        n = least(all - e, DEPTH_BLOCK);
+        n = n >= DEPTH_BLOCK ? DEPTH_BLOCK : n >= 4 ? 4 : n >= 3 ? 3 : 1;
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t q = (e + i) / d->picks, pick = (e + i) % d->picks;
+            const int64_t tap = d->rows.tap[p] * d->window + t->tap[q];
+            at[i] = t->at[q] * pixel + pick * VLEN;
+            slot[i] = (tap * d->picks + pick) * VLEN;
+        }
+        const real *const g = y + begin * VLEN;
+        if (n == DEPTH_BLOCK)
+            few_products(x, step, g, end - begin, d->sums, at, slot, DEPTH_BLOCK);
+        else if (n == 4)
+            few_products(x, step, g, end - begin, d->sums, at, slot, 4);
+        else if (n == 3)
+            few_products(x, step, g, end - begin, d->sums, at, slot, 3);
+        else
+            few_products(x, step, g, end - begin, d->sums, at, slot, 1);
+    }
+}
+
+/* One row of windows; those at the border have taps of their own. */
+RG_OUTLINE void few_weights_row(const few_row *d, const depth_line *l, int64_t sources,
+                                const real *y)
+{
+    depth_taps some;
+    for (int64_t j = 0, next; j < l->count; j = next) {
+        const bool inside = j >= l->low && j < l->high;
+        next = inside ? l->high : j + 1;
+        if (!inside)
+            keep_inside(l, sources, j, &some);
+        for (int32_t p = 0; p < d->rows.count; p++)
+            few_weights(d, p, inside ? &l->taps : &some, y, j, next);
+    }
+}
+
+/* Rows begin <= i < end of windows of one image. `room` is behind the sums. */
+RG_INLINE void few_sum_rows(const rg_conv_few_parts_args *k, few_row *d, const depth_line *l,
+                            int64_t image, int64_t begin, int64_t end, int64_t c, real *room,
+                            const rg_dtype T)
+{
+    const rg_conv_shape *s = &k->shape;
+    const few_lanes v = find_lanes(c, s->groups, s->out, s->in);
+    const few_lanes own = find_lanes(c, s->groups * s->out, 1, 1);
+    const int64_t row_size = s->column.size * s->in * VLEN, y_size = s->column.count * VLEN;
+    real *const y = room;
+    real *const x = room + (end - begin) * y_size;
+    int64_t last;
+    rows_of_source(&s->row, false, begin, end, &d->first, &last);
+    d->in = x;
+    for (int64_t r = d->first; r < last; r++)
+        spread_row(&v, k->x, image * s->x[0] + r * s->x[1], s->x, s->column.size, s->in,
+                   x + (r - d->first) * row_size, T);
+    for (int64_t i = begin; i < end; i++) {
+        real *const g = y + (i - begin) * y_size;
+        spread_row(&own, k->dy, image * s->y[0] + i * s->y[1], s->y, s->column.count, 1, g, T);
+        find_rows(&s->row, false, i, &d->rows);
+        few_weights_row(d, l, s->column.size, g);
+    }
+}
+
+RG_INLINE void few_parts(const rg_conv_few_parts_args *k, int64_t begin, int64_t end,
+                         const rg_dtype T)
+{
+    const rg_conv_shape *s = &k->shape;
+    const int64_t rows = s->images * s->row.count, splits = k->lanes / RG_CONV_FEW_LANES;
+    const int64_t sums = s->row.window * s->column.window * s->in;
+    real *const sum = (real *)(void *)(k->scratch + rg_crew_lane() * k->room);
+    few_row d = { .sums = sum,
+                  .columns = s->column.size,
+                  .picks = s->in,
+                  .window = s->column.window,
+                  .stride = s->column.stride };
+    depth_line l;
+    find_line(&s->column, false, 0, &l);
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t part = unit / splits, first = unit % splits * RG_CONV_FEW_LANES;
+        const int64_t stop = least(rows, (part + 1) * k->part);
+        real *const to = (real *)k->partial + part * sums * k->lanes;
+        for (int64_t c = first; c < least(first + RG_CONV_FEW_LANES, s->groups * s->out);
+             c += VLEN) {
+            memset(sum, 0, (size_t)(sums * VLEN) * sizeof(real));
+            for (int64_t row = part * k->part, next; row < stop; row = next) {
+                const int64_t image = row / s->row.count, i = row % s->row.count;
+                next = least(stop, row + least(k->block, s->row.count - i));
+                few_sum_rows(k, &d, &l, image, i, i + next - row, c, sum + sums * VLEN, T);
+            }
+            for (int64_t n = 0; n < sums; n++)
+                vstore_full(to, few_at(c, sums) + n * RG_CONV_FEW_LANES, RG_REAL,
+                            vload_full(sum, n * VLEN, RG_REAL));
+        }
+    }
+}
+RG_KERNEL(few_parts, rg_conv_few_parts_args)
+
+/* dw from the sums of all parts, one after the other. */
+RG_INLINE void few_join(const rg_conv_few_join_args *k, int64_t begin, int64_t end,
+                        const rg_dtype T)
+{
+    const rg_conv_shape *s = &k->shape;
+    const int64_t sums = s->row.window * s->column.window * s->in;
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t n = unit % sums, first = unit / sums * RG_CONV_FEW_LANES;
+        const int64_t count = least(RG_CONV_FEW_LANES, s->groups * s->out - first);
+        const int64_t tap = n / s->in;
+        const int64_t w = s->w_first + tap / s->column.window * s->w[2] +
+                          tap % s->column.window * s->w[3] + n % s->in * s->w[4];
+        double sum[RG_CONV_FEW_LANES] = { 0 };
+        for (int64_t part = 0; part < k->parts; part++) {
+            const real *const from =
+                (const real *)k->partial + part * sums * k->lanes + unit * RG_CONV_FEW_LANES;
+            for (int64_t c = 0; c < count; c++)
+                sum[c] += (double)from[c];
+        }
+        for (int64_t c = 0; c < count; c++) {
+            const int64_t channel = first + c;
+            const int64_t to = w + channel / s->out * s->w[0] + channel % s->out * s->w[1];
+            const real value = (real)sum[c];
+            store_one(k->dw, to, T, k->add ? load_one(k->dw, to, T) + value : value);
+        }
+    }
+}
+RG_KERNEL(few_join, rg_conv_few_join_args)
+
+#endif
