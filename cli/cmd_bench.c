@@ -230,10 +230,9 @@ static int open_peers(bench *b, const char *names)
                 peer = rg_peers[i];
         }
         if (peer == NULL)
-            return rg_wrong(
-                "there is no peer '%.*s': there are onednn, openblas, torch, compile and "
-                "cudnn",
-                (int)length, at);
+            return rg_wrong("there is no peer '%.*s': there are onednn, libxsmm, openblas, torch, "
+                            "compile and cudnn",
+                            (int)length, at);
         bool again = false;
         for (int i = 0; i < opened; i++)
             again |= b->printer.peers[i] == peer;
@@ -302,7 +301,7 @@ int rg_cmd_bench(int argc, char **argv)
           "the gradient of this input alone, by its name" },
         { "tf32", RG_OPTION_FLAG, &r.tf32, NULL, "let a GPU round f32 to TF32 in contractions" },
         { "against", RG_OPTION_TEXT, &r.against, "PEERS",
-          "onednn, openblas, torch, compile, cudnn, or several as onednn,torch" },
+          "onednn, libxsmm, openblas, torch, compile, cudnn, or several as onednn,torch" },
         { "seconds", RG_OPTION_REAL, &r.seconds, "S", "for each row (default 0.6)" },
         { "json", RG_OPTION_FLAG, &r.json, NULL, "one object per line" },
         { "help", RG_OPTION_FLAG, &r.help, NULL, "this text" },

@@ -19,8 +19,8 @@ typedef struct rg_peer {
     void (*close)(void);
 } rg_peer;
 
-extern const rg_peer rg_peer_onednn, rg_peer_openblas, rg_peer_torch, rg_peer_compile,
-    rg_peer_cudnn;
+extern const rg_peer rg_peer_onednn, rg_peer_libxsmm, rg_peer_openblas, rg_peer_torch,
+    rg_peer_compile, rg_peer_cudnn;
 
 /* All peers, NULL at the end. */
 extern const rg_peer *const rg_peers[];

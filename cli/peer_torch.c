@@ -250,5 +250,10 @@ static void close_compiled(void)
 
 const rg_peer rg_peer_torch = { "torch", open_torch, time_torch, close_torch };
 const rg_peer rg_peer_compile = { "compile", open_compiled, time_compiled, close_compiled };
-const rg_peer *const rg_peers[] = { &rg_peer_onednn,  &rg_peer_openblas, &rg_peer_torch,
-                                    &rg_peer_compile, &rg_peer_cudnn,    NULL };
+const rg_peer *const rg_peers[] = { &rg_peer_onednn,
+                                    &rg_peer_libxsmm,
+                                    &rg_peer_openblas,
+                                    &rg_peer_torch,
+                                    &rg_peer_compile,
+                                    &rg_peer_cudnn,
+                                    NULL };
