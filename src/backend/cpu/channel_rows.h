@@ -68,12 +68,19 @@ typedef struct channel_run {
 } channel_run;
 
 /* The image of tensor t. */
-RG_OUTLINE const void *image_at(const void *data, const rg_channels *s, int t, int64_t image,
-                                rg_dtype T)
+RG_OUTLINE const void *any_image_at(const void *data, const rg_channels *s, int t, int64_t image,
+                                    rg_dtype T)
 {
     int64_t offsets[RG_WALK_TENSORS];
     rg_walk_offsets(&s->images, t + 1, image, offsets);
     return at(data, offsets[t], T);
+}
+
+RG_INLINE const void *image_at(const void *data, const rg_channels *s, int t, int64_t image,
+                               const rg_dtype T)
+{
+    return s->images.rank == 1 ? at(data, image * s->images.strides[t][0], T)
+                               : any_image_at(data, s, t, image, T);
 }
 
 /* Where a row stands: data[] holds what is read, and as the last one, where it `writes`, what is

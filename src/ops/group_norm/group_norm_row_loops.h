@@ -10,14 +10,9 @@
 /* Elements whose sums are taken before they are added to those of the pieces before. */
 enum { ROW_PIECE = 64 * CHANNEL_PAIR };
 
-/* Images that are taken at once, and elements of a group whose gamma and beta are kept as they are
- * needed, in real and in the order of pairs. */
-enum { ROWS = 1, ROW_ROOM = 8192 };
-
-/* Of 16 bits, rows of so many elements at most are started while the one before is finished: there
- * the time goes by until sums and roots are known. Others would only take each other's place in the
- * nearest cache. */
-enum { ROW_AHEAD = 512 };
+/* Elements of a group whose gamma and beta are kept as they are needed, in real and in the order of
+ * pairs. */
+enum { ROW_ROOM = 8192 };
 
 /* What one group has in all rows. */
 typedef struct group_rows {
@@ -61,16 +56,18 @@ RG_OUTLINE vpair any_parameter(const char *data, int64_t i, int64_t step, int n,
         T);
 }
 
-RG_INLINE vpair row_gamma(const group_rows *k, int64_t i, const int n, const rg_dtype T)
+RG_INLINE vpair row_gamma(const group_rows *k, int64_t i, const int n, const rg_dtype T,
+                          const bool whole)
 {
-    return k->gammas != NULL
+    return whole || k->gammas != NULL
                ? vload_pair(k->gammas, i, RG_REAL, false)
                : any_parameter(k->gamma, i, k->gamma_step, n, k->dtype, k->has_gamma, 1, T);
 }
 
-RG_INLINE vpair row_beta(const group_rows *k, int64_t i, const int n, const rg_dtype T)
+RG_INLINE vpair row_beta(const group_rows *k, int64_t i, const int n, const rg_dtype T,
+                         const bool whole)
 {
-    return k->betas != NULL
+    return whole || k->betas != NULL
                ? vload_pair(k->betas, i, RG_REAL, false)
                : any_parameter(k->beta, i, k->beta_step, n, k->dtype, k->has_beta, 0, T);
 }
@@ -112,22 +109,19 @@ RG_INLINE void row_ahead(const group_rows *k, const char *data, int64_t i, const
 }
 
 /* Sums of x - near, and of its squares. */
-RG_INLINE void row_moments_step(const group_rows *k, const group_row *r, row_sums *q,
-                                const int rows, int64_t i, const int n, const rg_dtype T,
-                                const bool whole, bool stream, const int variant)
+RG_INLINE void row_moments_step(const group_rows *k, const group_row *r, row_sums *q, int64_t i,
+                                const int n, const rg_dtype T, const bool whole, bool stream,
+                                const int variant)
 {
     (void)stream;
     (void)variant;
-#pragma GCC unroll 4
-    for (int j = 0; j < rows; j++) {
-        const vpair x = row_load(r[j].x, i, k->x_step, n, T, k->dense, whole);
-        const vreal near = vset(r[j].near);
-        const vpair d = keep_some((vpair){ x.a - near, x.b - near }, n, T, true);
-        q[j].a.a += d.a;
-        q[j].a.b += d.b;
-        q[j].b.a = vfma(d.a, d.a, q[j].b.a);
-        q[j].b.b = vfma(d.b, d.b, q[j].b.b);
-    }
+    const vpair x = row_load(r->x, i, k->x_step, n, T, k->dense, whole);
+    const vreal near = vset(r->near);
+    const vpair d = keep_some((vpair){ x.a - near, x.b - near }, n, T, true);
+    q->a.a += d.a;
+    q->a.b += d.b;
+    q->b.a = vfma(d.a, d.a, q->b.a);
+    q->b.b = vfma(d.b, d.b, q->b.b);
 }
 
 RG_INLINE vreal row_xh(const group_row *r, vreal x)
@@ -144,20 +138,17 @@ RG_INLINE vreal row_y(const group_rows *k, const group_row *r, vreal x, vreal ga
                                   : any_neuron(k->neuron->kind, &k->neuron->neuron, z);
 }
 
-RG_INLINE void row_forward_step(const group_rows *k, const group_row *r, row_sums *q,
-                                const int rows, int64_t i, const int n, const rg_dtype T,
-                                const bool whole, bool stream, const int variant)
+RG_INLINE void row_forward_step(const group_rows *k, const group_row *r, row_sums *q, int64_t i,
+                                const int n, const rg_dtype T, const bool whole, bool stream,
+                                const int variant)
 {
     (void)q;
-    const vpair gamma = row_gamma(k, i, n, T), beta = row_beta(k, i, n, T);
-#pragma GCC unroll 4
-    for (int j = 0; j < rows; j++) {
-        const vpair x = row_load(r[j].x, i, k->x_step, n, T, k->dense, whole);
-        row_ahead(k, r[j].x, i, T, whole);
-        const vpair y = { row_y(k, &r[j], x.a, gamma.a, beta.a, variant),
-                          row_y(k, &r[j], x.b, gamma.b, beta.b, variant) };
-        row_store(k, &r[j], i, n, T, whole, stream, y);
-    }
+    const vpair gamma = row_gamma(k, i, n, T, whole), beta = row_beta(k, i, n, T, whole);
+    const vpair x = row_load(r->x, i, k->x_step, n, T, k->dense, whole);
+    row_ahead(k, r->x, i, T, whole);
+    const vpair y = { row_y(k, r, x.a, gamma.a, beta.a, variant),
+                      row_y(k, r, x.b, gamma.b, beta.b, variant) };
+    row_store(k, r, i, n, T, whole, stream, y);
 }
 
 RG_INLINE vreal row_g(const group_rows *k, vreal dy, vreal xh, vreal gamma, vreal beta,
@@ -189,24 +180,21 @@ RG_INLINE row_values row_values_of(const group_rows *k, const group_row *r, int6
 }
 
 /* Sums of h and of h t. */
-RG_INLINE void row_sums_step(const group_rows *k, const group_row *r, row_sums *q, const int rows,
-                             int64_t i, const int n, const rg_dtype T, const bool whole,
-                             bool stream, const int variant)
+RG_INLINE void row_sums_step(const group_rows *k, const group_row *r, row_sums *q, int64_t i,
+                             const int n, const rg_dtype T, const bool whole, bool stream,
+                             const int variant)
 {
     (void)stream;
-    const vpair gamma = row_gamma(k, i, n, T);
-    const vpair beta = variant == NORM_PLAIN ? gamma : row_beta(k, i, n, T);
-#pragma GCC unroll 4
-    for (int j = 0; j < rows; j++) {
-        const row_values v = row_values_of(k, &r[j], i, n, gamma, beta, T, whole, variant);
-        const vpair h = keep_some((vpair){ v.g.a * gamma.a, v.g.b * gamma.b }, n, T, true);
-        const vreal mean = vset(r[j].mean);
-        const vpair t = keep_some((vpair){ v.x.a - mean, v.x.b - mean }, n, T, true);
-        q[j].a.a += h.a;
-        q[j].a.b += h.b;
-        q[j].b.a = vfma(h.a, t.a, q[j].b.a);
-        q[j].b.b = vfma(h.b, t.b, q[j].b.b);
-    }
+    const vpair gamma = row_gamma(k, i, n, T, whole);
+    const vpair beta = variant == NORM_PLAIN ? gamma : row_beta(k, i, n, T, whole);
+    const row_values v = row_values_of(k, r, i, n, gamma, beta, T, whole, variant);
+    const vpair h = keep_some((vpair){ v.g.a * gamma.a, v.g.b * gamma.b }, n, T, true);
+    const vreal mean = vset(r->mean);
+    const vpair t = keep_some((vpair){ v.x.a - mean, v.x.b - mean }, n, T, true);
+    q->a.a += h.a;
+    q->a.b += h.b;
+    q->b.a = vfma(h.a, t.a, q->b.a);
+    q->b.b = vfma(h.b, t.b, q->b.b);
 }
 
 /* Sums over rows: whole pairs stand in the order of pairs. */
@@ -222,111 +210,134 @@ RG_INLINE void store_sums(real *to, int64_t i, const int n, const rg_dtype T, vp
                n == CHANNEL_PAIR ? p : velement_order(p, T));
 }
 
-RG_INLINE void row_gradient_step(const group_rows *k, const group_row *r, row_sums *q,
-                                 const int rows, int64_t i, const int n, const rg_dtype T,
-                                 const bool whole, bool stream, const int variant)
+RG_INLINE void row_gradient_step(const group_rows *k, const group_row *r, row_sums *q, int64_t i,
+                                 const int n, const rg_dtype T, const bool whole, bool stream,
+                                 const int variant)
 {
     (void)q;
-    const vpair gamma = row_gamma(k, i, n, T), none = { vset(0), vset(0) };
-    const vpair beta = variant == NORM_PLAIN ? gamma : row_beta(k, i, n, T);
-    const bool sums = k->dgamma != NULL;
-    vpair dgamma = sums ? load_sums(k->dgamma, i, n, T) : none;
-    vpair dbeta = sums ? load_sums(k->dbeta, i, n, T) : none;
-#pragma GCC unroll 4
-    for (int j = 0; j < rows; j++) {
-        const row_values v = row_values_of(k, &r[j], i, n, gamma, beta, T, whole, variant);
-        row_ahead(k, r[j].dy, i, T, whole);
-        row_ahead(k, r[j].x, i, T, whole);
-        const vreal s = vset(r[j].s);
-        const vreal offset = vset(r[j].offset), weight = vset(r[j].weight);
+    const vpair gamma = row_gamma(k, i, n, T, whole);
+    const vpair beta = variant == NORM_PLAIN ? gamma : row_beta(k, i, n, T, whole);
+    const row_values v = row_values_of(k, r, i, n, gamma, beta, T, whole, variant);
+    row_ahead(k, r->dy, i, T, whole);
+    row_ahead(k, r->x, i, T, whole);
+    if (k->dgamma != NULL) {
+        vpair dgamma = load_sums(k->dgamma, i, n, T), dbeta = load_sums(k->dbeta, i, n, T);
         dbeta.a += v.g.a;
         dbeta.b += v.g.b;
         dgamma.a = vfma(v.g.a, v.xh.a, dgamma.a);
         dgamma.b = vfma(v.g.b, v.xh.b, dgamma.b);
-        if (r[j].out == NULL)
-            continue;
-        /* rounded one by one: a single element leaves 0 */
-        const vpair dx = { vfma(v.xh.a, weight, v.g.a * gamma.a * s - offset),
-                           vfma(v.xh.b, weight, v.g.b * gamma.b * s - offset) };
-        row_store(k, &r[j], i, n, T, whole, stream, dx);
-    }
-    if (sums) {
         store_sums(k->dgamma, i, n, T, dgamma);
         store_sums(k->dbeta, i, n, T, dbeta);
     }
+    if (r->out == NULL)
+        return;
+    const vreal s = vset(r->s), offset = vset(r->offset), weight = vset(r->weight);
+    /* rounded one by one: a single element leaves 0 */
+    const vpair dx = { vfma(v.xh.a, weight, v.g.a * gamma.a * s - offset),
+                       vfma(v.xh.b, weight, v.g.b * gamma.b * s - offset) };
+    row_store(k, r, i, n, T, whole, stream, dx);
 }
 
-/* Loops over name_step, as in channel_rows.h; q holds sums of each row:
+/* Loops over name_step, as in channel_rows.h; q holds sums of the row:
  *
- *      name_rest       elements begin to end - 1 of one row, called
- *      name_pairs      whole pairs of `rows` rows; returns where these end
- *      name_rows       `rows` rows, `together` at a time where there are as many
- *      name_total      sums of `rows` rows, over all elements */
-#define ROW_LOOPS(name, together, variants)                                                    \
-    RG_OUTLINE void name##_rest(const group_rows *k, const group_row *r, row_sums *q,          \
-                                int64_t begin, int64_t end, rg_dtype T)                        \
-    {                                                                                          \
-        for (int64_t i = begin; i < end; i += CHANNEL_PAIR)                                    \
-            name##_step(k, r, q, 1, i, (int)least(CHANNEL_PAIR, end - i), T, false, false,     \
-                        k->variant);                                                           \
-    }                                                                                          \
-    RG_INLINE int64_t name##_pairs(const group_rows *k, const group_row *r, row_sums *q,       \
-                                   int64_t begin, int64_t end, const rg_dtype T, bool stream,  \
-                                   const int variant)                                          \
-    {                                                                                          \
-        const group_rows all = *k; /* which no store can change */                             \
-        group_row own[together];                                                               \
-        row_sums sums[together];                                                               \
-        memcpy(own, r, sizeof own);                                                            \
-        memcpy(sums, q, sizeof sums);                                                          \
-        int64_t i = begin;                                                                     \
-        for (; i + CHANNEL_PAIR <= end; i += CHANNEL_PAIR)                                     \
-            name##_step(&all, own, sums, together, i, CHANNEL_PAIR, T, true, stream, variant); \
-        memcpy(q, sums, sizeof sums);                                                          \
-        return i;                                                                              \
-    }                                                                                          \
-    RG_INLINE void name##_rows(const group_rows *k, const group_row *r, row_sums *q, int rows, \
-                               int64_t begin, int64_t end, const rg_dtype T, bool stream)      \
-    {                                                                                          \
-        for (int j = 0, taken; j < rows; j += taken) {                                         \
-            const bool fast = k->fast && rows - j >= (together);                               \
-            int64_t i = begin;                                                                 \
-            taken = fast ? (together) : 1;                                                     \
-            if (fast && (k->variant == NORM_PLAIN || (variants) == 1))                         \
-                i = name##_pairs(k, r + j, q + j, begin, end, T, stream, NORM_PLAIN);          \
-            else if (fast)                                                                     \
-                i = name##_pairs(k, r + j, q + j, begin, end, T, stream, NORM_RELU);           \
-            for (int l = j; l < j + taken && i < end; l++)                                     \
-                name##_rest(k, &r[l], &q[l], i, end, T);                                       \
-        }                                                                                      \
-    }                                                                                          \
-    RG_INLINE void name##_total(const group_rows *k, const group_row *r, row_sums *total,      \
-                                int rows, const rg_dtype T)                                    \
-    {                                                                                          \
-        memset(total, 0, ROWS * sizeof *total);                                                \
-        for (int64_t i = 0; i < k->count; i += ROW_PIECE) {                                    \
-            row_sums q[ROWS] = { 0 };                                                          \
-            name##_rows(k, r, q, rows, i, least(k->count, i + ROW_PIECE), T, false);           \
-            if (k->count <= ROW_PIECE)                                                         \
-                memcpy(total, q, sizeof q);                                                    \
-            else                                                                               \
-                add_sums(total, q);                                                            \
-        }                                                                                      \
+ *      name_rest       elements begin to end - 1, called
+ *      name_pairs      whole pairs; returns where these end
+ *      name_row        elements begin to end - 1
+ *      name_total      sums over all elements */
+#define ROW_LOOPS(name, variants)                                                                  \
+    RG_OUTLINE void name##_rest(const group_rows *k, const group_row *r, row_sums *q,              \
+                                int64_t begin, int64_t end, rg_dtype T)                            \
+    {                                                                                              \
+        for (int64_t i = begin; i < end; i += CHANNEL_PAIR)                                        \
+            name##_step(k, r, q, i, (int)least(CHANNEL_PAIR, end - i), T, false, false,            \
+                        k->variant);                                                               \
+    }                                                                                              \
+    RG_INLINE int64_t name##_pairs(const group_rows *k, const group_row *r, row_sums *q,           \
+                                   int64_t begin, int64_t end, const rg_dtype T, bool stream,      \
+                                   const int variant)                                              \
+    {                                                                                              \
+        const group_rows all = *k; /* which no store can change */                                 \
+        const group_row own = *r;                                                                  \
+        row_sums sums = *q;                                                                        \
+        int64_t i = begin;                                                                         \
+        for (; i + CHANNEL_PAIR <= end; i += CHANNEL_PAIR)                                         \
+            name##_step(&all, &own, &sums, i, CHANNEL_PAIR, T, true, stream, variant);             \
+        *q = sums;                                                                                 \
+        return i;                                                                                  \
+    }                                                                                              \
+    RG_INLINE void name##_row(const group_rows *k, const group_row *r, row_sums *q, int64_t begin, \
+                              int64_t end, const rg_dtype T, bool stream)                          \
+    {                                                                                              \
+        int64_t i = begin;                                                                         \
+        if (k->fast && (k->variant == NORM_PLAIN || (variants) == 1))                              \
+            i = name##_pairs(k, r, q, begin, end, T, stream, NORM_PLAIN);                          \
+        else if (k->fast)                                                                          \
+            i = name##_pairs(k, r, q, begin, end, T, stream, NORM_RELU);                           \
+        if (i < end)                                                                               \
+            name##_rest(k, r, q, i, end, T);                                                       \
+    }                                                                                              \
+    RG_INLINE row_sums name##_total(const group_rows *k, const group_row *r, const rg_dtype T)     \
+    {                                                                                              \
+        row_sums total = { 0 };                                                                    \
+        for (int64_t i = 0; i < k->count; i += ROW_PIECE) {                                        \
+            row_sums q = { 0 };                                                                    \
+            name##_row(k, r, &q, i, least(k->count, i + ROW_PIECE), T, false);                     \
+            total = i == 0 ? q : plus_sums(total, q);                                              \
+        }                                                                                          \
+        return total;                                                                              \
     }
 
-RG_OUTLINE void add_sums(row_sums total[ROWS], const row_sums q[ROWS])
+RG_INLINE row_sums plus_sums(row_sums a, row_sums b)
 {
-    for (int j = 0; j < ROWS; j++) {
-        total[j].a.a += q[j].a.a;
-        total[j].a.b += q[j].a.b;
-        total[j].b.a += q[j].b.a;
-        total[j].b.b += q[j].b.b;
-    }
+    return (row_sums){ { a.a.a + b.a.a, a.a.b + b.a.b }, { a.b.a + b.b.a, a.b.b + b.b.b } };
 }
 
-ROW_LOOPS(row_moments, 1, 1)
-ROW_LOOPS(row_forward, 1, 2)
-ROW_LOOPS(row_sums, 1, 2)
-ROW_LOOPS(row_gradient, ROWS, 2)
+ROW_LOOPS(row_moments, 1)
+ROW_LOOPS(row_forward, 2)
+ROW_LOOPS(row_sums, 2)
+ROW_LOOPS(row_gradient, 2)
+
+/* The same over name_step of one row and sums_step of another, pair by pair: while one waits for
+ * its own results the other goes on. For fast rows.
+ *
+ *      name_both       whole pairs; returns where these end
+ *      name_fused      all of row r; returns the sums of row `next` */
+#define ROW_FUSED(name, sums)                                                                     \
+    RG_INLINE int64_t name##_both(const group_rows *k, const group_row *r, const group_row *next, \
+                                  row_sums *q, int64_t begin, int64_t end, const rg_dtype T,      \
+                                  bool stream, const int variant)                                 \
+    {                                                                                             \
+        const group_rows all = *k; /* which no store can change */                                \
+        const group_row own = *r, other = *next;                                                  \
+        row_sums both = *q;                                                                       \
+        int64_t i = begin;                                                                        \
+        for (; i + CHANNEL_PAIR <= end; i += CHANNEL_PAIR) {                                      \
+            sums##_step(&all, &other, &both, i, CHANNEL_PAIR, T, true, false, variant);           \
+            name##_step(&all, &own, NULL, i, CHANNEL_PAIR, T, true, stream, variant);             \
+        }                                                                                         \
+        *q = both;                                                                                \
+        return i;                                                                                 \
+    }                                                                                             \
+    RG_INLINE row_sums name##_fused(const group_rows *k, const group_row *r,                      \
+                                    const group_row *next, const rg_dtype T, bool stream)         \
+    {                                                                                             \
+        row_sums total = { 0 };                                                                   \
+        for (int64_t i = 0; i < k->count; i += ROW_PIECE) {                                       \
+            const int64_t end = least(k->count, i + ROW_PIECE);                                   \
+            row_sums q = { 0 };                                                                   \
+            const int64_t done = k->variant == NORM_PLAIN                                         \
+                                     ? name##_both(k, r, next, &q, i, end, T, stream, NORM_PLAIN) \
+                                     : name##_both(k, r, next, &q, i, end, T, stream, NORM_RELU); \
+            if (done < end) {                                                                     \
+                sums##_rest(k, next, &q, done, end, T);                                           \
+                name##_rest(k, r, NULL, done, end, T);                                            \
+            }                                                                                     \
+            total = i == 0 ? q : plus_sums(total, q);                                             \
+        }                                                                                         \
+        return total;                                                                             \
+    }
+
+ROW_FUSED(row_forward, row_moments)
+ROW_FUSED(row_gradient, row_sums)
 
 #endif

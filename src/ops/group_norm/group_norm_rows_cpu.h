@@ -21,36 +21,28 @@ RG_INLINE real middle_element(const group_rows *k, const group_row *r, const rg_
     return low > less ? low : less;
 }
 
-RG_OUTLINE void end_moments(const group_rows *k, group_row *r, const row_sums *q, int rows,
-                            double epsilon)
+RG_OUTLINE void end_moments(const group_rows *k, group_row *r, const row_sums *q, double epsilon)
 {
-    for (int j = 0; j < rows; j++) {
-        const double sum = end_sum(q[j].a), rest = sum * k->each, near = (double)r[j].near;
-        const double around = end_sum(q[j].b) - sum * rest, mean = (double)(real)(near + rest);
-        r[j].mean = (real)mean;
-        r[j].rest = (real)((near - mean) + rest);
-        r[j].s = (real)(1 / __builtin_sqrt((around < 0 ? 0 : around * k->each) + epsilon));
-    }
+    const double sum = end_sum(q->a), rest = sum * k->each, near = (double)r->near;
+    const double around = end_sum(q->b) - sum * rest, mean = (double)(real)(near + rest);
+    r->mean = (real)mean;
+    r->rest = (real)((near - mean) + rest);
+    r->s = (real)(1 / __builtin_sqrt((around < 0 ? 0 : around * k->each) + epsilon));
 }
 
-RG_INLINE void row_statistics(const group_rows *k, group_row *r, int rows, double epsilon,
-                              const rg_dtype T)
+RG_INLINE void row_statistics(const group_rows *k, group_row *r, double epsilon, const rg_dtype T)
 {
-    row_sums q[ROWS];
-    for (int j = 0; j < rows; j++)
-        r[j].near = middle_element(k, &r[j], T);
-    row_moments_total(k, r, q, rows, T);
-    end_moments(k, r, q, rows, epsilon);
+    r->near = middle_element(k, r, T);
+    const row_sums q = row_moments_total(k, r, T);
+    end_moments(k, r, &q, epsilon);
 }
 
-RG_OUTLINE void end_factors(const group_rows *k, group_row *r, const row_sums *q, int rows)
+RG_OUTLINE void end_factors(const group_rows *k, group_row *r, const row_sums *q)
 {
-    for (int j = 0; j < rows; j++) {
-        const double sum = end_sum(q[j].a), s = (double)r[j].s;
-        const double product = s * (end_sum(q[j].b) - (double)r[j].rest * sum);
-        r[j].offset = (real)(s * (sum * k->each));
-        r[j].weight = (real)(-s * (product * k->each));
-    }
+    const double sum = end_sum(q->a), s = (double)r->s;
+    const double product = s * (end_sum(q->b) - (double)r->rest * sum);
+    r->offset = (real)(s * (sum * k->each));
+    r->weight = (real)(-s * (product * k->each));
 }
 
 /* gamma and beta of a group, as they are needed. */
@@ -104,34 +96,69 @@ RG_OUTLINE void place_parameters(group_rows *k, row_tables *tables, const void *
     }
 }
 
-RG_INLINE bool rows_aligned(const group_row *r, int rows)
+RG_INLINE bool row_aligned(const group_row *r)
 {
-    uintptr_t bits = 0;
-    for (int j = 0; j < rows; j++)
-        bits |= (uintptr_t)r[j].out;
-    return (bits & (RG_VECTOR_BYTES - 1)) == 0;
+    return ((uintptr_t)r->out & (RG_VECTOR_BYTES - 1)) == 0;
 }
 
-RG_INLINE void set_shifts(group_row *r, int rows)
+RG_INLINE void set_shift(group_row *r)
 {
-    for (int j = 0; j < rows; j++) {
-        r[j].shift = (real)(-(double)r[j].rest * (double)r[j].s);
-    }
+    r->shift = (real)(-(double)r->rest * (double)r->s);
 }
 
-/* Where group `group` of an image stands, and its statistics, which are kept. */
-RG_INLINE void start_forward(const rg_group_norm_args *k, const group_rows *all, group_row *r,
+/* Whether a row is started while the one before is finished: of 16 bits, where arithmetic takes
+ * longer than memory. */
+RG_INLINE bool are_fused(const group_rows *k, const rg_dtype T)
+{
+    return is_short(T) && k->fast;
+}
+
+/* Where group `group` of an image stands. */
+RG_INLINE void place_forward(const rg_group_norm_args *k, const group_rows *all, group_row *r,
                              int64_t image, int64_t group, const rg_dtype T)
 {
     const rg_channels *s = &k->shape.channels;
-    const int64_t c = group * all->count, to = image * k->shape.groups + group;
+    const int64_t c = group * all->count;
     r->x = at(image_at(k->x, s, 0, image, T), c * all->x_step, T);
     r->out = (char *)(uintptr_t)at(image_at(k->y, s, 1, image, T), c * all->out_step, T);
-    row_statistics(all, r, 1, k->shape.epsilon, T);
+    r->near = middle_element(all, r, T);
+}
+
+/* Its statistics, which are kept; `to` is its number. */
+RG_INLINE void end_statistics(const rg_group_norm_args *k, const group_rows *all, group_row *r,
+                              const row_sums *q, int64_t to)
+{
+    end_moments(all, r, q, k->shape.epsilon);
     ((real *)k->mean)[to] = r->mean;
     ((real *)k->rest)[to] = r->rest;
     ((real *)k->s)[to] = r->s;
-    set_shifts(r, 1);
+    set_shift(r);
+}
+
+/* Groups first to last - 1. */
+RG_INLINE void fused_forward(const rg_group_norm_args *k, group_rows *all, row_tables *tables,
+                             int64_t first, int64_t last, const rg_dtype T)
+{
+    const int64_t groups = k->shape.groups;
+    group_row r[2] = { 0 };
+    all->ahead = 2 * all->count;
+    for (int64_t i = first - 1; i < last; i++) { /* the first one is only started */
+        const group_row *const now = &r[i & 1];
+        group_row *const next = &r[~i & 1];
+        if (i + 1 < last)
+            place_forward(k, all, next, (i + 1) / groups, (i + 1) % groups, T);
+        else
+            *next = *now; /* whose sums are taken in vain */
+        row_sums q;
+        if (i >= first) {
+            place_parameters(all, tables, k->gamma, k->beta, i % groups * all->count, T);
+            q = row_forward_fused(all, now, next, T, k->shape.stream && row_aligned(now));
+        } else {
+            q = row_moments_total(all, next, T);
+        }
+        if (i + 1 < last)
+            end_statistics(k, all, next, &q, i + 1);
+    }
 }
 
 RG_INLINE void rows_forward(const rg_group_norm_args *k, int64_t begin, int64_t end,
@@ -144,57 +171,62 @@ RG_INLINE void rows_forward(const rg_group_norm_args *k, int64_t begin, int64_t 
     group_rows all = rows_of(&k->shape, &neuron, false, &tables);
     all.x_step = s->step[0];
     all.out_step = s->step[1];
-    const bool ahead = is_short(T) && all.count <= ROW_AHEAD;
-    all.ahead = ahead ? 2 * all.count : all.count;
+    all.ahead = all.count;
     const int64_t first = begin * k->shape.part * groups;
     const int64_t last = least(end * k->shape.part, s->images.count) * groups;
-    group_row r[2];
-    for (int64_t i = first, next = first; i < last; i++) {
-        for (; next < last && next <= i + ahead; next++)
-            start_forward(k, &all, &r[next & 1], next / groups, next % groups, T);
-        const group_row *const now = &r[i & 1];
+    if (are_fused(&all, T)) {
+        fused_forward(k, &all, &tables, first, last, T);
+        return;
+    }
+    for (int64_t i = first; i < last; i++) {
+        group_row r;
+        row_sums unused = { 0 };
+        place_forward(k, &all, &r, i / groups, i % groups, T);
+        const row_sums q = row_moments_total(&all, &r, T);
+        end_statistics(k, &all, &r, &q, i);
         place_parameters(&all, &tables, k->gamma, k->beta, i % groups * all.count, T);
-        row_sums unused[ROWS] = { 0 };
-        row_forward_rows(&all, now, unused, 1, 0, all.count, T,
-                         k->shape.stream && rows_aligned(now, 1));
+        row_forward_row(&all, &r, &unused, 0, all.count, T, k->shape.stream && row_aligned(&r));
     }
 }
 
-/* Where `rows` images from `image` on stand, and what is known of them. */
-RG_INLINE void place_rows(const rg_group_norm_gradient_args *k, const group_rows *all, group_row *r,
-                          int64_t rows, int64_t image, int64_t group, const rg_dtype T)
+/* Where group `group` of an image stands, and what is known of it. */
+RG_INLINE void place_gradient(const rg_group_norm_gradient_args *k, const group_rows *all,
+                              group_row *r, int64_t image, int64_t group, const rg_dtype T)
 {
     const rg_channels *s = &k->shape.channels;
-    const int64_t c = group * all->count;
-    for (int64_t j = 0; j < rows; j++) {
-        const int64_t from = (image + j) * k->shape.groups + group;
-        r[j].dy = at(image_at(k->dy, s, 0, image + j, T), c * all->dy_step, T);
-        r[j].x = at(image_at(k->x, s, 1, image + j, T), c * all->x_step, T);
-        r[j].out = NULL;
-        if (k->wants_dx)
-            r[j].out =
-                (char *)(uintptr_t)at(image_at(k->dx, s, 2, image + j, T), c * all->out_step, T);
-        r[j].mean = ((const real *)k->mean)[from];
-        r[j].rest = ((const real *)k->rest)[from];
-        r[j].s = ((const real *)k->s)[from];
-        r[j].offset = r[j].weight = 0;
-    }
+    const int64_t c = group * all->count, from = image * k->shape.groups + group;
+    r->dy = at(image_at(k->dy, s, 0, image, T), c * all->dy_step, T);
+    r->x = at(image_at(k->x, s, 1, image, T), c * all->x_step, T);
+    r->out = NULL;
+    if (k->wants_dx)
+        r->out = (char *)(uintptr_t)at(image_at(k->dx, s, 2, image, T), c * all->out_step, T);
+    r->mean = ((const real *)k->mean)[from];
+    r->rest = ((const real *)k->rest)[from];
+    r->s = ((const real *)k->s)[from];
+    r->offset = r->weight = 0;
+    if (!k->has_statistics)
+        row_statistics(all, r, k->shape.epsilon, T);
+    set_shift(r);
 }
 
-/* What is known of a group before its dx is made. */
-RG_INLINE void start_gradient(const rg_group_norm_gradient_args *k, group_rows *all,
-                              row_tables *tables, group_row *r, int64_t image, int64_t group,
-                              const rg_dtype T)
+/* Rows first to last - 1 of one group. */
+RG_INLINE void fused_gradient(const rg_group_norm_gradient_args *k, group_rows *all,
+                              row_tables *tables, int64_t first, int64_t last, const rg_dtype T)
 {
-    row_sums q[ROWS] = { 0 };
-    place_rows(k, all, r, 1, image, group, T);
-    place_parameters(all, tables, k->gamma, k->beta, group * all->count, T);
-    if (!k->has_statistics)
-        row_statistics(all, r, 1, k->shape.epsilon, T);
-    set_shifts(r, 1);
-    if (k->wants_dx) {
-        row_sums_total(all, r, q, 1, T);
-        end_factors(all, r, q, 1);
+    group_row r[2] = { 0 };
+    all->ahead = 2 * all->count;
+    place_parameters(all, tables, k->gamma, k->beta, 0, T);
+    for (int64_t i = first - 1; i < last; i++) { /* the first one is only started */
+        const group_row *const now = &r[i & 1];
+        group_row *const next = &r[~i & 1];
+        if (i + 1 < last)
+            place_gradient(k, all, next, i + 1, 0, T);
+        else
+            *next = *now; /* whose sums are taken in vain */
+        const row_sums q =
+            i >= first ? row_gradient_fused(all, now, next, T, k->shape.stream && row_aligned(now))
+                       : row_sums_total(all, next, T);
+        end_factors(all, next, &q);
     }
 }
 
@@ -205,19 +237,26 @@ RG_INLINE void unit_gradient(const rg_group_norm_gradient_args *k, group_rows *a
 {
     const int64_t groups = k->shape.groups, first = unit * k->shape.part * groups;
     const int64_t last = least((unit + 1) * k->shape.part, k->shape.channels.images.count) * groups;
-    const bool ahead = is_short(T) && all->count <= ROW_AHEAD && groups == 1; /* one gamma */
-    all->ahead = ahead ? 2 * all->count : all->count;
-    group_row r[2];
-    for (int64_t i = first, next = first; i < last; i++) {
-        for (; next < last && next <= i + ahead; next++)
-            start_gradient(k, all, tables, &r[next & 1], next / groups, next % groups, T);
-        const group_row *const now = &r[i & 1];
+    all->dgamma = dgamma;
+    all->dbeta = dbeta;
+    if (are_fused(all, T) && groups == 1 && k->wants_dx) { /* one gamma */
+        fused_gradient(k, all, tables, first, last, T);
+        return;
+    }
+    all->ahead = all->count;
+    for (int64_t i = first; i < last; i++) {
         const int64_t c = i % groups * all->count;
-        row_sums unused[ROWS] = { 0 };
+        group_row r;
+        row_sums unused = { 0 };
+        place_gradient(k, all, &r, i / groups, i % groups, T);
+        place_parameters(all, tables, k->gamma, k->beta, c, T);
+        if (k->wants_dx) {
+            const row_sums q = row_sums_total(all, &r, T);
+            end_factors(all, &r, &q);
+        }
         all->dgamma = dgamma != NULL ? dgamma + c : NULL;
         all->dbeta = dbeta != NULL ? dbeta + c : NULL;
-        row_gradient_rows(all, now, unused, 1, 0, all->count, T,
-                          k->shape.stream && rows_aligned(now, 1));
+        row_gradient_row(all, &r, &unused, 0, all->count, T, k->shape.stream && row_aligned(&r));
     }
 }
 
