@@ -3,6 +3,7 @@
 /* libxsmm 1.17, opened at run time: convolutions and products in f32, on tensors in blocks of its
  * own, which are filled before the clock starts. */
 #include "cli/peer_api.h"
+#include "core/clock.h"
 
 #if RG_HAVE_LIBXSMM
 #include "cli/peer_product.h"
@@ -316,9 +317,9 @@ static void close_product(product *p)
 
 static double take_turn(work *function, void *job)
 {
-    const double start = rg_bench_seconds();
+    const double start = rg_seconds();
     run_all(function, job);
-    return 1e3 * (rg_bench_seconds() - start);
+    return 1e3 * (rg_seconds() - start);
 }
 
 /* The first run warms up; where it takes too long already, it counts. */
@@ -326,12 +327,12 @@ static void time_job(work *function, void *job, double seconds, double *ms)
 {
     enum { LEAST = 7, MOST = 4096 };
     static double times[MOST];
-    const double start = rg_bench_seconds();
+    const double start = rg_seconds();
     *ms = take_turn(function, job);
     if (*ms >= 1e3 * seconds)
         return;
     int32_t count = 0;
-    while (count < LEAST || (count < MOST && rg_bench_seconds() - start < seconds))
+    while (count < LEAST || (count < MOST && rg_seconds() - start < seconds))
         times[count++] = take_turn(function, job);
     *ms = rg_bench_quantile(times, count, 0.5);
 }
