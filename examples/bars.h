@@ -69,6 +69,22 @@ static inline size_t first_weights(int i, float values[MOST])
     return count;
 }
 
+/* Takes all steps of an example's trainer, each with commands of its own. */
+struct trainer;
+static inline rg_status take_steps(struct trainer *t, rg_queue *queue,
+                                   rg_status (*step)(struct trainer *, rg_commands *, float *),
+                                   float losses[STEPS])
+{
+    for (int i = 0; i < STEPS; i++) {
+        rg_commands *commands;
+        TRY(rg_commands_create(queue, &commands));
+        const rg_status status = step(t, commands, &losses[i]);
+        rg_commands_destroy(commands);
+        TRY(status);
+    }
+    return RG_OK;
+}
+
 /* The loss of each step. */
 static const float wanted_losses[STEPS] = { 1.5774f, 1.5373f, 1.4683f, 1.3847f, 1.2968f, 1.2093f,
                                             1.1215f, 1.0289f, 0.9254f, 0.8107f, 0.6874f, 0.5593f };

@@ -102,14 +102,7 @@ static rg_status train(trainer *t, float losses[STEPS])
     TRY(rg_graph_create(&t->graph));
     TRY(make_plan(t));
     TRY(write_data(t));
-    for (int i = 0; i < STEPS; i++) {
-        rg_commands *commands;
-        TRY(rg_commands_create(t->queue, &commands));
-        const rg_status status = step(t, commands, &losses[i]);
-        rg_commands_destroy(commands);
-        TRY(status);
-    }
-    return RG_OK;
+    return take_steps(t, t->queue, step, losses);
 }
 
 int main(void)

@@ -150,14 +150,7 @@ static rg_status train(trainer *t, float losses[STEPS])
     TRY(make_tensors(t));
     TRY(make_parameters(t));
     TRY(write_data(t));
-    for (int i = 0; i < STEPS; i++) {
-        rg_commands *commands;
-        TRY(rg_commands_create(t->queue, &commands));
-        const rg_status status = step(t, commands, &losses[i]);
-        rg_commands_destroy(commands);
-        TRY(status);
-    }
-    return RG_OK;
+    return take_steps(t, t->queue, step, losses);
 }
 
 static void release(trainer *t) /* NULL is fine: what was not made is not given back */

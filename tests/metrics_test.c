@@ -84,7 +84,8 @@ static void test_csv_goes_on(void)
     EXPECT_OK(rg_csv_continue(&csv, path, path, 2, &rows));
     EXPECT(rows.count == 2 && rows.list[0].epoch == 1 && rows.list[1].epoch == 2);
     EXPECT(rows.list[0].step == 5 && rows.list[0].given == 0x5d && rows.list[0].value[0] == 0.5);
-    EXPECT(isnan(rows.list[0].value[2]) && rows.list[0].value[3] == -INFINITY);
+    EXPECT(isnan(rows.list[0].value[1]) && isnan(rows.list[0].value[2]));
+    EXPECT(rows.list[0].value[3] == -INFINITY);
     EXPECT(rows.list[0].value[4] == 1e-5 && rows.list[0].value[6] == 2);
     rg_metric_rows_release(&rows);
     EXPECT_OK(rg_csv_add(&csv, &row));

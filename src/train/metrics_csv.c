@@ -129,7 +129,7 @@ static bool read_row(const char *line, size_t length, rg_metric_row *row)
             return false;
         memcpy(number, field, size);
         number[size] = 0;
-        if (size > 0 && !rg_number_parse_any(number, &row->value[i]))
+        if (!rg_number_parse_any(size > 0 ? number : "nan", &row->value[i]))
             return false;
         row->given |= (uint32_t)(size > 0) << i;
     }
