@@ -18,6 +18,7 @@
 enum {
     RG_CONV_FEW_MOST = 8,   /* channels of a group */
     RG_CONV_FEW_LANES = 16, /* of a unit */
+    RG_CONV_FEW_ROWS = 8,   /* of a block, at most */
     RG_CONV_FEW_BYTES = 64  /* of a vector, at most */
 };
 
@@ -78,14 +79,12 @@ static inline int64_t rg_conv_few_span(const rg_conv_axis *a, bool data, int64_t
     return span < all ? span : all;
 }
 
-/* Bytes of a thread: the source spread out, sums of a row. */
+/* Bytes of a thread: the source spread out. */
 static inline double rg_conv_few_room(const rg_conv_shape *s, bool data, int64_t rows)
 {
     const double sources = (double)(data ? s->column.count : s->column.size);
-    const double results = (double)(data ? s->column.size : s->column.count);
     const double picks = (double)(data ? s->out : s->in);
-    return RG_CONV_FEW_BYTES *
-           ((double)rg_conv_few_span(&s->row, data, rows) * sources * picks + results);
+    return RG_CONV_FEW_BYTES * (double)rg_conv_few_span(&s->row, data, rows) * sources * picks;
 }
 
 /* Bytes of a thread that makes dw: both sides, and sums. */
@@ -99,7 +98,7 @@ static inline double rg_conv_few_parts_room(const rg_conv_shape *s, int64_t rows
 /* Rows of a block: so many that its room is near. */
 static inline int64_t rg_conv_few_block(const rg_conv_shape *s, bool data, bool weights)
 {
-    enum { MOST = 8, NEAR = 192 << 10 };
+    enum { MOST = RG_CONV_FEW_ROWS, NEAR = 192 << 10 };
     const int64_t all = data ? s->row.size : s->row.count;
     int64_t rows = all < MOST ? (all < 1 ? 1 : all) : MOST;
     while (rows > 1 &&

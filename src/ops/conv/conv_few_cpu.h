@@ -100,29 +100,29 @@ RG_INLINE int64_t few_at(int64_t c, int64_t weights)
 
 /* ---- sums ---- */
 
-/* A row of results for VLEN lanes. */
-typedef struct few_row {
+/* VLEN lanes of some rows. */
+typedef struct few_sums {
     const real *in, *w; /* spread rows from `first` on; weights of the lanes */
-    real *sums;         /* of a vector for each result */
+    real *sums;         /* vectors: of results, or of weights */
     int64_t first, columns, picks;
     int64_t window; /* taps of a row */
     int64_t stride; /* from result to result, in columns of the source */
-    depth_taps rows;
-} few_row;
+} few_sums;
 
-/* `count` results from number m on, with taps `t` of each row. */
-RG_INLINE void few_block(const few_row *d, const depth_taps *t, int64_t m, const int count)
+/* `count` results from number m on of a row, with taps `rows` and `across`. */
+RG_INLINE void few_block(const few_sums *d, const depth_taps *rows, const depth_taps *across,
+                         int64_t m, const int count)
 {
     const int64_t pixel = d->picks * VLEN, step = d->stride * pixel, picks = d->picks;
     vreal sum[DEPTH_BLOCK];
 #pragma GCC unroll 8
     for (int n = 0; n < count; n++)
         sum[n] = vset(0);
-    for (int32_t p = 0; p < d->rows.count; p++) {
-        const real *const row = d->in + ((d->rows.at[p] - d->first) * d->columns) * pixel;
-        for (int32_t q = 0; q < t->count; q++) {
-            const real *from = row + (m * d->stride + t->at[q]) * pixel;
-            const int64_t tap = d->rows.tap[p] * d->window + t->tap[q];
+    for (int32_t p = 0; p < rows->count; p++) {
+        const real *const row = d->in + (rows->at[p] - d->first) * d->columns * pixel;
+        for (int32_t q = 0; q < across->count; q++) {
+            const real *from = row + (m * d->stride + across->at[q]) * pixel;
+            const int64_t tap = rows->tap[p] * d->window + across->tap[q];
             const real *w = d->w + tap * picks * RG_CONV_FEW_LANES;
             for (int64_t i = 0; i < picks; i++, from += VLEN, w += RG_CONV_FEW_LANES) {
                 const vreal a = vload_full(w, 0, RG_REAL);
@@ -134,43 +134,32 @@ RG_INLINE void few_block(const few_row *d, const depth_taps *t, int64_t m, const
     }
 #pragma GCC unroll 8
     for (int n = 0; n < count; n++)
-        vstore_full(d->sums, (m + n) * VLEN, RG_REAL, sum[n]);
+        vstore_full(d->sums, n * VLEN, RG_REAL, sum[n]);
 }
 
-/* All results of a line. The last block overlaps the one before. */
-RG_OUTLINE void few_line(const few_row *d, const depth_line *l, int64_t sources)
+enum { FEW_BLOCK = DEPTH_BLOCK / 2 };
+
+RG_OUTLINE void few_results(const few_sums *d, const depth_taps *rows, const depth_taps *across,
+                            int64_t m, int64_t count)
 {
-    enum { FEW = DEPTH_BLOCK / 2 };
-    const int64_t inside = l->high - l->low;
-    const int64_t block = inside >= DEPTH_BLOCK ? DEPTH_BLOCK : inside >= FEW ? FEW : 1;
-    depth_taps some;
-    for (int64_t m = 0; m < l->count;) {
-        if (m < l->low || m >= l->high) { /* at the border results have taps of their own */
-            keep_inside(l, sources, m, &some);
-            few_block(d, &some, m++, 1);
-            continue;
-        }
-        m = m + block > l->high ? l->high - block : m;
-        if (block == DEPTH_BLOCK)
-            few_block(d, &l->taps, m, DEPTH_BLOCK);
-        else if (block == FEW)
-            few_block(d, &l->taps, m, FEW);
-        else
-            few_block(d, &l->taps, m, 1);
-        m += block;
-    }
+    if (count == DEPTH_BLOCK)
+        few_block(d, rows, across, m, DEPTH_BLOCK);
+    else if (count == FEW_BLOCK)
+        few_block(d, rows, across, m, FEW_BLOCK);
+    else
+        few_block(d, rows, across, m, 1);
 }
 
-/* Bias, neuron and conversion of the results of a line, n lanes from c on. */
-RG_INLINE void few_end(const depth_row *d, const real *sums, int64_t count, int64_t c, int n,
-                       const rg_dtype T)
+/* Bias, neuron and conversion of results m to m + count - 1 of a row, n lanes from c on. */
+RG_INLINE void few_end(const depth_row *d, const real *sums, int64_t m, int64_t count, int64_t c,
+                       int n, const rg_dtype T)
 {
     const rg_conv_depth_args *k = d->k;
     const bool plain = k->plain && d->result[3] == 1, relu = k->neuron.kind == RG_NEURON_RELU;
     const vreal bias = plain && k->has_b ? vload_few(k->b, c, n, T) : vset(0);
-    for (int64_t m = 0; m < count; m++) {
-        const int64_t j = m * d->step;
-        vreal value = vload_full(sums, m * VLEN, RG_REAL);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t j = (m + i) * d->step;
+        vreal value = vload_full(sums, i * VLEN, RG_REAL);
         if (!plain) {
             depth_finish(d, j, c, n, T, value);
             continue;
@@ -186,43 +175,66 @@ RG_INLINE void few_end(const depth_row *d, const real *sums, int64_t count, int6
     }
 }
 
-/* Rows begin <= r < end of the result of one image, VLEN lanes from c on. */
-RG_INLINE void few_rows(const rg_conv_few_args *k, depth_row *d, int64_t image, int64_t begin,
-                        int64_t end, int64_t c, const rg_dtype T)
+/* A block of rows of the result of one image, VLEN lanes from c on. */
+typedef struct few_rows {
+    int64_t image, begin, end, c;
+    depth_taps taps[RG_CONV_FEW_ROWS];
+} few_rows;
+
+/* A line of all rows, by some columns at a time, so that what is spread stays near. The last block
+ * of columns may overlap the one before, but not where results are added to. */
+RG_INLINE void few_line(const rg_conv_few_args *k, depth_row *d, few_sums *f, const few_rows *b,
+                        const depth_line *l, int64_t phase, const rg_dtype T)
 {
-    const rg_conv_depth_args *const depth = &k->depth;
-    const rg_conv_shape *s = &depth->shape;
-    const bool data = depth->data;
+    const int64_t *const z = k->depth.z_step;
+    depth_taps some;
+    for (int64_t m = 0, count; m < l->count; m += count) {
+        const bool border = m < l->low || m >= l->high; /* with taps of their own */
+        const int64_t left = l->high - m, inside = k->depth.add ? left : l->high - l->low;
+        count = left > FEW_BLOCK && inside >= DEPTH_BLOCK ? DEPTH_BLOCK
+                : inside >= FEW_BLOCK                     ? FEW_BLOCK
+                                                          : 1;
+        if (border)
+            keep_inside(l, f->columns, m, &some);
+        count = border ? 1 : count;
+        m = border || left >= count ? m : l->high - count;
+        for (int64_t r = b->begin; r < b->end; r++) {
+            few_results(f, &b->taps[r - b->begin], border ? &some : &l->taps, m, count);
+            d->to =
+                at_out(k->to, b->image * d->result[0] + r * d->result[1] + phase * d->result[2], T);
+            d->z = at_out(k->z, b->image * z[0] + r * z[1] + phase * z[2], T);
+            few_end(d, f->sums, m, count, b->c, vlanes_left(k->depth.channels - b->c), T);
+        }
+    }
+}
+
+RG_INLINE void few_image(const rg_conv_few_args *k, depth_row *d, few_rows *b, const rg_dtype T)
+{
+    const rg_conv_shape *s = &k->depth.shape;
+    const bool data = k->depth.data;
     const int64_t sources = data ? s->column.count : s->column.size;
     const int64_t phases = data ? least(s->column.stride, s->column.size) : 1;
-    const few_lanes v = find_lanes(c, s->groups, data ? s->in : s->out, k->picks);
+    const int64_t weights = s->row.window * s->column.window * k->picks;
+    const few_lanes v = find_lanes(b->c, s->groups, data ? s->in : s->out, k->picks);
     real *const room = (real *)(void *)(k->scratch + rg_crew_lane() * k->room);
-    few_row f = { .in = room,
-                  .w = (const real *)k->w + few_at(c, s->row.window * s->column.window * k->picks),
-                  .columns = sources,
-                  .picks = k->picks,
-                  .window = s->column.window };
+    real sums[DEPTH_BLOCK * VLEN];
+    few_sums f = { .in = room,
+                   .w = (const real *)k->w + few_at(b->c, weights),
+                   .sums = sums,
+                   .columns = sources,
+                   .picks = k->picks,
+                   .window = s->column.window };
     int64_t last;
-    rows_of_source(&s->row, data, begin, end, &f.first, &last);
-    const int64_t row_size = sources * k->picks * VLEN;
+    rows_of_source(&s->row, data, b->begin, b->end, &f.first, &last);
     for (int64_t r = f.first; r < last; r++)
-        spread_row(&v, k->from, image * d->source[0] + r * d->source[1], d->source, sources,
-                   k->picks, room + (r - f.first) * row_size, T);
-    f.sums = room + (last - f.first) * row_size;
-    for (int64_t r = begin; r < end; r++) {
-        char *const to = at_out(k->to, image * d->result[0] + r * d->result[1], T);
-        char *const z = at_out(k->z, image * depth->z_step[0] + r * depth->z_step[1], T);
-        find_rows(&s->row, data, r, &f.rows);
-        for (int64_t phase = 0; phase < phases; phase++) {
-            depth_line l;
-            find_line(&s->column, data, phase, &l);
-            f.stride = l.stride;
-            few_line(&f, &l, sources);
-            d->step = l.step;
-            d->to = at_out(to, phase * d->result[2], T);
-            d->z = at_out(z, phase * depth->z_step[2], T);
-            few_end(d, f.sums, l.count, c, vlanes_left(depth->channels - c), T);
-        }
+        spread_row(&v, k->from, b->image * d->source[0] + r * d->source[1], d->source, sources,
+                   k->picks, room + (r - f.first) * sources * k->picks * VLEN, T);
+    for (int64_t phase = 0; phase < phases; phase++) {
+        depth_line l;
+        find_line(&s->column, data, phase, &l);
+        f.stride = l.stride;
+        d->step = l.step;
+        few_line(k, d, &f, b, &l, phase, T);
     }
 }
 
@@ -242,8 +254,11 @@ RG_INLINE void few(const rg_conv_few_args *k, int64_t begin, int64_t end, const 
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t first = unit % splits * RG_CONV_FEW_LANES;
         const int64_t row = unit / splits % k->blocks * k->block, image = unit / splits / k->blocks;
-        for (int64_t c = first; c < least(first + RG_CONV_FEW_LANES, own.channels); c += VLEN)
-            few_rows(k, &d, image, row, least(row + k->block, rows), c, T);
+        few_rows b = { .image = image, .begin = row, .end = least(row + k->block, rows) };
+        for (int64_t r = b.begin; r < b.end; r++)
+            find_rows(&s->row, own.data, r, &b.taps[r - b.begin]);
+        for (b.c = first; b.c < least(first + RG_CONV_FEW_LANES, own.channels); b.c += VLEN)
+            few_image(k, &d, &b, T);
     }
 }
 RG_KERNEL(few, rg_conv_few_args)
@@ -291,22 +306,22 @@ RG_INLINE void few_products(const real *x, int64_t step, const real *y, int64_t 
         vstore_full(sum, slot[n], RG_REAL, a[n]);
 }
 
-/* Windows begin <= j < end with row p of their taps, of which they have columns `t`, by some
- * weights at a time; y is that of the row of windows. */
-RG_OUTLINE void few_weights(const few_row *d, int32_t p, const depth_taps *t, const real *y,
-                            int64_t begin, int64_t end)
+/* Windows begin <= j < end of a row with row p of their taps `rows`, by some weights at a time; y
+ * is dy of the row. */
+RG_OUTLINE void few_weights(const few_sums *d, const depth_taps *rows, int32_t p,
+                            const depth_taps *across, const real *y, int64_t begin, int64_t end)
 {
     const int64_t pixel = d->picks * VLEN, step = d->stride * pixel;
-    const real *const x = d->in + (d->rows.at[p] - d->first) * d->columns * pixel + begin * step;
-    const int64_t all = t->count * d->picks;
+    const real *const x = d->in + (rows->at[p] - d->first) * d->columns * pixel + begin * step;
+    const int64_t all = across->count * d->picks;
     for (int64_t e = 0, n; e < all; e += n) {
         int64_t at[DEPTH_BLOCK], slot[DEPTH_BLOCK];
         n = least(all - e, DEPTH_BLOCK);
         n = n >= DEPTH_BLOCK ? DEPTH_BLOCK : n >= 4 ? 4 : n >= 3 ? 3 : 1;
         for (int64_t i = 0; i < n; i++) {
             const int64_t q = (e + i) / d->picks, pick = (e + i) % d->picks;
-            const int64_t tap = d->rows.tap[p] * d->window + t->tap[q];
-            at[i] = t->at[q] * pixel + pick * VLEN;
+            const int64_t tap = rows->tap[p] * d->window + across->tap[q];
+            at[i] = across->at[q] * pixel + pick * VLEN;
             slot[i] = (tap * d->picks + pick) * VLEN;
         }
         const real *const g = y + begin * VLEN;
@@ -321,23 +336,28 @@ RG_OUTLINE void few_weights(const few_row *d, int32_t p, const depth_taps *t, co
     }
 }
 
-/* One row of windows; those at the border have taps of their own. */
-RG_OUTLINE void few_weights_row(const few_row *d, const depth_line *l, int64_t sources,
-                                const real *y)
+/* Rows begin <= i < end of windows of one image; windows at the border have taps of their own. dy
+ * stands in y, x in d->in. */
+RG_OUTLINE void few_windows(const rg_conv_shape *s, const few_sums *d, const depth_line *l,
+                            int64_t begin, int64_t end, const real *y)
 {
-    depth_taps some;
+    depth_taps some, rows;
     for (int64_t j = 0, next; j < l->count; j = next) {
         const bool inside = j >= l->low && j < l->high;
         next = inside ? l->high : j + 1;
         if (!inside)
-            keep_inside(l, sources, j, &some);
-        for (int32_t p = 0; p < d->rows.count; p++)
-            few_weights(d, p, inside ? &l->taps : &some, y, j, next);
+            keep_inside(l, s->column.size, j, &some);
+        for (int64_t i = begin; i < end; i++) {
+            find_rows(&s->row, false, i, &rows);
+            for (int32_t p = 0; p < rows.count; p++)
+                few_weights(d, &rows, p, inside ? &l->taps : &some,
+                            y + (i - begin) * s->column.count * VLEN, j, next);
+        }
     }
 }
 
-/* Rows begin <= i < end of windows of one image. `room` is behind the sums. */
-RG_INLINE void few_sum_rows(const rg_conv_few_parts_args *k, few_row *d, const depth_line *l,
+/* The same of VLEN lanes from c on. `room` is behind the sums. */
+RG_INLINE void few_sum_rows(const rg_conv_few_parts_args *k, few_sums *d, const depth_line *l,
                             int64_t image, int64_t begin, int64_t end, int64_t c, real *room,
                             const rg_dtype T)
 {
@@ -345,7 +365,6 @@ RG_INLINE void few_sum_rows(const rg_conv_few_parts_args *k, few_row *d, const d
     const few_lanes v = find_lanes(c, s->groups, s->out, s->in);
     const few_lanes own = find_lanes(c, s->groups * s->out, 1, 1);
     const int64_t row_size = s->column.size * s->in * VLEN, y_size = s->column.count * VLEN;
-    real *const y = room;
     real *const x = room + (end - begin) * y_size;
     int64_t last;
     rows_of_source(&s->row, false, begin, end, &d->first, &last);
@@ -353,14 +372,13 @@ RG_INLINE void few_sum_rows(const rg_conv_few_parts_args *k, few_row *d, const d
     for (int64_t r = d->first; r < last; r++)
         spread_row(&v, k->x, image * s->x[0] + r * s->x[1], s->x, s->column.size, s->in,
                    x + (r - d->first) * row_size, T);
-    for (int64_t i = begin; i < end; i++) {
-        real *const g = y + (i - begin) * y_size;
-        spread_row(&own, k->dy, image * s->y[0] + i * s->y[1], s->y, s->column.count, 1, g, T);
-        find_rows(&s->row, false, i, &d->rows);
-        few_weights_row(d, l, s->column.size, g);
-    }
+    for (int64_t i = begin; i < end; i++)
+        spread_row(&own, k->dy, image * s->y[0] + i * s->y[1], s->y, s->column.count, 1,
+                   room + (i - begin) * y_size, T);
+    few_windows(s, d, l, begin, end, room);
 }
 
+/* A unit is a part of the rows of windows, and some lanes. */
 RG_INLINE void few_parts(const rg_conv_few_parts_args *k, int64_t begin, int64_t end,
                          const rg_dtype T)
 {
@@ -368,11 +386,11 @@ RG_INLINE void few_parts(const rg_conv_few_parts_args *k, int64_t begin, int64_t
     const int64_t rows = s->images * s->row.count, splits = k->lanes / RG_CONV_FEW_LANES;
     const int64_t sums = s->row.window * s->column.window * s->in;
     real *const sum = (real *)(void *)(k->scratch + rg_crew_lane() * k->room);
-    few_row d = { .sums = sum,
-                  .columns = s->column.size,
-                  .picks = s->in,
-                  .window = s->column.window,
-                  .stride = s->column.stride };
+    few_sums d = { .sums = sum,
+                   .columns = s->column.size,
+                   .picks = s->in,
+                   .window = s->column.window,
+                   .stride = s->column.stride };
     depth_line l;
     find_line(&s->column, false, 0, &l);
     for (int64_t unit = begin; unit < end; unit++) {
