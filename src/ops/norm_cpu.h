@@ -57,6 +57,15 @@ RG_OUTLINE void load_parameter(real *to, const void *data, int64_t step, bool ha
     }
 }
 
+/* sum += a, products += a b */
+RG_INLINE void add_products(vpair *sum, vpair *products, vpair a, vpair b)
+{
+    sum->a += a.a;
+    sum->b += a.b;
+    products->a = vfma(a.a, b.a, products->a);
+    products->b = vfma(a.b, b.b, products->b);
+}
+
 /* ---- statistics ---- */
 
 /* Sums of x - near and of its squares, for each column. */
@@ -80,10 +89,7 @@ RG_INLINE void parts_step(norm_parts *p, const channel_run *r, const int rows, i
         const vpair x = load_channels(&r[j], 0, i, n, T, whole);
         /* columns behind the end belong to others */
         const vpair d = keep_some((vpair){ x.a - near.a, x.b - near.b }, n, T, r[j].any_order);
-        sum.a += d.a;
-        sum.b += d.b;
-        squares.a = vfma(d.a, d.a, squares.a);
-        squares.b = vfma(d.b, d.b, squares.b);
+        add_products(&sum, &squares, d, d);
     }
     vstore_pair(p->sum, c, RG_REAL, sum, false, false);
     vstore_pair(p->squares, c, RG_REAL, squares, false, false);
@@ -338,11 +344,7 @@ RG_INLINE void sums_step(norm_columns *k, const channel_run *r, const int rows, 
         const vpair g = keep_some((vpair){ through_neuron(k, &a, dy.a, x.a, variant),
                                            through_neuron(k, &b, dy.b, x.b, variant) },
                                   n, T, r[j].any_order);
-        const vpair kept = keep_some(t, n, T, r[j].any_order);
-        sum.a += g.a;
-        sum.b += g.b;
-        product.a = vfma(g.a, kept.a, product.a);
-        product.b = vfma(g.b, kept.b, product.b);
+        add_products(&sum, &product, g, keep_some(t, n, T, r[j].any_order));
     }
     vstore_pair(k->sum, c, RG_REAL, sum, false, false);
     vstore_pair(k->product, c, RG_REAL, product, false, false);

@@ -16,11 +16,12 @@ typedef struct vpair {
 
 #if !RG_REAL_F64
 /* Even elements a and odd elements b as bf16, side by side. A NaN is quiet (the result of
- * arithmetic) or was a bf16, so its upper half alone is one.
+ * arithmetic) or was a bf16, so its upper half alone is one; of `sums` (see vstore_sums) its lower
+ * half is 0, and it needs no care.
  *
  * The upper halves of all elements go up by 1 where the lower halves, plus 1 if the upper one is
  * odd, exceed one half, and where that does not turn a NaN over. */
-RG_INLINE vuint vpack_bf16(vreal a, vreal b)
+RG_INLINE vuint vpack_bf16(vreal a, vreal b, const bool sums)
 {
 #if defined(__AVX512BW__)
     const __m512i x = (__m512i)a, y = (__m512i)b, upper = _mm512_set1_epi32((int)0xffff0000);
@@ -28,12 +29,27 @@ RG_INLINE vuint vpack_bf16(vreal a, vreal b)
     const __m512i high = _mm512_ternarylogic_epi32(upper, y, _mm512_srli_epi32(x, 16), 0xca);
     const __m512i low = _mm512_ternarylogic_epi32(upper, _mm512_slli_epi32(y, 16), x, 0xca);
     const __m512i sum = _mm512_adds_epu16(low, _mm512_and_si512(high, one));
+    if (sums)
+        return (vuint)_mm512_mask_add_epi16(high, _mm512_cmpgt_epu16_mask(sum, half), high, one);
     const __m512i room = _mm512_ternarylogic_epi32(high, half, half, 0x03); /* ~(high | half) */
     const __m512i up = _mm512_min_epu16(_mm512_subs_epu16(sum, half), _mm512_min_epu16(room, one));
     return (vuint)_mm512_add_epi16(high, up);
 #else
-    return vround_bf16(a) >> 16 | (vround_bf16(b) & 0xffff0000);
+    if (!sums)
+        return vround_bf16(a) >> 16 | (vround_bf16(b) & 0xffff0000);
+    const vuint x = (vuint)a + 0x7fff + ((vuint)a >> 16 & 1);
+    const vuint y = (vuint)b + 0x7fff + ((vuint)b >> 16 & 1);
+    return x >> 16 | (y & 0xffff0000);
 #endif
+}
+
+RG_INLINE void vstore_packed(void *data, int64_t i, vuint both, const bool stream)
+{
+    uint16_t *to = (uint16_t *)data + i;
+    if (stream)
+        vstream(to, 0, RG_F32, (vreal)both);
+    else
+        memcpy(to, &both, sizeof both);
 }
 #endif
 
@@ -55,12 +71,7 @@ RG_INLINE void vstore_pair(void *data, int64_t i, const rg_dtype T, vpair pair,
 {
 #if !RG_REAL_F64
     if (T == RG_BF16 && any_order) {
-        const vuint both = vpack_bf16(pair.a, pair.b);
-        uint16_t *to = (uint16_t *)data + i;
-        if (stream)
-            vstream(to, 0, RG_F32, (vreal)both);
-        else
-            memcpy(to, &both, sizeof both);
+        vstore_packed(data, i, vpack_bf16(pair.a, pair.b, false), stream);
         return;
     }
 #endif
@@ -75,29 +86,12 @@ RG_INLINE void vstore_pair(void *data, int64_t i, const rg_dtype T, vpair pair,
 }
 
 /* The same in any order for results that +, * and fma alone made of elements of T: a NaN among
- * them has zeros where bf16 is cut off, so it needs no care. */
+ * them has zeros where bf16 is cut off. */
 RG_INLINE void vstore_sums(void *data, int64_t i, const rg_dtype T, vpair pair, const bool stream)
 {
 #if !RG_REAL_F64
     if (T == RG_BF16) {
-#if defined(__AVX512BW__)
-        const __m512i x = (__m512i)pair.a, y = (__m512i)pair.b;
-        const __m512i upper = _mm512_set1_epi32((int)0xffff0000), one = _mm512_set1_epi16(1);
-        const __m512i high = _mm512_ternarylogic_epi32(upper, y, _mm512_srli_epi32(x, 16), 0xca);
-        const __m512i low = _mm512_ternarylogic_epi32(upper, _mm512_slli_epi32(y, 16), x, 0xca);
-        const __m512i sum = _mm512_adds_epu16(low, _mm512_and_si512(high, one));
-        const __mmask32 up = _mm512_cmpgt_epu16_mask(sum, _mm512_set1_epi16((short)0x8000));
-        const vreal both = (vreal)_mm512_mask_add_epi16(high, up, high, one);
-#else
-        const vuint a = (vuint)pair.a + 0x7fff + ((vuint)pair.a >> 16 & 1);
-        const vuint b = (vuint)pair.b + 0x7fff + ((vuint)pair.b >> 16 & 1);
-        const vreal both = (vreal)(a >> 16 | (b & 0xffff0000));
-#endif
-        uint16_t *to = (uint16_t *)data + i;
-        if (stream)
-            vstream(to, 0, RG_F32, both);
-        else
-            memcpy(to, &both, sizeof both);
+        vstore_packed(data, i, vpack_bf16(pair.a, pair.b, true), stream);
         return;
     }
 #endif

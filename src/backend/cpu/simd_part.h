@@ -7,18 +7,44 @@
 
 #include "backend/cpu/simd_memory.h"
 
-/* Less than a vector: rare, so one copy for all storage types, called. */
-RG_OUTLINE vreal vload_part(const void *data, int64_t i, int n, rg_dtype T)
+/* In line, with masks, where the instruction set has them. */
+#if defined(__AVX512F__)
+RG_INLINE vreal vload_masked(const void *data, int64_t i, int n, const rg_dtype T)
 {
-#if defined(__AVX512F__) && RG_REAL_F64
+#if RG_REAL_F64
     (void)T;
     return (vreal)_mm512_maskz_loadu_pd((__mmask8)((1u << n) - 1), (const double *)data + i);
-#elif defined(__AVX512F__)
+#else
     const __mmask16 lanes = (__mmask16)((1u << n) - 1);
     if (T == RG_F32)
         return (vreal)_mm512_maskz_loadu_ps(lanes, (const float *)data + i);
     const vhalf half = (vhalf)_mm256_maskz_loadu_epi16(lanes, (const uint16_t *)data + i);
     return T == RG_F16 ? vreal_of_f16(half) : vreal_of_bf16(half);
+#endif
+}
+
+RG_INLINE void vstore_masked(void *data, int64_t i, int n, const rg_dtype T, vreal a)
+{
+#if RG_REAL_F64
+    (void)T;
+    _mm512_mask_storeu_pd((double *)data + i, (__mmask8)((1u << n) - 1), (__m512d)a);
+#else
+    const __mmask16 lanes = (__mmask16)((1u << n) - 1);
+    if (T == RG_F32) {
+        _mm512_mask_storeu_ps((float *)data + i, lanes, (__m512)a);
+    } else {
+        const vhalf half = T == RG_F16 ? vf16_of_real(a) : vbf16_of_real(a);
+        _mm256_mask_storeu_epi16((uint16_t *)data + i, lanes, (__m256i)half);
+    }
+#endif
+}
+#endif
+
+/* Rare, so one copy for all storage types, called. */
+RG_OUTLINE vreal vload_part(const void *data, int64_t i, int n, rg_dtype T)
+{
+#if defined(__AVX512F__)
+    return vload_masked(data, i, n, T);
 #else
     real lanes[VLEN] = { 0 };
     for (int k = 0; k < n; k++)
@@ -29,17 +55,8 @@ RG_OUTLINE vreal vload_part(const void *data, int64_t i, int n, rg_dtype T)
 
 RG_OUTLINE void vstore_part(void *data, int64_t i, int n, rg_dtype T, vreal a)
 {
-#if defined(__AVX512F__) && RG_REAL_F64
-    (void)T;
-    _mm512_mask_storeu_pd((double *)data + i, (__mmask8)((1u << n) - 1), (__m512d)a);
-#elif defined(__AVX512F__)
-    const __mmask16 lanes = (__mmask16)((1u << n) - 1);
-    if (T == RG_F32) {
-        _mm512_mask_storeu_ps((float *)data + i, lanes, (__m512)a);
-    } else {
-        const vhalf half = T == RG_F16 ? vf16_of_real(a) : vbf16_of_real(a);
-        _mm256_mask_storeu_epi16((uint16_t *)data + i, lanes, (__m256i)half);
-    }
+#if defined(__AVX512F__)
+    vstore_masked(data, i, n, T, a);
 #else
     real lanes[VLEN];
     vstore_full(lanes, 0, RG_REAL, a);
@@ -62,19 +79,11 @@ RG_INLINE void vstore(void *data, int64_t i, const int n, const rg_dtype T, vrea
         vstore_part(data, i, n, T, a);
 }
 
-/* The same for loops in which n < VLEN is usual, such as those over images of few channels: in
- * line, with masks, where the instruction set has them. */
+/* The same for loops in which n < VLEN is usual, such as those over images of few channels. */
 RG_INLINE vreal vload_few(const void *data, int64_t i, int n, const rg_dtype T)
 {
-#if defined(__AVX512F__) && RG_REAL_F64
-    (void)T;
-    return (vreal)_mm512_maskz_loadu_pd((__mmask8)((1u << n) - 1), (const double *)data + i);
-#elif defined(__AVX512F__)
-    const __mmask16 lanes = (__mmask16)((1u << n) - 1);
-    if (T == RG_F32)
-        return (vreal)_mm512_maskz_loadu_ps(lanes, (const float *)data + i);
-    const vhalf half = (vhalf)_mm256_maskz_loadu_epi16(lanes, (const uint16_t *)data + i);
-    return T == RG_F16 ? vreal_of_f16(half) : vreal_of_bf16(half);
+#if defined(__AVX512F__)
+    return vload_masked(data, i, n, T);
 #else
     return vload(data, i, n, T);
 #endif
@@ -82,17 +91,8 @@ RG_INLINE vreal vload_few(const void *data, int64_t i, int n, const rg_dtype T)
 
 RG_INLINE void vstore_few(void *data, int64_t i, int n, const rg_dtype T, vreal a)
 {
-#if defined(__AVX512F__) && RG_REAL_F64
-    (void)T;
-    _mm512_mask_storeu_pd((double *)data + i, (__mmask8)((1u << n) - 1), (__m512d)a);
-#elif defined(__AVX512F__)
-    const __mmask16 lanes = (__mmask16)((1u << n) - 1);
-    if (T == RG_F32) {
-        _mm512_mask_storeu_ps((float *)data + i, lanes, (__m512)a);
-    } else {
-        const vhalf half = T == RG_F16 ? vf16_of_real(a) : vbf16_of_real(a);
-        _mm256_mask_storeu_epi16((uint16_t *)data + i, lanes, (__m256i)half);
-    }
+#if defined(__AVX512F__)
+    vstore_masked(data, i, n, T, a);
 #else
     vstore(data, i, n, T, a);
 #endif

@@ -15,22 +15,7 @@ RG_FORMULA void adam_rule(const update_constants *k, update_point *x)
     x->p = vfma(vset(-k->factor), mean / root, x->p * vset(k->keep));
 }
 
-RG_OUTLINE void adam_row(const update_constants *k, const rg_update_tensors *t, int64_t count,
-                         rg_dtype T)
-{
-    update_row_any(adam_rule, k, t, count, T);
-}
-
-RG_INLINE void adam_flat(const rg_update_flat_args *a, int64_t begin, int64_t end, const rg_dtype T)
-{
-    update_flat(adam_row, a, begin, end, T);
-}
-
-RG_INLINE void adam_strided(const rg_update_strided_args *a, int64_t begin, int64_t end,
-                            const rg_dtype T)
-{
-    update_strided(adam_row, a, begin, end, T);
-}
+RG_UPDATE_LOOPS(adam)
 
 /* ---- entry points and table ---- */
 

@@ -118,10 +118,7 @@ RG_INLINE void row_moments_step(const group_rows *k, const group_row *r, row_sum
     const vpair x = row_load(r->x, i, k->x_step, n, T, k->dense, whole);
     const vreal near = vset(r->near);
     const vpair d = keep_some((vpair){ x.a - near, x.b - near }, n, T, true);
-    q->a.a += d.a;
-    q->a.b += d.b;
-    q->b.a = vfma(d.a, d.a, q->b.a);
-    q->b.b = vfma(d.b, d.b, q->b.b);
+    add_products(&q->a, &q->b, d, d);
 }
 
 RG_INLINE vreal row_xh(const group_row *r, vreal x)
@@ -191,10 +188,7 @@ RG_INLINE void row_sums_step(const group_rows *k, const group_row *r, row_sums *
     const vpair h = keep_some((vpair){ v.g.a * gamma.a, v.g.b * gamma.b }, n, T, true);
     const vreal mean = vset(r->mean);
     const vpair t = keep_some((vpair){ v.x.a - mean, v.x.b - mean }, n, T, true);
-    q->a.a += h.a;
-    q->a.b += h.b;
-    q->b.a = vfma(h.a, t.a, q->b.a);
-    q->b.b = vfma(h.b, t.b, q->b.b);
+    add_products(&q->a, &q->b, h, t);
 }
 
 /* Sums over rows: whole pairs stand in the order of pairs. */
@@ -222,10 +216,7 @@ RG_INLINE void row_gradient_step(const group_rows *k, const group_row *r, row_su
     row_ahead(k, r->x, i, T, whole);
     if (k->dgamma != NULL) {
         vpair dgamma = load_sums(k->dgamma, i, n, T), dbeta = load_sums(k->dbeta, i, n, T);
-        dbeta.a += v.g.a;
-        dbeta.b += v.g.b;
-        dgamma.a = vfma(v.g.a, v.xh.a, dgamma.a);
-        dgamma.b = vfma(v.g.b, v.xh.b, dgamma.b);
+        add_products(&dbeta, &dgamma, v.g, v.xh);
         store_sums(k->dgamma, i, n, T, dgamma);
         store_sums(k->dbeta, i, n, T, dbeta);
     }

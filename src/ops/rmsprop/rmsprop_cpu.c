@@ -24,23 +24,7 @@ RG_FORMULA void rmsprop_rule(const update_constants *k, update_point *x)
     x->p = vfma(vset(-k->factor), by, x->p);
 }
 
-RG_OUTLINE void rmsprop_row(const update_constants *k, const rg_update_tensors *t, int64_t count,
-                            rg_dtype T)
-{
-    update_row_any(rmsprop_rule, k, t, count, T);
-}
-
-RG_INLINE void rmsprop_flat(const rg_update_flat_args *a, int64_t begin, int64_t end,
-                            const rg_dtype T)
-{
-    update_flat(rmsprop_row, a, begin, end, T);
-}
-
-RG_INLINE void rmsprop_strided(const rg_update_strided_args *a, int64_t begin, int64_t end,
-                               const rg_dtype T)
-{
-    update_strided(rmsprop_row, a, begin, end, T);
-}
+RG_UPDATE_LOOPS(rmsprop)
 
 /* ---- entry points and table ---- */
 

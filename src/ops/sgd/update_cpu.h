@@ -247,4 +247,22 @@ static void update_strided(update_row *row, const rg_update_strided_args *a, int
     }
 }
 
+/* The loops over name_rule: a row, called, then whole tensors of neighbours, and any others. */
+#define RG_UPDATE_LOOPS(name)                                                                  \
+    RG_OUTLINE void name##_row(const update_constants *k, const rg_update_tensors *t,          \
+                               int64_t count, rg_dtype T)                                      \
+    {                                                                                          \
+        update_row_any(name##_rule, k, t, count, T);                                           \
+    }                                                                                          \
+    RG_INLINE void name##_flat(const rg_update_flat_args *a, int64_t begin, int64_t end,       \
+                               const rg_dtype T)                                               \
+    {                                                                                          \
+        update_flat(name##_row, a, begin, end, T);                                             \
+    }                                                                                          \
+    RG_INLINE void name##_strided(const rg_update_strided_args *a, int64_t begin, int64_t end, \
+                                  const rg_dtype T)                                            \
+    {                                                                                          \
+        update_strided(name##_row, a, begin, end, T);                                          \
+    }
+
 #endif
