@@ -336,7 +336,40 @@ RG_OUTLINE void end_row(const rg_conv_rows_args *k, const conv_end *e, const con
     }
 }
 
+/* Bias, neuron and conversion of panel n for row r of a block. */
+RG_OUTLINE void end_sums(const rg_conv_rows_args *k, conv_end *e, const conv_block *b, int64_t r,
+                         int64_t n, const real *sums, rg_dtype T)
+{
+    const int64_t phases = k->row.phases * k->column.phases;
+    const int64_t c = b->group * k->width + n * RG_PANEL;
+    e->lanes = phases > 1 ? k->width : least(RG_PANEL, k->width - n * RG_PANEL);
+    for (int64_t i = 0; k->has_b && i < phases; i++)
+        contract_load(e->bias + i * k->width, 1, k->b, c * k->b_step, k->b_step, e->lanes, T);
+    end_row(k, e, b, r, c, sums, T);
+}
+
 /* ---- blocks ---- */
+
+RG_INLINE conv_block block_of(const rg_conv_rows_args *k, int64_t unit)
+{
+    const rg_conv_reach *row = &k->row, *column = &k->column;
+    const int64_t across = unit % column->blocks, down = unit / column->blocks % row->blocks;
+    const int64_t rest = unit / column->blocks / row->blocks;
+    conv_block b = { .image = rest / k->groups,
+                     .group = rest % k->groups,
+                     .row = down * row->block,
+                     .column = across * column->block };
+    b.rows = least(row->block, row->outputs - b.row);
+    b.columns = least(column->block, column->outputs - b.column);
+    return b;
+}
+
+/* While a tile is summed up, a part of what the next block reads is fetched. */
+RG_INLINE void fetch_ahead(const conv_block *b, int64_t part, int64_t parts, rg_tile *tile)
+{
+    tile->ahead = b->ahead + b->ahead_bytes * part / parts;
+    tile->ahead_end = b->ahead + b->ahead_bytes * (part + 1) / parts;
+}
 
 /* Panel n for row r of a block. */
 RG_OUTLINE void sum_row(const rg_conv_rows_args *k, const conv_block *b, const conv_runs *runs,
@@ -360,12 +393,9 @@ RG_OUTLINE void sum_row(const rg_conv_rows_args *k, const conv_block *b, const c
                      .a_step = column->stride * b->in_pixel,
                      .b_step = RG_PANEL,
                      .c_step = RG_PANEL };
-    if (b->ahead_bytes > 0 && (k->by_row || n == k->panel_count - 1)) {
-        const int64_t parts = b->rows * (k->by_row ? k->panel_count : 1);
-        const int64_t part = k->by_row ? r * k->panel_count + n : r;
-        tile.ahead = b->ahead + b->ahead_bytes * part / parts;
-        tile.ahead_end = b->ahead + b->ahead_bytes * (part + 1) / parts;
-    }
+    if (b->ahead_bytes > 0 && (k->by_row || n == k->panel_count - 1))
+        fetch_ahead(b, k->by_row ? r * k->panel_count + n : r,
+                    b->rows * (k->by_row ? k->panel_count : 1), &tile);
     if (plain && !b->careful) {
         const int64_t i = row->to_first + (b->row + r) * row->to_step;
         const int64_t j = column->to_first + b->column * column->to_step;
@@ -383,23 +413,12 @@ RG_OUTLINE void sum_row(const rg_conv_rows_args *k, const conv_block *b, const c
         sum_carefully(k, b, panel, r, sums);
     else
         RG_CONTRACT.rows(&tile, b->columns, lanes);
-    e->lanes = phases > 1 ? k->width : lanes;
-    for (int64_t i = 0; k->has_b && i < phases; i++)
-        contract_load(e->bias + i * k->width, 1, k->b, c * k->b_step, k->b_step, e->lanes, T);
-    end_row(k, e, b, r, c, sums, T);
+    end_sums(k, e, b, r, n, sums, T);
 }
 
 RG_OUTLINE void rows_block(const rg_conv_rows_args *k, int64_t unit, rg_dtype T)
 {
-    const rg_conv_reach *row = &k->row, *column = &k->column;
-    const int64_t across = unit % column->blocks, down = unit / column->blocks % row->blocks;
-    const int64_t rest = unit / column->blocks / row->blocks;
-    conv_block b = { .image = rest / k->groups,
-                     .group = rest % k->groups,
-                     .row = down * row->block,
-                     .column = across * column->block };
-    b.rows = least(row->block, row->outputs - b.row);
-    b.columns = least(column->block, column->outputs - b.column);
+    conv_block b = block_of(k, unit);
     char *const scratch = k->lanes + rg_crew_lane() * k->room;
     real *const sums = (real *)(void *)(scratch + k->room_in);
     conv_runs runs;
@@ -412,12 +431,6 @@ RG_OUTLINE void rows_block(const rg_conv_rows_args *k, int64_t unit, rg_dtype T)
     for (int64_t i = 0; i < outer; i++)
         for (int64_t j = 0; j < inner; j++)
             sum_row(k, &b, &runs, &e, sums, k->by_row ? i : j, k->by_row ? j : i, T);
-}
-
-RG_INLINE void sum_rows(const rg_conv_rows_args *k, int64_t begin, int64_t end, const rg_dtype T)
-{
-    for (int64_t unit = begin; unit < end; unit++)
-        rows_block(k, unit, T);
 }
 
 /* ---- weights ---- */

@@ -57,6 +57,7 @@ typedef struct rg_conv_rows_args {
     int64_t room, room_in; /* bytes of a thread; those of a block of inputs come first */
     bool inside;           /* no tap of a column lies outside the image */
     bool by_row;           /* all panels for one row, not all rows for one panel */
+    int64_t turned;        /* few results of a pixel: pixels side by side, so many of a row; or 0 */
     bool has_b, has_z, add, stream;
     rg_conv_neuron neuron;
 } rg_conv_rows_args;
@@ -218,14 +219,24 @@ static inline void rg_conv_join_rows(rg_conv_rows_args *k)
 
 /* ---- blocks ---- */
 
+/* Few results of a pixel would leave lanes of a panel empty. Its taps then meet pixels side by
+ * side, a channel after the other; that they have to be turned is soon paid by some taps. */
+static inline bool rg_conv_suits_turned(const rg_conv_rows_args *k)
+{
+    enum { FEW = 14, SOME = 4, WIDE = 16 };
+    return k->row.phases * k->column.phases * k->width <= FEW && k->column.stride == 1 &&
+           k->row.taps * k->column.taps >= SOME && k->column.outputs >= WIDE;
+}
+
 /* Blocks of outputs whose inputs stay in the second cache, and enough of them to share. */
 static inline void rg_conv_cut_rows(rg_conv_rows_args *k, int64_t element)
 {
-    enum { UNITS = 32, WHOLE = 128, PART = 112, HALF_CACHE = 512 << 10 };
+    enum { UNITS = 32, WHOLE = 128, PART = 112, HALF_CACHE = 512 << 10, LANES = 16 };
     rg_conv_reach *row = &k->row, *column = &k->column;
     const int64_t lanes = k->panel_count * RG_CONV_LANES;
+    const bool turned = rg_conv_suits_turned(k);
     k->by_row = row->taps * column->taps * k->depth * lanes * element <= HALF_CACHE;
-    const int64_t target = k->by_row ? HALF_CACHE / 4 : HALF_CACHE / 2;
+    const int64_t target = turned ? HALF_CACHE : k->by_row ? HALF_CACHE / 4 : HALF_CACHE / 2;
     k->pixel = k->depth * element % 2048 == 0 ? k->depth + 16 : k->depth;
     column->block = column->outputs <= WHOLE ? column->outputs : PART;
     const int64_t pixel = k->pixel * element;
@@ -233,7 +244,10 @@ static inline void rg_conv_cut_rows(rg_conv_rows_args *k, int64_t element)
            rg_conv_span(row, 1) * rg_conv_span(column, column->block) * pixel > 2 * target)
         column->block = rg_conv_over(column->block / 2, 14) * 14;
     column->blocks = rg_conv_over(column->outputs, column->block);
-    const int64_t bytes = rg_conv_span(column, column->block) * pixel;
+    const int64_t span = rg_conv_span(column, column->block);
+    k->turned = turned ? rg_conv_over(span, LANES) * LANES + LANES : 0;
+    const int64_t flat = k->turned * k->depth * element;
+    const int64_t bytes = flat > span * pixel ? flat : span * pixel;
     int64_t rows = bytes == 0 ? row->outputs : target / bytes;
     rows = rows <= rg_conv_span(row, 1) ? 1 : (rows - rg_conv_span(row, 1)) / row->stride + 1;
     const int64_t most = rg_conv_over(row->outputs * column->blocks * k->images * k->groups, UNITS);
@@ -242,7 +256,8 @@ static inline void rg_conv_cut_rows(rg_conv_rows_args *k, int64_t element)
     row->blocks = rg_conv_over(row->outputs, row->block);
     k->room_in = rg_conv_span(row, row->block) * bytes;
     k->room_in = rg_conv_over(k->room_in, 64) * 64;
-    k->room = k->room_in + (column->block + 2) * RG_CONV_LANES * element;
+    k->room =
+        k->room_in + (column->block + 2) * RG_CONV_LANES * element + k->turned * LANES * element;
 }
 
 /* Where weights stand in parts; channels of a unit. */
