@@ -155,13 +155,14 @@ static __device__ __forceinline__ void await_launch()
 #endif
 }
 
-/* A block has V channels of the result: their weights are `lines` vectors, `step` elements apart,
- * and are no part of what the library writes. Results that meet the border are `each` of an image.
- */
-enum { MEND_THREADS = 1024 }; /* at most */
+/* Some of the weights of V channels of the result, which are no part of what the library writes:
+ * of `lines` vectors, `step` elements apart, a block has MEND_LINES. Results that meet the border
+ * are `each` of an image. Where blocks of the same channels find something, all of them write the
+ * same. */
+enum { MEND_LINES = 288 };
 
 template <rg_dtype T, int V>
-static __global__ void __launch_bounds__(MEND_THREADS)
+static __global__ void __launch_bounds__(MEND_LINES)
     mend_channel(const __grid_constant__ rg_conv_shape s, const __grid_constant__ mend_box b,
                  bool back, const void *from, const void *w, void *to, int32_t lines, int32_t step,
                  int64_t each)
@@ -172,12 +173,13 @@ static __global__ void __launch_bounds__(MEND_THREADS)
         (const element<T> *)w +
         (back ? group * s.out * taps * s.in + channel - group * s.in : channel * taps * s.in);
     bool fine = true;
-    for (int32_t i = (int32_t)threadIdx.x; i < lines; i += (int32_t)blockDim.x) {
+    const int32_t line = (int32_t)blockIdx.y * MEND_LINES + (int32_t)threadIdx.x;
+    if (line < lines) {
         if constexpr (V == 1) {
-            fine &= (bool)isfinite(load<T>(own, (int64_t)i * step));
+            fine = (bool)isfinite(load<T>(own, (int64_t)line * step));
         } else {
             real<T> x[V];
-            unpack<T>(load_vector(own + (int64_t)i * step), x);
+            unpack<T>(load_vector(own + (int64_t)line * step), x);
 #pragma unroll
             for (int e = 0; e < V; e++)
                 fine &= (bool)isfinite(x[e]);
@@ -198,8 +200,8 @@ static __global__ void __launch_bounds__(MEND_THREADS)
 
 /* One weight, product by product. */
 template <rg_dtype T>
-static __device__ __noinline__ void mend_weight(const rg_conv_shape &s, const void *x,
-                                                const void *dy, void *dw, int64_t at)
+static __device__ __noinline__ real<T> weight_sum(const rg_conv_shape &s, const void *x,
+                                                  const void *dy, int64_t at)
 {
     const int64_t c = at % s.in, tap = at / s.in, q = tap % s.column.window;
     const int64_t p = tap / s.column.window % s.row.window,
@@ -219,27 +221,28 @@ static __device__ __noinline__ void mend_weight(const rg_conv_shape &s, const vo
             }
         }
     }
-    store<T>(dw, at, sum);
+    return sum;
 }
 
-/* A block has MEND_EACH weights for each thread. */
-enum { MEND_EACH = 4 };
-
-template <rg_dtype T>
+/* A thread has V weights. */
+template <rg_dtype T, int V>
 static __global__ void __launch_bounds__(THREADS)
     mend_weights(const __grid_constant__ rg_conv_shape s, const void *x, const void *dy, void *dw,
                  int64_t count)
 {
-    const int64_t first = (int64_t)blockIdx.x * THREADS * MEND_EACH + threadIdx.x;
-    real<T> w[MEND_EACH];
+    const int64_t first = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * V;
+    real<T> w[V] = {};
     await_launch();
+    if constexpr (V == 1) {
+        if (first < count)
+            w[0] = load<T>(dw, first);
+    } else if (first < count) {
+        unpack<T>(load_vector(at<T>(dw, first)), w);
+    }
 #pragma unroll
-    for (int i = 0; i < MEND_EACH; i++)
-        w[i] = first + i * THREADS < count ? load<T>(dw, first + i * THREADS) : 0;
-#pragma unroll
-    for (int i = 0; i < MEND_EACH; i++)
+    for (int i = 0; i < V; i++)
         if (!isfinite(w[i]))
-            mend_weight<T>(s, x, dy, dw, first + i * THREADS);
+            store<T>(dw, first + i, weight_sum<T>(s, x, dy, first + i));
 }
 
 /* ---- host side ---- */
@@ -268,7 +271,7 @@ static void inner_pixels(const rg_conv_axis *a, int64_t *first, int64_t *last)
 /* As launch; where this build and the device know it, blocks begin while the launch before still
  * runs, until they call await_launch(). */
 template <class... PARAMETERS, class... ARGUMENTS>
-static void launch_early(void (*kernel)(PARAMETERS...), int64_t blocks, int64_t threads,
+static void launch_early(void (*kernel)(PARAMETERS...), dim3 blocks, int64_t threads,
                          const rg_cuda_place *place, ARGUMENTS... arguments)
 {
     cudaFuncAttributes attributes;
@@ -278,7 +281,7 @@ static void launch_early(void (*kernel)(PARAMETERS...), int64_t blocks, int64_t 
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)blocks);
+    config.gridDim = blocks;
     config.blockDim = dim3((unsigned)threads);
     config.stream = place->stream;
     config.attrs = &attribute;
@@ -300,9 +303,10 @@ static bool mend_by_weights(const rg_conv_shape *s, const mend_box *b, bool back
     if (lines > 1 << 16)
         return false;
     launch_early(vectors ? mend_channel<T, VLEN<T>> : mend_channel<T, 1>,
-                 back ? b->channels / v : b->channels,
-                 threads < MEND_THREADS ? threads : (int64_t)MEND_THREADS, place, *s, *b, back,
-                 from, w, to, (int32_t)lines, (int32_t)(back ? s->in : v), each);
+                 dim3((unsigned)(back ? b->channels / v : b->channels),
+                      (unsigned)ceil_div(lines, MEND_LINES)),
+                 threads < MEND_LINES ? threads : (int64_t)MEND_LINES, place, *s, *b, back, from, w,
+                 to, (int32_t)lines, (int32_t)(back ? s->in : v), each);
     return true;
 }
 
@@ -345,9 +349,12 @@ static void mend_dw(const rg_conv_shape *s, const void *x, const void *dy, void 
     inner_windows(&s->column, &columns[0], &columns[1]);
     const bool inside =
         rows[1] - rows[0] == s->row.count && columns[1] - columns[0] == s->column.count;
+    const bool vectors = count % VLEN<T> == 0 && (uintptr_t)dw % sizeof(uint4) == 0;
+    const int64_t threads = count / (vectors ? VLEN<T> : 1);
     if (!inside)
-        launch_early(mend_weights<T>, ceil_div(count, THREADS * MEND_EACH), THREADS, place, *s, x,
-                     dy, dw, count);
+        launch_early(vectors ? mend_weights<T, VLEN<T>> : mend_weights<T, 1>,
+                     dim3((unsigned)ceil_div(threads, THREADS)), THREADS, place, *s, x, dy, dw,
+                     count);
 }
 
 #endif
