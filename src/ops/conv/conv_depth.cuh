@@ -273,7 +273,7 @@ template <rg_dtype T> static void depth_parts(const void *args, const rg_cuda_pl
 }
 
 /* dw: a block has some channels of a tap; SHARES threads share the parts of each. */
-enum { JOIN_CHANNELS = 16, JOIN_SHARES = 16, JOIN_AHEAD = 8 };
+enum { JOIN_CHANNELS = 16, JOIN_SHARES = 16, JOIN_AHEAD = 32 };
 
 template <rg_dtype T>
 static __global__ void __launch_bounds__(JOIN_CHANNELS *JOIN_SHARES)
@@ -286,6 +286,7 @@ static __global__ void __launch_bounds__(JOIN_CHANNELS *JOIN_SHARES)
     const int64_t taps = s.row.window * s.column.window;
     const real<T> *from = (const real<T> *)k.partial + tap * s.groups + c;
     double sum = 0;
+    await_launch();
     for (int64_t first = share; c < s.groups && first < k.parts;
          first += JOIN_SHARES * JOIN_AHEAD) {
         real<T> part[JOIN_AHEAD]; /* all on their way at once */
@@ -315,8 +316,8 @@ template <rg_dtype T> static void depth_join(const void *args, const rg_cuda_pla
     const rg_conv_depth_join_args *k = (const rg_conv_depth_join_args *)args;
     const rg_conv_shape *s = &k->shape;
     const int64_t chunks = ceil_div(s->groups, JOIN_CHANNELS);
-    launch(depth_join_parts<T>, s->row.window * s->column.window * chunks,
-           JOIN_CHANNELS * JOIN_SHARES, 0, place, *k, chunks);
+    launch_early(depth_join_parts<T>, dim3((unsigned)(s->row.window * s->column.window * chunks)),
+                 JOIN_CHANNELS * JOIN_SHARES, place, *k, chunks);
 }
 
 #endif

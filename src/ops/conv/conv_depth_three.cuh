@@ -2,8 +2,8 @@
 /* Copyright The retrograde authors */
 /* Depthwise convolution on a GPU with windows of 3 by 3, all steps 1, of which there are most. A
  * thread has V neighbouring channels of some neighbouring columns and goes down rows: each pixel is
- * loaded a row ahead, converted once, and used for all results that see it. Bits do not depend on
- * V, which is 1 where memory does not lie in vectors. Included by conv_depth.cuh. */
+ * loaded some rows ahead, converted once, and used for all results that see it. Bits do not depend
+ * on V, which is 1 where memory does not lie in vectors. Included by conv_depth.cuh. */
 #ifndef RG_OPS_CONV_DEPTH_THREE_CUH
 #define RG_OPS_CONV_DEPTH_THREE_CUH
 
@@ -51,6 +51,71 @@ static __device__ __forceinline__ void unpack_raw(const raw<T, V> &r, real<T> x[
             x[e] = to_real<T>((uint16_t)(words[e / 2] >> e % 2 * 16));
     }
 }
+
+/* Rows of COUNT vectors on their way to a thread, AHEAD of them at once: in shared memory, in
+ * places that no other thread uses, so many that neighbours meet no bank twice. Stages turn in a
+ * circle. Elements alone are copied through registers. */
+enum { THREE_STAGES = 3 };
+
+template <rg_dtype T, int V, int COUNT> struct rows_ahead {
+    enum { AHEAD = V > 1 ? THREE_STAGES - 1 : 1, PITCH = THREE_STAGES * COUNT | 1 };
+    raw<T, V> *own;
+    raw<T, V> next[V > 1 ? 1 : COUNT];
+
+    static constexpr size_t bytes(size_t threads)
+    {
+        return V > 1 ? PITCH * threads * sizeof(raw<T, V>) : 0;
+    }
+
+    __device__ __forceinline__ rows_ahead(void *room) : own((raw<T, V> *)room + threadIdx.x * PITCH)
+    {
+    }
+
+    /* Number q of a row: BYTES, or 0 where it is not inside, and then nothing is read. */
+    enum { BYTES = sizeof(raw<T, V>) };
+    __device__ __forceinline__ void load(int stage, int q, const element<T> *from, int bytes)
+    {
+        if constexpr (V == 1) {
+            next[q] = load_raw<T, V>(from, bytes != 0);
+        } else {
+#if __CUDA_ARCH__ >= 800
+            asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(
+                             (uint32_t)__cvta_generic_to_shared(own + stage * COUNT + q)),
+                         "l"(from), "n"(sizeof(raw<T, V>)), "r"(bytes));
+#else
+            own[stage * COUNT + q] = load_raw<T, V>(from, bytes != 0);
+#endif
+        }
+    }
+
+    __device__ __forceinline__ void end_row()
+    {
+        if constexpr (V > 1)
+            end_copies();
+    }
+
+    /* The oldest row is here. */
+    __device__ __forceinline__ void await()
+    {
+        if constexpr (V > 1)
+            await_steps<AHEAD - 1>();
+    }
+
+    __device__ __forceinline__ void take(int stage, int q, real<T> x[V]) const
+    {
+        if constexpr (V == 1)
+            unpack_raw<T, V>(next[q], x);
+        else
+            unpack_raw<T, V>(own[stage * COUNT + q], x);
+    }
+
+    /* Whatever is on its way is not wanted. */
+    __device__ __forceinline__ void drop()
+    {
+        if constexpr (V > 1)
+            await_steps<0>();
+    }
+};
 
 /* A number that the compiler knows, for loops whose arrays stay in registers. */
 template <int N> struct number {
@@ -215,12 +280,18 @@ static __device__ __forceinline__ void store_three(const rg_conv_depth_args &k, 
             end_three<T, V, DATA>(k, PLAIN, p, i, p.column + n, sum[n]);
 }
 
+/* Bytes of the weights of a block in shared memory. */
+template <rg_dtype T, int V>
+constexpr size_t THREE_WEIGHTS = 9 * THREE_THREADS *V * sizeof(real<T>);
+
 template <rg_dtype T, int V, bool DATA, bool PLAIN>
-static __global__ void __launch_bounds__(THREE_THREADS, sizeof(element<T>) == 2 ? 3 : 4)
+static __global__ void __launch_bounds__(THREE_THREADS, 4)
     depth_three(const __grid_constant__ rg_conv_depth_args k, const __grid_constant__ three_grid g)
 {
     enum { C = THREE_COLUMNS<T>, WIDE = C + 2 };
-    __shared__ __align__(16) real<T> room[9][THREE_THREADS * V];
+    typedef rows_ahead<T, V, WIDE> rows;
+    extern __shared__ __align__(16) char three_room[];
+    real<T>(*const room)[THREE_THREADS * V] = (real<T>(*)[THREE_THREADS * V]) three_room;
     const int64_t *const step = DATA ? k.shape.y : k.shape.x;
     const int32_t strip = blockIdx.x / g.blocks, block = blockIdx.x - strip * g.blocks;
     const int32_t n = block * THREE_THREADS + threadIdx.x, group = n / g.vectors;
@@ -237,42 +308,54 @@ static __global__ void __launch_bounds__(THREE_THREADS, sizeof(element<T>) == 2 
     p.row = first + g.row_offset;
     p.from = (const element<T> *)k.from + image * step[0] + p.row * step[1] + left * step[2] +
              p.c * step[3];
-    raw<T, V> next[WIDE];
-    const auto load_row = [&](bool wanted) {
+    rows ahead(three_room + THREE_WEIGHTS<T, V>);
+    const auto load_row = [&](int stage, bool wanted) {
         const bool there = wanted && p.row >= 0 && p.row < g.sources && p.column < g.columns;
+        const element<T> *from = p.from;
 #pragma unroll
-        for (int q = 0; q < WIDE; q++)
-            next[q] = load_raw<T, V>(p.from + q * step[2], there && (p.inside >> q & 1));
+        for (int q = 0; q < WIDE; q++, from += step[2])
+            ahead.load(stage, q, from, there && (p.inside >> q & 1) ? rows::BYTES : 0);
+        ahead.end_row();
         p.from += step[1];
         p.row++;
     };
-    load_row(true);
+#pragma unroll
+    for (int n = 0; n < rows::AHEAD; n++)
+        load_row(n, first - 2 + n < end);
     real<T> w[9][V], sum[3][C][V] = {};
     load_nine<T, V>(k, DATA, g.vectors, block * THREE_THREADS % g.vectors, room, w);
-    if (p.column >= g.columns)
-        return;
     bool bad = false;
     const auto take_row = [&](auto phase, int32_t i) {
         real<T> x[WIDE][V];
+        ahead.await();
 #pragma unroll
         for (int q = 0; q < WIDE; q++)
-            unpack_raw<T, V>(next[q], x[q]);
-        load_row(i + 1 < end);
+            ahead.take(decltype(phase)::value, q, x[q]);
+        load_row(turned(decltype(phase)::value, rows::AHEAD), i + rows::AHEAD < end);
         add_row<T, V>(decltype(phase)::value, x, w, sum);
         if (i >= first)
             store_three<T, V, DATA, PLAIN>(k, g, p, i, sum[turned(decltype(phase)::value, 0)], bad);
     };
-    for (int32_t i = first - 2; i < end; i += 3) { /* the result whose last row it is */
+    for (int32_t i = first - 2; i < end && p.column < g.columns;
+         i += 3) { /* whose last row it is */
         take_row(number<0>(), i);
         if (i + 1 < end)
             take_row(number<1>(), i + 1);
         if (i + 2 < end)
             take_row(number<2>(), i + 2);
     }
+    ahead.drop();
     if (bad) {
         const three_place<T> place = p; /* so that p itself stays in registers */
         mend_three<T, V, DATA>(k, g, place, first, end);
     }
+}
+
+/* Lets a kernel have more shared memory than it can without asking. */
+static void allow_shared(const void *kernel, size_t bytes)
+{
+    if (bytes > 48 << 10)
+        (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
 }
 
 template <rg_dtype T, bool DATA>
@@ -307,8 +390,12 @@ template <rg_dtype T> static void depth_nine(const void *args, const rg_cuda_pla
     while (g.span > THREE_LEAST_ROWS && s->images * ceil_div(g.rows, g.span) * g.blocks < wanted)
         g.span /= 2;
     g.strips = (int32_t)ceil_div(g.rows, g.span);
-    launch((data ? three_kernel<T, true> : three_kernel<T, false>)(wide, k->plain),
-           s->images * g.strips * g.blocks, THREE_THREADS, 0, place, *k, g);
+    const size_t shared = wide ? THREE_WEIGHTS<T, V> + rows_ahead<T, V, C + 2>::bytes(THREE_THREADS)
+                               : THREE_WEIGHTS<T, 1>;
+    void (*const kernel)(rg_conv_depth_args, three_grid) =
+        (data ? three_kernel<T, true> : three_kernel<T, false>)(wide, k->plain);
+    allow_shared((const void *)kernel, shared);
+    launch(kernel, s->images * g.strips * g.blocks, THREE_THREADS, shared, place, *k, g);
 }
 
 /* ---- dw of a part: THREE_LANES threads share its columns, two at a time ---- */
@@ -345,13 +432,16 @@ static __device__ __forceinline__ void meet_row(three_sums<T, V> &s, int phase, 
     }
 }
 
+/* A row of x, and the row of dy whose first tap it is. */
+template <rg_dtype T, int V> using three_rows = rows_ahead<T, V, THREE_PAIR + 2 + THREE_PAIR>;
+
 /* Windows first <= i < end of an image, columns j and j + 1. */
 template <rg_dtype T, int V>
-static __device__ __forceinline__ void sum_strip(const rg_conv_depth_parts_args &k,
-                                                 three_sums<T, V> &s, int64_t image, int32_t first,
-                                                 int32_t end, int32_t j, int64_t c)
+static __device__ __forceinline__ void
+sum_strip(const rg_conv_depth_parts_args &k, three_rows<T, V> &ahead, three_sums<T, V> &s,
+          int64_t image, int32_t first, int32_t end, int32_t j, int64_t c)
 {
-    enum { WIDE = THREE_PAIR + 2, ALL = (1 << WIDE) - 1 };
+    enum { WIDE = THREE_PAIR + 2, ALL = (1 << WIDE) - 1, AHEAD = three_rows<T, V>::AHEAD };
     const rg_conv_shape &shape = k.shape;
     const int32_t size = (int32_t)shape.row.size, before = (int32_t)shape.row.before;
     const int32_t left = j - (int32_t)shape.column.before;
@@ -360,32 +450,39 @@ static __device__ __forceinline__ void sum_strip(const rg_conv_depth_parts_args 
 #pragma unroll
     for (int q = 0; q < WIDE; q++)
         inside |= (left + q >= 0 && left + q < (int32_t)shape.column.size) << q;
+    int bytes[WIDE + THREE_PAIR]; /* of x and dy */
+#pragma unroll
+    for (int q = 0; q < WIDE + THREE_PAIR; q++)
+        bytes[q] = (q < WIDE ? inside >> q & 1 : q == WIDE || pair) ? ahead.BYTES : 0;
     const element<T> *x = (const element<T> *)k.x + image * shape.x[0] +
                           (first - before) * shape.x[1] + left * shape.x[2] + c * shape.x[3];
     const element<T> *dy = (const element<T> *)k.dy + image * shape.y[0] + first * shape.y[1] +
                            j * shape.y[2] + c * shape.y[3];
-    raw<T, V> next_x[WIDE], next_dy[THREE_PAIR];
     /* row i of dy and the row of x of its first tap */
-    const auto load_rows = [&](int32_t i) {
+    const auto load_rows = [&](int stage, int32_t i) {
         const bool row = i - before >= 0 && i - before < size && i < end + 2;
+        const element<T> *from = x;
 #pragma unroll
-        for (int q = 0; q < WIDE; q++)
-            next_x[q] = load_raw<T, V>(x + q * shape.x[2], row && (inside >> q & 1));
+        for (int q = 0; q < WIDE; q++, from += shape.x[2])
+            ahead.load(stage, q, from, row ? bytes[q] : 0);
 #pragma unroll
         for (int n = 0; n < THREE_PAIR; n++)
-            next_dy[n] = load_raw<T, V>(dy + n * shape.y[2], i < end && (n == 0 || pair));
+            ahead.load(stage, WIDE + n, dy + n * shape.y[2], i < end ? bytes[WIDE + n] : 0);
+        ahead.end_row();
         x += shape.x[1];
         dy += shape.y[1];
     };
     const auto take_rows = [&](auto phase, int32_t i) {
         real<T> here[WIDE][V];
+        ahead.await();
 #pragma unroll
         for (int q = 0; q < WIDE; q++)
-            unpack_raw<T, V>(next_x[q], here[q]);
+            ahead.take(decltype(phase)::value, q, here[q]);
 #pragma unroll
         for (int n = 0; n < THREE_PAIR; n++)
-            unpack_raw<T, V>(next_dy[n], s.dy[turned(decltype(phase)::value, 2)][n]);
-        load_rows(i + 1);
+            ahead.take(decltype(phase)::value, WIDE + n,
+                       s.dy[turned(decltype(phase)::value, 2)][n]);
+        load_rows(turned(decltype(phase)::value, AHEAD), i + AHEAD);
         if (i - before < 0 || i - before >= size)
             return;
         const int rows = (i < end) | (i - 1 >= first && i - 1 < end) << 1 | (i - 2 >= first) << 2;
@@ -394,7 +491,9 @@ static __device__ __forceinline__ void sum_strip(const rg_conv_depth_parts_args 
         else
             meet_row<T, V, false>(s, decltype(phase)::value, rows, inside, pair, here);
     };
-    load_rows(first);
+#pragma unroll
+    for (int n = 0; n < AHEAD; n++)
+        load_rows(n, first + n);
     for (int32_t i = first; i < end + 2; i += 3) {
         take_rows(number<0>(), i);
         if (i + 1 < end + 2)
@@ -402,6 +501,7 @@ static __device__ __forceinline__ void sum_strip(const rg_conv_depth_parts_args 
         if (i + 2 < end + 2)
             take_rows(number<2>(), i + 2);
     }
+    ahead.drop();
 }
 
 template <rg_dtype T, int V>
@@ -409,8 +509,10 @@ static __global__ void __launch_bounds__(THREE_LANES *THREE_ACROSS, 2)
     three_parts(const __grid_constant__ rg_conv_depth_parts_args k, int across, int64_t chunks,
                 int64_t vectors)
 {
-    __shared__ real<T> room[9 * V * THREE_LANES * THREE_ACROSS];
+    extern __shared__ __align__(16) char three_room[]; /* for rows, and at the end for sums */
+    real<T> *const room = (real<T> *)three_room;
     const rg_conv_shape &shape = k.shape;
+    three_rows<T, V> ahead(three_room);
     const int lane = (int)threadIdx.x / across, x = (int)threadIdx.x - lane * across;
     const int64_t part = blockIdx.x / chunks, v = (blockIdx.x - part * chunks) * across + x;
     const int64_t rows = shape.images * shape.row.count, begin = part * k.part;
@@ -422,11 +524,12 @@ static __global__ void __launch_bounds__(THREE_LANES *THREE_ACROSS, 2)
             const int64_t image = n / count;
             const int32_t first = (int32_t)(n - image * count);
             const int32_t last = end - n < count - first ? first + (int32_t)(end - n) : count;
-            sum_strip<T, V>(k, s, image, first, last, j, v * V);
+            sum_strip<T, V>(k, ahead, s, image, first, last, j, v * V);
             n += last - first;
         }
     }
     const int threads = THREE_LANES * across;
+    __syncthreads();
 #pragma unroll
     for (int t = 0; t < 9; t++)
 #pragma unroll
@@ -453,8 +556,14 @@ static void launch_three_parts(const rg_conv_depth_parts_args *k, bool wide,
     const int64_t vectors = k->shape.groups / (wide ? V : 1);
     const int64_t chunks = ceil_div(vectors, THREE_ACROSS);
     const int across = (int)ceil_div(vectors, chunks);
-    launch(wide ? three_parts<T, V> : three_parts<T, 1>, k->parts * chunks, across * THREE_LANES, 0,
-           place, *k, across, chunks, vectors);
+    const size_t threads = (size_t)across * THREE_LANES;
+    const size_t sums = 9 * threads * (wide ? V : 1) * sizeof(real<T>);
+    const size_t rows = wide ? three_rows<T, V>::bytes(threads) : 0;
+    const size_t shared = rows > sums ? rows : sums;
+    void (*const kernel)(rg_conv_depth_parts_args, int, int64_t, int64_t) =
+        wide ? three_parts<T, V> : three_parts<T, 1>;
+    allow_shared((const void *)kernel, shared);
+    launch(kernel, k->parts * chunks, (int64_t)threads, shared, place, *k, across, chunks, vectors);
 }
 
 #endif
