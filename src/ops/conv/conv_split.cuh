@@ -322,6 +322,22 @@ static __device__ __forceinline__ bool place_of(const split_conv &k, int64_t m, 
     return m < (int64_t)k.images * rows * columns;
 }
 
+/* All rows of a tile, for the whole block. */
+static __device__ __forceinline__ void find_rows(const split_conv &k, int64_t first_m, int rows,
+                                                 int columns, split_row lines[SPLIT_M])
+{
+    if (threadIdx.x < SPLIT_M) {
+        split_place at;
+        const bool valid = place_of(k, first_m + threadIdx.x, rows, columns, at);
+        const uint32_t image =
+            (uint32_t)k.row.source * (uint32_t)k.column.source * (uint32_t)k.channels;
+        lines[threadIdx.x] = { valid ? (uint32_t)at.image * image : 0,
+                               valid ? at.row * k.row.mul : -(1 << 30),
+                               valid ? at.column * k.column.mul : 0 };
+    }
+    __syncthreads();
+}
+
 /* One sum, product by product. */
 static __device__ __noinline__ float sum_again(const split_conv &k, const split_place &at,
                                                int row_phase, int column_phase, int n)
@@ -474,16 +490,7 @@ static __global__ void __launch_bounds__(THREADS)
     const int all = k.row.taps * k.column.taps * k.channels;
     if (first_m >= (int64_t)k.images * rows * columns)
         return;
-    if (threadIdx.x < SPLIT_M) {
-        split_place at;
-        const bool valid = place_of(k, first_m + threadIdx.x, rows, columns, at);
-        const uint32_t image =
-            (uint32_t)k.row.source * (uint32_t)k.column.source * (uint32_t)k.channels;
-        lines[threadIdx.x] = { valid ? (uint32_t)at.image * image : 0,
-                               valid ? at.row * k.row.mul : -(1 << 30),
-                               valid ? at.column * k.column.mul : 0 };
-    }
-    __syncthreads();
+    find_rows(k, first_m, rows, columns, lines);
     const int size = (SPLIT_M + N) * SPLIT_K;
     split_step step = { 0, 0, 0, 0, 0 };
     if (VECTORS)
@@ -590,6 +597,12 @@ static split_axis split_axis_of(const rg_conv_axis *a, bool back)
     return axis;
 }
 
+static bool split_merges(const rg_conv_shape *s)
+{
+    const int64_t phases = s->row.stride * s->column.stride;
+    return phases > 1 && phases * s->in <= 32;
+}
+
 /* All phases of a few channels go together, as so many channels of fewer results: then windows are
  * loaded once for all of them. A result u of the axis sees windows u + low to u + high. */
 static void merge_phases(const rg_conv_axis *a, split_axis *axis)
@@ -653,8 +666,8 @@ static void run_split(const rg_conv_args *args, bool back, const float *from, co
     k.row = split_axis_of(&s->row, back);
     k.column = split_axis_of(&s->column, back);
     k.back = back;
-    const int64_t phases = s->row.stride * s->column.stride;
-    if (back && phases > 1 && phases * s->in <= 32) {
+    if (back && split_merges(s)) {
+        const int64_t phases = s->row.stride * s->column.stride;
         k.merged = true;
         k.back = false;
         k.columns = (int)(phases * s->in);

@@ -57,6 +57,12 @@ static __device__ __forceinline__ uint64_t describe_tile(const float *tile, int 
     return first | UINT64_C(1) << 16 | UINT64_C(1024 / 16) << 32 | UINT64_C(1) << 62;
 }
 
+/* Sums of a column and of eight of them, as asm names them. */
+#define RG_SUM(j) "+f"(c[j][0]), "+f"(c[j][1]), "+f"(c[j][2]), "+f"(c[j][3])
+#define RG_SUMS(j)                                                                        \
+    RG_SUM(j), RG_SUM(j + 1), RG_SUM(j + 2), RG_SUM(j + 3), RG_SUM(j + 4), RG_SUM(j + 5), \
+        RG_SUM(j + 6), RG_SUM(j + 7)
+
 /* c = a b for 64 rows, 8 COLUMNS columns, 8 of k; `more`: c += a b. */
 template <int COLUMNS>
 static __device__ __forceinline__ void multiply_tile(float (&c)[COLUMNS][4], const uint32_t a[4],
@@ -72,19 +78,7 @@ static __device__ __forceinline__ void multiply_tile(float (&c)[COLUMNS][4], con
             "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
             "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
             "{%64, %65, %66, %67}, %68, p, 1, 1;\n}\n"
-            : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]), "+f"(c[1][0]),
-              "+f"(c[1][1]), "+f"(c[1][2]), "+f"(c[1][3]), "+f"(c[2][0]), "+f"(c[2][1]),
-              "+f"(c[2][2]), "+f"(c[2][3]), "+f"(c[3][0]), "+f"(c[3][1]), "+f"(c[3][2]),
-              "+f"(c[3][3]), "+f"(c[4][0]), "+f"(c[4][1]), "+f"(c[4][2]), "+f"(c[4][3]),
-              "+f"(c[5][0]), "+f"(c[5][1]), "+f"(c[5][2]), "+f"(c[5][3]), "+f"(c[6][0]),
-              "+f"(c[6][1]), "+f"(c[6][2]), "+f"(c[6][3]), "+f"(c[7][0]), "+f"(c[7][1]),
-              "+f"(c[7][2]), "+f"(c[7][3]), "+f"(c[8][0]), "+f"(c[8][1]), "+f"(c[8][2]),
-              "+f"(c[8][3]), "+f"(c[9][0]), "+f"(c[9][1]), "+f"(c[9][2]), "+f"(c[9][3]),
-              "+f"(c[10][0]), "+f"(c[10][1]), "+f"(c[10][2]), "+f"(c[10][3]), "+f"(c[11][0]),
-              "+f"(c[11][1]), "+f"(c[11][2]), "+f"(c[11][3]), "+f"(c[12][0]), "+f"(c[12][1]),
-              "+f"(c[12][2]), "+f"(c[12][3]), "+f"(c[13][0]), "+f"(c[13][1]), "+f"(c[13][2]),
-              "+f"(c[13][3]), "+f"(c[14][0]), "+f"(c[14][1]), "+f"(c[14][2]), "+f"(c[14][3]),
-              "+f"(c[15][0]), "+f"(c[15][1]), "+f"(c[15][2]), "+f"(c[15][3])
+            : RG_SUMS(0), RG_SUMS(8)
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)more));
     } else {
         static_assert(COLUMNS == 8, "columns");
@@ -94,19 +88,16 @@ static __device__ __forceinline__ void multiply_tile(float (&c)[COLUMNS][4], con
             "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
             "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
             "{%32, %33, %34, %35}, %36, p, 1, 1;\n}\n"
-            : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]), "+f"(c[1][0]),
-              "+f"(c[1][1]), "+f"(c[1][2]), "+f"(c[1][3]), "+f"(c[2][0]), "+f"(c[2][1]),
-              "+f"(c[2][2]), "+f"(c[2][3]), "+f"(c[3][0]), "+f"(c[3][1]), "+f"(c[3][2]),
-              "+f"(c[3][3]), "+f"(c[4][0]), "+f"(c[4][1]), "+f"(c[4][2]), "+f"(c[4][3]),
-              "+f"(c[5][0]), "+f"(c[5][1]), "+f"(c[5][2]), "+f"(c[5][3]), "+f"(c[6][0]),
-              "+f"(c[6][1]), "+f"(c[6][2]), "+f"(c[6][3]), "+f"(c[7][0]), "+f"(c[7][1]),
-              "+f"(c[7][2]), "+f"(c[7][3])
+            : RG_SUMS(0)
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)more));
     }
 #else
     (void)c, (void)a, (void)b, (void)more;
 #endif
 }
+
+#undef RG_SUMS
+#undef RG_SUM
 
 /* What is cut off, rounded to TF32. */
 static __device__ __forceinline__ uint32_t small_part(float x)
@@ -211,16 +202,7 @@ static __global__ void __launch_bounds__(THREADS, N == 128 ? 1 : 2)
     const int first_n = (int)blockIdx.y * N, warp = (int)threadIdx.x / 32;
     if (first_m >= (int64_t)k.images * rows * columns)
         return;
-    if (threadIdx.x < SPLIT_M) {
-        split_place at;
-        const bool valid = place_of(k, first_m + threadIdx.x, rows, columns, at);
-        const uint32_t image =
-            (uint32_t)k.row.source * (uint32_t)k.column.source * (uint32_t)k.channels;
-        lines[threadIdx.x] = { valid ? (uint32_t)at.image * image : 0,
-                               valid ? at.row * k.row.mul : -(1 << 30),
-                               valid ? at.column * k.column.mul : 0 };
-    }
-    __syncthreads();
+    find_rows(k, first_m, rows, columns, lines);
     split_step step = { 0, 0, 0, 0, 0 };
     find_tap(k, row_phase, column_phase, step);
     int slot = 0, steps = 0; /* where the next tiles go; how many are known to exist */
@@ -321,24 +303,12 @@ static __global__ void __launch_bounds__(THREADS, 1)
     const int end = k.windows - begin < k.part ? k.windows : begin + k.part;
     const int steps = (end - begin + SPLIT_K - 1) / SPLIT_K, warp = (int)threadIdx.x / 32;
     const int m = warp * 16;
-    const auto find_lines = [&](int step) {
-        if (threadIdx.x < SPLIT_K)
-            lines[step % 2][threadIdx.x] =
-                place_of_window(k, (uint32_t)(begin + step * SPLIT_K) + threadIdx.x);
-    };
     int slot = 0;
     const auto load_step = [&](int step) {
-        float *a = stages + slot * SIZE;
-        const int first = begin + step * SPLIT_K;
-        if (step < steps) {
-            load_dy<M, 16>(k, first, end, first_m, a);
-            load_x<16>(k, lines[step % 2], end - first, first_n, a + A);
-        }
-        find_lines(step + 1);
+        load_part<M, 16>(k, lines, begin, end, step, first_m, first_n, stages + slot * SIZE);
         slot = slot == SPLIT_STAGES - 1 ? 0 : slot + 1;
-        commit_copies();
     };
-    find_lines(0);
+    find_windows(k, begin, 0, lines);
 #pragma unroll
     for (int i = 0; i < SPLIT_STAGES; i++) {
         __syncthreads();

@@ -91,6 +91,31 @@ static __device__ __forceinline__ void load_x(const split_weights &k, const spli
     }
 }
 
+/* Where the windows of a step stand: every second step has the same room. */
+static __device__ __forceinline__ void find_windows(const split_weights &k, int begin, int step,
+                                                    split_row lines[2][SPLIT_K])
+{
+    if (threadIdx.x < SPLIT_K)
+        lines[step % 2][threadIdx.x] =
+            place_of_window(k, (uint32_t)(begin + step * SPLIT_K) + threadIdx.x);
+}
+
+/* Begins to load a step of a part, if there is one, and finds the windows of the next. */
+template <int M, int BYTES>
+static __device__ __forceinline__ void load_part(const split_weights &k,
+                                                 split_row lines[2][SPLIT_K], int begin, int end,
+                                                 int step, int first_m, int first_n, float *stage)
+{
+    const int first = begin + step * SPLIT_K;
+    if (first < end) {
+        load_dy<M, BYTES>(k, first, end, first_m, stage);
+        load_x<BYTES>(k, lines[step % 2], end - first, first_n,
+                      stage + SPLIT_K * (M + PARTS_PITCH));
+    }
+    find_windows(k, begin, step + 1, lines);
+    commit_copies();
+}
+
 /* As add_tiles, for tiles whose lines are k: a and b begin with the warp's rows and columns. */
 template <int M, int ROWS, int COLUMNS>
 static __device__ __forceinline__ void add_lines(warp_tile<ROWS, COLUMNS> &c, const float *a,
@@ -188,24 +213,12 @@ static __global__ void __launch_bounds__(THREADS)
     const int begin = (int)blockIdx.z * k.part;
     const int end = k.windows - begin < k.part ? k.windows : begin + k.part;
     const int steps = (end - begin + SPLIT_K - 1) / SPLIT_K, warp = (int)threadIdx.x / 32;
-    const auto find_lines = [&](int step) {
-        if (threadIdx.x < SPLIT_K)
-            lines[step % 2][threadIdx.x] =
-                place_of_window(k, (uint32_t)(begin + step * SPLIT_K) + threadIdx.x);
-    };
     int slot = 0;
     const auto load_step = [&](int step) {
-        float *a = room + slot * SIZE;
-        const int first = begin + step * SPLIT_K;
-        if (step < steps) {
-            load_dy<M, BYTES>(k, first, end, first_m, a);
-            load_x<BYTES>(k, lines[step % 2], end - first, first_n, a + A);
-        }
-        find_lines(step + 1);
+        load_part<M, BYTES>(k, lines, begin, end, step, first_m, first_n, room + slot * SIZE);
         slot = slot == SPLIT_STAGES - 1 ? 0 : slot + 1;
-        commit_copies();
     };
-    find_lines(0);
+    find_windows(k, begin, 0, lines);
 #pragma unroll
     for (int i = 0; i < SPLIT_STAGES - 1; i++) {
         __syncthreads();
