@@ -25,6 +25,14 @@ static __device__ __forceinline__ void finish(const ARGS &k, int64_t to, int64_t
     store<T>(k.to, to + c * step, value);
 }
 
+/* D is how dw is stored. */
+template <rg_dtype D>
+static __device__ __forceinline__ void put_weight(const rg_conv_weights_args &k, int64_t to,
+                                                  real<D> sum)
+{
+    store<D>(k.dw, to, k.add ? load<D>(k.dw, to) + sum : sum);
+}
+
 /* ---- any shape: a thread has one channel of one pixel of the result ---- */
 
 struct pixel {
@@ -166,14 +174,6 @@ static __device__ __forceinline__ real<T> correlate(const rg_conv_shape &s, cons
     for (int64_t j = j0; j < j1; j++)
         sum = fma(load<T>(y, y_at + j * s.y[2]), load<T>(x, x_at + j * step), sum);
     return sum;
-}
-
-/* D is how dw is stored. */
-template <rg_dtype D>
-static __device__ __forceinline__ void put_weight(const rg_conv_weights_args &k, int64_t to,
-                                                  real<D> sum)
-{
-    store<D>(k.dw, to, k.add ? load<D>(k.dw, to) + sum : sum);
 }
 
 template <rg_dtype T>

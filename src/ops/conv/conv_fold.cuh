@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Images of three 16-bit channels and windows that move by two, for a library, whose engines want 8
- * channels and more: 2 by 2 pixels become the channels of one, (row, column, channel) and four of
- * zeros, windows have half as many taps, and move by one. Padding becomes part of the image. Taps
- * that a window does not have are zeros, which are no part of a sum: where an input is not finite,
- * results that are not finite are summed again. Tensors are dense. Included by conv_library.cuh. */
+/* dx of images of three 16-bit channels and windows that move by two, for a library, whose engines
+ * want 8 channels and more: 2 by 2 pixels become the channels of one, (row, column, channel) and
+ * four of zeros, windows have half as many taps, and move by one. Padding becomes part of the
+ * image. Taps that a window does not have are zeros, which are no part of a sum: results that are
+ * not finite are summed again. Tensors are dense. Included by conv_library.cuh. */
 #ifndef RG_OPS_CONV_FOLD_CUH
 #define RG_OPS_CONV_FOLD_CUH
 
@@ -46,52 +46,11 @@ template <rg_dtype T> static bool fold_takes(const rg_conv_shape *s)
            s->row.window < 256 && s->column.window < 256;
 }
 
-/* 12 numbers and four zeros, and whether all are finite. */
-template <rg_dtype T>
-static __device__ __forceinline__ void store_folded(element<T> x[FOLDED], element<T> *to, int *bad)
-{
-    uint32_t words[FOLDED / 2];
-    bool fine = true;
-#pragma unroll
-    for (int i = 0; i < FOLDED / 2; i++)
-        words[i] = (uint32_t)x[2 * i] | (uint32_t)x[2 * i + 1] << 16;
-#pragma unroll
-    for (int i = 0; i < 4 * FOLD_IN; i++)
-        fine &= (bool)isfinite(to_real<T>(x[i]));
-    ((uint4 *)to)[0] = make_uint4(words[0], words[1], words[2], words[3]);
-    ((uint4 *)to)[1] = make_uint4(words[4], words[5], words[6], words[7]);
-    if (!fine)
-        atomicOr(bad, 1);
-}
-
-/* A thread has one folded pixel. */
-template <rg_dtype T>
-static __global__ void __launch_bounds__(THREADS)
-    fold_image(const __grid_constant__ rg_conv_shape s, const __grid_constant__ fold f,
-               const element<T> *from, element<T> *to, int *bad)
-{
-    const int32_t n = (int32_t)blockIdx.x * THREADS + (int32_t)threadIdx.x;
-    if (n >= f.pixels)
-        return;
-    const int32_t line = n / f.columns, image = line / f.rows;
-    const int32_t row = 2 * (line - image * f.rows) - (int32_t)s.row.before;
-    const int32_t column = 2 * (n - line * f.columns) - (int32_t)s.column.before;
-    const int32_t rows = (int32_t)s.row.size, columns = (int32_t)s.column.size;
-    element<T> x[FOLDED] = {};
-#pragma unroll
-    for (int i = 0; i < 4 * FOLD_IN; i++) {
-        const int32_t r = row + i / (2 * FOLD_IN), c = column + i / FOLD_IN % 2;
-        if (r >= 0 && r < rows && c >= 0 && c < columns)
-            x[i] = from[(((int64_t)image * rows + r) * columns + c) * FOLD_IN + i % FOLD_IN];
-    }
-    store_folded<T>(x, to + (int64_t)n * FOLDED, bad);
-}
-
 /* A thread has one folded tap of a channel of windows. */
 template <rg_dtype T>
 static __global__ void __launch_bounds__(THREADS)
     fold_weights(const __grid_constant__ rg_conv_shape s, const __grid_constant__ fold f,
-                 const element<T> *from, element<T> *to, int *bad)
+                 const element<T> *from, element<T> *to)
 {
     const int32_t n = (int32_t)blockIdx.x * THREADS + (int32_t)threadIdx.x;
     if (n >= f.weights)
@@ -106,7 +65,13 @@ static __global__ void __launch_bounds__(THREADS)
         if (r < down && c < across)
             x[i] = from[((o * down + r) * across + c) * FOLD_IN + i % FOLD_IN];
     }
-    store_folded<T>(x, to + (int64_t)n * FOLDED, bad);
+    uint32_t words[FOLDED / 2];
+#pragma unroll
+    for (int i = 0; i < FOLDED / 2; i++)
+        words[i] = (uint32_t)x[2 * i] | (uint32_t)x[2 * i + 1] << 16;
+    uint4 *const vectors = (uint4 *)(to + (int64_t)n * FOLDED);
+    vectors[0] = make_uint4(words[0], words[1], words[2], words[3]);
+    vectors[1] = make_uint4(words[4], words[5], words[6], words[7]);
 }
 
 /* Where channel 0 of pixel (row, column) of some image stands in its folded one; -1: no window
@@ -145,70 +110,37 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* A thread has one tap of a channel of windows of dw. */
-template <rg_dtype T>
-static __global__ void __launch_bounds__(THREADS)
-    unfold_weights(const __grid_constant__ rg_conv_shape s, const __grid_constant__ fold f,
-                   const element<T> *from, void *to, int32_t count, bool add)
-{
-    const int32_t n = (int32_t)blockIdx.x * THREADS + (int32_t)threadIdx.x;
-    if (n >= count)
-        return;
-    const int32_t across = (int32_t)s.column.window, line = n / across;
-    const int32_t o = line / (int32_t)s.row.window;
-    const int64_t at =
-        folded_at(f, o, line - o * (int32_t)s.row.window, n - line * across, f.down, f.across);
-#pragma unroll
-    for (int c = 0; c < FOLD_IN; c++) {
-        const real<T> x = to_real<T>(from[at + c]);
-        const int64_t i = (int64_t)n * FOLD_IN + c;
-        store<T>(to, i, add ? load<T>(to, i) + x : x);
-    }
-}
-
-/* Results of the forward pass that are not finite, if an input is not. */
-template <rg_dtype T>
-static __global__ void __launch_bounds__(THREADS)
-    mend_folded(const __grid_constant__ rg_conv_shape s, const void *x, const void *w, void *to,
-                const int *bad, int64_t count)
-{
-    if (*bad == 0)
-        return;
-    const int64_t step = (int64_t)gridDim.x * THREADS;
-    for (int64_t n = (int64_t)blockIdx.x * THREADS + threadIdx.x; n < count; n += step) {
-        const pixel p = pixel_at(n, s.row.count, s.column.count, s.out);
-        if (!isfinite(load<T>(to, n)))
-            store<T>(to, n, window_sum<T>(s, x, w, p.image, p.row, p.column, p.channel));
-    }
-}
-
 /* ---- host side ---- */
 
-/* Folded tensors in scratch; `bad` becomes 1 where a number is not finite. */
+/* Folded tensors in scratch. */
 struct folded {
     void *image, *weights;
-    int *bad;
 };
 
 template <rg_dtype T>
-static folded fold_tensors(packing *room, const rg_conv_shape *s, const void *x, const void *w)
+static folded fold_tensors(packing *room, const rg_conv_shape *s, const void *w)
 {
     const fold f = fold_of(s);
     const size_t each = FOLDED * sizeof(element<T>);
     folded t = {};
     t.image = packing_take(room, (size_t)f.pixels * each);
     t.weights = packing_take(room, (size_t)f.weights * each);
-    t.bad = (int *)packing_take(room, sizeof *t.bad);
-    if (!room->run)
-        return t;
-    (void)cudaMemsetAsync(t.bad, 0, sizeof *t.bad, room->place->stream);
-    if (x != NULL)
-        launch(fold_image<T>, ceil_div(f.pixels, THREADS), THREADS, 0, room->place, *s, f,
-               (const element<T> *)x, (element<T> *)t.image, t.bad);
-    if (w != NULL)
-        launch(fold_weights<T>, ceil_div(f.weights, THREADS), THREADS, 0, room->place, *s, f,
-               (const element<T> *)w, (element<T> *)t.weights, t.bad);
+    if constexpr (sizeof(element<T>) == 2)
+        if (room->run)
+            launch(fold_weights<T>, ceil_div(f.weights, THREADS), THREADS, 0, room->place, *s, f,
+                   (const element<T> *)w, (element<T> *)t.weights);
     return t;
+}
+
+template <rg_dtype T>
+static void unfold(const packing *room, const rg_conv_shape *s, const folded *t, const void *dy,
+                   const void *w, void *to, bool add)
+{
+    const int64_t pixels = s->images * s->row.size * s->column.size;
+    if constexpr (sizeof(element<T>) == 2)
+        if (room->run)
+            launch(unfold_image<T>, ceil_div(pixels, THREADS), THREADS, 0, room->place, *s,
+                   fold_of(s), (const element<T> *)t->image, dy, w, to, (int32_t)pixels, add);
 }
 
 /* The convolution that a library sees. */

@@ -11,6 +11,7 @@
 #include "backend/cuda/cudnn.h"
 #include "backend/cuda/packing.cuh"
 #include "ops/conv/conv.h"
+#include "ops/conv/conv_few.cuh"
 #include "ops/conv/conv_fold.cuh"
 #include "ops/conv/conv_split.cuh"
 #include "ops/conv/conv_split_hopper.cuh"
@@ -23,6 +24,7 @@ struct conv_call {
     rg_product product;
     bool is_product;
     bool is_split;  /* or a kernel of ours, see conv_split.cuh */
+    bool is_few;    /* likewise, see conv_few.cuh */
     bool is_folded; /* the library sees a folded image, see conv_fold.cuh */
     size_t workspace;
 };
@@ -104,10 +106,13 @@ static bool find_library(const rg_conv_shape *s, rg_cudnn_direction direction, b
     if (call->is_product && rg_cublaslt_plan(place, &call->product, &call->workspace))
         return true;
     call->is_product = false;
-    call->is_folded = fold_takes<T>(s);
+    call->is_few = direction != RG_CUDNN_DATA && few_takes<T>(s, direction == RG_CUDNN_FORWARD);
+    if (call->is_few)
+        return true;
+    call->is_folded = direction == RG_CUDNN_DATA && fold_takes<T>(s);
     if (call->is_folded) {
         fold_conv(s, &call->conv);
-        call->conv.add = add && direction == RG_CUDNN_FORWARD; /* else where it is unfolded */
+        call->conv.add = false; /* where it is unfolded */
         if (rg_cudnn_conv_plan(place, &call->conv, &call->workspace))
             return true;
         call->is_folded = false;
@@ -247,21 +252,6 @@ static bool run_library(const conv_call *call, const packing *room, void *x, voi
     }
 }
 
-/* The result of a folded convolution. */
-template <rg_dtype T>
-static void end_folded(const packing *room, const rg_conv_shape *s, const folded *t, bool forward,
-                       const void *from, const void *w, void *to, bool adds)
-{
-    const int64_t pixels = s->images * s->row.size * s->column.size;
-    const int64_t results = s->images * s->row.count * s->column.count * s->out;
-    if (room->run && !forward)
-        launch(unfold_image<T>, ceil_div(pixels, THREADS), THREADS, 0, room->place, *s, fold_of(s),
-               (const element<T> *)t->image, from, w, to, (int32_t)pixels, adds);
-    else if (room->run && !adds)
-        launch(mend_folded<T>, 8 * (int64_t)room->place->multiprocessors, THREADS, 0, room->place,
-               *s, from, w, to, t->bad, results);
-}
-
 /* Tries it with a library, or finds out what it would take; false: it is not done. */
 template <rg_dtype T>
 static bool by_library(const rg_conv_args *k, rg_cudnn_direction direction, uint32_t unaligned,
@@ -284,6 +274,10 @@ static bool by_library(const rg_conv_args *k, rg_cudnn_direction direction, uint
         run_split(k, !forward, (const float *)from.data, (const float *)w.data, room);
         return true;
     }
+    if (call.is_few) {
+        run_few<T>(k, from.data, w.data, room);
+        return true;
+    }
     const int64_t channels = s->groups * (forward ? s->out : s->in);
     const packed b = pack_tensor(room, k->b, !(unaligned & 4), fused ? 1 : 0, &channels, &k->b_step,
                                  (int32_t)sizeof(element<T>), fused);
@@ -292,14 +286,14 @@ static bool by_library(const rg_conv_args *k, rg_cudnn_direction direction, uint
                         : pack_image<T>(room, k->to, to_aligned && !aside, s, k->add && !own);
     void *const workspace = packing_take(room, call.workspace);
     const bool adds = k->add && !own; /* into what the library sees */
-    folded t = { forward ? from.data : to.data, w.data, NULL };
+    folded t = { forward ? from.data : to.data, w.data };
     if (call.is_folded)
-        t = fold_tensors<T>(room, s, forward ? from.data : NULL, w.data);
+        t = fold_tensors<T>(room, s, w.data);
     if (!run_library(&call, room, t.image, t.weights, forward ? to.data : from.data, b.data,
                      workspace))
         return false;
     if (call.is_folded)
-        end_folded<T>(room, s, &t, forward, from.data, w.data, to.data, adds);
+        unfold<T>(room, s, &t, from.data, w.data, to.data, adds);
     else if (room->run && !call.is_product && !adds)
         mend<T>(s, !forward, from.data, w.data, to.data, room->place);
     const pixel size = { s->images, forward ? s->row.count : s->row.size,
@@ -377,21 +371,18 @@ static bool weights_by_library(const rg_conv_weights_args *k, uint32_t unaligned
         run_split_weights(k, (const float *)x.data, (const float *)dy.data, room);
         return true;
     }
+    if (call.is_few) {
+        run_few_weights<T>(k, x.data, dy.data, room);
+        return true;
+    }
     packed dw = {};
     if (k->wide)
         dw.data = packing_take(room, (size_t)count * sizeof(element<T>));
     else
         dw = pack_weights<T>(room, k->dw, !(unaligned & 4), &k->shape, k->add);
     void *const workspace = packing_take(room, call.workspace);
-    const int64_t taps = s->out * s->row.window * s->column.window;
-    folded t = { x.data, dw.data, NULL };
-    if (call.is_folded)
-        t = fold_tensors<T>(room, s, x.data, NULL);
-    if (!run_library(&call, room, t.image, t.weights, dy.data, NULL, workspace))
+    if (!run_library(&call, room, x.data, dw.data, dy.data, NULL, workspace))
         return false;
-    if (call.is_folded && room->run)
-        launch(unfold_weights<T>, ceil_div(taps, THREADS), THREADS, 0, room->place, *s, fold_of(s),
-               (const element<T> *)t.weights, dw.data, (int32_t)taps, add);
     if (room->run && !call.is_product && !add)
         mend_dw<T>(&k->shape, x.data, dy.data, dw.data, room->place);
     if (room->run && k->wide)

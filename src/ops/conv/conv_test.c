@@ -48,6 +48,7 @@ static const rg_case cases[] = {
     { "3x3", "groups=1" P1, "2,7,9,17 19,3,3,17 19" },
     { "3x3-wide", "groups=1" P1, "1,5,15,33 37,3,3,33 37" },
     { "3x3-64", "groups=1" P1, "1,6,15,64 64,3,3,64 64" },
+    { "3x3-132", "groups=1" P1, "1,5,6,64 132,3,3,64 132" },
     { "5x5", "padding.policy=same", "2,8,7,6 9,5,5,6 9" },
     { "7x7-3", "stride=2,2" P3, "1,19,18,3 20,7,7,3 20" },
     { "1-d", "padding.left=2", "3,1,23,5 7,1,3,5 7" },
@@ -170,6 +171,8 @@ static const rg_case cases[] = {
     { "turned-groups", "groups=2 dilation=2,1" P1, "1,7,41,18 14,3,2,9 14" },
     { "phases", "stride=2,2 padding.top=1 padding.left=2", "2,9,10,3 17,5,4,3 17" },
     { "phases-3", "stride=3,2 padding.top=-1 padding.right=2", "1,11,10,4 5,4,5,4 5" },
+    { "few-vectors", NAME "relu stride=2,2" P3, "1,9,262,3 72,7,7,3 72" },
+    { "few-taps", LEAN " stride=2,2", "1,17,19,3 24,9,9,3" },
     { "groups-few", "groups=5 stride=2,2" P1, "1,7,9,10 35,3,3,2 35" },
 
     /* special values, and nothing at all */
@@ -186,6 +189,8 @@ static const rg_case cases[] = {
     { "special-dy-padded", "groups=1" P1, "1,7,6,17 9,3,3,17 9", RG_CASE_SPECIAL,
       .dy_fill = { .at = special } },
     { "special-x", "groups=1" P1, "1,5,6,7 9,3,3,7 9", RG_CASE_SPECIAL,
+      .x_fill = { { .at = special } } },
+    { "special-x-few", "stride=2,2" P3, "1,13,12,3 8,7,7,3 8", RG_CASE_SPECIAL,
       .x_fill = { { .at = special } } },
     { "special-dy", "", "1,7,6,7 9,3,3,7 9", RG_CASE_SPECIAL, .dy_fill = { .at = special } },
     { "special-w-depthwise", "groups=0" P1, "1,5,6,19 19,3,3,1 19", RG_CASE_SPECIAL,

@@ -1,0 +1,668 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* The first layer of a network in 16 bits, y and dw: images of three channels, windows that move by
+ * two columns. Libraries want 8 channels and more. Here two neighbouring columns and two zeros are
+ * a vector of 8 numbers, a window has half as many of them in a row, and neighbouring windows begin
+ * at neighbouring vectors: rows of the image lie in shared memory once, and matrices of windows by
+ * taps are read from there at overlapping places. Sums are f32.
+ *
+ * Zeros, and pixels beyond a window with an odd number of columns, are no part of a sum: what is
+ * not finite is summed again, product by product. Tensors are dense. Included by conv_library.cuh.
+ */
+#ifndef RG_OPS_CONV_FEW_CUH
+#define RG_OPS_CONV_FEW_CUH
+
+#include "backend/cuda/packing.cuh"
+#include "ops/conv/conv.h"
+#include "ops/conv/conv_mend.cuh"
+#include "ops/conv/conv_split.cuh"
+
+enum {
+    FEW_IN = 3,
+    FEW_OUT = 64,      /* channels of windows that a block has */
+    FEW_SEGMENT = 128, /* windows of a row that a block has, at most */
+    FEW_LANES = 8,     /* numbers of a vector */
+    FEW_BLOCK = 16     /* windows that are multiplied at once */
+};
+
+/* A strip: some rows of some columns of windows of one image. */
+struct few_grid {
+    int32_t columns, rows;     /* windows of a strip; columns are whole blocks */
+    int32_t across, down, all; /* strips in a row of them, in an image, of all images */
+    int32_t pairs;             /* vectors of a row of a window, an even number */
+    int32_t lines, pitch;      /* rows of the image that a strip sees, vectors of each */
+    int32_t raw;               /* vectors of them as they lie in memory; 0: too many */
+};
+
+/* ---- instructions ---- */
+
+static __device__ __forceinline__ void load_matrices(uint32_t x[4], const void *row)
+{
+#if __CUDA_ARCH__ >= 750
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+#else
+    (void)x, (void)row;
+#endif
+}
+
+/* As load_matrices, each of the four turned. */
+static __device__ __forceinline__ void load_turned(uint32_t x[4], const void *row)
+{
+#if __CUDA_ARCH__ >= 750
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+#else
+    (void)x, (void)row;
+#endif
+}
+
+/* Up to 16 bytes to shared memory in the background, and zeros behind them. */
+static __device__ __forceinline__ void copy_part(void *to, const void *from, int bytes)
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
+                 "l"(from), "r"(bytes));
+#else
+    (void)to, (void)from, (void)bytes;
+#endif
+}
+
+/* c += a b for 16 rows, 8 columns, 16 of k. */
+template <rg_dtype T>
+static __device__ __forceinline__ void multiply_halves(float c[4], const uint32_t a[4],
+                                                       const uint32_t b[2])
+{
+#if __CUDA_ARCH__ >= 800
+    if constexpr (T == RG_BF16)
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
+            "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    else
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, "
+            "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+    (void)c, (void)a, (void)b;
+#endif
+}
+
+/* ---- rows of the image ---- */
+
+/* Six numbers from x[i] on, which need not be aligned to words; all of them exist, and so do words
+ * up to number `count`. */
+static __device__ __forceinline__ uint4 load_six(const uint16_t *x, int64_t i, int64_t count)
+{
+    const uint32_t *words = (const uint32_t *)(x + (i & ~(int64_t)1));
+    const uint32_t a = words[0], b = words[1], c = words[2];
+    if ((i & 1) == 0)
+        return make_uint4(a, b, c, 0);
+    const uint32_t d = i + 6 < count ? words[3] : x[i + 5];
+    return make_uint4(__funnelshift_r(a, b, 16), __funnelshift_r(b, c, 16),
+                      __funnelshift_r(c, d, 16), 0);
+}
+
+/* Columns `column` and the next of a row, whose column 0 is number `row` of x. */
+static __device__ __forceinline__ uint4 load_pair(const uint16_t *x, int64_t row, int32_t column,
+                                                  int32_t columns, int64_t count)
+{
+    const int64_t at = row + column * FEW_IN;
+    if (column >= 0 && column + 1 < columns)
+        return load_six(x, at, count);
+    if (column < -1 || column >= columns)
+        return make_uint4(0, 0, 0, 0);
+    uint32_t e[FEW_IN];
+#pragma unroll
+    for (int i = 0; i < FEW_IN; i++)
+        e[i] = x[at + i + (column < 0 ? FEW_IN : 0)];
+    return column < 0 ? make_uint4(0, e[0] << 16, e[1] | e[2] << 16, 0)
+                      : make_uint4(e[0] | e[1] << 16, e[2], 0, 0);
+}
+
+struct few_strip {
+    int64_t image;
+    int32_t row, column; /* its first window */
+};
+
+static __device__ __forceinline__ few_strip strip_at(const few_grid &g, int32_t n)
+{
+    const int32_t line = n / g.across, image = line / g.down;
+    return { image, (line - image * g.down) * g.rows, (n - line * g.across) * g.columns };
+}
+
+/* The rows of the image that a strip sees, one behind the other in memory: numbers `first` to
+ * `end` of x. */
+struct few_range {
+    int64_t first, end;
+    int32_t row; /* the first of its lines, which may lie outside */
+};
+
+static __device__ __forceinline__ few_range range_of(const rg_conv_shape &s, const few_grid &g,
+                                                     const few_strip &p)
+{
+    const int32_t rows = (int32_t)s.row.size;
+    const int32_t row = p.row * (int32_t)s.row.stride - (int32_t)s.row.before;
+    const int32_t from = row < 0 ? 0 : row < rows ? row : rows;
+    const int32_t to = row + g.lines < from ? from : row + g.lines < rows ? row + g.lines : rows;
+    const int64_t line = s.column.size * FEW_IN, image = p.image * rows;
+    return { (image + from) * line, (image + to) * line, row };
+}
+
+/* Begins to copy a strip's rows: from the vector on in which they begin. */
+static __device__ __forceinline__ void copy_range(const few_range &r, const uint16_t *x, uint4 *raw)
+{
+    const int64_t first = r.first / FEW_LANES * FEW_LANES;
+    for (int64_t i = first + (int64_t)threadIdx.x * FEW_LANES; i < r.end;
+         i += (int64_t)blockDim.x * FEW_LANES) {
+        const int64_t left = (r.end - i) * (int64_t)sizeof *x;
+        copy_part(raw + (i - first) / FEW_LANES, x + i, left < 16 ? (int)left : 16);
+    }
+}
+
+/* All that a strip sees, from x or from its copy. A warp has a line at a time. */
+template <bool RAW>
+static __device__ __forceinline__ void load_lines(const rg_conv_shape &s, const few_grid &g,
+                                                  const few_strip &p, const uint16_t *x,
+                                                  const uint4 *raw, uint4 *lines)
+{
+    const few_range r = range_of(s, g, p);
+    const int32_t columns = (int32_t)s.column.size, rows = (int32_t)s.row.size;
+    const int64_t count = RAW ? INT64_MAX : s.images * rows * columns * FEW_IN;
+    const int64_t image = p.image * rows * columns * FEW_IN;
+    const int64_t shift = RAW ? r.first / FEW_LANES * FEW_LANES : 0;
+    const int32_t column = 2 * p.column - (int32_t)s.column.before;
+    for (int32_t i = (int32_t)threadIdx.x / 32; i < g.lines; i += (int32_t)blockDim.x / 32) {
+        const int32_t row = r.row + i;
+        const bool there = row >= 0 && row < rows;
+        const int64_t at = image + (int64_t)row * columns * FEW_IN - shift;
+        for (int32_t v = (int32_t)threadIdx.x % 32; v < g.pitch; v += 32)
+            lines[i * g.pitch + v] = !there ? make_uint4(0, 0, 0, 0)
+                                     : RAW  ? load_pair((const uint16_t *)raw, (int32_t)at,
+                                                        column + 2 * v, columns, count)
+                                            : load_pair(x, at, column + 2 * v, columns, count);
+    }
+}
+
+/* ---- forward: a warp has two blocks of windows and FEW_OUT channels at a time ---- */
+
+/* Columns of the product are channels in this order, so that a thread gets 8 neighbours. */
+static __device__ __forceinline__ int32_t few_channel(int32_t n)
+{
+    return n / 32 * 32 + n % 8 / 2 * 8 + n / 8 % 4 * 2 + n % 2;
+}
+
+/* Numbers of a row of weights in shared memory; no bank is met twice by 8 rows. */
+static inline __host__ __device__ int32_t few_weights_pitch(const rg_conv_shape &s,
+                                                            const few_grid &g)
+{
+    return ((int32_t)s.row.window * g.pairs + 1) * FEW_LANES;
+}
+
+static __device__ __forceinline__ void load_taps(const rg_conv_shape &s, const few_grid &g,
+                                                 const uint16_t *w, int32_t first, uint16_t *to)
+{
+    const int32_t pitch = few_weights_pitch(s, g), count = (int32_t)s.row.window * g.pairs;
+    const int32_t across = (int32_t)s.column.window;
+    for (int32_t i = (int32_t)threadIdx.x; i < FEW_OUT * count; i += (int32_t)blockDim.x) {
+        const int32_t n = i / count, vector = i - n * count, p = vector / g.pairs;
+        const int32_t o = first + few_channel(n), q = 2 * (vector - p * g.pairs);
+        const uint16_t *from = w + ((int64_t)(o * (int32_t)s.row.window + p) * across + q) * FEW_IN;
+        const int32_t have = o < s.out ? (across - q) * FEW_IN : 0;
+        uint32_t e[2 * FEW_IN];
+#pragma unroll
+        for (int k = 0; k < 2 * FEW_IN; k++)
+            e[k] = k < have ? from[k] : 0;
+        *(uint4 *)(to + n * pitch + vector * FEW_LANES) =
+            make_uint4(e[0] | e[1] << 16, e[2] | e[3] << 16, e[4] | e[5] << 16, 0);
+    }
+}
+
+/* Eight channels of a window, one by one, with whatever comes behind a sum. */
+template <rg_dtype T>
+static __device__ __noinline__ void end_few(const rg_conv_args &k, const void *x, const void *w,
+                                            int64_t image, int32_t i, int32_t j, int32_t o,
+                                            float4 low, float4 high)
+{
+    const rg_conv_shape &s = k.shape;
+    const float sums[8] = { low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w };
+    for (int e = 0; e < 8 && o + e < (int32_t)s.out; e++) {
+        const float sum = isfinite(sums[e]) ? sums[e] : window_sum<T>(s, x, w, image, i, j, o + e);
+        finish<T>(k, image * s.y[0] + i * s.y[1] + j * s.y[2],
+                  image * k.z_step[0] + i * k.z_step[1] + j * k.z_step[2], o + e, s.y[3], sum);
+    }
+}
+
+/* Eight channels of a window where y lies in vectors and at most bias and ReLU follow; false: not
+ * all are finite, and nothing is stored. */
+template <rg_dtype T>
+static __device__ __forceinline__ bool store_eight(const rg_conv_args &k, int64_t at, int32_t o,
+                                                   float sum[8])
+{
+    float none = 0;
+#pragma unroll
+    for (int e = 0; e < 8; e++)
+        none = fmaf(sum[e], 0, none);
+    if (none != 0)
+        return false;
+#pragma unroll
+    for (int e = 0; e < 8; e++) {
+        if (k.has_b)
+            sum[e] += load<T>(k.b, (o + e) * k.b_step);
+        if (k.neuron.kind == RG_NEURON_RELU)
+            sum[e] = neuron_relu<T>(neuron_constants_in<T>(k.neuron.numbers), sum[e], sum[e]);
+    }
+    store_vector(::at<T>(k.to, at + o), pack<T>(sum), k.stream);
+    return true;
+}
+
+/* Where the windows of a warp stand: of two blocks. */
+struct few_place {
+    int64_t image;
+    int32_t row[2], column[2], last; /* which of the two there are */
+};
+
+/* Results of a lane that store_eight refused, once more: a bit for each eight. */
+template <rg_dtype T>
+static __device__ __noinline__ void mend_few(const rg_conv_args &k, const void *x, const void *w,
+                                             const few_place &p, int32_t first, uint32_t refused)
+{
+    const float none = __uint_as_float(0x7fc00000);
+    const float4 four = make_float4(none, none, none, none);
+    const int32_t lane = (int32_t)threadIdx.x % 32;
+    for (int e = 0; e < 8; e++)
+        if (refused >> e & 1)
+            end_few<T>(k, x, w, p.image, p.row[e / 4], p.column[e / 4] + e % 4 / 2 * 8 + lane / 4,
+                       first + e % 2 * 32 + lane % 4 * 8, four, four);
+}
+
+/* What a warp has. VECTORS: see store_eight. */
+template <rg_dtype T, bool VECTORS>
+static __device__ __forceinline__ void store_few(const rg_conv_args &k, const void *x,
+                                                 const void *w, const few_place &p, int32_t first,
+                                                 float c[2][8][4])
+{
+    const rg_conv_shape &s = k.shape;
+    const int32_t lane = (int32_t)threadIdx.x % 32;
+    uint32_t refused = 0;
+#pragma unroll
+    for (int n = 0; n < 8; n++) { /* block, upper and lower rows, first and last channels */
+        const int32_t i = p.row[n / 4], j = p.column[n / 4] + n % 4 / 2 * 8 + lane / 4;
+        const int32_t o = first + n % 2 * 32 + lane % 4 * 8;
+        float sum[8];
+#pragma unroll
+        for (int m = 0; m < 8; m++)
+            sum[m] = c[n / 4][n % 2 * 4 + m / 2][n % 4 / 2 * 2 + m % 2];
+        if (n / 4 > p.last || i >= (int32_t)s.row.count || j >= (int32_t)s.column.count ||
+            o >= (int32_t)s.out)
+            continue;
+        if constexpr (VECTORS) {
+            const int64_t at = p.image * s.y[0] + i * s.y[1] + j * s.y[2];
+            refused |= (uint32_t)!store_eight<T>(k, at, o, sum) << n;
+        } else {
+            end_few<T>(k, x, w, p.image, i, j, o, make_float4(sum[0], sum[1], sum[2], sum[3]),
+                       make_float4(sum[4], sum[5], sum[6], sum[7]));
+        }
+    }
+    if (VECTORS && refused != 0)
+        mend_few<T>(k, x, w, p, first, refused);
+}
+
+template <rg_dtype T, bool VECTORS>
+static __global__ void __launch_bounds__(THREADS, 2)
+    few_tiles(const __grid_constant__ rg_conv_args k, const __grid_constant__ few_grid g,
+              const uint16_t *x, const uint16_t *w)
+{
+    extern __shared__ __align__(16) uint4 few_room[];
+    const rg_conv_shape &s = k.shape;
+    uint4 *const raw = few_room + g.lines * g.pitch;
+    uint16_t *const taps = (uint16_t *)(raw + g.raw);
+    const int32_t lane = (int32_t)threadIdx.x % 32, warp = (int32_t)threadIdx.x / 32;
+    const int32_t pitch = few_weights_pitch(s, g), first = (int32_t)blockIdx.y * FEW_OUT;
+    const int32_t blocks = g.columns / FEW_BLOCK, all = g.rows * blocks;
+    const int32_t steps = (int32_t)s.row.window * g.pairs / 2;
+    const int32_t down = (int32_t)s.row.dilation * g.pitch - g.pairs + 2; /* to the next row */
+    const uint16_t *const by = taps + (lane / 16 * 8 + lane % 8) * pitch + lane / 8 % 2 * FEW_LANES;
+    if (g.raw > 0)
+        copy_range(range_of(s, g, strip_at(g, (int32_t)blockIdx.x)), x, raw);
+    load_taps(s, g, w, first, taps);
+    for (int32_t n = (int32_t)blockIdx.x; n < g.all; n += (int32_t)gridDim.x) {
+        const few_strip p = strip_at(g, n);
+        await_copies();
+        __syncthreads();
+        if (g.raw > 0)
+            load_lines<true>(s, g, p, x, raw, few_room);
+        else
+            load_lines<false>(s, g, p, x, raw, few_room);
+        __syncthreads();
+        if (g.raw > 0 && n + (int32_t)gridDim.x < g.all)
+            copy_range(range_of(s, g, strip_at(g, n + (int32_t)gridDim.x)), x, raw);
+        for (int32_t b = 2 * warp; b < all; b += (int32_t)blockDim.x / 16) {
+            float c[2][8][4] = {};
+            const uint4 *from[2];
+            few_place at = { p.image, {}, {}, b + 1 < all };
+#pragma unroll
+            for (int h = 0; h < 2; h++) { /* past the last block, that one again */
+                const int32_t own = b + h < all ? b + h : b, row = own / blocks;
+                const int32_t column = (own - row * blocks) * FEW_BLOCK;
+                at.row[h] = p.row + row;
+                at.column[h] = p.column + column;
+                from[h] = few_room + row * (int32_t)s.row.stride * g.pitch + column + lane % 16 +
+                          lane / 16;
+            }
+            int32_t left = g.pairs;
+#pragma unroll 2
+            for (int32_t t = 0; t < steps; t++) {
+                uint32_t a[2][4];
+#pragma unroll
+                for (int h = 0; h < 2; h++)
+                    load_matrices(a[h], from[h]);
+#pragma unroll
+                for (int j = 0; j < 8; j += 2) {
+                    uint32_t both[4];
+                    load_matrices(both, by + t * 2 * FEW_LANES + j * 8 * pitch);
+#pragma unroll
+                    for (int h = 0; h < 2; h++) {
+                        multiply_halves<T>(c[h][j], a[h], both);
+                        multiply_halves<T>(c[h][j + 1], a[h], both + 2);
+                    }
+                }
+                left -= 2;
+                const int32_t ahead = left > 0 ? 2 : down;
+                left = left > 0 ? left : g.pairs;
+                from[0] += ahead;
+                from[1] += ahead;
+            }
+            store_few<T, VECTORS>(k, x, w, at, first, c);
+        }
+    }
+}
+
+/* ---- weights: a block has FEW_OUT channels, some vectors of taps and some strips; a warp has
+ * FEW_TAPS vectors ---- */
+
+enum { FEW_THREADS = 128, FEW_TAPS = 7, FEW_MOST_TAPS = FEW_THREADS / 32 * FEW_TAPS };
+enum { FEW_DY_PITCH = FEW_OUT + FEW_LANES }; /* numbers of a line of dy in shared memory */
+
+struct few_parts_args {
+    const uint16_t *x, *dy;
+    float *parts; /* (part, out, vectors, FEW_LANES) */
+    int32_t each; /* strips of a part */
+    bool vectors; /* dy lies in vectors */
+};
+
+/* Lines of FEW_OUT channels; windows that are not there are zeros. */
+static __device__ __forceinline__ void load_windows(const rg_conv_shape &s, const few_grid &g,
+                                                    const few_parts_args &k, const few_strip &p,
+                                                    int32_t first, uint16_t *to)
+{
+    enum { VECTORS = FEW_OUT / FEW_LANES };
+    const int32_t count = g.rows * g.columns, out = (int32_t)s.out;
+    for (int32_t n = (int32_t)threadIdx.x; n < count * VECTORS; n += FEW_THREADS) {
+        const int32_t window = n / VECTORS, o = first + n % VECTORS * FEW_LANES;
+        const int32_t line = window / g.columns, i = p.row + line;
+        const int32_t j = p.column + window - line * g.columns;
+        const bool there = i < (int32_t)s.row.count && j < (int32_t)s.column.count && o < out;
+        uint16_t *const at = to + window * FEW_DY_PITCH + n % VECTORS * FEW_LANES;
+        const uint16_t *const from =
+            k.dy + ((p.image * s.row.count + i) * s.column.count + j) * out + o;
+        if (k.vectors) {
+            copy_or_zero<16>(at, there ? from : k.dy, there);
+            continue;
+        }
+        for (int e = 0; e < FEW_LANES; e++)
+            at[e] = there && o + e < out ? from[e] : (uint16_t)0;
+    }
+}
+
+template <rg_dtype T>
+static __global__ void __launch_bounds__(FEW_THREADS, 3)
+    few_parts(const __grid_constant__ rg_conv_shape s, const __grid_constant__ few_grid g,
+              const __grid_constant__ few_parts_args k)
+{
+    extern __shared__ __align__(16) uint4 few_room[];
+    uint4 *const raw = few_room + g.lines * g.pitch;
+    uint16_t *const dy = (uint16_t *)(raw + g.raw);
+    const int32_t lane = (int32_t)threadIdx.x % 32, warp = (int32_t)threadIdx.x / 32;
+    const int32_t first = (int32_t)blockIdx.y * FEW_OUT, taps = (int32_t)s.row.window * g.pairs;
+    const int32_t own = (int32_t)blockIdx.z * FEW_MOST_TAPS + warp * FEW_TAPS;
+    const int32_t blocks = g.columns / FEW_BLOCK;
+    const int32_t from = (int32_t)blockIdx.x * k.each;
+    const int32_t to = g.all - from < k.each ? g.all : from + k.each;
+    int32_t vector[(FEW_TAPS + 1) / 2]; /* of the lane's taps, on the lines of a window */
+#pragma unroll
+    for (int i = 0; i < (FEW_TAPS + 1) / 2; i++) {
+        const int32_t tap = own + 2 * i + lane / 16, some = tap < taps ? tap : 0;
+        const int32_t p = some / g.pairs;
+        vector[i] = p * (int32_t)s.row.dilation * g.pitch + some - p * g.pairs + lane / 8 % 2 * 8 +
+                    lane % 8;
+    }
+    const uint16_t *const own_dy =
+        dy + (lane / 16 * 8 + lane % 8) * FEW_DY_PITCH + lane / 8 % 2 * FEW_LANES;
+    float c[FEW_OUT / 16][FEW_TAPS][4] = {};
+    if (g.raw > 0)
+        copy_range(range_of(s, g, strip_at(g, from)), k.x, raw);
+    for (int32_t n = from; n < to; n++) {
+        const few_strip p = strip_at(g, n);
+        await_copies();
+        __syncthreads();
+        load_windows(s, g, k, p, first, dy);
+        if (g.raw > 0)
+            load_lines<true>(s, g, p, k.x, raw, few_room);
+        else
+            load_lines<false>(s, g, p, k.x, raw, few_room);
+        await_copies();
+        __syncthreads();
+        if (g.raw > 0 && n + 1 < to)
+            copy_range(range_of(s, g, strip_at(g, n + 1)), k.x, raw);
+        for (int32_t b = 0; b < g.rows * blocks && own < taps; b++) {
+            const int32_t row = b / blocks, column = (b - row * blocks) * FEW_BLOCK;
+            const uint4 *const line = few_room + row * (int32_t)s.row.stride * g.pitch + column;
+            uint32_t a[FEW_OUT / 16][4];
+#pragma unroll
+            for (int m = 0; m < FEW_OUT / 16; m++)
+                load_turned(a[m], own_dy + (row * g.columns + column) * FEW_DY_PITCH + m * 16);
+#pragma unroll
+            for (int i = 0; i < FEW_TAPS; i += 2) {
+                uint32_t both[4];
+                load_turned(both, line + vector[i / 2]);
+#pragma unroll
+                for (int m = 0; m < FEW_OUT / 16; m++) {
+                    multiply_halves<T>(c[m][i], a[m], both);
+                    if (i + 1 < FEW_TAPS)
+                        multiply_halves<T>(c[m][i + 1], a[m], both + 2);
+                }
+            }
+        }
+    }
+    float *const sums = k.parts + (int64_t)blockIdx.x * s.out * taps * FEW_LANES;
+#pragma unroll
+    for (int m = 0; m < 2 * (FEW_OUT / 16); m++) {
+        const int32_t o = first + m * 8 + lane / 4;
+#pragma unroll
+        for (int i = 0; i < FEW_TAPS; i++)
+            if (o < (int32_t)s.out && own + i < taps)
+                *(float2 *)(sums + ((int64_t)o * taps + own + i) * FEW_LANES +
+                            lane % 4 * 2) = { c[m / 2][i][m % 2 * 2], c[m / 2][i][m % 2 * 2 + 1] };
+    }
+}
+
+/* A block has FEW_JOIN weights; threads share the parts of each. */
+enum { FEW_JOIN = 16 };
+
+template <rg_dtype T>
+static __global__ void __launch_bounds__(THREADS)
+    few_join(const __grid_constant__ rg_conv_weights_args k, const float *parts, const void *x,
+             const void *dy, int32_t pairs, int32_t count)
+{
+    enum { SHARES = THREADS / FEW_JOIN };
+    __shared__ float room[SHARES][FEW_JOIN];
+    const rg_conv_shape &s = k.shape;
+    const int32_t down = (int32_t)s.row.window, across = (int32_t)s.column.window;
+    const int32_t size = (int32_t)s.out * down * pairs * FEW_LANES;
+    const int32_t own = (int32_t)threadIdx.x % FEW_JOIN, share = (int32_t)threadIdx.x / FEW_JOIN;
+    const int32_t i = (int32_t)blockIdx.x * FEW_JOIN + own;
+    float sum = 0;
+    await_launch();
+#pragma unroll 8
+    for (int32_t n = share; i < size && n < count; n += SHARES)
+        sum += parts[(int64_t)n * size + i];
+    room[share][own] = sum;
+    __syncthreads();
+    const int32_t vector = i / FEW_LANES, e = i % FEW_LANES, line = vector / pairs;
+    const int32_t q = 2 * (vector - line * pairs) + e / FEW_IN, c = e % FEW_IN;
+    if (share != 0 || i >= size || e >= 2 * FEW_IN || q >= across)
+        return;
+#pragma unroll
+    for (int n = 1; n < SHARES; n++)
+        sum += room[n][own];
+    const int32_t o = line / down, p = line - o * down;
+    if (!isfinite(sum))
+        sum = weight_sum<T>(s, x, dy, ((int64_t)line * across + q) * FEW_IN + c);
+    const int64_t to = s.w_first + o * s.w[1] + p * s.w[2] + q * s.w[3] + c * s.w[4];
+    if (k.wide)
+        put_weight<RG_F32>(k, to, sum);
+    else
+        put_weight<T>(k, to, sum);
+}
+
+/* ---- host side ---- */
+
+/* Bytes of shared memory that a strip takes, beside `each` for each of its windows. */
+static size_t few_bytes(const few_grid *g, size_t each)
+{
+    return ((size_t)g->lines * (size_t)g->pitch + (size_t)g->raw) * sizeof(uint4) +
+           (size_t)g->rows * (size_t)g->columns * each;
+}
+
+/* Strips of at most `rows` rows that fit into FEW_ROOM bytes, with a copy of what they see if that
+ * fits, too; no rows: there are none. */
+enum { FEW_ROOM = 72 << 10 };
+
+static few_grid few_grid_of(const rg_conv_shape *s, int32_t rows, size_t each)
+{
+    few_grid g = {};
+    const int64_t reach = (s->row.window - 1) * s->row.dilation + 1;
+    const int64_t line = s->column.size * FEW_IN;
+    g.across = (int32_t)ceil_div(s->column.count, FEW_SEGMENT);
+    g.columns = (int32_t)ceil_div(ceil_div(s->column.count, g.across), FEW_BLOCK) * FEW_BLOCK;
+    g.pairs = (int32_t)ceil_div(s->column.window, 4) * 2;
+    g.pitch = g.columns + g.pairs;
+    for (int i = 0; i < 2 && g.rows == 0; i++) {
+        for (g.rows = rows; g.rows > 0; g.rows /= 2) {
+            g.lines = (int32_t)((g.rows - 1) * s->row.stride + reach);
+            const int64_t vectors = ceil_div(g.lines * line, FEW_LANES) + 2;
+            g.raw = i == 0 && vectors < FEW_ROOM ? (int32_t)vectors : 0;
+            if ((i == 1 || g.raw > 0) && few_bytes(&g, each) <= FEW_ROOM)
+                break;
+        }
+    }
+    g.down = g.rows > 0 ? (int32_t)ceil_div(s->row.count, g.rows) : 0;
+    g.all = (int32_t)s->images * g.down * g.across;
+    return g;
+}
+
+enum { FEW_ROWS = 8, FEW_PARTS_ROWS = 2 };
+enum { FEW_DY_BYTES = FEW_DY_PITCH * sizeof(uint16_t) };
+
+static few_grid few_forward_grid(const rg_conv_shape *s)
+{
+    return few_grid_of(s, FEW_ROWS, 0);
+}
+
+static few_grid few_weights_grid(const rg_conv_shape *s)
+{
+    return few_grid_of(s, FEW_PARTS_ROWS, FEW_DY_BYTES);
+}
+
+/* Whether the device has such units, and this build has code for them. */
+template <rg_dtype T> static bool has_few(void)
+{
+    cudaFuncAttributes attributes;
+    const bool has =
+        cudaFuncGetAttributes(&attributes, (const void *)few_tiles<T, true>) == cudaSuccess &&
+        attributes.ptxVersion >= 80;
+    (void)cudaGetLastError();
+    return has;
+}
+
+template <rg_dtype T> static bool few_takes(const rg_conv_shape *s, bool forward)
+{
+    if constexpr (sizeof(element<T>) == 2) {
+        const rg_conv_axis *r = &s->row, *c = &s->column;
+        if (s->groups != 1 || s->in != FEW_IN || c->stride != 2 || c->dilation != 1 ||
+            c->window < 2 || c->window > 16 || r->window > 16 || r->stride > 8 || r->dilation > 8 ||
+            s->images * r->count * c->count == 0 || s->out > 1 << 16)
+            return false;
+        const double x = (double)s->images * (double)r->size * (double)c->size;
+        const double y = (double)s->images * (double)(r->count + 8) * (double)(c->count + 128);
+        const double most = 0x1p28;
+        return x < most && y < most && (double)r->size + (double)r->before < most &&
+               (double)c->size + (double)c->before < most && r->before > -most &&
+               c->before > -most &&
+               (forward ? few_forward_grid(s) : few_weights_grid(s)).rows > 0 && has_few<T>();
+    }
+    return false;
+}
+
+template <rg_dtype T>
+static void run_few(const rg_conv_args *k, const void *x, const void *w, const packing *room)
+{
+    if constexpr (sizeof(element<T>) == 2) {
+        const rg_conv_shape *s = &k->shape;
+        const few_grid g = few_forward_grid(s);
+        const size_t shared = few_bytes(&g, 0) +
+                              (size_t)FEW_OUT * (size_t)few_weights_pitch(*s, g) * sizeof(uint16_t);
+        const bool vectors = !k->has_z && !k->add && k->neuron.kind <= RG_NEURON_RELU &&
+                             s->out % FEW_LANES == 0 && s->y_dense &&
+                             (s->y[0] | s->y[1] | s->y[2]) % FEW_LANES == 0 &&
+                             (uintptr_t)k->to % sizeof(uint4) == 0;
+        const int64_t most = 2 * (int64_t)room->place->multiprocessors;
+        const int64_t units = ceil_div(g.rows * (g.columns / FEW_BLOCK), 2); /* shared evenly */
+        const int64_t warps = ceil_div(units, ceil_div(units, THREADS / 32));
+        const dim3 grid((unsigned)(g.all < most ? g.all : most),
+                        (unsigned)ceil_div(s->out, FEW_OUT));
+        if (!room->run)
+            return;
+        void (*const kernel)(rg_conv_args, few_grid, const uint16_t *, const uint16_t *) =
+            vectors ? few_tiles<T, true> : few_tiles<T, false>;
+        (void)cudaFuncSetAttribute((const void *)kernel,
+                                   cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+        kernel<<<grid, (unsigned)warps * 32, shared, room->place->stream>>>(
+            *k, g, (const uint16_t *)x, (const uint16_t *)w);
+    }
+}
+
+template <rg_dtype T>
+static void run_few_weights(const rg_conv_weights_args *k, const void *x, const void *dy,
+                            packing *room)
+{
+    if constexpr (sizeof(element<T>) == 2) {
+        enum { PARTS = 396 }; /* at most */
+        const rg_conv_shape *s = &k->shape;
+        const few_grid g = few_weights_grid(s);
+        const int64_t each = ceil_div(g.all, PARTS), parts = ceil_div(g.all, each);
+        const int64_t taps = s->row.window * g.pairs, size = s->out * taps * FEW_LANES;
+        const few_parts_args args = { (const uint16_t *)x, (const uint16_t *)dy,
+                                      (float *)packing_take(room,
+                                                            (size_t)(parts * size) * sizeof(float)),
+                                      (int32_t)each, s->out % FEW_LANES == 0 };
+        if (!room->run)
+            return;
+        const size_t shared = few_bytes(&g, FEW_DY_BYTES);
+        const dim3 grid((unsigned)parts, (unsigned)ceil_div(s->out, FEW_OUT),
+                        (unsigned)ceil_div(taps, FEW_MOST_TAPS));
+        (void)cudaFuncSetAttribute((const void *)few_parts<T>,
+                                   cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+        few_parts<T><<<grid, FEW_THREADS, shared, room->place->stream>>>(*s, g, args);
+        launch_early(few_join<T>, dim3((unsigned)ceil_div(size, FEW_JOIN)), THREADS, room->place,
+                     *k, (const float *)args.parts, x, dy, g.pairs, (int32_t)parts);
+    }
+}
+
+#endif
