@@ -79,10 +79,21 @@ static rg_product product_of(const rg_conv_shape *s, rg_cudnn_direction directio
 }
 
 /* f32 that stays f32: products are cuBLASLt's, and cuDNN is faster where a window has too few
- * channels for vectors; elsewhere it is slower than conv_split.cuh by up to a half. */
-static bool prefers_split(const rg_conv_shape *s, rg_cudnn_direction direction)
+ * channels for vectors; elsewhere it is slower than conv_split.cuh by up to a half. With TF32 cuDNN
+ * is faster, but for dx of a first layer, which takes it 1.6 times as long. */
+static bool prefers_split(const rg_conv_shape *s, rg_cudnn_direction direction, bool tf32)
 {
+    if (tf32)
+        return direction == RG_CUDNN_DATA && split_merges(s);
     return direction != RG_CUDNN_FORWARD || s->in % 4 == 0;
+}
+
+/* Products that cuBLASLt is slower at than cuDNN: dx with TF32 by up to a fifth, dw in 16 bits by
+ * up to a twentieth. */
+template <rg_dtype T> static bool prefers_cudnn(rg_cudnn_direction direction, bool bias, bool tf32)
+{
+    return !bias && (T == RG_F32 ? tf32 && direction == RG_CUDNN_DATA
+                                 : T != RG_F64 && direction == RG_CUDNN_WEIGHTS);
 }
 
 /* Finds a library for it. `bias`: one is added to each result, which a product can do itself;
@@ -97,6 +108,11 @@ static bool find_library(const rg_conv_shape *s, rg_cudnn_direction direction, b
     *call = {};
     call->conv = conv_of<T>(s, direction, add);
     call->is_product = s->groups == 1 && is_pixel(&s->row) && is_pixel(&s->column);
+    if (call->is_product && prefers_cudnn<T>(direction, bias, place->tf32) &&
+        rg_cudnn_conv_plan(place, &call->conv, &call->workspace)) {
+        call->is_product = false;
+        return true;
+    }
     if (call->is_product && bias) {
         call->product = product_of<T>(s, direction, true, add);
         if (rg_cublaslt_plan(place, &call->product, &call->workspace))
@@ -118,7 +134,7 @@ static bool find_library(const rg_conv_shape *s, rg_cudnn_direction direction, b
         call->is_folded = false;
         call->conv = conv_of<T>(s, direction, add);
     }
-    call->is_split = splits && !place->tf32 && prefers_split(s, direction);
+    call->is_split = splits && prefers_split(s, direction, place->tf32);
     if (call->is_split || rg_cudnn_conv_plan(place, &call->conv, &call->workspace))
         return true;
     call->is_split = splits;
