@@ -407,7 +407,8 @@ template <rg_dtype T, int V> struct three_sums {
     real<T> dy[3][THREE_PAIR][V]; /* rows of dy that meet a row of x, turning */
 };
 
-/* A row of x with the rows of dy that it meets: of tap row r, `rows` has bit r. */
+/* A row of x with the rows of dy that it meets: of tap row r, `rows` has bit r. WHOLE: all columns
+ * are there. */
 template <rg_dtype T, int V, bool WHOLE>
 static __device__ __forceinline__ void meet_row(three_sums<T, V> &s, int phase, int rows,
                                                 int inside, bool pair,
@@ -415,7 +416,7 @@ static __device__ __forceinline__ void meet_row(three_sums<T, V> &s, int phase, 
 {
 #pragma unroll
     for (int r = 0; r < 3; r++) {
-        if (!WHOLE && !(rows >> r & 1))
+        if (!(rows >> r & 1))
             continue;
 #pragma unroll
         for (int j = 0; j < THREE_PAIR; j++) {
@@ -486,7 +487,7 @@ sum_strip(const rg_conv_depth_parts_args &k, three_rows<T, V> &ahead, three_sums
         if (i - before < 0 || i - before >= size)
             return;
         const int rows = (i < end) | (i - 1 >= first && i - 1 < end) << 1 | (i - 2 >= first) << 2;
-        if (rows == 7 && inside == ALL && pair)
+        if (inside == ALL && pair)
             meet_row<T, V, true>(s, decltype(phase)::value, rows, inside, pair, here);
         else
             meet_row<T, V, false>(s, decltype(phase)::value, rows, inside, pair, here);
