@@ -40,16 +40,25 @@ if(RG_X86_RUNGS AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
     set(RG_SANITIZED_RUNG avx2)
     include(CheckCCompilerFlag)
     check_c_compiler_flag(-mamx-bf16 RG_KNOWS_AMX)
+    check_c_compiler_flag(-mavx512bf16 RG_KNOWS_BF16)
 else()
     set(RG_X86 0)
     set(RG_AVX512 0)
     set(RG_SANITIZED_RUNG base)
 endif()
 
-# The tile unit, in a file of its own: beside AVX-512, and where the compiler knows it.
+# Units for pairs of bf16, each in a file of its own: beside AVX-512, and where the compiler knows
+# them.
+set(RG_PAIR_UNITS "")
 set(RG_AMX_FLAGS "")
+set(RG_BF16_FLAGS "")
 if(RG_AVX512 AND RG_KNOWS_AMX AND CMAKE_SYSTEM_NAME STREQUAL "Linux")
-    set(RG_AMX_FLAGS -mamx-tile -mamx-bf16 -mavx512f -DRG_HAVE_AMX=1)
+    list(APPEND RG_PAIR_UNITS RG_HAVE_AMX=1)
+    set(RG_AMX_FLAGS -mamx-tile -mamx-bf16 -mavx512f)
+endif()
+if(RG_AVX512 AND RG_KNOWS_BF16)
+    list(APPEND RG_PAIR_UNITS RG_HAVE_BF16=1)
+    set(RG_BF16_FLAGS -mavx512bf16 -mavx512f)
 endif()
 
 # Kernels under a sanitizer are the longest part of such a build. Checks that trap instead of

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* What the instructions of the tile unit do, in C: tiles of 16 rows of 64 bytes. */
+/* What the instructions of the tile unit do, in C: tiles of up to 16 rows of 64 bytes. */
 #ifndef RG_TESTS_AMX_EMULATED_H
 #define RG_TESTS_AMX_EMULATED_H
 #define RG_AMX_EMULATED 1 /* this header comes before all else */
@@ -9,32 +9,36 @@
 #include <string.h>
 
 static _Thread_local unsigned char tiles[8][16][64];
+static _Thread_local unsigned char tile_rows[8]; /* by the configuration */
 
+/* Bytes 48 to 55 are the rows of the tiles. All becomes NaN: whoever uses a tile before it is
+ * filled will see. */
 static inline void _tile_loadconfig(const void *config)
 {
-    (void)config;
-    memset(tiles, 0xff, sizeof tiles); /* NaN: whoever uses a tile before it is filled will see */
+    memcpy(tile_rows, (const char *)config + 48, sizeof tile_rows);
+    memset(tiles, 0xff, sizeof tiles);
 }
 
 static inline void _tile_release(void)
 {
+    memset(tile_rows, 0, sizeof tile_rows);
     memset(tiles, 0xff, sizeof tiles);
 }
 
 static inline void _tile_zero(int t)
 {
-    memset(tiles[t], 0, sizeof tiles[t]);
+    memset(tiles[t], 0, tile_rows[t] * sizeof tiles[t][0]);
 }
 
 static inline void _tile_loadd(int t, const void *base, int64_t stride)
 {
-    for (int row = 0; row < 16; row++)
+    for (int row = 0; row < tile_rows[t]; row++)
         memcpy(tiles[t][row], (const char *)base + row * stride, 64);
 }
 
 static inline void _tile_stored(int t, void *base, int64_t stride)
 {
-    for (int row = 0; row < 16; row++)
+    for (int row = 0; row < tile_rows[t]; row++)
         memcpy((char *)base + row * stride, tiles[t][row], 64);
 }
 
@@ -51,7 +55,7 @@ static inline float tile_bf16(int t, int row, int i)
 /* Row m of c gets pair after pair of row m of a, times the pairs of column n of b. */
 static inline void _tile_dpbf16ps(int c, int a, int b)
 {
-    for (int m = 0; m < 16; m++) {
+    for (int m = 0; m < tile_rows[c]; m++) {
         float sums[16];
         memcpy(sums, tiles[c][m], sizeof sums);
         for (int pair = 0; pair < 16; pair++)

@@ -29,16 +29,13 @@
 #ifndef RG_CPU_CONTRACT_H
 #define RG_CPU_CONTRACT_H
 
+#include "backend/cpu/contract_pairs.h"
 #include "backend/cpu/kernel.h"
 
 /* Columns of a panel, on every rung; results in `c` come in multiples of RG_LANES columns, or in
  * RG_FEW if that is enough. */
 enum { RG_PANEL = 32, RG_FEW = 8 };
 #define RG_LANES 16
-
-typedef struct rg_run {
-    int64_t a, b, count; /* where it begins in a and b, in elements, and its length */
-} rg_run;
 
 typedef struct rg_tile {
     const real *a, *b;

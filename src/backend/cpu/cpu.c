@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* The CPU backend: devices, queues that run lists in order, copies. */
+#include "backend/cpu/contract_pairs.h"
 #include "backend/cpu/crew.h"
 #include "backend/cpu/rung.h"
 #include "backend/fifo.h"
@@ -102,8 +103,10 @@ static void cpu_describe(const void *context, char *text, size_t capacity)
 {
     const cpu_device *device = context;
     const int32_t threads = rg_crew_threads(device->crew);
-    snprintf(text, capacity, "%d thread%s, %s", threads, threads == 1 ? "" : "s",
-             rg_rung_name(device->rung));
+    const rg_pair_unit *pairs = device->rung == RG_RUNG_AVX512 ? rg_pair_unit_best() : NULL;
+    snprintf(text, capacity, "%d thread%s, %s%s%s", threads, threads == 1 ? "" : "s",
+             rg_rung_name(device->rung), pairs != NULL ? ", bf16 by " : "",
+             pairs != NULL ? pairs->name : "");
 }
 
 static rg_status cpu_allocate(void *context, size_t size, void **pointer)

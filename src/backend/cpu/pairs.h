@@ -1,17 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Blocks of bf16 as the tile unit takes them, see contract_amx.h: their bits are moved, not their
- * values. Two neighbours in k make a word, which stands in a lane of `real`. */
+/* Blocks of bf16 as contract_pairs.h takes them: their bits are moved, not their values. Two
+ * neighbours in k make a word, which stands in a lane of `real`. */
 #ifndef RG_CPU_PAIRS_H
 #define RG_CPU_PAIRS_H
 
 #include "backend/cpu/contract.h"
-#include "backend/cpu/contract_amx.h"
 
-/* Only that rung knows of the unit: it is there wherever the unit is. */
-#define RG_USES_AMX (RG_VECTOR_BYTES == 64 && !RG_REAL_F64)
+/* Only this rung knows of such units: it is there wherever they are. */
+#define RG_USES_PAIRS (RG_VECTOR_BYTES == 64 && !RG_REAL_F64)
 
-#if RG_USES_AMX
+#if RG_USES_PAIRS
+
+/* Whether one of so many numbers is infinite or NaN. */
+RG_OUTLINE bool has_special_bits(const uint16_t *a, int64_t count)
+{
+    enum { EACH = RG_VECTOR_BYTES / 2, EXPONENT = 0x7f80 };
+    const uint64_t exponents = 0x7f807f807f807f80;
+    uint32_t special = 0;
+    int64_t i = 0;
+    for (; i + EACH <= count; i += EACH) {
+        vwide bits;
+        memcpy(&bits, a + i, sizeof bits);
+        special |= vbits_equal(bits & exponents, EXPONENT);
+    }
+    for (; i < count; i++)
+        special |= (a[i] & EXPONENT) == EXPONENT;
+    return special != 0;
+}
 
 /* Lanes i to i + VLEN - 1 of two lines of bf16, as words. */
 RG_INLINE vreal pair_words(const uint16_t *low, const uint16_t *high, int64_t i)

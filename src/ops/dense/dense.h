@@ -27,7 +27,7 @@ enum {
     RG_PRODUCT_GROUP = 32,  /* panels, at most; half as many where k is taken in pieces */
     RG_PACK_PANELS = 4,     /* of a unit of PACK, */
     RG_PACK_DEPTH = 256,    /* and its part of k */
-    RG_PRODUCT_TILED = 64,  /* elements of k, at least, for the tile unit */
+    RG_PRODUCT_PAIRS = 64,  /* elements of k, at least, for products of pairs */
     RG_PACK_MOST = 1 << 20, /* elements in panels at a time */
     RG_DOT_ROWS = 8,        /* at most */
     RG_DOT_COLUMNS = 16
@@ -60,7 +60,7 @@ typedef struct rg_product_args {
     int64_t image, images, panel, panel_count; /* what a launch does: the first, how many */
     bool packed;                               /* panels are ready */
     bool across;                               /* a is copied along m, not along k */
-    bool tiles;              /* of bf16, large enough for the tile unit, by shape alone */
+    bool pairs;              /* of bf16, large enough to be worth it, by shape alone */
     bool direct_a, direct_b; /* read where they stand: real numbers, evenly spaced */
     bool direct_c;           /* sums are made where they are wanted, and nothing is done to them */
     int64_t group;           /* panels of a unit */

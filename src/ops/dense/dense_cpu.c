@@ -113,21 +113,27 @@ RG_OUTLINE void pack_panel(real *to, const void *b, const places *columns, const
     }
 }
 
-/* ---- bf16 for the tile unit: bits instead of numbers ---- */
+/* ---- bf16 in pairs: bits instead of numbers ---- */
 
-RG_INLINE bool by_tiles(const rg_product_args *k, const rg_dtype T)
+/* The unit that multiplies them, or NULL. */
+RG_INLINE const rg_pair_unit *pairs_of(const rg_product_args *k, const rg_dtype T)
 {
-    return RG_USES_AMX && T == RG_BF16 && k->tiles && rg_amx_ready();
+    return RG_USES_PAIRS && T == RG_BF16 && k->pairs ? rg_pair_unit_best() : NULL;
 }
 
-#if RG_USES_AMX
-/* Of k to end - 1, which begin with an even one. */
-RG_OUTLINE void pack_tiles(real *panel, const void *b, const places *columns, const rg_walk *walk,
-                           int64_t k, int64_t end)
+#if RG_USES_PAIRS
+RG_INLINE int64_t pair_depth(int64_t count)
+{
+    return (count + RG_PAIR_DEPTH - 1) / RG_PAIR_DEPTH * RG_PAIR_DEPTH;
+}
+
+/* Of k to end - 1, which begin with an even one; then 0 up to where a unit reads. */
+RG_OUTLINE void pack_bits(real *panel, const void *b, const places *columns, const rg_walk *walk,
+                          int64_t k, int64_t end)
 {
     uint16_t *to = (uint16_t *)(void *)panel;
     const uint16_t *const from = b;
-    memset(to, 0, (size_t)((end - k + 1) / 2 * PANEL) * sizeof(real));
+    memset(to, 0, (size_t)(pair_depth(end - k) * PANEL) * sizeof *to);
     for (int64_t i = 0; k < end;) {
         const stretch s = stretch_of(walk, 1, k, end);
         if (i % 2 == 0 && columns->step != 0) {
@@ -144,10 +150,13 @@ RG_OUTLINE void pack_tiles(real *panel, const void *b, const places *columns, co
     }
 }
 
-RG_OUTLINE void copy_tiles(real *room, int64_t step, const void *a, const places *rows,
-                           const rg_walk *walk, int64_t k, int64_t end)
+RG_OUTLINE void copy_rows_of_bits(real *room, int64_t step, const void *a, const places *rows,
+                                  const rg_walk *walk, int64_t k, int64_t end)
 {
     uint16_t *to = (uint16_t *)(void *)room;
+    const int64_t count = end - k;
+    for (int64_t i = 0; i < rows->count && count % RG_PAIR_DEPTH != 0; i++)
+        memset(to + i * step + count, 0, (size_t)(pair_depth(count) - count) * sizeof *to);
     while (k < end) {
         const stretch s = stretch_of(walk, 0, k, end);
         if (rows->step != 0)
@@ -159,6 +168,20 @@ RG_OUTLINE void copy_tiles(real *room, int64_t step, const void *a, const places
         to += s.count;
         k += s.count;
     }
+}
+
+RG_OUTLINE void add_pairs(const rg_pair_unit *unit, const rg_tile *t, int64_t rows, int64_t columns)
+{
+    const rg_run run = { 0, 0, (t->runs->count + 1) / 2 * 2 };
+    const rg_pair_tile tile = { .a = (const uint16_t *)(const void *)t->a,
+                                .b = (const uint16_t *)(const void *)t->b,
+                                .c = t->c,
+                                .runs = &run,
+                                .run_count = 1,
+                                .a_step = t->a_step,
+                                .c_step = t->c_step,
+                                .add = t->add };
+    unit->rows(&tile, rows, columns);
 }
 #endif
 
@@ -181,9 +204,9 @@ RG_OUTLINE void add_mirrored(real *to, const rg_product_args *args, const void *
 RG_INLINE void make_panel(real *to, const rg_product_args *k, const void *b, const places *columns,
                           int64_t column, int64_t begin, int64_t end, const rg_dtype T)
 {
-#if RG_USES_AMX
-    if (by_tiles(k, T)) { /* half as many rows, from where the piece begins */
-        pack_tiles(to - begin % DEPTH / 2 * PANEL, b, columns, &k->k, begin, end);
+#if RG_USES_PAIRS
+    if (pairs_of(k, T) != NULL) { /* half as many rows */
+        pack_bits(to - begin / 2 * PANEL, b, columns, &k->k, begin, end);
         return;
     }
 #endif
@@ -336,7 +359,8 @@ RG_INLINE void add_piece(const block *t, const real *a, int64_t a_step, real *su
                      .c_step = t->c_step,
                      .add = begin > 0 || (k->direct_c && k->add) };
     if (k->packed) {
-        tile.b = t->panels + ((column - k->panel * PANEL) * k->k.count + begin * PANEL);
+        const int64_t first = pairs_of(k, T) != NULL ? begin / 2 : begin;
+        tile.b = t->panels + ((column - k->panel * PANEL) * k->k.count + first * PANEL);
         if (column + PANEL < last) { /* the next panel comes into the cache meanwhile */
             tile.ahead = (const char *)(tile.b + k->k.count * PANEL);
             tile.ahead_end = tile.ahead + (end - begin) * PANEL * (int64_t)sizeof(real);
@@ -350,11 +374,9 @@ RG_INLINE void add_piece(const block *t, const real *a, int64_t a_step, real *su
         make_panel(t->room_b, k, t->b, &columns, column, begin, end, T);
         tile.b = t->room_b;
     }
-#if RG_USES_AMX
-    if (by_tiles(k, T)) {
-        rg_amx_rows((const uint16_t *)(const void *)a, a_step,
-                    (const uint16_t *)(const void *)tile.b, tile.c, tile.c_step, t->height,
-                    contract_lanes(width), end - begin, tile.add);
+#if RG_USES_PAIRS
+    if (pairs_of(k, T) != NULL) {
+        add_pairs(pairs_of(k, T), &tile, t->height, width);
         return;
     }
 #endif
@@ -375,9 +397,9 @@ RG_OUTLINE void finish_panel(block *t, const real *sums, int64_t column, rg_dtyp
 RG_INLINE const real *take_a(const block *t, int64_t begin, int64_t end, const rg_dtype T)
 {
     const rg_product_args *k = t->k;
-#if RG_USES_AMX
-    if (by_tiles(k, T)) {
-        copy_tiles(t->room_a, t->a_step, t->a, &t->rows, &k->k, begin, end);
+#if RG_USES_PAIRS
+    if (pairs_of(k, T) != NULL) {
+        copy_rows_of_bits(t->room_a, t->a_step, t->a, &t->rows, &k->k, begin, end);
         return t->room_a;
     }
 #endif
@@ -437,9 +459,9 @@ RG_INLINE void start_block(block *t, const rg_product_args *k, int64_t image, in
     }
     const rg_walk *walk = k->across ? &k->k : &k->m;
     const int64_t direct = walk->rank > 0 ? walk->strides[0][0] : 0;
-    t->a_step = k->direct_a                    ? direct
-                : k->across && !by_tiles(k, T) ? ROWS
-                                               : room.depth + RG_PRODUCT_GAP;
+    t->a_step = k->direct_a                           ? direct
+                : k->across && pairs_of(k, T) == NULL ? ROWS
+                                                      : room.depth + RG_PRODUCT_GAP;
     find_places(&t->rows, &k->m, 0, row, t->height);
     if (!k->direct_c)
         finish_rows(&t->end, k, at_out(k->c, offset[2], dtype_of_c(k, T)), row, t->height, T);

@@ -178,8 +178,8 @@ static inline void rg_product_choose(rg_product_args *k, rg_dtype dtype)
     const int64_t a_k = rg_walk_step(&k->k, 0), b_k = rg_walk_step(&k->k, 1);
     const int64_t a_m = rg_walk_step(&k->m, 0), b_n = rg_walk_step(&k->n, 0);
     k->across = a_k != 1 && a_m == 1;
-    k->tiles = dtype == RG_BF16 && !k->mirrored && k->m.count > RG_PRODUCT_ROWS &&
-               k->n.count > RG_PRODUCT_ROWS && k->k.count >= RG_PRODUCT_TILED;
+    k->pairs = dtype == RG_BF16 && !k->mirrored && k->m.count > RG_PRODUCT_ROWS &&
+               k->n.count > RG_PRODUCT_ROWS && k->k.count >= RG_PRODUCT_PAIRS;
     k->direct_a = even && k->m.rank <= 1 &&
                   (k->across ? a_k * size <= PAGE_SHARE : a_k == 1 && a_m * size % CONFLICT != 0);
     k->direct_b = even && k->n.rank <= 1 && b_n == 1 && k->n.count % 16 == 0 && !k->mirrored &&
@@ -191,7 +191,7 @@ static inline void rg_product_choose(rg_product_args *k, rg_dtype dtype)
     /* Where not even one panel has room, every block of rows packs b for itself, piece by piece. */
     k->packed = !k->direct_b && k->m.count > RG_PRODUCT_ROWS && k->k.count > 0 && k->n.count > 0 &&
                 k->k.count <= RG_PACK_MOST / RG_PRODUCT_PANEL;
-    k->tiles &= k->packed;
+    k->pairs &= k->packed;
 }
 
 static inline rg_status rg_record_pack(rg_call *call, const rg_product_call *p,

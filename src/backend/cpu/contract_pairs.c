@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Which unit for pairs of bf16 there is. Like rung.c, this file is compiled for any processor. */
+#include "backend/cpu/contract_pairs.h"
+#include "backend/cpu/rung.h"
+
+static const rg_pair_unit units[] = {
+    { "AMX", rg_amx_rows, true },
+    { "AVX512-BF16", rg_bf16_rows, false },
+};
+
+#if RG_HAVE_AMX || RG_HAVE_BF16
+#include <cpuid.h>
+#endif
+
+#if defined(RG_AMX_EMULATED)
+
+static bool has_amx(void)
+{
+    return true;
+}
+
+#elif RG_HAVE_AMX
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* The unit and its bf16, registers that the system saves, and its permission, which is asked for
+ * once for the whole process. */
+static bool has_amx(void)
+{
+    enum { BF16 = 1 << 22, TILE = 1 << 24, REQUEST = 0x1023, TILE_DATA = 18 };
+    const uint32_t saved = 3u << 17;
+    unsigned a, b, c, d;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & (BF16 | TILE)) != (BF16 | TILE))
+        return false;
+    if (syscall(SYS_arch_prctl, REQUEST, TILE_DATA) != 0)
+        return false;
+    uint32_t low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (low & saved) == saved;
+}
+
+#else
+
+static bool has_amx(void)
+{
+    return false;
+}
+
+#endif
+
+static bool has_bf16(void)
+{
+#if RG_HAVE_BF16
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1 << 5) != 0;
+#else
+    return false;
+#endif
+}
+
+const rg_pair_unit *rg_pair_unit_best(void)
+{
+    static int known; /* 0: not yet asked, 1: none, then units; two threads may ask at once */
+    int answer = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (answer == 0) {
+        answer = rg_rung_best() != RG_RUNG_AVX512 ? 1 : has_amx() ? 2 : has_bf16() ? 3 : 1;
+        __atomic_store_n(&known, answer, __ATOMIC_RELAXED);
+    }
+    return answer == 1 ? NULL : &units[answer - 2];
+}
