@@ -29,6 +29,11 @@ enum {
     RG_CONV_FEW, /* either direction between image and windows */
     RG_CONV_FEW_PARTS,
     RG_CONV_FEW_JOIN,
+    /* the engine for bf16 in pairs, where a processor multiplies them, see conv_pairs_plan.h */
+    RG_CONV_PAIR_PACK,
+    RG_CONV_PAIR_ROWS,
+    RG_CONV_PAIR_SIDES, /* both sides, for RG_CONV_PAIR_PARTS */
+    RG_CONV_PAIR_PARTS, /* dw in parts, for RG_CONV_JOIN */
     RG_CONV_KERNELS
 };
 

@@ -5,6 +5,7 @@
 #include "ops/conv/conv_contract.h"
 #include "ops/conv/conv_depth_cpu.h"
 #include "ops/conv/conv_few_cpu.h"
+#include "ops/conv/conv_pairs_cpu.h"
 #include "ops/conv/conv_turned_cpu.h"
 #include "ops/neuron/any_neuron.h"
 
@@ -239,4 +240,10 @@ const rg_cpu_row RG_TABLE(conv)[RG_CONV_KERNELS] = {
     [RG_CONV_FEW] = RG_ROW(few),
     [RG_CONV_FEW_PARTS] = RG_ROW(few_parts),
     [RG_CONV_FEW_JOIN] = RG_ROW(few_join),
+#if RG_USES_PAIRS
+    [RG_CONV_PAIR_PACK] = RG_PAIR_ROW(pair_pack),
+    [RG_CONV_PAIR_ROWS] = RG_PAIR_ROW(pair_rows),
+    [RG_CONV_PAIR_SIDES] = RG_PAIR_ROW(pair_sides),
+    [RG_CONV_PAIR_PARTS] = RG_PAIR_ROW(pair_parts),
+#endif
 };

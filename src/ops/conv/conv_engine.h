@@ -5,12 +5,20 @@
 #define RG_OPS_CONV_ENGINE_H
 
 #include "ops/conv/conv_launch.h"
+#include "ops/conv/conv_pairs_plan.h"
 #include "ops/conv/conv_plan.h"
 
 /* Whether the engine does it: by shape alone, and where there is one. */
 static inline bool rg_conv_engine_takes(const rg_call *call, const rg_conv_shape *s, rg_dtype dtype)
 {
     return rg_conv_suits(s) && rg_call_finds(call, RG_CONV_ROWS, dtype);
+}
+
+/* The unit for pairs of bf16 that the device's kernels can use, or NULL. */
+static inline const rg_pair_unit *rg_conv_pair_unit(const rg_call *call, rg_dtype dtype)
+{
+    return dtype == RG_BF16 && rg_call_finds(call, RG_CONV_PAIR_ROWS, dtype) ? rg_pair_unit_best()
+                                                                             : NULL;
 }
 
 /* A temporary of so many numbers of what kernels compute in. */
@@ -61,13 +69,14 @@ static inline rg_status rg_conv_record_pack(rg_call *call, const rg_conv_pass *p
                                .width = k->width,
                                .panel_count = k->panel_count,
                                .units = k->groups * k->panel_count * taps,
-                               .w_offset = s->w_first };
+                               .w_offset = s->w_first,
+                               .depths = k->depths };
     memcpy(args.w_step, s->w, sizeof args.w_step);
     if (!forward) {
         args.w_step[1] = s->w[4];
         args.w_step[4] = s->w[1];
     }
-    rg_launch launch = { .kernel = RG_CONV_PACK,
+    rg_launch launch = { .kernel = k->depths.pixel > 0 ? RG_CONV_PAIR_PACK : RG_CONV_PACK,
                          .dtype = p->w->desc.dtype,
                          .args = &args,
                          .args_size = sizeof args,
@@ -84,10 +93,14 @@ static inline rg_status rg_conv_record_reach(rg_call *call, const rg_conv_pass *
         return RG_OK;
     const rg_dtype dtype = p->to->desc.dtype;
     const int64_t lanes = k->row.phases * k->column.phases * k->width;
+    const rg_pair_unit *pairs = rg_conv_pairs_suit_rows(k) ? rg_conv_pair_unit(call, dtype) : NULL;
+    if (pairs != NULL)
+        k->depths = rg_conv_depths_of(&k->column, k->depth);
     k->panel_count = rg_conv_over(lanes, RG_CONV_LANES);
-    const double count = (double)(k->groups * k->panel_count) *
-                         (double)(k->row.taps * k->column.taps) *
-                         ((double)k->depth * RG_CONV_LANES + 1);
+    const double taps = (double)(k->row.taps * k->column.taps); /* and a flag each */
+    const double depth =
+        pairs != NULL ? (double)(k->row.taps * k->depths.row) / 2 : taps * (double)k->depth;
+    const double count = (double)(k->groups * k->panel_count) * (depth * RG_CONV_LANES + taps);
     rg_tensor *panels;
     RG_TRY(rg_conv_reals(call, dtype, count + 1, &panels));
     rg_status status = rg_conv_record_pack(call, p, k, panels, forward);
@@ -95,8 +108,11 @@ static inline rg_status rg_conv_record_reach(rg_call *call, const rg_conv_pass *
     rg_conv_fold_stride(&k->column, &k->from_first, &k->from_step[2]);
     k->inside = rg_conv_is_inside(&k->column);
     rg_conv_join_rows(k);
-    rg_conv_cut_rows(k, dtype == RG_F64 ? 8 : 4);
-    rg_launch launch = { .kernel = RG_CONV_ROWS,
+    if (pairs != NULL)
+        rg_conv_cut_pairs(k, pairs->tall);
+    else
+        rg_conv_cut_rows(k, dtype == RG_F64 ? 8 : 4);
+    rg_launch launch = { .kernel = pairs != NULL ? RG_CONV_PAIR_ROWS : RG_CONV_ROWS,
                          .dtype = dtype,
                          .args = k,
                          .args_size = sizeof *k,
@@ -134,14 +150,93 @@ static inline rg_status rg_conv_engine_record(rg_call *call, bool forward, const
 
 /* ---- weights ---- */
 
+static inline rg_status rg_conv_engine_join(rg_call *call, const rg_conv_join_args *join,
+                                            const rg_tensor *parts, const rg_tensor *dw)
+{
+    const rg_conv_shape *s = &join->shape;
+    rg_launch launch = { .kernel = RG_CONV_JOIN,
+                         .dtype = dw->desc.dtype, /* which may be f32 beside f16 or bf16 */
+                         .args = join,
+                         .args_size = sizeof *join,
+                         .tensors = { parts, dw } };
+    rg_conv_weigh(&launch, s->groups * s->out, join->slices * s->groups * join->group_step * 4, 0);
+    return rg_record(call, &launch);
+}
+
+/* Both sides of some images, and their parts. */
+static inline rg_status rg_conv_record_pair_parts(rg_call *call, rg_conv_pair_parts_args *k,
+                                                  const rg_tensor *x, const rg_tensor *dy,
+                                                  const rg_tensor *sides, const rg_tensor *parts)
+{
+    const rg_conv_shape *s = &k->shape;
+    const int64_t left = s->images - k->image, images = left < k->images ? left : k->images;
+    const double share = (double)images / (double)s->images;
+    const int64_t bytes = (int64_t)(share * (double)(rg_move_bytes(x) + rg_move_bytes(dy)));
+    const rg_conv_sides_args first = {
+        .shape = *s, .at = k->at, .image = k->image, .images = k->images
+    };
+    rg_launch launch = { .kernel = RG_CONV_PAIR_SIDES,
+                         .dtype = x->desc.dtype,
+                         .args = &first,
+                         .args_size = sizeof first,
+                         .tensors = { x, dy, sides } };
+    rg_conv_weigh(&launch, images * s->groups * (k->at.panels + k->at.lines), 2 * bytes, 0);
+    RG_TRY(rg_record(call, &launch));
+    rg_launch last = { .kernel = RG_CONV_PAIR_PARTS,
+                       .dtype = x->desc.dtype,
+                       .args = k,
+                       .args_size = sizeof *k,
+                       .tensors = { x, dy, sides, parts },
+                       .lane_scratch = (size_t)k->room };
+    rg_conv_weigh(&last, k->slices * s->groups * k->splits * k->at.panels, bytes,
+                  share * rg_conv_products(s));
+    return rg_record(call, &last);
+}
+
+static inline rg_status rg_conv_pair_weights(rg_call *call, const rg_conv_shape *s,
+                                             const rg_tensor *x, const rg_tensor *dy,
+                                             const rg_tensor *dw, bool add)
+{
+    rg_conv_pair_parts_args k = { .shape = *s };
+    rg_conv_cut_pair_weights(&k);
+    const double count = (double)k.slices * (double)s->groups * (double)k.group_step;
+    const double size = (double)k.images * rg_conv_sides_size(s, &k.at) / 2;
+    rg_tensor *parts, *sides;
+    RG_TRY(rg_conv_reals(call, RG_BF16, count, &parts));
+    rg_status status = rg_conv_reals(call, RG_BF16, size, &sides);
+    if (status != RG_OK) {
+        rg_tensor_destroy(parts);
+        return status;
+    }
+    for (; status == RG_OK && k.image < s->images; k.image += k.images) {
+        status = rg_conv_record_pair_parts(call, &k, x, dy, sides, parts);
+        k.add = true;
+    }
+    const rg_conv_join_args join = {
+        .shape = *s,
+        .slices = k.slices,
+        .out_step = k.out_step,
+        .tap_step = k.tap_step,
+        .in_step = 1,
+        .group_step = k.group_step,
+        .add = add,
+    };
+    if (status == RG_OK)
+        status = rg_conv_engine_join(call, &join, parts, dw);
+    rg_tensor_destroy(sides);
+    rg_tensor_destroy(parts);
+    return status;
+}
+
 static inline rg_status rg_conv_engine_weights(rg_call *call, const rg_conv_shape *s,
                                                const rg_tensor *x, const rg_tensor *dy,
                                                const rg_tensor *dw, bool add)
 {
     const rg_dtype dtype = x->desc.dtype;
+    if (rg_conv_pair_unit(call, dtype) != NULL && rg_conv_pairs_suit_weights(s))
+        return rg_conv_pair_weights(call, s, x, dy, dw, add);
     rg_conv_parts_args k = { .shape = *s };
     rg_conv_cut_weights(&k, dtype == RG_F64 ? 8 : 4);
-    const int64_t channels = s->groups * s->out;
     const double count = (double)k.slices * (double)s->groups * (double)k.group_step;
     rg_tensor *parts;
     RG_TRY(rg_conv_reals(call, dtype, count + 16, &parts));
@@ -163,14 +258,8 @@ static inline rg_status rg_conv_engine_weights(rg_call *call, const rg_conv_shap
         .group_step = k.group_step,
         .add = add,
     };
-    rg_launch last = { .kernel = RG_CONV_JOIN,
-                       .dtype = dw->desc.dtype, /* which may be f32 beside f16 or bf16 */
-                       .args = &join,
-                       .args_size = sizeof join,
-                       .tensors = { parts, dw } };
-    rg_conv_weigh(&last, channels, (int64_t)count * 4, 0);
     if (status == RG_OK)
-        status = rg_record(call, &last);
+        status = rg_conv_engine_join(call, &join, parts, dw);
     rg_tensor_destroy(parts);
     return status;
 }

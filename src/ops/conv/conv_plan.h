@@ -31,6 +31,11 @@ typedef struct rg_conv_reach {
     int64_t block, blocks; /* outputs of a block, and how many blocks there are */
 } rg_conv_reach;
 
+/* Elements of k that a pixel, a tap, a row of taps have in a panel of pairs: for bf16 alone. */
+typedef struct rg_conv_depths {
+    int64_t pixel, tap, row;
+} rg_conv_depths;
+
 /* Weights as panels [group][panel][tap][depth][RG_CONV_LANES], then a word for each [group][panel]
  * [tap]: not 0 if a weight among them is infinite or NaN. A unit is one such tap. */
 typedef struct rg_conv_pack_args {
@@ -40,6 +45,7 @@ typedef struct rg_conv_pack_args {
     int64_t depth, width, panel_count, units;
     int64_t w_offset;
     int64_t w_step[5]; /* (group, channel of the result, row, column, channel summed over) */
+    rg_conv_depths depths;
 } rg_conv_pack_args;
 
 /* A unit is a block of outputs of one image and group. */
@@ -60,6 +66,8 @@ typedef struct rg_conv_rows_args {
     int64_t turned;        /* few results of a pixel: pixels side by side, so many of a row; or 0 */
     bool has_b, has_z, add, stream;
     rg_conv_neuron neuron;
+    rg_conv_depths depths;
+    int64_t flat; /* of pairs: rows of a block that are summed together */
 } rg_conv_rows_args;
 
 /* Sums over a slice of the images, as arrays of [slice][group]; a unit is a slice of a group and

@@ -175,7 +175,26 @@ static const rg_case cases[] = {
     { "few-taps", LEAN " stride=2,2", "1,17,19,3 24,9,9,3" },
     { "groups-few", "groups=5 stride=2,2" P1, "1,7,9,10 35,3,3,2 35" },
 
+    /* for pairs of bf16: odd depths, taps apart, planes of pixels, pixels in place, long sums */
+    { "pairs-odd", "groups=1" P1, "2,6,9,35 37,3,3,35 37" },
+    { "pairs-apart", "dilation=2,3 padding.policy=same", "1,9,11,18 34,3,3,18 34" },
+    { "pairs-planes", "stride=2,3 dilation=1,2" P1, "2,9,14,33 20,3,4,33 20" },
+    { "pairs-planes-1x1", "stride=2,2", "2,9,8,64 40,1,1,64 40" },
+    { "pairs-inside", "", "2,6,7,64 33,3,2,64 33" },
+    { "pairs-groups", "groups=3" P1, "2,7,6,48 60,3,3,16 60" },
+    { "pairs-one-pixel", "", "40,1,1,48 40,1,1,48 40" },
+    { "pairs-long", LEAN, "5,47,61,16 9,1,1,16" },
+    { "pairs-rows", LEAN P1, "1,37,5,96 32,3,3,96" },
+
     /* special values, and nothing at all */
+    { "special-w-pairs", "groups=1" P1, "1,5,6,32 33,3,3,32 33", RG_CASE_SPECIAL,
+      .x_fill = { { 0 }, { .at = special } } },
+    { "special-x-pairs", "stride=2,2" P1, "2,5,6,17 33,3,3,17 33", RG_CASE_SPECIAL,
+      .x_fill = { { .at = special } } },
+    { "special-x-edge", "groups=1" P1, "1,5,6,34 33,3,3,34 33", RG_CASE_SPECIAL,
+      .x_fill = { { .at = special } } },
+    { "special-dy-pairs", "groups=1" P1, "3,5,6,34 33,3,3,34 33", RG_CASE_SPECIAL,
+      .dy_fill = { .at = special } },
     { "special-w", "groups=1" P1, "1,5,6,7 9,3,3,7 9", RG_CASE_SPECIAL,
       .x_fill = { { 0 }, { .at = special } } },
     { "special-w-phases", "stride=2,2" P1, "1,8,9,3 5,3,3,3 5", RG_CASE_SPECIAL,

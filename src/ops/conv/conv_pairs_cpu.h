@@ -1,0 +1,578 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Convolution of bf16 in pairs: kernels for processors that multiply them, see conv_pairs_plan.h.
+ * Where an infinity or NaN would meet a 0 that stands for nothing, sums are made one by one. */
+#ifndef RG_OPS_CONV_PAIRS_CPU_H
+#define RG_OPS_CONV_PAIRS_CPU_H
+
+#include "backend/cpu/pairs.h"
+#include "ops/conv/conv_contract.h"
+#include "ops/conv/conv_pairs_plan.h"
+
+#if RG_USES_PAIRS
+
+#define RG_PAIR_KERNEL(name, args) RG_ENTRY(name, args, _bf16, RG_BF16)
+#define RG_PAIR_ROW(name)           \
+    {                               \
+        {                           \
+            [RG_BF16] = name##_bf16 \
+        }                           \
+    }
+
+/* ---- weights as panels ---- */
+
+/* As pack_phases. */
+RG_OUTLINE void pack_pair_phases(const rg_conv_pack_args *k, uint16_t *panel, int64_t group,
+                                 int64_t p, int64_t q)
+{
+    for (int64_t phase = 0; phase < k->row.phases * k->column.phases; phase++) {
+        const int64_t row = k->row.w_first + phase / k->column.phases - p * k->row.w_step;
+        const int64_t column = k->column.w_first + phase % k->column.phases - q * k->column.w_step;
+        if (row < 0 || row >= k->row.window || column < 0 || column >= k->column.window)
+            continue;
+        const uint16_t *w = (const uint16_t *)k->w + k->w_offset + group * k->w_step[0] +
+                            row * k->w_step[2] + column * k->w_step[3];
+        for (int64_t c = 0; c < k->width; c++)
+            pack_pairs(panel + 2 * (phase * k->width + c), w + c * k->w_step[1], 1, 1, k->w_step[4],
+                       k->depth);
+    }
+}
+
+/* A tap, and the zeros up to the next one. */
+RG_OUTLINE void pack_pair_tap(const rg_conv_pack_args *k, int64_t unit)
+{
+    const int64_t taps = k->row.taps * k->column.taps, tap = unit % taps;
+    const int64_t n = unit / taps % k->panel_count, group = unit / taps / k->panel_count;
+    const int64_t p = tap / k->column.taps, q = tap % k->column.taps;
+    const int64_t size = k->row.taps * k->depths.row * RG_PANEL; /* of a panel */
+    const int64_t first = q * k->depths.tap;
+    const int64_t end = q == k->column.taps - 1 ? k->depths.row : first + k->depths.tap;
+    uint16_t *const panel = (uint16_t *)k->panels + (group * k->panel_count + n) * size +
+                            (p * k->depths.row + first) * RG_PANEL;
+    memset(panel, 0, (size_t)((end - first) * RG_PANEL) * sizeof *panel);
+    if (k->row.phases * k->column.phases > 1) {
+        pack_pair_phases(k, panel, group, p, q);
+    } else {
+        const int64_t row = k->row.w_first - p * k->row.w_step;
+        const int64_t column = k->column.w_first - q * k->column.w_step;
+        const int64_t w = k->w_offset + group * k->w_step[0] + n * RG_PANEL * k->w_step[1] +
+                          row * k->w_step[2] + column * k->w_step[3];
+        pack_pairs(panel, (const uint16_t *)k->w + w, k->w_step[1],
+                   least(RG_PANEL, k->width - n * RG_PANEL), k->w_step[4], k->depth);
+    }
+    float *const flags = (float *)k->panels + k->units / taps * size / 2;
+    flags[unit] = has_special_bits(panel, k->depths.pixel * RG_PANEL);
+}
+
+RG_INLINE void pair_pack(const rg_conv_pack_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    for (int64_t unit = begin; unit < end; unit++)
+        pack_pair_tap(k, unit);
+    (void)T;
+}
+
+/* ---- rows of results ---- */
+
+typedef struct pair_block {
+    conv_block at; /* its inputs are not real, but these: */
+    const uint16_t *in;
+    int64_t flat; /* rows that are summed together */
+} pair_block;
+
+/* One row of inputs; those beyond the image are 0. */
+RG_OUTLINE void copy_pair_inputs(const rg_conv_rows_args *k, const conv_block *b, int64_t row,
+                                 uint16_t *to, int64_t count)
+{
+    const int64_t first = b->column * k->column.stride + k->column.first;
+    const int64_t left = least(first < 0 ? -first : 0, count), depth = k->depth, pixel = k->pixel;
+    int64_t end = row < 0 || row >= k->row.inputs ? 0 : least(k->column.inputs - first, count);
+    end = end < left ? left : end;
+    memset(to, 0, (size_t)(left * pixel) * sizeof *to);
+    memset(to + end * pixel, 0, (size_t)((count - end) * pixel) * sizeof *to);
+    if (end == left)
+        return;
+    const uint16_t *from = (const uint16_t *)k->from + k->from_first + b->image * k->from_step[0] +
+                           row * k->from_step[1] + (first + left) * k->from_step[2] +
+                           b->group * depth * k->from_step[3];
+    if (k->from_step[3] == 1 && k->from_step[2] == depth && pixel == depth) {
+        memcpy(to + left * pixel, from, (size_t)((end - left) * depth) * sizeof *to);
+        return;
+    }
+    for (int64_t i = left; i < end; i++, from += k->from_step[2]) {
+        uint16_t *const one = to + i * pixel;
+        for (int64_t c = 0; c < depth && (depth < 8 || k->from_step[3] != 1); c++)
+            one[c] = from[c * k->from_step[3]];
+        if (depth >= 8 && k->from_step[3] == 1)
+            memcpy(one, from, (size_t)depth * sizeof *to);
+        for (int64_t c = depth; c < pixel; c++)
+            one[c] = 0;
+    }
+}
+
+/* As take_inputs. Care is also needed for inputs that are read beyond the end of a run. */
+RG_OUTLINE void take_pair_inputs(const rg_conv_rows_args *k, pair_block *block, char *scratch)
+{
+    conv_block *const b = &block->at;
+    const rg_conv_reach *row = &k->row, *column = &k->column;
+    const bool phases = row->phases * column->phases > 1;
+    const int64_t taps = row->taps * column->taps * k->panel_count;
+    const int64_t size = row->taps * k->depths.row * RG_PANEL;
+    const float *flags = (const float *)k->panels + k->groups * k->panel_count * size / 2;
+    const bool borders = !k->inside || (block->flat > 1 && !rg_conv_is_inside(row));
+    for (int64_t i = 0; i < taps; i++)
+        b->careful |= flags[b->group * taps + i] != 0 && (phases || borders);
+    const int64_t first = b->row * row->stride + row->first;
+    if (k->from_step[3] == 1 && k->inside && !phases && k->depth % RG_PAIR_DEPTH == 0) {
+        b->in_row = k->from_step[1];
+        b->in_pixel = k->from_step[2];
+        block->flat = 1;
+        block->in = (const uint16_t *)k->from + k->from_first + b->image * k->from_step[0] +
+                    first * b->in_row + (b->column * column->stride + column->first) * b->in_pixel +
+                    b->group * k->depth;
+        return;
+    }
+    uint16_t *in = (uint16_t *)(void *)scratch;
+    const int64_t count = rg_conv_span(column, b->columns), rows = rg_conv_span(row, b->rows);
+    const bool beyond = rg_conv_is_joined(k) && column->taps * k->depths.pixel != k->depths.row;
+    b->in_pixel = k->pixel;
+    b->in_row = count * k->pixel;
+    block->in = in;
+    for (int64_t i = 0; i < rows; i++, in += b->in_row) {
+        copy_pair_inputs(k, b, first + i, in, count);
+        b->careful |= (phases || beyond) && has_special_bits(in, b->in_row);
+    }
+    memset(in, 0, RG_PAIR_DEPTH * sizeof *in);
+}
+
+RG_INLINE void find_pair_runs(const rg_conv_rows_args *k, const conv_block *b, conv_runs *runs)
+{
+    const rg_conv_reach *row = &k->row, *column = &k->column;
+    const int64_t pixel = k->depths.pixel;
+    const bool joined = k->depths.tap == pixel && column->step * b->in_pixel == pixel;
+    int64_t n = 0;
+    runs->columns = joined ? 1 : column->taps;
+    for (int64_t p = 0; p < row->taps; p++)
+        for (int64_t q = 0; q < runs->columns; q++)
+            runs->run[n++] = (rg_run){ p * row->step * b->in_row + q * column->step * b->in_pixel,
+                                       (p * k->depths.row + q * k->depths.tap) * RG_PANEL,
+                                       (joined ? column->taps : 1) * pixel };
+}
+
+/* A tap of one pixel: pairs of weights are taken apart. */
+RG_INLINE void add_pair_tap(const uint16_t *a, const uint16_t *b, int64_t depth, vreal sums[2])
+{
+    for (int64_t i = 0; i < depth; i++) {
+        const vreal left = vset(rg_float_of_bf16(a[i]));
+        for (int v = 0; v < 2; v++) {
+            vuint words;
+            memcpy(&words, b + i / 2 * 2 * RG_PANEL + v * 2 * VLEN, sizeof words);
+            const vuint right = i % 2 == 0 ? words << 16 : words >> 16 << 16;
+            sums[v] = vfma(left, (vreal)right, sums[v]);
+        }
+    }
+}
+
+/* One output of a phase, from those taps alone that it has. */
+RG_OUTLINE void sum_pair_pixel(const rg_conv_rows_args *k, const pair_block *block,
+                               const uint16_t *panel, int64_t r, int64_t j, int64_t phase, real *to)
+{
+    const conv_block *const b = &block->at;
+    const rg_conv_reach *row = &k->row, *column = &k->column;
+    const uint16_t *in = block->in + r * row->stride * b->in_row + j * column->stride * b->in_pixel;
+    vreal sums[2] = { vset(0), vset(0) };
+    int64_t p0, p1, q0, q1;
+    taps_of(row, b->row + r, phase / column->phases, &p0, &p1);
+    taps_of(column, b->column + j, phase % column->phases, &q0, &q1);
+    for (int64_t p = p0; p < p1; p++)
+        for (int64_t q = q0; q < q1; q++)
+            add_pair_tap(in + p * row->step * b->in_row + q * column->step * b->in_pixel,
+                         panel + (p * k->depths.row + q * k->depths.tap) * RG_PANEL, k->depth,
+                         sums);
+    memcpy(to, sums, sizeof sums);
+}
+
+RG_OUTLINE void sum_pairs_carefully(const rg_conv_rows_args *k, const pair_block *b,
+                                    const uint16_t *panel, int64_t r, real *sums)
+{
+    real one[RG_PANEL];
+    const int64_t phases = k->row.phases * k->column.phases;
+    const int64_t width = phases > 1 ? k->width : RG_PANEL;
+    for (int64_t j = 0; j < b->at.columns; j++) {
+        for (int64_t phase = 0; phase < phases; phase++) {
+            sum_pair_pixel(k, b, panel, r, j, phase, one);
+            memcpy(sums + j * RG_PANEL + phase * width, one + phase * width,
+                   (size_t)width * sizeof(real));
+        }
+    }
+}
+
+/* Panel n for `rows` rows of a block from r on. All taps of several rows: those beyond the image
+ * are 0. */
+RG_OUTLINE void sum_pair_rows(const rg_conv_rows_args *k, const pair_block *block,
+                              const conv_runs *runs, conv_end *e, real *sums, int64_t r,
+                              int64_t rows, int64_t n)
+{
+    const conv_block *const b = &block->at;
+    const rg_conv_reach *row = &k->row, *column = &k->column;
+    const int64_t lanes = least(RG_PANEL, row->phases * column->phases * k->width - n * RG_PANEL);
+    const int64_t size = row->taps * k->depths.row * RG_PANEL;
+    const int64_t pitch = block->flat > 1 ? b->in_row / b->in_pixel : b->columns;
+    const uint16_t *panel = (const uint16_t *)k->panels + (b->group * k->panel_count + n) * size;
+    int64_t p0 = 0, p1 = row->taps;
+    if (block->flat == 1)
+        taps_inside(row, b->row + r, &p0, &p1);
+    const rg_pair_tile tile = { .a = block->in + r * row->stride * b->in_row,
+                                .b = panel,
+                                .c = sums,
+                                .runs = runs->run + p0 * runs->columns,
+                                .run_count = (p1 - p0) * runs->columns,
+                                .a_step = column->stride * b->in_pixel,
+                                .c_step = RG_PANEL };
+    if (!b->careful)
+        rg_pair_unit_best()->rows(&tile, (rows - 1) * pitch + b->columns, lanes);
+    for (int64_t i = 0; i < rows; i++, sums += pitch * RG_PANEL) {
+        if (b->careful)
+            sum_pairs_carefully(k, block, panel, r + i, sums);
+        end_sums(k, e, b, r + i, n, sums, RG_BF16);
+    }
+}
+
+RG_OUTLINE void pair_rows_block(const rg_conv_rows_args *k, int64_t unit)
+{
+    pair_block b = { .at = block_of(k, unit), .flat = k->flat };
+    char *const scratch = k->lanes + rg_crew_lane() * k->room;
+    real *const sums = (real *)(void *)(scratch + k->room_in);
+    conv_runs runs;
+    conv_end e = { .constants = neuron_constants_of(&k->neuron.numbers) };
+    take_pair_inputs(k, &b, scratch);
+    find_pair_runs(k, &b.at, &runs);
+    const int64_t groups = (b.at.rows + b.flat - 1) / b.flat;
+    const int64_t outer = k->by_row ? groups : k->panel_count;
+    const int64_t inner = k->by_row ? k->panel_count : groups;
+    for (int64_t i = 0; i < outer; i++) {
+        for (int64_t j = 0; j < inner; j++) {
+            const int64_t r = (k->by_row ? i : j) * b.flat;
+            sum_pair_rows(k, &b, &runs, &e, sums, r, least(b.flat, b.at.rows - r),
+                          k->by_row ? j : i);
+        }
+    }
+}
+
+RG_INLINE void pair_rows(const rg_conv_rows_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    for (int64_t unit = begin; unit < end; unit++)
+        pair_rows_block(k, unit);
+    (void)T;
+}
+
+/* ---- weights: both sides ---- */
+
+static const uint16_t no_pixel[2 * RG_PANEL] = { 0 };
+
+/* Two pixels of `lanes` channels as pairs, neighbours where they are `dense`; further lanes are 0.
+ */
+RG_INLINE void put_pair(uint16_t *to, const uint16_t *low, const uint16_t *high, int64_t low_step,
+                        int64_t high_step, int64_t lanes, bool dense)
+{
+    if (lanes == RG_PANEL && dense) {
+        for (int v = 0; v < RG_PANEL; v += VLEN)
+            vstore_full(to, v, RG_REAL, pair_words(low, high, v));
+        return;
+    }
+    for (int64_t lane = 0; lane < RG_PANEL; lane++) {
+        to[2 * lane] = lane < lanes ? low[lane * low_step] : 0;
+        to[2 * lane + 1] = lane < lanes ? high[lane * high_step] : 0;
+    }
+}
+
+/* Pixel (row, column) of the image, or zeros beyond it. */
+RG_INLINE const uint16_t *pixel_at(const rg_conv_shape *s, const uint16_t *x, int64_t row,
+                                   int64_t column)
+{
+    const bool there = row >= 0 && row < s->row.size && column >= 0 && column < s->column.size;
+    return there ? x + row * s->x[1] + column * s->x[2] : no_pixel;
+}
+
+/* A plane, whose first pixel is (row, column) of the image, in pairs from pixel `start` on. */
+RG_OUTLINE void put_pair_plane(const rg_conv_sides_args *k, uint16_t *to, const uint16_t *x,
+                               int64_t row, int64_t column, int64_t start, int64_t lanes)
+{
+    const rg_conv_shape *s = &k->shape;
+    const int64_t step = s->x[3], end = k->at.x_plane;
+    const int64_t down = s->row.stride, across = s->column.stride;
+    int64_t j = start; /* even or odd throughout, as rows have an even number of columns */
+    for (int64_t i = start; i - start < end; i += 2, to += 2 * RG_PANEL) {
+        const uint16_t *const low = pixel_at(s, x, row, column + j * across), *high = no_pixel;
+        const bool wraps = j + 1 == k->at.columns;
+        if (i + 1 < end)
+            high = pixel_at(s, x, wraps ? row + down : row,
+                            wraps ? column : column + (j + 1) * across);
+        put_pair(to, low, high, low != no_pixel ? step : 0, high != no_pixel ? step : 0, lanes,
+                 step == 1);
+        j += 2;
+        if (j >= k->at.columns) {
+            j -= k->at.columns;
+            row += down;
+        }
+    }
+}
+
+/* All planes of a panel of x. */
+RG_OUTLINE bool put_pair_panel(const rg_conv_sides_args *k, uint16_t *to, const uint16_t *x,
+                               int64_t lanes)
+{
+    const rg_conv_shape *s = &k->shape;
+    const rg_conv_sides *at = &k->at;
+    const int64_t size = at->x_plane * RG_PANEL;
+    bool special = false;
+    for (int64_t plane = 0; plane < at->down * at->across; plane++) {
+        const int64_t row = plane / at->across * s->row.dilation % s->row.stride - s->row.before;
+        const int64_t column =
+            plane % at->across * s->column.dilation % s->column.stride - s->column.before;
+        for (int64_t start = 0; start < at->starts; start++)
+            put_pair_plane(k, to + start * size, x, row, column, start, lanes);
+        special |= has_special_bits(to, size);
+        to += at->starts * size;
+    }
+    return special;
+}
+
+/* RG_PAIR_DEPTH pixels of `lanes` channels, turned. */
+RG_INLINE void turn_pixels(uint16_t *to, int64_t to_step, const uint16_t *const from[],
+                           const int64_t step[], int64_t lanes, bool dense)
+{
+    int64_t lane = 0;
+    for (; dense && lane + VLEN <= lanes; lane += VLEN) {
+        vreal words[VLEN];
+#pragma GCC unroll 16
+        for (int i = 0; i < VLEN; i++)
+            words[i] = pair_words(from[2 * i], from[2 * i + 1], lane);
+        vturn(words);
+#pragma GCC unroll 16
+        for (int i = 0; i < VLEN; i++)
+            memcpy(to + (lane + i) * to_step, &words[i], sizeof words[i]);
+    }
+    for (; lane < lanes; lane++)
+        for (int i = 0; i < RG_PAIR_DEPTH; i++)
+            to[lane * to_step + i] = from[i][lane * step[i]];
+}
+
+/* Lines of dy. */
+RG_OUTLINE bool put_pair_lines(const rg_conv_sides_args *k, uint16_t *to, const uint16_t *dy,
+                               int64_t lanes)
+{
+    const rg_conv_shape *s = &k->shape;
+    const rg_conv_sides *at = &k->at;
+    int64_t i = 0, j = 0;
+    for (int64_t first = 0; first < at->y_line; first += RG_PAIR_DEPTH) {
+        const uint16_t *from[RG_PAIR_DEPTH];
+        int64_t step[RG_PAIR_DEPTH];
+        for (int e = 0; e < RG_PAIR_DEPTH; e++) {
+            const bool there = i < s->row.count && j < s->column.count;
+            from[e] = there ? dy + i * s->y[1] + j * s->y[2] : no_pixel;
+            step[e] = there ? s->y[3] : 0;
+            if (++j == at->columns) {
+                j = 0;
+                i++;
+            }
+        }
+        turn_pixels(to + first, at->y_line, from, step, lanes, s->y[3] == 1);
+    }
+    return has_special_bits(to, lanes * at->y_line);
+}
+
+RG_OUTLINE void sides_unit(const rg_conv_sides_args *k, int64_t unit)
+{
+    const rg_conv_shape *s = &k->shape;
+    const rg_conv_sides *at = &k->at;
+    const int64_t parts = at->panels + at->lines, part = unit % parts;
+    const int64_t which = unit / parts, group = which % s->groups; /* of all images */
+    const int64_t image = k->image + which / s->groups, all = k->images * s->groups;
+    uint16_t *const y = (uint16_t *)k->sides, *const x = y + all * at->y_group;
+    float *const flags = (float *)k->sides + all * (at->y_group + at->x_group) / 2;
+    if (part < at->panels) {
+        const int64_t first = part * RG_PANEL;
+        flags[unit] = put_pair_panel(k, x + which * at->x_group + part * (at->x_group / at->panels),
+                                     (const uint16_t *)k->x + image * s->x[0] +
+                                         (group * s->in + first) * s->x[3],
+                                     least(RG_PANEL, s->in - first));
+        return;
+    }
+    const int64_t first = (part - at->panels) * RG_PANEL;
+    flags[unit] = put_pair_lines(k, y + which * at->y_group + first * at->y_line,
+                                 (const uint16_t *)k->dy + image * s->y[0] +
+                                     (group * s->out + first) * s->y[3],
+                                 least(RG_PANEL, s->out - first));
+}
+
+RG_INLINE void pair_sides(const rg_conv_sides_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    for (int64_t unit = begin; unit < end; unit++)
+        sides_unit(k, unit);
+    (void)T;
+}
+
+/* ---- weights: units ---- */
+
+/* Channels of windows by a panel of those of the image. */
+typedef struct pair_unit {
+    int64_t group, channel, channels, panel, lanes;
+    const uint16_t *y, *x; /* of the first image */
+    real *sums;            /* [tap][channel][RG_PANEL] */
+} pair_unit;
+
+/* All taps, over some runs. */
+RG_OUTLINE void add_pair_runs(const rg_conv_pair_parts_args *k, const pair_unit *u,
+                              const rg_run *runs, int64_t count)
+{
+    const rg_conv_shape *s = &k->shape;
+    const rg_conv_sides *at = &k->at;
+    for (int64_t tap = 0; tap < s->row.window * s->column.window && count > 0; tap++) {
+        const int64_t p = tap / s->column.window, q = tap % s->column.window;
+        const int64_t shift = rg_conv_tap_step(&s->column, q), start = shift % 2;
+        const int64_t plane = p % at->down * at->across + q % at->across;
+        const int64_t first = rg_conv_tap_step(&s->row, p) * at->columns + shift - start;
+        const rg_pair_tile tile = {
+            .a = u->y,
+            .b = u->x + ((plane * at->starts + start) * at->x_plane + first) * RG_PANEL,
+            .c = u->sums + tap * u->channels * RG_PANEL,
+            .runs = runs,
+            .run_count = count,
+            .a_step = at->y_line,
+            .c_step = RG_PANEL,
+            .add = true
+        };
+        rg_pair_unit_best()->rows(&tile, u->channels, u->lanes);
+    }
+}
+
+/* All taps of an image in which a number is infinite or NaN, pixel by pixel. */
+RG_OUTLINE void add_pair_image(const rg_conv_pair_parts_args *k, const pair_unit *u, int64_t image)
+{
+    enum { MOST = 64 };
+    const rg_conv_shape *s = &k->shape;
+    const int64_t y = image * s->y[0] + (u->group * s->out + u->channel) * s->y[3];
+    const int64_t x = image * s->x[0] + (u->group * s->in + u->panel * RG_PANEL) * s->x[3];
+    real left[MOST], right[RG_PANEL] = { 0 };
+    for (int64_t tap = 0; tap < s->row.window * s->column.window; tap++) {
+        const int64_t p = tap / s->column.window, q = tap % s->column.window;
+        int64_t i0, i1, j0, j1;
+        rg_conv_windows(&s->row, p, &i0, &i1);
+        rg_conv_windows(&s->column, q, &j0, &j1);
+        for (int64_t i = i0; i < i1; i++) {
+            const int64_t row = i * s->row.stride - s->row.before + p * s->row.dilation;
+            for (int64_t j = j0; j < j1; j++) {
+                const int64_t column =
+                    j * s->column.stride - s->column.before + q * s->column.dilation;
+                real *sums = u->sums + tap * u->channels * RG_PANEL;
+                contract_load(left, 1, k->dy, y + i * s->y[1] + j * s->y[2], s->y[3], u->channels,
+                              RG_BF16);
+                contract_load(right, 1, k->x, x + row * s->x[1] + column * s->x[2], s->x[3],
+                              u->lanes, RG_BF16);
+                for (int64_t o = 0; o < u->channels; o++, sums += RG_PANEL)
+                    for (int64_t c = 0; c < u->lanes; c += VLEN)
+                        vstore_full(sums, c, RG_REAL,
+                                    vfma(vset(left[o]), vload_full(right, c, RG_REAL),
+                                         vload_full(sums, c, RG_REAL)));
+            }
+        }
+    }
+}
+
+/* Whether an image of the launch has an infinity or NaN that the unit meets. */
+RG_INLINE bool is_special(const rg_conv_pair_parts_args *k, const pair_unit *u, int64_t image)
+{
+    const rg_conv_sides *at = &k->at;
+    const int64_t all = k->images * k->shape.groups, parts = at->panels + at->lines;
+    const float *flags = (const float *)k->sides + all * (at->y_group + at->x_group) / 2 +
+                         (image * k->shape.groups + u->group) * parts;
+    bool special = flags[u->panel] != 0;
+    for (int64_t c = u->channel; c < u->channel + u->channels; c += RG_PANEL)
+        special |= flags[at->panels + c / RG_PANEL] != 0;
+    return special;
+}
+
+/* Images of the launch from `begin` to `end` - 1, some at a time. */
+RG_OUTLINE void sum_pair_images(const rg_conv_pair_parts_args *k, const pair_unit *u, int64_t begin,
+                                int64_t end)
+{
+    enum { CHUNK = 2048, MOST_RUNS = CHUNK / RG_PAIR_DEPTH };
+    const rg_conv_sides *at = &k->at;
+    const int64_t groups = k->shape.groups;
+    rg_run runs[MOST_RUNS];
+    int64_t n = 0, sum = 0;
+    for (int64_t image = begin; image < end; image++) {
+        if (is_special(k, u, image)) {
+            add_pair_image(k, u, k->image + image);
+            continue;
+        }
+        for (int64_t first = 0; first < at->count; first += CHUNK) {
+            const int64_t count = least(CHUNK, at->count - first);
+            if (sum + count > CHUNK) {
+                add_pair_runs(k, u, runs, n);
+                n = sum = 0;
+            }
+            runs[n++] = (rg_run){ image * groups * at->y_group + first,
+                                  image * groups * at->x_group + first * RG_PANEL, count };
+            sum += count;
+        }
+    }
+    add_pair_runs(k, u, runs, n);
+}
+
+/* Sums to where they stand in parts. */
+RG_OUTLINE void put_pair_sums(const rg_conv_pair_parts_args *k, const pair_unit *u, int64_t slice)
+{
+    const rg_conv_shape *s = &k->shape;
+    const int64_t width = least(RG_PANEL, k->tap_step - u->panel * RG_PANEL);
+    real *const parts = (real *)k->parts + (slice * s->groups + u->group) * k->group_step +
+                        u->channel * k->out_step + u->panel * RG_PANEL;
+    for (int64_t tap = 0; tap < s->row.window * s->column.window; tap++) {
+        for (int64_t o = 0; o < u->channels; o++) {
+            const real *const from = u->sums + (tap * u->channels + o) * RG_PANEL;
+            real *const to = parts + o * k->out_step + tap * k->tap_step;
+            for (int64_t c = 0; c < width; c += VLEN) {
+                const vreal sum = vload_full(from, c, RG_REAL);
+                vstore_full(to, c, RG_REAL, k->add ? vload_full(to, c, RG_REAL) + sum : sum);
+            }
+        }
+    }
+}
+
+RG_OUTLINE void pair_parts_unit(const rg_conv_pair_parts_args *k, int64_t unit)
+{
+    const rg_conv_shape *s = &k->shape;
+    const rg_conv_sides *at = &k->at;
+    const int64_t slice = unit / at->panels / k->splits / s->groups;
+    pair_unit u = { .group = unit / at->panels / k->splits % s->groups,
+                    .channel = unit / at->panels % k->splits * k->channels,
+                    .panel = unit % at->panels };
+    u.channels = least(k->channels, s->out - u.channel);
+    u.lanes = least(RG_PANEL, s->in - u.panel * RG_PANEL);
+    u.y = (const uint16_t *)k->sides;
+    u.x = u.y + k->images * s->groups * at->y_group + u.group * at->x_group +
+          u.panel * (at->x_group / at->panels);
+    u.y += u.group * at->y_group + u.channel * at->y_line;
+    u.sums = (real *)(void *)(k->lanes + rg_crew_lane() * k->room);
+    memset(u.sums, 0,
+           (size_t)(s->row.window * s->column.window * u.channels * RG_PANEL) * sizeof(real));
+    const int64_t images = least(k->images, s->images - k->image);
+    sum_pair_images(k, &u, images * slice / k->slices, images * (slice + 1) / k->slices);
+    put_pair_sums(k, &u, slice);
+}
+
+RG_INLINE void pair_parts(const rg_conv_pair_parts_args *k, int64_t begin, int64_t end,
+                          const rg_dtype T)
+{
+    for (int64_t unit = begin; unit < end; unit++)
+        pair_parts_unit(k, unit);
+    (void)T;
+}
+
+RG_PAIR_KERNEL(pair_pack, rg_conv_pack_args)
+RG_PAIR_KERNEL(pair_rows, rg_conv_rows_args)
+RG_PAIR_KERNEL(pair_sides, rg_conv_sides_args)
+RG_PAIR_KERNEL(pair_parts, rg_conv_pair_parts_args)
+
+#endif
+#endif
