@@ -51,25 +51,34 @@
 #define RG_FROM(k) k, k + 1
 #endif
 
+/* The same of vectors a and b, for a constant k. */
+#if defined(__AVX512F__) && RG_REAL_F64 /* gcc permutes, by indices that take registers */
+#define RG_LANES_FROM(a, b, k) ((vreal)_mm512_alignr_epi64((__m512i)(b), (__m512i)(a), k))
+#elif defined(__AVX512F__)
+#define RG_LANES_FROM(a, b, k) ((vreal)_mm512_alignr_epi32((__m512i)(b), (__m512i)(a), k))
+#else
+#define RG_LANES_FROM(a, b, k) __builtin_shufflevector(a, b, RG_FROM(k))
+#endif
+
 /* One and two lanes further than a, and one and two before b, where b follows a. */
 RG_INLINE vreal vahead_one(vreal a, vreal b)
 {
-    return __builtin_shufflevector(a, b, RG_FROM(1));
+    return RG_LANES_FROM(a, b, 1);
 }
 
 RG_INLINE vreal vahead_two(vreal a, vreal b)
 {
-    return __builtin_shufflevector(a, b, RG_FROM(2));
+    return RG_LANES_FROM(a, b, 2);
 }
 
 RG_INLINE vreal vbehind_one(vreal a, vreal b)
 {
-    return __builtin_shufflevector(a, b, RG_FROM(RG_VLEN - 1));
+    return RG_LANES_FROM(a, b, RG_VLEN - 1);
 }
 
 RG_INLINE vreal vbehind_two(vreal a, vreal b)
 {
-    return __builtin_shufflevector(a, b, RG_FROM(RG_VLEN - 2));
+    return RG_LANES_FROM(a, b, RG_VLEN - 2);
 }
 
 /* Rows of a square become its columns. */
