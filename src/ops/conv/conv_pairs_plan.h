@@ -163,7 +163,7 @@ static inline bool rg_conv_pairs_suit_weights(const rg_conv_shape *s)
 static inline void rg_conv_cut_pair_weights(rg_conv_pair_parts_args *k)
 {
     enum { UNITS = 32, MOST_PARTS = 64 << 20, CHANNELS = 64, LANES = 16 };
-    enum { NEAR = 3 << 19, FAR = 16 << 20 }; /* elements of both sides */
+    enum { NEAR = 3 << 19, FAR = 16 << 20, OFTEN = 12 }; /* elements of both sides */
     const rg_conv_shape *s = &k->shape;
     const int64_t taps = s->row.window * s->column.window;
     k->at = rg_conv_sides_of(s);
@@ -172,11 +172,14 @@ static inline void rg_conv_cut_pair_weights(rg_conv_pair_parts_args *k)
     k->group_step = s->out * k->out_step;
     k->splits = rg_conv_over(s->out, CHANNELS);
     k->channels = s->out < CHANNELS ? s->out : CHANNELS;
-    /* So many images that both sides stay near; but half the units, if they are not too far. */
+    /* So many images that both sides stay near; but if they are not too far, half the units, and
+     * many times as many elements as parts, which every launch adds to. */
     const int64_t size = (int64_t)rg_conv_sides_size(s, &k->at);
     int64_t slices = rg_conv_over(UNITS, s->groups * k->splits * k->at.panels);
+    const double parts = OFTEN * (double)(slices * s->groups) * (double)k->group_step;
+    const int64_t near = parts < NEAR ? NEAR : parts < FAR ? (int64_t)parts : FAR;
     const int64_t half = slices / 2 < FAR / size ? slices / 2 : FAR / size;
-    const int64_t most = NEAR / size > half ? NEAR / size : half;
+    const int64_t most = near / size > half ? near / size : half;
     const int64_t launches = rg_conv_over(s->images, most < 1 ? 1 : most);
     k->images = rg_conv_over(s->images, launches);
     const int64_t whole = s->groups * k->group_step * 4;
