@@ -351,11 +351,15 @@ static __global__ void __launch_bounds__(THREE_THREADS, 4)
     }
 }
 
-/* Lets a kernel have more shared memory than it can without asking. */
-static void allow_shared(const void *kernel, size_t bytes)
+/* Lets a kernel have more shared memory than it can without asking; false where the device has not
+ * so much. */
+static bool allow_shared(const void *kernel, size_t bytes)
 {
-    if (bytes > 48 << 10)
-        (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    const bool allowed = bytes <= 48 << 10 ||
+                         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                              (int)bytes) == cudaSuccess;
+    (void)cudaGetLastError();
+    return allowed;
 }
 
 template <rg_dtype T, bool DATA>
@@ -394,7 +398,7 @@ template <rg_dtype T> static void depth_nine(const void *args, const rg_cuda_pla
                                : THREE_WEIGHTS<T, 1>;
     void (*const kernel)(rg_conv_depth_args, three_grid) =
         (data ? three_kernel<T, true> : three_kernel<T, false>)(wide, k->plain);
-    allow_shared((const void *)kernel, shared);
+    (void)allow_shared((const void *)kernel, shared);
     launch(kernel, s->images * g.strips * g.blocks, THREE_THREADS, shared, place, *k, g);
 }
 
@@ -563,8 +567,11 @@ static void launch_three_parts(const rg_conv_depth_parts_args *k, bool wide,
     const size_t shared = rows > sums ? rows : sums;
     void (*const kernel)(rg_conv_depth_parts_args, int, int64_t, int64_t) =
         wide ? three_parts<T, V> : three_parts<T, 1>;
-    allow_shared((const void *)kernel, shared);
-    launch(kernel, k->parts * chunks, (int64_t)threads, shared, place, *k, across, chunks, vectors);
+    if (wide && !allow_shared((const void *)kernel, shared))
+        launch_three_parts<T>(k, false, place); /* whose bits are the same */
+    else
+        launch(kernel, k->parts * chunks, (int64_t)threads, shared, place, *k, across, chunks,
+               vectors);
 }
 
 #endif

@@ -197,17 +197,22 @@ static __device__ __forceinline__ int32_t few_channel(int32_t n)
     return n / 32 * 32 + n % 8 / 2 * 8 + n / 8 % 4 * 2 + n % 2;
 }
 
-/* Numbers of a row of weights in shared memory; no bank is met twice by 8 rows. */
-static inline __host__ __device__ int32_t few_weights_pitch(const rg_conv_shape &s,
-                                                            const few_grid &g)
+/* Vectors of a row of a window, an even number. */
+static inline __host__ __device__ int32_t few_pairs(const rg_conv_shape &s)
 {
-    return ((int32_t)s.row.window * g.pairs + 1) * FEW_LANES;
+    return (int32_t)(s.column.window + 3) / 4 * 2;
+}
+
+/* Numbers of a row of weights in shared memory; no bank is met twice by 8 rows. */
+static inline __host__ __device__ int32_t few_weights_pitch(const rg_conv_shape &s)
+{
+    return ((int32_t)s.row.window * few_pairs(s) + 1) * FEW_LANES;
 }
 
 static __device__ __forceinline__ void load_taps(const rg_conv_shape &s, const few_grid &g,
                                                  const uint16_t *w, int32_t first, uint16_t *to)
 {
-    const int32_t pitch = few_weights_pitch(s, g), count = (int32_t)s.row.window * g.pairs;
+    const int32_t pitch = few_weights_pitch(s), count = (int32_t)s.row.window * g.pairs;
     const int32_t across = (int32_t)s.column.window;
     for (int32_t i = (int32_t)threadIdx.x; i < FEW_OUT * count; i += (int32_t)blockDim.x) {
         const int32_t n = i / count, vector = i - n * count, p = vector / g.pairs;
@@ -323,7 +328,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
     uint4 *const raw = few_room + g.lines * g.pitch;
     uint16_t *const taps = (uint16_t *)(raw + g.raw);
     const int32_t lane = (int32_t)threadIdx.x % 32, warp = (int32_t)threadIdx.x / 32;
-    const int32_t pitch = few_weights_pitch(s, g), first = (int32_t)blockIdx.y * FEW_OUT;
+    const int32_t pitch = few_weights_pitch(s), first = (int32_t)blockIdx.y * FEW_OUT;
     const int32_t blocks = g.columns / FEW_BLOCK, all = g.rows * blocks;
     const int32_t steps = (int32_t)s.row.window * g.pairs / 2;
     const int32_t down = (int32_t)s.row.dilation * g.pitch - g.pairs + 2; /* to the next row */
@@ -540,25 +545,25 @@ static size_t few_bytes(const few_grid *g, size_t each)
            (size_t)g->rows * (size_t)g->columns * each;
 }
 
-/* Strips of at most `rows` rows that fit into FEW_ROOM bytes, with a copy of what they see if that
- * fits, too; no rows: there are none. */
-enum { FEW_ROOM = 72 << 10 };
+/* Strips of at most `rows` rows that fit into FEW_ROOM bytes beside `fixed` ones, with a copy of
+ * what they see if that fits, too; no rows: there are none. */
+enum { FEW_ROOM = 98 << 10 }; /* which all devices since 8.0 have */
 
-static few_grid few_grid_of(const rg_conv_shape *s, int32_t rows, size_t each)
+static few_grid few_grid_of(const rg_conv_shape *s, int32_t rows, size_t fixed, size_t each)
 {
     few_grid g = {};
     const int64_t reach = (s->row.window - 1) * s->row.dilation + 1;
     const int64_t line = s->column.size * FEW_IN;
     g.across = (int32_t)ceil_div(s->column.count, FEW_SEGMENT);
     g.columns = (int32_t)ceil_div(ceil_div(s->column.count, g.across), FEW_BLOCK) * FEW_BLOCK;
-    g.pairs = (int32_t)ceil_div(s->column.window, 4) * 2;
+    g.pairs = few_pairs(*s);
     g.pitch = g.columns + g.pairs;
     for (int i = 0; i < 2 && g.rows == 0; i++) {
         for (g.rows = rows; g.rows > 0; g.rows /= 2) {
             g.lines = (int32_t)((g.rows - 1) * s->row.stride + reach);
             const int64_t vectors = ceil_div(g.lines * line, FEW_LANES) + 2;
             g.raw = i == 0 && vectors < FEW_ROOM ? (int32_t)vectors : 0;
-            if ((i == 1 || g.raw > 0) && few_bytes(&g, each) <= FEW_ROOM)
+            if ((i == 1 || g.raw > 0) && few_bytes(&g, each) + fixed <= FEW_ROOM)
                 break;
         }
     }
@@ -570,14 +575,19 @@ static few_grid few_grid_of(const rg_conv_shape *s, int32_t rows, size_t each)
 enum { FEW_ROWS = 8, FEW_PARTS_ROWS = 2 };
 enum { FEW_DY_BYTES = FEW_DY_PITCH * sizeof(uint16_t) };
 
+static size_t few_weights_bytes(const rg_conv_shape *s)
+{
+    return (size_t)FEW_OUT * (size_t)few_weights_pitch(*s) * sizeof(uint16_t);
+}
+
 static few_grid few_forward_grid(const rg_conv_shape *s)
 {
-    return few_grid_of(s, FEW_ROWS, 0);
+    return few_grid_of(s, FEW_ROWS, few_weights_bytes(s), 0);
 }
 
 static few_grid few_weights_grid(const rg_conv_shape *s)
 {
-    return few_grid_of(s, FEW_PARTS_ROWS, FEW_DY_BYTES);
+    return few_grid_of(s, FEW_PARTS_ROWS, 0, FEW_DY_BYTES);
 }
 
 /* Whether the device has such units, and this build has code for them. */
@@ -616,8 +626,7 @@ static void run_few(const rg_conv_args *k, const void *x, const void *w, const p
     if constexpr (sizeof(element<T>) == 2) {
         const rg_conv_shape *s = &k->shape;
         const few_grid g = few_forward_grid(s);
-        const size_t shared = few_bytes(&g, 0) +
-                              (size_t)FEW_OUT * (size_t)few_weights_pitch(*s, g) * sizeof(uint16_t);
+        const size_t shared = few_bytes(&g, 0) + few_weights_bytes(s);
         const bool vectors = !k->has_z && !k->add && k->neuron.kind <= RG_NEURON_RELU &&
                              s->out % FEW_LANES == 0 && s->y_dense &&
                              (s->y[0] | s->y[1] | s->y[2]) % FEW_LANES == 0 &&
