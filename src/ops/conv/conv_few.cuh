@@ -318,6 +318,38 @@ static __device__ __forceinline__ void store_few(const rg_conv_args &k, const vo
         mend_few<T>(k, x, w, p, first, refused);
 }
 
+/* Two blocks of windows, whose vectors begin at `from`, by all channels of `by`, in steps of two
+ * vectors; `down` leads from the last of a row of a window to the first of the next. */
+template <rg_dtype T>
+static __device__ __forceinline__ void multiply_windows(float c[2][8][4], const uint4 *from[2],
+                                                        const uint16_t *by, int32_t pitch,
+                                                        int32_t steps, int32_t pairs, int32_t down)
+{
+    int32_t left = pairs;
+#pragma unroll 2
+    for (int32_t t = 0; t < steps; t++) {
+        uint32_t a[2][4];
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+            load_matrices(a[h], from[h]);
+#pragma unroll
+        for (int j = 0; j < 8; j += 2) {
+            uint32_t both[4];
+            load_matrices(both, by + t * 2 * FEW_LANES + j * 8 * pitch);
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                multiply_halves<T>(c[h][j], a[h], both);
+                multiply_halves<T>(c[h][j + 1], a[h], both + 2);
+            }
+        }
+        left -= 2;
+        const int32_t ahead = left > 0 ? 2 : down;
+        left = left > 0 ? left : pairs;
+        from[0] += ahead;
+        from[1] += ahead;
+    }
+}
+
 template <rg_dtype T, bool VECTORS>
 static __global__ void __launch_bounds__(THREADS, 2)
     few_tiles(const __grid_constant__ rg_conv_args k, const __grid_constant__ few_grid g,
@@ -330,7 +362,6 @@ static __global__ void __launch_bounds__(THREADS, 2)
     const int32_t lane = (int32_t)threadIdx.x % 32, warp = (int32_t)threadIdx.x / 32;
     const int32_t pitch = few_weights_pitch(s), first = (int32_t)blockIdx.y * FEW_OUT;
     const int32_t blocks = g.columns / FEW_BLOCK, all = g.rows * blocks;
-    const int32_t steps = (int32_t)s.row.window * g.pairs / 2;
     const int32_t down = (int32_t)s.row.dilation * g.pitch - g.pairs + 2; /* to the next row */
     const uint16_t *const by = taps + (lane / 16 * 8 + lane % 8) * pitch + lane / 8 % 2 * FEW_LANES;
     if (g.raw > 0)
@@ -360,180 +391,11 @@ static __global__ void __launch_bounds__(THREADS, 2)
                 from[h] = few_room + row * (int32_t)s.row.stride * g.pitch + column + lane % 16 +
                           lane / 16;
             }
-            int32_t left = g.pairs;
-#pragma unroll 2
-            for (int32_t t = 0; t < steps; t++) {
-                uint32_t a[2][4];
-#pragma unroll
-                for (int h = 0; h < 2; h++)
-                    load_matrices(a[h], from[h]);
-#pragma unroll
-                for (int j = 0; j < 8; j += 2) {
-                    uint32_t both[4];
-                    load_matrices(both, by + t * 2 * FEW_LANES + j * 8 * pitch);
-#pragma unroll
-                    for (int h = 0; h < 2; h++) {
-                        multiply_halves<T>(c[h][j], a[h], both);
-                        multiply_halves<T>(c[h][j + 1], a[h], both + 2);
-                    }
-                }
-                left -= 2;
-                const int32_t ahead = left > 0 ? 2 : down;
-                left = left > 0 ? left : g.pairs;
-                from[0] += ahead;
-                from[1] += ahead;
-            }
+            multiply_windows<T>(c, from, by, pitch, (int32_t)s.row.window * g.pairs / 2, g.pairs,
+                                down);
             store_few<T, VECTORS>(k, x, w, at, first, c);
         }
     }
-}
-
-/* ---- weights: a block has FEW_OUT channels, some vectors of taps and some strips; a warp has
- * FEW_TAPS vectors ---- */
-
-enum { FEW_THREADS = 128, FEW_TAPS = 7, FEW_MOST_TAPS = FEW_THREADS / 32 * FEW_TAPS };
-enum { FEW_DY_PITCH = FEW_OUT + FEW_LANES }; /* numbers of a line of dy in shared memory */
-
-struct few_parts_args {
-    const uint16_t *x, *dy;
-    float *parts; /* (part, out, vectors, FEW_LANES) */
-    int32_t each; /* strips of a part */
-    bool vectors; /* dy lies in vectors */
-};
-
-/* Lines of FEW_OUT channels; windows that are not there are zeros. */
-static __device__ __forceinline__ void load_windows(const rg_conv_shape &s, const few_grid &g,
-                                                    const few_parts_args &k, const few_strip &p,
-                                                    int32_t first, uint16_t *to)
-{
-    enum { VECTORS = FEW_OUT / FEW_LANES };
-    const int32_t count = g.rows * g.columns, out = (int32_t)s.out;
-    for (int32_t n = (int32_t)threadIdx.x; n < count * VECTORS; n += FEW_THREADS) {
-        const int32_t window = n / VECTORS, o = first + n % VECTORS * FEW_LANES;
-        const int32_t line = window / g.columns, i = p.row + line;
-        const int32_t j = p.column + window - line * g.columns;
-        const bool there = i < (int32_t)s.row.count && j < (int32_t)s.column.count && o < out;
-        uint16_t *const at = to + window * FEW_DY_PITCH + n % VECTORS * FEW_LANES;
-        const uint16_t *const from =
-            k.dy + ((p.image * s.row.count + i) * s.column.count + j) * out + o;
-        if (k.vectors) {
-            copy_or_zero<16>(at, there ? from : k.dy, there);
-            continue;
-        }
-        for (int e = 0; e < FEW_LANES; e++)
-            at[e] = there && o + e < out ? from[e] : (uint16_t)0;
-    }
-}
-
-template <rg_dtype T>
-static __global__ void __launch_bounds__(FEW_THREADS, 3)
-    few_parts(const __grid_constant__ rg_conv_shape s, const __grid_constant__ few_grid g,
-              const __grid_constant__ few_parts_args k)
-{
-    extern __shared__ __align__(16) uint4 few_room[];
-    uint4 *const raw = few_room + g.lines * g.pitch;
-    uint16_t *const dy = (uint16_t *)(raw + g.raw);
-    const int32_t lane = (int32_t)threadIdx.x % 32, warp = (int32_t)threadIdx.x / 32;
-    const int32_t first = (int32_t)blockIdx.y * FEW_OUT, taps = (int32_t)s.row.window * g.pairs;
-    const int32_t own = (int32_t)blockIdx.z * FEW_MOST_TAPS + warp * FEW_TAPS;
-    const int32_t blocks = g.columns / FEW_BLOCK;
-    const int32_t from = (int32_t)blockIdx.x * k.each;
-    const int32_t to = g.all - from < k.each ? g.all : from + k.each;
-    int32_t vector[(FEW_TAPS + 1) / 2]; /* of the lane's taps, on the lines of a window */
-#pragma unroll
-    for (int i = 0; i < (FEW_TAPS + 1) / 2; i++) {
-        const int32_t tap = own + 2 * i + lane / 16, some = tap < taps ? tap : 0;
-        const int32_t p = some / g.pairs;
-        vector[i] = p * (int32_t)s.row.dilation * g.pitch + some - p * g.pairs + lane / 8 % 2 * 8 +
-                    lane % 8;
-    }
-    const uint16_t *const own_dy =
-        dy + (lane / 16 * 8 + lane % 8) * FEW_DY_PITCH + lane / 8 % 2 * FEW_LANES;
-    float c[FEW_OUT / 16][FEW_TAPS][4] = {};
-    if (g.raw > 0)
-        copy_range(range_of(s, g, strip_at(g, from)), k.x, raw);
-    for (int32_t n = from; n < to; n++) {
-        const few_strip p = strip_at(g, n);
-        await_copies();
-        __syncthreads();
-        load_windows(s, g, k, p, first, dy);
-        if (g.raw > 0)
-            load_lines<true>(s, g, p, k.x, raw, few_room);
-        else
-            load_lines<false>(s, g, p, k.x, raw, few_room);
-        await_copies();
-        __syncthreads();
-        if (g.raw > 0 && n + 1 < to)
-            copy_range(range_of(s, g, strip_at(g, n + 1)), k.x, raw);
-        for (int32_t b = 0; b < g.rows * blocks && own < taps; b++) {
-            const int32_t row = b / blocks, column = (b - row * blocks) * FEW_BLOCK;
-            const uint4 *const line = few_room + row * (int32_t)s.row.stride * g.pitch + column;
-            uint32_t a[FEW_OUT / 16][4];
-#pragma unroll
-            for (int m = 0; m < FEW_OUT / 16; m++)
-                load_turned(a[m], own_dy + (row * g.columns + column) * FEW_DY_PITCH + m * 16);
-#pragma unroll
-            for (int i = 0; i < FEW_TAPS; i += 2) {
-                uint32_t both[4];
-                load_turned(both, line + vector[i / 2]);
-#pragma unroll
-                for (int m = 0; m < FEW_OUT / 16; m++) {
-                    multiply_halves<T>(c[m][i], a[m], both);
-                    if (i + 1 < FEW_TAPS)
-                        multiply_halves<T>(c[m][i + 1], a[m], both + 2);
-                }
-            }
-        }
-    }
-    float *const sums = k.parts + (int64_t)blockIdx.x * s.out * taps * FEW_LANES;
-#pragma unroll
-    for (int m = 0; m < 2 * (FEW_OUT / 16); m++) {
-        const int32_t o = first + m * 8 + lane / 4;
-#pragma unroll
-        for (int i = 0; i < FEW_TAPS; i++)
-            if (o < (int32_t)s.out && own + i < taps)
-                *(float2 *)(sums + ((int64_t)o * taps + own + i) * FEW_LANES +
-                            lane % 4 * 2) = { c[m / 2][i][m % 2 * 2], c[m / 2][i][m % 2 * 2 + 1] };
-    }
-}
-
-/* A block has FEW_JOIN weights; threads share the parts of each. */
-enum { FEW_JOIN = 16 };
-
-template <rg_dtype T>
-static __global__ void __launch_bounds__(THREADS)
-    few_join(const __grid_constant__ rg_conv_weights_args k, const float *parts, const void *x,
-             const void *dy, int32_t pairs, int32_t count)
-{
-    enum { SHARES = THREADS / FEW_JOIN };
-    __shared__ float room[SHARES][FEW_JOIN];
-    const rg_conv_shape &s = k.shape;
-    const int32_t down = (int32_t)s.row.window, across = (int32_t)s.column.window;
-    const int32_t size = (int32_t)s.out * down * pairs * FEW_LANES;
-    const int32_t own = (int32_t)threadIdx.x % FEW_JOIN, share = (int32_t)threadIdx.x / FEW_JOIN;
-    const int32_t i = (int32_t)blockIdx.x * FEW_JOIN + own;
-    float sum = 0;
-    await_launch();
-#pragma unroll 8
-    for (int32_t n = share; i < size && n < count; n += SHARES)
-        sum += parts[(int64_t)n * size + i];
-    room[share][own] = sum;
-    __syncthreads();
-    const int32_t vector = i / FEW_LANES, e = i % FEW_LANES, line = vector / pairs;
-    const int32_t q = 2 * (vector - line * pairs) + e / FEW_IN, c = e % FEW_IN;
-    if (share != 0 || i >= size || e >= 2 * FEW_IN || q >= across)
-        return;
-#pragma unroll
-    for (int n = 1; n < SHARES; n++)
-        sum += room[n][own];
-    const int32_t o = line / down, p = line - o * down;
-    if (!isfinite(sum))
-        sum = weight_sum<T>(s, x, dy, ((int64_t)line * across + q) * FEW_IN + c);
-    const int64_t to = s.w_first + o * s.w[1] + p * s.w[2] + q * s.w[3] + c * s.w[4];
-    if (k.wide)
-        put_weight<RG_F32>(k, to, sum);
-    else
-        put_weight<T>(k, to, sum);
 }
 
 /* ---- host side ---- */
@@ -572,8 +434,7 @@ static few_grid few_grid_of(const rg_conv_shape *s, int32_t rows, size_t fixed, 
     return g;
 }
 
-enum { FEW_ROWS = 8, FEW_PARTS_ROWS = 2 };
-enum { FEW_DY_BYTES = FEW_DY_PITCH * sizeof(uint16_t) };
+enum { FEW_ROWS = 8 };
 
 static size_t few_weights_bytes(const rg_conv_shape *s)
 {
@@ -585,11 +446,6 @@ static few_grid few_forward_grid(const rg_conv_shape *s)
     return few_grid_of(s, FEW_ROWS, few_weights_bytes(s), 0);
 }
 
-static few_grid few_weights_grid(const rg_conv_shape *s)
-{
-    return few_grid_of(s, FEW_PARTS_ROWS, 0, FEW_DY_BYTES);
-}
-
 /* Whether the device has such units, and this build has code for them. */
 template <rg_dtype T> static bool has_few(void)
 {
@@ -599,25 +455,6 @@ template <rg_dtype T> static bool has_few(void)
         attributes.ptxVersion >= 80;
     (void)cudaGetLastError();
     return has;
-}
-
-template <rg_dtype T> static bool few_takes(const rg_conv_shape *s, bool forward)
-{
-    if constexpr (sizeof(element<T>) == 2) {
-        const rg_conv_axis *r = &s->row, *c = &s->column;
-        if (s->groups != 1 || s->in != FEW_IN || c->stride != 2 || c->dilation != 1 ||
-            c->window < 2 || c->window > 16 || r->window > 16 || r->stride > 8 || r->dilation > 8 ||
-            s->images * r->count * c->count == 0 || s->out > 1 << 16)
-            return false;
-        const double x = (double)s->images * (double)r->size * (double)c->size;
-        const double y = (double)s->images * (double)(r->count + 8) * (double)(c->count + 128);
-        const double most = 0x1p28;
-        return x < most && y < most && (double)r->size + (double)r->before < most &&
-               (double)c->size + (double)c->before < most && r->before > -most &&
-               c->before > -most &&
-               (forward ? few_forward_grid(s) : few_weights_grid(s)).rows > 0 && has_few<T>();
-    }
-    return false;
 }
 
 template <rg_dtype T>
@@ -644,33 +481,6 @@ static void run_few(const rg_conv_args *k, const void *x, const void *w, const p
                                    cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
         kernel<<<grid, (unsigned)warps * 32, shared, room->place->stream>>>(
             *k, g, (const uint16_t *)x, (const uint16_t *)w);
-    }
-}
-
-template <rg_dtype T>
-static void run_few_weights(const rg_conv_weights_args *k, const void *x, const void *dy,
-                            packing *room)
-{
-    if constexpr (sizeof(element<T>) == 2) {
-        enum { PARTS = 396 }; /* at most */
-        const rg_conv_shape *s = &k->shape;
-        const few_grid g = few_weights_grid(s);
-        const int64_t each = ceil_div(g.all, PARTS), parts = ceil_div(g.all, each);
-        const int64_t taps = s->row.window * g.pairs, size = s->out * taps * FEW_LANES;
-        const few_parts_args args = { (const uint16_t *)x, (const uint16_t *)dy,
-                                      (float *)packing_take(room,
-                                                            (size_t)(parts * size) * sizeof(float)),
-                                      (int32_t)each, s->out % FEW_LANES == 0 };
-        if (!room->run)
-            return;
-        const size_t shared = few_bytes(&g, FEW_DY_BYTES);
-        const dim3 grid((unsigned)parts, (unsigned)ceil_div(s->out, FEW_OUT),
-                        (unsigned)ceil_div(taps, FEW_MOST_TAPS));
-        (void)cudaFuncSetAttribute((const void *)few_parts<T>,
-                                   cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
-        few_parts<T><<<grid, FEW_THREADS, shared, room->place->stream>>>(*s, g, args);
-        launch_early(few_join<T>, dim3((unsigned)ceil_div(size, FEW_JOIN)), THREADS, room->place,
-                     *k, (const float *)args.parts, x, dy, g.pairs, (int32_t)parts);
     }
 }
 

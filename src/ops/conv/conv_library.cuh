@@ -11,7 +11,7 @@
 #include "backend/cuda/cudnn.h"
 #include "backend/cuda/packing.cuh"
 #include "ops/conv/conv.h"
-#include "ops/conv/conv_few.cuh"
+#include "ops/conv/conv_few_weights.cuh"
 #include "ops/conv/conv_fold.cuh"
 #include "ops/conv/conv_split.cuh"
 #include "ops/conv/conv_split_hopper.cuh"
