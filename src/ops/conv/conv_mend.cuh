@@ -318,15 +318,21 @@ static void mend(const rg_conv_shape *s, bool back, const void *from, const void
     b.rows = back ? s->row.size : s->row.count;
     b.columns = back ? s->column.size : s->column.count;
     b.channels = s->groups * (back ? s->in : s->out);
-    (back ? inner_pixels : inner_windows)(&s->row, &b.first_row, &b.last_row);
-    (back ? inner_pixels : inner_windows)(&s->column, &b.first_column, &b.last_column);
+    /* Units for products take channels of several groups at once, with weights of 0 between them:
+     * an infinite one then meets all of their results. */
+    const bool mixes = s->groups > 1 && (sizeof(element<T>) == 2 || (T == RG_F32 && place->tf32));
+    if (!mixes) {
+        (back ? inner_pixels : inner_windows)(&s->row, &b.first_row, &b.last_row);
+        (back ? inner_pixels : inner_windows)(&s->column, &b.first_column, &b.last_column);
+    }
     const int64_t each =
         b.rows * b.columns - (b.last_row - b.first_row) * (b.last_column - b.first_column);
     const bool whole = b.channels % VLEN<T> == 0 && (uintptr_t)to % sizeof(uint4) == 0;
     const int64_t across = whole ? b.channels / VLEN<T> : b.channels;
     const int64_t count = s->images * each * across;
     const bool steps = back && (s->row.stride > 1 || s->column.stride > 1); /* see inner_pixels */
-    if (count == 0 || (!steps && mend_by_weights<T>(s, &b, back, from, w, to, each, place)))
+    if (count == 0 ||
+        (!steps && !mixes && mend_by_weights<T>(s, &b, back, from, w, to, each, place)))
         return;
     if (whole && count < INT32_MAX / 2)
         launch(mend_border<T, VLEN<T>, int32_t>, ceil_div(count, THREADS), THREADS, 0, place, *s, b,
