@@ -541,8 +541,7 @@ static void check_layout(trial *t, rg_arrangement arrangement, rg_bits *bits)
     if (differentiate) {
         check_gradient(t, state, bits);
         check_alone(t, state);
-        if (!(flags & RG_CASE_SPECIAL))
-            check_add(t, state, bits);
+        check_add(t, state, bits);
     }
     if (arrangement != RG_EXPANDED) {
         const rg_op *op = v->test->op;

@@ -254,7 +254,7 @@ static part add_operation(conv_plan *plan, const rg_cudnn_conv *conv)
     const bool made = set_part(it, names->geometry, geometry) && set_part(it, names->x, x) &&
                       set_part(it, names->w, w) && set_part(it, names->y, y) &&
                       set_factor(it, names->alpha, conv, 1) &&
-                      set_factor(it, names->beta, conv, conv->add ? 1 : 0) && finish(it);
+                      set_factor(it, names->beta, conv, 0) && finish(it);
     return made ? it : NULL;
 }
 

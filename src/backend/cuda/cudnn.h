@@ -32,7 +32,6 @@ typedef struct rg_cudnn_conv {
     int64_t images, channels, outputs, groups;
     int64_t size[2], result[2]; /* rows and columns of x and of y */
     int64_t window[2], stride[2], dilation[2], before[2];
-    int64_t add; /* the result is added into */
 } rg_cudnn_conv;
 
 /* The library on one device; made empty, opened when first needed. NULL: no memory, or none in

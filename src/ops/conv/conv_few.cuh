@@ -228,7 +228,8 @@ static __device__ __forceinline__ void load_taps(const rg_conv_shape &s, const f
     }
 }
 
-/* Eight channels of a window, one by one, with whatever comes behind a sum. */
+/* Eight channels of a window, one by one, with whatever comes behind a sum. One that is not finite
+ * has all of them summed up anew, as where they are stored together. */
 template <rg_dtype T>
 static __device__ __noinline__ void end_few(const rg_conv_args &k, const void *x, const void *w,
                                             int64_t image, int32_t i, int32_t j, int32_t o,
@@ -236,8 +237,11 @@ static __device__ __noinline__ void end_few(const rg_conv_args &k, const void *x
 {
     const rg_conv_shape &s = k.shape;
     const float sums[8] = { low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w };
+    float none = 0;
+    for (int e = 0; e < 8; e++)
+        none = fmaf(sums[e], 0, none);
     for (int e = 0; e < 8 && o + e < (int32_t)s.out; e++) {
-        const float sum = isfinite(sums[e]) ? sums[e] : window_sum<T>(s, x, w, image, i, j, o + e);
+        const float sum = none == 0 ? sums[e] : window_sum<T>(s, x, w, image, i, j, o + e);
         finish<T>(k, image * s.y[0] + i * s.y[1] + j * s.y[2],
                   image * k.z_step[0] + i * k.z_step[1] + j * k.z_step[2], o + e, s.y[3], sum);
     }

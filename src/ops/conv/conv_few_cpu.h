@@ -6,7 +6,6 @@
 #define RG_OPS_CONV_FEW_CPU_H
 
 #include "backend/cpu/crew.h"
-#include "backend/cpu/pick.h"
 #include "ops/conv/conv_depth_cpu.h"
 #include "ops/conv/conv_few.h"
 

@@ -30,7 +30,7 @@ struct conv_call {
 };
 
 template <rg_dtype T>
-static rg_cudnn_conv conv_of(const rg_conv_shape *s, rg_cudnn_direction direction, bool add)
+static rg_cudnn_conv conv_of(const rg_conv_shape *s, rg_cudnn_direction direction)
 {
     rg_cudnn_conv conv = {};
     conv.direction = direction;
@@ -48,7 +48,6 @@ static rg_cudnn_conv conv_of(const rg_conv_shape *s, rg_cudnn_direction directio
         conv.dilation[d] = axes[d]->dilation;
         conv.before[d] = axes[d]->before;
     }
-    conv.add = add;
     return conv;
 }
 
@@ -97,7 +96,8 @@ template <rg_dtype T> static bool prefers_cudnn(rg_cudnn_direction direction, bo
 }
 
 /* Finds a library for it. `bias`: one is added to each result, which a product can do itself;
- * whether it does is told by product.bias. A channel to itself has too little work for either. */
+ * whether it does is told by product.bias. `add`: to old values, which only a product does itself:
+ * sums of others have to be mended first. A channel to itself has too little work for either. */
 template <rg_dtype T>
 static bool find_library(const rg_conv_shape *s, rg_cudnn_direction direction, bool bias, bool add,
                          const rg_cuda_place *place, conv_call *call)
@@ -106,9 +106,9 @@ static bool find_library(const rg_conv_shape *s, rg_cudnn_direction direction, b
     if (s->groups > 1 && s->in == 1)
         return false;
     *call = {};
-    call->conv = conv_of<T>(s, direction, add);
+    call->conv = conv_of<T>(s, direction);
     call->is_product = s->groups == 1 && is_pixel(&s->row) && is_pixel(&s->column);
-    if (call->is_product && prefers_cudnn<T>(direction, bias, place->tf32) &&
+    if (call->is_product && !add && prefers_cudnn<T>(direction, bias, place->tf32) &&
         rg_cudnn_conv_plan(place, &call->conv, &call->workspace)) {
         call->is_product = false;
         return true;
@@ -128,11 +128,10 @@ static bool find_library(const rg_conv_shape *s, rg_cudnn_direction direction, b
     call->is_folded = direction == RG_CUDNN_DATA && fold_takes<T>(s);
     if (call->is_folded) {
         fold_conv(s, &call->conv);
-        call->conv.add = false; /* where it is unfolded */
         if (rg_cudnn_conv_plan(place, &call->conv, &call->workspace))
             return true;
         call->is_folded = false;
-        call->conv = conv_of<T>(s, direction, add);
+        call->conv = conv_of<T>(s, direction);
     }
     call->is_split = splits && prefers_split(s, direction, place->tf32);
     if (call->is_split || rg_cudnn_conv_plan(place, &call->conv, &call->workspace))
@@ -214,6 +213,13 @@ static __global__ void __launch_bounds__(THREADS)
         for (int e = 0; e < VLEN<T>; e++)
             value[e] = any_neuron<T>(k.neuron.kind, numbers, value[e]);
     }
+    if (k.add) {
+        real<T> old[VLEN<T>];
+        unpack<T>(load_vector(::at<T>(k.to, at)), old);
+#pragma unroll
+        for (int e = 0; e < VLEN<T>; e++)
+            value[e] += old[e];
+    }
     store_vector(::at<T>(k.to, at), pack<T>(value), k.stream);
 }
 
@@ -239,7 +245,7 @@ static void end_sums(const rg_conv_args *k, const void *sums, const pixel *size,
     const void *const tensors[] = { k->to, k->b, k->z };
     const bool dense = lies_dense(size, steps) && (!k->has_z || lies_dense(size, k->z_step)) &&
                        (!k->has_b || k->b_step == 1) && size->channel % VLEN<T> == 0 &&
-                       unaligned_of(tensors, 3) == 0 && !k->add && vectors < INT32_MAX;
+                       unaligned_of(tensors, 3) == 0 && vectors < INT32_MAX;
     if (dense)
         launch(end_dense<T>, ceil_div(vectors, THREADS), THREADS, 0, place, *k, sums,
                (uint32_t)(size->channel / VLEN<T>), vectors);
@@ -281,7 +287,9 @@ static bool by_library(const rg_conv_args *k, rg_cudnn_direction direction, uint
     if (!find_library<T>(s, direction, plain && k->has_b && !k->add, k->add && !ends, room->place,
                          &call))
         return false;
-    const bool fused = call.is_product && call.product.bias, own = ends && !fused;
+    const bool fused = call.is_product && call.product.bias;
+    const bool adds = k->add && !ends && (call.is_product || call.is_folded); /* or end_sums() */
+    const bool own = (ends && !fused) || (k->add && !adds);
     const bool from_aligned = !(unaligned & 1), to_aligned = !(unaligned & 8);
     const packed from = forward ? pack_image<T>(room, k->from, from_aligned, s, true)
                                 : pack_windows<T>(room, k->from, from_aligned, s, true);
@@ -298,10 +306,9 @@ static bool by_library(const rg_conv_args *k, rg_cudnn_direction direction, uint
     const packed b = pack_tensor(room, k->b, !(unaligned & 4), fused ? 1 : 0, &channels, &k->b_step,
                                  (int32_t)sizeof(element<T>), fused);
     const bool aside = own && k->add; /* old values stand where the result goes */
-    packed to = forward ? pack_windows<T>(room, k->to, to_aligned && !aside, s, k->add && !own)
-                        : pack_image<T>(room, k->to, to_aligned && !aside, s, k->add && !own);
+    packed to = forward ? pack_windows<T>(room, k->to, to_aligned && !aside, s, adds)
+                        : pack_image<T>(room, k->to, to_aligned && !aside, s, adds);
     void *const workspace = packing_take(room, call.workspace);
-    const bool adds = k->add && !own; /* into what the library sees */
     folded t = { forward ? from.data : to.data, w.data };
     if (call.is_folded)
         t = fold_tensors<T>(room, s, w.data);
@@ -310,7 +317,7 @@ static bool by_library(const rg_conv_args *k, rg_cudnn_direction direction, uint
         return false;
     if (call.is_folded)
         unfold<T>(room, s, &t, from.data, w.data, to.data, adds);
-    else if (room->run && !call.is_product && !adds)
+    else if (room->run && !call.is_product)
         mend<T>(s, !forward, from.data, w.data, to.data, room->place);
     const pixel size = { s->images, forward ? s->row.count : s->row.size,
                          forward ? s->column.count : s->column.size, channels };
@@ -352,10 +359,10 @@ static size_t data_scratch(const void *args, uint32_t unaligned, const rg_cuda_p
 
 /* ---- weights ---- */
 
-/* From dense sums of T to dw in f32, a thread each. */
+/* From dense sums of T to dw, a thread each. */
 template <rg_dtype T>
 static __global__ void __launch_bounds__(THREADS)
-    widen_weights(const __grid_constant__ rg_conv_weights_args k, const void *sums, int64_t count)
+    end_weights(const __grid_constant__ rg_conv_weights_args k, const void *sums, int64_t count)
 {
     const rg_conv_shape &s = k.shape;
     const int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x;
@@ -366,12 +373,14 @@ static __global__ void __launch_bounds__(THREADS)
     const int64_t to = s.w_first + g * s.w[0] + (channel - g * s.out) * s.w[1] +
                        (line - channel * s.row.window) * s.w[2] +
                        (tap - line * s.column.window) * s.w[3] + c * s.w[4];
-    const float sum = (float)load<T>(sums, at);
-    float *const dw = (float *)k.dw + to;
-    *dw = k.add ? *dw + sum : sum;
+    if (k.wide)
+        put_weight<T == RG_F64 ? RG_F64 : RG_F32>(k, to, load<T>(sums, at));
+    else
+        put_weight<T>(k, to, load<T>(sums, at));
 }
 
-/* Libraries write T; where dw is wide, that goes through scratch. */
+/* Libraries write T, and only products add: what is wide or added otherwise goes through scratch.
+ */
 template <rg_dtype T>
 static bool weights_by_library(const rg_conv_weights_args *k, uint32_t unaligned, packing *room)
 {
@@ -391,18 +400,19 @@ static bool weights_by_library(const rg_conv_weights_args *k, uint32_t unaligned
         run_few_weights<T>(k, x.data, dy.data, room);
         return true;
     }
+    const bool aside = k->wide || (k->add && !call.is_product);
     packed dw = {};
-    if (k->wide)
+    if (aside)
         dw.data = packing_take(room, (size_t)count * sizeof(element<T>));
     else
         dw = pack_weights<T>(room, k->dw, !(unaligned & 4), &k->shape, k->add);
     void *const workspace = packing_take(room, call.workspace);
     if (!run_library(&call, room, x.data, dw.data, dy.data, NULL, workspace))
         return false;
-    if (room->run && !call.is_product && !add)
+    if (room->run && !call.is_product)
         mend_dw<T>(&k->shape, x.data, dy.data, dw.data, room->place);
-    if (room->run && k->wide)
-        launch(widen_weights<T>, ceil_div(count, THREADS), THREADS, 0, room->place, *k, dw.data,
+    if (room->run && aside)
+        launch(end_weights<T>, ceil_div(count, THREADS), THREADS, 0, room->place, *k, dw.data,
                count);
     packed_copy(room, &dw, true);
     return true;

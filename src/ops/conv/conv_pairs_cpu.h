@@ -449,11 +449,10 @@ RG_OUTLINE void add_pair_runs(const rg_conv_pair_parts_args *k, const pair_unit 
 /* All taps of an image in which a number is infinite or NaN, pixel by pixel. */
 RG_OUTLINE void add_pair_image(const rg_conv_pair_parts_args *k, const pair_unit *u, int64_t image)
 {
-    enum { MOST = 64 };
     const rg_conv_shape *s = &k->shape;
     const int64_t y = image * s->y[0] + (u->group * s->out + u->channel) * s->y[3];
     const int64_t x = image * s->x[0] + (u->group * s->in + u->panel * RG_PANEL) * s->x[3];
-    real left[MOST], right[RG_PANEL] = { 0 };
+    real left[RG_CONV_PAIR_CHANNELS], right[RG_PANEL] = { 0 };
     for (int64_t tap = 0; tap < s->row.window * s->column.window; tap++) {
         const int64_t p = tap / s->column.window, q = tap % s->column.window;
         int64_t i0, i1, j0, j1;

@@ -20,6 +20,8 @@
 #include "backend/cpu/contract_pairs.h"
 #include "ops/conv/conv_plan.h"
 
+enum { RG_CONV_PAIR_CHANNELS = 64 }; /* of windows in a unit, at most */
+
 static inline int64_t rg_conv_pair_depth(int64_t count)
 {
     return rg_conv_over(count, RG_PAIR_DEPTH) * RG_PAIR_DEPTH;
@@ -162,7 +164,7 @@ static inline bool rg_conv_pairs_suit_weights(const rg_conv_shape *s)
 /* Images of a launch, slices, channels of a unit. */
 static inline void rg_conv_cut_pair_weights(rg_conv_pair_parts_args *k)
 {
-    enum { UNITS = 32, MOST_PARTS = 64 << 20, CHANNELS = 64, LANES = 16 };
+    enum { UNITS = 32, MOST_PARTS = 64 << 20, CHANNELS = RG_CONV_PAIR_CHANNELS, LANES = 16 };
     enum { NEAR = 3 << 19, FAR = 16 << 20, OFTEN = 12 }; /* elements of both sides */
     const rg_conv_shape *s = &k->shape;
     const int64_t taps = s->row.window * s->column.window;
