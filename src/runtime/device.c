@@ -114,15 +114,15 @@ static bool free_spares(rg_device *device)
 
 rg_status rg_heap_create(rg_device *device, size_t bytes, rg_storage **storage)
 {
-    *storage = bytes >= LEAST_SPARE && bytes <= MOST_SPARE ? take_spare(device, bytes) : NULL;
+    const bool spare = device->backend->keeps_heaps && bytes >= LEAST_SPARE && bytes <= MOST_SPARE;
+    *storage = spare ? take_spare(device, bytes) : NULL;
     if (*storage != NULL) {
         (*storage)->refs = 1;
         (*storage)->device = rg_device_retain(device);
         return RG_OK;
     }
     RG_TRY(rg_storage_create(device, bytes, storage));
-    (*storage)->is_heap =
-        device->backend->keeps_heaps && bytes >= LEAST_SPARE && bytes <= MOST_SPARE;
+    (*storage)->is_heap = spare;
     return RG_OK;
 }
 

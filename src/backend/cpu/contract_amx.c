@@ -10,7 +10,12 @@
 
 #if defined(RG_AMX_EMULATED) || RG_HAVE_AMX
 
-enum { HEIGHT = 16, TILE_BYTES = 64, PANEL_BYTES = RG_PAIR_PANEL * 2 * (int)sizeof(uint16_t) };
+enum {
+    HEIGHT = 16,
+    LANES = 16,
+    TILE_BYTES = 64,
+    PANEL_BYTES = RG_PAIR_PANEL * 2 * (int)sizeof(uint16_t)
+};
 
 /* Palette 1: eight tiles of up to 16 rows of 64 bytes. */
 typedef struct tile_config {
@@ -35,27 +40,6 @@ static void configure(int64_t rows)
     _tile_loadconfig(&config);
 }
 
-static inline __attribute__((always_inline)) void start_sums(const rg_pair_tile *t, const bool tall,
-                                                             const bool wide)
-{
-    const int64_t step = t->c_step * (int64_t)sizeof *t->c;
-    const float *const below = t->c + HEIGHT * t->c_step;
-    if (!t->add) {
-        _tile_zero(0);
-        _tile_zero(1);
-        _tile_zero(2);
-        _tile_zero(3);
-        return;
-    }
-    _tile_loadd(0, t->c, step);
-    if (wide)
-        _tile_loadd(1, t->c + 16, step);
-    if (tall)
-        _tile_loadd(2, below, step);
-    if (tall && wide)
-        _tile_loadd(3, below + 16, step);
-}
-
 static inline __attribute__((always_inline)) void store_sums(const rg_pair_tile *t, const bool tall,
                                                              const bool wide)
 {
@@ -63,11 +47,11 @@ static inline __attribute__((always_inline)) void store_sums(const rg_pair_tile 
     float *const below = t->c + HEIGHT * t->c_step;
     _tile_stored(0, t->c, step);
     if (wide)
-        _tile_stored(1, t->c + 16, step);
+        _tile_stored(1, t->c + LANES, step);
     if (tall)
         _tile_stored(2, below, step);
     if (tall && wide)
-        _tile_stored(3, below + 16, step);
+        _tile_stored(3, below + LANES, step);
 }
 
 /* Up to 32 rows. */
@@ -75,7 +59,10 @@ static inline __attribute__((always_inline)) void block(const rg_pair_tile *t, c
                                                         const bool wide)
 {
     const int64_t step = t->a_step * (int64_t)sizeof *t->a;
-    start_sums(t, tall, wide);
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
     for (const rg_run *r = t->runs; r < t->runs + t->run_count; r++) {
         const char *a = (const char *)(t->a + r->a), *b = (const char *)(t->b + r->b);
         for (int64_t k = 0; k < r->count; k += RG_PAIR_DEPTH) {
@@ -99,6 +86,8 @@ static inline __attribute__((always_inline)) void block(const rg_pair_tile *t, c
     store_sums(t, tall, wide);
 }
 
+typedef void rg_block_function(const rg_pair_tile *t);
+
 static void tall_wide(const rg_pair_tile *t)
 {
     block(t, true, true);
@@ -119,23 +108,38 @@ static void low_narrow(const rg_pair_tile *t)
     block(t, false, false);
 }
 
+/* Up to 32 rows, where sums are added: they begin with 0 all the same, so that long ones are cut.
+ */
+static void add_block(const rg_pair_tile *t, rg_block_function *function, int64_t rows,
+                      int64_t lanes)
+{
+    _Alignas(64) float sums[2 * HEIGHT][2 * LANES];
+    rg_pair_tile part = *t;
+    part.c = sums[0];
+    part.c_step = 2 * LANES;
+    function(&part);
+    for (int64_t m = 0; m < rows; m++)
+        for (int64_t n = 0; n < lanes; n++)
+            t->c[m * t->c_step + n] += sums[m][n];
+}
+
 void rg_amx_rows(const rg_pair_tile *tile, int64_t rows, int64_t columns)
 {
-    const bool wide = columns > 16;
+    const bool wide = columns > LANES;
     rg_pair_tile t = *tile;
-    if (rows >= 2 * HEIGHT)
-        configure(2 * HEIGHT);
-    for (; rows >= 2 * HEIGHT; rows -= 2 * HEIGHT) {
-        (wide ? tall_wide : tall_narrow)(&t);
-        t.a += 2 * HEIGHT * t.a_step;
-        t.c += 2 * HEIGHT * t.c_step;
-    }
-    if (rows > 0) {
-        configure(rows);
-        if (rows > HEIGHT)
-            (wide ? tall_wide : tall_narrow)(&t);
+    for (int64_t now = rows, last = 0; rows > 0; rows -= now) {
+        now = rows < 2 * HEIGHT ? rows : 2 * HEIGHT;
+        if (now != last)
+            configure(now);
+        last = now;
+        rg_block_function *const function =
+            now > HEIGHT ? (wide ? tall_wide : tall_narrow) : (wide ? low_wide : low_narrow);
+        if (t.add)
+            add_block(&t, function, now, wide ? 2 * LANES : LANES);
         else
-            (wide ? low_wide : low_narrow)(&t);
+            function(&t);
+        t.a += now * t.a_step;
+        t.c += now * t.c_step;
     }
     _tile_release();
 }

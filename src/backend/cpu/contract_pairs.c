@@ -4,11 +4,6 @@
 #include "backend/cpu/contract_pairs.h"
 #include "backend/cpu/rung.h"
 
-static const rg_pair_unit units[] = {
-    { "AMX", rg_amx_rows, true },
-    { "AVX512-BF16", rg_bf16_rows, false },
-};
-
 #if RG_HAVE_AMX || RG_HAVE_BF16
 #include <cpuid.h>
 #endif
@@ -59,13 +54,26 @@ static bool has_bf16(void)
 #endif
 }
 
+/* The best first. */
+static const struct {
+    bool (*is_there)(void);
+    rg_pair_unit unit;
+} units[] = {
+    { has_amx, { "AMX", rg_amx_rows, true } },
+    { has_bf16, { "AVX512-BF16", rg_bf16_rows, false } },
+};
+
 const rg_pair_unit *rg_pair_unit_best(void)
 {
-    static int known; /* 0: not yet asked, 1: none, then units; two threads may ask at once */
+    enum { COUNT = sizeof units / sizeof units[0] };
+    static int known; /* 0: not yet asked, then 1 + the number; two threads may ask at once */
     int answer = __atomic_load_n(&known, __ATOMIC_RELAXED);
     if (answer == 0) {
-        answer = rg_rung_best() != RG_RUNG_AVX512 ? 1 : has_amx() ? 2 : has_bf16() ? 3 : 1;
+        int i = rg_rung_best() == RG_RUNG_AVX512 ? 0 : COUNT;
+        while (i < COUNT && !units[i].is_there())
+            i++;
+        answer = i + 1;
         __atomic_store_n(&known, answer, __ATOMIC_RELAXED);
     }
-    return answer == 1 ? NULL : &units[answer - 2];
+    return answer > COUNT ? NULL : &units[answer - 1].unit;
 }

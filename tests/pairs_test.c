@@ -285,7 +285,7 @@ static void test_conv(void)
 int main(void)
 {
     test_rows(rg_amx_rows);
-#if defined(__x86_64__)
+#if RG_HAVE_BF16
     if (__builtin_cpu_supports("avx512bf16"))
         test_rows(rg_bf16_rows);
 #endif
