@@ -190,9 +190,9 @@ static rg_status begin(rg_train_run *run)
     if (run->own_validation)
         RG_TRY(rg_train_open_part(&run->validation, &run->checkpoint, q->data));
     RG_TRY(make_room(run));
-    RG_TRY(make_folder(run));
     const rg_checkpoint *c = &run->checkpoint;
-    return rg_loader_seek(run->train.loader, c->epoch, c->position);
+    RG_TRY(rg_loader_seek(run->train.loader, c->epoch, c->position));
+    return make_folder(run); /* last, because it drops rows of the table */
 }
 
 rg_status rg_train_begin(rg_train_run *run, rg_train_request *request)
@@ -234,12 +234,11 @@ void rg_train_end(rg_train_run *run)
 /* Parameters that have met a loss that is not finite are spoilt: no checkpoint must keep them. */
 static rg_status check_loss(const rg_train_run *run, const char *whose, double loss, double rate)
 {
-    const long long epoch = run->checkpoint.epoch;
+    const long long epoch = run->checkpoint.epoch + 1;
     RG_CHECK(isfinite(loss), RG_INVALID_STATE,
              "training has diverged: in epoch %lld %s is %f; the learning rate is %g: a lower "
-             "--rate may help. %s%.0lld",
-             epoch + 1, whose, rg_shown(loss), rate,
-             epoch > 0 ? "The last checkpoint is of epoch " : "No checkpoint was written", epoch);
+             "--rate may help. Nothing of this epoch is saved",
+             epoch, whose, rg_shown(loss), rate);
     return RG_OK;
 }
 

@@ -237,12 +237,12 @@ class Divergence(Case):
             resume = ("train", "--resume", self.checkpoint("out"), "--out", self.path("out"), "--rate", "1e30")
             output, errors = run(*resume, *more, status=1)
             self.assertNotIn("-nan", output + errors)
-            for word in ("diverged", "epoch 2", "is nan", "--rate", "of epoch 1"):
+            for word in ("diverged", "epoch 2", "is nan", "--rate", "of this epoch"):
                 self.assertIn(word, errors.strip().split("\n")[-1])
             self.assertEqual(read(self.checkpoint("out")), before)
             self.assertEqual(self.epochs("out"), [1])
         _, errors = run(*self.small("--epochs", "1", "--rate", "1e30", *words), status=1)
-        self.assertIn("No checkpoint was written\n", errors)
+        self.assertIn("Nothing of this epoch is saved\n", errors)
 
     def test_spoilt_network(self):
         """Of a checkpoint with NaN in it `eval` tells so, without a sign."""
