@@ -169,6 +169,25 @@ static packed pack_weights(packing *room, const void *data, bool aligned, const 
                        (int32_t)sizeof(element<T>), read);
 }
 
+/* Where groups are mixed and do not fill the last block of channels, cuDNN reads beyond the last
+ * group: tensors then go through scratch, with room behind them. */
+template <rg_dtype T>
+static bool reads_beyond(const rg_conv_shape *s, const conv_call *call, const rg_cuda_place *place)
+{
+    enum { BLOCK = 64 };
+    return !call->is_product && !call->is_split && mixes_groups<T>(s, place) &&
+           (s->groups * s->in % BLOCK != 0 || s->groups * s->out % BLOCK != 0);
+}
+
+/* As many weights, and more than as many channels, as a block has. */
+template <rg_dtype T> static void pack_beyond(packing *room, const rg_conv_shape *s)
+{
+    enum { BLOCK = 64 };
+    const int64_t channels = s->in > s->out ? s->in : s->out;
+    packing_take(room, (size_t)(BLOCK * channels * s->row.window * s->column.window) *
+                           sizeof(element<T>));
+}
+
 /* ---- bias, z and neuron ---- */
 
 /* Any strides: a thread has an element. */
@@ -290,10 +309,13 @@ static bool by_library(const rg_conv_args *k, rg_cudnn_direction direction, uint
     const bool fused = call.is_product && call.product.bias;
     const bool adds = k->add && !ends && (call.is_product || call.is_folded); /* or end_sums() */
     const bool own = (ends && !fused) || (k->add && !adds);
-    const bool from_aligned = !(unaligned & 1), to_aligned = !(unaligned & 8);
+    const bool beyond = reads_beyond<T>(s, &call, room->place);
+    const bool from_aligned = !(unaligned & 1) && !beyond, to_aligned = !(unaligned & 8);
     const packed from = forward ? pack_image<T>(room, k->from, from_aligned, s, true)
                                 : pack_windows<T>(room, k->from, from_aligned, s, true);
-    const packed w = pack_weights<T>(room, k->w, !(unaligned & 2), s, true);
+    const packed w = pack_weights<T>(room, k->w, !(unaligned & 2) && !beyond, s, true);
+    if (beyond)
+        pack_beyond<T>(room, s);
     if (call.is_split) { /* which takes care of the rest */
         run_split(k, !forward, (const float *)from.data, (const float *)w.data, room);
         return true;
@@ -390,8 +412,11 @@ static bool weights_by_library(const rg_conv_weights_args *k, uint32_t unaligned
     const int64_t count = s->groups * s->out * s->row.window * s->column.window * s->in;
     if (!find_library<T>(s, RG_CUDNN_WEIGHTS, false, add, room->place, &call))
         return false;
-    const packed x = pack_image<T>(room, k->x, !(unaligned & 1), &k->shape, true);
-    const packed dy = pack_windows<T>(room, k->dy, !(unaligned & 2), &k->shape, true);
+    const bool beyond = reads_beyond<T>(s, &call, room->place);
+    const packed x = pack_image<T>(room, k->x, !(unaligned & 1) && !beyond, s, true);
+    const packed dy = pack_windows<T>(room, k->dy, !(unaligned & 2) && !beyond, s, true);
+    if (beyond)
+        pack_beyond<T>(room, s);
     if (call.is_split) {
         run_split_weights(k, (const float *)x.data, (const float *)dy.data, room);
         return true;

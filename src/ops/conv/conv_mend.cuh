@@ -310,6 +310,12 @@ static bool mend_by_weights(const rg_conv_shape *s, const mend_box *b, bool back
     return true;
 }
 
+/* Units for products take channels of several groups at once, with weights of 0 between them. */
+template <rg_dtype T> static bool mixes_groups(const rg_conv_shape *s, const rg_cuda_place *place)
+{
+    return s->groups > 1 && (sizeof(element<T>) == 2 || (T == RG_F32 && place->tf32));
+}
+
 template <rg_dtype T>
 static void mend(const rg_conv_shape *s, bool back, const void *from, const void *w, void *to,
                  const rg_cuda_place *place)
@@ -318,9 +324,7 @@ static void mend(const rg_conv_shape *s, bool back, const void *from, const void
     b.rows = back ? s->row.size : s->row.count;
     b.columns = back ? s->column.size : s->column.count;
     b.channels = s->groups * (back ? s->in : s->out);
-    /* Units for products take channels of several groups at once, with weights of 0 between them:
-     * an infinite one then meets all of their results. */
-    const bool mixes = s->groups > 1 && (sizeof(element<T>) == 2 || (T == RG_F32 && place->tf32));
+    const bool mixes = mixes_groups<T>(s, place); /* an infinite one meets results of them all */
     if (!mixes) {
         (back ? inner_pixels : inner_windows)(&s->row, &b.first_row, &b.last_row);
         (back ? inner_pixels : inner_windows)(&s->column, &b.first_column, &b.last_column);
