@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static int rg_passed, rg_failed;
+static _Atomic int rg_passed, rg_failed; /* handlers count, too, on threads of the library */
 
 #define EXPECT(condition)                                                                    \
     do {                                                                                     \
