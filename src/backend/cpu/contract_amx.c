@@ -108,19 +108,21 @@ static void low_narrow(const rg_pair_tile *t)
     block(t, false, false);
 }
 
+typedef float row __attribute__((vector_size(TILE_BYTES), aligned(4), may_alias));
+
 /* Up to 32 rows, where sums are added: they begin with 0 all the same, so that long ones are cut.
  */
 static void add_block(const rg_pair_tile *t, rg_block_function *function, int64_t rows,
                       int64_t lanes)
 {
-    _Alignas(64) float sums[2 * HEIGHT][2 * LANES];
+    _Alignas(TILE_BYTES) float sums[2 * HEIGHT][2 * LANES];
     rg_pair_tile part = *t;
     part.c = sums[0];
     part.c_step = 2 * LANES;
     function(&part);
     for (int64_t m = 0; m < rows; m++)
-        for (int64_t n = 0; n < lanes; n++)
-            t->c[m * t->c_step + n] += sums[m][n];
+        for (int64_t n = 0; n < lanes; n += LANES)
+            *(row *)(t->c + m * t->c_step + n) += *(const row *)&sums[m][n];
 }
 
 void rg_amx_rows(const rg_pair_tile *tile, int64_t rows, int64_t columns)

@@ -186,8 +186,7 @@ static inline rg_status rg_conv_record_pair_parts(rg_call *call, rg_conv_pair_pa
                        .dtype = x->desc.dtype,
                        .args = k,
                        .args_size = sizeof *k,
-                       .tensors = { x, dy, sides, parts },
-                       .lane_scratch = (size_t)k->room };
+                       .tensors = { x, dy, sides, parts } };
     rg_conv_weigh(&last, k->slices * s->groups * k->splits * k->at.panels, bytes,
                   share * rg_conv_products(s));
     return rg_record(call, &last);

@@ -285,35 +285,38 @@ RG_INLINE void put_pair(uint16_t *to, const uint16_t *low, const uint16_t *high,
     }
 }
 
-/* Pixel (row, column) of the image, or zeros beyond it. */
-RG_INLINE const uint16_t *pixel_at(const rg_conv_shape *s, const uint16_t *x, int64_t row,
-                                   int64_t column)
-{
-    const bool there = row >= 0 && row < s->row.size && column >= 0 && column < s->column.size;
-    return there ? x + row * s->x[1] + column * s->x[2] : no_pixel;
-}
+/* Where the pixels of a plane are, row by row: `no_pixel` beyond the image. */
+typedef struct plane_walk {
+    const uint16_t *x;
+    int64_t row, column; /* of the image, at the first pixel of a row of the plane */
+    int64_t next;        /* pixel of that row */
+} plane_walk;
 
-/* A plane, whose first pixel is (row, column) of the image, in pairs from pixel `start` on. */
-RG_OUTLINE void put_pair_plane(const rg_conv_sides_args *k, uint16_t *to, const uint16_t *x,
-                               int64_t row, int64_t column, int64_t start, int64_t lanes)
+RG_INLINE const uint16_t *next_pixel(const rg_conv_sides_args *k, plane_walk *at)
 {
     const rg_conv_shape *s = &k->shape;
-    const int64_t step = s->x[3], end = k->at.x_plane;
-    const int64_t down = s->row.stride, across = s->column.stride;
-    int64_t j = start; /* even or odd throughout, as rows have an even number of columns */
-    for (int64_t i = start; i - start < end; i += 2, to += 2 * RG_PANEL) {
-        const uint16_t *const low = pixel_at(s, x, row, column + j * across), *high = no_pixel;
-        const bool wraps = j + 1 == k->at.columns;
-        if (i + 1 < end)
-            high = pixel_at(s, x, wraps ? row + down : row,
-                            wraps ? column : column + (j + 1) * across);
-        put_pair(to, low, high, low != no_pixel ? step : 0, high != no_pixel ? step : 0, lanes,
-                 step == 1);
-        j += 2;
-        if (j >= k->at.columns) {
-            j -= k->at.columns;
-            row += down;
-        }
+    const int64_t row = at->row, column = at->column + at->next * s->column.stride;
+    if (++at->next == k->at.columns) {
+        at->next = 0;
+        at->row += s->row.stride;
+    }
+    const bool there = row >= 0 && row < s->row.size && column >= 0 && column < s->column.size;
+    return there ? at->x + row * s->x[1] + column * s->x[2] : no_pixel;
+}
+
+/* A plane in pairs, from its first pixel on, and, where asked for, from its second one on. */
+RG_OUTLINE void put_pair_plane(const rg_conv_sides_args *k, uint16_t *to, plane_walk at,
+                               int64_t lanes)
+{
+    const int64_t step = k->shape.x[3], end = k->at.x_plane;
+    uint16_t *const second = to + end * RG_PANEL;
+    const uint16_t *low = next_pixel(k, &at);
+    for (int64_t i = 0; i < end; i++) {
+        const uint16_t *const high = i + 1 < end ? next_pixel(k, &at) : no_pixel;
+        if (i % 2 == 0 || k->at.starts == 2)
+            put_pair((i % 2 == 0 ? to : second) + i / 2 * 2 * RG_PANEL, low, high,
+                     low != no_pixel ? step : 0, high != no_pixel ? step : 0, lanes, step == 1);
+        low = high;
     }
 }
 
@@ -329,8 +332,7 @@ RG_OUTLINE bool put_pair_panel(const rg_conv_sides_args *k, uint16_t *to, const 
         const int64_t row = plane / at->across * s->row.dilation % s->row.stride - s->row.before;
         const int64_t column =
             plane % at->across * s->column.dilation % s->column.stride - s->column.before;
-        for (int64_t start = 0; start < at->starts; start++)
-            put_pair_plane(k, to + start * size, x, row, column, start, lanes);
+        put_pair_plane(k, to, (plane_walk){ x, row, column, 0 }, lanes);
         special |= has_special_bits(to, size);
         to += at->starts * size;
     }
@@ -418,16 +420,17 @@ RG_INLINE void pair_sides(const rg_conv_sides_args *k, int64_t begin, int64_t en
 typedef struct pair_unit {
     int64_t group, channel, channels, panel, lanes;
     const uint16_t *y, *x; /* of the first image */
-    real *sums;            /* [tap][channel][RG_PANEL] */
+    real *sums;            /* in parts, of the first tap and channel */
+    bool add;              /* to what is there */
 } pair_unit;
 
 /* All taps, over some runs. */
-RG_OUTLINE void add_pair_runs(const rg_conv_pair_parts_args *k, const pair_unit *u,
-                              const rg_run *runs, int64_t count)
+RG_OUTLINE void add_pair_runs(const rg_conv_pair_parts_args *k, pair_unit *u, const rg_run *runs,
+                              int64_t count)
 {
     const rg_conv_shape *s = &k->shape;
     const rg_conv_sides *at = &k->at;
-    for (int64_t tap = 0; tap < s->row.window * s->column.window && count > 0; tap++) {
+    for (int64_t tap = 0; tap < s->row.window * s->column.window; tap++) {
         const int64_t p = tap / s->column.window, q = tap % s->column.window;
         const int64_t shift = rg_conv_tap_step(&s->column, q), start = shift % 2;
         const int64_t plane = p % at->down * at->across + q % at->across;
@@ -435,21 +438,24 @@ RG_OUTLINE void add_pair_runs(const rg_conv_pair_parts_args *k, const pair_unit 
         const rg_pair_tile tile = {
             .a = u->y,
             .b = u->x + ((plane * at->starts + start) * at->x_plane + first) * RG_PANEL,
-            .c = u->sums + tap * u->channels * RG_PANEL,
+            .c = u->sums + tap * k->tap_step,
             .runs = runs,
             .run_count = count,
             .a_step = at->y_line,
-            .c_step = RG_PANEL,
-            .add = true
+            .c_step = k->out_step,
+            .add = u->add
         };
         rg_pair_unit_best()->rows(&tile, u->channels, u->lanes);
     }
+    u->add = true;
 }
 
 /* All taps of an image in which a number is infinite or NaN, pixel by pixel. */
-RG_OUTLINE void add_pair_image(const rg_conv_pair_parts_args *k, const pair_unit *u, int64_t image)
+RG_OUTLINE void add_pair_image(const rg_conv_pair_parts_args *k, pair_unit *u, int64_t image)
 {
     const rg_conv_shape *s = &k->shape;
+    if (!u->add)
+        add_pair_runs(k, u, &(const rg_run){ 0 }, 0);
     const int64_t y = image * s->y[0] + (u->group * s->out + u->channel) * s->y[3];
     const int64_t x = image * s->x[0] + (u->group * s->in + u->panel * RG_PANEL) * s->x[3];
     real left[RG_CONV_PAIR_CHANNELS], right[RG_PANEL] = { 0 };
@@ -463,12 +469,12 @@ RG_OUTLINE void add_pair_image(const rg_conv_pair_parts_args *k, const pair_unit
             for (int64_t j = j0; j < j1; j++) {
                 const int64_t column =
                     j * s->column.stride - s->column.before + q * s->column.dilation;
-                real *sums = u->sums + tap * u->channels * RG_PANEL;
+                real *sums = u->sums + tap * k->tap_step;
                 contract_load(left, 1, k->dy, y + i * s->y[1] + j * s->y[2], s->y[3], u->channels,
                               RG_BF16);
                 contract_load(right, 1, k->x, x + row * s->x[1] + column * s->x[2], s->x[3],
                               u->lanes, RG_BF16);
-                for (int64_t o = 0; o < u->channels; o++, sums += RG_PANEL)
+                for (int64_t o = 0; o < u->channels; o++, sums += k->out_step)
                     for (int64_t c = 0; c < u->lanes; c += VLEN)
                         vstore_full(sums, c, RG_REAL,
                                     vfma(vset(left[o]), vload_full(right, c, RG_REAL),
@@ -492,7 +498,7 @@ RG_INLINE bool is_special(const rg_conv_pair_parts_args *k, const pair_unit *u, 
 }
 
 /* Images of the launch from `begin` to `end` - 1, some at a time. */
-RG_OUTLINE void sum_pair_images(const rg_conv_pair_parts_args *k, const pair_unit *u, int64_t begin,
+RG_OUTLINE void sum_pair_images(const rg_conv_pair_parts_args *k, pair_unit *u, int64_t begin,
                                 int64_t end)
 {
     enum { CHUNK = 2048, MOST_RUNS = CHUNK / RG_PAIR_DEPTH };
@@ -516,48 +522,29 @@ RG_OUTLINE void sum_pair_images(const rg_conv_pair_parts_args *k, const pair_uni
             sum += count;
         }
     }
-    add_pair_runs(k, u, runs, n);
-}
-
-/* Sums to where they stand in parts. */
-RG_OUTLINE void put_pair_sums(const rg_conv_pair_parts_args *k, const pair_unit *u, int64_t slice)
-{
-    const rg_conv_shape *s = &k->shape;
-    const int64_t width = least(RG_PANEL, k->tap_step - u->panel * RG_PANEL);
-    real *const parts = (real *)k->parts + (slice * s->groups + u->group) * k->group_step +
-                        u->channel * k->out_step + u->panel * RG_PANEL;
-    for (int64_t tap = 0; tap < s->row.window * s->column.window; tap++) {
-        for (int64_t o = 0; o < u->channels; o++) {
-            const real *const from = u->sums + (tap * u->channels + o) * RG_PANEL;
-            real *const to = parts + o * k->out_step + tap * k->tap_step;
-            for (int64_t c = 0; c < width; c += VLEN) {
-                const vreal sum = vload_full(from, c, RG_REAL);
-                vstore_full(to, c, RG_REAL, k->add ? vload_full(to, c, RG_REAL) + sum : sum);
-            }
-        }
-    }
+    if (n > 0 || !u->add)
+        add_pair_runs(k, u, runs, n);
 }
 
 RG_OUTLINE void pair_parts_unit(const rg_conv_pair_parts_args *k, int64_t unit)
 {
     const rg_conv_shape *s = &k->shape;
     const rg_conv_sides *at = &k->at;
-    const int64_t slice = unit / at->panels / k->splits / s->groups;
-    pair_unit u = { .group = unit / at->panels / k->splits % s->groups,
-                    .channel = unit / at->panels % k->splits * k->channels,
-                    .panel = unit % at->panels };
+    const int64_t slice = unit / k->splits / at->panels / s->groups;
+    pair_unit u = { .group = unit / k->splits / at->panels % s->groups,
+                    .panel = unit / k->splits % at->panels,
+                    .channel = unit % k->splits * k->channels,
+                    .add = k->add };
     u.channels = least(k->channels, s->out - u.channel);
     u.lanes = least(RG_PANEL, s->in - u.panel * RG_PANEL);
     u.y = (const uint16_t *)k->sides;
     u.x = u.y + k->images * s->groups * at->y_group + u.group * at->x_group +
           u.panel * (at->x_group / at->panels);
     u.y += u.group * at->y_group + u.channel * at->y_line;
-    u.sums = (real *)(void *)(k->lanes + rg_crew_lane() * k->room);
-    memset(u.sums, 0,
-           (size_t)(s->row.window * s->column.window * u.channels * RG_PANEL) * sizeof(real));
+    u.sums = (real *)k->parts + (slice * s->groups + u.group) * k->group_step +
+             u.channel * k->out_step + u.panel * RG_PANEL;
     const int64_t images = least(k->images, s->images - k->image);
     sum_pair_images(k, &u, images * slice / k->slices, images * (slice + 1) / k->slices);
-    put_pair_sums(k, &u, slice);
 }
 
 RG_INLINE void pair_parts(const rg_conv_pair_parts_args *k, int64_t begin, int64_t end,

@@ -101,13 +101,11 @@ typedef struct rg_conv_sides_args {
 typedef struct rg_conv_pair_parts_args {
     const void *x, *dy, *sides;
     void *parts;
-    char *lanes;
     rg_conv_shape shape;
     rg_conv_sides at;
     int64_t image, images, slices;
     int64_t channels, splits; /* of windows in a unit; units of a panel */
     int64_t out_step, tap_step, group_step;
-    int64_t room;
     bool add; /* to parts of earlier images */
 } rg_conv_pair_parts_args;
 
@@ -161,33 +159,45 @@ static inline bool rg_conv_pairs_suit_weights(const rg_conv_shape *s)
            rg_conv_sides_size(s, &at) <= 0x1p26;
 }
 
+/* Images of a launch. With slices, half as many as slices at least, and many times as many elements
+ * as parts, which every launch adds to. Without, so many that dy and a panel of x, which a thread
+ * goes through again and again, stay near. */
+static inline int64_t rg_conv_pair_images(const rg_conv_pair_parts_args *k, int64_t slices)
+{
+    enum { NEAR = 1 << 19, FAR = 16 << 20, OFTEN = 12, LONG = 1024 }; /* elements */
+    const rg_conv_shape *s = &k->shape;
+    const int64_t far = FAR / (int64_t)rg_conv_sides_size(s, &k->at);
+    int64_t most;
+    if (slices == 1) {
+        const int64_t together = rg_conv_over(LONG, k->at.count);
+        most = NEAR / (k->at.y_group + k->at.x_group / k->at.panels);
+        most = most > together ? most : together;
+    } else {
+        const double parts = (double)(slices * s->groups) * (double)k->group_step;
+        const double often = OFTEN * parts / rg_conv_sides_size(s, &k->at);
+        most = often < (double)far ? (int64_t)often : far;
+        most = most > slices / 2 ? most : slices / 2;
+    }
+    most = most < far ? most : far;
+    return rg_conv_over(s->images, rg_conv_over(s->images, most < 1 ? 1 : most));
+}
+
 /* Images of a launch, slices, channels of a unit. */
 static inline void rg_conv_cut_pair_weights(rg_conv_pair_parts_args *k)
 {
     enum { UNITS = 32, MOST_PARTS = 64 << 20, CHANNELS = RG_CONV_PAIR_CHANNELS, LANES = 16 };
-    enum { NEAR = 3 << 19, FAR = 16 << 20, OFTEN = 12 }; /* elements of both sides */
     const rg_conv_shape *s = &k->shape;
-    const int64_t taps = s->row.window * s->column.window;
     k->at = rg_conv_sides_of(s);
     k->tap_step = rg_conv_over(s->in, LANES) * LANES;
-    k->out_step = taps * k->tap_step;
+    k->out_step = s->row.window * s->column.window * k->tap_step;
     k->group_step = s->out * k->out_step;
     k->splits = rg_conv_over(s->out, CHANNELS);
     k->channels = s->out < CHANNELS ? s->out : CHANNELS;
-    /* So many images that both sides stay near; but if they are not too far, half the units, and
-     * many times as many elements as parts, which every launch adds to. */
-    const int64_t size = (int64_t)rg_conv_sides_size(s, &k->at);
     int64_t slices = rg_conv_over(UNITS, s->groups * k->splits * k->at.panels);
-    const double parts = OFTEN * (double)(slices * s->groups) * (double)k->group_step;
-    const int64_t near = parts < NEAR ? NEAR : parts < FAR ? (int64_t)parts : FAR;
-    const int64_t half = slices / 2 < FAR / size ? slices / 2 : FAR / size;
-    const int64_t most = near / size > half ? near / size : half;
-    const int64_t launches = rg_conv_over(s->images, most < 1 ? 1 : most);
-    k->images = rg_conv_over(s->images, launches);
+    k->images = rg_conv_pair_images(k, slices);
     const int64_t whole = s->groups * k->group_step * 4;
     slices = slices * whole <= MOST_PARTS ? slices : rg_conv_over(MOST_PARTS / 2, whole);
     k->slices = slices < k->images ? slices : k->images;
-    k->room = taps * k->channels * RG_CONV_LANES * 4;
 }
 
 #endif
