@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Recording the loops of the limit. They stand in the place of an op's kernels, without an op. */
 #include "cli/bench_limit.h"
+#include "backend/cpu/contract_pairs.h"
 #include "core/shape.h"
 #include "runtime/objects.h"
 
@@ -76,11 +77,12 @@ rg_status rg_limit_record(rg_commands *commands, rg_tensor *const inputs[], int3
     return record(commands, &args, &launch);
 }
 
-rg_status rg_limit_record_peak(rg_commands *commands, rg_tensor *done, bool in_double)
+rg_status rg_limit_record_peak(rg_commands *commands, rg_tensor *done, rg_dtype dtype)
 {
     rg_limit_args args = { .outputs = 1 };
-    rg_launch launch = { .kernel = RG_LIMIT_PEAK,
-                         .dtype = in_double ? RG_F64 : RG_F32,
+    const bool pairs = dtype == RG_BF16 && rg_pair_unit_best() != NULL;
+    rg_launch launch = { .kernel = pairs ? RG_LIMIT_PAIR_PEAK : RG_LIMIT_PEAK,
+                         .dtype = dtype == RG_F64 ? RG_F64 : RG_F32,
                          .tensors = { done },
                          .units = rg_shape_count(&done->desc),
                          .bytes = INT64_MAX / 2 }; /* always worth all threads */

@@ -8,7 +8,13 @@
 
 #include "runtime/op.h"
 
-enum { RG_LIMIT_ORDINARY, RG_LIMIT_BYPASS, RG_LIMIT_PEAK, RG_LIMIT_KERNELS };
+enum {
+    RG_LIMIT_ORDINARY,
+    RG_LIMIT_BYPASS,
+    RG_LIMIT_PEAK,
+    RG_LIMIT_PAIR_PEAK, /* of bf16 in pairs, where a processor multiplies them */
+    RG_LIMIT_KERNELS
+};
 
 typedef struct rg_limit_args {
     char *data[RG_MAX_POINTERS];    /* inputs, then outputs; aligned to RG_ALIGNMENT */
@@ -24,8 +30,9 @@ typedef struct rg_limit_args {
 rg_status rg_limit_record(rg_commands *commands, rg_tensor *const inputs[], int32_t input_count,
                           rg_tensor *const outputs[], int32_t output_count, bool bypass);
 
-/* Records multiplications and additions in registers; element u of `done`, an f64 vector, receives
- * how many floating-point operations unit u did, in double or in float. RG_UNSUPPORTED on a GPU. */
-rg_status rg_limit_record_peak(rg_commands *commands, rg_tensor *done, bool in_double);
+/* Records multiplications and additions in registers, as contractions of this dtype do them;
+ * element u of `done`, an f64 vector, receives how many floating-point operations unit u did.
+ * RG_UNSUPPORTED on a GPU. */
+rg_status rg_limit_record_peak(rg_commands *commands, rg_tensor *done, rg_dtype dtype);
 
 #endif

@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* The loops of the limit, compiled for every instruction set as kernels are. Bytes are added as
  * integers, so that no value is slower than another. */
-#include "backend/cpu/kernel.h"
+#include "backend/cpu/pairs.h"
 #include "bench_limit.h" /* beside this file: kernels do not see cli/ */
 
 enum { UNROLL = 4, STEP = UNROLL * RG_VECTOR_BYTES, BORDER = 1024 }; /* a multiple of STEP */
@@ -158,8 +158,36 @@ static void peak(const void *args, int64_t begin, int64_t end)
     }
 }
 
+#if RG_USES_PAIRS
+
+/* As fast as a unit for pairs gets: operands from the nearest cache, all rows of a the same. */
+static void pair_peak(const void *args, int64_t begin, int64_t end)
+{
+    enum { ROWS = 224, DEPTH = 2 * RG_PAIR_DEPTH, RUNS = 32, HALF = 0x3f00 };
+    const rg_limit_args *k = args;
+    uint16_t a[DEPTH], b[DEPTH * RG_PAIR_PANEL];
+    real sums[ROWS * RG_PAIR_PANEL];
+    rg_run runs[RUNS];
+    for (int i = 0; i < DEPTH * RG_PAIR_PANEL; i++)
+        a[i % DEPTH] = b[i] = (uint16_t)(HALF + i % 101);
+    for (int r = 0; r < RUNS; r++)
+        runs[r] = (rg_run){ 0, 0, DEPTH };
+    const rg_pair_tile tile = {
+        .a = a, .b = b, .c = sums, .runs = runs, .run_count = RUNS, .c_step = RG_PAIR_PANEL
+    };
+    for (int64_t u = begin; u < end; u++) {
+        rg_pair_unit_best()->rows(&tile, ROWS, RG_PAIR_PANEL);
+        ((double *)(void *)k->data[0])[u] = 2.0 * ROWS * RG_PAIR_PANEL * RUNS * DEPTH;
+    }
+}
+
+#endif
+
 const rg_cpu_row RG_TABLE(limit)[RG_LIMIT_KERNELS] = {
     [RG_LIMIT_ORDINARY] = { { [RG_REAL] = move_ordinary } },
     [RG_LIMIT_BYPASS] = { { [RG_REAL] = move_bypass } },
     [RG_LIMIT_PEAK] = { { [RG_REAL] = peak } },
+#if RG_USES_PAIRS
+    [RG_LIMIT_PAIR_PEAK] = { { [RG_REAL] = pair_peak } },
+#endif
 };

@@ -71,7 +71,7 @@ rg_status rg_bench_row_measure(rg_bench_row *row, rg_bench_mode mode, double sec
 
 /* The most floating-point operations per second that the device does, in 1e9. RG_UNSUPPORTED
  * where that is not known. */
-rg_status rg_bench_peak(rg_queue *queue, bool in_double, double *gflop_s);
+rg_status rg_bench_peak(rg_queue *queue, rg_dtype dtype, double *gflop_s);
 
 bool rg_bench_on_gpu(const rg_device *device);
 /* How many calls of `ms` make a turn on a GPU: ours, and those of peers. */

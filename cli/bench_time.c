@@ -151,18 +151,18 @@ rg_status rg_bench_row_measure(rg_bench_row *row, rg_bench_mode mode, double sec
 
 /* ---- arithmetic ---- */
 
-static rg_status run_peak(rg_queue *queue, rg_tensor *done, bool in_double, double *seconds)
+static rg_status run_peak(rg_queue *queue, rg_tensor *done, rg_dtype dtype, double *seconds)
 {
     rg_commands *commands;
     RG_TRY(rg_commands_create(queue, &commands));
-    rg_status status = rg_limit_record_peak(commands, done, in_double);
+    rg_status status = rg_limit_record_peak(commands, done, dtype);
     const double start = rg_seconds();
     status = rg_commands_finish(commands, status);
     *seconds = rg_seconds() - start;
     return status;
 }
 
-rg_status rg_bench_peak(rg_queue *queue, bool in_double, double *gflop_s)
+rg_status rg_bench_peak(rg_queue *queue, rg_dtype dtype, double *gflop_s)
 {
     enum { UNITS = 256 };
     const int64_t units = UNITS;
@@ -173,7 +173,7 @@ rg_status rg_bench_peak(rg_queue *queue, bool in_double, double *gflop_s)
     rg_status status = RG_OK;
     for (int round = 0; round < LEAST_ROUNDS && status == RG_OK; round++) {
         double seconds = 0;
-        status = run_peak(queue, done, in_double, &seconds);
+        status = run_peak(queue, done, dtype, &seconds);
         best = round == 0 || seconds < best ? seconds : best;
     }
     if (status == RG_OK)

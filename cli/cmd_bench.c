@@ -23,7 +23,6 @@ typedef struct bench {
     bool gpu;
     bool peer_failed[RG_MOST_PEERS];
     char peer_told[RG_MOST_PEERS][200]; /* why it left out the last row that it did */
-    double peak_gflop_s[2];             /* in float, in double; 0 until measured */
 } bench;
 
 /* ---- which rows ---- */
@@ -98,15 +97,11 @@ static void time_peers(bench *b, const rg_bench_row *row, rg_bench_line *line)
     }
 }
 
-/* Of a contraction: what the device does at best, measured once; 0 where that is not known. */
+/* Of a contraction: what the device does at best just now; 0 where that is not known. */
 static rg_status find_peak(bench *b, const rg_bench_row *row, double *gflop_s)
 {
-    const bool in_double = row->dtype == RG_F64;
-    double *peak = &b->peak_gflop_s[in_double];
-    rg_status status = RG_OK;
-    if (row->operations > 0 && *peak == 0)
-        status = rg_bench_peak(b->queue, in_double, peak);
-    *gflop_s = *peak;
+    const rg_status status =
+        row->operations > 0 ? rg_bench_peak(b->queue, row->dtype, gflop_s) : RG_OK;
     return status == RG_UNSUPPORTED ? RG_OK : status;
 }
 
