@@ -116,6 +116,7 @@ static rg_status resume(rg_train_run *run)
     rg_safetensors_close(file);
     RG_TRY(status);
     rg_trainer_seek(run->trainer, c->steps, c->batches);
+    run->good = path;
     return RG_OK;
 }
 
@@ -232,14 +233,30 @@ void rg_train_end(rg_train_run *run)
 /* ---- training ---- */
 
 /* Parameters that have met a loss that is not finite are spoilt: no checkpoint must keep them. */
-static rg_status check_loss(const rg_train_run *run, const char *whose, double loss, double rate)
+static rg_status diverged(const rg_train_run *run, const char *what, double rate)
 {
     const long long epoch = run->checkpoint.epoch + 1;
-    RG_CHECK(isfinite(loss), RG_INVALID_STATE,
-             "training has diverged: in epoch %lld %s is %f; the learning rate is %g: a lower "
-             "--rate may help. Nothing of this epoch is saved",
-             epoch, whose, rg_shown(loss), rate);
-    return RG_OK;
+    return rg_fail(RG_INVALID_STATE,
+                   "training has diverged: in epoch %lld %s; the learning rate is %g: a lower "
+                   "--rate may help. Nothing of this epoch is saved%s%s",
+                   epoch, what, rate, run->good != NULL ? "; the last good checkpoint is " : "",
+                   run->good != NULL ? run->good : "");
+}
+
+static rg_status check_loss(const rg_train_run *run, const char *whose, double loss, double rate)
+{
+    char what[80];
+    if (isfinite(loss))
+        return RG_OK;
+    snprintf(what, sizeof what, "%s is %f", whose, rg_shown(loss));
+    return diverged(run, what, rate);
+}
+
+/* An update can spoil them behind a loss that was finite. */
+static rg_status check_parameters(const rg_train_run *run, double rate)
+{
+    const rg_status status = rg_checkpoint_check(run->trainer);
+    return status == RG_INVALID_STATE ? diverged(run, rg_error_text(), rate) : status;
 }
 
 static rg_status count_outcome(rg_train_run *run, const rg_outcome *outcome, double rate)
@@ -275,7 +292,9 @@ static rg_status save(rg_train_run *run)
     RG_CHECK(c->options != NULL, RG_OUT_OF_MEMORY, "out of memory for a checkpoint");
     c->steps = rg_trainer_steps(run->trainer);
     c->batches = rg_trainer_batches(run->trainer);
-    return rg_checkpoint_write(run->checkpoint_path, c, run->trainer);
+    RG_TRY(rg_checkpoint_write(run->checkpoint_path, c, run->trainer));
+    run->good = run->checkpoint_path;
+    return RG_OK;
 }
 
 /* The rest of an epoch, or less if interrupted. */
@@ -332,6 +351,7 @@ static rg_status end_epoch(rg_train_run *run, const rg_train_progress *p)
                            .learning_rate = p->rate };
     rg_show_epoch(&run->show, p, &v);
     RG_TRY(check_loss(run, "the validation loss", v.loss, p->rate));
+    RG_TRY(check_parameters(run, p->rate));
     RG_TRY(rg_train_add_metrics(run, &run->epochs[run->epoch_count - 1]));
     c->epoch = p->epoch;
     c->position = c->images = c->right = 0;
@@ -359,8 +379,10 @@ rg_status rg_train_all(rg_train_run *run, const volatile int *interrupted, bool 
         rg_train_progress p = { .epoch = c->epoch + 1 };
         bool whole;
         RG_TRY(train_epoch(run, interrupted, &p, &whole));
-        if (!whole)
+        if (!whole) {
+            RG_TRY(check_parameters(run, p.rate));
             return save(run);
+        }
         RG_TRY(end_epoch(run, &p));
         if (is_patience_over(run))
             rg_show_say(&run->show, "no better epoch since %lld: training ends",

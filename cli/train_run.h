@@ -21,6 +21,7 @@ typedef struct rg_train_run {
     int64_t steps; /* of the whole run */
     double began;
     char *checkpoint_path, *report_path;
+    const char *good; /* the last checkpoint of this training; NULL: there is none yet */
     rg_metric_file csv, events;
     rg_report_epoch *epochs; /* of this run and of those that it goes on from */
     int64_t epoch_count, epoch_room;

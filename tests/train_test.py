@@ -5,9 +5,11 @@ that is wrong.
 
     python3 train_test.py PROGRAM
 """
+import array
 import csv
 import gzip
 import json
+import math
 import os
 import random
 import re
@@ -60,6 +62,15 @@ def write_set(folder, train=256, test=64, labels=None):
 def read(path):
     with open(path, "rb") as file:
         return file.read()
+
+
+def numbers(checkpoint):
+    """All f32 numbers in the bytes of a safetensors file."""
+    start = 8 + struct.unpack("<Q", checkpoint[:8])[0]
+    for name, tensor in json.loads(checkpoint[8:start]).items():
+        if name != "__metadata__" and tensor["dtype"] == "F32":
+            first, end = (start + offset for offset in tensor["data_offsets"])
+            yield from array.array("f", checkpoint[first:end])
 
 
 # ---- runs ----
@@ -243,6 +254,42 @@ class Divergence(Case):
             self.assertEqual(self.epochs("out"), [1])
         _, errors = run(*self.small("--epochs", "1", "--rate", "1e30", *words), status=1)
         self.assertIn("Nothing of this epoch is saved\n", errors)
+
+    def test_spoilt_moments(self):
+        """Losses stay finite, the moments of adam do not: their gradients are beyond what has a square."""
+        with open(self.path("steep.txt"), "w", encoding="utf-8") as file:
+            file.write("dense classes\nneuron kind=linear a=1e25\n")
+        words = self.small("--model", self.path("steep.txt"), "--epochs", "2", "--out", self.path("out"))
+        self.refuses(*words, says=("diverged", "epoch 1", "holds inf", "Nothing of this epoch is saved"))
+        self.assertFalse(os.path.exists(self.checkpoint("out")))
+        self.assertEqual(self.epochs("out"), [])
+
+    def test_interrupt(self):
+        """The update before Ctrl-C may have spoilt the parameters, and no loss has told so yet."""
+        words = ("--model", "mlp", "--optimizer", "sgd", "--schedule", "constant", "--out", self.path("out"))
+        run(*self.small("--epochs", "4", "--stop", "1", *words))
+        before = read(self.checkpoint("out"))
+        resume = ("train", "--resume", self.checkpoint("out"), "--out", self.path("out"), "--rate", "1e38",
+                  "--decay", "1000")  # fmt: skip
+        told = ""
+        for _ in range(40):
+            child = start(*resume)
+            child.stdout.readline()  # what is trained
+            time.sleep(random.uniform(0, 0.005))
+            child.send_signal(signal.SIGINT)
+            _, errors = child.communicate(timeout=60)
+            if child.returncode == 130:  # before any update
+                self.assertTrue(all(map(math.isfinite, numbers(read(self.checkpoint("out"))))))
+                with open(self.checkpoint("out"), "wb") as file:
+                    file.write(before)
+                continue
+            self.assertEqual(child.returncode, 1, errors)
+            self.assertEqual(read(self.checkpoint("out")), before)
+            told = errors
+            if "the parameter" in told:
+                break
+        for word in ("diverged", "epoch 2", "of this epoch", "last good checkpoint is " + self.checkpoint("out")):
+            self.assertIn(word, told)
 
     def test_spoilt_network(self):
         """Of a checkpoint with NaN in it `eval` tells so, without a sign."""

@@ -5,6 +5,7 @@
 
 #include "core/memory.h"
 #include "core/number.h"
+#include "files/tensor_pieces.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -34,6 +35,50 @@ static const struct {
     { "best_epoch", offsetof(rg_checkpoint, best_epoch), 0, 1000000 },
 };
 enum { INTEGERS = sizeof integers / sizeof integers[0] };
+
+/* ---- checking ---- */
+
+static rg_status check_numbers(const char *name, const void *data, rg_dtype dtype, size_t bytes)
+{
+    const int64_t count = (int64_t)(bytes / rg_dtype_size(dtype));
+    for (int64_t i = 0; i < count; i++) {
+        const double value = rg_element_get(data, dtype, i);
+        RG_CHECK(isfinite(value), RG_INVALID_STATE, "the parameter '%s' holds %g", name,
+                 isnan(value) ? NAN : value);
+    }
+    return RG_OK;
+}
+
+static rg_status check_tensor(const char *name, const rg_tensor *tensor)
+{
+    const rg_dtype dtype = tensor->desc.dtype;
+    rg_pieces pieces;
+    RG_TRY(rg_pieces_of_tensor(tensor, true, name, &pieces));
+    if (pieces.direct != NULL)
+        return check_numbers(name, pieces.direct, dtype, pieces.bytes);
+    void *staging;
+    RG_TRY(rg_allocate(allocator, pieces.staging, &staging));
+    rg_status status = RG_OK;
+    for (size_t size; status == RG_OK && (size = rg_pieces_next(&pieces)) > 0;) {
+        status = rg_pieces_copy(&pieces, staging);
+        if (status == RG_OK)
+            status = check_numbers(name, staging, dtype, size);
+    }
+    rg_release(allocator, staging, pieces.staging);
+    return status;
+}
+
+rg_status rg_checkpoint_check(rg_trainer *trainer)
+{
+    rg_plan *plan = rg_trainer_plan(trainer);
+    for (int32_t i = 0; i < rg_plan_parameters(plan); i++) {
+        const char *name = rg_plan_parameter_name(plan, i);
+        rg_tensor *tensor;
+        RG_TRY(rg_plan_parameter(plan, name, &tensor));
+        RG_TRY(check_tensor(name, tensor));
+    }
+    return RG_OK;
+}
 
 /* ---- writing ---- */
 

@@ -32,6 +32,10 @@ typedef struct rg_checkpoint {
 rg_status rg_checkpoint_write(const char *path, const rg_checkpoint *checkpoint,
                               rg_trainer *trainer);
 
+/* Refuses a trainer one of whose parameters, moments or averages holds NaN or an infinity, as an
+ * update can leave it behind a loss that was finite: nothing good comes of going on from there. */
+rg_status rg_checkpoint_check(rg_trainer *trainer);
+
 /* Opens a checkpoint and reads all but its tensors; `file` is to be closed. */
 rg_status rg_checkpoint_open(const char *path, rg_checkpoint *checkpoint, rg_safetensors **file);
 /* Reads the tensors that the trainer has. */
