@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
 /* Seconds since 1970. */
 static double clock_time(void)
@@ -25,8 +24,6 @@ static void take_epochs(rg_train_run *run, const rg_metric_rows *rows)
         const double *v = row->value;
         while (run->epoch_count > 0 && run->epochs[run->epoch_count - 1].epoch >= row->epoch)
             run->epoch_count--; /* a later row says more */
-        if (row->epoch < 1 || row->epoch > run->checkpoint.epoch)
-            continue;
         run->epochs[run->epoch_count++] =
             (rg_report_epoch){ .epoch = row->epoch,
                                .train_loss = v[RG_METRIC_TRAIN_LOSS],
@@ -41,20 +38,32 @@ static void take_epochs(rg_train_run *run, const rg_metric_rows *rows)
 }
 
 /* The table of a run that goes on: the one beside its checkpoint, if there is one. */
-static rg_status continue_csv(rg_train_run *run, const char *path)
+static rg_status continue_csv(rg_train_run *run, const char *path, rg_metric_rows *rows)
 {
     const char *resume = run->request->resume, *slash = strrchr(resume, '/');
-    rg_metric_rows rows;
     char *beside;
     RG_CHECK(asprintf(&beside, "%.*smetrics.csv", slash != NULL ? (int)(slash - resume) + 1 : 0,
                       resume) >= 0,
              RG_OUT_OF_MEMORY, "out of memory");
-    const char *from = access(beside, F_OK) == 0 ? beside : path;
-    const rg_status status = rg_csv_continue(&run->csv, path, from, run->checkpoint.epoch, &rows);
+    const rg_status status = rg_csv_continue(&run->csv, path, beside, run->checkpoint.epoch, rows);
     free(beside);
     RG_TRY(status);
-    take_epochs(run, &rows);
-    rg_metric_rows_release(&rows);
+    take_epochs(run, rows);
+    if (rows->dropped > 0)
+        rg_show_say(&run->show,
+                    "%s: rows behind epoch %lld are dropped: training goes on from there", path,
+                    (long long)run->checkpoint.epoch);
+    return RG_OK;
+}
+
+/* Steps behind the checkpoint are taken again; in another folder earlier ones are told again. */
+static rg_status open_events(rg_train_run *run, const rg_metric_rows *rows)
+{
+    const bool again = run->request->resume == NULL || rows->moved;
+    RG_TRY(rg_events_open(&run->events, run->request->out, clock_time(),
+                          again ? 0 : run->checkpoint.steps + 1));
+    for (size_t i = 0; rows->moved && i < rows->count; i++)
+        RG_TRY(rg_events_add(&run->events, &rows->list[i], clock_time()));
     return RG_OK;
 }
 
@@ -62,15 +71,15 @@ static rg_status continue_csv(rg_train_run *run, const char *path)
  * table of the run before; one that goes on continues it. */
 rg_status rg_train_open_metrics(rg_train_run *run)
 {
+    const bool resumed = run->request->resume != NULL;
+    rg_metric_rows rows = { 0 };
     char *path;
     RG_TRY(rg_train_path(run->request->out, "metrics.csv", &path));
-    if (run->request->resume == NULL)
-        (void)remove(path);
-    rg_status status =
-        run->request->resume == NULL ? rg_csv_open(&run->csv, path) : continue_csv(run, path);
-    free(path);
+    rg_status status = resumed ? continue_csv(run, path, &rows) : rg_csv_start(&run->csv, path);
     if (status == RG_OK)
-        status = rg_events_open(&run->events, run->request->out, clock_time());
+        status = open_events(run, &rows);
+    rg_metric_rows_release(&rows);
+    free(path);
     return status;
 }
 

@@ -60,8 +60,14 @@ static void test_csv_continues(void)
     EXPECT_OK(rg_metric_file_close(&csv));
     snprintf(text, sizeof text, "%s1,5,0.5,,,,,,\r\n3,7,,,,,,,\r\n", header);
     EXPECT(holds("metrics.csv", text));
+    EXPECT_OK(rg_csv_start(&csv, scratch("metrics.csv"))); /* a new run */
+    EXPECT_OK(rg_csv_add(&csv, &row));
+    EXPECT_OK(rg_metric_file_close(&csv));
+    snprintf(text, sizeof text, "%s3,7,,,,,,,\r\n", header);
+    EXPECT(holds("metrics.csv", text));
 
     scratch_write("metrics.csv", "somebody's notes\n", 17);
+    EXPECT_FAILS(rg_csv_start(&csv, scratch("metrics.csv")), RG_MALFORMED, "left alone");
     EXPECT_FAILS(rg_csv_open(&csv, scratch("metrics.csv")), RG_MALFORMED, "left alone");
     EXPECT(csv.file < 0 && holds("metrics.csv", "somebody's notes\n"));
     scratch_remove("metrics.csv");
@@ -83,6 +89,7 @@ static void test_csv_goes_on(void)
     scratch_write("metrics.csv", text, strlen(text));
     EXPECT_OK(rg_csv_continue(&csv, path, path, 2, &rows));
     EXPECT(rows.count == 2 && rows.list[0].epoch == 1 && rows.list[1].epoch == 2);
+    EXPECT(rows.dropped == 3 && !rows.moved);
     EXPECT(rows.list[0].step == 5 && rows.list[0].given == 0x5d && rows.list[0].value[0] == 0.5);
     EXPECT(isnan(rows.list[0].value[1]) && isnan(rows.list[0].value[2]));
     EXPECT(rows.list[0].value[3] == -INFINITY);
@@ -95,7 +102,7 @@ static void test_csv_goes_on(void)
     EXPECT(holds("metrics.csv", text));
 
     EXPECT_OK(rg_csv_continue(&csv, scratch("other.csv"), path, 1, &rows)); /* in another folder */
-    EXPECT(rows.count == 1);
+    EXPECT(rows.count == 1 && rows.dropped == 0 && rows.moved);
     rg_metric_rows_release(&rows);
     EXPECT_OK(rg_metric_file_close(&csv));
     EXPECT(holds("metrics.csv", text));
@@ -109,6 +116,84 @@ static void test_csv_goes_on(void)
     scratch_write("metrics.csv", "somebody's notes\n", 17);
     EXPECT_FAILS(rg_csv_continue(&csv, path, path, 1, &rows), RG_MALFORMED, "left alone");
     EXPECT(csv.file < 0 && rows.list == NULL && holds("metrics.csv", "somebody's notes\n"));
+    scratch_remove("metrics.csv");
+}
+
+/* Opens a table behind epoch `last` that is to begin as another does; what it then holds. */
+static void continues(const char *here, const char *there, int64_t last, size_t dropped,
+                      const char *wanted)
+{
+    rg_metric_file csv;
+    rg_metric_rows rows;
+    char path[512], from[512];
+    snprintf(path, sizeof path, "%s", scratch(here));
+    snprintf(from, sizeof from, "%s", scratch(there));
+    EXPECT_OK(rg_csv_continue(&csv, path, from, last, &rows));
+    EXPECT(rows.dropped == dropped);
+    EXPECT_OK(rg_metric_file_close(&csv));
+    rg_metric_rows_release(&rows);
+    EXPECT(holds(here, wanted));
+}
+
+static void refuses(const char *here, const char *there, const char *says)
+{
+    rg_metric_file csv;
+    rg_metric_rows rows;
+    char path[512], from[512], before[1024] = { 0 };
+    scratch_read(here, before, sizeof before - 1);
+    snprintf(path, sizeof path, "%s", scratch(here));
+    snprintf(from, sizeof from, "%s", scratch(there));
+    EXPECT_FAILS(rg_csv_continue(&csv, path, from, 2, &rows), RG_INVALID_STATE, says);
+    EXPECT(csv.file < 0 && rows.list == NULL && holds(here, before));
+}
+
+static void write_table(const char *name, const char *rows)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "%s%s", header, rows);
+    scratch_write(name, text, strlen(text));
+}
+
+/* A run that goes on in another folder, where a table may be already. */
+static void test_csv_in_another_folder(void)
+{
+    char two[1024];
+    snprintf(two, sizeof two, "%s1,5,,,,,,,\r\n2,6,,,,,,,\r\n", header);
+    write_table("from.csv", "1,5,,,,,,,\r\n2,6,,,,,,,\r\n3,7,,,,,,,\r\n");
+    write_table("to.csv", "");
+    continues("to.csv", "from.csv", 2, 0, two);
+    write_table("to.csv", "1,5,,,,,,,\r\n2,6,,,,,,,\r\n3,8,,,,,,,\r\n4,9,,,,,,,\r\n");
+    continues("to.csv", "from.csv", 2, 2, two); /* it has gone on there before */
+    write_table("to.csv", "1,5,,,,,,,\r\n2,7,,,,,,,\r\n");
+    refuses("to.csv", "from.csv", "to.csv: it holds rows of another run");
+    write_table("to.csv", "1,5,,,,,,,\r\n");
+    refuses("to.csv", "from.csv", "rows of another run");
+    write_table("from.csv", ""); /* nothing tells whose rows they are */
+    refuses("to.csv", "from.csv", "rows of another run");
+
+    write_table("to.csv", "1,5,,,,,,,\r\n2,6,,,,,,,\r\n3,8,,,,,,,\r\n");
+    scratch_write("from.csv", "", 0); /* as if it were missing */
+    continues("to.csv", "from.csv", 2, 1, two);
+    scratch_remove("from.csv");
+    continues("to.csv", "from.csv", 2, 0, two);
+    scratch_remove("to.csv");
+}
+
+/* Epochs count from 1: what is called 0 is a note. */
+static void test_csv_epoch_0(void)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "%s0,0,,,,,,,\r\n1,5,,,,,,,\r\n0,0,,,,,,,\r\n", header);
+    scratch_write("metrics.csv", text, strlen(text));
+    rg_metric_file csv;
+    rg_metric_rows rows;
+    char path[512];
+    snprintf(path, sizeof path, "%s", scratch("metrics.csv"));
+    EXPECT_OK(rg_csv_continue(&csv, path, path, 1, &rows));
+    EXPECT(rows.count == 1 && rows.list[0].epoch == 1 && rows.dropped == 0);
+    EXPECT_OK(rg_metric_file_close(&csv));
+    rg_metric_rows_release(&rows);
+    EXPECT(holds("metrics.csv", text));
     scratch_remove("metrics.csv");
 }
 
@@ -230,6 +315,12 @@ static void check_events(const uint8_t *data, size_t size)
     EXPECT(time.number == 1 && time.type == 1 && seconds == 1700000000.5);
     EXPECT(version.number == 3 && is_text(version, "brain.Event:2"));
 
+    length = read_record(data, size, &at, &message); /* steps from 7 on are told anew */
+    EXPECT(length > 0);
+    in = message;
+    read_field(&in);
+    const field from = read_field(&in), log = read_field(&in);
+    EXPECT(from.number == 2 && from.value == 7 && log.number == 7 && is_text(log, "\x08\x01"));
     length = read_record(data, size, &at, &message);
     EXPECT(length > 0 && scalar(message, length, "loss/train") == 0.25);
     EXPECT(isnan(scalar(message, length, "loss/validation")));
@@ -255,8 +346,8 @@ static void test_events(void)
     rg_metric_file events, other;
     rg_metric_row row = { .epoch = 1, .step = 10 };
     EXPECT(rg_crc32c("123456789", 9) == 0xe3069283u && rg_crc32c("", 0) == 0);
-    EXPECT_OK(rg_events_open(&events, scratch_folder, 1700000000.5));
-    EXPECT_OK(rg_events_open(&other, scratch_folder, 1700000000.5)); /* beside the first */
+    EXPECT_OK(rg_events_open(&events, scratch_folder, 1700000000.5, 7));
+    EXPECT_OK(rg_events_open(&other, scratch_folder, 1700000000.5, 7)); /* beside the first */
     EXPECT_OK(rg_metric_file_close(&other));
     rg_metric_set(&row, RG_METRIC_TRAIN_LOSS, 0.25);
     EXPECT_OK(rg_events_add(&events, &row, 1700000001));
@@ -268,13 +359,14 @@ static void test_events(void)
 
     for (; find_events(name); files++) {
         const size_t size = scratch_read(name, data, sizeof data);
-        if (size > 64)
+        if (size > 100)
             check_events(data, size);
         scratch_remove(name);
     }
     EXPECT(files == 2);
-    EXPECT_FAILS(rg_events_open(&events, "/nonexistent", 1), RG_IO, "/nonexistent: an event file");
-    EXPECT_FAILS(rg_events_open(&events, scratch_folder, NAN), RG_INVALID_ARGUMENT, "second");
+    EXPECT_FAILS(rg_events_open(&events, "/nonexistent", 1, 0), RG_IO,
+                 "/nonexistent: an event file");
+    EXPECT_FAILS(rg_events_open(&events, scratch_folder, NAN, 0), RG_INVALID_ARGUMENT, "second");
     EXPECT(events.file < 0);
 }
 
@@ -285,7 +377,7 @@ static void write_run(const char *folder)
     rg_metric_file csv, events;
     snprintf(path, sizeof path, "%s/metrics.csv", folder);
     EXPECT_OK(rg_csv_open(&csv, path));
-    EXPECT_OK(rg_events_open(&events, folder, 1700000000));
+    EXPECT_OK(rg_events_open(&events, folder, 1700000000, 0));
     for (int i = 1; i <= 20; i++) {
         rg_metric_row row = { .epoch = i, .step = 100 * i };
         for (int k = 0; k < RG_METRICS; k++)
@@ -309,6 +401,8 @@ int main(int count, char **arguments)
     test_csv();
     test_csv_continues();
     test_csv_goes_on();
+    test_csv_in_another_folder();
+    test_csv_epoch_0();
     test_events();
     scratch_end();
     return rg_test_report();

@@ -203,6 +203,23 @@ class GoingOn(Case):
         run(*self.small("--model", "mlp", "--epochs", "3", "--stop", "1", "--out", self.path("out"), *words))
         return ("train", "--resume", self.checkpoint("out"))
 
+    def shown(self, out):
+        """Steps that TensorBoard has after reading the files of events in their order, as their times say."""
+        folder = self.path(out)
+        files = [name for name in os.listdir(folder) if name.startswith("events.out.tfevents.")]
+        steps = []
+        for name in sorted(files, key=lambda name: os.stat(os.path.join(folder, name)).st_mtime_ns):
+            data = read(os.path.join(folder, name))
+            while data:
+                length = struct.unpack("<Q", data[:8])[0]
+                event, data = data[12 : 12 + length], data[16 + length :]
+                step = event[10] if event[9] == 0x10 else 0  # small enough for one byte
+                if event[-4:] == b"\x3a\x02\x08\x01":  # a start: these and later steps are taken again
+                    steps = [old for old in steps if old < step]
+                elif event[9] == 0x10:
+                    steps.append(step)
+        return steps
+
     def test_killed_before_checkpoint(self):
         """The row of an epoch is there, its checkpoint is not."""
         resume = self.cut()
@@ -228,6 +245,64 @@ class GoingOn(Case):
         self.assertEqual(self.epochs("other"), [1, 2, 3])
         self.assertEqual(self.reported("other"), [1, 2, 3])
         self.assertEqual(read(self.path("out", "metrics.csv")), before)
+
+    def test_a_used_folder(self):
+        """A table of another run is not replaced by one that goes on, nor are somebody's notes by any."""
+        resume = self.cut()
+        run(*self.small("--model", "mlp", "--epochs", "1", "--seed", "9", "--out", self.path("other")))
+        names = ("metrics.csv", "checkpoint.safetensors", "report.html")
+        before = [read(self.path("other", name)) for name in names]
+        self.refuses(*resume, "--out", self.path("other"), says=("other/metrics.csv", "rows of another run"))
+        self.assertEqual(before, [read(self.path("other", name)) for name in names])
+        with open(self.path("other", "metrics.csv"), "w", encoding="utf-8") as file:
+            file.write("my own notes\n")
+        for words in (resume, self.small("--epochs", "1")):
+            self.refuses(*words, "--out", self.path("other"), says=("other/metrics.csv", "left alone"))
+        self.assertEqual(read(self.path("other", "metrics.csv")), b"my own notes\n")
+
+    def test_again_in_another_folder(self):
+        """As after a run there that was killed."""
+        resume = self.cut()
+        words = (*resume, "--out", self.path("other"))
+        run(*words, "--stop", "2")
+        output, _ = run(*words)
+        self.assertIn("other/metrics.csv: rows behind epoch 1 are dropped", output)
+        self.assertEqual(self.epochs("other"), [1, 2, 3])
+        self.assertEqual(self.reported("other"), [1, 2, 3])
+
+    def test_empty_table(self):
+        """An empty one is as none."""
+        resume = self.cut()
+        run(*resume, "--out", self.path("out"))
+        shutil.copytree(self.path("out"), self.path("other"))
+        with open(self.path("out", "metrics.csv"), "w", encoding="utf-8"):
+            pass
+        run(*resume, "--epochs", "4", "--out", self.path("other"))
+        self.assertEqual(self.epochs("other"), [1, 2, 3, 4])
+        self.assertEqual(self.reported("other"), [1, 2, 3, 4])
+
+    def test_epoch_0(self):
+        """Nobody writes such a row; it is kept as a note, and hides no epoch."""
+        resume = self.cut()
+        with open(self.path("out", "metrics.csv"), "a", encoding="utf-8", newline="") as file:
+            file.write("0,0,,,,,,,\r\n")
+        run(*resume, "--out", self.path("out"))
+        self.assertEqual(self.epochs("out"), [1, 0, 2, 3])
+        self.assertEqual(self.reported("out"), [1, 2, 3])
+
+    def test_events(self):
+        """TensorBoard shows each epoch once, whatever was told before."""
+        resume = self.cut()
+        self.assertEqual(self.shown("out"), [8])
+        shutil.copy(self.checkpoint("out"), self.path("old.safetensors"))
+        run(*resume, "--out", self.path("out"))
+        self.assertEqual(self.shown("out"), [8, 16, 24])
+        run("train", "--resume", self.path("old.safetensors"), "--out", self.path("out"))
+        self.assertEqual(self.shown("out"), [8, 16, 24])
+        run(*resume, "--epochs", "4", "--out", self.path("other"))
+        self.assertEqual(self.shown("other"), [8, 16, 24, 32])
+        run(*self.small("--model", "mlp", "--epochs", "1", "--out", self.path("out")))  # a new run
+        self.assertEqual(self.shown("out"), [8])
 
     def test_nothing_left(self):
         """A run that is over can be resumed: it tests and reports."""

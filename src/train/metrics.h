@@ -40,25 +40,31 @@ typedef struct rg_metric_file {
 /* "epoch,step,train_loss,…", RFC 4180. A file that is there already is continued if its first line
  * is the same, otherwise refused; half a row at its end, left by a crash, is removed. */
 rg_status rg_csv_open(rg_metric_file *csv, const char *path);
+/* The same for a run that starts anew: rows of the run before are removed. */
+rg_status rg_csv_start(rg_metric_file *csv, const char *path);
 rg_status rg_csv_add(rg_metric_file *csv, const rg_metric_row *row);
 
 /* Rows of a table. */
 typedef struct rg_metric_rows {
     rg_metric_row *list;
     size_t count, capacity;
+    size_t dropped; /* rows of later epochs that were there */
+    bool moved;     /* they come from a table in another place */
 } rg_metric_rows;
 void rg_metric_rows_release(rg_metric_rows *rows);
 
-/* Opens the table at `path` for a run that goes on behind epoch `last`: it begins as the table at
- * `from` does, which may be the same one or be missing, less the rows of later epochs: a run that
- * was killed, or has gone on from there before, has left them. The table is replaced whole or not
- * at all, and lines that are no rows are kept. `rows` receives those that are left. */
+/* Opens the table at `path` for a run that goes on behind epoch `last`. It begins as the table at
+ * `from` does, or where that is missing or empty as it does itself, less the rows of later epochs:
+ * a run that was killed, or has gone on from there before, has left them. Rows at `path` that do
+ * not begin with those of `from` are of another run, and are refused. The table is replaced whole
+ * or not at all, and lines that are no rows are kept. `rows` receives those that are left. */
 rg_status rg_csv_continue(rg_metric_file *csv, const char *path, const char *from, int64_t last,
                           rg_metric_rows *rows);
 
 /* Creates events.out.tfevents.<time>.<host>.<process>.<n> in a folder that exists. `time` is in
- * seconds since 1970. */
-rg_status rg_events_open(rg_metric_file *events, const char *folder, double time);
+ * seconds since 1970. What earlier files of the folder tell of `step` and those behind it counts no
+ * longer: a run that goes on from an older checkpoint takes these steps again. */
+rg_status rg_events_open(rg_metric_file *events, const char *folder, double time, int64_t step);
 
 /* Adds one event with a scalar for every value that is given: loss/train, accuracy/validation, … */
 rg_status rg_events_add(rg_metric_file *events, const rg_metric_row *row, double time);

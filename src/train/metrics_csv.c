@@ -85,6 +85,18 @@ rg_status rg_csv_open(rg_metric_file *csv, const char *path)
     return status;
 }
 
+rg_status rg_csv_start(rg_metric_file *csv, const char *path)
+{
+    struct stat info;
+    RG_TRY(rg_csv_open(csv, path));
+    const bool regular = fstat(csv->file, &info) == 0 && S_ISREG(info.st_mode);
+    if (!regular || ftruncate(csv->file, sizeof header - 1) == 0)
+        return RG_OK;
+    const int error = errno;
+    (void)rg_metric_file_close(csv);
+    return rg_fail(RG_IO, "%s: cannot be written: %s", path, strerror(error));
+}
+
 rg_status rg_csv_add(rg_metric_file *csv, const rg_metric_row *row)
 {
     rg_page page = { 0 };
@@ -133,7 +145,7 @@ static bool read_row(const char *line, size_t length, rg_metric_row *row)
             return false;
         row->given |= (uint32_t)(size > 0) << i;
     }
-    return *at == 0 && row->epoch >= 0;
+    return *at == 0 && row->epoch >= 1;
 }
 
 static rg_status keep_row(rg_metric_rows *rows, const rg_metric_row *row)
@@ -162,8 +174,10 @@ static rg_status keep_lines(const rg_bytes *table, int64_t last, rg_page *page,
             break;
         next = stop + 1;
         const bool is_row = read_row(at, (size_t)(stop - at), &row);
-        if (is_row && row.epoch > last)
+        if (is_row && row.epoch > last) {
+            rows->dropped++;
             continue;
+        }
         if (is_row)
             RG_TRY(keep_row(rows, &row));
         rg_page_add(page, at, (size_t)(next - at));
@@ -171,15 +185,61 @@ static rg_status keep_lines(const rg_bytes *table, int64_t last, rg_page *page,
     return page->status;
 }
 
-static rg_status copy_table(const rg_bytes *table, const char *path, const char *from, int64_t last,
-                            rg_metric_rows *rows)
+static rg_status read_table(const char *path, rg_bytes *table)
 {
+    enum { LIMIT = 1 << 28 };
     const size_t head = sizeof header - 1;
+    RG_TRY(rg_file_read(&rg_default_allocator, path, LIMIT, table));
+    if (table->size >= head && memcmp(table->data, header, head) == 0)
+        return RG_OK;
+    rg_bytes_release(&rg_default_allocator, table);
+    return rg_fail(RG_MALFORMED, "%s: does not begin as a file of metrics does, and is left alone",
+                   path);
+}
+
+/* The table at `path`, which others are to replace: it has no rows, or begins with theirs. */
+static rg_status check_replaced(const char *path, const rg_page *by, rg_metric_rows *rows)
+{
+    rg_bytes table;
     rg_page page = { 0 };
-    RG_CHECK(table->size >= head && memcmp(table->data, header, head) == 0, RG_MALFORMED,
-             "%s: does not begin as a file of metrics does, and is left alone", from);
-    const rg_status status = keep_lines(table, last, &page, rows);
-    if (status == RG_OK && (strcmp(path, from) != 0 || page.length != table->size))
+    rg_metric_rows old = { 0 };
+    RG_TRY(read_table(path, &table));
+    rg_status status = keep_lines(&table, INT64_MAX, &page, &old);
+    const bool same = status == RG_OK && rows->count > 0 && page.length >= by->length &&
+                      memcmp(page.text, by->text, by->length) == 0;
+    rows->dropped = same ? old.count - rows->count : 0;
+    if (status == RG_OK && old.count > 0 && !same)
+        status = rg_fail(RG_INVALID_STATE,
+                         "%s: it holds rows of another run, and is left alone: take another "
+                         "folder, or remove it",
+                         path);
+    rg_page_clear(&page);
+    rg_metric_rows_release(&old);
+    rg_bytes_release(&rg_default_allocator, &table);
+    return status;
+}
+
+/* Whether there is something at the path. */
+static bool has_table(const char *path, struct stat *info)
+{
+    return stat(path, info) == 0 && !(S_ISREG(info->st_mode) && info->st_size == 0);
+}
+
+static rg_status copy_table(const char *path, const char *from, int64_t last, rg_metric_rows *rows)
+{
+    struct stat here;
+    rg_bytes table;
+    rg_page page = { 0 };
+    RG_TRY(read_table(from, &table));
+    rg_status status = keep_lines(&table, last, &page, rows);
+    const bool changed = rows->moved || page.length != table.size;
+    rg_bytes_release(&rg_default_allocator, &table);
+    if (status == RG_OK && rows->moved) {
+        rows->dropped = 0; /* they stay where they are */
+        if (has_table(path, &here))
+            status = check_replaced(path, &page, rows);
+    }
+    if (status == RG_OK && changed)
         return rg_page_save(&page, path);
     rg_page_clear(&page);
     return status;
@@ -188,16 +248,14 @@ static rg_status copy_table(const rg_bytes *table, const char *path, const char 
 rg_status rg_csv_continue(rg_metric_file *csv, const char *path, const char *from, int64_t last,
                           rg_metric_rows *rows)
 {
-    enum { LIMIT = 1 << 28 };
-    struct stat info;
+    struct stat here, there;
     *csv = (rg_metric_file){ -1 };
     *rows = (rg_metric_rows){ 0 };
-    if (stat(from, &info) != 0 || (S_ISREG(info.st_mode) && info.st_size == 0))
-        return rg_csv_open(csv, path);
-    rg_bytes table;
-    RG_TRY(rg_file_read(&rg_default_allocator, from, LIMIT, &table));
-    rg_status status = copy_table(&table, path, from, last, rows);
-    rg_bytes_release(&rg_default_allocator, &table);
+    const bool old = has_table(path, &here), other = has_table(from, &there);
+    rows->moved = other && !(old && here.st_dev == there.st_dev && here.st_ino == there.st_ino);
+    rg_status status = RG_OK;
+    if (old || other)
+        status = copy_table(path, rows->moved ? from : path, last, rows);
     if (status == RG_OK)
         status = rg_csv_open(csv, path);
     if (status != RG_OK)

@@ -3,9 +3,11 @@
 /* Metrics as an event file of TensorBoard: records that each hold one protobuf message.
  *
  *      record   length u64, masked CRC of it u32, message, masked CRC of it u32; little-endian
- *      Event    1 wall_time double, 2 step int64, 3 file_version string, 5 summary Summary
+ *      Event    1 wall_time double, 2 step int64, 3 file_version string, 5 summary Summary,
+ *               7 session_log SessionLog
  *      Summary  1 value Value, repeated
- *      Value    1 tag string, 2 simple_value float */
+ *      Value    1 tag string, 2 simple_value float
+ *      SessionLog  1 status: 1 is the start of a run, which drops steps that were told before */
 #include "train/metrics.h"
 
 #include <errno.h>
@@ -96,6 +98,12 @@ static void put_time(message *m, double time)
     put_little(m, bits, 8);
 }
 
+static void put_step(message *m, int64_t step)
+{
+    put_key(m, 2, VARINT);
+    put_varint(m, (uint64_t)step);
+}
+
 static void put_scalar(message *summary, const char *tag, float value)
 {
     message one = { .size = 0 };
@@ -132,6 +140,17 @@ static rg_status write_version(rg_metric_file *events, double time)
     return write_record(events, &event);
 }
 
+static rg_status write_start(rg_metric_file *events, double time, int64_t step)
+{
+    message event = { .size = 0 }, log = { .size = 0 };
+    put_key(&log, 1, VARINT);
+    put_varint(&log, 1);
+    put_time(&event, time);
+    put_step(&event, step);
+    put_bytes(&event, 7, log.data, log.size);
+    return write_record(events, &event);
+}
+
 rg_status rg_events_add(rg_metric_file *events, const rg_metric_row *row, double time)
 {
     message event = { .size = 0 }, summary = { .size = 0 };
@@ -140,8 +159,7 @@ rg_status rg_events_add(rg_metric_file *events, const rg_metric_row *row, double
             put_scalar(&summary, tags[i], (float)row->value[i]);
     }
     put_time(&event, time);
-    put_key(&event, 2, VARINT);
-    put_varint(&event, (uint64_t)row->step);
+    put_step(&event, row->step);
     put_bytes(&event, 5, summary.data, summary.size);
     return write_record(events, &event);
 }
@@ -163,7 +181,7 @@ static void host_name(char *name, size_t capacity)
         snprintf(name, capacity, "host");
 }
 
-rg_status rg_events_open(rg_metric_file *events, const char *folder, double time)
+rg_status rg_events_open(rg_metric_file *events, const char *folder, double time, int64_t step)
 {
     *events = (rg_metric_file){ -1 };
     RG_CHECK_NOT_NULL(folder);
@@ -181,7 +199,9 @@ rg_status rg_events_open(rg_metric_file *events, const char *folder, double time
     }
     RG_CHECK(events->file >= 0, RG_IO, "%s: an event file cannot be created: %s", folder,
              strerror(errno));
-    const rg_status status = write_version(events, time);
+    rg_status status = write_version(events, time);
+    if (status == RG_OK)
+        status = write_start(events, time, step);
     if (status != RG_OK) {
         close(events->file);
         events->file = -1;
