@@ -213,21 +213,19 @@ static int check_request(const request *r, int ops, char **argv)
     return 0;
 }
 
+enum { PEERS_TEXT = 128 };
+
 /* "onednn,torch": those that are installed, and run on the device, are opened. */
 static int open_peers(bench *b, const char *names)
 {
     int opened = 0;
     for (const char *at = names; at != NULL && *at != 0;) {
         const size_t length = strcspn(at, ",");
-        const rg_peer *peer = NULL;
-        for (int i = 0; rg_peers[i] != NULL && peer == NULL; i++) {
-            if (strlen(rg_peers[i]->name) == length && memcmp(rg_peers[i]->name, at, length) == 0)
-                peer = rg_peers[i];
-        }
+        const rg_peer *peer = rg_peer_find(at, length);
+        char all[PEERS_TEXT];
         if (peer == NULL)
-            return rg_wrong("there is no peer '%.*s': there are onednn, libxsmm, openblas, torch, "
-                            "compile and cudnn",
-                            (int)length, at);
+            return rg_wrong("there is no peer '%.*s': there are %s", (int)length, at,
+                            rg_peers_text(false, ", ", all, sizeof all));
         bool again = false;
         for (int i = 0; i < opened; i++)
             again |= b->printer.peers[i] == peer;
@@ -286,6 +284,9 @@ static int run_bench(bench *b, int ops, char **argv)
 int rg_cmd_bench(int argc, char **argv)
 {
     request r = { .device = "cpu", .seconds = 0.6 };
+    char peers[PEERS_TEXT], against[PEERS_TEXT + 32];
+    snprintf(against, sizeof against, "%s, or several as onednn,torch",
+             rg_peers_text(false, ", ", peers, sizeof peers));
     const rg_option options[] = {
         { "device", RG_OPTION_TEXT, &r.device, "D", "device to time (default cpu)" },
         { "threads", RG_OPTION_COUNT, &r.threads, "N", "threads to use (default: all)" },
@@ -295,8 +296,7 @@ int rg_cmd_bench(int argc, char **argv)
         { "gradient", RG_OPTION_TEXT, &r.only, "INPUT",
           "the gradient of this input alone, by its name" },
         { "tf32", RG_OPTION_FLAG, &r.tf32, NULL, "let a GPU round f32 to TF32 in contractions" },
-        { "against", RG_OPTION_TEXT, &r.against, "PEERS",
-          "onednn, libxsmm, openblas, torch, compile, cudnn, or several as onednn,torch" },
+        { "against", RG_OPTION_TEXT, &r.against, "PEERS", against },
         { "seconds", RG_OPTION_REAL, &r.seconds, "S", "for each row (default 0.6)" },
         { "json", RG_OPTION_FLAG, &r.json, NULL, "one object per line" },
         { "help", RG_OPTION_FLAG, &r.help, NULL, "this text" },
@@ -310,8 +310,10 @@ int rg_cmd_bench(int argc, char **argv)
             "usage: retrograde bench [OP]...\n\n"
             "Times kernels in turns with plain loops that move the same bytes, with ordinary "
             "stores\nand with stores past the cache; the faster one is the limit. On a GPU these "
-            "are copies\nby CUDA and by a kernel. The peers: oneDNN on the CPU, cuDNN on a GPU, "
-            "PyTorch,\nand torch.compile of the formula.\n\n");
+            "are copies\nby CUDA and by a kernel. Peers are other libraries on the same rows:\n\n");
+        for (int i = 0; rg_peers[i] != NULL; i++)
+            printf("  %-15s %s\n", rg_peers[i]->name, rg_peers[i]->text);
+        puts("");
         rg_options_help(options);
         return 0;
     }

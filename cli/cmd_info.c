@@ -3,6 +3,7 @@
 /* `retrograde info`: version, devices, instruction sets, threads, build. */
 #include "cli/arguments.h"
 #include "cli/cli.h"
+#include "cli/peer_api.h"
 #include "cli/print_json.h"
 
 #include <retrograde/device.h>
@@ -10,12 +11,14 @@
 #include <stdio.h>
 #include <string.h>
 
+static char peers[128]; /* filled by the command */
+
 /* How the program was built; the values come from the build. */
 static const struct {
     const char *name, *value;
 } build[] = {
     { "compiler", RG_INFO_COMPILER },     { "type", RG_INFO_TYPE },
-    { "files", RG_INFO_FILES },           { "peers", RG_INFO_PEERS },
+    { "files", RG_INFO_FILES },           { "peers", peers },
     { "sanitizers", RG_INFO_SANITIZERS }, { "cuda", RG_INFO_CUDA },
 };
 enum { BUILD_LINES = sizeof build / sizeof build[0] };
@@ -104,6 +107,7 @@ int rg_cmd_info(int argc, char **argv)
         rg_options_help(options);
         return 0;
     }
+    rg_peers_text(true, " ", peers, sizeof peers);
     rg_device *cpu;
     if (rg_device_create("cpu", NULL, &cpu) != RG_OK)
         return rg_failed();

@@ -8,7 +8,8 @@
 #include "cli/bench_row.h"
 
 typedef struct rg_peer {
-    const char *name;
+    const char *name, *text; /* what it is, in some words */
+    bool built;              /* what it takes to build it was there */
     /* Starts it on the device, with as many threads; fails, with a sentence, where it is not
      * installed or does not run on such a device. */
     rg_status (*open)(const rg_device *device);
@@ -24,5 +25,21 @@ extern const rg_peer rg_peer_onednn, rg_peer_libxsmm, rg_peer_openblas, rg_peer_
 
 /* All peers, NULL at the end. */
 extern const rg_peer *const rg_peers[];
+/* The one of that name, or NULL. */
+const rg_peer *rg_peer_find(const char *name, size_t length);
+/* Their names, of all or of those in this build, with a text between each two; returns `text`. */
+const char *rg_peers_text(bool built, const char *between, char *text, size_t capacity);
+
+/* ---- for peers ---- */
+
+/* RG_UNSUPPORTED on any other device. */
+rg_status rg_peer_needs_cpu(const char *peer, const rg_device *device);
+/* Finds a function of a library, and puts it at `function`. */
+rg_status rg_peer_symbol(const char *peer, void *library, const char *name, void *function);
+
+/* One turn of a job, and the time of one call in it. */
+typedef rg_status rg_peer_turn(const void *job, double *ms);
+/* The median time of turns. The first one warms up; where it takes too long already, it counts. */
+rg_status rg_bench_time_peer(rg_peer_turn *turn, const void *job, double seconds, double *ms);
 
 #endif

@@ -2,7 +2,6 @@
 /* Copyright The retrograde authors */
 /* cuDNN, version 9, opened at run time, on the tensors of the row: the library, and timing. */
 #include "cli/peer_api.h"
-#include "core/clock.h"
 
 #if RG_HAVE_CUDNN
 #include "cli/peer_cudnn.h"
@@ -18,14 +17,6 @@ static cudnnHandle_t handle;
 static cudaStream_t stream;
 static cudaEvent_t before, after;
 
-static rg_status find(void *library, const char *name, void *function)
-{
-    void *found = dlsym(library, name);
-    RG_CHECK(found != NULL, RG_UNSUPPORTED, "cudnn: libcudnn.so.9 has no %s", name);
-    memcpy(function, &found, sizeof found);
-    return RG_OK;
-}
-
 static rg_status load(void)
 {
     const char *named = getenv("RG_CUDNN");
@@ -33,7 +24,7 @@ static rg_status load(void)
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* stays for good */
     RG_CHECK(library != NULL, RG_UNSUPPORTED,
              "cudnn is not installed: there is no %s; RG_CUDNN may name it", path);
-#define F(name) RG_TRY(find(library, "cudnn" #name, &rg_cudnn.name))
+#define F(name) RG_TRY(rg_peer_symbol("cudnn", library, "cudnn" #name, &rg_cudnn.name))
     RG_CUDNN_FUNCTIONS(F);
 #undef F
     return RG_OK;
@@ -115,21 +106,25 @@ static rg_status take_turn(const rg_cudnn_job *j, int32_t calls, double *ms)
     return RG_OK;
 }
 
-/* As many calls in a turn as ours; the first turns find out how many, and warm up. */
+typedef struct turns {
+    const rg_cudnn_job *job;
+    int32_t calls;
+} turns;
+
+static rg_status take_long_turn(const void *of, double *ms)
+{
+    const turns *t = of;
+    return take_turn(t->job, t->calls, ms);
+}
+
+/* As many calls in a turn as ours; the first turns find out how many. */
 static rg_status time_job(const rg_cudnn_job *j, double seconds, double *ms)
 {
-    enum { LEAST = 7, MOST = 4096, TRIAL = 8 };
-    static double times[MOST];
+    enum { TRIAL = 8 };
     RG_TRY(take_turn(j, 1, ms));
     RG_TRY(take_turn(j, TRIAL, ms));
-    const int32_t calls = rg_bench_calls_of(*ms);
-    RG_TRY(take_turn(j, calls, ms));
-    const double start = rg_seconds();
-    int32_t count = 0;
-    while (count < LEAST || (count < MOST && rg_seconds() - start < seconds))
-        RG_TRY(take_turn(j, calls, &times[count++]));
-    *ms = rg_bench_quantile(times, count, 0.5);
-    return RG_OK;
+    const turns t = { j, rg_bench_calls_of(*ms) };
+    return rg_bench_time_peer(take_long_turn, &t, seconds, ms);
 }
 
 static void release(rg_cudnn_job *j)
@@ -187,4 +182,9 @@ static void close_peer(void)
 }
 #endif
 
-const rg_peer rg_peer_cudnn = { "cudnn", open_peer, time_row, close_peer };
+const rg_peer rg_peer_cudnn = { .name = "cudnn",
+                                .text = "cuDNN 9 and cuBLASLt, on a GPU",
+                                .built = RG_HAVE_CUDNN,
+                                .open = open_peer,
+                                .time = time_row,
+                                .close = close_peer };

@@ -45,25 +45,17 @@ static struct functions {
 #undef F
 } xsmm; /* filled by open_peer */
 
-static rg_status find(void *library, const char *name, void *function)
-{
-    void *found = dlsym(library, name);
-    RG_CHECK(found != NULL, RG_UNSUPPORTED, "libxsmm: the library has no %s", name);
-    memcpy(function, &found, sizeof found);
-    return RG_OK;
-}
-
 /* ---- threads: it has none of its own ---- */
 
 enum { MOST_THREADS = 64 };
 
-typedef void work(void *job, int thread);
+typedef void work(const void *job, int thread);
 
 static struct team {
     int threads;
     pthread_t thread[MOST_THREADS];
     work *function;
-    void *job;
+    const void *job;
     _Atomic int turn, left;
     _Atomic bool stop;
 } team;
@@ -81,7 +73,7 @@ static void *member(void *number)
     }
 }
 
-static void run_all(work *function, void *job)
+static void run_all(work *function, const void *job)
 {
     team.function = function;
     team.job = job;
@@ -104,14 +96,13 @@ static rg_status open_peer(const rg_device *device)
 {
     const int32_t threads = rg_device_threads(device);
     const char *path = getenv("RG_LIBXSMM");
-    RG_CHECK(!rg_bench_on_gpu(device), RG_UNSUPPORTED, "libxsmm runs on the CPU alone, not on %s",
-             rg_device_name(device));
+    RG_TRY(rg_peer_needs_cpu("libxsmm", device));
     RG_CHECK(threads <= MOST_THREADS, RG_UNSUPPORTED, "libxsmm is asked for %d threads at most",
              MOST_THREADS);
     path = path != NULL ? path : RG_LIBXSMM_MODULE;
     void *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL); /* stays for good */
     RG_CHECK(library != NULL, RG_UNSUPPORTED, "libxsmm is not there: %s", dlerror());
-#define F(name) RG_TRY(find(library, "libxsmm_" #name, &xsmm.name))
+#define F(name) RG_TRY(rg_peer_symbol("libxsmm", library, "libxsmm_" #name, &xsmm.name))
     FUNCTIONS(F);
 #undef F
     xsmm.init();
@@ -154,7 +145,7 @@ typedef struct convolution {
     void *data[TENSORS], *scratch;
 } convolution;
 
-static void convolve(void *job, int thread)
+static void convolve(const void *job, int thread)
 {
     const convolution *c = job;
     xsmm.dnn_execute_st(c->layer, c->kind, 0, thread);
@@ -263,7 +254,7 @@ typedef struct product {
     void *a, *b, *c;
 } product;
 
-static void multiply(void *job, int thread)
+static void multiply(const void *job, int thread)
 {
     const product *p = job;
     xsmm.blocked_gemm_st(p->handle, p->a, p->b, p->c, 0, thread);
@@ -315,42 +306,33 @@ static void close_product(product *p)
 
 /* ---- timing ---- */
 
-static double take_turn(work *function, void *job)
-{
-    const double start = rg_seconds();
-    run_all(function, job);
-    return 1e3 * (rg_seconds() - start);
-}
+typedef struct job {
+    work *function;
+    const void *of;
+} job;
 
-/* The first run warms up; where it takes too long already, it counts. */
-static void time_job(work *function, void *job, double seconds, double *ms)
+static rg_status take_turn(const void *j, double *ms)
 {
-    enum { LEAST = 7, MOST = 4096 };
-    static double times[MOST];
     const double start = rg_seconds();
-    *ms = take_turn(function, job);
-    if (*ms >= 1e3 * seconds)
-        return;
-    int32_t count = 0;
-    while (count < LEAST || (count < MOST && rg_seconds() - start < seconds))
-        times[count++] = take_turn(function, job);
-    *ms = rg_bench_quantile(times, count, 0.5);
+    run_all(((const job *)j)->function, ((const job *)j)->of);
+    *ms = 1e3 * (rg_seconds() - start);
+    return RG_OK;
 }
 
 static rg_status time_row(const rg_bench_row *row, double seconds, double *ms)
 {
     if (strcmp(row->test->op->name, "conv") == 0) {
         convolution c = { 0 };
-        const rg_status status = prepare_convolution(row, &c);
+        rg_status status = prepare_convolution(row, &c);
         if (status == RG_OK)
-            time_job(convolve, &c, seconds, ms);
+            status = rg_bench_time_peer(take_turn, &(job){ convolve, &c }, seconds, ms);
         close_convolution(&c);
         return status;
     }
     product p = { 0 };
-    const rg_status status = prepare_product(row, &p);
+    rg_status status = prepare_product(row, &p);
     if (status == RG_OK)
-        time_job(multiply, &p, seconds, ms);
+        status = rg_bench_time_peer(take_turn, &(job){ multiply, &p }, seconds, ms);
     close_product(&p);
     return status;
 }
@@ -373,4 +355,9 @@ static void close_peer(void)
 }
 #endif
 
-const rg_peer rg_peer_libxsmm = { "libxsmm", open_peer, time_row, close_peer };
+const rg_peer rg_peer_libxsmm = { .name = "libxsmm",
+                                  .text = "libxsmm 1.17 with layouts of its own, on the CPU",
+                                  .built = RG_HAVE_LIBXSMM,
+                                  .open = open_peer,
+                                  .time = time_row,
+                                  .close = close_peer };

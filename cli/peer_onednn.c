@@ -17,25 +17,16 @@ rg_onednn_functions rg_onednn; /* filled by open_peer, as what follows */
 static dnnl_engine_t engine;
 static dnnl_stream_t stream;
 
-static rg_status find(void *library, const char *name, void *function)
-{
-    void *found = dlsym(library, name);
-    RG_CHECK(found != NULL, RG_UNSUPPORTED, "onednn: libdnnl.so.2 has no %s", name);
-    memcpy(function, &found, sizeof found);
-    return RG_OK;
-}
-
 static rg_status open_peer(const rg_device *device)
 {
     char text[16];
-    RG_CHECK(!rg_bench_on_gpu(device), RG_UNSUPPORTED, "onednn runs on the CPU alone, not on %s",
-             rg_device_name(device));
+    RG_TRY(rg_peer_needs_cpu("onednn", device));
     snprintf(text, sizeof text, "%d", rg_device_threads(device));
     setenv("OMP_NUM_THREADS", text, 1);
     setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16", 0); /* its tile code traps on some machines */
     void *library = dlopen("libdnnl.so.2", RTLD_NOW | RTLD_LOCAL); /* stays for good */
     RG_CHECK(library != NULL, RG_UNSUPPORTED, "onednn is not installed: there is no libdnnl.so.2");
-#define F(name) RG_TRY(find(library, "dnnl_" #name, &rg_onednn.name))
+#define F(name) RG_TRY(rg_peer_symbol("onednn", library, "dnnl_" #name, &rg_onednn.name))
     RG_ONEDNN_FUNCTIONS(F);
 #undef F
     RG_CHECK(rg_onednn.engine_create(&engine, dnnl_cpu, 0) == dnnl_success &&
@@ -156,27 +147,12 @@ rg_status rg_onednn_run_forward(rg_onednn_job *j, const dnnl_memory_desc_t *x,
 
 /* ---- timing ---- */
 
-static rg_status take_turn(const rg_onednn_job *j, double *ms)
+static rg_status take_turn(const void *job, double *ms)
 {
+    const rg_onednn_job *j = job;
     const double start = rg_seconds();
     RG_TRY(execute(j, j->primitive, j->count, j->arguments));
     *ms = 1e3 * (rg_seconds() - start);
-    return RG_OK;
-}
-
-/* The first run warms up; where it takes too long already, it counts. */
-static rg_status time_job(const rg_onednn_job *j, double seconds, double *ms)
-{
-    enum { LEAST = 7, MOST = 4096 };
-    static double times[MOST];
-    const double start = rg_seconds();
-    RG_TRY(take_turn(j, ms));
-    if (*ms >= 1e3 * seconds)
-        return RG_OK;
-    int32_t count = 0;
-    while (count < LEAST || (count < MOST && rg_seconds() - start < seconds))
-        RG_TRY(take_turn(j, &times[count++]));
-    *ms = rg_bench_quantile(times, count, 0.5);
     return RG_OK;
 }
 
@@ -187,7 +163,7 @@ static rg_status time_layout(const rg_bench_row *row, int layout, double seconds
     rg_status status = rg_onednn_prepare(&j);
     *layouts = j.layouts;
     if (status == RG_OK)
-        status = time_job(&j, seconds, ms);
+        status = rg_bench_time_peer(take_turn, &j, seconds, ms);
     for (int i = 0; i < j.count; i++)
         rg_onednn.memory_destroy(j.arguments[i].memory);
     rg_onednn.primitive_destroy(j.primitive);
@@ -231,4 +207,9 @@ static void close_peer(void)
 }
 #endif
 
-const rg_peer rg_peer_onednn = { "onednn", open_peer, time_row, close_peer };
+const rg_peer rg_peer_onednn = { .name = "onednn",
+                                 .text = "oneDNN 2, on the CPU",
+                                 .built = RG_HAVE_ONEDNN,
+                                 .open = open_peer,
+                                 .time = time_row,
+                                 .close = close_peer };

@@ -20,73 +20,62 @@ typedef void gemm_f64(int order, int a_turned, int b_turned, int m, int n, int k
 static gemm_f32 *in_float; /* filled by open_peer */
 static gemm_f64 *in_double;
 
-static rg_status find(void *library, const char *name, void *function)
-{
-    void *found = dlsym(library, name);
-    RG_CHECK(found != NULL, RG_UNSUPPORTED, "openblas: libopenblas.so.0 has no %s", name);
-    memcpy(function, &found, sizeof found);
-    return RG_OK;
-}
-
 static rg_status open_peer(const rg_device *device)
 {
     void (*set_threads)(int count) = NULL;
-    RG_CHECK(!rg_bench_on_gpu(device), RG_UNSUPPORTED, "openblas runs on the CPU alone, not on %s",
-             rg_device_name(device));
+    RG_TRY(rg_peer_needs_cpu("openblas", device));
     void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL); /* stays for good */
     RG_CHECK(library != NULL, RG_UNSUPPORTED,
              "openblas is not installed: there is no libopenblas.so.0");
-    RG_TRY(find(library, "cblas_sgemm", &in_float));
-    RG_TRY(find(library, "cblas_dgemm", &in_double));
-    RG_TRY(find(library, "openblas_set_num_threads", &set_threads));
+    RG_TRY(rg_peer_symbol("openblas", library, "cblas_sgemm", &in_float));
+    RG_TRY(rg_peer_symbol("openblas", library, "cblas_dgemm", &in_double));
+    RG_TRY(rg_peer_symbol("openblas", library, "openblas_set_num_threads", &set_threads));
     set_threads(rg_device_threads(device));
     return RG_OK;
 }
 
-static void run(const rg_peer_product *p, rg_dtype dtype)
+typedef struct job {
+    rg_peer_product product;
+    rg_dtype dtype;
+} job;
+
+static rg_status take_turn(const void *of, double *ms)
 {
+    const job *j = of;
+    const rg_peer_product *p = &j->product;
     const int m = (int)p->rows, n = (int)p->columns, k = (int)p->inner;
     const int a_step = p->a_turned ? m : k, b_step = p->b_turned ? k : n;
     const int a_as = p->a_turned ? TURNED : AS_IT_IS, b_as = p->b_turned ? TURNED : AS_IT_IS;
     const void *a = rg_tensor_data(p->a), *b = rg_tensor_data(p->b);
     void *c = rg_tensor_data(p->c);
-    if (dtype == RG_F64)
+    const double start = rg_seconds();
+    if (j->dtype == RG_F64)
         in_double(ROW_MAJOR, a_as, b_as, m, n, k, 1, a, a_step, b, b_step, 0, c, n);
     else
         in_float(ROW_MAJOR, a_as, b_as, m, n, k, 1, a, a_step, b, b_step, 0, c, n);
+    *ms = 1e3 * (rg_seconds() - start);
+    return RG_OK;
 }
 
-static double take_turn(const rg_peer_product *p, rg_dtype dtype)
-{
-    const double start = rg_seconds();
-    run(p, dtype);
-    return 1e3 * (rg_seconds() - start);
-}
-
-/* The first run warms up; where it takes too long already, it counts. */
 static rg_status time_row(const rg_bench_row *row, double seconds, double *ms)
 {
-    enum { LEAST = 7, MOST = 4096 };
-    static double times[MOST];
-    rg_peer_product p;
-    RG_TRY(rg_peer_product_find(row, "openblas", &p));
+    job j = { .dtype = row->dtype };
+    const rg_peer_product *p = &j.product;
+    RG_TRY(rg_peer_product_find(row, "openblas", &j.product));
     RG_CHECK(row->dtype == RG_F32 || row->dtype == RG_F64, RG_UNSUPPORTED,
              "openblas is asked for f32 and f64 alone");
-    RG_CHECK(p.rows < INT_MAX && p.columns < INT_MAX && p.inner < INT_MAX && !p.relu,
+    RG_CHECK(p->rows < INT_MAX && p->columns < INT_MAX && p->inner < INT_MAX && !p->relu,
              RG_UNSUPPORTED, "openblas is asked for products alone");
-    const double start = rg_seconds();
-    *ms = take_turn(&p, row->dtype);
-    if (*ms >= 1e3 * seconds)
-        return RG_OK;
-    int32_t count = 0;
-    while (count < LEAST || (count < MOST && rg_seconds() - start < seconds))
-        times[count++] = take_turn(&p, row->dtype);
-    *ms = rg_bench_quantile(times, count, 0.5);
-    return RG_OK;
+    return rg_bench_time_peer(take_turn, &j, seconds, ms);
 }
 
 static void close_peer(void)
 {
 }
 
-const rg_peer rg_peer_openblas = { "openblas", open_peer, time_row, close_peer };
+const rg_peer rg_peer_openblas = { .name = "openblas",
+                                   .text = "products of matrices by OpenBLAS, on the CPU",
+                                   .built = true,
+                                   .open = open_peer,
+                                   .time = time_row,
+                                   .close = close_peer };

@@ -248,12 +248,15 @@ static void close_compiled(void)
     stop(&compiled);
 }
 
-const rg_peer rg_peer_torch = { "torch", open_torch, time_torch, close_torch };
-const rg_peer rg_peer_compile = { "compile", open_compiled, time_compiled, close_compiled };
-const rg_peer *const rg_peers[] = { &rg_peer_onednn,
-                                    &rg_peer_libxsmm,
-                                    &rg_peer_openblas,
-                                    &rg_peer_torch,
-                                    &rg_peer_compile,
-                                    &rg_peer_cudnn,
-                                    NULL };
+const rg_peer rg_peer_torch = { .name = "torch",
+                                .text = "kernels of PyTorch",
+                                .built = true,
+                                .open = open_torch,
+                                .time = time_torch,
+                                .close = close_torch };
+const rg_peer rg_peer_compile = { .name = "compile",
+                                  .text = "the formula by torch.compile",
+                                  .built = true,
+                                  .open = open_compiled,
+                                  .time = time_compiled,
+                                  .close = close_compiled };

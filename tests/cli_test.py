@@ -292,6 +292,11 @@ class InfoTest(ProgramTest):
         self.assertEqual((told["threads"], told["rung"], told["devices"][0]), (3, "base", "cpu"))
         self.assertIn("type", told["build"])
         self.assertIn("cuda", told["build"])
+        peers = told["build"]["peers"].split()
+        self.assertLessEqual({"openblas", "torch", "compile"}, set(peers))
+        self.refused(2, "bench", "--against", "wibble", words=("wibble", *peers))
+        for peer in peers:
+            self.assertIn("  %s " % peer, self.works("bench", "--help").stdout)
         self.assertEqual([about["name"] for about in told["about"]], told["devices"])
         self.assertEqual(told["about"][0]["text"], "3 threads, base")
         self.refused(2, "info", "more", words=("more",))
