@@ -82,7 +82,9 @@ static void print_manual(void)
         "130 if training was\ninterrupted.\n.SH ENVIRONMENT\n.TP\n.B RG_THREADS\nhow many threads "
         "of the CPU share a kernel\n.TP\n.B RG_CPU\nthe highest instruction set to use: base, "
         "avx2, avx512\n.TP\n.B RG_PYTHON\nthe interpreter that the peers torch and compile of "
-        "bench start\n.TP\n.B RG_CUDNN\nthe library that the peer cudnn of bench opens");
+        "bench start\n.TP\n.B RG_CUDNN\nthe library that the peer cudnn of bench opens\n.TP\n"
+        ".B RG_LIBXSMM\nthe module that the peer libxsmm of bench opens: a shared library of all of "
+        "libxsmm\n1.17; without it peer_libxsmm.so beside the program");
 }
 
 /* ---- completions ---- */

@@ -16,7 +16,9 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* ---- the library ---- */
 
@@ -92,19 +94,35 @@ static void close_peer(void)
     team.threads = 0;
 }
 
-static rg_status open_peer(const rg_device *device)
+/* The module that the build makes stands beside the program; RG_LIBXSMM names another. */
+static rg_status load(void)
 {
-    const int32_t threads = rg_device_threads(device);
-    const char *path = getenv("RG_LIBXSMM");
-    RG_TRY(rg_peer_needs_cpu("libxsmm", device));
-    RG_CHECK(threads <= MOST_THREADS, RG_UNSUPPORTED, "libxsmm is asked for %d threads at most",
-             MOST_THREADS);
-    path = path != NULL ? path : RG_LIBXSMM_MODULE;
+    static const char module[] = "peer_libxsmm.so";
+    char path[PATH_MAX + sizeof module];
+    const char *named = getenv("RG_LIBXSMM");
+    if (named != NULL && named[0] != 0) {
+        snprintf(path, sizeof path, "%s", named);
+    } else {
+        const ssize_t length = readlink("/proc/self/exe", path, PATH_MAX);
+        const char *slash = length > 0 ? memrchr(path, '/', (size_t)length) : NULL;
+        memcpy(path + (slash != NULL ? slash + 1 - path : 0), module, sizeof module);
+    }
     void *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL); /* stays for good */
-    RG_CHECK(library != NULL, RG_UNSUPPORTED, "libxsmm is not there: %s", dlerror());
+    RG_CHECK(library != NULL, RG_UNSUPPORTED,
+             "libxsmm is not installed: there is no %s; RG_LIBXSMM may name it", path);
 #define F(name) RG_TRY(rg_peer_symbol("libxsmm", library, "libxsmm_" #name, &xsmm.name))
     FUNCTIONS(F);
 #undef F
+    return RG_OK;
+}
+
+static rg_status open_peer(const rg_device *device)
+{
+    const int32_t threads = rg_device_threads(device);
+    RG_TRY(rg_peer_needs_cpu("libxsmm", device));
+    RG_CHECK(threads <= MOST_THREADS, RG_UNSUPPORTED, "libxsmm is asked for %d threads at most",
+             MOST_THREADS);
+    RG_TRY(load());
     xsmm.init();
     atomic_store(&team.stop, false);
     atomic_store(&team.turn, 0);
