@@ -49,6 +49,41 @@ static bool keeps(const char *name, const char *kept, const char *wanted)
     return strcmp(kept, wanted) == 0;
 }
 
+/* What the checkpoint says of the options; `kept` is to be freed when they are no longer used. */
+static rg_status read_kept(rg_train_request *request, char **kept)
+{
+    const char *path = request->resume;
+    rg_checkpoint checkpoint;
+    rg_safetensors *file;
+    RG_TRY(rg_checkpoint_open(path, &checkpoint, &file));
+    rg_safetensors_close(file);
+    *kept = checkpoint.options;
+    checkpoint.options = NULL;
+    const rg_dtype dtype = checkpoint.network.dtype;
+    rg_checkpoint_release(&checkpoint);
+    rg_status status = rg_train_options_read(request, *kept);
+    rg_train_request checked = *request;
+    checked.threads = 0; /* which are of this run, and checked with it */
+    if (status == RG_OK)
+        status = rg_train_options_check(&checked);
+    if (status == RG_OK && strcmp(request->dtype, rg_dtype_name(dtype)) != 0)
+        status = rg_fail(RG_MALFORMED, "its option dtype is %s, its network is in %s",
+                         request->dtype, rg_dtype_name(dtype));
+    if (status != RG_OK)
+        rg_error_prefix("%s: ", path);
+    return status;
+}
+
+static bool keeps_all(const rg_train_request *before, const rg_train_request *request)
+{
+    if (before->accumulate != request->accumulate)
+        rg_wrong("--accumulate cannot change when a run is resumed");
+    return before->accumulate == request->accumulate &&
+           keeps("model", before->model, request->model) &&
+           keeps("optimizer", before->optimizer, request->optimizer) &&
+           keeps("dtype", before->dtype, request->dtype);
+}
+
 /* Options of the checkpoint hold where the command line has none. */
 static int take_options(rg_train_request *request, rg_option options[], int argc, char **argv,
                         char **kept)
@@ -57,39 +92,23 @@ static int take_options(rg_train_request *request, rg_option options[], int argc
     if (again == NULL)
         return rg_wrong("out of memory");
     memcpy(again, argv, (size_t)argc * sizeof *again);
-    int left = rg_options_take(options, argc, argv, NULL, NULL);
+    int left = rg_options_take(options, argc, argv, NULL, NULL), failed = 0;
     if (left >= 0 && request->resume != NULL) {
-        rg_checkpoint checkpoint;
-        rg_safetensors *file;
-        const char *path = request->resume;
-        if (rg_checkpoint_open(path, &checkpoint, &file) != RG_OK) {
-            free(again);
-            return rg_failed();
-        }
-        rg_safetensors_close(file);
-        *kept = checkpoint.options;
-        checkpoint.options = NULL;
-        rg_checkpoint_release(&checkpoint);
-        if (rg_train_options_read(request, *kept) != RG_OK) {
-            free(again);
-            fprintf(stderr, "retrograde: %s: %s\n", path, rg_error_text());
-            return 1;
-        }
+        failed = read_kept(request, kept) != RG_OK ? rg_failed() : 0;
         const rg_train_request before = *request;
-        left = rg_options_take(options, argc, again, NULL, NULL);
-        if (left == 0 && !(keeps("model", before.model, request->model) &&
-                           keeps("optimizer", before.optimizer, request->optimizer) &&
-                           keeps("dtype", before.dtype, request->dtype)))
+        if (failed == 0)
+            left = rg_options_take(options, argc, again, NULL, NULL);
+        if (failed == 0 && left == 0 && !keeps_all(&before, request))
             left = -1;
-        if (left == 0 && before.accumulate != request->accumulate) {
-            rg_wrong("--accumulate cannot change when a run is resumed");
-            left = -1;
-        }
     }
-    if (left > 0)
-        rg_wrong("'%s' is no option; see --help", argv[0]);
     free(again);
-    return left == 0 && rg_train_options_check(request) ? 0 : 2;
+    if (failed != 0)
+        return failed;
+    if (left > 0)
+        return rg_wrong("'%s' is no option; see --help", argv[0]);
+    if (left == 0 && rg_train_options_check(request) != RG_OK)
+        return rg_wrong("%s", rg_error_text());
+    return left == 0 ? 0 : 2;
 }
 
 static int train(rg_train_request *request, const char *command)

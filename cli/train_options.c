@@ -193,35 +193,29 @@ static bool is_line(const char *text)
     return strlen(text) < 4000 && strpbrk(text, "\r\n") == NULL && rg_text_is_utf8(text);
 }
 
-bool rg_train_options_check(const rg_train_request *q)
+rg_status rg_train_options_check(const rg_train_request *q)
 {
+    const rg_status wrong = RG_INVALID_ARGUMENT;
     rg_dtype dtype;
-    if (!is_line(q->data) || !is_line(q->model)) {
-        rg_wrong("--data and --model are paths of one line in UTF-8, of less than 4000 bytes");
-        return false;
-    }
+    RG_CHECK(is_line(q->data) && is_line(q->model), wrong,
+             "--data and --model are paths of one line in UTF-8, of less than 4000 bytes");
     for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
         int64_t value;
         memcpy(&value, (const char *)q + bounds[i].offset, sizeof value);
-        if (value < bounds[i].low || value > bounds[i].high) {
-            rg_wrong("--%s is %" PRId64 "; it goes from %" PRId64 " to %" PRId64, bounds[i].name,
-                     value, bounds[i].low, bounds[i].high);
-            return false;
-        }
+        RG_CHECK(value >= bounds[i].low && value <= bounds[i].high, wrong,
+                 "--%s is %" PRId64 "; it goes from %" PRId64 " to %" PRId64, bounds[i].name, value,
+                 bounds[i].low, bounds[i].high);
     }
-    if (find_name(optimizers, q->optimizer) < 0)
-        rg_wrong("there is no optimizer '%s'; there are sgd, rmsprop, adam", q->optimizer);
-    else if (find_name(schedules, q->schedule) < 0)
-        rg_wrong("there is no schedule '%s'; there are constant, step, cosine", q->schedule);
-    else if (rg_dtype_parse(q->dtype, &dtype) != RG_OK || !rg_dtype_is_data(dtype))
-        rg_wrong("--dtype is '%s'; it is f32, f64, bf16 or f16", q->dtype);
-    else if (q->validation >= 1)
-        rg_wrong("--validation is %g; less than all of the data can be held back", q->validation);
-    else if (q->momentum >= 1)
-        rg_wrong("--momentum is %g; it is less than 1", q->momentum);
-    else
-        return true;
-    return false;
+    RG_CHECK(find_name(optimizers, q->optimizer) >= 0, wrong,
+             "there is no optimizer '%s'; there are sgd, rmsprop, adam", q->optimizer);
+    RG_CHECK(find_name(schedules, q->schedule) >= 0, wrong,
+             "there is no schedule '%s'; there are constant, step, cosine", q->schedule);
+    RG_CHECK(rg_dtype_parse(q->dtype, &dtype) == RG_OK && rg_dtype_is_data(dtype), wrong,
+             "--dtype is '%s'; it is f32, f64, bf16 or f16", q->dtype);
+    RG_CHECK(q->validation < 1, wrong,
+             "--validation is %g; less than all of the data can be held back", q->validation);
+    RG_CHECK(q->momentum < 1, wrong, "--momentum is %g; it is less than 1", q->momentum);
+    return RG_OK;
 }
 
 double rg_train_rate(const rg_train_request *q, int64_t step, int64_t steps)

@@ -33,8 +33,8 @@ char *rg_train_options_text(rg_train_request *request);
 /* Sets them from such a text, which is changed and must outlive the request. */
 rg_status rg_train_options_read(rg_train_request *request, char *text);
 
-/* Checks what the table cannot, and prints what is wrong; false then. */
-bool rg_train_options_check(const rg_train_request *request);
+/* Checks what the table cannot. */
+rg_status rg_train_options_check(const rg_train_request *request);
 
 /* The rate of a step. */
 double rg_train_rate(const rg_train_request *request, int64_t step, int64_t steps);

@@ -97,26 +97,31 @@ static rg_status open_new(rg_train_run *run)
     return describe_data(run);
 }
 
-static rg_status resume(rg_train_run *run)
+static rg_status read_checkpoint(rg_train_run *run, const rg_safetensors *file)
 {
     const char *path = run->request->resume;
+    const rg_checkpoint *c = &run->checkpoint;
+    const rg_trainer_options options = rg_train_trainer_options(run->request, &c->network);
+    RG_TRY(rg_train_check_data(&c->network, &run->train.info, run->request->data));
+    RG_TRY(rg_checkpoint_read(path, file, c, run->device, &options, &run->model, &run->trainer));
+    rg_status status = rg_checkpoint_check(run->trainer);
+    if (status == RG_INVALID_STATE)
+        status =
+            rg_fail(RG_MALFORMED, "%s: %s: training cannot go on from it", path, rg_error_text());
+    return status;
+}
+
+static rg_status resume(rg_train_run *run)
+{
+    const rg_checkpoint *c = &run->checkpoint;
     rg_safetensors *file = NULL;
     rg_checkpoint_release(&run->checkpoint);
-    RG_TRY(rg_checkpoint_open(path, &run->checkpoint, &file));
-    const rg_checkpoint *c = &run->checkpoint;
-    rg_status status = rg_train_check_data(&c->network, &run->train.info, run->request->data);
-    if (status == RG_OK)
-        status = rg_model_parse(c->model_name, c->model, &run->model);
-    if (status == RG_OK) {
-        const rg_trainer_options options = rg_train_trainer_options(run->request, &c->network);
-        status = rg_trainer_create(run->device, run->model, &options, &run->trainer);
-    }
-    if (status == RG_OK)
-        status = rg_checkpoint_read(path, file, run->trainer);
+    RG_TRY(rg_checkpoint_open(run->request->resume, &run->checkpoint, &file));
+    const rg_status status = read_checkpoint(run, file);
     rg_safetensors_close(file);
     RG_TRY(status);
     rg_trainer_seek(run->trainer, c->steps, c->batches);
-    run->good = path;
+    run->good = run->request->resume;
     return RG_OK;
 }
 
@@ -192,7 +197,10 @@ static rg_status begin(rg_train_run *run)
         RG_TRY(rg_train_open_part(&run->validation, &run->checkpoint, q->data));
     RG_TRY(make_room(run));
     const rg_checkpoint *c = &run->checkpoint;
-    RG_TRY(rg_loader_seek(run->train.loader, c->epoch, c->position));
+    const rg_status status = rg_loader_seek(run->train.loader, c->epoch, c->position);
+    if (status != RG_OK)
+        rg_error_prefix("%s: ", q->resume);
+    RG_TRY(status);
     return make_folder(run); /* last, because it drops rows of the table */
 }
 

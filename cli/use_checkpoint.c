@@ -28,16 +28,6 @@ int rg_use_options(const rg_option *own, rg_use_request *q, const char *usage, i
     return left;
 }
 
-static rg_status open_trainer(const char *path, const rg_safetensors *file, rg_used_network *n)
-{
-    const rg_trainer_options options = { .network = n->checkpoint.network,
-                                         .accumulate = 1,
-                                         .use_only = true };
-    RG_TRY(rg_model_parse(n->checkpoint.model_name, n->checkpoint.model, &n->model));
-    RG_TRY(rg_trainer_create(n->device, n->model, &options, &n->trainer));
-    return rg_checkpoint_read(path, file, n->trainer);
-}
-
 rg_status rg_used_network_open(const char *path, const rg_use_request *q, rg_used_network *network)
 {
     *network = (rg_used_network){ .device = NULL };
@@ -45,9 +35,13 @@ rg_status rg_used_network_open(const char *path, const rg_use_request *q, rg_use
     rg_safetensors *file;
     options.threads = (int32_t)q->threads;
     RG_TRY(rg_checkpoint_open(path, &network->checkpoint, &file));
+    const rg_trainer_options use = { .network = network->checkpoint.network,
+                                     .accumulate = 1,
+                                     .use_only = true };
     rg_status status = rg_device_create(q->device, &options, &network->device);
     if (status == RG_OK)
-        status = open_trainer(path, file, network);
+        status = rg_checkpoint_read(path, file, &network->checkpoint, network->device, &use,
+                                    &network->model, &network->trainer);
     rg_safetensors_close(file);
     if (status != RG_OK)
         rg_used_network_close(network);

@@ -686,6 +686,89 @@ class BadCheckpoints(Case):
             self.assertTrue(errors.startswith("retrograde: ") and errors.count("\n") == 1, errors)
         self.assertEqual(read(self.checkpoint("out")), self.data)
 
+    def changed(self, **texts):
+        """The checkpoint with other texts; None takes one away."""
+        length = struct.unpack("<Q", self.data[:8])[0]
+        head = json.loads(self.data[8 : 8 + length])
+        for key, text in texts.items():
+            self.assertIn(key, head["__metadata__"])
+            head["__metadata__"][key] = text
+            if text is None:
+                del head["__metadata__"][key]
+        packed = json.dumps(head).encode()
+        packed += b" " * (-len(packed) % 8)
+        return self.other(struct.pack("<Q", len(packed)) + packed + self.data[8 + length :])
+
+    def test_every_text(self):
+        """Each of them missing, empty and wrong has a sentence that names the file and the text."""
+        length = struct.unpack("<Q", self.data[:8])[0]
+        texts = json.loads(self.data[8 : 8 + length])["__metadata__"]
+        folder = os.listdir(self.path("out"))
+        before = {name: read(self.path("out", name)) for name in folder}
+        out = ("--out", self.path("out"))
+        for key in texts:
+            self.refuses("train", "--resume", self.changed(**{key: None}), *out, says=("other.safetensors", key))
+        for key, text, *says in (
+            ("model", "", "no layer"),
+            ("model", "wibble 3\n", "wibble"),
+            ("model", "dense 7\ndense classes\n", "dense1.w"),
+            ("width", "0", "width"),
+            ("channels", "3", "mean"),
+            ("classes", "x", "classes"),
+            ("class_names", "a\nb\n", "4 classes", "2 names"),
+            ("mean", "0.5,", "mean"),
+            ("mean", "nan", "mean"),
+            ("deviation", "0", "deviation"),
+            ("deviation", "-1", "deviation"),
+            ("position", "257", "257", "256"),
+            ("epoch", "-1", "epoch"),
+            ("epoch", "99999999999999999999", "epoch"),
+            ("steps", "9", "9 steps", "8 batches"),
+            ("right", "5", "5 images of 0"),
+            ("images", "5", "position 0"),
+            ("best_epoch", "2", "best of 1 epochs is 2"),
+            ("best_accuracy", "nan", "best_accuracy"),
+            ("loss", "inf", "loss"),
+            ("dtype", "f16", "dtype"),
+            ("options", "epochs", "epochs"),
+        ):
+            if key == "position":
+                path = self.changed(position=text, images=text, right="0")
+            else:
+                path = self.changed(**{key: text})
+            with self.subTest(key=key, text=text):
+                self.refuses("train", "--resume", path, *out, says=("other.safetensors", *says))
+        self.refuses("train", "--resume", self.changed(height="13"), *out, says=("12x12x1", "13x12x1"))
+        for old, new in (("epochs=2", "epochs=0"), ("batch=32", "batch=0"), ("rate=0", "rate=nan"),
+                         ("momentum=0.9", "momentum=2"), ("dtype=f32", "dtype=f64"), ("optimizer=adam", "optimizer=x"),
+                         ("schedule=cosine", "schedule=x"), ("seed=1", "seed=-1")):  # fmt: skip
+            self.assertIn(old, texts["options"])
+            path = self.changed(options=texts["options"].replace(old, new))
+            self.refuses("train", "--resume", path, *out, says=("other.safetensors", old.split("=")[0]))
+        self.assertEqual(before, {name: read(self.path("out", name)) for name in os.listdir(self.path("out"))})
+
+    def test_tensors(self):
+        """Missing, of another shape, or full of what is no number."""
+        length = struct.unpack("<Q", self.data[:8])[0]
+        head = json.loads(self.data[8 : 8 + length])
+        name = next(name for name in head if name.endswith("w"))
+        out = ("--out", self.path("out"))
+
+        def packed(head):
+            text = json.dumps(head).encode()
+            text += b" " * (-len(text) % 8)
+            return self.other(struct.pack("<Q", len(text)) + text + self.data[8 + length :])
+
+        renamed = {("other" if key == name else key): value for key, value in head.items()}
+        self.refuses("train", "--resume", packed(renamed), *out, says=("other.safetensors", name, "missing"))
+        turned = dict(head)
+        turned[name] = dict(head[name], shape=head[name]["shape"][::-1])
+        self.refuses("train", "--resume", packed(turned), *out, says=("other.safetensors", name))
+        start = 8 + length + head[name]["data_offsets"][0]
+        path = self.other(self.data[:start] + b"\0\0\xc0\x7f" + self.data[start + 4 :])
+        self.refuses("train", "--resume", path, *out, says=("other.safetensors", name, "holds nan", "cannot go on"))
+        self.refuses("train", "--resume", self.folder, *out, says=self.folder)
+
     def test_another(self):
         """A checkpoint of other data, or of another optimizer."""
         out = ("--out", self.path("out"))

@@ -234,8 +234,8 @@ static rg_status read_real(const source *s, const char *key, double *value)
 {
     const char *text;
     RG_TRY(find_text(s, key, &text));
-    RG_CHECK(rg_number_parse_any(text, value), /* a run that went wrong has a loss of nan */
-             RG_MALFORMED, "%s: '%s' is '%.40s', not a number", s->path, key, text);
+    RG_CHECK(rg_number_parse(text, value) && isfinite(*value), RG_MALFORMED,
+             "%s: '%s' is '%.40s', not a number", s->path, key, text);
     return RG_OK;
 }
 
@@ -247,7 +247,8 @@ static rg_status read_reals(const source *s, const char *key, int64_t count, dou
         char number[NUMBER];
         const size_t length = strcspn(text, ",");
         snprintf(number, sizeof number, "%.*s", (int)(length < NUMBER ? length : NUMBER - 1), text);
-        RG_CHECK(length < NUMBER && rg_number_parse(number, &values[i]) && isfinite(values[i]),
+        RG_CHECK(length < NUMBER && text[length] == (i + 1 < count ? ',' : 0) &&
+                     rg_number_parse(number, &values[i]) && isfinite(values[i]),
                  RG_MALFORMED, "%s: '%s' does not hold %" PRId64 " numbers", s->path, key, count);
         text += length + (text[length] == ',');
     }
@@ -259,7 +260,12 @@ static rg_status read_names(const source *s, rg_checkpoint *c)
     const char *text;
     void *memory;
     const size_t classes = (size_t)c->network.classes;
+    size_t lines = 0;
     RG_TRY(find_text(s, "class_names", &text));
+    for (const char *end = text; (end = strchr(end, '\n')) != NULL; end++)
+        lines++;
+    RG_CHECK(lines == classes, RG_MALFORMED, "%s: there are %zu classes and %zu names of them",
+             s->path, classes, lines);
     RG_TRY(rg_allocate_zero(allocator, classes * sizeof *c->class_names, &memory));
     c->class_names = memory;
     for (size_t i = 0; i < classes; i++) {
@@ -280,6 +286,20 @@ static rg_status read_network(const source *s, rg_network_options *n)
     n->classes = (int32_t)classes;
     RG_CHECK(rg_dtype_parse(dtype, &n->dtype) == RG_OK && rg_dtype_is_data(n->dtype), RG_MALFORMED,
              "%s: there is no network in '%.20s'", s->path, dtype);
+    return RG_OK;
+}
+
+/* What counts the same thing twice. */
+static rg_status check_counts(const source *s, const rg_checkpoint *c)
+{
+    RG_CHECK(c->right <= c->images && c->images <= c->position, RG_MALFORMED,
+             "%s: %" PRId64 " images of %" PRId64 " are right, at position %" PRId64, s->path,
+             c->right, c->images, c->position);
+    RG_CHECK(c->steps <= c->batches, RG_MALFORMED,
+             "%s: there are %" PRId64 " steps and %" PRId64 " batches", s->path, c->steps,
+             c->batches);
+    RG_CHECK(c->best_epoch <= c->epoch, RG_MALFORMED,
+             "%s: the best of %" PRId64 " epochs is %" PRId64, s->path, c->epoch, c->best_epoch);
     return RG_OK;
 }
 
@@ -304,7 +324,8 @@ static rg_status read_texts(const source *s, rg_checkpoint *c)
     for (int64_t i = 0; i < c->network.channels; i++)
         RG_CHECK(c->deviation[i] > 0, RG_MALFORMED, "%s: a deviation is not more than 0", s->path);
     RG_TRY(read_real(s, "loss", &c->loss));
-    return read_real(s, "best_accuracy", &c->best_accuracy);
+    RG_TRY(read_real(s, "best_accuracy", &c->best_accuracy));
+    return check_counts(s, c);
 }
 
 rg_status rg_checkpoint_open(const char *path, rg_checkpoint *checkpoint, rg_safetensors **file)
@@ -321,7 +342,7 @@ rg_status rg_checkpoint_open(const char *path, rg_checkpoint *checkpoint, rg_saf
     return status;
 }
 
-rg_status rg_checkpoint_read(const char *path, const rg_safetensors *file, rg_trainer *trainer)
+static rg_status read_tensors(const char *path, const rg_safetensors *file, rg_trainer *trainer)
 {
     rg_plan *plan = rg_trainer_plan(trainer);
     for (int32_t i = 0; i < rg_plan_parameters(plan); i++) {
@@ -336,6 +357,19 @@ rg_status rg_checkpoint_read(const char *path, const rg_safetensors *file, rg_tr
         RG_TRY(rg_safetensors_read_tensor(file, index, tensor));
     }
     return RG_OK;
+}
+
+rg_status rg_checkpoint_read(const char *path, const rg_safetensors *file, const rg_checkpoint *c,
+                             rg_device *device, const rg_trainer_options *options, rg_model **model,
+                             rg_trainer **trainer)
+{
+    rg_status status = rg_model_parse(c->model_name, c->model, model);
+    if (status == RG_OK)
+        status = rg_trainer_create(device, *model, options, trainer);
+    if (status != RG_OK)
+        rg_error_prefix("%s: ", path);
+    RG_TRY(status);
+    return read_tensors(path, file, *trainer);
 }
 
 void rg_checkpoint_release(rg_checkpoint *c)

@@ -38,8 +38,12 @@ rg_status rg_checkpoint_check(rg_trainer *trainer);
 
 /* Opens a checkpoint and reads all but its tensors; `file` is to be closed. */
 rg_status rg_checkpoint_open(const char *path, rg_checkpoint *checkpoint, rg_safetensors **file);
-/* Reads the tensors that the trainer has. */
-rg_status rg_checkpoint_read(const char *path, const rg_safetensors *file, rg_trainer *trainer);
+/* Makes its model and a trainer, and reads the tensors that this has. What was made is the caller's
+ * also after a failure. */
+rg_status rg_checkpoint_read(const char *path, const rg_safetensors *file,
+                             const rg_checkpoint *checkpoint, rg_device *device,
+                             const rg_trainer_options *options, rg_model **model,
+                             rg_trainer **trainer);
 void rg_checkpoint_release(rg_checkpoint *checkpoint);
 
 #endif
