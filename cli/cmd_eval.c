@@ -17,14 +17,13 @@ typedef struct request {
 /* The test part, or where there is none the part that networks are trained with. */
 static rg_status open_set(const request *q, rg_train_part *part, bool *trained)
 {
-    rg_status status = rg_dataset_open(q->data, RG_DATASET_TEST, &part->set);
-    *trained = status == RG_INVALID_ARGUMENT;
-    if (*trained) {
-        fprintf(q->use.json ? stderr : stdout, "%s holds no test part: its training part is used\n",
-                q->data);
-        status = rg_dataset_open(q->data, RG_DATASET_TRAIN, &part->set);
-    }
-    return status;
+    RG_TRY(rg_train_open_test(q->data, &part->set));
+    *trained = part->set == NULL;
+    if (!*trained)
+        return RG_OK;
+    fprintf(q->use.json ? stderr : stdout, "%s holds no test part: its training part is used\n",
+            q->data);
+    return rg_dataset_open(q->data, RG_DATASET_TRAIN, &part->set);
 }
 
 static void print_result(const rg_checkpoint *c, const rg_train_part *part, bool trained,

@@ -25,6 +25,13 @@ rg_status rg_train_check_data(const rg_network_options *n, const rg_dataset_info
     return RG_OK;
 }
 
+rg_status rg_train_open_test(const char *data, rg_dataset **set)
+{
+    *set = NULL;
+    const rg_status status = rg_dataset_open(data, RG_DATASET_TEST, set);
+    return status == RG_INVALID_ARGUMENT ? RG_OK : status; /* that, and nothing else, is missing */
+}
+
 rg_status rg_train_open_part(rg_train_part *part, const rg_checkpoint *checkpoint, const char *data)
 {
     rg_loader_desc desc = rg_loader_desc_default();

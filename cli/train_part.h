@@ -18,6 +18,9 @@ typedef struct rg_train_part {
 rg_status rg_train_check_data(const rg_network_options *network, const rg_dataset_info *info,
                               const char *data);
 
+/* Opens the test part of a data set; *set is NULL where it has none. */
+rg_status rg_train_open_test(const char *data, rg_dataset **set);
+
 /* Makes the set of a part ready for evaluation: checked, normalised as the checkpoint says. */
 rg_status rg_train_open_part(rg_train_part *part, const rg_checkpoint *checkpoint,
                              const char *data);

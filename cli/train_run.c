@@ -30,25 +30,27 @@ static rg_status open_default(rg_train_run *run, rg_dataset **train)
     return status;
 }
 
+/* Images are held back for validation where that is asked for, and for testing where the data has
+ * no test part. */
 static rg_status open_sets(rg_train_run *run)
 {
     const rg_train_request *q = run->request;
+    const double part = q->validation > 0 ? q->validation : 0.1;
     rg_dataset *all = NULL;
     RG_TRY(open_default(run, &all));
-    rg_status status = rg_dataset_open(run->request->data, RG_DATASET_TEST, &run->test.set);
-    const bool split = status == RG_INVALID_ARGUMENT || q->validation > 0;
-    const double part = q->validation > 0 ? q->validation : 0.1;
-    if (status == RG_INVALID_ARGUMENT)
+    rg_status status = rg_train_open_test(q->data, &run->test.set);
+    const bool tests = run->test.set != NULL;
+    if (status == RG_OK && !tests)
         rg_show_say(&run->show, "%s holds no test part: %g %% of its images are kept for testing",
-                    run->request->data, 100 * part);
-    run->own_validation = split && status == RG_OK;
-    if (status == RG_OK && !split) {
+                    q->data, 100 * part);
+    run->own_validation = tests && q->validation > 0;
+    if (status == RG_OK && tests && !run->own_validation) {
         run->train.set = all;
         return RG_OK;
     }
-    if (status == RG_OK || status == RG_INVALID_ARGUMENT) /* there is no test part */
+    if (status == RG_OK)
         status = rg_dataset_split(all, part, (uint64_t)q->seed, &run->train.set,
-                                  run->own_validation ? &run->validation.set : &run->test.set);
+                                  tests ? &run->validation.set : &run->test.set);
     rg_dataset_destroy(all);
     return status;
 }
