@@ -153,8 +153,12 @@ static rg_status place_temporaries(rg_part *part)
     size_t bytes;
     RG_CHECK(!__builtin_add_overflow(part->heap_size, words, &bytes), RG_OUT_OF_MEMORY,
              "out of memory: the temporaries need more than the address space");
-    if (bytes > 0)
+    if (bytes > 0) { /* scratch needs it, whether or not a temporary keeps it */
         RG_TRY(rg_heap_create(part->queue->device, bytes, &block));
+        const rg_status status = rg_part_keep(part, block);
+        rg_storage_release(block);
+        RG_TRY(status);
+    }
     if (part->list.fault_count > 0)
         part->list.faults = (uint32_t *)(void *)(block->data + part->heap_size);
     for (size_t i = 0; i < part->temporaries_count; i++) {
@@ -169,15 +173,11 @@ static rg_status place_temporaries(rg_part *part)
         pointer += r->is_fault ? part->heap_size : 0;
         memcpy(part->entries + r->at, &pointer, sizeof pointer);
     }
-    if (block != NULL) /* scratch needs it, whether or not a temporary keeps it; there is room */
-        part->used[part->used_count++] = block;
     return RG_OK;
 }
 
 rg_status rg_part_settle(rg_part *part)
 {
-    RG_TRY(rg_grow(&part->queue->device->allocator, (void **)&part->used, &part->used_capacity,
-                   part->used_count, sizeof part->used[0]));
     RG_TRY(place_temporaries(part));
     part->list.entries = part->entries;
     part->list.bytes = part->entries_size;
@@ -422,15 +422,21 @@ rg_status rg_part_relocate(rg_part *part, rg_relocation relocation)
     return RG_OK;
 }
 
+rg_status rg_part_keep(rg_part *part, rg_storage *storage)
+{
+    RG_TRY(rg_grow(&part->queue->device->allocator, (void **)&part->used, &part->used_capacity,
+                   part->used_count, sizeof part->used[0]));
+    part->used[part->used_count++] = rg_storage_retain(storage);
+    return RG_OK;
+}
+
 /* Fills in the pointer to a tensor: now if the address is known, at commit for a temporary. An
  * empty tensor has no storage; kernels are handed some address all the same, so that they may
  * reckon with it. */
 rg_status rg_part_bind(rg_part *part, size_t at, rg_storage *storage, size_t offset)
 {
     static _Alignas(RG_ALIGNMENT) char nothing[RG_ALIGNMENT];
-    RG_TRY(rg_grow(&part->queue->device->allocator, (void **)&part->used, &part->used_capacity,
-                   part->used_count, sizeof part->used[0]));
-    part->used[part->used_count++] = rg_storage_retain(storage);
+    RG_TRY(rg_part_keep(part, storage));
     if (storage->part != NULL)
         return rg_part_relocate(part,
                                 (rg_relocation){ .at = at, .storage = storage, .offset = offset });

@@ -153,6 +153,8 @@ rg_status rg_part_make_room(rg_part *part, size_t size);
 rg_status rg_part_add(rg_part *part, const rg_entry *entry, const void *args, size_t args_size,
                       size_t *args_at);
 rg_status rg_part_bind(rg_part *part, size_t at, rg_storage *storage, size_t offset);
+/* Keeps a storage alive until the part has run. */
+rg_status rg_part_keep(rg_part *part, rg_storage *storage);
 rg_status rg_part_relocate(rg_part *part, rg_relocation relocation);
 rg_status rg_part_settle(rg_part *part);
 

@@ -28,9 +28,7 @@ static rg_status repeat_used(rg_part *part, const rg_part *from)
         const bool again = i > 0 && from->used[i] == from->used[i - 1];
         if (from->used[i]->part != NULL || again)
             continue;
-        RG_TRY(rg_grow(&part->queue->device->allocator, (void **)&part->used, &part->used_capacity,
-                       part->used_count, sizeof part->used[0]));
-        part->used[part->used_count++] = rg_storage_retain(from->used[i]);
+        RG_TRY(rg_part_keep(part, from->used[i]));
     }
     return RG_OK;
 }
@@ -122,12 +120,12 @@ rg_status rg_commands_keep_heap(rg_commands *recorded, const rg_stand_ins *stand
     rg_storage *block;
     if (part->heap_size == 0)
         return RG_OK;
-    RG_TRY(rg_grow(&part->queue->device->allocator, (void **)&part->used, &part->used_capacity,
-                   part->used_count, sizeof part->used[0]));
     RG_TRY(rg_storage_create(part->queue->device, part->heap_size, &block));
-    part->used[part->used_count++] = block;
-    settle_heap(part, block, stand_ins);
-    return RG_OK;
+    const rg_status status = rg_part_keep(part, block);
+    if (status == RG_OK)
+        settle_heap(part, block, stand_ins);
+    rg_storage_release(block);
+    return status;
 }
 
 rg_status rg_stand_in_create(rg_commands *commands, const rg_tensor_desc *desc, size_t offset,

@@ -91,9 +91,7 @@ static rg_status launch(rg_part *part, const rg_replay *replay)
                                   .faults = from->list.faults,
                                   .fault_count = from->list.fault_count };
     size_t at;
-    RG_TRY(rg_grow(&replay->device->allocator, (void **)&part->used, &part->used_capacity,
-                   part->used_count, sizeof part->used[0]));
-    part->used[part->used_count++] = rg_storage_retain(replay->keeper);
+    RG_TRY(rg_part_keep(part, replay->keeper));
     RG_TRY(rg_part_add(part, &entry, &args, sizeof args, &at));
     if (args.fault_count == 0)
         return RG_OK;
