@@ -95,12 +95,6 @@ rg_status rg_graph_mistake(rg_graph *graph, rg_status status);
 /* An op applied to as many values as its descriptor says. */
 rg_node *rg_graph_apply(rg_graph *graph, const char *op, const void *desc, rg_value *const x[]);
 
-/* A step of an optimizer: it reads a parameter and what it changes it by. */
-static inline bool rg_op_is_update(const rg_op *op)
-{
-    return strcmp(op->inputs[0], "parameter") == 0;
-}
-
 /* Values that a node reads: of a gradient node dy, and those of x and y that its op says. `visit`
  * may see a value twice. */
 typedef void rg_value_visit(void *context, rg_value *value);

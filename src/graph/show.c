@@ -32,8 +32,7 @@ rg_status rg_plan_step_info(const rg_plan *plan, int32_t step, rg_step_info *inf
     RG_CHECK(step >= 0 && step < rg_plan_steps(plan), RG_INVALID_ARGUMENT,
              "rg_plan_step_info: step %d of %d", step, rg_plan_steps(plan));
     const rg_step *s = step_at(plan, step);
-    *info =
-        (rg_step_info){ s->label, s->op->name, s->gradient, rg_op_is_update(s->op), s->forward };
+    *info = (rg_step_info){ s->label, s->op->name, s->gradient, s->op->updates, s->forward };
     return RG_OK;
 }
 

@@ -75,8 +75,7 @@ static rg_status add_update(update *u, const char *name, const void *from, rg_no
     RG_CHECK(u->parameter->graph == u->graph, RG_INVALID_ARGUMENT,
              "rg_graph_update: the parameter is a value of another graph");
     const char *const *inputs = rg_op_input_names(op, desc);
-    RG_CHECK(rg_op_is_update(op), RG_INVALID_ARGUMENT, "rg_graph_update: %s is not an optimizer",
-             op->name);
+    RG_CHECK(op->updates, RG_INVALID_ARGUMENT, "rg_graph_update: %s is not an optimizer", op->name);
     RG_CHECK(u->parameter->kind == RG_VALUE_PARAMETER, RG_INVALID_ARGUMENT,
              "rg_graph_update: only parameters can be updated");
     const bool halves = rg_dtype_size(u->parameter->desc.dtype) == 2;

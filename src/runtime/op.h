@@ -83,6 +83,7 @@ typedef struct rg_op {
     /* Bit i: result i of forward, or of the gradient, is the first tensor that it is given, byte
      * for byte, wherever both have as many elements; NULL: none. */
     uint32_t (*views)(const void *desc, bool gradient);
+    bool updates; /* an optimizer: inputs `parameter` and `gradient`, outputs `new_<input>` */
     bool cheap; /* forward costs little more than to read and write; better done twice than kept */
     /* Changes a descriptor so that there is the first output alone, with the same bits, from as
      * many of the first inputs as it needs; returns whether it can. NULL: never. */

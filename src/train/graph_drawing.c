@@ -31,7 +31,7 @@ static void add_edge(sketch *s, const rg_value *from, int32_t to, rg_draw_edge_k
 
 static void draw_node(sketch *s, const rg_node *node)
 {
-    const bool update = rg_op_is_update(node->op);
+    const bool update = node->op->updates;
     const rg_draw_kind kind = node->gradient ? RG_DRAW_GRADIENT
                               : update       ? RG_DRAW_UPDATE
                                              : RG_DRAW_FORWARD;

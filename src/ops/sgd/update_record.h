@@ -381,6 +381,6 @@ static inline rg_status rg_update_record(const rg_update_plan *p, rg_call calls[
 #define RG_UPDATE_ENTRIES                                                                       \
     .alias_of = alias_of, .count_inputs = count_inputs, .count_outputs = count_outputs,         \
     .input_names = input_names, .output_names = output_names, .check = check, .shapes = shapes, \
-    .forward = forward, .forward_calls = forward_calls
+    .updates = true, .forward = forward, .forward_calls = forward_calls
 
 #endif
