@@ -2,11 +2,6 @@
 /* Copyright The retrograde authors */
 /* Fusion: steps that become part of the op before or behind them, with their gradients. */
 #include "graph/plan.h"
-#include "ops/neuron/neuron.h"
-#include "ops/neuron/neuron_fields.h"
-
-#include <retrograde/loss.h>
-#include <retrograde/softmax.h>
 
 /* ---- descriptors ---- */
 
@@ -20,29 +15,6 @@ static any_desc desc_of(const rg_step *step)
     any_desc desc = { { 0 } };
     memcpy(desc.bytes, step->kernel->desc, step->op->desc.size);
     return desc;
-}
-
-static bool is_op(const rg_step *step, const char *name)
-{
-    return strcmp(step->op->name, name) == 0;
-}
-
-/* The neuron in the descriptor of an op that fuses one; NULL: it does not. */
-static const rg_field *neuron_in(const rg_op *op)
-{
-    const rg_field *f = op->desc.fields;
-    while (f->name != NULL && (f->type != RG_FIELD_GROUP || f->fields != rg_neuron_fields))
-        f++;
-    return f->name != NULL ? f : NULL;
-}
-
-/* Whether a descriptor says that there is a bias; NULL for ops that never have one. */
-static const rg_field *bias_in(const rg_op *op)
-{
-    const rg_field *f = op->desc.fields;
-    while (f->name != NULL && (f->type != RG_FIELD_BOOL || strcmp(f->name, "bias") != 0))
-        f++;
-    return f->name != NULL ? f : NULL;
 }
 
 /* Whether the op takes this descriptor. */
@@ -209,40 +181,28 @@ static rg_status absorb(rg_schedule *s, int32_t before, int32_t behind, int32_t 
     return RG_OK;
 }
 
-/* The step that makes `value`, if it is of an op that can take up what stands behind it: -1 if
- * not. */
+/* The step whose forward pass makes `value`, as its first output and for other steps alone; -1:
+ * none. */
 static int32_t maker_of(const rg_schedule *s, int32_t value)
 {
-    if (!is_between(s, value))
-        return -1;
-    const int32_t made = s->slots[value].made;
-    if (made < 0 || s->steps[made].gradient || s->steps[made].shown ||
-        s->steps[made].out[0] != value)
-        return -1;
-    const rg_field *field = neuron_in(s->steps[made].op);
-    rg_neuron_desc neuron;
-    if (field == NULL)
-        return -1;
-    memcpy(&neuron, (const char *)s->steps[made].kernel->desc + field->offset, sizeof neuron);
-    return neuron.kind == RG_NEURON_NONE ? made : -1;
+    const int32_t made = is_between(s, value) ? s->slots[value].made : -1;
+    const rg_step *step = made >= 0 ? &s->steps[made] : NULL;
+    return step != NULL && !step->gradient && !step->shown && step->out[0] == value ? made : -1;
 }
 
 static rg_status fuse_neuron(rg_schedule *s, int32_t at, bool *fused)
 {
     const rg_step *step = &s->steps[at];
-    if (step->gradient || !is_op(step, "neuron") || step->inputs != 1 ||
-        s->slots[step->out[0]].parameter >= 0)
+    if (step->gradient || step->op->join_before == NULL || s->slots[step->out[0]].parameter >= 0)
         return RG_OK;
     const int32_t before = maker_of(s, step->in[0]);
     if (before < 0 || !is_read_by(s, step->in[0], at, -1) ||
         !gradients_pair(s, before, at, 0, false))
         return RG_OK;
+    const rg_op *op = s->steps[before].op;
     any_desc desc = desc_of(&s->steps[before]);
-    rg_neuron_desc neuron;
-    memcpy(&neuron, step->kernel->desc, sizeof neuron);
-    neuron.from_y = false;
-    memcpy(desc.bytes + neuron_in(s->steps[before].op)->offset, &neuron, sizeof neuron);
-    if (!takes_desc(s, s->steps[before].op, &desc) || !gradients_may_read(s, before, &desc))
+    if (!step->op->join_before(step->kernel->desc, op, desc.bytes) || !takes_desc(s, op, &desc) ||
+        !gradients_may_read(s, before, &desc))
         return RG_OK;
     *fused = true;
     return absorb(s, before, at, 0, -1, &desc);
@@ -266,13 +226,10 @@ static rg_status fuse_bias(rg_schedule *s, int32_t at, bool *fused)
             !is_bias(s, b, y, step->out[0]) || !is_read_by(s, y, at, -1) ||
             !gradients_pair(s, before, at, k, false))
             continue;
+        const rg_op *op = s->steps[before].op;
         any_desc desc = desc_of(&s->steps[before]);
-        const rg_field *bias = bias_in(s->steps[before].op);
-        if (bias == NULL || desc.bytes[bias->offset] != 0)
-            continue;
-        desc.bytes[bias->offset] = 1;
-        if (!takes_desc(s, s->steps[before].op, &desc) ||
-            rg_op_inputs(s->steps[before].op, desc.bytes) != s->steps[before].inputs + 1)
+        if (op->take_bias == NULL || !op->take_bias(desc.bytes) || !takes_desc(s, op, &desc) ||
+            rg_op_inputs(op, desc.bytes) != s->steps[before].inputs + 1)
             continue;
         *fused = true;
         return absorb(s, before, at, k, b, &desc);
@@ -285,15 +242,11 @@ static rg_status fuse_bias(rg_schedule *s, int32_t at, bool *fused)
 static rg_status read_from_y(rg_schedule *s, int32_t at, bool *fused)
 {
     const rg_step *step = &s->steps[at];
-    if (step->gradient || !is_op(step, "neuron") || !step->keeps)
+    if (step->gradient || step->op->gradient_of_y == NULL || !step->keeps)
         return RG_OK;
     any_desc desc = desc_of(step);
-    rg_neuron_desc neuron;
-    memcpy(&neuron, desc.bytes, sizeof neuron);
-    if (neuron.from_y || !rg_neuron_tells_slope(&neuron))
+    if (!step->op->gradient_of_y(desc.bytes))
         return RG_OK;
-    neuron.from_y = true;
-    memcpy(desc.bytes, &neuron, sizeof neuron);
     for (int32_t i = at + 1; i < s->steps_count; i++) { /* another gradient keeps x all the same */
         if (s->steps[i].forward != at && s->steps[i].gradient &&
             rg_step_reads(&s->steps[i], step->in[0]))
@@ -314,18 +267,6 @@ static rg_status read_from_y(rg_schedule *s, int32_t at, bool *fused)
 }
 
 /* ---- softmax, into the loss behind it ---- */
-
-/* Whether a loss of probabilities, or of their logarithms, is that of softmax. Means of dense
- * labels differ: they are over predictions, not over rows. */
-static bool is_cross_entropy(const rg_loss_desc *loss, rg_softmax_kind kind)
-{
-    const bool classes = loss->labels == RG_LOSS_CLASS_LABELS;
-    if (kind == RG_SOFTMAX_LOG)
-        return loss->kind == RG_LOSS_KULLBACK_LEIBLER && classes;
-    return loss->kind == RG_LOSS_CATEGORICAL_CROSS_ENTROPY &&
-           (classes || loss->reduction == RG_LOSS_NONE ||
-            (loss->reduction == RG_LOSS_SUM && loss->across_batch));
-}
 
 static rg_status absorb_softmax(rg_schedule *s, int32_t softmax, int32_t loss, const any_desc *desc)
 {
@@ -364,20 +305,13 @@ static rg_status fuse_softmax(rg_schedule *s, int32_t at, bool *fused)
 {
     const rg_step *step = &s->steps[at];
     const int32_t y = step->in[0];
-    if (step->gradient || !is_op(step, "loss") || !is_between(s, y))
+    const int32_t before = step->gradient || step->op->take_before == NULL ? -1 : maker_of(s, y);
+    if (before < 0)
         return RG_OK;
-    const int32_t before = s->slots[y].made;
-    if (s->steps[before].gradient || s->steps[before].shown || !is_op(&s->steps[before], "softmax"))
-        return RG_OK;
-    const rg_softmax_desc *softmax = s->steps[before].kernel->desc;
+    const rg_step *maker = &s->steps[before];
     any_desc desc = desc_of(step);
-    rg_loss_desc loss;
-    memcpy(&loss, desc.bytes, sizeof loss);
-    const bool last = softmax->axis == -1 || softmax->axis == s->descs[y].rank - 1;
-    if (!last || !is_cross_entropy(&loss, softmax->kind) || loss.gradient_output)
+    if (!step->op->take_before(desc.bytes, maker->op, maker->kernel->desc, &s->descs[y]))
         return RG_OK;
-    loss.kind = RG_LOSS_SOFTMAX_CROSS_ENTROPY;
-    memcpy(desc.bytes, &loss, sizeof loss);
     for (int32_t i = 1; i < step->inputs; i++) { /* not its own label */
         if (step->in[i] == y)
             return RG_OK;
@@ -406,15 +340,11 @@ static bool starts(const rg_schedule *s, const rg_step *step)
 static rg_status fuse_loss(rg_schedule *s, int32_t at, bool *fused)
 {
     const rg_step *step = &s->steps[at];
-    if (step->gradient || !is_op(step, "loss"))
+    if (step->gradient || step->op->with_gradient == NULL)
         return RG_OK;
     any_desc desc = desc_of(step);
-    rg_loss_desc loss;
-    memcpy(&loss, desc.bytes, sizeof loss);
-    if (loss.gradient_output)
+    if (!step->op->with_gradient(desc.bytes))
         return RG_OK;
-    loss.gradient_output = true;
-    memcpy(desc.bytes, &loss, sizeof loss);
     int32_t gradient = -1;
     for (int32_t i = 0; i < s->steps_count; i++) {
         if (s->steps[i].forward != at)

@@ -3,10 +3,6 @@
 /* Schedules: the steps of one layout, and passes over them that save copies, sums and launches. */
 #include "graph/plan.h"
 
-#include <retrograde/arithmetic.h>
-
-#include <math.h>
-
 static const rg_allocator *const allocator = &rg_default_allocator;
 
 /* ---- steps ---- */
@@ -100,11 +96,7 @@ bool rg_schedule_overwrites(const rg_schedule *s, int32_t value, int32_t end)
 
 bool rg_step_is_sum(const rg_step *step)
 {
-    if (step->gradient || strcmp(step->op->name, "arithmetic") != 0)
-        return false;
-    const rg_arithmetic_desc *d = step->kernel->desc;
-    return d->kind == RG_ARITHMETIC_ADD && d->primary_scale == 1 && d->secondary_scale == 1 &&
-           d->bias == 0 && d->minimum == -INFINITY && d->maximum == INFINITY;
+    return !step->gradient && step->op->is_sum != NULL && step->op->is_sum(step->kernel->desc);
 }
 
 /* ---- times ---- */

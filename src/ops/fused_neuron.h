@@ -21,6 +21,14 @@ static inline rg_status rg_fused_check(const rg_neuron_desc *neuron, const char 
     return rg_op_neuron.check(neuron);
 }
 
+/* A bias is added before the neuron. */
+static inline bool rg_fused_take_bias(const rg_neuron_desc *neuron, bool *bias)
+{
+    const bool takes = !*bias && neuron->kind == RG_NEURON_NONE;
+    *bias |= takes;
+    return takes;
+}
+
 /* Whether the gradient needs z, since y does not tell the slope. */
 static inline bool rg_fused_needs_z(const rg_neuron_desc *neuron)
 {

@@ -44,8 +44,9 @@ enum {
  * e.g. "x0=y0 dy0=dx0". Others must not overlap. */
 
 typedef struct rg_call rg_call;
+typedef struct rg_op rg_op;
 
-typedef struct rg_op {
+struct rg_op {
     const char *name, *text; /* "softmax", one line for people */
     rg_fields desc;
     const char *const *inputs, *const *outputs; /* all the names there can be, NULL at the end */
@@ -88,6 +89,21 @@ typedef struct rg_op {
     /* Changes a descriptor so that there is the first output alone, with the same bits, from as
      * many of the first inputs as it needs; returns whether it can. NULL: never. */
     bool (*first_alone)(void *desc);
+    /* What plans fuse. Each but the first changes a descriptor, and returns whether it could; NULL:
+     * never.
+     *      is_sum         forward is the sum of both inputs and nothing else
+     *      take_bias      one number a channel, the next input, is added to the first output
+     *      join_before    `before`, another op, which makes the only input, does the work of both
+     *      take_before    this op does the work of both; x is what `before` makes
+     *      gradient_of_y  the gradient reads y in place of x, with the same results
+     *      with_gradient  there is one more output: the gradient of x[0] where dy is 1 */
+    bool (*is_sum)(const void *desc);
+    bool (*take_bias)(void *desc);
+    bool (*join_before)(const void *desc, const rg_op *before, void *before_desc);
+    bool (*take_before)(void *desc, const rg_op *before, const void *before_desc,
+                        const rg_tensor_desc *x);
+    bool (*gradient_of_y)(void *desc);
+    bool (*with_gradient)(void *desc);
     /* RG_READS_ bits of the gradient. */
     uint32_t (*reads)(const void *desc);
     uint32_t optional_dy;    /* bit j: dy[j] may be NULL; for 0, unless the op's header says more */
@@ -101,7 +117,7 @@ typedef struct rg_op {
     rg_status (*forward_calls)(rg_call *calls, int32_t count);
     rg_status (*gradient)(rg_call *call); /* NULL: the op has none */
     const rg_kernel_table *kernels;
-} rg_op;
+};
 
 /* One checked call, as the op's own functions see it. */
 struct rg_call {

@@ -155,6 +155,13 @@ static uint32_t views(const void *desc, bool is_gradient)
     return (uint32_t)(d->primary_scale == 1) | (uint32_t)(b == 1) << 1;
 }
 
+static bool is_sum(const void *desc)
+{
+    const rg_arithmetic_desc *d = desc;
+    return d->kind == RG_ARITHMETIC_ADD && d->primary_scale == 1 && d->secondary_scale == 1 &&
+           d->bias == 0 && !is_bounded(d);
+}
+
 /* Where nothing is broadcast; otherwise joined images would have other sums. */
 static bool joins(const void *desc, const rg_tensor_desc x[])
 {
@@ -465,8 +472,8 @@ RG_OP_DEFINE(arithmetic, .text = "add, subtract, multiply, divide and compare, w
              .inputs = (const char *const[]){ "a", "b", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names,
              .alias = "x0=y0 x1=y0 dy0=dx0 dy0=dx1", .check = check, .shapes = shapes,
-             .views = views, .cheap = true, .reads = reads, .joins = joins, .forward = forward,
-             .gradient = gradient);
+             .views = views, .cheap = true, .is_sum = is_sum, .reads = reads, .joins = joins,
+             .forward = forward, .gradient = gradient);
 
 rg_status rg_arithmetic_create(rg_device *device, const rg_arithmetic_desc *desc,
                                rg_kernel **kernel)

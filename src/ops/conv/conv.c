@@ -226,12 +226,19 @@ static rg_status gradient(rg_call *call)
     return rg_fused_backward(call, &d->neuron, make_z, record_gradients);
 }
 
+static bool take_bias(void *desc)
+{
+    rg_conv_desc *d = desc;
+    return rg_fused_take_bias(&d->neuron, &d->bias);
+}
+
 RG_OP_DEFINE(conv, .text = "weighted sums over the windows of an image",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", "w", "b", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names,
              .count_inputs = count_inputs, .check = check, .shapes = shapes, .state = make_slots,
-             .reads = reads, .wide_gradients = 6, .forward = forward, .gradient = gradient);
+             .take_bias = take_bias, .reads = reads, .wide_gradients = 6, .forward = forward,
+             .gradient = gradient);
 
 rg_status rg_conv_create(rg_device *device, const rg_conv_desc *desc, rg_kernel **kernel)
 {

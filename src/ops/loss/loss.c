@@ -6,6 +6,7 @@
 #include "runtime/objects.h"
 
 #include <retrograde/loss.h>
+#include <retrograde/softmax.h>
 
 /* ---- description ---- */
 
@@ -572,13 +573,48 @@ static rg_status gradient(rg_call *call)
     return status;
 }
 
+/* ---- fusion ---- */
+
+/* Whether a loss of probabilities, or of their logarithms, is that of softmax. Means of dense
+ * labels differ: they are over predictions, not over rows. */
+static bool is_cross_entropy(const rg_loss_desc *d, rg_softmax_kind kind)
+{
+    const bool classes = d->labels == RG_LOSS_CLASS_LABELS;
+    if (kind == RG_SOFTMAX_LOG)
+        return d->kind == RG_LOSS_KULLBACK_LEIBLER && classes;
+    return d->kind == RG_LOSS_CATEGORICAL_CROSS_ENTROPY &&
+           (classes || d->reduction == RG_LOSS_NONE ||
+            (d->reduction == RG_LOSS_SUM && d->across_batch));
+}
+
+static bool take_softmax(void *desc, const rg_op *before, const void *before_desc,
+                         const rg_tensor_desc *x)
+{
+    rg_loss_desc *d = desc;
+    const rg_softmax_desc *softmax = before_desc;
+    if (before != &rg_op_softmax || (softmax->axis != -1 && softmax->axis != x->rank - 1) ||
+        !is_cross_entropy(d, softmax->kind) || d->gradient_output)
+        return false;
+    d->kind = RG_LOSS_SOFTMAX_CROSS_ENTROPY;
+    return true;
+}
+
+static bool with_gradient(void *desc)
+{
+    rg_loss_desc *d = desc;
+    const bool has = d->gradient_output;
+    d->gradient_output = true;
+    return !has;
+}
+
 RG_OP_DEFINE(loss, .text = "losses: predictions beside labels, and the gradient to begin with",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "y", "labels", "weights", NULL },
              .outputs = (const char *const[]){ "loss", "gradient", NULL }, .names = names,
              .alias = "x0=dx0", .alias_of = alias_of, .count_inputs = count_inputs,
              .count_outputs = count_outputs, .count_gradients = count_gradients,
-             .no_gradient = no_gradient, .check = check, .shapes = shapes, .reads = reads,
+             .no_gradient = no_gradient, .check = check, .shapes = shapes,
+             .take_before = take_softmax, .with_gradient = with_gradient, .reads = reads,
              .optional_dy = 1, .joins = joins, .forward = forward, .gradient = gradient);
 
 rg_status rg_loss_create(rg_device *device, const rg_loss_desc *desc, rg_kernel **kernel)

@@ -483,12 +483,43 @@ static rg_status gradient(rg_call *call)
     return rg_record(call, &launch);
 }
 
+/* ---- fusion ---- */
+
+/* Any op whose descriptor has a group of these fields takes it up, if it has none yet. */
+static bool join_before(const void *desc, const rg_op *before, void *before_desc)
+{
+    const rg_field *f = before->desc.fields;
+    while (f->name != NULL && (f->type != RG_FIELD_GROUP || f->fields != rg_neuron_fields))
+        f++;
+    if (f->name == NULL || count_inputs(desc) != 1)
+        return false;
+    rg_neuron_desc neuron;
+    char *const at = (char *)before_desc + f->offset;
+    memcpy(&neuron, at, sizeof neuron);
+    if (neuron.kind != RG_NEURON_NONE)
+        return false;
+    memcpy(&neuron, desc, sizeof neuron);
+    neuron.from_y = false; /* the op itself knows */
+    memcpy(at, &neuron, sizeof neuron);
+    return true;
+}
+
+static bool gradient_of_y(void *desc)
+{
+    rg_neuron_desc *d = desc;
+    if (d->from_y || !rg_neuron_tells_slope(d))
+        return false;
+    d->from_y = true;
+    return true;
+}
+
 RG_OP_DEFINE(neuron, .text = "activation functions, element by element",
              .desc = { rg_neuron_fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", "slope", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names,
              .alias = "x0=y0 dy0=dx0 x0=dx0 y0=dx0", .count_inputs = count_inputs, .check = check,
-             .shapes = shapes, .cheap = true, .reads = reads, .joins = joins, .forward = forward,
+             .shapes = shapes, .cheap = true, .join_before = join_before,
+             .gradient_of_y = gradient_of_y, .reads = reads, .joins = joins, .forward = forward,
              .gradient = gradient);
 
 rg_status rg_neuron_create(rg_device *device, const rg_neuron_desc *desc, rg_kernel **kernel)
