@@ -270,7 +270,8 @@ def run_case(options, op, compare, index, result):
             words.append("    ran:   " + shlex.join(failure.command))
         words.append("    again: " + shlex.join([
             "python3", os.path.relpath(__file__), options.program, "--op", op, "--seed", str(options.seed),
-            "--case", str(index), *(["--dtype", dtype] if dtype else []), "--keep", "/tmp/" + op]))
+            "--case", str(index), *(["--dtype", dtype] if dtype else []), "--keep",
+            os.path.join(tempfile.gettempdir(), "torch-" + op)]))
         result.failures.append("\n".join(words))
     except Exception as error:  # of the comparison itself
         result.failures.append("FAILED %s, case %d %s, seed %d: the comparison: %r\n%s" % (
