@@ -37,7 +37,7 @@ static cudnnStatus_t run_conv(const job *j)
         done = rg_cudnn_conv_run(&place, &j->conv[i],
                                  data_of(direction == RG_CUDNN_DATA ? r->dx[0] : r->x[0]),
                                  data_of(direction == RG_CUDNN_WEIGHTS ? r->dx[1] : r->x[1]),
-                                 data_of(r->gradient ? r->dy[0] : r->y[0]), space);
+                                 data_of(r->gradient ? r->dy[0] : r->y[0]), space, j->workspace);
     }
     return done ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
 }
@@ -106,7 +106,7 @@ static cudnnStatus_t run_products(const job *j)
     for (int i = 0; i < j->calls && done; i++) {
         const rg_tensor *const *t = j->factors[i];
         done = rg_cublaslt_run(&place, &j->product[i], 1, data_of(t[0]), data_of(t[1]), NULL,
-                               data_of(t[2]), space);
+                               data_of(t[2]), space, j->workspace);
     }
     return done ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
 }

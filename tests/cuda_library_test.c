@@ -253,13 +253,17 @@ static void test_captured_conv(rig *gpu, cudaStream_t stream)
         layer l = layer_make(gpu->device, RG_BF16), m = layer_make(gpu->device, RG_BF16);
         rg_tensor *space = filled(gpu->device, RG_U8, 1, DIMS((int64_t)bytes + 1), 9);
         void *const x = rg_tensor_data(l.x[0]), *const w = rg_tensor_data(l.x[1]);
-        EXPECT(rg_cudnn_conv_run(&place, &conv, x, w, rg_tensor_data(m.y), rg_tensor_data(space)));
+        EXPECT(rg_cudnn_conv_run(&place, &conv, x, w, rg_tensor_data(m.y), rg_tensor_data(space),
+                                 bytes));
         EXPECT_CUDA(cudaStreamSynchronize(stream));
         EXPECT(!same_bits(l.y, m.y));
         capture_begin(&c);
-        EXPECT(rg_cudnn_conv_run(&place, &conv, x, w, rg_tensor_data(l.y), rg_tensor_data(space)));
+        EXPECT(rg_cudnn_conv_run(&place, &conv, x, w, rg_tensor_data(l.y), rg_tensor_data(space),
+                                 bytes));
         capture_replay(&c, 2);
         EXPECT(same_bits(l.y, m.y));
+        EXPECT(bytes == 0 || !rg_cudnn_conv_run(&place, &conv, x, w, rg_tensor_data(l.y),
+                                                rg_tensor_data(space), bytes - 1));
         rg_tensor_destroy(space);
         layer_free(&l);
         layer_free(&m);
@@ -285,11 +289,11 @@ static void test_captured_product(rig *gpu, cudaStream_t stream)
         rg_tensor *again = filled(gpu->device, RG_F32, 3, DIMS(2, 33, 40), 4);
         rg_tensor *space = filled(gpu->device, RG_U8, 1, DIMS((int64_t)bytes + 1), 5);
         EXPECT(rg_cublaslt_run(&place, &product, 0.5, rg_tensor_data(a), rg_tensor_data(b), NULL,
-                               rg_tensor_data(once), rg_tensor_data(space)));
+                               rg_tensor_data(once), rg_tensor_data(space), bytes));
         EXPECT_CUDA(cudaStreamSynchronize(stream));
         capture_begin(&c);
         EXPECT(rg_cublaslt_run(&place, &product, 0.5, rg_tensor_data(a), rg_tensor_data(b), NULL,
-                               rg_tensor_data(again), rg_tensor_data(space)));
+                               rg_tensor_data(again), rg_tensor_data(space), bytes));
         capture_replay(&c, 2);
         EXPECT(same_bits(once, again));
         rg_tensor *const all[] = { a, b, once, again, space };
@@ -315,9 +319,9 @@ static void test_refusals(cudaStream_t stream)
     place.cublaslt = rg_cublaslt_create(&rg_default_allocator, false);
     EXPECT(!rg_cudnn_conv_plan(&place, &nothing, &bytes)); /* nothing to do */
     EXPECT(!rg_cudnn_conv_plan(&place, &nothing, &bytes)); /* and still not */
-    EXPECT(!rg_cudnn_conv_run(&place, &nothing, NULL, NULL, NULL, NULL));
+    EXPECT(!rg_cudnn_conv_run(&place, &nothing, NULL, NULL, NULL, NULL, 0));
     EXPECT(!rg_cublaslt_plan(&place, &empty, &bytes));
-    EXPECT(!rg_cublaslt_run(&place, &empty, 1, NULL, NULL, NULL, NULL, NULL));
+    EXPECT(!rg_cublaslt_run(&place, &empty, 1, NULL, NULL, NULL, NULL, NULL, 0));
     EXPECT_CUDA(cudaGetLastError());
     rg_cudnn_destroy(place.cudnn);
     rg_cublaslt_destroy(place.cublaslt);

@@ -49,7 +49,8 @@ typedef struct rg_entry {
     void (*function)(void); /* of the backend's own type */
     int64_t units, grain, bytes;
     const char *fault_text;
-    int32_t fault; /* with a fault_text: which of the list's fault words its kernel sets */
+    int32_t fault;  /* with a fault_text: which of the list's fault words its kernel sets */
+    size_t scratch; /* bytes, of a launch; without those of each thread */
 } __attribute__((aligned(16))) rg_entry;
 
 /* A strided copy between a tensor and dense host memory. */

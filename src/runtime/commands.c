@@ -520,6 +520,7 @@ rg_status rg_record(rg_call *call, const rg_launch *launch)
         device->backend->find(device->context, call->op->kernels, launch->kernel, launch->dtype);
     RG_CHECK(entry.function != NULL, RG_UNSUPPORTED, "%s: no kernel for %s on %s", call->op->name,
              rg_dtype_name(launch->dtype), device->name);
+    const size_t scratch = entry.scratch = scratch_of(call, launch);
     size_t at;
     RG_TRY(rg_part_add(part, &entry, launch->args, launch->args_size, &at));
     const rg_tensor *const *tensors = launch->list != NULL ? launch->list : launch->tensors;
@@ -530,7 +531,6 @@ rg_status rg_record(rg_call *call, const rg_launch *launch)
         else if (launch->list == NULL)
             break;
     }
-    const size_t scratch = scratch_of(call, launch);
     if (scratch > 0 || launch->lane_scratch > 0)
         RG_TRY(bind_launch_scratch(part, at, scratch, launch->lane_scratch));
     at += (scratch > 0 ? sizeof(void *) : 0) + (launch->lane_scratch > 0 ? sizeof(void *) : 0);

@@ -284,7 +284,8 @@ static bool set_bias(const product_plan *plan, const rg_product *product, const 
 }
 
 bool rg_cublaslt_run(const rg_cuda_place *place, const rg_product *product, double alpha,
-                     const void *a, const void *b, const void *bias, void *c, void *workspace)
+                     const void *a, const void *b, const void *bias, void *c, void *workspace,
+                     size_t bytes)
 {
     struct rg_cublaslt *cublaslt = place->cublaslt;
     const double beta = product->add ? 1 : 0;
@@ -295,7 +296,7 @@ bool rg_cublaslt_run(const rg_cuda_place *place, const rg_product *product, doub
     pthread_mutex_lock(&cublaslt->lock);
     const product_plan *plan = find_plan(cublaslt, product);
     const bool done =
-        plan != NULL && set_bias(plan, product, bias) &&
+        plan != NULL && plan->workspace <= bytes && set_bias(plan, product, bias) &&
         lt.Matmul(cublaslt->handle, plan->product, in_double ? (const void *)&alpha : &single_alpha,
                   b, plan->b, a, plan->a, in_double ? (const void *)&beta : &single_beta, c,
                   plan->c, c, plan->c, &plan->algorithm, workspace, plan->workspace,
@@ -322,10 +323,11 @@ bool rg_cublaslt_plan(const rg_cuda_place *place, const rg_product *product, siz
 }
 
 bool rg_cublaslt_run(const rg_cuda_place *place, const rg_product *product, double alpha,
-                     const void *a, const void *b, const void *bias, void *c, void *workspace)
+                     const void *a, const void *b, const void *bias, void *c, void *workspace,
+                     size_t bytes)
 {
     (void)place, (void)product, (void)alpha, (void)a, (void)b, (void)bias, (void)c;
-    (void)workspace;
+    (void)workspace, (void)bytes;
     return false;
 }
 #endif

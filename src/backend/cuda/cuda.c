@@ -546,6 +546,7 @@ static cudaError_t put_entries(const cuda_device *device, cudaStream_t stream, c
     const rg_entry *entry;
     for (size_t at = 0; at < list->bytes && error == cudaSuccess; at += entry->size) {
         entry = (const rg_entry *)(const void *)(list->entries + at);
+        place.scratch = entry->scratch;
         error = put_entry(entry, &place);
     }
     return error;

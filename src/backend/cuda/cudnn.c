@@ -516,7 +516,7 @@ static bool execute(const struct rg_cudnn *cudnn, const conv_plan *plan, void *c
 }
 
 bool rg_cudnn_conv_run(const rg_cuda_place *place, const rg_cudnn_conv *conv, void *x, void *w,
-                       void *y, void *workspace)
+                       void *y, void *workspace, size_t bytes)
 {
     struct rg_cudnn *cudnn = place->cudnn;
     void *const pointers[3] = { x, w, y };
@@ -524,7 +524,7 @@ bool rg_cudnn_conv_run(const rg_cuda_place *place, const rg_cudnn_conv *conv, vo
         return false;
     pthread_mutex_lock(&cudnn->lock);
     const conv_plan *plan = find_plan(cudnn, conv);
-    const bool done = plan != NULL &&
+    const bool done = plan != NULL && plan->workspace <= bytes &&
                       dnn.SetStream(cudnn->handle, place->stream) == CUDNN_STATUS_SUCCESS &&
                       execute(cudnn, plan, pointers, workspace);
     pthread_mutex_unlock(&cudnn->lock);
@@ -549,9 +549,9 @@ bool rg_cudnn_conv_plan(const rg_cuda_place *place, const rg_cudnn_conv *conv, s
 }
 
 bool rg_cudnn_conv_run(const rg_cuda_place *place, const rg_cudnn_conv *conv, void *x, void *w,
-                       void *y, void *workspace)
+                       void *y, void *workspace, size_t bytes)
 {
-    (void)place, (void)conv, (void)x, (void)w, (void)y, (void)workspace;
+    (void)place, (void)conv, (void)x, (void)w, (void)y, (void)workspace, (void)bytes;
     return false;
 }
 #endif

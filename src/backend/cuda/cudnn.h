@@ -43,11 +43,12 @@ void rg_cudnn_destroy(struct rg_cudnn *cudnn); /* nothing is running; NULL allow
  * when work is recorded. */
 bool rg_cudnn_conv_plan(const rg_cuda_place *place, const rg_cudnn_conv *conv, size_t *workspace);
 
-/* Puts it into the place's stream. All pointers are aligned to RG_CUDNN_ALIGNMENT bytes. False
- * where cuDNN refuses, and nothing is in the stream. */
+/* Puts it into the place's stream. All pointers are aligned to RG_CUDNN_ALIGNMENT bytes; `bytes`
+ * are those of the workspace. False where cuDNN refuses or needs more of them, and nothing is in
+ * the stream. */
 enum { RG_CUDNN_ALIGNMENT = 16 };
 bool rg_cudnn_conv_run(const rg_cuda_place *place, const rg_cudnn_conv *conv, void *x, void *w,
-                       void *y, void *workspace);
+                       void *y, void *workspace, size_t bytes);
 
 #ifdef __cplusplus
 }

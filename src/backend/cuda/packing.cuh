@@ -25,10 +25,10 @@ static inline void *packing_take(packing *room, size_t bytes)
 }
 
 /* Whether what was found out needs scratch that is not there: a library that had no plan when work
- * was recorded may have one when it runs. */
-static inline bool packing_lacks(const packing *plan, const void *scratch)
+ * was recorded, or another one, may have this one when it runs. */
+static inline bool packing_lacks(const packing *plan)
 {
-    return plan->used > 0 && scratch == NULL;
+    return plan->used > plan->place->scratch;
 }
 
 struct packed {

@@ -15,6 +15,7 @@ typedef struct rg_cuda_place {
     bool tf32;                    /* f32 may be rounded to TF32 where it is multiplied */
     struct rg_cudnn *cudnn;       /* backend/cuda/cudnn.h; NULL: there is none */
     struct rg_cublaslt *cublaslt; /* backend/cuda/cublaslt.h; NULL: there is none */
+    size_t scratch; /* bytes that the launch has got: what was asked for when it was recorded */
 } rg_cuda_place;
 
 #endif

@@ -282,45 +282,54 @@ static bool run_library(const conv_call *call, const packing *room, void *x, voi
     if (!room->run)
         return true;
     if (!call->is_product)
-        return rg_cudnn_conv_run(place, &call->conv, x, w, y, workspace);
+        return rg_cudnn_conv_run(place, &call->conv, x, w, y, workspace, call->workspace);
     switch (call->conv.direction) {
     case RG_CUDNN_FORWARD:
-        return rg_cublaslt_run(place, &call->product, 1, x, w, b, y, workspace);
+        return rg_cublaslt_run(place, &call->product, 1, x, w, b, y, workspace, call->workspace);
     case RG_CUDNN_DATA:
-        return rg_cublaslt_run(place, &call->product, 1, y, w, b, x, workspace);
+        return rg_cublaslt_run(place, &call->product, 1, y, w, b, x, workspace, call->workspace);
     default:
-        return rg_cublaslt_run(place, &call->product, 1, y, x, b, w, workspace);
+        return rg_cublaslt_run(place, &call->product, 1, y, x, b, w, workspace, call->workspace);
     }
 }
 
-/* Tries it with a library, or finds out what it would take; false: it is not done. */
+/* Whether bias, z and neuron are left to us where no product takes care of the bias. */
+static bool has_end(const rg_conv_args *k)
+{
+    return k->has_b || k->has_z || k->neuron.kind != RG_NEURON_NONE;
+}
+
 template <rg_dtype T>
-static bool by_library(const rg_conv_args *k, rg_cudnn_direction direction, uint32_t unaligned,
+static bool find_pass(const rg_conv_args *k, rg_cudnn_direction direction,
+                      const rg_cuda_place *place, conv_call *call)
+{
+    const bool plain = !k->has_z && k->neuron.kind == RG_NEURON_NONE;
+    return find_library<T>(&k->shape, direction, plain && k->has_b && !k->add,
+                           k->add && !has_end(k), place, call);
+}
+
+/* Does it, or finds out what it would take; false: it is not done. */
+template <rg_dtype T>
+static bool by_library(const rg_conv_args *k, const conv_call *call, uint32_t unaligned,
                        packing *room)
 {
     const rg_conv_shape *s = &k->shape;
-    const bool forward = direction == RG_CUDNN_FORWARD;
-    const bool plain = !k->has_z && k->neuron.kind == RG_NEURON_NONE;
-    const bool ends = !plain || k->has_b; /* where no product takes care of the bias */
-    conv_call call;
-    if (!find_library<T>(s, direction, plain && k->has_b && !k->add, k->add && !ends, room->place,
-                         &call))
-        return false;
-    const bool fused = call.is_product && call.product.bias;
-    const bool adds = k->add && !ends && (call.is_product || call.is_folded); /* or end_sums() */
+    const bool forward = call->conv.direction == RG_CUDNN_FORWARD, ends = has_end(k);
+    const bool fused = call->is_product && call->product.bias;
+    const bool adds = k->add && !ends && (call->is_product || call->is_folded); /* or end_sums() */
     const bool own = (ends && !fused) || (k->add && !adds);
-    const bool beyond = reads_beyond<T>(s, &call, room->place);
+    const bool beyond = reads_beyond<T>(s, call, room->place);
     const bool from_aligned = !(unaligned & 1) && !beyond, to_aligned = !(unaligned & 8);
     const packed from = forward ? pack_image<T>(room, k->from, from_aligned, s, true)
                                 : pack_windows<T>(room, k->from, from_aligned, s, true);
     const packed w = pack_weights<T>(room, k->w, !(unaligned & 2) && !beyond, s, true);
     if (beyond)
         pack_beyond<T>(room, s);
-    if (call.is_split) { /* which takes care of the rest */
+    if (call->is_split) { /* which takes care of the rest */
         run_split(k, !forward, (const float *)from.data, (const float *)w.data, room);
         return true;
     }
-    if (call.is_few) {
+    if (call->is_few) {
         run_few<T>(k, from.data, w.data, room);
         return true;
     }
@@ -330,16 +339,16 @@ static bool by_library(const rg_conv_args *k, rg_cudnn_direction direction, uint
     const bool aside = own && k->add; /* old values stand where the result goes */
     packed to = forward ? pack_windows<T>(room, k->to, to_aligned && !aside, s, adds)
                         : pack_image<T>(room, k->to, to_aligned && !aside, s, adds);
-    void *const workspace = packing_take(room, call.workspace);
+    void *const workspace = packing_take(room, call->workspace);
     folded t = { forward ? from.data : to.data, w.data };
-    if (call.is_folded)
+    if (call->is_folded)
         t = fold_tensors<T>(room, s, w.data);
-    if (!run_library(&call, room, t.image, t.weights, forward ? to.data : from.data, b.data,
+    if (!run_library(call, room, t.image, t.weights, forward ? to.data : from.data, b.data,
                      workspace))
         return false;
-    if (call.is_folded)
+    if (call->is_folded)
         unfold<T>(room, s, &t, from.data, w.data, to.data, adds);
-    else if (room->run && !call.is_product)
+    else if (room->run && !call->is_product)
         mend<T>(s, !forward, from.data, w.data, to.data, room->place);
     const pixel size = { s->images, forward ? s->row.count : s->row.size,
                          forward ? s->column.count : s->column.size, channels };
@@ -357,26 +366,35 @@ static bool run_by_library(const rg_conv_args *k, rg_cudnn_direction direction,
     const void *const tensors[] = { k->from, k->w, k->b, k->to };
     const uint32_t unaligned = unaligned_of(tensors, 4);
     packing plan = { .place = place };
-    if (!by_library<T>(k, direction, unaligned, &plan) || packing_lacks(&plan, k->scratch))
+    conv_call call;
+    if (!find_pass<T>(k, direction, place, &call) || !by_library<T>(k, &call, unaligned, &plan) ||
+        packing_lacks(&plan))
         return false;
     packing room = { .place = place, .scratch = (char *)k->scratch, .run = true };
-    return by_library<T>(k, direction, unaligned, &room);
+    return by_library<T>(k, &call, unaligned, &room);
+}
+
+template <rg_dtype T>
+static size_t pass_scratch(const void *args, rg_cudnn_direction direction, uint32_t unaligned,
+                           const rg_cuda_place *place)
+{
+    packing room = { .place = place };
+    const rg_conv_args *k = (const rg_conv_args *)args;
+    conv_call call;
+    const bool found = find_pass<T>(k, direction, place, &call);
+    return found && by_library<T>(k, &call, unaligned, &room) ? room.used : 0;
 }
 
 template <rg_dtype T>
 static size_t forward_scratch(const void *args, uint32_t unaligned, const rg_cuda_place *place)
 {
-    packing room = { .place = place };
-    const rg_conv_args *k = (const rg_conv_args *)args;
-    return by_library<T>(k, RG_CUDNN_FORWARD, unaligned, &room) ? room.used : 0;
+    return pass_scratch<T>(args, RG_CUDNN_FORWARD, unaligned, place);
 }
 
 template <rg_dtype T>
 static size_t data_scratch(const void *args, uint32_t unaligned, const rg_cuda_place *place)
 {
-    packing room = { .place = place };
-    const rg_conv_args *k = (const rg_conv_args *)args;
-    return by_library<T>(k, RG_CUDNN_DATA, unaligned, &room) ? room.used : 0;
+    return pass_scratch<T>(args, RG_CUDNN_DATA, unaligned, place);
 }
 
 /* ---- weights ---- */
@@ -404,37 +422,34 @@ static __global__ void __launch_bounds__(THREADS)
 /* Libraries write T, and only products add: what is wide or added otherwise goes through scratch.
  */
 template <rg_dtype T>
-static bool weights_by_library(const rg_conv_weights_args *k, uint32_t unaligned, packing *room)
+static bool weights_by_library(const rg_conv_weights_args *k, const conv_call *call,
+                               uint32_t unaligned, packing *room)
 {
-    conv_call call;
     const rg_conv_shape *s = &k->shape;
-    const bool add = k->add && !k->wide;
     const int64_t count = s->groups * s->out * s->row.window * s->column.window * s->in;
-    if (!find_library<T>(s, RG_CUDNN_WEIGHTS, false, add, room->place, &call))
-        return false;
-    const bool beyond = reads_beyond<T>(s, &call, room->place);
+    const bool beyond = reads_beyond<T>(s, call, room->place);
     const packed x = pack_image<T>(room, k->x, !(unaligned & 1) && !beyond, s, true);
     const packed dy = pack_windows<T>(room, k->dy, !(unaligned & 2) && !beyond, s, true);
     if (beyond)
         pack_beyond<T>(room, s);
-    if (call.is_split) {
+    if (call->is_split) {
         run_split_weights(k, (const float *)x.data, (const float *)dy.data, room);
         return true;
     }
-    if (call.is_few) {
+    if (call->is_few) {
         run_few_weights<T>(k, x.data, dy.data, room);
         return true;
     }
-    const bool aside = k->wide || (k->add && !call.is_product);
+    const bool aside = k->wide || (k->add && !call->is_product);
     packed dw = {};
     if (aside)
         dw.data = packing_take(room, (size_t)count * sizeof(element<T>));
     else
         dw = pack_weights<T>(room, k->dw, !(unaligned & 4), &k->shape, k->add);
-    void *const workspace = packing_take(room, call.workspace);
-    if (!run_library(&call, room, x.data, dw.data, dy.data, NULL, workspace))
+    void *const workspace = packing_take(room, call->workspace);
+    if (!run_library(call, room, x.data, dw.data, dy.data, NULL, workspace))
         return false;
-    if (room->run && !call.is_product)
+    if (room->run && !call->is_product)
         mend_dw<T>(&k->shape, x.data, dy.data, dw.data, room->place);
     if (room->run && aside)
         launch(end_weights<T>, ceil_div(count, THREADS), THREADS, 0, room->place, *k, dw.data,
@@ -444,23 +459,33 @@ static bool weights_by_library(const rg_conv_weights_args *k, uint32_t unaligned
 }
 
 template <rg_dtype T>
+static bool find_weights(const rg_conv_weights_args *k, const rg_cuda_place *place, conv_call *call)
+{
+    return find_library<T>(&k->shape, RG_CUDNN_WEIGHTS, false, k->add && !k->wide, place, call);
+}
+
+template <rg_dtype T>
 static bool run_weights_by_library(const rg_conv_weights_args *k, const rg_cuda_place *place)
 {
     const void *const tensors[] = { k->x, k->dy, k->dw };
     const uint32_t unaligned = unaligned_of(tensors, 3);
     packing plan = { .place = place };
-    if (!weights_by_library<T>(k, unaligned, &plan) || packing_lacks(&plan, k->scratch))
+    conv_call call;
+    if (!find_weights<T>(k, place, &call) || !weights_by_library<T>(k, &call, unaligned, &plan) ||
+        packing_lacks(&plan))
         return false;
     packing room = { .place = place, .scratch = (char *)k->scratch, .run = true };
-    return weights_by_library<T>(k, unaligned, &room);
+    return weights_by_library<T>(k, &call, unaligned, &room);
 }
 
 template <rg_dtype T>
 static size_t weights_scratch(const void *args, uint32_t unaligned, const rg_cuda_place *place)
 {
     packing room = { .place = place };
-    return weights_by_library<T>((const rg_conv_weights_args *)args, unaligned, &room) ? room.used
-                                                                                       : 0;
+    const rg_conv_weights_args *k = (const rg_conv_weights_args *)args;
+    conv_call call;
+    const bool found = find_weights<T>(k, place, &call);
+    return found && weights_by_library<T>(k, &call, unaligned, &room) ? room.used : 0;
 }
 
 #endif

@@ -199,8 +199,9 @@ template <rg_dtype T> static void product(const void *args, const rg_cuda_place 
     const uint32_t unaligned = unaligned_of(tensors, 4);
     packing plan = { .place = place };
     packing room = { .place = place, .scratch = (char *)k->scratch, .run = true };
-    if (by_cublaslt<T>(k, unaligned, &plan) && !packing_lacks(&plan, k->scratch) &&
-        by_cublaslt<T>(k, unaligned, &room))
+    product_call call;
+    if (find_product<T>(k, place, &call) && by_cublaslt<T>(k, &call, unaligned, &plan) &&
+        !packing_lacks(&plan) && by_cublaslt<T>(k, &call, unaligned, &room))
         return;
     const int64_t down = ceil_div(k->m.count, TILE), across = ceil_div(k->n.count, TILE);
     const int64_t tiles = k->batch.count * down * across, most = 1 << 20;

@@ -112,10 +112,16 @@ static void spread_bias(const packing *room, const rg_product_args *k, void *c)
         rg_cuda_strided_copy(&copy, room->place->stream);
 }
 
-/* Tries it with cuBLASLt, or finds out what it would take; false: it is not done, and nothing is.
- */
+/* What cuBLASLt computes. */
+struct product_call {
+    rg_product product;
+    bool spread; /* the bias comes before the product, which adds to it */
+    size_t workspace;
+};
+
+/* False: it does not. */
 template <rg_dtype T>
-static bool by_cublaslt(const rg_product_args *k, uint32_t unaligned, packing *room)
+static bool find_product(const rg_product_args *k, const rg_cuda_place *place, product_call *call)
 {
     rg_product product = { .dtype = T,
                            .batch = k->batch.count,
@@ -128,32 +134,41 @@ static bool by_cublaslt(const rg_product_args *k, uint32_t unaligned, packing *r
                            .add = k->add,
                            .wide = k->wide };
     const int64_t squares = ceil_div(k->n.count, MIRROR) * ceil_div(k->n.count, MIRROR);
-    size_t workspace = 0;
-    bool spread = false;
+    *call = {};
     if (k->mirrored && (k->batch.count * squares > INT32_MAX || k->k.rank > 1 || k->n.rank > 1))
         return false; /* more blocks than a grid has, or more dimensions than a square */
-    if (!rg_cublaslt_plan(room->place, &product, &workspace)) {
-        spread = k->has_bias && k->batch.count == 1; /* then it comes before the product */
+    if (!rg_cublaslt_plan(place, &product, &call->workspace)) {
+        call->spread = k->has_bias && k->batch.count == 1;
         product.bias = false;
         product.add = true;
-        if (!spread || !rg_cublaslt_plan(room->place, &product, &workspace))
+        if (!call->spread || !rg_cublaslt_plan(place, &product, &call->workspace))
             return false;
     }
+    call->product = product;
+    return true;
+}
+
+/* Does it, or finds out what it would take; false: it is not done, and nothing is. */
+template <rg_dtype T>
+static bool by_cublaslt(const rg_product_args *k, const product_call *call, uint32_t unaligned,
+                        packing *room)
+{
+    const bool has_bias = call->product.bias;
     const packed a = pack_a<T>(room, k, !(unaligned & 1));
     const packed b = pack_b<T>(room, k, !(unaligned & 2));
     const int64_t columns = k->n.count;
-    const packed bias = pack_tensor(room, k->bias, !(unaligned & 4), product.bias ? 1 : 0, &columns,
-                                    &k->bias_step, (int32_t)sizeof(element<T>), product.bias);
+    const packed bias = pack_tensor(room, k->bias, !(unaligned & 4), has_bias ? 1 : 0, &columns,
+                                    &k->bias_step, (int32_t)sizeof(element<T>), has_bias);
     packed c = k->wide ? pack_matrix<RG_F32>(room, k->c, !(unaligned & 8), &k->batch, 2, &k->m, 1,
                                              &k->n, 1, k->add)
                        : pack_matrix<T>(room, k->c, !(unaligned & 8), &k->batch, 2, &k->m, 1, &k->n,
                                         1, k->add);
-    if (spread)
+    if (call->spread)
         spread_bias<T>(room, k, c.data);
-    void *const space = packing_take(room, workspace);
+    void *const space = packing_take(room, call->workspace);
     const double alpha = k->mirrored && MIRROR_HALVES<T> ? 2 * k->alpha : k->alpha;
-    if (room->run &&
-        !rg_cublaslt_run(room->place, &product, alpha, a.data, b.data, bias.data, c.data, space))
+    if (room->run && !rg_cublaslt_run(room->place, &call->product, alpha, a.data, b.data, bias.data,
+                                      c.data, space, call->workspace))
         return false;
     packed_copy(room, &c, true);
     return true;
@@ -164,7 +179,10 @@ template <rg_dtype T>
 static size_t product_scratch(const void *args, uint32_t unaligned, const rg_cuda_place *place)
 {
     packing room = { .place = place };
-    return by_cublaslt<T>((const rg_product_args *)args, unaligned, &room) ? room.used : 0;
+    const rg_product_args *k = (const rg_product_args *)args;
+    product_call call;
+    const bool found = find_product<T>(k, place, &call);
+    return found && by_cublaslt<T>(k, &call, unaligned, &room) ? room.used : 0;
 }
 
 #endif
