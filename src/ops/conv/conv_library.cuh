@@ -11,7 +11,7 @@
 #include "backend/cuda/cudnn.h"
 #include "backend/cuda/packing.cuh"
 #include "ops/conv/conv.h"
-#include "ops/conv/conv_few_weights.cuh"
+#include "ops/conv/conv_first_weights.cuh"
 #include "ops/conv/conv_fold.cuh"
 #include "ops/conv/conv_split.cuh"
 #include "ops/conv/conv_split_hopper.cuh"
@@ -24,7 +24,7 @@ struct conv_call {
     rg_product product;
     bool is_product;
     bool is_split;  /* or a kernel of ours, see conv_split.cuh */
-    bool is_few;    /* likewise, see conv_few.cuh */
+    bool is_first;  /* likewise, see conv_first.cuh */
     bool is_folded; /* the library sees a folded image, see conv_fold.cuh */
     size_t workspace;
 };
@@ -122,8 +122,8 @@ static bool find_library(const rg_conv_shape *s, rg_cudnn_direction direction, b
     if (call->is_product && rg_cublaslt_plan(place, &call->product, &call->workspace))
         return true;
     call->is_product = false;
-    call->is_few = direction != RG_CUDNN_DATA && few_takes<T>(s, direction == RG_CUDNN_FORWARD);
-    if (call->is_few)
+    call->is_first = direction != RG_CUDNN_DATA && first_takes<T>(s, direction == RG_CUDNN_FORWARD);
+    if (call->is_first)
         return true;
     call->is_folded = direction == RG_CUDNN_DATA && fold_takes<T>(s);
     if (call->is_folded) {
@@ -329,8 +329,8 @@ static bool by_library(const rg_conv_args *k, const conv_call *call, uint32_t un
         run_split(k, !forward, (const float *)from.data, (const float *)w.data, room);
         return true;
     }
-    if (call->is_few) {
-        run_few<T>(k, from.data, w.data, room);
+    if (call->is_first) {
+        run_first<T>(k, from.data, w.data, room);
         return true;
     }
     const int64_t channels = s->groups * (forward ? s->out : s->in);
@@ -436,8 +436,8 @@ static bool weights_by_library(const rg_conv_weights_args *k, const conv_call *c
         run_split_weights(k, (const float *)x.data, (const float *)dy.data, room);
         return true;
     }
-    if (call->is_few) {
-        run_few_weights<T>(k, x.data, dy.data, room);
+    if (call->is_first) {
+        run_first_weights<T>(k, x.data, dy.data, room);
         return true;
     }
     const bool aside = k->wide || (k->add && !call->is_product);
