@@ -4,11 +4,11 @@
 
     {"op": "softmax", "fields": {"axis": "1", ...}, "shapes": [[8192, 1024]], "dtype": "f32",
      "direction": "gradient", "only": "", "device": "cuda:0", "compile": false, "tf32": false,
-     "threads": 2, "seconds": 0.6}
+     "replay": false, "threads": 2, "seconds": 0.6}
 
 gives {"ms": median of one call} or {"skip": "reason"}. With "compile" the formula is written out
 and compiled by torch.compile for this shape (torch_formulas.py); otherwise torch's own kernel is
-called (torch_kernels.py). The first line of all says what there is:
+called (torch_kernels.py). With "replay" the calls of a turn are one graph of CUDA. The first line of all says what there is:
 
     {"ready": "2.4.0", "compile": true, "cuda": true}
 """
@@ -23,7 +23,7 @@ import time
 import types
 
 LEAST, MOST = 7, 4096  # turns
-TURN_MS, MOST_CALLS = 5, 2000  # of a turn on a GPU
+TURN_MS, MOST_CALLS, REPLAYS = 5, 2000, 4  # of a turn on a GPU
 
 # What others print must not get among the answers.
 answers = os.fdopen(os.dup(1), "w")
@@ -112,10 +112,25 @@ def measure_cpu(call, seconds):
     return median(lambda: turn_cpu(call), seconds - 1e-3 * first)
 
 
-def measure_gpu(call, seconds):
+def graph_of(call, calls):
+    """So many calls, launched as one."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(calls):
+            call()
+    return graph
+
+
+def measure_gpu(call, seconds, replay):
     """Turns of many calls, so that launching and waiting are hidden as they are in a program."""
     turn_gpu(call, 1)
-    calls = min(MOST_CALLS, math.ceil(TURN_MS / max(turn_gpu(call, 8), 1e-3)))
+    each = turn_gpu(graph_of(call, 8).replay, 1) / 8 if replay else turn_gpu(call, 8)
+    calls = min(MOST_CALLS, math.ceil(min(TURN_MS, 1e3 * seconds / LEAST) / max(each, 1e-3)))
+    if replay:
+        part = math.ceil(calls / REPLAYS)
+        graph = graph_of(call, part)
+        turn_gpu(graph.replay, REPLAYS)
+        return median(lambda: turn_gpu(graph.replay, REPLAYS), seconds) / part
     turn_gpu(call, calls)
     return median(lambda: turn_gpu(call, calls), seconds)
 
@@ -130,7 +145,8 @@ def run(row):
     call = call_of(row)
     if row["compile"]:
         call()  # compiles: not timed
-    return {"ms": (measure_gpu if on_gpu else measure_cpu)(call, row["seconds"])}
+    seconds = row["seconds"]
+    return {"ms": measure_gpu(call, seconds, row["replay"]) if on_gpu else measure_cpu(call, seconds)}
 
 
 def answer_to(line):

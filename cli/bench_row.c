@@ -281,8 +281,10 @@ void rg_bench_row_close(rg_bench_row *row)
         drop(&row->dy[i]);
     }
     drop(&row->part);
+    rg_replay_destroy(row->kept);
     rg_state_destroy(row->state);
     rg_kernel_destroy(row->kernel);
+    row->kept = NULL;
     row->state = NULL;
     row->kernel = NULL;
 }

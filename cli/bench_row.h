@@ -12,6 +12,7 @@ typedef struct rg_bench_row {
     bool gradient;
     int32_t only; /* the input whose gradient alone is asked for, or -1 */
     bool tf32;    /* the device may round f32 to TF32 */
+    bool replay;  /* calls are kept as a graph of CUDA, here and by peers on a GPU */
     rg_dtype dtype;
 
     _Alignas(16) char desc[RG_MAX_DESC];
@@ -26,6 +27,7 @@ typedef struct rg_bench_row {
     rg_queue *queue;
     rg_kernel *kernel;
     rg_state *state;
+    struct rg_replay *kept; /* the calls of a turn, or a part of them, where `replay` */
     rg_tensor *x[RG_MAX_INPUTS], *y[RG_MAX_OUTPUTS], *dy[RG_MAX_OUTPUTS], *dx[RG_MAX_INPUTS];
     rg_tensor *part; /* what is needed of x[0] or dy[0], where that is not all */
     rg_tensor *read[RG_MAX_POINTERS], *written[RG_MAX_POINTERS]; /* what the kernel touches */
@@ -57,7 +59,7 @@ typedef struct rg_bench_mode {
 
 /* A commit and a wait cost a GPU as much as a call may take: so many calls in a list that they
  * outweigh that, all recorded before the clock starts. */
-rg_status rg_bench_gpu_mode(rg_bench_row *row, rg_bench_mode *mode);
+rg_status rg_bench_gpu_mode(rg_bench_row *row, double seconds, rg_bench_mode *mode);
 
 typedef struct rg_bench_result {
     double ms, limit_ms;              /* of one call; medians */
@@ -74,8 +76,11 @@ rg_status rg_bench_row_measure(rg_bench_row *row, rg_bench_mode mode, double sec
 rg_status rg_bench_peak(rg_queue *queue, rg_dtype dtype, double *gflop_s);
 
 bool rg_bench_on_gpu(const rg_device *device);
-/* How many calls of `ms` make a turn on a GPU: ours, and those of peers. */
-int32_t rg_bench_calls_of(double ms);
+/* How many calls of `ms` make a turn on a GPU, where a row takes `seconds`: ours, and those of
+ * peers. */
+int32_t rg_bench_calls_of(double ms, double seconds);
+/* A turn of replays launches a graph so many times. */
+enum { RG_BENCH_REPLAYS = 4 };
 /* The value at `share` (0 to 1) of the sorted values, which are sorted here. */
 double rg_bench_quantile(double *values, int32_t count, double share);
 

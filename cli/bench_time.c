@@ -54,6 +54,17 @@ static rg_status record_bypass(rg_bench_row *row, rg_commands *commands)
                            true);
 }
 
+static rg_status record_calls(rg_bench_row *row, recorder *record, int32_t calls,
+                              rg_commands *commands)
+{
+    const bool kept = record == record_kernel && row->kept != NULL;
+    const int32_t count = kept ? RG_BENCH_REPLAYS : calls;
+    rg_status status = RG_OK;
+    for (int32_t i = 0; i < count && status == RG_OK; i++)
+        status = kept ? rg_commands_launch(commands, row->kept) : record(row, commands);
+    return status;
+}
+
 /* Adds the time to *seconds. */
 static rg_status commit_once(rg_bench_row *row, recorder *record, rg_bench_mode mode,
                              double *seconds)
@@ -61,9 +72,7 @@ static rg_status commit_once(rg_bench_row *row, recorder *record, rg_bench_mode 
     rg_commands *commands;
     double start = rg_seconds();
     RG_TRY(rg_commands_create(row->queue, &commands));
-    rg_status status = RG_OK;
-    for (int32_t i = 0; i < mode.calls && status == RG_OK; i++)
-        status = record(row, commands);
+    rg_status status = record_calls(row, record, mode.calls, commands);
     if (mode.ahead)
         start = rg_seconds();
     status = rg_commands_finish(commands, status);
@@ -84,21 +93,40 @@ static rg_status take_turn(rg_bench_row *row, recorder *record, rg_bench_mode mo
     return RG_OK;
 }
 
-int32_t rg_bench_calls_of(double ms)
+/* Keeps calls, of which a turn then has RG_BENCH_REPLAYS times as many. A turn before loads all
+ * kernels, which a capture may not. */
+static rg_status keep_calls(rg_bench_row *row, int32_t calls)
 {
-    const double turn_ms = 5, most = 2000;
+    static const rg_stand_ins none;
+    rg_commands *commands;
+    double ms;
+    rg_replay_destroy(row->kept);
+    row->kept = NULL;
+    RG_TRY(take_turn(row, record_kernel, (rg_bench_mode){ .calls = 1, .commits = 1 }, &ms));
+    RG_TRY(rg_commands_create(row->queue, &commands));
+    rg_status status = record_calls(row, record_kernel, calls, commands);
+    if (status == RG_OK)
+        status = rg_replay_create(row->queue, commands, &none, &row->kept);
+    rg_commands_destroy(commands);
+    return status;
+}
+
+int32_t rg_bench_calls_of(double ms, double seconds)
+{
+    const double share = 1e3 * seconds / LEAST_ROUNDS, turn_ms = share < 5 ? share : 5, most = 2000;
     const double calls = ms * most > turn_ms ? turn_ms / ms : most;
     return (int32_t)calls + (calls < most);
 }
 
-rg_status rg_bench_gpu_mode(rg_bench_row *row, rg_bench_mode *mode)
+rg_status rg_bench_gpu_mode(rg_bench_row *row, double seconds, rg_bench_mode *mode)
 {
     const rg_bench_mode trial = { .calls = 8, .commits = 1, .ahead = true };
     double limit, kernel;
     RG_TRY(take_turn(row, record_ordinary, trial, &limit));
     RG_TRY(take_turn(row, record_kernel, trial, &kernel));
     *mode = trial;
-    mode->calls = rg_bench_calls_of(limit < kernel ? limit : kernel);
+    const bool copies = limit < kernel && row->operations == 0; /* or they are what takes less */
+    mode->calls = rg_bench_calls_of(copies ? limit : kernel, seconds);
     return RG_OK;
 }
 
@@ -131,13 +159,39 @@ static rg_status run_rounds(rg_bench_row *row, rg_bench_mode mode, double second
     return RG_OK;
 }
 
+/* Replays are compared with those of others, which nothing comes between: copies come before them,
+ * once. */
+static rg_status run_replays(rg_bench_row *row, rg_bench_mode mode, double seconds, rounds *r,
+                             int32_t *count)
+{
+    double ordinary, bypass, kernel;
+    RG_TRY(take_turn(row, record_ordinary, mode, &ordinary));
+    RG_TRY(take_turn(row, record_bypass, mode, &bypass));
+    RG_TRY(take_turn(row, record_kernel, mode, &kernel));
+    const double limit = ordinary < bypass ? ordinary : bypass, start = rg_seconds();
+    for (int32_t n = 0; n < LEAST_ROUNDS || (n < MOST_ROUNDS && rg_seconds() - start < seconds);
+         n++) {
+        RG_TRY(take_turn(row, record_kernel, mode, &r->kernel[n]));
+        r->limit[n] = limit;
+        r->share[n] = limit / r->kernel[n];
+        *count = n + 1;
+    }
+    return RG_OK;
+}
+
 rg_status rg_bench_row_measure(rg_bench_row *row, rg_bench_mode mode, double seconds,
                                rg_bench_result *result)
 {
+    if (row->replay) {
+        const int32_t calls = (mode.calls + RG_BENCH_REPLAYS - 1) / RG_BENCH_REPLAYS;
+        RG_TRY(keep_calls(row, calls));
+        mode.calls = calls * RG_BENCH_REPLAYS;
+    }
     rounds *r = malloc(sizeof *r);
     RG_CHECK(r != NULL, RG_OUT_OF_MEMORY, "no memory for the times");
     int32_t count = 0;
-    const rg_status status = run_rounds(row, mode, seconds, r, &count);
+    const rg_status status =
+        (row->replay ? run_replays : run_rounds)(row, mode, seconds, r, &count);
     if (status == RG_OK)
         *result = (rg_bench_result){ .ms = rg_bench_quantile(r->kernel, count, 0.5),
                                      .limit_ms = rg_bench_quantile(r->limit, count, 0.5),

@@ -12,7 +12,7 @@ typedef struct request {
     const char *device, *dtype, *name, *against, *only;
     int64_t threads;
     double seconds;
-    bool tf32, json, help;
+    bool tf32, replay, json, help;
 } request;
 
 typedef struct bench {
@@ -125,7 +125,7 @@ static rg_status measure(bench *b, rg_bench_row *row)
         line.mode = (rg_bench_mode){ .calls = 1, .commits = MANY };
         line.note = "1 call";
     } else if (b->gpu) {
-        RG_TRY(rg_bench_gpu_mode(row, &line.mode));
+        RG_TRY(rg_bench_gpu_mode(row, seconds, &line.mode));
     }
     RG_TRY(rg_bench_row_measure(row, line.mode, seconds, &line.result));
     if (among_many > 0)
@@ -137,11 +137,12 @@ static rg_status measure(bench *b, rg_bench_row *row)
 }
 
 static rg_status bench_row(bench *b, const rg_op_test *test, const rg_case *c, bool gradient,
-                           rg_dtype dtype)
+                           const char *only, rg_dtype dtype)
 {
     rg_bench_row row;
-    RG_TRY(rg_bench_row_begin(test, c, gradient, b->request->only, dtype, &row));
+    RG_TRY(rg_bench_row_begin(test, c, gradient, only, dtype, &row));
     row.tf32 = b->request->tf32;
+    row.replay = b->request->replay;
     const bool doubled = b->printer.peers[0] != NULL; /* a peer may need tensors of its own */
     const int64_t needed = row.memory * (doubled ? 2 : 1), free_now = free_memory();
     if (!b->gpu && needed > free_now - free_now / 16) { /* a GPU refuses what is too much */
@@ -163,19 +164,43 @@ static rg_status bench_row(bench *b, const rg_op_test *test, const rg_case *c, b
     return skipped ? RG_OK : status;
 }
 
-static rg_status bench_op(bench *b, const rg_op_test *test)
+static rg_status bench_dtypes(bench *b, const rg_op_test *test, const rg_case *c, bool gradient,
+                              const char *only)
 {
     static const rg_dtype dtypes[] = { RG_F32, RG_F64, RG_F16, RG_BF16 };
+    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
+        const bool fits = c->only == 0 || c->only >> dtypes[i] & 1;
+        if (fits && wants_dtype(b, dtypes[i]))
+            RG_TRY(bench_row(b, test, c, gradient, only, dtypes[i]));
+    }
+    return RG_OK;
+}
+
+/* Rows of the gradient of each input by itself. */
+static rg_status bench_each(bench *b, const rg_op_test *test, const rg_case *c)
+{
+    _Alignas(16) char desc[RG_MAX_DESC];
+    RG_TRY(rg_case_desc(test->op, c, desc));
+    const int32_t inputs = rg_op_inputs(test->op, desc);
+    for (int32_t i = 0; i < inputs; i++) {
+        if (rg_op_differentiates(test->op, desc, i))
+            RG_TRY(bench_dtypes(b, test, c, true, rg_op_input_names(test->op, desc)[i]));
+    }
+    return RG_OK;
+}
+
+static rg_status bench_op(bench *b, const rg_op_test *test)
+{
+    const char *only = b->request->only;
+    const bool each = only != NULL && strcmp(only, "each") == 0;
     for (const rg_case *c = test->cases; c->name != NULL; c++) {
         const bool has_gradient = test->op->gradient != NULL && !(c->flags & RG_CASE_FORWARD);
-        const int first = b->request->only != NULL; /* then no forward pass */
-        for (int gradient = first; gradient <= has_gradient && wants_case(b, c); gradient++) {
-            for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
-                const bool fits = c->only == 0 || c->only >> dtypes[i] & 1;
-                if (fits && wants_dtype(b, dtypes[i]))
-                    RG_TRY(bench_row(b, test, c, gradient == 1, dtypes[i]));
-            }
-        }
+        if (!wants_case(b, c))
+            continue;
+        if (only == NULL || each)
+            RG_TRY(bench_dtypes(b, test, c, false, NULL));
+        if (has_gradient)
+            RG_TRY(each ? bench_each(b, test, c) : bench_dtypes(b, test, c, true, only));
     }
     return RG_OK;
 }
@@ -266,6 +291,8 @@ static int run_bench(bench *b, int ops, char **argv)
     if (opened != RG_OK || rg_queue_create(b->device, &b->queue) != RG_OK)
         return rg_failed();
     b->gpu = rg_bench_on_gpu(b->device);
+    if (b->request->replay && !b->gpu)
+        return rg_wrong("a CPU has no graphs to replay");
     b->printer.device = b->device;
     b->printer.json = b->request->json;
     const int status = open_peers(b, b->request->against);
@@ -294,8 +321,10 @@ int rg_cmd_bench(int argc, char **argv)
           "one dtype, or all (default f32 and bf16; on a GPU f16, too)" },
         { "case", RG_OPTION_TEXT, &r.name, "NAME", "one case alone" },
         { "gradient", RG_OPTION_TEXT, &r.only, "INPUT",
-          "the gradient of this input alone, by its name" },
+          "the gradient of this input alone, by its name; each: forward, then one by one" },
         { "tf32", RG_OPTION_FLAG, &r.tf32, NULL, "let a GPU round f32 to TF32 in contractions" },
+        { "replay", RG_OPTION_FLAG, &r.replay, NULL,
+          "calls as a graph of CUDA, of peers on a GPU, too: what the host takes is left out" },
         { "against", RG_OPTION_TEXT, &r.against, "PEERS", against },
         { "seconds", RG_OPTION_REAL, &r.seconds, "S", "for each row (default 0.6)" },
         { "json", RG_OPTION_FLAG, &r.json, NULL, "one object per line" },

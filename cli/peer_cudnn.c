@@ -83,14 +83,46 @@ rg_status rg_cudnn_check(const rg_cudnn_job *j, cudnnStatus_t status)
 
 /* ---- timing ---- */
 
-/* The time of one call in milliseconds. */
-static rg_status take_turn(const rg_cudnn_job *j, int32_t calls, double *ms)
+static cudnnStatus_t run_calls(const rg_cudnn_job *j, int32_t calls)
+{
+    cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+    for (int32_t i = 0; i < calls && status == CUDNN_STATUS_SUCCESS; i++)
+        status = j->run(j);
+    return status;
+}
+
+/* So many calls, launched as one. */
+static rg_status keep_calls(const rg_cudnn_job *j, int32_t calls, cudaGraphExec_t *kept)
+{
+    cudaGraph_t graph = NULL;
+    cudaError_t error = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+    const cudnnStatus_t status =
+        error == cudaSuccess ? run_calls(j, calls) : CUDNN_STATUS_EXECUTION_FAILED;
+    if (error == cudaSuccess)
+        error = cudaStreamEndCapture(stream, &graph);
+    if (error == cudaSuccess && status == CUDNN_STATUS_SUCCESS)
+        error = cudaGraphInstantiate(kept, graph, 0);
+    if (graph != NULL)
+        (void)cudaGraphDestroy(graph);
+    if (error != cudaSuccess)
+        (void)cudaGetLastError();
+    RG_TRY(rg_cudnn_check(j, status));
+    RG_CHECK(error == cudaSuccess, RG_UNSUPPORTED, "cudnn: %s %s is not captured: %s",
+             j->row->test->op->name, j->row->c->name, cudaGetErrorString(error));
+    return RG_OK;
+}
+
+/* The time of one call in milliseconds; `kept`: a graph, launched RG_BENCH_REPLAYS times for all of
+ * them, or NULL. */
+static rg_status take_turn(const rg_cudnn_job *j, int32_t calls, cudaGraphExec_t kept, double *ms)
 {
     float elapsed = 0;
     cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
     cudaError_t error = cudaEventRecord(before, stream);
-    for (int32_t i = 0; i < calls && status == CUDNN_STATUS_SUCCESS; i++)
-        status = j->run(j);
+    if (kept == NULL)
+        status = run_calls(j, calls);
+    for (int i = 0; kept != NULL && i < RG_BENCH_REPLAYS && error == cudaSuccess; i++)
+        error = cudaGraphLaunch(kept, stream);
     if (error == cudaSuccess)
         error = cudaEventRecord(after, stream);
     if (error == cudaSuccess)
@@ -109,22 +141,33 @@ static rg_status take_turn(const rg_cudnn_job *j, int32_t calls, double *ms)
 typedef struct turns {
     const rg_cudnn_job *job;
     int32_t calls;
+    cudaGraphExec_t kept; /* NULL: calls one by one */
 } turns;
 
 static rg_status take_long_turn(const void *of, double *ms)
 {
     const turns *t = of;
-    return take_turn(t->job, t->calls, ms);
+    return take_turn(t->job, t->calls, t->kept, ms);
 }
 
 /* As many calls in a turn as ours; the first turns find out how many. */
 static rg_status time_job(const rg_cudnn_job *j, double seconds, double *ms)
 {
     enum { TRIAL = 8 };
-    RG_TRY(take_turn(j, 1, ms));
-    RG_TRY(take_turn(j, TRIAL, ms));
-    const turns t = { j, rg_bench_calls_of(*ms) };
-    return rg_bench_time_peer(take_long_turn, &t, seconds, ms);
+    cudaGraphExec_t kept = NULL;
+    RG_TRY(take_turn(j, 1, NULL, ms));
+    RG_TRY(take_turn(j, TRIAL, NULL, ms));
+    int32_t calls = rg_bench_calls_of(*ms, seconds);
+    if (j->row->replay) {
+        const int32_t part = (calls + RG_BENCH_REPLAYS - 1) / RG_BENCH_REPLAYS;
+        RG_TRY(keep_calls(j, part, &kept));
+        calls = part * RG_BENCH_REPLAYS;
+    }
+    const turns t = { j, calls, kept };
+    const rg_status status = rg_bench_time_peer(take_long_turn, &t, seconds, ms);
+    if (kept != NULL)
+        (void)cudaGraphExecDestroy(kept);
+    return status;
 }
 
 static void release(rg_cudnn_job *j)

@@ -203,9 +203,9 @@ static rg_status time_row(child *c, const rg_bench_row *row, double seconds, dou
     put(&w, "], \"dtype\": \"%s\", \"direction\": \"%s\", \"device\": \"%s\", \"compile\": %s, ",
         rg_dtype_name(row->dtype), row->gradient ? "gradient" : "forward", c->device,
         c->compile ? "true" : "false");
-    put(&w, "\"only\": \"%s\", \"tf32\": %s, ",
+    put(&w, "\"only\": \"%s\", \"tf32\": %s, \"replay\": %s, ",
         row->only >= 0 ? rg_op_input_names(row->test->op, row->desc)[row->only] : "",
-        row->tf32 ? "true" : "false");
+        row->tf32 ? "true" : "false", row->replay ? "true" : "false");
     put(&w, "\"threads\": %d, \"seconds\": %g}\n", c->threads, seconds);
     char answer[1024];
     RG_TRY(send_line(c, w.text));

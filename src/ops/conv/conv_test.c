@@ -19,11 +19,13 @@ static double special(int64_t i)
 
 static const rg_case cases[] = {
     /* timed */
-    { "3x3-64-56", LEAN P1, "32,56,56,64 64,3,3,64", RG_CASE_BENCH },
-    { "3x3-256-14", LEAN P1, "32,14,14,256 256,3,3,256", RG_CASE_BENCH },
-    { "1x1-256-64-56", LEAN, "32,56,56,256 64,1,1,256", RG_CASE_BENCH },
-    { "7x7-3-64-224", LEAN " stride=2,2" P3, "32,224,224,3 64,7,7,3", RG_CASE_BENCH },
-    { "depthwise-144-56", LEAN " groups=0" P1, "32,56,56,144 144,3,3,1", RG_CASE_BENCH },
+    { "3x3-64-56", LEAN P1, "32,56,56,64 64,3,3,64", RG_CASE_BENCH | RG_CASE_BENCH_GPU },
+    { "3x3-256-14", LEAN P1, "32,14,14,256 256,3,3,256", RG_CASE_BENCH | RG_CASE_BENCH_GPU },
+    { "1x1-256-64-56", LEAN, "32,56,56,256 64,1,1,256", RG_CASE_BENCH | RG_CASE_BENCH_GPU },
+    { "7x7-3-64-224", LEAN " stride=2,2" P3, "32,224,224,3 64,7,7,3",
+      RG_CASE_BENCH | RG_CASE_BENCH_GPU },
+    { "depthwise-144-56", LEAN " groups=0" P1, "32,56,56,144 144,3,3,1",
+      RG_CASE_BENCH | RG_CASE_BENCH_GPU },
     { "multiplier-2-72-56", LEAN " groups=72" P1, "32,56,56,72 144,3,3,1", RG_CASE_BENCH },
     { "multiplier-4-32-56", LEAN " groups=32" P1, "32,56,56,32 128,3,3,1", RG_CASE_BENCH },
     { "groups-of-4-128-56", LEAN " groups=32" P1, "32,56,56,128 128,3,3,4", RG_CASE_BENCH },
