@@ -119,6 +119,28 @@ static __device__ __noinline__ void mend_channels(const rg_conv_shape &s, bool b
     }
 }
 
+/* Not 0 where one of V neighbouring elements is not finite: an exponent of ones and the least of
+ * them carry into the bit of the sign. */
+template <rg_dtype T, int V> static __device__ __forceinline__ uint32_t not_finite(const void *x)
+{
+    if constexpr (V == 1) {
+        return !isfinite(load<T>(x, 0));
+    } else {
+        constexpr uint32_t ONES = T == RG_F32    ? 0x7f800000
+                                  : T == RG_F64  ? 0x7ff00000
+                                  : T == RG_BF16 ? 0x7f807f80
+                                                 : 0x7c007c00;
+        constexpr uint32_t LEAST = ONES & ~(ONES << 1), SIGN = (ONES << 1) & ~ONES & 0x80008000;
+        const uint4 v = load_vector(x);
+        const uint32_t words[4] = { v.x, v.y, v.z, v.w };
+        uint32_t carries = 0;
+#pragma unroll
+        for (int i = T == RG_F64; i < 4; i += T == RG_F64 ? 2 : 1)
+            carries |= (words[i] & ONES) + LEAST;
+        return carries & SIGN;
+    }
+}
+
 /* A thread has V channels of a pixel, `across` threads a whole one, which are `each` of an image.
  * `back`: of the image, from windows. Index is as wide as the number of threads needs. */
 template <rg_dtype T, int V, typename Index>
@@ -133,17 +155,7 @@ static __global__ void __launch_bounds__(THREADS)
     mend_place p = { pixel / each, 0, 0, (i - pixel * across) * V };
     border_at(b, pixel - (Index)p.image * each, p.row, p.column);
     const int64_t at = ((p.image * b.rows + p.row) * b.columns + p.column) * b.channels + p.channel;
-    bool fine = true;
-    if constexpr (V == 1) {
-        fine = isfinite(load<T>(to, at));
-    } else {
-        real<T> x[VLEN<T>];
-        unpack<T>(load_vector((const element<T> *)to + at), x);
-#pragma unroll
-        for (int e = 0; e < VLEN<T>; e++)
-            fine &= isfinite(x[e]);
-    }
-    if (!fine)
+    if (not_finite<T, V>((const element<T> *)to + at))
         mend_channels<T, V>(s, back, from, w, to, at, p);
 }
 
@@ -155,40 +167,22 @@ static __device__ __forceinline__ void await_launch()
 #endif
 }
 
-/* Some of the weights of V channels of the result, which are no part of what the library writes:
- * of `lines` vectors, `step` elements apart, a block has MEND_LINES. Results that meet the border
- * are `each` of an image. Where blocks of the same channels find something, all of them write the
- * same. */
-enum { MEND_LINES = 288 };
-
-template <rg_dtype T, int V>
-static __global__ void __launch_bounds__(MEND_LINES)
-    mend_channel(const __grid_constant__ rg_conv_shape s, const __grid_constant__ mend_box b,
-                 bool back, const void *from, const void *w, void *to, int32_t lines, int32_t step,
-                 int64_t each)
+/* Lets the next launch begin early, as soon as all blocks have begun. */
+static __device__ __forceinline__ void begin_next()
 {
-    const int64_t channel = (int64_t)blockIdx.x * (back ? V : 1);
-    const int64_t taps = s.row.window * s.column.window, group = channel / s.in;
-    const element<T> *own =
-        (const element<T> *)w +
-        (back ? group * s.out * taps * s.in + channel - group * s.in : channel * taps * s.in);
-    bool fine = true;
-    const int32_t line = (int32_t)blockIdx.y * MEND_LINES + (int32_t)threadIdx.x;
-    if (line < lines) {
-        if constexpr (V == 1) {
-            fine = (bool)isfinite(load<T>(own, (int64_t)line * step));
-        } else {
-            real<T> x[V];
-            unpack<T>(load_vector(own + (int64_t)line * step), x);
-#pragma unroll
-            for (int e = 0; e < V; e++)
-                fine &= (bool)isfinite(x[e]);
-        }
-    }
-    const bool bad = __syncthreads_or(!fine);
-    await_launch();
-    const int64_t width = back ? V : 1, count = s.images * each * width;
-    for (int64_t i = threadIdx.x; bad && i < count; i += blockDim.x) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/* Results of `width` channels from `channel` on that meet the border, `each` of an image. */
+template <rg_dtype T>
+static __device__ __noinline__ void
+mend_results(const rg_conv_shape &s, const mend_box &b, bool back, const void *from, const void *w,
+             void *to, int64_t channel, int64_t width, int64_t each)
+{
+    const int64_t count = s.images * each * width;
+    for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
         const int64_t pixel = i / width;
         mend_place p = { pixel / each, 0, 0, channel + i - pixel * width };
         border_at(b, pixel - p.image * each, p.row, p.column);
@@ -196,6 +190,40 @@ static __global__ void __launch_bounds__(MEND_LINES)
             s, back, from, w, to,
             ((p.image * b.rows + p.row) * b.columns + p.column) * b.channels + p.channel, p);
     }
+}
+
+/* Looks at weights, which are no part of what the library writes. A block has those that some
+ * channels of the result are made of, or a part of them: of windows all weights of one channel,
+ * `across` vectors; of the image MEND_WIDE vectors of channels of group blockIdx.z, in as many
+ * `lines` as channels of windows have taps. Blocks of the same channels that find something all
+ * write the same. What every call goes through is short: it comes behind the library's kernel. */
+enum { MEND_THREADS = 96, MEND_EACH = 4, MEND_WIDE = 4 };
+
+template <rg_dtype T, int V, bool BACK>
+static __global__ void __launch_bounds__(MEND_THREADS)
+    mend_channel(const __grid_constant__ rg_conv_shape s, const __grid_constant__ mend_box b,
+                 const void *from, const void *w, void *to, int32_t lines, int32_t across,
+                 int64_t each)
+{
+    const int32_t first = (int32_t)(blockIdx.y * MEND_EACH * MEND_THREADS + threadIdx.x);
+    const int64_t line = BACK ? (int64_t)blockIdx.z * lines : blockIdx.x; /* the block's first */
+    const element<T> *const own = (const element<T> *)w + line * across * V;
+    const int32_t left = BACK ? (int32_t)blockIdx.x * MEND_WIDE : 0;
+    uint32_t found = 0;
+#pragma unroll
+    for (int i = 0; i < MEND_EACH; i++) { /* beyond the end the last one again: no load waits */
+        const int32_t n = first + i * MEND_THREADS, y = BACK ? n / MEND_WIDE : 0;
+        const int32_t x = BACK ? left + n % MEND_WIDE : n;
+        found |= not_finite<T, V>(
+            own +
+            ((int64_t)(y < lines ? y : lines - 1) * across + (x < across ? x : across - 1)) * V);
+    }
+    const bool bad = __syncthreads_or(found != 0);
+    await_launch();
+    const int32_t width = across - left < MEND_WIDE ? across - left : (int32_t)MEND_WIDE;
+    if (bad)
+        mend_results<T>(s, b, BACK, from, w, to, BACK ? blockIdx.z * s.in + left * V : blockIdx.x,
+                        BACK ? width * V : 1, each);
 }
 
 /* One weight, product by product. */
@@ -224,25 +252,35 @@ static __device__ __noinline__ real<T> weight_sum(const rg_conv_shape &s, const 
     return sum;
 }
 
-/* A thread has V weights. */
+/* Those of V that are not finite. */
 template <rg_dtype T, int V>
-static __global__ void __launch_bounds__(THREADS)
+static __device__ __noinline__ void sum_weights(const rg_conv_shape &s, const void *x,
+                                                const void *dy, void *dw, int64_t first)
+{
+    for (int64_t at = first; at < first + V; at++)
+        if (!isfinite(load<T>(dw, at)))
+            store<T>(dw, at, weight_sum<T>(s, x, dy, at));
+}
+
+/* A thread has two vectors of `count`; the last ones may have one twice, and write the same. */
+template <rg_dtype T, int V>
+static __global__ void __launch_bounds__(THREADS, 4) /* so that all blocks run at once */
     mend_weights(const __grid_constant__ rg_conv_shape s, const void *x, const void *dy, void *dw,
                  int64_t count)
 {
-    const int64_t first = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * V;
-    real<T> w[V] = {};
+    int64_t first[2];
+    uint32_t found[2];
     await_launch();
-    if constexpr (V == 1) {
-        if (first < count)
-            w[0] = load<T>(dw, first);
-    } else if (first < count) {
-        unpack<T>(load_vector(at<T>(dw, first)), w);
-    }
 #pragma unroll
-    for (int i = 0; i < V; i++)
-        if (!isfinite(w[i]))
-            store<T>(dw, first + i, weight_sum<T>(s, x, dy, first + i));
+    for (int i = 0; i < 2; i++) {
+        const int64_t n = ((int64_t)blockIdx.x * 2 + i) * THREADS + threadIdx.x;
+        first[i] = (n < count ? n : count - 1) * V;
+        found[i] = not_finite<T, V>((const element<T> *)dw + first[i]);
+    }
+    if ((found[0] | found[1]) == 0)
+        return;
+    sum_weights<T, V>(s, x, dy, dw, first[0]);
+    sum_weights<T, V>(s, x, dy, dw, first[1]);
 }
 
 /* ---- host side ---- */
@@ -298,15 +336,18 @@ static bool mend_by_weights(const rg_conv_shape *s, const mend_box *b, bool back
     const int64_t taps = s->row.window * s->column.window, own = taps * s->in;
     const bool vectors = (back ? s->in : own) % VLEN<T> == 0 && (uintptr_t)w % sizeof(uint4) == 0;
     const int64_t v = vectors ? VLEN<T> : 1;
-    const int64_t lines = back ? s->out * taps : own / v;
-    const int64_t threads = ceil_div(lines, 32) * 32;
-    if (lines > 1 << 16)
+    const int64_t lines = back ? s->out * taps : 1, across = (back ? s->in : own) / v;
+    const int64_t looks = back ? lines * MEND_WIDE : across, groups = back ? s->groups : 1;
+    if (lines > 1 << 16 || across > 1 << 20 || groups > UINT16_MAX)
         return false;
-    launch_early(vectors ? mend_channel<T, VLEN<T>> : mend_channel<T, 1>,
-                 dim3((unsigned)(back ? b->channels / v : b->channels),
-                      (unsigned)ceil_div(lines, MEND_LINES)),
-                 threads < MEND_LINES ? threads : (int64_t)MEND_LINES, place, *s, *b, back, from, w,
-                 to, (int32_t)lines, (int32_t)(back ? s->in : v), each);
+    void (*const kernel)(rg_conv_shape, mend_box, const void *, const void *, void *, int32_t,
+                         int32_t, int64_t) =
+        vectors ? (back ? mend_channel<T, VLEN<T>, true> : mend_channel<T, VLEN<T>, false>)
+                : (back ? mend_channel<T, 1, true> : mend_channel<T, 1, false>);
+    launch_early(kernel,
+                 dim3((unsigned)(back ? ceil_div(across, MEND_WIDE) : b->channels),
+                      (unsigned)ceil_div(looks, MEND_EACH * MEND_THREADS), (unsigned)groups),
+                 MEND_THREADS, place, *s, *b, from, w, to, (int32_t)lines, (int32_t)across, each);
     return true;
 }
 
@@ -360,11 +401,11 @@ static void mend_dw(const rg_conv_shape *s, const void *x, const void *dy, void 
     const bool inside =
         rows[1] - rows[0] == s->row.count && columns[1] - columns[0] == s->column.count;
     const bool vectors = count % VLEN<T> == 0 && (uintptr_t)dw % sizeof(uint4) == 0;
-    const int64_t threads = count / (vectors ? VLEN<T> : 1);
+    const int64_t looks = count / (vectors ? VLEN<T> : 1);
     if (!inside)
         launch_early(vectors ? mend_weights<T, VLEN<T>> : mend_weights<T, 1>,
-                     dim3((unsigned)ceil_div(threads, THREADS)), THREADS, place, *s, x, dy, dw,
-                     count);
+                     dim3((unsigned)ceil_div(looks, 2 * THREADS)), THREADS, place, *s, x, dy, dw,
+                     looks);
 }
 
 #endif
