@@ -402,63 +402,57 @@ template <rg_dtype T> static void depth_nine(const void *args, const rg_cuda_pla
     launch(kernel, s->images * g.strips * g.blocks, THREE_THREADS, shared, place, *k, g);
 }
 
-/* ---- dw of a part: THREE_LANES threads share its columns, two at a time ---- */
+/* ---- dw of a part: THREE_LANES threads share its columns, THREE_COLUMNS at a time ---- */
 
-enum { THREE_LANES = 7, THREE_ACROSS = 36, THREE_PAIR = 2 };
+enum { THREE_LANES = 7, THREE_ACROSS = 36 };
 
 template <rg_dtype T, int V> struct three_sums {
     real<T> w[9][V];
-    real<T> dy[3][THREE_PAIR][V]; /* rows of dy that meet a row of x, turning */
+    real<T> dy[3][THREE_COLUMNS<T>][V]; /* rows of dy that meet a row of x, turning */
 };
 
-/* A row of x with the rows of dy that it meets: of tap row r, `rows` has bit r. WHOLE: all columns
- * are there. */
-template <rg_dtype T, int V, bool WHOLE>
+/* A row of x with the rows of dy that it meets: of tap row r, `rows` has bit r. Columns that are
+ * not there are zeros. */
+template <rg_dtype T, int V>
 static __device__ __forceinline__ void meet_row(three_sums<T, V> &s, int phase, int rows,
-                                                int inside, bool pair,
-                                                const real<T> x[THREE_PAIR + 2][V])
+                                                const real<T> x[THREE_COLUMNS<T> + 2][V])
 {
 #pragma unroll
     for (int r = 0; r < 3; r++) {
         if (!(rows >> r & 1))
             continue;
 #pragma unroll
-        for (int j = 0; j < THREE_PAIR; j++) {
+        for (int j = 0; j < THREE_COLUMNS<T>; j++)
 #pragma unroll
-            for (int q = 0; q < 3; q++) {
-                if (!WHOLE && !((inside >> (j + q) & 1) && (j == 0 || pair)))
-                    continue;
+            for (int q = 0; q < 3; q++)
 #pragma unroll
                 for (int e = 0; e < V; e++)
                     s.w[r * 3 + q][e] =
                         fma(s.dy[turned(phase, 2 - r)][j][e], x[j + q][e], s.w[r * 3 + q][e]);
-            }
-        }
     }
 }
 
 /* A row of x, and the row of dy whose first tap it is. */
-template <rg_dtype T, int V> using three_rows = rows_ahead<T, V, THREE_PAIR + 2 + THREE_PAIR>;
+template <rg_dtype T, int V>
+using three_rows = rows_ahead<T, V, THREE_COLUMNS<T> + 2 + THREE_COLUMNS<T>>;
 
-/* Windows first <= i < end of an image, columns j and j + 1. */
+/* Windows first <= i < end of an image, columns from j on. */
 template <rg_dtype T, int V>
 static __device__ __forceinline__ void
 sum_strip(const rg_conv_depth_parts_args &k, three_rows<T, V> &ahead, three_sums<T, V> &s,
-          int64_t image, int32_t first, int32_t end, int32_t j, int64_t c)
+          int32_t image, int32_t first, int32_t end, int32_t j, int32_t c)
 {
-    enum { WIDE = THREE_PAIR + 2, ALL = (1 << WIDE) - 1, AHEAD = three_rows<T, V>::AHEAD };
+    enum { C = THREE_COLUMNS<T>, WIDE = C + 2, AHEAD = three_rows<T, V>::AHEAD };
     const rg_conv_shape &shape = k.shape;
     const int32_t size = (int32_t)shape.row.size, before = (int32_t)shape.row.before;
     const int32_t left = j - (int32_t)shape.column.before;
-    const bool pair = j + 1 < (int32_t)shape.column.count;
-    int inside = 0;
+    int inside = 0; /* columns of x that there are, and behind them those of dy */
 #pragma unroll
     for (int q = 0; q < WIDE; q++)
         inside |= (left + q >= 0 && left + q < (int32_t)shape.column.size) << q;
-    int bytes[WIDE + THREE_PAIR]; /* of x and dy */
 #pragma unroll
-    for (int q = 0; q < WIDE + THREE_PAIR; q++)
-        bytes[q] = (q < WIDE ? inside >> q & 1 : q == WIDE || pair) ? ahead.BYTES : 0;
+    for (int n = 0; n < C; n++)
+        inside |= (j + n < (int32_t)shape.column.count) << (WIDE + n);
     const element<T> *x = (const element<T> *)k.x + image * shape.x[0] +
                           (first - before) * shape.x[1] + left * shape.x[2] + c * shape.x[3];
     const element<T> *dy = (const element<T> *)k.dy + image * shape.y[0] + first * shape.y[1] +
@@ -466,13 +460,16 @@ sum_strip(const rg_conv_depth_parts_args &k, three_rows<T, V> &ahead, three_sums
     /* row i of dy and the row of x of its first tap */
     const auto load_rows = [&](int stage, int32_t i) {
         const bool row = i - before >= 0 && i - before < size && i < end + 2;
+        const int there = (row ? inside : 0) & ((1 << WIDE) - 1);
+        const int given = i < end ? inside : 0;
         const element<T> *from = x;
 #pragma unroll
         for (int q = 0; q < WIDE; q++, from += shape.x[2])
-            ahead.load(stage, q, from, row ? bytes[q] : 0);
+            ahead.load(stage, q, from, there >> q & 1 ? ahead.BYTES : 0);
+        from = dy;
 #pragma unroll
-        for (int n = 0; n < THREE_PAIR; n++)
-            ahead.load(stage, WIDE + n, dy + n * shape.y[2], i < end ? bytes[WIDE + n] : 0);
+        for (int q = WIDE; q < WIDE + C; q++, from += shape.y[2])
+            ahead.load(stage, q, from, given >> q & 1 ? ahead.BYTES : 0);
         ahead.end_row();
         x += shape.x[1];
         dy += shape.y[1];
@@ -484,17 +481,14 @@ sum_strip(const rg_conv_depth_parts_args &k, three_rows<T, V> &ahead, three_sums
         for (int q = 0; q < WIDE; q++)
             ahead.take(decltype(phase)::value, q, here[q]);
 #pragma unroll
-        for (int n = 0; n < THREE_PAIR; n++)
+        for (int n = 0; n < C; n++)
             ahead.take(decltype(phase)::value, WIDE + n,
                        s.dy[turned(decltype(phase)::value, 2)][n]);
         load_rows(turned(decltype(phase)::value, AHEAD), i + AHEAD);
         if (i - before < 0 || i - before >= size)
             return;
         const int rows = (i < end) | (i - 1 >= first && i - 1 < end) << 1 | (i - 2 >= first) << 2;
-        if (inside == ALL && pair)
-            meet_row<T, V, true>(s, decltype(phase)::value, rows, inside, pair, here);
-        else
-            meet_row<T, V, false>(s, decltype(phase)::value, rows, inside, pair, here);
+        meet_row<T, V>(s, decltype(phase)::value, rows, here);
     };
 #pragma unroll
     for (int n = 0; n < AHEAD; n++)
@@ -509,47 +503,82 @@ sum_strip(const rg_conv_depth_parts_args &k, three_rows<T, V> &ahead, three_sums
     ahead.drop();
 }
 
+/* What a thread has of one weight once more, product by product in the same order: a column that is
+ * not there is no part of a sum, but 0 times an infinity is NaN. */
+template <rg_dtype T>
+static __device__ __noinline__ real<T> sum_part(const rg_conv_depth_parts_args &k, int64_t begin,
+                                                int64_t end, int32_t lane, int tap, int64_t c)
+{
+    enum { C = THREE_COLUMNS<T> };
+    const rg_conv_shape &s = k.shape;
+    const int32_t columns = (int32_t)s.column.count;
+    real<T> sum = 0;
+    for (int32_t first = lane * C; first < columns; first += THREE_LANES * C) {
+        for (int64_t n = begin; n < end; n++) {
+            const int64_t image = n / s.row.count, i = n - image * s.row.count;
+            const int64_t r = i - s.row.before + tap / 3;
+            for (int32_t j = first; j < first + C && j < columns; j++) {
+                const int64_t t = j - s.column.before + tap % 3;
+                if (r >= 0 && r < s.row.size && t >= 0 && t < s.column.size)
+                    sum = fma(load<T>(k.dy, image * s.y[0] + i * s.y[1] + j * s.y[2] + c * s.y[3]),
+                              load<T>(k.x, image * s.x[0] + r * s.x[1] + t * s.x[2] + c * s.x[3]),
+                              sum);
+            }
+        }
+    }
+    return sum;
+}
+
 template <rg_dtype T, int V>
 static __global__ void __launch_bounds__(THREE_LANES *THREE_ACROSS, 2)
-    three_parts(const __grid_constant__ rg_conv_depth_parts_args k, int across, int64_t chunks,
-                int64_t vectors)
+    three_parts(const __grid_constant__ rg_conv_depth_parts_args k, int across, int chunks,
+                int vectors)
 {
+    enum { C = THREE_COLUMNS<T> };
     extern __shared__ __align__(16) char three_room[]; /* for rows, and at the end for sums */
     real<T> *const room = (real<T> *)three_room;
     const rg_conv_shape &shape = k.shape;
     three_rows<T, V> ahead(three_room);
     const int lane = (int)threadIdx.x / across, x = (int)threadIdx.x - lane * across;
-    const int64_t part = blockIdx.x / chunks, v = (blockIdx.x - part * chunks) * across + x;
-    const int64_t rows = shape.images * shape.row.count, begin = part * k.part;
-    const int64_t end = begin + k.part < rows ? begin + k.part : rows;
+    const int part = (int)blockIdx.x / chunks, v = ((int)blockIdx.x - part * chunks) * across + x;
+    const int32_t rows = (int32_t)(shape.images * shape.row.count);
+    const int32_t begin = part * (int32_t)k.part;
+    const int32_t end = rows - begin > (int32_t)k.part ? begin + (int32_t)k.part : rows;
     const int32_t count = (int32_t)shape.row.count, columns = (int32_t)shape.column.count;
     three_sums<T, V> s = {};
-    for (int32_t j = lane * THREE_PAIR; v < vectors && j < columns; j += THREE_LANES * THREE_PAIR) {
-        for (int64_t n = begin; n < end;) {
-            const int64_t image = n / count;
-            const int32_t first = (int32_t)(n - image * count);
-            const int32_t last = end - n < count - first ? first + (int32_t)(end - n) : count;
+    begin_next();
+    for (int32_t j = lane * C; v < vectors && j < columns; j += THREE_LANES * C) {
+        for (int32_t n = begin; n < end;) {
+            const int32_t image = n / count, first = n - image * count;
+            const int32_t last = end - n < count - first ? first + end - n : count;
             sum_strip<T, V>(k, ahead, s, image, first, last, j, v * V);
             n += last - first;
         }
     }
     const int threads = THREE_LANES * across;
     __syncthreads();
+    bool fine = true;
 #pragma unroll
     for (int t = 0; t < 9; t++)
 #pragma unroll
-        for (int e = 0; e < V; e++)
+        for (int e = 0; e < V; e++) {
             room[(t * V + e) * threads + threadIdx.x] = s.w[t][e];
+            fine &= (bool)isfinite(s.w[t][e]);
+        }
+    for (int n = 0; !fine && n < 9 * V; n++)
+        if (!isfinite(room[n * threads + threadIdx.x]))
+            room[n * threads + threadIdx.x] =
+                sum_part<T>(k, begin, end, lane, n / V, v * V + n % V);
     __syncthreads();
     for (int n = (int)threadIdx.x; n < 9 * V * across; n += threads) {
         const int tap = n / (V * across), channel = n - tap * V * across;
-        const int64_t c = (blockIdx.x - part * chunks) * across * V + channel;
+        const int64_t c = ((int)blockIdx.x - part * chunks) * across * V + channel;
         const real<T> *from = room + (tap * V + channel % V) * threads + channel / V;
         real<T> sum = from[0];
         for (int i = 1; i < THREE_LANES; i++)
             sum += from[i * across];
         if (c < shape.groups)
-            ((real<T> *)k.partial)[(part * 9 + tap) * shape.groups + c] = sum;
+            ((real<T> *)k.partial)[((int64_t)part * 9 + tap) * shape.groups + c] = sum;
     }
 }
 
@@ -565,13 +594,13 @@ static void launch_three_parts(const rg_conv_depth_parts_args *k, bool wide,
     const size_t sums = 9 * threads * (wide ? V : 1) * sizeof(real<T>);
     const size_t rows = wide ? three_rows<T, V>::bytes(threads) : 0;
     const size_t shared = rows > sums ? rows : sums;
-    void (*const kernel)(rg_conv_depth_parts_args, int, int64_t, int64_t) =
+    void (*const kernel)(rg_conv_depth_parts_args, int, int, int) =
         wide ? three_parts<T, V> : three_parts<T, 1>;
     if (wide && !allow_shared((const void *)kernel, shared))
         launch_three_parts<T>(k, false, place); /* whose bits are the same */
     else
-        launch(kernel, k->parts * chunks, (int64_t)threads, shared, place, *k, across, chunks,
-               vectors);
+        launch(kernel, k->parts * chunks, (int64_t)threads, shared, place, *k, across, (int)chunks,
+               (int)vectors);
 }
 
 #endif
