@@ -181,18 +181,16 @@ static rg_status run_whole(trial *t, bool gradient, rg_state *state, uint64_t ad
     return move_all(t, rg_guarded_download);
 }
 
-/* Fills all tensors anew: results with a pattern that no element has by chance. */
+/* Makes all tensors what they were: results a pattern that no element has by chance. */
 static void refill(trial *t)
 {
-    const rg_values *v = t->v;
-    for (int32_t i = 0; i < v->inputs; i++) {
-        rg_guarded_fill(&t->x[i], v->x[i]);
-        if (v->want_dx[i] != NULL)
-            rg_guarded_fill(&t->dx[i], NULL);
+    for (int32_t i = 0; i < t->v->inputs; i++) {
+        rg_guarded_reset(&t->x[i]);
+        rg_guarded_reset(&t->dx[i]);
     }
-    for (int32_t i = 0; i < v->outputs; i++) {
-        rg_guarded_fill(&t->y[i], v->y[i]);
-        rg_guarded_fill(&t->dy[i], v->dy[i]);
+    for (int32_t i = 0; i < t->v->outputs; i++) {
+        rg_guarded_reset(&t->y[i]);
+        rg_guarded_reset(&t->dy[i]);
     }
 }
 
@@ -489,15 +487,15 @@ static rg_status make_tensors(trial *t, rg_arrangement arrangement)
     const rg_arrangement results = arrangement == RG_EXPANDED ? RG_DENSE : arrangement;
     int number = 0;
     for (int32_t i = 0; i < v->inputs; i++) {
-        RG_TRY(rg_guarded_make(device, &v->x_desc[i], arrangement, number++, &t->x[i]));
+        RG_TRY(rg_guarded_make(device, &v->x_desc[i], arrangement, number++, v->x[i], &t->x[i]));
         const rg_tensor_desc dx = gradient_desc(v, i);
         if (v->want_dx[i] != NULL)
-            RG_TRY(rg_guarded_make(device, &dx, results, number, &t->dx[i]));
+            RG_TRY(rg_guarded_make(device, &dx, results, number, NULL, &t->dx[i]));
         number++;
     }
     for (int32_t i = 0; i < v->outputs; i++) {
-        RG_TRY(rg_guarded_make(device, &v->y_desc[i], results, number++, &t->y[i]));
-        RG_TRY(rg_guarded_make(device, &v->y_desc[i], arrangement, number++, &t->dy[i]));
+        RG_TRY(rg_guarded_make(device, &v->y_desc[i], results, number++, v->y[i], &t->y[i]));
+        RG_TRY(rg_guarded_make(device, &v->y_desc[i], arrangement, number++, v->dy[i], &t->dy[i]));
     }
     return RG_OK;
 }

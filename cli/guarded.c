@@ -46,8 +46,25 @@ static rg_status place(rg_device *device, rg_guarded *guarded)
     return rg_tensor_wrap(device, &guarded->desc, first, NULL, NULL, &guarded->tensor);
 }
 
+/* Counts indices up, the last one fastest. */
+static void find_places(const rg_tensor_desc *desc, int64_t count, int64_t *places)
+{
+    int64_t index[RG_MAX_RANK] = { 0 }, at = 0;
+    for (int64_t i = 0; i < count; i++) {
+        places[i] = at;
+        for (int32_t d = desc->rank - 1; d >= 0; d--) {
+            at += desc->strides[d];
+            if (++index[d] < desc->dims[d])
+                break;
+            at -= desc->dims[d] * desc->strides[d];
+            index[d] = 0;
+        }
+    }
+}
+
 rg_status rg_guarded_make(rg_device *device, const rg_tensor_desc *shape,
-                          rg_arrangement arrangement, int number, rg_guarded *guarded)
+                          rg_arrangement arrangement, int number, const double *values,
+                          rg_guarded *guarded)
 {
     *guarded = (rg_guarded){ .desc = *shape };
     if (arrangement == RG_MIXED)
@@ -61,11 +78,18 @@ rg_status rg_guarded_make(rg_device *device, const rg_tensor_desc *shape,
     guarded->bytes = reach + (size_t)2 * GUARD + shift;
     guarded->memory = aligned_alloc(64, (guarded->bytes + 63) / 64 * 64);
     guarded->before = malloc(guarded->bytes);
-    RG_CHECK(guarded->memory != NULL && guarded->before != NULL, RG_OUT_OF_MEMORY,
-             "%zu bytes are too many", guarded->bytes);
+    guarded->kept = malloc(guarded->bytes);
+    const int64_t count = rg_shape_count(&guarded->desc);
+    const bool dense = rg_shape_is_dense(&guarded->desc);
+    guarded->places = dense ? NULL : malloc(sizeof(int64_t) * (size_t)(count + 1));
+    RG_CHECK(guarded->memory != NULL && guarded->before != NULL && guarded->kept != NULL &&
+                 (dense || guarded->places != NULL),
+             RG_OUT_OF_MEMORY, "%zu bytes are too many", guarded->bytes);
     guarded->first = guarded->memory + GUARD + shift;
-    guarded->is_dense = rg_shape_is_dense(&guarded->desc);
-    rg_guarded_fill(guarded, NULL);
+    if (!dense)
+        find_places(&guarded->desc, count, guarded->places);
+    rg_guarded_fill(guarded, values);
+    memcpy(guarded->kept, guarded->memory, guarded->bytes);
     return place(device, guarded);
 }
 
@@ -75,20 +99,14 @@ void rg_guarded_free(rg_guarded *guarded)
     rg_tensor_destroy(guarded->abroad);
     free(guarded->memory);
     free(guarded->before);
+    free(guarded->kept);
+    free(guarded->places);
 }
 
 /* In elements, from the first one. */
 static int64_t position(const rg_guarded *guarded, int64_t i)
 {
-    if (guarded->is_dense)
-        return i;
-    const rg_tensor_desc *desc = &guarded->desc;
-    int64_t at = 0;
-    for (int32_t d = desc->rank - 1; d >= 0; d--) {
-        at += i % desc->dims[d] * desc->strides[d];
-        i /= desc->dims[d];
-    }
-    return at;
+    return guarded->places != NULL ? guarded->places[i] : i;
 }
 
 double rg_guarded_get(const rg_guarded *guarded, int64_t i)
@@ -102,18 +120,50 @@ void rg_guarded_set(rg_guarded *guarded, int64_t i, double value)
     guarded->is_changed = true;
 }
 
+/* All elements of one image to their places in another. */
+static void copy_elements(const rg_guarded *guarded, char *to, const char *from)
+{
+    const int64_t count = rg_shape_count(&guarded->desc);
+    const int64_t *places = guarded->places;
+    const size_t size = rg_dtype_size(guarded->desc.dtype);
+    if (places == NULL)
+        memcpy(to, from, (size_t)count * size);
+    for (int64_t i = 0; places != NULL && i < count; i++) {
+        const int64_t at = places[i] * (int64_t)size;
+        switch (size) { /* a constant size is one instruction */
+        case 2:
+            memcpy(to + at, from + at, 2);
+            break;
+        case 4:
+            memcpy(to + at, from + at, 4);
+            break;
+        default:
+            memcpy(to + at, from + at, size);
+        }
+    }
+}
+
 void rg_guarded_fill(rg_guarded *guarded, const double *values)
 {
     const int64_t count = rg_shape_count(&guarded->desc);
-    const size_t element = rg_dtype_size(guarded->desc.dtype);
     memset(guarded->memory, GUARD_BYTE, guarded->bytes);
-    for (int64_t i = 0; i < count; i++) {
-        if (values != NULL)
-            rg_guarded_set(guarded, i, values[i]);
-        else
-            memset(guarded->first + position(guarded, i) * (int64_t)element, RESULT_BYTE, element);
+    if (values == NULL) {
+        memset(guarded->before, RESULT_BYTE, guarded->bytes);
+        copy_elements(guarded, guarded->first,
+                      guarded->before + (guarded->first - guarded->memory));
     }
+    for (int64_t i = 0; values != NULL && i < count; i++)
+        rg_guarded_set(guarded, i, values[i]);
     memcpy(guarded->before, guarded->memory, guarded->bytes);
+    guarded->is_changed = true;
+}
+
+void rg_guarded_reset(rg_guarded *guarded)
+{
+    if (guarded->memory == NULL)
+        return;
+    memcpy(guarded->memory, guarded->kept, guarded->bytes);
+    memcpy(guarded->before, guarded->kept, guarded->bytes);
     guarded->is_changed = true;
 }
 
@@ -137,13 +187,9 @@ bool rg_guarded_intact(const rg_guarded *guarded)
 {
     if (guarded->memory == NULL)
         return true;
-    const int64_t count = guarded->is_result ? rg_shape_count(&guarded->desc) : 0;
-    const size_t element = rg_dtype_size(guarded->desc.dtype);
-    char *before = guarded->before + (guarded->first - guarded->memory);
-    for (int64_t i = 0; i < count; i++) { /* what may have changed is taken over */
-        const int64_t at = position(guarded, i) * (int64_t)element;
-        memcpy(before + at, guarded->first + at, element);
-    }
+    if (guarded->is_result) /* what may have changed is taken over */
+        copy_elements(guarded, guarded->before + (guarded->first - guarded->memory),
+                      guarded->first);
     return memcmp(guarded->memory, guarded->before, guarded->bytes) == 0;
 }
 

@@ -23,16 +23,19 @@ typedef struct rg_guarded {
     rg_tensor *tensor;
     rg_tensor *abroad;     /* all bytes on a GPU, around `tensor`; NULL where it wraps `memory` */
     char *memory, *before; /* `bytes` each: now, and when last filled */
+    char *kept;            /* as it was made */
     char *first;           /* element 0, in `memory` */
+    int64_t *places;       /* of every element, from the first one; NULL where it is dense */
     size_t bytes;
-    bool is_dense;
     bool is_result;  /* its elements may change */
     bool is_changed; /* `memory`, since the last upload */
 } rg_guarded;
 
-/* `number` tells the tensors of one call apart. */
+/* Filled with `values`, as rg_guarded_fill does it; `number` tells the tensors of one call apart.
+ */
 rg_status rg_guarded_make(rg_device *device, const rg_tensor_desc *shape,
-                          rg_arrangement arrangement, int number, rg_guarded *guarded);
+                          rg_arrangement arrangement, int number, const double *values,
+                          rg_guarded *guarded);
 void rg_guarded_free(rg_guarded *guarded);
 
 /* Element i in row-major order. */
@@ -41,6 +44,9 @@ void rg_guarded_set(rg_guarded *guarded, int64_t i, double value);
 
 /* Sets all elements, or with NULL a byte pattern; all other bytes become guards. */
 void rg_guarded_fill(rg_guarded *guarded, const double *values);
+
+/* Makes every byte what it was when the tensor was made. */
+void rg_guarded_reset(rg_guarded *guarded);
 
 /* Bring the image to the GPU, if it has changed, and back. On the CPU they do nothing. A copy of
  * the struct stands for the same tensor: an upload of both, or a download of both, does no harm. */
