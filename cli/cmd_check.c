@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MOST_THREADS = 8 };
+enum { MOST_THREADS = 3, MOST_RUNGS = 8 };
 
 typedef struct request {
     const char *device, *dtype, *rung, *name;
@@ -19,18 +19,27 @@ typedef struct request {
     bool is_cpu; /* it has rungs and threads to choose */
 } request;
 
-/* One opened device per number of threads. */
+/* One opened device per number of threads, all of one rung. */
 typedef struct devices {
     rg_checker checkers[MOST_THREADS];
     char options[MOST_THREADS][64];
     int count;
 } devices;
 
-static void close_devices(devices *d)
+/* All rungs, of the CPU; one, without a name, of a GPU. They share the values of a case: what the
+ * definition says takes long to find out. */
+typedef struct ladder {
+    devices rungs[MOST_RUNGS];
+    int count;
+} ladder;
+
+static void close_ladder(ladder *l)
 {
-    for (int i = 0; i < d->count; i++) {
-        rg_queue_destroy(d->checkers[i].queue);
-        rg_device_destroy(d->checkers[i].device);
+    for (int k = 0; k < l->count; k++) {
+        for (int i = 0; i < l->rungs[k].count; i++) {
+            rg_queue_destroy(l->rungs[k].checkers[i].queue);
+            rg_device_destroy(l->rungs[k].checkers[i].device);
+        }
     }
 }
 
@@ -74,12 +83,25 @@ static bool is_best(const char *rung)
  * all. */
 static rg_status open_devices(const request *r, const char *rung, devices *d)
 {
-    d->count = 0;
+    *d = (devices){ .count = 0 };
     if (r->threads > 0 || !r->is_cpu)
         return open_device(r, rung, r->threads, d);
     const int64_t most = r->quick || (r->rung == NULL && !is_best(rung)) ? 2 : 3;
     for (int64_t threads = r->quick ? 2 : 1; threads <= most; threads++)
         RG_TRY(open_device(r, rung, threads, d));
+    return RG_OK;
+}
+
+static rg_status open_ladder(const request *r, ladder *l)
+{
+    l->count = 0;
+    if (!r->is_cpu)
+        return open_devices(r, NULL, &l->rungs[l->count++]);
+    const char *rung;
+    for (int32_t i = 0; (rung = rg_device_rung_list(i)) != NULL && l->count < MOST_RUNGS; i++) {
+        if (r->rung == NULL || strcmp(r->rung, rung) == 0)
+            RG_TRY(open_devices(r, rung, &l->rungs[l->count++]));
+    }
     return RG_OK;
 }
 
@@ -95,16 +117,23 @@ static bool is_wanted(const request *r, const rg_case *c, int64_t count)
     return count <= LARGE;
 }
 
-static rg_status check_case(const request *r, devices *d, const rg_op_test *test, const rg_case *c,
+/* On one rung; runs and numbers of threads have the same bits. */
+static void check_rung(const request *r, devices *d, const rg_values *values, bool expanded)
+{
+    rg_bits bits = { 0 };
+    for (int64_t run = 0; run < r->runs; run++) {
+        for (int i = 0; i < d->count; i++)
+            rg_check_values(&d->checkers[i], values, expanded, &bits);
+    }
+}
+
+static rg_status check_case(const request *r, ladder *l, const rg_op_test *test, const rg_case *c,
                             rg_dtype dtype, bool expanded)
 {
     rg_values values;
     const rg_status status = rg_values_make(test, c, dtype, (uint64_t)r->seed, expanded, &values);
-    rg_bits bits = { 0 };
-    for (int64_t run = 0; status == RG_OK && run < r->runs; run++) {
-        for (int i = 0; i < d->count; i++)
-            rg_check_values(&d->checkers[i], &values, expanded, &bits);
-    }
+    for (int k = 0; status == RG_OK && k < l->count; k++)
+        check_rung(r, &l->rungs[k], &values, expanded);
     rg_values_free(&values);
     return status;
 }
@@ -142,12 +171,12 @@ static int64_t print_group(const request *r, const devices *d, const char *op, r
     return failed;
 }
 
-/* All cases of an op on one rung in one dtype. */
-static rg_status check_group(const request *r, const rg_op_test *test, const char *rung,
-                             rg_dtype dtype, int64_t *failures, int64_t *cases)
+/* All cases of an op in one dtype, on every rung. */
+static rg_status check_group(const request *r, const rg_op_test *test, rg_dtype dtype,
+                             int64_t *failures, int64_t *cases)
 {
-    devices d;
-    rg_status status = open_devices(r, rung, &d);
+    ladder l;
+    rg_status status = open_ladder(r, &l);
     int64_t count = 0;
     for (const rg_case *c = test->cases; status == RG_OK && c->name != NULL; c++) {
         rg_tensor_desc x[RG_MAX_INPUTS];
@@ -156,41 +185,28 @@ static rg_status check_group(const request *r, const rg_op_test *test, const cha
         if (status != RG_OK || !is_wanted(r, c, rg_shape_count(&x[0])) ||
             (c->only != 0 && !(c->only >> dtype & 1)))
             continue;
-        status = check_case(r, &d, test, c, dtype, false);
+        status = check_case(r, &l, test, c, dtype, false);
         const bool expands = c->golden == NULL && x[0].rank > 1 && rg_shape_count(&x[0]) <= 20000;
         if (status == RG_OK && expands && !(c->flags & RG_CASE_SPECIAL))
-            status = check_case(r, &d, test, c, dtype, true);
+            status = check_case(r, &l, test, c, dtype, true);
         if (status != RG_OK)
             fprintf(stderr, "retrograde: case '%s': %s\n", c->name, rg_error_text());
         count++;
     }
-    if (status == RG_OK)
-        *failures += print_group(r, &d, test->op->name, dtype, count);
+    for (int k = 0; status == RG_OK && k < l.count; k++)
+        *failures += print_group(r, &l.rungs[k], test->op->name, dtype, count);
     *cases += count;
-    close_devices(&d);
+    close_ladder(&l);
     return status;
-}
-
-static rg_status check_dtypes(const request *r, const rg_op_test *test, const char *rung,
-                              int64_t *failures, int64_t *cases)
-{
-    static const rg_dtype dtypes[] = { RG_F32, RG_F64, RG_F16, RG_BF16 };
-    for (size_t k = 0; k < sizeof dtypes / sizeof dtypes[0]; k++) {
-        if (r->dtype == NULL || strcmp(r->dtype, rg_dtype_name(dtypes[k])) == 0)
-            RG_TRY(check_group(r, test, rung, dtypes[k], failures, cases));
-    }
-    return RG_OK;
 }
 
 static rg_status check_op(const request *r, const rg_op_test *test, int64_t *failures,
                           int64_t *cases)
 {
-    if (!r->is_cpu)
-        return check_dtypes(r, test, NULL, failures, cases);
-    for (int32_t i = 0; rg_device_rung_list(i) != NULL; i++) {
-        const char *rung = rg_device_rung_list(i);
-        if (r->rung == NULL || strcmp(r->rung, rung) == 0)
-            RG_TRY(check_dtypes(r, test, rung, failures, cases));
+    static const rg_dtype dtypes[] = { RG_F32, RG_F64, RG_F16, RG_BF16 };
+    for (size_t k = 0; k < sizeof dtypes / sizeof dtypes[0]; k++) {
+        if (r->dtype == NULL || strcmp(r->dtype, rg_dtype_name(dtypes[k])) == 0)
+            RG_TRY(check_group(r, test, dtypes[k], failures, cases));
     }
     return RG_OK;
 }
