@@ -194,8 +194,9 @@ bool rg_guarded_intact(const rg_guarded *guarded)
 }
 
 /* By value: any NaN is like any other. */
-uint64_t rg_guarded_hash(const rg_guarded *guarded, uint64_t hash)
+uint64_t rg_guarded_hash(const rg_guarded *guarded)
 {
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
     const int64_t count = rg_shape_count(&guarded->desc);
     for (int64_t i = 0; i < count; i++) {
         const double value = rg_guarded_get(guarded, i);
@@ -204,5 +205,5 @@ uint64_t rg_guarded_hash(const rg_guarded *guarded, uint64_t hash)
         hash = (hash ^ (value != value ? 1 : bits)) * UINT64_C(0x100000001b3);
         hash ^= hash >> 29;
     }
-    return hash;
+    return hash == 0 ? 1 : hash;
 }

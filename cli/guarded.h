@@ -56,6 +56,7 @@ rg_status rg_guarded_download(rg_guarded *guarded);
 /* Whether nothing has changed since it was filled, but the elements of a result. */
 bool rg_guarded_intact(const rg_guarded *guarded);
 
-uint64_t rg_guarded_hash(const rg_guarded *guarded, uint64_t hash);
+/* A fingerprint of all elements, other than 0. */
+uint64_t rg_guarded_hash(const rg_guarded *guarded);
 
 #endif
