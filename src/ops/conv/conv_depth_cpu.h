@@ -109,6 +109,15 @@ RG_INLINE void fetch(fetcher *f)
         __builtin_prefetch(f->at, 0, 2);
 }
 
+/* As much as one vector of a result takes. */
+RG_INLINE void fetch_vector(fetcher *f, const rg_dtype T)
+{
+    if (f->at < f->end) {
+        __builtin_prefetch(f->at, 0, 2);
+        f->at += vbytes(T);
+    }
+}
+
 /* The row behind those in `rows`, if pixels are dense; `data`: of windows. */
 RG_OUTLINE fetcher fetch_row(const rg_conv_shape *s, const int64_t step[4], bool data,
                              int64_t image, const depth_taps *rows, const void *from, rg_dtype T)
@@ -419,10 +428,59 @@ RG_INLINE void depth_three(depth_sums *d, int32_t p, int64_t begin, int64_t end,
     vstore_full(sum, 2 * d->width, RG_REAL, e);
 }
 
+/* Such three of three rows, where there are registers for all: dy is read once, and nine sums wait
+ * for each other less than three do. */
+RG_INLINE void depth_nine(depth_sums *d, int64_t begin, int64_t end, int64_t slot, int64_t c,
+                          const rg_dtype T)
+{
+    const rg_conv_shape *s = &d->k->shape;
+    const int64_t column = s->x[2];
+    const char *x[DEPTH_THREE], *y = at(d->dy, begin * s->y[2] + c, T);
+    vreal sum[DEPTH_THREE][DEPTH_THREE], u[DEPTH_THREE], v[DEPTH_THREE];
+    real *const sums = d->sum + slot;
+    fetcher ahead[2] = { d->ahead[0], d->ahead[1] };
+#pragma GCC unroll 3
+    for (int p = 0; p < DEPTH_THREE; p++) {
+        x[p] = at(d->x, d->rows.at[p] * s->x[1] + (begin + d->columns->at[0]) * column + c, T);
+        u[p] = vload_full(x[p], 0, T);
+        v[p] = vload_full(x[p], column, T);
+        x[p] = at(x[p], 2 * column, T);
+#pragma GCC unroll 3
+        for (int q = 0; q < DEPTH_THREE; q++)
+            sum[p][q] = vload_full(sums, (p * DEPTH_THREE + q) * d->width, RG_REAL);
+    }
+    for (int64_t j = begin; j < end; j++) {
+        fetch_vector(&ahead[0], T);
+        fetch_vector(&ahead[1], T);
+        const vreal g = vload_full(y, 0, T);
+        y = at(y, s->y[2], T);
+#pragma GCC unroll 3
+        for (int p = 0; p < DEPTH_THREE; p++) {
+            const vreal w = vload_full(x[p], 0, T);
+            x[p] = at(x[p], column, T);
+            sum[p][0] = vfma(g, u[p], sum[p][0]);
+            sum[p][1] = vfma(g, v[p], sum[p][1]);
+            sum[p][2] = vfma(g, w, sum[p][2]);
+            u[p] = v[p];
+            v[p] = w;
+        }
+    }
+#pragma GCC unroll 9
+    for (int t = 0; t < DEPTH_THREE * DEPTH_THREE; t++)
+        vstore_full(sums, t * d->width, RG_REAL, sum[t / DEPTH_THREE][t % DEPTH_THREE]);
+    d->ahead[0] = ahead[0];
+    d->ahead[1] = ahead[1];
+}
+
 /* Windows begin <= j < end, with all taps of d->columns; `three`: as above. */
 RG_INLINE void depth_windows(depth_sums *d, int64_t begin, int64_t end, bool three, int64_t slot,
                              int64_t c, int n, bool parts, const rg_dtype T)
 {
+    if (RG_VECTOR_BYTES == 64 && three && d->rows.count == DEPTH_THREE &&
+        d->k->shape.row.window == DEPTH_THREE) {
+        depth_nine(d, begin, end, slot, c, T);
+        return;
+    }
     for (int32_t p = 0; p < d->rows.count && begin < end; p++) {
         if (three) {
             depth_three(d, p, begin, end, slot, c, T);
