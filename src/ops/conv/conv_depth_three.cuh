@@ -546,7 +546,6 @@ static __global__ void __launch_bounds__(THREE_LANES *THREE_ACROSS, 2)
     const int32_t end = rows - begin > (int32_t)k.part ? begin + (int32_t)k.part : rows;
     const int32_t count = (int32_t)shape.row.count, columns = (int32_t)shape.column.count;
     three_sums<T, V> s = {};
-    begin_next();
     for (int32_t j = lane * C; v < vectors && j < columns; j += THREE_LANES * C) {
         for (int32_t n = begin; n < end;) {
             const int32_t image = n / count, first = n - image * count;

@@ -167,14 +167,6 @@ static __device__ __forceinline__ void await_launch()
 #endif
 }
 
-/* Lets the next launch begin early, as soon as all blocks have begun. */
-static __device__ __forceinline__ void begin_next()
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-
 /* Results of `width` channels from `channel` on that meet the border, `each` of an image. */
 template <rg_dtype T>
 static __device__ __noinline__ void
