@@ -191,6 +191,8 @@ static const rg_case cases[] = {
     /* special values, and nothing at all */
     { "special-w-pairs", "groups=1" P1, "1,5,6,32 33,3,3,32 33", RG_CASE_SPECIAL,
       .x_fill = { { 0 }, { .at = special } } },
+    { "special-w-wide", "groups=1" P1, "1,5,6,40 35,3,3,40 35", RG_CASE_SPECIAL,
+      .x_fill = { { 0 }, { .at = special } } },
     { "special-x-pairs", "stride=2,2" P1, "2,5,6,17 33,3,3,17 33", RG_CASE_SPECIAL,
       .x_fill = { { .at = special } } },
     { "special-x-edge", "groups=1" P1, "1,5,6,34 33,3,3,34 33", RG_CASE_SPECIAL,
