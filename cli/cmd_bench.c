@@ -254,7 +254,7 @@ static int open_peers(bench *b, const char *names)
         bool again = false;
         for (int i = 0; i < opened; i++)
             again |= b->printer.peers[i] == peer;
-        if (!again && peer->open(b->device) == RG_OK)
+        if (!again && rg_peer_open(peer, b->device) == RG_OK)
             b->printer.peers[opened++] = peer;
         else if (!again)
             fprintf(stderr, "retrograde: %s\n", rg_error_text());

@@ -9,7 +9,7 @@
 
 typedef struct rg_peer {
     const char *name, *text; /* what it is, in some words */
-    bool built;              /* what it takes to build it was there */
+    const char *missing; /* what this build was made without, so that it is not there; or NULL */
     /* Starts it on the device, with as many threads; fails, with a sentence, where it is not
      * installed or does not run on such a device. */
     rg_status (*open)(const rg_device *device);
@@ -27,6 +27,8 @@ extern const rg_peer rg_peer_onednn, rg_peer_libxsmm, rg_peer_openblas, rg_peer_
 extern const rg_peer *const rg_peers[];
 /* The one of that name, or NULL. */
 const rg_peer *rg_peer_find(const char *name, size_t length);
+/* Starts it, where it is in this build. */
+rg_status rg_peer_open(const rg_peer *peer, const rg_device *device);
 /* Their names, of all or of those in this build, with a text between each two; returns `text`. */
 const char *rg_peers_text(bool built, const char *between, char *text, size_t capacity);
 

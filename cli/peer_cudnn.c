@@ -206,28 +206,16 @@ static rg_status time_row(const rg_bench_row *row, double seconds, double *ms)
     release(&j);
     return status;
 }
-#else
-static rg_status open_peer(const rg_device *device)
-{
-    (void)device;
-    return rg_fail(RG_UNSUPPORTED,
-                   "cudnn is not in this build: it was made without the header of cuDNN 9");
-}
-
-static rg_status time_row(const rg_bench_row *row, double seconds, double *ms)
-{
-    (void)row, (void)seconds, (void)ms;
-    return rg_fail(RG_UNSUPPORTED, "cudnn is not in this build");
-}
-
-static void close_peer(void)
-{
-}
 #endif
 
-const rg_peer rg_peer_cudnn = { .name = "cudnn",
-                                .text = "cuDNN 9 and cuBLASLt, on a GPU",
-                                .built = RG_HAVE_CUDNN,
-                                .open = open_peer,
-                                .time = time_row,
-                                .close = close_peer };
+const rg_peer rg_peer_cudnn = {
+    .name = "cudnn",
+    .text = "cuDNN 9 and cuBLASLt, on a GPU",
+#if RG_HAVE_CUDNN
+    .open = open_peer,
+    .time = time_row,
+    .close = close_peer,
+#else
+    .missing = "the header of cuDNN 9",
+#endif
+};

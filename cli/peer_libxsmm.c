@@ -354,28 +354,16 @@ static rg_status time_row(const rg_bench_row *row, double seconds, double *ms)
     close_product(&p);
     return status;
 }
-#else
-static rg_status open_peer(const rg_device *device)
-{
-    (void)device;
-    return rg_fail(RG_UNSUPPORTED,
-                   "libxsmm is not in this build: it was made without libxsmm 1.17");
-}
-
-static rg_status time_row(const rg_bench_row *row, double seconds, double *ms)
-{
-    (void)row, (void)seconds, (void)ms;
-    return rg_fail(RG_UNSUPPORTED, "libxsmm is not in this build");
-}
-
-static void close_peer(void)
-{
-}
 #endif
 
-const rg_peer rg_peer_libxsmm = { .name = "libxsmm",
-                                  .text = "libxsmm 1.17 with layouts of its own, on the CPU",
-                                  .built = RG_HAVE_LIBXSMM,
-                                  .open = open_peer,
-                                  .time = time_row,
-                                  .close = close_peer };
+const rg_peer rg_peer_libxsmm = {
+    .name = "libxsmm",
+    .text = "libxsmm 1.17 with layouts of its own, on the CPU",
+#if RG_HAVE_LIBXSMM
+    .open = open_peer,
+    .time = time_row,
+    .close = close_peer,
+#else
+    .missing = "libxsmm 1.17",
+#endif
+};

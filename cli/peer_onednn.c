@@ -188,28 +188,16 @@ static rg_status time_row(const rg_bench_row *row, double seconds, double *ms)
     }
     return status;
 }
-#else
-static rg_status open_peer(const rg_device *device)
-{
-    (void)device;
-    return rg_fail(RG_UNSUPPORTED,
-                   "onednn is not in this build: it was made without the header of oneDNN 2");
-}
-
-static rg_status time_row(const rg_bench_row *row, double seconds, double *ms)
-{
-    (void)row, (void)seconds, (void)ms;
-    return rg_fail(RG_UNSUPPORTED, "onednn is not in this build");
-}
-
-static void close_peer(void)
-{
-}
 #endif
 
-const rg_peer rg_peer_onednn = { .name = "onednn",
-                                 .text = "oneDNN 2, on the CPU",
-                                 .built = RG_HAVE_ONEDNN,
-                                 .open = open_peer,
-                                 .time = time_row,
-                                 .close = close_peer };
+const rg_peer rg_peer_onednn = {
+    .name = "onednn",
+    .text = "oneDNN 2, on the CPU",
+#if RG_HAVE_ONEDNN
+    .open = open_peer,
+    .time = time_row,
+    .close = close_peer,
+#else
+    .missing = "the header of oneDNN 2",
+#endif
+};

@@ -75,7 +75,6 @@ static void close_peer(void)
 
 const rg_peer rg_peer_openblas = { .name = "openblas",
                                    .text = "products of matrices by OpenBLAS, on the CPU",
-                                   .built = true,
                                    .open = open_peer,
                                    .time = time_row,
                                    .close = close_peer };

@@ -250,13 +250,11 @@ static void close_compiled(void)
 
 const rg_peer rg_peer_torch = { .name = "torch",
                                 .text = "kernels of PyTorch",
-                                .built = true,
                                 .open = open_torch,
                                 .time = time_torch,
                                 .close = close_torch };
 const rg_peer rg_peer_compile = { .name = "compile",
                                   .text = "the formula by torch.compile",
-                                  .built = true,
                                   .open = open_compiled,
                                   .time = time_compiled,
                                   .close = close_compiled };

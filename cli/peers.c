@@ -29,11 +29,18 @@ const char *rg_peers_text(bool built, const char *between, char *text, size_t ca
     size_t at = 0;
     text[0] = 0;
     for (int i = 0; rg_peers[i] != NULL && at < capacity; i++) {
-        if (rg_peers[i]->built || !built)
+        if (rg_peers[i]->missing == NULL || !built)
             at += (size_t)snprintf(text + at, capacity - at, "%s%s", at > 0 ? between : "",
                                    rg_peers[i]->name);
     }
     return text;
+}
+
+rg_status rg_peer_open(const rg_peer *peer, const rg_device *device)
+{
+    RG_CHECK(peer->missing == NULL, RG_UNSUPPORTED,
+             "%s is not in this build: it was made without %s", peer->name, peer->missing);
+    return peer->open(device);
 }
 
 rg_status rg_peer_needs_cpu(const char *peer, const rg_device *device)
