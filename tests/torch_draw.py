@@ -119,6 +119,33 @@ def channels_last(y, rank):
     return y if rank == 4 else y[0]
 
 
+# ---- windows ----
+
+ALIGNS = ("centered", "top_left", "bottom_right")
+REMAINDERS = ("top_left", "top_right", "bottom_left", "bottom_right")
+
+
+def by_policy(d, policy, size, spans, strides):
+    """Windows that a policy of padding places, of rows and of columns: fields, how many there are of them, and the
+    padding before and behind."""
+    align, remainder = d.choice(ALIGNS), d.choice(REMAINDERS)
+    counts, befores, afters = [], [], []
+    for axis, (n, span, s) in enumerate(zip(size, spans, strides)):
+        grown = n + {"valid": 1 - span, "full": span - 1}.get(policy, 0)
+        count = -(-grown // s)
+        if count < 1:
+            raise Beyond("a window that does not fit")
+        extra = (count - 1) * s + span - n
+        first = remainder.startswith("top") if axis == 0 else remainder.endswith("left")
+        before = {"centered": int((extra + first) / 2), "top_left": extra, "bottom_right": 0}[align]
+        if policy.startswith("same_"):
+            before = (max(extra, 0) + (policy == "same_lower")) // 2
+        counts.append(count)
+        befores.append(before)
+        afters.append(extra - before)
+    return {"padding.align": align, "padding.remainder": remainder}, counts, befores, afters
+
+
 # ---- neurons that are part of another op ----
 
 NEURONS = (

@@ -3,10 +3,7 @@
 """Pooling beside torch's, and beside F.unfold for paddings, edges and counts that torch's pooling does not have."""
 import torch
 import torch.nn.functional as F
-from torch_draw import Beyond, Case, channels_last, channels_second
-
-ALIGNS = ("centered", "top_left", "bottom_right")
-REMAINDERS = ("top_left", "top_right", "bottom_left", "bottom_right")
+from torch_draw import Beyond, Case, by_policy, channels_last, channels_second
 
 
 def compare(d):
@@ -90,22 +87,8 @@ class Geometry:
             self.count = self.fields["output"] = [max(1, count + d.randint(-1, 2)) for count in self.count]
 
     def by_policy(self, d, policy):
-        align, remainder = d.choice(ALIGNS), d.choice(REMAINDERS)
-        self.fields.update({"padding.align": align, "padding.remainder": remainder})
-        self.count, self.before, self.after = [], [], []
-        for axis, (n, span, s) in enumerate(zip(self.size, self.spans(), self.stride)):
-            grown = n + {"valid": 1 - span, "full": span - 1}.get(policy, 0)
-            count = -(-grown // s)
-            if count < 1:
-                raise Beyond("a window that does not fit")
-            extra = (count - 1) * s + span - n
-            first = remainder.startswith("top") if axis == 0 else remainder.endswith("left")
-            before = {"centered": int((extra + first) / 2), "top_left": extra, "bottom_right": 0}[align]
-            if policy.startswith("same_"):
-                before = (max(extra, 0) + (policy == "same_lower")) // 2
-            self.count.append(count)
-            self.before.append(before)
-            self.after.append(extra - before)
+        fields, self.count, self.before, self.after = by_policy(d, policy, self.size, self.spans(), self.stride)
+        self.fields.update(fields)
 
     # ---- by F.unfold ----
 
