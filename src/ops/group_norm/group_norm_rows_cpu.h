@@ -135,14 +135,14 @@ RG_INLINE void end_statistics(const rg_group_norm_args *k, const group_rows *all
     set_shift(r);
 }
 
-/* Groups first to last - 1. */
+/* Groups first to last - 1, perhaps none. */
 RG_INLINE void fused_forward(const rg_group_norm_args *k, group_rows *all, row_tables *tables,
                              int64_t first, int64_t last, const rg_dtype T)
 {
     const int64_t groups = k->shape.groups;
     group_row r[2] = { 0 };
     all->ahead = 2 * all->count;
-    for (int64_t i = first - 1; i < last; i++) { /* the first one is only started */
+    for (int64_t i = first - 1; first < last && i < last; i++) { /* the first is only started */
         const group_row *const now = &r[i & 1];
         group_row *const next = &r[~i & 1];
         if (i + 1 < last)
@@ -209,14 +209,14 @@ RG_INLINE void place_gradient(const rg_group_norm_gradient_args *k, const group_
     set_shift(r);
 }
 
-/* Rows first to last - 1 of one group. */
+/* Rows first to last - 1 of one group, perhaps none. */
 RG_INLINE void fused_gradient(const rg_group_norm_gradient_args *k, group_rows *all,
                               row_tables *tables, int64_t first, int64_t last, const rg_dtype T)
 {
     group_row r[2] = { 0 };
     all->ahead = 2 * all->count;
     place_parameters(all, tables, k->gamma, k->beta, 0, T);
-    for (int64_t i = first - 1; i < last; i++) { /* the first one is only started */
+    for (int64_t i = first - 1; first < last && i < last; i++) { /* the first is only started */
         const group_row *const now = &r[i & 1];
         group_row *const next = &r[~i & 1];
         if (i + 1 < last)
