@@ -3,7 +3,7 @@
 /* Transposed convolution: description, validation, shape rule, state, forward, gradient. The image
  * side of conv's kernels is y, the window side is x. */
 #include "ops/conv_transpose/conv_transpose.h"
-#include "ops/conv/conv_record.h"
+#include "ops/conv/conv_passes.h"
 #include "ops/neuron/neuron_fields.h"
 #include "ops/padding_fields.h"
 
@@ -175,10 +175,7 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
 static uint32_t reads(const void *desc)
 {
     const rg_conv_transpose_desc *d = desc;
-    uint32_t bits = RG_READS_X | (uint32_t)RG_READS_X << 1;
-    if (rg_fused_needs_z(&d->neuron) && d->bias)
-        bits |= (uint32_t)RG_READS_X << 2;
-    return bits | rg_fused_reads(&d->neuron);
+    return rg_conv_reads(&d->neuron, d->bias);
 }
 
 /* ---- state ---- */
@@ -194,9 +191,10 @@ static int32_t make_slots(const void *desc, const rg_tensor_desc x[], rg_state_s
 
 /* The geometry, from the shapes of x (or dx), y (or dy) and w (or dw). Out_in is rotated here, by
  * steps that go back from the last tap. */
-static rg_conv_shape shape_of(const rg_conv_transpose_desc *d, const rg_tensor_desc *x,
-                              const rg_tensor_desc *y, const rg_tensor_desc *w)
+static rg_conv_shape shape_of(const void *desc, const rg_tensor_desc *x, const rg_tensor_desc *y,
+                              const rg_tensor_desc *w)
 {
+    const rg_conv_transpose_desc *d = desc;
     rg_window window;
     rg_placement at = { .output = { 0 } };
     (void)place(d, x, w, &window, &at); /* the shape rule has checked it */
@@ -217,53 +215,28 @@ static rg_conv_shape shape_of(const rg_conv_transpose_desc *d, const rg_tensor_d
     return s;
 }
 
-static rg_status record_forward(rg_call *call, const rg_tensor *y, const rg_tensor *z,
-                                const rg_neuron_desc *neuron)
+static rg_conv_passes passes_of(const rg_call *call)
 {
     const rg_conv_transpose_desc *d = call->desc;
-    const rg_conv_pass pass = {
-        .from = call->x[0],
-        .w = call->x[1],
-        .b = d->bias ? call->x[2] : NULL,
-        .to = y,
-        .z = z,
-        .shape = shape_of(d, &call->x[0]->desc, &y->desc, &call->x[1]->desc),
-        .neuron = neuron,
-    };
-    return rg_conv_record(call, RG_CONV_DATA, &pass);
+    return (rg_conv_passes){ shape_of, &d->neuron, d->bias, .transposed = true };
 }
 
 static rg_status forward(rg_call *call)
 {
-    const rg_conv_transpose_desc *d = call->desc;
-    return record_forward(call, call->y[0], rg_fused_z(call, &d->neuron), &d->neuron);
-}
-
-/* dx, dw and db from g. */
-static rg_status record_gradients(rg_call *call, const rg_tensor *g)
-{
-    const rg_conv_transpose_desc *d = call->desc;
-    const rg_tensor_desc *x = &call->x[0]->desc, *w = &call->x[1]->desc;
-    if (call->dx[0] != NULL) {
-        const rg_conv_pass pass = { .from = g,
-                                    .w = call->x[1],
-                                    .to = call->dx[0],
-                                    .shape = shape_of(d, &call->dx[0]->desc, &g->desc, w),
-                                    .add = call->add & 1 };
-        RG_TRY(rg_conv_record(call, RG_CONV_FORWARD, &pass));
-    }
-    if (call->dx[1] != NULL) {
-        const rg_conv_shape s = shape_of(d, x, &g->desc, &call->dx[1]->desc);
-        RG_TRY(rg_conv_record_weights(call, &s, g, call->x[0], call->dx[1], call->add >> 1 & 1));
-    }
-    if (d->bias && call->dx[2] != NULL)
-        RG_TRY(rg_fused_bias(call, g, call->dx[2], call->add >> 2 & 1));
-    return RG_OK;
+    const rg_conv_passes p = passes_of(call);
+    return rg_conv_record_forward(call, &p, call->y[0], rg_fused_z(call, p.neuron), p.neuron);
 }
 
 static rg_status make_z(rg_call *call, const rg_tensor *z)
 {
-    return record_forward(call, z, NULL, NULL);
+    const rg_conv_passes p = passes_of(call);
+    return rg_conv_record_forward(call, &p, z, NULL, NULL);
+}
+
+static rg_status record_gradients(rg_call *call, const rg_tensor *g)
+{
+    const rg_conv_passes p = passes_of(call);
+    return rg_conv_record_gradients(call, &p, g);
 }
 
 static rg_status gradient(rg_call *call)
