@@ -7,6 +7,9 @@
 #include "cli/cli.h"
 #include "core/shape.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -213,6 +216,15 @@ static rg_status check_op(const request *r, const rg_op_test *test, int64_t *fai
 
 /* ---- the command ---- */
 
+/* Tensors come and go thousands of times: memory once taken from the system is kept for them. */
+static void keep_memory(void)
+{
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mallopt(M_TRIM_THRESHOLD, 1 << 30);
+#endif
+}
+
 static bool is_request_valid(const request *r)
 {
     rg_dtype dtype = RG_F32;
@@ -283,6 +295,7 @@ int rg_cmd_check(int argc, char **argv)
             return 2;
         }
     }
+    keep_memory();
     const int wrong = look_at_device(&r);
     if (wrong != 0)
         return wrong;
