@@ -62,8 +62,12 @@ if(RG_AVX512 AND RG_KNOWS_BF16)
 endif()
 
 # Kernels under a sanitizer are the longest part of such a build. Checks that trap instead of
-# printing find the same in less time, and lines without variables are enough for a report.
+# printing find the same in less time, so do calls of functions that check an address where a
+# function has hundreds of them, and lines without variables are enough for a report.
 set(RG_SANITIZED_KERNEL -g1)
+if(CMAKE_C_COMPILER_ID MATCHES Clang AND RG_SANITIZE MATCHES address)
+    list(APPEND RG_SANITIZED_KERNEL "SHELL:-mllvm -asan-instrumentation-with-call-threshold=200")
+endif()
 if(CMAKE_C_COMPILER_ID MATCHES Clang AND RG_SANITIZE MATCHES undefined)
     list(APPEND RG_SANITIZED_KERNEL -fsanitize-trap=undefined)
 endif()
