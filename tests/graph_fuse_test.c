@@ -157,6 +157,46 @@ static void test_more_obstacles(void)
     rg_graph_destroy(n.graph);
 }
 
+/* A neuron behind a neuron, a bias behind one, and sums that are more than that. */
+static void test_taken(void)
+{
+    rg_plan_options options = ONLY(fuse_neurons);
+    options.fuse_biases = true;
+    for (int layer = 0; layer < LAYERS; layer++) {
+        network n = network_open(RG_F64);
+        rg_value *x = source_of(&n, RG_F64, 4, DIMS(5, 2, 1, 3), 0);
+        x = neuron_of(&n, RG_NEURON_TANH, make_layer(&n, layer, false, x));
+        finish(&n, neuron_of(&n, RG_NEURON_SIGMOID, x), 3);
+        expect_fewer(&n, &options, 2);
+        rg_graph_destroy(n.graph);
+    }
+    rg_dense_desc dense = rg_dense_desc_default();
+    dense.bias = false;
+    dense.neuron.kind = RG_NEURON_TANH;
+    network with = network_open(RG_F64);
+    rg_value *y = source_of(&with, RG_F64, 4, DIMS(5, 2, 1, 3), 0);
+    y = NODE(&with, dense, dense, y, parameter_of(&with, 2, DIMS(3, 3)));
+    y = add_of(&with, y, parameter_of(&with, 1, DIMS(3)));
+    EXPECT_OK(rg_graph_result(with.graph, y, "l0")); /* without gradients, which would read y */
+    expect_fewer(&with, &options, 0);
+    rg_graph_destroy(with.graph);
+    for (int kind = 0; kind < 6; kind++) {
+        rg_arithmetic_desc sum = rg_arithmetic_desc_default();
+        sum.kind = kind == 0 ? RG_ARITHMETIC_SUBTRACT : RG_ARITHMETIC_ADD;
+        sum.primary_scale = kind == 1 ? 2 : 1;
+        sum.secondary_scale = kind == 2 ? 2 : 1;
+        sum.bias = kind == 3 ? 0.5 : 0;
+        sum.minimum = kind == 4 ? -0.1 : sum.minimum;
+        sum.maximum = kind == 5 ? 0.1 : sum.maximum;
+        network n = network_open(RG_F64);
+        rg_value *x = source_of(&n, RG_F64, 4, DIMS(5, 2, 1, 3), 0);
+        x = make_layer(&n, CONV, false, x);
+        finish(&n, NODE(&n, arithmetic, sum, x, parameter_of(&n, 1, DIMS(3))), 3);
+        expect_fewer(&n, &options, 0);
+        rg_graph_destroy(n.graph);
+    }
+}
+
 /* One bias and one weight that two layers share. */
 static void test_shared(rg_dtype dtype)
 {
@@ -385,6 +425,7 @@ int main(void)
     test_overwritten_softmax();
     test_obstacles();
     test_more_obstacles();
+    test_taken();
     test_source_view();
     test_batch_storage();
     test_updates();
