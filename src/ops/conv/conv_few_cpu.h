@@ -305,6 +305,29 @@ RG_INLINE void few_products(const real *x, int64_t step, const real *y, int64_t 
         vstore_full(sum, slot[n], RG_REAL, a[n]);
 }
 
+/* How many weights are summed at a time: of those that are left, as many as the first that fits. */
+typedef void few_run(const real *x, int64_t step, const real *y, int64_t count, real *sum,
+                     const int64_t at[], const int64_t slot[]);
+#define FEW_STEP(N)                                                                             \
+    RG_OUTLINE void few_products_##N(const real *x, int64_t step, const real *y, int64_t count, \
+                                     real *sum, const int64_t at[], const int64_t slot[])       \
+    {                                                                                           \
+        few_products(x, step, y, count, sum, at, slot, N);                                      \
+    }
+FEW_STEP(8)
+FEW_STEP(4)
+FEW_STEP(3)
+FEW_STEP(1)
+#undef FEW_STEP
+typedef struct few_step {
+    int64_t weights;
+    few_run *run;
+} few_step;
+static const few_step few_steps[] = {
+    { 8, few_products_8 }, { 4, few_products_4 }, { 3, few_products_3 }, { 1, few_products_1 }
+};
+_Static_assert(DEPTH_BLOCK == 8, "the first of the table is the most that there is room for");
+
 /* Windows begin <= j < end of a row with row p of their taps `rows`, by some weights at a time; y
  * is dy of the row. */
 RG_OUTLINE void few_weights(const few_sums *d, const depth_taps *rows, int32_t p,
@@ -315,23 +338,17 @@ RG_OUTLINE void few_weights(const few_sums *d, const depth_taps *rows, int32_t p
     const int64_t all = across->count * d->picks;
     for (int64_t e = 0, n; e < all; e += n) {
         int64_t at[DEPTH_BLOCK], slot[DEPTH_BLOCK];
-        n = least(all - e, DEPTH_BLOCK);
-        n = n >= DEPTH_BLOCK ? DEPTH_BLOCK : n >= 4 ? 4 : n >= 3 ? 3 : 1;
+        const few_step *block = few_steps;
+        while (block->weights > all - e)
+            block++;
+        n = block->weights;
         for (int64_t i = 0; i < n; i++) {
             const int64_t q = (e + i) / d->picks, pick = (e + i) % d->picks;
             const int64_t tap = rows->tap[p] * d->window + across->tap[q];
             at[i] = across->at[q] * pixel + pick * VLEN;
             slot[i] = (tap * d->picks + pick) * VLEN;
         }
-        const real *const g = y + begin * VLEN;
-        if (n == DEPTH_BLOCK)
-            few_products(x, step, g, end - begin, d->sums, at, slot, DEPTH_BLOCK);
-        else if (n == 4)
-            few_products(x, step, g, end - begin, d->sums, at, slot, 4);
-        else if (n == 3)
-            few_products(x, step, g, end - begin, d->sums, at, slot, 3);
-        else
-            few_products(x, step, g, end - begin, d->sums, at, slot, 1);
+        block->run(x, step, y + begin * VLEN, end - begin, d->sums, at, slot);
     }
 }
 
