@@ -54,6 +54,24 @@ static inline __attribute__((always_inline)) void store_sums(const rg_pair_tile 
         _tile_stored(3, below + LANES, step);
 }
 
+/* Asks for a quarter of what the next step loads: half of a tile of a, a quarter of the lines of b.
+ * The unit waits for a tile to arrive, the longer the more a processor has to do besides. Behind
+ * the end of a run nothing is read, only asked for. */
+static inline __attribute__((always_inline)) void
+ask_ahead(const char *a, int64_t step, const char *b, const int quarter, const bool tall)
+{
+    enum { LINES = HEIGHT / 2 };
+    const uintptr_t next_a = (uintptr_t)a + TILE_BYTES + (uintptr_t)(quarter * LINES * step);
+    const uintptr_t next_b =
+        (uintptr_t)b + (RG_PAIR_DEPTH / 2 * PANEL_BYTES) + (uintptr_t)quarter * LINES * TILE_BYTES;
+#pragma GCC unroll 8
+    for (int i = 0; i < LINES; i++) {
+        if (quarter < 2 || tall)
+            __builtin_prefetch((const void *)(next_a + (uintptr_t)(i * step)), 0, 3);
+        __builtin_prefetch((const void *)(next_b + (uintptr_t)i * TILE_BYTES), 0, 3);
+    }
+}
+
 /* Up to 32 rows. */
 static inline __attribute__((always_inline)) void block(const rg_pair_tile *t, const bool tall,
                                                         const bool wide)
@@ -73,12 +91,16 @@ static inline __attribute__((always_inline)) void block(const rg_pair_tile *t, c
             if (tall)
                 _tile_loadd(5, a + HEIGHT * step, step);
             _tile_dpbf16ps(0, 4, 6);
+            ask_ahead(a, step, b, 0, tall);
             if (wide)
                 _tile_dpbf16ps(1, 4, 7);
+            ask_ahead(a, step, b, 1, tall);
             if (tall)
                 _tile_dpbf16ps(2, 5, 6);
+            ask_ahead(a, step, b, 2, tall);
             if (tall && wide)
                 _tile_dpbf16ps(3, 5, 7);
+            ask_ahead(a, step, b, 3, tall);
             a += TILE_BYTES;
             b += RG_PAIR_DEPTH / 2 * PANEL_BYTES;
         }
