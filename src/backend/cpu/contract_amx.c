@@ -54,7 +54,7 @@ static inline __attribute__((always_inline)) void store_sums(const rg_pair_tile 
         _tile_stored(3, below + LANES, step);
 }
 
-/* Asks for a quarter of what the next step loads: half of a tile of a, a quarter of the lines of b.
+/* Asks for a quarter of the next step: half of a tile of a, a quarter of the lines of a panel.
  * The unit waits for a tile to arrive, the longer the more a processor has to do besides. Behind
  * the end of a run nothing is read, only asked for. */
 static inline __attribute__((always_inline)) void

@@ -288,20 +288,31 @@ RG_INLINE void put_pair(uint16_t *to, const uint16_t *low, const uint16_t *high,
 /* Where the pixels of a plane are, row by row: `no_pixel` beyond the image. */
 typedef struct plane_walk {
     const uint16_t *x;
-    int64_t row, column; /* of the image, at the first pixel of a row of the plane */
-    int64_t next;        /* pixel of that row */
+    int64_t first;       /* column of the image where rows of the plane begin */
+    int64_t row, column; /* of the image, of the next pixel */
+    int64_t from;        /* x on, where there is such a row and column */
+    int64_t left;        /* pixels of the row of the plane */
 } plane_walk;
+
+RG_INLINE void begin_row(const rg_conv_sides_args *k, plane_walk *at, int64_t row)
+{
+    at->row = row;
+    at->column = at->first;
+    at->from = row * k->shape.x[1] + at->first * k->shape.x[2];
+    at->left = k->at.columns;
+}
 
 RG_INLINE const uint16_t *next_pixel(const rg_conv_sides_args *k, plane_walk *at)
 {
     const rg_conv_shape *s = &k->shape;
-    const int64_t row = at->row, column = at->column + at->next * s->column.stride;
-    if (++at->next == k->at.columns) {
-        at->next = 0;
-        at->row += s->row.stride;
-    }
-    const bool there = row >= 0 && row < s->row.size && column >= 0 && column < s->column.size;
-    return there ? at->x + row * s->x[1] + column * s->x[2] : no_pixel;
+    const bool there =
+        at->row >= 0 && at->row < s->row.size && at->column >= 0 && at->column < s->column.size;
+    const uint16_t *const pixel = there ? at->x + at->from : no_pixel;
+    at->column += s->column.stride;
+    at->from += s->column.stride * s->x[2];
+    if (--at->left == 0)
+        begin_row(k, at, at->row + s->row.stride);
+    return pixel;
 }
 
 /* A plane in pairs, from its first pixel on, and, where asked for, from its second one on. */
@@ -332,7 +343,9 @@ RG_OUTLINE bool put_pair_panel(const rg_conv_sides_args *k, uint16_t *to, const 
         const int64_t row = plane / at->across * s->row.dilation % s->row.stride - s->row.before;
         const int64_t column =
             plane % at->across * s->column.dilation % s->column.stride - s->column.before;
-        put_pair_plane(k, to, (plane_walk){ x, row, column, 0 }, lanes);
+        plane_walk walk = { .x = x, .first = column };
+        begin_row(k, &walk, row);
+        put_pair_plane(k, to, walk, lanes);
         special |= has_special_bits(to, size);
         to += at->starts * size;
     }

@@ -80,7 +80,7 @@ static inline void rg_conv_cut_pairs(rg_conv_rows_args *k, bool tall)
 typedef struct rg_conv_sides {
     int64_t columns;          /* of a row, with zeros; even */
     int64_t down, across;     /* planes of x */
-    int64_t starts;           /* of pairs: 1 where all taps begin with an even pixel, or 2 */
+    int64_t starts;           /* of pairs: 1 where all taps begin with the first pixel, or 2 */
     int64_t count;            /* elements of k of an image, a multiple of RG_PAIR_DEPTH */
     int64_t y_line, x_plane;  /* elements of k in memory */
     int64_t panels, lines;    /* of RG_CONV_LANES channels of x, of dy: in a group */
@@ -96,8 +96,8 @@ typedef struct rg_conv_sides_args {
     int64_t image, images; /* of a launch: the first, how many */
 } rg_conv_sides_args;
 
-/* Parts as of rg_conv_parts_args; a unit is some channels of windows by a panel of those of the
- * image. */
+/* Parts as of rg_conv_parts_args, but each is of some images of every launch; a unit is some
+ * channels of windows by a panel of those of the image. */
 typedef struct rg_conv_pair_parts_args {
     const void *x, *dy, *sides;
     void *parts;
@@ -159,12 +159,13 @@ static inline bool rg_conv_pairs_suit_weights(const rg_conv_shape *s)
            rg_conv_sides_size(s, &at) <= 0x1p26;
 }
 
-/* Images of a launch. With slices, half as many as slices at least, and many times as many elements
- * as parts, which every launch adds to. Without, so many that dy and a panel of x, which a thread
- * goes through again and again, stay near. */
+/* Images of a launch, about: launches are equally long, and take no more than there is room for.
+ * With slices, half as many as slices, and many times as many elements as parts, which every launch
+ * adds to. Without, so many that dy and a panel of x, which a thread goes through again and again,
+ * stay near. */
 static inline int64_t rg_conv_pair_images(const rg_conv_pair_parts_args *k, int64_t slices)
 {
-    enum { NEAR = 1 << 19, FAR = 16 << 20, OFTEN = 12, LONG = 1024 }; /* elements */
+    enum { NEAR = 3 << 18, FAR = 16 << 20, OFTEN = 12, LONG = 1024 }; /* elements */
     const rg_conv_shape *s = &k->shape;
     const int64_t far = FAR / (int64_t)rg_conv_sides_size(s, &k->at);
     int64_t most;
