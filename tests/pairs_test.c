@@ -161,6 +161,7 @@ typedef struct conv_case {
     int64_t x[4], w[4];
     int32_t groups, stride, dilation, padding;
     double special; /* among x, w and dy in turn; 0: none */
+    int64_t at;     /* where, around the end */
 } conv_case;
 
 static const conv_case convs[] = {
@@ -174,10 +175,15 @@ static const conv_case convs[] = {
     { { 2, 8, 9, 64 }, { 16, 3, 2, 64 }, 1, 1, 1, 0, 0 },
     { { 2, 6, 7, 48 }, { 36, 3, 3, 16 }, 3, 1, 1, 1, 0 }, /* groups */
     { { 5, 1, 1, 64 }, { 48, 1, 1, 64 }, 1, 1, 1, 0, 0 }, /* one pixel */
+    { { 17, 12, 12, 8 }, { 9, 1, 1, 8 }, 1, 1, 1, 0, 0 }, /* dw in two launches, the last shorter */
+    { { 70, 5, 6, 8 }, { 9, 1, 1, 8 }, 1, 1, 1, 0, 0 },   /* in two, of 32 slices */
     { { 1, 40, 90, 8 }, { 8, 3, 3, 8 }, 1, 1, 1, 1, 0 },  /* long sums of few channels */
     { { 1, 21, 20, 3 }, { 40, 7, 7, 3 }, 1, 2, 1, 3, 0 }, /* all phases together */
-    { { 2, 9, 8, 33 }, { 34, 3, 3, 33 }, 1, 1, 1, 1, INFINITY },
-    { { 2, 9, 8, 32 }, { 34, 3, 3, 32 }, 1, 2, 1, 1, (double)NAN },
+    { { 2, 9, 8, 33 }, { 34, 3, 3, 33 }, 1, 1, 1, 1, INFINITY, 77 },
+    { { 2, 9, 8, 32 }, { 34, 3, 3, 32 }, 1, 2, 1, 1, (double)NAN, 77 },
+    { { 70, 5, 6, 8 }, { 9, 3, 3, 8 }, 1, 1, 1, 1, INFINITY, 77 },    /* first image of a slice */
+    { { 70, 5, 6, 8 }, { 9, 3, 3, 8 }, 1, 1, 1, 1, -INFINITY, 8390 }, /* the second one */
+    { { 13, 14, 14, 256 }, { 256, 1, 1, 256 }, 1, 1, 1, 0, INFINITY, 460000 }, /* no slices */
 };
 
 /* Integers, among which entry `at` is special. */
@@ -188,7 +194,7 @@ static rg_tensor *integers_with(rg_device *device, const int64_t dims[4], uint64
     if (special == 0)
         return tensor;
     uint16_t *const values = (uint16_t *)(void *)elements_of(tensor);
-    values[at] = bits_of((float)special);
+    values[(size_t)at % (bytes_of(tensor) / sizeof *values)] = bits_of((float)special);
     EXPECT_OK(rg_tensor_write(tensor, values, bytes_of(tensor), RG_LAYOUT_SAME));
     free(values);
     return tensor;
@@ -218,9 +224,9 @@ static void convolve(const conv_case *t, const char *rung, int which, char *resu
     desc.padding.top = desc.padding.left = desc.padding.bottom = desc.padding.right = t->padding;
     rg_kernel *kernel = NULL;
     EXPECT_OK(rg_conv_create(r.device, &desc, &kernel));
-    rg_tensor *x[] = { integers_with(r.device, t->x, 1, which == 0 ? t->special : 0, 77),
-                       integers_with(r.device, t->w, 2, which == 1 ? t->special : 0, 77) };
-    rg_tensor *dy = integers_with(r.device, y_dims, 3, which == 2 ? t->special : 0, 77);
+    rg_tensor *x[] = { integers_with(r.device, t->x, 1, which == 0 ? t->special : 0, t->at),
+                       integers_with(r.device, t->w, 2, which == 1 ? t->special : 0, t->at) };
+    rg_tensor *dy = integers_with(r.device, y_dims, 3, which == 2 ? t->special : 0, t->at);
     rg_tensor *const y = tensor_of(r.device, RG_BF16, 4, y_dims);
     rg_tensor *dx[] = { tensor_of(r.device, RG_BF16, 4, t->x),
                         tensor_of(r.device, RG_F32, 4, t->w) };

@@ -186,12 +186,16 @@ static const rg_case cases[] = {
     { "pairs-groups", "groups=3" P1, "2,7,6,48 60,3,3,16 60" },
     { "pairs-one-pixel", "", "40,1,1,48 40,1,1,48 40" },
     { "pairs-long", LEAN, "5,47,61,16 9,1,1,16" },
+    { "pairs-launches", LEAN, "17,12,12,8 9,1,1,8" }, /* dw in two, the last one shorter */
+    { "pairs-slices", LEAN, "70,5,6,8 9,1,1,8" },     /* in two, of 32 slices */
     { "pairs-rows", LEAN P1, "1,37,5,96 32,3,3,96" },
 
     /* special values, and nothing at all */
     { "special-w-pairs", "groups=1" P1, "1,5,6,32 33,3,3,32 33", RG_CASE_SPECIAL,
       .x_fill = { { 0 }, { .at = special } } },
     { "special-w-wide", "groups=1" P1, "1,5,6,40 35,3,3,40 35", RG_CASE_SPECIAL,
+      .x_fill = { { 0 }, { .at = special } } },
+    { "special-w-deep", "groups=1" P1, "1,3,3,352 2,3,3,352 2", RG_CASE_SPECIAL,
       .x_fill = { { 0 }, { .at = special } } },
     { "special-x-pairs", "stride=2,2" P1, "2,5,6,17 33,3,3,17 33", RG_CASE_SPECIAL,
       .x_fill = { { .at = special } } },
