@@ -8,7 +8,8 @@
 
 gives {"ms": median of one call} or {"skip": "reason"}. With "compile" the formula is written out
 and compiled by torch.compile for this shape (torch_formulas.py); otherwise torch's own kernel is
-called (torch_kernels.py). With "replay" the calls of a turn are one graph of CUDA. The first line of all says what there is:
+called (torch_kernels.py). With "replay" the calls of a turn are one graph of CUDA. The first line
+of all says what there is:
 
     {"ready": "2.4.0", "compile": true, "cuda": true}
 """
@@ -146,7 +147,8 @@ def run(row):
     if row["compile"]:
         call()  # compiles: not timed
     seconds = row["seconds"]
-    return {"ms": measure_gpu(call, seconds, row["replay"]) if on_gpu else measure_cpu(call, seconds)}
+    ms = measure_gpu(call, seconds, row["replay"]) if on_gpu else measure_cpu(call, seconds)
+    return {"ms": ms}
 
 
 def answer_to(line):

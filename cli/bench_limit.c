@@ -80,7 +80,9 @@ rg_status rg_limit_record(rg_commands *commands, rg_tensor *const inputs[], int3
 rg_status rg_limit_record_peak(rg_commands *commands, rg_tensor *done, rg_dtype dtype)
 {
     rg_limit_args args = { .outputs = 1 };
-    const bool pairs = dtype == RG_BF16 && rg_pair_unit_best() != NULL;
+    const rg_call call = { .op = &limit, .commands = commands };
+    const bool pairs = dtype == RG_BF16 && rg_pair_unit_best() != NULL &&
+                       rg_call_finds(&call, RG_LIMIT_PAIR_PEAK, RG_F32);
     rg_launch launch = { .kernel = pairs ? RG_LIMIT_PAIR_PEAK : RG_LIMIT_PEAK,
                          .dtype = dtype == RG_F64 ? RG_F64 : RG_F32,
                          .tensors = { done },

@@ -30,7 +30,7 @@ typedef struct rg_limit_args {
 rg_status rg_limit_record(rg_commands *commands, rg_tensor *const inputs[], int32_t input_count,
                           rg_tensor *const outputs[], int32_t output_count, bool bypass);
 
-/* Records multiplications and additions in registers, as contractions of this dtype do them;
+/* Records multiplications and additions in registers, as large contractions of this dtype do them;
  * element u of `done`, an f64 vector, receives how many floating-point operations unit u did.
  * RG_UNSUPPORTED on a GPU. */
 rg_status rg_limit_record_peak(rg_commands *commands, rg_tensor *done, rg_dtype dtype);

@@ -115,7 +115,7 @@ static rg_status measure(bench *b, rg_bench_row *row)
     rg_bench_line line = { .mode = { .calls = 1, .commits = 1 } };
     RG_TRY(find_peak(b, row, &line.peak_gflop_s));
     double among_many = 0;
-    if (row->bytes < SMALL) {
+    if (row->bytes < SMALL && !row->replay) {
         line.mode = (rg_bench_mode){ .calls = MANY, .commits = 1 };
         line.note = "100 calls";
         RG_TRY(rg_bench_row_measure(row, line.mode, seconds, &line.result));
