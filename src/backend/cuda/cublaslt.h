@@ -40,7 +40,7 @@ void rg_cublaslt_destroy(struct rg_cublaslt *cublaslt); /* nothing is running; N
 bool rg_cublaslt_plan(const rg_cuda_place *place, const rg_product *product, size_t *workspace);
 
 /* Puts it into the place's stream. All pointers are at multiples of RG_CUBLASLT_ALIGNMENT bytes,
- * the workspace, which has `bytes`, if 0, at a multiple of 256. False where cuBLASLt refuses or
+ * the workspace, which has `bytes`, or none, at a multiple of 256. False where cuBLASLt refuses or
  * needs more of them, and nothing is in the stream. */
 enum { RG_CUBLASLT_ALIGNMENT = 16 };
 bool rg_cublaslt_run(const rg_cuda_place *place, const rg_product *product, double alpha,

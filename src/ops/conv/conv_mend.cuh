@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Padding is no part of a sum: an infinite weight that lies beyond the border adds nothing.
- * Libraries multiply it by 0, which is NaN. So weights are looked at, while the library still works
- * where the device allows that, and where one is not finite, results that meet the border and are
- * not finite are summed again, product by product. All tensors are dense. Included by conv_cuda.cu.
+ * Libraries multiply it by 0, which is NaN. So weights are looked at, while the last blocks of the
+ * library end where the device allows that (they were complete before it began), and where one is
+ * not finite, results that meet the border and are not finite are summed again, product by product.
+ * All tensors are dense. Included by conv_cuda.cu.
  */
 #ifndef RG_OPS_CONV_MEND_CUH
 #define RG_OPS_CONV_MEND_CUH
