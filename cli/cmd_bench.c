@@ -351,8 +351,10 @@ int rg_cmd_bench(int argc, char **argv)
         return status;
     bench b = { .request = &r };
     status = run_bench(&b, ops, argv);
-    for (int i = 0; b.printer.peers[i] != NULL; i++)
-        b.printer.peers[i]->close();
+    for (int i = 0; b.printer.peers[i] != NULL; i++) {
+        if (b.printer.peers[i]->close != NULL)
+            b.printer.peers[i]->close();
+    }
     rg_queue_destroy(b.queue);
     rg_device_destroy(b.device);
     return status;

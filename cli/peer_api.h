@@ -17,7 +17,7 @@ typedef struct rg_peer {
      * RG_UNSUPPORTED, with a sentence, where it has no such op or dtype; any other failure ends
      * its part. */
     rg_status (*time)(const rg_bench_row *row, double seconds, double *ms);
-    void (*close)(void);
+    void (*close)(void); /* NULL: nothing to do */
 } rg_peer;
 
 extern const rg_peer rg_peer_onednn, rg_peer_libxsmm, rg_peer_openblas, rg_peer_torch,

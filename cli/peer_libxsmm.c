@@ -47,14 +47,15 @@ static struct functions {
 #undef F
 } xsmm; /* filled by open_peer */
 
-/* ---- threads: it has none of its own ---- */
+/* ---- threads: it has none of its own. They wait without sleeping, so they are there only while it
+ * is timed: others are timed in the same process ---- */
 
 enum { MOST_THREADS = 64 };
 
 typedef void work(const void *job, int thread);
 
 static struct team {
-    int threads;
+    int threads, started; /* with the asking one; without it */
     pthread_t thread[MOST_THREADS];
     work *function;
     const void *job;
@@ -86,12 +87,26 @@ static void run_all(work *function, const void *job)
         sched_yield();
 }
 
-static void close_peer(void)
+static void end_team(void)
 {
     atomic_store(&team.stop, true);
-    for (int i = 1; i < team.threads; i++)
-        pthread_join(team.thread[i], NULL);
-    team.threads = 0;
+    for (; team.started > 0; team.started--)
+        pthread_join(team.thread[team.started], NULL);
+}
+
+static rg_status begin_team(void)
+{
+    atomic_store(&team.stop, false);
+    atomic_store(&team.turn, 0);
+    while (team.started < team.threads - 1) {
+        const int next = team.started + 1;
+        if (pthread_create(&team.thread[next], NULL, member, (void *)(intptr_t)next) != 0) {
+            end_team();
+            return rg_fail(RG_UNSUPPORTED, "libxsmm: there are no threads for it");
+        }
+        team.started = next;
+    }
+    return RG_OK;
 }
 
 /* The module that the build makes stands beside the program; RG_LIBXSMM names another. */
@@ -124,15 +139,7 @@ static rg_status open_peer(const rg_device *device)
              MOST_THREADS);
     RG_TRY(load());
     xsmm.init();
-    atomic_store(&team.stop, false);
-    atomic_store(&team.turn, 0);
-    for (team.threads = 1; team.threads < threads; team.threads++) {
-        if (pthread_create(&team.thread[team.threads], NULL, member,
-                           (void *)(intptr_t)team.threads) != 0) {
-            close_peer();
-            return rg_fail(RG_UNSUPPORTED, "libxsmm: there are no threads for it");
-        }
-    }
+    team.threads = threads;
     return RG_OK;
 }
 
@@ -337,20 +344,28 @@ static rg_status take_turn(const void *j, double *ms)
     return RG_OK;
 }
 
+static rg_status time_job(work *function, const void *of, double seconds, double *ms)
+{
+    RG_TRY(begin_team());
+    const rg_status status = rg_bench_time_peer(take_turn, &(job){ function, of }, seconds, ms);
+    end_team();
+    return status;
+}
+
 static rg_status time_row(const rg_bench_row *row, double seconds, double *ms)
 {
     if (strcmp(row->test->op->name, "conv") == 0) {
         convolution c = { 0 };
         rg_status status = prepare_convolution(row, &c);
         if (status == RG_OK)
-            status = rg_bench_time_peer(take_turn, &(job){ convolve, &c }, seconds, ms);
+            status = time_job(convolve, &c, seconds, ms);
         close_convolution(&c);
         return status;
     }
     product p = { 0 };
     rg_status status = prepare_product(row, &p);
     if (status == RG_OK)
-        status = rg_bench_time_peer(take_turn, &(job){ multiply, &p }, seconds, ms);
+        status = time_job(multiply, &p, seconds, ms);
     close_product(&p);
     return status;
 }
@@ -362,7 +377,6 @@ const rg_peer rg_peer_libxsmm = {
 #if RG_HAVE_LIBXSMM
     .open = open_peer,
     .time = time_row,
-    .close = close_peer,
 #else
     .missing = "libxsmm 1.17",
 #endif
