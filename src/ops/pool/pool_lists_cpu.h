@@ -186,7 +186,8 @@ RG_INLINE void prepare(const rg_pool_shape *k, int64_t begin, int64_t end, colum
         column_source *s = &list[q - begin];
         s->dy = first * k->y[2] * (vbytes(T) / VLEN);
         s->winners = first * k->winners[2];
-        s->count = (uint8_t)(last - first + 1);
+        s->count =
+            last < first ? 0 : (uint8_t)(last - first + 1); /* behind the last window: none */
         for (int j = 0; j < s->count; j++) {
             s->tap[j] = (uint8_t)(q + a->before - (first + j) * a->stride);
             s->share[j] = share_of(k, whole, k->row.window * rg_pool_counted(a, first + j));

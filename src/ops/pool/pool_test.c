@@ -154,6 +154,22 @@ static const rg_case cases[] = {
     { "vectors-average-larger",
       "kind=average window=3,3 stride=2,2 output=7,8 padding.left=5" CLAMP, "1,9,9,8" },
     { "vectors-l2-3x3", "kind=l2 " THREE, "1,9,8,24" },
+    /* many columns or rows without a window: their count of windows was a negative number in a byte
+     */
+    { "left-out-average", "kind=average window=1,1 stride=1,1 padding.right=-28" CLAMP,
+      "1,3,128,64" },
+    { "left-out-max", "kind=max window=2,2 stride=1,1 padding.right=-28 padding.bottom=-9",
+      "1,14,128,64" },
+    { "left-out-before", "kind=average window=2,3 stride=2,2 padding.left=-90 padding.top=-5",
+      "1,9,130,64" },
+    { "left-out-wide", "kind=average window=1,1 stride=1,1 padding.right=-300" COUNT,
+      "1,2,330,64" },
+    { "left-out-wide-max", "kind=max window=2,1 stride=1,1 padding.right=-300", "1,3,330,64" },
+    { "left-out-l2", "kind=l2 window=2,1 stride=1,1 padding.right=-40", "1,3,50,64" },
+    { "left-out-apart", "kind=max window=1,2 stride=2,2 padding.right=-40 padding.bottom=-4",
+      "1,9,50,9" },
+    { "left-out-output", "kind=average window=3,3 stride=2,2 output=2,1" CLAMP, "1,20,140,64" },
+    { "left-out-output-max", "kind=max window=1,1 stride=1,1 output=1,2", "1,20,140,64" },
     { "vectors-image", "kind=max window=2,2 stride=3,3 dilation=2,2", "11,9,128" },
 
     /* indices */
