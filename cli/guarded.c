@@ -9,10 +9,14 @@
 
 enum { GUARD = 256, GUARD_BYTE = 0xa5, RESULT_BYTE = 0x7b };
 
+/* The strides of dimensions of size 1 where they are odd, and the guard behind such a tensor: as
+ * far as a vector of 16 elements of 8 bytes reaches with these steps. */
+enum { UNIT_STRIDE = 501, UNIT_GUARD = 1 << 16 };
+
 const char *rg_arrangement_name(rg_arrangement arrangement)
 {
-    static const char *const names[] = { "dense",  "padded", "scattered",
-                                         "spaced", "mixed",  "expanded" };
+    static const char *const names[] = { "dense", "padded", "scattered", "spaced",
+                                         "mixed", "units",  "expanded" };
     return names[arrangement];
 }
 
@@ -31,6 +35,10 @@ static void arrange(rg_tensor_desc *desc, rg_arrangement arrangement)
     }
     if (arrangement == RG_EXPANDED && desc->rank > 0)
         desc->strides[0] = 0;
+    for (int32_t d = 0; arrangement == RG_UNITS && d < desc->rank; d++) {
+        if (desc->dims[d] == 1)
+            desc->strides[d] = UNIT_STRIDE + 2 * d;
+    }
 }
 
 /* Only here it is decided whether the tensor has a memory of its own. */
@@ -73,9 +81,10 @@ rg_status rg_guarded_make(rg_device *device, const rg_tensor_desc *shape,
     size_t reach;
     RG_TRY(rg_shape_check(&guarded->desc, "check", &reach));
     const size_t element = rg_dtype_size(shape->dtype);
-    const bool shifts = arrangement != RG_DENSE && arrangement != RG_SPACED;
+    const bool shifts =
+        arrangement != RG_DENSE && arrangement != RG_SPACED && arrangement != RG_UNITS;
     const size_t shift = shifts ? element * (size_t)(1 + number % 3) : 0;
-    guarded->bytes = reach + (size_t)2 * GUARD + shift;
+    guarded->bytes = reach + GUARD + (arrangement == RG_UNITS ? UNIT_GUARD : GUARD) + shift;
     guarded->memory = aligned_alloc(64, (guarded->bytes + 63) / 64 * 64);
     guarded->before = malloc(guarded->bytes);
     guarded->kept = malloc(guarded->bytes);

@@ -14,6 +14,7 @@ typedef enum rg_arrangement {
     RG_SCATTERED, /* the first dimension fastest, a gap behind every element */
     RG_SPACED,    /* gaps of 16 elements, behind the last dimension alone: rows stay aligned */
     RG_MIXED,     /* each tensor another of these */
+    RG_UNITS,     /* dense, with odd strides of dimensions of size 1, which must not matter */
     RG_EXPANDED,  /* stride 0 along dimension 0 */
 } rg_arrangement;
 const char *rg_arrangement_name(rg_arrangement arrangement);

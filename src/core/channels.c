@@ -38,8 +38,8 @@ rg_channels rg_channels_make(const rg_tensor_desc *const descs[], int tensors, i
                       .dense = true };
     s.joined = s.rows.rank <= 1;
     for (int t = 0; t < tensors; t++) {
-        s.step[t] = descs[t]->strides[last];
-        s.dense &= s.step[t] == 1 || s.channels == 1;
+        s.step[t] = s.channels > 1 ? descs[t]->strides[last] : 1;
+        s.dense &= s.step[t] == 1;
         s.joined &= s.rows.rank == 0 || s.rows.strides[t][0] == s.channels;
     }
     s.joined &= s.dense;

@@ -59,6 +59,17 @@ rg_status rg_shape_check(const rg_tensor_desc *desc, const char *who, size_t *re
     return RG_OK;
 }
 
+void rg_shape_normalize(rg_tensor_desc *desc)
+{
+    int64_t next = 1;
+    for (int32_t d = desc->rank - 1; d >= 0; d--) {
+        const int64_t size = desc->dims[d];
+        if (size <= 1)
+            desc->strides[d] = next;
+        next = (size > 1 ? size : 1) * desc->strides[d]; /* no more than twice what is checked */
+    }
+}
+
 int64_t rg_shape_count(const rg_tensor_desc *desc)
 {
     int64_t count = 1;

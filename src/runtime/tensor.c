@@ -9,6 +9,7 @@ rg_status rg_tensor_make(rg_device *device, const rg_tensor_desc *desc, rg_tenso
     RG_TRY(rg_allocate_zero(&device->allocator, sizeof(rg_tensor), &memory));
     rg_tensor *made = memory;
     *made = (rg_tensor){ .refs = 1, .device = rg_device_retain(device), .desc = *desc };
+    rg_shape_normalize(&made->desc);
     *tensor = made;
     return RG_OK;
 }

@@ -22,8 +22,17 @@ static rg_tensor *entry(rg_tensor *const tensors[], int64_t count, int32_t i, in
     return tensors != NULL ? tensors[i * count + n] : NULL;
 }
 
+/* Bytes from the first element to the end of the last one, of dimensions 1 and later. */
+static int64_t extent(const rg_tensor_desc *desc)
+{
+    int64_t last = 0;
+    for (int32_t d = 1; d < desc->rank; d++)
+        last += (desc->dims[d] - 1) * desc->strides[d];
+    return (last + 1) * (int64_t)rg_dtype_size(desc->dtype);
+}
+
 /* Whether `next` lies behind `tensor`, which holds `images` joined already, so that dimension 0
- * goes on. */
+ * goes on. Where that has one index it has no stride yet: the first neighbour tells. */
 static bool continues(const rg_tensor *tensor, const rg_tensor *next, int64_t images)
 {
     if (tensor == NULL || next == NULL)
@@ -33,14 +42,20 @@ static bool continues(const rg_tensor *tensor, const rg_tensor *next, int64_t im
     if (tensor->storage != next->storage || tensor->desc.dtype != next->desc.dtype ||
         tensor->desc.rank != next->desc.rank || next->offset <= tensor->offset)
         return false;
+    const int64_t rows = next->desc.dims[0];
     for (int32_t d = 0; d < next->desc.rank; d++) {
-        if (tensor->desc.strides[d] != next->desc.strides[d] ||
+        const bool same = tensor->desc.strides[d] == next->desc.strides[d];
+        if ((!same && (d > 0 || rows != 1)) ||
             (d > 0 && tensor->desc.dims[d] != next->desc.dims[d]))
             return false;
     }
-    const size_t stride = (size_t)tensor->desc.strides[0] * rg_dtype_size(tensor->desc.dtype);
-    return next->desc.dims[0] * images == tensor->desc.dims[0] &&
-           next->offset - tensor->offset == (size_t)tensor->desc.dims[0] * stride;
+    if (rows * images != tensor->desc.dims[0])
+        return false;
+    const int64_t distance = (int64_t)(next->offset - tensor->offset);
+    const int64_t element = (int64_t)rg_dtype_size(tensor->desc.dtype);
+    if (tensor->desc.dims[0] == 1)
+        return distance % element == 0 && distance >= extent(&tensor->desc);
+    return distance == tensor->desc.dims[0] * tensor->desc.strides[0] * element;
 }
 
 /* Tensors of one run of images, joined along dimension 0. */
@@ -77,12 +92,19 @@ static bool run_continues(rg_tensor *const tensors[], int64_t count, int32_t ent
     return true;
 }
 
-static void extend_run(rg_tensor joined[], const rg_tensor *const view[], int32_t entries,
-                       int64_t images)
+/* Image n of the batch comes behind the `images` that are joined. */
+static void extend_run(rg_tensor *const tensors[], int64_t count, int32_t entries, int64_t n,
+                       rg_tensor joined[], int64_t images)
 {
     for (int32_t i = 0; i < entries; i++) {
-        if (view[i] != NULL)
-            joined[i].desc.dims[0] += joined[i].desc.dims[0] / images;
+        const rg_tensor *next = entry(tensors, count, i, n);
+        if (next == NULL)
+            continue;
+        rg_tensor_desc *desc = &joined[i].desc;
+        const size_t distance = next->offset - joined[i].offset;
+        if (desc->dims[0] == 1)
+            desc->strides[0] = (int64_t)(distance / rg_dtype_size(desc->dtype));
+        desc->dims[0] += desc->dims[0] / images;
     }
 }
 
@@ -123,10 +145,11 @@ static int64_t join(const batch *b, int64_t n, run *r, rg_call *call)
            run_continues(b->y, b->count, call->outputs, n + images, call->y, images) &&
            run_continues(b->dy, b->count, call->gradients, n + images, call->dy, images) &&
            run_continues(b->dx, b->count, call->inputs, n + images, call->dx, images)) {
-        extend_run(r->x, call->x, call->inputs, images);
-        extend_run(r->y, call->y, call->outputs, images);
-        extend_run(r->dy, call->dy, call->gradients, images);
-        extend_run(r->dx, call->dx, call->inputs, images);
+        const int64_t next = n + images;
+        extend_run(b->x, b->count, call->inputs, next, r->x, images);
+        extend_run(b->y, b->count, call->outputs, next, r->y, images);
+        extend_run(b->dy, b->count, call->gradients, next, r->dy, images);
+        extend_run(b->dx, b->count, call->inputs, next, r->dx, images);
         images++;
     }
     return n + images;
