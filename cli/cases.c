@@ -160,6 +160,10 @@ rg_status rg_values_make(const rg_op_test *test, const rg_case *c, rg_dtype dtyp
              "case '%s' has %d inputs", c->name, v->inputs);
     v->outputs = rg_op_outputs(test->op, v->desc);
     RG_TRY(test->op->shapes(v->desc, v->x_desc, v->y_desc));
+    static const rg_tensor_desc none;
+    for (int32_t i = v->outputs; i < RG_MAX_OUTPUTS; i++)
+        RG_CHECK(memcmp(&v->y_desc[i], &none, sizeof none) == 0, RG_INVALID_STATE,
+                 "case '%s': the shape rule writes output %d of %d", c->name, i, v->outputs);
 
     rg_random random = rg_random_seed(seed, c->name);
     rg_ref_tensor x[RG_MAX_INPUTS], y[RG_MAX_OUTPUTS], given[RG_MAX_OUTPUTS], dy[RG_MAX_OUTPUTS],

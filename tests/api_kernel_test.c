@@ -44,6 +44,24 @@ static void test_describe(rg_device *device)
     rg_kernel_destroy(NULL);
 }
 
+/* A loss without its second output wrote the shape of it, too. */
+static void test_shapes(rg_device *device)
+{
+    const rg_loss_desc desc = rg_loss_desc_default();
+    const rg_tensor_desc one = rg_tensor_desc_dense(RG_F32, 2, DIMS(2, 3)), x[] = { one, one };
+    rg_tensor_desc y[2], other = rg_tensor_desc_dense(RG_I64, 1, DIMS(99));
+    rg_kernel *kernel = NULL;
+    EXPECT_OK(rg_loss_create(device, &desc, &kernel));
+    EXPECT(rg_kernel_outputs(kernel) == 1);
+    y[0] = y[1] = other;
+    EXPECT_OK(rg_kernel_shapes(kernel, x, y));
+    EXPECT(y[0].dtype == RG_F32 && memcmp(&y[1], &other, sizeof other) == 0);
+    y[0] = other;
+    EXPECT(rg_kernel_shapes(kernel, (const rg_tensor_desc[]){ one, other }, y) != RG_OK);
+    EXPECT(memcmp(&y[0], &other, sizeof other) == 0); /* on failure nothing is written */
+    rg_kernel_destroy(kernel);
+}
+
 static void test_equality(rg_device *device)
 {
     rg_kernel *kernels[12];
@@ -244,6 +262,7 @@ int main(int count, char **arguments)
         return print_hash();
     rig r = rig_open(2);
     test_describe(r.device);
+    test_shapes(r.device);
     test_equality(r.device);
     test_hash(r.device, arguments[0]);
     test_verbs(&r);

@@ -82,7 +82,7 @@ RG_API int32_t rg_kernel_outputs(const rg_kernel *kernel);
 RG_API const char *rg_kernel_op(const rg_kernel *kernel);
 /** The device, owned by the kernel. */
 RG_API rg_device *rg_kernel_device(const rg_kernel *kernel);
-/** Fills y[] with the shapes that forward gives for inputs of the shapes x[]. */
+/** Fills y[], rg_kernel_outputs() entries, with the shapes that forward gives for inputs x[]. */
 RG_API rg_status rg_kernel_shapes(const rg_kernel *kernel, const rg_tensor_desc x[],
                                   rg_tensor_desc y[]);
 

@@ -127,11 +127,16 @@ rg_status rg_kernel_shapes(const rg_kernel *kernel, const rg_tensor_desc x[], rg
     RG_CHECK_NOT_NULL(kernel);
     RG_CHECK_NOT_NULL(x);
     RG_CHECK_NOT_NULL(y);
+    rg_tensor_desc given[RG_MAX_INPUTS], found[RG_MAX_OUTPUTS];
     for (int32_t i = 0; i < rg_kernel_inputs(kernel); i++) {
         size_t reach;
         RG_TRY(rg_shape_check(&x[i], kernel->op->name, &reach));
+        given[i] = x[i];
+        rg_shape_normalize(&given[i]);
     }
-    return kernel->op->shapes(kernel->desc, x, y);
+    RG_TRY(kernel->op->shapes(kernel->desc, given, found));
+    memcpy(y, found, (size_t)rg_kernel_outputs(kernel) * sizeof y[0]);
+    return RG_OK;
 }
 
 size_t rg_kernel_describe(const rg_kernel *kernel, char *text, size_t capacity)

@@ -230,7 +230,9 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
     const bool classes = has_classes(d);
     RG_CHECK(rg_dtype_is_data(x->dtype), RG_INVALID_ARGUMENT,
              "loss: y is %s; f32, f64, f16 and bf16 are supported", rg_dtype_name(x->dtype));
-    y[0] = y[1] = rg_tensor_desc_dense(x->dtype, x->rank, x->dims);
+    y[0] = rg_tensor_desc_dense(x->dtype, x->rank, x->dims);
+    if (d->gradient_output)
+        y[1] = y[0];
     if (is_initial(d))
         return RG_OK;
     RG_CHECK(x->rank >= has_rows(d), RG_INVALID_ARGUMENT, "loss: y has rank 0, and so no classes");
