@@ -9,6 +9,7 @@ file(STRINGS ${PROJECT_SOURCE_DIR}/src/ops/ops.def lines REGEX "^RG_OP\\(")
 set(RG_OPS "")
 set(RG_OPS_INCLUDES "")
 set(RG_OPS_NODES "")
+set(RG_OPS_NODE_MACROS "")
 foreach(line ${lines})
     if(NOT line MATCHES "^RG_OP\\(([a-z0-9_]+)\\)$")
         message(FATAL_ERROR "src/ops/ops.def: '${line}' is not RG_OP(name)")
@@ -19,8 +20,16 @@ foreach(line ${lines})
     string(APPEND RG_OPS_NODES
         "RG_API rg_node *rg_graph_${op}(rg_graph *graph, const rg_${op}_desc *desc,\n"
         "    rg_value *const x[]);\n"
+        "RG_API rg_node *rg_graph_${op}_counted(rg_graph *graph, const rg_${op}_desc *desc,\n"
+        "    rg_value *const x[], size_t count);\n"
         "RG_API rg_node *rg_graph_${op}_gradient(rg_graph *graph, const rg_${op}_desc *desc,\n"
-        "    rg_value *const dy[], rg_value *const x[], rg_value *const y[], rg_node *state_of);\n")
+        "    rg_value *const dy[], rg_value *const x[], rg_value *const y[], rg_node *state_of);\n"
+        "RG_API rg_node *rg_graph_${op}_gradient_counted(rg_graph *graph,\n"
+        "    const rg_${op}_desc *desc, rg_value *const dy[], size_t dy_count, rg_value *const x[],\n"
+        "    size_t x_count, rg_value *const y[], size_t y_count, rg_node *state_of);\n")
+    string(APPEND RG_OPS_NODE_MACROS
+        "#define rg_graph_${op}(graph, desc, ...) \\\n"
+        "    rg_graph_${op}_counted(graph, desc, __VA_ARGS__, RG_VALUES_LENGTH(__VA_ARGS__))\n")
 endforeach()
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/include/retrograde/ops.h CONTENT
 "/* SPDX-License-Identifier: Apache-2.0 */
@@ -36,10 +45,15 @@ file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/include/retrograde/nodes.h CONTENT
 "/* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /** @file
- *  Made from src/ops/ops.def: builders of nodes, two for each op. `x` and `dy` have as many entries
- *  as the descriptor says; `y` may be NULL where the gradient does not read it, and `state_of`, the
- *  node whose state it reads, where it does without. The gradient node has an output for each
- *  input that has a gradient. */
+ *  Made from src/ops/ops.def: builders of nodes, two for each op, and each once more with the
+ *  lengths of its arrays. `x` and `dy` have as many entries as the descriptor says; `y` may be NULL
+ *  where the gradient does not read it, and `state_of`, the node whose state it reads, where it does
+ *  without. The gradient node has an output for each input that has a gradient.
+ *
+ *  The counted forms refuse an array that is shorter than the descriptor needs, with a sentence that
+ *  names what is missing; what is longer is not read to its end. In C, with GCC and Clang,
+ *  rg_graph_<op>() is a macro that passes the length of `x` wherever the compiler knows it. A
+ *  descriptor with commas that is written into the call then wants parentheses around it. */
 #ifndef RETROGRADE_NODES_H
 #define RETROGRADE_NODES_H
 
@@ -54,6 +68,9 @@ extern \"C\" {
 #ifdef __cplusplus
 }
 #endif
+
+#ifdef RG_VALUES_LENGTH
+@RG_OPS_NODE_MACROS@#endif
 
 #endif
 " @ONLY)

@@ -16,7 +16,9 @@
  *      rg_graph_gradients(graph, &loss, NULL, 1, NULL, NULL);
  *      rg_graph_result(graph, rg_value_gradient(w), "dw");
  *
- *  rg_graph_<op>() for every op stands in retrograde/nodes.h. */
+ *  rg_graph_<op>() for every op stands in retrograde/nodes.h. An array of values that is too short
+ *  for its descriptor is a mistake like others where its length is known: given, see
+ *  rg_graph_node() and the forms with `_counted`, or seen by the compiler. */
 #ifndef RETROGRADE_GRAPH_H
 #define RETROGRADE_GRAPH_H
 
@@ -30,6 +32,16 @@ typedef struct rg_graph rg_graph;
 typedef struct rg_value rg_value;
 typedef struct rg_node rg_node;
 typedef struct rg_plan rg_plan;
+
+#if defined(__GNUC__) && !defined(__cplusplus)
+/** How many values an array has that is passed to a builder, or a large number where the compiler
+ *  does not know. The array is not evaluated. */
+#define RG_VALUES_LENGTH(...)                                                                     \
+    (__builtin_types_compatible_p(__typeof__(__VA_ARGS__), rg_value *[]) ||                       \
+             __builtin_types_compatible_p(__typeof__(__VA_ARGS__), rg_value *const[])             \
+         ? sizeof(__typeof__(__VA_ARGS__)) / (0 + sizeof(rg_value *)) /* no pointer comes here */ \
+         : __builtin_object_size(__VA_ARGS__, 1) / sizeof(rg_value *))
+#endif
 
 /* ---- graphs ---- */
 
@@ -170,6 +182,14 @@ RG_API rg_node *rg_graph_gradient(rg_graph *graph, rg_node *of, rg_value *const 
 RG_API rg_node *rg_graph_gradient_node(rg_graph *graph, const char *op, const void *desc,
                                        rg_value *const dy[], rg_value *const x[],
                                        rg_value *const y[], rg_node *state_of, uint64_t wanted);
+
+/** The same with the lengths of the arrays: one that is shorter than the descriptor needs is a
+ *  mistake. A `y` of NULL has any length. */
+RG_API rg_node *rg_graph_gradient_node_counted(rg_graph *graph, const char *op, const void *desc,
+                                               rg_value *const dy[], size_t dy_count,
+                                               rg_value *const x[], size_t x_count,
+                                               rg_value *const y[], size_t y_count,
+                                               rg_node *state_of, uint64_t wanted);
 
 /** Output `index`; of a gradient node the gradient of input `index`. NULL where there is none. */
 RG_API rg_value *rg_node_output(const rg_node *node, int32_t index);

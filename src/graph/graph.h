@@ -92,8 +92,10 @@ rg_status rg_graph_check_desc(const rg_op *op, const void *desc, void *checked);
  * this thread. */
 rg_status rg_graph_mistake(rg_graph *graph, rg_status status);
 
-/* An op applied to as many values as its descriptor says. */
-rg_node *rg_graph_apply(rg_graph *graph, const char *op, const void *desc, rg_value *const x[]);
+/* An op applied to as many values as its descriptor says, of `count` that x[] has; SIZE_MAX: that
+ * is not known. */
+rg_node *rg_graph_apply(rg_graph *graph, const char *op, const void *desc, rg_value *const x[],
+                        size_t count);
 
 /* Values that a node reads: of a gradient node dy, and those of x and y that its op says. `visit`
  * may see a value twice. */

@@ -78,6 +78,23 @@ rg_status rg_graph_check_desc(const rg_op *op, const void *desc, void *checked)
     return op->check != NULL ? op->check(checked) : RG_OK;
 }
 
+/* Refuses an array of `given` values where the descriptor asks for `count`: "conv_3 takes 3 values
+ * (x, w, b), and 2 were given". More are refused where `exact`. */
+static rg_status check_count(const rg_node *node, const char *of, const char *prefix,
+                             const char *const names[], int32_t count, size_t given, bool exact)
+{
+    char list[160];
+    int used = 0;
+    list[0] = 0;
+    for (int32_t i = 0; i < count && used < (int)sizeof list; i++)
+        used += snprintf(list + used, sizeof list - (size_t)used, "%s%s%s", i > 0 ? ", " : "",
+                         prefix, names[i]);
+    RG_CHECK(exact ? given == (size_t)count : given >= (size_t)count, RG_INVALID_ARGUMENT,
+             "%s takes %d value%s%s (%s), and %zu %s given", node->label, count,
+             count == 1 ? "" : "s", of, list, given, given == 1 ? "was" : "were");
+    return RG_OK;
+}
+
 /* Copies `count` values of this graph; those whose bit is set in `optional` may be NULL. */
 static rg_status take_values(const rg_node *node, const char *prefix, const char *const names[],
                              rg_value *const from[], int32_t count, uint32_t optional,
@@ -94,8 +111,9 @@ static rg_status take_values(const rg_node *node, const char *prefix, const char
     return RG_OK;
 }
 
+/* Of `count` values; `exact`: there may be no more than the descriptor asks for. */
 static rg_status add_forward(rg_graph *graph, const char *name, const void *desc,
-                             rg_value *const x[], int32_t count, rg_node **node)
+                             rg_value *const x[], size_t count, bool exact, rg_node **node)
 {
     const rg_op *op;
     rg_node *made;
@@ -105,9 +123,9 @@ static rg_status add_forward(rg_graph *graph, const char *name, const void *desc
     RG_TRY(rg_graph_add_node(graph, op, desc, "_", &made));
     made->inputs = rg_op_inputs(op, made->desc);
     made->outputs = rg_op_outputs(op, made->desc);
-    RG_CHECK(count < 0 || count == made->inputs, RG_INVALID_ARGUMENT, "%s: %d inputs, not %d",
-             made->label, made->inputs, count);
-    RG_TRY(take_values(made, "", rg_op_input_names(op, made->desc), x, made->inputs, 0, made->in));
+    const char *const *names = rg_op_input_names(op, made->desc);
+    RG_TRY(check_count(made, "", "", names, made->inputs, count, exact));
+    RG_TRY(take_values(made, "", names, x, made->inputs, 0, made->in));
     for (int32_t i = 0; i < made->outputs; i++)
         RG_TRY(add_output(made, i));
     *node = made;
@@ -121,17 +139,18 @@ rg_node *rg_graph_node(rg_graph *graph, const char *op, const void *desc, rg_val
     if (graph == NULL || graph->status != RG_OK)
         return NULL;
     const rg_status status = count >= 0
-                                 ? add_forward(graph, op, desc, x, count, &node)
+                                 ? add_forward(graph, op, desc, x, (size_t)count, true, &node)
                                  : rg_fail(RG_INVALID_ARGUMENT, "rg_graph_node: %d inputs", count);
     return rg_graph_mistake(graph, status) == RG_OK ? node : NULL;
 }
 
-rg_node *rg_graph_apply(rg_graph *graph, const char *op, const void *desc, rg_value *const x[])
+rg_node *rg_graph_apply(rg_graph *graph, const char *op, const void *desc, rg_value *const x[],
+                        size_t count)
 {
     rg_node *node = NULL;
     if (graph == NULL || graph->status != RG_OK)
         return NULL;
-    const rg_status status = add_forward(graph, op, desc, x, -1, &node);
+    const rg_status status = add_forward(graph, op, desc, x, count, false, &node);
     return rg_graph_mistake(graph, status) == RG_OK ? node : NULL;
 }
 
@@ -141,6 +160,7 @@ typedef struct gradient_parts {
     const void *desc;
     rg_node *of;
     rg_value *const *dy, *const *x, *const *y;
+    size_t dy_count, x_count, y_count; /* SIZE_MAX: not known */
     uint64_t wanted;
 } gradient_parts;
 
@@ -174,9 +194,14 @@ static rg_status add_gradient(rg_graph *graph, const gradient_parts *parts, rg_n
     RG_CHECK(parts->wanted != 0 && parts->wanted >> made->outputs == 0, RG_INVALID_ARGUMENT,
              "%s: gradients are wanted of none of its %d inputs, or of more", made->label,
              made->outputs);
+    const int32_t results = rg_op_outputs(op, made->desc);
+    RG_TRY(check_count(made, " of dy", "d", outputs, made->inputs, parts->dy_count, false));
+    RG_TRY(check_count(made, " of x", "", inputs, made->outputs, parts->x_count, false));
+    if (parts->y != NULL)
+        RG_TRY(check_count(made, " of y", "", outputs, results, parts->y_count, false));
     RG_TRY(take_values(made, "d", outputs, parts->dy, made->inputs, op->optional_dy, made->in));
     RG_TRY(take_values(made, "", inputs, parts->x, made->outputs, 0, made->x));
-    RG_TRY(take_values(made, "", outputs, parts->y, rg_op_outputs(op, made->desc), ~0u, made->y));
+    RG_TRY(take_values(made, "", outputs, parts->y, results, ~0u, made->y));
     for (int32_t i = 0; i < made->outputs; i++) {
         if (!(parts->wanted >> i & 1))
             continue;
@@ -193,17 +218,27 @@ rg_node *rg_graph_gradient(rg_graph *graph, rg_node *of, rg_value *const dy[], u
     rg_node *node = NULL;
     if (graph == NULL || graph->status != RG_OK || of == NULL)
         return NULL;
-    const gradient_parts parts = { of->op, of->desc, of, dy, of->in, of->out, wanted };
+    const gradient_parts parts = { of->op,  of->desc, of,       dy,       of->in,
+                                   of->out, SIZE_MAX, SIZE_MAX, SIZE_MAX, wanted };
     const rg_status status = add_gradient(graph, &parts, &node);
     return rg_graph_mistake(graph, status) == RG_OK ? node : NULL;
 }
 
-rg_node *rg_graph_gradient_node(rg_graph *graph, const char *name, const void *desc,
+rg_node *rg_graph_gradient_node(rg_graph *graph, const char *op, const void *desc,
                                 rg_value *const dy[], rg_value *const x[], rg_value *const y[],
                                 rg_node *state_of, uint64_t wanted)
 {
+    return rg_graph_gradient_node_counted(graph, op, desc, dy, SIZE_MAX, x, SIZE_MAX, y, SIZE_MAX,
+                                          state_of, wanted);
+}
+
+rg_node *rg_graph_gradient_node_counted(rg_graph *graph, const char *name, const void *desc,
+                                        rg_value *const dy[], size_t dy_count, rg_value *const x[],
+                                        size_t x_count, rg_value *const y[], size_t y_count,
+                                        rg_node *state_of, uint64_t wanted)
+{
     rg_node *node = NULL;
-    gradient_parts parts = { NULL, desc, state_of, dy, x, y, wanted };
+    gradient_parts parts = { NULL, desc, state_of, dy, x, y, dy_count, x_count, y_count, wanted };
     if (graph == NULL || graph->status != RG_OK)
         return NULL;
     _Alignas(16) char checked[RG_MAX_DESC];
@@ -284,6 +319,7 @@ const char *rg_node_label(const rg_node *node)
 
 size_t rg_node_describe(const rg_node *node, char *text, size_t capacity)
 {
+    capacity = text != NULL ? capacity : 0;
     if (node == NULL)
         return (size_t)snprintf(text, capacity, "no node");
     const int begin = snprintf(text, capacity, "%s: %s%s ", node->label,

@@ -86,7 +86,7 @@ static rg_status add_update(update *u, const char *name, const void *from, rg_no
         RG_CHECK(x[i] != NULL, RG_INVALID_ARGUMENT, "rg_graph_update: %s of '%s' is NULL",
                  inputs[i], u->parameter->name);
     }
-    *node = rg_graph_apply(u->graph, op->name, desc, x);
+    *node = rg_graph_apply(u->graph, op->name, desc, x, RG_MAX_INPUTS);
     RG_TRY(rg_graph_status(u->graph));
     return assign_outputs(u, op, *node);
 }

@@ -167,7 +167,8 @@ static rg_status build_layer(builder *b, size_t index)
     }
     RG_TRY(gather_inputs(b, index));
     RG_TRY(b->layer->op->shapes(b->desc, b->x, y));
-    made->node = rg_graph_apply(b->network->graph, b->layer->op->name, b->desc, b->in);
+    made->node =
+        rg_graph_apply(b->network->graph, b->layer->op->name, b->desc, b->in, RG_MAX_INPUTS);
     RG_TRY(rg_graph_status(b->network->graph));
     RG_TRY(rg_node_set_label(made->node, b->layer->label));
     made->value = rg_node_output(made->node, 0);
