@@ -4,6 +4,9 @@
  * end of the array. */
 #include "api.h"
 
+#include <pthread.h>
+#include <stdio.h>
+
 typedef struct network {
     rg_graph *graph;
     rg_value *x, *w, *b, *dy;
@@ -132,6 +135,61 @@ static void test_enough(void)
     rg_graph_destroy(n.graph);
 }
 
+/* ---- many sources: what is kept for each of them was an array on the stack ---- */
+
+enum { SOURCES = 4000, STACK = 512 << 10 };
+
+static void *run_many(void *context)
+{
+    rig *r = context;
+    const rg_arithmetic_desc add = rg_arithmetic_desc_default();
+    static rg_tensor_desc descs[SOURCES];
+    static rg_tensor *sources[SOURCES];
+    static char name[16];
+    rg_graph *graph = NULL;
+    rg_plan *plan = NULL;
+    rg_tensor *one = filled(r->device, RG_F32, 1, DIMS(1), 1), *result = NULL;
+    float value = 1, sum = 0;
+    EXPECT_OK(rg_tensor_write(one, &value, sizeof value, RG_LAYOUT_SAME));
+    EXPECT_OK(rg_graph_create(&graph));
+    rg_value *y = NULL;
+    for (int i = 0; i < SOURCES; i++) {
+        snprintf(name, sizeof name, "s%d", i);
+        rg_value *x = rg_graph_source(graph, name);
+        y = y == NULL ? x
+                      : rg_node_output(rg_graph_arithmetic(graph, &add, (rg_value *[]){ y, x }), 0);
+        descs[i] = rg_tensor_desc_dense(RG_F32, 1, DIMS(1));
+        sources[i] = one;
+    }
+    EXPECT_OK(rg_graph_result(graph, y, "y"));
+    EXPECT_OK(rg_plan_create(r->device, graph, NULL, &plan));
+    EXPECT_OK(rg_plan_prepare(plan, descs));
+    EXPECT_OK(rg_plan_encode(plan, r->commands, sources));
+    EXPECT_OK(rig_run(r));
+    EXPECT_OK(rg_plan_encode_batch(plan, r->commands, 1, sources));
+    EXPECT_OK(rig_run(r));
+    EXPECT_OK(rg_plan_result(plan, "y", &result));
+    EXPECT_OK(rg_tensor_read(result, &sum, sizeof sum, RG_LAYOUT_SAME));
+    EXPECT(sum == SOURCES);
+    rg_plan_destroy(plan);
+    rg_graph_destroy(graph);
+    rg_tensor_destroy(one);
+    return NULL;
+}
+
+static void test_many_sources(void)
+{
+    rig r = rig_open(1);
+    pthread_attr_t attributes;
+    pthread_t thread;
+    EXPECT(pthread_attr_init(&attributes) == 0);
+    EXPECT(pthread_attr_setstacksize(&attributes, STACK) == 0);
+    EXPECT(pthread_create(&thread, &attributes, run_many, &r) == 0);
+    EXPECT(pthread_join(thread, NULL) == 0);
+    pthread_attr_destroy(&attributes);
+    rig_close(&r);
+}
+
 int main(void)
 {
     test_counted();
@@ -140,6 +198,7 @@ int main(void)
     test_known();
 #endif
     test_enough();
+    test_many_sources();
     EXPECT(rg_node_describe(NULL, NULL, 8) == strlen("no node"));
     return rg_test_report();
 }

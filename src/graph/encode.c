@@ -10,7 +10,9 @@
 /* How the recorded commands see a source: dense, if need be in a copy, where they are replayed. */
 static rg_tensor_desc source_desc(const rg_plan *plan, const rg_tensor_desc *d)
 {
-    return rg_plan_may_replay(plan) ? rg_tensor_desc_dense(d->dtype, d->rank, d->dims) : *d;
+    rg_tensor_desc desc = *d;
+    rg_shape_normalize(&desc);
+    return rg_plan_may_replay(plan) ? rg_tensor_desc_dense(d->dtype, d->rank, d->dims) : desc;
 }
 
 rg_status rg_plan_prepare(rg_plan *plan, const rg_tensor_desc sources[])
@@ -18,9 +20,8 @@ rg_status rg_plan_prepare(rg_plan *plan, const rg_tensor_desc sources[])
     RG_CHECK_NOT_NULL(plan);
     RG_CHECK(sources != NULL || plan->sources_count == 0, RG_INVALID_ARGUMENT,
              "rg_plan_prepare: sources is NULL");
-    const int32_t count = plan->sources_count;
-    rg_tensor_desc descs[count + 1];
-    for (int32_t i = 0; i < count; i++) {
+    rg_tensor_desc *const descs = plan->room.descs;
+    for (int32_t i = 0; i < plan->sources_count; i++) {
         size_t reach;
         RG_TRY(rg_shape_check(&sources[i], rg_plan_source_name(plan, i), &reach));
         descs[i] = source_desc(plan, &sources[i]);
@@ -53,8 +54,8 @@ static rg_status check_source(const rg_plan *plan, const rg_commands *commands, 
 static rg_status find_layout(rg_plan *plan, const rg_commands *commands, rg_tensor *const sources[])
 {
     const int32_t count = plan->sources_count;
-    rg_tensor_desc descs[count + 1];
-    size_t alignments[count + 1];
+    rg_tensor_desc *const descs = plan->room.descs;
+    size_t *const alignments = plan->room.alignments;
     RG_CHECK(sources != NULL || count == 0, RG_INVALID_ARGUMENT, "rg_plan_encode: sources is NULL");
     const bool copies = rg_plan_may_replay(plan);
     for (int32_t i = 0; i < count; i++) {

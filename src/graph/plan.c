@@ -296,6 +296,28 @@ static rg_status make_parameters(rg_plan *plan)
     return RG_OK;
 }
 
+static rg_status make_room(rg_plan *plan)
+{
+    const size_t count = (size_t)plan->sources_count;
+    rg_source_room *room = &plan->room;
+    RG_TRY(rg_room(count, sizeof *room->descs, &room->descs));
+    RG_TRY(rg_room(count, sizeof *room->alignments, &room->alignments));
+    RG_TRY(rg_room(count, sizeof *room->read, &room->read));
+    RG_TRY(rg_room(count, sizeof *room->wholes, &room->wholes));
+    return rg_room(count, sizeof *room->pieces, &room->pieces);
+}
+
+static void free_room(const rg_plan *plan)
+{
+    const size_t count = (size_t)plan->sources_count;
+    const rg_source_room *room = &plan->room;
+    rg_release(allocator, room->descs, count * sizeof *room->descs);
+    rg_release(allocator, room->alignments, count * sizeof *room->alignments);
+    rg_release(allocator, room->read, count * sizeof *room->read);
+    rg_release(allocator, room->wholes, count * sizeof *room->wholes);
+    rg_release(allocator, room->pieces, count * sizeof *room->pieces);
+}
+
 static rg_status fill_plan(rg_plan *plan, draft *d)
 {
     const rg_graph *graph = d->graph;
@@ -316,6 +338,8 @@ static rg_status fill_plan(rg_plan *plan, draft *d)
     rg_status status = order_nodes(d, order, &count);
     if (status == RG_OK)
         status = make_slots(plan, d);
+    if (status == RG_OK)
+        status = make_room(plan);
     for (int32_t s = 0; s < count && status == RG_OK; s++) {
         plan->steps_count = s + 1;
         status = make_step(plan, d, order[s], &plan->steps[s]);
@@ -393,6 +417,7 @@ static void free_arrays(rg_plan *plan)
     const size_t values = (size_t)plan->slots_count;
     rg_release(allocator, plan->slots, values * sizeof *plan->slots);
     rg_release(allocator, plan->sources, values * sizeof *plan->sources);
+    free_room(plan);
     rg_release(allocator, plan->parameters, values * sizeof *plan->parameters);
     rg_release(allocator, plan->steps, plan->nodes * sizeof *plan->steps);
     rg_release(allocator, plan->results, plan->results_room * sizeof *plan->results);

@@ -81,6 +81,15 @@ typedef struct rg_plan_update {
     rg_data_source data;
 } rg_plan_update;
 
+/* An entry for each source, while a run is recorded: there may be more of them than a stack holds.
+ */
+typedef struct rg_source_room {
+    rg_tensor_desc *descs;
+    size_t *alignments;
+    rg_tensor **read;             /* what the layout reads: the caller's, or copies */
+    rg_tensor **wholes, **pieces; /* of a batch of images: put together here; all that is read */
+} rg_source_room;
+
 struct rg_plan {
     rg_device *device;
     rg_graph *graph; /* a copy: names, states, data sources */
@@ -92,6 +101,7 @@ struct rg_plan {
     int32_t steps_count;
     int32_t *sources; /* their values */
     int32_t sources_count;
+    rg_source_room room;
     char **result_names;
     int32_t *results; /* their values */
     int32_t results_count;

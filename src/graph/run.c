@@ -155,7 +155,7 @@ static rg_status gather_all(rg_plan *plan, rg_commands *commands, int64_t count,
         RG_TRY(gather(plan, commands, count, g.images, rg_plan_source_name(plan, i), &wholes[i]));
         pieces[i] = wholes[i];
     }
-    rg_tensor_desc descs[plan->sources_count + 1];
+    rg_tensor_desc *const descs = plan->room.descs;
     for (int32_t i = 0; i < plan->sources_count; i++) {
         RG_CHECK(pieces[i] != NULL, RG_INVALID_ARGUMENT,
                  "rg_plan_encode_batch: the source '%s' is NULL", rg_plan_source_name(plan, i));
@@ -194,8 +194,9 @@ rg_status rg_plan_encode_batch(rg_plan *plan, rg_commands *commands, int64_t cou
              "rg_plan_encode_batch: the commands are on another device than the plan (%s, %s)",
              commands->queue->device->name, plan->device->name);
     const rg_mark mark = rg_commands_mark(commands);
-    rg_tensor *wholes[plan->sources_count + 1], *pieces[plan->sources_count + 1];
-    memset(wholes, 0, sizeof wholes);
+    rg_tensor **const wholes = plan->room.wholes, **const pieces = plan->room.pieces;
+    for (int32_t i = 0; i < plan->sources_count; i++)
+        wholes[i] = NULL;
     rg_status status = gather_all(plan, commands, count, sources, wholes, pieces);
     if (status == RG_OK)
         status = rg_plan_encode(plan, commands, pieces);
