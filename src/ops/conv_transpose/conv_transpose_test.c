@@ -16,6 +16,8 @@ static const rg_case cases[] = {
 
     /* both layouts */
     { "one", "groups=1", "1,1,1,1 1,1,1,1 1" },
+    { "one-channel", "stride=2,2", "2,4,5,1 7,3,3,1 7" },
+    { "to-one-channel", "stride=2,2", "2,4,5,6 1,3,3,6 1" },
     { "one-onnx", ONNX, "1,1,1,1 1,1,1,1 1" },
     { "one-image", "groups=1", "4,5,3 6,3,3,3 6" },
     { "3x3", "groups=1" P1, "2,5,6,7 19,3,3,7 19" },

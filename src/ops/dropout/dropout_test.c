@@ -46,6 +46,7 @@ static const rg_case cases[] = {
     { "step-wide", "keep=0.5 seed=81985529216486895 step=1311768467463790320", "67" },
     { "scalar", "keep=0.9 seed=1", "-" },
     { "one", "keep=0.9 seed=1", "1" },
+    { "one-channel", "keep=0.75 seed=3", "5,7,1" },
     { "rank-8", "keep=0.5 seed=2", "2,1,3,2,5,2,1,3" },
     { "pieces", "keep=0.5 seed=3", "3,20011" },
     { "pieces-strided", "keep=0.5 seed=3", "1,17001" },

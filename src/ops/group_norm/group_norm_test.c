@@ -25,6 +25,7 @@ static double constant(int64_t i)
 
 static const rg_case cases[] = {
     { .name = "one", .fields = "epsilon=1e-3", .x = "1,1 1 1", .flags = RG_CASE_ZERO },
+    { .name = "one-channel", .fields = "epsilon=1e-3", .x = "3,5,7,1 1 1" },
     { .name = "one-element", .fields = "groups=0", .x = "3,5 5 5", .flags = RG_CASE_ZERO },
     { .name = "one-pixel", .fields = "groups=0", .x = "3,1,1,5 5 5", .flags = RG_CASE_ZERO },
     { .name = "zero-variance",

@@ -22,6 +22,7 @@ static const rg_case cases[] = {
     { "whole", "", "5,37" },
     { "scalar", "", "-" },
     { "one", "start=0 length=1", "1" },
+    { "one-channel", "start=1,2 length=3,4", "5,7,1" },
     { "single", "start=3 length=1", "7" },
     { "channels", "start=0,0,0,3 length=-1,-1,-1,5", "2,3,5,13" },
     { "channels-16", "start=0,0,0,16 length=-1,-1,-1,32", "2,3,5,64" },
