@@ -3,8 +3,15 @@
 /* Tiles of the contraction engine, see contract.h. The sums of a tile fill the registers, so each
  * instruction set has its own sizes. */
 #include "backend/cpu/contract.h"
+#include "backend/cpu/long_sum_cpu.h"
 
 enum { TALL = 14, WIDE = 2 }; /* at most */
+
+/* Sums of a tile that wait for further runs, see core/long_sum.h. */
+enum { WAIT_STEP = WIDE * VLEN };
+typedef struct waiting {
+    real sum[TALL * WAIT_STEP];
+} waiting;
 
 typedef struct sums {
     vreal row[TALL][WIDE];
@@ -32,6 +39,14 @@ RG_INLINE void store_sums(sums *s, const rg_tile *t, const int M, const int N)
 {
     const int64_t step = t->c_step;
     real *const to = t->c, *c = to;
+    if (t->waiting != NULL) {
+#pragma GCC unroll 14
+        for (int m = 0; m < M; m++) {
+#pragma GCC unroll 2
+            for (int v = 0; v < N; v++)
+                s->row[m][v] += vload_full(t->waiting, m * WAIT_STEP + v * VLEN, RG_REAL);
+        }
+    }
     if (t->add) {
 #pragma GCC unroll 14
         for (int m = 0; m < M; m++, c += step) {
@@ -117,6 +132,10 @@ RG_INLINE void slim_tile(const rg_tile *t, const int M, const bool rows)
     real *c = t->c;
 #pragma GCC unroll 14
     for (int m = 0; m < M; m++, c += t->c_step) {
+        if (t->waiting != NULL) {
+            memcpy(&right, t->waiting + m * WAIT_STEP, sizeof right);
+            sum[m] += right;
+        }
         if (t->add) {
             memcpy(&right, c, sizeof right);
             sum[m] += right;
@@ -219,21 +238,86 @@ static const height slim[] = { HEIGHT(14, slim), HEIGHT(10, slim), HEIGHT(5, sli
 static const height *const slim = narrow;
 #endif
 
+/* ---- long sums ---- */
+
+/* One block of a sum of `total` products, in runs that are about equally long: those before the
+ * last wait in w. */
+static void tile_in_runs(const rg_tile *t, rg_tile_function *function, rg_run_cut *cut,
+                         int64_t total, waiting *w)
+{
+    const int64_t pieces = (total + RG_SUM_RUN - 1) / RG_SUM_RUN;
+    const int64_t most = (total + pieces - 1) / pieces;
+    rg_run runs[RG_CUT_RUNS];
+    rg_tile part = *t;
+    part.runs = runs;
+    for (int64_t left = total; left > 0;) {
+        part.run_count = rg_run_cut_next(cut, least(most, left), runs);
+        const int64_t now = rg_run_sum(runs, part.run_count);
+        left -= now;
+        part.c = left > 0 ? w->sum : t->c;
+        part.c_step = left > 0 ? WAIT_STEP : t->c_step;
+        part.add = left == 0 && t->add;
+        part.stream = left == 0 && t->stream;
+        function(&part);
+        part.ahead += least(now * LINE, part.ahead_end - part.ahead);
+        part.waiting = w->sum;
+    }
+}
+
+/* Blocks, and their total in double. */
+static void tile_in_blocks(const rg_tile *t, const height *h, int64_t lanes, rg_run_cut *cut,
+                           int64_t total, bool columns)
+{
+    waiting w, one;
+    double totals[TALL * WAIT_STEP];
+    rg_tile block = *t;
+    block.c = one.sum;
+    block.c_step = WAIT_STEP;
+    block.add = block.stream = false;
+    for (int64_t done = 0; done < total; done += RG_SUM_BLOCK) {
+        tile_in_runs(&block, h->function[columns], cut, least(RG_SUM_BLOCK, total - done), &w);
+        for (int64_t m = 0; m < h->rows; m++)
+            add_to_totals(totals + m * WAIT_STEP, one.sum + m * WAIT_STEP, lanes, done == 0);
+    }
+    for (int64_t m = 0; m < h->rows; m++) {
+        for (int64_t n = 0; n < lanes; n++) {
+            real *const c = t->c + m * t->c_step + n;
+            const real sum = (real)totals[m * WAIT_STEP + n];
+            *c = t->add ? *c + sum : sum;
+        }
+    }
+}
+
+static void long_tile(const rg_tile *t, const height *h, int64_t lanes, int64_t total, bool columns)
+{
+    rg_run_cut cut = { .run = t->runs,
+                       .end = t->runs + t->run_count,
+                       .a_step = columns ? t->a_step : 1,
+                       .b_step = t->b_step,
+                       .grain = 1 };
+    waiting w;
+    if (total <= RG_SUM_BLOCK)
+        tile_in_runs(t, h->function[columns], &cut, total, &w);
+    else
+        tile_in_blocks(t, h, lanes, &cut, total, columns);
+}
+
 /* All rows of up to two vectors. */
-static void stack(rg_tile t, int64_t rows, const height *h, bool columns)
+static void stack(rg_tile t, int64_t rows, int64_t lanes, const height *h, bool columns)
 {
     const int64_t a_step = columns ? 1 : t.a_step;
-    int64_t lines = 0;
-    for (int64_t r = 0; r < t.run_count && t.ahead != t.ahead_end; r++)
-        lines += t.runs[r].count;
+    const int64_t total = rg_run_sum(t.runs, t.run_count);
     while (rows > 0) {
         while (h->rows > rows)
             h++;
-        h->function[columns](&t);
+        if (total <= RG_SUM_RUN)
+            h->function[columns](&t);
+        else
+            long_tile(&t, h, lanes, total, columns);
         t.a += h->rows * a_step;
         t.c += h->rows * t.c_step;
         rows -= h->rows;
-        t.ahead += least(lines * LINE, t.ahead_end - t.ahead);
+        t.ahead += least(total * LINE, t.ahead_end - t.ahead);
     }
 }
 
@@ -252,7 +336,11 @@ static void contract(const rg_tile *t, int64_t rows, int64_t columns, bool along
             part.ahead = part.ahead_end = (const char *)part.c;
         }
         const int64_t left = lanes - n;
-        stack(part, rows, left >= WIDE * VLEN ? wide : left >= VLEN ? narrow : slim, along);
+        stack(part, rows, least(left, WIDE * VLEN),
+              left >= WIDE * VLEN ? wide
+              : left >= VLEN      ? narrow
+                                  : slim,
+              along);
     }
 }
 

@@ -17,8 +17,8 @@
  *
  * All numbers are `real`: whoever calls has converted 16-bit elements. Products are added in the
  * order of runs and of k, one fused multiply-add each (plain ones where the instruction set has no
- * other), so a result does not depend on how rows and columns are cut into tiles. Long sums are
- * cut by the caller, with `add`: about 4096 terms keep float near its best.
+ * other), so a result does not depend on how rows and columns are cut into tiles. Long sums follow
+ * the rule of core/long_sum.h. Who makes a sum by several calls, with `add`, keeps to its blocks.
  *
  * A plain product C (M, N) = A (M, K) B (K, N) of dense matrices: B is packed into panels of
  * RG_PANEL columns, [N / RG_PANEL][K][RG_PANEL], columns beyond N zero, for the rows form; then for
@@ -46,6 +46,7 @@ typedef struct rg_tile {
     bool add;                       /* c += the sum */
     bool stream; /* c goes past the cache: its rows are aligned to RG_VECTOR_BYTES, and no `add` */
     const char *ahead, *ahead_end; /* memory to fetch meanwhile, which need not exist; or NULL */
+    const real *waiting;           /* the engine's own: sums of earlier runs, or NULL */
 } rg_tile;
 
 /* Any number of rows (height) and columns (width); of b and c, columns up to contract_lanes(width)

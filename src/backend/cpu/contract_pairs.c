@@ -3,6 +3,7 @@
 /* Which unit for pairs of bf16 there is. Like rung.c, this file is compiled for any processor. */
 #include "backend/cpu/contract_pairs.h"
 #include "backend/cpu/rung.h"
+#include "core/long_sum.h"
 
 #if RG_HAVE_AMX || RG_HAVE_BF16
 #include <cpuid.h>
@@ -59,8 +60,8 @@ static const struct {
     bool (*is_there)(void);
     rg_pair_unit unit;
 } units[] = {
-    { has_amx, { "AMX", rg_amx_rows, true } },
-    { has_bf16, { "AVX512-BF16", rg_bf16_rows, false } },
+    { has_amx, { "AMX", rg_amx_rows, true, RG_SUM_RUN *RG_PAIR_DEPTH } },
+    { has_bf16, { "AVX512-BF16", rg_bf16_rows, false, RG_SUM_RUN } },
 };
 
 const rg_pair_unit *rg_pair_unit_best(void)

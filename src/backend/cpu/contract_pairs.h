@@ -27,6 +27,46 @@ typedef struct rg_run {
     int64_t a, b, count; /* where it begins in a and b, in elements, and its length */
 } rg_run;
 
+/* Cuts a list of runs, one piece after the other. */
+typedef struct rg_run_cut {
+    const rg_run *run, *end;
+    int64_t done;           /* of the first run */
+    int64_t a_step, b_step; /* from k to k + 1, in elements */
+    int64_t grain;          /* a run is cut at multiples of this */
+} rg_run_cut;
+
+enum { RG_CUT_RUNS = 64 }; /* of a piece, at most */
+
+/* The next runs of at most `most` elements of k together; returns how many, 0 at the end. */
+static inline int64_t rg_run_cut_next(rg_run_cut *c, int64_t most, rg_run to[RG_CUT_RUNS])
+{
+    int64_t n = 0;
+    while (c->run < c->end && most > 0 && n < RG_CUT_RUNS) {
+        const int64_t left = c->run->count - c->done;
+        const int64_t count = left <= most ? left : most - most % c->grain;
+        if (count == 0 && left > 0)
+            break;
+        if (count > 0)
+            to[n++] =
+                (rg_run){ c->run->a + c->done * c->a_step, c->run->b + c->done * c->b_step, count };
+        most -= count;
+        c->done += count;
+        if (count == left) {
+            c->run++;
+            c->done = 0;
+        }
+    }
+    return n;
+}
+
+static inline int64_t rg_run_sum(const rg_run *runs, int64_t count)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        sum += runs[i].count;
+    return sum;
+}
+
 typedef struct rg_pair_tile {
     const uint16_t *a, *b;
     float *c;
@@ -42,11 +82,32 @@ typedef void rg_pair_function(const rg_pair_tile *tile, int64_t rows, int64_t co
 typedef struct rg_pair_unit {
     const char *name;
     rg_pair_function *rows;
-    bool tall; /* rows are worth most where there are 32 or more */
+    bool tall;   /* rows are worth most where there are 32 or more */
+    int64_t run; /* elements of k that are a run of core/long_sum.h, a multiple of RG_PAIR_DEPTH */
 } rg_pair_unit;
 
 /* The best one that build, processor and system offer, beside AVX-512; NULL: none. */
 const rg_pair_unit *rg_pair_unit_best(void);
+
+/* A tile in runs of at most `most` elements of k. */
+static inline void rg_pair_rows(const rg_pair_unit *unit, const rg_pair_tile *tile, int64_t height,
+                                int64_t width, int64_t most)
+{
+    rg_run runs[RG_CUT_RUNS];
+    rg_run_cut cut = {
+        tile->runs, tile->runs + tile->run_count, 0, 1, RG_PAIR_PANEL, RG_PAIR_DEPTH
+    };
+    rg_pair_tile part = *tile;
+    if (rg_run_sum(tile->runs, tile->run_count) <= most) {
+        unit->rows(tile, height, width);
+        return;
+    }
+    part.runs = runs;
+    while ((part.run_count = rg_run_cut_next(&cut, most, runs)) > 0) {
+        unit->rows(&part, height, width);
+        part.add = true;
+    }
+}
 
 /* The units, for those whose processor has them. */
 void rg_amx_rows(const rg_pair_tile *tile, int64_t rows, int64_t columns);

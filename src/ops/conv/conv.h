@@ -7,6 +7,7 @@
 #ifndef RG_OPS_CONV_H
 #define RG_OPS_CONV_H
 
+#include "core/long_sum.h"
 #include "ops/neuron/neuron.h"
 
 enum {
@@ -138,6 +139,17 @@ typedef struct rg_conv_depth_args {
     bool has_b, has_z, add, stream;
     bool plain; /* no z, nothing to add to, no neuron but relu, b dense */
 } rg_conv_depth_args;
+
+/* Parts are added up in double, so that a part may be as long as the first two levels of
+ * core/long_sum.h together. */
+enum { RG_CONV_DEPTH_MOST = RG_SUM_RUN + RG_SUM_RUNS };
+
+/* Windows of a row that are summed up in one accumulator. A part that is one longer row adds up
+ * runs of it in double. */
+static inline RG_HOST_DEVICE int64_t rg_conv_depth_run(const rg_conv_shape *s)
+{
+    return s->column.count <= RG_CONV_DEPTH_MOST ? s->column.count : (int64_t)RG_CONV_DEPTH_MOST;
+}
 
 /* A part is some rows of windows of all images, counted through. */
 typedef struct rg_conv_depth_parts_args {

@@ -8,6 +8,7 @@
 #include "backend/cpu/columns.h"
 #include "backend/cpu/contract.h"
 #include "backend/cpu/crew.h"
+#include "backend/cpu/long_sum_cpu.h"
 #include "ops/conv/conv_plan.h"
 #include "ops/neuron/any_neuron.h"
 
@@ -584,26 +585,32 @@ RG_OUTLINE void add_turned(const rg_conv_parts_args *k, const conv_meeting *m, i
     }
 }
 
-/* All weights one by one, where 0 beyond the image times dy is not 0. */
+/* One weight, where 0 beyond the image times dy is not 0. */
+RG_OUTLINE real sum_one(const rg_conv_shape *s, const conv_meeting *m, int64_t p, int64_t q,
+                        int64_t c, int64_t o)
+{
+    int64_t i0, i1, j0, j1;
+    double sum = 0;
+    rg_conv_windows(&s->row, p, &i0, &i1);
+    rg_conv_windows(&s->column, q, &j0, &j1);
+    for (int64_t i = i0 > m->begin ? i0 : m->begin; i < least(i1, m->end); i++) {
+        const int64_t row = i * s->row.stride - s->row.before + p * s->row.dilation;
+        const real *x = m->x + (row - m->x_first) * m->x_row + q * s->column.dilation * m->x_pixel;
+        const real *y = m->y + (i - m->y_first) * m->y_row;
+        for (int64_t j = j0; j < j1; j++)
+            sum += (double)y[j * m->y_pixel + o] * (double)x[j * s->column.stride * m->x_pixel + c];
+    }
+    return (real)sum;
+}
+
 RG_OUTLINE void add_one_by_one(const rg_conv_parts_args *k, const conv_meeting *m, real *sums)
 {
     const rg_conv_shape *s = &k->shape;
     for (int64_t tap = 0; tap < s->row.window * s->column.window; tap++) {
-        int64_t i0, i1, j0, j1;
         const int64_t p = tap / s->column.window, q = tap % s->column.window;
-        rg_conv_windows(&s->row, p, &i0, &i1);
-        rg_conv_windows(&s->column, q, &j0, &j1);
-        for (int64_t i = i0 > m->begin ? i0 : m->begin; i < least(i1, m->end); i++) {
-            const int64_t row = i * s->row.stride - s->row.before + p * s->row.dilation;
-            for (int64_t j = j0; j < j1; j++) {
-                const int64_t column = j * s->column.stride + q * s->column.dilation;
-                const real *x = m->x + (row - m->x_first) * m->x_row + column * m->x_pixel;
-                const real *y = m->y + (i - m->y_first) * m->y_row + j * m->y_pixel;
-                for (int64_t c = 0; c < s->in; c++)
-                    for (int64_t o = 0; o < s->out; o++)
-                        sums[tap * k->tap_step + c * k->in_step + o] += y[o] * x[c];
-            }
-        }
+        for (int64_t c = 0; c < s->in; c++)
+            for (int64_t o = 0; o < s->out; o++)
+                sums[tap * k->tap_step + c * k->in_step + o] += sum_one(s, m, p, q, c, o);
     }
 }
 
@@ -626,6 +633,28 @@ RG_OUTLINE void add_few(const rg_conv_parts_args *k, const conv_meeting *m, real
 
 /* ---- weights: units ---- */
 
+/* Rows of windows of a unit that meet, into its sums. */
+RG_INLINE void add_meeting(const rg_conv_parts_args *k, const conv_meeting *m, int64_t channels,
+                           real *sums)
+{
+    const rg_conv_shape *s = &k->shape;
+    if (k->turned) {
+        add_few(k, m, sums);
+        return;
+    }
+    for (int64_t p = 0; p < s->row.window; p++)
+        for (int64_t q = 0; q < s->column.window; q++)
+            add_tap(k, m, p, q, channels, sums);
+}
+
+/* Where the totals of sums stand. */
+RG_INLINE double *totals_of(void *parts, const real *sums, int64_t slices, int64_t groups,
+                            int64_t group_step)
+{
+    real *const behind = (real *)parts + slices * groups * group_step;
+    return (double *)(void *)behind + (sums - (const real *)parts);
+}
+
 RG_OUTLINE void parts_unit(const rg_conv_parts_args *k, int64_t unit, rg_dtype T)
 {
     const rg_conv_shape *s = &k->shape;
@@ -635,22 +664,28 @@ RG_OUTLINE void parts_unit(const rg_conv_parts_args *k, int64_t unit, rg_dtype T
     const int64_t size = k->turned ? k->group_step : channels * k->out_step;
     real *const sums =
         (real *)k->parts + (slice * s->groups + group) * k->group_step + channel * k->out_step;
+    double *const totals = totals_of(k->parts, sums, k->slices, s->groups, k->group_step);
     char *const scratch = k->lanes + rg_crew_lane() * k->room;
+    int64_t windows = 0; /* of the block */
+    bool first = true;
     memset(sums, 0, (size_t)size * sizeof(real));
     for (int64_t image = s->images * slice / k->slices; image < s->images * (slice + 1) / k->slices;
          image++) {
         for (int64_t i = 0; i < s->row.count; i += k->rows) {
             conv_meeting m = { .begin = i, .end = least(i + k->rows, s->row.count) };
             take_sides(k, &m, image, group, channel, channels, scratch, T);
-            if (k->turned) {
-                add_few(k, &m, sums);
+            add_meeting(k, &m, channels, sums);
+            windows += (m.end - m.begin) * s->column.count;
+            if (!k->has_totals || windows < RG_SUM_BLOCK)
                 continue;
-            }
-            for (int64_t p = 0; p < s->row.window; p++)
-                for (int64_t q = 0; q < s->column.window; q++)
-                    add_tap(k, &m, p, q, channels, sums);
+            add_to_totals(totals, sums, size, first);
+            memset(sums, 0, (size_t)size * sizeof(real));
+            first = false;
+            windows = 0;
         }
     }
+    if (k->has_totals)
+        add_to_totals(totals, sums, size, first);
 }
 
 RG_INLINE void sum_parts(const rg_conv_parts_args *k, int64_t begin, int64_t end, const rg_dtype T)
@@ -660,11 +695,28 @@ RG_INLINE void sum_parts(const rg_conv_parts_args *k, int64_t begin, int64_t end
 }
 
 /* n weights of a tap, from `at` in the first part on. */
+RG_OUTLINE vreal join_totals(const rg_conv_join_args *k, int64_t from, int n)
+{
+    const int64_t slice = k->shape.groups * k->group_step;
+    const double *total = totals_of((void *)k->parts, (const real *)k->parts + from, k->slices,
+                                    k->shape.groups, k->group_step);
+    vreal value = vset(0);
+    for (int e = 0; e < n; e++) {
+        double sum = 0;
+        for (int64_t i = 0; i < k->slices; i++)
+            sum += total[i * slice + e * k->in_step];
+        value[e] = (real)sum;
+    }
+    return value;
+}
+
 RG_INLINE vreal join_slices(const rg_conv_join_args *k, int64_t from, int n)
 {
     const real *part = (const real *)k->parts + from;
     const int64_t slice = k->shape.groups * k->group_step;
     vreal sum = vset(0);
+    if (k->has_totals)
+        return join_totals(k, from, n);
     for (int64_t i = 0; i < k->slices; i++, part += slice)
         sum += k->in_step == 1 ? vload_full(part, 0, RG_REAL)
                                : vgather(part, 0, k->in_step, n, RG_REAL);

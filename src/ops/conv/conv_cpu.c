@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Convolution on the CPU. */
 #include "backend/cpu/columns.h"
+#include "backend/cpu/long_sum_cpu.h"
 #include "ops/conv/conv_contract.h"
 #include "ops/conv/conv_depth_cpu.h"
 #include "ops/conv/conv_few_cpu.h"
@@ -59,19 +60,20 @@ RG_INLINE real dot(const rg_conv_shape *s, const conv_window *v, const void *x, 
                    const rg_dtype T)
 {
     const bool dense_w = s->w[4] == 1;
-    vreal sum = vset(0);
+    long_sum sum = long_sum_none();
     for (int64_t p = 0; p < v->rows; p++) {
         for (int64_t q = 0; q < v->columns; q++) {
             const char *a = at(x, p * v->x_row + q * v->x_column, T);
             const char *b = at(w, p * s->w[2] + q * s->w[3], T);
             for (int64_t c = 0; c < s->in; c += VLEN) {
                 const int n = vlanes_left(s->in - c);
-                sum = vfma(load_groups(at(a, c * s->x[3], T), s->x[3], n, T, s->x_dense),
-                           load_groups(at(b, c * s->w[4], T), s->w[4], n, T, dense_w), sum);
+                sum.run = vfma(load_groups(at(a, c * s->x[3], T), s->x[3], n, T, s->x_dense),
+                               load_groups(at(b, c * s->w[4], T), s->w[4], n, T, dense_w), sum.run);
+                long_sum_count(&sum);
             }
         }
     }
-    return vsum(sum);
+    return vsum(long_sum_value(&sum));
 }
 
 RG_INLINE void forward_pixel(const rg_conv_args *k, const neuron_constants *constants,
@@ -107,30 +109,31 @@ RG_INLINE void forward(const rg_conv_args *k, int64_t begin, int64_t end, const 
 /* ---- from windows to the image: any shape ---- */
 
 /* Adds what the window at `y` passes to n channels of a pixel, by the weights at `w`. */
-RG_INLINE vreal spread(const rg_conv_shape *s, const char *y, const char *w, int n, vreal sum,
-                       const rg_dtype T)
+RG_INLINE void spread(const rg_conv_shape *s, const char *y, const char *w, int n, long_sum *sum,
+                      const rg_dtype T)
 {
-    for (int64_t o = 0; o < s->out; o++)
-        sum = vfma(vset(load_one(y, o * s->y[3], T)),
-                   load_groups(at(w, o * s->w[1], T), s->w[4], n, T, s->w[4] == 1), sum);
-    return sum;
+    for (int64_t o = 0; o < s->out; o++) {
+        sum->run = vfma(vset(load_one(y, o * s->y[3], T)),
+                        load_groups(at(w, o * s->w[1], T), s->w[4], n, T, s->w[4] == 1), sum->run);
+        long_sum_count(sum);
+    }
 }
 
 /* n channels of a pixel, from all windows that contain it. `y` and `w` are those of the group. */
 RG_INLINE vreal collect(const rg_conv_shape *s, const char *y, const char *w, int64_t r, int64_t c,
                         int n, const rg_dtype T)
 {
-    vreal sum = vset(0);
+    long_sum sum = long_sum_none();
     for (int64_t p = 0; p < s->row.window; p++) {
         const int64_t i = rg_conv_window(&s->row, r, p);
         for (int64_t q = 0; i >= 0 && q < s->column.window; q++) {
             const int64_t j = rg_conv_window(&s->column, c, q);
             if (j >= 0)
-                sum = spread(s, at(y, i * s->y[1] + j * s->y[2], T),
-                             at(w, p * s->w[2] + q * s->w[3], T), n, sum, T);
+                spread(s, at(y, i * s->y[1] + j * s->y[2], T), at(w, p * s->w[2] + q * s->w[3], T),
+                       n, &sum, T);
         }
     }
-    return sum;
+    return long_sum_value(&sum);
 }
 
 /* A unit is a row of the image. */
@@ -158,8 +161,8 @@ RG_INLINE void data(const rg_conv_args *k, int64_t begin, int64_t end, const rg_
 
 /* ---- weights: any shape ---- */
 
-/* n weights of one tap: the sum over images of sums over rows of sums over columns. `x` and `y` are
- * those of the group's channels, of image 0. */
+/* n weights of one tap: the sum over images, rows and columns. `x` and `y` are those of the group's
+ * channels, of image 0. */
 RG_INLINE vreal correlate(const rg_conv_shape *s, const char *x, const char *y, int64_t p,
                           int64_t q, int n, const rg_dtype T)
 {
@@ -168,22 +171,20 @@ RG_INLINE vreal correlate(const rg_conv_shape *s, const char *x, const char *y, 
     rg_conv_windows(&s->column, q, &j0, &j1);
     const int64_t step = s->column.stride * s->x[2];
     const int64_t first = q * s->column.dilation - s->column.before;
-    vreal total = vset(0);
+    long_sum sum = long_sum_none();
     for (int64_t image = 0; image < s->images; image++) {
-        vreal sum = vset(0);
         for (int64_t i = i0; i < i1; i++) {
             const int64_t r = i * s->row.stride - s->row.before + p * s->row.dilation;
             const char *a = at(x, image * s->x[0] + r * s->x[1] + first * s->x[2], T);
             const char *b = at(y, image * s->y[0] + i * s->y[1], T);
-            vreal line = vset(0);
-            for (int64_t j = j0; j < j1; j++)
-                line = vfma(vset(load_one(b, j * s->y[2], T)),
-                            load_groups(at(a, j * step, T), s->x[3], n, T, s->x_dense), line);
-            sum += line;
+            for (int64_t j = j0; j < j1; j++) {
+                sum.run = vfma(vset(load_one(b, j * s->y[2], T)),
+                               load_groups(at(a, j * step, T), s->x[3], n, T, s->x_dense), sum.run);
+                long_sum_count(&sum);
+            }
         }
-        total += sum;
     }
-    return total;
+    return long_sum_value(&sum);
 }
 
 /* n weights from `at` on; D is their dtype. */

@@ -6,6 +6,7 @@
 #define RG_OPS_CONV_DEPTH_CPU_H
 
 #include "backend/cpu/columns.h"
+#include "backend/cpu/long_sum_cpu.h"
 #include "ops/conv/conv.h"
 #include "ops/neuron/any_neuron.h"
 
@@ -357,7 +358,16 @@ typedef struct depth_sums {
     fetcher ahead[2];     /* of x, dy */
     int64_t begin, width; /* channels */
     real sum[RG_CONV_DEPTH_SUMS];
+    double total[RG_CONV_DEPTH_SUMS]; /* of runs; only where a row is longer than one */
 } depth_sums;
+
+/* The sums of a run, all taps of all channels, go to their totals. */
+RG_OUTLINE void end_depth_run(depth_sums *d, bool first)
+{
+    const int64_t count = d->k->shape.row.window * d->k->shape.column.window * d->width;
+    add_to_totals(d->total, d->sum, count, first);
+    memset(d->sum, 0, (size_t)count * sizeof(real));
+}
 
 /* Windows begin <= j < end for VLEN channels from c on, whose sums stand at `slot`; where `parts`,
  * n of them, strided or not. */
@@ -502,8 +512,9 @@ RG_INLINE int64_t slot_channel(const depth_sums *d, int64_t slot)
     return channels >= VLEN ? least(d->begin + slot, channels - VLEN) : 0;
 }
 
-/* One row of windows; those at the border have taps of their own. */
-RG_INLINE void depth_weights_row(depth_sums *d, const depth_line *l, const rg_dtype T)
+/* Windows begin <= j < end of one row; those at the border have taps of their own. */
+RG_INLINE void depth_weights_row(depth_sums *d, const depth_line *l, int64_t begin, int64_t end,
+                                 const rg_dtype T)
 {
     const rg_conv_shape *s = &d->k->shape;
     const rg_conv_axis *a = &s->column;
@@ -512,9 +523,9 @@ RG_INLINE void depth_weights_row(depth_sums *d, const depth_line *l, const rg_dt
     depth_taps some;
     for (int64_t slot = 0; slot < d->width; slot += VLEN) {
         const int64_t c = slot_channel(d, slot);
-        for (int64_t j = 0, next; j < l->count; j = next) {
+        for (int64_t j = begin, next; j < end; j = next) {
             const bool inside = j >= l->low && j < l->high;
-            next = inside ? l->high : j + 1;
+            next = inside ? least(l->high, end) : j + 1;
             d->columns = &l->taps;
             if (!inside) {
                 keep_inside(l, a->size, j, &some);
@@ -546,6 +557,7 @@ RG_INLINE void depth_parts(const rg_conv_depth_parts_args *k, int64_t begin, int
 {
     const rg_conv_shape *s = &k->shape;
     const int64_t taps = s->row.window * s->column.window, rows = s->images * s->row.count;
+    const int64_t across = s->column.count, run = rg_conv_depth_run(s);
     depth_sums d;
     depth_line l;
     depth_taps own = { .count = 1 }; /* the row of windows itself */
@@ -565,8 +577,14 @@ RG_INLINE void depth_parts(const rg_conv_depth_parts_args *k, int64_t begin, int
             d.dy = at(k->dy, image * s->y[0] + i * s->y[1], T);
             d.ahead[0] = fetch_row(s, s->x, false, image, &d.rows, k->x, T);
             d.ahead[1] = fetch_row(s, s->y, true, image, &own, k->dy, T);
-            depth_weights_row(&d, &l, T);
+            for (int64_t j = 0; j < across; j += run) {
+                depth_weights_row(&d, &l, j, least(j + run, across), T);
+                if (run < across)
+                    end_depth_run(&d, j == 0);
+            }
         }
+        for (int64_t i = 0; run < across && i < taps * d.width; i++)
+            d.sum[i] = (real)d.total[i];
         depth_end_part(&d, channels, (real *)k->partial + part * taps * s->groups);
     }
 }

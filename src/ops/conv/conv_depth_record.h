@@ -120,14 +120,17 @@ static inline rg_status rg_conv_record_join(rg_call *call, const rg_conv_depth_p
     return rg_record(call, &launch);
 }
 
-/* Rows of a part: at most about 1024 windows, so that a sum in f32 is not long, and less where
- * parts would be few. */
-static inline int64_t rg_conv_depth_part(const rg_conv_shape *s)
+/* Rows of a part. On a CPU as many as one accumulator may add up, or one; on a GPU, where several
+ * threads share a part, at most about 1024 windows, and less where parts would be few. */
+static inline int64_t rg_conv_depth_part(const rg_conv_shape *s, bool gpu)
 {
     enum { MOST = 1024, LEAST = 392, PARTS = 512 };
-    int64_t windows = s->images * s->row.count * s->column.count / PARTS;
+    const int64_t across = s->column.count > 0 ? s->column.count : 1;
+    if (!gpu)
+        return rg_conv_most(RG_CONV_DEPTH_MOST / across, 1);
+    int64_t windows = s->images * s->row.count * across / PARTS;
     windows = windows < LEAST ? LEAST : windows < MOST ? windows : MOST;
-    return (windows + s->column.count - 1) / s->column.count;
+    return (windows + across - 1) / across;
 }
 
 /* In units of a size that a thread can keep near. */
@@ -137,7 +140,8 @@ static inline rg_status rg_conv_record_depth_weights(rg_call *call, const rg_con
 {
     enum { NEAR = 2048, VECTOR = 16 };
     const int64_t taps = s->row.window * s->column.window, rows = s->images * s->row.count;
-    rg_conv_depth_parts_args args = { .shape = *s, .part = rg_conv_depth_part(s) };
+    const bool gpu = rg_call_finds(call, RG_CONV_DEPTH_NINE, x->desc.dtype);
+    rg_conv_depth_parts_args args = { .shape = *s, .part = rg_conv_depth_part(s, gpu) };
     args.parts = (rows + args.part - 1) / args.part;
     args.block = rg_conv_most(NEAR / taps / VECTOR, 2) * VECTOR;
     args.blocks = (s->groups + args.block - 1) / args.block;

@@ -198,7 +198,7 @@ static inline rg_status rg_conv_pair_weights(rg_call *call, const rg_conv_shape 
 {
     rg_conv_pair_parts_args k = { .shape = *s };
     rg_conv_cut_pair_weights(&k);
-    const double count = (double)k.slices * (double)s->groups * (double)k.group_step;
+    const double count = rg_conv_parts_size(s, k.slices, k.group_step, k.has_totals, 4);
     const double size = (double)k.images * rg_conv_sides_size(s, &k.at) / 2;
     rg_tensor *parts, *sides;
     RG_TRY(rg_conv_reals(call, RG_BF16, count, &parts));
@@ -207,9 +207,14 @@ static inline rg_status rg_conv_pair_weights(rg_call *call, const rg_conv_shape 
         rg_tensor_destroy(parts);
         return status;
     }
+    double pending = 0; /* elements of k in the block of a slice */
     for (; status == RG_OK && k.image < s->images; k.image += k.images) {
+        pending += (double)rg_conv_over(k.images, k.slices) * (double)k.at.count;
+        k.ends_block = k.has_totals && (pending >= RG_SUM_BLOCK || k.image + k.images >= s->images);
         status = rg_conv_record_pair_parts(call, &k, x, dy, sides, parts);
+        pending = k.ends_block ? 0 : pending;
         k.add = true;
+        k.add_totals |= k.ends_block;
     }
     const rg_conv_join_args join = {
         .shape = *s,
@@ -218,6 +223,7 @@ static inline rg_status rg_conv_pair_weights(rg_call *call, const rg_conv_shape 
         .tap_step = k.tap_step,
         .in_step = 1,
         .group_step = k.group_step,
+        .has_totals = k.has_totals,
         .add = add,
     };
     if (status == RG_OK)
@@ -235,8 +241,9 @@ static inline rg_status rg_conv_engine_weights(rg_call *call, const rg_conv_shap
     if (rg_conv_pair_unit(call, dtype) != NULL && rg_conv_pairs_suit_weights(s))
         return rg_conv_pair_weights(call, s, x, dy, dw, add);
     rg_conv_parts_args k = { .shape = *s };
-    rg_conv_cut_weights(&k, dtype == RG_F64 ? 8 : 4);
-    const double count = (double)k.slices * (double)s->groups * (double)k.group_step;
+    const int64_t element = dtype == RG_F64 ? 8 : 4;
+    rg_conv_cut_weights(&k, element);
+    const double count = rg_conv_parts_size(s, k.slices, k.group_step, k.has_totals, element);
     rg_tensor *parts;
     RG_TRY(rg_conv_reals(call, dtype, count + 16, &parts));
     rg_launch launch = { .kernel = RG_CONV_PARTS,
@@ -255,6 +262,7 @@ static inline rg_status rg_conv_engine_weights(rg_call *call, const rg_conv_shap
         .tap_step = k.tap_step,
         .in_step = k.in_step,
         .group_step = k.group_step,
+        .has_totals = k.has_totals,
         .add = add,
     };
     if (status == RG_OK)

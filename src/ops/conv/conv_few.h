@@ -87,12 +87,19 @@ static inline double rg_conv_few_room(const rg_conv_shape *s, bool data, int64_t
     return RG_CONV_FEW_BYTES * (double)rg_conv_few_span(&s->row, data, rows) * sources * picks;
 }
 
+/* Vectors of sums of dw, and of their totals in double where a row is longer than a run. */
+static inline int64_t rg_conv_few_sums(const rg_conv_shape *s)
+{
+    const int64_t sums = s->row.window * s->column.window * s->in;
+    return rg_conv_depth_run(s) < s->column.count ? 3 * sums : sums;
+}
+
 /* Bytes of a thread that makes dw: both sides, and sums. */
 static inline double rg_conv_few_parts_room(const rg_conv_shape *s, int64_t rows)
 {
     return rg_conv_few_room(s, false, rows) +
-           RG_CONV_FEW_BYTES * ((double)rows * (double)s->column.count +
-                                (double)(s->row.window * s->column.window * s->in));
+           RG_CONV_FEW_BYTES *
+               ((double)rows * (double)s->column.count + (double)rg_conv_few_sums(s));
 }
 
 /* Rows of a block: so many that its room is near. */
@@ -107,13 +114,16 @@ static inline int64_t rg_conv_few_block(const rg_conv_shape *s, bool data, bool 
     return rows;
 }
 
-/* Whether groups have few channels, not one, and one row has room in all directions. */
+/* Whether groups have few channels, not one, one row has room in all directions, and results are
+ * sums of two runs at most, of which one accumulator makes one. */
 static inline bool rg_conv_is_few(const rg_conv_shape *s)
 {
     const double most = 0x1p22;
+    const int64_t taps = s->row.window * s->column.window;
     return s->groups > 1 && s->in * s->out > 1 && s->in <= RG_CONV_FEW_MOST &&
            s->out <= RG_CONV_FEW_MOST && (s->in == 1 || s->out == 1 || s->in == s->out) &&
-           s->row.window * s->column.window <= RG_CONV_DEPTH_TAPS &&
+           taps <= RG_CONV_DEPTH_TAPS &&
+           taps * (s->in > s->out ? s->in : s->out) <= 2 * RG_SUM_RUN &&
            rg_conv_few_parts_room(s, 1) <= most && rg_conv_few_room(s, true, 1) <= most;
 }
 

@@ -103,6 +103,7 @@ RG_INLINE int64_t few_at(int64_t c, int64_t weights)
 typedef struct few_sums {
     const real *in, *w; /* spread rows from `first` on; weights of the lanes */
     real *sums;         /* vectors: of results, or of weights */
+    double *totals;     /* of weights, where a row is longer than a run */
     int64_t first, columns, picks;
     int64_t window; /* taps of a row */
     int64_t stride; /* from result to result, in columns of the source */
@@ -352,15 +353,15 @@ RG_OUTLINE void few_weights(const few_sums *d, const depth_taps *rows, int32_t p
     }
 }
 
-/* Rows begin <= i < end of windows of one image; windows at the border have taps of their own. dy
- * stands in y, x in d->in. */
+/* Rows begin <= i < end of windows of one image, of which columns first <= j < last; windows at the
+ * border have taps of their own. dy stands in y, x in d->in. */
 RG_OUTLINE void few_windows(const rg_conv_shape *s, const few_sums *d, const depth_line *l,
-                            int64_t begin, int64_t end, const real *y)
+                            int64_t begin, int64_t end, int64_t first, int64_t last, const real *y)
 {
     depth_taps some, rows;
-    for (int64_t j = 0, next; j < l->count; j = next) {
+    for (int64_t j = first, next; j < last; j = next) {
         const bool inside = j >= l->low && j < l->high;
-        next = inside ? l->high : j + 1;
+        next = inside ? least(l->high, last) : j + 1;
         if (!inside)
             keep_inside(l, s->column.size, j, &some);
         for (int64_t i = begin; i < end; i++) {
@@ -391,7 +392,17 @@ RG_INLINE void few_sum_rows(const rg_conv_few_parts_args *k, few_sums *d, const 
     for (int64_t i = begin; i < end; i++)
         spread_row(&own, k->dy, image * s->y[0] + i * s->y[1], s->y, s->column.count, 1,
                    room + (i - begin) * y_size, T);
-    few_windows(s, d, l, begin, end, room);
+    const int64_t across = s->column.count, run = rg_conv_depth_run(s);
+    const int64_t sums = s->row.window * s->column.window * s->in * VLEN;
+    for (int64_t j = 0; j < across; j += run) {
+        few_windows(s, d, l, begin, end, j, least(j + run, across), room);
+        if (run == across)
+            continue;
+        add_to_totals(d->totals, d->sums, sums, j == 0);
+        memset(d->sums, 0, (size_t)sums * sizeof(real));
+    }
+    for (int64_t i = 0; run < across && i < sums; i++)
+        d->sums[i] = (real)d->totals[i];
 }
 
 /* A unit is a part of the rows of windows, and some lanes. */
@@ -403,6 +414,7 @@ RG_INLINE void few_parts(const rg_conv_few_parts_args *k, int64_t begin, int64_t
     const int64_t sums = s->row.window * s->column.window * s->in;
     real *const sum = (real *)(void *)(k->scratch + rg_crew_lane() * k->room);
     few_sums d = { .sums = sum,
+                   .totals = (double *)(void *)(sum + sums * VLEN),
                    .columns = s->column.size,
                    .picks = s->in,
                    .window = s->column.window,
@@ -419,7 +431,8 @@ RG_INLINE void few_parts(const rg_conv_few_parts_args *k, int64_t begin, int64_t
             for (int64_t row = part * k->part, next; row < stop; row = next) {
                 const int64_t image = row / s->row.count, i = row % s->row.count;
                 next = least(stop, row + least(k->block, s->row.count - i));
-                few_sum_rows(k, &d, &l, image, i, i + next - row, c, sum + sums * VLEN, T);
+                few_sum_rows(k, &d, &l, image, i, i + next - row, c,
+                             sum + rg_conv_few_sums(s) * VLEN, T);
             }
             for (int64_t n = 0; n < sums; n++)
                 vstore_full(to, few_at(c, sums) + n * RG_CONV_FEW_LANES, RG_REAL,

@@ -112,7 +112,7 @@ static inline rg_status rg_conv_record_few_weights(rg_call *call, const rg_conv_
                                                    const rg_tensor *dw, bool add)
 {
     rg_conv_few_parts_args args = { .shape = *s,
-                                    .part = rg_conv_depth_part(s),
+                                    .part = rg_conv_depth_part(s, false),
                                     .lanes = rg_conv_few_padded(s->groups * s->out),
                                     .block = rg_conv_few_block(s, false, true) };
     const int64_t rows = s->images * s->row.count;

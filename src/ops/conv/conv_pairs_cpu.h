@@ -228,8 +228,9 @@ RG_OUTLINE void sum_pair_rows(const rg_conv_rows_args *k, const pair_block *bloc
                                 .run_count = (p1 - p0) * runs->columns,
                                 .a_step = column->stride * b->in_pixel,
                                 .c_step = RG_PANEL };
-    if (!b->careful)
-        rg_pair_unit_best()->rows(&tile, (rows - 1) * pitch + b->columns, lanes);
+    if (!b->careful) /* blocks are runs enough for results in bf16 */
+        rg_pair_rows(rg_pair_unit_best(), &tile, (rows - 1) * pitch + b->columns, lanes,
+                     RG_SUM_BLOCK);
     for (int64_t i = 0; i < rows; i++, sums += pitch * RG_PANEL) {
         if (b->careful)
             sum_pairs_carefully(k, block, panel, r + i, sums);
@@ -435,6 +436,8 @@ typedef struct pair_unit {
     const uint16_t *y, *x; /* of the first image */
     real *sums;            /* in parts, of the first tap and channel */
     bool add;              /* to what is there */
+    bool add_totals;
+    int64_t count; /* elements of k since a block began */
 } pair_unit;
 
 /* All taps, over some runs. */
@@ -463,7 +466,27 @@ RG_OUTLINE void add_pair_runs(const rg_conv_pair_parts_args *k, pair_unit *u, co
     u->add = true;
 }
 
-/* All taps of an image in which a number is infinite or NaN, pixel by pixel. */
+/* A run of products of windows begin <= j < end, pixel by pixel. */
+RG_OUTLINE void add_pair_pixels(const rg_conv_pair_parts_args *k, const pair_unit *u, int64_t y,
+                                int64_t x, int64_t begin, int64_t end, real *sums)
+{
+    const rg_conv_shape *s = &k->shape;
+    real left[RG_CONV_PAIR_CHANNELS], right[RG_PANEL] = { 0 };
+    real run[RG_CONV_PAIR_CHANNELS * RG_PANEL] = { 0 };
+    for (int64_t j = begin; j < end; j++) {
+        contract_load(left, 1, k->dy, y + j * s->y[2], s->y[3], u->channels, RG_BF16);
+        contract_load(right, 1, k->x, x + j * s->column.stride * s->x[2], s->x[3], u->lanes,
+                      RG_BF16);
+        for (int64_t o = 0; o < u->channels; o++)
+            for (int64_t c = 0; c < u->lanes; c++)
+                run[o * RG_PANEL + c] += left[o] * right[c];
+    }
+    for (int64_t o = 0; o < u->channels; o++)
+        for (int64_t c = 0; c < u->lanes; c++)
+            sums[o * k->out_step + c] += run[o * RG_PANEL + c];
+}
+
+/* All taps of an image in which a number is infinite or NaN. */
 RG_OUTLINE void add_pair_image(const rg_conv_pair_parts_args *k, pair_unit *u, int64_t image)
 {
     const rg_conv_shape *s = &k->shape;
@@ -471,7 +494,6 @@ RG_OUTLINE void add_pair_image(const rg_conv_pair_parts_args *k, pair_unit *u, i
         add_pair_runs(k, u, &(const rg_run){ 0 }, 0);
     const int64_t y = image * s->y[0] + (u->group * s->out + u->channel) * s->y[3];
     const int64_t x = image * s->x[0] + (u->group * s->in + u->panel * RG_PANEL) * s->x[3];
-    real left[RG_CONV_PAIR_CHANNELS], right[RG_PANEL] = { 0 };
     for (int64_t tap = 0; tap < s->row.window * s->column.window; tap++) {
         const int64_t p = tap / s->column.window, q = tap % s->column.window;
         int64_t i0, i1, j0, j1;
@@ -479,20 +501,10 @@ RG_OUTLINE void add_pair_image(const rg_conv_pair_parts_args *k, pair_unit *u, i
         rg_conv_windows(&s->column, q, &j0, &j1);
         for (int64_t i = i0; i < i1; i++) {
             const int64_t row = i * s->row.stride - s->row.before + p * s->row.dilation;
-            for (int64_t j = j0; j < j1; j++) {
-                const int64_t column =
-                    j * s->column.stride - s->column.before + q * s->column.dilation;
-                real *sums = u->sums + tap * k->tap_step;
-                contract_load(left, 1, k->dy, y + i * s->y[1] + j * s->y[2], s->y[3], u->channels,
-                              RG_BF16);
-                contract_load(right, 1, k->x, x + row * s->x[1] + column * s->x[2], s->x[3],
-                              u->lanes, RG_BF16);
-                for (int64_t o = 0; o < u->channels; o++, sums += k->out_step)
-                    for (int64_t c = 0; c < u->lanes; c += VLEN)
-                        vstore_full(sums, c, RG_REAL,
-                                    vfma(vset(left[o]), vload_full(right, c, RG_REAL),
-                                         vload_full(sums, c, RG_REAL)));
-            }
+            const int64_t column = q * s->column.dilation - s->column.before;
+            for (int64_t j = j0; j < j1; j += RG_SUM_RUN)
+                add_pair_pixels(k, u, y + i * s->y[1], x + row * s->x[1] + column * s->x[2], j,
+                                least(j + RG_SUM_RUN, j1), u->sums + tap * k->tap_step);
         }
     }
 }
@@ -510,13 +522,39 @@ RG_INLINE bool is_special(const rg_conv_pair_parts_args *k, const pair_unit *u, 
     return special;
 }
 
+/* The sums of a unit, which end a block, go to its totals. */
+RG_OUTLINE void end_pair_block(const rg_conv_pair_parts_args *k, pair_unit *u)
+{
+    const rg_conv_shape *s = &k->shape;
+    double *const totals = totals_of(k->parts, u->sums, k->slices, s->groups, k->group_step);
+    for (int64_t o = 0; o < u->channels; o++) {
+        for (int64_t tap = 0; tap < s->row.window * s->column.window; tap++) {
+            const int64_t at = o * k->out_step + tap * k->tap_step;
+            add_to_totals(totals + at, u->sums + at, u->lanes, !u->add_totals);
+            memset(u->sums + at, 0, (size_t)u->lanes * sizeof(real));
+        }
+    }
+    u->add_totals = true;
+    u->count = 0;
+}
+
+/* Runs of the launch, and the end of a block where it is long. */
+RG_INLINE void end_pair_runs(const rg_conv_pair_parts_args *k, pair_unit *u, const rg_run *runs,
+                             int64_t n)
+{
+    add_pair_runs(k, u, runs, n);
+    u->count += rg_run_sum(runs, n);
+    if (k->has_totals && u->count >= RG_SUM_BLOCK)
+        end_pair_block(k, u);
+}
+
 /* Images of the launch from `begin` to `end` - 1, some at a time. */
 RG_OUTLINE void sum_pair_images(const rg_conv_pair_parts_args *k, pair_unit *u, int64_t begin,
                                 int64_t end)
 {
     enum { CHUNK = 2048, MOST_RUNS = CHUNK / RG_PAIR_DEPTH };
     const rg_conv_sides *at = &k->at;
-    const int64_t groups = k->shape.groups;
+    const int64_t groups = k->shape.groups, most = least(CHUNK, rg_pair_unit_best()->run);
     rg_run runs[MOST_RUNS];
     int64_t n = 0, sum = 0;
     for (int64_t image = begin; image < end; image++) {
@@ -524,10 +562,10 @@ RG_OUTLINE void sum_pair_images(const rg_conv_pair_parts_args *k, pair_unit *u, 
             add_pair_image(k, u, k->image + image);
             continue;
         }
-        for (int64_t first = 0; first < at->count; first += CHUNK) {
-            const int64_t count = least(CHUNK, at->count - first);
-            if (sum + count > CHUNK) {
-                add_pair_runs(k, u, runs, n);
+        for (int64_t first = 0; first < at->count; first += most) {
+            const int64_t count = least(most, at->count - first);
+            if (sum + count > most) {
+                end_pair_runs(k, u, runs, n);
                 n = sum = 0;
             }
             runs[n++] = (rg_run){ image * groups * at->y_group + first,
@@ -536,7 +574,9 @@ RG_OUTLINE void sum_pair_images(const rg_conv_pair_parts_args *k, pair_unit *u, 
         }
     }
     if (n > 0 || !u->add)
-        add_pair_runs(k, u, runs, n);
+        end_pair_runs(k, u, runs, n);
+    if (k->ends_block)
+        end_pair_block(k, u);
 }
 
 RG_OUTLINE void pair_parts_unit(const rg_conv_pair_parts_args *k, int64_t unit)
@@ -547,7 +587,8 @@ RG_OUTLINE void pair_parts_unit(const rg_conv_pair_parts_args *k, int64_t unit)
     pair_unit u = { .group = unit / k->splits / at->panels % s->groups,
                     .panel = unit / k->splits % at->panels,
                     .channel = unit % k->splits * k->channels,
-                    .add = k->add };
+                    .add = k->add,
+                    .add_totals = k->add_totals };
     u.channels = least(k->channels, s->out - u.channel);
     u.lanes = least(RG_PANEL, s->in - u.panel * RG_PANEL);
     u.y = (const uint16_t *)k->sides;

@@ -106,7 +106,8 @@ typedef struct rg_conv_pair_parts_args {
     int64_t image, images, slices;
     int64_t channels, splits; /* of windows in a unit; units of a panel */
     int64_t out_step, tap_step, group_step;
-    bool add; /* to parts of earlier images */
+    bool add;                                /* to parts of earlier images */
+    bool has_totals, add_totals, ends_block; /* see rg_conv_parts_args; blocks go over launches */
 } rg_conv_pair_parts_args;
 
 /* Planes of an axis: the first taps of a window meet different ones. */
@@ -199,6 +200,7 @@ static inline void rg_conv_cut_pair_weights(rg_conv_pair_parts_args *k)
     const int64_t whole = s->groups * k->group_step * 4;
     slices = slices * whole <= MOST_PARTS ? slices : rg_conv_over(MOST_PARTS / 2, whole);
     k->slices = slices < k->images ? slices : k->images;
+    k->has_totals = rg_conv_is_long(s, k->slices, k->at.count);
 }
 
 #endif

@@ -12,6 +12,7 @@
 #ifndef RG_OPS_CONV_PLAN_H
 #define RG_OPS_CONV_PLAN_H
 
+#include "core/long_sum.h"
 #include "ops/conv/conv.h"
 
 enum {
@@ -72,7 +73,9 @@ typedef struct rg_conv_rows_args {
 
 /* Sums over a slice of the images, as arrays of [slice][group]; a unit is a slice of a group and
  * some of its channels. In an array stand the weights of a channel of windows, taps side by side;
- * or, turned, where channels of the image are few, the channels of windows of a weight. */
+ * or, turned, where channels of the image are few, the channels of windows of a weight. Where a
+ * slice is longer than a block of core/long_sum.h, totals in double stand behind all arrays, in
+ * the same order. */
 typedef struct rg_conv_parts_args {
     const void *x, *dy;
     void *parts;
@@ -85,15 +88,17 @@ typedef struct rg_conv_parts_args {
     int64_t columns;                                 /* of the image in scratch */
     int64_t room, room_y;                            /* bytes: in all, of dy */
     bool turned;
+    bool has_totals;
 } rg_conv_parts_args;
 
-/* dw = the sum of parts, slice after slice. A unit is one channel of windows. */
+/* dw = the sum of parts, or of their totals, slice after slice. A unit is one channel of windows.
+ */
 typedef struct rg_conv_join_args {
     const void *parts;
     void *dw;
     rg_conv_shape shape;
     int64_t slices, out_step, tap_step, in_step, group_step;
-    bool add;
+    bool has_totals, add;
 } rg_conv_join_args;
 
 /* ---- axes ---- */
@@ -268,6 +273,20 @@ static inline void rg_conv_cut_rows(rg_conv_rows_args *k, int64_t element)
         k->room_in + (column->block + 2) * RG_CONV_LANES * element + k->turned * LANES * element;
 }
 
+/* Whether `windows` windows of a slice, which has some images, make more than a block. */
+static inline bool rg_conv_is_long(const rg_conv_shape *s, int64_t slices, int64_t windows)
+{
+    return (double)rg_conv_over(s->images, slices) * (double)windows > RG_SUM_BLOCK;
+}
+
+/* Numbers in all parts, with their totals. */
+static inline double rg_conv_parts_size(const rg_conv_shape *s, int64_t slices, int64_t group_step,
+                                        bool has_totals, int64_t element)
+{
+    const double own = has_totals ? 1 + sizeof(double) / (double)element : 1;
+    return (double)slices * (double)s->groups * (double)group_step * own;
+}
+
 /* Where weights stand in parts; channels of a unit. */
 static inline void rg_conv_cut_parts(rg_conv_parts_args *k, int64_t element)
 {
@@ -305,6 +324,7 @@ static inline void rg_conv_cut_weights(rg_conv_parts_args *k, int64_t element)
     int64_t slices = rg_conv_over(UNITS, s->groups * k->splits);
     slices = slices * whole <= MOST_PARTS ? slices : rg_conv_over(MOST_PARTS / 2, whole);
     k->slices = slices < s->images ? slices : s->images;
+    k->has_totals = rg_conv_is_long(s, k->slices, row->count * column->count);
     k->columns = k->turned ? (column->count - 1) * column->stride +
                                  (column->window - 1) * column->dilation + 1
                            : column->size;

@@ -4,6 +4,7 @@
 #ifndef RG_OPS_DENSE_H
 #define RG_OPS_DENSE_H
 
+#include "core/long_sum.h"
 #include "core/walk.h"
 #include "ops/neuron/neuron.h"
 
@@ -19,7 +20,7 @@ enum {
 
 /* A unit of the product is a block of rows of c by a group of panels of columns, and one of DOT all
  * rows by some columns. Sums over k are taken in pieces, in order, each from 0 on; the pieces are
- * added up in order. */
+ * added up in order, as core/long_sum.h says: RG_SUM_BLOCK is a multiple of them. */
 enum {
     RG_PRODUCT_ROWS = 64,
     RG_PRODUCT_PANEL = 32,
@@ -72,6 +73,7 @@ typedef struct rg_product_args {
 enum { RG_PRODUCT_GAP = 16 };
 typedef struct rg_product_room {
     int64_t depth, a, b, c, c_step;
+    int64_t totals; /* in double, behind the sums: of sums that are longer than a block */
 } rg_product_room;
 
 static inline rg_product_room rg_product_room_of(const rg_product_args *k)
@@ -83,6 +85,7 @@ static inline rg_product_room rg_product_room_of(const rg_product_args *k)
     room.a = k->direct_a ? 0 : RG_PRODUCT_ROWS * (room.depth + RG_PRODUCT_GAP);
     room.b = k->packed || k->direct_b ? 0 : RG_PRODUCT_PANEL * room.depth;
     room.c = k->direct_c ? 0 : RG_PRODUCT_ROWS * room.c_step;
+    room.totals = k->k.count > RG_SUM_BLOCK ? room.c : 0;
     return room;
 }
 

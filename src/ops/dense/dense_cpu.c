@@ -6,6 +6,7 @@
  * types end; sums stay in `real` until they are complete. */
 #include "backend/cpu/contract.h"
 #include "backend/cpu/crew.h"
+#include "backend/cpu/long_sum_cpu.h"
 #include "backend/cpu/pairs.h"
 #include "ops/dense/dense.h"
 #include "ops/neuron/any_neuron.h"
@@ -181,7 +182,7 @@ RG_OUTLINE void add_pairs(const rg_pair_unit *unit, const rg_tile *t, int64_t ro
                                 .a_step = t->a_step,
                                 .c_step = t->c_step,
                                 .add = t->add };
-    unit->rows(&tile, rows, columns);
+    rg_pair_rows(unit, &tile, rows, columns, unit->run);
 }
 #endif
 
@@ -337,6 +338,7 @@ typedef struct block {
     const char *a, *b;
     const real *panels; /* of the image */
     real *room_a, *room_b, *sums;
+    double *totals; /* of sums longer than a block, at the same places; or NULL */
     int64_t row, height, c_step, a_step, depth;
     places rows; /* of a */
     finish end;
@@ -357,7 +359,7 @@ RG_INLINE void add_piece(const block *t, const real *a, int64_t a_step, real *su
                      .a_step = a_step,
                      .b_step = PANEL,
                      .c_step = t->c_step,
-                     .add = begin > 0 || (k->direct_c && k->add) };
+                     .add = begin % RG_SUM_BLOCK > 0 || (k->direct_c && k->add) };
     if (k->packed) {
         const int64_t first = pairs_of(k, T) != NULL ? begin / 2 : begin;
         tile.b = t->panels + ((column - k->panel * PANEL) * k->k.count + first * PANEL);
@@ -414,6 +416,20 @@ RG_INLINE const real *take_a(const block *t, int64_t begin, int64_t end, const r
     return t->room_a;
 }
 
+/* Adds the sums of a panel, which begin at `at`, to their totals when a block of k ends, and takes
+ * them back when all have ended. */
+RG_OUTLINE void end_blocks(const block *t, int64_t at, int64_t width, int64_t end)
+{
+    const bool last = end == t->k->k.count, first = end <= RG_SUM_BLOCK;
+    for (int64_t m = 0; m < t->height && (last || end % RG_SUM_BLOCK == 0); m++) {
+        double *const totals = t->totals + m * t->c_step + at;
+        real *const sums = t->sums + m * t->c_step + at;
+        add_to_totals(totals, sums, width, first);
+        for (int64_t j = 0; last && j < width; j++)
+            sums[j] = (real)totals[j];
+    }
+}
+
 /* Columns first to last - 1 of the block. A panel is finished at once if there is one piece. */
 RG_INLINE void product_block(block *t, int64_t first, int64_t last, const rg_dtype T)
 {
@@ -427,6 +443,8 @@ RG_INLINE void product_block(block *t, int64_t first, int64_t last, const rg_dty
             if (k->symmetric && column + PANEL <= t->row)
                 continue;
             add_piece(t, a, t->a_step, sums, column, last, begin, end, T);
+            if (t->totals != NULL)
+                end_blocks(t, column - first, least(PANEL, k->n.count - column), end);
             if (whole)
                 finish_panel(t, sums, column, T);
         }
@@ -450,6 +468,7 @@ RG_INLINE void start_block(block *t, const rg_product_args *k, int64_t image, in
     t->room_a = (real *)(void *)((char *)k->scratch + rg_crew_lane() * k->lane_bytes);
     t->room_b = t->room_a + room.a;
     t->sums = t->room_b + room.b;
+    t->totals = room.totals > 0 ? (double *)(void *)(t->sums + room.c) : NULL;
     t->row = row;
     t->height = least(ROWS, k->m.count - row);
     t->c_step = room.c_step;
@@ -572,13 +591,20 @@ RG_INLINE void dot(const rg_product_args *k, int64_t begin, int64_t end, const r
         const int64_t column = unit * RG_DOT_COLUMNS;
         const int64_t width = least(RG_DOT_COLUMNS, k->n.count - column);
         real sums[RG_DOT_ROWS * PANEL] = { 0 };
+        double totals[RG_DOT_ROWS * PANEL];
         find_places(&columns, &k->n, 0, column, width);
         for (int64_t piece = 0; piece < k->k.count; piece += DEPTH) {
             const int64_t last = least(piece + DEPTH, k->k.count);
             point_at(a, k->a, k->direct_a, room_a, &rows, &k->k, 0, piece, last, T);
             point_at(b, k->b, k->direct_b, room_b, &columns, &k->k, 1, piece, last, T);
             dot_piece(a, rows.count, b, width, last - piece, sums);
+            if (k->k.count > RG_SUM_BLOCK && (last % RG_SUM_BLOCK == 0 || last == k->k.count)) {
+                add_to_totals(totals, sums, RG_DOT_ROWS * PANEL, last <= RG_SUM_BLOCK);
+                memset(sums, 0, sizeof sums);
+            }
         }
+        for (int i = 0; k->k.count > RG_SUM_BLOCK && i < RG_DOT_ROWS * PANEL; i++)
+            sums[i] = (real)totals[i];
         finish_columns(&f, column, width, T);
         finish_tile(&f, sums, PANEL, dtype_of_c(k, T));
     }

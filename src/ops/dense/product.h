@@ -187,7 +187,7 @@ static inline void rg_product_choose(rg_product_args *k, rg_dtype dtype)
     k->direct_c = (real || k->wide) && k->m.rank <= 1 && k->n.rank <= 1 &&
                   rg_walk_step(&k->n, 1) == 1 && k->n.count % 16 == 0 && k->alpha == 1 &&
                   !k->has_bias && !k->symmetric && k->neuron == RG_NEURON_NONE &&
-                  (!k->add || k->k.count <= RG_PRODUCT_DEPTH);
+                  k->k.count <= RG_SUM_BLOCK && (!k->add || k->k.count <= RG_PRODUCT_DEPTH);
     /* Where not even one panel has room, every block of rows packs b for itself, piece by piece. */
     k->packed = !k->direct_b && k->m.count > RG_PRODUCT_ROWS && k->k.count > 0 && k->n.count > 0 &&
                 k->k.count <= RG_PACK_MOST / RG_PRODUCT_PANEL;
@@ -221,7 +221,8 @@ static inline rg_status rg_record_blocks(rg_call *call, rg_product_call *p, cons
     k->group = group < 1 ? 1 : group > (double)most ? most : (int64_t)group;
     const rg_product_room room = rg_product_room_of(k);
     const int64_t size = p->c->desc.dtype == RG_F64 ? 8 : 4;
-    k->lane_bytes = RG_ALIGNMENT + (room.a + room.b + room.c) * size; /* never none */
+    k->lane_bytes = RG_ALIGNMENT + (room.a + room.b + room.c) * size + /* never none */
+                    room.totals * (int64_t)sizeof(double);
     rg_launch launch = rg_product_launch(p, RG_DENSE_PRODUCT, panels);
     return rg_product_record(call, &launch, blocks * rg_product_ceil(k->panel_count, k->group),
                              share * rg_product_elements(k), share * rg_product_products(k));
