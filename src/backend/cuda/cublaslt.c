@@ -122,14 +122,14 @@ static bool describe_product(product_plan *plan, const rg_product *product, bool
                                      sizeof end) == CUBLAS_STATUS_SUCCESS;
 }
 
-/* A matrix of ours, whose rows are columns there. */
+/* A matrix of ours, whose rows, `step` elements apart, are columns there. */
 static bool describe_matrix(cublasLtMatrixLayout_t *matrix, const rg_product *product,
-                            int64_t dtype, int64_t rows, int64_t columns)
+                            int64_t dtype, int64_t rows, int64_t columns, int64_t step)
 {
     const int32_t batch = (int32_t)product->batch;
-    const int64_t distance = rows * columns;
-    return lt.MatrixLayoutCreate(matrix, type_of(dtype), (uint64_t)columns, (uint64_t)rows,
-                                 columns) == CUBLAS_STATUS_SUCCESS &&
+    const int64_t distance = step > columns ? columns : rows * columns;
+    return lt.MatrixLayoutCreate(matrix, type_of(dtype), (uint64_t)columns, (uint64_t)rows, step) ==
+               CUBLAS_STATUS_SUCCESS &&
            lt.MatrixLayoutSetAttribute(*matrix, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
                                        sizeof batch) == CUBLAS_STATUS_SUCCESS &&
            lt.MatrixLayoutSetAttribute(*matrix, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
@@ -138,11 +138,14 @@ static bool describe_matrix(cublasLtMatrixLayout_t *matrix, const rg_product *pr
 
 static bool describe_matrices(product_plan *plan, const rg_product *p)
 {
-    return describe_matrix(&plan->a, p, p->dtype, p->transposed_a ? p->inner : p->rows,
-                           p->transposed_a ? p->rows : p->inner) &&
-           describe_matrix(&plan->b, p, p->dtype, p->transposed_b ? p->columns : p->inner,
-                           p->transposed_b ? p->inner : p->columns) &&
-           describe_matrix(&plan->c, p, p->wide ? RG_F32 : p->dtype, p->rows, p->columns);
+    const int64_t step = p->whole > 0 ? p->whole : p->inner;
+    return (p->transposed_a ? describe_matrix(&plan->a, p, p->dtype, p->inner, p->rows, p->rows)
+                            : describe_matrix(&plan->a, p, p->dtype, p->rows, p->inner, step)) &&
+           (p->transposed_b
+                ? describe_matrix(&plan->b, p, p->dtype, p->columns, p->inner, step)
+                : describe_matrix(&plan->b, p, p->dtype, p->inner, p->columns, p->columns)) &&
+           describe_matrix(&plan->c, p, p->wide ? RG_F32 : p->dtype, p->rows, p->columns,
+                           p->columns);
 }
 
 static bool prefer(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t name,

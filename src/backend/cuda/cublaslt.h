@@ -20,14 +20,16 @@ extern "C" {
 
 /* c = alpha a b, or c += alpha a b, for each of `batch` triples that lie one behind the other. All
  * are dense: a (rows, inner) or, transposed, (inner, rows); b (inner, columns) or, transposed,
- * (columns, inner); c (rows, columns). With bias, one number per column is added. All members are
- * alike, so that it has no padding bytes. */
+ * (columns, inner); c (rows, columns). With bias, one number per column is added. With `whole`, a
+ * and b are pieces of one longer product over so many elements: each of the batch begins `inner`
+ * further on. All members are alike, so that it has no padding bytes. */
 typedef struct rg_product {
     int64_t dtype; /* rg_dtype, f32, f64, f16 or bf16 */
     int64_t batch, rows, columns, inner;
     int64_t transposed_a, transposed_b;
     int64_t bias, add;
-    int64_t wide; /* c is f32 beside f16 or bf16 */
+    int64_t wide;  /* c is f32 beside f16 or bf16 */
+    int64_t whole; /* or 0 */
 } rg_product;
 
 /* The library on one device; made empty, opened when first needed. NULL: no memory, or none in

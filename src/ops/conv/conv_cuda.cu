@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Convolution on a GPU. RG_CUDA_FEATURES 90a: see conv_split_hopper.cuh. */
 #include "backend/cuda/kernel.cuh"
+#include "backend/cuda/long_sum.cuh"
 #include "ops/conv/conv.h"
 #include "ops/neuron/any_neuron.cuh"
 
@@ -55,12 +56,13 @@ static __device__ __forceinline__ pixel pixel_at(int64_t i, int64_t rows, int64_
 
 /* The sum over channels of x at tap (p, q) of window (i, j), behind `sum`. */
 template <rg_dtype T>
-static __device__ __forceinline__ real<T> dot(const rg_conv_shape &s, const void *x, int64_t x_at,
-                                              const void *w, int64_t w_at, real<T> sum)
+static __device__ __forceinline__ void dot(const rg_conv_shape &s, const void *x, int64_t x_at,
+                                           const void *w, int64_t w_at, long_sum<real<T>, 1> &sum)
 {
-    for (int64_t c = 0; c < s.in; c++)
-        sum = fma(load<T>(x, x_at + c * s.x[3]), load<T>(w, w_at + c * s.w[4]), sum);
-    return sum;
+    for (int64_t c = 0; c < s.in; c++) {
+        sum.run[0] = fma(load<T>(x, x_at + c * s.x[3]), load<T>(w, w_at + c * s.w[4]), sum.run[0]);
+        sum.added();
+    }
 }
 
 template <rg_dtype T>
@@ -75,20 +77,19 @@ static __global__ void __launch_bounds__(THREADS)
         int64_t p0, p1, q0, q1;
         rg_conv_taps(&s.row, y.row, &p0, &p1);
         rg_conv_taps(&s.column, y.column, &q0, &q1);
-        real<T> sum = 0;
+        long_sum<real<T>, 1> sum;
         for (int64_t p = p0; p < p1; p++) {
             for (int64_t q = q0; q < q1; q++) {
                 const int64_t r = y.row * s.row.stride - s.row.before + p * s.row.dilation;
                 const int64_t c =
                     y.column * s.column.stride - s.column.before + q * s.column.dilation;
-                sum = dot<T>(s, k.from,
-                             y.image * s.x[0] + r * s.x[1] + c * s.x[2] + g * s.in * s.x[3], k.w,
-                             s.w_first + g * s.w[0] + o * s.w[1] + p * s.w[2] + q * s.w[3], sum);
+                dot<T>(s, k.from, y.image * s.x[0] + r * s.x[1] + c * s.x[2] + g * s.in * s.x[3],
+                       k.w, s.w_first + g * s.w[0] + o * s.w[1] + p * s.w[2] + q * s.w[3], sum);
             }
         }
         finish<T>(k, y.image * s.y[0] + y.row * s.y[1] + y.column * s.y[2],
                   y.image * k.z_step[0] + y.row * k.z_step[1] + y.column * k.z_step[2], y.channel,
-                  s.y[3], sum);
+                  s.y[3], sum.value(0));
     }
 }
 
@@ -112,13 +113,14 @@ template <rg_dtype T> static void forward(const void *args, const rg_cuda_place 
 
 /* What one window passes to the pixel, behind `sum`. */
 template <rg_dtype T>
-static __device__ __forceinline__ real<T> spread(const rg_conv_shape &s, const void *y,
-                                                 int64_t y_at, const void *w, int64_t w_at,
-                                                 real<T> sum)
+static __device__ __forceinline__ void spread(const rg_conv_shape &s, const void *y, int64_t y_at,
+                                              const void *w, int64_t w_at,
+                                              long_sum<real<T>, 1> &sum)
 {
-    for (int64_t o = 0; o < s.out; o++)
-        sum = fma(load<T>(y, y_at + o * s.y[3]), load<T>(w, w_at + o * s.w[1]), sum);
-    return sum;
+    for (int64_t o = 0; o < s.out; o++) {
+        sum.run[0] = fma(load<T>(y, y_at + o * s.y[3]), load<T>(w, w_at + o * s.w[1]), sum.run[0]);
+        sum.added();
+    }
 }
 
 template <rg_dtype T>
@@ -132,19 +134,19 @@ static __global__ void __launch_bounds__(THREADS)
         const int64_t g = x.channel / s.in, c = x.channel - g * s.in;
         const int64_t y = x.image * s.y[0] + g * s.out * s.y[3];
         const int64_t w = s.w_first + g * s.w[0] + c * s.w[4];
-        real<T> sum = 0;
+        long_sum<real<T>, 1> sum;
         for (int64_t p = 0; p < s.row.window; p++) {
             const int64_t i = rg_conv_window(&s.row, x.row, p);
             for (int64_t q = 0; i >= 0 && q < s.column.window; q++) {
                 const int64_t j = rg_conv_window(&s.column, x.column, q);
                 if (j >= 0)
-                    sum = spread<T>(s, k.from, y + i * s.y[1] + j * s.y[2], k.w,
-                                    w + p * s.w[2] + q * s.w[3], sum);
+                    spread<T>(s, k.from, y + i * s.y[1] + j * s.y[2], k.w,
+                              w + p * s.w[2] + q * s.w[3], sum);
             }
         }
         finish<T>(k, x.image * s.x[0] + x.row * s.x[1] + x.column * s.x[2],
                   x.image * k.z_step[0] + x.row * k.z_step[1] + x.column * k.z_step[2], x.channel,
-                  s.x[3], sum);
+                  s.x[3], sum.value(0));
     }
 }
 
@@ -161,26 +163,26 @@ template <rg_dtype T> static void data(const void *args, const rg_cuda_place *pl
 /* ---- weights of any shape: a block has some input channels of one tap of one output channel; its
  * threads share the rows of windows, in lines of ACROSS channels ---- */
 
-enum { ACROSS = 16 };
+enum { ACROSS = 16, SEGMENT = 4096 }; /* columns of a row that a thread has at a time */
 
-/* The sum over a row of windows. */
+/* The sum over a row of windows, behind `sum`. */
 template <rg_dtype T>
-static __device__ __forceinline__ real<T> correlate(const rg_conv_shape &s, const void *x,
-                                                    int64_t x_at, const void *y, int64_t y_at,
-                                                    int64_t j0, int64_t j1)
+static __device__ __forceinline__ void correlate(const rg_conv_shape &s, const void *x,
+                                                 int64_t x_at, const void *y, int64_t y_at,
+                                                 int64_t j0, int64_t j1, long_sum<real<T>, 1> &sum)
 {
     const int64_t step = s.column.stride * s.x[2];
-    real<T> sum = 0;
-    for (int64_t j = j0; j < j1; j++)
-        sum = fma(load<T>(y, y_at + j * s.y[2]), load<T>(x, x_at + j * step), sum);
-    return sum;
+    for (int64_t j = j0; j < j1; j++) {
+        sum.run[0] = fma(load<T>(y, y_at + j * s.y[2]), load<T>(x, x_at + j * step), sum.run[0]);
+        sum.added();
+    }
 }
 
 template <rg_dtype T>
 static __global__ void __launch_bounds__(THREADS)
     weights_any(const __grid_constant__ rg_conv_weights_args k, int64_t chunks, int64_t count)
 {
-    __shared__ real<T> room[THREADS];
+    __shared__ double room[THREADS];
     const rg_conv_shape &s = k.shape;
     const int64_t taps = s.row.window * s.column.window;
     for (int64_t n = blockIdx.x; n < count; n += gridDim.x) {
@@ -191,24 +193,28 @@ static __global__ void __launch_bounds__(THREADS)
         int64_t i0, i1, j0, j1;
         rg_conv_windows(&s.row, p, &i0, &i1);
         rg_conv_windows(&s.column, q, &j0, &j1);
-        const int64_t rows = i1 - i0, all = rows * s.images;
-        real<T> sum[1] = { 0 };
+        const int64_t rows = i1 - i0, segments = (j1 - j0 + SEGMENT - 1) / SEGMENT;
+        const int64_t all = rows * s.images * segments;
+        long_sum<real<T>, 1> own;
         for (int64_t m = threadIdx.x / ACROSS; c < s.in && m < all; m += THREADS / ACROSS) {
-            const int64_t image = m / rows, i = i0 + m - image * rows;
+            const int64_t line = m / segments, image = line / rows, i = i0 + line - image * rows;
+            const int64_t begin = j0 + (m - line * segments) * SEGMENT;
+            const int64_t end = j1 - begin < SEGMENT ? j1 : begin + SEGMENT;
             const int64_t r = i * s.row.stride - s.row.before + p * s.row.dilation;
             const int64_t first = q * s.column.dilation - s.column.before;
-            sum[0] += correlate<T>(
-                s, k.x, image * s.x[0] + r * s.x[1] + first * s.x[2] + (g * s.in + c) * s.x[3],
-                k.dy, image * s.y[0] + i * s.y[1] + channel * s.y[3], j0, j1);
+            correlate<T>(s, k.x,
+                         image * s.x[0] + r * s.x[1] + first * s.x[2] + (g * s.in + c) * s.x[3],
+                         k.dy, image * s.y[0] + i * s.y[1] + channel * s.y[3], begin, end, own);
         }
+        double sum[1] = { own.in_double(0) };
         reduce_down<1>(sum, ACROSS, room, false);
         if (threadIdx.x < ACROSS && c < s.in) {
             const int64_t to =
                 s.w_first + g * s.w[0] + o * s.w[1] + p * s.w[2] + q * s.w[3] + c * s.w[4];
             if (k.wide)
-                put_weight<T == RG_F64 ? RG_F64 : RG_F32>(k, to, sum[0]);
+                put_weight<T == RG_F64 ? RG_F64 : RG_F32>(k, to, (real<T>)sum[0]);
             else
-                put_weight<T>(k, to, sum[0]);
+                put_weight<T>(k, to, (real<T>)sum[0]);
         }
         __syncthreads();
     }

@@ -7,6 +7,7 @@
 #define RG_OPS_CONV_DEPTH_CUH
 
 #include "backend/cuda/kernel.cuh"
+#include "backend/cuda/long_sum.cuh"
 #include "ops/conv/conv.h"
 #include "ops/neuron/any_neuron.cuh"
 
@@ -183,7 +184,7 @@ enum { DEPTH_DOWN = 8, DEPTH_ACROSS = 48 };
 /* One tap of one row of windows, behind `sum`. */
 template <rg_dtype T, int V>
 static __device__ __forceinline__ void sum_tap(const rg_conv_depth_parts_args &k, int64_t x,
-                                               int64_t y, int64_t q, real<T> sum[V])
+                                               int64_t y, int64_t q, long_sum<real<T>, V> &sum)
 {
     const rg_conv_shape &s = k.shape;
     int64_t begin, end;
@@ -196,19 +197,20 @@ static __device__ __forceinline__ void sum_tap(const rg_conv_depth_parts_args &k
         load_channels<T, V>(k.x, x + j * step, b);
 #pragma unroll
         for (int e = 0; e < V; e++)
-            sum[e] = fma(a[e], b[e], sum[e]);
+            sum.run[e] = fma(a[e], b[e], sum.run[e]);
+        sum.added();
     }
 }
 
 /* Adds what all threads of a column have, in order, and writes it. */
 template <rg_dtype T, int V>
-static __device__ __forceinline__ void end_tap(const rg_conv_depth_parts_args &k, int64_t part,
-                                               int64_t tap, int64_t c, bool inside, int x, int y,
-                                               int across, real<T> *room, const real<T> sum[V])
+static __device__ __forceinline__ void
+end_tap(const rg_conv_depth_parts_args &k, int64_t part, int64_t tap, int64_t c, bool inside, int x,
+        int y, int across, real<T> *room, const long_sum<real<T>, V> &sum)
 {
     const int64_t taps = k.shape.row.window * k.shape.column.window;
     for (int e = 0; e < V; e++)
-        room[(y * across + x) * V + e] = sum[e];
+        room[(y * across + x) * V + e] = sum.value(e);
     __syncthreads();
     if (y == 0 && inside) {
         real<T> *to = (real<T> *)k.partial + (part * taps + tap) * k.shape.groups + c;
@@ -237,7 +239,7 @@ static __global__ void __launch_bounds__(DEPTH_DOWN *DEPTH_ACROSS)
         const bool inside = v < vectors;
         for (int64_t p = 0; p < s.row.window; p++) {
             for (int64_t q = 0; q < s.column.window; q++) {
-                real<T> sum[V] = {};
+                long_sum<real<T>, V> sum;
                 for (int64_t n = part * k.part + y; inside && n < end; n += DEPTH_DOWN) {
                     const int64_t image = n / s.row.count, i = n - image * s.row.count;
                     const int64_t r = i * s.row.stride - s.row.before + p * s.row.dilation;
@@ -259,7 +261,7 @@ template <rg_dtype T> static void depth_parts(const void *args, const rg_cuda_pl
     const rg_conv_shape *s = &k->shape;
     const bool wide = s->x_dense && s->y_dense && s->groups % V == 0 &&
                       depth_aligned<T>(k->x, s->x) && depth_aligned<T>(k->dy, s->y);
-    if (rg_conv_is_three(s)) {
+    if (rg_conv_is_three(s) && s->column.count <= THREE_LANES * RG_SUM_RUN) {
         launch_three_parts<T>(k, wide, place);
         return;
     }

@@ -299,11 +299,21 @@ static bool has_end(const rg_conv_args *k)
     return k->has_b || k->has_z || k->neuron.kind != RG_NEURON_NONE;
 }
 
+/* Whether results are sums that a library may make: how it adds up many products is its own. */
+template <rg_dtype T> static bool library_adds(const rg_conv_shape *s, bool forward)
+{
+    const int64_t most = sizeof(element<T>) == 2 ? 1 << 20 : 1 << 15;
+    const int64_t taps = s->row.window * s->column.window;
+    return (forward ? s->in : s->out) <= most / taps;
+}
+
 template <rg_dtype T>
 static bool find_pass(const rg_conv_args *k, rg_cudnn_direction direction,
                       const rg_cuda_place *place, conv_call *call)
 {
     const bool plain = !k->has_z && k->neuron.kind == RG_NEURON_NONE;
+    if (!library_adds<T>(&k->shape, direction == RG_CUDNN_FORWARD))
+        return false;
     return find_library<T>(&k->shape, direction, plain && k->has_b && !k->add,
                            k->add && !has_end(k), place, call);
 }
@@ -399,24 +409,31 @@ static size_t data_scratch(const void *args, uint32_t unaligned, const rg_cuda_p
 
 /* ---- weights ---- */
 
-/* From dense sums of T to dw, a thread each. */
+/* Weight number `at` of dense ones. */
 template <rg_dtype T>
-static __global__ void __launch_bounds__(THREADS)
-    end_weights(const __grid_constant__ rg_conv_weights_args k, const void *sums, int64_t count)
+static __device__ __forceinline__ void end_weight(const rg_conv_weights_args &k, int64_t at,
+                                                  real<T> sum)
 {
     const rg_conv_shape &s = k.shape;
-    const int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (at >= count)
-        return;
     const int64_t tap = at / s.in, c = at - tap * s.in, line = tap / s.column.window;
     const int64_t channel = line / s.row.window, g = channel / s.out;
     const int64_t to = s.w_first + g * s.w[0] + (channel - g * s.out) * s.w[1] +
                        (line - channel * s.row.window) * s.w[2] +
                        (tap - line * s.column.window) * s.w[3] + c * s.w[4];
     if (k.wide)
-        put_weight<T == RG_F64 ? RG_F64 : RG_F32>(k, to, load<T>(sums, at));
+        put_weight<T == RG_F64 ? RG_F64 : RG_F32>(k, to, sum);
     else
-        put_weight<T>(k, to, load<T>(sums, at));
+        put_weight<T>(k, to, sum);
+}
+
+/* From dense sums of T to dw, a thread each. */
+template <rg_dtype T>
+static __global__ void __launch_bounds__(THREADS)
+    end_weights(const __grid_constant__ rg_conv_weights_args k, const void *sums, int64_t count)
+{
+    const int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (at < count)
+        end_weight<T>(k, at, load<T>(sums, at));
 }
 
 /* Libraries write T, and only products add: what is wide or added otherwise goes through scratch.
@@ -464,18 +481,29 @@ static bool find_weights(const rg_conv_weights_args *k, const rg_cuda_place *pla
     return find_library<T>(&k->shape, RG_CUDNN_WEIGHTS, false, k->add && !k->wide, place, call);
 }
 
+#include "ops/conv/conv_long.cuh"
+
+/* In one call, or in several. */
+template <rg_dtype T>
+static bool weights_by_calls(const rg_conv_weights_args *k, uint32_t unaligned, packing *room)
+{
+    conv_call call;
+    if (library_images(&k->shape) < k->shape.images)
+        return weights_by_images<T>(k, unaligned, room);
+    return find_weights<T>(k, room->place, &call) &&
+           weights_by_library<T>(k, &call, unaligned, room);
+}
+
 template <rg_dtype T>
 static bool run_weights_by_library(const rg_conv_weights_args *k, const rg_cuda_place *place)
 {
     const void *const tensors[] = { k->x, k->dy, k->dw };
     const uint32_t unaligned = unaligned_of(tensors, 3);
     packing plan = { .place = place };
-    conv_call call;
-    if (!find_weights<T>(k, place, &call) || !weights_by_library<T>(k, &call, unaligned, &plan) ||
-        packing_lacks(&plan))
+    if (!weights_by_calls<T>(k, unaligned, &plan) || packing_lacks(&plan))
         return false;
     packing room = { .place = place, .scratch = (char *)k->scratch, .run = true };
-    return weights_by_library<T>(k, &call, unaligned, &room);
+    return weights_by_calls<T>(k, unaligned, &room);
 }
 
 template <rg_dtype T>
@@ -483,9 +511,7 @@ static size_t weights_scratch(const void *args, uint32_t unaligned, const rg_cud
 {
     packing room = { .place = place };
     const rg_conv_weights_args *k = (const rg_conv_weights_args *)args;
-    conv_call call;
-    const bool found = find_weights<T>(k, place, &call);
-    return found && weights_by_library<T>(k, &call, unaligned, &room) ? room.used : 0;
+    return weights_by_calls<T>(k, unaligned, &room) ? room.used : 0;
 }
 
 #endif

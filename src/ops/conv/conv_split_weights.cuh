@@ -246,9 +246,10 @@ static __global__ void __launch_bounds__(THREADS)
     const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= size)
         return;
-    float sum = parts[i];
+    double all = (double)parts[i];
     for (int part = 1; part < count; part++)
-        sum += parts[part * size + i];
+        all += (double)parts[part * size + i];
+    const float sum = (float)all;
     const int64_t c = i % s.in, tap = i / s.in, q = tap % s.column.window;
     const int64_t p = tap / s.column.window % s.row.window,
                   o = tap / s.column.window / s.row.window;
@@ -276,7 +277,7 @@ static void launch_hopper_parts(const split_weights *k, int parts, const rg_cuda
 static void run_split_weights(const rg_conv_weights_args *args, const float *x, const float *dy,
                               packing *room)
 {
-    enum { BLOCKS_WANTED = 528, FEWER = 264, LEAST = 8 * SPLIT_K };
+    enum { BLOCKS_WANTED = 528, FEWER = 264, LEAST = 8 * SPLIT_K, MOST = 1024 * SPLIT_K };
     const rg_conv_shape *s = &args->shape;
     const int64_t windows = s->images * s->row.count * s->column.count;
     const int64_t size = s->out * s->row.window * s->column.window * s->in;
@@ -285,6 +286,7 @@ static void run_split_weights(const rg_conv_weights_args *args, const float *x, 
     const bool vectors = s->in % 4 == 0 && s->out % 4 == 0;
     const bool hopper = vectors && m == 128 && has_hopper();
     int64_t parts = hopper ? FEWER / tiles : ceil_div(BLOCKS_WANTED, tiles);
+    parts = parts > ceil_div(windows, MOST) ? parts : ceil_div(windows, MOST);
     parts = parts > 0 ? parts : 1;
     parts = parts < ceil_div(windows, LEAST) ? parts : ceil_div(windows, LEAST);
     const int64_t part = ceil_div(ceil_div(windows, parts), SPLIT_K) * SPLIT_K;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Products of matrices on a GPU, for any strides. A block of threads has a tile of c; pieces of a
- * and b go through shared memory, where strides and storage types end. Sums are taken in the order
- * of dense_cpu.c. */
+ * and b go through shared memory, where strides and storage types end. Sums follow the rule of
+ * core/long_sum.h: runs are added up in double. */
 #include "backend/cuda/kernel.cuh"
+#include "core/long_sum.h"
 #include "ops/dense/dense.h"
 #include "ops/dense/dense_library.cuh"
 
@@ -130,7 +131,7 @@ template <rg_dtype T>
 static __device__ __forceinline__ void
 sum_tile(const rg_product_args &k, const void *a, const void *b, product_offsets &at, int64_t row,
          int64_t column, bool a_along, bool b_along, real<T> as[SLICE][PITCH],
-         real<T> bs[SLICE][PITCH], real<T> total[EACH][EACH])
+         real<T> bs[SLICE][PITCH], double total[EACH][EACH])
 {
     const int64_t rows = k.m.count - row, columns = k.n.count - column;
     real<T> sum[EACH][EACH] = {};
@@ -141,13 +142,13 @@ sum_tile(const rg_product_args &k, const void *a, const void *b, product_offsets
         load_slice<T>(k, a, b, at, rows, columns, k.k.count - first, a_along, b_along, as, bs);
         __syncthreads();
         add_slice<T>(sum, as, bs);
-        if ((first + SLICE) % RG_PRODUCT_DEPTH != 0 && first + SLICE < k.k.count)
+        if ((first + SLICE) % RG_SUM_RUN != 0 && first + SLICE < k.k.count)
             continue;
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
 #pragma unroll
             for (int j = 0; j < EACH; j++) {
-                total[i][j] += sum[i][j];
+                total[i][j] += (double)sum[i][j];
                 sum[i][j] = 0;
             }
         }
@@ -171,7 +172,7 @@ static __global__ void __launch_bounds__(THREADS)
         const char *b = ::at<T>(k.b, walk_offset(k.batch, 1, image));
         const int64_t to = walk_offset(k.batch, 2, image);
         char *c = k.wide ? ::at<RG_F32>(k.c, to) : ::at<T>(k.c, to);
-        real<T> total[EACH][EACH] = {};
+        double total[EACH][EACH] = {};
         __syncthreads(); /* the tile before has been used */
         find_tile(k, at, row, column);
         sum_tile<T>(k, a, b, at, row, column, a_along, b_along, as, bs, total);
@@ -179,10 +180,13 @@ static __global__ void __launch_bounds__(THREADS)
         for (int i = 0; i < EACH; i++) {
 #pragma unroll
             for (int j = 0; j < EACH; j++)
-                store_result<T>(k, c, row + y * EACH + i, column + x * EACH + j, total[i][j]);
+                store_result<T>(k, c, row + y * EACH + i, column + x * EACH + j,
+                                (real<T>)total[i][j]);
         }
     }
 }
+
+#include "ops/dense/dense_long.cuh"
 
 /* Whether elements of k are closer together in tensor t than those of the other index. */
 static bool is_along(const rg_walk *k, int t, const rg_walk *other)
@@ -200,8 +204,14 @@ template <rg_dtype T> static void product(const void *args, const rg_cuda_place 
     packing plan = { .place = place };
     packing room = { .place = place, .scratch = (char *)k->scratch, .run = true };
     product_call call;
-    if (find_product<T>(k, place, &call) && by_cublaslt<T>(k, &call, unaligned, &plan) &&
-        !packing_lacks(&plan) && by_cublaslt<T>(k, &call, unaligned, &room))
+    long_product pieces;
+    if (is_long<T>(k) && find_long<T>(k, place, &pieces) &&
+        by_pieces<T>(k, &pieces, unaligned, &plan) && !packing_lacks(&plan) &&
+        by_pieces<T>(k, &pieces, unaligned, &room))
+        return;
+    if (!is_long<T>(k) && find_product<T>(k, place, &call) &&
+        by_cublaslt<T>(k, &call, unaligned, &plan) && !packing_lacks(&plan) &&
+        by_cublaslt<T>(k, &call, unaligned, &room))
         return;
     const int64_t down = ceil_div(k->m.count, TILE), across = ceil_div(k->n.count, TILE);
     const int64_t tiles = k->batch.count * down * across, most = 1 << 20;

@@ -174,15 +174,4 @@ static bool by_cublaslt(const rg_product_args *k, const product_call *call, uint
     return true;
 }
 
-/* The bytes of scratch it takes. */
-template <rg_dtype T>
-static size_t product_scratch(const void *args, uint32_t unaligned, const rg_cuda_place *place)
-{
-    packing room = { .place = place };
-    const rg_product_args *k = (const rg_product_args *)args;
-    product_call call;
-    const bool found = find_product<T>(k, place, &call);
-    return found && by_cublaslt<T>(k, &call, unaligned, &room) ? room.used : 0;
-}
-
 #endif
