@@ -60,7 +60,7 @@ static bool find(const sizes *s, int64_t n, int64_t i, int64_t j, int64_t o, int
 
 /* For all products of the convolution: sums of products of two of the three into the third. */
 static void each_product(const sizes *s, const double *x, const double *w, const double *g,
-                         double *y, double *dx, double *dw)
+                         double *y, double *dx, long double *dw)
 {
     for (int64_t n = 0; n < s->n; n++)
         for (int64_t i = 0; i < s->oh; i++)
@@ -116,10 +116,16 @@ void rg_conv_ref_gradient(const void *desc, const rg_ref_tensor dy[], const rg_r
         abort();
     pre_activation(&s, x, z.data);
     rg_neuron_ref_gradient(&d->neuron, dy, &z, NULL, &g);
+    long double *dw = calloc((size_t)count_of(&x[1]) + 1, sizeof *dw); /* long sums, see gram */
+    if (dw == NULL)
+        abort();
     for (int32_t i = 0; i < 2 + d->bias; i++)
         for (int64_t k = 0; dx[i].data != NULL && k < count_of(&dx[i]); k++)
             dx[i].data[k] = 0;
-    each_product(&s, x[0].data, x[1].data, g.data, NULL, dx[0].data, dx[1].data);
+    each_product(&s, x[0].data, x[1].data, g.data, NULL, dx[0].data, dw);
+    for (int64_t i = 0; dx[1].data != NULL && i < count_of(&x[1]); i++)
+        dx[1].data[i] = (double)dw[i];
+    free(dw);
     for (int64_t i = 0; d->bias && dx[2].data != NULL && i < count_of(&g); i++)
         dx[2].data[i % s.out] += g.data[i];
     free(z.data);

@@ -12,6 +12,19 @@ static double special(int64_t i)
                      : (double)(i * 7 % 11) - 4;
 }
 
+/* Equal numbers are the worst case of a long sum: every addition rounds the same way. */
+static double equal(int64_t i)
+{
+    (void)i;
+    return 0.7;
+}
+
+#define SINGLE 1u << RG_F32
+#define TWO    1u << RG_F32 | 1u << RG_BF16
+#define EQUAL \
+    .x_fill = { { .at = equal }, { .at = equal }, { .at = equal } }, .dy_fill = { .at = equal }
+#define ABOVE .x_fill = { { 0.5, 1.5 }, { 0.5, 1.5 }, { 0.5, 1.5 } }, .dy_fill = { 0.5, 1.5 }
+
 #define P1   " padding.top=1 padding.left=1 padding.bottom=1 padding.right=1"
 #define P3   " padding.top=3 padding.left=3 padding.bottom=3 padding.right=3"
 #define LEAN "bias=false"
@@ -163,6 +176,41 @@ static const rg_case cases[] = {
     { "long-depthwise", LEAN " groups=0" P1, "5,37,61,17 17,3,3,1" },
     { "long-few", LEAN " groups=2" P1, "5,37,61,8 8,3,3,4" },
     { "long-depthwise-vectors", LEAN " groups=0" P1, "7,37,31,20 20,3,3,1" },
+
+    /* Sums that one accumulator in f32 would miss: dw was off by 3e-5 at 262,144 addends above 0,
+     * by 4e-3 at half a million equal ones and by 69 % at 67 million. dw and db; last, long sums
+     * over channels. Those of 67 million addends are run by name. */
+    { "sum-4k-3x3", "groups=1" P1, "1,64,64,1 1,3,3,1 1", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-4k-1x1", "", "2,32,64,16 16,1,1,16 16", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-4k-depthwise", "groups=0" P1, "1,64,64,2 2,3,3,1 2", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-4k-grouped", "groups=2" P1, "1,64,64,4 4,3,3,2 4", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-40k-1x1", "", "5,128,64,16 16,1,1,16 16", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-40k-pairs", "", "40,32,32,8 9,1,1,8 9", RG_CASE_WIDE, TWO, ABOVE },
+    { "sum-512k-3x3", "groups=1" P1, "1,512,1024,1 1,3,3,1 1", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-512k-3x3-above", "groups=1" P1, "1,512,1024,1 1,3,3,1 1", RG_CASE_WIDE, TWO, ABOVE },
+    { "sum-512k-1x1", "", "2,512,512,2 1,1,1,2 1", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-512k-row", "", "1,1,524288,1 1,1,2,1 1", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-512k-row-above", "", "1,1,524288,1 1,1,2,1 1", RG_CASE_WIDE, TWO, ABOVE },
+    { "sum-512k-stem", "stride=2,2" P1, "1,1024,1024,3 2,3,3,3 2", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-512k-depthwise", "groups=0" P1, "1,512,1024,2 2,3,3,1 2", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-512k-depthwise-row", "groups=0", "1,1,524288,2 2,1,2,1 2", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-512k-grouped", "groups=2", "1,512,1024,4 4,1,1,2 4", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-32k-grouped-row", "groups=2", "1,1,32768,4 4,1,1,2 4", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-512k-multiplier", "groups=0", "1,512,1024,2 18,1,1,1 18", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-512k-f64", LEAN, "2,512,512,1 1,1,1,1", 0, 1u << RG_F64, EQUAL },
+    { "sum-channels", LEAN, "1,2,2,20000 2,2,1,20000", 0, TWO, EQUAL },
+    { "sum-channels-above", LEAN, "1,2,2,20000 2,2,1,20000", 0, TWO, ABOVE },
+    { "sum-channels-back", LEAN, "1,3,2,2 20000,2,1,2", 0, TWO, EQUAL },
+    { "sum-channels-far", LEAN, "1,1,2,524288 1,1,1,524288", 0, TWO, EQUAL },
+    { "sum-channels-far-back", LEAN, "1,1,2,1 524288,1,1,1", 0, TWO, EQUAL },
+    { "sum-67m-3x3", "groups=1" P1, "1,8192,8192,1 1,3,3,1 1", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-67m-3x3-above", "groups=1" P1, "1,8192,8192,1 1,3,3,1 1", RG_CASE_WIDE, SINGLE, ABOVE },
+    { "sum-67m-1x1", "", "4,4096,4096,1 1,1,1,1 1", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-67m-row", "", "1,1,67108864,1 1,1,1,1 1", RG_CASE_WIDE, SINGLE, EQUAL },
+    { "sum-67m-depthwise", "groups=0", "1,8192,8192,2 2,1,1,1 2", RG_CASE_WIDE, SINGLE, EQUAL },
+    { "sum-67m-depthwise-row", "groups=0", "1,1,33554432,2 2,1,1,1 2", RG_CASE_WIDE, SINGLE,
+      EQUAL },
+    { "sum-67m-grouped", "groups=2", "1,4096,8192,4 4,1,1,2 4", RG_CASE_WIDE, SINGLE, EQUAL },
 
     /* blocks of columns, panels one after the other, pixels 2048 bytes apart, few channels */
     { "blocks", LEAN P1, "1,3,150,5 7,3,3,5" },

@@ -5,6 +5,19 @@
 
 #include <retrograde/conv_transpose.h>
 
+/* Equal numbers are the worst case of a long sum: every addition rounds the same way. */
+static double equal(int64_t i)
+{
+    (void)i;
+    return 0.7;
+}
+
+#define SINGLE 1u << RG_F32
+#define TWO    1u << RG_F32 | 1u << RG_BF16
+#define EQUAL \
+    .x_fill = { { .at = equal }, { .at = equal }, { .at = equal } }, .dy_fill = { .at = equal }
+#define ABOVE .x_fill = { { 0.5, 1.5 }, { 0.5, 1.5 }, { 0.5, 1.5 } }, .dy_fill = { 0.5, 1.5 }
+
 #define P1   " padding.top=1 padding.left=1 padding.bottom=1 padding.right=1"
 #define LEAN "bias=false"
 #define ONNX "layout=in_out"
@@ -72,6 +85,14 @@ static const rg_case cases[] = {
     { "wide", "stride=2,2", "2,4,5,6 7,3,3,6 7", RG_CASE_WIDE },
     { "wide-onnx", ONNX " stride=2,2" P1, "1,4,5,6 6,3,3,17 17", RG_CASE_WIDE },
     { "wide-depthwise", "groups=0 stride=2,2" P1, "2,5,6,19 19,3,3,1 19", RG_CASE_WIDE },
+
+    /* sums that one accumulator in f32 would miss, see conv */
+    { "sum-4k", "groups=1" P1, "1,64,64,1 1,3,3,1 1", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-512k", "groups=1" P1, "1,512,1024,1 1,3,3,1 1", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-512k-above", "groups=1" P1, "1,512,1024,1 1,3,3,1 1", RG_CASE_WIDE, TWO, ABOVE },
+    { "sum-512k-depthwise", "groups=0" P1, "1,512,1024,2 2,3,3,1 2", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-channels", LEAN, "1,2,2,20000 2,2,1,20000", 0, TWO, EQUAL },
+    { "sum-67m", "groups=1" P1, "1,8192,8192,1 1,3,3,1 1", RG_CASE_WIDE, TWO, EQUAL },
 
     { "empty", "stride=2,2", "0,4,5,6 7,3,3,6 7", RG_CASE_ZERO },
     { .name = NULL },

@@ -27,10 +27,10 @@ static sizes sizes_of(const rg_dense_desc *d, const rg_ref_tensor x[])
 
 static double z_of(const rg_dense_desc *d, const rg_ref_tensor x[], sizes s, int64_t i, int64_t o)
 {
-    double sum = 0;
+    long double sum = 0; /* in double, half a million equal numbers miss 1e-12 */
     for (int64_t k = 0; k < s.in; k++)
         sum += x[0].data[i * s.in + k] * x[1].data[o * s.step_out + k * s.step_in];
-    return d->alpha * sum + (d->bias ? x[2].data[o] : 0);
+    return d->alpha * (double)sum + (d->bias ? x[2].data[o] : 0);
 }
 
 /* The neuron by its own definition. */

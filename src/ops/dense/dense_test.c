@@ -19,6 +19,19 @@ static double special(int64_t i)
     return (double)(i % 7) - 2.5;
 }
 
+/* Equal numbers are the worst case of a long sum: every addition rounds the same way. */
+static double equal(int64_t i)
+{
+    (void)i;
+    return 0.7;
+}
+
+#define SINGLE 1u << RG_F32
+#define TWO    1u << RG_F32 | 1u << RG_BF16
+#define EQUAL \
+    .x_fill = { { .at = equal }, { .at = equal }, { .at = equal } }, .dy_fill = { .at = equal }
+#define ABOVE .x_fill = { { 0.5, 1.5 }, { 0.5, 1.5 }, { 0.5, 1.5 } }, .dy_fill = { 0.5, 1.5 }
+
 static const rg_case cases[] = {
     /* timed */
     { "1024x1024x1024", "bias=false", "1024,1024 1024,1024", RG_CASE_BENCH },
@@ -89,6 +102,27 @@ static const rg_case cases[] = {
     { "wide-direct", "bias=false layout=in_out", "33,40 40,48", RG_CASE_WIDE },
     { "wide-in-out", "layout=in_out alpha=0.5", "70,1030 1030,52 52", RG_CASE_WIDE },
     { "wide-long", "neuron.kind=relu", "521,9 35,9 35", RG_CASE_WIDE },
+    /* Sums that one accumulator in f32 would miss: dw was off by 6e-4 at 67 million addends. Over
+     * rows for dw and db, over inputs forward, over outputs for dx. */
+    { "sum-4k-rows", "", "4096,2 3,2 3", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-4k-inputs", "", "2,4096 3,4096 3", 0, TWO, EQUAL },
+    { "sum-4k-inputs-in-out", "layout=in_out", "65,4096 4096,17 17", 0, TWO, EQUAL },
+    { "sum-20k-pairs", "bias=false", "20000,80 96,80", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-512k-rows", "", "524288,2 3,2 3", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-512k-rows-above", "", "524288,2 3,2 3", RG_CASE_WIDE, TWO, ABOVE },
+    { "sum-512k-rows-in-out", "layout=in_out alpha=0.5", "524288,2 2,3 3", RG_CASE_WIDE, TWO,
+      EQUAL },
+    { "sum-512k-inputs-f64", "bias=false", "1,524288 2,524288", 0, 1u << RG_F64, EQUAL },
+    { "sum-512k-inputs", "", "2,524288 3,524288 3", 0, TWO, EQUAL },
+    { "sum-512k-inputs-above", "", "2,524288 3,524288 3", 0, TWO, ABOVE },
+    { "sum-512k-inputs-in-out", "layout=in_out", "2,524288 524288,3 3", 0, TWO, EQUAL },
+    { "sum-512k-outputs", "", "2,1 524288,1 524288", 0, TWO, EQUAL },
+    { "sum-67m-rows", "", "67108864,1 1,1 1", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-67m-rows-above", "", "67108864,1 1,1 1", RG_CASE_WIDE, SINGLE, ABOVE },
+    { "sum-67m-inputs", "bias=false", "1,67108864 1,67108864", 0, TWO, EQUAL },
+    { "sum-67m-inputs-in-out", "bias=false layout=in_out", "1,67108864 67108864,1", 0, SINGLE,
+      EQUAL },
+
     { "wide-empty", "", "0,5 3,5 3", RG_CASE_ZERO | RG_CASE_WIDE },
     { "empty", "", "0,5 3,5 3", RG_CASE_ZERO },
     { "no-rows-many-outputs", "layout=in_out", "0,2,3 2,3,67 67", RG_CASE_ZERO },

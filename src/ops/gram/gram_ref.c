@@ -26,10 +26,10 @@ void rg_gram_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref_tenso
         const double *image = x->data + n * s.pixels * s.channels;
         for (int64_t f = 0; f < s.channels; f++) {
             for (int64_t c = 0; c < s.channels; c++) {
-                double sum = 0;
+                long double sum = 0; /* in double, half a million equal numbers miss 1e-12 */
                 for (int64_t p = 0; p < s.pixels; p++)
                     sum += image[p * s.channels + f] * image[p * s.channels + c];
-                *to++ = alpha * sum;
+                *to++ = alpha * (double)sum;
             }
         }
     }

@@ -15,6 +15,19 @@ static double special(int64_t i)
     return (double)(i % 5) - 1.5;
 }
 
+/* Equal numbers are the worst case of a long sum: every addition rounds the same way. */
+static double equal(int64_t i)
+{
+    (void)i;
+    return 0.7;
+}
+
+#define SINGLE 1u << RG_F32
+#define TWO    1u << RG_F32 | 1u << RG_BF16
+#define EQUAL \
+    .x_fill = { { .at = equal }, { .at = equal }, { .at = equal } }, .dy_fill = { .at = equal }
+#define ABOVE .x_fill = { { 0.5, 1.5 }, { 0.5, 1.5 }, { 0.5, 1.5 } }, .dy_fill = { 0.5, 1.5 }
+
 static const rg_case cases[] = {
     /* timed */
     { "gram-32x56x56x64", "", "32,56,56,64", RG_CASE_BENCH },
@@ -44,6 +57,14 @@ static const rg_case cases[] = {
     { "rank-8", "", "2,1,2,1,2,3,2,5" },
     { "large-dy", "alpha=0.0001", "2,3,4,19",
       .dy_fill = { 33000, 60000 } }, /* two of them: > f16 */
+    /* sums that one accumulator in f32 would miss: over pixels forward, over channels back */
+    { "sum-4k", "", "1,64,64,2", 0, TWO, EQUAL },
+    { "sum-512k", "", "1,512,1024,2", 0, TWO, EQUAL },
+    { "sum-512k-above", "", "1,512,1024,2", 0, TWO, ABOVE },
+    { "sum-512k-f64", "", "1,512,1024,2", 0, 1u << RG_F64, EQUAL },
+    { "sum-channels", "", "1,1,2,2048", 0, SINGLE, EQUAL },
+    { "sum-67m", "", "1,8192,8192,1", 0, TWO, EQUAL },
+    { "sum-67m-above", "", "1,8192,8192,1", 0, SINGLE, ABOVE },
     { "empty", "", "0,3,4,5" },
     { "no-pixels", "", "2,0,4,5", RG_CASE_ZERO },
     { "no-channels", "", "2,3,4,0" },
