@@ -5,6 +5,7 @@
 
 #include "core/memory.h"
 #include "core/shape.h"
+#include "graph/names.h"
 #include "train/graph_drawing.h"
 
 #include <math.h>
@@ -28,6 +29,7 @@ typedef struct pieces {
     rg_report_timing *timings;
     double *milliseconds;
     size_t timing_room, timing_count;
+    rg_names rows; /* timings by their labels */
     rg_report_memory *memory;
     size_t memory_room;
     rg_graph_drawing drawing;
@@ -158,14 +160,14 @@ static rg_status show_layers(const rg_train_run *run, pieces *p)
 /* ---- time and memory ---- */
 
 /* The row of a label: one for each forward step, one for all updates. */
-static rg_report_timing *row_of(pieces *p, const char *label, const char *op)
+static rg_status find_row(pieces *p, const char *label, const char *op, rg_report_timing **row)
 {
-    for (size_t i = 0; i < p->timing_count; i++) {
-        if (strcmp(p->timings[i].label, label) == 0)
-            return &p->timings[i];
-    }
-    p->timings[p->timing_count] = (rg_report_timing){ .label = label, .op = op };
-    return &p->timings[p->timing_count++];
+    *row = rg_names_find(&p->rows, label);
+    if (*row != NULL)
+        return RG_OK;
+    *row = &p->timings[p->timing_count++];
+    **row = (rg_report_timing){ .label = label, .op = op };
+    return rg_names_add(&p->rows, label, *row);
 }
 
 static rg_status show_times(rg_train_run *run, pieces *p)
@@ -182,7 +184,8 @@ static rg_status show_times(rg_train_run *run, pieces *p)
         forward = info;
         if (info.gradient && info.forward >= 0)
             RG_TRY(rg_plan_step_info(plan, info.forward, &forward));
-        rg_report_timing *row = row_of(p, info.update ? "updates" : forward.label, forward.op);
+        rg_report_timing *row;
+        RG_TRY(find_row(p, info.update ? "updates" : forward.label, forward.op, &row));
         if (info.update)
             row->update += p->milliseconds[i];
         else if (info.gradient)
@@ -263,6 +266,7 @@ static void release(const rg_train_run *run, pieces *p)
     rg_release(allocator, p->layers, p->layer_room * sizeof *p->layers);
     rg_release(allocator, p->texts, p->layer_room * sizeof *p->texts);
     rg_graph_drawing_release(&p->drawing);
+    rg_names_clear(&p->rows);
     free(p->option_text);
 }
 

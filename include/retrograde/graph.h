@@ -272,8 +272,8 @@ typedef struct rg_plan_options {
                              kept with their scratch, and sources are copied to where they read
                              them (default true) */
     /** Bytes that values and states should not exceed: what is cheap to compute is dropped and
-     *  computed again for the backward pass until they fit, or nothing more can be dropped; 0
-     *  (default): no bound. */
+     *  computed again for the backward pass until they fit, or nothing more can be dropped; of
+     *  a graph with tens of thousands of nodes not all is tried. 0 (default): no bound. */
     size_t budget;
     /** Parameters of the same name and shape are those of this plan, on the same device (default
      *  NULL). Runs of both then go to one queue, and one that updates parameters on the host is

@@ -103,10 +103,12 @@ rg_status rg_plan_reload(rg_plan *plan, const char *name)
 
 /* ---- what has to be updated ---- */
 
-static int by_time(const rg_plan *plan, const rg_plan_update *a, const rg_plan_update *b)
+static int by_time(const void *a, const void *b)
 {
-    const int32_t x = plan->slots[a->gradient].made, y = plan->slots[b->gradient].made;
-    return x != y ? (x < y ? -1 : 1) : (a->parameter < b->parameter ? -1 : 1);
+    const rg_plan_update *x = a, *y = b;
+    if (x->made != y->made)
+        return x->made < y->made ? -1 : 1;
+    return x->parameter < y->parameter ? -1 : 1;
 }
 
 rg_status rg_plan_note_updates(rg_plan *plan)
@@ -123,12 +125,12 @@ rg_status rg_plan_note_updates(rg_plan *plan)
         RG_CHECK(gradient->kind == RG_VALUE_OUTPUT || gradient->kind == RG_VALUE_CONSTANT,
                  RG_UNSUPPORTED, "the gradient of '%s' is '%s', which no run makes",
                  graph->values[i]->name, gradient->name);
-        const rg_plan_update update = { (int32_t)i, gradient->id, graph->values[i]->data };
-        int32_t at = plan->updates_count++;
-        for (; at > 0 && by_time(plan, &plan->updates[at - 1], &update) > 0; at--)
-            plan->updates[at] = plan->updates[at - 1];
-        plan->updates[at] = update;
+        plan->updates[plan->updates_count++] =
+            (rg_plan_update){ (int32_t)i, gradient->id, plan->slots[gradient->id].made,
+                              graph->values[i]->data };
     }
+    if (count > 0)
+        qsort(plan->updates, (size_t)plan->updates_count, sizeof *plan->updates, by_time);
     return RG_OK;
 }
 

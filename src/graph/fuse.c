@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Fusion: steps that become part of the op before or behind them, with their gradients. */
-#include "graph/plan.h"
+#include "graph/links.h"
 
 /* ---- descriptors ---- */
 
@@ -81,20 +81,22 @@ static bool is_between(const rg_schedule *s, int32_t value)
 /* The only step that reads a value, or -1. */
 static int32_t reader_of(const rg_schedule *s, int32_t value)
 {
-    for (int32_t i = s->slots[value].made; s->slots[value].readers == 1 && i < s->steps_count;
-         i++) {
-        if (rg_step_reads(&s->steps[i], value))
-            return i;
+    int32_t at = -1, next;
+    const int32_t reader = rg_links_reader(s->links, value, &at);
+    while ((next = rg_links_reader(s->links, value, &at)) >= 0) {
+        if (next != reader)
+            return -1;
     }
-    return -1;
+    return reader;
 }
 
 /* Whether only step `at`, its gradients and those of `other` read a value. */
 static bool is_read_by(const rg_schedule *s, int32_t value, int32_t at, int32_t other)
 {
-    for (int32_t i = 0; i < s->steps_count; i++) {
-        const int32_t of = s->steps[i].forward;
-        if (i != at && of != at && (of != other || other < 0) && rg_step_reads(&s->steps[i], value))
+    int32_t link = -1, reader;
+    while ((reader = rg_links_reader(s->links, value, &link)) >= 0) {
+        const int32_t of = s->steps[reader].forward;
+        if (reader != at && of != at && (of != other || other < 0))
             return false;
     }
     return true;
@@ -106,22 +108,20 @@ static bool is_read_by(const rg_schedule *s, int32_t value, int32_t at, int32_t 
 static bool gradients_pair(const rg_schedule *s, int32_t before, int32_t behind, int32_t k,
                            bool lone)
 {
-    for (int32_t i = 0; i < s->steps_count; i++) {
-        const rg_step *step = &s->steps[i];
-        if (step->forward == behind) {
-            const int32_t between = step->out[k];
-            if (between < 0 && lone)
-                continue;
-            const int32_t reader = is_between(s, between) ? reader_of(s, between) : -1;
-            if (reader < 0 || s->steps[reader].forward != before ||
-                s->steps[reader].in[0] != between)
-                return false;
-        } else if (step->forward == before) {
-            const int32_t made = step->in[0] >= 0 ? s->slots[step->in[0]].made : -1;
-            if (made < 0 || s->steps[made].forward != behind ||
-                s->steps[made].out[k] != step->in[0])
-                return false;
-        }
+    int32_t i, at = -1;
+    while ((i = rg_links_gradient(s->links, behind, &at)) >= 0) {
+        const int32_t between = s->steps[i].out[k];
+        if (between < 0 && lone)
+            continue;
+        const int32_t reader = is_between(s, between) ? reader_of(s, between) : -1;
+        if (reader < 0 || s->steps[reader].forward != before || s->steps[reader].in[0] != between)
+            return false;
+    }
+    at = -1;
+    while ((i = rg_links_gradient(s->links, before, &at)) >= 0) {
+        const int32_t dy = s->steps[i].in[0], made = dy >= 0 ? s->slots[dy].made : -1;
+        if (made < 0 || s->steps[made].forward != behind || s->steps[made].out[k] != dy)
+            return false;
     }
     return true;
 }
@@ -129,21 +129,31 @@ static bool gradients_pair(const rg_schedule *s, int32_t before, int32_t behind,
 /* Whether gradients of `at` may read what `desc` wants, where the gradients before them stand. */
 static bool gradients_may_read(const rg_schedule *s, int32_t at, const any_desc *desc)
 {
-    for (int32_t i = 0; i < s->steps_count; i++) {
-        if (s->steps[i].forward == at && !may_read(s, i, &s->steps[i], desc))
+    int32_t i, link = -1;
+    while ((i = rg_links_gradient(s->links, at, &link)) >= 0) {
+        if (!may_read(s, i, &s->steps[i], desc))
             return false;
     }
     return true;
 }
 
-/* Step `from` takes the place of the earlier step `to`. */
-static void move_into(rg_schedule *s, int32_t from, int32_t to)
+/* A step that has changed reads and makes other values. */
+static rg_status note_change(rg_schedule *s, int32_t at)
 {
-    if (s->steps[to].own_kernel)
-        rg_kernel_destroy(s->steps[to].kernel);
-    s->steps[to] = s->steps[from];
+    rg_schedule_note_outputs(s, at);
+    return rg_links_add_reads(s->links, at);
+}
+
+/* Step `from` takes the place of the earlier step `to`. */
+static rg_status move_into(rg_schedule *s, int32_t from, int32_t to)
+{
+    const rg_step moved = s->steps[from];
     s->steps[from].own_kernel = false;
-    rg_schedule_remove(s, from);
+    rg_schedule_drop(s, from);
+    rg_schedule_drop(s, to);
+    s->steps[to] = moved;
+    RG_TRY(note_change(s, to));
+    return rg_links_add_gradient(s->links, to);
 }
 
 /* ---- neurons and biases, into the op before them ---- */
@@ -160,9 +170,8 @@ static rg_status absorb(rg_schedule *s, int32_t before, int32_t behind, int32_t 
     if (bias >= 0)
         step->in[step->inputs++] = bias;
     const int32_t inputs = step->inputs;
-    for (int32_t i = 0; i < s->steps_count; i++) {
-        if (s->steps[i].forward != behind)
-            continue;
+    RG_TRY(note_change(s, before));
+    for (int32_t i, link = -1; (i = rg_links_gradient(s->links, behind, &link)) >= 0;) {
         const int32_t at = reader_of(s, s->steps[i].out[k]);
         rg_step *gradient = &s->steps[at];
         RG_TRY(set_desc(s, gradient, desc));
@@ -173,11 +182,9 @@ static rg_status absorb(rg_schedule *s, int32_t before, int32_t behind, int32_t 
             gradient->out[inputs - 1] = s->steps[i].out[1 - k];
         }
         set_reads(s, gradient);
-        move_into(s, at, i);
-        rg_schedule_times(s);
+        RG_TRY(move_into(s, at, i));
     }
-    rg_schedule_remove(s, behind);
-    rg_schedule_times(s);
+    rg_schedule_drop(s, behind);
     return RG_OK;
 }
 
@@ -190,7 +197,7 @@ static int32_t maker_of(const rg_schedule *s, int32_t value)
     return step != NULL && !step->gradient && !step->shown && step->out[0] == value ? made : -1;
 }
 
-static rg_status fuse_neuron(rg_schedule *s, int32_t at, bool *fused)
+static rg_status fuse_neuron(rg_schedule *s, int32_t at)
 {
     const rg_step *step = &s->steps[at];
     if (step->gradient || step->op->join_before == NULL || s->slots[step->out[0]].parameter >= 0)
@@ -204,7 +211,6 @@ static rg_status fuse_neuron(rg_schedule *s, int32_t at, bool *fused)
     if (!step->op->join_before(step->kernel->desc, op, desc.bytes) || !takes_desc(s, op, &desc) ||
         !gradients_may_read(s, before, &desc))
         return RG_OK;
-    *fused = true;
     return absorb(s, before, at, 0, -1, &desc);
 }
 
@@ -216,7 +222,7 @@ static bool is_bias(const rg_schedule *s, int32_t b, int32_t y, int32_t sum)
            rg_shape_same_dims(to, &s->descs[sum]);
 }
 
-static rg_status fuse_bias(rg_schedule *s, int32_t at, bool *fused)
+static rg_status fuse_bias(rg_schedule *s, int32_t at)
 {
     const rg_step *step = &s->steps[at];
     for (int32_t k = 0; k < 2 && rg_step_is_sum(step); k++) {
@@ -231,7 +237,6 @@ static rg_status fuse_bias(rg_schedule *s, int32_t at, bool *fused)
         if (op->take_bias == NULL || !op->take_bias(desc.bytes) || !takes_desc(s, op, &desc) ||
             rg_op_inputs(op, desc.bytes) != s->steps[before].inputs + 1)
             continue;
-        *fused = true;
         return absorb(s, before, at, k, b, &desc);
     }
     return RG_OK;
@@ -239,7 +244,7 @@ static rg_status fuse_bias(rg_schedule *s, int32_t at, bool *fused)
 
 /* A neuron that stays alone reads y in its gradient where that tells the slope, so that x need not
  * be kept: y can take its place. */
-static rg_status read_from_y(rg_schedule *s, int32_t at, bool *fused)
+static rg_status read_from_y(rg_schedule *s, int32_t at)
 {
     const rg_step *step = &s->steps[at];
     if (step->gradient || step->op->gradient_of_y == NULL || !step->keeps)
@@ -247,22 +252,18 @@ static rg_status read_from_y(rg_schedule *s, int32_t at, bool *fused)
     any_desc desc = desc_of(step);
     if (!step->op->gradient_of_y(desc.bytes))
         return RG_OK;
-    for (int32_t i = at + 1; i < s->steps_count; i++) { /* another gradient keeps x all the same */
-        if (s->steps[i].forward != at && s->steps[i].gradient &&
-            rg_step_reads(&s->steps[i], step->in[0]))
-            return RG_OK;
+    for (int32_t i, link = -1; (i = rg_links_reader(s->links, step->in[0], &link)) >= 0;) {
+        if (i > at && s->steps[i].forward != at && s->steps[i].gradient)
+            return RG_OK; /* another gradient keeps x all the same */
     }
     if (!takes_desc(s, step->op, &desc))
         return RG_OK;
-    for (int32_t i = at; i < s->steps_count; i++) {
-        if (i != at && s->steps[i].forward != at)
-            continue;
+    RG_TRY(set_desc(s, &s->steps[at], &desc));
+    for (int32_t i, link = -1; (i = rg_links_gradient(s->links, at, &link)) >= 0;) {
         RG_TRY(set_desc(s, &s->steps[i], &desc));
-        if (i != at)
-            set_reads(s, &s->steps[i]);
+        set_reads(s, &s->steps[i]);
+        RG_TRY(note_change(s, i));
     }
-    rg_schedule_times(s);
-    (void)fused;
     return RG_OK;
 }
 
@@ -273,35 +274,32 @@ static rg_status absorb_softmax(rg_schedule *s, int32_t softmax, int32_t loss, c
     const int32_t x = s->steps[softmax].in[0];
     RG_TRY(set_desc(s, &s->steps[loss], desc));
     s->steps[loss].in[0] = x;
-    for (int32_t i = 0; i < s->steps_count; i++) {
+    for (int32_t i, link = -1; (i = rg_links_gradient(s->links, loss, &link)) >= 0;) {
         rg_step *gradient = &s->steps[i];
-        if (gradient->forward != loss)
-            continue;
         RG_TRY(set_desc(s, gradient, desc));
         const int32_t at = gradient->out[0] >= 0 ? reader_of(s, gradient->out[0]) : -1;
         gradient->source[0] = x;
         set_reads(s, gradient);
-        if (at < 0)
-            continue;
-        gradient->out[0] = s->steps[at].out[0];
-        rg_schedule_remove(s, at);
-        rg_schedule_times(s);
+        if (at >= 0) {
+            gradient->out[0] = s->steps[at].out[0];
+            rg_schedule_drop(s, at);
+        }
+        RG_TRY(note_change(s, i));
     }
-    rg_schedule_remove(s, softmax);
-    rg_schedule_times(s);
-    return RG_OK;
+    rg_schedule_drop(s, softmax);
+    return note_change(s, loss);
 }
 
 /* Whether the loss and all its gradients still see the value that softmax reads. */
 static bool lasts(const rg_schedule *s, int32_t value, int32_t loss)
 {
     int32_t last = loss;
-    for (int32_t i = loss; i < s->steps_count; i++)
-        last = s->steps[i].forward == loss ? i : last;
+    for (int32_t i, link = -1; (i = rg_links_gradient(s->links, loss, &link)) >= 0;)
+        last = i > last ? i : last;
     return !rg_schedule_overwrites(s, value, last);
 }
 
-static rg_status fuse_softmax(rg_schedule *s, int32_t at, bool *fused)
+static rg_status fuse_softmax(rg_schedule *s, int32_t at)
 {
     const rg_step *step = &s->steps[at];
     const int32_t y = step->in[0];
@@ -319,7 +317,6 @@ static rg_status fuse_softmax(rg_schedule *s, int32_t at, bool *fused)
     if (!is_read_by(s, y, at, before) || !gradients_pair(s, before, at, 0, true) ||
         !takes_desc(s, step->op, &desc) || !lasts(s, s->steps[before].in[0], at))
         return RG_OK;
-    *fused = true;
     return absorb_softmax(s, before, at, &desc);
 }
 
@@ -337,7 +334,7 @@ static bool starts(const rg_schedule *s, const rg_step *step)
            (dy == NULL || (dy->kind == RG_VALUE_CONSTANT && dy->number == 1));
 }
 
-static rg_status fuse_loss(rg_schedule *s, int32_t at, bool *fused)
+static rg_status fuse_loss(rg_schedule *s, int32_t at)
 {
     const rg_step *step = &s->steps[at];
     if (step->gradient || step->op->with_gradient == NULL)
@@ -346,9 +343,7 @@ static rg_status fuse_loss(rg_schedule *s, int32_t at, bool *fused)
     if (!step->op->with_gradient(desc.bytes))
         return RG_OK;
     int32_t gradient = -1;
-    for (int32_t i = 0; i < s->steps_count; i++) {
-        if (s->steps[i].forward != at)
-            continue;
+    for (int32_t i, link = -1; (i = rg_links_gradient(s->links, at, &link)) >= 0;) {
         if (gradient >= 0 || !starts(s, &s->steps[i])) /* others would need the kernel as it is */
             return RG_OK;
         gradient = i;
@@ -356,43 +351,51 @@ static rg_status fuse_loss(rg_schedule *s, int32_t at, bool *fused)
     if (gradient < 0 || !takes_desc(s, step->op, &desc))
         return RG_OK;
     RG_TRY(set_desc(s, &s->steps[at], &desc));
-    s->steps[at].out[s->steps[at].outputs++] = s->steps[gradient].out[0];
-    rg_schedule_remove(s, gradient);
-    rg_schedule_times(s);
-    *fused = true;
+    const int32_t dx = s->steps[gradient].out[0];
+    rg_schedule_drop(s, gradient);
+    s->steps[at].out[s->steps[at].outputs++] = dx;
+    rg_schedule_note_outputs(s, at);
     return RG_OK;
 }
 
 /* ---- all of it ---- */
 
-/* Tries every step; where one has become part of another, the next has moved to its place. */
-typedef rg_status fuse_step(rg_schedule *s, int32_t at, bool *fused);
+typedef rg_status fuse_step(rg_schedule *s, int32_t at);
 static rg_status each_step(rg_schedule *s, bool wanted, fuse_step *fuse)
 {
     for (int32_t i = 0; i < s->steps_count && wanted; i++) {
-        bool fused = false;
-        if (s->steps[i].shown) /* its state has to be that of the node */
+        if (s->steps[i].gone || s->steps[i].shown) /* its state has to be that of the node */
             continue;
-        RG_TRY(fuse(s, i, &fused));
-        i -= fused;
+        RG_TRY(fuse(s, i));
     }
     return RG_OK;
 }
 
-rg_status rg_schedule_fuse(rg_schedule *s)
+static rg_status fuse_all(rg_schedule *s)
 {
     const rg_plan_options *options = &s->plan->options;
     RG_TRY(each_step(s, options->fuse_biases, fuse_bias));
     RG_TRY(each_step(s, options->fuse_neurons, fuse_neuron));
     RG_TRY(each_step(s, options->fuse_neurons, read_from_y));
     RG_TRY(each_step(s, options->fuse_softmax, fuse_softmax));
-    RG_TRY(each_step(s, options->fuse_losses, fuse_loss));
+    return each_step(s, options->fuse_losses, fuse_loss);
+}
+
+rg_status rg_schedule_fuse(rg_schedule *s)
+{
+    rg_links links;
+    RG_TRY(rg_links_create(s, &links));
+    s->links = &links;
+    const rg_status status = fuse_all(s);
+    s->links = NULL;
+    rg_links_destroy(&links);
+    RG_TRY(status);
+    RG_TRY(rg_schedule_compact(s));
     for (int32_t i = 0; i < s->steps_count; i++)
         s->steps[i].keeps = s->steps[i].shown;
     for (int32_t i = 0; i < s->steps_count; i++) {
         if (s->steps[i].forward >= 0)
             s->steps[s->steps[i].forward].keeps = true;
     }
-    rg_schedule_times(s);
     return RG_OK;
 }

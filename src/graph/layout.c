@@ -306,8 +306,7 @@ static rg_status record(rg_plan *plan, rg_layout_plan *layout, const rg_claims *
     layout->launches = count_launches(layout->recorded->part);
     if (rg_plan_may_replay(plan)) /* a replay has memory of its own */
         return RG_OK;
-    const rg_stand_ins stand_ins = { layout->stand_ins, layout->stand_ins, plan->sources_count, 0,
-                                     0 };
+    const rg_stand_ins stand_ins = { layout->stand_ins, layout->stand_ins, plan->sources_count };
     return rg_commands_keep_heap(layout->recorded, &stand_ins);
 }
 
@@ -346,6 +345,7 @@ static rg_status fill_layout(rg_plan *plan, rg_layout_plan *layout, rg_claims *c
     RG_TRY(rg_storage_create(plan->device, layout->bytes, &layout->storage));
     RG_TRY(make_values(plan, layout, c));
     RG_TRY(make_states(layout, c));
+    RG_TRY(rg_layout_list_memory(layout));
     return record(plan, layout, c);
 }
 
@@ -392,6 +392,7 @@ void rg_layout_destroy(rg_plan *plan, rg_layout_plan *layout)
     rg_release(allocator, layout->tensors, values * sizeof *layout->tensors);
     rg_release(allocator, layout->states, steps * sizeof *layout->states);
     rg_release(allocator, layout->ends, steps * sizeof *layout->ends);
+    rg_release(allocator, layout->memory, layout->memory_capacity * sizeof *layout->memory);
     rg_schedule_destroy(&layout->schedule);
     rg_release(allocator, layout, sizeof *layout);
 }

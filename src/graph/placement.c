@@ -60,11 +60,11 @@ static bool meet(const rg_claim *a, const rg_claim *b)
 }
 
 /* The lowest gap between the claims `placed`, in the order of offsets, that meet `claim`. */
-static size_t lowest(const rg_claim *claim, rg_claim *const placed[], int32_t count, bool reuse)
+static size_t lowest(const rg_claim *claim, rg_claim *const placed[], int32_t count)
 {
     size_t at = 0;
     for (int32_t i = 0; i < count; i++) {
-        if (reuse && !meet(claim, placed[i]))
+        if (!meet(claim, placed[i]))
             continue;
         if (at + claim->bytes <= placed[i]->offset)
             break;
@@ -75,13 +75,12 @@ static size_t lowest(const rg_claim *claim, rg_claim *const placed[], int32_t co
 }
 
 /* Places all claims in the order `order`; returns the size, and the claim that reaches it. */
-static size_t place_all(rg_claim *const order[], rg_claim *placed[], int32_t count, bool reuse,
-                        int32_t *top)
+static size_t place_all(rg_claim *const order[], rg_claim *placed[], int32_t count, int32_t *top)
 {
     size_t size = 0;
     *top = 0;
     for (int32_t i = 0; i < count; i++) {
-        order[i]->offset = lowest(order[i], placed, i, reuse);
+        order[i]->offset = lowest(order[i], placed, i);
         const size_t end = order[i]->offset + order[i]->bytes;
         if (end > size) {
             size = end;
@@ -103,7 +102,7 @@ static size_t search(rg_claim *order[], rg_claim *placed[], int32_t count, size_
     size_t best = SIZE_MAX;
     for (int32_t i = 0; i < TRIES && best > bound; i++) {
         int32_t top;
-        const size_t size = place_all(order, placed, count, true, &top);
+        const size_t size = place_all(order, placed, count, &top);
         if (size < best) {
             best = size;
             for (int32_t k = 0; k < count; k++)
@@ -118,28 +117,43 @@ static size_t search(rg_claim *order[], rg_claim *placed[], int32_t count, size_
     return count > 0 ? best : 0;
 }
 
+/* Each claim behind the one before, the large ones first. */
+static size_t place_apart(rg_claim *const order[], int32_t count)
+{
+    size_t size = 0;
+    for (int32_t i = 0; i < count; i++) {
+        order[i]->offset = order[i]->bytes > 0 ? size : 0;
+        size += order[i]->bytes;
+    }
+    return size;
+}
+
+static rg_status place(rg_claim claims[], int32_t count, int32_t steps, bool reuse, size_t *size)
+{
+    enum { MOST_SEARCHED = 4096 }; /* a search takes time with the square of the claims */
+    rg_claim **order = NULL;
+    size_t bound = 0;
+    int32_t at;
+    if (reuse && count > MOST_SEARCHED)
+        return rg_claims_sweep(claims, count, size);
+    RG_TRY(rg_room(2 * (size_t)count, sizeof *order, &order));
+    for (int32_t i = 0; i < count; i++)
+        order[i] = &claims[i];
+    qsort(order, (size_t)count, sizeof order[0], by_size);
+    const rg_status status = rg_claims_bound(claims, count, steps, &bound, &at);
+    if (status == RG_OK)
+        *size = reuse ? search(order, order + count, count, bound) : place_apart(order, count);
+    rg_release(&rg_default_allocator, order, 2 * (size_t)count * sizeof *order);
+    return status;
+}
+
 rg_status rg_claims_place(rg_claim claims[], int32_t count, bool reuse, size_t *size)
 {
-    void *memory;
+    int32_t steps = 0;
     *size = 0;
-    if (count == 0)
-        return RG_OK;
-    RG_TRY(
-        rg_allocate_zero(&rg_default_allocator, 2 * (size_t)count * sizeof(rg_claim *), &memory));
-    rg_claim **order = memory, **placed = order + count;
-    int32_t steps = 0, at;
     for (int32_t i = 0; i < count; i++) {
         claims[i].bytes = rounded(claims[i].bytes);
         steps = claims[i].last > steps ? claims[i].last : steps;
-        order[i] = &claims[i];
     }
-    qsort(order, (size_t)count, sizeof order[0], by_size);
-    size_t bound = 0;
-    const rg_status status = rg_claims_bound(claims, count, steps, &bound, &at);
-    if (status == RG_OK && !reuse)
-        *size = place_all(order, placed, count, false, &at);
-    else if (status == RG_OK)
-        *size = search(order, placed, count, bound);
-    rg_release(&rg_default_allocator, memory, 2 * (size_t)count * sizeof(rg_claim *));
-    return status;
+    return count > 0 ? place(claims, count, steps, reuse, size) : RG_OK;
 }

@@ -263,14 +263,12 @@ static rg_status check_assignment(const rg_plan *plan, const rg_step *step, int3
 static rg_tensor *shared_parameter(const rg_plan *plan, const rg_slot *slot)
 {
     const rg_plan *from = plan->options.share;
-    for (int32_t v = 0; from != NULL && from->device == plan->device && v < from->slots_count;
-         v++) {
-        rg_tensor *tensor = from->parameters[v];
-        if (tensor != NULL && strcmp(from->slots[v].name, slot->name) == 0 &&
-            tensor->desc.dtype == slot->desc.dtype && rg_shape_same(&tensor->desc, &slot->desc))
-            return tensor;
-    }
-    return NULL;
+    if (from == NULL || from->device != plan->device)
+        return NULL;
+    rg_tensor *tensor = rg_plan_find_parameter(from, slot->name);
+    const bool fits = tensor != NULL && tensor->desc.dtype == slot->desc.dtype &&
+                      rg_shape_same(&tensor->desc, &slot->desc);
+    return fits ? tensor : NULL;
 }
 
 static rg_status make_parameters(rg_plan *plan)
@@ -279,6 +277,7 @@ static rg_status make_parameters(rg_plan *plan)
         const rg_slot *slot = &plan->slots[v];
         if (slot->kind != RG_VALUE_PARAMETER || !slot->live)
             continue;
+        plan->listed[plan->listed_count++] = v;
         plan->parameters[v] = shared_parameter(plan, slot);
         if (plan->parameters[v] != NULL) {
             plan->parameters[v]->refs++;
@@ -326,6 +325,7 @@ static rg_status fill_plan(rg_plan *plan, draft *d)
     RG_TRY(rg_room(values, sizeof *plan->slots, &plan->slots));
     RG_TRY(rg_room(values, sizeof *plan->sources, &plan->sources));
     RG_TRY(rg_room(values, sizeof *plan->parameters, &plan->parameters));
+    RG_TRY(rg_room(values, sizeof *plan->listed, &plan->listed));
     plan->slots_count = (int32_t)values;
     plan->nodes = nodes;
     plan->results_room = graph->results_count;
@@ -419,6 +419,7 @@ static void free_arrays(rg_plan *plan)
     rg_release(allocator, plan->sources, values * sizeof *plan->sources);
     free_room(plan);
     rg_release(allocator, plan->parameters, values * sizeof *plan->parameters);
+    rg_release(allocator, plan->listed, values * sizeof *plan->listed);
     rg_release(allocator, plan->steps, plan->nodes * sizeof *plan->steps);
     rg_release(allocator, plan->results, plan->results_room * sizeof *plan->results);
     rg_release(allocator, plan->result_names, plan->results_room * sizeof *plan->result_names);

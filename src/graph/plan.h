@@ -21,6 +21,7 @@ typedef struct rg_step {
     int32_t source[RG_MAX_INPUTS];                 /* of a gradient: x, for their shapes */
     int32_t x[RG_MAX_INPUTS], y[RG_MAX_OUTPUTS];   /* what it is handed of them */
     bool keeps;                                    /* a forward step whose state a gradient wants */
+    bool gone;                   /* part of another step now: rg_schedule_compact() takes it away */
     bool shown;                  /* its state is asked for: it stays, and is that of the node */
     uint64_t add;                /* of a gradient: bit i: out[i] is base[i] with dx added into it */
     int32_t base[RG_MAX_INPUTS]; /* else -1 */
@@ -37,6 +38,7 @@ typedef struct rg_slot {
     int32_t parameter;  /* a value that is this parameter, or is assigned to it; else -1 */
     int32_t made, last; /* steps that write it and that read it last; made -1: before all */
     int32_t readers;    /* steps that read it */
+    int32_t written;    /* of a parameter: the first step that writes it; INT32_MAX: none */
     int32_t view;       /* the value whose storage it has, in another shape; else -1 */
     bool live, result;
     rg_tensor_desc desc; /* of a parameter */
@@ -52,7 +54,16 @@ typedef struct rg_schedule {
     int32_t slots_count;
     rg_tensor_desc *descs;         /* by value */
     size_t steps_room, slots_room; /* how many there is room for */
+    struct rg_links *links;        /* while a pass joins steps; else NULL */
 } rg_schedule;
+
+/* Something that has a place in the storage of a layout: output or tensor of a state of a step. */
+typedef struct rg_memory_place {
+    int32_t value; /* -1: a state */
+    int32_t step;  /* that makes it; -1: a constant */
+    int32_t index; /* among its outputs, or among the tensors of its state */
+    int32_t last;  /* of a state: the last step that reads it */
+} rg_memory_place;
 
 /* Storage and tensors for one set of source shapes. */
 typedef struct rg_layout_plan {
@@ -67,17 +78,20 @@ typedef struct rg_layout_plan {
     size_t scratch;      /* of kernels */
     int64_t launches;
     rg_commands *recorded;
-    size_t *ends;           /* by step: where its entries end */
-    rg_tensor **stand_ins;  /* by source */
-    rg_tensor **copies;     /* by source: where a replay reads it; NULL where none was needed */
-    rg_replay *replay;      /* all that is recorded; NULL: it is recorded anew for each run */
-    int32_t runs, failures; /* encoded, up to the replay; attempts to make it */
+    size_t *ends;            /* by step: where its entries end */
+    rg_tensor **stand_ins;   /* by source */
+    rg_tensor **copies;      /* by source: where a replay reads it; NULL where none was needed */
+    rg_replay *replay;       /* all that is recorded; NULL: it is recorded anew for each run */
+    int32_t runs, failures;  /* encoded, up to the replay; attempts to make it */
+    rg_memory_place *memory; /* all that has a place in the storage */
+    size_t memory_capacity, memory_count;
     void *poison; /* bytes that overwrite what is no longer read, kept by `recorded`; or NULL */
 } rg_layout_plan;
 
 /* A parameter that its data source changes after each run. */
 typedef struct rg_plan_update {
     int32_t parameter, gradient; /* values */
+    int32_t made;                /* the step that makes the gradient */
     rg_data_source data;
 } rg_plan_update;
 
@@ -107,6 +121,8 @@ struct rg_plan {
     int32_t results_count;
     size_t nodes, results_room; /* how many there is room for in steps, in results */
     rg_tensor **parameters;     /* by value */
+    int32_t *listed;            /* values that are parameters of the plan, in order */
+    int32_t listed_count;
     rg_layout_plan *layouts, *current;
     int32_t *state_steps; /* of the graph's states: their steps */
     rg_plan_update *updates;
@@ -119,6 +135,11 @@ struct rg_plan {
 
 /* Which values a plan of the graph needs, by id. */
 rg_status rg_graph_live(const rg_graph *graph, bool live[]);
+
+/* ---- plan_ask.c ---- */
+
+/* The parameter of this name, or NULL. */
+rg_tensor *rg_plan_find_parameter(const rg_plan *plan, const char *name);
 
 /* ---- placement.c ---- */
 
@@ -133,6 +154,10 @@ typedef struct rg_claim {
  */
 rg_status rg_claims_place(rg_claim claims[], int32_t count, bool reuse, size_t *size);
 
+/* The same for very many claims, in time that grows with n log n and with a little more storage:
+ * `bytes` are multiples of the alignment. */
+rg_status rg_claims_sweep(rg_claim claims[], int32_t count, size_t *size);
+
 /* The largest sum of claims that are alive at one step, of `steps`: a lower bound of that size; and
  * the first such step. */
 rg_status rg_claims_bound(const rg_claim claims[], int32_t count, int32_t steps, size_t *size,
@@ -144,7 +169,12 @@ rg_status rg_schedule_create(const rg_plan *plan, rg_schedule *schedule);
 void rg_schedule_destroy(rg_schedule *schedule);
 /* When values are made and read last, and by how many steps. */
 void rg_schedule_times(rg_schedule *schedule);
-void rg_schedule_remove(rg_schedule *schedule, int32_t step);
+/* Marks a step as gone: the others keep their places until rg_schedule_compact(). */
+void rg_schedule_drop(rg_schedule *schedule, int32_t step);
+/* Notes who makes the outputs of a step that has changed. */
+void rg_schedule_note_outputs(rg_schedule *schedule, int32_t step);
+/* Takes away the steps that are gone, and finds the times of the others. */
+rg_status rg_schedule_compact(rg_schedule *schedule);
 /* The value whose storage a value has. */
 static inline int32_t rg_schedule_root(const rg_schedule *schedule, int32_t value)
 {
@@ -216,6 +246,8 @@ rg_status rg_layout_fill(rg_tensor *tensor, double number);
 
 /* ---- show.c ---- */
 
+/* Lists what has a place in the storage of a layout, values and then states. */
+rg_status rg_layout_list_memory(rg_layout_plan *layout);
 /* Notes which steps leave the states that the graph asks for; `place`: steps by node. */
 rg_status rg_plan_note_states(rg_plan *plan, const int32_t place[]);
 

@@ -34,19 +34,19 @@ bool rg_plan_replays(const rg_plan *plan)
 
 int32_t rg_plan_parameters(const rg_plan *plan)
 {
-    int32_t count = 0;
-    for (int32_t v = 0; plan != NULL && v < plan->slots_count; v++)
-        count += plan->parameters[v] != NULL;
-    return count;
+    return plan != NULL ? plan->listed_count : 0;
 }
 
 const char *rg_plan_parameter_name(const rg_plan *plan, int32_t index)
 {
-    for (int32_t v = 0; plan != NULL && v < plan->slots_count; v++) {
-        if (plan->parameters[v] != NULL && index-- == 0)
-            return plan->slots[v].name;
-    }
-    return NULL;
+    return index >= 0 && index < rg_plan_parameters(plan) ? plan->slots[plan->listed[index]].name
+                                                          : NULL;
+}
+
+rg_tensor *rg_plan_find_parameter(const rg_plan *plan, const char *name)
+{
+    const rg_value *value = rg_graph_find_value(plan->graph, name);
+    return value != NULL ? plan->parameters[value->id] : NULL;
 }
 
 rg_status rg_plan_parameter(rg_plan *plan, const char *name, rg_tensor **tensor)
@@ -55,13 +55,9 @@ rg_status rg_plan_parameter(rg_plan *plan, const char *name, rg_tensor **tensor)
     *tensor = NULL;
     RG_CHECK_NOT_NULL(plan);
     RG_CHECK_NOT_NULL(name);
-    for (int32_t v = 0; v < plan->slots_count; v++) {
-        if (plan->parameters[v] != NULL && strcmp(plan->slots[v].name, name) == 0) {
-            *tensor = plan->parameters[v];
-            return RG_OK;
-        }
-    }
-    return rg_fail(RG_INVALID_ARGUMENT, "the plan has no parameter '%s'", name);
+    *tensor = rg_plan_find_parameter(plan, name);
+    RG_CHECK(*tensor != NULL, RG_INVALID_ARGUMENT, "the plan has no parameter '%s'", name);
+    return RG_OK;
 }
 
 rg_status rg_plan_result(rg_plan *plan, const char *name, rg_tensor **tensor)
@@ -72,14 +68,11 @@ rg_status rg_plan_result(rg_plan *plan, const char *name, rg_tensor **tensor)
     RG_CHECK_NOT_NULL(name);
     RG_CHECK(plan->current != NULL, RG_INVALID_STATE,
              "rg_plan_result: nothing was prepared or encoded yet");
-    for (int32_t i = 0; i < plan->results_count; i++) {
-        if (strcmp(plan->result_names[i], name) == 0) {
-            *tensor = plan->current->tensors[plan->results[i]];
-            RG_CHECK(*tensor != NULL, RG_UNSUPPORTED, "the result '%s' is a source itself", name);
-            return RG_OK;
-        }
-    }
-    return rg_fail(RG_INVALID_ARGUMENT, "the plan has no result '%s'", name);
+    const rg_value *value = rg_names_find(&plan->graph->results_by_name, name);
+    RG_CHECK(value != NULL, RG_INVALID_ARGUMENT, "the plan has no result '%s'", name);
+    *tensor = plan->current->tensors[value->id];
+    RG_CHECK(*tensor != NULL, RG_UNSUPPORTED, "the result '%s' is a source itself", name);
+    return RG_OK;
 }
 
 size_t rg_plan_bytes(const rg_plan *plan)

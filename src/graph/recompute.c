@@ -6,7 +6,10 @@
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
-enum { MAX_CHAIN = 8 }; /* steps that run again for one value */
+enum {
+    MAX_CHAIN = 8,      /* steps that run again for one value */
+    MOST_WORK = 1 << 23 /* steps that all attempts together look at: each looks at all */
+};
 
 /* Steps that make a value again, in the order of the schedule. */
 typedef struct chain {
@@ -164,10 +167,11 @@ static void insert(rg_schedule *s, int32_t at, const rg_step *step)
 }
 
 /* Runs the steps of a chain again before step `at`; what stands from there on reads their
- * results. */
-static rg_status run_again(rg_schedule *s, const chain *c, int32_t at)
+ * results. `inserted` counts the new steps. */
+static rg_status run_again(rg_schedule *s, const chain *c, int32_t at, int32_t *inserted)
 {
     int32_t old[MAX_CHAIN], made[MAX_CHAIN];
+    *inserted = 0;
     for (int32_t i = 0; i < c->count; i++, at++) {
         rg_step step;
         RG_TRY(make_again(s, &s->steps[c->steps[i]], &step));
@@ -179,6 +183,7 @@ static rg_status run_again(rg_schedule *s, const chain *c, int32_t at)
         for (int32_t k = 0; k < i; k++)
             replace(&step, old[k], made[k]);
         insert(s, at, &step);
+        ++*inserted;
     }
     for (int32_t k = at; k < s->steps_count; k++)
         replace(&s->steps[k], old[c->count - 1], made[c->count - 1]);
@@ -201,13 +206,11 @@ static void save(const rg_schedule *s, saved *to)
     to->slots_count = s->slots_count;
 }
 
-static void restore(rg_schedule *s, const saved *from)
+/* `count` steps from `at` on are new. */
+static void restore(rg_schedule *s, const saved *from, int32_t at, int32_t count)
 {
-    for (int32_t i = 0; i < s->steps_count; i++) { /* kernels of steps that are no more */
-        bool was = !s->steps[i].own_kernel;
-        for (int32_t k = 0; k < from->steps_count && !was; k++)
-            was = from->steps[k].kernel == s->steps[i].kernel;
-        if (!was)
+    for (int32_t i = at; i < at + count; i++) {
+        if (s->steps[i].own_kernel)
             rg_kernel_destroy(s->steps[i].kernel);
     }
     memcpy(s->steps, from->steps, (size_t)from->steps_count * sizeof *s->steps);
@@ -243,20 +246,23 @@ static rg_status drop_one(rg_schedule *s, const rg_claims *c, int32_t at, size_t
     if (*done)
         return RG_OK;
     size_t old, new, least;
+    int32_t inserted;
     find->tried[v] = true;
     RG_TRY(measure(s, &least, &where, at, &old));
     save(s, before);
-    rg_status status = run_again(s, &again, reader);
+    rg_status status = run_again(s, &again, reader, &inserted);
     if (status == RG_OK)
         status = measure(s, &least, &where, at, &new);
     if (status != RG_OK || least > peak || new >= old)
-        restore(s, before); /* its storage serves others all the same, or other steps need more */
+        restore(s, before, reader, inserted); /* its storage serves others all the same, or other
+                                               * steps need more */
     return status;
 }
 
 static rg_status fit(rg_schedule *s, size_t budget, search *find, saved *before)
 {
-    for (bool done = false; !done;) {
+    int64_t work = 0;
+    for (bool done = false; !done && work <= MOST_WORK; work += s->steps_count) {
         rg_claims c;
         size_t peak = 0, bytes = 0;
         int32_t at = 0;

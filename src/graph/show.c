@@ -88,78 +88,105 @@ static rg_memory_info info_of(const rg_tensor *tensor)
     };
 }
 
-static rg_memory_info value_info(const rg_plan *plan, int32_t value)
+static rg_status add_place(rg_layout_plan *layout, rg_memory_place place)
 {
-    const rg_slot *slot = slot_at(plan, value);
-    const int32_t steps = rg_plan_steps(plan);
-    rg_memory_info info = info_of(plan->current->tensors[value]);
+    RG_TRY(rg_grow(&rg_default_allocator, (void **)&layout->memory, &layout->memory_capacity,
+                   layout->memory_count, sizeof layout->memory[0]));
+    layout->memory[layout->memory_count++] = place;
+    return RG_OK;
+}
+
+/* Fills in, by value, the step and output that make it; by step, the last that reads its state. */
+static void find_makers(const rg_schedule *s, int32_t step[], int32_t output[], int32_t last[])
+{
+    for (int32_t v = 0; v < s->slots_count; v++)
+        step[v] = -1;
+    for (int32_t i = 0; i < s->steps_count; i++)
+        last[i] = i;
+    for (int32_t i = 0; i < s->steps_count; i++) {
+        for (int32_t k = s->steps[i].outputs - 1; k >= 0; k--) {
+            const int32_t v = s->steps[i].out[k];
+            if (v < 0)
+                continue;
+            step[v] = i;
+            output[v] = k;
+        }
+        if (s->steps[i].forward >= 0)
+            last[s->steps[i].forward] = i;
+    }
+}
+
+static rg_status list_places(rg_layout_plan *layout, const int32_t step[], const int32_t output[],
+                             const int32_t last[])
+{
+    const rg_schedule *s = &layout->schedule;
+    for (int32_t v = 0; v < s->slots_count; v++) {
+        const rg_tensor *tensor = layout->tensors[v];
+        if (tensor != NULL && tensor->storage == layout->storage && s->slots[v].view < 0)
+            RG_TRY(add_place(layout, (rg_memory_place){ v, step[v], output[v], 0 }));
+    }
+    for (int32_t i = 0; i < s->steps_count; i++) {
+        const rg_state *state = layout->states[i];
+        for (int32_t k = 0; state != NULL && k < state->count; k++)
+            RG_TRY(add_place(layout, (rg_memory_place){ -1, i, k, last[i] }));
+    }
+    return RG_OK;
+}
+
+rg_status rg_layout_list_memory(rg_layout_plan *layout)
+{
+    const size_t values = (size_t)layout->schedule.slots_count;
+    const size_t steps = (size_t)layout->schedule.steps_count, all = 2 * values + steps;
+    int32_t *room = NULL;
+    RG_TRY(rg_room(all, sizeof *room, &room));
+    int32_t *step = room, *output = room + values, *last = output + values;
+    find_makers(&layout->schedule, step, output, last);
+    const rg_status status = list_places(layout, step, output, last);
+    rg_release(&rg_default_allocator, room, all * sizeof *room);
+    return status;
+}
+
+static rg_memory_info value_info(const rg_plan *plan, const rg_memory_place *place)
+{
+    const rg_slot *slot = slot_at(plan, place->value);
+    rg_memory_info info = info_of(plan->current->tensors[place->value]);
     const bool stays = slot->result || slot->kind == RG_VALUE_CONSTANT;
     info.first = slot->made;
-    info.last = stays ? steps : slot->last;
-    for (int32_t s = slot->made >= 0 ? slot->made : steps; s < steps; s++) {
-        const rg_step *step = step_at(plan, s);
-        for (int32_t i = 0; i < step->outputs; i++) {
-            if (step->out[i] != value)
-                continue;
-            info.label = step->label;
-            info.output = i;
-            return info;
-        }
+    info.last = stays ? rg_plan_steps(plan) : slot->last;
+    if (place->step >= 0) {
+        info.label = step_at(plan, place->step)->label;
+        info.output = place->index;
     }
     return info;
 }
 
-static rg_memory_info state_info(const rg_plan *plan, int32_t s, int32_t tensor)
+static rg_memory_info state_info(const rg_plan *plan, const rg_memory_place *place)
 {
-    const rg_state *state = plan->current->states[s];
-    const rg_step *step = step_at(plan, s);
-    rg_memory_info info = info_of(state->tensors[tensor]);
+    const rg_state *state = plan->current->states[place->step];
+    const rg_step *step = step_at(plan, place->step);
+    rg_memory_info info = info_of(state->tensors[place->index]);
     info.label = step->label;
-    info.output = tensor;
-    info.state = state->names[tensor];
-    info.first = info.last = s;
-    for (int32_t g = s + 1; g < rg_plan_steps(plan); g++)
-        info.last = step_at(plan, g)->forward == s ? g : info.last;
-    if (step->shown)
-        info.last = rg_plan_steps(plan);
+    info.output = place->index;
+    info.state = state->names[place->index];
+    info.first = place->step;
+    info.last = step->shown ? rg_plan_steps(plan) : place->last;
     return info;
-}
-
-/* Goes over all that has a place; returns how many there are. `info`, unless NULL, gets the one
- * with this index. */
-static int32_t walk_memory(const rg_plan *plan, int32_t index, rg_memory_info *info)
-{
-    const rg_layout_plan *layout = plan->current;
-    int32_t count = 0;
-    for (int32_t v = 0; v < layout->schedule.slots_count; v++) {
-        const rg_tensor *tensor = layout->tensors[v];
-        if (tensor == NULL || tensor->storage != layout->storage || slot_at(plan, v)->view >= 0)
-            continue;
-        if (count++ == index && info != NULL)
-            *info = value_info(plan, v);
-    }
-    for (int32_t s = 0; s < rg_plan_steps(plan); s++) {
-        const rg_state *state = layout->states[s];
-        for (int32_t i = 0; state != NULL && i < state->count; i++) {
-            if (count++ == index && info != NULL)
-                *info = state_info(plan, s, i);
-        }
-    }
-    return count;
 }
 
 int32_t rg_plan_memory_count(const rg_plan *plan)
 {
-    return plan != NULL && plan->current != NULL ? walk_memory(plan, -1, NULL) : 0;
+    return plan != NULL && plan->current != NULL ? (int32_t)plan->current->memory_count : 0;
 }
 
 rg_status rg_plan_memory(const rg_plan *plan, int32_t index, rg_memory_info *info)
 {
     RG_TRY(check_layout(plan, "rg_plan_memory"));
     RG_CHECK_NOT_NULL(info);
-    const int32_t count = walk_memory(plan, index, info);
+    const int32_t count = rg_plan_memory_count(plan);
     RG_CHECK(index >= 0 && index < count, RG_INVALID_ARGUMENT, "rg_plan_memory: entry %d of %d",
              index, count);
+    const rg_memory_place *place = &plan->current->memory[index];
+    *info = place->value >= 0 ? value_info(plan, place) : state_info(plan, place);
     return RG_OK;
 }
 

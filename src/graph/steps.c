@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Schedules: the steps of one layout, and passes over them that save copies, sums and launches. */
-#include "graph/plan.h"
+#include "graph/links.h"
+
+#include <stdlib.h>
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
@@ -46,16 +48,53 @@ void rg_schedule_destroy(rg_schedule *s)
     rg_release(allocator, s->descs, s->slots_room * sizeof *s->descs);
 }
 
-void rg_schedule_remove(rg_schedule *s, int32_t step)
+void rg_schedule_drop(rg_schedule *s, int32_t at)
 {
-    drop_kernel(&s->steps[step]);
-    s->steps_count--;
-    for (int32_t i = step; i < s->steps_count; i++)
-        s->steps[i] = s->steps[i + 1];
-    for (int32_t i = 0; i < s->steps_count; i++) {
-        s->steps[i].forward -= s->steps[i].forward > step;
-        s->steps[i].begin = s->steps[i].end = i;
+    rg_step *step = &s->steps[at];
+    drop_kernel(step);
+    step->own_kernel = false;
+    step->gone = true;
+    for (int32_t i = 0; i < step->outputs; i++) {
+        if (step->out[i] >= 0 && s->slots[step->out[i]].made == at)
+            s->slots[step->out[i]].made = -1;
     }
+}
+
+void rg_schedule_note_outputs(rg_schedule *s, int32_t at)
+{
+    const rg_step *step = &s->steps[at];
+    for (int32_t i = 0; i < step->outputs; i++) {
+        if (step->out[i] < 0)
+            continue;
+        rg_slot *slot = &s->slots[step->out[i]];
+        slot->made = at;
+        if (slot->parameter >= 0 && at < s->slots[slot->parameter].written)
+            s->slots[slot->parameter].written = at;
+    }
+}
+
+rg_status rg_schedule_compact(rg_schedule *s)
+{
+    int32_t *place = NULL, count = 0; /* by step: where it stands then */
+    const size_t room = (size_t)s->steps_count;
+    RG_TRY(rg_room(room, sizeof *place, &place));
+    for (int32_t i = 0; i < s->steps_count; i++) {
+        place[i] = count;
+        if (s->steps[i].gone)
+            continue;
+        if (count < i)
+            s->steps[count] = s->steps[i];
+        s->steps[count].begin = s->steps[count].end = count;
+        count++;
+    }
+    s->steps_count = count;
+    for (int32_t i = 0; i < count; i++) {
+        if (s->steps[i].forward >= 0)
+            s->steps[i].forward = place[s->steps[i].forward];
+    }
+    rg_release(allocator, place, room * sizeof *place);
+    rg_schedule_times(s);
+    return RG_OK;
 }
 
 bool rg_step_read(const rg_step *step, int32_t index, int32_t *value)
@@ -85,13 +124,7 @@ bool rg_step_reads(const rg_step *step, int32_t value)
 bool rg_schedule_overwrites(const rg_schedule *s, int32_t value, int32_t end)
 {
     const int32_t parameter = value >= 0 ? s->slots[value].parameter : -1;
-    for (int32_t i = 0; i < end && parameter >= 0; i++) {
-        for (int32_t k = 0; k < s->steps[i].outputs; k++) {
-            if (s->steps[i].out[k] >= 0 && s->slots[s->steps[i].out[k]].parameter == parameter)
-                return true;
-        }
-    }
-    return false;
+    return parameter >= 0 && s->slots[parameter].written < end;
 }
 
 bool rg_step_is_sum(const rg_step *step)
@@ -110,6 +143,8 @@ static void note_writes(rg_schedule *s, int32_t at)
             continue;
         rg_slot *slot = &s->slots[step->out[i]];
         slot->made = step->begin;
+        if (slot->parameter >= 0 && at < s->slots[slot->parameter].written)
+            s->slots[slot->parameter].written = at;
         if (slot->last < step->end)
             slot->last = step->end;
         if (slot->view >= 0 && s->slots[slot->view].last < step->end)
@@ -122,6 +157,7 @@ void rg_schedule_times(rg_schedule *s)
     for (int32_t v = 0; v < s->slots_count; v++) {
         s->slots[v].made = s->slots[v].last = -1;
         s->slots[v].readers = 0;
+        s->slots[v].written = INT32_MAX;
     }
     for (int32_t i = 0; i < s->steps_count; i++) {
         const rg_step *step = &s->steps[i];
@@ -177,22 +213,19 @@ rg_status rg_schedule_views(rg_schedule *s)
 
 /* ---- sums of gradients ---- */
 
-/* Whether any step from `from` on, but for `sum`, reads what has the storage of `value`. */
-static bool is_read_from(const rg_schedule *s, int32_t value, int32_t from, int32_t sum)
+/* Whether any step from `from` on, but for `sum`, reads what has the storage of `value`. Lists of
+ * readers run from the last step to the first here: the first other reader tells. */
+static bool is_read_from(rg_links *links, int32_t value, int32_t from, int32_t sum)
 {
-    const int32_t root = rg_schedule_root(s, value);
-    for (int32_t i = from; i < s->steps_count; i++) {
-        int32_t read;
-        for (int32_t k = 0; i != sum && rg_step_read(&s->steps[i], k, &read); k++) {
-            if (rg_schedule_root(s, read) == root && read >= 0)
-                return true;
-        }
-    }
-    return false;
+    int32_t at = -1, reader;
+    do
+        reader = rg_links_reader(links, value, &at);
+    while (reader == sum);
+    return reader >= from;
 }
 
 /* Whether dx[k] of a gradient step can be added into `base` in place of a sum of both. */
-static bool may_add(const rg_schedule *s, int32_t sum, int32_t base, int32_t last)
+static bool may_add(const rg_schedule *s, rg_links *links, int32_t sum, int32_t base, int32_t last)
 {
     const int32_t root = rg_schedule_root(s, base), total = s->steps[sum].out[0];
     const rg_slot *from = &s->slots[root], *to = &s->slots[last];
@@ -204,37 +237,44 @@ static bool may_add(const rg_schedule *s, int32_t sum, int32_t base, int32_t las
         return false;
     return s->steps[to->made].gradient && rg_shape_same(&s->descs[base], &s->descs[last]) &&
            rg_shape_same(&s->descs[base], &s->descs[total]) &&
-           !is_read_from(s, base, to->made, sum) && !is_read_from(s, last, to->made, sum);
+           !is_read_from(links, base, to->made, sum) && !is_read_from(links, last, to->made, sum);
 }
 
-static void add_into(rg_schedule *s, int32_t sum, int32_t base, int32_t last)
+static rg_status add_into(rg_schedule *s, rg_links *links, int32_t sum, int32_t base, int32_t last)
 {
-    rg_step *step = &s->steps[s->slots[last].made];
+    const int32_t made = s->slots[last].made, total = s->steps[sum].out[0];
+    rg_step *step = &s->steps[made];
     for (int32_t k = 0; k < step->outputs; k++) {
         if (step->out[k] != last)
             continue;
-        step->out[k] = s->steps[sum].out[0];
+        step->out[k] = total;
         step->base[k] = base;
         step->add |= UINT64_C(1) << k;
     }
-    rg_schedule_remove(s, sum);
-    rg_schedule_times(s);
+    rg_schedule_drop(s, sum);
+    rg_schedule_note_outputs(s, made);
+    s->slots[last].made = -1;
+    s->slots[last].readers = 0;
+    return rg_links_add_reader(links, base, made); /* behind all other readers of `base` */
 }
 
 rg_status rg_schedule_sums(rg_schedule *s)
 {
-    for (int32_t i = 0; i < s->steps_count; i++) {
+    rg_links links;
+    RG_TRY(rg_links_create(s, &links));
+    rg_status status = RG_OK;
+    for (int32_t i = 0; i < s->steps_count && status == RG_OK; i++) {
         if (!rg_step_is_sum(&s->steps[i]))
             continue;
         const int32_t a = s->steps[i].in[0], b = s->steps[i].in[1];
         const bool a_first = s->slots[a].made < s->slots[b].made;
         const int32_t base = a_first ? a : b, last = a_first ? b : a;
-        if (may_add(s, i, base, last)) {
-            add_into(s, i, base, last);
-            i--;
-        }
+        if (may_add(s, &links, i, base, last))
+            status = add_into(s, &links, i, base, last);
     }
-    return RG_OK;
+    rg_links_destroy(&links);
+    RG_TRY(status);
+    return rg_schedule_compact(s);
 }
 
 /* ---- batches ---- */
@@ -285,28 +325,68 @@ static void mark(const rg_schedule *s, const marks *m, int32_t at)
     }
 }
 
-/* Steps of one kernel stand next to each other, in the order in which kernels come first. */
-static void gather(rg_schedule *s, int32_t first, int32_t last)
+/* A step on its way to its batch. */
+typedef struct batched {
+    uint64_t hash; /* of its kernel */
+    int32_t at;    /* its place among the steps that are gathered */
+    int32_t first; /* that of the first step with an equal kernel */
+    rg_step step;
+} batched;
+
+static int by_kernel(const void *a, const void *b)
 {
-    for (int32_t begin = first; begin <= last;) {
-        int32_t end = begin;
-        for (int32_t i = begin + 1; i <= last; i++) {
-            if (!rg_kernel_equal(s->steps[begin].kernel, s->steps[i].kernel))
-                continue;
-            const rg_step step = s->steps[i];
-            end++;
-            memmove(&s->steps[end + 1], &s->steps[end], (size_t)(i - end) * sizeof step);
-            s->steps[end] = step;
+    const batched *x = a, *y = b;
+    return x->hash != y->hash ? (x->hash < y->hash ? -1 : 1) : (x->at < y->at ? -1 : 1);
+}
+
+static int by_first(const void *a, const void *b)
+{
+    const batched *x = a, *y = b;
+    return x->first != y->first ? (x->first < y->first ? -1 : 1) : (x->at < y->at ? -1 : 1);
+}
+
+/* Finds the first step of each kernel, in a list that is sorted by hashes: two kernels with one
+ * hash stand in one run of it, and are told apart. */
+static void find_firsts(batched list[], int32_t count)
+{
+    for (int32_t begin = 0; begin < count;) {
+        int32_t end = begin + 1, other = begin;
+        list[begin].first = list[begin].at;
+        for (; end < count && list[end].hash == list[begin].hash; end++) {
+            for (other = begin; !rg_kernel_equal(list[other].step.kernel, list[end].step.kernel);)
+                other++; /* up to itself */
+            list[end].first = other < end ? list[other].first : list[end].at;
         }
-        for (int32_t i = begin; i <= end; i++) {
-            s->steps[i].begin = begin;
-            s->steps[i].end = end;
-        }
-        begin = end + 1;
+        begin = end;
     }
 }
 
-static void find_batches(rg_schedule *s, const marks *m)
+/* Steps of one kernel stand next to each other, in the order in which kernels come first. */
+static rg_status gather(rg_schedule *s, int32_t first, int32_t last)
+{
+    const int32_t count = last - first + 1;
+    batched *list = NULL;
+    RG_TRY(rg_room((size_t)count, sizeof *list, &list));
+    for (int32_t i = 0; i < count; i++)
+        list[i] =
+            (batched){ rg_kernel_hash(s->steps[first + i].kernel), i, i, s->steps[first + i] };
+    qsort(list, (size_t)count, sizeof *list, by_kernel);
+    find_firsts(list, count);
+    qsort(list, (size_t)count, sizeof *list, by_first);
+    for (int32_t begin = 0, end; begin < count; begin = end) {
+        for (end = begin; end < count && list[end].first == list[begin].first; end++) {
+        }
+        for (int32_t i = begin; i < end; i++) {
+            s->steps[first + i] = list[i].step;
+            s->steps[first + i].begin = first + begin;
+            s->steps[first + i].end = first + end - 1;
+        }
+    }
+    rg_release(allocator, list, (size_t)count * sizeof *list);
+    return RG_OK;
+}
+
+static rg_status find_batches(rg_schedule *s, const marks *m)
 {
     for (int32_t v = 0; v < s->slots_count; v++)
         m->reader[v] = m->writer[v] = -1;
@@ -315,9 +395,10 @@ static void find_batches(rg_schedule *s, const marks *m)
         while (end < s->steps_count && may_batch(&s->steps[end]) && stands_apart(s, m, first, end))
             mark(s, m, end++);
         if (end > first + 1)
-            gather(s, first, end - 1);
+            RG_TRY(gather(s, first, end - 1));
         first = end > first ? end : first + 1;
     }
+    return RG_OK;
 }
 
 rg_status rg_schedule_batches(rg_schedule *s)
@@ -328,7 +409,7 @@ rg_status rg_schedule_batches(rg_schedule *s)
     if (status == RG_OK)
         status = rg_room((size_t)s->slots_count, sizeof *m.writer, &m.writer);
     if (status == RG_OK)
-        find_batches(s, &m);
+        status = find_batches(s, &m);
     rg_release(allocator, m.reader, bytes);
     rg_release(allocator, m.writer, bytes);
     rg_schedule_times(s);

@@ -30,7 +30,7 @@ static rg_status time_steps(const rg_plan *plan, rg_queue *queue, rg_tensor *con
     rg_tensor **const read = plan->room.read;
     for (int32_t i = 0; i < count; i++) /* copies are those of the run before */
         read[i] = rg_layout_reads(plan, layout, sources[i], i) ? sources[i] : layout->copies[i];
-    rg_stand_ins part = { layout->stand_ins, read, count, 0, 0 };
+    rg_stand_ins part = { layout->stand_ins, read, count, 0, 0, true };
     for (int32_t i = 0; i < layout->schedule.steps_count; i++) {
         part.end = layout->ends[i];
         if (part.end > part.begin)

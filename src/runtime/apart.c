@@ -32,7 +32,33 @@ static int compare(const void *a, const void *b)
     const rg_tensor *x = ((const rg_place *)a)->tensor, *y = ((const rg_place *)b)->tensor;
     if (has_address(x) != has_address(y))
         return has_address(x) ? 1 : -1;
-    return begin_of(x) < begin_of(y) ? -1 : begin_of(x) > begin_of(y);
+    if (begin_of(x) != begin_of(y))
+        return begin_of(x) < begin_of(y) ? -1 : 1;
+    const rg_place *p = a, *q = b; /* the same tensors stand together */
+    if (x != y)
+        return (uintptr_t)x < (uintptr_t)y ? -1 : 1;
+    if (p->written != q->written)
+        return p->written ? 1 : -1;
+    return p->image < q->image ? -1 : p->image > q->image;
+}
+
+static bool same_use(const rg_place *a, const rg_place *b)
+{
+    return a->tensor == b->tensor && a->written == b->written;
+}
+
+/* A tensor that many images use alike, such as a learning rate, collides with another place if it
+ * does so as that of its first or of its last image: the others need no look. */
+static size_t drop_repeats(rg_place places[], size_t count)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        const bool between = kept > 0 && same_use(&places[kept - 1], &places[i]) && kept > 1 &&
+                             same_use(&places[kept - 2], &places[i]);
+        kept -= between;
+        places[kept++] = places[i];
+    }
+    return kept;
 }
 
 static bool collide(const rg_place *a, const rg_place *b, bool summed)
@@ -48,6 +74,7 @@ static bool collide(const rg_place *a, const rg_place *b, bool summed)
 rg_status rg_places_apart(rg_place places[], size_t count, bool summed, const char *who)
 {
     qsort(places, count, sizeof places[0], compare);
+    count = drop_repeats(places, count);
     for (size_t i = 0; i < count; i++) {
         if (rg_shape_count(&places[i].tensor->desc) == 0)
             continue;

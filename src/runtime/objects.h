@@ -183,6 +183,7 @@ typedef struct rg_stand_ins {
     rg_tensor *const *tensors, *const *stand_for;
     int32_t count;
     size_t begin, end; /* bytes of the entries to be repeated; both 0: all */
+    bool waits;        /* the caller keeps `recorded` until the repetition has run */
 } rg_stand_ins;
 /* Gives them memory of their own for scratch and temporaries, so that it is not allocated for each
  * repetition. Repetitions run one after the other. stand_for is not looked at. */

@@ -3,9 +3,31 @@
 /* Repetitions: commands recorded once, taken into others with tensors in the place of stand-ins. */
 #include "runtime/objects.h"
 
-/* The entries of `from`, behind those of `part`, with fault words of their own. */
-static rg_status repeat_entries(rg_part *part, const rg_part *from, size_t begin, size_t end)
+/* What of a part is repeated. */
+typedef struct range {
+    size_t begin, end;           /* bytes of its entries */
+    int32_t faults, fault_count; /* their fault words: the first, and how many */
+} range;
+
+/* The number of fault words before the entry at `at`. */
+static int32_t faults_before(const rg_part *from, size_t at)
 {
+    const rg_entry *entry = (const rg_entry *)(const void *)(from->entries + at);
+    return at < from->entries_size ? entry->fault : from->list.fault_count;
+}
+
+static range range_of(const rg_part *from, const rg_stand_ins *stand_ins)
+{
+    range r = { stand_ins->begin, stand_ins->end > 0 ? stand_ins->end : from->entries_size, 0, 0 };
+    r.faults = faults_before(from, r.begin);
+    r.fault_count = faults_before(from, r.end) - r.faults;
+    return r;
+}
+
+/* The entries of `from`, behind those of `part`, with fault words of their own. */
+static rg_status repeat_entries(rg_part *part, const rg_part *from, const range *repeated)
+{
+    const size_t begin = repeated->begin, end = repeated->end;
     if (begin == end)
         return RG_OK;
     RG_TRY(rg_part_make_room(part, end - begin));
@@ -13,7 +35,7 @@ static rg_status repeat_entries(rg_part *part, const rg_part *from, size_t begin
     memcpy(entries, from->entries + begin, end - begin);
     for (size_t at = 0; at < end - begin;) {
         rg_entry *entry = (rg_entry *)(void *)(entries + at);
-        entry->fault += part->list.fault_count;
+        entry->fault += part->list.fault_count - repeated->faults;
         part->list.moved += entry->bytes;
         at += entry->size;
     }
@@ -45,14 +67,27 @@ static const rg_tensor *stand_for(const rg_stand_ins *s, const rg_storage *stora
     return NULL;
 }
 
-static rg_status repeat_relocations(rg_part *part, const rg_part *from, size_t entries, size_t heap,
-                                    size_t begin, size_t end, const rg_stand_ins *stand_ins)
+/* The first relocation in the entry at `begin` or behind it: they stand in the order of entries. */
+static size_t first_relocation(const rg_part *from, size_t begin)
 {
-    for (size_t i = 0; i < from->relocations_count; i++) {
+    size_t low = 0, high = from->relocations_count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (from->relocations[middle].at < begin)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static rg_status repeat_relocations(rg_part *part, const rg_part *from, size_t entries, size_t heap,
+                                    const range *repeated, const rg_stand_ins *stand_ins)
+{
+    for (size_t i = first_relocation(from, repeated->begin);
+         i < from->relocations_count && from->relocations[i].at < repeated->end; i++) {
         rg_relocation r = from->relocations[i];
-        if (r.at < begin || r.at >= end)
-            continue;
-        r.at += entries - begin;
+        r.at += entries - repeated->begin;
         const rg_tensor *tensor =
             r.storage != NULL ? stand_for(stand_ins, r.storage, &r.offset) : NULL;
         if (tensor != NULL) {
@@ -60,7 +95,7 @@ static rg_status repeat_relocations(rg_part *part, const rg_part *from, size_t e
             continue;
         }
         if (r.is_fault)
-            r.offset += (size_t)part->list.fault_count * sizeof(uint32_t);
+            r.offset += (size_t)(part->list.fault_count - repeated->faults) * sizeof(uint32_t);
         else
             r.offset += heap + (r.storage != NULL ? r.storage->offset : 0);
         r.storage = NULL;
@@ -77,11 +112,12 @@ static rg_status repeat(rg_part *part, const rg_part *from, const rg_stand_ins *
         RG_TRY(rg_heap_take(part, from->heap_size, &heap));
         rg_heap_give(part, heap);
     }
-    const size_t end = stand_ins->end > 0 ? stand_ins->end : from->entries_size;
-    RG_TRY(repeat_entries(part, from, stand_ins->begin, end));
-    RG_TRY(repeat_used(part, from));
-    RG_TRY(repeat_relocations(part, from, entries, heap, stand_ins->begin, end, stand_ins));
-    part->list.fault_count += from->list.fault_count;
+    const range repeated = range_of(from, stand_ins);
+    RG_TRY(repeat_entries(part, from, &repeated));
+    if (!stand_ins->waits)
+        RG_TRY(repeat_used(part, from));
+    RG_TRY(repeat_relocations(part, from, entries, heap, &repeated, stand_ins));
+    part->list.fault_count += repeated.fault_count;
     return RG_OK;
 }
 

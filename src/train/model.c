@@ -25,7 +25,13 @@ typedef struct reader {
     const char *end;  /* of it, without a comment */
     int32_t number;   /* of the line, from 1 */
     rg_model *model;
+    rg_names labels; /* layers by their labels: their numbers, from 1 on */
 } reader;
+
+static int32_t find_label(const reader *r, const char *label)
+{
+    return (int32_t)(intptr_t)rg_names_find(&r->labels, label) - 1;
+}
 
 static bool is_word(char c)
 {
@@ -137,12 +143,9 @@ static rg_status read_from(reader *r, rg_layer *layer)
         const char *at = r->at;
         if (!take_word(r, word))
             return unexpected(r);
-        int32_t found = strcmp(word, "input") == 0 ? -1 : -2;
-        for (size_t i = 0; i < r->model->layers_count; i++) {
-            if (strcmp(r->model->layers[i].label, word) == 0)
-                found = (int32_t)i;
-        }
-        if (found == -2)
+        const bool images = strcmp(word, "input") == 0;
+        const int32_t found = images ? -1 : find_label(r, word);
+        if (found < 0 && !images)
             MISTAKE(r, at, "no layer above has the label '%s'", word);
         if (layer->from_count == RG_MAX_INPUTS)
             MISTAKE(r, at, "a layer reads at most %d others", RG_MAX_INPUTS);
@@ -189,10 +192,8 @@ static rg_status check_layer(const reader *r, const char *at, const rg_layer *la
         rg_error_prefix("%s:%d:%d: ", r->name, r->number, (int)(at - r->line) + 1);
         return RG_MALFORMED;
     }
-    for (size_t i = 0; i < r->model->layers_count; i++) {
-        if (strcmp(r->model->layers[i].label, layer->label) == 0)
-            MISTAKE(r, r->line, "two layers have the label '%s'", layer->label);
-    }
+    if (find_label(r, layer->label) >= 0)
+        MISTAKE(r, r->line, "two layers have the label '%s'", layer->label);
     return RG_OK;
 }
 
@@ -234,7 +235,10 @@ static rg_status read_line(reader *r)
     RG_TRY(find_layer_op(r, at, word, layer));
     RG_TRY(read_rest(r, layer));
     RG_TRY(set_label(r, label, layer));
-    const rg_status status = check_layer(r, at, layer);
+    rg_status status = check_layer(r, at, layer);
+    if (status == RG_OK)
+        status = rg_names_add(&r->labels, layer->label,
+                              (void *)(intptr_t)(model->layers_count + 1)); /* never NULL */
     if (status != RG_OK)
         free(layer->label);
     else
@@ -275,6 +279,7 @@ rg_status rg_model_parse(const char *name, const char *text, rg_model **model)
         status = rg_fail(RG_MALFORMED, "%s: the text is not UTF-8", name);
     else
         status = read_lines(&r, text);
+    rg_names_clear(&r.labels);
     if (status != RG_OK) {
         rg_model_destroy(made);
         return status;
