@@ -6,6 +6,7 @@
 #include "cli/train_options.h"
 #include "cli/train_part.h"
 #include "cli/use_checkpoint.h"
+#include "core/memory.h"
 
 #include <stdio.h>
 
@@ -26,39 +27,96 @@ static rg_status open_set(const request *q, rg_train_part *part, bool *trained)
     return rg_dataset_open(q->data, RG_DATASET_TRAIN, &part->set);
 }
 
-static void print_result(const rg_checkpoint *c, const rg_train_part *part, bool trained,
-                         const rg_train_result *result, const rg_train_verdicts *v, bool json)
+/* ---- what is printed ---- */
+
+enum {
+    LISTED_CLASSES = 100, /* of more classes the weakest are listed, and the commonest mistakes */
+    MATRIX_CLASSES = 256, /* of more classes JSON has cells in place of a matrix */
+    MOST_LINES = 30
+};
+
+/* The whole matrix, with its zeros: row by row the cells come in order. */
+static void print_matrix(const rg_confusion *confusion, int32_t classes)
+{
+    const rg_confusion_cell *cell = confusion->cells, *end = cell + confusion->count;
+    printf(",\"confusion\":[");
+    for (int32_t i = 0; i < classes; i++) {
+        for (int32_t k = 0; k < classes; k++) {
+            const bool here = cell < end && cell->label == i && cell->predicted == k;
+            printf("%s%lld", k > 0 ? "," : i > 0 ? ",[" : "[", here ? (long long)cell->count : 0);
+            cell += here;
+        }
+        printf("]");
+    }
+    printf("]");
+}
+
+static void print_cells(const rg_confusion *confusion)
+{
+    printf(",\"confusion_cells\":[");
+    for (int64_t i = 0; i < confusion->count; i++) {
+        const rg_confusion_cell *c = &confusion->cells[i];
+        printf("%s[%d,%d,%lld]", i > 0 ? "," : "", c->label, c->predicted, (long long)c->count);
+    }
+    printf("]");
+}
+
+static void print_json(const rg_train_part *part, bool trained, const rg_train_result *result,
+                       const rg_confusion *confusion)
+{
+    printf("{\"part\":\"%s\",\"images\":%lld,\"loss\":", trained ? "train" : "test",
+           (long long)part->info.count);
+    rg_print_json_number(result->loss);
+    printf(",\"accuracy\":%.9g", result->accuracy);
+    if (part->info.classes <= MATRIX_CLASSES)
+        print_matrix(confusion, part->info.classes);
+    else
+        print_cells(confusion);
+    puts("}");
+}
+
+static void print_classes(const rg_checkpoint *c, const rg_confusion_class of[], int32_t count)
+{
+    printf("%-20s %8s %8s\n", "class", "images", "right");
+    for (int32_t i = 0; i < count; i++)
+        printf("%-20s %8lld %7.2f%%\n", c->class_names[of[i].index], (long long)of[i].labels,
+               of[i].labels > 0 ? 100.0 * (double)of[i].right / (double)of[i].labels : 0);
+}
+
+static void print_mistakes(const rg_checkpoint *c, const rg_confusion *confusion)
+{
+    rg_confusion_cell mistakes[MOST_LINES];
+    const int count =
+        rg_confusion_mistakes(confusion->cells, confusion->count, mistakes, MOST_LINES);
+    if (count > 0)
+        printf("\nthe commonest mistakes\n%-20s %-20s %8s\n", "class", "taken for", "images");
+    for (int i = 0; i < count; i++)
+        printf("%-20s %-20s %8lld\n", c->class_names[mistakes[i].label],
+               c->class_names[mistakes[i].predicted], (long long)mistakes[i].count);
+}
+
+static rg_status print_text(const rg_checkpoint *c, const rg_train_part *part,
+                            const rg_train_result *result, const rg_confusion *confusion)
 {
     const int32_t classes = part->info.classes;
-    if (json) {
-        printf("{\"part\":\"%s\",\"images\":%lld,\"loss\":", trained ? "train" : "test",
-               (long long)part->info.count);
-        rg_print_json_number(result->loss);
-        printf(",\"accuracy\":%.9g,\"confusion\":[", result->accuracy);
+    rg_confusion_class *of = NULL;
+    RG_TRY(rg_room((size_t)classes, sizeof *of, &of));
+    rg_confusion_count(confusion->cells, confusion->count, classes, of);
+    printf("%lld images: accuracy %.2f %%, loss %.4f\n\n", (long long)part->info.count,
+           100 * result->accuracy, rg_shown(result->loss));
+    if (classes <= LISTED_CLASSES) {
+        print_classes(c, of, classes);
     } else {
-        printf("%lld images: accuracy %.2f %%, loss %.4f\n\n%-20s %8s %8s\n",
-               (long long)part->info.count, 100 * result->accuracy, rg_shown(result->loss), "class",
-               "images", "right");
+        int32_t seen = 0;
+        rg_confusion_weakest(of, classes);
+        while (seen < MOST_LINES && of[seen].labels > 0)
+            seen++;
+        printf("of %d classes those that are recognised least\n", classes);
+        print_classes(c, of, seen);
+        print_mistakes(c, confusion);
     }
-    for (int32_t i = 0; i < classes; i++) {
-        int64_t all = 0;
-        if (json)
-            printf("%s[", i > 0 ? "," : "");
-        for (int32_t k = 0; k < classes; k++) {
-            all += v->confusion[(int64_t)i * classes + k];
-            if (json)
-                printf("%s%lld", k > 0 ? "," : "",
-                       (long long)v->confusion[(int64_t)i * classes + k]);
-        }
-        if (json)
-            printf("]");
-        else
-            printf("%-20s %8lld %7.2f%%\n", c->class_names[i], (long long)all,
-                   all > 0 ? 100.0 * (double)v->confusion[(int64_t)i * classes + i] / (double)all
-                           : 0);
-    }
-    if (json)
-        puts("]}");
+    rg_release(&rg_default_allocator, of, (size_t)classes * sizeof *of);
+    return RG_OK;
 }
 
 static rg_status evaluate(const char *path, const request *q, rg_used_network *network,
@@ -73,8 +131,10 @@ static rg_status evaluate(const char *path, const request *q, rg_used_network *n
     rg_status status = rg_train_verdicts_create(&part->info, &verdicts);
     if (status == RG_OK)
         status = rg_train_evaluate(network->trainer, part, &result, &verdicts);
-    if (status == RG_OK)
-        print_result(&network->checkpoint, part, trained, &result, &verdicts, q->use.json);
+    if (status == RG_OK && q->use.json)
+        print_json(part, trained, &result, &verdicts.confusion);
+    else if (status == RG_OK)
+        status = print_text(&network->checkpoint, part, &result, &verdicts.confusion);
     rg_train_verdicts_release(&part->info, &verdicts);
     return status;
 }
@@ -88,7 +148,9 @@ int rg_cmd_eval(int argc, char **argv)
     const int left = rg_use_options(
         &data, &q.use,
         "usage: retrograde eval CHECKPOINT [options]\n\n"
-        "Loss, accuracy and the share of each class that a trained network gets right.\n",
+        "Loss, accuracy and the share of each class that a trained network gets right. Of more than\n"
+        "100 classes the weakest are listed, with the commonest mistakes. --json has the matrix of\n"
+        "confusions, or of more than 256 classes its cells: label, prediction, images.\n",
         argc, argv, &result);
     if (left < 0)
         return result;

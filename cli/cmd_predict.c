@@ -93,10 +93,25 @@ static rg_status read_npy(const char *path, rg_device *device, const rg_network_
 
 /* ---- answers ---- */
 
-static void print_answer(const rg_checkpoint *c, const char *path, float p[], const request *q)
+typedef struct answer {
+    float probability;
+    int32_t number; /* of the class */
+} answer;
+
+static int by_probability(const void *a, const void *b)
+{
+    const answer *x = a, *y = b;
+    if (x->probability != y->probability)
+        return x->probability > y->probability ? -1 : 1;
+    return x->number < y->number ? -1 : 1;
+}
+
+static void print_answer(const rg_checkpoint *c, const char *path, answer answers[],
+                         const request *q)
 {
     const int32_t classes = c->network.classes;
     const int64_t top = q->top < classes ? q->top : classes;
+    qsort(answers, (size_t)classes, sizeof *answers, by_probability);
     if (q->use.json) {
         printf("{\"image\":");
         rg_print_json_text(path);
@@ -105,23 +120,21 @@ static void print_answer(const rg_checkpoint *c, const char *path, float p[], co
         printf("%s:", path);
     }
     for (int64_t k = 0; k < top; k++) {
-        int32_t best = 0;
-        for (int32_t i = 1; i < classes; i++)
-            best = p[i] > p[best] ? i : best;
+        const int32_t best = answers[k].number;
+        const double probability = (double)answers[k].probability;
         if (q->use.json) {
             printf("%s{\"class\":", k > 0 ? "," : "");
             rg_print_json_text(c->class_names[best]);
-            printf(",\"number\":%d,\"probability\":%.6g}", best, (double)p[best]);
+            printf(",\"number\":%d,\"probability\":%.6g}", best, probability);
         } else {
-            printf("%s %s %.2f %%", k > 0 ? "," : "", c->class_names[best], 100 * (double)p[best]);
+            printf("%s %s %.2f %%", k > 0 ? "," : "", c->class_names[best], 100 * probability);
         }
-        p[best] = -1;
     }
     puts(q->use.json ? "]}" : "");
 }
 
 static rg_status predict_one(rg_used_network *network, const char *path, const request *q,
-                             double *pixels, void *image, float *probabilities)
+                             double *pixels, void *image, float *probabilities, answer *answers)
 {
     const rg_checkpoint *c = &network->checkpoint;
     const rg_network_options *n = &c->network;
@@ -135,9 +148,11 @@ static rg_status predict_one(rg_used_network *network, const char *path, const r
         rg_element_set(image, n->dtype, i, (pixels[i] - c->mean[channel]) / c->deviation[channel]);
     }
     RG_TRY(rg_trainer_evaluate(network->trainer, image, &label, 1, probabilities, &outcome));
-    for (int32_t i = 0; i < n->classes; i++)
+    for (int32_t i = 0; i < n->classes; i++) {
         RG_CHECK(!isnan(probabilities[i]), RG_MALFORMED, "%s: the network answers with NaN", path);
-    print_answer(c, path, probabilities, q);
+        answers[i] = (answer){ probabilities[i], i };
+    }
+    print_answer(c, path, answers, q);
     return RG_OK;
 }
 
@@ -148,16 +163,18 @@ static int predict(rg_used_network *network, int count, char **paths, const requ
     double *numbers = malloc(pixels * sizeof *numbers);
     void *image = malloc(pixels * 8);
     float *probabilities = malloc(classes * sizeof *probabilities);
+    answer *answers = malloc(classes * sizeof *answers);
     int result = 0;
-    if (numbers == NULL || image == NULL || probabilities == NULL)
+    if (numbers == NULL || image == NULL || probabilities == NULL || answers == NULL)
         result = rg_wrong("out of memory");
     for (int i = 0; i < count && result != 2; i++) {
-        if (predict_one(network, paths[i], q, numbers, image, probabilities) != RG_OK)
+        if (predict_one(network, paths[i], q, numbers, image, probabilities, answers) != RG_OK)
             result = rg_failed(); /* the others may be good */
     }
     free(numbers);
     free(image);
     free(probabilities);
+    free(answers);
     return result;
 }
 

@@ -56,24 +56,19 @@ void rg_train_close_part(rg_train_part *part)
 
 rg_status rg_train_verdicts_create(const rg_dataset_info *info, rg_train_verdicts *v)
 {
-    const size_t classes = (size_t)info->classes, count = (size_t)info->count;
-    void *memory[4] = { NULL };
+    const size_t count = (size_t)info->count;
     *v = (rg_train_verdicts){ 0 };
-    RG_TRY(rg_allocate_zero(allocator, classes * classes * sizeof *v->confusion, &memory[0]));
-    v->confusion = memory[0];
-    RG_TRY(rg_allocate_zero(allocator, count * sizeof *v->predicted, &memory[1]));
-    v->predicted = memory[1];
-    RG_TRY(rg_allocate_zero(allocator, count * sizeof *v->certainty, &memory[2]));
-    v->certainty = memory[2];
-    RG_TRY(rg_allocate_zero(allocator, count * sizeof *v->of_label, &memory[3]));
-    v->of_label = memory[3];
-    return RG_OK;
+    RG_TRY(rg_room(count, sizeof *v->labels, &v->labels));
+    RG_TRY(rg_room(count, sizeof *v->predicted, &v->predicted));
+    RG_TRY(rg_room(count, sizeof *v->certainty, &v->certainty));
+    return rg_room(count, sizeof *v->of_label, &v->of_label);
 }
 
 void rg_train_verdicts_release(const rg_dataset_info *info, rg_train_verdicts *v)
 {
-    const size_t classes = (size_t)info->classes, count = (size_t)info->count;
-    rg_release(allocator, v->confusion, classes * classes * sizeof *v->confusion);
+    const size_t count = (size_t)info->count;
+    rg_confusion_release(&v->confusion);
+    rg_release(allocator, v->labels, count * sizeof *v->labels);
     rg_release(allocator, v->predicted, count * sizeof *v->predicted);
     rg_release(allocator, v->certainty, count * sizeof *v->certainty);
     rg_release(allocator, v->of_label, count * sizeof *v->of_label);
@@ -91,10 +86,10 @@ static void judge(const rg_batch *batch, int32_t classes, const float probabilit
         int32_t best = 0;
         for (int32_t k = 1; k < classes; k++)
             best = p[k] > p[best] ? k : best;
+        v->labels[image] = batch->labels[i];
         v->predicted[image] = best;
         v->certainty[image] = p[best];
         v->of_label[image] = p[batch->labels[i]];
-        v->confusion[(int64_t)batch->labels[i] * classes + best]++;
     }
 }
 
@@ -127,8 +122,10 @@ rg_status rg_train_evaluate(rg_trainer *trainer, rg_train_part *part, rg_train_r
     void *probabilities = NULL;
     if (verdicts != NULL)
         RG_TRY(rg_allocate(allocator, bytes, &probabilities));
-    const rg_status status = evaluate(trainer, part, probabilities, result, verdicts);
-    if (verdicts != NULL)
-        rg_release(allocator, probabilities, bytes);
+    rg_status status = evaluate(trainer, part, probabilities, result, verdicts);
+    rg_release(allocator, probabilities, bytes);
+    if (status == RG_OK && verdicts != NULL)
+        status = rg_confusion_create(verdicts->labels, verdicts->predicted, part->info.count,
+                                     &verdicts->confusion);
     return status;
 }

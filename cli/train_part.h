@@ -6,6 +6,7 @@
 
 #include "cli/train_show.h"
 #include "train/checkpoint.h"
+#include "train/confusion.h"
 
 /* A set of images with the loader that goes over it. */
 typedef struct rg_train_part {
@@ -28,10 +29,10 @@ void rg_train_close_part(rg_train_part *part);
 
 /* What an evaluation found, image by image. */
 typedef struct rg_train_verdicts {
-    int64_t *confusion; /* (classes, classes): label, prediction */
-    int32_t *predicted; /* by image */
-    float *certainty;   /* of the prediction */
-    float *of_label;    /* the probability of the right answer */
+    rg_confusion confusion;
+    int32_t *labels, *predicted; /* by image */
+    float *certainty;            /* of the prediction */
+    float *of_label;             /* the probability of the right answer */
 } rg_train_verdicts;
 
 rg_status rg_train_verdicts_create(const rg_dataset_info *info, rg_train_verdicts *verdicts);

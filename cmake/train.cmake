@@ -15,7 +15,7 @@ target_sources(rg_objects PRIVATE src/train/dataset.c src/train/dataset_open.c
     src/train/graph_drawing.c
     src/train/figures.c src/train/page.c src/train/chart.c src/train/png_uri.c
     src/train/draw_order.c src/train/draw_layout.c src/train/draw_svg.c src/train/draw_dot.c
-    src/train/report_style.c src/train/report_curves.c src/train/report_confusion.c
+    src/train/confusion.c src/train/report_style.c src/train/report_curves.c src/train/report_confusion.c
     src/train/report_worst.c src/train/report_network.c src/train/report_time.c
     src/train/report_memory.c src/train/report_html.c
     src/train/metrics_csv.c src/train/metrics_events.c)

@@ -26,7 +26,8 @@ typedef struct sample {
     rg_report report;
     rg_report_epoch epochs[SAMPLE_EPOCHS];
     rg_report_step steps[SAMPLE_STEPS];
-    int64_t confusion[SAMPLE_CLASSES * SAMPLE_CLASSES];
+    rg_confusion_cell confusion[2 * SAMPLE_CLASSES * SAMPLE_CLASSES];
+    int64_t confusion_count;
     uint8_t pixels[SAMPLE_IMAGES][SAMPLE_SIDE * SAMPLE_SIDE];
     rg_report_image images[SAMPLE_IMAGES];
     rg_report_timing timings[SAMPLE_LAYERS];
@@ -101,12 +102,12 @@ static inline void sample_fill_confusion(sample *s)
                      { 0, 3, 16 },  { 9, 7, 31 }, { 7, 9, 22 }, { 5, 7, 13 }, { 7, 5, 12 },
                      { 0, 2, 15 },  { 2, 0, 13 }, { 3, 4, 19 }, { 4, 3, 21 }, { 1, 3, 9 },
                      { 8, 6, 6 },   { 3, 6, 16 }, { 8, 0, 3 },  { 5, 9, 6 } };
-    for (int i = 0; i < SAMPLE_CLASSES; i++)
-        s->confusion[i * SAMPLE_CLASSES + i] = 1000;
+    for (int32_t i = 0; i < SAMPLE_CLASSES; i++)
+        s->confusion[s->confusion_count++] = (rg_confusion_cell){ i, i, 1000 };
     for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++) {
-        s->confusion[mistakes[i].label * SAMPLE_CLASSES + mistakes[i].predicted] =
-            mistakes[i].count;
-        s->confusion[mistakes[i].label * (SAMPLE_CLASSES + 1)] -= mistakes[i].count;
+        s->confusion[s->confusion_count++] =
+            (rg_confusion_cell){ mistakes[i].label, mistakes[i].predicted, mistakes[i].count };
+        s->confusion[mistakes[i].label].count -= mistakes[i].count;
     }
 }
 
@@ -270,6 +271,7 @@ static inline sample *sample_make(void)
     r->classes = SAMPLE_CLASSES;
     r->class_names = sample_classes;
     r->confusion = s->confusion;
+    r->confusion_count = s->confusion_count;
     r->worst = s->images;
     r->worst_count = SAMPLE_IMAGES;
     r->layers = sample_layers;

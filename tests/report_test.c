@@ -304,30 +304,31 @@ static void test_bad_runs(sample *s)
 static void test_classes(sample *s)
 {
     rg_report r = s->report;
-    const int64_t one = 7;
+    const rg_confusion_cell one = { 0, 0, 7 };
     r.classes = 1;
     r.confusion = &one;
+    r.confusion_count = 1;
     char *text = page_of(&r, NULL);
     EXPECT(strstr(text, "7 of 7 images are recognised") && strstr(text, "mistake") == NULL);
     free(text);
 
-    int64_t *many = calloc(1000 * 1000, sizeof *many);
-    for (int i = 0; i < 1000; i++)
-        many[i * 1001] = 50;
-    many[123 * 1000 + 456] = 31;
-    many[1 * 1000 + 2] = 30;
+    rg_confusion_cell many[1002];
+    for (int32_t i = 0; i < 1000; i++)
+        many[i] = (rg_confusion_cell){ i, i, 50 };
+    many[1000] = (rg_confusion_cell){ 123, 456, 31 };
+    many[1001] = (rg_confusion_cell){ 1, 2, 30 };
     r.classes = 1000;
     r.confusion = many;
+    r.confusion_count = 1002;
     r.class_names = NULL;
     text = page_of(&r, NULL);
     EXPECT(strstr(text, "<td>class 123</td><td>class 456</td><td class=\"n\">31</td>") != NULL);
     EXPECT(strstr(text, "class=\"matrix\"") == NULL && strstr(text, "class 1</td><td>class 2<"));
     free(text);
-    memset(many, 0, 1000 * 1000 * sizeof *many); /* nothing was predicted */
+    r.confusion_count = 0; /* nothing was predicted */
     free(page_of(&r, NULL));
     r.classes = 24;
     free(page_of(&r, NULL));
-    free(many);
 }
 
 /* As many of everything as a run can bring. */

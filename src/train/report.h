@@ -8,6 +8,7 @@
 #ifndef RG_TRAIN_REPORT_H
 #define RG_TRAIN_REPORT_H
 
+#include "train/confusion.h"
 #include "core/status.h"
 #include "train/draw.h"
 
@@ -71,9 +72,10 @@ typedef struct rg_report {
     double test_loss, test_accuracy; /* of the network that was kept; NaN where not measured */
 
     int32_t classes;
-    const char *const *class_names; /* NULL: numbers */
-    const int64_t *confusion;       /* (classes, classes): label, prediction; NULL: none */
-    const rg_report_image *worst;   /* the worst first */
+    const char *const *class_names;     /* NULL: numbers */
+    const rg_confusion_cell *confusion; /* by label, then by prediction; NULL: none */
+    int64_t confusion_count;
+    const rg_report_image *worst; /* the worst first */
     int64_t worst_count;
 
     const rg_report_layer *layers;

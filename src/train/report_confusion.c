@@ -5,34 +5,25 @@
 #include "train/report_parts.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 /* Classes of a matrix, mistakes and classes of a list, at most. */
 enum { MATRIX_CLASSES = 24, MOST_PAIRS = 30, MOST_CLASSES = 30 };
 
-typedef struct class_row {
-    int32_t index;
-    double labels, predictions, right; /* how many images */
-} class_row;
+typedef rg_confusion_class class_row;
 
-typedef struct mistake {
-    int32_t label, predicted;
-    int64_t count;
-} mistake;
-
-static double cell(const rg_report *r, int32_t label, int32_t predicted)
+static double share_of(int64_t part, int64_t all)
 {
-    return (double)r->confusion[(int64_t)label * r->classes + predicted];
+    return all > 0 ? (double)part / (double)all : NAN;
 }
 
 static double recall_of(const class_row *row)
 {
-    return row->labels > 0 ? row->right / row->labels : NAN;
+    return share_of(row->right, row->labels);
 }
 
 static double precision_of(const class_row *row)
 {
-    return row->predictions > 0 ? row->right / row->predictions : NAN;
+    return share_of(row->right, row->predictions);
 }
 
 void rg_class_name(rg_page *page, const rg_report *r, int32_t index, size_t most)
@@ -48,9 +39,8 @@ void rg_class_name(rg_page *page, const rg_report *r, int32_t index, size_t most
 /* ---- the matrix ---- */
 
 static void add_cell(rg_page *page, const rg_report *r, int32_t label, int32_t predicted,
-                     double row, double most_wrong)
+                     double count, double row, double most_wrong)
 {
-    const double count = cell(r, label, predicted);
     const bool right = label == predicted;
     const double share = right            ? (row > 0 ? count / row : 0)
                          : most_wrong > 0 ? count / most_wrong
@@ -70,10 +60,12 @@ static void add_cell(rg_page *page, const rg_report *r, int32_t label, int32_t p
 
 static void add_matrix(rg_page *page, const rg_report *r, const class_row *rows)
 {
-    double most_wrong = 0;
-    for (int32_t i = 0; i < r->classes; i++) {
-        for (int32_t k = 0; k < r->classes; k++)
-            most_wrong = i == k ? most_wrong : fmax(most_wrong, cell(r, i, k));
+    double most_wrong = 0, cells[MATRIX_CLASSES][MATRIX_CLASSES] = { { 0 } };
+    for (int64_t i = 0; i < r->confusion_count; i++) {
+        const rg_confusion_cell *c = &r->confusion[i];
+        cells[c->label][c->predicted] = (double)c->count;
+        if (c->label != c->predicted)
+            most_wrong = fmax(most_wrong, (double)c->count);
     }
     rg_page_put(page, "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Confusion "
                       "matrix\"><table class=\"matrix\">\n<caption>Rows: the true class. Columns: "
@@ -90,7 +82,7 @@ static void add_matrix(rg_page *page, const rg_report *r, const class_row *rows)
         rg_class_name(page, r, i, 24);
         rg_page_put(page, "</th>");
         for (int32_t k = 0; k < r->classes; k++)
-            add_cell(page, r, i, k, rows[i].labels, most_wrong);
+            add_cell(page, r, i, k, cells[i][k], (double)rows[i].labels, most_wrong);
         rg_page_put(page, "<td class=\"sum\">%s</td></tr>\n",
                     rg_percent(recall_of(&rows[i]), 1).text);
     }
@@ -103,7 +95,7 @@ static void add_matrix(rg_page *page, const rg_report *r, const class_row *rows)
 /* ---- lists ---- */
 
 static void add_pairs(rg_page *page, const rg_report *r, const class_row *rows,
-                      const mistake *mistakes, int count)
+                      const rg_confusion_cell *mistakes, int count)
 {
     rg_page_put(page,
                 "<div class=\"scroll\"><table><caption>The commonest mistakes</caption><thead>"
@@ -111,31 +103,22 @@ static void add_pairs(rg_page *page, const rg_report *r, const class_row *rows,
                 "<th scope=\"col\" class=\"n\">Images</th><th scope=\"col\" class=\"n\">Of "
                 "the class</th></tr></thead>\n<tbody>\n");
     for (int i = 0; i < count; i++) {
-        const mistake *m = &mistakes[i];
-        const double labels = rows[m->label].labels;
+        const rg_confusion_cell *m = &mistakes[i];
         rg_page_put(page, "<tr><td>");
         rg_class_name(page, r, m->label, RG_NAME);
         rg_page_put(page, "</td><td>");
         rg_class_name(page, r, m->predicted, RG_NAME);
         rg_page_put(page, "</td><td class=\"n\">%s</td><td class=\"n\">%s</td></tr>\n",
                     rg_count(m->count).text,
-                    rg_percent(labels > 0 ? (double)m->count / labels : NAN, 1).text);
+                    rg_percent(share_of(m->count, rows[m->label].labels), 1).text);
     }
     rg_page_put(page, "</tbody></table></div>\n");
-}
-
-static int compare_rows(const void *a, const void *b)
-{
-    const class_row *p = a, *q = b;
-    const double x = p->labels > 0 ? p->right / p->labels : 2; /* a class nobody saw comes last */
-    const double y = q->labels > 0 ? q->right / q->labels : 2;
-    return x < y ? -1 : x > y ? 1 : (p->index > q->index) - (p->index < q->index);
 }
 
 static void add_classes(rg_page *page, const rg_report *r, class_row *rows)
 {
     const int32_t count = r->classes < MOST_CLASSES ? r->classes : MOST_CLASSES;
-    qsort(rows, (size_t)r->classes, sizeof *rows, compare_rows);
+    rg_confusion_weakest(rows, r->classes);
     rg_page_put(page,
                 "<div class=\"scroll\"><table><caption>%s, the weakest first</caption>"
                 "<thead><tr><th scope=\"col\">Class</th><th scope=\"col\" class=\"n\">Images</th>"
@@ -148,7 +131,7 @@ static void add_classes(rg_page *page, const rg_report *r, class_row *rows)
         rg_page_put(
             page,
             "</td><td class=\"n\">%s</td><td class=\"n\">%s</td><td class=\"n\">%s</td></tr>\n",
-            rg_fixed(rows[i].labels, 0).text, rg_percent(recall_of(&rows[i]), 1).text,
+            rg_fixed((double)rows[i].labels, 0).text, rg_percent(recall_of(&rows[i]), 1).text,
             rg_percent(precision_of(&rows[i]), 1).text);
     }
     rg_page_put(page, "</tbody></table></div>\n");
@@ -156,46 +139,16 @@ static void add_classes(rg_page *page, const rg_report *r, class_row *rows)
 
 /* ---- the section ---- */
 
-static void count_rows(const rg_report *r, class_row *rows)
-{
-    for (int32_t i = 0; i < r->classes; i++)
-        rows[i] = (class_row){ .index = i, .right = cell(r, i, i) };
-    for (int32_t i = 0; i < r->classes; i++) {
-        for (int32_t k = 0; k < r->classes; k++) {
-            rows[i].labels += cell(r, i, k);
-            rows[k].predictions += cell(r, i, k);
-        }
-    }
-}
-
-/* The largest entries beside the diagonal, the largest first. */
-static int find_mistakes(const rg_report *r, mistake *mistakes)
-{
-    int count = 0;
-    for (int64_t i = 0; i < (int64_t)r->classes * r->classes; i++) {
-        const mistake m = { (int32_t)(i / r->classes), (int32_t)(i % r->classes), r->confusion[i] };
-        if (m.label == m.predicted || m.count <= 0 ||
-            (count == MOST_PAIRS && m.count <= mistakes[count - 1].count))
-            continue;
-        int at = count < MOST_PAIRS ? count++ : MOST_PAIRS - 1;
-        for (; at > 0 && mistakes[at - 1].count < m.count; at--)
-            mistakes[at] = mistakes[at - 1];
-        mistakes[at] = m;
-    }
-    return count;
-}
-
 static void add_sentence(rg_page *page, const rg_report *r, const class_row *rows,
-                         const mistake *mistakes, int count)
+                         const rg_confusion_cell *mistakes, int count)
 {
-    double right = 0, all = 0;
+    int64_t right = 0, all = 0;
     for (int32_t i = 0; i < r->classes; i++) {
         right += rows[i].right;
         all += rows[i].labels;
     }
-    rg_page_put(page, "<p class=\"note\">%s of %s images are recognised, %s.",
-                rg_count((int64_t)right).text, rg_count((int64_t)all).text,
-                rg_percent(all > 0 ? right / all : NAN, 2).text);
+    rg_page_put(page, "<p class=\"note\">%s of %s images are recognised, %s.", rg_count(right).text,
+                rg_count(all).text, rg_percent(share_of(right, all), 2).text);
     if (count > 0) {
         rg_page_put(page, " The commonest mistake: ");
         rg_class_name(page, r, mistakes[0].label, RG_NAME);
@@ -211,12 +164,12 @@ rg_status rg_report_confusion(rg_page *page, const rg_report *r)
     if (r->confusion == NULL || r->classes <= 0)
         return RG_OK;
     const size_t bytes = (size_t)r->classes * sizeof(class_row);
-    mistake mistakes[MOST_PAIRS];
+    rg_confusion_cell mistakes[MOST_PAIRS];
     void *memory;
     RG_TRY(rg_allocate(&rg_default_allocator, bytes, &memory));
     class_row *rows = memory;
-    count_rows(r, rows);
-    const int count = find_mistakes(r, mistakes);
+    rg_confusion_count(r->confusion, r->confusion_count, r->classes, rows);
+    const int count = rg_confusion_mistakes(r->confusion, r->confusion_count, mistakes, MOST_PAIRS);
     rg_section_begin(page, "confusion", "What is taken for what");
     add_sentence(page, r, rows, mistakes, count);
     if (r->classes <= MATRIX_CLASSES) {
