@@ -118,6 +118,13 @@ int rg_wrong(const char *format, ...)
     return 2;
 }
 
+int rg_threads_check(int64_t threads)
+{
+    return threads <= RG_MOST_THREADS ? 0
+                                      : rg_wrong("--threads is %lld; it goes from 0 to %d",
+                                                 (long long)threads, RG_MOST_THREADS);
+}
+
 int rg_failed(void)
 {
     fprintf(stderr, "retrograde: %s\n", rg_error_text());

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static volatile sig_atomic_t interrupted;
+static volatile sig_atomic_t interrupted, unread;
 
 static void on_interrupt(int signal)
 {
@@ -16,11 +16,20 @@ static void on_interrupt(int signal)
     interrupted = 1;
 }
 
+/* Whoever reads the output has gone: training stops as if it were interrupted. */
+static void on_broken_pipe(int signal)
+{
+    (void)signal;
+    interrupted = unread = 1;
+}
+
 static void print_help(const rg_option options[])
 {
-    puts("usage: retrograde train [options]\n\n"
-         "Trains a network on images, with a report and a checkpoint at the end. Ctrl-C saves a\n"
-         "checkpoint and stops; --resume goes on from there, with the same bits.\n");
+    puts(
+        "usage: retrograde train [options]\n\n"
+        "Trains a network on images, with a report and a checkpoint at the end. Ctrl-C saves a\n"
+        "checkpoint and stops; --resume goes on from there, with the same bits. One run at a time\n"
+        "uses a folder for results.\n");
     rg_options_help(options);
 }
 
@@ -62,6 +71,8 @@ static rg_status read_kept(rg_train_request *request, char **kept)
     const rg_dtype dtype = checkpoint.network.dtype;
     rg_checkpoint_release(&checkpoint);
     rg_status status = rg_train_options_read(request, *kept);
+    if (request->rate == 0) /* as earlier versions have kept the default */
+        request->rate = RG_TRAIN_NOT_GIVEN;
     rg_train_request checked = *request;
     checked.threads = 0; /* which are of this run, and checked with it */
     if (status == RG_OK)
@@ -108,6 +119,8 @@ static int take_options(rg_train_request *request, rg_option options[], int argc
         return rg_wrong("'%s' is no option; see --help", argv[0]);
     if (left == 0 && rg_train_options_check(request) != RG_OK)
         return rg_wrong("%s", rg_error_text());
+    if (request->rate < 0)
+        request->rate = rg_train_default_rate(request->optimizer);
     return left == 0 ? 0 : 2;
 }
 
@@ -124,7 +137,8 @@ static int train(rg_train_request *request, const char *command)
         rg_show_say(&run.show, "stopped; go on with --resume %s", run.checkpoint_path);
     if (status != RG_OK)
         rg_show_clear(&run.show);
-    const int result = status == RG_OK ? (interrupted && !done ? 130 : 0) : rg_failed();
+    const int stopped = unread ? 128 + SIGPIPE : 130;
+    const int result = status == RG_OK ? (interrupted && !done ? stopped : 0) : rg_failed();
     rg_train_end(&run);
     return result;
 }
@@ -143,7 +157,7 @@ int rg_cmd_train(int argc, char **argv)
         action.sa_flags = (int)SA_RESETHAND; /* a second one ends the program at once */
         sigaction(SIGINT, &action, NULL);
         sigaction(SIGTERM, &action, NULL);
-        signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
+        signal(SIGPIPE, on_broken_pipe);
         result = train(&request, command != NULL ? command : "");
     }
     free(command);

@@ -5,8 +5,12 @@
 
 #include <retrograde/base.h>
 
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 const rg_command rg_commands_of_program[] = {
 #if RG_HAVE_TRAIN
@@ -30,29 +34,51 @@ const rg_command rg_commands_of_program[] = {
     { .name = NULL },
 };
 
+/* A file that is opened later must not become one of the standard streams: messages would go into
+ * it. */
+static void open_streams(void)
+{
+    for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; stream++) {
+        if (fcntl(stream, F_GETFD) >= 0 || errno != EBADF)
+            continue;
+        const int null = open("/dev/null", stream == STDIN_FILENO ? O_RDONLY : O_WRONLY);
+        if (null >= 0 && null != stream) /* the lowest free number is the one that is closed */
+            close(null);
+    }
+}
+
+/* The exit status of the command, or 1 if what it printed is lost. A reader that has gone, such as
+ * `head`, ends the program quietly. */
+static int finish(int status)
+{
+    errno = 0;
+    const bool lost = fflush(stdout) != 0 || ferror(stdout);
+    if (!lost || status > 128 || errno == EPIPE)
+        return status;
+    fprintf(stderr, "retrograde: standard output could not be written\n");
+    return status != 0 ? status : 1;
+}
+
 int main(int argc, char **argv)
 {
+    open_streams();
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
+    signal(SIGPIPE, SIG_DFL); /* some parents leave it ignored */
     if (argc < 2) {
         rg_print_commands(stderr);
         return 2;
     }
     for (const rg_command *c = rg_commands_of_program; c->name != NULL; c++) {
-        if (strcmp(argv[1], c->name) == 0) {
-            const int status = c->run(argc - 2, argv + 2);
-            if (fflush(stdout) != 0 || ferror(stdout)) {
-                fprintf(stderr, "retrograde: standard output could not be written\n");
-                return status != 0 ? status : 1;
-            }
-            return status;
-        }
+        if (strcmp(argv[1], c->name) == 0)
+            return finish(c->run(argc - 2, argv + 2));
     }
     if (strcmp(argv[1], "--help") == 0) {
         rg_print_commands(stdout);
-        return 0;
+        return finish(0);
     }
     if (strcmp(argv[1], "--version") == 0) {
         printf("retrograde %s\n", rg_version());
-        return 0;
+        return finish(0);
     }
     fprintf(stderr, "retrograde: there is no command '%s'\n", argv[1]);
     rg_print_commands(stderr);

@@ -32,6 +32,8 @@ rg_train_request rg_train_defaults(void)
                                .batch = 64,
                                .accumulate = 1,
                                .seed = 1,
+                               .stop = RG_TRAIN_NOT_GIVEN,
+                               .rate = RG_TRAIN_NOT_GIVEN,
                                .momentum = 0.9,
                                .drop = 0.5,
                                .drop_every = 2 };
@@ -212,15 +214,24 @@ rg_status rg_train_options_check(const rg_train_request *q)
              "there is no schedule '%s'; there are constant, step, cosine", q->schedule);
     RG_CHECK(rg_dtype_parse(q->dtype, &dtype) == RG_OK && rg_dtype_is_data(dtype), wrong,
              "--dtype is '%s'; it is f32, f64, bf16 or f16", q->dtype);
+    RG_CHECK(q->stop == RG_TRAIN_NOT_GIVEN || q->stop > 0, wrong,
+             "--stop is 0; it is the number of an epoch, from 1 on");
+    RG_CHECK(q->rate == RG_TRAIN_NOT_GIVEN || q->rate > 0, wrong,
+             "--rate is 0; nothing is learned without a rate: it is more than 0");
     RG_CHECK(q->validation < 1, wrong,
              "--validation is %g; less than all of the data can be held back", q->validation);
     RG_CHECK(q->momentum < 1, wrong, "--momentum is %g; it is less than 1", q->momentum);
     return RG_OK;
 }
 
+double rg_train_default_rate(const char *optimizer)
+{
+    return strcmp(optimizer, "sgd") == 0 ? 0.05 : 0.001;
+}
+
 double rg_train_rate(const rg_train_request *q, int64_t step, int64_t steps)
 {
-    const double rate = q->rate > 0 ? q->rate : strcmp(q->optimizer, "sgd") == 0 ? 0.05 : 0.001;
+    const double rate = q->rate;
     const int64_t epoch = steps / q->epochs;
     double now = rate;
     if (strcmp(q->schedule, "cosine") == 0)

@@ -19,7 +19,7 @@ typedef struct rg_train_request {
     bool mirror;
 } rg_train_request;
 
-enum { RG_TRAIN_OPTIONS = 32 };
+enum { RG_TRAIN_OPTIONS = 32, RG_TRAIN_NOT_GIVEN = -1 /* of rate and stop */ };
 
 rg_train_request rg_train_defaults(void);
 /* The data set where none is asked for: it may be missing. */
@@ -36,6 +36,8 @@ rg_status rg_train_options_read(rg_train_request *request, char *text);
 /* Checks what the table cannot. */
 rg_status rg_train_options_check(const rg_train_request *request);
 
+/* The rate that fits an optimizer, for those who give none. */
+double rg_train_default_rate(const char *optimizer);
 /* The rate of a step. */
 double rg_train_rate(const rg_train_request *request, int64_t step, int64_t steps);
 

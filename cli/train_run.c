@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* A run of training, from opening the data to the last checkpoint. */
+#include "cli/run_folder.h"
 #include "cli/train_run.h"
 
 #include "core/clock.h"
@@ -140,8 +141,13 @@ static rg_status make_folder(rg_train_run *run)
     const char *out = run->request->out;
     RG_CHECK(mkdir(out, 0777) == 0 || errno == EEXIST, RG_IO, "%s: cannot be made: %s", out,
              strerror(errno));
+    if (run->lock < 0)
+        RG_TRY(rg_folder_lock(out, &run->lock));
+    rg_folder_clean(out);
     RG_TRY(rg_train_path(out, "checkpoint.safetensors", &run->checkpoint_path));
     RG_TRY(rg_train_path(out, "report.html", &run->report_path));
+    RG_TRY(rg_folder_check_file(run->checkpoint_path)); /* now, not after an epoch */
+    RG_TRY(rg_folder_check_file(run->report_path));
     return rg_train_open_metrics(run);
 }
 
@@ -185,6 +191,7 @@ static void say_what(const rg_train_run *run, const char *device)
 static rg_status begin(rg_train_run *run)
 {
     const rg_train_request *q = run->request;
+    RG_TRY(rg_folder_lock(q->out, &run->lock)); /* before the checkpoint is read */
     RG_TRY(open_device(run));
     RG_TRY(open_sets(run));
     RG_TRY(rg_dataset_get_info(run->train.set, &run->train.info));
@@ -209,7 +216,7 @@ static rg_status begin(rg_train_run *run)
 rg_status rg_train_begin(rg_train_run *run, rg_train_request *request)
 {
     *run = (rg_train_run){
-        .request = request, .began = rg_seconds(), .csv.file = -1, .events.file = -1
+        .request = request, .began = rg_seconds(), .lock = -1, .csv.file = -1, .events.file = -1
     };
     rg_show_begin(&run->show, request->json, request->epochs, 0);
     RG_TRY(begin(run));
@@ -235,6 +242,7 @@ void rg_train_end(rg_train_run *run)
     rg_device_destroy(run->device);
     free(run->checkpoint_path);
     free(run->report_path);
+    rg_folder_unlock(&run->lock);
     rg_release(allocator, run->epochs, (size_t)run->epoch_room * sizeof *run->epochs);
     rg_release(allocator, run->losses, (size_t)run->loss_room * sizeof *run->losses);
     *run = (rg_train_run){ 0 };
@@ -385,7 +393,7 @@ rg_status rg_train_all(rg_train_run *run, const volatile int *interrupted, bool 
     const rg_train_request *q = run->request;
     rg_checkpoint *c = &run->checkpoint;
     *done = false;
-    while (c->epoch < q->epochs && !is_patience_over(run) && (q->stop == 0 || c->epoch < q->stop)) {
+    while (c->epoch < q->epochs && !is_patience_over(run) && (q->stop < 0 || c->epoch < q->stop)) {
         rg_train_progress p = { .epoch = c->epoch + 1 };
         bool whole;
         RG_TRY(train_epoch(run, interrupted, &p, &whole));

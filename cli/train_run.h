@@ -11,6 +11,7 @@
 
 typedef struct rg_train_run {
     rg_train_request *request;
+    int lock; /* of the folder for results; -1: not yet */
     rg_device *device;
     rg_model *model;
     rg_trainer *trainer;

@@ -19,6 +19,8 @@ int rg_use_options(const rg_option *own, rg_use_request *q, const char *usage, i
     };
     const int left = rg_options_take(options, argc, argv, NULL, NULL);
     *status = 2;
+    if (left >= 0 && rg_threads_check(q->threads) != 0)
+        return -1;
     if (left >= 0 && q->help) {
         puts(usage);
         rg_options_help(options);

@@ -8,14 +8,17 @@ memory. The program ends with a sentence or goes on; a checkpoint is the old one
 --kills sets how often runs are killed; 200 take some minutes.
 """
 import json
+import math
 import os
 import random
 import resource
+import socket
 import struct
 import subprocess
 import sys
 import time
 import unittest
+import zlib
 
 import train_test
 from train_test import Case, read, run, write_set
@@ -107,6 +110,127 @@ class Bounds(Case):
         _, errors = run(*words, status=1)
         self.assertIn("18 classes", errors)
         self.assertFalse(os.path.exists(self.path("out")))
+
+
+# ---- streams, folders, options ----
+
+
+class Streams(Case):
+    def words(self, *more):
+        return [train_test.PROGRAM, "train", "--data", self.data, "--model", "mlp", "--out", self.path("out"), *more]
+
+    def setUp(self):
+        super().setUp()
+        self.data = write_set(self.path("set"))
+
+    def test_closed_streams(self):
+        """Files took the numbers of closed streams, and progress went into metrics.csv."""
+        for closed in ("0<&- >&- 2>&-", ">&-", "2>&-"):
+            done = subprocess.run(["sh", "-c", '"$@" ' + closed, "sh", *self.words("--epochs", "2")], check=False)
+            self.assertEqual(done.returncode, 0)
+            self.assertEqual(self.epochs("out"), [1, 2])
+            table = read(self.path("out", "metrics.csv")).decode()
+            self.assertEqual(table.count("\n"), 3)
+            self.assertNotIn("images", table.split("\n", 1)[1])
+
+    def test_reader_has_gone(self):
+        """A pipe that nobody reads any more stops training as Ctrl-C does, quietly."""
+        command = '"$@" 2>"%s" | head -1; exit ${PIPESTATUS[0]}' % self.path("errors")
+        done = subprocess.run(["bash", "-c", command, "bash", *self.words("--epochs", "30")],
+                              stdout=subprocess.DEVNULL, check=False)  # fmt: skip
+        self.assertEqual(done.returncode, 141)
+        self.assertEqual(read(self.path("errors")), b"")
+        run("eval", self.checkpoint("out"), "--data", self.data)
+        run("train", "--resume", self.checkpoint("out"), "--epochs", "3", "--out", self.path("out"))
+        for words in (("check", "neuron", "--quick"), ("help", "--man")):
+            command = '"$@" 2>"%s" | head -1' % self.path("errors")
+            subprocess.run(["bash", "-c", command, "bash", train_test.PROGRAM, *words],
+                           stdout=subprocess.DEVNULL, check=False)  # fmt: skip
+            self.assertEqual(read(self.path("errors")), b"")
+
+    def test_limited_files(self):
+        """Also outside of train a file that may not grow is an error, not the end by a signal."""
+        done = subprocess.run([train_test.PROGRAM, "graph", "lenet", "--out", self.path("network.svg")],
+                              capture_output=True, text=True, check=False,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)))  # fmt: skip
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("network.svg: cannot be written: File too large", done.stderr)
+        self.assertEqual([name for name in os.listdir(self.folder) if name != "set"], [])
+
+
+class Folder(Case):
+    def setUp(self):
+        super().setUp()
+        self.data = write_set(self.path("set"))
+
+    def words(self, *more):
+        return ["train", "--data", self.data, "--model", "mlp", "--out", self.path("out"), *more]
+
+    def test_two_runs(self):
+        """The second run in a folder is refused, also with --resume, and changes nothing."""
+        run(*self.words("--epochs", "1"))
+        first = train_test.start(*self.words("--epochs", "100000"))
+        try:
+            first.stdout.readline()
+            for more in ((), ("--resume", self.checkpoint("out"), "--epochs", "3")):
+                _, errors = run(*self.words(*more), status=1)
+                self.assertIn(self.path("out"), errors)
+                self.assertIn("process %d trains into this folder" % first.pid, errors)
+            self.assertIsNone(first.poll())
+        finally:
+            first.kill()
+            first.communicate()
+        run(*self.words("--resume", self.checkpoint("out"), "--epochs", "2"))
+
+    def test_leftovers(self):
+        """Temporary files of killed runs go with the next run; those of others stay."""
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        names = {".retrograde-%d-0" % gone.pid: False, ".retrograde-%d-3" % os.getpid(): True,
+                 ".retrograde-x-0": True, ".retrograde-%d-0.txt" % gone.pid: True, "mine": True}  # fmt: skip
+        os.mkdir(self.path("out"))
+        for name in names:
+            with open(self.path("out", name), "w", encoding="utf-8"):
+                pass
+        run(*self.words("--epochs", "1"))
+        for name, stays in names.items():
+            self.assertEqual(os.path.exists(self.path("out", name)), stays, name)
+
+    def test_what_cannot_be_written(self):
+        """Told before anything is trained."""
+        os.mkdir(self.path("out"))
+        for name, make in (("checkpoint.safetensors", os.mkdir), ("report.html", os.mkfifo)):
+            make(self.path("out", name))
+            output, errors = run(*self.words(), status=1)
+            self.assertIn(self.path("out", name) + ": cannot be replaced", errors)
+            self.assertNotIn("epoch", output)
+            os.rmdir(self.path("out", name)) if make is os.mkdir else os.unlink(self.path("out", name))
+        with open(self.path("file"), "w", encoding="utf-8"):
+            pass
+        _, errors = run("train", "--data", self.data, "--out", self.path("file"), status=1)
+        self.assertIn("it is a file, not a folder", errors)
+
+    def test_options(self):
+        """0 is either meant or refused."""
+        for name in ("rate", "epochs", "batch", "accumulate", "stop", "drop-every"):
+            _, errors = run(*self.words("--" + name, "0"), status=2)
+            self.assertIn("--%s is 0" % name, errors)
+        run(*self.words("--epochs", "1", "--seed", "0", "--threads", "0", "--momentum", "0", "--patience", "0"))
+        _, errors = run("eval", self.checkpoint("out"), "--data", self.data, "--threads", "4294967297", status=2)
+        self.assertIn("--threads is 4294967297", errors)
+
+    def test_default_rate(self):
+        """No rate, and the default, are the same; checkpoints of earlier versions say rate=0."""
+        run(*self.words("--epochs", "2", "--stop", "1"))
+        data = read(self.checkpoint("out"))
+        size = struct.unpack("<Q", data[:8])[0]
+        header = data[8 : 8 + size].replace(b"rate=0.001", b"rate=0").ljust(size)
+        self.assertTrue(header != data[8 : 8 + size])
+        with open(self.path("out", "old.safetensors"), "wb") as file:
+            file.write(data[:8] + header + data[8 + size :])
+        run("train", "--resume", self.path("out", "old.safetensors"), "--out", self.path("again"))
+        run(*self.words("--epochs", "2", "--rate", "0.001"))
+        self.assertTrue(read(self.checkpoint("again")) == read(self.checkpoint("out")))
 
 
 if __name__ == "__main__":
