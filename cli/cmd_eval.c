@@ -8,6 +8,7 @@
 #include "cli/use_checkpoint.h"
 #include "core/memory.h"
 
+#include <math.h>
 #include <stdio.h>
 
 typedef struct request {
@@ -136,6 +137,9 @@ static rg_status evaluate(const char *path, const request *q, rg_used_network *n
     else if (status == RG_OK)
         status = print_text(&network->checkpoint, part, &result, &verdicts.confusion);
     rg_train_verdicts_release(&part->info, &verdicts);
+    if (status == RG_OK && isnan(result.loss))
+        status =
+            rg_fail(RG_MALFORMED, "%s: the network answers with NaN: its numbers are spoilt", path);
     return status;
 }
 

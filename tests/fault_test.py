@@ -233,6 +233,78 @@ class Folder(Case):
         self.assertTrue(read(self.checkpoint("again")) == read(self.checkpoint("out")))
 
 
+# ---- data ----
+
+
+def png_chunk(name, data):
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def png_with_palette(indices, colours, size=4):
+    rows = b"".join(b"\0" + bytes(indices[i * size : (i + 1) * size]) for i in range(size))
+    return (b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", struct.pack(">IIBBBBB", size, size, 8, 3, 0, 0, 0))
+            + png_chunk(b"PLTE", bytes(range(3 * colours))) + png_chunk(b"IDAT", zlib.compress(rows))
+            + png_chunk(b"IEND", b""))  # fmt: skip
+
+
+class Data(Case):
+    def refused(self, folder, *says):
+        output, errors = run("train", "--data", folder, "--model", "mlp", "--out", self.path("out"), status=1)
+        for word in says:
+            self.assertIn(word, errors)
+        self.assertNotIn("diverged", errors)
+        self.assertNotIn("epoch", output)
+
+    def test_pixels_that_are_no_numbers(self):
+        """They were told as divergence, after an epoch; in test images, too."""
+        for part in ("train", "test"):
+            for value in (math.nan, math.inf, -math.inf):
+                folder = write_arrays(self.path("set"), [0, 1, 2, 3],
+                                      lambda p, i, a=part, v=value: v if p == a and i == 37 else i % 5)  # fmt: skip
+                self.refused(folder, "x_%s.npy" % part, "image 2", "row 1, column 1")
+
+    def images(self):
+        for part in ("train", "test"):
+            for name in ("a", "b"):
+                os.makedirs(self.path("set", part, name))
+                for i in range(3):
+                    with open(self.path("set", part, name, "%d.png" % i), "wb") as file:
+                        file.write(png_with_palette([0, 1, 2, 1] * 4, 3))
+        return self.path("set")
+
+    def test_files_that_are_no_images(self):
+        """They were left out without a word."""
+        folder = self.images()
+        path = self.path("set", "train", "b", "x.png")
+        run("train", "--data", folder, "--model", "mlp", "--epochs", "1", "--out", self.path("good"))
+        for make, says in ((os.mkfifo, "a pipe"),
+                           (lambda p: os.symlink(self.path("nothing"), p), "No such file"),
+                           (lambda p: os.symlink("/dev/null", p), "a device"),
+                           (lambda p: os.symlink("x.png", p), "symbolic links")):  # fmt: skip
+            make(path)
+            self.refused(folder, path, says)
+            os.unlink(path)
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(path)
+            self.refused(folder, path, "a socket")
+        os.unlink(path)
+        os.symlink(self.path("nothing"), self.path("set", "train", "c"))
+        self.refused(folder, self.path("set", "train", "c"), "No such file")
+
+    def test_palette(self):
+        folder = self.images()
+        with open(self.path("set", "train", "a", "1.png"), "wb") as file:
+            file.write(png_with_palette([0, 1, 2, 1] * 2 + [0, 3, 0, 0] + [0] * 4, 3))
+        self.refused(folder, "1.png", "row 2, column 1", "colour 3 of a palette of 3")
+
+    def test_layer_without_readers(self):
+        with open(self.path("model.txt"), "w", encoding="utf-8") as file:
+            file.write("a: dense 8\n   spare: dense 4 from input\nneuron from a\ndense classes\n")
+        words = "train", "--data", write_set(self.path("set")), "--model", self.path("model.txt")
+        _, errors = run(*words, "--out", self.path("out"), status=1)
+        self.assertIn("model.txt:2:11: no layer reads 'spare'", errors)
+
+
 if __name__ == "__main__":
     arguments = sys.argv[:]
     if "--kills" in arguments:

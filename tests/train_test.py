@@ -374,9 +374,10 @@ class Divergence(Case):
         data = data[:head] + b"\xff" * (len(data) - head)
         with open(self.path("bad.safetensors"), "wb") as file:
             file.write(data)
-        output, _ = run("eval", self.path("bad.safetensors"), "--data", self.path("set"))
+        output, errors = run("eval", self.path("bad.safetensors"), "--data", self.path("set"), status=1)
         self.assertIn("loss nan", output)
-        output, _ = run("eval", self.path("bad.safetensors"), "--data", self.path("set"), "--json")
+        self.assertIn("bad.safetensors: the network answers with NaN", errors)
+        output, _ = run("eval", self.path("bad.safetensors"), "--data", self.path("set"), "--json", status=1)
         self.assertIsNone(json.loads(output)["loss"])
 
 

@@ -219,10 +219,10 @@ static rg_status check_replaced(const char *path, const rg_page *by, rg_metric_r
     return status;
 }
 
-/* Whether there is something at the path. */
+/* Whether there is something to read at the path: a pipe would be waited for. */
 static bool has_table(const char *path, struct stat *info)
 {
-    return stat(path, info) == 0 && !(S_ISREG(info->st_mode) && info->st_size == 0);
+    return stat(path, info) == 0 && S_ISREG(info->st_mode) && info->st_size > 0;
 }
 
 static rg_status copy_table(const char *path, const char *from, int64_t last, rg_metric_rows *rows)

@@ -248,6 +248,32 @@ static rg_status read_line(reader *r)
 
 /* ---- models ---- */
 
+/* All but the last layer must be read by a later one: what nobody reads cannot be trained. */
+static rg_status check_readers(const rg_model *model)
+{
+    bool *read = NULL;
+    const size_t count = model->layers_count;
+    RG_TRY(rg_room(count, sizeof *read, &read));
+    for (size_t i = 0; i < count; i++) {
+        const rg_layer *layer = &model->layers[i];
+        for (int32_t k = 0; k < layer->from_count; k++) {
+            if (layer->from[k] >= 0)
+                read[layer->from[k]] = true;
+        }
+        if (layer->from_count == 0 && i > 0)
+            read[i - 1] = true;
+    }
+    size_t unread = 0;
+    while (unread + 1 < count && read[unread])
+        unread++;
+    rg_release(allocator, read, count * sizeof *read);
+    const rg_layer *layer = &model->layers[unread];
+    RG_CHECK(unread + 1 >= count, RG_MALFORMED,
+             "%s:%d:%d: no layer reads '%s': name it behind 'from', or leave it out", model->name,
+             layer->line, layer->column, layer->label);
+    return RG_OK;
+}
+
 static rg_status read_lines(reader *r, const char *text)
 {
     for (const char *line = text; *line != 0;) {
@@ -260,7 +286,7 @@ static rg_status read_lines(reader *r, const char *text)
         line += length + (line[length] == '\n');
     }
     RG_CHECK(r->model->layers_count > 0, RG_MALFORMED, "%s: the model has no layer", r->name);
-    return RG_OK;
+    return check_readers(r->model);
 }
 
 rg_status rg_model_parse(const char *name, const char *text, rg_model **model)

@@ -6,6 +6,7 @@
 #include "core/dtype.h"
 #include "files/npy.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -182,6 +183,21 @@ static void convert(rg_dataset *set, const npy_array *x)
     }
 }
 
+/* Names the first pixel that is NaN or infinite: training would spoil all parameters with it. */
+static rg_status check_finite(const rg_dataset *set)
+{
+    const rg_dataset_info *info = &set->info;
+    const int64_t row = info->width * info->channels, image = info->height * row;
+    const float *pixels = (const float *)(const void *)set->pixels;
+    for (int64_t i = 0; info->dtype == RG_F32 && i < info->count * image; i++)
+        RG_CHECK(isfinite(pixels[i]), RG_MALFORMED,
+                 "image %lld holds %f, which is no pixel, at row %lld, column %lld, channel %lld",
+                 (long long)(i / image), (double)(isnan(pixels[i]) ? NAN : pixels[i]),
+                 (long long)(i % image / row), (long long)(i % row / info->channels),
+                 (long long)(i % info->channels));
+    return RG_OK;
+}
+
 static rg_status use_images(rg_dataset *set, npy_array *x)
 {
     const int64_t *dims = x->h.dims;
@@ -201,11 +217,11 @@ static rg_status use_images(rg_dataset *set, npy_array *x)
         set->pixels = x->data; /* (n, h, w, c) already */
         set->pixel_bytes = bytes;
         x->data = NULL;
-        return RG_OK;
+        return check_finite(set);
     }
     RG_TRY(rg_dataset_allocate(set, UINT64_MAX)); /* at most twice what was read */
     convert(set, x);
-    return RG_OK;
+    return check_finite(set);
 }
 
 /* ---- y ---- */

@@ -58,46 +58,70 @@ static bool is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-static bool is_png(const char *path)
+/* Whether an entry of a folder is wanted; a failure where it should be, and cannot. */
+typedef rg_status look(const char *path, bool *wanted);
+
+static rg_status look_for_folder(const char *path, bool *wanted)
+{
+    struct stat info;
+    RG_CHECK(stat(path, &info) == 0, RG_IO, "cannot be opened: %s", strerror(errno));
+    *wanted = S_ISDIR(info.st_mode);
+    return RG_OK;
+}
+
+static const char *kind_of(mode_t mode)
+{
+    return S_ISFIFO(mode) ? "a pipe" : S_ISSOCK(mode) ? "a socket" : "a device";
+}
+
+static rg_status look_for_png(const char *path, bool *wanted)
 {
     struct stat info;
     const size_t length = strlen(path);
-    return length > 4 && strcasecmp(path + length - 4, ".png") == 0 && stat(path, &info) == 0 &&
-           S_ISREG(info.st_mode);
+    *wanted = length > 4 && strcasecmp(path + length - 4, ".png") == 0;
+    if (!*wanted)
+        return RG_OK;
+    RG_CHECK(stat(path, &info) == 0, RG_IO, "cannot be opened: %s", strerror(errno));
+    *wanted = !S_ISDIR(info.st_mode);
+    RG_CHECK(S_ISREG(info.st_mode) || !*wanted, RG_IO, "it is %s, and no image",
+             kind_of(info.st_mode));
+    return RG_OK;
 }
 
-/* The names in a folder that `wanted` holds for, hidden ones left out, in the order of their
- * bytes. */
-static rg_status list_names(const char *folder, bool (*wanted)(const char *path), name_list *list)
+/* The names in a folder that are wanted, hidden ones left out, in the order of their bytes. */
+static rg_status list_names(const char *folder, look *looks, name_list *list)
 {
     DIR *open = opendir(folder);
     rg_status status = RG_OK;
     if (open == NULL)
-        status = rg_fail(RG_IO, "cannot be opened: %s", strerror(errno));
+        status = blame(folder, rg_fail(RG_IO, "cannot be opened: %s", strerror(errno)));
     while (status == RG_OK) {
         char path[RG_DATASET_PATH];
         errno = 0;
         const struct dirent *entry = readdir(open);
         if (entry == NULL && errno != 0)
-            status = rg_fail(RG_IO, "cannot be read: %s", strerror(errno));
+            status = blame(folder, rg_fail(RG_IO, "cannot be read: %s", strerror(errno)));
         if (entry == NULL)
             break;
         if (entry->d_name[0] == '.')
             continue;
-        status = rg_path_join(path, folder, entry->d_name);
-        if (status == RG_OK && wanted(path))
-            status = add_name(list, entry->d_name);
+        bool wanted = false;
+        status = blame(folder, rg_path_join(path, folder, entry->d_name));
+        if (status == RG_OK)
+            status = blame(path, looks(path, &wanted));
+        if (status == RG_OK && wanted)
+            status = blame(folder, add_name(list, entry->d_name));
     }
     if (open != NULL)
         closedir(open);
     if (list->count > 1)
         qsort(list->names, list->count, sizeof *list->names, by_bytes);
-    return blame(folder, status);
+    return status;
 }
 
 static rg_status list_classes(const char *folder, name_list *classes)
 {
-    RG_TRY(list_names(folder, is_folder, classes));
+    RG_TRY(list_names(folder, look_for_folder, classes));
     for (size_t i = 0; i < classes->count; i++) {
         if (!rg_path_is_text(classes->names[i])) {
             char path[RG_DATASET_PATH];
@@ -139,7 +163,7 @@ static rg_status find_parts(const char *folder, char train[RG_DATASET_PATH], boo
     *parts = false;
     if (!is_folder(train))
         return RG_OK;
-    const rg_status status = list_names(train, is_folder, &inside);
+    const rg_status status = list_names(train, look_for_folder, &inside);
     *parts = inside.count > 0;
     release_names(&inside);
     return status;
@@ -171,7 +195,7 @@ static rg_status add_class(png_folder *f, const char *class_name, int32_t label)
     name_list inside = { 0 };
     char folder[RG_DATASET_PATH], file[RG_DATASET_PATH];
     RG_TRY(rg_path_join(folder, f->path, class_name));
-    rg_status status = list_names(folder, is_png, &inside);
+    rg_status status = list_names(folder, look_for_png, &inside);
     for (size_t i = 0; i < inside.count && status == RG_OK; i++) {
         status = rg_path_join(file, class_name, inside.names[i]);
         if (status == RG_OK)

@@ -80,6 +80,7 @@ static rg_status read_header(rg_png *png, const unsigned char *bytes, size_t siz
              width, size);
     png->width = width;
     png->height = height;
+    png->indexed = kind == 3;
     png->channels = kind == 0 || kind == 4 ? 1 : 3;
     return RG_OK;
 }
@@ -155,11 +156,38 @@ static void convert(const unsigned char *x, int from, unsigned char *y, int to, 
     }
 }
 
+/* Refuses pixels with numbers beyond the palette, for which libpng takes any colour. */
+static rg_status check_indices(const rg_png *png)
+{
+    png_image image = { .version = PNG_IMAGE_VERSION };
+    unsigned char colours[256 * 4];
+    void *indices = NULL;
+    RG_CHECK(libpng.begin(&image, png->kept, png->kept_bytes), RG_MALFORMED,
+             "the PNG image cannot be read: %s", image.message);
+    image.format = PNG_FORMAT_RGBA_COLORMAP;
+    const size_t count = (size_t)image.width * image.height;
+    rg_status status = rg_allocate(&rg_default_allocator, count, &indices);
+    if (status == RG_OK && !libpng.finish(&image, NULL, indices, (int)image.width, colours))
+        status = rg_fail(RG_MALFORMED, "the PNG image cannot be read: %s", image.message);
+    for (size_t i = 0; i < count && status == RG_OK; i++) {
+        const unsigned index = ((const unsigned char *)indices)[i];
+        if (index >= image.colormap_entries)
+            status = rg_fail(RG_MALFORMED,
+                             "the pixel at row %zu, column %zu has colour %u of a palette of %u",
+                             i / image.width, i % image.width, index, image.colormap_entries);
+    }
+    rg_release(&rg_default_allocator, indices, count);
+    libpng.free(&image);
+    return status;
+}
+
 rg_status rg_png_pixels(const rg_png *png, int channels, unsigned char *to)
 {
     pthread_once(&load_once, load);
     RG_CHECK(loaded, RG_UNSUPPORTED, "%s, which reads PNG images, is not installed (Debian: %s)",
              NAME_OF(PNG_LIBPNG_VER_SONUM), "libpng16-16");
+    if (png->indexed)
+        RG_TRY(check_indices(png));
     png_image image = { .version = PNG_IMAGE_VERSION };
     RG_CHECK(libpng.begin(&image, png->kept, png->kept_bytes), RG_MALFORMED,
              "the PNG image cannot be read: %s", image.message);
