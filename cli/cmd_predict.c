@@ -164,10 +164,11 @@ static int predict(rg_used_network *network, int count, char **paths, const requ
     void *image = malloc(pixels * 8);
     float *probabilities = malloc(classes * sizeof *probabilities);
     answer *answers = malloc(classes * sizeof *answers);
-    int result = 0;
+    rg_status status = RG_OK;
     if (numbers == NULL || image == NULL || probabilities == NULL || answers == NULL)
-        result = rg_wrong("out of memory");
-    for (int i = 0; i < count && result != 2; i++) {
+        status = rg_fail(RG_OUT_OF_MEMORY, "out of memory for an image");
+    int result = status == RG_OK ? 0 : rg_failed();
+    for (int i = 0; i < count && status == RG_OK; i++) {
         if (predict_one(network, paths[i], q, numbers, image, probabilities, answers) != RG_OK)
             result = rg_failed(); /* the others may be good */
     }

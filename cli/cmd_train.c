@@ -100,8 +100,10 @@ static int take_options(rg_train_request *request, rg_option options[], int argc
                         char **kept)
 {
     char **again = malloc((size_t)(argc + 1) * sizeof *again);
-    if (again == NULL)
-        return rg_wrong("out of memory");
+    if (again == NULL) {
+        (void)rg_fail(RG_OUT_OF_MEMORY, "out of memory for the options");
+        return rg_failed();
+    }
     memcpy(again, argv, (size_t)argc * sizeof *again);
     int left = rg_options_take(options, argc, argv, NULL, NULL), failed = 0;
     if (left >= 0 && request->resume != NULL) {

@@ -29,6 +29,7 @@ static rg_status step_shapes(const rg_step *step, rg_tensor_desc descs[])
 /* Who makes the inputs of a step, for the sentence about it. */
 static void name_inputs(const rg_plan *plan, const rg_step *step, const rg_tensor_desc descs[])
 {
+    rg_error_prefix(": ");
     for (int32_t i = step->inputs - 1; i >= 0; i--) {
         char shape[RG_SHAPE_TEXT];
         if (step->in[i] < 0)

@@ -197,6 +197,7 @@ static rg_status add_loss(builder *b)
     rg_value *const x[] = { network->logits, network->labels };
     rg_node *node = rg_graph_loss(network->graph, &loss, x);
     network->loss = rg_node_output(node, 0);
+    RG_TRY(rg_graph_status(network->graph));
     RG_TRY(rg_node_set_label(node, "loss"));
     RG_TRY(rg_graph_result(network->graph, network->logits, "logits"));
     return rg_graph_result(network->graph, network->loss, "loss");
