@@ -86,6 +86,39 @@ static void test_results(void)
     rg_graph_destroy(n.graph);
 }
 
+/* A run keeps lists of its sources on the stack, which very many of them overflowed. */
+static void test_sources(int32_t count, bool fits)
+{
+    rig r = rig_open(1);
+    rg_graph *graph;
+    rg_plan *plan = NULL;
+    rg_tensor_desc *descs = calloc((size_t)count, sizeof *descs);
+    rg_value *sum = NULL;
+    EXPECT_OK(rg_graph_create(&graph));
+    for (int32_t i = 0; i < count; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "x%d", i);
+        rg_value *x = rg_graph_source(graph, name);
+        const rg_arithmetic_desc add = rg_arithmetic_desc_default();
+        sum = i == 0
+                  ? x
+                  : rg_node_output(rg_graph_arithmetic(graph, &add, (rg_value *[]){ sum, x }), 0);
+        descs[i] = rg_tensor_desc_dense(RG_F32, 1, DIMS(3));
+    }
+    EXPECT_OK(rg_graph_result(graph, sum, "sum"));
+    if (fits) {
+        EXPECT_OK(rg_plan_create(r.device, graph, NULL, &plan));
+        EXPECT_OK(rg_plan_prepare(plan, descs));
+    } else {
+        EXPECT_FAILS(rg_plan_create(r.device, graph, NULL, &plan), RG_UNSUPPORTED, "4096 sources");
+        EXPECT(plan == NULL);
+    }
+    free(descs);
+    rg_plan_destroy(plan);
+    rg_graph_destroy(graph);
+    rig_close(&r);
+}
+
 /* ---- places ---- */
 
 static bool overlap(const rg_claim *a, const rg_claim *b)
@@ -124,6 +157,8 @@ int main(void)
 {
     test_time();
     test_results();
+    test_sources(RG_PLAN_SOURCES, true);
+    test_sources(60000, false);
     for (uint64_t seed = 1; seed <= 8; seed++)
         test_sweep(seed, seed % 2 ? 40 : 4000);
     return rg_test_report();

@@ -53,6 +53,9 @@ RG_API rg_status rg_graph_status(const rg_graph *graph);
 
 /* ---- values; they belong to the graph ---- */
 
+/** Sources that a plan reads, at most. */
+#define RG_PLAN_SOURCES 4096
+
 /** What each run is given. Names of sources and of parameters differ from each other. */
 RG_API rg_value *rg_graph_source(rg_graph *graph, const char *name);
 
@@ -283,7 +286,8 @@ typedef struct rg_plan_options {
 RG_API rg_plan_options rg_plan_options_default(void);
 
 /** Makes the graph ready to run on a device: what no result and no assignment needs is left out,
- *  kernels are made, parameters allocated. `options` may be NULL. On failure *plan is NULL. */
+ *  kernels are made, parameters allocated. `options` may be NULL. On failure *plan is NULL. At most
+ *  RG_PLAN_SOURCES sources can be read; with more it is RG_UNSUPPORTED. */
 RG_API rg_status rg_plan_create(rg_device *device, const rg_graph *graph,
                                 const rg_plan_options *options, rg_plan **plan);
 /** Gives the plan back; recorded work keeps what it needs. NULL allowed. */

@@ -227,7 +227,11 @@ static rg_status make_slots(rg_plan *plan, const draft *d)
             slot->parameter = d->takes[v]->id;
         if (value->name != NULL)
             RG_TRY(rg_copy_text(value->name, &slot->name));
-        if (value->kind == RG_VALUE_SOURCE && slot->live) {
+        if (value->kind == RG_VALUE_SOURCE &&
+            slot->live) { /* runs keep lists of them on the stack */
+            RG_CHECK(plan->sources_count < RG_PLAN_SOURCES, RG_UNSUPPORTED,
+                     "the graph reads more than %d sources, as many as a plan can have",
+                     RG_PLAN_SOURCES);
             slot->source = plan->sources_count;
             plan->sources[plan->sources_count++] = v;
         }
