@@ -86,6 +86,43 @@ static void test_results(void)
     rg_graph_destroy(n.graph);
 }
 
+/* A delay line: each parameter takes the value of the one before, and each of these nodes waits for
+ * the next, which reads what it overwrites. */
+static void test_waiting(void)
+{
+    enum { LINE = 30000 };
+    rig r = rig_open(1);
+    rg_graph *graph;
+    rg_plan *plan = NULL;
+    const rg_tensor_desc desc = rg_tensor_desc_dense(RG_F32, 1, DIMS(1));
+    const rg_neuron_desc copy = rg_neuron_desc_default();
+    EXPECT_OK(rg_graph_create(&graph));
+    rg_value *before = rg_graph_source(graph, "x");
+    for (int32_t i = 0; i < LINE; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "p%d", i);
+        rg_value *parameter = rg_graph_parameter(graph, name, &desc);
+        rg_value *moved = rg_node_output(rg_graph_neuron(graph, &copy, &before), 0);
+        EXPECT_OK(rg_graph_assign(graph, parameter, moved));
+        before = parameter;
+    }
+    const clock_t start = clock();
+    EXPECT_OK(rg_plan_create(r.device, graph, NULL, &plan));
+    const double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
+    printf("a line of %d nodes that wait for each other: %.2f s\n", LINE, seconds);
+    EXPECT(seconds < 5);
+    rg_step_info info = { 0 };
+    for (int32_t i = 0; i < 3; i++) {
+        char label[32];
+        EXPECT_OK(rg_plan_step_info(plan, i, &info));
+        snprintf(label, sizeof label, "neuron_%d", LINE - 1 - i);
+        EXPECT(strcmp(info.label, label) == 0); /* the last comes first */
+    }
+    rg_plan_destroy(plan);
+    rg_graph_destroy(graph);
+    rig_close(&r);
+}
+
 /* A run keeps lists of its sources on the stack, which very many of them overflowed. */
 static void test_sources(int32_t count, bool fits)
 {
@@ -157,6 +194,7 @@ int main(void)
 {
     test_time();
     test_results();
+    test_waiting();
     test_sources(RG_PLAN_SOURCES, true);
     test_sources(60000, false);
     for (uint64_t seed = 1; seed <= 8; seed++)

@@ -26,16 +26,6 @@ rg_plan_options rg_plan_options_default(void)
 
 /* ---- what has to run ---- */
 
-/* The graph on its way to a plan. */
-typedef struct draft {
-    const rg_graph *graph;
-    bool *live;             /* by value */
-    bool *runs;             /* by node */
-    int32_t *place;         /* by node: its step, or -1 */
-    int32_t *readers;       /* by value: nodes that will read it and have no step yet */
-    const rg_value **takes; /* by value: the parameter that it is assigned to, or NULL */
-} draft;
-
 static void mark_live(void *context, rg_value *value)
 {
     bool *live = context;
@@ -46,7 +36,7 @@ static void mark_live(void *context, rg_value *value)
 }
 
 /* Nodes stand behind what they read: one walk from the last to the first. */
-static void find_live(draft *d)
+static void find_live(rg_plan_draft *d)
 {
     const rg_graph *graph = d->graph;
     for (size_t i = 0; i < graph->results_count; i++)
@@ -77,7 +67,7 @@ static void find_live(draft *d)
 
 rg_status rg_graph_live(const rg_graph *graph, bool live[])
 {
-    draft d = { .graph = graph, .live = live };
+    rg_plan_draft d = { .graph = graph, .live = live };
     rg_status status = rg_room(graph->nodes_count, sizeof *d.runs, &d.runs);
     if (status == RG_OK)
         status = rg_room(graph->values_count, sizeof *d.takes, &d.takes);
@@ -88,87 +78,6 @@ rg_status rg_graph_live(const rg_graph *graph, bool live[])
     return status;
 }
 
-/* ---- order ---- */
-
-typedef struct reading {
-    draft *d;
-    int32_t amount; /* added to the readers of each value, once for a node */
-    bool ready;     /* all values read so far are made */
-    rg_value *seen[3 * RG_MAX_INPUTS];
-    int32_t seen_count;
-} reading;
-
-static void visit_read(void *context, rg_value *value)
-{
-    reading *r = context;
-    for (int32_t i = 0; i < r->seen_count; i++) {
-        if (r->seen[i] == value)
-            return;
-    }
-    r->seen[r->seen_count++] = value;
-    r->d->readers[value->id] += r->amount;
-    const rg_value *made = value; /* of a constant: what tells its shape */
-    while (made->kind == RG_VALUE_CONSTANT)
-        made = made->like;
-    r->ready &= made->node == NULL || r->d->place[made->node->id] >= 0;
-}
-
-static void count_readers(draft *d, const rg_node *node, int32_t amount)
-{
-    reading r = { .d = d, .amount = amount };
-    rg_node_each_read(node, visit_read, &r);
-}
-
-/* Whether all that the node reads is made, and all other readers of what it replaces are done. */
-static bool is_ready(draft *d, const rg_node *node)
-{
-    reading r = { .d = d, .ready = true };
-    rg_node_each_read(node, visit_read, &r);
-    if (node->forward != NULL)
-        r.ready &= d->place[node->forward->id] >= 0;
-    for (int32_t i = 0; i < node->outputs && r.ready; i++) {
-        const rg_value *takes = node->out[i] != NULL ? d->takes[node->out[i]->id] : NULL;
-        int32_t own = 0;
-        for (int32_t k = 0; k < r.seen_count; k++)
-            own |= r.seen[k] == takes;
-        r.ready &= takes == NULL || d->readers[takes->id] == own;
-    }
-    return r.ready;
-}
-
-/* Nodes in the order of the graph, but for those that overwrite a parameter: they wait for all who
- * read it. */
-static rg_status order_nodes(draft *d, const rg_node **order, int32_t *count)
-{
-    const rg_graph *graph = d->graph;
-    int32_t all = 0;
-    for (size_t n = 0; n < graph->nodes_count; n++) {
-        d->place[n] = -1;
-        all += d->runs[n];
-        if (d->runs[n])
-            count_readers(d, graph->nodes[n], 1);
-    }
-    for (*count = 0; *count < all;) {
-        const rg_node *stuck = NULL;
-        const int32_t before = *count;
-        for (size_t n = 0; n < graph->nodes_count; n++) {
-            if (!d->runs[n] || d->place[n] >= 0)
-                continue;
-            if (!is_ready(d, graph->nodes[n])) {
-                stuck = stuck != NULL ? stuck : graph->nodes[n];
-                continue;
-            }
-            d->place[n] = *count;
-            order[(*count)++] = graph->nodes[n];
-            count_readers(d, graph->nodes[n], -1);
-        }
-        RG_CHECK(*count > before, RG_INVALID_ARGUMENT,
-                 "%s waits for itself: what it assigns is read by a node that needs its result",
-                 stuck->label);
-    }
-    return RG_OK;
-}
-
 /* ---- steps and slots ---- */
 
 static int32_t id_of(const rg_value *value)
@@ -176,7 +85,8 @@ static int32_t id_of(const rg_value *value)
     return value != NULL ? value->id : -1;
 }
 
-static rg_status make_step(rg_plan *plan, const draft *d, const rg_node *node, rg_step *step)
+static rg_status make_step(rg_plan *plan, const rg_plan_draft *d, const rg_node *node,
+                           rg_step *step)
 {
     const rg_node *forward = node->forward;
     *step = (rg_step){ .op = node->op,
@@ -206,7 +116,7 @@ static rg_status make_step(rg_plan *plan, const draft *d, const rg_node *node, r
     return rg_kernel_create(plan->device, node->op, node->desc, &step->kernel);
 }
 
-static rg_status make_slots(rg_plan *plan, const draft *d)
+static rg_status make_slots(rg_plan *plan, const rg_plan_draft *d)
 {
     const rg_graph *graph = d->graph;
     for (int32_t v = 0; v < plan->slots_count; v++) {
@@ -321,7 +231,7 @@ static void free_room(const rg_plan *plan)
     rg_release(allocator, room->pieces, count * sizeof *room->pieces);
 }
 
-static rg_status fill_plan(rg_plan *plan, draft *d)
+static rg_status fill_plan(rg_plan *plan, rg_plan_draft *d)
 {
     const rg_graph *graph = d->graph;
     const rg_node **order = NULL;
@@ -339,7 +249,7 @@ static rg_status fill_plan(rg_plan *plan, draft *d)
     RG_TRY(rg_room(nodes, sizeof *order, &order));
     int32_t count = 0;
     find_live(d);
-    rg_status status = order_nodes(d, order, &count);
+    rg_status status = rg_plan_order(d, order, &count);
     if (status == RG_OK)
         status = make_slots(plan, d);
     if (status == RG_OK)
@@ -378,7 +288,7 @@ rg_status rg_plan_create(rg_device *device, const rg_graph *graph, const rg_plan
     RG_CHECK(has_purpose(graph), RG_INVALID_ARGUMENT,
              "the graph has no result and changes no parameter: there is nothing to run");
     const size_t nodes = graph->nodes_count, values = graph->values_count;
-    draft d = { .graph = graph };
+    rg_plan_draft d = { .graph = graph };
     rg_plan *made = NULL;
     rg_status status = rg_room(1, sizeof *made, &made);
     if (status == RG_OK) {

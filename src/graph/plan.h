@@ -136,6 +136,24 @@ struct rg_plan {
 /* Which values a plan of the graph needs, by id. */
 rg_status rg_graph_live(const rg_graph *graph, bool live[]);
 
+/* ---- plan_order.c ---- */
+
+/* The graph on its way to a plan. */
+typedef struct rg_plan_draft {
+    const rg_graph *graph;
+    bool *live;             /* by value */
+    bool *runs;             /* by node */
+    int32_t *place;         /* by node: its step, or -1 */
+    int32_t *readers;       /* by value: nodes that will read it and have no step yet */
+    const rg_value **takes; /* by value: the parameter that it is assigned to, or NULL */
+} rg_plan_draft;
+
+/* Nodes in the order of the graph, but for those that overwrite a parameter: they wait for all who
+ * read it. Nodes are looked at in turns over the graph, and again only when what they wait for has
+ * come. Fills in `order` and the places of all nodes that run; the readers of all values are 0
+ * before and after. */
+rg_status rg_plan_order(rg_plan_draft *draft, const rg_node **order, int32_t *count);
+
 /* ---- plan_ask.c ---- */
 
 /* The parameter of this name, or NULL. */
