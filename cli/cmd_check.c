@@ -18,7 +18,7 @@ enum { MOST_THREADS = 3, MOST_RUNGS = 8 };
 typedef struct request {
     const char *device, *dtype, *rung, *name;
     int64_t threads, seed, runs;
-    bool quick, json, help;
+    bool quick, is_long, json, help;
     bool is_cpu; /* it has rungs and threads to choose */
 } request;
 
@@ -89,6 +89,8 @@ static rg_status open_devices(const request *r, const char *rung, devices *d)
     *d = (devices){ .count = 0 };
     if (r->threads > 0 || !r->is_cpu)
         return open_device(r, rung, r->threads, d);
+    if (r->is_long)
+        return open_device(r, rung, 2, d); /* such cases take seconds each */
     const int64_t most = r->quick || (r->rung == NULL && !is_best(rung)) ? 2 : 3;
     for (int64_t threads = r->quick ? 2 : 1; threads <= most; threads++)
         RG_TRY(open_device(r, rung, threads, d));
@@ -113,11 +115,13 @@ static rg_status open_ladder(const request *r, ladder *l)
 static bool is_wanted(const request *r, const rg_case *c, int64_t count)
 {
     enum { SMALL = 20000, LARGE = 10 << 20 }; /* elements */
+    const bool timed = c->flags & (RG_CASE_BENCH | RG_CASE_BENCH_GPU);
+    const bool large = count > LARGE || c->flags & RG_CASE_LONG;
     if (r->name != NULL)
         return strcmp(r->name, c->name) == 0;
-    if (r->quick || c->flags & (RG_CASE_BENCH | RG_CASE_BENCH_GPU))
-        return count <= SMALL;
-    return count <= LARGE;
+    if (r->is_long)
+        return large && !timed;
+    return r->quick || timed ? count <= SMALL && !large : !large;
 }
 
 /* On one rung; runs and numbers of threads have the same bits. */
@@ -190,13 +194,14 @@ static rg_status check_group(const request *r, const rg_op_test *test, rg_dtype 
             continue;
         status = check_case(r, &l, test, c, dtype, false);
         const bool expands = c->golden == NULL && x[0].rank > 1 && rg_shape_count(&x[0]) <= 20000;
-        if (status == RG_OK && expands && !(c->flags & RG_CASE_SPECIAL))
+        if (status == RG_OK && expands && !(c->flags & (RG_CASE_SPECIAL | RG_CASE_LONG)))
             status = check_case(r, &l, test, c, dtype, true);
         if (status != RG_OK)
             fprintf(stderr, "retrograde: case '%s': %s\n", c->name, rg_error_text());
         count++;
     }
-    for (int k = 0; status == RG_OK && k < l.count; k++)
+    const bool tells = count > 0 || !r->is_long; /* few ops and dtypes have long cases */
+    for (int k = 0; status == RG_OK && k < l.count && tells; k++)
         *failures += print_group(r, &l.rungs[k], test->op->name, dtype, count);
     *cases += count;
     close_ladder(&l);
@@ -237,6 +242,8 @@ static bool is_request_valid(const request *r)
         fprintf(stderr, "retrograde: this machine has no instruction set '%s'\n", r->rung);
     else if (r->threads > 1024)
         fprintf(stderr, "retrograde: a device has 1 to 1024 threads\n");
+    else if (r->quick && r->is_long)
+        fprintf(stderr, "retrograde: --quick and --long exclude each other\n");
     else if (r->runs < 1 || r->runs > 1000000)
         fprintf(stderr, "retrograde: --runs is 1 to 1000000\n");
     else
@@ -273,6 +280,8 @@ int rg_cmd_check(int argc, char **argv)
         { "seed", RG_OPTION_COUNT, &r.seed, "N", "of the random values (default 1)" },
         { "case", RG_OPTION_TEXT, &r.name, "NAME", "one case alone, however large" },
         { "quick", RG_OPTION_FLAG, &r.quick, NULL, "small cases, 2 threads" },
+        { "long", RG_OPTION_FLAG, &r.is_long, NULL,
+          "only the cases of more than 10M elements, whose sums are long; 2 threads" },
         { "json", RG_OPTION_FLAG, &r.json, NULL, "one object per line" },
         { "help", RG_OPTION_FLAG, &r.help, NULL, "this text" },
         { .name = NULL },

@@ -326,6 +326,17 @@ class CheckTest(ProgramTest):
         self.refused(2, *self.ONE, "--runs", "0", words=("--runs",))
         self.refused(2, *self.ONE, "--runs", "two", words=("two",))
 
+    def test_long(self):
+        """Cases of long sums run by --long or by name alone, and take one number of threads."""
+        long = ("check", "grad_norm", "--dtype", "f32", "--rung", "base", "--json")
+        self.assertIn("--long", self.works("check", "--help").stdout)
+        row = json.loads(self.works(*long, "--long").stdout)
+        self.assertEqual((row["failures"], row["cases"], row["threads"]), (0, 2, "2"))
+        row = json.loads(self.works(*long, "--case", "long-67m", "--threads", "1").stdout)
+        self.assertEqual((row["failures"], row["cases"], row["threads"]), (0, 1, "1"))
+        self.refused(2, *long, "--long", "--quick", words=("--quick", "--long"))
+        self.refused(2, "check", "slice", "--long", words=("no such case",))
+
     def test_no_gpu(self):
         for device in ("cuda", "cuda:0"):
             self.refused(1, *self.ONE, "--device", device, words=("'%s'" % device,), **NO_GPU)

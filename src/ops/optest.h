@@ -29,6 +29,7 @@ enum {
     RG_CASE_ZERO = 1 << 4,      /* the gradient is 0 by mathematics */
     RG_CASE_BENCH_GPU = 1 << 5, /* timed by `bench` on a GPU, and checked only if it is small */
     RG_CASE_WIDE = 1 << 6,      /* gradients are f32 beside f16 and bf16, where the op allows it */
+    RG_CASE_LONG = 1 << 7,      /* by `check --long` alone, as cases of a large first input are */
 };
 
 typedef struct rg_case {

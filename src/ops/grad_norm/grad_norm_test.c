@@ -13,6 +13,13 @@ static double with_infinity(int64_t i)
     return i == 50 ? -__builtin_inf() : 0.5;
 }
 
+/* A number whose sums are rounded in one direction for long. */
+static double tenth(int64_t i)
+{
+    (void)i;
+    return 0.1;
+}
+
 static const rg_case cases[] = {
     { "25M", "", "25000000", RG_CASE_BENCH | RG_CASE_BENCH_GPU },
 
@@ -30,6 +37,10 @@ static const rg_case cases[] = {
     { "factor", "factor=-0.25", "5,37" },
     { "rank-8", "", "2,1,3,2,1,2,3,2" },
     { "empty", "", "3,0,5" },
+
+    /* long sums of what does not cancel */
+    { "long-67m", "", "67108864", 0, .only = 1 << RG_F32, .x_fill = { { 0.5, 1.5 } } },
+    { "long-constant", "", "67108864", 0, .only = 1 << RG_F32, .x_fill = { { .at = tenth } } },
     { .name = NULL },
 };
 
