@@ -84,6 +84,19 @@ static inline RG_HOST_DEVICE rg_pad_copies rg_pad_copies_of(const rg_pad_axis *a
     return c;
 }
 
+/* Whether an input may have more than `most` copies, along all axes together. */
+static inline RG_HOST_DEVICE bool rg_pad_has_more(const rg_pad_axis axes[4], int64_t most)
+{
+    int64_t copies = 1;
+    for (int d = 0; d < 4 && copies <= most; d++) {
+        const rg_pad_axis *a = &axes[d];
+        const int64_t single = a->begin < a->end ? a->end - a->begin : 0;
+        if (a->edge != RG_EDGE_FILL && a->out > single)
+            copies *= a->out - single;
+    }
+    return copies > most;
+}
+
 /* The next copy; false: there is none. */
 static inline RG_HOST_DEVICE bool rg_pad_next(rg_pad_copies *c, int64_t *o)
 {

@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Pad on the CPU: a unit is a row of the result. Inner pixels are one run where they can be. */
 #include "backend/cpu/kernel.h"
+#include "backend/cpu/long_sum.h"
 #include "ops/pad/pad.h"
 
 /* Where index i of dimension d stands, of `from` (t = 0) or `to` (t = 1), in bytes. */
@@ -120,6 +121,7 @@ RG_INLINE void pad_forward(const rg_pad_args *k, int64_t begin, int64_t end, con
 /* The pixel of dx at work: its copies along three axes. */
 typedef struct copies {
     rg_pad_copies n, h, w;
+    bool many; /* the sum is cut into runs */
 } copies;
 
 /* Sums start with -0, which leaves what is added as it is; without any copy they are 0. */
@@ -148,6 +150,28 @@ RG_INLINE vreal gather_channels(const rg_pad_args *k, const copies *c, int64_t i
     return any ? sum : vset(0);
 }
 
+/* The same where there are so many that a plain chain of additions would lose digits. */
+RG_OUTLINE vreal gather_many(const rg_pad_args *k, const copies *c, int64_t i, int n, rg_dtype T)
+{
+    const int64_t *stride = k->strides[0];
+    const int64_t channel = (i + k->axes[3].before) * stride[3];
+    long_chain sum = long_chain_start();
+    int64_t image, row, column;
+    for (rg_pad_copies images = c->n; rg_pad_next(&images, &image);) {
+        for (rg_pad_copies rows = c->h; rg_pad_next(&rows, &row); long_chain_count(&sum)) {
+            const int64_t dy = image * stride[0] + row * stride[1] + channel;
+            long_chain part = long_chain_start();
+            for (rg_pad_copies columns = c->w; rg_pad_next(&columns, &column);
+                 long_chain_count(&part)) {
+                const char *pixel = at(k->from, dy + column * stride[2], T);
+                part.run += k->dense ? vload(pixel, 0, n, T) : vgather(pixel, 0, stride[3], n, T);
+            }
+            sum.run += long_chain_end(&part);
+        }
+    }
+    return long_chain_end(&sum);
+}
+
 /* The same for one channel with any number of copies. */
 RG_INLINE real gather_one(const rg_pad_args *k, const copies *c, int64_t i, const rg_dtype T)
 {
@@ -170,11 +194,32 @@ RG_INLINE real gather_one(const rg_pad_args *k, const copies *c, int64_t i, cons
     return any ? sum : 0;
 }
 
+RG_OUTLINE real gather_many_one(const rg_pad_args *k, const copies *c, int64_t i, rg_dtype T)
+{
+    const rg_pad_copies own = rg_pad_copies_of(&k->axes[3], i);
+    long_chain sum = long_chain_start();
+    int64_t image, row, column, channel;
+    for (rg_pad_copies images = c->n; rg_pad_next(&images, &image);) {
+        for (rg_pad_copies rows = c->h; rg_pad_next(&rows, &row); long_chain_count(&sum)) {
+            const int64_t dy = image * k->strides[0][0] + row * k->strides[0][1];
+            long_chain part = long_chain_start();
+            for (rg_pad_copies columns = c->w; rg_pad_next(&columns, &column);) {
+                const int64_t pixel = dy + column * k->strides[0][2];
+                for (rg_pad_copies channels = own; rg_pad_next(&channels, &channel);
+                     long_chain_count(&part))
+                    part.run += vset(load_one(k->from, pixel + channel * k->strides[0][3], T));
+            }
+            sum.run += long_chain_end(&part);
+        }
+    }
+    return long_chain_end(&sum)[0];
+}
+
 RG_INLINE void gradient_channel(const rg_pad_args *k, const copies *c, char *to, int64_t i,
                                 const rg_dtype T)
 {
     const int64_t own = i * k->strides[1][3];
-    const real sum = gather_one(k, c, i, T);
+    const real sum = c->many ? gather_many_one(k, c, i, T) : gather_one(k, c, i, T);
     store_one(to, own, T, k->add ? sum + load_one(to, own, T) : sum);
 }
 
@@ -182,7 +227,7 @@ RG_INLINE void gradient_channels(const rg_pad_args *k, const copies *c, char *to
                                  const int n, const rg_dtype T)
 {
     const int64_t step = k->strides[1][3];
-    vreal sum = gather_channels(k, c, i, n, T);
+    vreal sum = c->many ? gather_many(k, c, i, n, T) : gather_channels(k, c, i, n, T);
     if (k->add)
         sum += k->dense ? vload(to, i, n, T) : vgather(to, i, step, n, T);
     if (k->dense)
@@ -225,10 +270,13 @@ RG_INLINE const char *only_row(const rg_pad_args *k, const copies *c, const rg_d
 RG_INLINE void pad_gradient(const rg_pad_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
     const rg_pad_axis *columns = &k->axes[2];
+    const bool many = rg_pad_has_more(k->axes, LONG_RUN);
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t n = unit / k->axes[1].in, h = unit % k->axes[1].in;
         char *to = (char *)k->to + place_of(k, 1, 0, n, T) + place_of(k, 1, 1, h, T);
-        copies c = { .n = rg_pad_copies_of(&k->axes[0], n), .h = rg_pad_copies_of(&k->axes[1], h) };
+        copies c = { .n = rg_pad_copies_of(&k->axes[0], n),
+                     .h = rg_pad_copies_of(&k->axes[1], h),
+                     .many = many };
         const char *row = k->run && columns->begin < columns->end ? only_row(k, &c, T) : NULL;
         const int64_t first = row != NULL ? columns->begin : columns->in;
         const int64_t last = row != NULL ? columns->end : columns->in;
@@ -248,12 +296,12 @@ RG_INLINE void pad_gradient(const rg_pad_args *k, int64_t begin, int64_t end, co
 RG_INLINE vreal sum_pixels(const rg_pad_args *k, const char *row, int64_t begin, int64_t end,
                            int64_t i, const int n, const rg_dtype T)
 {
-    vreal sum = vset(0);
-    for (int64_t w = begin; w < end; w++) {
+    long_chain sum = long_chain_start();
+    for (int64_t w = begin; w < end; w++, long_chain_count(&sum)) {
         const char *pixel = row + place_of(k, 0, 2, w, T);
-        sum += k->dense ? vload(pixel, i, n, T) : vgather(pixel, i, k->strides[0][3], n, T);
+        sum.run += k->dense ? vload(pixel, i, n, T) : vgather(pixel, i, k->strides[0][3], n, T);
     }
-    return sum;
+    return long_chain_end(&sum);
 }
 
 /* One row of dy: all of it where the row, or the channel, is outside; else what lies before and
@@ -280,13 +328,14 @@ RG_INLINE void pad_gradient_fill(const rg_pad_args *k, int64_t begin, int64_t en
     const int64_t last = least(end * CHANNELS, k->axes[3].out), step = k->strides[1][3];
     for (int64_t i = begin * CHANNELS; i < last; i += VLEN) {
         const int lanes = vlanes_left(last - i);
-        vreal sum = vset(0);
-        for (int64_t n = 0; n < k->axes[0].out; n++) {
-            vreal image = vset(0);
-            for (int64_t h = 0; h < k->axes[1].out; h++)
-                image += fill_row(k, n, h, i, lanes, T);
-            sum += image;
+        long_chain images = long_chain_start();
+        for (int64_t n = 0; n < k->axes[0].out; n++, long_chain_count(&images)) {
+            long_chain image = long_chain_start();
+            for (int64_t h = 0; h < k->axes[1].out; h++, long_chain_count(&image))
+                image.run += fill_row(k, n, h, i, lanes, T);
+            images.run += long_chain_end(&image);
         }
+        vreal sum = long_chain_end(&images);
         if (k->add)
             sum += vgather(k->to, i, step, lanes, T);
         vscatter(k->to, i, step, lanes, T, sum);

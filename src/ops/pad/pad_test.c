@@ -27,6 +27,16 @@ static const double clamp_back[] = { 0 + 1 + 2, 3, 4 + 5 + 6 + 7 };
 #define ALL    "before=1,2,1,3 after=2,1,3,2 "
 #define CUT    "before=-1,2,-2,-1 after=1,-3,-1,0 "
 
+/* A number whose sums are rounded in one direction for long. */
+static double tenth(int64_t i)
+{
+    (void)i;
+    return 0.1;
+}
+
+#define ONLY_F32 .only = 1 << RG_F32
+#define LONG_SUM .x_fill = { { 0.5, 1.5 }, { 0.5, 1.5 } }, .dy_fill = { .at = tenth }
+
 static const rg_case cases[] = {
     /* timed */
     { "zero-32x112", ONE, "32,112,112,64", RG_CASE_BENCH },
@@ -93,6 +103,28 @@ static const rg_case cases[] = {
       RG_CASE_FORWARD, .x_fill = { { .at = counting } }, .golden = mirror_channels },
     { "golden-clamp-back", "mode=clamp before=0,0,2,0 after=0,0,3,0", "1,1,3,1",
       .dy_fill = { .at = counting }, .golden = clamp_back },
+
+    /* long sums of what does not cancel */
+    { "long-clamp-4096", "mode=clamp before=0,32,32,0 after=0,31,31,0", "1,1,1,3", 0, ONLY_F32,
+      LONG_SUM },
+    { "long-clamp-row", "mode=clamp before=0,0,4096,0", "1,1,2,19", 0, ONLY_F32, LONG_SUM },
+    { "long-clamp-channels", "mode=clamp before=0,0,0,4096", "1,1,2,3", 0, ONLY_F32, LONG_SUM },
+    { "long-clamp-images", "mode=clamp before=4096,0,0,0", "2,1,1,5", 0, ONLY_F32, LONG_SUM },
+    { "long-mirror", "mode=mirror repeat=true before=0,600,0,0 after=0,600,90,0", "1,4,3,5", 0,
+      ONLY_F32, LONG_SUM },
+    { "long-fill-4096", "mode=constant fill=true before=0,32,32,0 after=0,31,31,0", "1,1,1,3 3", 0,
+      ONLY_F32, LONG_SUM },
+    { "long-fill-524288", "mode=constant fill=true before=0,0,524288,0", "1,1,1,2 2", 0, ONLY_F32,
+      LONG_SUM },
+    { "long-fill-67m", "mode=constant fill=true before=0,4095,8191,0", "1,1,1,2 2", RG_CASE_LONG,
+      ONLY_F32, LONG_SUM },
+    { "long-clamp-524288", "mode=clamp before=0,511,1023,0", "1,1,1,1", 0, ONLY_F32, LONG_SUM },
+    { "long-clamp-67m", "mode=clamp before=0,4095,8191,0", "1,1,1,2", RG_CASE_LONG, ONLY_F32,
+      LONG_SUM },
+    { "long-clamp-constant", "mode=clamp before=0,0,67108863,0", "1,1,1,1", RG_CASE_LONG, ONLY_F32,
+      .x_fill = { { .at = tenth } }, .dy_fill = { .at = tenth } },
+    { "long-channels-67m", "mode=clamp before=0,0,0,67108863", "1,1,1,1", RG_CASE_LONG, ONLY_F32,
+      LONG_SUM },
     { .name = NULL },
 };
 
