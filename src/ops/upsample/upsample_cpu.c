@@ -3,6 +3,7 @@
 /* Upsample on the CPU: a unit is a row of the result. What the grid says of columns and rows is
  * worked out once for many pixels; then each pixel runs over its channels. */
 #include "backend/cpu/kernel.h"
+#include "backend/cpu/long_sum.h"
 #include "backend/cpu/runs.h"
 #include "ops/upsample/upsample.h"
 
@@ -283,6 +284,26 @@ RG_INLINE void gradient_one(const rg_upsample_args *k, const window *rows, const
     store_channels(k, to, i, n, T, sum);
 }
 
+/* All channels of a pixel at which many outputs look: sums are cut into runs. */
+RG_OUTLINE void gradient_many(const rg_upsample_args *k, const window *rows, const window *columns,
+                              const char *from, char *to, rg_dtype T)
+{
+    for (int64_t i = 0; i < k->channels; i += VLEN) {
+        const int n = vlanes_left(k->channels - i);
+        long_chain sum = long_chain_start();
+        for (int64_t o = 0; o < rows->end - rows->begin; o++, long_chain_count(&sum)) {
+            long_chain row = long_chain_start();
+            const char *dy = from + o * step_of(k, 0, 1, T);
+            for (int64_t p = 0; p < columns->end - columns->begin; p++, long_chain_count(&row)) {
+                row.run = vfma(vset(weight_of(columns, p)), load_channels(k, dy, i, n, T), row.run);
+                dy += step_of(k, 0, 2, T);
+            }
+            sum.run = vfma(vset(weight_of(rows, o)), long_chain_end(&row), sum.run);
+        }
+        store_channels(k, to, i, n, T, long_chain_end(&sum));
+    }
+}
+
 RG_INLINE vpair add_pair(vpair sum, real weight, vpair x)
 {
     return (vpair){ vfma(vset(weight), x.a, sum.a), vfma(vset(weight), x.b, sum.b) };
@@ -346,6 +367,10 @@ RG_INLINE void gradient_pixel(const rg_upsample_args *k, const window *rows, con
 {
     int64_t i = 0;
     from += rows->begin * step_of(k, 0, 1, T) + columns->begin * step_of(k, 0, 2, T);
+    if (rows->end - rows->begin > LONG_RUN || columns->end - columns->begin > LONG_RUN) {
+        gradient_many(k, rows, columns, from, to, T);
+        return;
+    }
     if (k->dense) {
         for (; i + 4 * VLEN <= k->channels; i += 4 * VLEN)
             gradient_quad(k, rows, columns, from, to, i, T, stream);

@@ -28,6 +28,16 @@ static const double block_sums[] = { 10, 18, 42, 50 };
 #define H "grid=half_pixel "
 #define A "grid=align_corners "
 
+/* A number whose sums are rounded in one direction for long. */
+static double tenth(int64_t i)
+{
+    (void)i;
+    return 0.1;
+}
+
+#define ONLY_F32 .only = 1 << RG_F32
+#define LONG_SUM .x_fill = { { 0.5, 1.5 } }, .dy_fill = { .at = tenth }
+
 static const rg_case cases[] = {
     /* timed */
     { "nearest-16x56", "kind=nearest", "16,56,56,64", RG_CASE_BENCH },
@@ -91,6 +101,20 @@ static const rg_case cases[] = {
       .golden = half_pixel_back },
     { "golden-block-sums", "kind=nearest", "1,2,2,1", .dy_fill = { .at = counting },
       .golden = block_sums },
+
+    /* long sums of what does not cancel */
+    { "long-nearest-4096", "kind=nearest scale=64,64", "1,1,2,3", 0, ONLY_F32, LONG_SUM },
+    { "long-nearest-row", "kind=nearest scale=1,4096", "1,1,2,19", 0, ONLY_F32, LONG_SUM },
+    { "long-nearest-column", "kind=nearest scale=4096,1", "1,2,1,67", 0, ONLY_F32, LONG_SUM },
+    { "long-bilinear-4096", B H "scale=64,64", "1,2,2,67", 0, ONLY_F32, LONG_SUM },
+    { "long-bilinear-row", B H "scale=1,4096", "1,1,2,19", 0, ONLY_F32, LONG_SUM },
+    { "long-nearest-524288", "kind=nearest scale=512,1024", "1,1,1,1", 0, ONLY_F32, LONG_SUM },
+    { "long-bilinear-524288", B H "scale=512,512", "1,2,1,1", 0, ONLY_F32, LONG_SUM },
+    { "long-nearest-67m", "kind=nearest scale=4096,8192", "1,1,1,2", RG_CASE_LONG, ONLY_F32,
+      LONG_SUM },
+    { "long-nearest-constant", "kind=nearest scale=1,67108864", "1,1,1,1", RG_CASE_LONG, ONLY_F32,
+      .x_fill = { { .at = tenth } }, .dy_fill = { .at = tenth } },
+    { "long-bilinear-67m", B H "scale=4096,8192", "1,1,2,1", RG_CASE_LONG, ONLY_F32, LONG_SUM },
     { .name = NULL },
 };
 
