@@ -72,13 +72,18 @@ RG_INLINE void max_block(const window *w, results to, int64_t c, int n, const in
     }
 }
 
+/* `many`: there are more taps than a plain chain of additions may have. */
 RG_INLINE void sum_block(const window *w, results to, int64_t c, int n, const int blocks,
-                         const rg_dtype T, const bool dense, const bool squares)
+                         const rg_dtype T, const bool dense, const bool squares, const bool many)
 {
     const rg_pool_shape *k = w->k;
     vreal sum[BLOCK];
-    for (int b = 0; b < blocks; b++)
+    long_sum total[BLOCK];
+    int64_t left = LONG_RUN;
+    for (int b = 0; b < blocks; b++) {
         sum[b] = vset(0);
+        total[b] = long_sum_zero();
+    }
     for (int64_t p = w->p0; p < w->p1; p++) {
         int64_t offset =
             w->first + p * k->row.dilation * k->x[1] + w->q0 * k->column.dilation * k->x[2];
@@ -88,8 +93,12 @@ RG_INLINE void sum_block(const window *w, results to, int64_t c, int n, const in
                 const vreal x = load_block(w->x, offset, c, b, k->x[3], n, blocks, T, dense);
                 sum[b] = squares ? vfma(x, x, sum[b]) : sum[b] + x;
             }
+            if (many && --left == 0)
+                left = long_sums_end_run(total, sum, blocks);
         }
     }
+    for (int b = 0; b < blocks && many; b++)
+        sum[b] = long_sum_add(total[b], sum[b]).high;
     if (blocks > 1) {
         for (int b = 0; b < blocks; b++)
             sum[b] = squares ? vsqrt(sum[b]) : sum[b] * vset(w->scale);
@@ -104,33 +113,44 @@ RG_INLINE void sum_block(const window *w, results to, int64_t c, int n, const in
 }
 
 RG_INLINE void pool_block(const window *w, results to, int64_t c, int n, const int blocks,
-                          const rg_dtype T, const bool dense, const pooling kind)
+                          const rg_dtype T, const bool dense, const pooling kind, const bool many)
 {
     if (kind == MAX || kind == MAX_WIDE || kind == MAX_ALONE)
         max_block(w, to, c, n, blocks, T, dense, kind == MAX_WIDE, kind == MAX_ALONE);
     else
-        sum_block(w, to, c, n, blocks, T, dense, kind == L2);
+        sum_block(w, to, c, n, blocks, T, dense, kind == L2, many);
 }
 
 /* The last channels, and all where channels are no neighbours or winners are wide: rare, so one
  * copy for everything, called. */
-RG_OUTLINE void pool_rest(const window *w, results to, int64_t c, rg_dtype T, pooling kind)
+RG_OUTLINE void pool_rest(const window *w, results to, int64_t c, rg_dtype T, pooling kind,
+                          bool many)
 {
     for (; c < w->k->channels; c += VLEN)
-        pool_block(w, to, c, vlanes_left(w->k->channels - c), 1, T, w->k->dense, kind);
+        pool_block(w, to, c, vlanes_left(w->k->channels - c), 1, T, w->k->dense, kind, many);
 }
 
 /* All channels of one window. */
-RG_INLINE void pool_window(const window *w, results to, const rg_dtype T, const pooling kind)
+RG_INLINE void pool_window_of(const window *w, results to, const rg_dtype T, const pooling kind,
+                              const bool many)
 {
     const int64_t channels = w->k->channels, whole = w->k->dense ? channels : 0;
     int64_t c = 0;
     for (; kind != MAX_WIDE && c + BLOCK * VLEN <= whole; c += BLOCK * VLEN)
-        pool_block(w, to, c, VLEN, BLOCK, T, true, kind);
+        pool_block(w, to, c, VLEN, BLOCK, T, true, kind, many);
     for (; kind != MAX_WIDE && c + VLEN <= whole; c += VLEN)
-        pool_block(w, to, c, VLEN, 1, T, true, kind);
+        pool_block(w, to, c, VLEN, 1, T, true, kind, many);
     if (c < channels)
-        pool_rest(w, to, c, T, kind);
+        pool_rest(w, to, c, T, kind, many);
+}
+
+RG_INLINE void pool_window(const window *w, results to, const rg_dtype T, const pooling kind)
+{
+    const bool many = (w->p1 - w->p0) * (w->q1 - w->q0) > LONG_RUN;
+    if ((kind == AVERAGE || kind == L2) && many)
+        pool_window_of(w, to, T, kind, true);
+    else
+        pool_window_of(w, to, T, kind, false);
 }
 
 /* ---- max of small windows, few channels ---- */

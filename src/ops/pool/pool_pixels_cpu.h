@@ -24,14 +24,18 @@ RG_INLINE real share_of(const rg_pool_shape *k, real whole, int64_t counted)
     return counted == k->row.window * k->column.window ? whole : 1 / (real)counted;
 }
 
+/* `many`: as in sum_block, of windows. */
 RG_INLINE void collect_block(const pixel *u, int64_t c, int n, const int blocks, const rg_dtype T,
-                             const bool dense, const pooling kind)
+                             const bool dense, const pooling kind, const bool many)
 {
     const rg_pool_gradient_args *g = u->g;
     const rg_pool_shape *k = &g->shape;
     vreal sum[BLOCK], x[BLOCK];
+    long_sum total[BLOCK];
+    int64_t left = LONG_RUN;
     for (int b = 0; b < blocks; b++) {
         sum[b] = vset(0);
+        total[b] = long_sum_zero();
         x[b] =
             kind == L2 ? load_channels(g->from, u->x, c + b * VLEN, k->z[3], n, T, dense) : vset(0);
     }
@@ -65,10 +69,14 @@ RG_INLINE void collect_block(const pixel *u, int64_t c, int n, const int blocks,
                     sum[b] += (vreal)(won & (vint)dy);
                 }
             }
+            if (many && --left == 0)
+                left = long_sums_end_run(total, sum, blocks);
         }
     }
     for (int b = 0; b < blocks; b++) {
         const int64_t at_c = c + b * VLEN;
+        if (many)
+            sum[b] = long_sum_add(total[b], sum[b]).high;
         if (k->add)
             sum[b] += load_channels(g->dx, u->dx, at_c, k->x[3], n, T, dense);
         if (u->stream)
@@ -79,23 +87,27 @@ RG_INLINE void collect_block(const pixel *u, int64_t c, int n, const int blocks,
 }
 
 /* As pool_rest. */
-RG_OUTLINE void collect_rest(const pixel *u, int64_t c, rg_dtype T, pooling kind)
+RG_OUTLINE void collect_rest(const pixel *u, int64_t c, rg_dtype T, pooling kind, bool many)
 {
     const rg_pool_shape *k = &u->g->shape;
     for (; c < k->channels; c += VLEN)
-        collect_block(u, c, vlanes_left(k->channels - c), 1, T, k->dense, kind);
+        collect_block(u, c, vlanes_left(k->channels - c), 1, T, k->dense, kind, many);
 }
 
 /* Channels of one pixel, from c on. */
 RG_INLINE void collect_pixel(const pixel *u, int64_t c, const rg_dtype T, const pooling kind)
 {
     const int64_t channels = u->g->shape.channels, whole = u->g->shape.dense ? channels : 0;
+    if ((u->i1 - u->i0 + 1) * (u->j1 - u->j0 + 1) > LONG_RUN) {
+        collect_rest(u, c, T, kind, true);
+        return;
+    }
     for (; kind == L2 && c + BLOCK * VLEN <= whole; c += BLOCK * VLEN)
-        collect_block(u, c, VLEN, BLOCK, T, true, kind);
+        collect_block(u, c, VLEN, BLOCK, T, true, kind, false);
     for (; kind != MAX_WIDE && c + VLEN <= whole; c += VLEN)
-        collect_block(u, c, VLEN, 1, T, true, kind);
+        collect_block(u, c, VLEN, 1, T, true, kind, false);
     if (c < channels)
-        collect_rest(u, c, T, kind);
+        collect_rest(u, c, T, kind, false);
 }
 
 /* As rg_pool_windows, from those of the pixel before and without a division. */

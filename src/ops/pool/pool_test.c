@@ -30,6 +30,17 @@ static double negative(int64_t i)
 #define COUNT  " edge=clamp count_include_pad=true"
 #define MARGIN " edge=clamp zero_pad=1,2"
 
+/* A number whose sums are rounded in one direction for long. */
+static double tenth(int64_t i)
+{
+    (void)i;
+    return 0.1;
+}
+
+#define AROUND   " padding.top=31 padding.left=31 padding.bottom=31 padding.right=31"
+#define ONLY_F32 .only = 1 << RG_F32
+#define LONG_SUM .x_fill = { { .at = tenth } }, .dy_fill = { .at = tenth }
+
 static const rg_case cases[] = {
     /* timed */
     { "max-112-3x3", "kind=max edge=clamp " THREE, "32,112,112,64", RG_CASE_BENCH },
@@ -214,6 +225,37 @@ static const rg_case cases[] = {
       .x_fill = { { .at = special } } },
     { "zeros-l2", "kind=l2 window=2,2", "1,4,4,3", RG_CASE_ZERO | RG_CASE_SPECIAL,
       .x_fill = { { 0, 1e-300 } } },
+
+    /* long sums of what does not cancel: taps of a window, and windows around a pixel */
+    { "long-average-64x64", "kind=average window=64,64 stride=1,1 edge=clamp", "1,66,66,3", 0,
+      ONLY_F32, LONG_SUM },
+    { "long-average-40x40", "kind=average window=40,40 stride=2,1" P1, "1,42,42,70", 0, ONLY_F32,
+      LONG_SUM },
+    { "long-average-32x32", "kind=average window=32,32 stride=1,1" AROUND, "1,1,2,19", 0, ONLY_F32,
+      LONG_SUM },
+    { "long-average-row",
+      "kind=average window=1,4096 stride=1,1 padding.left=4095 padding.right=4095", "1,1,2,1", 0,
+      ONLY_F32, LONG_SUM },
+    { "long-max-32x32", "kind=max window=32,32 stride=1,1" AROUND, "1,1,2,19", 0, ONLY_F32,
+      LONG_SUM },
+    { "long-max-row", "kind=max window=1,4096 stride=1,1 padding.left=4095 padding.right=4095",
+      "1,1,1,1", 0, ONLY_F32, LONG_SUM },
+    { "long-max-bytes", "kind=max window=1,255 stride=1,1 padding.left=254 padding.right=254",
+      "1,1,2,19", 0, ONLY_F32, LONG_SUM },
+    { "long-l2-64x64", "kind=l2 window=64,64 stride=1,1", "1,65,66,3", 0, ONLY_F32, LONG_SUM },
+    { "long-l2-40x40", "kind=l2 window=40,40 stride=2,1", "1,42,42,70", 0, ONLY_F32, LONG_SUM },
+    { "long-l2-row", "kind=l2 window=1,4096 stride=1,1 padding.left=4095 padding.right=4095",
+      "1,1,1,1", 0, ONLY_F32, LONG_SUM },
+    { "long-l2-32x32", "kind=l2 window=32,32 stride=1,1" AROUND, "1,1,1,67", 0, ONLY_F32,
+      LONG_SUM },
+    { "long-average-524288", "kind=average window=512,1024 stride=1,1", "1,512,1024,3", 0, ONLY_F32,
+      LONG_SUM },
+    { "long-l2-524288", "kind=l2 window=512,1024 stride=1,1", "1,512,1024,3", 0, ONLY_F32,
+      LONG_SUM },
+    { "long-average-67m", "kind=average window=4096,8192 stride=1,1", "1,4096,8192,2", 0, ONLY_F32,
+      .x_fill = { { 0.5, 1.5 } } },
+    { "long-l2-67m", "kind=l2 window=4096,16384 stride=1,1", "1,4096,16384,1", 0, ONLY_F32,
+      LONG_SUM },
     { .name = NULL },
 };
 
