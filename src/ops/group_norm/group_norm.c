@@ -205,6 +205,14 @@ static bool takes_rows(const rg_channels *s)
     return s->rows.count == 1;
 }
 
+/* The most images of a unit where each is one row: a GPU sums up ROWS of them plainly in each of
+ * the teams that share a block, a CPU as many as fit its room. */
+static int64_t most_images(int64_t channels, int64_t groups)
+{
+    enum { ELEMENTS = 65536, ROWS = RG_GROUP_NORM_RUN, TEAMS = 64, WARPS = 8 };
+    return clamp(ELEMENTS / channels, ROWS, ROWS * (groups == 1 ? TEAMS : WARPS));
+}
+
 static rg_group_norm_shape shape_of(const rg_call *call, const rg_tensor *const tensors[],
                                     int count, bool gradient)
 {
@@ -223,6 +231,7 @@ static rg_group_norm_shape shape_of(const rg_call *call, const rg_tensor *const 
     const int64_t channels = s.channels.channels, images = s.channels.images.count;
     s.part = clamp(ELEMENTS / channels, 1, ELEMENTS);
     s.part = s.part < ceil_divide(images, PARTS) ? ceil_divide(images, PARTS) : s.part;
+    s.part = clamp(s.part, 1, most_images(channels, s.groups));
     if (!takes_rows(&s.channels))
         cut_columns(&s.channels, channels / s.groups);
     for (int32_t i = 1; i < call->inputs; i++) {

@@ -18,6 +18,10 @@ enum {
     RG_GROUP_NORM_KERNELS
 };
 
+/* Images that are one row: how many are summed up plainly, and the most channels of a unit that has
+ * more of them. */
+enum { RG_GROUP_NORM_RUN = 256, RG_GROUP_NORM_WIDE = 2048 };
+
 /* What both directions read. Of pointers that are not needed some valid one stands in. A unit is as
  * many whole groups as shape.block has channels, of one image; or, of rows, as many images as
  * `part` says. */

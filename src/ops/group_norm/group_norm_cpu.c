@@ -12,12 +12,8 @@ RG_INLINE void join(const rg_group_norm_join_args *k, int64_t begin, int64_t end
     (void)T;
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t first = unit * RG_NORM_UNIT, width = least(RG_NORM_UNIT, k->channels - first);
-        double sum[RG_NORM_UNIT] = { 0 };
-        for (int64_t i = 0; i < k->count; i++) {
-            const real *from = (const real *)k->from + i * k->channels + first;
-            for (int64_t c = 0; c < width; c++)
-                sum[c] += (double)from[c];
-        }
+        double sum[RG_NORM_UNIT];
+        sum_of_pieces(sum, (const real *)k->from + first, k->channels, k->count, width);
         for (int64_t c = 0; c < width; c++) {
             const int64_t to = (first + c) * k->step;
             const double old = k->add ? load_any(k->to, to, k->dtype) : 0;

@@ -270,17 +270,39 @@ RG_INLINE void row_gradient_step(const group_rows *k, const group_row *r, row_su
     RG_INLINE row_sums name##_total(const group_rows *k, const group_row *r, const rg_dtype T)     \
     {                                                                                              \
         row_sums total = { 0 };                                                                    \
+        row_sums lost = { 0 };                                                                     \
         for (int64_t i = 0; i < k->count; i += ROW_PIECE) {                                        \
             row_sums q = { 0 };                                                                    \
             name##_row(k, r, &q, i, least(k->count, i + ROW_PIECE), T, false);                     \
-            total = i == 0 ? q : plus_sums(total, q);                                              \
+            add_piece(&total, &lost, q, i);                                                        \
         }                                                                                          \
         return total;                                                                              \
     }
 
-RG_INLINE row_sums plus_sums(row_sums a, row_sums b)
+/* Pieces that are added up plainly; to more of them nothing is lost. */
+enum { ROW_PIECES = 32 };
+
+RG_INLINE void add_lost(vreal *total, vreal *lost, vreal q)
 {
-    return (row_sums){ { a.a.a + b.a.a, a.a.b + b.a.b }, { a.b.a + b.b.a, a.b.b + b.b.b } };
+    const long_sum s = long_sum_add((long_sum){ *total, *lost }, q);
+    *total = s.high;
+    *lost = s.low;
+}
+
+/* total += q, the sums of the piece from element i on. */
+RG_INLINE void add_piece(row_sums *total, row_sums *lost, row_sums q, int64_t i)
+{
+    if (i == 0) {
+        *total = q;
+    } else if (i < ROW_PIECES * ROW_PIECE) {
+        total->a = (vpair){ total->a.a + q.a.a, total->a.b + q.a.b };
+        total->b = (vpair){ total->b.a + q.b.a, total->b.b + q.b.b };
+    } else {
+        add_lost(&total->a.a, &lost->a.a, q.a.a);
+        add_lost(&total->a.b, &lost->a.b, q.a.b);
+        add_lost(&total->b.a, &lost->b.a, q.b.a);
+        add_lost(&total->b.b, &lost->b.b, q.b.b);
+    }
 }
 
 ROW_LOOPS(row_moments, 1)
@@ -313,6 +335,7 @@ ROW_LOOPS(row_gradient, 2)
                                     const group_row *next, const rg_dtype T, bool stream)         \
     {                                                                                             \
         row_sums total = { 0 };                                                                   \
+        row_sums lost = { 0 };                                                                    \
         for (int64_t i = 0; i < k->count; i += ROW_PIECE) {                                       \
             const int64_t end = least(k->count, i + ROW_PIECE);                                   \
             row_sums q = { 0 };                                                                   \
@@ -323,7 +346,7 @@ ROW_LOOPS(row_gradient, 2)
                 sums##_rest(k, next, &q, done, end, T);                                           \
                 name##_rest(k, r, NULL, done, end, T);                                            \
             }                                                                                     \
-            total = i == 0 ? q : plus_sums(total, q);                                             \
+            add_piece(&total, &lost, q, i);                                                       \
         }                                                                                         \
         return total;                                                                             \
     }

@@ -230,13 +230,12 @@ RG_INLINE void fused_gradient(const rg_group_norm_gradient_args *k, group_rows *
     }
 }
 
-/* Rows of a unit, whose sums go to dgamma and dbeta, or NULL. */
-RG_INLINE void unit_gradient(const rg_group_norm_gradient_args *k, group_rows *all,
-                             row_tables *tables, int64_t unit, real *dgamma, real *dbeta,
-                             const rg_dtype T)
+/* Images first to last - 1, whose sums are added to dgamma and dbeta, or NULL. */
+RG_INLINE void images_gradient(const rg_group_norm_gradient_args *k, group_rows *all,
+                               row_tables *tables, int64_t first, int64_t last, real *dgamma,
+                               real *dbeta, const rg_dtype T)
 {
-    const int64_t groups = k->shape.groups, first = unit * k->shape.part * groups;
-    const int64_t last = least((unit + 1) * k->shape.part, k->shape.channels.images.count) * groups;
+    const int64_t groups = k->shape.groups;
     all->dgamma = dgamma;
     all->dbeta = dbeta;
     if (are_fused(all, T) && groups == 1 && k->wants_dx) { /* one gamma */
@@ -244,7 +243,7 @@ RG_INLINE void unit_gradient(const rg_group_norm_gradient_args *k, group_rows *a
         return;
     }
     all->ahead = all->count;
-    for (int64_t i = first; i < last; i++) {
+    for (int64_t i = first * groups; i < last * groups; i++) {
         const int64_t c = i % groups * all->count;
         group_row r;
         row_sums unused = { 0 };
@@ -257,6 +256,37 @@ RG_INLINE void unit_gradient(const rg_group_norm_gradient_args *k, group_rows *a
         all->dgamma = dgamma != NULL ? dgamma + c : NULL;
         all->dbeta = dbeta != NULL ? dbeta + c : NULL;
         row_gradient_row(all, &r, &unused, 0, all->count, T, k->shape.stream && row_aligned(&r));
+    }
+}
+
+/* total += sum, sum = 0; at the end sum = total. */
+RG_OUTLINE void end_images(double *total, real *sum, int64_t count, bool is_last)
+{
+    for (int64_t c = 0; c < count; c++) {
+        total[c] += (double)sum[c];
+        sum[c] = is_last ? (real)total[c] : 0;
+    }
+}
+
+/* The images of a unit. Where sums over them are wanted and these are many, runs of them are joined
+ * in double; units of wide rows have one run. */
+RG_INLINE void unit_gradient(const rg_group_norm_gradient_args *k, group_rows *all,
+                             row_tables *tables, int64_t unit, real *dgamma, real *dbeta,
+                             const rg_dtype T)
+{
+    const rg_channels *s = &k->shape.channels;
+    const int64_t last = least((unit + 1) * k->shape.part, s->images.count);
+    const bool joins = dgamma != NULL && k->shape.part > RG_GROUP_NORM_RUN;
+    double total[2][RG_GROUP_NORM_WIDE];
+    if (joins)
+        memset(total, 0, sizeof total);
+    for (int64_t i = unit * k->shape.part, end; i < last; i = end) {
+        end = joins ? least(last, i + RG_GROUP_NORM_RUN) : last;
+        images_gradient(k, all, tables, i, end, dgamma, dbeta, T);
+        if (joins) {
+            end_images(total[0], dgamma, s->channels, end == last);
+            end_images(total[1], dbeta, s->channels, end == last);
+        }
     }
 }
 

@@ -23,6 +23,14 @@ static double constant(int64_t i)
 
 #define ROWS "axis=-1 epsilon=1e-5"
 
+/* Numbers whose sums are rounded in one direction for long, and that are not all the same. */
+static double uneven(int64_t i)
+{
+    return i / 8 % 2 == 0 ? 0.1 : 0.3;
+}
+
+#define LONG_SUM .only = 1 << RG_F32, .x_fill = { { 0.5, 1.5 } }, .dy_fill = { .at = uneven }
+
 static const rg_case cases[] = {
     { .name = "one", .fields = "epsilon=1e-3", .x = "1,1 1 1", .flags = RG_CASE_ZERO },
     { .name = "one-channel", .fields = "epsilon=1e-3", .x = "3,5,7,1 1 1" },
@@ -129,6 +137,21 @@ static const rg_case cases[] = {
       .fields = ROWS,
       .x = "65536,1024 1024 1024",
       .flags = RG_CASE_BENCH_GPU },
+
+    /* long sums of what does not cancel */
+    { .name = "long-4096", .fields = "groups=2 epsilon=1e-5", .x = "1,4096,4 4 4", LONG_SUM },
+    { .name = "long-524288", .fields = "groups=2 epsilon=1e-5", .x = "1,262144,4 4 4", LONG_SUM },
+    { .name = "long-67m", .fields = "groups=1 epsilon=1e-5", .x = "1,16777216,4 4 4", LONG_SUM },
+    { .name = "long-images", .fields = "groups=2 epsilon=1e-5", .x = "65536,2,4 4 4", LONG_SUM },
+    { .name = "long-images-67m",
+      .fields = "groups=2 epsilon=1e-5",
+      .x = "8388608,2,4 4 4",
+      LONG_SUM },
+    { .name = "layer-long-4096", .fields = ROWS, .x = "4096,70 70 70", LONG_SUM },
+    { .name = "layer-long-524288", .fields = ROWS, .x = "524288,5 5 5", LONG_SUM },
+    { .name = "layer-long-67m", .fields = ROWS, .x = "16777216,4 4 4", LONG_SUM },
+    { .name = "layer-long-row", .fields = ROWS, .x = "2,524288 524288 524288", LONG_SUM },
+    { .name = "layer-long-row-67m", .fields = ROWS, .x = "1,16777216 16777216 16777216", LONG_SUM },
     { .name = NULL },
 };
 
