@@ -16,15 +16,17 @@ static int64_t ceil_divide(int64_t a, int64_t b)
 }
 
 /* Parts of many elements, but not so few rows that their sums are worth mentioning, nor so many
- * parts that joining them is. Lanes make rows long enough to be worth a loop. */
+ * parts that joining them is, unless a part would have more rows than its plain sums may. Lanes
+ * make rows long enough to be worth a loop. */
 static void cut(rg_channels *s)
 {
-    enum { ELEMENTS = 65536, ROWS = 64, PARTS = 1024, LONG = 256 };
+    enum { ELEMENTS = 65536, ROWS = 64, PARTS = 1024, LONG = 256, MOST_ROWS = 1024 };
     const int64_t channels = most(s->channels, 1);
     s->blocks = ceil_divide(channels, RG_CHANNEL_COLUMNS);
     s->block = ceil_divide(channels, s->blocks);
     s->lanes = most(LONG / s->block, 1);
     s->part = most(most(ELEMENTS / channels, ROWS), ceil_divide(s->rows.count, PARTS));
+    s->part = s->part < MOST_ROWS * s->lanes ? s->part : MOST_ROWS * s->lanes;
     s->parts = ceil_divide(s->rows.count, s->part);
 }
 

@@ -4,6 +4,7 @@
  * they lie. Sums over what an operand was repeated for are made in pieces, together with the
  * gradient of the other operand, so that memory sees dy once. */
 #include "backend/cpu/kernel.h"
+#include "backend/cpu/long_sum.h"
 #include "ops/arithmetic/arithmetic.h"
 
 #include <retrograde/arithmetic.h>
@@ -472,6 +473,8 @@ RG_INLINE void sum_row(const kind K, const rg_arithmetic_sums_args *args, const 
     const int64_t end = least(row + args->rows, args->around.count);
     int64_t from[RG_SUMS_TENSORS], offset[RG_SUMS_TENSORS];
     vreal acc[4] = { vset(0), vset(0), vset(0), vset(0) };
+    long_sum total[4] = { long_sum_zero(), long_sum_zero(), long_sum_zero(), long_sum_zero() };
+    int64_t left = LONG_RUN; /* additions to a lane */
     room r;
     rg_walk_offsets(&args->outer, RG_SUMS_TENSORS, o, from);
     for (int64_t j = row; j < end; j++) {
@@ -483,9 +486,14 @@ RG_INLINE void sum_row(const kind K, const rg_arithmetic_sums_args *args, const 
             const run x = open_run(args, offset, i, count, &r, T);
             fold_run(K, args, k, &x, count, acc, T);
             close_run(args, offset, i, count, &r, T);
+            left -= (count + 4 * VLEN - 1) / (4 * VLEN);
+            if (left <= 0)
+                left = long_sums_end_run(total, acc, 4);
         }
     }
-    ((real *)args->part)[p * args->sums + o] = vsum((acc[0] + acc[1]) + (acc[2] + acc[3]));
+    long_sums_end_run(total, acc, 4);
+    ((real *)args->part)[p * args->sums + o] =
+        vsum((total[0].high + total[1].high) + (total[2].high + total[3].high));
 }
 
 RG_INLINE void rows(const kind K, const rg_arithmetic_sums_args *args, int64_t begin, int64_t end,
@@ -508,12 +516,8 @@ RG_INLINE void sum_pieces(const rg_sum_pieces_args *k, int64_t begin, int64_t en
     const int64_t sums = k->kept.count;
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t first = unit * RG_SUMS_BLOCK, count = least(RG_SUMS_BLOCK, sums - first);
-        double sum[RG_SUMS_BLOCK] = { 0 };
-        for (int64_t p = 0; p < k->pieces; p++) {
-            const real *part = (const real *)k->part + p * sums + first;
-            for (int64_t i = 0; i < count; i++)
-                sum[i] += (double)part[i];
-        }
+        double sum[RG_SUMS_BLOCK];
+        sum_of_pieces(sum, (const real *)k->part + first, sums, k->pieces, count);
         for (int64_t i = 0; i < count; i++) {
             int64_t offset;
             rg_walk_offsets(&k->kept, 1, first + i, &offset);

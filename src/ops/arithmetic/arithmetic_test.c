@@ -42,6 +42,16 @@ static double special_dy(int64_t i)
         0.5, 2 \
     } /* from 0, to divide by */
 
+/* A number whose sums are rounded in one direction for long. */
+static double tenth(int64_t i)
+{
+    (void)i;
+    return 0.1;
+}
+
+#define ONLY_F32 .only = 1 << RG_F32
+#define LONG_SUM .x_fill = { { 0.5, 1.5 }, { 0.5, 1.5 } }, .dy_fill = { .at = tenth }
+
 static const rg_case cases[] = {
     /* timed */
     { "add-16m", "", "4096,4096 4096,4096", RG_CASE_BENCH },
@@ -167,6 +177,20 @@ static const rg_case cases[] = {
       RG_CASE_SPECIAL | RG_CASE_FORWARD, .x_fill = { { .at = special }, { .at = special_b } } },
     { "special-less", "kind=compare comparison=less", "7,7 7,7", RG_CASE_SPECIAL | RG_CASE_FORWARD,
       .x_fill = { { .at = special }, { .at = special_b } } },
+
+    /* long sums of what does not cancel */
+    { "long-bias-4096", "", "4096,3 3", 0, ONLY_F32, LONG_SUM },
+    { "long-bias-524288", "kind=multiply", "524288,2 2", 0, ONLY_F32, LONG_SUM },
+    { "long-bias-67m", "", "33554432,2 2", 0, ONLY_F32, LONG_SUM },
+    { "long-row-4096", "", "3,4096 3,1", 0, ONLY_F32, LONG_SUM },
+    { "long-row-524288", "kind=multiply", "2,524288 2,1", 0, ONLY_F32, LONG_SUM },
+    { "long-number-67m", "kind=multiply", "67108864 -", 0, ONLY_F32, LONG_SUM },
+    { "long-number-constant", "", "67108864 -", 0, ONLY_F32, .x_fill = { { .at = tenth } },
+      .dy_fill = { .at = tenth } },
+    { "long-tensors-67m", "", "1,2 8388608,4,2", RG_CASE_LONG, ONLY_F32, LONG_SUM },
+    { "long-short-rows", "", "32768,2,3 2,1", 0, ONLY_F32, LONG_SUM },
+    { "long-in-turn", "", "262144,2,4,4 2,1,4", 0, ONLY_F32, LONG_SUM },
+    { "long-in-turn-67m", "", "2097152,2,4,4 2,1,4", 0, ONLY_F32, LONG_SUM },
     { .name = NULL },
 };
 

@@ -245,14 +245,8 @@ RG_OUTLINE void join_parts(const rg_batch_norm_join_args *k, int64_t first, int6
                            double *sum, double *product)
 {
     const real *from = (const real *)k->partial + first;
-    for (int64_t c = 0; c < width; c++)
-        sum[c] = product[c] = 0;
-    for (int64_t part = 0; part < k->parts; part++, from += 2 * k->channels) {
-        for (int64_t c = 0; c < width; c++) {
-            sum[c] += (double)from[c];
-            product[c] += (double)from[k->channels + c];
-        }
-    }
+    sum_of_pieces(sum, from, 2 * k->channels, k->parts, width);
+    sum_of_pieces(product, from + k->channels, 2 * k->channels, k->parts, width);
 }
 
 RG_INLINE void join_one(const rg_batch_norm_join_args *k, int64_t c, double sum, double product)

@@ -43,6 +43,14 @@ static double outlier(int64_t i)
 
 /* Statistics of a few elements make gradients that cancel: epsilon keeps them apart from rounding.
  */
+/* Numbers whose sums are rounded in one direction for long, and that are not all the same. */
+static double uneven(int64_t i)
+{
+    return i / 8 % 2 == 0 ? 0.1 : 0.3;
+}
+
+#define LONG_SUM .only = 1 << RG_F32, .x_fill = { { 0.5, 1.5 } }, .dy_fill = { .at = uneven }
+
 static const rg_case cases[] = {
     { .name = "one", .fields = "epsilon=1e-3", .x = "1,1 1 1", .flags = RG_CASE_ZERO },
     { .name = "one-channel", .fields = "epsilon=1e-3", .x = "3,5,7,1 1 1" },
@@ -160,6 +168,12 @@ static const rg_case cases[] = {
       .fields = "epsilon=1e-5",
       .x = "256,28,28,256 256 256",
       .flags = RG_CASE_BENCH_GPU },
+
+    /* long sums of what does not cancel */
+    { .name = "long-4096", .fields = "epsilon=1e-5", .x = "4096,3 3 3", LONG_SUM },
+    { .name = "long-524288", .fields = "epsilon=1e-5", .x = "524288,2 2 2", LONG_SUM },
+    { .name = "long-67m", .fields = "epsilon=1e-5", .x = "33554432,2 2 2", LONG_SUM },
+    { .name = "long-wide-67m", .fields = "epsilon=1e-5", .x = "131072,512 512 512", LONG_SUM },
     { .name = NULL },
 };
 

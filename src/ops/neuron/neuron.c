@@ -327,15 +327,17 @@ static int64_t ceil_div(int64_t a, int64_t b)
 }
 
 /* How the tensors are cut into units, by shape alone: parts of many elements, but not so few rows
- * that their sums are worth mentioning, nor so many parts that joining them is. */
+ * that their sums are worth mentioning, nor so many parts that joining them is, unless a part would
+ * have more rows than its plain sums may. */
 static void cut_prelu(rg_prelu_shape *s)
 {
-    enum { ELEMENTS = 16384, ROWS = 64, PARTS = 1024 };
+    enum { ELEMENTS = 16384, ROWS = 64, PARTS = 1024, MOST_ROWS = 1024 };
     const int64_t rows = s->rows.count, channels = most(s->channels, 1);
     s->block = channels < RG_BLOCK_GROUPS ? channels : RG_BLOCK_GROUPS;
     s->blocks = ceil_div(s->channels, s->block);
     s->lanes = RG_BLOCK_GROUPS / s->block;
     s->part = most(most(ELEMENTS / channels, ROWS), ceil_div(rows, PARTS));
+    s->part = s->part < MOST_ROWS * s->lanes ? s->part : MOST_ROWS * s->lanes;
     s->parts = ceil_div(rows, s->part);
 }
 

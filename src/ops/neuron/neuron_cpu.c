@@ -294,12 +294,8 @@ RG_INLINE void prelu_join(const rg_prelu_join_args *k, int64_t begin, int64_t en
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t first = unit * RG_PRELU_JOIN_UNIT;
         const int64_t width = least(RG_PRELU_JOIN_UNIT, k->channels - first);
-        double sum[RG_PRELU_JOIN_UNIT] = { 0 };
-        for (int64_t part = 0; part < k->parts; part++) {
-            const real *from = (const real *)k->sums + part * k->channels + first;
-            for (int64_t c = 0; c < width; c++)
-                sum[c] += (double)from[c];
-        }
+        double sum[RG_PRELU_JOIN_UNIT];
+        sum_of_pieces(sum, (const real *)k->sums + first, k->channels, k->parts, width);
         for (int64_t c = 0; c < width; c++) {
             const int64_t to = (first + c) * k->step;
             const real value = (real)sum[c];

@@ -31,6 +31,16 @@ static double huge(int64_t i)
 #define SPECIAL .x_fill = { { .at = special } }
 #define BOTH    .x_fill = { { .at = special } }, .dy_fill = { .at = special }
 
+/* A number whose sums are rounded in one direction for long. */
+static double tenth(int64_t i)
+{
+    (void)i;
+    return 0.1;
+}
+
+#define ONLY_F32 .only = 1 << RG_F32
+#define LONG_SUM .x_fill = { { -1.5, -0.5 } }, .dy_fill = { .at = tenth }
+
 static const rg_case cases[] = {
     /* timed */
     { "relu-16M", "kind=relu", "16777216", RG_CASE_BENCH },
@@ -173,6 +183,12 @@ static const rg_case cases[] = {
     { "special-gelu", "kind=gelu", "3,9", RG_CASE_SPECIAL, SPECIAL },
     { "special-gelu-tanh", "kind=gelu_tanh", "3,9", RG_CASE_SPECIAL, SPECIAL },
     { "special-swish", "kind=swish", "3,9", RG_CASE_SPECIAL, SPECIAL },
+
+    /* long sums of what does not cancel */
+    { "prelu-sum-4096", "kind=prelu", "4096,3 3", 0, ONLY_F32, LONG_SUM },
+    { "prelu-sum-524288", "kind=prelu", "524288,2 2", 0, ONLY_F32, LONG_SUM },
+    { "prelu-sum-wide", "kind=prelu", "1048576,300 300", RG_CASE_LONG, ONLY_F32, LONG_SUM },
+    { "prelu-sum-67m", "kind=prelu", "67108864,1 1", 0, ONLY_F32, LONG_SUM },
     { .name = NULL },
 };
 
