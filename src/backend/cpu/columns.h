@@ -5,6 +5,7 @@
 #define RG_CPU_COLUMNS_H
 
 #include "backend/cpu/kernel.h"
+#include "backend/cpu/long_sum.h"
 
 /* Elements of a piece of a group: rounding errors of a sum grow with the length of a piece and
  * with their number, not with the product of both. */
@@ -70,13 +71,35 @@ RG_INLINE void end_fold(real *acc, const columns *c, const rg_dtype T)
                     false);
 }
 
+/* Pieces that are added up plainly; where there are more, nothing is lost between them. */
+enum { COLUMN_PIECES = 32 };
+
+/* sum += part for every group; `lost` is what rounding took from the sums, or NULL. */
+RG_INLINE void add_pieces(real *sum, real *lost, const real *part, int64_t width)
+{
+    for (int64_t i = 0; i < width; i += VLEN) {
+        const vreal run = vload_full(part, i, RG_REAL), old = vload_full(sum, i, RG_REAL);
+        if (lost == NULL) {
+            vstore_full(sum, i, RG_REAL, old + run);
+            continue;
+        }
+        const long_sum s = long_sum_add((long_sum){ old, vload_full(lost, i, RG_REAL) }, run);
+        vstore_full(sum, i, RG_REAL, s.high);
+        vstore_full(lost, i, RG_REAL, s.low);
+    }
+}
+
 /* All rows of the block, in pieces that are added up. */
 RG_INLINE void fold_rows(rg_group_fold *step, real *sum, const real *state, const columns *c,
                          const rg_dtype T)
 {
     const char *a = c->in[0], *b = c->in[1];
     real part[RG_BLOCK_GROUPS + VLEN]; /* a vector from any group on is whole */
+    real lost[RG_BLOCK_GROUPS + VLEN];
+    const bool many = c->length > COLUMN_PIECES * COLUMN_PIECE;
     memset(sum, 0, sizeof part);
+    if (many)
+        memset(lost, 0, sizeof lost);
     for (int64_t j = 0; j < c->length;) {
         memset(part, 0, sizeof part);
         for (const int64_t end = least(c->length, j + COLUMN_PIECE); j < end; j++) {
@@ -84,9 +107,7 @@ RG_INLINE void fold_rows(rg_group_fold *step, real *sum, const real *state, cons
             a += c->in_step[0];
             b += c->in_step[1];
         }
-        for (int64_t i = 0; i < c->width; i += VLEN)
-            vstore_full(sum, i, RG_REAL,
-                        vload_full(sum, i, RG_REAL) + vload_full(part, i, RG_REAL));
+        add_pieces(sum, many ? lost : NULL, part, c->width);
     }
     end_fold(sum, c, T);
 }

@@ -2,12 +2,26 @@
 /* Copyright The retrograde authors */
 /* Sums of squares on the CPU. */
 #include "backend/cpu/kernel.h"
+#include "backend/cpu/long_sum.h"
 #include "ops/grad_norm/grad_norm.h"
 
 RG_FORMULA vreal square(const void *k, vreal sum, vreal a, vreal b)
 {
     (void)k;
     return vfma(a, b, sum);
+}
+
+/* `count` neighbours, at most RG_GRAD_NORM_PIECE, in runs of which each adds 128 times to a lane.
+ */
+RG_INLINE double sum_piece(const char *from, int64_t count, const rg_dtype T)
+{
+    enum { RUN = 128 * 4 * VLEN };
+    double sum = 0;
+    for (int64_t i = 0; i < count; i += RUN) {
+        const char *run = at(from, i, T);
+        sum += (double)lanes_sum(fold(square, NULL, 0, run, run, least(RUN, count - i), T));
+    }
+    return sum;
 }
 
 RG_INLINE void grad_norm_flat(const rg_grad_norm_flat_args *k, int64_t begin, int64_t end,
@@ -20,7 +34,7 @@ RG_INLINE void grad_norm_flat(const rg_grad_norm_flat_args *k, int64_t begin, in
         const int64_t done = (unit - k->first[r]) * RG_GRAD_NORM_PIECE;
         const char *from = at(k->gradient[r], done, T);
         const int64_t count = least(RG_GRAD_NORM_PIECE, k->count[r] - done);
-        k->partial[unit] = (double)lanes_sum(fold(square, NULL, 0, from, from, count, T));
+        k->partial[unit] = sum_piece(from, count, T);
     }
 }
 
@@ -52,7 +66,7 @@ RG_INLINE void grad_norm_strided(const rg_grad_norm_strided_args *k, int64_t beg
         const int64_t done = unit * RG_GRAD_NORM_PIECE;
         const int64_t count = least(RG_GRAD_NORM_PIECE, k->count - done);
         gather_elements(k, done, count, (size_t)(vbytes(T) / VLEN), (char *)room);
-        k->partial[unit] = (double)lanes_sum(fold(square, NULL, 0, room, room, count, T));
+        k->partial[unit] = sum_piece((const char *)room, count, T);
     }
 }
 
@@ -61,10 +75,10 @@ RG_INLINE void grad_norm_total(const rg_grad_norm_total_args *k, int64_t begin, 
 {
     (void)T;
     for (int64_t r = begin; r < end; r++) {
-        double sum = 0;
+        piece_sum sum = { 0 };
         for (int64_t i = k->first[r]; i < k->first[r + 1]; i++)
-            sum += k->partial[i];
-        *(real *)k->squares[r] = (real)(sum * k->factor);
+            piece_sum_add(&sum, k->partial[i]);
+        *(real *)k->squares[r] = (real)(piece_sum_end(&sum) * k->factor);
     }
 }
 

@@ -103,6 +103,9 @@ static int64_t needs(const void *desc, const rg_tensor_desc x[], const rg_tensor
     return picks && !gradient ? rows : count;
 }
 
+#define ONLY_F32 .only = 1 << RG_F32
+#define APART    .x_fill = { { 0.5, 1.5 }, { 2.5, 3.5 }, { 0.5, 1.5 } }
+
 static const rg_case cases[] = {
     /* timed: loss and gradient together */
     { "classes-8192x1000", SOFTMAX CLASSES BOTH, "8192,1000 i32:8192",
@@ -293,6 +296,23 @@ static const rg_case cases[] = {
     { "initial-scalar", "kind=initial_gradient", "-", RG_CASE_FORWARD },
     { "initial-special", "kind=initial_gradient", "7,7", RG_CASE_FORWARD | RG_CASE_SPECIAL,
       .x_fill = { { .at = special } } },
+
+    /* long sums of what does not cancel */
+    { "long-sum-4096", ABSOLUTE SUM, "2,4096 2,4096", 0, ONLY_F32, APART },
+    { "long-sum-524288", SQUARED, "524288,2 524288,2", 0, ONLY_F32, APART },
+    { "long-sum-67m", ABSOLUTE, "67108864 67108864", 0, ONLY_F32, APART },
+    { "long-weights-67m", SQUARED WEIGHTS NON_ZERO, "16777216 16777216 16777216", 0, ONLY_F32,
+      APART },
+    { "long-images-67m", SQUARED IMAGES, "2,16777216 2,16777216", 0, ONLY_F32, APART },
+    { "long-classes-524288", SOFTMAX CLASSES, "2,524288 i32:2", 0, ONLY_F32,
+      .x_fill = { { 0.5, 1.5 }, OF_TEN } },
+    { "long-classes-67m", SOFTMAX CLASSES, "1,67108864 i32:1", 0, ONLY_F32,
+      .x_fill = { { 0.5, 1.5 }, OF_TEN } },
+    { "long-rows-67m", SOFTMAX CLASSES, "16777216,4 i32:16777216", 0, ONLY_F32,
+      .x_fill = { { 0.5, 1.5 }, { 0, 4 } } },
+    { "long-dense-524288", SOFTMAX, "2,524288 2,524288", 0, ONLY_F32,
+      .x_fill = { { 0.5, 1.5 }, SHARES } },
+    { "long-cosine-524288", COSINE, "2,524288 2,524288", 0, ONLY_F32, APART },
     { .name = NULL },
 };
 

@@ -19,6 +19,16 @@ static double special_dy(int64_t i)
 
 #define ALEX "window=5 alpha=1e-4 beta=0.75 delta=2"
 
+/* A number whose sums are rounded in one direction for long. */
+static double tenth(int64_t i)
+{
+    (void)i;
+    return 0.1;
+}
+
+#define ONLY_F32 .only = 1 << RG_F32
+#define LONG_SUM .x_fill = { { 0.5, 1.5 } }, .dy_fill = { .at = tenth }
+
 static const rg_case cases[] = {
     /* timed */
     { "alex-55", ALEX, "32,55,55,96", RG_CASE_BENCH },
@@ -87,6 +97,9 @@ static const rg_case cases[] = {
     { "special-dy", "beta=0.5", "3,64", RG_CASE_SPECIAL, .dy_fill = { .at = special_dy } },
     { "special-dy-wide", "window=11 beta=2", "3,64", RG_CASE_SPECIAL,
       .dy_fill = { .at = special_dy } },
+
+    /* long sums of what does not cancel */
+    { "long-window-4096", "window=4096 alpha=1 beta=0.75", "2,4100", 0, ONLY_F32, LONG_SUM },
     { .name = NULL },
 };
 

@@ -116,13 +116,13 @@ RG_INLINE found sum_row(const rg_reduce_args *k, const char *x, int64_t begin, i
                         const rg_dtype T)
 {
     char piece[PIECE * sizeof(real)];
-    double sum = 0;
+    piece_sum sum = { 0 };
     for (int64_t j = begin; j < end; j += PIECE) {
         const int64_t count = least(PIECE, end - j);
         const char *from = piece_at(k, x, j, count, piece, T);
-        sum += (double)lanes_sum(fold(fold_sum, NULL, 0, from, from, count, T));
+        piece_sum_add(&sum, (double)lanes_sum(fold(fold_sum, NULL, 0, from, from, count, T)));
     }
-    return (found){ sum, 0 };
+    return (found){ piece_sum_end(&sum), 0 };
 }
 
 /* The first element of a piece that is `best`. */
@@ -303,14 +303,17 @@ RG_INLINE void reduce_finish(const rg_reduce_finish_args *k, int64_t begin, int6
 {
     const rg_reduce_result *r = &k->result;
     for (int64_t o = begin; o < end; o++) {
-        found f = { r->what == RG_REDUCE_TOTAL ? 0 : -(double)RG_INFINITY, 0 };
+        found f = { -(double)RG_INFINITY, 0 };
+        piece_sum total = { 0 };
         for (int64_t p = 0; p < r->parts; p++) {
             const double value = k->partial[p * r->outputs + o];
             if (r->what == RG_REDUCE_TOTAL)
-                f.value += value;
+                piece_sum_add(&total, value);
             else if (p == 0 || beats(value, f.value))
                 f = (found){ value, p };
         }
+        if (r->what == RG_REDUCE_TOTAL)
+            f.value = piece_sum_end(&total);
         if (r->what == RG_REDUCE_NUMBER)
             f.number = (int64_t)k->partial[(r->parts + f.number) * r->outputs + o];
         int64_t offset;

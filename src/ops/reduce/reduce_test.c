@@ -35,6 +35,16 @@ static double special_columns(int64_t i)
     return special(i % 7 * 7 + i / 7);
 }
 
+/* A number whose sums are rounded in one direction for long. */
+static double tenth(int64_t i)
+{
+    (void)i;
+    return 0.1;
+}
+
+#define ONLY_F32 .only = 1 << RG_F32
+#define LONG_SUM .x_fill = { { .at = tenth } }, .dy_fill = { .at = tenth }
+
 static const rg_case cases[] = {
     /* timed */
     { "sum-32x112x112x64-space", "dims=1,2", "32,112,112,64", RG_CASE_BENCH },
@@ -139,6 +149,17 @@ static const rg_case cases[] = {
       .x_fill = { { .at = special } } },
     { "special-arg-min-columns", "kind=arg_min dims=0", "7,7", RG_CASE_SPECIAL | RG_CASE_FORWARD,
       .x_fill = { { .at = special_columns } } },
+
+    /* long sums of what does not cancel */
+    { "long-rows-4096", "dims=-1", "3,4096", 0, ONLY_F32, LONG_SUM },
+    { "long-columns-4096", "dims=0", "4096,3", 0, ONLY_F32, LONG_SUM },
+    { "long-rows-524288", "kind=mean dims=-1", "2,524288", 0, ONLY_F32, LONG_SUM },
+    { "long-columns-524288", "kind=mean dims=0", "524288,2", 0, ONLY_F32, LONG_SUM },
+    { "long-rows-67m", "", "67108864", 0, ONLY_F32, .x_fill = { { 0.5, 1.5 } } },
+    { "long-columns-67m", "kind=mean dims=0", "33554432,2", 0, ONLY_F32, LONG_SUM },
+    { "long-wide-67m", "dims=0", "262144,256", 0, ONLY_F32, .x_fill = { { 0.5, 1.5 } } },
+    { "long-constant", "", "67108864", 0, ONLY_F32, .x_fill = { { .at = tenth } },
+      .dy_fill = { .at = tenth } },
     { .name = NULL },
 };
 

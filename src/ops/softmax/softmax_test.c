@@ -31,6 +31,17 @@ static double lowest(int64_t i)
     return -65504;
 }
 
+/* A number whose sums are rounded in one direction for long. */
+static double tenth(int64_t i)
+{
+    (void)i;
+    return 0.1;
+}
+
+/* Of cases whose sums are long: nothing cancels, and errors of one sign add up. */
+#define ONLY_F32 .only = 1 << RG_F32
+#define LONG_SUM .x_fill = { { 0.5, 1.5 } }, .dy_fill = { .at = tenth }
+
 /* Rows of 8: NaN, one infinity, minus infinity among numbers, and nothing but minus infinity. */
 static double special(int64_t i)
 {
@@ -383,6 +394,13 @@ static const rg_case cases[] = {
       .dy_fill = { .at = counting }, .y_fill = { .at = counting } },
     { "ort-function-3x2x2-12", "axis=1 flatten=true", "3,2,2", RG_CASE_FREE_Y, .dy_fill = { -1, 1 },
       .y_fill = { -1, 1 } },
+
+    /* long sums, in rows and in columns */
+    { "long-sum-4096", "axis=0 kind=log", "4096,3", 0, ONLY_F32, LONG_SUM },
+    { "long-sum-524288", "axis=0 kind=log", "524288,2", 0, ONLY_F32, LONG_SUM },
+    { "long-row-524288", "kind=log", "2,524288", 0, ONLY_F32, LONG_SUM },
+    { "long-row-67m", "kind=log", "67108864", 0, ONLY_F32, LONG_SUM },
+    { "long-sum-67m", "axis=0 kind=log", "33554432,2", 0, ONLY_F32, LONG_SUM },
     { .name = NULL },
 };
 

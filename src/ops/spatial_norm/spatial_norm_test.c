@@ -19,6 +19,16 @@ static double special_dy(int64_t i)
     return i % 429 == 6 * 33 + 5 * 3 + 2 ? __builtin_inf() : (double)(i % 5) - 2;
 }
 
+/* A number whose sums are rounded in one direction for long. */
+static double tenth(int64_t i)
+{
+    (void)i;
+    return 0.1;
+}
+
+#define ONLY_F32 .only = 1 << RG_F32
+#define LONG_SUM .x_fill = { { 0.5, 1.5 } }, .dy_fill = { .at = tenth }
+
 static const rg_case cases[] = {
     /* timed */
     { "five-56", "beta=0.75", "32,56,56,64", RG_CASE_BENCH },
@@ -80,6 +90,10 @@ static const rg_case cases[] = {
       .dy_fill = { .at = special_dy } },
     { "special-dy-wide", "window=9,10 beta=0.75", "1,13,11,3", RG_CASE_SPECIAL,
       .dy_fill = { .at = special_dy } },
+
+    /* long sums of what does not cancel */
+    { "long-window-4096", "window=64,64 alpha=1 beta=0.75", "1,66,66,3", 0, ONLY_F32, LONG_SUM },
+    { "long-window-row", "window=1,4096 alpha=1 beta=0.75", "1,1,4100,3", 0, ONLY_F32, LONG_SUM },
     { .name = NULL },
 };
 
