@@ -48,8 +48,8 @@ typedef struct rg_box_lines {
     int64_t line;   /* a row of a strip */
     int64_t padded; /* a row with the zeros at its ends */
     int64_t pixel;  /* a pixel of a strip */
-    int64_t ring;   /* rows of a window, and one more */
-    int64_t across; /* pixels of a window, and two more; 0 where columns are added directly */
+    int64_t ring;   /* rows of a window, and two more */
+    int64_t across; /* pixels of a window, and three more; 0 where columns are added directly */
     int64_t kept;   /* gradient: rows from a position to the end of its window */
 } rg_box_lines;
 
@@ -60,8 +60,8 @@ static inline rg_box_lines rg_box_lines_of(const rg_box_shape *s)
     l.line = (values + unit - 1) / unit * unit + unit;
     l.padded = l.line + ((s->column.width - 1) * s->block + unit - 1) / unit * unit + unit;
     l.pixel = (s->block + unit - 1) / unit * unit;
-    l.ring = (s->row.width + 1) * l.line;
-    l.across = s->column.width > RG_SPAN_DIRECT ? (s->column.width + 2) * l.pixel : 0;
+    l.ring = (s->row.width + 2) * l.line;
+    l.across = s->column.width > RG_SPAN_DIRECT ? (s->column.width + 3) * l.pixel : 0;
     l.kept = (s->row.before + 1) * l.line;
     return l;
 }

@@ -22,7 +22,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { RG_SPAN_DIRECT = 8 };
+/* Where a block is wider than RG_SPAN_RUN, its running sums keep what rounding takes from them. */
+enum { RG_SPAN_DIRECT = 8, RG_SPAN_RUN = 256 };
 
 typedef struct rg_span {
     int64_t size;          /* positions */

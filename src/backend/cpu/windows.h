@@ -6,6 +6,7 @@
 #define RG_CPU_WINDOWS_H
 
 #include "backend/cpu/kernel.h"
+#include "backend/cpu/long_sum.h"
 #include "core/span.h"
 
 /* Lines begin at multiples of so many values, and have room for whole vectors. */
@@ -25,9 +26,9 @@ RG_INLINE vreal sum_taps(const real *from, int64_t step, const int64_t width)
 
 /* ---- a ring: the latest lines, and the sum of the window that ends with the last one ---- */
 
-/* One line more than there are positions in a window: the prefix sum of the current block. Lines
- * of the block before it have become suffix sums, each of which is needed until the line that
- * takes its place comes. */
+/* Two lines more than there are positions in a window: the prefix sum of the current block, and
+ * what rounding took from it where windows are wide. Lines of the block before it have become
+ * suffix sums, each of which is needed until the line that takes its place comes. */
 typedef struct window_ring {
     real *lines;
     int64_t pitch, width, last;
@@ -40,7 +41,7 @@ typedef void window_rule(const window_ring *r, real *sum);
 
 RG_INLINE int64_t ring_room(int64_t pitch, int64_t width)
 {
-    return pitch * (width + 1);
+    return pitch * (width + 2);
 }
 
 RG_INLINE window_ring ring_at(real *room, int64_t pitch, int64_t width, int64_t centre)
@@ -72,14 +73,38 @@ RG_INLINE void ring_sum_direct(const window_ring *r, real *sum, const int64_t wi
     }
 }
 
+/* The next of the running sums over a block, sum + x; `lost` is what rounding took from it, or
+ * NULL. */
+RG_INLINE vreal ring_run_on(vreal sum, vreal x, real *lost, int64_t i)
+{
+    if (lost == NULL)
+        return sum + x;
+    const long_sum s = long_sum_add((long_sum){ sum, vload_full(lost, i, RG_REAL) }, x);
+    vstore_full(lost, i, RG_REAL, s.low);
+    return s.high;
+}
+
+/* Room for what rounding takes from running sums, made 0; NULL where windows are not that wide. */
+RG_INLINE real *ring_lost(const window_ring *r, bool starts)
+{
+    real *lost = r->lines + (r->width + 1) * r->pitch;
+    if (r->width <= RG_SPAN_RUN)
+        return NULL;
+    if (starts)
+        memset(lost, 0, (size_t)r->pitch * sizeof(real));
+    return lost;
+}
+
 /* The suffix sums of a block that is complete. */
 RG_INLINE void ring_suffix(const window_ring *r)
 {
+    real *const lost = ring_lost(r, true);
     for (int64_t k = r->width - 2; k >= 0; k--) {
         real *line = r->lines + k * r->pitch;
         for (int64_t i = 0; i < r->pitch; i += VLEN)
             vstore_full(line, i, RG_REAL,
-                        vload_full(line, i, RG_REAL) + vload_full(line, r->pitch + i, RG_REAL));
+                        ring_run_on(vload_full(line, r->pitch + i, RG_REAL),
+                                    vload_full(line, i, RG_REAL), lost, i));
     }
 }
 
@@ -88,10 +113,11 @@ RG_INLINE void ring_sum_blocks(const window_ring *r, real *sum)
     const real *line = r->lines + r->last * r->pitch, *suffix = line + r->pitch;
     real *prefix = r->lines + r->width * r->pitch;
     const bool starts = r->last == 0, ends = r->last == r->width - 1;
+    real *const lost = ring_lost(r, starts);
     for (int64_t i = 0; i < r->pitch; i += VLEN) {
         vreal s = vload_full(line, i, RG_REAL);
         if (!starts)
-            s += vload_full(prefix, i, RG_REAL);
+            s = ring_run_on(vload_full(prefix, i, RG_REAL), s, lost, i);
         vstore_full(prefix, i, RG_REAL, s);
         if (sum != NULL)
             vstore_full(sum, i, RG_REAL, ends ? s : vload_full(suffix, i, RG_REAL) + s);

@@ -105,7 +105,7 @@ static int64_t choose_group(rg_lrn_shape *s, bool gradient)
     enum { NEAR = 1024 }; /* reals */
     const rg_span *span = &s->span;
     if (span->width > RG_SPAN_DIRECT) {
-        const int64_t rings = (gradient ? 2 : 1) * (span->width + 1);
+        const int64_t rings = (gradient ? 2 : 1) * (span->width + 2);
         s->group = RG_LRN_LANES;
         return RG_LRN_LANES * (rings + 1 + (gradient ? span->before + 1 : 0));
     }

@@ -19,15 +19,15 @@ static double special_dy(int64_t i)
 
 #define ALEX "window=5 alpha=1e-4 beta=0.75 delta=2"
 
-/* A number whose sums are rounded in one direction for long. */
-static double tenth(int64_t i)
+/* A number whose squares are rounded in one direction for long when they are summed. */
+static double same(int64_t i)
 {
     (void)i;
-    return 0.1;
+    return 1.1;
 }
 
 #define ONLY_F32 .only = 1 << RG_F32
-#define LONG_SUM .x_fill = { { 0.5, 1.5 } }, .dy_fill = { .at = tenth }
+#define LONG_SUM .x_fill = { { .at = same } }, .dy_fill = { .at = same }
 
 static const rg_case cases[] = {
     /* timed */
