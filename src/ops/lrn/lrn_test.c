@@ -99,7 +99,8 @@ static const rg_case cases[] = {
       .dy_fill = { .at = special_dy } },
 
     /* long sums of what does not cancel */
-    { "long-window-4096", "window=4096 alpha=1 beta=0.75", "2,4100", 0, ONLY_F32, LONG_SUM },
+    { "long-window-4096", "window=4096 alpha=1 beta=0.75 delta=0.01", "2,4100", 0, ONLY_F32,
+      LONG_SUM },
     { .name = NULL },
 };
 
