@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The long-sum rule of contractions (convolution, dense, Gram). Valid C and valid CUDA.
+/* The long-sum rule: how sums keep their digits however long they are. Valid C and valid CUDA.
  *
  * n equal numbers added to one accumulator are off by up to n / 4 units of its last place: each
  * addition may round the same way. In f32 that is 1.5e-8 n of the sum. Results are promised within
- * 1e-5 however long a sum is, so sums have three levels:
+ * 1e-5 however long a sum is, so a chain of additions is cut into runs of at most RG_CHAIN_RUN, and
+ * the sums of the runs are joined without loss (backend/cpu/long_sum.h, backend/cuda/long_sum.cuh).
+ * Contractions (convolution, dense, Gram) have three levels:
  *
  *      run      at most RG_SUM_RUN additions to one accumulator, which begins with 0;
  *      block    at most RG_SUM_RUNS runs, added one after the other in the same type;
@@ -19,8 +21,9 @@
 #define RG_CORE_LONG_SUM_H
 
 enum {
-    RG_SUM_RUN = 256, /* additions to one accumulator */
-    RG_SUM_RUNS = 64, /* runs of a block */
+    RG_CHAIN_RUN = 64, /* additions to one accumulator of a chain */
+    RG_SUM_RUN = 256,  /* additions to one accumulator of a contraction */
+    RG_SUM_RUNS = 64,  /* runs of a block */
     RG_SUM_BLOCK = RG_SUM_RUN * RG_SUM_RUNS
 };
 

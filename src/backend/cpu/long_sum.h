@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* The second level of sums that may be long. A sum of many addends is cut into runs of at most
- * LONG_RUN, each a plain chain of additions; what the runs add up to is joined here without loss.
- * So rounding errors grow with the length of a run alone. Which addends form a run follows from
- * shapes. backend/cuda/long_sum.cuh is the same for a GPU. */
+ * RG_CHAIN_RUN, each a plain chain of additions; what the runs add up to is joined here without
+ * loss. So rounding errors grow with the length of a run alone. Which addends form a run follows
+ * from shapes. backend/cuda/long_sum.cuh is the same for a GPU. */
 #ifndef RG_CPU_LONG_SUM_H
 #define RG_CPU_LONG_SUM_H
 
 #include "backend/cpu/simd.h"
-
-enum { LONG_RUN = 64 };
+#include "core/long_sum.h"
 
 /* A sum as two numbers of which the second one is what rounding took from the first: twice the
  * digits of `real`. A sum that is not finite is so in `high`; `low` is then of no account. */
@@ -32,14 +31,14 @@ RG_INLINE long_sum long_sum_add(long_sum s, vreal run)
     return (long_sum){ high, rest - (high - sum) };
 }
 
-/* Ends the runs of several sums: total += run, run = 0. Returns LONG_RUN, what may follow. */
+/* Ends the runs of several sums: total += run, run = 0. Returns RG_CHAIN_RUN, what may follow. */
 RG_INLINE int64_t long_sums_end_run(long_sum total[], vreal run[], const int count)
 {
     for (int i = 0; i < count; i++) {
         total[i] = long_sum_add(total[i], run[i]);
         run[i] = vset(0);
     }
-    return LONG_RUN;
+    return RG_CHAIN_RUN;
 }
 
 /* A chain of additions that is cut into runs. The caller adds to `run` and tells how often. */
@@ -51,7 +50,7 @@ typedef struct long_chain {
 
 RG_INLINE long_chain long_chain_start(void)
 {
-    return (long_chain){ long_sum_zero(), vset(0), LONG_RUN };
+    return (long_chain){ long_sum_zero(), vset(0), RG_CHAIN_RUN };
 }
 
 /* Call after each addition to `run`. */
@@ -61,16 +60,23 @@ RG_INLINE void long_chain_count(long_chain *c)
         return;
     c->sum = long_sum_add(c->sum, c->run);
     c->run = vset(0);
-    c->left = LONG_RUN;
+    c->left = RG_CHAIN_RUN;
 }
 
-/* The sum; a chain of less than LONG_RUN addends has the bits of a plain one. */
+/* The sum; a chain of less than RG_CHAIN_RUN addends has the bits of a plain one. */
 RG_INLINE vreal long_chain_end(const long_chain *c)
 {
     return long_sum_add(c->sum, c->run).high;
 }
 
 /* ---- sums of pieces, in double ---- */
+
+/* totals (+)= the sums of a block. */
+RG_OUTLINE void add_to_totals(double *totals, const real *sums, int64_t count, bool first)
+{
+    for (int64_t i = 0; i < count; i++)
+        totals[i] = (first ? 0 : totals[i]) + (double)sums[i];
+}
 
 /* The sums of pieces are added one after the other in double, and every LONG_BLOCK of them begin
  * anew: so also sums of f64 keep their digits however many pieces there are. */

@@ -1,45 +1,80 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The long-sum rule of core/long_sum.h in a thread of a GPU: runs in the type that is computed in,
- * and their sum in double. */
-#ifndef RG_CUDA_LONG_SUM_CUH
-#define RG_CUDA_LONG_SUM_CUH
+/* The second level of sums that may be long, as on the CPU: see backend/cpu/long_sum.h. */
+#ifndef RG_BACKEND_CUDA_LONG_SUM_CUH
+#define RG_BACKEND_CUDA_LONG_SUM_CUH
 
+#include "backend/cuda/kernel.cuh"
 #include "core/long_sum.h"
 
-/* V sums side by side. */
-template <class REAL, int V> struct long_sum {
-    REAL run[V] = {};
-    double total[V] = {};
-    int count = 0;
-    bool has_total = false;
+/* A sum as two numbers of which the second one is what rounding took from the first. A sum that is
+ * not finite is so in `high`; `low` is then of no account. */
+template <class REAL> struct long_sum {
+    REAL high, low;
+};
 
-    __device__ __forceinline__ void end_run()
+template <class REAL>
+static __device__ __forceinline__ long_sum<REAL> long_sum_add(const long_sum<REAL> &s, REAL run)
+{
+    const REAL sum = s.high + run, back = sum - s.high;
+    const REAL lost = ((s.high - (sum - back)) + (run - back)) + s.low;
+    const REAL rest = lost - lost == 0 ? lost : (REAL)0;
+    const REAL high = sum + rest;
+    return { high, rest - (high - sum) };
+}
+
+/* V chains of additions side by side, cut into runs. The caller adds to `run`, calls count() after
+ * each addition, and end() at last: chains of less than RG_CHAIN_RUN addends have the bits of plain
+ * ones. */
+template <class REAL, int V> struct long_chain {
+    REAL run[V];
+    long_sum<REAL> total[V];
+    int left; /* additions until the run ends */
+
+    __device__ __forceinline__ long_chain() : left(RG_CHAIN_RUN)
     {
 #pragma unroll
         for (int e = 0; e < V; e++) {
-            total[e] += (double)run[e];
             run[e] = 0;
+            total[e] = { 0, 0 };
         }
-        count = 0;
-        has_total = true;
     }
 
-    /* To call behind every addition to `run`. */
-    __device__ __forceinline__ void added()
+    __device__ __forceinline__ void end_run()
     {
-        if (++count == RG_SUM_RUN)
+        left = RG_CHAIN_RUN;
+#pragma unroll
+        for (int e = 0; e < V; e++) {
+            total[e] = long_sum_add(total[e], run[e]);
+            run[e] = 0;
+        }
+    }
+
+    __device__ __forceinline__ void count()
+    {
+        if (--left == 0)
             end_run();
+    }
+
+    /* The sum of chain e so far. */
+    __device__ __forceinline__ REAL value(int e) const
+    {
+        return long_sum_add(total[e], run[e]).high;
     }
 
     __device__ __forceinline__ double in_double(int e) const
     {
-        return has_total ? total[e] + (double)run[e] : (double)run[e];
+        return (double)total[e].high + ((double)total[e].low + (double)run[e]);
     }
 
-    __device__ __forceinline__ REAL value(int e) const
+    /* MANY false: count() was never called, and a plain chain is left. */
+    template <bool MANY = true> __device__ __forceinline__ void end(REAL sum[V])
     {
-        return has_total ? (REAL)(total[e] + (double)run[e]) : run[e];
+        if constexpr (MANY)
+            end_run();
+#pragma unroll
+        for (int e = 0; e < V; e++)
+            sum[e] = MANY ? total[e].high : run[e];
     }
 };
 

@@ -4,7 +4,7 @@
 #ifndef RG_BACKEND_CUDA_WINDOWS_CUH
 #define RG_BACKEND_CUDA_WINDOWS_CUH
 
-#include "backend/cuda/kernel.cuh"
+#include "backend/cuda/long_sum.cuh"
 #include "core/span.h"
 
 /* The sum of `width` values that stand `step` apart. */
@@ -18,6 +18,14 @@ static __device__ __forceinline__ REAL sum_taps(const REAL *from, int64_t step, 
     for (; k + 1 < width; k += 2)
         sum += from[k * step] + from[(k + 1) * step];
     return k < width ? sum + from[k * step] : sum;
+}
+
+/* The next of the running sums over a block; `many` of them lose nothing. */
+template <class REAL>
+static __device__ __forceinline__ REAL run_on(long_sum<REAL> &sum, REAL value, bool many)
+{
+    sum = many ? long_sum_add(sum, value) : long_sum<REAL>{ sum.high + value, 0 };
+    return sum.high;
 }
 
 /* Lines of `places` values, `step` apart, by blocks of `width`: prefix sums into `prefix`, values
@@ -34,13 +42,14 @@ static __device__ __forceinline__ void sum_blocks(REAL *values, REAL *prefix, in
         const int64_t begin = block * width, all = places - begin;
         const int64_t count = all < width ? all : width;
         const int64_t at = line / inner * outer_step + line % inner + begin * step;
-        REAL sum = values[at];
-        prefix[at] = sum;
+        const bool many = count > RG_SPAN_RUN;
+        long_sum<REAL> sum = { values[at], 0 };
+        prefix[at] = sum.high;
         for (int64_t k = 1; k < count; k++)
-            prefix[at + k * step] = sum = sum + values[at + k * step];
-        sum = values[at + (count - 1) * step];
+            prefix[at + k * step] = run_on(sum, values[at + k * step], many);
+        sum = { values[at + (count - 1) * step], 0 };
         for (int64_t k = count - 2; k >= 0; k--)
-            values[at + k * step] = sum = values[at + k * step] + sum;
+            values[at + k * step] = run_on(sum, values[at + k * step], many);
     }
 }
 

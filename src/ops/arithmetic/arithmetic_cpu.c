@@ -474,7 +474,7 @@ RG_INLINE void sum_row(const kind K, const rg_arithmetic_sums_args *args, const 
     int64_t from[RG_SUMS_TENSORS], offset[RG_SUMS_TENSORS];
     vreal acc[4] = { vset(0), vset(0), vset(0), vset(0) };
     long_sum total[4] = { long_sum_zero(), long_sum_zero(), long_sum_zero(), long_sum_zero() };
-    int64_t left = LONG_RUN; /* additions to a lane */
+    int64_t left = RG_CHAIN_RUN; /* additions to a lane */
     room r;
     rg_walk_offsets(&args->outer, RG_SUMS_TENSORS, o, from);
     for (int64_t j = row; j < end; j++) {

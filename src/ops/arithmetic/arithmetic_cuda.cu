@@ -7,6 +7,7 @@
  * its vectors of elements, in turn, then their sums form a tree. Kernels for aligned tensors and
  * for all others follow the same order. */
 #include "backend/cuda/kernel.cuh"
+#include "backend/cuda/long_sum.cuh"
 #include "ops/arithmetic/arithmetic.h"
 
 #include <retrograde/arithmetic.h>
@@ -454,14 +455,15 @@ static __global__ void __launch_bounds__(THREADS)
     const int64_t first = p % k.cuts * k.piece, last = min(first + k.piece, k.inner.count);
     const int64_t end = o < k.sums ? min(row + k.rows, k.around.count) : row;
     int64_t from[RG_SUMS_TENSORS];
-    real<T> sum = 0;
+    long_chain<real<T>, 1> chain; /* of what is read at once */
+    real<T> sum;
 #pragma unroll
     for (int t = 0; t < RG_SUMS_TENSORS; t++)
         from[t] = o < k.sums ? offset_at(k.outer, t, o) : 0;
 #pragma unroll 1
     for (int64_t j = row; j < end; j++) {
 #pragma unroll 1
-        for (int64_t i = first + x * V; i < last; i += AHEAD * inner * V) {
+        for (int64_t i = first + x * V; i < last; i += AHEAD * inner * V, chain.count()) {
             run<T> r[AHEAD];
 #pragma unroll
             for (int u = 0; u < AHEAD; u++) {
@@ -477,11 +479,12 @@ static __global__ void __launch_bounds__(THREADS)
 #pragma unroll
                 for (int e = 0; e < V; e++) {
                     if (e < r[u].lanes)
-                        sum += r[u].dy[e];
+                        chain.run[0] += r[u].dy[e];
                 }
             }
         }
     }
+    chain.end(&sum);
     sum = reduce(sum, inner, partial, false);
     if (x == 0 && o < k.sums)
         ((real<T> *)k.part)[p * k.sums + o] = sum;

@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Convolution on the CPU. */
 #include "backend/cpu/columns.h"
-#include "backend/cpu/long_sum_cpu.h"
+#include "backend/cpu/long_sum.h"
 #include "ops/conv/conv_contract.h"
 #include "ops/conv/conv_depth_cpu.h"
 #include "ops/conv/conv_few_cpu.h"
@@ -60,7 +60,7 @@ RG_INLINE real dot(const rg_conv_shape *s, const conv_window *v, const void *x, 
                    const rg_dtype T)
 {
     const bool dense_w = s->w[4] == 1;
-    long_sum sum = long_sum_none();
+    long_chain sum = long_chain_start();
     for (int64_t p = 0; p < v->rows; p++) {
         for (int64_t q = 0; q < v->columns; q++) {
             const char *a = at(x, p * v->x_row + q * v->x_column, T);
@@ -69,11 +69,11 @@ RG_INLINE real dot(const rg_conv_shape *s, const conv_window *v, const void *x, 
                 const int n = vlanes_left(s->in - c);
                 sum.run = vfma(load_groups(at(a, c * s->x[3], T), s->x[3], n, T, s->x_dense),
                                load_groups(at(b, c * s->w[4], T), s->w[4], n, T, dense_w), sum.run);
-                long_sum_count(&sum);
+                long_chain_count(&sum);
             }
         }
     }
-    return vsum(long_sum_value(&sum));
+    return vsum(long_chain_end(&sum));
 }
 
 RG_INLINE void forward_pixel(const rg_conv_args *k, const neuron_constants *constants,
@@ -109,13 +109,13 @@ RG_INLINE void forward(const rg_conv_args *k, int64_t begin, int64_t end, const 
 /* ---- from windows to the image: any shape ---- */
 
 /* Adds what the window at `y` passes to n channels of a pixel, by the weights at `w`. */
-RG_INLINE void spread(const rg_conv_shape *s, const char *y, const char *w, int n, long_sum *sum,
+RG_INLINE void spread(const rg_conv_shape *s, const char *y, const char *w, int n, long_chain *sum,
                       const rg_dtype T)
 {
     for (int64_t o = 0; o < s->out; o++) {
         sum->run = vfma(vset(load_one(y, o * s->y[3], T)),
                         load_groups(at(w, o * s->w[1], T), s->w[4], n, T, s->w[4] == 1), sum->run);
-        long_sum_count(sum);
+        long_chain_count(sum);
     }
 }
 
@@ -123,7 +123,7 @@ RG_INLINE void spread(const rg_conv_shape *s, const char *y, const char *w, int 
 RG_INLINE vreal collect(const rg_conv_shape *s, const char *y, const char *w, int64_t r, int64_t c,
                         int n, const rg_dtype T)
 {
-    long_sum sum = long_sum_none();
+    long_chain sum = long_chain_start();
     for (int64_t p = 0; p < s->row.window; p++) {
         const int64_t i = rg_conv_window(&s->row, r, p);
         for (int64_t q = 0; i >= 0 && q < s->column.window; q++) {
@@ -133,7 +133,7 @@ RG_INLINE vreal collect(const rg_conv_shape *s, const char *y, const char *w, in
                        n, &sum, T);
         }
     }
-    return long_sum_value(&sum);
+    return long_chain_end(&sum);
 }
 
 /* A unit is a row of the image. */
@@ -171,7 +171,7 @@ RG_INLINE vreal correlate(const rg_conv_shape *s, const char *x, const char *y, 
     rg_conv_windows(&s->column, q, &j0, &j1);
     const int64_t step = s->column.stride * s->x[2];
     const int64_t first = q * s->column.dilation - s->column.before;
-    long_sum sum = long_sum_none();
+    long_chain sum = long_chain_start();
     for (int64_t image = 0; image < s->images; image++) {
         for (int64_t i = i0; i < i1; i++) {
             const int64_t r = i * s->row.stride - s->row.before + p * s->row.dilation;
@@ -180,11 +180,11 @@ RG_INLINE vreal correlate(const rg_conv_shape *s, const char *x, const char *y, 
             for (int64_t j = j0; j < j1; j++) {
                 sum.run = vfma(vset(load_one(b, j * s->y[2], T)),
                                load_groups(at(a, j * step, T), s->x[3], n, T, s->x_dense), sum.run);
-                long_sum_count(&sum);
+                long_chain_count(&sum);
             }
         }
     }
-    return long_sum_value(&sum);
+    return long_chain_end(&sum);
 }
 
 /* n weights from `at` on; D is their dtype. */

@@ -57,11 +57,11 @@ static __device__ __forceinline__ pixel pixel_at(int64_t i, int64_t rows, int64_
 /* The sum over channels of x at tap (p, q) of window (i, j), behind `sum`. */
 template <rg_dtype T>
 static __device__ __forceinline__ void dot(const rg_conv_shape &s, const void *x, int64_t x_at,
-                                           const void *w, int64_t w_at, long_sum<real<T>, 1> &sum)
+                                           const void *w, int64_t w_at, long_chain<real<T>, 1> &sum)
 {
     for (int64_t c = 0; c < s.in; c++) {
         sum.run[0] = fma(load<T>(x, x_at + c * s.x[3]), load<T>(w, w_at + c * s.w[4]), sum.run[0]);
-        sum.added();
+        sum.count();
     }
 }
 
@@ -77,7 +77,7 @@ static __global__ void __launch_bounds__(THREADS)
         int64_t p0, p1, q0, q1;
         rg_conv_taps(&s.row, y.row, &p0, &p1);
         rg_conv_taps(&s.column, y.column, &q0, &q1);
-        long_sum<real<T>, 1> sum;
+        long_chain<real<T>, 1> sum;
         for (int64_t p = p0; p < p1; p++) {
             for (int64_t q = q0; q < q1; q++) {
                 const int64_t r = y.row * s.row.stride - s.row.before + p * s.row.dilation;
@@ -115,11 +115,11 @@ template <rg_dtype T> static void forward(const void *args, const rg_cuda_place 
 template <rg_dtype T>
 static __device__ __forceinline__ void spread(const rg_conv_shape &s, const void *y, int64_t y_at,
                                               const void *w, int64_t w_at,
-                                              long_sum<real<T>, 1> &sum)
+                                              long_chain<real<T>, 1> &sum)
 {
     for (int64_t o = 0; o < s.out; o++) {
         sum.run[0] = fma(load<T>(y, y_at + o * s.y[3]), load<T>(w, w_at + o * s.w[1]), sum.run[0]);
-        sum.added();
+        sum.count();
     }
 }
 
@@ -134,7 +134,7 @@ static __global__ void __launch_bounds__(THREADS)
         const int64_t g = x.channel / s.in, c = x.channel - g * s.in;
         const int64_t y = x.image * s.y[0] + g * s.out * s.y[3];
         const int64_t w = s.w_first + g * s.w[0] + c * s.w[4];
-        long_sum<real<T>, 1> sum;
+        long_chain<real<T>, 1> sum;
         for (int64_t p = 0; p < s.row.window; p++) {
             const int64_t i = rg_conv_window(&s.row, x.row, p);
             for (int64_t q = 0; i >= 0 && q < s.column.window; q++) {
@@ -167,14 +167,14 @@ enum { ACROSS = 16, SEGMENT = 4096 }; /* columns of a row that a thread has at a
 
 /* The sum over a row of windows, behind `sum`. */
 template <rg_dtype T>
-static __device__ __forceinline__ void correlate(const rg_conv_shape &s, const void *x,
-                                                 int64_t x_at, const void *y, int64_t y_at,
-                                                 int64_t j0, int64_t j1, long_sum<real<T>, 1> &sum)
+static __device__ __forceinline__ void
+correlate(const rg_conv_shape &s, const void *x, int64_t x_at, const void *y, int64_t y_at,
+          int64_t j0, int64_t j1, long_chain<real<T>, 1> &sum)
 {
     const int64_t step = s.column.stride * s.x[2];
     for (int64_t j = j0; j < j1; j++) {
         sum.run[0] = fma(load<T>(y, y_at + j * s.y[2]), load<T>(x, x_at + j * step), sum.run[0]);
-        sum.added();
+        sum.count();
     }
 }
 
@@ -195,7 +195,7 @@ static __global__ void __launch_bounds__(THREADS)
         rg_conv_windows(&s.column, q, &j0, &j1);
         const int64_t rows = i1 - i0, segments = (j1 - j0 + SEGMENT - 1) / SEGMENT;
         const int64_t all = rows * s.images * segments;
-        long_sum<real<T>, 1> own;
+        long_chain<real<T>, 1> own;
         for (int64_t m = threadIdx.x / ACROSS; c < s.in && m < all; m += THREADS / ACROSS) {
             const int64_t line = m / segments, image = line / rows, i = i0 + line - image * rows;
             const int64_t begin = j0 + (m - line * segments) * SEGMENT;

@@ -184,7 +184,7 @@ enum { DEPTH_DOWN = 8, DEPTH_ACROSS = 48 };
 /* One tap of one row of windows, behind `sum`. */
 template <rg_dtype T, int V>
 static __device__ __forceinline__ void sum_tap(const rg_conv_depth_parts_args &k, int64_t x,
-                                               int64_t y, int64_t q, long_sum<real<T>, V> &sum)
+                                               int64_t y, int64_t q, long_chain<real<T>, V> &sum)
 {
     const rg_conv_shape &s = k.shape;
     int64_t begin, end;
@@ -198,7 +198,7 @@ static __device__ __forceinline__ void sum_tap(const rg_conv_depth_parts_args &k
 #pragma unroll
         for (int e = 0; e < V; e++)
             sum.run[e] = fma(a[e], b[e], sum.run[e]);
-        sum.added();
+        sum.count();
     }
 }
 
@@ -206,7 +206,7 @@ static __device__ __forceinline__ void sum_tap(const rg_conv_depth_parts_args &k
 template <rg_dtype T, int V>
 static __device__ __forceinline__ void
 end_tap(const rg_conv_depth_parts_args &k, int64_t part, int64_t tap, int64_t c, bool inside, int x,
-        int y, int across, real<T> *room, const long_sum<real<T>, V> &sum)
+        int y, int across, real<T> *room, const long_chain<real<T>, V> &sum)
 {
     const int64_t taps = k.shape.row.window * k.shape.column.window;
     for (int e = 0; e < V; e++)
@@ -239,7 +239,7 @@ static __global__ void __launch_bounds__(DEPTH_DOWN *DEPTH_ACROSS)
         const bool inside = v < vectors;
         for (int64_t p = 0; p < s.row.window; p++) {
             for (int64_t q = 0; q < s.column.window; q++) {
-                long_sum<real<T>, V> sum;
+                long_chain<real<T>, V> sum;
                 for (int64_t n = part * k.part + y; inside && n < end; n += DEPTH_DOWN) {
                     const int64_t image = n / s.row.count, i = n - image * s.row.count;
                     const int64_t r = i * s.row.stride - s.row.before + p * s.row.dilation;

@@ -270,7 +270,7 @@ RG_INLINE const char *only_row(const rg_pad_args *k, const copies *c, const rg_d
 RG_INLINE void pad_gradient(const rg_pad_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
     const rg_pad_axis *columns = &k->axes[2];
-    const bool many = rg_pad_has_more(k->axes, LONG_RUN);
+    const bool many = rg_pad_has_more(k->axes, RG_CHAIN_RUN);
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t n = unit / k->axes[1].in, h = unit % k->axes[1].in;
         char *to = (char *)k->to + place_of(k, 1, 0, n, T) + place_of(k, 1, 1, h, T);

@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Pad on a GPU. A thread goes down a column of the result. */
 #include "backend/cuda/image.cuh"
+#include "backend/cuda/long_sum.cuh"
 #include "ops/pad/pad.h"
 
 /* Where an element stands in `from` (t = 0) or `to` (t = 1). */
@@ -92,6 +93,39 @@ static __device__ __forceinline__ void gather(const rg_pad_args &k, const image_
         sum[e] = any ? sum[e] : 0;
 }
 
+/* The same where there are so many that plain chains of additions would lose digits. Not inlined:
+ * it is rare. */
+template <rg_dtype T, bool WIDE>
+static __device__ __noinline__ void gather_many(const rg_pad_args &k, const image_place &p,
+                                                int64_t row, real<T> sum[LANES<T, WIDE>])
+{
+    enum { V = LANES<T, WIDE> };
+    int64_t n, h, w, c;
+    long_chain<real<T>, V> all;
+    for (rg_pad_copies images = rg_pad_copies_of(&k.axes[0], p.image); rg_pad_next(&images, &n);) {
+        for (rg_pad_copies rows = rg_pad_copies_of(&k.axes[1], row); rg_pad_next(&rows, &h);
+             all.count()) {
+            real<T> dy[V];
+            long_chain<real<T>, V> part;
+            rg_pad_copies columns = rg_pad_copies_of(&k.axes[2], p.column);
+            while (rg_pad_next(&columns, &w)) {
+                rg_pad_copies channels = rg_pad_copies_of(&k.axes[3], p.channel);
+                for (; rg_pad_next(&channels, &c); part.count()) {
+                    load_lanes<T, WIDE>(k.from, place_of(k, 0, n, h, w, c), dy);
+#pragma unroll
+                    for (int e = 0; e < V; e++)
+                        part.run[e] += dy[e];
+                }
+            }
+            part.end(dy);
+#pragma unroll
+            for (int e = 0; e < V; e++)
+                all.run[e] += dy[e];
+        }
+    }
+    all.end(sum);
+}
+
 /* Whether index i has no copy but i + before. */
 static __device__ __forceinline__ bool is_single(const rg_pad_axis &axis, int64_t i)
 {
@@ -102,6 +136,7 @@ template <rg_dtype T, bool WIDE>
 static __global__ void __launch_bounds__(IMAGE_THREADS)
     gradient_columns(const __grid_constant__ rg_pad_args k, const image_cut cut)
 {
+    const bool many = rg_pad_has_more(k.axes, RG_CHAIN_RUN);
     for (int64_t b = blockIdx.x; b < cut.blocks; b += gridDim.x) {
         const image_place p = find_place<T, WIDE>(cut, b, k.axes[1].in, k.axes[2].in);
         if (!p.used)
@@ -117,6 +152,8 @@ static __global__ void __launch_bounds__(IMAGE_THREADS)
                                              row + k.axes[1].before, p.column + k.axes[2].before,
                                              p.channel + k.axes[3].before),
                                     sum);
+            else if (many)
+                gather_many<T, WIDE>(k, p, row, sum);
             else
                 gather<T, WIDE>(k, p, row, sum);
             store_lanes<T, WIDE>(k.to, place_of(k, 1, p.image, row, p.column, p.channel), sum,
@@ -133,9 +170,11 @@ template <rg_dtype T>
 static __device__ __forceinline__ real<T> sum_pixels(const rg_pad_args &k, int64_t row,
                                                      int64_t begin, int64_t end)
 {
-    real<T> sum = 0;
-    for (int64_t w = begin; w < end; w++)
-        sum += load<T>(k.from, row + w * k.strides[0][2]);
+    long_chain<real<T>, 1> chain;
+    for (int64_t w = begin; w < end; w++, chain.count())
+        chain.run[0] += load<T>(k.from, row + w * k.strides[0][2]);
+    real<T> sum;
+    chain.end(&sum);
     return sum;
 }
 
@@ -149,9 +188,10 @@ static __global__ void __launch_bounds__(FILL_THREADS)
     const int64_t blocks = (k.axes[3].out + FILL_CHANNELS - 1) / FILL_CHANNELS;
     for (int64_t b = blockIdx.x; b < blocks; b += gridDim.x) {
         const int64_t c = b * FILL_CHANNELS + threadIdx.x % FILL_CHANNELS;
-        real<T> sum[1] = { 0 };
+        real<T> sum[1];
+        long_chain<real<T>, 1> all;
         const int64_t rows = c < k.axes[3].out ? k.axes[0].out * k.axes[1].out : 0;
-        for (int64_t i = threadIdx.x / FILL_CHANNELS; i < rows; i += STEP) {
+        for (int64_t i = threadIdx.x / FILL_CHANNELS; i < rows; i += STEP, all.count()) {
             const int64_t n = i / k.axes[1].out, h = i % k.axes[1].out;
             const int64_t row = place_of(k, 0, n, h, 0, c);
             real<T> part = sum_pixels<T>(k, row, 0, columns.begin);
@@ -159,8 +199,9 @@ static __global__ void __launch_bounds__(FILL_THREADS)
             if (rg_pad_source(&k.axes[0], n) < 0 || rg_pad_source(&k.axes[1], h) < 0 ||
                 rg_pad_source(&k.axes[3], c) < 0)
                 part += sum_pixels<T>(k, row, columns.begin, columns.end);
-            sum[0] += part;
+            all.run[0] += part;
         }
+        all.end(sum);
         reduce_down<1>(sum, FILL_CHANNELS, partial, false);
         if (threadIdx.x < FILL_CHANNELS && c < k.axes[3].out) {
             const int64_t to = c * k.strides[1][3];

@@ -3,6 +3,7 @@
 /* Pooling on a GPU. A thread makes one vector of channels of one pixel of the result, 16 bytes, or
  * one element where tensors are not aligned for that. A block stays within a row, so that all that
  * concerns rows is the same for its threads. */
+#include "backend/cuda/long_sum.cuh"
 #include "ops/pool/pool_usual.cuh"
 
 /* ---- division by numbers that are known before the launch ---- */
@@ -126,23 +127,28 @@ static __device__ __forceinline__ void max_window(const forward_args &k, const p
                          s.wide, winner);
 }
 
-template <rg_dtype T, int V, pooling KIND>
+/* MANY: there are more taps than a plain chain of additions may have. */
+template <rg_dtype T, int V, pooling KIND, bool MANY>
 static __device__ __forceinline__ void sum_window(const forward_args &k, const place_in_image &to,
                                                   int64_t first, const int64_t p[2],
                                                   const int64_t q[2])
 {
     const rg_pool_shape &s = k.shape;
     const int64_t down = s.row.dilation * s.x[1], right = s.column.dilation * s.x[2];
-    real<T> sum[V] = {}, x[V];
+    long_chain<real<T>, V> chain;
+    real<T> sum[V], x[V];
     for (int64_t i = p[0]; i < p[1]; i++) {
         int64_t at = first + i * down + q[0] * right;
         for (int64_t j = q[0]; j < q[1]; j++, at += right) {
             load_channels<T, V>(k.x, at, x);
 #pragma unroll
             for (int e = 0; e < V; e++)
-                sum[e] = KIND == L2 ? fma(x[e], x[e], sum[e]) : sum[e] + x[e];
+                chain.run[e] = KIND == L2 ? fma(x[e], x[e], chain.run[e]) : chain.run[e] + x[e];
+            if constexpr (MANY)
+                chain.count();
         }
     }
+    chain.template end<MANY>(sum);
     real<T> scale = 0;
     if (KIND == AVERAGE) {
         const int64_t counted =
@@ -157,7 +163,7 @@ static __device__ __forceinline__ void sum_window(const forward_args &k, const p
         false);
 }
 
-template <rg_dtype T, int V, pooling KIND>
+template <rg_dtype T, int V, pooling KIND, bool MANY>
 static __global__ void __launch_bounds__(THREADS)
     pool_windows(const __grid_constant__ forward_args k, const __grid_constant__ grid g)
 {
@@ -175,7 +181,7 @@ static __global__ void __launch_bounds__(THREADS)
         if constexpr (KIND == MAX)
             max_window<T, V>(k, to, first, p, q);
         else
-            sum_window<T, V, KIND>(k, to, first, p, q);
+            sum_window<T, V, KIND, MANY>(k, to, first, p, q);
     }
 }
 
@@ -191,10 +197,12 @@ static void launch_forward(const forward_args &k, const rg_cuda_place *place)
     int threads;
     const grid g = grid_of(s, s->row.count, s->column.count, wide ? VLEN<T> : 1, &threads);
     const int64_t blocks = g.blocks < INT32_MAX ? g.blocks : INT32_MAX;
-    if (wide)
-        launch(pool_windows<T, VLEN<T>, KIND>, blocks, threads, 0, place, k, g);
-    else
-        launch(pool_windows<T, 1, KIND>, blocks, threads, 0, place, k, g);
+    const bool many = KIND != MAX && s->row.window * s->column.window > RG_CHAIN_RUN;
+    launch(wide   ? many ? pool_windows<T, VLEN<T>, KIND, KIND != MAX>
+                         : pool_windows<T, VLEN<T>, KIND, false>
+             : many ? pool_windows<T, 1, KIND, KIND != MAX>
+                  : pool_windows<T, 1, KIND, false>,
+           blocks, threads, 0, place, k, g);
 }
 
 template <rg_dtype T> static void max_forward(const void *args, const rg_cuda_place *place)
@@ -270,13 +278,14 @@ static __device__ __forceinline__ void collect_window(const rg_pool_gradient_arg
     }
 }
 
-/* All windows around one pixel, in row-major order. */
-template <rg_dtype T, int V, pooling KIND>
+/* All windows around one pixel, in row-major order. MANY: as in sum_window, of windows. */
+template <rg_dtype T, int V, pooling KIND, bool MANY>
 static __device__ __forceinline__ void collect_pixel(const rg_pool_gradient_args &k, const grid &g,
                                                      const place_in_image &u, const real<T> x[V],
                                                      real<T> sum[V])
 {
     const rg_pool_shape &s = k.shape;
+    long_chain<real<T>, V> chain;
     const int64_t all = s.row.window * s.column.window;
     const real<T> whole = KIND == AVERAGE ? 1 / (real<T>)all : 0;
     const int64_t from_down = KIND == L2 ? s.w[1] : s.winners[1];
@@ -303,12 +312,15 @@ static __device__ __forceinline__ void collect_pixel(const rg_pool_gradient_args
                 share = counted == all ? whole : 1 / (real<T>)counted;
             }
             const int32_t tap = KIND == MAX ? p * (int32_t)s.column.window + q : 0;
-            collect_window<T, V, KIND>(k, dy_at, from_at, tap, share, x, sum);
+            collect_window<T, V, KIND>(k, dy_at, from_at, tap, share, x, chain.run);
+            if constexpr (MANY)
+                chain.count();
         }
     }
+    chain.template end<MANY>(sum);
 }
 
-template <rg_dtype T, int V, pooling KIND>
+template <rg_dtype T, int V, pooling KIND, bool MANY>
 static __global__ void __launch_bounds__(THREADS)
     collect_pixels(const __grid_constant__ rg_pool_gradient_args k, const __grid_constant__ grid g)
 {
@@ -317,12 +329,12 @@ static __global__ void __launch_bounds__(THREADS)
         place_in_image u;
         if (!find_place<V>(g, block, u))
             continue;
-        real<T> x[V] = {}, sum[V] = {};
+        real<T> x[V] = {}, sum[V];
         if constexpr (KIND == L2)
             load_channels<T, V>(
                 k.from, u.image * s.z[0] + u.row * s.z[1] + u.column * s.z[2] + u.channel * s.z[3],
                 x);
-        collect_pixel<T, V, KIND>(k, g, u, x, sum);
+        collect_pixel<T, V, KIND, MANY>(k, g, u, x, sum);
         const int64_t to =
             u.image * s.x[0] + u.row * s.x[1] + u.column * s.x[2] + u.channel * s.x[3];
         if (s.add) {
@@ -334,6 +346,13 @@ static __global__ void __launch_bounds__(THREADS)
         }
         store_channels<T, V>(k.dx, to, sum, s.stream);
     }
+}
+
+/* The most windows that contain a pixel, in one direction. */
+static int64_t most_windows(const rg_pool_axis *a)
+{
+    const int64_t most = (a->window - 1) * a->dilation / a->stride + 1;
+    return most < a->count ? most : a->count;
 }
 
 template <rg_dtype T, pooling KIND>
@@ -354,10 +373,12 @@ static void launch_gradient(const void *args, const rg_cuda_place *place)
     int threads;
     const grid g = grid_of(s, s->row.size, s->column.size, wide ? VLEN<T> : 1, &threads);
     const int64_t blocks = g.blocks < INT32_MAX ? g.blocks : INT32_MAX;
-    if (wide)
-        launch(collect_pixels<T, VLEN<T>, KIND>, blocks, threads, 0, place, *k, g);
-    else
-        launch(collect_pixels<T, 1, KIND>, blocks, threads, 0, place, *k, g);
+    const bool many = most_windows(&s->row) * most_windows(&s->column) > RG_CHAIN_RUN;
+    launch(wide   ? many ? collect_pixels<T, VLEN<T>, KIND, true>
+                         : collect_pixels<T, VLEN<T>, KIND, false>
+             : many ? collect_pixels<T, 1, KIND, true>
+                  : collect_pixels<T, 1, KIND, false>,
+           blocks, threads, 0, place, *k, g);
 }
 
 /* ---- indices: an element per thread, the same for all dtypes ---- */

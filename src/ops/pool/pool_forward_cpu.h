@@ -79,7 +79,7 @@ RG_INLINE void sum_block(const window *w, results to, int64_t c, int n, const in
     const rg_pool_shape *k = w->k;
     vreal sum[BLOCK];
     long_sum total[BLOCK];
-    int64_t left = LONG_RUN;
+    int64_t left = RG_CHAIN_RUN;
     for (int b = 0; b < blocks; b++) {
         sum[b] = vset(0);
         total[b] = long_sum_zero();
@@ -146,7 +146,7 @@ RG_INLINE void pool_window_of(const window *w, results to, const rg_dtype T, con
 
 RG_INLINE void pool_window(const window *w, results to, const rg_dtype T, const pooling kind)
 {
-    const bool many = (w->p1 - w->p0) * (w->q1 - w->q0) > LONG_RUN;
+    const bool many = (w->p1 - w->p0) * (w->q1 - w->q0) > RG_CHAIN_RUN;
     if ((kind == AVERAGE || kind == L2) && many)
         pool_window_of(w, to, T, kind, true);
     else

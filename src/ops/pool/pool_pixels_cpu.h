@@ -32,7 +32,7 @@ RG_INLINE void collect_block(const pixel *u, int64_t c, int n, const int blocks,
     const rg_pool_shape *k = &g->shape;
     vreal sum[BLOCK], x[BLOCK];
     long_sum total[BLOCK];
-    int64_t left = LONG_RUN;
+    int64_t left = RG_CHAIN_RUN;
     for (int b = 0; b < blocks; b++) {
         sum[b] = vset(0);
         total[b] = long_sum_zero();
@@ -98,7 +98,7 @@ RG_OUTLINE void collect_rest(const pixel *u, int64_t c, rg_dtype T, pooling kind
 RG_INLINE void collect_pixel(const pixel *u, int64_t c, const rg_dtype T, const pooling kind)
 {
     const int64_t channels = u->g->shape.channels, whole = u->g->shape.dense ? channels : 0;
-    if ((u->i1 - u->i0 + 1) * (u->j1 - u->j0 + 1) > LONG_RUN) {
+    if ((u->i1 - u->i0 + 1) * (u->j1 - u->j0 + 1) > RG_CHAIN_RUN) {
         collect_rest(u, c, T, kind, true);
         return;
     }

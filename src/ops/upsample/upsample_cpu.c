@@ -367,7 +367,7 @@ RG_INLINE void gradient_pixel(const rg_upsample_args *k, const window *rows, con
 {
     int64_t i = 0;
     from += rows->begin * step_of(k, 0, 1, T) + columns->begin * step_of(k, 0, 2, T);
-    if (rows->end - rows->begin > LONG_RUN || columns->end - columns->begin > LONG_RUN) {
+    if (rows->end - rows->begin > RG_CHAIN_RUN || columns->end - columns->begin > RG_CHAIN_RUN) {
         gradient_many(k, rows, columns, from, to, T);
         return;
     }

@@ -3,6 +3,7 @@
 /* Upsample on a GPU. A thread goes down a column of the result; what is known of the rows, and for
  * the gradient of the columns too, stands in shared memory. */
 #include "backend/cuda/image.cuh"
+#include "backend/cuda/long_sum.cuh"
 #include "ops/upsample/upsample.h"
 
 enum { THREADS = IMAGE_THREADS, ROWS = IMAGE_ROWS, LINES = 64 };
@@ -302,6 +303,56 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
+/* ---- gradient where many outputs look at a pixel: sums are cut into runs ---- */
+
+template <rg_dtype T>
+static __device__ __forceinline__ real<T> sum_line(const rg_upsample_args &k, int64_t line,
+                                                   int64_t column, int64_t begin, int64_t end)
+{
+    long_chain<real<T>, 1> chain;
+    for (int64_t o = begin; o < end; o++, chain.count())
+        chain.run[0] = fma(weigh<T>(k.axes[1], column, o),
+                           load<T>(k.from, line + o * k.strides[0][2]), chain.run[0]);
+    real<T> sum;
+    chain.end(&sum);
+    return sum;
+}
+
+template <rg_dtype T>
+static __global__ void __launch_bounds__(THREADS)
+    gradient_many(const __grid_constant__ rg_upsample_args k, const image_cut cut)
+{
+    const int64_t *const s = k.strides[0], *const t = k.strides[1];
+    for (int64_t b = blockIdx.x; b < cut.blocks; b += gridDim.x) {
+        const image_place p = find_place<T, false>(cut, b, k.axes[0].in, k.axes[1].in);
+        if (!p.used)
+            continue;
+        const int64_t begin = rg_upsample_find(&k.axes[1], p.column, false);
+        const int64_t end = rg_upsample_find(&k.axes[1], p.column + 1, true);
+        for (int64_t row = p.row; row < p.row + p.rows; row++) {
+            const int64_t last = rg_upsample_find(&k.axes[0], row + 1, true);
+            long_chain<real<T>, 1> chain;
+            for (int64_t o = rg_upsample_find(&k.axes[0], row, false); o < last; o++, chain.count())
+                chain.run[0] = fma(weigh<T>(k.axes[0], row, o),
+                                   sum_line<T>(k, p.image * s[0] + o * s[1] + p.channel * s[3],
+                                               p.column, begin, end),
+                                   chain.run[0]);
+            real<T> sum[1];
+            chain.end(sum);
+            store_lanes<T, false>(k.to,
+                                  p.image * t[0] + row * t[1] + p.column * t[2] + p.channel * t[3],
+                                  sum, k.add, k.stream);
+        }
+    }
+}
+
+/* The most outputs that look at one pixel, or a little more. */
+static int64_t most_looks(const rg_upsample_axis *a)
+{
+    const double most = a->in > 1 && a->num > 0 ? 2 * a->den / a->num + 2 : (double)a->out;
+    return most < (double)a->out ? (int64_t)most : a->out;
+}
+
 /* ---- launches ---- */
 
 template <rg_dtype T> static bool is_wide(const rg_upsample_args *k)
@@ -320,6 +371,11 @@ template <rg_dtype T> static void upsample_forward(const void *args, const rg_cu
 template <rg_dtype T> static void upsample_gradient(const void *args, const rg_cuda_place *place)
 {
     const rg_upsample_args *k = (const rg_upsample_args *)args;
+    if (most_looks(&k->axes[0]) > RG_CHAIN_RUN || most_looks(&k->axes[1]) > RG_CHAIN_RUN) {
+        launch_image<T>(gradient_many<T>, k, false, k->images, k->axes[0].in, k->axes[1].in,
+                        k->channels, place);
+        return;
+    }
     const bool wide = is_wide<T>(k);
     const bool two = k->axes[1].tap != RG_TAP_LINEAR && k->axes[1].out <= 2 * k->axes[1].in;
     launch_image<T>(two    ? wide ? gradient_columns<T, true, 2> : gradient_columns<T, false, 2>
