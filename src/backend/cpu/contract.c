@@ -240,42 +240,74 @@ static const height *const slim = narrow;
 
 /* ---- long sums ---- */
 
-/* One block of a sum of `total` products, in runs that are about equally long: those before the
- * last wait in w. */
-static void tile_in_runs(const rg_tile *t, rg_tile_function *function, rg_run_cut *cut,
-                         int64_t total, waiting *w)
+/* A block, cut into runs: those of piece i stand from first[i] on. */
+typedef struct cut_block {
+    rg_run runs[RG_MOST_RUNS + RG_SUM_RUNS];
+    int64_t first[RG_SUM_RUNS + RG_MOST_RUNS / RG_CUT_RUNS + 2], pieces;
+} cut_block;
+
+/* The next `total` products, in pieces that are about equally long. */
+static void next_block(cut_block *b, rg_run_cut *cut, int64_t total)
 {
     const int64_t pieces = (total + RG_SUM_RUN - 1) / RG_SUM_RUN;
     const int64_t most = (total + pieces - 1) / pieces;
-    rg_run runs[RG_CUT_RUNS];
-    rg_tile part = *t;
-    part.runs = runs;
+    b->first[0] = b->pieces = 0;
     for (int64_t left = total; left > 0;) {
-        part.run_count = rg_run_cut_next(cut, least(most, left), runs);
-        const int64_t now = rg_run_sum(runs, part.run_count);
-        left -= now;
-        part.c = left > 0 ? w->sum : t->c;
-        part.c_step = left > 0 ? WAIT_STEP : t->c_step;
-        part.add = left == 0 && t->add;
-        part.stream = left == 0 && t->stream;
+        rg_run *const to = b->runs + b->first[b->pieces];
+        const int64_t n = rg_run_cut_next(cut, least(most, left), to);
+        left -= rg_run_sum(to, n);
+        b->first[b->pieces + 1] = b->first[b->pieces] + n;
+        b->pieces++;
+    }
+}
+
+/* Sums of the pieces before the last wait in w. */
+static void tile_in_runs(const rg_tile *t, rg_tile_function *function, const cut_block *b,
+                         waiting *w)
+{
+    rg_tile part = *t;
+    part.c = w->sum;
+    part.c_step = WAIT_STEP;
+    part.add = part.stream = false;
+    for (int64_t i = 0; i < b->pieces; i++) {
+        part.runs = b->runs + b->first[i];
+        part.run_count = b->first[i + 1] - b->first[i];
+        if (i == b->pieces - 1) {
+            part.c = t->c;
+            part.c_step = t->c_step;
+            part.add = t->add;
+            part.stream = t->stream;
+        }
         function(&part);
-        part.ahead += least(now * LINE, part.ahead_end - part.ahead);
+        part.ahead += least(RG_SUM_RUN * LINE, part.ahead_end - part.ahead);
         part.waiting = w->sum;
     }
 }
 
+static rg_run_cut cut_of(const rg_tile *t, bool columns)
+{
+    return (rg_run_cut){ .run = t->runs,
+                         .end = t->runs + t->run_count,
+                         .a_step = columns ? t->a_step : 1,
+                         .b_step = t->b_step,
+                         .grain = 1 };
+}
+
 /* Blocks, and their total in double. */
-static void tile_in_blocks(const rg_tile *t, const height *h, int64_t lanes, rg_run_cut *cut,
-                           int64_t total, bool columns)
+static void tile_in_blocks(const rg_tile *t, const height *h, int64_t lanes, int64_t total,
+                           bool columns)
 {
     waiting w, one;
     double totals[TALL * WAIT_STEP];
+    cut_block b;
+    rg_run_cut cut = cut_of(t, columns);
     rg_tile block = *t;
     block.c = one.sum;
     block.c_step = WAIT_STEP;
     block.add = block.stream = false;
     for (int64_t done = 0; done < total; done += RG_SUM_BLOCK) {
-        tile_in_runs(&block, h->function[columns], cut, least(RG_SUM_BLOCK, total - done), &w);
+        next_block(&b, &cut, least(RG_SUM_BLOCK, total - done));
+        tile_in_runs(&block, h->function[columns], &b, &w);
         for (int64_t m = 0; m < h->rows; m++)
             add_to_totals(totals + m * WAIT_STEP, one.sum + m * WAIT_STEP, lanes, done == 0);
     }
@@ -288,32 +320,27 @@ static void tile_in_blocks(const rg_tile *t, const height *h, int64_t lanes, rg_
     }
 }
 
-static void long_tile(const rg_tile *t, const height *h, int64_t lanes, int64_t total, bool columns)
-{
-    rg_run_cut cut = { .run = t->runs,
-                       .end = t->runs + t->run_count,
-                       .a_step = columns ? t->a_step : 1,
-                       .b_step = t->b_step,
-                       .grain = 1 };
-    waiting w;
-    if (total <= RG_SUM_BLOCK)
-        tile_in_runs(t, h->function[columns], &cut, total, &w);
-    else
-        tile_in_blocks(t, h, lanes, &cut, total, columns);
-}
-
 /* All rows of up to two vectors. */
 static void stack(rg_tile t, int64_t rows, int64_t lanes, const height *h, bool columns)
 {
     const int64_t a_step = columns ? 1 : t.a_step;
     const int64_t total = rg_run_sum(t.runs, t.run_count);
+    const bool in_runs = total > RG_SUM_RUN && total <= RG_SUM_BLOCK;
+    cut_block b;
+    waiting w;
+    if (in_runs) {
+        rg_run_cut cut = cut_of(&t, columns);
+        next_block(&b, &cut, total);
+    }
     while (rows > 0) {
         while (h->rows > rows)
             h++;
-        if (total <= RG_SUM_RUN)
-            h->function[columns](&t);
+        if (in_runs)
+            tile_in_runs(&t, h->function[columns], &b, &w);
+        else if (total > RG_SUM_BLOCK)
+            tile_in_blocks(&t, h, lanes, total, columns);
         else
-            long_tile(&t, h, lanes, total, columns);
+            h->function[columns](&t);
         t.a += h->rows * a_step;
         t.c += h->rows * t.c_step;
         rows -= h->rows;

@@ -34,14 +34,14 @@
 
 /* Columns of a panel, on every rung; results in `c` come in multiples of RG_LANES columns, or in
  * RG_FEW if that is enough. */
-enum { RG_PANEL = 32, RG_FEW = 8 };
+enum { RG_PANEL = 32, RG_FEW = 8, RG_MOST_RUNS = 256 };
 #define RG_LANES 16
 
 typedef struct rg_tile {
     const real *a, *b;
     real *c;
     const rg_run *runs;
-    int64_t run_count;
+    int64_t run_count;              /* at most RG_MOST_RUNS */
     int64_t a_step, b_step, c_step; /* in elements, see above; c_step between rows of c */
     bool add;                       /* c += the sum */
     bool stream; /* c goes past the cache: its rows are aligned to RG_VECTOR_BYTES, and no `add` */

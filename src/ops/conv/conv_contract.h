@@ -12,6 +12,8 @@
 #include "ops/conv/conv_plan.h"
 #include "ops/neuron/any_neuron.h"
 
+_Static_assert((int)RG_CONV_MOST_RUNS <= (int)RG_MOST_RUNS, "runs of a tile");
+
 /* Whether one of so many numbers is infinite or NaN. */
 RG_OUTLINE bool has_special(const real *a, int64_t count)
 {
