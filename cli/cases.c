@@ -4,6 +4,7 @@
 #include "cli/cases.h"
 #include "core/shape.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 const rg_op_test *const rg_op_tests[] = {
@@ -106,16 +107,38 @@ static double *take(int64_t count)
     return calloc((size_t)(count > 0 ? count : 1), sizeof(double));
 }
 
-/* Every index along dimension 0 becomes index 0. */
-static void repeat_first(double *data, const rg_tensor_desc *desc)
+/* Every index along the dimensions in `repeat` becomes index 0. */
+static void repeat_dims(double *data, const rg_tensor_desc *desc, uint32_t repeat)
 {
     const int64_t count = rg_shape_count(desc);
-    const int64_t inner = desc->rank > 0 && desc->dims[0] > 0 ? count / desc->dims[0] : count;
-    for (int64_t i = inner; i < count; i++)
-        data[i] = data[i - inner];
+    int64_t inner = 1;
+    for (int32_t d = desc->rank - 1; d >= 0 && count > 0; d--) {
+        for (int64_t i = 0; repeat >> d & 1 && i < count; i++) {
+            const int64_t index = i / inner % desc->dims[d];
+            data[i] = data[i - index * inner];
+        }
+        inner *= desc->dims[d];
+    }
 }
 
-static double round_to(rg_dtype dtype, double value)
+/* One number of a fill without a function. */
+static double draw_one(const rg_fill *fill, rg_random *random)
+{
+    const bool plain = fill->low == 0 && fill->high == 0;
+    const double low = plain ? -2 : fill->low, high = plain ? 2 : fill->high;
+    double value = low + (high - low) * rg_random_uniform(random);
+    if (fill->step > 0)
+        value = fill->step * floor(value / fill->step);
+    if (fill->spread > 0)
+        value *= pow(10, fill->spread * (2 * rg_random_uniform(random) - 1));
+    if (fill->special > 0 && rg_random_uniform(random) < fill->special) {
+        const double inf = (double)INFINITY, values[] = { inf, -inf, (double)NAN, 0, -0.0 };
+        value = values[(int)(rg_random_uniform(random) * 5)];
+    }
+    return value;
+}
+
+double rg_round_to(rg_dtype dtype, double value)
 {
     char element[8];
     rg_element_set(element, dtype, 0, value);
@@ -127,15 +150,13 @@ static double *draw(const rg_tensor_desc *desc, const rg_fill *fill, rg_random *
 {
     const int64_t count = rg_shape_count(desc);
     double *data = take(count);
-    const bool plain = fill->low == 0 && fill->high == 0;
-    const double low = plain ? -2 : fill->low, high = plain ? 2 : fill->high;
     for (int64_t i = 0; data != NULL && i < count; i++) {
-        const double value =
-            fill->at != NULL ? fill->at(i) : low + (high - low) * rg_random_uniform(random);
-        data[i] = round_to(desc->dtype, value);
+        const double value = fill->at != NULL ? fill->at(i) : draw_one(fill, random);
+        data[i] = rg_round_to(desc->dtype, value);
     }
-    if (data != NULL && expanded)
-        repeat_first(data, desc);
+    const uint32_t repeat = fill->repeat | (expanded ? 1 : 0);
+    if (data != NULL && repeat != 0)
+        repeat_dims(data, desc, repeat);
     return data;
 }
 
@@ -168,13 +189,14 @@ rg_status rg_values_make(const rg_op_test *test, const rg_case *c, rg_dtype dtyp
     rg_random random = rg_random_seed(seed, c->name);
     rg_ref_tensor x[RG_MAX_INPUTS], y[RG_MAX_OUTPUTS], given[RG_MAX_OUTPUTS], dy[RG_MAX_OUTPUTS],
         dx[RG_MAX_INPUTS];
-    bool whole = true;
+    bool whole = true, any = false; /* gradient */
     for (int32_t i = 0; i < v->inputs; i++) {
         v->x[i] = draw(&v->x_desc[i], &c->x_fill[i], &random, expanded);
         const bool differentiates = rg_op_differentiates(test->op, v->desc, i);
         v->want_dx[i] = differentiates ? take(rg_shape_count(&v->x_desc[i])) : NULL;
         x[i] = ref_of(&v->x_desc[i], v->x[i]);
         dx[i] = ref_of(&v->x_desc[i], v->want_dx[i]);
+        any |= differentiates;
         whole = whole && v->x[i] != NULL && (v->want_dx[i] != NULL || !differentiates);
     }
     for (int32_t i = 0; i < v->outputs; i++) {
@@ -190,9 +212,9 @@ rg_status rg_values_make(const rg_op_test *test, const rg_case *c, rg_dtype dtyp
     test->forward(v->desc, x, y);
     for (int32_t i = 0; i < v->outputs && !(c->flags & RG_CASE_FREE_Y); i++) {
         for (int64_t k = 0; k < rg_shape_count(&v->y_desc[i]); k++)
-            v->y[i][k] = round_to(v->y_desc[i].dtype, v->want_y[i][k]);
+            v->y[i][k] = rg_round_to(v->y_desc[i].dtype, v->want_y[i][k]);
     }
-    if (!(c->flags & RG_CASE_FORWARD) && test->gradient != NULL)
+    if (!(c->flags & RG_CASE_FORWARD) && test->gradient != NULL && any)
         test->gradient(v->desc, dy, x, given, dx);
     return RG_OK;
 }

@@ -5,6 +5,7 @@
 #include "cli/arguments.h"
 #include "cli/check.h"
 #include "cli/cli.h"
+#include "cli/random_trials.h"
 #include "core/shape.h"
 
 #ifdef __GLIBC__
@@ -16,8 +17,9 @@
 enum { MOST_THREADS = 3, MOST_RUNGS = 8 };
 
 typedef struct request {
-    const char *device, *dtype, *rung, *name;
-    int64_t threads, seed, runs;
+    const char *device, *dtype, *rung, *name, *random_case;
+    double random; /* seconds, or negative: the cases of the ops */
+    int64_t threads, seed, runs, trials;
     bool quick, is_long, json, help;
     bool is_cpu; /* it has rungs and threads to choose */
 } request;
@@ -266,9 +268,36 @@ static int look_at_device(request *r)
     return 0;
 }
 
+/* Random trials of the ops named, or of all. No device is opened here: a child process does it. */
+static int check_random(const request *r, int count, char **names)
+{
+    const rg_op_test *ops[RG_RANDOM_SUBJECTS] = { NULL };
+    for (int i = 0; i < count && i < RG_RANDOM_SUBJECTS - 1; i++)
+        ops[i] = rg_op_test_find(names[i]);
+    const bool is_cpu = strcmp(r->device, "cpu") == 0;
+    const rg_random_request asked = { .device = r->device,
+                                      .limits = { .dtype = r->dtype,
+                                                  .rung = r->rung,
+                                                  .threads = (int32_t)r->threads,
+                                                  .is_cpu = is_cpu },
+                                      .seconds = r->random,
+                                      .trials = r->trials,
+                                      .seed = r->seed,
+                                      .json = r->json,
+                                      .ops = count > 0 ? ops : rg_op_tests };
+    if (!is_cpu && (r->rung != NULL || r->threads > 0))
+        return rg_wrong("%s is a GPU and has no --%s to choose", r->device,
+                        r->rung != NULL ? "rung" : "threads");
+    if (r->random_case == NULL)
+        return rg_random_trials(&asked);
+    if (count != 1)
+        return rg_wrong("--random-case needs the one op that it is of");
+    return rg_random_repeat(&asked, ops[0], r->random_case);
+}
+
 int rg_cmd_check(int argc, char **argv)
 {
-    request r = { .device = "cpu", .seed = 1, .runs = 1 };
+    request r = { .device = "cpu", .seed = 1, .runs = 1, .random = -1 };
     const rg_option options[] = {
         { "device", RG_OPTION_TEXT, &r.device, "D", "cpu, cuda or cuda:N (default cpu)" },
         { "dtype", RG_OPTION_TEXT, &r.dtype, "T", "f32, f64, f16 or bf16 alone" },
@@ -282,6 +311,11 @@ int rg_cmd_check(int argc, char **argv)
         { "quick", RG_OPTION_FLAG, &r.quick, NULL, "small cases, 2 threads" },
         { "long", RG_OPTION_FLAG, &r.is_long, NULL,
           "only the cases of more than 10M elements, whose sums are long; 2 threads" },
+        { "random", RG_OPTION_REAL, &r.random, "SECONDS",
+          "random trials instead of the cases, for so long" },
+        { "trials", RG_OPTION_COUNT, &r.trials, "N", "exactly N random trials" },
+        { "random-case", RG_OPTION_TEXT, &r.random_case, "TEXT",
+          "one random trial of one op, as a failure prints it" },
         { "json", RG_OPTION_FLAG, &r.json, NULL, "one object per line" },
         { "help", RG_OPTION_FLAG, &r.help, NULL, "this text" },
         { .name = NULL },
@@ -290,9 +324,12 @@ int rg_cmd_check(int argc, char **argv)
     if (ops < 0 || !is_request_valid(&r))
         return 2;
     if (r.help) {
-        printf("usage: retrograde check [OP]...\n\n"
-               "Every case against its definition in double precision and against finite "
-               "differences.\n\n");
+        printf(
+            "usage: retrograde check [OP]...\n\n"
+            "Every case against its definition in double precision and against finite "
+            "differences. With --random: random descriptors, shapes, values, layouts and calls of "
+            "all ops,\n\"retrograde check --random 60\"; a failure is made small and printed as a "
+            "command that repeats it.\n\n");
         rg_options_help(options);
         return 0;
     }
@@ -305,6 +342,8 @@ int rg_cmd_check(int argc, char **argv)
         }
     }
     keep_memory();
+    if (r.random >= 0 || r.trials > 0 || r.random_case != NULL)
+        return check_random(&r, ops, argv);
     const int wrong = look_at_device(&r);
     if (wrong != 0)
         return wrong;

@@ -74,17 +74,33 @@ rg_status rg_guarded_make(rg_device *device, const rg_tensor_desc *shape,
                           rg_arrangement arrangement, int number, const double *values,
                           rg_guarded *guarded)
 {
-    *guarded = (rg_guarded){ .desc = *shape };
+    rg_tensor_desc desc = *shape;
     if (arrangement == RG_MIXED)
         arrangement = (rg_arrangement)(number % RG_MIXED);
-    arrange(&guarded->desc, arrangement);
-    size_t reach;
-    RG_TRY(rg_shape_check(&guarded->desc, "check", &reach));
-    const size_t element = rg_dtype_size(shape->dtype);
+    arrange(&desc, arrangement);
     const bool shifts =
         arrangement != RG_DENSE && arrangement != RG_SPACED && arrangement != RG_UNITS;
-    const size_t shift = shifts ? element * (size_t)(1 + number % 3) : 0;
-    guarded->bytes = reach + GUARD + (arrangement == RG_UNITS ? UNIT_GUARD : GUARD) + shift;
+    return rg_guarded_make_view(device, &desc, shifts ? 1 + number % 3 : 0, values, guarded);
+}
+
+/* Bytes behind the tensor that are watched. */
+static size_t guard_behind(const rg_tensor_desc *desc)
+{
+    for (int32_t d = 0; d < desc->rank; d++) {
+        if (desc->dims[d] == 1 && desc->strides[d] >= UNIT_STRIDE)
+            return UNIT_GUARD;
+    }
+    return GUARD;
+}
+
+rg_status rg_guarded_make_view(rg_device *device, const rg_tensor_desc *desc, int64_t shift,
+                               const double *values, rg_guarded *guarded)
+{
+    *guarded = (rg_guarded){ .desc = *desc };
+    size_t reach;
+    RG_TRY(rg_shape_check(&guarded->desc, "check", &reach));
+    const size_t front = rg_dtype_size(desc->dtype) * (size_t)shift;
+    guarded->bytes = reach + GUARD + guard_behind(desc) + front;
     guarded->memory = aligned_alloc(64, (guarded->bytes + 63) / 64 * 64);
     guarded->before = malloc(guarded->bytes);
     guarded->kept = malloc(guarded->bytes);
@@ -94,7 +110,7 @@ rg_status rg_guarded_make(rg_device *device, const rg_tensor_desc *shape,
     RG_CHECK(guarded->memory != NULL && guarded->before != NULL && guarded->kept != NULL &&
                  (dense || guarded->places != NULL),
              RG_OUT_OF_MEMORY, "%zu bytes are too many", guarded->bytes);
-    guarded->first = guarded->memory + GUARD + shift;
+    guarded->first = guarded->memory + GUARD + front;
     if (!dense)
         find_places(&guarded->desc, count, guarded->places);
     rg_guarded_fill(guarded, values);

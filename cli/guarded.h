@@ -37,6 +37,9 @@ typedef struct rg_guarded {
 rg_status rg_guarded_make(rg_device *device, const rg_tensor_desc *shape,
                           rg_arrangement arrangement, int number, const double *values,
                           rg_guarded *guarded);
+/* The same with the strides of `desc`, `shift` elements behind an aligned address. */
+rg_status rg_guarded_make_view(rg_device *device, const rg_tensor_desc *desc, int64_t shift,
+                               const double *values, rg_guarded *guarded);
 void rg_guarded_free(rg_guarded *guarded);
 
 /* Element i in row-major order. */

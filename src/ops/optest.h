@@ -15,11 +15,22 @@ typedef struct rg_ref_tensor {
 } rg_ref_tensor;
 
 /* Values of a tensor: uniform in [low, high), or by a function of the flat index. Both 0: [-2,
- * 2). */
+ * 2). The rest changes what is uniform; 0: not at all. */
 typedef struct rg_fill {
     double low, high;
     double (*at)(int64_t i);
+    double step;     /* rounded down to multiples of it */
+    double spread;   /* scaled by up to so many powers of ten, up or down */
+    double special;  /* this share is NaN, infinite or zero */
+    uint32_t repeat; /* bit d: the same along dimension d */
 } rg_fill;
+
+/* Random numbers: the same from the same seed on every machine. */
+typedef struct rg_random {
+    uint64_t state;
+} rg_random;
+rg_random rg_random_seed(uint64_t seed, const char *name);
+double rg_random_uniform(rg_random *random); /* 0 <= u < 1 */
 
 enum {
     RG_CASE_BENCH = 1 << 0,     /* timed by `bench` on the CPU, and checked only if it is small */
@@ -30,6 +41,7 @@ enum {
     RG_CASE_BENCH_GPU = 1 << 5, /* timed by `bench` on a GPU, and checked only if it is small */
     RG_CASE_WIDE = 1 << 6,      /* gradients are f32 beside f16 and bf16, where the op allows it */
     RG_CASE_LONG = 1 << 7,      /* by `check --long` alone, as cases of a large first input are */
+    RG_CASE_NO_DIFFERENCES = 1 << 8, /* by design the gradient is not that of the function */
 };
 
 typedef struct rg_case {
@@ -41,6 +53,22 @@ typedef struct rg_case {
     rg_fill x_fill[RG_MAX_INPUTS], y_fill, dy_fill;
     const double *golden; /* expected dx[0] (or y[0] if forward only), to 8 digits */
 } rg_case;
+
+/* A random trial in the making; see optest_draw.h. The hook of an op finds a descriptor drawn from
+ * the field table and fills of the trial's own kind. It sets the shapes of all inputs, and whatever
+ * of the rest must fit them. What the op refuses after that is drawn again. */
+typedef struct rg_draw {
+    rg_random random;
+    rg_dtype dtype; /* of the trial */
+    void *desc;
+    rg_tensor_desc x[RG_MAX_INPUTS];
+    rg_fill x_fill[RG_MAX_INPUTS], dy_fill;
+    uint32_t flags; /* RG_CASE_FORWARD: there is no gradient; RG_CASE_NO_DIFFERENCES */
+    bool narrow;    /* gradients of 16 bits are rounded on the way, also where they end as f32 */
+    bool jumps;     /* results jump where two elements change their order */
+    bool faults;    /* the values are wrong: running must fail, with a sentence */
+    double cost;    /* steps of the definition; 0: by `operations`, or by the elements */
+} rg_draw;
 
 typedef void rg_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref_tensor y[]);
 /* dx[i].data is NULL where not wanted. */
@@ -59,6 +87,8 @@ typedef struct rg_op_test {
      * all. */
     int64_t (*needs)(const void *desc, const rg_tensor_desc x[], const rg_tensor_desc y[],
                      bool gradient);
+    /* Random trials. NULL: any shape, the same for all inputs. */
+    void (*draw)(rg_draw *draw);
 } rg_op_test;
 
 #define RG_OP(name)                           \

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Adam: the cases. */
-#include "ops/optest.h"
+#include "ops/optest_draw.h"
+
+#include <retrograde/adam.h>
 
 #define ADAM(shape) "real:" shape " " shape " real:" shape " real:" shape " real:- i64:-"
 #define AMS(shape) \
@@ -104,4 +106,32 @@ static const rg_case cases[] = {
     { .name = NULL },
 };
 
-RG_OP_TEST_DEFINE_FORWARD(adam, .cases = cases);
+/* ---- random trials ---- */
+
+/* Parameters and moments in what kernels compute in, gradients in 16 bits too. */
+static void draw(rg_draw *d)
+{
+    rg_adam_desc *desc = d->desc;
+    const rg_dtype real = rg_draw_real_dtype(d);
+    const rg_tensor_desc shape = rg_draw_shape(d, 0, RG_MAX_RANK);
+    const int32_t moments = 2 + desc->amsgrad;
+    int32_t next = 2 + moments;
+    for (int32_t i = 0; i < next; i++)
+        d->x[i] = rg_tensor_desc_dense(i == 1 ? d->dtype : real, shape.rank, shape.dims);
+    d->x_fill[3] = d->x_fill[4] = (rg_fill){ .low = 0.1, .high = 2 };
+    d->x_fill[next] = (rg_fill){ .low = 0.01, .high = 0.2 };
+    d->x[next++] = rg_draw_scalar(real);
+    d->x_fill[next] = (rg_fill){ .low = 0, .high = rg_draw_chance(d, 0.5) ? 4 : 1e5 };
+    d->x[next++] = rg_draw_scalar(RG_I64);
+    d->x_fill[next] = (rg_fill){ .low = 0.25, .high = 2 };
+    d->x[next] = rg_draw_scalar(real);
+    if (desc->gradient.regularization == RG_REGULARIZATION_NONE)
+        desc->gradient.regularization_scale = 0;
+    if (rg_draw_chance(d, 0.6)) {
+        desc->gradient.clip_minimum = -__builtin_inf();
+        desc->gradient.clip_maximum = __builtin_inf();
+    }
+    desc->epsilon = rg_draw_chance(d, 0.5) ? 1e-3 : 0.25;
+}
+
+RG_OP_TEST_DEFINE_FORWARD(adam, .cases = cases, .draw = draw);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Arithmetic: the cases. */
-#include "ops/optest.h"
+#include "ops/optest_draw.h"
+
+#include <retrograde/arithmetic.h>
 
 /* Few values, so that many are equal, and that bounds are met exactly. */
 static double steps(int64_t i)
@@ -194,4 +196,32 @@ static const rg_case cases[] = {
     { .name = NULL },
 };
 
-RG_OP_TEST_DEFINE(arithmetic, .cases = cases);
+/* ---- random trials ---- */
+
+/* b as a, but for dimensions of 1 and those in front; now and then the other way round. */
+static void draw(rg_draw *d)
+{
+    rg_arithmetic_desc *desc = d->desc;
+    const rg_tensor_desc a = rg_draw_shape(d, 0, RG_MAX_RANK);
+    int64_t dims[RG_MAX_RANK];
+    const int32_t front = rg_draw_chance(d, 0.3) ? (int32_t)rg_draw_below(d, a.rank + 1) : 0;
+    for (int32_t k = front; k < a.rank; k++)
+        dims[k - front] = rg_draw_chance(d, 0.2) ? 1 : a.dims[k];
+    const rg_tensor_desc b = rg_tensor_desc_dense(d->dtype, a.rank - front, dims);
+    const bool swapped = rg_draw_chance(d, 0.3);
+    d->x[0] = swapped ? b : a;
+    d->x[1] = swapped ? a : b;
+    for (int32_t k = 0; k < b.rank && rg_draw_chance(d, 0.1); k++)
+        d->x[swapped].dims[front + k] = rg_draw_chance(d, 0.5) ? 1 : a.dims[front + k];
+    d->x[swapped] = rg_tensor_desc_dense(d->dtype, a.rank, d->x[swapped].dims);
+    d->jumps = desc->kind == RG_ARITHMETIC_COMPARE;
+    d->flags = d->jumps ? RG_CASE_FORWARD : 0;
+    if (desc->kind == RG_ARITHMETIC_DIVIDE)
+        d->x_fill[1] = (rg_fill){ .low = 0.5, .high = 2 };
+    if (rg_draw_chance(d, 0.6)) {
+        desc->minimum = -__builtin_inf();
+        desc->maximum = __builtin_inf();
+    }
+}
+
+RG_OP_TEST_DEFINE(arithmetic, .cases = cases, .draw = draw);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Batch normalisation: the cases. */
-#include "ops/optest.h"
+#include "ops/optest_draw.h"
+
+#include <retrograde/batch_norm.h>
 
 /* ---- values ---- */
 
@@ -177,4 +179,24 @@ static const rg_case cases[] = {
     { .name = NULL },
 };
 
-RG_OP_TEST_DEFINE(batch_norm, .cases = cases);
+/* ---- random trials ---- */
+
+static void draw(rg_draw *d)
+{
+    static const double epsilons[] = { 1e-3, 1e-5, 0.1 };
+    rg_batch_norm_desc *desc = d->desc;
+    d->x[0] = rg_draw_shape(d, 1, RG_MAX_RANK);
+    const bool wide = rg_draw_chance(d, 0.4);
+    const int32_t inputs = 1 + desc->gamma + desc->beta;
+    for (int32_t i = 1; i < inputs + 2; i++)
+        d->x[i] =
+            rg_draw_vector(wide ? rg_draw_real_dtype(d) : d->dtype, d->x[0].dims[d->x[0].rank - 1]);
+    d->x_fill[inputs + 1] = (rg_fill){ .low = 0.25, .high = 3 }; /* a variance */
+    desc->phase = RG_BATCH_NORM_WHOLE;
+    if (desc->statistics == RG_BATCH_NORM_RUNNING || desc->statistics == RG_BATCH_NORM_RETURNED)
+        d->x_fill[0].special = 0; /* the mean of an infinity may be NaN */
+    desc->epsilon = epsilons[rg_draw_below(d, 3)];
+    rg_draw_neuron(d, &desc->neuron);
+}
+
+RG_OP_TEST_DEFINE(batch_norm, .cases = cases, .draw = draw);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Concat: the cases. */
-#include "ops/optest.h"
+#include "ops/optest_draw.h"
+
+#include <retrograde/concat.h>
 
 static double special(int64_t i)
 {
@@ -49,4 +51,22 @@ static const rg_case cases[] = {
     { .name = NULL },
 };
 
-RG_OP_TEST_DEFINE(concat, .cases = cases);
+/* ---- random trials ---- */
+
+static void draw(rg_draw *d)
+{
+    rg_concat_desc *desc = d->desc;
+    d->x[0] = rg_draw_shape(d, 1, RG_MAX_RANK);
+    desc->sources = (int32_t)rg_draw_between(d, 1, RG_MAX_INPUTS);
+    desc->axis = rg_draw_axis(d, d->x[0].rank);
+    desc->multiple = rg_draw_chance(d, 0.7) ? 1 : rg_draw_between(d, 1, 9);
+    const int64_t axis = desc->axis < 0 ? desc->axis + d->x[0].rank : desc->axis;
+    for (int32_t i = 1; i < desc->sources; i++) {
+        int64_t dims[RG_MAX_RANK];
+        memcpy(dims, d->x[0].dims, sizeof dims);
+        dims[axis] = rg_draw_size(d, 40);
+        d->x[i] = rg_tensor_desc_dense(d->dtype, d->x[0].rank, dims);
+    }
+}
+
+RG_OP_TEST_DEFINE(concat, .cases = cases, .draw = draw);

@@ -106,8 +106,9 @@ void rg_conv_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref_tenso
 void rg_conv_ref_gradient(const void *desc, const rg_ref_tensor dy[], const rg_ref_tensor x[],
                           const rg_ref_tensor y[], rg_ref_tensor dx[])
 {
-    (void)y;
     const rg_conv_desc *d = desc;
+    rg_neuron_desc neuron = d->neuron;
+    neuron.from_y = rg_op_conv.reads(d) & RG_READS_Y; /* as y is stored */
     const sizes s = sizes_of(d, &x[0], &x[1], &dy[0]);
     rg_ref_tensor z = dy[0], g = dy[0];
     z.data = calloc((size_t)count_of(&z) + 1, sizeof(double));
@@ -115,7 +116,7 @@ void rg_conv_ref_gradient(const void *desc, const rg_ref_tensor dy[], const rg_r
     if (z.data == NULL || g.data == NULL)
         abort();
     pre_activation(&s, x, z.data);
-    rg_neuron_ref_gradient(&d->neuron, dy, &z, NULL, &g);
+    rg_neuron_ref_gradient(&neuron, dy, &z, y, &g);
     long double *dw = calloc((size_t)count_of(&x[1]) + 1, sizeof *dw); /* long sums, see gram */
     if (dw == NULL)
         abort();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Convolution: the cases. */
-#include "ops/optest.h"
+#include "ops/optest_draw.h"
 
 #include <retrograde/conv.h>
 
@@ -302,4 +302,39 @@ static double operations(const void *desc, const rg_tensor_desc x[])
     return products;
 }
 
-RG_OP_TEST_DEFINE(conv, .cases = cases, .operations = operations);
+/* ---- random trials ---- */
+
+/* Channels in groups: all of them, some, or one for each channel. */
+static void draw(rg_draw *d)
+{
+    rg_conv_desc *desc = d->desc;
+    d->x[0] = rg_draw_image(d, rg_draw_chance(d, 0.1) ? 12000 : 3000);
+    const int32_t last = d->x[0].rank - 1;
+    int32_t window[2];
+    const double kind = rg_draw_real(d, 0, 1);
+    const int64_t groups = kind < 0.5 ? 1 : kind < 0.8 ? rg_draw_between(d, 1, 8) : 0;
+    const int64_t each =
+        rg_draw_chance(d, 0.7) ? rg_draw_between(d, 1, 6) : rg_draw_channels(d, 64);
+    if (groups > 1) {
+        d->x[0].dims[last] = groups * rg_draw_between(d, 1, 9);
+        d->x[0] = rg_tensor_desc_dense(d->dtype, last + 1, d->x[0].dims);
+    }
+    const int64_t in = d->x[0].dims[last], used = groups > 0 ? groups : in;
+    const int64_t out = groups == 1  ? rg_draw_channels(d, 130)
+                        : groups > 0 ? groups * each
+                                     : in * rg_draw_between(d, 1, 3);
+    for (int a = 0; a < 2; a++)
+        rg_draw_window(d, d->x[0].dims[last - 2 + a], &window[a], &desc->stride[a],
+                       &desc->dilation[a]);
+    if (rg_draw_chance(d, 0.2))
+        window[0] = window[1] = 1;
+    rg_draw_padding(d, window, &desc->padding);
+    rg_draw_output(d, d->x[0].dims[last - 2], d->x[0].dims[last - 1], desc->output);
+    const int64_t w[] = { out, window[0], window[1], used > 0 ? in / used : 0 };
+    desc->groups = (int32_t)groups;
+    d->x[1] = rg_tensor_desc_dense(d->dtype, 4, w);
+    d->x[2] = rg_draw_vector(d->dtype, out);
+    rg_draw_neuron(d, &desc->neuron);
+}
+
+RG_OP_TEST_DEFINE(conv, .cases = cases, .operations = operations, .draw = draw);

@@ -123,8 +123,9 @@ void rg_conv_transpose_ref_gradient(const void *desc, const rg_ref_tensor dy[],
                                     const rg_ref_tensor x[], const rg_ref_tensor y[],
                                     rg_ref_tensor dx[])
 {
-    (void)y;
     const rg_conv_transpose_desc *d = desc;
+    rg_neuron_desc neuron = d->neuron;
+    neuron.from_y = rg_op_conv_transpose.reads(d) & RG_READS_Y; /* as y is stored */
     const sizes s = sizes_of(d, &x[0], &x[1], &dy[0]);
     rg_ref_tensor z = dy[0], g = dy[0];
     z.data = calloc((size_t)count_of(&z) + 1, sizeof(double));
@@ -132,7 +133,7 @@ void rg_conv_transpose_ref_gradient(const void *desc, const rg_ref_tensor dy[],
     if (z.data == NULL || g.data == NULL)
         abort();
     pre_activation(&s, x, z.data);
-    rg_neuron_ref_gradient(&d->neuron, dy, &z, NULL, &g);
+    rg_neuron_ref_gradient(&neuron, dy, &z, y, &g);
     for (int32_t i = 0; i < 2 + d->bias; i++)
         for (int64_t k = 0; dx[i].data != NULL && k < count_of(&dx[i]); k++)
             dx[i].data[k] = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Transposed convolution: the cases. */
-#include "ops/optest.h"
+#include "ops/optest_draw.h"
 
 #include <retrograde/conv_transpose.h>
 
@@ -113,4 +113,36 @@ static double operations(const void *desc, const rg_tensor_desc x[])
                            : products * out / (double)x->dims[x->rank - 1];
 }
 
-RG_OP_TEST_DEFINE(conv_transpose, .cases = cases, .operations = operations);
+/* ---- random trials ---- */
+
+static void draw(rg_draw *d)
+{
+    rg_conv_transpose_desc *desc = d->desc;
+    d->x[0] = rg_draw_image(d, 2000);
+    const int32_t last = d->x[0].rank - 1;
+    int32_t window[2];
+    const double kind = rg_draw_real(d, 0, 1);
+    const int64_t groups = kind < 0.6 ? 1 : kind < 0.85 ? rg_draw_between(d, 1, 6) : 0;
+    if (groups > 1) {
+        d->x[0].dims[last] = groups * rg_draw_between(d, 1, 9);
+        d->x[0] = rg_tensor_desc_dense(d->dtype, last + 1, d->x[0].dims);
+    }
+    const int64_t in = d->x[0].dims[last], used = groups > 0 ? groups : in;
+    const int64_t each = groups == 1 ? rg_draw_channels(d, 70) : rg_draw_between(d, 1, 4);
+    for (int a = 0; a < 2; a++)
+        rg_draw_window(d, 4, &window[a], &desc->stride[a], &desc->dilation[a]);
+    rg_draw_padding(d, window, &desc->padding);
+    rg_draw_output(d, d->x[0].dims[last - 2] * 2, d->x[0].dims[last - 1] * 2, desc->output);
+    desc->by_offset &= rg_draw_chance(d, 0.3);
+    for (int a = 0; a < 2; a++)
+        desc->kernel_offset[a] = desc->by_offset ? (int32_t)rg_draw_between(d, -3, 3) : 0;
+    const int64_t out_in[] = { used * each, window[0], window[1], used > 0 ? in / used : 0 };
+    const int64_t in_out[] = { in, window[0], window[1], each };
+    desc->groups = (int32_t)groups;
+    d->x[1] = rg_tensor_desc_dense(d->dtype, 4,
+                                   desc->layout == RG_CONV_TRANSPOSE_IN_OUT ? in_out : out_in);
+    d->x[2] = rg_draw_vector(d->dtype, used * each);
+    rg_draw_neuron(d, &desc->neuron);
+}
+
+RG_OP_TEST_DEFINE(conv_transpose, .cases = cases, .operations = operations, .draw = draw);

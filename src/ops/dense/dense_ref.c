@@ -48,12 +48,15 @@ static double neuron(const rg_dense_desc *d, double z)
     return value;
 }
 
-static double slope(const rg_dense_desc *d, double dy, double z)
+/* Where y tells the slope it is that of y as it is stored. */
+static double slope(const rg_dense_desc *d, double dy, double z, double y)
 {
     double value = 0;
-    const rg_ref_tensor x = one(&z), g = one(&dy);
+    const rg_ref_tensor x = one(&z), stored = one(&y), g = one(&dy);
     rg_ref_tensor dx = one(&value);
-    rg_neuron_ref_gradient(&d->neuron, &g, &x, &x, &dx);
+    rg_neuron_desc by = d->neuron;
+    by.from_y = rg_op_dense.reads(d) & RG_READS_Y;
+    rg_neuron_ref_gradient(&by, &g, &x, &stored, &dx);
     return value;
 }
 
@@ -69,7 +72,6 @@ void rg_dense_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref_tens
 void rg_dense_ref_gradient(const void *desc, const rg_ref_tensor dy[], const rg_ref_tensor x[],
                            const rg_ref_tensor y[], rg_ref_tensor dx[])
 {
-    (void)y;
     const rg_dense_desc *d = desc;
     const sizes s = sizes_of(d, x);
     const int64_t sums[] = { s.rows * s.in, s.in * s.out, s.out };
@@ -79,7 +81,8 @@ void rg_dense_ref_gradient(const void *desc, const rg_ref_tensor dy[], const rg_
     }
     for (int64_t i = 0; i < s.rows; i++) {
         for (int64_t o = 0; o < s.out; o++) {
-            const double g = slope(d, dy->data[i * s.out + o], z_of(d, x, s, i, o));
+            const double g =
+                slope(d, dy->data[i * s.out + o], z_of(d, x, s, i, o), y->data[i * s.out + o]);
             for (int64_t k = 0; k < s.in; k++) {
                 const int64_t w = o * s.step_out + k * s.step_in;
                 if (dx[0].data != NULL)

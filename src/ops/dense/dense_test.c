@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Fully connected layers: the cases. */
 #include "core/shape.h"
-#include "ops/optest.h"
+#include "ops/optest_draw.h"
 
 #include <retrograde/dense.h>
 
@@ -140,4 +140,24 @@ static double operations(const void *desc, const rg_tensor_desc x[])
     return 2.0 * (double)rg_shape_count(x) * (double)x[1].dims[first ? 0 : x[1].rank - 1];
 }
 
-RG_OP_TEST_DEFINE(dense, .cases = cases, .operations = operations);
+/* ---- random trials ---- */
+
+static void draw(rg_draw *d)
+{
+    rg_dense_desc *desc = d->desc;
+    int64_t dims[RG_MAX_RANK], w[RG_MAX_RANK];
+    const int32_t rows = (int32_t)rg_draw_between(d, 0, 3);
+    const int32_t inputs = rg_draw_chance(d, 0.7) ? 1 : (int32_t)rg_draw_between(d, 1, 3);
+    const int64_t out = rg_draw_size(d, 130);
+    for (int32_t k = 0; k < rows + inputs; k++)
+        dims[k] = rg_draw_size(d, k == rows || k == 0 ? 200 : 6);
+    for (int32_t k = 0; k < inputs; k++)
+        w[(desc->layout == RG_DENSE_OUT_IN) + k] = dims[rows + k];
+    w[desc->layout == RG_DENSE_OUT_IN ? 0 : inputs] = out;
+    d->x[0] = rg_tensor_desc_dense(d->dtype, rows + inputs, dims);
+    d->x[1] = rg_tensor_desc_dense(d->dtype, inputs + 1, w);
+    d->x[2] = rg_draw_vector(d->dtype, out);
+    rg_draw_neuron(d, &desc->neuron);
+}
+
+RG_OP_TEST_DEFINE(dense, .cases = cases, .operations = operations, .draw = draw);

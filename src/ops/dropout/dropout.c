@@ -59,6 +59,12 @@ static int32_t count_inputs(const void *desc)
     return ((const rg_dropout_desc *)desc)->step_input ? 2 : 1;
 }
 
+/* A step has none. */
+static uint32_t no_gradient(const void *desc)
+{
+    return ((const rg_dropout_desc *)desc)->step_input ? 2 : 0;
+}
+
 /* ---- validation, shape rule, state ---- */
 
 static rg_status check(const void *desc)
@@ -215,8 +221,6 @@ static rg_status forward(rg_call *call)
 
 static rg_status gradient(rg_call *call)
 {
-    RG_CHECK(call->dx[0] != NULL && (call->inputs == 1 || call->dx[1] == NULL), RG_UNSUPPORTED,
-             "dropout: step has no gradient; x alone has one");
     rg_dropout_args args = make_args(call, call->dy[0], call->dx[0]);
     args.has_step = false;
     args.add = call->add & 1;
@@ -228,8 +232,8 @@ RG_OP_DEFINE(dropout, .text = "sets a random part of the elements to 0 and scale
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", "step", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names,
-             .alias = "x0=y0 dy0=dx0", .count_inputs = count_inputs, .check = check,
-             .shapes = shapes, .state = state, .reads = reads, .forward = forward,
+             .alias = "x0=y0 dy0=dx0", .count_inputs = count_inputs, .no_gradient = no_gradient,
+             .check = check, .shapes = shapes, .state = state, .reads = reads, .forward = forward,
              .gradient = gradient);
 
 rg_status rg_dropout_create(rg_device *device, const rg_dropout_desc *desc, rg_kernel **kernel)

@@ -74,15 +74,25 @@ static void drop(const rg_dropout_desc *d, const rg_ref_tensor *x, rg_ref_tensor
         y->data[i] = is_kept(d, mask_index(d, x, i)) ? x->data[i] / d->keep : 0;
 }
 
+/* The step is that of the descriptor and that of the input, whose sum may go around. */
+static rg_dropout_desc with_step(const rg_dropout_desc *desc, const rg_ref_tensor x[])
+{
+    rg_dropout_desc d = *desc;
+    if (d.step_input)
+        d.step = (int64_t)((uint64_t)d.step + (uint64_t)(int64_t)x[1].data[0]);
+    return d;
+}
+
 void rg_dropout_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref_tensor y[])
 {
-    drop(desc, x, y);
+    const rg_dropout_desc d = with_step(desc, x);
+    drop(&d, x, y);
 }
 
 void rg_dropout_ref_gradient(const void *desc, const rg_ref_tensor dy[], const rg_ref_tensor x[],
                              const rg_ref_tensor y[], rg_ref_tensor dx[])
 {
-    (void)x;
+    const rg_dropout_desc d = with_step(desc, x);
     (void)y;
-    drop(desc, dy, dx);
+    drop(&d, dy, dx);
 }

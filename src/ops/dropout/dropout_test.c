@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Dropout: the cases. */
-#include "ops/optest.h"
+#include "ops/optest_draw.h"
+
+#include <retrograde/dropout.h>
 
 static double one(int64_t i)
 {
@@ -44,6 +46,11 @@ static const rg_case cases[] = {
     { "keep-least", "keep=1e-30", "5,37", RG_CASE_FORWARD | RG_CASE_ZERO },
     { "seed-wide", "keep=0.5 seed=-81985529216486896 step=-1", "67" },
     { "step-wide", "keep=0.5 seed=81985529216486895 step=1311768467463790320", "67" },
+    /* a step of its own was asked for a gradient, and the definition did not know it */
+    { "step-input", "keep=0.5 seed=5 step=3 step_input=true", "5,37 i64:-",
+      .x_fill = { { 0 }, { 7, 8 } } },
+    { "step-below-0", "keep=0.5 seed=5 step_input=true", "5,37 i64:-",
+      .x_fill = { { 0 }, { -9, -8 } } },
     { "scalar", "keep=0.9 seed=1", "-" },
     { "one", "keep=0.9 seed=1", "1" },
     { "one-channel", "keep=0.75 seed=3", "5,7,1" },
@@ -70,4 +77,18 @@ static const rg_case cases[] = {
     { .name = NULL },
 };
 
-RG_OP_TEST_DEFINE(dropout, .cases = cases);
+/* ---- random trials ---- */
+
+static void draw(rg_draw *d)
+{
+    rg_dropout_desc *desc = d->desc;
+    d->x[0] = rg_draw_shape(d, 0, RG_MAX_RANK);
+    d->x[1] = rg_draw_scalar(RG_I64);
+    d->x_fill[1] = (rg_fill){ .low = 0, .high = 1000 };
+    desc->keep = rg_draw_chance(d, 0.1) ? 1 : rg_draw_real(d, 0.05, 1);
+    desc->broadcast_count = 0;
+    if (rg_draw_chance(d, 0.4))
+        desc->broadcast_count = rg_draw_axes(d, d->x[0].rank, desc->broadcast);
+}
+
+RG_OP_TEST_DEFINE(dropout, .cases = cases, .draw = draw);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Factors of a step: the cases. */
-#include "ops/optest.h"
+#include "ops/optest_draw.h"
+
+#include <retrograde/grad_scale.h>
 
 static double with_nan(int64_t i)
 {
@@ -58,4 +60,26 @@ static const rg_case cases[] = {
     { .name = NULL },
 };
 
-RG_OP_TEST_DEFINE_FORWARD(grad_scale, .cases = cases);
+/* ---- random trials ---- */
+
+static void draw(rg_draw *d)
+{
+    rg_grad_scale_desc *desc = d->desc;
+    const rg_dtype real = rg_draw_real_dtype(d);
+    int32_t next = 1;
+    d->x[0] = rg_draw_shape(d, 0, RG_MAX_RANK);
+    d->x[0].dtype = real;
+    d->x_fill[0] = (rg_fill){ .low = 0, .high = 4 };
+    if (desc->scaling != RG_LOSS_SCALING_NONE) {
+        d->x_fill[next] = (rg_fill){ .low = 8, .high = 1024 };
+        d->x[next++] = rg_draw_scalar(real);
+    }
+    for (int32_t i = next; i < next + 2; i++) {
+        d->x_fill[i] = (rg_fill){ .low = 0, .high = 90 };
+        d->x[i] = rg_draw_scalar(RG_I64);
+    }
+    desc->interval = rg_draw_between(d, 1, 5);
+    d->jumps = true; /* a scale grows when a step is the last of an interval */
+}
+
+RG_OP_TEST_DEFINE_FORWARD(grad_scale, .cases = cases, .draw = draw);

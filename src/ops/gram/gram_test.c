@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Gram matrices: the cases. */
 #include "core/shape.h"
-#include "ops/optest.h"
+#include "ops/optest_draw.h"
 
 /* NaN in one channel, infinities in others; the rest must stay what it is. */
 static double special(int64_t i)
@@ -78,4 +78,11 @@ static double operations(const void *desc, const rg_tensor_desc x[])
     return 2.0 * (double)rg_shape_count(x) * (double)x->dims[x->rank - 1];
 }
 
-RG_OP_TEST_DEFINE(gram, .cases = cases, .operations = operations);
+/* ---- random trials ---- */
+
+static void draw(rg_draw *d)
+{
+    d->x[0] = rg_draw_shape(d, 3, 5);
+}
+
+RG_OP_TEST_DEFINE(gram, .cases = cases, .operations = operations, .draw = draw);

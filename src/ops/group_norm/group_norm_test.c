@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Group normalisation: the cases. */
-#include "ops/optest.h"
+#include "ops/optest_draw.h"
+
+#include <retrograde/group_norm.h>
 
 static double far_away(int64_t i)
 {
@@ -155,4 +157,25 @@ static const rg_case cases[] = {
     { .name = NULL },
 };
 
-RG_OP_TEST_DEFINE(group_norm, .cases = cases);
+/* ---- random trials ---- */
+
+static void draw(rg_draw *d)
+{
+    static const double epsilons[] = { 1e-3, 1e-5, 0.1 };
+    rg_group_norm_desc *desc = d->desc;
+    d->x[0] = rg_draw_shape(d, 1, RG_MAX_RANK);
+    const int32_t last = d->x[0].rank - 1;
+    const bool wide = rg_draw_chance(d, 0.4);
+    desc->groups = rg_draw_below(d, 9);
+    if (desc->groups > 1 && rg_draw_chance(d, 0.8)) { /* so many that they divide */
+        d->x[0].dims[last] += desc->groups - d->x[0].dims[last] % desc->groups;
+        d->x[0] = rg_tensor_desc_dense(d->dtype, last + 1, d->x[0].dims);
+    }
+    for (int32_t i = 1; i < 3; i++)
+        d->x[i] = rg_draw_vector(wide ? rg_draw_real_dtype(d) : d->dtype, d->x[0].dims[last]);
+    desc->axis = rg_draw_axis(d, last + 1);
+    desc->epsilon = epsilons[rg_draw_below(d, 3)];
+    rg_draw_neuron(d, &desc->neuron);
+}
+
+RG_OP_TEST_DEFINE(group_norm, .cases = cases, .draw = draw);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Local contrast normalisation: the cases. */
-#include "ops/optest.h"
+#include "ops/optest_draw.h"
+
+#include <retrograde/local_contrast.h>
 
 /* Images of 13 by 11 with 3 channels: a NaN, and infinities that windows miss. */
 static double special(int64_t i)
@@ -158,4 +160,22 @@ static const rg_case cases[] = {
     { .name = NULL },
 };
 
-RG_OP_TEST_DEFINE(local_contrast, .cases = cases);
+/* ---- random trials ---- */
+
+/* Divisors stay away from 0; what becomes of an infinity, itself or NaN, is left open. */
+static void draw(rg_draw *d)
+{
+    rg_local_contrast_desc *desc = d->desc;
+    d->x[0] = rg_draw_image(d, 2000);
+    const int64_t *size = &d->x[0].dims[d->x[0].rank - 3];
+    for (int a = 0; a < 2; a++)
+        desc->window[a] = (int32_t)rg_draw_between(d, 1, rg_draw_chance(d, 0.2) ? size[a] + 3 : 9);
+    d->cost = (double)rg_draw_count(&d->x[0]) * (double)size[0] * (double)size[1];
+    d->cost *= 3;
+    desc->alpha = (double)rg_draw_below(d, 9) / 4;
+    desc->beta = (double)rg_draw_between(d, -8, 16) / 8;
+    desc->delta = (double)rg_draw_between(d, 1, 8) / 4;
+    d->x_fill[0].special = d->dy_fill.special = 0;
+}
+
+RG_OP_TEST_DEFINE(local_contrast, .cases = cases, .draw = draw);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Losses: the cases. */
-#include "ops/optest.h"
+#include "ops/optest_draw.h"
 
 #include <retrograde/loss.h>
 
@@ -316,4 +316,66 @@ static const rg_case cases[] = {
     { .name = NULL },
 };
 
-RG_OP_TEST_DEFINE(loss, .cases = cases, .needs = needs);
+/* ---- random trials ---- */
+
+/* Class labels of rows, now and then one that no class has. */
+static void draw_classes(rg_draw *d, rg_loss_desc *desc)
+{
+    const int32_t rank = d->x[0].rank - 1;
+    const int64_t classes = rank >= 0 ? d->x[0].dims[rank] : 0;
+    const rg_dtype whole = rg_draw_chance(d, 0.5) ? RG_I32 : RG_I64;
+    if (rank < 0)
+        return; /* refused */
+    d->x[1] = rg_tensor_desc_dense(whole, rank, d->x[0].dims);
+    d->x[2] = rg_tensor_desc_dense(d->dtype, rank, d->x[0].dims);
+    d->x_fill[1] = (rg_fill){ .low = 0, .high = (double)classes, .step = 1 };
+    if (desc->has_ignored)
+        desc->ignored = rg_draw_chance(d, 0.5) ? -100 : rg_draw_below(d, classes);
+    d->faults = rg_draw_chance(d, 0.04) && rg_draw_count(&d->x[1]) > 0;
+    if (d->faults) {
+        desc->has_ignored = false;
+        desc->ignored = 0;
+        const double label = rg_draw_chance(d, 0.5) ? (double)classes : -1;
+        d->x_fill[1] = (rg_fill){ .low = label, .high = label };
+    }
+}
+
+/* Predictions and labels that the formula takes. */
+static void draw(rg_draw *d)
+{
+    rg_loss_desc *desc = d->desc;
+    const rg_loss_kind kind = desc->kind;
+    const rg_fill shares = { .low = 0.0625, .high = 0.9375 };
+    const bool picks = kind == RG_LOSS_SOFTMAX_CROSS_ENTROPY ||
+                       kind == RG_LOSS_CATEGORICAL_CROSS_ENTROPY ||
+                       kind == RG_LOSS_KULLBACK_LEIBLER;
+    const bool smooths =
+        kind == RG_LOSS_SOFTMAX_CROSS_ENTROPY || kind == RG_LOSS_SIGMOID_CROSS_ENTROPY;
+    d->x[0] = d->x[1] = d->x[2] = rg_draw_shape(d, 0, RG_MAX_RANK);
+    desc->labels = picks ? desc->labels : RG_LOSS_DENSE_LABELS;
+    desc->label_smoothing = smooths ? desc->label_smoothing : 0;
+    if (kind == RG_LOSS_COSINE_DISTANCE)
+        desc->reduction = RG_LOSS_SUM;
+    if (kind == RG_LOSS_INITIAL_GRADIENT)
+        desc->gradient_output = false;
+    desc->delta = (double)rg_draw_between(d, 1, 16) / 8;
+    desc->epsilon = 0.01;
+    desc->classes = rg_draw_chance(d, 0.7) ? 0 : rg_draw_between(d, 1, 20);
+    desc->weight = rg_draw_chance(d, 0.5) ? 1 : (double)rg_draw_between(d, 1, 16) / 8;
+    d->x_fill[2] = rg_draw_chance(d, 0.5) ? (rg_fill){ .low = 0, .high = 3, .step = 1 }
+                                          : (rg_fill){ .low = 0.25, .high = 2 };
+    if (kind == RG_LOSS_LOG || kind == RG_LOSS_CATEGORICAL_CROSS_ENTROPY)
+        d->x_fill[0] = shares;
+    if (smooths || picks || kind == RG_LOSS_LOG)
+        d->x_fill[1] = shares;
+    if (kind == RG_LOSS_HINGE)
+        d->x_fill[1] = (rg_fill){ .low = 0, .high = 2, .step = 1 };
+    if (desc->labels == RG_LOSS_CLASS_LABELS)
+        draw_classes(d, desc);
+    else
+        desc->has_ignored = false;
+    desc->ignored = desc->has_ignored ? desc->ignored : 0;
+    d->flags = desc->undivided_gradient ? RG_CASE_NO_DIFFERENCES : 0;
+}
+
+RG_OP_TEST_DEFINE(loss, .cases = cases, .needs = needs, .draw = draw);

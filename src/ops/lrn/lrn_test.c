@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Local response normalisation: the cases. */
-#include "ops/optest.h"
+#include "ops/optest_draw.h"
+
+#include <retrograde/lrn.h>
 
 /* One NaN, one infinity of each sign, far enough apart for windows without any of them. */
 static double special(int64_t i)
@@ -104,4 +106,19 @@ static const rg_case cases[] = {
     { .name = NULL },
 };
 
-RG_OP_TEST_DEFINE(lrn, .cases = cases);
+/* ---- random trials ---- */
+
+/* Divisors stay away from 0. */
+static void draw(rg_draw *d)
+{
+    rg_lrn_desc *desc = d->desc;
+    d->x[0] = rg_draw_shape(d, 1, RG_MAX_RANK);
+    const int64_t channels = d->x[0].dims[d->x[0].rank - 1];
+    desc->window = (int32_t)rg_draw_between(d, 1, rg_draw_chance(d, 0.2) ? channels + 3 : 9);
+    d->cost = (double)rg_draw_count(&d->x[0]) * (double)channels * 4;
+    desc->alpha = (double)rg_draw_below(d, 9) / 4;
+    desc->beta = (double)rg_draw_between(d, -8, 16) / 8;
+    desc->delta = (double)rg_draw_between(d, 1, 8) / 4;
+}
+
+RG_OP_TEST_DEFINE(lrn, .cases = cases, .draw = draw);

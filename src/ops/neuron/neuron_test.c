@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Neurons: the cases. */
-#include "ops/optest.h"
+#include "ops/optest_draw.h"
+
+#include <retrograde/neuron.h>
 
 static double special(int64_t i)
 {
@@ -192,4 +194,21 @@ static const rg_case cases[] = {
     { .name = NULL },
 };
 
-RG_OP_TEST_DEFINE(neuron, .cases = cases);
+/* ---- random trials ---- */
+
+/* Numbers are given in every other trial. Logarithms and powers see numbers above 0. */
+static void draw(rg_draw *d)
+{
+    rg_neuron_desc *desc = d->desc;
+    d->x[0] = rg_draw_shape(d, desc->kind == RG_NEURON_PRELU, RG_MAX_RANK);
+    if (desc->kind == RG_NEURON_PRELU)
+        d->x[1] = rg_draw_vector(d->dtype, d->x[0].dims[d->x[0].rank - 1]);
+    if (rg_draw_chance(d, 0.5)) {
+        desc->has_a = desc->has_b = desc->has_c = false;
+        desc->a = desc->b = desc->c = 0;
+    }
+    if (desc->kind == RG_NEURON_LOGARITHM || desc->kind == RG_NEURON_POWER)
+        d->x_fill[0] = (rg_fill){ .low = 0.25, .high = 4 };
+}
+
+RG_OP_TEST_DEFINE(neuron, .cases = cases, .draw = draw);

@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Pad: the cases. Golden rows are the examples that MPS documents. */
 #include "core/shape.h"
-#include "ops/optest.h"
+#include "ops/optest_draw.h"
 
 #include <retrograde/pad.h>
 
@@ -144,4 +144,21 @@ static int64_t needs(const void *desc, const rg_tensor_desc x[], const rg_tensor
     return count;
 }
 
-RG_OP_TEST_DEFINE(pad, .cases = cases, .needs = needs);
+/* ---- random trials ---- */
+
+static void draw(rg_draw *d)
+{
+    rg_pad_desc *desc = d->desc;
+    d->x[0] = rg_draw_image(d, 1500);
+    const int32_t skipped = 4 - d->x[0].rank;
+    for (int a = 0; a < 4; a++) {
+        const bool padded = a >= skipped && rg_draw_chance(d, a == 0 ? 0.2 : 0.6);
+        desc->before[a] = padded ? rg_draw_between(d, -2, 6) : 0;
+        desc->after[a] = padded ? rg_draw_between(d, -2, 6) : 0;
+    }
+    const int64_t channels = d->x[0].dims[d->x[0].rank - 1] + desc->before[3] + desc->after[3];
+    d->x[1] = rg_draw_vector(d->dtype, channels);
+    desc->value = rg_draw_factor(d);
+}
+
+RG_OP_TEST_DEFINE(pad, .cases = cases, .needs = needs, .draw = draw);

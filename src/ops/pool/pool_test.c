@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Pooling: the cases. */
-#include "ops/optest.h"
+#include "ops/optest_draw.h"
+
+#include <retrograde/pool.h>
 
 static double special(int64_t i)
 {
@@ -259,4 +261,24 @@ static const rg_case cases[] = {
     { .name = NULL },
 };
 
-RG_OP_TEST_DEFINE(pool, .cases = cases);
+/* ---- random trials ---- */
+
+static void draw(rg_draw *d)
+{
+    rg_pool_desc *desc = d->desc;
+    d->x[0] = rg_draw_image(d, 4000);
+    const int64_t *size = &d->x[0].dims[d->x[0].rank - 3];
+    for (int a = 0; a < 2; a++)
+        rg_draw_window(d, size[a], &desc->window[a], &desc->stride[a], &desc->dilation[a]);
+    rg_draw_padding(d, desc->window, &desc->padding);
+    rg_draw_output(d, size[0], size[1], desc->output);
+    d->jumps = desc->kind == RG_POOL_MAX;
+    desc->ceil_mode &= desc->padding.policy == RG_PADDING_EXPLICIT;
+    desc->indices &= d->jumps;
+    for (int a = 0; a < 2; a++)
+        desc->zero_pad[a] = (int32_t)rg_draw_between(d, 0, 3);
+    d->cost = 2 * (double)size[0] * (double)size[1] * (double)size[2] * desc->window[0] *
+              desc->window[1] * (d->x[0].rank == 4 ? (double)d->x[0].dims[0] : 1);
+}
+
+RG_OP_TEST_DEFINE(pool, .cases = cases, .draw = draw);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Reductions: the cases. */
-#include "ops/optest.h"
+#include "ops/optest_draw.h"
+
+#include <retrograde/reduce.h>
 
 /* Groups of 7 with NaN, infinities of either sign, several equal extremes, and nothing else. */
 static double special(int64_t i)
@@ -163,4 +165,18 @@ static const rg_case cases[] = {
     { .name = NULL },
 };
 
-RG_OP_TEST_DEFINE(reduce, .cases = cases);
+/* ---- random trials ---- */
+
+static void draw(rg_draw *d)
+{
+    rg_reduce_desc *desc = d->desc;
+    d->x[0] = rg_draw_shape(d, 0, RG_MAX_RANK);
+    desc->dims_count = rg_draw_axes(d, d->x[0].rank, desc->dims);
+    d->jumps = desc->kind != RG_REDUCE_SUM && desc->kind != RG_REDUCE_MEAN;
+    if (d->jumps)
+        desc->weight = 1;
+    if (desc->kind == RG_REDUCE_ARG_MIN || desc->kind == RG_REDUCE_ARG_MAX)
+        d->flags = RG_CASE_FORWARD;
+}
+
+RG_OP_TEST_DEFINE(reduce, .cases = cases, .draw = draw);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Reshape: the cases. */
-#include "ops/optest.h"
+#include "ops/optest_draw.h"
+
+#include <retrograde/reshape.h>
 
 static double special(int64_t i)
 {
@@ -39,4 +41,26 @@ static const rg_case cases[] = {
     { .name = NULL },
 };
 
-RG_OP_TEST_DEFINE(reshape, .cases = cases);
+/* ---- random trials ---- */
+
+/* Neighbours are joined, dimensions of 1 put in; one may be left open, or kept by a 0. */
+static void draw(rg_draw *d)
+{
+    rg_reshape_desc *desc = d->desc;
+    d->x[0] = rg_draw_shape(d, 0, RG_MAX_RANK);
+    desc->dims_count = 0;
+    for (int32_t k = 0; k < d->x[0].rank; k++) {
+        const bool joins = desc->dims_count > 0 && rg_draw_chance(d, 0.4);
+        if (joins)
+            desc->dims[desc->dims_count - 1] *= d->x[0].dims[k];
+        else
+            desc->dims[desc->dims_count++] = d->x[0].dims[k];
+        if (desc->dims_count < RG_MAX_RANK && k + 1 < d->x[0].rank && rg_draw_chance(d, 0.1))
+            desc->dims[desc->dims_count++] = 1;
+        desc->dims_count = desc->dims_count < RG_MAX_RANK ? desc->dims_count : RG_MAX_RANK;
+    }
+    if (desc->dims_count > 0 && rg_draw_chance(d, 0.4))
+        desc->dims[rg_draw_below(d, desc->dims_count)] = -1;
+}
+
+RG_OP_TEST_DEFINE(reshape, .cases = cases, .draw = draw);

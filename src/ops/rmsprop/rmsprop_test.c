@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* RMSProp: the cases. */
-#include "ops/optest.h"
+#include "ops/optest_draw.h"
+
+#include <retrograde/rmsprop.h>
 
 #define PLAIN(shape)  "real:" shape " " shape " real:" shape " real:-"
 #define MOVING(shape) "real:" shape " " shape " real:" shape " real:" shape " real:-"
@@ -66,4 +68,31 @@ static const rg_case cases[] = {
     { .name = NULL },
 };
 
-RG_OP_TEST_DEFINE_FORWARD(rmsprop, .cases = cases);
+/* ---- random trials ---- */
+
+/* Parameters and moments in what kernels compute in, gradients in 16 bits too. */
+static void draw(rg_draw *d)
+{
+    rg_rmsprop_desc *desc = d->desc;
+    const rg_dtype real = rg_draw_real_dtype(d);
+    const rg_tensor_desc shape = rg_draw_shape(d, 0, RG_MAX_RANK);
+    const int32_t moments = 1 + desc->centered + (desc->momentum != 0);
+    int32_t next = 2 + moments;
+    for (int32_t i = 0; i < next; i++)
+        d->x[i] = rg_tensor_desc_dense(i == 1 ? d->dtype : real, shape.rank, shape.dims);
+    d->x_fill[2] = (rg_fill){ .low = 1, .high = 3 };
+    d->x_fill[3] = (rg_fill){ .low = -0.5, .high = 0.5 }; /* a mean: its square is less */
+    d->x_fill[next] = (rg_fill){ .low = 0.01, .high = 0.2 };
+    d->x[next++] = rg_draw_scalar(real);
+    d->x_fill[next] = (rg_fill){ .low = 0.25, .high = 2 };
+    d->x[next] = rg_draw_scalar(real);
+    if (desc->gradient.regularization == RG_REGULARIZATION_NONE)
+        desc->gradient.regularization_scale = 0;
+    if (rg_draw_chance(d, 0.6)) {
+        desc->gradient.clip_minimum = -__builtin_inf();
+        desc->gradient.clip_maximum = __builtin_inf();
+    }
+    desc->epsilon = rg_draw_chance(d, 0.5) ? 1e-3 : 0.25;
+}
+
+RG_OP_TEST_DEFINE_FORWARD(rmsprop, .cases = cases, .draw = draw);

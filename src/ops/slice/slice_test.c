@@ -2,7 +2,9 @@
 /* Copyright The retrograde authors */
 /* Slice: the cases. */
 #include "core/shape.h"
-#include "ops/optest.h"
+#include "ops/optest_draw.h"
+
+#include <retrograde/slice.h>
 
 static double special(int64_t i)
 {
@@ -58,4 +60,26 @@ static int64_t needs(const void *desc, const rg_tensor_desc x[], const rg_tensor
     return rg_shape_count(y);
 }
 
-RG_OP_TEST_DEFINE(slice, .cases = cases, .needs = needs);
+/* ---- random trials ---- */
+
+static void draw(rg_draw *d)
+{
+    rg_slice_desc *desc = d->desc;
+    d->x[0] = rg_draw_shape(d, 0, RG_MAX_RANK);
+    const int32_t rank = d->x[0].rank;
+    desc->start_count = (int32_t)rg_draw_between(d, 0, rank);
+    desc->length_count = (int32_t)rg_draw_between(d, 0, rank);
+    desc->step_count = (int32_t)rg_draw_between(d, 0, rank);
+    for (int32_t k = 0; k < rank; k++) {
+        const int64_t dim = d->x[0].dims[k], start = rg_draw_between(d, 0, dim);
+        const int64_t step = rg_draw_chance(d, 0.5) ? 1 : rg_draw_between(d, 1, 5);
+        const int64_t left = dim - (k < desc->start_count ? start : 0);
+        const int64_t used = k < desc->step_count ? step : 1;
+        const int64_t most = left > 0 ? (left - 1) / used + 1 : 0;
+        desc->start[k] = rg_draw_chance(d, 0.3) && start < dim ? start - dim : start;
+        desc->step[k] = step;
+        desc->length[k] = rg_draw_chance(d, 0.3) ? -1 : rg_draw_between(d, 0, most);
+    }
+}
+
+RG_OP_TEST_DEFINE(slice, .cases = cases, .needs = needs, .draw = draw);

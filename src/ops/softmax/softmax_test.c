@@ -2,7 +2,9 @@
 /* Copyright The retrograde authors */
 /* Softmax: the cases. Those named ort- are ONNX Runtime's own tests and results of its training
  * build. */
-#include "ops/optest.h"
+#include "ops/optest_draw.h"
+
+#include <retrograde/softmax.h>
 
 /* Values that the golden rows were made from, and ORT's other special inputs. */
 static double golden_dy(int64_t i)
@@ -404,4 +406,13 @@ static const rg_case cases[] = {
     { .name = NULL },
 };
 
-RG_OP_TEST_DEFINE(softmax, .cases = cases);
+/* ---- random trials ---- */
+
+static void draw(rg_draw *d)
+{
+    rg_softmax_desc *desc = d->desc;
+    d->x[0] = rg_draw_shape(d, 1, RG_MAX_RANK);
+    desc->axis = rg_draw_axis(d, d->x[0].rank);
+}
+
+RG_OP_TEST_DEFINE(softmax, .cases = cases, .draw = draw);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Spatial normalisation: the cases. */
-#include "ops/optest.h"
+#include "ops/optest_draw.h"
+
+#include <retrograde/spatial_norm.h>
 
 /* Images of 13 by 11 with 3 channels: a NaN, and infinities that windows miss. */
 static double special(int64_t i)
@@ -98,4 +100,20 @@ static const rg_case cases[] = {
     { .name = NULL },
 };
 
-RG_OP_TEST_DEFINE(spatial_norm, .cases = cases);
+/* ---- random trials ---- */
+
+/* Divisors stay away from 0. */
+static void draw(rg_draw *d)
+{
+    rg_spatial_norm_desc *desc = d->desc;
+    d->x[0] = rg_draw_image(d, 3000);
+    const int64_t *size = &d->x[0].dims[d->x[0].rank - 3];
+    for (int a = 0; a < 2; a++)
+        desc->window[a] = (int32_t)rg_draw_between(d, 1, rg_draw_chance(d, 0.2) ? size[a] + 3 : 9);
+    d->cost = (double)rg_draw_count(&d->x[0]) * (double)size[0] * (double)size[1];
+    desc->alpha = (double)rg_draw_below(d, 9) / 4;
+    desc->beta = (double)rg_draw_between(d, -8, 16) / 8;
+    desc->delta = (double)rg_draw_between(d, 1, 8) / 4;
+}
+
+RG_OP_TEST_DEFINE(spatial_norm, .cases = cases, .draw = draw);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Upsample: the cases. Golden results were worked out by hand from the formulas of the grids. */
-#include "ops/optest.h"
+#include "ops/optest_draw.h"
+
+#include <retrograde/upsample.h>
 
 static double special(int64_t i)
 {
@@ -118,4 +120,17 @@ static const rg_case cases[] = {
     { .name = NULL },
 };
 
-RG_OP_TEST_DEFINE(upsample, .cases = cases);
+/* ---- random trials ---- */
+
+static void draw(rg_draw *d)
+{
+    static const double scales[] = { 1, 2, 2, 3, 0.5, 1.5, 0.3, 2.7, 4, 0.75 };
+    rg_upsample_desc *desc = d->desc;
+    d->x[0] = rg_draw_image(d, 1500);
+    for (int a = 0; a < 2; a++) {
+        desc->scale[a] = scales[rg_draw_below(d, 10)];
+        desc->output[a] = rg_draw_chance(d, 0.8) ? 0 : rg_draw_between(d, 1, 40);
+    }
+}
+
+RG_OP_TEST_DEFINE(upsample, .cases = cases, .draw = draw);
