@@ -36,8 +36,10 @@ static bool loss_at(rg_check_trial *t, int32_t input, int64_t k, double value, d
 }
 
 /* In a random trial: whether a step of twice the length says something else. Then the function is
- * too crooked, or the loss too large beside its slope, for differences to tell anything. */
-static bool is_doubtful(rg_check_trial *t, int32_t i, int64_t k, double slope, double largest)
+ * too crooked, or the loss too large beside its slope, for differences to tell anything. `bend` is
+ * the second difference: four times as large where a function curves, twice at a kink. */
+static bool is_doubtful(rg_check_trial *t, int32_t i, int64_t k, double slope, double bend,
+                        double largest)
 {
     const double x = t->v->x[i][k], step = 2e-5;
     double below, here, above;
@@ -45,6 +47,9 @@ static bool is_doubtful(rg_check_trial *t, int32_t i, int64_t k, double slope, d
         return false;
     if (!loss_at(t, i, k, x - step, &below) || !loss_at(t, i, k, x + step, &above) ||
         !loss_at(t, i, k, x, &here))
+        return true;
+    const double twice = (above - here) - (here - below);
+    if (fabs(bend) > 1e-12 * largest && !(fabs(twice / bend - 4) < 0.5))
         return true;
     return !(fabs((above - below) / (2 * step) - slope) <= 2e-7 * largest) ||
            fabs(here) * 1e-10 > 1e-7 * largest;
@@ -75,7 +80,7 @@ void rg_trial_check_differences(rg_check_trial *t)
                 return;
             const double slope = (above - below) / (2 * step);
             if (fabs((above - here) - (here - below)) > 1e-3 * step * (largest + fabs(slope)) ||
-                is_doubtful(t, i, k, slope, largest)) {
+                is_doubtful(t, i, k, slope, (above - here) - (here - below), largest)) {
                 skipped++;
                 continue;
             }

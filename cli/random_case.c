@@ -57,13 +57,13 @@ void rg_random_text(const rg_random_case *c, char text[RG_RANDOM_TEXT])
     for (const char *at = c->shapes; *at != 0; at++)
         inputs += *at == ' ';
     for (int i = 0; i < inputs; i++) {
-        say(&w, i > 0 ? " " : "%s", "");
+        say(&w, "%s", i > 0 ? " " : "");
         say_fill(&w, &c->x_fill[i]);
     }
     say(&w, "; dy=");
     say_fill(&w, &c->dy_fill);
-    if (c->flags != 0 || c->jumps || c->faults)
-        say(&w, "; flags=%u:%d:%d", c->flags, c->jumps, c->faults);
+    if (c->flags != 0 || c->faults)
+        say(&w, "; flags=%u:%d", c->flags, c->faults);
     say(&w, "; seed=%llu", (unsigned long long)c->seed);
     if (c->views.seed != 0)
         say(&w, "; views=%llu:%u", (unsigned long long)c->views.seed, c->views.mask);
@@ -111,7 +111,7 @@ void rg_random_shapes(const rg_tensor_desc x[], int32_t inputs, rg_dtype dtype, 
     writer w = { text, capacity, 0 };
     text[0] = 0;
     for (int32_t i = 0; i < inputs; i++) {
-        say(&w, i > 0 ? " " : "%s", "");
+        say(&w, "%s", i > 0 ? " " : "");
         if (x[i].dtype != dtype)
             say(&w, "%s:", rg_dtype_name(x[i].dtype));
         for (int32_t d = 0; d < x[i].rank; d++)
@@ -163,7 +163,7 @@ static rg_status parse_pair(rg_random_case *c, const char *key, const char *valu
 {
     unsigned long long seed;
     unsigned mask;
-    int jumps, faults;
+    int faults;
     if (strcmp(key, "dtype") == 0)
         return rg_dtype_parse(value, &c->dtype);
     if (strcmp(key, "forms") == 0)
@@ -180,9 +180,7 @@ static rg_status parse_pair(rg_random_case *c, const char *key, const char *valu
             value = parse_fill(value, &c->x_fill[i]);
     } else if (strcmp(key, "dy") == 0) {
         parse_fill(value, &c->dy_fill);
-    } else if (strcmp(key, "flags") == 0 &&
-               sscanf(value, "%u:%d:%d", &c->flags, &jumps, &faults) == 3) {
-        c->jumps = jumps != 0;
+    } else if (strcmp(key, "flags") == 0 && sscanf(value, "%u:%d", &c->flags, &faults) == 2) {
         c->faults = faults != 0;
     } else if (strcmp(key, "seed") == 0) {
         c->seed = strtoull(value, NULL, 10);

@@ -22,7 +22,7 @@ typedef struct rg_random_case {
     char fields[1024], shapes[512]; /* as in an rg_case */
     rg_fill x_fill[RG_MAX_INPUTS], dy_fill;
     uint32_t flags; /* RG_CASE_ */
-    bool jumps, faults;
+    bool faults;
     uint64_t seed; /* of values, and of what forms choose */
     rg_views views;
     char rung[16]; /* "": as the device is */
@@ -52,7 +52,7 @@ bool rg_random_draw(const rg_op_test *test, uint64_t seed, int64_t number,
                     const rg_random_limits *limits, rg_random_case *c);
 
 /* Finds out which results are too ill-conditioned to be compared. */
-void rg_random_judge(rg_values *values, bool jumps);
+void rg_random_judge(rg_values *values);
 
 /* ---- running ---- */
 

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* How well a result follows from its inputs, by the definition itself: it is evaluated once more on
- * inputs that are moved by a few roundings of the type that kernels compute in. A result that moves
- * by a good part of its tolerance is not compared: no kernel could be held to it. */
+/* How well a result follows from its inputs, by the definition itself, in two ways: on inputs that
+ * are moved by a few roundings of the type that kernels compute in, and with every operation
+ * rounded up, then down. A result that moves by a good part of its tolerance is not compared: no
+ * kernel could be held to it. Numbers that are equal stay equal, and what is exact stays exact, so
+ * that ties are compared. */
 #include "cli/check_trial.h"
 #include "cli/random_case.h"
 #include "core/dtype.h"
 #include "core/shape.h"
 
+#include <fenv.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -24,39 +27,42 @@ static uint64_t mix(uint64_t z)
     return z ^ z >> 31;
 }
 
-/* Up to eight roundings up or down: the same for equal numbers, so that they stay equal, or another
- * one for each element. */
-static double move(double value, rg_dtype dtype, uint64_t salt, int64_t i, bool by_value)
+/* By how much inputs move, as a share of themselves. */
+typedef struct motion {
+    double share;
+    bool apart;   /* each element by itself; otherwise equal numbers stay equal */
+    bool dy_only; /* the other inputs stay */
+} motion;
+
+static double move(double value, const motion *by, int64_t i)
 {
     uint64_t bits;
     if (!isfinite(value))
         return value;
     memcpy(&bits, &value, sizeof bits);
-    const uint64_t hash = mix(by_value ? bits ^ salt : (uint64_t)i * 0x9e3779b97f4a7c15 + salt);
-    const double unit = dtype == RG_F64 ? 0x1p-53 : 0x1p-24;
-    return value + value * unit * 8 * ((double)(hash >> 11) * 0x1p-52 - 1);
+    const uint64_t hash = mix(by->apart ? bits + (uint64_t)i * 0x9e3779b97f4a7c15 : bits);
+    return value + value * by->share * ((double)(hash >> 11) * 0x1p-52 - 1);
 }
 
-static rg_ref_tensor copy(const rg_tensor_desc *desc, const double *data, uint64_t salt,
-                          bool by_value)
+static rg_ref_tensor copy(const rg_tensor_desc *desc, const double *data, const motion *by,
+                          bool stays)
 {
     const int64_t count = rg_shape_count(desc);
     rg_ref_tensor ref = { .rank = desc->rank, .data = calloc((size_t)count + 1, sizeof(double)) };
     memcpy(ref.dims, desc->dims, sizeof ref.dims);
-    const bool moves = rg_dtype_is_data(desc->dtype);
+    const bool moves = by != NULL && !stays && rg_dtype_is_data(desc->dtype);
     for (int64_t i = 0; data != NULL && ref.data != NULL && i < count; i++)
-        ref.data[i] = moves ? move(data[i], desc->dtype, salt, i, by_value) : data[i];
+        ref.data[i] = moves ? move(data[i], by, i) : data[i];
     return ref;
 }
 
-static bool make(const rg_values *v, uint64_t salt, bool by_value, moved *m)
+static bool make(const rg_values *v, const motion *by, moved *m)
 {
+    const bool stays = by != NULL && by->dy_only;
     bool whole = true;
     for (int32_t i = 0; i < v->inputs; i++) {
-        /* equal numbers stay equal across inputs, too */
-        const uint64_t own = by_value ? salt : salt + (uint64_t)i;
-        m->x[i] = copy(&v->x_desc[i], v->x[i], own, by_value);
-        m->dx[i] = copy(&v->x_desc[i], NULL, 0, false);
+        m->x[i] = copy(&v->x_desc[i], v->x[i], by, stays);
+        m->dx[i] = copy(&v->x_desc[i], NULL, NULL, true);
         whole = whole && m->x[i].data != NULL && m->dx[i].data != NULL;
         if (v->want_dx[i] == NULL) {
             free(m->dx[i].data);
@@ -64,9 +70,9 @@ static bool make(const rg_values *v, uint64_t salt, bool by_value, moved *m)
         }
     }
     for (int32_t i = 0; i < v->outputs; i++) {
-        m->y[i] = copy(&v->y_desc[i], NULL, 0, false);
-        m->given[i] = copy(&v->y_desc[i], v->y[i], salt + 20, by_value);
-        m->dy[i] = copy(&v->y_desc[i], v->dy[i], salt + 30, by_value);
+        m->y[i] = copy(&v->y_desc[i], NULL, NULL, true);
+        m->given[i] = copy(&v->y_desc[i], v->y[i], by, stays);
+        m->dy[i] = copy(&v->y_desc[i], v->dy[i], by, false);
         whole = whole && m->y[i].data != NULL && m->given[i].data != NULL && m->dy[i].data != NULL;
     }
     return whole;
@@ -101,15 +107,17 @@ static bool fits_dtype(const double *want, int64_t count, rg_dtype dtype)
     return true;
 }
 
-static bool is_sure(const double *want, const double *again, int64_t count, rg_dtype dtype)
+/* The largest distance, in shares of the largest element; infinite where one is a number alone. */
+static double distance(const double *a, const double *b, int64_t count)
 {
-    const double allowed = rg_tolerance(dtype) * rg_trial_largest_of(want, count) / 4;
+    const double largest = rg_trial_largest_of(a, count);
+    double far = 0;
     for (int64_t i = 0; i < count; i++) {
-        const bool same = want[i] == again[i] || (isnan(want[i]) && isnan(again[i]));
-        if (!same && !(fabs(want[i] - again[i]) <= allowed))
-            return false;
+        const bool same = a[i] == b[i] || (isnan(a[i]) && isnan(b[i]));
+        const double share = fabs(a[i] - b[i]) / largest;
+        far = same ? far : isnan(share) ? (double)INFINITY : fmax(far, share);
     }
-    return true;
+    return far;
 }
 
 /* y as the dtype holds it has become infinite where the definition has a number. */
@@ -124,41 +132,143 @@ static bool overflows(const rg_values *v)
     return false;
 }
 
-static void judge(rg_values *v, uint64_t salt, bool by_value)
+static bool differentiates(const rg_values *v)
 {
-    moved m = { 0 };
-    const bool differentiates =
-        v->test->gradient != NULL && !(v->c->flags & RG_CASE_FORWARD) && v->test->op->gradient;
-    if (make(v, salt, by_value, &m)) {
-        v->test->forward(v->desc, m.x, m.y);
-        if (differentiates)
-            v->test->gradient(v->desc, m.dy, m.x, m.given, m.dx);
-    }
-    for (int32_t i = 0; i < v->outputs && m.y[i].data != NULL; i++) {
-        const int64_t count = rg_shape_count(&v->y_desc[i]);
-        const rg_dtype dtype = v->y_desc[i].dtype;
-        if (!is_sure(v->want_y[i], m.y[i].data, count, dtype) ||
-            !fits_dtype(v->want_y[i], count, dtype))
-            v->unsure_y |= 1u << i;
-    }
-    const bool lost = overflows(v);
-    for (int32_t i = 0; i < v->inputs && differentiates; i++) {
-        const int64_t count = rg_shape_count(&v->x_desc[i]);
-        if (v->want_dx[i] == NULL || m.dx[i].data == NULL)
-            continue;
-        /* f32 beside 16 bits has the tolerance of f32 */
-        const bool wide = v->c->flags & RG_CASE_WIDE && v->test->op->wide_gradients >> i & 1;
-        const rg_dtype dtype = wide && v->dtype != RG_F64 ? RG_F32 : v->dtype;
-        if (lost || !is_sure(v->want_dx[i], m.dx[i].data, count, dtype) ||
-            !fits_dtype(v->want_dx[i], count, v->dtype))
-            v->unsure_dx |= 1u << i;
-    }
-    give_back(&m);
+    return v->test->gradient != NULL && !(v->c->flags & RG_CASE_FORWARD) &&
+           v->test->op->gradient != NULL;
 }
 
-void rg_random_judge(rg_values *values, bool jumps)
+/* The definition with other inputs, or other roundings. */
+static bool evaluate(const rg_values *v, const motion *by, int rounding, moved *m)
 {
-    judge(values, 1, true);
-    if (!jumps)
-        judge(values, 2, false);
+    if (!make(v, by, m))
+        return false;
+    fesetround(rounding);
+    v->test->forward(v->desc, m->x, m->y);
+    if (differentiates(v))
+        v->test->gradient(v->desc, m->dy, m->x, m->given, m->dx);
+    fesetround(FE_TONEAREST);
+    return true;
+}
+
+/* f32 beside 16 bits has the tolerance of f32. */
+static double tolerance_of(const rg_values *v, int32_t i)
+{
+    const bool wide = v->c->flags & RG_CASE_WIDE && v->test->op->wide_gradients >> i & 1;
+    return rg_tolerance(wide && v->dtype != RG_F64 ? RG_F32 : v->dtype);
+}
+
+/* Distances between results on two sets of inputs. */
+typedef struct distances {
+    double y[RG_MAX_OUTPUTS], dx[RG_MAX_INPUTS];
+} distances;
+
+/* `a` NULL: the definition as it is. */
+static distances measure(const rg_values *v, const moved *a, const moved *b)
+{
+    distances d = { { 0 }, { 0 } };
+    for (int32_t i = 0; i < v->outputs; i++)
+        d.y[i] = distance(a != NULL ? a->y[i].data : v->want_y[i], b->y[i].data,
+                          rg_shape_count(&v->y_desc[i]));
+    for (int32_t i = 0; i < v->inputs && differentiates(v); i++) {
+        if (v->want_dx[i] != NULL)
+            d.dx[i] = distance(a != NULL ? a->dx[i].data : v->want_dx[i], b->dx[i].data,
+                               rg_shape_count(&v->x_desc[i]));
+    }
+    return d;
+}
+
+static distances move_inputs(const rg_values *v, const motion *by)
+{
+    distances d = { { 0 }, { 0 } };
+    moved m = { 0 };
+    if (evaluate(v, by, FE_TONEAREST, &m))
+        d = measure(v, NULL, &m);
+    give_back(&m);
+    return d;
+}
+
+/* Distances beyond `part` of the tolerance, and `slack`. */
+static void judge(rg_values *v, const distances *d, double part, double slack)
+{
+    for (int32_t i = 0; i < v->outputs; i++) {
+        if (d->y[i] > part * rg_tolerance(v->y_desc[i].dtype) + slack)
+            v->unsure_y |= 1u << i;
+    }
+    for (int32_t i = 0; i < v->inputs; i++) {
+        if (d->dx[i] > part * tolerance_of(v, i) + slack)
+            v->unsure_dx |= 1u << i;
+    }
+}
+
+/* What does not grow with the motion is a jump between equal numbers, not a slope. */
+static void drop_jumps(distances *d, const distances *further)
+{
+    for (int32_t i = 0; i < RG_MAX_OUTPUTS; i++)
+        d->y[i] = d->y[i] <= further->y[i] / 64 ? d->y[i] : 0;
+    for (int32_t i = 0; i < RG_MAX_INPUTS; i++)
+        d->dx[i] = d->dx[i] <= further->dx[i] / 64 ? d->dx[i] : 0;
+}
+
+static void judge_inputs(rg_values *v)
+{
+    const double unit = v->dtype == RG_F64 ? 0x1p-53 : 0x1p-24;
+    const motion together = { .share = 8 * unit }, apart = { .share = 8 * unit, .apart = true },
+                 further = { .share = 8 * 4096 * unit, .apart = true };
+    const distances d = move_inputs(v, &together);
+    judge(v, &d, 0.25, 0);
+    distances each = move_inputs(v, &apart);
+    const distances all = move_inputs(v, &further);
+    drop_jumps(&each, &all);
+    judge(v, &each, 0.25, 0);
+    if (v->c->flags & RG_CASE_NARROW && (v->dtype == RG_F16 || v->dtype == RG_BF16)) {
+        const motion stored = { .share = v->dtype == RG_F16 ? 0x1p-11 : 0x1p-8,
+                                .apart = true,
+                                .dy_only = true };
+        const distances rounded = move_inputs(v, &stored);
+        judge(v, &rounded, 0.5, 0);
+    }
+}
+
+/* What lies between rounding up and down, scaled to the type that kernels compute in. Sums of one
+ * sign may be off by more, which kernels add up in parts. */
+static void judge_roundings(rg_values *v)
+{
+    moved up = { 0 }, down = { 0 };
+    double terms = 0;
+    for (int32_t i = 0; i < v->inputs; i++)
+        terms += (double)rg_shape_count(&v->x_desc[i]);
+    const double unit = v->dtype == RG_F64 ? 0x1p-53 : 0x1p-24, scale = unit / 0x1p-53;
+    if (evaluate(v, NULL, FE_UPWARD, &up) && evaluate(v, NULL, FE_DOWNWARD, &down)) {
+        distances d = measure(v, &up, &down);
+        for (int32_t i = 0; i < RG_MAX_OUTPUTS; i++)
+            d.y[i] *= scale;
+        for (int32_t i = 0; i < RG_MAX_INPUTS; i++)
+            d.dx[i] *= scale;
+        judge(v, &d, 0.25, terms * unit);
+    }
+    give_back(&up);
+    give_back(&down);
+}
+
+/* What the dtypes of the results do not hold. */
+static void judge_ranges(rg_values *v)
+{
+    const bool lost = overflows(v);
+    for (int32_t i = 0; i < v->outputs; i++) {
+        if (!fits_dtype(v->want_y[i], rg_shape_count(&v->y_desc[i]), v->y_desc[i].dtype))
+            v->unsure_y |= 1u << i;
+    }
+    for (int32_t i = 0; i < v->inputs && differentiates(v); i++) {
+        if (v->want_dx[i] != NULL &&
+            (lost || !fits_dtype(v->want_dx[i], rg_shape_count(&v->x_desc[i]), v->dtype)))
+            v->unsure_dx |= 1u << i;
+    }
+}
+
+void rg_random_judge(rg_values *values)
+{
+    judge_inputs(values);
+    judge_roundings(values);
+    judge_ranges(values);
 }

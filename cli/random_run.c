@@ -167,7 +167,7 @@ rg_status rg_random_run(rg_random_devices *devices, const rg_random_case *c,
     if (status == RG_OK && c->faults) {
         check_fault(&checker, &values);
     } else if (status == RG_OK) {
-        rg_random_judge(&values, c->jumps);
+        rg_random_judge(&values);
         check(&checker, &plain, c, &values, counts);
         count_unsure(&values, counts);
     }

@@ -86,8 +86,10 @@ static void report(loop *l, rg_random_shared *shared)
     l->failures_of[shared->subject]++;
     fprintf(l->told, "FAIL %s: %s\n     retrograde check %s --device %s --random-case \"%s\"\n",
             s->name, said, s->name, l->r->device, text);
-    fprintf(l->told, "     from trial %" PRId64 " of --seed %" PRId64 "\n", shared->trial,
-            l->r->seed);
+    fprintf(l->told, "     from trial %" PRId64 " of --seed %" PRId64, shared->trial, l->r->seed);
+    if (strcmp(text, shared->text) != 0)
+        fprintf(l->told, ", drawn as \"%s\"", shared->text);
+    fprintf(l->told, "\n");
     fflush(l->told);
 }
 

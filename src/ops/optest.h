@@ -42,6 +42,7 @@ enum {
     RG_CASE_WIDE = 1 << 6,      /* gradients are f32 beside f16 and bf16, where the op allows it */
     RG_CASE_LONG = 1 << 7,      /* by `check --long` alone, as cases of a large first input are */
     RG_CASE_NO_DIFFERENCES = 1 << 8, /* by design the gradient is not that of the function */
+    RG_CASE_NARROW = 1 << 9, /* gradients of 16 bits are rounded once more on the way */
 };
 
 typedef struct rg_case {
@@ -63,9 +64,7 @@ typedef struct rg_draw {
     void *desc;
     rg_tensor_desc x[RG_MAX_INPUTS];
     rg_fill x_fill[RG_MAX_INPUTS], dy_fill;
-    uint32_t flags; /* RG_CASE_FORWARD: there is no gradient; RG_CASE_NO_DIFFERENCES */
-    bool narrow;    /* gradients of 16 bits are rounded on the way, also where they end as f32 */
-    bool jumps;     /* results jump where two elements change their order */
+    uint32_t flags; /* RG_CASE_FORWARD: there is no gradient; and others */
     bool faults;    /* the values are wrong: running must fail, with a sentence */
     double cost;    /* steps of the definition; 0: by `operations`, or by the elements */
 } rg_draw;

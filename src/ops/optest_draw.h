@@ -109,7 +109,7 @@ static inline rg_tensor_desc rg_draw_image(rg_draw *d, int64_t most)
     const int64_t left = most / (dims[0] > 0 ? dims[0] : 1);
     dims[3] = rg_draw_channels(d, left);
     const int64_t pixels = left / dims[3];
-    const bool flat = rg_draw_chance(d, 0.25);
+    const bool flat = rg_draw_chance(d, 0.35);
     dims[2] = rg_draw_between(d, 1, flat ? 200 : 20);
     dims[2] = dims[2] <= pixels ? dims[2] : rg_draw_between(d, 1, pixels < 1 ? 1 : pixels);
     const int64_t rows = pixels / dims[2];
@@ -191,7 +191,7 @@ static inline void rg_draw_padding(rg_draw *d, const int32_t window[2], rg_paddi
     for (int i = 0; i < 4; i++) {
         const bool negative = rg_draw_chance(d, 0.15), none = rg_draw_chance(d, 0.3);
         *sides[i] = none || padding->policy != RG_PADDING_EXPLICIT ? 0
-                    : negative ? (int32_t)-rg_draw_between(d, 1, 4)
+                    : negative ? (int32_t)-rg_draw_between(d, 1, rg_draw_chance(d, 0.3) ? 30 : 4)
                                : (int32_t)rg_draw_between(d, 0, window[i % 2]);
     }
     if (same && padding->policy == RG_PADDING_EXPLICIT)
@@ -201,34 +201,37 @@ static inline void rg_draw_padding(rg_draw *d, const int32_t window[2], rg_paddi
 /* A size of the result that the padding does not give: smaller, or larger than fits. */
 static inline void rg_draw_output(rg_draw *d, int64_t rows, int64_t columns, int64_t output[2])
 {
-    output[0] = rg_draw_chance(d, 0.9) ? 0 : rg_draw_between(d, 1, rows + 2);
-    output[1] = rg_draw_chance(d, 0.9) ? 0 : rg_draw_between(d, 1, columns + 2);
+    output[0] = rg_draw_chance(d, 0.85) ? 0 : rg_draw_between(d, 1, rows + 2);
+    output[1] = rg_draw_chance(d, 0.85) ? 0 : rg_draw_between(d, 1, columns + 2);
 }
 
 /* ---- fused neurons ---- */
 
 /* A neuron after a sum or a norm: none in every other trial, otherwise one that is defined
- * everywhere. */
-static inline void rg_draw_neuron(rg_draw *d, rg_neuron_desc *neuron)
+ * everywhere. Where the pre-activation is `stored` in 16 bits, it decides on which side of a kink
+ * it lies: none with a kink whose side y does not tell. */
+static inline void rg_draw_neuron(rg_draw *d, rg_neuron_desc *neuron, bool stored)
 {
     static const rg_neuron_kind kinds[] = {
-        RG_NEURON_RELU,     RG_NEURON_RELU,     RG_NEURON_LINEAR, RG_NEURON_SIGMOID,
-        RG_NEURON_TANH,     RG_NEURON_ABSOLUTE, RG_NEURON_ELU,    RG_NEURON_HARD_SIGMOID,
-        RG_NEURON_SOFTPLUS, RG_NEURON_SOFTSIGN, RG_NEURON_RELUN,  RG_NEURON_GELU,
-        RG_NEURON_SWISH,    RG_NEURON_GELU_TANH
+        RG_NEURON_RELU,     RG_NEURON_RELU,        RG_NEURON_LINEAR,   RG_NEURON_SIGMOID,
+        RG_NEURON_TANH,     RG_NEURON_ELU,         RG_NEURON_SOFTPLUS, RG_NEURON_SOFTSIGN,
+        RG_NEURON_GELU,     RG_NEURON_GELU_TANH,   RG_NEURON_SWISH,    RG_NEURON_RELUN,
+        RG_NEURON_ABSOLUTE, RG_NEURON_HARD_SIGMOID
     };
     const uint32_t size = neuron->size;
     const bool none = rg_draw_chance(d, 0.5);
+    const bool rounded = stored && (d->dtype == RG_F16 || d->dtype == RG_BF16);
     *neuron = (rg_neuron_desc){ .size = size, .kind = RG_NEURON_NONE };
     if (none)
         return;
-    neuron->kind = kinds[rg_draw_below(d, 14)];
-    d->narrow = neuron->kind != RG_NEURON_RELU;
+    neuron->kind = kinds[rg_draw_below(d, rounded ? 12 : 14)];
+    d->flags |= stored && neuron->kind != RG_NEURON_RELU ? RG_CASE_NARROW : 0;
     const bool numbered = neuron->kind == RG_NEURON_RELU || neuron->kind == RG_NEURON_LINEAR ||
                           neuron->kind == RG_NEURON_ELU || neuron->kind == RG_NEURON_RELUN;
     if (numbered && rg_draw_chance(d, 0.5)) {
-        d->narrow = neuron->has_a = true;
-        neuron->a = (double)rg_draw_between(d, -4, 8) / 8;
+        d->flags |= stored ? RG_CASE_NARROW : 0;
+        neuron->has_a = true;
+        neuron->a = (double)rg_draw_between(d, rounded ? 0 : -4, 8) / 8;
     }
 }
 

@@ -214,8 +214,7 @@ static void draw(rg_draw *d)
     for (int32_t k = 0; k < b.rank && rg_draw_chance(d, 0.1); k++)
         d->x[swapped].dims[front + k] = rg_draw_chance(d, 0.5) ? 1 : a.dims[front + k];
     d->x[swapped] = rg_tensor_desc_dense(d->dtype, a.rank, d->x[swapped].dims);
-    d->jumps = desc->kind == RG_ARITHMETIC_COMPARE;
-    d->flags = d->jumps ? RG_CASE_FORWARD : 0;
+    d->flags = desc->kind == RG_ARITHMETIC_COMPARE ? RG_CASE_FORWARD : 0;
     if (desc->kind == RG_ARITHMETIC_DIVIDE)
         d->x_fill[1] = (rg_fill){ .low = 0.5, .high = 2 };
     if (rg_draw_chance(d, 0.6)) {

@@ -196,7 +196,7 @@ static void draw(rg_draw *d)
     if (desc->statistics == RG_BATCH_NORM_RUNNING || desc->statistics == RG_BATCH_NORM_RETURNED)
         d->x_fill[0].special = 0; /* the mean of an infinity may be NaN */
     desc->epsilon = epsilons[rg_draw_below(d, 3)];
-    rg_draw_neuron(d, &desc->neuron);
+    rg_draw_neuron(d, &desc->neuron, false);
 }
 
 RG_OP_TEST_DEFINE(batch_norm, .cases = cases, .draw = draw);

@@ -334,7 +334,7 @@ static void draw(rg_draw *d)
     desc->groups = (int32_t)groups;
     d->x[1] = rg_tensor_desc_dense(d->dtype, 4, w);
     d->x[2] = rg_draw_vector(d->dtype, out);
-    rg_draw_neuron(d, &desc->neuron);
+    rg_draw_neuron(d, &desc->neuron, true);
 }
 
 RG_OP_TEST_DEFINE(conv, .cases = cases, .operations = operations, .draw = draw);

@@ -142,7 +142,7 @@ static void draw(rg_draw *d)
     d->x[1] = rg_tensor_desc_dense(d->dtype, 4,
                                    desc->layout == RG_CONV_TRANSPOSE_IN_OUT ? in_out : out_in);
     d->x[2] = rg_draw_vector(d->dtype, used * each);
-    rg_draw_neuron(d, &desc->neuron);
+    rg_draw_neuron(d, &desc->neuron, true);
 }
 
 RG_OP_TEST_DEFINE(conv_transpose, .cases = cases, .operations = operations, .draw = draw);

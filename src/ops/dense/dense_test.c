@@ -157,7 +157,7 @@ static void draw(rg_draw *d)
     d->x[0] = rg_tensor_desc_dense(d->dtype, rows + inputs, dims);
     d->x[1] = rg_tensor_desc_dense(d->dtype, inputs + 1, w);
     d->x[2] = rg_draw_vector(d->dtype, out);
-    rg_draw_neuron(d, &desc->neuron);
+    rg_draw_neuron(d, &desc->neuron, true);
 }
 
 RG_OP_TEST_DEFINE(dense, .cases = cases, .operations = operations, .draw = draw);

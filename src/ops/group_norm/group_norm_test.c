@@ -175,7 +175,7 @@ static void draw(rg_draw *d)
         d->x[i] = rg_draw_vector(wide ? rg_draw_real_dtype(d) : d->dtype, d->x[0].dims[last]);
     desc->axis = rg_draw_axis(d, last + 1);
     desc->epsilon = epsilons[rg_draw_below(d, 3)];
-    rg_draw_neuron(d, &desc->neuron);
+    rg_draw_neuron(d, &desc->neuron, false);
 }
 
 RG_OP_TEST_DEFINE(group_norm, .cases = cases, .draw = draw);

@@ -353,7 +353,8 @@ static void draw(rg_draw *d)
         kind == RG_LOSS_SOFTMAX_CROSS_ENTROPY || kind == RG_LOSS_SIGMOID_CROSS_ENTROPY;
     d->x[0] = d->x[1] = d->x[2] = rg_draw_shape(d, 0, RG_MAX_RANK);
     desc->labels = picks ? desc->labels : RG_LOSS_DENSE_LABELS;
-    desc->label_smoothing = smooths ? desc->label_smoothing : 0;
+    const bool one = d->x[0].rank > 0 && d->x[0].dims[d->x[0].rank - 1] == 1;
+    desc->label_smoothing = smooths && !one ? desc->label_smoothing : 0; /* 0 but for rounding */
     if (kind == RG_LOSS_COSINE_DISTANCE)
         desc->reduction = RG_LOSS_SUM;
     if (kind == RG_LOSS_INITIAL_GRADIENT)

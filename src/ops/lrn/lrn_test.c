@@ -119,6 +119,8 @@ static void draw(rg_draw *d)
     desc->alpha = (double)rg_draw_below(d, 9) / 4;
     desc->beta = (double)rg_draw_between(d, -8, 16) / 8;
     desc->delta = (double)rg_draw_between(d, 1, 8) / 4;
+    if (desc->beta < 0) /* infinite powers may cancel to NaN */
+        d->x_fill[0].special = d->dy_fill.special = 0;
 }
 
 RG_OP_TEST_DEFINE(lrn, .cases = cases, .draw = draw);

@@ -102,9 +102,9 @@ static double function(const rg_neuron_desc *d, double x, double slope)
     case RG_NEURON_LOGARITHM:
         return log(a * x + b) / log_base(d);
     case RG_NEURON_GELU:
-        return 0.5 * x * (1 + erf(x / sqrt(2)));
+        return 0.5 * x * erfc(-x / sqrt(2));
     case RG_NEURON_GELU_TANH:
-        return 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x * x * x)));
+        return x * logistic(2 * sqrt(2 / pi) * (x + 0.044715 * x * x * x));
     case RG_NEURON_SWISH:
         return x * logistic(a * x);
     }
@@ -123,11 +123,11 @@ static double slope_of_x(const rg_neuron_desc *d, double x, double slope)
     case RG_NEURON_LINEAR:
         return a;
     case RG_NEURON_SIGMOID:
-        return logistic(x) * (1 - logistic(x));
+        return logistic(x) * logistic(-x);
     case RG_NEURON_HARD_SIGMOID:
         return a * x + b >= 0 && a * x + b <= 1 ? a : 0;
     case RG_NEURON_TANH:
-        return a * b * (1 - tanh(b * x) * tanh(b * x));
+        return a * b / (cosh(b * x) * cosh(b * x));
     case RG_NEURON_ABSOLUTE:
         return x > 0 ? 1 : x < 0 ? -1 : 0;
     case RG_NEURON_SOFTPLUS:
@@ -147,13 +147,14 @@ static double slope_of_x(const rg_neuron_desc *d, double x, double slope)
     case RG_NEURON_LOGARITHM:
         return a / (log_base(d) * (a * x + b));
     case RG_NEURON_GELU:
-        return 0.5 * (1 + erf(x / sqrt(2))) + x * exp(-x * x / 2) / sqrt(2 * pi);
+        return 0.5 * erfc(-x / sqrt(2)) + x * exp(-x * x / 2) / sqrt(2 * pi);
     case RG_NEURON_GELU_TANH: {
-        const double t = tanh(sqrt(2 / pi) * (x + 0.044715 * x * x * x));
-        return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt(2 / pi) * (1 + 3 * 0.044715 * x * x);
+        const double u = 2 * sqrt(2 / pi) * (x + 0.044715 * x * x * x);
+        return logistic(u) +
+               2 * x * logistic(u) * logistic(-u) * sqrt(2 / pi) * (1 + 3 * 0.044715 * x * x);
     }
     case RG_NEURON_SWISH:
-        return logistic(a * x) * (1 + a * x * (1 - logistic(a * x)));
+        return logistic(a * x) * (1 + a * x * logistic(-a * x));
     }
     return 0;
 }
@@ -174,7 +175,7 @@ static double slope_of_y(const rg_neuron_desc *d, double y)
     case RG_NEURON_TANH:
         return b * (a - y * y / a);
     case RG_NEURON_SOFTPLUS:
-        return a * b * (1 - exp(-y / a));
+        return a * b * -expm1(-y / a);
     case RG_NEURON_SOFTSIGN:
         return (1 - fabs(y)) * (1 - fabs(y));
     case RG_NEURON_ELU:

@@ -200,6 +200,8 @@ static const rg_case cases[] = {
 static void draw(rg_draw *d)
 {
     rg_neuron_desc *desc = d->desc;
+    if (rg_draw_chance(d, 0.15))
+        desc->kind = RG_NEURON_PRELU; /* the only one with sums */
     d->x[0] = rg_draw_shape(d, desc->kind == RG_NEURON_PRELU, RG_MAX_RANK);
     if (desc->kind == RG_NEURON_PRELU)
         d->x[1] = rg_draw_vector(d->dtype, d->x[0].dims[d->x[0].rank - 1]);

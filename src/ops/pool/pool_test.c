@@ -272,9 +272,8 @@ static void draw(rg_draw *d)
         rg_draw_window(d, size[a], &desc->window[a], &desc->stride[a], &desc->dilation[a]);
     rg_draw_padding(d, desc->window, &desc->padding);
     rg_draw_output(d, size[0], size[1], desc->output);
-    d->jumps = desc->kind == RG_POOL_MAX;
     desc->ceil_mode &= desc->padding.policy == RG_PADDING_EXPLICIT;
-    desc->indices &= d->jumps;
+    desc->indices &= desc->kind == RG_POOL_MAX;
     for (int a = 0; a < 2; a++)
         desc->zero_pad[a] = (int32_t)rg_draw_between(d, 0, 3);
     d->cost = 2 * (double)size[0] * (double)size[1] * (double)size[2] * desc->window[0] *

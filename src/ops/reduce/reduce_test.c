@@ -172,8 +172,7 @@ static void draw(rg_draw *d)
     rg_reduce_desc *desc = d->desc;
     d->x[0] = rg_draw_shape(d, 0, RG_MAX_RANK);
     desc->dims_count = rg_draw_axes(d, d->x[0].rank, desc->dims);
-    d->jumps = desc->kind != RG_REDUCE_SUM && desc->kind != RG_REDUCE_MEAN;
-    if (d->jumps)
+    if (desc->kind != RG_REDUCE_SUM && desc->kind != RG_REDUCE_MEAN)
         desc->weight = 1;
     if (desc->kind == RG_REDUCE_ARG_MIN || desc->kind == RG_REDUCE_ARG_MAX)
         d->flags = RG_CASE_FORWARD;
