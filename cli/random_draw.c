@@ -16,7 +16,7 @@ static int64_t draw_whole(rg_draw *d, const rg_field *field)
 {
     const bool bound = field->low != 0 || field->high != 0;
     const int64_t low = bound && field->low > -4 ? (int64_t)field->low : -4;
-    const int64_t high = bound && field->high < low + 8 ? (int64_t)field->high : low + 8;
+    const int64_t high = bound && field->high < (double)(low + 8) ? (int64_t)field->high : low + 8;
     return rg_draw_between(d, low, high);
 }
 
