@@ -9,10 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_SECONDS = 60 }; /* of one trial, also where sanitizers make it slow */
+/* Of one trial, also where sanitizers make it slow: of the processor, and by the clock. */
+enum { MOST_SECONDS = 60, MOST_WAITED = 300 };
 
 rg_random_shared *rg_random_share(void)
 {
@@ -23,7 +25,9 @@ rg_random_shared *rg_random_share(void)
 
 void rg_random_limit_time(void)
 {
-    alarm(MOST_SECONDS);
+    const struct itimerval most = { .it_value = { .tv_sec = MOST_SECONDS } };
+    setitimer(ITIMER_PROF, &most, NULL);
+    alarm(MOST_WAITED);
 }
 
 static void be_quiet(void)
@@ -58,8 +62,9 @@ rg_status rg_random_fork(rg_random_shared *shared, bool quiet,
         return RG_OK;
     const int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     shared->outcome = RG_OUTCOME_FAILED;
-    if (number == SIGALRM)
-        snprintf(shared->said, RG_SAID, "takes longer than %d seconds", MOST_SECONDS);
+    if (number == SIGALRM || number == SIGPROF)
+        snprintf(shared->said, RG_SAID, "takes longer than %d seconds",
+                 number == SIGPROF ? MOST_SECONDS : MOST_WAITED);
     else if (number != 0)
         snprintf(shared->said, RG_SAID, "ends with signal %d (%s)", number, strsignal(number));
     else

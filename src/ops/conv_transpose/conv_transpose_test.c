@@ -118,7 +118,7 @@ static double operations(const void *desc, const rg_tensor_desc x[])
 static void draw(rg_draw *d)
 {
     rg_conv_transpose_desc *desc = d->desc;
-    d->x[0] = rg_draw_image(d, 2000);
+    d->x[0] = rg_draw_image(d, 800);
     const int32_t last = d->x[0].rank - 1;
     int32_t window[2];
     const double kind = rg_draw_real(d, 0, 1);
@@ -139,6 +139,13 @@ static void draw(rg_draw *d)
     const int64_t out_in[] = { used * each, window[0], window[1], used > 0 ? in / used : 0 };
     const int64_t in_out[] = { in, window[0], window[1], each };
     desc->groups = (int32_t)groups;
+    d->cost = 4.0 * (double)(used * each) * window[0] * window[1] * (double)out_in[3];
+    d->cost *= last == 3 ? (double)d->x[0].dims[0] : 1;
+    for (int a = 0; a < 2; a++) { /* the definition looks at all taps of all pixels of y */
+        const int64_t full =
+            d->x[0].dims[last - 2 + a] * desc->stride[a] + (int64_t)window[a] * desc->dilation[a];
+        d->cost *= (double)(desc->output[a] > 0 ? desc->output[a] : full);
+    }
     d->x[1] = rg_tensor_desc_dense(d->dtype, 4,
                                    desc->layout == RG_CONV_TRANSPOSE_IN_OUT ? in_out : out_in);
     d->x[2] = rg_draw_vector(d->dtype, used * each);

@@ -167,13 +167,25 @@ static const rg_case cases[] = {
 
 /* ---- random trials ---- */
 
+static double count_groups(const rg_reduce_desc *desc, const rg_tensor_desc *x)
+{
+    double groups = (double)rg_draw_count(x);
+    for (int32_t i = 0; i < desc->dims_count; i++) {
+        const int64_t axis = desc->dims[i] < 0 ? desc->dims[i] + x->rank : desc->dims[i];
+        groups /= x->dims[axis] > 0 ? (double)x->dims[axis] : 1;
+    }
+    return desc->dims_count == 0 ? 1 : groups;
+}
+
 static void draw(rg_draw *d)
 {
     rg_reduce_desc *desc = d->desc;
     d->x[0] = rg_draw_shape(d, 0, RG_MAX_RANK);
     desc->dims_count = rg_draw_axes(d, d->x[0].rank, desc->dims);
-    if (desc->kind != RG_REDUCE_SUM && desc->kind != RG_REDUCE_MEAN)
-        desc->weight = 1;
+    if (desc->kind != RG_REDUCE_SUM && desc->kind != RG_REDUCE_MEAN) {
+        desc->weight = 1; /* and the definition looks at all elements for each winner */
+        d->cost = 20 * (double)rg_draw_count(&d->x[0]) * count_groups(desc, &d->x[0]);
+    }
     if (desc->kind == RG_REDUCE_ARG_MIN || desc->kind == RG_REDUCE_ARG_MAX)
         d->flags = RG_CASE_FORWARD;
 }
