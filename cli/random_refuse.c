@@ -319,7 +319,7 @@ static void check_bounds(rg_checker *checker, const rg_values *values, rg_random
         if (!number || field->count != 0 || (field->low == 0 && field->high == 0) ||
             (value >= field->low && value <= field->high))
             continue;
-        if (field->type == RG_FIELD_I32 && value == (double)(int32_t)value)
+        if (field->type == RG_FIELD_I32 && value > -0x1p31 && value < 0x1p31)
             *(int32_t *)(void *)at = (int32_t)value;
         else if (field->type == RG_FIELD_I64 && value > -0x1p62 && value < 0x1p62)
             *(int64_t *)(void *)at = (int64_t)value;
