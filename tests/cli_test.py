@@ -353,6 +353,29 @@ class CheckTest(ProgramTest):
         self.refused(2, *self.ONE, "--rung", "avx1024", words=("avx1024",))
 
 
+class RandomTest(ProgramTest):
+    CASE = "dtype=f16; x=3,5; fields=axis=0; seed=4; views=7:15; threads=2; forms=gradient,alias,batch"
+
+    def test_trials(self):
+        ask = ("check", "softmax", "reshape", "--trials", "12", "--seed", "3")
+        first = self.works(*ask).stdout
+        self.assertIn("seed 3: 12 trials (softmax 6, reshape 6)", first)
+        self.assertTrue(first.endswith(" 0 failures\n"), first)
+        self.assertEqual(first, self.works(*ask).stdout)
+        row = json.loads(self.works(*ask, "--json").stdout)
+        self.assertEqual((row["trials"], row["of"]["reshape"], row["failures"]), (12, 6, 0))
+        self.works("check", "grad_norm", "--random", "0.2", "--dtype", "f64", "--threads", "2")
+
+    def test_one_case(self):
+        self.assertIn("ok", self.works("check", "softmax", "--random-case", self.CASE).stdout)
+
+    def test_wrong_arguments(self):
+        self.refused(2, "check", "--random-case", self.CASE, words=("one op",))
+        for text, word in (("x", "name=value"), ("dtype=f32", "x="), ("x=3; seat=4", "seat"),
+                           ("x=3; fields=axis=5", "axis"), ("x=3; forms=sideways", "sideways")):
+            self.refused(2, "check", "softmax", "--random-case", text, words=(word,))
+
+
 class GpuTest(ProgramTest):
     """On the first GPU, where there is one."""
 
