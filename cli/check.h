@@ -50,11 +50,12 @@ enum {
     RG_FORM_ALIAS = 1 << 4,
     RG_FORM_DIFFERENCES = 1 << 5,
     RG_FORM_HINT = 1 << 6,
-    RG_FORM_COPY = 1 << 7,      /* a kernel copied from another device */
-    RG_FORM_JSON = 1 << 8,      /* a kernel written as JSON and read again */
-    RG_FORM_BATCH = 1 << 9,     /* several images in one call */
-    RG_FORM_ALLOC = 1 << 10,    /* results that the call makes */
-    RG_FORM_TEMPORARY = 1 << 11 /* the same, as temporaries */
+    RG_FORM_COPY = 1 << 7,       /* a kernel copied from another device */
+    RG_FORM_JSON = 1 << 8,       /* a kernel written as JSON and read again */
+    RG_FORM_BATCH = 1 << 9,      /* several images in one call */
+    RG_FORM_ALLOC = 1 << 10,     /* results that the call makes */
+    RG_FORM_TEMPORARY = 1 << 11, /* the same, as temporaries */
+    RG_FORM_INTERLEAVE = 1 << 12 /* x[0] and y[0] in one memory, an element of either in turn */
 };
 void rg_check_view(rg_checker *checker, const rg_values *values, const rg_views *views,
                    uint32_t forms, rg_bits *bits);

@@ -7,9 +7,9 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-static const char *const form_names[] = { "state", "gradient",    "alone", "add",
-                                          "alias", "differences", "hint",  "copy",
-                                          "json",  "batch",       "alloc", "temporary" };
+static const char *const form_names[] = { "state",       "gradient",  "alone",     "add",  "alias",
+                                          "differences", "hint",      "copy",      "json", "batch",
+                                          "alloc",       "temporary", "interleave" };
 static const char *const kind_names[RG_RANDOM_KINDS] = { "compute", "refuse" };
 enum { FORMS = sizeof form_names / sizeof form_names[0] };
 

@@ -236,7 +236,7 @@ static uint32_t draw_forms(rg_draw *d)
         { RG_FORM_STATE, 0.5 },  { RG_FORM_ALONE, 0.4 },      { RG_FORM_ADD, 0.4 },
         { RG_FORM_ALIAS, 0.4 },  { RG_FORM_HINT, 0.3 },       { RG_FORM_DIFFERENCES, 0.3 },
         { RG_FORM_COPY, 0.05 },  { RG_FORM_JSON, 0.1 },       { RG_FORM_BATCH, 0.2 },
-        { RG_FORM_ALLOC, 0.15 }, { RG_FORM_TEMPORARY, 0.15 },
+        { RG_FORM_ALLOC, 0.15 }, { RG_FORM_TEMPORARY, 0.15 }, { RG_FORM_INTERLEAVE, 0.1 },
     };
     for (size_t i = 0; i < sizeof chances / sizeof chances[0]; i++)
         forms |= rg_draw_chance(d, chances[i].chance) ? chances[i].form : 0;

@@ -273,6 +273,60 @@ static void check_form(const rg_check_trial *t, const batch *model, uint32_t for
     free_batch(&other);
 }
 
+/* The first input and the first output share a memory without a common element. */
+static rg_status interleave(batch *b, rg_tensor *parent)
+{
+    rg_device *device = b->checker->device;
+    rg_tensor_desc desc = b->v->x_desc[0];
+    char *first = rg_tensor_data(parent);
+    for (int32_t d = 0; d < desc.rank; d++)
+        desc.strides[d] *= 2;
+    rg_tensor *x = NULL, *y = NULL;
+    const size_t size = rg_dtype_size(desc.dtype), bytes = (size_t)rg_shape_count(&desc) * size;
+    char *data = malloc(bytes);
+    rg_status status = rg_tensor_wrap(device, &desc, first, NULL, NULL, &x);
+    if (status == RG_OK)
+        status = rg_tensor_wrap(device, &desc, first + size, NULL, NULL, &y);
+    if (status == RG_OK)
+        status =
+            data != NULL ? rg_tensor_read(b->x[0], data, bytes, RG_LAYOUT_SAME) : RG_OUT_OF_MEMORY;
+    if (status == RG_OK)
+        status = rg_tensor_write(x, data, bytes, RG_LAYOUT_SAME);
+    free(data);
+    rg_tensor_destroy(b->x[0]);
+    rg_tensor_destroy(b->y[0]);
+    b->x[0] = x;
+    b->y[0] = y;
+    return status;
+}
+
+static void check_interleaved(const rg_check_trial *t, const batch *model)
+{
+    const rg_values *v = t->v;
+    batch single = *model, other = *model;
+    const int64_t count = 2 * rg_shape_count(&v->x_desc[0]);
+    const rg_tensor_desc whole = rg_tensor_desc_dense(v->x_desc[0].dtype, 1, &count);
+    if (count == 0 || v->x_desc[0].dtype != v->y_desc[0].dtype ||
+        !rg_shape_same_dims(&v->x_desc[0], &v->y_desc[0]))
+        return;
+    single.images = other.images = 1;
+    single.shared = other.shared = 0;
+    rg_tensor *parent = NULL;
+    const bool made =
+        rg_trial_ok(t, make_batch(&single, false), "tensors") &&
+        rg_trial_ok(t, make_batch(&other, false), "tensors") &&
+        rg_trial_ok(t, rg_tensor_create(t->checker->device, &whole, &parent), "memory");
+    if (made && rg_trial_ok(t, interleave(&other, parent), "interleaved tensors") &&
+        rg_trial_ok(t, run_single(&single), "plain calls") &&
+        rg_trial_ok(t, run_single(&other), "interleaved calls"))
+        compare(t, &single, &other, "interleaved", true);
+    if (made && hash_of(single.x[0]) != hash_of(other.x[0]))
+        rg_trial_fail(t, "interleaved: x has changed");
+    free_batch(&single);
+    free_batch(&other);
+    rg_tensor_destroy(parent);
+}
+
 static void check_json(const rg_check_trial *t)
 {
     char text[8192];
@@ -306,6 +360,8 @@ void rg_random_forms(rg_checker *checker, const rg_values *values, uint32_t form
         if (forms & form && !rg_op_fills_state(op, values->desc))
             check_form(&t, &model, form, seed >> 20 & 1);
     }
+    if (forms & RG_FORM_INTERLEAVE && !rg_op_fills_state(op, values->desc))
+        check_interleaved(&t, &model);
     if (forms & RG_FORM_JSON)
         check_json(&t);
     rg_kernel_destroy(t.kernel);

@@ -107,7 +107,8 @@ static void check(rg_checker *checker, rg_checker *plain, const rg_random_case *
     if (c->views.seed != 0 || c->threads > 1)
         rg_check_view(plain, values, &dense, c->forms & first, &bits);
     rg_check_view(checker, values, &c->views, c->forms, &bits);
-    if (c->forms & (RG_FORM_BATCH | RG_FORM_ALLOC | RG_FORM_TEMPORARY | RG_FORM_JSON))
+    if (c->forms &
+        (RG_FORM_BATCH | RG_FORM_ALLOC | RG_FORM_TEMPORARY | RG_FORM_JSON | RG_FORM_INTERLEAVE))
         rg_random_forms(checker, values, c->forms, c->seed);
 }
 
