@@ -32,6 +32,8 @@ typedef struct motion {
     double share;
     bool apart;   /* each element by itself; otherwise equal numbers stay equal */
     bool dy_only; /* the other inputs stay */
+    bool
+        scales; /* all elements of all inputs but weights by the same: so does what a neuron sees */
 } motion;
 
 static double move(double value, const motion *by, int64_t i)
@@ -39,6 +41,8 @@ static double move(double value, const motion *by, int64_t i)
     uint64_t bits;
     if (!isfinite(value))
         return value;
+    if (by->scales)
+        return value + value * by->share;
     memcpy(&bits, &value, sizeof bits);
     const uint64_t hash = mix(by->apart ? bits + (uint64_t)i * 0x9e3779b97f4a7c15 : bits);
     return value + value * by->share * ((double)(hash >> 11) * 0x1p-52 - 1);
@@ -61,7 +65,7 @@ static bool make(const rg_values *v, const motion *by, moved *m)
     const bool stays = by != NULL && by->dy_only;
     bool whole = true;
     for (int32_t i = 0; i < v->inputs; i++) {
-        m->x[i] = copy(&v->x_desc[i], v->x[i], by, stays);
+        m->x[i] = copy(&v->x_desc[i], v->x[i], by, stays || (by != NULL && by->scales && i == 1));
         m->dx[i] = copy(&v->x_desc[i], NULL, NULL, true);
         whole = whole && m->x[i].data != NULL && m->dx[i].data != NULL;
         if (v->want_dx[i] == NULL) {
@@ -227,6 +231,11 @@ static void judge_inputs(rg_values *v)
                                 .dy_only = true };
         const distances rounded = move_inputs(v, &stored);
         judge(v, &rounded, 0.5, 0);
+        /* a pre-activation is stored before the neuron sees it */
+        const motion seen = { .share = v->dtype == RG_F16 ? 0x1p-11 : 0x1p-8, .scales = true };
+        const distances neurons = move_inputs(v, &seen);
+        for (int32_t i = 0; i < v->outputs; i++) /* gradients scale with their inputs anyway */
+            v->unsure_y |= neurons.y[i] > rg_tolerance(v->y_desc[i].dtype) ? 1u << i : 0;
     }
 }
 
