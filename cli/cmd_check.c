@@ -5,6 +5,7 @@
 #include "cli/arguments.h"
 #include "cli/check.h"
 #include "cli/cli.h"
+#include "cli/random_network.h"
 #include "cli/random_trials.h"
 #include "core/shape.h"
 
@@ -17,9 +18,9 @@
 enum { MOST_THREADS = 3, MOST_RUNGS = 8 };
 
 typedef struct request {
-    const char *device, *dtype, *rung, *name, *random_case;
+    const char *device, *dtype, *rung, *name, *random_case, *only;
     double random; /* seconds, or negative: the cases of the ops */
-    int64_t threads, seed, runs, trials;
+    int64_t threads, seed, runs, trials, networks;
     bool quick, is_long, json, help;
     bool is_cpu; /* it has rungs and threads to choose */
 } request;
@@ -308,6 +309,10 @@ int rg_cmd_check(int argc, char **argv)
           "every case N times, with the same bits each time (default 1)" },
         { "seed", RG_OPTION_COUNT, &r.seed, "N", "of the random values (default 1)" },
         { "case", RG_OPTION_TEXT, &r.name, "NAME", "one case alone, however large" },
+        { "networks", RG_OPTION_COUNT, &r.networks, "N",
+          "N random networks instead, from this seed on, through plans with all options" },
+        { "only", RG_OPTION_TEXT, &r.only, "LIST",
+          "with --networks 1: keep these items of the network, as a failure prints them" },
         { "quick", RG_OPTION_FLAG, &r.quick, NULL, "small cases, 2 threads" },
         { "long", RG_OPTION_FLAG, &r.is_long, NULL,
           "only the cases of more than 10M elements, whose sums are long; 2 threads" },
@@ -347,6 +352,8 @@ int rg_cmd_check(int argc, char **argv)
     const int wrong = look_at_device(&r);
     if (wrong != 0)
         return wrong;
+    if (r.networks > 0)
+        return rg_check_networks(r.device, r.rung, r.networks, (uint64_t)r.seed, r.only);
     for (int i = 0; ops == 0 && rg_op_tests[i] != NULL && status == RG_OK; i++)
         status = check_op(&r, rg_op_tests[i], &failures, &cases);
     for (int i = 0; i < ops && status == RG_OK; i++)

@@ -337,6 +337,13 @@ class CheckTest(ProgramTest):
         self.refused(2, *long, "--long", "--quick", words=("--quick", "--long"))
         self.refused(2, "check", "slice", "--long", words=("no such case",))
 
+    def test_networks(self):
+        run = ("check", "--networks", "1", "--seed", "7", "--rung", "base")
+        self.assertIn("0 failures", self.works(*run).stdout)
+        self.assertIn("0 failures", self.works(*run, "--only", "0,1").stdout)
+        for items in ("1,", "0;1", "-1", "9999", "x"):
+            self.refused(2, *run, "--only", items, words=("--only",))
+
     def test_no_gpu(self):
         for device in ("cuda", "cuda:0"):
             self.refused(1, *self.ONE, "--device", device, words=("'%s'" % device,), **NO_GPU)

@@ -332,9 +332,9 @@ typedef struct rg_memory_info {
 RG_API int32_t rg_plan_memory_count(const rg_plan *plan);
 RG_API rg_status rg_plan_memory(const rg_plan *plan, int32_t index, rg_memory_info *info);
 
-/** Runs the plan step by step, waiting after each: milliseconds[i] receives the least time of step
- *  i in `runs` runs. There are rg_plan_steps() of them with these sources, see rg_plan_prepare().
- *  Parameters change as in any other run. */
+/** Runs the plan once as a whole, then step by step, waiting after each: milliseconds[i] receives
+ *  the least time of step i in `runs` runs. There are rg_plan_steps() of them with these sources,
+ *  see rg_plan_prepare(). Parameters change as in any other `runs` + 1 runs. */
 RG_API rg_status rg_plan_time(rg_plan *plan, rg_queue *queue, rg_tensor *const sources[],
                               int32_t runs, double milliseconds[]);
 
