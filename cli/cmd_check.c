@@ -285,6 +285,7 @@ static int check_random(const request *r, int count, char **names)
                                       .trials = r->trials,
                                       .seed = r->seed,
                                       .json = r->json,
+                                      .networks = count == 0 && r->dtype == NULL && r->threads == 0,
                                       .ops = count > 0 ? ops : rg_op_tests };
     if (!is_cpu && (r->rung != NULL || r->threads > 0))
         return rg_wrong("%s is a GPU and has no --%s to choose", r->device,
@@ -331,10 +332,10 @@ int rg_cmd_check(int argc, char **argv)
     if (r.help) {
         printf(
             "usage: retrograde check [OP]...\n\n"
-            "Every case against its definition in double precision and against finite "
-            "differences. With --random: random descriptors, shapes, values, layouts and calls of "
-            "all ops,\n\"retrograde check --random 60\"; a failure is made small and printed as a "
-            "command that repeats it.\n\n");
+            "Checks every case against its definition in double precision and against finite\n"
+            "differences. With --random SECONDS it draws calls of all ops instead (descriptors, "
+            "shapes,\nvalues, layouts), and whole networks; each failure is shrunk and printed as "
+            "one command that\nrepeats it.\n\n");
         rg_options_help(options);
         return 0;
     }

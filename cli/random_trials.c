@@ -1,20 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* The loop over random trials: subjects take turns, failures are shrunk and printed. */
+#include "cli/random_network.h"
 #include "cli/random_trials.h"
 
 #include <inttypes.h>
 #include <time.h>
 
-/* Trial `number` of a subject. `text` receives what repeats it before it runs, `said` a failure. */
-typedef void random_run(rg_random_devices *devices, const rg_random_request *r, int which,
-                        int64_t number, rg_random_shared *shared);
+/* What a child process needs to run trials. */
+typedef struct child {
+    const rg_random_request *r;
+    rg_random_devices *devices;
+    rg_networks *networks; /* or NULL: none are wanted */
+    rg_random_shared *shared;
+} child;
 
-/* What trials are about: the ops, one after the other. A further kind of trial is a further entry
- * with a function of its own. */
+/* Trial `number` of a subject. shared->text receives what repeats it before it runs, shared->said a
+ * failure that is not told yet. */
+typedef void random_run(child *c, int which, int64_t number);
+
+/* What trials are about: the ops, one after the other, and networks. A further kind of trial is a
+ * further entry with a function of its own. */
 typedef struct subject {
     const char *name;
-    const rg_op_test *test; /* NULL: its text cannot be shrunk */
+    const rg_op_test *test; /* NULL: a network, which shrinks and tells its failures itself */
     random_run *run;
 } subject;
 
@@ -35,38 +44,78 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void run_op(rg_random_devices *devices, const rg_random_request *r, int which,
-                   int64_t number, rg_random_shared *shared)
+static void run_op(child *c, int which, int64_t number)
 {
-    rg_random_case c;
-    if (!rg_random_draw(r->ops[which], (uint64_t)r->seed, number, &r->limits, &c))
+    rg_random_shared *shared = c->shared;
+    rg_random_case drawn;
+    if (!rg_random_draw(c->r->ops[which], (uint64_t)c->r->seed, number, &c->r->limits, &drawn))
         return;
-    rg_random_text(&c, shared->text);
+    rg_random_text(&drawn, shared->text);
     shared->trials[which]++;
-    if (rg_random_run(devices, &c, &shared->counts, shared->said) != RG_OK) {
+    if (rg_random_run(c->devices, &drawn, &shared->counts, shared->said) != RG_OK) {
         shared->counts.failures++;
         snprintf(shared->said, RG_SAID, "is drawn, and refused: %s", rg_error_text());
     }
+}
+
+static void run_network(child *c, int which, int64_t number)
+{
+    rg_random_shared *shared = c->shared;
+    const uint64_t seed = (uint64_t)c->r->seed * 1000000 + (uint64_t)number;
+    const int64_t comparisons = rg_networks_comparisons(c->networks),
+                  failures = rg_networks_failures(c->networks);
+    snprintf(shared->text, RG_RANDOM_TEXT, "--networks 1 --seed %" PRIu64, seed);
+    shared->trials[which]++;
+    if (rg_networks_check(c->networks, seed, NULL) != RG_OK) {
+        shared->counts.failures++;
+        snprintf(shared->said, RG_SAID, "%s", rg_error_text());
+    }
+    shared->counts.comparisons += rg_networks_comparisons(c->networks) - comparisons;
+    shared->counts.failures += rg_networks_failures(c->networks) - failures;
+}
+
+static void run_until_failure(const loop *l, child *c)
+{
+    rg_random_shared *shared = c->shared;
+    const int64_t failures = shared->counts.failures;
+    for (int64_t i = l->next; shared->counts.failures == failures; i++) {
+        if (l->r->trials > 0 ? i >= l->r->trials : now() >= l->end)
+            break;
+        shared->trial = i;
+        shared->subject = (int)(i % l->count);
+        shared->text[0] = shared->said[0] = 0;
+        rg_random_limit_time();
+        l->subjects[shared->subject].run(c, shared->subject, i / l->count);
+    }
+    shared->outcome = shared->counts.failures > failures ? RG_OUTCOME_FAILED : RG_OUTCOME_FINE;
 }
 
 /* In the child: trials until one fails, or the end. */
 static void run_trials(void *context, rg_random_shared *shared)
 {
     const loop *l = context;
-    rg_random_devices *devices = rg_random_devices_open(l->r->device);
-    const int64_t failures = shared->counts.failures;
-    for (int64_t i = l->next; devices != NULL; i++) {
-        const bool over = l->r->trials > 0 ? i >= l->r->trials : now() >= l->end;
-        if (over || shared->counts.failures > failures)
-            break;
-        shared->trial = i;
-        shared->subject = (int)(i % l->count);
-        shared->text[0] = 0;
-        rg_random_limit_time();
-        l->subjects[shared->subject].run(devices, l->r, shared->subject, i / l->count, shared);
+    child c = { .r = l->r, .shared = shared, .devices = rg_random_devices_open(l->r->device) };
+    rg_status status = c.devices != NULL ? RG_OK : RG_OUT_OF_MEMORY;
+    if (status == RG_OK && l->r->networks)
+        status = rg_networks_open(l->r->device, l->r->limits.rung, l->told, &c.networks);
+    if (status == RG_OK) {
+        run_until_failure(l, &c);
+    } else {
+        shared->outcome = RG_OUTCOME_REFUSED;
+        snprintf(shared->said, RG_SAID, "%s", rg_error_text());
     }
-    rg_random_devices_close(devices);
-    shared->outcome = shared->counts.failures > failures ? RG_OUTCOME_FAILED : RG_OUTCOME_FINE;
+    rg_networks_close(c.networks);
+    rg_random_devices_close(c.devices);
+}
+
+/* What repeats a trial: a text for an op, a command for a network. */
+static void print_command(const loop *l, const subject *s, const char *text)
+{
+    if (s->test != NULL)
+        fprintf(l->told, "     retrograde check %s --device %s --random-case \"%s\"\n", s->name,
+                l->r->device, text);
+    else
+        fprintf(l->told, "     retrograde check --device %s %s\n", l->r->device, text);
 }
 
 static void report(loop *l, rg_random_shared *shared)
@@ -84,8 +133,10 @@ static void report(loop *l, rg_random_shared *shared)
     }
     l->failures++;
     l->failures_of[shared->subject]++;
-    fprintf(l->told, "FAIL %s: %s\n     retrograde check %s --device %s --random-case \"%s\"\n",
-            s->name, said, s->name, l->r->device, text);
+    if (s->test != NULL || said[0] != 0) {
+        fprintf(l->told, "FAIL %s: %s\n", s->name, said);
+        print_command(l, s, text);
+    }
     fprintf(l->told, "     from trial %" PRId64 " of --seed %" PRId64, shared->trial, l->r->seed);
     if (strcmp(text, shared->text) != 0)
         fprintf(l->told, ", drawn as \"%s\"", shared->text);
@@ -118,14 +169,20 @@ int rg_random_trials(const rg_random_request *request)
 {
     loop l = { .r = request, .end = now() + request->seconds };
     l.told = request->json ? stderr : stdout;
-    for (; request->ops[l.count] != NULL && l.count < RG_RANDOM_SUBJECTS; l.count++)
+    for (; request->ops[l.count] != NULL && l.count < RG_RANDOM_SUBJECTS - 1; l.count++)
         l.subjects[l.count] =
             (subject){ request->ops[l.count]->op->name, request->ops[l.count], run_op };
+    if (request->networks)
+        l.subjects[l.count++] = (subject){ "network", NULL, run_network };
     rg_random_shared *shared = rg_random_share();
     bool going = shared != NULL;
     while (going) {
         if (rg_random_fork(shared, false, run_trials, &l) != RG_OK) {
             fprintf(stderr, "retrograde: %s\n", rg_error_text());
+            return 1;
+        }
+        if (shared->outcome == RG_OUTCOME_REFUSED) {
+            fprintf(stderr, "retrograde: %s\n", shared->said);
             return 1;
         }
         going = shared->outcome == RG_OUTCOME_FAILED;
