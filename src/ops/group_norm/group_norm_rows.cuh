@@ -9,6 +9,7 @@
 #ifndef RG_OPS_GROUP_NORM_ROWS_CUH
 #define RG_OPS_GROUP_NORM_ROWS_CUH
 
+#include "backend/cuda/long_sum.cuh"
 #include "ops/norm.cuh"
 #include "ops/group_norm/group_norm.h"
 
@@ -41,20 +42,23 @@ static __device__ row_numbers<T> row_statistics(const row_call &k, const void *x
 {
     const real<T> near = middle_of(load<T>(x, at), load<T>(x, at + k.each / 2 * step),
                                    load<T>(x, at + (k.each - 1) * step));
-    real<T> sum = 0, squares = 0;
-    for (int64_t c = (int64_t)lane * VLEN<T>; c < k.each; c += (int64_t)k.lanes * VLEN<T>) {
+    long_chain<real<T>, 2> chain; /* of vectors */
+    for (int64_t c = (int64_t)lane * VLEN<T>; c < k.each;
+         c += (int64_t)k.lanes * VLEN<T>, chain.count()) {
         real<T> d[VLEN<T>];
         const int left = row_left<T>(k, c);
         load_columns<T, FAST>(x, at + c * step, step, left, d);
 #pragma unroll
         for (int e = 0; e < VLEN<T>; e++) {
             d[e] = e < left ? d[e] - near : 0;
-            sum += d[e];
-            squares = fma(d[e], d[e], squares);
+            chain.run[0] += d[e];
+            chain.run[1] = fma(d[e], d[e], chain.run[1]);
         }
     }
-    sum = reduce(sum, k.lanes, room, false);
-    squares = reduce(squares, k.lanes, room + ROW_WARP, false);
+    real<T> all[2];
+    chain.end(all);
+    const real<T> sum = reduce(all[0], k.lanes, room, false);
+    const real<T> squares = reduce(all[1], k.lanes, room + ROW_WARP, false);
     __syncthreads(); /* `room` is free again */
     const double n = (double)k.each, rest = (double)sum / n;
     const double around = (double)squares - (double)sum * rest;
@@ -695,9 +699,9 @@ static __global__ void __launch_bounds__(ROW_THREADS)
             else
                 q = row_statistics<T, FAST>(k, a.x, x_at, shape.step[1], lane, room);
             real<T> g[VLEN<T>], t[VLEN<T>], scale[VLEN<T>], shift[VLEN<T>], own[VLEN<T>];
-            real<T> sum = 0, product = 0;
+            long_chain<real<T>, 2> chain; /* of vectors */
             for (int64_t c = (int64_t)lane * VLEN<T>; k.wants_dx && c < k.each;
-                 c += (int64_t)k.lanes * VLEN<T>) {
+                 c += (int64_t)k.lanes * VLEN<T>, chain.count()) {
                 const int left = row_left<T>(k, c);
                 row_columns<T>(k, a.gamma, a.beta, q, first + c, left, scale, shift, own);
                 row_gradients<T, FAST, NEURON>(k, shape, a.dy, a.x, dy_at, x_at, neuron, q, c, left,
@@ -705,12 +709,14 @@ static __global__ void __launch_bounds__(ROW_THREADS)
 #pragma unroll
                 for (int e = 0; e < VLEN<T>; e++) {
                     const real<T> h = g[e] * own[e];
-                    sum += h;
-                    product = fma(h, t[e], product);
+                    chain.run[0] += h;
+                    chain.run[1] = fma(h, t[e], chain.run[1]);
                 }
             }
-            sum = reduce(sum, k.lanes, room, false);
-            product = reduce(product, k.lanes, room + ROW_WARP, false);
+            real<T> all[2];
+            chain.end(all);
+            const real<T> sum = reduce(all[0], k.lanes, room, false);
+            const real<T> product = reduce(all[1], k.lanes, room + ROW_WARP, false);
             __syncthreads(); /* `room` is free again */
             const double m = (double)k.each, s = q.s, rest = q.rest;
             const double wide = s * (s * ((double)product - rest * (double)sum) / m);
