@@ -16,7 +16,7 @@ set(RG_RUNGS base)
 set(RG_RUNG_FLAGS_base "")
 set(RG_ONE_RUNG "") # where one stands for all
 if(RG_X86_RUNGS AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
-    if(RG_SANITIZE) # sees the kernels of one rung
+    if(RG_SANITIZE MATCHES thread) # races do not depend on the instruction set
         set(RG_RUNGS avx2)
         set(RG_ONE_RUNG avx2)
         set(RG_AVX512 0)
@@ -37,14 +37,12 @@ if(RG_X86_RUNGS AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
     set(RG_RUNG_FLAGS_avx2 -mavx2 -mfma -mf16c)
     set(RG_RUNG_FLAGS_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c)
     set(RG_X86 1)
-    set(RG_SANITIZED_RUNG avx2)
     include(CheckCCompilerFlag)
     check_c_compiler_flag(-mamx-bf16 RG_KNOWS_AMX)
     check_c_compiler_flag(-mavx512bf16 RG_KNOWS_BF16)
 else()
     set(RG_X86 0)
     set(RG_AVX512 0)
-    set(RG_SANITIZED_RUNG base)
 endif()
 
 # Units for pairs of bf16, each in a file of its own: beside AVX-512, and where the compiler knows

@@ -75,8 +75,7 @@ extern \"C\" {
 #endif
 " @ONLY)
 
-# A source compiled once for each rung and each real; appends to the list `objects`. Sanitizers see
-# the kernels of one rung: they make these files five times as slow to compile.
+# A source compiled once for each rung and each real; appends to the list `objects`.
 function(rg_compile_rungs name source objects)
     foreach(rung ${RG_RUNGS})
         foreach(real f32 f64)
@@ -93,9 +92,7 @@ function(rg_compile_rungs name source objects)
                 $<$<CONFIG:Release>:${level}>)
             target_compile_definitions(${target} PRIVATE RG_RUNG=${rung}
                 RG_REAL_F64=$<STREQUAL:${real},f64>)
-            if(RG_SANITIZE AND NOT rung STREQUAL RG_SANITIZED_RUNG)
-                target_compile_options(${target} PRIVATE -fno-sanitize=all)
-            elseif(RG_SANITIZE)
+            if(RG_SANITIZE)
                 target_compile_options(${target} PRIVATE ${RG_SANITIZED_KERNEL})
             endif()
             list(APPEND ${objects} $<TARGET_OBJECTS:${target}>)
