@@ -13,6 +13,8 @@ CUDA_ARCHITECTURES ?= $(or $(NATIVE),75-virtual)
 
 BUILD := build
 TRAIN_BUILD := build-train
+FUZZ_BUILD := build-fuzz
+SECONDS := 60
 VERSION := $(shell sed -n 's/^.define RG_VERSION_[A-Z]* //p' include/retrograde/base.h | paste -sd.)
 NAME := retrograde-$(VERSION)
 
@@ -25,7 +27,7 @@ GENERATOR := $(or $(KEPT),$(FOUND))
 CMAKE_BUILD := env -u MAKEFLAGS -u MAKELEVEL cmake --build $(BUILD) --parallel $(JOBS)
 
 .NOTPARALLEL:
-.PHONY: all train demo test install dist clean format help configure setup-build setup-demo setup-test setup-train
+.PHONY: all train demo test fuzz install dist clean format help configure setup-build setup-demo setup-test setup-train
 
 all: setup-build configure ## the libraries and build/retrograde (default)
 	@$(CMAKE_BUILD) --target rg_product
@@ -46,6 +48,12 @@ demo: setup-demo configure ## build, then check and measure softmax on the devic
 test: setup-test configure ## build all, run the tests
 	@$(CMAKE_BUILD)
 	@cd $(BUILD) && ctest --output-on-failure --no-tests=error --parallel $(JOBS)
+
+fuzz: ## search the readers for crashes; SECONDS=60 of CPU time each, TARGET=npy for one
+	@cmake --preset asan -B $(FUZZ_BUILD) -G "$(FOUND)" \
+	    -D CMAKE_C_COMPILER=clang -D RG_FUZZ=ON -D RG_WERROR=$(RG_WERROR) >/dev/null
+	@env -u MAKEFLAGS -u MAKELEVEL cmake --build $(FUZZ_BUILD) --parallel $(JOBS) --target rg_fuzz_all
+	@tests/fuzz/run_targets.py $(FUZZ_BUILD) --seconds $(SECONDS) $(TARGET:%=--target %)
 
 install: all ## into PREFIX (default /usr/local); DESTDIR is respected
 	@cmake --install $(BUILD) --prefix $(PREFIX)

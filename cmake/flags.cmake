@@ -88,6 +88,9 @@ function(rg_target target)
         target_compile_options(${target} PRIVATE -fsanitize=${RG_SANITIZE}
             -fno-sanitize-recover=all -fno-omit-frame-pointer)
     endif()
+    if(RG_FUZZ) # counts what an input reaches
+        target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
+    endif()
 endfunction()
 
 # What the libraries are linked with. A sanitizer's own functions come from the program, not from

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Options of `retrograde train`: "name=value" lines as a checkpoint keeps them, or words of a
+ * command line, one a line. Options that are right are written and read again. */
+#include "fuzz.h"
+
+#include "cli/train_options.h"
+
+enum { MOST_WORDS = 64 };
+
+static void check_round_trip(rg_train_request *request)
+{
+    rg_train_request again = rg_train_defaults();
+    char *first = rg_train_options_text(request);
+    FUZZ_CHECK(first != NULL);
+    char *copy = strdup(first);
+    FUZZ_CHECK(copy != NULL && rg_train_options_read(&again, copy) == RG_OK);
+    char *second = rg_train_options_text(&again);
+    FUZZ_CHECK(second != NULL && strcmp(first, second) == 0);
+    for (int64_t step = 0; step < 5; step++)
+        (void)rg_train_rate(&again, step << 10 * step, INT64_C(1) << 40);
+    free(first);
+    free(copy);
+    free(second);
+}
+
+static void check_words(fuzz_input *input)
+{
+    char *words[MOST_WORDS + 1];
+    rg_option table[RG_TRAIN_OPTIONS];
+    rg_train_request request = rg_train_defaults();
+    int count = 0;
+    while (input->size > 0 && count < MOST_WORDS)
+        words[count++] = fuzz_line(input);
+    words[count] = NULL;
+    char *taken[MOST_WORDS + 1];
+    memcpy(taken, words, sizeof words);
+    rg_train_options(&request, table);
+    const int left = rg_options_take(table, count, taken, NULL, NULL);
+    FUZZ_CHECK(left <= count);
+    if (left >= 0 && FUZZ_TRY(rg_train_options_check(&request)))
+        check_round_trip(&request);
+    for (int i = 0; i < count; i++)
+        free(words[i]);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    fuzz_input input = { data, size };
+    if ((fuzz_byte(&input) & 1) != 0) {
+        check_words(&input);
+        return 0;
+    }
+    rg_train_request request = rg_train_defaults();
+    char *text = fuzz_text(&input);
+    if (FUZZ_TRY(rg_train_options_read(&request, text)) &&
+        FUZZ_TRY(rg_train_options_check(&request)))
+        check_round_trip(&request);
+    free(text);
+    return 0;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* PNG: a byte of choices, then one image in memory; or a data set of two classes, whose names and
+ * images stand in the input, each behind its length. */
+#include "fuzz_data.h"
+
+#include "train/png_image.h"
+
+#include <sys/stat.h>
+
+enum { MOST_PIXELS = 1 << 20 };
+
+static void read_one(const uint8_t *data, size_t size)
+{
+    rg_png png;
+    if (!FUZZ_TRY(rg_png_begin(&png, data, size)))
+        return;
+    FUZZ_CHECK(png.height >= 1 && png.width >= 1);
+    if (png.height <= MOST_PIXELS / png.width) {
+        for (int channels = 1; channels <= 3; channels += 2) {
+            unsigned char *pixels = malloc((size_t)(png.height * png.width * channels));
+            FUZZ_CHECK(pixels != NULL);
+            (void)FUZZ_TRY(rg_png_pixels(&png, channels, pixels));
+            free(pixels);
+        }
+    }
+    rg_png_end(&png);
+}
+
+/* A folder's name may be any bytes but '/' and 0. */
+static void make_class(fuzz_input *input, const char *below, bool repair)
+{
+    char folder[64], name[96];
+    size_t length, taken;
+    char *text = (char *)fuzz_take(input, fuzz_byte(input) % 16, &length);
+    for (size_t i = 0; i < length; i++)
+        text[i] = text[i] == '/' || text[i] == 0 ? '_' : text[i];
+    snprintf(folder, sizeof folder, "%s%.*s", below, (int)length, text);
+    mkdir(fuzz_path(folder), 0777);
+    for (int i = 0; i < 2; i++) {
+        uint8_t *image = fuzz_take(input, fuzz_word(input), &taken);
+        if (repair)
+            fuzz_repair_png(image, taken);
+        snprintf(name, sizeof name, "%s/%d.png", folder, i);
+        struct stat info;
+        if (stat(fuzz_path(folder), &info) == 0 && S_ISDIR(info.st_mode))
+            fuzz_file(name, image, taken);
+        free(image);
+    }
+    free(text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    fuzz_input input = { data, size };
+    const uint8_t choice = fuzz_byte(&input);
+    const bool repair = (choice & 1) != 0;
+    if ((choice & 2) != 0) {
+        const char *below = (choice & 4) != 0 ? "train/" : "";
+        fuzz_clear();
+        mkdir(fuzz_path("train"), 0777);
+        make_class(&input, below, repair);
+        make_class(&input, below, repair);
+        fuzz_use_dataset(fuzz_path(""));
+        fuzz_clear();
+        return 0;
+    }
+    size_t taken;
+    uint8_t *image = fuzz_take(&input, input.size, &taken);
+    if (repair)
+        fuzz_repair_png(image, taken);
+    read_one(image, taken);
+    free(image);
+    return 0;
+}

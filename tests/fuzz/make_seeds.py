@@ -1,0 +1,338 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The retrograde authors
+"""Builds the seed corpus and the dictionaries of the fuzz targets, with the program itself.
+
+usage: make_seeds.py PROGRAM SEED_GRAPHS FOLDER
+
+FOLDER/<target>/ receives the seeds and FOLDER/<target>.dict the words of a target. Nothing but
+the standard library of Python is needed.
+"""
+import gzip
+import io
+import json
+import os
+import pathlib
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import zipfile
+import zlib
+
+PROGRAM, SEED_GRAPHS, FOLDER = (pathlib.Path(path).resolve() for path in sys.argv[1:4])
+
+MODELS = [
+    "conv 3 window=3 padding.policy=same\nneuron\npool\ndense classes\n",
+    "dense 5\nneuron kind=tanh a=1 b=1\ndropout keep=0.5\ndense classes\n",
+    "start: conv 4 window=3 padding.policy=same bias=false\nbatch_norm epsilon=1e-5\n"
+    "one: neuron\nconv 4 window=1 from one\narithmetic from conv4, one\n"
+    "reduce kind=mean dims=1,2\ndense classes\n",
+    "conv_transpose 2 window=2 stride=2\nupsample\npool kind=average window=4,4 stride=4,4\n"
+    "group_norm groups=1\ndense classes neuron.kind=relu\n",
+    "pad\nlrn\nspatial_norm\nlocal_contrast\nslice\nreshape zero_keeps=true dims=0,-1\ndense classes\n",
+    "a: neuron kind=prelu\nb: neuron from input\nconcat from a, b\ngram\ndense classes\nsoftmax\n",
+]
+
+
+def run(*arguments, cwd=None):
+    """The output of the program."""
+    done = subprocess.run([PROGRAM, *arguments], cwd=cwd, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(arguments)}: {done.stderr}")
+    return done.stdout
+
+
+def put(target, name, data):
+    folder = FOLDER / target
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(data.encode() if isinstance(data, str) else data)
+
+
+def dictionary(target, words):
+    lines = []
+    for word in sorted({word if isinstance(word, bytes) else word.encode() for word in words if word}):
+        lines.append('"%s"' % "".join("\\x%02x" % byte for byte in word))
+    (FOLDER / (target + ".dict")).write_text("\n".join(lines) + "\n")
+
+
+# ---- ops ----
+
+def read_ops():
+    """Names of ops, and of each the fields with words that they may hold."""
+    names = re.findall(r"^(\w+): ", run("op", "--list"), re.MULTILINE)
+    ops = {}
+    for name in names:
+        text = run("op", name, "--help")
+        fields = {}
+        for field, kind, default in re.findall(
+                r"^  --([a-z_0-9.]+) (\S+).*\(default ([^)]*)\)$", text, re.MULTILINE):
+            values = kind.split("|") if "|" in kind else [default]
+            fields[field] = [value for value in values if value != "none" or "|" in kind]
+        ops[name] = fields
+    return ops
+
+
+def nest(fields):
+    """The fields as JSON: "neuron.kind" stands in an object of its own."""
+    desc = {}
+    for field, values in fields.items():
+        if not values:
+            continue
+        value = values[0]
+        if value in ("true", "false"):
+            value = value == "true"
+        elif re.fullmatch(r"-?\d+(,-?\d+)*", value):
+            numbers = [int(number) for number in value.split(",")]
+            value = numbers if len(numbers) > 1 else numbers[0]
+        elif re.fullmatch(r"-?[\d.]+(e-?\d+)?", value):
+            value = float(value)
+        place = desc
+        for group in field.split(".")[:-1]:
+            place = place.setdefault(group, {})
+        place[field.split(".")[-1]] = value
+    return desc
+
+
+def seed_ops(ops):
+    for number, (name, fields) in enumerate(ops.items()):
+        put("kernel_json", name, json.dumps({"retrograde": 1, "op": name, "desc": {}}))
+        put("kernel_json", name + "_desc",
+            json.dumps({"retrograde": 1, "op": name, "label": "a\u00e9\n", "desc": nest(fields)}))
+        text = " ".join(f"{field}={values[-1]}" for field, values in fields.items() if values)
+        put("fields", name, bytes([number]) + text.encode())
+        for values in fields.items():
+            if len(values[1]) > 1:
+                put("fields", f"{name}_{values[0]}",
+                    bytes([number]) + f"{values[0]}={values[1][0]}".encode())
+        for variant in range(4): # op, device; then defaults of all fields, dtype, shapes
+            head = bytes([number, variant * 3]) + bytes([1] * len(fields)) + bytes([variant])
+            shape = bytes([0x42, 2, 4, 4, 3, 0])
+            put("kernel", f"{name}_{variant}", head + shape + bytes([0x00, 0, 0x01, 0, 0x01, 0]) * 3)
+            put("kernel", f"{name}_weights_{variant}",
+                head + shape + bytes([0x02, 2, 1, 1, 0, 0x01, 0, 0x01, 0]) * 2)
+    words = [field for fields in ops.values() for field in fields]
+    values = [value for fields in ops.values() for many in fields.values() for value in many]
+    return list(ops), words, values
+
+
+# ---- files ----
+
+def npy(descr, shape, data, order="False"):
+    text = "{'descr': '%s', 'fortran_order': %s, 'shape': (%s), }\n" % (descr, order, shape)
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode() + data
+
+
+def npy_seeds():
+    files = {
+        "f4": npy("<f4", "2, 3", struct.pack("<6f", *range(6))),
+        "f8_swapped": npy(">f8", "2,", struct.pack(">2d", 1, 2)),
+        "f2_fortran": npy("<f2", "2, 3", bytes(12), "True"),
+        "u1": npy("|u1", "4,", bytes(4)),
+        "i4_scalar": npy("<i4", "", bytes(4)),
+        "i8_empty": npy("<i8", "0, 5", b""),
+        "version2": b"\x93NUMPY\x02\x00" + struct.pack("<I", 60)
+        + b"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }".ljust(59) + b"\n" + bytes(4),
+    }
+    for name, data in files.items():
+        put("npy", name, b"\0" + data)
+        put("npy", name + "_pipe", b"\1" + data)
+    dictionary("npy", ["{'descr': '", "'fortran_order': ", "'shape': (", "True", "False", "<f4",
+                       ">f8", "|u1", "<i8", "<f2", "), }", b"\x93NUMPY\x01\x00", b"\x93NUMPY\x03\x00"])
+
+
+def safetensors(tensors, texts):
+    header, data = {}, b""
+    if texts:
+        header["__metadata__"] = texts
+    for name, (dtype, shape, bytes_) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape,
+                        "data_offsets": [len(data), len(data) + len(bytes_)]}
+        data += bytes_
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def safetensors_seeds():
+    put("safetensors", "two", safetensors(
+        {"a": ("F32", [2, 2], bytes(16)), "b.c": ("I64", [1], bytes(8))}, {"k": "v\n\u20ac"}))
+    put("safetensors", "kinds", safetensors(
+        {"f16": ("F16", [3], bytes(6)), "bf16": ("BF16", [], bytes(2)),
+         "bool": ("BOOL", [2], bytes(2)), "u8": ("U8", [0, 4], b"")}, {}))
+    put("safetensors", "empty", safetensors({}, {}))
+
+
+def gz(data):
+    out = io.BytesIO()
+    with gzip.GzipFile(fileobj=out, mode="wb", mtime=0) as packed:
+        packed.write(data)
+    return out.getvalue()
+
+
+def idx_seeds():
+    images = struct.pack(">4I", 0x803, 3, 4, 5) + bytes(range(60))
+    deep = struct.pack(">5I", 0x804, 2, 4, 3, 2) + bytes(48)
+    labels = struct.pack(">2I", 0x801, 3) + bytes([0, 1, 2])
+    labels2 = struct.pack(">2I", 0x801, 2) + bytes([1, 0])
+    for choice, first, second in ((0, images, labels), (32, deep, labels2), (16, images, labels),
+                                  (2 | 2 << 2, gz(images), gz(labels)), (3 | 3 << 2, images, labels),
+                                  (2, gz(images) + gz(b""), labels)):
+        put("idx", f"seed{choice}_{len(first)}",
+            bytes([choice]) + struct.pack("<H", len(first)) + first + second)
+
+
+def npz_seeds():
+    arrays = {"x": npy("|u1", "3, 2, 2", bytes(12)), "y": npy("|u1", "3,", bytes([0, 1, 1]))}
+    others = {"x_train": npy("<f4", "2, 4", bytes(32)), "y_train": npy("<i8", "2, 1", bytes(16)),
+              "x_test": npy("<f8", "1, 2, 2, 1", bytes(32)), "y_test": npy(">i4", "1,", bytes(4))}
+    for name, members in (("plain", arrays), ("parts", others)):
+        for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            out = io.BytesIO()
+            with zipfile.ZipFile(out, "w", method) as archive:
+                for member, data in members.items():
+                    archive.writestr(zipfile.ZipInfo(member + ".npy"), data, method)
+            for choice in (0, 1):
+                put("npz", f"{name}_{method}_{choice}", bytes([choice]) + out.getvalue())
+    x, y = arrays["x"], arrays["y"]
+    put("npz", "folder", bytes([4]) + struct.pack("<H", len(x)) + x + y)
+    x, y = others["x_test"], others["y_test"]
+    put("npz", "folder_test", bytes([12]) + struct.pack("<H", len(x)) + x + y)
+    dictionary("npz", [b"PK\1\2", b"PK\3\4", b"PK\5\6", b"PK\6\6", b"PK\6\7", "x.npy", "y_test.npy",
+                       "{'descr': '", "'shape': (", "<f4", "|u1", b"\xff\xff\xff\xff"])
+
+
+def chunk(name, data):
+    return (struct.pack(">I", len(data)) + name + data
+            + struct.pack(">I", zlib.crc32(name + data)))
+
+
+def png(width, height, depth, kind, rows, extra=b"", interlaced=0):
+    return (b"\x89PNG\r\n\x1a\n"
+            + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, kind, 0, 0, interlaced))
+            + extra + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def png_seeds():
+    images = {
+        "grey": png(3, 2, 8, 0, bytes(8)),
+        "rgb": png(2, 2, 8, 2, bytes(14)),
+        "grey16_alpha": png(2, 1, 16, 4, bytes(9)),
+        "rgba_filtered": png(2, 2, 8, 6, bytes([1] + [7] * 8 + [4] + [9] * 8)),
+        "palette": png(4, 1, 2, 3, bytes(2), chunk(b"PLTE", bytes(12)) + chunk(b"tRNS", bytes(2))),
+        "bits": png(9, 2, 1, 0, bytes(6)),
+        "interlaced": png(3, 3, 8, 0, bytes(3 * 3 + 7), b"", 1),
+        "gamma": png(1, 1, 8, 0, bytes(2), chunk(b"gAMA", struct.pack(">I", 45455))
+                     + chunk(b"tEXt", b"a\0b")),
+    }
+    for name, data in images.items():
+        put("png", name, b"\0" + data)
+        put("png", name + "_repaired", b"\1" + data)
+    first, second = images["grey"], images["rgb"]
+
+    def group(name, members):
+        return (bytes([len(name)]) + name
+                + b"".join(struct.pack("<H", len(data)) + data for data in members))
+    put("png", "folder", b"\3" + group(b"cat", [first, first]) + group(b"dog", [first, second]))
+    put("png", "folder_train", b"\7" + group(b"a\xff", [second, first]) + group(b"b", [second, second]))
+    dictionary("png", ["IHDR", "IDAT", "IEND", "PLTE", "tRNS", "gAMA", b"\x89PNG\r\n\x1a\n"])
+
+
+# ---- texts ----
+
+def text_seeds(ops, fields, values):
+    for number, model in enumerate(MODELS):
+        for choice in (0, 0x15, 0x2a):
+            put("model", f"{number}_{choice}", bytes([choice, 3, 3, 1, 2, 1, 0, 0]) + model.encode())
+    marks = ["=", ":", " from ", ", ", "#", "\n", "classes", "input", "window="]
+    dictionary("model", marks + ops + [field + "=" for field in fields] + values)
+    dictionary("fields", [field + "=" for field in fields] + values + ["inf", "nan", "-1", "none"])
+    keys = ["retrograde", "sources", "parameters", "nodes", "results", "states", "assignments",
+            "stops", "gradients", "label", "op", "desc", "x", "y", "dy", "wanted", "gradient_of",
+            "name", "value", "node", "dtype", "dims", "constant", "like", "state_of"]
+    words = [f'"{word}"' for word in keys + ops + fields + values + ["f32", "bf16", "i64", "inf"]]
+    punctuation = ["{", "}", "[", "]", ":", ",", "null", "true", "false", "1e308", "-1", "\\u0000"]
+    dictionary("kernel_json", words + punctuation)
+    dictionary("graph_json", words + punctuation)
+    for number, text in enumerate(["", "[0:2,::2]", "[-1]", "[1:,:2,::3,0]", "[:]", "[9223372036854775807]",
+                                   "[::9223372036854775807]", "[-9223372036854775808:]"]):
+        put("slice", str(number), bytes([17, 4, 5, 3, 2]) + text.encode())
+    dictionary("slice", ["[", "]", ":", "::", ",", "-1", "9223372036854775807"])
+
+
+def metrics_seeds():
+    header = ("epoch,step,train_loss,train_accuracy,validation_loss,validation_accuracy,"
+              "learning_rate,images_per_second,seconds\r\n")
+    rows = "1,10,0.5,0.25,,,0.001,100,1.5\r\n2,20,nan,1,0.5,0.5,1e-3,inf,3\r\n"
+    for number, (first, second) in enumerate([(header + rows, ""), ("", header + rows),
+                                              (header + rows, header + rows), (header, header + rows),
+                                              (header + rows + "3,30,0.", "")]):
+        choice = bool(first) | bool(second) << 1
+        put("metrics", str(number),
+            bytes([choice, 1 + number % 2]) + struct.pack("<H", len(first)) + (first + second).encode())
+    dictionary("metrics", [header, "nan", "inf", "\r\n", ",,", "1,1,"])
+
+
+def program_seeds():
+    """What the program writes: arrays, a checkpoint, its options."""
+    work = FOLDER / "work"
+    work.mkdir(parents=True, exist_ok=True)
+    (work / "x.npy").write_bytes(npy("<f4", "2, 3", struct.pack("<6f", *range(6))))
+    run("op", "softmax", "x=x.npy", "-o", "y=y.npy", cwd=work)
+    put("npy", "written", b"\0" + (work / "y.npy").read_bytes())
+    with zipfile.ZipFile(work / "data.npz", "w") as archive:
+        archive.writestr("x.npy", npy("|u1", "6, 4, 4, 1", bytes(range(96))))
+        archive.writestr("y.npy", npy("|u1", "6,", bytes([0, 1, 2, 0, 1, 2])))
+    put("npz", "written", b"\1" + (work / "data.npz").read_bytes())
+    models = []
+    for number, model in enumerate(MODELS):
+        (work / f"model{number}").write_text(model)
+        models.append(f"model{number}")
+    for number, optimizer in enumerate(["sgd", "adam"]):
+        run("train", "--data", "data.npz", "--model", models[number], "--optimizer", optimizer,
+            "--epochs", "1", "--batch", "3", "--validation", "0.34", "--threads", "1",
+            "--out", f"run{number}", cwd=work)
+        checkpoint = (work / f"run{number}" / "checkpoint.safetensors").read_bytes()
+        put("checkpoint", optimizer, checkpoint)
+        header = json.loads(checkpoint[8:8 + struct.unpack("<Q", checkpoint[:8])[0]])
+        options = header["__metadata__"]["options"]
+        put("options", optimizer, b"\0" + options.encode())
+        words = "".join("--" + line.replace("=", "\n", 1) + "\n" for line in options.splitlines()
+                        if not line.startswith("mirror="))
+        put("options", optimizer + "_words", b"\1" + words.encode())
+        dictionary("options", re.findall(r"^([\w-]+=)", options, re.MULTILINE) + ["--", "\n", "cosine"])
+        dictionary("checkpoint", list(header["__metadata__"]) + ["dense ", "classes", "\\n"])
+    return work, models
+
+
+def graph_seeds(work, models):
+    subprocess.run([SEED_GRAPHS, work, *[work / name for name in models]], check=True)
+    for number in range(len(models)):
+        choices = bytes([0, 0x60, 2, 4, 4, 2, 0x06, 2]).ljust(24, b"\1")
+        put("graph_json", str(number), choices + (work / f"{number}.json").read_bytes())
+        put("safetensors", f"plan{number}", (work / f"{number}.safetensors").read_bytes())
+    small = {"retrograde": 1, "sources": ["x"],
+             "parameters": [{"name": "w", "dtype": "f32", "dims": [4, 2]}],
+             "nodes": [{"label": "fc", "op": "dense", "desc": {"bias": False}, "x": ["x", "w"]},
+                       {"label": "g", "op": "dense", "gradient_of": "fc", "wanted": [1],
+                        "dy": [{"constant": 1, "like": ["fc", 0]}]}],
+             "results": [{"name": "dw", "value": ["g", 1]}]}
+    put("graph_json", "small", bytes([0, 0x20, 3, 2]).ljust(24, b"\0") + json.dumps(small).encode())
+
+
+def main():
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "detect_leaks=0")
+    text_seeds(*seed_ops(read_ops()))
+    npy_seeds()
+    safetensors_seeds()
+    idx_seeds()
+    npz_seeds()
+    png_seeds()
+    metrics_seeds()
+    graph_seeds(*program_seeds())
+
+
+main()
