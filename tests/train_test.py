@@ -700,6 +700,20 @@ class BadCheckpoints(Case):
         packed += b" " * (-len(packed) % 8)
         return self.other(struct.pack("<Q", len(packed)) + packed + self.data[8 + length :])
 
+    def test_claims(self):
+        """A model that asks for more than the file holds: refused before memory is taken for it. A file of 1 MB took
+        several GB, and `--resume` filled them."""
+        path = self.changed(model="dense 4000000\nneuron\ndense 128\nneuron\ndense classes\n")
+        for words in (("eval", path, "--data", self.path("set")), ("train", "--resume", path, "--out", self.path("out"))):
+            process = subprocess.Popen([PROGRAM, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            told = process.stderr.read()
+            process.stderr.close()
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            self.assertEqual(process.returncode, 1)
+            self.assertIn("is f32[256, 12, 12, 1], where the model has f32[4000000, 12, 12, 1]", told)
+            self.assertLess(usage.ru_maxrss, 1 << 20)  # KiB
+
     def test_every_text(self):
         """Each of them missing, empty and wrong has a sentence that names the file and the text."""
         length = struct.unpack("<Q", self.data[:8])[0]

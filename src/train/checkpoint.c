@@ -6,6 +6,7 @@
 #include "core/memory.h"
 #include "core/number.h"
 #include "files/tensor_pieces.h"
+#include "graph/plan.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -342,6 +343,57 @@ rg_status rg_checkpoint_open(const char *path, rg_checkpoint *checkpoint, rg_saf
     return status;
 }
 
+static rg_status find_tensor(const char *path, const rg_safetensors *file, const char *name,
+                             size_t *index)
+{
+    RG_CHECK(rg_safetensors_find(file, name, index), RG_MALFORMED,
+             "%s: the parameter '%s' is missing: it is a checkpoint of another model or "
+             "optimizer",
+             path, name);
+    return RG_OK;
+}
+
+static rg_status check_parameter(const char *path, const rg_safetensors *file,
+                                 const rg_value *parameter)
+{
+    char have[RG_SHAPE_TEXT], want[RG_SHAPE_TEXT];
+    const rg_tensor_desc *desc = &parameter->desc;
+    rg_tensor_desc found;
+    size_t index;
+    RG_TRY(find_tensor(path, file, parameter->name, &index));
+    RG_TRY(rg_safetensors_desc(file, index, &found));
+    RG_CHECK(found.dtype == desc->dtype && rg_shape_same_dims(&found, desc), RG_MALFORMED,
+             "%s: the parameter '%s' is %s, where the model has %s", path, parameter->name,
+             rg_shape_text(&found, have), rg_shape_text(desc, want));
+    return RG_OK;
+}
+
+/* Whether the file has what the network would allocate: a few words of a model ask for any size. */
+static rg_status check_parameters(const char *path, const rg_safetensors *file,
+                                  const rg_model *model, rg_network_options options)
+{
+    rg_network network;
+    void *live;
+    options.training = false;
+    const rg_status made = rg_network_create(model, &options, &network);
+    if (made != RG_OK)
+        rg_error_prefix("%s: ", path);
+    RG_TRY(made);
+    const rg_graph *graph = network.graph;
+    rg_status status = rg_allocate_zero(allocator, graph->values_count * sizeof(bool), &live);
+    if (status == RG_OK) {
+        status = rg_graph_live(graph, live);
+        for (size_t i = 0; i < graph->values_count && status == RG_OK; i++) {
+            const rg_value *value = graph->values[i];
+            if (((const bool *)live)[i] && value->kind == RG_VALUE_PARAMETER)
+                status = check_parameter(path, file, value);
+        }
+        rg_release(allocator, live, graph->values_count * sizeof(bool));
+    }
+    rg_network_destroy(&network);
+    return status;
+}
+
 static rg_status read_tensors(const char *path, const rg_safetensors *file, rg_trainer *trainer)
 {
     rg_plan *plan = rg_trainer_plan(trainer);
@@ -350,10 +402,7 @@ static rg_status read_tensors(const char *path, const rg_safetensors *file, rg_t
         rg_tensor *tensor;
         size_t index;
         RG_TRY(rg_plan_parameter(plan, name, &tensor));
-        RG_CHECK(rg_safetensors_find(file, name, &index), RG_MALFORMED,
-                 "%s: the parameter '%s' is missing: it is a checkpoint of another model or "
-                 "optimizer",
-                 path, name);
+        RG_TRY(find_tensor(path, file, name, &index));
         RG_TRY(rg_safetensors_read_tensor(file, index, tensor));
     }
     return RG_OK;
@@ -364,8 +413,10 @@ rg_status rg_checkpoint_read(const char *path, const rg_safetensors *file, const
                              rg_trainer **trainer)
 {
     rg_status status = rg_model_parse(c->model_name, c->model, model);
-    if (status == RG_OK)
+    if (status == RG_OK) {
+        RG_TRY(check_parameters(path, file, *model, options->network));
         status = rg_trainer_create(device, *model, options, trainer);
+    }
     if (status != RG_OK)
         rg_error_prefix("%s: ", path);
     RG_TRY(status);
