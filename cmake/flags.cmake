@@ -70,6 +70,40 @@ if(CMAKE_C_COMPILER_ID MATCHES Clang AND RG_SANITIZE MATCHES undefined)
     list(APPEND RG_SANITIZED_KERNEL -fsanitize-trap=undefined)
 endif()
 
+# What a bug could do less harm with, in builds that are optimised: buffers of known size and the
+# stack are checked, and what the loader has resolved cannot be overwritten. Kernels are compiled as
+# without: they are given lengths that were checked before, and their inner loops would pay.
+# -fcf-protection is left to the compiler: its marks count only where the C library's own start
+# files have them, and where these do the compiler sets it by itself.
+set(RG_HARDEN_OPTIONS "")
+set(RG_HARDEN_LINK "")
+set(RG_PLAIN_STACK "")
+if(RG_HARDEN AND NOT RG_SANITIZE)
+    include(CheckCCompilerFlag)
+    include(CheckCSourceCompiles)
+    include(CheckPIESupported)
+    check_pie_supported(LANGUAGES C)
+    set(optimised $<CONFIG:Release,RelWithDebInfo,MinSizeRel>)
+    set(CMAKE_REQUIRED_FLAGS "-O2 -Werror -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3")
+    check_c_source_compiles("#include <string.h>
+int main(void) { return 0; }" RG_KNOWS_FORTIFY_3)
+    unset(CMAKE_REQUIRED_FLAGS)
+    set(level $<IF:$<BOOL:${RG_KNOWS_FORTIFY_3}>,3,2>)
+    list(APPEND RG_HARDEN_OPTIONS $<${optimised}:-U_FORTIFY_SOURCE>
+        $<${optimised}:-D_FORTIFY_SOURCE=${level}>)
+    foreach(flag stack-protector-strong stack-clash-protection)
+        string(MAKE_C_IDENTIFIER "RG_KNOWS_${flag}" known)
+        check_c_compiler_flag(-f${flag} ${known})
+        if(${known})
+            list(APPEND RG_HARDEN_OPTIONS $<${optimised}:-f${flag}>)
+        endif()
+    endforeach()
+    if(RG_KNOWS_stack_protector_strong)
+        set(RG_PLAIN_STACK -fno-stack-protector)
+    endif()
+    set(RG_HARDEN_LINK $<${optimised}:LINKER:-z,relro,-z,now,-z,noexecstack>)
+endif()
+
 # What every target of the project is compiled with.
 function(rg_target target)
     target_compile_features(${target} PRIVATE c_std_11)
@@ -81,7 +115,8 @@ function(rg_target target)
     if(RG_HAVE_CUDA)
         target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
     endif()
-    target_compile_options(${target} PRIVATE ${RG_WARNINGS} ${RG_ARITHMETIC})
+    target_compile_options(${target} PRIVATE ${RG_WARNINGS} ${RG_ARITHMETIC} ${RG_HARDEN_OPTIONS})
+    target_link_options(${target} PRIVATE ${RG_HARDEN_LINK})
     set_target_properties(${target} PROPERTIES C_EXTENSIONS ON C_VISIBILITY_PRESET hidden
         POSITION_INDEPENDENT_CODE ON)
     if(RG_SANITIZE)
@@ -99,6 +134,6 @@ function(rg_link target)
     if(RG_SANITIZE)
         target_link_options(${target} PUBLIC -fsanitize=${RG_SANITIZE})
     else()
-        target_link_options(${target} PRIVATE -Wl,-z,defs)
+        target_link_options(${target} PRIVATE -Wl,-z,defs ${RG_HARDEN_LINK})
     endif()
 endfunction()

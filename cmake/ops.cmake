@@ -77,6 +77,7 @@ extern \"C\" {
 
 # A source compiled once for each rung and each real; appends to the list `objects`.
 function(rg_compile_rungs name source objects)
+    set(RG_HARDEN_OPTIONS "")
     set(RG_FUZZ OFF) # for rg_target: an input chooses what ops record, and kernels follow
     foreach(rung ${RG_RUNGS})
         foreach(real f32 f64)
