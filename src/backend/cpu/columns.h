@@ -74,16 +74,14 @@ RG_INLINE void end_fold(real *acc, const columns *c, const rg_dtype T)
 /* Pieces that are added up plainly; where there are more, nothing is lost between them. */
 enum { COLUMN_PIECES = 32 };
 
-/* sum += part for every group; `lost` is what rounding took from the sums, or NULL. */
-RG_INLINE void add_pieces(real *sum, real *lost, const real *part, int64_t width)
+/* sum += part for every group, where `lost` is what rounding took from the sums. Called: what is
+ * met most has a loop of its own. */
+RG_OUTLINE void add_long_piece(real *sum, real *lost, const real *part, int64_t width)
 {
     for (int64_t i = 0; i < width; i += VLEN) {
-        const vreal run = vload_full(part, i, RG_REAL), old = vload_full(sum, i, RG_REAL);
-        if (lost == NULL) {
-            vstore_full(sum, i, RG_REAL, old + run);
-            continue;
-        }
-        const long_sum s = long_sum_add((long_sum){ old, vload_full(lost, i, RG_REAL) }, run);
+        const long_sum s =
+            long_sum_add((long_sum){ vload_full(sum, i, RG_REAL), vload_full(lost, i, RG_REAL) },
+                         vload_full(part, i, RG_REAL));
         vstore_full(sum, i, RG_REAL, s.high);
         vstore_full(lost, i, RG_REAL, s.low);
     }
@@ -107,7 +105,11 @@ RG_INLINE void fold_rows(rg_group_fold *step, real *sum, const real *state, cons
             a += c->in_step[0];
             b += c->in_step[1];
         }
-        add_pieces(sum, many ? lost : NULL, part, c->width);
+        if (many)
+            add_long_piece(sum, lost, part, c->width);
+        for (int64_t i = 0; !many && i < c->width; i += VLEN)
+            vstore_full(sum, i, RG_REAL,
+                        vload_full(sum, i, RG_REAL) + vload_full(part, i, RG_REAL));
     }
     end_fold(sum, c, T);
 }
