@@ -101,11 +101,12 @@ static void gradient_one(const window *v, double dy, double y, double *dx)
             dx[winner] += dy;
         return;
     }
+    const double counted = v->d->kind == RG_POOL_AVERAGE ? divisor(v) : 1;
     for (int32_t p = 0; p < v->d->window[0]; p++) {
         for (int32_t q = 0; q < v->d->window[1]; q++) {
             const int64_t at = index_of(v, p, q);
             if (at >= 0 && v->d->kind == RG_POOL_AVERAGE)
-                dx[at] += dy / divisor(v);
+                dx[at] += dy / counted;
             else if (at >= 0 && y != 0)
                 dx[at] += dy * (v->x[at] / y);
         }
