@@ -160,10 +160,10 @@ static rg_status make_plans(rg_trainer *t, const rg_model *model)
     }
     options.share = t->plans[SHARE_LAST];
     for (int which = SHARE_FIRST; which < SHARE_LAST && t->options.accumulate > 1; which++) {
-        rg_network network;
-        RG_TRY(make_training(t, model, (share)which, &network));
-        const rg_status status =
-            rg_plan_create(t->device, network.graph, &options, &t->plans[which]);
+        rg_network network = { 0 };
+        rg_status status = make_training(t, model, (share)which, &network);
+        if (status == RG_OK)
+            status = rg_plan_create(t->device, network.graph, &options, &t->plans[which]);
         rg_network_destroy(&network);
         RG_TRY(status);
     }
