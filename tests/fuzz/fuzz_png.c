@@ -27,15 +27,16 @@ static void read_one(const uint8_t *data, size_t size)
     rg_png_end(&png);
 }
 
-/* A folder's name may be any bytes but '/' and 0. */
+/* A folder's name may be any bytes but '/' and 0; one that begins with a dot is another folder. */
 static void make_class(fuzz_input *input, const char *below, bool repair)
 {
     char folder[64], name[96];
     size_t length, taken;
     char *text = (char *)fuzz_take(input, fuzz_byte(input) % 16, &length);
     for (size_t i = 0; i < length; i++)
-        text[i] = text[i] == '/' || text[i] == 0 ? '_' : text[i];
-    snprintf(folder, sizeof folder, "%s%.*s", below, (int)length, text);
+        text[i] = text[i] == '/' || text[i] == 0 || (i == 0 && text[i] == '.') ? '_' : text[i];
+    snprintf(folder, sizeof folder, "%s%.*s", below, length > 0 ? (int)length : 1,
+             length > 0 ? text : "_");
     mkdir(fuzz_path(folder), 0777);
     for (int i = 0; i < 2; i++) {
         uint8_t *image = fuzz_take(input, fuzz_word(input), &taken);
