@@ -79,23 +79,10 @@ static rg_ref_tensor ref_of(const rg_net *net, int32_t value, double *data, int3
     return ref;
 }
 
-/* The descriptor; the definition of dropout has the step in it alone. */
-static const void *desc_of(const rg_net_node *node, const rg_net_node *forward,
-                           const rg_net_numbers *n, rg_dropout_desc *dropout)
-{
-    if (strcmp(node->test->op->name, "dropout") != 0)
-        return node->desc;
-    memcpy(dropout, node->desc, sizeof *dropout);
-    if (dropout->step_input)
-        dropout->step += (int64_t)n->at[forward->in[1]][0];
-    return dropout;
-}
-
 static bool run_forward(const rg_net *net, const rg_net_node *node, rg_net_numbers *n,
                         int32_t shape)
 {
     rg_ref_tensor x[RG_MAX_INPUTS], y[RG_MAX_OUTPUTS];
-    rg_dropout_desc dropout;
     for (int32_t i = 0; i < node->inputs; i++) {
         if (n->at[node->in[i]] == NULL)
             return false;
@@ -107,7 +94,7 @@ static bool run_forward(const rg_net *net, const rg_net_node *node, rg_net_numbe
         n->at[v] = take(&net->values[v].desc[shape]);
         y[j] = ref_of(net, v, n->at[v], shape);
     }
-    node->test->forward(desc_of(node, node, n, &dropout), x, y);
+    node->test->forward(node->desc, x, y);
     return true;
 }
 
@@ -118,7 +105,6 @@ static bool run_gradient(const rg_net *net, const rg_net_node *of, const rg_net_
     const rg_op *op = of->test->op;
     rg_ref_tensor x[RG_MAX_INPUTS], y[RG_MAX_OUTPUTS], g[RG_MAX_OUTPUTS], to[RG_MAX_INPUTS];
     double *zeros[RG_MAX_OUTPUTS] = { NULL };
-    rg_dropout_desc dropout;
     bool whole = true;
     for (int32_t i = 0; i < of->inputs; i++) {
         const rg_tensor_desc *desc = &net->values[of->in[i]].desc[shape];
@@ -138,7 +124,7 @@ static bool run_gradient(const rg_net *net, const rg_net_node *of, const rg_net_
         g[j] = ref_of(net, of->out[j], dy[j] != NULL ? dy[j] : zeros[j], shape);
     }
     if (whole)
-        of->test->gradient(desc_of(of, of, n, &dropout), g, x, y, to);
+        of->test->gradient(of->desc, g, x, y, to);
     for (int32_t j = 0; j < RG_MAX_OUTPUTS; j++)
         free(zeros[j]);
     return whole;

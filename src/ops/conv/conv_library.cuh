@@ -488,7 +488,7 @@ template <rg_dtype T>
 static bool weights_by_calls(const rg_conv_weights_args *k, uint32_t unaligned, packing *room)
 {
     conv_call call;
-    if (library_images(&k->shape) < k->shape.images)
+    if (library_images<T>(&k->shape, room->place) < k->shape.images)
         return weights_by_images<T>(k, unaligned, room);
     return find_weights<T>(k, room->place, &call) &&
            weights_by_library<T>(k, &call, unaligned, room);

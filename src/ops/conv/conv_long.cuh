@@ -8,13 +8,17 @@
 
 #include "ops/conv/conv.h"
 
-enum { LIBRARY_WINDOWS = 1 << 21 }; /* that one call adds up */
+/* Windows that one call adds up. cuDNN's kernels for groups keep one long chain of f32. */
+enum { LIBRARY_WINDOWS = 1 << 21, LIBRARY_GROUP_WINDOWS = 1 << 14 };
 
 /* Images of a call; 0: not even one. */
-static int64_t library_images(const rg_conv_shape *s)
+template <rg_dtype T>
+static int64_t library_images(const rg_conv_shape *s, const rg_cuda_place *place)
 {
     const int64_t each = s->row.count * s->column.count;
-    const int64_t most = each > 0 ? LIBRARY_WINDOWS / each : s->images;
+    const bool chain = T == RG_F32 && s->groups > 1 && !place->tf32;
+    const int64_t limit = chain ? LIBRARY_GROUP_WINDOWS : LIBRARY_WINDOWS;
+    const int64_t most = each > 0 ? limit / each : s->images;
     return most < 1            ? 0
            : most >= s->images ? s->images
                                : ceil_div(s->images, ceil_div(s->images, most));
@@ -61,7 +65,8 @@ static bool weights_by_images(const rg_conv_weights_args *k, uint32_t unaligned,
 {
     const rg_conv_shape *s = &k->shape;
     const int64_t count = s->groups * s->out * s->row.window * s->column.window * s->in;
-    const int64_t each = library_images(s), calls = each > 0 ? ceil_div(s->images, each) : 0;
+    const int64_t each = library_images<T>(s, room->place),
+                  calls = each > 0 ? ceil_div(s->images, each) : 0;
     real<T> *const sums = (real<T> *)packing_take(room, (size_t)(calls * count) * sizeof(real<T>));
     const size_t behind = room->used;
     for (int64_t i = 0; i < calls; i++) {

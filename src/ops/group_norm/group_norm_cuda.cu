@@ -233,6 +233,29 @@ static rg_channels shape_of_x(const rg_channels *s)
     return own;
 }
 
+/* Statistics of x by the kernel that forward uses, so that a gradient without a state has the bits
+ * of one with it; returns whether it is that one which holds its rows. */
+template <rg_dtype T>
+static bool find_held_moments(const rg_group_norm_gradient_args *k, const rg_channels *x_shape,
+                              const rg_cuda_place *place)
+{
+    held_plan plan;
+    if (!held_plan_of<T>(&k->shape, 1, place, &plan))
+        return false;
+    rg_group_norm_args own = {};
+    own.x = k->x;
+    own.mean = k->mean;
+    own.rest = k->rest;
+    own.s = k->s;
+    own.shape = k->shape;
+    own.shape.channels = *x_shape;
+    join_parts(&own.shape.channels);
+    const void *const data[] = { k->x };
+    launch(norm_is_fast<T>(x_shape, data, 1) ? held_moments<T, true> : held_moments<T, false>,
+           x_shape->images.count * plan.chunks, HELD_THREADS, plan.shared, place, own, plan);
+    return true;
+}
+
 template <rg_dtype T> static void columns_gradient(const void *args, const rg_cuda_place *place)
 {
     const rg_group_norm_gradient_args *k = (const rg_group_norm_gradient_args *)args;
@@ -259,13 +282,13 @@ template <rg_dtype T> static void columns_gradient(const void *args, const rg_cu
     tables.factors = k->factors;
     tables.dgammas = k->dgammas;
     tables.dbetas = k->dbetas;
-    tables.known = k->has_statistics;
+    tables.known = k->has_statistics || find_held_moments<T>(k, &x_shape, place);
     tables.wants_sums = k->wants_sums;
     for (int64_t i = 0; i < s->images.count; i += images) {
         const int64_t left = s->images.count - i, count = left < images ? left : images;
         norm_call call = norm_call_of<T>(s, &k->shape.parameters, &k->shape.neuron, i * s->parts,
                                          count * s->parts);
-        if (!k->has_statistics && s->parts > 0)
+        if (!tables.known && s->parts > 0)
             launch_parts<T>(k->x, k->partial, &x_shape, call.first, call.count, place);
         launch_groups(merge_groups<T>, &tables, i, count, place);
         if (s->parts > 0)

@@ -258,6 +258,24 @@ static __global__ void __launch_bounds__(HELD_THREADS, 3)
     }
 }
 
+/* The statistics alone, with the bits of held_forward: for a gradient that holds no rows itself. */
+template <rg_dtype T, bool FAST>
+static __global__ void __launch_bounds__(HELD_THREADS, 3)
+    held_moments(const __grid_constant__ rg_group_norm_args a,
+                 const __grid_constant__ held_plan plan)
+{
+    extern __shared__ uint4 memory[];
+    const rg_channels &s = a.shape.channels;
+    const norm_place w = norm_place_of<T>(s, plan.across, plan.chunks, blockIdx.x);
+    const held_room<T> room = held_room_of<T>(memory, plan, 1);
+    real<T> near[VLEN<T>] = {};
+    hold_rows<T, FAST>(s, 0, a.x, w, room.own);
+    if (w.left > 0)
+        choose_near<T, FAST>(s, 0, a.x, w, near);
+    await_copies();
+    held_statistics<T>(a.shape, plan, w, room.own, near, room, a.mean, a.rest, a.s);
+}
+
 /* ---- gradient ---- */
 
 /* Gradients of parameters of the image, and what dx is made of, from sums of channels. */
