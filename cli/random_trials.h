@@ -13,7 +13,7 @@ typedef struct rg_random_request {
     int64_t trials; /* or 0: until the time is over */
     int64_t seed;
     bool json;
-    bool networks; /* some of the trials are random networks */
+    bool networks;                /* some of the trials are random networks */
     const rg_op_test *const *ops; /* NULL at the end */
 } rg_random_request;
 
