@@ -5,8 +5,8 @@
  * n equal numbers added to one accumulator are off by up to n / 4 units of its last place: each
  * addition may round the same way. In f32 that is 1.5e-8 n of the sum. Results are promised within
  * 1e-5 however long a sum is, so a chain of additions is cut into runs of at most RG_CHAIN_RUN, and
- * the sums of the runs are joined without loss (backend/cpu/long_sum.h, backend/cuda/long_sum.cuh).
- * Contractions (convolution, dense, Gram) have three levels:
+ * the sums of the runs are joined without loss (backend/cpu/long_sum_cpu.h,
+ * backend/cuda/long_sum.cuh). Contractions (convolution, dense, Gram) have three levels:
  *
  *      run      at most RG_SUM_RUN additions to one accumulator, which begins with 0;
  *      block    at most RG_SUM_RUNS runs, added one after the other in the same type;

@@ -5,7 +5,7 @@
 #define RG_CPU_COLUMNS_H
 
 #include "backend/cpu/kernel.h"
-#include "backend/cpu/long_sum.h"
+#include "backend/cpu/long_sum_cpu.h"
 
 /* Elements of a piece of a group: rounding errors of a sum grow with the length of a piece and
  * with their number, not with the product of both. */

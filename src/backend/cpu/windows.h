@@ -6,7 +6,7 @@
 #define RG_CPU_WINDOWS_H
 
 #include "backend/cpu/kernel.h"
-#include "backend/cpu/long_sum.h"
+#include "backend/cpu/long_sum_cpu.h"
 #include "core/span.h"
 
 /* Lines begin at multiples of so many values, and have room for whole vectors. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The second level of sums that may be long, as on the CPU: see backend/cpu/long_sum.h. */
+/* The second level of sums that may be long, as on the CPU: see backend/cpu/long_sum_cpu.h. */
 #ifndef RG_BACKEND_CUDA_LONG_SUM_CUH
 #define RG_BACKEND_CUDA_LONG_SUM_CUH
 

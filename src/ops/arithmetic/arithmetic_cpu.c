@@ -4,7 +4,7 @@
  * they lie. Sums over what an operand was repeated for are made in pieces, together with the
  * gradient of the other operand, so that memory sees dy once. */
 #include "backend/cpu/kernel.h"
-#include "backend/cpu/long_sum.h"
+#include "backend/cpu/long_sum_cpu.h"
 #include "ops/arithmetic/arithmetic.h"
 
 #include <retrograde/arithmetic.h>

@@ -8,7 +8,7 @@
 #include "backend/cpu/columns.h"
 #include "backend/cpu/contract.h"
 #include "backend/cpu/crew.h"
-#include "backend/cpu/long_sum.h"
+#include "backend/cpu/long_sum_cpu.h"
 #include "ops/conv/conv_plan.h"
 #include "ops/neuron/any_neuron.h"
 

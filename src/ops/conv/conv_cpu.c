@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Convolution on the CPU. */
 #include "backend/cpu/columns.h"
-#include "backend/cpu/long_sum.h"
+#include "backend/cpu/long_sum_cpu.h"
 #include "ops/conv/conv_contract.h"
 #include "ops/conv/conv_depth_cpu.h"
 #include "ops/conv/conv_few_cpu.h"

@@ -6,7 +6,7 @@
 #define RG_OPS_CONV_DEPTH_CPU_H
 
 #include "backend/cpu/columns.h"
-#include "backend/cpu/long_sum.h"
+#include "backend/cpu/long_sum_cpu.h"
 #include "ops/conv/conv.h"
 #include "ops/neuron/any_neuron.h"
 

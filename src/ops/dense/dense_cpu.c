@@ -6,7 +6,7 @@
  * types end; sums stay in `real` until they are complete. */
 #include "backend/cpu/contract.h"
 #include "backend/cpu/crew.h"
-#include "backend/cpu/long_sum.h"
+#include "backend/cpu/long_sum_cpu.h"
 #include "backend/cpu/pairs.h"
 #include "ops/dense/dense.h"
 #include "ops/neuron/any_neuron.h"

@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Sums of squares on the CPU. */
 #include "backend/cpu/kernel.h"
-#include "backend/cpu/long_sum.h"
+#include "backend/cpu/long_sum_cpu.h"
 #include "ops/grad_norm/grad_norm.h"
 
 RG_FORMULA vreal square(const void *k, vreal sum, vreal a, vreal b)

@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Pad on the CPU: a unit is a row of the result. Inner pixels are one run where they can be. */
 #include "backend/cpu/kernel.h"
-#include "backend/cpu/long_sum.h"
+#include "backend/cpu/long_sum_cpu.h"
 #include "ops/pad/pad.h"
 
 /* Where index i of dimension d stands, of `from` (t = 0) or `to` (t = 1), in bytes. */

@@ -5,7 +5,7 @@
 #define RG_OPS_POOL_CHANNELS_CPU_H
 
 #include "backend/cpu/kernel.h"
-#include "backend/cpu/long_sum.h"
+#include "backend/cpu/long_sum_cpu.h"
 #include "ops/pool/pool.h"
 
 typedef enum pooling { MAX, MAX_WIDE, MAX_ALONE, AVERAGE, L2 } pooling; /* alone: no winners */

@@ -3,7 +3,7 @@
 /* Upsample on the CPU: a unit is a row of the result. What the grid says of columns and rows is
  * worked out once for many pixels; then each pixel runs over its channels. */
 #include "backend/cpu/kernel.h"
-#include "backend/cpu/long_sum.h"
+#include "backend/cpu/long_sum_cpu.h"
 #include "backend/cpu/runs.h"
 #include "ops/upsample/upsample.h"
 
