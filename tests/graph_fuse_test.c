@@ -298,6 +298,25 @@ static void test_residual(rg_dtype dtype)
     rg_graph_destroy(n.graph);
 }
 
+/* Three gradients of one value, the last of a loss that is joined with it and so is made first: it
+ * is no second value for a gradient that is added into another one already. That one was lost. */
+static void test_sum_of_three(rg_dtype dtype)
+{
+    network n = network_open(dtype);
+    rg_loss_desc loss = rg_loss_desc_default();
+    rg_value *x = source_of(&n, dtype, 4, DIMS(5, 2, 1, 3), 0), *y[3];
+    x = make_layer(&n, CONV, false, x);
+    y[0] = NODE(&n, loss, loss, x, source_of(&n, dtype, 4, DIMS(5, 2, 1, 3), 0));
+    y[1] = neuron_of(&n, RG_NEURON_TANH, x);
+    y[2] = neuron_of(&n, RG_NEURON_SIGMOID, x);
+    differentiate(&n, y, 3);
+    rg_plan_options options = ONLY(add_gradients);
+    expect_fewer(&n, &options, 2);
+    options.fuse_losses = true;
+    expect_fewer(&n, &options, 2); /* a sum stays, but the gradient of the loss is no step */
+    rg_graph_destroy(n.graph);
+}
+
 /* A source in another shape is read where it lies, if it is dense. */
 static void test_source_view(void)
 {
@@ -421,6 +440,7 @@ int main(void)
         test_shared(dtypes[i]);
         test_softmax(dtypes[i]);
         test_residual(dtypes[i]);
+        test_sum_of_three(dtypes[i]);
     }
     test_overwritten_softmax();
     test_obstacles();

@@ -224,6 +224,18 @@ static bool is_read_from(rg_links *links, int32_t value, int32_t from, int32_t s
     return reader >= from;
 }
 
+/* Whether a gradient is added into another one where it is made: a step has one base for each dx.
+ */
+static bool has_base(const rg_schedule *s, int32_t value)
+{
+    const rg_step *step = &s->steps[s->slots[value].made];
+    for (int32_t k = 0; k < step->outputs; k++) {
+        if (step->out[k] == value && step->base[k] >= 0)
+            return true;
+    }
+    return false;
+}
+
 /* Whether dx[k] of a gradient step can be added into `base` in place of a sum of both. */
 static bool may_add(const rg_schedule *s, rg_links *links, int32_t sum, int32_t base, int32_t last)
 {
@@ -235,7 +247,8 @@ static bool may_add(const rg_schedule *s, rg_links *links, int32_t sum, int32_t 
         to->kind != RG_VALUE_OUTPUT || to->result || to->parameter >= 0 || to->readers != 1 ||
         to->view >= 0 || s->slots[total].parameter >= 0 || s->slots[base].made >= to->made)
         return false;
-    return s->steps[to->made].gradient && rg_shape_same(&s->descs[base], &s->descs[last]) &&
+    return s->steps[to->made].gradient && !has_base(s, last) &&
+           rg_shape_same(&s->descs[base], &s->descs[last]) &&
            rg_shape_same(&s->descs[base], &s->descs[total]) &&
            !is_read_from(links, base, to->made, sum) && !is_read_from(links, last, to->made, sum);
 }
