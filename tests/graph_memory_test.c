@@ -322,6 +322,26 @@ static void print_times(int blocks, size_t budget)
     rg_graph_destroy(r.n.graph);
 }
 
+/* The time of each step, with bytes that overwrite what is no longer read behind a step that can
+ * fault: those copies did not know how many faults stand before them. */
+static void test_time_of_faults(void)
+{
+    network n = network_open(RG_F64);
+    rg_loss_desc loss = rg_loss_desc_default();
+    loss.kind = RG_LOSS_SOFTMAX_CROSS_ENTROPY;
+    loss.labels = RG_LOSS_CLASS_LABELS;
+    rg_value *x = neuron_of(&n, RG_NEURON_TANH, source_of(&n, RG_F64, 2, DIMS(10, 3), 0));
+    x = NODE(&n, loss, loss, x, source_of(&n, RG_I64, 1, DIMS(10), 3));
+    x = neuron_of(&n, RG_NEURON_TANH, neuron_of(&n, RG_NEURON_TANH, x));
+    EXPECT_OK(rg_graph_result(n.graph, x, "l0"));
+    const rg_plan_options options = plain_options();
+    runner u = runner_open(&n, &options, 1);
+    double milliseconds[8];
+    EXPECT_OK(rg_plan_time(u.plan, u.r.queue, u.sources, 2, milliseconds));
+    runner_close(&u);
+    rg_graph_destroy(n.graph);
+}
+
 int main(void)
 {
     test_told_bytes();
@@ -333,5 +353,6 @@ int main(void)
     print_times(1, 0);
     print_times(20, 0);
     print_times(20, 1);
+    test_time_of_faults();
     return rg_test_report();
 }

@@ -546,7 +546,10 @@ static rg_status record_copy(rg_commands *commands, rg_tensor *tensor, void *hos
     RG_TRY(rg_tensor_copy_args(tensor, host, bytes, layout, to_host, who, &args));
     if (bytes > 0) {
         const rg_mark mark = rg_commands_mark(commands);
-        const rg_entry entry = { .units = 1, .grain = 1, .bytes = 2 * (int64_t)bytes };
+        const rg_entry entry = { .units = 1,
+                                 .grain = 1,
+                                 .bytes = 2 * (int64_t)bytes,
+                                 .fault = commands->part->list.fault_count };
         size_t at;
         rg_status status = rg_part_add(commands->part, &entry, &args, sizeof args, &at);
         if (status == RG_OK)

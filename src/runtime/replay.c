@@ -117,7 +117,9 @@ rg_status rg_commands_launch(rg_commands *commands, const rg_replay *replay)
 static rg_status gather(rg_part *part, const rg_tensor *from, const rg_tensor *to,
                         const rg_copy_args *args, size_t bytes)
 {
-    const rg_entry entry = { .units = 1, .grain = 1, .bytes = 2 * (int64_t)bytes };
+    const rg_entry entry = {
+        .units = 1, .grain = 1, .bytes = 2 * (int64_t)bytes, .fault = part->list.fault_count
+    };
     size_t at;
     RG_TRY(rg_part_add(part, &entry, args, sizeof *args, &at));
     RG_TRY(rg_part_bind(part, at + offsetof(rg_copy_args, device), from->storage, from->offset));
