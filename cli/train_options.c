@@ -105,6 +105,8 @@ char *rg_train_options_text(rg_train_request *request)
     rg_train_options(request, table);
     for (const rg_option *option = table + OF_THIS_RUN; option->name != NULL; option++) {
         char value[4096];
+        if (option->type == RG_OPTION_REAL && *(double *)option->value == RG_TRAIN_NOT_GIVEN)
+            continue;
         value_text(option, value, sizeof value);
         fprintf(to, "%s=%s\n", option->name, value);
     }

@@ -162,10 +162,10 @@ static void test_refused(rig *r)
     EXPECT_FAILS(rg_kernel_forward(kernel, r->commands, x, &y, NULL), RG_INVALID_ARGUMENT, "step");
     rg_tensor_destroy(x[1]);
     x[1] = number(r->device, RG_I64, 1);
-    EXPECT_FAILS(rg_kernel_gradient(kernel, r->commands, &y, x, NULL, NULL, x, 0),
+    rg_tensor *dx[2] = { ones(r->device), NULL };
+    EXPECT_FAILS(rg_kernel_gradient(kernel, r->commands, &y, x, NULL, NULL, dx, 0),
                  RG_INVALID_ARGUMENT, "state");
     EXPECT_OK(rg_state_create(kernel, x, &state));
-    rg_tensor *dx[2] = { ones(r->device), NULL };
     EXPECT_FAILS(rg_kernel_gradient(kernel, r->commands, &y, NULL, NULL, state, dx, 0),
                  RG_INVALID_STATE, "filled");
     EXPECT_OK(rg_kernel_forward(kernel, r->commands, x, &y, state));

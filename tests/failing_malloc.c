@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Memory that runs out, for LD_PRELOAD: the FAIL_AT-th allocation fails, with FAIL_ON all from
- * there on. At its end the process writes into FAIL_COUNT how many there were. */
+ * there on. Those before main() are not counted: libraries that are linked in (the runtime of CUDA)
+ * allocate there, and end the process if they cannot. At its end the process writes into FAIL_COUNT
+ * how many there were. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -17,12 +21,28 @@ static atomic_long calls;
 static long fail_at;
 static int fail_on;
 
-__attribute__((constructor)) static void begin(void)
+typedef int program(int argc, char **argv, char **environment);
+typedef int start(program *main, int argc, char **argv, program *init, void (*fini)(void),
+                  void (*end)(void), void *stack);
+static program *real_main;
+
+static int begin(int argc, char **argv, char **environment)
 {
     const char *at = getenv("FAIL_AT"), *on = getenv("FAIL_ON");
     fail_on = on != NULL;
     calls = 0;
     fail_at = at != NULL ? atol(at) : 0;
+    return real_main(argc, argv, environment);
+}
+
+start __libc_start_main;
+int __libc_start_main(program *main, int argc, char **argv, program *init, void (*fini)(void),
+                      void (*end)(void), void *stack)
+{
+    start *real;
+    *(void **)&real = dlsym(RTLD_NEXT, "__libc_start_main");
+    real_main = main;
+    return real(begin, argc, argv, init, fini, end, stack);
 }
 
 __attribute__((destructor)) static void end(void)
