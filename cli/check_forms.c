@@ -96,6 +96,17 @@ static bool is_sum_sure(const rg_check_trial *t, int32_t i, const double *want)
            (v->dtype != RG_F16 || sums < 6e4);
 }
 
+/* Of a sum, relative to its largest element. The gradient is within its tolerance of its own
+ * largest element, which old values may cancel: the error allowed is a share of the larger of the
+ * two. */
+static double sum_tolerance(const rg_check_trial *t, int32_t i, const double *want)
+{
+    const int64_t count = rg_shape_count(&t->v->x_desc[i]);
+    const double sums = want != NULL ? rg_trial_largest_of(want, count) : 0;
+    const double gradients = want != NULL ? rg_trial_largest_of(t->v->want_dx[i], count) : 0;
+    return gradient_tolerance(t, i) * (gradients > sums && sums > 0 ? gradients / sums : 1);
+}
+
 /* dx += gradient: old values are dy's, where they fit, so that every dtype holds them exactly. */
 void rg_trial_check_add(rg_check_trial *t, rg_state *state, rg_bits *bits)
 {
@@ -119,7 +130,7 @@ void rg_trial_check_add(rg_check_trial *t, rg_state *state, rg_bits *bits)
     if (rg_trial_ok(t, rg_trial_run_whole(t, true, state, add), "gradient added")) {
         for (int32_t i = 0; i < v->inputs; i++)
             rg_trial_compare(t, "added dx", &t->dx[i], is_sum_sure(t, i, want[i]) ? want[i] : NULL,
-                             gradient_tolerance(t, i));
+                             sum_tolerance(t, i, want[i]));
         rg_trial_check_guards(t);
         rg_trial_compare_bits(t, "gradient added", &bits->added,
                               rg_trial_hash_results(t->dx, v->inputs, NULL));
