@@ -116,7 +116,7 @@ static const rg_case cases[] = {
     { "sum-512k-inputs", "", "2,524288 3,524288 3", 0, TWO, EQUAL },
     { "sum-512k-inputs-above", "", "2,524288 3,524288 3", 0, TWO, ABOVE },
     { "sum-512k-inputs-in-out", "layout=in_out", "2,524288 524288,3 3", 0, TWO, EQUAL },
-    { "sum-512k-outputs", "", "2,1 524288,1 524288", 0, TWO, EQUAL },
+    { "sum-512k-outputs", "", "2,1 524288,1 524288", RG_CASE_LONG, TWO, EQUAL },
     { "sum-67m-rows", "", "67108864,1 1,1 1", RG_CASE_WIDE, TWO, EQUAL },
     { "sum-67m-rows-above", "", "67108864,1 1,1 1", RG_CASE_WIDE, SINGLE, ABOVE },
     { "sum-67m-inputs", "bias=false", "1,67108864 1,67108864", 0, TWO, EQUAL },
