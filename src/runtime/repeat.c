@@ -12,8 +12,9 @@ typedef struct range {
 /* The number of fault words before the entry at `at`. */
 static int32_t faults_before(const rg_part *from, size_t at)
 {
-    const rg_entry *entry = (const rg_entry *)(const void *)(from->entries + at);
-    return at < from->entries_size ? entry->fault : from->list.fault_count;
+    if (at >= from->entries_size)
+        return from->list.fault_count;
+    return ((const rg_entry *)(const void *)(from->entries + at))->fault;
 }
 
 static range range_of(const rg_part *from, const rg_stand_ins *stand_ins)
