@@ -97,13 +97,15 @@ static bool is_sum_sure(const rg_check_trial *t, int32_t i, const double *want)
 }
 
 /* Of a sum, relative to its largest element. The gradient is within its tolerance of its own
- * largest element, which old values may cancel: the error allowed is a share of the larger of the
- * two. */
+ * largest element, which old values may cancel: in random trials the error allowed is a share of
+ * the larger of the two. */
 static double sum_tolerance(const rg_check_trial *t, int32_t i, const double *want)
 {
+    if (t->views == NULL || want == NULL)
+        return gradient_tolerance(t, i);
     const int64_t count = rg_shape_count(&t->v->x_desc[i]);
-    const double sums = want != NULL ? rg_trial_largest_of(want, count) : 0;
-    const double gradients = want != NULL ? rg_trial_largest_of(t->v->want_dx[i], count) : 0;
+    const double sums = rg_trial_largest_of(want, count);
+    const double gradients = rg_trial_largest_of(t->v->want_dx[i], count);
     return gradient_tolerance(t, i) * (gradients > sums && sums > 0 ? gradients / sums : 1);
 }
 
