@@ -31,11 +31,13 @@ static uint64_t mix(uint64_t z)
 /* By how much inputs move, as a share of themselves. */
 typedef struct motion {
     double share;
-    bool apart;    /* each element by itself; otherwise equal numbers stay equal */
-    bool dy_only;  /* the other inputs stay */
-    uint64_t salt; /* another one moves the same numbers by other amounts */
-    bool
-        scales; /* all elements of all inputs but weights by the same: so does what a neuron sees */
+    bool apart;        /* each element by itself; otherwise equal numbers stay equal */
+    bool dy_only;      /* the other inputs stay */
+    uint64_t salt;     /* another one moves the same numbers by other amounts */
+    bool scales;       /* all elements by the same share, so that what a neuron sees moves, too */
+    bool weights_only; /* input 1 moves; without it, where `scales`, all others do */
+    bool upwards;      /* all elements towards plus infinity, so that sums that cancel move most */
+    bool clears_first; /* the first input becomes 0, everything else stays */
 } motion;
 
 static double move(double value, const motion *by, int64_t i)
@@ -45,6 +47,8 @@ static double move(double value, const motion *by, int64_t i)
         return value;
     if (by->scales)
         return value + value * by->share;
+    if (by->upwards)
+        return value + fabs(value) * by->share;
     memcpy(&bits, &value, sizeof bits);
     const uint64_t hash =
         mix(by->salt + (by->apart ? bits + (uint64_t)i * 0x9e3779b97f4a7c15 : bits));
@@ -65,10 +69,13 @@ static rg_ref_tensor copy(const rg_tensor_desc *desc, const double *data, const 
 
 static bool make(const rg_values *v, const motion *by, moved *m)
 {
-    const bool stays = by != NULL && by->dy_only;
+    const bool clears = by != NULL && by->clears_first;
+    const bool stays = clears || (by != NULL && by->dy_only);
     bool whole = true;
     for (int32_t i = 0; i < v->inputs; i++) {
-        m->x[i] = copy(&v->x_desc[i], v->x[i], by, stays || (by != NULL && by->scales && i == 1));
+        const double *x = clears && i == 0 ? NULL : v->x[i];
+        const bool other = by != NULL && by->scales && (i == 1) != by->weights_only;
+        m->x[i] = copy(&v->x_desc[i], x, by, stays || other);
         m->dx[i] = copy(&v->x_desc[i], NULL, NULL, true);
         whole = whole && m->x[i].data != NULL && m->dx[i].data != NULL;
         if (v->want_dx[i] == NULL) {
@@ -79,7 +86,7 @@ static bool make(const rg_values *v, const motion *by, moved *m)
     for (int32_t i = 0; i < v->outputs; i++) {
         m->y[i] = copy(&v->y_desc[i], NULL, NULL, true);
         m->given[i] = copy(&v->y_desc[i], v->y[i], by, stays);
-        m->dy[i] = copy(&v->y_desc[i], v->dy[i], by, false);
+        m->dy[i] = copy(&v->y_desc[i], v->dy[i], by, clears);
         whole = whole && m->y[i].data != NULL && m->given[i].data != NULL && m->dy[i].data != NULL;
     }
     return whole;
@@ -241,12 +248,31 @@ static void judge_elements(rg_values *v, double share)
     judge(v, &each, 0.25, 0);
 }
 
+/* A pre-activation in 16 bits is rounded before the neuron sees it, dz before it is multiplied, and
+ * the result: three roundings, which sums of equal terms do not average out. Moving x shows what
+ * the first one does to y and dx, moving the weights what it does to dw, which grows with x by
+ * itself.
+ */
+static void judge_neuron(rg_values *v, double share)
+{
+    const motion by_x = { .share = share, .scales = true };
+    const motion by_w = { .share = share, .scales = true, .weights_only = true };
+    distances neurons = move_inputs(v, &by_x);
+    neurons.dx[1] = move_inputs(v, &by_w).dx[1];
+    for (int32_t i = 0; i < RG_MAX_INPUTS; i++)
+        neurons.dx[i] += neurons.dx[i] > share / 8 ? 2 * share : 0;
+    judge(v, &neurons, 1, 0);
+}
+
 static void judge_inputs(rg_values *v)
 {
     const double share = 8 * (v->dtype == RG_F64 ? 0x1p-53 : 0x1p-24);
     const motion together = { .share = share };
     const distances d = move_inputs(v, &together);
     judge(v, &d, 0.25, 0);
+    const motion upwards = { .share = share / 8, .upwards = true };
+    const distances sums = move_inputs(v, &upwards);
+    judge(v, &sums, 0.25, 0);
     if (v->test->operations != NULL)
         judge_contraction(v, share);
     else
@@ -257,10 +283,7 @@ static void judge_inputs(rg_values *v)
                                 .dy_only = true };
         const distances rounded = move_inputs(v, &stored);
         judge(v, &rounded, 0.5, 0);
-        /* a pre-activation is stored before the neuron sees it */
-        const motion seen = { .share = v->dtype == RG_F16 ? 0x1p-11 : 0x1p-8, .scales = true };
-        const distances neurons = move_inputs(v, &seen);
-        judge(v, &neurons, 1, 0); /* dw grows with x, too: by less than its tolerance */
+        judge_neuron(v, stored.share);
     }
 }
 
@@ -300,6 +323,24 @@ static void judge_ranges(rg_values *v)
     }
 }
 
+/* A probability less its target is within a rounding of 1 of the difference, which may be much
+ * smaller. How large such differences are where the probabilities are not yet near the targets is
+ * what the definition says for logits of 0. */
+static void judge_probabilities(rg_values *v)
+{
+    const motion clears = { .clears_first = true };
+    const double unit = v->dtype == RG_F64 ? 0x1p-53 : 0x1p-24;
+    moved m = { 0 };
+    if (strcmp(v->test->op->name, "loss") == 0 && v->want_dx[0] != NULL && differentiates(v) &&
+        evaluate(v, &clears, FE_TONEAREST, &m)) {
+        const int64_t count = rg_shape_count(&v->x_desc[0]);
+        const double whole = rg_trial_largest_of(m.dx[0].data, count);
+        if (rg_trial_largest_of(v->want_dx[0], count) * rg_tolerance(v->dtype) < 8 * unit * whole)
+            v->unsure_dx |= 1;
+    }
+    give_back(&m);
+}
+
 static void find_gelu(void *found, const char *name, const rg_field *field, const char *value)
 {
     (void)field;
@@ -335,6 +376,7 @@ static void judge_gelu(rg_values *v)
 void rg_random_judge(rg_values *values)
 {
     judge_gelu(values);
+    judge_probabilities(values);
     judge_inputs(values);
     judge_roundings(values);
     judge_ranges(values);

@@ -99,7 +99,7 @@ static bool shrink_values(shrinker *s)
         any |= try(s, &c);
     }
     rg_random_case c = s->best;
-    c.flags = 0;
+    c.flags &= RG_CASE_NARROW | RG_CASE_NO_DIFFERENCES; /* what may be expected stays */
     any |= try(s, &c);
     c = s->best;
     c.dtype = RG_F32;
