@@ -93,11 +93,10 @@ static __device__ __forceinline__ void gather(const rg_pad_args &k, const image_
         sum[e] = any ? sum[e] : 0;
 }
 
-/* The same where there are so many that plain chains of additions would lose digits. Not inlined:
- * it is rare. */
+/* The same where there are so many that plain chains of additions would lose digits. */
 template <rg_dtype T, bool WIDE>
-static __device__ __noinline__ void gather_many(const rg_pad_args &k, const image_place &p,
-                                                int64_t row, real<T> sum[LANES<T, WIDE>])
+static __device__ __forceinline__ void gather_many(const rg_pad_args &k, const image_place &p,
+                                                   int64_t row, real<T> sum[LANES<T, WIDE>])
 {
     enum { V = LANES<T, WIDE> };
     int64_t n, h, w, c;
@@ -132,11 +131,12 @@ static __device__ __forceinline__ bool is_single(const rg_pad_axis &axis, int64_
     return i >= axis.begin && i < axis.end;
 }
 
-template <rg_dtype T, bool WIDE>
+/* MANY: some elements have more copies than a plain chain may add. A kernel of its own, because one
+ * that decides for each element needs the registers of both. */
+template <rg_dtype T, bool WIDE, bool MANY>
 static __global__ void __launch_bounds__(IMAGE_THREADS)
     gradient_columns(const __grid_constant__ rg_pad_args k, const image_cut cut)
 {
-    const bool many = rg_pad_has_more(k.axes, RG_CHAIN_RUN);
     for (int64_t b = blockIdx.x; b < cut.blocks; b += gridDim.x) {
         const image_place p = find_place<T, WIDE>(cut, b, k.axes[1].in, k.axes[2].in);
         if (!p.used)
@@ -152,7 +152,7 @@ static __global__ void __launch_bounds__(IMAGE_THREADS)
                                              row + k.axes[1].before, p.column + k.axes[2].before,
                                              p.channel + k.axes[3].before),
                                     sum);
-            else if (many)
+            else if constexpr (MANY)
                 gather_many<T, WIDE>(k, p, row, sum);
             else
                 gather<T, WIDE>(k, p, row, sum);
@@ -234,8 +234,11 @@ template <rg_dtype T> static void pad_gradient(const void *args, const rg_cuda_p
 {
     const rg_pad_args *k = (const rg_pad_args *)args;
     const bool wide = is_wide<T>(k);
-    launch_image<T>(wide ? gradient_columns<T, true> : gradient_columns<T, false>, k, wide,
-                    k->axes[0].in, k->axes[1].in, k->axes[2].in, k->axes[3].in, place);
+    const auto columns =
+        wide ? gradient_columns<T, true, false> : gradient_columns<T, false, false>;
+    const auto many = wide ? gradient_columns<T, true, true> : gradient_columns<T, false, true>;
+    launch_image<T>(rg_pad_has_more(k->axes, RG_CHAIN_RUN) ? many : columns, k, wide, k->axes[0].in,
+                    k->axes[1].in, k->axes[2].in, k->axes[3].in, place);
 }
 
 template <rg_dtype T> static void pad_gradient_fill(const void *args, const rg_cuda_place *place)
