@@ -12,17 +12,19 @@
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { MOST_THREADS = 3, MOST_RUNGS = 8 };
 
 typedef struct request {
-    const char *device, *dtype, *rung, *name, *random_case, *only;
+    const char *device, *dtype, *rung, *name, *random_case, *only, *fingerprints;
     double random; /* seconds, or negative: the cases of the ops */
     int64_t threads, seed, runs, trials, networks;
     bool quick, is_long, json, help;
-    bool is_cpu; /* it has rungs and threads to choose */
+    bool is_cpu;     /* it has rungs and threads to choose */
+    FILE *bits_file; /* opened from `fingerprints`, or NULL */
 } request;
 
 /* One opened device per number of threads, all of one rung. */
@@ -127,6 +129,18 @@ static bool is_wanted(const request *r, const rg_case *c, int64_t count)
     return r->quick || timed ? count <= SMALL && !large : !large;
 }
 
+/* One line for each case: hashes of the bits of y, dx and dx with `add`, 0 where there is none. */
+static void write_fingerprint(const request *r, const devices *d, const rg_values *values,
+                              bool expanded, const rg_bits *bits)
+{
+    const rg_device *device = d->checkers[0].device;
+    if (r->bits_file != NULL)
+        fprintf(r->bits_file, "%s %s%s %s %s %s %016llx %016llx %016llx\n", values->test->op->name,
+                values->c->name, expanded ? "/expanded" : "", rg_dtype_name(values->dtype),
+                rg_device_name(device), rg_device_rung(device), (unsigned long long)bits->y,
+                (unsigned long long)bits->dx, (unsigned long long)bits->added);
+}
+
 /* On one rung; runs and numbers of threads have the same bits. */
 static void check_rung(const request *r, devices *d, const rg_values *values, bool expanded)
 {
@@ -135,6 +149,7 @@ static void check_rung(const request *r, devices *d, const rg_values *values, bo
         for (int i = 0; i < d->count; i++)
             rg_check_values(&d->checkers[i], values, expanded, &bits);
     }
+    write_fingerprint(r, d, values, expanded, &bits);
 }
 
 static rg_status check_case(const request *r, ladder *l, const rg_op_test *test, const rg_case *c,
@@ -322,6 +337,8 @@ int rg_cmd_check(int argc, char **argv)
         { "trials", RG_OPTION_COUNT, &r.trials, "N", "exactly N random trials" },
         { "random-case", RG_OPTION_TEXT, &r.random_case, "TEXT",
           "one random trial of one op, as a failure prints it" },
+        { "fingerprints", RG_OPTION_TEXT, &r.fingerprints, "FILE",
+          "write a hash of the result bits of every case, to compare two builds with diff" },
         { "json", RG_OPTION_FLAG, &r.json, NULL, "one object per line" },
         { "help", RG_OPTION_FLAG, &r.help, NULL, "this text" },
         { .name = NULL },
@@ -355,10 +372,18 @@ int rg_cmd_check(int argc, char **argv)
         return wrong;
     if (r.networks > 0)
         return rg_check_networks(r.device, r.rung, r.networks, (uint64_t)r.seed, r.only);
+    if (r.fingerprints != NULL && (r.bits_file = fopen(r.fingerprints, "w")) == NULL) {
+        fprintf(stderr, "retrograde: cannot write '%s': %s\n", r.fingerprints, strerror(errno));
+        return 1;
+    }
     for (int i = 0; ops == 0 && rg_op_tests[i] != NULL && status == RG_OK; i++)
         status = check_op(&r, rg_op_tests[i], &failures, &cases);
     for (int i = 0; i < ops && status == RG_OK; i++)
         status = check_op(&r, rg_op_test_find(argv[i]), &failures, &cases);
+    if (r.bits_file != NULL && (ferror(r.bits_file) != 0 || fclose(r.bits_file) != 0)) {
+        fprintf(stderr, "retrograde: cannot write '%s'\n", r.fingerprints);
+        return 1;
+    }
     if (status != RG_OK) {
         fprintf(stderr, "retrograde: %s\n", rg_error_text());
         return 1;

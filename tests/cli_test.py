@@ -337,6 +337,20 @@ class CheckTest(ProgramTest):
         self.refused(2, *long, "--long", "--quick", words=("--quick", "--long"))
         self.refused(2, "check", "slice", "--long", words=("no such case",))
 
+    def test_fingerprints(self):
+        """One line for each case with hashes of its bits, the same in every run."""
+        ask = ("check", "reshape", "--quick", "--dtype", "f32", "--rung", "base", "--fingerprints")
+        self.works(*ask, "one.txt")
+        self.works(*ask, "two.txt")
+        files = [open(os.path.join(self.folder.name, name)) for name in ("one.txt", "two.txt")]
+        lines, again = [file.read().splitlines() for file in files]
+        for file in files:
+            file.close()
+        self.assertEqual(lines, again)
+        self.assertRegex(lines[0], r"^reshape \S+ f32 cpu base( [0-9a-f]{16}){3}$")
+        self.assertGreater(len({line.split()[5] for line in lines}), 1)
+        self.refused(1, *ask, "no/such/folder", words=("no/such/folder",))
+
     def test_networks(self):
         run = ("check", "--networks", "1", "--seed", "7", "--rung", "base")
         self.assertIn("0 failures", self.works(*run).stdout)
