@@ -37,6 +37,7 @@ typedef struct motion {
     bool scales;       /* all elements by the same share, so that what a neuron sees moves, too */
     bool weights_only; /* input 1 moves; without it, where `scales`, all others do */
     bool upwards;      /* all elements towards plus infinity, so that sums that cancel move most */
+    int32_t only;      /* 1 + i: input i alone moves; 1 + inputs + j: dy[j]; 0: all */
     bool clears_first; /* the first input becomes 0, everything else stays */
 } motion;
 
@@ -67,6 +68,12 @@ static rg_ref_tensor copy(const rg_tensor_desc *desc, const double *data, const 
     return ref;
 }
 
+/* Whether a tensor is not the only one that moves. */
+static bool is_still(const motion *by, int32_t number)
+{
+    return by != NULL && by->only != 0 && by->only != 1 + number;
+}
+
 static bool make(const rg_values *v, const motion *by, moved *m)
 {
     const bool clears = by != NULL && by->clears_first;
@@ -75,7 +82,7 @@ static bool make(const rg_values *v, const motion *by, moved *m)
     for (int32_t i = 0; i < v->inputs; i++) {
         const double *x = clears && i == 0 ? NULL : v->x[i];
         const bool other = by != NULL && by->scales && (i == 1) != by->weights_only;
-        m->x[i] = copy(&v->x_desc[i], x, by, stays || other);
+        m->x[i] = copy(&v->x_desc[i], x, by, stays || other || is_still(by, i));
         m->dx[i] = copy(&v->x_desc[i], NULL, NULL, true);
         whole = whole && m->x[i].data != NULL && m->dx[i].data != NULL;
         if (v->want_dx[i] == NULL) {
@@ -85,8 +92,8 @@ static bool make(const rg_values *v, const motion *by, moved *m)
     }
     for (int32_t i = 0; i < v->outputs; i++) {
         m->y[i] = copy(&v->y_desc[i], NULL, NULL, true);
-        m->given[i] = copy(&v->y_desc[i], v->y[i], by, stays);
-        m->dy[i] = copy(&v->y_desc[i], v->dy[i], by, clears);
+        m->given[i] = copy(&v->y_desc[i], v->y[i], by, stays || is_still(by, -1));
+        m->dy[i] = copy(&v->y_desc[i], v->dy[i], by, clears || is_still(by, v->inputs + i));
         whole = whole && m->y[i].data != NULL && m->given[i].data != NULL && m->dy[i].data != NULL;
     }
     return whole;
@@ -110,7 +117,8 @@ static void give_back(moved *m)
 static bool fits_dtype(const double *want, int64_t count, rg_dtype dtype)
 {
     const double largest = rg_trial_largest_of(want, count);
-    const double small = dtype == RG_F16 ? 0x1p-12 : dtype == RG_F64 ? 1e-290 : 1e-33;
+    /* f16: a factor on the way to the result may be 64 times smaller than the result */
+    const double small = dtype == RG_F16 ? 0x1p-8 : dtype == RG_F64 ? 1e-290 : 1e-33;
     const double large = dtype == RG_F16 ? 6.5e4 : dtype == RG_F64 ? 1e290 : 1e36;
     if (largest != 0 && largest < small)
         return false;
@@ -264,15 +272,33 @@ static void judge_neuron(rg_values *v, double share)
     judge(v, &neurons, 1, 0);
 }
 
+/* Sums and differences that cancel: each tensor is moved to one side by itself, and what the
+ * results move by is added up, as roundings of one sign are. Equal numbers are rounded alike, so
+ * that a sum of repeated ones is off by several units of its terms. */
+static void judge_cancellation(rg_values *v, double share)
+{
+    bool repeats = v->c->dy_fill.repeat != 0;
+    distances all = { { 0 }, { 0 } };
+    for (int32_t i = 0; i < v->inputs; i++)
+        repeats |= v->c->x_fill[i].repeat != 0;
+    for (int32_t i = 0; i < v->inputs + (differentiates(v) ? v->outputs : 0); i++) {
+        const motion by = { .share = share / (repeats ? 1 : 4), .upwards = true, .only = 1 + i };
+        const distances d = move_inputs(v, &by);
+        for (int32_t k = 0; k < RG_MAX_OUTPUTS; k++)
+            all.y[k] += d.y[k];
+        for (int32_t k = 0; k < RG_MAX_INPUTS; k++)
+            all.dx[k] += d.dx[k];
+    }
+    judge(v, &all, 0.5, 0);
+}
+
 static void judge_inputs(rg_values *v)
 {
     const double share = 8 * (v->dtype == RG_F64 ? 0x1p-53 : 0x1p-24);
     const motion together = { .share = share };
     const distances d = move_inputs(v, &together);
     judge(v, &d, 0.25, 0);
-    const motion upwards = { .share = share / 8, .upwards = true };
-    const distances sums = move_inputs(v, &upwards);
-    judge(v, &sums, 0.25, 0);
+    judge_cancellation(v, share);
     if (v->test->operations != NULL)
         judge_contraction(v, share);
     else
@@ -284,6 +310,9 @@ static void judge_inputs(rg_values *v)
         const distances rounded = move_inputs(v, &stored);
         judge(v, &rounded, 0.5, 0);
         judge_neuron(v, stored.share);
+        const motion alike = { .share = stored.share / 2, .upwards = true, .only = 1 + v->inputs };
+        const distances sums = move_inputs(v, &alike);
+        judge(v, &sums, 0.5, 0);
     }
 }
 
