@@ -63,12 +63,12 @@ def softmax(fields, shapes, make, gradient):
 
 
 # a and b where they are not given.
-USUAL = {"relu": (0, 0), "tanh": (1, 1), "elu": (1, 0)}
+DEFAULTS = {"relu": (0, 0), "tanh": (1, 1), "elu": (1, 0)}
 
 
 def neuron_fields(fields):
     kind = fields["kind"]
-    a, b = USUAL.get(kind, (0, 0))
+    a, b = DEFAULTS.get(kind, (0, 0))
     a = a if fields["a"] == "none" else float(fields["a"])
     b = b if fields["b"] == "none" else float(fields["b"])
     if kind not in ("relu", "sigmoid", "tanh", "elu", "gelu"):

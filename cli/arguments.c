@@ -45,13 +45,37 @@ static int take_known(const rg_option *option, const char *value)
     return 1;
 }
 
-static int take_one(const rg_option *options, const char *name, const char *value,
-                    int (*unknown)(void *, const char *, const char *), void *context)
+static const rg_option *find_option(const rg_option *options, const char *name)
 {
     for (const rg_option *option = options; option->name != NULL; option++) {
         if (strcmp(option->name, name) == 0)
-            return take_known(option, value);
+            return option;
     }
+    return NULL;
+}
+
+/* Options under the names that they had in version 0.1, which still work. */
+static const rg_option *find_renamed(const rg_option *options, const char *name)
+{
+    static const char *const renamed[][2] = { { "rung", "isa" } };
+    for (size_t i = 0; i < sizeof renamed / sizeof renamed[0]; i++) {
+        const rg_option *option = find_option(options, renamed[i][1]);
+        if (option == NULL || strcmp(name, renamed[i][0]) != 0)
+            continue;
+        fprintf(stderr, "retrograde: --%s is deprecated, use --%s\n", name, option->name);
+        return option;
+    }
+    return NULL;
+}
+
+static int take_one(const rg_option *options, const char *name, const char *value,
+                    int (*unknown)(void *, const char *, const char *), void *context)
+{
+    const rg_option *option = find_option(options, name);
+    if (option == NULL)
+        option = find_renamed(options, name);
+    if (option != NULL)
+        return take_known(option, value);
     if (unknown != NULL)
         return unknown(context, name, value);
     fprintf(stderr, "retrograde: there is no option --%s here; see --help\n", name);

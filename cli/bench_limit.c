@@ -8,16 +8,16 @@
 
 #include <assert.h>
 
-#define DECLARE(rung) extern const rg_cpu_row rg_cpu_limit_f32_##rung[], rg_cpu_limit_f64_##rung[]
-#ifdef RG_ONE_RUNG /* stands for all */
-#define DECLARE_ONE(rung) DECLARE(rung)
-DECLARE_ONE(RG_ONE_RUNG);
-#define ONE(real, rung) rg_cpu_limit_##real##_##rung
-#define EACH(real, rung)                                  \
-    {                                                     \
-        ONE(real, rung), ONE(real, rung), ONE(real, rung) \
+#define DECLARE(isa) extern const rg_cpu_row rg_cpu_limit_f32_##isa[], rg_cpu_limit_f64_##isa[]
+#ifdef RG_ONE_ISA /* stands for all */
+#define DECLARE_ONE(isa) DECLARE(isa)
+DECLARE_ONE(RG_ONE_ISA);
+#define ONE(real, isa) rg_cpu_limit_##real##_##isa
+#define EACH(real, isa)                                \
+    {                                                  \
+        ONE(real, isa), ONE(real, isa), ONE(real, isa) \
     }
-#define ROWS(real) EACH(real, RG_ONE_RUNG)
+#define ROWS(real) EACH(real, RG_ONE_ISA)
 #elif RG_HAVE_AVX512
 DECLARE(base);
 DECLARE(avx2);

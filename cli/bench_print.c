@@ -46,7 +46,7 @@ static void print_machine(const rg_bench_printer *printer)
     const int threads = rg_device_threads(printer->device);
     printf("retrograde %s on %s: %s, %d thread%s, %s; %s\n", rg_version(), machine,
            rg_device_name(printer->device), threads, threads == 1 ? "" : "s",
-           rg_device_rung(printer->device), date);
+           rg_device_isa(printer->device), date);
 }
 
 void rg_bench_print_head(const rg_bench_printer *printer)
@@ -134,10 +134,10 @@ static void print_json_name(const rg_bench_printer *printer, const rg_bench_row 
 {
     char direction[16];
     printf("{\"op\": \"%s\", \"case\": \"%s\", \"direction\": \"%s\", \"dtype\": \"%s\", "
-           "\"device\": \"%s\", \"rung\": \"%s\", \"threads\": %d",
+           "\"device\": \"%s\", \"isa\": \"%s\", \"threads\": %d",
            row->test->op->name, row->c->name, rg_bench_row_direction(row, direction),
            rg_dtype_name(row->dtype), rg_device_name(printer->device),
-           rg_device_rung(printer->device), rg_device_threads(printer->device));
+           rg_device_isa(printer->device), rg_device_threads(printer->device));
 }
 
 static void print_json_line(const rg_bench_printer *printer, const rg_bench_row *row,

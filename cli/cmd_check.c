@@ -16,60 +16,60 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MOST_THREADS = 3, MOST_RUNGS = 8 };
+enum { MOST_THREADS = 3, MOST_ISAS = 8 };
 
 typedef struct request {
-    const char *device, *dtype, *rung, *name, *random_case, *only, *fingerprints;
+    const char *device, *dtype, *isa, *name, *random_case, *only, *fingerprints;
     double random; /* seconds, or negative: the cases of the ops */
     int64_t threads, seed, runs, trials, networks;
     bool quick, is_long, json, help;
-    bool is_cpu;     /* it has rungs and threads to choose */
+    bool is_cpu;     /* it has instruction sets and threads to choose */
     FILE *bits_file; /* opened from `fingerprints`, or NULL */
 } request;
 
-/* One opened device per number of threads, all of one rung. */
+/* One opened device per number of threads, all of one instruction set. */
 typedef struct devices {
     rg_checker checkers[MOST_THREADS];
     char options[MOST_THREADS][64];
     int count;
 } devices;
 
-/* All rungs, of the CPU; one, without a name, of a GPU. They share the values of a case: what the
- * definition says takes long to find out. */
-typedef struct ladder {
-    devices rungs[MOST_RUNGS];
+/* All instruction sets, of the CPU; one, without a name, of a GPU. They share the values of a case:
+ * what the definition says takes long to find out. */
+typedef struct isa_list {
+    devices isas[MOST_ISAS];
     int count;
-} ladder;
+} isa_list;
 
-static void close_ladder(ladder *l)
+static void close_isas(isa_list *l)
 {
     for (int k = 0; k < l->count; k++) {
-        for (int i = 0; i < l->rungs[k].count; i++) {
-            rg_queue_destroy(l->rungs[k].checkers[i].queue);
-            rg_device_destroy(l->rungs[k].checkers[i].device);
+        for (int i = 0; i < l->isas[k].count; i++) {
+            rg_queue_destroy(l->isas[k].checkers[i].queue);
+            rg_device_destroy(l->isas[k].checkers[i].device);
         }
     }
 }
 
 /* What has to be typed to come back to this device. */
-static void write_options(const request *r, const char *rung, int64_t threads, char text[64])
+static void write_options(const request *r, const char *isa, int64_t threads, char text[64])
 {
     int length = 0;
     text[0] = 0;
     if (r->is_cpu)
-        length = snprintf(text, 64, " --rung %s --threads %lld", rung, (long long)threads);
+        length = snprintf(text, 64, " --isa %s --threads %lld", isa, (long long)threads);
     if (r->runs > 1)
         snprintf(text + length, 64 - (size_t)length, " --runs %lld", (long long)r->runs);
 }
 
-/* Without a rung, 0 threads: as the device is. */
-static rg_status open_device(const request *r, const char *rung, int64_t threads, devices *d)
+/* Without an instruction set, 0 threads: as the device is. */
+static rg_status open_device(const request *r, const char *isa, int64_t threads, devices *d)
 {
     rg_checker *checker = &d->checkers[d->count];
     rg_device_options options = rg_device_options_default();
-    options.rung = rung;
+    options.isa = isa;
     options.threads = (int32_t)threads;
-    write_options(r, rung, threads, d->options[d->count]);
+    write_options(r, isa, threads, d->options[d->count]);
     *checker = (rg_checker){ .options = d->options[d->count],
                              .seed = (uint64_t)r->seed,
                              .told = r->json ? stderr : stdout };
@@ -78,39 +78,39 @@ static rg_status open_device(const request *r, const char *rung, int64_t threads
     return rg_queue_create(checker->device, &checker->queue);
 }
 
-/* The rung that the machine takes by itself. */
-static bool is_best(const char *rung)
+/* The instruction set that the machine takes by itself. */
+static bool is_best(const char *isa)
 {
     int32_t last = 0;
-    while (rg_device_rung_list(last + 1) != NULL)
+    while (rg_device_isa_list(last + 1) != NULL)
         last++;
-    return strcmp(rung, rg_device_rung_list(last)) == 0;
+    return strcmp(isa, rg_device_isa_list(last)) == 0;
 }
 
-/* An odd number of threads shares out work like no other; on one rung that is seen as well as on
- * all. */
-static rg_status open_devices(const request *r, const char *rung, devices *d)
+/* An odd number of threads shares out work like no other; on one instruction set that is seen as
+ * well as on all. */
+static rg_status open_devices(const request *r, const char *isa, devices *d)
 {
     *d = (devices){ .count = 0 };
     if (r->threads > 0 || !r->is_cpu)
-        return open_device(r, rung, r->threads, d);
+        return open_device(r, isa, r->threads, d);
     if (r->is_long)
-        return open_device(r, rung, 2, d); /* such cases take seconds each */
-    const int64_t most = r->quick || (r->rung == NULL && !is_best(rung)) ? 2 : 3;
+        return open_device(r, isa, 2, d); /* such cases take seconds each */
+    const int64_t most = r->quick || (r->isa == NULL && !is_best(isa)) ? 2 : 3;
     for (int64_t threads = r->quick ? 2 : 1; threads <= most; threads++)
-        RG_TRY(open_device(r, rung, threads, d));
+        RG_TRY(open_device(r, isa, threads, d));
     return RG_OK;
 }
 
-static rg_status open_ladder(const request *r, ladder *l)
+static rg_status open_isas(const request *r, isa_list *l)
 {
     l->count = 0;
     if (!r->is_cpu)
-        return open_devices(r, NULL, &l->rungs[l->count++]);
-    const char *rung;
-    for (int32_t i = 0; (rung = rg_device_rung_list(i)) != NULL && l->count < MOST_RUNGS; i++) {
-        if (r->rung == NULL || strcmp(r->rung, rung) == 0)
-            RG_TRY(open_devices(r, rung, &l->rungs[l->count++]));
+        return open_devices(r, NULL, &l->isas[l->count++]);
+    const char *isa;
+    for (int32_t i = 0; (isa = rg_device_isa_list(i)) != NULL && l->count < MOST_ISAS; i++) {
+        if (r->isa == NULL || strcmp(r->isa, isa) == 0)
+            RG_TRY(open_devices(r, isa, &l->isas[l->count++]));
     }
     return RG_OK;
 }
@@ -137,12 +137,12 @@ static void write_fingerprint(const request *r, const devices *d, const rg_value
     if (r->bits_file != NULL)
         fprintf(r->bits_file, "%s %s%s %s %s %s %016llx %016llx %016llx\n", values->test->op->name,
                 values->c->name, expanded ? "/expanded" : "", rg_dtype_name(values->dtype),
-                rg_device_name(device), rg_device_rung(device), (unsigned long long)bits->y,
+                rg_device_name(device), rg_device_isa(device), (unsigned long long)bits->y,
                 (unsigned long long)bits->dx, (unsigned long long)bits->added);
 }
 
-/* On one rung; runs and numbers of threads have the same bits. */
-static void check_rung(const request *r, devices *d, const rg_values *values, bool expanded)
+/* On one instruction set; runs and numbers of threads have the same bits. */
+static void check_isa(const request *r, devices *d, const rg_values *values, bool expanded)
 {
     rg_bits bits = { 0 };
     for (int64_t run = 0; run < r->runs; run++) {
@@ -152,13 +152,13 @@ static void check_rung(const request *r, devices *d, const rg_values *values, bo
     write_fingerprint(r, d, values, expanded, &bits);
 }
 
-static rg_status check_case(const request *r, ladder *l, const rg_op_test *test, const rg_case *c,
+static rg_status check_case(const request *r, isa_list *l, const rg_op_test *test, const rg_case *c,
                             rg_dtype dtype, bool expanded)
 {
     rg_values values;
     const rg_status status = rg_values_make(test, c, dtype, (uint64_t)r->seed, expanded, &values);
     for (int k = 0; status == RG_OK && k < l->count; k++)
-        check_rung(r, &l->rungs[k], &values, expanded);
+        check_isa(r, &l->isas[k], &values, expanded);
     rg_values_free(&values);
     return status;
 }
@@ -180,28 +180,28 @@ static int64_t print_group(const request *r, const devices *d, const char *op, r
     if (d->count == 1)
         snprintf(threads, sizeof threads, "%d", rg_device_threads(device));
     if (r->json)
-        printf("{\"op\": \"%s\", \"device\": \"%s\", \"rung\": \"%s\", \"dtype\": \"%s\", "
+        printf("{\"op\": \"%s\", \"device\": \"%s\", \"isa\": \"%s\", \"dtype\": \"%s\", "
                "\"threads\": \"%s\", \"runs\": %lld, \"cases\": %lld, \"comparisons\": %lld, "
                "\"failures\": %lld, \"worst\": %.3g}\n",
-               op, rg_device_name(device), rg_device_rung(device), rg_dtype_name(dtype), threads,
+               op, rg_device_name(device), rg_device_isa(device), rg_dtype_name(dtype), threads,
                (long long)r->runs, (long long)count, (long long)comparisons, (long long)failed,
                worst);
     else
         printf("%-12s %-6s %-7s %-5s %s %-8s %4lld cases %7lld comparisons  %s (largest error "
                "%.2f of the tolerance)\n",
-               op, rg_device_name(device), rg_device_rung(device), rg_dtype_name(dtype),
+               op, rg_device_name(device), rg_device_isa(device), rg_dtype_name(dtype),
                r->is_cpu ? "threads" : "       ", r->is_cpu ? threads : "", (long long)count,
                (long long)comparisons, failed == 0 ? "ok" : "FAILED", worst);
     fflush(stdout);
     return failed;
 }
 
-/* All cases of an op in one dtype, on every rung. */
+/* All cases of an op in one dtype, on every instruction set. */
 static rg_status check_group(const request *r, const rg_op_test *test, rg_dtype dtype,
                              int64_t *failures, int64_t *cases)
 {
-    ladder l;
-    rg_status status = open_ladder(r, &l);
+    isa_list l;
+    rg_status status = open_isas(r, &l);
     int64_t count = 0;
     for (const rg_case *c = test->cases; status == RG_OK && c->name != NULL; c++) {
         rg_tensor_desc x[RG_MAX_INPUTS];
@@ -220,9 +220,9 @@ static rg_status check_group(const request *r, const rg_op_test *test, rg_dtype 
     }
     const bool tells = count > 0 || !r->is_long; /* few ops and dtypes have long cases */
     for (int k = 0; status == RG_OK && k < l.count && tells; k++)
-        *failures += print_group(r, &l.rungs[k], test->op->name, dtype, count);
+        *failures += print_group(r, &l.isas[k], test->op->name, dtype, count);
     *cases += count;
-    close_ladder(&l);
+    close_isas(&l);
     return status;
 }
 
@@ -251,13 +251,13 @@ static void keep_memory(void)
 static bool is_request_valid(const request *r)
 {
     rg_dtype dtype = RG_F32;
-    bool rung_known = r->rung == NULL;
-    for (int32_t i = 0; rg_device_rung_list(i) != NULL && !rung_known; i++)
-        rung_known = strcmp(rg_device_rung_list(i), r->rung) == 0;
+    bool isa_known = r->isa == NULL;
+    for (int32_t i = 0; rg_device_isa_list(i) != NULL && !isa_known; i++)
+        isa_known = strcmp(rg_device_isa_list(i), r->isa) == 0;
     if (r->dtype != NULL && (rg_dtype_parse(r->dtype, &dtype) != RG_OK || !rg_dtype_is_data(dtype)))
         fprintf(stderr, "retrograde: check knows f32, f64, f16 and bf16, not '%s'\n", r->dtype);
-    else if (!rung_known)
-        fprintf(stderr, "retrograde: this machine has no instruction set '%s'\n", r->rung);
+    else if (!isa_known)
+        fprintf(stderr, "retrograde: this machine has no instruction set '%s'\n", r->isa);
     else if (r->threads > 1024)
         fprintf(stderr, "retrograde: a device has 1 to 1024 threads\n");
     else if (r->quick && r->is_long)
@@ -278,9 +278,9 @@ static int look_at_device(request *r)
         return status == RG_INVALID_ARGUMENT ? rg_wrong("%s", rg_error_text()) : rg_failed();
     r->is_cpu = strcmp(rg_device_name(device), "cpu") == 0;
     rg_device_destroy(device);
-    if (!r->is_cpu && (r->rung != NULL || r->threads > 0))
+    if (!r->is_cpu && (r->isa != NULL || r->threads > 0))
         return rg_wrong("%s is a GPU and has no --%s to choose", r->device,
-                        r->rung != NULL ? "rung" : "threads");
+                        r->isa != NULL ? "isa" : "threads");
     return 0;
 }
 
@@ -293,7 +293,7 @@ static int check_random(const request *r, int count, char **names)
     const bool is_cpu = strcmp(r->device, "cpu") == 0;
     const rg_random_request asked = { .device = r->device,
                                       .limits = { .dtype = r->dtype,
-                                                  .rung = r->rung,
+                                                  .isa = r->isa,
                                                   .threads = (int32_t)r->threads,
                                                   .is_cpu = is_cpu },
                                       .seconds = r->random,
@@ -302,9 +302,9 @@ static int check_random(const request *r, int count, char **names)
                                       .json = r->json,
                                       .networks = count == 0 && r->dtype == NULL && r->threads == 0,
                                       .ops = count > 0 ? ops : rg_op_tests };
-    if (!is_cpu && (r->rung != NULL || r->threads > 0))
+    if (!is_cpu && (r->isa != NULL || r->threads > 0))
         return rg_wrong("%s is a GPU and has no --%s to choose", r->device,
-                        r->rung != NULL ? "rung" : "threads");
+                        r->isa != NULL ? "isa" : "threads");
     if (r->random_case == NULL)
         return rg_random_trials(&asked);
     if (count != 1)
@@ -318,7 +318,7 @@ int rg_cmd_check(int argc, char **argv)
     const rg_option options[] = {
         { "device", RG_OPTION_TEXT, &r.device, "D", "cpu, cuda or cuda:N (default cpu)" },
         { "dtype", RG_OPTION_TEXT, &r.dtype, "T", "f32, f64, f16 or bf16 alone" },
-        { "rung", RG_OPTION_TEXT, &r.rung, "R", "base, avx2 or avx512 alone, on the CPU" },
+        { "isa", RG_OPTION_TEXT, &r.isa, "R", "base, avx2 or avx512 alone, on the CPU" },
         { "threads", RG_OPTION_COUNT, &r.threads, "N",
           "N threads instead of 1, 2 and 3 in turn, on the CPU" },
         { "runs", RG_OPTION_COUNT, &r.runs, "N",
@@ -371,7 +371,7 @@ int rg_cmd_check(int argc, char **argv)
     if (wrong != 0)
         return wrong;
     if (r.networks > 0)
-        return rg_check_networks(r.device, r.rung, r.networks, (uint64_t)r.seed, r.only);
+        return rg_check_networks(r.device, r.isa, r.networks, (uint64_t)r.seed, r.only);
     if (r.fingerprints != NULL && (r.bits_file = fopen(r.fingerprints, "w")) == NULL) {
         fprintf(stderr, "retrograde: cannot write '%s': %s\n", r.fingerprints, strerror(errno));
         return 1;

@@ -57,10 +57,10 @@ static void print_text(const rg_device *cpu)
 {
     printf("retrograde %s\n\n", rg_version());
     print_devices();
-    printf("\n%-14s", "rungs");
-    for (int32_t i = 0; rg_device_rung_list(i) != NULL; i++)
-        printf("%s%s", i > 0 ? ", " : "", rg_device_rung_list(i));
-    printf("; %s in use\n", rg_device_rung(cpu));
+    printf("\n%-14s", "ISAs");
+    for (int32_t i = 0; rg_device_isa_list(i) != NULL; i++)
+        printf("%s%s", i > 0 ? ", " : "", rg_device_isa_list(i));
+    printf("; %s in use\n", rg_device_isa(cpu));
     printf("%-14s%d\n\nbuild\n", "threads", rg_device_threads(cpu));
     for (int i = 0; i < BUILD_LINES; i++)
         printf("  %-12s%s\n", build[i].name, build[i].value);
@@ -79,10 +79,10 @@ static void print_json(const rg_device *cpu)
         rg_print_json_text(line); /* drivers and the system may say anything */
         printf("}");
     }
-    printf("], \"cuda\": %s, \"rungs\": [", describe("cuda", line) ? "true" : "false");
-    for (int32_t i = 0; rg_device_rung_list(i) != NULL; i++)
-        printf("%s\"%s\"", i > 0 ? ", " : "", rg_device_rung_list(i));
-    printf("], \"rung\": \"%s\", \"threads\": %d, \"build\": {", rg_device_rung(cpu),
+    printf("], \"cuda\": %s, \"isas\": [", describe("cuda", line) ? "true" : "false");
+    for (int32_t i = 0; rg_device_isa_list(i) != NULL; i++)
+        printf("%s\"%s\"", i > 0 ? ", " : "", rg_device_isa_list(i));
+    printf("], \"isa\": \"%s\", \"threads\": %d, \"build\": {", rg_device_isa(cpu),
            rg_device_threads(cpu));
     for (int i = 0; i < BUILD_LINES; i++)
         printf("%s\"%s\": \"%s\"", i > 0 ? ", " : "", build[i].name, build[i].value);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 typedef struct request {
-    const char *device, *dtype, *rung;
+    const char *device, *dtype, *isa;
     int64_t threads;
     bool gradient, help, list;
 } request;
@@ -59,7 +59,7 @@ static int take_field(void *context, const char *name, const char *value)
 static int open_device(rg_op_run *run, const request *r)
 {
     rg_device_options options = rg_device_options_default();
-    options.rung = r->rung;
+    options.isa = r->isa;
     options.threads = (int32_t)(r->threads < 2048 ? r->threads : 2048); /* too many either way */
     rg_status status = rg_device_create(r->device, &options, &run->device);
     if (status == RG_OK)
@@ -162,7 +162,7 @@ int rg_cmd_op(int argc, char **argv)
         { "dtype", RG_OPTION_TEXT, &r.dtype, "T",
           "convert the inputs to f32, f64, f16 or bf16 first; bf16 is written as f32" },
         { "threads", RG_OPTION_COUNT, &r.threads, "N", "threads of the CPU to use (default: all)" },
-        { "rung", RG_OPTION_TEXT, &r.rung, "R", "base, avx2 or avx512 at most, on the CPU" },
+        { "isa", RG_OPTION_TEXT, &r.isa, "R", "base, avx2 or avx512 at most, on the CPU" },
         { "list", RG_OPTION_FLAG, &r.list, NULL, "all ops and their names" },
         { "help", RG_OPTION_FLAG, &r.help, NULL, "this text, and the fields of an op" },
         { .name = NULL },

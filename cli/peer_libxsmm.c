@@ -294,7 +294,7 @@ static libxsmm_blasint block_of(int64_t size)
     return block;
 }
 
-/* c' = b' a' by columns is c = a b by rows; blocks are the same whether a or b is turned. */
+/* c' = b' a' by columns is c = a b by rows; blocks are the same whether a or b is transposed. */
 static rg_status prepare_product(const rg_bench_row *row, product *p)
 {
     rg_peer_product r;

@@ -47,12 +47,12 @@ static rg_status describe_image(const job *j, const rg_tensor_desc *desc,
 {
     static const int from[] = { 0, 3, 1, 2 };
     RG_CHECK(desc->rank == 4, RG_UNSUPPORTED, "onednn is asked for batches of images alone");
-    rg_tensor_desc turned = *desc;
+    rg_tensor_desc transposed = *desc;
     for (int i = 0; i < 4; i++) {
-        turned.dims[i] = desc->dims[from[i]];
-        turned.strides[i] = desc->strides[from[i]];
+        transposed.dims[i] = desc->dims[from[i]];
+        transposed.strides[i] = desc->strides[from[i]];
     }
-    return describe(j, &turned, 4, memory);
+    return describe(j, &transposed, 4, memory);
 }
 
 static rg_status prepare_softmax(job *j)
@@ -336,20 +336,20 @@ static rg_status prepare_lrn(job *j)
 static rg_status describe_weights(const job *j, const rg_tensor_desc *w, int64_t groups,
                                   dnnl_memory_desc_t *memory)
 {
-    rg_tensor_desc turned = *w;
+    rg_tensor_desc transposed = *w;
     const int32_t o = groups > 1;
     static const int from[] = { 0, 3, 1, 2 };
     for (int i = 0; i < 4; i++) {
-        turned.dims[o + i] = w->dims[from[i]];
-        turned.strides[o + i] = w->strides[from[i]];
+        transposed.dims[o + i] = w->dims[from[i]];
+        transposed.strides[o + i] = w->strides[from[i]];
     }
-    turned.dims[o] /= groups;
+    transposed.dims[o] /= groups;
     if (groups > 1) {
-        turned.dims[0] = groups;
-        turned.strides[0] = turned.dims[1] * turned.strides[1];
+        transposed.dims[0] = groups;
+        transposed.strides[0] = transposed.dims[1] * transposed.strides[1];
     }
-    turned.rank = 4 + o;
-    return describe(j, &turned, turned.rank, memory);
+    transposed.rank = 4 + o;
+    return describe(j, &transposed, transposed.rank, memory);
 }
 
 /* Binds what the plan wants: a tensor of its own, in its layout. */

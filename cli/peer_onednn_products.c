@@ -5,12 +5,12 @@
 #include "cli/peer_onednn.h"
 #include "cli/peer_product.h"
 
-static rg_status describe(const rg_onednn_job *j, int64_t rows, int64_t columns, bool turned,
+static rg_status describe(const rg_onednn_job *j, int64_t rows, int64_t columns, bool transposed,
                           dnnl_memory_desc_t *memory)
 {
     static const dnnl_data_type_t types[] = { [RG_F32] = dnnl_f32, [RG_BF16] = dnnl_bf16 };
     const dnnl_dims_t dims = { rows, columns };
-    const dnnl_dims_t strides = { turned ? 1 : columns, turned ? rows : 1 };
+    const dnnl_dims_t strides = { transposed ? 1 : columns, transposed ? rows : 1 };
     RG_CHECK(j->row->dtype == RG_F32 || j->row->dtype == RG_BF16, RG_UNSUPPORTED,
              "onednn is asked for products in f32 and bf16 alone");
     return rg_onednn_check(
@@ -37,8 +37,8 @@ rg_status rg_onednn_prepare_product(rg_onednn_job *j)
     dnnl_memory_desc_t a, b, c, bias;
     dnnl_matmul_desc_t matmul;
     RG_TRY(rg_peer_product_find(j->row, "onednn", &p));
-    RG_TRY(describe(j, p.rows, p.inner, p.a_turned, &a));
-    RG_TRY(describe(j, p.inner, p.columns, p.b_turned, &b));
+    RG_TRY(describe(j, p.rows, p.inner, p.a_transposed, &a));
+    RG_TRY(describe(j, p.inner, p.columns, p.b_transposed, &b));
     RG_TRY(describe(j, p.rows, p.columns, false, &c));
     RG_TRY(describe(j, 1, p.columns, false, &bias));
     if (p.relu)

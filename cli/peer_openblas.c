@@ -8,14 +8,14 @@
 #include <dlfcn.h>
 #include <limits.h>
 
-enum { ROW_MAJOR = 101, AS_IT_IS = 111, TURNED = 112 }; /* of CBLAS */
+enum { ROW_MAJOR = 101, AS_IT_IS = 111, TRANSPOSED = 112 }; /* of CBLAS */
 
-typedef void gemm_f32(int order, int a_turned, int b_turned, int m, int n, int k, float alpha,
-                      const float *a, int a_step, const float *b, int b_step, float beta, float *c,
-                      int c_step);
-typedef void gemm_f64(int order, int a_turned, int b_turned, int m, int n, int k, double alpha,
-                      const double *a, int a_step, const double *b, int b_step, double beta,
-                      double *c, int c_step);
+typedef void gemm_f32(int order, int a_transposed, int b_transposed, int m, int n, int k,
+                      float alpha, const float *a, int a_step, const float *b, int b_step,
+                      float beta, float *c, int c_step);
+typedef void gemm_f64(int order, int a_transposed, int b_transposed, int m, int n, int k,
+                      double alpha, const double *a, int a_step, const double *b, int b_step,
+                      double beta, double *c, int c_step);
 
 static gemm_f32 *in_float; /* filled by open_peer */
 static gemm_f64 *in_double;
@@ -44,8 +44,9 @@ static rg_status take_turn(const void *of, double *ms)
     const job *j = of;
     const rg_peer_product *p = &j->product;
     const int m = (int)p->rows, n = (int)p->columns, k = (int)p->inner;
-    const int a_step = p->a_turned ? m : k, b_step = p->b_turned ? k : n;
-    const int a_as = p->a_turned ? TURNED : AS_IT_IS, b_as = p->b_turned ? TURNED : AS_IT_IS;
+    const int a_step = p->a_transposed ? m : k, b_step = p->b_transposed ? k : n;
+    const int a_as = p->a_transposed ? TRANSPOSED : AS_IT_IS,
+              b_as = p->b_transposed ? TRANSPOSED : AS_IT_IS;
     const void *a = rg_tensor_data(p->a), *b = rg_tensor_data(p->b);
     void *c = rg_tensor_data(p->c);
     const double start = rg_seconds();

@@ -6,12 +6,12 @@
 
 #include "cli/bench_row.h"
 
-/* c (rows, columns) = a (rows, inner) b (inner, columns); a lies as (inner, rows) where `a_turned`,
- * b as (columns, inner) where `b_turned`. */
+/* c (rows, columns) = a (rows, inner) b (inner, columns); a lies as (inner, rows) where
+ * `a_transposed`, b as (columns, inner) where `b_transposed`. */
 typedef struct rg_peer_product {
     const rg_tensor *a, *b, *c, *bias; /* bias (columns), or NULL */
     int64_t rows, columns, inner;
-    bool a_turned, b_turned, relu;
+    bool a_transposed, b_transposed, relu;
 } rg_peer_product;
 
 /* RG_UNSUPPORTED, with a sentence that begins with the peer's name, for other ops, and for

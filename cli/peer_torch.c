@@ -3,7 +3,7 @@
 /* PyTorch, in a child process that runs bench/torch_peer.py: one line of JSON for each row, one
  * line back. Two peers have a child each: `torch` calls its kernels, `compile` has torch.compile
  * make one of the formula. */
-#include "backend/cpu/rung.h"
+#include "backend/cpu/isa.h"
 #include "cli/peer_api.h"
 #include "core/clock.h"
 
@@ -45,7 +45,7 @@ static rg_status start(child *c, const char *python, const rg_device *device)
     snprintf(text, sizeof text, "%d", c->threads);
     setenv("OMP_NUM_THREADS", text, 1);
     setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16", 0); /* as for oneDNN, which is inside */
-    if (rg_rung_best() == RG_RUNG_AVX512)
+    if (rg_isa_best() == RG_ISA_AVX512)
         setenv("ATEN_CPU_CAPABILITY", "avx512", 0); /* by itself it stops at AVX2 */
     /* Results that it allocates again and again get the same pages each time, as on a GPU. */
     setenv("MALLOC_MMAP_MAX_", "0", 0);

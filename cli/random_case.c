@@ -67,8 +67,8 @@ void rg_random_text(const rg_random_case *c, char text[RG_RANDOM_TEXT])
     say(&w, "; seed=%llu", (unsigned long long)c->seed);
     if (c->views.seed != 0)
         say(&w, "; views=%llu:%u", (unsigned long long)c->views.seed, c->views.mask);
-    if (c->rung[0] != 0)
-        say(&w, "; rung=%s", c->rung);
+    if (c->isa[0] != 0)
+        say(&w, "; isa=%s", c->isa);
     if (c->threads > 0)
         say(&w, "; threads=%d", c->threads);
     if (c->forms != 0)
@@ -186,8 +186,8 @@ static rg_status parse_pair(rg_random_case *c, const char *key, const char *valu
         c->seed = strtoull(value, NULL, 10);
     } else if (strcmp(key, "views") == 0 && sscanf(value, "%llu:%u", &seed, &mask) == 2) {
         c->views = (rg_views){ seed, mask };
-    } else if (strcmp(key, "rung") == 0) {
-        snprintf(c->rung, sizeof c->rung, "%s", value);
+    } else if (strcmp(key, "isa") == 0) {
+        snprintf(c->isa, sizeof c->isa, "%s", value);
     } else if (strcmp(key, "threads") == 0) {
         c->threads = atoi(value);
     } else {

@@ -25,7 +25,7 @@ typedef struct rg_random_case {
     bool faults;
     uint64_t seed; /* of values, and of what forms choose */
     rg_views views;
-    char rung[16]; /* "": as the device is */
+    char isa[16]; /* "": as the device is */
     int32_t threads;
     uint32_t forms; /* RG_FORM_ */
 } rg_random_case;
@@ -42,8 +42,8 @@ void rg_random_shapes(const rg_tensor_desc x[], int32_t inputs, rg_dtype dtype, 
 
 /* Which trials are drawn. */
 typedef struct rg_random_limits {
-    const char *dtype, *rung; /* or NULL */
-    int32_t threads;          /* or 0 */
+    const char *dtype, *isa; /* or NULL */
+    int32_t threads;         /* or 0 */
     bool is_cpu;
 } rg_random_limits;
 
@@ -64,8 +64,8 @@ typedef struct rg_random_counts {
 typedef struct rg_random_devices rg_random_devices;
 rg_random_devices *rg_random_devices_open(const char *device);
 void rg_random_devices_close(rg_random_devices *devices);
-/* The device for a rung and a number of threads, and a queue. */
-rg_status rg_random_device(rg_random_devices *devices, const char *rung, int32_t threads,
+/* The device for an instruction set and a number of threads, and a queue. */
+rg_status rg_random_device(rg_random_devices *devices, const char *isa, int32_t threads,
                            rg_device **device, rg_queue **queue);
 
 /* Runs a trial and adds to the counts; `said` receives the first failure, or "". Returns a status

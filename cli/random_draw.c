@@ -215,14 +215,14 @@ static rg_dtype draw_dtype(rg_draw *d, const rg_random_limits *limits)
 static void draw_device(rg_draw *d, const rg_random_limits *limits, rg_random_case *c)
 {
     static const int32_t threads[] = { 1, 2, 2, 3, 5 };
-    int32_t rungs = 0;
-    while (rg_device_rung_list(rungs) != NULL)
-        rungs++;
-    const char *rung = rg_device_rung_list((int32_t)rg_draw_below(d, rungs));
+    int32_t isas = 0;
+    while (rg_device_isa_list(isas) != NULL)
+        isas++;
+    const char *isa = rg_device_isa_list((int32_t)rg_draw_below(d, isas));
     const int32_t drawn = threads[rg_draw_below(d, 5)];
     if (!limits->is_cpu)
         return;
-    snprintf(c->rung, sizeof c->rung, "%s", limits->rung != NULL ? limits->rung : rung);
+    snprintf(c->isa, sizeof c->isa, "%s", limits->isa != NULL ? limits->isa : isa);
     c->threads = limits->threads > 0 ? limits->threads : drawn;
 }
 

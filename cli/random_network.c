@@ -7,28 +7,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_RUNGS = 8, MOST_THREADS = 3 };
+enum { MOST_ISAS = 8, MOST_THREADS = 3 };
 
 struct rg_networks {
     FILE *told;
     const char *device;
-    const char *rungs[MOST_RUNGS]; /* NULL: that of the device */
-    int32_t rungs_count;
-    rg_queue *queues[MOST_RUNGS][MOST_THREADS]; /* made when first wanted */
+    const char *isas[MOST_ISAS]; /* NULL: that of the device */
+    int32_t isas_count;
+    rg_queue *queues[MOST_ISAS][MOST_THREADS]; /* made when first wanted */
     int64_t comparisons, failures;
 };
 
 /* ---- devices ---- */
 
-static rg_status queue_of(rg_networks *n, uint32_t rung, int32_t threads, rg_queue **queue)
+static rg_status queue_of(rg_networks *n, uint32_t isa, int32_t threads, rg_queue **queue)
 {
-    rg_queue **at = &n->queues[rung % (uint32_t)n->rungs_count][threads - 1];
+    rg_queue **at = &n->queues[isa % (uint32_t)n->isas_count][threads - 1];
     if (*at == NULL) {
         rg_device_options options = rg_device_options_default();
         rg_device *device;
         options.threads = threads;
-        options.rung = n->rungs[rung % (uint32_t)n->rungs_count];
-        if (options.rung == NULL)
+        options.isa = n->isas[isa % (uint32_t)n->isas_count];
+        if (options.isa == NULL)
             options.threads = 0;
         RG_TRY(rg_device_create(n->device, &options, &device));
         const rg_status status = rg_queue_create(device, at);
@@ -39,27 +39,26 @@ static rg_status queue_of(rg_networks *n, uint32_t rung, int32_t threads, rg_que
     return RG_OK;
 }
 
-rg_status rg_networks_open(const char *device, const char *rung, FILE *told, rg_networks **networks)
+rg_status rg_networks_open(const char *device, const char *isa, FILE *told, rg_networks **networks)
 {
     rg_networks *n = calloc(1, sizeof *n);
     RG_CHECK(n != NULL, RG_OUT_OF_MEMORY, "out of memory");
     n->told = told;
     n->device = device;
     const char *name;
-    for (int32_t i = 0; strcmp(device, "cpu") == 0 && (name = rg_device_rung_list(i)) != NULL;
-         i++) {
-        if ((rung == NULL || strcmp(name, rung) == 0) && n->rungs_count < MOST_RUNGS)
-            n->rungs[n->rungs_count++] = name;
+    for (int32_t i = 0; strcmp(device, "cpu") == 0 && (name = rg_device_isa_list(i)) != NULL; i++) {
+        if ((isa == NULL || strcmp(name, isa) == 0) && n->isas_count < MOST_ISAS)
+            n->isas[n->isas_count++] = name;
     }
-    if (n->rungs_count == 0)
-        n->rungs_count = 1;
+    if (n->isas_count == 0)
+        n->isas_count = 1;
     *networks = n;
     return RG_OK;
 }
 
 void rg_networks_close(rg_networks *n)
 {
-    for (int32_t i = 0; n != NULL && i < MOST_RUNGS; i++) {
+    for (int32_t i = 0; n != NULL && i < MOST_ISAS; i++) {
         for (int32_t k = 0; k < MOST_THREADS; k++)
             rg_queue_destroy(n->queues[i][k]);
     }
@@ -140,7 +139,7 @@ static bool check_run(trial *t, const rg_net_variant *v, const rg_net_outcome *w
     char who[256];
     rg_queue *queue = NULL;
     describe_variant(v, who, sizeof who);
-    return went_well(t, queue_of(t->all, t->net->rung, v->threads, &queue), who) &&
+    return went_well(t, queue_of(t->all, t->net->isa, v->threads, &queue), who) &&
            went_well(t, rg_net_run(t->net, &t->g, v, queue, got, NULL), who) &&
            (want == NULL || rg_net_is_same(t->net, want, got, who, &t->report)) &&
            (v->way == RG_NET_ONE_LIST && t->net->steps > 1
@@ -187,7 +186,7 @@ static bool check_all(trial *t)
         return false;
     if (!has_purpose(t))
         return true;
-    if (!went_well(t, queue_of(t->all, t->net->rung, 1, &queue), "the device") ||
+    if (!went_well(t, queue_of(t->all, t->net->isa, 1, &queue), "the device") ||
         !went_well(t, rg_net_plain(t->net, &t->g, queue, t->plain), "nodes one by one"))
         return false;
     (void)rg_net_truth_make(t->net, &t->truth);
@@ -249,9 +248,9 @@ static void tell(rg_networks *n, const rg_net *net, const rg_net_report *report)
 {
     rg_net_graph g;
     static char text[65536];
-    const char *rung = n->rungs[net->rung % (uint32_t)n->rungs_count], *comma = "";
+    const char *isa = n->isas[net->isa % (uint32_t)n->isas_count], *comma = "";
     fprintf(n->told, "FAIL network %llu %s%s%s: %s\n", (unsigned long long)net->seed,
-            rg_dtype_name(net->dtype), rung != NULL ? " " : "", rung != NULL ? rung : "",
+            rg_dtype_name(net->dtype), isa != NULL ? " " : "", isa != NULL ? isa : "",
             report->text);
     if (rg_net_build(net, false, &g) == RG_OK) {
         rg_graph_describe(g.graph, text, sizeof text);
@@ -259,8 +258,8 @@ static void tell(rg_networks *n, const rg_net *net, const rg_net_report *report)
     }
     rg_net_graph_free(&g);
     fprintf(n->told, "     retrograde check --networks 1 --seed %llu --device %s%s%s --only ",
-            (unsigned long long)net->seed, n->device, rung != NULL ? " --rung " : "",
-            rung != NULL ? rung : "");
+            (unsigned long long)net->seed, n->device, isa != NULL ? " --isa " : "",
+            isa != NULL ? isa : "");
     for (int32_t i = 0; i < net->items; i++) {
         if (net->keep[i]) {
             fprintf(n->told, "%s%d", comma, i);
@@ -305,11 +304,11 @@ rg_status rg_networks_check(rg_networks *n, uint64_t seed, const char *only)
 
 /* ---- the command ---- */
 
-int rg_check_networks(const char *device, const char *rung, int64_t count, uint64_t seed,
+int rg_check_networks(const char *device, const char *isa, int64_t count, uint64_t seed,
                       const char *only)
 {
     rg_networks *n = NULL;
-    rg_status status = rg_networks_open(device, rung, stdout, &n);
+    rg_status status = rg_networks_open(device, isa, stdout, &n);
     for (int64_t i = 0; i < count && status == RG_OK; i++)
         status = rg_networks_check(n, seed + (uint64_t)i, only);
     if (status == RG_OK)

@@ -101,7 +101,7 @@ typedef struct rg_net {
     int32_t shapes;   /* how many sets there are */
     int32_t shape_item, run_items[RG_NET_STEPS - 1];
     int32_t steps; /* runs in a row */
-    uint32_t rung; /* picks an instruction set */
+    uint32_t isa;  /* picks an instruction set */
     int32_t passes;
     int32_t items;
     bool keep[RG_NET_ITEMS];
@@ -271,7 +271,7 @@ bool rg_net_check_mistakes(const rg_net *net, const rg_net_graph *g, rg_queue *q
 
 typedef struct rg_networks rg_networks;
 /* Devices of all instruction sets and numbers of threads; failures are told to `told`. */
-rg_status rg_networks_open(const char *device, const char *rung, FILE *told, rg_networks **n);
+rg_status rg_networks_open(const char *device, const char *isa, FILE *told, rg_networks **n);
 void rg_networks_close(rg_networks *n);
 /* Draws the network of a seed and checks it. `only`, unless NULL, lists the items to keep. A
  * failure is shrunk and told, with the command that repeats it. */
@@ -280,7 +280,7 @@ int64_t rg_networks_comparisons(const rg_networks *n);
 int64_t rg_networks_failures(const rg_networks *n);
 /* `retrograde check --networks`: those of `count` seeds, and a line about them. Returns the exit
  * status. */
-int rg_check_networks(const char *device, const char *rung, int64_t count, uint64_t seed,
+int rg_check_networks(const char *device, const char *isa, int64_t count, uint64_t seed,
                       const char *only);
 
 #endif

@@ -358,7 +358,7 @@ void rg_net_draw_all(rg_net *net, uint64_t seed)
     net->dtype = dtypes[rg_net_int(&d, 0, 5)];
     net->batch[0] = rg_net_int(&d, 1, 5);
     net->batch[1] = rg_net_chance(&d, 0.5) ? rg_net_int(&d, 1, 5) : net->batch[0];
-    net->rung = (uint32_t)rg_net_int(&d, 0, 1000);
+    net->isa = (uint32_t)rg_net_int(&d, 0, 1000);
     net->shapes = 1;
     draw_first_sources(&d);
     const int32_t count =

@@ -12,7 +12,7 @@ struct rg_random_devices {
     const char *name;
     int count;
     struct {
-        char rung[16];
+        char isa[16];
         int32_t threads;
         rg_device *device;
         rg_queue *queue;
@@ -36,17 +36,17 @@ void rg_random_devices_close(rg_random_devices *devices)
     free(devices);
 }
 
-rg_status rg_random_device(rg_random_devices *devices, const char *rung, int32_t threads,
+rg_status rg_random_device(rg_random_devices *devices, const char *isa, int32_t threads,
                            rg_device **device, rg_queue **queue)
 {
     int i = 0;
     while (i < devices->count &&
-           (strcmp(devices->opened[i].rung, rung) != 0 || devices->opened[i].threads != threads))
+           (strcmp(devices->opened[i].isa, isa) != 0 || devices->opened[i].threads != threads))
         i++;
     if (i == devices->count) {
         RG_CHECK(i < MOST_DEVICES, RG_OUT_OF_MEMORY, "too many devices are open");
         rg_device_options options = rg_device_options_default();
-        options.rung = rung[0] != 0 ? rung : NULL;
+        options.isa = isa[0] != 0 ? isa : NULL;
         options.threads = threads;
         RG_TRY(rg_device_create(devices->name, &options, &devices->opened[i].device));
         const rg_status status =
@@ -55,7 +55,7 @@ rg_status rg_random_device(rg_random_devices *devices, const char *rung, int32_t
             rg_device_destroy(devices->opened[i].device);
             return status;
         }
-        snprintf(devices->opened[i].rung, sizeof devices->opened[i].rung, "%s", rung);
+        snprintf(devices->opened[i].isa, sizeof devices->opened[i].isa, "%s", isa);
         devices->opened[i].threads = threads;
         devices->count++;
     }
@@ -157,8 +157,8 @@ rg_status rg_random_run(rg_random_devices *devices, const rg_random_case *c,
     said[0] = 0;
     RG_TRY(check_fields(c->test->op, &made));
     rg_checker checker = { .options = "", .seed = c->seed, .said = said }, plain = checker;
-    RG_TRY(rg_random_device(devices, c->rung, c->threads, &checker.device, &checker.queue));
-    RG_TRY(rg_random_device(devices, c->rung, c->threads > 0 ? 1 : 0, &plain.device, &plain.queue));
+    RG_TRY(rg_random_device(devices, c->isa, c->threads, &checker.device, &checker.queue));
+    RG_TRY(rg_random_device(devices, c->isa, c->threads > 0 ? 1 : 0, &plain.device, &plain.queue));
     rg_values values;
     if (c->faults)
         made.flags |= RG_CASE_FORWARD;

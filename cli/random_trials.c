@@ -97,7 +97,7 @@ static void run_trials(void *context, rg_random_shared *shared)
     child c = { .r = l->r, .shared = shared, .devices = rg_random_devices_open(l->r->device) };
     rg_status status = c.devices != NULL ? RG_OK : RG_OUT_OF_MEMORY;
     if (status == RG_OK && l->r->networks)
-        status = rg_networks_open(l->r->device, l->r->limits.rung, l->told, &c.networks);
+        status = rg_networks_open(l->r->device, l->r->limits.isa, l->told, &c.networks);
     if (status == RG_OK) {
         run_until_failure(l, &c);
     } else {

@@ -120,17 +120,17 @@ static void fields_text(const rg_layer *layer, char text[TEXT])
 {
     char all[1024];
     rg_fields_text(&layer->op->desc, layer->desc, all, sizeof all);
-    char usual[1024];
-    rg_fields_text(&layer->op->desc, layer->op->desc.defaults, usual, sizeof usual);
+    char defaults[1024];
+    rg_fields_text(&layer->op->desc, layer->op->desc.defaults, defaults, sizeof defaults);
     size_t at = 0;
     text[0] = 0;
     if (layer->window[0] > 0)
         at = (size_t)snprintf(text, TEXT, "%d×%d", layer->window[0], layer->window[1]);
     char *rest = NULL;
     for (char *word = strtok_r(all, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
-        const char *same = strstr(usual, word);
+        const char *same = strstr(defaults, word);
         const size_t length = strlen(word);
-        if (same != NULL && (same == usual || same[-1] == ' ') &&
+        if (same != NULL && (same == defaults || same[-1] == ' ') &&
             (same[length] == ' ' || same[length] == 0))
             continue;
         if (at < TEXT)

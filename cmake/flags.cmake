@@ -11,31 +11,31 @@ endif()
 # No contraction and no fast-math: the main loop and the tail of a kernel round alike.
 set(RG_ARITHMETIC -ffp-contract=off -fno-math-errno -fno-trapping-math)
 
-# The rungs of the ladder, lowest first, and what each needs.
-set(RG_RUNGS base)
-set(RG_RUNG_FLAGS_base "")
-set(RG_ONE_RUNG "") # where one stands for all
-if(RG_X86_RUNGS AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+# The instruction sets, lowest first, and what each needs.
+set(RG_ISAS base)
+set(RG_ISA_FLAGS_base "")
+set(RG_ONE_ISA "") # where one stands for all
+if(RG_X86_ISAS AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
     if(RG_SANITIZE MATCHES thread) # races do not depend on the instruction set
-        set(RG_RUNGS avx2)
-        set(RG_ONE_RUNG avx2)
+        set(RG_ISAS avx2)
+        set(RG_ONE_ISA avx2)
         set(RG_AVX512 0)
     elseif(RG_NATIVE)
         file(STRINGS /proc/cpuinfo features LIMIT_COUNT 1 REGEX "^flags.* fma .*avx2")
-        set(RG_ONE_RUNG base)
+        set(RG_ONE_ISA base)
         if(features MATCHES "avx512dq.*avx512bw.*avx512vl" AND features MATCHES "f16c")
-            set(RG_ONE_RUNG avx512)
+            set(RG_ONE_ISA avx512)
         elseif(features MATCHES "f16c")
-            set(RG_ONE_RUNG avx2)
+            set(RG_ONE_ISA avx2)
         endif()
-        set(RG_RUNGS ${RG_ONE_RUNG})
-        set(RG_AVX512 $<STREQUAL:${RG_ONE_RUNG},avx512>)
+        set(RG_ISAS ${RG_ONE_ISA})
+        set(RG_AVX512 $<STREQUAL:${RG_ONE_ISA},avx512>)
     else()
-        list(APPEND RG_RUNGS avx2 avx512)
+        list(APPEND RG_ISAS avx2 avx512)
         set(RG_AVX512 1)
     endif()
-    set(RG_RUNG_FLAGS_avx2 -mavx2 -mfma -mf16c)
-    set(RG_RUNG_FLAGS_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c)
+    set(RG_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c)
+    set(RG_ISA_FLAGS_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c)
     set(RG_X86 1)
     include(CheckCCompilerFlag)
     check_c_compiler_flag(-mamx-bf16 RG_KNOWS_AMX)
@@ -107,9 +107,9 @@ endif()
 # What every target of the project is compiled with.
 function(rg_target target)
     target_compile_features(${target} PRIVATE c_std_11)
-    target_compile_definitions(${target} PRIVATE _GNU_SOURCE RG_HAVE_X86_RUNGS=${RG_X86}
+    target_compile_definitions(${target} PRIVATE _GNU_SOURCE RG_HAVE_X86_ISAS=${RG_X86}
         RG_HAVE_AVX512=${RG_AVX512} RG_HAVE_CUDA=${RG_HAVE_CUDA}
-        $<$<BOOL:${RG_ONE_RUNG}>:RG_ONE_RUNG=${RG_ONE_RUNG}>)
+        $<$<BOOL:${RG_ONE_ISA}>:RG_ONE_ISA=${RG_ONE_ISA}>)
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include
         ${PROJECT_BINARY_DIR}/include ${PROJECT_SOURCE_DIR}/src)
     if(RG_HAVE_CUDA)

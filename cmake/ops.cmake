@@ -75,24 +75,24 @@ extern \"C\" {
 #endif
 " @ONLY)
 
-# A source compiled once for each rung and each real; appends to the list `objects`.
-function(rg_compile_rungs name source objects)
+# A source compiled once for each instruction set and each real; appends to the list `objects`.
+function(rg_compile_isas name source objects)
     set(RG_HARDEN_OPTIONS "")
     set(RG_FUZZ OFF) # for rg_target: an input chooses what ops record, and kernels follow
-    foreach(rung ${RG_RUNGS})
+    foreach(isa ${RG_ISAS})
         foreach(real f32 f64)
-            set(target ${name}_${real}_${rung})
+            set(target ${name}_${real}_${isa})
             add_library(${target} OBJECT ${source})
             rg_target(${target})
             # -O3 doubles the time and the size of these files and gains nothing: they are unrolled by hand.
-            # Beside better rungs, the lowest one is for machines that are rare: small matters more.
+            # Beside better instruction sets, the lowest one is for machines that are rare: small matters more.
             set(level -O2)
-            if(rung STREQUAL base AND NOT RG_RUNGS STREQUAL base)
+            if(isa STREQUAL base AND NOT RG_ISAS STREQUAL base)
                 set(level -Os)
             endif()
-            target_compile_options(${target} PRIVATE ${RG_RUNG_FLAGS_${rung}}
+            target_compile_options(${target} PRIVATE ${RG_ISA_FLAGS_${isa}}
                 $<$<CONFIG:Release>:${level}>)
-            target_compile_definitions(${target} PRIVATE RG_RUNG=${rung}
+            target_compile_definitions(${target} PRIVATE RG_ISA=${isa}
                 RG_REAL_F64=$<STREQUAL:${real},f64>)
             if(RG_SANITIZE)
                 target_compile_options(${target} PRIVATE ${RG_SANITIZED_KERNEL})
@@ -108,7 +108,7 @@ macro(rg_add_ops target)
     set(RG_OP_TESTS "")
     foreach(op ${RG_OPS})
         target_sources(${target} PRIVATE src/ops/${op}/${op}.c)
-        rg_compile_rungs(rg_${op} ${PROJECT_SOURCE_DIR}/src/ops/${op}/${op}_cpu.c RG_KERNEL_OBJECTS)
+        rg_compile_isas(rg_${op} ${PROJECT_SOURCE_DIR}/src/ops/${op}/${op}_cpu.c RG_KERNEL_OBJECTS)
         if(RG_HAVE_CUDA)
             rg_cuda_sources(rg_${op}_cuda ${PROJECT_SOURCE_DIR}/src/ops/${op}/${op}_cuda.cu)
             list(APPEND RG_KERNEL_OBJECTS $<TARGET_OBJECTS:rg_${op}_cuda>)

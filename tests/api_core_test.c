@@ -24,7 +24,7 @@ static void test_names(void)
         EXPECT(strcmp(rg_status_name((rg_status)i), names[i]) == 0);
     EXPECT(rg_status_name((rg_status)9) != NULL);
     EXPECT(rg_status_name((rg_status)-1) != NULL);
-    EXPECT(strcmp(rg_version(), "0.1.0") == 0);
+    EXPECT(strcmp(rg_version(), "0.2.0") == 0);
     static const char *const dtypes[] = { "f32", "f64", "f16", "bf16", "u8", "i32", "i64" };
     static const size_t sizes[] = { 4, 8, 2, 2, 1, 4, 8 };
     for (int i = 0; i < 7; i++) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Devices: names, options, environment, and who keeps whom alive. */
+#define RG_NO_DEPRECATION_WARNINGS /* the old names are tried, too */
 #include "api.h"
 
 static void test_names(void)
@@ -44,7 +45,7 @@ static void test_names(void)
     EXPECT_FAILS(rg_device_create(NULL, NULL, &device), RG_INVALID_ARGUMENT, "name is NULL");
     EXPECT_FAILS(rg_device_create("cpu", NULL, NULL), RG_INVALID_ARGUMENT, "device is NULL");
     EXPECT(strcmp(rg_device_name(NULL), "") == 0 && rg_device_threads(NULL) == 0);
-    EXPECT(strcmp(rg_device_rung(NULL), "") == 0);
+    EXPECT(strcmp(rg_device_isa(NULL), "") == 0);
 }
 
 static void test_list(void)
@@ -68,7 +69,7 @@ static void test_list(void)
 static void test_describe(void)
 {
     rg_device_options options = rg_device_options_default();
-    options.rung = "base";
+    options.isa = "base";
     char text[64] = "untouched", small[9] = "xxxxxxxx";
     EXPECT(rg_device_describe(NULL, text, sizeof text) == 0 && text[0] == 0);
     EXPECT(rg_device_describe(NULL, NULL, 0) == 0);
@@ -85,16 +86,16 @@ static void test_describe(void)
     }
 }
 
-static rg_status open_with(int32_t threads, const char *rung, int32_t *got, char rung_got[16])
+static rg_status open_with(int32_t threads, const char *isa, int32_t *got, char isa_got[16])
 {
     rg_device_options options = rg_device_options_default();
     options.threads = threads;
-    options.rung = rung;
+    options.isa = isa;
     rg_device *device;
     const rg_status status = rg_device_create("cpu", &options, &device);
     if (status == RG_OK) {
         *got = rg_device_threads(device);
-        snprintf(rung_got, 16, "%s", rg_device_rung(device));
+        snprintf(isa_got, 16, "%s", rg_device_isa(device));
     }
     rg_device_destroy(device);
     return status;
@@ -103,25 +104,29 @@ static rg_status open_with(int32_t threads, const char *rung, int32_t *got, char
 static void test_options(void)
 {
     int32_t threads = 0;
-    char rung[16];
-    EXPECT_OK(open_with(3, "base", &threads, rung));
-    EXPECT(threads == 3 && strcmp(rung, "base") == 0);
-    EXPECT_OK(open_with(1024, NULL, &threads, rung));
+    char isa[16];
+    EXPECT_OK(open_with(3, "base", &threads, isa));
+    EXPECT(threads == 3 && strcmp(isa, "base") == 0);
+    EXPECT_OK(open_with(1024, NULL, &threads, isa));
     EXPECT(threads == 1024);
-    EXPECT_FAILS(open_with(1025, NULL, &threads, rung), RG_INVALID_ARGUMENT, "1025");
-    EXPECT_FAILS(open_with(-1, NULL, &threads, rung), RG_INVALID_ARGUMENT, "-1");
-    EXPECT_FAILS(open_with(INT32_MIN, NULL, &threads, rung), RG_INVALID_ARGUMENT, "threads");
-    EXPECT_FAILS(open_with(1, "sse9", &threads, rung), RG_INVALID_ARGUMENT, "sse9");
-    EXPECT_FAILS(open_with(1, "AVX2", &threads, rung), RG_INVALID_ARGUMENT, "AVX2");
-    EXPECT(strcmp(rg_device_rung_list(0), "base") == 0);
-    EXPECT(rg_device_rung_list(-1) == NULL && rg_device_rung_list(99) == NULL);
+    EXPECT_FAILS(open_with(1025, NULL, &threads, isa), RG_INVALID_ARGUMENT, "1025");
+    EXPECT_FAILS(open_with(-1, NULL, &threads, isa), RG_INVALID_ARGUMENT, "-1");
+    EXPECT_FAILS(open_with(INT32_MIN, NULL, &threads, isa), RG_INVALID_ARGUMENT, "threads");
+    EXPECT_FAILS(open_with(1, "sse9", &threads, isa), RG_INVALID_ARGUMENT, "sse9");
+    EXPECT_FAILS(open_with(1, "AVX2", &threads, isa), RG_INVALID_ARGUMENT, "AVX2");
+    EXPECT(strcmp(rg_device_isa_list(0), "base") == 0);
+    EXPECT(rg_device_isa_list(-1) == NULL && rg_device_isa_list(99) == NULL);
+    rg_device_options old = rg_device_options_default();
+    old.rung = "base"; /* the name of version 0.1 */
+    EXPECT(strcmp(old.isa, "base") == 0 && rg_device_rung_list(99) == NULL);
+    EXPECT(strcmp(rg_device_rung_list(0), "base") == 0 && strcmp(rg_device_rung(NULL), "") == 0);
     static const char *const all[] = { "base", "avx2", "avx512" };
     for (int32_t i = 0; i < 3; i++) {
-        if (rg_device_rung_list(i) == NULL) {
-            EXPECT_FAILS(open_with(1, all[i], &threads, rung), RG_UNSUPPORTED, all[i]);
+        if (rg_device_isa_list(i) == NULL) {
+            EXPECT_FAILS(open_with(1, all[i], &threads, isa), RG_UNSUPPORTED, all[i]);
         } else {
-            EXPECT_OK(open_with(1, all[i], &threads, rung));
-            EXPECT(strcmp(rung, all[i]) == 0 && strcmp(rg_device_rung_list(i), all[i]) == 0);
+            EXPECT_OK(open_with(1, all[i], &threads, isa));
+            EXPECT(strcmp(isa, all[i]) == 0 && strcmp(rg_device_isa_list(i), all[i]) == 0);
         }
     }
     rg_device_options options = rg_device_options_default();
@@ -132,8 +137,8 @@ static void test_options(void)
         EXPECT_FAILS(rg_device_create("cpu", &options, &device), RG_INVALID_ARGUMENT, "size");
     }
     options = rg_device_options_default();
-    options.size = offsetof(rg_device_options, rung); /* as an older program would have it */
-    options.rung = "nonsense";
+    options.size = offsetof(rg_device_options, isa); /* as an older program would have it */
+    options.isa = "nonsense";
     EXPECT_OK(rg_device_create("cpu", &options, &device));
     rg_device_destroy(device);
     options = rg_device_options_default();
@@ -144,30 +149,30 @@ static void test_options(void)
 static void test_environment(void)
 {
     int32_t threads = 0;
-    char rung[16];
+    char isa[16];
     setenv("RG_THREADS", "5", 1);
     setenv("RG_CPU", "base", 1);
-    EXPECT_OK(open_with(0, NULL, &threads, rung));
-    EXPECT(threads == 5 && strcmp(rung, "base") == 0);
-    EXPECT_OK(open_with(2, rg_device_rung_list(0), &threads, rung)); /* options win */
+    EXPECT_OK(open_with(0, NULL, &threads, isa));
+    EXPECT(threads == 5 && strcmp(isa, "base") == 0);
+    EXPECT_OK(open_with(2, rg_device_isa_list(0), &threads, isa)); /* options win */
     EXPECT(threads == 2);
     setenv("RG_CPU", "avx512", 1); /* a cap: never an error where the machine has less */
-    EXPECT_OK(open_with(0, NULL, &threads, rung));
+    EXPECT_OK(open_with(0, NULL, &threads, isa));
     static const char *const bad[] = {
         "0", "-3", "1025", "two", "4 ", "4.5", "99999999999999999999"
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         setenv("RG_THREADS", bad[i], 1);
-        EXPECT_FAILS(open_with(0, NULL, &threads, rung), RG_INVALID_ARGUMENT, "RG_THREADS");
-        EXPECT_OK(open_with(1, NULL, &threads, rung)); /* not looked at */
+        EXPECT_FAILS(open_with(0, NULL, &threads, isa), RG_INVALID_ARGUMENT, "RG_THREADS");
+        EXPECT_OK(open_with(1, NULL, &threads, isa)); /* not looked at */
     }
     setenv("RG_THREADS", "", 1); /* as if it were not set */
     setenv("RG_CPU", "", 1);
-    EXPECT_OK(open_with(0, NULL, &threads, rung));
+    EXPECT_OK(open_with(0, NULL, &threads, isa));
     EXPECT(threads >= 1);
     setenv("RG_CPU", "quantum", 1);
-    EXPECT_FAILS(open_with(0, NULL, &threads, rung), RG_INVALID_ARGUMENT, "quantum");
-    EXPECT_OK(open_with(0, "base", &threads, rung));
+    EXPECT_FAILS(open_with(0, NULL, &threads, isa), RG_INVALID_ARGUMENT, "quantum");
+    EXPECT_OK(open_with(0, "base", &threads, isa));
     unsetenv("RG_THREADS");
     unsetenv("RG_CPU");
 }

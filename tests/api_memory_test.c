@@ -59,7 +59,7 @@ enum { BATCH = 3, HANDLERS = 10, CHAIN = 20, COUNT = 4 * 9 };
 typedef struct world {
     rig r;
     rg_kernel *softmax, *copy, *mix;
-    rg_tensor *x, *y, *wrapped, *view, *turned, *flat, *wide;
+    rg_tensor *x, *y, *wrapped, *view, *transposed, *flat, *wide;
     rg_tensor *temporary[CHAIN], *of_temporary;
     rg_tensor *batch_y[BATCH], *batch_dx[BATCH], *mixed, *mixed_dx[2];
     rg_state *state, *temporary_state, *mixed_state, *batch_states[BATCH];
@@ -110,7 +110,7 @@ static rg_status make_objects(world *w, const rg_allocator *allocator, bool agai
     STEP(rg_tensor_write(w->x, w->data, sizeof w->data, RG_LAYOUT_SAME));
     STEP(rg_tensor_wrap(r->device, &desc, w->data, release, &w->released, &w->wrapped));
     STEP(rg_tensor_slice(w->x, DIMS(1, 0), DIMS(1, 9), NULL, &w->view));
-    STEP(rg_tensor_permute(w->x, (const int32_t[]){ 1, 0 }, &w->turned));
+    STEP(rg_tensor_permute(w->x, (const int32_t[]){ 1, 0 }, &w->transposed));
     STEP(rg_tensor_reshape(w->x, 1, DIMS(COUNT), &w->flat));
     STEP(rg_tensor_expand(w->view, 2, DIMS(4, 9), &w->wide));
     const rg_softmax_desc softmax = rg_softmax_desc_default();
@@ -161,9 +161,9 @@ static rg_status record_work(world *w, bool again)
 
 static void destroy_all(world *w)
 {
-    rg_tensor *const tensors[] = { w->x,      w->y,           w->wrapped,    w->view,
-                                   w->turned, w->flat,        w->wide,       w->of_temporary,
-                                   w->mixed,  w->mixed_dx[0], w->mixed_dx[1] };
+    rg_tensor *const tensors[] = { w->x,          w->y,           w->wrapped,    w->view,
+                                   w->transposed, w->flat,        w->wide,       w->of_temporary,
+                                   w->mixed,      w->mixed_dx[0], w->mixed_dx[1] };
     for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++)
         rg_tensor_destroy(tensors[i]);
     for (int i = 0; i < CHAIN; i++)

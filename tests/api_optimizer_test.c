@@ -31,9 +31,9 @@ static double read_value(const rg_tensor *tensor)
 static int launches_of(const rg_commands *commands)
 {
     int launches = 0;
-    const rg_part *part = commands->part;
-    for (size_t at = 0; at < part->entries_size; launches++)
-        at += ((const rg_entry *)(const void *)(part->entries + at))->size;
+    const rg_submission *submission = commands->submission;
+    for (size_t at = 0; at < submission->entries_size; launches++)
+        at += ((const rg_entry *)(const void *)(submission->entries + at))->size;
     return launches;
 }
 

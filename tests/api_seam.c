@@ -147,7 +147,7 @@ static void add(const void *args, int64_t begin, int64_t end)
         k->out[i] = (k->add ? k->out[i] : 0) + k->dy[i];
 }
 
-/* Only f32, and only on the lowest rung. */
+/* Only f32, and only on the lowest instruction set. */
 static const rg_cpu_row rows[KERNELS] = {
     [PRODUCT] = { { product } },
     [KEEP] = { { keep } },

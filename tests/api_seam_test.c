@@ -169,8 +169,8 @@ static void test_fault(rig *r)
     rg_commands_destroy(next);
     rig_renew(r);
 
-    EXPECT_OK(
-        rg_kernel_forward(kernel, r->commands, x, &y, NULL)); /* a part fails, the next runs */
+    EXPECT_OK(rg_kernel_forward(kernel, r->commands, x, &y,
+                                NULL)); /* a submission fails, the next runs */
     EXPECT_OK(rg_commands_commit_and_continue(r->commands));
     EXPECT_OK(rg_commands_read(r->commands, x[1], later, sizeof later, RG_LAYOUT_SAME));
     EXPECT_OK(rg_commands_commit_and_continue(r->commands));

@@ -136,15 +136,15 @@ static void test_wait_together(void)
 
 /* ---- two queues side by side ---- */
 
-typedef struct meeting {
+typedef struct rendezvous {
     _Atomic int here;
     _Atomic bool met;
-} meeting;
+} rendezvous;
 
 /* Two handlers, one per queue, that each wait for the other to begin. */
 static void meet(void *context, rg_status outcome)
 {
-    meeting *m = context;
+    rendezvous *m = context;
     WRONG_UNLESS(outcome == RG_OK);
     atomic_fetch_add(&m->here, 1);
     for (int i = 0; i < 10000 && m->here < 2; i++)
@@ -157,7 +157,7 @@ static void test_side_by_side(void)
     rig r = rig_open(1);
     rg_queue *other = NULL;
     rg_commands *second = NULL;
-    meeting m = { 0 };
+    rendezvous m = { 0 };
     wrong = 0;
     EXPECT_OK(rg_queue_create(r.device, &other));
     EXPECT_OK(rg_commands_create(other, &second));

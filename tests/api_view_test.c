@@ -204,13 +204,13 @@ static void test_chains(rg_device *device)
 
 static void test_writes(rg_device *device)
 {
-    rg_tensor *t = tensor_of(device, RG_I32, 2, DIMS(4, 6)), *view = NULL, *turned = NULL;
+    rg_tensor *t = tensor_of(device, RG_I32, 2, DIMS(4, 6)), *view = NULL, *transposed = NULL;
     int32_t all[24] = { 0 };
     EXPECT_OK(rg_tensor_write(t, all, sizeof all, RG_LAYOUT_SAME));
     EXPECT_OK(rg_tensor_slice(t, DIMS(1, 1), DIMS(2, 3), DIMS(2, 2), &view));
-    EXPECT_OK(rg_tensor_permute(view, (const int32_t[]){ 1, 0 }, &turned));
+    EXPECT_OK(rg_tensor_permute(view, (const int32_t[]){ 1, 0 }, &transposed));
     const int32_t six[6] = { 1, 2, 3, 4, 5, 6 };
-    EXPECT_OK(rg_tensor_write(turned, six, sizeof six, RG_LAYOUT_SAME));
+    EXPECT_OK(rg_tensor_write(transposed, six, sizeof six, RG_LAYOUT_SAME));
     EXPECT_OK(rg_tensor_read(t, all, sizeof all, RG_LAYOUT_SAME));
     const int32_t wanted[24] = { 0, 0, 0, 0, 0, 0, 0, 1, 0, 3, 0, 5,
                                  0, 0, 0, 0, 0, 0, 0, 2, 0, 4, 0, 6 };
@@ -218,13 +218,13 @@ static void test_writes(rg_device *device)
     rg_tensor_destroy(t);
     rg_tensor_destroy(view);
     rg_tensor *wide = NULL;
-    EXPECT_OK(rg_tensor_expand(turned, 3, DIMS(2, 3, 2), &wide));
+    EXPECT_OK(rg_tensor_expand(transposed, 3, DIMS(2, 3, 2), &wide));
     int32_t twelve[12];
     EXPECT_OK(rg_tensor_read(wide, twelve, sizeof twelve, RG_LAYOUT_SAME));
     EXPECT(memcmp(twelve, six, sizeof six) == 0 && memcmp(twelve + 6, six, sizeof six) == 0);
     EXPECT_FAILS(rg_tensor_write(wide, twelve, sizeof twelve, RG_LAYOUT_SAME), RG_INVALID_ARGUMENT,
                  "cannot be written");
-    rg_tensor_destroy(turned);
+    rg_tensor_destroy(transposed);
     rg_tensor_destroy(wide);
 }
 

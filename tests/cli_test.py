@@ -223,9 +223,9 @@ class OpTest(ProgramTest):
         self.refused(2, "op", "softmax", "--dtype", "i32", "x=x.npy", "-o", "y=out.npy", words=("i32",))
 
     def test_options(self):
-        self.works("op", "softmax", "--rung", "base", "--threads", "1", "--device", "cpu", "x=x.npy", "-o", "y=out.npy")
+        self.works("op", "softmax", "--isa", "base", "--threads", "1", "--device", "cpu", "x=x.npy", "-o", "y=out.npy")
         self.close("out", self.y)
-        self.refused(2, "op", "softmax", "--rung", "avx1024", "x=x.npy", "-o", "y=out.npy", words=("avx1024",))
+        self.refused(2, "op", "softmax", "--isa", "avx1024", "x=x.npy", "-o", "y=out.npy", words=("avx1024",))
         self.refused(2, "op", "softmax", "--threads", "9999", "x=x.npy", "-o", "y=out.npy", words=("threads",))
         self.refused(2, "op", "softmax", "--device", "tpu", "x=x.npy", "-o", "y=out.npy", words=("tpu",))
         self.refused(1, "op", "softmax", "--device", "cuda:77", "x=x.npy", "-o", "y=out.npy", words=("cuda:77",))
@@ -289,7 +289,7 @@ class InfoTest(ProgramTest):
         for word in ("retrograde", "cpu", "cuda", "base", "threads", "compiler"):
             self.assertIn(word, text)
         told = json.loads(self.works("info", "--json", RG_THREADS="3", RG_CPU="base").stdout)
-        self.assertEqual((told["threads"], told["rung"], told["devices"][0]), (3, "base", "cpu"))
+        self.assertEqual((told["threads"], told["isa"], told["devices"][0]), (3, "base", "cpu"))
         self.assertIn("type", told["build"])
         self.assertIn("cuda", told["build"])
         peers = told["build"]["peers"].split()
@@ -315,7 +315,7 @@ class CheckTest(ProgramTest):
     ONE = ("check", "softmax", "--case", "64x128", "--dtype", "f32")
 
     def count(self, *arguments):
-        """Comparisons of one case, all rungs together."""
+        """Comparisons of one case, all instruction sets together."""
         rows = [json.loads(line) for line in self.works(*self.ONE, "--json", *arguments).stdout.splitlines()]
         for row in rows:
             self.assertEqual((row["failures"], row["cases"], row["device"]), (0, 1, "cpu"))
@@ -328,7 +328,7 @@ class CheckTest(ProgramTest):
 
     def test_long(self):
         """Cases of long sums run by --long or by name alone, and take one number of threads."""
-        long = ("check", "grad_norm", "--dtype", "f32", "--rung", "base", "--json")
+        long = ("check", "grad_norm", "--dtype", "f32", "--isa", "base", "--json")
         self.assertIn("--long", self.works("check", "--help").stdout)
         row = json.loads(self.works(*long, "--long").stdout)
         self.assertEqual((row["failures"], row["cases"], row["threads"]), (0, 2, "2"))
@@ -339,7 +339,7 @@ class CheckTest(ProgramTest):
 
     def test_fingerprints(self):
         """One line for each case with hashes of its bits, the same in every run."""
-        ask = ("check", "reshape", "--quick", "--dtype", "f32", "--rung", "base", "--fingerprints")
+        ask = ("check", "reshape", "--quick", "--dtype", "f32", "--isa", "base", "--fingerprints")
         self.works(*ask, "one.txt")
         self.works(*ask, "two.txt")
         files = [open(os.path.join(self.folder.name, name)) for name in ("one.txt", "two.txt")]
@@ -351,8 +351,14 @@ class CheckTest(ProgramTest):
         self.assertGreater(len({line.split()[5] for line in lines}), 1)
         self.refused(1, *ask, "no/such/folder", words=("no/such/folder",))
 
+    def test_renamed_option(self):
+        """--rung was the name of --isa in 0.1."""
+        done = self.works("check", "reshape", "--quick", "--dtype", "f32", "--rung", "base")
+        self.assertIn("cpu    base", done.stdout)
+        self.assertIn("--rung is deprecated, use --isa", done.stderr)
+
     def test_networks(self):
-        run = ("check", "--networks", "1", "--seed", "7", "--rung", "base")
+        run = ("check", "--networks", "1", "--seed", "7", "--isa", "base")
         self.assertIn("0 failures", self.works(*run).stdout)
         self.assertIn("0 failures", self.works(*run, "--only", "0,1").stdout)
         for items in ("1,", "0;1", "-1", "9999", "x"):
@@ -371,7 +377,7 @@ class CheckTest(ProgramTest):
         self.refused(2, *self.ONE, "--device", "tpu", words=("tpu",))
         self.refused(1, *self.ONE, "--device", "cuda:77", words=("cuda:77",))
         self.refused(2, *self.ONE, "--dtype", "i64", words=("i64",))
-        self.refused(2, *self.ONE, "--rung", "avx1024", words=("avx1024",))
+        self.refused(2, *self.ONE, "--isa", "avx1024", words=("avx1024",))
 
 
 class RandomTest(ProgramTest):
@@ -419,12 +425,12 @@ class GpuTest(ProgramTest):
         rows = [json.loads(line) for line in done.stdout.splitlines()]
         self.assertEqual({row["dtype"] for row in rows}, {"f32", "f64", "f16", "bf16"})
         for row in rows:
-            self.assertEqual((row["device"], row["rung"][:3], row["failures"]), ("cuda:0", "sm_", 0))
+            self.assertEqual((row["device"], row["isa"][:3], row["failures"]), ("cuda:0", "sm_", 0))
             self.assertGreater(row["cases"], 0)
         self.works("check", "--quick", "--device", "cuda:0", "--dtype", "f32", "--runs", "3")
 
     def test_wrong_arguments(self):
-        for choice in (("--rung", "base"), ("--threads", "1")):
+        for choice in (("--isa", "base"), ("--threads", "1")):
             self.refused(2, "check", "softmax", "--device", "cuda", *choice, words=("GPU", choice[0]))
             self.refused(
                 2, "op", "softmax", "--device", "cuda", *choice, "x=x.npy", "-o", "y=out.npy", words=("GPU",)

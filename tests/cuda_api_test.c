@@ -45,11 +45,11 @@ static void test_describe(void)
     rg_device *device = NULL;
     EXPECT_OK(rg_device_create("cuda", NULL, &device));
     EXPECT(rg_device_threads(device) == 1);
-    EXPECT(strncmp(rg_device_rung(device), "sm_", 3) == 0);
+    EXPECT(strncmp(rg_device_isa(device), "sm_", 3) == 0);
     char text[256] = "", small[6] = "xxxxx";
     const size_t length = rg_device_describe(device, text, sizeof text);
     EXPECT(length == strlen(text) && strstr(text, "GiB") != NULL);
-    EXPECT(strstr(text, rg_device_rung(device)) != NULL);
+    EXPECT(strstr(text, rg_device_isa(device)) != NULL);
     EXPECT(rg_device_describe(device, NULL, 0) == length);
     EXPECT(rg_device_describe(device, small, 5) == length);
     EXPECT(strlen(small) == 4 && memcmp(small, text, 4) == 0);
@@ -65,7 +65,7 @@ static void test_options(void)
     EXPECT_FAILS(rg_device_create("cuda", &options, &device), RG_INVALID_ARGUMENT, "threads");
     EXPECT(device == NULL);
     options = rg_device_options_default();
-    options.rung = "base";
+    options.isa = "base";
     EXPECT_FAILS(rg_device_create("cuda", &options, &device), RG_INVALID_ARGUMENT, "instruction");
     EXPECT(device == NULL);
     setenv("RG_THREADS", "nonsense", 1); /* not looked at */
@@ -299,7 +299,7 @@ static rg_status run_all(const rg_allocator *allocator)
     rg_device *device = NULL;
     rg_queue *queue = NULL, *wrapped = NULL;
     rg_commands *commands = NULL;
-    rg_tensor *x = NULL, *y = NULL, *turned = NULL;
+    rg_tensor *x = NULL, *y = NULL, *transposed = NULL;
     rg_kernel *kernel = NULL;
     float in[12] = { 1, 2, 3 }, out[12];
     const rg_softmax_desc softmax = rg_softmax_desc_default();
@@ -312,8 +312,8 @@ static rg_status run_all(const rg_allocator *allocator)
     THEN(rg_queue_wrap(device, NULL, &wrapped));
     THEN(rg_softmax_create(device, &softmax, &kernel));
     THEN(rg_tensor_create(device, &desc, &x));
-    THEN(rg_tensor_permute(x, ORDER(1, 0), &turned));
-    THEN(rg_tensor_write(turned, in, sizeof in, RG_LAYOUT_SAME));
+    THEN(rg_tensor_permute(x, ORDER(1, 0), &transposed));
+    THEN(rg_tensor_write(transposed, in, sizeof in, RG_LAYOUT_SAME));
     for (int i = 0; i < 3; i++) {
         THEN(rg_commands_create(i < 2 ? queue : wrapped, &commands));
         THEN(rg_kernel_forward_alloc(kernel, commands, 1, &x, true, &y, NULL));
@@ -326,7 +326,7 @@ static rg_status run_all(const rg_allocator *allocator)
         commands = NULL;
     }
 #undef THEN
-    rg_tensor_destroy(turned);
+    rg_tensor_destroy(transposed);
     rg_tensor_destroy(x);
     rg_kernel_destroy(kernel);
     rg_queue_destroy(wrapped);

@@ -159,7 +159,7 @@ static void test_planes(rig *r)
 static void test_temporaries(rig *r)
 {
     enum { ROUNDS = 20, COUNT = 4 * 5 * 6 };
-    static float in[ROUNDS][COUNT], turned[ROUNDS][COUNT], planes[ROUNDS][COUNT];
+    static float in[ROUNDS][COUNT], transposed[ROUNDS][COUNT], planes[ROUNDS][COUNT];
     static float back[ROUNDS][COUNT];
     const rg_tensor_desc desc = rg_tensor_desc_dense(RG_F32, 3, DIMS(4, 5, 6));
     for (int i = 0; i < ROUNDS; i++) {
@@ -169,7 +169,7 @@ static void test_temporaries(rig *r)
         EXPECT_OK(rg_tensor_set_read_count(t, 2));
         EXPECT_OK(rg_commands_write(r->commands, t, in[i], sizeof in[i], RG_LAYOUT_SAME));
         rg_tensor *view = permuted(t, ORDER(2, 0, 1));
-        EXPECT_OK(rg_commands_read(r->commands, view, turned[i], sizeof in[i], RG_LAYOUT_SAME));
+        EXPECT_OK(rg_commands_read(r->commands, view, transposed[i], sizeof in[i], RG_LAYOUT_SAME));
         EXPECT_OK(rg_commands_read(r->commands, t, planes[i], sizeof in[i], RG_LAYOUT_NCHW));
         EXPECT(rg_tensor_read_count(t) == 0);
         EXPECT_OK(rg_tensor_create_temporary(r->commands, &desc, &u));
@@ -184,7 +184,7 @@ static void test_temporaries(rig *r)
     for (int i = 0; i < ROUNDS; i++) {
         for (int hw = 0; hw < 20; hw++) {
             for (int c = 0; c < 6; c++) {
-                wrong += turned[i][c * 20 + hw] != in[i][hw * 6 + c];
+                wrong += transposed[i][c * 20 + hw] != in[i][hw * 6 + c];
                 wrong += planes[i][c * 20 + hw] != in[i][hw * 6 + c];
                 wrong += back[i][hw * 6 + c] != in[i][c * 20 + hw];
             }

@@ -22,14 +22,14 @@ static void expect_broken(rg_status status)
 static void use_broken_device(rig *r, rg_kernel *works, rg_tensor *x[2], rg_tensor *y)
 {
     float values[40] = { 0 };
-    rg_tensor *turned = NULL, *t = NULL;
+    rg_tensor *transposed = NULL, *t = NULL;
     rg_queue *queue = NULL;
     rg_device *again = NULL;
-    EXPECT_OK(rg_tensor_permute(x[0], (const int32_t[]){ 1, 0 }, &turned));
+    EXPECT_OK(rg_tensor_permute(x[0], (const int32_t[]){ 1, 0 }, &transposed));
     expect_broken(rg_tensor_read(y, values, sizeof values, RG_LAYOUT_SAME));
-    expect_broken(rg_tensor_read(turned, values, sizeof values, RG_LAYOUT_SAME));
+    expect_broken(rg_tensor_read(transposed, values, sizeof values, RG_LAYOUT_SAME));
     expect_broken(rg_tensor_write(x[0], values, sizeof values, RG_LAYOUT_SAME));
-    EXPECT_OK(rg_commands_write(r->commands, turned, values, sizeof values, RG_LAYOUT_SAME));
+    EXPECT_OK(rg_commands_write(r->commands, transposed, values, sizeof values, RG_LAYOUT_SAME));
     EXPECT_OK(rg_kernel_forward(works, r->commands, x, &y, NULL));
     EXPECT_OK(rg_commands_read(r->commands, y, values, sizeof values, RG_LAYOUT_SAME));
     expect_broken(rig_run(r)); /* the commit, for want of memory, or else the wait */
@@ -42,7 +42,7 @@ static void use_broken_device(rig *r, rg_kernel *works, rg_tensor *x[2], rg_tens
     (void)rg_queue_create(r->device, &queue);
     (void)rg_device_create("cuda", NULL, &again);
     rg_tensor_destroy(t);
-    rg_tensor_destroy(turned);
+    rg_tensor_destroy(transposed);
     rg_queue_destroy(queue);
     rg_device_destroy(again);
 }

@@ -212,7 +212,7 @@ static void test_continue(rig *r)
     mark marks[10];
     static float out[PARTS][12];
     const rg_tensor_desc desc = rg_tensor_desc_dense(RG_F32, 2, DIMS(3, 4));
-    rg_tensor *kept = NULL, *turned = NULL;
+    rg_tensor *kept = NULL, *transposed = NULL;
     float in[12];
     draw_floats(in, 12, 12);
     EXPECT_OK(rg_tensor_create_temporary(r->commands, &desc, &kept));
@@ -228,9 +228,9 @@ static void test_continue(rig *r)
         rg_tensor *other = NULL; /* of each part its own, beside the one that stays */
         EXPECT_OK(rg_tensor_create_temporary(r->commands, &desc, &other));
         EXPECT_OK(rg_commands_write(r->commands, other, zeros, sizeof in, RG_LAYOUT_SAME));
-        EXPECT_OK(rg_tensor_permute(kept, (const int32_t[]){ 1, 0 }, &turned));
-        EXPECT_OK(rg_commands_read(r->commands, turned, out[i], sizeof out[i], RG_LAYOUT_SAME));
-        rg_tensor_destroy(turned);
+        EXPECT_OK(rg_tensor_permute(kept, (const int32_t[]){ 1, 0 }, &transposed));
+        EXPECT_OK(rg_commands_read(r->commands, transposed, out[i], sizeof out[i], RG_LAYOUT_SAME));
+        rg_tensor_destroy(transposed);
         rg_tensor_destroy(other);
     }
     EXPECT(rg_tensor_read_count(kept) == 0);

@@ -44,10 +44,10 @@ static void test_values(rig *r, int64_t count)
     float *got = floats_of(y), *da = floats_of(dx[0]), *db = floats_of(dx[1]);
     int64_t wrong = 0;
     for (int64_t i = 0; i < count; i++) {
-        const int64_t turned = count - 1 - i;
-        wrong += got[i] != 3 * a[turned] * b[i];
-        wrong += da[i] != 3 * g[turned] * b[turned];
-        wrong += db[i] != old[i] + 3 * g[i] * a[turned]; /* added */
+        const int64_t transposed = count - 1 - i;
+        wrong += got[i] != 3 * a[transposed] * b[i];
+        wrong += da[i] != 3 * g[transposed] * b[transposed];
+        wrong += db[i] != old[i] + 3 * g[i] * a[transposed]; /* added */
     }
     EXPECT(wrong == 0);
     float *const copies[] = { a, b, g, old, got, da, db };
@@ -210,7 +210,7 @@ static void test_fault(rig *r, const bench *b)
     EXPECT(strstr(rg_commands_error_text(r->commands), "seam 1") != NULL);
     rig_renew(r);
 
-    EXPECT_OK(run_one(b, r->commands, 1, true)); /* a part fails, the next runs */
+    EXPECT_OK(run_one(b, r->commands, 1, true)); /* a submission fails, the next runs */
     EXPECT_OK(rg_commands_commit_and_continue(r->commands));
     memset(after, 0, sizeof after);
     EXPECT_OK(rg_commands_read(r->commands, b->dy, after, sizeof after, RG_LAYOUT_SAME));

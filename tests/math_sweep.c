@@ -9,9 +9,9 @@
 #define RG_JOIN(a, b)  RG_JOIN_(a, b)
 #define RG_JOIN_(a, b) a##b
 #if RG_REAL_F64
-#define RG_MATH_TABLE RG_JOIN(rg_math_sweep_f64_, RG_RUNG)
+#define RG_MATH_TABLE RG_JOIN(rg_math_sweep_f64_, RG_ISA)
 #else
-#define RG_MATH_TABLE RG_JOIN(rg_math_sweep_f32_, RG_RUNG)
+#define RG_MATH_TABLE RG_JOIN(rg_math_sweep_f32_, RG_ISA)
 #endif
 
 #if defined(__FMA__)

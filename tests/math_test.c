@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Measures the error of backend/cpu/math.h in ULP on every rung of this processor, against libm in
- * a wider type, and checks special values exactly. `math_test 1` tries every float; the default is
- * one in 251. */
+/* Measures the error of backend/cpu/math.h in ULP on every instruction set of this processor,
+ * against libm in a wider type, and checks special values exactly. `math_test 1` tries every float;
+ * the default is one in 251. */
 #include "math_sweep.h"
 
 #include <math.h>
@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 4096, NEIGHBOURS = 12, RUNGS = 3 };
+enum { BLOCK = 4096, NEIGHBOURS = 12, ISAS = 3 };
 
-#if RG_HAVE_AVX512 || !RG_HAVE_X86_RUNGS
-#define RG_HAVE_BASE 1 /* not under a sanitizer, where one rung stands for all */
+#if RG_HAVE_AVX512 || !RG_HAVE_X86_ISAS
+#define RG_HAVE_BASE 1 /* not under a sanitizer, where one instruction set stands for all */
 extern const rg_math_sweep rg_math_sweep_f32_base[RG_MATH_FUNCTIONS];
 extern const rg_math_sweep rg_math_sweep_f64_base[RG_MATH_FUNCTIONS];
 #endif
@@ -27,28 +27,28 @@ extern const rg_math_sweep rg_math_sweep_f32_avx512[RG_MATH_FUNCTIONS];
 extern const rg_math_sweep rg_math_sweep_f64_avx512[RG_MATH_FUNCTIONS];
 #endif
 
-typedef struct rung {
+typedef struct isa {
     const char *name;
     const rg_math_sweep *table[2]; /* float, double */
-} rung;
+} isa;
 
-static rung rungs[RUNGS];
-static int rung_count;
+static isa isas[ISAS];
+static int isa_count;
 
-static void find_rungs(void)
+static void find_isas(void)
 {
 #if defined(RG_HAVE_BASE)
-    rungs[rung_count++] = (rung){ "base", { rg_math_sweep_f32_base, rg_math_sweep_f64_base } };
+    isas[isa_count++] = (isa){ "base", { rg_math_sweep_f32_base, rg_math_sweep_f64_base } };
 #endif
 #if defined(RG_HAVE_AVX2)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        rungs[rung_count++] = (rung){ "avx2", { rg_math_sweep_f32_avx2, rg_math_sweep_f64_avx2 } };
+        isas[isa_count++] = (isa){ "avx2", { rg_math_sweep_f32_avx2, rg_math_sweep_f64_avx2 } };
 #endif
 #if RG_HAVE_AVX512
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        rungs[rung_count++] =
-            (rung){ "avx512", { rg_math_sweep_f32_avx512, rg_math_sweep_f64_avx512 } };
+        isas[isa_count++] =
+            (isa){ "avx512", { rg_math_sweep_f32_avx512, rg_math_sweep_f64_avx512 } };
 #endif
 }
 
@@ -98,7 +98,7 @@ static double gelu_slope(double x)
 /* Whether the function is made for x in this real. */
 static bool is_defined(int function, double x, bool is_double)
 {
-    return rungs[0].table[is_double][function].apply != NULL &&
+    return isas[0].table[is_double][function].apply != NULL &&
            !((function == RG_MATH_EXP_SHORT || function == RG_MATH_EXP2) && x > 0) &&
            !(function == RG_MATH_EXPM1_SHORT && x >= 0);
 }
@@ -148,7 +148,8 @@ static double ulps(long double y, long double want, double floor, bool is_double
     return (double)ldexpl(fabsl(y - want), -unit);
 }
 
-/* ---- sampling: points gather in a block, which every function on every rung is then run over ----
+/* ---- sampling: points gather in a block, which every function on every instruction set is then
+ * run over ----
  */
 
 typedef struct sample {
@@ -157,7 +158,7 @@ typedef struct sample {
     double x[BLOCK];
     struct {
         double error, x;
-    } worst[RUNGS][RG_MATH_FUNCTIONS];
+    } worst[ISAS][RG_MATH_FUNCTIONS];
 } sample;
 
 static void sample_flush(sample *s)
@@ -168,12 +169,12 @@ static void sample_flush(sample *s)
     for (int64_t i = 0; i < s->count; i++)
         x32[i] = (float)s->x[i];
     for (int f = 0; f < RG_MATH_FUNCTIONS; f++) {
-        if (rungs[0].table[s->is_double][f].apply == NULL)
+        if (isas[0].table[s->is_double][f].apply == NULL)
             continue;
         for (int64_t i = 0; i < s->count; i++)
             want[i] = s->is_double ? truth[f].of_double(s->x[i]) : truth[f].of_float(s->x[i]);
-        for (int r = 0; r < rung_count; r++) {
-            const rg_math_sweep *sweep = &rungs[r].table[s->is_double][f];
+        for (int r = 0; r < isa_count; r++) {
+            const rg_math_sweep *sweep = &isas[r].table[s->is_double][f];
             if (s->is_double)
                 sweep->apply(s->x, y64, s->count);
             else
@@ -275,13 +276,13 @@ static int sample_report(const sample *s)
 {
     int failures = 0;
     for (int f = 0; f < RG_MATH_FUNCTIONS; f++) {
-        for (int r = 0; r < rung_count; r++) {
-            const rg_math_sweep *sweep = &rungs[r].table[s->is_double][f];
+        for (int r = 0; r < isa_count; r++) {
+            const rg_math_sweep *sweep = &isas[r].table[s->is_double][f];
             const bool fails = s->worst[r][f].error > sweep->bound;
             if (sweep->apply == NULL)
                 continue;
             printf("%-13s %s %-7s %6.3f ULP at %-14.7g bound %g%s\n", sweep->name,
-                   s->is_double ? "f64" : "f32", rungs[r].name, s->worst[r][f].error,
+                   s->is_double ? "f64" : "f32", isas[r].name, s->worst[r][f].error,
                    s->worst[r][f].x, sweep->bound, fails ? "  FAILS" : "");
             failures += fails;
         }
@@ -397,14 +398,14 @@ static int check_exact(void)
 {
     int failures = 0;
     for (size_t i = 0; i < sizeof exact / sizeof exact[0]; i++) {
-        for (int r = 0; r < rung_count; r++) {
+        for (int r = 0; r < isa_count; r++) {
             const float x32 = (float)exact[i].x;
             float y32;
             double y[2];
-            rungs[r].table[0][exact[i].function].apply(&x32, &y32, 1);
+            isas[r].table[0][exact[i].function].apply(&x32, &y32, 1);
             y[0] = y32;
             if (is_defined(exact[i].function, exact[i].x, true))
-                rungs[r].table[1][exact[i].function].apply(&exact[i].x, &y[1], 1);
+                isas[r].table[1][exact[i].function].apply(&exact[i].x, &y[1], 1);
             for (int d = 0; d < 2; d++) {
                 if (!is_defined(exact[i].function, exact[i].x, d))
                     continue;
@@ -412,8 +413,8 @@ static int check_exact(void)
                 if (same || (isnan(y[d]) && isnan(exact[i].y)))
                     continue;
                 printf("%s(%g) %s %s is %g, not %g  FAILS\n",
-                       rungs[r].table[d][exact[i].function].name, exact[i].x, d ? "f64" : "f32",
-                       rungs[r].name, y[d], exact[i].y);
+                       isas[r].table[d][exact[i].function].name, exact[i].x, d ? "f64" : "f32",
+                       isas[r].name, y[d], exact[i].y);
                 failures++;
             }
         }
@@ -428,7 +429,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: math_test [step between floats]\n");
         return 2;
     }
-    find_rungs();
+    find_isas();
     int failures = check_exact();
     static sample of_float, of_double = { .is_double = true };
     sample_every_float(&of_float, step);

@@ -225,7 +225,7 @@ static void test_written_bytes(void)
 {
     static const char start[] = "\x93NUMPY\x01\0\x76\0{'descr': '<i4', 'fortran_order': False, "
                                 "'shape': (3, 2), }";
-    const int32_t x[6] = { 0, 1, 2, 3, 4, 5 }, turned[6] = { 0, 3, 1, 4, 2, 5 };
+    const int32_t x[6] = { 0, 1, 2, 3, 4, 5 }, transposed[6] = { 0, 3, 1, 4, 2, 5 };
     const int64_t dims[] = { 2, 3 };
     const int32_t order[] = { 1, 0 };
     const rg_tensor_desc desc = rg_tensor_desc_dense(RG_I32, 2, dims);
@@ -238,7 +238,7 @@ static void test_written_bytes(void)
     memset(wanted, ' ', 128);
     memcpy(wanted, start, sizeof start - 1);
     wanted[127] = '\n';
-    memcpy(wanted + 128, turned, sizeof turned);
+    memcpy(wanted + 128, transposed, sizeof transposed);
     EXPECT(scratch_read("x.npy", got, sizeof got) == sizeof wanted);
     EXPECT(memcmp(got, wanted, sizeof wanted) == 0);
     scratch_remove("x.npy");

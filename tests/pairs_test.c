@@ -155,7 +155,8 @@ static void test_dense(void)
     rig_close(&r);
 }
 
-/* ---- convolutions: the best rung, on the tile unit, and the lowest one have the same bits ---- */
+/* ---- convolutions: the best instruction set, on the tile unit, and the lowest one have the same
+ * bits ---- */
 
 typedef struct conv_case {
     int64_t x[4], w[4];
@@ -201,12 +202,12 @@ static rg_tensor *integers_with(rg_device *device, const int64_t dims[4], uint64
 }
 
 /* Results y, dx and dw in f32, to be freed. */
-static void convolve(const conv_case *t, const char *rung, int which, char *results[3],
+static void convolve(const conv_case *t, const char *isa, int which, char *results[3],
                      size_t bytes[3])
 {
     rg_device_options options = rg_device_options_default();
     options.threads = 2;
-    options.rung = rung;
+    options.isa = isa;
     rig r = { 0 };
     EXPECT_OK(rg_device_create("cpu", &options, &r.device));
     EXPECT_OK(rg_queue_create(r.device, &r.queue));

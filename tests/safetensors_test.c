@@ -175,7 +175,7 @@ static void test_strided(void)
         const int64_t *dims = shapes[s];
         const rg_tensor_desc desc = rg_tensor_desc_dense(RG_F32, 3, dims);
         const size_t bytes = (size_t)(dims[0] * dims[1] * dims[2]) * 4;
-        char *data = malloc(bytes + 1), *turned = malloc(bytes + 1), *got = malloc(bytes + 1);
+        char *data = malloc(bytes + 1), *transposed = malloc(bytes + 1), *got = malloc(bytes + 1);
         for (size_t i = 0; i < bytes; i++)
             data[i] = (char)(i * 13 / 7);
         rg_tensor *tensor = NULL, *view = NULL, *other = NULL, *into = NULL;
@@ -185,7 +185,7 @@ static void test_strided(void)
         EXPECT_OK(rg_tensor_write(tensor, data, bytes, RG_LAYOUT_SAME));
         EXPECT_OK(rg_tensor_permute(tensor, order, &view));
         EXPECT_OK(rg_tensor_permute(other, order, &into));
-        EXPECT_OK(rg_tensor_read(view, turned, bytes, RG_LAYOUT_SAME));
+        EXPECT_OK(rg_tensor_read(view, transposed, bytes, RG_LAYOUT_SAME));
         rg_safetensors_entry entries[3] = { { "view", view, NULL, { 0 } },
                                             { "host", NULL, data, { 0 } },
                                             { "tensor", tensor, NULL, { 0 } } };
@@ -195,7 +195,7 @@ static void test_strided(void)
         EXPECT_OK(rg_safetensors_open(scratch("x.safetensors"), &file));
         for (size_t i = 0; i < 2; i++) {
             EXPECT_OK(rg_safetensors_read(file, i, got, bytes));
-            EXPECT(memcmp(got, turned, bytes) == 0);
+            EXPECT(memcmp(got, transposed, bytes) == 0);
             memset(got, 0, bytes);
             EXPECT_OK(rg_tensor_write(other, got, bytes, RG_LAYOUT_SAME));
             EXPECT_OK(rg_safetensors_read_tensor(file, i, into));
@@ -210,7 +210,7 @@ static void test_strided(void)
         rg_tensor_destroy(other);
         rg_tensor_destroy(tensor);
         free(data);
-        free(turned);
+        free(transposed);
         free(got);
     }
     scratch_remove("x.safetensors");

@@ -106,7 +106,7 @@ class Run:
     def options(self):
         chosen = ["--threads", str(self.draw.choice((1, 1, 2, 3)))]
         if self.draw.maybe(0.25):
-            chosen += ["--rung", "base"]
+            chosen += ["--isa", "base"]
         return chosen + (["--dtype", "bf16"] if self.dtype == "bf16" else [])
 
     def run(self):

@@ -15,12 +15,19 @@
 #define RG_API
 #endif
 
+/** Marks names of an earlier version, which go away with the next one. */
+#if defined(__GNUC__) && !defined(RG_NO_DEPRECATION_WARNINGS)
+#define RG_DEPRECATED(instead) __attribute__((deprecated(instead)))
+#else
+#define RG_DEPRECATED(instead)
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 #define RG_VERSION_MAJOR 0
-#define RG_VERSION_MINOR 1
+#define RG_VERSION_MINOR 2
 #define RG_VERSION_PATCH 0
 
 /** The version of the library in use, "major.minor.patch". */

@@ -24,7 +24,10 @@ typedef struct rg_device_options {
     int32_t threads;
     /** CPU alone: the highest instruction set to use, "base", "avx2" or "avx512". NULL (default)
      * takes the environment variable RG_CPU, or else the best that processor and system allow. */
-    const char *rung;
+    union {
+        const char *isa;
+        const char *rung RG_DEPRECATED("use isa"); /**< the name of `isa` in version 0.1 */
+    };
     /** GPU alone: lets convolutions and matrix products of f32 tensors round what they multiply to
      * TF32, which has 10 bits behind the point instead of 23, and run several times as fast; sums
      * stay f32. False by default: f32 is f32. A CPU has nothing of the kind. */
@@ -52,7 +55,8 @@ RG_API const char *rg_device_name(const rg_device *device);
 RG_API int32_t rg_device_threads(const rg_device *device);
 
 /** The instruction set in use: "base", "avx2" or "avx512", on a GPU its architecture, "sm_90". */
-RG_API const char *rg_device_rung(const rg_device *device);
+RG_API const char *rg_device_isa(const rg_device *device);
+RG_DEPRECATED("use rg_device_isa") RG_API const char *rg_device_rung(const rg_device *device);
 
 /** Writes one line for people, "NVIDIA H200, 139.8 GiB, …", and a 0 byte into `text`; cut if it
  *  does not fit. Returns its whole length, so that `text` may be NULL with capacity 0. */
@@ -60,7 +64,8 @@ RG_API size_t rg_device_describe(const rg_device *device, char *text, size_t cap
 
 /** The instruction sets of the CPU that this build and machine offer, from the lowest: index 0 is
  *  "base". NULL past the last. */
-RG_API const char *rg_device_rung_list(int32_t index);
+RG_API const char *rg_device_isa_list(int32_t index);
+RG_DEPRECATED("use rg_device_isa_list") RG_API const char *rg_device_rung_list(int32_t index);
 
 /** Makes an ordered stream of work. Work of one queue runs in the order of its commits; queues
  *  run side by side. */

@@ -15,7 +15,7 @@
 /* A CPU kernel does units begin <= u < end. */
 typedef void (*rg_cpu_function)(const void *args, int64_t begin, int64_t end);
 typedef struct rg_cpu_row {
-    rg_cpu_function function[4]; /* by data dtype; NULL: look one rung lower */
+    rg_cpu_function function[4]; /* by data dtype; NULL: look one instruction set lower */
 } rg_cpu_row;
 
 /* A CUDA kernel's host side: chooses a grid and launches on the place's stream, once. */
@@ -32,11 +32,11 @@ typedef struct rg_cuda_row {
     rg_cuda_scratch scratch[4];   /* NULL: as many as the launch says */
 } rg_cuda_row;
 
-/* The kernels of one op on every backend: cpu[double][rung] and cuda are arrays of rows by kernel
- * id, or NULL. */
-enum { RG_RUNG_BASE, RG_RUNG_AVX2, RG_RUNG_AVX512, RG_RUNGS };
+/* The kernels of one op on every backend: cpu[double][instruction set] and cuda are arrays of rows
+ * by kernel id, or NULL. */
+enum { RG_ISA_BASE, RG_ISA_AVX2, RG_ISA_AVX512, RG_ISAS };
 typedef struct rg_kernel_table {
-    const rg_cpu_row *cpu[2][RG_RUNGS];
+    const rg_cpu_row *cpu[2][RG_ISAS];
     const rg_cuda_row *cuda;
 } rg_kernel_table;
 
@@ -122,7 +122,7 @@ typedef struct rg_backend {
                       const rg_allocator *allocator, void **context);
     void (*close)(void *context);
     int32_t (*threads)(const void *context);
-    const char *(*rung)(const void *context);
+    const char *(*isa)(const void *context);
     /* One line for people. */
     void (*describe)(const void *context, char *text, size_t capacity);
 
@@ -157,7 +157,7 @@ typedef struct rg_backend {
     /* Takes the list; it runs after all submitted before it. */
     void (*submit)(void *queue, rg_list *list);
     /* Somebody wants to know, without waiting, whether the queue gets on. */
-    void (*nudge)(void *queue);
+    void (*wake)(void *queue);
     /* Returns when `is_done(list)`; may run pending work itself. Refused from a handler of the
      * same queue. */
     rg_status (*wait)(void *queue, rg_list *list, bool (*is_done)(rg_list *list));

@@ -135,7 +135,7 @@ bool rg_fifo_submit(rg_fifo *fifo, rg_list *list, bool wake)
     return behind;
 }
 
-void rg_fifo_nudge(rg_fifo *fifo)
+void rg_fifo_wake(rg_fifo *fifo)
 {
     pthread_mutex_lock(&fifo->lock);
     wake_worker(fifo);

@@ -24,7 +24,7 @@ void rg_fifo_close(rg_fifo *fifo);
  * whether others were pending. */
 bool rg_fifo_submit(rg_fifo *fifo, rg_list *list, bool wake);
 /* Makes sure that what is pending comes to its end though nobody waits for it. */
-void rg_fifo_nudge(rg_fifo *fifo);
+void rg_fifo_wake(rg_fifo *fifo);
 /* As rg_backend's wait. */
 rg_status rg_fifo_wait(rg_fifo *fifo, rg_list *list, bool (*is_done)(rg_list *list));
 

@@ -143,7 +143,7 @@ static int64_t floor_divide(int64_t a, int64_t b)
 
 /* Whether dimensions k and later can make `offset`. In layouts without self-overlap at most two
  * values of d_k are in question; `budget` bounds the work for others, which then count as
- * meeting. `moved`: whether a d before k was other than 0; a way that never moves does not
+ * overlapping. `moved`: whether a d before k was other than 0; a way that never moves does not
  * count. */
 static bool box_makes(const box *b, int k, int64_t offset, bool moved, int *budget)
 {

@@ -148,7 +148,7 @@ typedef struct rg_host_run {
     rg_refs refs;
     rg_device *device;
     rg_queue *queue;
-    rg_fate *fate; /* of the part that the run is recorded in */
+    rg_completion *completion; /* of the submission that the run is recorded in */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool done;
@@ -169,7 +169,7 @@ static void release_run(void *context)
         free(run->updates[i].name);
     }
     rg_device *device = run->device;
-    rg_fate_release(&device->allocator, run->fate);
+    rg_completion_release(&device->allocator, run->completion);
     rg_queue_release(run->queue);
     pthread_mutex_destroy(&run->lock);
     pthread_cond_destroy(&run->changed);
@@ -236,7 +236,7 @@ static rg_status make_run(const rg_plan *plan, const rg_commands *commands, rg_h
 {
     void *memory;
     const size_t room = (size_t)plan->updates_count;
-    RG_TRY(rg_part_need_fate(commands->part));
+    RG_TRY(rg_submission_need_completion(commands->submission));
     RG_TRY(rg_allocate_zero(&rg_default_allocator, sizeof(rg_host_run) + room * sizeof(host_update),
                             &memory));
     *run = memory;
@@ -244,8 +244,8 @@ static rg_status make_run(const rg_plan *plan, const rg_commands *commands, rg_h
     (*run)->room = plan->updates_count;
     (*run)->device = rg_device_retain(plan->device);
     (*run)->queue = rg_queue_retain(commands->queue);
-    (*run)->fate = commands->part->fate;
-    (*run)->fate->refs++;
+    (*run)->completion = commands->submission->completion;
+    (*run)->completion->refs++;
     pthread_mutex_init(&(*run)->lock, NULL);
     pthread_cond_init(&(*run)->changed, NULL);
     return fill_run(plan, *run);
@@ -254,11 +254,11 @@ static rg_status make_run(const rg_plan *plan, const rg_commands *commands, rg_h
 /* Makes the commands keep the run: a storage without bytes, whose end is the end of its use. */
 static rg_status keep_run(rg_commands *commands, rg_host_run *run)
 {
-    rg_part *part = commands->part;
+    rg_submission *submission = commands->submission;
     rg_storage *storage;
-    RG_TRY(rg_grow(&part->queue->device->allocator, (void **)&part->used, &part->used_capacity,
-                   part->used_count, sizeof part->used[0]));
-    RG_TRY(rg_storage_create(part->queue->device, 0, &storage));
+    RG_TRY(rg_grow(&submission->queue->device->allocator, (void **)&submission->used,
+                   &submission->used_capacity, submission->used_count, sizeof submission->used[0]));
+    RG_TRY(rg_storage_create(submission->queue->device, 0, &storage));
     const rg_status status = rg_commands_on_completion(commands, run_ended, run);
     if (status != RG_OK) {
         rg_storage_release(storage);
@@ -267,7 +267,7 @@ static rg_status keep_run(rg_commands *commands, rg_host_run *run)
     run->refs++;
     storage->release = release_run;
     storage->context = run;
-    part->used[part->used_count++] = storage;
+    submission->used[submission->used_count++] = storage;
     return RG_OK;
 }
 
@@ -291,14 +291,14 @@ rg_status rg_plan_settle(rg_plan *plan)
     rg_host_run *run = plan->host_run;
     if (run == NULL)
         return RG_OK;
-    const int state = atomic_load(&run->fate->state);
+    const int state = atomic_load(&run->completion->state);
     RG_CHECK(state != RG_COMMANDS_RECORDING, RG_INVALID_STATE,
              "the run before has updates on the host and its commands are not committed: this one "
              "would wait for it forever");
     if (state == RG_COMMANDS_COMMITTED)
-        run->queue->device->backend->nudge(run->queue->queue);
+        run->queue->device->backend->wake(run->queue->queue);
     pthread_mutex_lock(&run->lock);
-    while (!run->done && atomic_load(&run->fate->state) != RG_COMMANDS_FAILED)
+    while (!run->done && atomic_load(&run->completion->state) != RG_COMMANDS_FAILED)
         pthread_cond_wait(&run->changed, &run->lock);
     const rg_status status =
         run->done && run->status != RG_OK ? rg_fail(run->status, "%s", run->text) : RG_OK;

@@ -258,15 +258,15 @@ static rg_status poison(const rg_plan *plan, const rg_layout_plan *layout, const
 /* The bytes belong to the recorded commands, and so to all that repeat them. */
 static rg_status prepare_poison(const rg_plan *plan, rg_layout_plan *layout, const rg_claims *c)
 {
-    rg_part *part = layout->recorded->part;
+    rg_submission *submission = layout->recorded->submission;
     size_t bytes = 1;
     rg_storage *keeper;
     for (int32_t i = 0; i < c->count; i++)
         bytes = c->list[i].bytes > bytes ? c->list[i].bytes : bytes;
-    RG_TRY(rg_grow(&plan->device->allocator, (void **)&part->used, &part->used_capacity,
-                   part->used_count, sizeof part->used[0]));
+    RG_TRY(rg_grow(&plan->device->allocator, (void **)&submission->used, &submission->used_capacity,
+                   submission->used_count, sizeof submission->used[0]));
     RG_TRY(rg_storage_create(plan->device, 0, &keeper));
-    part->used[part->used_count++] = keeper;
+    submission->used[submission->used_count++] = keeper;
     keeper->context = layout->poison = malloc(bytes);
     RG_CHECK(layout->poison != NULL, RG_OUT_OF_MEMORY, "out of memory: %zu bytes to overwrite with",
              bytes);
@@ -275,12 +275,12 @@ static rg_status prepare_poison(const rg_plan *plan, rg_layout_plan *layout, con
     return RG_OK;
 }
 
-/* Entries of the recorded part that launch kernels; others are copies. */
-static int64_t count_launches(const rg_part *part)
+/* Entries of the recorded submission that launch kernels; others are copies. */
+static int64_t count_launches(const rg_submission *submission)
 {
     int64_t count = 0;
-    for (size_t at = 0; at < part->entries_size;) {
-        const rg_entry *entry = (const rg_entry *)(const void *)(part->entries + at);
+    for (size_t at = 0; at < submission->entries_size;) {
+        const rg_entry *entry = (const rg_entry *)(const void *)(submission->entries + at);
         count += entry->function != NULL;
         at += entry->size;
     }
@@ -295,7 +295,7 @@ static rg_status record(rg_plan *plan, rg_layout_plan *layout, const rg_claims *
     RG_TRY(rg_room(s->steps_room, sizeof *layout->ends, &layout->ends));
     for (int32_t i = 0; i < s->steps_count; i++) {
         rg_status status = record_step(layout, i);
-        layout->ends[i] = layout->recorded->part->entries_size;
+        layout->ends[i] = layout->recorded->submission->entries_size;
         if (status == RG_OK && plan->options.poison)
             status = poison(plan, layout, c, i);
         if (status != RG_OK) {
@@ -303,8 +303,8 @@ static rg_status record(rg_plan *plan, rg_layout_plan *layout, const rg_claims *
             return status;
         }
     }
-    layout->scratch = layout->recorded->part->heap_size;
-    layout->launches = count_launches(layout->recorded->part);
+    layout->scratch = layout->recorded->submission->heap_size;
+    layout->launches = count_launches(layout->recorded->submission);
     if (rg_plan_may_replay(plan)) /* a replay has memory of its own */
         return RG_OK;
     const rg_stand_ins stand_ins = { layout->stand_ins, layout->stand_ins, plan->sources_count };

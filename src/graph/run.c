@@ -90,10 +90,10 @@ static rg_status make_parts(gathering *g, rg_dtype dtype)
     for (int64_t n = 0; n < g->count; n++) {
         RG_TRY(view_as(g->images[n], dtype, &g->from[n]));
         RG_TRY(view_as(g->whole, dtype, &g->parts[n]));
-        rg_tensor *part = g->parts[n];
-        const int64_t first = n * image->dims[0] * part->desc.strides[0];
-        part->desc.dims[0] = image->dims[0];
-        part->offset += (size_t)first * rg_dtype_size(dtype);
+        rg_tensor *submission = g->parts[n];
+        const int64_t first = n * image->dims[0] * submission->desc.strides[0];
+        submission->desc.dims[0] = image->dims[0];
+        submission->offset += (size_t)first * rg_dtype_size(dtype);
     }
     return RG_OK;
 }

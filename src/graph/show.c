@@ -227,8 +227,8 @@ rg_status rg_plan_state(rg_plan *plan, const char *name, rg_state **state)
         RG_CHECK(*state != NULL, RG_INVALID_STATE, "the state '%s' is not kept", name);
         /* Kernels of the caller may read it, too: it is filled by each run, not by the commands
          * that were recorded for all of them. */
-        rg_fate_release(&plan->device->allocator, (*state)->fate);
-        (*state)->fate = NULL;
+        rg_completion_release(&plan->device->allocator, (*state)->completion);
+        (*state)->completion = NULL;
         return RG_OK;
     }
     return rg_fail(RG_INVALID_ARGUMENT, "the plan has no state '%s'", name);

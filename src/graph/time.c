@@ -6,12 +6,12 @@
 
 #include <math.h>
 
-static rg_status time_step(const rg_layout_plan *layout, rg_queue *queue, const rg_stand_ins *part,
-                           double *least)
+static rg_status time_step(const rg_layout_plan *layout, rg_queue *queue,
+                           const rg_stand_ins *submission, double *least)
 {
     rg_commands *commands;
     RG_TRY(rg_commands_create(queue, &commands));
-    rg_status status = rg_commands_repeat(commands, layout->recorded, part);
+    rg_status status = rg_commands_repeat(commands, layout->recorded, submission);
     const double began = rg_seconds();
     if (status == RG_OK)
         status = rg_commands_commit(commands);
@@ -30,14 +30,14 @@ static rg_status time_steps(const rg_plan *plan, rg_queue *queue, rg_tensor *con
     rg_tensor **const read = plan->room.read;
     for (int32_t i = 0; i < count; i++) /* copies are those of the run before */
         read[i] = rg_layout_reads(plan, layout, sources[i], i) ? sources[i] : layout->copies[i];
-    rg_stand_ins part = { layout->stand_ins, read, count, 0, 0, true };
+    rg_stand_ins submission = { layout->stand_ins, read, count, 0, 0, true };
     for (int32_t i = 0; i < layout->schedule.steps_count; i++) {
-        part.end = layout->ends[i];
-        if (part.end > part.begin)
-            RG_TRY(time_step(layout, queue, &part, &milliseconds[i]));
+        submission.end = layout->ends[i];
+        if (submission.end > submission.begin)
+            RG_TRY(time_step(layout, queue, &submission, &milliseconds[i]));
         else
-            milliseconds[i] = 0; /* a view, or part of a batch of updates */
-        part.begin = part.end;
+            milliseconds[i] = 0; /* a view, or submission of a batch of updates */
+        submission.begin = submission.end;
     }
     return RG_OK;
 }

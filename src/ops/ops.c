@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The tables made from ops.def: the list of ops, and the kernels of each on every rung. */
+/* The tables made from ops.def: the list of ops, and the kernels of each on every instruction set.
+ */
 #include "ops/ops.h"
 
-#define DECLARE(op, rung) \
-    extern const rg_cpu_row rg_cpu_##op##_f32_##rung[], rg_cpu_##op##_f64_##rung[];
+#define DECLARE(op, isa) \
+    extern const rg_cpu_row rg_cpu_##op##_f32_##isa[], rg_cpu_##op##_f64_##isa[];
 
-#ifdef RG_ONE_RUNG /* stands for all */
-#define DECLARE_ONE(op, rung) DECLARE(op, rung)
-#define RG_OP(op)             DECLARE_ONE(op, RG_ONE_RUNG)
-#define ONE(op, real, rung)   rg_cpu_##op##_##real##_##rung
-#define EACH(op, real, rung)                                          \
-    {                                                                 \
-        ONE(op, real, rung), ONE(op, real, rung), ONE(op, real, rung) \
+#ifdef RG_ONE_ISA /* stands for all */
+#define DECLARE_ONE(op, isa) DECLARE(op, isa)
+#define RG_OP(op)            DECLARE_ONE(op, RG_ONE_ISA)
+#define ONE(op, real, isa)   rg_cpu_##op##_##real##_##isa
+#define EACH(op, real, isa)                                        \
+    {                                                              \
+        ONE(op, real, isa), ONE(op, real, isa), ONE(op, real, isa) \
     }
-#define RUNGS(op, real) EACH(op, real, RG_ONE_RUNG)
+#define ISAS(op, real) EACH(op, real, RG_ONE_ISA)
 #elif RG_HAVE_AVX512
 #define RG_OP(op) DECLARE(op, base) DECLARE(op, avx2) DECLARE(op, avx512)
-#define RUNGS(op, real)                                                                         \
+#define ISAS(op, real)                                                                          \
     {                                                                                           \
         rg_cpu_##op##_##real##_base, rg_cpu_##op##_##real##_avx2, rg_cpu_##op##_##real##_avx512 \
     }
 #else
 #define RG_OP(op) DECLARE(op, base)
-#define RUNGS(op, real)             \
+#define ISAS(op, real)              \
     {                               \
         rg_cpu_##op##_##real##_base \
     }
@@ -40,8 +41,8 @@
 #define CUDA(op) NULL
 #endif
 
-#define RG_OP(op)                                                                        \
-    const rg_kernel_table rg_kernels_##op = { .cpu = { RUNGS(op, f32), RUNGS(op, f64) }, \
+#define RG_OP(op)                                                                      \
+    const rg_kernel_table rg_kernels_##op = { .cpu = { ISAS(op, f32), ISAS(op, f64) }, \
                                               .cuda = CUDA(op) };
 #include "ops/ops.def"
 #undef RG_OP

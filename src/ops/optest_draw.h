@@ -37,9 +37,9 @@ static inline double rg_draw_real(rg_draw *d, double low, double high)
 /* A short decimal number, often one of the special ones. */
 static inline double rg_draw_factor(rg_draw *d)
 {
-    static const double usual[] = { 1, 1, 1, -1, 2, 0.5, 0, 0.25 };
+    static const double common_values[] = { 1, 1, 1, -1, 2, 0.5, 0, 0.25 };
     if (rg_draw_chance(d, 0.5))
-        return usual[rg_draw_below(d, 8)];
+        return common_values[rg_draw_below(d, 8)];
     return (double)rg_draw_between(d, -24, 24) / 8;
 }
 

@@ -9,7 +9,7 @@
  * others. */
 static bool has_address(const rg_tensor *tensor)
 {
-    return tensor->storage->part == NULL;
+    return tensor->storage->submission == NULL;
 }
 
 static uintptr_t begin_of(const rg_tensor *tensor)

@@ -17,13 +17,13 @@ static rg_status check_shape(const rg_call *call, const char *prefix, const char
     return RG_OK;
 }
 
-/* Temporaries of one part have addresses in its heap; all others have real ones. */
+/* Temporaries of one submission have addresses in its heap; all others have real ones. */
 static bool same_space(const rg_storage *a, const rg_storage *b, int64_t *base)
 {
     *base = 0;
     if (a == b)
         return true;
-    if (a->part != NULL || b->part != NULL)
+    if (a->submission != NULL || b->submission != NULL)
         return false; /* two ranges of the heap never meet while both may be used */
     *base = (int64_t)((uintptr_t)b->data - (uintptr_t)a->data);
     return true;

@@ -1,186 +1,190 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Commands: recording entries, planning temporaries, committing parts, completing them. */
+/* Commands: recording entries, planning temporaries, committing submissions, completing them. */
 #include "runtime/objects.h"
 
 #include <stdatomic.h>
 
-/* ---- parts ---- */
+/* ---- submissions ---- */
 
-static rg_status part_create(rg_queue *queue, rg_part **part)
+static rg_status submission_create(rg_queue *queue, rg_submission **submission)
 {
     void *memory;
-    RG_TRY(rg_allocate_zero(&queue->device->allocator, sizeof(rg_part), &memory));
-    *part = memory;
-    (*part)->refs = 1;
-    (*part)->queue = rg_queue_retain(queue);
-    atomic_store(&(*part)->state, RG_COMMANDS_RECORDING);
+    RG_TRY(rg_allocate_zero(&queue->device->allocator, sizeof(rg_submission), &memory));
+    *submission = memory;
+    (*submission)->refs = 1;
+    (*submission)->queue = rg_queue_retain(queue);
+    atomic_store(&(*submission)->state, RG_COMMANDS_RECORDING);
     return RG_OK;
 }
 
-/* What is only needed until the part has run. */
-static void part_release_work(rg_part *part)
+/* What is only needed until the submission has run. */
+static void submission_release_work(rg_submission *submission)
 {
-    const rg_allocator *allocator = &part->queue->device->allocator;
-    for (size_t i = 0; i < part->temporaries_count; i++) {
-        if (part->temporaries[i]->part != NULL) /* dropped without commit */
-            part->temporaries[i]->part = NULL;
-        rg_storage_release(part->temporaries[i]);
+    const rg_allocator *allocator = &submission->queue->device->allocator;
+    for (size_t i = 0; i < submission->temporaries_count; i++) {
+        if (submission->temporaries[i]->submission != NULL) /* dropped without commit */
+            submission->temporaries[i]->submission = NULL;
+        rg_storage_release(submission->temporaries[i]);
     }
-    for (size_t i = 0; i < part->used_count; i++)
-        rg_storage_release(part->used[i]);
-    rg_release(allocator, part->entries, part->entries_capacity);
-    rg_release(allocator, part->used, part->used_capacity * sizeof part->used[0]);
-    rg_release(allocator, part->relocations,
-               part->relocations_capacity * sizeof part->relocations[0]);
-    rg_release(allocator, part->handlers, part->handlers_capacity * sizeof part->handlers[0]);
-    rg_release(allocator, part->ranges, part->ranges_capacity * sizeof part->ranges[0]);
-    rg_release(allocator, part->temporaries,
-               part->temporaries_capacity * sizeof part->temporaries[0]);
-    part->entries = NULL;
-    part->entries_size = part->entries_capacity = 0;
-    part->used_count = part->used_capacity = 0;
-    part->relocations_count = part->relocations_capacity = 0;
-    part->handlers_count = part->handlers_capacity = 0;
-    part->ranges_count = part->ranges_capacity = 0;
-    part->temporaries_count = part->temporaries_capacity = 0;
-    part->used = NULL;
-    part->relocations = NULL;
-    part->handlers = NULL;
-    part->ranges = NULL;
-    part->temporaries = NULL;
+    for (size_t i = 0; i < submission->used_count; i++)
+        rg_storage_release(submission->used[i]);
+    rg_release(allocator, submission->entries, submission->entries_capacity);
+    rg_release(allocator, submission->used, submission->used_capacity * sizeof submission->used[0]);
+    rg_release(allocator, submission->relocations,
+               submission->relocations_capacity * sizeof submission->relocations[0]);
+    rg_release(allocator, submission->handlers,
+               submission->handlers_capacity * sizeof submission->handlers[0]);
+    rg_release(allocator, submission->ranges,
+               submission->ranges_capacity * sizeof submission->ranges[0]);
+    rg_release(allocator, submission->temporaries,
+               submission->temporaries_capacity * sizeof submission->temporaries[0]);
+    submission->entries = NULL;
+    submission->entries_size = submission->entries_capacity = 0;
+    submission->used_count = submission->used_capacity = 0;
+    submission->relocations_count = submission->relocations_capacity = 0;
+    submission->handlers_count = submission->handlers_capacity = 0;
+    submission->ranges_count = submission->ranges_capacity = 0;
+    submission->temporaries_count = submission->temporaries_capacity = 0;
+    submission->used = NULL;
+    submission->relocations = NULL;
+    submission->handlers = NULL;
+    submission->ranges = NULL;
+    submission->temporaries = NULL;
 }
 
-rg_status rg_part_need_fate(rg_part *part)
+rg_status rg_submission_need_completion(rg_submission *submission)
 {
-    if (part->fate != NULL)
+    if (submission->completion != NULL)
         return RG_OK;
     void *memory;
-    RG_TRY(rg_allocate_zero(&part->queue->device->allocator, sizeof(rg_fate), &memory));
-    part->fate = memory;
-    part->fate->refs = 1;
-    atomic_store(&part->fate->state, RG_COMMANDS_RECORDING);
+    RG_TRY(rg_allocate_zero(&submission->queue->device->allocator, sizeof(rg_completion), &memory));
+    submission->completion = memory;
+    submission->completion->refs = 1;
+    atomic_store(&submission->completion->state, RG_COMMANDS_RECORDING);
     return RG_OK;
 }
 
-void rg_fate_release(const rg_allocator *allocator, rg_fate *fate)
+void rg_completion_release(const rg_allocator *allocator, rg_completion *completion)
 {
-    if (fate != NULL && --fate->refs == 0)
-        rg_release(allocator, fate, sizeof *fate);
+    if (completion != NULL && --completion->refs == 0)
+        rg_release(allocator, completion, sizeof *completion);
 }
 
-static void part_set_state(rg_part *part, int state)
+static void submission_set_state(rg_submission *submission, int state)
 {
-    if (part->fate != NULL)
-        atomic_store(&part->fate->state, state);
-    atomic_store(&part->state, state);
+    if (submission->completion != NULL)
+        atomic_store(&submission->completion->state, state);
+    atomic_store(&submission->state, state);
 }
 
-static void part_release(rg_part *part)
+static void submission_release(rg_submission *submission)
 {
-    while (part != NULL && --part->refs == 0) {
-        rg_part *before = part->before;
-        rg_queue *queue = part->queue;
-        if (atomic_load(&part->state) == RG_COMMANDS_RECORDING)
-            part_set_state(part, RG_COMMANDS_FAILED); /* dropped */
-        rg_fate_release(&queue->device->allocator, part->fate);
-        part_release_work(part);
-        rg_release(&queue->device->allocator, part, sizeof *part);
+    while (submission != NULL && --submission->refs == 0) {
+        rg_submission *before = submission->before;
+        rg_queue *queue = submission->queue;
+        if (atomic_load(&submission->state) == RG_COMMANDS_RECORDING)
+            submission_set_state(submission, RG_COMMANDS_FAILED); /* dropped */
+        rg_completion_release(&queue->device->allocator, submission->completion);
+        submission_release_work(submission);
+        rg_release(&queue->device->allocator, submission, sizeof *submission);
         rg_queue_release(queue);
-        part = before;
+        submission = before;
     }
 }
 
 /* Called by the backend when all entries have run, or one has faulted. */
-static void part_finished(rg_list *list)
+static void submission_finished(rg_list *list)
 {
-    rg_part *part = (rg_part *)list;
-    part->outcome = list->outcome;
-    for (size_t i = 0; i < part->handlers_count; i++)
-        part->handlers[i].function(part->handlers[i].context, part->outcome);
-    part_release_work(part);
-    part_set_state(part, part->outcome == RG_OK ? RG_COMMANDS_COMPLETED : RG_COMMANDS_FAILED);
-    part_release(part);
+    rg_submission *submission = (rg_submission *)list;
+    submission->outcome = list->outcome;
+    for (size_t i = 0; i < submission->handlers_count; i++)
+        submission->handlers[i].function(submission->handlers[i].context, submission->outcome);
+    submission_release_work(submission);
+    submission_set_state(submission,
+                         submission->outcome == RG_OK ? RG_COMMANDS_COMPLETED : RG_COMMANDS_FAILED);
+    submission_release(submission);
 }
 
-static bool part_is_done(rg_list *list)
+static bool submission_is_done(rg_list *list)
 {
-    return atomic_load(&((rg_part *)list)->state) >= RG_COMMANDS_COMPLETED;
+    return atomic_load(&((rg_submission *)list)->state) >= RG_COMMANDS_COMPLETED;
 }
 
 /* ---- the heap of temporaries ---- */
 
-rg_status rg_heap_take(rg_part *part, size_t bytes, size_t *offset)
+rg_status rg_heap_take(rg_submission *submission, size_t bytes, size_t *offset)
 {
     enum { ALIGNMENT = RG_SCRATCH_ALIGNMENT };
     RG_CHECK(bytes <= SIZE_MAX - ALIGNMENT, RG_OUT_OF_MEMORY,
              "out of memory: %zu bytes exceed the address space", bytes);
     bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     bytes = bytes == 0 ? ALIGNMENT : bytes; /* so that every range has an address of its own */
-    RG_TRY(rg_grow(&part->queue->device->allocator, (void **)&part->ranges, &part->ranges_capacity,
-                   part->ranges_count, sizeof part->ranges[0]));
+    RG_TRY(rg_grow(&submission->queue->device->allocator, (void **)&submission->ranges,
+                   &submission->ranges_capacity, submission->ranges_count,
+                   sizeof submission->ranges[0]));
     size_t begin = 0, at = 0;
-    while (at < part->ranges_count && part->ranges[at].begin - begin < bytes)
-        begin = part->ranges[at++].end;
+    while (at < submission->ranges_count && submission->ranges[at].begin - begin < bytes)
+        begin = submission->ranges[at++].end;
     size_t end;
     RG_CHECK(!__builtin_add_overflow(begin, bytes, &end), RG_OUT_OF_MEMORY,
              "out of memory: the temporaries need more than the address space");
-    memmove(part->ranges + at + 1, part->ranges + at,
-            (part->ranges_count - at) * sizeof part->ranges[0]);
-    part->ranges[at] = (rg_range){ begin, end };
-    part->ranges_count++;
-    part->heap_size = end > part->heap_size ? end : part->heap_size;
+    memmove(submission->ranges + at + 1, submission->ranges + at,
+            (submission->ranges_count - at) * sizeof submission->ranges[0]);
+    submission->ranges[at] = (rg_range){ begin, end };
+    submission->ranges_count++;
+    submission->heap_size = end > submission->heap_size ? end : submission->heap_size;
     *offset = begin;
     return RG_OK;
 }
 
-void rg_heap_give(rg_part *part, size_t offset)
+void rg_heap_give(rg_submission *submission, size_t offset)
 {
     size_t at = 0;
-    while (part->ranges[at].begin != offset)
+    while (submission->ranges[at].begin != offset)
         at++;
-    part->ranges_count--;
-    memmove(part->ranges + at, part->ranges + at + 1,
-            (part->ranges_count - at) * sizeof part->ranges[0]);
+    submission->ranges_count--;
+    memmove(submission->ranges + at, submission->ranges + at + 1,
+            (submission->ranges_count - at) * sizeof submission->ranges[0]);
 }
 
-/* One allocation for all temporaries, scratch and fault words of the part, then every pointer into
- * it is known. */
-static rg_status place_temporaries(rg_part *part)
+/* One allocation for all temporaries, scratch and fault words of the submission, then every pointer
+ * into it is known. */
+static rg_status place_temporaries(rg_submission *submission)
 {
     rg_storage *block = NULL;
-    const size_t words = (size_t)part->list.fault_count * sizeof(uint32_t);
+    const size_t words = (size_t)submission->list.fault_count * sizeof(uint32_t);
     size_t bytes;
-    RG_CHECK(!__builtin_add_overflow(part->heap_size, words, &bytes), RG_OUT_OF_MEMORY,
+    RG_CHECK(!__builtin_add_overflow(submission->heap_size, words, &bytes), RG_OUT_OF_MEMORY,
              "out of memory: the temporaries need more than the address space");
     if (bytes > 0) { /* scratch needs it, whether or not a temporary keeps it */
-        RG_TRY(rg_heap_create(part->queue->device, bytes, &block));
-        const rg_status status = rg_part_keep(part, block);
+        RG_TRY(rg_heap_create(submission->queue->device, bytes, &block));
+        const rg_status status = rg_submission_keep(submission, block);
         rg_storage_release(block);
         RG_TRY(status);
     }
-    if (part->list.fault_count > 0)
-        part->list.faults = (uint32_t *)(void *)(block->data + part->heap_size);
-    for (size_t i = 0; i < part->temporaries_count; i++) {
-        rg_storage *storage = part->temporaries[i];
+    if (submission->list.fault_count > 0)
+        submission->list.faults = (uint32_t *)(void *)(block->data + submission->heap_size);
+    for (size_t i = 0; i < submission->temporaries_count; i++) {
+        rg_storage *storage = submission->temporaries[i];
         storage->data = block->data + storage->offset;
         storage->block = rg_storage_retain(block);
-        storage->part = NULL;
+        storage->submission = NULL;
     }
-    for (size_t i = 0; i < part->relocations_count; i++) {
-        const rg_relocation *r = &part->relocations[i];
+    for (size_t i = 0; i < submission->relocations_count; i++) {
+        const rg_relocation *r = &submission->relocations[i];
         char *pointer = (r->storage != NULL ? r->storage->data : block->data) + r->offset;
-        pointer += r->is_fault ? part->heap_size : 0;
-        memcpy(part->entries + r->at, &pointer, sizeof pointer);
+        pointer += r->is_fault ? submission->heap_size : 0;
+        memcpy(submission->entries + r->at, &pointer, sizeof pointer);
     }
     return RG_OK;
 }
 
-rg_status rg_part_settle(rg_part *part)
+rg_status rg_submission_settle(rg_submission *submission)
 {
-    RG_TRY(place_temporaries(part));
-    part->list.entries = part->entries;
-    part->list.bytes = part->entries_size;
+    RG_TRY(place_temporaries(submission));
+    submission->list.entries = submission->entries;
+    submission->list.bytes = submission->entries_size;
     return RG_OK;
 }
 
@@ -195,7 +199,7 @@ rg_status rg_commands_create(rg_queue *queue, rg_commands **commands)
     void *memory;
     RG_TRY(rg_allocate_zero(allocator, sizeof(rg_commands), &memory));
     rg_commands *made = memory;
-    const rg_status status = part_create(queue, &made->part);
+    const rg_status status = submission_create(queue, &made->submission);
     if (status != RG_OK) {
         rg_release(allocator, memory, sizeof *made);
         return status;
@@ -211,10 +215,10 @@ void rg_commands_destroy(rg_commands *commands)
     if (commands == NULL)
         return;
     rg_queue *queue = commands->queue;
-    if (commands->last != NULL && !part_is_done(&commands->last->list))
-        queue->device->backend->nudge(queue->queue);
-    part_release(commands->part);
-    part_release(commands->last);
+    if (commands->last != NULL && !submission_is_done(&commands->last->list))
+        queue->device->backend->wake(queue->queue);
+    submission_release(commands->submission);
+    submission_release(commands->last);
     rg_release(&queue->device->allocator, commands, sizeof *commands);
     rg_queue_release(queue);
 }
@@ -222,42 +226,42 @@ void rg_commands_destroy(rg_commands *commands)
 rg_status rg_commands_recording(const rg_commands *commands, const char *who)
 {
     RG_CHECK(commands != NULL, RG_INVALID_ARGUMENT, "%s: commands is NULL", who);
-    RG_CHECK(commands->part != NULL, RG_INVALID_STATE, "%s: the commands are committed already",
-             who);
+    RG_CHECK(commands->submission != NULL, RG_INVALID_STATE,
+             "%s: the commands are committed already", who);
     return RG_OK;
 }
 
-/* Parts that ran without error have nothing more to tell. */
-static void forget_completed(rg_part **part)
+/* Submissions that ran without error have nothing more to tell. */
+static void forget_completed(rg_submission **submission)
 {
-    while (*part != NULL) {
-        rg_part *done = *part;
+    while (*submission != NULL) {
+        rg_submission *done = *submission;
         if (atomic_load(&done->state) != RG_COMMANDS_COMPLETED) {
-            part = &done->before;
+            submission = &done->before;
             continue;
         }
-        *part = done->before;
+        *submission = done->before;
         done->before = NULL;
-        part_release(done);
+        submission_release(done);
     }
 }
 
-/* `next` becomes the part being recorded; NULL ends recording. */
-static rg_status commit(rg_commands *commands, rg_part *next)
+/* `next` becomes the submission being recorded; NULL ends recording. */
+static rg_status commit(rg_commands *commands, rg_submission *next)
 {
-    rg_part *part = commands->part;
+    rg_submission *submission = commands->submission;
     rg_queue *queue = commands->queue;
-    RG_TRY(rg_part_settle(part));
-    part->list.finished = part_finished;
-    part->list.watched = part->handlers_count > 0;
+    RG_TRY(rg_submission_settle(submission));
+    submission->list.finished = submission_finished;
+    submission->list.watched = submission->handlers_count > 0;
     forget_completed(&commands->last);
-    part->before = commands->last;
-    part->refs++; /* the queue's */
-    part_set_state(part, RG_COMMANDS_COMMITTED);
-    commands->last = part;
-    commands->part = next;
+    submission->before = commands->last;
+    submission->refs++; /* the queue's */
+    submission_set_state(submission, RG_COMMANDS_COMMITTED);
+    commands->last = submission;
+    commands->submission = next;
     rg_queue_retain(queue); /* a handler may destroy all there is before submit returns */
-    queue->device->backend->submit(queue->queue, &part->list);
+    queue->device->backend->submit(queue->queue, &submission->list);
     rg_queue_release(queue);
     return RG_OK;
 }
@@ -271,30 +275,31 @@ rg_status rg_commands_commit(rg_commands *commands)
 rg_status rg_commands_commit_and_continue(rg_commands *commands)
 {
     RG_TRY(rg_commands_recording(commands, "rg_commands_commit_and_continue"));
-    rg_part *next;
-    RG_TRY(part_create(commands->queue, &next));
+    rg_submission *next;
+    RG_TRY(submission_create(commands->queue, &next));
     const rg_status status = commit(commands, next);
     if (status != RG_OK)
-        part_release(next);
+        submission_release(next);
     return status;
 }
 
-static const rg_part *failed_part(const rg_commands *commands)
+static const rg_submission *failed_submission(const rg_commands *commands)
 {
-    const rg_part *failed = NULL; /* the earliest */
-    for (rg_part *part = commands->last; part != NULL; part = part->before)
-        failed = atomic_load(&part->state) == RG_COMMANDS_FAILED ? part : failed;
+    const rg_submission *failed = NULL; /* the earliest */
+    for (rg_submission *submission = commands->last; submission != NULL;
+         submission = submission->before)
+        failed = atomic_load(&submission->state) == RG_COMMANDS_FAILED ? submission : failed;
     return failed;
 }
 
 rg_status rg_commands_wait(rg_commands *commands)
 {
     RG_CHECK_NOT_NULL(commands);
-    RG_CHECK(commands->part == NULL, RG_INVALID_STATE,
+    RG_CHECK(commands->submission == NULL, RG_INVALID_STATE,
              "rg_commands_wait: the commands are still being recorded; commit them first");
     RG_TRY(commands->queue->device->backend->wait(commands->queue->queue, &commands->last->list,
-                                                  part_is_done));
-    const rg_part *failed = failed_part(commands);
+                                                  submission_is_done));
+    const rg_submission *failed = failed_submission(commands);
     return failed == NULL ? RG_OK : rg_fail(failed->outcome, "%s", failed->list.fault_text);
 }
 
@@ -304,21 +309,22 @@ rg_status rg_commands_on_completion(rg_commands *commands,
 {
     RG_TRY(rg_commands_recording(commands, "rg_commands_on_completion"));
     RG_CHECK_NOT_NULL(handler);
-    rg_part *part = commands->part;
-    RG_TRY(rg_grow(&part->queue->device->allocator, (void **)&part->handlers,
-                   &part->handlers_capacity, part->handlers_count, sizeof part->handlers[0]));
-    part->handlers[part->handlers_count++] = (rg_handler){ handler, context };
+    rg_submission *submission = commands->submission;
+    RG_TRY(rg_grow(&submission->queue->device->allocator, (void **)&submission->handlers,
+                   &submission->handlers_capacity, submission->handlers_count,
+                   sizeof submission->handlers[0]));
+    submission->handlers[submission->handlers_count++] = (rg_handler){ handler, context };
     return RG_OK;
 }
 
 rg_commands_state rg_commands_get_state(rg_commands *commands)
 {
-    if (commands == NULL || commands->part != NULL)
+    if (commands == NULL || commands->submission != NULL)
         return RG_COMMANDS_RECORDING;
-    if (failed_part(commands) != NULL)
+    if (failed_submission(commands) != NULL)
         return RG_COMMANDS_FAILED;
-    if (!part_is_done(&commands->last->list)) {
-        commands->queue->device->backend->nudge(commands->queue->queue);
+    if (!submission_is_done(&commands->last->list)) {
+        commands->queue->device->backend->wake(commands->queue->queue);
         return RG_COMMANDS_COMMITTED;
     }
     return RG_COMMANDS_COMPLETED;
@@ -326,7 +332,7 @@ rg_commands_state rg_commands_get_state(rg_commands *commands)
 
 const char *rg_commands_error_text(rg_commands *commands)
 {
-    const rg_part *failed = commands != NULL ? failed_part(commands) : NULL;
+    const rg_submission *failed = commands != NULL ? failed_submission(commands) : NULL;
     return failed != NULL ? failed->list.fault_text : "";
 }
 
@@ -351,136 +357,140 @@ bool rg_call_streams(const rg_call *call, int64_t bytes)
 
 rg_mark rg_commands_mark(const rg_commands *commands)
 {
-    const rg_part *part = commands->part;
-    return (rg_mark){ .entries = part->entries_size,
-                      .used = part->used_count,
-                      .relocations = part->relocations_count,
-                      .temporaries = part->temporaries_count,
-                      .heap_size = part->heap_size,
-                      .moved = part->list.moved,
-                      .faults = part->list.fault_count,
-                      .merged = part->list.merged };
+    const rg_submission *submission = commands->submission;
+    return (rg_mark){ .entries = submission->entries_size,
+                      .used = submission->used_count,
+                      .relocations = submission->relocations_count,
+                      .temporaries = submission->temporaries_count,
+                      .heap_size = submission->heap_size,
+                      .moved = submission->list.moved,
+                      .faults = submission->list.fault_count,
+                      .merged = submission->list.merged };
 }
 
 void rg_commands_rewind(rg_commands *commands, rg_mark mark)
 {
-    rg_part *part = commands->part;
-    while (part->used_count > mark.used)
-        rg_storage_release(part->used[--part->used_count]);
-    while (part->temporaries_count > mark.temporaries)
-        rg_storage_release(part->temporaries[--part->temporaries_count]);
-    part->heap_size = mark.heap_size;
-    part->entries_size = mark.entries;
-    part->relocations_count = mark.relocations;
-    part->list.moved = mark.moved;
-    part->list.fault_count = mark.faults;
-    part->list.merged = mark.merged;
+    rg_submission *submission = commands->submission;
+    while (submission->used_count > mark.used)
+        rg_storage_release(submission->used[--submission->used_count]);
+    while (submission->temporaries_count > mark.temporaries)
+        rg_storage_release(submission->temporaries[--submission->temporaries_count]);
+    submission->heap_size = mark.heap_size;
+    submission->entries_size = mark.entries;
+    submission->relocations_count = mark.relocations;
+    submission->list.moved = mark.moved;
+    submission->list.fault_count = mark.faults;
+    submission->list.merged = mark.merged;
 }
 
-rg_status rg_part_make_room(rg_part *part, size_t size)
+rg_status rg_submission_reserve(rg_submission *submission, size_t size)
 {
-    size_t capacity = part->entries_capacity;
-    if (part->entries_size + size <= capacity)
+    size_t capacity = submission->entries_capacity;
+    if (submission->entries_size + size <= capacity)
         return RG_OK;
     if (capacity == 0) /* enough for a few entries: most lists are short */
         capacity = 4096;
-    while (capacity < part->entries_size + size)
+    while (capacity < submission->entries_size + size)
         capacity *= 2;
     void *larger;
-    RG_TRY(rg_allocate(&part->queue->device->allocator, capacity, &larger));
-    if (part->entries_size > 0)
-        memcpy(larger, part->entries, part->entries_size);
-    rg_release(&part->queue->device->allocator, part->entries, part->entries_capacity);
-    part->entries = larger;
-    part->entries_capacity = capacity;
+    RG_TRY(rg_allocate(&submission->queue->device->allocator, capacity, &larger));
+    if (submission->entries_size > 0)
+        memcpy(larger, submission->entries, submission->entries_size);
+    rg_release(&submission->queue->device->allocator, submission->entries,
+               submission->entries_capacity);
+    submission->entries = larger;
+    submission->entries_capacity = capacity;
     return RG_OK;
 }
 
 /* Room for an entry with `args_size` bytes behind it; copies the args there. */
-rg_status rg_part_add(rg_part *part, const rg_entry *entry, const void *args, size_t args_size,
-                      size_t *args_at)
+rg_status rg_submission_add(rg_submission *submission, const rg_entry *entry, const void *args,
+                            size_t args_size, size_t *args_at)
 {
     const size_t size = sizeof(rg_entry) + (args_size + 15) / 16 * 16;
-    RG_TRY(rg_part_make_room(part, size));
-    char *at = part->entries + part->entries_size;
+    RG_TRY(rg_submission_reserve(submission, size));
+    char *at = submission->entries + submission->entries_size;
     memcpy(at, entry, sizeof *entry);
     ((rg_entry *)(void *)at)->size = size;
     memcpy(at + sizeof *entry, args, args_size);
-    *args_at = part->entries_size + sizeof *entry;
-    part->entries_size += size;
-    part->list.moved += entry->bytes;
+    *args_at = submission->entries_size + sizeof *entry;
+    submission->entries_size += size;
+    submission->list.moved += entry->bytes;
     return RG_OK;
 }
 
 /* A pointer of the args that is known at commit. */
-rg_status rg_part_relocate(rg_part *part, rg_relocation relocation)
+rg_status rg_submission_relocate(rg_submission *submission, rg_relocation relocation)
 {
-    RG_TRY(rg_grow(&part->queue->device->allocator, (void **)&part->relocations,
-                   &part->relocations_capacity, part->relocations_count,
-                   sizeof part->relocations[0]));
-    part->relocations[part->relocations_count++] = relocation;
+    RG_TRY(rg_grow(&submission->queue->device->allocator, (void **)&submission->relocations,
+                   &submission->relocations_capacity, submission->relocations_count,
+                   sizeof submission->relocations[0]));
+    submission->relocations[submission->relocations_count++] = relocation;
     return RG_OK;
 }
 
-rg_status rg_part_keep(rg_part *part, rg_storage *storage)
+rg_status rg_submission_keep(rg_submission *submission, rg_storage *storage)
 {
-    RG_TRY(rg_grow(&part->queue->device->allocator, (void **)&part->used, &part->used_capacity,
-                   part->used_count, sizeof part->used[0]));
-    part->used[part->used_count++] = rg_storage_retain(storage);
+    RG_TRY(rg_grow(&submission->queue->device->allocator, (void **)&submission->used,
+                   &submission->used_capacity, submission->used_count, sizeof submission->used[0]));
+    submission->used[submission->used_count++] = rg_storage_retain(storage);
     return RG_OK;
 }
 
 /* Fills in the pointer to a tensor: now if the address is known, at commit for a temporary. An
  * empty tensor has no storage; kernels are handed some address all the same, so that they may
  * reckon with it. */
-rg_status rg_part_bind(rg_part *part, size_t at, rg_storage *storage, size_t offset)
+rg_status rg_submission_bind(rg_submission *submission, size_t at, rg_storage *storage,
+                             size_t offset)
 {
     static _Alignas(RG_ALIGNMENT) char nothing[RG_ALIGNMENT];
-    RG_TRY(rg_part_keep(part, storage));
-    if (storage->part != NULL)
-        return rg_part_relocate(part,
-                                (rg_relocation){ .at = at, .storage = storage, .offset = offset });
+    RG_TRY(rg_submission_keep(submission, storage));
+    if (storage->submission != NULL)
+        return rg_submission_relocate(
+            submission, (rg_relocation){ .at = at, .storage = storage, .offset = offset });
     char *pointer = storage->data != NULL ? storage->data + offset : nothing;
-    memcpy(part->entries + at, &pointer, sizeof pointer);
+    memcpy(submission->entries + at, &pointer, sizeof pointer);
     return RG_OK;
 }
 
 /* The pointer to scratch, which lives for one entry alone; a later one may have the same room. */
-static rg_status bind_scratch(rg_part *part, size_t at, size_t bytes)
+static rg_status bind_scratch(rg_submission *submission, size_t at, size_t bytes)
 {
     size_t offset;
-    RG_TRY(rg_heap_take(part, bytes, &offset));
-    rg_heap_give(part, offset);
-    return rg_part_relocate(part, (rg_relocation){ .at = at, .offset = offset });
+    RG_TRY(rg_heap_take(submission, bytes, &offset));
+    rg_heap_give(submission, offset);
+    return rg_submission_relocate(submission, (rg_relocation){ .at = at, .offset = offset });
 }
 
-static rg_status bind_fault(rg_part *part, size_t at, int32_t fault)
+static rg_status bind_fault(rg_submission *submission, size_t at, int32_t fault)
 {
     const size_t offset = (size_t)fault * sizeof(uint32_t);
-    RG_TRY(rg_part_relocate(part, (rg_relocation){ .at = at, .offset = offset, .is_fault = true }));
-    part->list.fault_count = fault + 1;
+    RG_TRY(rg_submission_relocate(submission,
+                                  (rg_relocation){ .at = at, .offset = offset, .is_fault = true }));
+    submission->list.fault_count = fault + 1;
     return RG_OK;
 }
 
 /* Pointers to scratch of a launch, to that of all threads, or to both. */
-static rg_status bind_launch_scratch(rg_part *part, size_t at, size_t bytes, size_t lane_bytes)
+static rg_status bind_launch_scratch(rg_submission *submission, size_t at, size_t bytes,
+                                     size_t lane_bytes)
 {
-    const rg_device *device = part->queue->device;
+    const rg_device *device = submission->queue->device;
     const size_t align = RG_ALIGNMENT, own = (bytes + align - 1) / align * align;
     const int32_t lanes = device->backend->lanes ? device->backend->threads(device->context) : 0;
     size_t all, offset;
     RG_CHECK(own >= bytes && !__builtin_mul_overflow(lane_bytes, (size_t)lanes, &all) &&
                  !__builtin_add_overflow(all, own, &all),
              RG_OUT_OF_MEMORY, "out of memory: scratch needs more than the address space");
-    RG_TRY(rg_heap_take(part, all, &offset));
-    rg_heap_give(part, offset);
+    RG_TRY(rg_heap_take(submission, all, &offset));
+    rg_heap_give(submission, offset);
     if (bytes > 0) {
-        RG_TRY(rg_part_relocate(part, (rg_relocation){ .at = at, .offset = offset }));
+        RG_TRY(rg_submission_relocate(submission, (rg_relocation){ .at = at, .offset = offset }));
         at += sizeof(void *);
     }
     if (lane_bytes == 0 || lanes == 0)
         return RG_OK;
-    return rg_part_relocate(part, (rg_relocation){ .at = at, .offset = offset + own });
+    return rg_submission_relocate(submission, (rg_relocation){ .at = at, .offset = offset + own });
 }
 
 bool rg_call_finds(const rg_call *call, int32_t kernel, rg_dtype dtype)
@@ -509,32 +519,32 @@ rg_status rg_record(rg_call *call, const rg_launch *launch)
 {
     if (launch->units == 0)
         return RG_OK;
-    rg_part *part = call->commands->part;
-    rg_device *device = part->queue->device;
+    rg_submission *submission = call->commands->submission;
+    rg_device *device = submission->queue->device;
     rg_entry entry = { .units = launch->units,
                        .grain = launch->grain,
                        .bytes = launch->bytes,
                        .fault_text = launch->fault_text,
-                       .fault = part->list.fault_count };
+                       .fault = submission->list.fault_count };
     entry.function =
         device->backend->find(device->context, call->op->kernels, launch->kernel, launch->dtype);
     RG_CHECK(entry.function != NULL, RG_UNSUPPORTED, "%s: no kernel for %s on %s", call->op->name,
              rg_dtype_name(launch->dtype), device->name);
     const size_t scratch = entry.scratch = scratch_of(call, launch);
     size_t at;
-    RG_TRY(rg_part_add(part, &entry, launch->args, launch->args_size, &at));
+    RG_TRY(rg_submission_add(submission, &entry, launch->args, launch->args_size, &at));
     const rg_tensor *const *tensors = launch->list != NULL ? launch->list : launch->tensors;
     const int32_t most = launch->list != NULL ? launch->length : RG_MAX_POINTERS;
     for (int32_t i = 0; i < most; i++, at += sizeof(void *)) {
         if (tensors[i] != NULL)
-            RG_TRY(rg_part_bind(part, at, tensors[i]->storage, tensors[i]->offset));
+            RG_TRY(rg_submission_bind(submission, at, tensors[i]->storage, tensors[i]->offset));
         else if (launch->list == NULL)
             break;
     }
     if (scratch > 0 || launch->lane_scratch > 0)
-        RG_TRY(bind_launch_scratch(part, at, scratch, launch->lane_scratch));
+        RG_TRY(bind_launch_scratch(submission, at, scratch, launch->lane_scratch));
     at += (scratch > 0 ? sizeof(void *) : 0) + (launch->lane_scratch > 0 ? sizeof(void *) : 0);
-    return launch->fault_text != NULL ? bind_fault(part, at, entry.fault) : RG_OK;
+    return launch->fault_text != NULL ? bind_fault(submission, at, entry.fault) : RG_OK;
 }
 
 static rg_status record_copy(rg_commands *commands, rg_tensor *tensor, void *host, size_t bytes,
@@ -549,13 +559,14 @@ static rg_status record_copy(rg_commands *commands, rg_tensor *tensor, void *hos
         const rg_entry entry = { .units = 1,
                                  .grain = 1,
                                  .bytes = 2 * (int64_t)bytes,
-                                 .fault = commands->part->list.fault_count };
+                                 .fault = commands->submission->list.fault_count };
         size_t at;
-        rg_status status = rg_part_add(commands->part, &entry, &args, sizeof args, &at);
+        rg_status status = rg_submission_add(commands->submission, &entry, &args, sizeof args, &at);
         if (status == RG_OK)
-            status = rg_part_bind(commands->part, at, tensor->storage, tensor->offset);
+            status = rg_submission_bind(commands->submission, at, tensor->storage, tensor->offset);
         if (status == RG_OK && commands->queue->device->backend->stages && !rg_copy_is_dense(&args))
-            status = bind_scratch(commands->part, at + offsetof(rg_copy_args, staging), bytes);
+            status =
+                bind_scratch(commands->submission, at + offsetof(rg_copy_args, staging), bytes);
         if (status != RG_OK) {
             rg_commands_rewind(commands, mark);
             return status;

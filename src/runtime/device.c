@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Devices by name, queues, storage: what keeps what alive. */
-#include "backend/cpu/rung.h"
+#include "backend/cpu/isa.h"
 #include "runtime/objects.h"
 
 #include <stdatomic.h>
@@ -204,14 +204,25 @@ int32_t rg_device_threads(const rg_device *device)
     return device != NULL ? device->backend->threads(device->context) : 0;
 }
 
+const char *rg_device_isa(const rg_device *device)
+{
+    return device != NULL ? device->backend->isa(device->context) : "";
+}
+
+const char *rg_device_isa_list(int32_t index)
+{
+    return index >= 0 && index <= rg_isa_best() ? rg_isa_name(index) : NULL;
+}
+
+/* The names of version 0.1. */
 const char *rg_device_rung(const rg_device *device)
 {
-    return device != NULL ? device->backend->rung(device->context) : "";
+    return rg_device_isa(device);
 }
 
 const char *rg_device_rung_list(int32_t index)
 {
-    return index >= 0 && index <= rg_rung_best() ? rg_rung_name(index) : NULL;
+    return rg_device_isa_list(index);
 }
 
 size_t rg_device_describe(const rg_device *device, char *text, size_t capacity)
@@ -272,8 +283,7 @@ void rg_queue_destroy(rg_queue *queue)
 {
     if (queue == NULL)
         return;
-    queue->device->backend->nudge(
-        queue->queue); /* nobody may be left to wait for what is pending */
+    queue->device->backend->wake(queue->queue); /* nobody may be left to wait for what is pending */
     rg_queue_release(queue);
 }
 

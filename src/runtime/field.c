@@ -200,16 +200,17 @@ static rg_status field_set(const rg_field *field, const char *who, char *desc, c
         return element_set(field, who, desc + field->offset, text);
     int32_t filled = 0;
     while (*text != 0) {
-        char part[NAME_SIZE];
+        char submission[NAME_SIZE];
         const size_t length = strcspn(text, ",");
         RG_CHECK(filled < field->length, RG_INVALID_ARGUMENT, "%s: %s takes at most %d values", who,
                  field->name, field->length);
-        RG_CHECK(length < sizeof part, RG_INVALID_ARGUMENT, "%s: value %d of %s is too long", who,
-                 filled, field->name);
-        memcpy(part, text, length);
-        part[length] = 0;
-        RG_TRY(element_set(
-            field, who, desc + field->offset + (size_t)filled * element_size(field->type), part));
+        RG_CHECK(length < sizeof submission, RG_INVALID_ARGUMENT, "%s: value %d of %s is too long",
+                 who, filled, field->name);
+        memcpy(submission, text, length);
+        submission[length] = 0;
+        RG_TRY(element_set(field, who,
+                           desc + field->offset + (size_t)filled * element_size(field->type),
+                           submission));
         filled++;
         text += length + (text[length] == ',');
     }

@@ -40,14 +40,15 @@ void rg_queue_release(rg_queue *queue);
 typedef struct rg_storage {
     rg_refs refs;
     rg_device *device;
-    char *data;   /* NULL for a temporary until its part is committed */
+    char *data;   /* NULL for a temporary until its submission is committed */
     size_t bytes; /* owned; 0 for wrapped memory */
     void (*release)(void *context);
     void *context;
     struct rg_storage *block; /* of a committed temporary */
-    struct rg_part *part;     /* of a temporary that is not committed: where its range lies */
-    size_t offset;            /* of that range */
-    bool is_heap;             /* see rg_heap_create */
+    struct rg_submission
+        *submission; /* of a temporary that is not committed: where its range lies */
+    size_t offset;   /* of that range */
+    bool is_heap;    /* see rg_heap_create */
 } rg_storage;
 rg_storage *rg_storage_retain(rg_storage *storage);
 void rg_storage_release(rg_storage *storage);
@@ -101,25 +102,27 @@ typedef struct rg_range {
     size_t begin, end;
 } rg_range;
 
-/* What becomes of a part, for the states that its calls change. It outlives the part. */
-typedef struct rg_fate {
+/* What becomes of a submission, for the states that its calls change. It outlives the submission.
+ */
+typedef struct rg_completion {
     rg_refs refs;
-    _Atomic int state; /* as rg_part.state; RG_COMMANDS_FAILED also if dropped without commit */
-} rg_fate;
-void rg_fate_release(const rg_allocator *allocator, rg_fate *fate);
+    _Atomic int
+        state; /* as rg_submission.state; RG_COMMANDS_FAILED also if dropped without commit */
+} rg_completion;
+void rg_completion_release(const rg_allocator *allocator, rg_completion *completion);
 
-typedef struct rg_part {
-    rg_list list; /* first, so that the backend's list is the part */
+typedef struct rg_submission {
+    rg_list list; /* first, so that the backend's list is the submission */
     rg_refs refs;
     rg_queue *queue;
     _Atomic int state; /* rg_commands_state */
     rg_status outcome;
-    rg_fate *fate;          /* NULL while no call has a state */
-    struct rg_part *before; /* committed earlier by the same commands; for its outcome */
+    rg_completion *completion;    /* NULL while no call has a state */
+    struct rg_submission *before; /* committed earlier by the same commands; for its outcome */
 
     char *entries;
     size_t entries_capacity, entries_size;
-    rg_storage **used; /* kept alive until the part has run */
+    rg_storage **used; /* kept alive until the submission has run */
     size_t used_capacity, used_count;
     rg_relocation *relocations;
     size_t relocations_capacity, relocations_count;
@@ -130,37 +133,38 @@ typedef struct rg_part {
     rg_range *ranges;
     size_t ranges_capacity, ranges_count;
     size_t heap_size;
-    rg_storage **temporaries; /* made in this part */
+    rg_storage **temporaries; /* made in this submission */
     size_t temporaries_capacity, temporaries_count;
-} rg_part;
+} rg_submission;
 
 struct rg_commands {
     uint64_t id; /* on its device: from 1, never used again */
     rg_queue *queue;
-    rg_part *part; /* being recorded; NULL after commit */
-    rg_part *last; /* committed last; NULL before the first commit */
+    rg_submission *submission; /* being recorded; NULL after commit */
+    rg_submission *last;       /* committed last; NULL before the first commit */
     rg_results_hint hint;
     uint64_t serial; /* of calls: see rg_tensor.seen */
 };
 
-/* Makes part->fate, unless there is one. */
-rg_status rg_part_need_fate(rg_part *part);
+/* Makes submission->completion, unless there is one. */
+rg_status rg_submission_need_completion(rg_submission *submission);
 
 /* For what records entries: room for `size` more bytes of them; an entry with room for `args_size`
  * bytes of args, which stand at `args_at`; a pointer of the args to a tensor; one that is known at
  * commit; and all that commit settles. */
-rg_status rg_part_make_room(rg_part *part, size_t size);
-rg_status rg_part_add(rg_part *part, const rg_entry *entry, const void *args, size_t args_size,
-                      size_t *args_at);
-rg_status rg_part_bind(rg_part *part, size_t at, rg_storage *storage, size_t offset);
-/* Keeps a storage alive until the part has run. */
-rg_status rg_part_keep(rg_part *part, rg_storage *storage);
-rg_status rg_part_relocate(rg_part *part, rg_relocation relocation);
-rg_status rg_part_settle(rg_part *part);
+rg_status rg_submission_reserve(rg_submission *submission, size_t size);
+rg_status rg_submission_add(rg_submission *submission, const rg_entry *entry, const void *args,
+                            size_t args_size, size_t *args_at);
+rg_status rg_submission_bind(rg_submission *submission, size_t at, rg_storage *storage,
+                             size_t offset);
+/* Keeps a storage alive until the submission has run. */
+rg_status rg_submission_keep(rg_submission *submission, rg_storage *storage);
+rg_status rg_submission_relocate(rg_submission *submission, rg_relocation relocation);
+rg_status rg_submission_settle(rg_submission *submission);
 
-/* Finds room for `bytes` in the heap of the part being recorded, and gives it back. */
-rg_status rg_heap_take(rg_part *part, size_t bytes, size_t *offset);
-void rg_heap_give(rg_part *part, size_t offset);
+/* Finds room for `bytes` in the heap of the submission being recorded, and gives it back. */
+rg_status rg_heap_take(rg_submission *submission, size_t bytes, size_t *offset);
+void rg_heap_give(rg_submission *submission, size_t offset);
 
 /* A point that recording can go back to when a call is refused half-way. Temporaries made since
  * are destroyed first. */
@@ -228,7 +232,8 @@ struct rg_state {
     /* Numbers of the op's own on how far recording has come; a call that is refused half-way gets
      * back those of the calls before. */
     int64_t progress[RG_STATE_PROGRESS], recorded[RG_STATE_PROGRESS];
-    rg_fate *fate; /* of the part that `filled` and `progress` come from; NULL: of none */
+    rg_completion
+        *completion; /* of the submission that `filled` and `progress` come from; NULL: of none */
     bool temporary;
     uint64_t commands; /* of a temporary: the id of its commands */
     uint64_t read_count;
@@ -238,11 +243,11 @@ struct rg_state {
 rg_status rg_state_make(const rg_kernel *kernel, const rg_tensor_desc sources[], rg_state **state);
 rg_status rg_state_usable(const rg_state *state, const rg_commands *commands, const char *who);
 /* Before a call: what was dropped or has failed is forgotten. `reads`: whether the call reads what
- * earlier ones have left, which is then to be committed, or recorded in the same part. */
+ * earlier ones have left, which is then to be committed, or recorded in the same submission. */
 rg_status rg_state_settle(rg_state *state, const rg_commands *commands, bool reads,
                           const char *who);
 /* After one that was recorded. */
-void rg_state_note(rg_state *state, const rg_part *part, bool filled);
+void rg_state_note(rg_state *state, const rg_submission *submission, bool filled);
 void rg_state_count_read(rg_state *state, uint64_t serial);
 
 /* Replaces a label by a copy of `text`. */

@@ -136,10 +136,10 @@ struct rg_call {
 
 /* One launch: a kernel of the op's table over `units` independent pieces of work. The args are
  * copied; they begin with one pointer for each of `tensors`, filled in by the runtime, then one
- * to `scratch` bytes if any, one to the `lane_scratch` of all threads if any (thread rg_crew_lane()
- * has that many bytes from rg_crew_lane() * lane_scratch on; NULL on a GPU), then one to the fault
- * word if `fault_text` is given. Where a kernel of a GPU asks for scratch of its own, the place for
- * its pointer is always there. */
+ * to `scratch` bytes if any, one to the `lane_scratch` of all threads if any (thread
+ * rg_thread_pool_index() has that many bytes from rg_thread_pool_index() * lane_scratch on; NULL on
+ * a GPU), then one to the fault word if `fault_text` is given. Where a kernel of a GPU asks for
+ * scratch of its own, the place for its pointer is always there. */
 enum { RG_MAX_POINTERS = 16 };
 typedef struct rg_launch {
     int32_t kernel;

@@ -27,8 +27,8 @@ static rg_status fill_replay(rg_replay *replay, rg_queue *queue, const rg_comman
     const rg_device *device = replay->device;
     RG_TRY(rg_commands_create(queue, &replay->commands));
     RG_TRY(rg_commands_repeat(replay->commands, recorded, stand_ins));
-    RG_TRY(rg_part_settle(replay->commands->part));
-    return device->backend->capture(device->context, &replay->commands->part->list,
+    RG_TRY(rg_submission_settle(replay->commands->submission));
+    return device->backend->capture(device->context, &replay->commands->submission->list,
                                     &replay->captured);
 }
 
@@ -64,25 +64,25 @@ void rg_replay_destroy(rg_replay *replay)
 /* ---- recording ---- */
 
 /* An entry that does nothing for each launch that may fault: it has the sentence. */
-static rg_status add_sentences(rg_part *part, const rg_part *from)
+static rg_status add_sentences(rg_submission *submission, const rg_submission *from)
 {
     static const rg_replay_args nothing;
     for (size_t at = 0; at < from->entries_size;) {
         const rg_entry *entry = (const rg_entry *)(const void *)(from->entries + at);
-        const rg_entry sentence = { .function = part->queue->device->backend->replay,
+        const rg_entry sentence = { .function = submission->queue->device->backend->replay,
                                     .fault_text = entry->fault_text,
-                                    .fault = part->list.fault_count + entry->fault };
+                                    .fault = submission->list.fault_count + entry->fault };
         size_t args_at;
         if (entry->fault_text != NULL)
-            RG_TRY(rg_part_add(part, &sentence, &nothing, sizeof nothing, &args_at));
+            RG_TRY(rg_submission_add(submission, &sentence, &nothing, sizeof nothing, &args_at));
         at += entry->size;
     }
     return RG_OK;
 }
 
-static rg_status launch(rg_part *part, const rg_replay *replay)
+static rg_status launch(rg_submission *submission, const rg_replay *replay)
 {
-    const rg_part *from = replay->commands->part;
+    const rg_submission *from = replay->commands->submission;
     const rg_entry entry = { .function = replay->device->backend->replay,
                              .units = 1,
                              .grain = 1,
@@ -91,42 +91,46 @@ static rg_status launch(rg_part *part, const rg_replay *replay)
                                   .faults = from->list.faults,
                                   .fault_count = from->list.fault_count };
     size_t at;
-    RG_TRY(rg_part_keep(part, replay->keeper));
-    RG_TRY(rg_part_add(part, &entry, &args, sizeof args, &at));
+    RG_TRY(rg_submission_keep(submission, replay->keeper));
+    RG_TRY(rg_submission_add(submission, &entry, &args, sizeof args, &at));
     if (args.fault_count == 0)
         return RG_OK;
     const rg_relocation merged = { .at = at + offsetof(rg_replay_args, merged),
-                                   .offset = (size_t)part->list.fault_count * sizeof(uint32_t),
+                                   .offset =
+                                       (size_t)submission->list.fault_count * sizeof(uint32_t),
                                    .is_fault = true };
-    RG_TRY(rg_part_relocate(part, merged));
-    RG_TRY(add_sentences(part, from));
-    part->list.fault_count += from->list.fault_count;
-    part->list.merged += from->list.fault_count;
+    RG_TRY(rg_submission_relocate(submission, merged));
+    RG_TRY(add_sentences(submission, from));
+    submission->list.fault_count += from->list.fault_count;
+    submission->list.merged += from->list.fault_count;
     return RG_OK;
 }
 
 rg_status rg_commands_launch(rg_commands *commands, const rg_replay *replay)
 {
     const rg_mark mark = rg_commands_mark(commands);
-    const rg_status status = launch(commands->part, replay);
+    const rg_status status = launch(commands->submission, replay);
     if (status != RG_OK)
         rg_commands_rewind(commands, mark);
     return status;
 }
 
-static rg_status gather(rg_part *part, const rg_tensor *from, const rg_tensor *to,
+static rg_status gather(rg_submission *submission, const rg_tensor *from, const rg_tensor *to,
                         const rg_copy_args *args, size_t bytes)
 {
     const rg_entry entry = {
-        .units = 1, .grain = 1, .bytes = 2 * (int64_t)bytes, .fault = part->list.fault_count
+        .units = 1, .grain = 1, .bytes = 2 * (int64_t)bytes, .fault = submission->list.fault_count
     };
     size_t at;
-    RG_TRY(rg_part_add(part, &entry, args, sizeof *args, &at));
-    RG_TRY(rg_part_bind(part, at + offsetof(rg_copy_args, device), from->storage, from->offset));
-    RG_TRY(rg_part_bind(part, at + offsetof(rg_copy_args, host), to->storage, to->offset));
+    RG_TRY(rg_submission_add(submission, &entry, args, sizeof *args, &at));
+    RG_TRY(rg_submission_bind(submission, at + offsetof(rg_copy_args, device), from->storage,
+                              from->offset));
+    RG_TRY(
+        rg_submission_bind(submission, at + offsetof(rg_copy_args, host), to->storage, to->offset));
     if (rg_copy_is_dense(args))
         return RG_OK;
-    return rg_part_bind(part, at + offsetof(rg_copy_args, staging), to->storage, to->offset);
+    return rg_submission_bind(submission, at + offsetof(rg_copy_args, staging), to->storage,
+                              to->offset);
 }
 
 rg_status rg_commands_gather(rg_commands *commands, const rg_tensor *from, const rg_tensor *to)
@@ -138,7 +142,7 @@ rg_status rg_commands_gather(rg_commands *commands, const rg_tensor *from, const
     RG_TRY(
         rg_tensor_copy_args(from, to->storage->data, bytes, RG_LAYOUT_SAME, true, __func__, &args));
     const rg_mark mark = rg_commands_mark(commands);
-    const rg_status status = gather(commands->part, from, to, &args, bytes);
+    const rg_status status = gather(commands->submission, from, to, &args, bytes);
     if (status != RG_OK)
         rg_commands_rewind(commands, mark);
     return status;

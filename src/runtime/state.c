@@ -97,7 +97,7 @@ void rg_state_destroy(rg_state *state)
 {
     if (state == NULL)
         return;
-    rg_fate_release(&state->device->allocator, state->fate);
+    rg_completion_release(&state->device->allocator, state->completion);
     for (int32_t i = 0; i < state->count; i++)
         rg_tensor_destroy(state->tensors[i]);
     rg_device *device = state->device;
@@ -163,17 +163,17 @@ rg_status rg_state_reset(rg_state *state)
     state->filled = false;
     memset(state->progress, 0, sizeof state->progress);
     memset(state->recorded, 0, sizeof state->recorded);
-    rg_fate_release(&state->device->allocator, state->fate);
-    state->fate = NULL;
+    rg_completion_release(&state->device->allocator, state->completion);
+    state->completion = NULL;
     return RG_OK;
 }
 
 rg_status rg_state_settle(rg_state *state, const rg_commands *commands, bool reads, const char *who)
 {
-    const rg_fate *fate = state->fate;
-    if (fate == NULL || fate == commands->part->fate)
+    const rg_completion *completion = state->completion;
+    if (completion == NULL || completion == commands->submission->completion)
         return RG_OK;
-    const int outcome = atomic_load(&fate->state);
+    const int outcome = atomic_load(&completion->state);
     if (outcome == RG_COMMANDS_FAILED)
         return rg_state_reset(state);
     for (int32_t i = 0; i < RG_STATE_PROGRESS; i++)
@@ -183,16 +183,16 @@ rg_status rg_state_settle(rg_state *state, const rg_commands *commands, bool rea
     return RG_OK;
 }
 
-void rg_state_note(rg_state *state, const rg_part *part, bool filled)
+void rg_state_note(rg_state *state, const rg_submission *submission, bool filled)
 {
     const bool changed = memcmp(state->recorded, state->progress, sizeof state->progress) != 0;
     state->filled |= filled;
     memcpy(state->recorded, state->progress, sizeof state->progress);
-    if ((!filled && !changed) || state->fate == part->fate)
+    if ((!filled && !changed) || state->completion == submission->completion)
         return;
-    rg_fate_release(&state->device->allocator, state->fate);
-    state->fate = part->fate;
-    state->fate->refs++;
+    rg_completion_release(&state->device->allocator, state->completion);
+    state->completion = submission->completion;
+    state->completion->refs++;
 }
 
 size_t rg_state_describe(const rg_state *state, char *text, size_t capacity)

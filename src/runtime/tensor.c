@@ -70,23 +70,23 @@ rg_status rg_tensor_create_temporary(rg_commands *commands, const rg_tensor_desc
     RG_CHECK_NOT_NULL(desc);
     size_t reach;
     RG_TRY(rg_shape_check(desc, "rg_tensor_create_temporary", &reach));
-    rg_part *part = commands->part;
+    rg_submission *submission = commands->submission;
     rg_device *device = commands->queue->device;
     rg_tensor *made;
     RG_TRY(rg_tensor_make(device, desc, &made));
     rg_status status = rg_storage_create(device, 0, &made->storage);
     if (status == RG_OK)
-        status =
-            rg_grow(&device->allocator, (void **)&part->temporaries, &part->temporaries_capacity,
-                    part->temporaries_count, sizeof part->temporaries[0]);
+        status = rg_grow(&device->allocator, (void **)&submission->temporaries,
+                         &submission->temporaries_capacity, submission->temporaries_count,
+                         sizeof submission->temporaries[0]);
     if (status == RG_OK)
-        status = rg_heap_take(part, reach, &made->storage->offset);
+        status = rg_heap_take(submission, reach, &made->storage->offset);
     if (status != RG_OK) {
         rg_tensor_destroy(made);
         return status;
     }
-    part->temporaries[part->temporaries_count++] = rg_storage_retain(made->storage);
-    made->storage->part = part;
+    submission->temporaries[submission->temporaries_count++] = rg_storage_retain(made->storage);
+    made->storage->submission = submission;
     made->commands = commands->id;
     made->read_count = 1;
     *tensor = made;
@@ -97,9 +97,9 @@ rg_status rg_tensor_create_temporary(rg_commands *commands, const rg_tensor_desc
 static void give_range(rg_tensor *tensor)
 {
     rg_storage *storage = tensor->storage;
-    if (storage != NULL && storage->part != NULL && tensor->parent == NULL) {
-        rg_heap_give(storage->part, storage->offset);
-        storage->part = NULL;
+    if (storage != NULL && storage->submission != NULL && tensor->parent == NULL) {
+        rg_heap_give(storage->submission, storage->offset);
+        storage->submission = NULL;
     }
 }
 

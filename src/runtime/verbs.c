@@ -317,7 +317,7 @@ static rg_status record_batch(const batch *b, const char *who)
     rg_call call;
     RG_TRY(rg_call_begin(b->kernel, b->commands, who, &call));
     if (b->states != NULL)
-        RG_TRY(rg_part_need_fate(b->commands->part));
+        RG_TRY(rg_submission_need_completion(b->commands->submission));
     const rg_mark mark = rg_commands_mark(b->commands);
     const rg_status status = record_images(b, &call);
     if (status != RG_OK) {
@@ -333,7 +333,7 @@ static rg_status record_batch(const batch *b, const char *who)
             rg_state_count_read(b->states[n], serial);
         else
             b->states[n]->seen = serial;
-        rg_state_note(b->states[n], b->commands->part, !b->gradient);
+        rg_state_note(b->states[n], b->commands->submission, !b->gradient);
     }
     count_reads(b->x, call.inputs * b->count, serial);
     count_reads(b->gradient ? b->y : NULL, call.outputs * b->count, serial);

@@ -184,7 +184,7 @@ rg_device *fuzz_device(int32_t threads, const char *isa)
     rg_device_options options = rg_device_options_default();
     options.allocator = &bounded;
     options.threads = threads;
-    options.rung = isa;
+    options.isa = isa;
     if (kept_count == 0)
         atexit(give_back);
     FUZZ_CHECK(kept_count < (int)(sizeof kept / sizeof kept[0]));

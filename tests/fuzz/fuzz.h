@@ -67,7 +67,7 @@ void fuzz_clear(void);
 
 /* ---- devices ---- */
 
-/* A CPU with `threads` threads and an instruction set of rg_device_rung_list(), or NULL for the
+/* A CPU with `threads` threads and an instruction set of rg_device_isa_list(), or NULL for the
  * best. Memory beyond 64 MiB is refused. Kept until the end. */
 rg_device *fuzz_device(int32_t threads, const char *isa);
 /* The device that readers use: one thread, the best instruction set. */

@@ -217,9 +217,9 @@ static void release(call *c)
 static rg_device *choose_device(uint8_t choice)
 {
     int32_t count = 0;
-    while (rg_device_rung_list(count) != NULL)
+    while (rg_device_isa_list(count) != NULL)
         count++;
-    return fuzz_device(choice & 1 ? 2 : 1, rg_device_rung_list((choice >> 1) % count));
+    return fuzz_device(choice & 1 ? 2 : 1, rg_device_isa_list((choice >> 1) % count));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The retrograde authors
-# Builds and installs the least there is: no files, no program, no tests, the base rung alone, no
+# Builds and installs the least there is: no files, no program, no tests, the base instruction set alone, no
 # CUDA.
 include(${CMAKE_CURRENT_LIST_DIR}/common.cmake)
 
 cmake_host_system_information(RESULT processors QUERY NUMBER_OF_LOGICAL_CORES)
 run(${CMAKE_COMMAND} -S ${SOURCE} -B ${WORK}/made -G ${GENERATOR} -D CMAKE_C_COMPILER=${CC}
     -D CMAKE_BUILD_TYPE=Debug -D RG_FILES=OFF -D RG_PROGRAM=OFF -D RG_TESTS=OFF
-    -D RG_X86_RUNGS=OFF -D RG_CUDA=OFF)
+    -D RG_X86_ISAS=OFF -D RG_CUDA=OFF)
 run(${CMAKE_COMMAND} --build made --parallel ${processors})
 run(${CMAKE_COMMAND} --install made --prefix ${WORK}/tree)
 file(GLOB_RECURSE unwanted ${WORK}/tree/files.h ${WORK}/tree/safetensors.h

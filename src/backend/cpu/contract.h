@@ -32,8 +32,8 @@
 #include "backend/cpu/contract_pairs.h"
 #include "backend/cpu/kernel.h"
 
-/* Columns of a panel, on every rung; results in `c` come in multiples of RG_LANES columns, or in
- * RG_FEW if that is enough. */
+/* Columns of a panel, on every instruction set; results in `c` come in multiples of RG_LANES
+ * columns, or in RG_FEW if that is enough. */
 enum { RG_PANEL = 32, RG_FEW = 8, RG_MOST_RUNS = 256 };
 #define RG_LANES 16
 
@@ -105,9 +105,9 @@ RG_INLINE void load_lines(real *to, int64_t to_step, const char *from, int64_t l
     }
 }
 
-/* Neighbours go along k: squares of VLEN elements are turned. */
-RG_INLINE void load_turned(real *to, int64_t to_step, const char *from, int64_t lane_step,
-                           int64_t lanes, int64_t count, const rg_dtype T)
+/* Neighbours go along k: squares of VLEN elements are transposed. */
+RG_INLINE void load_transposed(real *to, int64_t to_step, const char *from, int64_t lane_step,
+                               int64_t lanes, int64_t count, const rg_dtype T)
 {
     int64_t k = 0;
     for (; k + VLEN <= count; k += VLEN, to += VLEN * to_step) {
@@ -137,7 +137,7 @@ RG_INLINE void load_block(real *to, int64_t to_step, const char *from, int64_t l
     if (lane_step == 1)
         load_lines(to, to_step, from, lanes, k_step, count, T);
     else
-        load_turned(to, to_step, from, lane_step, lanes, count, T);
+        load_transposed(to, to_step, from, lane_step, lanes, count, T);
 }
 
 /* to[k][lane] = w[first + lane * lane_step + k * k_step] for k < count, lane < lanes; rows of `to`

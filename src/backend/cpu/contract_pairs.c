@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Which unit for pairs of bf16 there is. Like rung.c, this file is compiled for any processor. */
+/* Which unit for pairs of bf16 there is. Like isa.c, this file is compiled for any processor. */
 #include "backend/cpu/contract_pairs.h"
-#include "backend/cpu/rung.h"
+#include "backend/cpu/isa.h"
 #include "core/long_sum.h"
 
 #if RG_HAVE_AMX || RG_HAVE_BF16
@@ -70,7 +70,7 @@ const rg_pair_unit *rg_pair_unit_best(void)
     static int known; /* 0: not yet asked, then 1 + the number; two threads may ask at once */
     int answer = __atomic_load_n(&known, __ATOMIC_RELAXED);
     if (answer == 0) {
-        int i = rg_rung_best() == RG_RUNG_AVX512 ? 0 : COUNT;
+        int i = rg_isa_best() == RG_ISA_AVX512 ? 0 : COUNT;
         while (i < COUNT && !units[i].is_there())
             i++;
         answer = i + 1;

@@ -2,8 +2,8 @@
 /* Copyright The retrograde authors */
 /* The CPU backend: devices, queues that run lists in order, copies. */
 #include "backend/cpu/contract_pairs.h"
-#include "backend/cpu/crew.h"
-#include "backend/cpu/rung.h"
+#include "backend/cpu/thread_pool.h"
+#include "backend/cpu/isa.h"
 #include "backend/fifo.h"
 
 #include <sched.h>
@@ -15,8 +15,8 @@
 
 typedef struct cpu_device {
     rg_allocator allocator;
-    int32_t rung;
-    rg_crew *crew;
+    int32_t isa;
+    rg_thread_pool *thread_pool;
 } cpu_device;
 
 /* ---- devices ---- */
@@ -47,17 +47,17 @@ static rg_status choose_threads(const rg_device_options *options, int32_t *threa
     return RG_OK;
 }
 
-static rg_status choose_rung(const rg_device_options *options, int32_t *rung)
+static rg_status choose_isa(const rg_device_options *options, int32_t *isa)
 {
-    const char *name = options->rung != NULL ? options->rung : getenv("RG_CPU");
-    *rung = rg_rung_best();
+    const char *name = options->isa != NULL ? options->isa : getenv("RG_CPU");
+    *isa = rg_isa_best();
     if (name == NULL || name[0] == 0)
         return RG_OK;
     int32_t cap;
-    RG_TRY(rg_rung_parse(name, &cap));
-    RG_CHECK(options->rung == NULL || cap <= *rung, RG_UNSUPPORTED,
-             "this machine has no %s; its best instruction set is %s", name, rg_rung_name(*rung));
-    *rung = cap < *rung ? cap : *rung;
+    RG_TRY(rg_isa_parse(name, &cap));
+    RG_CHECK(options->isa == NULL || cap <= *isa, RG_UNSUPPORTED,
+             "this machine has no %s; its best instruction set is %s", name, rg_isa_name(*isa));
+    *isa = cap < *isa ? cap : *isa;
     return RG_OK;
 }
 
@@ -65,14 +65,14 @@ static rg_status cpu_open(int32_t index, const rg_device_options *options,
                           const rg_allocator *allocator, void **context)
 {
     (void)index;
-    int32_t threads, rung;
+    int32_t threads, isa;
     RG_TRY(choose_threads(options, &threads));
-    RG_TRY(choose_rung(options, &rung));
+    RG_TRY(choose_isa(options, &isa));
     void *memory;
     RG_TRY(rg_allocate_zero(allocator, sizeof(cpu_device), &memory));
     cpu_device *device = memory;
-    *device = (cpu_device){ .allocator = *allocator, .rung = rung };
-    const rg_status status = rg_crew_create(allocator, threads, &device->crew);
+    *device = (cpu_device){ .allocator = *allocator, .isa = isa };
+    const rg_status status = rg_thread_pool_create(allocator, threads, &device->thread_pool);
     if (status != RG_OK) {
         rg_release(allocator, memory, sizeof *device);
         return status;
@@ -84,28 +84,28 @@ static rg_status cpu_open(int32_t index, const rg_device_options *options,
 static void cpu_close(void *context)
 {
     cpu_device *device = context;
-    rg_crew_destroy(device->crew);
+    rg_thread_pool_destroy(device->thread_pool);
     const rg_allocator allocator = device->allocator;
     rg_release(&allocator, device, sizeof *device);
 }
 
 static int32_t cpu_threads(const void *context)
 {
-    return rg_crew_threads(((const cpu_device *)context)->crew);
+    return rg_thread_pool_threads(((const cpu_device *)context)->thread_pool);
 }
 
-static const char *cpu_rung(const void *context)
+static const char *cpu_isa(const void *context)
 {
-    return rg_rung_name(((const cpu_device *)context)->rung);
+    return rg_isa_name(((const cpu_device *)context)->isa);
 }
 
 static void cpu_describe(const void *context, char *text, size_t capacity)
 {
     const cpu_device *device = context;
-    const int32_t threads = rg_crew_threads(device->crew);
-    const rg_pair_unit *pairs = device->rung == RG_RUNG_AVX512 ? rg_pair_unit_best() : NULL;
+    const int32_t threads = rg_thread_pool_threads(device->thread_pool);
+    const rg_pair_unit *pairs = device->isa == RG_ISA_AVX512 ? rg_pair_unit_best() : NULL;
     snprintf(text, capacity, "%d thread%s, %s%s%s", threads, threads == 1 ? "" : "s",
-             rg_rung_name(device->rung), pairs != NULL ? ", bf16 by " : "",
+             rg_isa_name(device->isa), pairs != NULL ? ", bf16 by " : "",
              pairs != NULL ? pairs->name : "");
 }
 
@@ -119,14 +119,14 @@ static void cpu_release(void *context, void *pointer, size_t size)
     rg_release(&((cpu_device *)context)->allocator, pointer, size);
 }
 
-/* Walks down past rungs that have no such kernel. */
+/* Walks down past instruction sets that have no such kernel. */
 static void (*cpu_find(void *context, const rg_kernel_table *table, int32_t id,
                        rg_dtype dtype))(void)
 {
     if (!rg_dtype_is_data(dtype))
         return NULL;
-    for (int32_t rung = ((cpu_device *)context)->rung; rung >= 0; rung--) {
-        const rg_cpu_row *rows = table->cpu[dtype == RG_F64][rung];
+    for (int32_t isa = ((cpu_device *)context)->isa; isa >= 0; isa--) {
+        const rg_cpu_row *rows = table->cpu[dtype == RG_F64][isa];
         if (rows != NULL && rows[id].function[dtype] != NULL)
             return (void (*)(void))rows[id].function[dtype];
     }
@@ -206,7 +206,7 @@ static void restore_arithmetic(uint64_t old)
 static void run_list(void *owner, rg_list *list)
 {
     enum { WORTH_SHARING = 128 << 10 }; /* bytes: waking a helper costs as much as moving them */
-    rg_crew *crew = owner;
+    rg_thread_pool *thread_pool = owner;
     const uint64_t old = plain_arithmetic();
     const rg_entry *entry;
     for (int32_t i = 0; i < list->fault_count; i++)
@@ -221,9 +221,9 @@ static void run_list(void *owner, rg_list *list)
         const rg_cpu_function function = (rg_cpu_function)entry->function;
         if (entry->bytes < WORTH_SHARING) {
             function(args, 0, entry->units);
-            rg_crew_fence();
+            rg_thread_pool_fence();
         } else {
-            rg_crew_run(crew, function, args, entry->units, entry->grain);
+            rg_thread_pool_run(thread_pool, function, args, entry->units, entry->grain);
         }
         if (entry->fault_text != NULL &&
             __atomic_load_n(&list->faults[entry->fault], __ATOMIC_RELAXED) != 0) {
@@ -239,7 +239,7 @@ static void run_list(void *owner, rg_list *list)
 static rg_status cpu_queue_open(void *context, void **queue)
 {
     cpu_device *device = context;
-    const rg_fifo_owner owner = { .run = run_list, .owner = device->crew };
+    const rg_fifo_owner owner = { .run = run_list, .owner = device->thread_pool };
     rg_fifo *fifo;
     RG_TRY(rg_fifo_create(&device->allocator, &owner, &fifo));
     *queue = fifo;
@@ -258,12 +258,12 @@ static void cpu_submit(void *queue, rg_list *list)
     enum { WORTH_WAKING = 256 << 20 };
     const bool behind = rg_fifo_submit(queue, list, list->watched || list->moved >= WORTH_WAKING);
     if (behind) /* nobody waited for the one before */
-        rg_fifo_nudge(queue);
+        rg_fifo_wake(queue);
 }
 
-static void cpu_nudge(void *queue)
+static void cpu_wake(void *queue)
 {
-    rg_fifo_nudge(queue);
+    rg_fifo_wake(queue);
 }
 
 static rg_status cpu_wait(void *queue, rg_list *list, bool (*is_done)(rg_list *list))
@@ -279,7 +279,7 @@ const rg_backend rg_backend_cpu = {
     .open = cpu_open,
     .close = cpu_close,
     .threads = cpu_threads,
-    .rung = cpu_rung,
+    .isa = cpu_isa,
     .describe = cpu_describe,
     .allocate = cpu_allocate,
     .release = cpu_release,
@@ -288,6 +288,6 @@ const rg_backend rg_backend_cpu = {
     .queue_open = cpu_queue_open,
     .queue_close = cpu_queue_close,
     .submit = cpu_submit,
-    .nudge = cpu_nudge,
+    .wake = cpu_wake,
     .wait = cpu_wait,
 };

@@ -41,9 +41,9 @@
 #define RG_REAL_NAME f32
 #endif
 
-#define RG_JOIN_(op, real, rung) rg_cpu_##op##_##real##_##rung
-#define RG_JOIN(op, real, rung)  RG_JOIN_(op, real, rung)
-#define RG_TABLE(op)             RG_JOIN(op, RG_REAL_NAME, RG_RUNG)
+#define RG_JOIN_(op, real, isa) rg_cpu_##op##_##real##_##isa
+#define RG_JOIN(op, real, isa)  RG_JOIN_(op, real, isa)
+#define RG_TABLE(op)            RG_JOIN(op, RG_REAL_NAME, RG_ISA)
 
 /* ---- addresses ---- */
 

@@ -7,7 +7,7 @@
 
 #include "backend/cpu/contract.h"
 
-/* Only this rung knows of such units: it is there wherever they are. */
+/* Only this instruction set knows of such units: it is there wherever they are. */
 #define RG_USES_PAIRS (RG_VECTOR_BYTES == 64 && !RG_REAL_F64)
 
 #if RG_USES_PAIRS

@@ -108,7 +108,7 @@ RG_INLINE vreal vfma(vreal a, vreal b, vreal c)
 #endif
 }
 
-/* Half a vector, where that is as many lanes as a whole one of the rung below. */
+/* Half a vector, where that is as many lanes as a whole one of the instruction set below. */
 #if RG_VLEN == 16
 #define RG_HAS_SLIM 1
 typedef real vslim __attribute__((vector_size(RG_VECTOR_BYTES / 2)));

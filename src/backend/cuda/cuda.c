@@ -19,7 +19,7 @@ typedef struct cuda_device {
     rg_allocator allocator;
     int32_t index;
     rg_cuda_place place; /* without a stream */
-    char rung[16], text[160];
+    char isa[16], text[160];
     cudaMemPool_t pool;
     cudaStream_t memory; /* orders allocations; nothing else is put there */
     cudaStream_t copies; /* of the host's own */
@@ -123,11 +123,11 @@ static rg_status read_properties(cuda_device *device)
     RG_CHECK(pools, RG_UNSUPPORTED, "cuda: %s has no memory pools", properties.name);
     device->place.multiprocessors = properties.multiProcessorCount;
     device->place.shared = (int32_t)properties.sharedMemPerBlockOptin - STATIC_SHARED;
-    snprintf(device->rung, sizeof device->rung, "sm_%d%d", properties.major, properties.minor);
+    snprintf(device->isa, sizeof device->isa, "sm_%d%d", properties.major, properties.minor);
     snprintf(device->text, sizeof device->text,
              "%.80s, %.1f GiB, %d multiprocessors, %s, driver for CUDA %d.%d", properties.name,
              (double)properties.totalGlobalMem / (1 << 30), properties.multiProcessorCount,
-             device->rung, driver / 1000, driver % 1000 / 10);
+             device->isa, driver / 1000, driver % 1000 / 10);
     return RG_OK;
 }
 
@@ -136,7 +136,7 @@ static rg_status set_up(cuda_device *device)
     TRY_CUDA(cudaSetDevice(device->index), "the device");
     RG_TRY(read_properties(device));
     RG_CHECK(rg_cuda_has_kernels(), RG_UNSUPPORTED,
-             "cuda: this build has no kernels for %s; it was made for other GPUs", device->rung);
+             "cuda: this build has no kernels for %s; it was made for other GPUs", device->isa);
     const struct cudaMemPoolProps properties = {
         .allocType = cudaMemAllocationTypePinned,
         .location = { .type = cudaMemLocationTypeDevice, .id = device->index },
@@ -178,7 +178,7 @@ static rg_status cuda_open(int32_t index, const rg_device_options *options,
 {
     RG_CHECK(options->threads == 0, RG_INVALID_ARGUMENT,
              "rg_device_create: a GPU has no number of threads to choose");
-    RG_CHECK(options->rung == NULL, RG_INVALID_ARGUMENT,
+    RG_CHECK(options->isa == NULL, RG_INVALID_ARGUMENT,
              "rg_device_create: a GPU has no instruction set to choose");
     void *memory;
     RG_TRY(rg_allocate_zero(allocator, sizeof(cuda_device), &memory));
@@ -205,9 +205,9 @@ static int32_t cuda_threads(const void *context)
     return 1;
 }
 
-static const char *cuda_rung(const void *context)
+static const char *cuda_isa(const void *context)
 {
-    return ((const cuda_device *)context)->rung;
+    return ((const cuda_device *)context)->isa;
 }
 
 static void cuda_describe(const void *context, char *text, size_t capacity)
@@ -576,12 +576,12 @@ static void cuda_submit(void *context, rg_list *list)
     const bool behind = rg_fifo_submit(queue->fifo, list, false); /* now the list may be gone */
     pthread_mutex_unlock(&queue->lock);
     if (watched || behind) /* not with the lock, which the end of a list takes */
-        rg_fifo_nudge(queue->fifo);
+        rg_fifo_wake(queue->fifo);
 }
 
-static void cuda_nudge(void *context)
+static void cuda_wake(void *context)
 {
-    rg_fifo_nudge(((cuda_queue *)context)->fifo);
+    rg_fifo_wake(((cuda_queue *)context)->fifo);
 }
 
 static rg_status cuda_wait(void *context, rg_list *list, bool (*is_done)(rg_list *list))
@@ -666,7 +666,7 @@ const rg_backend rg_backend_cuda = {
     .open = cuda_open,
     .close = cuda_close,
     .threads = cuda_threads,
-    .rung = cuda_rung,
+    .isa = cuda_isa,
     .describe = cuda_describe,
     .allocate = cuda_allocate,
     .release = cuda_release,
@@ -683,6 +683,6 @@ const rg_backend rg_backend_cuda = {
     .queue_wrap = cuda_queue_wrap,
     .queue_close = cuda_queue_close,
     .submit = cuda_submit,
-    .nudge = cuda_nudge,
+    .wake = cuda_wake,
     .wait = cuda_wait,
 };

@@ -121,13 +121,13 @@ static inline RG_HOST_DEVICE bool rg_conv_is_three(const rg_conv_shape *s)
 
 typedef struct rg_conv_turn_args {
     const void *w;
-    void *turned; /* real, (taps, channels) */
+    void *transposed; /* real, (taps, channels) */
     rg_conv_shape shape;
 } rg_conv_turn_args;
 
 /* As rg_conv_args. */
 typedef struct rg_conv_depth_args {
-    const void *from, *w; /* w: turned, but for RG_CONV_DEPTH_NINE */
+    const void *from, *w; /* w: transposed, but for RG_CONV_DEPTH_NINE */
     const void *b;
     void *to, *z;
     rg_conv_shape shape;

@@ -7,7 +7,7 @@
 
 #include "backend/cpu/columns.h"
 #include "backend/cpu/contract.h"
-#include "backend/cpu/crew.h"
+#include "backend/cpu/thread_pool.h"
 #include "backend/cpu/long_sum_cpu.h"
 #include "ops/conv/conv_plan.h"
 #include "ops/neuron/any_neuron.h"
@@ -83,7 +83,7 @@ typedef struct conv_block {
     int64_t row, rows, column, columns; /* of outputs */
     const real *in;                     /* the first tap of the first output */
     int64_t in_row, in_pixel;           /* from input to input */
-    bool careful;                       /* 0 times something may not be 0 */
+    bool has_nonfinite;                 /* 0 times something may not be 0 */
     const char *ahead;                  /* inputs of the next block, as they stand in memory */
     int64_t ahead_bytes;                /* 0: not known */
 } conv_block;
@@ -117,7 +117,7 @@ RG_OUTLINE void take_inputs(const rg_conv_rows_args *k, conv_block *b, char *scr
     const int64_t taps = row->taps * column->taps * k->panel_count;
     const real *flags = (const real *)k->panels + k->groups * taps * k->depth * RG_PANEL;
     for (int64_t i = 0; i < taps; i++)
-        b->careful |= flags[b->group * taps + i] != 0 && (phases || !k->inside);
+        b->has_nonfinite |= flags[b->group * taps + i] != 0 && (phases || !k->inside);
     const int64_t first = b->row * row->stride + row->first;
     if (T == RG_REAL && k->from_step[3] == 1 && k->inside && !phases) {
         b->in_row = k->from_step[1];
@@ -136,7 +136,7 @@ RG_OUTLINE void take_inputs(const rg_conv_rows_args *k, conv_block *b, char *scr
         if (first + i < 0 || first + i >= row->inputs)
             continue; /* left out of sums */
         copy_inputs(k, b, first + i, in + i * b->in_row, count, T);
-        b->careful |= phases && has_special(in + i * b->in_row, b->in_row);
+        b->has_nonfinite |= phases && has_special(in + i * b->in_row, b->in_row);
     }
 }
 
@@ -202,7 +202,7 @@ RG_INLINE void find_runs(const rg_conv_rows_args *k, const conv_block *b, conv_r
 }
 
 /* One output of a phase, from those taps alone that it has. */
-RG_OUTLINE void add_carefully(const rg_conv_rows_args *k, const conv_block *b, const real *panel,
+RG_OUTLINE void add_nonfinite(const rg_conv_rows_args *k, const conv_block *b, const real *panel,
                               int64_t r, int64_t j, int64_t phase, real *c)
 {
     const rg_conv_reach *row = &k->row, *column = &k->column;
@@ -225,7 +225,7 @@ RG_OUTLINE void add_carefully(const rg_conv_rows_args *k, const conv_block *b, c
     RG_CONTRACT.rows(&tile, 1, RG_PANEL);
 }
 
-RG_OUTLINE void sum_carefully(const rg_conv_rows_args *k, const conv_block *b, const real *panel,
+RG_OUTLINE void sum_nonfinite(const rg_conv_rows_args *k, const conv_block *b, const real *panel,
                               int64_t r, real *sums)
 {
     real one[RG_PANEL];
@@ -233,7 +233,7 @@ RG_OUTLINE void sum_carefully(const rg_conv_rows_args *k, const conv_block *b, c
     const int64_t width = phases > 1 ? k->width : RG_PANEL;
     for (int64_t j = 0; j < b->columns; j++) {
         for (int64_t phase = 0; phase < phases; phase++) {
-            add_carefully(k, b, panel, r, j, phase, one);
+            add_nonfinite(k, b, panel, r, j, phase, one);
             memcpy(sums + j * RG_PANEL + phase * width, one + phase * width,
                    (size_t)width * sizeof(real));
         }
@@ -399,7 +399,7 @@ RG_OUTLINE void sum_row(const rg_conv_rows_args *k, const conv_block *b, const c
     if (b->ahead_bytes > 0 && (k->by_row || n == k->panel_count - 1))
         fetch_ahead(b, k->by_row ? r * k->panel_count + n : r,
                     b->rows * (k->by_row ? k->panel_count : 1), &tile);
-    if (plain && !b->careful) {
+    if (plain && !b->has_nonfinite) {
         const int64_t i = row->to_first + (b->row + r) * row->to_step;
         const int64_t j = column->to_first + b->column * column->to_step;
         tile.c = (real *)k->to + result_at(k->to_step, b, i, j, c);
@@ -412,8 +412,8 @@ RG_OUTLINE void sum_row(const rg_conv_rows_args *k, const conv_block *b, const c
         RG_CONTRACT.rows(&tile, b->columns, lanes);
         return;
     }
-    if (b->careful)
-        sum_carefully(k, b, panel, r, sums);
+    if (b->has_nonfinite)
+        sum_nonfinite(k, b, panel, r, sums);
     else
         RG_CONTRACT.rows(&tile, b->columns, lanes);
     end_sums(k, e, b, r, n, sums, T);
@@ -422,7 +422,7 @@ RG_OUTLINE void sum_row(const rg_conv_rows_args *k, const conv_block *b, const c
 RG_OUTLINE void rows_block(const rg_conv_rows_args *k, int64_t unit, rg_dtype T)
 {
     conv_block b = block_of(k, unit);
-    char *const scratch = k->lanes + rg_crew_lane() * k->room;
+    char *const scratch = k->lanes + rg_thread_pool_index() * k->room;
     real *const sums = (real *)(void *)(scratch + k->room_in);
     conv_runs runs;
     conv_end e = { .constants = neuron_constants_of(&k->neuron.numbers) };
@@ -440,13 +440,13 @@ RG_OUTLINE void rows_block(const rg_conv_rows_args *k, int64_t unit, rg_dtype T)
 
 /* Rows of windows and of the image that meet, as real. Row i of windows stands at (i - y_first)
  * y_row, and so on. */
-typedef struct conv_meeting {
+typedef struct conv_overlap {
     const real *x, *y;
     int64_t x_first, x_row, x_pixel, y_first, y_row, y_pixel;
     int64_t begin, end;   /* rows of windows */
     const char *ahead[2]; /* what follows in the image, and behind these windows */
     int64_t ahead_bytes[2];
-} conv_meeting;
+} conv_overlap;
 
 /* Rows of one side into scratch; `first` is where row 0 of the image and group stands. Pixels from
  * `left` on, some of which may be beyond the image of so many columns. */
@@ -471,14 +471,14 @@ RG_OUTLINE void copy_rows(real *to, const void *from, int64_t first, const int64
     }
 }
 
-RG_OUTLINE void take_sides(const rg_conv_parts_args *k, conv_meeting *m, int64_t image,
+RG_OUTLINE void take_sides(const rg_conv_parts_args *k, conv_overlap *m, int64_t image,
                            int64_t group, int64_t channel, int64_t channels, char *scratch,
                            rg_dtype T)
 {
     const rg_conv_shape *s = &k->shape;
-    const bool x_stays = T == RG_REAL && s->x[3] == 1 && s->in % RG_LANES == 0 && !k->turned;
+    const bool x_stays = T == RG_REAL && s->x[3] == 1 && s->in % RG_LANES == 0 && !k->transposed;
     const bool y_stays =
-        T == RG_REAL && s->y[3] == 1 && (!k->turned || contract_lanes(channels) == channels);
+        T == RG_REAL && s->y[3] == 1 && (!k->transposed || contract_lanes(channels) == channels);
     const int64_t x = image * s->x[0] + group * s->in * s->x[3];
     const int64_t y = image * s->y[0] + (group * s->out + channel) * s->y[3];
     const int64_t next = (m->end - m->begin) * (vbytes(T) / VLEN);
@@ -509,8 +509,8 @@ RG_OUTLINE void take_sides(const rg_conv_parts_args *k, conv_meeting *m, int64_t
         const int64_t first = m->begin * s->row.stride - before;
         m->x_first = first < 0 ? 0 : least(first, s->row.size);
         const int64_t end = least((m->end - 1) * s->row.stride - before + reach + 1, s->row.size);
-        copy_rows(to, k->x, x, s->x, m->x_first, end, k->turned ? -s->column.before : 0, k->columns,
-                  s->column.size, s->in, T);
+        copy_rows(to, k->x, x, s->x, m->x_first, end, k->transposed ? -s->column.before : 0,
+                  k->columns, s->column.size, s->in, T);
         m->x = to;
         m->x_pixel = s->in;
         m->x_row = k->columns * s->in;
@@ -518,7 +518,7 @@ RG_OUTLINE void take_sides(const rg_conv_parts_args *k, conv_meeting *m, int64_t
 }
 
 /* Tap (p, q) of all weights of a unit, from pixels that it meets. */
-RG_OUTLINE void add_tap(const rg_conv_parts_args *k, const conv_meeting *m, int64_t p, int64_t q,
+RG_OUTLINE void add_tap(const rg_conv_parts_args *k, const conv_overlap *m, int64_t p, int64_t q,
                         int64_t channels, real *sums)
 {
     const rg_conv_shape *s = &k->shape;
@@ -556,8 +556,8 @@ RG_OUTLINE void add_tap(const rg_conv_parts_args *k, const conv_meeting *m, int6
 
 /* Row p of taps: weights that meet one pixel after the other are rows of the result, channels of
  * windows its columns. */
-RG_OUTLINE void add_turned(const rg_conv_parts_args *k, const conv_meeting *m, int64_t p,
-                           real *sums)
+RG_OUTLINE void add_transposed(const rg_conv_parts_args *k, const conv_overlap *m, int64_t p,
+                               real *sums)
 {
     const rg_conv_shape *s = &k->shape;
     rg_run runs[RG_CONV_MOST_RUNS];
@@ -588,7 +588,7 @@ RG_OUTLINE void add_turned(const rg_conv_parts_args *k, const conv_meeting *m, i
 }
 
 /* One weight, where 0 beyond the image times dy is not 0. */
-RG_OUTLINE real sum_one(const rg_conv_shape *s, const conv_meeting *m, int64_t p, int64_t q,
+RG_OUTLINE real sum_one(const rg_conv_shape *s, const conv_overlap *m, int64_t p, int64_t q,
                         int64_t c, int64_t o)
 {
     int64_t i0, i1, j0, j1;
@@ -605,7 +605,7 @@ RG_OUTLINE real sum_one(const rg_conv_shape *s, const conv_meeting *m, int64_t p
     return (real)sum;
 }
 
-RG_OUTLINE void add_one_by_one(const rg_conv_parts_args *k, const conv_meeting *m, real *sums)
+RG_OUTLINE void add_one_by_one(const rg_conv_parts_args *k, const conv_overlap *m, real *sums)
 {
     const rg_conv_shape *s = &k->shape;
     for (int64_t tap = 0; tap < s->row.window * s->column.window; tap++) {
@@ -616,7 +616,7 @@ RG_OUTLINE void add_one_by_one(const rg_conv_parts_args *k, const conv_meeting *
     }
 }
 
-RG_OUTLINE void add_few(const rg_conv_parts_args *k, const conv_meeting *m, real *sums)
+RG_OUTLINE void add_few(const rg_conv_parts_args *k, const conv_overlap *m, real *sums)
 {
     const rg_conv_shape *s = &k->shape;
     bool special = false;
@@ -628,7 +628,7 @@ RG_OUTLINE void add_few(const rg_conv_parts_args *k, const conv_meeting *m, real
             special |= has_special(row + j * m->y_pixel, s->out);
     }
     for (int64_t p = 0; p < s->row.window && !special; p++)
-        add_turned(k, m, p, sums);
+        add_transposed(k, m, p, sums);
     if (special)
         add_one_by_one(k, m, sums);
 }
@@ -636,11 +636,11 @@ RG_OUTLINE void add_few(const rg_conv_parts_args *k, const conv_meeting *m, real
 /* ---- weights: units ---- */
 
 /* Rows of windows of a unit that meet, into its sums. */
-RG_INLINE void add_meeting(const rg_conv_parts_args *k, const conv_meeting *m, int64_t channels,
+RG_INLINE void add_overlap(const rg_conv_parts_args *k, const conv_overlap *m, int64_t channels,
                            real *sums)
 {
     const rg_conv_shape *s = &k->shape;
-    if (k->turned) {
+    if (k->transposed) {
         add_few(k, m, sums);
         return;
     }
@@ -663,20 +663,20 @@ RG_OUTLINE void parts_unit(const rg_conv_parts_args *k, int64_t unit, rg_dtype T
     const int64_t split = unit % k->splits, group = unit / k->splits % s->groups;
     const int64_t slice = unit / k->splits / s->groups, channel = split * k->channels;
     const int64_t channels = least(k->channels, s->out - channel);
-    const int64_t size = k->turned ? k->group_step : channels * k->out_step;
+    const int64_t size = k->transposed ? k->group_step : channels * k->out_step;
     real *const sums =
         (real *)k->parts + (slice * s->groups + group) * k->group_step + channel * k->out_step;
     double *const totals = totals_of(k->parts, sums, k->slices, s->groups, k->group_step);
-    char *const scratch = k->lanes + rg_crew_lane() * k->room;
+    char *const scratch = k->lanes + rg_thread_pool_index() * k->room;
     int64_t windows = 0; /* of the block */
     bool first = true;
     memset(sums, 0, (size_t)size * sizeof(real));
     for (int64_t image = s->images * slice / k->slices; image < s->images * (slice + 1) / k->slices;
          image++) {
         for (int64_t i = 0; i < s->row.count; i += k->rows) {
-            conv_meeting m = { .begin = i, .end = least(i + k->rows, s->row.count) };
+            conv_overlap m = { .begin = i, .end = least(i + k->rows, s->row.count) };
             take_sides(k, &m, image, group, channel, channels, scratch, T);
-            add_meeting(k, &m, channels, sums);
+            add_overlap(k, &m, channels, sums);
             windows += (m.end - m.begin) * s->column.count;
             if (!k->has_totals || windows < RG_SUM_BLOCK)
                 continue;

@@ -7,7 +7,7 @@
 #include "ops/conv/conv_depth_cpu.h"
 #include "ops/conv/conv_few_cpu.h"
 #include "ops/conv/conv_pairs_cpu.h"
-#include "ops/conv/conv_turned_cpu.h"
+#include "ops/conv/conv_transposed_cpu.h"
 #include "ops/neuron/any_neuron.h"
 
 /* ---- the end of a sum: bias, neuron, conversion ---- */

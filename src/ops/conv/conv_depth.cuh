@@ -70,7 +70,8 @@ static __global__ void __launch_bounds__(DEPTH_THREADS)
     for (int64_t n = (int64_t)blockIdx.x * DEPTH_THREADS + threadIdx.x; n < count; n += step) {
         const int64_t tap = n / s.groups, c = n - tap * s.groups;
         const int64_t p = tap / s.column.window, q = tap - p * s.column.window;
-        ((real<T> *)k.turned)[n] = load<T>(k.w, s.w_first + c * s.w[0] + p * s.w[2] + q * s.w[3]);
+        ((real<T> *)k.transposed)[n] =
+            load<T>(k.w, s.w_first + c * s.w[0] + p * s.w[2] + q * s.w[3]);
     }
 }
 

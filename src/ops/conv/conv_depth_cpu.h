@@ -341,7 +341,7 @@ RG_INLINE void turn(const rg_conv_turn_args *k, int64_t begin, int64_t end, cons
     for (int64_t tap = begin; tap < end; tap++) {
         const int64_t p = tap / s->column.window, q = tap % s->column.window;
         const char *const from = at(k->w, s->w_first + p * s->w[2] + q * s->w[3], T);
-        real *const to = (real *)k->turned + tap * s->groups;
+        real *const to = (real *)k->transposed + tap * s->groups;
         for (int64_t c = 0; c < s->groups; c++)
             to[c] = load_one(from, c * s->w[0], T);
     }

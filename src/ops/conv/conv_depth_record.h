@@ -18,14 +18,14 @@ static inline rg_dtype rg_conv_real(rg_dtype dtype)
 }
 
 static inline rg_status rg_conv_record_turn(rg_call *call, const rg_conv_shape *s,
-                                            const rg_tensor *w, const rg_tensor *turned)
+                                            const rg_tensor *w, const rg_tensor *transposed)
 {
     rg_conv_turn_args args = { .shape = *s };
     const rg_launch launch = { .kernel = RG_CONV_TURN,
                                .dtype = w->desc.dtype,
                                .args = &args,
                                .args_size = sizeof args,
-                               .tensors = { w, turned },
+                               .tensors = { w, transposed },
                                .units = s->row.window * s->column.window,
                                .grain = 1,
                                .bytes = 4 * rg_move_bytes(w) };
@@ -55,9 +55,9 @@ static inline rg_conv_depth_args rg_conv_depth_of(const rg_call *call, bool data
     return args;
 }
 
-/* `w` is turned, but for RG_CONV_DEPTH_NINE. */
-static inline rg_status rg_conv_record_turned(rg_call *call, int32_t kernel, bool data,
-                                              const rg_conv_pass *p, const rg_tensor *w)
+/* `w` is transposed, but for RG_CONV_DEPTH_NINE. */
+static inline rg_status rg_conv_record_transposed(rg_call *call, int32_t kernel, bool data,
+                                                  const rg_conv_pass *p, const rg_tensor *w)
 {
     const rg_conv_shape *s = &p->shape;
     const rg_conv_depth_args args = rg_conv_depth_of(call, data, p);
@@ -67,8 +67,8 @@ static inline rg_status rg_conv_record_turned(rg_call *call, int32_t kernel, boo
                          .args_size = sizeof args,
                          .tensors = { p->from, w, p->b != NULL ? p->b : p->from, p->to,
                                       p->z != NULL ? p->z : p->to } };
-    rg_conv_weigh(&launch, s->images * (data ? s->row.size : s->row.count),
-                  rg_move_bytes(p->from) + rg_move_bytes(p->to), 0);
+    rg_conv_set_cost(&launch, s->images * (data ? s->row.size : s->row.count),
+                     rg_move_bytes(p->from) + rg_move_bytes(p->to), 0);
     return rg_record(call, &launch);
 }
 
@@ -76,15 +76,15 @@ static inline rg_status rg_conv_record_depth(rg_call *call, bool data, const rg_
 {
     const rg_conv_shape *s = &p->shape;
     if (rg_conv_is_three(s) && rg_call_finds(call, RG_CONV_DEPTH_NINE, p->w->desc.dtype))
-        return rg_conv_record_turned(call, RG_CONV_DEPTH_NINE, data, p, p->w);
+        return rg_conv_record_transposed(call, RG_CONV_DEPTH_NINE, data, p, p->w);
     const int64_t dims[] = { s->row.window * s->column.window, s->groups };
     const rg_tensor_desc desc = rg_tensor_desc_dense(rg_conv_real(p->w->desc.dtype), 2, dims);
-    rg_tensor *turned;
-    RG_TRY(rg_tensor_create_temporary(call->commands, &desc, &turned));
-    rg_status status = rg_conv_record_turn(call, s, p->w, turned);
+    rg_tensor *transposed;
+    RG_TRY(rg_tensor_create_temporary(call->commands, &desc, &transposed));
+    rg_status status = rg_conv_record_turn(call, s, p->w, transposed);
     if (status == RG_OK)
-        status = rg_conv_record_turned(call, RG_CONV_DEPTH, data, p, turned);
-    rg_tensor_destroy(turned);
+        status = rg_conv_record_transposed(call, RG_CONV_DEPTH, data, p, transposed);
+    rg_tensor_destroy(transposed);
     return status;
 }
 

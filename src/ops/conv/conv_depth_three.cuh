@@ -123,7 +123,7 @@ template <int N> struct number {
 };
 
 /* Sums that are made at once turn in a circle: the oldest is number `phase`. */
-static __device__ __forceinline__ constexpr int turned(int phase, int n)
+static __device__ __forceinline__ constexpr int transposed(int phase, int n)
 {
     return (phase + n) % 3;
 }
@@ -196,7 +196,7 @@ static __device__ __forceinline__ void add_row(int phase, const real<T> x[THREE_
             for (int r = 0; r < 3; r++)
 #pragma unroll
                 for (int e = 0; e < V; e++) {
-                    real<T> &to = sum[turned(phase, r)][j][e];
+                    real<T> &to = sum[transposed(phase, r)][j][e];
                     to = r == 2 && q == 0 ? x[j][e] * w[0][e] /* the newest begin here */
                                           : fma(x[j + q][e], w[(2 - r) * 3 + q][e], to);
                 }
@@ -228,8 +228,8 @@ static __device__ __forceinline__ bool three_meets_border(const three_grid &g, i
 
 /* Results of a thread that meet the border once more, where one of them was not finite. */
 template <rg_dtype T, int V, bool DATA>
-static __device__ __noinline__ void mend_three(const rg_conv_depth_args &k, const three_grid &g,
-                                               const three_place<T> &p, int32_t first, int32_t end)
+static __device__ __noinline__ void resum_three(const rg_conv_depth_args &k, const three_grid &g,
+                                                const three_place<T> &p, int32_t first, int32_t end)
 {
     enum { C = THREE_COLUMNS<T>, WHOLE = (1 << (C + 2)) - 1 };
     for (int32_t i = first; i < end; i++) {
@@ -244,8 +244,8 @@ static __device__ __noinline__ void mend_three(const rg_conv_depth_args &k, cons
     }
 }
 
-/* PLAIN: see the args; else results are mended one by one, since what was added to is gone. `bad`:
- * a result that meets the border is not finite. */
+/* PLAIN: see the args; else results are recomputed one by one, since what was added to is gone.
+ * `bad`: a result that meets the border is not finite. */
 template <rg_dtype T, int V, bool DATA, bool PLAIN>
 static __device__ __forceinline__ void store_three(const rg_conv_depth_args &k, const three_grid &g,
                                                    const three_place<T> &p, int32_t i,
@@ -258,10 +258,10 @@ static __device__ __forceinline__ void store_three(const rg_conv_depth_args &k, 
         for (int n = 0; n < C; n++)
 #pragma unroll
             for (int e = 0; e < V; e++) {
-                const bool mends = p.column + n < g.columns && !isfinite(sum[n][e]);
+                const bool again = p.column + n < g.columns && !isfinite(sum[n][e]);
                 if (PLAIN)
-                    bad |= mends;
-                else if (mends)
+                    bad |= again;
+                else if (again)
                     sum[n][e] = sum_nine<T>(k, g, DATA, p.image, i, p.column + n, p.c + e);
             }
     }
@@ -331,10 +331,11 @@ static __global__ void __launch_bounds__(THREE_THREADS, 4)
 #pragma unroll
         for (int q = 0; q < WIDE; q++)
             ahead.take(decltype(phase)::value, q, x[q]);
-        load_row(turned(decltype(phase)::value, rows::AHEAD), i + rows::AHEAD < end);
+        load_row(transposed(decltype(phase)::value, rows::AHEAD), i + rows::AHEAD < end);
         add_row<T, V>(decltype(phase)::value, x, w, sum);
         if (i >= first)
-            store_three<T, V, DATA, PLAIN>(k, g, p, i, sum[turned(decltype(phase)::value, 0)], bad);
+            store_three<T, V, DATA, PLAIN>(k, g, p, i, sum[transposed(decltype(phase)::value, 0)],
+                                           bad);
     };
     for (int32_t i = first - 2; i < end && p.column < g.columns;
          i += 3) { /* whose last row it is */
@@ -347,7 +348,7 @@ static __global__ void __launch_bounds__(THREE_THREADS, 4)
     ahead.drop();
     if (bad) {
         const three_place<T> place = p; /* so that p itself stays in registers */
-        mend_three<T, V, DATA>(k, g, place, first, end);
+        resum_three<T, V, DATA>(k, g, place, first, end);
     }
 }
 
@@ -428,7 +429,7 @@ static __device__ __forceinline__ void meet_row(three_sums<T, V> &s, int phase, 
 #pragma unroll
                 for (int e = 0; e < V; e++)
                     s.w[r * 3 + q][e] =
-                        fma(s.dy[turned(phase, 2 - r)][j][e], x[j + q][e], s.w[r * 3 + q][e]);
+                        fma(s.dy[transposed(phase, 2 - r)][j][e], x[j + q][e], s.w[r * 3 + q][e]);
     }
 }
 
@@ -483,8 +484,8 @@ sum_strip(const rg_conv_depth_parts_args &k, three_rows<T, V> &ahead, three_sums
 #pragma unroll
         for (int n = 0; n < C; n++)
             ahead.take(decltype(phase)::value, WIDE + n,
-                       s.dy[turned(decltype(phase)::value, 2)][n]);
-        load_rows(turned(decltype(phase)::value, AHEAD), i + AHEAD);
+                       s.dy[transposed(decltype(phase)::value, 2)][n]);
+        load_rows(transposed(decltype(phase)::value, AHEAD), i + AHEAD);
         if (i - before < 0 || i - before >= size)
             return;
         const int rows = (i < end) | (i - 1 >= first && i - 1 < end) << 1 | (i - 2 >= first) << 2;

@@ -81,7 +81,7 @@ static inline rg_status rg_conv_record_pack(rg_call *call, const rg_conv_pass *p
                          .args = &args,
                          .args_size = sizeof args,
                          .tensors = { p->w, panels } };
-    rg_conv_weigh(&launch, args.units, args.units * k->depth * RG_CONV_LANES * 8, 0);
+    rg_conv_set_cost(&launch, args.units, args.units * k->depth * RG_CONV_LANES * 8, 0);
     return args.units > 0 ? rg_record(call, &launch) : RG_OK;
 }
 
@@ -119,8 +119,8 @@ static inline rg_status rg_conv_record_reach(rg_call *call, const rg_conv_pass *
                          .tensors = { p->from, panels, p->b != NULL ? p->b : p->from, p->to,
                                       p->z != NULL ? p->z : p->to },
                          .lane_scratch = (size_t)k->room };
-    rg_conv_weigh(&launch, k->images * k->groups * k->row.blocks * k->column.blocks,
-                  rg_move_bytes(p->from) + rg_move_bytes(p->to), products);
+    rg_conv_set_cost(&launch, k->images * k->groups * k->row.blocks * k->column.blocks,
+                     rg_move_bytes(p->from) + rg_move_bytes(p->to), products);
     if (status == RG_OK)
         status = rg_record(call, &launch);
     rg_tensor_destroy(panels);
@@ -159,7 +159,8 @@ static inline rg_status rg_conv_engine_join(rg_call *call, const rg_conv_join_ar
                          .args = join,
                          .args_size = sizeof *join,
                          .tensors = { parts, dw } };
-    rg_conv_weigh(&launch, s->groups * s->out, join->slices * s->groups * join->group_step * 4, 0);
+    rg_conv_set_cost(&launch, s->groups * s->out, join->slices * s->groups * join->group_step * 4,
+                     0);
     return rg_record(call, &launch);
 }
 
@@ -180,15 +181,15 @@ static inline rg_status rg_conv_record_pair_parts(rg_call *call, rg_conv_pair_pa
                          .args = &first,
                          .args_size = sizeof first,
                          .tensors = { x, dy, sides } };
-    rg_conv_weigh(&launch, images * s->groups * (k->at.panels + k->at.lines), 2 * bytes, 0);
+    rg_conv_set_cost(&launch, images * s->groups * (k->at.panels + k->at.lines), 2 * bytes, 0);
     RG_TRY(rg_record(call, &launch));
     rg_launch last = { .kernel = RG_CONV_PAIR_PARTS,
                        .dtype = x->desc.dtype,
                        .args = k,
                        .args_size = sizeof *k,
                        .tensors = { x, dy, sides, parts } };
-    rg_conv_weigh(&last, k->slices * s->groups * k->splits * k->at.panels, bytes,
-                  share * rg_conv_products(s));
+    rg_conv_set_cost(&last, k->slices * s->groups * k->splits * k->at.panels, bytes,
+                     share * rg_conv_products(s));
     return rg_record(call, &last);
 }
 
@@ -252,8 +253,8 @@ static inline rg_status rg_conv_engine_weights(rg_call *call, const rg_conv_shap
                          .args_size = sizeof k,
                          .tensors = { x, dy, parts },
                          .lane_scratch = (size_t)k.room };
-    rg_conv_weigh(&launch, k.slices * s->groups * k.splits, rg_move_bytes(x) + rg_move_bytes(dy),
-                  rg_conv_products(s));
+    rg_conv_set_cost(&launch, k.slices * s->groups * k.splits, rg_move_bytes(x) + rg_move_bytes(dy),
+                     rg_conv_products(s));
     rg_status status = rg_record(call, &launch);
     const rg_conv_join_args join = {
         .shape = *s,

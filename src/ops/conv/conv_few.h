@@ -6,7 +6,7 @@
  * that a group has in the source, a copy of the source is spread out so that a lane finds there
  * the channel that it takes:
  *
- *      result[lane]  =  sum over taps and i < picks  of  spread[i][lane] * turned[tap][i][lane]
+ *      result[lane]  =  sum over taps and i < picks  of  spread[i][lane] * transposed[tap][i][lane]
  *
  * So it is with a depthwise convolution (one pick, no copy needed), one with a multiplier, their
  * gradients, and groups of 2 to RG_CONV_FEW_MOST channels. */
@@ -26,14 +26,14 @@ enum {
  * to a multiple. A unit is the last dimension. */
 typedef struct rg_conv_few_turn_args {
     const void *w;
-    void *turned;
+    void *transposed;
     rg_conv_shape shape;
     bool data; /* from windows to the image */
 } rg_conv_few_turn_args;
 
 /* A unit is a block of rows of the result of one image, and some lanes. */
 typedef struct rg_conv_few_args {
-    const void *from, *w, *b; /* w: turned */
+    const void *from, *w, *b; /* w: transposed */
     void *to, *z;
     char *scratch;            /* of all threads */
     rg_conv_depth_args depth; /* all but pointers; `channels` are lanes of the result */
@@ -45,7 +45,7 @@ typedef struct rg_conv_few_args {
 /* A part is some rows of windows of all images, counted through; a unit a part and some lanes. */
 typedef struct rg_conv_few_parts_args {
     const void *x, *dy;
-    void *partial; /* real, for each part as turned weights lie */
+    void *partial; /* real, for each part as transposed weights lie */
     char *scratch;
     rg_conv_shape shape;
     int64_t part, parts; /* rows of a part; parts */

@@ -5,7 +5,7 @@
 #ifndef RG_OPS_CONV_FEW_CPU_H
 #define RG_OPS_CONV_FEW_CPU_H
 
-#include "backend/cpu/crew.h"
+#include "backend/cpu/thread_pool.h"
 #include "ops/conv/conv_depth_cpu.h"
 #include "ops/conv/conv_few.h"
 
@@ -216,7 +216,7 @@ RG_INLINE void few_image(const rg_conv_few_args *k, depth_row *d, few_rows *b, c
     const int64_t phases = data ? least(s->column.stride, s->column.size) : 1;
     const int64_t weights = s->row.window * s->column.window * k->picks;
     const few_lanes v = find_lanes(b->c, s->groups, data ? s->in : s->out, k->picks);
-    real *const room = (real *)(void *)(k->scratch + rg_crew_lane() * k->room);
+    real *const room = (real *)(void *)(k->scratch + rg_thread_pool_index() * k->room);
     real sums[DEPTH_BLOCK * VLEN];
     few_sums f = { .in = room,
                    .w = (const real *)k->w + few_at(b->c, weights),
@@ -276,7 +276,7 @@ RG_INLINE void few_turn(const rg_conv_few_turn_args *k, int64_t begin, int64_t e
         const int64_t tap = unit % weights / picks, pick = unit % picks;
         const int64_t w = s->w_first + tap / s->column.window * s->w[2] +
                           tap % s->column.window * s->w[3] + pick * s->w[k->data ? 1 : 4];
-        real *const to = (real *)k->turned + unit * RG_CONV_FEW_LANES;
+        real *const to = (real *)k->transposed + unit * RG_CONV_FEW_LANES;
         for (int64_t i = 0; i < RG_CONV_FEW_LANES; i++) {
             const int64_t c = first + i;
             const int64_t at = w + c / wide * s->w[0] + c % wide * s->w[k->data ? 4 : 1];
@@ -412,7 +412,7 @@ RG_INLINE void few_parts(const rg_conv_few_parts_args *k, int64_t begin, int64_t
     const rg_conv_shape *s = &k->shape;
     const int64_t rows = s->images * s->row.count, splits = k->lanes / RG_CONV_FEW_LANES;
     const int64_t sums = s->row.window * s->column.window * s->in;
-    real *const sum = (real *)(void *)(k->scratch + rg_crew_lane() * k->room);
+    real *const sum = (real *)(void *)(k->scratch + rg_thread_pool_index() * k->room);
     few_sums d = { .sums = sum,
                    .totals = (double *)(void *)(sum + sums * VLEN),
                    .columns = s->column.size,

@@ -19,22 +19,22 @@ static inline size_t rg_conv_few_bytes(double room)
 }
 
 static inline rg_status rg_conv_few_turn(rg_call *call, const rg_conv_shape *s, bool data,
-                                         const rg_tensor *w, const rg_tensor *turned)
+                                         const rg_tensor *w, const rg_tensor *transposed)
 {
     const rg_conv_few_turn_args args = { .shape = *s, .data = data };
     const rg_launch launch = { .kernel = RG_CONV_FEW_TURN,
                                .dtype = w->desc.dtype,
                                .args = &args,
                                .args_size = sizeof args,
-                               .tensors = { w, turned },
-                               .units = rg_shape_count(&turned->desc) / RG_CONV_FEW_LANES,
+                               .tensors = { w, transposed },
+                               .units = rg_shape_count(&transposed->desc) / RG_CONV_FEW_LANES,
                                .grain = 16,
                                .bytes = 4 * rg_move_bytes(w) };
     return rg_record(call, &launch);
 }
 
 static inline rg_status rg_conv_few_pass(rg_call *call, bool data, const rg_conv_pass *p,
-                                         const rg_tensor *turned)
+                                         const rg_tensor *transposed)
 {
     const rg_conv_shape *s = &p->shape;
     const int64_t rows = data ? s->row.size : s->row.count;
@@ -50,11 +50,11 @@ static inline rg_status rg_conv_few_pass(rg_call *call, bool data, const rg_conv
                          .dtype = p->to->desc.dtype,
                          .args = &args,
                          .args_size = sizeof args,
-                         .tensors = { p->from, turned, p->b != NULL ? p->b : p->from, p->to,
+                         .tensors = { p->from, transposed, p->b != NULL ? p->b : p->from, p->to,
                                       p->z != NULL ? p->z : p->to },
                          .lane_scratch = (size_t)args.room };
-    rg_conv_weigh(&launch, s->images * args.blocks * (args.lanes / RG_CONV_FEW_LANES),
-                  rg_move_bytes(p->from) + rg_move_bytes(p->to), rg_conv_products(s));
+    rg_conv_set_cost(&launch, s->images * args.blocks * (args.lanes / RG_CONV_FEW_LANES),
+                     rg_move_bytes(p->from) + rg_move_bytes(p->to), rg_conv_products(s));
     return rg_record(call, &launch);
 }
 
@@ -64,12 +64,12 @@ static inline rg_status rg_conv_record_few(rg_call *call, bool data, const rg_co
     const int64_t lanes = rg_conv_few_padded(s->groups * (data ? s->in : s->out));
     const int64_t dims[] = { s->row.window * s->column.window, data ? s->out : s->in, lanes };
     const rg_tensor_desc desc = rg_tensor_desc_dense(rg_conv_real(p->w->desc.dtype), 3, dims);
-    rg_tensor *turned;
-    RG_TRY(rg_tensor_create_temporary(call->commands, &desc, &turned));
-    rg_status status = rg_conv_few_turn(call, s, data, p->w, turned);
+    rg_tensor *transposed;
+    RG_TRY(rg_tensor_create_temporary(call->commands, &desc, &transposed));
+    rg_status status = rg_conv_few_turn(call, s, data, p->w, transposed);
     if (status == RG_OK)
-        status = rg_conv_few_pass(call, data, p, turned);
-    rg_tensor_destroy(turned);
+        status = rg_conv_few_pass(call, data, p, transposed);
+    rg_tensor_destroy(transposed);
     return status;
 }
 
@@ -83,8 +83,8 @@ static inline rg_status rg_conv_few_parts(rg_call *call, const rg_conv_few_parts
                          .args_size = sizeof *args,
                          .tensors = { x, dy, partial },
                          .lane_scratch = (size_t)args->room };
-    rg_conv_weigh(&launch, args->parts * (args->lanes / RG_CONV_FEW_LANES),
-                  rg_move_bytes(x) + rg_move_bytes(dy), rg_conv_products(&args->shape));
+    rg_conv_set_cost(&launch, args->parts * (args->lanes / RG_CONV_FEW_LANES),
+                     rg_move_bytes(x) + rg_move_bytes(dy), rg_conv_products(&args->shape));
     return rg_record(call, &launch);
 }
 

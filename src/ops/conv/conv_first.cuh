@@ -14,7 +14,7 @@
 
 #include "backend/cuda/packing.cuh"
 #include "ops/conv/conv.h"
-#include "ops/conv/conv_mend.cuh"
+#include "ops/conv/conv_nonfinite.cuh"
 #include "ops/conv/conv_split.cuh"
 
 enum {
@@ -48,8 +48,8 @@ static __device__ __forceinline__ void load_matrices(uint32_t x[4], const void *
 #endif
 }
 
-/* As load_matrices, each of the four turned. */
-static __device__ __forceinline__ void load_turned(uint32_t x[4], const void *row)
+/* As load_matrices, each of the four transposed. */
+static __device__ __forceinline__ void load_transposed(uint32_t x[4], const void *row)
 {
 #if __CUDA_ARCH__ >= 750
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -280,9 +280,9 @@ struct first_place {
 
 /* Results of a lane that store_eight refused, once more: a bit for each eight. */
 template <rg_dtype T>
-static __device__ __noinline__ void mend_first(const rg_conv_args &k, const void *x, const void *w,
-                                               const first_place &p, int32_t first,
-                                               uint32_t refused)
+static __device__ __noinline__ void resum_first(const rg_conv_args &k, const void *x, const void *w,
+                                                const first_place &p, int32_t first,
+                                                uint32_t refused)
 {
     const float none = __uint_as_float(0x7fc00000);
     const float4 four = make_float4(none, none, none, none);
@@ -322,7 +322,7 @@ static __device__ __forceinline__ void store_first(const rg_conv_args &k, const 
         }
     }
     if (VECTORS && refused != 0)
-        mend_first<T>(k, x, w, p, first, refused);
+        resum_first<T>(k, x, w, p, first, refused);
 }
 
 /* Two blocks of windows, whose vectors begin at `from`, by all channels of `by`, in steps of two

@@ -91,11 +91,12 @@ static __global__ void __launch_bounds__(FIRST_THREADS, 3)
             uint32_t a[FIRST_OUT / 16][4];
 #pragma unroll
             for (int m = 0; m < FIRST_OUT / 16; m++)
-                load_turned(a[m], own_dy + (row * g.columns + column) * FIRST_DY_PITCH + m * 16);
+                load_transposed(a[m],
+                                own_dy + (row * g.columns + column) * FIRST_DY_PITCH + m * 16);
 #pragma unroll
             for (int i = 0; i < FIRST_TAPS; i += 2) {
                 uint32_t both[4];
-                load_turned(both, line + vector[i / 2]);
+                load_transposed(both, line + vector[i / 2]);
 #pragma unroll
                 for (int m = 0; m < FIRST_OUT / 16; m++) {
                     multiply_halves<T>(c[m][i], a[m], both);

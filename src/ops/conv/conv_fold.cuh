@@ -10,7 +10,7 @@
 
 #include "backend/cuda/packing.cuh"
 #include "ops/conv/conv.h"
-#include "ops/conv/conv_mend.cuh"
+#include "ops/conv/conv_nonfinite.cuh"
 
 enum { FOLD_IN = 3, FOLDED = 16 }; /* channels */
 

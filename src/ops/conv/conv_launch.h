@@ -37,7 +37,8 @@ static inline int64_t rg_conv_most(int64_t a, int64_t b)
 
 /* What a launch of so many units has to do, in bytes and in products, which take as long as bytes
  * if there are eight of them. */
-static inline void rg_conv_weigh(rg_launch *launch, int64_t units, int64_t bytes, double products)
+static inline void rg_conv_set_cost(rg_launch *launch, int64_t units, int64_t bytes,
+                                    double products)
 {
     const double most = 0x1p60, work = products / 8 + (double)bytes, each = work / (double)units;
     launch->units = units;

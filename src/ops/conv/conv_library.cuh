@@ -97,7 +97,8 @@ template <rg_dtype T> static bool prefers_cudnn(rg_cudnn_direction direction, bo
 
 /* Finds a library for it. `bias`: one is added to each result, which a product can do itself;
  * whether it does is told by product.bias. `add`: to old values, which only a product does itself:
- * sums of others have to be mended first. A channel to itself has too little work for either. */
+ * sums of others have to be recomputed first. A channel to itself has too little work for either.
+ */
 template <rg_dtype T>
 static bool find_library(const rg_conv_shape *s, rg_cudnn_direction direction, bool bias, bool add,
                          const rg_cuda_place *place, conv_call *call)
@@ -359,7 +360,7 @@ static bool by_library(const rg_conv_args *k, const conv_call *call, uint32_t un
     if (call->is_folded)
         unfold<T>(room, s, &t, from.data, w.data, to.data, adds);
     else if (room->run && !call->is_product)
-        mend<T>(s, !forward, from.data, w.data, to.data, room->place);
+        resum<T>(s, !forward, from.data, w.data, to.data, room->place);
     const pixel size = { s->images, forward ? s->row.count : s->row.size,
                          forward ? s->column.count : s->column.size, channels };
     if (!own)
@@ -467,7 +468,7 @@ static bool weights_by_library(const rg_conv_weights_args *k, const conv_call *c
     if (!run_library(call, room, x.data, dw.data, dy.data, NULL, workspace))
         return false;
     if (room->run && !call->is_product)
-        mend_dw<T>(&k->shape, x.data, dy.data, dw.data, room->place);
+        resum_dw<T>(&k->shape, x.data, dy.data, dw.data, room->place);
     if (room->run && aside)
         launch(end_weights<T>, ceil_div(count, THREADS), THREADS, 0, room->place, *k, dw.data,
                count);

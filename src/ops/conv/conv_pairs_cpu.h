@@ -120,7 +120,7 @@ RG_OUTLINE void take_pair_inputs(const rg_conv_rows_args *k, pair_block *block, 
     const float *flags = (const float *)k->panels + k->groups * k->panel_count * size / 2;
     const bool borders = !k->inside || (block->flat > 1 && !rg_conv_is_inside(row));
     for (int64_t i = 0; i < taps; i++)
-        b->careful |= flags[b->group * taps + i] != 0 && (phases || borders);
+        b->has_nonfinite |= flags[b->group * taps + i] != 0 && (phases || borders);
     const int64_t first = b->row * row->stride + row->first;
     if (k->from_step[3] == 1 && k->inside && !phases && k->depth % RG_PAIR_DEPTH == 0) {
         b->in_row = k->from_step[1];
@@ -139,7 +139,7 @@ RG_OUTLINE void take_pair_inputs(const rg_conv_rows_args *k, pair_block *block, 
     block->in = in;
     for (int64_t i = 0; i < rows; i++, in += b->in_row) {
         copy_pair_inputs(k, b, first + i, in, count);
-        b->careful |= (phases || beyond) && has_special_bits(in, b->in_row);
+        b->has_nonfinite |= (phases || beyond) && has_special_bits(in, b->in_row);
     }
     memset(in, 0, RG_PAIR_DEPTH * sizeof *in);
 }
@@ -191,7 +191,7 @@ RG_OUTLINE void sum_pair_pixel(const rg_conv_rows_args *k, const pair_block *blo
     memcpy(to, sums, sizeof sums);
 }
 
-RG_OUTLINE void sum_pairs_carefully(const rg_conv_rows_args *k, const pair_block *b,
+RG_OUTLINE void sum_pairs_nonfinite(const rg_conv_rows_args *k, const pair_block *b,
                                     const uint16_t *panel, int64_t r, real *sums)
 {
     real one[RG_PANEL];
@@ -228,12 +228,12 @@ RG_OUTLINE void sum_pair_rows(const rg_conv_rows_args *k, const pair_block *bloc
                                 .run_count = (p1 - p0) * runs->columns,
                                 .a_step = column->stride * b->in_pixel,
                                 .c_step = RG_PANEL };
-    if (!b->careful) /* blocks are runs enough for results in bf16 */
+    if (!b->has_nonfinite) /* blocks are runs enough for results in bf16 */
         rg_pair_rows(rg_pair_unit_best(), &tile, (rows - 1) * pitch + b->columns, lanes,
                      RG_SUM_BLOCK);
     for (int64_t i = 0; i < rows; i++, sums += pitch * RG_PANEL) {
-        if (b->careful)
-            sum_pairs_carefully(k, block, panel, r + i, sums);
+        if (b->has_nonfinite)
+            sum_pairs_nonfinite(k, block, panel, r + i, sums);
         end_sums(k, e, b, r + i, n, sums, RG_BF16);
     }
 }
@@ -241,7 +241,7 @@ RG_OUTLINE void sum_pair_rows(const rg_conv_rows_args *k, const pair_block *bloc
 RG_OUTLINE void pair_rows_block(const rg_conv_rows_args *k, int64_t unit)
 {
     pair_block b = { .at = block_of(k, unit), .flat = k->flat };
-    char *const scratch = k->lanes + rg_crew_lane() * k->room;
+    char *const scratch = k->lanes + rg_thread_pool_index() * k->room;
     real *const sums = (real *)(void *)(scratch + k->room_in);
     conv_runs runs;
     conv_end e = { .constants = neuron_constants_of(&k->neuron.numbers) };
@@ -353,7 +353,7 @@ RG_OUTLINE bool put_pair_panel(const rg_conv_sides_args *k, uint16_t *to, const 
     return special;
 }
 
-/* RG_PAIR_DEPTH pixels of `lanes` channels, turned. */
+/* RG_PAIR_DEPTH pixels of `lanes` channels, transposed. */
 RG_INLINE void turn_pixels(uint16_t *to, int64_t to_step, const uint16_t *const from[],
                            const int64_t step[], int64_t lanes, bool dense)
 {

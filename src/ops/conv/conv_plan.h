@@ -64,7 +64,7 @@ typedef struct rg_conv_rows_args {
     int64_t room, room_in; /* bytes of a thread; those of a block of inputs come first */
     bool inside;           /* no tap of a column lies outside the image */
     bool by_row;           /* all panels for one row, not all rows for one panel */
-    int64_t turned;        /* few results of a pixel: pixels side by side, so many of a row; or 0 */
+    int64_t transposed;    /* few results of a pixel: pixels side by side, so many of a row; or 0 */
     bool has_b, has_z, add, stream;
     rg_conv_neuron neuron;
     rg_conv_depths depths;
@@ -73,7 +73,7 @@ typedef struct rg_conv_rows_args {
 
 /* Sums over a slice of the images, as arrays of [slice][group]; a unit is a slice of a group and
  * some of its channels. In an array stand the weights of a channel of windows, taps side by side;
- * or, turned, where channels of the image are few, the channels of windows of a weight. Where a
+ * or, transposed, where channels of the image are few, the channels of windows of a weight. Where a
  * slice is longer than a block of core/long_sum.h, totals in double stand behind all arrays, in
  * the same order. */
 typedef struct rg_conv_parts_args {
@@ -87,7 +87,7 @@ typedef struct rg_conv_parts_args {
     int64_t out_step, tap_step, in_step, group_step; /* in parts */
     int64_t columns;                                 /* of the image in scratch */
     int64_t room, room_y;                            /* bytes: in all, of dy */
-    bool turned;
+    bool transposed;
     bool has_totals;
 } rg_conv_parts_args;
 
@@ -233,8 +233,8 @@ static inline void rg_conv_join_rows(rg_conv_rows_args *k)
 /* ---- blocks ---- */
 
 /* Few results of a pixel would leave lanes of a panel empty. Its taps then meet pixels side by
- * side, a channel after the other; that they have to be turned is soon paid by some taps. */
-static inline bool rg_conv_suits_turned(const rg_conv_rows_args *k)
+ * side, a channel after the other; that they have to be transposed is soon paid by some taps. */
+static inline bool rg_conv_suits_transposed(const rg_conv_rows_args *k)
 {
     enum { FEW = 14, SOME = 4, WIDE = 16 };
     return k->row.phases * k->column.phases * k->width <= FEW && k->column.stride == 1 &&
@@ -247,9 +247,9 @@ static inline void rg_conv_cut_rows(rg_conv_rows_args *k, int64_t element)
     enum { UNITS = 32, WHOLE = 128, PART = 112, HALF_CACHE = 512 << 10, LANES = 16 };
     rg_conv_reach *row = &k->row, *column = &k->column;
     const int64_t lanes = k->panel_count * RG_CONV_LANES;
-    const bool turned = rg_conv_suits_turned(k);
+    const bool transposed = rg_conv_suits_transposed(k);
     k->by_row = row->taps * column->taps * k->depth * lanes * element <= HALF_CACHE;
-    const int64_t target = turned ? HALF_CACHE : k->by_row ? HALF_CACHE / 4 : HALF_CACHE / 2;
+    const int64_t target = transposed ? HALF_CACHE : k->by_row ? HALF_CACHE / 4 : HALF_CACHE / 2;
     k->pixel = k->depth * element % 2048 == 0 ? k->depth + 16 : k->depth;
     column->block = column->outputs <= WHOLE ? column->outputs : PART;
     const int64_t pixel = k->pixel * element;
@@ -258,8 +258,8 @@ static inline void rg_conv_cut_rows(rg_conv_rows_args *k, int64_t element)
         column->block = rg_conv_over(column->block / 2, 14) * 14;
     column->blocks = rg_conv_over(column->outputs, column->block);
     const int64_t span = rg_conv_span(column, column->block);
-    k->turned = turned ? rg_conv_over(span, LANES) * LANES + LANES : 0;
-    const int64_t flat = k->turned * k->depth * element;
+    k->transposed = transposed ? rg_conv_over(span, LANES) * LANES + LANES : 0;
+    const int64_t flat = k->transposed * k->depth * element;
     const int64_t bytes = flat > span * pixel ? flat : span * pixel;
     int64_t rows = bytes == 0 ? row->outputs : target / bytes;
     rows = rows <= rg_conv_span(row, 1) ? 1 : (rows - rg_conv_span(row, 1)) / row->stride + 1;
@@ -269,8 +269,8 @@ static inline void rg_conv_cut_rows(rg_conv_rows_args *k, int64_t element)
     row->blocks = rg_conv_over(row->outputs, row->block);
     k->room_in = rg_conv_span(row, row->block) * bytes;
     k->room_in = rg_conv_over(k->room_in, 64) * 64;
-    k->room =
-        k->room_in + (column->block + 2) * RG_CONV_LANES * element + k->turned * LANES * element;
+    k->room = k->room_in + (column->block + 2) * RG_CONV_LANES * element +
+              k->transposed * LANES * element;
 }
 
 /* Whether `windows` windows of a slice, which has some images, make more than a block. */
@@ -293,8 +293,8 @@ static inline void rg_conv_cut_parts(rg_conv_parts_args *k, int64_t element)
     enum { SLICE = 256 << 10, LANES = 16 };
     const rg_conv_shape *s = &k->shape;
     const int64_t taps = s->row.window * s->column.window;
-    k->turned = s->in % LANES != 0 && s->in < 3 * LANES;
-    if (k->turned) {
+    k->transposed = s->in % LANES != 0 && s->in < 3 * LANES;
+    if (k->transposed) {
         k->out_step = 1;
         k->in_step = rg_conv_over(s->out, LANES) * LANES;
         k->tap_step = s->in * k->in_step;
@@ -325,9 +325,9 @@ static inline void rg_conv_cut_weights(rg_conv_parts_args *k, int64_t element)
     slices = slices * whole <= MOST_PARTS ? slices : rg_conv_over(MOST_PARTS / 2, whole);
     k->slices = slices < s->images ? slices : s->images;
     k->has_totals = rg_conv_is_long(s, k->slices, row->count * column->count);
-    k->columns = k->turned ? (column->count - 1) * column->stride +
-                                 (column->window - 1) * column->dilation + 1
-                           : column->size;
+    k->columns = k->transposed ? (column->count - 1) * column->stride +
+                                     (column->window - 1) * column->dilation + 1
+                               : column->size;
     const int64_t pixels = k->columns * s->in + column->count * k->channels;
     int64_t rows = BLOCK / (pixels * element);
     rows = rows < 1 ? 1 : rows < RG_CONV_MOST_RUNS ? rows : RG_CONV_MOST_RUNS;

@@ -152,8 +152,8 @@ static inline rg_status rg_conv_record(const rg_call *call, int32_t kernel, cons
                                       p->z != NULL ? p->z : p->to } };
     const rg_conv_shape *s = &p->shape;
     const int64_t rows = kernel == RG_CONV_FORWARD ? s->row.count : s->row.size;
-    rg_conv_weigh(&launch, s->images * rows, rg_move_bytes(p->from) + rg_move_bytes(p->to),
-                  rg_conv_products(s));
+    rg_conv_set_cost(&launch, s->images * rows, rg_move_bytes(p->from) + rg_move_bytes(p->to),
+                     rg_conv_products(s));
     return rg_record(&own, &launch);
 }
 
@@ -176,8 +176,8 @@ static inline rg_status rg_conv_record_weights(const rg_call *call, const rg_con
                          .args = &args,
                          .args_size = sizeof args,
                          .tensors = { x, dy, dw } };
-    rg_conv_weigh(&launch, s->groups * s->out * s->row.window * s->column.window,
-                  rg_move_bytes(x) + rg_move_bytes(dy), rg_conv_products(s));
+    rg_conv_set_cost(&launch, s->groups * s->out * s->row.window * s->column.window,
+                     rg_move_bytes(x) + rg_move_bytes(dy), rg_conv_products(s));
     return rg_record(&own, &launch);
 }
 

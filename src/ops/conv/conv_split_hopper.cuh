@@ -250,7 +250,7 @@ static __global__ void __launch_bounds__(THREADS, N == 128 ? 1 : 2)
     store_tile<1, COLUMNS>(args, k, c, first_m + m, first_n, row_phase, column_phase);
 }
 
-/* ---- weights: as split_parts; x is turned on its way to wgmma ---- */
+/* ---- weights: as split_parts; x is transposed on its way to wgmma ---- */
 
 enum { HOPPER_M = 128 };
 
@@ -294,10 +294,10 @@ static __global__ void __launch_bounds__(THREADS, 1)
     hopper_parts(const __grid_constant__ split_weights k)
 {
     enum { M = HOPPER_M, N = PARTS_N, COLUMNS = N / 8, PITCH = M + PARTS_PITCH };
-    enum { A = SPLIT_K * PITCH, SIZE = A + SPLIT_K * (N + PARTS_PITCH), TURNED = N * SPLIT_K };
+    enum { A = SPLIT_K * PITCH, SIZE = A + SPLIT_K * (N + PARTS_PITCH), TRANSPOSED = N * SPLIT_K };
     extern __shared__ __align__(16) float room[];
     __shared__ split_row lines[2][SPLIT_K];
-    float *const turned_b = aligned_room(room), *const stages = turned_b + 4 * TURNED;
+    float *const transposed_b = aligned_room(room), *const stages = transposed_b + 4 * TRANSPOSED;
     const int first_n = (int)blockIdx.x * N, first_m = (int)blockIdx.y * M;
     const int begin = (int)blockIdx.z * k.part;
     const int end = k.windows - begin < k.part ? k.windows : begin + k.part;
@@ -318,23 +318,23 @@ static __global__ void __launch_bounds__(THREADS, 1)
     hopper_rows r;
     await_but<SPLIT_STAGES - 1>();
     __syncthreads();
-    turn_lines(stages + A, turned_b, turned_b + TURNED);
+    turn_lines(stages + A, transposed_b, transposed_b + TRANSPOSED);
     take_lines(r, stages, m);
     int used = 0;
     /* While products are made, the next ones are prepared. */
 #pragma unroll 2
     for (int step = 0; step < steps; step++) {
-        float *const now = turned_b + step % 2 * 2 * TURNED;
-        float *const then = turned_b + (step + 1) % 2 * 2 * TURNED;
+        float *const now = transposed_b + step % 2 * 2 * TRANSPOSED;
+        float *const then = transposed_b + (step + 1) % 2 * 2 * TRANSPOSED;
         publish();
         __syncthreads(); /* these tiles are ready, and stages before have been used */
         float part[COLUMNS][4];
-        begin_tile<COLUMNS>(part, r.big, r.less, now, now + TURNED);
+        begin_tile<COLUMNS>(part, r.big, r.less, now, now + TRANSPOSED);
         load_step(step + SPLIT_STAGES);
         await_but<SPLIT_STAGES - 1>();
         __syncthreads(); /* the next stage is here */
         used = used == SPLIT_STAGES - 1 ? 0 : used + 1;
-        turn_lines(stages + used * SIZE + A, then, then + TURNED);
+        turn_lines(stages + used * SIZE + A, then, then + TRANSPOSED);
         hopper_rows next;
         take_lines(next, stages + used * SIZE, m);
         end_tile<COLUMNS>(c.sum[0], part);

@@ -161,7 +161,7 @@ static const rg_case cases[] = {
     { "few-gelu", "groups=5 " NAME "gelu" P1, "2,5,6,20 20,3,3,4 20" },
     { "groups-swish", "groups=2 stride=2,2 " NAME "swish" P1, "2,5,6,6 8,3,3,3 8" },
 
-    /* dw and db in f32 beside f16 and bf16: by the engine, turned, depthwise, by few, by plain
+    /* dw and db in f32 beside f16 and bf16: by the engine, transposed, depthwise, by few, by plain
      * loops */
     { "wide", "groups=1" P1, "2,7,9,17 19,3,3,17 19", RG_CASE_WIDE },
     { "wide-few", "stride=2,2" P3, "1,19,18,3 20,7,7,3 20", RG_CASE_WIDE },

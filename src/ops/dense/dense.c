@@ -214,7 +214,7 @@ static rg_status record_z(rg_call *call, const rg_tensor *z, const rg_neuron_des
     to.args.add = false;
     to.bias = call->inputs > 2 ? call->x[2] : NULL;
     to.neuron = neuron;
-    to.args.b_turned = p.w_out < p.w_in;
+    to.args.b_transposed = p.w_out < p.w_in;
     return rg_record_product(call, &to);
 }
 
@@ -226,7 +226,7 @@ static rg_status record_dx(rg_call *call, const rg_tensor *dz)
     to.args.m = rg_dims_walk((rg_dims[]){ rows_of(dz, p), rows_of(dx, p) }, 2);
     to.args.n = rg_dims_walk((rg_dims[]){ w_inputs_of(w, p), inputs_of(dx, p) }, 2);
     to.args.k = rg_dims_walk((rg_dims[]){ outputs_of(dz), w_outputs_of(w, p) }, 2);
-    to.args.b_turned = p.w_out > p.w_in;
+    to.args.b_transposed = p.w_out > p.w_in;
     return rg_record_product(call, &to);
 }
 
@@ -243,7 +243,7 @@ static rg_status record_dw(rg_call *call, const rg_tensor *dz)
     to.args.m = rg_dims_walk(first ? out : in, 2);
     to.args.n = rg_dims_walk(first ? in : out, 2);
     to.args.k = rg_dims_walk((rg_dims[]){ rows_of(a, p), rows_of(b, p) }, 2);
-    to.args.a_turned = true;
+    to.args.a_transposed = true;
     return rg_record_product(call, &to);
 }
 

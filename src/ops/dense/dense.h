@@ -48,7 +48,7 @@ typedef struct rg_product_args {
     rg_walk k;     /* a, b */
     int64_t bias_step;
     double alpha;
-    bool a_turned, b_turned; /* a is (k, m) where it is dense, b is (n, k) */
+    bool a_transposed, b_transposed; /* a is (k, m) where it is dense, b is (n, k) */
     bool has_bias, bias_rows;
     bool add;       /* into c */
     bool wide;      /* c is f32 beside f16 or bf16 */

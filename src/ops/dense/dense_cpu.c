@@ -5,7 +5,7 @@
  * before, or are packed by the unit itself where no other one needs them. There strides and storage
  * types end; sums stay in `real` until they are complete. */
 #include "backend/cpu/contract.h"
-#include "backend/cpu/crew.h"
+#include "backend/cpu/thread_pool.h"
 #include "backend/cpu/long_sum_cpu.h"
 #include "backend/cpu/pairs.h"
 #include "ops/dense/dense.h"
@@ -465,7 +465,7 @@ RG_INLINE void start_block(block *t, const rg_product_args *k, int64_t image, in
     t->a = at(k->a, offset[0], T);
     t->b = at(k->b, offset[1], T);
     t->panels = (const real *)k->panels + (image - k->image) * k->panel_count * k->k.count * PANEL;
-    t->room_a = (real *)(void *)((char *)k->scratch + rg_crew_lane() * k->lane_bytes);
+    t->room_a = (real *)(void *)((char *)k->scratch + rg_thread_pool_index() * k->lane_bytes);
     t->room_b = t->room_a + room.a;
     t->sums = t->room_b + room.b;
     t->totals = room.totals > 0 ? (double *)(void *)(t->sums + room.c) : NULL;
@@ -580,7 +580,8 @@ RG_INLINE void point_at(const real *to[], const void *data, bool direct, real *r
 
 RG_INLINE void dot(const rg_product_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
-    real *const room_a = (real *)(void *)((char *)k->scratch + rg_crew_lane() * k->lane_bytes);
+    real *const room_a =
+        (real *)(void *)((char *)k->scratch + rg_thread_pool_index() * k->lane_bytes);
     real *const room_b = room_a + (k->direct_a ? 0 : RG_DOT_ROWS * DEPTH);
     places rows, columns;
     finish f;

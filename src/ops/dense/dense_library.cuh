@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Products by cuBLASLt. It sees dense matrices, as they lie in dense tensors: a as (m, k) or, where
- * `a_turned`, as (k, m), and b as (k, n) or (n, k). What lies in another way goes through scratch,
- * so that views give the bits of dense tensors. */
+ * `a_transposed`, as (k, m), and b as (k, n) or (n, k). What lies in another way goes through
+ * scratch, so that views give the bits of dense tensors. */
 #ifndef RG_OPS_DENSE_LIBRARY_CUH
 #define RG_OPS_DENSE_LIBRARY_CUH
 
@@ -74,14 +74,15 @@ static packed pack_matrix(packing *room, const void *data, bool aligned, const r
 
 template <rg_dtype T> static packed pack_a(packing *room, const rg_product_args *k, bool aligned)
 {
-    const rg_walk *outer = k->a_turned ? &k->k : &k->m, *inner = k->a_turned ? &k->m : &k->k;
+    const rg_walk *outer = k->a_transposed ? &k->k : &k->m,
+                  *inner = k->a_transposed ? &k->m : &k->k;
     return pack_matrix<T>(room, k->a, aligned, &k->batch, 0, outer, 0, inner, 0, true);
 }
 
 template <rg_dtype T> static packed pack_b(packing *room, const rg_product_args *k, bool aligned)
 {
     if (!k->mirrored)
-        return k->b_turned
+        return k->b_transposed
                    ? pack_matrix<T>(room, k->b, aligned, &k->batch, 1, &k->n, 0, &k->k, 1, true)
                    : pack_matrix<T>(room, k->b, aligned, &k->batch, 1, &k->k, 1, &k->n, 0, true);
     const int64_t count = k->batch.count * k->k.count * k->n.count;
@@ -128,8 +129,8 @@ static bool find_product(const rg_product_args *k, const rg_cuda_place *place, p
                            .rows = k->m.count,
                            .columns = k->n.count,
                            .inner = k->k.count,
-                           .transposed_a = k->a_turned,
-                           .transposed_b = k->b_turned && !k->mirrored,
+                           .transposed_a = k->a_transposed,
+                           .transposed_b = k->b_transposed && !k->mirrored,
                            .bias = k->has_bias,
                            .add = k->add,
                            .wide = k->wide };

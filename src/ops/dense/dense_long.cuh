@@ -57,8 +57,8 @@ static bool find_long(const rg_product_args *k, const rg_cuda_place *place, long
     p->call.rows = k->m.count;
     p->call.columns = k->n.count;
     p->call.inner = piece;
-    p->call.transposed_a = k->a_turned;
-    p->call.transposed_b = k->b_turned;
+    p->call.transposed_a = k->a_transposed;
+    p->call.transposed_b = k->b_transposed;
     p->call.wide = sizeof(element<T>) == 2;
     p->call.whole = k->k.count;
     p->size = size;

@@ -280,7 +280,7 @@ static inline rg_status rg_record_product(rg_call *call, rg_product_call *p)
     if (!rg_product_fuses(call, dtype))
         return rg_record_all(call, p);
     const int64_t few = k->m.count < k->n.count ? k->m.count : k->n.count;
-    if (!k->a_turned && k->b_turned && few <= RG_DOT_ROWS && k->k.count >= 64)
+    if (!k->a_transposed && k->b_transposed && few <= RG_DOT_ROWS && k->k.count >= 64)
         return rg_record_dot(call, p);
     if (rg_product_swaps(k))
         rg_product_swap(p);

@@ -94,7 +94,7 @@ static rg_status forward(rg_call *call)
                   .n = rg_dims_walk((rg_dims[]){ channels_of(x, 0), channels_of(y, 0) }, 2),
                   .k = rg_dims_walk((rg_dims[]){ pixels_of(x), pixels_of(x) }, 2),
                   .alpha = ((const rg_gram_desc *)call->desc)->alpha,
-                  .a_turned = true,
+                  .a_transposed = true,
                   .symmetric = true },
     };
     return rg_record_product(call, &product);

@@ -27,7 +27,7 @@ RG_OUTLINE void elements(const rg_loss_args *k, int64_t begin, int64_t end, rg_d
             take_piece(k, &p, i, least(PIECE, last - i), T);
             if (k->losses != RG_LOSS_NO_LOSS) {
                 maps[kind][0](&numbers, p.y, p.t, out, p.count);
-                weigh(out, p.w, NULL, (real)k->numbers.weight, p.count);
+                apply_weights(out, p.w, NULL, (real)k->numbers.weight, p.count);
             }
             if (k->losses == RG_LOSS_SUMS)
                 sum += sum_of(out, p.count);
@@ -35,7 +35,7 @@ RG_OUTLINE void elements(const rg_loss_args *k, int64_t begin, int64_t end, rg_d
                 put_piece(&k->views[RG_LOSS_L], k->loss, i, p.count, out, T, false, false);
             if (k->has_gradient) {
                 (slope != NULL ? slope : maps[kind][1])(&numbers, p.y, p.t, out, p.count);
-                weigh(out, p.w, p.dy, slope != NULL ? scale : -scale, p.count);
+                apply_weights(out, p.w, p.dy, slope != NULL ? scale : -scale, p.count);
                 put_gradient(k, &p, out, T);
             }
         }
@@ -96,7 +96,7 @@ MAP(smooth)
 RG_INLINE void weighted_labels(const piece *p, const loss_numbers *numbers, real *out)
 {
     map_smooth(numbers, p->t, p->t, out, p->count);
-    weigh(out, p->w, p->dy, 1, p->count);
+    apply_weights(out, p->w, p->dy, 1, p->count);
 }
 
 /* The loss of a row before it is multiplied by the weight. */
@@ -131,17 +131,17 @@ RG_INLINE void soft_piece(const rg_loss_args *k, const piece *p, const loss_numb
     weighted_labels(p, numbers, a);
     if (k->losses == RG_LOSS_OF_LABELS) {
         map_soft_loss(row, p->y, a, out, p->count);
-        weigh(out, NULL, NULL, (real)k->numbers.weight, p->count);
+        apply_weights(out, NULL, NULL, (real)k->numbers.weight, p->count);
         put_piece(&k->views[RG_LOSS_L], k->loss, p->first, p->count, out, T, false, false);
     }
     if (!k->has_gradient)
         return;
     if (k->is_label_gradient) {
         map_soft_label_slope(row, p->y, p->y, out, p->count);
-        weigh(out, p->w, p->dy, scale * numbers->keep, p->count);
+        apply_weights(out, p->w, p->dy, scale * numbers->keep, p->count);
     } else {
         map_soft_slope(row, p->y, a, out, p->count);
-        weigh(out, NULL, NULL, scale, p->count);
+        apply_weights(out, NULL, NULL, scale, p->count);
     }
     put_gradient(k, p, out, T);
 }

@@ -169,7 +169,7 @@ RG_INLINE void take_piece(const rg_loss_args *k, piece *p, int64_t first, int64_
 }
 
 /* out times a factor, weights and dy. */
-RG_OUTLINE void weigh(real *out, const real *w, const real *dy, real factor, int64_t count)
+RG_OUTLINE void apply_weights(real *out, const real *w, const real *dy, real factor, int64_t count)
 {
     for (int64_t i = 0; i < count; i += VLEN) {
         const int n = vlanes_left(count - i);

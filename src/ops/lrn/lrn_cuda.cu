@@ -454,10 +454,10 @@ template <rg_dtype T> static int64_t general_blocks(const rg_lrn_shape *s, int64
 static int five_vectors(const rg_lrn_shape *s, pixel_cut *cut)
 {
     const rg_power_numbers *n = &s->numbers;
-    const bool usual = s->span.before == 2 && s->span.after == 2 && n->quarters == 3 &&
-                       n->scale >= 0 && n->delta >= 0x1p-100;
+    const bool common_case = s->span.before == 2 && s->span.after == 2 && n->quarters == 3 &&
+                             n->scale >= 0 && n->delta >= 0x1p-100;
     const int each = 64 % cut->vectors == 0 ? 2 : 96 % cut->vectors == 0 ? 3 : 0;
-    if (!usual || each == 0 || s->outer.rank > 1)
+    if (!common_case || each == 0 || s->outer.rank > 1)
         return 0;
     cut->pixels = 32 * each / cut->vectors;
     return each;

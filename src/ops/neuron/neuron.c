@@ -113,7 +113,7 @@ typedef struct triple {
 } triple;
 
 /* Those that MPS suggests. */
-static const triple usual[RG_NEURON_KINDS] = {
+static const triple default_numbers[RG_NEURON_KINDS] = {
     [RG_NEURON_NONE] = { 1 },
     [RG_NEURON_LINEAR] = { 1 },
     [RG_NEURON_HARD_SIGMOID] = { 0.2, 0.5 },
@@ -129,7 +129,7 @@ static const triple usual[RG_NEURON_KINDS] = {
 
 static triple triple_of(const rg_neuron_desc *d)
 {
-    triple t = usual[d->kind];
+    triple t = default_numbers[d->kind];
     if (d->kind == RG_NEURON_NONE)
         return t;
     t.a = d->has_a ? d->a : t.a;

@@ -4,7 +4,7 @@
  * one element where tensors are not aligned for that. A block stays within a row, so that all that
  * concerns rows is the same for its threads. */
 #include "backend/cuda/long_sum.cuh"
-#include "ops/pool/pool_usual.cuh"
+#include "ops/pool/pool_square.cuh"
 
 /* ---- division by numbers that are known before the launch ---- */
 
@@ -192,7 +192,7 @@ static void launch_forward(const forward_args &k, const rg_cuda_place *place)
     bool wide = s->dense && s->channels % VLEN<T> == 0 && pixels_aligned<T>(k.x, s->x);
     wide &= k.y == NULL || pixels_aligned<T>(k.y, s->y);
     wide &= (uintptr_t)k.winners % 8 == 0;
-    if (wide && launch_usual<T, KIND>(k, place))
+    if (wide && launch_square<T, KIND>(k, place))
         return;
     int threads;
     const grid g = grid_of(s, s->row.count, s->column.count, wide ? VLEN<T> : 1, &threads);

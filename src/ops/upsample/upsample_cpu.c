@@ -193,7 +193,7 @@ typedef struct looks {
     real weight[WEIGHTS];
 } looks;
 
-static real weigh(const rg_upsample_axis *axis, int64_t pixel, int64_t o)
+static real tap_weight(const rg_upsample_axis *axis, int64_t pixel, int64_t o)
 {
     const rg_upsample_tap tap = rg_upsample_tap_of(axis, o);
     return tap.first == pixel ? 1 - (real)tap.f : (real)tap.f;
@@ -264,7 +264,7 @@ RG_INLINE window window_of(const looks *l, int64_t place)
 
 RG_INLINE real weight_of(const window *w, int64_t i)
 {
-    return i < w->known ? w->weight[i] : weigh(w->axis, w->pixel, w->begin + i);
+    return i < w->known ? w->weight[i] : tap_weight(w->axis, w->pixel, w->begin + i);
 }
 
 /* A vector of n channels from i on, neighbours or not. */

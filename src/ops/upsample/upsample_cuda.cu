@@ -149,8 +149,8 @@ template <rg_dtype T> struct looks {
 };
 
 template <rg_dtype T>
-static __device__ __forceinline__ real<T> weigh(const rg_upsample_axis &axis, int64_t pixel,
-                                                int64_t o)
+static __device__ __forceinline__ real<T> tap_weight(const rg_upsample_axis &axis, int64_t pixel,
+                                                     int64_t o)
 {
     const rg_upsample_tap exact = rg_upsample_tap_of(&axis, o);
     return exact.first == pixel ? 1 - (real<T>)exact.f : (real<T>)exact.f;
@@ -165,7 +165,7 @@ static __device__ __forceinline__ void find_columns(const rg_upsample_axis &axis
         const int c = i / MOST_TAPS, t = i % MOST_TAPS;
         const int64_t begin = rg_upsample_find(&axis, first + c, false);
         const int64_t end = rg_upsample_find(&axis, first + c + 1, true);
-        columns[c].weight[t] = begin + t < end ? weigh<T>(axis, first + c, begin + t) : 0;
+        columns[c].weight[t] = begin + t < end ? tap_weight<T>(axis, first + c, begin + t) : 0;
         if (t == 0) {
             columns[c].begin = begin;
             columns[c].count = end - begin;
@@ -197,7 +197,7 @@ static __device__ __forceinline__ void march_to(const rg_upsample_args &k, int32
     }
 }
 
-/* sum += what of a row of dy looks at the column beyond the first TAPS, weighed: rare */
+/* sum += what of a row of dy looks at the column beyond the first TAPS, times its weight: rare */
 template <rg_dtype T, bool WIDE, int TAPS>
 static __device__ __forceinline__ void sum_rest(const rg_upsample_args &k, const char *line,
                                                 int64_t column, const looks<T> &c,
@@ -205,7 +205,7 @@ static __device__ __forceinline__ void sum_rest(const rg_upsample_args &k, const
 {
 #pragma unroll 1
     for (int64_t q = TAPS; q < c.count; q++) {
-        const real<T> weight = weigh<T>(k.axes[1], column, c.begin + q);
+        const real<T> weight = tap_weight<T>(k.axes[1], column, c.begin + q);
         real<T> x[LANES<T, WIDE>];
         load_lanes<T, WIDE>(line, q * k.strides[0][2], x);
 #pragma unroll
@@ -311,7 +311,7 @@ static __device__ __forceinline__ real<T> sum_line(const rg_upsample_args &k, in
 {
     long_chain<real<T>, 1> chain;
     for (int64_t o = begin; o < end; o++, chain.count())
-        chain.run[0] = fma(weigh<T>(k.axes[1], column, o),
+        chain.run[0] = fma(tap_weight<T>(k.axes[1], column, o),
                            load<T>(k.from, line + o * k.strides[0][2]), chain.run[0]);
     real<T> sum;
     chain.end(&sum);
@@ -333,7 +333,7 @@ static __global__ void __launch_bounds__(THREADS)
             const int64_t last = rg_upsample_find(&k.axes[0], row + 1, true);
             long_chain<real<T>, 1> chain;
             for (int64_t o = rg_upsample_find(&k.axes[0], row, false); o < last; o++, chain.count())
-                chain.run[0] = fma(weigh<T>(k.axes[0], row, o),
+                chain.run[0] = fma(tap_weight<T>(k.axes[0], row, o),
                                    sum_line<T>(k, p.image * s[0] + o * s[1] + p.channel * s[3],
                                                p.column, begin, end),
                                    chain.run[0]);

@@ -2,16 +2,16 @@
 /* Copyright The retrograde authors */
 /* Convolution with few results of a pixel, as of a gradient for an image of three channels: weights
  * are what is broadcast, pixels stand side by side in vectors. The same sums in the same order. */
-#ifndef RG_OPS_CONV_TURNED_CPU_H
-#define RG_OPS_CONV_TURNED_CPU_H
+#ifndef RG_OPS_CONV_TRANSPOSED_CPU_H
+#define RG_OPS_CONV_TRANSPOSED_CPU_H
 
 #include "ops/conv/conv_contract.h"
 
-/* One row of inputs, [depth][k->turned]; those beyond the image are 0. */
+/* One row of inputs, [depth][k->transposed]; those beyond the image are 0. */
 RG_OUTLINE void turn_inputs(const rg_conv_rows_args *k, const conv_block *b, int64_t row, real *to,
                             rg_dtype T)
 {
-    const int64_t first = b->column + k->column.first, pitch = k->turned;
+    const int64_t first = b->column + k->column.first, pitch = k->transposed;
     const int64_t count = rg_conv_span(&k->column, b->columns);
     const int64_t left = least(first < 0 ? -first : 0, count);
     int64_t end = least(k->column.inputs - first, count);
@@ -31,7 +31,7 @@ RG_OUTLINE bool turn_block(const rg_conv_rows_args *k, conv_block *b, real *in, 
 {
     const rg_conv_reach *row = &k->row, *column = &k->column;
     const bool phases = row->phases * column->phases > 1;
-    const int64_t taps = row->taps * column->taps, size = k->depth * k->turned;
+    const int64_t taps = row->taps * column->taps, size = k->depth * k->transposed;
     const real *flags = (const real *)k->panels + k->groups * taps * k->depth * RG_PANEL;
     const int64_t first = b->row * row->stride + row->first;
     for (int64_t i = 0; i < taps; i++)
@@ -48,8 +48,8 @@ RG_OUTLINE bool turn_block(const rg_conv_rows_args *k, conv_block *b, real *in, 
 }
 
 /* Row r of a block. */
-RG_OUTLINE void sum_turned(const rg_conv_rows_args *k, const conv_block *b, const rg_run *runs,
-                           const real *in, int64_t r, real *flat, real *sums)
+RG_OUTLINE void sum_transposed(const rg_conv_rows_args *k, const conv_block *b, const rg_run *runs,
+                               const real *in, int64_t r, real *flat, real *sums)
 {
     const rg_conv_reach *row = &k->row, *column = &k->column;
     const int64_t lanes = row->phases * column->phases * k->width;
@@ -57,27 +57,27 @@ RG_OUTLINE void sum_turned(const rg_conv_rows_args *k, const conv_block *b, cons
     int64_t p0, p1;
     taps_inside(row, b->row + r, &p0, &p1);
     rg_tile tile = { .a = (const real *)k->panels + b->group * taps * k->depth * RG_PANEL,
-                     .b = in + r * row->stride * k->depth * k->turned,
+                     .b = in + r * row->stride * k->depth * k->transposed,
                      .c = flat,
                      .runs = runs + p0 * column->taps,
                      .run_count = (p1 - p0) * column->taps,
                      .a_step = RG_PANEL,
-                     .b_step = k->turned,
-                     .c_step = k->turned };
+                     .b_step = k->transposed,
+                     .c_step = k->transposed };
     if (b->ahead_bytes > 0)
         fetch_ahead(b, r, b->rows, &tile);
     RG_CONTRACT.columns(&tile, lanes, b->columns);
-    contract_block(sums, RG_PANEL, flat, 0, k->turned, (lanes + VLEN - 1) / VLEN * VLEN, 1,
+    contract_block(sums, RG_PANEL, flat, 0, k->transposed, (lanes + VLEN - 1) / VLEN * VLEN, 1,
                    b->columns, RG_REAL);
 }
 
-RG_OUTLINE bool turned_block(const rg_conv_rows_args *k, int64_t unit, rg_dtype T)
+RG_OUTLINE bool transposed_block(const rg_conv_rows_args *k, int64_t unit, rg_dtype T)
 {
     const rg_conv_reach *row = &k->row, *column = &k->column;
     conv_block b = block_of(k, unit);
-    real *const in = (real *)(void *)(k->lanes + rg_crew_lane() * k->room);
+    real *const in = (real *)(void *)(k->lanes + rg_thread_pool_index() * k->room);
     real *const flat = in + k->room_in / (int64_t)sizeof(real);
-    real *const sums = flat + RG_LANES * k->turned;
+    real *const sums = flat + RG_LANES * k->transposed;
     rg_run runs[RG_CONV_MOST_RUNS];
     conv_end e = { .constants = neuron_constants_of(&k->neuron.numbers) };
     if (!turn_block(k, &b, in, T))
@@ -86,10 +86,10 @@ RG_OUTLINE bool turned_block(const rg_conv_rows_args *k, int64_t unit, rg_dtype 
     for (int64_t i = 0; i < row->taps * column->taps; i++) {
         const int64_t p = i / column->taps, q = i % column->taps;
         runs[i] = (rg_run){ i * k->depth * RG_PANEL,
-                            p * row->step * k->depth * k->turned + q * column->step, k->depth };
+                            p * row->step * k->depth * k->transposed + q * column->step, k->depth };
     }
     for (int64_t r = 0; r < b.rows; r++) {
-        sum_turned(k, &b, runs, in, r, flat, sums);
+        sum_transposed(k, &b, runs, in, r, flat, sums);
         end_sums(k, &e, &b, r, 0, sums, T);
     }
     return true;
@@ -98,7 +98,7 @@ RG_OUTLINE bool turned_block(const rg_conv_rows_args *k, int64_t unit, rg_dtype 
 RG_INLINE void sum_rows(const rg_conv_rows_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
     for (int64_t unit = begin; unit < end; unit++)
-        if (k->turned == 0 || !turned_block(k, unit, T))
+        if (k->transposed == 0 || !transposed_block(k, unit, T))
             rows_block(k, unit, T);
 }
 

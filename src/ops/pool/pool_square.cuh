@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The usual pooling on a GPU: square windows of 2 or 3 forward, strides of 1 or 2 backward, whole
- * vectors of channels, offsets of 31 bits within an image. All loads of a thread are under way
- * before it computes, and only borders ask what lies in the image: 2 to 5 times as fast as the
+/* Pooling with square windows on a GPU: windows of 2 or 3 forward, strides of 1 or 2 backward,
+ * whole vectors of channels, offsets of 31 bits within an image. All loads of a thread are under
+ * way before it computes, and only borders ask what lies in the image: 2 to 5 times as fast as the
  * kernels of pool_cuda.cu, which serve all else and give the same bits. */
-#ifndef RG_OPS_POOL_USUAL_CUH
-#define RG_OPS_POOL_USUAL_CUH
+#ifndef RG_OPS_POOL_SQUARE_CUH
+#define RG_OPS_POOL_SQUARE_CUH
 
 #include "ops/pool/pool_parts.cuh"
 
 /* ---- what a thread has to know, in 32 bits ---- */
 
-struct usual_axis {
+struct square_axis {
     int32_t size, count, window, stride, dilation, before;
     int32_t x, y, winners; /* elements from a row, or column, to the next */
     int32_t first;         /* gradient: the number of the first cell */
 };
 
-struct usual_grid {
-    usual_axis row, column;
+struct square_grid {
+    square_axis row, column;
     int64_t x, y, winners; /* elements from an image to the next */
     int32_t rows;          /* of the result: windows, or cells */
     int32_t pieces;        /* blocks of a row */
@@ -27,13 +27,13 @@ struct usual_grid {
     small_divider by_pieces, by_rows, by_pixel;
 };
 
-struct usual_place {
+struct square_place {
     int32_t image, i, j, channel;
 };
 
 /* False for threads behind the end of the row. */
 template <int V>
-static __device__ __forceinline__ bool find_usual(const usual_grid &g, usual_place &at)
+static __device__ __forceinline__ bool find_square(const square_grid &g, square_place &at)
 {
     const int32_t block = (int32_t)blockIdx.x, line = divide(block, g.by_pieces);
     const int32_t v = (block - line * g.pieces) * (int32_t)blockDim.x + (int32_t)threadIdx.x;
@@ -47,12 +47,12 @@ static __device__ __forceinline__ bool find_usual(const usual_grid &g, usual_pla
 /* ---- forward ---- */
 
 /* The taps of a window that lie in the image: rows p0 <= p < p1, columns q0 <= q < q1. */
-struct usual_taps {
+struct square_taps {
     int32_t p0, p1, q0, q1;
 };
 
 template <int SIDE>
-static __device__ __forceinline__ void find_taps(const usual_axis &a, int32_t start, int32_t &from,
+static __device__ __forceinline__ void find_taps(const square_axis &a, int32_t start, int32_t &from,
                                                  int32_t &to)
 {
     from = 0;
@@ -64,25 +64,25 @@ static __device__ __forceinline__ void find_taps(const usual_axis &a, int32_t st
     }
 }
 
-template <int SIDE> struct usual_window {
+template <int SIDE> struct square_window {
     uint4 x[SIDE * SIDE];
-    usual_taps taps;
+    square_taps taps;
 };
 
 template <bool INSIDE>
-static __device__ __forceinline__ bool has_tap(const usual_taps &t, int p, int q)
+static __device__ __forceinline__ bool has_tap(const square_taps &t, int p, int q)
 {
     return INSIDE || (p >= t.p0 && p < t.p1 && q >= t.q0 && q < t.q1);
 }
 
 /* The maximum and its number; see max_window. */
 template <rg_dtype T, int SIDE, bool INSIDE>
-static __device__ __forceinline__ void usual_max(const rg_pool_shape &s,
-                                                 const usual_window<SIDE> &w, real<T> best[VLEN<T>],
-                                                 int32_t winner[VLEN<T>])
+static __device__ __forceinline__ void square_max(const rg_pool_shape &s,
+                                                  const square_window<SIDE> &w,
+                                                  real<T> best[VLEN<T>], int32_t winner[VLEN<T>])
 {
     enum { V = VLEN<T> };
-    const usual_taps &t = w.taps;
+    const square_taps &t = w.taps;
     const int32_t zero_after =
         INSIDE ? -1 : (int32_t)rg_pool_zero_after(&s, t.p0, t.p1, t.q0, t.q1);
     const int32_t first = INSIDE ? 0 : t.p0 * SIDE + t.q0;
@@ -112,9 +112,9 @@ static __device__ __forceinline__ void usual_max(const rg_pool_shape &s,
 }
 
 template <rg_dtype T, pooling KIND, int SIDE, bool INSIDE>
-static __device__ __forceinline__ void usual_sum(const rg_pool_shape &s,
-                                                 const usual_window<SIDE> &w, const usual_place &to,
-                                                 real<T> sum[VLEN<T>])
+static __device__ __forceinline__ void square_sum(const rg_pool_shape &s,
+                                                  const square_window<SIDE> &w,
+                                                  const square_place &to, real<T> sum[VLEN<T>])
 {
     enum { V = VLEN<T> };
 #pragma unroll
@@ -141,15 +141,15 @@ static __device__ __forceinline__ void usual_sum(const rg_pool_shape &s,
 }
 
 template <rg_dtype T, pooling KIND, int SIDE, bool INSIDE>
-static __device__ __forceinline__ void usual_pool(const forward_args &k, const usual_grid &g,
-                                                  const usual_place &to, int32_t row,
-                                                  int32_t column)
+static __device__ __forceinline__ void square_pool(const forward_args &k, const square_grid &g,
+                                                   const square_place &to, int32_t row,
+                                                   int32_t column)
 {
     enum { V = VLEN<T> };
     const char *const x = at<T>(k.x, to.image * g.x);
     const int64_t first = (int64_t)row * g.row.x + (int64_t)column * g.column.x + to.channel;
     const int32_t down = g.row.dilation * g.row.x, right = g.column.dilation * g.column.x;
-    usual_window<SIDE> w;
+    square_window<SIDE> w;
     find_taps<SIDE>(g.row, row, w.taps.p0, w.taps.p1);
     find_taps<SIDE>(g.column, column, w.taps.q0, w.taps.q1);
 #pragma unroll
@@ -161,7 +161,7 @@ static __device__ __forceinline__ void usual_pool(const forward_args &k, const u
     real<T> value[V];
     if constexpr (KIND == MAX) {
         int32_t winner[V];
-        usual_max<T, SIDE, INSIDE>(k.shape, w, value, winner);
+        square_max<T, SIDE, INSIDE>(k.shape, w, value, winner);
         if (k.winners != NULL)
             store_winners<V>((uint8_t *)k.winners + to.image * g.winners,
                              to.i * g.row.winners + to.j * g.column.winners + to.channel, false,
@@ -169,26 +169,26 @@ static __device__ __forceinline__ void usual_pool(const forward_args &k, const u
         if (k.y == NULL)
             return;
     } else {
-        usual_sum<T, KIND, SIDE, INSIDE>(k.shape, w, to, value);
+        square_sum<T, KIND, SIDE, INSIDE>(k.shape, w, to, value);
     }
     store_vector(at<T>(at<T>(k.y, to.image * g.y), y), pack<T>(value), false);
 }
 
 template <rg_dtype T, pooling KIND, int SIDE>
 static __global__ void __launch_bounds__(THREADS, 4)
-    usual_windows(const __grid_constant__ forward_args k, const __grid_constant__ usual_grid g)
+    square_windows(const __grid_constant__ forward_args k, const __grid_constant__ square_grid g)
 {
-    usual_place to;
-    if (!find_usual<VLEN<T>>(g, to))
+    square_place to;
+    if (!find_square<VLEN<T>>(g, to))
         return;
     const int32_t row = to.i * g.row.stride - g.row.before;
     const int32_t column = to.j * g.column.stride - g.column.before;
     const bool inside = row >= 0 && row + (SIDE - 1) * g.row.dilation < g.row.size && column >= 0 &&
                         column + (SIDE - 1) * g.column.dilation < g.column.size;
     if (inside)
-        usual_pool<T, KIND, SIDE, true>(k, g, to, row, column);
+        square_pool<T, KIND, SIDE, true>(k, g, to, row, column);
     else
-        usual_pool<T, KIND, SIDE, false>(k, g, to, row, column);
+        square_pool<T, KIND, SIDE, false>(k, g, to, row, column);
 }
 
 /* ---- gradient ----
@@ -205,7 +205,7 @@ template <rg_dtype T> struct cell_window {
 
 template <rg_dtype T, pooling KIND, int K, bool INSIDE>
 static __device__ __forceinline__ void load_cell(const rg_pool_gradient_args &k,
-                                                 const usual_grid &g, const usual_place &u,
+                                                 const square_grid &g, const square_place &u,
                                                  int32_t i, int32_t j, cell_window<T> w[K * K])
 {
     const char *const dy = at<T>(k.dy, u.image * g.y);
@@ -231,9 +231,9 @@ static __device__ __forceinline__ real<T> share_of(const rg_pool_shape &s, int32
 }
 
 template <rg_dtype T, pooling KIND, int S, int K, bool INSIDE>
-static __device__ __forceinline__ void sum_cell(const rg_pool_gradient_args &k, const usual_grid &g,
-                                                int32_t i, int32_t j, const cell_window<T> w[K * K],
-                                                real<T> sum[S * S][VLEN<T>])
+static __device__ __forceinline__ void
+sum_cell(const rg_pool_gradient_args &k, const square_grid &g, int32_t i, int32_t j,
+         const cell_window<T> w[K * K], real<T> sum[S * S][VLEN<T>])
 {
     enum { V = VLEN<T> };
     const real<T> whole = 1 / (real<T>)(g.row.window * g.column.window);
@@ -269,7 +269,7 @@ static __device__ __forceinline__ void sum_cell(const rg_pool_gradient_args &k, 
 
 template <rg_dtype T, pooling KIND, int S, int K, bool INSIDE>
 static __device__ __forceinline__ void collect_cell(const rg_pool_gradient_args &k,
-                                                    const usual_grid &g, const usual_place &u,
+                                                    const square_grid &g, const square_place &u,
                                                     int32_t i, int32_t j)
 {
     enum { V = VLEN<T> };
@@ -297,7 +297,7 @@ static __device__ __forceinline__ void collect_cell(const rg_pool_gradient_args 
 
 /* Whether the windows around cell i, and its pixels, are all there. */
 template <int S, int K>
-static __device__ __forceinline__ bool is_inside(const usual_axis &a, int32_t i)
+static __device__ __forceinline__ bool is_inside(const square_axis &a, int32_t i)
 {
     const int32_t pixel = i * S - a.before;
     return i >= K - 1 && i < a.count && pixel >= 0 && pixel + S <= a.size;
@@ -306,10 +306,10 @@ static __device__ __forceinline__ bool is_inside(const usual_axis &a, int32_t i)
 template <rg_dtype T, pooling KIND, int S, int K>
 static __global__ void __launch_bounds__(THREADS, 4)
     collect_cells(const __grid_constant__ rg_pool_gradient_args k,
-                  const __grid_constant__ usual_grid g)
+                  const __grid_constant__ square_grid g)
 {
-    usual_place u;
-    if (!find_usual<VLEN<T>>(g, u))
+    square_place u;
+    if (!find_square<VLEN<T>>(g, u))
         return;
     const int32_t i = g.row.first + u.i, j = g.column.first + u.j;
     bool inside = is_inside<S, K>(g.row, i) && is_inside<S, K>(g.column, j);
@@ -325,7 +325,7 @@ static __global__ void __launch_bounds__(THREADS, 4)
 
 /* ---- launches: false where the kernels above do not serve ---- */
 
-static usual_axis usual_axis_of(const rg_pool_axis *a, int64_t x, int64_t y, int64_t winners)
+static square_axis square_axis_of(const rg_pool_axis *a, int64_t x, int64_t y, int64_t winners)
 {
     return { (int32_t)a->size,     (int32_t)a->count,
              (int32_t)a->window,   (int32_t)a->stride,
@@ -359,12 +359,12 @@ static bool is_small(const rg_pool_shape *s)
 
 /* The grid over `rows` by `columns` windows or cells; false if there are too many blocks. */
 template <int V>
-static bool usual_grid_of(const rg_pool_shape *s, int64_t rows, int64_t columns, usual_grid &g,
-                          int64_t &blocks, int &threads)
+static bool square_grid_of(const rg_pool_shape *s, int64_t rows, int64_t columns, square_grid &g,
+                           int64_t &blocks, int &threads)
 {
     const int64_t pixel = s->channels / V;
-    g.row = usual_axis_of(&s->row, s->x[1], s->y[1], s->winners[1]);
-    g.column = usual_axis_of(&s->column, s->x[2], s->y[2], s->winners[2]);
+    g.row = square_axis_of(&s->row, s->x[1], s->y[1], s->winners[1]);
+    g.column = square_axis_of(&s->column, s->x[2], s->y[2], s->winners[2]);
     g.x = s->x[0];
     g.y = s->y[0];
     g.winners = s->winners[0];
@@ -384,17 +384,17 @@ static bool usual_grid_of(const rg_pool_shape *s, int64_t rows, int64_t columns,
 }
 
 template <rg_dtype T, pooling KIND>
-static bool launch_usual(const forward_args &k, const rg_cuda_place *place)
+static bool launch_square(const forward_args &k, const rg_cuda_place *place)
 {
     const rg_pool_shape *s = &k.shape;
     const int64_t side = s->row.window;
-    usual_grid g;
+    square_grid g;
     int64_t blocks;
     int threads;
     if (s->column.window != side || side < 2 || side > 3 || !is_small(s) ||
-        !usual_grid_of<VLEN<T>>(s, s->row.count, s->column.count, g, blocks, threads))
+        !square_grid_of<VLEN<T>>(s, s->row.count, s->column.count, g, blocks, threads))
         return false;
-    launch(side == 2 ? usual_windows<T, KIND, 2> : usual_windows<T, KIND, 3>, blocks, threads, 0,
+    launch(side == 2 ? square_windows<T, KIND, 2> : square_windows<T, KIND, 3>, blocks, threads, 0,
            place, k, g);
     return true;
 }
@@ -424,9 +424,9 @@ static bool launch_cells(const rg_pool_gradient_args *k, const rg_cuda_place *pl
         return false;
     int64_t rows, columns, blocks;
     int threads;
-    usual_grid g;
+    square_grid g;
     const int32_t row = cells_of(&s->row, &rows), column = cells_of(&s->column, &columns);
-    if (!usual_grid_of<VLEN<T>>(s, rows, columns, g, blocks, threads))
+    if (!square_grid_of<VLEN<T>>(s, rows, columns, g, blocks, threads))
         return false;
     g.row.first = row;
     g.column.first = column;

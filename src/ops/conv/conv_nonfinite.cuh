@@ -6,14 +6,14 @@
  * not finite, results that meet the border and are not finite are summed again, product by product.
  * All tensors are dense. Included by conv_cuda.cu.
  */
-#ifndef RG_OPS_CONV_MEND_CUH
-#define RG_OPS_CONV_MEND_CUH
+#ifndef RG_OPS_CONV_RESUM_CUH
+#define RG_OPS_CONV_RESUM_CUH
 
 #include "backend/cuda/packing.cuh"
 #include "ops/conv/conv.h"
 
 /* Results with rows and columns; those from first to last - 1 in both never meet the border. */
-struct mend_box {
+struct resum_box {
     int64_t rows, columns, channels;
     int64_t first_row, last_row, first_column, last_column;
 };
@@ -81,7 +81,7 @@ static __device__ real<T> pixel_sum(const rg_conv_shape &s, const void *y, const
 /* Result number i of those of an image that meet the border: whole rows first, then what is left
  * and right of the others. */
 template <typename Index>
-static __device__ __forceinline__ void border_at(const mend_box &b, Index i, int64_t &row,
+static __device__ __forceinline__ void border_at(const resum_box &b, Index i, int64_t &row,
                                                  int64_t &column)
 {
     const Index inner = (Index)(b.last_row - b.first_row), columns = (Index)b.columns;
@@ -99,16 +99,16 @@ static __device__ __forceinline__ void border_at(const mend_box &b, Index i, int
     column += column < b.first_column ? 0 : b.last_column - b.first_column;
 }
 
-/* Where a thread of mend_border looks. */
-struct mend_place {
+/* Where a thread of resum_border looks. */
+struct resum_place {
     int64_t image, row, column, channel;
 };
 
 /* Channels of a pixel that are not finite, V of them. */
 template <rg_dtype T, int V>
-static __device__ __noinline__ void mend_channels(const rg_conv_shape &s, bool back,
-                                                  const void *from, const void *w, void *to,
-                                                  int64_t at, const mend_place &p)
+static __device__ __noinline__ void resum_channels(const rg_conv_shape &s, bool back,
+                                                   const void *from, const void *w, void *to,
+                                                   int64_t at, const resum_place &p)
 {
     for (int e = 0; e < V; e++) {
         if (isfinite(load<T>(to, at + e)))
@@ -146,18 +146,18 @@ template <rg_dtype T, int V> static __device__ __forceinline__ uint32_t not_fini
  * `back`: of the image, from windows. Index is as wide as the number of threads needs. */
 template <rg_dtype T, int V, typename Index>
 static __global__ void __launch_bounds__(THREADS)
-    mend_border(const __grid_constant__ rg_conv_shape s, const __grid_constant__ mend_box b,
-                bool back, const void *from, const void *w, void *to, Index across, Index each,
-                Index count)
+    resum_border(const __grid_constant__ rg_conv_shape s, const __grid_constant__ resum_box b,
+                 bool back, const void *from, const void *w, void *to, Index across, Index each,
+                 Index count)
 {
     const Index i = (Index)blockIdx.x * THREADS + threadIdx.x, pixel = i / across;
     if (i >= count)
         return;
-    mend_place p = { pixel / each, 0, 0, (i - pixel * across) * V };
+    resum_place p = { pixel / each, 0, 0, (i - pixel * across) * V };
     border_at(b, pixel - (Index)p.image * each, p.row, p.column);
     const int64_t at = ((p.image * b.rows + p.row) * b.columns + p.column) * b.channels + p.channel;
     if (not_finite<T, V>((const element<T> *)to + at))
-        mend_channels<T, V>(s, back, from, w, to, at, p);
+        resum_channels<T, V>(s, back, from, w, to, at, p);
 }
 
 /* Waits for the launch before, where this one began early: see launch_early. */
@@ -171,15 +171,15 @@ static __device__ __forceinline__ void await_launch()
 /* Results of `width` channels from `channel` on that meet the border, `each` of an image. */
 template <rg_dtype T>
 static __device__ __noinline__ void
-mend_results(const rg_conv_shape &s, const mend_box &b, bool back, const void *from, const void *w,
-             void *to, int64_t channel, int64_t width, int64_t each)
+resum_results(const rg_conv_shape &s, const resum_box &b, bool back, const void *from,
+              const void *w, void *to, int64_t channel, int64_t width, int64_t each)
 {
     const int64_t count = s.images * each * width;
     for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
         const int64_t pixel = i / width;
-        mend_place p = { pixel / each, 0, 0, channel + i - pixel * width };
+        resum_place p = { pixel / each, 0, 0, channel + i - pixel * width };
         border_at(b, pixel - p.image * each, p.row, p.column);
-        mend_channels<T, 1>(
+        resum_channels<T, 1>(
             s, back, from, w, to,
             ((p.image * b.rows + p.row) * b.columns + p.column) * b.channels + p.channel, p);
     }
@@ -187,36 +187,36 @@ mend_results(const rg_conv_shape &s, const mend_box &b, bool back, const void *f
 
 /* Looks at weights, which are no part of what the library writes. A block has those that some
  * channels of the result are made of, or a part of them: of windows all weights of one channel,
- * `across` vectors; of the image MEND_WIDE vectors of channels of group blockIdx.z, in as many
+ * `across` vectors; of the image RESUM_WIDE vectors of channels of group blockIdx.z, in as many
  * `lines` as channels of windows have taps. Blocks of the same channels that find something all
  * write the same. What every call goes through is short: it comes behind the library's kernel. */
-enum { MEND_THREADS = 96, MEND_EACH = 4, MEND_WIDE = 4 };
+enum { RESUM_THREADS = 96, RESUM_EACH = 4, RESUM_WIDE = 4 };
 
 template <rg_dtype T, int V, bool BACK>
-static __global__ void __launch_bounds__(MEND_THREADS)
-    mend_channel(const __grid_constant__ rg_conv_shape s, const __grid_constant__ mend_box b,
-                 const void *from, const void *w, void *to, int32_t lines, int32_t across,
-                 int64_t each)
+static __global__ void __launch_bounds__(RESUM_THREADS)
+    resum_channel(const __grid_constant__ rg_conv_shape s, const __grid_constant__ resum_box b,
+                  const void *from, const void *w, void *to, int32_t lines, int32_t across,
+                  int64_t each)
 {
-    const int32_t first = (int32_t)(blockIdx.y * MEND_EACH * MEND_THREADS + threadIdx.x);
+    const int32_t first = (int32_t)(blockIdx.y * RESUM_EACH * RESUM_THREADS + threadIdx.x);
     const int64_t line = BACK ? (int64_t)blockIdx.z * lines : blockIdx.x; /* the block's first */
     const element<T> *const own = (const element<T> *)w + line * across * V;
-    const int32_t left = BACK ? (int32_t)blockIdx.x * MEND_WIDE : 0;
+    const int32_t left = BACK ? (int32_t)blockIdx.x * RESUM_WIDE : 0;
     uint32_t found = 0;
 #pragma unroll
-    for (int i = 0; i < MEND_EACH; i++) { /* beyond the end the last one again: no load waits */
-        const int32_t n = first + i * MEND_THREADS, y = BACK ? n / MEND_WIDE : 0;
-        const int32_t x = BACK ? left + n % MEND_WIDE : n;
+    for (int i = 0; i < RESUM_EACH; i++) { /* beyond the end the last one again: no load waits */
+        const int32_t n = first + i * RESUM_THREADS, y = BACK ? n / RESUM_WIDE : 0;
+        const int32_t x = BACK ? left + n % RESUM_WIDE : n;
         found |= not_finite<T, V>(
             own +
             ((int64_t)(y < lines ? y : lines - 1) * across + (x < across ? x : across - 1)) * V);
     }
     const bool bad = __syncthreads_or(found != 0);
     await_launch();
-    const int32_t width = across - left < MEND_WIDE ? across - left : (int32_t)MEND_WIDE;
+    const int32_t width = across - left < RESUM_WIDE ? across - left : (int32_t)RESUM_WIDE;
     if (bad)
-        mend_results<T>(s, b, BACK, from, w, to, BACK ? blockIdx.z * s.in + left * V : blockIdx.x,
-                        BACK ? width * V : 1, each);
+        resum_results<T>(s, b, BACK, from, w, to, BACK ? blockIdx.z * s.in + left * V : blockIdx.x,
+                         BACK ? width * V : 1, each);
 }
 
 /* One weight, product by product. */
@@ -258,8 +258,8 @@ static __device__ __noinline__ void sum_weights(const rg_conv_shape &s, const vo
 /* A thread has two vectors of `count`; the last ones may have one twice, and write the same. */
 template <rg_dtype T, int V>
 static __global__ void __launch_bounds__(THREADS, 4) /* so that all blocks run at once */
-    mend_weights(const __grid_constant__ rg_conv_shape s, const void *x, const void *dy, void *dw,
-                 int64_t count)
+    resum_weights(const __grid_constant__ rg_conv_shape s, const void *x, const void *dy, void *dw,
+                  int64_t count)
 {
     int64_t first[2];
     uint32_t found[2];
@@ -323,24 +323,25 @@ static void launch_early(void (*kernel)(PARAMETERS...), dim3 blocks, int64_t thr
 
 /* By weights; false where there are too many for a block. */
 template <rg_dtype T>
-static bool mend_by_weights(const rg_conv_shape *s, const mend_box *b, bool back, const void *from,
-                            const void *w, void *to, int64_t each, const rg_cuda_place *place)
+static bool resum_by_weights(const rg_conv_shape *s, const resum_box *b, bool back,
+                             const void *from, const void *w, void *to, int64_t each,
+                             const rg_cuda_place *place)
 {
     const int64_t taps = s->row.window * s->column.window, own = taps * s->in;
     const bool vectors = (back ? s->in : own) % VLEN<T> == 0 && (uintptr_t)w % sizeof(uint4) == 0;
     const int64_t v = vectors ? VLEN<T> : 1;
     const int64_t lines = back ? s->out * taps : 1, across = (back ? s->in : own) / v;
-    const int64_t looks = back ? lines * MEND_WIDE : across, groups = back ? s->groups : 1;
+    const int64_t looks = back ? lines * RESUM_WIDE : across, groups = back ? s->groups : 1;
     if (lines > 1 << 16 || across > 1 << 20 || groups > UINT16_MAX)
         return false;
-    void (*const kernel)(rg_conv_shape, mend_box, const void *, const void *, void *, int32_t,
+    void (*const kernel)(rg_conv_shape, resum_box, const void *, const void *, void *, int32_t,
                          int32_t, int64_t) =
-        vectors ? (back ? mend_channel<T, VLEN<T>, true> : mend_channel<T, VLEN<T>, false>)
-                : (back ? mend_channel<T, 1, true> : mend_channel<T, 1, false>);
+        vectors ? (back ? resum_channel<T, VLEN<T>, true> : resum_channel<T, VLEN<T>, false>)
+                : (back ? resum_channel<T, 1, true> : resum_channel<T, 1, false>);
     launch_early(kernel,
-                 dim3((unsigned)(back ? ceil_div(across, MEND_WIDE) : b->channels),
-                      (unsigned)ceil_div(looks, MEND_EACH * MEND_THREADS), (unsigned)groups),
-                 MEND_THREADS, place, *s, *b, from, w, to, (int32_t)lines, (int32_t)across, each);
+                 dim3((unsigned)(back ? ceil_div(across, RESUM_WIDE) : b->channels),
+                      (unsigned)ceil_div(looks, RESUM_EACH * RESUM_THREADS), (unsigned)groups),
+                 RESUM_THREADS, place, *s, *b, from, w, to, (int32_t)lines, (int32_t)across, each);
     return true;
 }
 
@@ -351,10 +352,10 @@ template <rg_dtype T> static bool mixes_groups(const rg_conv_shape *s, const rg_
 }
 
 template <rg_dtype T>
-static void mend(const rg_conv_shape *s, bool back, const void *from, const void *w, void *to,
-                 const rg_cuda_place *place)
+static void resum(const rg_conv_shape *s, bool back, const void *from, const void *w, void *to,
+                  const rg_cuda_place *place)
 {
-    mend_box b = {};
+    resum_box b = {};
     b.rows = back ? s->row.size : s->row.count;
     b.columns = back ? s->column.size : s->column.count;
     b.channels = s->groups * (back ? s->in : s->out);
@@ -370,22 +371,22 @@ static void mend(const rg_conv_shape *s, bool back, const void *from, const void
     const int64_t count = s->images * each * across;
     const bool steps = back && (s->row.stride > 1 || s->column.stride > 1); /* see inner_pixels */
     if (count == 0 ||
-        (!steps && !mixes && mend_by_weights<T>(s, &b, back, from, w, to, each, place)))
+        (!steps && !mixes && resum_by_weights<T>(s, &b, back, from, w, to, each, place)))
         return;
     if (whole && count < INT32_MAX / 2)
-        launch(mend_border<T, VLEN<T>, int32_t>, ceil_div(count, THREADS), THREADS, 0, place, *s, b,
-               back, from, w, to, (int32_t)across, (int32_t)each, (int32_t)count);
+        launch(resum_border<T, VLEN<T>, int32_t>, ceil_div(count, THREADS), THREADS, 0, place, *s,
+               b, back, from, w, to, (int32_t)across, (int32_t)each, (int32_t)count);
     else if (whole)
-        launch(mend_border<T, VLEN<T>, int64_t>, ceil_div(count, THREADS), THREADS, 0, place, *s, b,
-               back, from, w, to, across, each, count);
+        launch(resum_border<T, VLEN<T>, int64_t>, ceil_div(count, THREADS), THREADS, 0, place, *s,
+               b, back, from, w, to, across, each, count);
     else
-        launch(mend_border<T, 1, int64_t>, ceil_div(count, THREADS), THREADS, 0, place, *s, b, back,
-               from, w, to, across, each, count);
+        launch(resum_border<T, 1, int64_t>, ceil_div(count, THREADS), THREADS, 0, place, *s, b,
+               back, from, w, to, across, each, count);
 }
 
 template <rg_dtype T>
-static void mend_dw(const rg_conv_shape *s, const void *x, const void *dy, void *dw,
-                    const rg_cuda_place *place)
+static void resum_dw(const rg_conv_shape *s, const void *x, const void *dy, void *dw,
+                     const rg_cuda_place *place)
 {
     const int64_t count = s->groups * s->out * s->row.window * s->column.window * s->in;
     int64_t rows[2], columns[2];
@@ -396,7 +397,7 @@ static void mend_dw(const rg_conv_shape *s, const void *x, const void *dy, void 
     const bool vectors = count % VLEN<T> == 0 && (uintptr_t)dw % sizeof(uint4) == 0;
     const int64_t looks = count / (vectors ? VLEN<T> : 1);
     if (!inside)
-        launch_early(vectors ? mend_weights<T, VLEN<T>> : mend_weights<T, 1>,
+        launch_early(vectors ? resum_weights<T, VLEN<T>> : resum_weights<T, 1>,
                      dim3((unsigned)ceil_div(looks, 2 * THREADS)), THREADS, place, *s, x, dy, dw,
                      looks);
 }

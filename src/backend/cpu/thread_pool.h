@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* A thread pool: helper threads that share the tiles of one kernel at a time with the thread that
+ * asks. */
+#ifndef RG_CPU_THREAD_POOL_H
+#define RG_CPU_THREAD_POOL_H
+
+#include "backend/backend.h"
+
+typedef struct rg_thread_pool rg_thread_pool;
+
+/* `threads` includes the asking thread; helpers start with the first work that wants them. */
+rg_status rg_thread_pool_create(const rg_allocator *allocator, int32_t threads,
+                                rg_thread_pool **thread_pool);
+void rg_thread_pool_destroy(rg_thread_pool *thread_pool);
+int32_t rg_thread_pool_threads(const rg_thread_pool *thread_pool);
+
+/* Runs function(args, begin, end) over tiles of `grain` units, and returns when all are done.
+ * Which thread runs which tile is open; where the tiles begin and end is not. If another thread
+ * is using the thread pool, the caller works alone. */
+void rg_thread_pool_run(rg_thread_pool *thread_pool, rg_cpu_function function, const void *args,
+                        int64_t units, int64_t grain);
+
+/* Which of the threads of its thread pool runs the caller: 0 for one that asks, so results differ
+ * among threads that work on one job. Scratch of a launch per thread is found by it. */
+int32_t rg_thread_pool_index(void);
+
+/* Makes stores past the cache visible before what follows, such as the word that work is done. */
+RG_INLINE void rg_thread_pool_fence(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_sfence();
+#endif
+}
+
+#endif
