@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The retrograde authors
 """What the pages claim: code shown in them stands in the examples, links lead somewhere, all node classes of MPS are
-named, tests that are named exist, the chart shows the figures of performance.md.
+named, tests that are named exist, the chart and the tables of performance.md show the figures of the CSV files.
 
     python3 docs_test.py SOURCE
 """
+import csv
 import glob
 import os
 import re
@@ -61,6 +62,22 @@ class Docs(unittest.TestCase):
         drawn = subprocess.run([sys.executable, os.path.join(SOURCE, "tools", "draw-speed"), "--print"],
                                capture_output=True, text=True, check=True)  # fmt: skip
         self.assertEqual(drawn.stdout, read("docs", "speed.svg"), "tools/draw-speed makes another docs/speed.svg")
+
+    def test_figures(self):
+        """Cells of the form "our time / the rival's, its letter / share" stand in a row of that op and case."""
+        figures = {}
+        for name in ("performance-cpu.csv", "performance-cuda.csv"):
+            for row in csv.DictReader(read("docs", name).splitlines()):
+                figures.setdefault((row["op"], row["case"]), {"–"}).update(row.values())
+        count = 0
+        page = read("docs", "performance.md")
+        for op, case, cells in re.findall(r"^\| (\w+) \| ([^|]+) \| (.* / .*) \|$", page, re.M):
+            known = figures.get((op, case.replace(", with gradient", "")), {"–"})
+            for cell in cells.split(" | "):
+                for figure in re.sub(r"\*\*| [A-Z]\b", "", cell.replace("times ", "")).split(" / "):
+                    count += 1
+                    self.assertIn(figure.strip(), known, (op, case, cell))
+        self.assertGreater(count, 400)
 
     def test_tests(self):
         """Functions named as `function` (file) stand in that file."""
