@@ -13,7 +13,8 @@ using formula_of = real<T> (*)(const CONSTANTS &k, real<T> a, real<T> b);
 enum { SWEEP_THREADS = 256 };
 
 /* Contiguous, aligned tensors; `b` may be a once more. A thread takes one vector: with more of
- * them, reads and writes of memory mix less well. */
+ * them, reads and writes of memory mix less well (ReLU of 256M floats on an H200: 503 us with one,
+ * 530 with four). */
 template <rg_dtype T, class CONSTANTS, formula_of<T, CONSTANTS> FORMULA, bool TWO>
 static __global__ void __launch_bounds__(SWEEP_THREADS)
     sweep_vectors(const CONSTANTS k, const char *a, const char *b, char *out, int64_t count,

@@ -530,6 +530,8 @@ static __device__ __noinline__ real<T> sum_part(const rg_conv_depth_parts_args &
     return sum;
 }
 
+/* Letting the sum over all of these begin before the last one has ended cost 3 us per call on an
+ * H200 (144 channels at 56, batch 128, f16). */
 template <rg_dtype T, int V>
 static __global__ void __launch_bounds__(THREE_LANES *THREE_ACROSS, 2)
     three_parts(const __grid_constant__ rg_conv_depth_parts_args k, int across, int chunks,

