@@ -121,7 +121,7 @@ static rg_status gradient(rg_call *call)
             continue;
         const seam_gradient_args args = { .count = rg_shape_count(&call->dy[0]->desc),
                                           .scale = (float)desc->scale,
-                                          .turns = i == 0,
+                                          .reverses = i == 0,
                                           .add = call->add >> i & 1 };
         rg_launch launch = launch_of(call->dy[0], SEAM_GRADIENT, &args, sizeof args);
         launch.tensors[0] = call->dx[i];

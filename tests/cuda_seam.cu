@@ -29,9 +29,9 @@ static __global__ void keep_kernel(const seam_keep_args k)
 static __global__ void gradient_kernel(const seam_gradient_args k)
 {
     for (int64_t i = threadIdx.x; i < k.count; i += THREADS) {
-        const int64_t transposed = k.count - 1 - i;
+        const int64_t reversed = k.count - 1 - i;
         k.out[i] =
-            (k.add ? k.out[i] : 0) + k.scale * k.dy[k.turns ? transposed : i] * k.other[transposed];
+            (k.add ? k.out[i] : 0) + k.scale * k.dy[k.reverses ? reversed : i] * k.other[reversed];
     }
 }
 

@@ -38,13 +38,13 @@ typedef struct seam_keep_args {
     int64_t count;
 } seam_keep_args;
 
-/* out_i (+)= scale dy_j other_(n-1-i), j = n-1-i if `turns` or else i. */
+/* out_i (+)= scale dy_j other_(n-1-i), j = n-1-i if `reverses` or else i. */
 typedef struct seam_gradient_args {
     float *out;
     const float *dy, *other;
     int64_t count;
     float scale;
-    bool turns, add;
+    bool reverses, add;
 } seam_gradient_args;
 
 #ifdef __cplusplus

@@ -123,7 +123,7 @@ template <int N> struct number {
 };
 
 /* Sums that are made at once turn in a circle: the oldest is number `phase`. */
-static __device__ __forceinline__ constexpr int transposed(int phase, int n)
+static __device__ __forceinline__ constexpr int rotated(int phase, int n)
 {
     return (phase + n) % 3;
 }
@@ -196,7 +196,7 @@ static __device__ __forceinline__ void add_row(int phase, const real<T> x[THREE_
             for (int r = 0; r < 3; r++)
 #pragma unroll
                 for (int e = 0; e < V; e++) {
-                    real<T> &to = sum[transposed(phase, r)][j][e];
+                    real<T> &to = sum[rotated(phase, r)][j][e];
                     to = r == 2 && q == 0 ? x[j][e] * w[0][e] /* the newest begin here */
                                           : fma(x[j + q][e], w[(2 - r) * 3 + q][e], to);
                 }
@@ -331,10 +331,10 @@ static __global__ void __launch_bounds__(THREE_THREADS, 4)
 #pragma unroll
         for (int q = 0; q < WIDE; q++)
             ahead.take(decltype(phase)::value, q, x[q]);
-        load_row(transposed(decltype(phase)::value, rows::AHEAD), i + rows::AHEAD < end);
+        load_row(rotated(decltype(phase)::value, rows::AHEAD), i + rows::AHEAD < end);
         add_row<T, V>(decltype(phase)::value, x, w, sum);
         if (i >= first)
-            store_three<T, V, DATA, PLAIN>(k, g, p, i, sum[transposed(decltype(phase)::value, 0)],
+            store_three<T, V, DATA, PLAIN>(k, g, p, i, sum[rotated(decltype(phase)::value, 0)],
                                            bad);
     };
     for (int32_t i = first - 2; i < end && p.column < g.columns;
@@ -429,7 +429,7 @@ static __device__ __forceinline__ void meet_row(three_sums<T, V> &s, int phase, 
 #pragma unroll
                 for (int e = 0; e < V; e++)
                     s.w[r * 3 + q][e] =
-                        fma(s.dy[transposed(phase, 2 - r)][j][e], x[j + q][e], s.w[r * 3 + q][e]);
+                        fma(s.dy[rotated(phase, 2 - r)][j][e], x[j + q][e], s.w[r * 3 + q][e]);
     }
 }
 
@@ -484,8 +484,8 @@ sum_strip(const rg_conv_depth_parts_args &k, three_rows<T, V> &ahead, three_sums
 #pragma unroll
         for (int n = 0; n < C; n++)
             ahead.take(decltype(phase)::value, WIDE + n,
-                       s.dy[transposed(decltype(phase)::value, 2)][n]);
-        load_rows(transposed(decltype(phase)::value, AHEAD), i + AHEAD);
+                       s.dy[rotated(decltype(phase)::value, 2)][n]);
+        load_rows(rotated(decltype(phase)::value, AHEAD), i + AHEAD);
         if (i - before < 0 || i - before >= size)
             return;
         const int rows = (i < end) | (i - 1 >= first && i - 1 < end) << 1 | (i - 2 >= first) << 2;
