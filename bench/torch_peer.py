@@ -24,7 +24,7 @@ import time
 import types
 
 LEAST, MOST = 7, 4096  # turns
-TURN_MS, MOST_CALLS, REPLAYS = 5, 2000, 4  # of a turn on a GPU
+ROUND_MS, MOST_CALLS, REPLAYS = 5, 2000, 4  # of a round on a GPU
 
 # What others print must not get among the answers.
 answers = os.fdopen(os.dup(1), "w")
@@ -82,13 +82,13 @@ def call_of(row):
 # ---- timing ----
 
 
-def turn_cpu(call):
+def cpu_round(call):
     start = time.perf_counter()
     call()
     return 1e3 * (time.perf_counter() - start)
 
 
-def turn_gpu(call, calls):
+def gpu_round(call, calls):
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()
     for _ in range(calls):
@@ -107,10 +107,10 @@ def median(turn, seconds):
 
 def measure_cpu(call, seconds):
     """The first call warms up; where it takes too long already, it counts."""
-    first = turn_cpu(call)
+    first = cpu_round(call)
     if first >= 1e3 * seconds:
         return first
-    return median(lambda: turn_cpu(call), seconds - 1e-3 * first)
+    return median(lambda: cpu_round(call), seconds - 1e-3 * first)
 
 
 def graph_of(call, calls):
@@ -124,16 +124,16 @@ def graph_of(call, calls):
 
 def measure_gpu(call, seconds, replay):
     """Turns of many calls, so that launching and waiting are hidden as they are in a program."""
-    turn_gpu(call, 1)
-    each = turn_gpu(graph_of(call, 8).replay, 1) / 8 if replay else turn_gpu(call, 8)
-    calls = min(MOST_CALLS, math.ceil(min(TURN_MS, 1e3 * seconds / LEAST) / max(each, 1e-3)))
+    gpu_round(call, 1)
+    each = gpu_round(graph_of(call, 8).replay, 1) / 8 if replay else gpu_round(call, 8)
+    calls = min(MOST_CALLS, math.ceil(min(ROUND_MS, 1e3 * seconds / LEAST) / max(each, 1e-3)))
     if replay:
         part = math.ceil(calls / REPLAYS)
         graph = graph_of(call, part)
-        turn_gpu(graph.replay, REPLAYS)
-        return median(lambda: turn_gpu(graph.replay, REPLAYS), seconds) / part
-    turn_gpu(call, calls)
-    return median(lambda: turn_gpu(call, calls), seconds)
+        gpu_round(graph.replay, REPLAYS)
+        return median(lambda: gpu_round(graph.replay, REPLAYS), seconds) / part
+    gpu_round(call, calls)
+    return median(lambda: gpu_round(call, calls), seconds)
 
 
 def run(row):

@@ -27,7 +27,7 @@ typedef struct rg_bench_row {
     rg_queue *queue;
     rg_kernel *kernel;
     rg_state *state;
-    struct rg_replay *kept; /* the calls of a turn, or a part of them, where `replay` */
+    struct rg_replay *kept; /* the calls of a round, or a part of them, where `replay` */
     rg_tensor *x[RG_MAX_INPUTS], *y[RG_MAX_OUTPUTS], *dy[RG_MAX_OUTPUTS], *dx[RG_MAX_INPUTS];
     rg_tensor *part; /* what is needed of x[0] or dy[0], where that is not all */
     rg_tensor *read[RG_MAX_POINTERS], *written[RG_MAX_POINTERS]; /* what the kernel touches */
@@ -76,7 +76,7 @@ rg_status rg_bench_row_measure(rg_bench_row *row, rg_bench_mode mode, double sec
 rg_status rg_bench_peak(rg_queue *queue, rg_dtype dtype, double *gflop_s);
 
 bool rg_bench_on_gpu(const rg_device *device);
-/* How many calls of `ms` make a turn on a GPU, where a row takes `seconds`: ours, and those of
+/* How many calls of `ms` make a round on a GPU, where a row takes `seconds`: ours, and those of
  * peers. */
 int32_t rg_bench_calls_of(double ms, double seconds);
 /* A turn of replays launches a graph so many times. */

@@ -30,7 +30,7 @@ double rg_bench_quantile(double *values, int32_t count, double share)
     return values[low] + (at - low) * (values[high] - values[low]);
 }
 
-/* ---- one turn ---- */
+/* ---- one round ---- */
 
 typedef rg_status recorder(rg_bench_row *row, rg_commands *commands);
 
@@ -82,7 +82,7 @@ static rg_status commit_once(rg_bench_row *row, recorder *record, rg_bench_mode 
 
 /* The time of one call in milliseconds. A first commit, not timed, leaves the cache as this loop
  * or kernel leaves it: the one before may have written its results past the cache, or not. */
-static rg_status take_turn(rg_bench_row *row, recorder *record, rg_bench_mode mode, double *ms)
+static rg_status time_round(rg_bench_row *row, recorder *record, rg_bench_mode mode, double *ms)
 {
     double seconds = 0;
     RG_TRY(commit_once(row, record, mode, &seconds));
@@ -93,7 +93,7 @@ static rg_status take_turn(rg_bench_row *row, recorder *record, rg_bench_mode mo
     return RG_OK;
 }
 
-/* Keeps calls, of which a turn then has RG_BENCH_REPLAYS times as many. A turn before loads all
+/* Keeps calls, of which a round then has RG_BENCH_REPLAYS times as many. A turn before loads all
  * kernels, which a capture may not. */
 static rg_status keep_calls(rg_bench_row *row, int32_t calls)
 {
@@ -102,7 +102,7 @@ static rg_status keep_calls(rg_bench_row *row, int32_t calls)
     double ms;
     rg_replay_destroy(row->kept);
     row->kept = NULL;
-    RG_TRY(take_turn(row, record_kernel, (rg_bench_mode){ .calls = 1, .commits = 1 }, &ms));
+    RG_TRY(time_round(row, record_kernel, (rg_bench_mode){ .calls = 1, .commits = 1 }, &ms));
     RG_TRY(rg_commands_create(row->queue, &commands));
     rg_status status = record_calls(row, record_kernel, calls, commands);
     if (status == RG_OK)
@@ -113,8 +113,9 @@ static rg_status keep_calls(rg_bench_row *row, int32_t calls)
 
 int32_t rg_bench_calls_of(double ms, double seconds)
 {
-    const double share = 1e3 * seconds / LEAST_ROUNDS, turn_ms = share < 5 ? share : 5, most = 2000;
-    const double calls = ms * most > turn_ms ? turn_ms / ms : most;
+    const double share = 1e3 * seconds / LEAST_ROUNDS, round_ms = share < 5 ? share : 5,
+                 most = 2000;
+    const double calls = ms * most > round_ms ? round_ms / ms : most;
     return (int32_t)calls + (calls < most);
 }
 
@@ -122,8 +123,8 @@ rg_status rg_bench_gpu_mode(rg_bench_row *row, double seconds, rg_bench_mode *mo
 {
     const rg_bench_mode trial = { .calls = 8, .commits = 1, .ahead = true };
     double limit, kernel;
-    RG_TRY(take_turn(row, record_ordinary, trial, &limit));
-    RG_TRY(take_turn(row, record_kernel, trial, &kernel));
+    RG_TRY(time_round(row, record_ordinary, trial, &limit));
+    RG_TRY(time_round(row, record_kernel, trial, &kernel));
     *mode = trial;
     const bool copies = limit < kernel && row->operations == 0; /* or they are what takes less */
     mode->calls = rg_bench_calls_of(copies ? limit : kernel, seconds);
@@ -142,9 +143,9 @@ static rg_status run_rounds(rg_bench_row *row, rg_bench_mode mode, double second
     double start = 0;
     for (int32_t n = -1; n < MOST_ROUNDS; n++) { /* the first is for caches and helpers */
         double ordinary, bypass, kernel;
-        RG_TRY(take_turn(row, record_ordinary, mode, &ordinary));
-        RG_TRY(take_turn(row, record_bypass, mode, &bypass));
-        RG_TRY(take_turn(row, record_kernel, mode, &kernel));
+        RG_TRY(time_round(row, record_ordinary, mode, &ordinary));
+        RG_TRY(time_round(row, record_bypass, mode, &bypass));
+        RG_TRY(time_round(row, record_kernel, mode, &kernel));
         if (n < 0) {
             start = rg_seconds();
             continue;
@@ -165,13 +166,13 @@ static rg_status run_replays(rg_bench_row *row, rg_bench_mode mode, double secon
                              int32_t *count)
 {
     double ordinary, bypass, kernel;
-    RG_TRY(take_turn(row, record_ordinary, mode, &ordinary));
-    RG_TRY(take_turn(row, record_bypass, mode, &bypass));
-    RG_TRY(take_turn(row, record_kernel, mode, &kernel));
+    RG_TRY(time_round(row, record_ordinary, mode, &ordinary));
+    RG_TRY(time_round(row, record_bypass, mode, &bypass));
+    RG_TRY(time_round(row, record_kernel, mode, &kernel));
     const double limit = ordinary < bypass ? ordinary : bypass, start = rg_seconds();
     for (int32_t n = 0; n < LEAST_ROUNDS || (n < MOST_ROUNDS && rg_seconds() - start < seconds);
          n++) {
-        RG_TRY(take_turn(row, record_kernel, mode, &r->kernel[n]));
+        RG_TRY(time_round(row, record_kernel, mode, &r->kernel[n]));
         r->limit[n] = limit;
         r->share[n] = limit / r->kernel[n];
         *count = n + 1;

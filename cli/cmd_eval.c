@@ -101,7 +101,7 @@ static rg_status print_text(const rg_checkpoint *c, const rg_train_part *part,
 {
     const int32_t classes = part->info.classes;
     rg_confusion_class *of = NULL;
-    RG_TRY(rg_room((size_t)classes, sizeof *of, &of));
+    RG_TRY(rg_allocate_array((size_t)classes, sizeof *of, &of));
     rg_confusion_count(confusion->cells, confusion->count, classes, of);
     printf("%lld images: accuracy %.2f %%, loss %.4f\n\n", (long long)part->info.count,
            100 * result->accuracy, rg_shown(result->loss));

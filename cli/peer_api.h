@@ -39,9 +39,9 @@ rg_status rg_peer_needs_cpu(const char *peer, const rg_device *device);
 /* Finds a function of a library, and puts it at `function`. */
 rg_status rg_peer_symbol(const char *peer, void *library, const char *name, void *function);
 
-/* One turn of a job, and the time of one call in it. */
-typedef rg_status rg_peer_turn(const void *job, double *ms);
-/* The median time of turns. The first one warms up; where it takes too long already, it counts. */
-rg_status rg_bench_time_peer(rg_peer_turn *turn, const void *job, double seconds, double *ms);
+/* One round of a job, and the time of one call in it. */
+typedef rg_status rg_peer_round(const void *job, double *ms);
+/* The median time of rounds. The first one warms up; where it takes too long already, it counts. */
+rg_status rg_bench_time_peer(rg_peer_round *round, const void *job, double seconds, double *ms);
 
 #endif

@@ -114,7 +114,7 @@ static rg_status keep_calls(const rg_cudnn_job *j, int32_t calls, cudaGraphExec_
 
 /* The time of one call in milliseconds; `kept`: a graph, launched RG_BENCH_REPLAYS times for all of
  * them, or NULL. */
-static rg_status take_turn(const rg_cudnn_job *j, int32_t calls, cudaGraphExec_t kept, double *ms)
+static rg_status time_round(const rg_cudnn_job *j, int32_t calls, cudaGraphExec_t kept, double *ms)
 {
     float elapsed = 0;
     cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
@@ -138,33 +138,33 @@ static rg_status take_turn(const rg_cudnn_job *j, int32_t calls, cudaGraphExec_t
     return RG_OK;
 }
 
-typedef struct turns {
+typedef struct rounds {
     const rg_cudnn_job *job;
     int32_t calls;
     cudaGraphExec_t kept; /* NULL: calls one by one */
-} turns;
+} rounds;
 
-static rg_status take_long_turn(const void *of, double *ms)
+static rg_status time_long_round(const void *of, double *ms)
 {
-    const turns *t = of;
-    return take_turn(t->job, t->calls, t->kept, ms);
+    const rounds *t = of;
+    return time_round(t->job, t->calls, t->kept, ms);
 }
 
-/* As many calls in a turn as ours; the first turns find out how many. */
+/* As many calls in a round as ours; the first turns find out how many. */
 static rg_status time_job(const rg_cudnn_job *j, double seconds, double *ms)
 {
     enum { TRIAL = 8 };
     cudaGraphExec_t kept = NULL;
-    RG_TRY(take_turn(j, 1, NULL, ms));
-    RG_TRY(take_turn(j, TRIAL, NULL, ms));
+    RG_TRY(time_round(j, 1, NULL, ms));
+    RG_TRY(time_round(j, TRIAL, NULL, ms));
     int32_t calls = rg_bench_calls_of(*ms, seconds);
     if (j->row->replay) {
         const int32_t part = (calls + RG_BENCH_REPLAYS - 1) / RG_BENCH_REPLAYS;
         RG_TRY(keep_calls(j, part, &kept));
         calls = part * RG_BENCH_REPLAYS;
     }
-    const turns t = { j, calls, kept };
-    const rg_status status = rg_bench_time_peer(take_long_turn, &t, seconds, ms);
+    const rounds t = { j, calls, kept };
+    const rg_status status = rg_bench_time_peer(time_long_round, &t, seconds, ms);
     if (kept != NULL)
         (void)cudaGraphExecDestroy(kept);
     return status;

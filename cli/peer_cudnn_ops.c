@@ -258,7 +258,7 @@ static cudnnStatus_t run_batch_norm(const job *j)
 }
 
 /* Workspace and reserve, both directions alike; a byte where nothing is wanted. */
-static rg_status make_rooms(job *j)
+static rg_status make_capacities(job *j)
 {
     size_t forward, backward;
     RG_TRY(rg_cudnn_check(j, rg_cudnn.GetBatchNormalizationForwardTrainingExWorkspaceSize(
@@ -292,7 +292,7 @@ static rg_status prepare_batch_norm(job *j)
         rg_tensor_desc_dense(r->dtype == RG_F64 ? RG_F64 : RG_F32, 1, &x->dims[3]);
     for (int i = RG_CUDNN_GAMMA; i < RG_CUDNN_SPARES; i++)
         RG_TRY(rg_bench_row_spare(r, &each, i <= RG_CUDNN_BETA, &j->spare[i]));
-    RG_TRY(make_rooms(j));
+    RG_TRY(make_capacities(j));
     j->run = run_batch_norm;
     return r->gradient ? rg_cudnn_check(j, batch_forward(j, r->x[0], r->dx[0])) : RG_OK;
 }

@@ -59,14 +59,14 @@ static struct team {
     pthread_t thread[MOST_THREADS];
     work *function;
     const void *job;
-    _Atomic int turn, left;
+    _Atomic int round, left;
     _Atomic bool stop;
 } team;
 
 static void *member(void *number)
 {
     for (int seen = 0;;) {
-        while (atomic_load(&team.turn) == seen && !atomic_load(&team.stop))
+        while (atomic_load(&team.round) == seen && !atomic_load(&team.stop))
             sched_yield();
         if (atomic_load(&team.stop))
             return NULL;
@@ -81,7 +81,7 @@ static void run_all(work *function, const void *job)
     team.function = function;
     team.job = job;
     atomic_store(&team.left, team.threads - 1);
-    atomic_fetch_add(&team.turn, 1);
+    atomic_fetch_add(&team.round, 1);
     function(job, 0);
     while (atomic_load(&team.left) > 0)
         sched_yield();
@@ -97,7 +97,7 @@ static void end_team(void)
 static rg_status begin_team(void)
 {
     atomic_store(&team.stop, false);
-    atomic_store(&team.turn, 0);
+    atomic_store(&team.round, 0);
     while (team.started < team.threads - 1) {
         const int next = team.started + 1;
         if (pthread_create(&team.thread[next], NULL, member, (void *)(intptr_t)next) != 0) {
@@ -336,7 +336,7 @@ typedef struct job {
     const void *of;
 } job;
 
-static rg_status take_turn(const void *j, double *ms)
+static rg_status time_round(const void *j, double *ms)
 {
     const double start = rg_seconds();
     run_all(((const job *)j)->function, ((const job *)j)->of);
@@ -347,7 +347,7 @@ static rg_status take_turn(const void *j, double *ms)
 static rg_status time_job(work *function, const void *of, double seconds, double *ms)
 {
     RG_TRY(begin_team());
-    const rg_status status = rg_bench_time_peer(take_turn, &(job){ function, of }, seconds, ms);
+    const rg_status status = rg_bench_time_peer(time_round, &(job){ function, of }, seconds, ms);
     end_team();
     return status;
 }

@@ -147,7 +147,7 @@ rg_status rg_onednn_run_forward(rg_onednn_job *j, const dnnl_memory_desc_t *x,
 
 /* ---- timing ---- */
 
-static rg_status take_turn(const void *job, double *ms)
+static rg_status time_round(const void *job, double *ms)
 {
     const rg_onednn_job *j = job;
     const double start = rg_seconds();
@@ -163,7 +163,7 @@ static rg_status time_layout(const rg_bench_row *row, int layout, double seconds
     rg_status status = rg_onednn_prepare(&j);
     *layouts = j.layouts;
     if (status == RG_OK)
-        status = rg_bench_time_peer(take_turn, &j, seconds, ms);
+        status = rg_bench_time_peer(time_round, &j, seconds, ms);
     for (int i = 0; i < j.count; i++)
         rg_onednn.memory_destroy(j.arguments[i].memory);
     rg_onednn.primitive_destroy(j.primitive);

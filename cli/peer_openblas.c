@@ -39,7 +39,7 @@ typedef struct job {
     rg_dtype dtype;
 } job;
 
-static rg_status take_turn(const void *of, double *ms)
+static rg_status time_round(const void *of, double *ms)
 {
     const job *j = of;
     const rg_peer_product *p = &j->product;
@@ -67,7 +67,7 @@ static rg_status time_row(const rg_bench_row *row, double seconds, double *ms)
              "openblas is asked for f32 and f64 alone");
     RG_CHECK(p->rows < INT_MAX && p->columns < INT_MAX && p->inner < INT_MAX && !p->relu,
              RG_UNSUPPORTED, "openblas is asked for products alone");
-    return rg_bench_time_peer(take_turn, &j, seconds, ms);
+    return rg_bench_time_peer(time_round, &j, seconds, ms);
 }
 
 static void close_peer(void)

@@ -177,8 +177,8 @@ __attribute__((format(printf, 2, 3))) static void put(writer *w, const char *for
     va_start(values, format);
     const int added = vsnprintf(w->text + w->length, sizeof w->text - w->length, format, values);
     va_end(values);
-    const size_t room = sizeof w->text - 1 - w->length;
-    w->length += (size_t)added < room ? (size_t)added : room;
+    const size_t capacity = sizeof w->text - 1 - w->length;
+    w->length += (size_t)added < capacity ? (size_t)added : capacity;
 }
 
 static void put_field(void *context, const char *name, const rg_field *field, const char *value)

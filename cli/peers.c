@@ -58,17 +58,17 @@ rg_status rg_peer_symbol(const char *peer, void *library, const char *name, void
     return RG_OK;
 }
 
-rg_status rg_bench_time_peer(rg_peer_turn *turn, const void *job, double seconds, double *ms)
+rg_status rg_bench_time_peer(rg_peer_round *round, const void *job, double seconds, double *ms)
 {
     enum { LEAST = 7, MOST = 4096 };
     static double times[MOST];
     const double start = rg_seconds();
-    RG_TRY(turn(job, ms));
+    RG_TRY(round(job, ms));
     if (*ms >= 1e3 * seconds)
         return RG_OK;
     int32_t count = 0;
     while (count < LEAST || (count < MOST && rg_seconds() - start < seconds))
-        RG_TRY(turn(job, &times[count++]));
+        RG_TRY(round(job, &times[count++]));
     *ms = rg_bench_quantile(times, count, 0.5);
     return RG_OK;
 }

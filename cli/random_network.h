@@ -213,7 +213,7 @@ typedef struct rg_net_chunk {
 } rg_net_chunk;
 typedef struct rg_net_outcome {
     rg_net_chunk *chunks;
-    int32_t count, room;
+    int32_t count, capacity;
 } rg_net_outcome;
 rg_status rg_net_outcome_add(rg_net_outcome *o, const rg_tensor *tensor, const char *name,
                              int32_t result, int32_t value);

@@ -15,12 +15,12 @@
 rg_status rg_net_outcome_add(rg_net_outcome *o, const rg_tensor *tensor, const char *name,
                              int32_t result, int32_t value)
 {
-    if (o->count == o->room) {
-        const int32_t room = o->room > 0 ? 2 * o->room : 16;
-        rg_net_chunk *chunks = realloc(o->chunks, (size_t)room * sizeof *chunks);
+    if (o->count == o->capacity) {
+        const int32_t capacity = o->capacity > 0 ? 2 * o->capacity : 16;
+        rg_net_chunk *chunks = realloc(o->chunks, (size_t)capacity * sizeof *chunks);
         RG_CHECK(chunks != NULL, RG_OUT_OF_MEMORY, "out of memory");
         o->chunks = chunks;
-        o->room = room;
+        o->capacity = capacity;
     }
     rg_net_chunk *chunk = &o->chunks[o->count++];
     *chunk = (rg_net_chunk){ .result = result, .value = value };

@@ -58,10 +58,10 @@ rg_status rg_train_verdicts_create(const rg_dataset_info *info, rg_train_verdict
 {
     const size_t count = (size_t)info->count;
     *v = (rg_train_verdicts){ 0 };
-    RG_TRY(rg_room(count, sizeof *v->labels, &v->labels));
-    RG_TRY(rg_room(count, sizeof *v->predicted, &v->predicted));
-    RG_TRY(rg_room(count, sizeof *v->certainty, &v->certainty));
-    return rg_room(count, sizeof *v->of_label, &v->of_label);
+    RG_TRY(rg_allocate_array(count, sizeof *v->labels, &v->labels));
+    RG_TRY(rg_allocate_array(count, sizeof *v->predicted, &v->predicted));
+    RG_TRY(rg_allocate_array(count, sizeof *v->certainty, &v->certainty));
+    return rg_allocate_array(count, sizeof *v->of_label, &v->of_label);
 }
 
 void rg_train_verdicts_release(const rg_dataset_info *info, rg_train_verdicts *v)

@@ -25,13 +25,13 @@ typedef struct pieces {
     char names[WORST][48];
     rg_report_layer *layers;
     char (*texts)[2][TEXT]; /* by layer: shape, fields */
-    size_t layer_room;
+    size_t layer_capacity;
     rg_report_timing *timings;
     double *milliseconds;
-    size_t timing_room, timing_count;
+    size_t timing_capacity, timing_count;
     rg_names rows; /* timings by their labels */
     rg_report_memory *memory;
-    size_t memory_room;
+    size_t memory_capacity;
     rg_graph_drawing drawing;
     rg_report_pair options[RG_TRAIN_OPTIONS];
     char *option_text; /* "name=value" lines, cut into words */
@@ -83,7 +83,7 @@ static rg_status show_worst(const rg_train_run *run, const rg_train_verdicts *v,
     const rg_dataset_info *info = &run->test.info;
     const size_t bytes = (size_t)(info->height * info->width * info->channels);
     int64_t worst[WORST];
-    RG_TRY(rg_room(WORST, bytes, &p->pixels));
+    RG_TRY(rg_allocate_array(WORST, bytes, &p->pixels));
     if (info->channels != 1 && info->channels != 3)
         return RG_OK; /* these are no pictures */
     p->worst_count = find_worst(run, v, worst);
@@ -141,10 +141,10 @@ static void fields_text(const rg_layer *layer, char text[TEXT])
 static rg_status show_layers(const rg_train_run *run, pieces *p)
 {
     const rg_network *network = rg_trainer_network(run->trainer);
-    p->layer_room = network->layers_count;
-    RG_TRY(rg_room(p->layer_room, sizeof *p->layers, &p->layers));
-    RG_TRY(rg_room(p->layer_room, sizeof *p->texts, &p->texts));
-    for (size_t i = 0; i < p->layer_room; i++) {
+    p->layer_capacity = network->layers_count;
+    RG_TRY(rg_allocate_array(p->layer_capacity, sizeof *p->layers, &p->layers));
+    RG_TRY(rg_allocate_array(p->layer_capacity, sizeof *p->texts, &p->texts));
+    for (size_t i = 0; i < p->layer_capacity; i++) {
         const rg_layer *layer = &run->model->layers[i];
         shape_text(&network->layers[i].desc, p->texts[i][0]);
         fields_text(layer, p->texts[i][1]);
@@ -173,12 +173,12 @@ static rg_status find_row(pieces *p, const char *label, const char *op, rg_repor
 static rg_status show_times(rg_train_run *run, pieces *p)
 {
     rg_plan *plan = rg_trainer_plan(run->trainer);
-    p->timing_room = (size_t)rg_plan_steps(plan);
-    RG_TRY(rg_room(p->timing_room + 1, sizeof *p->timings, &p->timings));
-    RG_TRY(rg_room(p->timing_room, sizeof *p->milliseconds, &p->milliseconds));
+    p->timing_capacity = (size_t)rg_plan_steps(plan);
+    RG_TRY(rg_allocate_array(p->timing_capacity + 1, sizeof *p->timings, &p->timings));
+    RG_TRY(rg_allocate_array(p->timing_capacity, sizeof *p->milliseconds, &p->milliseconds));
     if (rg_trainer_time(run->trainer, p->milliseconds) != RG_OK)
         return RG_OK; /* nothing was trained in this run */
-    for (int32_t i = 0; i < (int32_t)p->timing_room; i++) {
+    for (int32_t i = 0; i < (int32_t)p->timing_capacity; i++) {
         rg_step_info info, forward;
         RG_TRY(rg_plan_step_info(plan, i, &info));
         forward = info;
@@ -199,9 +199,9 @@ static rg_status show_times(rg_train_run *run, pieces *p)
 static rg_status show_memory(const rg_train_run *run, pieces *p)
 {
     const rg_plan *plan = rg_trainer_plan(run->trainer);
-    p->memory_room = (size_t)rg_plan_memory_count(plan);
-    RG_TRY(rg_room(p->memory_room, sizeof *p->memory, &p->memory));
-    for (size_t i = 0; i < p->memory_room; i++) {
+    p->memory_capacity = (size_t)rg_plan_memory_count(plan);
+    RG_TRY(rg_allocate_array(p->memory_capacity, sizeof *p->memory, &p->memory));
+    for (size_t i = 0; i < p->memory_capacity; i++) {
         rg_memory_info info;
         RG_TRY(rg_plan_memory(plan, (int32_t)i, &info));
         p->memory[i] = (rg_report_memory){ .label = info.label,
@@ -260,11 +260,11 @@ static void release(const rg_train_run *run, pieces *p)
     const rg_dataset_info *info = &run->test.info;
     const size_t bytes = (size_t)(info->height * info->width * info->channels);
     rg_release(allocator, p->pixels, WORST * bytes);
-    rg_release(allocator, p->timings, (p->timing_room + 1) * sizeof *p->timings);
-    rg_release(allocator, p->milliseconds, p->timing_room * sizeof *p->milliseconds);
-    rg_release(allocator, p->memory, p->memory_room * sizeof *p->memory);
-    rg_release(allocator, p->layers, p->layer_room * sizeof *p->layers);
-    rg_release(allocator, p->texts, p->layer_room * sizeof *p->texts);
+    rg_release(allocator, p->timings, (p->timing_capacity + 1) * sizeof *p->timings);
+    rg_release(allocator, p->milliseconds, p->timing_capacity * sizeof *p->milliseconds);
+    rg_release(allocator, p->memory, p->memory_capacity * sizeof *p->memory);
+    rg_release(allocator, p->layers, p->layer_capacity * sizeof *p->layers);
+    rg_release(allocator, p->texts, p->layer_capacity * sizeof *p->texts);
     rg_graph_drawing_release(&p->drawing);
     rg_names_clear(&p->rows);
     free(p->option_text);
@@ -297,12 +297,12 @@ rg_status rg_train_write_report(rg_train_run *run, const rg_train_result *test,
                                .worst = p.worst,
                                .worst_count = p.worst_count,
                                .layers = p.layers,
-                               .layer_count = (int64_t)p.layer_room,
+                               .layer_count = (int64_t)p.layer_capacity,
                                .drawing = p.drawing.drawing,
                                .timings = p.timings,
                                .timing_count = (int64_t)p.timing_count,
                                .memory = p.memory,
-                               .memory_count = (int64_t)p.memory_room,
+                               .memory_count = (int64_t)p.memory_capacity,
                                .memory_steps = rg_plan_steps(plan),
                                .peak_bytes = rg_plan_bytes(plan),
                                .separate_bytes = rg_plan_bytes_apart(plan) };

@@ -151,7 +151,7 @@ static rg_status make_folder(rg_train_run *run)
     return rg_train_open_metrics(run);
 }
 
-static rg_status make_room(rg_train_run *run)
+static rg_status make_capacity(rg_train_run *run)
 {
     enum { POINTS = 2000 };
     const int64_t batches = rg_loader_batches(run->train.loader) * run->request->epochs;
@@ -160,11 +160,11 @@ static rg_status make_room(rg_train_run *run)
              "--accumulate is %lld; the whole training has %lld batches",
              (long long)run->request->accumulate, (long long)batches);
     run->loss_every = batches / POINTS + 1;
-    run->loss_room = batches / run->loss_every + 2;
-    run->epoch_room =
+    run->loss_capacity = batches / run->loss_every + 2;
+    run->epoch_capacity =
         run->request->epochs > run->checkpoint.epoch ? run->request->epochs : run->checkpoint.epoch;
-    RG_TRY(rg_room((size_t)run->epoch_room, sizeof *run->epochs, &run->epochs));
-    return rg_room((size_t)run->loss_room, sizeof *run->losses, &run->losses);
+    RG_TRY(rg_allocate_array((size_t)run->epoch_capacity, sizeof *run->epochs, &run->epochs));
+    return rg_allocate_array((size_t)run->loss_capacity, sizeof *run->losses, &run->losses);
 }
 
 static rg_status open_device(rg_train_run *run)
@@ -204,7 +204,7 @@ static rg_status begin(rg_train_run *run)
     RG_TRY(rg_train_open_part(&run->test, &run->checkpoint, q->data));
     if (run->own_validation)
         RG_TRY(rg_train_open_part(&run->validation, &run->checkpoint, q->data));
-    RG_TRY(make_room(run));
+    RG_TRY(make_capacity(run));
     const rg_checkpoint *c = &run->checkpoint;
     const rg_status status = rg_loader_seek(run->train.loader, c->epoch, c->position);
     if (status != RG_OK)
@@ -243,8 +243,8 @@ void rg_train_end(rg_train_run *run)
     free(run->checkpoint_path);
     free(run->report_path);
     rg_folder_unlock(&run->lock);
-    rg_release(allocator, run->epochs, (size_t)run->epoch_room * sizeof *run->epochs);
-    rg_release(allocator, run->losses, (size_t)run->loss_room * sizeof *run->losses);
+    rg_release(allocator, run->epochs, (size_t)run->epoch_capacity * sizeof *run->epochs);
+    rg_release(allocator, run->losses, (size_t)run->loss_capacity * sizeof *run->losses);
     *run = (rg_train_run){ 0 };
 }
 
@@ -287,7 +287,7 @@ static rg_status count_outcome(rg_train_run *run, const rg_outcome *outcome, dou
     c->right += outcome->right;
     c->loss += outcome->loss * (double)outcome->images;
     const int64_t batch = rg_trainer_batches(run->trainer);
-    if (batch % run->loss_every == 0 && run->loss_count < run->loss_room)
+    if (batch % run->loss_every == 0 && run->loss_count < run->loss_capacity)
         run->losses[run->loss_count++] = (rg_report_step){ batch, outcome->loss };
     return RG_OK;
 }

@@ -25,9 +25,9 @@ typedef struct rg_train_run {
     const char *good; /* the last checkpoint of this training; NULL: there is none yet */
     rg_metric_file csv, events;
     rg_report_epoch *epochs; /* of this run and of those that it goes on from */
-    int64_t epoch_count, epoch_room;
+    int64_t epoch_count, epoch_capacity;
     rg_report_step *losses; /* of single steps, thinned */
-    int64_t loss_count, loss_room, loss_every;
+    int64_t loss_count, loss_capacity, loss_every;
 } rg_train_run;
 
 rg_status rg_train_begin(rg_train_run *run, rg_train_request *request);

@@ -4,7 +4,7 @@
  * elements is read or written. */
 #include "api.h"
 
-enum { SIDE = 8, COUNT = SIDE * SIDE, ROOM = 16 * COUNT * SIDE };
+enum { SIDE = 8, COUNT = SIDE * SIDE, CAPACITY = 16 * COUNT * SIDE };
 
 /* ---- what a tensor tells ---- */
 
@@ -44,13 +44,13 @@ static void test_strides(rig *r)
 
 /* (1, 1, 8, 8) in a larger memory, seen as (1, 8, 8, 1): the stride of the channel is 64. */
 typedef struct watched {
-    float memory[ROOM];
+    float memory[CAPACITY];
     rg_tensor *planes, *view;
 } watched;
 
 static void watch(rig *r, watched *w, uint64_t seed)
 {
-    for (int i = 0; i < ROOM; i++)
+    for (int i = 0; i < CAPACITY; i++)
         w->memory[i] = i < COUNT ? (float)(draw(&seed) % 1000) / 250 - 2 : 77;
     const rg_tensor_desc desc = rg_tensor_desc_dense(RG_F32, 4, DIMS(1, 1, SIDE, SIDE));
     EXPECT_OK(rg_tensor_wrap(r->device, &desc, w->memory, NULL, NULL, &w->planes));
@@ -59,7 +59,7 @@ static void watch(rig *r, watched *w, uint64_t seed)
 
 static bool is_intact(const watched *w)
 {
-    for (int i = COUNT; i < ROOM; i++) {
+    for (int i = COUNT; i < CAPACITY; i++) {
         if (w->memory[i] != 77)
             return false;
     }

@@ -27,7 +27,7 @@ typedef struct rg_box_shape {
     int64_t step[RG_BOX_TENSORS][4]; /* image, row, column, channel */
     int64_t block, blocks;           /* channels of a strip; strips side by side */
     int64_t band, bands;             /* rows of a strip; strips one below the other */
-    int64_t units, room;             /* bytes of scratch for each unit */
+    int64_t units, scratch_bytes;    /* bytes of scratch for each unit */
     bool dense;                      /* channels are neighbours in all tensors */
     bool add, stream;                /* into the result; past the cache */
 } rg_box_shape;

@@ -62,7 +62,7 @@ void rg_release(const rg_allocator *allocator, void *pointer, size_t size)
         allocator->release(allocator->context, pointer, size);
 }
 
-rg_status rg_room(size_t count, size_t element, void *pointer)
+rg_status rg_allocate_array(size_t count, size_t element, void *pointer)
 {
     void *memory = NULL;
     size_t bytes;

@@ -94,11 +94,11 @@ static int64_t count_windows(const rg_padding *p, const axis *a, bool ceil_mode)
 {
     if (p->policy != RG_PADDING_EXPLICIT)
         return ceil_divide(a->n + style_of(p->policy) * (a->K - 1), a->s);
-    const int64_t room = a->before + a->n + a->after - a->K;
-    if (room < 0)
+    const int64_t span = a->before + a->n + a->after - a->K;
+    if (span < 0)
         return 0;
-    int64_t count = room / a->s + 1;
-    if (ceil_mode && room % a->s > 0 && count * a->s < a->before + a->n)
+    int64_t count = span / a->s + 1;
+    if (ceil_mode && span % a->s > 0 && count * a->s < a->before + a->n)
         count++;
     return count;
 }

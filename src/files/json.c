@@ -362,8 +362,8 @@ const rg_json_value *rg_json_find(const rg_json_value *object, const char *key)
 static void add_bytes(rg_text *to, const char *bytes, size_t count)
 {
     if (to->length + 1 < to->capacity) {
-        const size_t room = to->capacity - to->length - 1;
-        const size_t copied = count < room ? count : room;
+        const size_t capacity = to->capacity - to->length - 1;
+        const size_t copied = count < capacity ? count : capacity;
         memcpy(to->text + to->length, bytes, copied);
         to->text[to->length + copied] = 0;
     }

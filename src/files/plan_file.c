@@ -32,17 +32,17 @@ rg_status rg_plan_save(const rg_plan *plan, const char *path)
     RG_CHECK_NOT_NULL(plan);
     RG_CHECK_NOT_NULL(path);
     const size_t length = rg_graph_to_json(plan->graph, NULL, 0);
-    const size_t room = (size_t)rg_plan_parameters(plan);
+    const size_t capacity = (size_t)rg_plan_parameters(plan);
     RG_CHECK(length <= RG_GRAPH_TEXT_LIMIT, RG_INVALID_ARGUMENT,
              "rg_plan_save: the graph has %zu bytes, and could not be loaded", length);
     rg_safetensors_entry *entries = NULL;
     char *text = NULL;
-    rg_status status = rg_room(room, sizeof *entries, &entries);
+    rg_status status = rg_allocate_array(capacity, sizeof *entries, &entries);
     if (status == RG_OK)
-        status = rg_room(length + 1, 1, &text);
+        status = rg_allocate_array(length + 1, 1, &text);
     if (status == RG_OK)
         status = write_file(plan, entries, text, length, path);
-    rg_release(allocator, entries, room * sizeof *entries);
+    rg_release(allocator, entries, capacity * sizeof *entries);
     rg_release(allocator, text, length + 1);
     return status;
 }
@@ -86,7 +86,7 @@ static rg_status check_parameters(const rg_safetensors *file, const rg_graph *gr
 {
     bool *live = NULL;
     size_t index;
-    RG_TRY(rg_room(graph->values_count, sizeof *live, &live));
+    RG_TRY(rg_allocate_array(graph->values_count, sizeof *live, &live));
     rg_status status = rg_graph_live(graph, live);
     for (size_t i = 0; i < graph->values_count && status == RG_OK; i++) {
         const rg_value *value = graph->values[i];

@@ -156,19 +156,19 @@ static rg_status claim_states(const rg_schedule *s, rg_claims *c, int32_t last_u
 rg_status rg_claims_make(const rg_schedule *s, rg_claims *c)
 {
     int32_t *last_use = NULL;
-    *c = (rg_claims){ .list_room = s->slots_room + s->steps_room * RG_MAX_STATE,
-                      .values_room = s->slots_room };
-    RG_TRY(rg_room(c->list_room, sizeof *c->list, &c->list));
-    RG_TRY(rg_room(c->values_room, sizeof *c->of_value, &c->of_value));
+    *c = (rg_claims){ .list_capacity = s->slots_capacity + s->steps_capacity * RG_MAX_STATE,
+                      .values_capacity = s->slots_capacity };
+    RG_TRY(rg_allocate_array(c->list_capacity, sizeof *c->list, &c->list));
+    RG_TRY(rg_allocate_array(c->values_capacity, sizeof *c->of_value, &c->of_value));
     RG_TRY(claim_values(s, c));
-    RG_TRY(rg_room(s->steps_room, sizeof *last_use, &last_use));
+    RG_TRY(rg_allocate_array(s->steps_capacity, sizeof *last_use, &last_use));
     const rg_status status = claim_states(s, c, last_use);
-    rg_release(allocator, last_use, s->steps_room * sizeof *last_use);
+    rg_release(allocator, last_use, s->steps_capacity * sizeof *last_use);
     return status;
 }
 
 void rg_claims_free(rg_claims *c)
 {
-    rg_release(allocator, c->list, c->list_room * sizeof *c->list);
-    rg_release(allocator, c->of_value, c->values_room * sizeof *c->of_value);
+    rg_release(allocator, c->list, c->list_capacity * sizeof *c->list);
+    rg_release(allocator, c->of_value, c->values_capacity * sizeof *c->of_value);
 }

@@ -117,7 +117,7 @@ rg_status rg_plan_note_updates(rg_plan *plan)
     int32_t count = 0;
     for (size_t i = 0; i < graph->values_count; i++)
         count += rg_value_updates_by(graph->values[i]) != NULL;
-    RG_TRY(rg_room((size_t)count, sizeof *plan->updates, &plan->updates));
+    RG_TRY(rg_allocate_array((size_t)count, sizeof *plan->updates, &plan->updates));
     for (size_t i = 0; i < graph->values_count; i++) {
         const rg_value *gradient = rg_value_updates_by(graph->values[i]);
         if (gradient == NULL)
@@ -154,7 +154,7 @@ typedef struct rg_host_run {
     bool done;
     rg_status status; /* of the updates */
     char text[512];
-    int32_t count, room;
+    int32_t count, capacity;
     host_update updates[];
 } rg_host_run;
 
@@ -174,7 +174,7 @@ static void release_run(void *context)
     pthread_mutex_destroy(&run->lock);
     pthread_cond_destroy(&run->changed);
     rg_release(&rg_default_allocator, run,
-               sizeof *run + (size_t)run->room * sizeof run->updates[0]);
+               sizeof *run + (size_t)run->capacity * sizeof run->updates[0]);
     rg_device_destroy(device);
 }
 
@@ -235,13 +235,13 @@ static rg_status fill_run(const rg_plan *plan, rg_host_run *run)
 static rg_status make_run(const rg_plan *plan, const rg_commands *commands, rg_host_run **run)
 {
     void *memory;
-    const size_t room = (size_t)plan->updates_count;
+    const size_t capacity = (size_t)plan->updates_count;
     RG_TRY(rg_submission_need_completion(commands->submission));
-    RG_TRY(rg_allocate_zero(&rg_default_allocator, sizeof(rg_host_run) + room * sizeof(host_update),
-                            &memory));
+    RG_TRY(rg_allocate_zero(&rg_default_allocator,
+                            sizeof(rg_host_run) + capacity * sizeof(host_update), &memory));
     *run = memory;
     (*run)->refs = 1;
-    (*run)->room = plan->updates_count;
+    (*run)->capacity = plan->updates_count;
     (*run)->device = rg_device_retain(plan->device);
     (*run)->queue = rg_queue_retain(commands->queue);
     (*run)->completion = commands->submission->completion;

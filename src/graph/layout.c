@@ -201,9 +201,9 @@ static rg_status record_batch(const rg_layout_plan *layout, const rg_step *steps
 {
     rg_tensor **x = NULL, **y = NULL;
     const size_t all = (size_t)count;
-    rg_status status = rg_room(all * RG_MAX_INPUTS, sizeof *x, &x);
+    rg_status status = rg_allocate_array(all * RG_MAX_INPUTS, sizeof *x, &x);
     if (status == RG_OK)
-        status = rg_room(all * RG_MAX_OUTPUTS, sizeof *y, &y);
+        status = rg_allocate_array(all * RG_MAX_OUTPUTS, sizeof *y, &y);
     for (int32_t n = 0; n < count && status == RG_OK; n++) {
         for (int32_t i = 0; i < steps[n].inputs; i++)
             x[i * count + n] = tensor_of(layout, steps[n].in[i]);
@@ -292,7 +292,7 @@ static rg_status record(rg_plan *plan, rg_layout_plan *layout, const rg_claims *
     const rg_schedule *s = &layout->schedule;
     if (plan->options.poison)
         RG_TRY(prepare_poison(plan, layout, c));
-    RG_TRY(rg_room(s->steps_room, sizeof *layout->ends, &layout->ends));
+    RG_TRY(rg_allocate_array(s->steps_capacity, sizeof *layout->ends, &layout->ends));
     for (int32_t i = 0; i < s->steps_count; i++) {
         rg_status status = record_step(layout, i);
         layout->ends[i] = layout->recorded->submission->entries_size;
@@ -334,8 +334,8 @@ static rg_status make_schedule(const rg_plan *plan, const rg_tensor_desc sources
 static rg_status fill_layout(rg_plan *plan, rg_layout_plan *layout, rg_claims *c)
 {
     const rg_schedule *s = &layout->schedule;
-    RG_TRY(rg_room(s->slots_room, sizeof *layout->tensors, &layout->tensors));
-    RG_TRY(rg_room(s->steps_room, sizeof *layout->states, &layout->states));
+    RG_TRY(rg_allocate_array(s->slots_capacity, sizeof *layout->tensors, &layout->tensors));
+    RG_TRY(rg_allocate_array(s->steps_capacity, sizeof *layout->states, &layout->states));
     RG_TRY(rg_commands_create(plan->queue, &layout->recorded));
     for (int32_t i = 0; i < plan->sources_count; i++)
         RG_TRY(rg_stand_in_create(layout->recorded, &layout->sources[i], layout->alignments[i],
@@ -355,10 +355,10 @@ static rg_status make_layout(rg_plan *plan, const rg_tensor_desc sources[],
 {
     const size_t count = (size_t)plan->sources_count;
     rg_claims c = { .count = 0 };
-    RG_TRY(rg_room(count, sizeof *layout->sources, &layout->sources));
-    RG_TRY(rg_room(count, sizeof *layout->alignments, &layout->alignments));
-    RG_TRY(rg_room(count, sizeof *layout->stand_ins, &layout->stand_ins));
-    RG_TRY(rg_room(count, sizeof *layout->copies, &layout->copies));
+    RG_TRY(rg_allocate_array(count, sizeof *layout->sources, &layout->sources));
+    RG_TRY(rg_allocate_array(count, sizeof *layout->alignments, &layout->alignments));
+    RG_TRY(rg_allocate_array(count, sizeof *layout->stand_ins, &layout->stand_ins));
+    RG_TRY(rg_allocate_array(count, sizeof *layout->copies, &layout->copies));
     for (size_t i = 0; i < count; i++) {
         layout->sources[i] = sources[i];
         layout->alignments[i] = alignments != NULL ? alignments[i] : 0;
@@ -373,7 +373,7 @@ void rg_layout_destroy(rg_plan *plan, rg_layout_plan *layout)
 {
     if (layout == NULL)
         return;
-    const size_t values = layout->schedule.slots_room, steps = layout->schedule.steps_room;
+    const size_t values = layout->schedule.slots_capacity, steps = layout->schedule.steps_capacity;
     const size_t count = (size_t)plan->sources_count;
     rg_replay_destroy(layout->replay);
     rg_commands_destroy(layout->recorded);
@@ -420,7 +420,7 @@ rg_status rg_plan_layout(rg_plan *plan, const rg_tensor_desc sources[], const si
         }
     }
     rg_layout_plan *made = NULL;
-    RG_TRY(rg_room(1, sizeof *made, &made));
+    RG_TRY(rg_allocate_array(1, sizeof *made, &made));
     const rg_status status = make_layout(plan, sources, alignments, made);
     if (status != RG_OK) {
         rg_layout_destroy(plan, made);
@@ -476,7 +476,7 @@ rg_status rg_layout_encode(const rg_plan *plan, rg_layout_plan *layout, rg_comma
                            rg_tensor *const sources[])
 {
     const int32_t count = plan->sources_count;
-    rg_tensor **const read = plan->room.read;
+    rg_tensor **const read = plan->capacity.read;
     try_replay(plan, layout);
     for (int32_t i = 0; i < count; i++) {
         read[i] = sources[i];

@@ -55,11 +55,13 @@ static rg_status fill(rg_links *links)
 rg_status rg_links_create(const rg_schedule *schedule, rg_links *links)
 {
     *links = (rg_links){ .schedule = schedule,
-                         .readers_room = (size_t)schedule->slots_count,
-                         .gradients_room = (size_t)schedule->steps_count };
-    rg_status status = rg_room(links->readers_room, sizeof *links->readers, &links->readers);
+                         .readers_capacity = (size_t)schedule->slots_count,
+                         .gradients_capacity = (size_t)schedule->steps_count };
+    rg_status status =
+        rg_allocate_array(links->readers_capacity, sizeof *links->readers, &links->readers);
     if (status == RG_OK)
-        status = rg_room(links->gradients_room, sizeof *links->gradients, &links->gradients);
+        status = rg_allocate_array(links->gradients_capacity, sizeof *links->gradients,
+                                   &links->gradients);
     if (status == RG_OK)
         status = fill(links);
     if (status != RG_OK)
@@ -70,8 +72,8 @@ rg_status rg_links_create(const rg_schedule *schedule, rg_links *links)
 void rg_links_destroy(rg_links *links)
 {
     rg_release(allocator, links->pool, links->capacity * sizeof *links->pool);
-    rg_release(allocator, links->readers, links->readers_room * sizeof *links->readers);
-    rg_release(allocator, links->gradients, links->gradients_room * sizeof *links->gradients);
+    rg_release(allocator, links->readers, links->readers_capacity * sizeof *links->readers);
+    rg_release(allocator, links->gradients, links->gradients_capacity * sizeof *links->gradients);
     *links = (rg_links){ 0 };
 }
 

@@ -20,7 +20,7 @@ typedef struct rg_links {
     size_t capacity, count;
     int32_t *readers;   /* by value: the first entry, or -1 */
     int32_t *gradients; /* by step */
-    size_t readers_room, gradients_room;
+    size_t readers_capacity, gradients_capacity;
 } rg_links;
 
 rg_status rg_links_create(const rg_schedule *schedule, rg_links *links);

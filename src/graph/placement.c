@@ -17,10 +17,10 @@ rg_status rg_claims_bound(const rg_claim claims[], int32_t count, int32_t steps,
                           int32_t *at)
 {
     size_t *change = NULL, sum = 0; /* what is added, modulo 2^64, from a step to the next */
-    const size_t room = (size_t)steps + 2;
+    const size_t capacity = (size_t)steps + 2;
     *size = 0;
     *at = 0;
-    RG_TRY(rg_room(room, sizeof *change, &change));
+    RG_TRY(rg_allocate_array(capacity, sizeof *change, &change));
     for (int32_t i = 0; i < count; i++) {
         const int32_t first = claims[i].first > 0 ? claims[i].first : 0;
         const int32_t last = claims[i].last < steps ? claims[i].last : steps;
@@ -34,7 +34,7 @@ rg_status rg_claims_bound(const rg_claim claims[], int32_t count, int32_t steps,
             *at = s;
         }
     }
-    rg_release(&rg_default_allocator, change, room * sizeof *change);
+    rg_release(&rg_default_allocator, change, capacity * sizeof *change);
     return RG_OK;
 }
 
@@ -136,7 +136,7 @@ static rg_status place(rg_claim claims[], int32_t count, int32_t steps, bool reu
     int32_t at;
     if (reuse && count > MOST_SEARCHED)
         return rg_claims_sweep(claims, count, size);
-    RG_TRY(rg_room(2 * (size_t)count, sizeof *order, &order));
+    RG_TRY(rg_allocate_array(2 * (size_t)count, sizeof *order, &order));
     for (int32_t i = 0; i < count; i++)
         order[i] = &claims[i];
     qsort(order, (size_t)count, sizeof order[0], by_size);

@@ -195,9 +195,9 @@ rg_status rg_claims_sweep(rg_claim claims[], int32_t count, size_t *size)
     rg_claim **order = NULL;
     gaps g = { .nodes = NULL };
     const size_t all = (size_t)count;
-    rg_status status = rg_room(2 * all, sizeof *order, &order);
+    rg_status status = rg_allocate_array(2 * all, sizeof *order, &order);
     if (status == RG_OK)
-        status = rg_room(all + 3, sizeof *g.nodes, &g.nodes);
+        status = rg_allocate_array(all + 3, sizeof *g.nodes, &g.nodes);
     if (status == RG_OK) {
         for (int32_t i = 0; i < count; i++)
             order[i] = order[count + i] = &claims[i];

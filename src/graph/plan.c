@@ -68,9 +68,9 @@ static void find_live(rg_plan_draft *d)
 rg_status rg_graph_live(const rg_graph *graph, bool live[])
 {
     rg_plan_draft d = { .graph = graph, .live = live };
-    rg_status status = rg_room(graph->nodes_count, sizeof *d.runs, &d.runs);
+    rg_status status = rg_allocate_array(graph->nodes_count, sizeof *d.runs, &d.runs);
     if (status == RG_OK)
-        status = rg_room(graph->values_count, sizeof *d.takes, &d.takes);
+        status = rg_allocate_array(graph->values_count, sizeof *d.takes, &d.takes);
     if (status == RG_OK)
         find_live(&d);
     rg_release(allocator, d.runs, graph->nodes_count * sizeof *d.runs);
@@ -209,26 +209,26 @@ static rg_status make_parameters(rg_plan *plan)
     return RG_OK;
 }
 
-static rg_status make_room(rg_plan *plan)
+static rg_status make_capacity(rg_plan *plan)
 {
     const size_t count = (size_t)plan->sources_count;
-    rg_source_room *room = &plan->room;
-    RG_TRY(rg_room(count, sizeof *room->descs, &room->descs));
-    RG_TRY(rg_room(count, sizeof *room->alignments, &room->alignments));
-    RG_TRY(rg_room(count, sizeof *room->read, &room->read));
-    RG_TRY(rg_room(count, sizeof *room->wholes, &room->wholes));
-    return rg_room(count, sizeof *room->pieces, &room->pieces);
+    rg_source_buffers *capacity = &plan->capacity;
+    RG_TRY(rg_allocate_array(count, sizeof *capacity->descs, &capacity->descs));
+    RG_TRY(rg_allocate_array(count, sizeof *capacity->alignments, &capacity->alignments));
+    RG_TRY(rg_allocate_array(count, sizeof *capacity->read, &capacity->read));
+    RG_TRY(rg_allocate_array(count, sizeof *capacity->wholes, &capacity->wholes));
+    return rg_allocate_array(count, sizeof *capacity->pieces, &capacity->pieces);
 }
 
-static void free_room(const rg_plan *plan)
+static void free_capacity(const rg_plan *plan)
 {
     const size_t count = (size_t)plan->sources_count;
-    const rg_source_room *room = &plan->room;
-    rg_release(allocator, room->descs, count * sizeof *room->descs);
-    rg_release(allocator, room->alignments, count * sizeof *room->alignments);
-    rg_release(allocator, room->read, count * sizeof *room->read);
-    rg_release(allocator, room->wholes, count * sizeof *room->wholes);
-    rg_release(allocator, room->pieces, count * sizeof *room->pieces);
+    const rg_source_buffers *capacity = &plan->capacity;
+    rg_release(allocator, capacity->descs, count * sizeof *capacity->descs);
+    rg_release(allocator, capacity->alignments, count * sizeof *capacity->alignments);
+    rg_release(allocator, capacity->read, count * sizeof *capacity->read);
+    rg_release(allocator, capacity->wholes, count * sizeof *capacity->wholes);
+    rg_release(allocator, capacity->pieces, count * sizeof *capacity->pieces);
 }
 
 static rg_status fill_plan(rg_plan *plan, rg_plan_draft *d)
@@ -236,24 +236,25 @@ static rg_status fill_plan(rg_plan *plan, rg_plan_draft *d)
     const rg_graph *graph = d->graph;
     const rg_node **order = NULL;
     const size_t nodes = graph->nodes_count, values = graph->values_count;
-    RG_TRY(rg_room(values, sizeof *plan->slots, &plan->slots));
-    RG_TRY(rg_room(values, sizeof *plan->sources, &plan->sources));
-    RG_TRY(rg_room(values, sizeof *plan->parameters, &plan->parameters));
-    RG_TRY(rg_room(values, sizeof *plan->listed, &plan->listed));
+    RG_TRY(rg_allocate_array(values, sizeof *plan->slots, &plan->slots));
+    RG_TRY(rg_allocate_array(values, sizeof *plan->sources, &plan->sources));
+    RG_TRY(rg_allocate_array(values, sizeof *plan->parameters, &plan->parameters));
+    RG_TRY(rg_allocate_array(values, sizeof *plan->listed, &plan->listed));
     plan->slots_count = (int32_t)values;
     plan->nodes = nodes;
-    plan->results_room = graph->results_count;
-    RG_TRY(rg_room(nodes, sizeof *plan->steps, &plan->steps));
-    RG_TRY(rg_room(graph->results_count, sizeof *plan->results, &plan->results));
-    RG_TRY(rg_room(graph->results_count, sizeof *plan->result_names, &plan->result_names));
-    RG_TRY(rg_room(nodes, sizeof *order, &order));
+    plan->results_capacity = graph->results_count;
+    RG_TRY(rg_allocate_array(nodes, sizeof *plan->steps, &plan->steps));
+    RG_TRY(rg_allocate_array(graph->results_count, sizeof *plan->results, &plan->results));
+    RG_TRY(
+        rg_allocate_array(graph->results_count, sizeof *plan->result_names, &plan->result_names));
+    RG_TRY(rg_allocate_array(nodes, sizeof *order, &order));
     int32_t count = 0;
     find_live(d);
     rg_status status = rg_plan_order(d, order, &count);
     if (status == RG_OK)
         status = make_slots(plan, d);
     if (status == RG_OK)
-        status = make_room(plan);
+        status = make_capacity(plan);
     for (int32_t s = 0; s < count && status == RG_OK; s++) {
         plan->steps_count = s + 1;
         status = make_step(plan, d, order[s], &plan->steps[s]);
@@ -290,7 +291,7 @@ rg_status rg_plan_create(rg_device *device, const rg_graph *graph, const rg_plan
     const size_t nodes = graph->nodes_count, values = graph->values_count;
     rg_plan_draft d = { .graph = graph };
     rg_plan *made = NULL;
-    rg_status status = rg_room(1, sizeof *made, &made);
+    rg_status status = rg_allocate_array(1, sizeof *made, &made);
     if (status == RG_OK) {
         made->device = rg_device_retain(device);
         made->options = rg_plan_options_default();
@@ -302,15 +303,15 @@ rg_status rg_plan_create(rg_device *device, const rg_graph *graph, const rg_plan
     if (status == RG_OK)
         status = rg_graph_copy(graph, &made->graph);
     if (status == RG_OK)
-        status = rg_room(values, sizeof *d.live, &d.live);
+        status = rg_allocate_array(values, sizeof *d.live, &d.live);
     if (status == RG_OK)
-        status = rg_room(nodes, sizeof *d.runs, &d.runs);
+        status = rg_allocate_array(nodes, sizeof *d.runs, &d.runs);
     if (status == RG_OK)
-        status = rg_room(nodes, sizeof *d.place, &d.place);
+        status = rg_allocate_array(nodes, sizeof *d.place, &d.place);
     if (status == RG_OK)
-        status = rg_room(values, sizeof *d.readers, &d.readers);
+        status = rg_allocate_array(values, sizeof *d.readers, &d.readers);
     if (status == RG_OK)
-        status = rg_room(values, sizeof *d.takes, &d.takes);
+        status = rg_allocate_array(values, sizeof *d.takes, &d.takes);
     if (status == RG_OK)
         status = fill_plan(made, &d);
     rg_release(allocator, d.live, values * sizeof *d.live);
@@ -331,12 +332,12 @@ static void free_arrays(rg_plan *plan)
     const size_t values = (size_t)plan->slots_count;
     rg_release(allocator, plan->slots, values * sizeof *plan->slots);
     rg_release(allocator, plan->sources, values * sizeof *plan->sources);
-    free_room(plan);
+    free_capacity(plan);
     rg_release(allocator, plan->parameters, values * sizeof *plan->parameters);
     rg_release(allocator, plan->listed, values * sizeof *plan->listed);
     rg_release(allocator, plan->steps, plan->nodes * sizeof *plan->steps);
-    rg_release(allocator, plan->results, plan->results_room * sizeof *plan->results);
-    rg_release(allocator, plan->result_names, plan->results_room * sizeof *plan->result_names);
+    rg_release(allocator, plan->results, plan->results_capacity * sizeof *plan->results);
+    rg_release(allocator, plan->result_names, plan->results_capacity * sizeof *plan->result_names);
 }
 
 void rg_plan_destroy(rg_plan *plan)

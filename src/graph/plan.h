@@ -52,9 +52,9 @@ typedef struct rg_schedule {
     int32_t steps_count;
     rg_slot *slots; /* by value: those of the plan, and further ones */
     int32_t slots_count;
-    rg_tensor_desc *descs;         /* by value */
-    size_t steps_room, slots_room; /* how many there is room for */
-    struct rg_links *links;        /* while a pass joins steps; else NULL */
+    rg_tensor_desc *descs;                 /* by value */
+    size_t steps_capacity, slots_capacity; /* how many there is room for */
+    struct rg_links *links;                /* while a pass joins steps; else NULL */
 } rg_schedule;
 
 /* Something that has a place in the storage of a layout: output or tensor of a state of a step. */
@@ -97,12 +97,12 @@ typedef struct rg_plan_update {
 
 /* An entry for each source, while a run is recorded: there may be more of them than a stack holds.
  */
-typedef struct rg_source_room {
+typedef struct rg_source_buffers {
     rg_tensor_desc *descs;
     size_t *alignments;
     rg_tensor **read;             /* what the layout reads: the caller's, or copies */
     rg_tensor **wholes, **pieces; /* of a batch of images: put together here; all that is read */
-} rg_source_room;
+} rg_source_buffers;
 
 struct rg_plan {
     rg_device *device;
@@ -115,13 +115,13 @@ struct rg_plan {
     int32_t steps_count;
     int32_t *sources; /* their values */
     int32_t sources_count;
-    rg_source_room room;
+    rg_source_buffers capacity;
     char **result_names;
     int32_t *results; /* their values */
     int32_t results_count;
-    size_t nodes, results_room; /* how many there is room for in steps, in results */
-    rg_tensor **parameters;     /* by value */
-    int32_t *listed;            /* values that are parameters of the plan, in order */
+    size_t nodes, results_capacity; /* how many there is room for in steps, in results */
+    rg_tensor **parameters;         /* by value */
+    int32_t *listed;                /* values that are parameters of the plan, in order */
     int32_t listed_count;
     rg_layout_plan *layouts, *current;
     int32_t *state_steps; /* of the graph's states: their steps */
@@ -229,7 +229,7 @@ typedef struct rg_claims {
     int32_t count, values; /* in all; for values alone */
     int32_t *of_value;     /* by value: its claim, or -1 */
     size_t apart;          /* bytes, if none shared */
-    size_t list_room, values_room;
+    size_t list_capacity, values_capacity;
 } rg_claims;
 rg_status rg_claims_make(const rg_schedule *schedule, rg_claims *claims);
 void rg_claims_free(rg_claims *claims);

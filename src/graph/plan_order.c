@@ -161,13 +161,13 @@ rg_status rg_plan_order(rg_plan_draft *d, const rg_node **order, int32_t *count)
 {
     const size_t nodes = d->graph->nodes_count, values = d->graph->values_count;
     waiting w = { .heap_count = 0 };
-    rg_status status = rg_room(nodes, sizeof *w.next, &w.next);
+    rg_status status = rg_allocate_array(nodes, sizeof *w.next, &w.next);
     if (status == RG_OK)
-        status = rg_room(nodes, sizeof *w.for_node, &w.for_node);
+        status = rg_allocate_array(nodes, sizeof *w.for_node, &w.for_node);
     if (status == RG_OK)
-        status = rg_room(values, sizeof *w.for_value, &w.for_value);
+        status = rg_allocate_array(values, sizeof *w.for_value, &w.for_value);
     if (status == RG_OK)
-        status = rg_room(nodes, sizeof *w.heap, &w.heap);
+        status = rg_allocate_array(nodes, sizeof *w.heap, &w.heap);
     if (status == RG_OK)
         status = place_nodes(d, &w, order, count);
     rg_release(allocator, w.next, nodes * sizeof *w.next);

@@ -241,8 +241,8 @@ static rg_status drop_one(rg_schedule *s, const rg_claims *c, int32_t at, size_t
     chain again = { .count = 0 };
     int32_t reader = -1, where;
     const int32_t v = find_value(s, c, at, find, &again, &reader);
-    *done = v < 0 || (size_t)(s->steps_count + again.count) > s->steps_room ||
-            (size_t)(s->slots_count + again.count) > s->slots_room;
+    *done = v < 0 || (size_t)(s->steps_count + again.count) > s->steps_capacity ||
+            (size_t)(s->slots_count + again.count) > s->slots_capacity;
     if (*done)
         return RG_OK;
     size_t old, new, least;
@@ -285,15 +285,15 @@ rg_status rg_schedule_fit(rg_schedule *s, size_t budget)
 {
     search find = { NULL, NULL };
     saved before = { .steps = NULL };
-    rg_status status = rg_room(s->slots_room, sizeof *find.tried, &find.tried);
+    rg_status status = rg_allocate_array(s->slots_capacity, sizeof *find.tried, &find.tried);
     if (status == RG_OK)
-        status = rg_room(s->slots_room, sizeof *find.reader, &find.reader);
+        status = rg_allocate_array(s->slots_capacity, sizeof *find.reader, &find.reader);
     if (status == RG_OK)
-        status = rg_room(s->steps_room, sizeof *before.steps, &before.steps);
+        status = rg_allocate_array(s->steps_capacity, sizeof *before.steps, &before.steps);
     if (status == RG_OK)
         status = fit(s, budget, &find, &before);
-    rg_release(allocator, find.tried, s->slots_room * sizeof *find.tried);
-    rg_release(allocator, find.reader, s->slots_room * sizeof *find.reader);
-    rg_release(allocator, before.steps, s->steps_room * sizeof *before.steps);
+    rg_release(allocator, find.tried, s->slots_capacity * sizeof *find.tried);
+    rg_release(allocator, find.reader, s->slots_capacity * sizeof *find.reader);
+    rg_release(allocator, before.steps, s->steps_capacity * sizeof *before.steps);
     return status;
 }

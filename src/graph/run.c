@@ -122,9 +122,9 @@ static rg_status gather(const rg_plan *plan, rg_commands *commands, int64_t coun
     rg_dtype dtype;
     RG_TRY(check_images(&g, name));
     RG_TRY(copied_as(images[0]->desc.dtype, name, &dtype));
-    rg_status status = rg_room((size_t)count, sizeof *g.from, &g.from);
+    rg_status status = rg_allocate_array((size_t)count, sizeof *g.from, &g.from);
     if (status == RG_OK)
-        status = rg_room((size_t)count, sizeof *g.parts, &g.parts);
+        status = rg_allocate_array((size_t)count, sizeof *g.parts, &g.parts);
     if (status == RG_OK)
         status = make_whole(&g, name);
     if (status == RG_OK)
@@ -155,7 +155,7 @@ static rg_status gather_all(rg_plan *plan, rg_commands *commands, int64_t count,
         RG_TRY(gather(plan, commands, count, g.images, rg_plan_source_name(plan, i), &wholes[i]));
         pieces[i] = wholes[i];
     }
-    rg_tensor_desc *const descs = plan->room.descs;
+    rg_tensor_desc *const descs = plan->capacity.descs;
     for (int32_t i = 0; i < plan->sources_count; i++) {
         RG_CHECK(pieces[i] != NULL, RG_INVALID_ARGUMENT,
                  "rg_plan_encode_batch: the source '%s' is NULL", rg_plan_source_name(plan, i));
@@ -194,7 +194,7 @@ rg_status rg_plan_encode_batch(rg_plan *plan, rg_commands *commands, int64_t cou
              "rg_plan_encode_batch: the commands are on another device than the plan (%s, %s)",
              commands->queue->device->name, plan->device->name);
     const rg_mark mark = rg_commands_mark(commands);
-    rg_tensor **const wholes = plan->room.wholes, **const pieces = plan->room.pieces;
+    rg_tensor **const wholes = plan->capacity.wholes, **const pieces = plan->capacity.pieces;
     for (int32_t i = 0; i < plan->sources_count; i++)
         wholes[i] = NULL;
     rg_status status = gather_all(plan, commands, count, sources, wholes, pieces);

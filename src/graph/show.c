@@ -137,12 +137,12 @@ rg_status rg_layout_list_memory(rg_layout_plan *layout)
 {
     const size_t values = (size_t)layout->schedule.slots_count;
     const size_t steps = (size_t)layout->schedule.steps_count, all = 2 * values + steps;
-    int32_t *room = NULL;
-    RG_TRY(rg_room(all, sizeof *room, &room));
-    int32_t *step = room, *output = room + values, *last = output + values;
+    int32_t *capacity = NULL;
+    RG_TRY(rg_allocate_array(all, sizeof *capacity, &capacity));
+    int32_t *step = capacity, *output = capacity + values, *last = output + values;
     find_makers(&layout->schedule, step, output, last);
     const rg_status status = list_places(layout, step, output, last);
-    rg_release(&rg_default_allocator, room, all * sizeof *room);
+    rg_release(&rg_default_allocator, capacity, all * sizeof *capacity);
     return status;
 }
 
@@ -195,7 +195,7 @@ rg_status rg_plan_memory(const rg_plan *plan, int32_t index, rg_memory_info *inf
 rg_status rg_plan_note_states(rg_plan *plan, const int32_t place[])
 {
     const rg_graph *graph = plan->graph;
-    RG_TRY(rg_room(graph->states_count, sizeof *plan->state_steps, &plan->state_steps));
+    RG_TRY(rg_allocate_array(graph->states_count, sizeof *plan->state_steps, &plan->state_steps));
     for (size_t i = 0; i < graph->states_count; i++) {
         plan->state_steps[i] = place[graph->states[i].node->id];
         plan->steps[plan->state_steps[i]].keeps = true;

@@ -14,11 +14,11 @@ rg_status rg_schedule_create(const rg_plan *plan, rg_schedule *s)
     const size_t steps = (size_t)plan->steps_count, values = (size_t)plan->slots_count;
     const size_t more = plan->options.budget > 0 ? 2 * steps : 0; /* those that run again */
     s->plan = plan;
-    s->steps_room = steps + more;
-    s->slots_room = values + more;
-    RG_TRY(rg_room(s->steps_room, sizeof *s->steps, &s->steps));
-    RG_TRY(rg_room(s->slots_room, sizeof *s->slots, &s->slots));
-    RG_TRY(rg_room(s->slots_room, sizeof *s->descs, &s->descs));
+    s->steps_capacity = steps + more;
+    s->slots_capacity = values + more;
+    RG_TRY(rg_allocate_array(s->steps_capacity, sizeof *s->steps, &s->steps));
+    RG_TRY(rg_allocate_array(s->slots_capacity, sizeof *s->slots, &s->slots));
+    RG_TRY(rg_allocate_array(s->slots_capacity, sizeof *s->descs, &s->descs));
     for (size_t i = 0; i < steps; i++) {
         s->steps[i] = plan->steps[i];
         s->steps[i].begin = s->steps[i].end = s->steps[i].origin = (int32_t)i;
@@ -43,9 +43,9 @@ void rg_schedule_destroy(rg_schedule *s)
 {
     for (int32_t i = 0; i < s->steps_count; i++)
         drop_kernel(&s->steps[i]);
-    rg_release(allocator, s->steps, s->steps_room * sizeof *s->steps);
-    rg_release(allocator, s->slots, s->slots_room * sizeof *s->slots);
-    rg_release(allocator, s->descs, s->slots_room * sizeof *s->descs);
+    rg_release(allocator, s->steps, s->steps_capacity * sizeof *s->steps);
+    rg_release(allocator, s->slots, s->slots_capacity * sizeof *s->slots);
+    rg_release(allocator, s->descs, s->slots_capacity * sizeof *s->descs);
 }
 
 void rg_schedule_drop(rg_schedule *s, int32_t at)
@@ -76,8 +76,8 @@ void rg_schedule_note_outputs(rg_schedule *s, int32_t at)
 rg_status rg_schedule_compact(rg_schedule *s)
 {
     int32_t *place = NULL, count = 0; /* by step: where it stands then */
-    const size_t room = (size_t)s->steps_count;
-    RG_TRY(rg_room(room, sizeof *place, &place));
+    const size_t capacity = (size_t)s->steps_count;
+    RG_TRY(rg_allocate_array(capacity, sizeof *place, &place));
     for (int32_t i = 0; i < s->steps_count; i++) {
         place[i] = count;
         if (s->steps[i].gone)
@@ -92,7 +92,7 @@ rg_status rg_schedule_compact(rg_schedule *s)
         if (s->steps[i].forward >= 0)
             s->steps[i].forward = place[s->steps[i].forward];
     }
-    rg_release(allocator, place, room * sizeof *place);
+    rg_release(allocator, place, capacity * sizeof *place);
     rg_schedule_times(s);
     return RG_OK;
 }
@@ -379,7 +379,7 @@ static rg_status gather(rg_schedule *s, int32_t first, int32_t last)
 {
     const int32_t count = last - first + 1;
     batched *list = NULL;
-    RG_TRY(rg_room((size_t)count, sizeof *list, &list));
+    RG_TRY(rg_allocate_array((size_t)count, sizeof *list, &list));
     for (int32_t i = 0; i < count; i++)
         list[i] =
             (batched){ rg_kernel_hash(s->steps[first + i].kernel), i, i, s->steps[first + i] };
@@ -418,9 +418,9 @@ rg_status rg_schedule_batches(rg_schedule *s)
 {
     const size_t bytes = (size_t)s->slots_count * sizeof(int32_t);
     marks m = { NULL, NULL };
-    rg_status status = rg_room((size_t)s->slots_count, sizeof *m.reader, &m.reader);
+    rg_status status = rg_allocate_array((size_t)s->slots_count, sizeof *m.reader, &m.reader);
     if (status == RG_OK)
-        status = rg_room((size_t)s->slots_count, sizeof *m.writer, &m.writer);
+        status = rg_allocate_array((size_t)s->slots_count, sizeof *m.writer, &m.writer);
     if (status == RG_OK)
         status = find_batches(s, &m);
     rg_release(allocator, m.reader, bytes);

@@ -27,7 +27,7 @@ static rg_status time_steps(const rg_plan *plan, rg_queue *queue, rg_tensor *con
 {
     const rg_layout_plan *layout = plan->current;
     const int32_t count = plan->sources_count;
-    rg_tensor **const read = plan->room.read;
+    rg_tensor **const read = plan->capacity.read;
     for (int32_t i = 0; i < count; i++) /* copies are those of the run before */
         read[i] = rg_layout_reads(plan, layout, sources[i], i) ? sources[i] : layout->copies[i];
     rg_stand_ins submission = { layout->stand_ins, read, count, 0, 0, true };

@@ -70,8 +70,8 @@ RG_INLINE void add_products(vpair *sum, vpair *products, vpair a, vpair b)
 
 /* Sums of x - near and of its squares, for each column. */
 typedef struct norm_parts {
-    real near[CHANNEL_ROOM], sum[CHANNEL_ROOM], squares[CHANNEL_ROOM];
-    real all[CHANNEL_ROOM], all_squares[CHANNEL_ROOM]; /* of the pieces before */
+    real near[CHANNEL_BUFFER], sum[CHANNEL_BUFFER], squares[CHANNEL_BUFFER];
+    real all[CHANNEL_BUFFER], all_squares[CHANNEL_BUFFER]; /* of the pieces before */
 } norm_parts;
 
 RG_INLINE void parts_step(norm_parts *p, const channel_run *r, const int rows, int64_t i,
@@ -195,12 +195,12 @@ RG_INLINE void join_lanes(const norm_parts *p, const rg_channels *s, int64_t row
 
 /* What belongs to each column. */
 typedef struct norm_columns {
-    real mean[CHANNEL_ROOM];
-    real scale[CHANNEL_ROOM], shift[CHANNEL_ROOM];   /* z = t scale + shift */
-    real weight[CHANNEL_ROOM], offset[CHANNEL_ROOM]; /* dx = t weight + (g scale - offset) */
-    real plus[CHANNEL_ROOM];                         /* added to dx where `extra` */
-    real sum[CHANNEL_ROOM], product[CHANNEL_ROOM];   /* of g, and of g t */
-    real all[CHANNEL_ROOM], all_products[CHANNEL_ROOM];
+    real mean[CHANNEL_BUFFER];
+    real scale[CHANNEL_BUFFER], shift[CHANNEL_BUFFER];   /* z = t scale + shift */
+    real weight[CHANNEL_BUFFER], offset[CHANNEL_BUFFER]; /* dx = t weight + (g scale - offset) */
+    real plus[CHANNEL_BUFFER];                           /* added to dx where `extra` */
+    real sum[CHANNEL_BUFFER], product[CHANNEL_BUFFER];   /* of g, and of g t */
+    real all[CHANNEL_BUFFER], all_products[CHANNEL_BUFFER];
     neuron_constants neuron;
     int32_t kind;
     vint leaks; /* where relu is not flat: 0, its slope, times infinity is NaN */
@@ -219,7 +219,7 @@ RG_INLINE void set_neuron(norm_columns *k, const rg_norm_neuron *neuron)
 RG_OUTLINE void finish_columns(norm_columns *k, const void *gamma, const void *beta,
                                const rg_norm_parameters *p, int64_t first, int64_t width)
 {
-    real gammas[CHANNEL_ROOM], betas[CHANNEL_ROOM];
+    real gammas[CHANNEL_BUFFER], betas[CHANNEL_BUFFER];
     load_parameter(gammas, gamma, p->gamma_step, p->has_gamma, 1, p->dtype, first, width);
     load_parameter(betas, beta, p->beta_step, p->has_beta, 0, p->dtype, first, width);
     for (int64_t i = 0; i < width; i += VLEN) {

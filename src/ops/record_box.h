@@ -76,15 +76,15 @@ static inline int64_t rg_box_lay_out(const rg_tensor *const tensors[], int count
     const int64_t real = first->dtype == RG_F64 ? 8 : 4;
     rg_box_cut(s, kinds, gradient, real);
     const rg_box_lines lines = rg_box_lines_of(s);
-    s->room = rg_box_reals(&lines, kinds, gradient) * real;
+    s->scratch_bytes = rg_box_reals(&lines, kinds, gradient) * real;
     const rg_box_plane plane = rg_box_plane_of(s, kinds);
     const int64_t wide = (plane.values + plane.prefix + plane.sums + plane.kept + 64) * real;
-    if (rg_box_is_wide(s) && s->room < wide)
-        s->room = wide / RG_ALIGNMENT * RG_ALIGNMENT;
+    if (rg_box_is_wide(s) && s->scratch_bytes < wide)
+        s->scratch_bytes = wide / RG_ALIGNMENT * RG_ALIGNMENT;
     s->units = rg_box_clamp(s->images * s->blocks * s->bands, 1,
-                            rg_box_clamp(SCRATCH / s->room, 1, UNITS));
+                            rg_box_clamp(SCRATCH / s->scratch_bytes, 1, UNITS));
     launch->units = s->units;
-    launch->scratch = (size_t)(s->units * s->room);
+    launch->scratch = (size_t)(s->units * s->scratch_bytes);
     return bytes;
 }
 

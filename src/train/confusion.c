@@ -16,8 +16,8 @@ static int by_label(const void *a, const void *b)
 rg_status rg_confusion_create(const int32_t labels[], const int32_t predicted[], int64_t count,
                               rg_confusion *confusion)
 {
-    *confusion = (rg_confusion){ .room = (size_t)count };
-    RG_TRY(rg_room(confusion->room, sizeof *confusion->cells, &confusion->cells));
+    *confusion = (rg_confusion){ .capacity = (size_t)count };
+    RG_TRY(rg_allocate_array(confusion->capacity, sizeof *confusion->cells, &confusion->cells));
     rg_confusion_cell *cells = confusion->cells;
     for (int64_t i = 0; i < count; i++)
         cells[i] = (rg_confusion_cell){ labels[i], predicted[i], 1 };
@@ -35,7 +35,8 @@ rg_status rg_confusion_create(const int32_t labels[], const int32_t predicted[],
 
 void rg_confusion_release(rg_confusion *confusion)
 {
-    rg_release(&rg_default_allocator, confusion->cells, confusion->room * sizeof *confusion->cells);
+    rg_release(&rg_default_allocator, confusion->cells,
+               confusion->capacity * sizeof *confusion->cells);
     *confusion = (rg_confusion){ 0 };
 }
 

@@ -16,7 +16,7 @@ typedef struct rg_confusion_cell {
 typedef struct rg_confusion {
     rg_confusion_cell *cells;
     int64_t count;
-    size_t room;
+    size_t capacity;
 } rg_confusion;
 
 /* Images of one class. */

@@ -184,11 +184,11 @@ static rg_status unpack_some(rg_source *source, void *to, size_t size, size_t *g
     while (*got < size && !u->ended) {
         RG_TRY(refill(source));
         const size_t rest = size - *got;
-        const size_t room = rest < LARGEST_PIECE ? rest : (size_t)LARGEST_PIECE;
+        const size_t capacity = rest < LARGEST_PIECE ? rest : (size_t)LARGEST_PIECE;
         u->stream.next_out = (unsigned char *)to + *got;
-        u->stream.avail_out = (uInt)room;
+        u->stream.avail_out = (uInt)capacity;
         const int result = zlib.step(&u->stream, Z_NO_FLUSH);
-        *got += room - u->stream.avail_out;
+        *got += capacity - u->stream.avail_out;
         const uint64_t place = source->at - u->stream.avail_in;
         RG_CHECK(result != Z_MEM_ERROR, RG_OUT_OF_MEMORY, "out of memory for unpacking");
         RG_CHECK(result == Z_OK || result == Z_STREAM_END || result == Z_BUF_ERROR, RG_MALFORMED,

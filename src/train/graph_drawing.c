@@ -73,15 +73,15 @@ static void draw(sketch *s)
         draw_node(s, s->graph->nodes[i]);
 }
 
-static rg_status make_room(const rg_graph *graph, sketch *s)
+static rg_status make_capacity(const rg_graph *graph, sketch *s)
 {
     void *memory[4];
     rg_graph_drawing *to = s->to;
-    to->node_room = graph->values_count + graph->nodes_count;
-    to->edge_room = graph->nodes_count * (RG_MAX_INPUTS + 1);
-    RG_TRY(rg_allocate_zero(allocator, to->node_room * sizeof *to->nodes, &memory[0]));
+    to->node_capacity = graph->values_count + graph->nodes_count;
+    to->edge_capacity = graph->nodes_count * (RG_MAX_INPUTS + 1);
+    RG_TRY(rg_allocate_zero(allocator, to->node_capacity * sizeof *to->nodes, &memory[0]));
     to->nodes = memory[0];
-    RG_TRY(rg_allocate_zero(allocator, to->edge_room * sizeof *to->edges, &memory[1]));
+    RG_TRY(rg_allocate_zero(allocator, to->edge_capacity * sizeof *to->edges, &memory[1]));
     to->edges = memory[1];
     RG_TRY(rg_allocate_zero(allocator, graph->values_count * sizeof *s->of_value, &memory[2]));
     s->of_value = memory[2];
@@ -95,7 +95,7 @@ rg_status rg_graph_drawing_create(const rg_graph *graph, const char *title,
 {
     *drawing = (rg_graph_drawing){ .drawing.title = title };
     sketch s = { .to = drawing, .graph = graph };
-    const rg_status status = make_room(graph, &s);
+    const rg_status status = make_capacity(graph, &s);
     if (status == RG_OK)
         draw(&s);
     drawing->drawing.nodes = drawing->nodes;
@@ -109,7 +109,7 @@ rg_status rg_graph_drawing_create(const rg_graph *graph, const char *title,
 
 void rg_graph_drawing_release(rg_graph_drawing *drawing)
 {
-    rg_release(allocator, drawing->nodes, drawing->node_room * sizeof *drawing->nodes);
-    rg_release(allocator, drawing->edges, drawing->edge_room * sizeof *drawing->edges);
+    rg_release(allocator, drawing->nodes, drawing->node_capacity * sizeof *drawing->nodes);
+    rg_release(allocator, drawing->edges, drawing->edge_capacity * sizeof *drawing->edges);
     *drawing = (rg_graph_drawing){ 0 };
 }

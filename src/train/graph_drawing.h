@@ -11,7 +11,7 @@ typedef struct rg_graph_drawing {
     rg_drawing drawing; /* whose texts are the graph's and those below */
     rg_draw_node *nodes;
     rg_draw_edge *edges;
-    size_t node_room, edge_room;
+    size_t node_capacity, edge_capacity;
 } rg_graph_drawing;
 
 /* Sources, forward nodes, gradient nodes and updates; parameters are left out. */

@@ -361,7 +361,7 @@ static rg_status make_table(rg_loader *loader)
 }
 
 /* A batch never holds more images than there are. */
-static int64_t batch_room(const rg_loader *loader)
+static int64_t batch_capacity(const rg_loader *loader)
 {
     const int64_t count = loader->set->info.count;
     return loader->desc.batch < count ? loader->desc.batch : count;
@@ -369,17 +369,18 @@ static int64_t batch_room(const rg_loader *loader)
 
 static rg_status make_ring(rg_loader *loader)
 {
-    const size_t room = (size_t)batch_room(loader);
+    const size_t capacity = (size_t)batch_capacity(loader);
     size_t bytes;
-    RG_CHECK(rg_multiply(room, loader->image_bytes, &bytes) && bytes <= INT64_MAX, RG_OUT_OF_MEMORY,
-             "out of memory: batches of %lld images do not fit", (long long)room);
+    RG_CHECK(rg_multiply(capacity, loader->image_bytes, &bytes) && bytes <= INT64_MAX,
+             RG_OUT_OF_MEMORY, "out of memory: batches of %lld images do not fit",
+             (long long)capacity);
     RG_TRY(rg_allocate_zero(memory, (size_t)loader->desc.buffers * sizeof(filled),
                             (void **)&loader->ring));
     for (int32_t i = 0; i < loader->desc.buffers; i++) {
         filled *f = &loader->ring[i];
         RG_TRY(rg_allocate(memory, bytes, (void **)&f->images));
-        RG_TRY(rg_allocate(memory, room * sizeof *f->labels, (void **)&f->labels));
-        RG_TRY(rg_allocate(memory, room * sizeof *f->indices, (void **)&f->indices));
+        RG_TRY(rg_allocate(memory, capacity * sizeof *f->labels, (void **)&f->labels));
+        RG_TRY(rg_allocate(memory, capacity * sizeof *f->indices, (void **)&f->indices));
     }
     return RG_OK;
 }
@@ -466,12 +467,12 @@ void rg_loader_destroy(rg_loader *loader)
         return;
     end_thread(loader);
     const rg_dataset *set = loader->set;
-    const size_t room = (size_t)batch_room(loader);
+    const size_t capacity = (size_t)batch_capacity(loader);
     for (int32_t i = 0; i < loader->desc.buffers && loader->ring != NULL; i++) {
         const filled *f = &loader->ring[i];
-        rg_release(memory, f->images, room * loader->image_bytes);
-        rg_release(memory, f->labels, room * sizeof *f->labels);
-        rg_release(memory, f->indices, room * sizeof *f->indices);
+        rg_release(memory, f->images, capacity * loader->image_bytes);
+        rg_release(memory, f->labels, capacity * sizeof *f->labels);
+        rg_release(memory, f->indices, capacity * sizeof *f->indices);
     }
     rg_release(memory, loader->ring, (size_t)loader->desc.buffers * sizeof *loader->ring);
     rg_release(memory, loader->order, (size_t)set->info.count * sizeof *loader->order);

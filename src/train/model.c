@@ -253,7 +253,7 @@ static rg_status check_readers(const rg_model *model)
 {
     bool *read = NULL;
     const size_t count = model->layers_count;
-    RG_TRY(rg_room(count, sizeof *read, &read));
+    RG_TRY(rg_allocate_array(count, sizeof *read, &read));
     for (size_t i = 0; i < count; i++) {
         const rg_layer *layer = &model->layers[i];
         for (int32_t k = 0; k < layer->from_count; k++) {

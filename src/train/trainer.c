@@ -189,11 +189,11 @@ static size_t results_bytes(const rg_trainer *t, int64_t images)
 
 static void slot_release(rg_trainer *t, slot *s)
 {
-    const size_t room = (size_t)s->capacity;
+    const size_t capacity = (size_t)s->capacity;
     rg_commands_destroy(s->commands);
     rg_tensor_destroy(s->images);
     rg_tensor_destroy(s->labels);
-    rg_release(allocator, s->answers, room * sizeof *s->answers);
+    rg_release(allocator, s->answers, capacity * sizeof *s->answers);
     rg_host_release(t->device, s->results, results_bytes(t, s->capacity));
     *s = (slot){ 0 };
 }

@@ -108,7 +108,7 @@ RG_OUTLINE void columns_by_blocks(const box_strip *b, window_rule *rule, const r
     const rg_span *span = &b->s->column;
     const int64_t pixel = rg_box_lines_of(b->s).pixel;
     window_ring ring = ring_at(b->across, kinds * pixel, span->width, centre);
-    real *const sum = b->across + ring_room(ring.pitch, span->width);
+    real *const sum = b->across + ring_buffer(ring.pitch, span->width);
     const size_t bytes = (size_t)b->channels * sizeof(real);
     for (int64_t t = 0; t < span->size + span->width - 1; t++) {
         const int64_t position = t - (span->width - 1);
@@ -169,19 +169,19 @@ RG_OUTLINE void join_columns(const box_strip *b, const real *from, real *to)
 }
 
 /* Of the mirrored window. */
-RG_OUTLINE void turn_columns(const box_strip *b, const real *from, real *to)
+RG_OUTLINE void shift_columns(const box_strip *b, const real *from, real *to)
 {
     const int64_t width = b->s->column.width, centre = b->s->column.after;
     if (width > RG_SPAN_DIRECT) {
-        columns_by_blocks(b, ring_turn, from, to, MOMENT_KINDS, MOMENT_KINDS, centre);
+        columns_by_blocks(b, ring_shift, from, to, MOMENT_KINDS, MOMENT_KINDS, centre);
         for (int64_t i = 0; i < b->line; i += VLEN)
             store_moments(to, b->line, i,
-                          turn_about(load_moments(to, b->line, i),
-                                     vload_full(from, i + centre * b->channels, RG_REAL)));
+                          shift_about(load_moments(to, b->line, i),
+                                      vload_full(from, i + centre * b->channels, RG_REAL)));
     } else if (width == 5)
-        moments_columns_direct(turn_direct, b, from, to, false, centre, 5);
+        moments_columns_direct(shift_direct, b, from, to, false, centre, 5);
     else
-        moments_columns_direct(turn_direct, b, from, to, false, centre, width);
+        moments_columns_direct(shift_direct, b, from, to, false, centre, width);
 }
 
 /* ---- what is done with a row ---- */
@@ -264,7 +264,7 @@ RG_INLINE void middle_row(box_middle *middle, const int kinds, const box_strip *
     if (kinds == 1)
         sum_columns(b, b->middle, to);
     else
-        turn_columns(b, b->middle, to);
+        shift_columns(b, b->middle, to);
 }
 
 RG_INLINE void finish_step(box_finish *finish, const int kinds, const box_strip *b,
@@ -342,26 +342,26 @@ typedef struct box_rows {
 
 /* Takes the lines of a strip from the unit's scratch; padded rows begin as zeros, since their ends
  * stay so. */
-RG_INLINE void place_lines(box_strip *b, window_chain *c, real *room, int kinds, bool gradient)
+RG_INLINE void place_lines(box_strip *b, window_chain *c, real *buffer, int kinds, bool gradient)
 {
     const rg_box_lines l = rg_box_lines_of(b->s);
     const rg_span *span = &b->s->row;
     b->line = l.line;
     b->padded = l.padded;
-    b->from = memset(room, 0, (size_t)l.padded * sizeof(real));
-    room += l.padded;
-    c->first = ring_at(room, kinds * l.line, span->width, span->before);
-    room += kinds * l.ring;
-    c->sum = room;
-    room += kinds * l.line;
-    b->across = room;
-    room += kinds * l.across;
+    b->from = memset(buffer, 0, (size_t)l.padded * sizeof(real));
+    buffer += l.padded;
+    c->first = ring_at(buffer, kinds * l.line, span->width, span->before);
+    buffer += kinds * l.ring;
+    c->sum = buffer;
+    buffer += kinds * l.line;
+    b->across = buffer;
+    buffer += kinds * l.across;
     if (!gradient)
         return;
-    b->middle = memset(room, 0, (size_t)(kinds * l.padded) * sizeof(real));
-    room += kinds * l.padded;
-    c->second = ring_at(room, kinds * l.line, span->width, span->after);
-    b->kept = room + kinds * l.ring;
+    b->middle = memset(buffer, 0, (size_t)(kinds * l.padded) * sizeof(real));
+    buffer += kinds * l.padded;
+    c->second = ring_at(buffer, kinds * l.line, span->width, span->after);
+    b->kept = buffer + kinds * l.ring;
 }
 
 /* Strip number i. in[0] is dy, or x where there is none. */
@@ -391,7 +391,7 @@ RG_OUTLINE void box_units(const rg_box_shape *s, const void *k, const void *cons
 {
     const int64_t strips = s->images * s->blocks * s->bands;
     for (int64_t u = begin; u < end; u++) {
-        real *const room = (real *)(void *)((char *)scratch + u * s->room);
+        real *const buffer = (real *)(void *)((char *)scratch + u * s->scratch_bytes);
         const int64_t first = strips / s->units * u + least(strips % s->units, u);
         const int64_t last = first + strips / s->units + (u < strips % s->units);
         for (int64_t i = first; i < last; i++) {
@@ -399,11 +399,11 @@ RG_OUTLINE void box_units(const rg_box_shape *s, const void *k, const void *cons
             box_strip b = strip_of(s, in, out, gradient, i, T, &band);
             window_chain c = { .span = s->row,
                                .first_rule = kinds == 1 ? ring_sum : ring_join,
-                               .second_rule = kinds == 1 ? ring_sum : ring_turn,
+                               .second_rule = kinds == 1 ? ring_sum : ring_shift,
                                .begin = band * s->band,
                                .end = least((band + 1) * s->band, s->row.size) };
             b.k = k;
-            place_lines(&b, &c, room, kinds, gradient);
+            place_lines(&b, &c, buffer, kinds, gradient);
             if (gradient)
                 chain_gradient(&c, &b, rows->fill, rows->middle, rows->finish);
             else

@@ -14,7 +14,7 @@
 enum { CHANNEL_PAIR = 2 * VLEN };
 
 /* Numbers of the columns of a unit: a pair of vectors from any column on is whole. */
-enum { CHANNEL_ROOM = RG_CHANNEL_COLUMNS + CHANNEL_PAIR };
+enum { CHANNEL_BUFFER = RG_CHANNEL_COLUMNS + CHANNEL_PAIR };
 
 /* Groups of `lanes` rows that are summed up before they are added to what came before. */
 enum { CHANNEL_PIECE = 32 };

@@ -105,7 +105,7 @@ RG_INLINE void tile(const rg_tile *t, const int M, const int N, const bool rows)
 }
 
 #if RG_HAS_SLIM
-/* The same with RG_FEW columns. */
+/* The same with RG_NARROW_PANEL columns. */
 RG_INLINE void slim_tile(const rg_tile *t, const int M, const bool rows)
 {
     const int64_t each = sizeof(real), a_step = t->a_step * each;
@@ -219,7 +219,7 @@ static const height wide[] = {
     HEIGHT(4, 2),  HEIGHT(2, 2), HEIGHT(1, 2),
 };
 
-/* Of one vector; where RG_FEW are two, `wide` is for them. */
+/* Of one vector; where RG_NARROW_PANEL are two, `wide` is for them. */
 #if RG_VLEN >= 8
 static const height narrow[] = {
 #if RG_VECTOR_BYTES == 64

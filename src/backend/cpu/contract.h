@@ -33,8 +33,8 @@
 #include "backend/cpu/kernel.h"
 
 /* Columns of a panel, on every instruction set; results in `c` come in multiples of RG_LANES
- * columns, or in RG_FEW if that is enough. */
-enum { RG_PANEL = 32, RG_FEW = 8, RG_MOST_RUNS = 256 };
+ * columns, or in RG_NARROW_PANEL if that is enough. */
+enum { RG_PANEL = 32, RG_NARROW_PANEL = 8, RG_MOST_RUNS = 256 };
 #define RG_LANES 16
 
 typedef struct rg_tile {
@@ -61,7 +61,8 @@ extern const rg_contract RG_CONTRACT;
 
 RG_INLINE int64_t contract_lanes(int64_t width)
 {
-    return width <= RG_FEW ? RG_FEW : (width + RG_LANES - 1) / RG_LANES * RG_LANES;
+    return width <= RG_NARROW_PANEL ? RG_NARROW_PANEL
+                                    : (width + RG_LANES - 1) / RG_LANES * RG_LANES;
 }
 
 /* ---- into real ---- */

@@ -9,7 +9,7 @@
  *
  *      join   m, s: a mean less v, and a variance. The mean of means; the mean of variances plus
  *             the variance of means, as Chan, Golub and LeVeque join them.
- *      turn   m, s: a sum of q (z - v) for numbers q and z, and the sum of q. */
+ *      shift   m, s: a sum of q (z - v) for numbers q and z, and the sum of q. */
 #ifndef RG_CPU_MOMENTS_H
 #define RG_CPU_MOMENTS_H
 
@@ -96,9 +96,9 @@ RG_FORMULA moments join_end(moments e, vreal v, int64_t width)
     return (moments){ v, (e.v - v) + e.m, e.s * vset((real)1 / (real)width) };
 }
 
-/* ---- turn ---- */
+/* ---- shift ---- */
 
-RG_FORMULA moments turn_direct(const moment_lines *l, int64_t i, const int64_t width)
+RG_FORMULA moments shift_direct(const moment_lines *l, int64_t i, const int64_t width)
 {
     const moments first = moments_at(l, 0, i);
     const vreal v = vload_full(l->centre, i, RG_REAL);
@@ -113,7 +113,7 @@ RG_FORMULA moments turn_direct(const moment_lines *l, int64_t i, const int64_t w
 }
 
 /* About the v of what counts for more. Outside of the image, where v is 0, nothing does. */
-RG_FORMULA moments turn_two(moments a, moments b, int64_t na, int64_t nb)
+RG_FORMULA moments shift_two(moments a, moments b, int64_t na, int64_t nb)
 {
     (void)na;
     (void)nb;
@@ -121,7 +121,7 @@ RG_FORMULA moments turn_two(moments a, moments b, int64_t na, int64_t nb)
     return (moments){ v, vfma(a.s, a.v - v, a.m) + vfma(b.s, b.v - v, b.m), a.s + b.s };
 }
 
-RG_FORMULA moments turn_end(moments e, vreal v, int64_t width)
+RG_FORMULA moments round_end(moments e, vreal v, int64_t width)
 {
     (void)v;
     (void)width;
@@ -129,7 +129,7 @@ RG_FORMULA moments turn_end(moments e, vreal v, int64_t width)
 }
 
 /* The same about another v. */
-RG_INLINE moments turn_about(moments e, vreal v)
+RG_INLINE moments shift_about(moments e, vreal v)
 {
     return (moments){ v, vfma(e.s, e.v - v, e.m), e.s };
 }
@@ -198,9 +198,9 @@ RG_OUTLINE void ring_join(const window_ring *r, real *sum)
     moments_ring(join_direct, join_two, join_end, r, sum);
 }
 
-RG_OUTLINE void ring_turn(const window_ring *r, real *sum)
+RG_OUTLINE void ring_shift(const window_ring *r, real *sum)
 {
-    moments_ring(turn_direct, turn_two, turn_end, r, sum);
+    moments_ring(shift_direct, shift_two, round_end, r, sum);
 }
 
 #endif

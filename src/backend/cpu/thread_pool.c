@@ -2,9 +2,9 @@
 /* Copyright The retrograde authors */
 /* The thread pool: helper threads.
  *
- * A job is open while `turn` is odd. A helper enters by counting itself in and then looking at
- * `turn` again: if the job closed meanwhile it leaves without touching it. The asking thread
- * closes the job when no tile is left, and returns when no helper is inside. */
+ * A job is open while `generation` is odd. A helper enters by counting itself in and then looking
+ * at `generation` again: if the job closed meanwhile it leaves without touching it. The asking
+ * thread closes the job when no tile is left, and returns when no helper is inside. */
 #include "backend/cpu/thread_pool.h"
 
 #include <pthread.h>
@@ -32,7 +32,7 @@ struct rg_thread_pool {
     bool spins; /* waiting threads spin before they sleep: not where they would steal a processor */
 
     pthread_mutex_t owner; /* held by the thread that uses the thread pool */
-    _Alignas(64) _Atomic uint32_t turn;
+    _Alignas(64) _Atomic uint32_t generation;
     _Atomic bool stop;
     rg_cpu_function function;
     const void *args;
@@ -81,18 +81,18 @@ static void take_tiles(rg_thread_pool *thread_pool, int32_t number)
 #endif
 }
 
-/* Returns when `turn` is no longer `seen`, or the thread pool stops. */
-static void await_turn(rg_thread_pool *thread_pool, uint32_t seen)
+/* Returns when `generation` is no longer `seen`, or the thread pool stops. */
+static void await_generation(rg_thread_pool *thread_pool, uint32_t seen)
 {
     enum { SPINS = 4000 }; /* some 50 to 100 microseconds: the gap between two kernels of a list */
     for (int i = 0; i < SPINS && thread_pool->spins; i++) {
-        if (atomic_load(&thread_pool->turn) != seen || atomic_load(&thread_pool->stop))
+        if (atomic_load(&thread_pool->generation) != seen || atomic_load(&thread_pool->stop))
             return;
         pause_briefly();
     }
     pthread_mutex_lock(&thread_pool->lock);
     thread_pool->sleepers++;
-    while (atomic_load(&thread_pool->turn) == seen && !atomic_load(&thread_pool->stop))
+    while (atomic_load(&thread_pool->generation) == seen && !atomic_load(&thread_pool->stop))
         pthread_cond_wait(&thread_pool->wake, &thread_pool->lock);
     thread_pool->sleepers--;
     pthread_mutex_unlock(&thread_pool->lock);
@@ -105,14 +105,14 @@ static void *helper_main(void *context)
     uint32_t seen = 0;
     lane = me->number;
     while (!atomic_load(&thread_pool->stop)) {
-        const uint32_t turn = atomic_load(&thread_pool->turn);
-        if (turn == seen || turn % 2 == 0) {
-            await_turn(thread_pool, turn);
+        const uint32_t generation = atomic_load(&thread_pool->generation);
+        if (generation == seen || generation % 2 == 0) {
+            await_generation(thread_pool, generation);
             continue;
         }
-        seen = turn;
+        seen = generation;
         thread_pool->inside++;
-        if (atomic_load(&thread_pool->turn) == turn)
+        if (atomic_load(&thread_pool->generation) == generation)
             take_tiles(thread_pool, me->number);
         thread_pool->inside--;
     }
@@ -157,10 +157,10 @@ void rg_thread_pool_run(rg_thread_pool *thread_pool, rg_cpu_function function, c
                               memory_order_relaxed);
         thread_pool->shares[i].end = tiles * (i + 1) / thread_pool->threads;
     }
-    thread_pool->turn++;
+    thread_pool->generation++;
     wake_helpers(thread_pool);
     take_tiles(thread_pool, 0);
-    thread_pool->turn++;
+    thread_pool->generation++;
     for (int i = 0; atomic_load(&thread_pool->inside) != 0; i++) {
         if (i < 1000 && thread_pool->spins)
             pause_briefly();

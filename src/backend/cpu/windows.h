@@ -39,14 +39,14 @@ typedef struct window_ring {
  * line; a sum of NULL is not wanted. */
 typedef void window_rule(const window_ring *r, real *sum);
 
-RG_INLINE int64_t ring_room(int64_t pitch, int64_t width)
+RG_INLINE int64_t ring_buffer(int64_t pitch, int64_t width)
 {
     return pitch * (width + 2);
 }
 
-RG_INLINE window_ring ring_at(real *room, int64_t pitch, int64_t width, int64_t centre)
+RG_INLINE window_ring ring_at(real *buffer, int64_t pitch, int64_t width, int64_t centre)
 {
-    return (window_ring){ room, pitch, width, width - 1, centre };
+    return (window_ring){ buffer, pitch, width, width - 1, centre };
 }
 
 /* Where the next line is to be written. */

@@ -60,24 +60,24 @@ static __device__ __forceinline__ moments<REAL> join_taps(REAL v, int width, int
     return { v, mean, square * each };
 }
 
-/* ---- turn: sums of q (z - v), and of q ---- */
+/* ---- shift: sums of q (z - v), and of q ---- */
 
 template <class REAL>
-static __device__ __forceinline__ moments<REAL> turn_two(const moments<REAL> &a,
-                                                         const moments<REAL> &b)
+static __device__ __forceinline__ moments<REAL> shift_two(const moments<REAL> &a,
+                                                          const moments<REAL> &b)
 {
     const REAL v = fabs(a.s) < fabs(b.s) ? b.v : a.v;
     return { v, fma(a.s, a.v - v, a.m) + fma(b.s, b.v - v, b.m), a.s + b.s };
 }
 
 template <class REAL>
-static __device__ __forceinline__ moments<REAL> turn_about(const moments<REAL> &e, REAL v)
+static __device__ __forceinline__ moments<REAL> shift_about(const moments<REAL> &e, REAL v)
 {
     return { v, fma(e.s, e.v - v, e.m), e.s };
 }
 
 template <class REAL, class GET>
-static __device__ __forceinline__ moments<REAL> turn_taps(REAL v, int width, int centre, GET get)
+static __device__ __forceinline__ moments<REAL> shift_taps(REAL v, int width, int centre, GET get)
 {
     moments<REAL> sum = { v, 0, 0 };
 #pragma unroll
@@ -107,17 +107,17 @@ static __device__ __forceinline__ void put_moments(REAL *to, int64_t size, int64
     to[2 * size + i] = e.s;
 }
 
-template <bool TURN, class REAL>
+template <bool SHIFT, class REAL>
 static __device__ __forceinline__ moments<REAL>
 two_moments(const moments<REAL> &a, const moments<REAL> &b, int64_t na, int64_t nb)
 {
-    if constexpr (TURN)
-        return turn_two(a, b);
+    if constexpr (SHIFT)
+        return shift_two(a, b);
     else
         return join_two(a, b, na, nb);
 }
 
-template <bool TURN, class REAL>
+template <bool SHIFT, class REAL>
 static __device__ __forceinline__ void
 moment_blocks(REAL *values, REAL *prefix, int64_t size, int64_t lines, int64_t inner,
               int64_t outer_step, int64_t places, int64_t step, int64_t width)
@@ -131,20 +131,20 @@ moment_blocks(REAL *values, REAL *prefix, int64_t size, int64_t lines, int64_t i
         moments<REAL> sum = get_moments(values, size, at);
         put_moments(prefix, size, at, sum);
         for (int64_t k = 1; k < count; k++) {
-            sum = two_moments<TURN>(sum, get_moments(values, size, at + k * step), k, 1);
+            sum = two_moments<SHIFT>(sum, get_moments(values, size, at + k * step), k, 1);
             put_moments(prefix, size, at + k * step, sum);
         }
         sum = get_moments(values, size, at + (count - 1) * step);
         for (int64_t k = count - 2; k >= 0; k--) {
             sum =
-                two_moments<TURN>(get_moments(values, size, at + k * step), sum, 1, count - 1 - k);
+                two_moments<SHIFT>(get_moments(values, size, at + k * step), sum, 1, count - 1 - k);
             put_moments(values, size, at + k * step, sum);
         }
     }
 }
 
 /* Those of the window of position i of a line that begins at `line`; v is that of position i. */
-template <bool TURN, class REAL>
+template <bool SHIFT, class REAL>
 static __device__ __forceinline__ moments<REAL>
 moment_window(const REAL *values, const REAL *prefix, int64_t size, int64_t line, int64_t i,
               int64_t step, int64_t width, int centre, bool blocks, REAL v)
@@ -152,14 +152,14 @@ moment_window(const REAL *values, const REAL *prefix, int64_t size, int64_t line
     const int64_t begin = line + i * step;
     if (!blocks) {
         auto get = [&](int k) { return get_moments(values, size, begin + k * step); };
-        return TURN ? turn_taps(v, (int)width, centre, get)
-                    : join_taps<false>(v, (int)width, centre, get);
+        return SHIFT ? shift_taps(v, (int)width, centre, get)
+                     : join_taps<false>(v, (int)width, centre, get);
     }
     moments<REAL> e = get_moments(prefix, size, begin + (width - 1) * step);
     const int64_t met = i % width;
     if (met != 0)
-        e = two_moments<TURN>(get_moments(values, size, begin), e, width - met, met);
-    return TURN ? turn_about(e, v) : join_end(e, v, width);
+        e = two_moments<SHIFT>(get_moments(values, size, begin), e, width - met, met);
+    return SHIFT ? shift_about(e, v) : join_end(e, v, width);
 }
 
 #endif

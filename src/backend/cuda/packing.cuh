@@ -17,11 +17,11 @@ struct packing {
     bool run; /* false: nothing is launched, and addresses mean nothing */
 };
 
-static inline void *packing_take(packing *room, size_t bytes)
+static inline void *packing_take(packing *arena, size_t bytes)
 {
-    const size_t at = room->used;
-    room->used += (bytes + RG_SCRATCH_ALIGNMENT - 1) / RG_SCRATCH_ALIGNMENT * RG_SCRATCH_ALIGNMENT;
-    return room->run ? room->scratch + at : NULL;
+    const size_t at = arena->used;
+    arena->used += (bytes + RG_SCRATCH_ALIGNMENT - 1) / RG_SCRATCH_ALIGNMENT * RG_SCRATCH_ALIGNMENT;
+    return arena->run ? arena->scratch + at : NULL;
 }
 
 /* Whether what was found out needs scratch that is not there: a library that had no plan when work
@@ -37,15 +37,15 @@ struct packed {
     bool copied;       /* it is not the tensor itself */
 };
 
-static inline void packed_copy(const packing *room, packed *tensor, bool back)
+static inline void packed_copy(const packing *arena, packed *tensor, bool back)
 {
     tensor->copy.to_host = !back; /* "host" is the dense side */
-    if (room->run && tensor->copied)
-        rg_cuda_strided_copy(&tensor->copy, room->place->stream);
+    if (arena->run && tensor->copied)
+        rg_cuda_strided_copy(&tensor->copy, arena->place->stream);
 }
 
 /* A tensor of `rank` dimensions; `read`: its elements matter. */
-static inline packed pack_tensor(packing *room, const void *data, bool aligned, int32_t rank,
+static inline packed pack_tensor(packing *arena, const void *data, bool aligned, int32_t rank,
                                  const int64_t dims[], const int64_t strides[], int32_t element,
                                  bool read)
 {
@@ -62,9 +62,9 @@ static inline packed pack_tensor(packing *room, const void *data, bool aligned, 
     }
     tensor.copied = !aligned || !rg_copy_is_dense(&tensor.copy);
     if (tensor.copied)
-        tensor.data = tensor.copy.staging = packing_take(room, bytes);
+        tensor.data = tensor.copy.staging = packing_take(arena, bytes);
     if (read)
-        packed_copy(room, &tensor, false);
+        packed_copy(arena, &tensor, false);
     return tensor;
 }
 

@@ -313,9 +313,9 @@ typedef struct run {
 
 /* Room for what does not lie in a straight line: dy, a, b, and the gradient of the other operand.
  */
-typedef struct room {
+typedef struct buffer {
     real data[RG_SUMS_TENSORS][RUN + VLEN];
-} room;
+} buffer;
 
 RG_OUTLINE void gather(const rg_walk *inner, int t, const char *data, int64_t first, int64_t count,
                        real *to, rg_dtype T)
@@ -343,7 +343,7 @@ RG_OUTLINE void spread(const rg_walk *inner, int t, char *data, int64_t first, i
 /* Elements first to first + count - 1 of the inner dimensions; outside of them the tensors stand
  * at `offset`. */
 RG_INLINE run open_run(const rg_arithmetic_sums_args *args, const int64_t offset[], int64_t first,
-                       int64_t count, room *r, const rg_dtype T)
+                       int64_t count, buffer *r, const rg_dtype T)
 {
     const void *const from[] = { args->dy, args->a, args->b };
     const int64_t *const steps[] = { args->inner.strides[0], args->inner.strides[1],
@@ -369,7 +369,7 @@ RG_INLINE run open_run(const rg_arithmetic_sums_args *args, const int64_t offset
 }
 
 RG_INLINE void close_run(const rg_arithmetic_sums_args *args, const int64_t offset[], int64_t first,
-                         int64_t count, const room *r, const rg_dtype T)
+                         int64_t count, const buffer *r, const rg_dtype T)
 {
     if (args->wants_other && !args->straight)
         spread(&args->inner, 3, at_out(args->other, offset[3], T), first, count, r->data[3],
@@ -410,7 +410,7 @@ RG_INLINE void sum_columns(const kind K, const rg_arithmetic_sums_args *args, co
     const int64_t end = least(begin + args->piece, args->around.count);
     int64_t from[RG_SUMS_TENSORS], offset[RG_SUMS_TENSORS];
     real sum[RUN + VLEN] = { 0 }, part[RUN + VLEN] = { 0 };
-    room r;
+    buffer r;
     rg_walk_offsets(&args->outer, RG_SUMS_TENSORS, o, from);
     for (int64_t row = begin; row < end; row++) {
         rg_walk_offsets(&args->around, RG_SUMS_TENSORS, row, offset);
@@ -475,7 +475,7 @@ RG_INLINE void sum_row(const kind K, const rg_arithmetic_sums_args *args, const 
     vreal acc[4] = { vset(0), vset(0), vset(0), vset(0) };
     long_sum total[4] = { long_sum_zero(), long_sum_zero(), long_sum_zero(), long_sum_zero() };
     int64_t left = RG_CHAIN_RUN; /* additions to a lane */
-    room r;
+    buffer r;
     rg_walk_offsets(&args->outer, RG_SUMS_TENSORS, o, from);
     for (int64_t j = row; j < end; j++) {
         rg_walk_offsets(&args->around, RG_SUMS_TENSORS, j, offset);

@@ -14,7 +14,7 @@ template <rg_dtype T> static void parts(const void *args, const rg_cuda_place *p
 
 /* A block has a few channels, and many threads for each, which share the parts; a tree joins what
  * they find. */
-enum { CHANNELS = 4, SHARES = 128, SHARE_ROOM = CHANNELS * SHARES / 32 * CHANNELS };
+enum { CHANNELS = 4, SHARES = 128, SHARE_SHARED = CHANNELS * SHARES / 32 * CHANNELS };
 
 static __device__ __forceinline__ double blend(double old, double now, double momentum)
 {
@@ -76,7 +76,7 @@ template <rg_dtype T>
 static __global__ void __launch_bounds__(CHANNELS *SHARES)
     merge_channels(const __grid_constant__ rg_batch_norm_merge_args k)
 {
-    __shared__ double room[SHARE_ROOM];
+    __shared__ double shared[SHARE_SHARED];
     const int share = (int)threadIdx.x / CHANNELS;
     const int64_t c = (int64_t)blockIdx.x * CHANNELS + threadIdx.x % CHANNELS;
     const bool inside = c < k.channels, counts = inside && share == 0 && k.before > 0;
@@ -94,7 +94,7 @@ static __global__ void __launch_bounds__(CHANNELS *SHARES)
         const double own = part_mean<T>(k, from, part, near, n);
         mean[0] += own * n;
     }
-    reduce_down<1>(mean, CHANNELS, room, false);
+    reduce_down<1>(mean, CHANNELS, shared, false);
     __syncthreads(); /* `room` is free again */
     mean[0] = all > 0 ? mean[0] / all : 0;
     if (counts)
@@ -106,7 +106,7 @@ static __global__ void __launch_bounds__(CHANNELS *SHARES)
         squares[0] +=
             (double)from[(part * RG_NORM_PARTIAL + RG_NORM_SQUARES) * k.channels] + away * away * n;
     }
-    reduce_down<1>(squares, CHANNELS, room, false);
+    reduce_down<1>(squares, CHANNELS, shared, false);
     if (!inside || share != 0)
         return;
     if (k.statistics == RG_BATCH_NORM_GIVEN)
@@ -234,7 +234,7 @@ template <rg_dtype T>
 static __global__ void __launch_bounds__(CHANNELS *SHARES)
     join_channels(const __grid_constant__ rg_batch_norm_join_args k)
 {
-    __shared__ double room[2 * SHARE_ROOM];
+    __shared__ double shared[2 * SHARE_SHARED];
     const int share = (int)threadIdx.x / CHANNELS;
     const int64_t c = (int64_t)blockIdx.x * CHANNELS + threadIdx.x % CHANNELS;
     const bool inside = c < k.channels;
@@ -246,7 +246,7 @@ static __global__ void __launch_bounds__(CHANNELS *SHARES)
         sum[0] += (double)from[0];
         sum[1] += (double)from[k.channels];
     }
-    reduce_down<2>(sum, CHANNELS, room, false);
+    reduce_down<2>(sum, CHANNELS, shared, false);
     if (inside && share == 0)
         join_one<T>(k, c, sum[0], sum[1]);
 }

@@ -15,21 +15,21 @@ enum {
     RG_CONV_DATA,    /* from windows to the image */
     RG_CONV_WEIGHTS, /* dw from both */
     /* depthwise */
-    RG_CONV_TURN,        /* weights as real, channels side by side */
-    RG_CONV_DEPTH,       /* either direction between image and windows */
-    RG_CONV_DEPTH_PARTS, /* dw of parts of the windows */
-    RG_CONV_DEPTH_JOIN,  /* dw */
-    RG_CONV_DEPTH_NINE,  /* as RG_CONV_DEPTH where rg_conv_is_three; a GPU's own */
+    RG_CONV_TRANSPOSE_WEIGHTS, /* weights as real, channels side by side */
+    RG_CONV_DEPTHWISE,         /* either direction between image and windows */
+    RG_CONV_DEPTHWISE_PARTS,   /* dw of parts of the windows */
+    RG_CONV_DEPTHWISE_JOIN,    /* dw */
+    RG_CONV_DEPTHWISE_3X3,     /* as RG_CONV_DEPTHWISE where rg_conv_is_3x3; a GPU's own */
     /* by the contraction engine of a CPU, see conv_plan.h */
     RG_CONV_PACK,  /* weights as panels, for RG_CONV_ROWS */
     RG_CONV_ROWS,  /* either direction between image and windows */
     RG_CONV_PARTS, /* dw in parts, for RG_CONV_JOIN */
     RG_CONV_JOIN,
-    /* where groups have few channels, see conv_few.h; a CPU's own */
-    RG_CONV_FEW_TURN,
-    RG_CONV_FEW, /* either direction between image and windows */
-    RG_CONV_FEW_PARTS,
-    RG_CONV_FEW_JOIN,
+    /* where groups have few channels, see conv_stem.h; a CPU's own */
+    RG_CONV_STEM_TRANSPOSE,
+    RG_CONV_STEM, /* either direction between image and windows */
+    RG_CONV_STEM_PARTS,
+    RG_CONV_STEM_JOIN,
     /* the engine for bf16 in pairs, where a processor multiplies them, see conv_pairs_plan.h */
     RG_CONV_PAIR_PACK,
     RG_CONV_PAIR_ROWS,
@@ -91,24 +91,24 @@ typedef struct rg_conv_weights_args {
 /* ---- depthwise: one channel of either side in a group ---- */
 
 enum {
-    RG_CONV_DEPTH_TAPS = 128,  /* at most, of a window */
-    RG_CONV_DEPTH_SUMS = 8192, /* weights of a unit: taps times channels */
-    RG_CONV_DEPTH_UNIT = 64    /* channels */
+    RG_CONV_DEPTHWISE_TAPS = 128,  /* at most, of a window */
+    RG_CONV_DEPTHWISE_SUMS = 8192, /* weights of a unit: taps times channels */
+    RG_CONV_DEPTHWISE_UNIT = 64    /* channels */
 };
 
-static inline RG_HOST_DEVICE bool rg_conv_is_depth(const rg_conv_shape *s)
+static inline RG_HOST_DEVICE bool rg_conv_is_depthwise(const rg_conv_shape *s)
 {
     return s->in == 1 && s->out == 1 && s->groups > 1 &&
-           s->row.window * s->column.window <= RG_CONV_DEPTH_TAPS;
+           s->row.window * s->column.window <= RG_CONV_DEPTHWISE_TAPS;
 }
 
 /* Whether a window has 3 by 3 taps side by side and moves by one, and all that a kernel counts fits
  * into 31 bits. */
-static inline RG_HOST_DEVICE bool rg_conv_is_three(const rg_conv_shape *s)
+static inline RG_HOST_DEVICE bool rg_conv_is_3x3(const rg_conv_shape *s)
 {
     const rg_conv_axis *const axes[2] = { &s->row, &s->column };
     double most[2];
-    bool three = rg_conv_is_depth(s);
+    bool three = rg_conv_is_depthwise(s);
     for (int i = 0; i < 2; i++) {
         const rg_conv_axis *a = axes[i];
         three &= a->window == 3 && a->stride == 1 && a->dilation == 1;
@@ -119,15 +119,15 @@ static inline RG_HOST_DEVICE bool rg_conv_is_three(const rg_conv_shape *s)
            lines * most[1] * channels < 0x1p36;
 }
 
-typedef struct rg_conv_turn_args {
+typedef struct rg_conv_transpose_weights_args {
     const void *w;
     void *transposed; /* real, (taps, channels) */
     rg_conv_shape shape;
-} rg_conv_turn_args;
+} rg_conv_transpose_weights_args;
 
 /* As rg_conv_args. */
-typedef struct rg_conv_depth_args {
-    const void *from, *w; /* w: transposed, but for RG_CONV_DEPTH_NINE */
+typedef struct rg_conv_depthwise_args {
+    const void *from, *w; /* w: transposed, but for RG_CONV_DEPTHWISE_3X3 */
     const void *b;
     void *to, *z;
     rg_conv_shape shape;
@@ -138,35 +138,36 @@ typedef struct rg_conv_depth_args {
     bool data; /* from windows to the image */
     bool has_b, has_z, add, stream;
     bool plain; /* no z, nothing to add to, no neuron but relu, b dense */
-} rg_conv_depth_args;
+} rg_conv_depthwise_args;
 
 /* Parts are added up in double, so that a part may be as long as the first two levels of
  * core/long_sum.h together. */
-enum { RG_CONV_DEPTH_MOST = RG_SUM_RUN + RG_SUM_RUNS };
+enum { RG_CONV_DEPTHWISE_MOST = RG_SUM_RUN + RG_SUM_RUNS };
 
 /* Windows of a row that are summed up in one accumulator. A part that is one longer row adds up
  * runs of it in double. */
-static inline RG_HOST_DEVICE int64_t rg_conv_depth_run(const rg_conv_shape *s)
+static inline RG_HOST_DEVICE int64_t rg_conv_depthwise_run(const rg_conv_shape *s)
 {
-    return s->column.count <= RG_CONV_DEPTH_MOST ? s->column.count : (int64_t)RG_CONV_DEPTH_MOST;
+    return s->column.count <= RG_CONV_DEPTHWISE_MOST ? s->column.count
+                                                     : (int64_t)RG_CONV_DEPTHWISE_MOST;
 }
 
 /* A part is some rows of windows of all images, counted through. */
-typedef struct rg_conv_depth_parts_args {
+typedef struct rg_conv_depthwise_parts_args {
     const void *x, *dy;
     void *partial; /* real, (parts, taps, channels) */
     rg_conv_shape shape;
     int64_t part, parts;   /* rows of a part; parts */
     int64_t block, blocks; /* channels of a unit; units of a part */
-} rg_conv_depth_parts_args;
+} rg_conv_depthwise_parts_args;
 
-typedef struct rg_conv_depth_join_args {
+typedef struct rg_conv_depthwise_join_args {
     const void *partial;
     void *dw;
     rg_conv_shape shape;
     int64_t parts;
     bool add; /* into dw */
-} rg_conv_depth_join_args;
+} rg_conv_depthwise_join_args;
 
 /* ---- geometry ---- */
 

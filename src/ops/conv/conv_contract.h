@@ -112,7 +112,7 @@ RG_OUTLINE void copy_inputs(const rg_conv_rows_args *k, const conv_block *b, int
  * inputs that some phases do not take. */
 RG_OUTLINE void take_inputs(const rg_conv_rows_args *k, conv_block *b, char *scratch, rg_dtype T)
 {
-    const rg_conv_reach *row = &k->row, *column = &k->column;
+    const rg_conv_window_axis *row = &k->row, *column = &k->column;
     const bool phases = row->phases * column->phases > 1;
     const int64_t taps = row->taps * column->taps * k->panel_count;
     const real *flags = (const real *)k->panels + k->groups * taps * k->depth * RG_PANEL;
@@ -143,7 +143,7 @@ RG_OUTLINE void take_inputs(const rg_conv_rows_args *k, conv_block *b, char *scr
 /* What the next block will read first, where it lies in one piece: further columns or rows. */
 RG_INLINE void look_ahead(const rg_conv_rows_args *k, conv_block *b, rg_dtype T)
 {
-    const rg_conv_reach *row = &k->row, *column = &k->column;
+    const rg_conv_window_axis *row = &k->row, *column = &k->column;
     const int64_t pixel = k->from_step[2], element = vbytes(T) / VLEN;
     if (k->from_step[3] != 1 || pixel != k->depth * k->groups || b->group + 1 < k->groups)
         return;
@@ -159,7 +159,8 @@ RG_INLINE void look_ahead(const rg_conv_rows_args *k, conv_block *b, rg_dtype T)
 }
 
 /* Taps begin <= t < end of an output lie in the image. */
-RG_INLINE void taps_inside(const rg_conv_reach *r, int64_t output, int64_t *begin, int64_t *end)
+RG_INLINE void taps_inside(const rg_conv_window_axis *r, int64_t output, int64_t *begin,
+                           int64_t *end)
 {
     const int64_t first = output * r->stride + r->first;
     *begin = 0;
@@ -171,7 +172,7 @@ RG_INLINE void taps_inside(const rg_conv_reach *r, int64_t output, int64_t *begi
 }
 
 /* Those among them that have a weight for the phase. */
-RG_INLINE void taps_of(const rg_conv_reach *r, int64_t output, int64_t phase, int64_t *begin,
+RG_INLINE void taps_of(const rg_conv_window_axis *r, int64_t output, int64_t phase, int64_t *begin,
                        int64_t *end)
 {
     const int64_t w = r->w_first + phase;
@@ -190,7 +191,7 @@ typedef struct conv_runs {
 
 RG_INLINE void find_runs(const rg_conv_rows_args *k, const conv_block *b, conv_runs *runs)
 {
-    const rg_conv_reach *row = &k->row, *column = &k->column;
+    const rg_conv_window_axis *row = &k->row, *column = &k->column;
     const bool joined = column->step * b->in_pixel == k->depth;
     int64_t n = 0;
     runs->columns = joined ? 1 : column->taps;
@@ -205,7 +206,7 @@ RG_INLINE void find_runs(const rg_conv_rows_args *k, const conv_block *b, conv_r
 RG_OUTLINE void add_nonfinite(const rg_conv_rows_args *k, const conv_block *b, const real *panel,
                               int64_t r, int64_t j, int64_t phase, real *c)
 {
-    const rg_conv_reach *row = &k->row, *column = &k->column;
+    const rg_conv_window_axis *row = &k->row, *column = &k->column;
     rg_run runs[RG_CONV_MOST_RUNS];
     int64_t p0, p1, q0, q1, n = 0;
     taps_of(row, b->row + r, phase / column->phases, &p0, &p1);
@@ -250,8 +251,9 @@ typedef struct conv_end {
 
 /* Bias and relu, or none of them, for `count` pixels of `lanes` channels side by side, `pixel`
  * elements apart. */
-RG_INLINE void end_plainly(const conv_end *e, const real *sums, const real *bias, char *to,
-                           int64_t pixel, int64_t count, bool has_b, bool relu, const rg_dtype T)
+RG_INLINE void end_without_epilogue(const conv_end *e, const real *sums, const real *bias, char *to,
+                                    int64_t pixel, int64_t count, bool has_b, bool relu,
+                                    const rg_dtype T)
 {
     const int64_t lanes = e->lanes;
     for (int64_t i = 0; i < lanes; i += VLEN) {
@@ -266,7 +268,7 @@ RG_INLINE void end_plainly(const conv_end *e, const real *sums, const real *bias
             if (n == VLEN)
                 vstore_full(to, j * pixel + i, T, value);
             else
-                vstore_few(to, j * pixel + i, n, T, value);
+                vstore_short(to, j * pixel + i, n, T, value);
         }
     }
 }
@@ -279,7 +281,8 @@ RG_INLINE void end_pixels(const rg_conv_rows_args *k, const conv_end *e, const r
     const int64_t z_pixel = k->z_step[2] * k->column.to_step;
     const bool relu = k->neuron.kind == RG_NEURON_RELU;
     if (step == 1 && !k->has_z && !k->add && (relu || k->neuron.kind == RG_NEURON_NONE)) {
-        end_plainly(e, sums, bias, at_out(k->to, to, T), to_pixel, count, k->has_b, relu, T);
+        end_without_epilogue(e, sums, bias, at_out(k->to, to, T), to_pixel, count, k->has_b, relu,
+                             T);
         return;
     }
     for (int64_t j = 0; j < count; j++, sums += RG_PANEL, to += to_pixel, z += z_pixel) {
@@ -326,7 +329,7 @@ RG_INLINE int64_t result_at(const int64_t step[4], const conv_block *b, int64_t 
 RG_OUTLINE void end_row(const rg_conv_rows_args *k, const conv_end *e, const conv_block *b,
                         int64_t r, int64_t c, const real *sums, rg_dtype T)
 {
-    const rg_conv_reach *row = &k->row, *column = &k->column;
+    const rg_conv_window_axis *row = &k->row, *column = &k->column;
     for (int64_t phase = 0; phase < row->phases * column->phases; phase++) {
         const int64_t i = row->to_first + (b->row + r) * row->to_step + phase / column->phases;
         const int64_t j = column->to_first + b->column * column->to_step + phase % column->phases;
@@ -355,7 +358,7 @@ RG_OUTLINE void end_sums(const rg_conv_rows_args *k, conv_end *e, const conv_blo
 
 RG_INLINE conv_block block_of(const rg_conv_rows_args *k, int64_t unit)
 {
-    const rg_conv_reach *row = &k->row, *column = &k->column;
+    const rg_conv_window_axis *row = &k->row, *column = &k->column;
     const int64_t across = unit % column->blocks, down = unit / column->blocks % row->blocks;
     const int64_t rest = unit / column->blocks / row->blocks;
     conv_block b = { .image = rest / k->groups,
@@ -378,7 +381,7 @@ RG_INLINE void fetch_ahead(const conv_block *b, int64_t part, int64_t parts, rg_
 RG_OUTLINE void sum_row(const rg_conv_rows_args *k, const conv_block *b, const conv_runs *runs,
                         conv_end *e, real *sums, int64_t r, int64_t n, rg_dtype T)
 {
-    const rg_conv_reach *row = &k->row, *column = &k->column;
+    const rg_conv_window_axis *row = &k->row, *column = &k->column;
     const int64_t phases = row->phases * column->phases, c = b->group * k->width + n * RG_PANEL;
     const int64_t lanes = least(RG_PANEL, phases * k->width - n * RG_PANEL);
     const int64_t size = row->taps * column->taps * k->depth * RG_PANEL;
@@ -422,8 +425,8 @@ RG_OUTLINE void sum_row(const rg_conv_rows_args *k, const conv_block *b, const c
 RG_OUTLINE void rows_block(const rg_conv_rows_args *k, int64_t unit, rg_dtype T)
 {
     conv_block b = block_of(k, unit);
-    char *const scratch = k->lanes + rg_thread_pool_index() * k->room;
-    real *const sums = (real *)(void *)(scratch + k->room_in);
+    char *const scratch = k->lanes + rg_thread_pool_index() * k->scratch_bytes;
+    real *const sums = (real *)(void *)(scratch + k->in_bytes);
     conv_runs runs;
     conv_end e = { .constants = neuron_constants_of(&k->neuron.numbers) };
     take_inputs(k, &b, scratch, T);
@@ -504,7 +507,7 @@ RG_OUTLINE void take_sides(const rg_conv_parts_args *k, conv_overlap *m, int64_t
         m->y_row = s->column.count * channels;
     }
     if (!x_stays) {
-        real *const to = (real *)(void *)(scratch + k->room_y);
+        real *const to = (real *)(void *)(scratch + k->y_bytes);
         const int64_t before = s->row.before, reach = (s->row.window - 1) * s->row.dilation;
         const int64_t first = m->begin * s->row.stride - before;
         m->x_first = first < 0 ? 0 : least(first, s->row.size);
@@ -616,7 +619,7 @@ RG_OUTLINE void add_one_by_one(const rg_conv_parts_args *k, const conv_overlap *
     }
 }
 
-RG_OUTLINE void add_few(const rg_conv_parts_args *k, const conv_overlap *m, real *sums)
+RG_OUTLINE void add_narrow(const rg_conv_parts_args *k, const conv_overlap *m, real *sums)
 {
     const rg_conv_shape *s = &k->shape;
     bool special = false;
@@ -641,7 +644,7 @@ RG_INLINE void add_overlap(const rg_conv_parts_args *k, const conv_overlap *m, i
 {
     const rg_conv_shape *s = &k->shape;
     if (k->transposed) {
-        add_few(k, m, sums);
+        add_narrow(k, m, sums);
         return;
     }
     for (int64_t p = 0; p < s->row.window; p++)
@@ -667,7 +670,7 @@ RG_OUTLINE void parts_unit(const rg_conv_parts_args *k, int64_t unit, rg_dtype T
     real *const sums =
         (real *)k->parts + (slice * s->groups + group) * k->group_step + channel * k->out_step;
     double *const totals = totals_of(k->parts, sums, k->slices, s->groups, k->group_step);
-    char *const scratch = k->lanes + rg_thread_pool_index() * k->room;
+    char *const scratch = k->lanes + rg_thread_pool_index() * k->scratch_bytes;
     int64_t windows = 0; /* of the block */
     bool first = true;
     memset(sums, 0, (size_t)size * sizeof(real));

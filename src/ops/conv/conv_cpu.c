@@ -4,8 +4,8 @@
 #include "backend/cpu/columns.h"
 #include "backend/cpu/long_sum_cpu.h"
 #include "ops/conv/conv_contract.h"
-#include "ops/conv/conv_depth_cpu.h"
-#include "ops/conv/conv_few_cpu.h"
+#include "ops/conv/conv_depthwise_cpu.h"
+#include "ops/conv/conv_stem_cpu.h"
 #include "ops/conv/conv_pairs_cpu.h"
 #include "ops/conv/conv_transposed_cpu.h"
 #include "ops/neuron/any_neuron.h"
@@ -233,14 +233,14 @@ const rg_cpu_row RG_TABLE(conv)[RG_CONV_KERNELS] = {
     [RG_CONV_ROWS] = RG_ROW(sum_rows),
     [RG_CONV_PARTS] = RG_ROW(sum_parts),
     [RG_CONV_JOIN] = RG_ROW(join_parts),
-    [RG_CONV_TURN] = RG_ROW(turn),
-    [RG_CONV_DEPTH] = RG_ROW(depth),
-    [RG_CONV_DEPTH_PARTS] = RG_ROW(depth_parts),
-    [RG_CONV_DEPTH_JOIN] = RG_ROW(depth_join),
-    [RG_CONV_FEW_TURN] = RG_ROW(few_turn),
-    [RG_CONV_FEW] = RG_ROW(few),
-    [RG_CONV_FEW_PARTS] = RG_ROW(few_parts),
-    [RG_CONV_FEW_JOIN] = RG_ROW(few_join),
+    [RG_CONV_TRANSPOSE_WEIGHTS] = RG_ROW(transpose),
+    [RG_CONV_DEPTHWISE] = RG_ROW(depth),
+    [RG_CONV_DEPTHWISE_PARTS] = RG_ROW(depthwise_parts),
+    [RG_CONV_DEPTHWISE_JOIN] = RG_ROW(depthwise_join),
+    [RG_CONV_STEM_TRANSPOSE] = RG_ROW(stem_transpose),
+    [RG_CONV_STEM] = RG_ROW(few),
+    [RG_CONV_STEM_PARTS] = RG_ROW(stem_parts),
+    [RG_CONV_STEM_JOIN] = RG_ROW(stem_join),
 #if RG_USES_PAIRS
     [RG_CONV_PAIR_PACK] = RG_PAIR_ROW(pair_pack),
     [RG_CONV_PAIR_ROWS] = RG_PAIR_ROW(pair_rows),

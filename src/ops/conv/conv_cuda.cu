@@ -182,7 +182,7 @@ template <rg_dtype T>
 static __global__ void __launch_bounds__(THREADS)
     weights_any(const __grid_constant__ rg_conv_weights_args k, int64_t chunks, int64_t count)
 {
-    __shared__ double room[THREADS];
+    __shared__ double shared[THREADS];
     const rg_conv_shape &s = k.shape;
     const int64_t taps = s.row.window * s.column.window;
     for (int64_t n = blockIdx.x; n < count; n += gridDim.x) {
@@ -207,7 +207,7 @@ static __global__ void __launch_bounds__(THREADS)
                          k.dy, image * s.y[0] + i * s.y[1] + channel * s.y[3], begin, end, own);
         }
         double sum[1] = { own.in_double(0) };
-        reduce_down<1>(sum, ACROSS, room, false);
+        reduce_down<1>(sum, ACROSS, shared, false);
         if (threadIdx.x < ACROSS && c < s.in) {
             const int64_t to =
                 s.w_first + g * s.w[0] + o * s.w[1] + p * s.w[2] + q * s.w[3] + c * s.w[4];
@@ -232,7 +232,7 @@ template <rg_dtype T> static void weights(const void *args, const rg_cuda_place 
            count);
 }
 
-#include "ops/conv/conv_depth.cuh"
+#include "ops/conv/conv_depthwise.cuh"
 
 /* ---- table, in the order of the kernels' ids ---- */
 
@@ -240,9 +240,9 @@ RG_CUDA_TABLE(conv, RG_CONV_KERNELS) = {
     RG_CUDA_ROW_SCRATCH(forward, forward_scratch), /* RG_CONV_FORWARD */
     RG_CUDA_ROW_SCRATCH(data, data_scratch),       /* RG_CONV_DATA */
     RG_CUDA_ROW_SCRATCH(weights, weights_scratch), /* RG_CONV_WEIGHTS */
-    RG_CUDA_ROW(turn),                             /* RG_CONV_TURN */
-    RG_CUDA_ROW(depth),                            /* RG_CONV_DEPTH */
-    RG_CUDA_ROW(depth_parts),                      /* RG_CONV_DEPTH_PARTS */
-    RG_CUDA_ROW(depth_join),                       /* RG_CONV_DEPTH_JOIN */
-    RG_CUDA_ROW(depth_nine),                       /* RG_CONV_DEPTH_NINE */
+    RG_CUDA_ROW(transpose),                        /* RG_CONV_TRANSPOSE_WEIGHTS */
+    RG_CUDA_ROW(depth),                            /* RG_CONV_DEPTHWISE */
+    RG_CUDA_ROW(depthwise_parts),                  /* RG_CONV_DEPTHWISE_PARTS */
+    RG_CUDA_ROW(depthwise_join),                   /* RG_CONV_DEPTHWISE_JOIN */
+    RG_CUDA_ROW(depthwise_3x3),                    /* RG_CONV_DEPTHWISE_3X3 */
 };

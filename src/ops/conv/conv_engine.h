@@ -86,8 +86,8 @@ static inline rg_status rg_conv_record_pack(rg_call *call, const rg_conv_pass *p
 }
 
 /* One launch: all outputs that k->row and k->column give. */
-static inline rg_status rg_conv_record_reach(rg_call *call, const rg_conv_pass *p,
-                                             rg_conv_rows_args *k, bool forward, double products)
+static inline rg_status rg_conv_record_rows(rg_call *call, const rg_conv_pass *p,
+                                            rg_conv_rows_args *k, bool forward, double products)
 {
     if (k->row.outputs == 0 || k->column.outputs == 0)
         return RG_OK;
@@ -95,8 +95,8 @@ static inline rg_status rg_conv_record_reach(rg_call *call, const rg_conv_pass *
     const int64_t lanes = k->row.phases * k->column.phases * k->width;
     const rg_pair_unit *pairs = rg_conv_pairs_suit_rows(k) ? rg_conv_pair_unit(call, dtype) : NULL;
     if (pairs != NULL)
-        k->depths = rg_conv_depths_of(&k->column, k->depth);
-    k->panel_count = rg_conv_over(lanes, RG_CONV_LANES);
+        k->depths = rg_conv_depth_pieces_of(&k->column, k->depth);
+    k->panel_count = rg_conv_ceil_div(lanes, RG_CONV_LANES);
     const double taps = (double)(k->row.taps * k->column.taps); /* and a flag each */
     const double depth =
         pairs != NULL ? (double)(k->row.taps * k->depths.row) / 2 : taps * (double)k->depth;
@@ -118,7 +118,7 @@ static inline rg_status rg_conv_record_reach(rg_call *call, const rg_conv_pass *
                          .args_size = sizeof *k,
                          .tensors = { p->from, panels, p->b != NULL ? p->b : p->from, p->to,
                                       p->z != NULL ? p->z : p->to },
-                         .lane_scratch = (size_t)k->room };
+                         .lane_scratch = (size_t)k->scratch_bytes };
     rg_conv_set_cost(&launch, k->images * k->groups * k->row.blocks * k->column.blocks,
                      rg_move_bytes(p->from) + rg_move_bytes(p->to), products);
     if (status == RG_OK)
@@ -136,14 +136,14 @@ static inline rg_status rg_conv_engine_record(rg_call *call, bool forward, const
     const int64_t across = forward || joins ? 1 : s->column.stride;
     for (int64_t r = 0; r < down * across; r++) {
         rg_conv_rows_args k = all;
-        k.row = forward ? rg_conv_forward_reach(&s->row)
-                : joins ? rg_conv_phases_reach(&s->row)
-                        : rg_conv_phase_reach(&s->row, r / across);
-        k.column = forward ? rg_conv_forward_reach(&s->column)
-                   : joins ? rg_conv_phases_reach(&s->column)
-                           : rg_conv_phase_reach(&s->column, r % across);
-        RG_TRY(rg_conv_record_reach(call, p, &k, forward,
-                                    rg_conv_products(s) / (double)(down * across)));
+        k.row = forward ? rg_conv_forward_axis(&s->row)
+                : joins ? rg_conv_phases_axis(&s->row)
+                        : rg_conv_phase_axis(&s->row, r / across);
+        k.column = forward ? rg_conv_forward_axis(&s->column)
+                   : joins ? rg_conv_phases_axis(&s->column)
+                           : rg_conv_phase_axis(&s->column, r % across);
+        RG_TRY(rg_conv_record_rows(call, p, &k, forward,
+                                   rg_conv_products(s) / (double)(down * across)));
     }
     return RG_OK;
 }
@@ -210,7 +210,7 @@ static inline rg_status rg_conv_pair_weights(rg_call *call, const rg_conv_shape 
     }
     double pending = 0; /* elements of k in the block of a slice */
     for (; status == RG_OK && k.image < s->images; k.image += k.images) {
-        pending += (double)rg_conv_over(k.images, k.slices) * (double)k.at.count;
+        pending += (double)rg_conv_ceil_div(k.images, k.slices) * (double)k.at.count;
         k.ends_block = k.has_totals && (pending >= RG_SUM_BLOCK || k.image + k.images >= s->images);
         status = rg_conv_record_pair_parts(call, &k, x, dy, sides, parts);
         pending = k.ends_block ? 0 : pending;
@@ -252,7 +252,7 @@ static inline rg_status rg_conv_engine_weights(rg_call *call, const rg_conv_shap
                          .args = &k,
                          .args_size = sizeof k,
                          .tensors = { x, dy, parts },
-                         .lane_scratch = (size_t)k.room };
+                         .lane_scratch = (size_t)k.scratch_bytes };
     rg_conv_set_cost(&launch, k.slices * s->groups * k.splits, rg_move_bytes(x) + rg_move_bytes(dy),
                      rg_conv_products(s));
     rg_status status = rg_record(call, &launch);

@@ -118,28 +118,28 @@ struct folded {
 };
 
 template <rg_dtype T>
-static folded fold_tensors(packing *room, const rg_conv_shape *s, const void *w)
+static folded fold_tensors(packing *arena, const rg_conv_shape *s, const void *w)
 {
     const fold f = fold_of(s);
     const size_t each = FOLDED * sizeof(element<T>);
     folded t = {};
-    t.image = packing_take(room, (size_t)f.pixels * each);
-    t.weights = packing_take(room, (size_t)f.weights * each);
+    t.image = packing_take(arena, (size_t)f.pixels * each);
+    t.weights = packing_take(arena, (size_t)f.weights * each);
     if constexpr (sizeof(element<T>) == 2)
-        if (room->run)
-            launch(fold_weights<T>, ceil_div(f.weights, THREADS), THREADS, 0, room->place, *s, f,
+        if (arena->run)
+            launch(fold_weights<T>, ceil_div(f.weights, THREADS), THREADS, 0, arena->place, *s, f,
                    (const element<T> *)w, (element<T> *)t.weights);
     return t;
 }
 
 template <rg_dtype T>
-static void unfold(const packing *room, const rg_conv_shape *s, const folded *t, const void *dy,
+static void unfold(const packing *arena, const rg_conv_shape *s, const folded *t, const void *dy,
                    const void *w, void *to, bool add)
 {
     const int64_t pixels = s->images * s->row.size * s->column.size;
     if constexpr (sizeof(element<T>) == 2)
-        if (room->run)
-            launch(unfold_image<T>, ceil_div(pixels, THREADS), THREADS, 0, room->place, *s,
+        if (arena->run)
+            launch(unfold_image<T>, ceil_div(pixels, THREADS), THREADS, 0, arena->place, *s,
                    fold_of(s), (const element<T> *)t->image, dy, w, to, (int32_t)pixels, add);
 }
 

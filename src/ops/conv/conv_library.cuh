@@ -11,7 +11,7 @@
 #include "backend/cuda/cudnn.h"
 #include "backend/cuda/packing.cuh"
 #include "ops/conv/conv.h"
-#include "ops/conv/conv_first_weights.cuh"
+#include "ops/conv/conv_stem_weights.cuh"
 #include "ops/conv/conv_fold.cuh"
 #include "ops/conv/conv_split.cuh"
 #include "ops/conv/conv_split_hopper.cuh"
@@ -24,7 +24,7 @@ struct conv_call {
     rg_product product;
     bool is_product;
     bool is_split;  /* or a kernel of ours, see conv_split.cuh */
-    bool is_first;  /* likewise, see conv_first.cuh */
+    bool is_first;  /* likewise, see conv_stem.cuh */
     bool is_folded; /* the library sees a folded image, see conv_fold.cuh */
     size_t workspace;
 };
@@ -123,7 +123,7 @@ static bool find_library(const rg_conv_shape *s, rg_cudnn_direction direction, b
     if (call->is_product && rg_cublaslt_plan(place, &call->product, &call->workspace))
         return true;
     call->is_product = false;
-    call->is_first = direction != RG_CUDNN_DATA && first_takes<T>(s, direction == RG_CUDNN_FORWARD);
+    call->is_first = direction != RG_CUDNN_DATA && stem_takes<T>(s, direction == RG_CUDNN_FORWARD);
     if (call->is_first)
         return true;
     call->is_folded = direction == RG_CUDNN_DATA && fold_takes<T>(s);
@@ -144,29 +144,29 @@ static bool find_library(const rg_conv_shape *s, rg_cudnn_direction direction, b
 /* ---- tensors ---- */
 
 template <rg_dtype T>
-static packed pack_image(packing *room, const void *data, bool aligned, const rg_conv_shape *s,
+static packed pack_image(packing *arena, const void *data, bool aligned, const rg_conv_shape *s,
                          bool read)
 {
     const int64_t dims[4] = { s->images, s->row.size, s->column.size, s->groups * s->in };
-    return pack_tensor(room, data, aligned, 4, dims, s->x, (int32_t)sizeof(element<T>), read);
+    return pack_tensor(arena, data, aligned, 4, dims, s->x, (int32_t)sizeof(element<T>), read);
 }
 
 template <rg_dtype T>
-static packed pack_windows(packing *room, const void *data, bool aligned, const rg_conv_shape *s,
+static packed pack_windows(packing *arena, const void *data, bool aligned, const rg_conv_shape *s,
                            bool read)
 {
     const int64_t dims[4] = { s->images, s->row.count, s->column.count, s->groups * s->out };
-    return pack_tensor(room, data, aligned, 4, dims, s->y, (int32_t)sizeof(element<T>), read);
+    return pack_tensor(arena, data, aligned, 4, dims, s->y, (int32_t)sizeof(element<T>), read);
 }
 
 /* (group, out, row, column, in), from where the first of them stands. */
 template <rg_dtype T>
-static packed pack_weights(packing *room, const void *data, bool aligned, const rg_conv_shape *s,
+static packed pack_weights(packing *arena, const void *data, bool aligned, const rg_conv_shape *s,
                            bool read)
 {
     const int64_t dims[5] = { s->groups, s->out, s->row.window, s->column.window, s->in };
     const int64_t first = s->w_first * (int64_t)sizeof(element<T>);
-    return pack_tensor(room, (const char *)data + first, aligned && first % 16 == 0, 5, dims, s->w,
+    return pack_tensor(arena, (const char *)data + first, aligned && first % 16 == 0, 5, dims, s->w,
                        (int32_t)sizeof(element<T>), read);
 }
 
@@ -181,12 +181,12 @@ static bool reads_beyond(const rg_conv_shape *s, const conv_call *call, const rg
 }
 
 /* As many weights, and more than as many channels, as a block has. */
-template <rg_dtype T> static void pack_beyond(packing *room, const rg_conv_shape *s)
+template <rg_dtype T> static void pack_beyond(packing *arena, const rg_conv_shape *s)
 {
     enum { BLOCK = 64 };
     const int64_t channels = s->in > s->out ? s->in : s->out;
-    packing_take(room, (size_t)(BLOCK * channels * s->row.window * s->column.window) *
-                           sizeof(element<T>));
+    packing_take(arena, (size_t)(BLOCK * channels * s->row.window * s->column.window) *
+                            sizeof(element<T>));
 }
 
 /* ---- bias, z and neuron ---- */
@@ -276,11 +276,11 @@ static void end_sums(const rg_conv_args *k, const void *sums, const pixel *size,
 
 /* ---- forward and data ---- */
 
-static bool run_library(const conv_call *call, const packing *room, void *x, void *w, void *y,
+static bool run_library(const conv_call *call, const packing *arena, void *x, void *w, void *y,
                         const void *b, void *workspace)
 {
-    const rg_cuda_place *place = room->place;
-    if (!room->run)
+    const rg_cuda_place *place = arena->place;
+    if (!arena->run)
         return true;
     if (!call->is_product)
         return rg_cudnn_conv_run(place, &call->conv, x, w, y, workspace, call->workspace);
@@ -322,51 +322,51 @@ static bool find_pass(const rg_conv_args *k, rg_cudnn_direction direction,
 /* Does it, or finds out what it would take; false: it is not done. */
 template <rg_dtype T>
 static bool by_library(const rg_conv_args *k, const conv_call *call, uint32_t unaligned,
-                       packing *room)
+                       packing *arena)
 {
     const rg_conv_shape *s = &k->shape;
     const bool forward = call->conv.direction == RG_CUDNN_FORWARD, ends = has_end(k);
     const bool fused = call->is_product && call->product.bias;
     const bool adds = k->add && !ends && (call->is_product || call->is_folded); /* or end_sums() */
     const bool own = (ends && !fused) || (k->add && !adds);
-    const bool beyond = reads_beyond<T>(s, call, room->place);
+    const bool beyond = reads_beyond<T>(s, call, arena->place);
     const bool from_aligned = !(unaligned & 1) && !beyond, to_aligned = !(unaligned & 8);
-    const packed from = forward ? pack_image<T>(room, k->from, from_aligned, s, true)
-                                : pack_windows<T>(room, k->from, from_aligned, s, true);
-    const packed w = pack_weights<T>(room, k->w, !(unaligned & 2) && !beyond, s, true);
+    const packed from = forward ? pack_image<T>(arena, k->from, from_aligned, s, true)
+                                : pack_windows<T>(arena, k->from, from_aligned, s, true);
+    const packed w = pack_weights<T>(arena, k->w, !(unaligned & 2) && !beyond, s, true);
     if (beyond)
-        pack_beyond<T>(room, s);
+        pack_beyond<T>(arena, s);
     if (call->is_split) { /* which takes care of the rest */
-        run_split(k, !forward, (const float *)from.data, (const float *)w.data, room);
+        run_split(k, !forward, (const float *)from.data, (const float *)w.data, arena);
         return true;
     }
     if (call->is_first) {
-        run_first<T>(k, from.data, w.data, room);
+        run_stem<T>(k, from.data, w.data, arena);
         return true;
     }
     const int64_t channels = s->groups * (forward ? s->out : s->in);
-    const packed b = pack_tensor(room, k->b, !(unaligned & 4), fused ? 1 : 0, &channels, &k->b_step,
-                                 (int32_t)sizeof(element<T>), fused);
+    const packed b = pack_tensor(arena, k->b, !(unaligned & 4), fused ? 1 : 0, &channels,
+                                 &k->b_step, (int32_t)sizeof(element<T>), fused);
     const bool aside = own && k->add; /* old values stand where the result goes */
-    packed to = forward ? pack_windows<T>(room, k->to, to_aligned && !aside, s, adds)
-                        : pack_image<T>(room, k->to, to_aligned && !aside, s, adds);
-    void *const workspace = packing_take(room, call->workspace);
+    packed to = forward ? pack_windows<T>(arena, k->to, to_aligned && !aside, s, adds)
+                        : pack_image<T>(arena, k->to, to_aligned && !aside, s, adds);
+    void *const workspace = packing_take(arena, call->workspace);
     folded t = { forward ? from.data : to.data, w.data };
     if (call->is_folded)
-        t = fold_tensors<T>(room, s, w.data);
-    if (!run_library(call, room, t.image, t.weights, forward ? to.data : from.data, b.data,
+        t = fold_tensors<T>(arena, s, w.data);
+    if (!run_library(call, arena, t.image, t.weights, forward ? to.data : from.data, b.data,
                      workspace))
         return false;
     if (call->is_folded)
-        unfold<T>(room, s, &t, from.data, w.data, to.data, adds);
-    else if (room->run && !call->is_product)
-        resum<T>(s, !forward, from.data, w.data, to.data, room->place);
+        unfold<T>(arena, s, &t, from.data, w.data, to.data, adds);
+    else if (arena->run && !call->is_product)
+        resum<T>(s, !forward, from.data, w.data, to.data, arena->place);
     const pixel size = { s->images, forward ? s->row.count : s->row.size,
                          forward ? s->column.count : s->column.size, channels };
     if (!own)
-        packed_copy(room, &to, true);
-    else if (room->run)
-        end_sums<T>(k, to.data, &size, forward ? s->y : s->x, room->place);
+        packed_copy(arena, &to, true);
+    else if (arena->run)
+        end_sums<T>(k, to.data, &size, forward ? s->y : s->x, arena->place);
     return true;
 }
 
@@ -381,19 +381,19 @@ static bool run_by_library(const rg_conv_args *k, rg_cudnn_direction direction,
     if (!find_pass<T>(k, direction, place, &call) || !by_library<T>(k, &call, unaligned, &plan) ||
         packing_lacks(&plan))
         return false;
-    packing room = { .place = place, .scratch = (char *)k->scratch, .run = true };
-    return by_library<T>(k, &call, unaligned, &room);
+    packing arena = { .place = place, .scratch = (char *)k->scratch, .run = true };
+    return by_library<T>(k, &call, unaligned, &arena);
 }
 
 template <rg_dtype T>
 static size_t pass_scratch(const void *args, rg_cudnn_direction direction, uint32_t unaligned,
                            const rg_cuda_place *place)
 {
-    packing room = { .place = place };
+    packing arena = { .place = place };
     const rg_conv_args *k = (const rg_conv_args *)args;
     conv_call call;
     const bool found = find_pass<T>(k, direction, place, &call);
-    return found && by_library<T>(k, &call, unaligned, &room) ? room.used : 0;
+    return found && by_library<T>(k, &call, unaligned, &arena) ? arena.used : 0;
 }
 
 template <rg_dtype T>
@@ -441,38 +441,38 @@ static __global__ void __launch_bounds__(THREADS)
  */
 template <rg_dtype T>
 static bool weights_by_library(const rg_conv_weights_args *k, const conv_call *call,
-                               uint32_t unaligned, packing *room)
+                               uint32_t unaligned, packing *arena)
 {
     const rg_conv_shape *s = &k->shape;
     const int64_t count = s->groups * s->out * s->row.window * s->column.window * s->in;
-    const bool beyond = reads_beyond<T>(s, call, room->place);
-    const packed x = pack_image<T>(room, k->x, !(unaligned & 1) && !beyond, s, true);
-    const packed dy = pack_windows<T>(room, k->dy, !(unaligned & 2) && !beyond, s, true);
+    const bool beyond = reads_beyond<T>(s, call, arena->place);
+    const packed x = pack_image<T>(arena, k->x, !(unaligned & 1) && !beyond, s, true);
+    const packed dy = pack_windows<T>(arena, k->dy, !(unaligned & 2) && !beyond, s, true);
     if (beyond)
-        pack_beyond<T>(room, s);
+        pack_beyond<T>(arena, s);
     if (call->is_split) {
-        run_split_weights(k, (const float *)x.data, (const float *)dy.data, room);
+        run_split_weights(k, (const float *)x.data, (const float *)dy.data, arena);
         return true;
     }
     if (call->is_first) {
-        run_first_weights<T>(k, x.data, dy.data, room);
+        run_stem_weights<T>(k, x.data, dy.data, arena);
         return true;
     }
     const bool aside = k->wide || (k->add && !call->is_product);
     packed dw = {};
     if (aside)
-        dw.data = packing_take(room, (size_t)count * sizeof(element<T>));
+        dw.data = packing_take(arena, (size_t)count * sizeof(element<T>));
     else
-        dw = pack_weights<T>(room, k->dw, !(unaligned & 4), &k->shape, k->add);
-    void *const workspace = packing_take(room, call->workspace);
-    if (!run_library(call, room, x.data, dw.data, dy.data, NULL, workspace))
+        dw = pack_weights<T>(arena, k->dw, !(unaligned & 4), &k->shape, k->add);
+    void *const workspace = packing_take(arena, call->workspace);
+    if (!run_library(call, arena, x.data, dw.data, dy.data, NULL, workspace))
         return false;
-    if (room->run && !call->is_product)
-        resum_dw<T>(&k->shape, x.data, dy.data, dw.data, room->place);
-    if (room->run && aside)
-        launch(end_weights<T>, ceil_div(count, THREADS), THREADS, 0, room->place, *k, dw.data,
+    if (arena->run && !call->is_product)
+        resum_dw<T>(&k->shape, x.data, dy.data, dw.data, arena->place);
+    if (arena->run && aside)
+        launch(end_weights<T>, ceil_div(count, THREADS), THREADS, 0, arena->place, *k, dw.data,
                count);
-    packed_copy(room, &dw, true);
+    packed_copy(arena, &dw, true);
     return true;
 }
 
@@ -486,13 +486,13 @@ static bool find_weights(const rg_conv_weights_args *k, const rg_cuda_place *pla
 
 /* In one call, or in several. */
 template <rg_dtype T>
-static bool weights_by_calls(const rg_conv_weights_args *k, uint32_t unaligned, packing *room)
+static bool weights_by_calls(const rg_conv_weights_args *k, uint32_t unaligned, packing *arena)
 {
     conv_call call;
-    if (library_images<T>(&k->shape, room->place) < k->shape.images)
-        return weights_by_images<T>(k, unaligned, room);
-    return find_weights<T>(k, room->place, &call) &&
-           weights_by_library<T>(k, &call, unaligned, room);
+    if (library_images<T>(&k->shape, arena->place) < k->shape.images)
+        return weights_by_images<T>(k, unaligned, arena);
+    return find_weights<T>(k, arena->place, &call) &&
+           weights_by_library<T>(k, &call, unaligned, arena);
 }
 
 template <rg_dtype T>
@@ -503,16 +503,16 @@ static bool run_weights_by_library(const rg_conv_weights_args *k, const rg_cuda_
     packing plan = { .place = place };
     if (!weights_by_calls<T>(k, unaligned, &plan) || packing_lacks(&plan))
         return false;
-    packing room = { .place = place, .scratch = (char *)k->scratch, .run = true };
-    return weights_by_calls<T>(k, unaligned, &room);
+    packing arena = { .place = place, .scratch = (char *)k->scratch, .run = true };
+    return weights_by_calls<T>(k, unaligned, &arena);
 }
 
 template <rg_dtype T>
 static size_t weights_scratch(const void *args, uint32_t unaligned, const rg_cuda_place *place)
 {
-    packing room = { .place = place };
+    packing arena = { .place = place };
     const rg_conv_weights_args *k = (const rg_conv_weights_args *)args;
-    return weights_by_calls<T>(k, unaligned, &room) ? room.used : 0;
+    return weights_by_calls<T>(k, unaligned, &arena) ? arena.used : 0;
 }
 
 #endif

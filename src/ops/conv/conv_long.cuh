@@ -61,31 +61,31 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* Does it, or finds out what it would take; false: it is not done. dw is written last. */
 template <rg_dtype T>
-static bool weights_by_images(const rg_conv_weights_args *k, uint32_t unaligned, packing *room)
+static bool weights_by_images(const rg_conv_weights_args *k, uint32_t unaligned, packing *arena)
 {
     const rg_conv_shape *s = &k->shape;
     const int64_t count = s->groups * s->out * s->row.window * s->column.window * s->in;
-    const int64_t each = library_images<T>(s, room->place),
+    const int64_t each = library_images<T>(s, arena->place),
                   calls = each > 0 ? ceil_div(s->images, each) : 0;
-    real<T> *const sums = (real<T> *)packing_take(room, (size_t)(calls * count) * sizeof(real<T>));
-    const size_t behind = room->used;
+    real<T> *const sums = (real<T> *)packing_take(arena, (size_t)(calls * count) * sizeof(real<T>));
+    const size_t behind = arena->used;
     for (int64_t i = 0; i < calls; i++) {
         const int64_t first = i * each, left = s->images - first;
         const rg_conv_weights_args some = some_images<T>(k, first, left < each ? left : each,
-                                                         room->run ? sums + i * count : NULL);
+                                                         arena->run ? sums + i * count : NULL);
         const uint32_t odd = (first * s->x[0] * (int64_t)sizeof(element<T>) % 16 != 0) |
                              (first * s->y[0] * (int64_t)sizeof(element<T>) % 16 != 0) << 1 |
                              (i * count * (int64_t)sizeof(real<T>) % 16 != 0) << 2;
-        packing own = *room;
+        packing own = *arena;
         own.used = behind;
         conv_call call;
-        if (!find_weights<T>(&some, room->place, &call) ||
+        if (!find_weights<T>(&some, arena->place, &call) ||
             !weights_by_library<T>(&some, &call, (unaligned & 3) | odd, &own))
             return false;
-        room->used = room->used > own.used ? room->used : own.used;
+        arena->used = arena->used > own.used ? arena->used : own.used;
     }
-    if (room->run)
-        launch(join_images<T>, ceil_div(count, THREADS), THREADS, 0, room->place, *k, sums, calls,
+    if (arena->run)
+        launch(join_images<T>, ceil_div(count, THREADS), THREADS, 0, arena->place, *k, sums, calls,
                count);
     return calls > 0;
 }

@@ -113,7 +113,7 @@ RG_OUTLINE void copy_pair_inputs(const rg_conv_rows_args *k, const conv_block *b
 RG_OUTLINE void take_pair_inputs(const rg_conv_rows_args *k, pair_block *block, char *scratch)
 {
     conv_block *const b = &block->at;
-    const rg_conv_reach *row = &k->row, *column = &k->column;
+    const rg_conv_window_axis *row = &k->row, *column = &k->column;
     const bool phases = row->phases * column->phases > 1;
     const int64_t taps = row->taps * column->taps * k->panel_count;
     const int64_t size = row->taps * k->depths.row * RG_PANEL;
@@ -146,7 +146,7 @@ RG_OUTLINE void take_pair_inputs(const rg_conv_rows_args *k, pair_block *block, 
 
 RG_INLINE void find_pair_runs(const rg_conv_rows_args *k, const conv_block *b, conv_runs *runs)
 {
-    const rg_conv_reach *row = &k->row, *column = &k->column;
+    const rg_conv_window_axis *row = &k->row, *column = &k->column;
     const int64_t pixel = k->depths.pixel;
     const bool joined = k->depths.tap == pixel && column->step * b->in_pixel == pixel;
     int64_t n = 0;
@@ -177,7 +177,7 @@ RG_OUTLINE void sum_pair_pixel(const rg_conv_rows_args *k, const pair_block *blo
                                const uint16_t *panel, int64_t r, int64_t j, int64_t phase, real *to)
 {
     const conv_block *const b = &block->at;
-    const rg_conv_reach *row = &k->row, *column = &k->column;
+    const rg_conv_window_axis *row = &k->row, *column = &k->column;
     const uint16_t *in = block->in + r * row->stride * b->in_row + j * column->stride * b->in_pixel;
     vreal sums[2] = { vset(0), vset(0) };
     int64_t p0, p1, q0, q1;
@@ -213,7 +213,7 @@ RG_OUTLINE void sum_pair_rows(const rg_conv_rows_args *k, const pair_block *bloc
                               int64_t rows, int64_t n)
 {
     const conv_block *const b = &block->at;
-    const rg_conv_reach *row = &k->row, *column = &k->column;
+    const rg_conv_window_axis *row = &k->row, *column = &k->column;
     const int64_t lanes = least(RG_PANEL, row->phases * column->phases * k->width - n * RG_PANEL);
     const int64_t size = row->taps * k->depths.row * RG_PANEL;
     const int64_t pitch = block->flat > 1 ? b->in_row / b->in_pixel : b->columns;
@@ -241,8 +241,8 @@ RG_OUTLINE void sum_pair_rows(const rg_conv_rows_args *k, const pair_block *bloc
 RG_OUTLINE void pair_rows_block(const rg_conv_rows_args *k, int64_t unit)
 {
     pair_block b = { .at = block_of(k, unit), .flat = k->flat };
-    char *const scratch = k->lanes + rg_thread_pool_index() * k->room;
-    real *const sums = (real *)(void *)(scratch + k->room_in);
+    char *const scratch = k->lanes + rg_thread_pool_index() * k->scratch_bytes;
+    real *const sums = (real *)(void *)(scratch + k->in_bytes);
     conv_runs runs;
     conv_end e = { .constants = neuron_constants_of(&k->neuron.numbers) };
     take_pair_inputs(k, &b, scratch);
@@ -354,8 +354,8 @@ RG_OUTLINE bool put_pair_panel(const rg_conv_sides_args *k, uint16_t *to, const 
 }
 
 /* RG_PAIR_DEPTH pixels of `lanes` channels, transposed. */
-RG_INLINE void turn_pixels(uint16_t *to, int64_t to_step, const uint16_t *const from[],
-                           const int64_t step[], int64_t lanes, bool dense)
+RG_INLINE void transpose_pixels(uint16_t *to, int64_t to_step, const uint16_t *const from[],
+                                const int64_t step[], int64_t lanes, bool dense)
 {
     int64_t lane = 0;
     for (; dense && lane + VLEN <= lanes; lane += VLEN) {
@@ -392,7 +392,7 @@ RG_OUTLINE bool put_pair_lines(const rg_conv_sides_args *k, uint16_t *to, const 
                 i++;
             }
         }
-        turn_pixels(to + first, at->y_line, from, step, lanes, s->y[3] == 1);
+        transpose_pixels(to + first, at->y_line, from, step, lanes, s->y[3] == 1);
     }
     return has_special_bits(to, lanes * at->y_line);
 }

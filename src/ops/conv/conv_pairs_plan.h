@@ -25,18 +25,19 @@ enum { RG_CONV_PAIR_CHANNELS = 64 }; /* of windows in a unit, at most */
 
 static inline int64_t rg_conv_pair_depth(int64_t count)
 {
-    return rg_conv_over(count, RG_PAIR_DEPTH) * RG_PAIR_DEPTH;
+    return rg_conv_ceil_div(count, RG_PAIR_DEPTH) * RG_PAIR_DEPTH;
 }
 
 /* ---- rows ---- */
 
-static inline rg_conv_depths rg_conv_depths_of(const rg_conv_reach *column, int64_t depth)
+static inline rg_conv_depth_pieces rg_conv_depth_pieces_of(const rg_conv_window_axis *column,
+                                                           int64_t depth)
 {
-    const int64_t pixel = rg_conv_over(depth, 2) * 2;
+    const int64_t pixel = rg_conv_ceil_div(depth, 2) * 2;
     if (column->step == 1 || column->taps <= 1)
-        return (rg_conv_depths){ pixel, pixel, rg_conv_pair_depth(column->taps * pixel) };
+        return (rg_conv_depth_pieces){ pixel, pixel, rg_conv_pair_depth(column->taps * pixel) };
     const int64_t tap = rg_conv_pair_depth(pixel);
-    return (rg_conv_depths){ pixel, tap, column->taps * tap };
+    return (rg_conv_depth_pieces){ pixel, tap, column->taps * tap };
 }
 
 /* Whether taps side by side are one run, behind which the next pixel is read; else a pixel ends
@@ -66,11 +67,11 @@ static inline void rg_conv_cut_pairs(rg_conv_rows_args *k, bool tall)
     const int64_t block = k->column.block, wide = rg_conv_span(&k->column, block);
     k->flat = 1;
     if (tall && k->row.stride == 1 && k->column.stride == 1 && k->row.taps * k->column.taps > 0)
-        k->flat = block >= TOGETHER ? 1 : rg_conv_over(TOGETHER - block, wide) + 1;
+        k->flat = block >= TOGETHER ? 1 : rg_conv_ceil_div(TOGETHER - block, wide) + 1;
     k->flat = k->flat < k->row.block ? k->flat : k->row.block;
-    k->room_in = rg_conv_span(&k->row, k->row.block) * wide * k->pixel * element + SLACK;
-    k->room_in = rg_conv_over(k->room_in, 64) * 64;
-    k->room = k->room_in + ((k->flat - 1) * wide + block + 2) * RG_CONV_LANES * 4;
+    k->in_bytes = rg_conv_span(&k->row, k->row.block) * wide * k->pixel * element + SLACK;
+    k->in_bytes = rg_conv_ceil_div(k->in_bytes, 64) * 64;
+    k->scratch_bytes = k->in_bytes + ((k->flat - 1) * wide + block + 2) * RG_CONV_LANES * 4;
 }
 
 /* ---- weights ---- */
@@ -130,16 +131,16 @@ static inline rg_conv_sides rg_conv_sides_of(const rg_conv_shape *s)
 {
     const int64_t shift = rg_conv_tap_step(&s->column, s->column.window - 1);
     const int64_t down = rg_conv_tap_step(&s->row, s->row.window - 1);
-    rg_conv_sides at = { .columns = rg_conv_over(s->column.count + shift, 2) * 2,
+    rg_conv_sides at = { .columns = rg_conv_ceil_div(s->column.count + shift, 2) * 2,
                          .down = rg_conv_planes(&s->row),
                          .across = rg_conv_planes(&s->column),
                          .starts = shift > 0 ? 2 : 1,
-                         .panels = rg_conv_over(s->in, RG_CONV_LANES),
-                         .lines = rg_conv_over(s->out, RG_CONV_LANES) };
+                         .panels = rg_conv_ceil_div(s->in, RG_CONV_LANES),
+                         .lines = rg_conv_ceil_div(s->out, RG_CONV_LANES) };
     at.count = rg_conv_pair_depth(s->row.count * at.columns);
     /* An odd number of steps from line to line: lines do not meet in the same sets of a cache. */
     at.y_line = at.count + (at.count % (2 * RG_PAIR_DEPTH) == 0 ? RG_PAIR_DEPTH : 0);
-    at.x_plane = at.count + down * at.columns + rg_conv_over(shift, 2) * 2;
+    at.x_plane = at.count + down * at.columns + rg_conv_ceil_div(shift, 2) * 2;
     at.y_group = s->out * at.y_line;
     at.x_group = at.panels * at.down * at.across * at.starts * at.x_plane * RG_CONV_LANES;
     return at;
@@ -172,7 +173,7 @@ static inline int64_t rg_conv_pair_images(const rg_conv_pair_parts_args *k, int6
     const int64_t far = FAR / (int64_t)rg_conv_sides_size(s, &k->at);
     int64_t most;
     if (slices == 1) {
-        const int64_t together = rg_conv_over(LONG, k->at.count);
+        const int64_t together = rg_conv_ceil_div(LONG, k->at.count);
         most = NEAR / (k->at.y_group + k->at.x_group / k->at.panels);
         most = most > together ? most : together;
     } else {
@@ -182,7 +183,7 @@ static inline int64_t rg_conv_pair_images(const rg_conv_pair_parts_args *k, int6
         most = most > slices / 2 ? most : slices / 2;
     }
     most = most < far ? most : far;
-    return rg_conv_over(s->images, rg_conv_over(s->images, most < 1 ? 1 : most));
+    return rg_conv_ceil_div(s->images, rg_conv_ceil_div(s->images, most < 1 ? 1 : most));
 }
 
 /* Images of a launch, slices, channels of a unit. */
@@ -191,15 +192,15 @@ static inline void rg_conv_cut_pair_weights(rg_conv_pair_parts_args *k)
     enum { UNITS = 32, MOST_PARTS = 64 << 20, CHANNELS = RG_CONV_PAIR_CHANNELS, LANES = 16 };
     const rg_conv_shape *s = &k->shape;
     k->at = rg_conv_sides_of(s);
-    k->tap_step = rg_conv_over(s->in, LANES) * LANES;
+    k->tap_step = rg_conv_ceil_div(s->in, LANES) * LANES;
     k->out_step = s->row.window * s->column.window * k->tap_step;
     k->group_step = s->out * k->out_step;
-    k->splits = rg_conv_over(s->out, CHANNELS);
+    k->splits = rg_conv_ceil_div(s->out, CHANNELS);
     k->channels = s->out < CHANNELS ? s->out : CHANNELS;
-    int64_t slices = rg_conv_over(UNITS, s->groups * k->splits * k->at.panels);
+    int64_t slices = rg_conv_ceil_div(UNITS, s->groups * k->splits * k->at.panels);
     k->images = rg_conv_pair_images(k, slices);
     const int64_t whole = s->groups * k->group_step * 4;
-    slices = slices * whole <= MOST_PARTS ? slices : rg_conv_over(MOST_PARTS / 2, whole);
+    slices = slices * whole <= MOST_PARTS ? slices : rg_conv_ceil_div(MOST_PARTS / 2, whole);
     k->slices = slices < k->images ? slices : k->images;
     k->has_totals = rg_conv_is_long(s, k->slices, k->at.count);
 }

@@ -22,7 +22,7 @@ enum {
 };
 
 /* One axis. Of tap t, phase r takes weight w_first + r - t w_step, if there is such a one. */
-typedef struct rg_conv_reach {
+typedef struct rg_conv_window_axis {
     int64_t outputs, inputs;
     int64_t stride, first, step, taps;
     int64_t phases;            /* results that an output stands for: */
@@ -30,23 +30,23 @@ typedef struct rg_conv_reach {
     int64_t to_size;           /* if it is less than this */
     int64_t w_first, w_step, window;
     int64_t block, blocks; /* outputs of a block, and how many blocks there are */
-} rg_conv_reach;
+} rg_conv_window_axis;
 
 /* Elements of k that a pixel, a tap, a row of taps have in a panel of pairs: for bf16 alone. */
-typedef struct rg_conv_depths {
+typedef struct rg_conv_depth_pieces {
     int64_t pixel, tap, row;
-} rg_conv_depths;
+} rg_conv_depth_pieces;
 
 /* Weights as panels [group][panel][tap][depth][RG_CONV_LANES], then a word for each [group][panel]
  * [tap]: not 0 if a weight among them is infinite or NaN. A unit is one such tap. */
 typedef struct rg_conv_pack_args {
     const void *w;
     void *panels;
-    rg_conv_reach row, column;
+    rg_conv_window_axis row, column;
     int64_t depth, width, panel_count, units;
     int64_t w_offset;
     int64_t w_step[5]; /* (group, channel of the result, row, column, channel summed over) */
-    rg_conv_depths depths;
+    rg_conv_depth_pieces depths;
 } rg_conv_pack_args;
 
 /* A unit is a block of outputs of one image and group. */
@@ -54,20 +54,20 @@ typedef struct rg_conv_rows_args {
     const void *from, *panels, *b;
     void *to, *z;
     char *lanes; /* scratch of all threads */
-    rg_conv_reach row, column;
+    rg_conv_window_axis row, column;
     int64_t images, groups;
     int64_t depth, width; /* channels of a group: summed over, and of the result */
     int64_t panel_count;
     int64_t from_step[4], to_step[4], z_step[4], b_step; /* (image, row, column, channel) */
     int64_t from_first;                                  /* element (0, 0, 0, 0) */
     int64_t pixel;                                       /* from pixel to pixel in scratch */
-    int64_t room, room_in; /* bytes of a thread; those of a block of inputs come first */
-    bool inside;           /* no tap of a column lies outside the image */
-    bool by_row;           /* all panels for one row, not all rows for one panel */
-    int64_t transposed;    /* few results of a pixel: pixels side by side, so many of a row; or 0 */
+    int64_t scratch_bytes, in_bytes; /* bytes of a thread; those of a block of inputs come first */
+    bool inside;                     /* no tap of a column lies outside the image */
+    bool by_row;                     /* all panels for one row, not all rows for one panel */
+    int64_t transposed; /* few results of a pixel: pixels side by side, so many of a row; or 0 */
     bool has_b, has_z, add, stream;
     rg_conv_neuron neuron;
-    rg_conv_depths depths;
+    rg_conv_depth_pieces depths;
     int64_t flat; /* of pairs: rows of a block that are summed together */
 } rg_conv_rows_args;
 
@@ -86,7 +86,7 @@ typedef struct rg_conv_parts_args {
     int64_t rows;                                    /* of windows in a block */
     int64_t out_step, tap_step, in_step, group_step; /* in parts */
     int64_t columns;                                 /* of the image in scratch */
-    int64_t room, room_y;                            /* bytes: in all, of dy */
+    int64_t scratch_bytes, y_bytes;                  /* bytes: in all, of dy */
     bool transposed;
     bool has_totals;
 } rg_conv_parts_args;
@@ -108,28 +108,28 @@ static inline int64_t rg_conv_floor(int64_t a, int64_t b)
     return a >= 0 ? a / b : -((b - 1 - a) / b);
 }
 
-static inline int64_t rg_conv_over(int64_t a, int64_t b) /* rounded up, a >= 0 */
+static inline int64_t rg_conv_ceil_div(int64_t a, int64_t b) /* rounded up, a >= 0 */
 {
     return (a + b - 1) / b;
 }
 
-static inline rg_conv_reach rg_conv_forward_reach(const rg_conv_axis *a)
+static inline rg_conv_window_axis rg_conv_forward_axis(const rg_conv_axis *a)
 {
-    return (rg_conv_reach){ .outputs = a->count,
-                            .inputs = a->size,
-                            .stride = a->stride,
-                            .first = -a->before,
-                            .step = a->dilation,
-                            .taps = a->window,
-                            .phases = 1,
-                            .to_step = 1,
-                            .to_size = a->count,
-                            .w_step = -1,
-                            .window = a->window };
+    return (rg_conv_window_axis){ .outputs = a->count,
+                                  .inputs = a->size,
+                                  .stride = a->stride,
+                                  .first = -a->before,
+                                  .step = a->dilation,
+                                  .taps = a->window,
+                                  .phases = 1,
+                                  .to_step = 1,
+                                  .to_size = a->count,
+                                  .w_step = -1,
+                                  .window = a->window };
 }
 
 /* Pixels r, r + stride, … from windows. */
-static inline rg_conv_reach rg_conv_phase_reach(const rg_conv_axis *a, int64_t r)
+static inline rg_conv_window_axis rg_conv_phase_axis(const rg_conv_axis *a, int64_t r)
 {
     const int64_t s = a->stride, d = a->dilation;
     int64_t common = s, rest = d % s;
@@ -141,49 +141,50 @@ static inline rg_conv_reach rg_conv_phase_reach(const rg_conv_axis *a, int64_t r
     int64_t last = a->window - 1; /* the tap that meets the first window */
     while (last >= 0 && (r + a->before - last * d) % s != 0)
         last--;
-    return (rg_conv_reach){ .outputs = r < a->size ? rg_conv_over(a->size - r, s) : 0,
-                            .inputs = a->count,
-                            .stride = 1,
-                            .first = last < 0 ? 0 : (r + a->before - last * d) / s,
-                            .step = d / common,
-                            .taps = last < 0 ? 0 : last / (s / common) + 1,
-                            .phases = 1,
-                            .to_first = r,
-                            .to_step = s,
-                            .to_size = a->size,
-                            .w_first = last,
-                            .w_step = s / common,
-                            .window = a->window };
+    return (rg_conv_window_axis){ .outputs = r < a->size ? rg_conv_ceil_div(a->size - r, s) : 0,
+                                  .inputs = a->count,
+                                  .stride = 1,
+                                  .first = last < 0 ? 0 : (r + a->before - last * d) / s,
+                                  .step = d / common,
+                                  .taps = last < 0 ? 0 : last / (s / common) + 1,
+                                  .phases = 1,
+                                  .to_first = r,
+                                  .to_step = s,
+                                  .to_size = a->size,
+                                  .w_first = last,
+                                  .w_step = s / common,
+                                  .window = a->window };
 }
 
 /* All phases at once: taps that meet some of them. The dilation is 1. */
-static inline rg_conv_reach rg_conv_phases_reach(const rg_conv_axis *a)
+static inline rg_conv_window_axis rg_conv_phases_axis(const rg_conv_axis *a)
 {
     const int64_t s = a->stride;
     const int64_t low = -rg_conv_floor(a->window - 1 - a->before, s);
     const int64_t high = rg_conv_floor(s - 1 + a->before, s);
-    return (rg_conv_reach){ .outputs = rg_conv_over(a->size, s),
-                            .inputs = a->count,
-                            .stride = 1,
-                            .first = low,
-                            .step = 1,
-                            .taps = high - low + 1,
-                            .phases = s,
-                            .to_step = s,
-                            .to_size = a->size,
-                            .w_first = a->before - low * s,
-                            .w_step = s,
-                            .window = a->window };
+    return (rg_conv_window_axis){ .outputs = rg_conv_ceil_div(a->size, s),
+                                  .inputs = a->count,
+                                  .stride = 1,
+                                  .first = low,
+                                  .step = 1,
+                                  .taps = high - low + 1,
+                                  .phases = s,
+                                  .to_step = s,
+                                  .to_size = a->size,
+                                  .w_first = a->before - low * s,
+                                  .w_step = s,
+                                  .window = a->window };
 }
 
 /* Inputs that `outputs` reach over. */
-static inline int64_t rg_conv_span(const rg_conv_reach *r, int64_t outputs)
+static inline int64_t rg_conv_span(const rg_conv_window_axis *r, int64_t outputs)
 {
     return r->taps == 0 ? 0 : (outputs - 1) * r->stride + (r->taps - 1) * r->step + 1;
 }
 
 /* Single taps some pixels apart are pixels of another step. */
-static inline void rg_conv_fold_stride(rg_conv_reach *r, int64_t *from_first, int64_t *from_step)
+static inline void rg_conv_fold_stride(rg_conv_window_axis *r, int64_t *from_first,
+                                       int64_t *from_step)
 {
     if (r->taps != 1 || r->stride == 1)
         return;
@@ -191,18 +192,18 @@ static inline void rg_conv_fold_stride(rg_conv_reach *r, int64_t *from_first, in
     const int64_t rest = r->first - first * r->stride;
     *from_first += rest * *from_step;
     *from_step *= r->stride;
-    r->inputs = r->inputs > rest ? rg_conv_over(r->inputs - rest, r->stride) : 0;
+    r->inputs = r->inputs > rest ? rg_conv_ceil_div(r->inputs - rest, r->stride) : 0;
     r->first = first;
     r->stride = 1;
 }
 
-static inline bool rg_conv_is_inside(const rg_conv_reach *r)
+static inline bool rg_conv_is_inside(const rg_conv_window_axis *r)
 {
     return r->taps == 0 || (r->first >= 0 && r->first + rg_conv_span(r, r->outputs) <= r->inputs);
 }
 
 /* Whether an output is the input of the same number. */
-static inline bool rg_conv_is_plain(const rg_conv_reach *r)
+static inline bool rg_conv_is_plain(const rg_conv_window_axis *r)
 {
     return r->taps == 1 && r->stride == 1 && r->first == 0 && r->inputs == r->outputs &&
            r->phases == 1 && r->to_step == 1 && r->to_first == 0;
@@ -211,7 +212,7 @@ static inline bool rg_conv_is_plain(const rg_conv_reach *r)
 /* A window of one pixel: rows, and images, join to one long row where memory allows. */
 static inline void rg_conv_join_rows(rg_conv_rows_args *k)
 {
-    rg_conv_reach *row = &k->row, *column = &k->column;
+    rg_conv_window_axis *row = &k->row, *column = &k->column;
     int64_t *const steps[3] = { k->from_step, k->to_step, k->z_step };
     if (!rg_conv_is_plain(row) || !rg_conv_is_plain(column))
         return;
@@ -245,7 +246,7 @@ static inline bool rg_conv_suits_transposed(const rg_conv_rows_args *k)
 static inline void rg_conv_cut_rows(rg_conv_rows_args *k, int64_t element)
 {
     enum { UNITS = 32, WHOLE = 128, PART = 112, HALF_CACHE = 512 << 10, LANES = 16 };
-    rg_conv_reach *row = &k->row, *column = &k->column;
+    rg_conv_window_axis *row = &k->row, *column = &k->column;
     const int64_t lanes = k->panel_count * RG_CONV_LANES;
     const bool transposed = rg_conv_suits_transposed(k);
     k->by_row = row->taps * column->taps * k->depth * lanes * element <= HALF_CACHE;
@@ -255,28 +256,29 @@ static inline void rg_conv_cut_rows(rg_conv_rows_args *k, int64_t element)
     const int64_t pixel = k->pixel * element;
     while (column->block > 14 &&
            rg_conv_span(row, 1) * rg_conv_span(column, column->block) * pixel > 2 * target)
-        column->block = rg_conv_over(column->block / 2, 14) * 14;
-    column->blocks = rg_conv_over(column->outputs, column->block);
+        column->block = rg_conv_ceil_div(column->block / 2, 14) * 14;
+    column->blocks = rg_conv_ceil_div(column->outputs, column->block);
     const int64_t span = rg_conv_span(column, column->block);
-    k->transposed = transposed ? rg_conv_over(span, LANES) * LANES + LANES : 0;
+    k->transposed = transposed ? rg_conv_ceil_div(span, LANES) * LANES + LANES : 0;
     const int64_t flat = k->transposed * k->depth * element;
     const int64_t bytes = flat > span * pixel ? flat : span * pixel;
     int64_t rows = bytes == 0 ? row->outputs : target / bytes;
     rows = rows <= rg_conv_span(row, 1) ? 1 : (rows - rg_conv_span(row, 1)) / row->stride + 1;
-    const int64_t most = rg_conv_over(row->outputs * column->blocks * k->images * k->groups, UNITS);
+    const int64_t most =
+        rg_conv_ceil_div(row->outputs * column->blocks * k->images * k->groups, UNITS);
     rows = rows < most ? rows : most;
     row->block = rows < row->outputs ? rows : row->outputs;
-    row->blocks = rg_conv_over(row->outputs, row->block);
-    k->room_in = rg_conv_span(row, row->block) * bytes;
-    k->room_in = rg_conv_over(k->room_in, 64) * 64;
-    k->room = k->room_in + (column->block + 2) * RG_CONV_LANES * element +
-              k->transposed * LANES * element;
+    row->blocks = rg_conv_ceil_div(row->outputs, row->block);
+    k->in_bytes = rg_conv_span(row, row->block) * bytes;
+    k->in_bytes = rg_conv_ceil_div(k->in_bytes, 64) * 64;
+    k->scratch_bytes = k->in_bytes + (column->block + 2) * RG_CONV_LANES * element +
+                       k->transposed * LANES * element;
 }
 
 /* Whether `windows` windows of a slice, which has some images, make more than a block. */
 static inline bool rg_conv_is_long(const rg_conv_shape *s, int64_t slices, int64_t windows)
 {
-    return (double)rg_conv_over(s->images, slices) * (double)windows > RG_SUM_BLOCK;
+    return (double)rg_conv_ceil_div(s->images, slices) * (double)windows > RG_SUM_BLOCK;
 }
 
 /* Numbers in all parts, with their totals. */
@@ -296,7 +298,7 @@ static inline void rg_conv_cut_parts(rg_conv_parts_args *k, int64_t element)
     k->transposed = s->in % LANES != 0 && s->in < 3 * LANES;
     if (k->transposed) {
         k->out_step = 1;
-        k->in_step = rg_conv_over(s->out, LANES) * LANES;
+        k->in_step = rg_conv_ceil_div(s->out, LANES) * LANES;
         k->tap_step = s->in * k->in_step;
         k->group_step = taps * k->tap_step;
         k->channels = s->out;
@@ -304,13 +306,13 @@ static inline void rg_conv_cut_parts(rg_conv_parts_args *k, int64_t element)
         return;
     }
     k->in_step = 1;
-    k->tap_step = rg_conv_over(s->in, LANES) * LANES;
+    k->tap_step = rg_conv_ceil_div(s->in, LANES) * LANES;
     k->out_step = taps * k->tap_step;
     k->group_step = s->out * k->out_step;
-    int64_t splits = rg_conv_over(s->out * k->out_step * element, SLICE);
-    splits = splits < rg_conv_over(s->out, 14) ? splits : rg_conv_over(s->out, 14);
-    k->channels = rg_conv_over(s->out, splits);
-    k->splits = rg_conv_over(s->out, k->channels);
+    int64_t splits = rg_conv_ceil_div(s->out * k->out_step * element, SLICE);
+    splits = splits < rg_conv_ceil_div(s->out, 14) ? splits : rg_conv_ceil_div(s->out, 14);
+    k->channels = rg_conv_ceil_div(s->out, splits);
+    k->splits = rg_conv_ceil_div(s->out, k->channels);
 }
 
 /* Slices of images, rows of a block. */
@@ -321,8 +323,8 @@ static inline void rg_conv_cut_weights(rg_conv_parts_args *k, int64_t element)
     const rg_conv_axis *row = &s->row, *column = &s->column;
     rg_conv_cut_parts(k, element);
     const int64_t whole = s->groups * k->group_step * element;
-    int64_t slices = rg_conv_over(UNITS, s->groups * k->splits);
-    slices = slices * whole <= MOST_PARTS ? slices : rg_conv_over(MOST_PARTS / 2, whole);
+    int64_t slices = rg_conv_ceil_div(UNITS, s->groups * k->splits);
+    slices = slices * whole <= MOST_PARTS ? slices : rg_conv_ceil_div(MOST_PARTS / 2, whole);
     k->slices = slices < s->images ? slices : s->images;
     k->has_totals = rg_conv_is_long(s, k->slices, row->count * column->count);
     k->columns = k->transposed ? (column->count - 1) * column->stride +
@@ -333,10 +335,10 @@ static inline void rg_conv_cut_weights(rg_conv_parts_args *k, int64_t element)
     rows = rows < 1 ? 1 : rows < RG_CONV_MOST_RUNS ? rows : RG_CONV_MOST_RUNS;
     k->rows = rows < row->count ? rows : row->count;
     const int64_t span = (k->rows - 1) * row->stride + (row->window - 1) * row->dilation + 1;
-    const int64_t room_x = (span * k->columns * s->in + LANES) * element;
-    k->room_y = (k->rows * column->count * k->channels + LANES) * element;
-    k->room_y = rg_conv_over(k->room_y, 64) * 64;
-    k->room = k->room_y + rg_conv_over(room_x, 64) * 64;
+    const int64_t buffer_x = (span * k->columns * s->in + LANES) * element;
+    k->y_bytes = (k->rows * column->count * k->channels + LANES) * element;
+    k->y_bytes = rg_conv_ceil_div(k->y_bytes, 64) * 64;
+    k->scratch_bytes = k->y_bytes + rg_conv_ceil_div(buffer_x, 64) * 64;
 }
 
 /* ---- what the engine is for ---- */
@@ -346,18 +348,18 @@ static inline bool rg_conv_suits(const rg_conv_shape *s)
 {
     const rg_conv_axis *const axes[2] = { &s->row, &s->column };
     bool fits = s->groups == 1 || s->in > 1;
-    double room = 8.0 * (double)(s->in > s->out ? s->in : s->out);
+    double buffer = 8.0 * (double)(s->in > s->out ? s->in : s->out);
     for (int i = 0; i < 2; i++) {
         const rg_conv_axis *a = axes[i];
         fits &= a->size > 0 && a->count > 0 && a->window <= RG_CONV_MOST_RUNS;
         fits &= a->stride <= RG_CONV_MOST_STRIDE && a->dilation <= 1 << 20;
-        room *= (double)((a->window - 1) * a->dilation + 16 * a->stride);
+        buffer *= (double)((a->window - 1) * a->dilation + 16 * a->stride);
     }
     const double wide = 16.0 * (double)(s->column.size + s->column.count) *
                         (double)((s->row.window - 1) * s->row.dilation + 1) *
                         (double)(s->in + s->out + s->column.window * s->in);
     return fits && s->images > 0 && s->row.window * s->column.window <= RG_CONV_MOST_RUNS &&
-           room <= 0x1p26 && wide <= 0x1p28;
+           buffer <= 0x1p26 && wide <= 0x1p28;
 }
 
 /* Whether all phases go together: few channels, and as many lanes of a panel as they are. */

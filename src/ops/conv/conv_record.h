@@ -6,7 +6,7 @@
 
 #include "core/shape.h"
 #include "ops/conv/conv_engine.h"
-#include "ops/conv/conv_few_record.h"
+#include "ops/conv/conv_stem_record.h"
 #include "ops/fused_neuron.h"
 #include "ops/record_move.h"
 
@@ -127,10 +127,10 @@ static inline rg_status rg_conv_record(const rg_call *call, int32_t kernel, cons
     rg_call own = *call;
     own.op = &rg_op_conv;
     const rg_dtype dtype = p->to->desc.dtype;
-    if (rg_conv_depth_takes(&own, &p->shape, dtype))
-        return rg_conv_record_depth(&own, kernel == RG_CONV_DATA, p);
-    if (rg_conv_few_takes(&own, &p->shape, dtype))
-        return rg_conv_record_few(&own, kernel == RG_CONV_DATA, p);
+    if (rg_conv_depthwise_takes(&own, &p->shape, dtype))
+        return rg_conv_record_depthwise(&own, kernel == RG_CONV_DATA, p);
+    if (rg_conv_stem_takes(&own, &p->shape, dtype))
+        return rg_conv_record_stem(&own, kernel == RG_CONV_DATA, p);
     if (rg_conv_engine_takes(&own, &p->shape, dtype))
         return rg_conv_engine_record(&own, kernel == RG_CONV_FORWARD, p);
     rg_conv_args args = { .shape = p->shape,
@@ -164,10 +164,10 @@ static inline rg_status rg_conv_record_weights(const rg_call *call, const rg_con
     rg_call own = *call;
     own.op = &rg_op_conv;
     const rg_dtype dtype = x->desc.dtype;
-    if (rg_conv_depth_takes(&own, s, dtype))
-        return rg_conv_record_depth_weights(&own, s, x, dy, dw, add);
-    if (rg_conv_few_takes(&own, s, dtype))
-        return rg_conv_record_few_weights(&own, s, x, dy, dw, add);
+    if (rg_conv_depthwise_takes(&own, s, dtype))
+        return rg_conv_record_depthwise_weights(&own, s, x, dy, dw, add);
+    if (rg_conv_stem_takes(&own, s, dtype))
+        return rg_conv_record_stem_weights(&own, s, x, dy, dw, add);
     if (rg_conv_engine_takes(&own, s, dtype))
         return rg_conv_engine_weights(&own, s, x, dy, dw, add);
     rg_conv_weights_args args = { .shape = *s, .add = add, .wide = dw->desc.dtype != dtype };

@@ -479,7 +479,7 @@ static __global__ void __launch_bounds__(THREADS)
     split_tiles(const __grid_constant__ rg_conv_args args, const __grid_constant__ split_conv k)
 {
     enum { ROWS = SPLIT_M / DOWN / 16, COLUMNS = N * DOWN / 8 / 8 };
-    extern __shared__ __align__(16) float room[];
+    extern __shared__ __align__(16) float shared[];
     __shared__ split_row lines[SPLIT_M];
     const int row_phase = k.back ? (int)blockIdx.z / k.column.stride : 0;
     const int column_phase = k.back ? (int)blockIdx.z % k.column.stride : 0;
@@ -497,7 +497,7 @@ static __global__ void __launch_bounds__(THREADS)
         find_tap(k, row_phase, column_phase, step);
     int slot = 0, steps = 0; /* where the next tiles go; how many are known to exist */
     const auto load_next = [&]() {
-        float *a = room + slot * size, *b = a + SPLIT_M * SPLIT_K;
+        float *a = shared + slot * size, *b = a + SPLIT_M * SPLIT_K;
         if (VECTORS && step.p < k.row.taps) {
             load_vectors<N>(k, lines, step, first_n, a, b);
             next_step(k, row_phase, column_phase, step);
@@ -520,8 +520,8 @@ static __global__ void __launch_bounds__(THREADS)
         await_but<SPLIT_STAGES - 2>();
         __syncthreads(); /* these tiles are here, and those before have been used */
         load_next();
-        add_tiles<ROWS, COLUMNS>(c, room + used * size, room + used * size + SPLIT_M * SPLIT_K, m,
-                                 n);
+        add_tiles<ROWS, COLUMNS>(c, shared + used * size, shared + used * size + SPLIT_M * SPLIT_K,
+                                 m, n);
         used = used == SPLIT_STAGES - 1 ? 0 : used + 1;
     }
     store_tile<ROWS, COLUMNS>(args, k, c, first_m + m, first_n + n, row_phase, column_phase);
@@ -650,11 +650,12 @@ static void launch_split(const rg_conv_args *args, const split_conv *k, const rg
 
 /* By conv_split_hopper.cuh, where the device has that: channels are whole vectors. */
 static bool has_hopper(void);
-static void run_hopper(const rg_conv_args *args, const split_conv *k, int64_t count, packing *room);
+static void run_hopper(const rg_conv_args *args, const split_conv *k, int64_t count,
+                       packing *arena);
 
 /* From dense `from` and `w`, (out, taps, in); `to` and z lie as the args say. */
 static void run_split(const rg_conv_args *args, bool back, const float *from, const float *w,
-                      packing *room)
+                      packing *arena)
 {
     const rg_conv_shape *s = &args->shape;
     split_conv k = {};
@@ -676,27 +677,27 @@ static void run_split(const rg_conv_args *args, bool back, const float *from, co
     }
     const int64_t count = (int64_t)k.columns * k.row.taps * k.column.taps * k.channels;
     if (back) {
-        float *packed = (float *)packing_take(room, (size_t)count * sizeof(float));
-        if (room->run)
-            launch(pack_back, ceil_div(count, THREADS), THREADS, 0, room->place, *s, k, w, packed,
+        float *packed = (float *)packing_take(arena, (size_t)count * sizeof(float));
+        if (arena->run)
+            launch(pack_back, ceil_div(count, THREADS), THREADS, 0, arena->place, *s, k, w, packed,
                    count);
         k.w = packed;
     }
     k.plain = !k.merged && is_plain(args, back);
     if (k.channels % 4 == 0 && k.columns > 32 && has_hopper()) {
-        run_hopper(args, &k, count, room);
+        run_hopper(args, &k, count, arena);
         return;
     }
-    if (!room->run)
+    if (!arena->run)
         return;
     if (k.columns <= 16)
-        launch_split<16, 8>(args, &k, room->place);
+        launch_split<16, 8>(args, &k, arena->place);
     else if (k.columns <= 32)
-        launch_split<32, 8>(args, &k, room->place);
+        launch_split<32, 8>(args, &k, arena->place);
     else if (k.columns <= 64)
-        launch_split<64, 4>(args, &k, room->place);
+        launch_split<64, 4>(args, &k, arena->place);
     else
-        launch_split<128, 4>(args, &k, room->place);
+        launch_split<128, 4>(args, &k, arena->place);
 }
 
 #endif

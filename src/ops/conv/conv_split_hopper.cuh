@@ -134,10 +134,10 @@ static __device__ __forceinline__ void end_tile(float (&sum)[COLUMNS][4], float 
 }
 
 /* Dynamic shared memory from the first address on that tiles can have. */
-static __device__ __forceinline__ float *aligned_room(float *room)
+static __device__ __forceinline__ float *aligned_shared(float *shared)
 {
-    const uint32_t over = shared_address(room) % HOPPER_ALIGNMENT;
-    return room + (over == 0 ? 0 : HOPPER_ALIGNMENT - over) / sizeof(float);
+    const uint32_t over = shared_address(shared) % HOPPER_ALIGNMENT;
+    return shared + (over == 0 ? 0 : HOPPER_ALIGNMENT - over) / sizeof(float);
 }
 
 /* ---- forward and data: tiles of SPLIT_M rows by N columns, two groups of four warps ---- */
@@ -191,9 +191,9 @@ static __global__ void __launch_bounds__(THREADS, N == 128 ? 1 : 2)
 {
     enum { COLUMNS = N / 8, STAGES = HOPPER_STAGES<N>, A = SPLIT_M * SPLIT_K, AHEAD = N == 128 };
     enum { SIZE = A + 2 * N * SPLIT_K };
-    extern __shared__ __align__(16) float room[];
+    extern __shared__ __align__(16) float shared[];
     __shared__ split_row lines[SPLIT_M];
-    float *const tiles = aligned_room(room);
+    float *const tiles = aligned_shared(shared);
     const int row_phase = k.back ? (int)blockIdx.z / k.column.stride : 0;
     const int column_phase = k.back ? (int)blockIdx.z % k.column.stride : 0;
     const int rows = split_count(k.row, k.back, row_phase);
@@ -255,7 +255,7 @@ static __global__ void __launch_bounds__(THREADS, N == 128 ? 1 : 2)
 enum { HOPPER_M = 128 };
 
 /* Lines of x, `b`, become rows of the tiles big and small. */
-static __device__ __forceinline__ void turn_lines(const float *b, float *big, float *small)
+static __device__ __forceinline__ void transpose_lines(const float *b, float *big, float *small)
 {
     enum { N = PARTS_N };
     const int n = (int)threadIdx.x % N;
@@ -295,9 +295,10 @@ static __global__ void __launch_bounds__(THREADS, 1)
 {
     enum { M = HOPPER_M, N = PARTS_N, COLUMNS = N / 8, PITCH = M + PARTS_PITCH };
     enum { A = SPLIT_K * PITCH, SIZE = A + SPLIT_K * (N + PARTS_PITCH), TRANSPOSED = N * SPLIT_K };
-    extern __shared__ __align__(16) float room[];
+    extern __shared__ __align__(16) float shared[];
     __shared__ split_row lines[2][SPLIT_K];
-    float *const transposed_b = aligned_room(room), *const stages = transposed_b + 4 * TRANSPOSED;
+    float *const transposed_b = aligned_shared(shared), *const stages =
+                                                            transposed_b + 4 * TRANSPOSED;
     const int first_n = (int)blockIdx.x * N, first_m = (int)blockIdx.y * M;
     const int begin = (int)blockIdx.z * k.part;
     const int end = k.windows - begin < k.part ? k.windows : begin + k.part;
@@ -318,7 +319,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
     hopper_rows r;
     await_but<SPLIT_STAGES - 1>();
     __syncthreads();
-    turn_lines(stages + A, transposed_b, transposed_b + TRANSPOSED);
+    transpose_lines(stages + A, transposed_b, transposed_b + TRANSPOSED);
     take_lines(r, stages, m);
     int used = 0;
     /* While products are made, the next ones are prepared. */
@@ -334,7 +335,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
         await_but<SPLIT_STAGES - 1>();
         __syncthreads(); /* the next stage is here */
         used = used == SPLIT_STAGES - 1 ? 0 : used + 1;
-        turn_lines(stages + used * SIZE + A, then, then + TRANSPOSED);
+        transpose_lines(stages + used * SIZE + A, then, then + TRANSPOSED);
         hopper_rows next;
         take_lines(next, stages + used * SIZE, m);
         end_tile<COLUMNS>(c.sum[0], part);
@@ -393,16 +394,16 @@ static void launch_hopper(const rg_conv_args *args, const split_conv *k, const f
 }
 
 /* Of `count` weights, in scratch. */
-static void run_hopper(const rg_conv_args *args, const split_conv *k, int64_t count, packing *room)
+static void run_hopper(const rg_conv_args *args, const split_conv *k, int64_t count, packing *arena)
 {
-    float *small = (float *)packing_take(room, (size_t)count * sizeof(float));
-    if (!room->run)
+    float *small = (float *)packing_take(arena, (size_t)count * sizeof(float));
+    if (!arena->run)
         return;
-    launch(small_parts, ceil_div(count, THREADS), THREADS, 0, room->place, k->w, small, count);
+    launch(small_parts, ceil_div(count, THREADS), THREADS, 0, arena->place, k->w, small, count);
     if (k->columns <= 64)
-        launch_hopper<64>(args, k, small, room->place);
+        launch_hopper<64>(args, k, small, arena->place);
     else
-        launch_hopper<128>(args, k, small, room->place);
+        launch_hopper<128>(args, k, small, arena->place);
 }
 
 static void launch_hopper_parts(const split_weights *k, int parts, const rg_cuda_place *place)

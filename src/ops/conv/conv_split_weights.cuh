@@ -207,7 +207,7 @@ static __global__ void __launch_bounds__(THREADS)
 {
     enum { DOWN = M / 32, COLUMNS = PARTS_N * DOWN / 8 / 8, ROWS = 2, BYTES = VECTORS ? 16 : 4 };
     enum { A = SPLIT_K * (M + PARTS_PITCH), SIZE = A + SPLIT_K * (PARTS_N + PARTS_PITCH) };
-    extern __shared__ __align__(16) float room[];
+    extern __shared__ __align__(16) float shared[];
     __shared__ split_row lines[2][SPLIT_K];
     const int first_n = (int)blockIdx.x * PARTS_N, first_m = (int)blockIdx.y * M;
     const int begin = (int)blockIdx.z * k.part;
@@ -215,7 +215,7 @@ static __global__ void __launch_bounds__(THREADS)
     const int steps = (end - begin + SPLIT_K - 1) / SPLIT_K, warp = (int)threadIdx.x / 32;
     int slot = 0;
     const auto load_step = [&](int step) {
-        load_part<M, BYTES>(k, lines, begin, end, step, first_m, first_n, room + slot * SIZE);
+        load_part<M, BYTES>(k, lines, begin, end, step, first_m, first_n, shared + slot * SIZE);
         slot = slot == SPLIT_STAGES - 1 ? 0 : slot + 1;
     };
     find_windows(k, begin, 0, lines);
@@ -231,7 +231,7 @@ static __global__ void __launch_bounds__(THREADS)
         await_but<SPLIT_STAGES - 2>();
         __syncthreads(); /* these tiles are here, and those before have been used */
         load_step(step + SPLIT_STAGES - 1);
-        add_lines<M, ROWS, COLUMNS>(c, room + used * SIZE + m, room + used * SIZE + A + n);
+        add_lines<M, ROWS, COLUMNS>(c, shared + used * SIZE + m, shared + used * SIZE + A + n);
         used = used == SPLIT_STAGES - 1 ? 0 : used + 1;
     }
     store_parts<ROWS, COLUMNS>(k, c, begin, end, first_m + m, first_n + n);
@@ -275,7 +275,7 @@ static void launch_hopper_parts(const split_weights *k, int parts, const rg_cuda
 
 /* From dense x and dy; dw lies as the args say. */
 static void run_split_weights(const rg_conv_weights_args *args, const float *x, const float *dy,
-                              packing *room)
+                              packing *arena)
 {
     enum { BLOCKS_WANTED = 528, FEWER = 264, LEAST = 8 * SPLIT_K, MOST = 1024 * SPLIT_K };
     const rg_conv_shape *s = &args->shape;
@@ -291,8 +291,8 @@ static void run_split_weights(const rg_conv_weights_args *args, const float *x, 
     parts = parts < ceil_div(windows, LEAST) ? parts : ceil_div(windows, LEAST);
     const int64_t part = ceil_div(ceil_div(windows, parts), SPLIT_K) * SPLIT_K;
     parts = ceil_div(windows, part);
-    float *sums = (float *)packing_take(room, (size_t)(parts * size) * sizeof(float));
-    if (!room->run)
+    float *sums = (float *)packing_take(arena, (size_t)(parts * size) * sizeof(float));
+    if (!arena->run)
         return;
     split_weights k = {};
     k.x = x;
@@ -309,12 +309,13 @@ static void run_split_weights(const rg_conv_weights_args *args, const float *x, 
     k.across = fast_divisor_of((int)s->column.count);
     k.down = fast_divisor_of((int)s->row.count);
     if (hopper)
-        launch_hopper_parts(&k, (int)parts, room->place);
+        launch_hopper_parts(&k, (int)parts, arena->place);
     else if (m == 64)
-        (vectors ? launch_parts<64, true> : launch_parts<64, false>)(&k, (int)parts, room->place);
+        (vectors ? launch_parts<64, true> : launch_parts<64, false>)(&k, (int)parts, arena->place);
     else
-        (vectors ? launch_parts<128, true> : launch_parts<128, false>)(&k, (int)parts, room->place);
-    launch(add_parts, ceil_div(size, THREADS), THREADS, 0, room->place, *args, sums, (int)parts,
+        (vectors ? launch_parts<128, true> : launch_parts<128, false>)(&k, (int)parts,
+                                                                       arena->place);
+    launch(add_parts, ceil_div(size, THREADS), THREADS, 0, arena->place, *args, sums, (int)parts,
            size);
 }
 

@@ -8,8 +8,8 @@
 #include "ops/conv/conv_contract.h"
 
 /* One row of inputs, [depth][k->transposed]; those beyond the image are 0. */
-RG_OUTLINE void turn_inputs(const rg_conv_rows_args *k, const conv_block *b, int64_t row, real *to,
-                            rg_dtype T)
+RG_OUTLINE void transpose_inputs(const rg_conv_rows_args *k, const conv_block *b, int64_t row,
+                                 real *to, rg_dtype T)
 {
     const int64_t first = b->column + k->column.first, pitch = k->transposed;
     const int64_t count = rg_conv_span(&k->column, b->columns);
@@ -27,9 +27,9 @@ RG_OUTLINE void turn_inputs(const rg_conv_rows_args *k, const conv_block *b, int
 }
 
 /* All inputs of a block; false if care is needed, see take_inputs(). */
-RG_OUTLINE bool turn_block(const rg_conv_rows_args *k, conv_block *b, real *in, rg_dtype T)
+RG_OUTLINE bool transpose_block(const rg_conv_rows_args *k, conv_block *b, real *in, rg_dtype T)
 {
-    const rg_conv_reach *row = &k->row, *column = &k->column;
+    const rg_conv_window_axis *row = &k->row, *column = &k->column;
     const bool phases = row->phases * column->phases > 1;
     const int64_t taps = row->taps * column->taps, size = k->depth * k->transposed;
     const real *flags = (const real *)k->panels + k->groups * taps * k->depth * RG_PANEL;
@@ -40,7 +40,7 @@ RG_OUTLINE bool turn_block(const rg_conv_rows_args *k, conv_block *b, real *in, 
     for (int64_t i = 0; i < rg_conv_span(row, b->rows); i++) {
         if (first + i < 0 || first + i >= row->inputs)
             continue; /* left out of sums */
-        turn_inputs(k, b, first + i, in + i * size, T);
+        transpose_inputs(k, b, first + i, in + i * size, T);
         if (phases && has_special(in + i * size, size))
             return false;
     }
@@ -51,7 +51,7 @@ RG_OUTLINE bool turn_block(const rg_conv_rows_args *k, conv_block *b, real *in, 
 RG_OUTLINE void sum_transposed(const rg_conv_rows_args *k, const conv_block *b, const rg_run *runs,
                                const real *in, int64_t r, real *flat, real *sums)
 {
-    const rg_conv_reach *row = &k->row, *column = &k->column;
+    const rg_conv_window_axis *row = &k->row, *column = &k->column;
     const int64_t lanes = row->phases * column->phases * k->width;
     const int64_t taps = row->taps * column->taps;
     int64_t p0, p1;
@@ -73,14 +73,14 @@ RG_OUTLINE void sum_transposed(const rg_conv_rows_args *k, const conv_block *b, 
 
 RG_OUTLINE bool transposed_block(const rg_conv_rows_args *k, int64_t unit, rg_dtype T)
 {
-    const rg_conv_reach *row = &k->row, *column = &k->column;
+    const rg_conv_window_axis *row = &k->row, *column = &k->column;
     conv_block b = block_of(k, unit);
-    real *const in = (real *)(void *)(k->lanes + rg_thread_pool_index() * k->room);
-    real *const flat = in + k->room_in / (int64_t)sizeof(real);
+    real *const in = (real *)(void *)(k->lanes + rg_thread_pool_index() * k->scratch_bytes);
+    real *const flat = in + k->in_bytes / (int64_t)sizeof(real);
     real *const sums = flat + RG_LANES * k->transposed;
     rg_run runs[RG_CONV_MOST_RUNS];
     conv_end e = { .constants = neuron_constants_of(&k->neuron.numbers) };
-    if (!turn_block(k, &b, in, T))
+    if (!transpose_block(k, &b, in, T))
         return false;
     look_ahead(k, &b, T);
     for (int64_t i = 0; i < row->taps * column->taps; i++) {

@@ -71,22 +71,22 @@ typedef struct rg_product_args {
 /* Scratch of a thread, in elements: a block of a (rows of `depth` + RG_PRODUCT_GAP elements, so
  * that they do not meet in a cache), a panel of b, sums. */
 enum { RG_PRODUCT_GAP = 16 };
-typedef struct rg_product_room {
+typedef struct rg_product_buffer {
     int64_t depth, a, b, c, c_step;
     int64_t totals; /* in double, behind the sums: of sums that are longer than a block */
-} rg_product_room;
+} rg_product_buffer;
 
-static inline rg_product_room rg_product_room_of(const rg_product_args *k)
+static inline rg_product_buffer rg_product_buffer_of(const rg_product_args *k)
 {
     const int64_t most = RG_PRODUCT_DEPTH, depth = k->k.count < most ? k->k.count : most;
     const int64_t panels = k->k.count > RG_PRODUCT_DEPTH ? k->group : 1; /* else one by one */
-    rg_product_room room = { .depth = (depth + 15) / 16 * 16 };
-    room.c_step = panels * RG_PRODUCT_PANEL + RG_PRODUCT_GAP;
-    room.a = k->direct_a ? 0 : RG_PRODUCT_ROWS * (room.depth + RG_PRODUCT_GAP);
-    room.b = k->packed || k->direct_b ? 0 : RG_PRODUCT_PANEL * room.depth;
-    room.c = k->direct_c ? 0 : RG_PRODUCT_ROWS * room.c_step;
-    room.totals = k->k.count > RG_SUM_BLOCK ? room.c : 0;
-    return room;
+    rg_product_buffer buffer = { .depth = (depth + 15) / 16 * 16 };
+    buffer.c_step = panels * RG_PRODUCT_PANEL + RG_PRODUCT_GAP;
+    buffer.a = k->direct_a ? 0 : RG_PRODUCT_ROWS * (buffer.depth + RG_PRODUCT_GAP);
+    buffer.b = k->packed || k->direct_b ? 0 : RG_PRODUCT_PANEL * buffer.depth;
+    buffer.c = k->direct_c ? 0 : RG_PRODUCT_ROWS * buffer.c_step;
+    buffer.totals = k->k.count > RG_SUM_BLOCK ? buffer.c : 0;
+    return buffer;
 }
 
 #endif

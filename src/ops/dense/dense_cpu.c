@@ -151,10 +151,10 @@ RG_OUTLINE void pack_bits(real *panel, const void *b, const places *columns, con
     }
 }
 
-RG_OUTLINE void copy_rows_of_bits(real *room, int64_t step, const void *a, const places *rows,
+RG_OUTLINE void copy_rows_of_bits(real *buffer, int64_t step, const void *a, const places *rows,
                                   const rg_walk *walk, int64_t k, int64_t end)
 {
-    uint16_t *to = (uint16_t *)(void *)room;
+    uint16_t *to = (uint16_t *)(void *)buffer;
     const int64_t count = end - k;
     for (int64_t i = 0; i < rows->count && count % RG_PAIR_DEPTH != 0; i++)
         memset(to + i * step + count, 0, (size_t)(pair_depth(count) - count) * sizeof *to);
@@ -337,7 +337,7 @@ typedef struct block {
     const rg_product_args *k;
     const char *a, *b;
     const real *panels; /* of the image */
-    real *room_a, *room_b, *sums;
+    real *buffer_a, *buffer_b, *sums;
     double *totals; /* of sums longer than a block, at the same places; or NULL */
     int64_t row, height, c_step, a_step, depth;
     places rows; /* of a */
@@ -373,8 +373,8 @@ RG_INLINE void add_piece(const block *t, const real *a, int64_t a_step, real *su
     } else {
         places columns;
         find_places(&columns, &k->n, 0, column, width);
-        make_panel(t->room_b, k, t->b, &columns, column, begin, end, T);
-        tile.b = t->room_b;
+        make_panel(t->buffer_b, k, t->b, &columns, column, begin, end, T);
+        tile.b = t->buffer_b;
     }
 #if RG_USES_PAIRS
     if (pairs_of(k, T) != NULL) {
@@ -401,8 +401,8 @@ RG_INLINE const real *take_a(const block *t, int64_t begin, int64_t end, const r
     const rg_product_args *k = t->k;
 #if RG_USES_PAIRS
     if (pairs_of(k, T) != NULL) {
-        copy_rows_of_bits(t->room_a, t->a_step, t->a, &t->rows, &k->k, begin, end);
-        return t->room_a;
+        copy_rows_of_bits(t->buffer_a, t->a_step, t->a, &t->rows, &k->k, begin, end);
+        return t->buffer_a;
     }
 #endif
     if (k->direct_a) {
@@ -410,10 +410,10 @@ RG_INLINE const real *take_a(const block *t, int64_t begin, int64_t end, const r
         return (const real *)(const void *)t->a + t->rows.at[0] + begin * step;
     }
     if (k->across)
-        copy_across(t->room_a, t->a, &t->rows, &k->k, begin, end, T);
+        copy_across(t->buffer_a, t->a, &t->rows, &k->k, begin, end, T);
     else
-        copy_rows(t->room_a, t->a_step, t->a, &t->rows, &k->k, 0, begin, end, T);
-    return t->room_a;
+        copy_rows(t->buffer_a, t->a_step, t->a, &t->rows, &k->k, 0, begin, end, T);
+    return t->buffer_a;
 }
 
 /* Adds the sums of a panel, which begin at `at`, to their totals when a block of k ends, and takes
@@ -458,20 +458,20 @@ RG_INLINE void product_block(block *t, int64_t first, int64_t last, const rg_dty
 RG_INLINE void start_block(block *t, const rg_product_args *k, int64_t image, int64_t row,
                            const rg_dtype T)
 {
-    const rg_product_room room = rg_product_room_of(k);
+    const rg_product_buffer buffer = rg_product_buffer_of(k);
     int64_t offset[RG_WALK_TENSORS];
     rg_walk_offsets(&k->batch, 3, image, offset);
     t->k = k;
     t->a = at(k->a, offset[0], T);
     t->b = at(k->b, offset[1], T);
     t->panels = (const real *)k->panels + (image - k->image) * k->panel_count * k->k.count * PANEL;
-    t->room_a = (real *)(void *)((char *)k->scratch + rg_thread_pool_index() * k->lane_bytes);
-    t->room_b = t->room_a + room.a;
-    t->sums = t->room_b + room.b;
-    t->totals = room.totals > 0 ? (double *)(void *)(t->sums + room.c) : NULL;
+    t->buffer_a = (real *)(void *)((char *)k->scratch + rg_thread_pool_index() * k->lane_bytes);
+    t->buffer_b = t->buffer_a + buffer.a;
+    t->sums = t->buffer_b + buffer.b;
+    t->totals = buffer.totals > 0 ? (double *)(void *)(t->sums + buffer.c) : NULL;
     t->row = row;
     t->height = least(ROWS, k->m.count - row);
-    t->c_step = room.c_step;
+    t->c_step = buffer.c_step;
     if (k->direct_c) {
         t->c_step = k->m.rank > 0 ? k->m.strides[1][0] : 0;
         t->sums = (real *)k->c + offset[2] + row * t->c_step;
@@ -480,7 +480,7 @@ RG_INLINE void start_block(block *t, const rg_product_args *k, int64_t image, in
     const int64_t direct = walk->rank > 0 ? walk->strides[0][0] : 0;
     t->a_step = k->direct_a                           ? direct
                 : k->across && pairs_of(k, T) == NULL ? ROWS
-                                                      : room.depth + RG_PRODUCT_GAP;
+                                                      : buffer.depth + RG_PRODUCT_GAP;
     find_places(&t->rows, &k->m, 0, row, t->height);
     if (!k->direct_c)
         finish_rows(&t->end, k, at_out(k->c, offset[2], dtype_of_c(k, T)), row, t->height, T);
@@ -568,21 +568,21 @@ RG_OUTLINE void dot_piece(const real *const a[], int64_t rows, const real *const
 }
 
 /* Pointers to rows of a, or columns of b, from element `begin` of k on; copied if they must. */
-RG_INLINE void point_at(const real *to[], const void *data, bool direct, real *room,
+RG_INLINE void point_at(const real *to[], const void *data, bool direct, real *buffer,
                         const places *p, const rg_walk *walk, int t, int64_t begin, int64_t end,
                         const rg_dtype T)
 {
     if (!direct)
-        copy_rows(room, DEPTH, data, p, walk, t, begin, end, T);
+        copy_rows(buffer, DEPTH, data, p, walk, t, begin, end, T);
     for (int64_t i = 0; i < p->count; i++)
-        to[i] = direct ? (const real *)data + p->at[i] + begin : room + i * DEPTH;
+        to[i] = direct ? (const real *)data + p->at[i] + begin : buffer + i * DEPTH;
 }
 
 RG_INLINE void dot(const rg_product_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
-    real *const room_a =
+    real *const buffer_a =
         (real *)(void *)((char *)k->scratch + rg_thread_pool_index() * k->lane_bytes);
-    real *const room_b = room_a + (k->direct_a ? 0 : RG_DOT_ROWS * DEPTH);
+    real *const buffer_b = buffer_a + (k->direct_a ? 0 : RG_DOT_ROWS * DEPTH);
     places rows, columns;
     finish f;
     find_places(&rows, &k->m, 0, 0, k->m.count);
@@ -596,8 +596,8 @@ RG_INLINE void dot(const rg_product_args *k, int64_t begin, int64_t end, const r
         find_places(&columns, &k->n, 0, column, width);
         for (int64_t piece = 0; piece < k->k.count; piece += DEPTH) {
             const int64_t last = least(piece + DEPTH, k->k.count);
-            point_at(a, k->a, k->direct_a, room_a, &rows, &k->k, 0, piece, last, T);
-            point_at(b, k->b, k->direct_b, room_b, &columns, &k->k, 1, piece, last, T);
+            point_at(a, k->a, k->direct_a, buffer_a, &rows, &k->k, 0, piece, last, T);
+            point_at(b, k->b, k->direct_b, buffer_b, &columns, &k->k, 1, piece, last, T);
             dot_piece(a, rows.count, b, width, last - piece, sums);
             if (k->k.count > RG_SUM_BLOCK && (last % RG_SUM_BLOCK == 0 || last == k->k.count)) {
                 add_to_totals(totals, sums, RG_DOT_ROWS * PANEL, last <= RG_SUM_BLOCK);

@@ -202,16 +202,16 @@ template <rg_dtype T> static void product(const void *args, const rg_cuda_place 
     const void *const tensors[] = { k->a, k->b, k->bias, k->c };
     const uint32_t unaligned = unaligned_of(tensors, 4);
     packing plan = { .place = place };
-    packing room = { .place = place, .scratch = (char *)k->scratch, .run = true };
+    packing arena = { .place = place, .scratch = (char *)k->scratch, .run = true };
     product_call call;
     long_product pieces;
     if (is_long<T>(k) && find_long<T>(k, place, &pieces) &&
         by_pieces<T>(k, &pieces, unaligned, &plan) && !packing_lacks(&plan) &&
-        by_pieces<T>(k, &pieces, unaligned, &room))
+        by_pieces<T>(k, &pieces, unaligned, &arena))
         return;
     if (!is_long<T>(k) && find_product<T>(k, place, &call) &&
         by_cublaslt<T>(k, &call, unaligned, &plan) && !packing_lacks(&plan) &&
-        by_cublaslt<T>(k, &call, unaligned, &room))
+        by_cublaslt<T>(k, &call, unaligned, &arena))
         return;
     const int64_t down = ceil_div(k->m.count, TILE), across = ceil_div(k->n.count, TILE);
     const int64_t tiles = k->batch.count * down * across, most = 1 << 20;

@@ -61,7 +61,7 @@ static inline int32_t add_dims(const rg_walk *walk, int t, int32_t rank, int64_t
 
 /* The matrix of tensor t of the batch: over the index `outer`, then `inner`. */
 template <rg_dtype T>
-static packed pack_matrix(packing *room, const void *data, bool aligned, const rg_walk *batch,
+static packed pack_matrix(packing *arena, const void *data, bool aligned, const rg_walk *batch,
                           int t, const rg_walk *outer, int t_outer, const rg_walk *inner,
                           int t_inner, bool read)
 {
@@ -69,36 +69,37 @@ static packed pack_matrix(packing *room, const void *data, bool aligned, const r
     int32_t rank = add_dims(batch, t, 0, dims, strides);
     rank = add_dims(outer, t_outer, rank, dims, strides);
     rank = add_dims(inner, t_inner, rank, dims, strides);
-    return pack_tensor(room, data, aligned, rank, dims, strides, (int32_t)sizeof(element<T>), read);
+    return pack_tensor(arena, data, aligned, rank, dims, strides, (int32_t)sizeof(element<T>),
+                       read);
 }
 
-template <rg_dtype T> static packed pack_a(packing *room, const rg_product_args *k, bool aligned)
+template <rg_dtype T> static packed pack_a(packing *arena, const rg_product_args *k, bool aligned)
 {
     const rg_walk *outer = k->a_transposed ? &k->k : &k->m,
                   *inner = k->a_transposed ? &k->m : &k->k;
-    return pack_matrix<T>(room, k->a, aligned, &k->batch, 0, outer, 0, inner, 0, true);
+    return pack_matrix<T>(arena, k->a, aligned, &k->batch, 0, outer, 0, inner, 0, true);
 }
 
-template <rg_dtype T> static packed pack_b(packing *room, const rg_product_args *k, bool aligned)
+template <rg_dtype T> static packed pack_b(packing *arena, const rg_product_args *k, bool aligned)
 {
     if (!k->mirrored)
         return k->b_transposed
-                   ? pack_matrix<T>(room, k->b, aligned, &k->batch, 1, &k->n, 0, &k->k, 1, true)
-                   : pack_matrix<T>(room, k->b, aligned, &k->batch, 1, &k->k, 1, &k->n, 0, true);
+                   ? pack_matrix<T>(arena, k->b, aligned, &k->batch, 1, &k->n, 0, &k->k, 1, true)
+                   : pack_matrix<T>(arena, k->b, aligned, &k->batch, 1, &k->k, 1, &k->n, 0, true);
     const int64_t count = k->batch.count * k->k.count * k->n.count;
     packed sum = {};
-    sum.data = packing_take(room, (size_t)count * sizeof(element<T>));
-    if (room->run) {
+    sum.data = packing_take(arena, (size_t)count * sizeof(element<T>));
+    if (arena->run) {
         const int64_t across = ceil_div(k->n.count, MIRROR);
         launch(mirrored_sum<T>, k->batch.count * across * across, MIRROR * MIRROR_LINES, 0,
-               room->place, *k, sum.data, (uint32_t)across);
+               arena->place, *k, sum.data, (uint32_t)across);
     }
     return sum;
 }
 
 /* Rows of the bias where c is to be, for what adds to them. */
 template <rg_dtype T>
-static void spread_bias(const packing *room, const rg_product_args *k, void *c)
+static void spread_bias(const packing *arena, const rg_product_args *k, void *c)
 {
     rg_copy_args copy = {};
     copy.device = (void *)k->bias;
@@ -109,8 +110,8 @@ static void spread_bias(const packing *room, const rg_product_args *k, void *c)
     copy.strides[1] = k->bias_step;
     copy.element = (int32_t)sizeof(element<T>);
     copy.to_host = true;
-    if (room->run)
-        rg_cuda_strided_copy(&copy, room->place->stream);
+    if (arena->run)
+        rg_cuda_strided_copy(&copy, arena->place->stream);
 }
 
 /* What cuBLASLt computes. */
@@ -152,26 +153,26 @@ static bool find_product(const rg_product_args *k, const rg_cuda_place *place, p
 /* Does it, or finds out what it would take; false: it is not done, and nothing is. */
 template <rg_dtype T>
 static bool by_cublaslt(const rg_product_args *k, const product_call *call, uint32_t unaligned,
-                        packing *room)
+                        packing *arena)
 {
     const bool has_bias = call->product.bias;
-    const packed a = pack_a<T>(room, k, !(unaligned & 1));
-    const packed b = pack_b<T>(room, k, !(unaligned & 2));
+    const packed a = pack_a<T>(arena, k, !(unaligned & 1));
+    const packed b = pack_b<T>(arena, k, !(unaligned & 2));
     const int64_t columns = k->n.count;
-    const packed bias = pack_tensor(room, k->bias, !(unaligned & 4), has_bias ? 1 : 0, &columns,
+    const packed bias = pack_tensor(arena, k->bias, !(unaligned & 4), has_bias ? 1 : 0, &columns,
                                     &k->bias_step, (int32_t)sizeof(element<T>), has_bias);
-    packed c = k->wide ? pack_matrix<RG_F32>(room, k->c, !(unaligned & 8), &k->batch, 2, &k->m, 1,
+    packed c = k->wide ? pack_matrix<RG_F32>(arena, k->c, !(unaligned & 8), &k->batch, 2, &k->m, 1,
                                              &k->n, 1, k->add)
-                       : pack_matrix<T>(room, k->c, !(unaligned & 8), &k->batch, 2, &k->m, 1, &k->n,
-                                        1, k->add);
+                       : pack_matrix<T>(arena, k->c, !(unaligned & 8), &k->batch, 2, &k->m, 1,
+                                        &k->n, 1, k->add);
     if (call->spread)
-        spread_bias<T>(room, k, c.data);
-    void *const space = packing_take(room, call->workspace);
+        spread_bias<T>(arena, k, c.data);
+    void *const space = packing_take(arena, call->workspace);
     const double alpha = k->mirrored && MIRROR_HALVES<T> ? 2 * k->alpha : k->alpha;
-    if (room->run && !rg_cublaslt_run(room->place, &call->product, alpha, a.data, b.data, bias.data,
-                                      c.data, space, call->workspace))
+    if (arena->run && !rg_cublaslt_run(arena->place, &call->product, alpha, a.data, b.data,
+                                       bias.data, c.data, space, call->workspace))
         return false;
-    packed_copy(room, &c, true);
+    packed_copy(arena, &c, true);
     return true;
 }
 

@@ -78,19 +78,19 @@ static __global__ void __launch_bounds__(LONG_JOIN *LONG_SHARES)
     join_pieces(const __grid_constant__ rg_product_args k, const real<T> *sums, int64_t count,
                 int64_t size, double *totals, bool first, bool last)
 {
-    __shared__ double room[LONG_SHARES][LONG_JOIN];
+    __shared__ double shared[LONG_SHARES][LONG_JOIN];
     const int own = (int)threadIdx.x % LONG_JOIN, share = (int)threadIdx.x / LONG_JOIN;
     const int64_t i = (int64_t)blockIdx.x * LONG_JOIN + own;
     double sum = 0;
 #pragma unroll 8
     for (int64_t n = share; i < size && n < count; n += LONG_SHARES)
         sum += (double)sums[n * size + i];
-    room[share][own] = sum;
+    shared[share][own] = sum;
     __syncthreads();
     if (share != 0 || i >= size)
         return;
     for (int n = 1; n < LONG_SHARES; n++)
-        sum += room[n][own];
+        sum += shared[n][own];
     sum = first ? sum : totals[i] + sum;
     if (!last) {
         totals[i] = sum;
@@ -104,29 +104,29 @@ static __global__ void __launch_bounds__(LONG_JOIN *LONG_SHARES)
 /* Does it, or finds out what it would take; false: it is not done. c is written last. */
 template <rg_dtype T>
 static bool by_pieces(const rg_product_args *k, const long_product *p, uint32_t unaligned,
-                      packing *room)
+                      packing *arena)
 {
-    const packed a = pack_a<T>(room, k, !(unaligned & 1));
-    const packed b = pack_b<T>(room, k, !(unaligned & 2));
+    const packed a = pack_a<T>(arena, k, !(unaligned & 1));
+    const packed b = pack_b<T>(arena, k, !(unaligned & 2));
     real<T> *const sums =
-        (real<T> *)packing_take(room, (size_t)(p->most * p->size) * sizeof(real<T>));
-    double *const totals = (double *)packing_take(room, (size_t)p->size * sizeof(double));
-    void *const space = packing_take(room, p->workspace);
+        (real<T> *)packing_take(arena, (size_t)(p->most * p->size) * sizeof(real<T>));
+    double *const totals = (double *)packing_take(arena, (size_t)p->size * sizeof(double));
+    void *const space = packing_take(arena, p->workspace);
     const int64_t piece = p->call.inner, whole = p->call.whole;
-    for (int64_t done = 0; room->run && done < whole;) {
+    for (int64_t done = 0; arena->run && done < whole;) {
         const int64_t left = (whole - done) / piece;
         rg_product call = p->call;
         call.batch = left == 0 ? 1 : left < p->most ? left : p->most;
         call.inner = left == 0 ? whole - done : piece;
         const char *const from_a = at<T>(a.data, call.transposed_a ? done * call.rows : done);
         const char *const from_b = at<T>(b.data, call.transposed_b ? done : done * call.columns);
-        if (!rg_cublaslt_run(room->place, &call, 1, from_a, from_b, NULL, sums, space,
+        if (!rg_cublaslt_run(arena->place, &call, 1, from_a, from_b, NULL, sums, space,
                              p->workspace))
             return false;
         const int64_t begun = done;
         done += call.batch * call.inner;
         launch(join_pieces<T>, ceil_div(p->size, LONG_JOIN), LONG_JOIN * LONG_SHARES, 0,
-               room->place, *k, sums, call.batch, p->size, totals, begun == 0, done == whole);
+               arena->place, *k, sums, call.batch, p->size, totals, begun == 0, done == whole);
     }
     return true;
 }
@@ -135,16 +135,16 @@ static bool by_pieces(const rg_product_args *k, const long_product *p, uint32_t 
 template <rg_dtype T>
 static size_t product_scratch(const void *args, uint32_t unaligned, const rg_cuda_place *place)
 {
-    packing room = { .place = place };
+    packing arena = { .place = place };
     const rg_product_args *k = (const rg_product_args *)args;
     product_call call;
     long_product pieces;
     if (is_long<T>(k))
-        return find_long<T>(k, place, &pieces) && by_pieces<T>(k, &pieces, unaligned, &room)
-                   ? room.used
+        return find_long<T>(k, place, &pieces) && by_pieces<T>(k, &pieces, unaligned, &arena)
+                   ? arena.used
                    : 0;
     const bool found = find_product<T>(k, place, &call);
-    return found && by_cublaslt<T>(k, &call, unaligned, &room) ? room.used : 0;
+    return found && by_cublaslt<T>(k, &call, unaligned, &arena) ? arena.used : 0;
 }
 
 #endif

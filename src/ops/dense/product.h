@@ -219,10 +219,10 @@ static inline rg_status rg_record_blocks(rg_call *call, rg_product_call *p, cons
     const double group = blocks * (double)k->panel_count / UNITS;
     const int64_t most = k->k.count > RG_PRODUCT_DEPTH ? RG_PRODUCT_GROUP / 2 : RG_PRODUCT_GROUP;
     k->group = group < 1 ? 1 : group > (double)most ? most : (int64_t)group;
-    const rg_product_room room = rg_product_room_of(k);
+    const rg_product_buffer buffer = rg_product_buffer_of(k);
     const int64_t size = p->c->desc.dtype == RG_F64 ? 8 : 4;
-    k->lane_bytes = RG_ALIGNMENT + (room.a + room.b + room.c) * size + /* never none */
-                    room.totals * (int64_t)sizeof(double);
+    k->lane_bytes = RG_ALIGNMENT + (buffer.a + buffer.b + buffer.c) * size + /* never none */
+                    buffer.totals * (int64_t)sizeof(double);
     rg_launch launch = rg_product_launch(p, RG_DENSE_PRODUCT, panels);
     return rg_product_record(call, &launch, blocks * rg_product_ceil(k->panel_count, k->group),
                              share * rg_product_elements(k), share * rg_product_products(k));

@@ -61,12 +61,12 @@ RG_OUTLINE void gather_elements(const rg_grad_norm_strided_args *k, int64_t i, i
 RG_INLINE void grad_norm_strided(const rg_grad_norm_strided_args *k, int64_t begin, int64_t end,
                                  const rg_dtype T)
 {
-    real room[RG_GRAD_NORM_PIECE]; /* of T */
+    real buffer[RG_GRAD_NORM_PIECE]; /* of T */
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t done = unit * RG_GRAD_NORM_PIECE;
         const int64_t count = least(RG_GRAD_NORM_PIECE, k->count - done);
-        gather_elements(k, done, count, (size_t)(vbytes(T) / VLEN), (char *)room);
-        k->partial[unit] = sum_piece((const char *)room, count, T);
+        gather_elements(k, done, count, (size_t)(vbytes(T) / VLEN), (char *)buffer);
+        k->partial[unit] = sum_piece((const char *)buffer, count, T);
     }
 }
 

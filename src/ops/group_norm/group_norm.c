@@ -184,8 +184,8 @@ static int64_t ceil_divide(int64_t a, int64_t b)
 static void cut_columns(rg_channels *s, int64_t each)
 {
     enum { ELEMENTS = 262144, LINE = 32, LONG = 256, PART = 8192 };
-    const int64_t room = ELEMENTS / clamp(s->rows.count, 1, ELEMENTS);
-    const int64_t want = clamp(room, 1, RG_CHANNEL_COLUMNS);
+    const int64_t buffer = ELEMENTS / clamp(s->rows.count, 1, ELEMENTS);
+    const int64_t want = clamp(buffer, 1, RG_CHANNEL_COLUMNS);
     int64_t step = each;
     while (step % LINE != 0 && step * 2 <= want)
         step *= 2;
@@ -261,11 +261,11 @@ static int64_t units_of(const rg_group_norm_shape *s)
 }
 
 /* Temporaries of a call; those that stay NULL are not needed. */
-typedef struct rooms {
+typedef struct buffers {
     rg_tensor *mean, *rest, *s, *partial, *moments, *factors, *dgammas, *dbetas;
-} rooms;
+} buffers;
 
-static void give_back(rooms *r)
+static void give_back(buffers *r)
 {
     rg_tensor *const all[] = { r->mean,    r->rest,    r->s,       r->partial,
                                r->moments, r->factors, r->dgammas, r->dbetas };
@@ -279,7 +279,7 @@ static bool needs_tables(const rg_call *call, const rg_group_norm_shape *s)
     return !takes_rows(&s->channels) && call->x[0]->device->backend != &rg_backend_cpu;
 }
 
-static rg_status take_rooms(rg_call *call, const rg_group_norm_shape *s, rooms *r)
+static rg_status take_buffers(rg_call *call, const rg_group_norm_shape *s, buffers *r)
 {
     const rg_dtype real = rg_norm_real(call->x[0]->desc.dtype);
     const int64_t images = s->channels.images.count, channels = s->channels.channels;
@@ -309,7 +309,7 @@ static const rg_tensor *either(const rg_tensor *tensor, const rg_tensor *otherwi
 
 /* ---- forward ---- */
 
-static rg_status record_forward(rg_call *call, rg_group_norm_shape *shape, const rooms *r)
+static rg_status record_forward(rg_call *call, rg_group_norm_shape *shape, const buffers *r)
 {
     const rg_tensor *gamma, *beta, *x = call->x[0];
     rg_group_norm_args args = { .shape = *shape };
@@ -334,8 +334,8 @@ static rg_status forward(rg_call *call)
 {
     const rg_tensor *const tensors[] = { call->x[0], call->y[0] };
     rg_group_norm_shape shape = shape_of(call, tensors, 2, false);
-    rooms r = { 0 };
-    rg_status status = take_rooms(call, &shape, &r);
+    buffers r = { 0 };
+    rg_status status = take_buffers(call, &shape, &r);
     if (status == RG_OK)
         status = record_forward(call, &shape, &r);
     give_back(&r);
@@ -396,12 +396,12 @@ static int64_t sums_of(const rg_group_norm_shape *s)
     return takes_rows(&s->channels) ? units_of(s) : s->channels.images.count;
 }
 
-static rg_status take_gradient_rooms(rg_call *call, const rg_group_norm_shape *s, rooms *r)
+static rg_status take_gradient_buffers(rg_call *call, const rg_group_norm_shape *s, buffers *r)
 {
     const rg_dtype real = rg_norm_real(call->x[0]->desc.dtype);
     const int64_t sums[] = { sums_of(s), s->channels.channels };
     const int64_t factors[] = { s->channels.images.count, RG_NORM_FACTORS, s->channels.channels };
-    RG_TRY(take_rooms(call, s, r));
+    RG_TRY(take_buffers(call, s, r));
     if (needs_tables(call, s))
         RG_TRY(rg_norm_temporary(call, real, 3, factors, &r->factors));
     if (!wants_parameters(call) || (keeps_images(call) && !takes_rows(&s->channels)))
@@ -411,7 +411,7 @@ static rg_status take_gradient_rooms(rg_call *call, const rg_group_norm_shape *s
 }
 
 /* dx, and into dgammas and dbetas sums of images; those that are NULL are not wanted. */
-static rg_status record_gradient(rg_call *call, const rg_group_norm_shape *shape, const rooms *r,
+static rg_status record_gradient(rg_call *call, const rg_group_norm_shape *shape, const buffers *r,
                                  const rg_tensor *dx, const rg_tensor *dgammas,
                                  const rg_tensor *dbetas)
 {
@@ -453,7 +453,7 @@ static rg_status record_joins(rg_call *call, const rg_group_norm_shape *shape,
 
 /* Rows whose images the state keeps apart: their sums come first, on their own, because they have
  * the same order whether somebody keeps the images or not, and dx may be dy or x. */
-static rg_status gradient_apart(rg_call *call, const rg_group_norm_shape *shape, const rooms *r)
+static rg_status gradient_apart(rg_call *call, const rg_group_norm_shape *shape, const buffers *r)
 {
     if (wants_parameters(call)) {
         RG_TRY(record_gradient(call, shape, r, NULL, r->dgammas, r->dbetas));
@@ -465,7 +465,7 @@ static rg_status gradient_apart(rg_call *call, const rg_group_norm_shape *shape,
                            slot(call, DBETA, NULL));
 }
 
-static rg_status gradient_joined(rg_call *call, const rg_group_norm_shape *shape, const rooms *r)
+static rg_status gradient_joined(rg_call *call, const rg_group_norm_shape *shape, const buffers *r)
 {
     const bool kept = keeps_images(call);
     const rg_tensor *dgammas = kept ? slot(call, DGAMMA, NULL) : r->dgammas;
@@ -478,8 +478,8 @@ static rg_status gradient(rg_call *call)
 {
     const rg_tensor *const tensors[] = { call->dy[0], call->x[0], either(call->dx[0], call->x[0]) };
     const rg_group_norm_shape shape = shape_of(call, tensors, 3, true);
-    rooms r = { 0 };
-    rg_status status = take_gradient_rooms(call, &shape, &r);
+    buffers r = { 0 };
+    rg_status status = take_gradient_buffers(call, &shape, &r);
     if (status == RG_OK)
         status = keeps_images(call) && takes_rows(&shape.channels)
                      ? gradient_apart(call, &shape, &r)

@@ -11,8 +11,8 @@ enum { THREADS = 256, WARP = 32 };
 /* As many images at a time as the second-level cache keeps until they are read again. */
 static int64_t images_at_once(const rg_channels *s, int64_t bytes)
 {
-    const int64_t room = 32 << 20, each = s->rows.count * s->channels * bytes;
-    const int64_t images = each > 0 ? room / each : s->images.count;
+    const int64_t budget = 32 << 20, each = s->rows.count * s->channels * bytes;
+    const int64_t images = each > 0 ? budget / each : s->images.count;
     return images < 1 ? 1 : images < s->images.count ? images : s->images.count;
 }
 
@@ -354,7 +354,7 @@ template <rg_dtype T>
 static __global__ void __launch_bounds__(JOIN_THREADS)
     join_images(const __grid_constant__ rg_group_norm_join_args k)
 {
-    __shared__ double room[JOIN_THREADS / 32 * CHANNELS];
+    __shared__ double shared[JOIN_THREADS / 32 * CHANNELS];
     const int64_t c = (int64_t)blockIdx.x * CHANNELS + threadIdx.x % CHANNELS;
     const bool inside = c < k.channels;
     const int64_t count = inside ? k.count : 0;
@@ -362,7 +362,7 @@ static __global__ void __launch_bounds__(JOIN_THREADS)
 #pragma unroll 8
     for (int64_t i = threadIdx.x / CHANNELS; i < count; i += JOIN_THREADS / CHANNELS)
         sum[0] += (double)((const real<T> *)k.from)[i * k.channels + c];
-    reduce_down<1>(sum, CHANNELS, room, false);
+    reduce_down<1>(sum, CHANNELS, shared, false);
     if (!inside || threadIdx.x >= CHANNELS)
         return;
     const double old = k.add ? load_any(k.to, c * k.step, k.dtype) : 0;

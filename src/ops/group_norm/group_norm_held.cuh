@@ -35,14 +35,14 @@ enum {
 };
 
 /* Shared memory: slots of `tensors` tensors, tables, room for a reduction. */
-template <rg_dtype T> struct held_room {
+template <rg_dtype T> struct held_shared {
     uint4 *own; /* slot q of the first tensor is own[q * HELD_THREADS] */
     real<T> *tables, *partial;
 };
 
 template <rg_dtype T>
-static __device__ __forceinline__ held_room<T> held_room_of(uint4 *memory, const held_plan &plan,
-                                                            int tensors)
+static __device__ __forceinline__ held_shared<T> held_shared_of(uint4 *memory,
+                                                                const held_plan &plan, int tensors)
 {
     real<T> *const tables = (real<T> *)(memory + tensors * plan.slots * HELD_THREADS);
     return { memory + threadIdx.x, tables, tables + HELD_TABLES * plan.channels };
@@ -151,30 +151,30 @@ merge_held(const rg_group_norm_shape &shape, const held_plan &plan, int64_t imag
 template <rg_dtype T>
 static __device__ __forceinline__ void
 held_statistics(const rg_group_norm_shape &shape, const held_plan &plan, const norm_place &w,
-                const uint4 *own, const real<T> near[VLEN<T>], const held_room<T> &room, void *mean,
-                void *rest, void *s)
+                const uint4 *own, const real<T> near[VLEN<T>], const held_shared<T> &shared,
+                void *mean, void *rest, void *s)
 {
     real<T> sum[2 * VLEN<T>] = {};
     const int rows = w.left > 0 ? (int)w.end : 0;
 #pragma unroll 4
     for (int row = (int)w.begin; row < rows; row += w.down, own += HELD_THREADS)
         add_moments<T>(*own, near, sum);
-    reduce_down<2 * VLEN<T>>(sum, plan.across, room.partial, false);
+    reduce_down<2 * VLEN<T>>(sum, plan.across, shared.partial, false);
     if ((int)threadIdx.x < plan.across) {
         const real<T> count = (real<T>)shape.channels.rows.count;
-        put_table<T>(room.tables, HELD_FIRST, plan, near);
+        put_table<T>(shared.tables, HELD_FIRST, plan, near);
 #pragma unroll
         for (int e = 0; e < VLEN<T>; e++) {
             const real<T> part = sum[e] / count, around = fma(-sum[e], part, sum[VLEN<T> + e]);
             sum[e] = part;
             sum[VLEN<T> + e] = around < 0 ? 0 : around;
         }
-        put_table<T>(room.tables, HELD_SECOND, plan, sum);
-        put_table<T>(room.tables, HELD_THIRD, plan, sum + VLEN<T>);
+        put_table<T>(shared.tables, HELD_SECOND, plan, sum);
+        put_table<T>(shared.tables, HELD_THIRD, plan, sum + VLEN<T>);
     }
     __syncthreads();
     merge_held<T>(shape, plan, w.image, w.c - (threadIdx.x & (plan.across - 1)) * VLEN<T>,
-                  room.tables, mean, rest, s);
+                  shared.tables, mean, rest, s);
     __syncthreads();
 }
 
@@ -230,19 +230,19 @@ static __global__ void __launch_bounds__(HELD_THREADS, 3)
     extern __shared__ uint4 memory[];
     const rg_channels &s = a.shape.channels;
     const norm_place w = norm_place_of<T>(s, plan.across, plan.chunks, blockIdx.x);
-    const held_room<T> room = held_room_of<T>(memory, plan, 1);
+    const held_shared<T> shared = held_shared_of<T>(memory, plan, 1);
     const neuron_constants<T> neuron = neuron_constants_in<T>(a.shape.neuron.numbers);
     norm_columns<T> c;
     real<T> near[VLEN<T>] = {};
-    hold_rows<T, FAST>(s, 0, a.x, w, room.own);
+    hold_rows<T, FAST>(s, 0, a.x, w, shared.own);
     if (w.left > 0)
         choose_near<T, FAST>(s, 0, a.x, w, near);
     held_parameters<T>(a.shape.parameters, a.gamma, a.beta, w, c);
     await_copies();
-    held_statistics<T>(a.shape, plan, w, room.own, near, room, a.mean, a.rest, a.s);
-    held_columns<T>(room.tables, plan, c);
+    held_statistics<T>(a.shape, plan, w, shared.own, near, shared, a.mean, a.rest, a.s);
+    held_columns<T>(shared.tables, plan, c);
     const int rows = w.left > 0 ? (int)w.end : 0;
-    const uint4 *own = room.own;
+    const uint4 *own = shared.own;
     char *to = FAST ? at<T>(a.y, norm_offset<FAST>(s, 1, w, w.begin)) : nullptr;
     const int64_t step = w.down * s.rows.strides[1][0] * (int64_t)sizeof(element<T>);
 #pragma unroll 2
@@ -267,13 +267,13 @@ static __global__ void __launch_bounds__(HELD_THREADS, 3)
     extern __shared__ uint4 memory[];
     const rg_channels &s = a.shape.channels;
     const norm_place w = norm_place_of<T>(s, plan.across, plan.chunks, blockIdx.x);
-    const held_room<T> room = held_room_of<T>(memory, plan, 1);
+    const held_shared<T> shared = held_shared_of<T>(memory, plan, 1);
     real<T> near[VLEN<T>] = {};
-    hold_rows<T, FAST>(s, 0, a.x, w, room.own);
+    hold_rows<T, FAST>(s, 0, a.x, w, shared.own);
     if (w.left > 0)
         choose_near<T, FAST>(s, 0, a.x, w, near);
     await_copies();
-    held_statistics<T>(a.shape, plan, w, room.own, near, room, a.mean, a.rest, a.s);
+    held_statistics<T>(a.shape, plan, w, shared.own, near, shared, a.mean, a.rest, a.s);
 }
 
 /* ---- gradient ---- */
@@ -315,24 +315,25 @@ static __device__ __forceinline__ void join_held(const rg_group_norm_gradient_ar
 template <rg_dtype T, int NEURON>
 static __device__ __forceinline__ void
 held_sums(const rg_group_norm_gradient_args &a, const held_plan &plan, const norm_place &w,
-          const norm_columns<T> &c, const neuron_constants<T> &neuron, const held_room<T> &room)
+          const norm_columns<T> &c, const neuron_constants<T> &neuron, const held_shared<T> &shared)
 {
     real<T> sum[2 * VLEN<T>] = {};
     const int rows = w.left > 0 ? (int)w.end : 0, second = plan.slots * HELD_THREADS;
-    const uint4 *own = room.own;
+    const uint4 *own = shared.own;
 #pragma unroll 2
     for (int row = (int)w.begin; row < rows; row += w.down, own += HELD_THREADS) {
         real<T> g[VLEN<T>], t[VLEN<T>];
         take_gradient<T, NEURON>(own[0], own[second], c, a.shape.neuron.kind, neuron, g, t);
         add_gradient<T>(g, t, sum);
     }
-    reduce_down<2 * VLEN<T>>(sum, plan.across, room.partial, false);
+    reduce_down<2 * VLEN<T>>(sum, plan.across, shared.partial, false);
     if ((int)threadIdx.x < plan.across) {
-        put_table<T>(room.tables, HELD_FIRST, plan, sum);
-        put_table<T>(room.tables, HELD_SECOND, plan, sum + VLEN<T>);
+        put_table<T>(shared.tables, HELD_FIRST, plan, sum);
+        put_table<T>(shared.tables, HELD_SECOND, plan, sum + VLEN<T>);
     }
     __syncthreads();
-    join_held<T>(a, plan, w.image, w.c - (threadIdx.x & (plan.across - 1)) * VLEN<T>, room.tables);
+    join_held<T>(a, plan, w.image, w.c - (threadIdx.x & (plan.across - 1)) * VLEN<T>,
+                 shared.tables);
     __syncthreads();
 }
 
@@ -344,29 +345,30 @@ static __global__ void __launch_bounds__(HELD_THREADS, 2)
     extern __shared__ uint4 memory[];
     const rg_channels &s = a.shape.channels;
     const norm_place w = norm_place_of<T>(s, plan.across, plan.chunks, blockIdx.x);
-    const held_room<T> room = held_room_of<T>(memory, plan, 2);
+    const held_shared<T> shared = held_shared_of<T>(memory, plan, 2);
     const neuron_constants<T> neuron = neuron_constants_in<T>(a.shape.neuron.numbers);
     const int second = plan.slots * HELD_THREADS;
     norm_columns<T> c;
     real<T> near[VLEN<T>] = {}, offset[VLEN<T>], weight[VLEN<T>];
-    hold_rows<T, FAST>(s, 1, a.x, w, room.own + second);
-    hold_rows<T, FAST>(s, 0, a.dy, w, room.own);
+    hold_rows<T, FAST>(s, 1, a.x, w, shared.own + second);
+    hold_rows<T, FAST>(s, 0, a.dy, w, shared.own);
     held_parameters<T>(a.shape.parameters, a.gamma, a.beta, w, c);
     if (!a.has_statistics && w.left > 0)
         choose_near<T, FAST>(s, 1, a.x, w, near);
     if (a.has_statistics)
-        take_statistics<T>(a.shape, plan, w, room.tables, a.mean, a.rest, a.s);
+        take_statistics<T>(a.shape, plan, w, shared.tables, a.mean, a.rest, a.s);
     await_copies();
     if (!a.has_statistics)
-        held_statistics<T>(a.shape, plan, w, room.own + second, near, room, a.mean, a.rest, a.s);
-    held_columns<T>(room.tables, plan, c);
-    held_sums<T, NEURON>(a, plan, w, c, neuron, room);
+        held_statistics<T>(a.shape, plan, w, shared.own + second, near, shared, a.mean, a.rest,
+                           a.s);
+    held_columns<T>(shared.tables, plan, c);
+    held_sums<T, NEURON>(a, plan, w, c, neuron, shared);
     if (!a.wants_dx)
         return;
-    get_table<T>(room.tables, HELD_FIRST, plan, offset);
-    get_table<T>(room.tables, HELD_SECOND, plan, weight);
+    get_table<T>(shared.tables, HELD_FIRST, plan, offset);
+    get_table<T>(shared.tables, HELD_SECOND, plan, weight);
     const int rows = w.left > 0 ? (int)w.end : 0;
-    const uint4 *own = room.own;
+    const uint4 *own = shared.own;
     int64_t to = FAST ? norm_offset<FAST>(s, 2, w, w.begin) : 0;
     const int64_t step = w.down * s.rows.strides[2][0];
 #pragma unroll 2

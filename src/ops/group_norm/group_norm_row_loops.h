@@ -12,7 +12,7 @@ enum { ROW_PIECE = 64 * CHANNEL_PAIR };
 
 /* Elements of a group whose gamma and beta are kept as they are needed, in real and in the order of
  * pairs. */
-enum { ROW_ROOM = 8192 };
+enum { ROW_BUFFER = 8192 };
 
 /* What one group has in all rows. */
 typedef struct group_rows {
@@ -26,7 +26,7 @@ typedef struct group_rows {
     rg_dtype dtype;             /* of gamma and beta */
     real *dgamma, *dbeta;       /* sums over rows, or NULL; whole pairs in the order of pairs */
     const norm_columns *neuron; /* its neuron alone */
-    const real *gammas, *betas; /* of ROW_ROOM elements at most, or NULL */
+    const real *gammas, *betas; /* of ROW_BUFFER elements at most, or NULL */
     int variant;
 } group_rows;
 

@@ -38,7 +38,7 @@ template <rg_dtype T> static __device__ __forceinline__ int row_left(const row_c
 /* Statistics of a group whose first element stands at `at`. */
 template <rg_dtype T, bool FAST>
 static __device__ row_numbers<T> row_statistics(const row_call &k, const void *x, int64_t at,
-                                                int64_t step, int lane, real<T> *room)
+                                                int64_t step, int lane, real<T> *shared)
 {
     const real<T> near = middle_of(load<T>(x, at), load<T>(x, at + k.each / 2 * step),
                                    load<T>(x, at + (k.each - 1) * step));
@@ -57,8 +57,8 @@ static __device__ row_numbers<T> row_statistics(const row_call &k, const void *x
     }
     real<T> all[2];
     chain.end(all);
-    const real<T> sum = reduce(all[0], k.lanes, room, false);
-    const real<T> squares = reduce(all[1], k.lanes, room + ROW_WARP, false);
+    const real<T> sum = reduce(all[0], k.lanes, shared, false);
+    const real<T> squares = reduce(all[1], k.lanes, shared + ROW_WARP, false);
     __syncthreads(); /* `room` is free again */
     const double n = (double)k.each, rest = (double)sum / n;
     const double around = (double)squares - (double)sum * rest;
@@ -101,7 +101,7 @@ static __global__ void __launch_bounds__(ROW_THREADS)
               void *y, const __grid_constant__ rg_channels shape,
               const __grid_constant__ row_call k)
 {
-    __shared__ real<T> room[2 * ROW_WARP];
+    __shared__ real<T> shared[2 * ROW_WARP];
     const int lane = (int)threadIdx.x % k.lanes;
     const int64_t row = (int64_t)blockIdx.x * (ROW_THREADS / k.lanes) + threadIdx.x / k.lanes;
     const bool inside = row < k.images;
@@ -111,7 +111,7 @@ static __global__ void __launch_bounds__(ROW_THREADS)
     const int64_t to = walk_offset(shape.images, 1, image);
     for (int64_t group = 0; group < k.groups; group++) {
         const int64_t first = group * k.each, at = from + first * shape.step[0];
-        const row_numbers<T> q = row_statistics<T, FAST>(k, x, at, shape.step[0], lane, room);
+        const row_numbers<T> q = row_statistics<T, FAST>(k, x, at, shape.step[0], lane, shared);
         if (inside && lane == 0) {
             ((real<T> *)mean)[image * k.groups + group] = q.mean;
             ((real<T> *)rest)[image * k.groups + group] = q.rest;
@@ -259,7 +259,7 @@ template <rg_dtype T> static __device__ __forceinline__ real<T> near_of(const el
 /* Sums over a team, of N values each. `room` has space for N values of every warp; the one of the
  * call before may still be read. */
 template <int N, class REAL>
-static __device__ __forceinline__ void reduce_team(REAL value[N], int lanes, REAL *room)
+static __device__ __forceinline__ void reduce_team(REAL value[N], int lanes, REAL *shared)
 {
     enum { WARPS = ROW_THREADS / ROW_WARP };
     for (int m = 1; m < ROW_WARP && m < lanes; m *= 2) {
@@ -273,10 +273,10 @@ static __device__ __forceinline__ void reduce_team(REAL value[N], int lanes, REA
     if (threadIdx.x % ROW_WARP == 0) {
 #pragma unroll
         for (int i = 0; i < N; i++)
-            room[i * WARPS + warp] = value[i];
+            shared[i * WARPS + warp] = value[i];
     }
     __syncthreads();
-    const REAL *const own = room + warp / warps * warps;
+    const REAL *const own = shared + warp / warps * warps;
 #pragma unroll
     for (int i = 0; i < N; i++) {
         const REAL *const p = own + i * WARPS;
@@ -315,7 +315,7 @@ template <int R, class REAL> static __device__ __forceinline__ REAL own_of(const
 template <rg_dtype T, bool FAST, int SLOTS, int R>
 static __device__ __forceinline__ void
 team_statistics(const row_call &k, const team_place<SLOTS> &p, const uint4 *held, real<T> near,
-                real<T> *room, row_numbers<T> &own)
+                real<T> *shared, row_numbers<T> &own)
 {
     real<T> sum[2 * R] = {};
 #pragma unroll
@@ -335,7 +335,7 @@ team_statistics(const row_call &k, const team_place<SLOTS> &p, const uint4 *held
             }
         }
     }
-    reduce_team<2 * R>(sum, k.lanes, room);
+    reduce_team<2 * R>(sum, k.lanes, shared);
     const double all = (double)own_of<R>(sum), about = (double)near;
     const double rest = all * k.inverse;
     const double around = fma(-all, rest, (double)own_of<R>(sum + R));
@@ -378,9 +378,9 @@ template <rg_dtype T, bool FAST, int NEURON, int SLOTS>
 static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 4 ? 2 : 3)
     team_rows(const __grid_constant__ rg_group_norm_args a, const __grid_constant__ row_call k)
 {
-    enum { V = VLEN<T>, R = TEAM_VECTORS / SLOTS, ROOM = 2 * R * ROW_THREADS / ROW_WARP };
+    enum { V = VLEN<T>, R = TEAM_VECTORS / SLOTS, SHARED = 2 * R * ROW_THREADS / ROW_WARP };
     extern __shared__ uint4 memory[];
-    real<T> *const room = (real<T> *)(memory + 2 * TEAM_STEP); /* for two that take turns */
+    real<T> *const shared = (real<T> *)(memory + 2 * TEAM_STEP); /* for two that take turns */
     const rg_channels &s = a.shape.channels;
     const neuron_constants<T> neuron = neuron_constants_in<T>(k.neuron.numbers);
     const team_place<SLOTS> p = find_team<T, SLOTS>(k);
@@ -403,7 +403,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 4 ? 2 : 3)
         await_copies();
         const real<T> near = near_of<T>(three);
         start(base + R * p.teams, turn ^ 1);
-        team_statistics<T, FAST, SLOTS, R>(k, p, held, near, room + turn * ROOM, own);
+        team_statistics<T, FAST, SLOTS, R>(k, p, held, near, shared + turn * SHARED, own);
         const int64_t turns = base + mine * p.teams + p.team;
         if (p.lane < R && turns < p.last)
             put_statistics<T>(a.mean, a.rest, a.s, turns, own);
@@ -514,10 +514,10 @@ static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 1   ? 3
     team_rows_gradient(const __grid_constant__ rg_group_norm_gradient_args a,
                        const __grid_constant__ row_call k)
 {
-    enum { V = VLEN<T>, R = TEAM_VECTORS / SLOTS, ROOM = 2 * R * ROW_THREADS / ROW_WARP };
+    enum { V = VLEN<T>, R = TEAM_VECTORS / SLOTS, SHARED = 2 * R * ROW_THREADS / ROW_WARP };
     extern __shared__ uint4 memory[];
     /* for sums and for statistics, two that take turns */
-    real<T> *const room = (real<T> *)(memory + 2 * 2 * TEAM_STEP);
+    real<T> *const shared = (real<T> *)(memory + 2 * 2 * TEAM_STEP);
     const rg_channels &s = a.shape.channels;
     const neuron_constants<T> neuron = neuron_constants_in<T>(k.neuron.numbers);
     const team_place<SLOTS> p = find_team<T, SLOTS>(k);
@@ -550,7 +550,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 1   ? 3
         const real<T> near = k.known ? 0 : near_of<T>(three);
         start(base + R * p.teams, turn ^ 1);
         if (!k.known)
-            team_statistics<T, FAST, SLOTS, R>(k, p, xs, near, room + (2 + turn) * ROOM, own);
+            team_statistics<T, FAST, SLOTS, R>(k, p, xs, near, shared + (2 + turn) * SHARED, own);
 #pragma unroll
         for (int r = 0; r < R; r++) {
             const row_numbers<T> q = numbers_of<T, R>(own, r);
@@ -576,7 +576,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 1   ? 3
         }
         if (!k.wants_dx)
             continue;
-        reduce_team<2 * R>(sum, k.lanes, room + turn * ROOM);
+        reduce_team<2 * R>(sum, k.lanes, shared + turn * SHARED);
         team_factors<T, R>(k, sum, own, offset, weight);
 #pragma unroll
         for (int r = 0; r < R; r++) {
@@ -669,7 +669,7 @@ static __global__ void __launch_bounds__(ROW_THREADS)
                        const __grid_constant__ row_call k)
 {
     extern __shared__ uint4 memory[];
-    __shared__ real<T> room[2 * ROW_WARP];
+    __shared__ real<T> shared[2 * ROW_WARP];
     const rg_channels &shape = a.shape.channels;
     const int lane = (int)threadIdx.x % k.lanes, at_once = ROW_THREADS / k.lanes;
     const int64_t channels = shape.channels, unit = blockIdx.x;
@@ -697,7 +697,7 @@ static __global__ void __launch_bounds__(ROW_THREADS)
                 q = { ((const real<T> *)a.mean)[of], ((const real<T> *)a.rest)[of],
                       ((const real<T> *)a.s)[of] };
             else
-                q = row_statistics<T, FAST>(k, a.x, x_at, shape.step[1], lane, room);
+                q = row_statistics<T, FAST>(k, a.x, x_at, shape.step[1], lane, shared);
             real<T> g[VLEN<T>], t[VLEN<T>], scale[VLEN<T>], shift[VLEN<T>], own[VLEN<T>];
             long_chain<real<T>, 2> chain; /* of vectors */
             for (int64_t c = (int64_t)lane * VLEN<T>; k.wants_dx && c < k.each;
@@ -715,8 +715,8 @@ static __global__ void __launch_bounds__(ROW_THREADS)
             }
             real<T> all[2];
             chain.end(all);
-            const real<T> sum = reduce(all[0], k.lanes, room, false);
-            const real<T> product = reduce(all[1], k.lanes, room + ROW_WARP, false);
+            const real<T> sum = reduce(all[0], k.lanes, shared, false);
+            const real<T> product = reduce(all[1], k.lanes, shared + ROW_WARP, false);
             __syncthreads(); /* `room` is free again */
             const double m = (double)k.each, s = q.s, rest = q.rest;
             const double wide = s * (s * ((double)product - rest * (double)sum) / m);

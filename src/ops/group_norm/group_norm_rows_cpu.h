@@ -47,7 +47,7 @@ RG_OUTLINE void end_factors(const group_rows *k, group_row *r, const row_sums *q
 
 /* gamma and beta of a group, as they are needed. */
 typedef struct row_tables {
-    real gamma[ROW_ROOM + CHANNEL_PAIR], beta[ROW_ROOM + CHANNEL_PAIR];
+    real gamma[ROW_BUFFER + CHANNEL_PAIR], beta[ROW_BUFFER + CHANNEL_PAIR];
     int64_t channel; /* the first one, or -1 */
 } row_tables;
 
@@ -57,7 +57,7 @@ RG_INLINE group_rows rows_of(const rg_group_norm_shape *shape, norm_columns *neu
 {
     const rg_norm_parameters *p = &shape->parameters;
     const int64_t count = shape->channels.channels / shape->groups;
-    const bool keeps = count <= ROW_ROOM;
+    const bool keeps = count <= ROW_BUFFER;
     set_neuron(neuron, &shape->neuron);
     neuron->add = add;
     tables->channel = -1;

@@ -89,12 +89,13 @@ RG_FORMULA vreal fold_below(const void *k, vreal acc, vreal x, vreal unused)
 }
 
 /* The largest element of a row. */
-RG_INLINE real max_of_row(const rg_loss_args *k, const char *x, char *room, const rg_dtype T)
+RG_INLINE real max_of_row(const rg_loss_args *k, const char *x, char *piece_buffer,
+                          const rg_dtype T)
 {
     real max = -RG_INFINITY;
     for (int64_t j = 0; j < k->length; j += PIECE) {
         const int64_t count = least(PIECE, k->length - j);
-        const char *from = piece_at(&k->shape, 0, x, j, count, room, T);
+        const char *from = piece_at(&k->shape, 0, x, j, count, piece_buffer, T);
         const real most = lanes_max(fold(fold_max, NULL, -RG_INFINITY, from, from, count, T));
         max = most > max ? most : max;
     }
@@ -107,12 +108,12 @@ typedef struct class_sums {
 } class_sums;
 
 RG_INLINE class_sums sums_of_row(const rg_loss_args *k, const char *x, real max, real *kept,
-                                 const char *ahead, char *room, const rg_dtype T)
+                                 const char *ahead, char *piece_buffer, const rg_dtype T)
 {
     class_sums s = { 0, 0 };
     for (int64_t j = 0; j < k->length; j += PIECE) {
         const int64_t count = least(PIECE, k->length - j);
-        const char *from = piece_at(&k->shape, 0, x, j, count, room, T);
+        const char *from = piece_at(&k->shape, 0, x, j, count, piece_buffer, T);
         s.powers += exp_sum(from, kept != NULL ? kept + j : NULL,
                             ahead != NULL ? at(ahead, j, T) : NULL, count, max, T);
         if (k->numbers.share != 0)
@@ -133,7 +134,7 @@ RG_OUTLINE double class_loss(const rg_loss_numbers *n, const class_use *u, real 
 
 /* Derivatives of a row, one after the other. */
 RG_INLINE void slopes_of_row(const rg_loss_args *k, const class_row *row, const char *x, char *dx,
-                             const real *kept, char *room, const rg_dtype T)
+                             const real *kept, char *piece_buffer, const rg_dtype T)
 {
     char made[PIECE * sizeof(real)];
     const rg_softmax_shape *shape = &k->shape;
@@ -147,7 +148,7 @@ RG_INLINE void slopes_of_row(const rg_loss_args *k, const class_row *row, const 
             const bool streams = stream && (T == RG_REAL || vhead(to, T) == 0);
             sweep(kept_slope, row, kept + j, kept + j, to, count, RG_REAL, T, k->add, streams);
         } else {
-            const char *from = piece_at(shape, 0, x, j, count, room, T);
+            const char *from = piece_at(shape, 0, x, j, count, piece_buffer, T);
             sweep(is_short(T) ? class_slope_short : class_slope, row, from, from, to, count, T, T,
                   k->add, stream);
         }
@@ -196,7 +197,7 @@ RG_INLINE int64_t kept_place(int64_t i, int64_t length, const rg_dtype T)
 RG_INLINE void loss_by_classes(const rg_loss_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
     const rg_loss_numbers *n = &k->numbers;
-    char room[PIECE * sizeof(real)];
+    char piece_buffer[PIECE * sizeof(real)];
     real buffer[KEPT_ROW], *const kept = k->has_gradient && k->length <= KEPT_ROW ? buffer : NULL;
     real max = 0;
     bool known = false; /* the largest element of the row, from the one before */
@@ -212,10 +213,10 @@ RG_INLINE void loss_by_classes(const rg_loss_args *k, int64_t begin, int64_t end
         }
         int64_t offset[2];
         rg_walk_offsets(&k->shape.group, 2, u.label, offset);
-        const real now = known ? max : max_of_row(k, p.x, room, T);
+        const real now = known ? max : max_of_row(k, p.x, piece_buffer, T);
         const real below = load_one(p.x, offset[0], T) - now;
         const class_sums s =
-            sums_of_row(k, p.x, now, kept, k->shape.dense ? after.x : NULL, room, T);
+            sums_of_row(k, p.x, now, kept, k->shape.dense ? after.x : NULL, piece_buffer, T);
         put_loss(k, row, k->losses != RG_LOSS_NO_LOSS ? class_loss(n, &u, below, &s) : 0, T);
         known = false;
         if (!k->has_gradient)
@@ -235,7 +236,7 @@ RG_INLINE void loss_by_classes(const rg_loss_args *k, int64_t begin, int64_t end
         if (known)
             max = slopes_and_max(&c, p.x, p.dx, kept, &next, k->length, T);
         else
-            slopes_of_row(k, &c, p.x, p.dx, kept, room, T);
+            slopes_of_row(k, &c, p.x, p.dx, kept, piece_buffer, T);
         if (kept == NULL)
             store_one(p.dx, offset[1], T, slope);
     }

@@ -108,7 +108,7 @@ RG_INLINE double soft_sums(const rg_loss_args *k, piece *p, const loss_numbers *
     row->max = -RG_INFINITY;
     for (int64_t i = first; i < last; i += PIECE) {
         const int64_t n = least(PIECE, last - i);
-        const real *y = get_piece(&k->views[RG_LOSS_Y], k->y, i, n, p->room[0], T);
+        const real *y = get_piece(&k->views[RG_LOSS_Y], k->y, i, n, p->piece_buffer[0], T);
         const real max = lanes_max(fold(fold_max, NULL, -RG_INFINITY, y, y, n, RG_REAL));
         row->max = max > row->max ? max : row->max;
     }
@@ -204,7 +204,7 @@ RG_INLINE void loss_pick(const rg_loss_args *k, int64_t begin, int64_t end, cons
 
 RG_OUTLINE void count_weights(const rg_loss_args *k, int64_t begin, int64_t end, rg_dtype T)
 {
-    real room[PIECE];
+    real piece_buffer[PIECE];
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t group = unit / k->parts, stop = (group + 1) * k->group;
         const int64_t first = group * k->group + unit % k->parts * RG_LOSS_PART;
@@ -214,7 +214,7 @@ RG_OUTLINE void count_weights(const rg_loss_args *k, int64_t begin, int64_t end,
             const int64_t n = least(PIECE, last - i);
             const real *w = NULL;
             if (k->has_weights)
-                w = get_piece(&k->views[RG_LOSS_W], k->weights, i, n, room, T);
+                w = get_piece(&k->views[RG_LOSS_W], k->weights, i, n, piece_buffer, T);
             for (int64_t j = 0; j < n; j++)
                 count += (w == NULL || w[j] != 0) &&
                          !(k->has_ignored && label_at(k, i + j) == k->ignored);

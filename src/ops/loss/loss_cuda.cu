@@ -462,11 +462,11 @@ template <rg_dtype T, bool HOLD>
 static __global__ void __launch_bounds__(1024)
     by_classes(const __grid_constant__ rg_loss_args k, const softmax_plan plan)
 {
-    extern __shared__ uint4 room[];
+    extern __shared__ uint4 shared[];
     __shared__ double partial[2][32];
     __shared__ bool is_last;
-    uint4 *const held = room + threadIdx.x;
-    real<T> *const sums = (real<T> *)(room + (HOLD ? SLOTS * blockDim.x : 0));
+    uint4 *const held = shared + threadIdx.x;
+    real<T> *const sums = (real<T> *)(shared + (HOLD ? SLOTS * blockDim.x : 0));
     const group_place p = find_group<T, true, HOLD>(k.shape, plan, k.has_gradient ? 2 : 1);
     const int64_t row =
         (int64_t)blockIdx.x * ((int)blockDim.x >> plan.shift) + ((int)threadIdx.x >> plan.shift);

@@ -43,16 +43,16 @@ RG_INLINE void load_run(const char *from, int64_t step, int64_t count, real *to,
 
 /* Elements number i to i + count - 1: where they are, or put into `room`. */
 RG_OUTLINE const real *get_piece(const rg_loss_view *v, const void *data, int64_t i, int64_t count,
-                                 real *room, rg_dtype T)
+                                 real *piece_buffer, rg_dtype T)
 {
     for (int64_t done = 0, run, step; done < count; done += run) {
         run = run_of(v, i + done, count - done, &step);
         const char *from = at(data, place_of(v, i + done), T);
         if (T == RG_REAL && run == count && (step == 1 || count == 1))
             return (const real *)(const void *)from;
-        load_run(from, step, run, room + done, T);
+        load_run(from, step, run, piece_buffer + done, T);
     }
-    return room;
+    return piece_buffer;
 }
 
 RG_INLINE void store_run(char *to, int64_t step, int64_t count, const real *from, rg_dtype T,
@@ -152,20 +152,20 @@ static rg_loss_map *const maps[][3] = {
 typedef struct piece {
     const real *y, *t, *w, *dy;
     int64_t first, count;
-    real room[4][PIECE];
+    real piece_buffer[4][PIECE];
 } piece;
 
 RG_INLINE void take_piece(const rg_loss_args *k, piece *p, int64_t first, int64_t count, rg_dtype T)
 {
     p->first = first;
     p->count = count;
-    p->y = get_piece(&k->views[RG_LOSS_Y], k->y, first, count, p->room[0], T);
-    p->t = get_piece(&k->views[RG_LOSS_T], k->labels, first, count, p->room[1], T);
+    p->y = get_piece(&k->views[RG_LOSS_Y], k->y, first, count, p->piece_buffer[0], T);
+    p->t = get_piece(&k->views[RG_LOSS_T], k->labels, first, count, p->piece_buffer[1], T);
     p->w = p->dy = NULL;
     if (k->has_weights)
-        p->w = get_piece(&k->views[RG_LOSS_W], k->weights, first, count, p->room[2], T);
+        p->w = get_piece(&k->views[RG_LOSS_W], k->weights, first, count, p->piece_buffer[2], T);
     if (k->dy_of_labels)
-        p->dy = get_piece(&k->views[RG_LOSS_DY], k->dy, first, count, p->room[3], T);
+        p->dy = get_piece(&k->views[RG_LOSS_DY], k->dy, first, count, p->piece_buffer[3], T);
 }
 
 /* out times a factor, weights and dy. */

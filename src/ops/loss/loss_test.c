@@ -65,7 +65,7 @@ static double special(int64_t i)
     return values[i % 7];
 }
 
-static double few_special(int64_t i)
+static double special_values(int64_t i)
 {
     const double inf = __builtin_inf();
     return i == 3 ? -inf : i == 20 ? inf : i == 33 ? __builtin_nan("") : (double)(i % 5);
@@ -265,7 +265,7 @@ static const rg_case cases[] = {
       .x_fill = { { 0 }, OF_FIVE } },
     { "classes-empty", SOFTMAX CLASSES SUM BOTH, "0,5 i32:0", RG_CASE_ZERO },
     { "classes-special", SOFTMAX CLASSES NONE BOTH, "6,7 i32:6", RG_CASE_SPECIAL,
-      .x_fill = { { .at = few_special }, OF_SEVEN } },
+      .x_fill = { { .at = special_values }, OF_SEVEN } },
     { "picks-log", CATEGORICAL CLASSES BOTH, "5,37 i32:5", .x_fill = { SHARES, OF_TEN } },
     { "picks", KULLBACK CLASSES BOTH IMAGES WEIGHTS, "5,3,37 i64:5,3 5,3",
       .x_fill = { { 0 }, OF_TEN } },
@@ -280,7 +280,7 @@ static const rg_case cases[] = {
     { "squared-special", SQUARED NONE, "7,7 7,7", RG_CASE_SPECIAL,
       .x_fill = { { .at = special } } },
     { "softmax-special", SOFTMAX NONE BOTH, "6,7 6,7", RG_CASE_SPECIAL,
-      .x_fill = { { .at = few_special }, SHARES } },
+      .x_fill = { { .at = special_values }, SHARES } },
     { "hinge-special", HINGE NONE, "7,7 7,7", RG_CASE_SPECIAL,
       .x_fill = { { .at = special }, { .at = binary } } },
     { "huber-special", HUBER NONE, "7,7 7,7", RG_CASE_SPECIAL, .x_fill = { { .at = special } } },

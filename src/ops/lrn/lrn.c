@@ -134,16 +134,16 @@ static void lay_out(const rg_lrn_desc *d, const rg_tensor *const tensors[], int 
     }
     const bool gradient = count == RG_LRN_TENSORS;
     const int64_t real = first->dtype == RG_F64 ? 8 : 4, places = rg_lrn_places(&s->span) * real;
-    s->room = choose_group(s, gradient) * real;
-    if (places > RG_LRN_SHARED && s->room < places)
-        s->room = (places + RG_ALIGNMENT - 1) / RG_ALIGNMENT * RG_ALIGNMENT;
+    s->scratch_bytes = choose_group(s, gradient) * real;
+    if (places > RG_LRN_SHARED && s->scratch_bytes < places)
+        s->scratch_bytes = (places + RG_ALIGNMENT - 1) / RG_ALIGNMENT * RG_ALIGNMENT;
     const int64_t groups = (s->outer.count + s->group - 1) / s->group;
-    s->units = clamp(groups, 0, clamp(SCRATCH / clamp(s->room, 1, SCRATCH), 1, UNITS));
+    s->units = clamp(groups, 0, clamp(SCRATCH / clamp(s->scratch_bytes, 1, SCRATCH), 1, UNITS));
     launch->dtype = first->dtype;
     launch->bytes = rg_shape_count(first) * (int64_t)rg_dtype_size(first->dtype) * count;
     launch->units = launch->bytes > 0 ? s->units : 0;
     launch->grain = 1;
-    launch->scratch = (size_t)(s->units * s->room);
+    launch->scratch = (size_t)(s->units * s->scratch_bytes);
 }
 
 static rg_status forward(rg_call *call)

@@ -39,7 +39,7 @@ typedef struct rg_lrn_shape {
     rg_span span;                 /* over channels */
     int64_t step[RG_LRN_TENSORS]; /* from one channel to the next */
     int64_t group;                /* pixels that are taken at once */
-    int64_t units, room;          /* bytes of scratch for each unit */
+    int64_t units, scratch_bytes; /* bytes of scratch for each unit */
     bool dense;                   /* every step is 1 */
     bool add, stream;             /* into the result; past the cache */
     rg_power_numbers numbers;

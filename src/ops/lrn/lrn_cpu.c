@@ -98,20 +98,20 @@ RG_INLINE void forward_pixel(const narrow *k, const char *x, int64_t step, const
         forward_step(k, x, step, squares, to, i, (int)(k->channels - i), T, width, quarters);
 }
 
-RG_INLINE void forward_group(const rg_lrn_args *a, const narrow *k, real *room, int64_t first,
+RG_INLINE void forward_group(const rg_lrn_args *a, const narrow *k, real *buffer, int64_t first,
                              int64_t pixels, const rg_dtype T)
 {
     const rg_lrn_shape *s = &a->shape;
     int64_t offset[2];
     for (int64_t p = 0; p < pixels; p++) {
         rg_walk_offsets(&s->outer, 2, first + p, offset);
-        square_pixel(k, at(a->x, offset[0], T), s->step[0], room + p * k->pitch + k->lead, T);
+        square_pixel(k, at(a->x, offset[0], T), s->step[0], buffer + p * k->pitch + k->lead, T);
     }
     for (int64_t p = 0; p < pixels; p++) {
         rg_walk_offsets(&s->outer, 2, first + p, offset);
         const char *x = at(a->x, offset[0], T);
         const output to = output_at(s, at_out(a->y, offset[1], T), 1, T);
-        const real *squares = room + p * k->pitch + k->lead;
+        const real *squares = buffer + p * k->pitch + k->lead;
         forward_pixel(k, x, s->step[0], squares, &to, T, s->span.width, k->c.quarters);
     }
 }
@@ -168,32 +168,32 @@ RG_INLINE void finish_pixel(const narrow *k, const char *x, int64_t step, const 
         finish_step(k, x, step, l, to, i, (int)(k->channels - i), T, width);
 }
 
-RG_INLINE gradient_lines lines_of(const narrow *k, real *room, int64_t group, int64_t p)
+RG_INLINE gradient_lines lines_of(const narrow *k, real *buffer, int64_t group, int64_t p)
 {
-    real *const shares = room + group * k->pitch;
-    return (gradient_lines){ room + p * k->pitch + k->lead, shares + p * k->pitch + k->lead,
+    real *const shares = buffer + group * k->pitch;
+    return (gradient_lines){ buffer + p * k->pitch + k->lead, shares + p * k->pitch + k->lead,
                              shares + group * k->pitch + p * k->inner };
 }
 
-RG_INLINE void gradient_group(const rg_lrn_gradient_args *a, const narrow *k, real *room,
+RG_INLINE void gradient_group(const rg_lrn_gradient_args *a, const narrow *k, real *buffer,
                               int64_t first, int64_t pixels, const rg_dtype T)
 {
     const rg_lrn_shape *s = &a->shape;
     int64_t offset[RG_LRN_TENSORS];
     for (int64_t p = 0; p < pixels; p++) {
         rg_walk_offsets(&s->outer, 3, first + p, offset);
-        const gradient_lines l = lines_of(k, room, s->group, p);
+        const gradient_lines l = lines_of(k, buffer, s->group, p);
         square_pixel(k, at(a->x, offset[1], T), s->step[1], l.squares, T);
     }
     for (int64_t p = 0; p < pixels; p++) {
         rg_walk_offsets(&s->outer, 3, first + p, offset);
-        const gradient_lines l = lines_of(k, room, s->group, p);
+        const gradient_lines l = lines_of(k, buffer, s->group, p);
         const char *dy = at(a->dy, offset[0], T), *x = at(a->x, offset[1], T);
         middle_pixel(k, dy, x, s->step, &l, T, s->span.width, k->c.quarters);
     }
     for (int64_t p = 0; p < pixels; p++) {
         rg_walk_offsets(&s->outer, 3, first + p, offset);
-        const gradient_lines l = lines_of(k, room, s->group, p);
+        const gradient_lines l = lines_of(k, buffer, s->group, p);
         const char *x = at(a->x, offset[1], T);
         const output to = output_at(s, at_out(a->dx, offset[2], T), 2, T);
         finish_pixel(k, x, s->step[1], &l, &to, T, s->span.width);
@@ -535,7 +535,7 @@ RG_OUTLINE void wide_gradient(const void *job, int64_t channel, const real *sum)
 }
 
 /* One group. `inputs` tensors are read: x, or dy and x. */
-RG_OUTLINE void wide_group(wide *k, int inputs, real *room, int64_t first, int pixels)
+RG_OUTLINE void wide_group(wide *k, int inputs, real *buffer, int64_t first, int pixels)
 {
     const rg_span *span = &k->s->span;
     k->pixels = pixels;
@@ -547,19 +547,19 @@ RG_OUTLINE void wide_group(wide *k, int inputs, real *room, int64_t first, int p
     }
     for (int t = 0; t <= inputs; t++)
         k->step[t + 2 - inputs] = k->s->step[t];
-    const int64_t ring = ring_room(RG_LRN_LANES, span->width);
+    const int64_t ring = ring_buffer(RG_LRN_LANES, span->width);
     window_chain c = { .span = *span,
                        .end = span->size,
-                       .first = ring_at(room, RG_LRN_LANES, span->width, span->before),
+                       .first = ring_at(buffer, RG_LRN_LANES, span->width, span->before),
                        .first_rule = ring_sum,
                        .second_rule = ring_sum,
-                       .sum = room + ring };
+                       .sum = buffer + ring };
     if (inputs == 1) {
         chain_forward(&c, k, wide_fill, wide_forward);
         return;
     }
-    c.second = ring_at(room + ring + RG_LRN_LANES, RG_LRN_LANES, span->width, span->after);
-    k->direct = room + 2 * ring + RG_LRN_LANES;
+    c.second = ring_at(buffer + ring + RG_LRN_LANES, RG_LRN_LANES, span->width, span->after);
+    k->direct = buffer + 2 * ring + RG_LRN_LANES;
     chain_gradient(&c, k, wide_fill, wide_middle, wide_gradient);
 }
 
@@ -583,14 +583,14 @@ RG_INLINE void lrn_forward(const rg_lrn_args *a, int64_t begin, int64_t end, con
                           least(group_border(s, u + 1) * s->group, s->outer.count), T);
             continue;
         }
-        real *const room = (real *)(void *)((char *)a->scratch + u * s->room);
-        memset(room, 0, (size_t)s->room); /* zeros around the pixels, which stay */
+        real *const buffer = (real *)(void *)((char *)a->scratch + u * s->scratch_bytes);
+        memset(buffer, 0, (size_t)s->scratch_bytes); /* zeros around the pixels, which stay */
         for (int64_t g = group_border(s, u); g < group_border(s, u + 1); g++) {
             const int64_t first = g * s->group, pixels = least(s->group, s->outer.count - first);
             if (s->span.width > RG_SPAN_DIRECT)
-                wide_group(&w, 1, room, first, (int)pixels);
+                wide_group(&w, 1, buffer, first, (int)pixels);
             else
-                forward_group(a, &k, room, first, pixels, T);
+                forward_group(a, &k, buffer, first, pixels, T);
         }
     }
 }
@@ -607,14 +607,14 @@ RG_INLINE void lrn_gradient(const rg_lrn_gradient_args *a, int64_t begin, int64_
                            least(group_border(s, u + 1) * s->group, s->outer.count), T);
             continue;
         }
-        real *const room = (real *)(void *)((char *)a->scratch + u * s->room);
-        memset(room, 0, (size_t)s->room);
+        real *const buffer = (real *)(void *)((char *)a->scratch + u * s->scratch_bytes);
+        memset(buffer, 0, (size_t)s->scratch_bytes);
         for (int64_t g = group_border(s, u); g < group_border(s, u + 1); g++) {
             const int64_t first = g * s->group, pixels = least(s->group, s->outer.count - first);
             if (s->span.width > RG_SPAN_DIRECT)
-                wide_group(&w, 2, room, first, (int)pixels);
+                wide_group(&w, 2, buffer, first, (int)pixels);
             else
-                gradient_group(a, &k, room, first, pixels, T);
+                gradient_group(a, &k, buffer, first, pixels, T);
         }
     }
 }

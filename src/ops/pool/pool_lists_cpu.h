@@ -196,9 +196,9 @@ RG_INLINE void prepare(const rg_pool_shape *k, int64_t begin, int64_t end, colum
 }
 
 /* A pixel with `rows` by `columns` windows. */
-RG_INLINE void collect_few(const target *t, const int rows, const int columns,
-                           const column_source *from, char *dx, const rg_dtype T,
-                           const pooling kind)
+RG_INLINE void collect_small(const target *t, const int rows, const int columns,
+                             const column_source *from, char *dx, const rg_dtype T,
+                             const pooling kind)
 {
     const int64_t y_step = t->k->y[2], winner_step = t->k->winners[2];
     source list[4];
@@ -226,11 +226,11 @@ RG_INLINE void collect_stretch(const target *t, const int rows, const column_sou
     for (int64_t q = begin; q < end; q++, list++) {
         char *dx = at_out(t->dx, q * t->k->x[2], T);
         if (list->count == 1)
-            collect_few(t, rows, 1, list, dx, T, kind);
+            collect_small(t, rows, 1, list, dx, T, kind);
         else if (list->count == 2)
-            collect_few(t, rows, 2, list, dx, T, kind);
+            collect_small(t, rows, 2, list, dx, T, kind);
         else
-            collect_few(t, rows, 0, list, dx, T, kind);
+            collect_small(t, rows, 0, list, dx, T, kind);
     }
 }
 

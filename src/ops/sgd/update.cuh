@@ -126,7 +126,7 @@ enum { UPDATE_THREADS = 256 };
 
 /* V neighbours of T: 16 aligned bytes, or 8 of 16-bit numbers. */
 template <rg_dtype T, int V>
-static __device__ __forceinline__ void update_load_few(const void *data, int64_t i, real<T> x[V])
+static __device__ __forceinline__ void update_load_block(const void *data, int64_t i, real<T> x[V])
 {
     if constexpr (VLEN<T> == V) {
         unpack<T>(load_vector(at<T>(data, i)), x);
@@ -155,12 +155,12 @@ static __device__ __forceinline__ void update_load_line(const rg_update_tensors 
                                                         int64_t i,
                                                         update_line<real<R>, VLEN<R>, MOMENTS> &x)
 {
-    update_load_few<R, VLEN<R>>(t.parameter, i, x.p);
-    update_load_few<T, VLEN<R>>(t.gradient, i, x.g);
+    update_load_block<R, VLEN<R>>(t.parameter, i, x.p);
+    update_load_block<T, VLEN<R>>(t.gradient, i, x.g);
 #pragma unroll
     for (int m = 0; m < MOMENTS; m++) {
         if (m < moments)
-            update_load_few<R, VLEN<R>>(t.moment[m], i, x.moment[m]);
+            update_load_block<R, VLEN<R>>(t.moment[m], i, x.moment[m]);
     }
 }
 

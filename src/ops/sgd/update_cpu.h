@@ -183,7 +183,7 @@ static void update_flat(update_row *row, const rg_update_flat_args *a, int64_t b
 
 /* ---- any strides: a few elements at a time are brought side by side, and back ---- */
 
-enum { UPDATE_FEW = 256 };
+enum { UPDATE_BLOCK = 256 };
 
 RG_OUTLINE void update_move(char *to, int64_t to_step, const char *from, int64_t from_step,
                             int64_t count, int64_t size)
@@ -194,32 +194,32 @@ RG_OUTLINE void update_move(char *to, int64_t to_step, const char *from, int64_t
         memcpy(to + i * to_step * size, from + i * from_step * size, (size_t)size);
 }
 
-typedef struct update_room {
-    real parameter[UPDATE_FEW], gradient[UPDATE_FEW], moment[RG_UPDATE_MOMENTS][UPDATE_FEW];
-    uint16_t copy[UPDATE_FEW];
-} update_room;
+typedef struct update_buffer {
+    real parameter[UPDATE_BLOCK], gradient[UPDATE_BLOCK], moment[RG_UPDATE_MOMENTS][UPDATE_BLOCK];
+    uint16_t copy[UPDATE_BLOCK];
+} update_buffer;
 
 static void update_scattered(update_row *row, const update_constants *k, const rg_update_tensors *t,
                              const int64_t step[], int64_t count, rg_dtype T)
 {
     const int64_t size = sizeof(real), narrow = T == RG_F16 || T == RG_BF16 ? 2 : size;
-    update_room room;
-    rg_update_tensors near = { .parameter = room.parameter,
-                               .gradient = room.gradient,
-                               .new_parameter = room.parameter,
-                               .copy = room.copy };
-    update_move((char *)room.parameter, 1, t->parameter, step[0], count, size);
-    update_move((char *)room.gradient, 1, t->gradient, step[1], count, narrow);
+    update_buffer buffer;
+    rg_update_tensors near = { .parameter = buffer.parameter,
+                               .gradient = buffer.gradient,
+                               .new_parameter = buffer.parameter,
+                               .copy = buffer.copy };
+    update_move((char *)buffer.parameter, 1, t->parameter, step[0], count, size);
+    update_move((char *)buffer.gradient, 1, t->gradient, step[1], count, narrow);
     for (int m = 0; m < k->moments; m++) {
-        near.moment[m] = near.new_moment[m] = room.moment[m];
-        update_move((char *)room.moment[m], 1, t->moment[m], step[2 + m], count, size);
+        near.moment[m] = near.new_moment[m] = buffer.moment[m];
+        update_move((char *)buffer.moment[m], 1, t->moment[m], step[2 + m], count, size);
     }
     row(k, &near, count, T);
-    update_move(t->new_parameter, step[5], (const char *)room.parameter, 1, count, size);
+    update_move(t->new_parameter, step[5], (const char *)buffer.parameter, 1, count, size);
     for (int m = 0; m < k->moments; m++)
-        update_move(t->new_moment[m], step[6 + m], (const char *)room.moment[m], 1, count, size);
+        update_move(t->new_moment[m], step[6 + m], (const char *)buffer.moment[m], 1, count, size);
     if (k->copy != RG_PARAMETER_COPY_NONE)
-        update_move(t->copy, step[9], (const char *)room.copy, 1, count, 2);
+        update_move(t->copy, step[9], (const char *)buffer.copy, 1, count, 2);
 }
 
 static void update_strided(update_row *row, const rg_update_strided_args *a, int64_t begin,
@@ -232,7 +232,7 @@ static void update_strided(update_row *row, const rg_update_strided_args *a, int
         rg_walk_offsets(&a->written, RG_UPDATE_INPUTS, unit / a->pieces, at + RG_UPDATE_INPUTS);
         const int64_t first = unit % a->pieces * RG_UPDATE_PIECE;
         const int64_t count = least(RG_UPDATE_PIECE, a->length - first);
-        const int64_t few = a->dense ? count : UPDATE_FEW;
+        const int64_t few = a->dense ? count : UPDATE_BLOCK;
         for (int i = 0; i < RG_UPDATE_TENSORS; i++)
             at[i] += first * a->step[i];
         for (int64_t done = 0; done < count; done += few) {

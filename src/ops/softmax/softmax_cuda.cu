@@ -82,10 +82,10 @@ template <rg_dtype T, bool LOG, int INNER>
 static __global__ void __launch_bounds__(INNER > 0 ? 256 : 1024)
     forward_tiles(const __grid_constant__ rg_softmax_args k, const softmax_plan plan)
 {
-    extern __shared__ uint4 room[];
+    extern __shared__ uint4 shared[];
     __shared__ real<T> partial[2][32];
     const tile_place p = find_tile<INNER>(k.shape, plan);
-    element<T> *const tile = load_tile<T>(at<T>(k.x, p.start), p, (char *)room);
+    element<T> *const tile = load_tile<T>(at<T>(k.x, p.start), p, (char *)shared);
     await_copies();
     __syncthreads();
     for (int r = 0; r < plan.passes; r++) {
@@ -128,9 +128,9 @@ static __global__ void __launch_bounds__(HOLD && !ROWS ? 512 : 1024,
     forward_groups(const __grid_constant__ rg_softmax_args k, const softmax_plan plan)
 {
     enum { V = VLEN<T>, SUMS = ROWS ? 1 : V, KEEPS = HOLD && KEEPS_POWERS<T, LOG> };
-    extern __shared__ uint4 room[];
-    uint4 *const held = room + threadIdx.x;
-    real<T> *const partial = (real<T> *)(room + (HOLD ? SLOTS * blockDim.x : 0));
+    extern __shared__ uint4 shared[];
+    uint4 *const held = shared + threadIdx.x;
+    real<T> *const partial = (real<T> *)(shared + (HOLD ? SLOTS * blockDim.x : 0));
     const group_place p = find_group<T, ROWS, HOLD>(k.shape, plan, 2);
     real<T> x[V], max[SUMS], sum[SUMS];
     double total[SUMS];
@@ -299,16 +299,16 @@ template <rg_dtype T, bool LOG, bool BOTH, int INNER>
 static __global__ void __launch_bounds__(INNER > 0 ? 256 : 1024)
     gradient_tiles(const __grid_constant__ rg_softmax_gradient_args k, const softmax_plan plan)
 {
-    extern __shared__ uint4 room[];
+    extern __shared__ uint4 shared[];
     __shared__ real<T> partial[32];
     enum { N = BOTH ? ELEMENTS : 2 * ELEMENTS }; /* loads from memory want to be many */
     const tile_place p = find_tile<INNER>(k.shape, plan);
     const int length = (int)k.shape.length;
-    char *const second = (char *)room + tile_bytes<T>(k.shape.length * p.step * plan.passes);
+    char *const second = (char *)shared + tile_bytes<T>(k.shape.length * p.step * plan.passes);
     const element<T> *dys = (const element<T> *)at<T>(k.dy, p.start);
     if (BOTH)
         dys = load_tile<T>(dys, p, second);
-    element<T> *const tile = load_tile<T>(at<T>(k.y, p.start), p, (char *)room);
+    element<T> *const tile = load_tile<T>(at<T>(k.y, p.start), p, (char *)shared);
     const element<T> *olds = (const element<T> *)at<T>(k.dx, p.start);
     await_copies();
     __syncthreads();
@@ -337,9 +337,9 @@ static __global__ void __launch_bounds__(1024)
     gradient_groups(const __grid_constant__ rg_softmax_gradient_args k, const softmax_plan plan)
 {
     enum { V = VLEN<T>, SUMS = ROWS ? 1 : V };
-    extern __shared__ uint4 room[];
-    uint4 *const held = room + threadIdx.x, ys[HOLD ? SLOTS : 1];
-    real<T> *const partial = (real<T> *)(room + (HOLD ? SLOTS * blockDim.x : 0));
+    extern __shared__ uint4 shared[];
+    uint4 *const held = shared + threadIdx.x, ys[HOLD ? SLOTS : 1];
+    real<T> *const partial = (real<T> *)(shared + (HOLD ? SLOTS * blockDim.x : 0));
     const group_place p = find_group<T, ROWS, HOLD>(k.shape, plan, 3);
     const int64_t mine = p.slots > p.first ? (p.slots - 1 - p.first) / p.step : -1; /* the last */
     real<T> dy[V], y[V], sum[SUMS];

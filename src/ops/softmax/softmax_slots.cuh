@@ -287,10 +287,10 @@ static __device__ __forceinline__ range range_of(const void *start, const tile_p
  * after await_copies() and a barrier. */
 template <rg_dtype T>
 static __device__ __forceinline__ element<T> *load_tile(const void *data, const tile_place &p,
-                                                        char *room)
+                                                        char *shared)
 {
     const element<T> *from = (const element<T> *)data;
-    element<T> *tile = (element<T> *)(room + (uintptr_t)from % 16);
+    element<T> *tile = (element<T> *)(shared + (uintptr_t)from % 16);
     const range r = range_of<T>(from, p);
 #pragma unroll 1
     for (int i = (int)threadIdx.x; i < r.vectors; i += (int)blockDim.x)

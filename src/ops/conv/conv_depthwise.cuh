@@ -3,18 +3,18 @@
 /* Depthwise convolution on a GPU. Included by conv_cuda.cu, whose finish() it uses. A thread has V
  * neighbouring channels, 16 bytes where it can, and goes down a column. Sums follow one order in
  * all kernels: taps in the order of the source. */
-#ifndef RG_OPS_CONV_DEPTH_CUH
-#define RG_OPS_CONV_DEPTH_CUH
+#ifndef RG_OPS_CONV_DEPTHWISE_CUH
+#define RG_OPS_CONV_DEPTHWISE_CUH
 
 #include "backend/cuda/kernel.cuh"
 #include "backend/cuda/long_sum.cuh"
 #include "ops/conv/conv.h"
 #include "ops/neuron/any_neuron.cuh"
 
-enum { DEPTH_THREADS = 128, DEPTH_MOST_BLOCKS = 1 << 30 };
+enum { DEPTHWISE_THREADS = 128, DEPTHWISE_MOST_BLOCKS = 1 << 30 };
 
 /* Channels of a thread. */
-template <rg_dtype T> constexpr int DEPTH_LANES = T == RG_F64 ? 2 : 4;
+template <rg_dtype T> constexpr int DEPTHWISE_LANES = T == RG_F64 ? 2 : 4;
 
 /* ---- V neighbouring channels ---- */
 
@@ -52,9 +52,9 @@ static __device__ __forceinline__ void store_channels(void *data, int64_t i, con
 }
 
 /* Whether V channels can be loaded at every pixel of a tensor whose channels are neighbours. */
-template <rg_dtype T> static bool depth_aligned(const void *data, const int64_t step[4])
+template <rg_dtype T> static bool depthwise_aligned(const void *data, const int64_t step[4])
 {
-    enum { V = DEPTH_LANES<T> };
+    enum { V = DEPTHWISE_LANES<T> };
     return (uintptr_t)data % (V * sizeof(element<T>)) == 0 && step[0] % V == 0 &&
            step[1] % V == 0 && step[2] % V == 0;
 }
@@ -62,12 +62,13 @@ template <rg_dtype T> static bool depth_aligned(const void *data, const int64_t 
 /* ---- weights as real, (taps, channels) ---- */
 
 template <rg_dtype T>
-static __global__ void __launch_bounds__(DEPTH_THREADS)
-    turn_weights(const __grid_constant__ rg_conv_turn_args k, int64_t count)
+static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
+    transpose_weights_kernel(const __grid_constant__ rg_conv_transpose_weights_args k,
+                             int64_t count)
 {
     const rg_conv_shape &s = k.shape;
-    const int64_t step = (int64_t)gridDim.x * DEPTH_THREADS;
-    for (int64_t n = (int64_t)blockIdx.x * DEPTH_THREADS + threadIdx.x; n < count; n += step) {
+    const int64_t step = (int64_t)gridDim.x * DEPTHWISE_THREADS;
+    for (int64_t n = (int64_t)blockIdx.x * DEPTHWISE_THREADS + threadIdx.x; n < count; n += step) {
         const int64_t tap = n / s.groups, c = n - tap * s.groups;
         const int64_t p = tap / s.column.window, q = tap - p * s.column.window;
         ((real<T> *)k.transposed)[n] =
@@ -75,23 +76,24 @@ static __global__ void __launch_bounds__(DEPTH_THREADS)
     }
 }
 
-static int64_t depth_blocks(int64_t count)
+static int64_t depthwise_blocks(int64_t count)
 {
-    const int64_t blocks = ceil_div(count, DEPTH_THREADS);
-    return blocks < DEPTH_MOST_BLOCKS ? blocks : (int64_t)DEPTH_MOST_BLOCKS;
+    const int64_t blocks = ceil_div(count, DEPTHWISE_THREADS);
+    return blocks < DEPTHWISE_MOST_BLOCKS ? blocks : (int64_t)DEPTHWISE_MOST_BLOCKS;
 }
 
-template <rg_dtype T> static void turn(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void transpose(const void *args, const rg_cuda_place *place)
 {
-    const rg_conv_turn_args *k = (const rg_conv_turn_args *)args;
+    const rg_conv_transpose_weights_args *k = (const rg_conv_transpose_weights_args *)args;
     const int64_t count = k->shape.row.window * k->shape.column.window * k->shape.groups;
-    launch(turn_weights<T>, depth_blocks(count), DEPTH_THREADS, 0, place, *k, count);
+    launch(transpose_weights_kernel<T>, depthwise_blocks(count), DEPTHWISE_THREADS, 0, place, *k,
+           count);
 }
 
 /* ---- either direction ---- */
 
 template <rg_dtype T, int V>
-static __device__ __forceinline__ void finish_channels(const rg_conv_depth_args &k, bool plain,
+static __device__ __forceinline__ void finish_channels(const rg_conv_depthwise_args &k, bool plain,
                                                        int64_t to, int64_t z, int64_t c,
                                                        int64_t step, real<T> sum[V])
 {
@@ -115,8 +117,8 @@ static __device__ __forceinline__ void finish_channels(const rg_conv_depth_args 
 
 /* Tap number n in the order of the source, and the pixel of the source that it is for result r, or
  * -1. */
-static __device__ __forceinline__ int64_t depth_tap(const rg_conv_axis &a, bool data, int64_t r,
-                                                    int64_t n, int64_t &at)
+static __device__ __forceinline__ int64_t depthwise_tap(const rg_conv_axis &a, bool data, int64_t r,
+                                                        int64_t n, int64_t &at)
 {
     const int64_t p = data ? a.window - 1 - n : n;
     at = data ? rg_conv_window(&a, r, p) : r * a.stride - a.before + p * a.dilation;
@@ -125,24 +127,24 @@ static __device__ __forceinline__ int64_t depth_tap(const rg_conv_axis &a, bool 
 }
 
 template <rg_dtype T, int V>
-static __global__ void __launch_bounds__(DEPTH_THREADS)
-    depth_any(const __grid_constant__ rg_conv_depth_args k, int64_t vectors, int64_t count)
+static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
+    depthwise_any(const __grid_constant__ rg_conv_depthwise_args k, int64_t vectors, int64_t count)
 {
     const rg_conv_shape &s = k.shape;
     const int64_t *const source = k.data ? s.y : s.x, *const result = k.data ? s.x : s.y;
     const int64_t rows = k.data ? s.row.size : s.row.count;
     const int64_t columns = k.data ? s.column.size : s.column.count;
-    const int64_t step = (int64_t)gridDim.x * DEPTH_THREADS;
-    for (int64_t n = (int64_t)blockIdx.x * DEPTH_THREADS + threadIdx.x; n < count; n += step) {
+    const int64_t step = (int64_t)gridDim.x * DEPTHWISE_THREADS;
+    for (int64_t n = (int64_t)blockIdx.x * DEPTHWISE_THREADS + threadIdx.x; n < count; n += step) {
         const int64_t pixel = n / vectors, c = (n - pixel * vectors) * V;
         const int64_t line = pixel / columns, column = pixel - line * columns;
         const int64_t image = line / rows, row = line - image * rows;
         real<T> sum[V] = {};
         for (int64_t i = 0; i < s.row.window; i++) {
             int64_t r, t;
-            const int64_t p = depth_tap(s.row, k.data, row, i, r);
+            const int64_t p = depthwise_tap(s.row, k.data, row, i, r);
             for (int64_t j = 0; r >= 0 && j < s.column.window; j++) {
-                const int64_t q = depth_tap(s.column, k.data, column, j, t);
+                const int64_t q = depthwise_tap(s.column, k.data, column, j, t);
                 if (t < 0)
                     continue;
                 real<T> x[V];
@@ -163,28 +165,28 @@ static __global__ void __launch_bounds__(DEPTH_THREADS)
 
 template <rg_dtype T> static void depth(const void *args, const rg_cuda_place *place)
 {
-    enum { V = DEPTH_LANES<T> };
-    const rg_conv_depth_args *k = (const rg_conv_depth_args *)args;
+    enum { V = DEPTHWISE_LANES<T> };
+    const rg_conv_depthwise_args *k = (const rg_conv_depthwise_args *)args;
     const rg_conv_shape *s = &k->shape;
     const bool wide = s->x_dense && s->y_dense && s->groups % V == 0 &&
-                      depth_aligned<T>(k->from, k->data ? s->y : s->x) &&
-                      depth_aligned<T>(k->to, k->data ? s->x : s->y);
+                      depthwise_aligned<T>(k->from, k->data ? s->y : s->x) &&
+                      depthwise_aligned<T>(k->to, k->data ? s->x : s->y);
     const int64_t pixels = k->data ? s->row.size * s->column.size : s->row.count * s->column.count;
     const int64_t vectors = s->groups / (wide ? V : 1), count = s->images * pixels * vectors;
-    launch(wide ? depth_any<T, V> : depth_any<T, 1>, depth_blocks(count), DEPTH_THREADS, 0, place,
-           *k, vectors, count);
+    launch(wide ? depthwise_any<T, V> : depthwise_any<T, 1>, depthwise_blocks(count),
+           DEPTHWISE_THREADS, 0, place, *k, vectors, count);
 }
 
-#include "ops/conv/conv_depth_three.cuh"
+#include "ops/conv/conv_depthwise_3x3.cuh"
 
 /* ---- dw of parts: a block has some vectors of channels of a part; its threads have every
- * DEPTH_DOWNth row, and their sums are added one after the other ---- */
+ * DEPTHWISE_DOWNth row, and their sums are added one after the other ---- */
 
-enum { DEPTH_DOWN = 8, DEPTH_ACROSS = 48 };
+enum { DEPTHWISE_DOWN = 8, DEPTHWISE_ACROSS = 48 };
 
 /* One tap of one row of windows, behind `sum`. */
 template <rg_dtype T, int V>
-static __device__ __forceinline__ void sum_tap(const rg_conv_depth_parts_args &k, int64_t x,
+static __device__ __forceinline__ void sum_tap(const rg_conv_depthwise_parts_args &k, int64_t x,
                                                int64_t y, int64_t q, long_chain<real<T>, V> &sum)
 {
     const rg_conv_shape &s = k.shape;
@@ -206,19 +208,19 @@ static __device__ __forceinline__ void sum_tap(const rg_conv_depth_parts_args &k
 /* Adds what all threads of a column have, in order, and writes it. */
 template <rg_dtype T, int V>
 static __device__ __forceinline__ void
-end_tap(const rg_conv_depth_parts_args &k, int64_t part, int64_t tap, int64_t c, bool inside, int x,
-        int y, int across, real<T> *room, const long_chain<real<T>, V> &sum)
+end_tap(const rg_conv_depthwise_parts_args &k, int64_t part, int64_t tap, int64_t c, bool inside,
+        int x, int y, int across, real<T> *shared, const long_chain<real<T>, V> &sum)
 {
     const int64_t taps = k.shape.row.window * k.shape.column.window;
     for (int e = 0; e < V; e++)
-        room[(y * across + x) * V + e] = sum.value(e);
+        shared[(y * across + x) * V + e] = sum.value(e);
     __syncthreads();
     if (y == 0 && inside) {
         real<T> *to = (real<T> *)k.partial + (part * taps + tap) * k.shape.groups + c;
         for (int e = 0; e < V; e++) {
-            real<T> all = room[x * V + e];
-            for (int i = 1; i < DEPTH_DOWN; i++)
-                all += room[(i * across + x) * V + e];
+            real<T> all = shared[x * V + e];
+            for (int i = 1; i < DEPTHWISE_DOWN; i++)
+                all += shared[(i * across + x) * V + e];
             to[e] = all;
         }
     }
@@ -226,11 +228,11 @@ end_tap(const rg_conv_depth_parts_args &k, int64_t part, int64_t tap, int64_t c,
 }
 
 template <rg_dtype T, int V>
-static __global__ void __launch_bounds__(DEPTH_DOWN *DEPTH_ACROSS)
-    depth_sum_parts(const __grid_constant__ rg_conv_depth_parts_args k, int across, int64_t chunks,
-                    int64_t vectors, int64_t count)
+static __global__ void __launch_bounds__(DEPTHWISE_DOWN *DEPTHWISE_ACROSS)
+    depthwise_sum_parts(const __grid_constant__ rg_conv_depthwise_parts_args k, int across,
+                        int64_t chunks, int64_t vectors, int64_t count)
 {
-    __shared__ real<T> room[DEPTH_DOWN * DEPTH_ACROSS * V];
+    __shared__ real<T> shared[DEPTHWISE_DOWN * DEPTHWISE_ACROSS * V];
     const rg_conv_shape &s = k.shape;
     const int y = (int)threadIdx.x / across, x = (int)threadIdx.x - y * across;
     const int64_t rows = s.images * s.row.count;
@@ -241,7 +243,7 @@ static __global__ void __launch_bounds__(DEPTH_DOWN *DEPTH_ACROSS)
         for (int64_t p = 0; p < s.row.window; p++) {
             for (int64_t q = 0; q < s.column.window; q++) {
                 long_chain<real<T>, V> sum;
-                for (int64_t n = part * k.part + y; inside && n < end; n += DEPTH_DOWN) {
+                for (int64_t n = part * k.part + y; inside && n < end; n += DEPTHWISE_DOWN) {
                     const int64_t image = n / s.row.count, i = n - image * s.row.count;
                     const int64_t r = i * s.row.stride - s.row.before + p * s.row.dilation;
                     if (r < 0 || r >= s.row.size)
@@ -249,30 +251,31 @@ static __global__ void __launch_bounds__(DEPTH_DOWN *DEPTH_ACROSS)
                     sum_tap<T, V>(k, image * s.x[0] + r * s.x[1] + c * s.x[3],
                                   image * s.y[0] + i * s.y[1] + c * s.y[3], q, sum);
                 }
-                end_tap<T, V>(k, part, p * s.column.window + q, c, inside, x, y, across, room, sum);
+                end_tap<T, V>(k, part, p * s.column.window + q, c, inside, x, y, across, shared,
+                              sum);
             }
         }
     }
 }
 
-template <rg_dtype T> static void depth_parts(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void depthwise_parts(const void *args, const rg_cuda_place *place)
 {
-    enum { V = DEPTH_LANES<T> };
-    const rg_conv_depth_parts_args *k = (const rg_conv_depth_parts_args *)args;
+    enum { V = DEPTHWISE_LANES<T> };
+    const rg_conv_depthwise_parts_args *k = (const rg_conv_depthwise_parts_args *)args;
     const rg_conv_shape *s = &k->shape;
     const bool wide = s->x_dense && s->y_dense && s->groups % V == 0 &&
-                      depth_aligned<T>(k->x, s->x) && depth_aligned<T>(k->dy, s->y);
-    if (rg_conv_is_three(s) && s->column.count <= THREE_LANES * RG_SUM_RUN) {
-        launch_three_parts<T>(k, wide, place);
+                      depthwise_aligned<T>(k->x, s->x) && depthwise_aligned<T>(k->dy, s->y);
+    if (rg_conv_is_3x3(s) && s->column.count <= WINDOW3_LANES * RG_SUM_RUN) {
+        launch_3x3_parts<T>(k, wide, place);
         return;
     }
     const int64_t vectors = s->groups / (wide ? V : 1);
-    const int64_t chunks = ceil_div(vectors, DEPTH_ACROSS);
+    const int64_t chunks = ceil_div(vectors, DEPTHWISE_ACROSS);
     const int across = (int)ceil_div(vectors, chunks);
     const int64_t count = k->parts * chunks;
-    const int64_t blocks = count < DEPTH_MOST_BLOCKS ? count : (int64_t)DEPTH_MOST_BLOCKS;
-    launch(wide ? depth_sum_parts<T, V> : depth_sum_parts<T, 1>, blocks, across * DEPTH_DOWN, 0,
-           place, *k, across, chunks, vectors, count);
+    const int64_t blocks = count < DEPTHWISE_MOST_BLOCKS ? count : (int64_t)DEPTHWISE_MOST_BLOCKS;
+    launch(wide ? depthwise_sum_parts<T, V> : depthwise_sum_parts<T, 1>, blocks,
+           across * DEPTHWISE_DOWN, 0, place, *k, across, chunks, vectors, count);
 }
 
 /* dw: a block has some channels of a tap; SHARES threads share the parts of each. */
@@ -280,9 +283,9 @@ enum { JOIN_CHANNELS = 16, JOIN_SHARES = 16, JOIN_AHEAD = 32 };
 
 template <rg_dtype T>
 static __global__ void __launch_bounds__(JOIN_CHANNELS *JOIN_SHARES)
-    depth_join_parts(const __grid_constant__ rg_conv_depth_join_args k, int64_t chunks)
+    depthwise_join_parts(const __grid_constant__ rg_conv_depthwise_join_args k, int64_t chunks)
 {
-    __shared__ double room[JOIN_SHARES][JOIN_CHANNELS];
+    __shared__ double shared[JOIN_SHARES][JOIN_CHANNELS];
     const rg_conv_shape &s = k.shape;
     const int x = (int)threadIdx.x % JOIN_CHANNELS, share = (int)threadIdx.x / JOIN_CHANNELS;
     const int64_t tap = blockIdx.x / chunks, c = (blockIdx.x - tap * chunks) * JOIN_CHANNELS + x;
@@ -302,24 +305,25 @@ static __global__ void __launch_bounds__(JOIN_CHANNELS *JOIN_SHARES)
         for (int i = 0; i < JOIN_AHEAD; i++)
             sum += (double)part[i];
     }
-    room[share][x] = sum;
+    shared[share][x] = sum;
     __syncthreads();
     if (share != 0 || c >= s.groups)
         return;
     for (int i = 1; i < JOIN_SHARES; i++)
-        sum += room[i][x];
+        sum += shared[i][x];
     const int64_t p = tap / s.column.window, q = tap - p * s.column.window;
     const int64_t to = s.w_first + c * s.w[0] + p * s.w[2] + q * s.w[3];
     const real<T> value = (real<T>)sum;
     store<T>(k.dw, to, k.add ? load<T>(k.dw, to) + value : value);
 }
 
-template <rg_dtype T> static void depth_join(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void depthwise_join(const void *args, const rg_cuda_place *place)
 {
-    const rg_conv_depth_join_args *k = (const rg_conv_depth_join_args *)args;
+    const rg_conv_depthwise_join_args *k = (const rg_conv_depthwise_join_args *)args;
     const rg_conv_shape *s = &k->shape;
     const int64_t chunks = ceil_div(s->groups, JOIN_CHANNELS);
-    launch_early(depth_join_parts<T>, dim3((unsigned)(s->row.window * s->column.window * chunks)),
+    launch_early(depthwise_join_parts<T>,
+                 dim3((unsigned)(s->row.window * s->column.window * chunks)),
                  JOIN_CHANNELS * JOIN_SHARES, place, *k, chunks);
 }
 

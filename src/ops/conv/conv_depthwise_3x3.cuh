@@ -3,14 +3,14 @@
 /* Depthwise convolution on a GPU with windows of 3 by 3, all steps 1, of which there are most. A
  * thread has V neighbouring channels of some neighbouring columns and goes down rows: each pixel is
  * loaded some rows ahead, converted once, and used for all results that see it. Bits do not depend
- * on V, which is 1 where memory does not lie in vectors. Included by conv_depth.cuh. */
-#ifndef RG_OPS_CONV_DEPTH_THREE_CUH
-#define RG_OPS_CONV_DEPTH_THREE_CUH
+ * on V, which is 1 where memory does not lie in vectors. Included by conv_depthwise.cuh. */
+#ifndef RG_OPS_CONV_DEPTHWISE_3X3_CUH
+#define RG_OPS_CONV_DEPTHWISE_3X3_CUH
 
-enum { THREE_THREADS = 128, THREE_MOST_ROWS = 28, THREE_LEAST_ROWS = 7 };
+enum { WINDOW3_THREADS = 128, WINDOW3_MOST_ROWS = 28, WINDOW3_LEAST_ROWS = 7 };
 
 /* Columns of a thread: 16-bit channels take half the registers on their way. */
-template <rg_dtype T> constexpr int THREE_COLUMNS = T == RG_F16 || T == RG_BF16 ? 4 : 2;
+template <rg_dtype T> constexpr int WINDOW3_COLUMNS = T == RG_F16 || T == RG_BF16 ? 4 : 2;
 
 /* ---- V channels as they lie in memory ---- */
 
@@ -55,10 +55,10 @@ static __device__ __forceinline__ void unpack_raw(const raw<T, V> &r, real<T> x[
 /* Rows of COUNT vectors on their way to a thread, AHEAD of them at once: in shared memory, in
  * places that no other thread uses, so many that neighbours meet no bank twice. Stages turn in a
  * circle. Elements alone are copied through registers. */
-enum { THREE_STAGES = 3 };
+enum { WINDOW3_STAGES = 3 };
 
 template <rg_dtype T, int V, int COUNT> struct rows_ahead {
-    enum { AHEAD = V > 1 ? THREE_STAGES - 1 : 1, PITCH = THREE_STAGES * COUNT | 1 };
+    enum { AHEAD = V > 1 ? WINDOW3_STAGES - 1 : 1, PITCH = WINDOW3_STAGES * COUNT | 1 };
     raw<T, V> *own;
     raw<T, V> next[V > 1 ? 1 : COUNT];
 
@@ -67,7 +67,8 @@ template <rg_dtype T, int V, int COUNT> struct rows_ahead {
         return V > 1 ? PITCH * threads * sizeof(raw<T, V>) : 0;
     }
 
-    __device__ __forceinline__ rows_ahead(void *room) : own((raw<T, V> *)room + threadIdx.x * PITCH)
+    __device__ __forceinline__ rows_ahead(void *shared)
+        : own((raw<T, V> *)shared + threadIdx.x * PITCH)
     {
     }
 
@@ -130,7 +131,7 @@ static __device__ __forceinline__ constexpr int rotated(int phase, int n)
 
 /* ---- either direction ---- */
 
-struct three_grid {
+struct window3_grid {
     int32_t vectors, columns, rows;    /* of the result */
     int32_t strips, span;              /* of the result: strips, rows of one */
     int32_t sources, source_columns;   /* rows and columns of the source */
@@ -140,9 +141,9 @@ struct three_grid {
 
 /* A result at the border that is not finite, once more without the taps that lie outside. */
 template <rg_dtype T>
-static __device__ __noinline__ real<T> sum_nine(const rg_conv_depth_args &k, const three_grid &g,
-                                                bool data, int64_t image, int32_t row,
-                                                int32_t column, int32_t c)
+static __device__ __noinline__ real<T> sum_3x3(const rg_conv_depthwise_args &k,
+                                               const window3_grid &g, bool data, int64_t image,
+                                               int32_t row, int32_t column, int32_t c)
 {
     const rg_conv_shape &s = k.shape;
     const int64_t *const step = data ? s.y : s.x;
@@ -163,15 +164,16 @@ static __device__ __noinline__ real<T> sum_nine(const rg_conv_depth_args &k, con
  * shared memory, so that they are loaded in the order of memory. */
 template <rg_dtype T, int V>
 static __device__ __forceinline__ void
-load_nine(const rg_conv_depth_args &k, bool data, int32_t vectors, int32_t first,
-          real<T> room[9][THREE_THREADS * V], real<T> w[9][V])
+load_3x3(const rg_conv_depthwise_args &k, bool data, int32_t vectors, int32_t first,
+         real<T> shared[9][WINDOW3_THREADS * V], real<T> w[9][V])
 {
     const rg_conv_shape &s = k.shape;
-    const int32_t own = vectors < THREE_THREADS ? vectors : THREE_THREADS;
-    for (int32_t n = (int32_t)threadIdx.x; n < own * V * 9; n += THREE_THREADS) {
+    const int32_t own = vectors < WINDOW3_THREADS ? vectors : WINDOW3_THREADS;
+    for (int32_t n = (int32_t)threadIdx.x; n < own * V * 9; n += WINDOW3_THREADS) {
         const int32_t slot = n / 9, t = n - slot * 9, tap = data ? 8 - t : t;
         const int64_t c = (int64_t)((first + slot / V) % vectors) * V + slot % V;
-        room[t][slot] = load<T>(k.w, s.w_first + c * s.w[0] + tap / 3 * s.w[2] + tap % 3 * s.w[3]);
+        shared[t][slot] =
+            load<T>(k.w, s.w_first + c * s.w[0] + tap / 3 * s.w[2] + tap % 3 * s.w[3]);
     }
     __syncthreads();
     const int32_t slot = (int32_t)threadIdx.x % own * V;
@@ -179,17 +181,17 @@ load_nine(const rg_conv_depth_args &k, bool data, int32_t vectors, int32_t first
     for (int t = 0; t < 9; t++)
 #pragma unroll
         for (int e = 0; e < V; e++)
-            w[t][e] = room[t][slot + e];
+            w[t][e] = shared[t][slot + e];
 }
 
 /* A row of the source: it is the last one of the oldest sums, and the first one of the newest. */
 template <rg_dtype T, int V>
-static __device__ __forceinline__ void add_row(int phase, const real<T> x[THREE_COLUMNS<T> + 2][V],
-                                               const real<T> w[9][V],
-                                               real<T> sum[3][THREE_COLUMNS<T>][V])
+static __device__ __forceinline__ void
+add_row(int phase, const real<T> x[WINDOW3_COLUMNS<T> + 2][V], const real<T> w[9][V],
+        real<T> sum[3][WINDOW3_COLUMNS<T>][V])
 {
 #pragma unroll
-    for (int j = 0; j < THREE_COLUMNS<T>; j++)
+    for (int j = 0; j < WINDOW3_COLUMNS<T>; j++)
 #pragma unroll
         for (int q = 0; q < 3; q++)
 #pragma unroll
@@ -203,7 +205,7 @@ static __device__ __forceinline__ void add_row(int phase, const real<T> x[THREE_
 }
 
 /* Where a thread stands, and which of its columns of the source there are. */
-template <rg_dtype T> struct three_place {
+template <rg_dtype T> struct window3_place {
     const element<T> *from; /* the row that is loaded next, at the first of its columns */
     int64_t image;
     int32_t row, column, c, inside;
@@ -211,9 +213,9 @@ template <rg_dtype T> struct three_place {
 
 /* Result (i, j), with whatever comes behind a sum. */
 template <rg_dtype T, int V, bool DATA>
-static __device__ __forceinline__ void end_three(const rg_conv_depth_args &k, bool plain,
-                                                 const three_place<T> &p, int32_t i, int32_t j,
-                                                 real<T> sum[V])
+static __device__ __forceinline__ void end_3x3(const rg_conv_depthwise_args &k, bool plain,
+                                               const window3_place<T> &p, int32_t i, int32_t j,
+                                               real<T> sum[V])
 {
     const int64_t *const step = DATA ? k.shape.x : k.shape.y;
     finish_channels<T, V>(k, plain, p.image * step[0] + i * step[1] + j * step[2],
@@ -221,25 +223,26 @@ static __device__ __forceinline__ void end_three(const rg_conv_depth_args &k, bo
                           V > 1 ? 1 : step[3], sum);
 }
 
-static __device__ __forceinline__ bool three_meets_border(const three_grid &g, int32_t i)
+static __device__ __forceinline__ bool window3_meets_border(const window3_grid &g, int32_t i)
 {
     return i + g.row_offset < 0 || i + g.row_offset + 3 > g.sources;
 }
 
 /* Results of a thread that meet the border once more, where one of them was not finite. */
 template <rg_dtype T, int V, bool DATA>
-static __device__ __noinline__ void resum_three(const rg_conv_depth_args &k, const three_grid &g,
-                                                const three_place<T> &p, int32_t first, int32_t end)
+static __device__ __noinline__ void resum_3x3(const rg_conv_depthwise_args &k,
+                                              const window3_grid &g, const window3_place<T> &p,
+                                              int32_t first, int32_t end)
 {
-    enum { C = THREE_COLUMNS<T>, WHOLE = (1 << (C + 2)) - 1 };
+    enum { C = WINDOW3_COLUMNS<T>, WHOLE = (1 << (C + 2)) - 1 };
     for (int32_t i = first; i < end; i++) {
         for (int32_t j = p.column; j < p.column + C && j < g.columns; j++) {
-            if (p.inside == WHOLE && !three_meets_border(g, i))
+            if (p.inside == WHOLE && !window3_meets_border(g, i))
                 continue;
             real<T> sum[V];
             for (int e = 0; e < V; e++)
-                sum[e] = sum_nine<T>(k, g, DATA, p.image, i, j, p.c + e);
-            end_three<T, V, DATA>(k, true, p, i, j, sum);
+                sum[e] = sum_3x3<T>(k, g, DATA, p.image, i, j, p.c + e);
+            end_3x3<T, V, DATA>(k, true, p, i, j, sum);
         }
     }
 }
@@ -247,13 +250,13 @@ static __device__ __noinline__ void resum_three(const rg_conv_depth_args &k, con
 /* PLAIN: see the args; else results are recomputed one by one, since what was added to is gone.
  * `bad`: a result that meets the border is not finite. */
 template <rg_dtype T, int V, bool DATA, bool PLAIN>
-static __device__ __forceinline__ void store_three(const rg_conv_depth_args &k, const three_grid &g,
-                                                   const three_place<T> &p, int32_t i,
-                                                   real<T> sum[THREE_COLUMNS<T>][V], bool &bad)
+static __device__ __forceinline__ void
+store_3x3(const rg_conv_depthwise_args &k, const window3_grid &g, const window3_place<T> &p,
+          int32_t i, real<T> sum[WINDOW3_COLUMNS<T>][V], bool &bad)
 {
-    enum { C = THREE_COLUMNS<T>, WHOLE = (1 << (C + 2)) - 1 };
+    enum { C = WINDOW3_COLUMNS<T>, WHOLE = (1 << (C + 2)) - 1 };
     const int64_t *const step = DATA ? k.shape.x : k.shape.y;
-    if (p.inside != WHOLE || three_meets_border(g, i)) {
+    if (p.inside != WHOLE || window3_meets_border(g, i)) {
 #pragma unroll
         for (int n = 0; n < C; n++)
 #pragma unroll
@@ -262,7 +265,7 @@ static __device__ __forceinline__ void store_three(const rg_conv_depth_args &k, 
                 if (PLAIN)
                     bad |= again;
                 else if (again)
-                    sum[n][e] = sum_nine<T>(k, g, DATA, p.image, i, p.column + n, p.c + e);
+                    sum[n][e] = sum_3x3<T>(k, g, DATA, p.image, i, p.column + n, p.c + e);
             }
     }
     if (PLAIN && !k.has_b && k.neuron.kind == RG_NEURON_NONE) {
@@ -277,27 +280,28 @@ static __device__ __forceinline__ void store_three(const rg_conv_depth_args &k, 
 #pragma unroll
     for (int n = 0; n < C; n++)
         if (p.column + n < g.columns)
-            end_three<T, V, DATA>(k, PLAIN, p, i, p.column + n, sum[n]);
+            end_3x3<T, V, DATA>(k, PLAIN, p, i, p.column + n, sum[n]);
 }
 
 /* Bytes of the weights of a block in shared memory. */
 template <rg_dtype T, int V>
-constexpr size_t THREE_WEIGHTS = 9 * THREE_THREADS *V * sizeof(real<T>);
+constexpr size_t WINDOW3_WEIGHTS = 9 * WINDOW3_THREADS *V * sizeof(real<T>);
 
 template <rg_dtype T, int V, bool DATA, bool PLAIN>
-static __global__ void __launch_bounds__(THREE_THREADS, 4)
-    depth_three(const __grid_constant__ rg_conv_depth_args k, const __grid_constant__ three_grid g)
+static __global__ void __launch_bounds__(WINDOW3_THREADS, 4)
+    depthwise_3x3_rows(const __grid_constant__ rg_conv_depthwise_args k,
+                       const __grid_constant__ window3_grid g)
 {
-    enum { C = THREE_COLUMNS<T>, WIDE = C + 2 };
+    enum { C = WINDOW3_COLUMNS<T>, WIDE = C + 2 };
     typedef rows_ahead<T, V, WIDE> rows;
-    extern __shared__ __align__(16) char three_room[];
-    real<T>(*const room)[THREE_THREADS * V] = (real<T>(*)[THREE_THREADS * V]) three_room;
+    extern __shared__ __align__(16) char window3_room[];
+    real<T>(*const shared)[WINDOW3_THREADS * V] = (real<T>(*)[WINDOW3_THREADS * V]) window3_room;
     const int64_t *const step = DATA ? k.shape.y : k.shape.x;
     const int32_t strip = blockIdx.x / g.blocks, block = blockIdx.x - strip * g.blocks;
-    const int32_t n = block * THREE_THREADS + threadIdx.x, group = n / g.vectors;
+    const int32_t n = block * WINDOW3_THREADS + threadIdx.x, group = n / g.vectors;
     const int32_t image = strip / g.strips, first = (strip - image * g.strips) * g.span;
     const int32_t end = first + g.span < g.rows ? first + g.span : g.rows;
-    three_place<T> p = {};
+    window3_place<T> p = {};
     p.image = image;
     p.column = group * C;
     p.c = (n - group * g.vectors) * V;
@@ -308,7 +312,7 @@ static __global__ void __launch_bounds__(THREE_THREADS, 4)
     p.row = first + g.row_offset;
     p.from = (const element<T> *)k.from + image * step[0] + p.row * step[1] + left * step[2] +
              p.c * step[3];
-    rows ahead(three_room + THREE_WEIGHTS<T, V>);
+    rows ahead(window3_room + WINDOW3_WEIGHTS<T, V>);
     const auto load_row = [&](int stage, bool wanted) {
         const bool there = wanted && p.row >= 0 && p.row < g.sources && p.column < g.columns;
         const element<T> *from = p.from;
@@ -323,7 +327,7 @@ static __global__ void __launch_bounds__(THREE_THREADS, 4)
     for (int n = 0; n < rows::AHEAD; n++)
         load_row(n, first - 2 + n < end);
     real<T> w[9][V], sum[3][C][V] = {};
-    load_nine<T, V>(k, DATA, g.vectors, block * THREE_THREADS % g.vectors, room, w);
+    load_3x3<T, V>(k, DATA, g.vectors, block * WINDOW3_THREADS % g.vectors, shared, w);
     bool bad = false;
     const auto take_row = [&](auto phase, int32_t i) {
         real<T> x[WIDE][V];
@@ -334,8 +338,7 @@ static __global__ void __launch_bounds__(THREE_THREADS, 4)
         load_row(rotated(decltype(phase)::value, rows::AHEAD), i + rows::AHEAD < end);
         add_row<T, V>(decltype(phase)::value, x, w, sum);
         if (i >= first)
-            store_three<T, V, DATA, PLAIN>(k, g, p, i, sum[rotated(decltype(phase)::value, 0)],
-                                           bad);
+            store_3x3<T, V, DATA, PLAIN>(k, g, p, i, sum[rotated(decltype(phase)::value, 0)], bad);
     };
     for (int32_t i = first - 2; i < end && p.column < g.columns;
          i += 3) { /* whose last row it is */
@@ -347,8 +350,8 @@ static __global__ void __launch_bounds__(THREE_THREADS, 4)
     }
     ahead.drop();
     if (bad) {
-        const three_place<T> place = p; /* so that p itself stays in registers */
-        resum_three<T, V, DATA>(k, g, place, first, end);
+        const window3_place<T> place = p; /* so that p itself stays in registers */
+        resum_3x3<T, V, DATA>(k, g, place, first, end);
     }
 }
 
@@ -364,24 +367,24 @@ static bool allow_shared(const void *kernel, size_t bytes)
 }
 
 template <rg_dtype T, bool DATA>
-static void (*three_kernel(bool wide, bool plain))(rg_conv_depth_args, three_grid)
+static void (*window3_kernel(bool wide, bool plain))(rg_conv_depthwise_args, window3_grid)
 {
-    enum { V = DEPTH_LANES<T> };
-    return !wide   ? depth_three<T, 1, DATA, false>
-           : plain ? depth_three<T, V, DATA, true>
-                   : depth_three<T, V, DATA, false>;
+    enum { V = DEPTHWISE_LANES<T> };
+    return !wide   ? depthwise_3x3_rows<T, 1, DATA, false>
+           : plain ? depthwise_3x3_rows<T, V, DATA, true>
+                   : depthwise_3x3_rows<T, V, DATA, false>;
 }
 
-template <rg_dtype T> static void depth_nine(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void depthwise_3x3(const void *args, const rg_cuda_place *place)
 {
-    enum { V = DEPTH_LANES<T>, C = THREE_COLUMNS<T> };
-    const rg_conv_depth_args *k = (const rg_conv_depth_args *)args;
+    enum { V = DEPTHWISE_LANES<T>, C = WINDOW3_COLUMNS<T> };
+    const rg_conv_depthwise_args *k = (const rg_conv_depthwise_args *)args;
     const rg_conv_shape *s = &k->shape;
     const bool data = k->data;
     const bool wide = s->x_dense && s->y_dense && s->groups % V == 0 &&
-                      depth_aligned<T>(k->from, data ? s->y : s->x) &&
-                      depth_aligned<T>(k->to, data ? s->x : s->y);
-    three_grid g;
+                      depthwise_aligned<T>(k->from, data ? s->y : s->x) &&
+                      depthwise_aligned<T>(k->to, data ? s->x : s->y);
+    window3_grid g;
     g.vectors = (int32_t)(s->groups / (wide ? V : 1));
     g.rows = (int32_t)(data ? s->row.size : s->row.count);
     g.columns = (int32_t)(data ? s->column.size : s->column.count);
@@ -389,41 +392,42 @@ template <rg_dtype T> static void depth_nine(const void *args, const rg_cuda_pla
     g.source_columns = (int32_t)(data ? s->column.count : s->column.size);
     g.row_offset = (int32_t)(data ? s->row.before - 2 : -s->row.before);
     g.column_offset = (int32_t)(data ? s->column.before - 2 : -s->column.before);
-    g.blocks = (int32_t)ceil_div(g.vectors * ceil_div(g.columns, C), THREE_THREADS);
+    g.blocks = (int32_t)ceil_div(g.vectors * ceil_div(g.columns, C), WINDOW3_THREADS);
     const int64_t wanted = 7 * (int64_t)place->multiprocessors; /* blocks, if rows are enough */
-    g.span = THREE_MOST_ROWS;
-    while (g.span > THREE_LEAST_ROWS && s->images * ceil_div(g.rows, g.span) * g.blocks < wanted)
+    g.span = WINDOW3_MOST_ROWS;
+    while (g.span > WINDOW3_LEAST_ROWS && s->images * ceil_div(g.rows, g.span) * g.blocks < wanted)
         g.span /= 2;
     g.strips = (int32_t)ceil_div(g.rows, g.span);
-    const size_t shared = wide ? THREE_WEIGHTS<T, V> + rows_ahead<T, V, C + 2>::bytes(THREE_THREADS)
-                               : THREE_WEIGHTS<T, 1>;
-    void (*const kernel)(rg_conv_depth_args, three_grid) =
-        (data ? three_kernel<T, true> : three_kernel<T, false>)(wide, k->plain);
+    const size_t shared =
+        wide ? WINDOW3_WEIGHTS<T, V> + rows_ahead<T, V, C + 2>::bytes(WINDOW3_THREADS)
+             : WINDOW3_WEIGHTS<T, 1>;
+    void (*const kernel)(rg_conv_depthwise_args, window3_grid) =
+        (data ? window3_kernel<T, true> : window3_kernel<T, false>)(wide, k->plain);
     (void)allow_shared((const void *)kernel, shared);
-    launch(kernel, s->images * g.strips * g.blocks, THREE_THREADS, shared, place, *k, g);
+    launch(kernel, s->images * g.strips * g.blocks, WINDOW3_THREADS, shared, place, *k, g);
 }
 
-/* ---- dw of a part: THREE_LANES threads share its columns, THREE_COLUMNS at a time ---- */
+/* ---- dw of a part: WINDOW3_LANES threads share its columns, WINDOW3_COLUMNS at a time ---- */
 
-enum { THREE_LANES = 7, THREE_ACROSS = 36 };
+enum { WINDOW3_LANES = 7, WINDOW3_ACROSS = 36 };
 
-template <rg_dtype T, int V> struct three_sums {
+template <rg_dtype T, int V> struct window3_sums {
     real<T> w[9][V];
-    real<T> dy[3][THREE_COLUMNS<T>][V]; /* rows of dy that meet a row of x, turning */
+    real<T> dy[3][WINDOW3_COLUMNS<T>][V]; /* rows of dy that meet a row of x, turning */
 };
 
 /* A row of x with the rows of dy that it meets: of tap row r, `rows` has bit r. Columns that are
  * not there are zeros. */
 template <rg_dtype T, int V>
-static __device__ __forceinline__ void meet_row(three_sums<T, V> &s, int phase, int rows,
-                                                const real<T> x[THREE_COLUMNS<T> + 2][V])
+static __device__ __forceinline__ void meet_row(window3_sums<T, V> &s, int phase, int rows,
+                                                const real<T> x[WINDOW3_COLUMNS<T> + 2][V])
 {
 #pragma unroll
     for (int r = 0; r < 3; r++) {
         if (!(rows >> r & 1))
             continue;
 #pragma unroll
-        for (int j = 0; j < THREE_COLUMNS<T>; j++)
+        for (int j = 0; j < WINDOW3_COLUMNS<T>; j++)
 #pragma unroll
             for (int q = 0; q < 3; q++)
 #pragma unroll
@@ -435,15 +439,15 @@ static __device__ __forceinline__ void meet_row(three_sums<T, V> &s, int phase, 
 
 /* A row of x, and the row of dy whose first tap it is. */
 template <rg_dtype T, int V>
-using three_rows = rows_ahead<T, V, THREE_COLUMNS<T> + 2 + THREE_COLUMNS<T>>;
+using window3_rows = rows_ahead<T, V, WINDOW3_COLUMNS<T> + 2 + WINDOW3_COLUMNS<T>>;
 
 /* Windows first <= i < end of an image, columns from j on. */
 template <rg_dtype T, int V>
 static __device__ __forceinline__ void
-sum_strip(const rg_conv_depth_parts_args &k, three_rows<T, V> &ahead, three_sums<T, V> &s,
+sum_strip(const rg_conv_depthwise_parts_args &k, window3_rows<T, V> &ahead, window3_sums<T, V> &s,
           int32_t image, int32_t first, int32_t end, int32_t j, int32_t c)
 {
-    enum { C = THREE_COLUMNS<T>, WIDE = C + 2, AHEAD = three_rows<T, V>::AHEAD };
+    enum { C = WINDOW3_COLUMNS<T>, WIDE = C + 2, AHEAD = window3_rows<T, V>::AHEAD };
     const rg_conv_shape &shape = k.shape;
     const int32_t size = (int32_t)shape.row.size, before = (int32_t)shape.row.before;
     const int32_t left = j - (int32_t)shape.column.before;
@@ -507,14 +511,15 @@ sum_strip(const rg_conv_depth_parts_args &k, three_rows<T, V> &ahead, three_sums
 /* What a thread has of one weight once more, product by product in the same order: a column that is
  * not there is no part of a sum, but 0 times an infinity is NaN. */
 template <rg_dtype T>
-static __device__ __noinline__ real<T> sum_part(const rg_conv_depth_parts_args &k, int64_t begin,
-                                                int64_t end, int32_t lane, int tap, int64_t c)
+static __device__ __noinline__ real<T> sum_part(const rg_conv_depthwise_parts_args &k,
+                                                int64_t begin, int64_t end, int32_t lane, int tap,
+                                                int64_t c)
 {
-    enum { C = THREE_COLUMNS<T> };
+    enum { C = WINDOW3_COLUMNS<T> };
     const rg_conv_shape &s = k.shape;
     const int32_t columns = (int32_t)s.column.count;
     real<T> sum = 0;
-    for (int32_t first = lane * C; first < columns; first += THREE_LANES * C) {
+    for (int32_t first = lane * C; first < columns; first += WINDOW3_LANES * C) {
         for (int64_t n = begin; n < end; n++) {
             const int64_t image = n / s.row.count, i = n - image * s.row.count;
             const int64_t r = i - s.row.before + tap / 3;
@@ -533,23 +538,23 @@ static __device__ __noinline__ real<T> sum_part(const rg_conv_depth_parts_args &
 /* Letting the sum over all of these begin before the last one has ended cost 3 us per call on an
  * H200 (144 channels at 56, batch 128, f16). */
 template <rg_dtype T, int V>
-static __global__ void __launch_bounds__(THREE_LANES *THREE_ACROSS, 2)
-    three_parts(const __grid_constant__ rg_conv_depth_parts_args k, int across, int chunks,
-                int vectors)
+static __global__ void __launch_bounds__(WINDOW3_LANES *WINDOW3_ACROSS, 2)
+    window3_parts(const __grid_constant__ rg_conv_depthwise_parts_args k, int across, int chunks,
+                  int vectors)
 {
-    enum { C = THREE_COLUMNS<T> };
-    extern __shared__ __align__(16) char three_room[]; /* for rows, and at the end for sums */
-    real<T> *const room = (real<T> *)three_room;
+    enum { C = WINDOW3_COLUMNS<T> };
+    extern __shared__ __align__(16) char window3_room[]; /* for rows, and at the end for sums */
+    real<T> *const shared = (real<T> *)window3_room;
     const rg_conv_shape &shape = k.shape;
-    three_rows<T, V> ahead(three_room);
+    window3_rows<T, V> ahead(window3_room);
     const int lane = (int)threadIdx.x / across, x = (int)threadIdx.x - lane * across;
     const int part = (int)blockIdx.x / chunks, v = ((int)blockIdx.x - part * chunks) * across + x;
     const int32_t rows = (int32_t)(shape.images * shape.row.count);
     const int32_t begin = part * (int32_t)k.part;
     const int32_t end = rows - begin > (int32_t)k.part ? begin + (int32_t)k.part : rows;
     const int32_t count = (int32_t)shape.row.count, columns = (int32_t)shape.column.count;
-    three_sums<T, V> s = {};
-    for (int32_t j = lane * C; v < vectors && j < columns; j += THREE_LANES * C) {
+    window3_sums<T, V> s = {};
+    for (int32_t j = lane * C; v < vectors && j < columns; j += WINDOW3_LANES * C) {
         for (int32_t n = begin; n < end;) {
             const int32_t image = n / count, first = n - image * count;
             const int32_t last = end - n < count - first ? first + end - n : count;
@@ -557,27 +562,27 @@ static __global__ void __launch_bounds__(THREE_LANES *THREE_ACROSS, 2)
             n += last - first;
         }
     }
-    const int threads = THREE_LANES * across;
+    const int threads = WINDOW3_LANES * across;
     __syncthreads();
     bool fine = true;
 #pragma unroll
     for (int t = 0; t < 9; t++)
 #pragma unroll
         for (int e = 0; e < V; e++) {
-            room[(t * V + e) * threads + threadIdx.x] = s.w[t][e];
+            shared[(t * V + e) * threads + threadIdx.x] = s.w[t][e];
             fine &= (bool)isfinite(s.w[t][e]);
         }
     for (int n = 0; !fine && n < 9 * V; n++)
-        if (!isfinite(room[n * threads + threadIdx.x]))
-            room[n * threads + threadIdx.x] =
+        if (!isfinite(shared[n * threads + threadIdx.x]))
+            shared[n * threads + threadIdx.x] =
                 sum_part<T>(k, begin, end, lane, n / V, v * V + n % V);
     __syncthreads();
     for (int n = (int)threadIdx.x; n < 9 * V * across; n += threads) {
         const int tap = n / (V * across), channel = n - tap * V * across;
         const int64_t c = ((int)blockIdx.x - part * chunks) * across * V + channel;
-        const real<T> *from = room + (tap * V + channel % V) * threads + channel / V;
+        const real<T> *from = shared + (tap * V + channel % V) * threads + channel / V;
         real<T> sum = from[0];
-        for (int i = 1; i < THREE_LANES; i++)
+        for (int i = 1; i < WINDOW3_LANES; i++)
             sum += from[i * across];
         if (c < shape.groups)
             ((real<T> *)k.partial)[((int64_t)part * 9 + tap) * shape.groups + c] = sum;
@@ -585,21 +590,21 @@ static __global__ void __launch_bounds__(THREE_LANES *THREE_ACROSS, 2)
 }
 
 template <rg_dtype T>
-static void launch_three_parts(const rg_conv_depth_parts_args *k, bool wide,
-                               const rg_cuda_place *place)
+static void launch_3x3_parts(const rg_conv_depthwise_parts_args *k, bool wide,
+                             const rg_cuda_place *place)
 {
-    enum { V = DEPTH_LANES<T> };
+    enum { V = DEPTHWISE_LANES<T> };
     const int64_t vectors = k->shape.groups / (wide ? V : 1);
-    const int64_t chunks = ceil_div(vectors, THREE_ACROSS);
+    const int64_t chunks = ceil_div(vectors, WINDOW3_ACROSS);
     const int across = (int)ceil_div(vectors, chunks);
-    const size_t threads = (size_t)across * THREE_LANES;
+    const size_t threads = (size_t)across * WINDOW3_LANES;
     const size_t sums = 9 * threads * (wide ? V : 1) * sizeof(real<T>);
-    const size_t rows = wide ? three_rows<T, V>::bytes(threads) : 0;
+    const size_t rows = wide ? window3_rows<T, V>::bytes(threads) : 0;
     const size_t shared = rows > sums ? rows : sums;
-    void (*const kernel)(rg_conv_depth_parts_args, int, int, int) =
-        wide ? three_parts<T, V> : three_parts<T, 1>;
+    void (*const kernel)(rg_conv_depthwise_parts_args, int, int, int) =
+        wide ? window3_parts<T, V> : window3_parts<T, 1>;
     if (wide && !allow_shared((const void *)kernel, shared))
-        launch_three_parts<T>(k, false, place); /* whose bits are the same */
+        launch_3x3_parts<T>(k, false, place); /* whose bits are the same */
     else
         launch(kernel, k->parts * chunks, (int64_t)threads, shared, place, *k, across, (int)chunks,
                (int)vectors);

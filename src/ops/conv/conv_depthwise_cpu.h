@@ -2,8 +2,8 @@
 /* Copyright The retrograde authors */
 /* Depthwise convolution on the CPU, as near to the speed of memory as it gets: vectors of channels,
  * some neighbouring results at once, whose sums stay in registers. */
-#ifndef RG_OPS_CONV_DEPTH_CPU_H
-#define RG_OPS_CONV_DEPTH_CPU_H
+#ifndef RG_OPS_CONV_DEPTHWISE_CPU_H
+#define RG_OPS_CONV_DEPTHWISE_CPU_H
 
 #include "backend/cpu/columns.h"
 #include "backend/cpu/long_sum_cpu.h"
@@ -11,20 +11,20 @@
 #include "ops/neuron/any_neuron.h"
 
 /* Results side by side, and taps of a row for which there are loops of their own. */
-enum { DEPTH_BLOCK = 8, DEPTH_THREE = 3 };
+enum { DEPTHWISE_BLOCK = 8, DEPTHWISE_3X3 = 3 };
 
 /* ---- which taps make a result ---- */
 
 /* Tap `tap` of some result is pixel `at` of the source, or on columns `at` from where the result
  * stands in the source. In the order of the source. */
-typedef struct depth_taps {
+typedef struct depthwise_taps {
     int32_t count;
-    int32_t tap[RG_CONV_DEPTH_TAPS];
-    int64_t at[RG_CONV_DEPTH_TAPS];
-} depth_taps;
+    int32_t tap[RG_CONV_DEPTHWISE_TAPS];
+    int64_t at[RG_CONV_DEPTHWISE_TAPS];
+} depthwise_taps;
 
 /* Rows, by pixels of the source: those of result r that are there. */
-RG_OUTLINE void find_rows(const rg_conv_axis *a, bool data, int64_t r, depth_taps *t)
+RG_OUTLINE void find_rows(const rg_conv_axis *a, bool data, int64_t r, depthwise_taps *t)
 {
     t->count = 0;
     for (int64_t k = 0; k < a->window; k++) {
@@ -40,10 +40,10 @@ RG_OUTLINE void find_rows(const rg_conv_axis *a, bool data, int64_t r, depth_tap
 
 /* Columns of results first, first + step, …, of which number m stands at m * stride in the source.
  * Results low <= m < high have all of their taps. */
-typedef struct depth_line {
+typedef struct depthwise_line {
     int64_t first, step, stride, count, low, high;
-    depth_taps taps;
-} depth_line;
+    depthwise_taps taps;
+} depthwise_line;
 
 RG_INLINE int64_t floor_div(int64_t a, int64_t b) /* b > 0 */
 {
@@ -51,7 +51,7 @@ RG_INLINE int64_t floor_div(int64_t a, int64_t b) /* b > 0 */
 }
 
 /* Phase f: forward there is one; from windows to the image results f, f + stride, … */
-RG_OUTLINE void find_line(const rg_conv_axis *a, bool data, int64_t f, depth_line *l)
+RG_OUTLINE void find_line(const rg_conv_axis *a, bool data, int64_t f, depthwise_line *l)
 {
     const int64_t results = data ? a->size : a->count, sources = data ? a->count : a->size;
     l->first = f;
@@ -80,7 +80,7 @@ RG_OUTLINE void find_line(const rg_conv_axis *a, bool data, int64_t f, depth_lin
 }
 
 /* The taps of result m alone, from where it stands on. */
-RG_OUTLINE void keep_inside(const depth_line *l, int64_t sources, int64_t m, depth_taps *t)
+RG_OUTLINE void keep_inside(const depthwise_line *l, int64_t sources, int64_t m, depthwise_taps *t)
 {
     t->count = 0;
     for (int32_t i = 0; i < l->taps.count; i++) {
@@ -121,7 +121,8 @@ RG_INLINE void fetch_vector(fetcher *f, const rg_dtype T)
 
 /* The row behind those in `rows`, if pixels are dense; `data`: of windows. */
 RG_OUTLINE fetcher fetch_row(const rg_conv_shape *s, const int64_t step[4], bool data,
-                             int64_t image, const depth_taps *rows, const void *from, rg_dtype T)
+                             int64_t image, const depthwise_taps *rows, const void *from,
+                             rg_dtype T)
 {
     const int64_t all = data ? s->row.count : s->row.size, channels = s->groups;
     const int64_t across = data ? s->column.count : s->column.size;
@@ -131,31 +132,31 @@ RG_OUTLINE fetcher fetch_row(const rg_conv_shape *s, const int64_t step[4], bool
         return (fetcher){ from, from, 0 }; /* nothing */
     const char *const first = at(from, next * step[1], T);
     const int64_t bytes = step[1] * (vbytes(T) / VLEN);
-    const int64_t blocks = (channels + VLEN - 1) / VLEN * (s->column.count / DEPTH_BLOCK + 1);
+    const int64_t blocks = (channels + VLEN - 1) / VLEN * (s->column.count / DEPTHWISE_BLOCK + 1);
     return (fetcher){ first, first + bytes, (bytes / blocks / FETCH_LINE + 2) * FETCH_LINE };
 }
 
 /* ---- sums ---- */
 
 /* A row of results. */
-typedef struct depth_row {
-    const rg_conv_depth_args *k;
+typedef struct depthwise_row {
+    const rg_conv_depthwise_args *k;
     const char *from; /* of the image */
     fetcher ahead;
     char *to, *z;                   /* of the row */
     const int64_t *source, *result; /* steps (image, row, column, channel) */
     int64_t stride, step; /* from result to result: columns of the source, of the result */
-    depth_taps rows;
-    const depth_taps *columns;
+    depthwise_taps rows;
+    const depthwise_taps *columns;
     neuron_constants constants;
     bool dense, stream;
-} depth_row;
+} depthwise_row;
 
 /* Bias, neuron and what else there is to do with n channels from c on of the result in column j. */
-RG_OUTLINE void depth_finish(const depth_row *d, int64_t j, int64_t c, int n, rg_dtype T,
-                             vreal value)
+RG_OUTLINE void depthwise_finish(const depthwise_row *d, int64_t j, int64_t c, int n, rg_dtype T,
+                                 vreal value)
 {
-    const rg_conv_depth_args *k = d->k;
+    const rg_conv_depthwise_args *k = d->k;
     const int64_t step = d->result[3];
     char *const out = at_out(d->to, j * d->result[2] + c * step, T);
     if (k->has_b)
@@ -171,14 +172,14 @@ RG_OUTLINE void depth_finish(const depth_row *d, int64_t j, int64_t c, int n, rg
 
 /* `count` results from number m on, VLEN channels from c on. With `three`, their taps are three
  * neighbours in the source, and so are the results. */
-RG_INLINE void depth_block(const depth_row *d, int64_t m, const int count, const bool three,
-                           int64_t c, const rg_dtype T)
+RG_INLINE void depthwise_block(const depthwise_row *d, int64_t m, const int count, const bool three,
+                               int64_t c, const rg_dtype T)
 {
-    const rg_conv_depth_args *k = d->k;
+    const rg_conv_depthwise_args *k = d->k;
     const int64_t column = d->source[2], stride = three ? column : d->stride * column;
     const int64_t channels = k->channels, first = m * d->stride * column + c;
-    const int32_t rows = d->rows.count, across = three ? DEPTH_THREE : d->columns->count;
-    vreal sum[DEPTH_BLOCK];
+    const int32_t rows = d->rows.count, across = three ? DEPTHWISE_3X3 : d->columns->count;
+    vreal sum[DEPTHWISE_BLOCK];
 #pragma GCC unroll 8
     for (int n = 0; n < count; n++)
         sum[n] = vset(0);
@@ -213,7 +214,7 @@ RG_INLINE void depth_block(const depth_row *d, int64_t m, const int count, const
     for (int n = 0; n < count; n++) {
         const int64_t j = (m + n) * d->step;
         if (!k->plain) {
-            depth_finish(d, j, c, VLEN, T, sum[n]);
+            depthwise_finish(d, j, c, VLEN, T, sum[n]);
             continue;
         }
         vreal value = k->has_b ? sum[n] + vload_full(k->b, c, T) : sum[n];
@@ -227,9 +228,9 @@ RG_INLINE void depth_block(const depth_row *d, int64_t m, const int count, const
 }
 
 /* One result, n channels, anywhere. */
-RG_OUTLINE void depth_part(const depth_row *d, int64_t m, int64_t c, int n, rg_dtype T)
+RG_OUTLINE void depthwise_part(const depthwise_row *d, int64_t m, int64_t c, int n, rg_dtype T)
 {
-    const rg_conv_depth_args *k = d->k;
+    const rg_conv_depthwise_args *k = d->k;
     vreal sum = vset(0);
     for (int32_t p = 0; p < d->rows.count; p++) {
         for (int32_t q = 0; q < d->columns->count; q++) {
@@ -241,58 +242,61 @@ RG_OUTLINE void depth_part(const depth_row *d, int64_t m, int64_t c, int n, rg_d
                        vload((const real *)k->w + tap * k->channels + c, 0, n, RG_REAL), sum);
         }
     }
-    depth_finish(d, m * d->step, c, n, T, sum);
+    depthwise_finish(d, m * d->step, c, n, T, sum);
 }
 
 /* All results of a line for VLEN channels from c on; where `parts`, n of them, strided or not. */
-RG_INLINE void depth_results(depth_row *d, const depth_line *l, int64_t sources, int64_t c, int n,
-                             bool parts, const rg_dtype T)
+RG_INLINE void depthwise_results(depthwise_row *d, const depthwise_line *l, int64_t sources,
+                                 int64_t c, int n, bool parts, const rg_dtype T)
 {
     const int64_t *const at = l->taps.at;
-    const bool three =
-        l->stride == 1 && l->taps.count == DEPTH_THREE && at[1] == at[0] + 1 && at[2] == at[0] + 2;
-    depth_taps some;
-    const bool again = !d->k->add && l->high - l->low >= DEPTH_BLOCK; /* the last block overlaps */
+    const bool three = l->stride == 1 && l->taps.count == DEPTHWISE_3X3 && at[1] == at[0] + 1 &&
+                       at[2] == at[0] + 2;
+    depthwise_taps some;
+    const bool again =
+        !d->k->add && l->high - l->low >= DEPTHWISE_BLOCK; /* the last block overlaps */
     for (int64_t m = 0, count; m < l->count; m += count) {
-        if (again && !parts && m > l->high - DEPTH_BLOCK && m < l->high)
-            m = l->high - DEPTH_BLOCK;
+        if (again && !parts && m > l->high - DEPTHWISE_BLOCK && m < l->high)
+            m = l->high - DEPTHWISE_BLOCK;
         const int64_t left = m < l->low || parts ? 0 : l->high - m;
-        count = left >= DEPTH_BLOCK ? DEPTH_BLOCK : 1;
+        count = left >= DEPTHWISE_BLOCK ? DEPTHWISE_BLOCK : 1;
         d->columns = &l->taps;
         if (m < l->low || m >= l->high) { /* at the border results have taps of their own */
             keep_inside(l, sources, m, &some);
             d->columns = &some;
         }
         if (parts) {
-            depth_part(d, m, c, n, T);
+            depthwise_part(d, m, c, n, T);
         } else if (count == 1) {
-            depth_block(d, m, 1, false, c, T);
+            depthwise_block(d, m, 1, false, c, T);
         } else if (three) {
             fetch(&d->ahead);
-            depth_block(d, m, DEPTH_BLOCK, true, c, T);
+            depthwise_block(d, m, DEPTHWISE_BLOCK, true, c, T);
         } else {
             fetch(&d->ahead);
-            depth_block(d, m, DEPTH_BLOCK, false, c, T);
+            depthwise_block(d, m, DEPTHWISE_BLOCK, false, c, T);
         }
     }
 }
 
 /* All channels. What is left behind whole vectors is done with the last whole vector, unless that
  * would add to it twice. */
-RG_INLINE void depth_channels(depth_row *d, const depth_line *l, int64_t sources, const rg_dtype T)
+RG_INLINE void depthwise_channels(depthwise_row *d, const depthwise_line *l, int64_t sources,
+                                  const rg_dtype T)
 {
     const int64_t channels = d->k->channels;
     const bool whole = d->dense && channels >= VLEN;
     for (int64_t c = 0; c < channels; c += VLEN) {
         const bool last = c + VLEN > channels, parts = !whole || (last && d->k->add);
-        depth_results(d, l, sources, parts ? c : least(c, channels - VLEN),
-                      vlanes_left(channels - c), parts, T);
+        depthwise_results(d, l, sources, parts ? c : least(c, channels - VLEN),
+                          vlanes_left(channels - c), parts, T);
     }
 }
 
 /* Whether whole vectors of the result stand where they can go past the cache: they must be lines,
  * because the other half of a line comes a row of pixels later. */
-RG_INLINE bool depth_streams(const rg_conv_depth_args *k, const int64_t step[4], const rg_dtype T)
+RG_INLINE bool depthwise_streams(const rg_conv_depthwise_args *k, const int64_t step[4],
+                                 const rg_dtype T)
 {
     const int64_t bytes = vbytes(T) / VLEN, all = (step[0] | step[1] | step[2]) * bytes;
     return vbytes(T) == FETCH_LINE && k->stream && k->plain &&
@@ -300,18 +304,18 @@ RG_INLINE bool depth_streams(const rg_conv_depth_args *k, const int64_t step[4],
 }
 
 /* A unit is a row of the result. */
-RG_INLINE void depth(const rg_conv_depth_args *k, int64_t begin, int64_t end, const rg_dtype T)
+RG_INLINE void depth(const rg_conv_depthwise_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
     const rg_conv_shape *s = &k->shape;
     const int64_t rows = k->data ? s->row.size : s->row.count;
     const int64_t sources = k->data ? s->column.count : s->column.size;
     const int64_t phases = k->data ? least(s->column.stride, s->column.size) : 1;
-    depth_row d = { .k = k,
-                    .source = k->data ? s->y : s->x,
-                    .result = k->data ? s->x : s->y,
-                    .dense = s->x_dense && s->y_dense };
+    depthwise_row d = { .k = k,
+                        .source = k->data ? s->y : s->x,
+                        .result = k->data ? s->x : s->y,
+                        .dense = s->x_dense && s->y_dense };
     d.constants = neuron_constants_of(&k->neuron.numbers);
-    d.stream = depth_streams(k, d.result, T);
+    d.stream = depthwise_streams(k, d.result, T);
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t image = unit / rows, row = unit % rows;
         find_rows(&s->row, k->data, row, &d.rows);
@@ -320,22 +324,23 @@ RG_INLINE void depth(const rg_conv_depth_args *k, int64_t begin, int64_t end, co
         char *const to = at_out(k->to, image * d.result[0] + row * d.result[1], T);
         char *const z = at_out(k->z, image * k->z_step[0] + row * k->z_step[1], T);
         for (int64_t f = 0; f < phases; f++) {
-            depth_line l;
+            depthwise_line l;
             find_line(&s->column, k->data, f, &l);
             d.stride = l.stride;
             d.step = l.step;
             d.to = at_out(to, f * d.result[2], T);
             d.z = at_out(z, f * k->z_step[2], T);
-            depth_channels(&d, &l, sources, T);
+            depthwise_channels(&d, &l, sources, T);
         }
     }
 }
-RG_KERNEL(depth, rg_conv_depth_args)
+RG_KERNEL(depth, rg_conv_depthwise_args)
 
 /* ---- weights ---- */
 
 /* Weights as real, (taps, channels). A unit is a tap. */
-RG_INLINE void turn(const rg_conv_turn_args *k, int64_t begin, int64_t end, const rg_dtype T)
+RG_INLINE void transpose(const rg_conv_transpose_weights_args *k, int64_t begin, int64_t end,
+                         const rg_dtype T)
 {
     const rg_conv_shape *s = &k->shape;
     for (int64_t tap = begin; tap < end; tap++) {
@@ -346,23 +351,23 @@ RG_INLINE void turn(const rg_conv_turn_args *k, int64_t begin, int64_t end, cons
             to[c] = load_one(from, c * s->w[0], T);
     }
 }
-RG_KERNEL(turn, rg_conv_turn_args)
+RG_KERNEL(transpose, rg_conv_transpose_weights_args)
 
 /* Sums of a part of the rows for some channels: vectors of them stand side by side, the last one
  * so that it ends where the channels do. */
-typedef struct depth_sums {
-    const rg_conv_depth_parts_args *k;
+typedef struct depthwise_sums {
+    const rg_conv_depthwise_parts_args *k;
     const char *x, *dy; /* of the image, of the row of windows */
-    depth_taps rows;
-    const depth_taps *columns;
+    depthwise_taps rows;
+    const depthwise_taps *columns;
     fetcher ahead[2];     /* of x, dy */
     int64_t begin, width; /* channels */
-    real sum[RG_CONV_DEPTH_SUMS];
-    double total[RG_CONV_DEPTH_SUMS]; /* of runs; only where a row is longer than one */
-} depth_sums;
+    real sum[RG_CONV_DEPTHWISE_SUMS];
+    double total[RG_CONV_DEPTHWISE_SUMS]; /* of runs; only where a row is longer than one */
+} depthwise_sums;
 
 /* The sums of a run, all taps of all channels, go to their totals. */
-RG_OUTLINE void end_depth_run(depth_sums *d, bool first)
+RG_OUTLINE void end_depthwise_run(depthwise_sums *d, bool first)
 {
     const int64_t count = d->k->shape.row.window * d->k->shape.column.window * d->width;
     add_to_totals(d->total, d->sum, count, first);
@@ -371,8 +376,8 @@ RG_OUTLINE void end_depth_run(depth_sums *d, bool first)
 
 /* Windows begin <= j < end for VLEN channels from c on, whose sums stand at `slot`; where `parts`,
  * n of them, strided or not. */
-RG_INLINE void depth_tap(depth_sums *d, int32_t p, int32_t q, int64_t begin, int64_t end,
-                         int64_t slot, int64_t c, int n, const rg_dtype T, const bool parts)
+RG_INLINE void depthwise_tap(depthwise_sums *d, int32_t p, int32_t q, int64_t begin, int64_t end,
+                             int64_t slot, int64_t c, int n, const rg_dtype T, const bool parts)
 {
     const rg_conv_shape *s = &d->k->shape;
     const int64_t stride = s->column.stride * s->x[2];
@@ -389,30 +394,30 @@ RG_INLINE void depth_tap(depth_sums *d, int32_t p, int32_t q, int64_t begin, int
     vstore_full(sum, 0, RG_REAL, a);
 }
 
-RG_OUTLINE void depth_tap_part(depth_sums *d, int32_t p, int32_t q, int64_t begin, int64_t end,
-                               int64_t slot, int64_t c, int n, rg_dtype T)
+RG_OUTLINE void depthwise_tap_part(depthwise_sums *d, int32_t p, int32_t q, int64_t begin,
+                                   int64_t end, int64_t slot, int64_t c, int n, rg_dtype T)
 {
-    depth_tap(d, p, q, begin, end, slot, c, n, T, true);
+    depthwise_tap(d, p, q, begin, end, slot, c, n, T, true);
 }
 
 /* Three taps that are neighbours, as the windows are. */
-RG_INLINE void depth_three(depth_sums *d, int32_t p, int64_t begin, int64_t end, int64_t slot,
-                           int64_t c, const rg_dtype T)
+RG_INLINE void depthwise_3x3_rows(depthwise_sums *d, int32_t p, int64_t begin, int64_t end,
+                                  int64_t slot, int64_t c, const rg_dtype T)
 {
     const rg_conv_shape *s = &d->k->shape;
     const int64_t column = s->x[2];
     const char *x = at(d->x, d->rows.at[p] * s->x[1] + (begin + d->columns->at[0]) * column + c, T);
     const char *y = at(d->dy, begin * s->y[2] + c, T);
-    real *const sum = d->sum + d->rows.tap[p] * DEPTH_THREE * d->width + slot;
+    real *const sum = d->sum + d->rows.tap[p] * DEPTHWISE_3X3 * d->width + slot;
     vreal a = vload_full(sum, 0, RG_REAL), b = vload_full(sum, d->width, RG_REAL);
     vreal e = vload_full(sum, 2 * d->width, RG_REAL);
     vreal u = vload_full(x, 0, T), v = vload_full(x, column, T);
     int64_t j = begin;
-    for (; j + DEPTH_BLOCK <= end; j += DEPTH_BLOCK) {
+    for (; j + DEPTHWISE_BLOCK <= end; j += DEPTHWISE_BLOCK) {
         fetch(&d->ahead[0]);
         fetch(&d->ahead[1]);
 #pragma GCC unroll 8
-        for (int i = 0; i < DEPTH_BLOCK; i++) {
+        for (int i = 0; i < DEPTHWISE_BLOCK; i++) {
             const vreal g = vload_full(y, i * s->y[2], T), w = vload_full(x, (i + 2) * column, T);
             a = vfma(g, u, a);
             b = vfma(g, v, b);
@@ -420,8 +425,8 @@ RG_INLINE void depth_three(depth_sums *d, int32_t p, int64_t begin, int64_t end,
             u = v;
             v = w;
         }
-        x = at(x, DEPTH_BLOCK * column, T);
-        y = at(y, DEPTH_BLOCK * s->y[2], T);
+        x = at(x, DEPTHWISE_BLOCK * column, T);
+        y = at(y, DEPTHWISE_BLOCK * s->y[2], T);
     }
     for (; j < end; j++) {
         const vreal g = vload_full(y, 0, T), w = vload_full(x, 2 * column, T);
@@ -440,24 +445,24 @@ RG_INLINE void depth_three(depth_sums *d, int32_t p, int64_t begin, int64_t end,
 
 /* Such three of three rows, where there are registers for all: dy is read once, and nine sums wait
  * for each other less than three do. */
-RG_INLINE void depth_nine(depth_sums *d, int64_t begin, int64_t end, int64_t slot, int64_t c,
-                          const rg_dtype T)
+RG_INLINE void depthwise_3x3(depthwise_sums *d, int64_t begin, int64_t end, int64_t slot, int64_t c,
+                             const rg_dtype T)
 {
     const rg_conv_shape *s = &d->k->shape;
     const int64_t column = s->x[2];
-    const char *x[DEPTH_THREE], *y = at(d->dy, begin * s->y[2] + c, T);
-    vreal sum[DEPTH_THREE][DEPTH_THREE], u[DEPTH_THREE], v[DEPTH_THREE];
+    const char *x[DEPTHWISE_3X3], *y = at(d->dy, begin * s->y[2] + c, T);
+    vreal sum[DEPTHWISE_3X3][DEPTHWISE_3X3], u[DEPTHWISE_3X3], v[DEPTHWISE_3X3];
     real *const sums = d->sum + slot;
     fetcher ahead[2] = { d->ahead[0], d->ahead[1] };
 #pragma GCC unroll 3
-    for (int p = 0; p < DEPTH_THREE; p++) {
+    for (int p = 0; p < DEPTHWISE_3X3; p++) {
         x[p] = at(d->x, d->rows.at[p] * s->x[1] + (begin + d->columns->at[0]) * column + c, T);
         u[p] = vload_full(x[p], 0, T);
         v[p] = vload_full(x[p], column, T);
         x[p] = at(x[p], 2 * column, T);
 #pragma GCC unroll 3
-        for (int q = 0; q < DEPTH_THREE; q++)
-            sum[p][q] = vload_full(sums, (p * DEPTH_THREE + q) * d->width, RG_REAL);
+        for (int q = 0; q < DEPTHWISE_3X3; q++)
+            sum[p][q] = vload_full(sums, (p * DEPTHWISE_3X3 + q) * d->width, RG_REAL);
     }
     for (int64_t j = begin; j < end; j++) {
         fetch_vector(&ahead[0], T);
@@ -465,7 +470,7 @@ RG_INLINE void depth_nine(depth_sums *d, int64_t begin, int64_t end, int64_t slo
         const vreal g = vload_full(y, 0, T);
         y = at(y, s->y[2], T);
 #pragma GCC unroll 3
-        for (int p = 0; p < DEPTH_THREE; p++) {
+        for (int p = 0; p < DEPTHWISE_3X3; p++) {
             const vreal w = vload_full(x[p], 0, T);
             x[p] = at(x[p], column, T);
             sum[p][0] = vfma(g, u[p], sum[p][0]);
@@ -476,51 +481,51 @@ RG_INLINE void depth_nine(depth_sums *d, int64_t begin, int64_t end, int64_t slo
         }
     }
 #pragma GCC unroll 9
-    for (int t = 0; t < DEPTH_THREE * DEPTH_THREE; t++)
-        vstore_full(sums, t * d->width, RG_REAL, sum[t / DEPTH_THREE][t % DEPTH_THREE]);
+    for (int t = 0; t < DEPTHWISE_3X3 * DEPTHWISE_3X3; t++)
+        vstore_full(sums, t * d->width, RG_REAL, sum[t / DEPTHWISE_3X3][t % DEPTHWISE_3X3]);
     d->ahead[0] = ahead[0];
     d->ahead[1] = ahead[1];
 }
 
 /* Windows begin <= j < end, with all taps of d->columns; `three`: as above. */
-RG_INLINE void depth_windows(depth_sums *d, int64_t begin, int64_t end, bool three, int64_t slot,
-                             int64_t c, int n, bool parts, const rg_dtype T)
+RG_INLINE void depthwise_windows(depthwise_sums *d, int64_t begin, int64_t end, bool three,
+                                 int64_t slot, int64_t c, int n, bool parts, const rg_dtype T)
 {
-    if (RG_VECTOR_BYTES == 64 && three && d->rows.count == DEPTH_THREE &&
-        d->k->shape.row.window == DEPTH_THREE) {
-        depth_nine(d, begin, end, slot, c, T);
+    if (RG_VECTOR_BYTES == 64 && three && d->rows.count == DEPTHWISE_3X3 &&
+        d->k->shape.row.window == DEPTHWISE_3X3) {
+        depthwise_3x3(d, begin, end, slot, c, T);
         return;
     }
     for (int32_t p = 0; p < d->rows.count && begin < end; p++) {
         if (three) {
-            depth_three(d, p, begin, end, slot, c, T);
+            depthwise_3x3_rows(d, p, begin, end, slot, c, T);
             continue;
         }
         for (int32_t q = 0; q < d->columns->count; q++) {
             if (parts)
-                depth_tap_part(d, p, q, begin, end, slot, c, n, T);
+                depthwise_tap_part(d, p, q, begin, end, slot, c, n, T);
             else
-                depth_tap(d, p, q, begin, end, slot, c, VLEN, T, false);
+                depthwise_tap(d, p, q, begin, end, slot, c, VLEN, T, false);
         }
     }
 }
 
 /* The first channel of the vector whose sums stand at `slot`. */
-RG_INLINE int64_t slot_channel(const depth_sums *d, int64_t slot)
+RG_INLINE int64_t slot_channel(const depthwise_sums *d, int64_t slot)
 {
     const int64_t channels = d->k->shape.groups;
     return channels >= VLEN ? least(d->begin + slot, channels - VLEN) : 0;
 }
 
 /* Windows begin <= j < end of one row; those at the border have taps of their own. */
-RG_INLINE void depth_weights_row(depth_sums *d, const depth_line *l, int64_t begin, int64_t end,
-                                 const rg_dtype T)
+RG_INLINE void depthwise_weights_row(depthwise_sums *d, const depthwise_line *l, int64_t begin,
+                                     int64_t end, const rg_dtype T)
 {
     const rg_conv_shape *s = &d->k->shape;
     const rg_conv_axis *a = &s->column;
     const bool parts = !s->x_dense || !s->y_dense || s->groups < VLEN;
-    const bool three = !parts && a->window == DEPTH_THREE && a->stride == 1 && a->dilation == 1;
-    depth_taps some;
+    const bool three = !parts && a->window == DEPTHWISE_3X3 && a->stride == 1 && a->dilation == 1;
+    depthwise_taps some;
     for (int64_t slot = 0; slot < d->width; slot += VLEN) {
         const int64_t c = slot_channel(d, slot);
         for (int64_t j = begin, next; j < end; j = next) {
@@ -531,13 +536,14 @@ RG_INLINE void depth_weights_row(depth_sums *d, const depth_line *l, int64_t beg
                 keep_inside(l, a->size, j, &some);
                 d->columns = &some;
             }
-            depth_windows(d, j, next, three && inside, slot, c, vlanes_left(s->groups), parts, T);
+            depthwise_windows(d, j, next, three && inside, slot, c, vlanes_left(s->groups), parts,
+                              T);
         }
     }
 }
 
 /* Only the channels of the unit: the last vector may begin among those of another one. */
-RG_OUTLINE void depth_end_part(const depth_sums *d, int64_t channels, real *to)
+RG_OUTLINE void depthwise_end_part(const depthwise_sums *d, int64_t channels, real *to)
 {
     const rg_conv_shape *s = &d->k->shape;
     const int64_t taps = s->row.window * s->column.window;
@@ -552,15 +558,15 @@ RG_OUTLINE void depth_end_part(const depth_sums *d, int64_t channels, real *to)
 }
 
 /* A unit is a block of channels of a part of the rows of windows of all images. */
-RG_INLINE void depth_parts(const rg_conv_depth_parts_args *k, int64_t begin, int64_t end,
-                           const rg_dtype T)
+RG_INLINE void depthwise_parts(const rg_conv_depthwise_parts_args *k, int64_t begin, int64_t end,
+                               const rg_dtype T)
 {
     const rg_conv_shape *s = &k->shape;
     const int64_t taps = s->row.window * s->column.window, rows = s->images * s->row.count;
-    const int64_t across = s->column.count, run = rg_conv_depth_run(s);
-    depth_sums d;
-    depth_line l;
-    depth_taps own = { .count = 1 }; /* the row of windows itself */
+    const int64_t across = s->column.count, run = rg_conv_depthwise_run(s);
+    depthwise_sums d;
+    depthwise_line l;
+    depthwise_taps own = { .count = 1 }; /* the row of windows itself */
     d.k = k;
     find_line(&s->column, false, 0, &l);
     for (int64_t unit = begin; unit < end; unit++) {
@@ -578,30 +584,30 @@ RG_INLINE void depth_parts(const rg_conv_depth_parts_args *k, int64_t begin, int
             d.ahead[0] = fetch_row(s, s->x, false, image, &d.rows, k->x, T);
             d.ahead[1] = fetch_row(s, s->y, true, image, &own, k->dy, T);
             for (int64_t j = 0; j < across; j += run) {
-                depth_weights_row(&d, &l, j, least(j + run, across), T);
+                depthwise_weights_row(&d, &l, j, least(j + run, across), T);
                 if (run < across)
-                    end_depth_run(&d, j == 0);
+                    end_depthwise_run(&d, j == 0);
             }
         }
         for (int64_t i = 0; run < across && i < taps * d.width; i++)
             d.sum[i] = (real)d.total[i];
-        depth_end_part(&d, channels, (real *)k->partial + part * taps * s->groups);
+        depthwise_end_part(&d, channels, (real *)k->partial + part * taps * s->groups);
     }
 }
-RG_KERNEL(depth_parts, rg_conv_depth_parts_args)
+RG_KERNEL(depthwise_parts, rg_conv_depthwise_parts_args)
 
 /* dw from the sums of all parts, one after the other. A unit is some channels of a tap. */
-RG_INLINE void depth_join(const rg_conv_depth_join_args *k, int64_t begin, int64_t end,
-                          const rg_dtype T)
+RG_INLINE void depthwise_join(const rg_conv_depthwise_join_args *k, int64_t begin, int64_t end,
+                              const rg_dtype T)
 {
     const rg_conv_shape *s = &k->shape;
-    const int64_t blocks = (s->groups + RG_CONV_DEPTH_UNIT - 1) / RG_CONV_DEPTH_UNIT;
+    const int64_t blocks = (s->groups + RG_CONV_DEPTHWISE_UNIT - 1) / RG_CONV_DEPTHWISE_UNIT;
     const int64_t taps = s->row.window * s->column.window;
     for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t tap = unit / blocks, first = unit % blocks * RG_CONV_DEPTH_UNIT;
-        const int64_t width = least(RG_CONV_DEPTH_UNIT, s->groups - first);
+        const int64_t tap = unit / blocks, first = unit % blocks * RG_CONV_DEPTHWISE_UNIT;
+        const int64_t width = least(RG_CONV_DEPTHWISE_UNIT, s->groups - first);
         const int64_t p = tap / s->column.window, q = tap % s->column.window;
-        double sum[RG_CONV_DEPTH_UNIT] = { 0 };
+        double sum[RG_CONV_DEPTHWISE_UNIT] = { 0 };
         for (int64_t part = 0; part < k->parts; part++) {
             const real *const from =
                 (const real *)k->partial + (part * taps + tap) * s->groups + first;
@@ -615,6 +621,6 @@ RG_INLINE void depth_join(const rg_conv_depth_join_args *k, int64_t begin, int64
         }
     }
 }
-RG_KERNEL(depth_join, rg_conv_depth_join_args)
+RG_KERNEL(depthwise_join, rg_conv_depthwise_join_args)
 
 #endif
