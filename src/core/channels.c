@@ -20,13 +20,19 @@ static int64_t ceil_divide(int64_t a, int64_t b)
  * make rows long enough to be worth a loop. */
 static void cut(rg_channels *s)
 {
-    enum { ELEMENTS = 65536, ROWS = 64, PARTS = 1024, LONG = 256, MOST_ROWS = 1024 };
+    enum {
+        PART_ELEMENTS = 65536,
+        MIN_ROWS = 64,
+        MAX_PARTS = 1024,
+        ROW_ELEMENTS = 256,
+        MAX_ROWS = 1024
+    };
     const int64_t channels = most(s->channels, 1);
     s->blocks = ceil_divide(channels, RG_CHANNEL_COLUMNS);
     s->block = ceil_divide(channels, s->blocks);
-    s->lanes = most(LONG / s->block, 1);
-    s->part = most(most(ELEMENTS / channels, ROWS), ceil_divide(s->rows.count, PARTS));
-    s->part = s->part < MOST_ROWS * s->lanes ? s->part : MOST_ROWS * s->lanes;
+    s->lanes = most(ROW_ELEMENTS / s->block, 1);
+    s->part = most(most(PART_ELEMENTS / channels, MIN_ROWS), ceil_divide(s->rows.count, MAX_PARTS));
+    s->part = s->part < MAX_ROWS * s->lanes ? s->part : MAX_ROWS * s->lanes;
     s->parts = ceil_divide(s->rows.count, s->part);
 }
 

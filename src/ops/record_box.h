@@ -28,18 +28,24 @@ static inline int64_t rg_box_clamp(int64_t value, int64_t low, int64_t high)
  * lines, but not less than one. Then rows of a strip: whole images, unless there are too few. */
 static inline void rg_box_cut(rg_box_shape *s, int kinds, bool gradient, int64_t real)
 {
-    enum { NEAR = 384 << 10, LEAST = 16, STRIPS = 32 }; /* bytes, channels, strips */
+    enum {
+        L2_BYTES = 384 << 10,
+        MIN_CHANNELS = 16,
+        WANTED_STRIPS = 32
+    }; /* bytes, channels, strips */
     s->block = s->channels;
-    while (s->block > LEAST) {
+    while (s->block > MIN_CHANNELS) {
         const rg_box_lines lines = rg_box_lines_of(s);
-        if (rg_box_reals(&lines, kinds, gradient) * real <= NEAR)
+        if (rg_box_reals(&lines, kinds, gradient) * real <= L2_BYTES)
             break;
-        s->block = (s->block / 2 + LEAST - 1) / LEAST * LEAST;
+        s->block = (s->block / 2 + MIN_CHANNELS - 1) / MIN_CHANNELS * MIN_CHANNELS;
     }
     s->blocks = (s->channels + s->block - 1) / s->block;
     const int64_t whole = s->images * s->blocks, least = 8 * s->row.width;
     const bool direct = s->row.width <= RG_SPAN_DIRECT;
-    s->bands = direct && whole < STRIPS ? rg_box_clamp(STRIPS / whole, 1, s->row.size / least) : 1;
+    s->bands = direct && whole < WANTED_STRIPS
+                   ? rg_box_clamp(WANTED_STRIPS / whole, 1, s->row.size / least)
+                   : 1;
     s->bands = rg_box_clamp(s->bands, 1, s->row.size);
     s->band = (s->row.size + s->bands - 1) / s->bands;
     s->bands = (s->row.size + s->band - 1) / s->band;

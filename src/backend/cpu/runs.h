@@ -32,16 +32,16 @@ RG_INLINE void move_short(char *to, const char *from, int64_t bytes, const bool 
  * that is written half in this way and half in the other is slow. */
 RG_INLINE void move_bytes(char *to, const char *from, int64_t bytes, const bool zero, bool stream)
 {
-    enum { VECTOR = RG_VECTOR_BYTES, LINE = 64, LONG = 1024 };
-    const bool whole_lines = (uintptr_t)to % LINE == 0 && bytes % LINE == 0;
+    enum { VECTOR_BYTES = RG_VECTOR_BYTES, LINE_BYTES = 64, MIN_STREAM_BYTES = 1024 };
+    const bool whole_lines = (uintptr_t)to % LINE_BYTES == 0 && bytes % LINE_BYTES == 0;
     int64_t i = 0;
-    if (stream && (whole_lines || bytes >= LONG)) {
-        i = (int64_t)(-(uintptr_t)to & (VECTOR - 1));
+    if (stream && (whole_lines || bytes >= MIN_STREAM_BYTES)) {
+        i = (int64_t)(-(uintptr_t)to & (VECTOR_BYTES - 1));
         move_short(to, from, i, zero);
-        for (; i + VECTOR <= bytes; i += VECTOR)
+        for (; i + VECTOR_BYTES <= bytes; i += VECTOR_BYTES)
             vstream(to + i, 0, RG_REAL, zero ? vset(0) : load_bytes(from + i));
     }
-    for (; i + VECTOR <= bytes; i += VECTOR) {
+    for (; i + VECTOR_BYTES <= bytes; i += VECTOR_BYTES) {
         const vreal value = zero ? vset(0) : load_bytes(from + i);
         memcpy(to + i, &value, sizeof value);
     }

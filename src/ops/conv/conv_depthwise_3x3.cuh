@@ -294,8 +294,8 @@ static __global__ void __launch_bounds__(WINDOW3_THREADS, 4)
 {
     enum { C = WINDOW3_COLUMNS<T>, WIDE = C + 2 };
     typedef rows_ahead<T, V, WIDE> rows;
-    extern __shared__ __align__(16) char window3_room[];
-    real<T>(*const shared)[WINDOW3_THREADS * V] = (real<T>(*)[WINDOW3_THREADS * V]) window3_room;
+    extern __shared__ __align__(16) char window3_shared[];
+    real<T>(*const shared)[WINDOW3_THREADS * V] = (real<T>(*)[WINDOW3_THREADS * V]) window3_shared;
     const int64_t *const step = DATA ? k.shape.y : k.shape.x;
     const int32_t strip = blockIdx.x / g.blocks, block = blockIdx.x - strip * g.blocks;
     const int32_t n = block * WINDOW3_THREADS + threadIdx.x, group = n / g.vectors;
@@ -312,7 +312,7 @@ static __global__ void __launch_bounds__(WINDOW3_THREADS, 4)
     p.row = first + g.row_offset;
     p.from = (const element<T> *)k.from + image * step[0] + p.row * step[1] + left * step[2] +
              p.c * step[3];
-    rows ahead(window3_room + WINDOW3_WEIGHTS<T, V>);
+    rows ahead(window3_shared + WINDOW3_WEIGHTS<T, V>);
     const auto load_row = [&](int stage, bool wanted) {
         const bool there = wanted && p.row >= 0 && p.row < g.sources && p.column < g.columns;
         const element<T> *from = p.from;
@@ -543,10 +543,10 @@ static __global__ void __launch_bounds__(WINDOW3_LANES *WINDOW3_ACROSS, 2)
                   int vectors)
 {
     enum { C = WINDOW3_COLUMNS<T> };
-    extern __shared__ __align__(16) char window3_room[]; /* for rows, and at the end for sums */
-    real<T> *const shared = (real<T> *)window3_room;
+    extern __shared__ __align__(16) char window3_shared[]; /* for rows, and at the end for sums */
+    real<T> *const shared = (real<T> *)window3_shared;
     const rg_conv_shape &shape = k.shape;
-    window3_rows<T, V> ahead(window3_room);
+    window3_rows<T, V> ahead(window3_shared);
     const int lane = (int)threadIdx.x / across, x = (int)threadIdx.x - lane * across;
     const int part = (int)blockIdx.x / chunks, v = ((int)blockIdx.x - part * chunks) * across + x;
     const int32_t rows = (int32_t)(shape.images * shape.row.count);

@@ -128,26 +128,26 @@ static inline rg_status rg_conv_record_join(rg_call *call,
  * threads share a part, at most about 1024 windows, and less where parts would be few. */
 static inline int64_t rg_conv_depthwise_part(const rg_conv_shape *s, bool gpu)
 {
-    enum { MOST = 1024, LEAST = 392, PARTS = 512 };
+    enum { MAX_WINDOWS = 1024, MIN_WINDOWS = 392, WANTED_PARTS = 512 };
     const int64_t across = s->column.count > 0 ? s->column.count : 1;
     if (!gpu)
         return rg_conv_most(RG_CONV_DEPTHWISE_MOST / across, 1);
-    int64_t windows = s->images * s->row.count * across / PARTS;
-    windows = windows < LEAST ? LEAST : windows < MOST ? windows : MOST;
+    int64_t windows = s->images * s->row.count * across / WANTED_PARTS;
+    windows = windows < MIN_WINDOWS ? MIN_WINDOWS : windows < MAX_WINDOWS ? windows : MAX_WINDOWS;
     return (windows + across - 1) / across;
 }
 
-/* In units of a size that a thread can keep near. */
+/* In units whose sums stay in the first cache. */
 static inline rg_status rg_conv_record_depthwise_weights(rg_call *call, const rg_conv_shape *s,
                                                          const rg_tensor *x, const rg_tensor *dy,
                                                          const rg_tensor *dw, bool add)
 {
-    enum { NEAR = 2048, VECTOR = 16 };
+    enum { L1_REALS = 2048, VECTOR = 16 };
     const int64_t taps = s->row.window * s->column.window, rows = s->images * s->row.count;
     const bool gpu = rg_call_finds(call, RG_CONV_DEPTHWISE_3X3, x->desc.dtype);
     rg_conv_depthwise_parts_args args = { .shape = *s, .part = rg_conv_depthwise_part(s, gpu) };
     args.parts = (rows + args.part - 1) / args.part;
-    args.block = rg_conv_most(NEAR / taps / VECTOR, 2) * VECTOR;
+    args.block = rg_conv_most(L1_REALS / taps / VECTOR, 2) * VECTOR;
     args.blocks = (s->groups + args.block - 1) / args.block;
     const int64_t dims[] = { args.parts, taps, s->groups };
     const rg_tensor_desc desc = rg_tensor_desc_dense(rg_conv_real(x->desc.dtype), 3, dims);

@@ -50,9 +50,10 @@ static inline bool rg_conv_is_joined(const rg_conv_rows_args *k)
 /* Where runs are short or results few, most products would be of zeros. */
 static inline bool rg_conv_pairs_suit_rows(const rg_conv_rows_args *k)
 {
-    enum { SHORT = 16, FEW = 8 };
+    enum { MIN_RUN = 16, MIN_RESULTS = 8 };
     const int64_t side_by_side = k->column.step == 1 ? k->column.taps : 1;
-    return k->row.phases * k->column.phases * k->width >= FEW && side_by_side * k->depth >= SHORT;
+    return k->row.phases * k->column.phases * k->width >= MIN_RESULTS &&
+           side_by_side * k->depth >= MIN_RUN;
 }
 
 /* Blocks; rows that are summed together, where a unit wants many: garbage between them is summed,
@@ -156,9 +157,10 @@ static inline double rg_conv_sides_size(const rg_conv_shape *s, const rg_conv_si
 /* Few channels, or few pixels beside the zeros between them, are not worth it. */
 static inline bool rg_conv_pairs_suit_weights(const rg_conv_shape *s)
 {
-    enum { FEW = 8, WASTE = 4 };
+    enum { MIN_CHANNELS = 8, MAX_PADDING_FACTOR = 4 };
     const rg_conv_sides at = rg_conv_sides_of(s);
-    return s->in >= FEW && s->out >= FEW && s->row.count * s->column.count * WASTE >= at.count &&
+    return s->in >= MIN_CHANNELS && s->out >= MIN_CHANNELS &&
+           s->row.count * s->column.count * MAX_PADDING_FACTOR >= at.count &&
            rg_conv_sides_size(s, &at) <= 0x1p26;
 }
 
@@ -168,21 +170,26 @@ static inline bool rg_conv_pairs_suit_weights(const rg_conv_shape *s)
  * stay near. */
 static inline int64_t rg_conv_pair_images(const rg_conv_pair_parts_args *k, int64_t slices)
 {
-    enum { NEAR = 3 << 18, FAR = 16 << 20, OFTEN = 12, LONG = 1024 }; /* elements */
+    enum {
+        L2_ELEMENTS = 3 << 18,
+        MAX_ELEMENTS = 16 << 20,
+        ELEMENTS_PER_SUM = 12,
+        MIN_PIXELS = 1024
+    }; /* elements */
     const rg_conv_shape *s = &k->shape;
-    const int64_t far = FAR / (int64_t)rg_conv_sides_size(s, &k->at);
+    const int64_t most_images = MAX_ELEMENTS / (int64_t)rg_conv_sides_size(s, &k->at);
     int64_t most;
     if (slices == 1) {
-        const int64_t together = rg_conv_ceil_div(LONG, k->at.count);
-        most = NEAR / (k->at.y_group + k->at.x_group / k->at.panels);
+        const int64_t together = rg_conv_ceil_div(MIN_PIXELS, k->at.count);
+        most = L2_ELEMENTS / (k->at.y_group + k->at.x_group / k->at.panels);
         most = most > together ? most : together;
     } else {
         const double parts = (double)(slices * s->groups) * (double)k->group_step;
-        const double often = OFTEN * parts / rg_conv_sides_size(s, &k->at);
-        most = often < (double)far ? (int64_t)often : far;
+        const double wanted = ELEMENTS_PER_SUM * parts / rg_conv_sides_size(s, &k->at);
+        most = wanted < (double)most_images ? (int64_t)wanted : most_images;
         most = most > slices / 2 ? most : slices / 2;
     }
-    most = most < far ? most : far;
+    most = most < most_images ? most : most_images;
     return rg_conv_ceil_div(s->images, rg_conv_ceil_div(s->images, most < 1 ? 1 : most));
 }
 

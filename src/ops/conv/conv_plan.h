@@ -237,20 +237,22 @@ static inline void rg_conv_join_rows(rg_conv_rows_args *k)
  * side, a channel after the other; that they have to be transposed is soon paid by some taps. */
 static inline bool rg_conv_suits_transposed(const rg_conv_rows_args *k)
 {
-    enum { FEW = 14, SOME = 4, WIDE = 16 };
-    return k->row.phases * k->column.phases * k->width <= FEW && k->column.stride == 1 &&
-           k->row.taps * k->column.taps >= SOME && k->column.outputs >= WIDE;
+    enum { MAX_RESULTS = 14, MIN_TAPS = 4, MIN_COLUMNS = 16 };
+    return k->row.phases * k->column.phases * k->width <= MAX_RESULTS && k->column.stride == 1 &&
+           k->row.taps * k->column.taps >= MIN_TAPS && k->column.outputs >= MIN_COLUMNS;
 }
 
 /* Blocks of outputs whose inputs stay in the second cache, and enough of them to share. */
 static inline void rg_conv_cut_rows(rg_conv_rows_args *k, int64_t element)
 {
-    enum { UNITS = 32, WHOLE = 128, PART = 112, HALF_CACHE = 512 << 10, LANES = 16 };
+    enum { WANTED_UNITS = 32, WHOLE = 128, PART = 112, HALF_L2_BYTES = 512 << 10, LANES = 16 };
     rg_conv_window_axis *row = &k->row, *column = &k->column;
     const int64_t lanes = k->panel_count * RG_CONV_LANES;
     const bool transposed = rg_conv_suits_transposed(k);
-    k->by_row = row->taps * column->taps * k->depth * lanes * element <= HALF_CACHE;
-    const int64_t target = transposed ? HALF_CACHE : k->by_row ? HALF_CACHE / 4 : HALF_CACHE / 2;
+    k->by_row = row->taps * column->taps * k->depth * lanes * element <= HALF_L2_BYTES;
+    const int64_t target = transposed  ? HALF_L2_BYTES
+                           : k->by_row ? HALF_L2_BYTES / 4
+                                       : HALF_L2_BYTES / 2;
     k->pixel = k->depth * element % 2048 == 0 ? k->depth + 16 : k->depth;
     column->block = column->outputs <= WHOLE ? column->outputs : PART;
     const int64_t pixel = k->pixel * element;
@@ -265,7 +267,7 @@ static inline void rg_conv_cut_rows(rg_conv_rows_args *k, int64_t element)
     int64_t rows = bytes == 0 ? row->outputs : target / bytes;
     rows = rows <= rg_conv_span(row, 1) ? 1 : (rows - rg_conv_span(row, 1)) / row->stride + 1;
     const int64_t most =
-        rg_conv_ceil_div(row->outputs * column->blocks * k->images * k->groups, UNITS);
+        rg_conv_ceil_div(row->outputs * column->blocks * k->images * k->groups, WANTED_UNITS);
     rows = rows < most ? rows : most;
     row->block = rows < row->outputs ? rows : row->outputs;
     row->blocks = rg_conv_ceil_div(row->outputs, row->block);

@@ -361,9 +361,9 @@ static __global__ void __launch_bounds__(THREADS, 2)
     stem_tiles(const __grid_constant__ rg_conv_args k, const __grid_constant__ stem_grid g,
                const uint16_t *x, const uint16_t *w)
 {
-    extern __shared__ __align__(16) uint4 stem_room[];
+    extern __shared__ __align__(16) uint4 stem_shared[];
     const rg_conv_shape &s = k.shape;
-    uint4 *const raw = stem_room + g.lines * g.pitch;
+    uint4 *const raw = stem_shared + g.lines * g.pitch;
     uint16_t *const taps = (uint16_t *)(raw + g.raw);
     const int32_t lane = (int32_t)threadIdx.x % 32, warp = (int32_t)threadIdx.x / 32;
     const int32_t pitch = stem_weights_pitch(s), first = (int32_t)blockIdx.y * STEM_OUT;
@@ -379,9 +379,9 @@ static __global__ void __launch_bounds__(THREADS, 2)
         await_copies();
         __syncthreads();
         if (g.raw > 0)
-            load_lines<true>(s, g, p, x, raw, stem_room);
+            load_lines<true>(s, g, p, x, raw, stem_shared);
         else
-            load_lines<false>(s, g, p, x, raw, stem_room);
+            load_lines<false>(s, g, p, x, raw, stem_shared);
         __syncthreads();
         if (g.raw > 0 && n + (int32_t)gridDim.x < g.all)
             copy_range(range_of(s, g, strip_at(g, n + (int32_t)gridDim.x)), x, raw);
@@ -395,7 +395,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
                 const int32_t column = (own - row * blocks) * STEM_BLOCK;
                 at.row[h] = p.row + row;
                 at.column[h] = p.column + column;
-                from[h] = stem_room + row * (int32_t)s.row.stride * g.pitch + column + lane % 16 +
+                from[h] = stem_shared + row * (int32_t)s.row.stride * g.pitch + column + lane % 16 +
                           lane / 16;
             }
             multiply_windows<T>(c, from, by, pitch, (int32_t)s.row.window * g.pairs / 2, g.pairs,
@@ -414,9 +414,9 @@ static size_t stem_bytes(const stem_grid *g, size_t each)
            (size_t)g->rows * (size_t)g->columns * each;
 }
 
-/* Strips of at most `rows` rows that fit into STEM_ROOM bytes beside `fixed` ones, with a copy of
+/* Strips of at most `rows` rows that fit into STEM_SHARED bytes beside `fixed` ones, with a copy of
  * what they see if that fits, too; no rows: there are none. */
-enum { STEM_ROOM = 98 << 10 }; /* which all devices since 8.0 have */
+enum { STEM_SHARED = 98 << 10 }; /* which all devices since 8.0 have */
 
 static stem_grid stem_grid_of(const rg_conv_shape *s, int32_t rows, size_t fixed, size_t each)
 {
@@ -431,8 +431,8 @@ static stem_grid stem_grid_of(const rg_conv_shape *s, int32_t rows, size_t fixed
         for (g.rows = rows; g.rows > 0; g.rows /= 2) {
             g.lines = (int32_t)((g.rows - 1) * s->row.stride + reach);
             const int64_t vectors = ceil_div(g.lines * line, STEM_LANES) + 2;
-            g.raw = i == 0 && vectors < STEM_ROOM ? (int32_t)vectors : 0;
-            if ((i == 1 || g.raw > 0) && stem_bytes(&g, each) + fixed <= STEM_ROOM)
+            g.raw = i == 0 && vectors < STEM_SHARED ? (int32_t)vectors : 0;
+            if ((i == 1 || g.raw > 0) && stem_bytes(&g, each) + fixed <= STEM_SHARED)
                 break;
         }
     }

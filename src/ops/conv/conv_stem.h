@@ -80,7 +80,7 @@ static inline int64_t rg_conv_stem_span(const rg_conv_axis *a, bool data, int64_
 }
 
 /* Bytes of a thread: the source spread out. */
-static inline double rg_conv_stem_room(const rg_conv_shape *s, bool data, int64_t rows)
+static inline double rg_conv_stem_scratch(const rg_conv_shape *s, bool data, int64_t rows)
 {
     const double sources = (double)(data ? s->column.count : s->column.size);
     const double picks = (double)(data ? s->out : s->in);
@@ -95,21 +95,21 @@ static inline int64_t rg_conv_stem_sums(const rg_conv_shape *s)
 }
 
 /* Bytes of a thread that makes dw: both sides, and sums. */
-static inline double rg_conv_stem_parts_room(const rg_conv_shape *s, int64_t rows)
+static inline double rg_conv_stem_parts_scratch(const rg_conv_shape *s, int64_t rows)
 {
-    return rg_conv_stem_room(s, false, rows) +
+    return rg_conv_stem_scratch(s, false, rows) +
            RG_CONV_STEM_BYTES *
                ((double)rows * (double)s->column.count + (double)rg_conv_stem_sums(s));
 }
 
-/* Rows of a block: so many that its room is near. */
+/* Rows of a block: so many that its scratch stays in the second cache. */
 static inline int64_t rg_conv_stem_block(const rg_conv_shape *s, bool data, bool weights)
 {
-    enum { MOST = RG_CONV_STEM_ROWS, NEAR = 192 << 10 };
+    enum { MAX_ROWS = RG_CONV_STEM_ROWS, L2_BYTES = 192 << 10 };
     const int64_t all = data ? s->row.size : s->row.count;
-    int64_t rows = all < MOST ? (all < 1 ? 1 : all) : MOST;
-    while (rows > 1 &&
-           (weights ? rg_conv_stem_parts_room(s, rows) : rg_conv_stem_room(s, data, rows)) > NEAR)
+    int64_t rows = all < MAX_ROWS ? (all < 1 ? 1 : all) : MAX_ROWS;
+    while (rows > 1 && (weights ? rg_conv_stem_parts_scratch(s, rows)
+                                : rg_conv_stem_scratch(s, data, rows)) > L2_BYTES)
         rows--;
     return rows;
 }
@@ -124,7 +124,7 @@ static inline bool rg_conv_is_stem(const rg_conv_shape *s)
            s->out <= RG_CONV_STEM_MOST && (s->in == 1 || s->out == 1 || s->in == s->out) &&
            taps <= RG_CONV_DEPTHWISE_TAPS &&
            taps * (s->in > s->out ? s->in : s->out) <= 2 * RG_SUM_RUN &&
-           rg_conv_stem_parts_room(s, 1) <= most && rg_conv_stem_room(s, true, 1) <= most;
+           rg_conv_stem_parts_scratch(s, 1) <= most && rg_conv_stem_scratch(s, true, 1) <= most;
 }
 
 #endif

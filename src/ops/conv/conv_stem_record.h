@@ -46,7 +46,7 @@ static inline rg_status rg_conv_stem_pass(rg_call *call, bool data, const rg_con
     args.depth.channels = lanes;
     args.block = rg_conv_stem_block(s, data, false);
     args.blocks = (rows + args.block - 1) / args.block;
-    args.scratch_bytes = (int64_t)rg_conv_stem_bytes(rg_conv_stem_room(s, data, args.block));
+    args.scratch_bytes = (int64_t)rg_conv_stem_bytes(rg_conv_stem_scratch(s, data, args.block));
     rg_launch launch = { .kernel = RG_CONV_STEM,
                          .dtype = p->to->desc.dtype,
                          .args = &args,
@@ -118,7 +118,7 @@ static inline rg_status rg_conv_record_stem_weights(rg_call *call, const rg_conv
                                      .block = rg_conv_stem_block(s, false, true) };
     const int64_t rows = s->images * s->row.count;
     args.parts = (rows + args.part - 1) / args.part;
-    args.scratch_bytes = (int64_t)rg_conv_stem_bytes(rg_conv_stem_parts_room(s, args.block));
+    args.scratch_bytes = (int64_t)rg_conv_stem_bytes(rg_conv_stem_parts_scratch(s, args.block));
     const int64_t dims[] = { args.parts, s->row.window * s->column.window, s->in, args.lanes };
     const rg_tensor_desc desc = rg_tensor_desc_dense(rg_conv_real(x->desc.dtype), 4, dims);
     rg_tensor *partial;

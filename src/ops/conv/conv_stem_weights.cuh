@@ -50,8 +50,8 @@ static __global__ void __launch_bounds__(STEM_THREADS, 3)
     stem_parts(const __grid_constant__ rg_conv_shape s, const __grid_constant__ stem_grid g,
                const __grid_constant__ stem_parts_args k)
 {
-    extern __shared__ __align__(16) uint4 stem_room[];
-    uint4 *const raw = stem_room + g.lines * g.pitch;
+    extern __shared__ __align__(16) uint4 stem_shared[];
+    uint4 *const raw = stem_shared + g.lines * g.pitch;
     uint16_t *const dy = (uint16_t *)(raw + g.raw);
     const int32_t lane = (int32_t)threadIdx.x % 32, warp = (int32_t)threadIdx.x / 32;
     const int32_t first = (int32_t)blockIdx.y * STEM_OUT, taps = (int32_t)s.row.window * g.pairs;
@@ -78,16 +78,16 @@ static __global__ void __launch_bounds__(STEM_THREADS, 3)
         __syncthreads();
         load_windows(s, g, k, p, first, dy);
         if (g.raw > 0)
-            load_lines<true>(s, g, p, k.x, raw, stem_room);
+            load_lines<true>(s, g, p, k.x, raw, stem_shared);
         else
-            load_lines<false>(s, g, p, k.x, raw, stem_room);
+            load_lines<false>(s, g, p, k.x, raw, stem_shared);
         await_copies();
         __syncthreads();
         if (g.raw > 0 && n + 1 < to)
             copy_range(range_of(s, g, strip_at(g, n + 1)), k.x, raw);
         for (int32_t b = 0; b < g.rows * blocks && own < taps; b++) {
             const int32_t row = b / blocks, column = (b - row * blocks) * STEM_BLOCK;
-            const uint4 *const line = stem_room + row * (int32_t)s.row.stride * g.pitch + column;
+            const uint4 *const line = stem_shared + row * (int32_t)s.row.stride * g.pitch + column;
             uint32_t a[STEM_OUT / 16][4];
 #pragma unroll
             for (int m = 0; m < STEM_OUT / 16; m++)

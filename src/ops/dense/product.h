@@ -172,7 +172,11 @@ static inline bool rg_product_swaps(const rg_product_args *k)
  * of a cache, and rows far apart need as many pages. */
 static inline void rg_product_choose(rg_product_args *k, rg_dtype dtype)
 {
-    enum { PAGE_SHARE = 1024, CONFLICT = 2048, FEW = 28 }; /* rows that need b once or twice */
+    enum {
+        MAX_STEP_BYTES = 1024,
+        ALIAS_BYTES = 2048,
+        MAX_DIRECT_ROWS = 28
+    }; /* rows that need b once or twice */
     const int64_t size = dtype == RG_F64 ? 8 : 4;
     const bool real = dtype == RG_F32 || dtype == RG_F64, even = real && k->k.rank <= 1;
     const int64_t a_k = rg_walk_step(&k->k, 0), b_k = rg_walk_step(&k->k, 1);
@@ -180,10 +184,11 @@ static inline void rg_product_choose(rg_product_args *k, rg_dtype dtype)
     k->across = a_k != 1 && a_m == 1;
     k->pairs = dtype == RG_BF16 && !k->mirrored && k->m.count > RG_PRODUCT_ROWS &&
                k->n.count > RG_PRODUCT_ROWS && k->k.count >= RG_PRODUCT_PAIRS;
-    k->direct_a = even && k->m.rank <= 1 &&
-                  (k->across ? a_k * size <= PAGE_SHARE : a_k == 1 && a_m * size % CONFLICT != 0);
+    k->direct_a =
+        even && k->m.rank <= 1 &&
+        (k->across ? a_k * size <= MAX_STEP_BYTES : a_k == 1 && a_m * size % ALIAS_BYTES != 0);
     k->direct_b = even && k->n.rank <= 1 && b_n == 1 && k->n.count % 16 == 0 && !k->mirrored &&
-                  (b_k * size <= PAGE_SHARE || k->m.count <= FEW);
+                  (b_k * size <= MAX_STEP_BYTES || k->m.count <= MAX_DIRECT_ROWS);
     k->direct_c = (real || k->wide) && k->m.rank <= 1 && k->n.rank <= 1 &&
                   rg_walk_step(&k->n, 1) == 1 && k->n.count % 16 == 0 && k->alpha == 1 &&
                   !k->has_bias && !k->symmetric && k->neuron == RG_NEURON_NONE &&

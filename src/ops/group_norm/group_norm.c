@@ -183,21 +183,22 @@ static int64_t ceil_divide(int64_t a, int64_t b)
  * has whole cache lines if it can. */
 static void cut_columns(rg_channels *s, int64_t each)
 {
-    enum { ELEMENTS = 262144, LINE = 32, LONG = 256, PART = 8192 };
-    const int64_t buffer = ELEMENTS / clamp(s->rows.count, 1, ELEMENTS);
+    enum { L2_ELEMENTS = 262144, LINE_ELEMENTS = 32, ROW_ELEMENTS = 256, PART_ELEMENTS = 8192 };
+    const int64_t buffer = L2_ELEMENTS / clamp(s->rows.count, 1, L2_ELEMENTS);
     const int64_t want = clamp(buffer, 1, RG_CHANNEL_COLUMNS);
     int64_t step = each;
-    while (step % LINE != 0 && step * 2 <= want)
+    while (step % LINE_ELEMENTS != 0 && step * 2 <= want)
         step *= 2;
     if (step > want)
         step = each;
     s->block = clamp(want / step * step, each, s->channels);
-    s->part = clamp(PART / s->channels, 16, PART); /* of a GPU, where there are many images */
+    s->part = clamp(PART_ELEMENTS / s->channels, 16,
+                    PART_ELEMENTS); /* of a GPU, where there are many images */
     s->part =
         s->part < ceil_divide(s->rows.count, 1024) ? ceil_divide(s->rows.count, 1024) : s->part;
     s->parts = ceil_divide(s->rows.count, s->part);
     s->blocks = ceil_divide(s->channels, s->block);
-    s->lanes = s->blocks == 1 && s->block < LONG ? LONG / s->block : 1;
+    s->lanes = s->blocks == 1 && s->block < ROW_ELEMENTS ? ROW_ELEMENTS / s->block : 1;
 }
 
 static bool takes_rows(const rg_channels *s)

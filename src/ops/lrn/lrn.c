@@ -102,7 +102,7 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high)
  * window stays in the nearest cache. */
 static int64_t choose_group(rg_lrn_shape *s, bool gradient)
 {
-    enum { NEAR = 1024 }; /* reals */
+    enum { L1_REALS = 1024 }; /* reals */
     const rg_span *span = &s->span;
     if (span->width > RG_SPAN_DIRECT) {
         const int64_t rings = (gradient ? 2 : 1) * (span->width + 2);
@@ -110,7 +110,7 @@ static int64_t choose_group(rg_lrn_shape *s, bool gradient)
         return RG_LRN_LANES * (rings + 1 + (gradient ? span->before + 1 : 0));
     }
     const int64_t inner = rg_lrn_round(span->size), pitch = inner + 2 * rg_lrn_lead(span);
-    s->group = clamp(NEAR / clamp(pitch, 1, NEAR), 1, NEAR);
+    s->group = clamp(L1_REALS / clamp(pitch, 1, L1_REALS), 1, L1_REALS);
     return s->group * (gradient ? 2 * pitch + inner : pitch);
 }
 
