@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The retrograde authors
-# Install: headers, both libraries, the program with its manual and completions, a CMake package, a
-# pkg-config file, the licence.
+# Install: headers, the libraries, the program with its manual and completions, a CMake package,
+# pkg-config files, the licence.
 
 include(CMakePackageConfigHelpers)
 
@@ -12,16 +12,19 @@ if(NOT RG_FILES)
     list(APPEND unwanted REGEX "/(files|safetensors)[.]h$" EXCLUDE)
 endif()
 if(NOT RG_TRAIN)
-    list(APPEND unwanted PATTERN dataset.h EXCLUDE)
+    list(JOIN RG_TRAIN_HEADERS "|" names)
+    list(APPEND unwanted REGEX "/(${names})[.]h$" EXCLUDE)
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/retrograde ${PROJECT_BINARY_DIR}/include/retrograde
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN *.h ${unwanted})
 
 # ---- libraries and program ----
 
-# Two exports: who links the shared library needs nothing of what the static one is linked with.
-install(TARGETS retrograde EXPORT retrograde DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(TARGETS retrograde_static EXPORT retrograde_static DESTINATION ${CMAKE_INSTALL_LIBDIR})
+# An export for each: who links a shared library needs nothing of what the static one is linked with, and who
+# links libretrograde nothing of libretrograde_train.
+foreach(library ${RG_LIBRARIES})
+    install(TARGETS ${library} EXPORT ${library} DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endforeach()
 if(RG_PROGRAM)
     install(TARGETS rg_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
     if(NOT CMAKE_CROSSCOMPILING) # the program writes them
@@ -41,15 +44,21 @@ if(RG_HAVE_CUDA)
     set(RG_CUDA_MAJOR ${CUDAToolkit_VERSION_MAJOR})
     set(RG_CUDA_VERSION ${CUDAToolkit_VERSION_MAJOR}.${CUDAToolkit_VERSION_MINOR})
 endif()
+set(RG_TRAIN_PACKAGES "") # that programs with the static libretrograde_train are linked with
+foreach(name PNG ZLIB)
+    if(TARGET ${name}::${name} AND RG_TRAIN)
+        list(APPEND RG_TRAIN_PACKAGES ${name})
+    endif()
+endforeach()
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/retrograde-config.cmake.in
     ${PROJECT_BINARY_DIR}/package/retrograde-config.cmake INSTALL_DESTINATION ${package}
     NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/package/retrograde-config-version.cmake
     COMPATIBILITY SameMinorVersion)
-install(EXPORT retrograde NAMESPACE retrograde:: FILE retrograde-targets.cmake
-    DESTINATION ${package})
-install(EXPORT retrograde_static NAMESPACE retrograde:: FILE retrograde-static-targets.cmake
-    DESTINATION ${package})
+foreach(library ${RG_LIBRARIES})
+    string(REPLACE _ - file ${library}-targets.cmake)
+    install(EXPORT ${library} NAMESPACE retrograde:: FILE ${file} DESTINATION ${package})
+endforeach()
 install(FILES ${PROJECT_BINARY_DIR}/package/retrograde-config.cmake
     ${PROJECT_BINARY_DIR}/package/retrograde-config-version.cmake DESTINATION ${package})
 
@@ -74,18 +83,26 @@ else()
 endif()
 set(RG_PC_CUDA "")
 set(RG_PC_CUDA_LIBS "")
-set(RG_PC_DL "")
-if(RG_HAVE_CUDA OR RG_TRAIN)
-    set(RG_PC_DL " -ldl")
-endif()
 if(RG_HAVE_CUDA)
-    set(RG_PC_CUDA_LIBS " -lcudart_static -lrt")
+    set(RG_PC_CUDA_LIBS " -lcudart_static -lrt -ldl")
     if(NOT CUDAToolkit_LIBRARY_DIR IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES)
         set(RG_PC_CUDA "cudalibdir=${CUDAToolkit_LIBRARY_DIR}\n")
         string(PREPEND RG_PC_CUDA_LIBS " -L\${cudalibdir}")
     endif()
 endif()
-configure_file(${PROJECT_SOURCE_DIR}/cmake/retrograde.pc.in
-    ${PROJECT_BINARY_DIR}/package/retrograde.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/package/retrograde.pc
-    DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+set(RG_PC_TRAIN_LIBS "")
+foreach(package ${RG_TRAIN_PACKAGES})
+    string(TOLOWER ${package} name)
+    string(REPLACE zlib z name ${name})
+    string(APPEND RG_PC_TRAIN_LIBS "-l${name} ")
+endforeach()
+set(names retrograde)
+if(RG_TRAIN)
+    list(APPEND names retrograde_train)
+endif()
+foreach(name ${names})
+    configure_file(${PROJECT_SOURCE_DIR}/cmake/${name}.pc.in ${PROJECT_BINARY_DIR}/package/${name}.pc
+        @ONLY)
+    install(FILES ${PROJECT_BINARY_DIR}/package/${name}.pc
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endforeach()

@@ -1,13 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The retrograde authors
-# Training: data sets, models, the trainer, reports. zlib and libpng are opened when they are first needed, so that the library can do
-# without them; building needs their headers alone. Where these are missing, so is what they read.
+# libretrograde_train: data sets, models, the trainer, checkpoints, reports. It stands on libretrograde and on
+# zlib and libpng; where one of these is missing, so is what it reads.
 
 find_package(ZLIB QUIET)
 find_package(PNG QUIET)
 set(RG_HAVE_ZLIB $<BOOL:${ZLIB_FOUND}>)
 set(RG_HAVE_PNG $<BOOL:${PNG_FOUND}>)
-target_sources(rg_objects PRIVATE src/train/dataset.c src/train/dataset_open.c
+set(RG_TRAIN_LIBRARIES "")
+if(PNG_FOUND)
+    list(APPEND RG_TRAIN_LIBRARIES PNG::PNG)
+endif()
+if(ZLIB_FOUND)
+    list(APPEND RG_TRAIN_LIBRARIES ZLIB::ZLIB)
+endif()
+
+add_library(rg_train_objects OBJECT
+    src/train/dataset.c src/train/dataset_open.c
     src/train/data_source.c src/train/idx.c src/train/zip.c src/train/npy_set.c
     src/train/png_image.c src/train/png_folder.c src/train/glyphs.c src/train/loader.c
     src/train/model.c src/train/layer_rules.c src/train/network.c src/train/trainer.c
@@ -21,4 +30,13 @@ target_sources(rg_objects PRIVATE src/train/dataset.c src/train/dataset_open.c
     src/train/metrics_csv.c src/train/metrics_events.c)
 set_property(SOURCE src/train/data_source.c src/train/png_image.c PROPERTY
     COMPILE_DEFINITIONS RG_HAVE_ZLIB=${RG_HAVE_ZLIB} RG_HAVE_PNG=${RG_HAVE_PNG})
-target_include_directories(rg_objects SYSTEM PRIVATE ${ZLIB_INCLUDE_DIRS} ${PNG_INCLUDE_DIRS})
+rg_target(rg_train_objects)
+target_include_directories(rg_train_objects SYSTEM PRIVATE ${ZLIB_INCLUDE_DIRS} ${PNG_INCLUDE_DIRS})
+
+add_library(retrograde_train SHARED $<TARGET_OBJECTS:rg_train_objects>)
+add_library(retrograde_train_static STATIC $<TARGET_OBJECTS:rg_train_objects>)
+target_link_libraries(retrograde_train PUBLIC retrograde)
+target_link_libraries(retrograde_train_static PUBLIC retrograde_static)
+foreach(library retrograde_train retrograde_train_static)
+    target_link_libraries(${library} PRIVATE ${RG_TRAIN_LIBRARIES} Threads::Threads m)
+endforeach()

@@ -15,8 +15,10 @@
  *
  *  Files come from strangers: whatever they hold gets a status and a sentence that names the file
  *  and the place. RG_IO: it cannot be read; RG_MALFORMED: it does not hold what it should;
- *  RG_UNSUPPORTED: it is right, but not for us or not with what this machine has installed. Memory
- *  follows the size of the files, never what they claim. */
+ *  RG_UNSUPPORTED: it is right, but not for us or not for this build. Memory follows the size of
+ *  the files, never what they claim.
+ *
+ *  Programs that use this header are linked with libretrograde_train. */
 #ifndef RETROGRADE_DATASET_H
 #define RETROGRADE_DATASET_H
 
@@ -60,7 +62,7 @@ typedef struct rg_dataset_info {
  *
  *  RG_INVALID_ARGUMENT, which no file leads to otherwise, where a set has no such part: the other
  *  one may be split then. The number of classes is that of both parts. gzip and compressed NPZ
- *  files need zlib, PNG files libpng; both are opened when first needed. */
+ *  files need zlib, PNG files libpng: RG_UNSUPPORTED in a build without. */
 RG_API rg_status rg_dataset_open(const char *path, rg_dataset_part part, rg_dataset **set);
 
 /** Draws `count` images of 28 x 28 grey pixels: ten shapes like the digits, made of lines, moved,

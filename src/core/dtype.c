@@ -3,6 +3,8 @@
 /* Names, sizes and conversions of element types. */
 #include "core/dtype.h"
 
+#include "core/private_api.h"
+
 #include <fenv.h>
 
 static const struct {
@@ -29,7 +31,7 @@ const char *rg_dtype_name(rg_dtype dtype)
     return is_dtype(dtype) ? dtypes[dtype].name : "?";
 }
 
-rg_status rg_dtype_parse(const char *text, rg_dtype *dtype)
+RG_PRIVATE_API rg_status rg_dtype_parse(const char *text, rg_dtype *dtype)
 {
     for (int i = 0; i < RG_DTYPES; i++) {
         if (strcmp(text, dtypes[i].name) == 0) {
@@ -41,7 +43,7 @@ rg_status rg_dtype_parse(const char *text, rg_dtype *dtype)
                    "'%s' is no dtype: there are f32, f64, f16, bf16, u8, i32 and i64", text);
 }
 
-double rg_element_get(const void *data, rg_dtype dtype, int64_t i)
+RG_PRIVATE_API double rg_element_get(const void *data, rg_dtype dtype, int64_t i)
 {
     switch (dtype) {
     case RG_F32:
@@ -72,7 +74,7 @@ static int64_t to_integer(double value, double low, double bound, int64_t highes
     return (int64_t)(value < low ? low : value);
 }
 
-void rg_element_set(void *data, rg_dtype dtype, int64_t i, double value)
+RG_PRIVATE_API void rg_element_set(void *data, rg_dtype dtype, int64_t i, double value)
 {
     switch (dtype) {
     case RG_F32:

@@ -3,6 +3,8 @@
 /* The default allocator and the helpers over any allocator. */
 #include "core/memory.h"
 
+#include "core/private_api.h"
+
 #include <stdlib.h>
 #include <string.h>
 #if defined(__linux__)
@@ -36,9 +38,10 @@ static void default_release(void *context, void *pointer, size_t size)
     free(pointer);
 }
 
-const rg_allocator rg_default_allocator = { default_allocate, default_release, NULL };
+RG_PRIVATE_API const rg_allocator rg_default_allocator = { default_allocate, default_release,
+                                                           NULL };
 
-rg_status rg_allocate(const rg_allocator *allocator, size_t size, void **pointer)
+RG_PRIVATE_API rg_status rg_allocate(const rg_allocator *allocator, size_t size, void **pointer)
 {
     *pointer = NULL;
     if (size == 0)
@@ -48,7 +51,8 @@ rg_status rg_allocate(const rg_allocator *allocator, size_t size, void **pointer
     return RG_OK;
 }
 
-rg_status rg_allocate_zero(const rg_allocator *allocator, size_t size, void **pointer)
+RG_PRIVATE_API rg_status rg_allocate_zero(const rg_allocator *allocator, size_t size,
+                                          void **pointer)
 {
     RG_TRY(rg_allocate(allocator, size, pointer));
     if (size > 0)
@@ -56,13 +60,13 @@ rg_status rg_allocate_zero(const rg_allocator *allocator, size_t size, void **po
     return RG_OK;
 }
 
-void rg_release(const rg_allocator *allocator, void *pointer, size_t size)
+RG_PRIVATE_API void rg_release(const rg_allocator *allocator, void *pointer, size_t size)
 {
     if (pointer != NULL)
         allocator->release(allocator->context, pointer, size);
 }
 
-rg_status rg_allocate_array(size_t count, size_t element, void *pointer)
+RG_PRIVATE_API rg_status rg_allocate_array(size_t count, size_t element, void *pointer)
 {
     void *memory = NULL;
     size_t bytes;
@@ -73,15 +77,15 @@ rg_status rg_allocate_array(size_t count, size_t element, void *pointer)
     return RG_OK;
 }
 
-rg_status rg_copy_text(const char *text, char **copy)
+RG_PRIVATE_API rg_status rg_copy_text(const char *text, char **copy)
 {
     *copy = strdup(text);
     RG_CHECK(*copy != NULL, RG_OUT_OF_MEMORY, "out of memory for the text '%.40s'", text);
     return RG_OK;
 }
 
-rg_status rg_grow(const rg_allocator *allocator, void **array, size_t *capacity, size_t count,
-                  size_t element)
+RG_PRIVATE_API rg_status rg_grow(const rg_allocator *allocator, void **array, size_t *capacity,
+                                 size_t count, size_t element)
 {
     if (count < *capacity)
         return RG_OK;

@@ -3,6 +3,8 @@
 /* Numbers as text. */
 #include "core/number.h"
 
+#include "core/private_api.h"
+
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +18,7 @@ static const char *decimal_point(void)
     return point != NULL && point[0] != 0 ? point : ".";
 }
 
-void rg_number_text(double value, char *text, size_t capacity)
+RG_PRIVATE_API void rg_number_text(double value, char *text, size_t capacity)
 {
     char digits[64] = "nan";
     for (int precision = 1; precision <= 17 && !isnan(value); precision++) {
@@ -33,7 +35,7 @@ void rg_number_text(double value, char *text, size_t capacity)
     snprintf(text, capacity, "%s", digits);
 }
 
-bool rg_number_parse(const char *text, double *value)
+RG_PRIVATE_API bool rg_number_parse(const char *text, double *value)
 {
     char local[128], *end;
     const char *at = strchr(text, '.'), *point = decimal_point();
@@ -47,7 +49,7 @@ bool rg_number_parse(const char *text, double *value)
     return end != local && *end == 0 && !isnan(*value) && (isfinite(*value) || infinite);
 }
 
-bool rg_number_parse_any(const char *text, double *value)
+RG_PRIVATE_API bool rg_number_parse_any(const char *text, double *value)
 {
     *value = (double)NAN;
     return strcmp(text, "nan") == 0 || rg_number_parse(text, value);

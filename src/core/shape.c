@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Shapes: checked sizes and exact overlap tests. */
 #include "core/shape.h"
+#include "core/private_api.h"
 #include "core/dtype.h"
 
 #include <stdio.h>
@@ -70,7 +71,7 @@ void rg_shape_normalize(rg_tensor_desc *desc)
     }
 }
 
-int64_t rg_shape_count(const rg_tensor_desc *desc)
+RG_PRIVATE_API int64_t rg_shape_count(const rg_tensor_desc *desc)
 {
     int64_t count = 1;
     for (int32_t d = 0; d < desc->rank; d++)
@@ -78,7 +79,7 @@ int64_t rg_shape_count(const rg_tensor_desc *desc)
     return count;
 }
 
-bool rg_shape_same_dims(const rg_tensor_desc *a, const rg_tensor_desc *b)
+RG_PRIVATE_API bool rg_shape_same_dims(const rg_tensor_desc *a, const rg_tensor_desc *b)
 {
     return a->rank == b->rank && memcmp(a->dims, b->dims, (size_t)a->rank * sizeof a->dims[0]) == 0;
 }
@@ -205,7 +206,7 @@ bool rg_shape_overlaps(const rg_tensor_desc *a, const rg_tensor_desc *b, int64_t
     return box_makes(&both, 0, distance / element, true, &budget);
 }
 
-const char *rg_shape_text(const rg_tensor_desc *desc, char *text)
+RG_PRIVATE_API const char *rg_shape_text(const rg_tensor_desc *desc, char *text)
 {
     int used = snprintf(text, RG_SHAPE_TEXT, "%s[", rg_dtype_name(desc->dtype));
     for (int32_t d = 0; d < desc->rank && d < RG_MAX_RANK && used < RG_SHAPE_TEXT - 2; d++)

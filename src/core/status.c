@@ -3,6 +3,8 @@
 /* The status names and the error sentence that each thread keeps. */
 #include "core/status.h"
 
+#include "core/private_api.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +17,7 @@ const char *rg_error_text(void)
     return error_text;
 }
 
-rg_status rg_fail(rg_status status, const char *format, ...)
+RG_PRIVATE_API rg_status rg_fail(rg_status status, const char *format, ...)
 {
     char text[TEXT_SIZE]; /* the arguments may point into error_text */
     va_list arguments;
@@ -26,7 +28,7 @@ rg_status rg_fail(rg_status status, const char *format, ...)
     return status;
 }
 
-void rg_error_prefix(const char *format, ...)
+RG_PRIVATE_API void rg_error_prefix(const char *format, ...)
 {
     char text[TEXT_SIZE];
     va_list arguments;

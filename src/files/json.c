@@ -3,12 +3,14 @@
 /* JSON: the reader by recursive descent to a bounded depth, then the writer of strings. */
 #include "files/json.h"
 
+#include "core/private_api.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-size_t rg_utf8_length(const char *text, size_t left)
+RG_PRIVATE_API size_t rg_utf8_length(const char *text, size_t left)
 {
     const unsigned char *c = (const unsigned char *)text;
     if (c[0] < 0x80)
@@ -420,7 +422,7 @@ const char *rg_text_quoted(const char *text, char to[RG_QUOTED])
     return to;
 }
 
-bool rg_text_is_utf8(const char *text)
+RG_PRIVATE_API bool rg_text_is_utf8(const char *text)
 {
     for (size_t left = strlen(text), length; left > 0; left -= length, text += length) {
         length = rg_utf8_length(text, left);

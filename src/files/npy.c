@@ -6,6 +6,7 @@
  *
  *  Nothing is allocated because the header says so: sizes are compared with the file first. */
 #include "files/npy.h"
+#include "core/private_api.h"
 #include "files/whole_file.h"
 #include "core/dtype.h"
 #include "runtime/objects.h"
@@ -161,7 +162,7 @@ static rg_status scan_dictionary(scanner *s, header *h)
     return RG_OK;
 }
 
-rg_status rg_npy_header_parse(const char *text, size_t length, rg_npy_header *h)
+RG_PRIVATE_API rg_status rg_npy_header_parse(const char *text, size_t length, rg_npy_header *h)
 {
     *h = (header){ 0 };
     scanner s = { text, text + length };
@@ -181,7 +182,7 @@ static rg_status take(rg_input *input, void *to, size_t size)
     return RG_OK;
 }
 
-rg_status rg_npy_start(const unsigned char start[RG_NPY_START], size_t *length_bytes)
+RG_PRIVATE_API rg_status rg_npy_start(const unsigned char start[RG_NPY_START], size_t *length_bytes)
 {
     RG_CHECK(memcmp(start, magic, 6) == 0, RG_MALFORMED, "this is not an NPY file");
     const int major = start[6], minor = start[7];
@@ -225,7 +226,7 @@ static rg_status read_header(rg_input *input, const rg_allocator *allocator, hea
     return RG_OK;
 }
 
-void rg_npy_swap_bytes(char *data, size_t bytes, size_t element)
+RG_PRIVATE_API void rg_npy_swap_bytes(char *data, size_t bytes, size_t element)
 {
     for (size_t i = 0; i < bytes; i += element) {
         for (size_t k = 0; k < element / 2; k++) {

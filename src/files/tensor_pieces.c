@@ -3,6 +3,8 @@
 /* Tensors cut along their first dimension, or, where they are dense, anywhere. */
 #include "files/tensor_pieces.h"
 
+#include "core/private_api.h"
+
 /* A piece has about this many bytes, or one index of the dimension that is cut if that is more. */
 enum { PIECE = 4 << 20 };
 
@@ -35,8 +37,8 @@ static void begin(rg_pieces *p)
     p->staging = p->direct == NULL ? (size_t)rows_of_piece(p) * p->row : 0;
 }
 
-rg_status rg_pieces_of_tensor(const rg_tensor *tensor, bool to_host, const char *who,
-                              rg_pieces *pieces)
+RG_PRIVATE_API rg_status rg_pieces_of_tensor(const rg_tensor *tensor, bool to_host, const char *who,
+                                             rg_pieces *pieces)
 {
     RG_CHECK(tensor->commands == 0, RG_INVALID_ARGUMENT, "%s: the tensor is a temporary", who);
     const size_t bytes = (size_t)rg_shape_count(&tensor->desc) * rg_dtype_size(tensor->desc.dtype);
@@ -63,12 +65,12 @@ rg_pieces rg_pieces_of_host(const void *data, const rg_tensor_desc *desc)
     return pieces;
 }
 
-size_t rg_pieces_next(const rg_pieces *pieces)
+RG_PRIVATE_API size_t rg_pieces_next(const rg_pieces *pieces)
 {
     return (size_t)rows_of_piece(pieces) * pieces->row;
 }
 
-rg_status rg_pieces_copy(rg_pieces *pieces, void *host)
+RG_PRIVATE_API rg_status rg_pieces_copy(rg_pieces *pieces, void *host)
 {
     rg_copy_args *args = &pieces->args;
     const int64_t rows = rows_of_piece(pieces);

@@ -3,6 +3,8 @@
 /* Files: open, read to the end, replace by renaming. */
 #include "files/whole_file.h"
 
+#include "core/private_api.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,7 +18,7 @@ enum { FIRST_PIECE = 4096, LARGEST_PIECE = 1 << 30 };
 
 /* ---- reading ---- */
 
-void rg_bytes_release(const rg_allocator *allocator, rg_bytes *bytes)
+RG_PRIVATE_API void rg_bytes_release(const rg_allocator *allocator, rg_bytes *bytes)
 {
     rg_release(allocator, bytes->data, bytes->capacity);
     *bytes = (rg_bytes){ 0 };
@@ -120,8 +122,8 @@ rg_status rg_input_rest(rg_input *input, const rg_allocator *allocator, size_t m
     }
 }
 
-rg_status rg_file_read(const rg_allocator *allocator, const char *path, size_t limit,
-                       rg_bytes *bytes)
+RG_PRIVATE_API rg_status rg_file_read(const rg_allocator *allocator, const char *path, size_t limit,
+                                      rg_bytes *bytes)
 {
     *bytes = (rg_bytes){ 0 };
     rg_input input;
@@ -251,7 +253,7 @@ rg_status rg_output_close(rg_output *output, rg_status status)
     return status;
 }
 
-rg_status rg_file_write(const char *path, const void *data, size_t size)
+RG_PRIVATE_API rg_status rg_file_write(const char *path, const void *data, size_t size)
 {
     rg_output output;
     rg_status status = rg_output_open(&output, path);

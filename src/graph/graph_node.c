@@ -3,6 +3,8 @@
 /* Nodes: an op, or its gradient, applied to values of a graph. */
 #include "graph/graph.h"
 
+#include "core/private_api.h"
+
 #include "core/memory.h"
 #include "ops/ops.h"
 
@@ -144,8 +146,8 @@ rg_node *rg_graph_node(rg_graph *graph, const char *op, const void *desc, rg_val
     return rg_graph_mistake(graph, status) == RG_OK ? node : NULL;
 }
 
-rg_node *rg_graph_apply(rg_graph *graph, const char *op, const void *desc, rg_value *const x[],
-                        size_t count)
+RG_PRIVATE_API rg_node *rg_graph_apply(rg_graph *graph, const char *op, const void *desc,
+                                       rg_value *const x[], size_t count)
 {
     rg_node *node = NULL;
     if (graph == NULL || graph->status != RG_OK)

@@ -3,6 +3,8 @@
 /* An index of names: a table with open addressing. */
 #include "graph/names.h"
 
+#include "core/private_api.h"
+
 #include <string.h>
 
 struct rg_names_entry {
@@ -34,7 +36,7 @@ static struct rg_names_entry *look_up(const rg_names *names, const char *name)
     return NULL;
 }
 
-void *rg_names_find(const rg_names *names, const char *name)
+RG_PRIVATE_API void *rg_names_find(const rg_names *names, const char *name)
 {
     const struct rg_names_entry *entry = look_up(names, name);
     return entry != NULL ? entry->thing : NULL;
@@ -65,7 +67,7 @@ static rg_status grow(rg_names *names)
     return RG_OK;
 }
 
-rg_status rg_names_add(rg_names *names, const char *name, void *thing)
+RG_PRIVATE_API rg_status rg_names_add(rg_names *names, const char *name, void *thing)
 {
     if (names->used + 1 > names->capacity / 2)
         RG_TRY(grow(names));
@@ -80,7 +82,7 @@ void rg_names_remove(rg_names *names, const char *name)
         entry->name = gone;
 }
 
-void rg_names_clear(rg_names *names)
+RG_PRIVATE_API void rg_names_clear(rg_names *names)
 {
     rg_release(allocator, names->entries, names->capacity * sizeof *names->entries);
     *names = (rg_names){ 0 };

@@ -3,6 +3,8 @@
 /* Plans: what of a graph has to run, in which order, with which kernels. */
 #include "graph/plan.h"
 
+#include "core/private_api.h"
+
 #include "core/shape.h"
 
 #include <stdlib.h>
@@ -65,7 +67,7 @@ static void find_live(rg_plan_draft *d)
     }
 }
 
-rg_status rg_graph_live(const rg_graph *graph, bool live[])
+RG_PRIVATE_API rg_status rg_graph_live(const rg_graph *graph, bool live[])
 {
     rg_plan_draft d = { .graph = graph, .live = live };
     rg_status status = rg_allocate_array(graph->nodes_count, sizeof *d.runs, &d.runs);

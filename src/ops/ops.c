@@ -4,6 +4,8 @@
  */
 #include "ops/ops.h"
 
+#include "core/private_api.h"
+
 #define DECLARE(op, isa) \
     extern const rg_cpu_row rg_cpu_##op##_f32_##isa[], rg_cpu_##op##_f64_##isa[];
 
@@ -54,7 +56,7 @@ const rg_op *const rg_ops[] = {
     NULL
 };
 
-rg_status rg_op_find(const char *text, const rg_op **op, const rg_op_name **name)
+RG_PRIVATE_API rg_status rg_op_find(const char *text, const rg_op **op, const rg_op_name **name)
 {
     for (int i = 0; rg_ops[i] != NULL; i++) {
         *op = rg_ops[i];

@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Devices by name, queues, storage: what keeps what alive. */
 #include "backend/cpu/isa.h"
+#include "core/private_api.h"
 #include "runtime/objects.h"
 
 #include <stdatomic.h>
@@ -162,7 +163,7 @@ rg_status rg_device_create(const char *name, const rg_device_options *options, r
     return RG_OK;
 }
 
-rg_device *rg_device_retain(rg_device *device)
+RG_PRIVATE_API rg_device *rg_device_retain(rg_device *device)
 {
     device->refs++;
     return device;
@@ -343,7 +344,7 @@ void rg_storage_release(rg_storage *storage)
 
 /* ---- host memory ---- */
 
-rg_status rg_host_allocate(rg_device *device, size_t bytes, void **pointer)
+RG_PRIVATE_API rg_status rg_host_allocate(rg_device *device, size_t bytes, void **pointer)
 {
     *pointer = NULL;
     if (bytes == 0 || device->backend->host_allocate == NULL)
@@ -351,7 +352,7 @@ rg_status rg_host_allocate(rg_device *device, size_t bytes, void **pointer)
     return device->backend->host_allocate(device->context, bytes, pointer);
 }
 
-void rg_host_release(rg_device *device, void *pointer, size_t bytes)
+RG_PRIVATE_API void rg_host_release(rg_device *device, void *pointer, size_t bytes)
 {
     if (device->backend->host_release == NULL)
         rg_release(&device->allocator, pointer, bytes);

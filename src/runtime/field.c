@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Fields: values to text, text to values, ranges. */
 #include "runtime/field.h"
+#include "core/private_api.h"
 #include "core/number.h"
 
 #include <errno.h>
@@ -240,8 +241,8 @@ rg_status rg_fields_copy(const rg_fields *fields, const char *who, const void *f
     return RG_OK;
 }
 
-rg_status rg_fields_set(const rg_fields *fields, const char *who, void *desc, const char *name,
-                        const char *value)
+RG_PRIVATE_API rg_status rg_fields_set(const rg_fields *fields, const char *who, void *desc,
+                                       const char *name, const char *value)
 {
     const rg_field *field = fields->fields;
     char *base = desc;

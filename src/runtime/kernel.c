@@ -3,6 +3,8 @@
 /* Kernels: made from an op and its descriptor, described, compared, copied. */
 #include "runtime/objects.h"
 
+#include "core/private_api.h"
+
 #include <assert.h>
 #include <stdio.h>
 
@@ -14,7 +16,7 @@ static int32_t count_names(const char *const names[])
     return count;
 }
 
-int32_t rg_op_inputs(const rg_op *op, const void *desc)
+RG_PRIVATE_API int32_t rg_op_inputs(const rg_op *op, const void *desc)
 {
     return op->count_inputs != NULL ? op->count_inputs(desc) : count_names(op->inputs);
 }
@@ -34,12 +36,12 @@ bool rg_op_differentiates(const rg_op *op, const void *desc, int32_t input)
     return op->no_gradient == NULL || !(op->no_gradient(desc) >> input & 1);
 }
 
-const char *const *rg_op_input_names(const rg_op *op, const void *desc)
+RG_PRIVATE_API const char *const *rg_op_input_names(const rg_op *op, const void *desc)
 {
     return op->input_names != NULL ? op->input_names(desc) : op->inputs;
 }
 
-const char *const *rg_op_output_names(const rg_op *op, const void *desc)
+RG_PRIVATE_API const char *const *rg_op_output_names(const rg_op *op, const void *desc)
 {
     return op->output_names != NULL ? op->output_names(desc) : op->outputs;
 }

@@ -10,9 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #if RG_HAVE_ZLIB
-#include "train/shared_library.h"
-
-#include <pthread.h>
 #include <zlib.h>
 #endif
 
@@ -89,25 +86,6 @@ uint32_t rg_crc32(uint32_t crc, const void *data, size_t size)
 /* ---- zlib ---- */
 
 #if RG_HAVE_ZLIB
-static struct {
-    __typeof__(inflateInit2_) *begin;
-    __typeof__(inflate) *step;
-    __typeof__(inflateReset) *reset;
-    __typeof__(inflateEnd) *end;
-} zlib; /* filled once */
-static bool loaded;
-static pthread_once_t load_once = PTHREAD_ONCE_INIT;
-
-/* The library stays for good: others in the process may use it, too. */
-static void load(void)
-{
-    void *library = dlopen("libz.so.1", RTLD_NOW | RTLD_LOCAL);
-    loaded = library != NULL && rg_library_find(library, "inflateInit2_", &zlib.begin) &&
-             rg_library_find(library, "inflate", &zlib.step) &&
-             rg_library_find(library, "inflateReset", &zlib.reset) &&
-             rg_library_find(library, "inflateEnd", &zlib.end);
-}
-
 typedef struct rg_unpacker {
     z_stream stream;
     bool ended;
@@ -117,13 +95,10 @@ typedef struct rg_unpacker {
 static rg_status begin_unpacking(rg_source *source)
 {
     void *made;
-    pthread_once(&load_once, load);
-    RG_CHECK(loaded, RG_UNSUPPORTED,
-             "is compressed, and libz.so.1 is not installed (Debian: zlib1g)");
     RG_TRY(rg_allocate_zero(&rg_default_allocator, sizeof(rg_unpacker), &made));
     rg_unpacker *unpack = made;
     const int bits = source->packing == RG_GZIP ? 15 + 16 : -15;
-    if (zlib.begin(&unpack->stream, bits, ZLIB_VERSION, (int)sizeof unpack->stream) != Z_OK) {
+    if (inflateInit2(&unpack->stream, bits) != Z_OK) {
         rg_release(&rg_default_allocator, made, sizeof *unpack);
         return rg_fail(RG_OUT_OF_MEMORY, "out of memory for unpacking");
     }
@@ -135,7 +110,7 @@ static void end_unpacking(rg_source *source)
 {
     if (source->unpack == NULL)
         return;
-    zlib.end(&source->unpack->stream);
+    inflateEnd(&source->unpack->stream);
     rg_release(&rg_default_allocator, source->unpack, sizeof *source->unpack);
     source->unpack = NULL;
 }
@@ -170,7 +145,7 @@ static rg_status next_stream(rg_source *source)
     if (u->stream.avail_in == 0)
         return RG_OK;
     const uint64_t place = source->at - u->stream.avail_in;
-    RG_CHECK(source->packing == RG_GZIP && zlib.reset(&u->stream) == Z_OK, RG_MALFORMED,
+    RG_CHECK(source->packing == RG_GZIP && inflateReset(&u->stream) == Z_OK, RG_MALFORMED,
              "bytes follow behind the packed data, at byte %llu", (unsigned long long)place);
     u->ended = false;
     return RG_OK;
@@ -187,7 +162,7 @@ static rg_status unpack_some(rg_source *source, void *to, size_t size, size_t *g
         const size_t capacity = rest < LARGEST_PIECE ? rest : (size_t)LARGEST_PIECE;
         u->stream.next_out = (unsigned char *)to + *got;
         u->stream.avail_out = (uInt)capacity;
-        const int result = zlib.step(&u->stream, Z_NO_FLUSH);
+        const int result = inflate(&u->stream, Z_NO_FLUSH);
         *got += capacity - u->stream.avail_out;
         const uint64_t place = source->at - u->stream.avail_in;
         RG_CHECK(result != Z_MEM_ERROR, RG_OUT_OF_MEMORY, "out of memory for unpacking");

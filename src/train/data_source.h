@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Bytes of a range of a file: as they are, or unpacked by zlib, which is opened when first needed.
- * Sentences do not name the file; the caller does. */
+/* Bytes of a range of a file: as they are, or unpacked by zlib. Sentences do not name the file; the
+ * caller does. */
 #ifndef RG_TRAIN_DATA_SOURCE_H
 #define RG_TRAIN_DATA_SOURCE_H
 

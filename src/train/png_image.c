@@ -7,10 +7,7 @@
 
 #include <string.h>
 #if RG_HAVE_PNG
-#include "train/shared_library.h"
-
 #include <png.h>
-#include <pthread.h>
 #endif
 
 static const unsigned char magic[8] = { 0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n' };
@@ -108,27 +105,6 @@ void rg_png_end(rg_png *png)
 /* ---- pixels ---- */
 
 #if RG_HAVE_PNG
-static struct {
-    __typeof__(png_image_begin_read_from_memory) *begin;
-    __typeof__(png_image_finish_read) *finish;
-    __typeof__(png_image_free) *free;
-} libpng; /* filled once */
-static bool loaded;
-static pthread_once_t load_once = PTHREAD_ONCE_INIT;
-
-#define TEXT_OF(number) #number
-#define NAME_OF(number) "libpng" TEXT_OF(number) ".so." TEXT_OF(number)
-
-/* The library stays for good: others in the process may use it, too. */
-static void load(void)
-{
-    void *library = dlopen(NAME_OF(PNG_LIBPNG_VER_SONUM), RTLD_NOW | RTLD_LOCAL);
-    loaded = library != NULL &&
-             rg_library_find(library, "png_image_begin_read_from_memory", &libpng.begin) &&
-             rg_library_find(library, "png_image_finish_read", &libpng.finish) &&
-             rg_library_find(library, "png_image_free", &libpng.free);
-}
-
 /* What a sample counts for where `alpha` of it is seen before black. */
 static unsigned char seen(unsigned sample, unsigned alpha)
 {
@@ -162,12 +138,12 @@ static rg_status check_indices(const rg_png *png)
     png_image image = { .version = PNG_IMAGE_VERSION };
     unsigned char colours[256 * 4];
     void *indices = NULL;
-    RG_CHECK(libpng.begin(&image, png->kept, png->kept_bytes), RG_MALFORMED,
+    RG_CHECK(png_image_begin_read_from_memory(&image, png->kept, png->kept_bytes), RG_MALFORMED,
              "the PNG image cannot be read: %s", image.message);
     image.format = PNG_FORMAT_RGBA_COLORMAP;
     const size_t count = (size_t)image.width * image.height;
     rg_status status = rg_allocate(&rg_default_allocator, count, &indices);
-    if (status == RG_OK && !libpng.finish(&image, NULL, indices, (int)image.width, colours))
+    if (status == RG_OK && !png_image_finish_read(&image, NULL, indices, (int)image.width, colours))
         status = rg_fail(RG_MALFORMED, "the PNG image cannot be read: %s", image.message);
     for (size_t i = 0; i < count && status == RG_OK; i++) {
         const unsigned index = ((const unsigned char *)indices)[i];
@@ -177,19 +153,16 @@ static rg_status check_indices(const rg_png *png)
                              i / image.width, i % image.width, index, image.colormap_entries);
     }
     rg_release(&rg_default_allocator, indices, count);
-    libpng.free(&image);
+    png_image_free(&image);
     return status;
 }
 
 rg_status rg_png_pixels(const rg_png *png, int channels, unsigned char *to)
 {
-    pthread_once(&load_once, load);
-    RG_CHECK(loaded, RG_UNSUPPORTED, "%s, which reads PNG images, is not installed (Debian: %s)",
-             NAME_OF(PNG_LIBPNG_VER_SONUM), "libpng16-16");
     if (png->indexed)
         RG_TRY(check_indices(png));
     png_image image = { .version = PNG_IMAGE_VERSION };
-    RG_CHECK(libpng.begin(&image, png->kept, png->kept_bytes), RG_MALFORMED,
+    RG_CHECK(png_image_begin_read_from_memory(&image, png->kept, png->kept_bytes), RG_MALFORMED,
              "the PNG image cannot be read: %s", image.message);
     void *pixels = NULL;
     const int64_t count = png->height * png->width;
@@ -202,12 +175,13 @@ rg_status rg_png_pixels(const rg_png *png, int channels, unsigned char *to)
     const size_t bytes = (size_t)count * (size_t)samples;
     if (status == RG_OK)
         status = rg_allocate(&rg_default_allocator, bytes, &pixels);
-    if (status == RG_OK && !libpng.finish(&image, NULL, pixels, (int)png->width * samples, NULL))
+    if (status == RG_OK &&
+        !png_image_finish_read(&image, NULL, pixels, (int)png->width * samples, NULL))
         status = rg_fail(RG_MALFORMED, "the PNG image cannot be read: %s", image.message);
     if (status == RG_OK)
         convert(pixels, samples, to, channels, count);
     rg_release(&rg_default_allocator, pixels, bytes);
-    libpng.free(&image);
+    png_image_free(&image);
     return status;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* One PNG image, read with libpng, which is opened when first needed. */
+/* One PNG image, read with libpng. */
 #ifndef RG_TRAIN_PNG_IMAGE_H
 #define RG_TRAIN_PNG_IMAGE_H
 

@@ -30,6 +30,31 @@ int main(void) { rg_device *d; return rg_device_create(\"cpu\", NULL, &d) != RG_
 ")
 endfunction()
 
+# The same with libretrograde_train: a data set, and a sentence that crosses from one library to the other.
+function(write_train_program path)
+    file(WRITE ${path} "#include <retrograde/dataset.h>
+#include <retrograde/retrograde.h>
+#include <string.h>
+int main(void)
+{
+    rg_dataset *set;
+    rg_device *d;
+    if (rg_device_create(\"cpu\", NULL, &d) != RG_OK || strcmp(rg_version(), VERSION) != 0)
+        return 1;
+    rg_device_destroy(d);
+    if (rg_dataset_glyphs(1, 0, &set) != RG_INVALID_ARGUMENT || strstr(rg_error_text(), \"glyphs\") == NULL)
+        return 2;
+    if (rg_dataset_glyphs(1, 20, &set) != RG_OK || rg_dataset_label(set, 13) != 3)
+        return 3;
+    rg_dataset_destroy(set);
+    return 0;
+}
+")
+endfunction()
+
+# Libraries that libretrograde_train is linked with, as READELF names them.
+set(TRAIN_NEEDS libz.so.1 libpng16.so.16)
+
 # A program or library needs the C library alone when it runs; further names are allowed, too.
 function(check_needed path)
     run(${READELF} -d ${path})
@@ -55,3 +80,16 @@ string(REPLACE ";" "." VERSION "${VERSION}")
 file(GLOB headers RELATIVE ${SOURCE}/include ${SOURCE}/include/retrograde/*.h)
 file(GLOB made RELATIVE ${BUILD}/include ${BUILD}/include/retrograde/*.h)
 list(APPEND headers ${made})
+
+# Those of libretrograde_train, and the others, of what was built.
+set(core_headers ${headers})
+set(train_headers ${headers})
+string(REPLACE , | names "${TRAIN_HEADERS}")
+list(FILTER core_headers EXCLUDE REGEX "/(${names})[.]h$")
+list(FILTER train_headers INCLUDE REGEX "/(${names})[.]h$")
+if(NOT RG_FILES)
+    list(FILTER core_headers EXCLUDE REGEX "/(files|safetensors)[.]h$")
+endif()
+if(NOT RG_TRAIN)
+    set(train_headers "")
+endif()

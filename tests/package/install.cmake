@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The retrograde authors
-# Installs, moves the tree elsewhere, and builds a program with the CMake package, shared and static.
+# Installs, moves the tree elsewhere, and builds programs with the CMake package, with each
+# library, shared and static.
 include(${CMAKE_CURRENT_LIST_DIR}/common.cmake)
 
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/first)
@@ -11,19 +12,18 @@ file(RENAME ${WORK}/first ${WORK}/tree)
 set(wanted ${LIB}/libretrograde.a ${LIB}/libretrograde.so ${LIB}/libretrograde.so.0
     ${LIB}/libretrograde.so.${VERSION} ${LIB}/pkgconfig/retrograde.pc
     ${LIB}/cmake/retrograde/retrograde-config.cmake share/doc/retrograde/LICENSE)
+if(RG_TRAIN)
+    list(APPEND wanted ${LIB}/libretrograde_train.a ${LIB}/libretrograde_train.so
+        ${LIB}/libretrograde_train.so.0 ${LIB}/libretrograde_train.so.${VERSION}
+        ${LIB}/pkgconfig/retrograde_train.pc)
+endif()
 if(RG_PROGRAM)
     list(APPEND wanted bin/retrograde share/man/man1/retrograde.1
         share/bash-completion/completions/retrograde)
 endif()
-foreach(header ${headers})
+foreach(header ${core_headers} ${train_headers})
     list(APPEND wanted ${INCLUDE}/${header})
 endforeach()
-if(NOT RG_FILES)
-    list(REMOVE_ITEM wanted ${INCLUDE}/retrograde/files.h ${INCLUDE}/retrograde/safetensors.h)
-endif()
-if(NOT RG_TRAIN)
-    list(REMOVE_ITEM wanted ${INCLUDE}/retrograde/dataset.h)
-endif()
 foreach(file ${wanted})
     if(NOT EXISTS ${WORK}/tree/${file})
         message(SEND_ERROR "${file} was not installed")
@@ -41,12 +41,13 @@ if(RG_PROGRAM)
     endif()
 endif()
 
-# ---- a program of three lines ----
+# ---- programs of a few lines ----
 
 write_program(${WORK}/user/user.c)
+write_train_program(${WORK}/user/train_user.c)
 file(WRITE ${WORK}/user/CMakeLists.txt "cmake_minimum_required(VERSION 3.21)
 project(user C)
-find_package(retrograde ${VERSION} REQUIRED COMPONENTS shared \${STATIC})
+find_package(retrograde ${VERSION} REQUIRED COMPONENTS shared \${WANTED})
 add_compile_definitions(VERSION=\"${VERSION}\")
 add_executable(user_shared user.c)
 target_link_libraries(user_shared PRIVATE retrograde::retrograde)
@@ -54,16 +55,56 @@ if(TARGET retrograde::static)
     add_executable(user_static user.c)
     target_link_libraries(user_static PRIVATE retrograde::static)
 endif()
+if(TARGET retrograde::train)
+    add_executable(train_user_shared train_user.c)
+    target_link_libraries(train_user_shared PRIVATE retrograde::train)
+endif()
+if(TARGET retrograde::train_static)
+    add_executable(train_user_static train_user.c)
+    target_link_libraries(train_user_static PRIVATE retrograde::train_static)
+endif()
 message(STATUS \"static: \${retrograde_static_FOUND}\")
 ")
 set(configure ${CMAKE_COMMAND} -S user -G ${GENERATOR} -D CMAKE_C_COMPILER=${CC}
     -D CMAKE_PREFIX_PATH=${WORK}/tree)
-run(${configure} -B made -D STATIC=static)
+set(components static)
+set(programs user_shared user_static)
+if(RG_TRAIN)
+    set(components "static\\;train\\;train_static")
+    list(APPEND programs train_user_shared train_user_static)
+endif()
+run(${configure} -B made -D WANTED=${components})
 run(${CMAKE_COMMAND} --build made)
-foreach(name user_shared user_static)
+foreach(name ${programs})
     run(${WORK}/made/${name})
-    check_needed(${WORK}/made/${name} libretrograde.so.0)
 endforeach()
+check_needed(${WORK}/made/user_shared libretrograde.so.0)
+check_needed(${WORK}/made/user_static)
+if(RG_TRAIN)
+    check_needed(${WORK}/made/train_user_shared libretrograde.so.0 libretrograde_train.so.0)
+    check_needed(${WORK}/made/train_user_static ${TRAIN_NEEDS})
+endif()
+
+# ---- components that are not there ----
+
+# Configures without something; `pattern` is what must be said of it.
+function(expect_refused folder wanted pattern)
+    execute_process(COMMAND ${configure} -B ${folder} -D WANTED=${wanted} ${ARGN}
+        WORKING_DIRECTORY ${WORK} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+    string(REGEX REPLACE "[ \n]+" " " output "${output}")
+    if(result EQUAL 0 OR NOT output MATCHES "${pattern}")
+        message(SEND_ERROR "COMPONENTS ${wanted} does not insist on it:\n${output}")
+    endif()
+endfunction()
+
+if(NOT RG_TRAIN)
+    expect_refused(no_train train "without libretrograde_train")
+elseif(TRAIN_PACKAGES)
+    expect_refused(no_zlib train_static "retrograde::train_static needs"
+        -D CMAKE_DISABLE_FIND_PACKAGE_ZLIB=ON -D CMAKE_DISABLE_FIND_PACKAGE_PNG=ON)
+    run(${configure} -B train_alone -D WANTED=train -D CMAKE_DISABLE_FIND_PACKAGE_ZLIB=ON
+        -D CMAKE_DISABLE_FIND_PACKAGE_PNG=ON) # the shared one does without their files
+endif()
 
 # ---- the same on a machine without the CUDA toolkit ----
 
@@ -75,11 +116,6 @@ if(HAVE_CUDA)
     endif()
     run(${CMAKE_COMMAND} --build shared)
     run(${WORK}/shared/user_shared)
-    execute_process(COMMAND ${configure} ${without} -B none -D STATIC=static
-        WORKING_DIRECTORY ${WORK} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
-    string(REGEX REPLACE "[ \n]+" " " output "${output}")
-    if(result EQUAL 0 OR NOT output MATCHES "retrograde::static needs the CUDA toolkit")
-        message(SEND_ERROR "COMPONENTS static does not insist on it:\n${output}")
-    endif()
+    expect_refused(none static "retrograde::static needs the CUDA toolkit" ${without})
 endif()
 message("installed, moved, found by CMake; shared and static programs run")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The retrograde authors
-# Installs, moves the tree elsewhere, and builds a program with pkg-config, shared and static.
+# Installs, moves the tree elsewhere, and builds programs with pkg-config, with each library,
+# shared and static.
 include(${CMAKE_CURRENT_LIST_DIR}/common.cmake)
 
 find_program(pkgconfig NAMES pkg-config pkgconf)
@@ -10,29 +11,40 @@ if(NOT pkgconfig)
 endif()
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/first)
 file(RENAME ${WORK}/first ${WORK}/tree)
-write_program(${WORK}/user.c)
+write_program(${WORK}/retrograde.c)
+write_train_program(${WORK}/retrograde_train.c)
 set(ENV{PKG_CONFIG_PATH} ${WORK}/tree/${LIB}/pkgconfig)
-
-run(${pkgconfig} --modversion retrograde)
-if(NOT output STREQUAL VERSION)
-    message(FATAL_ERROR "retrograde.pc has version ${output}, the header ${VERSION}")
+set(packages retrograde)
+if(RG_TRAIN)
+    list(APPEND packages retrograde_train)
 endif()
 
-# ---- shared ----
+# Builds and runs the program of a package; further names are libraries that it may need.
+function(try package form)
+    set(form_option "")
+    if(form STREQUAL static)
+        set(form_option --static)
+    endif()
+    run(${pkgconfig} --cflags --libs ${form_option} ${package})
+    separate_arguments(flags UNIX_COMMAND "${output}")
+    run(${CC} -DVERSION="${VERSION}" ${package}.c -o ${package}_${form} ${flags})
+    run(${CMAKE_COMMAND} -E env LD_LIBRARY_PATH=${WORK}/tree/${LIB} ${WORK}/${package}_${form})
+    check_needed(${WORK}/${package}_${form} ${ARGN})
+endfunction()
 
-run(${pkgconfig} --cflags --libs retrograde)
-separate_arguments(flags UNIX_COMMAND "${output}")
-run(${CC} -DVERSION="${VERSION}" user.c -o user_shared ${flags})
-run(${CMAKE_COMMAND} -E env LD_LIBRARY_PATH=${WORK}/tree/${LIB} ${WORK}/user_shared)
-check_needed(${WORK}/user_shared libretrograde.so.0)
+foreach(package ${packages})
+    run(${pkgconfig} --modversion ${package})
+    if(NOT output STREQUAL VERSION)
+        message(FATAL_ERROR "${package}.pc has version ${output}, the header ${VERSION}")
+    endif()
+    try(${package} shared libretrograde.so.0 libretrograde_train.so.0)
+endforeach()
 
-# ---- static: as where only the archive is installed ----
-
+# as where only the archives are installed
 file(GLOB shared ${WORK}/tree/${LIB}/*.so*)
 file(REMOVE ${shared})
-run(${pkgconfig} --cflags --libs --static retrograde)
-separate_arguments(flags UNIX_COMMAND "${output}")
-run(${CC} -DVERSION="${VERSION}" user.c -o user_static ${flags})
-run(${WORK}/user_static)
-check_needed(${WORK}/user_static)
+try(retrograde static)
+if(RG_TRAIN)
+    try(retrograde_train static ${TRAIN_NEEDS})
+endif()
 message("installed, moved, found by pkg-config; shared and static programs run")

@@ -10,9 +10,13 @@ run(${CMAKE_COMMAND} -S ${SOURCE} -B ${WORK}/made -G ${GENERATOR} -D CMAKE_C_COM
     -D RG_X86_ISAS=OFF -D RG_CUDA=OFF)
 run(${CMAKE_COMMAND} --build made --parallel ${processors})
 run(${CMAKE_COMMAND} --install made --prefix ${WORK}/tree)
-file(GLOB_RECURSE unwanted ${WORK}/tree/files.h ${WORK}/tree/safetensors.h
-    ${WORK}/tree/dataset.h
-    ${WORK}/tree/bin/*)
+file(GLOB_RECURSE unwanted ${WORK}/tree/files.h ${WORK}/tree/safetensors.h ${WORK}/tree/libretrograde_train*
+    ${WORK}/tree/retrograde_train* ${WORK}/tree/bin/*)
+string(REPLACE , ";" names "${TRAIN_HEADERS}")
+foreach(name ${names})
+    file(GLOB_RECURSE header ${WORK}/tree/${name}.h)
+    list(APPEND unwanted ${header})
+endforeach()
 if(unwanted)
     message(FATAL_ERROR "installed although switched off: ${unwanted}")
 endif()

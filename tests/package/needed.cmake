@@ -1,10 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The retrograde authors
-# The shared library and the program need nothing but the C library: not CUDA, whose runtime is
-# linked into them, and not the C++ library, which its kernels do without.
+# libretrograde needs nothing but the C library: not CUDA, whose runtime is linked into it, and not the C++
+# library, which its kernels do without. libretrograde_train and the program need zlib and libpng beside it.
 include(${CMAKE_CURRENT_LIST_DIR}/common.cmake)
 
-foreach(file ${SHARED} ${PROGRAM})
-    check_needed(${file})
+check_needed(${SHARED})
+if(RG_TRAIN)
+    check_needed(${TRAIN_SHARED} libretrograde.so.0 ${TRAIN_NEEDS})
+endif()
+if(PROGRAM)
+    check_needed(${PROGRAM} ${TRAIN_NEEDS})
+endif()
+foreach(library ${STATIC} ${TRAIN_STATIC}) # zlib and libpng are linked, not opened
+    if(NOT HAVE_CUDA)
+        run(${NM} -u ${library})
+        if(output MATCHES " U dl(open|sym)")
+            message(SEND_ERROR "${library} opens libraries")
+        endif()
+    endif()
 endforeach()
-message("the C library is all that is needed")
+message("the C library is all that libretrograde needs")

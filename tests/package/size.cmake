@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The retrograde authors
-# The stripped shared library stays below 8 MB, with kernels for GPUs below 16 MB.
+# The stripped libretrograde stays below 8 MB, with kernels for GPUs below 16 MB.
 include(${CMAKE_CURRENT_LIST_DIR}/common.cmake)
 
 set(limit 8000000)
