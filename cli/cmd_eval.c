@@ -62,7 +62,7 @@ static void print_cells(const rg_confusion *confusion)
     printf("]");
 }
 
-static void print_json(const rg_train_part *part, bool trained, const rg_train_result *result,
+static void print_json(const rg_train_part *part, bool trained, const rg_trainer_result *result,
                        const rg_confusion *confusion)
 {
     printf("{\"part\":\"%s\",\"images\":%lld,\"loss\":", trained ? "train" : "test",
@@ -76,7 +76,7 @@ static void print_json(const rg_train_part *part, bool trained, const rg_train_r
     puts("}");
 }
 
-static void print_classes(const rg_checkpoint *c, const rg_confusion_class of[], int32_t count)
+static void print_classes(const rg_run_state *c, const rg_confusion_class of[], int32_t count)
 {
     printf("%-20s %8s %8s\n", "class", "images", "right");
     for (int32_t i = 0; i < count; i++)
@@ -84,7 +84,7 @@ static void print_classes(const rg_checkpoint *c, const rg_confusion_class of[],
                of[i].labels > 0 ? 100.0 * (double)of[i].right / (double)of[i].labels : 0);
 }
 
-static void print_mistakes(const rg_checkpoint *c, const rg_confusion *confusion)
+static void print_mistakes(const rg_run_state *c, const rg_confusion *confusion)
 {
     rg_confusion_cell mistakes[MOST_LINES];
     const int count =
@@ -96,8 +96,8 @@ static void print_mistakes(const rg_checkpoint *c, const rg_confusion *confusion
                c->class_names[mistakes[i].predicted], (long long)mistakes[i].count);
 }
 
-static rg_status print_text(const rg_checkpoint *c, const rg_train_part *part,
-                            const rg_train_result *result, const rg_confusion *confusion)
+static rg_status print_text(const rg_run_state *c, const rg_train_part *part,
+                            const rg_trainer_result *result, const rg_confusion *confusion)
 {
     const int32_t classes = part->info.classes;
     rg_confusion_class *of = NULL;
@@ -120,22 +120,22 @@ static rg_status print_text(const rg_checkpoint *c, const rg_train_part *part,
     return RG_OK;
 }
 
-static rg_status evaluate(const char *path, const request *q, rg_used_network *network,
+static rg_status evaluate(const char *path, const request *q, rg_trainer **network,
                           rg_train_part *part)
 {
     rg_train_verdicts verdicts = { 0 };
-    rg_train_result result;
+    rg_trainer_result result;
     bool trained;
     RG_TRY(rg_used_network_open(path, &q->use, network));
     RG_TRY(open_set(q, part, &trained));
-    RG_TRY(rg_train_open_part(part, &network->checkpoint, q->data));
+    RG_TRY(rg_train_open_part(part, *network, q->data));
     rg_status status = rg_train_verdicts_create(&part->info, &verdicts);
     if (status == RG_OK)
-        status = rg_train_evaluate(network->trainer, part, &result, &verdicts);
+        status = rg_train_evaluate(*network, part, &result, &verdicts);
     if (status == RG_OK && q->use.json)
         print_json(part, trained, &result, &verdicts.confusion);
     else if (status == RG_OK)
-        status = print_text(&network->checkpoint, part, &result, &verdicts.confusion);
+        status = print_text(&(*network)->state, part, &result, &verdicts.confusion);
     rg_train_verdicts_release(&part->info, &verdicts);
     if (status == RG_OK && isnan(result.loss))
         status =
@@ -160,11 +160,11 @@ int rg_cmd_eval(int argc, char **argv)
         return result;
     if (left != 1)
         return rg_wrong("eval wants one checkpoint; see --help");
-    rg_used_network network = { .device = NULL };
+    rg_trainer *network = NULL;
     rg_train_part part = { .set = NULL };
     const rg_status status = evaluate(argv[0], &q, &network, &part);
     result = status == RG_OK ? 0 : rg_failed();
     rg_train_close_part(&part);
-    rg_used_network_close(&network);
+    rg_trainer_destroy(network);
     return result;
 }

@@ -3,7 +3,7 @@
 /* `retrograde graph`: draws a network, forward and backward. */
 #include "cli/arguments.h"
 #include "cli/cli.h"
-#include "train/checkpoint.h"
+#include "train/run_state.h"
 #include "train/graph_drawing.h"
 
 #include <stdio.h>
@@ -24,18 +24,18 @@ static bool ends_with(const char *text, const char *end)
 /* A model by name or from a file, or that of a checkpoint, which knows its images. */
 static rg_status open_model(const char *path, request *q, rg_model **model)
 {
-    rg_checkpoint checkpoint;
+    rg_run_state checkpoint;
     rg_safetensors *file;
     if (!ends_with(path, ".safetensors"))
         return rg_model_open(path, model);
-    RG_TRY(rg_checkpoint_open(path, &checkpoint, &file));
+    RG_TRY(rg_run_state_open(path, &checkpoint, &file));
     rg_safetensors_close(file);
     q->height = checkpoint.network.height;
     q->width = checkpoint.network.width;
     q->channels = checkpoint.network.channels;
     q->classes = checkpoint.network.classes;
     const rg_status status = rg_model_parse(checkpoint.model_name, checkpoint.model, model);
-    rg_checkpoint_release(&checkpoint);
+    rg_run_state_release(&checkpoint);
     return status;
 }
 
@@ -56,12 +56,12 @@ static rg_status draw_model(request *q, const char *path)
     rg_model *model;
     rg_network network;
     RG_TRY(open_model(path, q, &model));
-    const rg_network_options options = { .height = q->height,
-                                         .width = q->width,
-                                         .channels = q->channels,
-                                         .classes = (int32_t)q->classes,
-                                         .dtype = RG_F32,
-                                         .training = true };
+    const rg_network_desc options = { .height = q->height,
+                                      .width = q->width,
+                                      .channels = q->channels,
+                                      .classes = (int32_t)q->classes,
+                                      .dtype = RG_F32,
+                                      .training = true };
     rg_status status = rg_network_create(model, &options, &network);
     if (status == RG_OK) {
         status = rg_value_stop_gradient(network.images);

@@ -21,12 +21,12 @@ typedef struct request {
 
 /* ---- one image, as pixels from 0 to 1 ---- */
 
-static int64_t pixels_of(const rg_network_options *n)
+static int64_t pixels_of(const rg_network_desc *n)
 {
     return n->height * n->width * n->channels;
 }
 
-static rg_status take_png(const rg_bytes *bytes, const rg_network_options *n, double *pixels)
+static rg_status take_png(const rg_bytes *bytes, const rg_network_desc *n, double *pixels)
 {
     rg_png png;
     RG_TRY(rg_png_begin(&png, bytes->data, bytes->size));
@@ -51,7 +51,7 @@ static rg_status take_png(const rg_bytes *bytes, const rg_network_options *n, do
     return status;
 }
 
-static rg_status read_png(const char *path, const rg_network_options *n, double *pixels)
+static rg_status read_png(const char *path, const rg_network_desc *n, double *pixels)
 {
     enum { LIMIT = 1 << 28 };
     rg_bytes bytes;
@@ -64,7 +64,7 @@ static rg_status read_png(const char *path, const rg_network_options *n, double 
 }
 
 /* An array of one image: (h, w, c), (h, w) or (1, h, w, c). */
-static rg_status read_npy(const char *path, rg_device *device, const rg_network_options *n,
+static rg_status read_npy(const char *path, rg_device *device, const rg_network_desc *n,
                           double *pixels)
 {
     rg_tensor *tensor;
@@ -106,7 +106,7 @@ static int by_probability(const void *a, const void *b)
     return x->number < y->number ? -1 : 1;
 }
 
-static void print_answer(const rg_checkpoint *c, const char *path, answer answers[],
+static void print_answer(const rg_run_state *c, const char *path, answer answers[],
                          const request *q)
 {
     const int32_t classes = c->network.classes;
@@ -133,21 +133,15 @@ static void print_answer(const rg_checkpoint *c, const char *path, answer answer
     puts(q->use.json ? "]}" : "");
 }
 
-static rg_status predict_one(rg_used_network *network, const char *path, const request *q,
-                             double *pixels, void *image, float *probabilities, answer *answers)
+static rg_status predict_one(rg_trainer *network, const char *path, const request *q,
+                             double *pixels, float *probabilities, answer *answers)
 {
-    const rg_checkpoint *c = &network->checkpoint;
-    const rg_network_options *n = &c->network;
+    const rg_run_state *c = &network->state;
+    const rg_network_desc *n = &c->network;
     const size_t length = strlen(path);
     const bool npy = length > 4 && strcmp(path + length - 4, ".npy") == 0;
-    const int32_t label = 0; /* not known */
-    rg_outcome outcome;
     RG_TRY(npy ? read_npy(path, network->device, n, pixels) : read_png(path, n, pixels));
-    for (int64_t i = 0; i < pixels_of(n); i++) {
-        const int64_t channel = i % n->channels;
-        rg_element_set(image, n->dtype, i, (pixels[i] - c->mean[channel]) / c->deviation[channel]);
-    }
-    RG_TRY(rg_trainer_evaluate(network->trainer, image, &label, 1, probabilities, &outcome));
+    RG_TRY(rg_trainer_predict_one(network, pixels, probabilities));
     for (int32_t i = 0; i < n->classes; i++) {
         RG_CHECK(!isnan(probabilities[i]), RG_MALFORMED, "%s: the network answers with NaN", path);
         answers[i] = (answer){ probabilities[i], i };
@@ -156,24 +150,22 @@ static rg_status predict_one(rg_used_network *network, const char *path, const r
     return RG_OK;
 }
 
-static int predict(rg_used_network *network, int count, char **paths, const request *q)
+static int predict(rg_trainer *network, int count, char **paths, const request *q)
 {
-    const size_t pixels = (size_t)pixels_of(&network->checkpoint.network);
-    const size_t classes = (size_t)network->checkpoint.network.classes;
+    const size_t pixels = (size_t)pixels_of(&network->state.network);
+    const size_t classes = (size_t)network->state.network.classes;
     double *numbers = malloc(pixels * sizeof *numbers);
-    void *image = malloc(pixels * 8);
     float *probabilities = malloc(classes * sizeof *probabilities);
     answer *answers = malloc(classes * sizeof *answers);
     rg_status status = RG_OK;
-    if (numbers == NULL || image == NULL || probabilities == NULL || answers == NULL)
+    if (numbers == NULL || probabilities == NULL || answers == NULL)
         status = rg_fail(RG_OUT_OF_MEMORY, "out of memory for an image");
     int result = status == RG_OK ? 0 : rg_failed();
     for (int i = 0; i < count && status == RG_OK; i++) {
-        if (predict_one(network, paths[i], q, numbers, image, probabilities, answers) != RG_OK)
+        if (predict_one(network, paths[i], q, numbers, probabilities, answers) != RG_OK)
             result = rg_failed(); /* the others may be good */
     }
     free(numbers);
-    free(image);
     free(probabilities);
     free(answers);
     return result;
@@ -194,10 +186,10 @@ int rg_cmd_predict(int argc, char **argv)
     if (left < 2 || q.top < 1)
         return rg_wrong(left < 2 ? "predict wants a checkpoint and images; see --help"
                                  : "--top is at least 1");
-    rg_used_network network;
+    rg_trainer *network;
     if (rg_used_network_open(argv[0], &q.use, &network) != RG_OK)
         return rg_failed();
-    result = predict(&network, left - 1, argv + 1, &q);
-    rg_used_network_close(&network);
+    result = predict(network, left - 1, argv + 1, &q);
+    rg_trainer_destroy(network);
     return result;
 }

@@ -62,14 +62,14 @@ static bool keeps(const char *name, const char *kept, const char *wanted)
 static rg_status read_kept(rg_train_request *request, char **kept)
 {
     const char *path = request->resume;
-    rg_checkpoint checkpoint;
+    rg_run_state checkpoint;
     rg_safetensors *file;
-    RG_TRY(rg_checkpoint_open(path, &checkpoint, &file));
+    RG_TRY(rg_run_state_open(path, &checkpoint, &file));
     rg_safetensors_close(file);
     *kept = checkpoint.options;
     checkpoint.options = NULL;
     const rg_dtype dtype = checkpoint.network.dtype;
-    rg_checkpoint_release(&checkpoint);
+    rg_run_state_release(&checkpoint);
     rg_status status = rg_train_options_read(request, *kept);
     if (request->rate == 0) /* as earlier versions have kept the default */
         request->rate = RG_TRAIN_NOT_GIVEN;
@@ -122,7 +122,7 @@ static int take_options(rg_train_request *request, rg_option options[], int argc
     if (left == 0 && rg_train_options_check(request) != RG_OK)
         return rg_wrong("%s", rg_error_text());
     if (request->rate < 0)
-        request->rate = rg_train_default_rate(request->optimizer);
+        request->rate = rg_train_base_rate(request);
     return left == 0 ? 0 : 2;
 }
 

@@ -45,14 +45,15 @@ static rg_status continue_csv(rg_train_run *run, const char *path, rg_metric_row
     RG_CHECK(asprintf(&beside, "%.*smetrics.csv", slash != NULL ? (int)(slash - resume) + 1 : 0,
                       resume) >= 0,
              RG_OUT_OF_MEMORY, "out of memory");
-    const rg_status status = rg_csv_continue(&run->csv, path, beside, run->checkpoint.epoch, rows);
+    const rg_status status =
+        rg_csv_continue(&run->csv, path, beside, run->trainer->state.epoch, rows);
     free(beside);
     RG_TRY(status);
     take_epochs(run, rows);
     if (rows->dropped > 0)
         rg_show_say(&run->show,
                     "%s: rows behind epoch %lld are dropped: training goes on from there", path,
-                    (long long)run->checkpoint.epoch);
+                    (long long)run->trainer->state.epoch);
     return RG_OK;
 }
 
@@ -61,7 +62,7 @@ static rg_status open_events(rg_train_run *run, const rg_metric_rows *rows)
 {
     const bool again = run->request->resume == NULL || rows->moved;
     RG_TRY(rg_events_open(&run->events, run->request->out, clock_time(),
-                          again ? 0 : run->checkpoint.steps + 1));
+                          again ? 0 : run->trainer->state.steps + 1));
     for (size_t i = 0; rows->moved && i < rows->count; i++)
         RG_TRY(rg_events_add(&run->events, &rows->list[i], clock_time()));
     return RG_OK;
@@ -85,7 +86,7 @@ rg_status rg_train_open_metrics(rg_train_run *run)
 
 rg_status rg_train_add_metrics(rg_train_run *run, const rg_report_epoch *e)
 {
-    rg_metric_row row = { .epoch = e->epoch, .step = rg_trainer_steps(run->trainer) };
+    rg_metric_row row = { .epoch = e->epoch, .step = rg_stepper_steps(run->trainer->stepper) };
     rg_metric_set(&row, RG_METRIC_TRAIN_LOSS, e->train_loss);
     rg_metric_set(&row, RG_METRIC_TRAIN_ACCURACY, e->train_accuracy);
     rg_metric_set(&row, RG_METRIC_VALIDATION_LOSS, e->validation_loss);

@@ -3,17 +3,13 @@
 /* The options of `retrograde train`: defaults, checks, and as text in a checkpoint. */
 #include "cli/train_options.h"
 
+#include "core/dtype.h"
 #include "core/number.h"
 #include "files/json.h"
-
-#include <retrograde/schedule.h>
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-static const char *const optimizers[] = { "sgd", "rmsprop", "adam", NULL };
-static const char *const schedules[] = { "constant", "step", "cosine", NULL };
 
 enum { OF_THIS_RUN = 7 }; /* options at the head of the table that no checkpoint keeps */
 
@@ -168,28 +164,35 @@ rg_status rg_train_options_read(rg_train_request *request, char *text)
 
 /* ---- checks ---- */
 
-static int32_t find_name(const char *const names[], const char *name)
+rg_status rg_train_desc(const rg_train_request *q, rg_trainer_desc *desc)
 {
-    for (int32_t i = 0; names[i] != NULL; i++) {
-        if (strcmp(names[i], name) == 0)
-            return i;
-    }
-    return -1;
+    *desc = rg_trainer_desc_default();
+    RG_CHECK(rg_dtype_parse(q->dtype, &desc->dtype) == RG_OK && rg_dtype_is_data(desc->dtype),
+             RG_INVALID_ARGUMENT, "--dtype is '%s'; it is f32, f64, bf16 or f16", q->dtype);
+    RG_TRY(rg_optimizer_parse(q->optimizer, &desc->optimizer));
+    RG_TRY(rg_schedule_parse(q->schedule, &desc->schedule));
+    desc->rate = q->rate == RG_TRAIN_NOT_GIVEN ? 0 : q->rate;
+    desc->momentum = q->momentum;
+    desc->decay = q->decay;
+    desc->drop = q->drop;
+    desc->drop_every = q->drop_every;
+    desc->warmup = q->warmup;
+    desc->epochs = q->epochs;
+    desc->batch = q->batch;
+    desc->accumulate = q->accumulate;
+    desc->shift = q->shift;
+    desc->crop = q->crop;
+    desc->mirror = q->mirror;
+    desc->seed = q->seed;
+    return RG_OK;
 }
 
-static const struct {
-    const char *name;
-    size_t offset;
-    int64_t low, high;
-} bounds[] = {
-    { "epochs", offsetof(rg_train_request, epochs), 1, 1000000 },
-    { "batch", offsetof(rg_train_request, batch), 1, 1 << 20 },
-    { "accumulate", offsetof(rg_train_request, accumulate), 1, 1 << 20 },
-    { "threads", offsetof(rg_train_request, threads), 0, 1024 },
-    { "shift", offsetof(rg_train_request, shift), 0, 1024 },
-    { "crop", offsetof(rg_train_request, crop), 0, 1024 },
-    { "drop-every", offsetof(rg_train_request, drop_every), 1, 1000000 },
-};
+double rg_train_base_rate(const rg_train_request *request)
+{
+    rg_trainer_desc desc;
+    (void)rg_train_desc(request, &desc);
+    return rg_trainer_desc_base_rate(&desc);
+}
 
 /* Whether a path can stand on a line of a checkpoint's text. */
 static bool is_line(const char *text)
@@ -200,58 +203,21 @@ static bool is_line(const char *text)
 rg_status rg_train_options_check(const rg_train_request *q)
 {
     const rg_status wrong = RG_INVALID_ARGUMENT;
-    rg_dtype dtype;
+    rg_trainer_desc desc;
     RG_CHECK(is_line(q->data) && is_line(q->model), wrong,
              "--data and --model are paths of one line in UTF-8, of less than 4000 bytes");
-    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
-        int64_t value;
-        memcpy(&value, (const char *)q + bounds[i].offset, sizeof value);
-        RG_CHECK(value >= bounds[i].low && value <= bounds[i].high, wrong,
-                 "--%s is %" PRId64 "; it goes from %" PRId64 " to %" PRId64, bounds[i].name, value,
-                 bounds[i].low, bounds[i].high);
-    }
-    RG_CHECK(find_name(optimizers, q->optimizer) >= 0, wrong,
-             "there is no optimizer '%s'; there are sgd, rmsprop, adam", q->optimizer);
-    RG_CHECK(find_name(schedules, q->schedule) >= 0, wrong,
-             "there is no schedule '%s'; there are constant, step, cosine", q->schedule);
-    RG_CHECK(rg_dtype_parse(q->dtype, &dtype) == RG_OK && rg_dtype_is_data(dtype), wrong,
-             "--dtype is '%s'; it is f32, f64, bf16 or f16", q->dtype);
+    RG_CHECK(q->threads >= 0 && q->threads <= 1024, wrong,
+             "--threads is %" PRId64 "; it goes from 0 to 1024", q->threads);
+    RG_TRY(rg_train_desc(q, &desc));
+    const rg_status status = rg_trainer_desc_check(&desc);
+    if (status != RG_OK)
+        rg_error_prefix("--"); /* fields are named as options are */
+    RG_TRY(status);
     RG_CHECK(q->stop == RG_TRAIN_NOT_GIVEN || q->stop > 0, wrong,
              "--stop is 0; it is the number of an epoch, from 1 on");
     RG_CHECK(q->rate == RG_TRAIN_NOT_GIVEN || q->rate > 0, wrong,
              "--rate is 0; nothing is learned without a rate: it is more than 0");
     RG_CHECK(q->validation < 1, wrong,
              "--validation is %g; less than all of the data can be held back", q->validation);
-    RG_CHECK(q->momentum < 1, wrong, "--momentum is %g; it is less than 1", q->momentum);
     return RG_OK;
-}
-
-double rg_train_default_rate(const char *optimizer)
-{
-    return strcmp(optimizer, "sgd") == 0 ? 0.05 : 0.001;
-}
-
-double rg_train_rate(const rg_train_request *q, int64_t step, int64_t steps)
-{
-    const double rate = q->rate;
-    const int64_t epoch = steps / q->epochs;
-    double now = rate;
-    if (strcmp(q->schedule, "cosine") == 0)
-        now = rg_rate_cosine(rate, 0, steps, step);
-    else if (strcmp(q->schedule, "step") == 0)
-        now = rg_rate_step(rate, q->drop, q->drop_every * (epoch > 0 ? epoch : 1), step);
-    return rg_rate_warmup(now, q->warmup, step);
-}
-
-rg_trainer_options rg_train_trainer_options(const rg_train_request *q,
-                                            const rg_network_options *network)
-{
-    return (rg_trainer_options){ .network = *network,
-                                 .optimizer =
-                                     (rg_optimizer_kind)find_name(optimizers, q->optimizer),
-                                 .momentum = q->momentum,
-                                 .decay = q->decay,
-                                 .batch = q->batch,
-                                 .accumulate = (int32_t)q->accumulate,
-                                 .seed = (uint64_t)q->seed };
 }

@@ -5,7 +5,7 @@
 #define RG_CLI_TRAIN_OPTIONS_H
 
 #include "cli/arguments.h"
-#include "train/checkpoint.h"
+#include "train/trainer.h"
 
 typedef struct rg_train_request {
     /* of this run alone */
@@ -36,12 +36,9 @@ rg_status rg_train_options_read(rg_train_request *request, char *text);
 /* Checks what the table cannot. */
 rg_status rg_train_options_check(const rg_train_request *request);
 
-/* The rate that fits an optimizer, for those who give none. */
-double rg_train_default_rate(const char *optimizer);
-/* The rate of a step. */
-double rg_train_rate(const rg_train_request *request, int64_t step, int64_t steps);
-
-rg_trainer_options rg_train_trainer_options(const rg_train_request *request,
-                                            const rg_network_options *network);
+/* How a trainer shall train, of options that were checked. */
+rg_status rg_train_desc(const rg_train_request *request, rg_trainer_desc *desc);
+/* The rate that was given, or the one that fits the optimizer. */
+double rg_train_base_rate(const rg_train_request *request);
 
 #endif

@@ -5,26 +5,20 @@
 #define RG_CLI_TRAIN_PART_H
 
 #include "cli/train_show.h"
-#include "train/checkpoint.h"
 #include "train/confusion.h"
+#include "train/trainer.h"
 
-/* A set of images with the loader that goes over it. */
+/* A set of images. */
 typedef struct rg_train_part {
     rg_dataset *set;
-    rg_loader *loader;
     rg_dataset_info info;
 } rg_train_part;
-
-/* Refuses images and classes other than those of the network; `data` begins the sentence. */
-rg_status rg_train_check_data(const rg_network_options *network, const rg_dataset_info *info,
-                              const char *data);
 
 /* Opens the test part of a data set; *set is NULL where it has none. */
 rg_status rg_train_open_test(const char *data, rg_dataset **set);
 
-/* Makes the set of a part ready for evaluation: checked, normalised as the checkpoint says. */
-rg_status rg_train_open_part(rg_train_part *part, const rg_checkpoint *checkpoint,
-                             const char *data);
+/* Looks at the set of a part, and whether the network takes it; `data` begins the sentence. */
+rg_status rg_train_open_part(rg_train_part *part, const rg_trainer *trainer, const char *data);
 void rg_train_close_part(rg_train_part *part);
 
 /* What an evaluation found, image by image. */
@@ -39,7 +33,7 @@ rg_status rg_train_verdicts_create(const rg_dataset_info *info, rg_train_verdict
 void rg_train_verdicts_release(const rg_dataset_info *info, rg_train_verdicts *verdicts);
 
 /* Goes once over all images of a part; `verdicts` may be NULL. */
-rg_status rg_train_evaluate(rg_trainer *trainer, rg_train_part *part, rg_train_result *result,
-                            rg_train_verdicts *verdicts);
+rg_status rg_train_evaluate(rg_trainer *trainer, const rg_train_part *part,
+                            rg_trainer_result *result, rg_train_verdicts *verdicts);
 
 #endif

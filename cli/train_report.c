@@ -140,12 +140,12 @@ static void fields_text(const rg_layer *layer, char text[TEXT])
 
 static rg_status show_layers(const rg_train_run *run, pieces *p)
 {
-    const rg_network *network = rg_trainer_network(run->trainer);
+    const rg_network *network = rg_stepper_network(run->trainer->stepper);
     p->layer_capacity = network->layers_count;
     RG_TRY(rg_allocate_array(p->layer_capacity, sizeof *p->layers, &p->layers));
     RG_TRY(rg_allocate_array(p->layer_capacity, sizeof *p->texts, &p->texts));
     for (size_t i = 0; i < p->layer_capacity; i++) {
-        const rg_layer *layer = &run->model->layers[i];
+        const rg_layer *layer = &run->trainer->model->layers[i];
         shape_text(&network->layers[i].desc, p->texts[i][0]);
         fields_text(layer, p->texts[i][1]);
         p->layers[i] = (rg_report_layer){ .label = layer->label,
@@ -172,11 +172,11 @@ static rg_status find_row(pieces *p, const char *label, const char *op, rg_repor
 
 static rg_status show_times(rg_train_run *run, pieces *p)
 {
-    rg_plan *plan = rg_trainer_plan(run->trainer);
+    rg_plan *plan = rg_stepper_plan(run->trainer->stepper);
     p->timing_capacity = (size_t)rg_plan_steps(plan);
     RG_TRY(rg_allocate_array(p->timing_capacity + 1, sizeof *p->timings, &p->timings));
     RG_TRY(rg_allocate_array(p->timing_capacity, sizeof *p->milliseconds, &p->milliseconds));
-    if (rg_trainer_time(run->trainer, p->milliseconds) != RG_OK)
+    if (rg_stepper_time(run->trainer->stepper, p->milliseconds) != RG_OK)
         return RG_OK; /* nothing was trained in this run */
     for (int32_t i = 0; i < (int32_t)p->timing_capacity; i++) {
         rg_step_info info, forward;
@@ -198,7 +198,7 @@ static rg_status show_times(rg_train_run *run, pieces *p)
 
 static rg_status show_memory(const rg_train_run *run, pieces *p)
 {
-    const rg_plan *plan = rg_trainer_plan(run->trainer);
+    const rg_plan *plan = rg_stepper_plan(run->trainer->stepper);
     p->memory_capacity = (size_t)rg_plan_memory_count(plan);
     RG_TRY(rg_allocate_array(p->memory_capacity, sizeof *p->memory, &p->memory));
     for (size_t i = 0; i < p->memory_capacity; i++) {
@@ -235,7 +235,7 @@ static void show_texts(const rg_train_run *run, pieces *p)
     struct tm parts;
     if (localtime_r(&now, &parts) != NULL)
         strftime(p->date, sizeof p->date, "%Y-%m-%d %H:%M", &parts);
-    snprintf(p->title, sizeof p->title, "%s on %s", run->model->name, run->request->data);
+    snprintf(p->title, sizeof p->title, "%s on %s", run->trainer->model->name, run->request->data);
     snprintf(p->dataset, sizeof p->dataset,
              "%s: %lld images for training, %lld for testing, %lld×%lld×%lld, %d classes",
              run->request->data, (long long)run->train.info.count, (long long)run->test.info.count,
@@ -252,7 +252,8 @@ static rg_status gather(rg_train_run *run, const rg_train_verdicts *verdicts, pi
     RG_TRY(show_layers(run, p));
     RG_TRY(show_times(run, p));
     RG_TRY(show_memory(run, p));
-    return rg_graph_drawing_create(rg_trainer_network(run->trainer)->graph, p->title, &p->drawing);
+    return rg_graph_drawing_create(rg_stepper_network(run->trainer->stepper)->graph, p->title,
+                                   &p->drawing);
 }
 
 static void release(const rg_train_run *run, pieces *p)
@@ -270,14 +271,14 @@ static void release(const rg_train_run *run, pieces *p)
     free(p->option_text);
 }
 
-rg_status rg_train_write_report(rg_train_run *run, const rg_train_result *test,
+rg_status rg_train_write_report(rg_train_run *run, const rg_trainer_result *test,
                                 const rg_train_verdicts *verdicts, const char *command)
 {
     pieces p = { .worst_count = 0 };
     rg_status status = gather(run, verdicts, &p);
-    rg_plan *plan = rg_trainer_plan(run->trainer);
+    rg_plan *plan = rg_stepper_plan(run->trainer->stepper);
     const rg_report report = { .title = p.title,
-                               .model = run->model->name,
+                               .model = run->trainer->model->name,
                                .dataset = p.dataset,
                                .device = p.device,
                                .date = p.date,
@@ -291,7 +292,7 @@ rg_status rg_train_write_report(rg_train_run *run, const rg_train_result *test,
                                .test_loss = test->loss,
                                .test_accuracy = test->accuracy,
                                .classes = run->test.info.classes,
-                               .class_names = (const char *const *)run->checkpoint.class_names,
+                               .class_names = (const char *const *)run->trainer->state.class_names,
                                .confusion = verdicts->confusion.cells,
                                .confusion_count = verdicts->confusion.count,
                                .worst = p.worst,

@@ -56,76 +56,26 @@ static rg_status open_sets(rg_train_run *run)
     return status;
 }
 
-static rg_status open_train(rg_train_run *run)
-{
-    const rg_train_request *q = run->request;
-    rg_loader_desc desc = rg_loader_desc_default();
-    desc.dtype = run->checkpoint.network.dtype;
-    desc.batch = q->batch;
-    desc.seed = (uint64_t)q->seed;
-    desc.shift = (int32_t)q->shift;
-    desc.crop = (int32_t)q->crop;
-    desc.mirror = q->mirror;
-    memcpy(desc.mean, run->checkpoint.mean, sizeof desc.mean);
-    memcpy(desc.deviation, run->checkpoint.deviation, sizeof desc.deviation);
-    return rg_loader_create(run->train.set, &desc, &run->train.loader);
-}
+/* ---- the trainer ---- */
 
-/* ---- what a checkpoint says of data and model ---- */
-
-static rg_status describe_data(rg_train_run *run)
+static rg_status make_new(rg_train_run *run, const rg_trainer_desc *desc)
 {
-    rg_checkpoint *c = &run->checkpoint;
-    const rg_dataset_info *info = &run->train.info;
-    c->network = (rg_network_options){ .height = info->height,
-                                       .width = info->width,
-                                       .channels = info->channels,
-                                       .classes = info->classes,
-                                       .seed = run->request->seed };
-    RG_TRY(rg_dtype_parse(run->request->dtype, &c->network.dtype));
-    RG_TRY(rg_dataset_measure(run->train.set, c->mean, c->deviation));
-    void *memory;
-    RG_TRY(rg_allocate_zero(allocator, (size_t)info->classes * sizeof *c->class_names, &memory));
-    c->class_names = memory;
-    for (int32_t i = 0; i < info->classes; i++)
-        RG_TRY(rg_copy_text(rg_dataset_class_name(run->train.set, i), &c->class_names[i]));
-    return RG_OK;
-}
-
-static rg_status open_new(rg_train_run *run)
-{
-    RG_TRY(rg_model_open(run->request->model, &run->model));
-    RG_TRY(rg_copy_text(run->model->name, &run->checkpoint.model_name));
-    RG_TRY(rg_copy_text(run->model->text, &run->checkpoint.model));
-    return describe_data(run);
-}
-
-static rg_status read_checkpoint(rg_train_run *run, const rg_safetensors *file)
-{
-    const char *path = run->request->resume;
-    const rg_checkpoint *c = &run->checkpoint;
-    const rg_trainer_options options = rg_train_trainer_options(run->request, &c->network);
-    RG_TRY(rg_train_check_data(&c->network, &run->train.info, run->request->data));
-    RG_TRY(rg_checkpoint_read(path, file, c, run->device, &options, &run->model, &run->trainer));
-    rg_status status = rg_checkpoint_check(run->trainer);
-    if (status == RG_INVALID_STATE)
-        status =
-            rg_fail(RG_MALFORMED, "%s: %s: training cannot go on from it", path, rg_error_text());
+    rg_model *model;
+    RG_TRY(rg_model_open(run->request->model, &model));
+    const rg_status status =
+        rg_trainer_create(run->device, model, run->train.set, desc, &run->trainer);
+    rg_model_destroy(model);
     return status;
 }
 
-static rg_status resume(rg_train_run *run)
+static rg_status make_resumed(rg_train_run *run, const rg_trainer_desc *desc)
 {
-    const rg_checkpoint *c = &run->checkpoint;
-    rg_safetensors *file = NULL;
-    rg_checkpoint_release(&run->checkpoint);
-    RG_TRY(rg_checkpoint_open(run->request->resume, &run->checkpoint, &file));
-    const rg_status status = read_checkpoint(run, file);
-    rg_safetensors_close(file);
-    RG_TRY(status);
-    rg_trainer_seek(run->trainer, c->steps, c->batches);
+    const rg_status status =
+        rg_trainer_resume(run->device, run->request->resume, run->train.set, desc, &run->trainer);
+    if (status == RG_INVALID_ARGUMENT) /* the data does not fit */
+        rg_error_prefix("%s: ", run->request->data);
     run->good = run->request->resume;
-    return RG_OK;
+    return status;
 }
 
 /* ---- beginning ---- */
@@ -154,15 +104,11 @@ static rg_status make_folder(rg_train_run *run)
 static rg_status make_capacity(rg_train_run *run)
 {
     enum { POINTS = 2000 };
-    const int64_t batches = rg_loader_batches(run->train.loader) * run->request->epochs;
-    run->steps = batches / run->request->accumulate;
-    RG_CHECK(run->steps > 0, RG_INVALID_ARGUMENT,
-             "--accumulate is %lld; the whole training has %lld batches",
-             (long long)run->request->accumulate, (long long)batches);
+    const int64_t epochs = run->request->epochs, before = run->trainer->state.epoch;
+    const int64_t batches = rg_loader_batches(run->trainer->loader) * epochs;
     run->loss_every = batches / POINTS + 1;
     run->loss_capacity = batches / run->loss_every + 2;
-    run->epoch_capacity =
-        run->request->epochs > run->checkpoint.epoch ? run->request->epochs : run->checkpoint.epoch;
+    run->epoch_capacity = epochs > before ? epochs : before;
     RG_TRY(rg_allocate_array((size_t)run->epoch_capacity, sizeof *run->epochs, &run->epochs));
     return rg_allocate_array((size_t)run->loss_capacity, sizeof *run->losses, &run->losses);
 }
@@ -176,16 +122,16 @@ static rg_status open_device(rg_train_run *run)
 
 static void say_what(const rg_train_run *run, const char *device)
 {
-    const rg_network *network = rg_trainer_network(run->trainer);
+    const rg_network *network = rg_stepper_network(run->trainer->stepper);
     int64_t parameters = 0;
     for (size_t i = 0; i < network->layers_count; i++)
         parameters += network->layers[i].parameters;
     rg_show_say(&run->show,
                 "%s on %s: %lld images for training, %lld for testing, %d classes; %lld "
                 "parameters in %s; %s",
-                run->model->name, run->request->data, (long long)run->train.info.count,
+                run->trainer->model->name, run->request->data, (long long)run->train.info.count,
                 (long long)run->test.info.count, run->train.info.classes, (long long)parameters,
-                rg_dtype_name(run->checkpoint.network.dtype), device);
+                rg_dtype_name(run->trainer->state.network.dtype), device);
 }
 
 static rg_status begin(rg_train_run *run)
@@ -195,21 +141,13 @@ static rg_status begin(rg_train_run *run)
     RG_TRY(open_device(run));
     RG_TRY(open_sets(run));
     RG_TRY(rg_dataset_get_info(run->train.set, &run->train.info));
-    RG_TRY(q->resume != NULL ? resume(run) : open_new(run));
-    if (run->trainer == NULL) {
-        const rg_trainer_options options = rg_train_trainer_options(q, &run->checkpoint.network);
-        RG_TRY(rg_trainer_create(run->device, run->model, &options, &run->trainer));
-    }
-    RG_TRY(open_train(run));
-    RG_TRY(rg_train_open_part(&run->test, &run->checkpoint, q->data));
+    rg_trainer_desc desc;
+    RG_TRY(rg_train_desc(q, &desc));
+    RG_TRY(q->resume != NULL ? make_resumed(run, &desc) : make_new(run, &desc));
+    RG_TRY(rg_train_open_part(&run->test, run->trainer, q->data));
     if (run->own_validation)
-        RG_TRY(rg_train_open_part(&run->validation, &run->checkpoint, q->data));
+        RG_TRY(rg_train_open_part(&run->validation, run->trainer, q->data));
     RG_TRY(make_capacity(run));
-    const rg_checkpoint *c = &run->checkpoint;
-    const rg_status status = rg_loader_seek(run->train.loader, c->epoch, c->position);
-    if (status != RG_OK)
-        rg_error_prefix("%s: ", q->resume);
-    RG_TRY(status);
     return make_folder(run); /* last, because it drops rows of the table */
 }
 
@@ -224,7 +162,7 @@ rg_status rg_train_begin(rg_train_run *run, rg_train_request *request)
     rg_device_describe(run->device, device, sizeof device);
     rg_show_begin(&run->show, request->json, request->epochs, run->train.info.count);
     run->show.done_before =
-        run->checkpoint.epoch * run->train.info.count + run->checkpoint.position;
+        run->trainer->state.epoch * run->train.info.count + run->trainer->state.position;
     say_what(run, device);
     return RG_OK;
 }
@@ -237,8 +175,6 @@ void rg_train_end(rg_train_run *run)
     rg_train_close_part(&run->validation);
     rg_train_close_part(&run->test);
     rg_trainer_destroy(run->trainer);
-    rg_model_destroy(run->model);
-    rg_checkpoint_release(&run->checkpoint);
     rg_device_destroy(run->device);
     free(run->checkpoint_path);
     free(run->report_path);
@@ -250,140 +186,89 @@ void rg_train_end(rg_train_run *run)
 
 /* ---- training ---- */
 
-/* Parameters that have met a loss that is not finite are spoilt: no checkpoint must keep them. */
-static rg_status diverged(const rg_train_run *run, const char *what, double rate)
+/* No checkpoint keeps what is spoilt. */
+static rg_status nothing_saved(const rg_train_run *run)
 {
-    const long long epoch = run->checkpoint.epoch + 1;
     return rg_fail(RG_INVALID_STATE,
-                   "training has diverged: in epoch %lld %s; the learning rate is %g: a lower "
-                   "--rate may help. Nothing of this epoch is saved%s%s",
-                   epoch, what, rate, run->good != NULL ? "; the last good checkpoint is " : "",
+                   "%s: a lower --rate may help. Nothing of this epoch is saved%s%s",
+                   rg_error_text(), run->good != NULL ? "; the last good checkpoint is " : "",
                    run->good != NULL ? run->good : "");
-}
-
-static rg_status check_loss(const rg_train_run *run, const char *whose, double loss, double rate)
-{
-    char what[80];
-    if (isfinite(loss))
-        return RG_OK;
-    snprintf(what, sizeof what, "%s is %f", whose, rg_shown(loss));
-    return diverged(run, what, rate);
-}
-
-/* An update can spoil them behind a loss that was finite. */
-static rg_status check_parameters(const rg_train_run *run, double rate)
-{
-    const rg_status status = rg_checkpoint_check(run->trainer);
-    return status == RG_INVALID_STATE ? diverged(run, rg_error_text(), rate) : status;
-}
-
-static rg_status count_outcome(rg_train_run *run, const rg_outcome *outcome, double rate)
-{
-    rg_checkpoint *c = &run->checkpoint;
-    if (outcome->images == 0)
-        return RG_OK;
-    RG_TRY(check_loss(run, "the loss of a batch", outcome->loss, rate));
-    c->images += outcome->images;
-    c->right += outcome->right;
-    c->loss += outcome->loss * (double)outcome->images;
-    const int64_t batch = rg_trainer_batches(run->trainer);
-    if (batch % run->loss_every == 0 && run->loss_count < run->loss_capacity)
-        run->losses[run->loss_count++] = (rg_report_step){ batch, outcome->loss };
-    return RG_OK;
-}
-
-static rg_status catch_up(rg_train_run *run, double rate)
-{
-    rg_outcome outcome;
-    do {
-        RG_TRY(rg_trainer_finish(run->trainer, &outcome));
-        RG_TRY(count_outcome(run, &outcome, rate));
-    } while (outcome.images > 0);
-    return RG_OK;
 }
 
 static rg_status save(rg_train_run *run)
 {
-    rg_checkpoint *c = &run->checkpoint;
-    free(c->options);
-    c->options = rg_train_options_text(run->request);
-    RG_CHECK(c->options != NULL, RG_OUT_OF_MEMORY, "out of memory for a checkpoint");
-    c->steps = rg_trainer_steps(run->trainer);
-    c->batches = rg_trainer_batches(run->trainer);
-    RG_TRY(rg_checkpoint_write(run->checkpoint_path, c, run->trainer));
+    char *options = rg_train_options_text(run->request);
+    RG_CHECK(options != NULL, RG_OUT_OF_MEMORY, "out of memory for a checkpoint");
+    RG_TRY(rg_trainer_write(run->trainer, run->checkpoint_path, options));
     run->good = run->checkpoint_path;
     return RG_OK;
 }
 
-/* The rest of an epoch, or less if interrupted. */
-static rg_status train_epoch(rg_train_run *run, const volatile int *interrupted,
-                             rg_train_progress *p, bool *whole)
+static bool watch(void *context, const rg_trainer_progress *p)
 {
-    rg_checkpoint *c = &run->checkpoint;
-    const double began = rg_seconds();
-    const int64_t before = c->images;
-    rg_batch batch = { .last = false };
-    while (!batch.last && !*interrupted) {
-        rg_outcome outcome;
-        const int64_t step = rg_trainer_steps(run->trainer);
-        p->rate = rg_train_rate(run->request, step, run->steps);
-        RG_TRY(rg_loader_next(run->train.loader, &batch));
-        RG_TRY(rg_trainer_step(run->trainer, batch.images, batch.labels, batch.count, p->rate,
-                               &outcome));
-        c->position = batch.position + batch.count;
-        RG_TRY(count_outcome(run, &outcome, p->rate));
-        p->images = c->images;
-        p->fresh = c->images - before;
-        p->right = c->right;
-        p->loss = c->loss;
-        p->seconds = rg_seconds() - began;
-        rg_show_progress(&run->show, p);
-    }
-    RG_TRY(catch_up(run, p->rate));
-    *p = (rg_train_progress){ .epoch = p->epoch,
-                              .images = c->images,
-                              .fresh = c->images - before,
-                              .right = c->right,
-                              .loss = c->loss,
-                              .seconds = rg_seconds() - began,
-                              .rate = p->rate };
-    *whole = batch.last;
-    return RG_OK;
+    rg_train_run *run = context;
+    if (p->batch_images > 0 && p->batches % run->loss_every == 0 &&
+        run->loss_count < run->loss_capacity)
+        run->losses[run->loss_count++] = (rg_report_step){ p->batches, p->batch_loss };
+    run->progress = *p;
+    rg_show_progress(&run->show, p);
+    return !*run->interrupted;
 }
 
-static rg_status end_epoch(rg_train_run *run, const rg_train_progress *p)
+/* The rest of an epoch, or less if interrupted. */
+static rg_status train_epoch(rg_train_run *run, bool *whole)
 {
-    rg_checkpoint *c = &run->checkpoint;
-    rg_train_result v;
+    const int64_t before = run->trainer->state.epoch;
+    *whole = false;
+    if (*run->interrupted)
+        return RG_OK;
+    const rg_status status = rg_trainer_train(run->trainer, 1, watch, run);
+    *whole = run->trainer->state.epoch > before;
+    return status != RG_OK && run->trainer->spoilt ? nothing_saved(run) : status;
+}
+
+static rg_status check_validation(const rg_train_run *run, double loss)
+{
+    const rg_trainer_progress *p = &run->progress;
+    if (isfinite(loss))
+        return RG_OK;
+    (void)rg_fail(RG_INVALID_STATE,
+                  "training has diverged: in epoch %lld the validation loss is %f; the learning "
+                  "rate is %g",
+                  (long long)p->epoch, rg_shown(loss), p->rate);
+    return nothing_saved(run);
+}
+
+static rg_status end_epoch(rg_train_run *run)
+{
+    rg_run_state *s = &run->trainer->state;
+    const rg_trainer_progress *p = &run->progress;
+    rg_trainer_result v;
     RG_TRY(rg_train_evaluate(run->trainer, run->own_validation ? &run->validation : &run->test, &v,
                              NULL));
     run->epochs[run->epoch_count++] =
         (rg_report_epoch){ .epoch = p->epoch,
-                           .train_loss = p->loss / (double)p->images,
+                           .train_loss = p->loss,
                            .train_accuracy = (double)p->right / (double)p->images,
                            .validated = true,
                            .validation_loss = v.loss,
                            .validation_accuracy = v.accuracy,
-                           .seconds = p->seconds,
-                           .images_per_second = (double)p->fresh / p->seconds,
+                           .seconds = p->now_seconds,
+                           .images_per_second = (double)p->now_images / p->now_seconds,
                            .learning_rate = p->rate };
     rg_show_epoch(&run->show, p, &v);
-    RG_TRY(check_loss(run, "the validation loss", v.loss, p->rate));
-    RG_TRY(check_parameters(run, p->rate));
+    RG_TRY(check_validation(run, v.loss));
     RG_TRY(rg_train_add_metrics(run, &run->epochs[run->epoch_count - 1]));
-    c->epoch = p->epoch;
-    c->position = c->images = c->right = 0;
-    c->loss = 0;
-    if (v.accuracy > c->best_accuracy || c->best_epoch == 0) {
-        c->best_accuracy = v.accuracy;
-        c->best_epoch = p->epoch;
+    if (v.accuracy > s->best_accuracy || s->best_epoch == 0) {
+        s->best_accuracy = v.accuracy;
+        s->best_epoch = p->epoch;
     }
     return save(run);
 }
 
 static bool is_patience_over(const rg_train_run *run)
 {
-    const rg_checkpoint *c = &run->checkpoint;
+    const rg_run_state *c = &run->trainer->state;
     const int64_t patience = run->request->patience;
     return patience > 0 && c->best_epoch > 0 && c->epoch - c->best_epoch >= patience;
 }
@@ -391,17 +276,15 @@ static bool is_patience_over(const rg_train_run *run)
 rg_status rg_train_all(rg_train_run *run, const volatile int *interrupted, bool *done)
 {
     const rg_train_request *q = run->request;
-    rg_checkpoint *c = &run->checkpoint;
+    const rg_run_state *c = &run->trainer->state;
     *done = false;
+    run->interrupted = interrupted;
     while (c->epoch < q->epochs && !is_patience_over(run) && (q->stop < 0 || c->epoch < q->stop)) {
-        rg_train_progress p = { .epoch = c->epoch + 1 };
         bool whole;
-        RG_TRY(train_epoch(run, interrupted, &p, &whole));
-        if (!whole) {
-            RG_TRY(check_parameters(run, p.rate));
+        RG_TRY(train_epoch(run, &whole));
+        if (!whole)
             return save(run);
-        }
-        RG_TRY(end_epoch(run, &p));
+        RG_TRY(end_epoch(run));
         if (is_patience_over(run))
             rg_show_say(&run->show, "no better epoch since %lld: training ends",
                         (long long)c->best_epoch);
@@ -415,7 +298,7 @@ rg_status rg_train_all(rg_train_run *run, const volatile int *interrupted, bool 
 rg_status rg_train_finish(rg_train_run *run, const char *command)
 {
     rg_train_verdicts verdicts;
-    rg_train_result test;
+    rg_trainer_result test;
     rg_status status = rg_train_verdicts_create(&run->test.info, &verdicts);
     if (status == RG_OK)
         status = rg_train_evaluate(run->trainer, &run->test, &test, &verdicts);

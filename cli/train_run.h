@@ -13,13 +13,12 @@ typedef struct rg_train_run {
     rg_train_request *request;
     int lock; /* of the folder for results; -1: not yet */
     rg_device *device;
-    rg_model *model;
     rg_trainer *trainer;
     rg_train_part train, validation, test; /* validation may be the test part */
     bool own_validation;
-    rg_checkpoint checkpoint; /* what the next one will say */
     rg_train_show show;
-    int64_t steps; /* of the whole run */
+    rg_trainer_progress progress; /* of the epoch under way */
+    const volatile int *interrupted;
     double began;
     char *checkpoint_path, *report_path;
     const char *good; /* the last checkpoint of this training; NULL: there is none yet */
@@ -49,7 +48,7 @@ rg_status rg_train_add_metrics(rg_train_run *run, const rg_report_epoch *epoch);
 
 /* ---- train_report.c ---- */
 
-rg_status rg_train_write_report(rg_train_run *run, const rg_train_result *test,
+rg_status rg_train_write_report(rg_train_run *run, const rg_trainer_result *test,
                                 const rg_train_verdicts *verdicts, const char *command);
 
 #endif

@@ -62,12 +62,18 @@ static void draw_bar(double part, char *bar)
     }
 }
 
-static double per_image(double sum, int64_t images)
+/* Of the images so far. */
+static double loss_of(const rg_trainer_progress *p)
 {
-    return images > 0 ? rg_shown(sum / (double)images) : (double)NAN;
+    return p->images > 0 ? rg_shown(p->loss) : (double)NAN;
 }
 
-void rg_show_progress(rg_train_show *show, const rg_train_progress *p)
+static double accuracy_of(const rg_trainer_progress *p)
+{
+    return p->images > 0 ? (double)p->right / (double)p->images : (double)NAN;
+}
+
+void rg_show_progress(rg_train_show *show, const rg_trainer_progress *p)
 {
     const double now = rg_seconds();
     if (!show->terminal || now - show->drawn < 0.1)
@@ -82,8 +88,8 @@ void rg_show_progress(rg_train_show *show, const rg_train_progress *p)
     clock_text(done > 0 ? spent * (double)(all - done) / (double)done : 0, left);
     printf("\r\033[Kepoch %" PRId64 "/%" PRId64 " │%s│ loss %.4f  accuracy %.4f  %.0f images/s  "
            "%s left",
-           p->epoch, show->epochs, bar, per_image(p->loss, p->images),
-           per_image((double)p->right, p->images), (double)p->fresh / p->seconds, left);
+           p->epoch, show->epochs, bar, loss_of(p), accuracy_of(p),
+           (double)p->now_images / p->now_seconds, left);
     fflush(stdout);
 }
 
@@ -93,11 +99,11 @@ static void json_member(const char *name, double value)
     rg_print_json_number(value);
 }
 
-void rg_show_epoch(rg_train_show *show, const rg_train_progress *p,
-                   const rg_train_result *validation)
+void rg_show_epoch(rg_train_show *show, const rg_trainer_progress *p,
+                   const rg_trainer_result *validation)
 {
-    const double loss = per_image(p->loss, p->images);
-    const double accuracy = per_image((double)p->right, p->images);
+    const double loss = loss_of(p);
+    const double accuracy = accuracy_of(p);
     if (show->json) {
         printf("{\"epoch\":%" PRId64 ",\"images\":%" PRId64, p->epoch, p->images);
         json_member("loss", loss);
@@ -105,20 +111,20 @@ void rg_show_epoch(rg_train_show *show, const rg_train_progress *p,
         json_member("validation_loss", validation->loss);
         json_member("validation_accuracy", validation->accuracy);
         json_member("rate", p->rate);
-        json_member("seconds", p->seconds);
-        json_member("images_per_second", (double)p->fresh / p->seconds);
+        json_member("seconds", p->now_seconds);
+        json_member("images_per_second", (double)p->now_images / p->now_seconds);
         puts("}");
     } else {
         rg_show_clear(show);
         printf("epoch %2" PRId64 "/%" PRId64 "  loss %.4f  accuracy %.4f  validation loss %.4f  "
                "accuracy %.4f  %.1f s  %.0f images/s\n",
                p->epoch, show->epochs, loss, accuracy, rg_shown(validation->loss),
-               validation->accuracy, p->seconds, (double)p->fresh / p->seconds);
+               validation->accuracy, p->now_seconds, (double)p->now_images / p->now_seconds);
     }
     fflush(stdout);
 }
 
-void rg_show_end(const rg_train_show *show, const rg_train_result *test, double seconds,
+void rg_show_end(const rg_train_show *show, const rg_trainer_result *test, double seconds,
                  const char *report, const char *checkpoint)
 {
     if (show->json) {

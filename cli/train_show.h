@@ -5,9 +5,9 @@
 #ifndef RG_CLI_TRAIN_SHOW_H
 #define RG_CLI_TRAIN_SHOW_H
 
+#include <retrograde/trainer.h>
+
 #include <math.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 typedef struct rg_train_show {
     bool json, terminal;
@@ -16,19 +16,6 @@ typedef struct rg_train_show {
     double drawn;           /* the bar, last */
     int64_t done_before;    /* images of epochs and parts that earlier runs have seen */
 } rg_train_show;
-
-/* So far in an epoch. */
-typedef struct rg_train_progress {
-    int64_t epoch; /* from 1 */
-    int64_t images, right;
-    int64_t fresh; /* images of this run alone */
-    double loss;   /* sum */
-    double seconds, rate;
-} rg_train_progress;
-
-typedef struct rg_train_result {
-    double loss, accuracy;
-} rg_train_result;
 
 /* A number for printf, which would tell the sign of NaN: it means nothing. */
 static inline double rg_shown(double value)
@@ -42,10 +29,10 @@ __attribute__((format(printf, 2, 3))) void rg_show_say(const rg_train_show *show
                                                        const char *format, ...);
 /* Takes the bar away, before something else is written. */
 void rg_show_clear(const rg_train_show *show);
-void rg_show_progress(rg_train_show *show, const rg_train_progress *progress);
-void rg_show_epoch(rg_train_show *show, const rg_train_progress *progress,
-                   const rg_train_result *validation);
-void rg_show_end(const rg_train_show *show, const rg_train_result *test, double seconds,
+void rg_show_progress(rg_train_show *show, const rg_trainer_progress *progress);
+void rg_show_epoch(rg_train_show *show, const rg_trainer_progress *progress,
+                   const rg_trainer_result *validation);
+void rg_show_end(const rg_train_show *show, const rg_trainer_result *test, double seconds,
                  const char *report, const char *checkpoint);
 
 #endif

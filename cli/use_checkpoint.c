@@ -30,31 +30,14 @@ int rg_use_options(const rg_option *own, rg_use_request *q, const char *usage, i
     return left;
 }
 
-rg_status rg_used_network_open(const char *path, const rg_use_request *q, rg_used_network *network)
+rg_status rg_used_network_open(const char *path, const rg_use_request *q, rg_trainer **network)
 {
-    *network = (rg_used_network){ .device = NULL };
     rg_device_options options = rg_device_options_default();
-    rg_safetensors *file;
+    rg_device *device;
+    *network = NULL;
     options.threads = (int32_t)q->threads;
-    RG_TRY(rg_checkpoint_open(path, &network->checkpoint, &file));
-    const rg_trainer_options use = { .network = network->checkpoint.network,
-                                     .accumulate = 1,
-                                     .use_only = true };
-    rg_status status = rg_device_create(q->device, &options, &network->device);
-    if (status == RG_OK)
-        status = rg_checkpoint_read(path, file, &network->checkpoint, network->device, &use,
-                                    &network->model, &network->trainer);
-    rg_safetensors_close(file);
-    if (status != RG_OK)
-        rg_used_network_close(network);
+    RG_TRY(rg_device_create(q->device, &options, &device));
+    const rg_status status = rg_trainer_load(device, path, network);
+    rg_device_destroy(device); /* which the network keeps */
     return status;
-}
-
-void rg_used_network_close(rg_used_network *network)
-{
-    rg_trainer_destroy(network->trainer);
-    rg_model_destroy(network->model);
-    rg_device_destroy(network->device);
-    rg_checkpoint_release(&network->checkpoint);
-    *network = (rg_used_network){ .device = NULL };
 }

@@ -5,7 +5,7 @@
 #define RG_CLI_USE_CHECKPOINT_H
 
 #include "cli/arguments.h"
-#include "train/checkpoint.h"
+#include "train/trainer.h"
 
 /* What both are asked alike. */
 typedef struct rg_use_request {
@@ -19,15 +19,8 @@ typedef struct rg_use_request {
 int rg_use_options(const rg_option *own, rg_use_request *request, const char *usage, int argc,
                    char **argv, int *status);
 
-typedef struct rg_used_network {
-    rg_checkpoint checkpoint;
-    rg_device *device;
-    rg_model *model;
-    rg_trainer *trainer;
-} rg_used_network;
-
+/* The network of a checkpoint on the device that is asked for, for use alone. */
 rg_status rg_used_network_open(const char *path, const rg_use_request *request,
-                               rg_used_network *network);
-void rg_used_network_close(rg_used_network *network);
+                               rg_trainer **network);
 
 #endif

@@ -19,7 +19,8 @@ add_library(rg_train_objects OBJECT
     src/train/dataset.c src/train/dataset_open.c
     src/train/data_source.c src/train/idx.c src/train/zip.c src/train/npy_set.c
     src/train/png_image.c src/train/png_folder.c src/train/glyphs.c src/train/loader.c
-    src/train/model.c src/train/layer_rules.c src/train/network.c src/train/trainer.c
+    src/train/model.c src/train/layer_rules.c src/train/network.c src/train/stepper.c
+    src/train/run_state.c src/train/trainer_desc.c src/train/trainer.c src/train/trainer_use.c
     src/train/checkpoint.c
     src/train/graph_drawing.c
     src/train/figures.c src/train/page.c src/train/chart.c src/train/png_uri.c

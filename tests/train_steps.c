@@ -4,7 +4,7 @@
  * images, the labels and the losses into a folder.
  *
  * usage: train_steps MODEL DTYPE OPTIMIZER DEVICE FOLDER */
-#include "train/checkpoint.h"
+#include "train/run_state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,23 +26,23 @@ static int fail(const char *what)
     return 1;
 }
 
-static rg_status write_checkpoint(const char *folder, const char *name, rg_trainer *trainer,
-                                  const rg_model *model, const rg_network_options *network)
+static rg_status write_checkpoint(const char *folder, const char *name, rg_stepper *trainer,
+                                  const rg_model *model, const rg_network_desc *network)
 {
     static char class_name[] = "a class", no_options[] = "";
     char path[4096], *names[CLASSES];
     snprintf(path, sizeof path, "%s/%s.safetensors", folder, name);
     for (int i = 0; i < CLASSES; i++)
         names[i] = class_name;
-    const rg_checkpoint checkpoint = { .model_name = model->name,
-                                       .model = model->text,
-                                       .network = *network,
-                                       .class_names = names,
-                                       .options = no_options };
-    return rg_checkpoint_write(path, &checkpoint, trainer);
+    const rg_run_state checkpoint = { .model_name = model->name,
+                                      .model = model->text,
+                                      .network = *network,
+                                      .class_names = names,
+                                      .options = no_options };
+    return rg_run_state_write(path, &checkpoint, trainer);
 }
 
-static rg_status train(rg_trainer *trainer, rg_dtype dtype, FILE *data, FILE *losses)
+static rg_status train(rg_stepper *trainer, rg_dtype dtype, FILE *data, FILE *losses)
 {
     double pixels[BATCH * PIXELS];
     char images[sizeof pixels];
@@ -57,11 +57,11 @@ static rg_status train(rg_trainer *trainer, rg_dtype dtype, FILE *data, FILE *lo
             rg_element_set(images, dtype, i, pixels[i]);
         fwrite(pixels, sizeof pixels, 1, data);
         fwrite(labels, sizeof labels, 1, data);
-        RG_TRY(rg_trainer_step(trainer, images, labels, BATCH, 0.01, &outcome));
+        RG_TRY(rg_stepper_step(trainer, images, labels, BATCH, 0.01, &outcome));
         do {
             if (outcome.images > 0)
                 fprintf(losses, "%.17g\n", outcome.loss);
-            RG_TRY(rg_trainer_finish(trainer, &outcome));
+            RG_TRY(rg_stepper_finish(trainer, &outcome));
         } while (outcome.images > 0);
     }
     return RG_OK;
@@ -71,16 +71,18 @@ int main(int argc, char **argv)
 {
     if (argc != 6)
         return fail("usage: train_steps MODEL DTYPE OPTIMIZER DEVICE FOLDER");
-    rg_network_options network = { HEIGHT, WIDTH, 1, CLASSES, RG_F64, true, 0 };
+    rg_network_desc network = {
+        .height = HEIGHT, .width = WIDTH, .channels = 1, .classes = CLASSES, .dtype = RG_F64
+    };
     rg_device_options device_options = rg_device_options_default();
     rg_model *model;
     rg_device *device;
-    rg_trainer *trainer;
+    rg_stepper *trainer;
     if (rg_dtype_parse(argv[2], &network.dtype) != RG_OK || rg_model_open(argv[1], &model) != RG_OK)
         return fail("model");
     if (rg_device_create(argv[4], &device_options, &device) != RG_OK)
         return fail("device");
-    const rg_trainer_options options = { .network = network,
+    const rg_stepper_options options = { .network = network,
                                          .optimizer = strcmp(argv[3], "sgd") == 0
                                                           ? RG_OPTIMIZER_SGD
                                                           : RG_OPTIMIZER_ADAM,
@@ -88,7 +90,7 @@ int main(int argc, char **argv)
                                          .batch = BATCH,
                                          .accumulate = 1,
                                          .seed = 3 };
-    if (rg_trainer_create(device, model, &options, &trainer) != RG_OK)
+    if (rg_stepper_create(device, model, &options, &trainer) != RG_OK)
         return fail("trainer");
     char path[4096];
     snprintf(path, sizeof path, "%s/data", argv[5]);
@@ -102,7 +104,7 @@ int main(int argc, char **argv)
         write_checkpoint(argv[5], "after", trainer, model, &network) != RG_OK)
         return fail("training");
     const bool written = fclose(data) == 0 && fclose(losses) == 0;
-    rg_trainer_destroy(trainer);
+    rg_stepper_destroy(trainer);
     rg_device_destroy(device);
     rg_model_destroy(model);
     return written ? 0 : fail("files");

@@ -63,7 +63,7 @@ static rg_status transpose_weights(const rg_layer *layer, const rg_tensor_desc *
 
 /* ---- training and use ---- */
 
-static void adjust_norm(void *desc, const rg_network_options *options, size_t index)
+static void adjust_norm(void *desc, const rg_network_desc *options, size_t index)
 {
     rg_batch_norm_desc *d = desc;
     (void)index;
@@ -71,7 +71,7 @@ static void adjust_norm(void *desc, const rg_network_options *options, size_t in
     d->unbiased = true;
 }
 
-static void adjust_dropout(void *desc, const rg_network_options *options, size_t index)
+static void adjust_dropout(void *desc, const rg_network_desc *options, size_t index)
 {
     rg_dropout_desc *d = desc;
     d->step_input = true;

@@ -17,7 +17,7 @@ typedef struct rg_layer_rule {
     rg_status (*weights)(const rg_layer *layer, const rg_tensor_desc *x, int64_t outputs,
                          rg_tensor_desc *w, int64_t *fan_in);
     /* Changes the descriptor of layer `index` for training, or for use; NULL: it stays. */
-    void (*adjust)(void *desc, const rg_network_options *options, size_t index);
+    void (*adjust)(void *desc, const rg_network_desc *options, size_t index);
 } rg_layer_rule;
 
 /* That of an op; an empty one where it needs none. */

@@ -291,7 +291,10 @@ static rg_status read_lines(reader *r, const char *text)
 
 rg_status rg_model_parse(const char *name, const char *text, rg_model **model)
 {
+    RG_CHECK_NOT_NULL(model);
     *model = NULL;
+    RG_CHECK_NOT_NULL(name);
+    RG_CHECK_NOT_NULL(text);
     void *memory;
     RG_TRY(rg_allocate_zero(allocator, sizeof(rg_model), &memory));
     rg_model *made = memory;
@@ -324,6 +327,16 @@ void rg_model_destroy(rg_model *model)
     free(model->name);
     free(model->text);
     rg_release(allocator, model, sizeof *model);
+}
+
+const char *rg_model_name(const rg_model *model)
+{
+    return model != NULL ? model->name : "";
+}
+
+const char *rg_model_text(const rg_model *model)
+{
+    return model != NULL ? model->text : "";
 }
 
 /* ---- those built in ---- */
@@ -376,15 +389,24 @@ static const char resnet[] =
     "reduce kind=mean dims=1,2\n"
     "dense classes\n";
 
-const char *const rg_model_names[] = { "lenet", "small", "mlp", "resnet", NULL };
-static const char *const texts[] = { lenet, small, mlp, resnet };
+static const struct {
+    const char *name, *text;
+} builtin[] = { { "lenet", lenet }, { "small", small }, { "mlp", mlp }, { "resnet", resnet } };
+enum { BUILTIN = sizeof builtin / sizeof builtin[0] };
+
+const char *rg_model_builtin(int32_t index)
+{
+    return index >= 0 && index < BUILTIN ? builtin[index].name : NULL;
+}
 
 rg_status rg_model_open(const char *name, rg_model **model)
 {
+    RG_CHECK_NOT_NULL(model);
     *model = NULL;
-    for (int i = 0; rg_model_names[i] != NULL; i++) {
-        if (strcmp(name, rg_model_names[i]) == 0)
-            return rg_model_parse(name, texts[i], model);
+    RG_CHECK_NOT_NULL(name);
+    for (int i = 0; i < BUILTIN; i++) {
+        if (strcmp(name, builtin[i].name) == 0)
+            return rg_model_parse(name, builtin[i].text, model);
     }
     enum { LIMIT = 1 << 20 };
     rg_bytes bytes = { 0 };

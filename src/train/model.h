@@ -1,23 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Models: a network as text, one line a layer, and the graphs made from it.
- *
- *      # two convolutions, a shortcut, a classifier
- *      first:  conv 16 window=3 padding.policy=same
- *              neuron
- *      second: conv 16 window=3 padding.policy=same
- *              arithmetic from second, first
- *              dense classes
- *
- * A line is [label:] op [outputs] [field=value]… [from label, label…]. Fields are those of the op's
- * descriptor; `window` is that of the weights of conv and conv_transpose. `outputs`, the channels
- * of the result, stands behind conv, conv_transpose and dense alone: a number, or "classes".
- * Without `from` a layer reads the one before it; "input" are the images. What follows # is left
- * out. */
+/* What a model is made of, and the networks made from it. */
 #ifndef RG_TRAIN_MODEL_H
 #define RG_TRAIN_MODEL_H
 
 #include "graph/graph.h"
+
+#include <retrograde/model.h>
 
 enum { RG_MODEL_CLASSES = -1 };
 
@@ -32,19 +21,11 @@ typedef struct rg_layer {
     _Alignas(16) char desc[RG_MAX_DESC];
 } rg_layer;
 
-typedef struct rg_model {
+struct rg_model {
     char *name, *text;
     rg_layer *layers;
     size_t layers_capacity, layers_count;
-} rg_model;
-
-/* Reads a model; `name` begins the sentences, "file:3:7: …". On failure *model is NULL. */
-rg_status rg_model_parse(const char *name, const char *text, rg_model **model);
-/* A built-in model by its name, or one from a file of this path. */
-rg_status rg_model_open(const char *name, rg_model **model);
-void rg_model_destroy(rg_model *model);
-/* The names of those built in, NULL at the end. */
-extern const char *const rg_model_names[];
+};
 
 /* ---- networks ---- */
 
@@ -66,14 +47,6 @@ typedef struct rg_network_layer {
     int64_t parameters;  /* elements of what it trains */
 } rg_network_layer;
 
-typedef struct rg_network_options {
-    int64_t height, width, channels;
-    int32_t classes;
-    rg_dtype dtype;
-    bool training;
-    int64_t seed; /* of dropout */
-} rg_network_options;
-
 /* A model as a graph: sources "images" (n, h, w, c) and "labels" (n…), results "logits" and "loss".
  * With dropout while training there is a parameter "dropout_step", i64. */
 typedef struct rg_network {
@@ -86,7 +59,12 @@ typedef struct rg_network {
     size_t layers_count;
 } rg_network;
 
-rg_status rg_network_create(const rg_model *model, const rg_network_options *options,
+/* Checks a descriptor of the caller and copies it; `who` begins the sentence. */
+rg_status rg_network_desc_check(const char *who, const rg_network_desc *desc,
+                                rg_network_desc *checked);
+
+/* Makes the graph and all that is known of it. `size` of the descriptor is not looked at. */
+rg_status rg_network_create(const rg_model *model, const rg_network_desc *options,
                             rg_network *network);
 void rg_network_destroy(rg_network *network);
 

@@ -18,7 +18,7 @@ static const rg_allocator *const allocator = &rg_default_allocator;
 
 typedef struct builder {
     const rg_model *model;
-    const rg_network_options *options;
+    const rg_network_desc *options;
     rg_network *network;
     const rg_layer *layer; /* being built */
     const rg_layer_rule *rule;
@@ -179,7 +179,8 @@ static rg_status build_layer(builder *b, size_t index)
 
 /* ---- the end ---- */
 
-static rg_status add_loss(builder *b)
+/* The logits, which fix the classes, and the loss behind them. */
+static rg_status add_results(builder *b)
 {
     rg_network *network = b->network;
     const rg_network_layer *last = &network->layers[network->layers_count - 1];
@@ -194,22 +195,25 @@ static rg_status add_loss(builder *b)
     loss.labels = RG_LOSS_CLASS_LABELS;
     network->logits = last->value;
     network->label_rank = y->rank - 1;
+    RG_TRY(rg_graph_result(network->graph, network->logits, "logits"));
+    if (b->options->logits_only)
+        return RG_OK;
     rg_value *const x[] = { network->logits, network->labels };
     rg_node *node = rg_graph_loss(network->graph, &loss, x);
     network->loss = rg_node_output(node, 0);
     RG_TRY(rg_graph_status(network->graph));
     RG_TRY(rg_node_set_label(node, "loss"));
-    RG_TRY(rg_graph_result(network->graph, network->logits, "logits"));
     return rg_graph_result(network->graph, network->loss, "loss");
 }
 
 static rg_status build(builder *b)
 {
-    const rg_network_options *o = b->options;
+    const rg_network_desc *o = b->options;
     rg_network *network = b->network;
     RG_TRY(rg_graph_create(&network->graph));
     network->images = rg_graph_source(network->graph, "images");
-    network->labels = rg_graph_source(network->graph, "labels");
+    if (!o->logits_only)
+        network->labels = rg_graph_source(network->graph, "labels");
     RG_TRY(rg_graph_status(network->graph));
     const int64_t dims[] = { 1, o->height, o->width, o->channels };
     network->layers[-1].desc = rg_tensor_desc_dense(o->dtype, 4, dims);
@@ -221,10 +225,10 @@ static rg_status build(builder *b)
             return status == RG_INVALID_ARGUMENT ? RG_MALFORMED : status;
         }
     }
-    return add_loss(b);
+    return add_results(b);
 }
 
-rg_status rg_network_create(const rg_model *model, const rg_network_options *options,
+rg_status rg_network_create(const rg_model *model, const rg_network_desc *options,
                             rg_network *network)
 {
     void *layers;
@@ -312,4 +316,78 @@ rg_status rg_network_start(const rg_network *network, rg_plan *plan, uint64_t se
     for (size_t i = 0; i < network->parameters_count; i++)
         RG_TRY(start_parameter(&network->parameters[i], plan, seed));
     return RG_OK;
+}
+
+/* ---- models as graphs and plans ---- */
+
+rg_network_desc rg_network_desc_default(void)
+{
+    return (rg_network_desc){ .size = sizeof(rg_network_desc),
+                              .dtype = RG_F32,
+                              .height = 28,
+                              .width = 28,
+                              .channels = 1,
+                              .classes = 10 };
+}
+
+rg_status rg_network_desc_check(const char *who, const rg_network_desc *desc,
+                                rg_network_desc *checked)
+{
+    enum { LARGEST = 1 << 20 };
+    RG_CHECK(desc != NULL, RG_INVALID_ARGUMENT, "%s: desc is NULL", who);
+    RG_CHECK(desc->size > sizeof desc->size && desc->size <= sizeof *desc, RG_INVALID_ARGUMENT,
+             "%s: size is %u; start from rg_network_desc_default()", who, desc->size);
+    *checked = rg_network_desc_default();
+    memcpy(checked, desc, desc->size);
+    checked->size = sizeof *checked;
+    RG_CHECK(rg_dtype_is_data(checked->dtype), RG_INVALID_ARGUMENT,
+             "%s: dtype is %s; it must be f32, f64, f16 or bf16", who,
+             rg_dtype_name(checked->dtype));
+    const int64_t sizes[] = { checked->height, checked->width, checked->channels,
+                              checked->classes };
+    static const char *const names[] = { "height", "width", "channels", "classes" };
+    for (int i = 0; i < 4; i++)
+        RG_CHECK(sizes[i] >= 1 && sizes[i] <= LARGEST, RG_INVALID_ARGUMENT,
+                 "%s: %s is %lld; it goes from 1 to %d", who, names[i], (long long)sizes[i],
+                 LARGEST);
+    return RG_OK;
+}
+
+rg_status rg_model_graph(const rg_model *model, const rg_network_desc *desc, rg_graph **graph)
+{
+    rg_network_desc checked;
+    rg_network network;
+    RG_CHECK_NOT_NULL(graph);
+    *graph = NULL;
+    RG_CHECK_NOT_NULL(model);
+    RG_TRY(rg_network_desc_check(__func__, desc, &checked));
+    RG_TRY(rg_network_create(model, &checked, &network));
+    *graph = network.graph;
+    network.graph = NULL;
+    rg_network_destroy(&network);
+    return RG_OK;
+}
+
+rg_status rg_model_plan(const rg_model *model, const rg_network_desc *desc, rg_device *device,
+                        uint64_t seed, rg_plan **plan)
+{
+    const rg_plan_options options = rg_plan_options_default();
+    rg_network_desc checked;
+    rg_network network;
+    rg_plan *made = NULL;
+    RG_CHECK_NOT_NULL(plan);
+    *plan = NULL;
+    RG_CHECK_NOT_NULL(model);
+    RG_CHECK_NOT_NULL(device);
+    RG_TRY(rg_network_desc_check(__func__, desc, &checked));
+    RG_TRY(rg_network_create(model, &checked, &network));
+    rg_status status = rg_plan_create(device, network.graph, &options, &made);
+    if (status == RG_OK)
+        status = rg_network_start(&network, made, seed);
+    rg_network_destroy(&network);
+    if (status != RG_OK)
+        rg_plan_destroy(made);
+    else
+        *plan = made;
+    return status;
 }

@@ -1,442 +1,401 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The trainer: plans for steps and for use, batches under way. */
+/* Trainers: what a network, a data set and a checkpoint are together, and epochs of training. */
 #include "train/trainer.h"
 
+#include "core/clock.h"
 #include "core/memory.h"
-#include "core/shape.h"
 #include "runtime/objects.h"
-
-#include <retrograde/nodes.h>
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
-/* Numbers that change from batch to batch. */
-typedef struct numbers {
-    double rate64;
-    float rate;
-    int64_t step, dropout_step;
-} numbers;
+/* ---- beginning ---- */
 
-/* A batch under way, and what the device reads and writes while it is. */
-typedef struct slot {
-    rg_commands *commands; /* NULL: none */
-    rg_tensor *images, *labels;
-    int64_t capacity; /* images that there is room for */
-    int64_t count;
-    numbers numbers;
-    int32_t *answers; /* the labels */
-    char *results;    /* the loss, then the logits; reached without waiting */
-} slot;
-
-enum { LOSS_BYTES = 16 }; /* of the results */
-
-/* With accumulation a step is made of several batches: the first one starts the sums, others add to
- * them, the last one changes the parameters. */
-typedef enum share { SHARE_FIRST, SHARE_MIDDLE, SHARE_LAST, SHARES } share;
-enum { SLOTS = 2 };
-
-struct rg_trainer {
-    rg_trainer_options options;
-    rg_device *device;
-    rg_queue *queue;
-    rg_network network; /* of `last`, which is all there is without accumulation */
-    rg_plan *plans[SHARES];
-    rg_network used; /* as it is used */
-    rg_plan *use;
-    slot slots[SLOTS];
-    slot evaluation;
-    int64_t batches; /* begun */
-    int64_t steps;   /* taken */
-};
-
-/* ---- graphs ---- */
-
-static rg_parameter_copy copy_of(rg_dtype dtype)
-{
-    return dtype == RG_F16    ? RG_PARAMETER_COPY_F16
-           : dtype == RG_BF16 ? RG_PARAMETER_COPY_BF16
-                              : RG_PARAMETER_COPY_NONE;
-}
-
-typedef struct rate_and_step {
-    rg_value *rate, *step;
-} rate_and_step;
-
-static rg_node *add_update(const rg_trainer *t, const rg_network *network,
-                           const rg_network_parameter *p, rg_value *gradient, rate_and_step n)
-{
-    const rg_trainer_options *o = &t->options;
-    const rg_parameter_copy copy = copy_of(p->value->desc.dtype);
-    const bool decays = p->start == RG_START_NORMAL && o->decay > 0; /* weights alone */
-    rg_gradient_rules rules = { .clip_minimum = -INFINITY,
-                                .clip_maximum = INFINITY,
-                                .rescale = 1.0 / o->accumulate };
-    if (decays && o->optimizer != RG_OPTIMIZER_ADAM) {
-        rules.regularization = RG_REGULARIZATION_L2;
-        rules.regularization_scale = o->decay;
-    }
-    rg_graph *graph = network->graph;
-    if (o->optimizer == RG_OPTIMIZER_SGD) {
-        rg_sgd_desc d = rg_sgd_desc_default();
-        d.form = RG_UPDATE_TORCH;
-        d.momentum = o->momentum;
-        d.gradient = rules;
-        d.copy = copy;
-        return rg_graph_update(graph, "sgd", &d, p->value, gradient, n.rate, NULL, NULL);
-    }
-    if (o->optimizer == RG_OPTIMIZER_RMSPROP) {
-        rg_rmsprop_desc d = rg_rmsprop_desc_default();
-        d.form = RG_UPDATE_TORCH;
-        d.gradient = rules;
-        d.copy = copy;
-        return rg_graph_update(graph, "rmsprop", &d, p->value, gradient, n.rate, NULL, NULL);
-    }
-    rg_adam_desc d = rg_adam_desc_default();
-    d.form = RG_UPDATE_TORCH;
-    d.decay = decays ? o->decay : 0;
-    d.gradient = rules;
-    d.copy = copy;
-    return rg_graph_update(graph, "adam", &d, p->value, gradient, n.rate, n.step, NULL);
-}
-
-/* The sum of gradients over the batches of a step. */
-static rg_value *add_sum(const rg_network *network, const rg_network_parameter *p, share which,
-                         rg_value *gradient)
-{
-    char name[300];
-    snprintf(name, sizeof name, "%s.sum", p->value->name);
-    rg_value *sum = rg_graph_parameter(network->graph, name, &p->value->desc);
-    const rg_arithmetic_desc add = rg_arithmetic_desc_default();
-    rg_neuron_desc copy = rg_neuron_desc_default();
-    copy.kind = RG_NEURON_NONE;
-    rg_node *node = which == SHARE_FIRST ? rg_graph_neuron(network->graph, &copy, &gradient)
-                                         : rg_graph_arithmetic(network->graph, &add,
-                                                               (rg_value *[]){ sum, gradient });
-    if (which != SHARE_LAST)
-        (void)rg_graph_assign(network->graph, sum, rg_node_output(node, 0));
-    return rg_node_output(node, 0);
-}
-
-static rg_status make_training(rg_trainer *t, const rg_model *model, share which,
-                               rg_network *network)
-{
-    rg_network_options options = t->options.network;
-    options.training = true;
-    RG_TRY(rg_network_create(model, &options, network));
-    const rg_dtype real = options.dtype == RG_F64 ? RG_F64 : RG_F32;
-    const rg_tensor_desc rate = rg_tensor_desc_dense(real, 0, NULL);
-    const rg_tensor_desc step = rg_tensor_desc_dense(RG_I64, 0, NULL);
-    rate_and_step n = { NULL, NULL };
-    if (which == SHARE_LAST)
-        n.rate = rg_graph_parameter(network->graph, "rate", &rate);
-    if (which == SHARE_LAST && t->options.optimizer == RG_OPTIMIZER_ADAM)
-        n.step = rg_graph_parameter(network->graph, "step", &step);
-    RG_TRY(rg_value_stop_gradient(network->images));
-    RG_TRY(rg_graph_gradients(network->graph, &network->loss, NULL, 1, NULL, NULL));
-    for (size_t i = 0; i < network->parameters_count; i++) {
-        const rg_network_parameter *p = &network->parameters[i];
-        rg_value *gradient = rg_value_gradient(p->value);
-        if (!p->trained || gradient == NULL)
-            continue;
-        if (t->options.accumulate > 1)
-            gradient = add_sum(network, p, which, gradient);
-        if (which == SHARE_LAST)
-            (void)add_update(t, network, p, gradient, n);
-    }
-    return rg_graph_status(network->graph);
-}
-
-static rg_status make_plans(rg_trainer *t, const rg_model *model)
-{
-    rg_plan_options options = rg_plan_options_default();
-    if (!t->options.use_only) {
-        RG_TRY(make_training(t, model, SHARE_LAST, &t->network));
-        RG_TRY(rg_plan_create(t->device, t->network.graph, &options, &t->plans[SHARE_LAST]));
-        RG_TRY(rg_network_start(&t->network, t->plans[SHARE_LAST], t->options.seed));
-    }
-    options.share = t->plans[SHARE_LAST];
-    for (int which = SHARE_FIRST; which < SHARE_LAST && t->options.accumulate > 1; which++) {
-        rg_network network = { 0 };
-        rg_status status = make_training(t, model, (share)which, &network);
-        if (status == RG_OK)
-            status = rg_plan_create(t->device, network.graph, &options, &t->plans[which]);
-        rg_network_destroy(&network);
-        RG_TRY(status);
-    }
-    rg_network_options used = t->options.network;
-    used.training = false;
-    RG_TRY(rg_network_create(model, &used, &t->used));
-    return rg_plan_create(t->device, t->used.graph, &options, &t->use);
-}
-
-/* ---- batches ---- */
-
-static size_t image_bytes(const rg_trainer *t)
-{
-    const rg_network_options *n = &t->options.network;
-    return (size_t)(n->height * n->width * n->channels) * rg_dtype_size(n->dtype);
-}
-
-static size_t results_bytes(const rg_trainer *t, int64_t images)
-{
-    const rg_network_options *n = &t->options.network;
-    return LOSS_BYTES + (size_t)(images * n->classes) * rg_dtype_size(n->dtype);
-}
-
-static void slot_release(rg_trainer *t, slot *s)
-{
-    const size_t capacity = (size_t)s->capacity;
-    rg_commands_destroy(s->commands);
-    rg_tensor_destroy(s->images);
-    rg_tensor_destroy(s->labels);
-    rg_release(allocator, s->answers, capacity * sizeof *s->answers);
-    rg_host_release(t->device, s->results, results_bytes(t, s->capacity));
-    *s = (slot){ 0 };
-}
-
-static rg_status slot_fit(rg_trainer *t, slot *s, int64_t count)
-{
-    const rg_network_options *n = &t->options.network;
-    const int64_t dims[] = { count, n->height, n->width, n->channels };
-    int64_t label_dims[RG_MAX_RANK] = { count };
-    for (int32_t d = 1; d < t->used.label_rank; d++)
-        label_dims[d] = 1;
-    const rg_tensor_desc images = rg_tensor_desc_dense(n->dtype, 4, dims);
-    const rg_tensor_desc labels = rg_tensor_desc_dense(RG_I32, t->used.label_rank, label_dims);
-    void *memory;
-    if (s->count == count && s->images != NULL)
-        return RG_OK;
-    slot_release(t, s);
-    s->capacity = s->count = count;
-    RG_TRY(rg_tensor_create(t->device, &images, &s->images));
-    RG_TRY(rg_tensor_create(t->device, &labels, &s->labels));
-    RG_TRY(rg_allocate(allocator, (size_t)count * sizeof *s->answers, &memory));
-    s->answers = memory;
-    RG_TRY(rg_host_allocate(t->device, results_bytes(t, count), &memory));
-    s->results = memory;
-    return RG_OK;
-}
-
-static rg_status record_number(rg_commands *commands, rg_plan *plan, const char *name,
-                               const void *number, size_t bytes)
-{
-    rg_tensor *tensor;
-    if (rg_plan_parameter(plan, name, &tensor) != RG_OK)
-        return RG_OK; /* this network has none */
-    return rg_commands_write(commands, tensor, number, bytes, RG_LAYOUT_SAME);
-}
-
-static rg_status record_result(rg_trainer *t, rg_plan *plan, slot *s)
-{
-    const rg_network_options *n = &t->options.network;
-    const size_t element = rg_dtype_size(n->dtype);
-    rg_tensor *logits, *loss;
-    RG_TRY(rg_plan_result(plan, "logits", &logits));
-    RG_TRY(rg_plan_result(plan, "loss", &loss));
-    RG_TRY(rg_commands_read(s->commands, logits, s->results + LOSS_BYTES,
-                            (size_t)(s->count * n->classes) * element, RG_LAYOUT_SAME));
-    return rg_commands_read(s->commands, loss, s->results, element, RG_LAYOUT_SAME);
-}
-
-static rg_status start(rg_trainer *t, rg_plan *plan, slot *s, const void *images,
-                       const int32_t labels[], int64_t count, numbers n)
-{
-    RG_CHECK(count > 0, RG_INVALID_ARGUMENT, "a batch has no images");
-    RG_TRY(slot_fit(t, s, count));
-    s->numbers = n;
-    RG_TRY(rg_tensor_write(s->images, images, (size_t)count * image_bytes(t), RG_LAYOUT_SAME));
-    RG_TRY(rg_tensor_write(s->labels, labels, (size_t)count * sizeof *labels, RG_LAYOUT_SAME));
-    memcpy(s->answers, labels, (size_t)count * sizeof *labels);
-    RG_TRY(rg_commands_create(t->queue, &s->commands));
-    const bool wide = t->options.network.dtype == RG_F64;
-    RG_TRY(record_number(s->commands, plan, "rate",
-                         wide ? (const void *)&s->numbers.rate64 : &s->numbers.rate,
-                         wide ? sizeof n.rate64 : sizeof n.rate));
-    RG_TRY(record_number(s->commands, plan, "step", &s->numbers.step, sizeof n.step));
-    RG_TRY(record_number(s->commands, plan, "dropout_step", &s->numbers.dropout_step,
-                         sizeof n.dropout_step));
-    RG_TRY(rg_plan_encode(plan, s->commands, (rg_tensor *[]){ s->images, s->labels }));
-    RG_TRY(record_result(t, plan, s));
-    return rg_commands_commit(s->commands);
-}
-
-static double logit_of(const rg_trainer *t, const slot *s, int64_t image, int32_t k)
-{
-    const rg_network_options *n = &t->options.network;
-    return rg_element_get(s->results + LOSS_BYTES, n->dtype, image * n->classes + k);
-}
-
-static void probabilities_of(const rg_trainer *t, const slot *s, int64_t image, float p[])
-{
-    const int32_t classes = t->options.network.classes;
-    double largest = -INFINITY, sum = 0;
-    for (int32_t k = 0; k < classes; k++)
-        largest = fmax(largest, logit_of(t, s, image, k));
-    for (int32_t k = 0; k < classes; k++)
-        sum += exp(logit_of(t, s, image, k) - largest);
-    for (int32_t k = 0; k < classes; k++)
-        p[k] = (float)(exp(logit_of(t, s, image, k) - largest) / sum);
-}
-
-static int32_t answer_of(const rg_trainer *t, const slot *s, int64_t image)
-{
-    int32_t best = 0;
-    double largest = -INFINITY;
-    for (int32_t k = 0; k < t->options.network.classes; k++) {
-        const double value = logit_of(t, s, image, k);
-        best = value > largest ? k : best;
-        largest = value > largest ? value : largest;
-    }
-    return best;
-}
-
-/* Waits for the slot's batch, if there is one. */
-static rg_status collect(rg_trainer *t, slot *s, rg_outcome *outcome)
-{
-    *outcome = (rg_outcome){ 0 };
-    if (s->commands == NULL)
-        return RG_OK;
-    const rg_status status = rg_commands_wait(s->commands);
-    rg_commands_destroy(s->commands);
-    s->commands = NULL;
-    RG_TRY(status);
-    outcome->images = s->count;
-    outcome->loss = rg_element_get(s->results, t->options.network.dtype, 0);
-    for (int64_t i = 0; i < s->count; i++)
-        outcome->right += answer_of(t, s, i) == s->answers[i];
-    return RG_OK;
-}
-
-static share share_of(const rg_trainer *t)
-{
-    const int64_t place = t->batches % t->options.accumulate;
-    return place == t->options.accumulate - 1 ? SHARE_LAST
-           : place == 0                       ? SHARE_FIRST
-                                              : SHARE_MIDDLE;
-}
-
-rg_status rg_trainer_step(rg_trainer *t, const void *images, const int32_t labels[], int64_t count,
-                          double rate, rg_outcome *outcome)
-{
-    slot *s = &t->slots[t->batches % SLOTS];
-    RG_TRY(collect(t, s, outcome));
-    const share which = share_of(t);
-    const numbers n = {
-        .rate64 = rate, .rate = (float)rate, .step = t->steps + 1, .dropout_step = t->batches
-    };
-    const rg_status status = start(t, t->plans[which], s, images, labels, count, n);
-    if (status != RG_OK) {
-        rg_commands_destroy(s->commands);
-        s->commands = NULL;
-        return status;
-    }
-    t->batches++;
-    t->steps += which == SHARE_LAST;
-    return RG_OK;
-}
-
-rg_status rg_trainer_finish(rg_trainer *t, rg_outcome *outcome)
-{
-    *outcome = (rg_outcome){ 0 };
-    for (int64_t i = 0; i < SLOTS && outcome->images == 0; i++) /* the earliest first */
-        RG_TRY(collect(t, &t->slots[(t->batches + i) % SLOTS], outcome));
-    return RG_OK;
-}
-
-rg_status rg_trainer_evaluate(rg_trainer *t, const void *images, const int32_t labels[],
-                              int64_t count, float probabilities[], rg_outcome *outcome)
-{
-    slot *s = &t->evaluation;
-    rg_status status = start(t, t->use, s, images, labels, count, (numbers){ 0 });
-    if (status != RG_OK) {
-        rg_commands_destroy(s->commands);
-        s->commands = NULL;
-        return status;
-    }
-    RG_TRY(collect(t, s, outcome));
-    for (int64_t i = 0; probabilities != NULL && i < count; i++)
-        probabilities_of(t, s, i, probabilities + i * t->options.network.classes);
-    return RG_OK;
-}
-
-/* ---- the trainer ---- */
-
-rg_status rg_trainer_create(rg_device *device, const rg_model *model,
-                            const rg_trainer_options *options, rg_trainer **trainer)
+static rg_status begin(rg_device *device, rg_trainer **trainer)
 {
     void *memory;
-    *trainer = NULL;
-    RG_CHECK(options->accumulate >= 1, RG_INVALID_ARGUMENT, "a step needs at least one batch");
-    RG_TRY(rg_allocate_zero(allocator, sizeof(rg_trainer), &memory));
-    rg_trainer *t = memory;
-    t->options = *options;
-    t->device = rg_device_retain(device);
-    rg_status status = rg_queue_create(device, &t->queue);
+    RG_TRY(rg_allocate_zero(allocator, sizeof **trainer, &memory));
+    *trainer = memory;
+    (*trainer)->device = rg_device_retain(device);
+    return RG_OK;
+}
+
+static rg_stepper_options stepper_options(const rg_trainer *t)
+{
+    return (rg_stepper_options){ .network = t->state.network,
+                                 .optimizer = t->desc.optimizer,
+                                 .momentum = t->desc.momentum,
+                                 .decay = t->desc.decay,
+                                 .batch = t->desc.batch,
+                                 .accumulate = (int32_t)t->desc.accumulate,
+                                 .seed = (uint64_t)t->desc.seed };
+}
+
+/* What a checkpoint says of a data set. */
+static rg_status describe_set(rg_trainer *t, const rg_dataset *set)
+{
+    rg_run_state *s = &t->state;
+    rg_dataset_info info;
+    void *memory;
+    RG_TRY(rg_dataset_get_info(set, &info));
+    s->network = (rg_network_desc){ .size = sizeof s->network,
+                                    .dtype = t->desc.dtype,
+                                    .height = info.height,
+                                    .width = info.width,
+                                    .channels = info.channels,
+                                    .classes = info.classes,
+                                    .seed = t->desc.seed };
+    RG_TRY(rg_dataset_measure(set, s->mean, s->deviation));
+    RG_TRY(rg_allocate_zero(allocator, (size_t)info.classes * sizeof *s->class_names, &memory));
+    s->class_names = memory;
+    for (int32_t i = 0; i < info.classes; i++)
+        RG_TRY(rg_copy_text(rg_dataset_class_name(set, i), &s->class_names[i]));
+    return RG_OK;
+}
+
+/* A loader that begins where training does, and with it the number of steps. */
+static rg_status open_loader(rg_trainer *t, const rg_dataset *set)
+{
+    const rg_run_state *s = &t->state;
+    rg_loader_desc desc = rg_loader_desc_default();
+    rg_dataset_info info;
+    desc.dtype = s->network.dtype;
+    desc.batch = t->desc.batch;
+    desc.seed = (uint64_t)t->desc.seed;
+    desc.shift = (int32_t)t->desc.shift;
+    desc.crop = (int32_t)t->desc.crop;
+    desc.mirror = t->desc.mirror;
+    memcpy(desc.mean, s->mean, sizeof desc.mean);
+    memcpy(desc.deviation, s->deviation, sizeof desc.deviation);
+    RG_TRY(rg_dataset_get_info(set, &info));
+    RG_TRY(rg_loader_create(set, &desc, &t->loader));
+    t->images = info.count;
+    const int64_t batches = rg_loader_batches(t->loader) * t->desc.epochs;
+    t->steps = batches / t->desc.accumulate;
+    RG_CHECK(t->steps > 0, RG_INVALID_ARGUMENT,
+             "accumulate is %lld; the whole training has %lld batches",
+             (long long)t->desc.accumulate, (long long)batches);
+    return rg_loader_seek(t->loader, s->epoch, s->position);
+}
+
+static rg_status make_new(rg_trainer *t, const rg_model *model, const rg_dataset *set)
+{
+    RG_TRY(rg_model_parse(model->name, model->text, &t->model));
+    RG_TRY(rg_copy_text(model->name, &t->state.model_name));
+    RG_TRY(rg_copy_text(model->text, &t->state.model));
+    RG_TRY(describe_set(t, set));
+    const rg_stepper_options options = stepper_options(t);
+    RG_TRY(rg_stepper_create(t->device, t->model, &options, &t->stepper));
+    return open_loader(t, set);
+}
+
+/* Gives the trainer to the caller, or back if there was a failure. */
+static rg_status hand_over(rg_trainer *made, rg_status status, rg_trainer **trainer)
+{
     if (status == RG_OK)
-        status = make_plans(t, model);
-    if (status != RG_OK) {
-        rg_trainer_destroy(t);
-        return status;
-    }
-    *trainer = t;
+        *trainer = made;
+    else
+        rg_trainer_destroy(made);
+    return status;
+}
+
+rg_status rg_trainer_create(rg_device *device, const rg_model *model, const rg_dataset *set,
+                            const rg_trainer_desc *desc, rg_trainer **trainer)
+{
+    rg_trainer_desc checked;
+    rg_trainer *t;
+    RG_CHECK_NOT_NULL(trainer);
+    *trainer = NULL;
+    RG_CHECK_NOT_NULL(device);
+    RG_CHECK_NOT_NULL(model);
+    RG_CHECK_NOT_NULL(set);
+    RG_TRY(rg_trainer_desc_copy(__func__, desc, &checked));
+    RG_TRY(begin(device, &t));
+    t->desc = checked;
+    return hand_over(t, make_new(t, model, set), trainer);
+}
+
+/* ---- from checkpoints ---- */
+
+/* What the parameters of a checkpoint are made for cannot change when training goes on. */
+static rg_status check_kept(const rg_trainer *t)
+{
+    rg_trainer_desc kept;
+    RG_TRY(rg_trainer_desc_read(t->state.options, &kept));
+    RG_CHECK(t->desc.dtype == t->state.network.dtype, RG_INVALID_ARGUMENT,
+             "dtype is %s, the network is in %s", rg_dtype_name(t->desc.dtype),
+             rg_dtype_name(t->state.network.dtype));
+    RG_CHECK(t->desc.optimizer == kept.optimizer && t->desc.accumulate == kept.accumulate,
+             RG_INVALID_ARGUMENT, "optimizer and accumulate cannot change where training goes on");
     return RG_OK;
+}
+
+static rg_status read_resumed(rg_trainer *t, const char *path, const rg_safetensors *file,
+                              const rg_dataset *set)
+{
+    const rg_run_state *s = &t->state;
+    RG_TRY(rg_trainer_check_set(t, set));
+    const rg_stepper_options options = stepper_options(t);
+    RG_TRY(rg_run_state_read(path, file, s, t->device, &options, &t->model, &t->stepper));
+    rg_status status = rg_run_state_check(t->stepper);
+    if (status == RG_INVALID_STATE)
+        status =
+            rg_fail(RG_MALFORMED, "%s: %s: training cannot go on from it", path, rg_error_text());
+    RG_TRY(status);
+    rg_stepper_seek(t->stepper, s->steps, s->batches);
+    status = open_loader(t, set);
+    if (status != RG_OK)
+        rg_error_prefix("%s: ", path);
+    return status;
+}
+
+static rg_status make_resumed(rg_trainer *t, const char *path, const rg_dataset *set,
+                              const rg_trainer_desc *desc)
+{
+    rg_safetensors *file;
+    RG_TRY(rg_run_state_open(path, &t->state, &file));
+    rg_status status = RG_OK;
+    if (desc != NULL)
+        t->desc = *desc;
+    else
+        status = rg_trainer_desc_read(t->state.options, &t->desc);
+    if (status == RG_OK)
+        status = check_kept(t);
+    if (status != RG_OK)
+        rg_error_prefix("%s: ", path);
+    else
+        status = read_resumed(t, path, file, set);
+    rg_safetensors_close(file);
+    return status;
+}
+
+rg_status rg_trainer_resume(rg_device *device, const char *path, const rg_dataset *set,
+                            const rg_trainer_desc *desc, rg_trainer **trainer)
+{
+    rg_trainer_desc checked;
+    rg_trainer *t;
+    RG_CHECK_NOT_NULL(trainer);
+    *trainer = NULL;
+    RG_CHECK_NOT_NULL(device);
+    RG_CHECK_NOT_NULL(path);
+    RG_CHECK_NOT_NULL(set);
+    if (desc != NULL)
+        RG_TRY(rg_trainer_desc_copy(__func__, desc, &checked));
+    RG_TRY(begin(device, &t));
+    return hand_over(t, make_resumed(t, path, set, desc != NULL ? &checked : NULL), trainer);
+}
+
+static rg_status make_loaded(rg_trainer *t, const char *path)
+{
+    rg_safetensors *file;
+    RG_TRY(rg_run_state_open(path, &t->state, &file));
+    const rg_stepper_options options = { .network = t->state.network,
+                                         .accumulate = 1,
+                                         .use_only = true };
+    const rg_status status =
+        rg_run_state_read(path, file, &t->state, t->device, &options, &t->model, &t->stepper);
+    rg_safetensors_close(file);
+    return status;
+}
+
+rg_status rg_trainer_load(rg_device *device, const char *path, rg_trainer **trainer)
+{
+    rg_trainer *t;
+    RG_CHECK_NOT_NULL(trainer);
+    *trainer = NULL;
+    RG_CHECK_NOT_NULL(device);
+    RG_CHECK_NOT_NULL(path);
+    RG_TRY(begin(device, &t));
+    return hand_over(t, make_loaded(t, path), trainer);
 }
 
 void rg_trainer_destroy(rg_trainer *t)
 {
     if (t == NULL)
         return;
-    for (int i = 0; i < SLOTS; i++) {
-        rg_outcome outcome;
-        (void)collect(t, &t->slots[i], &outcome);
-        slot_release(t, &t->slots[i]);
-    }
-    slot_release(t, &t->evaluation);
-    for (int i = 0; i < SHARES; i++)
-        rg_plan_destroy(t->plans[i]);
-    rg_plan_destroy(t->use);
-    rg_network_destroy(&t->network);
-    rg_network_destroy(&t->used);
-    rg_queue_destroy(t->queue);
+    rg_loader_destroy(t->loader);
+    rg_stepper_destroy(t->stepper);
+    rg_model_destroy(t->model);
+    rg_run_state_release(&t->state);
     rg_device_destroy(t->device);
     rg_release(allocator, t, sizeof *t);
 }
 
-rg_status rg_trainer_time(rg_trainer *t, double milliseconds[])
+/* ---- training ---- */
+
+/* One call of rg_trainer_train(), within an epoch. */
+typedef struct watcher {
+    rg_trainer *t;
+    rg_trainer_watch *watch;
+    void *context;
+    double began;
+    int64_t before;   /* images of the epoch that were done when the call began it */
+    rg_outcome batch; /* that was done since the last word to `watch`; perhaps none */
+    bool go_on;
+} watcher;
+
+static rg_trainer_progress progress_of(const rg_trainer *t)
 {
-    enum { RUNS = 5 };
-    const slot *s = &t->slots[(t->batches + SLOTS - 1) % SLOTS];
-    RG_CHECK(s->images != NULL, RG_INVALID_STATE, "no batch was trained with");
-    return rg_plan_time(t->plans[SHARE_LAST], t->queue, (rg_tensor *[]){ s->images, s->labels },
-                        RUNS, milliseconds);
+    const rg_run_state *s = &t->state;
+    const int64_t epochs = t->desc.epochs;
+    return (rg_trainer_progress){ .epoch = s->epoch < epochs ? s->epoch + 1 : epochs,
+                                  .epochs = epochs,
+                                  .images = s->images,
+                                  .of = t->images,
+                                  .right = s->right,
+                                  .loss = s->images > 0 ? s->loss / (double)s->images : 0,
+                                  .steps = rg_stepper_steps(t->stepper),
+                                  .batches = rg_stepper_batches(t->stepper),
+                                  .rate = t->rate };
 }
 
-int64_t rg_trainer_steps(const rg_trainer *t)
+static void tell(watcher *w)
 {
-    return t->steps;
+    if (w->watch == NULL)
+        return;
+    rg_trainer_progress progress = progress_of(w->t);
+    progress.batch_images = w->batch.images;
+    progress.batch_loss = w->batch.loss;
+    progress.now_images = progress.images - w->before;
+    progress.now_seconds = rg_seconds() - w->began;
+    w->go_on = w->watch(w->context, &progress) && w->go_on;
 }
 
-int64_t rg_trainer_batches(const rg_trainer *t)
+static rg_status diverged(rg_trainer *t, const char *what)
 {
-    return t->batches;
+    t->spoilt = true;
+    return rg_fail(RG_INVALID_STATE,
+                   "training has diverged: in epoch %lld %s; the learning rate is %g",
+                   (long long)t->state.epoch + 1, what, t->rate);
 }
 
-void rg_trainer_seek(rg_trainer *t, int64_t steps, int64_t batches)
+/* Parameters that have met a loss that is not finite are spoilt: no checkpoint must keep them. */
+static rg_status count_outcome(watcher *w, const rg_outcome *outcome)
 {
-    t->steps = steps;
-    t->batches = batches;
+    rg_run_state *s = &w->t->state;
+    if (outcome->images == 0)
+        return RG_OK;
+    if (!isfinite(outcome->loss)) {
+        char what[80];
+        snprintf(what, sizeof what, "the loss of a batch is %f",
+                 isnan(outcome->loss) ? (double)NAN : outcome->loss);
+        return diverged(w->t, what);
+    }
+    s->images += outcome->images;
+    s->right += outcome->right;
+    s->loss += outcome->loss * (double)outcome->images;
+    return RG_OK;
 }
 
-const rg_network *rg_trainer_network(const rg_trainer *t)
+static rg_status finish_batches(watcher *w)
 {
-    return t->options.use_only ? &t->used : &t->network;
+    rg_outcome outcome;
+    do {
+        RG_TRY(rg_stepper_finish(w->t->stepper, &outcome));
+        w->batch = outcome;
+        RG_TRY(count_outcome(w, &outcome));
+        if (outcome.images > 0)
+            tell(w);
+    } while (outcome.images > 0);
+    return RG_OK;
 }
 
-rg_plan *rg_trainer_plan(rg_trainer *t)
+/* An update can spoil parameters behind a loss that was finite. */
+static rg_status check_parameters(rg_trainer *t)
 {
-    return t->options.use_only ? t->use : t->plans[SHARE_LAST];
+    const rg_status status = rg_run_state_check(t->stepper);
+    return status == RG_INVALID_STATE ? diverged(t, rg_error_text()) : status;
+}
+
+/* The rest of an epoch, or less if stopped. */
+static rg_status train_epoch(watcher *w)
+{
+    rg_trainer *t = w->t;
+    rg_run_state *s = &t->state;
+    rg_batch batch = { .last = false };
+    w->began = rg_seconds();
+    w->before = s->images;
+    while (!batch.last && w->go_on) {
+        rg_outcome outcome;
+        t->rate = rg_trainer_desc_rate(&t->desc, rg_stepper_steps(t->stepper), t->steps);
+        RG_TRY(rg_loader_next(t->loader, &batch));
+        RG_TRY(rg_stepper_step(t->stepper, batch.images, batch.labels, batch.count, t->rate,
+                               &outcome));
+        s->position = batch.position + batch.count;
+        w->batch = outcome;
+        RG_TRY(count_outcome(w, &outcome));
+        tell(w);
+    }
+    RG_TRY(finish_batches(w));
+    RG_TRY(check_parameters(t));
+    if (batch.last) {
+        s->epoch++;
+        s->position = s->images = s->right = 0;
+        s->loss = 0;
+    }
+    return RG_OK;
+}
+
+rg_status rg_trainer_train(rg_trainer *trainer, int64_t epochs, rg_trainer_watch *watch,
+                           void *context)
+{
+    RG_CHECK_NOT_NULL(trainer);
+    RG_CHECK(epochs >= 0, RG_INVALID_ARGUMENT, "rg_trainer_train: epochs is %lld",
+             (long long)epochs);
+    RG_CHECK(trainer->loader != NULL, RG_INVALID_STATE,
+             "rg_trainer_train: the trainer was loaded for use alone; see rg_trainer_resume");
+    RG_CHECK(!trainer->spoilt, RG_INVALID_STATE,
+             "rg_trainer_train: training has diverged before; go on from a checkpoint");
+    watcher w = { .t = trainer, .watch = watch, .context = context, .go_on = true };
+    for (; epochs > 0 && w.go_on && trainer->state.epoch < trainer->desc.epochs; epochs--)
+        RG_TRY(train_epoch(&w));
+    return RG_OK;
+}
+
+rg_status rg_trainer_get_progress(const rg_trainer *trainer, rg_trainer_progress *progress)
+{
+    RG_CHECK_NOT_NULL(trainer);
+    RG_CHECK_NOT_NULL(progress);
+    *progress = progress_of(trainer);
+    return RG_OK;
+}
+
+rg_status rg_trainer_get_desc(const rg_trainer *trainer, rg_trainer_desc *desc)
+{
+    RG_CHECK_NOT_NULL(trainer);
+    RG_CHECK_NOT_NULL(desc);
+    RG_CHECK(trainer->loader != NULL, RG_INVALID_STATE,
+             "rg_trainer_get_desc: the trainer was loaded for use alone");
+    *desc = trainer->desc;
+    return RG_OK;
+}
+
+/* ---- saving ---- */
+
+rg_status rg_trainer_write(rg_trainer *t, const char *path, char *options)
+{
+    rg_run_state *s = &t->state;
+    free(s->options);
+    s->options = options;
+    s->steps = rg_stepper_steps(t->stepper);
+    s->batches = rg_stepper_batches(t->stepper);
+    return rg_run_state_write(path, s, t->stepper);
+}
+
+rg_status rg_trainer_save(rg_trainer *trainer, const char *path)
+{
+    char *options;
+    RG_CHECK_NOT_NULL(trainer);
+    RG_CHECK_NOT_NULL(path);
+    RG_CHECK(trainer->loader != NULL, RG_INVALID_STATE,
+             "rg_trainer_save: the trainer was loaded for use alone");
+    RG_CHECK(!trainer->spoilt, RG_INVALID_STATE,
+             "rg_trainer_save: training has diverged: there is nothing worth keeping");
+    RG_TRY(rg_run_state_check(trainer->stepper));
+    RG_TRY(rg_trainer_desc_text(&trainer->desc, &options));
+    return rg_trainer_write(trainer, path, options);
 }

@@ -1,67 +1,62 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The trainer: a network with its optimizer on a device; steps, evaluation, checkpoints. It knows
- * nothing of files of data, terminals or reports. */
+/* What a trainer is made of, for the program, whose reports and drawings look into it. */
 #ifndef RG_TRAIN_TRAINER_H
 #define RG_TRAIN_TRAINER_H
 
-#include "train/model.h"
+#include "train/run_state.h"
 
-#include <retrograde/files.h>
+struct rg_trainer {
+    rg_trainer_desc desc;
+    rg_device *device;
+    rg_model *model;
+    rg_stepper *stepper;
+    rg_loader *loader;  /* of the training set; NULL: there is none, for use alone */
+    int64_t images;     /* in an epoch */
+    int64_t steps;      /* of the whole training */
+    rg_run_state state; /* what the next checkpoint will say */
+    double rate;        /* of the last step */
+    bool spoilt;        /* a loss or a parameter is not finite */
+};
 
-typedef enum rg_optimizer_kind {
-    RG_OPTIMIZER_SGD,
-    RG_OPTIMIZER_RMSPROP,
-    RG_OPTIMIZER_ADAM
-} rg_optimizer_kind;
+/* ---- trainer_desc.c ---- */
 
-typedef struct rg_trainer_options {
-    rg_network_options network; /* training is set by the trainer */
-    rg_optimizer_kind optimizer;
-    double momentum;    /* of sgd */
-    double decay;       /* of weights: decoupled for adam, l2 for others */
-    int64_t batch;      /* the most images in a step */
-    int32_t accumulate; /* batches that make one step; at least 1 */
-    uint64_t seed;      /* of the first parameters */
-    bool use_only;      /* no steps: there is the network as it is used, and no optimizer */
-} rg_trainer_options;
+/* Sentences begin with the name of a field, or tell that there is no such name. */
+rg_status rg_trainer_desc_check(const rg_trainer_desc *desc);
+rg_status rg_optimizer_parse(const char *name, rg_optimizer_kind *optimizer);
+rg_status rg_schedule_parse(const char *name, rg_schedule_kind *schedule);
 
-/* What became of a batch. */
-typedef struct rg_outcome {
-    int64_t images, right;
-    double loss; /* the mean over its images */
-} rg_outcome;
+/* Checks a descriptor of the caller, its size too, and copies it; `who` begins the sentence. */
+rg_status rg_trainer_desc_copy(const char *who, const rg_trainer_desc *desc,
+                               rg_trainer_desc *checked);
 
-typedef struct rg_trainer rg_trainer;
+/* The rate that is given, or the one that fits the optimizer; and that of a step. */
+double rg_trainer_desc_base_rate(const rg_trainer_desc *desc);
+double rg_trainer_desc_rate(const rg_trainer_desc *desc, int64_t step, int64_t steps);
 
-rg_status rg_trainer_create(rg_device *device, const rg_model *model,
-                            const rg_trainer_options *options, rg_trainer **trainer);
-void rg_trainer_destroy(rg_trainer *trainer);
+/* As "name=value" lines, to be freed; and back, where other names are left out. */
+rg_status rg_trainer_desc_text(const rg_trainer_desc *desc, char **text);
+rg_status rg_trainer_desc_read(const char *text, rg_trainer_desc *desc);
 
-/* Trains with a batch: `images` of the network's dtype, which may change when this returns. The
- * outcome is that of an earlier batch, as devices run behind: images is 0 while there is none. */
-rg_status rg_trainer_step(rg_trainer *trainer, const void *images, const int32_t labels[],
-                          int64_t count, double rate, rg_outcome *outcome);
-/* Waits for a batch that is under way; images is 0 when all are done. */
-rg_status rg_trainer_finish(rg_trainer *trainer, rg_outcome *outcome);
+/* ---- trainer.c ---- */
 
-/* Runs the network as it is used: without dropout, with running statistics. `probabilities`, unless
- * NULL, receives count * classes numbers. */
-rg_status rg_trainer_evaluate(rg_trainer *trainer, const void *images, const int32_t labels[],
-                              int64_t count, float probabilities[], rg_outcome *outcome);
+/* Writes a checkpoint as it is, with an own text of options, which becomes the trainer's. */
+rg_status rg_trainer_write(rg_trainer *trainer, const char *path, char *options);
 
-/* Steps taken, and batches begun, since the beginning. */
-int64_t rg_trainer_steps(const rg_trainer *trainer);
-int64_t rg_trainer_batches(const rg_trainer *trainer);
-/* Goes on from there. */
-void rg_trainer_seek(rg_trainer *trainer, int64_t steps, int64_t batches);
+/* ---- trainer_use.c ---- */
 
-/* Measures every step of the plan with the batch that was begun last; none may be under way. There
- * are rg_plan_steps() numbers of milliseconds. The parameters change. */
-rg_status rg_trainer_time(rg_trainer *trainer, double milliseconds[]);
+/* Refuses images and classes other than those of the network. */
+rg_status rg_trainer_check_set(const rg_trainer *trainer, const rg_dataset *set);
 
-/* For checkpoints, drawings and figures; they belong to the trainer. */
-const rg_network *rg_trainer_network(const rg_trainer *trainer);
-rg_plan *rg_trainer_plan(rg_trainer *trainer);
+/* Called for every batch of an evaluation, with (count, classes) probabilities. */
+typedef void rg_trainer_judge(void *context, const rg_batch *batch, const float probabilities[]);
+
+/* As rg_trainer_evaluate(); `judge` may be NULL. */
+rg_status rg_trainer_evaluate_with(rg_trainer *trainer, const rg_dataset *set,
+                                   rg_trainer_judge *judge, void *context,
+                                   rg_trainer_result *result);
+
+/* Pixels of any range, already as the training set counts them: 1 image. */
+rg_status rg_trainer_predict_one(rg_trainer *trainer, const double pixels[], float probabilities[]);
 
 #endif

@@ -5,12 +5,12 @@
 #include "fuzz.h"
 
 #include "cli/train_options.h"
-#include "train/checkpoint.h"
+#include "train/run_state.h"
 
 enum { MOST_LAYERS = 64 };
 
 /* Whether the model has few layers; how large it says they are must not matter. */
-static bool is_short(const rg_checkpoint *c)
+static bool is_short(const rg_run_state *c)
 {
     rg_model *model = NULL;
     const bool parsed = FUZZ_TRY(rg_model_parse(c->model_name, c->model, &model));
@@ -19,39 +19,47 @@ static bool is_short(const rg_checkpoint *c)
     return is_one;
 }
 
-static void check_round_trip(const rg_checkpoint *c, rg_trainer *trainer)
+static void check_round_trip(const rg_run_state *c, rg_stepper *trainer)
 {
-    rg_checkpoint again;
+    rg_run_state again;
     rg_safetensors *file;
     const char *path = fuzz_path("again.safetensors");
-    FUZZ_CHECK(rg_checkpoint_write(path, c, trainer) == RG_OK);
-    FUZZ_CHECK(rg_checkpoint_open(path, &again, &file) == RG_OK);
+    FUZZ_CHECK(rg_run_state_write(path, c, trainer) == RG_OK);
+    FUZZ_CHECK(rg_run_state_open(path, &again, &file) == RG_OK);
     FUZZ_CHECK(strcmp(again.model, c->model) == 0 && strcmp(again.options, c->options) == 0);
     FUZZ_CHECK(again.epoch == c->epoch && again.steps == c->steps && again.loss == c->loss);
     rg_safetensors_close(file);
-    rg_checkpoint_release(&again);
+    rg_run_state_release(&again);
 }
 
-static void use(const char *path, const rg_safetensors *file, const rg_checkpoint *c)
+static void use(const char *path, const rg_safetensors *file, const rg_run_state *c)
 {
     rg_train_request request = rg_train_defaults();
     char *text = strdup(c->options);
     FUZZ_CHECK(text != NULL);
     if (FUZZ_TRY(rg_train_options_read(&request, text)) &&
         FUZZ_TRY(rg_train_options_check(&request))) {
-        rg_trainer_options options = rg_train_trainer_options(&request, &c->network);
+        rg_trainer_desc desc;
+        FUZZ_CHECK(rg_train_desc(&request, &desc) == RG_OK);
+        rg_stepper_options options = { .network = c->network,
+                                       .optimizer = desc.optimizer,
+                                       .momentum = desc.momentum,
+                                       .decay = desc.decay,
+                                       .batch = desc.batch,
+                                       .accumulate = (int32_t)desc.accumulate,
+                                       .seed = (uint64_t)desc.seed };
         options.batch = options.batch < 4 ? options.batch : 4;
         options.use_only = (c->steps & 1) != 0;
         rg_model *model = NULL;
-        rg_trainer *trainer = NULL;
+        rg_stepper *trainer = NULL;
         const rg_status status =
-            rg_checkpoint_read(path, file, c, fuzz_reader_device(), &options, &model, &trainer);
+            rg_run_state_read(path, file, c, fuzz_reader_device(), &options, &model, &trainer);
         FUZZ_CHECK(status != RG_OUT_OF_MEMORY); /* the device has far more than an input is long */
         if (FUZZ_TRY(status)) {
-            (void)FUZZ_TRY(rg_checkpoint_check(trainer));
+            (void)FUZZ_TRY(rg_run_state_check(trainer));
             check_round_trip(c, trainer);
         }
-        rg_trainer_destroy(trainer);
+        rg_stepper_destroy(trainer);
         rg_model_destroy(model);
     }
     free(text);
@@ -60,13 +68,13 @@ static void use(const char *path, const rg_safetensors *file, const rg_checkpoin
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char path[512];
-    rg_checkpoint checkpoint;
+    rg_run_state checkpoint;
     rg_safetensors *file = NULL;
     snprintf(path, sizeof path, "%s", fuzz_file("x.safetensors", data, size));
-    if (FUZZ_TRY(rg_checkpoint_open(path, &checkpoint, &file))) {
+    if (FUZZ_TRY(rg_run_state_open(path, &checkpoint, &file))) {
         if (is_short(&checkpoint))
             use(path, file, &checkpoint);
-        rg_checkpoint_release(&checkpoint);
+        rg_run_state_release(&checkpoint);
     } else {
         FUZZ_CHECK(file == NULL);
     }

@@ -5,7 +5,7 @@
  * takes a step. */
 #include "fuzz.h"
 
-#include "train/trainer.h"
+#include "train/stepper.h"
 
 #include <math.h>
 
@@ -23,10 +23,10 @@ static bool is_small(const rg_network *network, int64_t batch)
     return elements * (double)batch <= MOST_ELEMENTS && work * (double)batch <= MOST_WORK;
 }
 
-static void train(const rg_model *model, const rg_network_options *network, uint8_t choice)
+static void train(const rg_model *model, const rg_network_desc *network, uint8_t choice)
 {
     enum { BATCH = 3 };
-    const rg_trainer_options options = { .network = *network,
+    const rg_stepper_options options = { .network = *network,
                                          .optimizer = (rg_optimizer_kind)(choice % 3),
                                          .momentum = 0.9,
                                          .batch = BATCH,
@@ -37,20 +37,20 @@ static void train(const rg_model *model, const rg_network_options *network, uint
                          rg_dtype_size(network->dtype);
     void *images = calloc(1, bytes);
     const int32_t labels[BATCH] = { 0, network->classes - 1, 0 };
-    rg_trainer *trainer = NULL;
+    rg_stepper *trainer = NULL;
     rg_outcome outcome;
     FUZZ_CHECK(images != NULL);
-    if (FUZZ_TRY(rg_trainer_create(fuzz_reader_device(), model, &options, &trainer))) {
+    if (FUZZ_TRY(rg_stepper_create(fuzz_reader_device(), model, &options, &trainer))) {
         if (!options.use_only &&
-            FUZZ_TRY(rg_trainer_step(trainer, images, labels, BATCH, 0.01, &outcome)))
-            (void)FUZZ_TRY(rg_trainer_finish(trainer, &outcome));
-        (void)FUZZ_TRY(rg_trainer_evaluate(trainer, images, labels, 2, NULL, &outcome));
+            FUZZ_TRY(rg_stepper_step(trainer, images, labels, BATCH, 0.01, &outcome)))
+            (void)FUZZ_TRY(rg_stepper_finish(trainer, &outcome));
+        (void)FUZZ_TRY(rg_stepper_evaluate(trainer, images, labels, 2, NULL, &outcome));
     }
-    rg_trainer_destroy(trainer);
+    rg_stepper_destroy(trainer);
     free(images);
 }
 
-static bool build(const rg_model *model, rg_network_options options, bool training)
+static bool build(const rg_model *model, rg_network_desc options, bool training)
 {
     rg_network network;
     options.training = training;
@@ -67,12 +67,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const rg_dtype dtypes[] = { RG_F32, RG_BF16, RG_F16, RG_F64 };
     fuzz_input input = { data, size };
     const uint8_t choice = fuzz_byte(&input);
-    const rg_network_options options = { .height = 1 + fuzz_byte(&input) % 32,
-                                         .width = 1 + fuzz_byte(&input) % 32,
-                                         .channels = 1 + fuzz_byte(&input) % 16,
-                                         .classes = 1 + fuzz_byte(&input) % 16,
-                                         .dtype = dtypes[choice >> 4 & 3],
-                                         .seed = fuzz_byte(&input) };
+    const rg_network_desc options = { .height = 1 + fuzz_byte(&input) % 32,
+                                      .width = 1 + fuzz_byte(&input) % 32,
+                                      .channels = 1 + fuzz_byte(&input) % 16,
+                                      .classes = 1 + fuzz_byte(&input) % 16,
+                                      .dtype = dtypes[choice >> 4 & 3],
+                                      .seed = fuzz_byte(&input) };
     (void)fuzz_word(&input);
     char *text = fuzz_text(&input);
     rg_model *model;

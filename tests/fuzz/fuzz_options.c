@@ -17,8 +17,10 @@ static void check_round_trip(rg_train_request *request)
     FUZZ_CHECK(copy != NULL && rg_train_options_read(&again, copy) == RG_OK);
     char *second = rg_train_options_text(&again);
     FUZZ_CHECK(second != NULL && strcmp(first, second) == 0);
+    rg_trainer_desc desc;
+    FUZZ_CHECK(rg_train_desc(&again, &desc) == RG_OK);
     for (int64_t step = 0; step < 5; step++)
-        (void)rg_train_rate(&again, step << 10 * step, INT64_C(1) << 40);
+        (void)rg_trainer_desc_rate(&desc, step << 10 * step, INT64_C(1) << 40);
     free(first);
     free(copy);
     free(second);

@@ -27,7 +27,7 @@ static rg_status write_graph(const char *folder, int number, rg_network *network
 
 static rg_status write_model(const char *folder, int number, const char *name)
 {
-    const rg_network_options options = {
+    const rg_network_desc options = {
         .height = 4, .width = 4, .channels = 2, .classes = 3, .dtype = RG_F32, .training = true
     };
     rg_model *model;

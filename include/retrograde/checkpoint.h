@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/** @file
+ *  Checkpoints: trained networks in files, as rg_trainer_save() and `retrograde train` write them.
+ *
+ *      rg_checkpoint_open("run/checkpoint.safetensors", &checkpoint);
+ *      rg_checkpoint_plan(checkpoint, device, &plan);
+ *      rg_plan_encode(plan, commands, &images);
+ *      rg_plan_result(plan, "logits", &logits);
+ *
+ *  A checkpoint is one safetensors file: all parameters by their names, and as texts the model,
+ * what images it takes, and how training goes on. To evaluate a network, or to classify images,
+ * there is rg_trainer_load(); to train it further, rg_trainer_resume().
+ *
+ *  Files come from strangers: RG_IO where one cannot be read, RG_MALFORMED where it does not hold
+ *  what it should, RG_UNSUPPORTED where it is of another version. Memory follows the size of the
+ *  file, never what it claims. Programs that use this header are linked with libretrograde_train.
+ */
+#ifndef RETROGRADE_CHECKPOINT_H
+#define RETROGRADE_CHECKPOINT_H
+
+#include <retrograde/trainer.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** An open checkpoint. It never changes, and may be used from any thread. */
+typedef struct rg_checkpoint rg_checkpoint;
+
+/** What it says of its network and of its training. */
+typedef struct rg_checkpoint_info {
+    rg_network_desc network; /**< `training` is false */
+    int64_t epochs;          /**< that were finished */
+    int64_t steps;           /**< that were taken */
+    int64_t best_epoch;      /**< by validation, from 1; 0: none was validated */
+    double best_accuracy;    /**< of that epoch */
+    /** Of each channel of the training set: what the network takes is (x - mean) / deviation, where
+     *  pixels of u8 count as 0 to 1. */
+    double mean[RG_DATASET_CHANNELS], deviation[RG_DATASET_CHANNELS];
+} rg_checkpoint_info;
+
+/** Opens a file, reads all but its tensors and checks them against the model. On failure
+ * *checkpoint is NULL. */
+RG_API rg_status rg_checkpoint_open(const char *path, rg_checkpoint **checkpoint);
+
+/** Closes it; graphs and plans made from it stay. NULL allowed. */
+RG_API void rg_checkpoint_close(rg_checkpoint *checkpoint);
+
+RG_API rg_status rg_checkpoint_get_info(const rg_checkpoint *checkpoint, rg_checkpoint_info *info);
+
+/** Its model, which lives as long as the checkpoint; NULL for NULL. */
+RG_API const rg_model *rg_checkpoint_model(const rg_checkpoint *checkpoint);
+
+/** The name of a class, which lives as long as the checkpoint; "" if there is no such class. */
+RG_API const char *rg_checkpoint_class_name(const rg_checkpoint *checkpoint, int32_t label);
+
+/** How it was trained, to be changed for rg_trainer_resume(). */
+RG_API rg_status rg_checkpoint_trainer_desc(const rg_checkpoint *checkpoint, rg_trainer_desc *desc);
+
+/** Makes its graph, as rg_model_graph() does for `network` of its info, with `logits_only`: one
+ *  source, "images", and one result, "logits". It has no weights. On failure *graph is NULL. */
+RG_API rg_status rg_checkpoint_graph(const rg_checkpoint *checkpoint, rg_graph **graph);
+
+/** Makes a plan of that graph on a device and reads its weights from the file. On failure *plan is
+ *  NULL. */
+RG_API rg_status rg_checkpoint_plan(const rg_checkpoint *checkpoint, rg_device *device,
+                                    rg_plan **plan);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

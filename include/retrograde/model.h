@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/** @file
+ *  Models: a network as text, one line a layer, and the graphs and plans made from it.
+ *
+ *      # two convolutions, a shortcut, a classifier
+ *      first:  conv 16 window=3 padding.policy=same
+ *              neuron
+ *      second: conv 16 window=3 padding.policy=same
+ *              arithmetic from second, first
+ *              dense classes
+ *
+ *  A line is [label:] op [outputs] [field=value]… [from label, label…]. Fields are those of the
+ * op's descriptor, and one number stands for two that are the same: stride=2. `window` is that of
+ * the weights of conv and conv_transpose. `outputs`, the channels of the result, stands behind
+ * conv, conv_transpose and dense alone: a number, or "classes". Without `from` a layer reads the
+ * one before it; "input" are the images. What follows # is left out.
+ *
+ *  A text becomes a graph, or a plan with first values, in one call each:
+ *
+ *      rg_network_desc desc = rg_network_desc_default();
+ *      rg_model_open("lenet", &model);
+ *      rg_model_plan(model, &desc, device, 1, &plan);
+ *
+ *  Texts come from strangers: RG_MALFORMED with "name:line:column: …" for what is no model or has
+ * no network for these images. Programs that use this header are linked with libretrograde_train.
+ */
+#ifndef RETROGRADE_MODEL_H
+#define RETROGRADE_MODEL_H
+
+#include <retrograde/graph.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** A network as it was described. It never changes, and may be used from any thread. */
+typedef struct rg_model rg_model;
+
+/** Reads a model from a text in UTF-8. `name` begins the sentences and is kept as its name; both
+ * are copied. On failure *model is NULL. */
+RG_API rg_status rg_model_parse(const char *name, const char *text, rg_model **model);
+
+/** Reads a model that is built in, by its name (rg_model_builtin), or the file of this path, of at
+ *  most 1 MiB. RG_IO where it cannot be read. On failure *model is NULL. */
+RG_API rg_status rg_model_open(const char *name, rg_model **model);
+
+/** Gives the model back; graphs, plans and trainers made from it do not need it. NULL allowed. */
+RG_API void rg_model_destroy(rg_model *model);
+
+/** Its name and its text, which live as long as the model; "" for NULL. */
+RG_API const char *rg_model_name(const rg_model *model);
+RG_API const char *rg_model_text(const rg_model *model);
+
+/** The name of built-in model number `index`, from 0 on; NULL behind the last one. */
+RG_API const char *rg_model_builtin(int32_t index);
+
+/** What a network is made for. Start from rg_network_desc_default(), then change what matters. */
+typedef struct rg_network_desc {
+    uint32_t size;    /**< of this struct; set by rg_network_desc_default() */
+    rg_dtype dtype;   /**< of images and parameters: f32 (default), f64, f16 or bf16 */
+    int64_t height;   /**< of an image; 1 to 2^20 (default 28) */
+    int64_t width;    /**< of an image; 1 to 2^20 (default 28) */
+    int64_t channels; /**< of an image; 1 to 2^20 (default 1) */
+    int32_t classes;  /**< that there are; 1 to 2^20 (default 10) */
+    bool training;    /**< with dropout, and statistics of the batch in batch normalization; false
+                           (default): as a trained network is used */
+    bool logits_only; /**< without labels and loss (default false) */
+    int64_t seed;     /**< of dropout (default 0) */
+} rg_network_desc;
+RG_API rg_network_desc rg_network_desc_default(void);
+
+/** Makes the graph of a model; *desc is copied. It has the sources "images" (n, h, w, c) of the
+ *  dtype and "labels" (n, 1…) of i32, class numbers with as many dimensions as the last layer has
+ *  less one; the results "logits" and "loss", the mean of the cross entropy; and parameters
+ *  "label.w", "label.b" and so on. With dropout while training there is a parameter "dropout_step",
+ *  i64, which the caller counts up. Gradients are not there yet: see rg_graph_gradients(). On
+ * failure *graph is NULL. */
+RG_API rg_status rg_model_graph(const rg_model *model, const rg_network_desc *desc,
+                                rg_graph **graph);
+
+/** Makes that graph and a plan of it on a device, and writes the first values of all parameters:
+ *  they follow from `seed` and the names alone, the same bits on every machine. The weights of a
+ *  trained network come from rg_checkpoint_plan() instead. On failure *plan is NULL. */
+RG_API rg_status rg_model_plan(const rg_model *model, const rg_network_desc *desc,
+                               rg_device *device, uint64_t seed, rg_plan **plan);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

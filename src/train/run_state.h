@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Checkpoints: one safetensors file with all parameters of a stepper, and as texts what it takes to
+ * use the network and to go on with its training. */
+#ifndef RG_TRAIN_RUN_STATE_H
+#define RG_TRAIN_RUN_STATE_H
+
+#include "train/stepper.h"
+
+#include <retrograde/dataset.h>
+#include <retrograde/safetensors.h>
+
+/* What a checkpoint holds beside tensors. */
+typedef struct rg_run_state {
+    char *model_name, *model; /* its text */
+    rg_network_desc network;
+    char **class_names; /* as many as there are classes */
+    double mean[RG_DATASET_CHANNELS], deviation[RG_DATASET_CHANNELS];
+    char *options; /* of whoever trains: "name=value" lines */
+
+    /* where training goes on */
+    int64_t epoch, position, steps, batches;
+    /* of the epoch under way: images so far, those that were right, the sum of their losses */
+    int64_t images, right;
+    double loss;
+    /* the best epoch so far, by validation */
+    double best_accuracy;
+    int64_t best_epoch;
+} rg_run_state;
+
+/* Writes it whole or not at all. No batch may be under way. */
+rg_status rg_run_state_write(const char *path, const rg_run_state *state, rg_stepper *stepper);
+
+/* Refuses a stepper one of whose parameters, moments or averages holds NaN or an infinity, as an
+ * update can leave it behind a loss that was finite: nothing good comes of going on from there. */
+rg_status rg_run_state_check(rg_stepper *stepper);
+
+/* Opens a checkpoint and reads all but its tensors; `file` is to be closed. */
+rg_status rg_run_state_open(const char *path, rg_run_state *state, rg_safetensors **file);
+/* Makes its model and a stepper, and reads the tensors that this has. What was made is the caller's
+ * also after a failure. */
+rg_status rg_run_state_read(const char *path, const rg_safetensors *file, const rg_run_state *state,
+                            rg_device *device, const rg_stepper_options *options, rg_model **model,
+                            rg_stepper **stepper);
+/* The two halves of that: whether the file has what the network would allocate, as a few words of a
+ * model ask for any size; and the tensors of a plan. */
+rg_status rg_run_state_check_file(const char *path, const rg_safetensors *file,
+                                  const rg_model *model, rg_network_desc network);
+rg_status rg_run_state_read_plan(const char *path, const rg_safetensors *file, rg_plan *plan);
+void rg_run_state_release(rg_run_state *state);
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* The stepper: a network with its optimizer on a device; steps, evaluation, checkpoints. It knows
+ * nothing of files of data, terminals or reports. */
+#ifndef RG_TRAIN_STEPPER_H
+#define RG_TRAIN_STEPPER_H
+
+#include "train/model.h"
+
+#include <retrograde/files.h>
+#include <retrograde/trainer.h>
+
+typedef struct rg_stepper_options {
+    rg_network_desc network; /* training is set by the stepper */
+    rg_optimizer_kind optimizer;
+    double momentum;    /* of sgd */
+    double decay;       /* of weights: decoupled for adam, l2 for others */
+    int64_t batch;      /* the most images in a step */
+    int32_t accumulate; /* batches that make one step; at least 1 */
+    uint64_t seed;      /* of the first parameters */
+    bool use_only;      /* no steps: there is the network as it is used, and no optimizer */
+} rg_stepper_options;
+
+/* What became of a batch. */
+typedef struct rg_outcome {
+    int64_t images, right;
+    double loss; /* the mean over its images */
+} rg_outcome;
+
+typedef struct rg_stepper rg_stepper;
+
+rg_status rg_stepper_create(rg_device *device, const rg_model *model,
+                            const rg_stepper_options *options, rg_stepper **stepper);
+void rg_stepper_destroy(rg_stepper *stepper);
+
+/* Trains with a batch: `images` of the network's dtype, which may change when this returns. The
+ * outcome is that of an earlier batch, as devices run behind: images is 0 while there is none. */
+rg_status rg_stepper_step(rg_stepper *stepper, const void *images, const int32_t labels[],
+                          int64_t count, double rate, rg_outcome *outcome);
+/* Waits for a batch that is under way; images is 0 when all are done. */
+rg_status rg_stepper_finish(rg_stepper *stepper, rg_outcome *outcome);
+
+/* Runs the network as it is used: without dropout, with running statistics. `probabilities`, unless
+ * NULL, receives count * classes numbers. */
+rg_status rg_stepper_evaluate(rg_stepper *stepper, const void *images, const int32_t labels[],
+                              int64_t count, float probabilities[], rg_outcome *outcome);
+
+/* Steps taken, and batches begun, since the beginning. */
+int64_t rg_stepper_steps(const rg_stepper *stepper);
+int64_t rg_stepper_batches(const rg_stepper *stepper);
+/* Goes on from there. */
+void rg_stepper_seek(rg_stepper *stepper, int64_t steps, int64_t batches);
+
+/* Measures every step of the plan with the batch that was begun last; none may be under way. There
+ * are rg_plan_steps() numbers of milliseconds. The parameters change. */
+rg_status rg_stepper_time(rg_stepper *stepper, double milliseconds[]);
+
+/* For checkpoints, drawings and figures; they belong to the stepper. */
+const rg_network *rg_stepper_network(const rg_stepper *stepper);
+rg_plan *rg_stepper_plan(rg_stepper *stepper);
+
+#endif

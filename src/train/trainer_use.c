@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Networks in use: how good one is on a data set, and what it says of images. */
+#include "train/trainer.h"
+
+#include "core/dtype.h"
+#include "core/memory.h"
+
+static const rg_allocator *const allocator = &rg_default_allocator;
+
+enum { BATCH = 256 }; /* images in a batch that is not trained with */
+
+/* ---- evaluation ---- */
+
+rg_status rg_trainer_check_set(const rg_trainer *trainer, const rg_dataset *set)
+{
+    const rg_network_desc *n = &trainer->state.network;
+    rg_dataset_info info;
+    RG_TRY(rg_dataset_get_info(set, &info));
+    RG_CHECK(n->height == info.height && n->width == info.width && n->channels == info.channels &&
+                 n->classes == info.classes,
+             RG_INVALID_ARGUMENT,
+             "the data set has %lldx%lldx%lld images of %d classes, the network takes "
+             "%lldx%lldx%lld and %d",
+             (long long)info.height, (long long)info.width, (long long)info.channels, info.classes,
+             (long long)n->height, (long long)n->width, (long long)n->channels, n->classes);
+    return RG_OK;
+}
+
+static rg_status open_loader(const rg_trainer *trainer, const rg_dataset *set, rg_loader **loader)
+{
+    const rg_run_state *s = &trainer->state;
+    rg_loader_desc desc = rg_loader_desc_default();
+    desc.dtype = s->network.dtype;
+    desc.batch = BATCH;
+    desc.shuffle = false;
+    memcpy(desc.mean, s->mean, sizeof desc.mean);
+    memcpy(desc.deviation, s->deviation, sizeof desc.deviation);
+    return rg_loader_create(set, &desc, loader);
+}
+
+static rg_status go_over(rg_trainer *trainer, rg_loader *loader, float probabilities[],
+                         rg_trainer_judge *judge, void *context, rg_trainer_result *result)
+{
+    rg_trainer_result sum = { 0 };
+    rg_batch batch;
+    do {
+        rg_outcome outcome;
+        RG_TRY(rg_loader_next(loader, &batch));
+        RG_TRY(rg_stepper_evaluate(trainer->stepper, batch.images, batch.labels, batch.count,
+                                   probabilities, &outcome));
+        sum.images += outcome.images;
+        sum.right += outcome.right;
+        sum.loss += outcome.loss * (double)outcome.images;
+        if (judge != NULL)
+            judge(context, &batch, probabilities);
+    } while (!batch.last);
+    sum.loss /= (double)sum.images;
+    sum.accuracy = (double)sum.right / (double)sum.images;
+    *result = sum;
+    return RG_OK;
+}
+
+rg_status rg_trainer_evaluate_with(rg_trainer *trainer, const rg_dataset *set,
+                                   rg_trainer_judge *judge, void *context,
+                                   rg_trainer_result *result)
+{
+    const size_t bytes = BATCH * (size_t)trainer->state.network.classes * sizeof(float);
+    void *probabilities = NULL;
+    rg_loader *loader;
+    RG_TRY(rg_trainer_check_set(trainer, set));
+    RG_TRY(open_loader(trainer, set, &loader));
+    rg_status status = RG_OK;
+    if (judge != NULL)
+        status = rg_allocate(allocator, bytes, &probabilities);
+    if (status == RG_OK)
+        status = go_over(trainer, loader, probabilities, judge, context, result);
+    rg_release(allocator, probabilities, bytes);
+    rg_loader_destroy(loader);
+    return status;
+}
+
+rg_status rg_trainer_evaluate(rg_trainer *trainer, const rg_dataset *set, rg_trainer_result *result)
+{
+    RG_CHECK_NOT_NULL(trainer);
+    RG_CHECK_NOT_NULL(set);
+    RG_CHECK_NOT_NULL(result);
+    return rg_trainer_evaluate_with(trainer, set, NULL, NULL, result);
+}
+
+/* ---- prediction ---- */
+
+static int64_t image_pixels(const rg_trainer *trainer)
+{
+    const rg_network_desc *n = &trainer->state.network;
+    return n->height * n->width * n->channels;
+}
+
+/* Pixel i of a row of images, as the training set counts it. */
+static double pixel_at(const void *pixels, rg_dtype dtype, int64_t i)
+{
+    return rg_element_get(pixels, dtype, i) / (dtype == RG_U8 ? 255.0 : 1.0);
+}
+
+/* `room` has a place for `count` images of the network's dtype. */
+static rg_status predict(rg_trainer *trainer, const void *pixels, rg_dtype dtype, int64_t count,
+                         void *capacity, float probabilities[])
+{
+    const rg_run_state *s = &trainer->state;
+    const int32_t labels[BATCH] = { 0 }; /* not known */
+    const int64_t elements = count * image_pixels(trainer);
+    rg_outcome outcome;
+    for (int64_t i = 0; i < elements; i++) {
+        const int64_t channel = i % s->network.channels;
+        rg_element_set(capacity, s->network.dtype, i,
+                       (pixel_at(pixels, dtype, i) - s->mean[channel]) / s->deviation[channel]);
+    }
+    return rg_stepper_evaluate(trainer->stepper, capacity, labels, count, probabilities, &outcome);
+}
+
+static rg_status predict_all(rg_trainer *trainer, const void *pixels, rg_dtype dtype, int64_t count,
+                             float probabilities[])
+{
+    const int64_t largest = count < BATCH ? count : BATCH;
+    const size_t image = (size_t)image_pixels(trainer), element = rg_dtype_size(dtype);
+    const size_t bytes = (size_t)largest * image * rg_dtype_size(trainer->state.network.dtype);
+    void *capacity;
+    RG_TRY(rg_allocate(allocator, bytes, &capacity));
+    rg_status status = RG_OK;
+    for (int64_t i = 0; i < count && status == RG_OK; i += largest) {
+        const int64_t now = count - i < largest ? count - i : largest;
+        status = predict(trainer, (const char *)pixels + (size_t)i * image * element, dtype, now,
+                         capacity, probabilities + i * trainer->state.network.classes);
+    }
+    rg_release(allocator, capacity, bytes);
+    return status;
+}
+
+rg_status rg_trainer_predict_one(rg_trainer *trainer, const double pixels[], float probabilities[])
+{
+    return predict_all(trainer, pixels, RG_F64, 1, probabilities);
+}
+
+rg_status rg_trainer_predict(rg_trainer *trainer, const void *pixels, rg_dtype dtype, int64_t count,
+                             float probabilities[])
+{
+    RG_CHECK_NOT_NULL(trainer);
+    RG_CHECK_NOT_NULL(pixels);
+    RG_CHECK_NOT_NULL(probabilities);
+    RG_CHECK(dtype == RG_U8 || dtype == RG_F32, RG_INVALID_ARGUMENT,
+             "rg_trainer_predict: pixels are of %s; they must be u8 or f32", rg_dtype_name(dtype));
+    RG_CHECK(count >= 1, RG_INVALID_ARGUMENT, "rg_trainer_predict: count is %lld; it is at least 1",
+             (long long)count);
+    return predict_all(trainer, pixels, dtype, count, probabilities);
+}
