@@ -246,9 +246,11 @@ static rg_status read_line(const char *line, size_t length, rg_trainer_desc *des
         char value[64];
         if (length <= name || memcmp(line, f->name, name) != 0 || line[name] != '=')
             continue;
-        snprintf(value, sizeof value, "%.*s", (int)(length - name - 1), line + name + 1);
-        RG_CHECK(set_value(f, value, desc), RG_MALFORMED, "its option %s is '%.40s'", f->name,
-                 value);
+        const size_t given = length - name - 1;
+        snprintf(value, sizeof value, "%.*s", (int)(given < sizeof value ? given : 40),
+                 line + name + 1);
+        RG_CHECK(given < sizeof value && set_value(f, value, desc), RG_MALFORMED,
+                 "its option %s is '%.40s'", f->name, value);
     }
     return RG_OK;
 }

@@ -17,8 +17,15 @@ static void check_round_trip(rg_train_request *request)
     FUZZ_CHECK(copy != NULL && rg_train_options_read(&again, copy) == RG_OK);
     char *second = rg_train_options_text(&again);
     FUZZ_CHECK(second != NULL && strcmp(first, second) == 0);
-    rg_trainer_desc desc;
+    rg_trainer_desc desc, read;
     FUZZ_CHECK(rg_train_desc(&again, &desc) == RG_OK);
+    FUZZ_CHECK(rg_trainer_desc_read(first, &read) == RG_OK); /* as the library goes on with it */
+    char *of_desc, *of_read;
+    FUZZ_CHECK(rg_trainer_desc_text(&desc, &of_desc) == RG_OK);
+    FUZZ_CHECK(rg_trainer_desc_text(&read, &of_read) == RG_OK);
+    FUZZ_CHECK(strcmp(of_desc, of_read) == 0);
+    free(of_desc);
+    free(of_read);
     for (int64_t step = 0; step < 5; step++)
         (void)rg_trainer_desc_rate(&desc, step << 10 * step, INT64_C(1) << 40);
     free(first);
@@ -55,6 +62,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     rg_train_request request = rg_train_defaults();
     char *text = fuzz_text(&input);
+    rg_trainer_desc desc;
+    (void)FUZZ_TRY(rg_trainer_desc_read(text, &desc));
     if (FUZZ_TRY(rg_train_options_read(&request, text)) &&
         FUZZ_TRY(rg_train_options_check(&request)))
         check_round_trip(&request);
