@@ -30,23 +30,32 @@ int main(void) { rg_device *d; return rg_device_create(\"cpu\", NULL, &d) != RG_
 ")
 endfunction()
 
-# The same with libretrograde_train: a data set, and a sentence that crosses from one library to the other.
+# The same with libretrograde_train: a data set, a sentence that crosses from one library to the other, an epoch.
 function(write_train_program path)
-    file(WRITE ${path} "#include <retrograde/dataset.h>
+    file(WRITE ${path} "#include <retrograde/checkpoint.h>
 #include <retrograde/retrograde.h>
 #include <string.h>
 int main(void)
 {
+    rg_trainer_desc desc = rg_trainer_desc_default();
     rg_dataset *set;
     rg_device *d;
+    rg_model *model;
+    rg_trainer *trainer;
     if (rg_device_create(\"cpu\", NULL, &d) != RG_OK || strcmp(rg_version(), VERSION) != 0)
         return 1;
-    rg_device_destroy(d);
     if (rg_dataset_glyphs(1, 0, &set) != RG_INVALID_ARGUMENT || strstr(rg_error_text(), \"glyphs\") == NULL)
         return 2;
     if (rg_dataset_glyphs(1, 20, &set) != RG_OK || rg_dataset_label(set, 13) != 3)
         return 3;
+    if (rg_model_parse(\"line\", \"dense classes\", &model) != RG_OK ||
+        rg_trainer_create(d, model, set, &desc, &trainer) != RG_OK ||
+        rg_trainer_train(trainer, 1, NULL, NULL) != RG_OK)
+        return 4;
+    rg_trainer_destroy(trainer);
+    rg_model_destroy(model);
     rg_dataset_destroy(set);
+    rg_device_destroy(d);
     return 0;
 }
 ")

@@ -40,7 +40,23 @@ foreach(package ${packages})
     try(${package} shared libretrograde.so.0 libretrograde_train.so.0)
 endforeach()
 
-# as where only the archives are installed
+# ---- a libretrograde of another release, which the loader refuses beside this libretrograde_train ----
+
+if(RG_TRAIN)
+    string(REGEX REPLACE "[0-9]" "9" other ${VERSION})
+    file(MAKE_DIRECTORY ${WORK}/other)
+    file(COPY_FILE ${WORK}/tree/${LIB}/libretrograde.so.${VERSION} ${WORK}/other/libretrograde.so.0)
+    run(sed -i s/RETROGRADE_PRIVATE_${VERSION}/RETROGRADE_PRIVATE_${other}/ other/libretrograde.so.0)
+    execute_process(COMMAND ${CMAKE_COMMAND} -E env
+        LD_LIBRARY_PATH=${WORK}/other:${WORK}/tree/${LIB} ${WORK}/retrograde_train_shared
+        RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+    if(result EQUAL 0 OR NOT output MATCHES "RETROGRADE_PRIVATE_${VERSION}")
+        message(SEND_ERROR "libraries of two releases were loaded together:\n${output}")
+    endif()
+endif()
+
+# ---- as where only the archives are installed ----
+
 file(GLOB shared ${WORK}/tree/${LIB}/*.so*)
 file(REMOVE ${shared})
 try(retrograde static)
