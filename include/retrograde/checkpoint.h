@@ -9,8 +9,8 @@
  *      rg_plan_result(plan, "logits", &logits);
  *
  *  A checkpoint is one safetensors file: all parameters by their names, and as texts the model,
- * what images it takes, and how training goes on. To evaluate a network, or to classify images,
- * there is rg_trainer_load(); to train it further, rg_trainer_resume().
+ *  what images it takes, and how training goes on. To evaluate a network, or to classify images,
+ *  there is rg_trainer_load(); to train it further, rg_trainer_resume().
  *
  *  Files come from strangers: RG_IO where one cannot be read, RG_MALFORMED where it does not hold
  *  what it should, RG_UNSUPPORTED where it is of another version. Memory follows the size of the
@@ -41,7 +41,7 @@ typedef struct rg_checkpoint_info {
 } rg_checkpoint_info;
 
 /** Opens a file, reads all but its tensors and checks them against the model. On failure
- * *checkpoint is NULL. */
+ *  *checkpoint is NULL. */
 RG_API rg_status rg_checkpoint_open(const char *path, rg_checkpoint **checkpoint);
 
 /** Closes it; graphs and plans made from it stay. NULL allowed. */

@@ -11,10 +11,10 @@
  *              dense classes
  *
  *  A line is [label:] op [outputs] [field=value]… [from label, label…]. Fields are those of the
- * op's descriptor, and one number stands for two that are the same: stride=2. `window` is that of
- * the weights of conv and conv_transpose. `outputs`, the channels of the result, stands behind
- * conv, conv_transpose and dense alone: a number, or "classes". Without `from` a layer reads the
- * one before it; "input" are the images. What follows # is left out.
+ *  op's descriptor, and one number stands for two that are the same: stride=2. `window` is that of
+ *  the weights of conv and conv_transpose. `outputs`, the channels of the result, stands behind
+ *  conv, conv_transpose and dense alone: a number, or "classes". Without `from` a layer reads the
+ *  one before it; "input" are the images. What follows # is left out.
  *
  *  A text becomes a graph, or a plan with first values, in one call each:
  *
@@ -23,7 +23,7 @@
  *      rg_model_plan(model, &desc, device, 1, &plan);
  *
  *  Texts come from strangers: RG_MALFORMED with "name:line:column: …" for what is no model or has
- * no network for these images. Programs that use this header are linked with libretrograde_train.
+ *  no network for these images. Programs that use this header are linked with libretrograde_train.
  */
 #ifndef RETROGRADE_MODEL_H
 #define RETROGRADE_MODEL_H
@@ -38,7 +38,7 @@ extern "C" {
 typedef struct rg_model rg_model;
 
 /** Reads a model from a text in UTF-8. `name` begins the sentences and is kept as its name; both
- * are copied. On failure *model is NULL. */
+ *  are copied. On failure *model is NULL. */
 RG_API rg_status rg_model_parse(const char *name, const char *text, rg_model **model);
 
 /** Reads a model that is built in, by its name (rg_model_builtin), or the file of this path, of at
@@ -75,7 +75,7 @@ RG_API rg_network_desc rg_network_desc_default(void);
  *  less one; the results "logits" and "loss", the mean of the cross entropy; and parameters
  *  "label.w", "label.b" and so on. With dropout while training there is a parameter "dropout_step",
  *  i64, which the caller counts up. Gradients are not there yet: see rg_graph_gradients(). On
- * failure *graph is NULL. */
+ *  failure *graph is NULL. */
 RG_API rg_status rg_model_graph(const rg_model *model, const rg_network_desc *desc,
                                 rg_graph **graph);
 

@@ -66,22 +66,22 @@ typedef struct rg_trainer_desc {
 RG_API rg_trainer_desc rg_trainer_desc_default(void);
 
 /** Makes a trainer at epoch 0, with first values of all parameters. The network takes the images
- * and classes of `set`, which the trainer keeps alive and whose mean and deviation it measures;
- * `model` and *desc are copied. On failure *trainer is NULL. */
+ *  and classes of `set`, which the trainer keeps alive and whose mean and deviation it measures;
+ *  `model` and *desc are copied. On failure *trainer is NULL. */
 RG_API rg_status rg_trainer_create(rg_device *device, const rg_model *model, const rg_dataset *set,
                                    const rg_trainer_desc *desc, rg_trainer **trainer);
 
 /** Makes a trainer from a checkpoint, where that was written: also within an epoch. `set` is the
- * one it was trained with. `desc` is NULL, which stands for what the checkpoint was trained with,
- * or says how to go on: begin with rg_checkpoint_trainer_desc(). Its dtype, optimizer and
- * accumulate cannot change. RG_INVALID_ARGUMENT where images or classes of the set are others. On
- * failure *trainer is NULL. */
+ *  one it was trained with. `desc` is NULL, which stands for what the checkpoint was trained with,
+ *  or says how to go on: begin with rg_checkpoint_trainer_desc(). Its dtype, optimizer and
+ *  accumulate cannot change. RG_INVALID_ARGUMENT where images or classes of the set are others. On
+ *  failure *trainer is NULL. */
 RG_API rg_status rg_trainer_resume(rg_device *device, const char *path, const rg_dataset *set,
                                    const rg_trainer_desc *desc, rg_trainer **trainer);
 
 /** Makes a trainer from a checkpoint that evaluates and predicts, and needs no data set and no room
  *  for an optimizer: RG_INVALID_STATE where it shall train or be saved. On failure *trainer is
- * NULL.
+ *  NULL.
  */
 RG_API rg_status rg_trainer_load(rg_device *device, const char *path, rg_trainer **trainer);
 
@@ -113,7 +113,7 @@ typedef bool rg_trainer_watch(void *context, const rg_trainer_progress *progress
 
 /** Trains: the rest of the epoch that is under way, or a whole one, and so on, `epochs` times, but
  *  not beyond those of the descriptor. `watch` may be NULL. RG_OK also where `watch` has stopped
- * it; the next call goes on from there. RG_INVALID_STATE where a loss or a parameter is no longer
+ *  it; the next call goes on from there. RG_INVALID_STATE where a loss or a parameter is no longer
  *  finite: such a trainer trains no more and is not saved. */
 RG_API rg_status rg_trainer_train(rg_trainer *trainer, int64_t epochs, rg_trainer_watch *watch,
                                   void *context);
@@ -136,7 +136,7 @@ RG_API rg_status rg_trainer_evaluate(rg_trainer *trainer, const rg_dataset *set,
                                      rg_trainer_result *result);
 
 /** Classifies `count` images, 1 or more. `pixels` (count, h, w, c) are of the dtype u8, 0 to 255,
- * or f32, as in a data set, and are normalised as the training set was; `probabilities` receives
+ *  or f32, as in a data set, and are normalised as the training set was; `probabilities` receives
  *  (count, classes) numbers, which add up to 1 for each image. */
 RG_API rg_status rg_trainer_predict(rg_trainer *trainer, const void *pixels, rg_dtype dtype,
                                     int64_t count, float probabilities[]);
