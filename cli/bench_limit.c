@@ -3,46 +3,17 @@
 /* Recording the loops of the limit. They stand in the place of an op's kernels, without an op. */
 #include "cli/bench_limit.h"
 #include "backend/cpu/contract_pairs.h"
+#include "backend/kernel_lists.h"
 #include "core/shape.h"
 #include "runtime/objects.h"
 
 #include <assert.h>
 
-#define DECLARE(isa) extern const rg_cpu_row rg_cpu_limit_f32_##isa[], rg_cpu_limit_f64_##isa[]
-#ifdef RG_ONE_ISA /* stands for all */
-#define DECLARE_ONE(isa) DECLARE(isa)
-DECLARE_ONE(RG_ONE_ISA);
-#define ONE(real, isa) rg_cpu_limit_##real##_##isa
-#define EACH(real, isa)                                \
-    {                                                  \
-        ONE(real, isa), ONE(real, isa), ONE(real, isa) \
-    }
-#define ROWS(real) EACH(real, RG_ONE_ISA)
-#elif RG_HAVE_AVX512
-DECLARE(base);
-DECLARE(avx2);
-DECLARE(avx512);
-#define ROWS(real)                                                                           \
-    {                                                                                        \
-        rg_cpu_limit_##real##_base, rg_cpu_limit_##real##_avx2, rg_cpu_limit_##real##_avx512 \
-    }
-#else
-DECLARE(base);
-#define ROWS(real)                 \
-    {                              \
-        rg_cpu_limit_##real##_base \
-    }
-#endif
+#define RG_CPU_TABLES_limit(TABLE, real, isa) TABLE(limit, real, isa)
+#define RG_CUDA_TABLES_limit(TABLE)           TABLE(limit)
+RG_KERNELS_DEFINE(limit)
 
-#if RG_HAVE_CUDA
-extern const rg_cuda_row rg_cuda_limit[];
-#define CUDA_ROWS rg_cuda_limit
-#else
-#define CUDA_ROWS NULL
-#endif
-
-static const rg_kernel_table kernels = { .cpu = { ROWS(f32), ROWS(f64) }, .cuda = CUDA_ROWS };
-static const rg_op limit = { .name = "limit", .kernels = &kernels };
+static const rg_op limit = { .name = "limit", .kernels = &rg_kernels_limit };
 
 static rg_status record(rg_commands *commands, rg_limit_args *args, rg_launch *launch)
 {

@@ -183,7 +183,7 @@ static void pair_peak(const void *args, int64_t begin, int64_t end)
 
 #endif
 
-const rg_cpu_row RG_TABLE(limit)[RG_LIMIT_KERNELS] = {
+RG_CPU_TABLE(limit, RG_LIMIT_KERNELS) = {
     [RG_LIMIT_ORDINARY] = { { [RG_REAL] = move_ordinary } },
     [RG_LIMIT_BYPASS] = { { [RG_REAL] = move_bypass } },
     [RG_LIMIT_PEAK] = { { [RG_REAL] = peak } },

@@ -162,8 +162,9 @@ static void move_bypass(const void *args, const rg_cuda_place *place)
 }
 
 /* By RG_LIMIT_ id; bytes are moved as f32, which stands first. There is no peak. */
-extern "C" const rg_cuda_row rg_cuda_limit[];
-extern "C" const rg_cuda_row rg_cuda_limit[RG_LIMIT_KERNELS] = { { { move_ordinary } },
-                                                                 { { move_bypass } },
-                                                                 { { nullptr } } };
+static const rg_cuda_row rows[RG_LIMIT_KERNELS] = { { { move_ordinary } },
+                                                    { { move_bypass } },
+                                                    { { nullptr } } };
+extern "C" const rg_cuda_table rg_cuda_limit;
+extern "C" const rg_cuda_table rg_cuda_limit = { rows, RG_LIMIT_KERNELS };
 static_assert(RG_LIMIT_ORDINARY == 0 && RG_LIMIT_BYPASS == 1 && RG_F32 == 0, "order of the table");

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The retrograde authors
-# Everything that follows from src/ops/ops.def: sources, kernels per instruction set, the header that
-# includes them all.
+# Everything that follows from src/ops/ops.def and the folders beside it: sources, kernels per
+# instruction set, their tables, the header that includes all ops.
 
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
     ${PROJECT_SOURCE_DIR}/src/ops/ops.def)
@@ -75,14 +75,88 @@ extern \"C\" {
 #endif
 " @ONLY)
 
-# A source compiled once for each instruction set and each real; appends to the list `objects`.
-function(rg_compile_isas name source objects)
+# ---- the sources of each folder ----
+
+# All of src/ops. A folder that ops.def does not name holds what several ops share.
+file(GLOB_RECURSE RG_OPS_SOURCES CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/src/ops
+    ${PROJECT_SOURCE_DIR}/src/ops/*.c ${PROJECT_SOURCE_DIR}/src/ops/*.cu)
+set(RG_OPS_FOLDERS ${RG_OPS_SOURCES})
+list(FILTER RG_OPS_FOLDERS INCLUDE REGEX /)
+list(TRANSFORM RG_OPS_FOLDERS REPLACE "/.*" "")
+list(REMOVE_DUPLICATES RG_OPS_FOLDERS)
+
+# The sources of src/ops/<folder> by what they are:
+#     <name>_cpu.c    kernels, compiled for each instruction set and real; ends with the table <name>
+#     <name>_cuda.cu  kernels for GPUs, ends with the table <name>; other .cu have none
+#     <op>_ref.c, <op>_test.c  the definition and the cases
+#     any other .c    host code, compiled once
+function(rg_folder_sources folder host cpu cuda tests)
+    set(sources ${RG_OPS_SOURCES})
+    list(FILTER sources INCLUDE REGEX "^${folder}/")
+    foreach(kind host cpu cuda tests)
+        set(found_${kind} "")
+    endforeach()
+    foreach(source ${sources})
+        if(source MATCHES "_(ref|test)[.]c$")
+            set(kind tests)
+        elseif(source MATCHES "_cpu[.]c$")
+            set(kind cpu)
+        elseif(source MATCHES "[.]cu$")
+            set(kind cuda)
+        else()
+            set(kind host)
+        endif()
+        list(APPEND found_${kind} ${PROJECT_SOURCE_DIR}/src/ops/${source})
+    endforeach()
+    foreach(kind host cpu cuda tests)
+        set(${${kind}} ${found_${kind}} PARENT_SCOPE)
+    endforeach()
+endfunction()
+
+# The names of the tables in `sources`, appended to the list `all`; and lines of `text` with @name@
+# replaced.
+function(rg_tables_of sources ending text all result)
+    set(lines "")
+    set(names ${${all}})
+    foreach(source ${sources})
+        if(source MATCHES "/([^/]+)${ending}$")
+            string(REPLACE @name@ ${CMAKE_MATCH_1} line "${text}")
+            list(APPEND names ${CMAKE_MATCH_1})
+            string(APPEND lines " \\\n    ${line}")
+        endif()
+    endforeach()
+    set(${all} ${names} PARENT_SCOPE)
+    set(${result} "${lines}" PARENT_SCOPE)
+endfunction()
+
+set(RG_OPS_TABLES "")
+set(RG_CPU_TABLES "")
+set(RG_CUDA_TABLES "")
+foreach(op ${RG_OPS})
+    rg_folder_sources(${op} host cpu cuda tests)
+    rg_tables_of("${cpu}" "_cpu[.]c" "TABLE(@name@, real, isa)" RG_CPU_TABLES lines)
+    string(APPEND RG_OPS_TABLES "#define RG_CPU_TABLES_${op}(TABLE, real, instruction set)${lines}\n")
+    rg_tables_of("${cuda}" "_cuda[.]cu" "TABLE(@name@)" RG_CUDA_TABLES lines)
+    string(APPEND RG_OPS_TABLES "#define RG_CUDA_TABLES_${op}(TABLE)${lines}\n")
+endforeach()
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/tables/ops/op_tables.h CONTENT
+"/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Made from the sources in src/ops: which of them hold kernels of an op, each with its table. */
+#ifndef RG_OPS_OP_TABLES_H
+#define RG_OPS_OP_TABLES_H
+@RG_OPS_TABLES@
+#endif
+" @ONLY)
+
+# Sources compiled once for each instruction set and each real; appends to the list `objects`.
+function(rg_compile_isas name sources objects)
     set(RG_HARDEN_OPTIONS "")
     set(RG_FUZZ OFF) # for rg_target: an input chooses what ops record, and kernels follow
     foreach(isa ${RG_ISAS})
         foreach(real f32 f64)
             set(target ${name}_${real}_${isa})
-            add_library(${target} OBJECT ${source})
+            add_library(${target} OBJECT ${sources})
             rg_target(${target})
             # -O3 doubles the time and the size of these files and gains nothing: they are unrolled by hand.
             # Beside better instruction sets, the lowest one is for machines that are rare: small matters more.
@@ -103,17 +177,21 @@ function(rg_compile_isas name source objects)
     set(${objects} ${${objects}} PARENT_SCOPE)
 endfunction()
 
-# All ops into `target`; their kernels to RG_KERNEL_OBJECTS; what checks them into RG_OP_TESTS.
+# All of src/ops into `target`; kernels to RG_KERNEL_OBJECTS; what checks the ops into RG_OP_TESTS.
 macro(rg_add_ops target)
     set(RG_OP_TESTS "")
-    foreach(op ${RG_OPS})
-        target_sources(${target} PRIVATE src/ops/${op}/${op}.c)
-        rg_compile_isas(rg_${op} ${PROJECT_SOURCE_DIR}/src/ops/${op}/${op}_cpu.c RG_KERNEL_OBJECTS)
-        if(RG_HAVE_CUDA)
-            rg_cuda_sources(rg_${op}_cuda ${PROJECT_SOURCE_DIR}/src/ops/${op}/${op}_cuda.cu)
-            list(APPEND RG_KERNEL_OBJECTS $<TARGET_OBJECTS:rg_${op}_cuda>)
+    foreach(folder ${RG_OPS_FOLDERS})
+        rg_folder_sources(${folder} host cpu cuda tests)
+        target_sources(${target} PRIVATE ${host})
+        if(cpu)
+            rg_compile_isas(rg_${folder} "${cpu}" RG_KERNEL_OBJECTS)
         endif()
-        list(APPEND RG_OP_TESTS ${PROJECT_SOURCE_DIR}/src/ops/${op}/${op}_ref.c
-            ${PROJECT_SOURCE_DIR}/src/ops/${op}/${op}_test.c)
+        if(cuda AND RG_HAVE_CUDA)
+            rg_cuda_sources(rg_${folder}_cuda ${cuda})
+            list(APPEND RG_KERNEL_OBJECTS $<TARGET_OBJECTS:rg_${folder}_cuda>)
+        endif()
+        list(APPEND RG_OP_TESTS ${tests})
     endforeach()
+    set_property(SOURCE src/ops/ops.c APPEND PROPERTY INCLUDE_DIRECTORIES
+        ${PROJECT_BINARY_DIR}/tables)
 endmacro()

@@ -154,7 +154,9 @@ static const rg_cpu_row rows[KERNELS] = {
     [GRADIENT] = { { multiply } },
     [ADD] = { { add } },
 };
-static const rg_kernel_table kernels = { .cpu = { { rows } } };
+static const rg_cpu_table table = { rows, KERNELS };
+static const rg_cpu_table *const tables[] = { &table, NULL };
+static const rg_kernel_table kernels = { .cpu = { { tables } } };
 
 /* ---- forward and gradient ---- */
 

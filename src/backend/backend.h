@@ -32,12 +32,23 @@ typedef struct rg_cuda_row {
     rg_cuda_scratch scratch[4];   /* NULL: as many as the launch says */
 } rg_cuda_row;
 
-/* The kernels of one op on every backend: cpu[double][instruction set] and cuda are arrays of rows
- * by kernel id, or NULL. */
+/* What one object has of an op's kernels: rows by kernel id, empty for kernels of other objects. */
+typedef struct rg_cpu_table {
+    const rg_cpu_row *rows;
+    int32_t count;
+} rg_cpu_table;
+typedef struct rg_cuda_table {
+    const rg_cuda_row *rows;
+    int32_t count;
+} rg_cuda_table;
+
+/* The kernels of one op on every backend: cpu[double][instruction set] and cuda are lists of tables
+ * with NULL at their end, or NULL. At most one table of a list has a function for a kernel and
+ * dtype. */
 enum { RG_ISA_BASE, RG_ISA_AVX2, RG_ISA_AVX512, RG_ISAS };
 typedef struct rg_kernel_table {
-    const rg_cpu_row *cpu[2][RG_ISAS];
-    const rg_cuda_row *cuda;
+    const rg_cpu_table *const *cpu[2][RG_ISAS];
+    const rg_cuda_table *const *cuda;
 } rg_kernel_table;
 
 /* ---- lists: recorded work on its way to a backend ---- */

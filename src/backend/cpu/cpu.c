@@ -126,9 +126,12 @@ static void (*cpu_find(void *context, const rg_kernel_table *table, int32_t id,
     if (!rg_dtype_is_data(dtype))
         return NULL;
     for (int32_t isa = ((cpu_device *)context)->isa; isa >= 0; isa--) {
-        const rg_cpu_row *rows = table->cpu[dtype == RG_F64][isa];
-        if (rows != NULL && rows[id].function[dtype] != NULL)
-            return (void (*)(void))rows[id].function[dtype];
+        const rg_cpu_table *const *tables = table->cpu[dtype == RG_F64][isa];
+        for (; tables != NULL && *tables != NULL; tables++) {
+            const rg_cpu_function function = (*tables)->rows[id].function[dtype];
+            if (function != NULL)
+                return (void (*)(void))function;
+        }
     }
     return NULL;
 }

@@ -4,7 +4,7 @@
  *
  * A kernel is an inline function  name(const args *k, int64_t begin, int64_t end, const rg_dtype
  * T) over its units; RG_KERNEL makes one entry point of it for each storage type, RG_ROW lists
- * them, RG_TABLE names the table. */
+ * them. RG_CPU_TABLE(<name>, how many kernels the op has) = { rows }; ends <name>_cpu.c. */
 #ifndef RG_CPU_KERNEL_H
 #define RG_CPU_KERNEL_H
 
@@ -44,6 +44,13 @@
 #define RG_JOIN_(op, real, isa) rg_cpu_##op##_##real##_##isa
 #define RG_JOIN(op, real, isa)  RG_JOIN_(op, real, isa)
 #define RG_TABLE(op)            RG_JOIN(op, RG_REAL_NAME, RG_ISA)
+
+/* Of an op with several files each has a table of all kernels, with empty rows for those of the
+ * other files. */
+#define RG_CPU_TABLE(name, count)                               \
+    static const rg_cpu_row kernel_rows[count];                 \
+    const rg_cpu_table RG_TABLE(name) = { kernel_rows, count }; \
+    static const rg_cpu_row kernel_rows[count]
 
 /* ---- addresses ---- */
 

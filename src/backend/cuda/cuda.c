@@ -215,20 +215,31 @@ static void cuda_describe(const void *context, char *text, size_t capacity)
     snprintf(text, capacity, "%s", ((const cuda_device *)context)->text);
 }
 
+/* The row with such a kernel, or NULL. */
+static const rg_cuda_row *row_of(const rg_kernel_table *table, int32_t id, rg_dtype dtype)
+{
+    const rg_cuda_table *const *tables = table->cuda;
+    for (; tables != NULL && *tables != NULL; tables++) {
+        if ((*tables)->rows[id].function[dtype] != NULL)
+            return &(*tables)->rows[id];
+    }
+    return NULL;
+}
+
 static void (*cuda_find(void *context, const rg_kernel_table *table, int32_t id,
                         rg_dtype dtype))(void)
 {
     (void)context;
-    if (table->cuda == NULL || !rg_dtype_is_data(dtype))
-        return NULL;
-    return (void (*)(void))table->cuda[id].function[dtype];
+    const rg_cuda_row *row = rg_dtype_is_data(dtype) ? row_of(table, id, dtype) : NULL;
+    return row != NULL ? (void (*)(void))row->function[dtype] : NULL;
 }
 
 static size_t cuda_scratch(void *context, const rg_kernel_table *table, int32_t id, rg_dtype dtype,
                            const void *args, uint32_t unaligned, size_t wanted)
 {
     const cuda_device *device = context;
-    const rg_cuda_scratch scratch = table->cuda[id].scratch[dtype];
+    const rg_cuda_row *row = row_of(table, id, dtype);
+    const rg_cuda_scratch scratch = row != NULL ? row->scratch[dtype] : NULL;
     if (scratch == NULL)
         return wanted;
     const int before = enter(device);

@@ -331,9 +331,11 @@ static void launch(void (*kernel)(PARAMETERS...), int64_t blocks, int threads, i
 
 /* ---- tables: nothing is defined without being listed ---- */
 
-#define RG_CUDA_TABLE(op, count)                 \
-    extern "C" const rg_cuda_row rg_cuda_##op[]; \
-    extern "C" const rg_cuda_row rg_cuda_##op[count]
+/* Ends <name>_cuda.cu, with rows for all kernels of the op. Of an op with several files each has
+ * empty rows for kernels of the other files. */
+#define RG_CUDA_TABLE(name, rows)                  \
+    extern "C" const rg_cuda_table rg_cuda_##name; \
+    extern "C" const rg_cuda_table rg_cuda_##name = { rows, sizeof(rows) / sizeof(rows[0]) }
 
 /* The row of a function template over dtypes, and over what else is given. */
 #define RG_CUDA_ROW(name, ...)                                                                     \

@@ -22,7 +22,7 @@ RG_UPDATE_LOOPS(adam)
 RG_KERNEL(adam_flat, rg_update_flat_args)
 RG_KERNEL(adam_strided, rg_update_strided_args)
 
-const rg_cpu_row RG_TABLE(adam)[RG_UPDATE_KERNELS] = {
+RG_CPU_TABLE(adam, RG_UPDATE_KERNELS) = {
     [RG_UPDATE_FLAT] = RG_ROW(adam_flat),
     [RG_UPDATE_STRIDED] = RG_ROW(adam_strided),
 };

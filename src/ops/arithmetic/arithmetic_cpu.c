@@ -547,7 +547,7 @@ RG_KERNEL(multiply_rows, rg_arithmetic_sums_args)
 RG_KERNEL(divide_rows, rg_arithmetic_sums_args)
 RG_KERNEL(sum_pieces, rg_sum_pieces_args)
 
-const rg_cpu_row RG_TABLE(arithmetic)[RG_ARITHMETIC_KERNELS] = {
+RG_CPU_TABLE(arithmetic, RG_ARITHMETIC_KERNELS) = {
     [RG_ADD_FORWARD] = RG_ROW(add_forward),
     [RG_MULTIPLY_FORWARD] = RG_ROW(multiply_forward),
     [RG_DIVIDE_FORWARD] = RG_ROW(divide_forward),

@@ -540,7 +540,7 @@ template <rg_dtype T> static void sum_pieces(const void *args, const rg_cuda_pla
 
 /* ---- table, in the order of the kernels' ids ---- */
 
-RG_CUDA_TABLE(arithmetic, RG_ARITHMETIC_KERNELS) = {
+static const rg_cuda_row kernel_rows[RG_ARITHMETIC_KERNELS] = {
     RG_CUDA_ROW(forward, ADD),          /* RG_ADD_FORWARD */
     RG_CUDA_ROW(forward, MULTIPLY),     /* RG_MULTIPLY_FORWARD */
     RG_CUDA_ROW(forward, DIVIDE),       /* RG_DIVIDE_FORWARD */
@@ -559,3 +559,4 @@ RG_CUDA_TABLE(arithmetic, RG_ARITHMETIC_KERNELS) = {
     RG_CUDA_ROW(rows, DIVIDE),          /* RG_DIVIDE_ROWS */
     RG_CUDA_ROW(sum_pieces),            /* RG_SUM_PIECES */
 };
+RG_CUDA_TABLE(arithmetic, kernel_rows);

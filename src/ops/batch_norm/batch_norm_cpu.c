@@ -311,7 +311,7 @@ RG_KERNEL(gradient, rg_batch_norm_gradient_args)
 
 /* ---- table ---- */
 
-const rg_cpu_row RG_TABLE(batch_norm)[RG_BATCH_NORM_KERNELS] = {
+RG_CPU_TABLE(batch_norm, RG_BATCH_NORM_KERNELS) = {
     [RG_BATCH_NORM_PARTS] = RG_ROW(parts),     [RG_BATCH_NORM_MERGE] = RG_ROW(merge),
     [RG_BATCH_NORM_FORWARD] = RG_ROW(forward), [RG_BATCH_NORM_SUMS] = RG_ROW(sums),
     [RG_BATCH_NORM_JOIN] = RG_ROW(join),       [RG_BATCH_NORM_GRADIENT] = RG_ROW(gradient),

@@ -274,7 +274,8 @@ template <rg_dtype T> static void gradient(const void *args, const rg_cuda_place
 
 /* ---- table, in the order of the kernels' ids ---- */
 
-RG_CUDA_TABLE(batch_norm, RG_BATCH_NORM_KERNELS) = {
+static const rg_cuda_row kernel_rows[RG_BATCH_NORM_KERNELS] = {
     RG_CUDA_ROW(parts), RG_CUDA_ROW(merge), RG_CUDA_ROW(forward),
     RG_CUDA_ROW(sums),  RG_CUDA_ROW(join),  RG_CUDA_ROW(gradient),
 };
+RG_CUDA_TABLE(batch_norm, kernel_rows);

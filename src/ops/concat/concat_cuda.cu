@@ -6,7 +6,8 @@
 
 /* ---- table, in the order of the kernels' ids ---- */
 
-RG_CUDA_TABLE(concat, RG_CONCAT_KERNELS) = {
+static const rg_cuda_row kernel_rows[RG_CONCAT_KERNELS] = {
     RG_CUDA_ROW(move_units),   /* RG_CONCAT_MOVE */
     RG_CUDA_ROW(spread_units), /* RG_CONCAT_SPREAD */
 };
+RG_CUDA_TABLE(concat, kernel_rows);

@@ -225,7 +225,7 @@ RG_KERNEL(join_parts, rg_conv_join_args)
 
 /* ---- table ---- */
 
-const rg_cpu_row RG_TABLE(conv)[RG_CONV_KERNELS] = {
+RG_CPU_TABLE(conv, RG_CONV_KERNELS) = {
     [RG_CONV_FORWARD] = RG_ROW(forward),
     [RG_CONV_DATA] = RG_ROW(data),
     [RG_CONV_WEIGHTS] = RG_ROW(weights),

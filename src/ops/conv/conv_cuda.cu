@@ -236,7 +236,7 @@ template <rg_dtype T> static void weights(const void *args, const rg_cuda_place 
 
 /* ---- table, in the order of the kernels' ids ---- */
 
-RG_CUDA_TABLE(conv, RG_CONV_KERNELS) = {
+static const rg_cuda_row kernel_rows[RG_CONV_KERNELS] = {
     RG_CUDA_ROW_SCRATCH(forward, forward_scratch), /* RG_CONV_FORWARD */
     RG_CUDA_ROW_SCRATCH(data, data_scratch),       /* RG_CONV_DATA */
     RG_CUDA_ROW_SCRATCH(weights, weights_scratch), /* RG_CONV_WEIGHTS */
@@ -246,3 +246,4 @@ RG_CUDA_TABLE(conv, RG_CONV_KERNELS) = {
     RG_CUDA_ROW(depthwise_join),                   /* RG_CONV_DEPTHWISE_JOIN */
     RG_CUDA_ROW(depthwise_3x3),                    /* RG_CONV_DEPTHWISE_3X3 */
 };
+RG_CUDA_TABLE(conv, kernel_rows);

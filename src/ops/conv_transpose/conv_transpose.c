@@ -2,7 +2,6 @@
 /* Copyright The retrograde authors */
 /* Transposed convolution: description, validation, shape rule, state, forward, gradient. The image
  * side of conv's kernels is y, the window side is x. */
-#include "ops/conv_transpose/conv_transpose.h"
 #include "ops/conv/conv_passes.h"
 #include "ops/neuron/neuron_fields.h"
 #include "ops/padding_fields.h"

@@ -648,7 +648,7 @@ RG_KERNEL(pack, rg_product_args)
 
 /* ---- table ---- */
 
-const rg_cpu_row RG_TABLE(dense)[RG_DENSE_KERNELS] = {
+RG_CPU_TABLE(dense, RG_DENSE_KERNELS) = {
     [RG_DENSE_PRODUCT] = RG_ROW(product),
     [RG_DENSE_DOT] = RG_ROW(dot),
     [RG_DENSE_PACK] = RG_ROW(pack),

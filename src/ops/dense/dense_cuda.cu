@@ -221,8 +221,9 @@ template <rg_dtype T> static void product(const void *args, const rg_cuda_place 
 
 /* ---- table, in the order of the kernels' ids ---- */
 
-RG_CUDA_TABLE(dense, RG_DENSE_KERNELS) = {
+static const rg_cuda_row kernel_rows[RG_DENSE_KERNELS] = {
     RG_CUDA_ROW_SCRATCH(product, product_scratch),
     {}, /* dot and pack are of the CPU */
     {},
 };
+RG_CUDA_TABLE(dense, kernel_rows);

@@ -348,7 +348,7 @@ RG_KERNEL(dropout_forward, rg_dropout_args)
 RG_KERNEL(dropout_mask, rg_dropout_args)
 RG_KERNEL(dropout_apply, rg_dropout_args)
 
-const rg_cpu_row RG_TABLE(dropout)[RG_DROPOUT_KERNELS] = {
+RG_CPU_TABLE(dropout, RG_DROPOUT_KERNELS) = {
     [RG_DROPOUT_FORWARD] = RG_ROW(dropout_forward),
     [RG_DROPOUT_MASK] = RG_ROW(dropout_mask),
     [RG_DROPOUT_APPLY] = RG_ROW(dropout_apply),

@@ -88,7 +88,7 @@ RG_KERNEL(grad_norm_flat, rg_grad_norm_flat_args)
 RG_KERNEL(grad_norm_strided, rg_grad_norm_strided_args)
 RG_KERNEL(grad_norm_total, rg_grad_norm_total_args)
 
-const rg_cpu_row RG_TABLE(grad_norm)[RG_GRAD_NORM_KERNELS] = {
+RG_CPU_TABLE(grad_norm, RG_GRAD_NORM_KERNELS) = {
     [RG_GRAD_NORM_FLAT] = RG_ROW(grad_norm_flat),
     [RG_GRAD_NORM_STRIDED] = RG_ROW(grad_norm_strided),
     [RG_GRAD_NORM_TOTAL] = RG_ROW(grad_norm_total),

@@ -44,6 +44,6 @@ RG_ENTRY(grad_scale_forward, rg_grad_scale_args, _f32, RG_F32)
     }
 #endif
 
-const rg_cpu_row RG_TABLE(grad_scale)[RG_GRAD_SCALE_KERNELS] = {
+RG_CPU_TABLE(grad_scale, RG_GRAD_SCALE_KERNELS) = {
     [RG_GRAD_SCALE_FORWARD] = ROW,
 };

@@ -2,7 +2,8 @@
 /* Copyright The retrograde authors */
 /* Gram matrices: description, shape rule, forward, gradient. */
 #include "ops/dense/product.h"
-#include "ops/gram/gram.h"
+
+#include <retrograde/gram.h>
 
 #include <float.h>
 

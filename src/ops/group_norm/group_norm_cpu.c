@@ -30,7 +30,7 @@ RG_KERNEL(join, rg_group_norm_join_args)
 
 /* ---- table ---- */
 
-const rg_cpu_row RG_TABLE(group_norm)[RG_GROUP_NORM_KERNELS] = {
+RG_CPU_TABLE(group_norm, RG_GROUP_NORM_KERNELS) = {
     [RG_GROUP_NORM_COLUMNS] = RG_ROW(columns_forward),
     [RG_GROUP_NORM_ROWS] = RG_ROW(rows_forward),
     [RG_GROUP_NORM_COLUMNS_GRADIENT] = RG_ROW(columns_gradient),

@@ -377,7 +377,8 @@ template <rg_dtype T> static void join(const void *args, const rg_cuda_place *pl
 
 /* ---- table, in the order of the kernels' ids ---- */
 
-RG_CUDA_TABLE(group_norm, RG_GROUP_NORM_KERNELS) = {
+static const rg_cuda_row kernel_rows[RG_GROUP_NORM_KERNELS] = {
     RG_CUDA_ROW(columns_forward), RG_CUDA_ROW(rows_forward), RG_CUDA_ROW(columns_gradient),
     RG_CUDA_ROW(rows_gradient),   RG_CUDA_ROW(join),
 };
+RG_CUDA_TABLE(group_norm, kernel_rows);

@@ -107,7 +107,7 @@ RG_INLINE void local_contrast_gradient(const rg_local_contrast_gradient_args *a,
 RG_KERNEL(local_contrast_forward, rg_local_contrast_args)
 RG_KERNEL(local_contrast_gradient, rg_local_contrast_gradient_args)
 
-const rg_cpu_row RG_TABLE(local_contrast)[RG_LOCAL_CONTRAST_KERNELS] = {
+RG_CPU_TABLE(local_contrast, RG_LOCAL_CONTRAST_KERNELS) = {
     [RG_LOCAL_CONTRAST_FORWARD] = RG_ROW(local_contrast_forward),
     [RG_LOCAL_CONTRAST_GRADIENT] = RG_ROW(local_contrast_gradient),
 };

@@ -99,7 +99,8 @@ static void local_contrast_gradient(const void *args, const rg_cuda_place *place
 
 /* ---- table, in the order of the kernels' ids ---- */
 
-RG_CUDA_TABLE(local_contrast, RG_LOCAL_CONTRAST_KERNELS) = {
+static const rg_cuda_row kernel_rows[RG_LOCAL_CONTRAST_KERNELS] = {
     RG_CUDA_ROW(local_contrast_forward),  /* RG_LOCAL_CONTRAST_FORWARD */
     RG_CUDA_ROW(local_contrast_gradient), /* RG_LOCAL_CONTRAST_GRADIENT */
 };
+RG_CUDA_TABLE(local_contrast, kernel_rows);

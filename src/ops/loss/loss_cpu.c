@@ -293,7 +293,7 @@ RG_KERNEL(loss_count, rg_loss_args)
 RG_KERNEL(loss_finish, rg_loss_finish_args)
 RG_KERNEL(loss_ones, rg_loss_ones_args)
 
-const rg_cpu_row RG_TABLE(loss)[RG_LOSS_KERNELS] = {
+RG_CPU_TABLE(loss, RG_LOSS_KERNELS) = {
     [RG_LOSS_BY_ELEMENTS] = RG_ROW(loss_by_elements),
     [RG_LOSS_BY_ROWS] = RG_ROW(loss_by_rows),
     [RG_LOSS_BY_CLASSES] = RG_ROW(loss_by_classes),

@@ -652,7 +652,7 @@ template <rg_dtype T> static void loss_ones(const void *args, const rg_cuda_plac
 
 /* ---- table, in the order of the kernels' ids ---- */
 
-RG_CUDA_TABLE(loss, RG_LOSS_KERNELS) = {
+static const rg_cuda_row kernel_rows[RG_LOSS_KERNELS] = {
     RG_CUDA_ROW(loss_by_elements), /* RG_LOSS_BY_ELEMENTS */
     RG_CUDA_ROW(loss_by_rows),     /* RG_LOSS_BY_ROWS */
     RG_CUDA_ROW(loss_by_classes),  /* RG_LOSS_BY_CLASSES */
@@ -661,3 +661,4 @@ RG_CUDA_TABLE(loss, RG_LOSS_KERNELS) = {
     RG_CUDA_ROW(loss_finish),      /* RG_LOSS_FINISH */
     RG_CUDA_ROW(loss_ones),        /* RG_LOSS_ONES */
 };
+RG_CUDA_TABLE(loss, kernel_rows);

@@ -624,7 +624,7 @@ RG_INLINE void lrn_gradient(const rg_lrn_gradient_args *a, int64_t begin, int64_
 RG_KERNEL(lrn_forward, rg_lrn_args)
 RG_KERNEL(lrn_gradient, rg_lrn_gradient_args)
 
-const rg_cpu_row RG_TABLE(lrn)[RG_LRN_KERNELS] = {
+RG_CPU_TABLE(lrn, RG_LRN_KERNELS) = {
     [RG_LRN_FORWARD] = RG_ROW(lrn_forward),
     [RG_LRN_GRADIENT] = RG_ROW(lrn_gradient),
 };

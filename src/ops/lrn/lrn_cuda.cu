@@ -517,7 +517,8 @@ template <rg_dtype T> static void lrn_gradient(const void *args, const rg_cuda_p
 
 /* ---- table, in the order of the kernels' ids ---- */
 
-RG_CUDA_TABLE(lrn, RG_LRN_KERNELS) = {
+static const rg_cuda_row kernel_rows[RG_LRN_KERNELS] = {
     RG_CUDA_ROW(lrn_forward),  /* RG_LRN_FORWARD */
     RG_CUDA_ROW(lrn_gradient), /* RG_LRN_GRADIENT */
 };
+RG_CUDA_TABLE(lrn, kernel_rows);

@@ -310,7 +310,7 @@ RG_KERNEL(prelu_join, rg_prelu_join_args)
 
 /* ---- table ---- */
 
-const rg_cpu_row RG_TABLE(neuron)[RG_NEURON_KERNELS] = {
+RG_CPU_TABLE(neuron, RG_NEURON_KERNELS) = {
     [RG_NEURON_FORWARD + RG_NEURON_NONE] = RG_ROW(relu_forward), /* a = 1 */
     [RG_NEURON_FORWARD + RG_NEURON_RELU] = RG_ROW(relu_forward),
     [RG_NEURON_FORWARD + RG_NEURON_LINEAR] = RG_ROW(linear_forward),

@@ -278,7 +278,7 @@ template <rg_dtype T> static void prelu_join(const void *args, const rg_cuda_pla
     {          \
     }
 
-RG_CUDA_TABLE(neuron, RG_NEURON_KERNELS) = {
+static const rg_cuda_row kernel_rows[RG_NEURON_KERNELS] = {
     RG_CUDA_ROW(relu_forward), /* none: a = 1 */
     RG_CUDA_ROW(relu_forward),
     RG_CUDA_ROW(linear_forward),
@@ -338,3 +338,4 @@ RG_CUDA_TABLE(neuron, RG_NEURON_KERNELS) = {
 
     RG_CUDA_ROW(prelu_join),
 };
+RG_CUDA_TABLE(neuron, kernel_rows);

@@ -348,7 +348,7 @@ RG_KERNEL(pad_forward, rg_pad_args)
 RG_KERNEL(pad_gradient, rg_pad_args)
 RG_KERNEL(pad_gradient_fill, rg_pad_args)
 
-const rg_cpu_row RG_TABLE(pad)[RG_PAD_KERNELS] = {
+RG_CPU_TABLE(pad, RG_PAD_KERNELS) = {
     [RG_PAD_FORWARD] = RG_ROW(pad_forward),
     [RG_PAD_GRADIENT] = RG_ROW(pad_gradient),
     [RG_PAD_GRADIENT_FILL] = RG_ROW(pad_gradient_fill),

@@ -251,8 +251,9 @@ template <rg_dtype T> static void pad_gradient_fill(const void *args, const rg_c
 
 /* ---- table, in the order of the kernels' ids ---- */
 
-RG_CUDA_TABLE(pad, RG_PAD_KERNELS) = {
+static const rg_cuda_row kernel_rows[RG_PAD_KERNELS] = {
     RG_CUDA_ROW(pad_forward),       /* RG_PAD_FORWARD */
     RG_CUDA_ROW(pad_gradient),      /* RG_PAD_GRADIENT */
     RG_CUDA_ROW(pad_gradient_fill), /* RG_PAD_GRADIENT_FILL */
 };
+RG_CUDA_TABLE(pad, kernel_rows);

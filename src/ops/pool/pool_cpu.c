@@ -145,7 +145,7 @@ RG_KERNEL(l2_gradient, rg_pool_gradient_args)
 RG_KERNEL(max_indices, rg_pool_indices_args)
 RG_KERNEL(max_taps, rg_pool_taps_args)
 
-const rg_cpu_row RG_TABLE(pool)[RG_POOL_KERNELS] = {
+RG_CPU_TABLE(pool, RG_POOL_KERNELS) = {
     [RG_POOL_MAX_FORWARD] = RG_ROW(max_forward),
     [RG_POOL_MAX_WINNERS] = RG_ROW(max_winners),
     [RG_POOL_AVERAGE_FORWARD] = RG_ROW(average_forward),

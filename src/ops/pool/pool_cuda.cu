@@ -444,7 +444,7 @@ template <rg_dtype T> static void max_taps(const void *args, const rg_cuda_place
 
 /* ---- table, in the order of the kernels' ids ---- */
 
-RG_CUDA_TABLE(pool, RG_POOL_KERNELS) = {
+static const rg_cuda_row kernel_rows[RG_POOL_KERNELS] = {
     RG_CUDA_ROW(max_forward),              /* RG_POOL_MAX_FORWARD */
     RG_CUDA_ROW(max_winners),              /* RG_POOL_MAX_WINNERS */
     RG_CUDA_ROW(average_forward),          /* RG_POOL_AVERAGE_FORWARD */
@@ -455,3 +455,4 @@ RG_CUDA_TABLE(pool, RG_POOL_KERNELS) = {
     RG_CUDA_ROW(max_indices),              /* RG_POOL_MAX_INDICES */
     RG_CUDA_ROW(max_taps),                 /* RG_POOL_MAX_TAPS */
 };
+RG_CUDA_TABLE(pool, kernel_rows);

@@ -436,7 +436,7 @@ RG_KERNEL(reduce_finish, rg_reduce_finish_args)
 RG_KERNEL(reduce_spread, rg_reduce_gradient_args)
 RG_KERNEL(reduce_award, rg_reduce_gradient_args)
 
-const rg_cpu_row RG_TABLE(reduce)[RG_REDUCE_KERNELS] = {
+RG_CPU_TABLE(reduce, RG_REDUCE_KERNELS) = {
     [RG_REDUCE_ROWS] = RG_ROW(reduce_rows),     [RG_REDUCE_COLUMNS] = RG_ROW(reduce_columns),
     [RG_REDUCE_FINISH] = RG_ROW(reduce_finish), [RG_REDUCE_SPREAD] = RG_ROW(reduce_spread),
     [RG_REDUCE_AWARD] = RG_ROW(reduce_award),

@@ -434,10 +434,11 @@ template <rg_dtype T> static void reduce_award(const void *args, const rg_cuda_p
 
 /* ---- entry points and table, in the order of the kernels' ids ---- */
 
-RG_CUDA_TABLE(reduce, RG_REDUCE_KERNELS) = {
+static const rg_cuda_row kernel_rows[RG_REDUCE_KERNELS] = {
     RG_CUDA_ROW(reduce_rows),    /* RG_REDUCE_ROWS */
     RG_CUDA_ROW(reduce_columns), /* RG_REDUCE_COLUMNS */
     RG_CUDA_ROW(reduce_finish),  /* RG_REDUCE_FINISH */
     RG_CUDA_ROW(reduce_spread),  /* RG_REDUCE_SPREAD */
     RG_CUDA_ROW(reduce_award),   /* RG_REDUCE_AWARD */
 };
+RG_CUDA_TABLE(reduce, kernel_rows);

@@ -6,6 +6,6 @@
 
 RG_KERNEL(move_units, rg_move_args)
 
-const rg_cpu_row RG_TABLE(reshape)[RG_RESHAPE_KERNELS] = {
+RG_CPU_TABLE(reshape, RG_RESHAPE_KERNELS) = {
     [RG_RESHAPE_MOVE] = RG_ROW(move_units),
 };

@@ -6,6 +6,7 @@
 
 /* ---- table, in the order of the kernels' ids ---- */
 
-RG_CUDA_TABLE(reshape, RG_RESHAPE_KERNELS) = {
+static const rg_cuda_row kernel_rows[RG_RESHAPE_KERNELS] = {
     RG_CUDA_ROW(move_units), /* RG_RESHAPE_MOVE */
 };
+RG_CUDA_TABLE(reshape, kernel_rows);

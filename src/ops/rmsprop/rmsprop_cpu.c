@@ -31,7 +31,7 @@ RG_UPDATE_LOOPS(rmsprop)
 RG_KERNEL(rmsprop_flat, rg_update_flat_args)
 RG_KERNEL(rmsprop_strided, rg_update_strided_args)
 
-const rg_cpu_row RG_TABLE(rmsprop)[RG_UPDATE_KERNELS] = {
+RG_CPU_TABLE(rmsprop, RG_UPDATE_KERNELS) = {
     [RG_UPDATE_FLAT] = RG_ROW(rmsprop_flat),
     [RG_UPDATE_STRIDED] = RG_ROW(rmsprop_strided),
 };

@@ -27,8 +27,9 @@ static __device__ __forceinline__ void rmsprop_rule(const update_constants<REAL>
     x.p = fma(-k.factor, by, x.p);
 }
 
-RG_CUDA_TABLE(rmsprop, RG_UPDATE_KERNELS) = {
+static const rg_cuda_row kernel_rows[RG_UPDATE_KERNELS] = {
     /* in the order of the kernels of update.h */
     RG_UPDATE_FLAT_ROW(rmsprop_rule, 3, 1),
     RG_UPDATE_STRIDED_ROW(rmsprop_rule),
 };
+RG_CUDA_TABLE(rmsprop, kernel_rows);

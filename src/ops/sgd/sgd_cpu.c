@@ -20,7 +20,7 @@ RG_UPDATE_LOOPS(sgd)
 RG_KERNEL(sgd_flat, rg_update_flat_args)
 RG_KERNEL(sgd_strided, rg_update_strided_args)
 
-const rg_cpu_row RG_TABLE(sgd)[RG_UPDATE_KERNELS] = {
+RG_CPU_TABLE(sgd, RG_UPDATE_KERNELS) = {
     [RG_UPDATE_FLAT] = RG_ROW(sgd_flat),
     [RG_UPDATE_STRIDED] = RG_ROW(sgd_strided),
 };

@@ -7,7 +7,7 @@
 RG_KERNEL(move_units, rg_move_args)
 RG_KERNEL(spread_units, rg_spread_args)
 
-const rg_cpu_row RG_TABLE(slice)[RG_SLICE_KERNELS] = {
+RG_CPU_TABLE(slice, RG_SLICE_KERNELS) = {
     [RG_SLICE_MOVE] = RG_ROW(move_units),
     [RG_SLICE_SPREAD] = RG_ROW(spread_units),
 };

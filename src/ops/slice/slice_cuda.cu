@@ -6,7 +6,8 @@
 
 /* ---- table, in the order of the kernels' ids ---- */
 
-RG_CUDA_TABLE(slice, RG_SLICE_KERNELS) = {
+static const rg_cuda_row kernel_rows[RG_SLICE_KERNELS] = {
     RG_CUDA_ROW(move_units),   /* RG_SLICE_MOVE */
     RG_CUDA_ROW(spread_units), /* RG_SLICE_SPREAD */
 };
+RG_CUDA_TABLE(slice, kernel_rows);

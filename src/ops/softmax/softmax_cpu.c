@@ -428,7 +428,7 @@ RG_KERNEL(softmax_gradient_columns, rg_softmax_gradient_args)
 RG_KERNEL(log_softmax_gradient_rows, rg_softmax_gradient_args)
 RG_KERNEL(log_softmax_gradient_columns, rg_softmax_gradient_args)
 
-const rg_cpu_row RG_TABLE(softmax)[RG_SOFTMAX_KERNELS] = {
+RG_CPU_TABLE(softmax, RG_SOFTMAX_KERNELS) = {
     [RG_SOFTMAX_FORWARD_ROWS] = RG_ROW(softmax_forward_rows),
     [RG_SOFTMAX_FORWARD_COLUMNS] = RG_ROW(softmax_forward_columns),
     [RG_LOG_SOFTMAX_FORWARD_ROWS] = RG_ROW(log_softmax_forward_rows),

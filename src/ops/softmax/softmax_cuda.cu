@@ -531,7 +531,7 @@ static void gradient_columns(const void *args, const rg_cuda_place *place)
 
 /* ---- table, in the order of the kernels' ids ---- */
 
-RG_CUDA_TABLE(softmax, RG_SOFTMAX_KERNELS) = {
+static const rg_cuda_row kernel_rows[RG_SOFTMAX_KERNELS] = {
     RG_CUDA_ROW(forward_rows, false),     /* RG_SOFTMAX_FORWARD_ROWS */
     RG_CUDA_ROW(forward_columns, false),  /* RG_SOFTMAX_FORWARD_COLUMNS */
     RG_CUDA_ROW(forward_rows, true),      /* RG_LOG_SOFTMAX_FORWARD_ROWS */
@@ -541,3 +541,4 @@ RG_CUDA_TABLE(softmax, RG_SOFTMAX_KERNELS) = {
     RG_CUDA_ROW(gradient_rows, true),     /* RG_LOG_SOFTMAX_GRADIENT_ROWS */
     RG_CUDA_ROW(gradient_columns, true),  /* RG_LOG_SOFTMAX_GRADIENT_COLUMNS */
 };
+RG_CUDA_TABLE(softmax, kernel_rows);

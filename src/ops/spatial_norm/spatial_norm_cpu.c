@@ -50,7 +50,7 @@ RG_INLINE void spatial_norm_gradient(const rg_spatial_norm_gradient_args *a, int
 RG_KERNEL(spatial_norm_forward, rg_spatial_norm_args)
 RG_KERNEL(spatial_norm_gradient, rg_spatial_norm_gradient_args)
 
-const rg_cpu_row RG_TABLE(spatial_norm)[RG_SPATIAL_NORM_KERNELS] = {
+RG_CPU_TABLE(spatial_norm, RG_SPATIAL_NORM_KERNELS) = {
     [RG_SPATIAL_NORM_FORWARD] = RG_ROW(spatial_norm_forward),
     [RG_SPATIAL_NORM_GRADIENT] = RG_ROW(spatial_norm_gradient),
 };

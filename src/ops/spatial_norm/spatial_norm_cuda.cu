@@ -52,7 +52,8 @@ static void spatial_norm_gradient(const void *args, const rg_cuda_place *place)
 
 /* ---- table, in the order of the kernels' ids ---- */
 
-RG_CUDA_TABLE(spatial_norm, RG_SPATIAL_NORM_KERNELS) = {
+static const rg_cuda_row kernel_rows[RG_SPATIAL_NORM_KERNELS] = {
     RG_CUDA_ROW(spatial_norm_forward),  /* RG_SPATIAL_NORM_FORWARD */
     RG_CUDA_ROW(spatial_norm_gradient), /* RG_SPATIAL_NORM_GRADIENT */
 };
+RG_CUDA_TABLE(spatial_norm, kernel_rows);

@@ -429,7 +429,7 @@ RG_INLINE void upsample_gradient(const rg_upsample_args *k, int64_t begin, int64
 RG_KERNEL(upsample_forward, rg_upsample_args)
 RG_KERNEL(upsample_gradient, rg_upsample_args)
 
-const rg_cpu_row RG_TABLE(upsample)[RG_UPSAMPLE_KERNELS] = {
+RG_CPU_TABLE(upsample, RG_UPSAMPLE_KERNELS) = {
     [RG_UPSAMPLE_FORWARD] = RG_ROW(upsample_forward),
     [RG_UPSAMPLE_GRADIENT] = RG_ROW(upsample_gradient),
 };

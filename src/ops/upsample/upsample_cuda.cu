@@ -390,7 +390,8 @@ template <rg_dtype T> static void upsample_gradient(const void *args, const rg_c
 
 /* ---- table, in the order of the kernels' ids ---- */
 
-RG_CUDA_TABLE(upsample, RG_UPSAMPLE_KERNELS) = {
+static const rg_cuda_row kernel_rows[RG_UPSAMPLE_KERNELS] = {
     RG_CUDA_ROW(upsample_forward),  /* RG_UPSAMPLE_FORWARD */
     RG_CUDA_ROW(upsample_gradient), /* RG_UPSAMPLE_GRADIENT */
 };
+RG_CUDA_TABLE(upsample, kernel_rows);
