@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Adam on the CPU. */
-#include "ops/sgd/update_cpu.h"
+#include "ops/optimizer/update_cpu.h"
 
 /* The moments are momentum, velocity and, for AMSGrad, the largest velocity so far. */
 RG_FORMULA void adam_rule(const update_constants *k, update_point *x)

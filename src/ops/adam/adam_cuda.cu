@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Adam on a GPU. */
-#include "ops/sgd/update.cuh"
+#include "ops/optimizer/update.cuh"
 
 /* The moments are momentum, velocity and, for AMSGrad, the largest velocity so far. */
 template <class REAL>

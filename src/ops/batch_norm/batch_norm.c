@@ -114,12 +114,12 @@ static rg_status check(const void *desc)
 
 static int32_t count_inputs(const void *desc)
 {
-    return places_of(desc).inputs;
+    return rg_batch_norm_places_of(desc).inputs;
 }
 
 static int32_t count_outputs(const void *desc)
 {
-    return gives_statistics(desc) ? 3 : 1;
+    return rg_batch_norm_gives_statistics(desc) ? 3 : 1;
 }
 
 static const char *const *input_names(const void *desc)
@@ -135,7 +135,8 @@ static const char *const *input_names(const void *desc)
         { "x", "gamma", "beta", "mean", "variance", NULL },
     };
     const rg_batch_norm_desc *d = desc;
-    return all[(d->gamma ? 1 : 0) + (d->beta ? 2 : 0) + (takes_statistics(d) ? 4 : 0)];
+    return all[(d->gamma ? 1 : 0) + (d->beta ? 2 : 0) +
+               (rg_batch_norm_takes_statistics(d) ? 4 : 0)];
 }
 
 /* Running averages are updated in place. */
@@ -143,7 +144,7 @@ static const char *alias_of(const void *desc)
 {
     static const char *const pairs[] = { "x1=y1 x2=y2", "x2=y1 x3=y2", "x3=y1 x4=y2" };
     const rg_batch_norm_desc *d = desc;
-    return d->statistics == RG_BATCH_NORM_RUNNING ? pairs[places_of(d).mean - 1] : "";
+    return d->statistics == RG_BATCH_NORM_RUNNING ? pairs[rg_batch_norm_places_of(d).mean - 1] : "";
 }
 
 static rg_dtype parameter_dtype(const rg_batch_norm_desc *d, const rg_tensor_desc x[])
@@ -167,7 +168,7 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
 static uint32_t reads(const void *desc)
 {
     const rg_batch_norm_desc *d = desc;
-    const places p = places_of(d);
+    const places p = rg_batch_norm_places_of(d);
     uint32_t bits = RG_READS_X;
     bits |= d->gamma ? (uint32_t)RG_READS_X << p.gamma : 0;
     bits |= d->beta && d->neuron.kind != RG_NEURON_NONE ? (uint32_t)RG_READS_X << p.beta : 0;
@@ -239,15 +240,15 @@ static bool shares_state(const void *desc)
 static rg_status record_statistics(rg_call *call, const tensors *t, int64_t before, bool returns)
 {
     if (((const rg_batch_norm_desc *)call->desc)->statistics == RG_BATCH_NORM_GIVEN)
-        return record_merge(call, t, t->any, before, returns);
+        return rg_batch_norm_record_merge(call, t, t->any, before, returns);
     const rg_tensor_desc *const descs[] = { &t->x->desc };
     const rg_channels shape = rg_channels_make(descs, 1, 0);
     const int64_t dims[] = { shape.parts, RG_NORM_PARTIAL, shape.channels };
     rg_tensor *partial;
     RG_TRY(rg_norm_temporary(call, rg_norm_real(t->x->desc.dtype), 3, dims, &partial));
-    rg_status status = record_parts(call, partial);
+    rg_status status = rg_batch_norm_record_parts(call, partial);
     if (status == RG_OK)
-        status = record_merge(call, t, partial, before, returns);
+        status = rg_batch_norm_record_merge(call, t, partial, before, returns);
     rg_tensor_destroy(partial);
     return status;
 }
@@ -262,7 +263,7 @@ static rg_status take_moments(rg_call *call, tensors *t, rg_tensor **made)
         t->moments = rg_state_slot_tensor(call->state, MOMENTS);
         return RG_OK;
     }
-    const int64_t dims[] = { RG_NORM_MOMENTS, channels_of(t->x) };
+    const int64_t dims[] = { RG_NORM_MOMENTS, rg_batch_norm_channels_of(t->x) };
     RG_TRY(rg_norm_temporary(call, rg_norm_real(t->x->desc.dtype), 2, dims, made));
     t->moments = *made;
     return RG_OK;
@@ -270,12 +271,12 @@ static rg_status take_moments(rg_call *call, tensors *t, rg_tensor **made)
 
 static rg_status forward_whole(rg_call *call)
 {
-    tensors t = tensors_of(call);
+    tensors t = rg_batch_norm_tensors_of(call);
     rg_tensor *made;
     RG_TRY(take_moments(call, &t, &made));
     rg_status status = record_statistics(call, &t, 0, true);
     if (status == RG_OK)
-        status = record_forward(call, &t);
+        status = rg_batch_norm_record_forward(call, &t);
     rg_tensor_destroy(made);
     return status;
 }
@@ -288,21 +289,21 @@ static rg_status forward(rg_call *call)
     RG_CHECK(call->state != NULL, RG_INVALID_ARGUMENT,
              "batch_norm: phase normalize takes its statistics from a state, which is NULL");
     int64_t *progress = call->state->progress;
-    tensors t = tensors_of(call);
+    tensors t = rg_batch_norm_tensors_of(call);
     t.moments = rg_state_slot_tensor(call->state, MOMENTS);
     if (d->phase == RG_BATCH_NORM_NORMALIZE) {
         RG_CHECK(progress[COUNTED] > 0, RG_INVALID_STATE,
                  "batch_norm: the state has no statistics; those of the batch come first");
         progress[NORMALIZED] = 1;
-        return record_forward(call, &t);
+        return rg_batch_norm_record_forward(call, &t);
     }
     if (progress[NORMALIZED])
         memset(progress, 0, sizeof call->state->progress);
     const int64_t before = progress[COUNTED] > 0 ? progress[COUNTED] - 1 : 0;
-    RG_CHECK(rows_of(t.x) < INT64_MAX - before, RG_INVALID_ARGUMENT,
+    RG_CHECK(rg_batch_norm_rows_of(t.x) < INT64_MAX - before, RG_INVALID_ARGUMENT,
              "batch_norm: the state cannot count %lld elements of a channel and %lld more",
-             (long long)before, (long long)rows_of(t.x));
-    progress[COUNTED] = 1 + before + rows_of(t.x);
+             (long long)before, (long long)rg_batch_norm_rows_of(t.x));
+    progress[COUNTED] = 1 + before + rg_batch_norm_rows_of(t.x);
     progress[SUMMED] = progress[FINISHED] = 0;
     return record_statistics(call, &t, before, false);
 }
@@ -318,9 +319,9 @@ static rg_status sum_up(rg_call *call, const tensors *t, const rg_tensor *factor
     const int64_t dims[] = { shape.parts, 2, shape.channels };
     rg_tensor *partial;
     RG_TRY(rg_norm_temporary(call, rg_norm_real(t->x->desc.dtype), 3, dims, &partial));
-    rg_status status = record_sums(call, t, partial);
+    rg_status status = rg_batch_norm_record_sums(call, t, partial);
     if (status == RG_OK)
-        status = record_join(call, t, partial, factors, count, before);
+        status = rg_batch_norm_record_join(call, t, partial, factors, count, before);
     rg_tensor_destroy(partial);
     return status;
 }
@@ -342,8 +343,8 @@ static rg_status gradient_whole(rg_call *call, tensors *t, const rg_tensor *fact
     if (call->state == NULL || !call->state->filled || given)
         status = record_statistics(call, t, 0, false);
     if (status == RG_OK && needs_sums(call))
-        status = sum_up(call, t, factors, rows_of(t->x), false);
-    return status == RG_OK ? record_gradient(call, t, factors) : status;
+        status = sum_up(call, t, factors, rg_batch_norm_rows_of(t->x), false);
+    return status == RG_OK ? rg_batch_norm_record_gradient(call, t, factors) : status;
 }
 
 /* The gradient of phase statistics. */
@@ -358,7 +359,7 @@ static rg_status gradient_statistics(rg_call *call, const tensors *t, const rg_t
     if (progress[FINISHED] != 0)
         progress[SUMMED] = progress[FINISHED] = 0;
     const bool before = progress[SUMMED] > 0;
-    const int64_t summed = before ? progress[SUMMED] - 1 : 0, rows = rows_of(t->x);
+    const int64_t summed = before ? progress[SUMMED] - 1 : 0, rows = rg_batch_norm_rows_of(t->x);
     RG_CHECK(
         rows <= counted - summed, RG_INVALID_STATE,
         "batch_norm: dy has %lld elements of a channel more than the %lld that are summed, but "
@@ -388,8 +389,8 @@ static rg_status gradient_normalize(rg_call *call, const tensors *t, const rg_te
             own.dx[i] = NULL;
     }
     progress[FINISHED] |= made;
-    RG_TRY(record_join(&own, t, NULL, factors, progress[COUNTED] - 1, true));
-    return record_gradient(&own, t, factors);
+    RG_TRY(rg_batch_norm_record_join(&own, t, NULL, factors, progress[COUNTED] - 1, true));
+    return rg_batch_norm_record_gradient(&own, t, factors);
 }
 
 static rg_status gradient_phase(rg_call *call, const tensors *t, const rg_tensor *factors)
@@ -408,16 +409,16 @@ static rg_status gradient_phase(rg_call *call, const tensors *t, const rg_tensor
 static rg_status gradient(rg_call *call)
 {
     const rg_batch_norm_desc *d = call->desc;
-    tensors t = tensors_of(call);
-    const int64_t factor_dims[] = { RG_NORM_FACTORS, channels_of(t.x) };
-    const int64_t sum_dims[] = { 2, channels_of(t.x) };
+    tensors t = rg_batch_norm_tensors_of(call);
+    const int64_t factor_dims[] = { RG_NORM_FACTORS, rg_batch_norm_channels_of(t.x) };
+    const int64_t sum_dims[] = { 2, rg_batch_norm_channels_of(t.x) };
     rg_tensor *moments, *factors = NULL, *sums = NULL;
     RG_TRY(take_moments(call, &t, &moments));
     rg_status status =
         rg_norm_temporary(call, rg_norm_real(t.x->desc.dtype), 2, factor_dims, &factors);
     if (status == RG_OK && call->state == NULL)
         status = rg_norm_temporary(call, RG_F64, 2, sum_dims, &sums);
-    t.sums = slot(call, SUMS, sums);
+    t.sums = rg_batch_norm_slot(call, SUMS, sums);
     if (status == RG_OK)
         status = d->phase == RG_BATCH_NORM_WHOLE ? gradient_whole(call, &t, factors)
                                                  : gradient_phase(call, &t, factors);

@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Batch normalisation on the CPU. */
 #include "ops/batch_norm/batch_norm.h"
-#include "ops/norm_cpu.h"
+#include "ops/norm/norm_cpu.h"
 
 /* ---- statistics ---- */
 

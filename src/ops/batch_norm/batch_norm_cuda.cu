@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Batch normalisation on a GPU. */
 #include "ops/batch_norm/batch_norm.h"
-#include "ops/norm.cuh"
+#include "ops/norm/norm.cuh"
 
 /* ---- statistics ---- */
 

@@ -1,39 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Batch normalisation: the tensors of a call, and a function for each launch. */
-#ifndef RG_OPS_BATCH_NORM_RECORD_H
-#define RG_OPS_BATCH_NORM_RECORD_H
+#ifndef RG_OPS_BATCH_NORM_BATCH_NORM_RECORD_H
+#define RG_OPS_BATCH_NORM_BATCH_NORM_RECORD_H
 
 #include "ops/batch_norm/batch_norm.h"
-#include "ops/norm_record.h"
+#include "ops/norm/norm_record.h"
 
 /* ---- inputs and the state ---- */
 
 /* Whether mean and variance are inputs, or outputs. */
-static inline bool takes_statistics(const rg_batch_norm_desc *d)
-{
-    return d->statistics == RG_BATCH_NORM_GIVEN || d->statistics == RG_BATCH_NORM_RUNNING;
-}
+bool rg_batch_norm_takes_statistics(const rg_batch_norm_desc *d);
 
-static inline bool gives_statistics(const rg_batch_norm_desc *d)
-{
-    return d->statistics == RG_BATCH_NORM_RETURNED || d->statistics == RG_BATCH_NORM_RUNNING;
-}
+bool rg_batch_norm_gives_statistics(const rg_batch_norm_desc *d);
 
 /* The numbers of the inputs; 0 where there is none. */
 typedef struct places {
     int32_t gamma, beta, mean, variance, inputs;
 } places;
 
-static inline places places_of(const rg_batch_norm_desc *d)
-{
-    places p = { .inputs = 1 };
-    p.gamma = d->gamma ? p.inputs++ : 0;
-    p.beta = d->beta ? p.inputs++ : 0;
-    p.mean = takes_statistics(d) ? p.inputs++ : 0;
-    p.variance = takes_statistics(d) ? p.inputs++ : 0;
-    return p;
-}
+places rg_batch_norm_places_of(const rg_batch_norm_desc *d);
 
 enum { MEAN, VARIANCE, S, DGAMMA, DBETA, MOMENTS, SUMS, SLOTS };
 
@@ -50,237 +36,31 @@ typedef struct tensors {
     places at;
 } tensors;
 
-/* Of all parameters, also where the call has none of them: a state then knows it. */
-static inline rg_dtype dtype_of_parameters(const rg_call *call)
-{
-    for (int32_t i = 1; i < call->inputs; i++) {
-        const rg_tensor *known = call->x[i] != NULL ? call->x[i] : call->dx[i];
-        if (known != NULL)
-            return known->desc.dtype;
-    }
-    return call->inputs > 1 && call->state != NULL ? call->state->sources[1].dtype
-                                                   : rg_norm_real(call->x[0]->desc.dtype);
-}
+tensors rg_batch_norm_tensors_of(const rg_call *call);
 
-static inline tensors tensors_of(const rg_call *call)
-{
-    const rg_batch_norm_desc *d = call->desc;
-    tensors t = { .x = call->x[0], .at = places_of(d) };
-    t.any = t.x;
-    t.gamma = t.at.gamma > 0 && call->x[t.at.gamma] != NULL ? call->x[t.at.gamma] : t.any;
-    t.beta = t.at.beta > 0 && call->x[t.at.beta] != NULL ? call->x[t.at.beta] : t.any;
-    t.mean = t.at.mean > 0 && call->x[t.at.mean] != NULL ? call->x[t.at.mean] : t.any;
-    t.variance =
-        t.at.variance > 0 && call->x[t.at.variance] != NULL ? call->x[t.at.variance] : t.any;
-    t.parameters = (rg_norm_parameters){ .dtype = dtype_of_parameters(call),
-                                         .gamma_step = t.gamma->desc.strides[0],
-                                         .beta_step = t.beta->desc.strides[0],
-                                         .has_gamma = t.gamma != t.any,
-                                         .has_beta = t.beta != t.any };
-    return t;
-}
+int64_t rg_batch_norm_channels_of(const rg_tensor *x);
 
-static inline int64_t channels_of(const rg_tensor *x)
-{
-    return x->desc.dims[x->desc.rank - 1];
-}
+int64_t rg_batch_norm_rows_of(const rg_tensor *x);
 
-static inline int64_t rows_of(const rg_tensor *x)
-{
-    return rg_shape_count(&x->desc) / channels_of(x);
-}
-
-static inline const rg_tensor *slot(const rg_call *call, int32_t index, const rg_tensor *otherwise)
-{
-    return call->state != NULL ? rg_state_slot_tensor(call->state, index) : otherwise;
-}
+const rg_tensor *rg_batch_norm_slot(const rg_call *call, int32_t index, const rg_tensor *otherwise);
 
 /* ---- launches, in the order of the kernels ---- */
 
-static inline rg_status record_parts(rg_call *call, const rg_tensor *partial)
-{
-    const rg_tensor_desc *const descs[] = { &call->x[0]->desc };
-    rg_batch_norm_parts_args args = { .shape = rg_channels_make(descs, 1, 0) };
-    const rg_launch launch = { .tensors = { call->x[0], partial },
-                               .kernel = RG_BATCH_NORM_PARTS,
-                               .dtype = descs[0]->dtype,
-                               .args = &args,
-                               .args_size = sizeof args,
-                               .units = rg_channels_units(&args.shape),
-                               .grain = 1,
-                               .bytes = rg_move_bytes(call->x[0]) };
-    return rg_record(call, &launch);
-}
+rg_status rg_batch_norm_record_parts(rg_call *call, const rg_tensor *partial);
 
 /* `returns`: whether outputs mean and variance are written, too. */
-static inline rg_status record_merge(rg_call *call, const tensors *t, const rg_tensor *partial,
-                                     int64_t before, bool returns)
-{
-    const rg_batch_norm_desc *d = call->desc;
-    const rg_tensor_desc *const descs[] = { &t->x->desc };
-    const rg_channels shape = rg_channels_make(descs, 1, 0);
-    const bool gives = returns && gives_statistics(d), given = d->statistics == RG_BATCH_NORM_GIVEN;
-    const rg_tensor *mean_out = gives ? call->y[1] : t->any;
-    const rg_tensor *variance_out = gives ? call->y[2] : t->any;
-    const rg_batch_norm_merge_args args = {
-        .channels = shape.channels,
-        .rows = shape.rows.count,
-        .part = shape.part,
-        .parts = given ? 0 : shape.parts,
-        .before = before,
-        .mean_in_step = t->mean->desc.strides[0],
-        .variance_in_step = t->variance->desc.strides[0],
-        .mean_out_step = mean_out->desc.strides[0],
-        .variance_out_step = variance_out->desc.strides[0],
-        .dtype = t->parameters.dtype,
-        .statistics = gives || given ? d->statistics : RG_BATCH_NORM_OWN,
-        .epsilon = d->epsilon,
-        .momentum = d->momentum,
-        .unbiased = d->unbiased,
-        .has_state = call->state != NULL,
-    };
-    const rg_launch launch = { .tensors = { partial, t->moments, t->mean, t->variance, mean_out,
-                                            variance_out, slot(call, MEAN, t->any),
-                                            slot(call, VARIANCE, t->any), slot(call, S, t->any) },
-                               .kernel = RG_BATCH_NORM_MERGE,
-                               .dtype = t->x->desc.dtype,
-                               .args = &args,
-                               .args_size = sizeof args,
-                               .units = rg_norm_units(shape.channels),
-                               .grain = 1,
-                               .bytes = shape.channels * (args.parts + 2) * 16 };
-    return rg_record(call, &launch);
-}
+rg_status rg_batch_norm_record_merge(rg_call *call, const tensors *t, const rg_tensor *partial,
+                                     int64_t before, bool returns);
 
-static inline rg_status record_forward(rg_call *call, const tensors *t)
-{
-    const rg_batch_norm_desc *d = call->desc;
-    const rg_tensor_desc *const descs[] = { &t->x->desc, &call->y[0]->desc };
-    rg_batch_norm_args args = { .shape = rg_channels_make(descs, 2, 0),
-                                .parameters = t->parameters,
-                                .neuron = rg_norm_neuron_of(&d->neuron, descs[0]->dtype, false) };
-    const rg_launch launch = { .tensors = { t->x, t->gamma, t->beta, t->moments, call->y[0] },
-                               .kernel = RG_BATCH_NORM_FORWARD,
-                               .dtype = descs[0]->dtype,
-                               .args = &args,
-                               .args_size = sizeof args,
-                               .units = rg_channels_units(&args.shape),
-                               .grain = 1,
-                               .bytes = 2 * rg_move_bytes(t->x) };
-    args.stream = args.shape.dense && rg_call_streams(call, rg_move_bytes(t->x));
-    return rg_record(call, &launch);
-}
+rg_status rg_batch_norm_record_forward(rg_call *call, const tensors *t);
 
-static inline rg_status record_sums(rg_call *call, const tensors *t, const rg_tensor *partial)
-{
-    const rg_batch_norm_desc *d = call->desc;
-    const rg_tensor_desc *const descs[] = { &call->dy[0]->desc, &t->x->desc };
-    const rg_batch_norm_sums_args args = {
-        .shape = rg_channels_make(descs, 2, 0),
-        .parameters = t->parameters,
-        .neuron = rg_norm_neuron_of(&d->neuron, descs[0]->dtype, true),
-    };
-    const rg_launch launch = { .tensors = { call->dy[0], t->x, t->gamma, t->beta, t->moments,
-                                            partial },
-                               .kernel = RG_BATCH_NORM_SUMS,
-                               .dtype = descs[0]->dtype,
-                               .args = &args,
-                               .args_size = sizeof args,
-                               .units = rg_channels_units(&args.shape),
-                               .grain = 1,
-                               .bytes = 2 * rg_move_bytes(t->x) };
-    return rg_record(call, &launch);
-}
-
-/* A gradient of channels that may be wanted, with a tensor to stand in if it is not. */
-static inline rg_batch_norm_result result_of(const rg_call *call, int32_t input,
-                                             const rg_tensor *any, const rg_tensor **tensor)
-{
-    *tensor = any;
-    if (input == 0 || call->dx[input] == NULL)
-        return (rg_batch_norm_result){ .wanted = false };
-    *tensor = call->dx[input];
-    return (rg_batch_norm_result){ .wanted = true,
-                                   .add = call->add >> input & 1,
-                                   .step = (*tensor)->desc.strides[0] };
-}
-
-static inline bool has_dy(const rg_call *call, int32_t output)
-{
-    return output < call->outputs && call->dy[output] != NULL;
-}
+rg_status rg_batch_norm_record_sums(rg_call *call, const tensors *t, const rg_tensor *partial);
 
 /* From `partial`, or where that is NULL from what is in t->sums. `count`: elements of a channel;
  * `before`: whether t->sums is added to. */
-static inline rg_status record_join(rg_call *call, const tensors *t, const rg_tensor *partial,
-                                    const rg_tensor *factors, int64_t count, bool before)
-{
-    const rg_batch_norm_desc *d = call->desc;
-    const rg_tensor_desc *const descs[] = { &t->x->desc };
-    const rg_channels shape = rg_channels_make(descs, 1, 0);
-    const rg_tensor *dmean_out = has_dy(call, 1) ? call->dy[1] : t->any;
-    const rg_tensor *dvariance_out = has_dy(call, 2) ? call->dy[2] : t->any;
-    const rg_tensor *dgamma, *dbeta, *dmean, *dvariance;
-    const rg_batch_norm_join_args args = {
-        .channels = shape.channels,
-        .parts = partial != NULL ? shape.parts : 0,
-        .before = before ? 1 : 0,
-        .count = (double)count,
-        .dmean_out_step = dmean_out->desc.strides[0],
-        .dvariance_out_step = dvariance_out->desc.strides[0],
-        .parameters = t->parameters,
-        .statistics = d->statistics,
-        .momentum = d->momentum,
-        .gamma_result = result_of(call, t->at.gamma, t->any, &dgamma),
-        .beta_result = result_of(call, t->at.beta, t->any, &dbeta),
-        .mean_result = result_of(call, t->at.mean, t->any, &dmean),
-        .variance_result = result_of(call, t->at.variance, t->any, &dvariance),
-        .unbiased = d->unbiased,
-        .has_state = call->state != NULL,
-        .has_dmean_out = has_dy(call, 1),
-        .has_dvariance_out = has_dy(call, 2),
-    };
-    const rg_launch launch = {
-        .tensors = { partial != NULL ? partial : t->any, t->gamma, t->moments, t->sums, dmean_out,
-                     dvariance_out, slot(call, DGAMMA, t->any), slot(call, DBETA, t->any), dgamma,
-                     dbeta, dmean, dvariance, factors },
-        .kernel = RG_BATCH_NORM_JOIN,
-        .dtype = t->x->desc.dtype,
-        .args = &args,
-        .args_size = sizeof args,
-        .units = rg_norm_units(shape.channels),
-        .grain = 1,
-        .bytes = shape.channels * (args.parts + 4) * 16,
-    };
-    return rg_record(call, &launch);
-}
+rg_status rg_batch_norm_record_join(rg_call *call, const tensors *t, const rg_tensor *partial,
+                                    const rg_tensor *factors, int64_t count, bool before);
 
-static inline rg_status record_gradient(rg_call *call, const tensors *t, const rg_tensor *factors)
-{
-    const rg_batch_norm_desc *d = call->desc;
-    const rg_tensor *dx = call->dx[0];
-    if (dx == NULL)
-        return RG_OK;
-    const rg_tensor_desc *const descs[] = { &call->dy[0]->desc, &t->x->desc, &dx->desc };
-    rg_batch_norm_gradient_args args = {
-        .shape = rg_channels_make(descs, 3, 0),
-        .parameters = t->parameters,
-        .neuron = rg_norm_neuron_of(&d->neuron, descs[0]->dtype, true),
-        .given = d->statistics == RG_BATCH_NORM_GIVEN,
-        .extra = has_dy(call, 1) || has_dy(call, 2),
-        .add = call->add & 1,
-    };
-    const rg_launch launch = { .tensors = { call->dy[0], t->x, t->gamma, t->beta, t->moments,
-                                            factors, dx },
-                               .kernel = RG_BATCH_NORM_GRADIENT,
-                               .dtype = descs[0]->dtype,
-                               .args = &args,
-                               .args_size = sizeof args,
-                               .units = rg_channels_units(&args.shape),
-                               .grain = 1,
-                               .bytes = 3 * rg_move_bytes(t->x) };
-    args.stream = !args.add && args.shape.dense && rg_call_streams(call, rg_move_bytes(t->x));
-    return rg_record(call, &launch);
-}
+rg_status rg_batch_norm_record_gradient(rg_call *call, const tensors *t, const rg_tensor *factors);
 
 #endif

@@ -3,7 +3,7 @@
 /* Concat: description, shape rule, forward, gradient. */
 #include "ops/concat/concat.h"
 #include "ops/ops.h"
-#include "ops/record_move.h"
+#include "ops/shared/record_move.h"
 
 #include <retrograde/concat.h>
 

@@ -1,50 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* What all launches of convolution share. */
-#ifndef RG_OPS_CONV_LAUNCH_H
-#define RG_OPS_CONV_LAUNCH_H
+#ifndef RG_OPS_CONV_CONV_LAUNCH_H
+#define RG_OPS_CONV_CONV_LAUNCH_H
 
 #include "ops/conv/conv.h"
 #include "ops/ops.h"
-#include "ops/record_move.h"
+#include "ops/shared/record_move.h"
 
 /* Where rows stand in (n, h, w, c) or (h, w, c). */
-static inline int32_t rg_conv_row(const rg_tensor_desc *x)
-{
-    return x->rank - 3;
-}
+int32_t rg_conv_row(const rg_tensor_desc *x);
 
-static inline bool rg_conv_steps(const rg_tensor_desc *desc, int64_t steps[4])
-{
-    const int32_t row = rg_conv_row(desc);
-    steps[0] = row > 0 ? desc->strides[0] : 0;
-    for (int i = 0; i < 3; i++)
-        steps[1 + i] = desc->strides[row + i];
-    return steps[3] == 1 || desc->dims[row + 2] == 1;
-}
+bool rg_conv_steps(const rg_tensor_desc *desc, int64_t steps[4]);
 
 /* Multiplications of one direction. */
-static inline double rg_conv_products(const rg_conv_shape *s)
-{
-    return (double)s->images * (double)(s->row.count * s->column.count) *
-           (double)(s->row.window * s->column.window) * (double)(s->groups * s->in * s->out);
-}
+double rg_conv_products(const rg_conv_shape *s);
 
-static inline int64_t rg_conv_most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
+int64_t rg_conv_most(int64_t a, int64_t b);
 
 /* What a launch of so many units has to do, in bytes and in products, which take as long as bytes
  * if there are eight of them. */
-static inline void rg_conv_set_cost(rg_launch *launch, int64_t units, int64_t bytes,
-                                    double products)
-{
-    const double most = 0x1p60, work = products / 8 + (double)bytes, each = work / (double)units;
-    launch->units = units;
-    launch->bytes = (int64_t)(work < most ? work : most);
-    launch->grain = each < 1 << 15 ? rg_conv_most((int64_t)((1 << 15) / (each + 1)), 1) : 1;
-}
+void rg_conv_set_cost(rg_launch *launch, int64_t units, int64_t bytes, double products);
 
 /* Everything of a launch of RG_CONV_FORWARD or RG_CONV_DATA; b and z may be NULL. */
 typedef struct rg_conv_pass {

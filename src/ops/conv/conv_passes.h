@@ -2,8 +2,8 @@
 /* Copyright The retrograde authors */
 /* Forward and gradient of conv and of conv_transpose: the same three passes, of which the transpose
  * takes the first two the other way round. */
-#ifndef RG_OPS_CONV_PASSES_H
-#define RG_OPS_CONV_PASSES_H
+#ifndef RG_OPS_CONV_CONV_PASSES_H
+#define RG_OPS_CONV_CONV_PASSES_H
 
 #include "ops/conv/conv_record.h"
 
@@ -17,54 +17,13 @@ typedef struct rg_conv_passes {
 } rg_conv_passes;
 
 /* RG_READS_ bits of the gradient. */
-static inline uint32_t rg_conv_reads(const rg_neuron_desc *neuron, bool bias)
-{
-    uint32_t bits = RG_READS_X | (uint32_t)RG_READS_X << 1;
-    if (rg_fused_needs_z(neuron) && bias)
-        bits |= (uint32_t)RG_READS_X << 2;
-    return bits | rg_fused_reads(neuron);
-}
+uint32_t rg_conv_reads(const rg_neuron_desc *neuron, bool bias);
 
 /* y, or with `neuron` NULL what the neuron is applied to. */
-static inline rg_status rg_conv_record_forward(rg_call *call, const rg_conv_passes *p,
-                                               const rg_tensor *y, const rg_tensor *z,
-                                               const rg_neuron_desc *neuron)
-{
-    const rg_conv_pass pass = {
-        .from = call->x[0],
-        .w = call->x[1],
-        .b = p->bias ? call->x[2] : NULL,
-        .to = y,
-        .z = z,
-        .shape = p->shape(call->desc, &call->x[0]->desc, &y->desc, &call->x[1]->desc),
-        .neuron = neuron,
-    };
-    return rg_conv_record(call, p->transposed ? RG_CONV_DATA : RG_CONV_FORWARD, &pass);
-}
+rg_status rg_conv_record_forward(rg_call *call, const rg_conv_passes *p, const rg_tensor *y,
+                                 const rg_tensor *z, const rg_neuron_desc *neuron);
 
 /* dx, dw and db from g, the gradient of what the neuron is applied to. */
-static inline rg_status rg_conv_record_gradients(rg_call *call, const rg_conv_passes *p,
-                                                 const rg_tensor *g)
-{
-    const rg_tensor *const x = call->x[0], *const *const dx = call->dx;
-    if (dx[0] != NULL) {
-        const rg_conv_pass pass = {
-            .from = g,
-            .w = call->x[1],
-            .to = dx[0],
-            .shape = p->shape(call->desc, &dx[0]->desc, &g->desc, &call->x[1]->desc),
-            .add = call->add & 1,
-        };
-        RG_TRY(rg_conv_record(call, p->transposed ? RG_CONV_FORWARD : RG_CONV_DATA, &pass));
-    }
-    if (dx[1] != NULL) {
-        const rg_conv_shape s = p->shape(call->desc, &x->desc, &g->desc, &dx[1]->desc);
-        RG_TRY(rg_conv_record_weights(call, &s, p->transposed ? g : x, p->transposed ? x : g, dx[1],
-                                      call->add >> 1 & 1));
-    }
-    if (p->bias && dx[2] != NULL)
-        RG_TRY(rg_fused_bias(call, g, dx[2], call->add >> 2 & 1));
-    return RG_OK;
-}
+rg_status rg_conv_record_gradients(rg_call *call, const rg_conv_passes *p, const rg_tensor *g);
 
 #endif

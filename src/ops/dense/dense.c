@@ -2,8 +2,8 @@
 /* Copyright The retrograde authors */
 /* Fully connected layers: description, validation, shape rule, state, forward, gradient. */
 #include "ops/dense/dense.h"
-#include "ops/dense/product.h"
-#include "ops/fused_neuron.h"
+#include "ops/matmul/product.h"
+#include "ops/shared/fused_neuron.h"
 #include "ops/neuron/neuron_fields.h"
 
 #include <float.h>

@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Group normalisation: description, validation, shape rule, state, forward, gradient. */
 #include "ops/group_norm/group_norm.h"
-#include "ops/norm_record.h"
+#include "ops/norm/norm_record.h"
 #include "ops/neuron/neuron_fields.h"
 
 #include <float.h>

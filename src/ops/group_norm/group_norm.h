@@ -4,7 +4,7 @@
 #ifndef RG_OPS_GROUP_NORM_H
 #define RG_OPS_GROUP_NORM_H
 
-#include "ops/norm.h"
+#include "ops/norm/norm.h"
 
 #include <retrograde/group_norm.h>
 

@@ -5,7 +5,7 @@
 #ifndef RG_OPS_GROUP_NORM_COLUMNS_CPU_H
 #define RG_OPS_GROUP_NORM_COLUMNS_CPU_H
 
-#include "ops/norm_cpu.h"
+#include "ops/norm/norm_cpu.h"
 #include "ops/group_norm/group_norm.h"
 
 /* ---- units, statistics, forward ---- */

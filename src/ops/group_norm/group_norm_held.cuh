@@ -9,7 +9,7 @@
 #ifndef RG_OPS_GROUP_NORM_HELD_CUH
 #define RG_OPS_GROUP_NORM_HELD_CUH
 
-#include "ops/norm.cuh"
+#include "ops/norm/norm.cuh"
 #include "ops/group_norm/group_norm.h"
 
 enum { HELD_THREADS = 256, HELD_WARP = 32 };

@@ -5,7 +5,7 @@
 #ifndef RG_OPS_GROUP_NORM_ROW_LOOPS_H
 #define RG_OPS_GROUP_NORM_ROW_LOOPS_H
 
-#include "ops/norm_cpu.h"
+#include "ops/norm/norm_cpu.h"
 
 /* Elements whose sums are taken before they are added to those of the pieces before. */
 enum { ROW_PIECE = 64 * CHANNEL_PAIR };

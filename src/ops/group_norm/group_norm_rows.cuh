@@ -10,7 +10,7 @@
 #define RG_OPS_GROUP_NORM_ROWS_CUH
 
 #include "backend/cuda/long_sum.cuh"
-#include "ops/norm.cuh"
+#include "ops/norm/norm.cuh"
 #include "ops/group_norm/group_norm.h"
 
 enum { ROW_THREADS = 256, ROW_WARP = 32 };

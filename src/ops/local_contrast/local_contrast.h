@@ -4,7 +4,7 @@
 #ifndef RG_OPS_LOCAL_CONTRAST_H
 #define RG_OPS_LOCAL_CONTRAST_H
 
-#include "core/box.h"
+#include "ops/window_norm/box.h"
 #include "ops/lrn/lrn.h" /* rg_power_numbers */
 
 enum { RG_LOCAL_CONTRAST_FORWARD, RG_LOCAL_CONTRAST_GRADIENT, RG_LOCAL_CONTRAST_KERNELS };

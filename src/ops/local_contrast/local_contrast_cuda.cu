@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Local contrast normalisation on a GPU: what is done with means and variances, see
  * local_contrast_cpu.c. */
-#include "backend/cuda/boxes.cuh"
+#include "ops/window_norm/boxes.cuh"
 #include "ops/local_contrast/local_contrast.h"
 #include "ops/lrn/lrn_formulas.cuh"
 

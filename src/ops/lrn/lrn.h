@@ -4,7 +4,7 @@
 #ifndef RG_OPS_LRN_H
 #define RG_OPS_LRN_H
 
-#include "core/span.h"
+#include "ops/window_norm/span.h"
 #include "core/walk.h"
 
 enum { RG_LRN_FORWARD, RG_LRN_GRADIENT, RG_LRN_KERNELS };

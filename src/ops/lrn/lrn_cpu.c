@@ -5,7 +5,7 @@
  * group of pixels are written with zeros around each pixel, and summed by loads at shifted
  * addresses; a group at a time, so that what is loaded has left the store buffer. Wider ones: the
  * lanes of a line are pixels, and channels follow one another as positions, see windows.h. */
-#include "backend/cpu/windows.h"
+#include "ops/window_norm/windows_cpu.h"
 #include "ops/lrn/lrn_formulas.h"
 
 /* n channels from i on of a pixel. */

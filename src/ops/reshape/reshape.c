@@ -3,7 +3,7 @@
 /* Reshape: description, validation, shape rule, forward, gradient. */
 #include "ops/reshape/reshape.h"
 #include "ops/ops.h"
-#include "ops/record_move.h"
+#include "ops/shared/record_move.h"
 
 #include <retrograde/reshape.h>
 

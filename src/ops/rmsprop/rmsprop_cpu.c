@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* RMSProp on the CPU. */
-#include "ops/sgd/update_cpu.h"
+#include "ops/optimizer/update_cpu.h"
 
 /* The moments are velocity, then mean if centered, then momentum if there is one. */
 RG_FORMULA void rmsprop_rule(const update_constants *k, update_point *x)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* RMSProp on a GPU. */
-#include "ops/sgd/update.cuh"
+#include "ops/optimizer/update.cuh"
 
 /* The moments are velocity, then mean if centered, then momentum if there is one. */
 template <class REAL>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Gradient descent: description, validation, shape rule, forward. */
-#include "ops/sgd/update_record.h"
+#include "ops/optimizer/update_record.h"
 
 #include <retrograde/sgd.h>
 

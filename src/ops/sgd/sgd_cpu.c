@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Gradient descent on the CPU. */
-#include "ops/sgd/update_cpu.h"
+#include "ops/optimizer/update_cpu.h"
 
 RG_FORMULA void sgd_rule(const update_constants *k, update_point *x)
 {

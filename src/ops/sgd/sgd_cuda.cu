@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Gradient descent on a GPU. */
-#include "ops/sgd/update.cuh"
+#include "ops/optimizer/update.cuh"
 
 template <class REAL>
 static __device__ __forceinline__ void sgd_rule(const update_constants<REAL> &k,

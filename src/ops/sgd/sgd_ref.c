@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* The definition of gradient descent. */
-#include "ops/sgd/update_ref.h"
+#include "ops/optimizer/update_ref.h"
 
 #include <retrograde/sgd.h>
 

@@ -4,7 +4,7 @@
 #ifndef RG_OPS_SPATIAL_NORM_H
 #define RG_OPS_SPATIAL_NORM_H
 
-#include "core/box.h"
+#include "ops/window_norm/box.h"
 #include "ops/lrn/lrn.h" /* rg_power_numbers */
 
 enum { RG_SPATIAL_NORM_FORWARD, RG_SPATIAL_NORM_GRADIENT, RG_SPATIAL_NORM_KERNELS };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Spatial normalisation on a GPU: what is summed, and what is done with the sums. */
-#include "backend/cuda/boxes.cuh"
+#include "ops/window_norm/boxes.cuh"
 #include "ops/lrn/lrn_formulas.cuh"
 #include "ops/spatial_norm/spatial_norm.h"
 

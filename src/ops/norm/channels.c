@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Cutting rows of channels into units. */
-#include "core/channels.h"
+#include "ops/norm/channels.h"
 
 #include <assert.h>
 

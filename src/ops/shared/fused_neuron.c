@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* What contractions with a bias and a fused neuron share, y = neuron(z): when z is kept, and how
- * dz = dy neuron'(z) and db = sum of dz are recorded, by the kernels of the ops that have them. */
-#ifndef RG_OPS_FUSED_NEURON_H
-#define RG_OPS_FUSED_NEURON_H
+/* Recording a bias and a fused neuron, by the kernels of the ops that have them. */
+#include "ops/shared/fused_neuron.h"
 
-#include "ops/neuron/neuron.h"
-#include "ops/ops.h"
-#include "runtime/objects.h"
-
-#include <retrograde/arithmetic.h>
-#include <retrograde/reduce.h>
-
-static inline rg_status rg_fused_check(const rg_neuron_desc *neuron, const char *op)
+rg_status rg_fused_check(const rg_neuron_desc *neuron, const char *op)
 {
     RG_CHECK(neuron->kind != RG_NEURON_PRELU, RG_UNSUPPORTED,
              "%s: neuron.kind is prelu, which has slopes of its own; use a neuron op", op);
@@ -21,31 +12,26 @@ static inline rg_status rg_fused_check(const rg_neuron_desc *neuron, const char 
     return rg_op_neuron.check(neuron);
 }
 
-/* A bias is added before the neuron. */
-static inline bool rg_fused_take_bias(const rg_neuron_desc *neuron, bool *bias)
+bool rg_fused_take_bias(const rg_neuron_desc *neuron, bool *bias)
 {
     const bool takes = !*bias && neuron->kind == RG_NEURON_NONE;
     *bias |= takes;
     return takes;
 }
 
-/* Whether the gradient needs z, since y does not tell the slope. */
-static inline bool rg_fused_needs_z(const rg_neuron_desc *neuron)
+bool rg_fused_needs_z(const rg_neuron_desc *neuron)
 {
     return !rg_neuron_tells_slope(neuron);
 }
 
-/* The part of an op's `reads` that comes from its neuron. */
-static inline uint32_t rg_fused_reads(const rg_neuron_desc *neuron)
+uint32_t rg_fused_reads(const rg_neuron_desc *neuron)
 {
     if (neuron->kind == RG_NEURON_NONE || neuron->kind == RG_NEURON_LINEAR)
         return 0;
     return rg_fused_needs_z(neuron) ? RG_READS_WITH_STATE : RG_READS_Y;
 }
 
-/* The only slot of the state: z, where it is needed. */
-static inline int32_t rg_fused_slots(const rg_neuron_desc *neuron, const rg_tensor_desc *y,
-                                     rg_state_slot slots[])
+int32_t rg_fused_slots(const rg_neuron_desc *neuron, const rg_tensor_desc *y, rg_state_slot slots[])
 {
     if (!rg_fused_needs_z(neuron))
         return 0;
@@ -53,16 +39,14 @@ static inline int32_t rg_fused_slots(const rg_neuron_desc *neuron, const rg_tens
     return 1;
 }
 
-/* Where forward leaves z: in the state, or nowhere. */
-static inline const rg_tensor *rg_fused_z(const rg_call *call, const rg_neuron_desc *neuron)
+const rg_tensor *rg_fused_z(const rg_call *call, const rg_neuron_desc *neuron)
 {
     return rg_fused_needs_z(neuron) && call->state != NULL ? rg_state_slot_tensor(call->state, 0)
                                                            : NULL;
 }
 
-/* y = neuron(z); both may be one tensor. */
-static inline rg_status rg_fused_forward(rg_call *call, const rg_neuron_desc *neuron,
-                                         const rg_tensor *z, const rg_tensor *y)
+rg_status rg_fused_forward(rg_call *call, const rg_neuron_desc *neuron, const rg_tensor *z,
+                           const rg_tensor *y)
 {
     rg_call part = { .op = &rg_op_neuron,
                      .desc = neuron,
@@ -75,8 +59,8 @@ static inline rg_status rg_fused_forward(rg_call *call, const rg_neuron_desc *ne
 }
 
 /* dz from dy, and from y or z, whichever tells the slope. dz may be z. */
-static inline rg_status rg_fused_gradient(rg_call *call, const rg_neuron_desc *neuron,
-                                          const rg_tensor *z, const rg_tensor *dz)
+static rg_status rg_fused_gradient(rg_call *call, const rg_neuron_desc *neuron, const rg_tensor *z,
+                                   const rg_tensor *dz)
 {
     rg_neuron_desc desc = *neuron;
     desc.from_y = !rg_fused_needs_z(neuron);
@@ -93,12 +77,8 @@ static inline rg_status rg_fused_gradient(rg_call *call, const rg_neuron_desc *n
     return rg_op_neuron.gradient(&part);
 }
 
-/* The gradient: dz, then what `gradients` makes of it. Where y does not tell the slope, z is that
- * of the state, if a forward pass has filled it, or is made once more by `make_z`, and dz takes its
- * place. */
-typedef rg_status rg_fused_record(rg_call *call, const rg_tensor *tensor);
-static inline rg_status rg_fused_backward(rg_call *call, const rg_neuron_desc *neuron,
-                                          rg_fused_record *make_z, rg_fused_record *gradients)
+rg_status rg_fused_backward(rg_call *call, const rg_neuron_desc *neuron, rg_fused_record *make_z,
+                            rg_fused_record *gradients)
 {
     const rg_tensor_desc *dy = &call->dy[0]->desc;
     if (neuron->kind == RG_NEURON_NONE)
@@ -121,7 +101,7 @@ static inline rg_status rg_fused_backward(rg_call *call, const rg_neuron_desc *n
 }
 
 /* db (+)= sum of dz over all of its dimensions but the last. */
-static inline rg_status rg_fused_sum(rg_call *call, const rg_tensor *dz, const rg_tensor *db)
+static rg_status rg_fused_sum(rg_call *call, const rg_tensor *dz, const rg_tensor *db)
 {
     rg_reduce_desc desc = rg_reduce_desc_default();
     rg_tensor rows = *dz; /* at least two dimensions: a list of none stands for all */
@@ -146,8 +126,7 @@ static inline rg_status rg_fused_sum(rg_call *call, const rg_tensor *dz, const r
     return rg_op_reduce.forward(&part);
 }
 
-static inline rg_status rg_fused_bias(rg_call *call, const rg_tensor *dz, const rg_tensor *db,
-                                      bool add)
+rg_status rg_fused_bias(rg_call *call, const rg_tensor *dz, const rg_tensor *db, bool add)
 {
     if (!add)
         return rg_fused_sum(call, dz, db);
@@ -168,5 +147,3 @@ static inline rg_status rg_fused_bias(rg_call *call, const rg_tensor *dz, const 
     rg_tensor_destroy(sum);
     return status;
 }
-
-#endif

@@ -5,7 +5,7 @@
 #define RG_BACKEND_CUDA_WINDOWS_CUH
 
 #include "backend/cuda/long_sum.cuh"
-#include "core/span.h"
+#include "ops/window_norm/span.h"
 
 /* The sum of `width` values that stand `step` apart. */
 template <class REAL>

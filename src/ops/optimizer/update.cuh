@@ -6,7 +6,7 @@
 #define RG_OPS_UPDATE_CUH
 
 #include "backend/cuda/kernel.cuh"
-#include "ops/sgd/update.h"
+#include "ops/optimizer/update.h"
 
 #include <retrograde/optimizer.h>
 

@@ -7,8 +7,8 @@
 #ifndef RG_CPU_BOXES_H
 #define RG_CPU_BOXES_H
 
-#include "backend/cpu/moments.h"
-#include "core/box.h"
+#include "ops/window_norm/moments_cpu.h"
+#include "ops/window_norm/box.h"
 
 /* What an op does with a vector. fill gives the value that is summed; result makes y from x and the
  * sums; middle does so for the gradient: it returns what goes to dx at the same place and gives

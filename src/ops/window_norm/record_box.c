@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* What spatial_norm and local_contrast have in common when they are recorded. */
-#ifndef RG_OPS_RECORD_BOX_H
-#define RG_OPS_RECORD_BOX_H
+#include "ops/window_norm/record_box.h"
 
-#include "core/box.h"
-#include "core/shape.h"
-#include "runtime/objects.h"
-
-/* The shape rule: images, of any size. `who` is the op. */
-static inline rg_status rg_box_shapes(const char *who, const rg_tensor_desc *x, rg_tensor_desc *y)
+rg_status rg_box_shapes(const char *who, const rg_tensor_desc *x, rg_tensor_desc *y)
 {
     RG_CHECK(rg_dtype_is_data(x->dtype), RG_INVALID_ARGUMENT,
              "%s: x is %s; f32, f64, f16 and bf16 are supported", who, rg_dtype_name(x->dtype));
@@ -19,14 +13,14 @@ static inline rg_status rg_box_shapes(const char *who, const rg_tensor_desc *x, 
     return RG_OK;
 }
 
-static inline int64_t rg_box_clamp(int64_t value, int64_t low, int64_t high)
+static int64_t rg_box_clamp(int64_t value, int64_t low, int64_t high)
 {
     return value < low ? low : value > high ? high : value;
 }
 
 /* Channels of a strip: as many as keep what a unit works on in the second cache, in whole cache
  * lines, but not less than one. Then rows of a strip: whole images, unless there are too few. */
-static inline void rg_box_cut(rg_box_shape *s, int kinds, bool gradient, int64_t real)
+static void rg_box_cut(rg_box_shape *s, int kinds, bool gradient, int64_t real)
 {
     enum {
         L2_BYTES = 384 << 10,
@@ -51,11 +45,8 @@ static inline void rg_box_cut(rg_box_shape *s, int kinds, bool gradient, int64_t
     s->bands = (s->row.size + s->band - 1) / s->band;
 }
 
-/* Cuts `count` tensors (x and y, or dy, x and dx) of one shape into strips, and these into units.
- * Returns the bytes of one tensor. */
-static inline int64_t rg_box_lay_out(const rg_tensor *const tensors[], int count,
-                                     const int32_t window[2], int kinds, rg_box_shape *s,
-                                     rg_launch *launch)
+int64_t rg_box_lay_out(const rg_tensor *const tensors[], int count, const int32_t window[2],
+                       int kinds, rg_box_shape *s, rg_launch *launch)
 {
     enum { UNITS = 32, SCRATCH = 64 << 20 }; /* bytes of scratch, unless one unit needs more */
     const rg_tensor_desc *first = &tensors[0]->desc;
@@ -93,5 +84,3 @@ static inline int64_t rg_box_lay_out(const rg_tensor *const tensors[], int count
     launch->scratch = (size_t)(s->units * s->scratch_bytes);
     return bytes;
 }
-
-#endif

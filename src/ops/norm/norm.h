@@ -4,7 +4,7 @@
 #ifndef RG_OPS_NORM_H
 #define RG_OPS_NORM_H
 
-#include "core/channels.h"
+#include "ops/norm/channels.h"
 #include "ops/neuron/neuron.h"
 
 /* gamma and beta: how they are stored, and where. */

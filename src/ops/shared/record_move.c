@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Recording moves and spreads, for the ops that copy. */
-#ifndef RG_OPS_RECORD_MOVE_H
-#define RG_OPS_RECORD_MOVE_H
+/* Recording moves and spreads. */
+#include "ops/shared/record_move.h"
 
-#include "core/move.h"
-#include "runtime/objects.h"
-
-static inline rg_launch rg_move_launch(int32_t kernel, const rg_tensor *from, const rg_tensor *to,
-                                       int64_t count)
+static rg_launch rg_move_launch(int32_t kernel, const rg_tensor *from, const rg_tensor *to,
+                                int64_t count)
 {
     return (rg_launch){ .kernel = kernel,
                         .dtype = to->desc.dtype,
@@ -17,15 +13,13 @@ static inline rg_launch rg_move_launch(int32_t kernel, const rg_tensor *from, co
                         .grain = 1 };
 }
 
-/* Bytes of a whole tensor: what decides whether a result goes past the cache. */
-static inline int64_t rg_move_bytes(const rg_tensor *tensor)
+int64_t rg_move_bytes(const rg_tensor *tensor)
 {
     return rg_shape_count(&tensor->desc) * (int64_t)rg_dtype_size(tensor->desc.dtype);
 }
 
-/* `kernel` takes rg_move_args. */
-static inline rg_status rg_record_move(rg_call *call, int32_t kernel, const rg_tensor *from,
-                                       const rg_tensor *to, const rg_move *move)
+rg_status rg_record_move(rg_call *call, int32_t kernel, const rg_tensor *from, const rg_tensor *to,
+                         const rg_move *move)
 {
     rg_move_args args = { .move = *move };
     rg_launch launch = rg_move_launch(kernel, from, to, move->to.count);
@@ -36,9 +30,8 @@ static inline rg_status rg_record_move(rg_call *call, int32_t kernel, const rg_t
     return rg_record(call, &launch);
 }
 
-/* `kernel` takes rg_spread_args. */
-static inline rg_status rg_record_spread(rg_call *call, int32_t kernel, const rg_tensor *from,
-                                         const rg_tensor *to, const rg_spread *spread)
+rg_status rg_record_spread(rg_call *call, int32_t kernel, const rg_tensor *from,
+                           const rg_tensor *to, const rg_spread *spread)
 {
     rg_spread_args args = { .spread = *spread };
     rg_launch launch = rg_move_launch(kernel, from, to, spread->count);
@@ -48,5 +41,3 @@ static inline rg_status rg_record_spread(rg_call *call, int32_t kernel, const rg
     launch.bytes = spread->count * (int64_t)rg_dtype_size(launch.dtype) * 2;
     return rg_record(call, &launch);
 }
-
-#endif

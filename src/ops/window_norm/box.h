@@ -12,7 +12,7 @@
 #ifndef RG_CORE_BOX_H
 #define RG_CORE_BOX_H
 
-#include "core/span.h"
+#include "ops/window_norm/span.h"
 #include "core/walk.h" /* RG_HOST_DEVICE */
 
 #include <retrograde/tensor.h>

@@ -11,7 +11,7 @@
 #define RG_OPS_NORM_CUH
 
 #include "backend/cuda/kernel.cuh"
-#include "ops/norm.h"
+#include "ops/norm/norm.h"
 #include "ops/neuron/any_neuron.cuh"
 
 enum { NORM_THREADS = 256, NORM_ACROSS = 64, NORM_AHEAD = 6 };

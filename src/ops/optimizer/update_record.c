@@ -1,24 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Fields, shape rule and recording, for sgd, rmsprop and adam. */
-#ifndef RG_OPS_UPDATE_RECORD_H
-#define RG_OPS_UPDATE_RECORD_H
-
-#include "ops/ops.h"
-#include "ops/sgd/update.h"
-#include "runtime/objects.h"
-
-#include <retrograde/optimizer.h>
-
-#include <math.h>
+#include "ops/optimizer/update_record.h"
 
 /* ---- fields ---- */
 
-static const char *const rg_update_forms[] = { "mps", "torch", NULL };
-static const char *const rg_update_regularizations[] = { "none", "l1", "l2", NULL };
-static const char *const rg_update_copies[] = { "none", "f16", "bf16", NULL };
+const char *const rg_update_forms[] = { "mps", "torch", NULL };
+static const char *const regularizations[] = { "none", "l1", "l2", NULL };
+const char *const rg_update_copies[] = { "none", "f16", "bf16", NULL };
 
-static const rg_field rg_gradient_fields[] = {
+const rg_field rg_gradient_fields[] = {
     { .name = "clip_minimum",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_gradient_rules, clip_minimum),
@@ -34,7 +25,7 @@ static const rg_field rg_gradient_fields[] = {
     { .name = "regularization",
       .type = RG_FIELD_ENUM,
       .offset = offsetof(rg_gradient_rules, regularization),
-      .names = rg_update_regularizations,
+      .names = regularizations,
       .text = "what is added: nothing, the sign of the parameter, or the parameter" },
     { .name = "regularization_scale",
       .type = RG_FIELD_F64,
@@ -43,66 +34,31 @@ static const rg_field rg_gradient_fields[] = {
     { .name = NULL },
 };
 
-#define RG_GRADIENT_RULES_DEFAULT                                                         \
-    {                                                                                     \
-        .clip_minimum = -(double)INFINITY, .clip_maximum = (double)INFINITY, .rescale = 1 \
-    }
-
-/* The fields that all of them end with; `desc` is the type of the descriptor. */
-#define RG_UPDATE_FIELDS(desc)                                                                  \
-    { .name = "gradient",                                                                       \
-      .type = RG_FIELD_GROUP,                                                                   \
-      .offset = offsetof(desc, gradient),                                                       \
-      .fields = rg_gradient_fields,                                                             \
-      .text = "what becomes of the gradient first" },                                           \
-        { .name = "scaled",                                                                     \
-          .type = RG_FIELD_BOOL,                                                                \
-          .offset = offsetof(desc, scaled),                                                     \
-          .text =                                                                               \
-              "a last input of rank 0 is a factor of the gradient; infinite or NaN: no step" }, \
-        { .name = "copy",                                                                       \
-          .type = RG_FIELD_ENUM,                                                                \
-          .offset = offsetof(desc, copy),                                                       \
-          .names = rg_update_copies,                                                            \
-          .text = "a last output: the new parameter in 16 bits" },                              \
-    {                                                                                           \
-        .name = NULL                                                                            \
-    }
-
 /* ---- what an optimizer tells of a descriptor ---- */
 
-typedef struct rg_update_plan {
-    const char *op;
-    const rg_gradient_rules *gradient;
-    bool scaled, stepped; /* there is a scale, a step */
-    rg_parameter_copy copy;
-    rg_update_numbers numbers; /* those of its own, with `moments` */
-} rg_update_plan;
-
-static inline int32_t rg_update_rate_index(const rg_update_plan *p)
+static int32_t rg_update_rate_index(const rg_update_plan *p)
 {
     return 2 + p->numbers.moments;
 }
 
-static inline int32_t rg_update_count_inputs(const rg_update_plan *p)
+int32_t rg_update_count_inputs(const rg_update_plan *p)
 {
     return rg_update_rate_index(p) + 1 + p->stepped + p->scaled;
 }
 
-static inline int32_t rg_update_count_outputs(const rg_update_plan *p)
+int32_t rg_update_count_outputs(const rg_update_plan *p)
 {
     return 1 + p->numbers.moments + (p->copy != RG_PARAMETER_COPY_NONE);
 }
 
-/* Pairs that may be one tensor. */
-static inline const char *rg_update_alias(const rg_update_plan *p)
+const char *rg_update_alias(const rg_update_plan *p)
 {
     static const char *const pairs[] = { "x0=y0", "x0=y0 x2=y1", "x0=y0 x2=y1 x3=y2",
                                          "x0=y0 x2=y1 x3=y2 x4=y3" };
     return pairs[p->numbers.moments];
 }
 
-static inline rg_status rg_update_check(const rg_update_plan *p)
+rg_status rg_update_check(const rg_update_plan *p)
 {
     const rg_gradient_rules *g = p->gradient;
     RG_CHECK(g->clip_minimum <= g->clip_maximum, RG_INVALID_ARGUMENT,
@@ -117,8 +73,8 @@ static inline rg_status rg_update_check(const rg_update_plan *p)
 
 /* ---- shape rule ---- */
 
-static inline rg_status rg_update_check_value(const rg_update_plan *p, const char *name,
-                                              const rg_tensor_desc *x, bool whole)
+static rg_status rg_update_check_value(const rg_update_plan *p, const char *name,
+                                       const rg_tensor_desc *x, bool whole)
 {
     char text[RG_SHAPE_TEXT];
     const bool fits = whole ? x->dtype == RG_I64 : x->dtype == RG_F32 || x->dtype == RG_F64;
@@ -127,8 +83,8 @@ static inline rg_status rg_update_check_value(const rg_update_plan *p, const cha
     return RG_OK;
 }
 
-static inline rg_status rg_update_shapes(const rg_update_plan *p, const char *const names[],
-                                         const rg_tensor_desc x[], rg_tensor_desc y[])
+rg_status rg_update_shapes(const rg_update_plan *p, const char *const names[],
+                           const rg_tensor_desc x[], rg_tensor_desc y[])
 {
     char have[RG_SHAPE_TEXT], other[RG_SHAPE_TEXT];
     const rg_tensor_desc *value = &x[rg_update_rate_index(p)];
@@ -164,7 +120,7 @@ static inline rg_status rg_update_shapes(const rg_update_plan *p, const char *co
 
 /* ---- recording ---- */
 
-static inline rg_update_numbers rg_update_numbers_of(const rg_update_plan *p, const rg_call *call)
+static rg_update_numbers rg_update_numbers_of(const rg_update_plan *p, const rg_call *call)
 {
     const rg_gradient_rules *g = p->gradient;
     rg_update_numbers n = p->numbers;
@@ -181,8 +137,8 @@ static inline rg_update_numbers rg_update_numbers_of(const rg_update_plan *p, co
 }
 
 /* rate, step, scale; NULL where there is none. */
-static inline void rg_update_list_values(const rg_update_plan *p, const rg_call *call,
-                                         const rg_tensor *list[RG_UPDATE_VALUES])
+static void rg_update_list_values(const rg_update_plan *p, const rg_call *call,
+                                  const rg_tensor *list[RG_UPDATE_VALUES])
 {
     const int32_t rate = rg_update_rate_index(p);
     list[0] = call->x[rate];
@@ -191,8 +147,8 @@ static inline void rg_update_list_values(const rg_update_plan *p, const rg_call 
 }
 
 /* In the order of rg_update_tensors. */
-static inline void rg_update_list_tensors(const rg_update_plan *p, const rg_call *call,
-                                          const rg_tensor *list[RG_UPDATE_TENSORS])
+static void rg_update_list_tensors(const rg_update_plan *p, const rg_call *call,
+                                   const rg_tensor *list[RG_UPDATE_TENSORS])
 {
     const int32_t moments = p->numbers.moments;
     memset(list, 0, RG_UPDATE_TENSORS * sizeof list[0]);
@@ -209,8 +165,8 @@ static inline void rg_update_list_tensors(const rg_update_plan *p, const rg_call
 
 /* The walks of all tensors over the dimensions before `end`; what is missing goes along with the
  * parameter. */
-static inline void rg_update_walk(const rg_tensor *const list[RG_UPDATE_TENSORS], int32_t begin,
-                                  int32_t end, rg_walk *read, rg_walk *written)
+static void rg_update_walk(const rg_tensor *const list[RG_UPDATE_TENSORS], int32_t begin,
+                           int32_t end, rg_walk *read, rg_walk *written)
 {
     const rg_tensor_desc *descs[RG_UPDATE_TENSORS];
     for (int i = 0; i < RG_UPDATE_TENSORS; i++)
@@ -219,7 +175,7 @@ static inline void rg_update_walk(const rg_tensor *const list[RG_UPDATE_TENSORS]
     *written = rg_walk_make(descs + RG_UPDATE_INPUTS, RG_UPDATE_INPUTS, begin, end);
 }
 
-static inline bool rg_update_is_line(const rg_walk *walk)
+static bool rg_update_is_line(const rg_walk *walk)
 {
     bool line = walk->rank <= 1;
     for (int t = 0; t < RG_UPDATE_INPUTS && walk->rank == 1; t++)
@@ -228,7 +184,7 @@ static inline bool rg_update_is_line(const rg_walk *walk)
 }
 
 /* Whether elements lie side by side, in the same order in all tensors: dense, as a rule. */
-static inline bool rg_update_is_flat(const rg_tensor *const list[RG_UPDATE_TENSORS])
+static bool rg_update_is_flat(const rg_tensor *const list[RG_UPDATE_TENSORS])
 {
     bool dense = true;
     for (int i = 0; i < RG_UPDATE_TENSORS; i++)
@@ -240,7 +196,7 @@ static inline bool rg_update_is_flat(const rg_tensor *const list[RG_UPDATE_TENSO
     return rg_update_is_line(&read) && rg_update_is_line(&written);
 }
 
-static inline int64_t rg_update_bytes(const rg_tensor *const list[RG_UPDATE_TENSORS])
+static int64_t rg_update_bytes(const rg_tensor *const list[RG_UPDATE_TENSORS])
 {
     int64_t bytes = 0;
     for (int i = 0; i < RG_UPDATE_TENSORS; i++)
@@ -249,14 +205,14 @@ static inline int64_t rg_update_bytes(const rg_tensor *const list[RG_UPDATE_TENS
 }
 
 /* Units of a tile: whole pieces, or many small rows. */
-static inline int64_t rg_update_grain(int64_t elements, int64_t units)
+static int64_t rg_update_grain(int64_t elements, int64_t units)
 {
     const int64_t each = units > 0 ? elements / units : 0;
     return each >= RG_UPDATE_PIECE / 2 ? 1 : RG_UPDATE_PIECE / (each > 0 ? each : 1);
 }
 
-static inline rg_status rg_update_record_strided(const rg_update_plan *p, rg_call *call,
-                                                 const rg_tensor *list[])
+static rg_status rg_update_record_strided(const rg_update_plan *p, rg_call *call,
+                                          const rg_tensor *list[])
 {
     const rg_tensor *const *tensors = list + RG_UPDATE_VALUES;
     const rg_tensor_desc *first = &tensors[0]->desc;
@@ -285,7 +241,7 @@ static inline rg_status rg_update_record_strided(const rg_update_plan *p, rg_cal
 }
 
 /* Parameters that share a launch: values and dtype of the gradient are the same. */
-static inline bool rg_update_joins(const rg_update_plan *p, const rg_call *a, const rg_call *b)
+static bool rg_update_joins(const rg_update_plan *p, const rg_call *a, const rg_call *b)
 {
     const rg_tensor *of_a[RG_UPDATE_VALUES], *of_b[RG_UPDATE_VALUES];
     rg_update_list_values(p, a, of_a);
@@ -297,8 +253,8 @@ static inline bool rg_update_joins(const rg_update_plan *p, const rg_call *a, co
 }
 
 /* A launch for the rows that have been listed. */
-static inline rg_status rg_update_record_flat(rg_call *call, rg_update_flat_args *args,
-                                              const rg_tensor *const list[], int64_t bytes)
+static rg_status rg_update_record_flat(rg_call *call, rg_update_flat_args *args,
+                                       const rg_tensor *const list[], int64_t bytes)
 {
     int64_t elements = 0, units = 0;
     for (int32_t r = 0; r < args->rows; r++) {
@@ -320,8 +276,7 @@ static inline rg_status rg_update_record_flat(rg_call *call, rg_update_flat_args
     return rg_record(call, &launch);
 }
 
-/* Steps for `count` parameters: flat ones of a kind together, others by themselves. */
-static inline rg_status rg_update_record(const rg_update_plan *p, rg_call calls[], int32_t count)
+rg_status rg_update_record(const rg_update_plan *p, rg_call calls[], int32_t count)
 {
     for (int32_t n = 0, next; n < count; n = next) {
         const rg_tensor *list[RG_UPDATE_VALUES + RG_UPDATE_ROWS * RG_UPDATE_TENSORS];
@@ -345,42 +300,3 @@ static inline rg_status rg_update_record(const rg_update_plan *p, rg_call calls[
     }
     return RG_OK;
 }
-
-/* Functions of an op's description that follow from its plan_of() and input_names(), and their
- * entries in it. */
-#define RG_UPDATE_FUNCTIONS                                                                 \
-    static int32_t count_inputs(const void *desc)                                           \
-    {                                                                                       \
-        const rg_update_plan plan = plan_of(desc);                                          \
-        return rg_update_count_inputs(&plan);                                               \
-    }                                                                                       \
-    static int32_t count_outputs(const void *desc)                                          \
-    {                                                                                       \
-        const rg_update_plan plan = plan_of(desc);                                          \
-        return rg_update_count_outputs(&plan);                                              \
-    }                                                                                       \
-    static const char *alias_of(const void *desc)                                           \
-    {                                                                                       \
-        const rg_update_plan plan = plan_of(desc);                                          \
-        return rg_update_alias(&plan);                                                      \
-    }                                                                                       \
-    static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[]) \
-    {                                                                                       \
-        const rg_update_plan plan = plan_of(desc);                                          \
-        return rg_update_shapes(&plan, input_names(desc), x, y);                            \
-    }                                                                                       \
-    static rg_status forward_calls(rg_call *calls, int32_t count)                           \
-    {                                                                                       \
-        const rg_update_plan plan = plan_of(calls->desc);                                   \
-        return rg_update_record(&plan, calls, count);                                       \
-    }                                                                                       \
-    static rg_status forward(rg_call *call)                                                 \
-    {                                                                                       \
-        return forward_calls(call, 1);                                                      \
-    }
-#define RG_UPDATE_ENTRIES                                                                       \
-    .alias_of = alias_of, .count_inputs = count_inputs, .count_outputs = count_outputs,         \
-    .input_names = input_names, .output_names = output_names, .check = check, .shapes = shapes, \
-    .updates = true, .forward = forward, .forward_calls = forward_calls
-
-#endif

@@ -7,7 +7,7 @@
 
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/long_sum_cpu.h"
-#include "core/span.h"
+#include "ops/window_norm/span.h"
 
 /* Lines begin at multiples of so many values, and have room for whole vectors. */
 enum { LINE_UNIT = 16 };

@@ -1,34 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The fields of an rg_padding, for the group "padding" of every op with windows. */
-#ifndef RG_OPS_PADDING_FIELDS_H
-#define RG_OPS_PADDING_FIELDS_H
-
-#include "runtime/field.h"
+/* The fields of an rg_padding. */
+#include "ops/shared/padding_fields.h"
 
 #include <retrograde/padding.h>
 
-static const char *const rg_padding_policies[] = { "explicit",   "valid",      "same", "full",
-                                                   "same_upper", "same_lower", NULL };
-static const char *const rg_padding_aligns[] = { "centered", "top_left", "bottom_right", NULL };
-static const char *const rg_padding_remainders[] = { "top_left", "top_right", "bottom_left",
-                                                     "bottom_right", NULL };
+static const char *const policies[] = { "explicit",   "valid",      "same", "full",
+                                        "same_upper", "same_lower", NULL };
+static const char *const aligns[] = { "centered", "top_left", "bottom_right", NULL };
+static const char *const remainders[] = { "top_left", "top_right", "bottom_left", "bottom_right",
+                                          NULL };
 
-static const rg_field rg_padding_fields[] = {
+const rg_field rg_padding_fields[] = {
     { .name = "policy",
       .type = RG_FIELD_ENUM,
       .offset = offsetof(rg_padding, policy),
-      .names = rg_padding_policies,
+      .names = policies,
       .text = "explicit numbers, MPS's valid, same and full, or ONNX's same_upper, same_lower" },
     { .name = "align",
       .type = RG_FIELD_ENUM,
       .offset = offsetof(rg_padding, align),
-      .names = rg_padding_aligns,
+      .names = aligns,
       .text = "valid, same, full: which side missing pixels are added to" },
     { .name = "remainder",
       .type = RG_FIELD_ENUM,
       .offset = offsetof(rg_padding, remainder),
-      .names = rg_padding_remainders,
+      .names = remainders,
       .text = "valid, same, full: which sides get an odd pixel" },
     { .name = "top",
       .type = RG_FIELD_I32,
@@ -48,5 +45,3 @@ static const rg_field rg_padding_fields[] = {
       .text = "explicit: columns behind the image" },
     { .name = NULL },
 };
-
-#endif

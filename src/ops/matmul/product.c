@@ -1,23 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Recording products of matrices, for dense and gram. How a product is carried out depends on
- * shapes and strides; its bits depend on shapes alone. */
-#ifndef RG_OPS_PRODUCT_H
-#define RG_OPS_PRODUCT_H
-
-#include "ops/dense/dense.h"
-#include "ops/ops.h"
-#include "runtime/objects.h"
+/* Recording matrix products, for dense and gram. */
+#include "ops/matmul/product.h"
 
 /* ---- indices over several dimensions ---- */
 
-/* Some dimensions of a tensor: first <= d < first + count. */
-typedef struct rg_dims {
-    const rg_tensor *tensor;
-    int32_t first, count;
-} rg_dims;
-
-static inline rg_tensor_desc rg_dims_desc(rg_dims dims)
+static rg_tensor_desc rg_dims_desc(rg_dims dims)
 {
     rg_tensor_desc desc = dims.tensor->desc;
     desc.rank = dims.count;
@@ -28,8 +16,7 @@ static inline rg_tensor_desc rg_dims_desc(rg_dims dims)
     return desc;
 }
 
-/* The walk over the same index of `count` tensors, at most 3. */
-static inline rg_walk rg_dims_walk(const rg_dims dims[], int count)
+rg_walk rg_dims_walk(const rg_dims dims[], int count)
 {
     rg_tensor_desc descs[3];
     const rg_tensor_desc *at[3];
@@ -41,12 +28,12 @@ static inline rg_walk rg_dims_walk(const rg_dims dims[], int count)
 }
 
 /* The distance of neighbours in tensor t; 1 where there is one element alone. */
-static inline int64_t rg_walk_step(const rg_walk *walk, int t)
+static int64_t rg_walk_step(const rg_walk *walk, int t)
 {
     return walk->rank == 0 ? 1 : walk->strides[t][walk->rank - 1];
 }
 
-static inline void rg_walk_swap(rg_walk *walk)
+static void rg_walk_swap(rg_walk *walk)
 {
     for (int32_t d = 0; d < walk->rank; d++) {
         const int64_t stride = walk->strides[0][d];
@@ -57,21 +44,14 @@ static inline void rg_walk_swap(rg_walk *walk)
 
 /* ---- a product ---- */
 
-typedef struct rg_product_call {
-    const rg_tensor *a, *b, *bias, *c; /* bias may be NULL */
-    rg_product_args args;              /* walks, alpha, and flags that depend on shapes */
-    const rg_neuron_desc *neuron;      /* or NULL; see rg_product_fuses */
-} rg_product_call;
-
-/* Whether the device is a CPU, whose products take a neuron, too. */
-static inline bool rg_product_fuses(const rg_call *call, rg_dtype dtype)
+bool rg_product_fuses(const rg_call *call, rg_dtype dtype)
 {
     const rg_call part = { .op = &rg_op_dense, .commands = call->commands };
     return rg_call_finds(&part, RG_DENSE_PACK, dtype);
 }
 
 /* c and its transpose are the same numbers. */
-static inline void rg_product_swap(rg_product_call *p)
+static void rg_product_swap(rg_product_call *p)
 {
     const rg_tensor *a = p->a;
     const rg_walk m = p->args.m;
@@ -84,8 +64,8 @@ static inline void rg_product_swap(rg_product_call *p)
     rg_walk_swap(&p->args.batch);
 }
 
-static inline rg_launch rg_product_launch(const rg_product_call *p, int32_t kernel,
-                                          const rg_tensor *panels)
+static rg_launch rg_product_launch(const rg_product_call *p, int32_t kernel,
+                                   const rg_tensor *panels)
 {
     const rg_tensor *bias = p->bias != NULL ? p->bias : p->c;
     return (rg_launch){ .tensors = { p->a, p->b, bias, p->c, panels != NULL ? panels : p->c },
@@ -98,8 +78,8 @@ static inline rg_launch rg_product_launch(const rg_product_call *p, int32_t kern
 
 /* Records a launch of so many units, which moves elements and multiplies; eight products take as
  * long as a byte. */
-static inline rg_status rg_product_record(rg_call *call, rg_launch *launch, double units,
-                                          double elements, double products)
+static rg_status rg_product_record(rg_call *call, rg_launch *launch, double units, double elements,
+                                   double products)
 {
     enum { WORTH = 1 << 15 };
     const double most = 0x1p60;
@@ -112,19 +92,19 @@ static inline rg_status rg_product_record(rg_call *call, rg_launch *launch, doub
     return rg_record(&own, launch);
 }
 
-static inline double rg_product_ceil(int64_t count, int64_t size)
+static double rg_product_ceil(int64_t count, int64_t size)
 {
     return (double)(count / size + (count % size != 0));
 }
 
 /* Elements of all three matrices. */
-static inline double rg_product_elements(const rg_product_args *k)
+static double rg_product_elements(const rg_product_args *k)
 {
     const double m = (double)k->m.count, n = (double)k->n.count, depth = (double)k->k.count;
     return (double)k->batch.count * (m * depth + depth * n + m * n);
 }
 
-static inline double rg_product_products(const rg_product_args *k)
+static double rg_product_products(const rg_product_args *k)
 {
     return (double)k->batch.count * (double)k->m.count * (double)k->n.count * (double)k->k.count;
 }
@@ -132,13 +112,13 @@ static inline double rg_product_products(const rg_product_args *k)
 /* ---- few rows ---- */
 
 /* Whether neighbours in k can be read where they stand in tensor t of k; `rows` go with it. */
-static inline bool rg_product_reads(const rg_walk *k, int t, const rg_walk *rows, rg_dtype dtype)
+static bool rg_product_reads(const rg_walk *k, int t, const rg_walk *rows, rg_dtype dtype)
 {
     return (dtype == RG_F32 || dtype == RG_F64) && k->rank <= 1 && rows->rank <= 1 &&
            rg_walk_step(k, t) == 1;
 }
 
-static inline rg_status rg_record_dot(rg_call *call, rg_product_call *p)
+static rg_status rg_record_dot(rg_call *call, rg_product_call *p)
 {
     rg_product_args *k = &p->args;
     const rg_dtype dtype = p->a->desc.dtype;
@@ -158,7 +138,7 @@ static inline rg_status rg_record_dot(rg_call *call, rg_product_call *p)
 
 /* Which of the matrices is packed: one whose rows are neighbours, or the smaller one. Sums that
  * stand on their side cost twice as much to store as elements to pack. */
-static inline bool rg_product_swaps(const rg_product_args *k)
+static bool rg_product_swaps(const rg_product_args *k)
 {
     const double m = (double)k->m.count, n = (double)k->n.count, depth = (double)k->k.count;
     const bool b_stands = rg_walk_step(&k->n, 0) == 1;
@@ -170,7 +150,7 @@ static inline bool rg_product_swaps(const rg_product_args *k)
 
 /* How a and b are read. Rows that stand a multiple of 2 KiB apart would meet in the same few lines
  * of a cache, and rows far apart need as many pages. */
-static inline void rg_product_choose(rg_product_args *k, rg_dtype dtype)
+static void rg_product_choose(rg_product_args *k, rg_dtype dtype)
 {
     enum {
         MAX_STEP_BYTES = 1024,
@@ -199,8 +179,7 @@ static inline void rg_product_choose(rg_product_args *k, rg_dtype dtype)
     k->pairs &= k->packed;
 }
 
-static inline rg_status rg_record_pack(rg_call *call, const rg_product_call *p,
-                                       const rg_tensor *panels)
+static rg_status rg_record_pack(rg_call *call, const rg_product_call *p, const rg_tensor *panels)
 {
     const rg_product_args *k = &p->args;
     const double elements =
@@ -214,7 +193,7 @@ static inline rg_status rg_record_pack(rg_call *call, const rg_product_call *p,
 }
 
 /* The images and panels of the args. */
-static inline rg_status rg_record_blocks(rg_call *call, rg_product_call *p, const rg_tensor *panels)
+static rg_status rg_record_blocks(rg_call *call, rg_product_call *p, const rg_tensor *panels)
 {
     enum { UNITS = 16 }; /* or more, if there is work for so many */
     rg_product_args *k = &p->args;
@@ -233,7 +212,7 @@ static inline rg_status rg_record_blocks(rg_call *call, rg_product_call *p, cons
                              share * rg_product_elements(k), share * rg_product_products(k));
 }
 
-static inline rg_status rg_record_all(rg_call *call, rg_product_call *p)
+static rg_status rg_record_all(rg_call *call, rg_product_call *p)
 {
     p->args.images = p->args.batch.count;
     p->args.panel_count = (int64_t)rg_product_ceil(p->args.n.count, RG_PRODUCT_PANEL);
@@ -241,7 +220,7 @@ static inline rg_status rg_record_all(rg_call *call, rg_product_call *p)
 }
 
 /* As many panels, or images of them, at a time as there is room for. */
-static inline rg_status rg_record_packed(rg_call *call, rg_product_call *p)
+static rg_status rg_record_packed(rg_call *call, rg_product_call *p)
 {
     rg_product_args *k = &p->args;
     const int64_t panels = (int64_t)rg_product_ceil(k->n.count, RG_PRODUCT_PANEL);
@@ -270,8 +249,7 @@ static inline rg_status rg_record_packed(rg_call *call, rg_product_call *p)
     return status;
 }
 
-/* Records c (+)= neuron(alpha a b + bias), and changes *p on the way. */
-static inline rg_status rg_record_product(rg_call *call, rg_product_call *p)
+rg_status rg_record_product(rg_call *call, rg_product_call *p)
 {
     rg_product_args *k = &p->args;
     const rg_dtype dtype = p->a->desc.dtype;
@@ -292,5 +270,3 @@ static inline rg_status rg_record_product(rg_call *call, rg_product_call *p)
     rg_product_choose(k, dtype);
     return k->packed ? rg_record_packed(call, p) : rg_record_all(call, p);
 }
-
-#endif

@@ -6,8 +6,8 @@
 #define RG_BACKEND_CUDA_BOX_OP_CUH
 
 #include "backend/cuda/image.cuh"
-#include "backend/cuda/moments.cuh"
-#include "core/box.h"
+#include "ops/window_norm/moments.cuh"
+#include "ops/window_norm/box.h"
 
 /* What an op gives, as OP: KINDS of values that are summed, 1 or MOMENT_KINDS, CONSTANTS, and
  *

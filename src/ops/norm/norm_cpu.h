@@ -4,8 +4,8 @@
 #ifndef RG_OPS_NORM_CPU_H
 #define RG_OPS_NORM_CPU_H
 
-#include "backend/cpu/channel_rows.h"
-#include "ops/norm.h"
+#include "ops/norm/channel_rows_cpu.h"
+#include "ops/norm/norm.h"
 #include "ops/neuron/any_neuron.h"
 
 /* Some element of any dtype, for tensors of channels. */

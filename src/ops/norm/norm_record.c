@@ -1,39 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Checking and recording, for batch and group normalisation. */
-#ifndef RG_OPS_NORM_RECORD_H
-#define RG_OPS_NORM_RECORD_H
+#include "ops/norm/norm_record.h"
 
-#include "ops/norm.h"
-#include "ops/ops.h"
-#include "ops/record_move.h"
-
-/* What sums are kept in. */
-static inline rg_dtype rg_norm_real(rg_dtype dtype)
+rg_dtype rg_norm_real(rg_dtype dtype)
 {
     return dtype == RG_F64 ? RG_F64 : RG_F32;
 }
 
-/* Units of a launch over channels. */
-static inline int64_t rg_norm_units(int64_t channels)
+int64_t rg_norm_units(int64_t channels)
 {
     return (channels + RG_NORM_UNIT - 1) / RG_NORM_UNIT;
 }
 
-static inline rg_status rg_norm_temporary(rg_call *call, rg_dtype dtype, int32_t rank,
-                                          const int64_t dims[], rg_tensor **tensor)
+rg_status rg_norm_temporary(rg_call *call, rg_dtype dtype, int32_t rank, const int64_t dims[],
+                            rg_tensor **tensor)
 {
     const rg_tensor_desc desc = rg_tensor_desc_dense(dtype, rank, dims);
     return rg_tensor_create_temporary(call->commands, &desc, tensor);
 }
 
-static inline rg_norm_neuron rg_norm_neuron_of(const rg_neuron_desc *desc, rg_dtype dtype,
-                                               bool gradient)
+rg_norm_neuron rg_norm_neuron_of(const rg_neuron_desc *desc, rg_dtype dtype, bool gradient)
 {
     return (rg_norm_neuron){ (int32_t)desc->kind, rg_neuron_numbers_of(desc, dtype, gradient) };
 }
 
-static inline rg_status rg_norm_check_neuron(const rg_neuron_desc *neuron, const char *op)
+rg_status rg_norm_check_neuron(const rg_neuron_desc *neuron, const char *op)
 {
     RG_CHECK(neuron->kind != RG_NEURON_PRELU, RG_UNSUPPORTED,
              "%s: neuron.kind is prelu, which has slopes of its own; use a neuron op", op);
@@ -42,7 +34,7 @@ static inline rg_status rg_norm_check_neuron(const rg_neuron_desc *neuron, const
     return rg_op_neuron.check(neuron);
 }
 
-static inline rg_status rg_norm_check_x(const rg_tensor_desc *x, const char *op)
+rg_status rg_norm_check_x(const rg_tensor_desc *x, const char *op)
 {
     char text[RG_SHAPE_TEXT];
     RG_CHECK(rg_dtype_is_data(x->dtype), RG_INVALID_ARGUMENT,
@@ -53,9 +45,8 @@ static inline rg_status rg_norm_check_x(const rg_tensor_desc *x, const char *op)
     return RG_OK;
 }
 
-/* gamma and the like, input i. */
-static inline rg_status rg_norm_check_parameter(const rg_tensor_desc x[], int32_t i,
-                                                const char *name, const char *op)
+rg_status rg_norm_check_parameter(const rg_tensor_desc x[], int32_t i, const char *name,
+                                  const char *op)
 {
     char have[RG_SHAPE_TEXT], parameter[RG_SHAPE_TEXT];
     rg_shape_text(x, have);
@@ -73,5 +64,3 @@ static inline rg_status rg_norm_check_parameter(const rg_tensor_desc x[], int32_
              rg_dtype_name(x[1].dtype));
     return RG_OK;
 }
-
-#endif

@@ -9,7 +9,7 @@
 #define RG_CPU_CHANNEL_ROWS_H
 
 #include "backend/cpu/columns.h"
-#include "core/channels.h"
+#include "ops/norm/channels.h"
 
 enum { CHANNEL_PAIR = 2 * VLEN };
 

@@ -13,7 +13,7 @@
 #ifndef RG_CPU_MOMENTS_H
 #define RG_CPU_MOMENTS_H
 
-#include "backend/cpu/windows.h"
+#include "ops/window_norm/windows_cpu.h"
 
 enum { MOMENT_KINDS = 3 };
 

@@ -6,7 +6,7 @@
 #define RG_OPS_UPDATE_CPU_H
 
 #include "backend/cpu/kernel.h"
-#include "ops/sgd/update.h"
+#include "ops/optimizer/update.h"
 
 #include <retrograde/optimizer.h>
 
