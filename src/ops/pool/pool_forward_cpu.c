@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Pooling forward on the CPU: over the taps of a window, in row-major order. */
-#ifndef RG_OPS_POOL_FORWARD_CPU_H
-#define RG_OPS_POOL_FORWARD_CPU_H
-
+/* Pooling forward on the CPU: over the taps of a window, in row-major order; each result is written
+ * once. A unit is a row of the result; the rows of x that belong to it stay in the cache from one
+ * unit to the next. Pixels are taken one by one, their channels in blocks of 4 vectors, then vector
+ * by vector: windows and taps are the same for all of them. */
 #include "ops/pool/pool_channels_cpu.h"
 
 /* ---- one window ---- */
@@ -253,4 +253,41 @@ RG_INLINE void pool_units(const rg_pool_shape *k, const void *x, results to, int
         pool_row(k, &taps, x, to, unit, T, kind);
 }
 
-#endif
+/* ---- forward ---- */
+
+RG_INLINE void max_forward(const rg_pool_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    pool_units(&k->shape, k->x, (results){ k->y, NULL }, begin, end, T, MAX_ALONE);
+}
+
+RG_INLINE void max_winners(const rg_pool_winners_args *k, int64_t begin, int64_t end,
+                           const rg_dtype T)
+{
+    const results to = { k->y, k->winners };
+    if (k->shape.wide)
+        pool_units(&k->shape, k->x, to, begin, end, T, MAX_WIDE);
+    else
+        pool_units(&k->shape, k->x, to, begin, end, T, MAX);
+}
+
+RG_INLINE void average_forward(const rg_pool_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    pool_units(&k->shape, k->x, (results){ k->y, NULL }, begin, end, T, AVERAGE);
+}
+
+RG_INLINE void l2_forward(const rg_pool_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    pool_units(&k->shape, k->x, (results){ k->y, NULL }, begin, end, T, L2);
+}
+
+RG_KERNEL(max_forward, rg_pool_args)
+RG_KERNEL(max_winners, rg_pool_winners_args)
+RG_KERNEL(average_forward, rg_pool_args)
+RG_KERNEL(l2_forward, rg_pool_args)
+
+RG_CPU_TABLE(pool_forward, RG_POOL_KERNELS) = {
+    [RG_POOL_MAX_FORWARD] = RG_ROW(max_forward),
+    [RG_POOL_MAX_WINNERS] = RG_ROW(max_winners),
+    [RG_POOL_AVERAGE_FORWARD] = RG_ROW(average_forward),
+    [RG_POOL_L2_FORWARD] = RG_ROW(l2_forward),
+};
