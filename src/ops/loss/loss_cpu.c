@@ -1,12 +1,72 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Losses on the CPU. Most kernels go piece by piece: elements of any tensor come as arrays of real,
- * where they are or converted, so one copy of each formula serves all storage types. Softmax with
- * class labels, the usual end of a network, goes through memory as softmax itself does.
+ * where they are or converted, so one copy of each formula serves all storage types.
+ * Softmax with class labels stands in loss_classes_cpu.c.
  *
  * The order of every sum follows from the shape: pieces of 1024 elements, in double parts of 4096
  * or rows, and then these one after the other. */
-#include "ops/loss/loss_classes_cpu.h"
+#include "ops/loss/loss_labels_cpu.h"
+
+/* ---- formulas over arrays ---- */
+
+/* out = formula(k, a, b) */
+typedef void rg_loss_map(const void *k, const real *a, const real *b, real *out, int64_t count);
+
+RG_INLINE void map(rg_formula *formula, const void *k, const real *a, const real *b, real *out,
+                   int64_t count)
+{
+    for (int64_t i = 0; i < count; i += VLEN) {
+        const int n = vlanes_left(count - i);
+        vstore(out, i, n, RG_REAL, formula(k, vload(a, i, n, RG_REAL), vload(b, i, n, RG_REAL)));
+    }
+}
+
+#define MAP(name)                                                                      \
+    RG_OUTLINE void map_##name(const void *k, const real *a, const real *b, real *out, \
+                               int64_t count)                                          \
+    {                                                                                  \
+        map(name, k, a, b, out, count);                                                \
+    }
+
+MAP(absolute_loss)
+MAP(absolute_slope)
+MAP(squared_loss)
+MAP(squared_slope)
+MAP(sigmoid_loss)
+MAP(sigmoid_slope)
+MAP(sigmoid_label_slope)
+MAP(categorical_loss)
+MAP(categorical_slope)
+MAP(categorical_label_slope)
+MAP(hinge_loss)
+MAP(hinge_slope)
+MAP(hinge_label_slope)
+MAP(huber_loss)
+MAP(huber_slope)
+MAP(cosine_loss)
+MAP(minus_label)
+MAP(cosine_label_slope)
+MAP(log_loss)
+MAP(log_slope)
+MAP(log_label_slope)
+MAP(kullback_loss)
+MAP(kullback_label_slope)
+
+/* The loss, dl/dy and dl/dt; the last is minus the second where there is none. */
+static rg_loss_map *const maps[][3] = {
+    [RG_LOSS_MEAN_ABSOLUTE] = { map_absolute_loss, map_absolute_slope, NULL },
+    [RG_LOSS_MEAN_SQUARED] = { map_squared_loss, map_squared_slope, NULL },
+    [RG_LOSS_SIGMOID_CROSS_ENTROPY] = { map_sigmoid_loss, map_sigmoid_slope,
+                                        map_sigmoid_label_slope },
+    [RG_LOSS_CATEGORICAL_CROSS_ENTROPY] = { map_categorical_loss, map_categorical_slope,
+                                            map_categorical_label_slope },
+    [RG_LOSS_HINGE] = { map_hinge_loss, map_hinge_slope, map_hinge_label_slope },
+    [RG_LOSS_HUBER] = { map_huber_loss, map_huber_slope, NULL },
+    [RG_LOSS_COSINE_DISTANCE] = { map_cosine_loss, map_minus_label, map_cosine_label_slope },
+    [RG_LOSS_LOG] = { map_log_loss, map_log_slope, map_log_label_slope },
+    [RG_LOSS_KULLBACK_LEIBLER] = { map_kullback_loss, map_minus_label, map_kullback_label_slope },
+};
 
 /* ---- element by element ---- */
 
@@ -287,7 +347,6 @@ RG_INLINE void loss_ones(const rg_loss_ones_args *k, int64_t begin, int64_t end,
 
 RG_KERNEL(loss_by_elements, rg_loss_args)
 RG_KERNEL(loss_by_rows, rg_loss_args)
-RG_KERNEL(loss_by_classes, rg_loss_args)
 RG_KERNEL(loss_pick, rg_loss_args)
 RG_KERNEL(loss_count, rg_loss_args)
 RG_KERNEL(loss_finish, rg_loss_finish_args)
@@ -296,7 +355,6 @@ RG_KERNEL(loss_ones, rg_loss_ones_args)
 RG_CPU_TABLE(loss, RG_LOSS_KERNELS) = {
     [RG_LOSS_BY_ELEMENTS] = RG_ROW(loss_by_elements),
     [RG_LOSS_BY_ROWS] = RG_ROW(loss_by_rows),
-    [RG_LOSS_BY_CLASSES] = RG_ROW(loss_by_classes),
     [RG_LOSS_PICK] = RG_ROW(loss_pick),
     [RG_LOSS_COUNT] = RG_ROW(loss_count),
     [RG_LOSS_FINISH] = RG_ROW(loss_finish),

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Losses on the CPU piece by piece: elements of any tensor as arrays of real, and formulas over
- * these. */
+/* Losses on the CPU piece by piece: elements of any tensor as arrays of real. */
 #ifndef RG_OPS_LOSS_PIECES_CPU_H
 #define RG_OPS_LOSS_PIECES_CPU_H
 
@@ -85,66 +84,6 @@ RG_OUTLINE void put_piece(const rg_loss_view *v, void *data, int64_t i, int64_t 
         store_run(at_out(data, place_of(v, i + done), T), step, run, from + done, T, add, stream);
     }
 }
-
-/* ---- formulas over arrays ---- */
-
-/* out = formula(k, a, b) */
-typedef void rg_loss_map(const void *k, const real *a, const real *b, real *out, int64_t count);
-
-RG_INLINE void map(rg_formula *formula, const void *k, const real *a, const real *b, real *out,
-                   int64_t count)
-{
-    for (int64_t i = 0; i < count; i += VLEN) {
-        const int n = vlanes_left(count - i);
-        vstore(out, i, n, RG_REAL, formula(k, vload(a, i, n, RG_REAL), vload(b, i, n, RG_REAL)));
-    }
-}
-
-#define MAP(name)                                                                      \
-    RG_OUTLINE void map_##name(const void *k, const real *a, const real *b, real *out, \
-                               int64_t count)                                          \
-    {                                                                                  \
-        map(name, k, a, b, out, count);                                                \
-    }
-
-MAP(absolute_loss)
-MAP(absolute_slope)
-MAP(squared_loss)
-MAP(squared_slope)
-MAP(sigmoid_loss)
-MAP(sigmoid_slope)
-MAP(sigmoid_label_slope)
-MAP(categorical_loss)
-MAP(categorical_slope)
-MAP(categorical_label_slope)
-MAP(hinge_loss)
-MAP(hinge_slope)
-MAP(hinge_label_slope)
-MAP(huber_loss)
-MAP(huber_slope)
-MAP(cosine_loss)
-MAP(minus_label)
-MAP(cosine_label_slope)
-MAP(log_loss)
-MAP(log_slope)
-MAP(log_label_slope)
-MAP(kullback_loss)
-MAP(kullback_label_slope)
-
-/* The loss, dl/dy and dl/dt; the last is minus the second where there is none. */
-static rg_loss_map *const maps[][3] = {
-    [RG_LOSS_MEAN_ABSOLUTE] = { map_absolute_loss, map_absolute_slope, NULL },
-    [RG_LOSS_MEAN_SQUARED] = { map_squared_loss, map_squared_slope, NULL },
-    [RG_LOSS_SIGMOID_CROSS_ENTROPY] = { map_sigmoid_loss, map_sigmoid_slope,
-                                        map_sigmoid_label_slope },
-    [RG_LOSS_CATEGORICAL_CROSS_ENTROPY] = { map_categorical_loss, map_categorical_slope,
-                                            map_categorical_label_slope },
-    [RG_LOSS_HINGE] = { map_hinge_loss, map_hinge_slope, map_hinge_label_slope },
-    [RG_LOSS_HUBER] = { map_huber_loss, map_huber_slope, NULL },
-    [RG_LOSS_COSINE_DISTANCE] = { map_cosine_loss, map_minus_label, map_cosine_label_slope },
-    [RG_LOSS_LOG] = { map_log_loss, map_log_slope, map_log_label_slope },
-    [RG_LOSS_KULLBACK_LEIBLER] = { map_kullback_loss, map_minus_label, map_kullback_label_slope },
-};
 
 /* ---- pieces ---- */
 
