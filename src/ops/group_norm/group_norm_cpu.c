@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Group normalisation on the CPU. A unit reads its part of an image twice; the second time it is in
- * a cache. */
-#include "ops/group_norm/group_norm_columns_cpu.h"
-#include "ops/group_norm/group_norm_rows_cpu.h"
-
-/* ---- gradients of parameters ---- */
+/* Group normalisation on the CPU: the gradients of parameters, from those of images. What goes over
+ * images stands in group_norm_rows_cpu.c and group_norm_columns_cpu.c. */
+#include "ops/group_norm/group_norm.h"
+#include "ops/norm/norm_cpu.h"
 
 RG_INLINE void join(const rg_group_norm_join_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
@@ -22,18 +20,8 @@ RG_INLINE void join(const rg_group_norm_join_args *k, int64_t begin, int64_t end
     }
 }
 
-RG_KERNEL(columns_forward, rg_group_norm_args)
-RG_KERNEL(rows_forward, rg_group_norm_args)
-RG_KERNEL(columns_gradient, rg_group_norm_gradient_args)
-RG_KERNEL(rows_gradient, rg_group_norm_gradient_args)
 RG_KERNEL(join, rg_group_norm_join_args)
 
-/* ---- table ---- */
-
 RG_CPU_TABLE(group_norm, RG_GROUP_NORM_KERNELS) = {
-    [RG_GROUP_NORM_COLUMNS] = RG_ROW(columns_forward),
-    [RG_GROUP_NORM_ROWS] = RG_ROW(rows_forward),
-    [RG_GROUP_NORM_COLUMNS_GRADIENT] = RG_ROW(columns_gradient),
-    [RG_GROUP_NORM_ROWS_GRADIENT] = RG_ROW(rows_gradient),
     [RG_GROUP_NORM_JOIN] = RG_ROW(join),
 };

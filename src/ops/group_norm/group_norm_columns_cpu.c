@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Group normalisation of images of several rows: a unit is groups of one image, whose channels are
- * columns. */
-#ifndef RG_OPS_GROUP_NORM_COLUMNS_CPU_H
-#define RG_OPS_GROUP_NORM_COLUMNS_CPU_H
-
-#include "ops/norm/norm_cpu.h"
+ * columns. It reads its part of an image twice; the second time it is in a cache. */
 #include "ops/group_norm/group_norm.h"
+#include "ops/norm/norm_cpu.h"
 
 /* ---- units, statistics, forward ---- */
 
@@ -319,4 +316,10 @@ RG_INLINE void columns_gradient(const rg_group_norm_gradient_args *k, int64_t be
     }
 }
 
-#endif
+RG_KERNEL(columns_forward, rg_group_norm_args)
+RG_KERNEL(columns_gradient, rg_group_norm_gradient_args)
+
+RG_CPU_TABLE(group_norm_columns, RG_GROUP_NORM_KERNELS) = {
+    [RG_GROUP_NORM_COLUMNS] = RG_ROW(columns_forward),
+    [RG_GROUP_NORM_COLUMNS_GRADIENT] = RG_ROW(columns_gradient),
+};

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Group normalisation where every image is one row: statistics of a group, y, dx, and the sums over
- * rows. */
-#ifndef RG_OPS_GROUP_NORM_ROWS_CPU_H
-#define RG_OPS_GROUP_NORM_ROWS_CPU_H
-
+ * rows. A unit reads its rows twice; the second time they are in a cache. */
 #include "ops/group_norm/group_norm.h"
 #include "ops/group_norm/group_norm_row_loops.h"
 
@@ -325,4 +322,10 @@ RG_INLINE void rows_gradient(const rg_group_norm_gradient_args *k, int64_t begin
     }
 }
 
-#endif
+RG_KERNEL(rows_forward, rg_group_norm_args)
+RG_KERNEL(rows_gradient, rg_group_norm_gradient_args)
+
+RG_CPU_TABLE(group_norm_rows, RG_GROUP_NORM_KERNELS) = {
+    [RG_GROUP_NORM_ROWS] = RG_ROW(rows_forward),
+    [RG_GROUP_NORM_ROWS_GRADIENT] = RG_ROW(rows_gradient),
+};
