@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Convolution on the CPU. */
+/* Convolution of any shape and layout on the CPU; files beside this one have faster ways. */
 #include "backend/cpu/columns.h"
 #include "backend/cpu/long_sum_cpu.h"
-#include "ops/conv/conv_contract.h"
-#include "ops/conv/conv_depthwise_cpu.h"
-#include "ops/conv/conv_stem_cpu.h"
-#include "ops/conv/conv_pairs_cpu.h"
-#include "ops/conv/conv_transposed_cpu.h"
+#include "ops/conv/conv.h"
 #include "ops/neuron/any_neuron.h"
 
 /* ---- the end of a sum: bias, neuron, conversion ---- */
@@ -218,10 +214,6 @@ RG_INLINE void weights(const rg_conv_weights_args *k, int64_t begin, int64_t end
 RG_KERNEL(forward, rg_conv_args)
 RG_KERNEL(data, rg_conv_args)
 RG_KERNEL(weights, rg_conv_weights_args)
-RG_KERNEL(pack_weights, rg_conv_pack_args)
-RG_KERNEL(sum_rows, rg_conv_rows_args)
-RG_KERNEL(sum_parts, rg_conv_parts_args)
-RG_KERNEL(join_parts, rg_conv_join_args)
 
 /* ---- table ---- */
 
@@ -229,22 +221,4 @@ RG_CPU_TABLE(conv, RG_CONV_KERNELS) = {
     [RG_CONV_FORWARD] = RG_ROW(forward),
     [RG_CONV_DATA] = RG_ROW(data),
     [RG_CONV_WEIGHTS] = RG_ROW(weights),
-    [RG_CONV_PACK] = RG_ROW(pack_weights),
-    [RG_CONV_ROWS] = RG_ROW(sum_rows),
-    [RG_CONV_PARTS] = RG_ROW(sum_parts),
-    [RG_CONV_JOIN] = RG_ROW(join_parts),
-    [RG_CONV_TRANSPOSE_WEIGHTS] = RG_ROW(transpose),
-    [RG_CONV_DEPTHWISE] = RG_ROW(depth),
-    [RG_CONV_DEPTHWISE_PARTS] = RG_ROW(depthwise_parts),
-    [RG_CONV_DEPTHWISE_JOIN] = RG_ROW(depthwise_join),
-    [RG_CONV_STEM_TRANSPOSE] = RG_ROW(stem_transpose),
-    [RG_CONV_STEM] = RG_ROW(few),
-    [RG_CONV_STEM_PARTS] = RG_ROW(stem_parts),
-    [RG_CONV_STEM_JOIN] = RG_ROW(stem_join),
-#if RG_USES_PAIRS
-    [RG_CONV_PAIR_PACK] = RG_PAIR_ROW(pair_pack),
-    [RG_CONV_PAIR_ROWS] = RG_PAIR_ROW(pair_rows),
-    [RG_CONV_PAIR_SIDES] = RG_PAIR_ROW(pair_sides),
-    [RG_CONV_PAIR_PARTS] = RG_PAIR_ROW(pair_parts),
-#endif
 };

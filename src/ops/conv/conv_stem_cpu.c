@@ -2,9 +2,6 @@
 /* Copyright The retrograde authors */
 /* Convolution on the CPU where groups have few channels, see conv_stem.h. Once the source is spread
  * out, as real and dense, all loops but the first and the last are the same for all of T. */
-#ifndef RG_OPS_CONV_STEM_CPU_H
-#define RG_OPS_CONV_STEM_CPU_H
-
 #include "backend/cpu/thread_pool.h"
 #include "ops/conv/conv_depthwise_cpu.h"
 #include "ops/conv/conv_stem.h"
@@ -263,7 +260,6 @@ RG_INLINE void few(const rg_conv_stem_args *k, int64_t begin, int64_t end, const
             stem_image(k, &d, &b, T);
     }
 }
-RG_KERNEL(few, rg_conv_stem_args)
 
 /* ---- weights ---- */
 
@@ -286,7 +282,6 @@ RG_INLINE void stem_transpose(const rg_conv_stem_transpose_args *k, int64_t begi
         }
     }
 }
-RG_KERNEL(stem_transpose, rg_conv_stem_transpose_args)
 
 /* `count` windows: dw[n] += sum of dy x, where x of weight n stands at at[n], and sum at slot[n].
  */
@@ -443,7 +438,6 @@ RG_INLINE void stem_parts(const rg_conv_stem_parts_args *k, int64_t begin, int64
         }
     }
 }
-RG_KERNEL(stem_parts, rg_conv_stem_parts_args)
 
 /* dw from the sums of all parts, one after the other. */
 RG_INLINE void stem_join(const rg_conv_stem_join_args *k, int64_t begin, int64_t end,
@@ -472,6 +466,15 @@ RG_INLINE void stem_join(const rg_conv_stem_join_args *k, int64_t begin, int64_t
         }
     }
 }
+
+RG_KERNEL(few, rg_conv_stem_args)
+RG_KERNEL(stem_transpose, rg_conv_stem_transpose_args)
+RG_KERNEL(stem_parts, rg_conv_stem_parts_args)
 RG_KERNEL(stem_join, rg_conv_stem_join_args)
 
-#endif
+RG_CPU_TABLE(conv_stem, RG_CONV_KERNELS) = {
+    [RG_CONV_STEM_TRANSPOSE] = RG_ROW(stem_transpose),
+    [RG_CONV_STEM] = RG_ROW(few),
+    [RG_CONV_STEM_PARTS] = RG_ROW(stem_parts),
+    [RG_CONV_STEM_JOIN] = RG_ROW(stem_join),
+};

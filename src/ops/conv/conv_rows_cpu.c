@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Convolution on the contraction engine, forward and to the image. Kernels know how elements are
+ * stored only where they copy them into scratch and where they write results, so there is one of
+ * each for all of T. */
+#include "backend/cpu/thread_pool.h"
+#include "ops/conv/conv_rows_cpu.h"
+
+/* ---- weights as panels ---- */
+
+/* Tap (p, q) of one panel; a weight of several phases stands in the lanes of each that has it. */
+RG_OUTLINE void pack_phases(const rg_conv_pack_args *k, real *panel, int64_t group, int64_t p,
+                            int64_t q, rg_dtype T)
+{
+    memset(panel, 0, (size_t)(k->depth * RG_PANEL) * sizeof(real));
+    for (int64_t phase = 0; phase < k->row.phases * k->column.phases; phase++) {
+        const int64_t row = k->row.w_first + phase / k->column.phases - p * k->row.w_step;
+        const int64_t column = k->column.w_first + phase % k->column.phases - q * k->column.w_step;
+        if (row < 0 || row >= k->row.window || column < 0 || column >= k->column.window)
+            continue;
+        const int64_t w =
+            k->w_offset + group * k->w_step[0] + row * k->w_step[2] + column * k->w_step[3];
+        for (int64_t c = 0; c < k->width; c++)
+            contract_load(panel + phase * k->width + c, RG_PANEL, k->w, w + c * k->w_step[1],
+                          k->w_step[4], k->depth, T);
+    }
+}
+
+RG_OUTLINE void pack_tap(const rg_conv_pack_args *k, int64_t unit, rg_dtype T)
+{
+    const int64_t taps = k->row.taps * k->column.taps;
+    const int64_t tap = unit % taps, n = unit / taps % k->panel_count;
+    const int64_t group = unit / taps / k->panel_count, size = k->depth * RG_PANEL;
+    const int64_t p = tap / k->column.taps, q = tap % k->column.taps;
+    real *const panel = (real *)k->panels + unit * size;
+    if (k->row.phases * k->column.phases > 1) {
+        pack_phases(k, panel, group, p, q, T);
+    } else {
+        const int64_t row = k->row.w_first - p * k->row.w_step;
+        const int64_t column = k->column.w_first - q * k->column.w_step;
+        const int64_t w = k->w_offset + group * k->w_step[0] + n * RG_PANEL * k->w_step[1] +
+                          row * k->w_step[2] + column * k->w_step[3];
+        contract_pack(panel, k->w, w, k->w_step[1], least(RG_PANEL, k->width - n * RG_PANEL),
+                      k->w_step[4], k->depth, T);
+    }
+    ((real *)k->panels)[k->units * size + unit] = has_special(panel, size);
+}
+
+RG_INLINE void pack_weights(const rg_conv_pack_args *k, int64_t begin, int64_t end,
+                            const rg_dtype T)
+{
+    for (int64_t unit = begin; unit < end; unit++)
+        pack_tap(k, unit, T);
+}
+
+/* ---- rows of results ---- */
+
+/* One row of inputs; those beyond the image are 0. */
+RG_OUTLINE void copy_inputs(const rg_conv_rows_args *k, const conv_block *b, int64_t row, real *to,
+                            int64_t count, rg_dtype T)
+{
+    const int64_t first = b->column * k->column.stride + k->column.first;
+    const int64_t left = least(first < 0 ? -first : 0, count), depth = k->depth, pixel = k->pixel;
+    int64_t end = least(k->column.inputs - first, count);
+    end = end < left ? left : end;
+    memset(to, 0, (size_t)(left * pixel) * sizeof(real));
+    memset(to + end * pixel, 0, (size_t)((count - end) * pixel) * sizeof(real));
+    int64_t from = k->from_first + b->image * k->from_step[0] + row * k->from_step[1] +
+                   (first + left) * k->from_step[2] + b->group * depth * k->from_step[3];
+    if (k->from_step[3] == 1 && k->from_step[2] == depth && pixel == depth) {
+        contract_load(to + left * pixel, 1, k->from, from, 1, (end - left) * depth, T);
+        return;
+    }
+    for (int64_t i = left; i < end; i++, from += k->from_step[2])
+        contract_load(to + i * pixel, 1, k->from, from, k->from_step[3], depth, T);
+}
+
+/* Inputs of a block, and whether care is needed: infinities of weights beyond the border, or of
+ * inputs that some phases do not take. */
+RG_OUTLINE void take_inputs(const rg_conv_rows_args *k, conv_block *b, char *scratch, rg_dtype T)
+{
+    const rg_conv_window_axis *row = &k->row, *column = &k->column;
+    const bool phases = row->phases * column->phases > 1;
+    const int64_t taps = row->taps * column->taps * k->panel_count;
+    const real *flags = (const real *)k->panels + k->groups * taps * k->depth * RG_PANEL;
+    for (int64_t i = 0; i < taps; i++)
+        b->has_nonfinite |= flags[b->group * taps + i] != 0 && (phases || !k->inside);
+    const int64_t first = b->row * row->stride + row->first;
+    if (T == RG_REAL && k->from_step[3] == 1 && k->inside && !phases) {
+        b->in_row = k->from_step[1];
+        b->in_pixel = k->from_step[2];
+        b->in = (const real *)k->from + k->from_first + b->image * k->from_step[0] +
+                first * b->in_row + (b->column * column->stride + column->first) * b->in_pixel +
+                b->group * k->depth;
+        return;
+    }
+    real *const in = (real *)(void *)scratch;
+    const int64_t count = rg_conv_span(column, b->columns);
+    b->in = in;
+    b->in_pixel = k->pixel;
+    b->in_row = count * k->pixel;
+    for (int64_t i = 0; i < rg_conv_span(row, b->rows); i++) {
+        if (first + i < 0 || first + i >= row->inputs)
+            continue; /* left out of sums */
+        copy_inputs(k, b, first + i, in + i * b->in_row, count, T);
+        b->has_nonfinite |= phases && has_special(in + i * b->in_row, b->in_row);
+    }
+}
+
+/* What the next block will read first, where it lies in one piece: further columns or rows. */
+RG_INLINE void look_ahead(const rg_conv_rows_args *k, conv_block *b, rg_dtype T)
+{
+    const rg_conv_window_axis *row = &k->row, *column = &k->column;
+    const int64_t pixel = k->from_step[2], element = vbytes(T) / VLEN;
+    if (k->from_step[3] != 1 || pixel != k->depth * k->groups || b->group + 1 < k->groups)
+        return;
+    const bool across = row->blocks == 1 && column->blocks > 1;
+    if (!across && (column->blocks > 1 || k->from_step[1] != pixel * column->inputs))
+        return;
+    const int64_t i = b->row * row->stride + row->first + (across ? 0 : rg_conv_span(row, b->rows));
+    const int64_t j = across ? (b->column + b->columns) * column->stride + column->first : 0;
+    const int64_t from = k->from_first + b->image * k->from_step[0] + i * k->from_step[1];
+    b->ahead = at(k->from, from + j * pixel, T);
+    b->ahead_bytes = element * (across ? b->columns * column->stride * pixel
+                                       : b->rows * row->stride * k->from_step[1]);
+}
+
+RG_INLINE void find_runs(const rg_conv_rows_args *k, const conv_block *b, conv_runs *runs)
+{
+    const rg_conv_window_axis *row = &k->row, *column = &k->column;
+    const bool joined = column->step * b->in_pixel == k->depth;
+    int64_t n = 0;
+    runs->columns = joined ? 1 : column->taps;
+    for (int64_t p = 0; p < row->taps; p++)
+        for (int64_t q = 0; q < runs->columns; q++)
+            runs->run[n++] = (rg_run){ p * row->step * b->in_row + q * column->step * b->in_pixel,
+                                       (p * column->taps + q) * k->depth * RG_PANEL,
+                                       joined ? column->taps * k->depth : k->depth };
+}
+
+/* One output of a phase, from those taps alone that it has. */
+RG_OUTLINE void add_nonfinite(const rg_conv_rows_args *k, const conv_block *b, const real *panel,
+                              int64_t r, int64_t j, int64_t phase, real *c)
+{
+    const rg_conv_window_axis *row = &k->row, *column = &k->column;
+    rg_run runs[RG_CONV_MOST_RUNS];
+    int64_t p0, p1, q0, q1, n = 0;
+    taps_of(row, b->row + r, phase / column->phases, &p0, &p1);
+    taps_of(column, b->column + j, phase % column->phases, &q0, &q1);
+    for (int64_t p = p0; p < p1; p++)
+        for (int64_t q = q0; q < q1; q++)
+            runs[n++] = (rg_run){ p * row->step * b->in_row + q * column->step * b->in_pixel,
+                                  (p * column->taps + q) * k->depth * RG_PANEL, k->depth };
+    const rg_tile tile = { .a = b->in + r * row->stride * b->in_row +
+                                j * column->stride * b->in_pixel,
+                           .b = panel,
+                           .c = c,
+                           .runs = runs,
+                           .run_count = n,
+                           .b_step = RG_PANEL,
+                           .c_step = RG_PANEL };
+    RG_CONTRACT.rows(&tile, 1, RG_PANEL);
+}
+
+RG_OUTLINE void sum_nonfinite(const rg_conv_rows_args *k, const conv_block *b, const real *panel,
+                              int64_t r, real *sums)
+{
+    real one[RG_PANEL];
+    const int64_t phases = k->row.phases * k->column.phases;
+    const int64_t width = phases > 1 ? k->width : RG_PANEL;
+    for (int64_t j = 0; j < b->columns; j++) {
+        for (int64_t phase = 0; phase < phases; phase++) {
+            add_nonfinite(k, b, panel, r, j, phase, one);
+            memcpy(sums + j * RG_PANEL + phase * width, one + phase * width,
+                   (size_t)width * sizeof(real));
+        }
+    }
+}
+
+/* ---- blocks ---- */
+
+/* While a tile is summed up, a part of what the next block reads is fetched. */
+RG_INLINE void fetch_ahead(const conv_block *b, int64_t part, int64_t parts, rg_tile *tile)
+{
+    tile->ahead = b->ahead + b->ahead_bytes * part / parts;
+    tile->ahead_end = b->ahead + b->ahead_bytes * (part + 1) / parts;
+}
+
+/* Panel n for row r of a block. */
+RG_OUTLINE void sum_row(const rg_conv_rows_args *k, const conv_block *b, const conv_runs *runs,
+                        conv_end *e, real *sums, int64_t r, int64_t n, rg_dtype T)
+{
+    const rg_conv_window_axis *row = &k->row, *column = &k->column;
+    const int64_t phases = row->phases * column->phases, c = b->group * k->width + n * RG_PANEL;
+    const int64_t lanes = least(RG_PANEL, phases * k->width - n * RG_PANEL);
+    const int64_t size = row->taps * column->taps * k->depth * RG_PANEL;
+    const real *panel = (const real *)k->panels + (b->group * k->panel_count + n) * size;
+    const bool plain = T == RG_REAL && phases == 1 && k->to_step[3] == 1 && !k->has_b &&
+                       !k->has_z && k->neuron.kind == RG_NEURON_NONE &&
+                       contract_lanes(lanes) == lanes;
+    int64_t p0, p1;
+    taps_inside(row, b->row + r, &p0, &p1);
+    rg_tile tile = { .a = b->in + r * row->stride * b->in_row,
+                     .b = panel,
+                     .c = sums,
+                     .runs = runs->run + p0 * runs->columns,
+                     .run_count = (p1 - p0) * runs->columns,
+                     .a_step = column->stride * b->in_pixel,
+                     .b_step = RG_PANEL,
+                     .c_step = RG_PANEL };
+    if (b->ahead_bytes > 0 && (k->by_row || n == k->panel_count - 1))
+        fetch_ahead(b, k->by_row ? r * k->panel_count + n : r,
+                    b->rows * (k->by_row ? k->panel_count : 1), &tile);
+    if (plain && !b->has_nonfinite) {
+        const int64_t i = row->to_first + (b->row + r) * row->to_step;
+        const int64_t j = column->to_first + b->column * column->to_step;
+        tile.c = (real *)k->to + result_at(k->to_step, b, i, j, c);
+        tile.c_step = column->to_step * k->to_step[2];
+        tile.add = k->add;
+        tile.stream =
+            k->stream && ((uintptr_t)tile.c | (uintptr_t)(tile.c_step * (int64_t)sizeof(real))) %
+                                 RG_VECTOR_BYTES ==
+                             0;
+        RG_CONTRACT.rows(&tile, b->columns, lanes);
+        return;
+    }
+    if (b->has_nonfinite)
+        sum_nonfinite(k, b, panel, r, sums);
+    else
+        RG_CONTRACT.rows(&tile, b->columns, lanes);
+    end_sums(k, e, b, r, n, sums, T);
+}
+
+RG_OUTLINE void rows_block(const rg_conv_rows_args *k, int64_t unit, rg_dtype T)
+{
+    conv_block b = block_of(k, unit);
+    char *const scratch = k->lanes + rg_thread_pool_index() * k->scratch_bytes;
+    real *const sums = (real *)(void *)(scratch + k->in_bytes);
+    conv_runs runs;
+    conv_end e = { .constants = neuron_constants_of(&k->neuron.numbers) };
+    take_inputs(k, &b, scratch, T);
+    look_ahead(k, &b, T);
+    find_runs(k, &b, &runs);
+    const int64_t outer = k->by_row ? b.rows : k->panel_count;
+    const int64_t inner = k->by_row ? k->panel_count : b.rows;
+    for (int64_t i = 0; i < outer; i++)
+        for (int64_t j = 0; j < inner; j++)
+            sum_row(k, &b, &runs, &e, sums, k->by_row ? i : j, k->by_row ? j : i, T);
+}
+
+/* ---- few results of a pixel, as of a gradient for an image of three channels: weights are what is
+ * broadcast, pixels stand side by side in vectors; the same sums in the same order ---- */
+
+/* One row of inputs, [depth][k->transposed]; those beyond the image are 0. */
+RG_OUTLINE void transpose_inputs(const rg_conv_rows_args *k, const conv_block *b, int64_t row,
+                                 real *to, rg_dtype T)
+{
+    const int64_t first = b->column + k->column.first, pitch = k->transposed;
+    const int64_t count = rg_conv_span(&k->column, b->columns);
+    const int64_t left = least(first < 0 ? -first : 0, count);
+    int64_t end = least(k->column.inputs - first, count);
+    end = end < left ? left : end;
+    for (int64_t c = 0; c < k->depth; c++) {
+        memset(to + c * pitch, 0, (size_t)left * sizeof(real));
+        memset(to + c * pitch + end, 0, (size_t)(pitch - end) * sizeof(real));
+    }
+    const int64_t from = k->from_first + b->image * k->from_step[0] + row * k->from_step[1] +
+                         (first + left) * k->from_step[2] + b->group * k->depth * k->from_step[3];
+    contract_block(to + left, pitch, k->from, from, k->from_step[2], end - left, k->from_step[3],
+                   k->depth, T);
+}
+
+/* All inputs of a block; false if care is needed, see take_inputs(). */
+RG_OUTLINE bool transpose_block(const rg_conv_rows_args *k, conv_block *b, real *in, rg_dtype T)
+{
+    const rg_conv_window_axis *row = &k->row, *column = &k->column;
+    const bool phases = row->phases * column->phases > 1;
+    const int64_t taps = row->taps * column->taps, size = k->depth * k->transposed;
+    const real *flags = (const real *)k->panels + k->groups * taps * k->depth * RG_PANEL;
+    const int64_t first = b->row * row->stride + row->first;
+    for (int64_t i = 0; i < taps; i++)
+        if (flags[b->group * taps + i] != 0 && (phases || !k->inside))
+            return false;
+    for (int64_t i = 0; i < rg_conv_span(row, b->rows); i++) {
+        if (first + i < 0 || first + i >= row->inputs)
+            continue; /* left out of sums */
+        transpose_inputs(k, b, first + i, in + i * size, T);
+        if (phases && has_special(in + i * size, size))
+            return false;
+    }
+    return true;
+}
+
+/* Row r of a block. */
+RG_OUTLINE void sum_transposed(const rg_conv_rows_args *k, const conv_block *b, const rg_run *runs,
+                               const real *in, int64_t r, real *flat, real *sums)
+{
+    const rg_conv_window_axis *row = &k->row, *column = &k->column;
+    const int64_t lanes = row->phases * column->phases * k->width;
+    const int64_t taps = row->taps * column->taps;
+    int64_t p0, p1;
+    taps_inside(row, b->row + r, &p0, &p1);
+    rg_tile tile = { .a = (const real *)k->panels + b->group * taps * k->depth * RG_PANEL,
+                     .b = in + r * row->stride * k->depth * k->transposed,
+                     .c = flat,
+                     .runs = runs + p0 * column->taps,
+                     .run_count = (p1 - p0) * column->taps,
+                     .a_step = RG_PANEL,
+                     .b_step = k->transposed,
+                     .c_step = k->transposed };
+    if (b->ahead_bytes > 0)
+        fetch_ahead(b, r, b->rows, &tile);
+    RG_CONTRACT.columns(&tile, lanes, b->columns);
+    contract_block(sums, RG_PANEL, flat, 0, k->transposed, (lanes + VLEN - 1) / VLEN * VLEN, 1,
+                   b->columns, RG_REAL);
+}
+
+RG_OUTLINE bool transposed_block(const rg_conv_rows_args *k, int64_t unit, rg_dtype T)
+{
+    const rg_conv_window_axis *row = &k->row, *column = &k->column;
+    conv_block b = block_of(k, unit);
+    real *const in = (real *)(void *)(k->lanes + rg_thread_pool_index() * k->scratch_bytes);
+    real *const flat = in + k->in_bytes / (int64_t)sizeof(real);
+    real *const sums = flat + RG_LANES * k->transposed;
+    rg_run runs[RG_CONV_MOST_RUNS];
+    conv_end e = { .constants = neuron_constants_of(&k->neuron.numbers) };
+    if (!transpose_block(k, &b, in, T))
+        return false;
+    look_ahead(k, &b, T);
+    for (int64_t i = 0; i < row->taps * column->taps; i++) {
+        const int64_t p = i / column->taps, q = i % column->taps;
+        runs[i] = (rg_run){ i * k->depth * RG_PANEL,
+                            p * row->step * k->depth * k->transposed + q * column->step, k->depth };
+    }
+    for (int64_t r = 0; r < b.rows; r++) {
+        sum_transposed(k, &b, runs, in, r, flat, sums);
+        end_sums(k, &e, &b, r, 0, sums, T);
+    }
+    return true;
+}
+
+RG_INLINE void sum_rows(const rg_conv_rows_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    for (int64_t unit = begin; unit < end; unit++)
+        if (k->transposed == 0 || !transposed_block(k, unit, T))
+            rows_block(k, unit, T);
+}
+
+RG_KERNEL(pack_weights, rg_conv_pack_args)
+RG_KERNEL(sum_rows, rg_conv_rows_args)
+
+RG_CPU_TABLE(conv_rows, RG_CONV_KERNELS) = {
+    [RG_CONV_PACK] = RG_ROW(pack_weights),
+    [RG_CONV_ROWS] = RG_ROW(sum_rows),
+};
