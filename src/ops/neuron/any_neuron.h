@@ -6,58 +6,21 @@
 
 #include "ops/neuron/neuron_formulas.h"
 
-#define NEURON_CASE(kind, name) \
-    case RG_NEURON_##kind:      \
-        return neuron_##name
+/* shared/any_neuron_cpu.c: all of the formulas are large, and are compiled once for all ops. */
+typedef struct rg_any_neuron {
+    vreal (*value)(int32_t kind, const neuron_constants *k, vreal z);
+    vreal (*slope)(int32_t kind, const neuron_constants *k, vreal dy, vreal z);
+} rg_any_neuron;
+extern const rg_any_neuron RG_TABLE(any_neuron);
 
-RG_OUTLINE vreal any_neuron(int32_t kind, const neuron_constants *k, vreal z)
+RG_INLINE vreal any_neuron(int32_t kind, const neuron_constants *k, vreal z)
 {
-    switch (kind) {
-        NEURON_CASE(RELU, relu(k, z, z));
-        NEURON_CASE(LINEAR, linear(k, z, z));
-        NEURON_CASE(SIGMOID, sigmoid(k, z, z));
-        NEURON_CASE(HARD_SIGMOID, hard_sigmoid(k, z, z));
-        NEURON_CASE(TANH, tanh(k, z, z));
-        NEURON_CASE(ABSOLUTE, absolute(k, z, z));
-        NEURON_CASE(SOFTPLUS, softplus(k, z, z));
-        NEURON_CASE(SOFTSIGN, softsign(k, z, z));
-        NEURON_CASE(ELU, elu(k, z, z));
-        NEURON_CASE(RELUN, relun(k, z, z));
-        NEURON_CASE(POWER, power(k, z, z));
-        NEURON_CASE(EXPONENTIAL, exponential(k, z, z));
-        NEURON_CASE(LOGARITHM, logarithm(k, z, z));
-        NEURON_CASE(GELU, gelu(k, z, z));
-        NEURON_CASE(GELU_TANH, gelu_tanh(k, z, z));
-        NEURON_CASE(SWISH, swish(k, z, z));
-    default:
-        return z;
-    }
+    return RG_TABLE(any_neuron).value(kind, k, z);
 }
 
-RG_OUTLINE vreal any_neuron_slope(int32_t kind, const neuron_constants *k, vreal dy, vreal z)
+RG_INLINE vreal any_neuron_slope(int32_t kind, const neuron_constants *k, vreal dy, vreal z)
 {
-    switch (kind) {
-        NEURON_CASE(RELU, relu_slope(k, dy, z));
-        NEURON_CASE(LINEAR, linear_slope(k, dy, z));
-        NEURON_CASE(SIGMOID, sigmoid_slope(k, dy, z));
-        NEURON_CASE(HARD_SIGMOID, hard_sigmoid_slope(k, dy, z));
-        NEURON_CASE(TANH, tanh_slope(k, dy, z));
-        NEURON_CASE(ABSOLUTE, absolute_slope(k, dy, z));
-        NEURON_CASE(SOFTPLUS, softplus_slope(k, dy, z));
-        NEURON_CASE(SOFTSIGN, softsign_slope(k, dy, z));
-        NEURON_CASE(ELU, elu_slope(k, dy, z));
-        NEURON_CASE(RELUN, relun_slope(k, dy, z));
-        NEURON_CASE(POWER, power_slope(k, dy, z));
-        NEURON_CASE(EXPONENTIAL, exponential_slope(k, dy, z));
-        NEURON_CASE(LOGARITHM, logarithm_slope(k, dy, z));
-        NEURON_CASE(GELU, gelu_slope(k, dy, z));
-        NEURON_CASE(GELU_TANH, gelu_tanh_slope(k, dy, z));
-        NEURON_CASE(SWISH, swish_slope(k, dy, z));
-    default:
-        return dy;
-    }
+    return RG_TABLE(any_neuron).slope(kind, k, dy, z);
 }
-
-#undef NEURON_CASE
 
 #endif
