@@ -4,80 +4,14 @@
  * thread's scratch, a piece of k at a time, and multiplies it by panels of b, which were packed
  * before, or are packed by the unit itself where no other one needs them. There strides and storage
  * types end; sums stay in `real` until they are complete. */
-#include "backend/cpu/contract.h"
 #include "backend/cpu/thread_pool.h"
 #include "backend/cpu/long_sum_cpu.h"
 #include "backend/cpu/pairs.h"
-#include "ops/dense/dense.h"
-#include "ops/neuron/any_neuron.h"
+#include "ops/dense/dense_blocks_cpu.h"
 
 #include <string.h>
 
-enum {
-    ROWS = RG_PRODUCT_ROWS,
-    PANEL = RG_PRODUCT_PANEL,
-    DEPTH = RG_PRODUCT_DEPTH,
-};
-
-/* ---- where things stand ---- */
-
-/* Some rows or columns of one tensor. */
-typedef struct places {
-    int64_t at[ROWS], count;
-    int64_t step; /* between neighbours; 0 where that varies */
-} places;
-
-RG_OUTLINE void find_places(places *p, const rg_walk *walk, int t, int64_t begin, int64_t count)
-{
-    p->count = count;
-    if (walk->rank <= 1) { /* most */
-        const int64_t step = walk->rank == 1 ? walk->strides[t][0] : 1;
-        p->step = count > 1 ? step : 1;
-        for (int64_t i = 0; i < count; i++)
-            p->at[i] = (begin + i) * step;
-        return;
-    }
-    for (int64_t i = 0; i < count; i++) {
-        int64_t at[RG_WALK_TENSORS];
-        rg_walk_offsets(walk, 2, begin + i, at);
-        p->at[i] = at[t];
-    }
-    p->step = count > 1 ? p->at[1] - p->at[0] : 1;
-    for (int64_t i = 1; i < count; i++)
-        p->step = p->at[i] - p->at[i - 1] == p->step ? p->step : 0;
-}
-
-/* Elements of k that are evenly spaced in tensor t, from k on, at most to `end`. */
-typedef struct stretch {
-    int64_t at, step, count;
-} stretch;
-
-RG_INLINE stretch stretch_of(const rg_walk *walk, int t, int64_t k, int64_t end)
-{
-    int64_t at[RG_WALK_TENSORS];
-    rg_walk_offsets(walk, 2, k, at);
-    stretch s = { .at = at[t], .count = end - k };
-    const int32_t last = walk->rank - 1;
-    if (last > 0)
-        s.count = least(s.count, walk->dims[last] - k % walk->dims[last]);
-    s.step = last >= 0 ? walk->strides[t][last] : 0;
-    return s;
-}
-
 /* ---- blocks of a, panels of b ---- */
-
-/* to[i][k], rows `to_step` apart. */
-RG_OUTLINE void copy_rows(real *to, int64_t to_step, const void *a, const places *rows,
-                          const rg_walk *walk, int t, int64_t k, int64_t end, rg_dtype T)
-{
-    while (k < end) {
-        const stretch s = stretch_of(walk, t, k, end);
-        for (int64_t i = 0; i < rows->count; i++)
-            contract_load(to + i * to_step, 1, a, rows->at[i] + s.at, s.step, s.count, T);
-        to += s.count;
-        k += s.count;
-    }
-}
 
 /* to[k][i], ROWS apart. */
 RG_OUTLINE void copy_across(real *to, const void *a, const places *rows, const rg_walk *walk,
@@ -217,96 +151,6 @@ RG_INLINE void make_panel(real *to, const rg_product_args *k, const void *b, con
 }
 
 /* ---- results ---- */
-
-/* How c is stored where a and b are stored as T. */
-RG_INLINE rg_dtype dtype_of_c(const rg_product_args *k, rg_dtype T)
-{
-    return k->wide ? RG_REAL : T;
-}
-
-/* What is done to sums, and where they go. */
-typedef struct finish {
-    const rg_product_args *k;
-    neuron_constants neuron;
-    char *c;
-    places rows, columns; /* of c */
-    real row_bias[ROWS], column_bias[PANEL];
-} finish;
-
-RG_OUTLINE void load_bias(real *to, const rg_product_args *k, bool has, int64_t first,
-                          int64_t count, rg_dtype T)
-{
-    if (has)
-        contract_load(to, 1, k->bias, first * k->bias_step, k->bias_step, count, T);
-    else
-        memset(to, 0, (size_t)count * sizeof(real));
-}
-
-RG_OUTLINE void finish_rows(finish *f, const rg_product_args *k, char *c, int64_t row,
-                            int64_t count, rg_dtype T)
-{
-    f->k = k;
-    f->neuron = neuron_constants_of(&k->numbers);
-    f->c = c;
-    find_places(&f->rows, &k->m, 1, row, count);
-    load_bias(f->row_bias, k, k->has_bias && k->bias_rows, row, count, T);
-}
-
-RG_OUTLINE void finish_columns(finish *f, int64_t column, int64_t count, rg_dtype T)
-{
-    const rg_product_args *k = f->k;
-    find_places(&f->columns, &k->n, 1, column, count);
-    load_bias(f->column_bias, k, k->has_bias && !k->bias_rows, column, count, T);
-}
-
-/* `count` sums, `step` apart, which go to f->c + start + places from `first` on. Each has a bias of
- * its own, or all have one. */
-RG_OUTLINE void finish_line(const finish *f, const real *sums, int64_t step, const real *bias,
-                            bool one_bias, int64_t start, const places *to, int64_t first,
-                            int64_t count, rg_dtype T)
-{
-    const vreal alpha = vset((real)f->k->alpha);
-    for (int64_t i = 0; i < count; i += VLEN) {
-        const int n = vlanes_left(count - i);
-        vreal value = step == 1 ? vload(sums, i, n, RG_REAL) : vgather(sums, i, step, n, RG_REAL);
-        value = !f->k->has_bias ? value * alpha
-                : one_bias      ? vfma(value, alpha, vset(*bias))
-                                : vfma(value, alpha, vload(bias, i, n, RG_REAL));
-        if (f->k->neuron == RG_NEURON_RELU)
-            value = neuron_relu(&f->neuron, value, value);
-        else if (f->k->neuron != RG_NEURON_NONE)
-            value = any_neuron(f->k->neuron, &f->neuron, value);
-        if (to->step == 1) {
-            const int64_t at = start + to->at[first] + i;
-            vstore(f->c, at, n, T, f->k->add ? value + vload(f->c, at, n, T) : value);
-            continue;
-        }
-        for (int e = 0; e < n; e++) {
-            const int64_t at = start + to->at[first + i + e];
-            store_one(f->c, at, T, f->k->add ? value[e] + load_one(f->c, at, T) : value[e]);
-        }
-    }
-}
-
-/* A tile of sums, `step` apart from row to row: along rows or columns of c, whichever has
- * neighbours. */
-RG_OUTLINE void finish_tile(const finish *f, const real *sums, int64_t step, rg_dtype T)
-{
-    const places *rows = &f->rows, *columns = &f->columns;
-    if (columns->step != 1 && rows->step == 1) {
-        for (int64_t j = 0; j < columns->count; j++) {
-            const bool by_column = !f->k->bias_rows;
-            finish_line(f, sums + j, step, by_column ? f->column_bias + j : f->row_bias, by_column,
-                        columns->at[j], rows, 0, rows->count, T);
-        }
-        return;
-    }
-    for (int64_t i = 0; i < rows->count; i++) {
-        const bool by_row = f->k->bias_rows;
-        finish_line(f, sums + i * step, 1, by_row ? f->row_bias + i : f->column_bias, by_row,
-                    rows->at[i], columns, 0, columns->count, T);
-    }
-}
 
 /* The upper half of a symmetric c from row and column on, and the same as lower half. */
 RG_OUTLINE void finish_symmetric(const finish *f, const real *sums, int64_t step, int64_t row,
@@ -502,115 +346,6 @@ RG_INLINE void product(const rg_product_args *k, int64_t begin, int64_t end, con
     }
 }
 
-/* ---- few rows ---- */
-
-/* Sums of products of up to 4 rows and 2 others, as vectors along k. */
-RG_INLINE void dot_tile(const real *const b[4], const real *const a[2], int64_t count, real *sums,
-                        int64_t step, const int B, const int A)
-{
-    vreal sum[4][2];
-#pragma GCC unroll 4
-    for (int j = 0; j < B; j++) {
-#pragma GCC unroll 2
-        for (int i = 0; i < A; i++)
-            sum[j][i] = vset(0);
-    }
-    for (int64_t k = 0; k < count; k += VLEN) {
-        const int n = vlanes_left(count - k);
-        vreal left[2];
-#pragma GCC unroll 2
-        for (int i = 0; i < A; i++)
-            left[i] = vload(a[i], k, n, RG_REAL);
-#pragma GCC unroll 4
-        for (int j = 0; j < B; j++) {
-            const vreal right = vload(b[j], k, n, RG_REAL);
-#pragma GCC unroll 2
-            for (int i = 0; i < A; i++)
-                sum[j][i] = vfma(left[i], right, sum[j][i]);
-        }
-    }
-#pragma GCC unroll 4
-    for (int j = 0; j < B; j++) {
-#pragma GCC unroll 2
-        for (int i = 0; i < A; i++)
-            sums[i * step + j] += vsum(sum[j][i]);
-    }
-}
-
-RG_OUTLINE void dot_four(const real *const b[4], const real *const a[2], int64_t count, real *sums,
-                         int64_t step, int64_t A)
-{
-    if (A == 2)
-        dot_tile(b, a, count, sums, step, 4, 2);
-    else
-        dot_tile(b, a, count, sums, step, 4, 1);
-}
-
-RG_OUTLINE void dot_one(const real *const b[4], const real *const a[2], int64_t count, real *sums,
-                        int64_t step, int64_t A)
-{
-    for (int64_t i = 0; i < A; i++)
-        dot_tile(b, a + i, count, sums + i * step, step, 1, 1);
-}
-
-/* All rows and columns of a unit over a piece of k. */
-RG_OUTLINE void dot_piece(const real *const a[], int64_t rows, const real *const b[],
-                          int64_t columns, int64_t count, real *sums)
-{
-    for (int64_t i = 0; i < rows; i += 2) {
-        const int64_t A = least(2, rows - i);
-        int64_t j = 0;
-        for (; j + 4 <= columns; j += 4)
-            dot_four(b + j, a + i, count, sums + i * PANEL + j, PANEL, A);
-        for (; j < columns; j++)
-            dot_one(b + j, a + i, count, sums + i * PANEL + j, PANEL, A);
-    }
-}
-
-/* Pointers to rows of a, or columns of b, from element `begin` of k on; copied if they must. */
-RG_INLINE void point_at(const real *to[], const void *data, bool direct, real *buffer,
-                        const places *p, const rg_walk *walk, int t, int64_t begin, int64_t end,
-                        const rg_dtype T)
-{
-    if (!direct)
-        copy_rows(buffer, DEPTH, data, p, walk, t, begin, end, T);
-    for (int64_t i = 0; i < p->count; i++)
-        to[i] = direct ? (const real *)data + p->at[i] + begin : buffer + i * DEPTH;
-}
-
-RG_INLINE void dot(const rg_product_args *k, int64_t begin, int64_t end, const rg_dtype T)
-{
-    real *const buffer_a =
-        (real *)(void *)((char *)k->scratch + rg_thread_pool_index() * k->lane_bytes);
-    real *const buffer_b = buffer_a + (k->direct_a ? 0 : RG_DOT_ROWS * DEPTH);
-    places rows, columns;
-    finish f;
-    find_places(&rows, &k->m, 0, 0, k->m.count);
-    finish_rows(&f, k, k->c, 0, rows.count, T);
-    for (int64_t unit = begin; unit < end; unit++) {
-        const real *a[RG_DOT_ROWS], *b[RG_DOT_COLUMNS];
-        const int64_t column = unit * RG_DOT_COLUMNS;
-        const int64_t width = least(RG_DOT_COLUMNS, k->n.count - column);
-        real sums[RG_DOT_ROWS * PANEL] = { 0 };
-        double totals[RG_DOT_ROWS * PANEL];
-        find_places(&columns, &k->n, 0, column, width);
-        for (int64_t piece = 0; piece < k->k.count; piece += DEPTH) {
-            const int64_t last = least(piece + DEPTH, k->k.count);
-            point_at(a, k->a, k->direct_a, buffer_a, &rows, &k->k, 0, piece, last, T);
-            point_at(b, k->b, k->direct_b, buffer_b, &columns, &k->k, 1, piece, last, T);
-            dot_piece(a, rows.count, b, width, last - piece, sums);
-            if (k->k.count > RG_SUM_BLOCK && (last % RG_SUM_BLOCK == 0 || last == k->k.count)) {
-                add_to_totals(totals, sums, RG_DOT_ROWS * PANEL, last <= RG_SUM_BLOCK);
-                memset(sums, 0, sizeof sums);
-            }
-        }
-        for (int i = 0; k->k.count > RG_SUM_BLOCK && i < RG_DOT_ROWS * PANEL; i++)
-            sums[i] = (real)totals[i];
-        finish_columns(&f, column, width, T);
-        finish_tile(&f, sums, PANEL, dtype_of_c(k, T));
-    }
-}
-
 /* ---- panels for all units ---- */
 
 /* Those of a launch. Some panels side by side, so that a page is visited once for all of them. */
@@ -643,13 +378,9 @@ RG_INLINE void pack(const rg_product_args *k, int64_t begin, int64_t end, const 
 }
 
 RG_KERNEL(product, rg_product_args)
-RG_KERNEL(dot, rg_product_args)
 RG_KERNEL(pack, rg_product_args)
-
-/* ---- table ---- */
 
 RG_CPU_TABLE(dense, RG_DENSE_KERNELS) = {
     [RG_DENSE_PRODUCT] = RG_ROW(product),
-    [RG_DENSE_DOT] = RG_ROW(dot),
     [RG_DENSE_PACK] = RG_ROW(pack),
 };

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Products of matrices on the CPU: where rows and columns stand, blocks of a, and what is done to
+ * sums before they are stored. What kernels for few rows and for many share. */
+#ifndef RG_OPS_DENSE_DENSE_BLOCKS_CPU_H
+#define RG_OPS_DENSE_DENSE_BLOCKS_CPU_H
+
+#include "backend/cpu/contract.h"
+#include "ops/dense/dense.h"
+#include "ops/neuron/any_neuron.h"
+
+#include <string.h>
+
+enum {
+    ROWS = RG_PRODUCT_ROWS,
+    PANEL = RG_PRODUCT_PANEL,
+    DEPTH = RG_PRODUCT_DEPTH,
+};
+
+/* ---- where things stand ---- */
+
+/* Some rows or columns of one tensor. */
+typedef struct places {
+    int64_t at[ROWS], count;
+    int64_t step; /* between neighbours; 0 where that varies */
+} places;
+
+RG_OUTLINE void find_places(places *p, const rg_walk *walk, int t, int64_t begin, int64_t count)
+{
+    p->count = count;
+    if (walk->rank <= 1) { /* most */
+        const int64_t step = walk->rank == 1 ? walk->strides[t][0] : 1;
+        p->step = count > 1 ? step : 1;
+        for (int64_t i = 0; i < count; i++)
+            p->at[i] = (begin + i) * step;
+        return;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at[RG_WALK_TENSORS];
+        rg_walk_offsets(walk, 2, begin + i, at);
+        p->at[i] = at[t];
+    }
+    p->step = count > 1 ? p->at[1] - p->at[0] : 1;
+    for (int64_t i = 1; i < count; i++)
+        p->step = p->at[i] - p->at[i - 1] == p->step ? p->step : 0;
+}
+
+/* Elements of k that are evenly spaced in tensor t, from k on, at most to `end`. */
+typedef struct stretch {
+    int64_t at, step, count;
+} stretch;
+
+RG_INLINE stretch stretch_of(const rg_walk *walk, int t, int64_t k, int64_t end)
+{
+    int64_t at[RG_WALK_TENSORS];
+    rg_walk_offsets(walk, 2, k, at);
+    stretch s = { .at = at[t], .count = end - k };
+    const int32_t last = walk->rank - 1;
+    if (last > 0)
+        s.count = least(s.count, walk->dims[last] - k % walk->dims[last]);
+    s.step = last >= 0 ? walk->strides[t][last] : 0;
+    return s;
+}
+
+/* ---- blocks of a, panels of b ---- */
+
+/* to[i][k], rows `to_step` apart. */
+RG_OUTLINE void copy_rows(real *to, int64_t to_step, const void *a, const places *rows,
+                          const rg_walk *walk, int t, int64_t k, int64_t end, rg_dtype T)
+{
+    while (k < end) {
+        const stretch s = stretch_of(walk, t, k, end);
+        for (int64_t i = 0; i < rows->count; i++)
+            contract_load(to + i * to_step, 1, a, rows->at[i] + s.at, s.step, s.count, T);
+        to += s.count;
+        k += s.count;
+    }
+}
+
+/* ---- results ---- */
+
+/* How c is stored where a and b are stored as T. */
+RG_INLINE rg_dtype dtype_of_c(const rg_product_args *k, rg_dtype T)
+{
+    return k->wide ? RG_REAL : T;
+}
+
+/* What is done to sums, and where they go. */
+typedef struct finish {
+    const rg_product_args *k;
+    neuron_constants neuron;
+    char *c;
+    places rows, columns; /* of c */
+    real row_bias[ROWS], column_bias[PANEL];
+} finish;
+
+RG_OUTLINE void load_bias(real *to, const rg_product_args *k, bool has, int64_t first,
+                          int64_t count, rg_dtype T)
+{
+    if (has)
+        contract_load(to, 1, k->bias, first * k->bias_step, k->bias_step, count, T);
+    else
+        memset(to, 0, (size_t)count * sizeof(real));
+}
+
+RG_OUTLINE void finish_rows(finish *f, const rg_product_args *k, char *c, int64_t row,
+                            int64_t count, rg_dtype T)
+{
+    f->k = k;
+    f->neuron = neuron_constants_of(&k->numbers);
+    f->c = c;
+    find_places(&f->rows, &k->m, 1, row, count);
+    load_bias(f->row_bias, k, k->has_bias && k->bias_rows, row, count, T);
+}
+
+RG_OUTLINE void finish_columns(finish *f, int64_t column, int64_t count, rg_dtype T)
+{
+    const rg_product_args *k = f->k;
+    find_places(&f->columns, &k->n, 1, column, count);
+    load_bias(f->column_bias, k, k->has_bias && !k->bias_rows, column, count, T);
+}
+
+/* `count` sums, `step` apart, which go to f->c + start + places from `first` on. Each has a bias of
+ * its own, or all have one. */
+RG_OUTLINE void finish_line(const finish *f, const real *sums, int64_t step, const real *bias,
+                            bool one_bias, int64_t start, const places *to, int64_t first,
+                            int64_t count, rg_dtype T)
+{
+    const vreal alpha = vset((real)f->k->alpha);
+    for (int64_t i = 0; i < count; i += VLEN) {
+        const int n = vlanes_left(count - i);
+        vreal value = step == 1 ? vload(sums, i, n, RG_REAL) : vgather(sums, i, step, n, RG_REAL);
+        value = !f->k->has_bias ? value * alpha
+                : one_bias      ? vfma(value, alpha, vset(*bias))
+                                : vfma(value, alpha, vload(bias, i, n, RG_REAL));
+        if (f->k->neuron == RG_NEURON_RELU)
+            value = neuron_relu(&f->neuron, value, value);
+        else if (f->k->neuron != RG_NEURON_NONE)
+            value = any_neuron(f->k->neuron, &f->neuron, value);
+        if (to->step == 1) {
+            const int64_t at = start + to->at[first] + i;
+            vstore(f->c, at, n, T, f->k->add ? value + vload(f->c, at, n, T) : value);
+            continue;
+        }
+        for (int e = 0; e < n; e++) {
+            const int64_t at = start + to->at[first + i + e];
+            store_one(f->c, at, T, f->k->add ? value[e] + load_one(f->c, at, T) : value[e]);
+        }
+    }
+}
+
+/* A tile of sums, `step` apart from row to row: along rows or columns of c, whichever has
+ * neighbours. */
+RG_OUTLINE void finish_tile(const finish *f, const real *sums, int64_t step, rg_dtype T)
+{
+    const places *rows = &f->rows, *columns = &f->columns;
+    if (columns->step != 1 && rows->step == 1) {
+        for (int64_t j = 0; j < columns->count; j++) {
+            const bool by_column = !f->k->bias_rows;
+            finish_line(f, sums + j, step, by_column ? f->column_bias + j : f->row_bias, by_column,
+                        columns->at[j], rows, 0, rows->count, T);
+        }
+        return;
+    }
+    for (int64_t i = 0; i < rows->count; i++) {
+        const bool by_row = f->k->bias_rows;
+        finish_line(f, sums + i * step, 1, by_row ? f->row_bias + i : f->column_bias, by_row,
+                    rows->at[i], columns, 0, columns->count, T);
+    }
+}
+
+#endif

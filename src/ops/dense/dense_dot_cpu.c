@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Products of matrices on the CPU where a has few rows: sums as vectors along k, without panels. */
+#include "backend/cpu/thread_pool.h"
+#include "backend/cpu/long_sum_cpu.h"
+#include "ops/dense/dense_blocks_cpu.h"
+
+#include <string.h>
+
+/* Sums of products of up to 4 rows and 2 others, as vectors along k. */
+RG_INLINE void dot_tile(const real *const b[4], const real *const a[2], int64_t count, real *sums,
+                        int64_t step, const int B, const int A)
+{
+    vreal sum[4][2];
+#pragma GCC unroll 4
+    for (int j = 0; j < B; j++) {
+#pragma GCC unroll 2
+        for (int i = 0; i < A; i++)
+            sum[j][i] = vset(0);
+    }
+    for (int64_t k = 0; k < count; k += VLEN) {
+        const int n = vlanes_left(count - k);
+        vreal left[2];
+#pragma GCC unroll 2
+        for (int i = 0; i < A; i++)
+            left[i] = vload(a[i], k, n, RG_REAL);
+#pragma GCC unroll 4
+        for (int j = 0; j < B; j++) {
+            const vreal right = vload(b[j], k, n, RG_REAL);
+#pragma GCC unroll 2
+            for (int i = 0; i < A; i++)
+                sum[j][i] = vfma(left[i], right, sum[j][i]);
+        }
+    }
+#pragma GCC unroll 4
+    for (int j = 0; j < B; j++) {
+#pragma GCC unroll 2
+        for (int i = 0; i < A; i++)
+            sums[i * step + j] += vsum(sum[j][i]);
+    }
+}
+
+RG_OUTLINE void dot_four(const real *const b[4], const real *const a[2], int64_t count, real *sums,
+                         int64_t step, int64_t A)
+{
+    if (A == 2)
+        dot_tile(b, a, count, sums, step, 4, 2);
+    else
+        dot_tile(b, a, count, sums, step, 4, 1);
+}
+
+RG_OUTLINE void dot_one(const real *const b[4], const real *const a[2], int64_t count, real *sums,
+                        int64_t step, int64_t A)
+{
+    for (int64_t i = 0; i < A; i++)
+        dot_tile(b, a + i, count, sums + i * step, step, 1, 1);
+}
+
+/* All rows and columns of a unit over a piece of k. */
+RG_OUTLINE void dot_piece(const real *const a[], int64_t rows, const real *const b[],
+                          int64_t columns, int64_t count, real *sums)
+{
+    for (int64_t i = 0; i < rows; i += 2) {
+        const int64_t A = least(2, rows - i);
+        int64_t j = 0;
+        for (; j + 4 <= columns; j += 4)
+            dot_four(b + j, a + i, count, sums + i * PANEL + j, PANEL, A);
+        for (; j < columns; j++)
+            dot_one(b + j, a + i, count, sums + i * PANEL + j, PANEL, A);
+    }
+}
+
+/* Pointers to rows of a, or columns of b, from element `begin` of k on; copied if they must. */
+RG_INLINE void point_at(const real *to[], const void *data, bool direct, real *buffer,
+                        const places *p, const rg_walk *walk, int t, int64_t begin, int64_t end,
+                        const rg_dtype T)
+{
+    if (!direct)
+        copy_rows(buffer, DEPTH, data, p, walk, t, begin, end, T);
+    for (int64_t i = 0; i < p->count; i++)
+        to[i] = direct ? (const real *)data + p->at[i] + begin : buffer + i * DEPTH;
+}
+
+RG_INLINE void dot(const rg_product_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    real *const buffer_a =
+        (real *)(void *)((char *)k->scratch + rg_thread_pool_index() * k->lane_bytes);
+    real *const buffer_b = buffer_a + (k->direct_a ? 0 : RG_DOT_ROWS * DEPTH);
+    places rows, columns;
+    finish f;
+    find_places(&rows, &k->m, 0, 0, k->m.count);
+    finish_rows(&f, k, k->c, 0, rows.count, T);
+    for (int64_t unit = begin; unit < end; unit++) {
+        const real *a[RG_DOT_ROWS], *b[RG_DOT_COLUMNS];
+        const int64_t column = unit * RG_DOT_COLUMNS;
+        const int64_t width = least(RG_DOT_COLUMNS, k->n.count - column);
+        real sums[RG_DOT_ROWS * PANEL] = { 0 };
+        double totals[RG_DOT_ROWS * PANEL];
+        find_places(&columns, &k->n, 0, column, width);
+        for (int64_t piece = 0; piece < k->k.count; piece += DEPTH) {
+            const int64_t last = least(piece + DEPTH, k->k.count);
+            point_at(a, k->a, k->direct_a, buffer_a, &rows, &k->k, 0, piece, last, T);
+            point_at(b, k->b, k->direct_b, buffer_b, &columns, &k->k, 1, piece, last, T);
+            dot_piece(a, rows.count, b, width, last - piece, sums);
+            if (k->k.count > RG_SUM_BLOCK && (last % RG_SUM_BLOCK == 0 || last == k->k.count)) {
+                add_to_totals(totals, sums, RG_DOT_ROWS * PANEL, last <= RG_SUM_BLOCK);
+                memset(sums, 0, sizeof sums);
+            }
+        }
+        for (int i = 0; k->k.count > RG_SUM_BLOCK && i < RG_DOT_ROWS * PANEL; i++)
+            sums[i] = (real)totals[i];
+        finish_columns(&f, column, width, T);
+        finish_tile(&f, sums, PANEL, dtype_of_c(k, T));
+    }
+}
+
+RG_KERNEL(dot, rg_product_args)
+
+RG_CPU_TABLE(dense_dot, RG_DENSE_KERNELS) = {
+    [RG_DENSE_DOT] = RG_ROW(dot),
+};
