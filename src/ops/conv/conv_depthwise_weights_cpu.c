@@ -276,7 +276,7 @@ RG_INLINE void depthwise_join(const rg_conv_depthwise_join_args *k, int64_t begi
 RG_KERNEL(depthwise_parts, rg_conv_depthwise_parts_args)
 RG_KERNEL(depthwise_join, rg_conv_depthwise_join_args)
 
-RG_CPU_TABLE(conv_depth_weights, RG_CONV_KERNELS) = {
+RG_CPU_TABLE(conv_depthwise_weights, RG_CONV_KERNELS) = {
     [RG_CONV_DEPTHWISE_PARTS] = RG_ROW(depthwise_parts),
     [RG_CONV_DEPTHWISE_JOIN] = RG_ROW(depthwise_join),
 };

@@ -212,7 +212,7 @@ RG_KERNEL(stem_transpose, rg_conv_stem_transpose_args)
 RG_KERNEL(stem_parts, rg_conv_stem_parts_args)
 RG_KERNEL(stem_join, rg_conv_stem_join_args)
 
-RG_CPU_TABLE(conv_few_weights, RG_CONV_KERNELS) = {
+RG_CPU_TABLE(conv_stem_weights, RG_CONV_KERNELS) = {
     [RG_CONV_STEM_TRANSPOSE] = RG_ROW(stem_transpose),
     [RG_CONV_STEM_PARTS] = RG_ROW(stem_parts),
     [RG_CONV_STEM_JOIN] = RG_ROW(stem_join),
