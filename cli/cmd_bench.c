@@ -312,23 +312,25 @@ int rg_cmd_bench(int argc, char **argv)
 {
     request r = { .device = "cpu", .seconds = 0.6 };
     char peers[PEERS_TEXT], against[PEERS_TEXT + 32];
-    snprintf(against, sizeof against, "%s, or several as onednn,torch",
+    snprintf(against, sizeof against, "%s; separate several by commas: onednn,torch",
              rg_peers_text(false, ", ", peers, sizeof peers));
     const rg_option options[] = {
-        { "device", RG_OPTION_TEXT, &r.device, "D", "device to time (default cpu)" },
-        { "threads", RG_OPTION_COUNT, &r.threads, "N", "threads to use (default: all)" },
+        { "device", RG_OPTION_TEXT, &r.device, "D",
+          "device to time: cpu, cuda or cuda:N (default cpu)" },
+        { "threads", RG_OPTION_COUNT, &r.threads, "N", "number of CPU threads (default: all)" },
         { "dtype", RG_OPTION_TEXT, &r.dtype, "T",
-          "one dtype, or all (default f32 and bf16; on a GPU f16, too)" },
-        { "case", RG_OPTION_TEXT, &r.name, "NAME", "one case alone" },
+          "f32, f64, f16, bf16 or all (default f32 and bf16, and f16 on a GPU)" },
+        { "case", RG_OPTION_TEXT, &r.name, "NAME", "time this case only" },
         { "gradient", RG_OPTION_TEXT, &r.only, "INPUT",
-          "the gradient of this input alone, by its name; each: forward, then one by one" },
-        { "tf32", RG_OPTION_FLAG, &r.tf32, NULL, "let a GPU round f32 to TF32 in contractions" },
+          "time the gradient of this input only; each: forward, then every input separately" },
+        { "tf32", RG_OPTION_FLAG, &r.tf32, NULL,
+          "let a GPU round f32 to TF32 in matrix products and convolutions" },
         { "replay", RG_OPTION_FLAG, &r.replay, NULL,
-          "calls as a graph of CUDA, of peers on a GPU, too: what the host takes is left out" },
+          "replay calls as a CUDA graph (peers on a GPU too), which leaves out the host's time" },
         { "against", RG_OPTION_TEXT, &r.against, "PEERS", against },
-        { "seconds", RG_OPTION_REAL, &r.seconds, "S", "for each row (default 0.6)" },
-        { "json", RG_OPTION_FLAG, &r.json, NULL, "one object per line" },
-        { "help", RG_OPTION_FLAG, &r.help, NULL, "this text" },
+        { "seconds", RG_OPTION_REAL, &r.seconds, "S", "seconds for each row (default 0.6)" },
+        { "json", RG_OPTION_FLAG, &r.json, NULL, "print one JSON object per line" },
+        { "help", RG_OPTION_FLAG, &r.help, NULL, "print this help" },
         { .name = NULL },
     };
     const int ops = rg_options_take(options, argc, argv, NULL, NULL);
@@ -337,9 +339,12 @@ int rg_cmd_bench(int argc, char **argv)
     if (r.help) {
         printf(
             "usage: retrograde bench [OP]...\n\n"
-            "Times kernels in turns with plain loops that move the same bytes, with ordinary "
-            "stores\nand with stores past the cache; the faster one is the limit. On a GPU these "
-            "are copies\nby CUDA and by a kernel. Peers are other libraries on the same rows:\n\n");
+            "Times each kernel, alternating with plain loops that move the same bytes, once with\n"
+            "ordinary stores and once with non-temporal stores; the faster loop is the limit. On a "
+            "GPU\n"
+            "the limit is the faster of a CUDA copy and a copy kernel. Peers are other libraries "
+            "that\n"
+            "run the same cases:\n\n");
         for (int i = 0; rg_peers[i] != NULL; i++)
             printf("  %-15s %s\n", rg_peers[i]->name, rg_peers[i]->text);
         puts("");

@@ -317,24 +317,25 @@ int rg_cmd_check(int argc, char **argv)
     request r = { .device = "cpu", .seed = 1, .runs = 1, .random = -1 };
     const rg_option options[] = {
         { "device", RG_OPTION_TEXT, &r.device, "D", "cpu, cuda or cuda:N (default cpu)" },
-        { "dtype", RG_OPTION_TEXT, &r.dtype, "T", "f32, f64, f16 or bf16 alone" },
-        { "isa", RG_OPTION_TEXT, &r.isa, "R", "base, avx2 or avx512 alone, on the CPU" },
+        { "dtype", RG_OPTION_TEXT, &r.dtype, "T", "check only f32, f64, f16 or bf16" },
+        { "isa", RG_OPTION_TEXT, &r.isa, "R",
+          "check only the instruction set base, avx2 or avx512, on the CPU" },
         { "threads", RG_OPTION_COUNT, &r.threads, "N",
-          "N threads instead of 1, 2 and 3 in turn, on the CPU" },
+          "run with N CPU threads instead of 1, 2 and 3" },
         { "runs", RG_OPTION_COUNT, &r.runs, "N",
-          "every case N times, with the same bits each time (default 1)" },
-        { "seed", RG_OPTION_COUNT, &r.seed, "N", "of the random values (default 1)" },
-        { "case", RG_OPTION_TEXT, &r.name, "NAME", "one case alone, however large" },
+          "run every case N times and compare the bits of all runs (default 1)" },
+        { "seed", RG_OPTION_COUNT, &r.seed, "N", "seed of the random values (default 1)" },
+        { "case", RG_OPTION_TEXT, &r.name, "NAME", "check this case only, however large" },
         { "networks", RG_OPTION_COUNT, &r.networks, "N",
-          "N random networks instead, from this seed on, through plans with all options" },
+          "check N random networks instead, from --seed on, with all options of plans" },
         { "only", RG_OPTION_TEXT, &r.only, "LIST",
-          "with --networks 1: keep these items of the network, as a failure prints them" },
-        { "quick", RG_OPTION_FLAG, &r.quick, NULL, "small cases, 2 threads" },
+          "with --networks 1: keep only these items of the network, as printed by a failure" },
+        { "quick", RG_OPTION_FLAG, &r.quick, NULL, "check only small cases, with 2 threads" },
         { "long", RG_OPTION_FLAG, &r.is_long, NULL,
-          "only the cases of more than 10M elements, whose sums are long; 2 threads" },
+          "check only cases of more than 10M elements (long sums), with 2 threads" },
         { "random", RG_OPTION_REAL, &r.random, "SECONDS",
-          "random trials instead of the cases, for so long" },
-        { "trials", RG_OPTION_COUNT, &r.trials, "N", "exactly N random trials" },
+          "run random trials instead of the cases, for SECONDS" },
+        { "trials", RG_OPTION_COUNT, &r.trials, "N", "run exactly N random trials" },
         { "random-case", RG_OPTION_TEXT, &r.random_case, "TEXT",
           "one random trial of one op, as a failure prints it" },
         { "fingerprints", RG_OPTION_TEXT, &r.fingerprints, "FILE",
@@ -347,12 +348,13 @@ int rg_cmd_check(int argc, char **argv)
     if (ops < 0 || !is_request_valid(&r))
         return 2;
     if (r.help) {
-        printf(
-            "usage: retrograde check [OP]...\n\n"
-            "Checks every case against its definition in double precision and against finite\n"
-            "differences. With --random SECONDS it draws calls of all ops instead (descriptors, "
-            "shapes,\nvalues, layouts), and whole networks; each failure is shrunk and printed as "
-            "one command that\nrepeats it.\n\n");
+        printf("usage: retrograde check [OP]...\n\n"
+               "Compares every case with its definition in double precision and with finite "
+               "differences.\n"
+               "--random SECONDS draws random calls of all ops (descriptors, shapes, values, "
+               "layouts) and\n"
+               "random networks instead; each failure is reduced and printed as a command that "
+               "repeats it.\n\n");
         rg_options_help(options);
         return 0;
     }

@@ -147,14 +147,17 @@ int rg_cmd_eval(int argc, char **argv)
 {
     request q = { .data = rg_train_default_data };
     const rg_option data = { "data", RG_OPTION_TEXT, &q.data, "PATH",
-                             "as for train; its test part is used, if it has one" };
+                             "data set, as for train; the test part is used if there is one" };
     int result;
     const int left = rg_use_options(
         &data, &q.use,
         "usage: retrograde eval CHECKPOINT [options]\n\n"
-        "Loss, accuracy and the share of each class that a trained network gets right. Of more than\n"
-        "100 classes the weakest are listed, with the commonest mistakes. --json has the matrix of\n"
-        "confusions, or of more than 256 classes its cells: label, prediction, images.\n",
+        "Evaluates a trained network on a data set: loss, accuracy and accuracy per class. With "
+        "more\n"
+        "than 100 classes it lists the classes with the lowest accuracy and the most frequent\n"
+        "confusions. --json prints the confusion matrix, or with more than 256 classes its "
+        "non-zero\n"
+        "cells as label, prediction, images.\n",
         argc, argv, &result);
     if (left < 0)
         return result;

@@ -77,13 +77,15 @@ int rg_cmd_graph(int argc, char **argv)
 {
     request q = { .out = "network.svg", .height = 28, .width = 28, .channels = 1, .classes = 10 };
     const rg_option options[] = {
-        { "out", RG_OPTION_TEXT, &q.out, "FILE", "network.svg (default), or a name in .dot" },
-        { "forward", RG_OPTION_FLAG, &q.forward, NULL, "without gradients" },
-        { "height", RG_OPTION_COUNT, &q.height, "N", "of the images (default 28)" },
-        { "width", RG_OPTION_COUNT, &q.width, "N", "of the images (default 28)" },
-        { "channels", RG_OPTION_COUNT, &q.channels, "N", "of the images (default 1)" },
-        { "classes", RG_OPTION_COUNT, &q.classes, "N", "that there are (default 10)" },
-        { "help", RG_OPTION_FLAG, &q.help, NULL, "this text" },
+        { "out", RG_OPTION_TEXT, &q.out, "FILE",
+          "output file, .svg or .dot (default network.svg)" },
+        { "forward", RG_OPTION_FLAG, &q.forward, NULL, "draw the forward pass only" },
+        { "height", RG_OPTION_COUNT, &q.height, "N",
+          "height of the images in pixels (default 28)" },
+        { "width", RG_OPTION_COUNT, &q.width, "N", "width of the images in pixels (default 28)" },
+        { "channels", RG_OPTION_COUNT, &q.channels, "N", "channels of the images (default 1)" },
+        { "classes", RG_OPTION_COUNT, &q.classes, "N", "number of classes (default 10)" },
+        { "help", RG_OPTION_FLAG, &q.help, NULL, "print this help" },
         { NULL, RG_OPTION_FLAG, NULL, NULL, NULL },
     };
     const int left = rg_options_take(options, argc, argv, NULL, NULL);
@@ -91,8 +93,9 @@ int rg_cmd_graph(int argc, char **argv)
         return 2;
     if (q.help) {
         puts("usage: retrograde graph MODEL [options]\n\n"
-             "Draws a network, forward and backward, as SVG or for Graphviz. MODEL is the name of\n"
-             "a built-in model, a file that describes one, or a checkpoint.\n");
+             "Draws a network with its forward and backward pass, as SVG or DOT (Graphviz). MODEL "
+             "is the\n"
+             "name of a built-in model, a model file or a checkpoint.\n");
         rg_options_help(options);
         return 0;
     }

@@ -12,10 +12,10 @@
 
 void rg_print_commands(FILE *to)
 {
-    fprintf(
-        to,
-        "retrograde %s: neural-network training kernels\n\nusage: retrograde COMMAND [--help]\n\n",
-        rg_version());
+    fprintf(to,
+            "retrograde %s: trains neural networks on CPUs and NVIDIA GPUs\n\n"
+            "usage: retrograde COMMAND [--help]\n\n",
+            rg_version());
     for (const rg_command *c = rg_commands_of_program; c->name != NULL; c++)
         fprintf(to, "  %-8s %s\n", c->name, c->text);
 }
@@ -60,31 +60,36 @@ static void show_manual(const rg_option *options)
 
 static void print_manual(void)
 {
-    printf(
-        ".TH RETROGRADE 1 \"\" \"retrograde %s\"\n.SH NAME\nretrograde \\- trains neural networks, "
-        "and runs, checks and times their kernels\n.SH SYNOPSIS\n",
-        rg_version());
+    printf(".TH RETROGRADE 1 \"\" \"retrograde %s\"\n.SH NAME\n"
+           "retrograde \\- train neural networks; run, check and time their kernels\n"
+           ".SH SYNOPSIS\n",
+           rg_version());
     for (const rg_command *c = rg_commands_of_program; c->name != NULL; c++) {
         printf(".B retrograde %s\n", c->name);
         print_troff(c->operands);
         puts(c[1].name != NULL ? "\n.br" : "");
     }
-    puts(".SH DESCRIPTION\nEvery layer comes with its exact gradient, on CPUs and on NVIDIA GPUs.\n"
-         "An option takes its value behind a space or behind an equals sign; \\-\\- ends them.");
+    puts(".SH DESCRIPTION\n"
+         "Every layer has its exact gradient, on CPUs and on NVIDIA GPUs.\n"
+         "The value of an option follows a space or an equals sign; \\-\\- ends the options.");
     for (const rg_command *c = rg_commands_of_program; c->name != NULL; c++) {
         printf(".SH %s\n", c->name);
         print_troff(c->text);
         puts(".");
         show_options(c, show_manual);
     }
-    puts(
-        ".SH EXIT STATUS\n0 if all went well, 1 if something failed, 2 if the arguments are wrong, "
-        "130 if training was\ninterrupted.\n.SH ENVIRONMENT\n.TP\n.B RG_THREADS\nhow many threads "
-        "of the CPU share a kernel\n.TP\n.B RG_CPU\nthe highest instruction set to use: base, "
-        "avx2, avx512\n.TP\n.B RG_PYTHON\nthe interpreter that the peers torch and compile of "
-        "bench start\n.TP\n.B RG_CUDNN\nthe library that the peer cudnn of bench opens\n.TP\n"
-        ".B RG_LIBXSMM\nthe module that the peer libxsmm of bench opens: a shared library of all of "
-        "libxsmm\n1.17; without it peer_libxsmm.so beside the program");
+    puts(".SH EXIT STATUS\n"
+         "0 on success, 1 on failure, 2 for wrong arguments, 130 if training was interrupted.\n"
+         ".SH ENVIRONMENT\n.TP\n.B RG_THREADS\n"
+         "number of CPU threads that run a kernel\n"
+         ".TP\n.B RG_CPU\nhighest instruction set to use: base, avx2, avx512\n"
+         ".TP\n.B RG_PYTHON\n"
+         "Python interpreter for the peers torch and compile of bench\n"
+         ".TP\n.B RG_CUDNN\ncuDNN library for the peer cudnn of bench\n.TP\n"
+         ".B RG_LIBXSMM\n"
+         "library for the peer libxsmm of bench: a shared library that contains all of libxsmm "
+         "1.17;\n"
+         "the default is peer_libxsmm.so beside the program");
 }
 
 /* ---- completions ---- */
@@ -97,8 +102,10 @@ static void show_words(const rg_option *options)
 
 static void print_bash(void)
 {
-    puts("# Completions of retrograde for bash; made by `retrograde help --bash`.\n"
-         "_retrograde()\n{\n    local current=${COMP_WORDS[COMP_CWORD]} options=\n"
+    puts("# Bash completions for retrograde, printed by `retrograde help --bash`.\n"
+         "_retrograde()\n"
+         "{\n"
+         "    local current=${COMP_WORDS[COMP_CWORD]} options=\n"
          "    case ${COMP_WORDS[1]} in");
     for (const rg_command *c = rg_commands_of_program; c->name != NULL; c++) {
         printf("        %s) options='", c->name);
@@ -119,9 +126,9 @@ int rg_cmd_help(int argc, char **argv)
 {
     bool man = false, bash = false, help = false;
     const rg_option options[] = {
-        { "man", RG_OPTION_FLAG, &man, NULL, "a page of the manual, for man" },
-        { "bash", RG_OPTION_FLAG, &bash, NULL, "completions for bash" },
-        { "help", RG_OPTION_FLAG, &help, NULL, "this text" },
+        { "man", RG_OPTION_FLAG, &man, NULL, "print the manual page in the format of man" },
+        { "bash", RG_OPTION_FLAG, &bash, NULL, "print completions for bash" },
+        { "help", RG_OPTION_FLAG, &help, NULL, "print this help" },
         { .name = NULL },
     };
     const int left = rg_options_take(options, argc, argv, NULL, NULL);

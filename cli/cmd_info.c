@@ -93,8 +93,8 @@ int rg_cmd_info(int argc, char **argv)
 {
     bool json = false, help = false;
     const rg_option options[] = {
-        { "json", RG_OPTION_FLAG, &json, NULL, "one object" },
-        { "help", RG_OPTION_FLAG, &help, NULL, "this text" },
+        { "json", RG_OPTION_FLAG, &json, NULL, "print one JSON object" },
+        { "help", RG_OPTION_FLAG, &help, NULL, "print this help" },
         { .name = NULL },
     };
     const int left = rg_options_take(options, argc, argv, NULL, NULL);
@@ -103,7 +103,8 @@ int rg_cmd_info(int argc, char **argv)
     if (left > 0)
         return rg_wrong("info takes no '%s'", argv[0]);
     if (help) {
-        printf("usage: retrograde info\n\nVersion, devices, instruction sets, threads, build.\n\n");
+        printf("usage: retrograde info\n\n"
+               "Prints the version, devices, instruction sets, threads and build options.\n\n");
         rg_options_help(options);
         return 0;
     }

@@ -160,11 +160,13 @@ int rg_cmd_op(int argc, char **argv)
         { "gradient", RG_OPTION_FLAG, &r.gradient, NULL, "run the gradient" },
         { "device", RG_OPTION_TEXT, &r.device, "D", "cpu, cuda or cuda:N (default cpu)" },
         { "dtype", RG_OPTION_TEXT, &r.dtype, "T",
-          "convert the inputs to f32, f64, f16 or bf16 first; bf16 is written as f32" },
-        { "threads", RG_OPTION_COUNT, &r.threads, "N", "threads of the CPU to use (default: all)" },
-        { "isa", RG_OPTION_TEXT, &r.isa, "R", "base, avx2 or avx512 at most, on the CPU" },
-        { "list", RG_OPTION_FLAG, &r.list, NULL, "all ops and their names" },
-        { "help", RG_OPTION_FLAG, &r.help, NULL, "this text, and the fields of an op" },
+          "convert the inputs to f32, f64, f16 or bf16; bf16 results are written as f32" },
+        { "threads", RG_OPTION_COUNT, &r.threads, "N", "number of CPU threads (default: all)" },
+        { "isa", RG_OPTION_TEXT, &r.isa, "R",
+          "highest instruction set to use: base, avx2 or avx512" },
+        { "list", RG_OPTION_FLAG, &r.list, NULL, "list all ops and their other names" },
+        { "help", RG_OPTION_FLAG, &r.help, NULL,
+          "print this help; after the name of an op, also its fields" },
         { .name = NULL },
     };
     const bool named = argc > 0 && argv[0][0] != '-'; /* the op decides what the options are */
@@ -188,8 +190,9 @@ int rg_cmd_op(int argc, char **argv)
             rg_op_run_help(&run);
         else
             printf("usage: retrograde op NAME [--FIELD VALUE]... [NAME=FILE]... -o NAME=FILE...\n\n"
-                   "Runs one op on NPY files, or its gradient. retrograde op NAME --help tells "
-                   "more.\n\n");
+                   "Runs one op or its gradient on NPY files. retrograde op NAME --help lists the "
+                   "fields and\n"
+                   "tensors of an op.\n\n");
         rg_options_help(options);
         return 0;
     }

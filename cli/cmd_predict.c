@@ -175,12 +175,13 @@ int rg_cmd_predict(int argc, char **argv)
 {
     request q = { .top = 1 };
     const rg_option top = { "top", RG_OPTION_COUNT, &q.top, "N",
-                            "the N likeliest classes (default 1)" };
+                            "print the N most probable classes (default 1)" };
     int result;
-    const int left = rg_use_options(&top, &q.use,
-                                    "usage: retrograde predict CHECKPOINT IMAGE... [options]\n\n"
-                                    "Classes of images, PNG or NPY, with their probabilities.\n",
-                                    argc, argv, &result);
+    const int left = rg_use_options(
+        &top, &q.use,
+        "usage: retrograde predict CHECKPOINT IMAGE... [options]\n\n"
+        "Classifies PNG or NPY images and prints the probabilities of the classes.\n",
+        argc, argv, &result);
     if (left < 0)
         return result;
     if (left < 2 || q.top < 1)

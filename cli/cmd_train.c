@@ -27,9 +27,10 @@ static void print_help(const rg_option options[])
 {
     puts(
         "usage: retrograde train [options]\n\n"
-        "Trains a network on images, with a report and a checkpoint at the end. Ctrl-C saves a\n"
-        "checkpoint and stops; --resume goes on from there, with the same bits. One run at a time\n"
-        "uses a folder for results.\n");
+        "Trains a network on images and writes a report and a checkpoint. Ctrl-C saves a "
+        "checkpoint\n"
+        "and stops; --resume continues from it, bit for bit as without the interruption. Only one\n"
+        "run at a time can write to a results folder.\n");
     rg_options_help(options);
 }
 

@@ -15,22 +15,23 @@
 const rg_command rg_commands_of_program[] = {
 #if RG_HAVE_TRAIN
     { "train", rg_cmd_train, "[--OPTION VALUE]...",
-      "train a network on images; progress, report, checkpoint" },
+      "train a network on images; write a report and a checkpoint" },
     { "eval", rg_cmd_eval, "CHECKPOINT [--OPTION VALUE]...",
-      "how good a trained network is on a data set" },
+      "evaluate a trained network on a data set" },
     { "predict", rg_cmd_predict, "CHECKPOINT IMAGE... [--OPTION VALUE]...",
-      "classes of images, with probabilities" },
+      "classify images; print the probabilities" },
     { "graph", rg_cmd_graph, "MODEL [--OPTION VALUE]...",
-      "draw a network, forward and backward (SVG, DOT)" },
+      "draw a network with its forward and backward pass (SVG, DOT)" },
 #endif
     { "op", rg_cmd_op, "NAME [--FIELD VALUE]... [NAME=FILE]... -o NAME=FILE...",
-      "run one op, or its gradient, on NPY files" },
+      "run one op or its gradient on NPY files" },
     { "check", rg_cmd_check, "[OP]... [--OPTION VALUE]...",
-      "every case against its definition and finite differences" },
+      "compare every op with its definition and with finite differences" },
     { "bench", rg_cmd_bench, "[OP]... [--OPTION VALUE]...",
-      "time, bytes per second, share of the machine's limit, peers beside it" },
-    { "info", rg_cmd_info, "[--json]", "version, devices, instruction sets, build" },
-    { "help", rg_cmd_help, "[--man | --bash]", "this list; the manual; completions for a shell" },
+      "time every op; compare with the machine's limit and with other libraries" },
+    { "info", rg_cmd_info, "[--json]", "print version, devices, instruction sets, build options" },
+    { "help", rg_cmd_help, "[--man | --bash]",
+      "print this list, the manual page or shell completions" },
     { .name = NULL },
 };
 

@@ -97,13 +97,17 @@ void rg_op_run_help(const rg_op_run *run)
     rg_fields_each(&run->op->desc, run->desc, print_field, NULL);
     if (run->op->names != NULL) {
         printf("\n%s (direction, fields, tensors):\n",
-               run->name == NULL ? "other names" : "this name");
+               run->name == NULL ? "names in MPS and ONNX" : "this name");
         print_names(run->op, run->name != NULL ? run->called : NULL);
     }
-    printf("\nA file is NPY. x='x.npy[0:2,::2,-1]' takes a part of it: START:STOP:STEP or one "
-           "index for\neach dimension; an index keeps its dimension, with length 1. A gradient "
-           "computes what it\nneeds and was not given from the inputs of the forward pass. -o "
-           "state.NAME=FILE writes a\ntensor of the state.\n\noptions:\n");
+    printf("\n"
+           "Files are NPY files. x='x.npy[0:2,::2,-1]' reads a slice: START:STOP:STEP or one index "
+           "for\n"
+           "each dimension; an indexed dimension stays, with length 1. A gradient that needs "
+           "outputs or\n"
+           "a state that are not given computes them from the inputs of the forward pass.\n"
+           "-o state.NAME=FILE writes a tensor of the state.\n\n"
+           "options:\n");
 }
 
 void rg_op_list(void)

@@ -373,7 +373,7 @@ static rg_status time_row(const rg_bench_row *row, double seconds, double *ms)
 
 const rg_peer rg_peer_libxsmm = {
     .name = "libxsmm",
-    .text = "libxsmm 1.17 with layouts of its own, on the CPU",
+    .text = "libxsmm 1.17 with its own tensor layouts, on the CPU",
 #if RG_HAVE_LIBXSMM
     .open = open_peer,
     .time = time_row,

@@ -75,7 +75,7 @@ static void close_peer(void)
 }
 
 const rg_peer rg_peer_openblas = { .name = "openblas",
-                                   .text = "products of matrices by OpenBLAS, on the CPU",
+                                   .text = "matrix products of OpenBLAS, on the CPU",
                                    .open = open_peer,
                                    .time = time_row,
                                    .close = close_peer };

@@ -254,7 +254,7 @@ const rg_peer rg_peer_torch = { .name = "torch",
                                 .time = time_torch,
                                 .close = close_torch };
 const rg_peer rg_peer_compile = { .name = "compile",
-                                  .text = "the formula by torch.compile",
+                                  .text = "the formula compiled by torch.compile",
                                   .open = open_compiled,
                                   .time = time_compiled,
                                   .close = close_compiled };

@@ -11,10 +11,10 @@ int rg_use_options(const rg_option *own, rg_use_request *q, const char *usage, i
     q->device = "cpu";
     const rg_option options[] = {
         *own,
-        { "device", RG_OPTION_TEXT, &q->device, "NAME", "cpu (default), cuda, cuda:1" },
-        { "threads", RG_OPTION_COUNT, &q->threads, "N", "of the CPU; 0: all (default)" },
-        { "json", RG_OPTION_FLAG, &q->json, NULL, "one JSON object a line" },
-        { "help", RG_OPTION_FLAG, &q->help, NULL, "this text" },
+        { "device", RG_OPTION_TEXT, &q->device, "NAME", "cpu, cuda or cuda:N (default cpu)" },
+        { "threads", RG_OPTION_COUNT, &q->threads, "N", "number of CPU threads; 0 (default): all" },
+        { "json", RG_OPTION_FLAG, &q->json, NULL, "print one JSON object per line" },
+        { "help", RG_OPTION_FLAG, &q->help, NULL, "print this help" },
         { NULL, RG_OPTION_FLAG, NULL, NULL, NULL },
     };
     const int left = rg_options_take(options, argc, argv, NULL, NULL);
