@@ -19,7 +19,7 @@ static int take_known(const rg_option *option, const char *value)
         return 0;
     }
     if (value == NULL) {
-        fprintf(stderr, "retrograde: --%s wants a value\n", option->name);
+        fprintf(stderr, "retrograde: --%s needs a value\n", option->name);
         return -1;
     }
     if (option->type == RG_OPTION_TEXT) {
@@ -33,12 +33,14 @@ static int take_known(const rg_option *option, const char *value)
         if (end != value && *end == 0 && *(double *)option->value >= 0 &&
             *(double *)option->value <= DBL_MAX)
             return 1;
-        fprintf(stderr, "retrograde: --%s wants a number, not '%s'\n", option->name, value);
+        fprintf(stderr, "retrograde: --%s must be a number of at least 0, not '%s'\n", option->name,
+                value);
         return -1;
     }
     const long long number = strtoll(value, &end, 10);
     if (end == value || *end != 0 || errno != 0 || number < 0) {
-        fprintf(stderr, "retrograde: --%s wants a number, not '%s'\n", option->name, value);
+        fprintf(stderr, "retrograde: --%s must be a whole number of at least 0, not '%s'\n",
+                option->name, value);
         return -1;
     }
     *(int64_t *)option->value = number;
@@ -78,7 +80,7 @@ static int take_one(const rg_option *options, const char *name, const char *valu
         return take_known(option, value);
     if (unknown != NULL)
         return unknown(context, name, value);
-    fprintf(stderr, "retrograde: there is no option --%s here; see --help\n", name);
+    fprintf(stderr, "retrograde: unknown option --%s; see --help\n", name);
     return -1;
 }
 
@@ -145,8 +147,8 @@ int rg_wrong(const char *format, ...)
 int rg_threads_check(int64_t threads)
 {
     return threads <= RG_MOST_THREADS ? 0
-                                      : rg_wrong("--threads is %lld; it goes from 0 to %d",
-                                                 (long long)threads, RG_MOST_THREADS);
+                                      : rg_wrong("--threads must be between 0 and %d, not %lld",
+                                                 RG_MOST_THREADS, (long long)threads);
 }
 
 int rg_failed(void)

@@ -55,9 +55,9 @@ void rg_bench_print_head(const rg_bench_printer *printer)
         return;
     const bool gpu = rg_bench_on_gpu(printer->device);
     print_machine(printer);
-    printf("GB/s: what is needed of inputs read once, results written once. limit: %s the same "
+    printf("GB/s: each needed input is read once, each result is written once. limit: %s the same "
            "bytes.\n\n",
-           gpu ? "copies that move" : "plain loops that move");
+           gpu ? "device copies of" : "plain loops over");
     printf("%-*s %-*s %-9s %-5s %9s %7s %7s %6s %-11s", printer->op_width, "op",
            printer->case_width, "case", "direction", "dtype", gpu ? "us" : "ms", "GB/s", "limit",
            "share", "quartiles");
@@ -126,7 +126,7 @@ static void print_table_line(const rg_bench_printer *printer, const rg_bench_row
     if (row->operations > 0)
         printf(" GFLOP/s");
     if (line->overhead_us != 0)
-        printf("  a commit of its own costs a call %.2f us", line->overhead_us);
+        printf("  overhead of a commit per call: %.2f us", line->overhead_us);
     printf("\n");
 }
 

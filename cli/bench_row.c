@@ -139,7 +139,7 @@ static rg_status fill(rg_tensor *tensor, const rg_fill *f, const char *seed)
     const int64_t times = rg_bench_on_gpu(rg_tensor_device(tensor)) ? 64 : 1;
     const size_t bytes = LENGTH * rg_dtype_size(desc.dtype);
     char *pattern = malloc((size_t)times * bytes);
-    RG_CHECK(pattern != NULL, RG_OUT_OF_MEMORY, "no memory for values");
+    RG_CHECK(pattern != NULL, RG_OUT_OF_MEMORY, "out of memory for the values of a case");
     rg_random random = rg_random_seed(1, seed);
     const bool plain = f->low == 0 && f->high == 0;
     const double low = plain ? -2 : f->low, high = plain ? 2 : f->high;

@@ -189,7 +189,7 @@ rg_status rg_bench_row_measure(rg_bench_row *row, rg_bench_mode mode, double sec
         mode.calls = calls * RG_BENCH_REPLAYS;
     }
     rounds *r = malloc(sizeof *r);
-    RG_CHECK(r != NULL, RG_OUT_OF_MEMORY, "no memory for the times");
+    RG_CHECK(r != NULL, RG_OUT_OF_MEMORY, "out of memory for the timings");
     int32_t count = 0;
     const rg_status status =
         (row->replay ? run_replays : run_rounds)(row, mode, seconds, r, &count);

@@ -37,7 +37,8 @@ static rg_status parse_dtype(const rg_case *c, const char **at, rg_dtype *dtype)
     char name[8] = { 0 };
     if ((*at)[length] != ':')
         return RG_OK;
-    RG_CHECK(length < sizeof name, RG_INVALID_ARGUMENT, "case '%s': dtype of a shape", c->name);
+    RG_CHECK(length < sizeof name, RG_INVALID_ARGUMENT, "case '%s': a shape has an unknown dtype",
+             c->name);
     memcpy(name, *at, length);
     *at += length + 1;
     if (strcmp(name, "real") != 0)
@@ -184,7 +185,8 @@ rg_status rg_values_make(const rg_op_test *test, const rg_case *c, rg_dtype dtyp
     static const rg_tensor_desc none;
     for (int32_t i = v->outputs; i < RG_MAX_OUTPUTS; i++)
         RG_CHECK(memcmp(&v->y_desc[i], &none, sizeof none) == 0, RG_INVALID_STATE,
-                 "case '%s': the shape rule writes output %d of %d", c->name, i, v->outputs);
+                 "case '%s': the shape rule writes output %d, but there are %d", c->name, i,
+                 v->outputs);
 
     rg_random random = rg_random_seed(seed, c->name);
     rg_ref_tensor x[RG_MAX_INPUTS], y[RG_MAX_OUTPUTS], given[RG_MAX_OUTPUTS], dy[RG_MAX_OUTPUTS],
@@ -208,7 +210,7 @@ rg_status rg_values_make(const rg_op_test *test, const rg_case *c, rg_dtype dtyp
         given[i] = ref_of(&v->y_desc[i], v->y[i]);
         whole = whole && v->dy[i] != NULL && v->y[i] != NULL && v->want_y[i] != NULL;
     }
-    RG_CHECK(whole, RG_OUT_OF_MEMORY, "case '%s' does not fit into memory", c->name);
+    RG_CHECK(whole, RG_OUT_OF_MEMORY, "case '%s' does not fit in memory", c->name);
     test->forward(v->desc, x, y);
     for (int32_t i = 0; i < v->outputs && !(c->flags & RG_CASE_FREE_Y); i++) {
         for (int64_t k = 0; k < rg_shape_count(&v->y_desc[i]); k++)

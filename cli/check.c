@@ -99,7 +99,7 @@ static void check_layout(rg_check_trial *t, rg_arrangement arrangement, rg_bits 
     if (differentiate && arrangement == RG_EXPANDED && is_trivial(v, 1e-4))
         differentiate = false; /* expanded along the axis of the op, it is 0 but for rounding */
     if (differentiate && !zero && is_trivial(v, 1e-6))
-        rg_trial_fail(t, "the gradient is 0 everywhere; the case shows nothing");
+        rg_trial_fail(t, "the gradient is 0 everywhere, so the case tests nothing");
     if (differentiate) {
         rg_trial_check_gradient(t, state, bits);
         rg_trial_check_alone(t, state);

@@ -91,6 +91,9 @@ void rg_trial_check_differences(rg_check_trial *t)
                               v->want_dx[i][k], slope);
         }
         if (skipped > done / 2 && t->views == NULL)
-            rg_trial_fail(t, "%d of %d finite differences met a kink", skipped, done);
+            rg_trial_fail(t,
+                          "%d of %d finite differences cross a point where the function is not "
+                          "differentiable",
+                          skipped, done);
     }
 }

@@ -166,7 +166,7 @@ static void check_alias(rg_check_trial *t, const char *pair, rg_state *state, rg
         to = &t->dx[written];
     }
     if (from == NULL) {
-        rg_trial_fail(t, "the pair '%s' is not understood", pair);
+        rg_trial_fail(t, "the in-place pair '%s' cannot be parsed", pair);
         return;
     }
     if (from->memory == NULL || to->memory == NULL || rg_shape_overlaps_itself(&from->desc))

@@ -110,7 +110,7 @@ void rg_trial_check_guards(const rg_check_trial *t)
         whole = whole && rg_guarded_intact(&t->y[i]) && rg_guarded_intact(&t->dy[i]);
     t->checker->comparisons++;
     if (!whole)
-        rg_trial_fail(t, "bytes outside of the result were changed");
+        rg_trial_fail(t, "bytes outside the result were overwritten");
 }
 
 /* Of all results; of each of them too, where `each` is given. */
@@ -135,8 +135,7 @@ void rg_trial_compare_bits(const rg_check_trial *t, const char *what, uint64_t *
         *known = hash;
     else if (*known != hash)
         rg_trial_fail(
-            t, "%s has other bits than in other runs, or under other threads, layouts or aliases",
-            what);
+            t, "%s: the bits differ between runs, thread counts, layouts or in-place calls", what);
 }
 
 /* ---- running ---- */

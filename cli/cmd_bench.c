@@ -91,7 +91,7 @@ static void time_peers(bench *b, const rg_bench_row *row, rg_bench_line *line)
         if (status == RG_UNSUPPORTED) {
             tell(b, i);
         } else {
-            fprintf(stderr, "retrograde: %s; it is left out from here on\n", rg_error_text());
+            fprintf(stderr, "retrograde: %s; this peer is skipped from now on\n", rg_error_text());
             b->peer_failed[i] = true;
         }
     }
@@ -147,7 +147,7 @@ static rg_status bench_row(bench *b, const rg_op_test *test, const rg_case *c, b
     const int64_t needed = row.memory * (doubled ? 2 : 1), free_now = free_memory();
     if (!b->gpu && needed > free_now - free_now / 16) { /* a GPU refuses what is too much */
         char reason[128];
-        snprintf(reason, sizeof reason, "it needs %.1f GB of memory, %.1f GB are free",
+        snprintf(reason, sizeof reason, "needs %.1f GB of memory, but only %.1f GB are free",
                  1e-9 * (double)needed, 1e-9 * (double)free_now);
         rg_bench_print_skipped(&b->printer, &row, reason);
         return RG_OK;
@@ -158,8 +158,7 @@ static rg_status bench_row(bench *b, const rg_op_test *test, const rg_case *c, b
     const bool skipped = status == RG_OUT_OF_MEMORY || status == RG_UNSUPPORTED;
     if (skipped)
         rg_bench_print_skipped(&b->printer, &row,
-                               status == RG_UNSUPPORTED ? rg_error_text()
-                                                        : "there is not enough memory");
+                               status == RG_UNSUPPORTED ? rg_error_text() : "not enough memory");
     rg_bench_row_close(&row);
     return skipped ? RG_OK : status;
 }
@@ -218,17 +217,17 @@ static int check_request(const request *r, int ops, char **argv)
     rg_dtype dtype = RG_F32;
     for (int i = 0; i < ops; i++) {
         if (rg_op_test_find(argv[i]) == NULL)
-            return rg_wrong("there is no op '%s'; see retrograde op --list", argv[i]);
+            return rg_wrong("unknown op '%s'; see retrograde op --list", argv[i]);
     }
     if (r->dtype != NULL && strcmp(r->dtype, "all") != 0 &&
         (rg_dtype_parse(r->dtype, &dtype) != RG_OK || !rg_dtype_is_data(dtype)))
-        return rg_wrong("bench knows f32, f64, f16, bf16 and all, not '%s'", r->dtype);
+        return rg_wrong("--dtype must be f32, f64, f16, bf16 or all, not '%s'", r->dtype);
     if (r->threads > 1024)
-        return rg_wrong("a device has 1 to 1024 threads");
+        return rg_wrong("--threads must be between 1 and 1024, not %lld", (long long)r->threads);
     for (int i = 0; r->name != NULL; i++) {
         const rg_op_test *test = test_at(ops, argv, i);
         if (test == NULL)
-            return rg_wrong("there is no case '%s'", r->name);
+            return rg_wrong("unknown case '%s'", r->name);
         const rg_case *c = test->cases;
         while (c->name != NULL && strcmp(c->name, r->name) != 0)
             c++;
@@ -249,7 +248,7 @@ static int open_peers(bench *b, const char *names)
         const rg_peer *peer = rg_peer_find(at, length);
         char all[PEERS_TEXT];
         if (peer == NULL)
-            return rg_wrong("there is no peer '%.*s': there are %s", (int)length, at,
+            return rg_wrong("unknown peer '%.*s'; the peers are %s", (int)length, at,
                             rg_peers_text(false, ", ", all, sizeof all));
         bool again = false;
         for (int i = 0; i < opened; i++)
@@ -292,7 +291,7 @@ static int run_bench(bench *b, int ops, char **argv)
         return rg_failed();
     b->gpu = rg_bench_on_gpu(b->device);
     if (b->request->replay && !b->gpu)
-        return rg_wrong("a CPU has no graphs to replay");
+        return rg_wrong("--replay needs a GPU: it replays CUDA graphs");
     b->printer.device = b->device;
     b->printer.json = b->request->json;
     const int status = open_peers(b, b->request->against);

@@ -255,15 +255,18 @@ static bool is_request_valid(const request *r)
     for (int32_t i = 0; rg_device_isa_list(i) != NULL && !isa_known; i++)
         isa_known = strcmp(rg_device_isa_list(i), r->isa) == 0;
     if (r->dtype != NULL && (rg_dtype_parse(r->dtype, &dtype) != RG_OK || !rg_dtype_is_data(dtype)))
-        fprintf(stderr, "retrograde: check knows f32, f64, f16 and bf16, not '%s'\n", r->dtype);
+        fprintf(stderr, "retrograde: --dtype must be f32, f64, f16 or bf16, not '%s'\n", r->dtype);
     else if (!isa_known)
-        fprintf(stderr, "retrograde: this machine has no instruction set '%s'\n", r->isa);
+        fprintf(stderr, "retrograde: this machine does not support the instruction set '%s'\n",
+                r->isa);
     else if (r->threads > 1024)
-        fprintf(stderr, "retrograde: a device has 1 to 1024 threads\n");
+        fprintf(stderr, "retrograde: --threads must be between 1 and 1024, not %lld\n",
+                (long long)r->threads);
     else if (r->quick && r->is_long)
-        fprintf(stderr, "retrograde: --quick and --long exclude each other\n");
+        fprintf(stderr, "retrograde: --quick and --long cannot be used together\n");
     else if (r->runs < 1 || r->runs > 1000000)
-        fprintf(stderr, "retrograde: --runs is 1 to 1000000\n");
+        fprintf(stderr, "retrograde: --runs must be between 1 and 1000000, not %lld\n",
+                (long long)r->runs);
     else
         return true;
     return false;
@@ -279,7 +282,7 @@ static int look_at_device(request *r)
     r->is_cpu = strcmp(rg_device_name(device), "cpu") == 0;
     rg_device_destroy(device);
     if (!r->is_cpu && (r->isa != NULL || r->threads > 0))
-        return rg_wrong("%s is a GPU and has no --%s to choose", r->device,
+        return rg_wrong("%s is a GPU; --%s applies to the CPU only", r->device,
                         r->isa != NULL ? "isa" : "threads");
     return 0;
 }
@@ -303,12 +306,12 @@ static int check_random(const request *r, int count, char **names)
                                       .networks = count == 0 && r->dtype == NULL && r->threads == 0,
                                       .ops = count > 0 ? ops : rg_op_tests };
     if (!is_cpu && (r->isa != NULL || r->threads > 0))
-        return rg_wrong("%s is a GPU and has no --%s to choose", r->device,
+        return rg_wrong("%s is a GPU; --%s applies to the CPU only", r->device,
                         r->isa != NULL ? "isa" : "threads");
     if (r->random_case == NULL)
         return rg_random_trials(&asked);
     if (count != 1)
-        return rg_wrong("--random-case needs the one op that it is of");
+        return rg_wrong("--random-case needs exactly one op");
     return rg_random_repeat(&asked, ops[0], r->random_case);
 }
 
@@ -362,7 +365,7 @@ int rg_cmd_check(int argc, char **argv)
     rg_status status = RG_OK;
     for (int i = 0; i < ops; i++) {
         if (rg_op_test_find(argv[i]) == NULL) {
-            fprintf(stderr, "retrograde: there is no op '%s'\n", argv[i]);
+            fprintf(stderr, "retrograde: unknown op '%s'; see retrograde op --list\n", argv[i]);
             return 2;
         }
     }
@@ -391,7 +394,7 @@ int rg_cmd_check(int argc, char **argv)
         return 1;
     }
     if (cases == 0) {
-        fprintf(stderr, "retrograde: there is no such case\n");
+        fprintf(stderr, "retrograde: no case matches the arguments\n");
         return 2;
     }
     return failures == 0 ? 0 : 1;

@@ -23,7 +23,7 @@ static rg_status open_set(const request *q, rg_train_part *part, bool *trained)
     *trained = part->set == NULL;
     if (!*trained)
         return RG_OK;
-    fprintf(q->use.json ? stderr : stdout, "%s holds no test part: its training part is used\n",
+    fprintf(q->use.json ? stderr : stdout, "%s has no test part; the training part is evaluated\n",
             q->data);
     return rg_dataset_open(q->data, RG_DATASET_TRAIN, &part->set);
 }
@@ -78,7 +78,7 @@ static void print_json(const rg_train_part *part, bool trained, const rg_trainer
 
 static void print_classes(const rg_run_state *c, const rg_confusion_class of[], int32_t count)
 {
-    printf("%-20s %8s %8s\n", "class", "images", "right");
+    printf("%-20s %8s %8s\n", "class", "images", "accuracy");
     for (int32_t i = 0; i < count; i++)
         printf("%-20s %8lld %7.2f%%\n", c->class_names[of[i].index], (long long)of[i].labels,
                of[i].labels > 0 ? 100.0 * (double)of[i].right / (double)of[i].labels : 0);
@@ -90,7 +90,7 @@ static void print_mistakes(const rg_run_state *c, const rg_confusion *confusion)
     const int count =
         rg_confusion_mistakes(confusion->cells, confusion->count, mistakes, MOST_LINES);
     if (count > 0)
-        printf("\nthe commonest mistakes\n%-20s %-20s %8s\n", "class", "taken for", "images");
+        printf("\nmost frequent confusions\n%-20s %-20s %8s\n", "class", "predicted", "images");
     for (int i = 0; i < count; i++)
         printf("%-20s %-20s %8lld\n", c->class_names[mistakes[i].label],
                c->class_names[mistakes[i].predicted], (long long)mistakes[i].count);
@@ -112,7 +112,7 @@ static rg_status print_text(const rg_run_state *c, const rg_train_part *part,
         rg_confusion_weakest(of, classes);
         while (seen < MOST_LINES && of[seen].labels > 0)
             seen++;
-        printf("of %d classes those that are recognised least\n", classes);
+        printf("classes with the lowest accuracy, of %d\n", classes);
         print_classes(c, of, seen);
         print_mistakes(c, confusion);
     }
@@ -138,8 +138,8 @@ static rg_status evaluate(const char *path, const request *q, rg_trainer **netwo
         status = print_text(&(*network)->state, part, &result, &verdicts.confusion);
     rg_train_verdicts_release(&part->info, &verdicts);
     if (status == RG_OK && isnan(result.loss))
-        status =
-            rg_fail(RG_MALFORMED, "%s: the network answers with NaN: its numbers are spoilt", path);
+        status = rg_fail(RG_MALFORMED, "%s: the network returns NaN; its parameters are not usable",
+                         path);
     return status;
 }
 

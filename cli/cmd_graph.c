@@ -100,9 +100,10 @@ int rg_cmd_graph(int argc, char **argv)
         return 0;
     }
     if (left != 1)
-        return rg_wrong("graph wants one model; see --help");
+        return rg_wrong("graph needs exactly one model; see --help");
     if (q.height < 1 || q.width < 1 || q.channels < 1 || q.classes < 1 || q.height > 1 << 20 ||
         q.width > 1 << 20 || q.channels > 1 << 20 || q.classes > 1 << 20)
-        return rg_wrong("sizes of images and the number of classes go from 1 to %d", 1 << 20);
+        return rg_wrong("--height, --width, --channels and --classes must be between 1 and %d",
+                        1 << 20);
     return draw_model(&q, argv[0]) == RG_OK ? 0 : rg_failed();
 }

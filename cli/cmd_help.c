@@ -135,7 +135,7 @@ int rg_cmd_help(int argc, char **argv)
     if (left < 0)
         return 2;
     if (left > 0)
-        return rg_wrong("help takes no '%s'; see retrograde %s --help", argv[0], argv[0]);
+        return rg_wrong("help takes no argument '%s'; see retrograde %s --help", argv[0], argv[0]);
     if (man)
         print_manual();
     else if (bash)

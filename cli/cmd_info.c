@@ -101,7 +101,7 @@ int rg_cmd_info(int argc, char **argv)
     if (left < 0)
         return 2;
     if (left > 0)
-        return rg_wrong("info takes no '%s'", argv[0]);
+        return rg_wrong("info takes no argument '%s'", argv[0]);
     if (help) {
         printf("usage: retrograde info\n\n"
                "Prints the version, devices, instruction sets, threads and build options.\n\n");

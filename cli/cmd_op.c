@@ -44,7 +44,7 @@ static int take_field(void *context, const char *name, const char *value)
     const bool has_value =
         value != NULL && (!is_flag || strcmp(value, "true") == 0 || strcmp(value, "false") == 0);
     if (!has_value && !is_flag) {
-        rg_wrong("--%s wants a value", name);
+        rg_wrong("--%s needs a value", name);
         return -1;
     }
     if (rg_fields_set(fields, run->called, run->desc, name, has_value ? value : "true") != RG_OK) {
@@ -74,16 +74,16 @@ static int open_device(rg_op_run *run, const request *r)
 static int take_result(rg_op_run *run, const char *text)
 {
     if (text == NULL)
-        return rg_wrong("-o wants NAME=FILE");
+        return rg_wrong("-o needs NAME=FILE");
     if (run->result_count == RG_MOST_RESULTS)
-        return rg_wrong("%s has no more than %d results", run->called, RG_MOST_RESULTS);
+        return rg_wrong("%s has at most %d results", run->called, RG_MOST_RESULTS);
     rg_operand *result = &run->results[run->result_count];
     const int status = rg_op_run_operand(run, text, true, result);
     if (status != 0)
         return status;
     for (int i = 0; i < run->result_count; i++) {
         if (strcmp(run->results[i].path, result->path) == 0)
-            return rg_wrong("'%s' and '%s' go to the same file", run->results[i].name,
+            return rg_wrong("'%s' and '%s' would be written to the same file", run->results[i].name,
                             result->name);
     }
     run->result_count++;
@@ -106,7 +106,7 @@ static int take_operands(rg_op_run *run, int argc, char **argv)
     for (int i = 0; i < run->result_count; i++)
         asked |= run->results[i].role == RG_ROLE_DX || !run->gradient;
     if (status == 0 && !asked)
-        return rg_wrong("%s: no result is asked for; give -o %s%s=FILE", run->called,
+        return rg_wrong("%s: no result is requested; add -o %s%s=FILE", run->called,
                         run->gradient ? "d" : "",
                         run->gradient ? rg_op_input_names(run->op, run->desc)[0]
                                       : rg_op_output_names(run->op, run->desc)[0]);
@@ -136,9 +136,9 @@ static int run_op(rg_op_run *run, const request *r, int argc, char **argv)
 {
     rg_dtype dtype = RG_F32;
     if (r->dtype != NULL && (rg_dtype_parse(r->dtype, &dtype) != RG_OK || !rg_dtype_is_data(dtype)))
-        return rg_wrong("an op computes in f32, f64, f16 or bf16, not '%s'", r->dtype);
+        return rg_wrong("--dtype must be f32, f64, f16 or bf16, not '%s'", r->dtype);
     if (r->gradient && run->name != NULL && !run->name->gradient)
-        return rg_wrong("%s names a forward pass; --gradient goes with '%s'", run->called,
+        return rg_wrong("%s is the name of a forward pass; use --gradient with '%s'", run->called,
                         run->op->name);
     if ((r->gradient || run->gradient) && run->op->gradient == NULL)
         return rg_wrong("%s has no gradient", run->called);
@@ -182,7 +182,7 @@ int rg_cmd_op(int argc, char **argv)
         return 0;
     }
     if (!named && !r.help)
-        return rg_wrong("the name of an op comes first; see retrograde op --list");
+        return rg_wrong("the first argument must be the name of an op; see retrograde op --list");
     if (named && count_tensors(&run) != 0)
         return 2;
     if (r.help) {

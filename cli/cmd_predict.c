@@ -35,11 +35,12 @@ static rg_status take_png(const rg_bytes *bytes, const rg_network_desc *n, doubl
     const size_t count = (size_t)pixels_of(n);
     if (png.height != n->height || png.width != n->width)
         status = rg_fail(
-            RG_INVALID_ARGUMENT, "the image has %lldx%lld pixels, the network takes %lldx%lld",
+            RG_INVALID_ARGUMENT, "the image has %lldx%lld pixels, but the network needs %lldx%lld",
             (long long)png.height, (long long)png.width, (long long)n->height, (long long)n->width);
     else if (n->channels != 1 && n->channels != 3)
-        status = rg_fail(RG_INVALID_ARGUMENT, "the network takes %lld channels, not pictures",
-                         (long long)n->channels);
+        status =
+            rg_fail(RG_INVALID_ARGUMENT, "the network needs %lld channels; PNG images have 1 or 3",
+                    (long long)n->channels);
     if (status == RG_OK)
         status = rg_allocate(allocator, count, &raw);
     if (status == RG_OK)
@@ -75,9 +76,9 @@ static rg_status read_npy(const char *path, rg_device *device, const rg_network_
     for (int32_t d = 0; status == RG_OK && d < desc.rank; d++)
         count *= desc.dims[d];
     if (status == RG_OK && count != pixels_of(n))
-        status =
-            rg_fail(RG_INVALID_ARGUMENT, "%s: it has %lld numbers, an image of the network %lld",
-                    path, (long long)count, (long long)pixels_of(n));
+        status = rg_fail(RG_INVALID_ARGUMENT,
+                         "%s: the array has %lld elements, but an image of the network has %lld",
+                         path, (long long)count, (long long)pixels_of(n));
     const size_t bytes = status == RG_OK ? (size_t)count * rg_dtype_size(desc.dtype) : 0;
     void *data = NULL;
     if (status == RG_OK)
@@ -143,7 +144,7 @@ static rg_status predict_one(rg_trainer *network, const char *path, const reques
     RG_TRY(npy ? read_npy(path, network->device, n, pixels) : read_png(path, n, pixels));
     RG_TRY(rg_trainer_predict_one(network, pixels, probabilities));
     for (int32_t i = 0; i < n->classes; i++) {
-        RG_CHECK(!isnan(probabilities[i]), RG_MALFORMED, "%s: the network answers with NaN", path);
+        RG_CHECK(!isnan(probabilities[i]), RG_MALFORMED, "%s: the network returns NaN", path);
         answers[i] = (answer){ probabilities[i], i };
     }
     print_answer(c, path, answers, q);

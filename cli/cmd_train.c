@@ -55,7 +55,7 @@ static char *join_words(int argc, char **argv)
 static bool keeps(const char *name, const char *kept, const char *wanted)
 {
     if (strcmp(kept, wanted) != 0)
-        rg_wrong("--%s is %s, the checkpoint is of a run with %s", name, wanted, kept);
+        rg_wrong("--%s is %s, but the checkpoint was trained with %s", name, wanted, kept);
     return strcmp(kept, wanted) == 0;
 }
 
@@ -79,7 +79,7 @@ static rg_status read_kept(rg_train_request *request, char **kept)
     if (status == RG_OK)
         status = rg_train_options_check(&checked);
     if (status == RG_OK && strcmp(request->dtype, rg_dtype_name(dtype)) != 0)
-        status = rg_fail(RG_MALFORMED, "its option dtype is %s, its network is in %s",
+        status = rg_fail(RG_MALFORMED, "the checkpoint's option dtype is %s, but its network is %s",
                          request->dtype, rg_dtype_name(dtype));
     if (status != RG_OK)
         rg_error_prefix("%s: ", path);
@@ -89,7 +89,8 @@ static rg_status read_kept(rg_train_request *request, char **kept)
 static bool keeps_all(const rg_train_request *before, const rg_train_request *request)
 {
     if (before->accumulate != request->accumulate)
-        rg_wrong("--accumulate cannot change when a run is resumed");
+        rg_wrong("--accumulate is %lld, but the checkpoint was trained with %lld",
+                 (long long)request->accumulate, (long long)before->accumulate);
     return before->accumulate == request->accumulate &&
            keeps("model", before->model, request->model) &&
            keeps("optimizer", before->optimizer, request->optimizer) &&
@@ -119,7 +120,7 @@ static int take_options(rg_train_request *request, rg_option options[], int argc
     if (failed != 0)
         return failed;
     if (left > 0)
-        return rg_wrong("'%s' is no option; see --help", argv[0]);
+        return rg_wrong("unexpected argument '%s'; see --help", argv[0]);
     if (left == 0 && rg_train_options_check(request) != RG_OK)
         return rg_wrong("%s", rg_error_text());
     if (request->rate < 0)
@@ -137,7 +138,7 @@ static int train(rg_train_request *request, const char *command)
     if (status == RG_OK && done)
         status = rg_train_finish(&run, command);
     else if (status == RG_OK)
-        rg_show_say(&run.show, "stopped; go on with --resume %s", run.checkpoint_path);
+        rg_show_say(&run.show, "stopped; continue with --resume %s", run.checkpoint_path);
     if (status != RG_OK)
         rg_show_clear(&run.show);
     const int stopped = unread ? 128 + SIGPIPE : 130;

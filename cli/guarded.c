@@ -109,7 +109,7 @@ rg_status rg_guarded_make_view(rg_device *device, const rg_tensor_desc *desc, in
     guarded->places = dense ? NULL : malloc(sizeof(int64_t) * (size_t)(count + 1));
     RG_CHECK(guarded->memory != NULL && guarded->before != NULL && guarded->kept != NULL &&
                  (dense || guarded->places != NULL),
-             RG_OUT_OF_MEMORY, "%zu bytes are too many", guarded->bytes);
+             RG_OUT_OF_MEMORY, "a tensor of %zu bytes is too large", guarded->bytes);
     guarded->first = guarded->memory + GUARD + front;
     if (!dense)
         find_places(&guarded->desc, count, guarded->places);

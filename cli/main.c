@@ -56,7 +56,7 @@ static int finish(int status)
     const bool lost = fflush(stdout) != 0 || ferror(stdout);
     if (!lost || status > 128 || errno == EPIPE)
         return status;
-    fprintf(stderr, "retrograde: standard output could not be written\n");
+    fprintf(stderr, "retrograde: cannot write to standard output\n");
     return status != 0 ? status : 1;
 }
 
@@ -81,7 +81,7 @@ int main(int argc, char **argv)
         printf("retrograde %s\n", rg_version());
         return finish(0);
     }
-    fprintf(stderr, "retrograde: there is no command '%s'\n", argv[1]);
+    fprintf(stderr, "retrograde: unknown command '%s'\n", argv[1]);
     rg_print_commands(stderr);
     return 2;
 }

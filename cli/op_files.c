@@ -91,13 +91,14 @@ static rg_status cut(rg_tensor **tensor, const char *path, const slice *s)
     rg_tensor_desc desc;
     RG_TRY(rg_tensor_get_desc(*tensor, &desc));
     RG_CHECK(s->count <= desc.rank, RG_INVALID_ARGUMENT,
-             "%s: the slice has %d parts, the tensor rank %d", path, s->count, desc.rank);
+             "%s: the slice has %d dimensions, but the tensor has rank %d", path, s->count,
+             desc.rank);
     int64_t start[RG_MAX_RANK] = { 0 }, length[RG_MAX_RANK], step[RG_MAX_RANK];
     for (int32_t d = 0; d < desc.rank; d++) {
         const part whole = { .step = 1 }, p = d < s->count ? s->parts[d] : whole;
         const int64_t dim = desc.dims[d];
         RG_CHECK(!p.is_single || (p.start >= -dim && p.start < dim), RG_INVALID_ARGUMENT,
-                 "%s: index %lld of the slice is outside of dimension %d, which has %lld", path,
+                 "%s: slice index %lld is out of range for dimension %d of length %lld", path,
                  (long long)p.start, d, (long long)dim);
         const int64_t first = clamp(p.start, dim);
         const int64_t end = p.is_single ? first + 1 : p.has_stop ? clamp(p.stop, dim) : dim;
@@ -120,12 +121,12 @@ int rg_op_run_load(rg_op_run *run, const rg_operand *operand)
     slice s = { 0 };
     const int length = snprintf(path, sizeof path, "%s", operand->path);
     if (length >= PATH)
-        return rg_wrong("%s: the name of the file is too long", run->called);
+        return rg_wrong("%s: the file name is too long", run->called);
     char *bracket = strrchr(path, '[');
     if (bracket != NULL && bracket > path && path[length - 1] == ']' && access(path, F_OK) != 0) {
         if (!parse_slice(bracket, &s))
-            return rg_wrong("'%s' is no slice: a dimension has one index, or START:STOP:STEP with "
-                            "a step of at least 1",
+            return rg_wrong("'%s' is not a slice: each dimension needs an index or START:STOP:STEP "
+                            "with a step of at least 1",
                             bracket);
         *bracket = 0;
     }
@@ -153,7 +154,8 @@ static rg_status convert(rg_tensor **tensor, rg_dtype dtype)
     void *from = malloc(from_bytes + 1), *to = malloc(to_bytes + 1);
     rg_status status = RG_OK;
     if (from == NULL || to == NULL)
-        status = rg_fail(RG_OUT_OF_MEMORY, "no memory to convert %zu elements", count);
+        status =
+            rg_fail(RG_OUT_OF_MEMORY, "out of memory for the conversion of %zu elements", count);
     if (status == RG_OK)
         status = rg_tensor_create(rg_tensor_device(*tensor), &wanted, &made);
     if (status == RG_OK)

@@ -108,7 +108,7 @@ int rg_op_run_operand(const rg_op_run *run, const char *text, bool is_result, rg
     char typed[NAME], own[NAME];
     const char *equals = strchr(text, '=');
     if (equals == NULL || equals == text || equals[1] == 0 || equals - text >= NAME)
-        return rg_wrong("'%s' is not NAME=FILE", text);
+        return rg_wrong("'%s' is not of the form NAME=FILE", text);
     snprintf(typed, sizeof typed, "%.*s", (int)(equals - text), text);
     own_name(run->name, typed, own, sizeof own);
     *operand = (rg_operand){ .name = text, .path = equals + 1 };
@@ -123,9 +123,9 @@ int rg_op_run_operand(const rg_op_run *run, const char *text, bool is_result, rg
     const rg_role role = operand->role;
     const bool written = role == RG_ROLE_DX || (role == RG_ROLE_Y && !run->gradient);
     if (!is_result && written)
-        return rg_wrong("%s: %s is a result; write -o %s", run->called, typed, text);
+        return rg_wrong("%s: %s is a result; use -o %s", run->called, typed, text);
     if (is_result && !written && role != RG_ROLE_Y)
-        return rg_wrong("%s: %s is no result; leave out -o", run->called, typed);
+        return rg_wrong("%s: %s is not a result; omit -o", run->called, typed);
     return 0;
 }
 
@@ -137,7 +137,7 @@ static int check_given(const rg_op_run *run, const char *prefix, const char *con
     for (int32_t i = 0; i < count; i++) {
         char shown[RG_SHOWN_NAME];
         if (tensors[i] == NULL)
-            return rg_wrong("%s: %s is missing; give it as NAME=FILE", run->called,
+            return rg_wrong("%s: %s is missing; add it as NAME=FILE", run->called,
                             rg_op_run_shown(run, prefix, names[i], shown));
     }
     return 0;
@@ -159,8 +159,8 @@ static int check_rank(const rg_op_run *run)
                     run->gradient ? rg_op_output_names(run->op, run->desc)[0]
                                   : rg_op_input_names(run->op, run->desc)[0],
                     shown);
-    rg_fail(RG_INVALID_ARGUMENT, "%s: %s has rank %d, not %d or %d", run->called, shown, first.rank,
-            name->rank_low, name->rank_high);
+    rg_fail(RG_INVALID_ARGUMENT, "%s: %s has rank %d, but must have rank %d or %d", run->called,
+            shown, first.rank, name->rank_low, name->rank_high);
     return rg_failed();
 }
 
@@ -193,7 +193,7 @@ static int check_forward_given(const rg_op_run *run, const char *reason)
     char needed[RG_SHOWN_NAME];
     for (int32_t i = 0; i < run->inputs; i++) {
         if (run->x[i] == NULL)
-            return rg_wrong("%s: the gradient needs %s; give it, or %s to compute it from",
+            return rg_wrong("%s: the gradient needs %s; add it, or add %s to compute it",
                             run->called, rg_op_run_shown(run, "", reason, needed),
                             rg_op_input_names(run->op, run->desc)[i]);
     }

@@ -23,7 +23,7 @@ static rg_status load(void)
     const char *path = named != NULL && named[0] != 0 ? named : "libcudnn.so.9";
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* stays for good */
     RG_CHECK(library != NULL, RG_UNSUPPORTED,
-             "cudnn is not installed: there is no %s; RG_CUDNN may name it", path);
+             "cudnn: cannot load %s; set RG_CUDNN to the path of the library", path);
 #define F(name) RG_TRY(rg_peer_symbol("cudnn", library, "cudnn" #name, &rg_cudnn.name))
     RG_CUDNN_FUNCTIONS(F);
 #undef F
@@ -52,19 +52,19 @@ static rg_status start(const rg_device *device)
     RG_CHECK(cudaSetDevice(index) == cudaSuccess &&
                  cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess &&
                  cudaEventCreate(&before) == cudaSuccess && cudaEventCreate(&after) == cudaSuccess,
-             RG_UNSUPPORTED, "cudnn: no stream on %s: %s", rg_device_name(device),
+             RG_UNSUPPORTED, "cudnn: cannot create a stream on %s: %s", rg_device_name(device),
              cudaGetErrorString(cudaGetLastError()));
     cudnnStatus_t status = rg_cudnn.Create(&handle);
     if (status == CUDNN_STATUS_SUCCESS)
         status = rg_cudnn.SetStream(handle, stream);
-    RG_CHECK(status == CUDNN_STATUS_SUCCESS, RG_UNSUPPORTED, "cudnn does not start: %s",
+    RG_CHECK(status == CUDNN_STATUS_SUCCESS, RG_UNSUPPORTED, "cudnn: cannot be initialized: %s",
              rg_cudnn.GetErrorString(status));
     return RG_OK;
 }
 
 static rg_status open_peer(const rg_device *device)
 {
-    RG_CHECK(rg_bench_on_gpu(device), RG_UNSUPPORTED, "cudnn runs on a GPU, not on the CPU");
+    RG_CHECK(rg_bench_on_gpu(device), RG_UNSUPPORTED, "cudnn runs only on a GPU");
     RG_TRY(load());
     const rg_status status = start(device);
     if (status != RG_OK)
@@ -107,8 +107,9 @@ static rg_status keep_calls(const rg_cudnn_job *j, int32_t calls, cudaGraphExec_
     if (error != cudaSuccess)
         (void)cudaGetLastError();
     RG_TRY(rg_cudnn_check(j, status));
-    RG_CHECK(error == cudaSuccess, RG_UNSUPPORTED, "cudnn: %s %s is not captured: %s",
-             j->row->test->op->name, j->row->c->name, cudaGetErrorString(error));
+    RG_CHECK(error == cudaSuccess, RG_UNSUPPORTED,
+             "cudnn: %s %s cannot be captured in a CUDA graph: %s", j->row->test->op->name,
+             j->row->c->name, cudaGetErrorString(error));
     return RG_OK;
 }
 
@@ -132,7 +133,7 @@ static rg_status time_round(const rg_cudnn_job *j, int32_t calls, cudaGraphExec_
         error = cudaEventElapsedTime(&elapsed, before, after);
     if (error != cudaSuccess)
         (void)cudaGetLastError();
-    RG_CHECK(error == cudaSuccess, RG_KERNEL_FAULT, "cudnn fails while running: %s",
+    RG_CHECK(error == cudaSuccess, RG_KERNEL_FAULT, "cudnn: a call failed: %s",
              cudaGetErrorString(error));
     *ms = (double)elapsed / calls;
     return RG_OK;
@@ -216,6 +217,6 @@ const rg_peer rg_peer_cudnn = {
     .time = time_row,
     .close = close_peer,
 #else
-    .missing = "the header of cuDNN 9",
+    .missing = "the cuDNN 9 header",
 #endif
 };

@@ -30,7 +30,7 @@ static rg_status describe(job *j, cudnnTensorDescriptor_t *tensor, cudnnTensorFo
     j->one = in_double ? (const void *)&double_one : &one;
     j->zero = in_double ? (const void *)&double_zero : &zero;
     RG_CHECK(rg_shape_count(&j->row->x_desc[0]) <= INT_MAX, RG_UNSUPPORTED,
-             "cudnn: %s has more elements than it counts", j->row->c->name);
+             "cudnn: %s has too many elements", j->row->c->name);
     RG_TRY(rg_cudnn_check(j, rg_cudnn.CreateTensorDescriptor(tensor)));
     return rg_cudnn_check(j, rg_cudnn.SetTensor4dDescriptor(*tensor, layout, types[j->row->dtype],
                                                             (int)dims[0], (int)dims[1],
@@ -98,10 +98,10 @@ static rg_status prepare_neuron(job *j)
                                                    [RG_NEURON_TANH] = CUDNN_ACTIVATION_TANH };
     const rg_neuron_desc *d = (const void *)j->row->desc;
     RG_CHECK(d->kind == RG_NEURON_RELU || d->kind == RG_NEURON_SIGMOID || d->kind == RG_NEURON_TANH,
-             RG_UNSUPPORTED, "cudnn is asked for relu, sigmoid and tanh alone");
-    RG_CHECK(!d->has_a && !d->has_b, RG_UNSUPPORTED, "cudnn's activations have no factors");
+             RG_UNSUPPORTED, "cudnn: only relu, sigmoid and tanh are compared");
+    RG_CHECK(!d->has_a && !d->has_b, RG_UNSUPPORTED, "cudnn: activations have no factors");
     RG_CHECK(!j->row->gradient || d->kind == RG_NEURON_RELU || d->from_y, RG_UNSUPPORTED,
-             "cudnn's gradients of sigmoid and tanh read y, not x");
+             "cudnn: gradients of sigmoid and tanh read y, not x");
     j->run = run_neuron;
     RG_TRY(describe_flat(j));
     RG_TRY(rg_cudnn_check(j, rg_cudnn.CreateActivationDescriptor(&j->activation)));
@@ -154,7 +154,7 @@ static rg_status prepare_pool(job *j)
     RG_TRY(rg_peer_pool_find(j->row, "cudnn", &pool));
     const rg_pool_desc *d = pool.desc;
     RG_CHECK(d->dilation[0] == 1 && d->dilation[1] == 1, RG_UNSUPPORTED,
-             "cudnn's pooling has no dilation");
+             "cudnn: pooling does not support dilation");
     const cudnnPoolingMode_t mode = pool.max ? CUDNN_POOLING_MAX_DETERMINISTIC
                                     : pool.count_padding
                                         ? CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING
@@ -169,7 +169,7 @@ static rg_status prepare_pool(job *j)
     RG_TRY(rg_cudnn_check(
         j, rg_cudnn.GetPooling2dForwardOutputDim(j->pooling, j->tensor, &n, &c, &rows, &columns)));
     RG_CHECK(rows == pool.y->dims[1] && columns == pool.y->dims[2], RG_UNSUPPORTED,
-             "cudnn pads either side alike");
+             "cudnn: padding must be the same on both sides");
     j->run = run_pool;
     return j->row->gradient && pool.max ? make_images(j) : RG_OK;
 }
@@ -205,7 +205,8 @@ static rg_status prepare_dropout(job *j)
 {
     const rg_dropout_desc *d = (const void *)j->row->desc;
     size_t states;
-    RG_CHECK(d->broadcast_count == 0, RG_UNSUPPORTED, "cudnn's dropout has no smaller mask");
+    RG_CHECK(d->broadcast_count == 0, RG_UNSUPPORTED,
+             "cudnn: dropout does not support a broadcast mask");
     RG_TRY(describe_flat(j));
     RG_TRY(rg_cudnn_check(j, rg_cudnn.DropoutGetStatesSize(j->handle, &states)));
     RG_TRY(rg_cudnn_check(j, rg_cudnn.DropoutGetReserveSpaceSize(j->tensor, &j->reserve)));
@@ -281,7 +282,7 @@ static rg_status prepare_batch_norm(job *j)
     const rg_tensor_desc *x = &r->x_desc[0];
     RG_CHECK(d->statistics == RG_BATCH_NORM_OWN && d->phase == RG_BATCH_NORM_WHOLE && d->gamma &&
                  d->beta && d->neuron.kind == RG_NEURON_NONE && x->rank == 4,
-             RG_UNSUPPORTED, "cudnn is asked for a whole batch with gamma and beta alone");
+             RG_UNSUPPORTED, "cudnn: only batch statistics with gamma and beta are compared");
     j->epsilon = d->epsilon;
     RG_TRY(describe_image(j, x, &j->tensor));
     RG_TRY(rg_cudnn_check(j, rg_cudnn.CreateTensorDescriptor(&j->channels)));
@@ -321,7 +322,7 @@ static rg_status prepare_lrn(job *j)
     const rg_bench_row *r = j->row;
     const rg_lrn_desc *d = (const void *)r->desc;
     RG_CHECK(d->window % 2 == 1 && r->x_desc[0].rank == 4, RG_UNSUPPORTED,
-             "cudnn is asked for odd windows and batches of images alone");
+             "cudnn: only odd windows and batches of images are compared");
     RG_TRY(describe_image(j, &r->x_desc[0], &j->tensor));
     RG_TRY(rg_cudnn_check(j, rg_cudnn.CreateLRNDescriptor(&j->lrn)));
     RG_TRY(rg_cudnn_check(
@@ -355,7 +356,7 @@ rg_status rg_cudnn_prepare(job *j)
         if (strcmp(functions[i].op, op) == 0)
             return functions[i].prepare(j);
     }
-    return rg_fail(RG_UNSUPPORTED, "cudnn stands for no op '%s' here", op);
+    return rg_fail(RG_UNSUPPORTED, "cudnn: op '%s' is not compared", op);
 }
 #else
 typedef int rg_no_cudnn_ops; /* a file must not be empty */

@@ -48,7 +48,7 @@ static rg_status add_conv(job *j, rg_cudnn_conv conv, rg_cudnn_direction directi
     size_t bytes = 0;
     conv.direction = direction;
     RG_CHECK(rg_cudnn_conv_plan(&place, &conv, &bytes), RG_UNSUPPORTED,
-             "cudnn has no such convolution in %s", rg_dtype_name(j->row->dtype));
+             "cudnn: this convolution is not supported in %s", rg_dtype_name(j->row->dtype));
     j->conv[j->calls++] = conv;
     j->workspace = bytes > j->workspace ? bytes : j->workspace;
     return RG_OK;
@@ -67,7 +67,7 @@ rg_status rg_cudnn_prepare_conv(job *j)
     const rg_conv_desc *d = (const void *)r->desc;
     const int64_t *x = r->x_desc[0].dims, *w = r->x_desc[1].dims, *y = r->y_desc[0].dims;
     RG_CHECK(r->x_desc[0].rank == 4 && !d->bias && d->neuron.kind == RG_NEURON_NONE, RG_UNSUPPORTED,
-             "cudnn is asked for convolutions of batches without bias and neuron alone");
+             "cudnn: only convolutions of batches without bias and neuron are compared");
     const rg_window window = { .source = { x[1], x[2] },
                                .window = { (int32_t)w[1], (int32_t)w[2] },
                                .stride = { d->stride[0], d->stride[1] },
@@ -121,7 +121,7 @@ static rg_status add_product(job *j, rg_product product, const rg_tensor *a, con
         return RG_OK;
     product.dtype = j->row->dtype;
     RG_CHECK(rg_cublaslt_plan(&place, &product, &bytes), RG_UNSUPPORTED,
-             "cublaslt has no such product in %s", rg_dtype_name(j->row->dtype));
+             "cublaslt: this matrix product is not supported in %s", rg_dtype_name(j->row->dtype));
     j->product[j->calls] = product;
     j->factors[j->calls][0] = a;
     j->factors[j->calls][1] = b;
@@ -136,7 +136,7 @@ rg_status rg_cudnn_prepare_dense(job *j)
     const rg_dense_desc *d = (const void *)r->desc;
     RG_CHECK(!d->bias && d->neuron.kind == RG_NEURON_NONE && d->alpha == 1 &&
                  d->layout == RG_DENSE_OUT_IN,
-             RG_UNSUPPORTED, "cublaslt is asked for plain products alone");
+             RG_UNSUPPORTED, "cublaslt: only plain matrix products are compared");
     const int64_t out = r->x_desc[1].dims[0], in = rg_shape_count(&r->x_desc[1]) / out;
     const int64_t rows = rg_shape_count(&r->x_desc[0]) / in;
     const rg_product y = {

@@ -102,7 +102,7 @@ static rg_status begin_team(void)
         const int next = team.started + 1;
         if (pthread_create(&team.thread[next], NULL, member, (void *)(intptr_t)next) != 0) {
             end_team();
-            return rg_fail(RG_UNSUPPORTED, "libxsmm: there are no threads for it");
+            return rg_fail(RG_UNSUPPORTED, "libxsmm: cannot start its threads");
         }
         team.started = next;
     }
@@ -124,7 +124,7 @@ static rg_status load(void)
     }
     void *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL); /* stays for good */
     RG_CHECK(library != NULL, RG_UNSUPPORTED,
-             "libxsmm is not installed: there is no %s; RG_LIBXSMM may name it", path);
+             "libxsmm: cannot load %s; set RG_LIBXSMM to the path of the library", path);
 #define F(name) RG_TRY(rg_peer_symbol("libxsmm", library, "libxsmm_" #name, &xsmm.name))
     FUNCTIONS(F);
 #undef F
@@ -135,7 +135,7 @@ static rg_status open_peer(const rg_device *device)
 {
     const int32_t threads = rg_device_threads(device);
     RG_TRY(rg_peer_needs_cpu("libxsmm", device));
-    RG_CHECK(threads <= MOST_THREADS, RG_UNSUPPORTED, "libxsmm is asked for %d threads at most",
+    RG_CHECK(threads <= MOST_THREADS, RG_UNSUPPORTED, "libxsmm: at most %d threads are supported",
              MOST_THREADS);
     RG_TRY(load());
     xsmm.init();
@@ -187,18 +187,18 @@ static rg_status describe(const rg_bench_row *row, libxsmm_dnn_conv_desc *to)
                                .output = { d->output[0], d->output[1] } };
     rg_placement at;
     RG_CHECK(row->dtype == RG_F32 && x->rank == 4, RG_UNSUPPORTED,
-             "libxsmm is asked for batches in f32 alone");
+             "libxsmm: only batches in f32 are compared");
     RG_CHECK(d->groups == 1 && d->dilation[0] == 1 && d->dilation[1] == 1 && !d->bias &&
                  d->neuron.kind == RG_NEURON_NONE,
-             RG_UNSUPPORTED, "libxsmm has no groups and no dilation, and is asked for sums alone");
+             RG_UNSUPPORTED, "libxsmm: groups, dilation, bias and neuron are not compared");
     RG_CHECK(!row->gradient || row->only == 0 || row->only == 1, RG_UNSUPPORTED,
-             "libxsmm is asked for the gradient of one input alone");
+             "libxsmm: only the gradient of one input at a time is compared");
     RG_TRY(rg_padding_resolve(&d->padding, &window, &at));
     for (int i = 0; i < 2; i++)
         RG_CHECK(at.before[i] >= 0 && at.after[i] <= at.before[i] &&
                      (x->dims[1 + i] + 2 * at.before[i] - w->dims[1 + i]) / d->stride[i] + 1 ==
                          y->dims[1 + i],
-                 RG_UNSUPPORTED, "libxsmm pads alike on both sides");
+                 RG_UNSUPPORTED, "libxsmm: padding must be the same on both sides");
     *to = (libxsmm_dnn_conv_desc){ .N = (int)x->dims[0],
                                    .C = (int)x->dims[3],
                                    .H = (int)x->dims[1],
@@ -233,26 +233,26 @@ static rg_status prepare_convolution(const rg_bench_row *row, convolution *c)
                                : LIBXSMM_DNN_COMPUTE_KIND_UPD;
     c->layer = xsmm.dnn_create_conv_layer(desc, &status);
     RG_CHECK(c->layer != NULL && status == LIBXSMM_DNN_SUCCESS, RG_UNSUPPORTED,
-             "libxsmm has no such convolution");
+             "libxsmm: this convolution is not supported");
     for (int i = 0; i < TENSORS; i++) {
         libxsmm_dnn_tensor_datalayout *layout =
             xsmm.dnn_create_tensor_datalayout(c->layer, types[i], &status);
-        RG_CHECK(layout != NULL, RG_UNSUPPORTED, "libxsmm has no layout for the convolution");
+        RG_CHECK(layout != NULL, RG_UNSUPPORTED, "libxsmm: no tensor layout for this convolution");
         c->data[i] = filled(xsmm.dnn_get_tensor_size(layout, &status));
         if (c->data[i] != NULL)
             c->tensors[i] = xsmm.dnn_link_tensor(layout, c->data[i], &status);
         xsmm.dnn_destroy_tensor_datalayout(layout);
-        RG_CHECK(c->tensors[i] != NULL, RG_OUT_OF_MEMORY, "libxsmm: no memory for tensors");
+        RG_CHECK(c->tensors[i] != NULL, RG_OUT_OF_MEMORY, "libxsmm: out of memory for tensors");
         RG_CHECK(xsmm.dnn_bind_tensor(c->layer, c->tensors[i], types[i]) == LIBXSMM_DNN_SUCCESS,
-                 RG_UNSUPPORTED, "libxsmm does not take its own layout");
+                 RG_UNSUPPORTED, "libxsmm: cannot bind a tensor in its own layout");
     }
     const size_t scratch =
         xsmm.dnn_get_scratch_size(c->layer, LIBXSMM_DNN_COMPUTE_KIND_ALL, &status);
     c->scratch = filled(scratch);
-    RG_CHECK(c->scratch != NULL, RG_OUT_OF_MEMORY, "libxsmm: no memory for scratch");
+    RG_CHECK(c->scratch != NULL, RG_OUT_OF_MEMORY, "libxsmm: out of memory for scratch");
     RG_CHECK(scratch == 0 || xsmm.dnn_bind_scratch(c->layer, LIBXSMM_DNN_COMPUTE_KIND_ALL,
                                                    c->scratch) == LIBXSMM_DNN_SUCCESS,
-             RG_UNSUPPORTED, "libxsmm does not take its scratch");
+             RG_UNSUPPORTED, "libxsmm: cannot bind its scratch");
     return RG_OK;
 }
 
@@ -301,7 +301,7 @@ static rg_status prepare_product(const rg_bench_row *row, product *p)
     RG_TRY(rg_peer_product_find(row, "libxsmm", &r));
     RG_CHECK(row->dtype == RG_F32 && r.bias == NULL && !r.relu && r.rows < INT_MAX &&
                  r.columns < INT_MAX && r.inner < INT_MAX,
-             RG_UNSUPPORTED, "libxsmm is asked for products in f32 alone");
+             RG_UNSUPPORTED, "libxsmm: only matrix products in f32 are compared");
     const libxsmm_blasint m = (libxsmm_blasint)r.columns, n = (libxsmm_blasint)r.rows,
                           k = (libxsmm_blasint)r.inner;
     const libxsmm_blasint bm = block_of(m), bn = block_of(n), bk = block_of(k), one = 1;
@@ -310,13 +310,13 @@ static rg_status prepare_product(const rg_bench_row *row, product *p)
     p->handle = xsmm.blocked_gemm_handle_create(
         team.threads, LIBXSMM_GEMM_PRECISION_F32, LIBXSMM_GEMM_PRECISION_F32, m, n, k, &bm, &bn,
         &bk, &one, &one, &one, &one, &alpha, &beta, &flags, NULL, NULL);
-    RG_CHECK(p->handle != NULL, RG_UNSUPPORTED, "libxsmm has no such product");
+    RG_CHECK(p->handle != NULL, RG_UNSUPPORTED, "libxsmm: this matrix product is not supported");
     const size_t each = sizeof(float);
     p->a = filled((size_t)m * (size_t)k * each);
     p->b = filled((size_t)k * (size_t)n * each);
     p->c = filled((size_t)m * (size_t)n * each);
     RG_CHECK(p->a != NULL && p->b != NULL && p->c != NULL, RG_OUT_OF_MEMORY,
-             "libxsmm: no memory for matrices");
+             "libxsmm: out of memory for matrices");
     return RG_OK;
 }
 

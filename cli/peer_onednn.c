@@ -25,14 +25,14 @@ static rg_status open_peer(const rg_device *device)
     setenv("OMP_NUM_THREADS", text, 1);
     setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16", 0); /* its tile code traps on some machines */
     void *library = dlopen("libdnnl.so.2", RTLD_NOW | RTLD_LOCAL); /* stays for good */
-    RG_CHECK(library != NULL, RG_UNSUPPORTED, "onednn is not installed: there is no libdnnl.so.2");
+    RG_CHECK(library != NULL, RG_UNSUPPORTED, "onednn: cannot load libdnnl.so.2");
 #define F(name) RG_TRY(rg_peer_symbol("onednn", library, "dnnl_" #name, &rg_onednn.name))
     RG_ONEDNN_FUNCTIONS(F);
 #undef F
     RG_CHECK(rg_onednn.engine_create(&engine, dnnl_cpu, 0) == dnnl_success &&
                  rg_onednn.stream_create(&stream, engine, dnnl_stream_default_flags) ==
                      dnnl_success,
-             RG_UNSUPPORTED, "onednn does not start");
+             RG_UNSUPPORTED, "onednn: cannot be initialized");
     return RG_OK;
 }
 
@@ -49,7 +49,7 @@ rg_status rg_onednn_check(const rg_onednn_job *j, dnnl_status_t status)
     if (status == dnnl_success)
         return RG_OK;
     return rg_fail(status == dnnl_out_of_memory ? RG_OUT_OF_MEMORY : RG_UNSUPPORTED,
-                   "onednn has no such %s in %s", j->row->test->op->name,
+                   "onednn: this %s is not supported in %s", j->row->test->op->name,
                    rg_dtype_name(j->row->dtype));
 }
 
@@ -85,7 +85,7 @@ static rg_status execute(const rg_onednn_job *j, dnnl_primitive_t primitive, int
 {
     RG_CHECK(rg_onednn.primitive_execute(primitive, stream, count, arguments) == dnnl_success &&
                  rg_onednn.stream_wait(stream) == dnnl_success,
-             RG_KERNEL_FAULT, "onednn fails while running %s", j->row->test->op->name);
+             RG_KERNEL_FAULT, "onednn: %s failed", j->row->test->op->name);
     return RG_OK;
 }
 
@@ -93,7 +93,7 @@ rg_status rg_onednn_use_spare(rg_onednn_job *j, int argument, const dnnl_memory_
                               const rg_tensor_desc *tensor, bool filled)
 {
     RG_CHECK(j->spares < RG_ONEDNN_SPARES && j->count < RG_ONEDNN_ARGUMENTS, RG_UNSUPPORTED,
-             "onednn wants more tensors than are kept for it");
+             "onednn: too many tensors in one call");
     RG_TRY(rg_bench_row_spare(j->row, tensor, filled, &j->spare[j->spares]));
     return rg_onednn_use(j, argument, desc, j->spare[j->spares++]);
 }
@@ -198,6 +198,6 @@ const rg_peer rg_peer_onednn = {
     .time = time_row,
     .close = close_peer,
 #else
-    .missing = "the header of oneDNN 2",
+    .missing = "the oneDNN 2 header",
 #endif
 };

@@ -46,7 +46,7 @@ static rg_status describe_image(const job *j, const rg_tensor_desc *desc,
                                 dnnl_memory_desc_t *memory)
 {
     static const int from[] = { 0, 3, 1, 2 };
-    RG_CHECK(desc->rank == 4, RG_UNSUPPORTED, "onednn is asked for batches of images alone");
+    RG_CHECK(desc->rank == 4, RG_UNSUPPORTED, "onednn: only batches of images are compared");
     rg_tensor_desc transposed = *desc;
     for (int i = 0; i < 4; i++) {
         transposed.dims[i] = desc->dims[from[i]];
@@ -104,10 +104,10 @@ static rg_status prepare_eltwise(job *j)
     const struct eltwise *e = NULL;
     for (size_t i = 0; i < sizeof eltwises / sizeof eltwises[0]; i++)
         e = eltwises[i].kind == d->kind ? &eltwises[i] : e;
-    RG_CHECK(e != NULL, RG_UNSUPPORTED, "onednn is not asked for this kind of neuron");
+    RG_CHECK(e != NULL, RG_UNSUPPORTED, "onednn: this kind of neuron is not compared");
     const float a = d->has_a ? (float)d->a : e->a, b = d->has_b ? (float)d->b : e->b;
     RG_CHECK(d->kind != RG_NEURON_TANH || (a == 1 && b == 1), RG_UNSUPPORTED,
-             "onednn's tanh has no factors");
+             "onednn: tanh has no factors");
     const dnnl_alg_kind_t kind = d->from_y ? e->from_y : e->from_x;
     dnnl_memory_desc_t memory;
     dnnl_eltwise_desc_t forward, backward;
@@ -132,7 +132,7 @@ static rg_status prepare_prelu(job *j)
 {
     const rg_bench_row *row = j->row;
     const rg_tensor_desc *x = &row->x_desc[0];
-    RG_CHECK(x->rank == 2, RG_UNSUPPORTED, "onednn's prelu is asked for matrices alone");
+    RG_CHECK(x->rank == 2, RG_UNSUPPORTED, "onednn: prelu is compared for matrices only");
     const int64_t channels = x->dims[1], slope_dims[] = { 1, channels };
     const rg_tensor_desc slope = rg_tensor_desc_dense(x->dtype, 2, slope_dims);
     dnnl_memory_desc_t memory, weights;
@@ -217,10 +217,10 @@ static rg_status prepare_upsample(job *j)
         RG_CHECK(d->grid != RG_UPSAMPLE_ALIGN_CORNERS && d->round != RG_UPSAMPLE_CEIL &&
                      from->dims[1] > 0 && from->dims[2] > 0 && to->dims[1] % from->dims[1] == 0 &&
                      to->dims[2] % from->dims[2] == 0,
-                 RG_UNSUPPORTED, "onednn is asked for the nearest pixel where each makes a block");
+                 RG_UNSUPPORTED, "onednn: nearest is compared only for whole scale factors");
     else
         RG_CHECK(d->grid == RG_UPSAMPLE_HALF_PIXEL, RG_UNSUPPORTED,
-                 "onednn's grid for bilinear is half_pixel");
+                 "onednn: bilinear supports only the grid half_pixel");
     const dnnl_alg_kind_t kind =
         d->kind == RG_UPSAMPLE_NEAREST ? dnnl_resampling_nearest : dnnl_resampling_linear;
     RG_TRY(rg_onednn_check(j, rg_onednn.resampling_forward_desc_init(
@@ -268,7 +268,7 @@ static rg_status prepare_batch_norm(job *j)
     const bool relu = d->neuron.kind == RG_NEURON_RELU && !d->neuron.has_a;
     RG_CHECK(d->statistics == RG_BATCH_NORM_OWN && d->phase == RG_BATCH_NORM_WHOLE && d->gamma &&
                  d->beta && (relu || d->neuron.kind == RG_NEURON_NONE),
-             RG_UNSUPPORTED, "onednn is asked for a whole batch with gamma and beta alone");
+             RG_UNSUPPORTED, "onednn: only batch statistics with gamma and beta are compared");
     const unsigned flags = (unsigned)dnnl_use_scale | (unsigned)dnnl_use_shift |
                            (relu ? (unsigned)dnnl_fuse_norm_relu : 0);
     dnnl_memory_desc_t x;
@@ -291,9 +291,9 @@ static rg_status prepare_group_norm(job *j)
     const rg_group_norm_desc *d = (const void *)row->desc;
     const rg_tensor_desc *desc = &row->x_desc[0];
     RG_CHECK(d->groups == 1 && (d->axis == -1 || d->axis == desc->rank - 1) && desc->rank > 1,
-             RG_UNSUPPORTED, "onednn 2 has no normalisation of groups or instances");
+             RG_UNSUPPORTED, "onednn: version 2 has no group or instance normalization");
     RG_CHECK(d->gamma && d->beta && d->neuron.kind == RG_NEURON_NONE, RG_UNSUPPORTED,
-             "onednn is asked for layers with gamma and beta alone");
+             "onednn: only layer normalization with gamma and beta is compared");
     const unsigned flags = (unsigned)dnnl_use_scale | (unsigned)dnnl_use_shift;
     const rg_tensor_desc statistics = rg_tensor_desc_dense(RG_F32, desc->rank - 1, desc->dims);
     dnnl_memory_desc_t x, numbers;
@@ -315,7 +315,7 @@ static rg_status prepare_lrn(job *j)
 {
     const rg_bench_row *row = j->row;
     const rg_lrn_desc *d = (const void *)row->desc;
-    RG_CHECK(d->window % 2 == 1, RG_UNSUPPORTED, "onednn is asked for odd windows alone");
+    RG_CHECK(d->window % 2 == 1, RG_UNSUPPORTED, "onednn: only odd windows are compared");
     const float alpha = (float)d->alpha, beta = (float)d->beta, delta = (float)d->delta;
     dnnl_memory_desc_t x;
     dnnl_lrn_desc_t forward, backward;
@@ -386,9 +386,9 @@ static rg_status prepare_conv(job *j)
     const rg_conv_desc *d = (const void *)row->desc;
     const rg_tensor_desc *x = &row->x_desc[0], *w = &row->x_desc[1], *y = &row->y_desc[0];
     RG_CHECK(!d->bias && d->neuron.kind == RG_NEURON_NONE, RG_UNSUPPORTED,
-             "onednn is asked for convolution without bias and neuron alone");
+             "onednn: only convolutions without bias and neuron are compared");
     RG_CHECK(!row->gradient || row->only >= 0, RG_UNSUPPORTED,
-             "onednn is asked for the gradient of one input alone");
+             "onednn: only the gradient of one input at a time is compared");
     dnnl_memory_desc_t memory[3];
     RG_TRY(describe_image(j, x, &memory[0]));
     RG_TRY(describe_weights(j, w, d->groups > 0 ? d->groups : x->dims[3], &memory[1]));
@@ -448,7 +448,7 @@ rg_status rg_onednn_prepare(job *j)
         if (strcmp(primitives[i].op, op) == 0)
             return primitives[i].prepare(j);
     }
-    return rg_fail(RG_UNSUPPORTED, "onednn stands for no op '%s' here", op);
+    return rg_fail(RG_UNSUPPORTED, "onednn: op '%s' is not compared", op);
 }
 #else
 typedef int rg_no_onednn_ops; /* a file must not be empty */

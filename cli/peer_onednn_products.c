@@ -12,7 +12,7 @@ static rg_status describe(const rg_onednn_job *j, int64_t rows, int64_t columns,
     const dnnl_dims_t dims = { rows, columns };
     const dnnl_dims_t strides = { transposed ? 1 : columns, transposed ? rows : 1 };
     RG_CHECK(j->row->dtype == RG_F32 || j->row->dtype == RG_BF16, RG_UNSUPPORTED,
-             "onednn is asked for products in f32 and bf16 alone");
+             "onednn: only matrix products in f32 and bf16 are compared");
     return rg_onednn_check(
         j, rg_onednn.memory_desc_init_by_strides(memory, 2, dims, types[j->row->dtype], strides));
 }

@@ -25,8 +25,7 @@ static rg_status open_peer(const rg_device *device)
     void (*set_threads)(int count) = NULL;
     RG_TRY(rg_peer_needs_cpu("openblas", device));
     void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL); /* stays for good */
-    RG_CHECK(library != NULL, RG_UNSUPPORTED,
-             "openblas is not installed: there is no libopenblas.so.0");
+    RG_CHECK(library != NULL, RG_UNSUPPORTED, "openblas: cannot load libopenblas.so.0");
     RG_TRY(rg_peer_symbol("openblas", library, "cblas_sgemm", &in_float));
     RG_TRY(rg_peer_symbol("openblas", library, "cblas_dgemm", &in_double));
     RG_TRY(rg_peer_symbol("openblas", library, "openblas_set_num_threads", &set_threads));
@@ -64,9 +63,9 @@ static rg_status time_row(const rg_bench_row *row, double seconds, double *ms)
     const rg_peer_product *p = &j.product;
     RG_TRY(rg_peer_product_find(row, "openblas", &j.product));
     RG_CHECK(row->dtype == RG_F32 || row->dtype == RG_F64, RG_UNSUPPORTED,
-             "openblas is asked for f32 and f64 alone");
+             "openblas: only f32 and f64 are compared");
     RG_CHECK(p->rows < INT_MAX && p->columns < INT_MAX && p->inner < INT_MAX && !p->relu,
-             RG_UNSUPPORTED, "openblas is asked for products alone");
+             RG_UNSUPPORTED, "openblas: only matrix products are compared");
     return rg_bench_time_peer(time_round, &j, seconds, ms);
 }
 

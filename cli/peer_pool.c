@@ -20,7 +20,7 @@ rg_status rg_peer_pool_find(const rg_bench_row *row, const char *peer, rg_peer_p
     const rg_tensor_desc *x = &row->x_desc[0];
     rg_placement at;
     RG_CHECK(x->rank == 4 && d->kind != RG_POOL_L2, RG_UNSUPPORTED,
-             "%s is asked for the maximum and the mean of batches alone", peer);
+             "%s: only max and average pooling of batches are compared", peer);
     RG_TRY(place(d, x, &at));
     *pool = (rg_peer_pool){ .max = d->kind == RG_POOL_MAX,
                             .count_padding = d->edge == RG_POOL_ZERO || d->count_include_pad,
@@ -29,17 +29,17 @@ rg_status rg_peer_pool_find(const rg_bench_row *row, const char *peer, rg_peer_p
                             .y = &row->y_desc[0] };
     bool padded = false;
     for (int i = 0; i < 2; i++) {
-        RG_CHECK(at.before[i] >= 0, RG_UNSUPPORTED, "%s has no negative padding", peer);
+        RG_CHECK(at.before[i] >= 0, RG_UNSUPPORTED, "%s: negative padding is not supported", peer);
         pool->before[i] = at.before[i];
         pool->after[i] = at.after[i] > 0 ? at.after[i] : 0; /* what a floor leaves over */
         padded |= pool->before[i] + pool->after[i] > 0;
     }
     if (pool->max)
         RG_CHECK(!padded || d->edge == RG_POOL_CLAMP, RG_UNSUPPORTED,
-                 "%s: no maximum of theirs is won by padding", peer);
+                 "%s: zero padding cannot win a maximum", peer);
     else
         RG_CHECK(d->edge == RG_POOL_ZERO ||
                      (d->count_include_pad ? !d->ceil_mode : d->zero_pad[0] + d->zero_pad[1] == 0),
-                 RG_UNSUPPORTED, "%s counts the padding of a mean whole or not at all", peer);
+                 RG_UNSUPPORTED, "%s: an average counts all of the padding or none", peer);
     return RG_OK;
 }

@@ -9,14 +9,14 @@
 rg_status rg_peer_product_find(const rg_bench_row *row, const char *peer, rg_peer_product *product)
 {
     RG_CHECK(strcmp(row->test->op->name, "dense") == 0, RG_UNSUPPORTED,
-             "%s stands for no op '%s' here", peer, row->test->op->name);
+             "%s: op '%s' is not compared", peer, row->test->op->name);
     const rg_dense_desc *d = (const void *)row->desc;
     const bool relu = d->neuron.kind == RG_NEURON_RELU && !d->neuron.has_a;
     const bool plain = d->neuron.kind == RG_NEURON_NONE;
     RG_CHECK(d->alpha == 1 && (plain || (relu && !row->gradient)), RG_UNSUPPORTED,
-             "%s is asked for no alpha, and for no gradient of a neuron", peer);
+             "%s: alpha, neurons other than relu and gradients of a neuron are not compared", peer);
     RG_CHECK(!row->gradient || row->only == 0 || row->only == 1, RG_UNSUPPORTED,
-             "%s is asked for the gradient of x or of w alone", peer);
+             "%s: only the gradient of x or of w is compared, not both in one call", peer);
     const bool first = d->layout == RG_DENSE_OUT_IN;
     const rg_tensor_desc *x = &row->x_desc[0], *w = &row->x_desc[1];
     const int64_t out = w->dims[first ? 0 : w->rank - 1];

@@ -52,7 +52,7 @@ static rg_status start(child *c, const char *python, const rg_device *device)
     setenv("MALLOC_TRIM_THRESHOLD_", "1099511627776", 0);
     int ends[2];
     RG_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0, RG_IO,
-             "%s: no socket: %s", c->name, strerror(errno));
+             "%s: cannot create a socket: %s", c->name, strerror(errno));
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
@@ -70,7 +70,7 @@ static rg_status start(child *c, const char *python, const rg_device *device)
     if (failed != 0) {
         close(ends[0]);
         c->process = 0;
-        return rg_fail(RG_UNSUPPORTED, "%s: %s does not start: %s", c->name, python,
+        return rg_fail(RG_UNSUPPORTED, "%s: cannot start %s: %s", c->name, python,
                        strerror(failed));
     }
     return RG_OK;

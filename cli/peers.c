@@ -39,13 +39,14 @@ const char *rg_peers_text(bool built, const char *between, char *text, size_t ca
 rg_status rg_peer_open(const rg_peer *peer, const rg_device *device)
 {
     RG_CHECK(peer->missing == NULL, RG_UNSUPPORTED,
-             "%s is not in this build: it was made without %s", peer->name, peer->missing);
+             "%s: this build does not contain it; %s was missing when it was built", peer->name,
+             peer->missing);
     return peer->open(device);
 }
 
 rg_status rg_peer_needs_cpu(const char *peer, const rg_device *device)
 {
-    RG_CHECK(!rg_bench_on_gpu(device), RG_UNSUPPORTED, "%s runs on the CPU alone, not on %s", peer,
+    RG_CHECK(!rg_bench_on_gpu(device), RG_UNSUPPORTED, "%s runs only on the CPU, not on %s", peer,
              rg_device_name(device));
     return RG_OK;
 }
@@ -53,7 +54,7 @@ rg_status rg_peer_needs_cpu(const char *peer, const rg_device *device)
 rg_status rg_peer_symbol(const char *peer, void *library, const char *name, void *function)
 {
     void *found = dlsym(library, name);
-    RG_CHECK(found != NULL, RG_UNSUPPORTED, "%s: the library has no %s", peer, name);
+    RG_CHECK(found != NULL, RG_UNSUPPORTED, "%s: the library has no function %s", peer, name);
     memcpy(function, &found, sizeof found);
     return RG_OK;
 }

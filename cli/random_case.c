@@ -152,7 +152,8 @@ static rg_status parse_forms(const char *value, uint32_t *forms)
             if (strlen(form_names[i]) == length && memcmp(form_names[i], value, length) == 0)
                 found = i;
         }
-        RG_CHECK(found >= 0, RG_INVALID_ARGUMENT, "there is no form '%.*s'", (int)length, value);
+        RG_CHECK(found >= 0, RG_INVALID_ARGUMENT, "unknown form '%.*s' in a random case",
+                 (int)length, value);
         *forms |= 1u << found;
         value += length + (value[length] == ',');
     }
@@ -191,7 +192,7 @@ static rg_status parse_pair(rg_random_case *c, const char *key, const char *valu
     } else if (strcmp(key, "threads") == 0) {
         c->threads = atoi(value);
     } else {
-        return rg_fail(RG_INVALID_ARGUMENT, "'%s=%s' is no part of a random case", key, value);
+        return rg_fail(RG_INVALID_ARGUMENT, "a random case has no entry '%s=%s'", key, value);
     }
     return RG_OK;
 }
@@ -204,7 +205,7 @@ rg_status rg_random_parse(const rg_op_test *test, const char *text, rg_random_ca
         const size_t length = strcspn(text, ";");
         snprintf(part, sizeof part, "%.*s", (int)length, text);
         char *value = strchr(part, '=');
-        RG_CHECK(value != NULL, RG_INVALID_ARGUMENT, "'%s' is not name=value", part);
+        RG_CHECK(value != NULL, RG_INVALID_ARGUMENT, "'%s' is not of the form name=value", part);
         *value++ = 0;
         RG_TRY(parse_pair(c, part, value));
         text += length + strspn(text + length, "; ");

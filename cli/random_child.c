@@ -46,7 +46,7 @@ rg_status rg_random_fork(rg_random_shared *shared, bool quiet,
     shared->said[0] = 0;
     fflush(NULL);
     const pid_t child = fork();
-    RG_CHECK(child >= 0, RG_OUT_OF_MEMORY, "no further process can be started");
+    RG_CHECK(child >= 0, RG_OUT_OF_MEMORY, "cannot start another process");
     if (child == 0) {
         if (quiet)
             be_quiet();
@@ -68,7 +68,7 @@ rg_status rg_random_fork(rg_random_shared *shared, bool quiet,
     else if (number != 0)
         snprintf(shared->said, RG_SAID, "ends with signal %d (%s)", number, strsignal(number));
     else
-        snprintf(shared->said, RG_SAID, "ends the process, with status %d",
+        snprintf(shared->said, RG_SAID, "ends the process with status %d",
                  WIFEXITED(status) ? WEXITSTATUS(status) : -1);
     return RG_OK;
 }

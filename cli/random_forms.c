@@ -39,7 +39,7 @@ rg_status rg_random_tensor(rg_device *device, const rg_tensor_desc *desc, const 
         return RG_OK;
     const size_t bytes = (size_t)count * rg_dtype_size(desc->dtype);
     char *data = malloc(bytes + 8);
-    RG_CHECK(data != NULL, RG_OUT_OF_MEMORY, "%zu bytes are too many", bytes);
+    RG_CHECK(data != NULL, RG_OUT_OF_MEMORY, "a tensor of %zu bytes is too large", bytes);
     for (int64_t i = 0; i < count; i++)
         rg_element_set(data, desc->dtype, i, values[(i + roll) % count]);
     const rg_status status = rg_tensor_write(*tensor, data, bytes, RG_LAYOUT_SAME);
@@ -242,13 +242,13 @@ static void compare(const rg_check_trial *t, const batch *a, const batch *b, con
     for (int32_t i = 0; i < a->v->outputs * a->images && with_y; i++) {
         t->checker->comparisons++;
         if (hash_of(a->y[i]) != hash_of(b->y[i]))
-            rg_trial_fail(t, "%s: forward of image %d has other bits than a plain call", what,
-                          (int)(i % a->images));
+            rg_trial_fail(t, "%s: the forward result of image %d differs in bits from a plain call",
+                          what, (int)(i % a->images));
     }
     for (int32_t i = 0; i < a->v->inputs * a->images; i++) {
         t->checker->comparisons++;
         if (hash_of(a->dx[i]) != hash_of(b->dx[i]))
-            rg_trial_fail(t, "%s: dx[%d] of image %d has other bits than plain calls", what,
+            rg_trial_fail(t, "%s: dx[%d] of image %d differs in bits from a plain call", what,
                           (int)(i / a->images), (int)(i % a->images));
     }
 }
@@ -321,7 +321,7 @@ static void check_interleaved(const rg_check_trial *t, const batch *model)
         rg_trial_ok(t, run_single(&other), "interleaved calls"))
         compare(t, &single, &other, "interleaved", true);
     if (made && hash_of(single.x[0]) != hash_of(other.x[0]))
-        rg_trial_fail(t, "interleaved: x has changed");
+        rg_trial_fail(t, "interleaved calls: x was overwritten");
     free_batch(&single);
     free_batch(&other);
     rg_tensor_destroy(parent);
@@ -335,7 +335,7 @@ static void check_json(const rg_check_trial *t)
     if (length < sizeof text &&
         rg_trial_ok(t, rg_kernel_from_json(t->checker->device, text, length, &read), "JSON") &&
         (!rg_kernel_equal(read, t->kernel) || rg_kernel_hash(read) != rg_kernel_hash(t->kernel)))
-        rg_trial_fail(t, "a kernel read from its own JSON is another one");
+        rg_trial_fail(t, "a kernel read from its own JSON differs from the original");
     rg_kernel_destroy(read);
 }
 

@@ -277,7 +277,8 @@ static rg_status keep_only(rg_net *net, const char *only)
         const long item = strtol(only, &end, 10);
         RG_CHECK(end != only && item >= 0 && item < net->items &&
                      (*end == 0 || (*end == ',' && end[1] != 0)),
-                 RG_INVALID_ARGUMENT, "--only lists items of the network, 0 to %d, as 1,4,17",
+                 RG_INVALID_ARGUMENT,
+                 "--only must list items of the network from 0 to %d, separated by commas: 1,4,17",
                  net->items - 1);
         net->keep[item] = true;
         only = *end == ',' ? end + 1 : end;

@@ -123,8 +123,8 @@ static bool same_chunk(const rg_net_chunk *want, const rg_net_chunk *got, const 
     report->comparisons++;
     if (want == NULL || want->desc.dtype != got->desc.dtype ||
         !rg_shape_same_dims(&want->desc, &got->desc)) {
-        snprintf(report->text, sizeof report->text, "%s, run %d: %s has another shape", who, run,
-                 got->name);
+        snprintf(report->text, sizeof report->text, "%s, run %d: %s has a different shape", who,
+                 run, got->name);
         return false;
     }
     const size_t size = rg_dtype_size(got->desc.dtype);
@@ -134,7 +134,7 @@ static bool same_chunk(const rg_net_chunk *want, const rg_net_chunk *got, const 
         if (memcmp(a, b, size) == 0)
             continue;
         snprintf(report->text, sizeof report->text,
-                 "%s, run %d: %s[%lld] is %.17g, and %.17g without those options", who, run,
+                 "%s, run %d: %s[%lld] is %.17g, but %.17g without these options", who, run,
                  got->name, (long long)i, rg_element_get(got->data, got->desc.dtype, i),
                  rg_element_get(want->data, want->desc.dtype, i));
         return false;

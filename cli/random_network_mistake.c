@@ -124,8 +124,8 @@ static bool is_told(rg_status status, const char *what, rg_net_report *report)
     report->comparisons++;
     if (status == RG_OK || rg_error_text()[0] != 0)
         return true;
-    snprintf(report->text, sizeof report->text, "%s is refused as %s, without a sentence", what,
-             rg_status_name(status));
+    snprintf(report->text, sizeof report->text, "%s is refused with %s, but without an error text",
+             what, rg_status_name(status));
     return false;
 }
 

@@ -122,7 +122,7 @@ static rg_status tensor_of(plain *p, const rg_value *value, rg_tensor **tensor)
     if (value->kind == RG_VALUE_CONSTANT && p->tensors[value->id] == NULL) {
         rg_tensor *like;
         RG_TRY(tensor_of(p, value->like, &like));
-        RG_CHECK(like != NULL, RG_INVALID_STATE, "a constant is like nothing");
+        RG_CHECK(like != NULL, RG_INVALID_STATE, "a constant has no value to take its shape from");
         const rg_tensor_desc desc =
             rg_tensor_desc_dense(like->desc.dtype, like->desc.rank, like->desc.dims);
         RG_TRY(rg_tensor_create(p->device, &desc, &p->tensors[value->id]));

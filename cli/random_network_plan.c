@@ -224,7 +224,7 @@ static rg_status by_copies(runner *r, const rg_graph *graph)
     const rg_status status = rg_plan_create(r->queue->device, copy, &r->options, &r->plan);
     rg_graph_destroy(copy);
     RG_TRY(status);
-    RG_CHECK(equal, RG_INVALID_STATE, "the copy of a graph is not equal to it");
+    RG_CHECK(equal, RG_INVALID_STATE, "the copy of a graph differs from the original");
     return RG_OK;
 }
 
@@ -242,7 +242,7 @@ static rg_status by_json(runner *r, const rg_graph *graph)
         status = rg_plan_create(r->queue->device, read, &r->options, &r->plan);
     rg_graph_destroy(read);
     RG_TRY(status);
-    RG_CHECK(equal, RG_INVALID_STATE, "the graph that JSON describes is not equal to it");
+    RG_CHECK(equal, RG_INVALID_STATE, "the graph read from its own JSON differs from the original");
     return RG_OK;
 }
 
@@ -253,7 +253,7 @@ static rg_status by_file(runner *r)
     rg_plan *loaded = NULL;
     snprintf(path, sizeof path, "%s/retrograde-network-XXXXXX", folder != NULL ? folder : "/tmp");
     const int file = mkstemp(path);
-    RG_CHECK(file >= 0, RG_IO, "no file '%s' can be made", path);
+    RG_CHECK(file >= 0, RG_IO, "cannot create the file '%s'", path);
     close(file);
     rg_status status = rg_plan_save(r->plan, path);
     if (status == RG_OK)

@@ -262,7 +262,7 @@ static rg_status call(wrong_call *w, bool *recorded)
     *recorded = status == RG_OK;
     const bool told = status == RG_OK || rg_error_text()[0] != 0;
     if (!told)
-        rg_trial_fail(&w->t, "a call is refused without a sentence");
+        rg_trial_fail(&w->t, "a call is refused without an error text");
     (void)rg_commands_finish(commands, status);
     return status;
 }
@@ -290,9 +290,9 @@ static void check_way(rg_checker *checker, const rg_values *values, int way, uin
         checker->comparisons++;
         *refused += !recorded;
         if (recorded)
-            rg_trial_fail(&w.t, "%s, and the call is not refused", ways[way].text);
+            rg_trial_fail(&w.t, "%s, but the call is not refused", ways[way].text);
         else if (!rg_guarded_intact(&w.extra))
-            rg_trial_fail(&w.t, "%s: a refused call has changed memory", ways[way].text);
+            rg_trial_fail(&w.t, "%s: a refused call wrote to memory", ways[way].text);
         else
             rg_trial_check_guards(&w.t);
     }
@@ -330,7 +330,7 @@ static void check_bounds(rg_checker *checker, const rg_values *values, rg_random
         rg_kernel *kernel = NULL;
         checker->comparisons++;
         if (rg_kernel_create(checker->device, op, desc, &kernel) == RG_OK || kernel != NULL)
-            rg_trial_fail(&t, "%s is %g, beyond its bounds, and is not refused", field->name,
+            rg_trial_fail(&t, "%s is %g, which is out of range, but is not refused", field->name,
                           value);
         *refused += kernel == NULL;
         rg_kernel_destroy(kernel);

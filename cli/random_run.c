@@ -44,7 +44,7 @@ rg_status rg_random_device(rg_random_devices *devices, const char *isa, int32_t 
            (strcmp(devices->opened[i].isa, isa) != 0 || devices->opened[i].threads != threads))
         i++;
     if (i == devices->count) {
-        RG_CHECK(i < MOST_DEVICES, RG_OUT_OF_MEMORY, "too many devices are open");
+        RG_CHECK(i < MOST_DEVICES, RG_OUT_OF_MEMORY, "too many open devices");
         rg_device_options options = rg_device_options_default();
         options.isa = isa[0] != 0 ? isa : NULL;
         options.threads = threads;
@@ -83,7 +83,7 @@ static void check_fault(rg_checker *checker, const rg_values *values)
         status = rg_kernel_forward(kernel, commands, x, y, NULL);
         if (rg_commands_finish(commands, status) == RG_OK) {
             checker->failures++;
-            snprintf(checker->said, RG_SAID, "wrong values are not reported");
+            snprintf(checker->said, RG_SAID, "invalid values are not reported");
         }
     }
     for (int32_t i = 0; i < RG_MAX_INPUTS; i++)

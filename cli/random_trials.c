@@ -54,7 +54,7 @@ static void run_op(child *c, int which, int64_t number)
     shared->trials[which]++;
     if (rg_random_run(c->devices, &drawn, &shared->counts, shared->said) != RG_OK) {
         shared->counts.failures++;
-        snprintf(shared->said, RG_SAID, "is drawn, and refused: %s", rg_error_text());
+        snprintf(shared->said, RG_SAID, "a valid random call is refused: %s", rg_error_text());
     }
 }
 

@@ -46,8 +46,8 @@ static rg_status taken(const char *folder, int lock)
     if (pid > 0)
         snprintf(who, sizeof who, "process %ld", pid);
     return rg_fail(RG_INVALID_STATE,
-                   "%s: %s trains into this folder: wait for it, or take another --out", folder,
-                   who);
+                   "%s: %s is writing to this results folder; wait for it or choose another --out",
+                   folder, who);
 }
 
 rg_status rg_folder_lock(const char *folder, int *lock)
@@ -55,7 +55,7 @@ rg_status rg_folder_lock(const char *folder, int *lock)
     *lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*lock < 0 && errno == ENOENT)
         return RG_OK;
-    RG_CHECK(*lock >= 0 || errno != ENOTDIR, RG_IO, "%s: it is a file, not a folder for results",
+    RG_CHECK(*lock >= 0 || errno != ENOTDIR, RG_IO, "%s: this is a file, not a results folder",
              folder);
     RG_CHECK(*lock >= 0, RG_IO, "%s: cannot be opened: %s", folder, strerror(errno));
     int result;
@@ -119,7 +119,7 @@ rg_status rg_folder_check_file(const char *path)
     if (stat(path, &info) != 0)
         return RG_OK;
     RG_CHECK(!S_ISDIR(info.st_mode) && !S_ISFIFO(info.st_mode) && !S_ISSOCK(info.st_mode), RG_IO,
-             "%s: cannot be replaced: it is a %s", path,
+             "%s: cannot be replaced: this is a %s", path,
              S_ISDIR(info.st_mode)    ? "folder"
              : S_ISFIFO(info.st_mode) ? "pipe"
                                       : "socket");

@@ -222,9 +222,9 @@ rg_status rg_train_options_check(const rg_train_request *q)
         rg_error_prefix("--"); /* fields are named as options are */
     RG_TRY(status);
     RG_CHECK(q->stop == RG_TRAIN_NOT_GIVEN || q->stop > 0, wrong,
-             "--stop is 0; it is the number of an epoch, from 1 on");
+             "--stop must be at least 1, not 0: it is the number of an epoch");
     RG_CHECK(q->rate == RG_TRAIN_NOT_GIVEN || q->rate > 0, wrong,
-             "--rate is 0; nothing is learned without a rate: it is more than 0");
+             "--rate must be greater than 0, not 0");
     RG_CHECK(q->validation < 1, wrong,
              "--validation is %g; less than all of the data can be held back", q->validation);
     return RG_OK;

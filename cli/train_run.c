@@ -23,8 +23,7 @@ static rg_status open_default(rg_train_run *run, rg_dataset **train)
     const rg_train_request *q = run->request;
     rg_status status = rg_dataset_open(q->data, RG_DATASET_TRAIN, train);
     if (status == RG_IO && q->data == rg_train_default_data && q->resume == NULL) {
-        rg_show_say(&run->show, "%s: training with glyphs that the program draws instead",
-                    rg_error_text());
+        rg_show_say(&run->show, "%s; training on generated glyph images instead", rg_error_text());
         run->request->data = "glyphs";
         status = rg_dataset_open("glyphs", RG_DATASET_TRAIN, train);
     }
@@ -42,7 +41,7 @@ static rg_status open_sets(rg_train_run *run)
     rg_status status = rg_train_open_test(q->data, &run->test.set);
     const bool tests = run->test.set != NULL;
     if (status == RG_OK && !tests)
-        rg_show_say(&run->show, "%s holds no test part: %g %% of its images are kept for testing",
+        rg_show_say(&run->show, "%s has no test part; %g %% of its images are used for testing",
                     q->data, 100 * part);
     run->own_validation = tests && q->validation > 0;
     if (status == RG_OK && tests && !run->own_validation) {
@@ -89,7 +88,7 @@ rg_status rg_train_path(const char *folder, const char *name, char **path)
 static rg_status make_folder(rg_train_run *run)
 {
     const char *out = run->request->out;
-    RG_CHECK(mkdir(out, 0777) == 0 || errno == EEXIST, RG_IO, "%s: cannot be made: %s", out,
+    RG_CHECK(mkdir(out, 0777) == 0 || errno == EEXIST, RG_IO, "%s: cannot be created: %s", out,
              strerror(errno));
     if (run->lock < 0)
         RG_TRY(rg_folder_lock(out, &run->lock));
@@ -286,7 +285,8 @@ rg_status rg_train_all(rg_train_run *run, const volatile int *interrupted, bool 
             return save(run);
         RG_TRY(end_epoch(run));
         if (is_patience_over(run))
-            rg_show_say(&run->show, "no better epoch since %lld: training ends",
+            rg_show_say(&run->show,
+                        "no higher validation accuracy since epoch %lld; training stops",
                         (long long)c->best_epoch);
         else if (*interrupted)
             return RG_OK;

@@ -335,7 +335,7 @@ class CheckTest(ProgramTest):
         row = json.loads(self.works(*long, "--case", "long-67m", "--threads", "1").stdout)
         self.assertEqual((row["failures"], row["cases"], row["threads"]), (0, 1, "1"))
         self.refused(2, *long, "--long", "--quick", words=("--quick", "--long"))
-        self.refused(2, "check", "slice", "--long", words=("no such case",))
+        self.refused(2, "check", "slice", "--long", words=("no case matches the arguments",))
 
     def test_fingerprints(self):
         """One line for each case with hashes of its bits, the same in every run."""

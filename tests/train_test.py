@@ -266,7 +266,7 @@ class GoingOn(Case):
         words = (*resume, "--out", self.path("other"))
         run(*words, "--stop", "2")
         output, _ = run(*words)
-        self.assertIn("other/metrics.csv: rows behind epoch 1 are dropped", output)
+        self.assertIn("other/metrics.csv: rows after epoch 1 are removed", output)
         self.assertEqual(self.epochs("other"), [1, 2, 3])
         self.assertEqual(self.reported("other"), [1, 2, 3])
 
@@ -376,7 +376,7 @@ class Divergence(Case):
             file.write(data)
         output, errors = run("eval", self.path("bad.safetensors"), "--data", self.path("set"), status=1)
         self.assertIn("loss nan", output)
-        self.assertIn("bad.safetensors: the network answers with NaN", errors)
+        self.assertIn("bad.safetensors: the network returns NaN", errors)
         output, _ = run("eval", self.path("bad.safetensors"), "--data", self.path("set"), "--json", status=1)
         self.assertIsNone(json.loads(output)["loss"])
 
@@ -404,13 +404,13 @@ class Parts(Case):
     def test_no_test_part(self):
         folder = self.images(80, "")
         output, _ = run(*self.train())
-        self.assertIn("holds no test part: 10 % of its images", output)
+        self.assertIn("has no test part; 10 % of its images", output)
         self.assertIn("72 images for training, 8 for testing", output)
         output, _ = run("eval", self.checkpoint("out"), "--data", folder)
-        self.assertTrue(output.startswith(folder + " holds no test part: its training part is used\n"), output)
+        self.assertTrue(output.startswith(folder + " has no test part; the training part is evaluated\n"), output)
         output, errors = run("eval", self.checkpoint("out"), "--data", folder, "--json")
         self.assertEqual((json.loads(output)["part"], json.loads(output)["images"]), ("train", 80))
-        self.assertIn("its training part is used", errors)
+        self.assertIn("the training part is evaluated", errors)
 
     def test_test_part(self):
         folder = self.images(80, "_train")
@@ -450,11 +450,11 @@ class Patience(Case):
         """An early stop comes when it would have come without the break."""
         words = ("--model", "mlp", "--epochs", "30", "--patience", "2", "--optimizer", "sgd", "--rate", "1e-30")
         output, _ = run(*self.small(*words, "--out", self.path("whole")))
-        self.assertIn("no better epoch since 1", output)
+        self.assertIn("no higher validation accuracy since epoch 1", output)
         self.assertEqual(self.epochs("whole"), [1, 2, 3])
         run(*self.small(*words, "--stop", "2", "--out", self.path("cut")))
         output, _ = run("train", "--resume", self.checkpoint("cut"), "--out", self.path("cut"))
-        self.assertIn("no better epoch since 1", output)
+        self.assertIn("no higher validation accuracy since epoch 1", output)
         self.assertEqual(self.epochs("cut"), [1, 2, 3])
         self.assertEqual(read(self.checkpoint("whole")), read(self.checkpoint("cut")))
         run("train", "--resume", self.checkpoint("cut"), "--out", self.path("cut"))  # it is over
@@ -781,7 +781,7 @@ class BadCheckpoints(Case):
         self.refuses("train", "--resume", packed(turned), *out, says=("other.safetensors", name))
         start = 8 + length + head[name]["data_offsets"][0]
         path = self.other(self.data[:start] + b"\0\0\xc0\x7f" + self.data[start + 4 :])
-        self.refuses("train", "--resume", path, *out, says=("other.safetensors", name, "holds nan", "cannot go on"))
+        self.refuses("train", "--resume", path, *out, says=("other.safetensors", name, "holds nan", "training cannot continue from it"))
         self.refuses("train", "--resume", self.folder, *out, says=self.folder)
 
     def test_another(self):
