@@ -85,7 +85,7 @@ class Browser(unittest.TestCase):
 
     def test_other_runs(self):
         self.assertIn("not finite from epoch 7", self.dom("diverged.html"))
-        self.assertIn("No epoch was finished", self.dom("empty.html"))
+        self.assertIn("No epoch was completed", self.dom("empty.html"))
         self.assertIn("conv1", self.dom("network.svg"))
 
     def test_well_formed(self):

@@ -12,8 +12,8 @@
 
 #include <locale.h>
 
-static const char *const hostile =
-    "</title></style><script>alert(1)</script> \" onload='x' & \x01\x7f \xff\xfe \xe2\x80\xae ]]> %s %n";
+static const char *const hostile = "</title></style><script>alert(1)</script> \" onload='x' & "
+                                   "\x01\x7f \xff\xfe \xe2\x80\xae ]]> %s %n";
 
 /* ---- figures and text ---- */
 
@@ -262,7 +262,7 @@ static void test_bad_runs(sample *s)
 {
     rg_report r = { .test_loss = NAN, .test_accuracy = NAN };
     char *text = page_of(&r, NULL);
-    EXPECT(strstr(text, "No epoch was finished") && strstr(text, "Training run"));
+    EXPECT(strstr(text, "No epoch was completed") && strstr(text, "Training run"));
     EXPECT(strstr(text, "<section id=\"run\">") && strstr(text, "<section id=\"curves\">") == NULL);
     free(text);
 
@@ -309,7 +309,8 @@ static void test_classes(sample *s)
     r.confusion = &one;
     r.confusion_count = 1;
     char *text = page_of(&r, NULL);
-    EXPECT(strstr(text, "7 of 7 images are recognised") && strstr(text, "mistake") == NULL);
+    EXPECT(strstr(text, "7 of 7 images are classified correctly") &&
+           strstr(text, "Most frequent confusion") == NULL);
     free(text);
 
     rg_confusion_cell many[1002];
@@ -369,12 +370,12 @@ static void test_large(sample *s)
     r.step_count = 100 * MANY;
     r.memory_steps = MANY + 5;
     char *text = page_of(&r, NULL);
-    EXPECT(strstr(text, "and 2\u202f700 more") && strstr(text, "all others"));
+    EXPECT(strstr(text, "and 2\u202f700 more") && strstr(text, "other layers"));
     EXPECT(strstr(text, "800 largest of 3\u202f000 tensors") && markup_count(text, "<img ") == 24);
     free(text);
     r.drawing.node_count = MANY;
     text = page_of(&r, NULL);
-    EXPECT(strstr(text, "3\u202f000 nodes the drawing is too large") != NULL);
+    EXPECT(strstr(text, "The drawing has 3\u202f000 nodes, too many") != NULL);
     free(text);
     free(epochs);
     free(steps);

@@ -49,7 +49,7 @@ static void add_cell(rg_page *page, const rg_report *r, int32_t label, int32_t p
     rg_page_put(page, "<td class=\"v%s%s%s\" style=\"--v:%s\" title=\"", right ? " on" : "",
                 count > 0 ? "" : " z", depth > 0.62 ? " deep" : "", rg_fixed(depth, 2).text);
     rg_class_name(page, r, label, RG_NAME);
-    rg_page_put(page, right ? ", recognised: " : " taken for ");
+    rg_page_put(page, right ? ", correct: " : " predicted as ");
     if (!right) {
         rg_class_name(page, r, predicted, RG_NAME);
         rg_page_put(page, ": ");
@@ -68,9 +68,10 @@ static void add_matrix(rg_page *page, const rg_report *r, const class_row *rows)
             most_wrong = fmax(most_wrong, (double)c->count);
     }
     rg_page_put(page, "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Confusion "
-                      "matrix\"><table class=\"matrix\">\n<caption>Rows: the true class. Columns: "
-                      "the prediction. Blue: right, orange: wrong.</caption>\n<thead><tr>"
-                      "<th class=\"flat\" scope=\"col\">true \\ predicted</th>");
+                      "matrix\"><table class=\"matrix\">\n"
+                      "<caption>Rows: true class. Columns: predicted class. Blue: correct, orange: "
+                      "wrong.</caption>\n"
+                      "<thead><tr><th class=\"flat\" scope=\"col\">true \\ predicted</th>");
     for (int32_t k = 0; k < r->classes; k++) {
         rg_page_put(page, "<th scope=\"col\">");
         rg_class_name(page, r, k, 18);
@@ -98,10 +99,11 @@ static void add_pairs(rg_page *page, const rg_report *r, const class_row *rows,
                       const rg_confusion_cell *mistakes, int count)
 {
     rg_page_put(page,
-                "<div class=\"scroll\"><table><caption>The commonest mistakes</caption><thead>"
-                "<tr><th scope=\"col\">True class</th><th scope=\"col\">Taken for</th>"
-                "<th scope=\"col\" class=\"n\">Images</th><th scope=\"col\" class=\"n\">Of "
-                "the class</th></tr></thead>\n<tbody>\n");
+                "<div class=\"scroll\"><table><caption>Most frequent "
+                "confusions</caption><thead><tr><th scope=\"col\">True class</th><th "
+                "scope=\"col\">Predicted class</th><th scope=\"col\" class=\"n\">Images</th><th "
+                "scope=\"col\" class=\"n\">Share of the class</th></tr></thead>\n"
+                "<tbody>\n");
     for (int i = 0; i < count; i++) {
         const rg_confusion_cell *m = &mistakes[i];
         rg_page_put(page, "<tr><td>");
@@ -119,12 +121,13 @@ static void add_classes(rg_page *page, const rg_report *r, class_row *rows)
 {
     const int32_t count = r->classes < MOST_CLASSES ? r->classes : MOST_CLASSES;
     rg_confusion_weakest(rows, r->classes);
-    rg_page_put(page,
-                "<div class=\"scroll\"><table><caption>%s, the weakest first</caption>"
-                "<thead><tr><th scope=\"col\">Class</th><th scope=\"col\" class=\"n\">Images</th>"
-                "<th scope=\"col\" class=\"n\">Recall</th><th scope=\"col\" "
-                "class=\"n\">Precision</th></tr></thead>\n<tbody>\n",
-                r->classes > count ? "Classes that are recognised least" : "Classes");
+    rg_page_put(
+        page,
+        "<div class=\"scroll\"><table><caption>%s, lowest recall first</caption><thead><tr><th "
+        "scope=\"col\">Class</th><th scope=\"col\" class=\"n\">Images</th><th scope=\"col\" "
+        "class=\"n\">Recall</th><th scope=\"col\" class=\"n\">Precision</th></tr></thead>\n"
+        "<tbody>\n",
+        r->classes > count ? "Classes with the lowest recall" : "Classes");
     for (int32_t i = 0; i < count; i++) {
         rg_page_put(page, "<tr><td>");
         rg_class_name(page, r, rows[i].index, RG_NAME);
@@ -147,12 +150,12 @@ static void add_sentence(rg_page *page, const rg_report *r, const class_row *row
         right += rows[i].right;
         all += rows[i].labels;
     }
-    rg_page_put(page, "<p class=\"note\">%s of %s images are recognised, %s.", rg_count(right).text,
-                rg_count(all).text, rg_percent(share_of(right, all), 2).text);
+    rg_page_put(page, "<p class=\"note\">%s of %s images are classified correctly (%s).",
+                rg_count(right).text, rg_count(all).text, rg_percent(share_of(right, all), 2).text);
     if (count > 0) {
-        rg_page_put(page, " The commonest mistake: ");
+        rg_page_put(page, " Most frequent confusion: ");
         rg_class_name(page, r, mistakes[0].label, RG_NAME);
-        rg_page_put(page, " taken for ");
+        rg_page_put(page, " predicted as ");
         rg_class_name(page, r, mistakes[0].predicted, RG_NAME);
         rg_page_put(page, ", %s times.", rg_count(mistakes[0].count).text);
     }
@@ -170,7 +173,7 @@ rg_status rg_report_confusion(rg_page *page, const rg_report *r)
     class_row *rows = memory;
     rg_confusion_count(r->confusion, r->confusion_count, r->classes, rows);
     const int count = rg_confusion_mistakes(r->confusion, r->confusion_count, mistakes, MOST_PAIRS);
-    rg_section_begin(page, "confusion", "What is taken for what");
+    rg_section_begin(page, "confusion", "Confusion matrix");
     add_sentence(page, r, rows, mistakes, count);
     if (r->classes <= MATRIX_CLASSES) {
         add_matrix(page, r, rows);

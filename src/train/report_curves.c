@@ -144,7 +144,7 @@ static rg_status add_steps(rg_page *page, const rg_report *r)
         { .name = "loss", .y = y, .colour = 1, .faint = true, .marks_losses = true },
         { .name = "smoothed", .y = mean, .colour = 1 },
     };
-    rg_chart_add(page, &(rg_chart){ .title = "Loss of single steps",
+    rg_chart_add(page, &(rg_chart){ .title = "Loss of each step",
                                     .x_name = "step",
                                     .x = x,
                                     .count = r->step_count,
@@ -179,9 +179,10 @@ static void add_row(rg_page *page, const rg_report_epoch *e, bool best)
 static void add_table(rg_page *page, const rg_report *r)
 {
     const int64_t best = rg_best_epoch(r);
-    rg_page_put(page, "<details><summary>The numbers, epoch by epoch</summary>\n"
-                      "<div class=\"scroll\"><table class=\"epochs\"><caption>One row for each "
-                      "epoch; the one with the least loss is marked</caption>\n<thead><tr>");
+    rg_page_put(page, "<details><summary>Table of all epochs</summary>\n"
+                      "<div class=\"scroll\"><table class=\"epochs\"><caption>One row per epoch; "
+                      "the epoch with the lowest loss is marked</caption>\n"
+                      "<thead><tr>");
     static const char *const heads[] = { "Epoch",
                                          "Training loss",
                                          "Validation loss",
@@ -200,8 +201,8 @@ static void add_table(rg_page *page, const rg_report *r)
             add_row(page, &r->epochs[i], i == best);
         else if (i == MOST_ROWS / 2)
             rg_page_put(page,
-                        "<tr><td colspan=\"8\">%s epochs are left out here; metrics.csv has "
-                        "them all</td></tr>\n",
+                        "<tr><td colspan=\"8\">%s epochs are omitted; metrics.csv lists all "
+                        "epochs</td></tr>\n",
                         rg_count(r->epoch_count - MOST_ROWS).text);
     }
     rg_page_put(page, "</tbody></table></div></details>\n");
@@ -241,8 +242,8 @@ rg_status rg_report_curves(rg_page *page, const rg_report *r)
     rg_section_begin(page, "curves", "Learning curves");
     rg_page_put(page, "<p class=\"note\">");
     if (count > 1 && rg_best_epoch(r) >= 0)
-        rg_page_put(page, "The dotted line marks the epoch with the least loss. ");
-    rg_page_put(page, "Point at a chart to see its values.</p>\n");
+        rg_page_put(page, "The dotted line marks the epoch with the lowest loss. ");
+    rg_page_put(page, "Hover over a chart to see its values.</p>\n");
     if (count == 0) {
         rg_page_put(page, "<div class=\"small\">\n");
         if (page->status == RG_OK)

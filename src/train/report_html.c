@@ -100,14 +100,14 @@ static void add_size(rg_page *page, const rg_report *r)
 static void add_alarm(rg_page *page, const rg_report *r)
 {
     if (r->epoch_count <= 0 && r->step_count <= 0)
-        rg_page_put(page, "<p class=\"alarm\" role=\"note\">No epoch was finished.</p>\n");
+        rg_page_put(page, "<p class=\"alarm\" role=\"note\">No epoch was completed.</p>\n");
     for (int64_t i = 0; i < r->epoch_count; i++) {
         const rg_report_epoch *e = &r->epochs[i];
         if (isfinite(e->train_loss) && (!e->validated || isfinite(e->validation_loss)))
             continue;
         rg_page_put(page,
-                    "<p class=\"alarm\" role=\"note\">The loss is not finite from epoch %s on: "
-                    "training diverged. A smaller learning rate may help.</p>\n",
+                    "<p class=\"alarm\" role=\"note\">Training diverged: the loss is not finite "
+                    "from epoch %s on. A lower learning rate may help.</p>\n",
                     rg_count(e->epoch).text);
         return;
     }
@@ -149,9 +149,9 @@ static void add_navigation(rg_page *page, const rg_report *r)
         { "network", "Network", r->layer_count > 0 || r->drawing.node_count > 0 },
         { "time", "Time per op", r->timing_count > 0 },
         { "memory", "Memory plan", r->memory_count > 0 && r->memory_steps > 0 },
-        { "run", "This run", true },
+        { "run", "Command and options", true },
     };
-    rg_page_put(page, "<nav aria-label=\"Parts of the report\">");
+    rg_page_put(page, "<nav aria-label=\"Sections of the report\">");
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (parts[i].there)
             rg_page_put(page, "<a href=\"#%s\">%s</a>", parts[i].id, parts[i].name);
@@ -200,9 +200,9 @@ static void add_pair(rg_page *page, const char *name, const char *value)
 
 static void add_run(rg_page *page, const rg_report *r)
 {
-    rg_section_begin(page, "run", "This run");
+    rg_section_begin(page, "run", "Command and options");
     if (has(r->command)) {
-        rg_page_put(page, "<p class=\"note\">Started as</p>\n<pre><code>");
+        rg_page_put(page, "<p class=\"note\">Command</p>\n<pre><code>");
         rg_page_text(page, r->command, RG_LONG);
         rg_page_put(page, "</code></pre>\n<h3>Options</h3>\n");
     }
@@ -228,8 +228,11 @@ static rg_status add_all(rg_page *page, const rg_report *r)
     RG_TRY(rg_report_memory_plan(page, r));
     add_run(page, r);
     rg_page_put(page,
-                "</main>\n<footer>Written by retrograde %s. The page needs no other file and no "
-                "script.</footer>\n</body>\n</html>\n",
+                "</main>\n"
+                "<footer>Written by retrograde %s. This page is self-contained and uses no "
+                "scripts.</footer>\n"
+                "</body>\n"
+                "</html>\n",
                 rg_version());
     return page->status;
 }

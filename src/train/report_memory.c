@@ -62,7 +62,7 @@ static void add_axes(rg_page *page, const plan *p)
                     rg_count((int64_t)(i * tick)).text);
     rg_page_put(page,
                 "<path class=\"base\" d=\"M%d %dH%d\"/><text class=\"tx tn\" x=\"%d\" "
-                "y=\"%d\">step of the plan</text>\n",
+                "y=\"%d\">plan step</text>\n",
                 LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, WIDTH - RIGHT, HEIGHT - 4);
 }
 
@@ -137,25 +137,24 @@ static rg_status add_plan(rg_page *page, const plan *p)
     RG_TRY(add_live(page, p));
     rg_page_put(page, "</svg></div></figure>\n");
     if (count > MOST_TENSORS)
-        rg_page_put(page, "<p class=\"note\">The %d largest of %s tensors are shown.</p>\n",
+        rg_page_put(page, "<p class=\"note\">Shown: the %d largest of %s tensors.</p>\n",
                     MOST_TENSORS, rg_count(count).text);
     return page->status;
 }
 
 static void add_sentence(rg_page *page, const rg_report *r)
 {
-    rg_page_put(page, "<p class=\"note\">At its peak the plan holds %s",
+    rg_page_put(page, "<p class=\"note\">Peak memory of the plan: %s",
                 rg_byte_count((double)r->peak_bytes).text);
     if (r->separate_bytes > r->peak_bytes)
-        rg_page_put(page, ", %s of the %s that separate tensors would take",
+        rg_page_put(page, ", %s of the %s that separate buffers would need",
                     rg_percent((double)r->peak_bytes / (double)r->separate_bytes, 0).text,
                     rg_byte_count((double)r->separate_bytes).text);
     if (r->parameter_bytes > 0)
-        rg_page_put(page, "; parameters and moments take %s more",
+        rg_page_put(page, "; parameters and optimizer moments need another %s",
                     rg_byte_count((double)r->parameter_bytes).text);
-    rg_page_put(page,
-                ". A block is a tensor, from the first to the last step that needs it; the line "
-                "is what is needed at each step.</p>\n");
+    rg_page_put(page, ". Each block is a tensor, from its first to its last use; the line is the "
+                      "memory in use at each step.</p>\n");
 }
 
 rg_status rg_report_memory_plan(rg_page *page, const rg_report *r)

@@ -42,10 +42,10 @@ static void add_layers(rg_page *page, const rg_report *r)
     int64_t most = 0;
     for (int64_t i = 0; i < r->layer_count; i++)
         most = most > r->layers[i].parameters ? most : r->layers[i].parameters;
-    rg_page_put(page, "<div class=\"scroll\"><table><caption>Layers, in the order they run"
-                      "</caption>\n<thead><tr><th scope=\"col\">Layer</th><th scope=\"col\">Op</th>"
-                      "<th scope=\"col\">Fields</th><th scope=\"col\" class=\"n\">Output</th>"
-                      "<th scope=\"col\" class=\"n\">Parameters</th><td></td></tr></thead>\n"
+    rg_page_put(page, "<div class=\"scroll\"><table><caption>Layers in execution order</caption>\n"
+                      "<thead><tr><th scope=\"col\">Layer</th><th scope=\"col\">Op</th><th "
+                      "scope=\"col\">Fields</th><th scope=\"col\" class=\"n\">Output</th><th "
+                      "scope=\"col\" class=\"n\">Parameters</th><td></td></tr></thead>\n"
                       "<tbody>\n");
     for (int64_t i = 0; i < r->layer_count && i < MOST_LAYERS; i++)
         add_layer(page, &r->layers[i], most);
@@ -53,8 +53,9 @@ static void add_layers(rg_page *page, const rg_report *r)
         rg_page_put(page, "<tr><td colspan=\"6\">and %s more</td></tr>\n",
                     rg_count(r->layer_count - MOST_LAYERS).text);
     rg_page_put(page,
-                "</tbody>\n<tfoot><tr><th scope=\"row\">Together</th><td></td><td></td><td></td>"
-                "<td class=\"n\">%s</td><td></td></tr></tfoot></table></div>\n",
+                "</tbody>\n"
+                "<tfoot><tr><th scope=\"row\">Total</th><td></td><td></td><td></td><td "
+                "class=\"n\">%s</td><td></td></tr></tfoot></table></div>\n",
                 rg_count(count_parameters(r)).text);
 }
 
@@ -62,15 +63,17 @@ static rg_status add_drawing(rg_page *page, const rg_drawing *drawing)
 {
     if (drawing->node_count > MOST_NODES || drawing->edge_count > MOST_EDGES) {
         rg_page_put(page,
-                    "<p class=\"note\">With %s nodes the drawing is too large for this page; "
-                    "<code>retrograde graph</code> writes it as a file.</p>\n",
+                    "<p class=\"note\">The drawing has %s nodes, too many for this page; "
+                    "<code>retrograde graph</code> writes it to a file.</p>\n",
                     rg_count(drawing->node_count).text);
         return page->status;
     }
-    rg_page_put(page, "<h3>Forward and backward</h3>\n<p class=\"note\">Forward runs down on the "
-                      "left, gradients run up on the right; dashed lines are what a gradient reads "
-                      "of the forward pass.</p>\n<div class=\"drawing\" role=\"region\" "
-                      "tabindex=\"0\" aria-label=\"Drawing of the network\">\n");
+    rg_page_put(page,
+                "<h3>Forward and backward pass</h3>\n"
+                "<p class=\"note\">The forward pass runs down on the left, gradients run up on the "
+                "right; dashed lines show what a gradient reads from the forward pass.</p>\n"
+                "<div class=\"drawing\" role=\"region\" tabindex=\"0\" aria-label=\"Drawing of the "
+                "network\">\n");
     RG_TRY(rg_draw_svg_add(page, drawing, false));
     rg_page_put(page, "</div>\n");
     return page->status;

@@ -61,7 +61,7 @@ rg_status rg_report_time(rg_page *page, const rg_report *r)
 {
     if (r->timing_count <= 0)
         return RG_OK;
-    rg_report_timing all = { 0 }, others = { .label = "all others" };
+    rg_report_timing all = { 0 }, others = { .label = "other layers" };
     double longest = 0;
     for (int64_t i = 0; i < r->timing_count; i++) {
         add_to(i < MOST_ROWS ? &all : &others, &r->timings[i]);

@@ -11,7 +11,7 @@ static void add_image(rg_page *page, const rg_report *r, const rg_report_image *
 {
     rg_page_put(page, "<li><img alt=\"");
     rg_class_name(page, r, image->label, RG_NAME);
-    rg_page_put(page, ", taken for ");
+    rg_page_put(page, ", predicted as ");
     rg_class_name(page, r, image->predicted, RG_NAME);
     rg_page_put(page, "\"");
     if (image->name != NULL) {
@@ -25,7 +25,7 @@ static void add_image(rg_page *page, const rg_report *r, const rg_report_image *
                                   MOST_PIXELS);
     rg_page_put(page, "\"/><p><span class=\"said\">");
     rg_class_name(page, r, image->predicted, RG_NAME);
-    rg_page_put(page, "</span><br/><span class=\"true\">%s, is ",
+    rg_page_put(page, "</span><br/><span class=\"true\">%s, true class: ",
                 rg_percent(image->probability, 1).text);
     rg_class_name(page, r, image->label, RG_NAME);
     rg_page_put(page, "</span></p></li>\n");
@@ -46,9 +46,9 @@ rg_status rg_report_worst(rg_page *page, const rg_report *r)
             continue;
         if (shown++ == 0) {
             rg_section_begin(page, "worst", "Worst predictions");
-            rg_page_put(page,
-                        "<p class=\"note\">Images with the largest loss: what the network says, "
-                        "how sure it is, and what they are.</p>\n<ul class=\"worst\">\n");
+            rg_page_put(page, "<p class=\"note\">Test images with the highest loss: predicted "
+                              "class, its probability, true class.</p>\n"
+                              "<ul class=\"worst\">\n");
         }
         add_image(page, r, &r->worst[i]);
     }
