@@ -27,8 +27,7 @@ static void close_it(void)
 /* Refused, for one of the reasons that a file can give, with a sentence that names the path. */
 static bool refused(rg_status status)
 {
-    const bool lacks =
-        status == RG_INVALID_ARGUMENT && strstr(rg_error_text(), "holds no ") != NULL;
+    const bool lacks = status == RG_INVALID_ARGUMENT && strstr(rg_error_text(), "has no ") != NULL;
     return (status == RG_MALFORMED || status == RG_UNSUPPORTED || status == RG_IO || lacks) &&
            strstr(rg_error_text(), scratch_folder) != NULL && opened == NULL;
 }
@@ -80,7 +79,7 @@ static void test_idx(void)
         EXPECT(rg_dataset_image(opened, 3) == NULL && rg_dataset_image(opened, -1) == NULL);
         EXPECT(strcmp(rg_dataset_class_name(opened, 2), "2") == 0);
         EXPECT(strcmp(rg_dataset_class_name(opened, 3), "") == 0);
-        EXPECT_FAILS(open_it("", RG_DATASET_TEST), RG_INVALID_ARGUMENT, "holds no test part");
+        EXPECT_FAILS(open_it("", RG_DATASET_TEST), RG_INVALID_ARGUMENT, "has no test part");
         clear_files();
     }
     /* Channels; and the classes of both parts. */
@@ -104,17 +103,17 @@ static void test_idx_refuses(void)
     } changes[] = {
         { "not an IDX file", 0, 1, false },
         { "not an IDX file", 1, 1, true },
-        { "IDX type 0d", 2, 13, false },
+        { "IDX element type is 0d", 2, 13, false },
         { "dimensions, at byte 3", 3, 2, false },
         { "dimensions, at byte 3", 3, 9, false },
-        { "ends within its IDX header", 3, 3, true },
+        { "ends inside its IDX header", 3, 3, true },
         { "there are no images", 7, 0, false },
-        { "cannot be used", 11, 0, false },
-        { "cannot hold more than", 4, 255, false },
-        { "cannot hold more than", 15, 4, false },
+        { "channels are not supported", 11, 0, false },
+        { "can contain at most", 4, 255, false },
+        { "can contain at most", 15, 4, false },
         { "bytes follow", 7, 2, false },
-        { "4 labels are declared, at byte 4, for 3 images", 7, 4, true },
-        { "cannot be used", 8, 0xff, false },
+        { "4 labels, at byte 4, but there are 3 images", 7, 4, true },
+        { "channels are not supported", 8, 0xff, false },
     };
     bytes images = idx_of(3, idx_dims, idx_pixels, 18), labels = idx_of(1, idx_dims, "\0\2\1", 3);
     for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
@@ -132,7 +131,8 @@ static void test_idx_refuses(void)
     }
     write_file("train-images-idx3-ubyte", &images);
     EXPECT(unlink(scratch("train-labels-idx1-ubyte")) == 0);
-    EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_IO, "no file train-labels-idx1-ubyte");
+    EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_IO,
+                 "the file train-labels-idx1-ubyte is missing");
     make_folder("train-labels-idx1-ubyte");
     EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_IO, "is not a regular file");
     clear_files();
@@ -194,12 +194,12 @@ static void test_bombs(void)
     put_bomb(&bomb, start.data, start.size, 38000);
     write_file("train-images-idx3-ubyte.gz", &bomb);
     EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED,
-                 "bytes follow behind what is declared");
+                 "extra bytes follow the declared data");
     const bytes many = idx_of(3, (const uint32_t[]){ 0xffffffff, 1000, 1000 }, idx_pixels, 18);
     bomb.size = 0;
     put_bomb(&bomb, many.data, many.size, 100);
     write_file("train-images-idx3-ubyte.gz", &bomb);
-    EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED, "cannot hold more than");
+    EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED, "can contain at most");
     /* Several streams in a row are one; what follows them is not. */
     bytes parts = { .size = 0 };
     put_gzip(&parts, start.data, 10);
@@ -210,7 +210,7 @@ static void test_bombs(void)
     EXPECT(image_is(2, idx_pixels + 12, 6));
     put(&parts, "rest", 4);
     write_file("train-images-idx3-ubyte.gz", &parts);
-    EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED, "damaged");
+    EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED, "corrupt at byte");
     clear_files();
 }
 
@@ -219,7 +219,7 @@ static void test_without_zlib(void)
     bytes gzip = { .size = 0 };
     put_gzip(&gzip, "", 0);
     write_file("train-images-idx3-ubyte.gz", &gzip);
-    EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_UNSUPPORTED, "without zlib");
+    EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_UNSUPPORTED, "has no zlib");
     clear_files();
 }
 
@@ -236,11 +236,11 @@ static void test_npy_folder(void)
     EXPECT_OK(open_it("", RG_DATASET_TRAIN));
     EXPECT(holds(2, 2, 3, 1, 4, RG_U8) && image_is(1, pixels + 6, 6));
     EXPECT(rg_dataset_label(opened, 0) == 3 && rg_dataset_label(opened, 1) == 0);
-    EXPECT_FAILS(open_it("", RG_DATASET_TEST), RG_INVALID_ARGUMENT, "holds no test part");
+    EXPECT_FAILS(open_it("", RG_DATASET_TEST), RG_INVALID_ARGUMENT, "has no test part");
     try_damage("x.npy", &x, "", true);
     try_damage("y.npy", &y, "", true);
     EXPECT(unlink(scratch("y.npy")) == 0);
-    EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED, "without labels");
+    EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED, "the labels y.npy are missing");
     clear_files();
 }
 
@@ -330,14 +330,14 @@ static void test_npz_refuses(void)
         { x, npy_of("<i8", "False", "2,", huge, 16), "label 0 is 9223372036854775807" },
         { x, npy_of("|u1", "False", "3,", "\0\1\0", 3), "3 labels for 2 images" },
         { x, npy_of("|u1", "False", "2, 2", "\0\1\0\1", 4), "(n, 1)" },
-        { x, npy_of("<f4", "False", "2,", low, 8), "labels are f32" },
-        { npy_of("<i4", "False", "2, 2", low, 16), y, "pixels are i32" },
+        { x, npy_of("<f4", "False", "2,", low, 8), "labels have the dtype f32" },
+        { npy_of("<i4", "False", "2, 2", low, 16), y, "pixels have the dtype i32" },
         { npy_of("|u1", "False", "2,", "ab", 2), y, "1 dimensions" },
         { npy_of("|u1", "False", "1, 1, 1, 1, 1", "a", 1), y, "5 dimensions" },
         { npy_of("|u1", "False", "0, 2", "", 0), y, "there are no images" },
-        { npy_of("|u1", "False", "2, 0", "", 0), y, "cannot be used" },
+        { npy_of("|u1", "False", "2, 0", "", 0), y, "channels are not supported" },
         { npy_of("|u1", "False", "1, 1, 1, 17", "abcdefghijklmnopq", 17), y, "17 channels" },
-        { npy_of("|u1", "False", "2, 3", "abcd", 4), y, "cannot hold more than" },
+        { npy_of("|u1", "False", "2, 3", "abcd", 4), y, "can contain at most" },
         { npy_of("|u1", "False", "2, 1", "abcd", 4), y, "bytes follow" },
         { npy_of("|u1", "False", "9223372036854775807, 9223372036854775807", "", 0), y, "x.npy" },
         { npy_of("|O8", "False", "2, 1", "", 0), y, "x.npy" },
@@ -368,14 +368,14 @@ static void test_npz_directory(void)
         { 16, 4, 0, "checksum" },
         { 20, 4, 1, "stored, but its sizes" },
         { 24, 4, 1, "stored, but its sizes" },
-        { 20, 8, UINT64_C(0x0001000000010000), "said to have 65536 bytes" },
+        { 20, 8, UINT64_C(0x0001000000010000), "declared to have 65536 bytes" },
         { 28, 2, 65535, "runs past its end" },
-        { 28, 2, 4, "no entry of the ZIP directory" },
+        { 28, 2, 4, "the ZIP directory has no entry" },
         { 30, 2, 65535, "runs past its end" },
         { 32, 2, 65535, "runs past its end" },
-        { 42, 4, 0xfffffff0, "said to begin at byte" },
-        { 42, 4, 5, "does not begin at byte 5" },
-        { 0, 1, 'Q', "no entry of the ZIP directory" },
+        { 42, 4, 0xfffffff0, "declared to start at byte" },
+        { 42, 4, 5, "no local header at byte 5" },
+        { 0, 1, 'Q', "the ZIP directory has no entry" },
     };
     static archive zip;
     const bytes x = npy_of("|u1", "False", "2, 1, 2", "abcd", 4);
@@ -396,7 +396,7 @@ static void test_npz_directory(void)
     zip_add(&zip, "x.npy", ZIP_STORED, &x);
     zip_end(&zip, false);
     write_file("set.npz", &zip.file);
-    EXPECT_FAILS(open_it("set.npz", RG_DATASET_TRAIN), RG_MALFORMED, "there twice");
+    EXPECT_FAILS(open_it("set.npz", RG_DATASET_TRAIN), RG_MALFORMED, "appears twice");
     clear_files();
 }
 
@@ -503,17 +503,17 @@ static void test_png_classes(void)
     EXPECT(rg_dataset_label(opened, 1) == 0 && rg_dataset_label(opened, 2) == 1);
     EXPECT(strcmp(rg_dataset_class_name(opened, 1), "b") == 0 &&
            strcmp(rg_dataset_class_name(opened, 2), "\xc3\xa4") == 0);
-    EXPECT_FAILS(open_it("", RG_DATASET_TEST), RG_INVALID_ARGUMENT, "holds no test part");
+    EXPECT_FAILS(open_it("", RG_DATASET_TEST), RG_INVALID_ARGUMENT, "has no test part");
 
     write_png("b/0.png", 1, 2, 8, 0, "\0\x03\0\x04", 4);
     EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED,
-                 "b/0.png: the image has 2 x 1 pixels, the first one 1 x 2");
+                 "b/0.png: the image has 2 x 1 pixels, but the first image has 1 x 2");
     scratch_write("b/0.png", "no image", 8);
     EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED, "b/0.png: this is not a PNG");
     EXPECT(unlink(scratch("b/0.png")) == 0);
     make_folder("c\xff\x1b");
     EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED,
-                 "c??: the name of this class is not UTF-8");
+                 "c??: the class name is not valid UTF-8");
     clear_files();
 }
 
@@ -531,7 +531,8 @@ static void test_png_parts(void)
     EXPECT_OK(open_it("", RG_DATASET_TEST));
     EXPECT(holds(1, 1, 2, 3, 2, RG_U8) && rg_dataset_label(opened, 0) == 1);
     make_folder(folders[5]);
-    EXPECT_FAILS(open_it("", RG_DATASET_TEST), RG_MALFORMED, "empty is not among those of train");
+    EXPECT_FAILS(open_it("", RG_DATASET_TEST), RG_MALFORMED,
+                 "the class empty does not exist in train");
     close_it();
     clear_files();
 }
@@ -545,20 +546,22 @@ static void test_png_damage(void)
     bytes large = png_start(1000000, 1000000, 16, 6, 0);
     png_end(&large, "\0", 1);
     write_file("one/a.png", &large);
-    EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED, "cannot be packed");
+    EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED, "cannot be compressed into");
     clear_files();
 }
 
 static void test_png_folders(void)
 {
-    EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED, "holds no data set");
+    EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED, "contains no data set");
     make_folder("one");
-    EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED, "there are no PNG files");
+    EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED,
+                 "the class folders contain no PNG files");
     make_folder("one/a.png");
-    EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED, "there are no PNG files");
+    EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED,
+                 "the class folders contain no PNG files");
     write_png("one/b.png", 2, 1, 8, 0, "\0\3\4", 3);
     if (!RG_HAVE_PNG)
-        EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_UNSUPPORTED, "without libpng");
+        EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_UNSUPPORTED, "has no libpng");
     clear_files();
 }
 

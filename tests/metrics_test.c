@@ -67,8 +67,8 @@ static void test_csv_continues(void)
     EXPECT(holds("metrics.csv", text));
 
     scratch_write("metrics.csv", "somebody's notes\n", 17);
-    EXPECT_FAILS(rg_csv_start(&csv, scratch("metrics.csv")), RG_MALFORMED, "left alone");
-    EXPECT_FAILS(rg_csv_open(&csv, scratch("metrics.csv")), RG_MALFORMED, "left alone");
+    EXPECT_FAILS(rg_csv_start(&csv, scratch("metrics.csv")), RG_MALFORMED, "it is not changed");
+    EXPECT_FAILS(rg_csv_open(&csv, scratch("metrics.csv")), RG_MALFORMED, "it is not changed");
     EXPECT(csv.file < 0 && holds("metrics.csv", "somebody's notes\n"));
     scratch_remove("metrics.csv");
     EXPECT_FAILS(rg_csv_open(&csv, "/nonexistent/metrics.csv"), RG_IO, "nonexistent");
@@ -114,7 +114,7 @@ static void test_csv_goes_on(void)
     EXPECT_OK(rg_metric_file_close(&csv));
     scratch_remove("other.csv");
     scratch_write("metrics.csv", "somebody's notes\n", 17);
-    EXPECT_FAILS(rg_csv_continue(&csv, path, path, 1, &rows), RG_MALFORMED, "left alone");
+    EXPECT_FAILS(rg_csv_continue(&csv, path, path, 1, &rows), RG_MALFORMED, "it is not changed");
     EXPECT(csv.file < 0 && rows.list == NULL && holds("metrics.csv", "somebody's notes\n"));
     scratch_remove("metrics.csv");
 }
@@ -165,7 +165,7 @@ static void test_csv_in_another_folder(void)
     write_table("to.csv", "1,5,,,,,,,\r\n2,6,,,,,,,\r\n3,8,,,,,,,\r\n4,9,,,,,,,\r\n");
     continues("to.csv", "from.csv", 2, 2, two); /* it has gone on there before */
     write_table("to.csv", "1,5,,,,,,,\r\n2,7,,,,,,,\r\n");
-    refuses("to.csv", "from.csv", "to.csv: it holds rows of another run");
+    refuses("to.csv", "from.csv", "to.csv: contains rows of another run");
     write_table("to.csv", "1,5,,,,,,,\r\n");
     refuses("to.csv", "from.csv", "rows of another run");
     write_table("from.csv", ""); /* nothing tells whose rows they are */
@@ -365,7 +365,7 @@ static void test_events(void)
     }
     EXPECT(files == 2);
     EXPECT_FAILS(rg_events_open(&events, "/nonexistent", 1, 0), RG_IO,
-                 "/nonexistent: an event file");
+                 "/nonexistent: cannot create an event file");
     EXPECT_FAILS(rg_events_open(&events, scratch_folder, NAN, 0), RG_INVALID_ARGUMENT, "second");
     EXPECT(events.file < 0);
 }

@@ -257,7 +257,7 @@ class GoingOn(Case):
         with open(self.path("other", "metrics.csv"), "w", encoding="utf-8") as file:
             file.write("my own notes\n")
         for words in (resume, self.small("--epochs", "1")):
-            self.refuses(*words, "--out", self.path("other"), says=("other/metrics.csv", "left alone"))
+            self.refuses(*words, "--out", self.path("other"), says=("other/metrics.csv", "it is not changed"))
         self.assertEqual(read(self.path("other", "metrics.csv")), b"my own notes\n")
 
     def test_again_in_another_folder(self):
@@ -335,7 +335,7 @@ class Divergence(Case):
         with open(self.path("steep.txt"), "w", encoding="utf-8") as file:
             file.write("dense classes\nneuron kind=linear a=1e25\n")
         words = self.small("--model", self.path("steep.txt"), "--epochs", "2", "--out", self.path("out"))
-        self.refuses(*words, says=("diverged", "epoch 1", "holds inf", "Nothing of this epoch is saved"))
+        self.refuses(*words, says=("diverged", "epoch 1", "contains inf", "Nothing of this epoch is saved"))
         self.assertFalse(os.path.exists(self.checkpoint("out")))
         self.assertEqual(self.epochs("out"), [])
 
@@ -711,7 +711,7 @@ class BadCheckpoints(Case):
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
             self.assertEqual(process.returncode, 1)
-            self.assertIn("is f32[256, 12, 12, 1], where the model has f32[4000000, 12, 12, 1]", told)
+            self.assertIn("is f32[256, 12, 12, 1], but the model needs f32[4000000, 12, 12, 1]", told)
             self.assertLess(usage.ru_maxrss, 1 << 20)  # KiB
 
     def test_every_text(self):
@@ -730,7 +730,7 @@ class BadCheckpoints(Case):
             ("width", "0", "width"),
             ("channels", "3", "mean"),
             ("classes", "x", "classes"),
-            ("class_names", "a\nb\n", "4 classes", "2 names"),
+            ("class_names", "a\nb\n", "4 classes", "2 class names"),
             ("mean", "0.5,", "mean"),
             ("mean", "nan", "mean"),
             ("deviation", "0", "deviation"),
@@ -739,9 +739,9 @@ class BadCheckpoints(Case):
             ("epoch", "-1", "epoch"),
             ("epoch", "99999999999999999999", "epoch"),
             ("steps", "9", "9 steps", "8 batches"),
-            ("right", "5", "5 images of 0"),
+            ("right", "5", "5 correct images of 0"),
             ("images", "5", "position 0"),
-            ("best_epoch", "2", "best of 1 epochs is 2"),
+            ("best_epoch", "2", "the best epoch is 2, but the last complete epoch is 1"),
             ("best_accuracy", "nan", "best_accuracy"),
             ("loss", "inf", "loss"),
             ("dtype", "f16", "dtype"),
@@ -781,7 +781,7 @@ class BadCheckpoints(Case):
         self.refuses("train", "--resume", packed(turned), *out, says=("other.safetensors", name))
         start = 8 + length + head[name]["data_offsets"][0]
         path = self.other(self.data[:start] + b"\0\0\xc0\x7f" + self.data[start + 4 :])
-        self.refuses("train", "--resume", path, *out, says=("other.safetensors", name, "holds nan", "training cannot continue from it"))
+        self.refuses("train", "--resume", path, *out, says=("other.safetensors", name, "contains nan", "training cannot continue from it"))
         self.refuses("train", "--resume", self.folder, *out, says=self.folder)
 
     def test_another(self):
@@ -797,7 +797,7 @@ class BadCheckpoints(Case):
         head = b'{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}  '
         with open(plain, "wb") as file:
             file.write(struct.pack("<Q", len(head)) + head + bytes(4))
-        self.refuses("train", "--resume", plain, *out, says="no checkpoint")
+        self.refuses("train", "--resume", plain, *out, says="this is not a checkpoint")
 
 
 class Predictions(Case):

@@ -100,7 +100,7 @@ static rg_status begin_unpacking(rg_source *source)
     const int bits = source->packing == RG_GZIP ? 15 + 16 : -15;
     if (inflateInit2(&unpack->stream, bits) != Z_OK) {
         rg_release(&rg_default_allocator, made, sizeof *unpack);
-        return rg_fail(RG_OUT_OF_MEMORY, "out of memory for unpacking");
+        return rg_fail(RG_OUT_OF_MEMORY, "out of memory for decompression");
     }
     source->unpack = unpack;
     return RG_OK;
@@ -165,12 +165,12 @@ static rg_status unpack_some(rg_source *source, void *to, size_t size, size_t *g
         const int result = inflate(&u->stream, Z_NO_FLUSH);
         *got += capacity - u->stream.avail_out;
         const uint64_t place = source->at - u->stream.avail_in;
-        RG_CHECK(result != Z_MEM_ERROR, RG_OUT_OF_MEMORY, "out of memory for unpacking");
+        RG_CHECK(result != Z_MEM_ERROR, RG_OUT_OF_MEMORY, "out of memory for decompression");
         RG_CHECK(result == Z_OK || result == Z_STREAM_END || result == Z_BUF_ERROR, RG_MALFORMED,
-                 "the packed data is damaged at byte %llu: %s", (unsigned long long)place,
-                 u->stream.msg != NULL ? u->stream.msg : "no reason given");
+                 "the compressed data is corrupt at byte %llu: %s", (unsigned long long)place,
+                 u->stream.msg != NULL ? u->stream.msg : "unknown error");
         RG_CHECK(result != Z_BUF_ERROR || u->stream.avail_in > 0 || source->at < source->end,
-                 RG_MALFORMED, "the file ends within its packed data, at byte %llu",
+                 RG_MALFORMED, "the file ends inside its compressed data, at byte %llu",
                  (unsigned long long)place);
         if (result == Z_STREAM_END)
             RG_TRY(next_stream(source));
@@ -183,7 +183,7 @@ static rg_status unpack_some(rg_source *source, void *to, size_t size, size_t *g
 static rg_status begin_unpacking(rg_source *source)
 {
     (void)source;
-    return rg_fail(RG_UNSUPPORTED, "is compressed, and this build of retrograde is without zlib");
+    return rg_fail(RG_UNSUPPORTED, "is compressed, but this build of retrograde has no zlib");
 }
 
 static void end_unpacking(rg_source *source)
@@ -249,9 +249,9 @@ rg_status rg_source_take(rg_source *source, void *to, size_t size, const char *w
 {
     size_t got = 0;
     RG_TRY(rg_source_read(source, to, size, &got));
-    RG_CHECK(got == size, RG_MALFORMED, "ends within %s, at byte %llu%s", what,
+    RG_CHECK(got == size, RG_MALFORMED, "ends inside %s, at byte %llu%s", what,
              (unsigned long long)source->made,
-             source->packing != RG_PLAIN ? " of what it unpacks to" : "");
+             source->packing != RG_PLAIN ? " of the decompressed data" : "");
     return RG_OK;
 }
 
@@ -261,8 +261,8 @@ rg_status rg_source_finish(rg_source *source)
     size_t got = 0;
     const uint64_t place = source->made;
     RG_TRY(rg_source_read(source, &byte, 1, &got));
-    RG_CHECK(got == 0, RG_MALFORMED, "bytes follow behind what is declared, at byte %llu%s",
+    RG_CHECK(got == 0, RG_MALFORMED, "extra bytes follow the declared data, at byte %llu%s",
              (unsigned long long)place,
-             source->packing != RG_PLAIN ? " of what it unpacks to" : "");
+             source->packing != RG_PLAIN ? " of the decompressed data" : "");
     return RG_OK;
 }

@@ -49,17 +49,17 @@ rg_status rg_dataset_check(rg_dataset *set, size_t *bytes)
     RG_CHECK(info->count > 0, RG_MALFORMED, "there are no images");
     RG_CHECK(info->height > 0 && info->width > 0 && info->channels > 0 && info->height <= most &&
                  info->width <= most,
-             RG_MALFORMED, "images of %lld x %lld pixels with %lld channels cannot be used",
+             RG_MALFORMED, "images of %lld x %lld pixels with %lld channels are not supported",
              (long long)info->height, (long long)info->width, (long long)info->channels);
     RG_CHECK(info->channels <= RG_DATASET_CHANNELS, RG_UNSUPPORTED,
-             "images have %lld channels; at most %d are supported", (long long)info->channels,
+             "the images have %lld channels; at most %d are supported", (long long)info->channels,
              RG_DATASET_CHANNELS);
     size_t size = rg_dtype_size(info->dtype);
     RG_CHECK(rg_multiply(size, (size_t)info->height, &size) &&
                  rg_multiply(size, (size_t)info->width, &size) &&
                  rg_multiply(size, (size_t)info->channels, &size) &&
                  rg_multiply(size, (size_t)info->count, bytes) && *bytes <= INT64_MAX,
-             RG_MALFORMED, "%lld images of %lld x %lld pixels are more than memory can hold",
+             RG_MALFORMED, "%lld images of %lld x %lld pixels do not fit in memory",
              (long long)info->count, (long long)info->height, (long long)info->width);
     set->image_bytes = size;
     return RG_OK;
@@ -71,8 +71,8 @@ rg_status rg_dataset_allocate(rg_dataset *set, uint64_t most)
     void *pixels;
     RG_TRY(rg_dataset_check(set, &bytes));
     RG_CHECK(bytes <= most, RG_MALFORMED,
-             "%lld images of %lld x %lld x %lld are declared, %zu bytes; the file cannot hold more "
-             "than %llu",
+             "the file declares %lld images of %lld x %lld x %lld, %zu bytes, but can contain at "
+             "most %llu bytes",
              (long long)set->info.count, (long long)set->info.height, (long long)set->info.width,
              (long long)set->info.channels, bytes, (unsigned long long)most);
     RG_TRY(rg_allocate(memory, bytes, &pixels));
@@ -105,7 +105,7 @@ rg_status rg_dataset_name(rg_dataset *set, int32_t classes, const char *const na
 
 rg_status rg_dataset_no_part(rg_dataset_part part)
 {
-    return rg_fail(RG_INVALID_ARGUMENT, "holds no %s part",
+    return rg_fail(RG_INVALID_ARGUMENT, "has no %s part",
                    part == RG_DATASET_TEST ? "test" : "train");
 }
 
@@ -185,11 +185,11 @@ rg_status rg_dataset_split(const rg_dataset *set, double fraction, uint64_t seed
     RG_CHECK_NOT_NULL(train);
     RG_CHECK_NOT_NULL(validation);
     RG_CHECK(fraction >= 0 && fraction <= 1, RG_INVALID_ARGUMENT,
-             "rg_dataset_split: fraction is %g; it must be 0 to 1", fraction);
+             "rg_dataset_split: fraction must be between 0 and 1, not %g", fraction);
     const int64_t count = set->info.count;
     const int64_t taken = (int64_t)llround((double)count * fraction);
     RG_CHECK(taken > 0 && taken < count, RG_INVALID_ARGUMENT,
-             "rg_dataset_split: %g of %lld images leaves one part empty", fraction,
+             "rg_dataset_split: a fraction of %g of %lld images leaves one part empty", fraction,
              (long long)count);
 
     rg_dataset *rest = NULL, *part = NULL;
@@ -251,7 +251,7 @@ static rg_status measure_floats(const rg_dataset *set, double mean[], double dev
             for (int64_t k = 0; k < pixels; k++)
                 sum += (double)image[k * channels + c];
             RG_CHECK(isfinite(sum), RG_MALFORMED,
-                     "image %lld holds a pixel that is not a finite number", (long long)i);
+                     "image %lld has a pixel that is not a finite number", (long long)i);
         }
         mean[c] = sum / n;
         for (int64_t i = 0; i < set->info.count; i++) {

@@ -108,13 +108,13 @@ rg_status rg_dataset_open(const char *path, rg_dataset_part part, rg_dataset **s
     *set = NULL;
     RG_CHECK_NOT_NULL(path);
     RG_CHECK(part == RG_DATASET_TRAIN || part == RG_DATASET_TEST, RG_INVALID_ARGUMENT,
-             "rg_dataset_open: there is no part %d", (int)part);
+             "rg_dataset_open: unknown part %d", (int)part);
     if (is_name(path, "glyphs"))
         return rg_dataset_glyphs(part == RG_DATASET_TEST, part == RG_DATASET_TEST ? 2000 : 12000,
                                  set);
     const bool fashion = is_name(path, "fashion-mnist");
     RG_CHECK(!fashion || rg_idx_is_here(fashion_folder), RG_IO,
-             "fashion-mnist: there is no such file, and Debian's package dataset-fashion-mnist is "
+             "fashion-mnist: no such file exists, and the Debian package dataset-fashion-mnist is "
              "not installed");
     rg_dataset *made;
     RG_TRY(rg_dataset_begin(&made));

@@ -63,7 +63,7 @@ static void *take(rg_draw_layout *layout, int64_t count, size_t element)
     size_t bytes;
     void *block;
     if (!rg_multiply((size_t)count, element, &bytes) || bytes > SIZE_MAX - RG_ALIGNMENT) {
-        rg_fail(RG_OUT_OF_MEMORY, "a drawing of that many nodes does not fit in memory");
+        rg_fail(RG_OUT_OF_MEMORY, "the drawing has too many nodes to fit in memory");
         return NULL;
     }
     if (rg_allocate_zero(&rg_default_allocator, bytes + RG_ALIGNMENT, &block) != RG_OK)
@@ -571,11 +571,11 @@ rg_status rg_draw_layout_make(const rg_drawing *drawing, rg_draw_layout *layout)
 {
     *layout = (rg_draw_layout){ 0 };
     RG_CHECK(drawing->node_count >= 0 && drawing->edge_count >= 0, RG_INVALID_ARGUMENT,
-             "a drawing has %d nodes and %d edges", drawing->node_count, drawing->edge_count);
+             "invalid drawing: %d nodes and %d edges", drawing->node_count, drawing->edge_count);
     RG_CHECK(drawing->node_count <= RG_DRAW_NODES && drawing->edge_count <= RG_DRAW_EDGES,
              RG_UNSUPPORTED,
-             "a drawing of %d nodes and %d edges is too large for SVG, which takes %d and %d; "
-             "DOT has no limit",
+             "a drawing of %d nodes and %d edges is too large for SVG, which is limited to %d and "
+             "%d; use DOT instead",
              drawing->node_count, drawing->edge_count, RG_DRAW_NODES, RG_DRAW_EDGES);
     maker m = { .drawing = drawing, .layout = layout };
     const rg_status status = make(&m);

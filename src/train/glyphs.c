@@ -152,7 +152,7 @@ rg_status rg_dataset_glyphs(uint64_t seed, int64_t count, rg_dataset **set)
     RG_CHECK_NOT_NULL(set);
     *set = NULL;
     RG_CHECK(count >= 1 && count <= LARGEST_COUNT, RG_INVALID_ARGUMENT,
-             "rg_dataset_glyphs: count is %lld; it must be 1 to %d", (long long)count,
+             "rg_dataset_glyphs: count is %lld, not between 1 and %d", (long long)count,
              LARGEST_COUNT);
     rg_dataset *made;
     RG_TRY(rg_dataset_begin(&made));

@@ -73,11 +73,9 @@ static rg_status read_header(idx_file *idx)
     unsigned char start[4], word[4];
     RG_TRY(rg_source_take(&idx->source, start, sizeof start, "its IDX header"));
     RG_CHECK(start[0] == 0 && start[1] == 0, RG_MALFORMED,
-             "this is not an IDX file: it begins with %02x %02x, not with 00 00", start[0],
-             start[1]);
+             "this is not an IDX file: it starts with %02x %02x, not 00 00", start[0], start[1]);
     RG_CHECK(start[2] == 8, RG_UNSUPPORTED,
-             "the elements are of IDX type %02x, at byte 2; 08, which is u8, is supported",
-             start[2]);
+             "the IDX element type is %02x, at byte 2; only 08 (u8) is supported", start[2]);
     idx->rank = start[3];
     RG_CHECK(idx->rank >= 1 && idx->rank <= 4, RG_UNSUPPORTED,
              "the file has %d dimensions, at byte 3; 1, 3 and 4 are supported", idx->rank);
@@ -91,7 +89,8 @@ static rg_status read_header(idx_file *idx)
 static rg_status read_images(idx_file *idx, rg_dataset *set)
 {
     RG_CHECK(idx->rank == 3 || idx->rank == 4, RG_MALFORMED,
-             "the file has %d dimensions, at byte 3; images have 3, or 4 with channels", idx->rank);
+             "the file has %d dimensions, at byte 3; images must have 3, or 4 with channels",
+             idx->rank);
     set->info = (rg_dataset_info){ .count = idx->dims[0],
                                    .height = idx->dims[1],
                                    .width = idx->dims[2],
@@ -105,11 +104,11 @@ static rg_status read_images(idx_file *idx, rg_dataset *set)
 /* Reads labels in pieces: `to` may be NULL, to learn the largest alone. */
 static rg_status read_labels(idx_file *idx, int64_t count, int32_t *to, int32_t *largest)
 {
-    RG_CHECK(idx->rank == 1, RG_MALFORMED, "the file has %d dimensions, at byte 3; labels have one",
-             idx->rank);
+    RG_CHECK(idx->rank == 1, RG_MALFORMED,
+             "the file has %d dimensions, at byte 3; labels must have 1", idx->rank);
     RG_CHECK(count < 0 || idx->dims[0] == count, RG_MALFORMED,
-             "%lld labels are declared, at byte 4, for %lld images", (long long)idx->dims[0],
-             (long long)count);
+             "the file declares %lld labels, at byte 4, but there are %lld images",
+             (long long)idx->dims[0], (long long)count);
     unsigned char piece[4096];
     for (int64_t at = 0; at < idx->dims[0];) {
         const int64_t left = idx->dims[0] - at;
@@ -169,7 +168,7 @@ static rg_status labels_of(const char *folder, rg_dataset_part part, int64_t cou
     if (!find_labels(folder, part, idx.path, &packed)) {
         if (to == NULL)
             return RG_OK;
-        (void)rg_fail(RG_IO, "there is no file %s-labels-idx1-ubyte beside the images",
+        (void)rg_fail(RG_IO, "the file %s-labels-idx1-ubyte is missing beside the images",
                       part_name(part));
         rg_path_prefix(folder);
         return RG_IO;

@@ -20,7 +20,7 @@ static rg_status dense_weights(const rg_layer *layer, const rg_tensor_desc *x, i
     const rg_dense_desc *d = (const rg_dense_desc *)(const void *)layer->desc;
     const bool first = d->layout == RG_DENSE_OUT_IN;
     int64_t dims[RG_MAX_RANK] = { 0 };
-    RG_CHECK(x->rank >= 2, RG_MALFORMED, "dense reads images, or rows of numbers");
+    RG_CHECK(x->rank >= 2, RG_MALFORMED, "dense needs images or rows of numbers as input");
     *fan_in = 1;
     for (int32_t i = 1; i < x->rank; i++) {
         dims[first ? i : i - 1] = x->dims[i];
@@ -38,7 +38,8 @@ static rg_status window_weights(const rg_layer *layer, int64_t groups, const rg_
     const int64_t channels = x->rank > 0 ? x->dims[x->rank - 1] : 0;
     groups = groups == 0 ? channels : groups;
     RG_CHECK(groups > 0 && channels % groups == 0, RG_MALFORMED,
-             "%lld channels are not cut into %lld groups", (long long)channels, (long long)groups);
+             "%lld channels are not divisible into %lld groups", (long long)channels,
+             (long long)groups);
     const int64_t rows = layer->window[0] > 0 ? layer->window[0] : 1;
     const int64_t columns = layer->window[1] > 0 ? layer->window[1] : 1;
     const int64_t dims[] = { outputs, rows, columns, channels / groups };

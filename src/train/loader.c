@@ -274,10 +274,10 @@ rg_status rg_loader_seek(rg_loader *loader, int64_t epoch, int64_t position)
 {
     RG_CHECK_NOT_NULL(loader);
     RG_CHECK(epoch >= 0 && epoch < INT64_MAX && position >= 0, RG_INVALID_ARGUMENT,
-             "rg_loader_seek: there is no position %lld in epoch %lld", (long long)position,
+             "rg_loader_seek: position %lld of epoch %lld does not exist", (long long)position,
              (long long)epoch);
     RG_CHECK(position <= loader->set->info.count, RG_INVALID_ARGUMENT,
-             "rg_loader_seek: position is %lld; an epoch has %lld images", (long long)position,
+             "rg_loader_seek: position is %lld, but an epoch has %lld images", (long long)position,
              (long long)loader->set->info.count);
     pthread_mutex_lock(&loader->lock);
     loader->hurry = true;
@@ -315,30 +315,31 @@ rg_loader_desc rg_loader_desc_default(void)
 static rg_status check_range(const char *field, int64_t value, int64_t low, int64_t high)
 {
     RG_CHECK(value >= low && value <= high, RG_INVALID_ARGUMENT,
-             "rg_loader_create: %s is %lld; it must be %lld to %lld", field, (long long)value,
-             (long long)low, (long long)high);
+             "rg_loader_create: %s must be between %lld and %lld, not %lld", field, (long long)low,
+             (long long)high, (long long)value);
     return RG_OK;
 }
 
 static rg_status check_desc(const rg_dataset *set, const rg_loader_desc *desc)
 {
     RG_CHECK(rg_dtype_is_data(desc->dtype), RG_INVALID_ARGUMENT,
-             "rg_loader_create: dtype is %s; it must be f32, f64, f16 or bf16",
+             "rg_loader_create: dtype must be f32, f64, f16 or bf16, not %s",
              rg_dtype_name(desc->dtype));
     RG_TRY(check_range("batch", desc->batch, 1, INT32_MAX));
     RG_TRY(check_range("crop", desc->crop, 0, 1024));
     RG_TRY(check_range("shift", desc->shift, 0, 1024));
     RG_TRY(check_range("buffers", desc->buffers, 2, 16));
     RG_CHECK(!desc->drop_last || set->info.count >= desc->batch, RG_INVALID_ARGUMENT,
-             "rg_loader_create: the set has %lld images, fewer than a batch of %lld, and smaller "
-             "batches are left out",
+             "rg_loader_create: the data set has %lld images, fewer than a batch of %lld, and "
+             "incomplete batches are skipped",
              (long long)set->info.count, (long long)desc->batch);
     for (int c = 0; c < set->info.channels; c++) {
         RG_CHECK(isfinite(desc->mean[c]), RG_INVALID_ARGUMENT,
                  "rg_loader_create: the mean of channel %d is not finite", c);
-        RG_CHECK(isfinite(desc->deviation[c]) && desc->deviation[c] > 0, RG_INVALID_ARGUMENT,
-                 "rg_loader_create: the deviation of channel %d is %g; it must be more than 0", c,
-                 desc->deviation[c]);
+        RG_CHECK(
+            isfinite(desc->deviation[c]) && desc->deviation[c] > 0, RG_INVALID_ARGUMENT,
+            "rg_loader_create: the standard deviation of channel %d must be greater than 0, not %g",
+            c, desc->deviation[c]);
     }
     return RG_OK;
 }
@@ -413,7 +414,7 @@ static rg_status start_thread(rg_loader *loader)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     loader->has_thread = pthread_create(&loader->thread, NULL, loader_main, loader) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    RG_CHECK(loader->has_thread, RG_OUT_OF_MEMORY, "out of memory: no thread can be started");
+    RG_CHECK(loader->has_thread, RG_OUT_OF_MEMORY, "out of memory: cannot start a thread");
     return RG_OK;
 }
 
@@ -424,8 +425,10 @@ rg_status rg_loader_create(const rg_dataset *set, const rg_loader_desc *desc, rg
     RG_CHECK_NOT_NULL(set);
     RG_CHECK_NOT_NULL(desc);
     rg_loader_desc all = rg_loader_desc_default();
-    RG_CHECK(desc->size > sizeof desc->size && desc->size <= sizeof all, RG_INVALID_ARGUMENT,
-             "rg_loader_create: size is %u; start from rg_loader_desc_default()", desc->size);
+    RG_CHECK(
+        desc->size > sizeof desc->size && desc->size <= sizeof all, RG_INVALID_ARGUMENT,
+        "rg_loader_create: the descriptor size is %u; initialize it with rg_loader_desc_default()",
+        desc->size);
     memcpy(&all, desc, desc->size);
     RG_TRY(check_desc(set, &all));
     void *made;

@@ -22,13 +22,14 @@ enum { NUMBER = 32 }; /* bytes of a number as text */
 
 rg_status rg_metric_file_write(rg_metric_file *file, const void *data, size_t size)
 {
-    RG_CHECK(file->file >= 0, RG_INVALID_STATE, "a file of metrics is written after it was closed");
+    RG_CHECK(file->file >= 0, RG_INVALID_STATE,
+             "a metrics file was written to after it was closed");
     const char *at = data;
     while (size > 0) {
         const ssize_t step = write(file->file, at, size);
         if (step < 0 && errno == EINTR)
             continue;
-        RG_CHECK(step >= 0, RG_IO, "metrics cannot be written: %s", strerror(errno));
+        RG_CHECK(step >= 0, RG_IO, "cannot write metrics: %s", strerror(errno));
         at += step;
         size -= (size_t)step;
     }
@@ -39,7 +40,7 @@ rg_status rg_metric_file_close(rg_metric_file *file)
 {
     const int old = file->file;
     file->file = -1;
-    RG_CHECK(old < 0 || close(old) == 0, RG_IO, "metrics cannot be written: %s", strerror(errno));
+    RG_CHECK(old < 0 || close(old) == 0, RG_IO, "cannot write metrics: %s", strerror(errno));
     return RG_OK;
 }
 
@@ -66,7 +67,7 @@ static rg_status begin(rg_metric_file *csv)
         return rg_metric_file_write(csv, header, sizeof header - 1);
     const ssize_t got = pread(csv->file, first, sizeof first, 0);
     RG_CHECK(got == (ssize_t)sizeof first && memcmp(first, header, sizeof first) == 0, RG_MALFORMED,
-             "does not begin as a file of metrics does, and is left alone");
+             "does not start like a metrics file; it is not changed");
     return trim(csv->file, info.st_size);
 }
 
@@ -193,8 +194,7 @@ static rg_status read_table(const char *path, rg_bytes *table)
     if (table->size >= head && memcmp(table->data, header, head) == 0)
         return RG_OK;
     rg_bytes_release(&rg_default_allocator, table);
-    return rg_fail(RG_MALFORMED, "%s: does not begin as a file of metrics does, and is left alone",
-                   path);
+    return rg_fail(RG_MALFORMED, "%s: does not start like a metrics file; it is not changed", path);
 }
 
 /* The table at `path`, which others are to replace: it has no rows, or begins with theirs. */
@@ -210,8 +210,8 @@ static rg_status check_replaced(const char *path, const rg_page *by, rg_metric_r
     rows->dropped = same ? old.count - rows->count : 0;
     if (status == RG_OK && old.count > 0 && !same)
         status = rg_fail(RG_INVALID_STATE,
-                         "%s: it holds rows of another run, and is left alone: take another "
-                         "folder, or remove it",
+                         "%s: contains rows of another run and is not changed; use another folder "
+                         "or remove the file",
                          path);
     rg_page_clear(&page);
     rg_metric_rows_release(&old);

@@ -185,8 +185,8 @@ rg_status rg_events_open(rg_metric_file *events, const char *folder, double time
 {
     *events = (rg_metric_file){ -1 };
     RG_CHECK_NOT_NULL(folder);
-    RG_CHECK(time >= 0 && time < 1e15, RG_INVALID_ARGUMENT, "an event file begins at second %g",
-             time);
+    RG_CHECK(time >= 0 && time < 1e15, RG_INVALID_ARGUMENT,
+             "invalid start time of an event file: %g seconds", time);
     char host[128], path[PATH_MAX];
     host_name(host, sizeof host);
     errno = EEXIST;
@@ -197,7 +197,7 @@ rg_status rg_events_open(rg_metric_file *events, const char *folder, double time
                  folder);
         events->file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
     }
-    RG_CHECK(events->file >= 0, RG_IO, "%s: an event file cannot be created: %s", folder,
+    RG_CHECK(events->file >= 0, RG_IO, "%s: cannot create an event file: %s", folder,
              strerror(errno));
     rg_status status = write_version(events, time);
     if (status == RG_OK)

@@ -87,9 +87,9 @@ static rg_status find_layer_op(const reader *r, const char *at, const char *word
 {
     const rg_op_name *other;
     if (rg_op_find(word, &layer->op, &other) != RG_OK || other != NULL)
-        MISTAKE(r, at, "there is no layer '%s'", word);
+        MISTAKE(r, at, "unknown layer '%s'", word);
     if (layer->op->gradient == NULL || rg_layer_rule_of(layer->op)->no_layer)
-        MISTAKE(r, at, "%s is no layer of a network", word);
+        MISTAKE(r, at, "the op %s cannot be a layer", word);
     memcpy(layer->desc, layer->op->desc.defaults, layer->op->desc.size);
     return RG_OK;
 }
@@ -100,7 +100,7 @@ static rg_status read_window(const reader *r, const char *at, const char *value,
     const long rows = strtol(value, &end, 10);
     const long columns = *end == ',' ? strtol(end + 1, &end, 10) : rows;
     if (*end != 0 || rows < 1 || columns < 1 || rows > 1024 || columns > 1024)
-        MISTAKE(r, at, "the window '%s' is not a number from 1 to 1024, or two", value);
+        MISTAKE(r, at, "window must be one or two numbers between 1 and 1024, not '%s'", value);
     layer->window[0] = (int32_t)rows;
     layer->window[1] = (int32_t)columns;
     return RG_OK;
@@ -146,9 +146,9 @@ static rg_status read_from(reader *r, rg_layer *layer)
         const bool images = strcmp(word, "input") == 0;
         const int32_t found = images ? -1 : find_label(r, word);
         if (found < 0 && !images)
-            MISTAKE(r, at, "no layer above has the label '%s'", word);
+            MISTAKE(r, at, "no earlier layer has the label '%s'", word);
         if (layer->from_count == RG_MAX_INPUTS)
-            MISTAKE(r, at, "a layer reads at most %d others", RG_MAX_INPUTS);
+            MISTAKE(r, at, "a layer can have at most %d inputs", RG_MAX_INPUTS);
         layer->from[layer->from_count++] = found;
     } while (take_mark(r, ','));
     return RG_OK;
@@ -160,7 +160,7 @@ static rg_status read_outputs(reader *r, const char *at, const char *word, rg_la
     const long long number = strtoll(word, &end, 10);
     const bool classes = strcmp(word, "classes") == 0;
     if (!classes && (*end != 0 || number < 1 || number > 1 << 24))
-        MISTAKE(r, at, "'%s' is neither a field nor a number of outputs", word);
+        MISTAKE(r, at, "'%s' is neither a field of the layer nor a number of outputs", word);
     if (rg_layer_rule_of(layer->op)->weights == NULL || layer->outputs != 0)
         MISTAKE(r, at, "%s takes no number of outputs here", layer->op->name);
     layer->outputs = classes ? RG_MODEL_CLASSES : number;
@@ -187,7 +187,8 @@ static rg_status read_rest(reader *r, rg_layer *layer)
 static rg_status check_layer(const reader *r, const char *at, const rg_layer *layer)
 {
     if (rg_layer_rule_of(layer->op)->weights != NULL && layer->outputs == 0)
-        MISTAKE(r, at, "%s needs its number of outputs: %s 16", layer->op->name, layer->op->name);
+        MISTAKE(r, at, "%s needs a number of outputs, for example: %s 16", layer->op->name,
+                layer->op->name);
     if (layer->op->check != NULL && layer->op->check(layer->desc) != RG_OK) {
         rg_error_prefix("%s:%d:%d: ", r->name, r->number, (int)(at - r->line) + 1);
         return RG_MALFORMED;
@@ -219,7 +220,7 @@ static rg_status read_line(reader *r)
     if (take_mark(r, ':')) {
         memcpy(label, word, sizeof label);
         if (strcmp(label, "input") == 0)
-            MISTAKE(r, at, "'input' are the images, and no label");
+            MISTAKE(r, at, "the label 'input' is reserved for the images");
         skip_space(r);
         at = r->at;
         if (!take_word(r, word))
@@ -269,8 +270,8 @@ static rg_status check_readers(const rg_model *model)
     rg_release(allocator, read, count * sizeof *read);
     const rg_layer *layer = &model->layers[unread];
     RG_CHECK(unread + 1 >= count, RG_MALFORMED,
-             "%s:%d:%d: no layer reads '%s': name it behind 'from', or leave it out", model->name,
-             layer->line, layer->column, layer->label);
+             "%s:%d:%d: no layer reads '%s'; add it after 'from' of a later layer, or remove it",
+             model->name, layer->line, layer->column, layer->label);
     return RG_OK;
 }
 
@@ -285,7 +286,7 @@ static rg_status read_lines(reader *r, const char *text)
         RG_TRY(read_line(r));
         line += length + (line[length] == '\n');
     }
-    RG_CHECK(r->model->layers_count > 0, RG_MALFORMED, "%s: the model has no layer", r->name);
+    RG_CHECK(r->model->layers_count > 0, RG_MALFORMED, "%s: the model has no layers", r->name);
     return check_readers(r->model);
 }
 

@@ -59,8 +59,8 @@ static rg_status add_parameter(builder *b, const char *input, rg_value **value)
     rg_network_parameter made = { .trained = !is(input, "mean") && !is(input, "variance") };
     if (is(input, "w")) {
         int64_t fan_in = 1;
-        RG_CHECK(b->rule->weights != NULL, RG_UNSUPPORTED, "%s has weights of no known shape",
-                 b->layer->op->name);
+        RG_CHECK(b->rule->weights != NULL, RG_UNSUPPORTED,
+                 "the shape of the weights of %s is unknown", b->layer->op->name);
         RG_TRY(b->rule->weights(b->layer, x, outputs, &desc, &fan_in));
         /* so that the variance stays through a layer with relu; the last one has none */
         const bool classifies = b->layer->outputs == RG_MODEL_CLASSES;
@@ -120,8 +120,8 @@ static rg_status gather_inputs(builder *b, size_t index)
         } else if (is(names[i], "step")) {
             RG_TRY(dropout_step(b, &b->in[i]));
         } else {
-            RG_CHECK(taken < from_count, RG_MALFORMED, "%s reads %s, too: name it behind 'from'",
-                     layer->op->name, names[i]);
+            RG_CHECK(taken < from_count, RG_MALFORMED,
+                     "%s also needs the input %s; add it after 'from'", layer->op->name, names[i]);
             const int32_t from = layer->from_count > 0 ? layer->from[taken] : (int32_t)index - 1;
             taken++;
             b->in[i] = from < 0 ? b->network->images : b->network->layers[from].value;
@@ -130,7 +130,7 @@ static rg_status gather_inputs(builder *b, size_t index)
         }
         b->x[i] = b->in[i]->desc;
     }
-    RG_CHECK(taken == from_count, RG_MALFORMED, "%s reads %d layers, not %d", layer->op->name,
+    RG_CHECK(taken == from_count, RG_MALFORMED, "%s needs %d inputs, not %d", layer->op->name,
              taken, from_count);
     return RG_OK;
 }
@@ -189,7 +189,8 @@ static rg_status add_results(builder *b)
     RG_CHECK(y->rank > 1 && y->dims[y->rank - 1] == b->options->classes &&
                  rg_shape_count(y) == b->options->classes,
              RG_MALFORMED,
-             "%s: the last layer gives %s for one image where %d classes need as many numbers",
+             "%s: the output of the last layer is %s for one image; it must have one element for "
+             "each of the %d classes",
              b->model->name, rg_shape_text(y, shape), b->options->classes);
     rg_loss_desc loss = rg_loss_desc_default();
     loss.labels = RG_LOSS_CLASS_LABELS;

@@ -54,7 +54,7 @@ static rg_status read_array(rg_source *source, npy_array *array)
     void *data;
     RG_TRY(read_header(source, &h));
     RG_CHECK(h.bytes <= rg_source_most(source), RG_MALFORMED,
-             "the NPY header declares %zu bytes of elements; the file cannot hold more than %llu",
+             "the NPY header declares %zu bytes of elements, but the file can contain at most %llu",
              h.bytes, (unsigned long long)rg_source_most(source));
     RG_TRY(rg_allocate(memory, h.bytes, &data));
     array->h = h;
@@ -191,7 +191,7 @@ static rg_status check_finite(const rg_dataset *set)
     const float *pixels = (const float *)(const void *)set->pixels;
     for (int64_t i = 0; info->dtype == RG_F32 && i < info->count * image; i++)
         RG_CHECK(isfinite(pixels[i]), RG_MALFORMED,
-                 "image %lld holds %f, which is no pixel, at row %lld, column %lld, channel %lld",
+                 "image %lld has the non-finite pixel %f at row %lld, column %lld, channel %lld",
                  (long long)(i / image), (double)(isnan(pixels[i]) ? NAN : pixels[i]),
                  (long long)(i % image / row), (long long)(i % row / info->channels),
                  (long long)(i % info->channels));
@@ -203,9 +203,10 @@ static rg_status use_images(rg_dataset *set, npy_array *x)
     const int64_t *dims = x->h.dims;
     const int32_t rank = x->h.rank;
     RG_CHECK(rank >= 2 && rank <= 4, RG_UNSUPPORTED,
-             "the array has %d dimensions; images have (n, h, w, c), (n, h, w) or (n, w)", rank);
+             "the array has %d dimensions; images must be (n, h, w, c), (n, h, w) or (n, w)", rank);
     RG_CHECK(x->h.dtype != RG_I32 && x->h.dtype != RG_I64, RG_UNSUPPORTED,
-             "pixels are %s; u8, f16, f32 and f64 are supported", rg_dtype_name(x->h.dtype));
+             "pixels have the dtype %s; u8, f16, f32 and f64 are supported",
+             rg_dtype_name(x->h.dtype));
     set->info = (rg_dataset_info){ .count = dims[0],
                                    .height = rank > 2 ? dims[1] : 1,
                                    .width = rank > 2 ? dims[2] : dims[1],
@@ -232,7 +233,7 @@ static rg_status label_at(const npy_array *y, int64_t i, int32_t *label)
                           : y->h.dtype == RG_I32 ? ((const int32_t *)y->data)[i]
                                                  : ((const int64_t *)y->data)[i];
     RG_CHECK(value >= 0 && value < RG_DATASET_CLASSES, RG_MALFORMED,
-             "label %lld is %lld; labels are 0 to %d", (long long)i, (long long)value,
+             "label %lld is %lld; labels must be between 0 and %d", (long long)i, (long long)value,
              RG_DATASET_CLASSES - 1);
     *label = (int32_t)value;
     return RG_OK;
@@ -243,9 +244,9 @@ static rg_status use_labels(const npy_array *y, int64_t count, int32_t *to, int3
 {
     const rg_npy_header *h = &y->h;
     RG_CHECK(h->rank == 1 || (h->rank == 2 && h->dims[1] == 1), RG_UNSUPPORTED,
-             "labels have %d dimensions; (n) and (n, 1) are supported", h->rank);
+             "labels have %d dimensions; their shape must be (n) or (n, 1)", h->rank);
     RG_CHECK(h->dtype == RG_U8 || h->dtype == RG_I32 || h->dtype == RG_I64, RG_UNSUPPORTED,
-             "labels are %s; u8, i32 and i64 are supported", rg_dtype_name(h->dtype));
+             "labels have the dtype %s; u8, i32 and i64 are supported", rg_dtype_name(h->dtype));
     RG_CHECK(count < 0 || h->dims[0] == count, RG_MALFORMED,
              "there are %lld labels for %lld images", (long long)h->dims[0], (long long)count);
     for (int64_t i = 0; i < h->dims[0]; i++) {
@@ -278,8 +279,7 @@ static rg_status read_labels(const npy_place *place, rg_dataset_part part, int64
     npy_array y = { 0 };
     rg_status status = find_array(place, 'y', part, &y);
     if (status == RG_OK && !y.found && to != NULL)
-        status =
-            blame(place, NULL, rg_fail(RG_MALFORMED, "there are images without labels %s", y.name));
+        status = blame(place, NULL, rg_fail(RG_MALFORMED, "the labels %s are missing", y.name));
     else if (status == RG_OK && y.found)
         status = blame(place, y.name, use_labels(&y, count, to, largest));
     release_array(&y);

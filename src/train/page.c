@@ -21,8 +21,8 @@ static bool reserve(rg_page *page, size_t size)
     size_t capacity = page->capacity > 0 ? page->capacity : FIRST_CAPACITY;
     while (capacity <= page->length || capacity - page->length <= size) {
         if (!rg_multiply(capacity, 2, &capacity)) {
-            page->status =
-                rg_fail(RG_OUT_OF_MEMORY, "a page of %zu bytes cannot grow", page->length);
+            page->status = rg_fail(RG_OUT_OF_MEMORY,
+                                   "out of memory: a page of %zu bytes cannot grow", page->length);
             return false;
         }
     }

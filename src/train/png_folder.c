@@ -83,7 +83,7 @@ static rg_status look_for_png(const char *path, bool *wanted)
         return RG_OK;
     RG_CHECK(stat(path, &info) == 0, RG_IO, "cannot be opened: %s", strerror(errno));
     *wanted = !S_ISDIR(info.st_mode);
-    RG_CHECK(S_ISREG(info.st_mode) || !*wanted, RG_IO, "it is %s, and no image",
+    RG_CHECK(S_ISREG(info.st_mode) || !*wanted, RG_IO, "this is %s, not an image",
              kind_of(info.st_mode));
     return RG_OK;
 }
@@ -126,7 +126,7 @@ static rg_status list_classes(const char *folder, name_list *classes)
         if (!rg_path_is_text(classes->names[i])) {
             char path[RG_DATASET_PATH];
             RG_TRY(rg_path_join(path, folder, classes->names[i]));
-            return blame(path, rg_fail(RG_MALFORMED, "the name of this class is not UTF-8 text"));
+            return blame(path, rg_fail(RG_MALFORMED, "the class name is not valid UTF-8"));
         }
     }
     if (classes->count > RG_DATASET_CLASSES)
@@ -177,8 +177,10 @@ static rg_status find_path(png_folder *f, const char *folder, rg_dataset_part pa
     RG_TRY(find_parts(folder, train, &parts));
     RG_TRY(list_classes(parts ? train : folder, &f->classes));
     if (f->classes.count == 0)
-        return blame(folder, rg_fail(RG_MALFORMED, "holds no data set: neither IDX files, nor "
-                                                   "x.npy, nor a folder for each class"));
+        return blame(
+            folder,
+            rg_fail(RG_MALFORMED,
+                    "contains no data set: no IDX files, no x.npy and no folder for each class"));
     for (int i = 0; i < 2 && parts; i++) {
         RG_TRY(rg_path_join(f->path, folder, names[part][i]));
         if (is_folder(f->path))
@@ -222,12 +224,11 @@ static rg_status list_files(png_folder *f)
         const bool known = label < f->classes.count && strcmp(f->classes.names[label], name) == 0;
         if (!known)
             return blame(f->path,
-                         rg_fail(RG_MALFORMED, "the class %s is not among those of train/", name));
+                         rg_fail(RG_MALFORMED, "the class %s does not exist in train/", name));
         RG_TRY(add_class(f, name, (int32_t)label));
     }
     if (f->files.count == 0)
-        return blame(f->path,
-                     rg_fail(RG_MALFORMED, "there are no PNG files in the folders of the classes"));
+        return blame(f->path, rg_fail(RG_MALFORMED, "the class folders contain no PNG files"));
     return RG_OK;
 }
 
@@ -244,8 +245,9 @@ static rg_status fill_image(const rg_png *png, rg_dataset *set, int64_t i)
         RG_TRY(rg_dataset_allocate(set, UINT64_MAX)); /* one image of it is known to fit its file */
     }
     RG_CHECK(png->height == info->height && png->width == info->width, RG_MALFORMED,
-             "the image has %lld x %lld pixels, the first one %lld x %lld", (long long)png->height,
-             (long long)png->width, (long long)info->height, (long long)info->width);
+             "the image has %lld x %lld pixels, but the first image has %lld x %lld",
+             (long long)png->height, (long long)png->width, (long long)info->height,
+             (long long)info->width);
     return rg_png_pixels(png, (int)info->channels,
                          (unsigned char *)set->pixels + (size_t)i * set->image_bytes);
 }

@@ -35,15 +35,14 @@ static rg_status keep_chunks(rg_png *png, const unsigned char *bytes, size_t siz
     memcpy(png->kept, magic, sizeof magic);
     png->kept_bytes = sizeof magic;
     while (!ended) {
-        RG_CHECK(size - at >= 12, RG_MALFORMED, "the image ends at byte %zu, before its end mark",
-                 at);
+        RG_CHECK(size - at >= 12, RG_MALFORMED,
+                 "the PNG file ends at byte %zu, before its IEND chunk", at);
         const size_t length = word_at(bytes + at);
         RG_CHECK(length <= size - at - 12, RG_MALFORMED,
-                 "the chunk at byte %zu is said to have %zu bytes, but the file ends before", at,
-                 length);
+                 "the chunk at byte %zu declares %zu bytes, but the file ends earlier", at, length);
         const unsigned char *name = bytes + at + 4;
         RG_CHECK(matters(name) || (name[0] & 0x20) != 0, RG_UNSUPPORTED,
-                 "the chunk at byte %zu is unknown, but marked as needed", at);
+                 "the chunk at byte %zu is critical but unknown", at);
         if (matters(name)) {
             memcpy(png->kept + png->kept_bytes, bytes + at, length + 12);
             png->kept_bytes += length + 12;
@@ -61,20 +60,22 @@ static rg_status read_header(rg_png *png, const unsigned char *bytes, size_t siz
     RG_CHECK(size >= sizeof magic && memcmp(bytes, magic, sizeof magic) == 0, RG_MALFORMED,
              "this is not a PNG image");
     RG_CHECK(size >= END && word_at(bytes + 8) == 13 && memcmp(bytes + 12, "IHDR", 4) == 0,
-             RG_MALFORMED, "the PNG image does not begin with its header, at byte 8");
+             RG_MALFORMED, "the PNG image does not start with an IHDR chunk, at byte 8");
     const uint32_t width = word_at(bytes + DATA), height = word_at(bytes + DATA + 4);
     const int depth = bytes[DATA + 8], kind = bytes[DATA + 9];
     RG_CHECK(width > 0 && height > 0 && width <= LARGEST && height <= LARGEST, RG_MALFORMED,
-             "the image is said to have %u x %u pixels, at byte 16; at most %d x %d are read",
-             height, width, LARGEST, LARGEST);
+             "the image declares %u x %u pixels, at byte 16; at most %d x %d are supported", height,
+             width, LARGEST, LARGEST);
     static const int samples[7] = { 1, 0, 3, 1, 2, 0, 4 };
-    RG_CHECK(kind < 7 && samples[kind] > 0 && depth > 0 && depth <= 16, RG_MALFORMED,
-             "the image is said to be of kind %d with %d bits, at byte 24", kind, depth);
+    RG_CHECK(
+        kind < 7 && samples[kind] > 0 && depth > 0 && depth <= 16, RG_MALFORMED,
+        "the image declares colour type %d with %d bits, at byte 24, which PNG does not define",
+        kind, depth);
     /* Deflate makes at most 1032 bytes of one. */
     const uint64_t row = ((uint64_t)width * (uint64_t)(samples[kind] * depth) + 7) / 8;
     RG_CHECK(row * height / 1032 <= size, RG_MALFORMED,
-             "an image of %u x %u pixels, said at byte 16, cannot be packed into %zu bytes", height,
-             width, size);
+             "an image of %u x %u pixels, declared at byte 16, cannot be compressed into %zu bytes",
+             height, width, size);
     png->width = width;
     png->height = height;
     png->indexed = kind == 3;
@@ -149,7 +150,8 @@ static rg_status check_indices(const rg_png *png)
         const unsigned index = ((const unsigned char *)indices)[i];
         if (index >= image.colormap_entries)
             status = rg_fail(RG_MALFORMED,
-                             "the pixel at row %zu, column %zu has colour %u of a palette of %u",
+                             "the pixel at row %zu, column %zu has palette index %u, but the "
+                             "palette has %u colours",
                              i / image.width, i % image.width, index, image.colormap_entries);
     }
     rg_release(&rg_default_allocator, indices, count);
@@ -192,7 +194,7 @@ rg_status rg_png_pixels(const rg_png *png, int channels, unsigned char *to)
     (void)png;
     (void)channels;
     (void)to;
-    return rg_fail(RG_UNSUPPORTED, "this build of retrograde reads no PNG images: it is without "
-                                   "libpng");
+    return rg_fail(RG_UNSUPPORTED,
+                   "this build of retrograde cannot read PNG images: it has no libpng");
 }
 #endif

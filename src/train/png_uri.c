@@ -147,7 +147,7 @@ rg_status rg_png_uri(rg_page *page, const uint8_t *pixels, int32_t height, int32
                      int32_t channels, int32_t most)
 {
     RG_CHECK(pixels != NULL && height > 0 && width > 0 && channels > 0 && most > 0,
-             RG_INVALID_ARGUMENT, "an image of %d x %d pixels and %d channels cannot be shown",
+             RG_INVALID_ARGUMENT, "an image of %d x %d pixels and %d channels cannot be displayed",
              height, width, channels);
     const int32_t longest = height > width ? height : width;
     int32_t factor = longest / most + (longest % most != 0);
@@ -155,7 +155,7 @@ rg_status rg_png_uri(rg_page *page, const uint8_t *pixels, int32_t height, int32
     factor = factor < shortest ? factor : shortest; /* a strip stays longer */
     const int32_t rows = height / factor, columns = width / factor;
     RG_CHECK((int64_t)rows * columns <= (int64_t)most * most * 8, RG_UNSUPPORTED,
-             "an image of %d x %d pixels is too narrow to be shown", height, width);
+             "an image of %d x %d pixels is too narrow to be displayed", height, width);
     const size_t raw = (size_t)rows * (1 + (size_t)columns * 3);
     const size_t capacity = raw + stored_size(raw) + 128;
     void *memory;

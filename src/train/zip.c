@@ -49,12 +49,11 @@ static rg_status read_end64(const rg_zip *zip, uint64_t end_at, uint64_t *at, ui
              "the ZIP archive lacks its 64-bit record");
     const uint64_t record = u64(locator + 8);
     RG_CHECK(record <= end_at - LOCATOR_BYTES && end_at - LOCATOR_BYTES - record >= END64_BYTES,
-             RG_MALFORMED, "the 64-bit record of the ZIP archive is said to be at byte %llu",
+             RG_MALFORMED, "the ZIP archive declares its 64-bit record at byte %llu",
              (unsigned long long)record);
     RG_TRY(rg_regular_read(zip->file, record, end, sizeof end));
     RG_CHECK(memcmp(end, "PK\6\6", 4) == 0, RG_MALFORMED,
-             "there is no 64-bit record of the ZIP archive at byte %llu",
-             (unsigned long long)record);
+             "the ZIP archive has no 64-bit record at byte %llu", (unsigned long long)record);
     *bytes = u64(end + 40);
     *at = u64(end + 48);
     return RG_OK;
@@ -65,7 +64,8 @@ static rg_status find_directory(const rg_zip *zip, uint64_t *at, uint64_t *bytes
 {
     const size_t most = END_BYTES + COMMENT;
     const size_t size = zip->size < most ? (size_t)zip->size : most;
-    RG_CHECK(size >= END_BYTES, RG_MALFORMED, "this is not a ZIP archive: it has %zu bytes", size);
+    RG_CHECK(size >= END_BYTES, RG_MALFORMED, "this is not a ZIP archive: it has only %zu bytes",
+             size);
     void *memory;
     RG_TRY(rg_allocate(&rg_default_allocator, size, &memory));
     const unsigned char *tail = memory;
@@ -83,7 +83,7 @@ static rg_status find_directory(const rg_zip *zip, uint64_t *at, uint64_t *bytes
         if (large)
             status = read_end64(zip, zip->size - size + i, at, bytes);
     } else if (status == RG_OK) {
-        status = rg_fail(RG_MALFORMED, "this is not a ZIP archive: it has no directory at its end");
+        status = rg_fail(RG_MALFORMED, "this is not a ZIP archive: it has no central directory");
     }
     rg_release(&rg_default_allocator, memory, size);
     return status;
@@ -95,11 +95,11 @@ static rg_status read_directory(rg_zip *zip)
     void *entries;
     RG_TRY(find_directory(zip, &at, &bytes));
     RG_CHECK(at <= zip->size && bytes <= zip->size - at, RG_MALFORMED,
-             "the directory of the ZIP archive is said to have %llu bytes at byte %llu, but the "
-             "file has %llu",
+             "the ZIP archive declares a directory of %llu bytes at byte %llu, but the file has "
+             "%llu bytes",
              (unsigned long long)bytes, (unsigned long long)at, (unsigned long long)zip->size);
     RG_CHECK(bytes <= DIRECTORY, RG_UNSUPPORTED,
-             "the directory of the ZIP archive has %llu bytes; at most %d are read",
+             "the directory of the ZIP archive has %llu bytes; at most %d are supported",
              (unsigned long long)bytes, DIRECTORY);
     RG_TRY(rg_allocate(&rg_default_allocator, (size_t)bytes, &entries));
     zip->entries = entries;
@@ -172,12 +172,12 @@ rg_status rg_zip_find(const rg_zip *zip, const char *name, bool *found, rg_zip_m
         const size_t left = zip->entry_bytes - at;
         const unsigned long long place = zip->entries_at + at;
         RG_CHECK(left >= ENTRY_BYTES && memcmp(entry, "PK\1\2", 4) == 0, RG_MALFORMED,
-                 "there is no entry of the ZIP directory at byte %llu", place);
+                 "the ZIP directory has no entry at byte %llu", place);
         const size_t names = u16(entry + 28), extra = u16(entry + 30), comment = u16(entry + 32);
         RG_CHECK(names + extra + comment <= left - ENTRY_BYTES, RG_MALFORMED,
                  "the entry of the ZIP directory at byte %llu runs past its end", place);
         if (names == length && memcmp(entry + ENTRY_BYTES, name, length) == 0) {
-            RG_CHECK(!*found, RG_MALFORMED, "the member %s is there twice, at byte %llu", name,
+            RG_CHECK(!*found, RG_MALFORMED, "the member %s appears twice, at byte %llu", name,
                      place);
             *found = true;
             RG_TRY(read_entry(entry, names, extra, member));
@@ -195,18 +195,19 @@ rg_status rg_zip_begin(const rg_zip *zip, const rg_zip_member *member, rg_source
     *source = (rg_source){ .file = -1 };
     RG_CHECK((member->flags & 1) == 0, RG_UNSUPPORTED, "it is encrypted");
     RG_CHECK(member->method == 0 || member->method == 8, RG_UNSUPPORTED,
-             "it is packed by method %d; 0 (stored) and 8 (deflated) are supported",
+             "it is compressed with method %d; 0 (stored) and 8 (deflated) are supported",
              member->method);
     RG_CHECK(member->header_at <= limit && limit - member->header_at >= HEADER_BYTES, RG_MALFORMED,
-             "it is said to begin at byte %llu, but the directory begins at byte %llu", place,
+             "it is declared to start at byte %llu, but the directory starts at byte %llu", place,
              (unsigned long long)limit);
     RG_TRY(rg_regular_read(zip->file, member->header_at, header, sizeof header));
-    RG_CHECK(memcmp(header, "PK\3\4", 4) == 0, RG_MALFORMED, "it does not begin at byte %llu",
+    RG_CHECK(memcmp(header, "PK\3\4", 4) == 0, RG_MALFORMED, "it has no local header at byte %llu",
              place);
     const uint64_t at = member->header_at + HEADER_BYTES + u16(header + 26) + u16(header + 28);
-    RG_CHECK(at <= limit && member->packed <= limit - at, RG_MALFORMED,
-             "it is said to have %llu bytes at byte %llu, but the directory begins at byte %llu",
-             (unsigned long long)member->packed, (unsigned long long)at, (unsigned long long)limit);
+    RG_CHECK(
+        at <= limit && member->packed <= limit - at, RG_MALFORMED,
+        "it is declared to have %llu bytes at byte %llu, but the directory starts at byte %llu",
+        (unsigned long long)member->packed, (unsigned long long)at, (unsigned long long)limit);
     RG_CHECK(member->method != 0 || member->packed == member->bytes, RG_MALFORMED,
              "it is stored, but its sizes are %llu and %llu", (unsigned long long)member->packed,
              (unsigned long long)member->bytes);
@@ -221,6 +222,6 @@ rg_status rg_zip_verify(const rg_zip_member *member, const rg_source *source)
     RG_CHECK(source->made == member->bytes, RG_MALFORMED, "it has %llu bytes, not %llu",
              (unsigned long long)source->made, (unsigned long long)member->bytes);
     RG_CHECK(source->crc == member->crc, RG_MALFORMED,
-             "its checksum is %08x, not %08x: it is damaged", source->crc, member->crc);
+             "it is corrupt: its checksum is %08x, not %08x", source->crc, member->crc);
     return RG_OK;
 }
