@@ -275,7 +275,8 @@ static void test_other_images(rig *r)
                      RG_INVALID_ARGUMENT, "another image"); /* which pair is told first is open */
         rg_tensor *twice[IMAGES] = { y.of[0], y.of[1], y.of[2], y.of[1], y.of[4] };
         EXPECT_FAILS(rg_kernel_forward_batch(kernel, r->commands, IMAGES, x.of, twice, NULL),
-                     RG_INVALID_ARGUMENT, "another image (1 and 3)");
+                     RG_INVALID_ARGUMENT,
+                     "an output overlaps a tensor of another image (images 1 and 3)");
         EXPECT_OK(rg_kernel_forward_batch(kernel, r->commands, IMAGES, x.of, x.of, NULL));
         images_free(&x);
         images_free(&y);
@@ -293,10 +294,10 @@ static void expect_own_states(rig *r, rg_kernel *kernel)
     rg_state *const own = states[3], *const other = states[1];
     states[3] = other;
     EXPECT_FAILS(rg_kernel_forward_batch(kernel, r->commands, IMAGES, x.of, y, states),
-                 RG_INVALID_ARGUMENT, "images 1 and 3 have one state");
+                 RG_INVALID_ARGUMENT, "images 1 and 3 share a state");
     EXPECT_FAILS(
         rg_kernel_gradient_batch(kernel, r->commands, IMAGES, y, x.of, NULL, states, dx.of, 0),
-        RG_INVALID_ARGUMENT, "images 1 and 3 have one state");
+        RG_INVALID_ARGUMENT, "images 1 and 3 share a state");
     states[3] = NULL; /* several images without one are several */
     states[1] = NULL;
     EXPECT_OK(rg_kernel_forward_batch(kernel, r->commands, IMAGES, x.of, y, states));

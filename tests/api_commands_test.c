@@ -72,17 +72,18 @@ static void test_states(rig *r)
     EXPECT_FAILS(rg_commands_wait(r->commands), RG_INVALID_STATE, "commit them first");
     EXPECT(strcmp(rg_commands_error_text(r->commands), "") == 0);
     EXPECT_OK(rg_commands_commit(r->commands)); /* nothing in it: allowed */
-    EXPECT_FAILS(rg_commands_commit(r->commands), RG_INVALID_STATE, "committed already");
+    EXPECT_FAILS(rg_commands_commit(r->commands), RG_INVALID_STATE,
+                 "the commands are already committed");
     EXPECT_FAILS(rg_commands_commit_and_continue(r->commands), RG_INVALID_STATE, "committed");
     float value = 0;
     rg_tensor *t = filled(r->device, RG_F32, 1, DIMS(1), 1), *made = (rg_tensor *)1;
     rg_kernel *kernel = softmax_of(r->device, RG_SOFTMAX_PLAIN, 0);
     EXPECT_FAILS(rg_commands_read(r->commands, t, &value, 4, RG_LAYOUT_SAME), RG_INVALID_STATE,
-                 "committed already");
+                 "the commands are already committed");
     EXPECT_FAILS(rg_commands_write(r->commands, t, &value, 4, RG_LAYOUT_SAME), RG_INVALID_STATE,
-                 "committed already");
+                 "the commands are already committed");
     EXPECT_FAILS(rg_kernel_forward(kernel, r->commands, &t, &t, NULL), RG_INVALID_STATE,
-                 "committed already");
+                 "the commands are already committed");
     EXPECT_FAILS(rg_commands_on_completion(r->commands, note, NULL), RG_INVALID_STATE, "committed");
     EXPECT_FAILS(rg_commands_set_results_hint(r->commands, RG_RESULTS_READ_SOON), RG_INVALID_STATE,
                  "committed");
@@ -128,7 +129,7 @@ static void test_bad_calls(rig *r)
     rg_commands_destroy(NULL);
     rig other = rig_open(1);
     EXPECT_FAILS(rg_commands_read(other.commands, t, &value, 4, RG_LAYOUT_SAME),
-                 RG_INVALID_ARGUMENT, "another device");
+                 RG_INVALID_ARGUMENT, "different devices");
     rig_close(&other);
     value = 7;
     EXPECT_OK(rig_run(r)); /* none of it was recorded */

@@ -167,7 +167,7 @@ static void test_refused(rig *r)
                  RG_INVALID_ARGUMENT, "state");
     EXPECT_OK(rg_state_create(kernel, x, &state));
     EXPECT_FAILS(rg_kernel_gradient(kernel, r->commands, &y, NULL, NULL, state, dx, 0),
-                 RG_INVALID_STATE, "filled");
+                 RG_INVALID_STATE, "the state is empty: no forward pass has written it");
     EXPECT_OK(rg_kernel_forward(kernel, r->commands, x, &y, state));
     EXPECT_OK(rg_kernel_gradient(kernel, r->commands, &y, NULL, NULL, state, dx, 0));
     dx[1] = number(r->device, RG_I64, 1);

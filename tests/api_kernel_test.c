@@ -239,9 +239,9 @@ static void test_copies(rig *r)
     x[0] = filled(r->device, RG_F16, 2, DIMS(9, 40), 1);
     x[1] = filled(other.device, RG_F16, 2, DIMS(9, 40), 1);
     EXPECT_FAILS(rg_kernel_forward_alloc(copy, r->commands, 1, &x[0], false, &y[0], NULL),
-                 RG_INVALID_ARGUMENT, "another device");
+                 RG_INVALID_ARGUMENT, "different devices");
     EXPECT_FAILS(rg_kernel_forward_alloc(kernel, r->commands, 1, &x[1], false, &y[0], NULL),
-                 RG_INVALID_ARGUMENT, "another device");
+                 RG_INVALID_ARGUMENT, "different devices");
     EXPECT_OK(rg_kernel_forward_alloc(kernel, r->commands, 1, &x[0], false, &y[0], NULL));
     EXPECT_OK(rg_kernel_forward_alloc(copy, other.commands, 1, &x[1], false, &y[1], NULL));
     rg_kernel_destroy(kernel);

@@ -17,8 +17,9 @@ static void test_descriptors(rg_device *device)
     for (int i = 0; i < 6; i++) {
         desc.size = sizes[i];
         kernel = (rg_kernel *)1;
-        EXPECT_FAILS(rg_softmax_create(device, &desc, &kernel),
-                     i < 3 ? RG_INVALID_ARGUMENT : RG_UNSUPPORTED, "softmax: the descriptor");
+        EXPECT_FAILS(
+            rg_softmax_create(device, &desc, &kernel), i < 3 ? RG_INVALID_ARGUMENT : RG_UNSUPPORTED,
+            i < 3 ? "softmax: the size of the descriptor is" : "softmax: the descriptor has");
         EXPECT(kernel == NULL);
     }
     desc = rg_softmax_desc_default(); /* an older and shorter one: the rest takes its default */
@@ -109,11 +110,11 @@ static void refuse_forward(bench *b)
     REFUSED(FORWARD(b->x, b->half), "f16[6, 8]");
     REFUSED(FORWARD(b->half, b->y), "f32[6, 8]");
     REFUSED(FORWARD(b->number, b->number_out), "i32");
-    REFUSED(FORWARD(b->far, b->y), "another device");
-    REFUSED(FORWARD(b->x, b->far), "another device");
+    REFUSED(FORWARD(b->far, b->y), "different devices");
+    REFUSED(FORWARD(b->x, b->far), "different devices");
     REFUSED(FORWARD(b->x, b->wide), "expanded");
     REFUSED(rg_kernel_forward(b->kernel, b->other.commands, &b->far, &b->far, NULL),
-            "another device");
+            "different devices");
 }
 
 static void refuse_gradient(bench *b)
@@ -129,10 +130,10 @@ static void refuse_gradient(bench *b)
             "reads y");
     REFUSED(GRADIENT(NULL, b->y, b->dx), "dy is NULL");
     REFUSED(GRADIENT(b->dy, NULL, b->dx), "reads y");
-    REFUSED(GRADIENT(b->dy, b->y, NULL), "neither x nor dx");
+    REFUSED(GRADIENT(b->dy, b->y, NULL), "the shape of x is unknown: pass it, dx or a state");
     REFUSED(rg_kernel_gradient(b->kernel, commands, &b->dy, &b->x, &b->y, NULL,
                                (rg_tensor *const[]){ NULL }, 0),
-            "no gradient is asked for");
+            "no gradient is requested: every entry of dx is NULL");
     REFUSED(GRADIENT(b->long_x, b->y, b->dx), "dy is f32[60, 8]");
     REFUSED(GRADIENT(b->dy, b->narrow, b->dx), "y is f32[6, 7]"); /* a saved output too small */
     REFUSED(GRADIENT(b->long_x, b->y, b->long_x), "y is f32[6, 8]");
@@ -141,9 +142,9 @@ static void refuse_gradient(bench *b)
     REFUSED(GRADIENT(b->half, b->y, b->dx), "f16");
     REFUSED(GRADIENT(b->dy, b->half, b->dx), "f16");
     REFUSED(GRADIENT(b->number, b->number, b->number_out), "i32");
-    REFUSED(GRADIENT(b->far, b->y, b->dx), "another device");
-    REFUSED(GRADIENT(b->dy, b->far, b->dx), "another device");
-    REFUSED(GRADIENT(b->dy, b->y, b->far), "another device");
+    REFUSED(GRADIENT(b->far, b->y, b->dx), "different devices");
+    REFUSED(GRADIENT(b->dy, b->far, b->dx), "different devices");
+    REFUSED(GRADIENT(b->dy, b->y, b->far), "different devices");
     REFUSED(GRADIENT(b->dy, b->y, b->wide), "expanded");
     REFUSED(rg_kernel_gradient(b->kernel, commands, &b->dy, &b->narrow, &b->y, NULL, &b->dx, 0),
             "dx is");
@@ -202,26 +203,27 @@ static void refuse_forms(bench *b)
         "dy is NULL");
     CLEARED(
         rg_kernel_gradient_alloc(b->kernel, commands, 1, &b->dy, NULL, &b->y, NULL, 0, false, made),
-        "tells its shape");
+        "the shape of x is unknown: pass it, dx or a state");
     CLEARED(
         rg_kernel_gradient_alloc(b->kernel, commands, 1, &b->dy, NULL, &b->y, NULL, 2, false, made),
         "wanted");
     CLEARED(
         rg_kernel_gradient_alloc(b->kernel, commands, 1, &b->dy, NULL, NULL, NULL, 1, false, made),
-        "tells the shape");
+        "pass x or a state: the shape of dx is unknown");
     CLEARED(rg_kernel_gradient_alloc(b->kernel, commands, 2, pair, NULL, good, NULL, 1, true, made),
             "image 1");
     EXPECT(made[1] == NULL);
     REFUSED(rg_kernel_forward_alloc(NULL, commands, 1, &b->x, false, made, NULL), "kernel is NULL");
     REFUSED(rg_kernel_forward_alloc(b->kernel, commands, 0, &b->x, false, made, NULL),
-            "count is 0");
+            "count must be at least 1, not 0");
     REFUSED(rg_kernel_forward_alloc(b->kernel, commands, 1, &b->x, false, NULL, NULL), "y is NULL");
     REFUSED(rg_kernel_gradient_alloc(b->kernel, commands, -1, &b->dy, NULL, &b->y, NULL, 1, false,
                                      made),
-            "count is -1");
-    REFUSED(rg_kernel_forward_batch(b->kernel, commands, 0, &b->x, &b->y, NULL), "count is 0");
+            "count must be at least 1, not -1");
+    REFUSED(rg_kernel_forward_batch(b->kernel, commands, 0, &b->x, &b->y, NULL),
+            "count must be at least 1, not 0");
     REFUSED(rg_kernel_forward_batch(b->kernel, commands, INT64_MIN, &b->x, &b->y, NULL),
-            "count is");
+            "count must be at least 1, not");
     REFUSED(rg_kernel_forward_batch(b->kernel, commands, 2, NULL, pair, NULL), "x is NULL");
     REFUSED(rg_kernel_gradient_batch(b->kernel, commands, 2, NULL, NULL, pair, NULL, pair, 0),
             "dy");

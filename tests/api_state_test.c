@@ -63,8 +63,10 @@ static void test_fields(scene *s)
     rg_tensor_desc desc;
     EXPECT_OK(rg_state_source(state, 1, &desc));
     EXPECT(desc.dtype == RG_F32 && desc.rank == 2 && desc.dims[0] == 4 && desc.dims[1] == 6);
-    EXPECT_FAILS(rg_state_source(state, 2, &desc), RG_INVALID_ARGUMENT, "no number 2");
-    EXPECT_FAILS(rg_state_source(state, -1, &desc), RG_INVALID_ARGUMENT, "no number -1");
+    EXPECT_FAILS(rg_state_source(state, 2, &desc), RG_INVALID_ARGUMENT,
+                 "the state of mix has 2 sources; index 2 is out of range");
+    EXPECT_FAILS(rg_state_source(state, -1, &desc), RG_INVALID_ARGUMENT,
+                 "the state of mix has 2 sources; index -1 is out of range");
     EXPECT_FAILS(rg_state_source(state, 0, NULL), RG_INVALID_ARGUMENT, "desc is NULL");
     rg_tensor *kept = NULL, *none = (rg_tensor *)1;
     EXPECT_OK(rg_state_tensor(state, "kept", &kept));
@@ -115,8 +117,10 @@ static void test_equality(scene *s)
     EXPECT(!rg_state_equal(states[0], states[2]) && !rg_state_equal(states[0], states[3]));
     EXPECT(!rg_state_equal(states[0], NULL));
     EXPECT_OK(forward(s, states[1])); /* of an equal kernel: fits */
-    EXPECT_FAILS(forward(s, states[2]), RG_INVALID_ARGUMENT, "made for a f32[4, 5]");
-    EXPECT_FAILS(forward(s, states[3]), RG_INVALID_ARGUMENT, "another descriptor");
+    EXPECT_FAILS(forward(s, states[2]), RG_INVALID_ARGUMENT,
+                 "the state was created for a of shape f32[4, 5], not f32[4, 6]");
+    EXPECT_FAILS(forward(s, states[3]), RG_INVALID_ARGUMENT,
+                 "the state was created for a kernel with a different descriptor");
     rig_renew(&s->r);
     for (int i = 0; i < 4; i++)
         rg_state_destroy(states[i]);
@@ -132,17 +136,17 @@ static void test_misfits(scene *s)
     rg_state *wrong = NULL, *far = NULL, *state = NULL, *none = (rg_state *)1;
     EXPECT_OK(rg_state_create(softmax, s->x, &wrong));
     EXPECT(rg_state_count(wrong) == 0 && rg_state_bytes(wrong) == 0);
-    EXPECT_FAILS(forward(s, wrong), RG_INVALID_ARGUMENT, "one of softmax");
+    EXPECT_FAILS(forward(s, wrong), RG_INVALID_ARGUMENT, "the state belongs to the op softmax");
     rig other = rig_open(1);
     rg_tensor *x[2] = { filled(other.device, RG_F32, 2, DIMS(4, 6), 1),
                         filled(other.device, RG_F32, 2, DIMS(4, 6), 1) };
     EXPECT_OK(rg_kernel_copy(s->kernel, other.device, &far_kernel));
     EXPECT_OK(rg_state_create(far_kernel, x, &far));
-    EXPECT_FAILS(forward(s, far), RG_INVALID_ARGUMENT, "another device");
-    EXPECT_FAILS(rg_state_create(s->kernel, x, &none), RG_INVALID_ARGUMENT, "another device");
+    EXPECT_FAILS(forward(s, far), RG_INVALID_ARGUMENT, "different devices");
+    EXPECT_FAILS(rg_state_create(s->kernel, x, &none), RG_INVALID_ARGUMENT, "different devices");
     EXPECT(none == NULL);
     EXPECT_FAILS(rg_state_create_temporary(s->kernel, other.commands, s->x, &none),
-                 RG_INVALID_ARGUMENT, "another device");
+                 RG_INVALID_ARGUMENT, "different devices");
     EXPECT_FAILS(rg_state_create(NULL, s->x, &none), RG_INVALID_ARGUMENT, "kernel is NULL");
     EXPECT_FAILS(rg_state_create(s->kernel, NULL, &none), RG_INVALID_ARGUMENT, "x is NULL");
     EXPECT_FAILS(rg_state_create(s->kernel, s->x, NULL), RG_INVALID_ARGUMENT, "state is NULL");
@@ -224,9 +228,9 @@ static void test_temporary(scene *s)
     s->dx[0] = wrong;
     EXPECT_OK(gradient(s, state));
     EXPECT(rg_state_read_count(state) == 0);
-    EXPECT_FAILS(gradient(s, state), RG_INVALID_STATE, "used up");
-    EXPECT_FAILS(forward(s, state), RG_INVALID_STATE, "used up");
-    EXPECT_FAILS(rg_state_set_read_count(state, 1), RG_INVALID_STATE, "used up");
+    EXPECT_FAILS(gradient(s, state), RG_INVALID_STATE, "already released");
+    EXPECT_FAILS(forward(s, state), RG_INVALID_STATE, "already released");
+    EXPECT_FAILS(rg_state_set_read_count(state, 1), RG_INVALID_STATE, "already released");
     rg_tensor *kept = NULL;
     EXPECT_OK(rg_state_tensor(state, "kept", &kept));
     EXPECT(rg_tensor_read_count(kept) == 0); /* gone with the state */
@@ -464,7 +468,8 @@ static void test_apart_from_state(scene *s)
     rg_tensor *const two_x[] = { s->x[0], s->x[0], s->x[1], s->x[1] }, *const two_y[] = { kept[1],
                                                                                           y };
     EXPECT_FAILS(rg_kernel_forward_batch(s->kernel, s->r.commands, 2, two_x, two_y, states),
-                 RG_INVALID_ARGUMENT, "another image (0 and 1)");
+                 RG_INVALID_ARGUMENT,
+                 "an output overlaps a tensor of another image (images 0 and 1)");
     EXPECT_OK(rig_run(&s->r));
     rg_state_destroy(states[0]);
     rg_state_destroy(states[1]);

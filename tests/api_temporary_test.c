@@ -27,12 +27,12 @@ static void test_one_read(rig *r)
     EXPECT_OK(rg_commands_read(r->commands, t, out, sizeof out, RG_LAYOUT_SAME));
     EXPECT(rg_tensor_read_count(t) == 0);
     EXPECT_FAILS(rg_commands_read(r->commands, t, unread, sizeof unread, RG_LAYOUT_SAME),
-                 RG_INVALID_STATE, "used up");
+                 RG_INVALID_STATE, "already released");
     EXPECT_FAILS(rg_commands_write(r->commands, t, data, sizeof data, RG_LAYOUT_SAME),
-                 RG_INVALID_STATE, "used up");
-    EXPECT_FAILS(rg_tensor_set_read_count(t, 1), RG_INVALID_STATE, "used up");
+                 RG_INVALID_STATE, "already released");
+    EXPECT_FAILS(rg_tensor_set_read_count(t, 1), RG_INVALID_STATE, "already released");
     rg_tensor *view = (rg_tensor *)1;
-    EXPECT_FAILS(rg_tensor_reshape(t, 2, DIMS(2, 2), &view), RG_INVALID_STATE, "used up");
+    EXPECT_FAILS(rg_tensor_reshape(t, 2, DIMS(2, 2), &view), RG_INVALID_STATE, "already released");
     EXPECT(view == NULL);
     EXPECT(rg_tensor_add_read_count(&t, 1, 5) == 1 && rg_tensor_read_count(t) == 0);
     EXPECT_OK(rig_run(r));
@@ -90,7 +90,7 @@ static void test_views(rig *r)
     EXPECT_OK(rg_commands_read(r->commands, view, out, sizeof out, RG_LAYOUT_SAME));
     EXPECT(rg_tensor_read_count(view) == 0 && rg_tensor_read_count(parent) == 1);
     EXPECT_FAILS(rg_commands_read(r->commands, view, out, sizeof out, RG_LAYOUT_SAME),
-                 RG_INVALID_STATE, "used up");
+                 RG_INVALID_STATE, "already released");
     rg_tensor_destroy(view);
     EXPECT_OK(rg_tensor_permute(parent, (const int32_t[]){ 1, 0 }, &view));
     EXPECT_OK(rg_tensor_slice(view, DIMS(2, 0), DIMS(1, 4), NULL, &deep));
@@ -107,9 +107,9 @@ static void test_views(rig *r)
     EXPECT_OK(rg_commands_read(r->commands, parent, data, sizeof data, RG_LAYOUT_SAME));
     EXPECT(rg_tensor_read_count(parent) == 0 && rg_tensor_read_count(view) == 1);
     EXPECT_FAILS(rg_commands_read(r->commands, view, out, sizeof out, RG_LAYOUT_SAME),
-                 RG_INVALID_STATE, "used up");
+                 RG_INVALID_STATE, "already released");
     EXPECT_FAILS(rg_commands_write(r->commands, view, out, sizeof out, RG_LAYOUT_SAME),
-                 RG_INVALID_STATE, "used up");
+                 RG_INVALID_STATE, "already released");
     rg_tensor_destroy(view);
     rg_tensor_destroy(parent);
     rig_renew(r);

@@ -264,7 +264,7 @@ static void test_bad_others(rg_tensor *t)
                                          { INT32_MAX, 0 }, { INT32_MIN, 1 }, { 32, 0 } };
     for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++)
         EXPECT_FAILS(rg_tensor_permute(t, orders[i], &view), RG_INVALID_ARGUMENT,
-                     "must stand once");
+                     "must appear exactly once");
     EXPECT_FAILS(rg_tensor_permute(t, NULL, &view), RG_INVALID_ARGUMENT, "order is NULL");
     EXPECT_FAILS(rg_tensor_permute(NULL, orders[0], &view), RG_INVALID_ARGUMENT, "tensor is NULL");
     EXPECT_FAILS(rg_tensor_permute(t, orders[0], NULL), RG_INVALID_ARGUMENT, "view is NULL");
@@ -272,21 +272,26 @@ static void test_bad_others(rg_tensor *t)
     typedef rg_status shaper(rg_tensor *, int32_t, const int64_t[], rg_tensor **);
     shaper *const shapers[] = { rg_tensor_reshape, rg_tensor_expand };
     for (int i = 0; i < 2; i++) {
-        EXPECT_FAILS(shapers[i](t, 2, DIMS(-3, -4), &view), RG_INVALID_ARGUMENT, "less than 0");
+        EXPECT_FAILS(shapers[i](t, 2, DIMS(-3, -4), &view), RG_INVALID_ARGUMENT,
+                     "must be at least 0");
         EXPECT_FAILS(shapers[i](t, 3, DIMS(INT64_MAX, INT64_MAX, 2), &view), RG_INVALID_ARGUMENT,
                      "overflows");
         EXPECT_FAILS(shapers[i](t, 9, DIMS(1, 1, 1, 1, 1, 1, 1, 3, 4), &view), RG_INVALID_ARGUMENT,
-                     "rank 9");
+                     "rank is 9");
         EXPECT_FAILS(shapers[i](t, -1, DIMS(1), &view), RG_INVALID_ARGUMENT, "rank");
         EXPECT_FAILS(shapers[i](t, 2, NULL, &view), RG_INVALID_ARGUMENT, "dims is NULL");
         EXPECT_FAILS(shapers[i](NULL, 1, DIMS(1), &view), RG_INVALID_ARGUMENT, "tensor is NULL");
         EXPECT_FAILS(shapers[i](t, 1, DIMS(1), NULL), RG_INVALID_ARGUMENT, "view is NULL");
     }
-    EXPECT_FAILS(rg_tensor_reshape(t, 2, DIMS(3, 5), &view), RG_INVALID_ARGUMENT, "as many");
-    EXPECT_FAILS(rg_tensor_reshape(t, 0, NULL, &view), RG_INVALID_ARGUMENT, "as many");
-    EXPECT_FAILS(rg_tensor_expand(t, 2, DIMS(6, 4), &view), RG_INVALID_ARGUMENT, "does not expand");
-    EXPECT_FAILS(rg_tensor_expand(t, 1, DIMS(4), &view), RG_INVALID_ARGUMENT, "does not expand");
-    EXPECT_FAILS(rg_tensor_expand(t, 0, NULL, &view), RG_INVALID_ARGUMENT, "does not expand");
+    EXPECT_FAILS(rg_tensor_reshape(t, 2, DIMS(3, 5), &view), RG_INVALID_ARGUMENT,
+                 "have different numbers of elements");
+    EXPECT_FAILS(rg_tensor_reshape(t, 0, NULL, &view), RG_INVALID_ARGUMENT,
+                 "have different numbers of elements");
+    EXPECT_FAILS(rg_tensor_expand(t, 2, DIMS(6, 4), &view), RG_INVALID_ARGUMENT,
+                 "cannot be expanded to");
+    EXPECT_FAILS(rg_tensor_expand(t, 1, DIMS(4), &view), RG_INVALID_ARGUMENT,
+                 "cannot be expanded to");
+    EXPECT_FAILS(rg_tensor_expand(t, 0, NULL, &view), RG_INVALID_ARGUMENT, "cannot be expanded to");
 }
 
 static void test_rank_zero(rg_device *device)

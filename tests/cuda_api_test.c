@@ -185,9 +185,9 @@ static void test_wraps(rig *r)
 
     static float everywhere[8];
     float local[8] = { 0 }, *heap = calloc(8, sizeof *heap);
-    expect_no_wrap(r, heap, "memory of the host");
-    expect_no_wrap(r, local, "memory of the host");
-    expect_no_wrap(r, everywhere, "memory of the host");
+    expect_no_wrap(r, heap, "data is host memory");
+    expect_no_wrap(r, local, "data is host memory");
+    expect_no_wrap(r, everywhere, "data is host memory");
     expect_no_wrap(r, NULL, "data is NULL");
     free(heap);
     expect_works(r);
@@ -227,7 +227,7 @@ static void test_full(rig *r)
         while (count < MOST && rg_tensor_create(r->device, &desc, &tensors[count]) == RG_OK)
             count++;
         EXPECT(count < MOST && tensors[count] == NULL);
-        EXPECT_FAILS(rg_tensor_create(r->device, &desc, &one), RG_OUT_OF_MEMORY, "no room");
+        EXPECT_FAILS(rg_tensor_create(r->device, &desc, &one), RG_OUT_OF_MEMORY, "cannot allocate");
         for (int i = 0; i < count; i++)
             rg_tensor_destroy(tensors[i]);
         one = tensor_of(r->device, RG_U8, 1, &half); /* the pieces do not stand in its way */
@@ -364,15 +364,15 @@ static void test_other_devices(rig *r)
         rg_tensor *there = filled(other->device, RG_F32, 2, DIMS(3, 5), 1);
         rg_kernel *kernel = softmax_of(own->device, RG_SOFTMAX_PLAIN, -1);
         EXPECT_FAILS(rg_commands_read(own->commands, there, values, sizeof values, RG_LAYOUT_SAME),
-                     RG_INVALID_ARGUMENT, "another device");
+                     RG_INVALID_ARGUMENT, "different devices");
         EXPECT_FAILS(rg_commands_write(own->commands, there, values, sizeof values, RG_LAYOUT_SAME),
-                     RG_INVALID_ARGUMENT, "another device");
+                     RG_INVALID_ARGUMENT, "different devices");
         EXPECT_FAILS(rg_kernel_forward(kernel, own->commands, &there, &here, NULL),
-                     RG_INVALID_ARGUMENT, "x is on another device");
+                     RG_INVALID_ARGUMENT, "x and the commands are on different devices");
         EXPECT_FAILS(rg_kernel_forward(kernel, own->commands, &here, &there, NULL),
-                     RG_INVALID_ARGUMENT, "y is on another device");
+                     RG_INVALID_ARGUMENT, "y and the commands are on different devices");
         EXPECT_FAILS(rg_kernel_forward(kernel, other->commands, &there, &there, NULL),
-                     RG_INVALID_ARGUMENT, "kernel is on another device");
+                     RG_INVALID_ARGUMENT, "the kernel and the commands are on different devices");
         EXPECT_OK(rg_kernel_forward(kernel, own->commands, &here, &here, NULL));
         EXPECT_OK(rig_run(own));
         rg_tensor_destroy(here);

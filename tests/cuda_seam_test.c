@@ -104,8 +104,8 @@ static void test_lacking(rig *r)
     rig cpu = rig_open(1);
     rig *const rigs[] = { r, &cpu };
     static const rg_dtype types[] = { RG_F64, RG_F32 };
-    static const char *const words[] = { "seam: no kernel for f64 on cuda:0",
-                                         "seam: no kernel for f32 on cpu" };
+    static const char *const words[] = { "seam: there is no kernel for f64 on cuda:0",
+                                         "seam: there is no kernel for f32 on cpu" };
     for (int i = 0; i < 2; i++) {
         rg_kernel *kernel = seam_of(rigs[i]->device, 0, SEAM_WORKS, 1);
         rg_tensor *x[2] = { filled(rigs[i]->device, types[i], 1, DIMS(9), 1),
@@ -240,7 +240,7 @@ static void test_first_fault(rig *r, bench *b, int launches, int bad)
                                          dx, 0));
         if (i % 7 == 0)
             EXPECT_FAILS(rg_kernel_forward(b->half, r->commands, b->bad, &b->y, NULL),
-                         RG_UNSUPPORTED, "seam: no kernel");
+                         RG_UNSUPPORTED, "seam: there is no kernel");
         if (i % 11 == 0)
             EXPECT_OK(rg_commands_read(r->commands, one, &value, sizeof value, RG_LAYOUT_SAME));
     }

@@ -156,8 +156,9 @@ static void test_null_plans(rig *r)
     rg_plan_options options = rg_plan_options_default();
     rg_plan *other = NULL;
     options.size = 0;
-    EXPECT_FAILS(rg_plan_create(r->device, graph, &options, &other), RG_INVALID_ARGUMENT,
-                 "0 bytes");
+    EXPECT_FAILS(
+        rg_plan_create(r->device, graph, &options, &other), RG_INVALID_ARGUMENT,
+        "rg_plan_create: the options have size 0; initialize them with rg_plan_options_default()");
     options.size = 4096;
     EXPECT_FAILS(rg_plan_create(r->device, graph, &options, &other), RG_INVALID_ARGUMENT, "4096");
     rg_plan_destroy(plan);
@@ -206,7 +207,7 @@ static void test_nodes(void)
     expect_mistake(graph, RG_INVALID_ARGUMENT, "another graph");
     graph = graph_new();
     EXPECT(rg_graph_neuron(graph, &desc, &foreign) == NULL);
-    expect_mistake(graph, RG_INVALID_ARGUMENT, "neuron_0: x is a value of another graph");
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "neuron_0: x belongs to another graph");
     graph = graph_new();
     x = NULL;
     EXPECT(neuron(graph, neuron(graph, x)) == NULL);
@@ -218,7 +219,7 @@ static void test_nodes(void)
     graph = graph_new();
     x = rg_graph_source(graph, "x");
     EXPECT(rg_graph_node(graph, "neuron", &desc, &x, -1) == NULL);
-    expect_mistake(graph, RG_INVALID_ARGUMENT, "-1 inputs");
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "rg_graph_node: invalid number of inputs: -1");
     graph = graph_new();
     x = rg_graph_source(graph, "x");
     EXPECT(rg_graph_node(graph, "MPSCNNNeuron", &desc, &x, 1) == NULL);
@@ -230,11 +231,11 @@ static void test_nodes(void)
     graph = graph_new();
     x = rg_graph_source(graph, "x");
     EXPECT(rg_graph_neuron(graph, &desc, &x) == NULL);
-    expect_mistake(graph, RG_INVALID_ARGUMENT, "size is 0");
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "size of the descriptor is 0");
     graph = graph_new();
     x = rg_graph_source(graph, "x");
     EXPECT(rg_graph_neuron_gradient(graph, &desc, &x, &x, NULL, NULL) == NULL);
-    expect_mistake(graph, RG_INVALID_ARGUMENT, "size is 0");
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "size of the descriptor is 0");
     rg_graph_destroy(other);
 }
 
@@ -253,11 +254,13 @@ static void test_gradient_nodes(void)
     rg_node *node = rg_value_node(neuron(graph, x));
     rg_node *gradient = rg_graph_gradient(graph, node, &x, 1);
     EXPECT(gradient != NULL && rg_graph_gradient(graph, gradient, &x, 1) == NULL);
-    expect_mistake(graph, RG_UNSUPPORTED, "a gradient has no gradient");
+    expect_mistake(graph, RG_UNSUPPORTED, "a gradient node has no gradient");
     graph = graph_new();
     x = rg_graph_source(graph, "x");
     EXPECT(rg_graph_gradient(graph, rg_value_node(neuron(graph, x)), &x, 2) == NULL);
-    expect_mistake(graph, RG_INVALID_ARGUMENT, "or of more");
+    expect_mistake(
+        graph, RG_INVALID_ARGUMENT,
+        "gradients must be requested for at least one of its 1 inputs and for no others");
     graph = graph_new();
     x = rg_graph_source(graph, "x");
     EXPECT(rg_graph_gradient(graph, rg_value_node(neuron(graph, x)), NULL, 1) == NULL);
@@ -267,7 +270,8 @@ static void test_gradient_nodes(void)
     node = rg_value_node(neuron(graph, x));
     const rg_softmax_desc softmax = rg_softmax_desc_default();
     EXPECT(rg_graph_softmax_gradient(graph, &softmax, &x, &x, &x, node) == NULL);
-    expect_mistake(graph, RG_INVALID_ARGUMENT, "cannot read the state of neuron");
+    expect_mistake(graph, RG_INVALID_ARGUMENT,
+                   "a gradient of softmax cannot use the state of neuron");
     graph = graph_new();
     EXPECT(rg_graph_neuron_gradient(graph, NULL, &x, &x, NULL, NULL) == NULL);
     expect_mistake(graph, RG_INVALID_ARGUMENT, "NULL");
@@ -307,8 +311,9 @@ static void test_wishes(void)
         expect_mistake(graph, RG_INVALID_ARGUMENT, words[i]);
     }
     graph = graph_new();
-    EXPECT_FAILS(rg_graph_state_result(graph, NULL, "s"), RG_INVALID_ARGUMENT, "no node");
-    expect_mistake(graph, RG_INVALID_ARGUMENT, "no node");
+    EXPECT_FAILS(rg_graph_state_result(graph, NULL, "s"), RG_INVALID_ARGUMENT,
+                 "the node of the state 's' is NULL");
+    expect_mistake(graph, RG_INVALID_ARGUMENT, "the node of the state 's' is NULL");
     graph = graph_new();
     EXPECT_FAILS(rg_graph_state_result(graph, rg_value_node(foreign), "s"), RG_INVALID_ARGUMENT,
                  "another graph");
@@ -319,8 +324,12 @@ static void test_wishes(void)
 static void test_assignments(rig *r)
 {
     static const char *const words[] = {
-        "NULL",           "only parameters",       "no forward node",
-        "assigned twice", "one value of neuron_0", "another graph"
+        "NULL",
+        "rg_graph_assign: only a parameter can be assigned to",
+        "rg_graph_assign: 'w' must be assigned an output of a forward node",
+        "assigned twice",
+        "rg_graph_assign: one output of neuron_0 is assigned to both 'w' and 'v'",
+        "another graph"
     };
     for (int i = 0; i < 6; i++) {
         rg_graph *graph = graph_new(), *other = graph_new();
@@ -344,8 +353,9 @@ static void test_assignments(rig *r)
     EXPECT_OK(rg_graph_assign(graph, u, f));
     EXPECT_OK(rg_graph_assign(graph, w, g));
     rg_plan *plan = NULL;
-    EXPECT_FAILS(rg_plan_create(r->device, graph, NULL, &plan), RG_INVALID_ARGUMENT,
-                 "f waits for itself");
+    EXPECT_FAILS(
+        rg_plan_create(r->device, graph, NULL, &plan), RG_INVALID_ARGUMENT,
+        "f depends on itself: the parameter it assigns is read by a node that needs its result");
     EXPECT(plan == NULL);
     rg_graph_destroy(graph);
     graph = graph_new(); /* another shape */
@@ -354,7 +364,7 @@ static void test_assignments(rig *r)
     EXPECT_OK(rg_plan_create(r->device, graph, NULL, &plan));
     const rg_tensor_desc four = rg_tensor_desc_dense(RG_F64, 1, DIMS(4));
     EXPECT_FAILS(rg_plan_prepare(plan, &four), RG_INVALID_ARGUMENT,
-                 "neuron_0: the parameter 'w' is f64[3] and is assigned f64[4]");
+                 "neuron_0: the parameter 'w' is f64[3], but is assigned f64[4]");
     rg_plan_destroy(plan);
     rg_graph_destroy(graph);
     graph = graph_new(); /* an op that cannot write over what it reads */
@@ -362,7 +372,7 @@ static void test_assignments(rig *r)
     const rg_reduce_desc reduce = rg_reduce_desc_default();
     EXPECT_OK(rg_graph_assign(graph, w, rg_node_output(rg_graph_reduce(graph, &reduce, &w), 0)));
     EXPECT_FAILS(rg_plan_create(r->device, graph, NULL, &plan), RG_UNSUPPORTED,
-                 "reduce_0 cannot write its result over the parameter 'w'");
+                 "reduce_0 cannot overwrite the parameter 'w' that it reads");
     rg_graph_destroy(graph);
 }
 
@@ -411,8 +421,9 @@ static void test_gradients(void)
                  "value 0 is NULL");
     expect_mistake(graph, RG_INVALID_ARGUMENT, "value 0");
     for (int i = 0; i < 4; i++) {
-        static const char *const words[] = { "of another graph", "gradient of value 0",
-                                             "of 0 values", "depends on no source" };
+        static const char *const words[] = { "belongs to another graph", "gradient of value 0",
+                                             "rg_graph_gradients: invalid number of values: 0",
+                                             "depends on no source" };
         graph = graph_new();
         x = rg_graph_source(graph, "x");
         rg_value *y = neuron(graph, x), *one = rg_graph_constant(graph, x, 1);
@@ -427,8 +438,12 @@ static void test_gradients(void)
 static void test_updates(void)
 {
     const rg_tensor_desc number = rg_tensor_desc_dense(RG_F64, 0, NULL);
-    static const char *const words[] = { "is NULL",          "not an optimizer", "only parameters",
-                                         "rate of 'w'",      "size is 0",        "another graph",
+    static const char *const words[] = { "is NULL",
+                                         "not an optimizer",
+                                         "only parameters can be updated",
+                                         "rate of 'w'",
+                                         "size of the descriptor is 0",
+                                         "another graph",
                                          "is assigned twice" };
     for (int i = 0; i < 7; i++) {
         rg_graph *graph = graph_new(), *other = graph_new();
@@ -510,21 +525,24 @@ static void test_sources(rig *r)
     rg_tensor *here = filled(r->device, RG_F64, 1, DIMS(3), 1), *own = NULL;
     rg_tensor *there = filled(other.device, RG_F64, 1, DIMS(3), 1);
     EXPECT_FAILS(rg_plan_encode(plan, other.commands, &there), RG_INVALID_ARGUMENT,
-                 "another device");
-    EXPECT_FAILS(rg_plan_encode(plan, r->commands, &there), RG_INVALID_ARGUMENT, "another device");
+                 "different devices");
+    EXPECT_FAILS(rg_plan_encode(plan, r->commands, &there), RG_INVALID_ARGUMENT,
+                 "different devices");
     EXPECT_FAILS(rg_plan_encode_batch(plan, other.commands, 1, &there), RG_INVALID_ARGUMENT,
-                 "another device");
+                 "different devices");
     EXPECT_OK(rg_plan_parameter(plan, "w", &own));
     EXPECT_FAILS(rg_plan_encode(plan, r->commands, &own), RG_INVALID_ARGUMENT, "parameter 'w'");
     const rg_tensor_desc shape = rg_tensor_desc_dense(RG_F64, 1, DIMS(3));
     rg_tensor *temporary = NULL;
     EXPECT_OK(rg_tensor_create_temporary(r->commands, &shape, &temporary));
     EXPECT_OK(rg_tensor_set_read_count(temporary, 0));
-    EXPECT_FAILS(rg_plan_encode(plan, r->commands, &temporary), RG_INVALID_STATE, "used up");
+    EXPECT_FAILS(rg_plan_encode(plan, r->commands, &temporary), RG_INVALID_STATE,
+                 "already released");
     EXPECT_FAILS(rg_plan_encode_batch(plan, r->commands, 1, &temporary), RG_INVALID_STATE,
-                 "used up");
+                 "already released");
     rg_tensor *const two[] = { here, temporary };
-    EXPECT_FAILS(rg_plan_encode_batch(plan, r->commands, 2, two), RG_INVALID_STATE, "used up");
+    EXPECT_FAILS(rg_plan_encode_batch(plan, r->commands, 2, two), RG_INVALID_STATE,
+                 "already released");
     rg_tensor_destroy(temporary);
     EXPECT_OK(rg_tensor_create_temporary(other.commands, &shape, &temporary));
     EXPECT_FAILS(rg_plan_encode(plan, r->commands, &temporary), RG_INVALID_ARGUMENT, "device");
@@ -559,7 +577,7 @@ static void test_odd_results(rig *r)
     EXPECT_OK(rg_plan_result(plan, "seven", &tensor));
     EXPECT_OK(rg_tensor_read(tensor, values, sizeof values, RG_LAYOUT_SAME));
     EXPECT(values[0] == 7 && values[2] == 7);
-    EXPECT_FAILS(rg_plan_result(plan, "x", &tensor), RG_UNSUPPORTED, "source itself");
+    EXPECT_FAILS(rg_plan_result(plan, "x", &tensor), RG_UNSUPPORTED, "the result 'x' is a source");
     EXPECT_OK(rg_plan_result(plan, "w", &tensor));
     EXPECT_OK(rg_plan_parameter(plan, "w", &w_tensor));
     EXPECT(tensor == w_tensor);

@@ -44,7 +44,7 @@ static void test_counted(void)
     const rg_conv_desc conv = rg_conv_desc_default(); /* with a bias */
     network n = network_new();
     rg_value *x[] = { n.x, n.w, n.b };
-    const char *words = "conv_0 takes 3 values (x, w, b), and 2 were given";
+    const char *words = "conv_0 needs 3 values (x, w, b), but 2 were given";
     expect_mistake(&n, rg_graph_conv_counted(n.graph, &conv, x, 2), words);
     expect_mistake(&n, rg_graph_conv_counted(n.graph, &conv, NULL, 0), "x is NULL");
     rg_value *again[] = { n.x, n.w, n.b, n.dy };
@@ -54,7 +54,8 @@ static void test_counted(void)
     EXPECT_OK(rg_graph_status(n.graph));
     expect_mistake(&n, rg_graph_node(n.graph, "conv", &conv, again, 2), words + 6);
     rg_value *twice[] = { n.x, n.w, n.b, n.dy };
-    expect_mistake(&n, rg_graph_node(n.graph, "conv", &conv, twice, 4), "and 4 were given");
+    expect_mistake(&n, rg_graph_node(n.graph, "conv", &conv, twice, 4),
+                   "conv_0 needs 3 values (x, w, b), but 4 were given");
     rg_graph_destroy(n.graph);
 }
 
@@ -68,15 +69,15 @@ static void test_gradients_counted(void)
     expect_mistake(&n,
                    rg_graph_conv_gradient_counted(
                        n.graph, &conv, &n.dy, 0, (rg_value *[]){ n.x, n.w, n.b }, 3, NULL, 0, NULL),
-                   "takes 1 value of dy (dy), and 0 were given");
+                   "conv_gradient_1 needs 1 value of dy (dy), but 0 were given");
     expect_mistake(&n,
                    rg_graph_conv_gradient_counted(n.graph, &conv, &n.dy, 1, &n.x, 1, NULL, 0, NULL),
-                   "takes 3 values of x (x, w, b), and 1 was given");
+                   "conv_gradient_0 needs 3 values of x (x, w, b), but 1 was given");
     expect_mistake(&n,
                    rg_graph_gradient_node_counted(n.graph, "conv", &conv, &n.dy, 1,
                                                   (rg_value *[]){ n.x, n.w, n.b }, 3, &n.x, 0, NULL,
                                                   1),
-                   "takes 1 value of y (y), and 0 were given");
+                   "conv_gradient_0 needs 1 value of y (y), but 0 were given");
     rg_graph_destroy(n.graph);
 }
 
@@ -92,7 +93,7 @@ static rg_value *counted(rg_value *value, int *calls)
 static void test_known(void)
 {
     const rg_conv_desc conv = rg_conv_desc_default();
-    const char *words = "takes 3 values (x, w, b), and 2 were given";
+    const char *words = "needs 3 values (x, w, b), but 2 were given";
     int calls = 0;
     network n = network_new();
     expect_mistake(&n, rg_graph_conv(n.graph, &conv, (rg_value *[]){ n.x, n.w }), words);
@@ -100,7 +101,7 @@ static void test_known(void)
     expect_mistake(&n, rg_graph_conv(n.graph, &conv, (rg_value *[]){ counted(n.x, &calls), n.w }),
                    words);
     EXPECT(calls == 1); /* the array is evaluated once */
-    expect_mistake(&n, rg_graph_conv(n.graph, &conv, (rg_value *[]){ n.x }), "and 1 was given");
+    expect_mistake(&n, rg_graph_conv(n.graph, &conv, (rg_value *[]){ n.x }), "but 1 was given");
     expect_mistake(&n, rg_graph_conv(n.graph, &conv, &n.x), "given");
     rg_value *two[] = { n.x, n.w };
     expect_mistake(&n, rg_graph_conv(n.graph, &conv, two), words);

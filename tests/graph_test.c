@@ -213,9 +213,13 @@ static void test_gradient_node(void)
         bool has_dy, has_desc;
         const char *says;
     } mistakes[] = {
-        { "pool", 2, true, true, "gradients are wanted" }, { "pool", 1, false, true, "dy is NULL" },
-        { "pool", 1, true, false, "descriptor is NULL" },  { "puddle", 1, true, true, "puddle" },
-        { NULL, 1, true, true, "name of an op" },          { "sgd", 1, true, true, "sgd" },
+        { "pool", 2, true, true,
+          "gradients must be requested for at least one of its 1 inputs and for no others" },
+        { "pool", 1, false, true, "dy is NULL" },
+        { "pool", 1, true, false, "descriptor is NULL" },
+        { "puddle", 1, true, true, "puddle" },
+        { NULL, 1, true, true, "name of an op" },
+        { "sgd", 1, true, true, "sgd" },
     };
     for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++) {
         EXPECT_OK(rg_graph_create(&wrong));

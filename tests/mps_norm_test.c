@@ -288,7 +288,7 @@ static void test_batch_order(rig *r)
     EXPECT_FAILS(rg_kernel_forward(statistics, r->commands, b.x, &b.y, state), RG_INVALID_ARGUMENT,
                  "must be NULL");
     EXPECT_FAILS(rg_kernel_forward(statistics, r->commands, b.x, NULL, other), RG_INVALID_ARGUMENT,
-                 "another descriptor");
+                 "the state was created for a kernel with a different descriptor");
     EXPECT_FAILS(rg_kernel_gradient(statistics, r->commands, &b.dy, b.x, NULL, state, NULL, 0),
                  RG_INVALID_STATE, "no forward pass");
     EXPECT_OK(rg_kernel_forward(statistics, r->commands, b.x, NULL, state));

@@ -148,9 +148,11 @@ static void test_gradient_from_state(rig *r)
     EXPECT_OK(
         rg_kernel_gradient_alloc(kernel, r->commands, IMAGES, dy, NULL, y, states, 1, false, dx));
     rg_tensor *none[IMAGES] = { NULL };
-    EXPECT_FAILS(rg_kernel_gradient_alloc(log_kernel, r->commands, IMAGES, dy, NULL, y, states, 1,
-                                          false, none),
-                 RG_INVALID_ARGUMENT, "another descriptor");
+    EXPECT_FAILS(
+        rg_kernel_gradient_alloc(log_kernel, r->commands, IMAGES, dy, NULL, y, states, 1, false,
+                                 none),
+        RG_INVALID_ARGUMENT,
+        "image 0: softmax: the state was created for a kernel with a different descriptor");
     EXPECT(none[0] == NULL);
     EXPECT_OK(rig_run(r));
     for (int n = 0; n < IMAGES; n++) {

@@ -259,13 +259,19 @@ static void test_bad_dictionaries(void)
         { "", "not a dictionary", RG_MALFORMED },
         { "[]", "not a dictionary", RG_MALFORMED },
         { "{}", "lacks descr", RG_MALFORMED },
-        { "{'descr': ''" REST, "elements are ''", RG_MALFORMED },
-        { "{'descr': '<'" REST, "elements are '<'", RG_MALFORMED },
-        { "{'descr': '<ixy'" REST, "elements are '<ixy'", RG_MALFORMED },
-        { "{'descr': 'f4'" REST, "elements are 'f4'", RG_MALFORMED },
+        { "{'descr': ''" REST, "the element type is ''; f2, f4, f8, u1, i4 and i8 are supported",
+          RG_MALFORMED },
+        { "{'descr': '<'" REST, "the element type is '<'; f2, f4, f8, u1, i4 and i8 are supported",
+          RG_MALFORMED },
+        { "{'descr': '<ixy'" REST,
+          "the element type is '<ixy'; f2, f4, f8, u1, i4 and i8 are supported", RG_MALFORMED },
+        { "{'descr': 'f4'" REST,
+          "the element type is 'f4'; f2, f4, f8, u1, i4 and i8 are supported", RG_MALFORMED },
         { "{'descr': '<f4444444444444444444444444'" REST, "unknown string", RG_MALFORMED },
-        { "{'descr': '<c8'" REST, "elements are '<c8'", RG_UNSUPPORTED },
-        { "{'descr': '|O'" REST, "elements are '|O'", RG_MALFORMED },
+        { "{'descr': '<c8'" REST,
+          "the element type is '<c8'; f2, f4, f8, u1, i4 and i8 are supported", RG_UNSUPPORTED },
+        { "{'descr': '|O'" REST,
+          "the element type is '|O'; f2, f4, f8, u1, i4 and i8 are supported", RG_MALFORMED },
         { "{'descr': [('a', '<f4')]" REST, "lacks a string", RG_MALFORMED },
         { "{'descr': '<f4" REST, "unknown string", RG_MALFORMED },
         { "{'descr': '<f4', 'descr': '<f4'" REST, "descr twice", RG_MALFORMED },
@@ -275,7 +281,7 @@ static void test_bad_dictionaries(void)
         { "{'descr': '<f4', 'shape': (6,)}", "lacks fortran_order", RG_MALFORMED },
         { "{'descr': '<f4', 'fortran_order': 0, 'shape': (6,)}", "neither", RG_MALFORMED },
         { "{'descr': '<f4', 'fortran_order': False}", "lacks shape", RG_MALFORMED },
-        { HEAD "(6,), } x", "behind the dictionary", RG_MALFORMED },
+        { HEAD "(6,), } x", "the NPY header has text after its dictionary", RG_MALFORMED },
         { HEAD "(6,), ", "lacks a string", RG_MALFORMED },
         { HEAD "6}", "not a tuple", RG_MALFORMED },
         { HEAD "(6)}", "not a tuple", RG_MALFORMED },
@@ -315,7 +321,7 @@ static void test_bad_lengths_and_versions(void)
     EXPECT_FAILS(load_bytes(file.bytes, 77, &tensor), RG_MALFORMED, "65535 bytes, but only 67");
     const unsigned char huge[12] = "\x93NUMPY\x02\0\xf0\xff\xff\xff";
     EXPECT_FAILS(load_bytes(huge, 12, &tensor), RG_MALFORMED, "4294967280 bytes, but only 0");
-    EXPECT_FAILS(load_bytes("", 0, &tensor), RG_MALFORMED, "ends within");
+    EXPECT_FAILS(load_bytes("", 0, &tensor), RG_MALFORMED, "the file ends inside its NPY header");
     EXPECT_FAILS(load_bytes("PK\3\4 a zip file", 16, &tensor), RG_MALFORMED, "not an NPY file");
     for (int version = 0; version < 256; version += version < 4 ? 4 : 251) {
         file = make_npy(1, dictionary, x, sizeof x);

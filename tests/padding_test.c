@@ -166,32 +166,34 @@ static void test_bad_windows(void)
     for (int i = 0; i < 3; i++) {
         rg_window bad = good;
         bad.window[1] = sizes[i];
-        refused(none, bad, "columns, less than 1");
+        refused(none, bad, "columns; it must have at least 1");
         bad = good;
         bad.stride[0] = sizes[i];
-        refused(valid, bad, "rows, less than 1");
+        refused(valid, bad, "rows; it must be at least 1");
         bad = good;
         bad.dilation[0] = sizes[i];
         refused(none, bad, "dilation");
     }
     rg_window bad = good;
     bad.source[0] = -1;
-    refused(none, bad, "not between 0");
+    refused(none, bad, "must have between 0 and 2^48");
     bad.source[0] = INT64_MAX;
-    refused(none, bad, "not between 0");
+    refused(none, bad, "must have between 0 and 2^48");
     bad = good;
     bad.output[1] = -5;
-    refused(none, bad, "not between 0");
+    refused(none, bad, "must have between 0 and 2^48");
     bad = good;
     bad.window[0] = bad.dilation[0] = INT32_MAX;
-    refused(none, bad, "spans");
+    refused(
+        none, bad,
+        "padding: a window of 2147483647 rows with a dilation of 2147483647 covers more than 2^48");
     bad = good;
     bad.output[0] = INT64_C(1) << 48;
     bad.stride[0] = INT32_MAX;
-    refused(none, bad, "too far");
+    refused(none, bad, "cover more than 2^48");
     bad.transposed = true;
     bad.source[0] = INT64_C(1) << 48;
-    refused(none, bad, "too far");
+    refused(none, bad, "cover more than 2^48");
     refused(none, window_of(2, 3, 1), "does not fit");
     refused(valid, window_of(2, 3, 1), "does not fit");
     refused(none, window_of(0, 1, 1), "does not fit");
@@ -200,9 +202,10 @@ static void test_bad_windows(void)
     bad = window_of(3, 3, 1);
     bad.transposed = true;
     refused(valid, window_of(0, 3, 1), "does not fit");
-    refused((rg_padding){ .top = 3, .bottom = 2 }, bad, "cut off");
+    refused((rg_padding){ .top = 3, .bottom = 2 }, bad,
+            "padding: cropping 5 of 5 rows leaves an empty output");
     bad.source[1] = 0;
-    refused(none, bad, "are none");
+    refused(none, bad, "are fewer than 1 or cover more than 2^48");
 }
 
 static void test_bad_paddings(void)

@@ -40,7 +40,7 @@ RG_PRIVATE_API rg_status rg_dtype_parse(const char *text, rg_dtype *dtype)
         }
     }
     return rg_fail(RG_INVALID_ARGUMENT,
-                   "'%s' is no dtype: there are f32, f64, f16, bf16, u8, i32 and i64", text);
+                   "unknown dtype '%s'; the dtypes are f32, f64, f16, bf16, u8, i32 and i64", text);
 }
 
 RG_PRIVATE_API double rg_element_get(const void *data, rg_dtype dtype, int64_t i)
@@ -115,7 +115,7 @@ rg_status rg_convert(void *to, rg_dtype to_dtype, const void *from, rg_dtype fro
                      size_t count)
 {
     RG_CHECK(is_dtype(to_dtype) && is_dtype(from_dtype), RG_INVALID_ARGUMENT,
-             "rg_convert: there is no dtype %d", is_dtype(to_dtype) ? from_dtype : to_dtype);
+             "rg_convert: unknown dtype %d", is_dtype(to_dtype) ? from_dtype : to_dtype);
     if (count == 0)
         return RG_OK;
     RG_CHECK_NOT_NULL(to);

@@ -47,7 +47,7 @@ RG_PRIVATE_API rg_status rg_allocate(const rg_allocator *allocator, size_t size,
     if (size == 0)
         return RG_OK;
     *pointer = allocator->allocate(allocator->context, size, RG_ALIGNMENT);
-    RG_CHECK(*pointer != NULL, RG_OUT_OF_MEMORY, "out of memory: %zu bytes were asked for", size);
+    RG_CHECK(*pointer != NULL, RG_OUT_OF_MEMORY, "out of memory: %zu bytes were requested", size);
     return RG_OK;
 }
 
@@ -71,7 +71,7 @@ RG_PRIVATE_API rg_status rg_allocate_array(size_t count, size_t element, void *p
     void *memory = NULL;
     size_t bytes;
     RG_CHECK(rg_multiply(count, element, &bytes), RG_OUT_OF_MEMORY,
-             "out of memory: room for %zu entries of %zu bytes was asked for", count, element);
+             "out of memory: %zu entries of %zu bytes were requested", count, element);
     RG_TRY(rg_allocate_zero(&rg_default_allocator, bytes, &memory));
     memcpy(pointer, &memory, sizeof memory);
     return RG_OK;

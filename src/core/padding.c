@@ -22,13 +22,12 @@ typedef struct axis {
 static rg_status check_padding(const rg_padding *p)
 {
     RG_CHECK((int)p->policy >= RG_PADDING_EXPLICIT && (int)p->policy <= RG_PADDING_SAME_LOWER,
-             RG_INVALID_ARGUMENT, "padding: there is no policy with number %d", (int)p->policy);
+             RG_INVALID_ARGUMENT, "padding: unknown policy %d", (int)p->policy);
     RG_CHECK((int)p->align >= RG_PADDING_CENTERED && (int)p->align <= RG_PADDING_BOTTOM_RIGHT,
-             RG_INVALID_ARGUMENT, "padding: there is no align with number %d", (int)p->align);
+             RG_INVALID_ARGUMENT, "padding: unknown align %d", (int)p->align);
     RG_CHECK((int)p->remainder >= RG_REMAINDER_TOP_LEFT &&
                  (int)p->remainder <= RG_REMAINDER_BOTTOM_RIGHT,
-             RG_INVALID_ARGUMENT, "padding: there is no remainder with number %d",
-             (int)p->remainder);
+             RG_INVALID_ARGUMENT, "padding: unknown remainder %d", (int)p->remainder);
     return RG_OK;
 }
 
@@ -36,18 +35,19 @@ static rg_status check_window(const rg_window *w, int i)
 {
     const char *name = axis_names[i];
     RG_CHECK(w->source[i] >= 0 && w->source[i] <= MOST, RG_INVALID_ARGUMENT,
-             "padding: %lld %s are not between 0 and 2^48", (long long)w->source[i], name);
+             "padding: the image has %lld %s; it must have between 0 and 2^48",
+             (long long)w->source[i], name);
     RG_CHECK(w->output[i] >= 0 && w->output[i] <= MOST, RG_INVALID_ARGUMENT,
-             "padding: a result of %lld %s is not between 0 and 2^48", (long long)w->output[i],
-             name);
-    RG_CHECK(w->window[i] >= 1, RG_INVALID_ARGUMENT, "padding: a window of %d %s, less than 1",
-             w->window[i], name);
-    RG_CHECK(w->stride[i] >= 1, RG_INVALID_ARGUMENT, "padding: a stride of %d %s, less than 1",
-             w->stride[i], name);
-    RG_CHECK(w->dilation[i] >= 1, RG_INVALID_ARGUMENT, "padding: a dilation of %d %s, less than 1",
-             w->dilation[i], name);
+             "padding: the output has %lld %s; it must have between 0 and 2^48",
+             (long long)w->output[i], name);
+    RG_CHECK(w->window[i] >= 1, RG_INVALID_ARGUMENT,
+             "padding: the window has %d %s; it must have at least 1", w->window[i], name);
+    RG_CHECK(w->stride[i] >= 1, RG_INVALID_ARGUMENT,
+             "padding: the stride is %d %s; it must be at least 1", w->stride[i], name);
+    RG_CHECK(w->dilation[i] >= 1, RG_INVALID_ARGUMENT,
+             "padding: the dilation is %d %s; it must be at least 1", w->dilation[i], name);
     RG_CHECK((int64_t)(w->window[i] - 1) * w->dilation[i] < MOST, RG_INVALID_ARGUMENT,
-             "padding: a window of %d %s with a dilation of %d spans more than 2^48", w->window[i],
+             "padding: a window of %d %s with a dilation of %d covers more than 2^48", w->window[i],
              name, w->dilation[i]);
     return RG_OK;
 }
@@ -108,13 +108,13 @@ static rg_status resolve_forward(const rg_padding *p, axis *a, bool ceil_mode, c
     if (a->output == 0)
         a->output = count_windows(p, a, ceil_mode);
     RG_CHECK(a->output > 0, RG_INVALID_ARGUMENT,
-             "padding: a window that spans %lld %s does not fit into %lld with a padding of %lld "
+             "padding: a window that covers %lld %s does not fit in %lld with a padding of %lld "
              "and %lld",
              (long long)a->K, name, (long long)a->n, (long long)a->before, (long long)a->after);
     int64_t span;
     RG_CHECK(spans(a->output, a->s, a->K, &span), RG_INVALID_ARGUMENT,
-             "padding: %lld windows with a stride of %lld %s reach too far", (long long)a->output,
-             (long long)a->s, name);
+             "padding: %lld windows with a stride of %lld %s cover more than 2^48",
+             (long long)a->output, (long long)a->s, name);
     const int64_t extra = span - a->n;
     if (is_auto(p->policy))
         a->before = auto_share(p->policy, extra);
@@ -129,9 +129,10 @@ static rg_status resolve_forward(const rg_padding *p, axis *a, bool ceil_mode, c
 static rg_status resolve_transposed(const rg_padding *p, axis *a, const char *name)
 {
     int64_t whole;
-    RG_CHECK(a->n > 0 && spans(a->n, a->s, a->K, &whole), RG_INVALID_ARGUMENT,
-             "padding: %lld windows with a stride of %lld %s are none, or reach too far",
-             (long long)a->n, (long long)a->s, name);
+    RG_CHECK(
+        a->n > 0 && spans(a->n, a->s, a->K, &whole), RG_INVALID_ARGUMENT,
+        "padding: %lld windows with a stride of %lld %s are fewer than 1 or cover more than 2^48",
+        (long long)a->n, (long long)a->s, name);
     if (a->output == 0 && p->policy == RG_PADDING_EXPLICIT)
         a->output = whole - a->before - a->after;
     else if (a->output == 0 && is_auto(p->policy))
@@ -139,7 +140,7 @@ static rg_status resolve_transposed(const rg_padding *p, axis *a, const char *na
     else if (a->output == 0)
         a->output = whole - (1 - style_of(p->policy)) * (a->K - 1);
     RG_CHECK(a->output > 0, RG_INVALID_ARGUMENT,
-             "padding: %lld of %lld %s are cut off, nothing is left",
+             "padding: cropping %lld of %lld %s leaves an empty output",
              (long long)(whole - a->output), (long long)whole, name);
     const int64_t cut = whole - a->output;
     if (is_auto(p->policy))
@@ -202,7 +203,7 @@ rg_status rg_padding_from_mps(uint64_t method, rg_padding *padding)
                    size = (method & SIZE) >> 4;
     RG_CHECK(align <= 2 && size <= 2 &&
                  (method & ~(uint64_t)(ALIGN | REMAINDER | SIZE | PASSED_OVER)) == 0,
-             RG_INVALID_ARGUMENT, "padding: 0x%llx is no MPSNNPaddingMethod",
+             RG_INVALID_ARGUMENT, "padding: 0x%llx is not a valid MPSNNPaddingMethod",
              (unsigned long long)method);
     *padding = (rg_padding){ .policy = (rg_padding_policy)(RG_PADDING_VALID + (int)size),
                              .align = (rg_padding_align)align,

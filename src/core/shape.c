@@ -31,17 +31,17 @@ static const int64_t MOST_BYTES = INT64_C(1) << 56;
 rg_status rg_shape_check(const rg_tensor_desc *desc, const char *who, size_t *reach)
 {
     const size_t element = rg_dtype_size(desc->dtype);
-    RG_CHECK(element > 0, RG_INVALID_ARGUMENT, "%s: %d is no dtype", who, (int)desc->dtype);
+    RG_CHECK(element > 0, RG_INVALID_ARGUMENT, "%s: unknown dtype %d", who, (int)desc->dtype);
     RG_CHECK(desc->rank >= 0 && desc->rank <= RG_MAX_RANK, RG_INVALID_ARGUMENT,
-             "%s: rank %d is not between 0 and %d", who, desc->rank, RG_MAX_RANK);
+             "%s: the rank is %d; it must be between 0 and %d", who, desc->rank, RG_MAX_RANK);
     bool empty = false, fits = true;
     int64_t last = 0, count = 1; /* index of the last element; elements */
     for (int32_t d = 0; d < desc->rank; d++) {
         const int64_t size = desc->dims[d], stride = desc->strides[d];
-        RG_CHECK(size >= 0, RG_INVALID_ARGUMENT, "%s: dimension %d is %lld, less than 0", who, d,
-                 (long long)size);
-        RG_CHECK(stride >= 0, RG_INVALID_ARGUMENT, "%s: stride %d is %lld, less than 0", who, d,
-                 (long long)stride);
+        RG_CHECK(size >= 0, RG_INVALID_ARGUMENT, "%s: dimension %d is %lld; it must be at least 0",
+                 who, d, (long long)size);
+        RG_CHECK(stride >= 0, RG_INVALID_ARGUMENT, "%s: stride %d is %lld; it must be at least 0",
+                 who, d, (long long)stride);
         int64_t step;
         empty |= size == 0;
         fits &= !__builtin_mul_overflow(size > 0 ? size - 1 : 0, stride, &step);
@@ -54,7 +54,7 @@ rg_status rg_shape_check(const rg_tensor_desc *desc, const char *who, size_t *re
     fits &= !__builtin_mul_overflow(count, (int64_t)element, &all);
     fits &= bytes <= MOST_BYTES && all <= MOST_BYTES;
     char text[RG_SHAPE_TEXT];
-    RG_CHECK(fits, RG_INVALID_ARGUMENT, "%s: the size of %s overflows", who,
+    RG_CHECK(fits, RG_INVALID_ARGUMENT, "%s: the size of %s in bytes overflows", who,
              rg_shape_text(desc, text));
     *reach = empty ? 0 : (size_t)bytes;
     return RG_OK;

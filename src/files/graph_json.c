@@ -263,7 +263,7 @@ rg_status rg_graph_save(const rg_graph *graph, const char *path)
     RG_CHECK_NOT_NULL(path);
     const size_t length = rg_graph_to_json(graph, NULL, 0);
     RG_CHECK(length < RG_GRAPH_TEXT_LIMIT, RG_INVALID_ARGUMENT,
-             "rg_graph_save: the graph has %zu bytes, and could not be loaded", length);
+             "rg_graph_save: the graph has %zu bytes, more than can be loaded", length);
     void *memory;
     RG_TRY(rg_allocate(allocator, length + 1, &memory));
     char *text = memory;

@@ -50,7 +50,7 @@ static rg_status check_keys(const reader *r, const rg_json_value *object, const 
                             const char *const keys[])
 {
     if (object->type != RG_JSON_OBJECT)
-        return rg_json_fail(r->json, object->at, "%s is an object", what);
+        return rg_json_fail(r->json, object->at, "%s must be an object", what);
     for (const rg_json_value *v = object->first; v != NULL; v = v->next) {
         int i = 0;
         while (keys[i] != NULL && strcmp(keys[i], v->key) != 0)
@@ -92,7 +92,7 @@ static rg_status read_list(const reader *r, const rg_json_value *object, const c
     if (v == NULL)
         return RG_OK;
     if (v->type != RG_JSON_ARRAY)
-        return rg_json_fail(r->json, v->at, "\"%s\" is an array", key);
+        return rg_json_fail(r->json, v->at, "\"%s\" must be an array", key);
     *first = v->first;
     return RG_OK;
 }
@@ -105,8 +105,7 @@ static rg_status read_node_name(const reader *r, const rg_json_value *v, rg_node
     if (v->type != RG_JSON_STRING)
         return rg_json_fail(r->json, v->at, "expected the label of a node");
     if (*node == NULL)
-        return rg_json_fail(r->json, v->at, "no node before this one is called %s",
-                            quote(v->text).text);
+        return rg_json_fail(r->json, v->at, "no earlier node is called %s", quote(v->text).text);
     return RG_OK;
 }
 
@@ -115,7 +114,7 @@ static rg_status read_output(const reader *r, const rg_json_value *v, rg_value *
     rg_node *node = NULL;
     int64_t index = 0;
     if (v->count != 2)
-        return rg_json_fail(r->json, v->at, "an output is [\"label\", number]");
+        return rg_json_fail(r->json, v->at, "an output must be [\"label\", number]");
     RG_TRY(read_node_name(r, v->first, &node));
     RG_TRY(read_int(r, v->first->next, &index));
     *value = index >= 0 && index < node->outputs ? node->out[index] : NULL;
@@ -135,7 +134,7 @@ static rg_status read_number(const reader *r, const rg_json_value *v, double *nu
     else if (infinite)
         *number = v->text[0] == '-' ? -INFINITY : INFINITY;
     else if (v == NULL || v->type != RG_JSON_NUMBER || !rg_number_parse(v->text, number))
-        return rg_json_fail(r->json, v != NULL ? v->at : 0, "a constant is a number");
+        return rg_json_fail(r->json, v != NULL ? v->at : 0, "a constant must be a number");
     return RG_OK;
 }
 
@@ -150,7 +149,7 @@ static rg_status read_constant(const reader *r, const rg_json_value *v, rg_value
     RG_TRY(check_keys(r, v, "a constant", keys));
     RG_TRY(read_number(r, rg_json_find(v, "constant"), &number));
     if (like == NULL)
-        return rg_json_fail(r->json, v->at, "a constant is \"like\" some value");
+        return rg_json_fail(r->json, v->at, "a constant needs \"like\" with a value");
     RG_TRY(read_value(r, like, &of)); /* no deeper than the text */
     *value = rg_graph_constant(r->graph, of, number);
     return refuse(r, v, rg_graph_status(r->graph));
@@ -168,8 +167,7 @@ static rg_status read_value(const reader *r, const rg_json_value *v, rg_value **
                             "{\"constant\": number, \"like\": value}");
     *value = rg_graph_find_value(r->graph, v->text);
     if (*value == NULL)
-        return rg_json_fail(r->json, v->at, "there is no source or parameter %s",
-                            quote(v->text).text);
+        return rg_json_fail(r->json, v->at, "unknown source or parameter %s", quote(v->text).text);
     return RG_OK;
 }
 
@@ -178,7 +176,7 @@ static rg_status read_values(const reader *r, const rg_json_value *list, const c
                              rg_value *values[], int32_t *count)
 {
     if (list->type != RG_JSON_ARRAY || list->count > RG_MAX_INPUTS)
-        return rg_json_fail(r->json, list->at, "\"%s\" is an array of at most %d values", key,
+        return rg_json_fail(r->json, list->at, "\"%s\" must be an array of at most %d values", key,
                             RG_MAX_INPUTS);
     *count = 0;
     for (const rg_json_value *v = list->first; v != NULL; v = v->next, (*count)++) {
@@ -197,7 +195,7 @@ static rg_status read_sources(const reader *r)
     RG_TRY(read_list(r, r->json->root, "sources", &v));
     for (; v != NULL; v = v->next) {
         if (v->type != RG_JSON_STRING)
-            return rg_json_fail(r->json, v->at, "a source is its name");
+            return rg_json_fail(r->json, v->at, "a source must be a string, its name");
         rg_graph_source(r->graph, v->text);
         RG_TRY(refuse(r, v, rg_graph_status(r->graph)));
     }
@@ -214,10 +212,10 @@ static rg_status read_shape(const reader *r, const rg_json_value *object, rg_ten
     while (dtype <= RG_I64 && strcmp(rg_dtype_name((rg_dtype)dtype), name) != 0)
         dtype++;
     if (dtype > RG_I64)
-        return rg_json_fail(r->json, object->at, "there is no dtype %s", quote(name).text);
+        return rg_json_fail(r->json, object->at, "unknown dtype %s", quote(name).text);
     if (dims == NULL || dims->type != RG_JSON_ARRAY || dims->count > RG_MAX_RANK)
-        return rg_json_fail(r->json, object->at, "expected \"dims\", at most %d of them",
-                            RG_MAX_RANK);
+        return rg_json_fail(r->json, object->at,
+                            "expected \"dims\", an array of at most %d numbers", RG_MAX_RANK);
     for (const rg_json_value *v = dims->first; v != NULL; v = v->next)
         RG_TRY(read_int(r, v, &sizes[rank++]));
     *desc = rg_tensor_desc_dense((rg_dtype)dtype, rank, sizes);
@@ -249,7 +247,7 @@ static rg_status read_op(const reader *r, const rg_json_value *v, const rg_op **
     const rg_op_name *other;
     RG_TRY(read_string(r, v, "op", &name));
     if (rg_op_find(name, op, &other) != RG_OK || other != NULL)
-        return rg_json_fail(r->json, v->at, "there is no op %s", quote(name).text);
+        return rg_json_fail(r->json, v->at, "unknown op %s", quote(name).text);
     return RG_OK;
 }
 
@@ -272,7 +270,7 @@ static rg_status read_forward(const reader *r, const rg_json_value *v, rg_node *
     memcpy(desc, op->desc.defaults, op->desc.size);
     RG_TRY(read_desc(r, v, op, desc));
     if (inputs == NULL)
-        return rg_json_fail(r->json, v->at, "expected \"x\", what the node reads");
+        return rg_json_fail(r->json, v->at, "expected \"x\", the inputs of the node");
     RG_TRY(read_values(r, inputs, "x", x, &count));
     *node = rg_graph_node(r->graph, op->name, desc, x, count);
     return refuse(r, v, rg_graph_status(r->graph));
@@ -287,11 +285,12 @@ static rg_status read_wanted(const reader *r, const rg_json_value *v, uint64_t *
         int64_t index = 0;
         RG_TRY(read_int(r, entry, &index));
         if (index < 0 || index >= RG_MAX_INPUTS)
-            return rg_json_fail(r->json, entry->at, "there is no input %lld", (long long)index);
+            return rg_json_fail(r->json, entry->at, "the input %lld does not exist",
+                                (long long)index);
         *wanted |= UINT64_C(1) << index;
     }
     if (*wanted == 0)
-        return rg_json_fail(r->json, v->at, "expected \"wanted\", the inputs to have gradients");
+        return rg_json_fail(r->json, v->at, "expected \"wanted\", the inputs that need gradients");
     return RG_OK;
 }
 
@@ -309,7 +308,8 @@ static rg_status read_part(const reader *r, const rg_json_value *v, const char *
     }
     RG_TRY(read_values(r, list, key, values, &got));
     if (got != count)
-        return rg_json_fail(r->json, list->at, "\"%s\" has %d values, not %d", key, got, count);
+        return rg_json_fail(r->json, list->at, "\"%s\" has %d values; it must have %d", key, got,
+                            count);
     return RG_OK;
 }
 
@@ -328,7 +328,8 @@ static rg_status read_gradient(const reader *r, const rg_json_value *v, rg_node 
     if (name->type != RG_JSON_NULL)
         RG_TRY(read_node_name(r, name, &of));
     if (of != NULL && (of->op != op || of->gradient))
-        return rg_json_fail(r->json, name->at, "%s is no %s", quote(of->label).text, op->name);
+        return rg_json_fail(r->json, name->at, "%s is not a forward node of the op %s",
+                            quote(of->label).text, op->name);
     memcpy(desc, of != NULL ? of->desc : op->desc.defaults, op->desc.size);
     RG_TRY(read_desc(r, v, op, desc));
     _Alignas(16) char checked[RG_MAX_DESC]; /* ranges, before the op is asked about it */
@@ -353,7 +354,7 @@ static rg_status read_nodes(const reader *r)
         rg_node *node = NULL;
         const char *label = "";
         if (v->type != RG_JSON_OBJECT)
-            return rg_json_fail(r->json, v->at, "a node is an object");
+            return rg_json_fail(r->json, v->at, "a node must be an object");
         if (rg_json_find(v, "gradient_of") != NULL)
             RG_TRY(read_gradient(r, v, &node));
         else
@@ -481,7 +482,7 @@ rg_status rg_graph_from_json(const char *text, size_t length, rg_graph **graph)
     *graph = NULL;
     RG_CHECK_NOT_NULL(text);
     RG_CHECK(length <= RG_GRAPH_TEXT_LIMIT, RG_MALFORMED,
-             "rg_graph_from_json: the text has %zu bytes, more than %d", length,
+             "rg_graph_from_json: the text has %zu bytes; at most %d are supported", length,
              RG_GRAPH_TEXT_LIMIT);
     return read_text("rg_graph_from_json", text, length, graph);
 }

@@ -132,7 +132,7 @@ static rg_status read_code(rg_json *json)
         RG_TRY(read_hex(json, &low));
     if (code >= 0xd800 && code < 0xe000) {
         if (low < 0xdc00 || low > 0xdfff)
-            return rg_json_fail(json, start, "half of a surrogate pair stands alone");
+            return rg_json_fail(json, start, "a surrogate has no partner");
         code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
     }
     keep_character(json, code);
@@ -150,7 +150,7 @@ static rg_status read_escape(rg_json *json)
             return RG_OK;
         }
     }
-    return expected(json, "one of \"\\/bfnrtu behind \\");
+    return expected(json, "one of \"\\/bfnrtu after \\");
 }
 
 static rg_status read_string(rg_json *json, const char **text)
@@ -166,7 +166,7 @@ static rg_status read_string(rg_json *json, const char **text)
         if (length == 0)
             return rg_json_fail(json, json->at, "the text is not UTF-8");
         if (length == 1 && (unsigned char)*c < ' ')
-            return rg_json_fail(json, json->at, "a control character needs an escape");
+            return rg_json_fail(json, json->at, "a control character must be escaped");
         json->at += length;
         if (*c == '\\')
             RG_TRY(read_escape(json));
@@ -257,7 +257,8 @@ static rg_status check_keys(rg_json *json, const rg_json_value *object)
     for (size_t i = 1; i < count && status == RG_OK; i++) {
         const rg_json_value *a = members[i - 1], *b = members[i];
         if (strcmp(a->key, b->key) == 0)
-            status = rg_json_fail(json, a->at > b->at ? a->at : b->at, "a key stands here twice");
+            status =
+                rg_json_fail(json, a->at > b->at ? a->at : b->at, "the object has this key twice");
     }
     rg_release(json->allocator, memory, bytes);
     return status;
@@ -270,7 +271,7 @@ static rg_status read_members(rg_json *json, int depth, rg_json_value *value)
     const bool object = value->type == RG_JSON_OBJECT;
     const char close = object ? '}' : ']';
     if (depth == RG_JSON_DEPTH)
-        return rg_json_fail(json, json->at, "more than %d levels", RG_JSON_DEPTH);
+        return rg_json_fail(json, json->at, "the nesting is deeper than %d levels", RG_JSON_DEPTH);
     rg_json_value **link = &value->first;
     json->at++;
     skip_space(json);

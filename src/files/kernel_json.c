@@ -158,7 +158,7 @@ static rg_status add_element(const reader *r, const rg_field *field, const char 
                              const rg_json_value *value, rg_text *to)
 {
     if (!element_fits(field, value))
-        return rg_json_fail(r->json, value->at, "%s: %s is %s%s", r->who, name, kind_of(field),
+        return rg_json_fail(r->json, value->at, "%s: %s must be %s%s", r->who, name, kind_of(field),
                             field->present != 0 ? ", or null" : "");
     if (value->text != NULL && strlen(value->text) >= ELEMENT_SIZE)
         return rg_json_fail(r->json, value->at, "%s: %s is longer than %d characters", r->who, name,
@@ -180,11 +180,11 @@ static rg_status read_field(const reader *r, const rg_field *field, const char *
         RG_TRY(add_element(r, field, name, value, &text));
     } else {
         if (value->type != RG_JSON_ARRAY)
-            return rg_json_fail(r->json, value->at, "%s: %s is an array%s", r->who, name,
+            return rg_json_fail(r->json, value->at, "%s: %s must be an array%s", r->who, name,
                                 field->present != 0 ? ", or null" : "");
         if (value->count > (size_t)field->length)
-            return rg_json_fail(r->json, value->at, "%s: %s takes at most %d values, not %zu",
-                                r->who, name, field->length, value->count);
+            return rg_json_fail(r->json, value->at, "%s: %s has at most %d values, not %zu", r->who,
+                                name, field->length, value->count);
         for (const rg_json_value *v = value->first; v != NULL; v = v->next) {
             rg_text_add(&text, v != value->first ? "," : "");
             RG_TRY(add_element(r, field, name, v, &text));
@@ -256,20 +256,20 @@ static rg_status read_frame(const rg_json *json, const rg_op **op)
     static const char *const keys[] = { "retrograde", "op", "label", "desc" };
     const rg_json_value *root = json->root;
     if (root->type != RG_JSON_OBJECT)
-        return rg_json_fail(json, root->at, "a kernel is an object");
+        return rg_json_fail(json, root->at, "a kernel must be an object");
     size_t known = 0;
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         known += rg_json_find(root, keys[i]) != NULL;
     if (known < root->count)
         return rg_json_fail(json, root->at,
-                            "a kernel has the keys retrograde, op, label, desc and no others");
+                            "a kernel can have only the keys retrograde, op, label and desc");
     const rg_json_value *version = rg_json_find(root, "retrograde");
     if (version == NULL || version->type != RG_JSON_NUMBER || strcmp(version->text, "1") != 0)
         return rg_json_fail(json, version != NULL ? version->at : root->at,
                             "expected \"retrograde\": 1, the version of the format");
     const rg_json_value *label = rg_json_find(root, "label");
     if (label != NULL && label->type != RG_JSON_STRING)
-        return rg_json_fail(json, label->at, "the label is a string");
+        return rg_json_fail(json, label->at, "the label must be a string");
     const rg_json_value *name = rg_json_find(root, "op");
     if (name == NULL || name->type != RG_JSON_STRING)
         return rg_json_fail(json, name != NULL ? name->at : root->at,
@@ -280,7 +280,7 @@ static rg_status read_frame(const rg_json *json, const rg_op **op)
         rg_text text;
         rg_text_begin(&text, quoted, sizeof quoted);
         rg_text_add_string(&text, name->text);
-        return rg_json_fail(json, name->at, "there is no op %s", quoted);
+        return rg_json_fail(json, name->at, "unknown op %s", quoted);
     }
     return RG_OK;
 }
@@ -333,7 +333,8 @@ rg_status rg_kernel_from_json(rg_device *device, const char *text, size_t length
     RG_CHECK_NOT_NULL(device);
     RG_CHECK_NOT_NULL(text);
     RG_CHECK(length <= FILE_LIMIT, RG_MALFORMED,
-             "rg_kernel_from_json: the text has %zu bytes, more than %d", length, FILE_LIMIT);
+             "rg_kernel_from_json: the text has %zu bytes; at most %d are supported", length,
+             FILE_LIMIT);
     return read_kernel(device, "rg_kernel_from_json", text, length, kernel);
 }
 
@@ -343,7 +344,7 @@ rg_status rg_kernel_save(const rg_kernel *kernel, const char *path)
     RG_CHECK_NOT_NULL(path);
     const size_t length = rg_kernel_to_json(kernel, NULL, 0);
     RG_CHECK(length < FILE_LIMIT, RG_INVALID_ARGUMENT,
-             "rg_kernel_save: with its label the kernel has %zu bytes, and could not be loaded",
+             "rg_kernel_save: the kernel with its label has %zu bytes, more than can be loaded",
              length);
     void *memory;
     RG_TRY(rg_allocate(&kernel->device->allocator, length + 1, &memory));

@@ -64,14 +64,14 @@ static bool accept(scanner *s, const char *word)
 static rg_status scan_string(scanner *s, char *to, size_t capacity)
 {
     const char *quote = accept(s, "'") ? "'" : accept(s, "\"") ? "\"" : NULL;
-    RG_CHECK(quote != NULL, RG_MALFORMED, "the NPY header lacks a string where one must stand");
+    RG_CHECK(quote != NULL, RG_MALFORMED, "the NPY header lacks a string where one is required");
     size_t length = 0;
     for (; s->at < s->end && *s->at != *quote; s->at++) {
         RG_CHECK(*s->at > ' ' && *s->at < 0x7f && length + 1 < capacity, RG_MALFORMED,
-                 "the NPY header holds an unknown string");
+                 "the NPY header contains an unknown string");
         to[length++] = *s->at;
     }
-    RG_CHECK(s->at < s->end, RG_MALFORMED, "the NPY header ends within a string");
+    RG_CHECK(s->at < s->end, RG_MALFORMED, "the NPY header ends inside a string");
     s->at++;
     to[length] = 0;
     return RG_OK;
@@ -92,7 +92,7 @@ static rg_status scan_descr(scanner *s, header *h)
     }
     const bool a_type = known && strlen(text) > 2 && text[2 + strspn(text + 2, "0123456789")] == 0;
     return rg_fail(a_type ? RG_UNSUPPORTED : RG_MALFORMED,
-                   "the elements are '%s'; f2, f4, f8, u1, i4 and i8 are supported", text);
+                   "the element type is '%s'; f2, f4, f8, u1, i4 and i8 are supported", text);
 }
 
 static rg_status scan_order(scanner *s, header *h)
@@ -113,7 +113,7 @@ static rg_status scan_size(scanner *s, int64_t *size)
                  RG_MALFORMED, "a dimension in the NPY header is too large");
     }
     RG_CHECK(s->at > start && (*start != '0' || s->at == start + 1), RG_MALFORMED,
-             "the shape in the NPY header is not made of whole numbers, 0 or more");
+             "the shape in the NPY header must consist of whole numbers of at least 0");
     if (s->at < s->end && *s->at == 'L') /* written by Python 2 */
         s->at++;
     return RG_OK;
@@ -150,13 +150,13 @@ static rg_status scan_dictionary(scanner *s, header *h)
             i++;
         RG_CHECK(i < 3, RG_MALFORMED, "the NPY header has an unknown key '%s'", key);
         RG_CHECK(!seen[i], RG_MALFORMED, "the NPY header has %s twice", key);
-        RG_CHECK(accept(s, ":"), RG_MALFORMED, "the NPY header lacks ':' behind %s", key);
+        RG_CHECK(accept(s, ":"), RG_MALFORMED, "the NPY header lacks ':' after %s", key);
         RG_TRY(scan[i](s, h));
         seen[i] = true;
         comma = accept(s, ",");
     }
     skip_space(s);
-    RG_CHECK(s->at == s->end, RG_MALFORMED, "text stands behind the dictionary of the NPY header");
+    RG_CHECK(s->at == s->end, RG_MALFORMED, "the NPY header has text after its dictionary");
     for (int i = 0; i < 3; i++)
         RG_CHECK(seen[i], RG_MALFORMED, "the NPY header lacks %s", keys[i]);
     return RG_OK;
@@ -178,7 +178,7 @@ static rg_status take(rg_input *input, void *to, size_t size)
 {
     size_t got;
     RG_TRY(rg_input_read(input, to, size, &got));
-    RG_CHECK(got == size, RG_MALFORMED, "the file ends within its NPY header");
+    RG_CHECK(got == size, RG_MALFORMED, "the file ends inside its NPY header");
     return RG_OK;
 }
 
@@ -187,7 +187,7 @@ RG_PRIVATE_API rg_status rg_npy_start(const unsigned char start[RG_NPY_START], s
     RG_CHECK(memcmp(start, magic, 6) == 0, RG_MALFORMED, "this is not an NPY file");
     const int major = start[6], minor = start[7];
     RG_CHECK(major >= 1 && major <= 3 && minor == 0, RG_UNSUPPORTED,
-             "the file is of NPY version %d.%d; 1.0, 2.0 and 3.0 are supported", major, minor);
+             "the NPY version is %d.%d; 1.0, 2.0 and 3.0 are supported", major, minor);
     *length_bytes = major == 1 ? 2 : 4;
     return RG_OK;
 }
@@ -205,7 +205,7 @@ static rg_status read_preamble(rg_input *input, size_t *length)
     RG_CHECK(!input->sized || *length <= input->left, RG_MALFORMED,
              "the NPY header has %zu bytes, but only %zu follow", *length, input->left);
     RG_CHECK(*length <= RG_NPY_HEADER, RG_MALFORMED,
-             "the NPY header has %zu bytes; at most %d are read", *length, RG_NPY_HEADER);
+             "the NPY header has %zu bytes; at most %d are supported", *length, RG_NPY_HEADER);
     return RG_OK;
 }
 

@@ -34,7 +34,7 @@ rg_status rg_plan_save(const rg_plan *plan, const char *path)
     const size_t length = rg_graph_to_json(plan->graph, NULL, 0);
     const size_t capacity = (size_t)rg_plan_parameters(plan);
     RG_CHECK(length <= RG_GRAPH_TEXT_LIMIT, RG_INVALID_ARGUMENT,
-             "rg_plan_save: the graph has %zu bytes, and could not be loaded", length);
+             "rg_plan_save: the graph has %zu bytes, more than can be loaded", length);
     rg_safetensors_entry *entries = NULL;
     char *text = NULL;
     rg_status status = rg_allocate_array(capacity, sizeof *entries, &entries);
@@ -55,8 +55,8 @@ static rg_status find_parameter(const rg_safetensors *file, const char *name,
 {
     char have[RG_SHAPE_TEXT], want[RG_SHAPE_TEXT];
     rg_tensor_desc found;
-    RG_CHECK(rg_safetensors_find(file, name, index), RG_MALFORMED, "there is no parameter '%s'",
-             name);
+    RG_CHECK(rg_safetensors_find(file, name, index), RG_MALFORMED,
+             "the parameter '%s' does not exist", name);
     RG_TRY(rg_safetensors_desc(file, *index, &found));
     RG_CHECK(found.dtype == desc->dtype && rg_shape_same_dims(&found, desc), RG_MALFORMED,
              "the parameter '%s' is %s, not %s", name, rg_shape_text(&found, have),
@@ -100,7 +100,7 @@ static rg_status check_parameters(const rg_safetensors *file, const rg_graph *gr
 static rg_status read_graph(const rg_safetensors *file, rg_graph **graph)
 {
     const char *text = rg_safetensors_metadata(file, graph_key);
-    RG_CHECK(text != NULL, RG_MALFORMED, "the file has no text '%s'", graph_key);
+    RG_CHECK(text != NULL, RG_MALFORMED, "the file has no metadata entry '%s'", graph_key);
     return rg_graph_from_json(text, strlen(text), graph);
 }
 

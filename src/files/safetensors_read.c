@@ -60,7 +60,8 @@ static rg_status read_whole(const rg_json *json, const rg_json_value *value, con
 {
     const char *text = value->type == RG_JSON_NUMBER ? value->text : "";
     if (text[0] == 0 || text[strspn(text, "0123456789")] != 0)
-        return rg_json_fail(json, value->at, "%s is not made of whole numbers, 0 or more", what);
+        return rg_json_fail(json, value->at, "%s must consist of whole numbers of at least 0",
+                            what);
     *number = 0;
     for (; *text != 0; text++) {
         if (__builtin_mul_overflow(*number, 10, number) ||
@@ -128,7 +129,7 @@ static rg_status read_offsets(const rg_json *json, tensor_info *t, uint64_t data
     RG_TRY(read_whole(json, v->first, "data_offsets", &t->begin));
     RG_TRY(read_whole(json, v->first->next, "data_offsets", &t->end));
     if (t->begin > t->end)
-        return rg_json_fail(json, v->at, "the tensor ends before it begins");
+        return rg_json_fail(json, v->at, "the end of the tensor is before its start");
     if (t->end > data_size)
         return rg_json_fail(json, v->at,
                             "the tensor ends at %" PRIu64 ", but %" PRIu64 " bytes of data follow",
@@ -141,7 +142,7 @@ static rg_status read_tensor(const rg_json *json, tensor_info *t, uint64_t data_
     int bits = 0;
     uint64_t elements = 0, most = 0, size;
     if (t->value->type != RG_JSON_OBJECT)
-        return rg_json_fail(json, t->value->at, "a tensor is an object");
+        return rg_json_fail(json, t->value->at, "a tensor must be an object");
     RG_TRY(read_dtype(json, t, &bits));
     RG_TRY(read_shape(json, t, &elements, &most));
     RG_TRY(read_offsets(json, t, data_size));
@@ -247,7 +248,7 @@ static rg_status read_at(const rg_safetensors *file, void *to, size_t size, uint
 {
     size_t got;
     RG_TRY(rg_input_read_at(&file->input, to, size, offset, &got));
-    RG_CHECK(got == size, RG_IO, "cannot be read: it has become shorter");
+    RG_CHECK(got == size, RG_IO, "cannot be read: the file was truncated");
     return RG_OK;
 }
 
@@ -255,7 +256,7 @@ static rg_status read_header(rg_safetensors *file)
 {
     unsigned char start[8];
     const uint64_t whole = file->input.left;
-    RG_CHECK(file->input.sized, RG_MALFORMED, "this is empty, or not a regular file");
+    RG_CHECK(file->input.sized, RG_MALFORMED, "this is empty or not a regular file");
     RG_CHECK(whole >= sizeof start, RG_MALFORMED, "a file of %" PRIu64 " bytes has no header",
              whole);
     RG_TRY(read_at(file, start, sizeof start, 0));
@@ -275,7 +276,7 @@ static rg_status read_header(rg_safetensors *file)
     file->data_size = whole - sizeof start - length;
     RG_TRY(read_at(file, memory, (size_t)length, sizeof start));
     RG_CHECK(length > 0 && file->header[0] == '{', RG_MALFORMED,
-             "the header does not begin with '{'");
+             "the header does not start with '{'");
     rg_status status = rg_json_read(&file->json, &file->allocator, file->header, (size_t)length);
     if (status == RG_OK)
         status = read_tensors(file);
@@ -303,7 +304,7 @@ rg_status rg_safetensors_open_with(const rg_allocator *allocator, const char *pa
                                    rg_safetensors **file)
 {
     RG_CHECK(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, RG_UNSUPPORTED,
-             "%s: this machine is big-endian, the format is not", path);
+             "%s: big-endian machines are not supported by this format", path);
     rg_safetensors *made = NULL;
     rg_status status = make_file(allocator, path, &made);
     if (status == RG_OK)
@@ -414,10 +415,10 @@ static rg_status readable(const rg_safetensors *file, size_t index, const char *
     char name[RG_QUOTED];
     RG_CHECK(file != NULL, RG_INVALID_ARGUMENT, "%s: file is NULL", who);
     const tensor_info *t = info_of(file, index);
-    RG_CHECK(t != NULL, RG_INVALID_ARGUMENT, "%s: %s: there is no tensor %zu, there are %zu", who,
-             file->path, index, file->count);
+    RG_CHECK(t != NULL, RG_INVALID_ARGUMENT, "%s: %s: tensor %zu does not exist; the file has %zu",
+             who, file->path, index, file->count);
     RG_CHECK(t->known, RG_UNSUPPORTED,
-             "%s: the elements of %s are %s; F32, F64, F16, BF16, U8, I32 and I64 can be read",
+             "%s: the dtype of %s is %s; F32, F64, F16, BF16, U8, I32 and I64 are supported",
              file->path, rg_text_quoted(t->name, name), t->dtype);
     RG_CHECK(t->rank <= RG_MAX_RANK, RG_UNSUPPORTED, "%s: %s has %zu dimensions, more than %d",
              file->path, rg_text_quoted(t->name, name), t->rank, RG_MAX_RANK);
@@ -454,7 +455,9 @@ rg_status rg_safetensors_read(const rg_safetensors *file, size_t index, void *da
     RG_TRY(readable(file, index, __func__, &t));
     const size_t size = (size_t)(t->end - t->begin);
     if (bytes != size)
-        return named(file, t, rg_fail(RG_INVALID_ARGUMENT, "has %zu bytes, not %zu", size, bytes));
+        return named(
+            file, t,
+            rg_fail(RG_INVALID_ARGUMENT, "has %zu bytes, but the size given is %zu", size, bytes));
     RG_CHECK(data != NULL || bytes == 0, RG_INVALID_ARGUMENT, "%s: data is NULL", __func__);
     return named(file, t, read_at(file, data, bytes, first_byte(file, t)));
 }

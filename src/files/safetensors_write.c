@@ -192,7 +192,7 @@ static rg_status write_header(const writer *w, rg_output *output)
     add_header(&text, w);
     const size_t length = text.length;
     RG_CHECK(length <= RG_SAFETENSORS_HEADER, RG_INVALID_ARGUMENT,
-             "cannot be written: the header has %zu bytes; at most %d are read", length,
+             "cannot be written: the header has %zu bytes; at most %d are supported", length,
              RG_SAFETENSORS_HEADER);
     void *memory;
     RG_TRY(rg_allocate(w->allocator, 8 + length + 1, &memory));
@@ -243,7 +243,7 @@ static rg_status check_and_write(writer *w, const char *path, const rg_safetenso
     RG_TRY(check_texts(w));
     for (size_t i = 0; i < w->count; i++) {
         RG_CHECK(strcmp(entries[i].name, RG_SAFETENSORS_METADATA) != 0, RG_INVALID_ARGUMENT,
-                 "%s: no tensor can be called %s", who, RG_SAFETENSORS_METADATA);
+                 "%s: a tensor cannot be called %s", who, RG_SAFETENSORS_METADATA);
         const rg_status status = take_entry(&entries[i], &w->items[i]);
         if (status != RG_OK)
             rg_error_prefix("%s: ", rg_text_quoted(entries[i].name, quoted));
@@ -267,7 +267,7 @@ rg_status rg_safetensors_write_with(const rg_allocator *allocator, const char *p
     RG_CHECK(entries != NULL || count == 0, RG_INVALID_ARGUMENT, "%s: entries is NULL", who);
     RG_CHECK(metadata != NULL || texts == 0, RG_INVALID_ARGUMENT, "%s: metadata is NULL", who);
     RG_CHECK(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, RG_UNSUPPORTED,
-             "%s: this machine is big-endian, the format is not", who);
+             "%s: big-endian machines are not supported by this format", who);
     size_t bytes;
     void *memory;
     RG_CHECK(rg_multiply(count, sizeof(item), &bytes), RG_OUT_OF_MEMORY, "%s: out of memory", who);

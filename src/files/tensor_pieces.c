@@ -40,7 +40,8 @@ static void begin(rg_pieces *p)
 RG_PRIVATE_API rg_status rg_pieces_of_tensor(const rg_tensor *tensor, bool to_host, const char *who,
                                              rg_pieces *pieces)
 {
-    RG_CHECK(tensor->commands == 0, RG_INVALID_ARGUMENT, "%s: the tensor is a temporary", who);
+    RG_CHECK(tensor->commands == 0, RG_INVALID_ARGUMENT, "%s: the tensor must not be a temporary",
+             who);
     const size_t bytes = (size_t)rg_shape_count(&tensor->desc) * rg_dtype_size(tensor->desc.dtype);
     *pieces = (rg_pieces){ tensor->device->backend, tensor->device->context };
     char some; /* the memory of the host is not known yet */

@@ -33,7 +33,7 @@ rg_status rg_input_open(rg_input *input, const char *path)
     if (fstat(input->file, &info) != 0)
         problem = strerror(errno);
     else if (S_ISDIR(info.st_mode))
-        problem = "it is a directory";
+        problem = "this is a directory";
     if (problem != NULL) {
         rg_input_close(input);
         return rg_fail(RG_IO, "cannot be read: %s", problem);
@@ -132,7 +132,7 @@ RG_PRIVATE_API rg_status rg_file_read(const rg_allocator *allocator, const char 
         status = rg_input_rest(&input, allocator, limit + 1, bytes);
     if (status == RG_OK && (input.left > limit || bytes->size > limit)) {
         rg_bytes_release(allocator, bytes);
-        status = rg_fail(RG_IO, "is too large: at most %zu bytes are read", limit);
+        status = rg_fail(RG_IO, "is too large: at most %zu bytes are supported", limit);
     }
     rg_input_close(&input);
     if (status != RG_OK)

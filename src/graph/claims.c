@@ -71,7 +71,7 @@ static rg_status claim_value(const rg_schedule *s, rg_claims *c, int32_t v)
     size_t reach;
     RG_TRY(rg_shape_check(&s->descs[v], "a value", &reach));
     RG_CHECK(!__builtin_add_overflow(c->apart, reach + RG_ALIGNMENT, &c->apart), RG_OUT_OF_MEMORY,
-             "out of memory: all values together exceed the address space");
+             "out of memory: the values together exceed the address space");
     const bool fixed = slot->kind == RG_VALUE_CONSTANT; /* written once, read by every run */
     c->of_value[v] = c->count;
     c->list[c->count++] = (rg_claim){ .bytes = reach,

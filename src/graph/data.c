@@ -19,15 +19,15 @@ rg_data_source rg_data_source_default(void)
 static rg_status check_source(const char *name, const rg_data_source *source)
 {
     RG_CHECK(source != NULL, RG_INVALID_ARGUMENT, "rg_graph_parameter_from: source is NULL");
-    RG_CHECK(source->size == sizeof *source, RG_INVALID_ARGUMENT,
-             "the data source of '%s' has the size %u, not %zu: start from "
-             "rg_data_source_default()",
-             name != NULL ? name : "", source->size, sizeof *source);
-    RG_CHECK(source->load != NULL, RG_INVALID_ARGUMENT, "the data source of '%s' has no load",
-             name != NULL ? name : "");
+    RG_CHECK(
+        source->size == sizeof *source, RG_INVALID_ARGUMENT,
+        "the data source of '%s' has size %u, not %zu; initialize it with rg_data_source_default()",
+        name != NULL ? name : "", source->size, sizeof *source);
+    RG_CHECK(source->load != NULL, RG_INVALID_ARGUMENT,
+             "the data source of '%s' has no load function", name != NULL ? name : "");
     RG_CHECK(source->style == RG_UPDATE_NONE || source->style == RG_UPDATE_DEVICE ||
                  source->style == RG_UPDATE_HOST,
-             RG_INVALID_ARGUMENT, "the data source of '%s' has the style %d",
+             RG_INVALID_ARGUMENT, "the data source of '%s' has the unknown style %d",
              name != NULL ? name : "", (int)source->style);
     return RG_OK;
 }
@@ -67,7 +67,7 @@ static rg_status load(const rg_data_source *data, const char *name, rg_tensor *p
     rg_status copied =
         elements != NULL || bytes == 0
             ? rg_tensor_write(parameter, elements, bytes, RG_LAYOUT_SAME)
-            : rg_fail(RG_INVALID_ARGUMENT, "the data source of '%s' has loaded nothing", name);
+            : rg_fail(RG_INVALID_ARGUMENT, "the data source of '%s' returned no data", name);
     if (data->purge != NULL)
         data->purge(data->context);
     return copied;
@@ -123,7 +123,7 @@ rg_status rg_plan_note_updates(rg_plan *plan)
         if (gradient == NULL)
             continue;
         RG_CHECK(gradient->kind == RG_VALUE_OUTPUT || gradient->kind == RG_VALUE_CONSTANT,
-                 RG_UNSUPPORTED, "the gradient of '%s' is '%s', which no run makes",
+                 RG_UNSUPPORTED, "the gradient of '%s' is '%s', which no run computes",
                  graph->values[i]->name, gradient->name);
         plan->updates[plan->updates_count++] =
             (rg_plan_update){ (int32_t)i, gradient->id, plan->slots[gradient->id].made,
@@ -293,8 +293,8 @@ rg_status rg_plan_settle(rg_plan *plan)
         return RG_OK;
     const int state = atomic_load(&run->completion->state);
     RG_CHECK(state != RG_COMMANDS_RECORDING, RG_INVALID_STATE,
-             "the run before has updates on the host and its commands are not committed: this one "
-             "would wait for it forever");
+             "the previous run has host updates, and its commands are not committed; this run "
+             "would wait forever");
     if (state == RG_COMMANDS_COMMITTED)
         run->queue->device->backend->wake(run->queue->queue);
     pthread_mutex_lock(&run->lock);

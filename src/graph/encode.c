@@ -38,14 +38,14 @@ static rg_status check_source(const rg_plan *plan, const rg_commands *commands, 
     RG_TRY(rg_tensor_usable(source, commands, "rg_plan_encode", "source ", name));
     for (const rg_layout_plan *l = plan->layouts; l != NULL; l = l->next)
         RG_CHECK(source->storage != l->storage, RG_INVALID_ARGUMENT,
-                 "rg_plan_encode: the source '%s' is a result of the plan itself; copy it first",
+                 "rg_plan_encode: the source '%s' is a result of the same plan; copy it first",
                  name);
     for (int32_t v = 0; v < plan->slots_count; v++) {
         const int32_t p = plan->slots[v].parameter;
         RG_CHECK(p < 0 || plan->slots[v].made < 0 ||
                      source->storage != plan->parameters[p]->storage,
                  RG_INVALID_ARGUMENT,
-                 "rg_plan_encode: the source '%s' is the parameter '%s', which the run changes",
+                 "rg_plan_encode: the source '%s' is the parameter '%s', which the run overwrites",
                  name, plan->slots[p].name);
     }
     return RG_OK;
@@ -88,7 +88,7 @@ rg_status rg_plan_encode(rg_plan *plan, rg_commands *commands, rg_tensor *const 
     RG_CHECK_NOT_NULL(plan);
     RG_TRY(rg_commands_recording(commands, __func__));
     RG_CHECK(commands->queue->device == plan->device, RG_INVALID_ARGUMENT,
-             "rg_plan_encode: the commands are on another device than the plan (%s, %s)",
+             "rg_plan_encode: the commands and the plan are on different devices (%s, %s)",
              commands->queue->device->name, plan->device->name);
     RG_TRY(rg_plan_settle(plan));
     RG_TRY(find_layout(plan, commands, sources));

@@ -148,7 +148,7 @@ rg_value *rg_graph_constant(rg_graph *graph, rg_value *like, double number)
     const rg_status status =
         like->graph == graph
             ? rg_graph_add_value(graph, &made, &value)
-            : rg_fail(RG_INVALID_ARGUMENT, "rg_graph_constant: a value of another graph");
+            : rg_fail(RG_INVALID_ARGUMENT, "rg_graph_constant: the value belongs to another graph");
     return rg_graph_mistake(graph, status) == RG_OK ? value : NULL;
 }
 
@@ -179,7 +179,7 @@ const char *rg_value_name(const rg_value *value)
 static rg_status add_result(rg_graph *graph, rg_value *value, const char *name)
 {
     RG_CHECK(value != NULL, RG_INVALID_ARGUMENT, "result '%s' is NULL", name != NULL ? name : "");
-    RG_CHECK(value->graph == graph, RG_INVALID_ARGUMENT, "a result is a value of another graph");
+    RG_CHECK(value->graph == graph, RG_INVALID_ARGUMENT, "a result belongs to another graph");
     RG_CHECK(name != NULL && name[0] != 0, RG_INVALID_ARGUMENT, "a result needs a name");
     RG_CHECK(rg_names_find(&graph->results_by_name, name) == NULL, RG_INVALID_ARGUMENT,
              "the graph has two results with the name '%s'", name);
@@ -203,16 +203,16 @@ static rg_status add_assignment(rg_graph *graph, rg_value *parameter, rg_value *
     RG_CHECK(parameter != NULL && value != NULL, RG_INVALID_ARGUMENT,
              "rg_graph_assign: a value is NULL");
     RG_CHECK(parameter->graph == graph && value->graph == graph, RG_INVALID_ARGUMENT,
-             "rg_graph_assign: a value of another graph");
+             "rg_graph_assign: a value belongs to another graph");
     RG_CHECK(parameter->kind == RG_VALUE_PARAMETER, RG_INVALID_ARGUMENT,
-             "rg_graph_assign: only parameters keep what is assigned");
+             "rg_graph_assign: only a parameter can be assigned to");
     RG_CHECK(value->kind == RG_VALUE_OUTPUT && !value->node->gradient, RG_INVALID_ARGUMENT,
-             "rg_graph_assign: '%s' is assigned what no forward node makes", parameter->name);
+             "rg_graph_assign: '%s' must be assigned an output of a forward node", parameter->name);
     RG_CHECK(parameter->assigned == NULL, RG_INVALID_ARGUMENT,
              "the parameter '%s' is assigned twice", parameter->name);
     RG_CHECK(value->takes == NULL, RG_INVALID_ARGUMENT,
-             "rg_graph_assign: one value of %s is assigned to '%s' and to '%s'", value->node->label,
-             value->takes->name, parameter->name);
+             "rg_graph_assign: one output of %s is assigned to both '%s' and '%s'",
+             value->node->label, value->takes->name, parameter->name);
     RG_TRY(rg_grow(allocator, (void **)&graph->assignments, &graph->assignments_capacity,
                    graph->assignments_count, sizeof graph->assignments[0]));
     graph->assignments[graph->assignments_count++] = (rg_assignment){ parameter, value };
@@ -230,11 +230,10 @@ rg_status rg_graph_assign(rg_graph *graph, rg_value *parameter, rg_value *value)
 
 static rg_status add_state_result(rg_graph *graph, rg_node *node, const char *name)
 {
-    RG_CHECK(node != NULL, RG_INVALID_ARGUMENT, "the state '%s' is that of no node",
+    RG_CHECK(node != NULL, RG_INVALID_ARGUMENT, "the node of the state '%s' is NULL",
              name != NULL ? name : "");
-    RG_CHECK(node->graph == graph, RG_INVALID_ARGUMENT, "%s is a node of another graph",
-             node->label);
-    RG_CHECK(!node->gradient, RG_INVALID_ARGUMENT, "%s is a gradient, which leaves no state",
+    RG_CHECK(node->graph == graph, RG_INVALID_ARGUMENT, "%s belongs to another graph", node->label);
+    RG_CHECK(!node->gradient, RG_INVALID_ARGUMENT, "%s is a gradient, which has no state",
              node->label);
     RG_CHECK(name != NULL && name[0] != 0, RG_INVALID_ARGUMENT, "the state of %s needs a name",
              node->label);

@@ -68,8 +68,9 @@ static rg_status find_op(const char *name, const rg_op **op)
     const rg_op_name *other;
     RG_CHECK(name != NULL, RG_INVALID_ARGUMENT, "a node needs the name of an op");
     RG_TRY(rg_op_find(name, op, &other));
-    RG_CHECK(other == NULL, RG_INVALID_ARGUMENT, "'%s' is the op %s; a node has an op's own name",
-             name, (*op)->name);
+    RG_CHECK(other == NULL, RG_INVALID_ARGUMENT,
+             "'%s' is another name of the op %s; a node needs the op's own name", name,
+             (*op)->name);
     return RG_OK;
 }
 
@@ -92,7 +93,7 @@ static rg_status check_count(const rg_node *node, const char *of, const char *pr
         used += snprintf(list + used, sizeof list - (size_t)used, "%s%s%s", i > 0 ? ", " : "",
                          prefix, names[i]);
     RG_CHECK(exact ? given == (size_t)count : given >= (size_t)count, RG_INVALID_ARGUMENT,
-             "%s takes %d value%s%s (%s), and %zu %s given", node->label, count,
+             "%s needs %d value%s%s (%s), but %zu %s given", node->label, count,
              count == 1 ? "" : "s", of, list, given, given == 1 ? "was" : "were");
     return RG_OK;
 }
@@ -107,7 +108,7 @@ static rg_status take_values(const rg_node *node, const char *prefix, const char
         RG_CHECK(value != NULL || optional >> i & 1, RG_INVALID_ARGUMENT, "%s: %s%s is NULL",
                  node->label, prefix, names[i]);
         RG_CHECK(value == NULL || value->graph == node->graph, RG_INVALID_ARGUMENT,
-                 "%s: %s%s is a value of another graph", node->label, prefix, names[i]);
+                 "%s: %s%s belongs to another graph", node->label, prefix, names[i]);
         to[i] = value;
     }
     return RG_OK;
@@ -140,9 +141,10 @@ rg_node *rg_graph_node(rg_graph *graph, const char *op, const void *desc, rg_val
     rg_node *node = NULL;
     if (graph == NULL || graph->status != RG_OK)
         return NULL;
-    const rg_status status = count >= 0
-                                 ? add_forward(graph, op, desc, x, (size_t)count, true, &node)
-                                 : rg_fail(RG_INVALID_ARGUMENT, "rg_graph_node: %d inputs", count);
+    const rg_status status =
+        count >= 0
+            ? add_forward(graph, op, desc, x, (size_t)count, true, &node)
+            : rg_fail(RG_INVALID_ARGUMENT, "rg_graph_node: invalid number of inputs: %d", count);
     return rg_graph_mistake(graph, status) == RG_OK ? node : NULL;
 }
 
@@ -170,11 +172,12 @@ static rg_status check_gradient(const rg_graph *graph, const gradient_parts *par
 {
     const rg_node *of = parts->of;
     const char *name = of != NULL ? of->label : parts->op->name;
-    RG_CHECK(of == NULL || of->graph == graph, RG_INVALID_ARGUMENT, "%s is a node of another graph",
+    RG_CHECK(of == NULL || of->graph == graph, RG_INVALID_ARGUMENT, "%s belongs to another graph",
              name);
-    RG_CHECK(of == NULL || !of->gradient, RG_UNSUPPORTED, "%s: a gradient has no gradient", name);
+    RG_CHECK(of == NULL || !of->gradient, RG_UNSUPPORTED, "%s: a gradient node has no gradient",
+             name);
     RG_CHECK(of == NULL || of->op == parts->op, RG_INVALID_ARGUMENT,
-             "%s: a gradient of %s cannot read the state of %s", name, parts->op->name,
+             "%s: a gradient of %s cannot use the state of %s", name, parts->op->name,
              of->op->name);
     RG_CHECK(parts->op->gradient != NULL, RG_UNSUPPORTED, "%s: %s has no gradient", name,
              parts->op->name);
@@ -194,8 +197,8 @@ static rg_status add_gradient(rg_graph *graph, const gradient_parts *parts, rg_n
     made->inputs = rg_op_gradients(op, made->desc);
     made->outputs = rg_op_inputs(op, made->desc);
     RG_CHECK(parts->wanted != 0 && parts->wanted >> made->outputs == 0, RG_INVALID_ARGUMENT,
-             "%s: gradients are wanted of none of its %d inputs, or of more", made->label,
-             made->outputs);
+             "%s: gradients must be requested for at least one of its %d inputs and for no others",
+             made->label, made->outputs);
     const int32_t results = rg_op_outputs(op, made->desc);
     RG_TRY(check_count(made, " of dy", "d", outputs, made->inputs, parts->dy_count, false));
     RG_TRY(check_count(made, " of x", "", inputs, made->outputs, parts->x_count, false));
@@ -298,7 +301,7 @@ rg_status rg_node_set_label(rg_node *node, const char *label)
     RG_CHECK(label[0] != 0, RG_INVALID_ARGUMENT, "rg_node_set_label: the label of %s is empty",
              node->label);
     RG_CHECK(other == NULL || other == node, RG_INVALID_ARGUMENT,
-             "rg_node_set_label: the graph has another node with the label '%s'", label);
+             "rg_node_set_label: another node of the graph has the label '%s'", label);
     if (other == node)
         return RG_OK;
     char *copy;

@@ -120,7 +120,7 @@ static rg_status make_values(const rg_plan *plan, rg_layout_plan *layout, const 
             layout->tensors[v]->refs++;
             char have[RG_SHAPE_TEXT], want[RG_SHAPE_TEXT];
             RG_CHECK(rg_shape_same(&s->descs[v], &layout->tensors[v]->desc), RG_INVALID_ARGUMENT,
-                     "%s: the parameter '%s' is %s and is assigned %s",
+                     "%s: the parameter '%s' is %s, but is assigned %s",
                      plan->steps[plan->slots[v].made].label, plan->slots[slot->parameter].name,
                      rg_shape_text(&layout->tensors[v]->desc, want),
                      rg_shape_text(&s->descs[v], have));

@@ -8,7 +8,7 @@ static const rg_allocator *const allocator = &rg_default_allocator;
 static rg_status prepend(rg_links *links, int32_t *head, int32_t step)
 {
     RG_CHECK(links->count < INT32_MAX, RG_OUT_OF_MEMORY,
-             "out of memory: a plan has too many reads");
+             "out of memory: the plan has too many reads");
     RG_TRY(rg_grow(allocator, (void **)&links->pool, &links->capacity, links->count,
                    sizeof links->pool[0]));
     links->pool[links->count] = (rg_link){ step, *head };

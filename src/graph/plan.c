@@ -142,7 +142,7 @@ static rg_status make_slots(rg_plan *plan, const rg_plan_draft *d)
         if (value->kind == RG_VALUE_SOURCE &&
             slot->live) { /* runs keep lists of them on the stack */
             RG_CHECK(plan->sources_count < RG_PLAN_SOURCES, RG_UNSUPPORTED,
-                     "the graph reads more than %d sources, as many as a plan can have",
+                     "the graph reads more than %d sources, the maximum of a plan",
                      RG_PLAN_SOURCES);
             slot->source = plan->sources_count;
             plan->sources[plan->sources_count++] = v;
@@ -170,7 +170,7 @@ static rg_status check_assignment(const rg_plan *plan, const rg_step *step, int3
     for (int32_t i = 0; p >= 0 && !step->gradient && i < step->inputs; i++)
         RG_CHECK(step->in[i] != p ||
                      rg_op_may_alias(step->op, step->kernel->desc, "x", i, "y", out),
-                 RG_UNSUPPORTED, "%s cannot write its result over the parameter '%s' that it reads",
+                 RG_UNSUPPORTED, "%s cannot overwrite the parameter '%s' that it reads",
                  step->label, plan->slots[p].name);
     return RG_OK;
 }
@@ -285,11 +285,14 @@ rg_status rg_plan_create(rg_device *device, const rg_graph *graph, const rg_plan
     *plan = NULL;
     RG_CHECK_NOT_NULL(device);
     RG_TRY(rg_graph_status(graph));
-    RG_CHECK(options == NULL ||
-                 (options->size >= sizeof options->size && options->size <= sizeof *options),
-             RG_INVALID_ARGUMENT, "rg_plan_create: options of %u bytes", options->size);
+    RG_CHECK(
+        options == NULL ||
+            (options->size >= sizeof options->size && options->size <= sizeof *options),
+        RG_INVALID_ARGUMENT,
+        "rg_plan_create: the options have size %u; initialize them with rg_plan_options_default()",
+        options->size);
     RG_CHECK(has_purpose(graph), RG_INVALID_ARGUMENT,
-             "the graph has no result and changes no parameter: there is nothing to run");
+             "the graph has no results and assigns no parameters, so there is nothing to run");
     const size_t nodes = graph->nodes_count, values = graph->values_count;
     rg_plan_draft d = { .graph = graph };
     rg_plan *made = NULL;

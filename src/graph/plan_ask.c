@@ -67,11 +67,11 @@ rg_status rg_plan_result(rg_plan *plan, const char *name, rg_tensor **tensor)
     RG_CHECK_NOT_NULL(plan);
     RG_CHECK_NOT_NULL(name);
     RG_CHECK(plan->current != NULL, RG_INVALID_STATE,
-             "rg_plan_result: nothing was prepared or encoded yet");
+             "rg_plan_result: the plan has not been prepared or encoded yet");
     const rg_value *value = rg_names_find(&plan->graph->results_by_name, name);
     RG_CHECK(value != NULL, RG_INVALID_ARGUMENT, "the plan has no result '%s'", name);
     *tensor = plan->current->tensors[value->id];
-    RG_CHECK(*tensor != NULL, RG_UNSUPPORTED, "the result '%s' is a source itself", name);
+    RG_CHECK(*tensor != NULL, RG_UNSUPPORTED, "the result '%s' is a source", name);
     return RG_OK;
 }
 

@@ -151,9 +151,10 @@ static rg_status place_nodes(rg_plan_draft *d, waiting *w, const rg_node **order
     size_t stuck = 0;
     while (*count < all && (!d->runs[stuck] || d->place[stuck] >= 0))
         stuck++;
-    RG_CHECK(*count == all, RG_INVALID_ARGUMENT,
-             "%s waits for itself: what it assigns is read by a node that needs its result",
-             graph->nodes[stuck]->label);
+    RG_CHECK(
+        *count == all, RG_INVALID_ARGUMENT,
+        "%s depends on itself: the parameter it assigns is read by a node that needs its result",
+        graph->nodes[stuck]->label);
     return RG_OK;
 }
 

@@ -121,7 +121,7 @@ static rg_status check_end(const reverse *r, const rg_node *node)
         reached |= y != NULL && !y->stops && r->reached[y->id] != NULL;
     }
     RG_CHECK(!reached || (needs_of(r, node) & FROM_PARAMETER) == 0, RG_UNSUPPORTED,
-             "%s: %s has no gradient, and a parameter that is not frozen lies behind it",
+             "%s: %s has no gradient, but its inputs depend on a parameter that is not frozen",
              node->label, node->gradient ? "a gradient" : node->op->name);
     return RG_OK;
 }
@@ -159,9 +159,9 @@ static rg_status start(reverse *r, rg_value *const y[], rg_value *const dy[], in
 {
     for (int32_t i = 0; i < count; i++) {
         RG_CHECK(y[i] != NULL && y[i]->graph == r->graph, RG_INVALID_ARGUMENT,
-                 "rg_graph_gradients: value %d is NULL or of another graph", i);
+                 "rg_graph_gradients: value %d is NULL or belongs to another graph", i);
         RG_CHECK(dy == NULL || dy[i] == NULL || dy[i]->graph == r->graph, RG_INVALID_ARGUMENT,
-                 "rg_graph_gradients: the gradient of value %d is of another graph", i);
+                 "rg_graph_gradients: the gradient of value %d belongs to another graph", i);
         RG_CHECK(is_needed(r, y[i]), RG_INVALID_ARGUMENT,
                  "rg_graph_gradients: value %d depends on no source and no parameter that is "
                  "not frozen",
@@ -213,8 +213,9 @@ rg_status rg_graph_gradients(rg_graph *graph, rg_value *const y[], rg_value *con
     RG_CHECK_NOT_NULL(y);
     RG_TRY(rg_graph_status(graph));
     if (count < 1)
-        return rg_graph_mistake(
-            graph, rg_fail(RG_INVALID_ARGUMENT, "rg_graph_gradients: of %d values", count));
+        return rg_graph_mistake(graph,
+                                rg_fail(RG_INVALID_ARGUMENT,
+                                        "rg_graph_gradients: invalid number of values: %d", count));
     const size_t values = graph->values_count; /* those that come are gradients */
     reverse r = { .graph = graph, .handler = handler, .context = context };
     void *needed = NULL, *reached = NULL;

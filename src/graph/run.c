@@ -48,8 +48,7 @@ static rg_status check_images(const gathering *g, const char *name)
             name, rg_shape_text(first, have), rg_shape_text(desc, want), n);
     }
     RG_CHECK(g->images[0]->desc.rank > 0, RG_INVALID_ARGUMENT,
-             "rg_plan_encode_batch: the source '%s' has rank 0, and differs from image to image",
-             name);
+             "rg_plan_encode_batch: the source '%s' has rank 0 but differs between images", name);
     return RG_OK;
 }
 
@@ -187,11 +186,11 @@ rg_status rg_plan_encode_batch(rg_plan *plan, rg_commands *commands, int64_t cou
     RG_CHECK_NOT_NULL(plan);
     RG_TRY(rg_commands_recording(commands, __func__));
     RG_CHECK(count > 0 && count <= INT32_MAX, RG_INVALID_ARGUMENT,
-             "rg_plan_encode_batch: %" PRId64 " images", count);
+             "rg_plan_encode_batch: count must be between 1 and 2147483647, not %" PRId64, count);
     RG_CHECK(sources != NULL || plan->sources_count == 0, RG_INVALID_ARGUMENT,
              "rg_plan_encode_batch: sources is NULL");
     RG_CHECK(commands->queue->device == plan->device, RG_INVALID_ARGUMENT,
-             "rg_plan_encode_batch: the commands are on another device than the plan (%s, %s)",
+             "rg_plan_encode_batch: the commands and the plan are on different devices (%s, %s)",
              commands->queue->device->name, plan->device->name);
     const rg_mark mark = rg_commands_mark(commands);
     rg_tensor **const wholes = plan->capacity.wholes, **const pieces = plan->capacity.pieces;

@@ -18,8 +18,8 @@ static const rg_slot *slot_at(const rg_plan *plan, int32_t value)
 static rg_status check_layout(const rg_plan *plan, const char *who)
 {
     RG_CHECK(plan != NULL, RG_INVALID_ARGUMENT, "%s: plan is NULL", who);
-    RG_CHECK(plan->current != NULL, RG_INVALID_STATE, "%s: nothing was prepared or encoded yet",
-             who);
+    RG_CHECK(plan->current != NULL, RG_INVALID_STATE,
+             "%s: the plan has not been prepared or encoded yet", who);
     return RG_OK;
 }
 
@@ -30,7 +30,8 @@ rg_status rg_plan_step_info(const rg_plan *plan, int32_t step, rg_step_info *inf
     RG_CHECK_NOT_NULL(plan);
     RG_CHECK_NOT_NULL(info);
     RG_CHECK(step >= 0 && step < rg_plan_steps(plan), RG_INVALID_ARGUMENT,
-             "rg_plan_step_info: step %d of %d", step, rg_plan_steps(plan));
+             "rg_plan_step_info: step %d is out of range; the plan has %d steps", step,
+             rg_plan_steps(plan));
     const rg_step *s = step_at(plan, step);
     *info = (rg_step_info){ s->label, s->op->name, s->gradient, s->op->updates, s->forward };
     return RG_OK;
@@ -67,12 +68,12 @@ rg_status rg_plan_shape(const rg_plan *plan, const char *label, int32_t output,
     RG_CHECK_NOT_NULL(label);
     RG_CHECK_NOT_NULL(desc);
     const rg_node *node = rg_graph_find_node(plan->graph, label);
-    RG_CHECK(node != NULL, RG_INVALID_ARGUMENT, "rg_plan_shape: there is no node '%s'", label);
+    RG_CHECK(node != NULL, RG_INVALID_ARGUMENT, "rg_plan_shape: the plan has no node '%s'", label);
     const rg_value *value = rg_node_output(node, output);
     RG_CHECK(value != NULL, RG_INVALID_ARGUMENT, "rg_plan_shape: '%s' has no output %d", label,
              output);
     RG_CHECK(plan->slots[value->id].made >= 0, RG_INVALID_ARGUMENT,
-             "rg_plan_shape: a run does not make output %d of '%s'", output, label);
+             "rg_plan_shape: a run does not compute output %d of '%s'", output, label);
     *desc = plan->current->schedule.descs[value->id];
     return RG_OK;
 }
@@ -183,8 +184,8 @@ rg_status rg_plan_memory(const rg_plan *plan, int32_t index, rg_memory_info *inf
     RG_TRY(check_layout(plan, "rg_plan_memory"));
     RG_CHECK_NOT_NULL(info);
     const int32_t count = rg_plan_memory_count(plan);
-    RG_CHECK(index >= 0 && index < count, RG_INVALID_ARGUMENT, "rg_plan_memory: entry %d of %d",
-             index, count);
+    RG_CHECK(index >= 0 && index < count, RG_INVALID_ARGUMENT,
+             "rg_plan_memory: entry %d is out of range; there are %d", index, count);
     const rg_memory_place *place = &plan->current->memory[index];
     *info = place->value >= 0 ? value_info(plan, place) : state_info(plan, place);
     return RG_OK;

@@ -48,7 +48,8 @@ rg_status rg_plan_time(rg_plan *plan, rg_queue *queue, rg_tensor *const sources[
     RG_CHECK_NOT_NULL(plan);
     RG_CHECK_NOT_NULL(queue);
     RG_CHECK_NOT_NULL(milliseconds);
-    RG_CHECK(runs > 0, RG_INVALID_ARGUMENT, "rg_plan_time: %d runs", runs);
+    RG_CHECK(runs > 0, RG_INVALID_ARGUMENT,
+             "rg_plan_time: the number of runs must be at least 1, not %d", runs);
     rg_commands *commands;
     RG_TRY(rg_commands_create(queue, &commands)); /* a whole run checks the sources and warms up */
     rg_status status = rg_plan_encode(plan, commands, sources);

@@ -73,7 +73,7 @@ static rg_status add_update(update *u, const char *name, const void *from, rg_no
     RG_TRY(rg_op_find(name, &op, &other));
     RG_TRY(rg_graph_check_desc(op, from, desc));
     RG_CHECK(u->parameter->graph == u->graph, RG_INVALID_ARGUMENT,
-             "rg_graph_update: the parameter is a value of another graph");
+             "rg_graph_update: the parameter belongs to another graph");
     const char *const *inputs = rg_op_input_names(op, desc);
     RG_CHECK(op->updates, RG_INVALID_ARGUMENT, "rg_graph_update: %s is not an optimizer", op->name);
     RG_CHECK(u->parameter->kind == RG_VALUE_PARAMETER, RG_INVALID_ARGUMENT,

@@ -84,8 +84,8 @@ rg_status rg_places_apart(rg_place places[], size_t count, bool summed, const ch
              k++) {
             const int64_t a = places[i].image, b = places[k].image;
             RG_CHECK(!collide(&places[i], &places[k], summed), RG_INVALID_ARGUMENT,
-                     "%s: a result of the batch overlaps a tensor of another image (%lld and %lld)",
-                     who, (long long)(a < b ? a : b), (long long)(a < b ? b : a));
+                     "%s: an output overlaps a tensor of another image (images %lld and %lld)", who,
+                     (long long)(a < b ? a : b), (long long)(a < b ? b : a));
         }
     }
     return RG_OK;

@@ -12,7 +12,7 @@ static rg_status check_shape(const rg_call *call, const char *prefix, const char
 {
     char have[RG_SHAPE_TEXT], want[RG_SHAPE_TEXT];
     RG_CHECK(tensor->desc.dtype == wanted->dtype && rg_shape_same_dims(&tensor->desc, wanted),
-             RG_INVALID_ARGUMENT, "%s: %s%s is %s where %s is needed", call->op->name, prefix, name,
+             RG_INVALID_ARGUMENT, "%s: %s%s is %s, but must be %s", call->op->name, prefix, name,
              rg_shape_text(&tensor->desc, have), rg_shape_text(wanted, want));
     return RG_OK;
 }
@@ -89,7 +89,7 @@ static rg_status check_written(const rg_call *call, const char *prefix, const ch
         if (tensors[i] == NULL)
             continue;
         RG_CHECK(!rg_shape_overlaps_itself(&tensors[i]->desc), RG_INVALID_ARGUMENT,
-                 "%s: %s%s is expanded or overlaps itself and cannot be written", call->op->name,
+                 "%s: %s%s is expanded or overlaps itself and cannot be an output", call->op->name,
                  prefix, names[i]);
         for (int32_t k = 0; k < i; k++) {
             bool identical;
@@ -119,18 +119,19 @@ static rg_status check_state(const rg_call *call, const rg_tensor_desc x[], bool
     rg_state *state = call->state;
     RG_TRY(rg_state_usable(state, call->commands, call->op->name));
     RG_TRY(rg_state_settle(state, call->commands, reads, call->op->name));
-    RG_CHECK(state->op == call->op, RG_INVALID_ARGUMENT, "%s: the state is one of %s",
+    RG_CHECK(state->op == call->op, RG_INVALID_ARGUMENT, "%s: the state belongs to the op %s",
              call->op->name, state->op->name);
     if (call->op->fits != NULL && call->op->fits(state->desc, state->sources, call->desc, x))
         return RG_OK;
     RG_CHECK(rg_fields_equal(&call->op->desc, state->desc, call->desc), RG_INVALID_ARGUMENT,
-             "%s: the state was made by a kernel with another descriptor", call->op->name);
+             "%s: the state was created for a kernel with a different descriptor", call->op->name);
     for (int32_t i = 0; i < call->inputs; i++) {
         char have[RG_SHAPE_TEXT], want[RG_SHAPE_TEXT];
         const rg_tensor_desc *source = &state->sources[i];
         RG_CHECK(source->dtype == x[i].dtype && rg_shape_same_dims(source, &x[i]),
-                 RG_INVALID_ARGUMENT, "%s: the state was made for %s %s, not %s", call->op->name,
-                 call->input_names[i], rg_shape_text(source, have), rg_shape_text(&x[i], want));
+                 RG_INVALID_ARGUMENT, "%s: the state was created for %s of shape %s, not %s",
+                 call->op->name, call->input_names[i], rg_shape_text(source, have),
+                 rg_shape_text(&x[i], want));
     }
     return RG_OK;
 }
@@ -159,7 +160,7 @@ rg_status rg_call_begin(const rg_kernel *kernel, rg_commands *commands, const ch
     RG_CHECK(kernel != NULL, RG_INVALID_ARGUMENT, "%s: kernel is NULL", who);
     RG_TRY(rg_commands_recording(commands, who));
     RG_CHECK(kernel->device == commands->queue->device, RG_INVALID_ARGUMENT,
-             "%s: the kernel is on another device than the commands (%s, %s)", kernel->op->name,
+             "%s: the kernel and the commands are on different devices (%s, %s)", kernel->op->name,
              kernel->device->name, commands->queue->device->name);
     *call = (rg_call){ .op = kernel->op,
                        .desc = kernel->desc,
@@ -178,7 +179,7 @@ rg_status rg_call_check(rg_call *call)
     const bool fills_state = rg_op_fills_state(op, call->desc);
     const uint32_t no_y = fills_state ? ~0u : 0;
     RG_CHECK(!fills_state || call->state != NULL, RG_INVALID_ARGUMENT,
-             "%s: the state, which is all that forward writes, is NULL", op->name);
+             "%s: the state is NULL, but it is the only output of forward", op->name);
     RG_TRY(check_usable(call, "", call->input_names, call->x, call->inputs, true, 0));
     RG_TRY(check_usable(call, "", call->output_names, call->y, call->outputs, true, no_y));
     rg_tensor_desc x[RG_MAX_INPUTS], y[RG_MAX_OUTPUTS];
@@ -187,7 +188,7 @@ rg_status rg_call_check(rg_call *call)
     RG_TRY(op->shapes(call->desc, x, y));
     for (int32_t i = 0; i < call->outputs; i++) {
         RG_CHECK(!fills_state || call->y[i] == NULL, RG_INVALID_ARGUMENT,
-                 "%s: forward writes its state alone; %s must be NULL", op->name,
+                 "%s: forward writes only its state; %s must be NULL", op->name,
                  call->output_names[i]);
         if (call->y[i] != NULL)
             RG_TRY(check_shape(call, "", call->output_names[i], call->y[i], &y[i]));
@@ -232,8 +233,9 @@ static rg_status source_shape(const rg_call *call, int32_t i, rg_tensor_desc *de
     else if (call->dx[i] != NULL)
         *desc = call->dx[i]->desc;
     else
-        return rg_fail(RG_INVALID_ARGUMENT, "%s: neither %s nor d%s nor a state tells its shape",
-                       call->op->name, call->input_names[i], call->input_names[i]);
+        return rg_fail(RG_INVALID_ARGUMENT,
+                       "%s: the shape of %s is unknown: pass it, d%s or a state", call->op->name,
+                       call->input_names[i], call->input_names[i]);
     if (call->x[i] == NULL && call->x[0] != NULL && call->dx[i] != NULL &&
         is_wide(call, i, call->x[0]->desc.dtype))
         desc->dtype = call->x[0]->desc.dtype;
@@ -268,9 +270,9 @@ rg_status rg_call_gradient(rg_call *call)
     }
     const bool fills_state = rg_op_fills_state(op, call->desc);
     RG_CHECK(wanted || fills_state, RG_INVALID_ARGUMENT,
-             "%s: no gradient is asked for, every entry is NULL", op->name);
+             "%s: no gradient is requested: every entry of dx is NULL", op->name);
     RG_CHECK(call->add >> call->inputs == 0, RG_INVALID_ARGUMENT,
-             "%s: `add` has bits beyond its %d inputs", op->name, call->inputs);
+             "%s: `add` has bits set beyond its %d inputs", op->name, call->inputs);
     RG_TRY(op->shapes(call->desc, x, y));
 
     const uint32_t reads = reads_of(call);
@@ -294,8 +296,8 @@ rg_status rg_call_gradient(rg_call *call)
     if (reads & RG_READS_STATE) {
         RG_CHECK(call->state != NULL, RG_INVALID_ARGUMENT,
                  "%s: the gradient reads the state, which is NULL", op->name);
-        RG_CHECK(call->state->filled, RG_INVALID_STATE, "%s: no forward pass has filled the state",
-                 op->name);
+        RG_CHECK(call->state->filled, RG_INVALID_STATE,
+                 "%s: the state is empty: no forward pass has written it", op->name);
     }
 
     RG_TRY(check_written(call, "d", call->input_names, call->dx, call->inputs));

@@ -128,7 +128,7 @@ rg_status rg_heap_take(rg_submission *submission, size_t bytes, size_t *offset)
         begin = submission->ranges[at++].end;
     size_t end;
     RG_CHECK(!__builtin_add_overflow(begin, bytes, &end), RG_OUT_OF_MEMORY,
-             "out of memory: the temporaries need more than the address space");
+             "out of memory: the temporaries exceed the address space");
     memmove(submission->ranges + at + 1, submission->ranges + at,
             (submission->ranges_count - at) * sizeof submission->ranges[0]);
     submission->ranges[at] = (rg_range){ begin, end };
@@ -156,7 +156,7 @@ static rg_status place_temporaries(rg_submission *submission)
     const size_t words = (size_t)submission->list.fault_count * sizeof(uint32_t);
     size_t bytes;
     RG_CHECK(!__builtin_add_overflow(submission->heap_size, words, &bytes), RG_OUT_OF_MEMORY,
-             "out of memory: the temporaries need more than the address space");
+             "out of memory: the temporaries exceed the address space");
     if (bytes > 0) { /* scratch needs it, whether or not a temporary keeps it */
         RG_TRY(rg_heap_create(submission->queue->device, bytes, &block));
         const rg_status status = rg_submission_keep(submission, block);
@@ -227,7 +227,7 @@ rg_status rg_commands_recording(const rg_commands *commands, const char *who)
 {
     RG_CHECK(commands != NULL, RG_INVALID_ARGUMENT, "%s: commands is NULL", who);
     RG_CHECK(commands->submission != NULL, RG_INVALID_STATE,
-             "%s: the commands are committed already", who);
+             "%s: the commands are already committed", who);
     return RG_OK;
 }
 
@@ -296,7 +296,7 @@ rg_status rg_commands_wait(rg_commands *commands)
 {
     RG_CHECK_NOT_NULL(commands);
     RG_CHECK(commands->submission == NULL, RG_INVALID_STATE,
-             "rg_commands_wait: the commands are still being recorded; commit them first");
+             "rg_commands_wait: the commands are not committed; commit them first");
     RG_TRY(commands->queue->device->backend->wait(commands->queue->queue, &commands->last->list,
                                                   submission_is_done));
     const rg_submission *failed = failed_submission(commands);
@@ -341,7 +341,7 @@ rg_status rg_commands_set_results_hint(rg_commands *commands, rg_results_hint hi
     RG_TRY(rg_commands_recording(commands, "rg_commands_set_results_hint"));
     RG_CHECK(hint == RG_RESULTS_BY_SIZE || hint == RG_RESULTS_READ_SOON ||
                  hint == RG_RESULTS_READ_LATER,
-             RG_INVALID_ARGUMENT, "rg_commands_set_results_hint: there is no hint %d", (int)hint);
+             RG_INVALID_ARGUMENT, "rg_commands_set_results_hint: unknown hint %d", (int)hint);
     commands->hint = hint;
     return RG_OK;
 }
@@ -481,7 +481,7 @@ static rg_status bind_launch_scratch(rg_submission *submission, size_t at, size_
     size_t all, offset;
     RG_CHECK(own >= bytes && !__builtin_mul_overflow(lane_bytes, (size_t)lanes, &all) &&
                  !__builtin_add_overflow(all, own, &all),
-             RG_OUT_OF_MEMORY, "out of memory: scratch needs more than the address space");
+             RG_OUT_OF_MEMORY, "out of memory: the scratch exceeds the address space");
     RG_TRY(rg_heap_take(submission, all, &offset));
     rg_heap_give(submission, offset);
     if (bytes > 0) {
@@ -528,8 +528,8 @@ rg_status rg_record(rg_call *call, const rg_launch *launch)
                        .fault = submission->list.fault_count };
     entry.function =
         device->backend->find(device->context, call->op->kernels, launch->kernel, launch->dtype);
-    RG_CHECK(entry.function != NULL, RG_UNSUPPORTED, "%s: no kernel for %s on %s", call->op->name,
-             rg_dtype_name(launch->dtype), device->name);
+    RG_CHECK(entry.function != NULL, RG_UNSUPPORTED, "%s: there is no kernel for %s on %s",
+             call->op->name, rg_dtype_name(launch->dtype), device->name);
     const size_t scratch = entry.scratch = scratch_of(call, launch);
     size_t at;
     RG_TRY(rg_submission_add(submission, &entry, launch->args, launch->args_size, &at));

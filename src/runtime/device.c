@@ -40,23 +40,24 @@ static rg_status find_backend(const char *name, const rg_backend **backend, int3
         char *end;
         const long number = strtol(colon + 1, &end, 10);
         RG_CHECK(colon[1] >= '0' && colon[1] <= '9' && *end == 0 && number <= 4096,
-                 RG_INVALID_ARGUMENT, "'%s' names no device: a number follows the colon", name);
+                 RG_INVALID_ARGUMENT, "unknown device '%s': a number must follow the colon", name);
         *index = (int32_t)number;
     }
     for (int b = 0; b < BACKENDS; b++) {
         if (strlen(backends[b]->name) == length && memcmp(backends[b]->name, name, length) == 0) {
             const char *reason = "";
             const int32_t count = backends[b]->count(&reason);
-            RG_CHECK(count > 0, RG_NO_DEVICE, "there is no device '%s': %s", name, reason);
-            RG_CHECK(*index < count, RG_NO_DEVICE, "there is no device '%s': this machine has %d",
-                     name, count);
+            RG_CHECK(count > 0, RG_NO_DEVICE, "the device '%s' is not available: %s", name, reason);
+            RG_CHECK(*index < count, RG_NO_DEVICE,
+                     "the device '%s' is not available: this machine has only %d of its kind", name,
+                     count);
             *backend = backends[b];
             return RG_OK;
         }
     }
     RG_CHECK(!(length == 4 && memcmp(name, "cuda", 4) == 0), RG_NO_DEVICE,
-             "there is no device '%s': this build has no CUDA", name);
-    return rg_fail(RG_INVALID_ARGUMENT, "'%s' names no device: there are cpu, cuda and cuda:N",
+             "the device '%s' is not available: this build has no CUDA", name);
+    return rg_fail(RG_INVALID_ARGUMENT, "unknown device '%s'; the devices are cpu, cuda and cuda:N",
                    name);
 }
 
@@ -138,7 +139,8 @@ rg_status rg_device_create(const char *name, const rg_device_options *options, r
     if (options != NULL) {
         RG_CHECK(options->size > sizeof options->size && options->size <= sizeof all,
                  RG_INVALID_ARGUMENT,
-                 "rg_device_create: the options have size %u; start from the default",
+                 "rg_device_create: the options have size %u; initialize them with "
+                 "rg_device_options_default()",
                  options->size);
         memcpy(&all, options, options->size);
     }
@@ -147,7 +149,7 @@ rg_status rg_device_create(const char *name, const rg_device_options *options, r
     RG_TRY(find_backend(name, &backend, &index));
     const rg_allocator allocator = all.allocator != NULL ? *all.allocator : rg_default_allocator;
     RG_CHECK(allocator.allocate != NULL && allocator.release != NULL, RG_INVALID_ARGUMENT,
-             "rg_device_create: the allocator lacks a function");
+             "rg_device_create: a function of the allocator is NULL");
 
     void *memory;
     RG_TRY(rg_allocate_zero(&allocator, sizeof(rg_device), &memory));
@@ -182,7 +184,8 @@ void rg_device_destroy(rg_device *device)
 rg_status rg_device_list(int32_t index, char *name, size_t capacity)
 {
     RG_CHECK_NOT_NULL(name);
-    RG_CHECK(index >= 0, RG_INVALID_ARGUMENT, "rg_device_list: the index is %d", index);
+    RG_CHECK(index >= 0, RG_INVALID_ARGUMENT,
+             "rg_device_list: the index must be at least 0, not %d", index);
     for (int b = 0; b < BACKENDS; b++) {
         const char *reason;
         const int32_t count = backends[b]->count(&reason);
@@ -192,7 +195,7 @@ rg_status rg_device_list(int32_t index, char *name, size_t capacity)
         }
         index -= count;
     }
-    return rg_fail(RG_NO_DEVICE, "this machine has no further device");
+    return rg_fail(RG_NO_DEVICE, "this machine has no more devices");
 }
 
 const char *rg_device_name(const rg_device *device)
@@ -270,7 +273,7 @@ rg_status rg_queue_wrap(rg_device *device, void *stream, rg_queue **queue)
     *queue = NULL;
     RG_CHECK_NOT_NULL(device);
     RG_CHECK(device->backend->queue_wrap != NULL, RG_UNSUPPORTED,
-             "rg_queue_wrap: %s has no streams to wrap", device->name);
+             "rg_queue_wrap: %s has no CUDA streams", device->name);
     return make_queue(device, &stream, queue);
 }
 

@@ -68,14 +68,13 @@ static rg_status element_check(const rg_field *field, const char *who, const cha
     case RG_FIELD_BOOL: {
         unsigned char byte; /* a bool from outside may hold any byte */
         memcpy(&byte, at, 1);
-        RG_CHECK(byte <= 1, RG_INVALID_ARGUMENT, "%s: %s is neither true nor false", who,
-                 field->name);
+        RG_CHECK(byte <= 1, RG_INVALID_ARGUMENT, "%s: %s must be true or false", who, field->name);
         return RG_OK;
     }
     case RG_FIELD_ENUM: {
         const int number = *(const int *)at;
         RG_CHECK(number >= 0 && number < enum_count(field), RG_INVALID_ARGUMENT,
-                 "%s: there is no %s with number %d", who, field->name, number);
+                 "%s: unknown %s %d", who, field->name, number);
         return RG_OK;
     }
     case RG_FIELD_I32:
@@ -86,7 +85,7 @@ static rg_status element_check(const rg_field *field, const char *who, const cha
         break;
     case RG_FIELD_F64:
         value = *(const double *)at;
-        RG_CHECK(!isnan(value), RG_INVALID_ARGUMENT, "%s: %s is not a number", who, field->name);
+        RG_CHECK(!isnan(value), RG_INVALID_ARGUMENT, "%s: %s must not be NaN", who, field->name);
         break;
     case RG_FIELD_GROUP: /* opened by the caller */
         return RG_OK;
@@ -94,8 +93,8 @@ static rg_status element_check(const rg_field *field, const char *who, const cha
     if (field->low == 0 && field->high == 0)
         return RG_OK;
     RG_CHECK(value >= field->low && value <= field->high, RG_INVALID_ARGUMENT,
-             "%s: %s is %.17g, not between %.17g and %.17g", who, field->name, value, field->low,
-             field->high);
+             "%s: %s is %.17g; it must be between %.17g and %.17g", who, field->name, value,
+             field->low, field->high);
     return RG_OK;
 }
 
@@ -106,7 +105,7 @@ static rg_status element_set(const rg_field *field, const char *who, char *at, c
     switch (field->type) {
     case RG_FIELD_BOOL:
         RG_CHECK(strcmp(text, "true") == 0 || strcmp(text, "false") == 0, RG_INVALID_ARGUMENT,
-                 "%s: %s is true or false, not '%s'", who, field->name, text);
+                 "%s: %s must be true or false, not '%s'", who, field->name, text);
         *(bool *)at = text[0] == 't';
         return RG_OK;
     case RG_FIELD_ENUM:
@@ -116,18 +115,18 @@ static rg_status element_set(const rg_field *field, const char *who, char *at, c
                 return RG_OK;
             }
         }
-        return rg_fail(RG_INVALID_ARGUMENT, "%s: there is no %s '%s'", who, field->name, text);
+        return rg_fail(RG_INVALID_ARGUMENT, "%s: unknown %s '%s'", who, field->name, text);
     case RG_FIELD_F64:
         RG_CHECK(rg_number_parse(text, (double *)(void *)at), RG_INVALID_ARGUMENT,
-                 "%s: %s is a number, not '%s'", who, field->name, text);
+                 "%s: %s must be a number, not '%s'", who, field->name, text);
         return RG_OK;
     case RG_FIELD_I32:
     case RG_FIELD_I64: {
         const long long value = strtoll(text, &end, 10);
         RG_CHECK(end != text && *end == 0, RG_INVALID_ARGUMENT,
-                 "%s: %s is a whole number, not '%s'", who, field->name, text);
+                 "%s: %s must be a whole number, not '%s'", who, field->name, text);
         RG_CHECK(errno == 0 && (field->type == RG_FIELD_I64 || value == (int32_t)value),
-                 RG_INVALID_ARGUMENT, "%s: %s, %s, is too large", who, field->name, text);
+                 RG_INVALID_ARGUMENT, "%s: %s is too large: %s", who, field->name, text);
         if (field->type == RG_FIELD_I32)
             *(int32_t *)at = (int32_t)value;
         else
@@ -137,7 +136,8 @@ static rg_status element_set(const rg_field *field, const char *who, char *at, c
     case RG_FIELD_GROUP:
         break;
     }
-    return rg_fail(RG_INVALID_ARGUMENT, "%s: %s is a group; set its fields", who, field->name);
+    return rg_fail(RG_INVALID_ARGUMENT, "%s: %s is a group; set its fields instead", who,
+                   field->name);
 }
 
 /* ---- one field ---- */
@@ -182,7 +182,7 @@ static rg_status field_check(const rg_field *field, const char *who, const char 
         return RG_OK;
     const int32_t length = used_length(field, desc);
     RG_CHECK(field->length == 0 || (length >= 0 && length <= field->length), RG_INVALID_ARGUMENT,
-             "%s: %s has %d values, at most %d are allowed", who, field->name, length,
+             "%s: %s has %d values; at most %d are allowed", who, field->name, length,
              field->length);
     for (int32_t i = 0; i < length; i++)
         RG_TRY(element_check(field, who,
@@ -203,8 +203,9 @@ static rg_status field_set(const rg_field *field, const char *who, char *desc, c
     while (*text != 0) {
         char submission[NAME_SIZE];
         const size_t length = strcspn(text, ",");
-        RG_CHECK(filled < field->length, RG_INVALID_ARGUMENT, "%s: %s takes at most %d values", who,
-                 field->name, field->length);
+        RG_CHECK(filled < field->length, RG_INVALID_ARGUMENT,
+                 "%s: %s has too many values; at most %d are allowed", who, field->name,
+                 field->length);
         RG_CHECK(length < sizeof submission, RG_INVALID_ARGUMENT, "%s: value %d of %s is too long",
                  who, filled, field->name);
         memcpy(submission, text, length);
@@ -216,7 +217,7 @@ static rg_status field_set(const rg_field *field, const char *who, char *desc, c
         text += length + (text[length] == ',');
     }
     RG_CHECK(field->count != 0 || filled == field->length, RG_INVALID_ARGUMENT,
-             "%s: %s takes %d values, not %d", who, field->name, field->length, filled);
+             "%s: %s needs %d values, not %d", who, field->name, field->length, filled);
     if (field->count != 0)
         *(int32_t *)(desc + field->count) = filled;
     return RG_OK;
@@ -228,11 +229,14 @@ rg_status rg_fields_copy(const rg_fields *fields, const char *who, const void *f
 {
     uint32_t size;
     memcpy(&size, from, sizeof size);
-    RG_CHECK(size > sizeof size, RG_INVALID_ARGUMENT,
-             "%s: the descriptor's size is %u; start from its _desc_default()", who, size);
-    RG_CHECK(size <= fields->size, RG_UNSUPPORTED,
-             "%s: the descriptor has %u bytes and comes from a newer version; this one knows %zu",
-             who, size, fields->size);
+    RG_CHECK(
+        size > sizeof size, RG_INVALID_ARGUMENT,
+        "%s: the size of the descriptor is %u; initialize it with its _desc_default() function",
+        who, size);
+    RG_CHECK(
+        size <= fields->size, RG_UNSUPPORTED,
+        "%s: the descriptor has %u bytes and comes from a newer version; this version supports %zu",
+        who, size, fields->size);
     memcpy(to, fields->defaults, fields->size);
     memcpy(to, from, size);
     memcpy(to, fields->defaults, sizeof size);
@@ -267,11 +271,13 @@ rg_status rg_fields_parse(const rg_fields *fields, const char *who, void *desc, 
     while (*text != 0) {
         char pair[NAME_SIZE + VALUE_SIZE];
         const size_t length = strcspn(text, " ");
-        RG_CHECK(length < sizeof pair, RG_INVALID_ARGUMENT, "%s: a field is too long", who);
+        RG_CHECK(length < sizeof pair, RG_INVALID_ARGUMENT, "%s: a field name or value is too long",
+                 who);
         memcpy(pair, text, length);
         pair[length] = 0;
         char *value = strchr(pair, '=');
-        RG_CHECK(value != NULL, RG_INVALID_ARGUMENT, "%s: '%s' is not name=value", who, pair);
+        RG_CHECK(value != NULL, RG_INVALID_ARGUMENT, "%s: '%s' is not of the form name=value", who,
+                 pair);
         *value++ = 0;
         RG_TRY(rg_fields_set(fields, who, desc, pair, value));
         text += length + strspn(text + length, " ");

@@ -39,7 +39,8 @@ rg_status rg_replay_create(rg_queue *queue, const rg_commands *recorded,
     rg_storage *keeper;
     void *memory;
     *replay = NULL;
-    RG_CHECK(device->backend->capture != NULL, RG_UNSUPPORTED, "%s has no replays", device->name);
+    RG_CHECK(device->backend->capture != NULL, RG_UNSUPPORTED, "%s does not support replays",
+             device->name);
     RG_TRY(rg_storage_create(device, 0, &keeper));
     rg_status status = rg_allocate_zero(&device->allocator, sizeof(rg_replay), &memory);
     if (status == RG_OK) {

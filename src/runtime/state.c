@@ -69,7 +69,7 @@ static rg_status make_state(const rg_kernel *kernel, rg_commands *commands, rg_t
     for (int32_t i = 0; i < inputs; i++) {
         RG_CHECK(x[i] != NULL, RG_INVALID_ARGUMENT, "%s: %s is NULL", op->name, names[i]);
         RG_CHECK(x[i]->device == device, RG_INVALID_ARGUMENT,
-                 "%s: %s is on another device than the kernel (%s, %s)", op->name, names[i],
+                 "%s: %s and the kernel are on different devices (%s, %s)", op->name, names[i],
                  x[i]->device->name, device->name);
         sources[i] = x[i]->desc;
     }
@@ -89,7 +89,7 @@ rg_status rg_state_create_temporary(const rg_kernel *kernel, rg_commands *comman
     *state = NULL;
     RG_TRY(rg_commands_recording(commands, __func__));
     RG_CHECK(kernel == NULL || kernel->device == commands->queue->device, RG_INVALID_ARGUMENT,
-             "%s: the kernel is on another device than the commands", __func__);
+             "%s: the kernel and the commands are on different devices", __func__);
     return make_state(kernel, commands, x, __func__, state);
 }
 
@@ -151,7 +151,7 @@ rg_status rg_state_source(const rg_state *state, int32_t input, rg_tensor_desc *
     RG_CHECK_NOT_NULL(state);
     RG_CHECK_NOT_NULL(desc);
     RG_CHECK(input >= 0 && input < state->inputs, RG_INVALID_ARGUMENT,
-             "the state of %s has %d sources; there is no number %d", state->op->name,
+             "the state of %s has %d sources; index %d is out of range", state->op->name,
              state->inputs, input);
     *desc = state->sources[input];
     return RG_OK;
@@ -179,7 +179,7 @@ rg_status rg_state_settle(rg_state *state, const rg_commands *commands, bool rea
     for (int32_t i = 0; i < RG_STATE_PROGRESS; i++)
         reads |= state->progress[i] != 0;
     RG_CHECK(!reads || outcome != RG_COMMANDS_RECORDING, RG_INVALID_STATE,
-             "%s: the state is filled by other commands, which are not committed yet", who);
+             "%s: the state is written by other commands that are not committed yet", who);
     return RG_OK;
 }
 
@@ -267,7 +267,7 @@ rg_status rg_state_set_read_count(rg_state *state, uint64_t count)
     RG_CHECK(state->temporary, RG_INVALID_ARGUMENT,
              "rg_state_set_read_count: the state is not temporary");
     RG_CHECK(state->read_count > 0, RG_INVALID_STATE,
-             "rg_state_set_read_count: the state is used up, its read count is 0");
+             "rg_state_set_read_count: the state is already released: its read count is 0");
     set_count(state, count);
     return RG_OK;
 }
@@ -291,15 +291,15 @@ size_t rg_state_add_read_count(rg_state *const states[], size_t count, int64_t a
 rg_status rg_state_usable(const rg_state *state, const rg_commands *commands, const char *who)
 {
     RG_CHECK(state->device == commands->queue->device, RG_INVALID_ARGUMENT,
-             "%s: the state is on another device than the commands", who);
+             "%s: the state and the commands are on different devices", who);
     RG_CHECK(!state->temporary || state->commands == commands->id, RG_INVALID_ARGUMENT,
-             "%s: the state is a temporary of other commands", who);
+             "%s: the state is a temporary that belongs to other commands", who);
     RG_CHECK(!state->temporary || state->read_count > 0, RG_INVALID_STATE,
-             "%s: the state is a temporary that is used up, its read count is 0", who);
+             "%s: the state is a temporary that is already released: its read count is 0", who);
     for (int32_t i = 0; i < state->count && state->temporary; i++)
         RG_CHECK(state->tensors[i]->read_count > 0, RG_INVALID_STATE,
-                 "%s: %s of the state is a temporary that is used up, its read count is 0", who,
-                 state->names[i]);
+                 "%s: %s of the state is a temporary that is already released: its read count is 0",
+                 who, state->names[i]);
     return RG_OK;
 }
 

@@ -44,7 +44,8 @@ rg_status rg_tensor_wrap(rg_device *device, const rg_tensor_desc *desc, void *da
     RG_TRY(rg_shape_check(desc, "rg_tensor_wrap", &reach));
     RG_CHECK(data != NULL || reach == 0, RG_INVALID_ARGUMENT, "rg_tensor_wrap: data is NULL");
     RG_CHECK((uintptr_t)data % rg_dtype_size(desc->dtype) == 0, RG_INVALID_ARGUMENT,
-             "rg_tensor_wrap: data is not aligned to an element of %s", rg_dtype_name(desc->dtype));
+             "rg_tensor_wrap: data is not aligned to the size of %s elements",
+             rg_dtype_name(desc->dtype));
     if (reach > 0 && device->backend->check_pointer != NULL)
         RG_TRY(device->backend->check_pointer(device->context, data));
     rg_tensor *made;
@@ -155,13 +156,13 @@ rg_status rg_tensor_copy_args(const rg_tensor *tensor, void *host, size_t bytes,
     const int32_t rank = desc->rank;
     const size_t element = rg_dtype_size(desc->dtype);
     const size_t needed = (size_t)rg_shape_count(desc) * element;
-    RG_CHECK(bytes == needed, RG_INVALID_ARGUMENT, "%s: the tensor has %zu bytes, not %zu", who,
-             needed, bytes);
+    RG_CHECK(bytes == needed, RG_INVALID_ARGUMENT,
+             "%s: the tensor has %zu bytes, but the size given is %zu", who, needed, bytes);
     RG_CHECK(host != NULL || needed == 0, RG_INVALID_ARGUMENT, "%s: data is NULL", who);
     RG_CHECK(layout == RG_LAYOUT_SAME || layout == RG_LAYOUT_NCHW, RG_INVALID_ARGUMENT,
-             "%s: there is no layout %d", who, (int)layout);
+             "%s: unknown layout %d", who, (int)layout);
     RG_CHECK(layout == RG_LAYOUT_SAME || rank == 3 || rank == 4, RG_INVALID_ARGUMENT,
-             "%s: the layout (n, c, h, w) needs a tensor of rank 3 or 4, not %d", who, rank);
+             "%s: the layout (n, c, h, w) requires a tensor of rank 3 or 4, not %d", who, rank);
     RG_CHECK(to_host || !rg_shape_overlaps_itself(desc), RG_INVALID_ARGUMENT,
              "%s: the tensor is expanded or overlaps itself and cannot be written", who);
     *args = (rg_copy_args){
@@ -185,7 +186,7 @@ static rg_status copy_now(const rg_tensor *tensor, void *host, size_t bytes, rg_
     rg_copy_args args;
     RG_TRY(rg_tensor_copy_args(tensor, host, bytes, layout, to_host, who, &args));
     RG_CHECK(tensor->commands == 0, RG_INVALID_ARGUMENT,
-             "%s: the tensor is a temporary; record the copy instead", who);
+             "%s: the tensor is a temporary; record the copy in its commands instead", who);
     args.device = rg_tensor_data(tensor);
     return tensor->device->backend->copy(tensor->device->context, &args);
 }
@@ -229,7 +230,7 @@ rg_status rg_tensor_set_read_count(rg_tensor *tensor, uint64_t count)
     RG_CHECK(tensor->commands != 0, RG_INVALID_ARGUMENT,
              "rg_tensor_set_read_count: the tensor is not a temporary");
     RG_CHECK(tensor->read_count > 0, RG_INVALID_STATE,
-             "rg_tensor_set_read_count: the temporary is used up, its read count is 0");
+             "rg_tensor_set_read_count: the temporary is already released: its read count is 0");
     set_count(tensor, count);
     return RG_OK;
 }
@@ -263,15 +264,16 @@ rg_status rg_tensor_usable(const rg_tensor *tensor, const rg_commands *commands,
 {
     RG_CHECK(tensor != NULL, RG_INVALID_ARGUMENT, "%s: %s%s is NULL", who, prefix, name);
     RG_CHECK(tensor->device == commands->queue->device, RG_INVALID_ARGUMENT,
-             "%s: %s%s is on another device than the commands (%s, %s)", who, prefix, name,
+             "%s: %s%s and the commands are on different devices (%s, %s)", who, prefix, name,
              tensor->device->name, commands->queue->device->name);
     if (tensor->commands == 0)
         return RG_OK;
     RG_CHECK(tensor->commands == commands->id, RG_INVALID_ARGUMENT,
-             "%s: %s%s is a temporary of other commands", who, prefix, name);
+             "%s: %s%s is a temporary that belongs to other commands", who, prefix, name);
     for (const rg_tensor *t = tensor; t != NULL; t = t->parent)
         RG_CHECK(t->read_count > 0, RG_INVALID_STATE,
-                 "%s: %s%s is a temporary that is used up, its read count is 0", who, prefix, name);
+                 "%s: %s%s is a temporary that is already released: its read count is 0", who,
+                 prefix, name);
     return RG_OK;
 }
 

@@ -241,8 +241,7 @@ static rg_status check_states(const batch *b, const rg_call *call)
     for (int64_t n = 1; n < b->count; n++) {
         for (int64_t k = 0; k < n && rg_state_count(b->states[n]) > 0; k++)
             RG_CHECK(b->states[k] != b->states[n], RG_INVALID_ARGUMENT,
-                     "%s: images %lld and %lld have one state, which holds tensors of one image "
-                     "alone",
+                     "%s: images %lld and %lld share a state that stores tensors of a single image",
                      op->name, (long long)k, (long long)n);
     }
     return RG_OK;
@@ -343,7 +342,7 @@ static rg_status record_batch(const batch *b, const char *who)
 
 static rg_status check_arrays(const batch *b, const char *who)
 {
-    RG_CHECK(b->count >= 1, RG_INVALID_ARGUMENT, "%s: count is %lld, less than 1", who,
+    RG_CHECK(b->count >= 1, RG_INVALID_ARGUMENT, "%s: count must be at least 1, not %lld", who,
              (long long)b->count);
     RG_CHECK(b->gradient || b->x != NULL, RG_INVALID_ARGUMENT, "%s: x is NULL", who);
     const bool results = b->kernel == NULL || !rg_op_fills_state(b->kernel->op, b->kernel->desc);
@@ -471,7 +470,7 @@ rg_status rg_kernel_forward_alloc(const rg_kernel *kernel, rg_commands *commands
     for (int64_t n = 0; states != NULL && n < count; n++)
         states[n] = NULL;
     RG_CHECK_NOT_NULL(x);
-    RG_CHECK(count >= 1, RG_INVALID_ARGUMENT, "%s: count is %lld, less than 1", __func__,
+    RG_CHECK(count >= 1, RG_INVALID_ARGUMENT, "%s: count must be at least 1, not %lld", __func__,
              (long long)count);
     rg_call call;
     RG_TRY(rg_call_begin(kernel, commands, __func__, &call));
@@ -507,7 +506,7 @@ static rg_status gradient_shape(const batch *b, const rg_call *call, int32_t i, 
             *like = &y->desc;
     }
     RG_CHECK(*like != NULL, RG_INVALID_ARGUMENT,
-             "%s: neither %s nor a state tells the shape of d%s", call->op->name,
+             "%s: pass %s or a state: the shape of d%s is unknown", call->op->name,
              call->input_names[i], call->input_names[i]);
     return RG_OK;
 }
@@ -536,12 +535,12 @@ rg_status rg_kernel_gradient_alloc(const rg_kernel *kernel, rg_commands *command
     for (int64_t i = 0; i < rg_kernel_inputs(kernel) * count; i++)
         dx[i] = NULL;
     RG_CHECK_NOT_NULL(dy);
-    RG_CHECK(count >= 1, RG_INVALID_ARGUMENT, "%s: count is %lld, less than 1", __func__,
+    RG_CHECK(count >= 1, RG_INVALID_ARGUMENT, "%s: count must be at least 1, not %lld", __func__,
              (long long)count);
     rg_call call;
     RG_TRY(rg_call_begin(kernel, commands, __func__, &call));
     RG_CHECK(wanted >> call.inputs == 0, RG_INVALID_ARGUMENT,
-             "%s: `wanted` has bits beyond its %d inputs", call.op->name, call.inputs);
+             "%s: `wanted` has bits set beyond its %d inputs", call.op->name, call.inputs);
     const batch b = { .kernel = kernel,
                       .commands = commands,
                       .count = count,

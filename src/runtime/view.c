@@ -7,7 +7,7 @@ static rg_status check_source(const rg_tensor *tensor, const char *who)
 {
     RG_CHECK(tensor != NULL, RG_INVALID_ARGUMENT, "%s: tensor is NULL", who);
     RG_CHECK(tensor->commands == 0 || tensor->read_count > 0, RG_INVALID_STATE,
-             "%s: the tensor is a temporary that is used up, its read count is 0", who);
+             "%s: the tensor is a temporary that is already released: its read count is 0", who);
     return RG_OK;
 }
 
@@ -41,13 +41,14 @@ rg_status rg_tensor_slice(rg_tensor *tensor, const int64_t start[], const int64_
     int64_t first = 0;
     for (int32_t d = 0; d < desc.rank; d++) {
         const int64_t size = desc.dims[d], by = step != NULL ? step[d] : 1;
-        RG_CHECK(by >= 1, RG_INVALID_ARGUMENT, "rg_tensor_slice: step %d is %lld, less than 1", d,
-                 (long long)by);
+        RG_CHECK(by >= 1, RG_INVALID_ARGUMENT,
+                 "rg_tensor_slice: step %d is %lld; it must be at least 1", d, (long long)by);
         const bool inside =
             start[d] >= 0 && length[d] >= 0 && start[d] <= size &&
             (length[d] == 0 || (start[d] < size && length[d] - 1 <= (size - 1 - start[d]) / by));
         RG_CHECK(inside, RG_INVALID_ARGUMENT,
-                 "rg_tensor_slice: %lld elements from %lld by %lld do not fit dimension %d of %lld",
+                 "rg_tensor_slice: %lld elements from %lld with step %lld exceed dimension %d of "
+                 "length %lld",
                  (long long)length[d], (long long)start[d], (long long)by, d, (long long)size);
         first += length[d] > 0 ? start[d] * desc.strides[d] : 0;
         desc.dims[d] = length[d];
@@ -67,9 +68,10 @@ rg_status rg_tensor_permute(rg_tensor *tensor, const int32_t order[], rg_tensor 
     uint32_t taken = 0;
     for (int32_t d = 0; d < desc.rank; d++) {
         const int32_t from = order[d];
-        RG_CHECK(from >= 0 && from < desc.rank && !(taken >> from & 1), RG_INVALID_ARGUMENT,
-                 "rg_tensor_permute: entry %d is %d; each of 0 to %d must stand once", d, from,
-                 desc.rank - 1);
+        RG_CHECK(
+            from >= 0 && from < desc.rank && !(taken >> from & 1), RG_INVALID_ARGUMENT,
+            "rg_tensor_permute: entry %d is %d; each number from 0 to %d must appear exactly once",
+            d, from, desc.rank - 1);
         taken |= 1u << from;
         desc.dims[d] = tensor->desc.dims[from];
         desc.strides[d] = tensor->desc.strides[from];
@@ -122,10 +124,10 @@ rg_status rg_tensor_reshape(rg_tensor *tensor, int32_t rank, const int64_t dims[
     char from[RG_SHAPE_TEXT], to[RG_SHAPE_TEXT];
     const int64_t count = rg_shape_count(&desc);
     RG_CHECK(count == rg_shape_count(&tensor->desc), RG_INVALID_ARGUMENT,
-             "rg_tensor_reshape: %s and %s do not have as many elements",
+             "rg_tensor_reshape: %s and %s have different numbers of elements",
              rg_shape_text(&tensor->desc, from), rg_shape_text(&desc, to));
     RG_CHECK(count == 0 || find_strides(&tensor->desc, &desc), RG_INVALID_ARGUMENT,
-             "rg_tensor_reshape: the strides of %s do not allow %s without a copy",
+             "rg_tensor_reshape: the strides of %s cannot be viewed as %s without a copy",
              rg_shape_text(&tensor->desc, from), rg_shape_text(&desc, to));
     return make_view(tensor, &desc, 0, view);
 }
@@ -147,7 +149,7 @@ rg_status rg_tensor_expand(rg_tensor *tensor, int32_t rank, const int64_t dims[]
         desc.strides[d] = old >= 0 && size == dims[d] ? tensor->desc.strides[old] : 0;
         fits = size == dims[d] || size == 1;
     }
-    RG_CHECK(fits, RG_INVALID_ARGUMENT, "rg_tensor_expand: %s does not expand to %s",
+    RG_CHECK(fits, RG_INVALID_ARGUMENT, "rg_tensor_expand: %s cannot be expanded to %s",
              rg_shape_text(&tensor->desc, from), rg_shape_text(&desc, to));
     return make_view(tensor, &desc, 0, view);
 }

@@ -35,7 +35,7 @@ static rg_status choose_threads(const rg_device_options *options, int32_t *threa
         char *end;
         const long number = strtol(text, &end, 10);
         RG_CHECK(*end == 0 && number >= 1 && number <= 1024, RG_INVALID_ARGUMENT,
-                 "RG_THREADS is '%s', not a number from 1 to 1024", text);
+                 "RG_THREADS must be a number between 1 and 1024, not '%s'", text);
         *threads = (int32_t)number;
     }
     if (*threads == 0) {
@@ -43,7 +43,7 @@ static rg_status choose_threads(const rg_device_options *options, int32_t *threa
         *threads = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
     }
     RG_CHECK(*threads >= 1 && *threads <= 1024, RG_INVALID_ARGUMENT,
-             "a device has 1 to 1024 threads, not %d", *threads);
+             "the number of threads must be between 1 and 1024, not %d", *threads);
     return RG_OK;
 }
 
@@ -56,7 +56,8 @@ static rg_status choose_isa(const rg_device_options *options, int32_t *isa)
     int32_t cap;
     RG_TRY(rg_isa_parse(name, &cap));
     RG_CHECK(options->isa == NULL || cap <= *isa, RG_UNSUPPORTED,
-             "this machine has no %s; its best instruction set is %s", name, rg_isa_name(*isa));
+             "this machine does not support %s; its highest instruction set is %s", name,
+             rg_isa_name(*isa));
     *isa = cap < *isa ? cap : *isa;
     return RG_OK;
 }

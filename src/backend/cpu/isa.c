@@ -52,5 +52,6 @@ rg_status rg_isa_parse(const char *name, int32_t *isa)
         }
     }
     return rg_fail(RG_INVALID_ARGUMENT,
-                   "'%s' is no instruction set: there are base, avx2 and avx512", name);
+                   "unknown instruction set '%s'; the instruction sets are base, avx2 and avx512",
+                   name);
 }

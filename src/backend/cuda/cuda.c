@@ -86,7 +86,7 @@ static int32_t cuda_count(const char **reason)
     if (error != cudaSuccess)
         (void)cudaGetLastError();
     if (error == cudaErrorInsufficientDriver)
-        *reason = "this machine has no NVIDIA driver, or one that is too old";
+        *reason = "this machine has no NVIDIA driver, or the driver is too old";
     else
         *reason = error != cudaSuccess ? cudaGetErrorString(error) : "this machine has no GPU";
     return error == cudaSuccess ? count : 0;
@@ -120,7 +120,7 @@ static rg_status read_properties(cuda_device *device)
     TRY_CUDA(cudaDriverGetVersion(&driver), "version of the driver");
     TRY_CUDA(cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, device->index),
              "memory pools");
-    RG_CHECK(pools, RG_UNSUPPORTED, "cuda: %s has no memory pools", properties.name);
+    RG_CHECK(pools, RG_UNSUPPORTED, "cuda: %s does not support memory pools", properties.name);
     device->place.multiprocessors = properties.multiProcessorCount;
     device->place.shared = (int32_t)properties.sharedMemPerBlockOptin - STATIC_SHARED;
     snprintf(device->isa, sizeof device->isa, "sm_%d%d", properties.major, properties.minor);
@@ -136,7 +136,7 @@ static rg_status set_up(cuda_device *device)
     TRY_CUDA(cudaSetDevice(device->index), "the device");
     RG_TRY(read_properties(device));
     RG_CHECK(rg_cuda_has_kernels(), RG_UNSUPPORTED,
-             "cuda: this build has no kernels for %s; it was made for other GPUs", device->isa);
+             "cuda: this build has no kernels for %s; it was built for other GPUs", device->isa);
     const struct cudaMemPoolProps properties = {
         .allocType = cudaMemAllocationTypePinned,
         .location = { .type = cudaMemLocationTypeDevice, .id = device->index },
@@ -177,9 +177,9 @@ static rg_status cuda_open(int32_t index, const rg_device_options *options,
                            const rg_allocator *allocator, void **context)
 {
     RG_CHECK(options->threads == 0, RG_INVALID_ARGUMENT,
-             "rg_device_create: a GPU has no number of threads to choose");
+             "rg_device_create: the option threads applies to the CPU only, not to a GPU");
     RG_CHECK(options->isa == NULL, RG_INVALID_ARGUMENT,
-             "rg_device_create: a GPU has no instruction set to choose");
+             "rg_device_create: an instruction set can be chosen for the CPU only, not for a GPU");
     void *memory;
     RG_TRY(rg_allocate_zero(allocator, sizeof(cuda_device), &memory));
     cuda_device *device = memory;
@@ -277,7 +277,7 @@ static rg_status cuda_allocate(void *context, size_t size, void **pointer)
     if (error != cudaErrorMemoryAllocation)
         return pass(error, "allocation");
     (void)cudaGetLastError();
-    return rg_fail(RG_OUT_OF_MEMORY, "out of memory: cuda:%d has no room for %zu bytes",
+    return rg_fail(RG_OUT_OF_MEMORY, "out of memory: cuda:%d cannot allocate %zu bytes",
                    device->index, size);
 }
 
@@ -316,7 +316,7 @@ static rg_status cuda_check_pointer(void *context, const void *pointer)
     struct cudaPointerAttributes attributes;
     TRY_CUDA(cudaPointerGetAttributes(&attributes, pointer), "kind of the memory");
     RG_CHECK(attributes.type != cudaMemoryTypeUnregistered, RG_INVALID_ARGUMENT,
-             "rg_tensor_wrap: data is memory of the host that cuda:%d cannot use", device->index);
+             "rg_tensor_wrap: data is host memory that cuda:%d cannot access", device->index);
     RG_CHECK(attributes.type != cudaMemoryTypeDevice || attributes.device == device->index,
              RG_INVALID_ARGUMENT, "rg_tensor_wrap: data is memory of cuda:%d, not of cuda:%d",
              attributes.device, device->index);
@@ -522,7 +522,8 @@ static rg_status cuda_queue_wrap(void *context, void *stream, void **queue)
     cuda_device *device = context;
     int owner = device->index;
     RG_CHECK(stream != cudaStreamPerThread, RG_INVALID_ARGUMENT,
-             "rg_queue_wrap: the stream of each thread has no one order of work");
+             "rg_queue_wrap: the per-thread default stream is not supported: its work has no "
+             "single order");
     if (stream != NULL && stream != cudaStreamLegacy) /* the default stream is that of any device */
         TRY_CUDA(cudaStreamGetDevice(stream, &owner), "the stream");
     RG_CHECK(owner == device->index, RG_INVALID_ARGUMENT,
@@ -637,7 +638,7 @@ static rg_status cuda_capture(void *context, const rg_list *list, void **capture
     const cuda_device *device = context;
     cudaStream_t stream = NULL;
     cudaGraphExec_t exec = NULL;
-    RG_CHECK(can_be_kept(list), RG_UNSUPPORTED, "cuda: copies of the host are not replayed");
+    RG_CHECK(can_be_kept(list), RG_UNSUPPORTED, "cuda: host copies cannot be replayed");
     const int before = enter(device);
     cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
     if (error == cudaSuccess) {
