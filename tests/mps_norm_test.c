@@ -217,13 +217,19 @@ static void test_batch_incomplete(rig *r)
     rg_tensor *one[] = { all.x[0], b.x[1], b.x[2] }, *one_dx[] = { all.dx[0], NULL, NULL };
     EXPECT_OK(rg_kernel_forward(statistics, r->commands, b.x, NULL, state));
     EXPECT_FAILS(rg_kernel_gradient(statistics, r->commands, all.dy, one, NULL, state, NULL, 0),
-                 RG_INVALID_STATE, "no y was made");
+                 RG_INVALID_STATE,
+                 "batch_norm: the statistics in the state were not used yet; run forward of phase "
+                 "normalize first");
     EXPECT_OK(rg_kernel_forward(normalize, r->commands, b.x, &b.y, state));
     EXPECT_OK(rg_kernel_gradient(statistics, r->commands, all.dy, one, NULL, state, NULL, 0));
     EXPECT_FAILS(rg_kernel_gradient(normalize, r->commands, all.dy, one, NULL, state, one_dx, 0),
-                 RG_INVALID_STATE, "sums of 12 elements of a channel and statistics of 60");
+                 RG_INVALID_STATE,
+                 "batch_norm: the state has sums of 12 elements per channel but statistics of 60; "
+                 "run the gradient of phase statistics for the whole batch first");
     EXPECT_FAILS(rg_kernel_gradient(statistics, r->commands, &b.dy, b.x, NULL, state, NULL, 0),
-                 RG_INVALID_STATE, "60 elements of a channel more than the 12");
+                 RG_INVALID_STATE,
+                 "batch_norm: dy adds 60 elements per channel to the 12 already summed, more than "
+                 "the 60 of the statistics");
     for (int n = 1; n < IMAGES; n++) {
         one[0] = all.x[n];
         EXPECT_OK(
@@ -233,9 +239,13 @@ static void test_batch_incomplete(rig *r)
     /* newer statistics, which no y has used: nothing of the older batch can follow */
     EXPECT_OK(rg_kernel_forward(statistics, r->commands, b.x, NULL, state));
     EXPECT_FAILS(rg_kernel_gradient(statistics, r->commands, &b.dy, b.x, NULL, state, NULL, 0),
-                 RG_INVALID_STATE, "no y was made");
+                 RG_INVALID_STATE,
+                 "batch_norm: the statistics in the state were not used yet; run forward of phase "
+                 "normalize first");
     EXPECT_FAILS(rg_kernel_gradient(normalize, r->commands, &b.dy, b.x, NULL, state, b.dx, 0),
-                 RG_INVALID_STATE, "no y was made");
+                 RG_INVALID_STATE,
+                 "batch_norm: the statistics in the state were not used yet; run forward of phase "
+                 "normalize first");
     EXPECT_OK(rig_run(r));
     images_close(&all);
     rg_state_destroy(state);
@@ -293,7 +303,9 @@ static void test_batch_order(rig *r)
                  RG_INVALID_STATE, "no forward pass");
     EXPECT_OK(rg_kernel_forward(statistics, r->commands, b.x, NULL, state));
     EXPECT_FAILS(rg_kernel_gradient(normalize, r->commands, &b.dy, b.x, NULL, state, b.dx, 0),
-                 RG_INVALID_STATE, "no y was made");
+                 RG_INVALID_STATE,
+                 "batch_norm: the statistics in the state were not used yet; run forward of phase "
+                 "normalize first");
     /* an image that fits and one that does not: nothing is counted */
     rg_tensor *wrong = filled(r->device, RG_F64, 4, DIMS(2, 3, 4, CHANNELS + 1), 5);
     rg_tensor *x[] = { b.x[0], wrong, b.x[1], b.x[1], b.x[2], b.x[2] };
@@ -576,7 +588,8 @@ static void test_bad_shapes(rg_device *device)
     desc.groups = 4;
     EXPECT_OK(rg_group_norm_create(device, &desc, &kernels[1]));
     for (int i = 0; i < 2; i++) {
-        refuse_shapes(device, kernels[i], 8, 7, RG_F32, "one element for each channel");
+        refuse_shapes(device, kernels[i], 8, 7, RG_F32,
+                      "it must have one element per channel, the last dimension of x");
         refuse_shapes(device, kernels[i], 0, 0, RG_F32, "no channels");
         refuse_shapes(device, kernels[i], 8, 8, RG_F64, "dtype of x");
     }

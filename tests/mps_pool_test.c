@@ -349,7 +349,7 @@ static void test_bad_descriptors(rg_device *device)
     }
     rg_pool_desc desc = rg_pool_desc_default();
     desc.window[0] = desc.window[1] = 1 << 16;
-    refused(device, &desc, "taps");
+    refused(device, &desc, "pool: a window of 65536 by 65536 has more than 2^31 - 1 elements");
     desc = rg_pool_desc_default();
     desc.ceil_mode = true;
     desc.padding.policy = RG_PADDING_SAME;

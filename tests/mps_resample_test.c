@@ -109,7 +109,8 @@ static void refuse_upsample(rig *r)
     kernel = upsample_of(r->device, &desc);
     rg_tensor_desc y;
     const rg_tensor_desc none = rg_tensor_desc_dense(RG_F32, 4, DIMS(1, 0, 3, 2));
-    EXPECT_FAILS(rg_kernel_shapes(kernel, &none, &y), RG_INVALID_ARGUMENT, "none to take");
+    EXPECT_FAILS(rg_kernel_shapes(kernel, &none, &y), RG_INVALID_ARGUMENT,
+                 "upsample: output has 5 rows, but x has none");
     const rg_tensor_desc flat = rg_tensor_desc_dense(RG_F32, 2, DIMS(3, 2));
     EXPECT_FAILS(rg_kernel_shapes(kernel, &flat, &y), RG_INVALID_ARGUMENT, "rank 2");
     const rg_tensor_desc labels = rg_tensor_desc_dense(RG_I32, 3, DIMS(3, 2, 1));
@@ -119,11 +120,13 @@ static void refuse_upsample(rig *r)
     desc.scale[0] = 1e9;
     kernel = upsample_of(r->device, &desc);
     const rg_tensor_desc tall = rg_tensor_desc_dense(RG_F32, 3, DIMS(3, 2, 1));
-    EXPECT_FAILS(rg_kernel_shapes(kernel, &tall, &y), RG_INVALID_ARGUMENT, "3 rows by a scale");
+    EXPECT_FAILS(rg_kernel_shapes(kernel, &tall, &y), RG_INVALID_ARGUMENT,
+                 "upsample: 3 rows with a scale of 1e+09 give more than 2147483647");
     rg_kernel_destroy(kernel);
     desc.scale[0] = 0.25;
     kernel = upsample_of(r->device, &desc);
-    EXPECT_FAILS(rg_kernel_shapes(kernel, &tall, &y), RG_INVALID_ARGUMENT, "leave nothing");
+    EXPECT_FAILS(rg_kernel_shapes(kernel, &tall, &y), RG_INVALID_ARGUMENT,
+                 "upsample: 3 rows with a scale of 0.25 give an empty output");
     rg_kernel_destroy(kernel);
 }
 
@@ -217,18 +220,22 @@ static void refuse_pad(rig *r)
     desc.before[1] = INT64_MIN;
     EXPECT_FAILS(rg_pad_create(r->device, &desc, &kernel), RG_INVALID_ARGUMENT, "before");
     desc.before[1] = -4;
-    refuse_shapes(r, &desc, &image, "3 rows with -4 before and 0 after are -1");
+    refuse_shapes(r, &desc, &image, "pad: 3 rows with -4 before and 0 after give -1");
     desc.before[1] = 3;
     desc.mode = RG_PAD_MIRROR;
-    refuse_shapes(r, &desc, &image, "3 and 0 rows around 3; mirror without repeat has 2 to give");
+    refuse_shapes(
+        r, &desc, &image,
+        "pad: 3 and 0 rows cannot be added around 3; mirror without repeat can add at most 2");
     desc.before[1] = 0;
     desc.after[2] = 5;
     desc.mode = RG_PAD_MIRROR_EDGE;
-    refuse_shapes(r, &desc, &image, "0 and 5 columns around 4");
+    refuse_shapes(r, &desc, &image,
+                  "pad: 0 and 5 columns cannot be added around 4; mirror_edge without repeat can "
+                  "add at most 4");
     desc = rg_pad_desc_default();
     desc.mode = RG_PAD_CLAMP;
     desc.after[1] = 1;
-    refuse_shapes(r, &desc, &none, "no rows that mode clamp could repeat");
+    refuse_shapes(r, &desc, &none, "pad: x has no rows for mode clamp to repeat");
     desc = rg_pad_desc_default();
     desc.after[0] = 1;
     refuse_shapes(r, &desc, &single, "rank 3");
@@ -237,7 +244,8 @@ static void refuse_pad(rig *r)
     desc.fill = true;
     desc.after[3] = 1;
     const rg_tensor_desc two[] = { image, rg_tensor_desc_dense(RG_F32, 1, DIMS(5)) };
-    refuse_shapes(r, &desc, two, "fill is f32[5] where f32[6] is needed");
+    refuse_shapes(r, &desc, two,
+                  "pad: fill is f32[5], but must be f32[6]: one element per channel of y");
 }
 
 int main(void)

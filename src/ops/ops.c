@@ -32,5 +32,5 @@ RG_PRIVATE_API rg_status rg_op_find(const char *text, const rg_op **op, const rg
     }
     *op = NULL;
     *name = NULL;
-    return rg_fail(RG_INVALID_ARGUMENT, "there is no op '%s'", text);
+    return rg_fail(RG_INVALID_ARGUMENT, "unknown op '%s'", text);
 }

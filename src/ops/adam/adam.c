@@ -27,19 +27,20 @@ static const rg_field fields[] = {
       .type = RG_FIELD_ENUM,
       .offset = offsetof(rg_adam_desc, form),
       .names = rg_update_forms,
-      .text = "epsilon is added to the root as it is (mps), or corrected (torch)" },
+      .text = "epsilon is added to the root of the uncorrected (mps) or of the bias-corrected "
+              "(torch) mean square" },
     { .name = "beta1",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_adam_desc, beta1),
       .low = 0,
       .high = 1,
-      .text = "how much of the mean gradient stays; less than 1" },
+      .text = "decay rate of the mean gradient; must be less than 1" },
     { .name = "beta2",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_adam_desc, beta2),
       .low = 0,
       .high = 1,
-      .text = "how much of the mean square stays; less than 1" },
+      .text = "decay rate of the mean square; must be less than 1" },
     { .name = "epsilon",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_adam_desc, epsilon),
@@ -49,11 +50,11 @@ static const rg_field fields[] = {
     { .name = "decay",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_adam_desc, decay),
-      .text = "decoupled decay of the parameter, times the rate" },
+      .text = "decoupled weight decay, times the learning rate" },
     { .name = "amsgrad",
       .type = RG_FIELD_BOOL,
       .offset = offsetof(rg_adam_desc, amsgrad),
-      .text = "the largest mean square so far is what counts" },
+      .text = "AMSGrad: use the largest mean square so far" },
     RG_UPDATE_FIELDS(rg_adam_desc),
 };
 
@@ -111,8 +112,10 @@ static rg_status check(const void *desc)
 {
     const rg_adam_desc *d = desc;
     const rg_update_plan plan = plan_of(desc);
-    RG_CHECK(d->beta1 < 1, RG_INVALID_ARGUMENT, "adam: beta1 is %g, not less than 1", d->beta1);
-    RG_CHECK(d->beta2 < 1, RG_INVALID_ARGUMENT, "adam: beta2 is %g, not less than 1", d->beta2);
+    RG_CHECK(d->beta1 < 1, RG_INVALID_ARGUMENT, "adam: beta1 must be less than 1, not %g",
+             d->beta1);
+    RG_CHECK(d->beta2 < 1, RG_INVALID_ARGUMENT, "adam: beta2 must be less than 1, not %g",
+             d->beta2);
     return rg_update_check(&plan);
 }
 
@@ -120,7 +123,7 @@ RG_UPDATE_FUNCTIONS
 
 /* ---- the op ---- */
 
-RG_OP_DEFINE(adam, .text = "Adam, one step: AMSGrad, decoupled decay",
+RG_OP_DEFINE(adam, .text = "one step of Adam, with AMSGrad and decoupled weight decay",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "parameter", "gradient", "momentum", "velocity",
                                               "maximum", "rate", "step", "scale", NULL },

@@ -62,13 +62,13 @@ static const rg_field fields[] = {
       .type = RG_FIELD_ENUM,
       .offset = offsetof(rg_arithmetic_desc, comparison),
       .names = comparisons,
-      .text = "what compare asks" },
+      .text = "compare: the comparison" },
     { .name = "threshold",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_arithmetic_desc, threshold),
       .low = 0,
       .high = (double)INFINITY,
-      .text = "compare: how far apart equal numbers may be" },
+      .text = "compare: tolerance of equality" },
     { .name = NULL },
 };
 
@@ -100,7 +100,7 @@ static rg_status check(const void *desc)
 {
     const rg_arithmetic_desc *d = desc;
     RG_CHECK(d->minimum <= d->maximum, RG_INVALID_ARGUMENT,
-             "arithmetic: minimum %g is more than maximum %g", d->minimum, d->maximum);
+             "arithmetic: minimum is %g, greater than maximum, %g", d->minimum, d->maximum);
     return RG_OK;
 }
 
@@ -112,17 +112,17 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
              "arithmetic: a is %s; f32, f64, f16 and bf16 are supported",
              rg_dtype_name(x[0].dtype));
     RG_CHECK(x[0].dtype == x[1].dtype, RG_INVALID_ARGUMENT,
-             "arithmetic: a is %s and b is %s; they must have one dtype", rg_dtype_name(x[0].dtype),
-             rg_dtype_name(x[1].dtype));
+             "arithmetic: a is %s and b is %s; they must have the same dtype",
+             rg_dtype_name(x[0].dtype), rg_dtype_name(x[1].dtype));
     const int32_t rank = x[0].rank > x[1].rank ? x[0].rank : x[1].rank;
     int64_t dims[RG_MAX_RANK];
     for (int32_t d = 0; d < rank; d++) {
         const int32_t i = d - (rank - x[0].rank), k = d - (rank - x[1].rank);
         const int64_t m = i >= 0 ? x[0].dims[i] : 1, n = k >= 0 ? x[1].dims[k] : 1;
-        RG_CHECK(m == n || m == 1 || n == 1, RG_INVALID_ARGUMENT,
-                 "arithmetic: a %s and b %s do not fit together: %lld and %lld are different, and "
-                 "neither is 1",
-                 rg_shape_text(&x[0], a), rg_shape_text(&x[1], b), (long long)m, (long long)n);
+        RG_CHECK(
+            m == n || m == 1 || n == 1, RG_INVALID_ARGUMENT,
+            "arithmetic: a %s and b %s cannot be broadcast: %lld and %lld differ and neither is 1",
+            rg_shape_text(&x[0], a), rg_shape_text(&x[1], b), (long long)m, (long long)n);
         dims[d] = m == 1 ? n : m;
     }
     size_t reach;
@@ -448,7 +448,7 @@ static rg_status gradient(rg_call *call)
 {
     const rg_arithmetic_desc *desc = call->desc;
     RG_CHECK(desc->kind != RG_ARITHMETIC_COMPARE, RG_UNSUPPORTED,
-             "arithmetic: compare has no gradient; its slope is 0 wherever it has one");
+             "arithmetic: compare has no gradient");
     const sources s = sources_of(call);
     bool whole[2], left[2];
     for (int i = 0; i < 2; i++) {

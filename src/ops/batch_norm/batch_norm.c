@@ -30,20 +30,20 @@ static const rg_field fields[] = {
       .type = RG_FIELD_ENUM,
       .offset = offsetof(rg_batch_norm_desc, statistics),
       .names = statistics_names,
-      .text = "where mean and variance come from, and where they go" },
+      .text = "source of mean and variance, and whether they are returned" },
     { .name = "phase",
       .type = RG_FIELD_ENUM,
       .offset = offsetof(rg_batch_norm_desc, phase),
       .names = phases,
-      .text = "all in one call, or statistics and results apart, by a state" },
+      .text = "all in one call, or statistics and normalization in separate calls with a state" },
     { .name = "gamma",
       .type = RG_FIELD_BOOL,
       .offset = offsetof(rg_batch_norm_desc, gamma),
-      .text = "whether there is a gamma; 1 without" },
+      .text = "whether gamma is an input; otherwise 1" },
     { .name = "beta",
       .type = RG_FIELD_BOOL,
       .offset = offsetof(rg_batch_norm_desc, beta),
-      .text = "whether there is a beta; 0 without" },
+      .text = "whether beta is an input; otherwise 0" },
     { .name = "epsilon",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_batch_norm_desc, epsilon),
@@ -55,16 +55,16 @@ static const rg_field fields[] = {
       .offset = offsetof(rg_batch_norm_desc, momentum),
       .low = 0,
       .high = 1,
-      .text = "running: what is kept of the old average" },
+      .text = "running: weight of the previous average" },
     { .name = "unbiased",
       .type = RG_FIELD_BOOL,
       .offset = offsetof(rg_batch_norm_desc, unbiased),
-      .text = "running: the variance is that over m - 1" },
+      .text = "running: use the unbiased variance (divide by m - 1)" },
     { .name = "neuron",
       .type = RG_FIELD_GROUP,
       .offset = offsetof(rg_batch_norm_desc, neuron),
       .fields = rg_neuron_fields,
-      .text = "applied to the result" },
+      .text = "activation applied to the result" },
     { .name = NULL },
 };
 
@@ -107,7 +107,7 @@ static rg_status check(const void *desc)
     const rg_batch_norm_desc *d = desc;
     RG_TRY(rg_norm_check_neuron(&d->neuron, "batch_norm"));
     RG_CHECK(d->phase == RG_BATCH_NORM_WHOLE || d->statistics == RG_BATCH_NORM_OWN,
-             RG_INVALID_ARGUMENT, "batch_norm: phase %s goes with statistics own, not %s",
+             RG_INVALID_ARGUMENT, "batch_norm: phase %s requires statistics own, not %s",
              phases[d->phase], statistics_names[d->statistics]);
     return RG_OK;
 }
@@ -287,13 +287,13 @@ static rg_status forward(rg_call *call)
     if (d->phase == RG_BATCH_NORM_WHOLE)
         return forward_whole(call);
     RG_CHECK(call->state != NULL, RG_INVALID_ARGUMENT,
-             "batch_norm: phase normalize takes its statistics from a state, which is NULL");
+             "batch_norm: phase normalize reads its statistics from the state, which is NULL");
     int64_t *progress = call->state->progress;
     tensors t = rg_batch_norm_tensors_of(call);
     t.moments = rg_state_slot_tensor(call->state, MOMENTS);
     if (d->phase == RG_BATCH_NORM_NORMALIZE) {
         RG_CHECK(progress[COUNTED] > 0, RG_INVALID_STATE,
-                 "batch_norm: the state has no statistics; those of the batch come first");
+                 "batch_norm: the state has no statistics; run forward of phase statistics first");
         progress[NORMALIZED] = 1;
         return rg_batch_norm_record_forward(call, &t);
     }
@@ -354,7 +354,7 @@ static rg_status gradient_statistics(rg_call *call, const tensors *t, const rg_t
     const int64_t counted = progress[COUNTED] - 1;
     for (int32_t i = 0; i < call->inputs; i++)
         RG_CHECK(call->dx[i] == NULL, RG_INVALID_ARGUMENT,
-                 "batch_norm: phase statistics writes its state alone; d%s must be NULL",
+                 "batch_norm: phase statistics writes only its state; d%s must be NULL",
                  call->input_names[i]);
     if (progress[FINISHED] != 0)
         progress[SUMMED] = progress[FINISHED] = 0;
@@ -375,10 +375,10 @@ static rg_status gradient_normalize(rg_call *call, const tensors *t, const rg_te
 {
     int64_t *progress = call->state->progress;
     RG_CHECK(progress[SUMMED] > 0, RG_INVALID_STATE,
-             "batch_norm: the state has no sums; the gradient of phase statistics comes first");
+             "batch_norm: the state has no sums; run the gradient of phase statistics first");
     RG_CHECK(progress[SUMMED] == progress[COUNTED], RG_INVALID_STATE,
-             "batch_norm: the state has sums of %lld elements of a channel and statistics of %lld; "
-             "the gradient of phase statistics comes first, for the whole batch",
+             "batch_norm: the state has sums of %lld elements per channel but statistics of %lld; "
+             "run the gradient of phase statistics for the whole batch first",
              (long long)progress[SUMMED] - 1, (long long)progress[COUNTED] - 1);
     rg_call own = *call;
     int64_t made = 1;
@@ -398,10 +398,10 @@ static rg_status gradient_phase(rg_call *call, const tensors *t, const rg_tensor
     const rg_batch_norm_desc *d = call->desc;
     const int64_t *progress = call->state->progress;
     RG_CHECK(progress[COUNTED] > 0, RG_INVALID_STATE,
-             "batch_norm: the state has no statistics; those of the batch come first");
+             "batch_norm: the state has no statistics; run forward of phase statistics first");
     RG_CHECK(progress[NORMALIZED], RG_INVALID_STATE,
-             "batch_norm: no y was made of the statistics in the state; forward of phase normalize "
-             "comes first");
+             "batch_norm: the statistics in the state were not used yet; run forward of phase "
+             "normalize first");
     return d->phase == RG_BATCH_NORM_STATISTICS ? gradient_statistics(call, t, factors)
                                                 : gradient_normalize(call, t, factors);
 }
@@ -428,7 +428,7 @@ static rg_status gradient(rg_call *call)
     return status;
 }
 
-RG_OP_DEFINE(batch_norm, .text = "normalisation of every channel over the whole batch",
+RG_OP_DEFINE(batch_norm, .text = "batch normalization",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", "gamma", "beta", "mean", "variance", NULL },
              .outputs = (const char *const[]){ "y", "new_mean", "new_variance", NULL },

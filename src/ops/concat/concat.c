@@ -27,17 +27,17 @@ static const rg_field fields[] = {
       .offset = offsetof(rg_concat_desc, sources),
       .low = 1,
       .high = RG_MAX_INPUTS,
-      .text = "how many inputs there are" },
+      .text = "number of inputs" },
     { .name = "axis",
       .type = RG_FIELD_I64,
       .offset = offsetof(rg_concat_desc, axis),
-      .text = "dimension along which they follow each other; negative ones count from the last" },
+      .text = "dimension to concatenate along; negative: from the last" },
     { .name = "multiple",
       .type = RG_FIELD_I64,
       .offset = offsetof(rg_concat_desc, multiple),
       .low = 1,
       .high = 1 << 20,
-      .text = "each input is rounded up to a multiple of it along the axis, with zeros" },
+      .text = "pad each input with zeros to a multiple of this along the axis" },
     { .name = NULL },
 };
 
@@ -83,15 +83,16 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
     const int32_t rank = x->rank;
     RG_CHECK(rg_dtype_is_data(x->dtype), RG_INVALID_ARGUMENT,
              "concat: x0 is %s; f32, f64, f16 and bf16 are supported", rg_dtype_name(x->dtype));
-    RG_CHECK(rank > 0, RG_INVALID_ARGUMENT, "concat: x0 has rank 0, and so no axis");
+    RG_CHECK(rank > 0, RG_INVALID_ARGUMENT, "concat: x0 has rank 0 and therefore no axis");
     RG_CHECK(d->axis >= -rank && d->axis < rank, RG_INVALID_ARGUMENT,
-             "concat: axis %lld is not between %d and %d", (long long)d->axis, -rank, rank - 1);
+             "concat: axis is %lld; it must be between %d and %d", (long long)d->axis, -rank,
+             rank - 1);
     const int32_t axis = axis_of(d, rank);
     int64_t dims[RG_MAX_RANK], length = 0, taken;
     for (int32_t i = 0; i < d->sources; i++) {
         char first[RG_SHAPE_TEXT], other[RG_SHAPE_TEXT];
         RG_CHECK(fit(&x[0], &x[i], axis), RG_INVALID_ARGUMENT,
-                 "concat: x0 is %s and x%d is %s; they may differ in dimension %d alone",
+                 "concat: x0 is %s and x%d is %s; they may differ only in dimension %d",
                  rg_shape_text(&x[0], first), i, rg_shape_text(&x[i], other), axis);
         RG_CHECK(take_up(d, x[i].dims[axis], &taken) &&
                      !__builtin_add_overflow(length, taken, &length),
@@ -185,7 +186,7 @@ static rg_status gradient(rg_call *call)
     return RG_OK;
 }
 
-RG_OP_DEFINE(concat, .text = "tensors one behind the other along an axis",
+RG_OP_DEFINE(concat, .text = "concatenation of tensors along an axis",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7",
                                               NULL },

@@ -31,59 +31,59 @@ static const rg_field fields[] = {
       .type = RG_FIELD_ENUM,
       .offset = offsetof(rg_conv_transpose_desc, layout),
       .names = layouts,
-      .text = "of w: (out, kh, kw, in) as MPS has it, or (in, kh, kw, out) as ONNX" },
+      .text = "layout of w: (out, kh, kw, in) as in MPS, or (in, kh, kw, out) as in ONNX" },
     { .name = "groups",
       .type = RG_FIELD_I32,
       .offset = offsetof(rg_conv_transpose_desc, groups),
       .low = 0,
       .high = INT32_MAX,
-      .text = "parts of the channels that do not see each other; 0: as many as x has channels" },
+      .text = "number of channel groups; 0: one group per channel (depthwise)" },
     { .name = "stride",
       .type = RG_FIELD_I32,
       .offset = offsetof(rg_conv_transpose_desc, stride),
       .length = 2,
       .low = 1,
       .high = INT32_MAX,
-      .text = "step between windows" },
+      .text = "stride between windows" },
     { .name = "dilation",
       .type = RG_FIELD_I32,
       .offset = offsetof(rg_conv_transpose_desc, dilation),
       .length = 2,
       .low = 1,
       .high = INT32_MAX,
-      .text = "step inside a window" },
+      .text = "dilation of the window" },
     { .name = "padding",
       .type = RG_FIELD_GROUP,
       .offset = offsetof(rg_conv_transpose_desc, padding),
       .fields = rg_padding_fields,
-      .text = "what is cut off the result, see rg_padding" },
+      .text = "padding, cropped from the result, see rg_padding" },
     { .name = "output",
       .type = RG_FIELD_I64,
       .offset = offsetof(rg_conv_transpose_desc, output),
       .length = 2,
       .low = 0,
       .high = 0x1p48,
-      .text = "rows and columns of y; 0: as many as the padding gives" },
+      .text = "rows and columns of y; 0: computed from the padding" },
     { .name = "by_offset",
       .type = RG_FIELD_BOOL,
       .offset = offsetof(rg_conv_transpose_desc, by_offset),
-      .text = "windows lie by kernel_offset, not by the padding" },
+      .text = "use kernel_offset instead of the padding" },
     { .name = "kernel_offset",
       .type = RG_FIELD_I32,
       .offset = offsetof(rg_conv_transpose_desc, kernel_offset),
       .length = 2,
       .low = INT32_MIN,
       .high = INT32_MAX,
-      .text = "by_offset: MPS's kernelOffset, rows and columns" },
+      .text = "by_offset: kernelOffset of MPS, rows and columns" },
     { .name = "bias",
       .type = RG_FIELD_BOOL,
       .offset = offsetof(rg_conv_transpose_desc, bias),
-      .text = "whether there is a b; 0 without" },
+      .text = "whether the bias b is an input" },
     { .name = "neuron",
       .type = RG_FIELD_GROUP,
       .offset = offsetof(rg_conv_transpose_desc, neuron),
       .fields = rg_neuron_fields,
-      .text = "applied to the result" },
+      .text = "activation applied to the result" },
     { .name = NULL },
 };
 
@@ -105,8 +105,7 @@ static rg_status check(const void *desc)
 {
     const rg_conv_transpose_desc *d = desc;
     RG_CHECK(d->by_offset || (d->kernel_offset[0] == 0 && d->kernel_offset[1] == 0),
-             RG_INVALID_ARGUMENT,
-             "conv_transpose: kernel_offset is %d, %d, but by_offset says that it is not used",
+             RG_INVALID_ARGUMENT, "conv_transpose: kernel_offset is %d, %d, but by_offset is false",
              d->kernel_offset[0], d->kernel_offset[1]);
     return rg_fused_check(&d->neuron, "conv_transpose");
 }
@@ -141,7 +140,8 @@ static rg_status place(const rg_conv_transpose_desc *d, const rg_tensor_desc *x,
         const int64_t span = (int64_t)(window->window[i] - 1) * d->dilation[i] + 1;
         at->before[i] = d->kernel_offset[i] + span - 1 - span / 2;
         RG_CHECK(at->before[i] > -(1 << 30) && at->before[i] < 1 << 30, RG_UNSUPPORTED,
-                 "conv_transpose: kernel_offset is %d, beyond 2^30", d->kernel_offset[i]);
+                 "conv_transpose: kernel_offset is %d; its magnitude must be at most 2^30",
+                 d->kernel_offset[i]);
     }
     return RG_OK;
 }
@@ -159,8 +159,8 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
              "conv_transpose: %lld groups do not divide the channels of x, %s, or of w, %s",
              (long long)groups, have, weights);
     RG_CHECK(x[1].dims[in_out ? 0 : 3] == (in_out ? in : in / groups), RG_INVALID_ARGUMENT,
-             "conv_transpose: w is %s where x is %s with %lld groups; weights are %s", weights,
-             have, (long long)groups,
+             "conv_transpose: w is %s but x is %s with %lld groups; w must be %s", weights, have,
+             (long long)groups,
              in_out ? "(in, kh, kw, out / groups)" : "(out, kh, kw, in / groups)");
     const int64_t out = in_out ? x[1].dims[3] * groups : x[1].dims[0];
     if (d->bias)
@@ -250,7 +250,7 @@ static bool take_bias(void *desc)
     return rg_fused_take_bias(&d->neuron, &d->bias);
 }
 
-RG_OP_DEFINE(conv_transpose, .text = "windows of weights spread over an image",
+RG_OP_DEFINE(conv_transpose, .text = "transposed convolution",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", "w", "b", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names,

@@ -29,11 +29,11 @@ static const rg_field fields[] = {
       .type = RG_FIELD_ENUM,
       .offset = offsetof(rg_dense_desc, layout),
       .names = layouts,
-      .text = "whether outputs are the first or the last dimension of w" },
+      .text = "layout of w: outputs in the first or in the last dimension" },
     { .name = "bias",
       .type = RG_FIELD_BOOL,
       .offset = offsetof(rg_dense_desc, bias),
-      .text = "whether there is a b; 0 without" },
+      .text = "whether the bias b is an input" },
     { .name = "alpha",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_dense_desc, alpha),
@@ -44,7 +44,7 @@ static const rg_field fields[] = {
       .type = RG_FIELD_GROUP,
       .offset = offsetof(rg_dense_desc, neuron),
       .fields = rg_neuron_fields,
-      .text = "applied to the result" },
+      .text = "activation applied to the result" },
     { .name = NULL },
 };
 
@@ -103,10 +103,10 @@ static rg_status check_bias(const rg_tensor_desc x[], int64_t out)
 {
     char w[RG_SHAPE_TEXT], b[RG_SHAPE_TEXT];
     RG_CHECK(x[2].rank == 1 && x[2].dims[0] == out, RG_INVALID_ARGUMENT,
-             "dense: b is %s where w is %s; it has one element for each of %lld outputs",
+             "dense: b is %s but w is %s; b must have one element for each of %lld outputs",
              rg_shape_text(&x[2], b), rg_shape_text(&x[1], w), (long long)out);
     RG_CHECK(x[2].dtype == x[0].dtype, RG_INVALID_ARGUMENT,
-             "dense: b is %s where x is %s; all have one dtype", rg_shape_text(&x[2], b),
+             "dense: b is %s but x is %s; all must have the same dtype", rg_shape_text(&x[2], b),
              rg_dtype_name(x[0].dtype));
     return RG_OK;
 }
@@ -120,16 +120,15 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
     RG_CHECK(rg_dtype_is_data(x[0].dtype), RG_INVALID_ARGUMENT,
              "dense: x is %s; f32, f64, f16 and bf16 are supported", rg_dtype_name(x[0].dtype));
     RG_CHECK(x[1].dtype == x[0].dtype, RG_INVALID_ARGUMENT,
-             "dense: w is %s where x is %s; all have one dtype", w, have);
+             "dense: w is %s but x is %s; all must have the same dtype", w, have);
     RG_CHECK(x[1].rank >= 2, RG_INVALID_ARGUMENT,
-             "dense: w is %s; it has a dimension of outputs, and one or more of inputs", w);
+             "dense: w is %s; it must have one dimension of outputs and at least one of inputs", w);
     const places p = places_of(d, x[0].rank, x[1].rank);
     RG_CHECK(p.rows >= 0, RG_INVALID_ARGUMENT,
-             "dense: x is %s where w is %s, which has %d dimensions of inputs", have, w, p.inputs);
+             "dense: x is %s but w is %s, which has %d dimensions of inputs", have, w, p.inputs);
     for (int32_t i = 0; i < p.inputs; i++)
         RG_CHECK(x[0].dims[p.rows + i] == x[1].dims[p.w_in + i], RG_INVALID_ARGUMENT,
-                 "dense: x is %s where w is %s; dimension %d of x is %lld, dimension %d of w is "
-                 "%lld",
+                 "dense: x is %s but w is %s; dimension %d of x is %lld, dimension %d of w is %lld",
                  have, w, p.rows + i, (long long)x[0].dims[p.rows + i], p.w_in + i,
                  (long long)x[1].dims[p.w_in + i]);
     const int64_t out = x[1].dims[p.w_out];
@@ -285,7 +284,7 @@ static bool take_bias(void *desc)
     return rg_fused_take_bias(&d->neuron, &d->bias);
 }
 
-RG_OP_DEFINE(dense, .text = "fully connected layers, products of matrices",
+RG_OP_DEFINE(dense, .text = "fully connected layers, matrix products",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", "w", "b", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names, .alias = "",

@@ -25,15 +25,15 @@ static const rg_field fields[] = {
       .offset = offsetof(rg_dropout_desc, keep),
       .low = 0,
       .high = 1,
-      .text = "probability that an element stays, more than 0" },
+      .text = "probability that an element is kept; must be greater than 0" },
     { .name = "seed",
       .type = RG_FIELD_I64,
       .offset = offsetof(rg_dropout_desc, seed),
-      .text = "key of the random numbers" },
+      .text = "seed of the random numbers" },
     { .name = "step",
       .type = RG_FIELD_I64,
       .offset = offsetof(rg_dropout_desc, step),
-      .text = "counts forward passes: another step, another mask" },
+      .text = "number of the forward pass; each step has its own mask" },
     { .name = "step_input",
       .type = RG_FIELD_BOOL,
       .offset = offsetof(rg_dropout_desc, step_input),
@@ -43,7 +43,7 @@ static const rg_field fields[] = {
       .offset = offsetof(rg_dropout_desc, broadcast),
       .length = RG_MAX_RANK,
       .count = offsetof(rg_dropout_desc, broadcast_count),
-      .text = "dimensions along which the mask is the same; negative ones count from the last" },
+      .text = "dimensions along which the mask is broadcast; negative: from the last" },
     { .name = NULL },
 };
 
@@ -70,7 +70,8 @@ static uint32_t no_gradient(const void *desc)
 static rg_status check(const void *desc)
 {
     const rg_dropout_desc *d = desc;
-    RG_CHECK(d->keep > 0, RG_INVALID_ARGUMENT, "dropout: keep is %g, not more than 0", d->keep);
+    RG_CHECK(d->keep > 0, RG_INVALID_ARGUMENT, "dropout: keep must be greater than 0, not %g",
+             d->keep);
     return RG_OK;
 }
 
@@ -80,8 +81,7 @@ static rg_status check_broadcast(const rg_dropout_desc *d, int32_t rank)
     for (int32_t i = 0; i < d->broadcast_count; i++) {
         const int64_t axis = d->broadcast[i];
         RG_CHECK(axis >= -rank && axis < rank, RG_INVALID_ARGUMENT,
-                 "dropout: broadcast has dimension %lld, and x is of rank %d", (long long)axis,
-                 rank);
+                 "dropout: broadcast has dimension %lld, but x has rank %d", (long long)axis, rank);
         const uint32_t bit = 1u << (axis < 0 ? axis + rank : axis);
         RG_CHECK((seen & bit) == 0, RG_INVALID_ARGUMENT,
                  "dropout: broadcast has dimension %lld twice", (long long)axis);
@@ -98,7 +98,7 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
     RG_TRY(check_broadcast(d, x->rank));
     char text[RG_SHAPE_TEXT];
     RG_CHECK(!d->step_input || (x[1].dtype == RG_I64 && x[1].rank == 0), RG_INVALID_ARGUMENT,
-             "dropout: step is %s; it is of rank 0 and i64", rg_shape_text(&x[1], text));
+             "dropout: step is %s; it must be i64 of rank 0", rg_shape_text(&x[1], text));
     y[0] = rg_tensor_desc_dense(x->dtype, x->rank, x->dims);
     return RG_OK;
 }
@@ -228,7 +228,7 @@ static rg_status gradient(rg_call *call)
                   rg_state_slot_tensor(call->state, 0));
 }
 
-RG_OP_DEFINE(dropout, .text = "sets a random part of the elements to 0 and scales the rest",
+RG_OP_DEFINE(dropout, .text = "dropout: sets random elements to 0 and scales the rest",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", "step", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names,

@@ -144,7 +144,7 @@ static rg_status forward(rg_call *call)
     return forward_calls(call, 1);
 }
 
-RG_OP_DEFINE(grad_norm, .text = "the sum of squares of a gradient",
+RG_OP_DEFINE(grad_norm, .text = "sum of squares of a gradient",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "gradient", NULL },
              .outputs = (const char *const[]){ "squares", NULL }, .names = names, .shapes = shapes,

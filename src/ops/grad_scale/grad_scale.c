@@ -34,7 +34,7 @@ static const rg_field fields[] = {
       .offset = offsetof(rg_grad_scale_desc, max_norm),
       .low = 0,
       .high = (double)INFINITY,
-      .text = "gradients with a larger norm are made smaller" },
+      .text = "gradient clipping: largest norm of all gradients" },
     { .name = "epsilon",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_grad_scale_desc, epsilon),
@@ -45,23 +45,23 @@ static const rg_field fields[] = {
       .type = RG_FIELD_ENUM,
       .offset = offsetof(rg_grad_scale_desc, scaling),
       .names = scalings,
-      .text = "of the loss: not at all, by an input, or by one that adapts" },
+      .text = "loss scaling: none, static (an input) or dynamic" },
     { .name = "growth",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_grad_scale_desc, growth),
       .low = 1,
       .high = DBL_MAX,
-      .text = "dynamic: factor of the scale after `interval` good steps" },
+      .text = "dynamic: factor of the scale after `interval` finite steps" },
     { .name = "backoff",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_grad_scale_desc, backoff),
       .low = 0,
       .high = 1,
-      .text = "dynamic: factor of the scale after a gradient has overflowed" },
+      .text = "dynamic: factor of the scale after a gradient overflows" },
     { .name = "interval",
       .type = RG_FIELD_I64,
       .offset = offsetof(rg_grad_scale_desc, interval),
-      .text = "dynamic: good steps until the scale grows, at least 1" },
+      .text = "dynamic: finite steps before the scale grows; at least 1" },
     { .name = "stepped",
       .type = RG_FIELD_BOOL,
       .offset = offsetof(rg_grad_scale_desc, stepped),
@@ -124,8 +124,8 @@ static const char *alias_of(const void *desc)
 static rg_status check(const void *desc)
 {
     const rg_grad_scale_desc *d = desc;
-    RG_CHECK(d->interval >= 1, RG_INVALID_ARGUMENT, "grad_scale: interval is %lld, less than 1",
-             (long long)d->interval);
+    RG_CHECK(d->interval >= 1, RG_INVALID_ARGUMENT,
+             "grad_scale: interval must be at least 1, not %lld", (long long)d->interval);
     return RG_OK;
 }
 
@@ -138,7 +138,7 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
     for (int32_t i = 1; i < count_inputs(d); i++) {
         const rg_dtype dtype = i == 1 && is_scaled(d) ? x->dtype : RG_I64;
         RG_CHECK(x[i].rank == 0 && x[i].dtype == dtype, RG_INVALID_ARGUMENT,
-                 "grad_scale: %s is %s; it is of rank 0 and %s", input_names(d)[i],
+                 "grad_scale: %s is %s; it must be of rank 0 and %s", input_names(d)[i],
                  rg_shape_text(&x[i], text), rg_dtype_name(dtype));
     }
     for (int32_t i = 0; i < count_outputs(d); i++) {
@@ -180,7 +180,7 @@ static rg_status forward(rg_call *call)
     return rg_record(call, &launch);
 }
 
-RG_OP_DEFINE(grad_scale, .text = "clipping by the norm of all gradients, and the scale of the loss",
+RG_OP_DEFINE(grad_scale, .text = "gradient clipping by the global norm, and loss scaling",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "squares", "scale", "good", "step", NULL },
              .outputs = (const char *const[]){ "factor", "norm", "new_scale", "new_good",

@@ -46,7 +46,7 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
     RG_CHECK(rg_dtype_is_data(x->dtype), RG_INVALID_ARGUMENT,
              "gram: x is %s; f32, f64, f16 and bf16 are supported", rg_dtype_name(x->dtype));
     RG_CHECK(x->rank >= 3, RG_INVALID_ARGUMENT,
-             "gram: x is %s; an image has at least rows, columns and channels",
+             "gram: x is %s; it must have at least rows, columns and channels",
              rg_shape_text(x, text));
     int64_t dims[RG_MAX_RANK];
     const int32_t images = x->rank - 3;
@@ -120,7 +120,7 @@ static rg_status gradient(rg_call *call)
     return rg_record_product(call, &product);
 }
 
-RG_OP_DEFINE(gram, .text = "products of all pairs of channels, summed over an image",
+RG_OP_DEFINE(gram, .text = "Gram matrix: products of all pairs of channels, summed over an image",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names, .alias = "",

@@ -30,19 +30,19 @@ static const rg_field fields[] = {
       .offset = offsetof(rg_group_norm_desc, groups),
       .low = 0,
       .high = 0x1p53,
-      .text = "groups of channels; 0: one for each channel" },
+      .text = "number of channel groups; 0: one per channel" },
     { .name = "axis",
       .type = RG_FIELD_I64,
       .offset = offsetof(rg_group_norm_desc, axis),
-      .text = "first dimension of an image; negative ones count from the last" },
+      .text = "first dimension of an image; negative: from the last" },
     { .name = "gamma",
       .type = RG_FIELD_BOOL,
       .offset = offsetof(rg_group_norm_desc, gamma),
-      .text = "whether there is a gamma; 1 without" },
+      .text = "whether gamma is an input; otherwise 1" },
     { .name = "beta",
       .type = RG_FIELD_BOOL,
       .offset = offsetof(rg_group_norm_desc, beta),
-      .text = "whether there is a beta; 0 without" },
+      .text = "whether beta is an input; otherwise 0" },
     { .name = "epsilon",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_group_norm_desc, epsilon),
@@ -52,12 +52,12 @@ static const rg_field fields[] = {
     { .name = "image_gradients",
       .type = RG_FIELD_BOOL,
       .offset = offsetof(rg_group_norm_desc, image_gradients),
-      .text = "the state keeps dgamma and dbeta of each image" },
+      .text = "store dgamma and dbeta of each image in the state" },
     { .name = "neuron",
       .type = RG_FIELD_GROUP,
       .offset = offsetof(rg_group_norm_desc, neuron),
       .fields = rg_neuron_fields,
-      .text = "applied to the result" },
+      .text = "activation applied to the result" },
     { .name = NULL },
 };
 
@@ -118,7 +118,7 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
     RG_TRY(rg_norm_check_x(x, "group_norm"));
     const int64_t channels = x->dims[x->rank - 1];
     RG_CHECK(d->axis >= -x->rank && d->axis < x->rank, RG_INVALID_ARGUMENT,
-             "group_norm: axis is %lld, and x is of rank %d", (long long)d->axis, x->rank);
+             "group_norm: axis is %lld, but x has rank %d", (long long)d->axis, x->rank);
     RG_CHECK(channels % groups_of(d, x) == 0, RG_INVALID_ARGUMENT,
              "group_norm: %lld groups do not divide %lld channels", (long long)d->groups,
              (long long)channels);
@@ -489,7 +489,7 @@ static rg_status gradient(rg_call *call)
     return status;
 }
 
-RG_OP_DEFINE(group_norm, .text = "normalisation of groups of channels, image by image",
+RG_OP_DEFINE(group_norm, .text = "group, instance and layer normalization",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", "gamma", "beta", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names,

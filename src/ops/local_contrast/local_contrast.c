@@ -46,7 +46,7 @@ static const rg_field fields[] = {
       .offset = offsetof(rg_local_contrast_desc, beta),
       .low = -DBL_MAX,
       .high = DBL_MAX,
-      .text = "power of the divisor" },
+      .text = "exponent of the divisor" },
     { .name = "delta",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_local_contrast_desc, delta),
@@ -58,7 +58,7 @@ static const rg_field fields[] = {
       .offset = offsetof(rg_local_contrast_desc, p0),
       .low = -DBL_MAX,
       .high = DBL_MAX,
-      .text = "share of the mean that is subtracted" },
+      .text = "fraction of the mean that is subtracted" },
     { .name = "pm",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_local_contrast_desc, pm),
@@ -153,8 +153,7 @@ static rg_status gradient(rg_call *call)
     return rg_record(call, &launch);
 }
 
-RG_OP_DEFINE(local_contrast,
-             .text = "subtraction of the mean and division by the deviation around every pixel",
+RG_OP_DEFINE(local_contrast, .text = "local contrast normalization over a window of pixels",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names, .alias = "",

@@ -45,21 +45,21 @@ static const rg_field fields[] = {
       .type = RG_FIELD_ENUM,
       .offset = offsetof(rg_loss_desc, kind),
       .names = kinds,
-      .text = "how a prediction and a label become a loss" },
+      .text = "loss function" },
     { .name = "reduction",
       .type = RG_FIELD_ENUM,
       .offset = offsetof(rg_loss_desc, reduction),
       .names = reductions,
-      .text = "how losses become one number" },
+      .text = "reduction of the losses" },
     { .name = "across_batch",
       .type = RG_FIELD_BOOL,
       .offset = offsetof(rg_loss_desc, across_batch),
-      .text = "one number for all images, not one for each" },
+      .text = "one loss for the whole batch instead of one per image" },
     { .name = "labels",
       .type = RG_FIELD_ENUM,
       .offset = offsetof(rg_loss_desc, labels),
       .names = label_kinds,
-      .text = "a label for every prediction, or the number of a class for every row" },
+      .text = "one label per prediction (dense), or one class index per row (classes)" },
     { .name = "weights",
       .type = RG_FIELD_BOOL,
       .offset = offsetof(rg_loss_desc, weights),
@@ -73,25 +73,25 @@ static const rg_field fields[] = {
       .offset = offsetof(rg_loss_desc, label_smoothing),
       .low = 0,
       .high = 1,
-      .text = "softmax and sigmoid: part of a label that all classes share" },
+      .text = "softmax and sigmoid: label smoothing, the part of a label spread over all classes" },
     { .name = "classes",
       .type = RG_FIELD_I64,
       .offset = offsetof(rg_loss_desc, classes),
       .low = 0,
       .high = 0x1p62,
-      .text = "classes that share it; 0: those of the last dimension" },
+      .text = "number of classes for label smoothing; 0: length of the last dimension" },
     { .name = "epsilon",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_loss_desc, epsilon),
       .low = 0,
       .high = 1,
-      .text = "log: added to what a logarithm is taken of" },
+      .text = "log: added to the argument of the logarithm" },
     { .name = "delta",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_loss_desc, delta),
       .low = 0,
       .high = 1e30,
-      .text = "huber: where a square becomes a straight line, more than 0" },
+      .text = "huber: threshold between square and linear loss; must be greater than 0" },
     { .name = "ignored",
       .type = RG_FIELD_I64,
       .offset = offsetof(rg_loss_desc, ignored),
@@ -104,7 +104,7 @@ static const rg_field fields[] = {
     { .name = "undivided_gradient",
       .type = RG_FIELD_BOOL,
       .offset = offsetof(rg_loss_desc, undivided_gradient),
-      .text = "gradients leave out the divisor of mean and sum_by_non_zero_weights, as in MPS" },
+      .text = "gradients omit the divisor of mean and sum_by_non_zero_weights, as in MPS" },
     { .name = NULL },
 };
 
@@ -189,24 +189,26 @@ static rg_status check_labels(const rg_loss_desc *d)
                        kind == RG_LOSS_CATEGORICAL_CROSS_ENTROPY ||
                        kind == RG_LOSS_KULLBACK_LEIBLER;
     RG_CHECK(d->label_smoothing == 0 || smooths, RG_INVALID_ARGUMENT,
-             "loss: label_smoothing is %g; it is 0 for %s", d->label_smoothing, kinds[kind]);
-    RG_CHECK(!has_classes(d) || picks, RG_INVALID_ARGUMENT, "loss: %s takes no class labels",
-             kinds[kind]);
+             "loss: label_smoothing is %g; it must be 0 for %s", d->label_smoothing, kinds[kind]);
+    RG_CHECK(!has_classes(d) || picks, RG_INVALID_ARGUMENT,
+             "loss: %s does not support class labels", kinds[kind]);
     RG_CHECK(!d->has_ignored || has_classes(d), RG_INVALID_ARGUMENT,
-             "loss: ignored is %lld, and labels are dense", (long long)d->ignored);
+             "loss: ignored is %lld, but labels are dense", (long long)d->ignored);
     return RG_OK;
 }
 
 static rg_status check(const void *desc)
 {
     const rg_loss_desc *d = desc;
-    RG_CHECK(d->weight - d->weight == 0, RG_INVALID_ARGUMENT, "loss: weight is %g, not finite",
+    RG_CHECK(d->weight - d->weight == 0, RG_INVALID_ARGUMENT, "loss: weight must be finite, not %g",
              d->weight);
-    RG_CHECK(d->delta > 0, RG_INVALID_ARGUMENT, "loss: delta is %g, not more than 0", d->delta);
+    RG_CHECK(d->delta > 0, RG_INVALID_ARGUMENT, "loss: delta must be greater than 0, not %g",
+             d->delta);
     RG_CHECK(d->kind != RG_LOSS_COSINE_DISTANCE || d->reduction == RG_LOSS_SUM, RG_INVALID_ARGUMENT,
-             "loss: reduction is %s; it is sum for cosine_distance", reductions[d->reduction]);
+             "loss: reduction is %s; it must be sum for cosine_distance", reductions[d->reduction]);
     RG_CHECK(!is_initial(d) || !d->gradient_output, RG_INVALID_ARGUMENT,
-             "loss: gradient_output is true; the initial gradient has no gradient");
+             "loss: no gradient exists if gradient_output is true: the initial gradient has no "
+             "gradient");
     return check_labels(d);
 }
 
@@ -235,10 +237,11 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
         y[1] = y[0];
     if (is_initial(d))
         return RG_OK;
-    RG_CHECK(x->rank >= has_rows(d), RG_INVALID_ARGUMENT, "loss: y has rank 0, and so no classes");
+    RG_CHECK(x->rank >= has_rows(d), RG_INVALID_ARGUMENT,
+             "loss: y has rank 0 and therefore no classes");
     const int32_t rank = x->rank - classes; /* of labels */
     RG_CHECK(!classes || x->dims[rank] > 0, RG_INVALID_ARGUMENT,
-             "loss: the last dimension of y is 0, and labels are classes");
+             "loss: the last dimension of y is 0, but labels are classes");
     RG_TRY(check_input(&x[1], "labels", x, rank, classes));
     if (d->weights)
         RG_TRY(check_input(&x[2], "weights", x, rank, false));
@@ -428,7 +431,7 @@ static rg_status record(rg_call *call, int32_t kernel, rg_loss_args *args, const
     const int64_t element = (int64_t)rg_dtype_size(y->desc.dtype);
     launch.bytes = e->count * element * (args->has_gradient ? 2 : 1);
     if (has_classes(call->desc))
-        launch.fault_text = "loss: a label is not one of the classes";
+        launch.fault_text = "loss: a label is out of range: it is not the index of a class";
     if (e->count == 0)
         launch.units = 0;
     args->stream = args->has_gradient && !args->add && rg_call_streams(call, e->count * element);
@@ -609,7 +612,7 @@ static bool with_gradient(void *desc)
     return !has;
 }
 
-RG_OP_DEFINE(loss, .text = "losses: predictions beside labels, and the gradient to begin with",
+RG_OP_DEFINE(loss, .text = "loss functions, with the initial gradient",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "y", "labels", "weights", NULL },
              .outputs = (const char *const[]){ "loss", "gradient", NULL }, .names = names,

@@ -43,7 +43,7 @@ static const rg_field fields[] = {
       .offset = offsetof(rg_lrn_desc, beta),
       .low = -DBL_MAX,
       .high = DBL_MAX,
-      .text = "power of the divisor" },
+      .text = "exponent of the divisor" },
     { .name = "delta",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_lrn_desc, delta),
@@ -53,7 +53,7 @@ static const rg_field fields[] = {
     { .name = "even_after",
       .type = RG_FIELD_BOOL,
       .offset = offsetof(rg_lrn_desc, even_after),
-      .text = "an even window reaches further after its channel (ONNX), not before it" },
+      .text = "an even window covers one more channel after (ONNX) instead of before" },
     { .name = NULL },
 };
 
@@ -74,7 +74,7 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
     (void)desc;
     RG_CHECK(rg_dtype_is_data(x->dtype), RG_INVALID_ARGUMENT,
              "lrn: x is %s; f32, f64, f16 and bf16 are supported", rg_dtype_name(x->dtype));
-    RG_CHECK(x->rank > 0, RG_INVALID_ARGUMENT, "lrn: x has rank 0, and so no channels");
+    RG_CHECK(x->rank > 0, RG_INVALID_ARGUMENT, "lrn: x has rank 0 and therefore no channels");
     y[0] = rg_tensor_desc_dense(x->dtype, x->rank, x->dims);
     return RG_OK;
 }
@@ -171,7 +171,7 @@ static rg_status gradient(rg_call *call)
     return rg_record(call, &launch);
 }
 
-RG_OP_DEFINE(lrn, .text = "local response normalisation across channels",
+RG_OP_DEFINE(lrn, .text = "local response normalization across channels",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names,

@@ -36,12 +36,12 @@ const rg_field rg_neuron_fields[] = {
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_neuron_desc, a),
       .present = offsetof(rg_neuron_desc, has_a),
-      .text = "relu, relun: slope below 0; elu, tanh, softplus: factor; others: of x" },
+      .text = "relu, relun: slope below 0; elu, tanh, softplus: factor; others: factor of x" },
     { .name = "b",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_neuron_desc, b),
       .present = offsetof(rg_neuron_desc, has_b),
-      .text = "tanh, softplus: factor of x; relun: the most; others: added to a x" },
+      .text = "tanh, softplus: factor of x; relun: maximum; others: added to a x" },
     { .name = "c",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_neuron_desc, c),
@@ -204,9 +204,9 @@ rg_neuron_numbers rg_neuron_numbers_of(const rg_neuron_desc *d, rg_dtype dtype, 
 
 static rg_status check_number(const char *name, double value, bool given)
 {
-    RG_CHECK(given || value == 0, RG_INVALID_ARGUMENT,
-             "neuron: %s is %g, but has_%s says that it is not given", name, value, name);
-    RG_CHECK(isfinite(value), RG_INVALID_ARGUMENT, "neuron: %s is %g; it must be finite", name,
+    RG_CHECK(given || value == 0, RG_INVALID_ARGUMENT, "neuron: %s is %g, but has_%s is false",
+             name, value, name);
+    RG_CHECK(isfinite(value), RG_INVALID_ARGUMENT, "neuron: %s is %g, but must be finite", name,
              value);
     return RG_OK;
 }
@@ -240,14 +240,16 @@ bool rg_neuron_tells_slope(const rg_neuron_desc *d)
 static rg_status check_from_y(rg_neuron_kind kind, triple t)
 {
     RG_CHECK(tells[kind], RG_INVALID_ARGUMENT,
-             "neuron: %s does not tell its slope from y; from_y must be false", kinds[kind]);
+             "neuron: the slope of %s does not follow from y; from_y must be false", kinds[kind]);
     RG_CHECK(!rises(kind) || t.a >= 0, RG_INVALID_ARGUMENT,
-             "neuron: %s with a = %g does not tell its slope from y; a must be 0 or more",
+             "neuron: the slope of %s with a = %g does not follow from y; a must be at least 0",
              kinds[kind], t.a);
-    RG_CHECK(kind != RG_NEURON_RELUN || t.b > 0, RG_INVALID_ARGUMENT,
-             "neuron: relun with b = %g does not tell its slope from y; b must be above 0", t.b);
+    RG_CHECK(
+        kind != RG_NEURON_RELUN || t.b > 0, RG_INVALID_ARGUMENT,
+        "neuron: the slope of relun with b = %g does not follow from y; b must be greater than 0",
+        t.b);
     RG_CHECK(!is_scaled(kind) || t.a != 0, RG_INVALID_ARGUMENT,
-             "neuron: %s with a = 0 is 0 everywhere and does not tell its slope from y",
+             "neuron: %s with a = 0 is 0 everywhere, so its slope does not follow from y",
              kinds[kind]);
     return RG_OK;
 }
@@ -262,8 +264,8 @@ static rg_status check(const void *desc)
     const bool log = d->kind == RG_NEURON_LOGARITHM;
     if (log || d->kind == RG_NEURON_EXPONENTIAL)
         RG_CHECK((t.c > 0 && !(log && t.c == 1)) || t.c == -1, RG_INVALID_ARGUMENT,
-                 "neuron: c = %g is no base of %s; it must be above 0%s, or -1 for e", t.c,
-                 kinds[d->kind], log ? " and not 1" : "");
+                 "neuron: c = %g is not a base of %s; it must be greater than 0%s, or -1 for e",
+                 t.c, kinds[d->kind], log ? " and not 1" : "");
     return d->from_y ? check_from_y(d->kind, t) : RG_OK;
 }
 
@@ -280,11 +282,11 @@ static rg_status check_slope(const rg_tensor_desc x[])
     RG_CHECK(x[0].rank > 0, RG_INVALID_ARGUMENT, "neuron: prelu's x is %s and has no channels",
              have);
     RG_CHECK(x[1].rank == 1 && x[1].dims[0] == x[0].dims[x[0].rank - 1], RG_INVALID_ARGUMENT,
-             "neuron: slope is %s where x is %s; it has one element for each channel, the last "
+             "neuron: slope is %s but x is %s; it must have one element per channel, the last "
              "dimension of x",
              slope, have);
     RG_CHECK(x[1].dtype == x[0].dtype, RG_INVALID_ARGUMENT,
-             "neuron: slope is %s where x is %s; both have the same dtype", slope, have);
+             "neuron: slope is %s but x is %s; both must have the same dtype", slope, have);
     return RG_OK;
 }
 

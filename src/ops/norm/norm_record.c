@@ -28,9 +28,9 @@ rg_norm_neuron rg_norm_neuron_of(const rg_neuron_desc *desc, rg_dtype dtype, boo
 rg_status rg_norm_check_neuron(const rg_neuron_desc *neuron, const char *op)
 {
     RG_CHECK(neuron->kind != RG_NEURON_PRELU, RG_UNSUPPORTED,
-             "%s: neuron.kind is prelu, which has slopes of its own; use a neuron op", op);
+             "%s: neuron.kind cannot be prelu, which needs slopes; use a separate neuron op", op);
     RG_CHECK(!neuron->from_y, RG_INVALID_ARGUMENT,
-             "%s: neuron.from_y is true; the gradient reads x", op);
+             "%s: neuron.from_y must be false: the gradient reads x", op);
     return rg_op_neuron.check(neuron);
 }
 
@@ -40,8 +40,7 @@ rg_status rg_norm_check_x(const rg_tensor_desc *x, const char *op)
     RG_CHECK(rg_dtype_is_data(x->dtype), RG_INVALID_ARGUMENT,
              "%s: x is %s; f32, f64, f16 and bf16 are supported", op, rg_dtype_name(x->dtype));
     RG_CHECK(x->rank > 0 && x->dims[x->rank - 1] > 0, RG_INVALID_ARGUMENT,
-             "%s: x is %s and has no channels, which are its last dimension", op,
-             rg_shape_text(x, text));
+             "%s: x is %s and has no channels (its last dimension)", op, rg_shape_text(x, text));
     return RG_OK;
 }
 
@@ -51,16 +50,16 @@ rg_status rg_norm_check_parameter(const rg_tensor_desc x[], int32_t i, const cha
     char have[RG_SHAPE_TEXT], parameter[RG_SHAPE_TEXT];
     rg_shape_text(x, have);
     rg_shape_text(&x[i], parameter);
-    RG_CHECK(x[i].rank == 1 && x[i].dims[0] == x->dims[x->rank - 1], RG_INVALID_ARGUMENT,
-             "%s: %s is %s where x is %s; it has one element for each channel, the last dimension "
-             "of x",
-             op, name, parameter, have);
+    RG_CHECK(
+        x[i].rank == 1 && x[i].dims[0] == x->dims[x->rank - 1], RG_INVALID_ARGUMENT,
+        "%s: %s is %s but x is %s; it must have one element per channel, the last dimension of x",
+        op, name, parameter, have);
     const bool wide = x[i].dtype == RG_F32 && x->dtype != RG_F64;
     RG_CHECK(x[i].dtype == x->dtype || wide, RG_INVALID_ARGUMENT,
-             "%s: %s is %s where x is %s; it has the dtype of x, or f32 beside f16 and bf16", op,
-             name, parameter, have);
+             "%s: %s is %s but x is %s; it must have the dtype of x, or f32 if x is f16 or bf16",
+             op, name, parameter, have);
     RG_CHECK(x[i].dtype == x[1].dtype, RG_INVALID_ARGUMENT,
-             "%s: %s is %s, but the first parameter is %s; all have one dtype", op, name, parameter,
-             rg_dtype_name(x[1].dtype));
+             "%s: %s is %s, but the first parameter is %s; all parameters must have the same dtype",
+             op, name, parameter, rg_dtype_name(x[1].dtype));
     return RG_OK;
 }

@@ -13,15 +13,15 @@ const rg_field rg_gradient_fields[] = {
     { .name = "clip_minimum",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_gradient_rules, clip_minimum),
-      .text = "smaller elements become this" },
+      .text = "lower bound of the gradient's elements" },
     { .name = "clip_maximum",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_gradient_rules, clip_maximum),
-      .text = "larger elements become this" },
+      .text = "upper bound of the gradient's elements" },
     { .name = "rescale",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_gradient_rules, rescale),
-      .text = "factor, after clipping" },
+      .text = "scale of the gradient, applied after clipping" },
     { .name = "regularization",
       .type = RG_FIELD_ENUM,
       .offset = offsetof(rg_gradient_rules, regularization),
@@ -30,7 +30,7 @@ const rg_field rg_gradient_fields[] = {
     { .name = "regularization_scale",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_gradient_rules, regularization_scale),
-      .text = "factor of what is added" },
+      .text = "factor of the regularization" },
     { .name = NULL },
 };
 
@@ -62,7 +62,7 @@ rg_status rg_update_check(const rg_update_plan *p)
 {
     const rg_gradient_rules *g = p->gradient;
     RG_CHECK(g->clip_minimum <= g->clip_maximum, RG_INVALID_ARGUMENT,
-             "%s: gradient.clip_minimum is %g, more than gradient.clip_maximum, %g", p->op,
+             "%s: gradient.clip_minimum is %g, greater than gradient.clip_maximum, %g", p->op,
              g->clip_minimum, g->clip_maximum);
     RG_CHECK(g->regularization != RG_REGULARIZATION_NONE || g->regularization_scale == 0,
              RG_INVALID_ARGUMENT,
@@ -78,7 +78,7 @@ static rg_status rg_update_check_value(const rg_update_plan *p, const char *name
 {
     char text[RG_SHAPE_TEXT];
     const bool fits = whole ? x->dtype == RG_I64 : x->dtype == RG_F32 || x->dtype == RG_F64;
-    RG_CHECK(x->rank == 0 && fits, RG_INVALID_ARGUMENT, "%s: %s is %s; it is of rank 0 and %s",
+    RG_CHECK(x->rank == 0 && fits, RG_INVALID_ARGUMENT, "%s: %s is %s; it must be of rank 0 and %s",
              p->op, name, rg_shape_text(x, text), whole ? "i64" : "f32 or f64");
     return RG_OK;
 }
@@ -90,19 +90,18 @@ rg_status rg_update_shapes(const rg_update_plan *p, const char *const names[],
     const rg_tensor_desc *value = &x[rg_update_rate_index(p)];
     const int32_t moments = p->numbers.moments;
     RG_CHECK(x->dtype == RG_F32 || x->dtype == RG_F64, RG_INVALID_ARGUMENT,
-             "%s: parameter is %s; it is f32 or f64, and f16 or bf16 is its copy", p->op,
+             "%s: parameter is %s; it must be f32 or f64, with f16 or bf16 for its copy", p->op,
              rg_dtype_name(x->dtype));
     RG_CHECK(p->copy == RG_PARAMETER_COPY_NONE || x->dtype == RG_F32, RG_INVALID_ARGUMENT,
-             "%s: parameter is %s; a copy in 16 bits is one of f32", p->op,
-             rg_dtype_name(x->dtype));
+             "%s: parameter is %s; a copy in 16 bits requires f32", p->op, rg_dtype_name(x->dtype));
     const bool narrow = x[1].dtype == RG_F16 || x[1].dtype == RG_BF16;
     RG_CHECK(x[1].dtype == x->dtype || (narrow && x->dtype == RG_F32), RG_INVALID_ARGUMENT,
-             "%s: gradient is %s where parameter is %s; it has the dtype of parameter, or f16 or "
-             "bf16 beside f32",
+             "%s: gradient is %s but parameter is %s; it must have the dtype of parameter, or f16 "
+             "or bf16 if parameter is f32",
              p->op, rg_shape_text(&x[1], other), rg_shape_text(x, have));
     for (int32_t i = 1; i < 2 + moments; i++) {
         const bool fits = rg_shape_same_dims(&x[i], x) && (i == 1 || x[i].dtype == x->dtype);
-        RG_CHECK(fits, RG_INVALID_ARGUMENT, "%s: %s is %s where parameter is %s", p->op, names[i],
+        RG_CHECK(fits, RG_INVALID_ARGUMENT, "%s: %s is %s but parameter is %s", p->op, names[i],
                  rg_shape_text(&x[i], other), rg_shape_text(x, have));
     }
     RG_TRY(rg_update_check_value(p, "rate", value++, false));

@@ -28,33 +28,33 @@ static const rg_field fields[] = {
       .type = RG_FIELD_ENUM,
       .offset = offsetof(rg_pad_desc, mode),
       .names = modes,
-      .text = "what stands outside" },
+      .text = "values of the padding" },
     { .name = "before",
       .type = RG_FIELD_I64,
       .offset = offsetof(rg_pad_desc, before),
       .length = 4,
       .low = -0x1p56,
       .high = 0x1p56,
-      .text = "images, rows, columns, channels in front; negative ones cut off" },
+      .text = "images, rows, columns, channels added before; negative: crop" },
     { .name = "after",
       .type = RG_FIELD_I64,
       .offset = offsetof(rg_pad_desc, after),
       .length = 4,
       .low = -0x1p56,
       .high = 0x1p56,
-      .text = "and behind" },
+      .text = "images, rows, columns, channels added after; negative: crop" },
     { .name = "value",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_pad_desc, value),
-      .text = "constant: what to fill with" },
+      .text = "constant: fill value" },
     { .name = "fill",
       .type = RG_FIELD_BOOL,
       .offset = offsetof(rg_pad_desc, fill),
-      .text = "constant: a second input has a number for each channel of y" },
+      .text = "constant: a second input has a fill value for each channel of y" },
     { .name = "repeat",
       .type = RG_FIELD_BOOL,
       .offset = offsetof(rg_pad_desc, repeat),
-      .text = "mirror to and fro where a padding is longer than the image" },
+      .text = "mirror repeatedly if the padding is longer than the image" },
     { .name = NULL },
 };
 
@@ -74,7 +74,7 @@ static rg_status check(const void *desc)
 {
     const rg_pad_desc *d = desc;
     RG_CHECK(!d->fill || d->mode == RG_PAD_CONSTANT, RG_INVALID_ARGUMENT,
-             "pad: fill is for mode constant, not for %s", modes[d->mode]);
+             "pad: fill requires mode constant, not %s", modes[d->mode]);
     return RG_OK;
 }
 
@@ -83,10 +83,11 @@ static const char *const axis_names[] = { "images", "rows", "columns", "channels
 static rg_status check_mirror(const rg_pad_desc *d, int a, int64_t in)
 {
     const int64_t longest = d->mode == RG_PAD_MIRROR ? in - 1 : in;
-    RG_CHECK(d->repeat || (d->before[a] <= longest && d->after[a] <= longest), RG_INVALID_ARGUMENT,
-             "pad: %lld and %lld %s around %lld; %s without repeat has %lld to give",
-             (long long)d->before[a], (long long)d->after[a], axis_names[a], (long long)in,
-             modes[d->mode], (long long)longest);
+    RG_CHECK(
+        d->repeat || (d->before[a] <= longest && d->after[a] <= longest), RG_INVALID_ARGUMENT,
+        "pad: %lld and %lld %s cannot be added around %lld; %s without repeat can add at most %lld",
+        (long long)d->before[a], (long long)d->after[a], axis_names[a], (long long)in,
+        modes[d->mode], (long long)longest);
     return RG_OK;
 }
 
@@ -95,11 +96,11 @@ static rg_status output_size(const rg_pad_desc *d, int a, int64_t in, int64_t *o
     const int64_t before = d->before[a], after = d->after[a];
     *out = in + before + after;
     RG_CHECK(*out >= 0, RG_INVALID_ARGUMENT,
-             "pad: %lld %s with %lld before and %lld after are %lld", (long long)in, axis_names[a],
+             "pad: %lld %s with %lld before and %lld after give %lld", (long long)in, axis_names[a],
              (long long)before, (long long)after, (long long)*out);
     const bool fills = d->mode == RG_PAD_ZERO || d->mode == RG_PAD_CONSTANT;
     RG_CHECK(in > 0 || *out == 0 || fills, RG_INVALID_ARGUMENT,
-             "pad: x has no %s that mode %s could repeat", axis_names[a], modes[d->mode]);
+             "pad: x has no %s for mode %s to repeat", axis_names[a], modes[d->mode]);
     if ((d->mode == RG_PAD_MIRROR || d->mode == RG_PAD_MIRROR_EDGE) && in > 0)
         RG_TRY(check_mirror(d, a, in));
     return RG_OK;
@@ -112,10 +113,10 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
     RG_CHECK(rg_dtype_is_data(x->dtype), RG_INVALID_ARGUMENT,
              "pad: x is %s; f32, f64, f16 and bf16 are supported", rg_dtype_name(x->dtype));
     RG_CHECK(rank == 3 || rank == 4, RG_INVALID_ARGUMENT,
-             "pad: x has rank %d; (n, h, w, c) or (h, w, c) is needed", rank);
+             "pad: x has rank %d; it must be (n, h, w, c) or (h, w, c)", rank);
     RG_CHECK(rank == 4 || (d->before[0] == 0 && d->after[0] == 0), RG_INVALID_ARGUMENT,
-             "pad: x has rank 3, and so no images to pad by %lld and %lld", (long long)d->before[0],
-             (long long)d->after[0]);
+             "pad: x has rank 3 and cannot be padded by %lld and %lld images",
+             (long long)d->before[0], (long long)d->after[0]);
     int64_t dims[4];
     for (int32_t i = 0; i < rank; i++)
         RG_TRY(output_size(d, skipped + i, x->dims[i], &dims[i]));
@@ -126,7 +127,7 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
         const rg_tensor_desc wanted = rg_tensor_desc_dense(x->dtype, 1, &dims[rank - 1]);
         char have[RG_SHAPE_TEXT], want[RG_SHAPE_TEXT];
         RG_CHECK(x[1].dtype == x->dtype && rg_shape_same_dims(&x[1], &wanted), RG_INVALID_ARGUMENT,
-                 "pad: fill is %s where %s is needed, a number for each channel of y",
+                 "pad: fill is %s, but must be %s: one element per channel of y",
                  rg_shape_text(&x[1], have), rg_shape_text(&wanted, want));
     }
     return RG_OK;
@@ -302,7 +303,7 @@ static rg_status gradient(rg_call *call)
     return RG_OK;
 }
 
-RG_OP_DEFINE(pad, .text = "more or fewer rows, columns, channels and images around images",
+RG_OP_DEFINE(pad, .text = "padding and cropping of images in all four dimensions",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", "fill", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names,

@@ -32,7 +32,7 @@ static const rg_field fields[] = {
       .type = RG_FIELD_ENUM,
       .offset = offsetof(rg_pool_desc, kind),
       .names = kinds,
-      .text = "maximum, mean or Euclidean norm" },
+      .text = "maximum, mean or L2 norm" },
     { .name = "window",
       .type = RG_FIELD_I32,
       .offset = offsetof(rg_pool_desc, window),
@@ -46,56 +46,57 @@ static const rg_field fields[] = {
       .length = 2,
       .low = 1,
       .high = INT32_MAX,
-      .text = "step between windows" },
+      .text = "stride between windows" },
     { .name = "dilation",
       .type = RG_FIELD_I32,
       .offset = offsetof(rg_pool_desc, dilation),
       .length = 2,
       .low = 1,
       .high = INT32_MAX,
-      .text = "step inside a window" },
+      .text = "dilation of the window" },
     { .name = "padding",
       .type = RG_FIELD_GROUP,
       .offset = offsetof(rg_pool_desc, padding),
       .fields = rg_padding_fields,
-      .text = "where windows lie, see rg_padding" },
+      .text = "padding around the image, see rg_padding" },
     { .name = "edge",
       .type = RG_FIELD_ENUM,
       .offset = offsetof(rg_pool_desc, edge),
       .names = edges,
-      .text = "taps outside of the image: zeros, or left out" },
+      .text = "positions outside the image: zeros (zero) or excluded (clamp)" },
     { .name = "zero_pad",
       .type = RG_FIELD_I32,
       .offset = offsetof(rg_pool_desc, zero_pad),
       .length = 2,
       .low = 0,
       .high = INT32_MAX,
-      .text = "average, edge clamp: rows and columns around the image that count" },
+      .text =
+          "average, edge clamp: rows and columns of zeros around the image, included in the mean" },
     { .name = "count_include_pad",
       .type = RG_FIELD_BOOL,
       .offset = offsetof(rg_pool_desc, count_include_pad),
-      .text = "average, edge clamp: the padding counts" },
+      .text = "average, edge clamp: include the padding in the mean" },
     { .name = "ceil_mode",
       .type = RG_FIELD_BOOL,
       .offset = offsetof(rg_pool_desc, ceil_mode),
-      .text = "explicit padding: a last window that is not whole counts" },
+      .text = "explicit padding: include a last, partial window" },
     { .name = "output",
       .type = RG_FIELD_I64,
       .offset = offsetof(rg_pool_desc, output),
       .length = 2,
       .low = 0,
       .high = 0x1p48,
-      .text = "rows and columns of y; 0: as many as the padding gives" },
+      .text = "rows and columns of y; 0: computed from the padding" },
     { .name = "indices",
       .type = RG_FIELD_BOOL,
       .offset = offsetof(rg_pool_desc, indices),
-      .text = "max: where in x the maxima stand, as a second output" },
+      .text = "max: second output with the positions of the maxima in x" },
     { .name = "storage_order",
       .type = RG_FIELD_I32,
       .offset = offsetof(rg_pool_desc, storage_order),
       .low = 0,
       .high = 1,
-      .text = "indices count along rows (0) or along columns (1)" },
+      .text = "order of the indices: row-major (0) or column-major (1)" },
     { .name = NULL },
 };
 
@@ -131,11 +132,12 @@ static rg_status check(const void *desc)
 {
     const rg_pool_desc *d = desc;
     RG_CHECK(d->kind != RG_POOL_MAX || taps_of(d) <= INT32_MAX, RG_INVALID_ARGUMENT,
-             "pool: a window of %d by %d has more taps than 2^31 - 1", d->window[0], d->window[1]);
+             "pool: a window of %d by %d has more than 2^31 - 1 elements", d->window[0],
+             d->window[1]);
     RG_CHECK(!d->ceil_mode || d->padding.policy == RG_PADDING_EXPLICIT, RG_INVALID_ARGUMENT,
-             "pool: ceil_mode needs an explicit padding");
+             "pool: ceil_mode requires explicit padding");
     RG_CHECK(!d->indices || d->kind == RG_POOL_MAX, RG_INVALID_ARGUMENT,
-             "pool: indices are of maxima; kind is %s", kinds[d->kind]);
+             "pool: indices require kind max, not %s", kinds[d->kind]);
     return RG_OK;
 }
 
@@ -169,7 +171,7 @@ static rg_status place(const rg_pool_desc *d, const rg_tensor_desc *x, rg_placem
                      d->stride[i] <= most && d->zero_pad[i] <= most,
                  RG_UNSUPPORTED,
                  "pool: %lld %s with a window of %d, a stride of %d, a dilation of %d and paddings "
-                 "of %lld and %lld reach over more than 2^30",
+                 "of %lld and %lld cover more than 2^30",
                  (long long)window.source[i], i == 0 ? "rows" : "columns", d->window[i],
                  d->stride[i], d->dilation[i], (long long)before, (long long)after);
     }
@@ -181,7 +183,7 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
     RG_CHECK(rg_dtype_is_data(x->dtype), RG_INVALID_ARGUMENT,
              "pool: x is %s; f32, f64, f16 and bf16 are supported", rg_dtype_name(x->dtype));
     RG_CHECK(x->rank == 3 || x->rank == 4, RG_INVALID_ARGUMENT,
-             "pool: x has rank %d; an image is (h, w, c), a batch (n, h, w, c)", x->rank);
+             "pool: x has rank %d; it must be an image (h, w, c) or a batch (n, h, w, c)", x->rank);
     rg_placement placement;
     RG_TRY(place(desc, x, &placement));
     int64_t dims[4];
@@ -379,12 +381,13 @@ static rg_status record_taps(rg_call *call, const rg_tensor *winners)
 {
     const rg_pool_desc *desc = call->desc;
     rg_pool_taps_args args = { .by_columns = desc->storage_order == 1 };
-    rg_launch launch = { .tensors = { call->y[1], winners },
-                         .kernel = RG_POOL_MAX_TAPS,
-                         .args = &args,
-                         .args_size = sizeof args,
-                         .fault_text = "pool: an element of indices is out of range: it is no "
-                                       "pixel of its window" };
+    rg_launch launch = {
+        .tensors = { call->y[1], winners },
+        .kernel = RG_POOL_MAX_TAPS,
+        .args = &args,
+        .args_size = sizeof args,
+        .fault_text = "pool: an element of indices is out of range: it is not a pixel of its window"
+    };
     args.shape = indices_shape(call, &call->dx[0]->desc, winners, &launch);
     return rg_record(call, &launch);
 }
@@ -467,7 +470,7 @@ static rg_status gradient(rg_call *call)
     return status;
 }
 
-RG_OP_DEFINE(pool, .text = "maximum, mean or norm of the windows of an image",
+RG_OP_DEFINE(pool, .text = "max, average and L2 pooling",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", NULL },
              .outputs = (const char *const[]){ "y", "indices", NULL }, .names = names,

@@ -28,21 +28,21 @@ static const rg_field fields[] = {
       .type = RG_FIELD_ENUM,
       .offset = offsetof(rg_reduce_desc, kind),
       .names = kinds,
-      .text = "what becomes of a group" },
+      .text = "reduction of a group" },
     { .name = "keep_dims",
       .type = RG_FIELD_BOOL,
       .offset = offsetof(rg_reduce_desc, keep_dims),
-      .text = "reduced dimensions become 1 instead of being left out" },
+      .text = "keep reduced dimensions with length 1" },
     { .name = "dims",
       .type = RG_FIELD_I64,
       .offset = offsetof(rg_reduce_desc, dims),
       .length = RG_MAX_RANK,
       .count = offsetof(rg_reduce_desc, dims_count),
-      .text = "dimensions to reduce, all if empty; negative ones count from the last" },
+      .text = "dimensions to reduce, all if empty; negative: from the last" },
     { .name = "weight",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_reduce_desc, weight),
-      .text = "sum and mean: factor" },
+      .text = "sum and mean: factor of the result" },
     { .name = NULL },
 };
 
@@ -92,7 +92,7 @@ static rg_status check(const void *desc)
 {
     const rg_reduce_desc *d = desc;
     RG_CHECK(is_sum(d) || d->weight == 1, RG_INVALID_ARGUMENT,
-             "reduce: weight is %g; it is 1 for %s", d->weight, kinds[d->kind]);
+             "reduce: weight is %g; it must be 1 for %s", d->weight, kinds[d->kind]);
     return RG_OK;
 }
 
@@ -111,7 +111,7 @@ static rg_status check_dims(const rg_reduce_desc *d, int32_t rank)
     for (int32_t i = 0; i < d->dims_count; i++) {
         const int64_t axis = d->dims[i];
         RG_CHECK(axis >= -rank && axis < rank, RG_INVALID_ARGUMENT,
-                 "reduce: dims has dimension %lld, and x is of rank %d", (long long)axis, rank);
+                 "reduce: dims has dimension %lld, but x has rank %d", (long long)axis, rank);
         const uint32_t bit = 1u << (axis < 0 ? axis + rank : axis);
         RG_CHECK((seen & bit) == 0, RG_INVALID_ARGUMENT, "reduce: dims has dimension %lld twice",
                  (long long)axis);
@@ -136,8 +136,9 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
             dims[rank++] = is_reduced ? 1 : x->dims[i];
     }
     char text[RG_SHAPE_TEXT];
-    RG_CHECK(is_sum(d) || length > 0, RG_INVALID_ARGUMENT, "reduce: %s of no elements, x is %s",
-             kinds[d->kind], rg_shape_text(x, text));
+    RG_CHECK(is_sum(d) || length > 0, RG_INVALID_ARGUMENT,
+             "reduce: %s is not defined for no elements; x is %s", kinds[d->kind],
+             rg_shape_text(x, text));
     y[0] = rg_tensor_desc_dense(is_number(d) ? RG_I64 : x->dtype, rank, dims);
     size_t reach; /* numbers of winners can take more bytes than x */
     return rg_shape_check(&y[0], "reduce: y", &reach);
@@ -385,7 +386,7 @@ static rg_status gradient(rg_call *call)
     return status;
 }
 
-RG_OP_DEFINE(reduce, .text = "sum, mean, least or largest element along some dimensions",
+RG_OP_DEFINE(reduce, .text = "sum, mean, minimum, maximum or their indices along dimensions",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names, .check = check,

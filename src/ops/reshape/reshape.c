@@ -29,11 +29,11 @@ static const rg_field fields[] = {
       .count = offsetof(rg_reshape_desc, dims_count),
       .low = -1,
       .high = 0x1p62,
-      .text = "dimensions of y; one of them may be -1: what is left" },
+      .text = "dimensions of y; one may be -1 and is then computed" },
     { .name = "zero_keeps",
       .type = RG_FIELD_BOOL,
       .offset = offsetof(rg_reshape_desc, zero_keeps),
-      .text = "a 0 in dims stands for the dimension of x at the same place (ONNX)" },
+      .text = "a 0 in dims copies the dimension of x at the same index (ONNX)" },
     { .name = NULL },
 };
 
@@ -53,8 +53,8 @@ static rg_status check(const void *desc)
     int32_t open = 0;
     for (int32_t k = 0; k < d->dims_count; k++)
         open += d->dims[k] == -1;
-    RG_CHECK(open <= 1, RG_INVALID_ARGUMENT, "reshape: dims has -1 %d times; once is allowed",
-             open);
+    RG_CHECK(open <= 1, RG_INVALID_ARGUMENT,
+             "reshape: dims has -1 %d times; at most one -1 is allowed", open);
     return RG_OK;
 }
 
@@ -62,7 +62,8 @@ static rg_status refuse_count(const rg_tensor_desc *x, const int64_t dims[], int
 {
     char have[RG_SHAPE_TEXT], want[RG_SHAPE_TEXT];
     const rg_tensor_desc y = rg_tensor_desc_dense(x->dtype, rank, dims);
-    return rg_fail(RG_INVALID_ARGUMENT, "reshape: x is %s, which has not as many elements as %s",
+    return rg_fail(RG_INVALID_ARGUMENT,
+                   "reshape: x is %s, which has a different number of elements than %s",
                    rg_shape_text(x, have), rg_shape_text(&y, want));
 }
 
@@ -76,7 +77,7 @@ static rg_status resolve(const rg_reshape_desc *desc, const rg_tensor_desc *x, i
     for (int32_t d = 0; d < desc->dims_count; d++) {
         const bool keeps = desc->zero_keeps && desc->dims[d] == 0;
         RG_CHECK(!keeps || d < x->rank, RG_INVALID_ARGUMENT,
-                 "reshape: 0 keeps dimension %d, but x has rank %d", d, x->rank);
+                 "reshape: a 0 copies dimension %d, but x has rank %d", d, x->rank);
         dims[d] = keeps ? x->dims[d] : desc->dims[d];
         if (dims[d] == -1)
             open = d;
@@ -84,7 +85,7 @@ static rg_status resolve(const rg_reshape_desc *desc, const rg_tensor_desc *x, i
             fits = fits && !__builtin_mul_overflow(known, dims[d], &known);
     }
     RG_CHECK(open < 0 || !fits || known != 0, RG_INVALID_ARGUMENT,
-             "reshape: dimension %d is -1, and another one is 0: it could be anything", open);
+             "reshape: dimension %d is -1 and another is 0, so it cannot be computed", open);
     if (open >= 0 && fits && count % known == 0)
         dims[open] = count / known;
     else if (open >= 0 || !fits || known != count)
@@ -140,7 +141,7 @@ static uint32_t views(const void *desc, bool is_gradient)
     return 1;
 }
 
-RG_OP_DEFINE(reshape, .text = "the same elements in row-major order under other dimensions",
+RG_OP_DEFINE(reshape, .text = "the same elements in row-major order with other dimensions",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names, .alias = "",

@@ -26,13 +26,13 @@ static const rg_field fields[] = {
       .type = RG_FIELD_ENUM,
       .offset = offsetof(rg_rmsprop_desc, form),
       .names = rg_update_forms,
-      .text = "momentum holds steps times the rate (mps), or steps (torch)" },
+      .text = "momentum accumulates steps times the learning rate (mps) or steps (torch)" },
     { .name = "decay",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_rmsprop_desc, decay),
       .low = 0,
       .high = 1,
-      .text = "how much of the mean square stays" },
+      .text = "decay rate of the mean square" },
     { .name = "epsilon",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_rmsprop_desc, epsilon),
@@ -44,11 +44,11 @@ static const rg_field fields[] = {
       .offset = offsetof(rg_rmsprop_desc, momentum),
       .low = 0,
       .high = 1,
-      .text = "how much of the momentum stays; 0: there is none" },
+      .text = "momentum; 0: none" },
     { .name = "centered",
       .type = RG_FIELD_BOOL,
       .offset = offsetof(rg_rmsprop_desc, centered),
-      .text = "the square of the mean gradient is subtracted" },
+      .text = "centered: subtract the square of the mean gradient" },
     RG_UPDATE_FIELDS(rg_rmsprop_desc),
 };
 
@@ -116,7 +116,7 @@ RG_UPDATE_FUNCTIONS
 
 /* ---- the op ---- */
 
-RG_OP_DEFINE(rmsprop, .text = "RMSProp, one step", .desc = { fields, &defaults, sizeof defaults },
+RG_OP_DEFINE(rmsprop, .text = "one step of RMSProp", .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "parameter", "gradient", "velocity", "mean",
                                               "momentum", "rate", "scale", NULL },
              .outputs = (const char *const[]){ "new_parameter", "new_velocity", "new_mean",

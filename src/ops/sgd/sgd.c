@@ -22,17 +22,17 @@ static const rg_field fields[] = {
       .type = RG_FIELD_ENUM,
       .offset = offsetof(rg_sgd_desc, form),
       .names = rg_update_forms,
-      .text = "momentum holds gradients times the rate (mps), or gradients (torch)" },
+      .text = "momentum accumulates gradients times the learning rate (mps) or gradients (torch)" },
     { .name = "momentum",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_sgd_desc, momentum),
       .low = 0,
       .high = 1,
-      .text = "how much of the momentum stays; 0: there is none" },
+      .text = "momentum; 0: none" },
     { .name = "nesterov",
       .type = RG_FIELD_BOOL,
       .offset = offsetof(rg_sgd_desc, nesterov),
-      .text = "the step looks ahead along the momentum" },
+      .text = "use Nesterov momentum" },
     RG_UPDATE_FIELDS(rg_sgd_desc),
 };
 
@@ -88,7 +88,7 @@ RG_UPDATE_FUNCTIONS
 
 /* ---- the op ---- */
 
-RG_OP_DEFINE(sgd, .text = "gradient descent with momentum, one step",
+RG_OP_DEFINE(sgd, .text = "one step of stochastic gradient descent with momentum",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "parameter", "gradient", "momentum", "rate", "scale",
                                               NULL },

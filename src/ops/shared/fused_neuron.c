@@ -6,9 +6,10 @@
 rg_status rg_fused_check(const rg_neuron_desc *neuron, const char *op)
 {
     RG_CHECK(neuron->kind != RG_NEURON_PRELU, RG_UNSUPPORTED,
-             "%s: neuron.kind is prelu, which has slopes of its own; use a neuron op", op);
+             "%s: neuron.kind cannot be prelu, which needs slopes; use a separate neuron op", op);
     RG_CHECK(!neuron->from_y, RG_INVALID_ARGUMENT,
-             "%s: neuron.from_y is true; the op itself knows whether y tells the slope", op);
+             "%s: neuron.from_y must be false: the op itself decides whether the gradient reads y",
+             op);
     return rg_op_neuron.check(neuron);
 }
 

@@ -22,7 +22,7 @@ static const rg_field fields[] = {
       .offset = offsetof(rg_slice_desc, start),
       .length = RG_MAX_RANK,
       .count = offsetof(rg_slice_desc, start_count),
-      .text = "first element of each dimension; negative ones count from the end" },
+      .text = "start index in each dimension; negative: from the end" },
     { .name = "length",
       .type = RG_FIELD_I64,
       .offset = offsetof(rg_slice_desc, length),
@@ -30,7 +30,7 @@ static const rg_field fields[] = {
       .count = offsetof(rg_slice_desc, length_count),
       .low = -1,
       .high = 0x1p62,
-      .text = "elements of each dimension; -1: as many as there are" },
+      .text = "number of elements in each dimension; -1: all" },
     { .name = "step",
       .type = RG_FIELD_I64,
       .offset = offsetof(rg_slice_desc, step),
@@ -38,7 +38,7 @@ static const rg_field fields[] = {
       .count = offsetof(rg_slice_desc, step_count),
       .low = 1,
       .high = 0x1p62,
-      .text = "from one element to the next, in each dimension" },
+      .text = "step between elements in each dimension" },
     { .name = NULL },
 };
 
@@ -63,16 +63,15 @@ static rg_status resolve_dim(const rg_slice_desc *desc, int32_t d, int64_t dim, 
     const int64_t step = d < desc->step_count ? desc->step[d] : 1;
     int64_t length = d < desc->length_count ? desc->length[d] : -1;
     RG_CHECK(start >= 0 && start <= dim, RG_INVALID_ARGUMENT,
-             "slice: start %lld is outside of dimension %d, which has %lld elements",
-             (long long)asked, d, (long long)dim);
+             "slice: start %lld is out of range for dimension %d of length %lld", (long long)asked,
+             d, (long long)dim);
     if (length == -1)
         length = start < dim ? (dim - start - 1) / step + 1 : 0;
     int64_t reach = 0; /* from the first element to the last */
     const bool fits =
         length == 0 || (!__builtin_mul_overflow(length - 1, step, &reach) && reach < dim - start);
     RG_CHECK(fits, RG_INVALID_ARGUMENT,
-             "slice: %lld elements from %lld on in steps of %lld reach beyond dimension %d, which "
-             "has %lld",
+             "slice: %lld elements from %lld with step %lld exceed dimension %d of length %lld",
              (long long)length, (long long)start, (long long)step, d, (long long)dim);
     p->start[d] = start;
     p->length[d] = length;
@@ -166,7 +165,7 @@ static rg_status gradient(rg_call *call)
     return rg_record_spread(call, RG_SLICE_SPREAD, dy, dx, &spread);
 }
 
-RG_OP_DEFINE(slice, .text = "part of a tensor: start, length and step of each dimension",
+RG_OP_DEFINE(slice, .text = "slice of a tensor: start, length and step of each dimension",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names, .alias = "",

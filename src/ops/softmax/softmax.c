@@ -28,15 +28,15 @@ static const rg_field fields[] = {
       .type = RG_FIELD_ENUM,
       .offset = offsetof(rg_softmax_desc, kind),
       .names = kinds,
-      .text = "softmax or its logarithm" },
+      .text = "softmax (plain) or log-softmax (log)" },
     { .name = "axis",
       .type = RG_FIELD_I64,
       .offset = offsetof(rg_softmax_desc, axis),
-      .text = "dimension to normalise over; negative ones count from the last" },
+      .text = "dimension to normalize over; negative: from the last" },
     { .name = "flatten",
       .type = RG_FIELD_BOOL,
       .offset = offsetof(rg_softmax_desc, flatten),
-      .text = "normalise over all dimensions from axis on (ONNX before opset 13)" },
+      .text = "normalize over all dimensions from axis on (ONNX before opset 13)" },
     { .name = NULL },
 };
 
@@ -69,9 +69,10 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
     const int32_t rank = x->rank;
     RG_CHECK(rg_dtype_is_data(x->dtype), RG_INVALID_ARGUMENT,
              "softmax: x is %s; f32, f64, f16 and bf16 are supported", rg_dtype_name(x->dtype));
-    RG_CHECK(rank > 0, RG_INVALID_ARGUMENT, "softmax: x has rank 0, and so no axis");
+    RG_CHECK(rank > 0, RG_INVALID_ARGUMENT, "softmax: x has rank 0 and therefore no axis");
     RG_CHECK(d->axis >= -rank && d->axis < rank, RG_INVALID_ARGUMENT,
-             "softmax: axis %lld is not between %d and %d", (long long)d->axis, -rank, rank - 1);
+             "softmax: axis is %lld; it must be between %d and %d", (long long)d->axis, -rank,
+             rank - 1);
     y[0] = rg_tensor_desc_dense(x->dtype, rank, x->dims);
     return RG_OK;
 }
@@ -211,7 +212,8 @@ static rg_status gradient(rg_call *call)
     return rg_record(call, &launch);
 }
 
-RG_OP_DEFINE(softmax, .text = "softmax and log-softmax over one axis, or flattened from it on",
+RG_OP_DEFINE(softmax,
+             .text = "softmax and log-softmax over one axis, or over all dimensions from it on",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names,

@@ -43,7 +43,7 @@ static const rg_field fields[] = {
       .offset = offsetof(rg_spatial_norm_desc, beta),
       .low = -DBL_MAX,
       .high = DBL_MAX,
-      .text = "power of the divisor" },
+      .text = "exponent of the divisor" },
     { .name = "delta",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_spatial_norm_desc, delta),
@@ -117,7 +117,7 @@ static rg_status gradient(rg_call *call)
     return rg_record(call, &launch);
 }
 
-RG_OP_DEFINE(spatial_norm, .text = "division by a power of the mean square around every pixel",
+RG_OP_DEFINE(spatial_norm, .text = "spatial normalization over a window of pixels",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names, .alias = "",

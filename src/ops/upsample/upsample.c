@@ -32,17 +32,17 @@ static const rg_field fields[] = {
       .type = RG_FIELD_ENUM,
       .offset = offsetof(rg_upsample_desc, kind),
       .names = kinds,
-      .text = "the nearest pixel, or between four" },
+      .text = "nearest or bilinear interpolation" },
     { .name = "grid",
       .type = RG_FIELD_ENUM,
       .offset = offsetof(rg_upsample_desc, grid),
       .names = grids,
-      .text = "where an output looks: o / s, (o + 1/2) / s - 1/2, or corner on corner" },
+      .text = "source position of output o: o / s, (o + 1/2) / s - 1/2, or aligned corners" },
     { .name = "round",
       .type = RG_FIELD_ENUM,
       .offset = offsetof(rg_upsample_desc, round),
       .names = rounds,
-      .text = "nearest: how places between pixels are rounded" },
+      .text = "nearest: rounding of source positions" },
     { .name = "scale",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_upsample_desc, scale),
@@ -54,7 +54,7 @@ static const rg_field fields[] = {
       .length = 2,
       .low = 0,
       .high = INT32_MAX,
-      .text = "rows and columns of the output; 0: by the scale" },
+      .text = "rows and columns of the output; 0: computed from the scale" },
     { .name = NULL },
 };
 
@@ -82,8 +82,8 @@ static rg_status check(const void *desc)
     const rg_upsample_desc *d = desc;
     for (int a = 0; a < 2; a++) {
         RG_CHECK(d->scale[a] > 0 && d->scale[a] <= INT32_MAX, RG_INVALID_ARGUMENT,
-                 "upsample: scale of %s is %g, not above 0 and at most %d", axis_names[a],
-                 d->scale[a], INT32_MAX);
+                 "upsample: the scale of %s is %g; it must be greater than 0 and at most %d",
+                 axis_names[a], d->scale[a], INT32_MAX);
     }
     return RG_OK;
 }
@@ -92,23 +92,22 @@ static rg_status check(const void *desc)
  * far beyond any real image. */
 static rg_status output_size(const rg_upsample_desc *d, int a, int64_t in, int64_t *out)
 {
-    RG_CHECK(in <= INT32_MAX, RG_UNSUPPORTED, "upsample: x has %lld %s, more than %d",
+    RG_CHECK(in <= INT32_MAX, RG_UNSUPPORTED, "upsample: x has %lld %s; at most %d are supported",
              (long long)in, axis_names[a], INT32_MAX);
     if (d->output[a] > 0) {
-        RG_CHECK(in > 0, RG_INVALID_ARGUMENT,
-                 "upsample: output has %lld %s, but x has none to take them from",
+        RG_CHECK(in > 0, RG_INVALID_ARGUMENT, "upsample: output has %lld %s, but x has none",
                  (long long)d->output[a], axis_names[a]);
         *out = d->output[a];
         return RG_OK;
     }
     const double size = (double)in * d->scale[a];
     RG_CHECK(size < (double)INT32_MAX + 1, RG_INVALID_ARGUMENT,
-             "upsample: %lld %s by a scale of %g are more than %d", (long long)in, axis_names[a],
+             "upsample: %lld %s with a scale of %g give more than %d", (long long)in, axis_names[a],
              d->scale[a], INT32_MAX);
     *out = (int64_t)size;
     RG_CHECK(in == 0 || *out > 0, RG_INVALID_ARGUMENT,
-             "upsample: %lld %s by a scale of %g leave nothing", (long long)in, axis_names[a],
-             d->scale[a]);
+             "upsample: %lld %s with a scale of %g give an empty output", (long long)in,
+             axis_names[a], d->scale[a]);
     return RG_OK;
 }
 
@@ -118,7 +117,7 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
     RG_CHECK(rg_dtype_is_data(x->dtype), RG_INVALID_ARGUMENT,
              "upsample: x is %s; f32, f64, f16 and bf16 are supported", rg_dtype_name(x->dtype));
     RG_CHECK(rank == 3 || rank == 4, RG_INVALID_ARGUMENT,
-             "upsample: x has rank %d; (n, h, w, c) or (h, w, c) is needed", rank);
+             "upsample: x has rank %d; it must be (n, h, w, c) or (h, w, c)", rank);
     int64_t dims[4];
     memcpy(dims, x->dims, (size_t)rank * sizeof dims[0]);
     for (int a = 0; a < 2; a++)
@@ -208,7 +207,7 @@ static rg_status gradient(rg_call *call)
     return record(call, call->dx[0], call->dy[0], true);
 }
 
-RG_OP_DEFINE(upsample, .text = "images of another size, by the nearest pixel or bilinear",
+RG_OP_DEFINE(upsample, .text = "resizing of images by nearest or bilinear interpolation",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names, .check = check,

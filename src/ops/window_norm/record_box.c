@@ -8,7 +8,8 @@ rg_status rg_box_shapes(const char *who, const rg_tensor_desc *x, rg_tensor_desc
     RG_CHECK(rg_dtype_is_data(x->dtype), RG_INVALID_ARGUMENT,
              "%s: x is %s; f32, f64, f16 and bf16 are supported", who, rg_dtype_name(x->dtype));
     RG_CHECK(x->rank == 3 || x->rank == 4, RG_INVALID_ARGUMENT,
-             "%s: x has rank %d; an image is (h, w, c), a batch (n, h, w, c)", who, x->rank);
+             "%s: x has rank %d; it must be an image (h, w, c) or a batch (n, h, w, c)", who,
+             x->rank);
     *y = rg_tensor_desc_dense(x->dtype, x->rank, x->dims);
     return RG_OK;
 }
