@@ -101,7 +101,7 @@ static inline int report(rg_status status, const float losses[STEPS])
         wrong |= !(fabsf(losses[i] - wanted_losses[i]) < 2e-3f * wanted_losses[i]);
     }
     if (wrong)
-        fprintf(stderr, "the losses are not those of the other example\n");
+        fprintf(stderr, "the losses differ from those of the other example\n");
     return wrong;
 }
 

@@ -62,7 +62,7 @@ static rg_status weight(const network *n, const char *name, rg_tensor **tensor)
     size_t index;
     if (rg_safetensors_find(n->file, name, &index))
         return rg_safetensors_load(n->file, index, n->device, tensor);
-    fprintf(stderr, "there is no tensor %s: it is a checkpoint of another network\n", name);
+    fprintf(stderr, "the checkpoint has no tensor %s: it belongs to another network\n", name);
     return RG_MALFORMED;
 }
 
@@ -122,7 +122,7 @@ static int count_right(const rg_dataset *set, float logits[IMAGES][CLASSES])
         for (int k = 1; k < CLASSES; k++)
             best = logits[i][k] > logits[i][best] ? k : best;
         if (i < 3)
-            printf("image %d is a %d, and was taken for a %d\n", i, rg_dataset_label(set, i), best);
+            printf("image %d: label %d, predicted %d\n", i, rg_dataset_label(set, i), best);
         right += best == rg_dataset_label(set, i);
     }
     return right;
@@ -150,7 +150,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", rg_error_text());
     } else {
         right = count_right(set, logits);
-        printf("%d of %d are right\n", right, IMAGES);
+        printf("%d of %d are correct\n", right, IMAGES);
     }
     rg_tensor_destroy(x);
     rg_dataset_destroy(set);
