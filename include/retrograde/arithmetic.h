@@ -49,7 +49,7 @@ typedef enum rg_compare {
     RG_COMPARE_GREATER_OR_EQUAL
 } rg_compare;
 
-/** Which operation. Start from rg_arithmetic_desc_default(), then change what matters. Compare
+/** Which operation. Initialize with rg_arithmetic_desc_default(), then change what matters. Compare
  *  uses `comparison` and `threshold` alone, the others all but these. */
 typedef struct rg_arithmetic_desc {
     uint32_t size;           /**< of this struct; set by rg_arithmetic_desc_default() */

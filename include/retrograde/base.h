@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /** @file
- *  What every other header needs: version, status values, element types, the allocator. */
+ *  Definitions for all other headers: version, status values, element types, the allocator. */
 #ifndef RETROGRADE_BASE_H
 #define RETROGRADE_BASE_H
 
@@ -33,29 +33,29 @@ extern "C" {
 /** The version of the library in use, "major.minor.patch". */
 RG_API const char *rg_version(void);
 
-/** The outcome of a call: a class of failure that a program can act on. The sentence for people
- *  (which op, which field, the numbers that clash) is rg_error_text(). */
+/** The result of a call: a class of failure that a program can act on. rg_error_text() returns the
+ *  message for people: which op, which field, which values. */
 typedef enum rg_status {
     RG_OK = 0,
-    RG_INVALID_ARGUMENT, /**< NULL, out of range, or shapes, dtypes, devices that do not fit */
-    RG_INVALID_STATE,    /**< a call out of order: committed twice, a temporary read too often */
-    RG_UNSUPPORTED,      /**< a valid request that this build or device does not serve */
-    RG_NO_DEVICE,        /**< no such device on this machine */
-    RG_OUT_OF_MEMORY,    /**< an allocation failed; nothing was changed */
-    RG_KERNEL_FAULT, /**< a running kernel met data it must not use, such as a label out of range */
-    RG_IO,           /**< a file could not be opened, read or written */
-    RG_MALFORMED     /**< a file or text does not hold what it should */
+    RG_INVALID_ARGUMENT, /**< NULL, out of range, or shapes, dtypes, devices that do not match */
+    RG_INVALID_STATE, /**< a call in the wrong order: committed twice, a temporary read too often */
+    RG_UNSUPPORTED,   /**< a valid request that this build or device does not support */
+    RG_NO_DEVICE,     /**< no such device on this machine */
+    RG_OUT_OF_MEMORY, /**< an allocation failed; nothing was changed */
+    RG_KERNEL_FAULT,  /**< a running kernel found invalid data, such as a label out of range */
+    RG_IO,            /**< a file could not be opened, read or written */
+    RG_MALFORMED      /**< a file or text is malformed */
 } rg_status;
 
 /** The name of a status, "RG_OK" and so on; never NULL. */
 RG_API const char *rg_status_name(rg_status status);
 
-/** The sentence that explains the last failure on the calling thread; "" before the first one.
+/** The error text of the last failure on the calling thread; "" before the first one.
  *  It stays valid until the next failing call on this thread. */
 RG_API const char *rg_error_text(void);
 
-/** Element types. The first four are data types, known to every op; the others store images
- *  (u8), labels and indices, and have no gradient. */
+/** Element types. Every op supports the first four; the others store images (u8), labels and
+ *  indices, and have no gradient. */
 typedef enum rg_dtype {
     RG_F32,
     RG_F64,
@@ -66,10 +66,10 @@ typedef enum rg_dtype {
     RG_I64
 } rg_dtype;
 
-/** Bytes per element; 0 for a value that is no dtype. */
+/** Bytes per element; 0 for an unknown dtype. */
 RG_API size_t rg_dtype_size(rg_dtype dtype);
 
-/** "f32", "f64", "f16", "bf16", "u8", "i32", "i64"; "?" for a value that is no dtype. */
+/** "f32", "f64", "f16", "bf16", "u8", "i32", "i64"; "?" for an unknown dtype. */
 RG_API const char *rg_dtype_name(rg_dtype dtype);
 
 /** Converts `count` elements between two dtypes. Floating-point results round to nearest even
@@ -81,12 +81,12 @@ RG_API rg_status rg_convert(void *to, rg_dtype to_dtype, const void *from, rg_dt
 /** The most dimensions a tensor can have. */
 #define RG_MAX_RANK 8
 
-/** Where a device takes host memory from, for its objects and, on the CPU, for tensors. Both
+/** The source of host memory of a device, for its objects and, on the CPU, for tensors. Both
  *  functions may be called from any thread. */
 typedef struct rg_allocator {
     /** Returns `size` > 0 bytes aligned to `alignment` (a power of two), or NULL. */
     void *(*allocate)(void *context, size_t size, size_t alignment);
-    /** Takes back what `allocate` gave, with the same size. */
+    /** Frees memory returned by `allocate`, with the same size. */
     void (*release)(void *context, void *pointer, size_t size);
     void *context; /**< passed to both; must outlive every object made with it */
 } rg_allocator;

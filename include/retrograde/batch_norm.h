@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /** @file
- *  Batch normalisation: every channel gets mean 0 and variance 1, then a scale and a shift of its
+ *  Batch normalization: every channel gets mean 0 and variance 1, then a scale and a shift of its
  *  own. A channel is an index of the last dimension; m is the number of its elements, over all
  *  other dimensions.
  *
@@ -55,7 +55,7 @@ typedef enum rg_batch_norm_phase {
     RG_BATCH_NORM_NORMALIZE
 } rg_batch_norm_phase;
 
-/** How to normalise. Start from rg_batch_norm_desc_default(), then change what matters. */
+/** How to normalize. Initialize with rg_batch_norm_desc_default(), then change what matters. */
 typedef struct rg_batch_norm_desc {
     uint32_t size;                       /**< of this struct; set by rg_batch_norm_desc_default() */
     rg_batch_norm_statistics statistics; /**< default RG_BATCH_NORM_OWN */
@@ -74,7 +74,7 @@ typedef struct rg_batch_norm_desc {
 } rg_batch_norm_desc;
 RG_API rg_batch_norm_desc rg_batch_norm_desc_default(void);
 
-/** Creates a batch normalisation kernel; *desc is copied. On failure *kernel is NULL.
+/** Creates a batch normalization kernel; *desc is copied. On failure *kernel is NULL.
  *
  *      x[, gamma][, beta]                  ->  y                              own
  *      x[, gamma][, beta]                  ->  y, new_mean, new_variance      returned

@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-/** How many and where. Start from rg_concat_desc_default(), then change what matters. */
+/** How many and where. Initialize with rg_concat_desc_default(), then change what matters. */
 typedef struct rg_concat_desc {
     uint32_t size;   /**< of this struct; set by rg_concat_desc_default() */
     int32_t sources; /**< how many inputs there are, 1 to 8 (default 2) */

@@ -35,8 +35,8 @@
 extern "C" {
 #endif
 
-/** How to convolve; the window is that of w. Start from rg_conv_desc_default(), then change what
- *  matters. */
+/** How to convolve; the window is that of w. Initialize with rg_conv_desc_default(), then change
+ * what matters. */
 typedef struct rg_conv_desc {
     uint32_t size;       /**< of this struct; set by rg_conv_desc_default() */
     int32_t groups;      /**< at least 1 (default 1); or 0: as many as x has channels */

@@ -41,7 +41,7 @@ typedef enum rg_conv_transpose_layout {
     RG_CONV_TRANSPOSE_IN_OUT  /**< as ONNX and PyTorch have it */
 } rg_conv_transpose_layout;
 
-/** How to convolve; the window is that of w. Start from rg_conv_transpose_desc_default(), then
+/** How to convolve; the window is that of w. Initialize with rg_conv_transpose_desc_default(), then
  *  change what matters. */
 typedef struct rg_conv_transpose_desc {
     uint32_t size;                   /**< of this struct; set by rg_conv_transpose_desc_default() */

@@ -76,7 +76,7 @@ RG_API rg_status rg_dataset_glyphs(uint64_t seed, int64_t count, rg_dataset **se
 RG_API rg_status rg_dataset_split(const rg_dataset *set, double fraction, uint64_t seed,
                                   rg_dataset **train, rg_dataset **validation);
 
-/** Gives the set back; loaders and sets made from it keep what they use. NULL allowed. */
+/** Releases the set; loaders and sets made from it keep what they use. NULL is allowed. */
 RG_API void rg_dataset_destroy(rg_dataset *set);
 
 RG_API rg_status rg_dataset_get_info(const rg_dataset *set, rg_dataset_info *info);
@@ -101,7 +101,7 @@ RG_API rg_status rg_dataset_measure(const rg_dataset *set, double mean[RG_DATASE
  *  loader come from one thread at a time. */
 typedef struct rg_loader rg_loader;
 
-/** How to make batches. Start from rg_loader_desc_default(), then change what matters. */
+/** How to make batches. Initialize with rg_loader_desc_default(), then change what matters. */
 typedef struct rg_loader_desc {
     uint32_t size;  /**< of this struct; set by rg_loader_desc_default() */
     rg_dtype dtype; /**< of the images in a batch: f32 (default), f64, f16 or bf16 */
@@ -138,7 +138,7 @@ typedef struct rg_batch {
 RG_API rg_status rg_loader_create(const rg_dataset *set, const rg_loader_desc *desc,
                                   rg_loader **loader);
 
-/** Ends its thread, at any time, and frees its batches. NULL allowed. */
+/** Ends its thread, at any time, and frees its batches. NULL is allowed. */
 RG_API void rg_loader_destroy(rg_loader *loader);
 
 /** Waits for the next batch. It fails only for arguments that are NULL. */

@@ -36,7 +36,7 @@ typedef enum rg_dense_layout {
     RG_DENSE_IN_OUT  /**< w (inputs…, out), as MPSMatrixFullyConnected has it */
 } rg_dense_layout;
 
-/** Which layer. Start from rg_dense_desc_default(), then change what matters. */
+/** Which layer. Initialize with rg_dense_desc_default(), then change what matters. */
 typedef struct rg_dense_desc {
     uint32_t size;          /**< of this struct; set by rg_dense_desc_default() */
     rg_dense_layout layout; /**< default RG_DENSE_OUT_IN */

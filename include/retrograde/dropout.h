@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-/** What to drop. Start from rg_dropout_desc_default(), then change what matters. */
+/** What to drop. Initialize with rg_dropout_desc_default(), then change what matters. */
 typedef struct rg_dropout_desc {
     uint32_t size; /**< of this struct; set by rg_dropout_desc_default() */
     double keep;   /**< probability that an element stays; more than 0, at most 1 (default 0.5) */

@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-/** Writes the kernel as one JSON object, and a 0 byte, into `text`; cut if it does not fit.
+/** Writes the kernel as one JSON object, and a 0 byte, into `text`; truncated if it does not fit.
  *  Returns its whole length without the 0 byte, so that `text` may be NULL with capacity 0 to
  *  ask for it. "retrograde" is the version of the format. The device is not part of it:
  *

@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-/** Which multiple. Start from rg_gram_desc_default(), then change what matters. */
+/** Which multiple. Initialize with rg_gram_desc_default(), then change what matters. */
 typedef struct rg_gram_desc {
     uint32_t size; /**< of this struct; set by rg_gram_desc_default() */
     double alpha;  /**< factor of the sums; finite (default 1) */

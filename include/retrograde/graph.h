@@ -3,11 +3,11 @@
 /** @file
  *  Graphs: a network described as ops applied to values, its backward pass, and plans that run it.
  *
- *  A graph is a description without a device. Values are what flows: sources that every run is
- *  given, parameters that a plan keeps, constants, and the outputs of nodes. A node is an op with
- *  its descriptor applied to values. Builders return NULL where something is wrong or an argument
- *  is NULL, so a network is written without checks; rg_graph_status(), and with it
- *  rg_plan_create(), tells the first mistake.
+ *  A graph is a description without a device. Its values are sources (inputs of every run),
+ *  parameters (kept by a plan), constants, and outputs of nodes. A node is an op with its
+ *  descriptor applied to values. Builders return NULL on an error or if an argument is NULL, so a
+ *  network can be described without checks; rg_graph_status() and rg_plan_create() report the
+ *  first error.
  *
  *      rg_value *x = rg_graph_source(graph, "x");
  *      rg_value *w = rg_graph_parameter(graph, "w", &desc);
@@ -16,9 +16,9 @@
  *      rg_graph_gradients(graph, &loss, NULL, 1, NULL, NULL);
  *      rg_graph_result(graph, rg_value_gradient(w), "dw");
  *
- *  rg_graph_<op>() for every op stands in retrograde/nodes.h. An array of values that is too short
- *  for its descriptor is a mistake like others where its length is known: given, see
- *  rg_graph_node() and the forms with `_counted`, or seen by the compiler. */
+ *  retrograde/nodes.h declares rg_graph_<op>() for every op. An array of values that is too short
+ *  for its descriptor is an error if its length is known: from an argument, see rg_graph_node()
+ *  and the forms with `_counted`, or from the compiler. */
 #ifndef RETROGRADE_GRAPH_H
 #define RETROGRADE_GRAPH_H
 
@@ -34,8 +34,8 @@ typedef struct rg_node rg_node;
 typedef struct rg_plan rg_plan;
 
 #if defined(__GNUC__) && !defined(__cplusplus)
-/** How many values an array has that is passed to a builder, or a large number where the compiler
- *  does not know. The array is not evaluated. */
+/** The number of values in an array that is passed to a builder, or a large number if the compiler
+ *  does not know it. The array is not evaluated. */
 #define RG_VALUES_LENGTH(...)                                                                     \
     (__builtin_types_compatible_p(__typeof__(__VA_ARGS__), rg_value *[]) ||                       \
              __builtin_types_compatible_p(__typeof__(__VA_ARGS__), rg_value *const[])             \
@@ -46,20 +46,20 @@ typedef struct rg_plan rg_plan;
 /* ---- graphs ---- */
 
 RG_API rg_status rg_graph_create(rg_graph **graph);
-/** Gives the graph back with its values and nodes; plans do not need them. NULL allowed. */
+/** Releases the graph with its values and nodes; plans do not need them. NULL is allowed. */
 RG_API void rg_graph_destroy(rg_graph *graph);
-/** RG_OK, or the first mistake that a builder met, with its sentence. */
+/** RG_OK, or the status and error text of the first error of a builder. */
 RG_API rg_status rg_graph_status(const rg_graph *graph);
 
 /* ---- values; they belong to the graph ---- */
 
-/** Sources that a plan reads, at most. */
+/** The maximum number of sources of a plan. */
 #define RG_PLAN_SOURCES 4096
 
-/** What each run is given. Names of sources and of parameters differ from each other. */
+/** An input of every run. Names of sources and parameters must be unique. */
 RG_API rg_value *rg_graph_source(rg_graph *graph, const char *name);
 
-/** A tensor that a plan keeps from run to run, dense; zeros until written, see
+/** A dense tensor that a plan keeps from run to run; zeros until written, see
  *  rg_plan_parameter(). */
 RG_API rg_value *rg_graph_parameter(rg_graph *graph, const char *name, const rg_tensor_desc *desc);
 
@@ -70,59 +70,59 @@ typedef enum rg_update_style {
     RG_UPDATE_HOST    /**< when a run has completed, with the gradient on the host */
 } rg_update_style;
 
-/** Where a parameter comes from, and who changes it. Start from rg_data_source_default(). The
- *  functions may be called from any thread; what `context` points to outlives the plans. */
+/** Loads and updates a parameter. Initialize with rg_data_source_default(). The functions may be
+ *  called from any thread; `context` must stay valid longer than the plans. */
 typedef struct rg_data_source {
     uint32_t size;       /**< of this struct; set by rg_data_source_default() */
-    void *context;       /**< handed to all functions */
+    void *context;       /**< passed to all functions */
     rg_tensor_desc desc; /**< of the parameter */
-    /** Gives the elements, dense and of the parameter's dtype, which stay until `purge`. Called
-     *  when a plan is made, by rg_plan_reload(), and after an update on the host. A status other
-     *  than RG_OK makes the caller fail with it. */
+    /** Returns the elements, dense and in the parameter's dtype; they stay valid until `purge`.
+     *  Called when a plan is created, by rg_plan_reload(), and after an update on the host. The
+     *  caller fails with any status other than RG_OK. */
     rg_status (*load)(void *context, const void **elements);
-    void (*purge)(void *context); /**< once after each load that went well; may be NULL */
+    void (*purge)(void *context); /**< called once after each successful load; may be NULL */
     rg_update_style style;        /**< default RG_UPDATE_NONE */
-    /** Records whatever changes `parameter`, or nothing, which leaves it as it is: new elements are
-     *  seen by the next run. Called in the order in which gradients are complete, the last layer
-     *  first. A failure is that of the encode; then the commands hold a part of a run and are to be
-     *  destroyed. */
+    /** Records the update of `parameter`, or nothing to keep it; the next run uses the new
+     * elements. Called in the order in which gradients are complete, last layer first. A failure
+     * becomes that of the encode; the commands then contain part of a run and must be destroyed. */
     rg_status (*update_on_device)(void *context, rg_commands *commands, rg_tensor *gradient,
                                   rg_tensor *parameter);
-    /** Gets the gradient and the elements that the run had, dense. True: the elements have changed,
-     *  and the plan loads them again. Called on any thread, before rg_commands_wait() returns. */
+    /** Receives the gradient and the elements of the run, dense. Returns true if the elements have
+     *  changed and the plan must load them again. Called on any thread, before rg_commands_wait()
+     *  returns. */
     bool (*update_on_host)(void *context, const void *gradient, const void *elements);
 } rg_data_source;
 RG_API rg_data_source rg_data_source_default(void);
 
 /** A parameter with a data source, which is copied. Its gradient is that of the last
- *  rg_graph_gradients() before a plan is made; without one there are no updates. */
+ *  rg_graph_gradients() before a plan is created; without one there are no updates. */
 RG_API rg_value *rg_graph_parameter_from(rg_graph *graph, const char *name,
                                          const rg_data_source *source);
 
-/** `number` in all elements, with shape and dtype of `like`. */
+/** A constant: `number` in all elements, with the shape and dtype of `like`. */
 RG_API rg_value *rg_graph_constant(rg_graph *graph, rg_value *like, double number);
 
-/** Asks for a value after each run, by this name; see rg_plan_result(). */
+/** Makes a value a named result of each run; see rg_plan_result(). */
 RG_API rg_status rg_graph_result(rg_graph *graph, rg_value *value, const char *name);
 
-/** Asks for the state of a forward node after each run, by this name; see rg_plan_state(). */
+/** Keeps the state of a forward node after each run under this name; see rg_plan_state(). */
 RG_API rg_status rg_graph_state_result(rg_graph *graph, rg_node *node, const char *name);
 
-/** After a run the parameter holds `value`: an output of a node that may be written in place of
- *  the parameter, such as new_parameter of an optimizer. All other nodes of the run see the old
- *  one. */
+/** Assigns `value` to the parameter at the end of a run. `value` is an output of a node that may
+ *  overwrite the parameter, such as new_parameter of an optimizer. All other nodes of the run
+ *  read the old parameter. */
 RG_API rg_status rg_graph_assign(rg_graph *graph, rg_value *parameter, rg_value *value);
 
-/** The backward pass does not go past this value: its gradient is computed, that of what it was
- *  made from is not. A parameter is frozen, and a source gets no gradient. */
+/** Stops the backward pass at this value: its gradient is computed, but not the gradients of its
+ *  inputs. A parameter becomes frozen, and a source gets no gradient. */
 RG_API rg_status rg_value_stop_gradient(rg_value *value);
 
-/** The gradient that rg_graph_gradients() has made for the value; NULL where there is none. */
+/** The gradient of the value from rg_graph_gradients(); NULL if there is none. */
 RG_API rg_value *rg_value_gradient(const rg_value *value);
 
-/** The node that makes the value; NULL for sources, parameters and constants. */
+/** The node that computes the value; NULL for sources, parameters and constants. */
 RG_API rg_node *rg_value_node(const rg_value *value);
-/** The value's place among the outputs of that node; 0 for others. */
+/** The index of the value among the outputs of that node; 0 for others. */
 RG_API int32_t rg_value_index(const rg_value *value);
 /** Name of a source or parameter, "" for others. */
 RG_API const char *rg_value_name(const rg_value *value);
@@ -135,22 +135,22 @@ typedef enum rg_value_kind {
 } rg_value_kind;
 RG_API rg_value_kind rg_value_get_kind(const rg_value *value);
 
-/** A pointer of the caller's, which the graph keeps and never looks at; NULL at first. */
+/** A pointer of the caller, which the graph stores but does not use; NULL by default. */
 RG_API rg_status rg_value_set_handle(rg_value *value, void *handle);
 RG_API void *rg_value_handle(const rg_value *value);
 
-/* ---- looking around ---- */
+/* ---- queries ---- */
 
-/** Nodes in their order: each stands behind all that it reads. NULL past the last. */
+/** The nodes in topological order. NULL past the last. */
 RG_API int32_t rg_graph_nodes(const rg_graph *graph);
 RG_API rg_node *rg_graph_node_at(const rg_graph *graph, int32_t index);
-/** Values in the order in which they were made. NULL past the last. */
+/** The values in the order of their creation. NULL past the last. */
 RG_API int32_t rg_graph_values(const rg_graph *graph);
 RG_API rg_value *rg_graph_value_at(const rg_graph *graph, int32_t index);
 /** Results in their order; `name`, unless NULL, receives the name. NULL past the last. */
 RG_API int32_t rg_graph_results(const rg_graph *graph);
 RG_API rg_value *rg_graph_result_at(const rg_graph *graph, int32_t index, const char **name);
-/** What the parameter holds after a run; NULL where nothing is assigned to it. */
+/** The value assigned to the parameter; NULL if there is none. */
 RG_API rg_value *rg_graph_assigned(const rg_graph *graph, const rg_value *parameter);
 /** A source or parameter by its name, a node by its label; NULL if there is none. */
 RG_API rg_value *rg_graph_find_value(const rg_graph *graph, const char *name);
@@ -164,7 +164,7 @@ RG_API size_t rg_graph_describe(const rg_graph *graph, char *text, size_t capaci
  *  matter. */
 RG_API bool rg_graph_equal(const rg_graph *a, const rg_graph *b);
 
-/** A graph of its own that is equal, with the same labels, handles, data sources and gradients. */
+/** An independent copy of the graph, with the same labels, handles, data sources and gradients. */
 RG_API rg_status rg_graph_copy(const rg_graph *graph, rg_graph **copy);
 
 /* ---- nodes; they belong to the graph ---- */
@@ -174,30 +174,30 @@ RG_API rg_node *rg_graph_node(rg_graph *graph, const char *op, const void *desc,
                               rg_value *const x[], int32_t count);
 
 /** The gradient of the forward node `of`, by hand: dy[] has an entry for each of its outputs that
- *  has a gradient; bit i of `wanted` asks for the gradient of input i, which is output i of the
+ *  has a gradient; bit i of `wanted` requests the gradient of input i, which is output i of the
  *  new node. */
 RG_API rg_node *rg_graph_gradient(rg_graph *graph, rg_node *of, rg_value *const dy[],
                                   uint64_t wanted);
 
-/** A gradient from all its parts: op and descriptor, dy[], x[] and y[] of the forward pass, and
- *  the node whose state it reads, NULL where it does without. `y`, or entries of it, may be NULL
- *  where the gradient does not read them; `wanted` 0 asks for all there are. */
+/** A gradient node with explicit arguments: op and descriptor, dy[], x[] and y[] of the forward
+ *  pass, and the node whose state it reads, or NULL if it reads none. `y`, or entries of it, may be
+ *  NULL if the gradient does not read them; `wanted` 0 requests all gradients. */
 RG_API rg_node *rg_graph_gradient_node(rg_graph *graph, const char *op, const void *desc,
                                        rg_value *const dy[], rg_value *const x[],
                                        rg_value *const y[], rg_node *state_of, uint64_t wanted);
 
-/** The same with the lengths of the arrays: one that is shorter than the descriptor needs is a
- *  mistake. A `y` of NULL has any length. */
+/** The same with the lengths of the arrays: an array shorter than the descriptor requires is
+ *  an error. A `y` of NULL has any length. */
 RG_API rg_node *rg_graph_gradient_node_counted(rg_graph *graph, const char *op, const void *desc,
                                                rg_value *const dy[], size_t dy_count,
                                                rg_value *const x[], size_t x_count,
                                                rg_value *const y[], size_t y_count,
                                                rg_node *state_of, uint64_t wanted);
 
-/** Output `index`; of a gradient node the gradient of input `index`. NULL where there is none. */
+/** Output `index`; of a gradient node the gradient of input `index`. NULL if there is none. */
 RG_API rg_value *rg_node_output(const rg_node *node, int32_t index);
 RG_API rg_value *rg_node_input(const rg_node *node, int32_t index);
-/** How many places there are for them; of a gradient node inputs are the gradients that it reads.
+/** The number of inputs and outputs; the inputs of a gradient node are the gradients it reads.
  */
 RG_API int32_t rg_node_outputs(const rg_node *node);
 RG_API int32_t rg_node_inputs(const rg_node *node);
@@ -213,8 +213,7 @@ RG_API rg_status rg_node_desc(const rg_node *node, void *desc);
  *  the same: sources and parameters of the same names, outputs of the nodes in the same places. */
 RG_API bool rg_node_equal(const rg_node *a, const rg_node *b);
 
-/** A name for people, which stands in sentences about the node; at first the op's name and a
- *  number. No two nodes of a graph have the same. */
+/** A unique name that error texts use for the node; by default the op's name and a number. */
 RG_API rg_status rg_node_set_label(rg_node *node, const char *label);
 RG_API const char *rg_node_label(const rg_node *node);
 /** "conv1: conv groups=1 …", as rg_kernel_describe. */
@@ -232,9 +231,9 @@ typedef void rg_gradient_handler(void *context, rg_node *gradient, rg_node *forw
 
 /** Adds nodes for the gradient of `y` with respect to every parameter that is not frozen and every
  *  source, as far as floating-point values lead to them. `dy` is its gradient; NULL: ones. May be
- *  called for several values; what reaches a value from all of them in one call is summed. A value
- *  that has a gradient from an earlier call gets the new one. `handler` may be NULL. Where a
- *  parameter lies behind an op that has no gradient, or behind a gradient, that is a mistake. */
+ *  called for several values; gradients that reach a value from all of them are summed. A value
+ *  that has a gradient from an earlier call gets the new one. `handler` may be NULL. It is an
+ *  error if a parameter is an input of an op without gradient, or of a gradient node. */
 RG_API rg_status rg_graph_gradients(rg_graph *graph, rg_value *const y[], rg_value *const dy[],
                                     int32_t count, rg_gradient_handler *handler, void *context);
 
@@ -245,38 +244,38 @@ RG_API int32_t rg_graph_termini(const rg_graph *graph, rg_node *nodes[], int32_t
 /** A step of an optimizer, by the name of its op: a node that reads `parameter` and `gradient`, and
  *  assigns the new parameter. Moments are parameters "<name>.<input>", zeros at first, which it
  *  assigns, too. `rate`, `step` and `scale` are of rank 0; NULL where the descriptor has none. A
- *  parameter of 16 bits has its f32 master as the parameter "<name>.master", which is to be written
- *  together with it, and is the descriptor's `copy`. */
+ *  parameter of 16 bits has its f32 master as the parameter "<name>.master", which must be written
+ *  together with it; the 16-bit parameter is the descriptor's `copy`. */
 RG_API rg_node *rg_graph_update(rg_graph *graph, const char *op, const void *desc,
                                 rg_value *parameter, rg_value *gradient, rg_value *rate,
                                 rg_value *step, rg_value *scale);
 
 /* ---- plans ---- */
 
-/** How to plan. Start from rg_plan_options_default(), then change what matters. */
+/** Options of a plan. Initialize with rg_plan_options_default(). */
 typedef struct rg_plan_options {
     uint32_t size;      /**< of this struct; set by rg_plan_options_default() */
-    bool reuse_storage; /**< values share storage when their times do not meet (default true) */
-    bool in_place;      /**< results may take the storage of what they are made of (default true) */
+    bool reuse_storage; /**< values with disjoint lifetimes share storage (default true) */
+    bool in_place;      /**< results may overwrite their inputs (default true) */
     bool poison;        /**< storage is overwritten after its last use, for tests (default false) */
-    /* What follows stays within the tolerances of docs/numerics.md; all above gives the same
+    /* The options below stay within the tolerances of docs/numerics.md; those above give the same
      * bits. */
-    bool fuse_neurons;  /**< neurons become part of the op before them (default true) */
-    bool fuse_biases;   /**< so does an addition of a bias for each channel (default true) */
-    bool fuse_softmax;  /**< softmax becomes part of the loss that alone reads it (default true) */
-    bool fuse_losses;   /**< a loss and its gradient are made in one pass (default true) */
+    bool fuse_neurons;  /**< fuse neurons into the op before them (default true) */
+    bool fuse_biases;   /**< fuse additions of a bias per channel likewise (default true) */
+    bool fuse_softmax;  /**< fuse softmax into a loss that is its only reader (default true) */
+    bool fuse_losses;   /**< compute a loss and its gradient in one pass (default true) */
     bool add_gradients; /**< gradients are added into each other, without nodes of their own for
                              sums (default true) */
-    /* What follows gives the same bits. */
+    /* The options below give the same bits. */
     bool share_views;   /**< results that are their source in another shape are not copied (default
                              true) */
-    bool batch_updates; /**< steps of optimizers run together, in few launches (default true) */
+    bool batch_updates; /**< run optimizer steps together, in few launches (default true) */
     bool replay;        /**< on a GPU, runs after the first are launched as one: the launches are
                              kept with their scratch, and sources are copied to where they read
                              them (default true) */
-    /** Bytes that values and states should not exceed: what is cheap to compute is dropped and
-     *  computed again for the backward pass until they fit, or nothing more can be dropped; of
-     *  a graph with tens of thousands of nodes not all is tried. 0 (default): no bound. */
+    /** Memory budget of values and states in bytes: values that are cheap to compute are dropped
+     * and recomputed for the backward pass until the rest fits or nothing more can be dropped; in a
+     *  graph with tens of thousands of nodes not all are tried. 0 (default): no limit. */
     size_t budget;
     /** Parameters of the same name and shape are those of this plan, on the same device (default
      *  NULL). Runs of both then go to one queue, and one that updates parameters on the host is
@@ -285,15 +284,15 @@ typedef struct rg_plan_options {
 } rg_plan_options;
 RG_API rg_plan_options rg_plan_options_default(void);
 
-/** Makes the graph ready to run on a device: what no result and no assignment needs is left out,
- *  kernels are made, parameters allocated. `options` may be NULL. On failure *plan is NULL. At most
+/** Prepares the graph to run on a device: removes nodes that no result and no assignment needs,
+ *  creates kernels, allocates parameters. `options` may be NULL. On failure *plan is NULL. At most
  *  RG_PLAN_SOURCES sources can be read; with more it is RG_UNSUPPORTED. */
 RG_API rg_status rg_plan_create(rg_device *device, const rg_graph *graph,
                                 const rg_plan_options *options, rg_plan **plan);
-/** Gives the plan back; recorded work keeps what it needs. NULL allowed. */
+/** Releases the plan; recorded work keeps what it needs. NULL is allowed. */
 RG_API void rg_plan_destroy(rg_plan *plan);
 
-/** The sources, in the order in which rg_plan_encode() wants them. */
+/** The sources, in the order that rg_plan_encode() expects. */
 RG_API int32_t rg_plan_sources(const rg_plan *plan);
 RG_API const char *rg_plan_source_name(const rg_plan *plan, int32_t index);
 /** How many nodes of a run read the source, with the shapes prepared or encoded last: a temporary
@@ -302,7 +301,7 @@ RG_API uint64_t rg_plan_source_reads(const rg_plan *plan, int32_t index);
 /** Nodes that a run goes through: of the graph, or after rg_plan_prepare() or rg_plan_encode() what
  *  has become of them. */
 RG_API int32_t rg_plan_steps(const rg_plan *plan);
-/** Launches of kernels that a run with the shapes prepared or encoded last takes. */
+/** The number of kernel launches of a run with the shapes prepared or encoded last. */
 RG_API int64_t rg_plan_launches(const rg_plan *plan);
 
 /** Whether runs with the shapes prepared or encoded last are launched as one; false before the
@@ -318,7 +317,7 @@ typedef struct rg_step_info {
 } rg_step_info;
 RG_API rg_status rg_plan_step_info(const rg_plan *plan, int32_t step, rg_step_info *info);
 
-/** Something that has a place in the storage of a plan: a value, or a tensor of a state. */
+/** An entry in the storage of a plan: a value, or a tensor of a state. */
 typedef struct rg_memory_info {
     const char *label;   /**< of the node that makes it; "" for a constant */
     int32_t output;      /**< which of its outputs; of a state: which of its tensors */
@@ -328,7 +327,7 @@ typedef struct rg_memory_info {
     int32_t first, last; /**< steps that make it and read it last; first -1: before all; last
                               rg_plan_steps(): it stays */
 } rg_memory_info;
-/** What stands in the storage of the layout prepared or encoded last. */
+/** The storage entries of the layout prepared or encoded last. */
 RG_API int32_t rg_plan_memory_count(const rg_plan *plan);
 RG_API rg_status rg_plan_memory(const rg_plan *plan, int32_t index, rg_memory_info *info);
 
@@ -344,31 +343,31 @@ RG_API rg_status rg_plan_shape(const rg_plan *plan, const char *label, int32_t o
                                rg_tensor_desc *desc);
 
 /** Loads a parameter, or with a NULL name all of them, from its data source again. Runs that use it
- *  are done. */
+ *  must be complete. */
 RG_API rg_status rg_plan_reload(rg_plan *plan, const char *name);
 
 /** The same plan on another device (NULL: on the same one), with copies of the parameters. Data
- *  sources are shared. Runs that change parameters are done. */
+ *  sources are shared. Runs that change parameters must be complete. */
 RG_API rg_status rg_plan_copy(const rg_plan *plan, rg_device *device, rg_plan **copy);
 
-/** How many parameters there are, and the name of each, in the order of the graph. */
+/** The number of parameters, and the name of each, in the order of the graph. */
 RG_API int32_t rg_plan_parameters(const rg_plan *plan);
 RG_API const char *rg_plan_parameter_name(const rg_plan *plan, int32_t index);
 /** A parameter by its name; it belongs to the plan and may be read and written between runs. */
 RG_API rg_status rg_plan_parameter(rg_plan *plan, const char *name, rg_tensor **tensor);
 
-/** Checks all shapes for sources of these shapes, assigns storage and makes the layout the one
- *  that results are asked of. A layout is made once for each set of shapes and kept. */
+/** Checks all shapes for sources of these shapes, assigns storage and makes this layout the current
+ *  one for results. A layout is created once for each set of shapes and kept. */
 RG_API rg_status rg_plan_prepare(rg_plan *plan, const rg_tensor_desc sources[]);
 
-/** Records a run. One thread at a time uses a plan, and its runs go to one queue or are waited
- *  for. With updates on the host it waits for those of the run before, which must be committed:
- *  a second run cannot be recorded before the first is. */
+/** Records a run. Only one thread at a time may use a plan, and its runs must go to one queue or be
+ *  waited for. With updates on the host it waits for those of the previous run, which must be
+ *  committed first. */
 RG_API rg_status rg_plan_encode(rg_plan *plan, rg_commands *commands, rg_tensor *const sources[]);
 
 /** Records a run for `count` images that are tensors of their own: entry i * count + n is source i
- *  of image n. Images of one shape are put together along dimension 0, by recorded copies; one and
- *  the same tensor for all images is a source as it is. Results hold all images. RG_UNSUPPORTED for
+ *  of image n. Images of one shape are joined along dimension 0 by recorded copies; a tensor that
+ * is the same for all images is used as it is. Results contain all images. RG_UNSUPPORTED for
  *  images of u8, which no op reads. */
 RG_API rg_status rg_plan_encode_batch(rg_plan *plan, rg_commands *commands, int64_t count,
                                       rg_tensor *const sources[]);
@@ -380,12 +379,12 @@ RG_API rg_status rg_plan_run_async(rg_plan *plan, rg_tensor *const sources[],
                                    void (*handler)(void *context, rg_status outcome),
                                    void *context);
 
-/** A result of the run that was prepared or encoded last. It belongs to the plan; ask again after
- *  each encode: runs with other shapes, or with sources that are aligned otherwise, have others. */
+/** A result of the run that was prepared or encoded last. It belongs to the plan; query it
+ *  again after each encode: runs with other shapes or source alignments have other results. */
 RG_API rg_status rg_plan_result(rg_plan *plan, const char *name, rg_tensor **tensor);
 
-/** The state that was asked for by this name, for the shapes prepared or encoded last. It belongs
- * to the plan; each run with these shapes fills its tensors anew. */
+/** The state that was kept under this name, for the shapes prepared or encoded last. It belongs
+ * to the plan; each run with these shapes overwrites its tensors. */
 RG_API rg_status rg_plan_state(rg_plan *plan, const char *name, rg_state **state);
 
 /** Bytes of storage that the values and states of the last layout take together, results and

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /** @file
- *  Group normalisation: groups of neighbouring channels of an image get mean 0 and variance 1, then
+ *  Group normalization: groups of neighbouring channels of an image get mean 0 and variance 1, then
  *  every channel a scale and a shift of its own. Channels are the last dimension; images are all
  *  indices of the dimensions before `axis`; m is the number of elements of a group of an image.
  *
@@ -13,7 +13,7 @@
  *      dx = s (h - sum h / m - xh sum (h xh) / m)                   over one group of one image
  *
  *  Its ends have constructors of their own: with as many groups as channels it is instance
- *  normalisation, with one group of the last dimension alone layer normalisation.
+ *  normalization, with one group of the last dimension alone layer normalization.
  *
  *  x (…, channels), y, dy and dx have one dtype of f32, f64, f16, bf16. gamma and beta (channels)
  *  have the same dtype, or both f32 beside f16 and bf16. y may be x; dx may be dy or x. */
@@ -26,7 +26,7 @@
 extern "C" {
 #endif
 
-/** How to normalise. Start from rg_group_norm_desc_default(), then change what matters. */
+/** How to normalize. Initialize with rg_group_norm_desc_default(), then change what matters. */
 typedef struct rg_group_norm_desc {
     uint32_t size;  /**< of this struct; set by rg_group_norm_desc_default() */
     int64_t groups; /**< 0 (one for each channel) or a divisor of the channels (default 1) */
@@ -43,7 +43,7 @@ typedef struct rg_group_norm_desc {
 } rg_group_norm_desc;
 RG_API rg_group_norm_desc rg_group_norm_desc_default(void);
 
-/** Creates a group normalisation kernel; *desc is copied. On failure *kernel is NULL.
+/** Creates a group normalization kernel; *desc is copied. On failure *kernel is NULL.
  *
  *      x (…, channels)[, gamma (channels)][, beta (channels)]  ->  y (…, channels)
  *

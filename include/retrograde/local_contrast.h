@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /** @file
- *  Local contrast normalisation: the mean of the pixels around every pixel is subtracted, and what
+ *  Local contrast normalization: the mean of the pixels around every pixel is subtracted, and what
  *  is left is divided by a power of their variance, channel by channel.
  *
  *      Q(i, j) = rows i - floor(kh / 2) to i + floor((kh - 1) / 2) and
@@ -36,7 +36,7 @@
 extern "C" {
 #endif
 
-/** Start from rg_local_contrast_desc_default(), then change what matters. */
+/** Initialize with rg_local_contrast_desc_default(), then change what matters. */
 typedef struct rg_local_contrast_desc {
     uint32_t size;     /**< of this struct; set by rg_local_contrast_desc_default() */
     int32_t window[2]; /**< kh, kw: rows and columns; at least 1 (default 5, 5) */

@@ -22,7 +22,7 @@
  *  and t log t is 0 where t is 0. Arithmetic decides what becomes of numbers that a logarithm does
  *  not take: infinity or NaN.
  *
- *  **Softmax cross-entropy** normalises over the last dimension, and is exact for huge logits too.
+ *  **Softmax cross-entropy** normalizes over the last dimension, and is exact for huge logits too.
  *  With g the weight of an element (times dy), over the elements j of a row
  *
  *      dl/dy_i = softmax(y)_i sum_j g_j t_j - g_i t_i
@@ -87,7 +87,7 @@ typedef enum rg_loss_reduction {
 
 typedef enum rg_loss_labels { RG_LOSS_DENSE_LABELS, RG_LOSS_CLASS_LABELS } rg_loss_labels;
 
-/** Which loss. Start from rg_loss_desc_default(), then change what matters. */
+/** Which loss. Initialize with rg_loss_desc_default(), then change what matters. */
 typedef struct rg_loss_desc {
     uint32_t size;               /**< of this struct; set by rg_loss_desc_default() */
     rg_loss_kind kind;           /**< default RG_LOSS_SOFTMAX_CROSS_ENTROPY */

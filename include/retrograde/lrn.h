@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /** @file
- *  Local response normalisation across channels: every channel is divided by a power of the mean
+ *  Local response normalization across channels: every channel is divided by a power of the mean
  *  square of the channels around it.
  *
  *      Q(k) = channels k - floor(N / 2) to k + floor((N - 1) / 2), those that there are
@@ -26,7 +26,8 @@
 extern "C" {
 #endif
 
-/** Start from rg_lrn_desc_default(), then change what matters. The defaults are those of MPS. */
+/** Initialize with rg_lrn_desc_default(), then change what matters. The defaults are those of MPS.
+ */
 typedef struct rg_lrn_desc {
     uint32_t size;  /**< of this struct; set by rg_lrn_desc_default() */
     int32_t window; /**< N, channels; at least 1 (default 5) */

@@ -63,8 +63,8 @@ typedef enum rg_neuron_kind {
     RG_NEURON_SWISH      /**< with a = 1.702 also known as quick gelu */
 } rg_neuron_kind;
 
-/** Which function. Start from rg_neuron_desc_default(), then change what matters: a kind alone,
- *  or a kind and those of a, b, c that are not to be the usual ones. */
+/** Which function. Initialize with rg_neuron_desc_default(), then change what matters: a kind
+ * alone, or a kind and those of a, b, c that are not to be the usual ones. */
 typedef struct rg_neuron_desc {
     uint32_t size;       /**< of this struct; set by rg_neuron_desc_default() */
     rg_neuron_kind kind; /**< default RG_NEURON_RELU */

@@ -35,7 +35,7 @@ typedef enum rg_pad_mode {
     RG_PAD_MIRROR_EDGE
 } rg_pad_mode;
 
-/** How much to pad. Start from rg_pad_desc_default(), then change what matters. */
+/** How much to pad. Initialize with rg_pad_desc_default(), then change what matters. */
 typedef struct rg_pad_desc {
     uint32_t size;     /**< of this struct; set by rg_pad_desc_default() */
     rg_pad_mode mode;  /**< default RG_PAD_ZERO */

@@ -35,7 +35,7 @@ extern "C" {
 typedef enum rg_pool_kind { RG_POOL_MAX, RG_POOL_AVERAGE, RG_POOL_L2 } rg_pool_kind;
 typedef enum rg_pool_edge { RG_POOL_ZERO, RG_POOL_CLAMP } rg_pool_edge;
 
-/** What to pool over. Start from rg_pool_desc_default(), then change what matters. */
+/** What to pool over. Initialize with rg_pool_desc_default(), then change what matters. */
 typedef struct rg_pool_desc {
     uint32_t size;     /**< of this struct; set by rg_pool_desc_default() */
     rg_pool_kind kind; /**< default RG_POOL_MAX */

@@ -35,7 +35,7 @@ typedef enum rg_reduce_kind {
     RG_REDUCE_ARG_MAX
 } rg_reduce_kind;
 
-/** What to reduce. Start from rg_reduce_desc_default(), then change what matters. */
+/** What to reduce. Initialize with rg_reduce_desc_default(), then change what matters. */
 typedef struct rg_reduce_desc {
     uint32_t size;       /**< of this struct; set by rg_reduce_desc_default() */
     rg_reduce_kind kind; /**< default RG_REDUCE_SUM */

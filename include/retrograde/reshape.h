@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-/** To what. Start from rg_reshape_desc_default(), then change what matters. */
+/** To what. Initialize with rg_reshape_desc_default(), then change what matters. */
 typedef struct rg_reshape_desc {
     uint32_t size;      /**< of this struct; set by rg_reshape_desc_default() */
     int32_t dims_count; /**< the rank of y, 0 to RG_MAX_RANK (default 1) */

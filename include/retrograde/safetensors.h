@@ -30,7 +30,7 @@ typedef struct rg_safetensors rg_safetensors;
  *  read, RG_MALFORMED if it does not hold what it should. */
 RG_API rg_status rg_safetensors_open(const char *path, rg_safetensors **file);
 
-/** Closes it. Names and texts that it gave are gone. NULL allowed. */
+/** Closes it. Names and texts that it gave are gone. NULL is allowed. */
 RG_API void rg_safetensors_close(rg_safetensors *file);
 
 /** How many tensors there are; they are numbered from 0, in the order of the header. */

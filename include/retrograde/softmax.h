@@ -3,7 +3,7 @@
 /** @file
  *  Softmax and log-softmax.
  *
- *  Over a group of elements j that are normalised together:
+ *  Over a group of elements j that are normalized together:
  *
  *      softmax      y_i  = e^(x_i - m) / sum_j e^(x_j - m),  m = max_j x_j
  *                   dx_i = y_i (dy_i - sum_j dy_j y_j)
@@ -24,7 +24,7 @@ extern "C" {
 
 typedef enum rg_softmax_kind { RG_SOFTMAX_PLAIN, RG_SOFTMAX_LOG } rg_softmax_kind;
 
-/** What to normalise. Start from rg_softmax_desc_default(), then change what matters. */
+/** What to normalize. Initialize with rg_softmax_desc_default(), then change what matters. */
 typedef struct rg_softmax_desc {
     uint32_t size;        /**< of this struct; set by rg_softmax_desc_default() */
     rg_softmax_kind kind; /**< default RG_SOFTMAX_PLAIN */

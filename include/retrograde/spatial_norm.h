@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /** @file
- *  Spatial normalisation: every pixel is divided by a power of the mean square of the pixels around
+ *  Spatial normalization: every pixel is divided by a power of the mean square of the pixels around
  *  it, channel by channel.
  *
  *      Q(i, j) = rows i - floor(kh / 2) to i + floor((kh - 1) / 2) and
@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-/** Start from rg_spatial_norm_desc_default(), then change what matters. */
+/** Initialize with rg_spatial_norm_desc_default(), then change what matters. */
 typedef struct rg_spatial_norm_desc {
     uint32_t size;     /**< of this struct; set by rg_spatial_norm_desc_default() */
     int32_t window[2]; /**< kh, kw: rows and columns; at least 1 (default 5, 5) */

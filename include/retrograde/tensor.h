@@ -17,59 +17,57 @@ extern "C" {
 typedef struct rg_tensor rg_tensor;
 typedef struct rg_commands rg_commands;
 
-/** The shape of a tensor. Where dims[d] is 0 or 1 no step is made: strides[d] does not matter. */
+/** The shape of a tensor. If dims[d] is 0 or 1, strides[d] is not used. */
 typedef struct rg_tensor_desc {
     rg_dtype dtype;
     int32_t rank;                 /**< 0 to RG_MAX_RANK; a rank of 0 is one element */
     int64_t dims[RG_MAX_RANK];    /**< elements along each dimension, at least 0 */
-    int64_t strides[RG_MAX_RANK]; /**< elements from one index to the next, at least 0 */
+    int64_t strides[RG_MAX_RANK]; /**< distance between indices in elements, at least 0 */
 } rg_tensor_desc;
 
-/** A description with the last dimension contiguous and no gaps. Shapes that are out of range
- *  are reported by the call that uses the description. */
+/** A description with the last dimension contiguous and no gaps. A call that uses the
+ *  description reports shapes that are out of range. */
 RG_API rg_tensor_desc rg_tensor_desc_dense(rg_dtype dtype, int32_t rank, const int64_t dims[]);
 
 /** Allocates a tensor; its elements are undefined until written. */
 RG_API rg_status rg_tensor_create(rg_device *device, const rg_tensor_desc *desc,
                                   rg_tensor **tensor);
 
-/** Wraps memory of the caller: element (0, …, 0) stands at `data`, which must be aligned to the
- *  size of an element and reach to the last element that `desc` describes. On a GPU it is memory
- *  of that GPU, managed memory, or pinned memory of the host. `release`, which may
- *  be NULL, is called once with `context`, on any thread, after the last use; on failure it is
- *  not called. */
+/** Wraps memory of the caller: element (0, …, 0) is at `data`, which must be aligned to the size
+ *  of an element and contain all elements of `desc`. On a GPU it is memory of that GPU, managed
+ *  memory or pinned host memory. `release`, which may be NULL, is called once with `context`, on
+ *  any thread, after the last use; it is not called on failure. */
 RG_API rg_status rg_tensor_wrap(rg_device *device, const rg_tensor_desc *desc, void *data,
                                 void (*release)(void *context), void *context, rg_tensor **tensor);
 
-/** Makes a tensor that lives inside `commands` and takes its storage from a heap shared with the
- *  other temporaries there. It starts with a read count of 1 (see rg_tensor_read_count). */
+/** Creates a temporary of `commands`. Its storage comes from a heap shared with their other
+ *  temporaries. It starts with a read count of 1 (see rg_tensor_read_count). */
 RG_API rg_status rg_tensor_create_temporary(rg_commands *commands, const rg_tensor_desc *desc,
                                             rg_tensor **tensor);
 
-/** Gives the tensor back. Commands that use it keep its storage alive. NULL allowed. */
+/** Releases the tensor. Commands that use it keep its storage alive. NULL is allowed. */
 RG_API void rg_tensor_destroy(rg_tensor *tensor);
 
-/* ---- views: no copy; each is a tensor of its own that the caller destroys ---- */
+/* ---- views: no copy; the caller destroys each view ---- */
 
 /** Elements start[d], start[d] + step[d], … (length[d] of them) of each dimension d. `step` may
- *  be NULL, which means 1 everywhere. */
+ *  be NULL, which means 1 in every dimension. */
 RG_API rg_status rg_tensor_slice(rg_tensor *tensor, const int64_t start[], const int64_t length[],
                                  const int64_t step[], rg_tensor **view);
 
 /** Dimension d of the view is dimension order[d] of the tensor. */
 RG_API rg_status rg_tensor_permute(rg_tensor *tensor, const int32_t order[], rg_tensor **view);
 
-/** The same elements in row-major order under another shape. Refused where strides do not allow
- *  it without a copy. */
+/** The same elements in row-major order with another shape. Fails if the strides require a copy. */
 RG_API rg_status rg_tensor_reshape(rg_tensor *tensor, int32_t rank, const int64_t dims[],
                                    rg_tensor **view);
 
-/** Repeats dimensions of length 1, and puts new ones in front, with stride 0. Such a view can be
- *  read, not written. */
+/** Broadcasts dimensions of length 1, and adds new leading dimensions, with stride 0. Such a view
+ *  can be read, but not written. */
 RG_API rg_status rg_tensor_expand(rg_tensor *tensor, int32_t rank, const int64_t dims[],
                                   rg_tensor **view);
 
-/* ---- asking ---- */
+/* ---- queries ---- */
 
 RG_API rg_status rg_tensor_get_desc(const rg_tensor *tensor, rg_tensor_desc *desc);
 /** The device, owned by the tensor. */
@@ -89,12 +87,12 @@ typedef enum rg_layout {
 } rg_layout;
 
 /** Copies all elements to `data`, dense and in the tensor's dtype. `bytes` must be their exact
- *  size. Waits for nothing: the caller has waited for the commands that write the tensor. Not
+ *  size. Does not wait: the caller must first wait for the commands that write the tensor. Not
  *  for temporaries. */
 RG_API rg_status rg_tensor_read(const rg_tensor *tensor, void *data, size_t bytes,
                                 rg_layout layout);
 
-/** Copies all elements from `data`; the mirror of rg_tensor_read. */
+/** Copies all elements from `data`; the inverse of rg_tensor_read. */
 RG_API rg_status rg_tensor_write(rg_tensor *tensor, const void *data, size_t bytes,
                                  rg_layout layout);
 
@@ -102,14 +100,14 @@ RG_API rg_status rg_tensor_write(rg_tensor *tensor, const void *data, size_t byt
 
 RG_API bool rg_tensor_is_temporary(const rg_tensor *tensor);
 
-/** How many more reads may be recorded. Every recorded call that reads a temporary lowers its
- *  count by one, however often it is passed to that call; at 0 its storage serves later
- *  temporaries and any further use is refused. A view of a temporary is a temporary with a count
- *  of its own, and takes one from its parent when it reaches 0. Always 0 for other tensors. */
+/** The number of reads that can still be recorded. Every recorded call that reads a temporary
+ *  decrements its count by one, even if the call reads it several times. At 0 its storage is
+ *  reused and any further use fails. A view of a temporary is a temporary with its own count;
+ *  when that reaches 0 it decrements the count of its parent. Always 0 for other tensors. */
 RG_API uint64_t rg_tensor_read_count(const rg_tensor *tensor);
 
-/** Sets the count; 0 gives the storage back at once. Refused on a count of 0 and on other
- *  tensors. */
+/** Sets the count; 0 releases the storage at once. Fails if the count is 0 and for other tensors.
+ */
 RG_API rg_status rg_tensor_set_read_count(rg_tensor *tensor, uint64_t count);
 
 /** Adds `amount`, which may be negative, to the count of every distinct temporary among

@@ -49,7 +49,7 @@ typedef enum rg_upsample_round {
     RG_UPSAMPLE_PREFER_CEIL
 } rg_upsample_round;
 
-/** How to resize. Start from rg_upsample_desc_default(), then change what matters. */
+/** How to resize. Initialize with rg_upsample_desc_default(), then change what matters. */
 typedef struct rg_upsample_desc {
     uint32_t size;           /**< of this struct; set by rg_upsample_desc_default() */
     rg_upsample_kind kind;   /**< default RG_UPSAMPLE_NEAREST */
