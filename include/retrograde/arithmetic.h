@@ -19,8 +19,8 @@
  *  The gradient passes through the bounds where r lies between them or on them, as in PyTorch;
  *  elsewhere, and where r is NaN, dy counts as 0.
  *
- *  a, b, y and gradients have one dtype of f32, f64, f16, bf16. y may be a, or b; da may be dy,
- *  or db may, where they have the shape of y. */
+ *  a, b, y and gradients have the same dtype: f32, f64, f16 or bf16. y may be a, or b; da may be
+ *  dy, or db may, where they have the shape of y. */
 #ifndef RETROGRADE_ARITHMETIC_H
 #define RETROGRADE_ARITHMETIC_H
 
@@ -38,7 +38,7 @@ typedef enum rg_arithmetic_kind {
     RG_ARITHMETIC_COMPARE
 } rg_arithmetic_kind;
 
-/** What compare asks; a and b are equal if a = b or |a - b| <= threshold. All but
+/** The comparison; a and b are equal if a = b or |a - b| <= threshold. All but
  *  RG_COMPARE_NOT_EQUAL answer 0 where either is NaN. */
 typedef enum rg_compare {
     RG_COMPARE_EQUAL,
@@ -49,7 +49,7 @@ typedef enum rg_compare {
     RG_COMPARE_GREATER_OR_EQUAL
 } rg_compare;
 
-/** Which operation. Initialize with rg_arithmetic_desc_default(), then change what matters. Compare
+/** Descriptor of the operation. Initialize with rg_arithmetic_desc_default(). Compare
  *  uses `comparison` and `threshold` alone, the others all but these. */
 typedef struct rg_arithmetic_desc {
     uint32_t size;           /**< of this struct; set by rg_arithmetic_desc_default() */
@@ -69,7 +69,7 @@ RG_API rg_arithmetic_desc rg_arithmetic_desc_default(void);
  *      a, b (shapes that fit together)  ->  y (both broadcast)
  *
  *  The gradient of multiply and divide reads a and b; that of add and subtract reads them where
- *  there is a bound, and otherwise nothing but dy. Its state holds no tensors. */
+ *  there is a bound, and otherwise nothing but dy. Its state contains no tensors. */
 RG_API rg_status rg_arithmetic_create(rg_device *device, const rg_arithmetic_desc *desc,
                                       rg_kernel **kernel);
 

@@ -16,9 +16,9 @@
  *
  *  The statistics are exact to rounding also where the mean is far larger than the deviation.
  *
- *  x (…, channels) of rank 1 or more, y, dy and dx have one dtype of f32, f64, f16, bf16. gamma,
- *  beta, mean and variance (channels) have the same dtype, or all of them f32 beside f16 and bf16.
- *  y may be x; dx may be dy or x; a running average may be updated in place. */
+ *  x (…, channels) of rank 1 or more, y, dy and dx have the same dtype: f32, f64, f16 or bf16.
+ *  gamma, beta, mean and variance (channels) have the same dtype, or all of them f32 beside f16 and
+ *  bf16. y may be x; dx may be dy or x; a running average may be updated in place. */
 #ifndef RETROGRADE_BATCH_NORM_H
 #define RETROGRADE_BATCH_NORM_H
 
@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-/** Where mean and variance come from, and where they go. */
+/** Source of mean and variance, and whether they are returned. */
 typedef enum rg_batch_norm_statistics {
     RG_BATCH_NORM_OWN,      /**< of x; the state has them */
     RG_BATCH_NORM_RETURNED, /**< of x; outputs `new_mean` and `new_variance` receive them */
@@ -37,7 +37,7 @@ typedef enum rg_batch_norm_statistics {
     RG_BATCH_NORM_GIVEN     /**< inputs `mean` and `variance` */
 } rg_batch_norm_statistics;
 
-/** All in one call, or in two kernels that share a state, as MPS has it. Either may be called
+/** All in one call, or in two kernels that share a state, as in MPS. Either may be called
  *  several times, for parts of a batch, of any number of images:
  *
  *      forward of `statistics`    adds to the statistics in the state
@@ -55,14 +55,14 @@ typedef enum rg_batch_norm_phase {
     RG_BATCH_NORM_NORMALIZE
 } rg_batch_norm_phase;
 
-/** How to normalize. Initialize with rg_batch_norm_desc_default(), then change what matters. */
+/** Descriptor of the normalization. Initialize with rg_batch_norm_desc_default(). */
 typedef struct rg_batch_norm_desc {
     uint32_t size;                       /**< of this struct; set by rg_batch_norm_desc_default() */
     rg_batch_norm_statistics statistics; /**< default RG_BATCH_NORM_OWN */
     rg_batch_norm_phase phase;           /**< default RG_BATCH_NORM_WHOLE; others: own statistics */
-    bool gamma;     /**< whether there is an input `gamma` (default true); 1 without */
-    bool beta;      /**< whether there is an input `beta` (default true); 0 without */
-    double epsilon; /**< added to the variance; 0 or more (default FLT_MIN, as MPS has it) */
+    bool gamma;     /**< whether `gamma` is an input (default true); otherwise 1 */
+    bool beta;      /**< whether `beta` is an input (default true); otherwise 0 */
+    double epsilon; /**< added to the variance; 0 or more (default FLT_MIN, as in MPS) */
     /** Running averages become momentum times the old one plus 1 - momentum times that of x; 0 to 1
      *  (default 0.9). */
     double momentum;
@@ -85,10 +85,10 @@ RG_API rg_batch_norm_desc rg_batch_norm_desc_default(void);
  *  of them may be NULL. Statistics of no elements are 0, and leave a running average alone.
  *
  *  The gradient reads x, gamma, beta if there is a neuron, and given statistics; statistics of x
- *  come from the state, or without one are computed again. What is asked for has the same bits
- *  whatever else is. The state holds, one for each channel, in f32, or f64 for f64, "mean",
- *  "variance", "inverse_sigma" (s), "dgamma", "dbeta"; and "moments" (4, channels): the mean as a
- *  sum of two numbers, variance, s; and in f64 "sums" (2, channels): dbeta, dgamma. */
+ *  come from the state, or without one are computed again. The bits of a requested gradient do not
+ *  depend on the other requests. The state holds, one for each channel, in f32, or f64 for f64,
+ * "mean", "variance", "inverse_sigma" (s), "dgamma", "dbeta"; and "moments" (4, channels): the mean
+ *  as a sum of two numbers, variance, s; and in f64 "sums" (2, channels): dbeta, dgamma. */
 RG_API rg_status rg_batch_norm_create(rg_device *device, const rg_batch_norm_desc *desc,
                                       rg_kernel **kernel);
 

@@ -10,8 +10,8 @@
  *  many zeros follow it as are missing. MPS concatenates channels in this way, with a multiple
  *  of 4.
  *
- *  All tensors have one dtype of f32, f64, f16, bf16 and, but for the axis, one shape. Every bit
- *  is kept. No result may share memory with what is read; sources may share it with each other.
+ *  All tensors have the same dtype: f32, f64, f16 or bf16 and, but for the axis, one shape. Every
+ *  bit is kept. No result may share memory with what is read; sources may share it with each other.
  *  A producer that writes into a slice of y in the first place needs no concat at all. */
 #ifndef RETROGRADE_CONCAT_H
 #define RETROGRADE_CONCAT_H
@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-/** How many and where. Initialize with rg_concat_desc_default(), then change what matters. */
+/** How many and where. Initialize with rg_concat_desc_default(). */
 typedef struct rg_concat_desc {
     uint32_t size;   /**< of this struct; set by rg_concat_desc_default() */
     int32_t sources; /**< how many inputs there are, 1 to 8 (default 2) */

@@ -22,10 +22,10 @@
  *      in_out  W(p, o, c) = w(c, p, o)           ONNX, PyTorch: the weights of the convolution that
  *                                                goes the other way; w (in, kh, kw, out / groups)
  *
- *  With groups, channels are cut into as many equal parts that do not see each other; o or c, the
+ *  With groups, channels are divided into as many independent groups of equal size; o or c, the
  *  last dimension of w, counts within a part. x (n, h, w, in) or (h, w, in) for one image; b (out).
- *  All tensors have one dtype of f32, f64, f16, bf16, except that dw and db may each be f32 beside
- *  f16 and bf16, as with conv. */
+ *  All tensors have the same dtype: f32, f64, f16 or bf16, except that dw and db may each be f32
+ *  beside f16 and bf16, as with conv. */
 #ifndef RETROGRADE_CONV_TRANSPOSE_H
 #define RETROGRADE_CONV_TRANSPOSE_H
 
@@ -37,22 +37,22 @@ extern "C" {
 #endif
 
 typedef enum rg_conv_transpose_layout {
-    RG_CONV_TRANSPOSE_OUT_IN, /**< as MPS has it */
-    RG_CONV_TRANSPOSE_IN_OUT  /**< as ONNX and PyTorch have it */
+    RG_CONV_TRANSPOSE_OUT_IN, /**< as in MPS */
+    RG_CONV_TRANSPOSE_IN_OUT  /**< as in ONNX and PyTorch */
 } rg_conv_transpose_layout;
 
-/** How to convolve; the window is that of w. Initialize with rg_conv_transpose_desc_default(), then
- *  change what matters. */
+/** Descriptor of the convolution; the window is that of w. Initialize with
+ *  rg_conv_transpose_desc_default(). */
 typedef struct rg_conv_transpose_desc {
     uint32_t size;                   /**< of this struct; set by rg_conv_transpose_desc_default() */
     rg_conv_transpose_layout layout; /**< default RG_CONV_TRANSPOSE_OUT_IN */
     int32_t groups;                  /**< at least 1 (default 1); or 0: as many as x has channels */
-    int32_t stride[2];   /**< step between windows, rows and columns; at least 1 (default 1, 1) */
-    int32_t dilation[2]; /**< step inside a window; at least 1 (default 1, 1) */
+    int32_t stride[2];   /**< stride between windows, rows and columns; at least 1 (default 1, 1) */
+    int32_t dilation[2]; /**< dilation of the window; at least 1 (default 1, 1) */
     /** Explicit, all 0 by default: y has (n - 1) s + K - before - after pixels. What ONNX and
      *  PyTorch call output_padding is taken off `bottom` and `right`. */
     rg_padding padding;
-    /** Rows and columns of y; 0: as many as the padding gives (default 0, 0). */
+    /** Rows and columns of y; 0: computed from the padding (default 0, 0). */
     int64_t output[2];
     /** Where windows lie follows from kernel_offset, not from the padding (default false). */
     bool by_offset;
@@ -60,7 +60,7 @@ typedef struct rg_conv_transpose_desc {
      * 1
      *  - floor(K / 2) (default 0, 0). */
     int32_t kernel_offset[2];
-    bool bias; /**< whether there is an input `b` (default true); 0 without */
+    bool bias; /**< whether `b` is an input (default true); otherwise 0 */
     /** Of kind none by default. Not prelu, and from_y must be false, as for a convolution. */
     rg_neuron_desc neuron;
 } rg_conv_transpose_desc;

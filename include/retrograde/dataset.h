@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /** @file
- *  Data sets of labelled images, and loaders, which make batches of them ahead of a trainer.
+ *  Data sets of labelled images, and loaders, which prefetch batches for a trainer.
  *
  *      rg_dataset *all, *train, *validation;
  *      rg_dataset_open("fashion-mnist", RG_DATASET_TRAIN, &all);
@@ -28,16 +28,16 @@
 extern "C" {
 #endif
 
-/** The most channels of an image, and the most classes. */
+/** The maximum number of channels of an image, and of classes. */
 #define RG_DATASET_CHANNELS 16
 #define RG_DATASET_CLASSES  65536
 
-/** Images of one size with labels. It never changes, and may be used from any thread. */
+/** Images of one size with labels. It is immutable and may be used from any thread. */
 typedef struct rg_dataset rg_dataset;
 
 typedef enum rg_dataset_part { RG_DATASET_TRAIN, RG_DATASET_TEST } rg_dataset_part;
 
-/** What a set holds. */
+/** Properties of a data set. */
 typedef struct rg_dataset_info {
     int64_t count;                   /**< of images; at least 1 */
     int64_t height, width, channels; /**< of each; at least 1 */
@@ -51,7 +51,7 @@ typedef struct rg_dataset_info {
  *    train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, each perhaps
  *    compressed, with .gz behind its name; idx4 with channels, too;
  *  - a folder with a folder of PNG files for each class, or with such folders below train/ and
- * below test/ or val/. Classes are numbered in the order of their names. All images have the size
+ *  below test/ or val/. Classes are numbered in the order of their names. All images have the size
  * of the first one and are made grey or RGB as it is: 16 bits are cut to 8, palettes are looked up,
  *    what is transparent becomes black; gamma and colour profiles are not looked at;
  *  - an NPZ file, or a folder of NPY files, with x and y, or with x_train, y_train, x_test, y_test:
@@ -101,7 +101,7 @@ RG_API rg_status rg_dataset_measure(const rg_dataset *set, double mean[RG_DATASE
  *  loader come from one thread at a time. */
 typedef struct rg_loader rg_loader;
 
-/** How to make batches. Initialize with rg_loader_desc_default(), then change what matters. */
+/** How to make batches. Initialize with rg_loader_desc_default(). */
 typedef struct rg_loader_desc {
     uint32_t size;  /**< of this struct; set by rg_loader_desc_default() */
     rg_dtype dtype; /**< of the images in a batch: f32 (default), f64, f16 or bf16 */

@@ -73,7 +73,7 @@ RG_API rg_status rg_queue_create(rg_device *device, rg_queue **queue);
 
 /** Creates a queue on a stream of the caller, a cudaStream_t of the same GPU (NULL: CUDA's default
  *  stream): work runs in order with the caller's other work on the stream. The stream must outlive
- * the queue and its work; CUDA's last error of a thread that commits is cleared. RG_UNSUPPORTED on
+ *  the queue and its work; CUDA's last error of a thread that commits is cleared. RG_UNSUPPORTED on
  *  the CPU. */
 RG_API rg_status rg_queue_wrap(rg_device *device, void *stream, rg_queue **queue);
 

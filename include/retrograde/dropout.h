@@ -12,7 +12,7 @@
  *  **The mask** has the shape of x, with 1 in place of every dimension of `broadcast`, along which
  *  one value serves all elements. Its element number m, in row-major order, is kept if a random
  *  number of 32 bits is less than keep times 2^32, rounded to a whole number that is at least 1.
- * The upper 16 bits of the number are half m % 8 of block m / 8 (lower halves of words first), the
+ *  The upper 16 bits of the number are half m % 8 of block m / 8 (lower halves of words first), the
  *  lower 16 bits the same half of block 2^63 + m / 8. A block is Philox4x32-10 with the counter
  *  (block, step) and the key `seed`, lower words first: the same bits on every device, for every
  *  dtype, layout and number of threads.
@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-/** What to drop. Initialize with rg_dropout_desc_default(), then change what matters. */
+/** What to drop. Initialize with rg_dropout_desc_default(). */
 typedef struct rg_dropout_desc {
     uint32_t size; /**< of this struct; set by rg_dropout_desc_default() */
     double keep;   /**< probability that an element stays; more than 0, at most 1 (default 0.5) */

@@ -3,13 +3,13 @@
 /** @file
  *  Kernels and graphs as JSON text, tensors as NPY files.
  *
- *  Readers are written for hostile input. Whatever a file holds gets a status and a sentence:
- *  RG_IO if it cannot be read, RG_MALFORMED if it does not hold what it should, RG_UNSUPPORTED
+ *  Readers are written for hostile input. Invalid content gets a status and an error text:
+ *  RG_IO if it cannot be read, RG_MALFORMED if it is malformed, RG_UNSUPPORTED
  *  if it is right but not for us. Memory follows the size of the file, never what the file
  *  claims.
  *
- *  Writers write a file whole or not at all: on failure, RG_IO, what was there before is there
- *  still. Devices and pipes, such as /dev/stdout, are written directly. */
+ *  Writers write a file whole or not at all: on failure, RG_IO, the previous file is
+ *  unchanged. Devices and pipes, such as /dev/stdout, are written directly. */
 #ifndef RETROGRADE_FILES_H
 #define RETROGRADE_FILES_H
 

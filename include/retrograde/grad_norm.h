@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-/** What to add up. Initialize with rg_grad_norm_desc_default(), then change what matters. */
+/** What to add up. Initialize with rg_grad_norm_desc_default(). */
 typedef struct rg_grad_norm_desc {
     uint32_t size; /**< of this struct; set by rg_grad_norm_desc_default() */
     double factor; /**< of the sum (default 1) */

@@ -41,7 +41,7 @@ typedef enum rg_loss_scaling {
     RG_LOSS_SCALING_DYNAMIC /**< an input and an output, and so is the count of good steps */
 } rg_loss_scaling;
 
-/** How to scale. Initialize with rg_grad_scale_desc_default(), then change what matters. */
+/** How to scale. Initialize with rg_grad_scale_desc_default(). */
 typedef struct rg_grad_scale_desc {
     uint32_t size;           /**< of this struct; set by rg_grad_scale_desc_default() */
     double max_norm;         /**< at least 0; infinite: no clipping (default infinity) */

@@ -10,8 +10,8 @@
  *  y is symmetric; dy need not be.
  *
  *  x (n, h, w, channels), or without n for one image, or with more dimensions before h; y (n,
- *  channels, channels). All tensors have one dtype of f32, f64, f16, bf16; sums of f16 and bf16 are
- *  kept in f32. */
+ *  channels, channels). All tensors have the same dtype: f32, f64, f16 or bf16; sums of f16 and
+ *  bf16 are kept in f32. */
 #ifndef RETROGRADE_GRAM_H
 #define RETROGRADE_GRAM_H
 
@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-/** Which multiple. Initialize with rg_gram_desc_default(), then change what matters. */
+/** Which multiple. Initialize with rg_gram_desc_default(). */
 typedef struct rg_gram_desc {
     uint32_t size; /**< of this struct; set by rg_gram_desc_default() */
     double alpha;  /**< factor of the sums; finite (default 1) */
@@ -32,7 +32,7 @@ RG_API rg_gram_desc rg_gram_desc_default(void);
  *
  *      x (…, h, w, channels)  ->  y (…, channels, channels)
  *
- *  The gradient reads x. Its state holds no tensors. */
+ *  The gradient reads x. Its state contains no tensors. */
 RG_API rg_status rg_gram_create(rg_device *device, const rg_gram_desc *desc, rg_kernel **kernel);
 
 #ifdef __cplusplus

@@ -225,7 +225,7 @@ RG_API size_t rg_node_describe(const rg_node *node, char *text, size_t capacity)
  *  gradients that reach one value. `source` is the value whose gradient it makes, `dy` the first
  *  gradient that it reads; a node that makes several is shown once for each. The handler may label
  *  the node, set handles, and mark `source` so that the pass ends there. Without a handler
- * gradients get the handles of the values that they are for. */
+ *  gradients get the handles of the values that they are for. */
 typedef void rg_gradient_handler(void *context, rg_node *gradient, rg_node *forward,
                                  rg_value *source, rg_value *dy);
 
@@ -367,7 +367,7 @@ RG_API rg_status rg_plan_encode(rg_plan *plan, rg_commands *commands, rg_tensor 
 
 /** Records a run for `count` images that are tensors of their own: entry i * count + n is source i
  *  of image n. Images of one shape are joined along dimension 0 by recorded copies; a tensor that
- * is the same for all images is used as it is. Results contain all images. RG_UNSUPPORTED for
+ *  is the same for all images is used as it is. Results contain all images. RG_UNSUPPORTED for
  *  images of u8, which no op reads. */
 RG_API rg_status rg_plan_encode_batch(rg_plan *plan, rg_commands *commands, int64_t count,
                                       rg_tensor *const sources[]);
@@ -384,7 +384,7 @@ RG_API rg_status rg_plan_run_async(rg_plan *plan, rg_tensor *const sources[],
 RG_API rg_status rg_plan_result(rg_plan *plan, const char *name, rg_tensor **tensor);
 
 /** The state that was kept under this name, for the shapes prepared or encoded last. It belongs
- * to the plan; each run with these shapes overwrites its tensors. */
+ *  to the plan; each run with these shapes overwrites its tensors. */
 RG_API rg_status rg_plan_state(rg_plan *plan, const char *name, rg_state **state);
 
 /** Bytes of storage that the values and states of the last layout take together, results and

@@ -15,8 +15,9 @@
  *  Its ends have constructors of their own: with as many groups as channels it is instance
  *  normalization, with one group of the last dimension alone layer normalization.
  *
- *  x (…, channels), y, dy and dx have one dtype of f32, f64, f16, bf16. gamma and beta (channels)
- *  have the same dtype, or both f32 beside f16 and bf16. y may be x; dx may be dy or x. */
+ *  x (…, channels), y, dy and dx have the same dtype: f32, f64, f16 or bf16. gamma and beta
+ *  (channels) have the same dtype, or both f32 beside f16 and bf16. y may be x; dx may be dy or x.
+ */
 #ifndef RETROGRADE_GROUP_NORM_H
 #define RETROGRADE_GROUP_NORM_H
 
@@ -26,15 +27,15 @@
 extern "C" {
 #endif
 
-/** How to normalize. Initialize with rg_group_norm_desc_default(), then change what matters. */
+/** Descriptor of the normalization. Initialize with rg_group_norm_desc_default(). */
 typedef struct rg_group_norm_desc {
     uint32_t size;  /**< of this struct; set by rg_group_norm_desc_default() */
     int64_t groups; /**< 0 (one for each channel) or a divisor of the channels (default 1) */
     int64_t axis;   /**< first dimension that statistics go over, at most the last one; negative
                          ones count from the last (default 1) */
-    bool gamma;     /**< whether there is an input `gamma` (default true); 1 without */
-    bool beta;      /**< whether there is an input `beta` (default true); 0 without */
-    double epsilon; /**< added to the variance; 0 or more (default FLT_MIN, as MPS has it) */
+    bool gamma;     /**< whether `gamma` is an input (default true); otherwise 1 */
+    bool beta;      /**< whether `beta` is an input (default true); otherwise 0 */
+    double epsilon; /**< added to the variance; 0 or more (default FLT_MIN, as in MPS) */
     /** Whether the state keeps dgamma and dbeta of each image, as those of MPS do (default false).
      */
     bool image_gradients;
@@ -48,10 +49,10 @@ RG_API rg_group_norm_desc rg_group_norm_desc_default(void);
  *      x (…, channels)[, gamma (channels)][, beta (channels)]  ->  y (…, channels)
  *
  *  The gradient reads x, gamma, and beta if there is a neuron; statistics come from the state, or
- *  without one are computed again. dgamma and dbeta are sums over all images. What is asked for
- *  has the same bits whatever else is. The state holds, in f32, or f64 for f64, "mean" and
- *  "inverse_sigma" (s) (images, groups), "mean_rest", which `mean` lost to rounding, and on request
- *  "dgamma" and "dbeta" (images, channels). */
+ *  without one are computed again. dgamma and dbeta are sums over all images. The bits of a
+ *  requested gradient do not depend on the other requests. The state holds, in f32, or f64 for f64,
+ *  "mean" and "inverse_sigma" (s) (images, groups), "mean_rest", which `mean` lost to rounding, and
+ *  on request "dgamma" and "dbeta" (images, channels). */
 RG_API rg_status rg_group_norm_create(rg_device *device, const rg_group_norm_desc *desc,
                                       rg_kernel **kernel);
 

@@ -51,8 +51,9 @@
  *  `ignored` has weight 0. Any other label that is not the number of an element makes the commands
  *  fail with RG_KERNEL_FAULT; what they have written by then is not specified.
  *
- *  y, dense labels, weights, the loss and gradients have one dtype of f32, f64, f16, bf16; class
- *  labels are i32 or i64. The gradient of y, also as the output `gradient`, may take its place.
+ *  y, dense labels, weights, the loss and gradients have the same dtype: f32, f64, f16 or bf16;
+ *  class labels are i32 or i64. The gradient of y, also as the output `gradient`, may take its
+ *  place.
  */
 #ifndef RETROGRADE_LOSS_H
 #define RETROGRADE_LOSS_H
@@ -87,7 +88,7 @@ typedef enum rg_loss_reduction {
 
 typedef enum rg_loss_labels { RG_LOSS_DENSE_LABELS, RG_LOSS_CLASS_LABELS } rg_loss_labels;
 
-/** Which loss. Initialize with rg_loss_desc_default(), then change what matters. */
+/** Which loss. Initialize with rg_loss_desc_default(). */
 typedef struct rg_loss_desc {
     uint32_t size;               /**< of this struct; set by rg_loss_desc_default() */
     rg_loss_kind kind;           /**< default RG_LOSS_SOFTMAX_CROSS_ENTROPY */

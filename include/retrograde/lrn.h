@@ -26,7 +26,7 @@
 extern "C" {
 #endif
 
-/** Initialize with rg_lrn_desc_default(), then change what matters. The defaults are those of MPS.
+/** Initialize with rg_lrn_desc_default(). The defaults are those of MPS.
  */
 typedef struct rg_lrn_desc {
     uint32_t size;  /**< of this struct; set by rg_lrn_desc_default() */

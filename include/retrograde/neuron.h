@@ -63,8 +63,8 @@ typedef enum rg_neuron_kind {
     RG_NEURON_SWISH      /**< with a = 1.702 also known as quick gelu */
 } rg_neuron_kind;
 
-/** Which function. Initialize with rg_neuron_desc_default(), then change what matters: a kind
- * alone, or a kind and those of a, b, c that are not to be the usual ones. */
+/** Which function. Initialize with rg_neuron_desc_default(): a kind
+ *  alone, or a kind and those of a, b, c that are not to be the usual ones. */
 typedef struct rg_neuron_desc {
     uint32_t size;       /**< of this struct; set by rg_neuron_desc_default() */
     rg_neuron_kind kind; /**< default RG_NEURON_RELU */
@@ -75,7 +75,7 @@ typedef struct rg_neuron_desc {
      *  not said to be given is refused. */
     bool has_a, has_b, has_c;
     /** Whether the gradient reads y instead of x, so that x need not be kept (default false).
-     *  Only where y tells the slope: none, linear, sigmoid, softsign, exponential; relu and elu
+     *  Only if the slope follows from y: none, linear, sigmoid, softsign, exponential; relu and elu
      *  with a of 0 or more; relun with such an a and b above 0; tanh and softplus with a other
      *  than 0. */
     bool from_y;
@@ -92,7 +92,7 @@ RG_API rg_neuron_desc rg_neuron_desc_default(void);
  *
  *      dslope = sum of x > 0 ? 0 : dy x
  *
- *  Its state holds no tensors. */
+ *  Its state contains no tensors. */
 RG_API rg_status rg_neuron_create(rg_device *device, const rg_neuron_desc *desc,
                                   rg_kernel **kernel);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /** @file
- *  What the optimizers sgd, rmsprop and adam have in common.
+ *  Common definitions of the optimizers sgd, rmsprop and adam.
  *
  *  An optimizer is a kernel whose forward pass is one step of training: it reads a parameter, its
  *  gradient and its moments and writes the new parameter and the new moments, in one pass over
@@ -10,7 +10,7 @@
  *      parameter, gradient, moments…, rate[, step][, scale]
  *                          ->  new_parameter, new moments…[, copy]
  *
- *  **What becomes of a gradient g** before the optimizer uses it, in this order:
+ *  **Processing of a gradient g** before the optimizer uses it, in this order:
  *
  *      g = g · scale                                       where `scaled`
  *      g = g held between clip_minimum and clip_maximum    NaN stays NaN
@@ -28,8 +28,8 @@
  *
  *  **Steps that are skipped.** Where `scale` is infinite or NaN nothing changes: the results are
  *  what was read. grad_scale makes such a scale from gradients that have overflowed, together
- *  with clipping by the norm of all gradients and the scale of the loss; the host waits for
- *  nothing.
+ *  with clipping by the norm of all gradients and the scale of the loss; the host does not
+ *  wait.
  *
  *  **Many parameters.** rg_kernel_forward_batch takes a step for many parameters at once; entries
  *  of rate, step and scale repeat one tensor. Up to 32 dense parameters take one launch. */
@@ -59,7 +59,7 @@ typedef enum rg_parameter_copy {
     RG_PARAMETER_COPY_BF16
 } rg_parameter_copy;
 
-/** What becomes of a gradient first; see above. */
+/** Processing of a gradient before the step; see above. */
 typedef struct rg_gradient_rules {
     double clip_minimum;              /**< default −infinity */
     double clip_maximum;              /**< not less than clip_minimum (default infinity) */

@@ -15,7 +15,7 @@
  *  off. The gradient adds every dy to the input that it was copied from, in the order of dy;
  *  dfill gets what no input did.
  *
- *  x, y, fill, dy, dx and dfill have one dtype of f32, f64, f16, bf16. None may overlap
+ *  x, y, fill, dy, dx and dfill have the same dtype: f32, f64, f16 or bf16. None may overlap
  *  another. */
 #ifndef RETROGRADE_PAD_H
 #define RETROGRADE_PAD_H
@@ -35,7 +35,7 @@ typedef enum rg_pad_mode {
     RG_PAD_MIRROR_EDGE
 } rg_pad_mode;
 
-/** How much to pad. Initialize with rg_pad_desc_default(), then change what matters. */
+/** How much to pad. Initialize with rg_pad_desc_default(). */
 typedef struct rg_pad_desc {
     uint32_t size;     /**< of this struct; set by rg_pad_desc_default() */
     rg_pad_mode mode;  /**< default RG_PAD_ZERO */
@@ -54,7 +54,7 @@ RG_API rg_pad_desc rg_pad_desc_default(void);
  *      x (n, h, w, c)[, fill (c of y)]  ->  y (n, h, w, c, each + before + after)
  *
  *  x and y may come without n, and then have no padding of it. The gradient reads none of them.
- *  Its state holds no tensors. */
+ *  Its state contains no tensors. */
 RG_API rg_status rg_pad_create(rg_device *device, const rg_pad_desc *desc, rg_kernel **kernel);
 
 #ifdef __cplusplus

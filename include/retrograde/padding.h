@@ -65,7 +65,7 @@ typedef struct rg_window {
     int32_t stride[2];   /**< s: at least 1 */
     int32_t dilation[2]; /**< d: at least 1 */
     int64_t output[2];   /**< pixels of the result as the caller wants them; 0: by the policy */
-    bool ceil_mode;      /**< if explicit: a last window that is not whole counts, where it begins
+    bool ceil_mode;      /**< if explicit: include a last, partial window, where it begins
                               before the padding behind the image */
     bool transposed;     /**< source and result change places */
 } rg_window;

@@ -12,7 +12,7 @@
  *  window (i, j) is pixel (i stride - top + p dilation, j stride - left + q dilation), see
  *  padding.h. Taps outside of the image:
  *
- *      edge zero   they are 0: a virtual 0 can win a maximum, and then nobody receives its dy;
+ *      edge zero   they are 0: a virtual 0 can be the maximum, and then its dy is dropped;
  *                  N = all taps of the window
  *      edge clamp  they are left out, as ONNX and the nodes of MPS do; N = the taps that lie in the
  *                  image, or in the image and a margin that is counted with it (see below)
@@ -20,8 +20,8 @@
  *  A window without any pixel gives 0, and has no gradient. The first of equal maxima in row-major
  *  order wins, and the first NaN before all numbers.
  *
- *  x (n, h, w, c), or (h, w, c) for one image, and all other tensors have one dtype of f32, f64,
- *  f16, bf16, but for the indices, which are i64. dx may be x. */
+ *  x (n, h, w, c), or (h, w, c) for one image, and all other tensors have the same dtype: f32, f64,
+ *  f16 or bf16, but for the indices, which are i64. dx may be x. */
 #ifndef RETROGRADE_POOL_H
 #define RETROGRADE_POOL_H
 
@@ -35,13 +35,13 @@ extern "C" {
 typedef enum rg_pool_kind { RG_POOL_MAX, RG_POOL_AVERAGE, RG_POOL_L2 } rg_pool_kind;
 typedef enum rg_pool_edge { RG_POOL_ZERO, RG_POOL_CLAMP } rg_pool_edge;
 
-/** What to pool over. Initialize with rg_pool_desc_default(), then change what matters. */
+/** Descriptor of the pooling. Initialize with rg_pool_desc_default(). */
 typedef struct rg_pool_desc {
     uint32_t size;     /**< of this struct; set by rg_pool_desc_default() */
     rg_pool_kind kind; /**< default RG_POOL_MAX */
     int32_t window[2]; /**< rows, columns; at least 1 (default 2, 2). Max: at most 2^31 - 1 taps */
-    int32_t stride[2]; /**< step between windows; at least 1 (default 2, 2) */
-    int32_t dilation[2]; /**< step inside a window; at least 1 (default 1, 1) */
+    int32_t stride[2]; /**< stride between windows; at least 1 (default 2, 2) */
+    int32_t dilation[2]; /**< dilation of the window; at least 1 (default 1, 1) */
     rg_padding padding;  /**< explicit, all 0 by default */
     rg_pool_edge edge;   /**< default RG_POOL_ZERO */
     /** Average with edge clamp: rows at the top and at the bottom, and columns at either side, that
@@ -50,9 +50,9 @@ typedef struct rg_pool_desc {
     /** Average with edge clamp: N counts the padding with the image, but nothing beyond it, as in
      *  ONNX and as MPS's ExcludeEdges; zero_pad is then not used (default false). */
     bool count_include_pad;
-    /** Explicit padding: a last window that is not whole counts (default false). */
+    /** Explicit padding: include a last, partial window (default false). */
     bool ceil_mode;
-    /** Rows and columns of y; 0: as many as the padding gives (default 0, 0). Windows may lie
+    /** Rows and columns of y; 0: computed from the padding (default 0, 0). Windows may lie
      *  anywhere, as with a destination of MPS that is larger or smaller than needed. */
     int64_t output[2];
     /** Max: a second output, `indices`, as ONNX's MaxPool has it; see rg_pool_create (default
@@ -71,7 +71,7 @@ RG_API rg_pool_desc rg_pool_desc_default(void);
  *  without a state it finds them again from x. A winner is the number of a tap in its window, p
  *  columns + q, and 255 if a virtual 0 won (u8); in windows of more than 255 taps -1 (i32). Any
  *  other value passes no gradient. Average: the gradient reads dy alone. L2: it reads x and y.
- *  Their states hold no tensors.
+ *  Their states contain no tensors.
  *
  *  With `indices` there is a second output (n, oh, ow, c) of i64: where in x the maximum stands,
  *  counted as ONNX does in the order (n, c, h, w), or (n, c, w, h) for a storage_order of 1,

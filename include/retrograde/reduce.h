@@ -11,12 +11,13 @@
  *      arg_max  y = number of the winner  no gradient
  *
  *  A group is what becomes one number: n elements, counted in row-major order of the dimensions
- * that are reduced. The winner is the first of equal elements. A NaN is less than all numbers for
- * min and larger for max, so the first NaN wins. The sum of no elements is 0, their mean NaN; the
- * others refuse an empty group.
+ *  that are reduced. The winner is the first of equal elements. A NaN is less than all numbers for
+ *  min and larger for max, so the first NaN wins. The sum of no elements is 0, their mean NaN; the
+ *  others refuse an empty group.
  *
- *  x, dy and dx have one dtype of f32, f64, f16, bf16; so has y, except for arg_min and arg_max,
- * where it is i64. Sums of f16 and bf16 are kept in f32 and, over long distances, in f64. */
+ *  x, dy and dx have the same dtype: f32, f64, f16 or bf16; so has y, except for arg_min and
+ *  arg_max, where it is i64. Sums of f16 and bf16 are kept in f32 and, over long distances, in f64.
+ */
 #ifndef RETROGRADE_REDUCE_H
 #define RETROGRADE_REDUCE_H
 
@@ -35,7 +36,7 @@ typedef enum rg_reduce_kind {
     RG_REDUCE_ARG_MAX
 } rg_reduce_kind;
 
-/** What to reduce. Initialize with rg_reduce_desc_default(), then change what matters. */
+/** What to reduce. Initialize with rg_reduce_desc_default(). */
 typedef struct rg_reduce_desc {
     uint32_t size;       /**< of this struct; set by rg_reduce_desc_default() */
     rg_reduce_kind kind; /**< default RG_REDUCE_SUM */
@@ -54,7 +55,7 @@ RG_API rg_reduce_desc rg_reduce_desc_default(void);
  *
  *      x (any shape)  ->  y (x without `dims`, or with 1 in their place)
  *
- *  The gradient of min and max reads x; that of sum and mean reads dy alone. Its state holds no
+ *  The gradient of min and max reads x; that of sum and mean reads dy alone. Its state contains no
  *  tensors. */
 RG_API rg_status rg_reduce_create(rg_device *device, const rg_reduce_desc *desc,
                                   rg_kernel **kernel);

@@ -8,7 +8,7 @@
  *  Where the strides of a tensor allow it, rg_tensor_reshape gives a view that costs nothing; this
  *  is for all others, and for results that must stand by themselves.
  *
- *  x and y have one dtype of f32, f64, f16, bf16 and as many elements. Every bit is kept. No
+ *  x and y have the same dtype: f32, f64, f16 or bf16 and as many elements. Every bit is kept. No
  *  result may share memory with what is read. */
 #ifndef RETROGRADE_RESHAPE_H
 #define RETROGRADE_RESHAPE_H
@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-/** To what. Initialize with rg_reshape_desc_default(), then change what matters. */
+/** To what. Initialize with rg_reshape_desc_default(). */
 typedef struct rg_reshape_desc {
     uint32_t size;      /**< of this struct; set by rg_reshape_desc_default() */
     int32_t dims_count; /**< the rank of y, 0 to RG_MAX_RANK (default 1) */

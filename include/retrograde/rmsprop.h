@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-/** How to descend. Initialize with rg_rmsprop_desc_default(), then change what matters. */
+/** How to descend. Initialize with rg_rmsprop_desc_default(). */
 typedef struct rg_rmsprop_desc {
     uint32_t size;              /**< of this struct; set by rg_rmsprop_desc_default() */
     rg_update_form form;        /**< default RG_UPDATE_MPS */

@@ -5,13 +5,13 @@
  *
  *      8 bytes: the length of the header | header: JSON | elements, without gaps
  *
- *  A reader opens a file, looks at what it holds, and reads the tensors it wants. Opening reads and
+ *  A reader opens a file, queries its contents, and reads tensors. Opening reads and
  *  checks the header alone: lengths, names, dtypes, shapes, and that the tensors fill the rest of
- *  the file without overlap or gap. Whatever a file holds gets a status and a sentence, as in
- *  files.h; memory follows the size of the header, 32 MiB at most.
+ *  the file without overlap or gap. Invalid content gets a status and an error text, as in
+ *  files.h; memory use depends on the size of the header, 32 MiB at most.
  *
- *  A writer writes the file whole or not at all: if it fails, or the process is killed at any
- *  moment, what was there before is there still. */
+ *  A writer writes the file completely or not at all: if it fails, or the process is killed at any
+ *  moment, the previous file is unchanged. */
 #ifndef RETROGRADE_SAFETENSORS_H
 #define RETROGRADE_SAFETENSORS_H
 
@@ -23,17 +23,17 @@ extern "C" {
 
 /* ---- reading ---- */
 
-/** An open file. It does not change, and may be used by several threads at once. */
+/** An open file. It is immutable and may be used by several threads at once. */
 typedef struct rg_safetensors rg_safetensors;
 
 /** Opens a regular file and checks its header. On failure *file is NULL: RG_IO if it cannot be
- *  read, RG_MALFORMED if it does not hold what it should. */
+ *  read, RG_MALFORMED if it is malformed. */
 RG_API rg_status rg_safetensors_open(const char *path, rg_safetensors **file);
 
-/** Closes it. Names and texts that it gave are gone. NULL is allowed. */
+/** Closes the file. Names and texts from it become invalid. NULL is allowed. */
 RG_API void rg_safetensors_close(rg_safetensors *file);
 
-/** How many tensors there are; they are numbered from 0, in the order of the header. */
+/** The number of tensors; they are numbered from 0, in the order of the header. */
 RG_API size_t rg_safetensors_count(const rg_safetensors *file);
 
 /** The name of tensor `index`, owned by the file; NULL if there is none. */
@@ -58,7 +58,7 @@ RG_API rg_status rg_safetensors_read(const rg_safetensors *file, size_t index, v
                                      size_t bytes);
 
 /** Reads its elements into a tensor of the same dtype and shape, of any strides, on any device.
- *  Waits for nothing: see rg_tensor_write. After a failure its elements are undefined. */
+ *  Does not wait: see rg_tensor_write. After a failure its elements are undefined. */
 RG_API rg_status rg_safetensors_read_tensor(const rg_safetensors *file, size_t index,
                                             rg_tensor *tensor);
 
@@ -66,7 +66,7 @@ RG_API rg_status rg_safetensors_read_tensor(const rg_safetensors *file, size_t i
 RG_API rg_status rg_safetensors_load(const rg_safetensors *file, size_t index, rg_device *device,
                                      rg_tensor **tensor);
 
-/** How many texts the header has beside the tensors. */
+/** The number of texts in the header. */
 RG_API size_t rg_safetensors_metadata_count(const rg_safetensors *file);
 
 /** The key of text `index`, owned by the file; NULL if there is none. */

@@ -24,7 +24,7 @@ extern "C" {
 
 typedef enum rg_softmax_kind { RG_SOFTMAX_PLAIN, RG_SOFTMAX_LOG } rg_softmax_kind;
 
-/** What to normalize. Initialize with rg_softmax_desc_default(), then change what matters. */
+/** What to normalize. Initialize with rg_softmax_desc_default(). */
 typedef struct rg_softmax_desc {
     uint32_t size;        /**< of this struct; set by rg_softmax_desc_default() */
     rg_softmax_kind kind; /**< default RG_SOFTMAX_PLAIN */
@@ -40,7 +40,7 @@ RG_API rg_softmax_desc rg_softmax_desc_default(void);
  *
  *      x (any shape of rank 1 to 8)  ->  y (the same)
  *
- *  Its state holds no tensors. */
+ *  Its state contains no tensors. */
 RG_API rg_status rg_softmax_create(rg_device *device, const rg_softmax_desc *desc,
                                    rg_kernel **kernel);
 

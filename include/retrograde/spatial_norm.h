@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-/** Initialize with rg_spatial_norm_desc_default(), then change what matters. */
+/** Initialize with rg_spatial_norm_desc_default(). */
 typedef struct rg_spatial_norm_desc {
     uint32_t size;     /**< of this struct; set by rg_spatial_norm_desc_default() */
     int32_t window[2]; /**< kh, kw: rows and columns; at least 1 (default 5, 5) */

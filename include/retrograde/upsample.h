@@ -23,7 +23,7 @@
  *  PyTorch's align_corners=False and ONNX's default are `half_pixel`. PyTorch's nearest is
  *  asymmetric and floor, its nearest-exact half_pixel and prefer_ceil.
  *
- *  x, y, dy and dx have one dtype of f32, f64, f16, bf16. None may overlap another. */
+ *  x, y, dy and dx have the same dtype: f32, f64, f16 or bf16. None may overlap another. */
 #ifndef RETROGRADE_UPSAMPLE_H
 #define RETROGRADE_UPSAMPLE_H
 
@@ -49,7 +49,7 @@ typedef enum rg_upsample_round {
     RG_UPSAMPLE_PREFER_CEIL
 } rg_upsample_round;
 
-/** How to resize. Initialize with rg_upsample_desc_default(), then change what matters. */
+/** How to resize. Initialize with rg_upsample_desc_default(). */
 typedef struct rg_upsample_desc {
     uint32_t size;           /**< of this struct; set by rg_upsample_desc_default() */
     rg_upsample_kind kind;   /**< default RG_UPSAMPLE_NEAREST */
@@ -67,7 +67,7 @@ RG_API rg_upsample_desc rg_upsample_desc_default(void);
  *
  *      x (n, h, w, c)  ->  y (n, oh, ow, c), or both without n
  *
- *  The gradient reads neither x nor y. Its state holds no tensors. */
+ *  The gradient reads neither x nor y. Its state contains no tensors. */
 RG_API rg_status rg_upsample_create(rg_device *device, const rg_upsample_desc *desc,
                                     rg_kernel **kernel);
 
