@@ -340,11 +340,11 @@ int rg_cmd_check(int argc, char **argv)
           "run random trials instead of the cases, for SECONDS" },
         { "trials", RG_OPTION_COUNT, &r.trials, "N", "run exactly N random trials" },
         { "random-case", RG_OPTION_TEXT, &r.random_case, "TEXT",
-          "one random trial of one op, as a failure prints it" },
+          "repeat one random trial of one op, as printed by a failure" },
         { "fingerprints", RG_OPTION_TEXT, &r.fingerprints, "FILE",
           "write a hash of the result bits of every case, to compare two builds with diff" },
-        { "json", RG_OPTION_FLAG, &r.json, NULL, "one object per line" },
-        { "help", RG_OPTION_FLAG, &r.help, NULL, "this text" },
+        { "json", RG_OPTION_FLAG, &r.json, NULL, "print one JSON object per line" },
+        { "help", RG_OPTION_FLAG, &r.help, NULL, "print this help" },
         { .name = NULL },
     };
     const int ops = rg_options_take(options, argc, argv, NULL, NULL);

@@ -162,7 +162,7 @@ int rg_cmd_eval(int argc, char **argv)
     if (left < 0)
         return result;
     if (left != 1)
-        return rg_wrong("eval wants one checkpoint; see --help");
+        return rg_wrong("eval needs exactly one checkpoint; see --help");
     rg_trainer *network = NULL;
     rg_train_part part = { .set = NULL };
     const rg_status status = evaluate(argv[0], &q, &network, &part);

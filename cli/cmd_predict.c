@@ -186,8 +186,8 @@ int rg_cmd_predict(int argc, char **argv)
     if (left < 0)
         return result;
     if (left < 2 || q.top < 1)
-        return rg_wrong(left < 2 ? "predict wants a checkpoint and images; see --help"
-                                 : "--top is at least 1");
+        return rg_wrong(left < 2 ? "predict needs a checkpoint and at least one image; see --help"
+                                 : "--top must be at least 1, not 0");
     rg_trainer *network;
     if (rg_used_network_open(argv[0], &q.use, &network) != RG_OK)
         return rg_failed();

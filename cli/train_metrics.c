@@ -52,8 +52,8 @@ static rg_status continue_csv(rg_train_run *run, const char *path, rg_metric_row
     take_epochs(run, rows);
     if (rows->dropped > 0)
         rg_show_say(&run->show,
-                    "%s: rows behind epoch %lld are dropped: training goes on from there", path,
-                    (long long)run->trainer->state.epoch);
+                    "%s: rows after epoch %lld are removed; training continues from that epoch",
+                    path, (long long)run->trainer->state.epoch);
     return RG_OK;
 }
 

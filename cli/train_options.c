@@ -176,7 +176,7 @@ rg_status rg_train_desc(const rg_train_request *q, rg_trainer_desc *desc)
 {
     *desc = rg_trainer_desc_default();
     RG_CHECK(rg_dtype_parse(q->dtype, &desc->dtype) == RG_OK && rg_dtype_is_data(desc->dtype),
-             RG_INVALID_ARGUMENT, "--dtype is '%s'; it is f32, f64, bf16 or f16", q->dtype);
+             RG_INVALID_ARGUMENT, "--dtype must be f32, f64, bf16 or f16, not '%s'", q->dtype);
     RG_TRY(rg_optimizer_parse(q->optimizer, &desc->optimizer));
     RG_TRY(rg_schedule_parse(q->schedule, &desc->schedule));
     desc->rate = q->rate == RG_TRAIN_NOT_GIVEN ? 0 : q->rate;
@@ -213,9 +213,10 @@ rg_status rg_train_options_check(const rg_train_request *q)
     const rg_status wrong = RG_INVALID_ARGUMENT;
     rg_trainer_desc desc;
     RG_CHECK(is_line(q->data) && is_line(q->model), wrong,
-             "--data and --model are paths of one line in UTF-8, of less than 4000 bytes");
+             "--data and --model must be paths without line breaks, in UTF-8 and shorter than 4000 "
+             "bytes");
     RG_CHECK(q->threads >= 0 && q->threads <= 1024, wrong,
-             "--threads is %" PRId64 "; it goes from 0 to 1024", q->threads);
+             "--threads must be between 0 and 1024, not %" PRId64, q->threads);
     RG_TRY(rg_train_desc(q, &desc));
     const rg_status status = rg_trainer_desc_check(&desc);
     if (status != RG_OK)
@@ -226,6 +227,7 @@ rg_status rg_train_options_check(const rg_train_request *q)
     RG_CHECK(q->rate == RG_TRAIN_NOT_GIVEN || q->rate > 0, wrong,
              "--rate must be greater than 0, not 0");
     RG_CHECK(q->validation < 1, wrong,
-             "--validation is %g; less than all of the data can be held back", q->validation);
+             "--validation must be less than 1, not %g: it is a fraction of the training data",
+             q->validation);
     return RG_OK;
 }

@@ -189,7 +189,7 @@ void rg_train_end(rg_train_run *run)
 static rg_status nothing_saved(const rg_train_run *run)
 {
     return rg_fail(RG_INVALID_STATE,
-                   "%s: a lower --rate may help. Nothing of this epoch is saved%s%s",
+                   "%s; a lower --rate may help. Nothing of this epoch is saved%s%s",
                    rg_error_text(), run->good != NULL ? "; the last good checkpoint is " : "",
                    run->good != NULL ? run->good : "");
 }
@@ -231,10 +231,11 @@ static rg_status check_validation(const rg_train_run *run, double loss)
     const rg_trainer_progress *p = &run->progress;
     if (isfinite(loss))
         return RG_OK;
-    (void)rg_fail(RG_INVALID_STATE,
-                  "training has diverged: in epoch %lld the validation loss is %f; the learning "
-                  "rate is %g",
-                  (long long)p->epoch, rg_shown(loss), p->rate);
+    (void)rg_fail(
+        RG_INVALID_STATE,
+        "training diverged in epoch %lld: the validation loss is %f. The learning rate is "
+        "%g",
+        (long long)p->epoch, rg_shown(loss), p->rate);
     return nothing_saved(run);
 }
 

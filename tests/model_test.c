@@ -57,7 +57,8 @@ static void test_bad_models(void)
     EXPECT_FAILS(rg_model_graph(model, &desc, &graph), RG_INVALID_ARGUMENT, "size is");
     desc = rg_network_desc_default();
     desc.height = 0;
-    EXPECT_FAILS(rg_model_graph(model, &desc, &graph), RG_INVALID_ARGUMENT, "height is 0");
+    EXPECT_FAILS(rg_model_graph(model, &desc, &graph), RG_INVALID_ARGUMENT,
+                 "height must be between 1 and 1048576, not 0");
     desc = rg_network_desc_default();
     desc.dtype = RG_I32;
     EXPECT_FAILS(rg_model_graph(model, &desc, &graph), RG_INVALID_ARGUMENT, "dtype is i32");

@@ -312,22 +312,22 @@ static void test_bad_desc(void)
     } while (0)
     WRONG(size, 0, "size is 0");
     WRONG(size, sizeof d + 4, "rg_trainer_desc_default()");
-    WRONG(dtype, RG_U8, "dtype is u8");
+    WRONG(dtype, RG_U8, "dtype must be f32, f64, bf16 or f16, not u8");
     WRONG(optimizer, (rg_optimizer_kind)9, "optimizer is 9");
     WRONG(schedule, (rg_schedule_kind)-1, "schedule is -1");
-    WRONG(rate, -1, "rate is -1");
-    WRONG(rate, NAN, "rate is nan");
-    WRONG(rate, INFINITY, "rate is inf");
-    WRONG(momentum, 1, "momentum is 1");
-    WRONG(decay, -0.5, "decay is -0.5");
-    WRONG(epochs, 0, "epochs is 0; it goes from 1 to 1000000");
-    WRONG(batch, 0, "batch is 0");
-    WRONG(batch, INT64_MAX, "batch is");
-    WRONG(accumulate, 100, "accumulate is 100; the whole training has 60 batches");
-    WRONG(shift, 1025, "shift is 1025");
-    WRONG(crop, -1, "crop is -1");
-    WRONG(seed, -1, "seed is -1");
-    WRONG(drop_every, 0, "drop-every is 0");
+    WRONG(rate, -1, "rate must be finite and at least 0, not -1");
+    WRONG(rate, NAN, "rate must be finite and at least 0, not nan");
+    WRONG(rate, INFINITY, "rate must be finite and at least 0, not inf");
+    WRONG(momentum, 1, "momentum must be less than 1, not 1");
+    WRONG(decay, -0.5, "decay must be finite and at least 0, not -0.5");
+    WRONG(epochs, 0, "epochs must be between 1 and 1000000, not 0");
+    WRONG(batch, 0, "batch must be between 1 and 1048576, not 0");
+    WRONG(batch, INT64_MAX, "batch must be between");
+    WRONG(accumulate, 100, "accumulate is 100, but the whole training has only 60 batches");
+    WRONG(shift, 1025, "shift must be between 0 and 1024, not 1025");
+    WRONG(crop, -1, "crop must be between 0 and 1024, not -1");
+    WRONG(seed, -1, "seed must be between 0 and");
+    WRONG(drop_every, 0, "drop-every must be between 1 and 1000000, not 0");
 #undef WRONG
     rg_model_destroy(model);
 }
@@ -390,7 +390,7 @@ static void test_bad_files(void)
     EXPECT_FAILS(rg_trainer_load(device, path, &t), RG_MALFORMED, "bad");
     EXPECT_FAILS(rg_checkpoint_open(path, &c), RG_MALFORMED, "bad");
     EXPECT_OK(rg_safetensors_write(path, NULL, 0, NULL, 0));
-    EXPECT_FAILS(rg_checkpoint_open(path, &c), RG_MALFORMED, "it is no checkpoint");
+    EXPECT_FAILS(rg_checkpoint_open(path, &c), RG_MALFORMED, "this is not a checkpoint");
     EXPECT(t == NULL && c == NULL);
     EXPECT(rg_checkpoint_model(NULL) == NULL && rg_checkpoint_class_name(NULL, 0)[0] == 0);
     EXPECT_FAILS(rg_checkpoint_get_info(NULL, NULL), RG_INVALID_ARGUMENT, "checkpoint is NULL");
@@ -413,7 +413,7 @@ static void test_other_set(void)
     rg_trainer *trainer = trainer_of("mlp", &desc), *resumed = NULL;
     rg_trainer_result result;
     EXPECT_FAILS(rg_trainer_evaluate(trainer, other, &result), RG_INVALID_ARGUMENT,
-                 "2x3x2 images of 2 classes, the network takes 28x28x1 and 10");
+                 "2x3x2 images and 2 classes, but the network needs 28x28x1 and 10");
     save_as(trainer, "glyphs.safetensors");
     EXPECT_FAILS(rg_trainer_resume(device, scratch("glyphs.safetensors"), other, NULL, &resumed),
                  RG_INVALID_ARGUMENT, "2x3x2");
@@ -435,7 +435,7 @@ static void test_divergence(void)
     EXPECT_OK(rg_model_parse("steep", model_text, &model));
     EXPECT_OK(rg_trainer_create(device, model, train_set, &desc, &trainer));
     EXPECT_FAILS(rg_trainer_train(trainer, 1, NULL, NULL), RG_INVALID_STATE,
-                 "training has diverged: in epoch 1");
+                 "training diverged in epoch 1");
     EXPECT_FAILS(rg_trainer_train(trainer, 1, NULL, NULL), RG_INVALID_STATE, "diverged before");
     EXPECT_FAILS(rg_trainer_save(trainer, scratch("x")), RG_INVALID_STATE, "diverged");
     rg_trainer_destroy(trainer);

@@ -22,15 +22,15 @@ typedef struct rg_device_options {
      * 0 (default) uses the environment variable RG_THREADS, or else all processors of the process.
      */
     int32_t threads;
-    /** CPU alone: the highest instruction set to use, "base", "avx2" or "avx512". NULL (default)
-     * takes the environment variable RG_CPU, or else the best that processor and system allow. */
+    /** CPU only: the highest instruction set to use, "base", "avx2" or "avx512". NULL (default)
+     * uses the environment variable RG_CPU, or else the highest that the machine supports. */
     union {
         const char *isa;
         const char *rung RG_DEPRECATED("use isa"); /**< the name of `isa` in version 0.1 */
     };
-    /** GPU alone: lets convolutions and matrix products of f32 tensors round what they multiply to
-     * TF32, which has 10 bits behind the point instead of 23, and run several times as fast; sums
-     * stay f32. False by default: f32 is f32. A CPU has nothing of the kind. */
+    /** GPU only: lets convolutions and matrix products of f32 tensors round their operands to TF32,
+     * which has 10 mantissa bits instead of 23 and is several times as fast; sums stay f32. False
+     * by default. Has no effect on a CPU. */
     bool tf32;
 } rg_device_options;
 RG_API rg_device_options rg_device_options_default(void);

@@ -146,7 +146,7 @@ static rg_status next_stream(rg_source *source)
         return RG_OK;
     const uint64_t place = source->at - u->stream.avail_in;
     RG_CHECK(source->packing == RG_GZIP && inflateReset(&u->stream) == Z_OK, RG_MALFORMED,
-             "bytes follow behind the packed data, at byte %llu", (unsigned long long)place);
+             "extra bytes follow the compressed data, at byte %llu", (unsigned long long)place);
     u->ended = false;
     return RG_OK;
 }

@@ -349,8 +349,8 @@ rg_status rg_network_desc_check(const char *who, const rg_network_desc *desc,
     static const char *const names[] = { "height", "width", "channels", "classes" };
     for (int i = 0; i < 4; i++)
         RG_CHECK(sizes[i] >= 1 && sizes[i] <= LARGEST, RG_INVALID_ARGUMENT,
-                 "%s: %s is %lld; it goes from 1 to %d", who, names[i], (long long)sizes[i],
-                 LARGEST);
+                 "%s: %s must be between 1 and %d, not %lld", who, names[i], LARGEST,
+                 (long long)sizes[i]);
     return RG_OK;
 }
 

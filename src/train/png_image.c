@@ -140,12 +140,12 @@ static rg_status check_indices(const rg_png *png)
     unsigned char colours[256 * 4];
     void *indices = NULL;
     RG_CHECK(png_image_begin_read_from_memory(&image, png->kept, png->kept_bytes), RG_MALFORMED,
-             "the PNG image cannot be read: %s", image.message);
+             "cannot read the PNG image: %s", image.message);
     image.format = PNG_FORMAT_RGBA_COLORMAP;
     const size_t count = (size_t)image.width * image.height;
     rg_status status = rg_allocate(&rg_default_allocator, count, &indices);
     if (status == RG_OK && !png_image_finish_read(&image, NULL, indices, (int)image.width, colours))
-        status = rg_fail(RG_MALFORMED, "the PNG image cannot be read: %s", image.message);
+        status = rg_fail(RG_MALFORMED, "cannot read the PNG image: %s", image.message);
     for (size_t i = 0; i < count && status == RG_OK; i++) {
         const unsigned index = ((const unsigned char *)indices)[i];
         if (index >= image.colormap_entries)
@@ -165,7 +165,7 @@ rg_status rg_png_pixels(const rg_png *png, int channels, unsigned char *to)
         RG_TRY(check_indices(png));
     png_image image = { .version = PNG_IMAGE_VERSION };
     RG_CHECK(png_image_begin_read_from_memory(&image, png->kept, png->kept_bytes), RG_MALFORMED,
-             "the PNG image cannot be read: %s", image.message);
+             "cannot read the PNG image: %s", image.message);
     void *pixels = NULL;
     const int64_t count = png->height * png->width;
     image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;
@@ -179,7 +179,7 @@ rg_status rg_png_pixels(const rg_png *png, int channels, unsigned char *to)
         status = rg_allocate(&rg_default_allocator, bytes, &pixels);
     if (status == RG_OK &&
         !png_image_finish_read(&image, NULL, pixels, (int)png->width * samples, NULL))
-        status = rg_fail(RG_MALFORMED, "the PNG image cannot be read: %s", image.message);
+        status = rg_fail(RG_MALFORMED, "cannot read the PNG image: %s", image.message);
     if (status == RG_OK)
         convert(pixels, samples, to, channels, count);
     rg_release(&rg_default_allocator, pixels, bytes);

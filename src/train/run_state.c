@@ -44,7 +44,7 @@ static rg_status check_numbers(const char *name, const void *data, rg_dtype dtyp
     const int64_t count = (int64_t)(bytes / rg_dtype_size(dtype));
     for (int64_t i = 0; i < count; i++) {
         const double value = rg_element_get(data, dtype, i);
-        RG_CHECK(isfinite(value), RG_INVALID_STATE, "the parameter '%s' holds %g", name,
+        RG_CHECK(isfinite(value), RG_INVALID_STATE, "the parameter '%s' contains %g", name,
                  isnan(value) ? NAN : value);
     }
     return RG_OK;
@@ -129,7 +129,7 @@ static rg_status list_names(const rg_run_state *c, char **text)
     for (int32_t i = 0; i < c->network.classes; i++)
         size += strlen(c->class_names[i]) + 1;
     *text = calloc(1, size);
-    RG_CHECK(*text != NULL, RG_OUT_OF_MEMORY, "out of memory for the names of classes");
+    RG_CHECK(*text != NULL, RG_OUT_OF_MEMORY, "out of memory for the class names");
     char *at = *text;
     for (int32_t i = 0; i < c->network.classes; i++) {
         const char *name = c->class_names[i];
@@ -204,7 +204,7 @@ typedef struct source {
 static rg_status find_text(const source *s, const char *key, const char **text)
 {
     *text = rg_safetensors_metadata(s->file, key);
-    RG_CHECK(*text != NULL, RG_MALFORMED, "%s: it is no checkpoint: the text '%s' is missing",
+    RG_CHECK(*text != NULL, RG_MALFORMED, "%s: this is not a checkpoint: the entry '%s' is missing",
              s->path, key);
     return RG_OK;
 }
@@ -265,8 +265,8 @@ static rg_status read_names(const source *s, rg_run_state *c)
     RG_TRY(find_text(s, "class_names", &text));
     for (const char *end = text; (end = strchr(end, '\n')) != NULL; end++)
         lines++;
-    RG_CHECK(lines == classes, RG_MALFORMED, "%s: there are %zu classes and %zu names of them",
-             s->path, classes, lines);
+    RG_CHECK(lines == classes, RG_MALFORMED,
+             "%s: the checkpoint has %zu classes but %zu class names", s->path, classes, lines);
     RG_TRY(rg_allocate_zero(allocator, classes * sizeof *c->class_names, &memory));
     c->class_names = memory;
     for (size_t i = 0; i < classes; i++) {
@@ -287,7 +287,7 @@ static rg_status read_network(const source *s, rg_network_desc *n)
     n->size = sizeof *n;
     n->classes = (int32_t)classes;
     RG_CHECK(rg_dtype_parse(dtype, &n->dtype) == RG_OK && rg_dtype_is_data(n->dtype), RG_MALFORMED,
-             "%s: there is no network in '%.20s'", s->path, dtype);
+             "%s: '%.20s' is not a floating-point dtype for a network", s->path, dtype);
     return RG_OK;
 }
 
@@ -295,13 +295,15 @@ static rg_status read_network(const source *s, rg_network_desc *n)
 static rg_status check_counts(const source *s, const rg_run_state *c)
 {
     RG_CHECK(c->right <= c->images && c->images <= c->position, RG_MALFORMED,
-             "%s: %" PRId64 " images of %" PRId64 " are right, at position %" PRId64, s->path,
-             c->right, c->images, c->position);
+             "%s: the checkpoint counts %" PRId64 " correct images of %" PRId64
+             " at position %" PRId64,
+             s->path, c->right, c->images, c->position);
     RG_CHECK(c->steps <= c->batches, RG_MALFORMED,
-             "%s: there are %" PRId64 " steps and %" PRId64 " batches", s->path, c->steps,
-             c->batches);
+             "%s: the checkpoint has %" PRId64 " steps, more than its %" PRId64 " batches", s->path,
+             c->steps, c->batches);
     RG_CHECK(c->best_epoch <= c->epoch, RG_MALFORMED,
-             "%s: the best of %" PRId64 " epochs is %" PRId64, s->path, c->epoch, c->best_epoch);
+             "%s: the best epoch is %" PRId64 ", but the last complete epoch is %" PRId64, s->path,
+             c->best_epoch, c->epoch);
     return RG_OK;
 }
 
@@ -310,7 +312,7 @@ static rg_status read_texts(const source *s, rg_run_state *c)
     const char *format;
     RG_TRY(find_text(s, "format", &format));
     RG_CHECK(strcmp(format, "retrograde checkpoint 1") == 0, RG_UNSUPPORTED,
-             "%s: its format is '%.60s'", s->path, format);
+             "%s: the checkpoint format '%.60s' is not supported", s->path, format);
     for (size_t i = 0; i < INTEGERS; i++) {
         int64_t value;
         RG_TRY(read_integer(s, integers[i].key, integers[i].low, integers[i].high, &value));
@@ -324,7 +326,8 @@ static rg_status read_texts(const source *s, rg_run_state *c)
     RG_TRY(read_reals(s, "mean", c->network.channels, c->mean));
     RG_TRY(read_reals(s, "deviation", c->network.channels, c->deviation));
     for (int64_t i = 0; i < c->network.channels; i++)
-        RG_CHECK(c->deviation[i] > 0, RG_MALFORMED, "%s: a deviation is not more than 0", s->path);
+        RG_CHECK(c->deviation[i] > 0, RG_MALFORMED,
+                 "%s: a standard deviation is not greater than 0", s->path);
     RG_TRY(read_real(s, "loss", &c->loss));
     RG_TRY(read_real(s, "best_accuracy", &c->best_accuracy));
     return check_counts(s, c);
@@ -347,10 +350,10 @@ rg_status rg_run_state_open(const char *path, rg_run_state *checkpoint, rg_safet
 static rg_status find_tensor(const char *path, const rg_safetensors *file, const char *name,
                              size_t *index)
 {
-    RG_CHECK(rg_safetensors_find(file, name, index), RG_MALFORMED,
-             "%s: the parameter '%s' is missing: it is a checkpoint of another model or "
-             "optimizer",
-             path, name);
+    RG_CHECK(
+        rg_safetensors_find(file, name, index), RG_MALFORMED,
+        "%s: the parameter '%s' is missing; the checkpoint belongs to another model or optimizer",
+        path, name);
     return RG_OK;
 }
 
@@ -364,7 +367,7 @@ static rg_status check_parameter(const char *path, const rg_safetensors *file,
     RG_TRY(find_tensor(path, file, parameter->name, &index));
     RG_TRY(rg_safetensors_desc(file, index, &found));
     RG_CHECK(found.dtype == desc->dtype && rg_shape_same_dims(&found, desc), RG_MALFORMED,
-             "%s: the parameter '%s' is %s, where the model has %s", path, parameter->name,
+             "%s: the parameter '%s' is %s, but the model needs %s", path, parameter->name,
              rg_shape_text(&found, have), rg_shape_text(desc, want));
     return RG_OK;
 }

@@ -245,7 +245,7 @@ static rg_status record_result(rg_stepper *t, rg_plan *plan, slot *s)
 static rg_status start(rg_stepper *t, rg_plan *plan, slot *s, const void *images,
                        const int32_t labels[], int64_t count, numbers n)
 {
-    RG_CHECK(count > 0, RG_INVALID_ARGUMENT, "a batch has no images");
+    RG_CHECK(count > 0, RG_INVALID_ARGUMENT, "the batch has no images");
     RG_TRY(slot_fit(t, s, count));
     s->numbers = n;
     RG_TRY(rg_tensor_write(s->images, images, (size_t)count * image_bytes(t), RG_LAYOUT_SAME));
@@ -370,7 +370,8 @@ rg_status rg_stepper_create(rg_device *device, const rg_model *model,
 {
     void *memory;
     *stepper = NULL;
-    RG_CHECK(options->accumulate >= 1, RG_INVALID_ARGUMENT, "a step needs at least one batch");
+    RG_CHECK(options->accumulate >= 1, RG_INVALID_ARGUMENT,
+             "a training step needs at least one batch");
     RG_TRY(rg_allocate_zero(allocator, sizeof(rg_stepper), &memory));
     rg_stepper *t = memory;
     t->options = *options;
@@ -410,7 +411,7 @@ rg_status rg_stepper_time(rg_stepper *t, double milliseconds[])
 {
     enum { RUNS = 5 };
     const slot *s = &t->slots[(t->batches + SLOTS - 1) % SLOTS];
-    RG_CHECK(s->images != NULL, RG_INVALID_STATE, "no batch was trained with");
+    RG_CHECK(s->images != NULL, RG_INVALID_STATE, "no batch has been trained yet");
     return rg_plan_time(t->plans[SHARE_LAST], t->queue, (rg_tensor *[]){ s->images, s->labels },
                         RUNS, milliseconds);
 }

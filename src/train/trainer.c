@@ -77,7 +77,7 @@ static rg_status open_loader(rg_trainer *t, const rg_dataset *set)
     const int64_t batches = rg_loader_batches(t->loader) * t->desc.epochs;
     t->steps = batches / t->desc.accumulate;
     RG_CHECK(t->steps > 0, RG_INVALID_ARGUMENT,
-             "accumulate is %lld; the whole training has %lld batches",
+             "accumulate is %lld, but the whole training has only %lld batches",
              (long long)t->desc.accumulate, (long long)batches);
     return rg_loader_seek(t->loader, s->epoch, s->position);
 }
@@ -143,8 +143,8 @@ static rg_status read_resumed(rg_trainer *t, const char *path, const rg_safetens
     RG_TRY(rg_run_state_read(path, file, s, t->device, &options, &t->model, &t->stepper));
     rg_status status = rg_run_state_check(t->stepper);
     if (status == RG_INVALID_STATE)
-        status =
-            rg_fail(RG_MALFORMED, "%s: %s: training cannot go on from it", path, rg_error_text());
+        status = rg_fail(RG_MALFORMED, "%s: %s; training cannot continue from it", path,
+                         rg_error_text());
     RG_TRY(status);
     rg_stepper_seek(t->stepper, s->steps, s->batches);
     status = open_loader(t, set);
@@ -268,8 +268,7 @@ static void tell(watcher *w)
 static rg_status diverged(rg_trainer *t, const char *what)
 {
     t->spoilt = true;
-    return rg_fail(RG_INVALID_STATE,
-                   "training has diverged: in epoch %lld %s; the learning rate is %g",
+    return rg_fail(RG_INVALID_STATE, "training diverged in epoch %lld: %s. The learning rate is %g",
                    (long long)t->state.epoch + 1, what, t->rate);
 }
 

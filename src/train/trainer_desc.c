@@ -75,8 +75,8 @@ static int find_name(const char *const names[], const char *name)
 rg_status rg_optimizer_parse(const char *name, rg_optimizer_kind *optimizer)
 {
     const int found = find_name(optimizers, name);
-    RG_CHECK(found >= 0, RG_INVALID_ARGUMENT,
-             "there is no optimizer '%s'; there are sgd, rmsprop, adam", name);
+    RG_CHECK(found >= 0, RG_INVALID_ARGUMENT, "optimizer must be sgd, rmsprop or adam, not '%s'",
+             name);
     *optimizer = (rg_optimizer_kind)found;
     return RG_OK;
 }
@@ -84,8 +84,8 @@ rg_status rg_optimizer_parse(const char *name, rg_optimizer_kind *optimizer)
 rg_status rg_schedule_parse(const char *name, rg_schedule_kind *schedule)
 {
     const int found = find_name(schedules, name);
-    RG_CHECK(found >= 0, RG_INVALID_ARGUMENT,
-             "there is no schedule '%s'; there are constant, step, cosine", name);
+    RG_CHECK(found >= 0, RG_INVALID_ARGUMENT, "schedule must be constant, step or cosine, not '%s'",
+             name);
     *schedule = (rg_schedule_kind)found;
     return RG_OK;
 }
@@ -99,14 +99,15 @@ static rg_status check_number(const struct field *f, const void *at)
         int64_t value;
         memcpy(&value, at, sizeof value);
         RG_CHECK((double)value >= f->low && (double)value <= f->high, RG_INVALID_ARGUMENT,
-                 "%s is %" PRId64 "; it goes from %.0f to %.0f", f->name, value, f->low, f->high);
+                 "%s must be between %.0f and %.0f, not %" PRId64, f->name, f->low, f->high, value);
     } else if (f->kind == REAL) {
         double value;
         memcpy(&value, at, sizeof value);
-        RG_CHECK(value >= f->low && value < f->high, RG_INVALID_ARGUMENT,
-                 isinf(f->high) ? "%s is %g; it is finite, and %g or more"
-                                : "%s is %g; it is %g or more, and less than %g",
-                 f->name, isnan(value) ? (double)NAN : value, f->low, f->high);
+        RG_CHECK(value >= f->low && isfinite(value), RG_INVALID_ARGUMENT,
+                 "%s must be finite and at least %g, not %g", f->name, f->low,
+                 isnan(value) ? (double)NAN : value);
+        RG_CHECK(value < f->high, RG_INVALID_ARGUMENT, "%s must be less than %g, not %g", f->name,
+                 f->high, value);
     }
     return RG_OK;
 }
@@ -114,7 +115,7 @@ static rg_status check_number(const struct field *f, const void *at)
 rg_status rg_trainer_desc_check(const rg_trainer_desc *desc)
 {
     RG_CHECK(rg_dtype_is_data(desc->dtype), RG_INVALID_ARGUMENT,
-             "dtype is %s; it is f32, f64, bf16 or f16", rg_dtype_name(desc->dtype));
+             "dtype must be f32, f64, bf16 or f16, not %s", rg_dtype_name(desc->dtype));
     RG_CHECK((unsigned)desc->optimizer <= RG_OPTIMIZER_ADAM, RG_INVALID_ARGUMENT,
              "optimizer is %d, which is none", (int)desc->optimizer);
     RG_CHECK((unsigned)desc->schedule <= RG_SCHEDULE_COSINE, RG_INVALID_ARGUMENT,

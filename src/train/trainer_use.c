@@ -20,7 +20,7 @@ rg_status rg_trainer_check_set(const rg_trainer *trainer, const rg_dataset *set)
     RG_CHECK(n->height == info.height && n->width == info.width && n->channels == info.channels &&
                  n->classes == info.classes,
              RG_INVALID_ARGUMENT,
-             "the data set has %lldx%lldx%lld images of %d classes, the network takes "
+             "the data set has %lldx%lldx%lld images and %d classes, but the network needs "
              "%lldx%lldx%lld and %d",
              (long long)info.height, (long long)info.width, (long long)info.channels, info.classes,
              (long long)n->height, (long long)n->width, (long long)n->channels, n->classes);

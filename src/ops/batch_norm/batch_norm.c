@@ -301,7 +301,8 @@ static rg_status forward(rg_call *call)
         memset(progress, 0, sizeof call->state->progress);
     const int64_t before = progress[COUNTED] > 0 ? progress[COUNTED] - 1 : 0;
     RG_CHECK(rg_batch_norm_rows_of(t.x) < INT64_MAX - before, RG_INVALID_ARGUMENT,
-             "batch_norm: the state cannot count %lld elements of a channel and %lld more",
+             "batch_norm: the element count of the state overflows: %lld elements per channel and "
+             "%lld more",
              (long long)before, (long long)rg_batch_norm_rows_of(t.x));
     progress[COUNTED] = 1 + before + rg_batch_norm_rows_of(t.x);
     progress[SUMMED] = progress[FINISHED] = 0;
@@ -360,11 +361,10 @@ static rg_status gradient_statistics(rg_call *call, const tensors *t, const rg_t
         progress[SUMMED] = progress[FINISHED] = 0;
     const bool before = progress[SUMMED] > 0;
     const int64_t summed = before ? progress[SUMMED] - 1 : 0, rows = rg_batch_norm_rows_of(t->x);
-    RG_CHECK(
-        rows <= counted - summed, RG_INVALID_STATE,
-        "batch_norm: dy has %lld elements of a channel more than the %lld that are summed, but "
-        "the statistics are of %lld",
-        (long long)rows, (long long)summed, (long long)counted);
+    RG_CHECK(rows <= counted - summed, RG_INVALID_STATE,
+             "batch_norm: dy adds %lld elements per channel to the %lld already summed, more than "
+             "the %lld of the statistics",
+             (long long)rows, (long long)summed, (long long)counted);
     progress[SUMMED] = 1 + summed + rows;
     return sum_up(call, t, factors, counted, before);
 }

@@ -18,7 +18,7 @@ static const rg_pair_unit *rg_conv_pair_unit(const rg_call *call, rg_dtype dtype
 /* A temporary of so many numbers of what kernels compute in. */
 static rg_status rg_conv_reals(const rg_call *call, rg_dtype dtype, double count, rg_tensor **made)
 {
-    RG_CHECK(count <= 0x1p55, RG_OUT_OF_MEMORY, "conv: %g numbers of temporary room are too many",
+    RG_CHECK(count <= 0x1p55, RG_OUT_OF_MEMORY, "conv: a scratch of %g elements is too large",
              count);
     const int64_t dims[] = { (int64_t)count };
     const rg_tensor_desc desc = rg_tensor_desc_dense(dtype == RG_F64 ? RG_F64 : RG_F32, 1, dims);

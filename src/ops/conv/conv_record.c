@@ -14,19 +14,21 @@ rg_status rg_conv_check_inputs(const rg_tensor_desc x[], bool bias, const char *
     RG_CHECK(rg_dtype_is_data(x->dtype), RG_INVALID_ARGUMENT,
              "%s: x is %s; f32, f64, f16 and bf16 are supported", op, rg_dtype_name(x->dtype));
     RG_CHECK(x->rank == 3 || x->rank == 4, RG_INVALID_ARGUMENT,
-             "%s: x has rank %d; an image is (h, w, c), a batch (n, h, w, c)", op, x->rank);
+             "%s: x has rank %d; it must be an image (h, w, c) or a batch (n, h, w, c)", op,
+             x->rank);
     RG_CHECK(x->dims[x->rank - 1] > 0, RG_INVALID_ARGUMENT,
-             "%s: x is %s and has no channels, which are its last dimension", op, have);
+             "%s: x is %s and has no channels (its last dimension)", op, have);
     RG_CHECK(x[1].rank == 4, RG_INVALID_ARGUMENT,
-             "%s: w has rank %d; weights have rank 4, rows and columns of the window in the middle",
+             "%s: w has rank %d; it must have rank 4, with the rows and columns of the window in "
+             "the middle",
              op, x[1].rank);
     for (int32_t i = 1; i < 2 + bias; i++)
         RG_CHECK(x[i].dtype == x->dtype, RG_INVALID_ARGUMENT,
-                 "%s: %s is %s where x is %s; all have one dtype", op, i == 1 ? "w" : "b",
+                 "%s: %s is %s but x is %s; all must have the same dtype", op, i == 1 ? "w" : "b",
                  rg_shape_text(&x[i], text), have);
     for (int32_t d = 0; d < 4; d++)
         RG_CHECK(x[1].dims[d] > 0 && x[1].dims[d] <= INT32_MAX, RG_INVALID_ARGUMENT,
-                 "%s: w is %s; no dimension may be 0, nor 2^31 or more", op,
+                 "%s: w is %s; every dimension must be at least 1 and less than 2^31", op,
                  rg_shape_text(&x[1], text));
     return RG_OK;
 }
@@ -35,7 +37,7 @@ rg_status rg_conv_check_bias(const rg_tensor_desc *b, int64_t channels, const ch
 {
     char text[RG_SHAPE_TEXT];
     RG_CHECK(b->rank == 1 && b->dims[0] == channels, RG_INVALID_ARGUMENT,
-             "%s: b is %s; it has one element for each of the %lld channels of y", op,
+             "%s: b is %s; it must have one element for each of the %lld channels of y", op,
              rg_shape_text(b, text), (long long)channels);
     return RG_OK;
 }
@@ -59,7 +61,7 @@ rg_status rg_conv_place(const rg_padding *padding, const rg_window *window, cons
                      at->before[i] + image + at->after[i] <= most && window->stride[i] <= most,
                  RG_UNSUPPORTED,
                  "%s: an image of %lld %s with a window of %d, a stride of %d, a dilation of %d "
-                 "and paddings of %lld and %lld reaches over more than 2^30",
+                 "and paddings of %lld and %lld covers more than 2^30",
                  op, (long long)image, name, window->window[i], window->stride[i],
                  window->dilation[i], (long long)at->before[i], (long long)at->after[i]);
     }

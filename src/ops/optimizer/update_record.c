@@ -26,7 +26,8 @@ const rg_field rg_gradient_fields[] = {
       .type = RG_FIELD_ENUM,
       .offset = offsetof(rg_gradient_rules, regularization),
       .names = regularizations,
-      .text = "what is added: nothing, the sign of the parameter, or the parameter" },
+      .text = "added to the gradient: nothing (none), the sign of the parameter (l1) or the "
+              "parameter (l2)" },
     { .name = "regularization_scale",
       .type = RG_FIELD_F64,
       .offset = offsetof(rg_gradient_rules, regularization_scale),
