@@ -12,10 +12,9 @@
  *  what images it takes, and how training goes on. To evaluate a network, or to classify images,
  *  there is rg_trainer_load(); to train it further, rg_trainer_resume().
  *
- *  Files come from strangers: RG_IO where one cannot be read, RG_MALFORMED where it does not hold
- *  what it should, RG_UNSUPPORTED where it is of another version. Memory follows the size of the
- *  file, never what it claims. Programs that use this header are linked with libretrograde_train.
- */
+ *  Files are untrusted: RG_IO if one cannot be read, RG_MALFORMED if its content is invalid,
+ *  RG_UNSUPPORTED if it is of another version. Memory use depends on the size of the file, never on
+ *  declared sizes. Programs that use this header are linked with libretrograde_train. */
 #ifndef RETROGRADE_CHECKPOINT_H
 #define RETROGRADE_CHECKPOINT_H
 

@@ -13,10 +13,10 @@
  *      while (rg_loader_next(loader, &batch) == RG_OK && batch.epoch < 10)
  *          ...
  *
- *  Files come from strangers: whatever they hold gets a status and a sentence that names the file
- *  and the place. RG_IO: it cannot be read; RG_MALFORMED: it does not hold what it should;
- *  RG_UNSUPPORTED: it is right, but not for us or not for this build. Memory follows the size of
- *  the files, never what they claim.
+ *  Files are untrusted: invalid content gets a status and an error text that names the file and the
+ *  place. RG_IO: it cannot be read; RG_MALFORMED: its content is invalid; RG_UNSUPPORTED: it is
+ *  valid, but not supported by this library or by this build. Memory use depends on the size of the
+ *  files, never on declared sizes.
  *
  *  Programs that use this header are linked with libretrograde_train. */
 #ifndef RETROGRADE_DATASET_H
