@@ -580,9 +580,9 @@ def winner_gradient(kind, dims, x, y, dy, dx):
 
 
 def arithmetic_kind(fields):
-    usual = {"primary_scale": 1, "secondary_scale": 1, "bias": 0}
-    usual.update(minimum=-math.inf, maximum=math.inf)
-    if fields["kind"] == "compare" or any(float(fields[n]) != v for n, v in usual.items()):
+    defaults = {"primary_scale": 1, "secondary_scale": 1, "bias": 0}
+    defaults.update(minimum=-math.inf, maximum=math.inf)
+    if fields["kind"] == "compare" or any(float(fields[n]) != v for n, v in defaults.items()):
         raise Skip("torch is asked for plain arithmetic alone")
     return fields["kind"]
 

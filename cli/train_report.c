@@ -115,7 +115,7 @@ static void shape_text(const rg_tensor_desc *desc, char text[TEXT])
                                (long long)desc->dims[d]);
 }
 
-/* Fields that are not the usual ones. */
+/* Fields that do not have their default. */
 static void fields_text(const rg_layer *layer, char text[TEXT])
 {
     char all[1024];

@@ -776,9 +776,9 @@ class BadCheckpoints(Case):
 
         renamed = {("other" if key == name else key): value for key, value in head.items()}
         self.refuses("train", "--resume", packed(renamed), *out, says=("other.safetensors", name, "missing"))
-        turned = dict(head)
-        turned[name] = dict(head[name], shape=head[name]["shape"][::-1])
-        self.refuses("train", "--resume", packed(turned), *out, says=("other.safetensors", name))
+        reversed_shape = dict(head)
+        reversed_shape[name] = dict(head[name], shape=head[name]["shape"][::-1])
+        self.refuses("train", "--resume", packed(reversed_shape), *out, says=("other.safetensors", name))
         start = 8 + length + head[name]["data_offsets"][0]
         path = self.other(self.data[:start] + b"\0\0\xc0\x7f" + self.data[start + 4 :])
         self.refuses("train", "--resume", path, *out, says=("other.safetensors", name, "contains nan", "training cannot continue from it"))

@@ -66,7 +66,7 @@ typedef struct rg_dataset_info {
 RG_API rg_status rg_dataset_open(const char *path, rg_dataset_part part, rg_dataset **set);
 
 /** Draws `count` images of 28 x 28 grey pixels: ten shapes like the digits, made of lines, moved,
- *  turned, resized, of differing thickness, with noise. The same seed gives the same bits on every
+ *  rotated, resized, of differing thickness, with noise. The same seed gives the same bits on every
  *  machine; image i has the label i % 10. `count` is 1 to 2^24. On failure *set is NULL. */
 RG_API rg_status rg_dataset_glyphs(uint64_t seed, int64_t count, rg_dataset **set);
 

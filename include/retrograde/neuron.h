@@ -26,7 +26,7 @@
  *      P(x) = (1 + erf(x / sqrt 2)) / 2,   u(x) = 2 sqrt(2 / pi) (x + 0.044715 x^3),
  *      s = 1 / (1 + e^(-a x));   c = -1 stands for e.
  *
- *  The last column has the usual values, which hold where a, b, c are not given. At x = 0 the
+ *  The last column has the default values, used where a, b, c are not given. At x = 0 the
  *  slope of relu, prelu and relun is that of the negative side. Where a slope of relu or relun is
  *  0, or a of hard_sigmoid or a c of power, dx is 0 for any dy.
  *
@@ -64,14 +64,14 @@ typedef enum rg_neuron_kind {
 } rg_neuron_kind;
 
 /** Which function. Initialize with rg_neuron_desc_default(): a kind
- *  alone, or a kind and those of a, b, c that are not to be the usual ones. */
+ *  alone, or a kind and those of a, b, c that differ from the defaults. */
 typedef struct rg_neuron_desc {
     uint32_t size;       /**< of this struct; set by rg_neuron_desc_default() */
     rg_neuron_kind kind; /**< default RG_NEURON_RELU */
     /** Numbers of the function; see above for which kind reads which. Finite. exponential and
      *  logarithm: c above 0 or -1, and not 1 for logarithm. */
     double a, b, c;
-    /** Whether a, b, c are given (default false: the kind's usual value). One that is not 0 and
+    /** Whether a, b, c are given (default false: the default of the kind). One that is not 0 and
      *  not said to be given is refused. */
     bool has_a, has_b, has_c;
     /** Whether the gradient reads y instead of x, so that x need not be kept (default false).

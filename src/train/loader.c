@@ -50,7 +50,7 @@ struct rg_loader {
 
 /* ---- one image ---- */
 
-/* What happens to an image: it is moved and turned over. */
+/* What happens to an image: it is shifted and mirrored. */
 typedef struct change {
     int64_t crop[2], shift[2]; /* rows, columns */
     bool mirror;

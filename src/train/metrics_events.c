@@ -41,7 +41,7 @@ uint32_t rg_crc32c(const void *data, size_t size)
     return ~crc;
 }
 
-/* A check sum of data that holds its own is turned and shifted, so that it is none by accident. */
+/* A checksum over data that contains its own checksum is masked by a rotation and an offset. */
 static uint32_t masked_crc(const void *data, size_t size)
 {
     const uint32_t crc = rg_crc32c(data, size);

@@ -79,7 +79,7 @@ RG_INLINE void vstore(void *data, int64_t i, const int n, const rg_dtype T, vrea
         vstore_part(data, i, n, T, a);
 }
 
-/* The same for loops in which n < VLEN is usual, such as those over images of few channels. */
+/* The same for loops in which n < VLEN is common, such as those over images of few channels. */
 RG_INLINE vreal vload_short(const void *data, int64_t i, int n, const rg_dtype T)
 {
 #if defined(__AVX512F__)

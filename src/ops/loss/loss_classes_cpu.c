@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Softmax with class labels on the CPU, the usual end of a network: it goes through memory as
+/* Softmax with class labels on the CPU, as most classifiers end: it goes through memory as
  * softmax itself does. */
 #include "ops/loss/loss_labels_cpu.h"
 

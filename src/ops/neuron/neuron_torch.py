@@ -11,7 +11,7 @@ E = -1  # c of exponential and logarithm
 SIGNED = {"linear": "a", "hard_sigmoid": "a", "tanh": "a", "softplus": "b", "exponential": "a", "swish": "a"}
 FROM_Y = ("none", "linear", "sigmoid", "softsign", "exponential", "relu", "elu", "relun", "tanh", "softplus")
 
-# The kind, its usual a, b, c, torch's function if there is one, the formula, what x is drawn from.
+# The kind, its default a, b, c, torch's function if there is one, the formula, what x is drawn from.
 KINDS = (
     ("none", (), None, lambda x: x * 1, (-5, 5)),
     ("relu", (0,), "F.leaky_relu", F.leaky_relu, (-5, 5)),
@@ -38,11 +38,11 @@ def log_base(c):
     return 1 if c == E else math.log(c)
 
 
-def numbers(d, kind, usual):
-    """The usual a, b, c, or others; and as fields, where they are to be given."""
+def numbers(d, kind, defaults):
+    """The default a, b, c, or others; and as fields, where they are to be given."""
     if d.maybe(0.3):
-        return usual, {}
-    drawn = {name: d.number(0.2, 1.5) for name in "abc"[:len(usual)]}
+        return defaults, {}
+    drawn = {name: d.number(0.2, 1.5) for name in "abc"[:len(defaults)]}
     for name in SIGNED.get(kind, ""):
         drawn[name] *= d.choice((-1, 1))
     if kind == "relun":
@@ -53,10 +53,10 @@ def numbers(d, kind, usual):
 
 
 def compare(d):
-    kind, usual, how, function, span = d.cycle(KINDS)
+    kind, defaults, how, function, span = d.cycle(KINDS)
     if kind == "prelu":
         return prelu(d)
-    given, fields = numbers(d, kind, usual)
+    given, fields = numbers(d, kind, defaults)
     avoid = {"hard_sigmoid": lambda a, b: (-b / a, (1 - b) / a), "relun": lambda a, b: (b,)}.get(kind, lambda *_: ())
     # where the curve is flat, y does not tell the slope as exactly as x does, and in 16 bits hardly at all
     from_y = kind in FROM_Y and d.maybe(0.4)
