@@ -27,7 +27,7 @@ GENERATOR := $(or $(KEPT),$(FOUND))
 CMAKE_BUILD := env -u MAKEFLAGS -u MAKELEVEL cmake --build $(BUILD) --parallel $(JOBS)
 
 .NOTPARALLEL:
-.PHONY: all train demo test fuzz install dist clean format help configure setup-build setup-demo setup-test setup-train
+.PHONY: all train demo test test-long fuzz install dist clean format help configure setup-build setup-demo setup-test setup-train
 
 all: setup-build configure ## the libraries and build/retrograde (default)
 	@$(CMAKE_BUILD) --target rg_product
@@ -45,9 +45,15 @@ demo: setup-demo configure ## build, then check and measure softmax on the devic
 	@echo && $(BUILD)/retrograde check softmax --quick
 	@echo && $(BUILD)/retrograde bench softmax --against onednn
 
-test: setup-test configure ## build all, run the tests
+CTEST := ctest --output-on-failure --no-tests=error --parallel $(JOBS)
+
+test: setup-test configure ## build all, run the tests that are not long
 	@$(CMAKE_BUILD)
-	@cd $(BUILD) && ctest --output-on-failure --no-tests=error --parallel $(JOBS)
+	@cd $(BUILD) && $(CTEST) -LE long
+
+test-long: setup-test configure ## the long tests: every case of every op, PyTorch beside it
+	@$(CMAKE_BUILD)
+	@cd $(BUILD) && $(CTEST) -L long
 
 fuzz: ## search the readers for crashes; SECONDS=60 of CPU time each, TARGET=npy for one
 	@cmake --preset asan -B $(FUZZ_BUILD) -G "$(FOUND)" \
@@ -75,7 +81,7 @@ format: ## rewrite the sources as .clang-format says
 	@tools/list-files '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format -i
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1 \2/p' Makefile | \
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1 \2/p' Makefile | \
 	    while read -r make target text; do printf '  make %-10s %s\n' "$$target" "$$text"; done
 
 # ---- what the above need ----
