@@ -14,8 +14,7 @@ enum { RG_SAID = 512 };
 typedef struct rg_checker {
     rg_device *device;
     rg_queue *queue;
-    const char
-        *options; /* that reproduce a failure here: " --isa avx2 --threads 2", or "" */
+    const char *options; /* that reproduce a failure here: " --isa avx2 --threads 2", or "" */
     uint64_t seed;
     FILE *told; /* where failures are told: apart from results for machines */
     char *said; /* or, in RG_SAID bytes, the first failure since it was "" */

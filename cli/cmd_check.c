@@ -321,7 +321,7 @@ int rg_cmd_check(int argc, char **argv)
     const rg_option options[] = {
         { "device", RG_OPTION_TEXT, &r.device, "D", "cpu, cuda or cuda:N (default cpu)" },
         { "dtype", RG_OPTION_TEXT, &r.dtype, "T", "check only f32, f64, f16 or bf16" },
-        { "isa", RG_OPTION_TEXT, &r.isa, "R",
+        { "isa", RG_OPTION_TEXT, &r.isa, "ISA",
           "check only the instruction set base, avx2 or avx512, on the CPU" },
         { "threads", RG_OPTION_COUNT, &r.threads, "N",
           "run with N CPU threads instead of 1, 2 and 3" },
@@ -375,6 +375,9 @@ int rg_cmd_check(int argc, char **argv)
     const int wrong = look_at_device(&r);
     if (wrong != 0)
         return wrong;
+    if (r.networks > 0 && (ops > 0 || r.dtype != NULL))
+        return rg_wrong("--networks draws networks of all ops and dtypes; it takes no %s",
+                        ops > 0 ? "op" : "--dtype");
     if (r.networks > 0)
         return rg_check_networks(r.device, r.isa, r.networks, (uint64_t)r.seed, r.only);
     if (r.fingerprints != NULL && (r.bits_file = fopen(r.fingerprints, "w")) == NULL) {

@@ -162,7 +162,7 @@ int rg_cmd_op(int argc, char **argv)
         { "dtype", RG_OPTION_TEXT, &r.dtype, "T",
           "convert the inputs to f32, f64, f16 or bf16; bf16 results are written as f32" },
         { "threads", RG_OPTION_COUNT, &r.threads, "N", "number of CPU threads (default: all)" },
-        { "isa", RG_OPTION_TEXT, &r.isa, "R",
+        { "isa", RG_OPTION_TEXT, &r.isa, "ISA",
           "highest instruction set to use: base, avx2 or avx512" },
         { "list", RG_OPTION_FLAG, &r.list, NULL, "list all ops and their other names" },
         { "help", RG_OPTION_FLAG, &r.help, NULL,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* A made-up op that uses every submission of the seam between ops and runtime:
+/* A made-up op that uses everything in the interface between ops and runtime:
  *
  *      y = scale a b [+ c]     a, b, c and y of one shape, f32
  *

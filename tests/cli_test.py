@@ -361,6 +361,8 @@ class CheckTest(ProgramTest):
         run = ("check", "--networks", "1", "--seed", "7", "--isa", "base")
         self.assertIn("0 failures", self.works(*run).stdout)
         self.assertIn("0 failures", self.works(*run, "--only", "0,1").stdout)
+        self.refused(2, "check", "softmax", *run[1:], words=("--networks", "no op"))
+        self.refused(2, *run, "--dtype", "f32", words=("--networks", "--dtype"))
         for items in ("1,", "0;1", "-1", "9999", "x"):
             self.refused(2, *run, "--only", items, words=("--only",))
 

@@ -217,9 +217,9 @@ static void test_too_much(rig *r)
 static void test_full(rig *r)
 {
     enum { MOST = 16 };
-    size_t capacity = 0, all = 0;
-    EXPECT_CUDA(cudaMemGetInfo(&capacity, &all));
-    const int64_t quarter = (int64_t)(all / 4), half = (int64_t)(capacity / 2);
+    size_t free_bytes = 0, all = 0;
+    EXPECT_CUDA(cudaMemGetInfo(&free_bytes, &all));
+    const int64_t quarter = (int64_t)(all / 4), half = (int64_t)(free_bytes / 2);
     const rg_tensor_desc desc = rg_tensor_desc_dense(RG_U8, 1, &quarter);
     for (int round = 0; round < 3; round++) {
         rg_tensor *tensors[MOST] = { NULL }, *one = NULL;

@@ -176,9 +176,9 @@ int main(void)
 {
     if (!has_gpu())
         return skip(rg_error_text());
-    size_t capacity = 0, all = 0;
-    EXPECT_CUDA(cudaMemGetInfo(&capacity, &all));
-    if (capacity < 32 * GIBIBYTE)
+    size_t free_bytes = 0, all = 0;
+    EXPECT_CUDA(cudaMemGetInfo(&free_bytes, &all));
+    if (free_bytes < 32 * GIBIBYTE)
         return skip("the GPU has less than 32 GiB of free memory");
     rig gpu = rig_open_cuda(), cpu = rig_open(0);
     test_copies(&gpu);

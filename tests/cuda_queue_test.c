@@ -249,12 +249,12 @@ static void test_continue(rig *r)
 
 /* Parts that have run give their memory back, though nobody waits: commit can be tried again until
  * there is room. */
-static void test_continue_in_little_capacity(rig *r)
+static void test_continue_with_little_memory(rig *r)
 {
     enum { PARTS = 30 };
-    size_t capacity = 0, all = 0;
-    EXPECT_CUDA(cudaMemGetInfo(&capacity, &all));
-    const int64_t large = (int64_t)(capacity / 5 / sizeof(float));
+    size_t free_bytes = 0, all = 0;
+    EXPECT_CUDA(cudaMemGetInfo(&free_bytes, &all));
+    const int64_t large = (int64_t)(free_bytes / 5 / sizeof(float));
     const rg_tensor_desc desc = rg_tensor_desc_dense(RG_F32, 1, &large);
     static float in[PARTS], out[PARTS];
     rg_status status = RG_OK;
@@ -292,7 +292,7 @@ int main(void)
     test_drop_held(1);
     test_drop();
     test_continue(&r);
-    test_continue_in_little_capacity(&r);
+    test_continue_with_little_memory(&r);
     rig_close(&r);
     return rg_test_report();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* A made-up op with kernels for GPUs alone, which uses every submission of the seam between ops and
- * the CUDA backend:
+/* A made-up op with kernels for GPUs alone, which uses everything in the interface
+ * between ops and the CUDA backend:
  *
  *      y_i = scale a_(n-1-i) b_i       a, b and y of one shape with n elements, f32
  *

@@ -120,11 +120,11 @@ typedef struct rg_list {
 /* ---- the table ---- */
 
 typedef struct rg_backend {
-    const char *name; /* "cpu" */
-    bool numbered;    /* a device is called "name:index", not "name" */
-    bool lanes;       /* kernels run on threads() threads, which may have scratch of their own */
-    bool keeps_heaps; /* those of lists: new memory comes slowly, page by page */
-    bool stages;      /* a copy of a tensor that is not dense goes through dense device memory */
+    const char *name;    /* "cpu" */
+    bool numbered;       /* a device is called "name:index", not "name" */
+    bool thread_scratch; /* kernels run on threads() threads, which may have scratch of their own */
+    bool keeps_heaps;    /* those of lists: new memory comes slowly, page by page */
+    bool stages;         /* a copy of a tensor that is not dense goes through dense device memory */
 
     /* How many devices of this kind the machine has; if 0, *reason says why. */
     int32_t (*count)(const char **reason);

@@ -49,7 +49,7 @@ static void fifo_free(rg_fifo *fifo)
 
 /* Runs the list at the head. Called with the lock, which is let go meanwhile, and when nobody
  * else is running. */
-static void run_stem(rg_fifo *fifo)
+static void run_head(rg_fifo *fifo)
 {
     rg_list *list = fifo->first;
     fifo->first = list->next;
@@ -71,7 +71,7 @@ static void *worker_main(void *context)
     pthread_mutex_lock(&fifo->lock);
     while (!fifo->stop) {
         if (fifo->first != NULL && fifo->current == NULL && fifo->awake) {
-            run_stem(fifo);
+            run_head(fifo);
         } else if (fifo->first != NULL && fifo->current != NULL) {
             fifo->waiters++;
             pthread_cond_wait(&fifo->changed, &fifo->lock);
@@ -99,7 +99,7 @@ static void wake_worker(rg_fifo *fifo)
     fifo->orphans = !fifo->has_worker;
     pthread_cond_signal(&fifo->wanted);
     while (!fifo->has_worker && fifo->first != NULL && fifo->current == NULL)
-        run_stem(fifo); /* no thread to be had: do it here */
+        run_head(fifo); /* no thread to be had: do it here */
 }
 
 void rg_fifo_close(rg_fifo *fifo)
@@ -150,7 +150,7 @@ rg_status rg_fifo_wait(rg_fifo *fifo, rg_list *list, bool (*is_done)(rg_list *li
      * that nothing then touches the allocator. */
     while (!inside && (!is_done(list) || fifo->current == list)) {
         if (fifo->current == NULL) {
-            run_stem(fifo);
+            run_head(fifo);
         } else {
             fifo->waiters++;
             pthread_cond_wait(&fifo->changed, &fifo->lock);
@@ -158,7 +158,7 @@ rg_status rg_fifo_wait(rg_fifo *fifo, rg_list *list, bool (*is_done)(rg_list *li
         }
     }
     while (!inside && fifo->orphans && fifo->first != NULL && fifo->current == NULL)
-        run_stem(fifo);
+        run_head(fifo);
     pthread_mutex_unlock(&fifo->lock);
     RG_CHECK(!inside || is_done(list), RG_INVALID_STATE,
              "a completion handler cannot wait for commands of its own queue");

@@ -20,7 +20,7 @@ rg_status rg_plan_prepare(rg_plan *plan, const rg_tensor_desc sources[])
     RG_CHECK_NOT_NULL(plan);
     RG_CHECK(sources != NULL || plan->sources_count == 0, RG_INVALID_ARGUMENT,
              "rg_plan_prepare: sources is NULL");
-    rg_tensor_desc *const descs = plan->capacity.descs;
+    rg_tensor_desc *const descs = plan->buffers.descs;
     for (int32_t i = 0; i < plan->sources_count; i++) {
         size_t reach;
         RG_TRY(rg_shape_check(&sources[i], rg_plan_source_name(plan, i), &reach));
@@ -54,8 +54,8 @@ static rg_status check_source(const rg_plan *plan, const rg_commands *commands, 
 static rg_status find_layout(rg_plan *plan, const rg_commands *commands, rg_tensor *const sources[])
 {
     const int32_t count = plan->sources_count;
-    rg_tensor_desc *const descs = plan->capacity.descs;
-    size_t *const alignments = plan->capacity.alignments;
+    rg_tensor_desc *const descs = plan->buffers.descs;
+    size_t *const alignments = plan->buffers.alignments;
     RG_CHECK(sources != NULL || count == 0, RG_INVALID_ARGUMENT, "rg_plan_encode: sources is NULL");
     const bool copies = rg_plan_may_replay(plan);
     for (int32_t i = 0; i < count; i++) {

@@ -476,7 +476,7 @@ rg_status rg_layout_encode(const rg_plan *plan, rg_layout_plan *layout, rg_comma
                            rg_tensor *const sources[])
 {
     const int32_t count = plan->sources_count;
-    rg_tensor **const read = plan->capacity.read;
+    rg_tensor **const read = plan->buffers.read;
     try_replay(plan, layout);
     for (int32_t i = 0; i < count; i++) {
         read[i] = sources[i];

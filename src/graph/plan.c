@@ -214,7 +214,7 @@ static rg_status make_parameters(rg_plan *plan)
 static rg_status make_capacity(rg_plan *plan)
 {
     const size_t count = (size_t)plan->sources_count;
-    rg_source_buffers *capacity = &plan->capacity;
+    rg_source_buffers *capacity = &plan->buffers;
     RG_TRY(rg_allocate_array(count, sizeof *capacity->descs, &capacity->descs));
     RG_TRY(rg_allocate_array(count, sizeof *capacity->alignments, &capacity->alignments));
     RG_TRY(rg_allocate_array(count, sizeof *capacity->read, &capacity->read));
@@ -225,7 +225,7 @@ static rg_status make_capacity(rg_plan *plan)
 static void free_capacity(const rg_plan *plan)
 {
     const size_t count = (size_t)plan->sources_count;
-    const rg_source_buffers *capacity = &plan->capacity;
+    const rg_source_buffers *capacity = &plan->buffers;
     rg_release(allocator, capacity->descs, count * sizeof *capacity->descs);
     rg_release(allocator, capacity->alignments, count * sizeof *capacity->alignments);
     rg_release(allocator, capacity->read, count * sizeof *capacity->read);

@@ -115,7 +115,7 @@ struct rg_plan {
     int32_t steps_count;
     int32_t *sources; /* their values */
     int32_t sources_count;
-    rg_source_buffers capacity;
+    rg_source_buffers buffers;
     char **result_names;
     int32_t *results; /* their values */
     int32_t results_count;

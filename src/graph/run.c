@@ -89,10 +89,10 @@ static rg_status make_parts(gathering *g, rg_dtype dtype)
     for (int64_t n = 0; n < g->count; n++) {
         RG_TRY(view_as(g->images[n], dtype, &g->from[n]));
         RG_TRY(view_as(g->whole, dtype, &g->parts[n]));
-        rg_tensor *submission = g->parts[n];
-        const int64_t first = n * image->dims[0] * submission->desc.strides[0];
-        submission->desc.dims[0] = image->dims[0];
-        submission->offset += (size_t)first * rg_dtype_size(dtype);
+        rg_tensor *part = g->parts[n];
+        const int64_t first = n * image->dims[0] * part->desc.strides[0];
+        part->desc.dims[0] = image->dims[0];
+        part->offset += (size_t)first * rg_dtype_size(dtype);
     }
     return RG_OK;
 }
@@ -154,7 +154,7 @@ static rg_status gather_all(rg_plan *plan, rg_commands *commands, int64_t count,
         RG_TRY(gather(plan, commands, count, g.images, rg_plan_source_name(plan, i), &wholes[i]));
         pieces[i] = wholes[i];
     }
-    rg_tensor_desc *const descs = plan->capacity.descs;
+    rg_tensor_desc *const descs = plan->buffers.descs;
     for (int32_t i = 0; i < plan->sources_count; i++) {
         RG_CHECK(pieces[i] != NULL, RG_INVALID_ARGUMENT,
                  "rg_plan_encode_batch: the source '%s' is NULL", rg_plan_source_name(plan, i));
@@ -193,7 +193,7 @@ rg_status rg_plan_encode_batch(rg_plan *plan, rg_commands *commands, int64_t cou
              "rg_plan_encode_batch: the commands and the plan are on different devices (%s, %s)",
              commands->queue->device->name, plan->device->name);
     const rg_mark mark = rg_commands_mark(commands);
-    rg_tensor **const wholes = plan->capacity.wholes, **const pieces = plan->capacity.pieces;
+    rg_tensor **const wholes = plan->buffers.wholes, **const pieces = plan->buffers.pieces;
     for (int32_t i = 0; i < plan->sources_count; i++)
         wholes[i] = NULL;
     rg_status status = gather_all(plan, commands, count, sources, wholes, pieces);

@@ -6,12 +6,12 @@
 
 #include <math.h>
 
-static rg_status time_step(const rg_layout_plan *layout, rg_queue *queue,
-                           const rg_stand_ins *submission, double *least)
+static rg_status time_step(const rg_layout_plan *layout, rg_queue *queue, const rg_stand_ins *range,
+                           double *least)
 {
     rg_commands *commands;
     RG_TRY(rg_commands_create(queue, &commands));
-    rg_status status = rg_commands_repeat(commands, layout->recorded, submission);
+    rg_status status = rg_commands_repeat(commands, layout->recorded, range);
     const double began = rg_seconds();
     if (status == RG_OK)
         status = rg_commands_commit(commands);
@@ -27,17 +27,17 @@ static rg_status time_steps(const rg_plan *plan, rg_queue *queue, rg_tensor *con
 {
     const rg_layout_plan *layout = plan->current;
     const int32_t count = plan->sources_count;
-    rg_tensor **const read = plan->capacity.read;
+    rg_tensor **const read = plan->buffers.read;
     for (int32_t i = 0; i < count; i++) /* copies are those of the run before */
         read[i] = rg_layout_reads(plan, layout, sources[i], i) ? sources[i] : layout->copies[i];
-    rg_stand_ins submission = { layout->stand_ins, read, count, 0, 0, true };
+    rg_stand_ins range = { layout->stand_ins, read, count, 0, 0, true };
     for (int32_t i = 0; i < layout->schedule.steps_count; i++) {
-        submission.end = layout->ends[i];
-        if (submission.end > submission.begin)
-            RG_TRY(time_step(layout, queue, &submission, &milliseconds[i]));
+        range.end = layout->ends[i];
+        if (range.end > range.begin)
+            RG_TRY(time_step(layout, queue, &range, &milliseconds[i]));
         else
-            milliseconds[i] = 0; /* a view, or submission of a batch of updates */
-        submission.begin = submission.end;
+            milliseconds[i] = 0; /* a view, or an update that runs as part of a batch */
+        range.begin = range.end;
     }
     return RG_OK;
 }

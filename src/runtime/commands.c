@@ -473,13 +473,14 @@ static rg_status bind_fault(rg_submission *submission, size_t at, int32_t fault)
 
 /* Pointers to scratch of a launch, to that of all threads, or to both. */
 static rg_status bind_launch_scratch(rg_submission *submission, size_t at, size_t bytes,
-                                     size_t lane_bytes)
+                                     size_t thread_bytes)
 {
     const rg_device *device = submission->queue->device;
     const size_t align = RG_ALIGNMENT, own = (bytes + align - 1) / align * align;
-    const int32_t lanes = device->backend->lanes ? device->backend->threads(device->context) : 0;
+    const int32_t lanes =
+        device->backend->thread_scratch ? device->backend->threads(device->context) : 0;
     size_t all, offset;
-    RG_CHECK(own >= bytes && !__builtin_mul_overflow(lane_bytes, (size_t)lanes, &all) &&
+    RG_CHECK(own >= bytes && !__builtin_mul_overflow(thread_bytes, (size_t)lanes, &all) &&
                  !__builtin_add_overflow(all, own, &all),
              RG_OUT_OF_MEMORY, "out of memory: the scratch exceeds the address space");
     RG_TRY(rg_heap_take(submission, all, &offset));
@@ -488,7 +489,7 @@ static rg_status bind_launch_scratch(rg_submission *submission, size_t at, size_
         RG_TRY(rg_submission_relocate(submission, (rg_relocation){ .at = at, .offset = offset }));
         at += sizeof(void *);
     }
-    if (lane_bytes == 0 || lanes == 0)
+    if (thread_bytes == 0 || lanes == 0)
         return RG_OK;
     return rg_submission_relocate(submission, (rg_relocation){ .at = at, .offset = offset + own });
 }
@@ -541,9 +542,9 @@ rg_status rg_record(rg_call *call, const rg_launch *launch)
         else if (launch->list == NULL)
             break;
     }
-    if (scratch > 0 || launch->lane_scratch > 0)
-        RG_TRY(bind_launch_scratch(submission, at, scratch, launch->lane_scratch));
-    at += (scratch > 0 ? sizeof(void *) : 0) + (launch->lane_scratch > 0 ? sizeof(void *) : 0);
+    if (scratch > 0 || launch->thread_scratch > 0)
+        RG_TRY(bind_launch_scratch(submission, at, scratch, launch->thread_scratch));
+    at += (scratch > 0 ? sizeof(void *) : 0) + (launch->thread_scratch > 0 ? sizeof(void *) : 0);
     return launch->fault_text != NULL ? bind_fault(submission, at, entry.fault) : RG_OK;
 }
 

@@ -201,18 +201,17 @@ static rg_status field_set(const rg_field *field, const char *who, char *desc, c
         return element_set(field, who, desc + field->offset, text);
     int32_t filled = 0;
     while (*text != 0) {
-        char submission[NAME_SIZE];
+        char value[NAME_SIZE];
         const size_t length = strcspn(text, ",");
         RG_CHECK(filled < field->length, RG_INVALID_ARGUMENT,
                  "%s: %s has too many values; at most %d are allowed", who, field->name,
                  field->length);
-        RG_CHECK(length < sizeof submission, RG_INVALID_ARGUMENT, "%s: value %d of %s is too long",
-                 who, filled, field->name);
-        memcpy(submission, text, length);
-        submission[length] = 0;
-        RG_TRY(element_set(field, who,
-                           desc + field->offset + (size_t)filled * element_size(field->type),
-                           submission));
+        RG_CHECK(length < sizeof value, RG_INVALID_ARGUMENT, "%s: value %d of %s is too long", who,
+                 filled, field->name);
+        memcpy(value, text, length);
+        value[length] = 0;
+        RG_TRY(element_set(
+            field, who, desc + field->offset + (size_t)filled * element_size(field->type), value));
         filled++;
         text += length + (text[length] == ',');
     }

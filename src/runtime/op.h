@@ -136,9 +136,9 @@ struct rg_call {
 
 /* One launch: a kernel of the op's table over `units` independent pieces of work. The args are
  * copied; they begin with one pointer for each of `tensors`, filled in by the runtime, then one
- * to `scratch` bytes if any, one to the `lane_scratch` of all threads if any (thread
- * rg_thread_pool_index() has that many bytes from rg_thread_pool_index() * lane_scratch on; NULL on
- * a GPU), then one to the fault word if `fault_text` is given. Where a kernel of a GPU asks for
+ * to `scratch` bytes if any, one to the `thread_scratch` of all threads if any (thread
+ * rg_thread_pool_index() has that many bytes from rg_thread_pool_index() * thread_scratch on; NULL
+ * on a GPU), then one to the fault word if `fault_text` is given. Where a kernel of a GPU asks for
  * scratch of its own, the place for its pointer is always there. */
 enum { RG_MAX_POINTERS = 16 };
 typedef struct rg_launch {
@@ -153,7 +153,7 @@ typedef struct rg_launch {
     int64_t grain;          /* units that make one tile; by shape alone, never by threads */
     int64_t bytes;          /* moved in all: decides whether other threads are worth waking */
     size_t scratch;         /* bytes, for the length of the launch */
-    size_t lane_scratch;    /* bytes for each thread of a CPU; a multiple of RG_ALIGNMENT */
+    size_t thread_scratch;  /* bytes for each thread of a CPU; a multiple of RG_ALIGNMENT */
     const char *fault_text; /* the sentence for a fault that the kernel reports */
 } rg_launch;
 rg_status rg_record(rg_call *call, const rg_launch *launch);

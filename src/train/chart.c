@@ -217,13 +217,12 @@ static void add_tips(rg_page *page, const frame *f)
 {
     const rg_chart *chart = f->chart;
     const int64_t step = (chart->count + MOST_TIPS - 1) / MOST_TIPS;
-    const double capacity = f->width - LEFT - RIGHT;
+    const double width = f->width - LEFT - RIGHT;
     for (int64_t i = 0; i < chart->count; i += step) {
         const double x = x_of(f, chart->x[i]);
-        const double before = i >= step ? x_of(f, chart->x[i - step]) : x - capacity;
-        const double after = i + step < chart->count ? x_of(f, chart->x[i + step]) : x + capacity;
-        const double from = fmax((before + x) / 2, LEFT),
-                     to = fmin((x + after) / 2, LEFT + capacity);
+        const double before = i >= step ? x_of(f, chart->x[i - step]) : x - width;
+        const double after = i + step < chart->count ? x_of(f, chart->x[i + step]) : x + width;
+        const double from = fmax((before + x) / 2, LEFT), to = fmin((x + after) / 2, LEFT + width);
         rg_page_put(page,
                     "<rect class=\"hit\" x=\"%s\" y=\"%d\" width=\"%s\" height=\"%s\"><title>%s %s",
                     rg_fixed(from, 1).text, TOP, rg_fixed(fmax(to - from, 0), 1).text,

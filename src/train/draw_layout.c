@@ -503,8 +503,8 @@ static rg_status make_route(maker *m, int32_t k, line_end ends[2])
 static rg_draw_point point_at(const rg_draw_box *box, enum border border, int32_t i, int32_t n)
 {
     const bool upright = border == TOP || border == BOTTOM;
-    const double capacity = (upright ? box->width : box->height) - 12;
-    const double step = fmin(upright ? 18 : 9, capacity / (n > 1 ? n - 1 : 1));
+    const double length = (upright ? box->width : box->height) - 12;
+    const double step = fmin(upright ? 18 : 9, length / (n > 1 ? n - 1 : 1));
     const double along = (i - (n - 1) / 2.0) * step;
     if (upright)
         return (rg_draw_point){ box->x + along,

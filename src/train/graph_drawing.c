@@ -73,7 +73,7 @@ static void draw(sketch *s)
         draw_node(s, s->graph->nodes[i]);
 }
 
-static rg_status make_capacity(const rg_graph *graph, sketch *s)
+static rg_status allocate_arrays(const rg_graph *graph, sketch *s)
 {
     void *memory[4];
     rg_graph_drawing *to = s->to;
@@ -95,7 +95,7 @@ rg_status rg_graph_drawing_create(const rg_graph *graph, const char *title,
 {
     *drawing = (rg_graph_drawing){ .drawing.title = title };
     sketch s = { .to = drawing, .graph = graph };
-    const rg_status status = make_capacity(graph, &s);
+    const rg_status status = allocate_arrays(graph, &s);
     if (status == RG_OK)
         draw(&s);
     drawing->drawing.nodes = drawing->nodes;

@@ -288,9 +288,9 @@ static rg_status start_parameter(const rg_network_parameter *p, rg_plan *plan, u
     for (const char *c = p->value->name; *c != 0; c++)
         key = rg_random(key ^ (uint64_t)(unsigned char)*c, 0);
     const int64_t count = rg_shape_count(&p->value->desc);
-    const size_t capacity = (size_t)count * sizeof(double);
+    const size_t bytes = (size_t)count * sizeof(double);
     void *data;
-    RG_TRY(rg_allocate(allocator, capacity, &data));
+    RG_TRY(rg_allocate(allocator, bytes, &data));
     rg_tensor *tensors[2] = { NULL };
     char master[300];
     snprintf(master, sizeof master, "%s.master", p->value->name);
@@ -308,7 +308,7 @@ static rg_status start_parameter(const rg_network_parameter *p, rg_plan *plan, u
             status = rg_tensor_write(tensors[k], data, (size_t)count * rg_dtype_size(desc.dtype),
                                      RG_LAYOUT_SAME);
     }
-    rg_release(allocator, data, capacity);
+    rg_release(allocator, data, bytes);
     return status;
 }
 

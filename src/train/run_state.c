@@ -8,6 +8,7 @@
 #include "files/tensor_pieces.h"
 #include "graph/plan.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -93,6 +94,7 @@ typedef struct texts {
 
 static void add_text(texts *t, const char *key, const char *value)
 {
+    assert(t->count < TEXTS);
     t->list[t->count++] = (rg_safetensors_text){ key, value };
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Checkpoints: one safetensors file with all parameters of a stepper, and as texts what it takes to
- * use the network and to go on with its training. */
+/* The state of a training run, as a checkpoint keeps it: one safetensors file with all parameters
+ * of a stepper, and as texts what is needed to use the network and to continue its training. */
 #ifndef RG_TRAIN_RUN_STATE_H
 #define RG_TRAIN_RUN_STATE_H
 

@@ -102,9 +102,9 @@ static double pixel_at(const void *pixels, rg_dtype dtype, int64_t i)
     return rg_element_get(pixels, dtype, i) / (dtype == RG_U8 ? 255.0 : 1.0);
 }
 
-/* `room` has a place for `count` images of the network's dtype. */
+/* `images` holds `count` images of the network's dtype. */
 static rg_status predict(rg_trainer *trainer, const void *pixels, rg_dtype dtype, int64_t count,
-                         void *capacity, float probabilities[])
+                         void *images, float probabilities[])
 {
     const rg_run_state *s = &trainer->state;
     const int32_t labels[BATCH] = { 0 }; /* not known */
@@ -112,10 +112,10 @@ static rg_status predict(rg_trainer *trainer, const void *pixels, rg_dtype dtype
     rg_outcome outcome;
     for (int64_t i = 0; i < elements; i++) {
         const int64_t channel = i % s->network.channels;
-        rg_element_set(capacity, s->network.dtype, i,
+        rg_element_set(images, s->network.dtype, i,
                        (pixel_at(pixels, dtype, i) - s->mean[channel]) / s->deviation[channel]);
     }
-    return rg_stepper_evaluate(trainer->stepper, capacity, labels, count, probabilities, &outcome);
+    return rg_stepper_evaluate(trainer->stepper, images, labels, count, probabilities, &outcome);
 }
 
 static rg_status predict_all(rg_trainer *trainer, const void *pixels, rg_dtype dtype, int64_t count,
@@ -124,15 +124,15 @@ static rg_status predict_all(rg_trainer *trainer, const void *pixels, rg_dtype d
     const int64_t largest = count < BATCH ? count : BATCH;
     const size_t image = (size_t)image_pixels(trainer), element = rg_dtype_size(dtype);
     const size_t bytes = (size_t)largest * image * rg_dtype_size(trainer->state.network.dtype);
-    void *capacity;
-    RG_TRY(rg_allocate(allocator, bytes, &capacity));
+    void *images;
+    RG_TRY(rg_allocate(allocator, bytes, &images));
     rg_status status = RG_OK;
     for (int64_t i = 0; i < count && status == RG_OK; i += largest) {
         const int64_t now = count - i < largest ? count - i : largest;
         status = predict(trainer, (const char *)pixels + (size_t)i * image * element, dtype, now,
-                         capacity, probabilities + i * trainer->state.network.classes);
+                         images, probabilities + i * trainer->state.network.classes);
     }
-    rg_release(allocator, capacity, bytes);
+    rg_release(allocator, images, bytes);
     return status;
 }
 

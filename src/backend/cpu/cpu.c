@@ -277,7 +277,7 @@ static rg_status cpu_wait(void *queue, rg_list *list, bool (*is_done)(rg_list *l
 
 const rg_backend rg_backend_cpu = {
     .name = "cpu",
-    .lanes = true,
+    .thread_scratch = true,
     .keeps_heaps = true,
     .count = cpu_count,
     .open = cpu_open,

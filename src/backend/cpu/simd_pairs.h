@@ -31,9 +31,9 @@ RG_INLINE vuint vpack_bf16(vreal a, vreal b, const bool sums)
     const __m512i sum = _mm512_adds_epu16(low, _mm512_and_si512(high, one));
     if (sums)
         return (vuint)_mm512_mask_add_epi16(high, _mm512_cmpgt_epu16_mask(sum, half), high, one);
-    const __m512i buffer = _mm512_ternarylogic_epi32(high, half, half, 0x03); /* ~(high | half) */
+    const __m512i headroom = _mm512_ternarylogic_epi32(high, half, half, 0x03); /* ~(high | half) */
     const __m512i up =
-        _mm512_min_epu16(_mm512_subs_epu16(sum, half), _mm512_min_epu16(buffer, one));
+        _mm512_min_epu16(_mm512_subs_epu16(sum, half), _mm512_min_epu16(headroom, one));
     return (vuint)_mm512_add_epi16(high, up);
 #else
     if (!sums)

@@ -44,11 +44,11 @@ struct rg_thread_pool {
     pthread_cond_t wake;
 };
 
-static _Thread_local int32_t lane; /* 0 in threads that are no helpers */
+static _Thread_local int32_t thread_index; /* 0 in threads that are no helpers */
 
 int32_t rg_thread_pool_index(void)
 {
-    return lane;
+    return thread_index;
 }
 
 static void pause_briefly(void)
@@ -103,7 +103,7 @@ static void *helper_main(void *context)
     const helper *me = context;
     rg_thread_pool *thread_pool = me->thread_pool;
     uint32_t seen = 0;
-    lane = me->number;
+    thread_index = me->number;
     while (!atomic_load(&thread_pool->stop)) {
         const uint32_t generation = atomic_load(&thread_pool->generation);
         if (generation == seen || generation % 2 == 0) {

@@ -95,7 +95,7 @@ static __global__ void __launch_bounds__(CHANNELS *SHARES)
         mean[0] += own * n;
     }
     reduce_down<1>(mean, CHANNELS, shared, false);
-    __syncthreads(); /* `room` is free again */
+    __syncthreads(); /* `shared` is free again */
     mean[0] = all > 0 ? mean[0] / all : 0;
     if (counts)
         squares[0] = (double)m[RG_NORM_VARIANCE * k.channels] * before +

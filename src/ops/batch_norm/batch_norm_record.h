@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Batch normalisation: the tensors of a call, and a function for each launch. */
-#ifndef RG_OPS_BATCH_NORM_BATCH_NORM_RECORD_H
-#define RG_OPS_BATCH_NORM_BATCH_NORM_RECORD_H
+#ifndef RG_OPS_BATCH_NORM_RECORD_H
+#define RG_OPS_BATCH_NORM_RECORD_H
 
 #include "ops/batch_norm/batch_norm.h"
 #include "ops/norm/norm_record.h"

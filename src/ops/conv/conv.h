@@ -25,11 +25,11 @@ enum {
     RG_CONV_ROWS,  /* either direction between image and windows */
     RG_CONV_PARTS, /* dw in parts, for RG_CONV_JOIN */
     RG_CONV_JOIN,
-    /* where groups have few channels, see conv_stem.h; a CPU's own */
-    RG_CONV_STEM_TRANSPOSE,
-    RG_CONV_STEM, /* either direction between image and windows */
-    RG_CONV_STEM_PARTS,
-    RG_CONV_STEM_JOIN,
+    /* where groups have few channels, see conv_grouped.h; a CPU's own */
+    RG_CONV_GROUPED_TRANSPOSE,
+    RG_CONV_GROUPED, /* either direction between image and windows */
+    RG_CONV_GROUPED_PARTS,
+    RG_CONV_GROUPED_JOIN,
     /* the engine for bf16 in pairs, where a processor multiplies them, see conv_pairs_plan.h */
     RG_CONV_PAIR_PACK,
     RG_CONV_PAIR_ROWS,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Convolution on a GPU. RG_CUDA_FEATURES 90a: see conv_split_hopper.cuh. */
+/* Convolution on a GPU. The build reads the next line: see cmake/cuda.cmake, conv_split_hopper.cuh.
+ * RG_CUDA_FEATURES 90a */
 #include "backend/cuda/kernel.cuh"
 #include "backend/cuda/long_sum.cuh"
 #include "ops/conv/conv.h"
@@ -241,7 +242,7 @@ static const rg_cuda_row kernel_rows[RG_CONV_KERNELS] = {
     RG_CUDA_ROW_SCRATCH(data, data_scratch),       /* RG_CONV_DATA */
     RG_CUDA_ROW_SCRATCH(weights, weights_scratch), /* RG_CONV_WEIGHTS */
     RG_CUDA_ROW(transpose),                        /* RG_CONV_TRANSPOSE_WEIGHTS */
-    RG_CUDA_ROW(depth),                            /* RG_CONV_DEPTHWISE */
+    RG_CUDA_ROW(depthwise),                        /* RG_CONV_DEPTHWISE */
     RG_CUDA_ROW(depthwise_parts),                  /* RG_CONV_DEPTHWISE_PARTS */
     RG_CUDA_ROW(depthwise_join),                   /* RG_CONV_DEPTHWISE_JOIN */
     RG_CUDA_ROW(depthwise_3x3),                    /* RG_CONV_DEPTHWISE_3X3 */

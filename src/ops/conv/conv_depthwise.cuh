@@ -163,7 +163,7 @@ static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
     }
 }
 
-template <rg_dtype T> static void depth(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void depthwise(const void *args, const rg_cuda_place *place)
 {
     enum { V = DEPTHWISE_LANES<T> };
     const rg_conv_depthwise_args *k = (const rg_conv_depthwise_args *)args;

@@ -3,7 +3,7 @@
 /* Depthwise convolution on the CPU, as near to the speed of memory as it gets: vectors of channels,
  * some neighbouring results at once, whose sums stay in registers. Groups of few channels are
  * spread out first. Both stand in one file because both end with any neuron, which is large. */
-#include "ops/conv/conv_stem_cpu.h"
+#include "ops/conv/conv_grouped_cpu.h"
 
 /* ---- sums ---- */
 
@@ -131,7 +131,8 @@ RG_INLINE void depthwise_channels(depthwise_row *d, const depthwise_line *l, int
 }
 
 /* A unit is a row of the result. */
-RG_INLINE void depth(const rg_conv_depthwise_args *k, int64_t begin, int64_t end, const rg_dtype T)
+RG_INLINE void depthwise(const rg_conv_depthwise_args *k, int64_t begin, int64_t end,
+                         const rg_dtype T)
 {
     const rg_conv_shape *s = &k->shape;
     const int64_t rows = k->data ? s->row.size : s->row.count;
@@ -181,8 +182,8 @@ RG_INLINE void transpose(const rg_conv_transpose_weights_args *k, int64_t begin,
 /* ---- groups of few channels: spread out over lanes, then much the same ---- */
 
 /* `count` results from number m on of a row, with taps `rows` and `across`. */
-RG_INLINE void stem_block(const stem_sums *d, const depthwise_taps *rows,
-                          const depthwise_taps *across, int64_t m, const int count)
+RG_INLINE void grouped_block(const grouped_sums *d, const depthwise_taps *rows,
+                             const depthwise_taps *across, int64_t m, const int count)
 {
     const int64_t pixel = d->picks * VLEN, step = d->stride * pixel, picks = d->picks;
     vreal sum[DEPTHWISE_BLOCK];
@@ -194,8 +195,8 @@ RG_INLINE void stem_block(const stem_sums *d, const depthwise_taps *rows,
         for (int32_t q = 0; q < across->count; q++) {
             const real *from = row + (m * d->stride + across->at[q]) * pixel;
             const int64_t tap = rows->tap[p] * d->window + across->tap[q];
-            const real *w = d->w + tap * picks * RG_CONV_STEM_LANES;
-            for (int64_t i = 0; i < picks; i++, from += VLEN, w += RG_CONV_STEM_LANES) {
+            const real *w = d->w + tap * picks * RG_CONV_GROUPED_LANES;
+            for (int64_t i = 0; i < picks; i++, from += VLEN, w += RG_CONV_GROUPED_LANES) {
                 const vreal a = vload_full(w, 0, RG_REAL);
 #pragma GCC unroll 8
                 for (int n = 0; n < count; n++)
@@ -208,22 +209,22 @@ RG_INLINE void stem_block(const stem_sums *d, const depthwise_taps *rows,
         vstore_full(d->sums, n * VLEN, RG_REAL, sum[n]);
 }
 
-enum { STEM_BLOCK = DEPTHWISE_BLOCK / 2 };
+enum { GROUPED_BLOCK = DEPTHWISE_BLOCK / 2 };
 
-RG_OUTLINE void stem_results(const stem_sums *d, const depthwise_taps *rows,
-                             const depthwise_taps *across, int64_t m, int64_t count)
+RG_OUTLINE void grouped_results(const grouped_sums *d, const depthwise_taps *rows,
+                                const depthwise_taps *across, int64_t m, int64_t count)
 {
     if (count == DEPTHWISE_BLOCK)
-        stem_block(d, rows, across, m, DEPTHWISE_BLOCK);
-    else if (count == STEM_BLOCK)
-        stem_block(d, rows, across, m, STEM_BLOCK);
+        grouped_block(d, rows, across, m, DEPTHWISE_BLOCK);
+    else if (count == GROUPED_BLOCK)
+        grouped_block(d, rows, across, m, GROUPED_BLOCK);
     else
-        stem_block(d, rows, across, m, 1);
+        grouped_block(d, rows, across, m, 1);
 }
 
 /* Bias, neuron and conversion of results m to m + count - 1 of a row, n lanes from c on. */
-RG_INLINE void stem_end(const depthwise_row *d, const real *sums, int64_t m, int64_t count,
-                        int64_t c, int n, const rg_dtype T)
+RG_INLINE void grouped_end(const depthwise_row *d, const real *sums, int64_t m, int64_t count,
+                           int64_t c, int n, const rg_dtype T)
 {
     const rg_conv_depthwise_args *k = d->k;
     const bool plain = k->plain && d->result[3] == 1, relu = k->neuron.kind == RG_NEURON_RELU;
@@ -247,56 +248,56 @@ RG_INLINE void stem_end(const depthwise_row *d, const real *sums, int64_t m, int
 }
 
 /* A block of rows of the result of one image, VLEN lanes from c on. */
-typedef struct stem_rows {
+typedef struct grouped_rows {
     int64_t image, begin, end, c;
-    depthwise_taps taps[RG_CONV_STEM_ROWS];
-} stem_rows;
+    depthwise_taps taps[RG_CONV_GROUPED_ROWS];
+} grouped_rows;
 
 /* A line of all rows, by some columns at a time, so that what is spread stays near. The last block
  * of columns may overlap the one before, but not where results are added to. */
-RG_INLINE void stem_line(const rg_conv_stem_args *k, depthwise_row *d, stem_sums *f,
-                         const stem_rows *b, const depthwise_line *l, int64_t phase,
-                         const rg_dtype T)
+RG_INLINE void grouped_line(const rg_conv_grouped_args *k, depthwise_row *d, grouped_sums *f,
+                            const grouped_rows *b, const depthwise_line *l, int64_t phase,
+                            const rg_dtype T)
 {
     const int64_t *const z = k->depth.z_step;
     depthwise_taps some;
     for (int64_t m = 0, count; m < l->count; m += count) {
         const bool border = m < l->low || m >= l->high; /* with taps of their own */
         const int64_t left = l->high - m, inside = k->depth.add ? left : l->high - l->low;
-        count = left > STEM_BLOCK && inside >= DEPTHWISE_BLOCK ? DEPTHWISE_BLOCK
-                : inside >= STEM_BLOCK                         ? STEM_BLOCK
-                                                               : 1;
+        count = left > GROUPED_BLOCK && inside >= DEPTHWISE_BLOCK ? DEPTHWISE_BLOCK
+                : inside >= GROUPED_BLOCK                         ? GROUPED_BLOCK
+                                                                  : 1;
         if (border)
             keep_inside(l, f->columns, m, &some);
         count = border ? 1 : count;
         m = border || left >= count ? m : l->high - count;
         for (int64_t r = b->begin; r < b->end; r++) {
-            stem_results(f, &b->taps[r - b->begin], border ? &some : &l->taps, m, count);
+            grouped_results(f, &b->taps[r - b->begin], border ? &some : &l->taps, m, count);
             d->to =
                 at_out(k->to, b->image * d->result[0] + r * d->result[1] + phase * d->result[2], T);
             d->z = at_out(k->z, b->image * z[0] + r * z[1] + phase * z[2], T);
-            stem_end(d, f->sums, m, count, b->c, vlanes_left(k->depth.channels - b->c), T);
+            grouped_end(d, f->sums, m, count, b->c, vlanes_left(k->depth.channels - b->c), T);
         }
     }
 }
 
-RG_INLINE void stem_image(const rg_conv_stem_args *k, depthwise_row *d, stem_rows *b,
-                          const rg_dtype T)
+RG_INLINE void grouped_image(const rg_conv_grouped_args *k, depthwise_row *d, grouped_rows *b,
+                             const rg_dtype T)
 {
     const rg_conv_shape *s = &k->depth.shape;
     const bool data = k->depth.data;
     const int64_t sources = data ? s->column.count : s->column.size;
     const int64_t phases = data ? least(s->column.stride, s->column.size) : 1;
     const int64_t weights = s->row.window * s->column.window * k->picks;
-    const stem_lanes v = find_lanes(b->c, s->groups, data ? s->in : s->out, k->picks);
+    const grouped_lanes v = find_lanes(b->c, s->groups, data ? s->in : s->out, k->picks);
     real *const buffer = (real *)(void *)(k->scratch + rg_thread_pool_index() * k->scratch_bytes);
     real sums[DEPTHWISE_BLOCK * VLEN];
-    stem_sums f = { .in = buffer,
-                    .w = (const real *)k->w + stem_at(b->c, weights),
-                    .sums = sums,
-                    .columns = sources,
-                    .picks = k->picks,
-                    .window = s->column.window };
+    grouped_sums f = { .in = buffer,
+                       .w = (const real *)k->w + grouped_at(b->c, weights),
+                       .sums = sums,
+                       .columns = sources,
+                       .picks = k->picks,
+                       .window = s->column.window };
     int64_t last;
     rows_of_source(&s->row, data, b->begin, b->end, &f.first, &last);
     for (int64_t r = f.first; r < last; r++)
@@ -307,16 +308,16 @@ RG_INLINE void stem_image(const rg_conv_stem_args *k, depthwise_row *d, stem_row
         find_line(&s->column, data, phase, &l);
         f.stride = l.stride;
         d->step = l.step;
-        stem_line(k, d, &f, b, &l, phase, T);
+        grouped_line(k, d, &f, b, &l, phase, T);
     }
 }
 
-RG_INLINE void few(const rg_conv_stem_args *k, int64_t begin, int64_t end, const rg_dtype T)
+RG_INLINE void grouped(const rg_conv_grouped_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
     rg_conv_depthwise_args own = k->depth;
     const rg_conv_shape *s = &own.shape;
     const int64_t rows = own.data ? s->row.size : s->row.count;
-    const int64_t splits = k->lanes / RG_CONV_STEM_LANES;
+    const int64_t splits = k->lanes / RG_CONV_GROUPED_LANES;
     own.b = k->b;
     own.to = k->to;
     depthwise_row d = { .k = &own,
@@ -325,22 +326,22 @@ RG_INLINE void few(const rg_conv_stem_args *k, int64_t begin, int64_t end, const
                         .constants = neuron_constants_of(&own.neuron.numbers) };
     d.stream = depthwise_streams(&own, d.result, T);
     for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t first = unit % splits * RG_CONV_STEM_LANES;
+        const int64_t first = unit % splits * RG_CONV_GROUPED_LANES;
         const int64_t row = unit / splits % k->blocks * k->block, image = unit / splits / k->blocks;
-        stem_rows b = { .image = image, .begin = row, .end = least(row + k->block, rows) };
+        grouped_rows b = { .image = image, .begin = row, .end = least(row + k->block, rows) };
         for (int64_t r = b.begin; r < b.end; r++)
             find_rows(&s->row, own.data, r, &b.taps[r - b.begin]);
-        for (b.c = first; b.c < least(first + RG_CONV_STEM_LANES, own.channels); b.c += VLEN)
-            stem_image(k, &d, &b, T);
+        for (b.c = first; b.c < least(first + RG_CONV_GROUPED_LANES, own.channels); b.c += VLEN)
+            grouped_image(k, &d, &b, T);
     }
 }
 
-RG_KERNEL(depth, rg_conv_depthwise_args)
+RG_KERNEL(depthwise, rg_conv_depthwise_args)
 RG_KERNEL(transpose, rg_conv_transpose_weights_args)
-RG_KERNEL(few, rg_conv_stem_args)
+RG_KERNEL(grouped, rg_conv_grouped_args)
 
 RG_CPU_TABLE(conv_depthwise, RG_CONV_KERNELS) = {
     [RG_CONV_TRANSPOSE_WEIGHTS] = RG_ROW(transpose),
-    [RG_CONV_DEPTHWISE] = RG_ROW(depth),
-    [RG_CONV_STEM] = RG_ROW(few),
+    [RG_CONV_DEPTHWISE] = RG_ROW(depthwise),
+    [RG_CONV_GROUPED] = RG_ROW(grouped),
 };

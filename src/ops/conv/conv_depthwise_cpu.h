@@ -2,8 +2,8 @@
 /* Copyright The retrograde authors */
 /* Depthwise convolution on the CPU: which taps make a result, what is fetched ahead, and the end of
  * sums. Shared with groups of few channels. */
-#ifndef RG_OPS_CONV_CONV_DEPTHWISE_CPU_H
-#define RG_OPS_CONV_CONV_DEPTHWISE_CPU_H
+#ifndef RG_OPS_CONV_DEPTHWISE_CPU_H
+#define RG_OPS_CONV_DEPTHWISE_CPU_H
 
 #include "backend/cpu/columns.h"
 #include "backend/cpu/long_sum_cpu.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Recording depthwise convolutions. */
-#ifndef RG_OPS_CONV_CONV_DEPTHWISE_RECORD_H
-#define RG_OPS_CONV_CONV_DEPTHWISE_RECORD_H
+#ifndef RG_OPS_CONV_DEPTHWISE_RECORD_H
+#define RG_OPS_CONV_DEPTHWISE_RECORD_H
 
 #include "ops/conv/conv_launch.h"
 

@@ -110,7 +110,7 @@ static rg_status rg_conv_record_rows(rg_call *call, const rg_conv_pass *p, rg_co
                          .args_size = sizeof *k,
                          .tensors = { p->from, panels, p->b != NULL ? p->b : p->from, p->to,
                                       p->z != NULL ? p->z : p->to },
-                         .lane_scratch = (size_t)k->scratch_bytes };
+                         .thread_scratch = (size_t)k->scratch_bytes };
     rg_conv_set_cost(&launch, k->images * k->groups * k->row.blocks * k->column.blocks,
                      rg_move_bytes(p->from) + rg_move_bytes(p->to), products);
     if (status == RG_OK)
@@ -242,7 +242,7 @@ rg_status rg_conv_engine_weights(rg_call *call, const rg_conv_shape *s, const rg
                          .args = &k,
                          .args_size = sizeof k,
                          .tensors = { x, dy, parts },
-                         .lane_scratch = (size_t)k.scratch_bytes };
+                         .thread_scratch = (size_t)k.scratch_bytes };
     rg_conv_set_cost(&launch, k.slices * s->groups * k.splits, rg_move_bytes(x) + rg_move_bytes(dy),
                      rg_conv_products(s));
     rg_status status = rg_record(call, &launch);

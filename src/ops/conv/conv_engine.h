@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Recording convolution on the contraction engine of a CPU. */
-#ifndef RG_OPS_CONV_CONV_ENGINE_H
-#define RG_OPS_CONV_CONV_ENGINE_H
+#ifndef RG_OPS_CONV_ENGINE_H
+#define RG_OPS_CONV_ENGINE_H
 
 #include "ops/conv/conv_launch.h"
 #include "ops/conv/conv_pairs_plan.h"

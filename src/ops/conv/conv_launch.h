@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* What all launches of convolution share. */
-#ifndef RG_OPS_CONV_CONV_LAUNCH_H
-#define RG_OPS_CONV_CONV_LAUNCH_H
+#ifndef RG_OPS_CONV_LAUNCH_H
+#define RG_OPS_CONV_LAUNCH_H
 
 #include "ops/conv/conv.h"
 #include "ops/ops.h"

@@ -24,7 +24,7 @@ struct conv_call {
     rg_product product;
     bool is_product;
     bool is_split;  /* or a kernel of ours, see conv_split.cuh */
-    bool is_first;  /* likewise, see conv_stem.cuh */
+    bool is_stem;   /* likewise, see conv_stem.cuh */
     bool is_folded; /* the library sees a folded image, see conv_fold.cuh */
     size_t workspace;
 };
@@ -123,8 +123,8 @@ static bool find_library(const rg_conv_shape *s, rg_cudnn_direction direction, b
     if (call->is_product && rg_cublaslt_plan(place, &call->product, &call->workspace))
         return true;
     call->is_product = false;
-    call->is_first = direction != RG_CUDNN_DATA && stem_takes<T>(s, direction == RG_CUDNN_FORWARD);
-    if (call->is_first)
+    call->is_stem = direction != RG_CUDNN_DATA && stem_takes<T>(s, direction == RG_CUDNN_FORWARD);
+    if (call->is_stem)
         return true;
     call->is_folded = direction == RG_CUDNN_DATA && fold_takes<T>(s);
     if (call->is_folded) {
@@ -340,7 +340,7 @@ static bool by_library(const rg_conv_args *k, const conv_call *call, uint32_t un
         run_split(k, !forward, (const float *)from.data, (const float *)w.data, arena);
         return true;
     }
-    if (call->is_first) {
+    if (call->is_stem) {
         run_stem<T>(k, from.data, w.data, arena);
         return true;
     }
@@ -454,7 +454,7 @@ static bool weights_by_library(const rg_conv_weights_args *k, const conv_call *c
         run_split_weights(k, (const float *)x.data, (const float *)dy.data, arena);
         return true;
     }
-    if (call->is_first) {
+    if (call->is_stem) {
         run_stem_weights<T>(k, x.data, dy.data, arena);
         return true;
     }

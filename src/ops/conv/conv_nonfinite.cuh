@@ -6,8 +6,8 @@
  * not finite, results that meet the border and are not finite are summed again, product by product.
  * All tensors are dense. Included by conv_cuda.cu.
  */
-#ifndef RG_OPS_CONV_RESUM_CUH
-#define RG_OPS_CONV_RESUM_CUH
+#ifndef RG_OPS_CONV_NONFINITE_CUH
+#define RG_OPS_CONV_NONFINITE_CUH
 
 #include "backend/cuda/packing.cuh"
 #include "ops/conv/conv.h"

@@ -231,7 +231,7 @@ RG_OUTLINE void sum_pair_rows(const rg_conv_rows_args *k, const pair_block *bloc
 RG_OUTLINE void pair_rows_block(const rg_conv_rows_args *k, int64_t unit)
 {
     pair_block b = { .at = block_of(k, unit), .flat = k->flat };
-    char *const scratch = k->lanes + rg_thread_pool_index() * k->scratch_bytes;
+    char *const scratch = k->thread_scratch + rg_thread_pool_index() * k->scratch_bytes;
     real *const sums = (real *)(void *)(scratch + k->in_bytes);
     conv_runs runs;
     conv_end e = { .constants = neuron_constants_of(&k->neuron.numbers) };

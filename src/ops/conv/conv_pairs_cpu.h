@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Entry points of kernels for pairs of bf16, see conv_pairs_plan.h. */
-#ifndef RG_OPS_CONV_CONV_PAIRS_CPU_H
-#define RG_OPS_CONV_CONV_PAIRS_CPU_H
+#ifndef RG_OPS_CONV_PAIRS_CPU_H
+#define RG_OPS_CONV_PAIRS_CPU_H
 
 #include "backend/cpu/pairs.h"
 #include "ops/conv/conv_pairs_plan.h"

@@ -230,7 +230,7 @@ RG_OUTLINE void parts_unit(const rg_conv_parts_args *k, int64_t unit, rg_dtype T
     real *const sums =
         (real *)k->parts + (slice * s->groups + group) * k->group_step + channel * k->out_step;
     double *const totals = totals_of(k->parts, sums, k->slices, s->groups, k->group_step);
-    char *const scratch = k->lanes + rg_thread_pool_index() * k->scratch_bytes;
+    char *const scratch = k->thread_scratch + rg_thread_pool_index() * k->scratch_bytes;
     int64_t windows = 0; /* of the block */
     bool first = true;
     memset(sums, 0, (size_t)size * sizeof(real));

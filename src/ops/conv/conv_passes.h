@@ -2,8 +2,8 @@
 /* Copyright The retrograde authors */
 /* Forward and gradient of conv and of conv_transpose: the same three passes, of which the transpose
  * takes the first two the other way round. */
-#ifndef RG_OPS_CONV_CONV_PASSES_H
-#define RG_OPS_CONV_CONV_PASSES_H
+#ifndef RG_OPS_CONV_PASSES_H
+#define RG_OPS_CONV_PASSES_H
 
 #include "ops/conv/conv_record.h"
 

@@ -53,7 +53,7 @@ typedef struct rg_conv_pack_args {
 typedef struct rg_conv_rows_args {
     const void *from, *panels, *b;
     void *to, *z;
-    char *lanes; /* scratch of all threads */
+    char *thread_scratch; /* scratch of all threads */
     rg_conv_window_axis row, column;
     int64_t images, groups;
     int64_t depth, width; /* channels of a group: summed over, and of the result */
@@ -79,7 +79,7 @@ typedef struct rg_conv_rows_args {
 typedef struct rg_conv_parts_args {
     const void *x, *dy;
     void *parts;
-    char *lanes;
+    char *thread_scratch;
     rg_conv_shape shape;
     int64_t slices;                                  /* of images */
     int64_t channels, splits;                        /* of windows in a unit; units of an array */
@@ -337,10 +337,10 @@ static inline void rg_conv_cut_weights(rg_conv_parts_args *k, int64_t element)
     rows = rows < 1 ? 1 : rows < RG_CONV_MOST_RUNS ? rows : RG_CONV_MOST_RUNS;
     k->rows = rows < row->count ? rows : row->count;
     const int64_t span = (k->rows - 1) * row->stride + (row->window - 1) * row->dilation + 1;
-    const int64_t buffer_x = (span * k->columns * s->in + LANES) * element;
+    const int64_t x_bytes = (span * k->columns * s->in + LANES) * element;
     k->y_bytes = (k->rows * column->count * k->channels + LANES) * element;
     k->y_bytes = rg_conv_ceil_div(k->y_bytes, 64) * 64;
-    k->scratch_bytes = k->y_bytes + rg_conv_ceil_div(buffer_x, 64) * 64;
+    k->scratch_bytes = k->y_bytes + rg_conv_ceil_div(x_bytes, 64) * 64;
 }
 
 /* ---- what the engine is for ---- */
@@ -350,18 +350,18 @@ static inline bool rg_conv_suits(const rg_conv_shape *s)
 {
     const rg_conv_axis *const axes[2] = { &s->row, &s->column };
     bool fits = s->groups == 1 || s->in > 1;
-    double buffer = 8.0 * (double)(s->in > s->out ? s->in : s->out);
+    double scratch_elements = 8.0 * (double)(s->in > s->out ? s->in : s->out);
     for (int i = 0; i < 2; i++) {
         const rg_conv_axis *a = axes[i];
         fits &= a->size > 0 && a->count > 0 && a->window <= RG_CONV_MOST_RUNS;
         fits &= a->stride <= RG_CONV_MOST_STRIDE && a->dilation <= 1 << 20;
-        buffer *= (double)((a->window - 1) * a->dilation + 16 * a->stride);
+        scratch_elements *= (double)((a->window - 1) * a->dilation + 16 * a->stride);
     }
     const double wide = 16.0 * (double)(s->column.size + s->column.count) *
                         (double)((s->row.window - 1) * s->row.dilation + 1) *
                         (double)(s->in + s->out + s->column.window * s->in);
     return fits && s->images > 0 && s->row.window * s->column.window <= RG_CONV_MOST_RUNS &&
-           buffer <= 0x1p26 && wide <= 0x1p28;
+           scratch_elements <= 0x1p26 && wide <= 0x1p28;
 }
 
 /* Whether all phases go together: few channels, and as many lanes of a panel as they are. */

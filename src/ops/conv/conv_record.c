@@ -116,8 +116,8 @@ rg_status rg_conv_record(const rg_call *call, int32_t kernel, const rg_conv_pass
     const rg_dtype dtype = p->to->desc.dtype;
     if (rg_conv_depthwise_takes(&own, &p->shape, dtype))
         return rg_conv_record_depthwise(&own, kernel == RG_CONV_DATA, p);
-    if (rg_conv_stem_takes(&own, &p->shape, dtype))
-        return rg_conv_record_stem(&own, kernel == RG_CONV_DATA, p);
+    if (rg_conv_grouped_takes(&own, &p->shape, dtype))
+        return rg_conv_record_grouped(&own, kernel == RG_CONV_DATA, p);
     if (rg_conv_engine_takes(&own, &p->shape, dtype))
         return rg_conv_engine_record(&own, kernel == RG_CONV_FORWARD, p);
     rg_conv_args args = { .shape = p->shape,
@@ -152,8 +152,8 @@ rg_status rg_conv_record_weights(const rg_call *call, const rg_conv_shape *s, co
     const rg_dtype dtype = x->desc.dtype;
     if (rg_conv_depthwise_takes(&own, s, dtype))
         return rg_conv_record_depthwise_weights(&own, s, x, dy, dw, add);
-    if (rg_conv_stem_takes(&own, s, dtype))
-        return rg_conv_record_stem_weights(&own, s, x, dy, dw, add);
+    if (rg_conv_grouped_takes(&own, s, dtype))
+        return rg_conv_record_grouped_weights(&own, s, x, dy, dw, add);
     if (rg_conv_engine_takes(&own, s, dtype))
         return rg_conv_engine_weights(&own, s, x, dy, dw, add);
     rg_conv_weights_args args = { .shape = *s, .add = add, .wide = dw->desc.dtype != dtype };

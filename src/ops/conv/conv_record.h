@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Checking and recording, for conv and conv_transpose. */
-#ifndef RG_OPS_CONV_CONV_RECORD_H
-#define RG_OPS_CONV_CONV_RECORD_H
+#ifndef RG_OPS_CONV_RECORD_H
+#define RG_OPS_CONV_RECORD_H
 
 #include "core/shape.h"
 #include "ops/conv/conv_engine.h"
-#include "ops/conv/conv_stem_record.h"
+#include "ops/conv/conv_grouped_record.h"
 #include "ops/shared/fused_neuron.h"
 #include "ops/shared/record_move.h"
 

@@ -234,7 +234,7 @@ RG_OUTLINE void sum_row(const rg_conv_rows_args *k, const conv_block *b, const c
 RG_OUTLINE void rows_block(const rg_conv_rows_args *k, int64_t unit, rg_dtype T)
 {
     conv_block b = block_of(k, unit);
-    char *const scratch = k->lanes + rg_thread_pool_index() * k->scratch_bytes;
+    char *const scratch = k->thread_scratch + rg_thread_pool_index() * k->scratch_bytes;
     real *const sums = (real *)(void *)(scratch + k->in_bytes);
     conv_runs runs;
     conv_end e = { .constants = neuron_constants_of(&k->neuron.numbers) };
@@ -319,7 +319,8 @@ RG_OUTLINE bool transposed_block(const rg_conv_rows_args *k, int64_t unit, rg_dt
 {
     const rg_conv_window_axis *row = &k->row, *column = &k->column;
     conv_block b = block_of(k, unit);
-    real *const in = (real *)(void *)(k->lanes + rg_thread_pool_index() * k->scratch_bytes);
+    real *const in =
+        (real *)(void *)(k->thread_scratch + rg_thread_pool_index() * k->scratch_bytes);
     real *const flat = in + k->in_bytes / (int64_t)sizeof(real);
     real *const sums = flat + RG_LANES * k->transposed;
     rg_run runs[RG_CONV_MOST_RUNS];

@@ -2,8 +2,8 @@
 /* Copyright The retrograde authors */
 /* Rows of results on the contraction engine: blocks of pixels, the taps that make them, and the end
  * of sums. Shared by kernels for real and for pairs of bf16. */
-#ifndef RG_OPS_CONV_CONV_ROWS_CPU_H
-#define RG_OPS_CONV_CONV_ROWS_CPU_H
+#ifndef RG_OPS_CONV_ROWS_CPU_H
+#define RG_OPS_CONV_ROWS_CPU_H
 
 #include "backend/cpu/columns.h"
 #include "ops/conv/conv_sums_cpu.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* What kernels of convolution on the contraction engine share. */
-#ifndef RG_OPS_CONV_CONV_SUMS_CPU_H
-#define RG_OPS_CONV_CONV_SUMS_CPU_H
+#ifndef RG_OPS_CONV_SUMS_CPU_H
+#define RG_OPS_CONV_SUMS_CPU_H
 
 #include "backend/cpu/contract.h"
 #include "ops/conv/conv_plan.h"

@@ -41,7 +41,7 @@ typedef struct rg_product_args {
     const void *a, *b, *bias;
     void *c;
     void *panels;  /* real, (images, panels of columns, k, RG_PRODUCT_PANEL), see below */
-    void *scratch; /* of all threads, `lane_bytes` each; of a GPU's own */
+    void *scratch; /* of all threads, `thread_bytes` each; of a GPU's own */
     rg_walk batch; /* tensors a, b, c */
     rg_walk m;     /* a, c */
     rg_walk n;     /* b, c */
@@ -65,7 +65,7 @@ typedef struct rg_product_args {
     bool direct_a, direct_b; /* read where they stand: real numbers, evenly spaced */
     bool direct_c;           /* sums are made where they are wanted, and nothing is done to them */
     int64_t group;           /* panels of a unit */
-    int64_t lane_bytes;
+    int64_t thread_bytes;
 } rg_product_args;
 
 /* Scratch of a thread, in elements: a block of a (rows of `depth` + RG_PRODUCT_GAP elements, so

@@ -2,8 +2,8 @@
 /* Copyright The retrograde authors */
 /* Products of matrices on the CPU: where rows and columns stand, blocks of a, and what is done to
  * sums before they are stored. What kernels for few rows and for many share. */
-#ifndef RG_OPS_DENSE_DENSE_BLOCKS_CPU_H
-#define RG_OPS_DENSE_DENSE_BLOCKS_CPU_H
+#ifndef RG_OPS_DENSE_BLOCKS_CPU_H
+#define RG_OPS_DENSE_BLOCKS_CPU_H
 
 #include "backend/cpu/contract.h"
 #include "ops/dense/dense.h"

@@ -309,7 +309,7 @@ RG_INLINE void start_block(block *t, const rg_product_args *k, int64_t image, in
     t->a = at(k->a, offset[0], T);
     t->b = at(k->b, offset[1], T);
     t->panels = (const real *)k->panels + (image - k->image) * k->panel_count * k->k.count * PANEL;
-    t->buffer_a = (real *)(void *)((char *)k->scratch + rg_thread_pool_index() * k->lane_bytes);
+    t->buffer_a = (real *)(void *)((char *)k->scratch + rg_thread_pool_index() * k->thread_bytes);
     t->buffer_b = t->buffer_a + buffer.a;
     t->sums = t->buffer_b + buffer.b;
     t->totals = buffer.totals > 0 ? (double *)(void *)(t->sums + buffer.c) : NULL;

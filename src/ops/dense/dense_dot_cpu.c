@@ -84,7 +84,7 @@ RG_INLINE void point_at(const real *to[], const void *data, bool direct, real *b
 RG_INLINE void dot(const rg_product_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
     real *const buffer_a =
-        (real *)(void *)((char *)k->scratch + rg_thread_pool_index() * k->lane_bytes);
+        (real *)(void *)((char *)k->scratch + rg_thread_pool_index() * k->thread_bytes);
     real *const buffer_b = buffer_a + (k->direct_a ? 0 : RG_DOT_ROWS * DEPTH);
     places rows, columns;
     finish f;

@@ -184,8 +184,8 @@ static int64_t ceil_divide(int64_t a, int64_t b)
 static void cut_columns(rg_channels *s, int64_t each)
 {
     enum { L2_ELEMENTS = 262144, LINE_ELEMENTS = 32, ROW_ELEMENTS = 256, PART_ELEMENTS = 8192 };
-    const int64_t buffer = L2_ELEMENTS / clamp(s->rows.count, 1, L2_ELEMENTS);
-    const int64_t want = clamp(buffer, 1, RG_CHANNEL_COLUMNS);
+    const int64_t most_columns = L2_ELEMENTS / clamp(s->rows.count, 1, L2_ELEMENTS);
+    const int64_t want = clamp(most_columns, 1, RG_CHANNEL_COLUMNS);
     int64_t step = each;
     while (step % LINE_ELEMENTS != 0 && step * 2 <= want)
         step *= 2;

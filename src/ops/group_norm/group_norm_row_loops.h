@@ -230,7 +230,7 @@ RG_INLINE void row_gradient_step(const group_rows *k, const group_row *r, row_su
     row_store(k, r, i, n, T, whole, stream, dx);
 }
 
-/* Loops over name_step, as in channel_rows.h; q holds sums of the row:
+/* Loops over name_step, as in channel_rows_cpu.h; q holds sums of the row:
  *
  *      name_rest       elements begin to end - 1, called
  *      name_pairs      whole pairs; returns where these end

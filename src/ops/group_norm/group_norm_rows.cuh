@@ -59,7 +59,7 @@ static __device__ row_numbers<T> row_statistics(const row_call &k, const void *x
     chain.end(all);
     const real<T> sum = reduce(all[0], k.lanes, shared, false);
     const real<T> squares = reduce(all[1], k.lanes, shared + ROW_WARP, false);
-    __syncthreads(); /* `room` is free again */
+    __syncthreads(); /* `shared` is free again */
     const double n = (double)k.each, rest = (double)sum / n;
     const double around = (double)squares - (double)sum * rest;
     const double mean = (double)(real<T>)((double)near + rest);
@@ -256,7 +256,7 @@ template <rg_dtype T> static __device__ __forceinline__ real<T> near_of(const el
     return middle_of(to_real<T>(three[0]), to_real<T>(three[1]), to_real<T>(three[2]));
 }
 
-/* Sums over a team, of N values each. `room` has space for N values of every warp; the one of the
+/* Sums over a team, of N values each. `shared` has space for N values of every warp; the one of the
  * call before may still be read. */
 template <int N, class REAL>
 static __device__ __forceinline__ void reduce_team(REAL value[N], int lanes, REAL *shared)
@@ -717,7 +717,7 @@ static __global__ void __launch_bounds__(ROW_THREADS)
             chain.end(all);
             const real<T> sum = reduce(all[0], k.lanes, shared, false);
             const real<T> product = reduce(all[1], k.lanes, shared + ROW_WARP, false);
-            __syncthreads(); /* `room` is free again */
+            __syncthreads(); /* `shared` is free again */
             const double m = (double)k.each, s = q.s, rest = q.rest;
             const double wide = s * (s * ((double)product - rest * (double)sum) / m);
             const real<T> weight = (real<T>)wide, offset = (real<T>)((double)sum / m - rest * wide);

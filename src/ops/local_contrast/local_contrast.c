@@ -105,7 +105,7 @@ static bool joins(const void *desc, const rg_tensor_desc x[])
 
 /* ---- forward and gradient ---- */
 
-enum { KINDS = 3 }; /* of lines, see moments.h */
+enum { KINDS = 3 }; /* of lines, see moments_cpu.h */
 
 static rg_contrast_numbers numbers_of(const rg_local_contrast_desc *d, const rg_box_shape *s)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Local contrast normalisation on the CPU: what is done with means and variances, see moments.h.
+/* Local contrast normalisation on the CPU: what is done with means and variances, see
+ * moments_cpu.h.
  *
  * Of the pixels of a window a share f is met in the image and the zeros around it, the rest g are
  * zeros further out. With d, the mean of the former less x, and their variance v

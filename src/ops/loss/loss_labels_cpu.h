@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Class labels on the CPU: what becomes of a row. */
-#ifndef RG_OPS_LOSS_LOSS_LABELS_CPU_H
-#define RG_OPS_LOSS_LOSS_LABELS_CPU_H
+#ifndef RG_OPS_LOSS_LABELS_CPU_H
+#define RG_OPS_LOSS_LABELS_CPU_H
 
 #include "ops/loss/loss_pieces_cpu.h"
 

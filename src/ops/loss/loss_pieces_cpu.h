@@ -40,7 +40,7 @@ RG_INLINE void load_run(const char *from, int64_t step, int64_t count, real *to,
         to[i] = load_one(from, i * step, T);
 }
 
-/* Elements number i to i + count - 1: where they are, or put into `room`. */
+/* Elements number i to i + count - 1: where they are, or put into `piece_buffer`. */
 RG_OUTLINE const real *get_piece(const rg_loss_view *v, const void *data, int64_t i, int64_t count,
                                  real *piece_buffer, rg_dtype T)
 {

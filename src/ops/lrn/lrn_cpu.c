@@ -4,7 +4,7 @@
  * come by shuffles, and a pixel is gone through once. Others up to RG_SPAN_DIRECT: squares of a
  * group of pixels are written with zeros around each pixel, and summed by loads at shifted
  * addresses; a group at a time, so that what is loaded has left the store buffer. Wider ones: the
- * lanes of a line are pixels, and channels follow one another as positions, see windows.h. */
+ * lanes of a line are pixels, and channels follow one another as positions, see windows_cpu.h. */
 #include "ops/window_norm/windows_cpu.h"
 #include "ops/lrn/lrn_formulas.h"
 

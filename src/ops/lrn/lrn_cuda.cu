@@ -318,13 +318,13 @@ static __global__ void __launch_bounds__(THREADS, 3)
 /* ---- any channels and windows: a block has a pixel ---- */
 
 /* Where a block works, in shared memory or in scratch: places with the zeros around channels. */
-template <rg_dtype T> struct pixel_shared {
+template <rg_dtype T> struct pixel_lines {
     real<T> *values, *prefix, *shares, *direct;
 };
 
 template <rg_dtype T>
-static __device__ __forceinline__ pixel_shared<T> shared_of(const rg_lrn_shape &s, void *shared,
-                                                            void *scratch, bool in_shared)
+static __device__ __forceinline__ pixel_lines<T> lines_of(const rg_lrn_shape &s, void *shared,
+                                                          void *scratch, bool in_shared)
 {
     const int64_t places = s.span.size + s.span.width - 1;
     real<T> *const lines =
@@ -336,7 +336,7 @@ static __device__ __forceinline__ pixel_shared<T> shared_of(const rg_lrn_shape &
 template <rg_dtype T>
 static __device__ __forceinline__ void square_places(const rg_lrn_shape &s, const void *x,
                                                      int64_t at, int64_t step,
-                                                     const pixel_shared<T> &r)
+                                                     const pixel_lines<T> &r)
 {
     const int64_t places = s.span.size + s.span.width - 1;
     for (int64_t t = threadIdx.x; t < places; t += blockDim.x) {
@@ -358,7 +358,7 @@ static __global__ void __launch_bounds__(THREADS)
 {
     extern __shared__ __align__(16) char memory[];
     const rg_lrn_shape &s = a.shape;
-    const pixel_shared<T> r = shared_of<T>(s, memory, a.scratch, in_shared);
+    const pixel_lines<T> r = lines_of<T>(s, memory, a.scratch, in_shared);
     const bool blocks = s.span.width > RG_SPAN_DIRECT;
     for (int64_t p = blockIdx.x; p < s.outer.count; p += gridDim.x) {
         const int64_t from = walk_offset(s.outer, 0, p), to = walk_offset(s.outer, 1, p);
@@ -379,7 +379,7 @@ static __global__ void __launch_bounds__(THREADS)
 {
     extern __shared__ __align__(16) char memory[];
     const rg_lrn_shape &s = a.shape;
-    const pixel_shared<T> r = shared_of<T>(s, memory, a.scratch, in_shared);
+    const pixel_lines<T> r = lines_of<T>(s, memory, a.scratch, in_shared);
     const int64_t places = s.span.size + s.span.width - 1;
     const bool blocks = s.span.width > RG_SPAN_DIRECT;
     for (int64_t p = blockIdx.x; p < s.outer.count; p += gridDim.x) {

@@ -73,7 +73,7 @@ static rg_launch rg_product_launch(const rg_product_call *p, int32_t kernel,
                         .dtype = p->a->desc.dtype,
                         .args = &p->args,
                         .args_size = sizeof p->args,
-                        .lane_scratch = (size_t)p->args.lane_bytes };
+                        .thread_scratch = (size_t)p->args.thread_bytes };
 }
 
 /* Records a launch of so many units, which moves elements and multiplies; eight products take as
@@ -128,7 +128,7 @@ static rg_status rg_record_dot(rg_call *call, rg_product_call *p)
     k->direct_b = rg_product_reads(&k->k, 1, &k->n, dtype);
     const int64_t rows =
         (k->direct_a ? 0 : RG_DOT_ROWS) + (k->direct_b ? 0 : (int64_t)RG_DOT_COLUMNS);
-    k->lane_bytes = RG_ALIGNMENT + rows * RG_PRODUCT_DEPTH * (dtype == RG_F64 ? 8 : 4);
+    k->thread_bytes = RG_ALIGNMENT + rows * RG_PRODUCT_DEPTH * (dtype == RG_F64 ? 8 : 4);
     rg_launch launch = rg_product_launch(p, RG_DENSE_DOT, NULL);
     return rg_product_record(call, &launch, rg_product_ceil(k->n.count, RG_DOT_COLUMNS),
                              rg_product_elements(k), rg_product_products(k));
@@ -185,7 +185,7 @@ static rg_status rg_record_pack(rg_call *call, const rg_product_call *p, const r
     const double elements =
         (double)k->images * (double)k->k.count * (double)(k->panel_count * RG_PRODUCT_PANEL);
     rg_launch launch = rg_product_launch(p, RG_DENSE_PACK, panels);
-    launch.lane_scratch = 0;
+    launch.thread_scratch = 0;
     return rg_product_record(call, &launch,
                              (double)k->images * rg_product_ceil(k->panel_count, RG_PACK_PANELS) *
                                  rg_product_ceil(k->k.count, RG_PACK_DEPTH),
@@ -205,8 +205,8 @@ static rg_status rg_record_blocks(rg_call *call, rg_product_call *p, const rg_te
     k->group = group < 1 ? 1 : group > (double)most ? most : (int64_t)group;
     const rg_product_buffer buffer = rg_product_buffer_of(k);
     const int64_t size = p->c->desc.dtype == RG_F64 ? 8 : 4;
-    k->lane_bytes = RG_ALIGNMENT + (buffer.a + buffer.b + buffer.c) * size + /* never none */
-                    buffer.totals * (int64_t)sizeof(double);
+    k->thread_bytes = RG_ALIGNMENT + (buffer.a + buffer.b + buffer.c) * size + /* never none */
+                      buffer.totals * (int64_t)sizeof(double);
     rg_launch launch = rg_product_launch(p, RG_DENSE_PRODUCT, panels);
     return rg_product_record(call, &launch, blocks * rg_product_ceil(k->panel_count, k->group),
                              share * rg_product_elements(k), share * rg_product_products(k));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Neurons of any kind but prelu for CUDA kernels that fuse one. */
-#ifndef RG_OPS_ANY_NEURON_CUH
-#define RG_OPS_ANY_NEURON_CUH
+#ifndef RG_OPS_NEURON_ANY_NEURON_CUH
+#define RG_OPS_NEURON_ANY_NEURON_CUH
 
 #include "ops/neuron/neuron_formulas.cuh"
 

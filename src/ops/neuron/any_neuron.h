@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Neurons of any kind but prelu for CPU kernels that fuse one: called, once a vector. */
-#ifndef RG_OPS_ANY_NEURON_H
-#define RG_OPS_ANY_NEURON_H
+#ifndef RG_OPS_NEURON_ANY_NEURON_H
+#define RG_OPS_NEURON_ANY_NEURON_H
 
 #include "ops/neuron/neuron_formulas.h"
 

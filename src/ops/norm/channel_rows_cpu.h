@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Loops over rows of channels (core/channels.h), with numbers for each column.
+/* Loops over rows of channels (ops/norm/channels.h), with numbers for each column.
  *
  * Columns are taken in pairs of vectors (simd.h). Loops that write go row by row. Those that only
  * sum take several rows at once, pair by pair, so that sums stay in registers, and ask for the
  * rows behind meanwhile. A sum goes over the rows one after the other in any case. */
-#ifndef RG_CPU_CHANNEL_ROWS_H
-#define RG_CPU_CHANNEL_ROWS_H
+#ifndef RG_OPS_NORM_CHANNEL_ROWS_CPU_H
+#define RG_OPS_NORM_CHANNEL_ROWS_CPU_H
 
 #include "backend/cpu/columns.h"
 #include "ops/norm/channels.h"

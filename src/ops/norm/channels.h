@@ -2,8 +2,8 @@
 /* Copyright The retrograde authors */
 /* Tensors as rows of channels, for sums over all dimensions but the last: cut into units whose
  * sums are joined later. Part of kernel args, so valid C and valid CUDA. */
-#ifndef RG_CORE_CHANNELS_H
-#define RG_CORE_CHANNELS_H
+#ifndef RG_OPS_NORM_CHANNELS_H
+#define RG_OPS_NORM_CHANNELS_H
 
 #include "core/walk.h"
 

@@ -526,9 +526,9 @@ static __global__ void __launch_bounds__(NORM_THREADS, VLEN<T> == 8 ? 2 : 3)
 /* Shared memory of a kernel that reads so many tensors: for copies, then for a reduction. */
 template <rg_dtype T> static int64_t norm_shared(int tensors)
 {
-    const int64_t shared = NORM_THREADS * 2 * VLEN<T> * (int64_t)sizeof(real<T>);
+    const int64_t reduction = NORM_THREADS * 2 * VLEN<T> * (int64_t)sizeof(real<T>);
     const int64_t copies = (int64_t)tensors * NORM_AHEAD * NORM_THREADS * 16;
-    return copies > shared ? copies : shared;
+    return copies > reduction ? copies : reduction;
 }
 
 template <rg_dtype T> static int norm_across(const rg_channels *s)

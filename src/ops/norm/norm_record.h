@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Checking and recording, for batch and group normalisation. */
-#ifndef RG_OPS_NORM_NORM_RECORD_H
-#define RG_OPS_NORM_NORM_RECORD_H
+#ifndef RG_OPS_NORM_RECORD_H
+#define RG_OPS_NORM_RECORD_H
 
 #include "ops/norm/norm.h"
 #include "ops/ops.h"

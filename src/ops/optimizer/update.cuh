@@ -2,8 +2,8 @@
 /* Copyright The retrograde authors */
 /* The pass of sgd, rmsprop and adam over memory, on a GPU. What an optimizer itself does is its
  * rule. */
-#ifndef RG_OPS_UPDATE_CUH
-#define RG_OPS_UPDATE_CUH
+#ifndef RG_OPS_OPTIMIZER_UPDATE_CUH
+#define RG_OPS_OPTIMIZER_UPDATE_CUH
 
 #include "backend/cuda/kernel.cuh"
 #include "ops/optimizer/update.h"

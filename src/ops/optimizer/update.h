@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* What the kernels of sgd, rmsprop and adam are given. Valid C and valid CUDA. */
-#ifndef RG_OPS_UPDATE_H
-#define RG_OPS_UPDATE_H
+#ifndef RG_OPS_OPTIMIZER_UPDATE_H
+#define RG_OPS_OPTIMIZER_UPDATE_H
 
 #include "core/walk.h"
 

@@ -2,8 +2,8 @@
 /* Copyright The retrograde authors */
 /* The pass of sgd, rmsprop and adam over memory, on the CPU: each element is read once and written
  * once. What an optimizer itself does is its rule. */
-#ifndef RG_OPS_UPDATE_CPU_H
-#define RG_OPS_UPDATE_CPU_H
+#ifndef RG_OPS_OPTIMIZER_UPDATE_CPU_H
+#define RG_OPS_OPTIMIZER_UPDATE_CPU_H
 
 #include "backend/cpu/kernel.h"
 #include "ops/optimizer/update.h"

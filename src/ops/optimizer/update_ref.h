@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* What the definitions of sgd, rmsprop and adam begin and end with. */
-#ifndef RG_OPS_UPDATE_REF_H
-#define RG_OPS_UPDATE_REF_H
+#ifndef RG_OPS_OPTIMIZER_UPDATE_REF_H
+#define RG_OPS_OPTIMIZER_UPDATE_REF_H
 
 #include "ops/optest.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* The gradient of pooling on the CPU: a pixel and the windows around it. */
-#ifndef RG_OPS_POOL_POOL_PIXELS_CPU_H
-#define RG_OPS_POOL_POOL_PIXELS_CPU_H
+#ifndef RG_OPS_POOL_PIXELS_CPU_H
+#define RG_OPS_POOL_PIXELS_CPU_H
 
 #include "ops/pool/pool_channels_cpu.h"
 

@@ -4,13 +4,13 @@
  * is in them. Part of kernel args, so valid C and valid CUDA.
  *
  * A sum over a window is a sum of sums: over the columns of each row, then over rows, each as
- * core/span.h says.
+ * ops/window_norm/span.h says.
  *
  * A variance is joined from the variances of parts, whose means are counted from a pixel of the
- * window, see moments.h of the backends. There pixels outside of the image are zeros like others;
- * a window that reaches beyond them, too, has further zeros. */
-#ifndef RG_CORE_BOX_H
-#define RG_CORE_BOX_H
+ * window, see moments_cpu.h of the backends. There pixels outside of the image are zeros like
+ * others; a window that reaches beyond them, too, has further zeros. */
+#ifndef RG_OPS_WINDOW_NORM_BOX_H
+#define RG_OPS_WINDOW_NORM_BOX_H
 
 #include "ops/window_norm/span.h"
 #include "core/walk.h" /* RG_HOST_DEVICE */

@@ -9,8 +9,8 @@
  * gradient does this twice: the second line of values, made of the sums of the first, follows three
  * rows behind. Sums have the order of sum_taps, moments that of join_taps and shift_taps; the v of
  * a row is its x, which stays in shared memory long enough. */
-#ifndef RG_BACKEND_CUDA_BOX_FIVE_CUH
-#define RG_BACKEND_CUDA_BOX_FIVE_CUH
+#ifndef RG_OPS_WINDOW_NORM_BOX_FIVE_CUH
+#define RG_OPS_WINDOW_NORM_BOX_FIVE_CUH
 
 #include "ops/window_norm/box_op.cuh"
 

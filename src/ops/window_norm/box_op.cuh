@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* What kernels over windows of rows and columns share, see core/box.h: what an op gives them, the
- * tensors, and vectors of channels in shared memory. */
-#ifndef RG_BACKEND_CUDA_BOX_OP_CUH
-#define RG_BACKEND_CUDA_BOX_OP_CUH
+/* What kernels over windows of rows and columns share, see ops/window_norm/box.h: what an op gives
+ * them, the tensors, and vectors of channels in shared memory. */
+#ifndef RG_OPS_WINDOW_NORM_BOX_OP_CUH
+#define RG_OPS_WINDOW_NORM_BOX_OP_CUH
 
 #include "backend/cuda/image.cuh"
 #include "ops/window_norm/moments.cuh"
@@ -16,7 +16,7 @@
  *      middle(k, dy, x, sum, to)  what goes to dx at the same place; values that are summed
  *      finish(k, x, direct, sum)  dx
  *
- * with the sums and values that boxes.h of the CPU names. to[0] is x before middle is called. */
+ * with the sums and values that boxes_cpu.h names. to[0] is x before middle is called. */
 
 /* Tensors of a launch, in the order dy, x, result; dy is x in a forward pass. */
 struct box_data {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Normalisations by what is in windows of rows and columns, see core/box.h.
+/* Normalisations by what is in windows of rows and columns, see ops/window_norm/box.h.
  *
  * Where both sides of the window are added directly a block makes a tile of the result, for a
  * vector of channels or one: it loads what the tile needs into shared memory, sums over columns,
  * then over rows; in a gradient it does so twice, so the first time for more than the tile.
  * Otherwise a block has one channel of an image at a time, in scratch. For windows of five rows and
  * columns, and tensors that are aligned, see box_five.cuh. */
-#ifndef RG_BACKEND_CUDA_BOXES_CUH
-#define RG_BACKEND_CUDA_BOXES_CUH
+#ifndef RG_OPS_WINDOW_NORM_BOXES_CUH
+#define RG_OPS_WINDOW_NORM_BOXES_CUH
 
 #include "ops/window_norm/box_five.cuh"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Normalisations by what is in windows of rows and columns, see core/box.h. A strip is gone down
- * row by row: a row is loaded with zeros at its ends, summed over columns, and put into a ring of
- * as many rows as a window has; see windows.h. So memory sees each row once, or from the second
- * cache. */
-#ifndef RG_CPU_BOXES_H
-#define RG_CPU_BOXES_H
+/* Normalisations by what is in windows of rows and columns, see ops/window_norm/box.h. A strip is
+ * gone down row by row: a row is loaded with zeros at its ends, summed over columns, and put into a
+ * ring of as many rows as a window has; see windows_cpu.h. So memory sees each row once, or from
+ * the second cache. */
+#ifndef RG_OPS_WINDOW_NORM_BOXES_CPU_H
+#define RG_OPS_WINDOW_NORM_BOXES_CPU_H
 
 #include "ops/window_norm/moments_cpu.h"
 #include "ops/window_norm/box.h"

@@ -10,8 +10,8 @@
  *      join   m, s: a mean less v, and a variance. The mean of means; the mean of variances plus
  *             the variance of means, as Chan, Golub and LeVeque join them.
  *      shift   m, s: a sum of q (z - v) for numbers q and z, and the sum of q. */
-#ifndef RG_CPU_MOMENTS_H
-#define RG_CPU_MOMENTS_H
+#ifndef RG_OPS_WINDOW_NORM_MOMENTS_CPU_H
+#define RG_OPS_WINDOW_NORM_MOMENTS_CPU_H
 
 #include "ops/window_norm/windows_cpu.h"
 

@@ -16,8 +16,8 @@
  * So the cost of a wide window does not grow with it, and nothing is subtracted: an infinity or a
  * NaN is seen by windows that contain it and by no other. The order of additions follows from
  * `size`, `before` and `after`. */
-#ifndef RG_CORE_SPAN_H
-#define RG_CORE_SPAN_H
+#ifndef RG_OPS_WINDOW_NORM_SPAN_H
+#define RG_OPS_WINDOW_NORM_SPAN_H
 
 #include <stdbool.h>
 #include <stdint.h>

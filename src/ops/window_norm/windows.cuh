@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Sums over sliding windows on a GPU, in the order of core/span.h. */
-#ifndef RG_BACKEND_CUDA_WINDOWS_CUH
-#define RG_BACKEND_CUDA_WINDOWS_CUH
+/* Sums over sliding windows on a GPU, in the order of ops/window_norm/span.h. */
+#ifndef RG_OPS_WINDOW_NORM_WINDOWS_CUH
+#define RG_OPS_WINDOW_NORM_WINDOWS_CUH
 
 #include "backend/cuda/long_sum.cuh"
 #include "ops/window_norm/span.h"

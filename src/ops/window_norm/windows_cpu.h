@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Sums over sliding windows, see core/span.h. A line of values stands at each position, and lines
- * are added value by value, or joined by another rule, see moments.h. */
-#ifndef RG_CPU_WINDOWS_H
-#define RG_CPU_WINDOWS_H
+/* Sums over sliding windows, see ops/window_norm/span.h. A line of values stands at each position,
+ * and lines are added value by value, or joined by another rule, see moments_cpu.h. */
+#ifndef RG_OPS_WINDOW_NORM_WINDOWS_CPU_H
+#define RG_OPS_WINDOW_NORM_WINDOWS_CPU_H
 
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/long_sum_cpu.h"

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Groups of few channels on the CPU, see conv_stem.h: the source spread out over lanes, as real and
- * dense. Once it is, all loops but the first and the last are the same for all of T. */
-#ifndef RG_OPS_CONV_CONV_STEM_CPU_H
-#define RG_OPS_CONV_CONV_STEM_CPU_H
+/* Groups of few channels on the CPU, see conv_grouped.h: the source spread out over lanes, as real
+ * and dense. Once it is, all loops but the first and the last are the same for all of T. */
+#ifndef RG_OPS_CONV_GROUPED_CPU_H
+#define RG_OPS_CONV_GROUPED_CPU_H
 
 #include "backend/cpu/thread_pool.h"
 #include "ops/conv/conv_depthwise_cpu.h"
-#include "ops/conv/conv_stem.h"
+#include "ops/conv/conv_grouped.h"
 
 /* VLEN lanes from some lane on: the vectors of the source that they take, and which lane takes
  * what of them with each pick. */
-typedef struct stem_lanes {
+typedef struct grouped_lanes {
     int64_t base; /* the first channel */
-    int vectors, n[RG_CONV_STEM_MOST];
-    vint index[RG_CONV_STEM_MOST];
-} stem_lanes;
+    int vectors, n[RG_CONV_GROUPED_MOST];
+    vint index[RG_CONV_GROUPED_MOST];
+} grouped_lanes;
 
 /* Lanes from c on; groups have `wide` of them, and `picks` channels in the source. */
-RG_OUTLINE stem_lanes find_lanes(int64_t c, int64_t groups, int64_t wide, int64_t picks)
+RG_OUTLINE grouped_lanes find_lanes(int64_t c, int64_t groups, int64_t wide, int64_t picks)
 {
     const int64_t count = least(VLEN, groups * wide - c), first = c / wide;
     const int64_t channels = ((c + count - 1) / wide - first + 1) * picks;
-    stem_lanes v = { .base = first * picks, .vectors = (int)((channels + VLEN - 1) / VLEN) };
+    grouped_lanes v = { .base = first * picks, .vectors = (int)((channels + VLEN - 1) / VLEN) };
     for (int k = 0; k < v.vectors; k++)
         v.n[k] = vlanes_left(groups * picks - v.base - k * VLEN);
     for (int64_t i = 0; i < picks; i++) {
@@ -34,13 +34,13 @@ RG_OUTLINE stem_lanes find_lanes(int64_t c, int64_t groups, int64_t wide, int64_
 }
 
 /* to[pixel][pick] = vectors of lanes, from pixels `pixel` elements apart. */
-RG_INLINE void spread_pixels(const stem_lanes *v, const char *from, int64_t pixel, int64_t step,
+RG_INLINE void spread_pixels(const grouped_lanes *v, const char *from, int64_t pixel, int64_t step,
                              int64_t count, int64_t picks, real *to, const rg_dtype T)
 {
     const int64_t next = v->vectors * VLEN * step; /* what the lanes behind these will want */
     const int last = v->vectors - 1;
     for (int64_t j = 0; j < count; j++, to += picks * VLEN) {
-        vreal x[RG_CONV_STEM_MOST];
+        vreal x[RG_CONV_GROUPED_MOST];
         const char *const at_ = at(from, j * pixel, T);
         __builtin_prefetch(at(at_, next, T), 0, 2);
         if (last == 0 && step == 1 && v->n[0] == VLEN) {
@@ -61,7 +61,7 @@ RG_INLINE void spread_pixels(const stem_lanes *v, const char *from, int64_t pixe
     }
 }
 
-RG_OUTLINE void spread_row(const stem_lanes *v, const void *from, int64_t first,
+RG_OUTLINE void spread_row(const grouped_lanes *v, const void *from, int64_t first,
                            const int64_t step[4], int64_t count, int64_t picks, real *to,
                            rg_dtype T)
 {
@@ -89,20 +89,20 @@ RG_INLINE void rows_of_source(const rg_conv_axis *a, bool data, int64_t begin, i
     *last = *last < *first ? *first : least(*last, all);
 }
 
-/* Where lane c of so many weights stands; further weights are RG_CONV_STEM_LANES apart. */
-RG_INLINE int64_t stem_at(int64_t c, int64_t weights)
+/* Where lane c of so many weights stands; further weights are RG_CONV_GROUPED_LANES apart. */
+RG_INLINE int64_t grouped_at(int64_t c, int64_t weights)
 {
-    return c / RG_CONV_STEM_LANES * weights * RG_CONV_STEM_LANES + c % RG_CONV_STEM_LANES;
+    return c / RG_CONV_GROUPED_LANES * weights * RG_CONV_GROUPED_LANES + c % RG_CONV_GROUPED_LANES;
 }
 
 /* VLEN lanes of some rows. */
-typedef struct stem_sums {
+typedef struct grouped_sums {
     const real *in, *w; /* spread rows from `first` on; weights of the lanes */
     real *sums;         /* vectors: of results, or of weights */
     double *totals;     /* of weights, where a row is longer than a run */
     int64_t first, columns, picks;
     int64_t window; /* taps of a row */
     int64_t stride; /* from result to result, in columns of the source */
-} stem_sums;
+} grouped_sums;
 
 #endif

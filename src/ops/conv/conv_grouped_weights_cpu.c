@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Weights of groups of few channels on the CPU, see conv_stem.h: put in the order of lanes, and
+/* Weights of groups of few channels on the CPU, see conv_grouped.h: put in the order of lanes, and
  * their gradients. */
-#include "ops/conv/conv_stem_cpu.h"
+#include "ops/conv/conv_grouped_cpu.h"
 
-RG_INLINE void stem_transpose(const rg_conv_stem_transpose_args *k, int64_t begin, int64_t end,
-                              const rg_dtype T)
+RG_INLINE void grouped_transpose(const rg_conv_grouped_transpose_args *k, int64_t begin,
+                                 int64_t end, const rg_dtype T)
 {
     const rg_conv_shape *s = &k->shape;
     const int64_t picks = k->data ? s->out : s->in, wide = k->data ? s->in : s->out;
     const int64_t weights = s->row.window * s->column.window * picks;
     for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t first = unit / weights * RG_CONV_STEM_LANES;
+        const int64_t first = unit / weights * RG_CONV_GROUPED_LANES;
         const int64_t tap = unit % weights / picks, pick = unit % picks;
         const int64_t w = s->w_first + tap / s->column.window * s->w[2] +
                           tap % s->column.window * s->w[3] + pick * s->w[k->data ? 1 : 4];
-        real *const to = (real *)k->transposed + unit * RG_CONV_STEM_LANES;
-        for (int64_t i = 0; i < RG_CONV_STEM_LANES; i++) {
+        real *const to = (real *)k->transposed + unit * RG_CONV_GROUPED_LANES;
+        for (int64_t i = 0; i < RG_CONV_GROUPED_LANES; i++) {
             const int64_t c = first + i;
             const int64_t at = w + c / wide * s->w[0] + c % wide * s->w[k->data ? 4 : 1];
             to[i] = c < s->groups * wide ? load_one(k->w, at, T) : 0;
@@ -26,8 +26,8 @@ RG_INLINE void stem_transpose(const rg_conv_stem_transpose_args *k, int64_t begi
 
 /* `count` windows: dw[n] += sum of dy x, where x of weight n stands at at[n], and sum at slot[n].
  */
-RG_INLINE void stem_products(const real *x, int64_t step, const real *y, int64_t count, real *sum,
-                             const int64_t at[], const int64_t slot[], const int N)
+RG_INLINE void grouped_products(const real *x, int64_t step, const real *y, int64_t count,
+                                real *sum, const int64_t at[], const int64_t slot[], const int N)
 {
     vreal a[DEPTHWISE_BLOCK];
 #pragma GCC unroll 8
@@ -45,40 +45,42 @@ RG_INLINE void stem_products(const real *x, int64_t step, const real *y, int64_t
 }
 
 /* How many weights are summed at a time: of those that are left, as many as the first that fits. */
-typedef void stem_run(const real *x, int64_t step, const real *y, int64_t count, real *sum,
-                      const int64_t at[], const int64_t slot[]);
-#define STEM_STEP(N)                                                                             \
-    RG_OUTLINE void stem_products_##N(const real *x, int64_t step, const real *y, int64_t count, \
-                                      real *sum, const int64_t at[], const int64_t slot[])       \
-    {                                                                                            \
-        stem_products(x, step, y, count, sum, at, slot, N);                                      \
+typedef void grouped_run(const real *x, int64_t step, const real *y, int64_t count, real *sum,
+                         const int64_t at[], const int64_t slot[]);
+#define GROUPED_STEP(N)                                                                \
+    RG_OUTLINE void grouped_products_##N(const real *x, int64_t step, const real *y,   \
+                                         int64_t count, real *sum, const int64_t at[], \
+                                         const int64_t slot[])                         \
+    {                                                                                  \
+        grouped_products(x, step, y, count, sum, at, slot, N);                         \
     }
-STEM_STEP(8)
-STEM_STEP(4)
-STEM_STEP(3)
-STEM_STEP(1)
-#undef STEM_STEP
-typedef struct stem_step {
+GROUPED_STEP(8)
+GROUPED_STEP(4)
+GROUPED_STEP(3)
+GROUPED_STEP(1)
+#undef GROUPED_STEP
+typedef struct grouped_step {
     int64_t weights;
-    stem_run *run;
-} stem_step;
-static const stem_step stem_steps[] = {
-    { 8, stem_products_8 }, { 4, stem_products_4 }, { 3, stem_products_3 }, { 1, stem_products_1 }
-};
+    grouped_run *run;
+} grouped_step;
+static const grouped_step grouped_steps[] = { { 8, grouped_products_8 },
+                                              { 4, grouped_products_4 },
+                                              { 3, grouped_products_3 },
+                                              { 1, grouped_products_1 } };
 _Static_assert(DEPTHWISE_BLOCK == 8, "the first of the table is the most that there is room for");
 
 /* Windows begin <= j < end of a row with row p of their taps `rows`, by some weights at a time; y
  * is dy of the row. */
-RG_OUTLINE void stem_weights(const stem_sums *d, const depthwise_taps *rows, int32_t p,
-                             const depthwise_taps *across, const real *y, int64_t begin,
-                             int64_t end)
+RG_OUTLINE void grouped_weights(const grouped_sums *d, const depthwise_taps *rows, int32_t p,
+                                const depthwise_taps *across, const real *y, int64_t begin,
+                                int64_t end)
 {
     const int64_t pixel = d->picks * VLEN, step = d->stride * pixel;
     const real *const x = d->in + (rows->at[p] - d->first) * d->columns * pixel + begin * step;
     const int64_t all = across->count * d->picks;
     for (int64_t e = 0, n; e < all; e += n) {
         int64_t at[DEPTHWISE_BLOCK], slot[DEPTHWISE_BLOCK];
-        const stem_step *block = stem_steps;
+        const grouped_step *block = grouped_steps;
         while (block->weights > all - e)
             block++;
         n = block->weights;
@@ -94,8 +96,9 @@ RG_OUTLINE void stem_weights(const stem_sums *d, const depthwise_taps *rows, int
 
 /* Rows begin <= i < end of windows of one image, of which columns first <= j < last; windows at the
  * border have taps of their own. dy stands in y, x in d->in. */
-RG_OUTLINE void stem_windows(const rg_conv_shape *s, const stem_sums *d, const depthwise_line *l,
-                             int64_t begin, int64_t end, int64_t first, int64_t last, const real *y)
+RG_OUTLINE void grouped_windows(const rg_conv_shape *s, const grouped_sums *d,
+                                const depthwise_line *l, int64_t begin, int64_t end, int64_t first,
+                                int64_t last, const real *y)
 {
     depthwise_taps some, rows;
     for (int64_t j = first, next; j < last; j = next) {
@@ -106,20 +109,20 @@ RG_OUTLINE void stem_windows(const rg_conv_shape *s, const stem_sums *d, const d
         for (int64_t i = begin; i < end; i++) {
             find_rows(&s->row, false, i, &rows);
             for (int32_t p = 0; p < rows.count; p++)
-                stem_weights(d, &rows, p, inside ? &l->taps : &some,
-                             y + (i - begin) * s->column.count * VLEN, j, next);
+                grouped_weights(d, &rows, p, inside ? &l->taps : &some,
+                                y + (i - begin) * s->column.count * VLEN, j, next);
         }
     }
 }
 
-/* The same of VLEN lanes from c on. `room` is behind the sums. */
-RG_INLINE void stem_sum_rows(const rg_conv_stem_parts_args *k, stem_sums *d,
-                             const depthwise_line *l, int64_t image, int64_t begin, int64_t end,
-                             int64_t c, real *buffer, const rg_dtype T)
+/* The same of VLEN lanes from c on. `buffer` is behind the sums. */
+RG_INLINE void grouped_sum_rows(const rg_conv_grouped_parts_args *k, grouped_sums *d,
+                                const depthwise_line *l, int64_t image, int64_t begin, int64_t end,
+                                int64_t c, real *buffer, const rg_dtype T)
 {
     const rg_conv_shape *s = &k->shape;
-    const stem_lanes v = find_lanes(c, s->groups, s->out, s->in);
-    const stem_lanes own = find_lanes(c, s->groups * s->out, 1, 1);
+    const grouped_lanes v = find_lanes(c, s->groups, s->out, s->in);
+    const grouped_lanes own = find_lanes(c, s->groups * s->out, 1, 1);
     const int64_t row_size = s->column.size * s->in * VLEN, y_size = s->column.count * VLEN;
     real *const x = buffer + (end - begin) * y_size;
     int64_t last;
@@ -134,7 +137,7 @@ RG_INLINE void stem_sum_rows(const rg_conv_stem_parts_args *k, stem_sums *d,
     const int64_t across = s->column.count, run = rg_conv_depthwise_run(s);
     const int64_t sums = s->row.window * s->column.window * s->in * VLEN;
     for (int64_t j = 0; j < across; j += run) {
-        stem_windows(s, d, l, begin, end, j, least(j + run, across), buffer);
+        grouped_windows(s, d, l, begin, end, j, least(j + run, across), buffer);
         if (run == across)
             continue;
         add_to_totals(d->totals, d->sums, sums, j == 0);
@@ -145,57 +148,57 @@ RG_INLINE void stem_sum_rows(const rg_conv_stem_parts_args *k, stem_sums *d,
 }
 
 /* A unit is a part of the rows of windows, and some lanes. */
-RG_INLINE void stem_parts(const rg_conv_stem_parts_args *k, int64_t begin, int64_t end,
-                          const rg_dtype T)
+RG_INLINE void grouped_parts(const rg_conv_grouped_parts_args *k, int64_t begin, int64_t end,
+                             const rg_dtype T)
 {
     const rg_conv_shape *s = &k->shape;
-    const int64_t rows = s->images * s->row.count, splits = k->lanes / RG_CONV_STEM_LANES;
+    const int64_t rows = s->images * s->row.count, splits = k->lanes / RG_CONV_GROUPED_LANES;
     const int64_t sums = s->row.window * s->column.window * s->in;
     real *const sum = (real *)(void *)(k->scratch + rg_thread_pool_index() * k->scratch_bytes);
-    stem_sums d = { .sums = sum,
-                    .totals = (double *)(void *)(sum + sums * VLEN),
-                    .columns = s->column.size,
-                    .picks = s->in,
-                    .window = s->column.window,
-                    .stride = s->column.stride };
+    grouped_sums d = { .sums = sum,
+                       .totals = (double *)(void *)(sum + sums * VLEN),
+                       .columns = s->column.size,
+                       .picks = s->in,
+                       .window = s->column.window,
+                       .stride = s->column.stride };
     depthwise_line l;
     find_line(&s->column, false, 0, &l);
     for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t part = unit / splits, first = unit % splits * RG_CONV_STEM_LANES;
+        const int64_t part = unit / splits, first = unit % splits * RG_CONV_GROUPED_LANES;
         const int64_t stop = least(rows, (part + 1) * k->part);
         real *const to = (real *)k->partial + part * sums * k->lanes;
-        for (int64_t c = first; c < least(first + RG_CONV_STEM_LANES, s->groups * s->out);
+        for (int64_t c = first; c < least(first + RG_CONV_GROUPED_LANES, s->groups * s->out);
              c += VLEN) {
             memset(sum, 0, (size_t)(sums * VLEN) * sizeof(real));
             for (int64_t row = part * k->part, next; row < stop; row = next) {
                 const int64_t image = row / s->row.count, i = row % s->row.count;
                 next = least(stop, row + least(k->block, s->row.count - i));
-                stem_sum_rows(k, &d, &l, image, i, i + next - row, c,
-                              sum + rg_conv_stem_sums(s) * VLEN, T);
+                grouped_sum_rows(k, &d, &l, image, i, i + next - row, c,
+                                 sum + rg_conv_grouped_sums(s) * VLEN, T);
             }
             for (int64_t n = 0; n < sums; n++)
-                vstore_full(to, stem_at(c, sums) + n * RG_CONV_STEM_LANES, RG_REAL,
+                vstore_full(to, grouped_at(c, sums) + n * RG_CONV_GROUPED_LANES, RG_REAL,
                             vload_full(sum, n * VLEN, RG_REAL));
         }
     }
 }
 
 /* dw from the sums of all parts, one after the other. */
-RG_INLINE void stem_join(const rg_conv_stem_join_args *k, int64_t begin, int64_t end,
-                         const rg_dtype T)
+RG_INLINE void grouped_join(const rg_conv_grouped_join_args *k, int64_t begin, int64_t end,
+                            const rg_dtype T)
 {
     const rg_conv_shape *s = &k->shape;
     const int64_t sums = s->row.window * s->column.window * s->in;
     for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t n = unit % sums, first = unit / sums * RG_CONV_STEM_LANES;
-        const int64_t count = least(RG_CONV_STEM_LANES, s->groups * s->out - first);
+        const int64_t n = unit % sums, first = unit / sums * RG_CONV_GROUPED_LANES;
+        const int64_t count = least(RG_CONV_GROUPED_LANES, s->groups * s->out - first);
         const int64_t tap = n / s->in;
         const int64_t w = s->w_first + tap / s->column.window * s->w[2] +
                           tap % s->column.window * s->w[3] + n % s->in * s->w[4];
-        double sum[RG_CONV_STEM_LANES] = { 0 };
+        double sum[RG_CONV_GROUPED_LANES] = { 0 };
         for (int64_t part = 0; part < k->parts; part++) {
             const real *const from =
-                (const real *)k->partial + part * sums * k->lanes + unit * RG_CONV_STEM_LANES;
+                (const real *)k->partial + part * sums * k->lanes + unit * RG_CONV_GROUPED_LANES;
             for (int64_t c = 0; c < count; c++)
                 sum[c] += (double)from[c];
         }
@@ -208,12 +211,12 @@ RG_INLINE void stem_join(const rg_conv_stem_join_args *k, int64_t begin, int64_t
     }
 }
 
-RG_KERNEL(stem_transpose, rg_conv_stem_transpose_args)
-RG_KERNEL(stem_parts, rg_conv_stem_parts_args)
-RG_KERNEL(stem_join, rg_conv_stem_join_args)
+RG_KERNEL(grouped_transpose, rg_conv_grouped_transpose_args)
+RG_KERNEL(grouped_parts, rg_conv_grouped_parts_args)
+RG_KERNEL(grouped_join, rg_conv_grouped_join_args)
 
-RG_CPU_TABLE(conv_stem_weights, RG_CONV_KERNELS) = {
-    [RG_CONV_STEM_TRANSPOSE] = RG_ROW(stem_transpose),
-    [RG_CONV_STEM_PARTS] = RG_ROW(stem_parts),
-    [RG_CONV_STEM_JOIN] = RG_ROW(stem_join),
+RG_CPU_TABLE(conv_grouped_weights, RG_CONV_KERNELS) = {
+    [RG_CONV_GROUPED_TRANSPOSE] = RG_ROW(grouped_transpose),
+    [RG_CONV_GROUPED_PARTS] = RG_ROW(grouped_parts),
+    [RG_CONV_GROUPED_JOIN] = RG_ROW(grouped_join),
 };
