@@ -57,10 +57,13 @@ static bool watch(void *context, const rg_trainer_progress *progress)
 
 static double max_difference(const float *a, const float *b, int64_t count)
 {
-    double largest = 0;
-    for (int64_t i = 0; i < count; i++)
-        largest = fmax(largest, fabs((double)a[i] - (double)b[i]));
-    return largest;
+    double most = 0; /* no fmax: gcc 12 for aarch64 fails to compile such a loop */
+    for (int64_t i = 0; i < count; i++) {
+        const double difference = fabs((double)a[i] - (double)b[i]);
+        if (!(difference <= most))
+            most = difference;
+    }
+    return most;
 }
 
 /* Logits of a checkpoint's plan, as a program without trainer would have them. */
