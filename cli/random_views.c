@@ -26,8 +26,8 @@ static void draw_order(rg_random *random, int32_t rank, int32_t order[RG_MAX_RAN
 static int64_t draw_gap(rg_random *random)
 {
     const double kind = rg_random_uniform(random);
-    const int64_t few = 1 + below(random, 5);
-    return kind < 0.6 ? 0 : kind < 0.9 ? few : 16;
+    const int64_t gap = 1 + below(random, 5);
+    return kind < 0.6 ? 0 : kind < 0.9 ? gap : 16;
 }
 
 rg_tensor_desc rg_view_of(const rg_views *views, int number, const rg_tensor_desc *shape,

@@ -4,7 +4,7 @@
  * Libraries multiply it by 0, which is NaN. So weights are looked at, while the last blocks of the
  * library end where the device allows that (they were complete before it began), and where one is
  * not finite, results that meet the border and are not finite are summed again, product by product.
- * All tensors are dense. Included by conv_cuda.cu.
+ * All tensors are dense. conv_stem.cuh and conv_fold.cuh use it.
  */
 #ifndef RG_OPS_CONV_NONFINITE_CUH
 #define RG_OPS_CONV_NONFINITE_CUH

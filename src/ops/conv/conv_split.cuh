@@ -10,7 +10,7 @@
  *
  * A convolution is a product of matrices: c(m, n) = sum over k of a(m, k) b(n, k). Rows m are
  * pixels of the result, columns n its channels, k goes over taps and, inside, over channels of the
- * source. All tensors are dense. Included by conv_cuda.cu, whose finish() it uses. */
+ * source. All tensors are dense. Included by conv_library.cuh, behind finish() of conv_cuda.cu. */
 #ifndef RG_OPS_CONV_SPLIT_CUH
 #define RG_OPS_CONV_SPLIT_CUH
 
