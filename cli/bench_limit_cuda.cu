@@ -162,9 +162,8 @@ static void move_bypass(const void *args, const rg_cuda_place *place)
 }
 
 /* By RG_LIMIT_ id; bytes are moved as f32, which stands first. There is no peak. */
-static const rg_cuda_row rows[RG_LIMIT_KERNELS] = { { { move_ordinary } },
-                                                    { { move_bypass } },
-                                                    { { nullptr } } };
+static const rg_cuda_row rows[] = { { RG_LIMIT_ORDINARY, { move_ordinary } },
+                                    { RG_LIMIT_BYPASS, { move_bypass } } };
 extern "C" const rg_cuda_table rg_cuda_limit;
-extern "C" const rg_cuda_table rg_cuda_limit = { rows, RG_LIMIT_KERNELS };
-static_assert(RG_LIMIT_ORDINARY == 0 && RG_LIMIT_BYPASS == 1 && RG_F32 == 0, "order of the table");
+extern "C" const rg_cuda_table rg_cuda_limit = { rows, sizeof(rows) / sizeof(rows[0]) };
+static_assert(RG_F32 == 0, "the order of functions in a row");

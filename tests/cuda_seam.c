@@ -62,7 +62,7 @@ static uint32_t reads(const void *desc)
     return RG_READS_X << 1 | RG_READS_STATE;
 }
 
-static const rg_cuda_table table = { seam_rows, SEAM_KERNELS };
+static const rg_cuda_table table = { seam_rows, SEAM_NOTHING };
 static const rg_cuda_table *const tables[] = { &table, NULL };
 static const rg_kernel_table kernels = { .cuda = tables };
 

@@ -68,6 +68,8 @@ static void bad_launch(const void *args, const rg_cuda_place *place)
     keep_kernel<<<1, 1 << 20, 0, place->stream>>>(*(const seam_keep_args *)args);
 }
 
-const rg_cuda_row seam_rows[SEAM_KERNELS] = {
-    { { product } }, { { keep } }, { { gradient } }, { { crash } }, { { bad_launch } }, { { 0 } },
+const rg_cuda_row seam_rows[SEAM_NOTHING] = {
+    { SEAM_PRODUCT, { product } },       { SEAM_KEEP, { keep } },
+    { SEAM_GRADIENT, { gradient } },     { SEAM_CRASH, { crash } },
+    { SEAM_BAD_LAUNCH, { bad_launch } },
 };

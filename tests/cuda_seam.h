@@ -19,8 +19,7 @@ enum {
     SEAM_GRADIENT,
     SEAM_CRASH,      /* writes where nothing is */
     SEAM_BAD_LAUNCH, /* asks for more threads than a block can have */
-    SEAM_NOTHING,    /* a kernel that does not exist */
-    SEAM_KERNELS
+    SEAM_NOTHING     /* a kernel that does not exist */
 };
 
 typedef struct seam_product_args {
@@ -48,9 +47,9 @@ typedef struct seam_gradient_args {
 } seam_gradient_args;
 
 #ifdef __cplusplus
-extern "C" const rg_cuda_row seam_rows[SEAM_KERNELS];
+extern "C" const rg_cuda_row seam_rows[SEAM_NOTHING];
 #else
-extern const rg_cuda_row seam_rows[SEAM_KERNELS];
+extern const rg_cuda_row seam_rows[SEAM_NOTHING];
 
 #include "runtime/op.h"
 

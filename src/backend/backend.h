@@ -28,11 +28,13 @@ typedef void (*rg_cuda_function)(const void *args, const rg_cuda_place *place);
 enum { RG_SCRATCH_ALIGNMENT = 256 };
 typedef size_t (*rg_cuda_scratch)(const void *args, uint32_t unaligned, const rg_cuda_place *place);
 typedef struct rg_cuda_row {
+    int32_t id;                   /* the kernel's */
     rg_cuda_function function[4]; /* by data dtype; NULL: there is none */
     rg_cuda_scratch scratch[4];   /* NULL: as many as the launch says */
 } rg_cuda_row;
 
-/* What one object has of an op's kernels: rows by kernel id, empty for kernels of other objects. */
+/* What one object has of an op's kernels. On the CPU rows[id] is kernel id's, empty for kernels of
+ * other objects; a row for a GPU says its id. */
 typedef struct rg_cpu_table {
     const rg_cpu_row *rows;
     int32_t count;

@@ -220,8 +220,11 @@ static const rg_cuda_row *row_of(const rg_kernel_table *table, int32_t id, rg_dt
 {
     const rg_cuda_table *const *tables = table->cuda;
     for (; tables != NULL && *tables != NULL; tables++) {
-        if ((*tables)->rows[id].function[dtype] != NULL)
-            return &(*tables)->rows[id];
+        for (int32_t i = 0; i < (*tables)->count; i++) {
+            const rg_cuda_row *row = &(*tables)->rows[i];
+            if (row->id == id && row->function[dtype] != NULL)
+                return row;
+        }
     }
     return NULL;
 }

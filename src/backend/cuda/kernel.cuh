@@ -331,15 +331,15 @@ static void launch(void (*kernel)(PARAMETERS...), int64_t blocks, int threads, i
 
 /* ---- tables: nothing is defined without being listed ---- */
 
-/* Ends <name>_cuda.cu, with rows for all kernels of the op. Of an op with several files each has
- * empty rows for kernels of the other files. */
+/* Ends <name>_cuda.cu, with rows for the kernels of the file. */
 #define RG_CUDA_TABLE(name, rows)                  \
     extern "C" const rg_cuda_table rg_cuda_##name; \
     extern "C" const rg_cuda_table rg_cuda_##name = { rows, sizeof(rows) / sizeof(rows[0]) }
 
-/* The row of a function template over dtypes, and over what else is given. */
-#define RG_CUDA_ROW(name, ...)                                                                     \
+/* Kernel `id`: a function template over dtypes, and over what else is given. */
+#define RG_CUDA_ROW(id, name, ...)                                                                 \
     {                                                                                              \
+        id,                                                                                        \
         {                                                                                          \
             name<RG_F32, ##__VA_ARGS__>, name<RG_F64, ##__VA_ARGS__>, name<RG_F16, ##__VA_ARGS__>, \
                 name<RG_BF16, ##__VA_ARGS__>                                                       \
@@ -347,9 +347,9 @@ static void launch(void (*kernel)(PARAMETERS...), int64_t blocks, int threads, i
     }
 
 /* The same, with the function that tells its scratch. */
-#define RG_CUDA_ROW_SCRATCH(name, scratch)                                      \
+#define RG_CUDA_ROW_SCRATCH(id, name, scratch)                                  \
     {                                                                           \
-        { name<RG_F32>, name<RG_F64>, name<RG_F16>, name<RG_BF16> },            \
+        id, { name<RG_F32>, name<RG_F64>, name<RG_F16>, name<RG_BF16> },        \
         {                                                                       \
             scratch<RG_F32>, scratch<RG_F64>, scratch<RG_F16>, scratch<RG_BF16> \
         }                                                                       \

@@ -17,8 +17,7 @@ static __device__ __forceinline__ void adam_rule(const update_constants<REAL> &k
     x.p = fma(-k.factor, mean / root, x.p * k.keep);
 }
 
-static const rg_cuda_row kernel_rows[RG_UPDATE_KERNELS] = {
-    /* in the order of the kernels of update.h */
+static const rg_cuda_row kernel_rows[] = {
     RG_UPDATE_FLAT_ROW(adam_rule, 3, 1),
     RG_UPDATE_STRIDED_ROW(adam_rule),
 };

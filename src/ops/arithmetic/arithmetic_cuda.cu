@@ -538,25 +538,25 @@ template <rg_dtype T> static void sum_pieces(const void *args, const rg_cuda_pla
            __builtin_ctz((unsigned)inner));
 }
 
-/* ---- table, in the order of the kernels' ids ---- */
+/* ---- table ---- */
 
-static const rg_cuda_row kernel_rows[RG_ARITHMETIC_KERNELS] = {
-    RG_CUDA_ROW(forward, ADD),          /* RG_ADD_FORWARD */
-    RG_CUDA_ROW(forward, MULTIPLY),     /* RG_MULTIPLY_FORWARD */
-    RG_CUDA_ROW(forward, DIVIDE),       /* RG_DIVIDE_FORWARD */
-    RG_CUDA_ROW(forward, COMPARE),      /* RG_COMPARE_FORWARD */
-    RG_CUDA_ROW(gradient, ADD),         /* RG_ADD_GRADIENT */
-    RG_CUDA_ROW(gradient, ADD_BOUNDED), /* RG_ADD_BOUNDED_GRADIENT */
-    RG_CUDA_ROW(gradient, MULTIPLY),    /* RG_MULTIPLY_GRADIENT */
-    RG_CUDA_ROW(gradient, DIVIDE),      /* RG_DIVIDE_GRADIENT */
-    RG_CUDA_ROW(columns, ADD),          /* RG_ADD_COLUMNS */
-    RG_CUDA_ROW(columns, ADD_BOUNDED),  /* RG_ADD_BOUNDED_COLUMNS */
-    RG_CUDA_ROW(columns, MULTIPLY),     /* RG_MULTIPLY_COLUMNS */
-    RG_CUDA_ROW(columns, DIVIDE),       /* RG_DIVIDE_COLUMNS */
-    RG_CUDA_ROW(rows, ADD),             /* RG_ADD_ROWS */
-    RG_CUDA_ROW(rows, ADD_BOUNDED),     /* RG_ADD_BOUNDED_ROWS */
-    RG_CUDA_ROW(rows, MULTIPLY),        /* RG_MULTIPLY_ROWS */
-    RG_CUDA_ROW(rows, DIVIDE),          /* RG_DIVIDE_ROWS */
-    RG_CUDA_ROW(sum_pieces),            /* RG_SUM_PIECES */
+static const rg_cuda_row kernel_rows[] = {
+    RG_CUDA_ROW(RG_ADD_FORWARD, forward, ADD),
+    RG_CUDA_ROW(RG_MULTIPLY_FORWARD, forward, MULTIPLY),
+    RG_CUDA_ROW(RG_DIVIDE_FORWARD, forward, DIVIDE),
+    RG_CUDA_ROW(RG_COMPARE_FORWARD, forward, COMPARE),
+    RG_CUDA_ROW(RG_ADD_GRADIENT, gradient, ADD),
+    RG_CUDA_ROW(RG_ADD_BOUNDED_GRADIENT, gradient, ADD_BOUNDED),
+    RG_CUDA_ROW(RG_MULTIPLY_GRADIENT, gradient, MULTIPLY),
+    RG_CUDA_ROW(RG_DIVIDE_GRADIENT, gradient, DIVIDE),
+    RG_CUDA_ROW(RG_ADD_COLUMNS, columns, ADD),
+    RG_CUDA_ROW(RG_ADD_BOUNDED_COLUMNS, columns, ADD_BOUNDED),
+    RG_CUDA_ROW(RG_MULTIPLY_COLUMNS, columns, MULTIPLY),
+    RG_CUDA_ROW(RG_DIVIDE_COLUMNS, columns, DIVIDE),
+    RG_CUDA_ROW(RG_ADD_ROWS, rows, ADD),
+    RG_CUDA_ROW(RG_ADD_BOUNDED_ROWS, rows, ADD_BOUNDED),
+    RG_CUDA_ROW(RG_MULTIPLY_ROWS, rows, MULTIPLY),
+    RG_CUDA_ROW(RG_DIVIDE_ROWS, rows, DIVIDE),
+    RG_CUDA_ROW(RG_SUM_PIECES, sum_pieces),
 };
 RG_CUDA_TABLE(arithmetic, kernel_rows);

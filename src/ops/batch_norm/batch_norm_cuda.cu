@@ -272,10 +272,11 @@ template <rg_dtype T> static void gradient(const void *args, const rg_cuda_place
            k->beta, k->moments, k->factors, k->dx, *s, call);
 }
 
-/* ---- table, in the order of the kernels' ids ---- */
+/* ---- table ---- */
 
-static const rg_cuda_row kernel_rows[RG_BATCH_NORM_KERNELS] = {
-    RG_CUDA_ROW(parts), RG_CUDA_ROW(merge), RG_CUDA_ROW(forward),
-    RG_CUDA_ROW(sums),  RG_CUDA_ROW(join),  RG_CUDA_ROW(gradient),
+static const rg_cuda_row kernel_rows[] = {
+    RG_CUDA_ROW(RG_BATCH_NORM_PARTS, parts),     RG_CUDA_ROW(RG_BATCH_NORM_MERGE, merge),
+    RG_CUDA_ROW(RG_BATCH_NORM_FORWARD, forward), RG_CUDA_ROW(RG_BATCH_NORM_SUMS, sums),
+    RG_CUDA_ROW(RG_BATCH_NORM_JOIN, join),       RG_CUDA_ROW(RG_BATCH_NORM_GRADIENT, gradient),
 };
 RG_CUDA_TABLE(batch_norm, kernel_rows);

@@ -4,10 +4,10 @@
 #include "backend/cuda/move.cuh"
 #include "ops/concat/concat.h"
 
-/* ---- table, in the order of the kernels' ids ---- */
+/* ---- table ---- */
 
-static const rg_cuda_row kernel_rows[RG_CONCAT_KERNELS] = {
-    RG_CUDA_ROW(move_units),   /* RG_CONCAT_MOVE */
-    RG_CUDA_ROW(spread_units), /* RG_CONCAT_SPREAD */
+static const rg_cuda_row kernel_rows[] = {
+    RG_CUDA_ROW(RG_CONCAT_MOVE, move_units),
+    RG_CUDA_ROW(RG_CONCAT_SPREAD, spread_units),
 };
 RG_CUDA_TABLE(concat, kernel_rows);

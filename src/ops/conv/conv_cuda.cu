@@ -235,16 +235,16 @@ template <rg_dtype T> static void weights(const void *args, const rg_cuda_place 
 
 #include "ops/conv/conv_depthwise.cuh"
 
-/* ---- table, in the order of the kernels' ids ---- */
+/* ---- table ---- */
 
-static const rg_cuda_row kernel_rows[RG_CONV_KERNELS] = {
-    RG_CUDA_ROW_SCRATCH(forward, forward_scratch), /* RG_CONV_FORWARD */
-    RG_CUDA_ROW_SCRATCH(data, data_scratch),       /* RG_CONV_DATA */
-    RG_CUDA_ROW_SCRATCH(weights, weights_scratch), /* RG_CONV_WEIGHTS */
-    RG_CUDA_ROW(transpose),                        /* RG_CONV_TRANSPOSE_WEIGHTS */
-    RG_CUDA_ROW(depthwise),                        /* RG_CONV_DEPTHWISE */
-    RG_CUDA_ROW(depthwise_parts),                  /* RG_CONV_DEPTHWISE_PARTS */
-    RG_CUDA_ROW(depthwise_join),                   /* RG_CONV_DEPTHWISE_JOIN */
-    RG_CUDA_ROW(depthwise_3x3),                    /* RG_CONV_DEPTHWISE_3X3 */
+static const rg_cuda_row kernel_rows[] = {
+    RG_CUDA_ROW_SCRATCH(RG_CONV_FORWARD, forward, forward_scratch),
+    RG_CUDA_ROW_SCRATCH(RG_CONV_DATA, data, data_scratch),
+    RG_CUDA_ROW_SCRATCH(RG_CONV_WEIGHTS, weights, weights_scratch),
+    RG_CUDA_ROW(RG_CONV_TRANSPOSE_WEIGHTS, transpose),
+    RG_CUDA_ROW(RG_CONV_DEPTHWISE, depthwise),
+    RG_CUDA_ROW(RG_CONV_DEPTHWISE_PARTS, depthwise_parts),
+    RG_CUDA_ROW(RG_CONV_DEPTHWISE_JOIN, depthwise_join),
+    RG_CUDA_ROW(RG_CONV_DEPTHWISE_3X3, depthwise_3x3),
 };
 RG_CUDA_TABLE(conv, kernel_rows);

@@ -219,11 +219,9 @@ template <rg_dtype T> static void product(const void *args, const rg_cuda_place 
            tiles, is_along(&k->k, 0, &k->m), is_along(&k->k, 1, &k->n));
 }
 
-/* ---- table, in the order of the kernels' ids ---- */
+/* ---- table ---- */
 
-static const rg_cuda_row kernel_rows[RG_DENSE_KERNELS] = {
-    RG_CUDA_ROW_SCRATCH(product, product_scratch),
-    {}, /* dot and pack are of the CPU */
-    {},
+static const rg_cuda_row kernel_rows[] = {
+    RG_CUDA_ROW_SCRATCH(RG_DENSE_PRODUCT, product, product_scratch),
 };
 RG_CUDA_TABLE(dense, kernel_rows);

@@ -249,9 +249,9 @@ template <rg_dtype T> static void dropout_apply(const void *args, const rg_cuda_
 
 /* ---- entry points and table, in the order of the kernels' ids ---- */
 
-static const rg_cuda_row kernel_rows[RG_DROPOUT_KERNELS] = {
-    RG_CUDA_ROW(dropout_forward), /* RG_DROPOUT_FORWARD */
-    RG_CUDA_ROW(dropout_mask),    /* RG_DROPOUT_MASK */
-    RG_CUDA_ROW(dropout_apply),   /* RG_DROPOUT_APPLY */
+static const rg_cuda_row kernel_rows[] = {
+    RG_CUDA_ROW(RG_DROPOUT_FORWARD, dropout_forward),
+    RG_CUDA_ROW(RG_DROPOUT_MASK, dropout_mask),
+    RG_CUDA_ROW(RG_DROPOUT_APPLY, dropout_apply),
 };
 RG_CUDA_TABLE(dropout, kernel_rows);

@@ -120,10 +120,9 @@ template <rg_dtype T> static void grad_norm_total(const void *args, const rg_cud
     launch(total_pieces<T>, k.rows, THREADS, 0, place, k);
 }
 
-static const rg_cuda_row kernel_rows[RG_GRAD_NORM_KERNELS] = {
-    /* in the order of the kernels of grad_norm.h */
-    RG_CUDA_ROW(grad_norm_flat),
-    RG_CUDA_ROW(grad_norm_strided),
-    RG_CUDA_ROW(grad_norm_total),
+static const rg_cuda_row kernel_rows[] = {
+    RG_CUDA_ROW(RG_GRAD_NORM_FLAT, grad_norm_flat),
+    RG_CUDA_ROW(RG_GRAD_NORM_STRIDED, grad_norm_strided),
+    RG_CUDA_ROW(RG_GRAD_NORM_TOTAL, grad_norm_total),
 };
 RG_CUDA_TABLE(grad_norm, kernel_rows);

@@ -35,8 +35,8 @@ template <rg_dtype T> static void grad_scale_forward(const void *args, const rg_
     launch(scale_gradients<T>, 1, THREADS, 0, place, *(const rg_grad_scale_args *)args);
 }
 
-static const rg_cuda_row kernel_rows[RG_GRAD_SCALE_KERNELS] = {
-    /* sums of squares are f32 or f64 */
-    { { grad_scale_forward<RG_F32>, grad_scale_forward<RG_F64>, NULL, NULL } },
+static const rg_cuda_row kernel_rows[] = {
+    { RG_GRAD_SCALE_FORWARD,
+      { grad_scale_forward<RG_F32>, grad_scale_forward<RG_F64>, NULL, NULL } },
 };
 RG_CUDA_TABLE(grad_scale, kernel_rows);

@@ -375,10 +375,13 @@ template <rg_dtype T> static void join(const void *args, const rg_cuda_place *pl
     launch(join_images<T>, ceil_div(k->channels, CHANNELS), JOIN_THREADS, 0, place, *k);
 }
 
-/* ---- table, in the order of the kernels' ids ---- */
+/* ---- table ---- */
 
-static const rg_cuda_row kernel_rows[RG_GROUP_NORM_KERNELS] = {
-    RG_CUDA_ROW(columns_forward), RG_CUDA_ROW(rows_forward), RG_CUDA_ROW(columns_gradient),
-    RG_CUDA_ROW(rows_gradient),   RG_CUDA_ROW(join),
+static const rg_cuda_row kernel_rows[] = {
+    RG_CUDA_ROW(RG_GROUP_NORM_COLUMNS, columns_forward),
+    RG_CUDA_ROW(RG_GROUP_NORM_ROWS, rows_forward),
+    RG_CUDA_ROW(RG_GROUP_NORM_COLUMNS_GRADIENT, columns_gradient),
+    RG_CUDA_ROW(RG_GROUP_NORM_ROWS_GRADIENT, rows_gradient),
+    RG_CUDA_ROW(RG_GROUP_NORM_JOIN, join),
 };
 RG_CUDA_TABLE(group_norm, kernel_rows);

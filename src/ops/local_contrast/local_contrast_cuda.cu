@@ -97,10 +97,10 @@ static void local_contrast_gradient(const void *args, const rg_cuda_place *place
     launch_box<T, contrast<T>, true>(&a->shape, &d, contrast_constants_of<T>(&a->numbers), place);
 }
 
-/* ---- table, in the order of the kernels' ids ---- */
+/* ---- table ---- */
 
-static const rg_cuda_row kernel_rows[RG_LOCAL_CONTRAST_KERNELS] = {
-    RG_CUDA_ROW(local_contrast_forward),  /* RG_LOCAL_CONTRAST_FORWARD */
-    RG_CUDA_ROW(local_contrast_gradient), /* RG_LOCAL_CONTRAST_GRADIENT */
+static const rg_cuda_row kernel_rows[] = {
+    RG_CUDA_ROW(RG_LOCAL_CONTRAST_FORWARD, local_contrast_forward),
+    RG_CUDA_ROW(RG_LOCAL_CONTRAST_GRADIENT, local_contrast_gradient),
 };
 RG_CUDA_TABLE(local_contrast, kernel_rows);

@@ -650,15 +650,15 @@ template <rg_dtype T> static void loss_ones(const void *args, const rg_cuda_plac
     launch(ones<T>, blocks < most ? blocks : most, LOSS_THREADS, 0, place, k);
 }
 
-/* ---- table, in the order of the kernels' ids ---- */
+/* ---- table ---- */
 
-static const rg_cuda_row kernel_rows[RG_LOSS_KERNELS] = {
-    RG_CUDA_ROW(loss_by_elements), /* RG_LOSS_BY_ELEMENTS */
-    RG_CUDA_ROW(loss_by_rows),     /* RG_LOSS_BY_ROWS */
-    RG_CUDA_ROW(loss_by_classes),  /* RG_LOSS_BY_CLASSES */
-    RG_CUDA_ROW(loss_pick),        /* RG_LOSS_PICK */
-    RG_CUDA_ROW(loss_count),       /* RG_LOSS_COUNT */
-    RG_CUDA_ROW(loss_finish),      /* RG_LOSS_FINISH */
-    RG_CUDA_ROW(loss_ones),        /* RG_LOSS_ONES */
+static const rg_cuda_row kernel_rows[] = {
+    RG_CUDA_ROW(RG_LOSS_BY_ELEMENTS, loss_by_elements),
+    RG_CUDA_ROW(RG_LOSS_BY_ROWS, loss_by_rows),
+    RG_CUDA_ROW(RG_LOSS_BY_CLASSES, loss_by_classes),
+    RG_CUDA_ROW(RG_LOSS_PICK, loss_pick),
+    RG_CUDA_ROW(RG_LOSS_COUNT, loss_count),
+    RG_CUDA_ROW(RG_LOSS_FINISH, loss_finish),
+    RG_CUDA_ROW(RG_LOSS_ONES, loss_ones),
 };
 RG_CUDA_TABLE(loss, kernel_rows);

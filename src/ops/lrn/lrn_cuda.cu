@@ -515,10 +515,10 @@ template <rg_dtype T> static void lrn_gradient(const void *args, const rg_cuda_p
            k, shared > 0);
 }
 
-/* ---- table, in the order of the kernels' ids ---- */
+/* ---- table ---- */
 
-static const rg_cuda_row kernel_rows[RG_LRN_KERNELS] = {
-    RG_CUDA_ROW(lrn_forward),  /* RG_LRN_FORWARD */
-    RG_CUDA_ROW(lrn_gradient), /* RG_LRN_GRADIENT */
+static const rg_cuda_row kernel_rows[] = {
+    RG_CUDA_ROW(RG_LRN_FORWARD, lrn_forward),
+    RG_CUDA_ROW(RG_LRN_GRADIENT, lrn_gradient),
 };
 RG_CUDA_TABLE(lrn, kernel_rows);

@@ -271,71 +271,56 @@ template <rg_dtype T> static void prelu_join(const void *args, const rg_cuda_pla
            place, *k);
 }
 
-/* ---- table, in the order of the kernels' ids ---- */
+/* ---- table ---- */
 
-/* No kernel: y does not tell the slope. */
-#define NO_ROW \
-    {          \
-    }
-
-static const rg_cuda_row kernel_rows[RG_NEURON_KERNELS] = {
-    RG_CUDA_ROW(relu_forward), /* none: a = 1 */
-    RG_CUDA_ROW(relu_forward),
-    RG_CUDA_ROW(linear_forward),
-    RG_CUDA_ROW(sigmoid_forward),
-    RG_CUDA_ROW(hard_sigmoid_forward),
-    RG_CUDA_ROW(tanh_forward),
-    RG_CUDA_ROW(absolute_forward),
-    RG_CUDA_ROW(softplus_forward),
-    RG_CUDA_ROW(softsign_forward),
-    RG_CUDA_ROW(elu_forward),
-    RG_CUDA_ROW(prelu_forward),
-    RG_CUDA_ROW(relun_forward),
-    RG_CUDA_ROW(power_forward),
-    RG_CUDA_ROW(exponential_forward),
-    RG_CUDA_ROW(logarithm_forward),
-    RG_CUDA_ROW(gelu_forward),
-    RG_CUDA_ROW(gelu_tanh_forward),
-    RG_CUDA_ROW(swish_forward),
-
-    RG_CUDA_ROW(linear_gradient), /* none: a = 1 */
-    RG_CUDA_ROW(relu_gradient),
-    RG_CUDA_ROW(linear_gradient),
-    RG_CUDA_ROW(sigmoid_gradient),
-    RG_CUDA_ROW(hard_sigmoid_gradient),
-    RG_CUDA_ROW(tanh_gradient),
-    RG_CUDA_ROW(absolute_gradient),
-    RG_CUDA_ROW(softplus_gradient),
-    RG_CUDA_ROW(softsign_gradient),
-    RG_CUDA_ROW(elu_gradient),
-    RG_CUDA_ROW(prelu_gradient),
-    RG_CUDA_ROW(relun_gradient),
-    RG_CUDA_ROW(power_gradient),
-    RG_CUDA_ROW(exponential_gradient),
-    RG_CUDA_ROW(logarithm_gradient),
-    RG_CUDA_ROW(gelu_gradient),
-    RG_CUDA_ROW(gelu_tanh_gradient),
-    RG_CUDA_ROW(swish_gradient),
-
-    RG_CUDA_ROW(linear_gradient),        /* none, from y */
-    RG_CUDA_ROW(relu_gradient),          /* relu: the sign is that of x */
-    RG_CUDA_ROW(linear_gradient),        /* linear */
-    RG_CUDA_ROW(sigmoid_gradient_y),     /* sigmoid */
-    NO_ROW,                              /* hard_sigmoid */
-    RG_CUDA_ROW(tanh_gradient_y),        /* tanh */
-    NO_ROW,                              /* absolute */
-    RG_CUDA_ROW(softplus_gradient_y),    /* softplus */
-    RG_CUDA_ROW(softsign_gradient_y),    /* softsign */
-    RG_CUDA_ROW(elu_gradient_y),         /* elu */
-    NO_ROW,                              /* prelu */
-    RG_CUDA_ROW(relun_gradient),         /* relun: as relu */
-    NO_ROW,                              /* power */
-    RG_CUDA_ROW(exponential_gradient_y), /* exponential */
-    NO_ROW,                              /* logarithm */
-    NO_ROW,                              /* gelu */
-    NO_ROW,                              /* gelu_tanh */
-    NO_ROW,                              /* swish */
-
-    RG_CUDA_ROW(prelu_join),
+static const rg_cuda_row kernel_rows[] = {
+    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_NONE, relu_forward),
+    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_RELU, relu_forward),
+    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_LINEAR, linear_forward),
+    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_SIGMOID, sigmoid_forward),
+    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_HARD_SIGMOID, hard_sigmoid_forward),
+    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_TANH, tanh_forward),
+    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_ABSOLUTE, absolute_forward),
+    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_SOFTPLUS, softplus_forward),
+    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_SOFTSIGN, softsign_forward),
+    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_ELU, elu_forward),
+    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_PRELU, prelu_forward),
+    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_RELUN, relun_forward),
+    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_POWER, power_forward),
+    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_EXPONENTIAL, exponential_forward),
+    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_LOGARITHM, logarithm_forward),
+    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_GELU, gelu_forward),
+    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_GELU_TANH, gelu_tanh_forward),
+    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_SWISH, swish_forward),
+    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_NONE, linear_gradient),
+    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_RELU, relu_gradient),
+    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_LINEAR, linear_gradient),
+    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_SIGMOID, sigmoid_gradient),
+    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_HARD_SIGMOID, hard_sigmoid_gradient),
+    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_TANH, tanh_gradient),
+    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_ABSOLUTE, absolute_gradient),
+    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_SOFTPLUS, softplus_gradient),
+    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_SOFTSIGN, softsign_gradient),
+    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_ELU, elu_gradient),
+    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_PRELU, prelu_gradient),
+    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_RELUN, relun_gradient),
+    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_POWER, power_gradient),
+    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_EXPONENTIAL, exponential_gradient),
+    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_LOGARITHM, logarithm_gradient),
+    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_GELU, gelu_gradient),
+    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_GELU_TANH, gelu_tanh_gradient),
+    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_SWISH, swish_gradient),
+    /* for kinds whose y tells the slope */
+    RG_CUDA_ROW(RG_NEURON_GRADIENT_Y + RG_NEURON_NONE, linear_gradient),
+    RG_CUDA_ROW(RG_NEURON_GRADIENT_Y + RG_NEURON_RELU, relu_gradient),
+    RG_CUDA_ROW(RG_NEURON_GRADIENT_Y + RG_NEURON_LINEAR, linear_gradient),
+    RG_CUDA_ROW(RG_NEURON_GRADIENT_Y + RG_NEURON_SIGMOID, sigmoid_gradient_y),
+    RG_CUDA_ROW(RG_NEURON_GRADIENT_Y + RG_NEURON_TANH, tanh_gradient_y),
+    RG_CUDA_ROW(RG_NEURON_GRADIENT_Y + RG_NEURON_SOFTPLUS, softplus_gradient_y),
+    RG_CUDA_ROW(RG_NEURON_GRADIENT_Y + RG_NEURON_SOFTSIGN, softsign_gradient_y),
+    RG_CUDA_ROW(RG_NEURON_GRADIENT_Y + RG_NEURON_ELU, elu_gradient_y),
+    RG_CUDA_ROW(RG_NEURON_GRADIENT_Y + RG_NEURON_RELUN, relun_gradient),
+    RG_CUDA_ROW(RG_NEURON_GRADIENT_Y + RG_NEURON_EXPONENTIAL, exponential_gradient_y),
+    RG_CUDA_ROW(RG_NEURON_PRELU_JOIN, prelu_join),
 };
 RG_CUDA_TABLE(neuron, kernel_rows);

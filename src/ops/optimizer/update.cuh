@@ -304,6 +304,7 @@ static void launch_update_strided(const void *args, const rg_cuda_place *place)
  * more where few tensors are read. */
 #define RG_UPDATE_FLAT_ROW(rule, moments, lines)                                  \
     {                                                                             \
+        RG_UPDATE_FLAT,                                                           \
         {                                                                         \
             launch_update_flat<RG_F32, RG_F32, rule<float>, moments, lines>,      \
                 launch_update_flat<RG_F64, RG_F64, rule<double>, moments, lines>, \
@@ -313,6 +314,7 @@ static void launch_update_strided(const void *args, const rg_cuda_place *place)
     }
 #define RG_UPDATE_STRIDED_ROW(rule)                                  \
     {                                                                \
+        RG_UPDATE_STRIDED,                                           \
         {                                                            \
             launch_update_strided<RG_F32, RG_F32, rule<float>>,      \
                 launch_update_strided<RG_F64, RG_F64, rule<double>>, \

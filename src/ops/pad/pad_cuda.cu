@@ -249,11 +249,11 @@ template <rg_dtype T> static void pad_gradient_fill(const void *args, const rg_c
            *k);
 }
 
-/* ---- table, in the order of the kernels' ids ---- */
+/* ---- table ---- */
 
-static const rg_cuda_row kernel_rows[RG_PAD_KERNELS] = {
-    RG_CUDA_ROW(pad_forward),       /* RG_PAD_FORWARD */
-    RG_CUDA_ROW(pad_gradient),      /* RG_PAD_GRADIENT */
-    RG_CUDA_ROW(pad_gradient_fill), /* RG_PAD_GRADIENT_FILL */
+static const rg_cuda_row kernel_rows[] = {
+    RG_CUDA_ROW(RG_PAD_FORWARD, pad_forward),
+    RG_CUDA_ROW(RG_PAD_GRADIENT, pad_gradient),
+    RG_CUDA_ROW(RG_PAD_GRADIENT_FILL, pad_gradient_fill),
 };
 RG_CUDA_TABLE(pad, kernel_rows);

@@ -442,17 +442,17 @@ template <rg_dtype T> static void max_taps(const void *args, const rg_cuda_place
     launch(check_indices, blocks, threads, 0, place, *k, g);
 }
 
-/* ---- table, in the order of the kernels' ids ---- */
+/* ---- table ---- */
 
-static const rg_cuda_row kernel_rows[RG_POOL_KERNELS] = {
-    RG_CUDA_ROW(max_forward),              /* RG_POOL_MAX_FORWARD */
-    RG_CUDA_ROW(max_winners),              /* RG_POOL_MAX_WINNERS */
-    RG_CUDA_ROW(average_forward),          /* RG_POOL_AVERAGE_FORWARD */
-    RG_CUDA_ROW(l2_forward),               /* RG_POOL_L2_FORWARD */
-    RG_CUDA_ROW(launch_gradient, MAX),     /* RG_POOL_MAX_GRADIENT */
-    RG_CUDA_ROW(launch_gradient, AVERAGE), /* RG_POOL_AVERAGE_GRADIENT */
-    RG_CUDA_ROW(launch_gradient, L2),      /* RG_POOL_L2_GRADIENT */
-    RG_CUDA_ROW(max_indices),              /* RG_POOL_MAX_INDICES */
-    RG_CUDA_ROW(max_taps),                 /* RG_POOL_MAX_TAPS */
+static const rg_cuda_row kernel_rows[] = {
+    RG_CUDA_ROW(RG_POOL_MAX_FORWARD, max_forward),
+    RG_CUDA_ROW(RG_POOL_MAX_WINNERS, max_winners),
+    RG_CUDA_ROW(RG_POOL_AVERAGE_FORWARD, average_forward),
+    RG_CUDA_ROW(RG_POOL_L2_FORWARD, l2_forward),
+    RG_CUDA_ROW(RG_POOL_MAX_GRADIENT, launch_gradient, MAX),
+    RG_CUDA_ROW(RG_POOL_AVERAGE_GRADIENT, launch_gradient, AVERAGE),
+    RG_CUDA_ROW(RG_POOL_L2_GRADIENT, launch_gradient, L2),
+    RG_CUDA_ROW(RG_POOL_MAX_INDICES, max_indices),
+    RG_CUDA_ROW(RG_POOL_MAX_TAPS, max_taps),
 };
 RG_CUDA_TABLE(pool, kernel_rows);

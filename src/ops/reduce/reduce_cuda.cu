@@ -434,11 +434,9 @@ template <rg_dtype T> static void reduce_award(const void *args, const rg_cuda_p
 
 /* ---- entry points and table, in the order of the kernels' ids ---- */
 
-static const rg_cuda_row kernel_rows[RG_REDUCE_KERNELS] = {
-    RG_CUDA_ROW(reduce_rows),    /* RG_REDUCE_ROWS */
-    RG_CUDA_ROW(reduce_columns), /* RG_REDUCE_COLUMNS */
-    RG_CUDA_ROW(reduce_finish),  /* RG_REDUCE_FINISH */
-    RG_CUDA_ROW(reduce_spread),  /* RG_REDUCE_SPREAD */
-    RG_CUDA_ROW(reduce_award),   /* RG_REDUCE_AWARD */
+static const rg_cuda_row kernel_rows[] = {
+    RG_CUDA_ROW(RG_REDUCE_ROWS, reduce_rows),     RG_CUDA_ROW(RG_REDUCE_COLUMNS, reduce_columns),
+    RG_CUDA_ROW(RG_REDUCE_FINISH, reduce_finish), RG_CUDA_ROW(RG_REDUCE_SPREAD, reduce_spread),
+    RG_CUDA_ROW(RG_REDUCE_AWARD, reduce_award),
 };
 RG_CUDA_TABLE(reduce, kernel_rows);

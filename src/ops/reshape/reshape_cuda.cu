@@ -4,9 +4,9 @@
 #include "backend/cuda/move.cuh"
 #include "ops/reshape/reshape.h"
 
-/* ---- table, in the order of the kernels' ids ---- */
+/* ---- table ---- */
 
-static const rg_cuda_row kernel_rows[RG_RESHAPE_KERNELS] = {
-    RG_CUDA_ROW(move_units), /* RG_RESHAPE_MOVE */
+static const rg_cuda_row kernel_rows[] = {
+    RG_CUDA_ROW(RG_RESHAPE_MOVE, move_units),
 };
 RG_CUDA_TABLE(reshape, kernel_rows);

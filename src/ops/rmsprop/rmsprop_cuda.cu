@@ -27,8 +27,7 @@ static __device__ __forceinline__ void rmsprop_rule(const update_constants<REAL>
     x.p = fma(-k.factor, by, x.p);
 }
 
-static const rg_cuda_row kernel_rows[RG_UPDATE_KERNELS] = {
-    /* in the order of the kernels of update.h */
+static const rg_cuda_row kernel_rows[] = {
     RG_UPDATE_FLAT_ROW(rmsprop_rule, 3, 1),
     RG_UPDATE_STRIDED_ROW(rmsprop_rule),
 };

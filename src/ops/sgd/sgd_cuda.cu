@@ -15,8 +15,7 @@ static __device__ __forceinline__ void sgd_rule(const update_constants<REAL> &k,
     x.p = fma(-k.factor, by, x.p);
 }
 
-static const rg_cuda_row kernel_rows[RG_UPDATE_KERNELS] = {
-    /* in the order of the kernels of update.h */
+static const rg_cuda_row kernel_rows[] = {
     RG_UPDATE_FLAT_ROW(sgd_rule, 1, 2),
     RG_UPDATE_STRIDED_ROW(sgd_rule),
 };

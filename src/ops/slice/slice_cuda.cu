@@ -4,10 +4,10 @@
 #include "backend/cuda/move.cuh"
 #include "ops/slice/slice.h"
 
-/* ---- table, in the order of the kernels' ids ---- */
+/* ---- table ---- */
 
-static const rg_cuda_row kernel_rows[RG_SLICE_KERNELS] = {
-    RG_CUDA_ROW(move_units),   /* RG_SLICE_MOVE */
-    RG_CUDA_ROW(spread_units), /* RG_SLICE_SPREAD */
+static const rg_cuda_row kernel_rows[] = {
+    RG_CUDA_ROW(RG_SLICE_MOVE, move_units),
+    RG_CUDA_ROW(RG_SLICE_SPREAD, spread_units),
 };
 RG_CUDA_TABLE(slice, kernel_rows);

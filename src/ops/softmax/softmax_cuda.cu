@@ -529,16 +529,16 @@ static void gradient_columns(const void *args, const rg_cuda_place *place)
         launch(gradient_groups<T, LOG, false, false>, p.blocks, p.threads, sums, place, k, p);
 }
 
-/* ---- table, in the order of the kernels' ids ---- */
+/* ---- table ---- */
 
-static const rg_cuda_row kernel_rows[RG_SOFTMAX_KERNELS] = {
-    RG_CUDA_ROW(forward_rows, false),     /* RG_SOFTMAX_FORWARD_ROWS */
-    RG_CUDA_ROW(forward_columns, false),  /* RG_SOFTMAX_FORWARD_COLUMNS */
-    RG_CUDA_ROW(forward_rows, true),      /* RG_LOG_SOFTMAX_FORWARD_ROWS */
-    RG_CUDA_ROW(forward_columns, true),   /* RG_LOG_SOFTMAX_FORWARD_COLUMNS */
-    RG_CUDA_ROW(gradient_rows, false),    /* RG_SOFTMAX_GRADIENT_ROWS */
-    RG_CUDA_ROW(gradient_columns, false), /* RG_SOFTMAX_GRADIENT_COLUMNS */
-    RG_CUDA_ROW(gradient_rows, true),     /* RG_LOG_SOFTMAX_GRADIENT_ROWS */
-    RG_CUDA_ROW(gradient_columns, true),  /* RG_LOG_SOFTMAX_GRADIENT_COLUMNS */
+static const rg_cuda_row kernel_rows[] = {
+    RG_CUDA_ROW(RG_SOFTMAX_FORWARD_ROWS, forward_rows, false),
+    RG_CUDA_ROW(RG_SOFTMAX_FORWARD_COLUMNS, forward_columns, false),
+    RG_CUDA_ROW(RG_LOG_SOFTMAX_FORWARD_ROWS, forward_rows, true),
+    RG_CUDA_ROW(RG_LOG_SOFTMAX_FORWARD_COLUMNS, forward_columns, true),
+    RG_CUDA_ROW(RG_SOFTMAX_GRADIENT_ROWS, gradient_rows, false),
+    RG_CUDA_ROW(RG_SOFTMAX_GRADIENT_COLUMNS, gradient_columns, false),
+    RG_CUDA_ROW(RG_LOG_SOFTMAX_GRADIENT_ROWS, gradient_rows, true),
+    RG_CUDA_ROW(RG_LOG_SOFTMAX_GRADIENT_COLUMNS, gradient_columns, true),
 };
 RG_CUDA_TABLE(softmax, kernel_rows);

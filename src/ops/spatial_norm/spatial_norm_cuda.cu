@@ -50,10 +50,10 @@ static void spatial_norm_gradient(const void *args, const rg_cuda_place *place)
     launch_box<T, spatial<T>, true>(&a->shape, &d, power_constants_of<T>(&a->numbers), place);
 }
 
-/* ---- table, in the order of the kernels' ids ---- */
+/* ---- table ---- */
 
-static const rg_cuda_row kernel_rows[RG_SPATIAL_NORM_KERNELS] = {
-    RG_CUDA_ROW(spatial_norm_forward),  /* RG_SPATIAL_NORM_FORWARD */
-    RG_CUDA_ROW(spatial_norm_gradient), /* RG_SPATIAL_NORM_GRADIENT */
+static const rg_cuda_row kernel_rows[] = {
+    RG_CUDA_ROW(RG_SPATIAL_NORM_FORWARD, spatial_norm_forward),
+    RG_CUDA_ROW(RG_SPATIAL_NORM_GRADIENT, spatial_norm_gradient),
 };
 RG_CUDA_TABLE(spatial_norm, kernel_rows);

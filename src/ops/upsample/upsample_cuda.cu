@@ -388,10 +388,10 @@ template <rg_dtype T> static void upsample_gradient(const void *args, const rg_c
                     k, wide, k->images, k->axes[0].in, k->axes[1].in, k->channels, place);
 }
 
-/* ---- table, in the order of the kernels' ids ---- */
+/* ---- table ---- */
 
-static const rg_cuda_row kernel_rows[RG_UPSAMPLE_KERNELS] = {
-    RG_CUDA_ROW(upsample_forward),  /* RG_UPSAMPLE_FORWARD */
-    RG_CUDA_ROW(upsample_gradient), /* RG_UPSAMPLE_GRADIENT */
+static const rg_cuda_row kernel_rows[] = {
+    RG_CUDA_ROW(RG_UPSAMPLE_FORWARD, upsample_forward),
+    RG_CUDA_ROW(RG_UPSAMPLE_GRADIENT, upsample_gradient),
 };
 RG_CUDA_TABLE(upsample, kernel_rows);
