@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Padding: policies to numbers, one axis after the other. */
+#include "core/integer.h"
 #include "core/status.h"
 
 #include <retrograde/padding.h>
@@ -60,11 +61,6 @@ static bool spans(int64_t count, int64_t s, int64_t K, int64_t *span)
 
 /* ---- one axis ---- */
 
-static int64_t ceil_divide(int64_t a, int64_t b) /* b > 0 */
-{
-    return a / b + (a % b > 0);
-}
-
 static int64_t style_of(rg_padding_policy policy)
 {
     return policy == RG_PADDING_VALID ? -1 : policy == RG_PADDING_FULL ? 1 : 0;
@@ -93,7 +89,7 @@ static int64_t auto_share(rg_padding_policy policy, int64_t extra)
 static int64_t count_windows(const rg_padding *p, const axis *a, bool ceil_mode)
 {
     if (p->policy != RG_PADDING_EXPLICIT)
-        return ceil_divide(a->n + style_of(p->policy) * (a->K - 1), a->s);
+        return rg_ceil_div(a->n + style_of(p->policy) * (a->K - 1), a->s);
     const int64_t span = a->before + a->n + a->after - a->K;
     if (span < 0)
         return 0;

@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Recording depthwise convolutions. */
 #include "ops/conv/conv_depthwise_record.h"
+#include "core/integer.h"
 
 bool rg_conv_depthwise_takes(const rg_call *call, const rg_conv_shape *s, rg_dtype dtype)
 {
@@ -102,7 +103,7 @@ static rg_status rg_conv_record_join(rg_call *call, const rg_conv_depthwise_part
 {
     const rg_conv_shape *s = &parts->shape;
     const rg_conv_depthwise_join_args args = { .shape = *s, .parts = parts->parts, .add = add };
-    const int64_t blocks = (s->groups + RG_CONV_DEPTHWISE_UNIT - 1) / RG_CONV_DEPTHWISE_UNIT;
+    const int64_t blocks = rg_ceil_div(s->groups, RG_CONV_DEPTHWISE_UNIT);
     const rg_launch launch = { .kernel = RG_CONV_DEPTHWISE_JOIN,
                                .dtype = dw->desc.dtype,
                                .args = &args,
@@ -119,10 +120,10 @@ int64_t rg_conv_depthwise_part(const rg_conv_shape *s, bool gpu)
     enum { MAX_WINDOWS = 1024, MIN_WINDOWS = 392, WANTED_PARTS = 512 };
     const int64_t across = s->column.count > 0 ? s->column.count : 1;
     if (!gpu)
-        return rg_conv_most(RG_CONV_DEPTHWISE_MOST / across, 1);
+        return rg_max(RG_CONV_DEPTHWISE_MOST / across, 1);
     int64_t windows = s->images * s->row.count * across / WANTED_PARTS;
     windows = windows < MIN_WINDOWS ? MIN_WINDOWS : windows < MAX_WINDOWS ? windows : MAX_WINDOWS;
-    return (windows + across - 1) / across;
+    return rg_ceil_div(windows, across);
 }
 
 rg_status rg_conv_record_depthwise_weights(rg_call *call, const rg_conv_shape *s,
@@ -133,9 +134,9 @@ rg_status rg_conv_record_depthwise_weights(rg_call *call, const rg_conv_shape *s
     const int64_t taps = s->row.window * s->column.window, rows = s->images * s->row.count;
     const bool gpu = rg_call_finds(call, RG_CONV_DEPTHWISE_3X3, x->desc.dtype);
     rg_conv_depthwise_parts_args args = { .shape = *s, .part = rg_conv_depthwise_part(s, gpu) };
-    args.parts = (rows + args.part - 1) / args.part;
-    args.block = rg_conv_most(L1_REALS / taps / VECTOR, 2) * VECTOR;
-    args.blocks = (s->groups + args.block - 1) / args.block;
+    args.parts = rg_ceil_div(rows, args.part);
+    args.block = rg_max(L1_REALS / taps / VECTOR, 2) * VECTOR;
+    args.blocks = rg_ceil_div(s->groups, args.block);
     const int64_t dims[] = { args.parts, taps, s->groups };
     const rg_tensor_desc desc = rg_tensor_desc_dense(rg_conv_real(x->desc.dtype), 3, dims);
     rg_tensor *partial;

@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Recording convolution on the contraction engine of a CPU. */
 #include "ops/conv/conv_engine.h"
+#include "core/integer.h"
 
 bool rg_conv_engine_takes(const rg_call *call, const rg_conv_shape *s, rg_dtype dtype)
 {
@@ -88,7 +89,7 @@ static rg_status rg_conv_record_rows(rg_call *call, const rg_conv_pass *p, rg_co
     const rg_pair_unit *pairs = rg_conv_pairs_suit_rows(k) ? rg_conv_pair_unit(call, dtype) : NULL;
     if (pairs != NULL)
         k->depths = rg_conv_depth_pieces_of(&k->column, k->depth);
-    k->panel_count = rg_conv_ceil_div(lanes, RG_CONV_LANES);
+    k->panel_count = rg_ceil_div(lanes, RG_CONV_LANES);
     const double taps = (double)(k->row.taps * k->column.taps); /* and a flag each */
     const double depth =
         pairs != NULL ? (double)(k->row.taps * k->depths.row) / 2 : taps * (double)k->depth;
@@ -201,7 +202,7 @@ static rg_status rg_conv_pair_weights(rg_call *call, const rg_conv_shape *s, con
     }
     double pending = 0; /* elements of k in the block of a slice */
     for (; status == RG_OK && k.image < s->images; k.image += k.images) {
-        pending += (double)rg_conv_ceil_div(k.images, k.slices) * (double)k.at.count;
+        pending += (double)rg_ceil_div(k.images, k.slices) * (double)k.at.count;
         k.ends_block = k.has_totals && (pending >= RG_SUM_BLOCK || k.image + k.images >= s->images);
         status = rg_conv_record_pair_parts(call, &k, x, dy, sides, parts);
         pending = k.ends_block ? 0 : pending;

@@ -13,6 +13,7 @@
 #ifndef RG_OPS_CONV_GROUPED_H
 #define RG_OPS_CONV_GROUPED_H
 
+#include "core/integer.h"
 #include "ops/conv/conv.h"
 
 enum {
@@ -67,7 +68,7 @@ typedef struct rg_conv_grouped_join_args {
 
 static inline int64_t rg_conv_grouped_padded(int64_t lanes)
 {
-    return (lanes + RG_CONV_GROUPED_LANES - 1) / RG_CONV_GROUPED_LANES * RG_CONV_GROUPED_LANES;
+    return rg_round_up(lanes, RG_CONV_GROUPED_LANES);
 }
 
 /* Rows of the source that so many rows of the result reach over. */

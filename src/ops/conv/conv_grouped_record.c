@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Recording convolutions where groups have few channels. */
 #include "ops/conv/conv_grouped_record.h"
+#include "core/integer.h"
 
 bool rg_conv_grouped_takes(const rg_call *call, const rg_conv_shape *s, rg_dtype dtype)
 {
@@ -39,7 +40,7 @@ static rg_status rg_conv_grouped_pass(rg_call *call, bool data, const rg_conv_pa
                                   .lanes = rg_conv_grouped_padded(lanes) };
     args.depth.channels = lanes;
     args.block = rg_conv_grouped_block(s, data, false);
-    args.blocks = (rows + args.block - 1) / args.block;
+    args.blocks = rg_ceil_div(rows, args.block);
     args.scratch_bytes = (int64_t)aligned_bytes(rg_conv_grouped_scratch(s, data, args.block));
     rg_launch launch = { .kernel = RG_CONV_GROUPED,
                          .dtype = p->to->desc.dtype,
@@ -110,7 +111,7 @@ rg_status rg_conv_record_grouped_weights(rg_call *call, const rg_conv_shape *s, 
                                         .lanes = rg_conv_grouped_padded(s->groups * s->out),
                                         .block = rg_conv_grouped_block(s, false, true) };
     const int64_t rows = s->images * s->row.count;
-    args.parts = (rows + args.part - 1) / args.part;
+    args.parts = rg_ceil_div(rows, args.part);
     args.scratch_bytes = (int64_t)aligned_bytes(rg_conv_grouped_parts_scratch(s, args.block));
     const int64_t dims[] = { args.parts, s->row.window * s->column.window, s->in, args.lanes };
     const rg_tensor_desc desc = rg_tensor_desc_dense(rg_conv_real(x->desc.dtype), 4, dims);

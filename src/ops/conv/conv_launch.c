@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* What all launches of convolution share. */
 #include "ops/conv/conv_launch.h"
+#include "core/integer.h"
 
 int32_t rg_conv_row(const rg_tensor_desc *x)
 {
@@ -23,15 +24,10 @@ double rg_conv_products(const rg_conv_shape *s)
            (double)(s->row.window * s->column.window) * (double)(s->groups * s->in * s->out);
 }
 
-int64_t rg_conv_most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 void rg_conv_set_cost(rg_launch *launch, int64_t units, int64_t bytes, double products)
 {
     const double most = 0x1p60, work = products / 8 + (double)bytes, each = work / (double)units;
     launch->units = units;
     launch->bytes = (int64_t)(work < most ? work : most);
-    launch->grain = each < 1 << 15 ? rg_conv_most((int64_t)((1 << 15) / (each + 1)), 1) : 1;
+    launch->grain = each < 1 << 15 ? rg_max((int64_t)((1 << 15) / (each + 1)), 1) : 1;
 }

@@ -16,8 +16,6 @@ bool rg_conv_steps(const rg_tensor_desc *desc, int64_t steps[4]);
 /* Multiplications of one direction. */
 double rg_conv_products(const rg_conv_shape *s);
 
-int64_t rg_conv_most(int64_t a, int64_t b);
-
 /* What a launch of so many units has to do, in bytes and in products, which take as long as bytes
  * if there are eight of them. */
 void rg_conv_set_cost(rg_launch *launch, int64_t units, int64_t bytes, double products);

@@ -19,13 +19,14 @@
 #define RG_OPS_CONV_PAIRS_PLAN_H
 
 #include "backend/cpu/contract_pairs.h"
+#include "core/integer.h"
 #include "ops/conv/conv_plan.h"
 
 enum { RG_CONV_PAIR_CHANNELS = 64 }; /* of windows in a unit, at most */
 
 static inline int64_t rg_conv_pair_depth(int64_t count)
 {
-    return rg_conv_ceil_div(count, RG_PAIR_DEPTH) * RG_PAIR_DEPTH;
+    return rg_round_up(count, RG_PAIR_DEPTH);
 }
 
 /* ---- rows ---- */
@@ -33,7 +34,7 @@ static inline int64_t rg_conv_pair_depth(int64_t count)
 static inline rg_conv_depth_pieces rg_conv_depth_pieces_of(const rg_conv_window_axis *column,
                                                            int64_t depth)
 {
-    const int64_t pixel = rg_conv_ceil_div(depth, 2) * 2;
+    const int64_t pixel = rg_round_up(depth, 2);
     if (column->step == 1 || column->taps <= 1)
         return (rg_conv_depth_pieces){ pixel, pixel, rg_conv_pair_depth(column->taps * pixel) };
     const int64_t tap = rg_conv_pair_depth(pixel);
@@ -68,10 +69,10 @@ static inline void rg_conv_cut_pairs(rg_conv_rows_args *k, bool tall)
     const int64_t block = k->column.block, wide = rg_conv_span(&k->column, block);
     k->flat = 1;
     if (tall && k->row.stride == 1 && k->column.stride == 1 && k->row.taps * k->column.taps > 0)
-        k->flat = block >= TOGETHER ? 1 : rg_conv_ceil_div(TOGETHER - block, wide) + 1;
+        k->flat = block >= TOGETHER ? 1 : rg_ceil_div(TOGETHER - block, wide) + 1;
     k->flat = k->flat < k->row.block ? k->flat : k->row.block;
     k->in_bytes = rg_conv_span(&k->row, k->row.block) * wide * k->pixel * element + SLACK;
-    k->in_bytes = rg_conv_ceil_div(k->in_bytes, 64) * 64;
+    k->in_bytes = rg_round_up(k->in_bytes, 64);
     k->scratch_bytes = k->in_bytes + ((k->flat - 1) * wide + block + 2) * RG_CONV_LANES * 4;
 }
 
@@ -132,16 +133,16 @@ static inline rg_conv_sides rg_conv_sides_of(const rg_conv_shape *s)
 {
     const int64_t shift = rg_conv_tap_step(&s->column, s->column.window - 1);
     const int64_t down = rg_conv_tap_step(&s->row, s->row.window - 1);
-    rg_conv_sides at = { .columns = rg_conv_ceil_div(s->column.count + shift, 2) * 2,
+    rg_conv_sides at = { .columns = rg_ceil_div(s->column.count + shift, 2) * 2,
                          .down = rg_conv_planes(&s->row),
                          .across = rg_conv_planes(&s->column),
                          .starts = shift > 0 ? 2 : 1,
-                         .panels = rg_conv_ceil_div(s->in, RG_CONV_LANES),
-                         .lines = rg_conv_ceil_div(s->out, RG_CONV_LANES) };
+                         .panels = rg_ceil_div(s->in, RG_CONV_LANES),
+                         .lines = rg_ceil_div(s->out, RG_CONV_LANES) };
     at.count = rg_conv_pair_depth(s->row.count * at.columns);
     /* An odd number of steps from line to line: lines do not meet in the same sets of a cache. */
     at.y_line = at.count + (at.count % (2 * RG_PAIR_DEPTH) == 0 ? RG_PAIR_DEPTH : 0);
-    at.x_plane = at.count + down * at.columns + rg_conv_ceil_div(shift, 2) * 2;
+    at.x_plane = at.count + down * at.columns + rg_round_up(shift, 2);
     at.y_group = s->out * at.y_line;
     at.x_group = at.panels * at.down * at.across * at.starts * at.x_plane * RG_CONV_LANES;
     return at;
@@ -180,7 +181,7 @@ static inline int64_t rg_conv_pair_images(const rg_conv_pair_parts_args *k, int6
     const int64_t most_images = MAX_ELEMENTS / (int64_t)rg_conv_sides_size(s, &k->at);
     int64_t most;
     if (slices == 1) {
-        const int64_t together = rg_conv_ceil_div(MIN_PIXELS, k->at.count);
+        const int64_t together = rg_ceil_div(MIN_PIXELS, k->at.count);
         most = L2_ELEMENTS / (k->at.y_group + k->at.x_group / k->at.panels);
         most = most > together ? most : together;
     } else {
@@ -190,7 +191,7 @@ static inline int64_t rg_conv_pair_images(const rg_conv_pair_parts_args *k, int6
         most = most > slices / 2 ? most : slices / 2;
     }
     most = most < most_images ? most : most_images;
-    return rg_conv_ceil_div(s->images, rg_conv_ceil_div(s->images, most < 1 ? 1 : most));
+    return rg_ceil_div(s->images, rg_ceil_div(s->images, most < 1 ? 1 : most));
 }
 
 /* Images of a launch, slices, channels of a unit. */
@@ -199,15 +200,15 @@ static inline void rg_conv_cut_pair_weights(rg_conv_pair_parts_args *k)
     enum { UNITS = 32, MOST_PARTS = 64 << 20, CHANNELS = RG_CONV_PAIR_CHANNELS, LANES = 16 };
     const rg_conv_shape *s = &k->shape;
     k->at = rg_conv_sides_of(s);
-    k->tap_step = rg_conv_ceil_div(s->in, LANES) * LANES;
+    k->tap_step = rg_round_up(s->in, LANES);
     k->out_step = s->row.window * s->column.window * k->tap_step;
     k->group_step = s->out * k->out_step;
-    k->splits = rg_conv_ceil_div(s->out, CHANNELS);
+    k->splits = rg_ceil_div(s->out, CHANNELS);
     k->channels = s->out < CHANNELS ? s->out : CHANNELS;
-    int64_t slices = rg_conv_ceil_div(UNITS, s->groups * k->splits * k->at.panels);
+    int64_t slices = rg_ceil_div(UNITS, s->groups * k->splits * k->at.panels);
     k->images = rg_conv_pair_images(k, slices);
     const int64_t whole = s->groups * k->group_step * 4;
-    slices = slices * whole <= MOST_PARTS ? slices : rg_conv_ceil_div(MOST_PARTS / 2, whole);
+    slices = slices * whole <= MOST_PARTS ? slices : rg_ceil_div(MOST_PARTS / 2, whole);
     k->slices = slices < k->images ? slices : k->images;
     k->has_totals = rg_conv_is_long(s, k->slices, k->at.count);
 }

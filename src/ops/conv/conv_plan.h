@@ -12,6 +12,7 @@
 #ifndef RG_OPS_CONV_PLAN_H
 #define RG_OPS_CONV_PLAN_H
 
+#include "core/integer.h"
 #include "core/long_sum.h"
 #include "ops/conv/conv.h"
 
@@ -108,11 +109,6 @@ static inline int64_t rg_conv_floor(int64_t a, int64_t b)
     return a >= 0 ? a / b : -((b - 1 - a) / b);
 }
 
-static inline int64_t rg_conv_ceil_div(int64_t a, int64_t b) /* rounded up, a >= 0 */
-{
-    return (a + b - 1) / b;
-}
-
 static inline rg_conv_window_axis rg_conv_forward_axis(const rg_conv_axis *a)
 {
     return (rg_conv_window_axis){ .outputs = a->count,
@@ -141,7 +137,7 @@ static inline rg_conv_window_axis rg_conv_phase_axis(const rg_conv_axis *a, int6
     int64_t last = a->window - 1; /* the tap that meets the first window */
     while (last >= 0 && (r + a->before - last * d) % s != 0)
         last--;
-    return (rg_conv_window_axis){ .outputs = r < a->size ? rg_conv_ceil_div(a->size - r, s) : 0,
+    return (rg_conv_window_axis){ .outputs = r < a->size ? rg_ceil_div(a->size - r, s) : 0,
                                   .inputs = a->count,
                                   .stride = 1,
                                   .first = last < 0 ? 0 : (r + a->before - last * d) / s,
@@ -162,7 +158,7 @@ static inline rg_conv_window_axis rg_conv_phases_axis(const rg_conv_axis *a)
     const int64_t s = a->stride;
     const int64_t low = -rg_conv_floor(a->window - 1 - a->before, s);
     const int64_t high = rg_conv_floor(s - 1 + a->before, s);
-    return (rg_conv_window_axis){ .outputs = rg_conv_ceil_div(a->size, s),
+    return (rg_conv_window_axis){ .outputs = rg_ceil_div(a->size, s),
                                   .inputs = a->count,
                                   .stride = 1,
                                   .first = low,
@@ -192,7 +188,7 @@ static inline void rg_conv_fold_stride(rg_conv_window_axis *r, int64_t *from_fir
     const int64_t rest = r->first - first * r->stride;
     *from_first += rest * *from_step;
     *from_step *= r->stride;
-    r->inputs = r->inputs > rest ? rg_conv_ceil_div(r->inputs - rest, r->stride) : 0;
+    r->inputs = r->inputs > rest ? rg_ceil_div(r->inputs - rest, r->stride) : 0;
     r->first = first;
     r->stride = 1;
 }
@@ -258,21 +254,21 @@ static inline void rg_conv_cut_rows(rg_conv_rows_args *k, int64_t element)
     const int64_t pixel = k->pixel * element;
     while (column->block > 14 &&
            rg_conv_span(row, 1) * rg_conv_span(column, column->block) * pixel > 2 * target)
-        column->block = rg_conv_ceil_div(column->block / 2, 14) * 14;
-    column->blocks = rg_conv_ceil_div(column->outputs, column->block);
+        column->block = rg_ceil_div(column->block / 2, 14) * 14;
+    column->blocks = rg_ceil_div(column->outputs, column->block);
     const int64_t span = rg_conv_span(column, column->block);
-    k->transposed = transposed ? rg_conv_ceil_div(span, LANES) * LANES + LANES : 0;
+    k->transposed = transposed ? rg_round_up(span, LANES) + LANES : 0;
     const int64_t flat = k->transposed * k->depth * element;
     const int64_t bytes = flat > span * pixel ? flat : span * pixel;
     int64_t rows = bytes == 0 ? row->outputs : target / bytes;
     rows = rows <= rg_conv_span(row, 1) ? 1 : (rows - rg_conv_span(row, 1)) / row->stride + 1;
     const int64_t most =
-        rg_conv_ceil_div(row->outputs * column->blocks * k->images * k->groups, WANTED_UNITS);
+        rg_ceil_div(row->outputs * column->blocks * k->images * k->groups, WANTED_UNITS);
     rows = rows < most ? rows : most;
     row->block = rows < row->outputs ? rows : row->outputs;
-    row->blocks = rg_conv_ceil_div(row->outputs, row->block);
+    row->blocks = rg_ceil_div(row->outputs, row->block);
     k->in_bytes = rg_conv_span(row, row->block) * bytes;
-    k->in_bytes = rg_conv_ceil_div(k->in_bytes, 64) * 64;
+    k->in_bytes = rg_round_up(k->in_bytes, 64);
     k->scratch_bytes = k->in_bytes + (column->block + 2) * RG_CONV_LANES * element +
                        k->transposed * LANES * element;
 }
@@ -280,7 +276,7 @@ static inline void rg_conv_cut_rows(rg_conv_rows_args *k, int64_t element)
 /* Whether `windows` windows of a slice, which has some images, make more than a block. */
 static inline bool rg_conv_is_long(const rg_conv_shape *s, int64_t slices, int64_t windows)
 {
-    return (double)rg_conv_ceil_div(s->images, slices) * (double)windows > RG_SUM_BLOCK;
+    return (double)rg_ceil_div(s->images, slices) * (double)windows > RG_SUM_BLOCK;
 }
 
 /* Numbers in all parts, with their totals. */
@@ -300,7 +296,7 @@ static inline void rg_conv_cut_parts(rg_conv_parts_args *k, int64_t element)
     k->transposed = s->in % LANES != 0 && s->in < 3 * LANES;
     if (k->transposed) {
         k->out_step = 1;
-        k->in_step = rg_conv_ceil_div(s->out, LANES) * LANES;
+        k->in_step = rg_round_up(s->out, LANES);
         k->tap_step = s->in * k->in_step;
         k->group_step = taps * k->tap_step;
         k->channels = s->out;
@@ -308,13 +304,13 @@ static inline void rg_conv_cut_parts(rg_conv_parts_args *k, int64_t element)
         return;
     }
     k->in_step = 1;
-    k->tap_step = rg_conv_ceil_div(s->in, LANES) * LANES;
+    k->tap_step = rg_round_up(s->in, LANES);
     k->out_step = taps * k->tap_step;
     k->group_step = s->out * k->out_step;
-    int64_t splits = rg_conv_ceil_div(s->out * k->out_step * element, SLICE);
-    splits = splits < rg_conv_ceil_div(s->out, 14) ? splits : rg_conv_ceil_div(s->out, 14);
-    k->channels = rg_conv_ceil_div(s->out, splits);
-    k->splits = rg_conv_ceil_div(s->out, k->channels);
+    int64_t splits = rg_ceil_div(s->out * k->out_step * element, SLICE);
+    splits = splits < rg_ceil_div(s->out, 14) ? splits : rg_ceil_div(s->out, 14);
+    k->channels = rg_ceil_div(s->out, splits);
+    k->splits = rg_ceil_div(s->out, k->channels);
 }
 
 /* Slices of images, rows of a block. */
@@ -325,8 +321,8 @@ static inline void rg_conv_cut_weights(rg_conv_parts_args *k, int64_t element)
     const rg_conv_axis *row = &s->row, *column = &s->column;
     rg_conv_cut_parts(k, element);
     const int64_t whole = s->groups * k->group_step * element;
-    int64_t slices = rg_conv_ceil_div(UNITS, s->groups * k->splits);
-    slices = slices * whole <= MOST_PARTS ? slices : rg_conv_ceil_div(MOST_PARTS / 2, whole);
+    int64_t slices = rg_ceil_div(UNITS, s->groups * k->splits);
+    slices = slices * whole <= MOST_PARTS ? slices : rg_ceil_div(MOST_PARTS / 2, whole);
     k->slices = slices < s->images ? slices : s->images;
     k->has_totals = rg_conv_is_long(s, k->slices, row->count * column->count);
     k->columns = k->transposed ? (column->count - 1) * column->stride +
@@ -339,8 +335,8 @@ static inline void rg_conv_cut_weights(rg_conv_parts_args *k, int64_t element)
     const int64_t span = (k->rows - 1) * row->stride + (row->window - 1) * row->dilation + 1;
     const int64_t x_bytes = (span * k->columns * s->in + LANES) * element;
     k->y_bytes = (k->rows * column->count * k->channels + LANES) * element;
-    k->y_bytes = rg_conv_ceil_div(k->y_bytes, 64) * 64;
-    k->scratch_bytes = k->y_bytes + rg_conv_ceil_div(x_bytes, 64) * 64;
+    k->y_bytes = rg_round_up(k->y_bytes, 64);
+    k->scratch_bytes = k->y_bytes + rg_round_up(x_bytes, 64);
 }
 
 /* ---- what the engine is for ---- */

@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Dropout: description, validation, shape rule, state, forward, gradient. */
 #include "ops/dropout/dropout.h"
+#include "core/integer.h"
 #include "ops/ops.h"
 #include "runtime/objects.h"
 
@@ -158,7 +159,7 @@ static rg_dropout_args make_args(const rg_call *call, const rg_tensor *x, const 
     rg_sweep *s = &args.sweep;
     *s = rg_sweep_make(descs, 3);
     s->piece = RG_DROPOUT_PIECE;
-    s->pieces = (s->length + s->piece - 1) / s->piece;
+    s->pieces = rg_ceil_div(s->length, s->piece);
     args.dense = s->length == 1 || (s->step[0] == 1 && s->step[1] == 1);
     return args;
 }
@@ -194,7 +195,7 @@ static rg_status record_mask(rg_call *call, const rg_dropout_args *args, rg_dtyp
                          .dtype = dtype,
                          .args = args,
                          .args_size = sizeof *args,
-                         .units = (args->count + RG_DROPOUT_PIECE - 1) / RG_DROPOUT_PIECE,
+                         .units = rg_ceil_div(args->count, RG_DROPOUT_PIECE),
                          .grain = 1,
                          .bytes = args->count / 8 };
     if (args->has_step)

@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Sums of squares: description, shape rule, forward. */
 #include "ops/grad_norm/grad_norm.h"
+#include "core/integer.h"
 #include "ops/ops.h"
 #include "runtime/objects.h"
 
@@ -40,7 +41,7 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
 
 static int64_t pieces_of(int64_t count)
 {
-    return (count + RG_GRAD_NORM_PIECE - 1) / RG_GRAD_NORM_PIECE;
+    return rg_ceil_div(count, RG_GRAD_NORM_PIECE);
 }
 
 static rg_status record_flat(rg_call calls[], int32_t count, const rg_tensor *partial,

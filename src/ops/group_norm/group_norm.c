@@ -2,8 +2,9 @@
 /* Copyright The retrograde authors */
 /* Group normalisation: description, validation, shape rule, state, forward, gradient. */
 #include "ops/group_norm/group_norm.h"
-#include "ops/norm/norm_record.h"
+#include "core/integer.h"
 #include "ops/neuron/neuron_fields.h"
+#include "ops/norm/norm_record.h"
 
 #include <float.h>
 
@@ -169,35 +170,25 @@ static int32_t make_slots(const void *desc, const rg_tensor_desc x[], rg_state_s
 
 /* ---- what all launches need ---- */
 
-static int64_t clamp(int64_t value, int64_t low, int64_t high)
-{
-    return value < low ? low : value > high ? high : value;
-}
-
-static int64_t ceil_divide(int64_t a, int64_t b)
-{
-    return a / b + (a % b != 0);
-}
-
 /* Whole groups of one image make a unit: so many that it stays in a cache between its passes, and
  * has whole cache lines if it can. */
 static void cut_columns(rg_channels *s, int64_t each)
 {
     enum { L2_ELEMENTS = 262144, LINE_ELEMENTS = 32, ROW_ELEMENTS = 256, PART_ELEMENTS = 8192 };
-    const int64_t most_columns = L2_ELEMENTS / clamp(s->rows.count, 1, L2_ELEMENTS);
-    const int64_t want = clamp(most_columns, 1, RG_CHANNEL_COLUMNS);
+    const int64_t most_columns = L2_ELEMENTS / rg_clamp(s->rows.count, 1, L2_ELEMENTS);
+    const int64_t want = rg_clamp(most_columns, 1, RG_CHANNEL_COLUMNS);
     int64_t step = each;
     while (step % LINE_ELEMENTS != 0 && step * 2 <= want)
         step *= 2;
     if (step > want)
         step = each;
-    s->block = clamp(want / step * step, each, s->channels);
-    s->part = clamp(PART_ELEMENTS / s->channels, 16,
-                    PART_ELEMENTS); /* of a GPU, where there are many images */
+    s->block = rg_clamp(want / step * step, each, s->channels);
+    s->part = rg_clamp(PART_ELEMENTS / s->channels, 16,
+                       PART_ELEMENTS); /* of a GPU, where there are many images */
     s->part =
-        s->part < ceil_divide(s->rows.count, 1024) ? ceil_divide(s->rows.count, 1024) : s->part;
-    s->parts = ceil_divide(s->rows.count, s->part);
-    s->blocks = ceil_divide(s->channels, s->block);
+        s->part < rg_ceil_div(s->rows.count, 1024) ? rg_ceil_div(s->rows.count, 1024) : s->part;
+    s->parts = rg_ceil_div(s->rows.count, s->part);
+    s->blocks = rg_ceil_div(s->channels, s->block);
     s->lanes = s->blocks == 1 && s->block < ROW_ELEMENTS ? ROW_ELEMENTS / s->block : 1;
 }
 
@@ -211,7 +202,7 @@ static bool takes_rows(const rg_channels *s)
 static int64_t most_images(int64_t channels, int64_t groups)
 {
     enum { ELEMENTS = 65536, ROWS = RG_GROUP_NORM_RUN, TEAMS = 64, WARPS = 8 };
-    return clamp(ELEMENTS / channels, ROWS, ROWS * (groups == 1 ? TEAMS : WARPS));
+    return rg_clamp(ELEMENTS / channels, ROWS, ROWS * (groups == 1 ? TEAMS : WARPS));
 }
 
 static rg_group_norm_shape shape_of(const rg_call *call, const rg_tensor *const tensors[],
@@ -230,9 +221,9 @@ static rg_group_norm_shape shape_of(const rg_call *call, const rg_tensor *const 
         .neuron = rg_norm_neuron_of(&d->neuron, dtype, gradient),
     };
     const int64_t channels = s.channels.channels, images = s.channels.images.count;
-    s.part = clamp(ELEMENTS / channels, 1, ELEMENTS);
-    s.part = s.part < ceil_divide(images, PARTS) ? ceil_divide(images, PARTS) : s.part;
-    s.part = clamp(s.part, 1, most_images(channels, s.groups));
+    s.part = rg_clamp(ELEMENTS / channels, 1, ELEMENTS);
+    s.part = s.part < rg_ceil_div(images, PARTS) ? rg_ceil_div(images, PARTS) : s.part;
+    s.part = rg_clamp(s.part, 1, most_images(channels, s.groups));
     if (!takes_rows(&s.channels))
         cut_columns(&s.channels, channels / s.groups);
     for (int32_t i = 1; i < call->inputs; i++) {
@@ -257,7 +248,7 @@ static void take_parameters(const rg_call *call, rg_norm_parameters *p, const rg
 
 static int64_t units_of(const rg_group_norm_shape *s)
 {
-    return takes_rows(&s->channels) ? ceil_divide(s->channels.images.count, s->part)
+    return takes_rows(&s->channels) ? rg_ceil_div(s->channels.images.count, s->part)
                                     : s->channels.images.count * s->channels.blocks;
 }
 

@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Losses: description, validation, shape rule, forward, gradient. */
 #include "ops/loss/loss.h"
+#include "core/integer.h"
 #include "ops/ops.h"
 #include "runtime/objects.h"
 
@@ -272,16 +273,6 @@ static rg_loss_view view_of(const rg_tensor_desc *desc)
     return view;
 }
 
-static int64_t ceil_divide(int64_t a, int64_t b)
-{
-    return a / b + (a % b != 0);
-}
-
-static int64_t clamp(int64_t value, int64_t low, int64_t high)
-{
-    return value < low ? low : value > high ? high : value;
-}
-
 /* The sizes of a call, by shape alone. */
 typedef struct extent {
     int64_t count, length, rows; /* predictions, of a row, rows */
@@ -376,7 +367,7 @@ static rg_loss_args make_args(const rg_call *call, const extent *e)
                           .has_ignored = d->has_ignored,
                           .has_weights = d->weights,
                           .wide_labels = call->x[1]->desc.dtype == RG_I64 };
-    args.parts = ceil_divide(e->group, RG_LOSS_PART);
+    args.parts = rg_ceil_div(e->group, RG_LOSS_PART);
     for (int32_t i = 0; i < call->inputs; i++)
         args.views[RG_LOSS_Y + i] = view_of(&call->x[i]->desc);
     return args;
@@ -386,7 +377,7 @@ static rg_loss_args make_args(const rg_call *call, const extent *e)
 
 static rg_status make_doubles(rg_call *call, int64_t count, rg_tensor **tensor)
 {
-    const int64_t dims[] = { clamp(count, 1, INT64_MAX) };
+    const int64_t dims[] = { rg_clamp(count, 1, INT64_MAX) };
     const rg_tensor_desc desc = rg_tensor_desc_dense(RG_F64, 1, dims);
     return rg_tensor_create_temporary(call->commands, &desc, tensor);
 }
@@ -396,15 +387,16 @@ static rg_status record_finish(rg_call *call, rg_loss_finish_args *args, const r
                                const rg_tensor *counts, const rg_tensor *to)
 {
     args->view = view_of(&to->desc);
-    const rg_launch launch = { .tensors = { partial, counts != NULL ? counts : partial, to },
-                               .kernel = RG_LOSS_FINISH,
-                               .dtype = call->x[0]->desc.dtype,
-                               .args = args,
-                               .args_size = sizeof *args,
-                               .units = args->groups,
-                               .grain = clamp(RG_LOSS_PART / clamp(args->parts, 1, RG_LOSS_PART), 1,
-                                              RG_LOSS_PART),
-                               .bytes = args->groups * (args->parts + 1) * 8 };
+    const rg_launch launch = {
+        .tensors = { partial, counts != NULL ? counts : partial, to },
+        .kernel = RG_LOSS_FINISH,
+        .dtype = call->x[0]->desc.dtype,
+        .args = args,
+        .args_size = sizeof *args,
+        .units = args->groups,
+        .grain = rg_clamp(RG_LOSS_PART / rg_clamp(args->parts, 1, RG_LOSS_PART), 1, RG_LOSS_PART),
+        .bytes = args->groups * (args->parts + 1) * 8
+    };
     return rg_record(call, &launch);
 }
 
@@ -416,7 +408,8 @@ static rg_status record(rg_call *call, int32_t kernel, rg_loss_args *args, const
     enum { TILE = 16384 }; /* elements */
     const rg_tensor *y = call->x[0], *none = y;
     const bool by_parts = kernel == RG_LOSS_BY_ELEMENTS || kernel == RG_LOSS_COUNT;
-    const int64_t each = by_parts ? clamp(e->group, 1, RG_LOSS_PART) : clamp(e->length, 1, TILE);
+    const int64_t each =
+        by_parts ? rg_clamp(e->group, 1, RG_LOSS_PART) : rg_clamp(e->length, 1, TILE);
     rg_launch launch = { .tensors = { y, call->x[1], call->inputs > 2 ? call->x[2] : none,
                                       args->has_dy ? call->dy[0] : none, loss != NULL ? loss : none,
                                       gradient != NULL ? gradient : none,
@@ -427,7 +420,7 @@ static rg_status record(rg_call *call, int32_t kernel, rg_loss_args *args, const
                          .args = args,
                          .args_size = sizeof *args,
                          .units = by_parts ? e->groups * args->parts : e->rows,
-                         .grain = clamp(TILE / each, 1, TILE) };
+                         .grain = rg_clamp(TILE / each, 1, TILE) };
     const int64_t element = (int64_t)rg_dtype_size(y->desc.dtype);
     launch.bytes = e->count * element * (args->has_gradient ? 2 : 1);
     if (has_classes(call->desc))
@@ -501,7 +494,7 @@ static rg_status record_ones(rg_call *call)
     const rg_tensor *y = call->y[0];
     const rg_tensor_desc *const descs[] = { &y->desc };
     rg_loss_ones_args args = { .sweep = rg_sweep_make(descs, 1) };
-    const int64_t length = clamp(args.sweep.length, 1, args.sweep.piece);
+    const int64_t length = rg_clamp(args.sweep.length, 1, args.sweep.piece);
     const rg_launch launch = { .tensors = { y },
                                .kernel = RG_LOSS_ONES,
                                .dtype = y->desc.dtype,

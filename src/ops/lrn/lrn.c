@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Local response normalisation: description, shape rule, forward, gradient. */
 #include "ops/lrn/lrn.h"
+#include "core/integer.h"
 #include "core/shape.h"
 #include "ops/ops.h"
 #include "runtime/objects.h"
@@ -93,11 +94,6 @@ static bool joins(const void *desc, const rg_tensor_desc x[])
 
 /* ---- forward and gradient ---- */
 
-static int64_t clamp(int64_t value, int64_t low, int64_t high)
-{
-    return value < low ? low : value > high ? high : value;
-}
-
 /* How many pixels are taken at once, and the reals that a unit needs for them. A group of a narrow
  * window stays in the nearest cache. */
 static int64_t choose_group(rg_lrn_shape *s, bool gradient)
@@ -110,7 +106,7 @@ static int64_t choose_group(rg_lrn_shape *s, bool gradient)
         return RG_LRN_LANES * (rings + 1 + (gradient ? span->before + 1 : 0));
     }
     const int64_t inner = rg_lrn_round(span->size), pitch = inner + 2 * rg_lrn_lead(span);
-    s->group = clamp(L1_REALS / clamp(pitch, 1, L1_REALS), 1, L1_REALS);
+    s->group = rg_clamp(L1_REALS / rg_clamp(pitch, 1, L1_REALS), 1, L1_REALS);
     return s->group * (gradient ? 2 * pitch + inner : pitch);
 }
 
@@ -136,9 +132,10 @@ static void lay_out(const rg_lrn_desc *d, const rg_tensor *const tensors[], int 
     const int64_t real = first->dtype == RG_F64 ? 8 : 4, places = rg_lrn_places(&s->span) * real;
     s->scratch_bytes = choose_group(s, gradient) * real;
     if (places > RG_LRN_SHARED && s->scratch_bytes < places)
-        s->scratch_bytes = (places + RG_ALIGNMENT - 1) / RG_ALIGNMENT * RG_ALIGNMENT;
-    const int64_t groups = (s->outer.count + s->group - 1) / s->group;
-    s->units = clamp(groups, 0, clamp(SCRATCH / clamp(s->scratch_bytes, 1, SCRATCH), 1, UNITS));
+        s->scratch_bytes = rg_round_up(places, RG_ALIGNMENT);
+    const int64_t groups = rg_ceil_div(s->outer.count, s->group);
+    s->units =
+        rg_clamp(groups, 0, rg_clamp(SCRATCH / rg_clamp(s->scratch_bytes, 1, SCRATCH), 1, UNITS));
     launch->dtype = first->dtype;
     launch->bytes = rg_shape_count(first) * (int64_t)rg_dtype_size(first->dtype) * count;
     launch->units = launch->bytes > 0 ? s->units : 0;

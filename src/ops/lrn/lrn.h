@@ -4,8 +4,9 @@
 #ifndef RG_OPS_LRN_H
 #define RG_OPS_LRN_H
 
-#include "ops/window_norm/span.h"
+#include "core/integer.h"
 #include "core/walk.h"
+#include "ops/window_norm/span.h"
 
 enum { RG_LRN_FORWARD, RG_LRN_GRADIENT, RG_LRN_KERNELS };
 
@@ -65,7 +66,7 @@ enum { RG_LRN_UNIT = 16, RG_LRN_LANES = 16 };
 
 static inline int64_t rg_lrn_round(int64_t count)
 {
-    return (count + RG_LRN_UNIT - 1) / RG_LRN_UNIT * RG_LRN_UNIT;
+    return rg_round_up(count, RG_LRN_UNIT);
 }
 
 /* On a GPU, for a pixel: places of its squares, of their prefix sums and of what the gradient sums,

@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Neurons: description, validation, shape rule, forward, gradient. */
 #include "ops/neuron/neuron.h"
+#include "core/integer.h"
 #include "ops/neuron/neuron_fields.h"
 #include "ops/ops.h"
 #include "runtime/objects.h"
@@ -318,29 +319,19 @@ static bool joins(const void *desc, const rg_tensor_desc x[])
 
 /* ---- prelu ---- */
 
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return a / b + (a % b != 0);
-}
-
 /* How the tensors are cut into units, by shape alone: parts of many elements, but not so few rows
  * that their sums are worth mentioning, nor so many parts that joining them is, unless a part would
  * have more rows than its plain sums may. */
 static void cut_prelu(rg_prelu_shape *s)
 {
     enum { ELEMENTS = 16384, ROWS = 64, PARTS = 1024, MOST_ROWS = 1024 };
-    const int64_t rows = s->rows.count, channels = most(s->channels, 1);
+    const int64_t rows = s->rows.count, channels = rg_max(s->channels, 1);
     s->block = channels < RG_BLOCK_GROUPS ? channels : RG_BLOCK_GROUPS;
-    s->blocks = ceil_div(s->channels, s->block);
+    s->blocks = rg_ceil_div(s->channels, s->block);
     s->lanes = RG_BLOCK_GROUPS / s->block;
-    s->part = most(most(ELEMENTS / channels, ROWS), ceil_div(rows, PARTS));
+    s->part = rg_max(rg_max(ELEMENTS / channels, ROWS), rg_ceil_div(rows, PARTS));
     s->part = s->part < MOST_ROWS * s->lanes ? s->part : MOST_ROWS * s->lanes;
-    s->parts = ceil_div(rows, s->part);
+    s->parts = rg_ceil_div(rows, s->part);
 }
 
 static void lay_out_prelu(const rg_tensor *const tensors[], int count, const rg_tensor *slope,
@@ -403,7 +394,7 @@ static rg_status record_join(rg_call *call, const rg_prelu_shape *shape, const r
                                .dtype = dslope->desc.dtype,
                                .args = &args,
                                .args_size = sizeof args,
-                               .units = ceil_div(shape->channels, RG_PRELU_JOIN_UNIT),
+                               .units = rg_ceil_div(shape->channels, RG_PRELU_JOIN_UNIT),
                                .grain = 1,
                                .bytes = rg_shape_count(&sums->desc) *
                                         (int64_t)rg_dtype_size(sums->desc.dtype) };

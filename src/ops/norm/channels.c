@@ -2,18 +2,9 @@
 /* Copyright The retrograde authors */
 /* Cutting rows of channels into units. */
 #include "ops/norm/channels.h"
+#include "core/integer.h"
 
 #include <assert.h>
-
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t ceil_divide(int64_t a, int64_t b)
-{
-    return a / b + (a % b != 0);
-}
 
 /* Parts of many elements, but not so few rows that their sums are worth mentioning, nor so many
  * parts that joining them is, unless a part would have more rows than its plain sums may. Lanes
@@ -27,13 +18,14 @@ static void cut(rg_channels *s)
         ROW_ELEMENTS = 256,
         MAX_ROWS = 1024
     };
-    const int64_t channels = most(s->channels, 1);
-    s->blocks = ceil_divide(channels, RG_CHANNEL_COLUMNS);
-    s->block = ceil_divide(channels, s->blocks);
-    s->lanes = most(ROW_ELEMENTS / s->block, 1);
-    s->part = most(most(PART_ELEMENTS / channels, MIN_ROWS), ceil_divide(s->rows.count, MAX_PARTS));
+    const int64_t channels = rg_max(s->channels, 1);
+    s->blocks = rg_ceil_div(channels, RG_CHANNEL_COLUMNS);
+    s->block = rg_ceil_div(channels, s->blocks);
+    s->lanes = rg_max(ROW_ELEMENTS / s->block, 1);
+    s->part =
+        rg_max(rg_max(PART_ELEMENTS / channels, MIN_ROWS), rg_ceil_div(s->rows.count, MAX_PARTS));
     s->part = s->part < MAX_ROWS * s->lanes ? s->part : MAX_ROWS * s->lanes;
-    s->parts = ceil_divide(s->rows.count, s->part);
+    s->parts = rg_ceil_div(s->rows.count, s->part);
 }
 
 rg_channels rg_channels_make(const rg_tensor_desc *const descs[], int tensors, int32_t axis)

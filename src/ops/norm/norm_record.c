@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Checking and recording, for batch and group normalisation. */
 #include "ops/norm/norm_record.h"
+#include "core/integer.h"
 
 rg_dtype rg_norm_real(rg_dtype dtype)
 {
@@ -10,7 +11,7 @@ rg_dtype rg_norm_real(rg_dtype dtype)
 
 int64_t rg_norm_units(int64_t channels)
 {
-    return (channels + RG_NORM_UNIT - 1) / RG_NORM_UNIT;
+    return rg_ceil_div(channels, RG_NORM_UNIT);
 }
 
 rg_status rg_norm_temporary(rg_call *call, rg_dtype dtype, int32_t rank, const int64_t dims[],

@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Fields, shape rule and recording, for sgd, rmsprop and adam. */
 #include "ops/optimizer/update_record.h"
+#include "core/integer.h"
 
 /* ---- fields ---- */
 
@@ -226,7 +227,7 @@ static rg_status rg_update_record_strided(const rg_update_plan *p, rg_call *call
         args.step[i] = desc->strides[rank - 1];
         args.dense &= args.step[i] == 1 || args.length == 1;
     }
-    args.pieces = (args.length + RG_UPDATE_PIECE - 1) / RG_UPDATE_PIECE;
+    args.pieces = rg_ceil_div(args.length, RG_UPDATE_PIECE);
     const int64_t units = args.read.count * args.pieces;
     const rg_launch launch = { .kernel = RG_UPDATE_STRIDED,
                                .dtype = tensors[1]->desc.dtype,
@@ -259,7 +260,7 @@ static rg_status rg_update_record_flat(rg_call *call, rg_update_flat_args *args,
     int64_t elements = 0, units = 0;
     for (int32_t r = 0; r < args->rows; r++) {
         args->first[r] = units;
-        units += (args->count[r] + RG_UPDATE_PIECE - 1) / RG_UPDATE_PIECE;
+        units += rg_ceil_div(args->count[r], RG_UPDATE_PIECE);
         elements += args->count[r];
     }
     args->first[args->rows] = units;

@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Pad: description, validation, shape rule, forward, gradient. */
 #include "ops/pad/pad.h"
+#include "core/integer.h"
 #include "ops/ops.h"
 #include "runtime/objects.h"
 
@@ -152,11 +153,6 @@ static bool joins(const void *desc, const rg_tensor_desc x[])
 
 /* ---- forward and gradient ---- */
 
-static int64_t clamp(int64_t value, int64_t low, int64_t high)
-{
-    return value < low ? low : value > high ? high : value;
-}
-
 static int32_t edge_of(rg_pad_mode mode, int64_t in)
 {
     if (mode == RG_PAD_ZERO || mode == RG_PAD_CONSTANT)
@@ -171,14 +167,14 @@ static rg_pad_axis axis_of(const rg_pad_desc *d, int a, int64_t in, int64_t out,
     const int64_t before = d->before[a], after = d->after[a];
     rg_pad_axis axis = { .in = in, .out = out, .before = before, .edge = edge_of(d->mode, in) };
     if (!gradient) {
-        axis.begin = clamp(before, 0, out);
-        axis.end = clamp(before + in, axis.begin, out);
+        axis.begin = rg_clamp(before, 0, out);
+        axis.end = rg_clamp(before + in, axis.begin, out);
         return axis;
     }
     /* Inputs that a border copies are within the padding's length of it, and one more. */
     const bool copies = axis.edge != RG_EDGE_FILL;
-    axis.begin = clamp(before <= 0 ? -before : copies ? before + 1 : 0, 0, in);
-    axis.end = clamp(after <= 0 ? in + after : copies ? in - after - 1 : in, axis.begin, in);
+    axis.begin = rg_clamp(before <= 0 ? -before : copies ? before + 1 : 0, 0, in);
+    axis.end = rg_clamp(after <= 0 ? in + after : copies ? in - after - 1 : in, axis.begin, in);
     return axis;
 }
 
@@ -287,7 +283,7 @@ static rg_status gradient_fill(rg_call *call)
         .args = &args,
         .args_size = sizeof args,
         .tensors = { call->dy[0], call->dx[1] },
-        .units = (dfill->dims[0] + CHANNELS - 1) / CHANNELS,
+        .units = rg_ceil_div(dfill->dims[0], CHANNELS),
         .grain = 1,
         .bytes = rg_shape_count(dy) * (int64_t)rg_dtype_size(dy->dtype),
     };

@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Reductions: description, validation, shape rule, forward, gradient. */
 #include "ops/reduce/reduce.h"
+#include "core/integer.h"
 #include "ops/ops.h"
 #include "runtime/objects.h"
 
@@ -198,16 +199,6 @@ static rg_tensor_desc take_dims(const rg_tensor_desc *from, uint32_t taken)
 
 /* ---- forward ---- */
 
-static int64_t clamp(int64_t value, int64_t low, int64_t high)
-{
-    return value < low ? low : value > high ? high : value;
-}
-
-static int64_t ceil_divide(int64_t a, int64_t b)
-{
-    return a / b + (a % b != 0);
-}
-
 static rg_reduce_result result_of(const rg_reduce_desc *d, rg_reduce_what what, int64_t length)
 {
     const bool least = d->kind == RG_REDUCE_MIN || d->kind == RG_REDUCE_ARG_MIN;
@@ -231,8 +222,8 @@ static int64_t width_of(const rg_tensor_desc *x, uint32_t reduced)
 static int64_t choose_part(int64_t width)
 {
     enum { ELEMENTS = 16384, PIECE = 128 };
-    const int64_t rows = ELEMENTS / clamp(width, 1, RG_BLOCK_GROUPS);
-    return clamp(rows / PIECE * PIECE, PIECE, ELEMENTS);
+    const int64_t rows = ELEMENTS / rg_clamp(width, 1, RG_BLOCK_GROUPS);
+    return rg_clamp(rows / PIECE * PIECE, PIECE, ELEMENTS);
 }
 
 /* Walks over the groups and within a group; returns the units of the launch. */
@@ -251,7 +242,7 @@ static int64_t lay_out(const rg_tensor_desc *x, const rg_tensor_desc *y, uint32_
     args->length = args->group.count;
     result->outputs = args->outer.count;
     result->part = choose_part(width);
-    result->parts = clamp(ceil_divide(args->length, result->part), 1, INT64_MAX);
+    result->parts = rg_clamp(rg_ceil_div(args->length, result->part), 1, INT64_MAX);
     if (width == 1) {
         args->dense =
             args->group.rank == 0 || (args->group.rank == 1 && args->group.strides[0][0] == 1);
@@ -259,8 +250,8 @@ static int64_t lay_out(const rg_tensor_desc *x, const rg_tensor_desc *y, uint32_
     }
     args->side = width;
     args->width = rg_walk_take_inner(&args->outer, 3, args->across);
-    args->block = clamp(args->width, 1, RG_BLOCK_GROUPS);
-    args->blocks = ceil_divide(args->width, args->block);
+    args->block = rg_clamp(args->width, 1, RG_BLOCK_GROUPS);
+    args->blocks = rg_ceil_div(args->width, args->block);
     args->dense = args->across[0] == 1 || args->width == 1;
     return args->outer.count * args->blocks * result->parts;
 }
@@ -288,14 +279,14 @@ static rg_status record_groups(rg_call *call, rg_reduce_args *args, int64_t unit
 {
     enum { TILE = 16384 }; /* elements */
     const int64_t part = args->length < args->result.part ? args->length : args->result.part;
-    const int64_t each = part * clamp(args->block, 1, RG_BLOCK_GROUPS);
+    const int64_t each = part * rg_clamp(args->block, 1, RG_BLOCK_GROUPS);
     const rg_launch launch = { .tensors = { x, y, partial != NULL ? partial : y },
                                .kernel = args->block == 0 ? RG_REDUCE_ROWS : RG_REDUCE_COLUMNS,
                                .dtype = x->desc.dtype,
                                .args = args,
                                .args_size = sizeof *args,
                                .units = units,
-                               .grain = clamp(TILE / clamp(each, 1, TILE), 1, TILE),
+                               .grain = rg_clamp(TILE / rg_clamp(each, 1, TILE), 1, TILE),
                                .bytes = rg_shape_count(&x->desc) *
                                         (int64_t)rg_dtype_size(x->desc.dtype) };
     return rg_record(call, &launch);
@@ -364,7 +355,7 @@ static rg_status spread(rg_call *call, const rg_tensor *winners)
                                .args = &args,
                                .args_size = sizeof args,
                                .units = rg_sweep_units(&args.sweep),
-                               .grain = clamp(piece / clamp(length, 1, piece), 1, piece),
+                               .grain = rg_clamp(piece / rg_clamp(length, 1, piece), 1, piece),
                                .bytes = bytes * (args.add ? 2 : 1) };
     return rg_record(call, &launch);
 }

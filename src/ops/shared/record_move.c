@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Recording moves and spreads. */
 #include "ops/shared/record_move.h"
+#include "core/integer.h"
 
 static rg_launch rg_move_launch(int32_t kernel, const rg_tensor *from, const rg_tensor *to,
                                 int64_t count)
@@ -9,7 +10,7 @@ static rg_launch rg_move_launch(int32_t kernel, const rg_tensor *from, const rg_
     return (rg_launch){ .kernel = kernel,
                         .dtype = to->desc.dtype,
                         .tensors = { from, to },
-                        .units = (count + RG_MOVE_PIECE - 1) / RG_MOVE_PIECE,
+                        .units = rg_ceil_div(count, RG_MOVE_PIECE),
                         .grain = 1 };
 }
 

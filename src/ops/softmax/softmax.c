@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Softmax: description, shape rule, forward, gradient. */
 #include "ops/softmax/softmax.h"
+#include "core/integer.h"
 #include "ops/ops.h"
 #include "runtime/objects.h"
 
@@ -98,26 +99,21 @@ static bool joins(const void *desc, const rg_tensor_desc x[])
 /* From a kernel to the one of the same direction and layout for the logarithm. */
 enum { LOG_STEP = RG_LOG_SOFTMAX_FORWARD_ROWS - RG_SOFTMAX_FORWARD_ROWS };
 
-static int64_t clamp(int64_t value, int64_t low, int64_t high)
-{
-    return value < low ? low : value > high ? high : value;
-}
-
 /* How many groups a unit of columns takes: whole rows of memory where they are short, so that it
  * is read in long runs, but not more than stays in the cache until the second pass, and not all
  * of them where there is little else to share out. A multiple of 64, which is whole cache lines. */
 static int64_t choose_block(const rg_softmax_shape *shape, int64_t element, int tensors)
 {
     enum { CACHE = 8 << 20, LEAST = 64, UNITS = 8 };
-    const int64_t fits = CACHE / (clamp(shape->length, 1, CACHE) * element * (tensors - 1));
-    const int64_t units = clamp(shape->outer.count, 1, UNITS);
+    const int64_t fits = CACHE / (rg_clamp(shape->length, 1, CACHE) * element * (tensors - 1));
+    const int64_t units = rg_clamp(shape->outer.count, 1, UNITS);
     const int64_t share = shape->width * units / UNITS; /* `units` of them make UNITS blocks */
-    int64_t block = clamp(fits, LEAST, RG_BLOCK_GROUPS);
-    block = clamp(block, LEAST, clamp(share, LEAST, RG_BLOCK_GROUPS));
+    int64_t block = rg_clamp(fits, LEAST, RG_BLOCK_GROUPS);
+    block = rg_clamp(block, LEAST, rg_clamp(share, LEAST, RG_BLOCK_GROUPS));
     block = block / LEAST * LEAST;
     if (block + LEAST > shape->width && shape->width <= RG_BLOCK_GROUPS)
         block = shape->width;
-    return clamp(block, 1, RG_BLOCK_GROUPS);
+    return rg_clamp(block, 1, RG_BLOCK_GROUPS);
 }
 
 /* How many rows make a tile: few enough to share them evenly, but the first row of a tile is not
@@ -130,9 +126,9 @@ static int64_t choose_rows(int64_t row, int64_t all)
         TILES = 32,
         LEAST = 4
     }; /* bytes, bytes, tiles, rows */
-    const int64_t rows = clamp(all / TILES, SMALL, LARGE) / clamp(row, 1, LARGE);
-    const bool many = all / clamp(row, 1, all > 0 ? all : 1) >= LEAST * TILES;
-    return clamp(rows, many ? LEAST : 1, INT64_MAX);
+    const int64_t rows = rg_clamp(all / TILES, SMALL, LARGE) / rg_clamp(row, 1, LARGE);
+    const bool many = all / rg_clamp(row, 1, all > 0 ? all : 1) >= LEAST * TILES;
+    return rg_clamp(rows, many ? LEAST : 1, INT64_MAX);
 }
 
 /* How the tensors are cut into units. The order of every sum follows from the shape; how groups
@@ -174,7 +170,7 @@ static bool lay_out(const rg_softmax_desc *desc, const rg_tensor *const tensors[
         }
         shape->outer = rg_walk_around(descs, count, axis, &inner);
         shape->block = choose_block(shape, element, count);
-        shape->blocks = (shape->width + shape->block - 1) / shape->block;
+        shape->blocks = rg_ceil_div(shape->width, shape->block);
         launch->units = shape->outer.count * shape->blocks;
         launch->grain = 1;
     }

@@ -12,8 +12,9 @@
 #ifndef RG_OPS_WINDOW_NORM_BOX_H
 #define RG_OPS_WINDOW_NORM_BOX_H
 
-#include "ops/window_norm/span.h"
+#include "core/integer.h"
 #include "core/walk.h" /* RG_HOST_DEVICE */
+#include "ops/window_norm/span.h"
 
 #include <retrograde/tensor.h>
 
@@ -57,9 +58,9 @@ static inline rg_box_lines rg_box_lines_of(const rg_box_shape *s)
 {
     const int64_t unit = 16, values = s->column.size * s->block;
     rg_box_lines l;
-    l.line = (values + unit - 1) / unit * unit + unit;
-    l.padded = l.line + ((s->column.width - 1) * s->block + unit - 1) / unit * unit + unit;
-    l.pixel = (s->block + unit - 1) / unit * unit;
+    l.line = rg_round_up(values, unit) + unit;
+    l.padded = l.line + rg_round_up((s->column.width - 1) * s->block, unit) + unit;
+    l.pixel = rg_round_up(s->block, unit);
     l.ring = (s->row.width + 2) * l.line;
     l.across = s->column.width > RG_SPAN_DIRECT ? (s->column.width + 3) * l.pixel : 0;
     l.kept = (s->row.before + 1) * l.line;

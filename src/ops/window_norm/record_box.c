@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* What spatial_norm and local_contrast have in common when they are recorded. */
 #include "ops/window_norm/record_box.h"
+#include "core/integer.h"
 
 rg_status rg_box_shapes(const char *who, const rg_tensor_desc *x, rg_tensor_desc *y)
 {
@@ -12,11 +13,6 @@ rg_status rg_box_shapes(const char *who, const rg_tensor_desc *x, rg_tensor_desc
              x->rank);
     *y = rg_tensor_desc_dense(x->dtype, x->rank, x->dims);
     return RG_OK;
-}
-
-static int64_t rg_box_clamp(int64_t value, int64_t low, int64_t high)
-{
-    return value < low ? low : value > high ? high : value;
 }
 
 /* Channels of a strip: as many as keep what a unit works on in the second cache, in whole cache
@@ -33,17 +29,17 @@ static void rg_box_cut(rg_box_shape *s, int kinds, bool gradient, int64_t real)
         const rg_box_lines lines = rg_box_lines_of(s);
         if (rg_box_reals(&lines, kinds, gradient) * real <= L2_BYTES)
             break;
-        s->block = (s->block / 2 + MIN_CHANNELS - 1) / MIN_CHANNELS * MIN_CHANNELS;
+        s->block = rg_round_up(s->block / 2, MIN_CHANNELS);
     }
-    s->blocks = (s->channels + s->block - 1) / s->block;
+    s->blocks = rg_ceil_div(s->channels, s->block);
     const int64_t whole = s->images * s->blocks, least = 8 * s->row.width;
     const bool direct = s->row.width <= RG_SPAN_DIRECT;
     s->bands = direct && whole < WANTED_STRIPS
-                   ? rg_box_clamp(WANTED_STRIPS / whole, 1, s->row.size / least)
+                   ? rg_clamp(WANTED_STRIPS / whole, 1, s->row.size / least)
                    : 1;
-    s->bands = rg_box_clamp(s->bands, 1, s->row.size);
-    s->band = (s->row.size + s->bands - 1) / s->bands;
-    s->bands = (s->row.size + s->band - 1) / s->band;
+    s->bands = rg_clamp(s->bands, 1, s->row.size);
+    s->band = rg_ceil_div(s->row.size, s->bands);
+    s->bands = rg_ceil_div(s->row.size, s->band);
 }
 
 int64_t rg_box_lay_out(const rg_tensor *const tensors[], int count, const int32_t window[2],
@@ -79,8 +75,8 @@ int64_t rg_box_lay_out(const rg_tensor *const tensors[], int count, const int32_
     const int64_t wide = (plane.values + plane.prefix + plane.sums + plane.kept + 64) * real;
     if (rg_box_is_wide(s) && s->scratch_bytes < wide)
         s->scratch_bytes = wide / RG_ALIGNMENT * RG_ALIGNMENT;
-    s->units = rg_box_clamp(s->images * s->blocks * s->bands, 1,
-                            rg_box_clamp(SCRATCH / s->scratch_bytes, 1, UNITS));
+    s->units = rg_clamp(s->images * s->blocks * s->bands, 1,
+                        rg_clamp(SCRATCH / s->scratch_bytes, 1, UNITS));
     launch->units = s->units;
     launch->scratch = (size_t)(s->units * s->scratch_bytes);
     return bytes;
