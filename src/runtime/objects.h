@@ -146,25 +146,36 @@ struct rg_commands {
     uint64_t serial; /* of calls: see rg_tensor.seen */
 };
 
+/* ---- submission.c ---- */
+
+rg_status rg_submission_create(rg_queue *queue, rg_submission **submission);
+void rg_submission_release(rg_submission *submission); /* NULL allowed */
+void rg_submission_set_state(rg_submission *submission, int state);
+bool rg_submission_is_done(rg_list *list);
 /* Makes submission->completion, unless there is one. */
 rg_status rg_submission_need_completion(rg_submission *submission);
 
-/* For what records entries: room for `size` more bytes of them; an entry with room for `args_size`
- * bytes of args, which stand at `args_at`; a pointer of the args to a tensor; one that is known at
- * commit; and all that commit settles. */
+/* Allocates memory for `size` more bytes of entries. */
 rg_status rg_submission_reserve(rg_submission *submission, size_t size);
+/* Appends an entry and a copy of its args, which lie at `args_at` of the entries. */
 rg_status rg_submission_add(rg_submission *submission, const rg_entry *entry, const void *args,
                             size_t args_size, size_t *args_at);
+/* Stores a pointer into the storage of a tensor at `at` of the entries: now if the address is
+ * known, at commit for a temporary. */
 rg_status rg_submission_bind(rg_submission *submission, size_t at, rg_storage *storage,
                              size_t offset);
 /* Keeps a storage alive until the submission has run. */
 rg_status rg_submission_keep(rg_submission *submission, rg_storage *storage);
+/* Has a pointer stored at commit. */
 rg_status rg_submission_relocate(rg_submission *submission, rg_relocation relocation);
+/* Allocates the heap and stores all pointers into it: the last step before the queue. */
 rg_status rg_submission_settle(rg_submission *submission);
 
-/* Finds room for `bytes` in the heap of the submission being recorded, and gives it back. */
+/* Take a range of `bytes` of the heap of temporaries, and return it. */
 rg_status rg_heap_take(rg_submission *submission, size_t bytes, size_t *offset);
 void rg_heap_give(rg_submission *submission, size_t offset);
+
+/* ---- commands.c ---- */
 
 /* A point that recording can go back to when a call is refused half-way. Temporaries made since
  * are destroyed first. */
