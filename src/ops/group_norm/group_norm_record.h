@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* What is recorded for group normalisation, and the slots of its state. */
+#ifndef RG_OPS_GROUP_NORM_RECORD_H
+#define RG_OPS_GROUP_NORM_RECORD_H
+
+#include "runtime/op.h"
+
+#include <retrograde/group_norm.h>
+
+/* Slots of the state. */
+enum {
+    RG_GROUP_NORM_MEAN,
+    RG_GROUP_NORM_REST, /* what the rounded mean lacks */
+    RG_GROUP_NORM_S,    /* 1 / sigma */
+    RG_GROUP_NORM_DGAMMA,
+    RG_GROUP_NORM_DBETA
+};
+
+static inline int32_t rg_group_norm_axis_of(const rg_group_norm_desc *d, int32_t rank)
+{
+    return (int32_t)(d->axis < 0 ? d->axis + rank : d->axis);
+}
+
+static inline int64_t rg_group_norm_groups_of(const rg_group_norm_desc *d, const rg_tensor_desc *x)
+{
+    return d->groups == 0 ? x->dims[x->rank - 1] : d->groups;
+}
+
+rg_status rg_group_norm_forward(rg_call *call);
+rg_status rg_group_norm_gradient(rg_call *call);
+
+#endif
