@@ -26,7 +26,7 @@ places rg_batch_norm_places_of(const rg_batch_norm_desc *d)
 }
 
 /* Of all parameters, also where the call has none of them: a state then knows it. */
-static rg_dtype rg_batch_norm_dtype_of_parameters(const rg_call *call)
+static rg_dtype dtype_of_parameters(const rg_call *call)
 {
     for (int32_t i = 1; i < call->inputs; i++) {
         const rg_tensor *known = call->x[i] != NULL ? call->x[i] : call->dx[i];
@@ -47,7 +47,7 @@ tensors rg_batch_norm_tensors_of(const rg_call *call)
     t.mean = t.at.mean > 0 && call->x[t.at.mean] != NULL ? call->x[t.at.mean] : t.any;
     t.variance =
         t.at.variance > 0 && call->x[t.at.variance] != NULL ? call->x[t.at.variance] : t.any;
-    t.parameters = (rg_norm_parameters){ .dtype = rg_batch_norm_dtype_of_parameters(call),
+    t.parameters = (rg_norm_parameters){ .dtype = dtype_of_parameters(call),
                                          .gamma_step = t.gamma->desc.strides[0],
                                          .beta_step = t.beta->desc.strides[0],
                                          .has_gamma = t.gamma != t.any,
@@ -169,8 +169,8 @@ rg_status rg_batch_norm_record_sums(rg_call *call, const tensors *t, const rg_te
 }
 
 /* A gradient of channels that may be wanted, with a tensor to stand in if it is not. */
-static rg_batch_norm_result rg_batch_norm_result_of(const rg_call *call, int32_t input,
-                                                    const rg_tensor *any, const rg_tensor **tensor)
+static rg_batch_norm_result result_of(const rg_call *call, int32_t input, const rg_tensor *any,
+                                      const rg_tensor **tensor)
 {
     *tensor = any;
     if (input == 0 || call->dx[input] == NULL)
@@ -181,7 +181,7 @@ static rg_batch_norm_result rg_batch_norm_result_of(const rg_call *call, int32_t
                                    .step = (*tensor)->desc.strides[0] };
 }
 
-static bool rg_batch_norm_has_dy(const rg_call *call, int32_t output)
+static bool has_dy(const rg_call *call, int32_t output)
 {
     return output < call->outputs && call->dy[output] != NULL;
 }
@@ -192,8 +192,8 @@ rg_status rg_batch_norm_record_join(rg_call *call, const tensors *t, const rg_te
     const rg_batch_norm_desc *d = call->desc;
     const rg_tensor_desc *const descs[] = { &t->x->desc };
     const rg_channels shape = rg_channels_make(descs, 1, 0);
-    const rg_tensor *dmean_out = rg_batch_norm_has_dy(call, 1) ? call->dy[1] : t->any;
-    const rg_tensor *dvariance_out = rg_batch_norm_has_dy(call, 2) ? call->dy[2] : t->any;
+    const rg_tensor *dmean_out = has_dy(call, 1) ? call->dy[1] : t->any;
+    const rg_tensor *dvariance_out = has_dy(call, 2) ? call->dy[2] : t->any;
     const rg_tensor *dgamma, *dbeta, *dmean, *dvariance;
     const rg_batch_norm_join_args args = {
         .channels = shape.channels,
@@ -205,14 +205,14 @@ rg_status rg_batch_norm_record_join(rg_call *call, const tensors *t, const rg_te
         .parameters = t->parameters,
         .statistics = d->statistics,
         .momentum = d->momentum,
-        .gamma_result = rg_batch_norm_result_of(call, t->at.gamma, t->any, &dgamma),
-        .beta_result = rg_batch_norm_result_of(call, t->at.beta, t->any, &dbeta),
-        .mean_result = rg_batch_norm_result_of(call, t->at.mean, t->any, &dmean),
-        .variance_result = rg_batch_norm_result_of(call, t->at.variance, t->any, &dvariance),
+        .gamma_result = result_of(call, t->at.gamma, t->any, &dgamma),
+        .beta_result = result_of(call, t->at.beta, t->any, &dbeta),
+        .mean_result = result_of(call, t->at.mean, t->any, &dmean),
+        .variance_result = result_of(call, t->at.variance, t->any, &dvariance),
         .unbiased = d->unbiased,
         .has_state = call->state != NULL,
-        .has_dmean_out = rg_batch_norm_has_dy(call, 1),
-        .has_dvariance_out = rg_batch_norm_has_dy(call, 2),
+        .has_dmean_out = has_dy(call, 1),
+        .has_dvariance_out = has_dy(call, 2),
     };
     const rg_launch launch = {
         .tensors = { partial != NULL ? partial : t->any, t->gamma, t->moments, t->sums, dmean_out,
@@ -242,7 +242,7 @@ rg_status rg_batch_norm_record_gradient(rg_call *call, const tensors *t, const r
         .parameters = t->parameters,
         .neuron = rg_norm_neuron_of(&d->neuron, descs[0]->dtype, true),
         .given = d->statistics == RG_BATCH_NORM_GIVEN,
-        .extra = rg_batch_norm_has_dy(call, 1) || rg_batch_norm_has_dy(call, 2),
+        .extra = has_dy(call, 1) || has_dy(call, 2),
         .add = call->add & 1,
     };
     const rg_launch launch = { .tensors = { call->dy[0], t->x, t->gamma, t->beta, t->moments,

@@ -172,7 +172,7 @@ static rg_conv_shape shape_of(const void *desc, const rg_tensor_desc *x, const r
 static rg_conv_passes passes_of(const rg_call *call)
 {
     const rg_conv_desc *d = call->desc;
-    return (rg_conv_passes){ shape_of, &d->neuron, d->bias, .transposed = false };
+    return (rg_conv_passes){ shape_of, &d->neuron, d->bias, .is_transpose = false };
 }
 
 static rg_status forward(rg_call *call)

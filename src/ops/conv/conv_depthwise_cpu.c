@@ -179,7 +179,7 @@ RG_INLINE void transpose(const rg_conv_transpose_weights_args *k, int64_t begin,
     }
 }
 
-/* ---- groups of few channels: spread out over lanes, then much the same ---- */
+/* ---- groups of few channels: the source is spread first, the rest is similar ---- */
 
 /* `count` results from number m on of a row, with taps `rows` and `across`. */
 RG_INLINE void grouped_block(const grouped_sums *d, const depthwise_taps *rows,
@@ -195,8 +195,8 @@ RG_INLINE void grouped_block(const grouped_sums *d, const depthwise_taps *rows,
         for (int32_t q = 0; q < across->count; q++) {
             const real *from = row + (m * d->stride + across->at[q]) * pixel;
             const int64_t tap = rows->tap[p] * d->window + across->tap[q];
-            const real *w = d->w + tap * picks * RG_CONV_GROUPED_LANES;
-            for (int64_t i = 0; i < picks; i++, from += VLEN, w += RG_CONV_GROUPED_LANES) {
+            const real *w = d->w + tap * picks * RG_CONV_GROUPED_BLOCK;
+            for (int64_t i = 0; i < picks; i++, from += VLEN, w += RG_CONV_GROUPED_BLOCK) {
                 const vreal a = vload_full(w, 0, RG_REAL);
 #pragma GCC unroll 8
                 for (int n = 0; n < count; n++)
@@ -259,11 +259,11 @@ RG_INLINE void grouped_line(const rg_conv_grouped_args *k, depthwise_row *d, gro
                             const grouped_rows *b, const depthwise_line *l, int64_t phase,
                             const rg_dtype T)
 {
-    const int64_t *const z = k->depth.z_step;
+    const int64_t *const z = k->depthwise.z_step;
     depthwise_taps some;
     for (int64_t m = 0, count; m < l->count; m += count) {
         const bool border = m < l->low || m >= l->high; /* with taps of their own */
-        const int64_t left = l->high - m, inside = k->depth.add ? left : l->high - l->low;
+        const int64_t left = l->high - m, inside = k->depthwise.add ? left : l->high - l->low;
         count = left > GROUPED_BLOCK && inside >= DEPTHWISE_BLOCK ? DEPTHWISE_BLOCK
                 : inside >= GROUPED_BLOCK                         ? GROUPED_BLOCK
                                                                   : 1;
@@ -276,7 +276,7 @@ RG_INLINE void grouped_line(const rg_conv_grouped_args *k, depthwise_row *d, gro
             d->to =
                 at_out(k->to, b->image * d->result[0] + r * d->result[1] + phase * d->result[2], T);
             d->z = at_out(k->z, b->image * z[0] + r * z[1] + phase * z[2], T);
-            grouped_end(d, f->sums, m, count, b->c, vlanes_left(k->depth.channels - b->c), T);
+            grouped_end(d, f->sums, m, count, b->c, vlanes_left(k->depthwise.channels - b->c), T);
         }
     }
 }
@@ -284,8 +284,8 @@ RG_INLINE void grouped_line(const rg_conv_grouped_args *k, depthwise_row *d, gro
 RG_INLINE void grouped_image(const rg_conv_grouped_args *k, depthwise_row *d, grouped_rows *b,
                              const rg_dtype T)
 {
-    const rg_conv_shape *s = &k->depth.shape;
-    const bool data = k->depth.data;
+    const rg_conv_shape *s = &k->depthwise.shape;
+    const bool data = k->depthwise.data;
     const int64_t sources = data ? s->column.count : s->column.size;
     const int64_t phases = data ? least(s->column.stride, s->column.size) : 1;
     const int64_t weights = s->row.window * s->column.window * k->picks;
@@ -314,10 +314,10 @@ RG_INLINE void grouped_image(const rg_conv_grouped_args *k, depthwise_row *d, gr
 
 RG_INLINE void grouped(const rg_conv_grouped_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
-    rg_conv_depthwise_args own = k->depth;
+    rg_conv_depthwise_args own = k->depthwise;
     const rg_conv_shape *s = &own.shape;
     const int64_t rows = own.data ? s->row.size : s->row.count;
-    const int64_t splits = k->lanes / RG_CONV_GROUPED_LANES;
+    const int64_t splits = k->padded_channels / RG_CONV_GROUPED_BLOCK;
     own.b = k->b;
     own.to = k->to;
     depthwise_row d = { .k = &own,
@@ -326,12 +326,12 @@ RG_INLINE void grouped(const rg_conv_grouped_args *k, int64_t begin, int64_t end
                         .constants = neuron_constants_of(&own.neuron.numbers) };
     d.stream = depthwise_streams(&own, d.result, T);
     for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t first = unit % splits * RG_CONV_GROUPED_LANES;
+        const int64_t first = unit % splits * RG_CONV_GROUPED_BLOCK;
         const int64_t row = unit / splits % k->blocks * k->block, image = unit / splits / k->blocks;
         grouped_rows b = { .image = image, .begin = row, .end = least(row + k->block, rows) };
         for (int64_t r = b.begin; r < b.end; r++)
             find_rows(&s->row, own.data, r, &b.taps[r - b.begin]);
-        for (b.c = first; b.c < least(first + RG_CONV_GROUPED_LANES, own.channels); b.c += VLEN)
+        for (b.c = first; b.c < least(first + RG_CONV_GROUPED_BLOCK, own.channels); b.c += VLEN)
             grouped_image(k, &d, &b, T);
     }
 }

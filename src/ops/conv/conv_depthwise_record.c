@@ -14,8 +14,8 @@ rg_dtype rg_conv_real(rg_dtype dtype)
     return dtype == RG_F64 ? RG_F64 : RG_F32;
 }
 
-static rg_status rg_conv_record_transpose_weights(rg_call *call, const rg_conv_shape *s,
-                                                  const rg_tensor *w, const rg_tensor *transposed)
+static rg_status record_transpose(rg_call *call, const rg_conv_shape *s, const rg_tensor *w,
+                                  const rg_tensor *transposed)
 {
     rg_conv_transpose_weights_args args = { .shape = *s };
     const rg_launch launch = { .kernel = RG_CONV_TRANSPOSE_WEIGHTS,
@@ -51,8 +51,8 @@ rg_conv_depthwise_args rg_conv_depthwise_of(const rg_call *call, bool data, cons
 }
 
 /* `w` is transposed, but for RG_CONV_DEPTHWISE_3X3. */
-static rg_status rg_conv_record_transposed(rg_call *call, int32_t kernel, bool data,
-                                           const rg_conv_pass *p, const rg_tensor *w)
+static rg_status record_pass(rg_call *call, int32_t kernel, bool data, const rg_conv_pass *p,
+                             const rg_tensor *w)
 {
     const rg_conv_shape *s = &p->shape;
     const rg_conv_depthwise_args args = rg_conv_depthwise_of(call, data, p);
@@ -71,21 +71,20 @@ rg_status rg_conv_record_depthwise(rg_call *call, bool data, const rg_conv_pass 
 {
     const rg_conv_shape *s = &p->shape;
     if (rg_conv_is_3x3(s) && rg_call_finds(call, RG_CONV_DEPTHWISE_3X3, p->w->desc.dtype))
-        return rg_conv_record_transposed(call, RG_CONV_DEPTHWISE_3X3, data, p, p->w);
+        return record_pass(call, RG_CONV_DEPTHWISE_3X3, data, p, p->w);
     const int64_t dims[] = { s->row.window * s->column.window, s->groups };
     const rg_tensor_desc desc = rg_tensor_desc_dense(rg_conv_real(p->w->desc.dtype), 2, dims);
     rg_tensor *transposed;
     RG_TRY(rg_tensor_create_temporary(call->commands, &desc, &transposed));
-    rg_status status = rg_conv_record_transpose_weights(call, s, p->w, transposed);
+    rg_status status = record_transpose(call, s, p->w, transposed);
     if (status == RG_OK)
-        status = rg_conv_record_transposed(call, RG_CONV_DEPTHWISE, data, p, transposed);
+        status = record_pass(call, RG_CONV_DEPTHWISE, data, p, transposed);
     rg_tensor_destroy(transposed);
     return status;
 }
 
-static rg_status rg_conv_record_parts(rg_call *call, const rg_conv_depthwise_parts_args *args,
-                                      const rg_tensor *x, const rg_tensor *dy,
-                                      const rg_tensor *partial)
+static rg_status record_parts(rg_call *call, const rg_conv_depthwise_parts_args *args,
+                              const rg_tensor *x, const rg_tensor *dy, const rg_tensor *partial)
 {
     const rg_launch launch = { .kernel = RG_CONV_DEPTHWISE_PARTS,
                                .dtype = x->desc.dtype,
@@ -98,8 +97,8 @@ static rg_status rg_conv_record_parts(rg_call *call, const rg_conv_depthwise_par
     return rg_record(call, &launch);
 }
 
-static rg_status rg_conv_record_join(rg_call *call, const rg_conv_depthwise_parts_args *parts,
-                                     const rg_tensor *partial, const rg_tensor *dw, bool add)
+static rg_status record_join(rg_call *call, const rg_conv_depthwise_parts_args *parts,
+                             const rg_tensor *partial, const rg_tensor *dw, bool add)
 {
     const rg_conv_shape *s = &parts->shape;
     const rg_conv_depthwise_join_args args = { .shape = *s, .parts = parts->parts, .add = add };
@@ -141,9 +140,9 @@ rg_status rg_conv_record_depthwise_weights(rg_call *call, const rg_conv_shape *s
     const rg_tensor_desc desc = rg_tensor_desc_dense(rg_conv_real(x->desc.dtype), 3, dims);
     rg_tensor *partial;
     RG_TRY(rg_tensor_create_temporary(call->commands, &desc, &partial));
-    rg_status status = rg_conv_record_parts(call, &args, x, dy, partial);
+    rg_status status = record_parts(call, &args, x, dy, partial);
     if (status == RG_OK)
-        status = rg_conv_record_join(call, &args, partial, dw, add);
+        status = record_join(call, &args, partial, dw, add);
     rg_tensor_destroy(partial);
     return status;
 }

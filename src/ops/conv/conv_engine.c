@@ -10,14 +10,14 @@ bool rg_conv_engine_takes(const rg_call *call, const rg_conv_shape *s, rg_dtype 
 }
 
 /* The unit for pairs of bf16 that the device's kernels can use, or NULL. */
-static const rg_pair_unit *rg_conv_pair_unit(const rg_call *call, rg_dtype dtype)
+static const rg_pair_unit *pair_unit(const rg_call *call, rg_dtype dtype)
 {
     return dtype == RG_BF16 && rg_call_finds(call, RG_CONV_PAIR_ROWS, dtype) ? rg_pair_unit_best()
                                                                              : NULL;
 }
 
 /* A temporary of so many numbers of what kernels compute in. */
-static rg_status rg_conv_reals(const rg_call *call, rg_dtype dtype, double count, rg_tensor **made)
+static rg_status make_reals(const rg_call *call, rg_dtype dtype, double count, rg_tensor **made)
 {
     RG_CHECK(count <= 0x1p55, RG_OUT_OF_MEMORY, "conv: a scratch of %g elements is too large",
              count);
@@ -28,7 +28,7 @@ static rg_status rg_conv_reals(const rg_call *call, rg_dtype dtype, double count
 
 /* ---- between image and windows ---- */
 
-static rg_conv_rows_args rg_conv_rows_of(const rg_call *call, const rg_conv_pass *p, bool forward)
+static rg_conv_rows_args rows_of(const rg_call *call, const rg_conv_pass *p, bool forward)
 {
     const rg_conv_shape *s = &p->shape;
     rg_conv_rows_args k = { .images = s->images,
@@ -50,9 +50,8 @@ static rg_conv_rows_args rg_conv_rows_of(const rg_call *call, const rg_conv_pass
     return k;
 }
 
-static rg_status rg_conv_record_pack(rg_call *call, const rg_conv_pass *p,
-                                     const rg_conv_rows_args *k, const rg_tensor *panels,
-                                     bool forward)
+static rg_status record_pack(rg_call *call, const rg_conv_pass *p, const rg_conv_rows_args *k,
+                             const rg_tensor *panels, bool forward)
 {
     const rg_conv_shape *s = &p->shape;
     const int64_t taps = k->row.taps * k->column.taps;
@@ -74,29 +73,29 @@ static rg_status rg_conv_record_pack(rg_call *call, const rg_conv_pass *p,
                          .args = &args,
                          .args_size = sizeof args,
                          .tensors = { p->w, panels } };
-    rg_conv_set_cost(&launch, args.units, args.units * k->depth * RG_CONV_LANES * 8, 0);
+    rg_conv_set_cost(&launch, args.units, args.units * k->depth * RG_CONV_PANEL * 8, 0);
     return args.units > 0 ? rg_record(call, &launch) : RG_OK;
 }
 
 /* One launch: all outputs that k->row and k->column give. */
-static rg_status rg_conv_record_rows(rg_call *call, const rg_conv_pass *p, rg_conv_rows_args *k,
-                                     bool forward, double products)
+static rg_status record_rows(rg_call *call, const rg_conv_pass *p, rg_conv_rows_args *k,
+                             bool forward, double products)
 {
     if (k->row.outputs == 0 || k->column.outputs == 0)
         return RG_OK;
     const rg_dtype dtype = p->to->desc.dtype;
-    const int64_t lanes = k->row.phases * k->column.phases * k->width;
-    const rg_pair_unit *pairs = rg_conv_pairs_suit_rows(k) ? rg_conv_pair_unit(call, dtype) : NULL;
+    const int64_t results = k->row.phases * k->column.phases * k->width;
+    const rg_pair_unit *pairs = rg_conv_pairs_suit_rows(k) ? pair_unit(call, dtype) : NULL;
     if (pairs != NULL)
         k->depths = rg_conv_depth_pieces_of(&k->column, k->depth);
-    k->panel_count = rg_ceil_div(lanes, RG_CONV_LANES);
+    k->panel_count = rg_ceil_div(results, RG_CONV_PANEL);
     const double taps = (double)(k->row.taps * k->column.taps); /* and a flag each */
     const double depth =
         pairs != NULL ? (double)(k->row.taps * k->depths.row) / 2 : taps * (double)k->depth;
-    const double count = (double)(k->groups * k->panel_count) * (depth * RG_CONV_LANES + taps);
+    const double count = (double)(k->groups * k->panel_count) * (depth * RG_CONV_PANEL + taps);
     rg_tensor *panels;
-    RG_TRY(rg_conv_reals(call, dtype, count + 1, &panels));
-    rg_status status = rg_conv_record_pack(call, p, k, panels, forward);
+    RG_TRY(make_reals(call, dtype, count + 1, &panels));
+    rg_status status = record_pack(call, p, k, panels, forward);
     rg_conv_fold_stride(&k->row, &k->from_first, &k->from_step[1]);
     rg_conv_fold_stride(&k->column, &k->from_first, &k->from_step[2]);
     k->inside = rg_conv_is_inside(&k->column);
@@ -123,7 +122,7 @@ static rg_status rg_conv_record_rows(rg_call *call, const rg_conv_pass *p, rg_co
 rg_status rg_conv_engine_record(rg_call *call, bool forward, const rg_conv_pass *p)
 {
     const rg_conv_shape *s = &p->shape;
-    const rg_conv_rows_args all = rg_conv_rows_of(call, p, forward);
+    const rg_conv_rows_args all = rows_of(call, p, forward);
     const bool joins = !forward && rg_conv_joins_phases(s);
     const int64_t down = forward || joins ? 1 : s->row.stride;
     const int64_t across = forward || joins ? 1 : s->column.stride;
@@ -135,16 +134,15 @@ rg_status rg_conv_engine_record(rg_call *call, bool forward, const rg_conv_pass 
         k.column = forward ? rg_conv_forward_axis(&s->column)
                    : joins ? rg_conv_phases_axis(&s->column)
                            : rg_conv_phase_axis(&s->column, r % across);
-        RG_TRY(rg_conv_record_rows(call, p, &k, forward,
-                                   rg_conv_products(s) / (double)(down * across)));
+        RG_TRY(record_rows(call, p, &k, forward, rg_conv_products(s) / (double)(down * across)));
     }
     return RG_OK;
 }
 
 /* ---- weights ---- */
 
-static rg_status rg_conv_engine_join(rg_call *call, const rg_conv_join_args *join,
-                                     const rg_tensor *parts, const rg_tensor *dw)
+static rg_status record_join(rg_call *call, const rg_conv_join_args *join, const rg_tensor *parts,
+                             const rg_tensor *dw)
 {
     const rg_conv_shape *s = &join->shape;
     rg_launch launch = { .kernel = RG_CONV_JOIN,
@@ -158,9 +156,9 @@ static rg_status rg_conv_engine_join(rg_call *call, const rg_conv_join_args *joi
 }
 
 /* Both sides of some images, and their parts. */
-static rg_status rg_conv_record_pair_parts(rg_call *call, rg_conv_pair_parts_args *k,
-                                           const rg_tensor *x, const rg_tensor *dy,
-                                           const rg_tensor *sides, const rg_tensor *parts)
+static rg_status record_pair_parts(rg_call *call, rg_conv_pair_parts_args *k, const rg_tensor *x,
+                                   const rg_tensor *dy, const rg_tensor *sides,
+                                   const rg_tensor *parts)
 {
     const rg_conv_shape *s = &k->shape;
     const int64_t left = s->images - k->image, images = left < k->images ? left : k->images;
@@ -186,16 +184,16 @@ static rg_status rg_conv_record_pair_parts(rg_call *call, rg_conv_pair_parts_arg
     return rg_record(call, &last);
 }
 
-static rg_status rg_conv_pair_weights(rg_call *call, const rg_conv_shape *s, const rg_tensor *x,
-                                      const rg_tensor *dy, const rg_tensor *dw, bool add)
+static rg_status record_pair_weights(rg_call *call, const rg_conv_shape *s, const rg_tensor *x,
+                                     const rg_tensor *dy, const rg_tensor *dw, bool add)
 {
     rg_conv_pair_parts_args k = { .shape = *s };
     rg_conv_cut_pair_weights(&k);
     const double count = rg_conv_parts_size(s, k.slices, k.group_step, k.has_totals, 4);
     const double size = (double)k.images * rg_conv_sides_size(s, &k.at) / 2;
     rg_tensor *parts, *sides;
-    RG_TRY(rg_conv_reals(call, RG_BF16, count, &parts));
-    rg_status status = rg_conv_reals(call, RG_BF16, size, &sides);
+    RG_TRY(make_reals(call, RG_BF16, count, &parts));
+    rg_status status = make_reals(call, RG_BF16, size, &sides);
     if (status != RG_OK) {
         rg_tensor_destroy(parts);
         return status;
@@ -204,7 +202,7 @@ static rg_status rg_conv_pair_weights(rg_call *call, const rg_conv_shape *s, con
     for (; status == RG_OK && k.image < s->images; k.image += k.images) {
         pending += (double)rg_ceil_div(k.images, k.slices) * (double)k.at.count;
         k.ends_block = k.has_totals && (pending >= RG_SUM_BLOCK || k.image + k.images >= s->images);
-        status = rg_conv_record_pair_parts(call, &k, x, dy, sides, parts);
+        status = record_pair_parts(call, &k, x, dy, sides, parts);
         pending = k.ends_block ? 0 : pending;
         k.add = true;
         k.add_totals |= k.ends_block;
@@ -220,7 +218,7 @@ static rg_status rg_conv_pair_weights(rg_call *call, const rg_conv_shape *s, con
         .add = add,
     };
     if (status == RG_OK)
-        status = rg_conv_engine_join(call, &join, parts, dw);
+        status = record_join(call, &join, parts, dw);
     rg_tensor_destroy(sides);
     rg_tensor_destroy(parts);
     return status;
@@ -230,14 +228,14 @@ rg_status rg_conv_engine_weights(rg_call *call, const rg_conv_shape *s, const rg
                                  const rg_tensor *dy, const rg_tensor *dw, bool add)
 {
     const rg_dtype dtype = x->desc.dtype;
-    if (rg_conv_pair_unit(call, dtype) != NULL && rg_conv_pairs_suit_weights(s))
-        return rg_conv_pair_weights(call, s, x, dy, dw, add);
+    if (pair_unit(call, dtype) != NULL && rg_conv_pairs_suit_weights(s))
+        return record_pair_weights(call, s, x, dy, dw, add);
     rg_conv_parts_args k = { .shape = *s };
     const int64_t element = dtype == RG_F64 ? 8 : 4;
     rg_conv_cut_weights(&k, element);
     const double count = rg_conv_parts_size(s, k.slices, k.group_step, k.has_totals, element);
     rg_tensor *parts;
-    RG_TRY(rg_conv_reals(call, dtype, count + 16, &parts));
+    RG_TRY(make_reals(call, dtype, count + 16, &parts));
     rg_launch launch = { .kernel = RG_CONV_PARTS,
                          .dtype = dtype,
                          .args = &k,
@@ -258,7 +256,7 @@ rg_status rg_conv_engine_weights(rg_call *call, const rg_conv_shape *s, const rg
         .add = add,
     };
     if (status == RG_OK)
-        status = rg_conv_engine_join(call, &join, parts, dw);
+        status = record_join(call, &join, parts, dw);
     rg_tensor_destroy(parts);
     return status;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Groups of few channels on the CPU, see conv_grouped.h: the source spread out over lanes, as real
- * and dense. Once it is, all loops but the first and the last are the same for all of T. */
+/* Groups of few channels on the CPU, see conv_grouped.h: the source is spread first, as dense
+ * reals; from there on only the last loop depends on T. */
 #ifndef RG_OPS_CONV_GROUPED_CPU_H
 #define RG_OPS_CONV_GROUPED_CPU_H
 
@@ -37,7 +37,7 @@ RG_OUTLINE grouped_lanes find_lanes(int64_t c, int64_t groups, int64_t wide, int
 RG_INLINE void spread_pixels(const grouped_lanes *v, const char *from, int64_t pixel, int64_t step,
                              int64_t count, int64_t picks, real *to, const rg_dtype T)
 {
-    const int64_t next = v->vectors * VLEN * step; /* what the lanes behind these will want */
+    const int64_t next = v->vectors * VLEN * step; /* what the next lanes will want */
     const int last = v->vectors - 1;
     for (int64_t j = 0; j < count; j++, to += picks * VLEN) {
         vreal x[RG_CONV_GROUPED_MOST];
@@ -89,10 +89,10 @@ RG_INLINE void rows_of_source(const rg_conv_axis *a, bool data, int64_t begin, i
     *last = *last < *first ? *first : least(*last, all);
 }
 
-/* Where lane c of so many weights stands; further weights are RG_CONV_GROUPED_LANES apart. */
+/* Where lane c of so many weights stands; further weights are RG_CONV_GROUPED_BLOCK apart. */
 RG_INLINE int64_t grouped_at(int64_t c, int64_t weights)
 {
-    return c / RG_CONV_GROUPED_LANES * weights * RG_CONV_GROUPED_LANES + c % RG_CONV_GROUPED_LANES;
+    return c / RG_CONV_GROUPED_BLOCK * weights * RG_CONV_GROUPED_BLOCK + c % RG_CONV_GROUPED_BLOCK;
 }
 
 /* VLEN lanes of some rows. */

@@ -11,12 +11,12 @@ RG_INLINE void grouped_transpose(const rg_conv_grouped_transpose_args *k, int64_
     const int64_t picks = k->data ? s->out : s->in, wide = k->data ? s->in : s->out;
     const int64_t weights = s->row.window * s->column.window * picks;
     for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t first = unit / weights * RG_CONV_GROUPED_LANES;
+        const int64_t first = unit / weights * RG_CONV_GROUPED_BLOCK;
         const int64_t tap = unit % weights / picks, pick = unit % picks;
         const int64_t w = s->w_first + tap / s->column.window * s->w[2] +
                           tap % s->column.window * s->w[3] + pick * s->w[k->data ? 1 : 4];
-        real *const to = (real *)k->transposed + unit * RG_CONV_GROUPED_LANES;
-        for (int64_t i = 0; i < RG_CONV_GROUPED_LANES; i++) {
+        real *const to = (real *)k->transposed + unit * RG_CONV_GROUPED_BLOCK;
+        for (int64_t i = 0; i < RG_CONV_GROUPED_BLOCK; i++) {
             const int64_t c = first + i;
             const int64_t at = w + c / wide * s->w[0] + c % wide * s->w[k->data ? 4 : 1];
             to[i] = c < s->groups * wide ? load_one(k->w, at, T) : 0;
@@ -152,7 +152,8 @@ RG_INLINE void grouped_parts(const rg_conv_grouped_parts_args *k, int64_t begin,
                              const rg_dtype T)
 {
     const rg_conv_shape *s = &k->shape;
-    const int64_t rows = s->images * s->row.count, splits = k->lanes / RG_CONV_GROUPED_LANES;
+    const int64_t rows = s->images * s->row.count,
+                  splits = k->padded_channels / RG_CONV_GROUPED_BLOCK;
     const int64_t sums = s->row.window * s->column.window * s->in;
     real *const sum = (real *)(void *)(k->scratch + rg_thread_pool_index() * k->scratch_bytes);
     grouped_sums d = { .sums = sum,
@@ -164,10 +165,10 @@ RG_INLINE void grouped_parts(const rg_conv_grouped_parts_args *k, int64_t begin,
     depthwise_line l;
     find_line(&s->column, false, 0, &l);
     for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t part = unit / splits, first = unit % splits * RG_CONV_GROUPED_LANES;
+        const int64_t part = unit / splits, first = unit % splits * RG_CONV_GROUPED_BLOCK;
         const int64_t stop = least(rows, (part + 1) * k->part);
-        real *const to = (real *)k->partial + part * sums * k->lanes;
-        for (int64_t c = first; c < least(first + RG_CONV_GROUPED_LANES, s->groups * s->out);
+        real *const to = (real *)k->partial + part * sums * k->padded_channels;
+        for (int64_t c = first; c < least(first + RG_CONV_GROUPED_BLOCK, s->groups * s->out);
              c += VLEN) {
             memset(sum, 0, (size_t)(sums * VLEN) * sizeof(real));
             for (int64_t row = part * k->part, next; row < stop; row = next) {
@@ -177,7 +178,7 @@ RG_INLINE void grouped_parts(const rg_conv_grouped_parts_args *k, int64_t begin,
                                  sum + rg_conv_grouped_sums(s) * VLEN, T);
             }
             for (int64_t n = 0; n < sums; n++)
-                vstore_full(to, grouped_at(c, sums) + n * RG_CONV_GROUPED_LANES, RG_REAL,
+                vstore_full(to, grouped_at(c, sums) + n * RG_CONV_GROUPED_BLOCK, RG_REAL,
                             vload_full(sum, n * VLEN, RG_REAL));
         }
     }
@@ -190,15 +191,15 @@ RG_INLINE void grouped_join(const rg_conv_grouped_join_args *k, int64_t begin, i
     const rg_conv_shape *s = &k->shape;
     const int64_t sums = s->row.window * s->column.window * s->in;
     for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t n = unit % sums, first = unit / sums * RG_CONV_GROUPED_LANES;
-        const int64_t count = least(RG_CONV_GROUPED_LANES, s->groups * s->out - first);
+        const int64_t n = unit % sums, first = unit / sums * RG_CONV_GROUPED_BLOCK;
+        const int64_t count = least(RG_CONV_GROUPED_BLOCK, s->groups * s->out - first);
         const int64_t tap = n / s->in;
         const int64_t w = s->w_first + tap / s->column.window * s->w[2] +
                           tap % s->column.window * s->w[3] + n % s->in * s->w[4];
-        double sum[RG_CONV_GROUPED_LANES] = { 0 };
+        double sum[RG_CONV_GROUPED_BLOCK] = { 0 };
         for (int64_t part = 0; part < k->parts; part++) {
-            const real *const from =
-                (const real *)k->partial + part * sums * k->lanes + unit * RG_CONV_GROUPED_LANES;
+            const real *const from = (const real *)k->partial + part * sums * k->padded_channels +
+                                     unit * RG_CONV_GROUPED_BLOCK;
             for (int64_t c = 0; c < count; c++)
                 sum[c] += (double)from[c];
         }

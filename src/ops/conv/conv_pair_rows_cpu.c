@@ -204,7 +204,7 @@ RG_OUTLINE void sum_pair_rows(const rg_conv_rows_args *k, const pair_block *bloc
 {
     const conv_block *const b = &block->at;
     const rg_conv_window_axis *row = &k->row, *column = &k->column;
-    const int64_t lanes = least(RG_PANEL, row->phases * column->phases * k->width - n * RG_PANEL);
+    const int64_t results = least(RG_PANEL, row->phases * column->phases * k->width - n * RG_PANEL);
     const int64_t size = row->taps * k->depths.row * RG_PANEL;
     const int64_t pitch = block->flat > 1 ? b->in_row / b->in_pixel : b->columns;
     const uint16_t *panel = (const uint16_t *)k->panels + (b->group * k->panel_count + n) * size;
@@ -219,7 +219,7 @@ RG_OUTLINE void sum_pair_rows(const rg_conv_rows_args *k, const pair_block *bloc
                                 .a_step = column->stride * b->in_pixel,
                                 .c_step = RG_PANEL };
     if (!b->has_nonfinite) /* blocks are runs enough for results in bf16 */
-        rg_pair_rows(rg_pair_unit_best(), &tile, (rows - 1) * pitch + b->columns, lanes,
+        rg_pair_rows(rg_pair_unit_best(), &tile, (rows - 1) * pitch + b->columns, results,
                      RG_SUM_BLOCK);
     for (int64_t i = 0; i < rows; i++, sums += pitch * RG_PANEL) {
         if (b->has_nonfinite)

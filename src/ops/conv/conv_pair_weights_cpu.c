@@ -12,19 +12,20 @@
 
 static const uint16_t no_pixel[2 * RG_PANEL] = { 0 };
 
-/* Two pixels of `lanes` channels as pairs, neighbours where they are `dense`; further lanes are 0.
+/* Two pixels of `width` channels as pairs, neighbours where they are `dense`; further channels are
+ * 0.
  */
 RG_INLINE void put_pair(uint16_t *to, const uint16_t *low, const uint16_t *high, int64_t low_step,
-                        int64_t high_step, int64_t lanes, bool dense)
+                        int64_t high_step, int64_t width, bool dense)
 {
-    if (lanes == RG_PANEL && dense) {
+    if (width == RG_PANEL && dense) {
         for (int v = 0; v < RG_PANEL; v += VLEN)
             vstore_full(to, v, RG_REAL, pair_words(low, high, v));
         return;
     }
-    for (int64_t lane = 0; lane < RG_PANEL; lane++) {
-        to[2 * lane] = lane < lanes ? low[lane * low_step] : 0;
-        to[2 * lane + 1] = lane < lanes ? high[lane * high_step] : 0;
+    for (int64_t c = 0; c < RG_PANEL; c++) {
+        to[2 * c] = c < width ? low[c * low_step] : 0;
+        to[2 * c + 1] = c < width ? high[c * high_step] : 0;
     }
 }
 
@@ -60,7 +61,7 @@ RG_INLINE const uint16_t *next_pixel(const rg_conv_sides_args *k, plane_walk *at
 
 /* A plane in pairs, from its first pixel on, and, where asked for, from its second one on. */
 RG_OUTLINE void put_pair_plane(const rg_conv_sides_args *k, uint16_t *to, plane_walk at,
-                               int64_t lanes)
+                               int64_t width)
 {
     const int64_t step = k->shape.x[3], end = k->at.x_plane;
     uint16_t *const second = to + end * RG_PANEL;
@@ -69,14 +70,14 @@ RG_OUTLINE void put_pair_plane(const rg_conv_sides_args *k, uint16_t *to, plane_
         const uint16_t *const high = i + 1 < end ? next_pixel(k, &at) : no_pixel;
         if (i % 2 == 0 || k->at.starts == 2)
             put_pair((i % 2 == 0 ? to : second) + i / 2 * 2 * RG_PANEL, low, high,
-                     low != no_pixel ? step : 0, high != no_pixel ? step : 0, lanes, step == 1);
+                     low != no_pixel ? step : 0, high != no_pixel ? step : 0, width, step == 1);
         low = high;
     }
 }
 
 /* All planes of a panel of x. */
 RG_OUTLINE bool put_pair_panel(const rg_conv_sides_args *k, uint16_t *to, const uint16_t *x,
-                               int64_t lanes)
+                               int64_t width)
 {
     const rg_conv_shape *s = &k->shape;
     const rg_conv_sides *at = &k->at;
@@ -88,36 +89,36 @@ RG_OUTLINE bool put_pair_panel(const rg_conv_sides_args *k, uint16_t *to, const 
             plane % at->across * s->column.dilation % s->column.stride - s->column.before;
         plane_walk walk = { .x = x, .first = column };
         begin_row(k, &walk, row);
-        put_pair_plane(k, to, walk, lanes);
+        put_pair_plane(k, to, walk, width);
         special |= has_special_bits(to, size);
         to += at->starts * size;
     }
     return special;
 }
 
-/* RG_PAIR_DEPTH pixels of `lanes` channels, transposed. */
+/* RG_PAIR_DEPTH pixels of `width` channels, transposed. */
 RG_INLINE void transpose_pixels(uint16_t *to, int64_t to_step, const uint16_t *const from[],
-                                const int64_t step[], int64_t lanes, bool dense)
+                                const int64_t step[], int64_t width, bool dense)
 {
-    int64_t lane = 0;
-    for (; dense && lane + VLEN <= lanes; lane += VLEN) {
+    int64_t c = 0;
+    for (; dense && c + VLEN <= width; c += VLEN) {
         vreal words[VLEN];
 #pragma GCC unroll 16
         for (int i = 0; i < VLEN; i++)
-            words[i] = pair_words(from[2 * i], from[2 * i + 1], lane);
+            words[i] = pair_words(from[2 * i], from[2 * i + 1], c);
         vturn(words);
 #pragma GCC unroll 16
         for (int i = 0; i < VLEN; i++)
-            memcpy(to + (lane + i) * to_step, &words[i], sizeof words[i]);
+            memcpy(to + (c + i) * to_step, &words[i], sizeof words[i]);
     }
-    for (; lane < lanes; lane++)
+    for (; c < width; c++)
         for (int i = 0; i < RG_PAIR_DEPTH; i++)
-            to[lane * to_step + i] = from[i][lane * step[i]];
+            to[c * to_step + i] = from[i][c * step[i]];
 }
 
 /* Lines of dy. */
 RG_OUTLINE bool put_pair_lines(const rg_conv_sides_args *k, uint16_t *to, const uint16_t *dy,
-                               int64_t lanes)
+                               int64_t width)
 {
     const rg_conv_shape *s = &k->shape;
     const rg_conv_sides *at = &k->at;
@@ -134,9 +135,9 @@ RG_OUTLINE bool put_pair_lines(const rg_conv_sides_args *k, uint16_t *to, const 
                 i++;
             }
         }
-        transpose_pixels(to + first, at->y_line, from, step, lanes, s->y[3] == 1);
+        transpose_pixels(to + first, at->y_line, from, step, width, s->y[3] == 1);
     }
-    return has_special_bits(to, lanes * at->y_line);
+    return has_special_bits(to, width * at->y_line);
 }
 
 RG_OUTLINE void sides_unit(const rg_conv_sides_args *k, int64_t unit)
@@ -174,7 +175,7 @@ RG_INLINE void pair_sides(const rg_conv_sides_args *k, int64_t begin, int64_t en
 
 /* Channels of windows by a panel of those of the image. */
 typedef struct pair_unit {
-    int64_t group, channel, channels, panel, lanes;
+    int64_t group, channel, channels, panel, width;
     const uint16_t *y, *x; /* of the first image */
     real *sums;            /* in parts, of the first tap and channel */
     bool add;              /* to what is there */
@@ -203,7 +204,7 @@ RG_OUTLINE void add_pair_runs(const rg_conv_pair_parts_args *k, pair_unit *u, co
             .c_step = k->out_step,
             .add = u->add
         };
-        rg_pair_unit_best()->rows(&tile, u->channels, u->lanes);
+        rg_pair_unit_best()->rows(&tile, u->channels, u->width);
     }
     u->add = true;
 }
@@ -217,14 +218,14 @@ RG_OUTLINE void add_pair_pixels(const rg_conv_pair_parts_args *k, const pair_uni
     real run[RG_CONV_PAIR_CHANNELS * RG_PANEL] = { 0 };
     for (int64_t j = begin; j < end; j++) {
         contract_load(left, 1, k->dy, y + j * s->y[2], s->y[3], u->channels, RG_BF16);
-        contract_load(right, 1, k->x, x + j * s->column.stride * s->x[2], s->x[3], u->lanes,
+        contract_load(right, 1, k->x, x + j * s->column.stride * s->x[2], s->x[3], u->width,
                       RG_BF16);
         for (int64_t o = 0; o < u->channels; o++)
-            for (int64_t c = 0; c < u->lanes; c++)
+            for (int64_t c = 0; c < u->width; c++)
                 run[o * RG_PANEL + c] += left[o] * right[c];
     }
     for (int64_t o = 0; o < u->channels; o++)
-        for (int64_t c = 0; c < u->lanes; c++)
+        for (int64_t c = 0; c < u->width; c++)
             sums[o * k->out_step + c] += run[o * RG_PANEL + c];
 }
 
@@ -272,8 +273,8 @@ RG_OUTLINE void end_pair_block(const rg_conv_pair_parts_args *k, pair_unit *u)
     for (int64_t o = 0; o < u->channels; o++) {
         for (int64_t tap = 0; tap < s->row.window * s->column.window; tap++) {
             const int64_t at = o * k->out_step + tap * k->tap_step;
-            add_to_totals(totals + at, u->sums + at, u->lanes, !u->add_totals);
-            memset(u->sums + at, 0, (size_t)u->lanes * sizeof(real));
+            add_to_totals(totals + at, u->sums + at, u->width, !u->add_totals);
+            memset(u->sums + at, 0, (size_t)u->width * sizeof(real));
         }
     }
     u->add_totals = true;
@@ -332,7 +333,7 @@ RG_OUTLINE void pair_parts_unit(const rg_conv_pair_parts_args *k, int64_t unit)
                     .add = k->add,
                     .add_totals = k->add_totals };
     u.channels = least(k->channels, s->out - u.channel);
-    u.lanes = least(RG_PANEL, s->in - u.panel * RG_PANEL);
+    u.width = least(RG_PANEL, s->in - u.panel * RG_PANEL);
     u.y = (const uint16_t *)k->sides;
     u.x = u.y + k->images * s->groups * at->y_group + u.group * at->x_group +
           u.panel * (at->x_group / at->panels);

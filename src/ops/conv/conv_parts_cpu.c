@@ -47,9 +47,9 @@ RG_OUTLINE void take_sides(const rg_conv_parts_args *k, conv_overlap *m, int64_t
                            rg_dtype T)
 {
     const rg_conv_shape *s = &k->shape;
-    const bool x_stays = T == RG_REAL && s->x[3] == 1 && s->in % RG_LANES == 0 && !k->transposed;
+    const bool x_stays = T == RG_REAL && s->x[3] == 1 && s->in % RG_LANES == 0 && !k->weights_first;
     const bool y_stays =
-        T == RG_REAL && s->y[3] == 1 && (!k->transposed || contract_lanes(channels) == channels);
+        T == RG_REAL && s->y[3] == 1 && (!k->weights_first || contract_lanes(channels) == channels);
     const int64_t x = image * s->x[0] + group * s->in * s->x[3];
     const int64_t y = image * s->y[0] + (group * s->out + channel) * s->y[3];
     const int64_t next = (m->end - m->begin) * (vbytes(T) / VLEN);
@@ -80,7 +80,7 @@ RG_OUTLINE void take_sides(const rg_conv_parts_args *k, conv_overlap *m, int64_t
         const int64_t first = m->begin * s->row.stride - before;
         m->x_first = first < 0 ? 0 : least(first, s->row.size);
         const int64_t end = least((m->end - 1) * s->row.stride - before + reach + 1, s->row.size);
-        copy_rows(to, k->x, x, s->x, m->x_first, end, k->transposed ? -s->column.before : 0,
+        copy_rows(to, k->x, x, s->x, m->x_first, end, k->weights_first ? -s->column.before : 0,
                   k->columns, s->column.size, s->in, T);
         m->x = to;
         m->x_pixel = s->in;
@@ -127,8 +127,8 @@ RG_OUTLINE void add_tap(const rg_conv_parts_args *k, const conv_overlap *m, int6
 
 /* Row p of taps: weights that meet one pixel after the other are rows of the result, channels of
  * windows its columns. */
-RG_OUTLINE void add_transposed(const rg_conv_parts_args *k, const conv_overlap *m, int64_t p,
-                               real *sums)
+RG_OUTLINE void add_weights_first(const rg_conv_parts_args *k, const conv_overlap *m, int64_t p,
+                                  real *sums)
 {
     const rg_conv_shape *s = &k->shape;
     rg_run runs[RG_CONV_MOST_RUNS];
@@ -199,7 +199,7 @@ RG_OUTLINE void add_narrow(const rg_conv_parts_args *k, const conv_overlap *m, r
             special |= has_special(row + j * m->y_pixel, s->out);
     }
     for (int64_t p = 0; p < s->row.window && !special; p++)
-        add_transposed(k, m, p, sums);
+        add_weights_first(k, m, p, sums);
     if (special)
         add_one_by_one(k, m, sums);
 }
@@ -211,7 +211,7 @@ RG_INLINE void add_overlap(const rg_conv_parts_args *k, const conv_overlap *m, i
                            real *sums)
 {
     const rg_conv_shape *s = &k->shape;
-    if (k->transposed) {
+    if (k->weights_first) {
         add_narrow(k, m, sums);
         return;
     }
@@ -226,7 +226,7 @@ RG_OUTLINE void parts_unit(const rg_conv_parts_args *k, int64_t unit, rg_dtype T
     const int64_t split = unit % k->splits, group = unit / k->splits % s->groups;
     const int64_t slice = unit / k->splits / s->groups, channel = split * k->channels;
     const int64_t channels = least(k->channels, s->out - channel);
-    const int64_t size = k->transposed ? k->group_step : channels * k->out_step;
+    const int64_t size = k->weights_first ? k->group_step : channels * k->out_step;
     real *const sums =
         (real *)k->parts + (slice * s->groups + group) * k->group_step + channel * k->out_step;
     double *const totals = totals_of(k->parts, sums, k->slices, s->groups, k->group_step);

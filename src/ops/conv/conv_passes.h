@@ -13,7 +13,7 @@ typedef struct rg_conv_passes {
     rg_conv_shape (*shape)(const void *desc, const rg_tensor_desc *x, const rg_tensor_desc *y,
                            const rg_tensor_desc *w);
     const rg_neuron_desc *neuron;
-    bool bias, transposed;
+    bool bias, is_transpose;
 } rg_conv_passes;
 
 /* RG_READS_ bits of the gradient. */

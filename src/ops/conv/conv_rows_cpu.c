@@ -192,12 +192,12 @@ RG_OUTLINE void sum_row(const rg_conv_rows_args *k, const conv_block *b, const c
 {
     const rg_conv_window_axis *row = &k->row, *column = &k->column;
     const int64_t phases = row->phases * column->phases, c = b->group * k->width + n * RG_PANEL;
-    const int64_t lanes = least(RG_PANEL, phases * k->width - n * RG_PANEL);
+    const int64_t results = least(RG_PANEL, phases * k->width - n * RG_PANEL);
     const int64_t size = row->taps * column->taps * k->depth * RG_PANEL;
     const real *panel = (const real *)k->panels + (b->group * k->panel_count + n) * size;
     const bool plain = T == RG_REAL && phases == 1 && k->to_step[3] == 1 && !k->has_b &&
                        !k->has_z && k->neuron.kind == RG_NEURON_NONE &&
-                       contract_lanes(lanes) == lanes;
+                       contract_lanes(results) == results;
     int64_t p0, p1;
     taps_inside(row, b->row + r, &p0, &p1);
     rg_tile tile = { .a = b->in + r * row->stride * b->in_row,
@@ -221,13 +221,13 @@ RG_OUTLINE void sum_row(const rg_conv_rows_args *k, const conv_block *b, const c
             k->stream && ((uintptr_t)tile.c | (uintptr_t)(tile.c_step * (int64_t)sizeof(real))) %
                                  RG_VECTOR_BYTES ==
                              0;
-        RG_CONTRACT.rows(&tile, b->columns, lanes);
+        RG_CONTRACT.rows(&tile, b->columns, results);
         return;
     }
     if (b->has_nonfinite)
         sum_nonfinite(k, b, panel, r, sums);
     else
-        RG_CONTRACT.rows(&tile, b->columns, lanes);
+        RG_CONTRACT.rows(&tile, b->columns, results);
     end_sums(k, e, b, r, n, sums, T);
 }
 
@@ -251,11 +251,11 @@ RG_OUTLINE void rows_block(const rg_conv_rows_args *k, int64_t unit, rg_dtype T)
 /* ---- few results of a pixel, as of a gradient for an image of three channels: weights are what is
  * broadcast, pixels stand side by side in vectors; the same sums in the same order ---- */
 
-/* One row of inputs, [depth][k->transposed]; those beyond the image are 0. */
+/* One row of inputs, [depth][k->transposed_pitch]; those beyond the image are 0. */
 RG_OUTLINE void transpose_inputs(const rg_conv_rows_args *k, const conv_block *b, int64_t row,
                                  real *to, rg_dtype T)
 {
-    const int64_t first = b->column + k->column.first, pitch = k->transposed;
+    const int64_t first = b->column + k->column.first, pitch = k->transposed_pitch;
     const int64_t count = rg_conv_span(&k->column, b->columns);
     const int64_t left = least(first < 0 ? -first : 0, count);
     int64_t end = least(k->column.inputs - first, count);
@@ -275,7 +275,7 @@ RG_OUTLINE bool transpose_block(const rg_conv_rows_args *k, conv_block *b, real 
 {
     const rg_conv_window_axis *row = &k->row, *column = &k->column;
     const bool phases = row->phases * column->phases > 1;
-    const int64_t taps = row->taps * column->taps, size = k->depth * k->transposed;
+    const int64_t taps = row->taps * column->taps, size = k->depth * k->transposed_pitch;
     const real *flags = (const real *)k->panels + k->groups * taps * k->depth * RG_PANEL;
     const int64_t first = b->row * row->stride + row->first;
     for (int64_t i = 0; i < taps; i++)
@@ -296,23 +296,23 @@ RG_OUTLINE void sum_transposed(const rg_conv_rows_args *k, const conv_block *b, 
                                const real *in, int64_t r, real *flat, real *sums)
 {
     const rg_conv_window_axis *row = &k->row, *column = &k->column;
-    const int64_t lanes = row->phases * column->phases * k->width;
+    const int64_t results = row->phases * column->phases * k->width;
     const int64_t taps = row->taps * column->taps;
     int64_t p0, p1;
     taps_inside(row, b->row + r, &p0, &p1);
     rg_tile tile = { .a = (const real *)k->panels + b->group * taps * k->depth * RG_PANEL,
-                     .b = in + r * row->stride * k->depth * k->transposed,
+                     .b = in + r * row->stride * k->depth * k->transposed_pitch,
                      .c = flat,
                      .runs = runs + p0 * column->taps,
                      .run_count = (p1 - p0) * column->taps,
                      .a_step = RG_PANEL,
-                     .b_step = k->transposed,
-                     .c_step = k->transposed };
+                     .b_step = k->transposed_pitch,
+                     .c_step = k->transposed_pitch };
     if (b->ahead_bytes > 0)
         fetch_ahead(b, r, b->rows, &tile);
-    RG_CONTRACT.columns(&tile, lanes, b->columns);
-    contract_block(sums, RG_PANEL, flat, 0, k->transposed, (lanes + VLEN - 1) / VLEN * VLEN, 1,
-                   b->columns, RG_REAL);
+    RG_CONTRACT.columns(&tile, results, b->columns);
+    contract_block(sums, RG_PANEL, flat, 0, k->transposed_pitch, (results + VLEN - 1) / VLEN * VLEN,
+                   1, b->columns, RG_REAL);
 }
 
 RG_OUTLINE bool transposed_block(const rg_conv_rows_args *k, int64_t unit, rg_dtype T)
@@ -322,7 +322,7 @@ RG_OUTLINE bool transposed_block(const rg_conv_rows_args *k, int64_t unit, rg_dt
     real *const in =
         (real *)(void *)(k->thread_scratch + rg_thread_pool_index() * k->scratch_bytes);
     real *const flat = in + k->in_bytes / (int64_t)sizeof(real);
-    real *const sums = flat + RG_LANES * k->transposed;
+    real *const sums = flat + RG_LANES * k->transposed_pitch;
     rg_run runs[RG_CONV_MOST_RUNS];
     conv_end e = { .constants = neuron_constants_of(&k->neuron.numbers) };
     if (!transpose_block(k, &b, in, T))
@@ -330,8 +330,9 @@ RG_OUTLINE bool transposed_block(const rg_conv_rows_args *k, int64_t unit, rg_dt
     look_ahead(k, &b, T);
     for (int64_t i = 0; i < row->taps * column->taps; i++) {
         const int64_t p = i / column->taps, q = i % column->taps;
-        runs[i] = (rg_run){ i * k->depth * RG_PANEL,
-                            p * row->step * k->depth * k->transposed + q * column->step, k->depth };
+        runs[i] =
+            (rg_run){ i * k->depth * RG_PANEL,
+                      p * row->step * k->depth * k->transposed_pitch + q * column->step, k->depth };
     }
     for (int64_t r = 0; r < b.rows; r++) {
         sum_transposed(k, &b, runs, in, r, flat, sums);
@@ -343,7 +344,7 @@ RG_OUTLINE bool transposed_block(const rg_conv_rows_args *k, int64_t unit, rg_dt
 RG_INLINE void sum_rows(const rg_conv_rows_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
     for (int64_t unit = begin; unit < end; unit++)
-        if (k->transposed == 0 || !transposed_block(k, unit, T))
+        if (k->transposed_pitch == 0 || !transposed_block(k, unit, T))
             rows_block(k, unit, T);
 }
 

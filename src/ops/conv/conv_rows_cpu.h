@@ -58,18 +58,18 @@ typedef struct conv_runs {
 typedef struct conv_end {
     neuron_constants constants;
     real bias[RG_PANEL + VLEN];
-    int64_t lanes; /* of a pixel */
+    int64_t channels; /* of a pixel */
 } conv_end;
 
-/* Bias and relu, or none of them, for `count` pixels of `lanes` channels side by side, `pixel`
+/* Bias and relu, or none of them, for `count` pixels of `channels` channels side by side, `pixel`
  * elements apart. */
 RG_INLINE void end_without_epilogue(const conv_end *e, const real *sums, const real *bias, char *to,
                                     int64_t pixel, int64_t count, bool has_b, bool relu,
                                     const rg_dtype T)
 {
-    const int64_t lanes = e->lanes;
-    for (int64_t i = 0; i < lanes; i += VLEN) {
-        const int n = vlanes_left(lanes - i);
+    const int64_t channels = e->channels;
+    for (int64_t i = 0; i < channels; i += VLEN) {
+        const int n = vlanes_left(channels - i);
         const vreal b = vload_full(bias, i, RG_REAL);
         for (int64_t j = 0; j < count; j++) {
             vreal value = vload_full(sums, j * RG_PANEL + i, RG_REAL);
@@ -98,8 +98,8 @@ RG_INLINE void end_pixels(const rg_conv_rows_args *k, const conv_end *e, const r
         return;
     }
     for (int64_t j = 0; j < count; j++, sums += RG_PANEL, to += to_pixel, z += z_pixel) {
-        for (int64_t i = 0; i < e->lanes; i += VLEN) {
-            const int n = vlanes_left(e->lanes - i);
+        for (int64_t i = 0; i < e->channels; i += VLEN) {
+            const int n = vlanes_left(e->channels - i);
             char *const out = at_out(k->to, to + i * step, T);
             vreal value = vload_full(sums, i, RG_REAL);
             if (k->has_b)
@@ -160,9 +160,9 @@ RG_OUTLINE void end_sums(const rg_conv_rows_args *k, conv_end *e, const conv_blo
 {
     const int64_t phases = k->row.phases * k->column.phases;
     const int64_t c = b->group * k->width + n * RG_PANEL;
-    e->lanes = phases > 1 ? k->width : least(RG_PANEL, k->width - n * RG_PANEL);
+    e->channels = phases > 1 ? k->width : least(RG_PANEL, k->width - n * RG_PANEL);
     for (int64_t i = 0; k->has_b && i < phases; i++)
-        contract_load(e->bias + i * k->width, 1, k->b, c * k->b_step, k->b_step, e->lanes, T);
+        contract_load(e->bias + i * k->width, 1, k->b, c * k->b_step, k->b_step, e->channels, T);
     end_row(k, e, b, r, c, sums, T);
 }
 

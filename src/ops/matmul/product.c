@@ -2,10 +2,11 @@
 /* Copyright The retrograde authors */
 /* Recording matrix products, for dense and gram. */
 #include "ops/matmul/product.h"
+#include "core/integer.h"
 
 /* ---- indices over several dimensions ---- */
 
-static rg_tensor_desc rg_dims_desc(rg_dims dims)
+static rg_tensor_desc desc_of(rg_dims dims)
 {
     rg_tensor_desc desc = dims.tensor->desc;
     desc.rank = dims.count;
@@ -21,19 +22,19 @@ rg_walk rg_dims_walk(const rg_dims dims[], int count)
     rg_tensor_desc descs[3];
     const rg_tensor_desc *at[3];
     for (int t = 0; t < count; t++) {
-        descs[t] = rg_dims_desc(dims[t]);
+        descs[t] = desc_of(dims[t]);
         at[t] = &descs[t];
     }
     return rg_walk_make(at, count, 0, dims[0].count);
 }
 
 /* The distance of neighbours in tensor t; 1 where there is one element alone. */
-static int64_t rg_walk_step(const rg_walk *walk, int t)
+static int64_t step_of(const rg_walk *walk, int t)
 {
     return walk->rank == 0 ? 1 : walk->strides[t][walk->rank - 1];
 }
 
-static void rg_walk_swap(rg_walk *walk)
+static void swap_walk(rg_walk *walk)
 {
     for (int32_t d = 0; d < walk->rank; d++) {
         const int64_t stride = walk->strides[0][d];
@@ -51,7 +52,7 @@ bool rg_product_fuses(const rg_call *call, rg_dtype dtype)
 }
 
 /* c and its transpose are the same numbers. */
-static void rg_product_swap(rg_product_call *p)
+static void swap_operands(rg_product_call *p)
 {
     const rg_tensor *a = p->a;
     const rg_walk m = p->args.m;
@@ -60,12 +61,11 @@ static void rg_product_swap(rg_product_call *p)
     p->args.m = p->args.n;
     p->args.n = m;
     p->args.bias_rows = !p->args.bias_rows;
-    rg_walk_swap(&p->args.k);
-    rg_walk_swap(&p->args.batch);
+    swap_walk(&p->args.k);
+    swap_walk(&p->args.batch);
 }
 
-static rg_launch rg_product_launch(const rg_product_call *p, int32_t kernel,
-                                   const rg_tensor *panels)
+static rg_launch launch_of(const rg_product_call *p, int32_t kernel, const rg_tensor *panels)
 {
     const rg_tensor *bias = p->bias != NULL ? p->bias : p->c;
     return (rg_launch){ .tensors = { p->a, p->b, bias, p->c, panels != NULL ? panels : p->c },
@@ -78,8 +78,8 @@ static rg_launch rg_product_launch(const rg_product_call *p, int32_t kernel,
 
 /* Records a launch of so many units, which moves elements and multiplies; eight products take as
  * long as a byte. */
-static rg_status rg_product_record(rg_call *call, rg_launch *launch, double units, double elements,
-                                   double products)
+static rg_status record(rg_call *call, rg_launch *launch, double units, double elements,
+                        double products)
 {
     enum { WORTH = 1 << 15 };
     const double most = 0x1p60;
@@ -92,65 +92,66 @@ static rg_status rg_product_record(rg_call *call, rg_launch *launch, double unit
     return rg_record(&own, launch);
 }
 
-static double rg_product_ceil(int64_t count, int64_t size)
+static double ceil_div(int64_t count, int64_t size)
 {
-    return (double)(count / size + (count % size != 0));
+    return (double)rg_ceil_div(count, size);
 }
 
 /* Elements of all three matrices. */
-static double rg_product_elements(const rg_product_args *k)
+static double elements_of(const rg_product_args *k)
 {
     const double m = (double)k->m.count, n = (double)k->n.count, depth = (double)k->k.count;
     return (double)k->batch.count * (m * depth + depth * n + m * n);
 }
 
-static double rg_product_products(const rg_product_args *k)
+static double products_of(const rg_product_args *k)
 {
     return (double)k->batch.count * (double)k->m.count * (double)k->n.count * (double)k->k.count;
 }
 
 /* ---- few rows ---- */
 
-/* Whether neighbours in k can be read where they stand in tensor t of k; `rows` go with it. */
-static bool rg_product_reads(const rg_walk *k, int t, const rg_walk *rows, rg_dtype dtype)
+/* Whether tensor t, with indices k and `rows`, can be read in place: neighbours in k are neighbours
+ * in memory. */
+static bool reads_directly(const rg_walk *k, int t, const rg_walk *rows, rg_dtype dtype)
 {
     return (dtype == RG_F32 || dtype == RG_F64) && k->rank <= 1 && rows->rank <= 1 &&
-           rg_walk_step(k, t) == 1;
+           step_of(k, t) == 1;
 }
 
-static rg_status rg_record_dot(rg_call *call, rg_product_call *p)
+static rg_status record_dot(rg_call *call, rg_product_call *p)
 {
     rg_product_args *k = &p->args;
     const rg_dtype dtype = p->a->desc.dtype;
     if (k->m.count > k->n.count)
-        rg_product_swap(p);
-    k->direct_a = rg_product_reads(&k->k, 0, &k->m, dtype);
-    k->direct_b = rg_product_reads(&k->k, 1, &k->n, dtype);
+        swap_operands(p);
+    k->direct_a = reads_directly(&k->k, 0, &k->m, dtype);
+    k->direct_b = reads_directly(&k->k, 1, &k->n, dtype);
     const int64_t rows =
         (k->direct_a ? 0 : RG_DOT_ROWS) + (k->direct_b ? 0 : (int64_t)RG_DOT_COLUMNS);
     k->thread_bytes = RG_ALIGNMENT + rows * RG_PRODUCT_DEPTH * (dtype == RG_F64 ? 8 : 4);
-    rg_launch launch = rg_product_launch(p, RG_DENSE_DOT, NULL);
-    return rg_product_record(call, &launch, rg_product_ceil(k->n.count, RG_DOT_COLUMNS),
-                             rg_product_elements(k), rg_product_products(k));
+    rg_launch launch = launch_of(p, RG_DENSE_DOT, NULL);
+    return record(call, &launch, ceil_div(k->n.count, RG_DOT_COLUMNS), elements_of(k),
+                  products_of(k));
 }
 
 /* ---- blocks and panels ---- */
 
-/* Which of the matrices is packed: one whose rows are neighbours, or the smaller one. Sums that
- * stand on their side cost twice as much to store as elements to pack. */
-static bool rg_product_swaps(const rg_product_args *k)
+/* Whether a is packed instead of b: the one whose rows are neighbours, or the smaller one. Storing
+ * a transposed sum costs twice as much as packing an element. */
+static bool wants_swap(const rg_product_args *k)
 {
     const double m = (double)k->m.count, n = (double)k->n.count, depth = (double)k->k.count;
-    const bool b_stands = rg_walk_step(&k->n, 0) == 1;
-    const bool a_stands = rg_walk_step(&k->m, 0) == 1 && rg_walk_step(&k->k, 0) != 1;
-    if (k->symmetric || k->mirrored || b_stands)
+    const bool b_is_plain = step_of(&k->n, 0) == 1;
+    const bool a_is_transposed = step_of(&k->m, 0) == 1 && step_of(&k->k, 0) != 1;
+    if (k->symmetric || k->mirrored || b_is_plain)
         return false;
-    return a_stands || (n - m) * depth > 2 * m * n;
+    return a_is_transposed || (n - m) * depth > 2 * m * n;
 }
 
-/* How a and b are read. Rows that stand a multiple of 2 KiB apart would meet in the same few lines
- * of a cache, and rows far apart need as many pages. */
-static void rg_product_choose(rg_product_args *k, rg_dtype dtype)
+/* How a and b are read. Rows a multiple of 2 KiB apart would share a few cache lines; rows far
+ * apart touch a page each. */
+static void choose_access(rg_product_args *k, rg_dtype dtype)
 {
     enum {
         MAX_STEP_BYTES = 1024,
@@ -159,8 +160,8 @@ static void rg_product_choose(rg_product_args *k, rg_dtype dtype)
     }; /* rows that need b once or twice */
     const int64_t size = dtype == RG_F64 ? 8 : 4;
     const bool real = dtype == RG_F32 || dtype == RG_F64, even = real && k->k.rank <= 1;
-    const int64_t a_k = rg_walk_step(&k->k, 0), b_k = rg_walk_step(&k->k, 1);
-    const int64_t a_m = rg_walk_step(&k->m, 0), b_n = rg_walk_step(&k->n, 0);
+    const int64_t a_k = step_of(&k->k, 0), b_k = step_of(&k->k, 1);
+    const int64_t a_m = step_of(&k->m, 0), b_n = step_of(&k->n, 0);
     k->across = a_k != 1 && a_m == 1;
     k->pairs = dtype == RG_BF16 && !k->mirrored && k->m.count > RG_PRODUCT_ROWS &&
                k->n.count > RG_PRODUCT_ROWS && k->k.count >= RG_PRODUCT_PAIRS;
@@ -169,37 +170,38 @@ static void rg_product_choose(rg_product_args *k, rg_dtype dtype)
         (k->across ? a_k * size <= MAX_STEP_BYTES : a_k == 1 && a_m * size % ALIAS_BYTES != 0);
     k->direct_b = even && k->n.rank <= 1 && b_n == 1 && k->n.count % 16 == 0 && !k->mirrored &&
                   (b_k * size <= MAX_STEP_BYTES || k->m.count <= MAX_DIRECT_ROWS);
-    k->direct_c = (real || k->wide) && k->m.rank <= 1 && k->n.rank <= 1 &&
-                  rg_walk_step(&k->n, 1) == 1 && k->n.count % 16 == 0 && k->alpha == 1 &&
-                  !k->has_bias && !k->symmetric && k->neuron == RG_NEURON_NONE &&
-                  k->k.count <= RG_SUM_BLOCK && (!k->add || k->k.count <= RG_PRODUCT_DEPTH);
-    /* Where not even one panel has room, every block of rows packs b for itself, piece by piece. */
+    k->direct_c = (real || k->wide) && k->m.rank <= 1 && k->n.rank <= 1 && step_of(&k->n, 1) == 1 &&
+                  k->n.count % 16 == 0 && k->alpha == 1 && !k->has_bias && !k->symmetric &&
+                  k->neuron == RG_NEURON_NONE && k->k.count <= RG_SUM_BLOCK &&
+                  (!k->add || k->k.count <= RG_PRODUCT_DEPTH);
+    /* Where not even one panel fits the scratch, every block of rows packs b for itself, piece by
+     * piece. */
     k->packed = !k->direct_b && k->m.count > RG_PRODUCT_ROWS && k->k.count > 0 && k->n.count > 0 &&
                 k->k.count <= RG_PACK_MOST / RG_PRODUCT_PANEL;
     k->pairs &= k->packed;
 }
 
-static rg_status rg_record_pack(rg_call *call, const rg_product_call *p, const rg_tensor *panels)
+static rg_status record_pack(rg_call *call, const rg_product_call *p, const rg_tensor *panels)
 {
     const rg_product_args *k = &p->args;
     const double elements =
         (double)k->images * (double)k->k.count * (double)(k->panel_count * RG_PRODUCT_PANEL);
-    rg_launch launch = rg_product_launch(p, RG_DENSE_PACK, panels);
+    rg_launch launch = launch_of(p, RG_DENSE_PACK, panels);
     launch.thread_scratch = 0;
-    return rg_product_record(call, &launch,
-                             (double)k->images * rg_product_ceil(k->panel_count, RG_PACK_PANELS) *
-                                 rg_product_ceil(k->k.count, RG_PACK_DEPTH),
-                             2 * elements, elements);
+    return record(call, &launch,
+                  (double)k->images * ceil_div(k->panel_count, RG_PACK_PANELS) *
+                      ceil_div(k->k.count, RG_PACK_DEPTH),
+                  2 * elements, elements);
 }
 
 /* The images and panels of the args. */
-static rg_status rg_record_blocks(rg_call *call, rg_product_call *p, const rg_tensor *panels)
+static rg_status record_blocks(rg_call *call, rg_product_call *p, const rg_tensor *panels)
 {
     enum { UNITS = 16 }; /* or more, if there is work for so many */
     rg_product_args *k = &p->args;
-    const double all = (double)k->batch.count * rg_product_ceil(k->n.count, RG_PRODUCT_PANEL);
+    const double all = (double)k->batch.count * ceil_div(k->n.count, RG_PRODUCT_PANEL);
     const double share = all > 0 ? (double)k->images * (double)k->panel_count / all : 1;
-    const double blocks = (double)k->images * rg_product_ceil(k->m.count, RG_PRODUCT_ROWS);
+    const double blocks = (double)k->images * ceil_div(k->m.count, RG_PRODUCT_ROWS);
     const double group = blocks * (double)k->panel_count / UNITS;
     const int64_t most = k->k.count > RG_PRODUCT_DEPTH ? RG_PRODUCT_GROUP / 2 : RG_PRODUCT_GROUP;
     k->group = group < 1 ? 1 : group > (double)most ? most : (int64_t)group;
@@ -207,23 +209,23 @@ static rg_status rg_record_blocks(rg_call *call, rg_product_call *p, const rg_te
     const int64_t size = p->c->desc.dtype == RG_F64 ? 8 : 4;
     k->thread_bytes = RG_ALIGNMENT + (buffer.a + buffer.b + buffer.c) * size + /* never none */
                       buffer.totals * (int64_t)sizeof(double);
-    rg_launch launch = rg_product_launch(p, RG_DENSE_PRODUCT, panels);
-    return rg_product_record(call, &launch, blocks * rg_product_ceil(k->panel_count, k->group),
-                             share * rg_product_elements(k), share * rg_product_products(k));
+    rg_launch launch = launch_of(p, RG_DENSE_PRODUCT, panels);
+    return record(call, &launch, blocks * ceil_div(k->panel_count, k->group),
+                  share * elements_of(k), share * products_of(k));
 }
 
-static rg_status rg_record_all(rg_call *call, rg_product_call *p)
+static rg_status record_all(rg_call *call, rg_product_call *p)
 {
     p->args.images = p->args.batch.count;
-    p->args.panel_count = (int64_t)rg_product_ceil(p->args.n.count, RG_PRODUCT_PANEL);
-    return rg_record_blocks(call, p, NULL);
+    p->args.panel_count = (int64_t)ceil_div(p->args.n.count, RG_PRODUCT_PANEL);
+    return record_blocks(call, p, NULL);
 }
 
-/* As many panels, or images of them, at a time as there is room for. */
-static rg_status rg_record_packed(rg_call *call, rg_product_call *p)
+/* Packs as many panels, or images of them, at a time as RG_PACK_MOST allows. */
+static rg_status record_packed(rg_call *call, rg_product_call *p)
 {
     rg_product_args *k = &p->args;
-    const int64_t panels = (int64_t)rg_product_ceil(k->n.count, RG_PRODUCT_PANEL);
+    const int64_t panels = (int64_t)ceil_div(k->n.count, RG_PRODUCT_PANEL);
     const int64_t most = RG_PACK_MOST / (k->k.count * RG_PRODUCT_PANEL); /* at least 1 */
     const int64_t together = panels < most ? panels : most;
     const int64_t images = together < panels ? 1 : most / panels;
@@ -240,9 +242,9 @@ static rg_status rg_record_packed(rg_call *call, rg_product_call *p)
         for (k->panel = 0; status == RG_OK && k->panel < panels; k->panel += together) {
             const int64_t left = panels - k->panel;
             k->panel_count = left < together ? left : together;
-            status = rg_record_pack(call, p, packed);
+            status = record_pack(call, p, packed);
             if (status == RG_OK)
-                status = rg_record_blocks(call, p, packed);
+                status = record_blocks(call, p, packed);
         }
     }
     rg_tensor_destroy(packed);
@@ -261,12 +263,12 @@ rg_status rg_record_product(rg_call *call, rg_product_call *p)
         k->numbers = rg_neuron_numbers_of(p->neuron, dtype, false);
     }
     if (!rg_product_fuses(call, dtype))
-        return rg_record_all(call, p);
-    const int64_t few = k->m.count < k->n.count ? k->m.count : k->n.count;
-    if (!k->a_transposed && k->b_transposed && few <= RG_DOT_ROWS && k->k.count >= 64)
-        return rg_record_dot(call, p);
-    if (rg_product_swaps(k))
-        rg_product_swap(p);
-    rg_product_choose(k, dtype);
-    return k->packed ? rg_record_packed(call, p) : rg_record_all(call, p);
+        return record_all(call, p);
+    const int64_t shorter = k->m.count < k->n.count ? k->m.count : k->n.count;
+    if (!k->a_transposed && k->b_transposed && shorter <= RG_DOT_ROWS && k->k.count >= 64)
+        return record_dot(call, p);
+    if (wants_swap(k))
+        swap_operands(p);
+    choose_access(k, dtype);
+    return k->packed ? record_packed(call, p) : record_all(call, p);
 }

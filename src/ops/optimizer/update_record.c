@@ -38,14 +38,14 @@ const rg_field rg_gradient_fields[] = {
 
 /* ---- what an optimizer tells of a descriptor ---- */
 
-static int32_t rg_update_rate_index(const rg_update_plan *p)
+static int32_t rate_index(const rg_update_plan *p)
 {
     return 2 + p->numbers.moments;
 }
 
 int32_t rg_update_count_inputs(const rg_update_plan *p)
 {
-    return rg_update_rate_index(p) + 1 + p->stepped + p->scaled;
+    return rate_index(p) + 1 + p->stepped + p->scaled;
 }
 
 int32_t rg_update_count_outputs(const rg_update_plan *p)
@@ -75,8 +75,8 @@ rg_status rg_update_check(const rg_update_plan *p)
 
 /* ---- shape rule ---- */
 
-static rg_status rg_update_check_value(const rg_update_plan *p, const char *name,
-                                       const rg_tensor_desc *x, bool whole)
+static rg_status check_value(const rg_update_plan *p, const char *name, const rg_tensor_desc *x,
+                             bool whole)
 {
     char text[RG_SHAPE_TEXT];
     const bool fits = whole ? x->dtype == RG_I64 : x->dtype == RG_F32 || x->dtype == RG_F64;
@@ -89,7 +89,7 @@ rg_status rg_update_shapes(const rg_update_plan *p, const char *const names[],
                            const rg_tensor_desc x[], rg_tensor_desc y[])
 {
     char have[RG_SHAPE_TEXT], other[RG_SHAPE_TEXT];
-    const rg_tensor_desc *value = &x[rg_update_rate_index(p)];
+    const rg_tensor_desc *value = &x[rate_index(p)];
     const int32_t moments = p->numbers.moments;
     RG_CHECK(x->dtype == RG_F32 || x->dtype == RG_F64, RG_INVALID_ARGUMENT,
              "%s: parameter is %s; it must be f32 or f64, with f16 or bf16 for its copy", p->op,
@@ -106,11 +106,11 @@ rg_status rg_update_shapes(const rg_update_plan *p, const char *const names[],
         RG_CHECK(fits, RG_INVALID_ARGUMENT, "%s: %s is %s but parameter is %s", p->op, names[i],
                  rg_shape_text(&x[i], other), rg_shape_text(x, have));
     }
-    RG_TRY(rg_update_check_value(p, "rate", value++, false));
+    RG_TRY(check_value(p, "rate", value++, false));
     if (p->stepped)
-        RG_TRY(rg_update_check_value(p, "step", value++, true));
+        RG_TRY(check_value(p, "step", value++, true));
     if (p->scaled)
-        RG_TRY(rg_update_check_value(p, "scale", value, false));
+        RG_TRY(check_value(p, "scale", value, false));
     for (int32_t i = 0; i <= moments; i++)
         y[i] = rg_tensor_desc_dense(x->dtype, x->rank, x->dims);
     if (p->copy != RG_PARAMETER_COPY_NONE)
@@ -121,11 +121,11 @@ rg_status rg_update_shapes(const rg_update_plan *p, const char *const names[],
 
 /* ---- recording ---- */
 
-static rg_update_numbers rg_update_numbers_of(const rg_update_plan *p, const rg_call *call)
+static rg_update_numbers numbers_of(const rg_update_plan *p, const rg_call *call)
 {
     const rg_gradient_rules *g = p->gradient;
     rg_update_numbers n = p->numbers;
-    const int32_t rate = rg_update_rate_index(p), scale = rate + 1 + p->stepped;
+    const int32_t rate = rate_index(p), scale = rate + 1 + p->stepped;
     n.clip_minimum = g->clip_minimum;
     n.clip_maximum = g->clip_maximum;
     n.rescale = g->rescale;
@@ -138,18 +138,18 @@ static rg_update_numbers rg_update_numbers_of(const rg_update_plan *p, const rg_
 }
 
 /* rate, step, scale; NULL where there is none. */
-static void rg_update_list_values(const rg_update_plan *p, const rg_call *call,
-                                  const rg_tensor *list[RG_UPDATE_VALUES])
+static void list_values(const rg_update_plan *p, const rg_call *call,
+                        const rg_tensor *list[RG_UPDATE_VALUES])
 {
-    const int32_t rate = rg_update_rate_index(p);
+    const int32_t rate = rate_index(p);
     list[0] = call->x[rate];
     list[1] = p->stepped ? call->x[rate + 1] : NULL;
     list[2] = p->scaled ? call->x[rate + 1 + p->stepped] : NULL;
 }
 
 /* In the order of rg_update_tensors. */
-static void rg_update_list_tensors(const rg_update_plan *p, const rg_call *call,
-                                   const rg_tensor *list[RG_UPDATE_TENSORS])
+static void list_tensors(const rg_update_plan *p, const rg_call *call,
+                         const rg_tensor *list[RG_UPDATE_TENSORS])
 {
     const int32_t moments = p->numbers.moments;
     memset(list, 0, RG_UPDATE_TENSORS * sizeof list[0]);
@@ -166,8 +166,8 @@ static void rg_update_list_tensors(const rg_update_plan *p, const rg_call *call,
 
 /* The walks of all tensors over the dimensions before `end`; what is missing goes along with the
  * parameter. */
-static void rg_update_walk(const rg_tensor *const list[RG_UPDATE_TENSORS], int32_t begin,
-                           int32_t end, rg_walk *read, rg_walk *written)
+static void walk_of(const rg_tensor *const list[RG_UPDATE_TENSORS], int32_t begin, int32_t end,
+                    rg_walk *read, rg_walk *written)
 {
     const rg_tensor_desc *descs[RG_UPDATE_TENSORS];
     for (int i = 0; i < RG_UPDATE_TENSORS; i++)
@@ -176,7 +176,7 @@ static void rg_update_walk(const rg_tensor *const list[RG_UPDATE_TENSORS], int32
     *written = rg_walk_make(descs + RG_UPDATE_INPUTS, RG_UPDATE_INPUTS, begin, end);
 }
 
-static bool rg_update_is_line(const rg_walk *walk)
+static bool is_line(const rg_walk *walk)
 {
     bool line = walk->rank <= 1;
     for (int t = 0; t < RG_UPDATE_INPUTS && walk->rank == 1; t++)
@@ -185,7 +185,7 @@ static bool rg_update_is_line(const rg_walk *walk)
 }
 
 /* Whether elements lie side by side, in the same order in all tensors: dense, as a rule. */
-static bool rg_update_is_flat(const rg_tensor *const list[RG_UPDATE_TENSORS])
+static bool is_flat(const rg_tensor *const list[RG_UPDATE_TENSORS])
 {
     bool dense = true;
     for (int i = 0; i < RG_UPDATE_TENSORS; i++)
@@ -193,11 +193,11 @@ static bool rg_update_is_flat(const rg_tensor *const list[RG_UPDATE_TENSORS])
     if (dense)
         return true;
     rg_walk read, written;
-    rg_update_walk(list, 0, list[0]->desc.rank, &read, &written);
-    return rg_update_is_line(&read) && rg_update_is_line(&written);
+    walk_of(list, 0, list[0]->desc.rank, &read, &written);
+    return is_line(&read) && is_line(&written);
 }
 
-static int64_t rg_update_bytes(const rg_tensor *const list[RG_UPDATE_TENSORS])
+static int64_t bytes_of(const rg_tensor *const list[RG_UPDATE_TENSORS])
 {
     int64_t bytes = 0;
     for (int i = 0; i < RG_UPDATE_TENSORS; i++)
@@ -206,22 +206,21 @@ static int64_t rg_update_bytes(const rg_tensor *const list[RG_UPDATE_TENSORS])
 }
 
 /* Units of a tile: whole pieces, or many small rows. */
-static int64_t rg_update_grain(int64_t elements, int64_t units)
+static int64_t grain_of(int64_t elements, int64_t units)
 {
     const int64_t each = units > 0 ? elements / units : 0;
     return each >= RG_UPDATE_PIECE / 2 ? 1 : RG_UPDATE_PIECE / (each > 0 ? each : 1);
 }
 
-static rg_status rg_update_record_strided(const rg_update_plan *p, rg_call *call,
-                                          const rg_tensor *list[])
+static rg_status record_strided(const rg_update_plan *p, rg_call *call, const rg_tensor *list[])
 {
     const rg_tensor *const *tensors = list + RG_UPDATE_VALUES;
     const rg_tensor_desc *first = &tensors[0]->desc;
     const int32_t rank = first->rank; /* at least 1: others are flat */
     rg_update_strided_args args = { .length = first->dims[rank - 1],
-                                    .numbers = rg_update_numbers_of(p, call),
+                                    .numbers = numbers_of(p, call),
                                     .dense = true };
-    rg_update_walk(tensors, 0, rank - 1, &args.read, &args.written);
+    walk_of(tensors, 0, rank - 1, &args.read, &args.written);
     for (int i = 0; i < RG_UPDATE_TENSORS; i++) {
         const rg_tensor_desc *desc = tensors[i] != NULL ? &tensors[i]->desc : first;
         args.step[i] = desc->strides[rank - 1];
@@ -236,17 +235,17 @@ static rg_status rg_update_record_strided(const rg_update_plan *p, rg_call *call
                                .list = list,
                                .length = RG_UPDATE_VALUES + RG_UPDATE_TENSORS,
                                .units = units,
-                               .grain = rg_update_grain(rg_shape_count(first), units),
-                               .bytes = rg_update_bytes(tensors) };
+                               .grain = grain_of(rg_shape_count(first), units),
+                               .bytes = bytes_of(tensors) };
     return rg_record(call, &launch);
 }
 
 /* Parameters that share a launch: values and dtype of the gradient are the same. */
-static bool rg_update_joins(const rg_update_plan *p, const rg_call *a, const rg_call *b)
+static bool joins(const rg_update_plan *p, const rg_call *a, const rg_call *b)
 {
     const rg_tensor *of_a[RG_UPDATE_VALUES], *of_b[RG_UPDATE_VALUES];
-    rg_update_list_values(p, a, of_a);
-    rg_update_list_values(p, b, of_b);
+    list_values(p, a, of_a);
+    list_values(p, b, of_b);
     for (int i = 0; i < RG_UPDATE_VALUES; i++)
         if (of_a[i] != of_b[i])
             return false;
@@ -254,8 +253,8 @@ static bool rg_update_joins(const rg_update_plan *p, const rg_call *a, const rg_
 }
 
 /* A launch for the rows that have been listed. */
-static rg_status rg_update_record_flat(rg_call *call, rg_update_flat_args *args,
-                                       const rg_tensor *const list[], int64_t bytes)
+static rg_status record_flat(rg_call *call, rg_update_flat_args *args,
+                             const rg_tensor *const list[], int64_t bytes)
 {
     int64_t elements = 0, units = 0;
     for (int32_t r = 0; r < args->rows; r++) {
@@ -272,7 +271,7 @@ static rg_status rg_update_record_flat(rg_call *call, rg_update_flat_args *args,
                                .list = list,
                                .length = RG_UPDATE_VALUES + args->rows * RG_UPDATE_TENSORS,
                                .units = units,
-                               .grain = rg_update_grain(elements, units),
+                               .grain = grain_of(elements, units),
                                .bytes = bytes };
     return rg_record(call, &launch);
 }
@@ -281,21 +280,21 @@ rg_status rg_update_record(const rg_update_plan *p, rg_call calls[], int32_t cou
 {
     for (int32_t n = 0, next; n < count; n = next) {
         const rg_tensor *list[RG_UPDATE_VALUES + RG_UPDATE_ROWS * RG_UPDATE_TENSORS];
-        rg_update_flat_args args = { .numbers = rg_update_numbers_of(p, &calls[n]) };
+        rg_update_flat_args args = { .numbers = numbers_of(p, &calls[n]) };
         int64_t bytes = 0;
-        rg_update_list_values(p, &calls[n], list);
+        list_values(p, &calls[n], list);
         for (next = n; next < count && args.rows < RG_UPDATE_ROWS; next++) {
             const rg_tensor **row = list + RG_UPDATE_VALUES + args.rows * RG_UPDATE_TENSORS;
-            rg_update_list_tensors(p, &calls[next], row);
-            if (!rg_update_joins(p, &calls[n], &calls[next]) || !rg_update_is_flat(row))
+            list_tensors(p, &calls[next], row);
+            if (!joins(p, &calls[n], &calls[next]) || !is_flat(row))
                 break;
             args.count[args.rows++] = rg_shape_count(&row[0]->desc);
-            bytes += rg_update_bytes(row);
+            bytes += bytes_of(row);
         }
         if (args.rows > 0) {
-            RG_TRY(rg_update_record_flat(&calls[n], &args, list, bytes));
+            RG_TRY(record_flat(&calls[n], &args, list, bytes));
         } else {
-            RG_TRY(rg_update_record_strided(p, &calls[n], list));
+            RG_TRY(record_strided(p, &calls[n], list));
             next = n + 1;
         }
     }

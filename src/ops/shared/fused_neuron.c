@@ -60,8 +60,8 @@ rg_status rg_fused_forward(rg_call *call, const rg_neuron_desc *neuron, const rg
 }
 
 /* dz from dy, and from y or z, whichever tells the slope. dz may be z. */
-static rg_status rg_fused_gradient(rg_call *call, const rg_neuron_desc *neuron, const rg_tensor *z,
-                                   const rg_tensor *dz)
+static rg_status record_gradient(rg_call *call, const rg_neuron_desc *neuron, const rg_tensor *z,
+                                 const rg_tensor *dz)
 {
     rg_neuron_desc desc = *neuron;
     desc.from_y = !rg_fused_needs_z(neuron);
@@ -94,7 +94,7 @@ rg_status rg_fused_backward(rg_call *call, const rg_neuron_desc *neuron, rg_fuse
     else if (rg_fused_needs_z(neuron))
         status = make_z(call, dz);
     if (status == RG_OK)
-        status = rg_fused_gradient(call, neuron, z, dz);
+        status = record_gradient(call, neuron, z, dz);
     if (status == RG_OK)
         status = gradients(call, dz);
     rg_tensor_destroy(dz);
@@ -102,7 +102,7 @@ rg_status rg_fused_backward(rg_call *call, const rg_neuron_desc *neuron, rg_fuse
 }
 
 /* db (+)= sum of dz over all of its dimensions but the last. */
-static rg_status rg_fused_sum(rg_call *call, const rg_tensor *dz, const rg_tensor *db)
+static rg_status record_sum(rg_call *call, const rg_tensor *dz, const rg_tensor *db)
 {
     rg_reduce_desc desc = rg_reduce_desc_default();
     rg_tensor rows = *dz; /* at least two dimensions: a list of none stands for all */
@@ -130,7 +130,7 @@ static rg_status rg_fused_sum(rg_call *call, const rg_tensor *dz, const rg_tenso
 rg_status rg_fused_bias(rg_call *call, const rg_tensor *dz, const rg_tensor *db, bool add)
 {
     if (!add)
-        return rg_fused_sum(call, dz, db);
+        return record_sum(call, dz, db);
     const rg_tensor_desc dense = rg_tensor_desc_dense(db->desc.dtype, 1, db->desc.dims);
     const rg_arithmetic_desc desc = rg_arithmetic_desc_default();
     rg_tensor *sum;
@@ -142,7 +142,7 @@ rg_status rg_fused_bias(rg_call *call, const rg_tensor *dz, const rg_tensor *db,
                      .outputs = 1,
                      .x = { db, sum },
                      .y = { db } };
-    rg_status status = rg_fused_sum(call, dz, sum);
+    rg_status status = record_sum(call, dz, sum);
     if (status == RG_OK)
         status = rg_op_arithmetic.forward(&part);
     rg_tensor_destroy(sum);

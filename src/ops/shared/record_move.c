@@ -4,8 +4,8 @@
 #include "ops/shared/record_move.h"
 #include "core/integer.h"
 
-static rg_launch rg_move_launch(int32_t kernel, const rg_tensor *from, const rg_tensor *to,
-                                int64_t count)
+static rg_launch launch_of(int32_t kernel, const rg_tensor *from, const rg_tensor *to,
+                           int64_t count)
 {
     return (rg_launch){ .kernel = kernel,
                         .dtype = to->desc.dtype,
@@ -23,7 +23,7 @@ rg_status rg_record_move(rg_call *call, int32_t kernel, const rg_tensor *from, c
                          const rg_move *move)
 {
     rg_move_args args = { .move = *move };
-    rg_launch launch = rg_move_launch(kernel, from, to, move->to.count);
+    rg_launch launch = launch_of(kernel, from, to, move->to.count);
     args.move.stream = !move->add && rg_call_streams(call, rg_move_bytes(to));
     launch.args = &args;
     launch.args_size = sizeof args;
@@ -35,7 +35,7 @@ rg_status rg_record_spread(rg_call *call, int32_t kernel, const rg_tensor *from,
                            const rg_tensor *to, const rg_spread *spread)
 {
     rg_spread_args args = { .spread = *spread };
-    rg_launch launch = rg_move_launch(kernel, from, to, spread->count);
+    rg_launch launch = launch_of(kernel, from, to, spread->count);
     args.spread.stream = rg_call_streams(call, rg_move_bytes(to));
     launch.args = &args;
     launch.args_size = sizeof args;

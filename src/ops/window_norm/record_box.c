@@ -17,7 +17,7 @@ rg_status rg_box_shapes(const char *who, const rg_tensor_desc *x, rg_tensor_desc
 
 /* Channels of a strip: as many as keep what a unit works on in the second cache, in whole cache
  * lines, but not less than one. Then rows of a strip: whole images, unless there are too few. */
-static void rg_box_cut(rg_box_shape *s, int kinds, bool gradient, int64_t real)
+static void cut(rg_box_shape *s, int kinds, bool gradient, int64_t real)
 {
     enum {
         L2_BYTES = 384 << 10,
@@ -68,7 +68,7 @@ int64_t rg_box_lay_out(const rg_tensor *const tensors[], int count, const int32_
     }
     const bool gradient = count == RG_BOX_TENSORS;
     const int64_t real = first->dtype == RG_F64 ? 8 : 4;
-    rg_box_cut(s, kinds, gradient, real);
+    cut(s, kinds, gradient, real);
     const rg_box_lines lines = rg_box_lines_of(s);
     s->scratch_bytes = rg_box_reals(&lines, kinds, gradient) * real;
     const rg_box_plane plane = rg_box_plane_of(s, kinds);
