@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Group normalisation where every image is one row: what is done with a pair of vectors of a group,
- * and the loops over it. */
-#ifndef RG_OPS_GROUP_NORM_ROW_LOOPS_H
-#define RG_OPS_GROUP_NORM_ROW_LOOPS_H
+/* Group normalisation where every image is one row: what forward and gradient share. A unit reads
+ * its rows twice; the second time they are in a cache. */
+#ifndef RG_OPS_GROUP_NORM_ROWS_CPU_H
+#define RG_OPS_GROUP_NORM_ROWS_CPU_H
 
+#include "ops/group_norm/group_norm.h"
 #include "ops/norm/norm_cpu.h"
 
 /* Elements whose sums are taken before they are added to those of the pieces before. */
@@ -127,109 +128,6 @@ RG_INLINE vreal row_xh(const group_row *r, vreal x)
     return vfma(x - vset(r->mean), vset(r->s), vset(r->shift));
 }
 
-RG_INLINE vreal row_y(const group_rows *k, const group_row *r, vreal x, vreal gamma, vreal beta,
-                      const int variant)
-{
-    const vreal z = vfma(row_xh(r, x), gamma, beta);
-    return variant == NORM_PLAIN  ? z
-           : variant == NORM_RELU ? relu_of(k->neuron, z)
-                                  : any_neuron(k->neuron->kind, &k->neuron->neuron, z);
-}
-
-RG_INLINE void row_forward_step(const group_rows *k, const group_row *r, row_sums *q, int64_t i,
-                                const int n, const rg_dtype T, const bool whole, bool stream,
-                                const int variant)
-{
-    (void)q;
-    const vpair gamma = row_gamma(k, i, n, T, whole), beta = row_beta(k, i, n, T, whole);
-    const vpair x = row_load(r->x, i, k->x_step, n, T, k->dense, whole);
-    row_ahead(k, r->x, i, T, whole);
-    const vpair y = { row_y(k, r, x.a, gamma.a, beta.a, variant),
-                      row_y(k, r, x.b, gamma.b, beta.b, variant) };
-    row_store(k, r, i, n, T, whole, stream, y);
-}
-
-RG_INLINE vreal row_g(const group_rows *k, vreal dy, vreal xh, vreal gamma, vreal beta,
-                      const int variant)
-{
-    if (variant == NORM_PLAIN)
-        return dy;
-    const vreal z = vfma(xh, gamma, beta);
-    return variant == NORM_RELU ? relu_slope_of(k->neuron, dy, z)
-                                : any_neuron_slope(k->neuron->kind, &k->neuron->neuron, dy, z);
-}
-
-/* What both passes of the gradient begin with. */
-typedef struct row_values {
-    vpair x, xh, g;
-} row_values;
-
-RG_INLINE row_values row_values_of(const group_rows *k, const group_row *r, int64_t i, const int n,
-                                   vpair gamma, vpair beta, const rg_dtype T, const bool whole,
-                                   const int variant)
-{
-    const vpair dy = row_load(r->dy, i, k->dy_step, n, T, k->dense, whole);
-    const vpair x = row_load(r->x, i, k->x_step, n, T, k->dense, whole);
-    const vpair xh = { row_xh(r, x.a), row_xh(r, x.b) };
-    return (row_values){ x,
-                         xh,
-                         { row_g(k, dy.a, xh.a, gamma.a, beta.a, variant),
-                           row_g(k, dy.b, xh.b, gamma.b, beta.b, variant) } };
-}
-
-/* Sums of h and of h t. */
-RG_INLINE void row_sums_step(const group_rows *k, const group_row *r, row_sums *q, int64_t i,
-                             const int n, const rg_dtype T, const bool whole, bool stream,
-                             const int variant)
-{
-    (void)stream;
-    const vpair gamma = row_gamma(k, i, n, T, whole);
-    const vpair beta = variant == NORM_PLAIN ? gamma : row_beta(k, i, n, T, whole);
-    const row_values v = row_values_of(k, r, i, n, gamma, beta, T, whole, variant);
-    const vpair h = keep_some((vpair){ v.g.a * gamma.a, v.g.b * gamma.b }, n, T, true);
-    const vreal mean = vset(r->mean);
-    const vpair t = keep_some((vpair){ v.x.a - mean, v.x.b - mean }, n, T, true);
-    add_products(&q->a, &q->b, h, t);
-}
-
-/* Sums over rows: whole pairs stand in the order of pairs. */
-RG_INLINE vpair load_sums(const real *from, int64_t i, const int n, const rg_dtype T)
-{
-    const vpair p = load_some((const char *)(from + i), 1, n, RG_REAL, true, false);
-    return n == CHANNEL_PAIR ? p : vpair_order(p, T);
-}
-
-RG_INLINE void store_sums(real *to, int64_t i, const int n, const rg_dtype T, vpair p)
-{
-    store_some((char *)(to + i), 1, n, RG_REAL, true, false,
-               n == CHANNEL_PAIR ? p : velement_order(p, T));
-}
-
-RG_INLINE void row_gradient_step(const group_rows *k, const group_row *r, row_sums *q, int64_t i,
-                                 const int n, const rg_dtype T, const bool whole, bool stream,
-                                 const int variant)
-{
-    (void)q;
-    const vpair gamma = row_gamma(k, i, n, T, whole);
-    const vpair beta = variant == NORM_PLAIN ? gamma : row_beta(k, i, n, T, whole);
-    const row_values v = row_values_of(k, r, i, n, gamma, beta, T, whole, variant);
-    row_ahead(k, r->dy, i, T, whole);
-    row_ahead(k, r->x, i, T, whole);
-    if (k->dgamma != NULL) {
-        vpair dgamma = load_sums(k->dgamma, i, n, T), dbeta = load_sums(k->dbeta, i, n, T);
-        add_products(&dbeta, &dgamma, v.g, v.xh);
-        store_sums(k->dgamma, i, n, T, dgamma);
-        store_sums(k->dbeta, i, n, T, dbeta);
-    }
-    if (r->out == NULL)
-        return;
-    const vreal s = vset(r->s), offset = vset(r->offset), weight = vset(r->weight);
-    /* rounded one by one: a single element leaves 0 */
-    const vpair dx = { vfma(v.xh.a, weight, v.g.a * gamma.a * s - offset),
-                       vfma(v.xh.b, weight, v.g.b * gamma.b * s - offset) };
-    row_store(k, r, i, n, T, whole, stream, dx);
-}
-
 /* Loops over name_step, as in channel_rows_cpu.h; q holds sums of the row:
  *
  *      name_rest       elements begin to end - 1, called
@@ -307,9 +205,6 @@ RG_INLINE void add_piece(row_sums *total, row_sums *lost, row_sums q, int64_t i)
 }
 
 ROW_LOOPS(row_moments, 1)
-ROW_LOOPS(row_forward, 2)
-ROW_LOOPS(row_sums, 2)
-ROW_LOOPS(row_gradient, 2)
 
 /* The same over name_step of one row and sums_step of another, pair by pair: while one waits for
  * its own results the other goes on. For fast rows.
@@ -352,7 +247,96 @@ ROW_LOOPS(row_gradient, 2)
         return total;                                                                             \
     }
 
-ROW_FUSED(row_forward, row_moments)
-ROW_FUSED(row_gradient, row_sums)
+/* ---- a group ---- */
+
+RG_INLINE double end_sum(vpair p)
+{
+    return (double)vsum(p.a + p.b);
+}
+
+RG_INLINE real middle_element(const group_rows *k, const group_row *r, const rg_dtype T)
+{
+    const real a = load_one(r->x, 0, T), b = load_one(r->x, k->count / 2 * k->x_step, T);
+    const real c = load_one(r->x, (k->count - 1) * k->x_step, T);
+    const real low = a < b ? a : b, high = a > b ? a : b, less = high < c ? high : c;
+    return low > less ? low : less;
+}
+
+RG_OUTLINE void end_moments(const group_rows *k, group_row *r, const row_sums *q, double epsilon)
+{
+    const double sum = end_sum(q->a), rest = sum * k->each, near = (double)r->near;
+    const double around = end_sum(q->b) - sum * rest, mean = (double)(real)(near + rest);
+    r->mean = (real)mean;
+    r->rest = (real)((near - mean) + rest);
+    r->s = (real)(1 / __builtin_sqrt((around < 0 ? 0 : around * k->each) + epsilon));
+}
+
+/* gamma and beta of a group, as they are needed. */
+typedef struct row_tables {
+    real gamma[ROW_BUFFER + CHANNEL_PAIR], beta[ROW_BUFFER + CHANNEL_PAIR];
+    int64_t channel; /* the first one, or -1 */
+} row_tables;
+
+/* All that rows have in common. */
+RG_INLINE group_rows rows_of(const rg_group_norm_shape *shape, norm_columns *neuron, bool add,
+                             row_tables *tables)
+{
+    const rg_norm_parameters *p = &shape->parameters;
+    const int64_t count = shape->channels.channels / shape->groups;
+    const bool keeps = count <= ROW_BUFFER;
+    set_neuron(neuron, &shape->neuron);
+    neuron->add = add;
+    tables->channel = -1;
+    return (group_rows){ .count = count,
+                         .each = 1 / (double)count,
+                         .gamma_step = p->gamma_step,
+                         .beta_step = p->beta_step,
+                         .has_gamma = p->has_gamma,
+                         .has_beta = p->has_beta,
+                         .dtype = p->dtype,
+                         .dense = shape->channels.dense,
+                         .add = add,
+                         .fast = keeps && shape->channels.dense && variant_of(neuron) != NORM_OTHER,
+                         .neuron = neuron,
+                         .gammas = keeps ? tables->gamma : NULL,
+                         .betas = keeps ? tables->beta : NULL,
+                         .variant = variant_of(neuron) };
+}
+
+/* Channel c of gamma and beta. */
+RG_OUTLINE void place_parameters(group_rows *k, row_tables *tables, const void *gamma,
+                                 const void *beta, int64_t c, rg_dtype T)
+{
+    const int64_t size = (int64_t)rg_dtype_size(k->dtype);
+    if (tables->channel == c)
+        return;
+    tables->channel = c;
+    k->gamma = (const char *)gamma + (k->has_gamma ? c * k->gamma_step * size : 0);
+    k->beta = (const char *)beta + (k->has_beta ? c * k->beta_step * size : 0);
+    for (int64_t i = 0; i < k->count && k->gammas != NULL; i += CHANNEL_PAIR) {
+        const int n = (int)least(CHANNEL_PAIR, k->count - i);
+        const vpair g = any_parameter(k->gamma, i, k->gamma_step, n, k->dtype, k->has_gamma, 1, T);
+        const vpair b = any_parameter(k->beta, i, k->beta_step, n, k->dtype, k->has_beta, 0, T);
+        vstore_pair(tables->gamma, i, RG_REAL, g, false, false);
+        vstore_pair(tables->beta, i, RG_REAL, b, false, false);
+    }
+}
+
+RG_INLINE bool row_aligned(const group_row *r)
+{
+    return ((uintptr_t)r->out & (RG_VECTOR_BYTES - 1)) == 0;
+}
+
+RG_INLINE void set_shift(group_row *r)
+{
+    r->shift = (real)(-(double)r->rest * (double)r->s);
+}
+
+/* Whether a row is started while the one before is finished: of 16 bits, where arithmetic takes
+ * longer than memory. */
+RG_INLINE bool are_fused(const group_rows *k, const rg_dtype T)
+{
+    return is_short(T) && k->fast;
+}
 
 #endif

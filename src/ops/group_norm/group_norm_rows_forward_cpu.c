@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Group normalisation where every image is one row: statistics of a group, and y. */
+#include "ops/group_norm/group_norm_rows_cpu.h"
+
+RG_INLINE vreal row_y(const group_rows *k, const group_row *r, vreal x, vreal gamma, vreal beta,
+                      const int variant)
+{
+    const vreal z = vfma(row_xh(r, x), gamma, beta);
+    return variant == NORM_PLAIN  ? z
+           : variant == NORM_RELU ? relu_of(k->neuron, z)
+                                  : any_neuron(k->neuron->kind, &k->neuron->neuron, z);
+}
+
+RG_INLINE void row_forward_step(const group_rows *k, const group_row *r, row_sums *q, int64_t i,
+                                const int n, const rg_dtype T, const bool whole, bool stream,
+                                const int variant)
+{
+    (void)q;
+    const vpair gamma = row_gamma(k, i, n, T, whole), beta = row_beta(k, i, n, T, whole);
+    const vpair x = row_load(r->x, i, k->x_step, n, T, k->dense, whole);
+    row_ahead(k, r->x, i, T, whole);
+    const vpair y = { row_y(k, r, x.a, gamma.a, beta.a, variant),
+                      row_y(k, r, x.b, gamma.b, beta.b, variant) };
+    row_store(k, r, i, n, T, whole, stream, y);
+}
+
+ROW_LOOPS(row_forward, 2)
+ROW_FUSED(row_forward, row_moments)
+
+/* Where group `group` of an image stands. */
+RG_INLINE void place_forward(const rg_group_norm_args *k, const group_rows *all, group_row *r,
+                             int64_t image, int64_t group, const rg_dtype T)
+{
+    const rg_channels *s = &k->shape.channels;
+    const int64_t c = group * all->count;
+    r->x = at(image_at(k->x, s, 0, image, T), c * all->x_step, T);
+    r->out = (char *)(uintptr_t)at(image_at(k->y, s, 1, image, T), c * all->out_step, T);
+    r->near = middle_element(all, r, T);
+}
+
+/* Its statistics, which are kept; `to` is its number. */
+RG_INLINE void end_statistics(const rg_group_norm_args *k, const group_rows *all, group_row *r,
+                              const row_sums *q, int64_t to)
+{
+    end_moments(all, r, q, k->shape.epsilon);
+    ((real *)k->mean)[to] = r->mean;
+    ((real *)k->rest)[to] = r->rest;
+    ((real *)k->s)[to] = r->s;
+    set_shift(r);
+}
+
+/* Groups first to last - 1, perhaps none. */
+RG_INLINE void fused_forward(const rg_group_norm_args *k, group_rows *all, row_tables *tables,
+                             int64_t first, int64_t last, const rg_dtype T)
+{
+    const int64_t groups = k->shape.groups;
+    group_row r[2] = { 0 };
+    all->ahead = 2 * all->count;
+    for (int64_t i = first - 1; first < last && i < last; i++) { /* the first is only started */
+        const group_row *const now = &r[i & 1];
+        group_row *const next = &r[~i & 1];
+        if (i + 1 < last)
+            place_forward(k, all, next, (i + 1) / groups, (i + 1) % groups, T);
+        else
+            *next = *now; /* whose sums are taken in vain */
+        row_sums q;
+        if (i >= first) {
+            place_parameters(all, tables, k->gamma, k->beta, i % groups * all->count, T);
+            q = row_forward_fused(all, now, next, T, k->shape.stream && row_aligned(now));
+        } else {
+            q = row_moments_total(all, next, T);
+        }
+        if (i + 1 < last)
+            end_statistics(k, all, next, &q, i + 1);
+    }
+}
+
+RG_INLINE void rows_forward(const rg_group_norm_args *k, int64_t begin, int64_t end,
+                            const rg_dtype T)
+{
+    const rg_channels *s = &k->shape.channels;
+    const int64_t groups = k->shape.groups;
+    norm_columns neuron;
+    row_tables tables;
+    group_rows all = rows_of(&k->shape, &neuron, false, &tables);
+    all.x_step = s->step[0];
+    all.out_step = s->step[1];
+    all.ahead = all.count;
+    const int64_t first = begin * k->shape.part * groups;
+    const int64_t last = least(end * k->shape.part, s->images.count) * groups;
+    if (are_fused(&all, T)) {
+        fused_forward(k, &all, &tables, first, last, T);
+        return;
+    }
+    for (int64_t i = first; i < last; i++) {
+        group_row r;
+        row_sums unused = { 0 };
+        place_forward(k, &all, &r, i / groups, i % groups, T);
+        const row_sums q = row_moments_total(&all, &r, T);
+        end_statistics(k, &all, &r, &q, i);
+        place_parameters(&all, &tables, k->gamma, k->beta, i % groups * all.count, T);
+        row_forward_row(&all, &r, &unused, 0, all.count, T, k->shape.stream && row_aligned(&r));
+    }
+}
+
+RG_KERNEL(rows_forward, rg_group_norm_args)
+
+RG_CPU_TABLE(group_norm_rows_forward, RG_GROUP_NORM_KERNELS) = {
+    [RG_GROUP_NORM_ROWS] = RG_ROW(rows_forward),
+};
