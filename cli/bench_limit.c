@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Recording the loops of the limit. They stand in the place of an op's kernels, without an op. */
 #include "cli/bench_limit.h"
-#include "backend/cpu/contract_pairs.h"
+#include "ops/contract/contract_pairs.h"
 #include "backend/kernel_lists.h"
 #include "core/shape.h"
 #include "runtime/objects.h"

@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* The loops of the limit, compiled for every instruction set as kernels are. Bytes are added as
  * integers, so that no value is slower than another. */
-#include "backend/cpu/pairs.h"
+#include "ops/contract/contract_pairs_cpu.h"
 #include "bench_limit.h" /* beside this file: kernels do not see cli/ */
 
 enum { UNROLL = 4, STEP = UNROLL * RG_VECTOR_BYTES, BORDER = 1024 }; /* a multiple of STEP */

@@ -2,10 +2,10 @@
 /* Copyright The retrograde authors */
 /* Units for pairs of bf16: AVX512-BF16 where the processor has it, and the tile unit in C functions
  * that do what its instructions do. This program is linked with a contract_amx.c and a
- * contract_pairs.c of its own, which the kernels of the library find, too, if they are for AVX-512.
+ * bf16_unit.c of its own, which the kernels of the library find, too, if they are for AVX-512.
  * Numbers are small integers, so that all sums are exact. */
 #include "api.h"
-#include "backend/cpu/contract_pairs.h"
+#include "ops/contract/contract_pairs.h"
 
 #include <retrograde/conv.h>
 #include <retrograde/dense.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* The CPU backend: devices, queues that run lists in order, copies. */
-#include "backend/cpu/contract_pairs.h"
+#include "backend/cpu/bf16_unit.h"
 #include "backend/cpu/thread_pool.h"
 #include "backend/cpu/isa.h"
 #include "backend/fifo.h"
@@ -104,10 +104,10 @@ static void cpu_describe(const void *context, char *text, size_t capacity)
 {
     const cpu_device *device = context;
     const int32_t threads = rg_thread_pool_threads(device->thread_pool);
-    const rg_pair_unit *pairs = device->isa == RG_ISA_AVX512 ? rg_pair_unit_best() : NULL;
+    const int32_t unit = device->isa == RG_ISA_AVX512 ? rg_bf16_unit() : RG_BF16_UNIT_NONE;
     snprintf(text, capacity, "%d thread%s, %s%s%s", threads, threads == 1 ? "" : "s",
-             rg_isa_name(device->isa), pairs != NULL ? ", bf16 by " : "",
-             pairs != NULL ? pairs->name : "");
+             rg_isa_name(device->isa), unit != RG_BF16_UNIT_NONE ? ", bf16 by " : "",
+             rg_bf16_unit_name(unit));
 }
 
 static rg_status cpu_allocate(void *context, size_t size, void **pointer)

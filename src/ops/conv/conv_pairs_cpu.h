@@ -4,7 +4,7 @@
 #ifndef RG_OPS_CONV_PAIRS_CPU_H
 #define RG_OPS_CONV_PAIRS_CPU_H
 
-#include "backend/cpu/pairs.h"
+#include "ops/contract/contract_pairs_cpu.h"
 #include "ops/conv/conv_pairs_plan.h"
 
 #define RG_PAIR_KERNEL(name, args) RG_ENTRY(name, args, _bf16, RG_BF16)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Convolution of bf16 in pairs, see backend/cpu/contract_pairs.h: args, and how work is cut.
+/* Convolution of bf16 in pairs, see ops/contract/contract_pairs.h: args, and how work is cut.
  *
  * Between image and windows all is as in conv_plan.h, with bits in place of numbers. A pixel has an
  * even number of elements. Taps side by side are one run, or one each where they are some pixels
@@ -18,7 +18,7 @@
 #ifndef RG_OPS_CONV_PAIRS_PLAN_H
 #define RG_OPS_CONV_PAIRS_PLAN_H
 
-#include "backend/cpu/contract_pairs.h"
+#include "ops/contract/contract_pairs.h"
 #include "ops/conv/conv_plan.h"
 
 enum { RG_CONV_PAIR_CHANNELS = 64 }; /* of windows in a unit, at most */

@@ -4,7 +4,7 @@
 #ifndef RG_OPS_CONV_SUMS_CPU_H
 #define RG_OPS_CONV_SUMS_CPU_H
 
-#include "backend/cpu/contract.h"
+#include "ops/contract/contract.h"
 #include "ops/conv/conv_plan.h"
 
 _Static_assert((int)RG_CONV_MOST_RUNS <= (int)RG_MOST_RUNS, "runs of a tile");

@@ -5,7 +5,7 @@
 #ifndef RG_OPS_DENSE_BLOCKS_CPU_H
 #define RG_OPS_DENSE_BLOCKS_CPU_H
 
-#include "backend/cpu/contract.h"
+#include "ops/contract/contract.h"
 #include "ops/dense/dense.h"
 #include "ops/neuron/any_neuron.h"
 

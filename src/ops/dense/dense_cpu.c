@@ -6,7 +6,7 @@
  * types end; sums stay in `real` until they are complete. */
 #include "backend/cpu/thread_pool.h"
 #include "backend/cpu/long_sum_cpu.h"
-#include "backend/cpu/pairs.h"
+#include "ops/contract/contract_pairs_cpu.h"
 #include "ops/dense/dense_blocks_cpu.h"
 
 #include <string.h>

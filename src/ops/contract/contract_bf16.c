@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* AVX512-BF16 for contract_pairs.h: tiles of sums in registers, as in contract.c. */
-#include "backend/cpu/contract_pairs.h"
+/* AVX512-BF16 for contract_pairs.h: tiles of sums in registers, as in contract_cpu.c. */
+#include "ops/contract/contract_pairs.h"
 
 #if RG_HAVE_BF16
 #include <immintrin.h>

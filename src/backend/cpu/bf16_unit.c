@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Which unit for pairs of bf16 there is. Like isa.c, this file is compiled for any processor. */
-#include "backend/cpu/contract_pairs.h"
+#include "backend/cpu/bf16_unit.h"
 #include "backend/cpu/isa.h"
-#include "core/long_sum.h"
 
 #if RG_HAVE_AMX || RG_HAVE_BF16
 #include <cpuid.h>
@@ -55,26 +54,26 @@ static bool has_bf16(void)
 #endif
 }
 
-/* The best first. */
-static const struct {
-    bool (*is_there)(void);
-    rg_pair_unit unit;
-} units[] = {
-    { has_amx, { "AMX", rg_amx_rows, true, RG_SUM_RUN *RG_PAIR_DEPTH } },
-    { has_bf16, { "AVX512-BF16", rg_bf16_rows, false, RG_SUM_RUN } },
-};
-
-const rg_pair_unit *rg_pair_unit_best(void)
+static int32_t find_unit(void)
 {
-    enum { COUNT = sizeof units / sizeof units[0] };
-    static int known; /* 0: not yet asked, then 1 + the number; two threads may ask at once */
-    int answer = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (rg_isa_best() != RG_ISA_AVX512)
+        return RG_BF16_UNIT_NONE;
+    return has_amx() ? RG_BF16_UNIT_AMX : has_bf16() ? RG_BF16_UNIT_AVX512 : RG_BF16_UNIT_NONE;
+}
+
+int32_t rg_bf16_unit(void)
+{
+    static int32_t known; /* 0: not yet asked, then 1 + the unit; two threads may ask at once */
+    int32_t answer = __atomic_load_n(&known, __ATOMIC_RELAXED);
     if (answer == 0) {
-        int i = rg_isa_best() == RG_ISA_AVX512 ? 0 : COUNT;
-        while (i < COUNT && !units[i].is_there())
-            i++;
-        answer = i + 1;
+        answer = 1 + find_unit();
         __atomic_store_n(&known, answer, __ATOMIC_RELAXED);
     }
-    return answer > COUNT ? NULL : &units[answer - 1].unit;
+    return answer - 1;
+}
+
+const char *rg_bf16_unit_name(int32_t unit)
+{
+    static const char *const names[] = { "", "AVX512-BF16", "AMX" };
+    return names[unit];
 }

@@ -13,8 +13,8 @@
  *
  * Products are added in an order that follows from the runs alone, not from how rows and columns
  * are cut. Both units take subnormal numbers for 0. */
-#ifndef RG_CPU_CONTRACT_PAIRS_H
-#define RG_CPU_CONTRACT_PAIRS_H
+#ifndef RG_OPS_CONTRACT_PAIRS_H
+#define RG_OPS_CONTRACT_PAIRS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -80,13 +80,12 @@ typedef struct rg_pair_tile {
 typedef void rg_pair_function(const rg_pair_tile *tile, int64_t rows, int64_t columns);
 
 typedef struct rg_pair_unit {
-    const char *name;
     rg_pair_function *rows;
     bool tall;   /* rows are worth most where there are 32 or more */
     int64_t run; /* elements of k that are a run of core/long_sum.h, a multiple of RG_PAIR_DEPTH */
 } rg_pair_unit;
 
-/* The best one that build, processor and system offer, beside AVX-512; NULL: none. */
+/* The best one that there is, see backend/cpu/bf16_unit.h; NULL: none. */
 const rg_pair_unit *rg_pair_unit_best(void);
 
 /* A tile in runs of at most `most` elements of k. */

@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* The tile unit for contract_pairs.h: two by two tiles of sums. A test compiles this file against
  * functions in C that do what the instructions do. */
-#include "backend/cpu/contract_pairs.h"
+#include "ops/contract/contract_pairs.h"
 
 #if !defined(RG_AMX_EMULATED) && RG_HAVE_AMX
 #include <immintrin.h>

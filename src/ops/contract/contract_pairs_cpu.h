@@ -2,10 +2,10 @@
 /* Copyright The retrograde authors */
 /* Blocks of bf16 as contract_pairs.h takes them: their bits are moved, not their values. Two
  * neighbours in k make a word, which stands in a lane of `real`. */
-#ifndef RG_CPU_PAIRS_H
-#define RG_CPU_PAIRS_H
+#ifndef RG_OPS_CONTRACT_PAIRS_CPU_H
+#define RG_OPS_CONTRACT_PAIRS_CPU_H
 
-#include "backend/cpu/contract.h"
+#include "ops/contract/contract.h"
 
 /* Only this instruction set knows of such units: it is there wherever they are. */
 #define RG_USES_PAIRS (RG_VECTOR_BYTES == 64 && !RG_REAL_F64)

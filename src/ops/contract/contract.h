@@ -26,10 +26,10 @@
  * RG_PANEL and one run { 0, 0, K }. C = A^T B, with A (K, M), needs no packing: the columns form
  * with a_step = M, b_step = N and one run. Both read whole vectors of b: at least contract_lanes(n)
  * columns of b and c can be touched. */
-#ifndef RG_CPU_CONTRACT_H
-#define RG_CPU_CONTRACT_H
+#ifndef RG_OPS_CONTRACT_H
+#define RG_OPS_CONTRACT_H
 
-#include "backend/cpu/contract_pairs.h"
+#include "ops/contract/contract_pairs.h"
 #include "backend/cpu/kernel.h"
 
 /* Columns of a panel, on every instruction set; results in `c` come in multiples of RG_LANES

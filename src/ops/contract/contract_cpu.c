@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Tiles of the contraction engine, see contract.h. The sums of a tile fill the registers, so each
  * instruction set has its own sizes. */
-#include "backend/cpu/contract.h"
+#include "ops/contract/contract.h"
 #include "backend/cpu/long_sum_cpu.h"
 
 enum { TALL = 14, WIDE = 2 }; /* at most */
