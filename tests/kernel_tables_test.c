@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* The kernels of an op may stand in several files, each with a table of its own. No two of them
  * list the same kernel: which one ran would follow from the order of file names. */
+#include "ops/matmul/product_record.h"
 #include "ops/ops.h"
 #include "test.h"
 
@@ -57,20 +58,24 @@ static bool cuda_list_is_good(const rg_cuda_table *const *tables)
     return true;
 }
 
+static void expect_good(const rg_kernel_table *kernels, const char *name)
+{
+    for (int r = 0; r < 2 * RG_ISAS; r++) {
+        const rg_cpu_table *const *tables = kernels->cpu[r % 2][r / 2];
+        if (tables != NULL && !cpu_list_is_good(tables))
+            printf("%s: see its *_cpu.c\n", name);
+        EXPECT(tables == NULL || cpu_list_is_good(tables));
+    }
+    if (kernels->cuda != NULL && !cuda_list_is_good(kernels->cuda))
+        printf("%s: see its *_cuda.cu\n", name);
+    EXPECT(kernels->cuda == NULL || cuda_list_is_good(kernels->cuda));
+}
+
 static void test_ops(void)
 {
-    for (int i = 0; rg_ops[i] != NULL; i++) {
-        const rg_kernel_table *kernels = rg_ops[i]->kernels;
-        for (int r = 0; r < 2 * RG_ISAS; r++) {
-            const rg_cpu_table *const *tables = kernels->cpu[r % 2][r / 2];
-            if (tables != NULL && !cpu_list_is_good(tables))
-                printf("%s: see its *_cpu.c\n", rg_ops[i]->name);
-            EXPECT(tables == NULL || cpu_list_is_good(tables));
-        }
-        if (kernels->cuda != NULL && !cuda_list_is_good(kernels->cuda))
-            printf("%s: see its *_cuda.cu\n", rg_ops[i]->name);
-        EXPECT(kernels->cuda == NULL || cuda_list_is_good(kernels->cuda));
-    }
+    for (int i = 0; rg_ops[i] != NULL; i++)
+        expect_good(rg_ops[i]->kernels, rg_ops[i]->name);
+    expect_good(&rg_kernels_matmul, "matmul");
 }
 
 static void nothing(const void *args, int64_t begin, int64_t end)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Fully connected layers: description, validation, shape rule, state, forward, gradient. */
-#include "ops/dense/dense.h"
-#include "ops/matmul/product.h"
+#include "ops/matmul/product_record.h"
 #include "ops/shared/fused_neuron.h"
 #include "ops/neuron/neuron_fields.h"
+
+#include <retrograde/dense.h>
 
 #include <float.h>
 

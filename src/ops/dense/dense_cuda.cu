@@ -5,7 +5,7 @@
  * core/long_sum.h: runs are added up in double. */
 #include "backend/cuda/kernel.cuh"
 #include "core/long_sum.h"
-#include "ops/dense/dense.h"
+#include "ops/matmul/product.h"
 #include "ops/dense/dense_library.cuh"
 
 enum {
@@ -222,6 +222,6 @@ template <rg_dtype T> static void product(const void *args, const rg_cuda_place 
 /* ---- table ---- */
 
 static const rg_cuda_row kernel_rows[] = {
-    RG_CUDA_ROW_SCRATCH(RG_DENSE_PRODUCT, product, product_scratch),
+    RG_CUDA_ROW_SCRATCH(RG_MATMUL_PRODUCT, product, product_scratch),
 };
 RG_CUDA_TABLE(dense, kernel_rows);

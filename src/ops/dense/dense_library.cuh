@@ -8,7 +8,7 @@
 
 #include "backend/cuda/cublaslt.h"
 #include "backend/cuda/packing.cuh"
-#include "ops/dense/dense.h"
+#include "ops/matmul/product.h"
 
 /* In 16 bits the sum of two numbers may be infinite: their mean is not, and alpha makes up for it.
  */

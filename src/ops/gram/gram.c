@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Gram matrices: description, shape rule, forward, gradient. */
-#include "ops/matmul/product.h"
+#include "ops/matmul/product_record.h"
 
 #include <retrograde/gram.h>
 

@@ -7,14 +7,14 @@
 #include "backend/cpu/thread_pool.h"
 #include "backend/cpu/long_sum_cpu.h"
 #include "ops/contract/contract_pairs_cpu.h"
-#include "ops/dense/dense_blocks_cpu.h"
+#include "ops/matmul/product_blocks_cpu.h"
 
 #include <string.h>
 
 /* ---- blocks of a, panels of b ---- */
 
 /* to[k][i], ROWS apart. */
-RG_OUTLINE void copy_across(real *to, const void *a, const places *rows, const rg_walk *walk,
+RG_OUTLINE void copy_across(real *to, const void *a, const offsets *rows, const rg_walk *walk,
                             int64_t k, int64_t end, rg_dtype T)
 {
     while (k < end) {
@@ -30,7 +30,7 @@ RG_OUTLINE void copy_across(real *to, const void *a, const places *rows, const r
 }
 
 /* panel[k][j] of b(k, j); zero in further columns. */
-RG_OUTLINE void pack_panel(real *to, const void *b, const places *columns, const rg_walk *walk,
+RG_OUTLINE void pack_panel(real *to, const void *b, const offsets *columns, const rg_walk *walk,
                            int t, int64_t k, int64_t end, rg_dtype T)
 {
     while (k < end) {
@@ -63,7 +63,7 @@ RG_INLINE int64_t pair_depth(int64_t count)
 }
 
 /* Of k to end - 1, which begin with an even one; then 0 up to where a unit reads. */
-RG_OUTLINE void pack_bits(real *panel, const void *b, const places *columns, const rg_walk *walk,
+RG_OUTLINE void pack_bits(real *panel, const void *b, const offsets *columns, const rg_walk *walk,
                           int64_t k, int64_t end)
 {
     uint16_t *to = (uint16_t *)(void *)panel;
@@ -85,7 +85,7 @@ RG_OUTLINE void pack_bits(real *panel, const void *b, const places *columns, con
     }
 }
 
-RG_OUTLINE void copy_rows_of_bits(real *buffer, int64_t step, const void *a, const places *rows,
+RG_OUTLINE void copy_rows_of_bits(real *buffer, int64_t step, const void *a, const offsets *rows,
                                   const rg_walk *walk, int64_t k, int64_t end)
 {
     uint16_t *to = (uint16_t *)(void *)buffer;
@@ -126,8 +126,8 @@ RG_OUTLINE void add_mirrored(real *to, const rg_product_args *args, const void *
 {
     enum { PIECE = 64 };
     real other[PIECE * PANEL];
-    places columns;
-    find_places(&columns, &args->k, 1, column, width);
+    offsets columns;
+    find_offsets(&columns, &args->k, 1, column, width);
     for (; k < end; k += PIECE) {
         const int64_t count = least(PIECE, end - k) * PANEL;
         pack_panel(other, b, &columns, &args->n, 0, k, least(k + PIECE, end), T);
@@ -136,7 +136,7 @@ RG_OUTLINE void add_mirrored(real *to, const rg_product_args *args, const void *
     }
 }
 
-RG_INLINE void make_panel(real *to, const rg_product_args *k, const void *b, const places *columns,
+RG_INLINE void make_panel(real *to, const rg_product_args *k, const void *b, const offsets *columns,
                           int64_t column, int64_t begin, int64_t end, const rg_dtype T)
 {
 #if RG_USES_PAIRS
@@ -158,9 +158,9 @@ RG_OUTLINE void finish_symmetric(const finish *f, const real *sums, int64_t step
 {
     const rg_product_args *k = f->k;
     const real none = 0;
-    places rows, columns;
-    find_places(&columns, &k->m, 1, column, f->columns.count);
-    find_places(&rows, &k->n, 1, row, f->rows.count);
+    offsets rows, columns;
+    find_offsets(&columns, &k->m, 1, column, f->columns.count);
+    find_offsets(&rows, &k->n, 1, row, f->rows.count);
     for (int64_t i = 0; i < rows.count; i++) {
         const int64_t first = row + i > column ? row + i - column : 0;
         if (first < columns.count)
@@ -182,9 +182,9 @@ typedef struct block {
     const char *a, *b;
     const real *panels; /* of the image */
     real *buffer_a, *buffer_b, *sums;
-    double *totals; /* of sums longer than a block, at the same places; or NULL */
+    double *totals; /* of sums longer than a block, at the same offsets; or NULL */
     int64_t row, height, c_step, a_step, depth;
-    places rows; /* of a */
+    offsets rows; /* of a */
     finish end;
 } block;
 
@@ -215,8 +215,8 @@ RG_INLINE void add_piece(const block *t, const real *a, int64_t a_step, real *su
         tile.b_step = k->k.rank > 0 ? k->k.strides[1][0] : 0;
         tile.b = (const real *)(const void *)t->b + column + begin * tile.b_step;
     } else {
-        places columns;
-        find_places(&columns, &k->n, 0, column, width);
+        offsets columns;
+        find_offsets(&columns, &k->n, 0, column, width);
         make_panel(t->buffer_b, k, t->b, &columns, column, begin, end, T);
         tile.b = t->buffer_b;
     }
@@ -325,7 +325,7 @@ RG_INLINE void start_block(block *t, const rg_product_args *k, int64_t image, in
     t->a_step = k->direct_a                           ? direct
                 : k->across && pairs_of(k, T) == NULL ? ROWS
                                                       : buffer.depth + RG_PRODUCT_GAP;
-    find_places(&t->rows, &k->m, 0, row, t->height);
+    find_offsets(&t->rows, &k->m, 0, row, t->height);
     if (!k->direct_c)
         finish_rows(&t->end, k, at_out(k->c, offset[2], dtype_of_c(k, T)), row, t->height, T);
 }
@@ -360,14 +360,14 @@ RG_INLINE void pack(const rg_product_args *k, int64_t begin, int64_t end, const 
         const int64_t last = least(first + RG_PACK_DEPTH, k->k.count);
         const int64_t image = unit / pieces / groups, panel = unit / pieces % groups * TOGETHER;
         const int64_t count = least(TOGETHER, panels - panel);
-        places columns[TOGETHER];
+        offsets columns[TOGETHER];
         int64_t offset[RG_WALK_TENSORS];
         rg_walk_offsets(&k->batch, 3, k->image + image, offset);
         const char *b = at(k->b, offset[1], T);
         real *to = (real *)k->panels + (image * panels + panel) * k->k.count * PANEL;
         for (int64_t p = 0; p < count; p++) {
             const int64_t column = (k->panel + panel + p) * PANEL;
-            find_places(&columns[p], &k->n, 0, column, least(PANEL, k->n.count - column));
+            find_offsets(&columns[p], &k->n, 0, column, least(PANEL, k->n.count - column));
         }
         for (int64_t at_ = first; at_ < last; at_ += STEP) {
             for (int64_t p = 0; p < count; p++)
@@ -380,7 +380,7 @@ RG_INLINE void pack(const rg_product_args *k, int64_t begin, int64_t end, const 
 RG_KERNEL(product, rg_product_args)
 RG_KERNEL(pack, rg_product_args)
 
-RG_CPU_TABLE(dense, RG_DENSE_KERNELS) = {
-    [RG_DENSE_PRODUCT] = RG_ROW(product),
-    [RG_DENSE_PACK] = RG_ROW(pack),
+RG_CPU_TABLE(product, RG_MATMUL_KERNELS) = {
+    [RG_MATMUL_PRODUCT] = RG_ROW(product),
+    [RG_MATMUL_PACK] = RG_ROW(pack),
 };

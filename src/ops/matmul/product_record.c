@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Recording matrix products, for dense and gram. */
-#include "ops/matmul/product.h"
+#include "ops/matmul/product_record.h"
+#include "backend/kernel_lists.h"
 #include "core/integer.h"
+#include "ops/op_tables.h" /* made by cmake/ops.cmake */
+
+RG_KERNELS_DEFINE(matmul)
+
+/* Whose kernels are launched, whichever op asks. */
+static const rg_op matmul = { .name = "matmul", .kernels = &rg_kernels_matmul };
 
 /* ---- indices over several dimensions ---- */
 
@@ -47,8 +54,8 @@ static void swap_walk(rg_walk *walk)
 
 bool rg_product_fuses(const rg_call *call, rg_dtype dtype)
 {
-    const rg_call part = { .op = &rg_op_dense, .commands = call->commands };
-    return rg_call_finds(&part, RG_DENSE_PACK, dtype);
+    const rg_call part = { .op = &matmul, .commands = call->commands };
+    return rg_call_finds(&part, RG_MATMUL_PACK, dtype);
 }
 
 /* c and its transpose are the same numbers. */
@@ -84,8 +91,7 @@ static rg_status record(rg_call *call, rg_launch *launch, double units, double e
     enum { WORTH = 1 << 15 };
     const double most = 0x1p60;
     const double work = products / 8 + elements * (double)rg_dtype_size(launch->dtype);
-    const rg_call part = { .op = &rg_op_dense, .desc = call->desc, .commands = call->commands };
-    rg_call own = part;
+    rg_call own = { .op = &matmul, .desc = call->desc, .commands = call->commands };
     launch->units = (int64_t)units;
     launch->bytes = (int64_t)(work < most ? work : most);
     launch->grain = work < WORTH * units ? (int64_t)(WORTH * units / (work + 1)) + 1 : 1;
@@ -130,7 +136,7 @@ static rg_status record_dot(rg_call *call, rg_product_call *p)
     const int64_t rows =
         (k->direct_a ? 0 : RG_DOT_ROWS) + (k->direct_b ? 0 : (int64_t)RG_DOT_COLUMNS);
     k->thread_bytes = RG_ALIGNMENT + rows * RG_PRODUCT_DEPTH * (dtype == RG_F64 ? 8 : 4);
-    rg_launch launch = launch_of(p, RG_DENSE_DOT, NULL);
+    rg_launch launch = launch_of(p, RG_MATMUL_DOT, NULL);
     return record(call, &launch, ceil_div(k->n.count, RG_DOT_COLUMNS), elements_of(k),
                   products_of(k));
 }
@@ -186,7 +192,7 @@ static rg_status record_pack(rg_call *call, const rg_product_call *p, const rg_t
     const rg_product_args *k = &p->args;
     const double elements =
         (double)k->images * (double)k->k.count * (double)(k->panel_count * RG_PRODUCT_PANEL);
-    rg_launch launch = launch_of(p, RG_DENSE_PACK, panels);
+    rg_launch launch = launch_of(p, RG_MATMUL_PACK, panels);
     launch.thread_scratch = 0;
     return record(call, &launch,
                   (double)k->images * ceil_div(k->panel_count, RG_PACK_PANELS) *
@@ -209,7 +215,7 @@ static rg_status record_blocks(rg_call *call, rg_product_call *p, const rg_tenso
     const int64_t size = p->c->desc.dtype == RG_F64 ? 8 : 4;
     k->thread_bytes = RG_ALIGNMENT + (buffer.a + buffer.b + buffer.c) * size + /* never none */
                       buffer.totals * (int64_t)sizeof(double);
-    rg_launch launch = launch_of(p, RG_DENSE_PRODUCT, panels);
+    rg_launch launch = launch_of(p, RG_MATMUL_PRODUCT, panels);
     return record(call, &launch, blocks * ceil_div(k->panel_count, k->group),
                   share * elements_of(k), share * products_of(k));
 }

@@ -3,7 +3,7 @@
 /* Products of matrices on the CPU where a has few rows: sums as vectors along k, without panels. */
 #include "backend/cpu/thread_pool.h"
 #include "backend/cpu/long_sum_cpu.h"
-#include "ops/dense/dense_blocks_cpu.h"
+#include "ops/matmul/product_blocks_cpu.h"
 
 #include <string.h>
 
@@ -72,7 +72,7 @@ RG_OUTLINE void dot_piece(const real *const a[], int64_t rows, const real *const
 
 /* Pointers to rows of a, or columns of b, from element `begin` of k on; copied if they must. */
 RG_INLINE void point_at(const real *to[], const void *data, bool direct, real *buffer,
-                        const places *p, const rg_walk *walk, int t, int64_t begin, int64_t end,
+                        const offsets *p, const rg_walk *walk, int t, int64_t begin, int64_t end,
                         const rg_dtype T)
 {
     if (!direct)
@@ -86,9 +86,9 @@ RG_INLINE void dot(const rg_product_args *k, int64_t begin, int64_t end, const r
     real *const buffer_a =
         (real *)(void *)((char *)k->scratch + rg_thread_pool_index() * k->thread_bytes);
     real *const buffer_b = buffer_a + (k->direct_a ? 0 : RG_DOT_ROWS * DEPTH);
-    places rows, columns;
+    offsets rows, columns;
     finish f;
-    find_places(&rows, &k->m, 0, 0, k->m.count);
+    find_offsets(&rows, &k->m, 0, 0, k->m.count);
     finish_rows(&f, k, k->c, 0, rows.count, T);
     for (int64_t unit = begin; unit < end; unit++) {
         const real *a[RG_DOT_ROWS], *b[RG_DOT_COLUMNS];
@@ -96,7 +96,7 @@ RG_INLINE void dot(const rg_product_args *k, int64_t begin, int64_t end, const r
         const int64_t width = least(RG_DOT_COLUMNS, k->n.count - column);
         real sums[RG_DOT_ROWS * PANEL] = { 0 };
         double totals[RG_DOT_ROWS * PANEL];
-        find_places(&columns, &k->n, 0, column, width);
+        find_offsets(&columns, &k->n, 0, column, width);
         for (int64_t piece = 0; piece < k->k.count; piece += DEPTH) {
             const int64_t last = least(piece + DEPTH, k->k.count);
             point_at(a, k->a, k->direct_a, buffer_a, &rows, &k->k, 0, piece, last, T);
@@ -116,6 +116,6 @@ RG_INLINE void dot(const rg_product_args *k, int64_t begin, int64_t end, const r
 
 RG_KERNEL(dot, rg_product_args)
 
-RG_CPU_TABLE(dense_dot, RG_DENSE_KERNELS) = {
-    [RG_DENSE_DOT] = RG_ROW(dot),
+RG_CPU_TABLE(product_dot, RG_MATMUL_KERNELS) = {
+    [RG_MATMUL_DOT] = RG_ROW(dot),
 };

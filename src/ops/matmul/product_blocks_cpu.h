@@ -2,11 +2,11 @@
 /* Copyright The retrograde authors */
 /* Products of matrices on the CPU: where rows and columns stand, blocks of a, and what is done to
  * sums before they are stored. What kernels for few rows and for many share. */
-#ifndef RG_OPS_DENSE_BLOCKS_CPU_H
-#define RG_OPS_DENSE_BLOCKS_CPU_H
+#ifndef RG_OPS_MATMUL_PRODUCT_BLOCKS_CPU_H
+#define RG_OPS_MATMUL_PRODUCT_BLOCKS_CPU_H
 
 #include "ops/contract/contract.h"
-#include "ops/dense/dense.h"
+#include "ops/matmul/product.h"
 #include "ops/neuron/any_neuron.h"
 
 #include <string.h>
@@ -20,12 +20,12 @@ enum {
 /* ---- where things stand ---- */
 
 /* Some rows or columns of one tensor. */
-typedef struct places {
+typedef struct offsets {
     int64_t at[ROWS], count;
     int64_t step; /* between neighbours; 0 where that varies */
-} places;
+} offsets;
 
-RG_OUTLINE void find_places(places *p, const rg_walk *walk, int t, int64_t begin, int64_t count)
+RG_OUTLINE void find_offsets(offsets *p, const rg_walk *walk, int t, int64_t begin, int64_t count)
 {
     p->count = count;
     if (walk->rank <= 1) { /* most */
@@ -65,7 +65,7 @@ RG_INLINE stretch stretch_of(const rg_walk *walk, int t, int64_t k, int64_t end)
 /* ---- blocks of a, panels of b ---- */
 
 /* to[i][k], rows `to_step` apart. */
-RG_OUTLINE void copy_rows(real *to, int64_t to_step, const void *a, const places *rows,
+RG_OUTLINE void copy_rows(real *to, int64_t to_step, const void *a, const offsets *rows,
                           const rg_walk *walk, int t, int64_t k, int64_t end, rg_dtype T)
 {
     while (k < end) {
@@ -90,7 +90,7 @@ typedef struct finish {
     const rg_product_args *k;
     neuron_constants neuron;
     char *c;
-    places rows, columns; /* of c */
+    offsets rows, columns; /* of c */
     real row_bias[ROWS], column_bias[PANEL];
 } finish;
 
@@ -109,21 +109,21 @@ RG_OUTLINE void finish_rows(finish *f, const rg_product_args *k, char *c, int64_
     f->k = k;
     f->neuron = neuron_constants_of(&k->numbers);
     f->c = c;
-    find_places(&f->rows, &k->m, 1, row, count);
+    find_offsets(&f->rows, &k->m, 1, row, count);
     load_bias(f->row_bias, k, k->has_bias && k->bias_rows, row, count, T);
 }
 
 RG_OUTLINE void finish_columns(finish *f, int64_t column, int64_t count, rg_dtype T)
 {
     const rg_product_args *k = f->k;
-    find_places(&f->columns, &k->n, 1, column, count);
+    find_offsets(&f->columns, &k->n, 1, column, count);
     load_bias(f->column_bias, k, k->has_bias && !k->bias_rows, column, count, T);
 }
 
-/* `count` sums, `step` apart, which go to f->c + start + places from `first` on. Each has a bias of
- * its own, or all have one. */
+/* `count` sums, `step` apart, which go to f->c + start + offsets from `first` on. Each has a bias
+ * of its own, or all have one. */
 RG_OUTLINE void finish_line(const finish *f, const real *sums, int64_t step, const real *bias,
-                            bool one_bias, int64_t start, const places *to, int64_t first,
+                            bool one_bias, int64_t start, const offsets *to, int64_t first,
                             int64_t count, rg_dtype T)
 {
     const vreal alpha = vset((real)f->k->alpha);
@@ -153,7 +153,7 @@ RG_OUTLINE void finish_line(const finish *f, const real *sums, int64_t step, con
  * neighbours. */
 RG_OUTLINE void finish_tile(const finish *f, const real *sums, int64_t step, rg_dtype T)
 {
-    const places *rows = &f->rows, *columns = &f->columns;
+    const offsets *rows = &f->rows, *columns = &f->columns;
     if (columns->step != 1 && rows->step == 1) {
         for (int64_t j = 0; j < columns->count; j++) {
             const bool by_column = !f->k->bias_rows;
