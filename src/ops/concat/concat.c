@@ -3,7 +3,7 @@
 /* Concat: description, shape rule, forward, gradient. */
 #include "ops/concat/concat.h"
 #include "ops/ops.h"
-#include "ops/shared/record_move.h"
+#include "ops/move/move_record.h"
 
 #include <retrograde/concat.h>
 

@@ -3,7 +3,7 @@
 /* Convolution: description, validation, shape rule, state, forward, gradient. */
 #include "ops/conv/conv_passes.h"
 #include "ops/neuron/neuron_fields.h"
-#include "ops/shared/padding_fields.h"
+#include "ops/padding/padding_fields.h"
 
 #include <retrograde/conv.h>
 

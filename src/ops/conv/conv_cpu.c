@@ -4,7 +4,7 @@
 #include "backend/cpu/columns.h"
 #include "backend/cpu/long_sum_cpu.h"
 #include "ops/conv/conv.h"
-#include "ops/neuron/any_neuron.h"
+#include "ops/fused_neuron/any_neuron_cpu.h"
 
 /* ---- the end of a sum: bias, neuron, conversion ---- */
 

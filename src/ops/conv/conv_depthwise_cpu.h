@@ -8,7 +8,7 @@
 #include "backend/cpu/columns.h"
 #include "backend/cpu/long_sum_cpu.h"
 #include "ops/conv/conv.h"
-#include "ops/neuron/any_neuron.h"
+#include "ops/fused_neuron/any_neuron_cpu.h"
 
 /* Results side by side, and taps of a row for which there are loops of their own. */
 enum { DEPTHWISE_BLOCK = 8, DEPTHWISE_3X3 = 3 };

@@ -6,7 +6,7 @@
 
 #include "ops/conv/conv.h"
 #include "ops/ops.h"
-#include "ops/shared/record_move.h"
+#include "ops/move/move_record.h"
 
 /* Where rows stand in (n, h, w, c) or (h, w, c). */
 int32_t rg_conv_row(const rg_tensor_desc *x);

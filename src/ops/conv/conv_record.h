@@ -7,8 +7,8 @@
 #include "core/shape.h"
 #include "ops/conv/conv_engine.h"
 #include "ops/conv/conv_grouped_record.h"
-#include "ops/shared/fused_neuron.h"
-#include "ops/shared/record_move.h"
+#include "ops/fused_neuron/fused_neuron.h"
+#include "ops/move/move_record.h"
 
 #include <retrograde/padding.h>
 

@@ -7,7 +7,7 @@
 
 #include "backend/cpu/columns.h"
 #include "ops/conv/conv_sums_cpu.h"
-#include "ops/neuron/any_neuron.h"
+#include "ops/fused_neuron/any_neuron_cpu.h"
 
 /* ---- rows of results ---- */
 

@@ -4,7 +4,7 @@
  * side of conv's kernels is y, the window side is x. */
 #include "ops/conv/conv_passes.h"
 #include "ops/neuron/neuron_fields.h"
-#include "ops/shared/padding_fields.h"
+#include "ops/padding/padding_fields.h"
 
 #include <retrograde/conv_transpose.h>
 

@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Fully connected layers: description, validation, shape rule, state, forward, gradient. */
 #include "ops/matmul/product_record.h"
-#include "ops/shared/fused_neuron.h"
+#include "ops/fused_neuron/fused_neuron.h"
 #include "ops/neuron/neuron_fields.h"
 
 #include <retrograde/dense.h>

@@ -3,7 +3,7 @@
 /* Local contrast normalisation: description, shape rule, forward, gradient. */
 #include "ops/local_contrast/local_contrast.h"
 #include "ops/ops.h"
-#include "ops/window_norm/record_box.h"
+#include "ops/window_norm/box_record.h"
 
 #include <retrograde/local_contrast.h>
 

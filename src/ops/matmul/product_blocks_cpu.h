@@ -7,7 +7,7 @@
 
 #include "ops/contract/contract.h"
 #include "ops/matmul/product.h"
-#include "ops/neuron/any_neuron.h"
+#include "ops/fused_neuron/any_neuron_cpu.h"
 
 #include <string.h>
 

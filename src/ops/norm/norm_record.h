@@ -6,7 +6,7 @@
 
 #include "ops/norm/norm.h"
 #include "ops/ops.h"
-#include "ops/shared/record_move.h"
+#include "ops/move/move_record.h"
 
 /* What sums are kept in. */
 rg_dtype rg_norm_real(rg_dtype dtype);

@@ -4,7 +4,7 @@
 #include "ops/pool/pool.h"
 #include "core/shape.h"
 #include "ops/ops.h"
-#include "ops/shared/padding_fields.h"
+#include "ops/padding/padding_fields.h"
 #include "runtime/objects.h"
 
 #include <retrograde/pool.h>

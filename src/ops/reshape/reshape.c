@@ -3,7 +3,7 @@
 /* Reshape: description, validation, shape rule, forward, gradient. */
 #include "ops/reshape/reshape.h"
 #include "ops/ops.h"
-#include "ops/shared/record_move.h"
+#include "ops/move/move_record.h"
 
 #include <retrograde/reshape.h>
 

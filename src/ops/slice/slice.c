@@ -3,7 +3,7 @@
 /* Slice: description, shape rule, forward, gradient. */
 #include "ops/slice/slice.h"
 #include "ops/ops.h"
-#include "ops/shared/record_move.h"
+#include "ops/move/move_record.h"
 
 #include <retrograde/slice.h>
 

@@ -3,7 +3,7 @@
 /* Spatial normalisation: description, shape rule, forward, gradient. */
 #include "ops/spatial_norm/spatial_norm.h"
 #include "ops/ops.h"
-#include "ops/window_norm/record_box.h"
+#include "ops/window_norm/box_record.h"
 
 #include <retrograde/spatial_norm.h>
 

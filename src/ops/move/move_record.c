@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Recording moves and spreads. */
-#include "ops/shared/record_move.h"
+#include "ops/move/move_record.h"
 #include "core/integer.h"
 
 static rg_launch launch_of(int32_t kernel, const rg_tensor *from, const rg_tensor *to,

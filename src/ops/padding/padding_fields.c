@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* The fields of an rg_padding. */
-#include "ops/shared/padding_fields.h"
+#include "ops/padding/padding_fields.h"
 
 #include <retrograde/padding.h>
 

@@ -2,8 +2,8 @@
 /* Copyright The retrograde authors */
 /* What contractions with a bias and a fused neuron share, y = neuron(z): when z is kept, and how
  * dz = dy neuron'(z) and db = sum of dz are recorded, by the kernels of the ops that have them. */
-#ifndef RG_OPS_SHARED_FUSED_NEURON_H
-#define RG_OPS_SHARED_FUSED_NEURON_H
+#ifndef RG_OPS_FUSED_NEURON_H
+#define RG_OPS_FUSED_NEURON_H
 
 #include "ops/neuron/neuron.h"
 #include "ops/ops.h"

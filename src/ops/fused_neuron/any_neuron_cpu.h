@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Neurons of any kind but prelu for CPU kernels that fuse one: called, once a vector. */
-#ifndef RG_OPS_NEURON_ANY_NEURON_H
-#define RG_OPS_NEURON_ANY_NEURON_H
+#ifndef RG_OPS_FUSED_NEURON_ANY_NEURON_CPU_H
+#define RG_OPS_FUSED_NEURON_ANY_NEURON_CPU_H
 
 #include "ops/neuron/neuron_formulas.h"
 
-/* shared/any_neuron_cpu.c: all of the formulas are large, and are compiled once for all ops. */
+/* any_neuron_cpu.c: the formulas are large, and are compiled once for all ops. */
 typedef struct rg_any_neuron {
     vreal (*value)(int32_t kind, const neuron_constants *k, vreal z);
     vreal (*slope)(int32_t kind, const neuron_constants *k, vreal dy, vreal z);

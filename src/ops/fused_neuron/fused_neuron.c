@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Recording a bias and a fused neuron, by the kernels of the ops that have them. */
-#include "ops/shared/fused_neuron.h"
+#include "ops/fused_neuron/fused_neuron.h"
 
 rg_status rg_fused_check(const rg_neuron_desc *neuron, const char *op)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* What spatial_norm and local_contrast have in common when they are recorded. */
-#ifndef RG_OPS_WINDOW_NORM_RECORD_BOX_H
-#define RG_OPS_WINDOW_NORM_RECORD_BOX_H
+#ifndef RG_OPS_WINDOW_NORM_BOX_RECORD_H
+#define RG_OPS_WINDOW_NORM_BOX_RECORD_H
 
 #include "ops/window_norm/box.h"
 #include "core/shape.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* What spatial_norm and local_contrast have in common when they are recorded. */
-#include "ops/window_norm/record_box.h"
+#include "ops/window_norm/box_record.h"
 #include "core/integer.h"
 
 rg_status rg_box_shapes(const char *who, const rg_tensor_desc *x, rg_tensor_desc *y)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Recording moves and spreads, for the ops that copy. */
-#ifndef RG_OPS_SHARED_RECORD_MOVE_H
-#define RG_OPS_SHARED_RECORD_MOVE_H
+#ifndef RG_OPS_MOVE_RECORD_H
+#define RG_OPS_MOVE_RECORD_H
 
 #include "core/move.h"
 #include "runtime/objects.h"

@@ -1,7 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Neurons of any kind but prelu, one copy for each instruction set and real. */
-#include "ops/neuron/any_neuron.h"
+#include "ops/fused_neuron/any_neuron_cpu.h"
+
+#include <assert.h>
+
+/* Kinds are checked before, by rg_fused_check(). The compiler names a kind that has no case below.
+ */
+RG_INLINE vreal no_such_neuron(void)
+{
+    assert(!"a neuron that cannot be fused");
+    return vset((real)__builtin_nan(""));
+}
 
 #define NEURON_CASE(kind, name) \
     case RG_NEURON_##kind:      \
@@ -9,7 +19,7 @@
 
 static vreal value_of(int32_t kind, const neuron_constants *k, vreal z)
 {
-    switch (kind) {
+    switch ((rg_neuron_kind)kind) {
         NEURON_CASE(RELU, relu(k, z, z));
         NEURON_CASE(LINEAR, linear(k, z, z));
         NEURON_CASE(SIGMOID, sigmoid(k, z, z));
@@ -26,14 +36,17 @@ static vreal value_of(int32_t kind, const neuron_constants *k, vreal z)
         NEURON_CASE(GELU, gelu(k, z, z));
         NEURON_CASE(GELU_TANH, gelu_tanh(k, z, z));
         NEURON_CASE(SWISH, swish(k, z, z));
-    default:
+    case RG_NEURON_NONE:
         return z;
+    case RG_NEURON_PRELU:
+        break;
     }
+    return no_such_neuron();
 }
 
 static vreal slope_of(int32_t kind, const neuron_constants *k, vreal dy, vreal z)
 {
-    switch (kind) {
+    switch ((rg_neuron_kind)kind) {
         NEURON_CASE(RELU, relu_slope(k, dy, z));
         NEURON_CASE(LINEAR, linear_slope(k, dy, z));
         NEURON_CASE(SIGMOID, sigmoid_slope(k, dy, z));
@@ -50,9 +63,12 @@ static vreal slope_of(int32_t kind, const neuron_constants *k, vreal dy, vreal z
         NEURON_CASE(GELU, gelu_slope(k, dy, z));
         NEURON_CASE(GELU_TANH, gelu_tanh_slope(k, dy, z));
         NEURON_CASE(SWISH, swish_slope(k, dy, z));
-    default:
+    case RG_NEURON_NONE:
         return dy;
+    case RG_NEURON_PRELU:
+        break;
     }
+    return no_such_neuron();
 }
 
 const rg_any_neuron RG_TABLE(any_neuron) = { value_of, slope_of };
