@@ -2,8 +2,8 @@
 /* Copyright The retrograde authors */
 /* Shapes: checked sizes and exact overlap tests. */
 #include "core/shape.h"
-#include "core/private_api.h"
 #include "core/dtype.h"
+#include "core/private_api.h"
 
 #include <stdio.h>
 

@@ -6,9 +6,9 @@
  *
  *  Nothing is allocated because the header says so: sizes are compared with the file first. */
 #include "files/npy.h"
+#include "core/dtype.h"
 #include "core/private_api.h"
 #include "files/whole_file.h"
-#include "core/dtype.h"
 #include "runtime/objects.h"
 
 #include <retrograde/files.h>

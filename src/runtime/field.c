@@ -2,8 +2,8 @@
 /* Copyright The retrograde authors */
 /* Fields: values to text, text to values, ranges. */
 #include "runtime/field.h"
-#include "core/private_api.h"
 #include "core/number.h"
+#include "core/private_api.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,8 +2,8 @@
 /* Copyright The retrograde authors */
 /* The CPU backend: devices, queues that run lists in order, copies. */
 #include "backend/cpu/bf16_unit.h"
-#include "backend/cpu/thread_pool.h"
 #include "backend/cpu/isa.h"
+#include "backend/cpu/thread_pool.h"
 #include "backend/fifo.h"
 
 #include <sched.h>

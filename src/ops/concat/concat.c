@@ -2,8 +2,8 @@
 /* Copyright The retrograde authors */
 /* Concat: description, shape rule, forward, gradient. */
 #include "ops/concat/concat.h"
-#include "ops/ops.h"
 #include "ops/move/move_record.h"
+#include "ops/ops.h"
 
 #include <retrograde/concat.h>
 

@@ -29,8 +29,8 @@
 #ifndef RG_OPS_CONTRACT_H
 #define RG_OPS_CONTRACT_H
 
-#include "ops/contract/contract_pairs.h"
 #include "backend/cpu/kernel.h"
+#include "ops/contract/contract_pairs.h"
 
 /* Columns of a panel, on every instruction set; results in `c` come in multiples of RG_LANES
  * columns, or in RG_NARROW_PANEL if that is enough. */

@@ -5,8 +5,8 @@
 #define RG_OPS_CONV_LAUNCH_H
 
 #include "ops/conv/conv.h"
-#include "ops/ops.h"
 #include "ops/move/move_record.h"
+#include "ops/ops.h"
 
 /* Where rows stand in (n, h, w, c) or (h, w, c). */
 int32_t rg_conv_row(const rg_tensor_desc *x);

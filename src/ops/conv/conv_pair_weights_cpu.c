@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Gradients of weights for bf16 in pairs, see conv_pairs_plan.h. */
-#include "backend/cpu/thread_pool.h"
 #include "backend/cpu/long_sum_cpu.h"
+#include "backend/cpu/thread_pool.h"
 #include "ops/conv/conv_pairs_cpu.h"
 #include "ops/conv/conv_sums_cpu.h"
 

@@ -3,8 +3,8 @@
 /* Gradients of weights on the contraction engine: sums of parts of the images, then of the parts.
  */
 #include "backend/cpu/columns.h"
-#include "backend/cpu/thread_pool.h"
 #include "backend/cpu/long_sum_cpu.h"
+#include "backend/cpu/thread_pool.h"
 #include "ops/conv/conv_sums_cpu.h"
 
 /* ---- weights ---- */

@@ -3,8 +3,8 @@
 /* Convolution on the contraction engine, forward and to the image. Kernels know how elements are
  * stored only where they copy them into scratch and where they write results, so there is one of
  * each for all of T. */
-#include "backend/cpu/thread_pool.h"
 #include "ops/conv/conv_rows_cpu.h"
+#include "backend/cpu/thread_pool.h"
 
 /* ---- weights as panels ---- */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Fully connected layers: description, validation, shape rule, state, forward, gradient. */
-#include "ops/matmul/product_record.h"
 #include "ops/fused_neuron/fused_neuron.h"
+#include "ops/matmul/product_record.h"
 #include "ops/neuron/neuron_fields.h"
 
 #include <retrograde/dense.h>

@@ -5,7 +5,7 @@
 #define RG_OPS_LOCAL_CONTRAST_H
 
 #include "ops/window_norm/box.h"
-#include "ops/lrn/lrn.h" /* rg_power_numbers */
+#include "ops/window_norm/power.h"
 
 enum { RG_LOCAL_CONTRAST_FORWARD, RG_LOCAL_CONTRAST_GRADIENT, RG_LOCAL_CONTRAST_KERNELS };
 

@@ -12,9 +12,9 @@
  * With a = ps dy T^-beta and q = 2 alpha beta / N a (x - p0 M) / T the gradient at pixel i is
  *
  *      dx = a + sum over the mirrored window of (q (M - x) - p0 / N a + q (x - x of i)) */
-#include "ops/window_norm/boxes_cpu.h"
 #include "ops/local_contrast/local_contrast.h"
-#include "ops/lrn/lrn_formulas.h"
+#include "ops/window_norm/boxes_cpu.h"
+#include "ops/window_norm/power_cpu.h"
 
 /* rg_contrast_numbers, cast once. */
 typedef struct contrast_constants {

@@ -4,7 +4,7 @@
  * local_contrast_cpu.c. */
 #include "ops/window_norm/boxes.cuh"
 #include "ops/local_contrast/local_contrast.h"
-#include "ops/lrn/lrn_formulas.cuh"
+#include "ops/window_norm/power.cuh"
 
 /* rg_contrast_numbers, cast once. */
 template <rg_dtype T> struct contrast_constants {

@@ -6,32 +6,12 @@
 
 #include "core/integer.h"
 #include "core/walk.h"
+#include "ops/window_norm/power.h"
 #include "ops/window_norm/span.h"
 
 enum { RG_LRN_FORWARD, RG_LRN_GRADIENT, RG_LRN_KERNELS };
 
 enum { RG_LRN_TENSORS = 3 };
-
-/* The numbers of a division by (delta + scale sum)^beta; spatial_norm and local_contrast have the
- * same. */
-typedef struct rg_power_numbers {
-    double scale;  /* alpha / N */
-    double factor; /* 2 alpha beta / N */
-    double delta, beta;
-    int32_t quarters; /* 4 beta where that is a whole number from 0 to RG_POWER_QUARTERS, or -1 */
-} rg_power_numbers;
-
-enum { RG_POWER_QUARTERS = 32 };
-
-static inline rg_power_numbers rg_power_numbers_make(double alpha, double beta, double delta,
-                                                     double count)
-{
-    const bool whole =
-        beta >= 0 && 4 * beta <= RG_POWER_QUARTERS && (double)(int32_t)(4 * beta) == 4 * beta;
-    const rg_power_numbers numbers = { alpha / count, 2 * alpha * beta / count, delta, beta,
-                                       whole ? (int32_t)(4 * beta) : -1 };
-    return numbers;
-}
 
 /* Pixels are all dimensions but the last. A unit does some of them, group by group, with scratch
  * of its own. */

@@ -5,8 +5,9 @@
  * group of pixels are written with zeros around each pixel, and summed by loads at shifted
  * addresses; a group at a time, so that what is loaded has left the store buffer. Wider ones: the
  * lanes of a line are pixels, and channels follow one another as positions, see windows_cpu.h. */
+#include "ops/lrn/lrn.h"
 #include "ops/window_norm/windows_cpu.h"
-#include "ops/lrn/lrn_formulas.h"
+#include "ops/window_norm/power_cpu.h"
 
 /* n channels from i on of a pixel. */
 RG_INLINE vreal load_channels(const void *pixel, int64_t i, int64_t step, const int n, bool dense,

@@ -4,8 +4,9 @@
  * thread has a vector of channels; those of a pixel meet in shared memory, or, where the window has
  * five channels and few vectors make whole pixels, without it. Otherwise a block has one pixel at a
  * time. */
+#include "ops/lrn/lrn.h"
 #include "ops/window_norm/windows.cuh"
-#include "ops/lrn/lrn_formulas.cuh"
+#include "ops/window_norm/power.cuh"
 
 enum { THREADS = 256, HALO = 4 }; /* zeros on either side of a pixel; a narrow window fits in */
 

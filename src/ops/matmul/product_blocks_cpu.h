@@ -6,8 +6,8 @@
 #define RG_OPS_MATMUL_PRODUCT_BLOCKS_CPU_H
 
 #include "ops/contract/contract.h"
-#include "ops/matmul/product.h"
 #include "ops/fused_neuron/any_neuron_cpu.h"
+#include "ops/matmul/product.h"
 
 #include <string.h>
 

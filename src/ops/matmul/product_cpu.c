@@ -4,8 +4,8 @@
  * thread's scratch, a piece of k at a time, and multiplies it by panels of b, which were packed
  * before, or are packed by the unit itself where no other one needs them. There strides and storage
  * types end; sums stay in `real` until they are complete. */
-#include "backend/cpu/thread_pool.h"
 #include "backend/cpu/long_sum_cpu.h"
+#include "backend/cpu/thread_pool.h"
 #include "ops/contract/contract_pairs_cpu.h"
 #include "ops/matmul/product_blocks_cpu.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Products of matrices on the CPU where a has few rows: sums as vectors along k, without panels. */
-#include "backend/cpu/thread_pool.h"
 #include "backend/cpu/long_sum_cpu.h"
+#include "backend/cpu/thread_pool.h"
 #include "ops/matmul/product_blocks_cpu.h"
 
 #include <string.h>

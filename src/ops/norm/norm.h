@@ -4,8 +4,8 @@
 #ifndef RG_OPS_NORM_H
 #define RG_OPS_NORM_H
 
-#include "ops/norm/channels.h"
 #include "ops/neuron/neuron.h"
+#include "ops/norm/channels.h"
 
 /* gamma and beta: how they are stored, and where. */
 typedef struct rg_norm_parameters {

@@ -4,9 +4,9 @@
 #ifndef RG_OPS_NORM_CPU_H
 #define RG_OPS_NORM_CPU_H
 
+#include "ops/fused_neuron/any_neuron_cpu.h"
 #include "ops/norm/channel_rows_cpu.h"
 #include "ops/norm/norm.h"
-#include "ops/fused_neuron/any_neuron_cpu.h"
 
 /* Some element of any dtype, for tensors of channels. */
 RG_OUTLINE double load_any(const void *data, int64_t i, rg_dtype dtype)

@@ -4,9 +4,9 @@
 #ifndef RG_OPS_NORM_RECORD_H
 #define RG_OPS_NORM_RECORD_H
 
+#include "ops/move/move_record.h"
 #include "ops/norm/norm.h"
 #include "ops/ops.h"
-#include "ops/move/move_record.h"
 
 /* What sums are kept in. */
 rg_dtype rg_norm_real(rg_dtype dtype);

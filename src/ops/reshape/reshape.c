@@ -2,8 +2,8 @@
 /* Copyright The retrograde authors */
 /* Reshape: description, validation, shape rule, forward, gradient. */
 #include "ops/reshape/reshape.h"
-#include "ops/ops.h"
 #include "ops/move/move_record.h"
+#include "ops/ops.h"
 
 #include <retrograde/reshape.h>
 

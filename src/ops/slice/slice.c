@@ -2,8 +2,8 @@
 /* Copyright The retrograde authors */
 /* Slice: description, shape rule, forward, gradient. */
 #include "ops/slice/slice.h"
-#include "ops/ops.h"
 #include "ops/move/move_record.h"
+#include "ops/ops.h"
 
 #include <retrograde/slice.h>
 

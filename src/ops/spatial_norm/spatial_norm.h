@@ -5,7 +5,7 @@
 #define RG_OPS_SPATIAL_NORM_H
 
 #include "ops/window_norm/box.h"
-#include "ops/lrn/lrn.h" /* rg_power_numbers */
+#include "ops/window_norm/power.h"
 
 enum { RG_SPATIAL_NORM_FORWARD, RG_SPATIAL_NORM_GRADIENT, RG_SPATIAL_NORM_KERNELS };
 

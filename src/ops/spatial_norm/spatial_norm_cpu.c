@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Spatial normalisation on the CPU: what is summed, and what is done with the sums. */
-#include "ops/window_norm/boxes_cpu.h"
-#include "ops/lrn/lrn_formulas.h"
 #include "ops/spatial_norm/spatial_norm.h"
+#include "ops/window_norm/boxes_cpu.h"
+#include "ops/window_norm/power_cpu.h"
 
 RG_FORMULA vreal spatial_fill(vreal x)
 {

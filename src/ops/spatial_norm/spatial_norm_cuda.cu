@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Spatial normalisation on a GPU: what is summed, and what is done with the sums. */
 #include "ops/window_norm/boxes.cuh"
-#include "ops/lrn/lrn_formulas.cuh"
+#include "ops/window_norm/power.cuh"
 #include "ops/spatial_norm/spatial_norm.h"
 
 template <rg_dtype T> struct spatial {

@@ -4,8 +4,8 @@
 #ifndef RG_OPS_WINDOW_NORM_BOX_RECORD_H
 #define RG_OPS_WINDOW_NORM_BOX_RECORD_H
 
-#include "ops/window_norm/box.h"
 #include "core/shape.h"
+#include "ops/window_norm/box.h"
 #include "runtime/objects.h"
 
 /* The shape rule: images, of any size. `who` is the op. */

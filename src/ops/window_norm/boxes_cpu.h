@@ -7,8 +7,8 @@
 #ifndef RG_OPS_WINDOW_NORM_BOXES_CPU_H
 #define RG_OPS_WINDOW_NORM_BOXES_CPU_H
 
-#include "ops/window_norm/moments_cpu.h"
 #include "ops/window_norm/box.h"
+#include "ops/window_norm/moments_cpu.h"
 
 /* What an op does with a vector. fill gives the value that is summed; result makes y from x and the
  * sums; middle does so for the gradient: it returns what goes to dx at the same place and gives

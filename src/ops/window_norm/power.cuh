@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The formulas of lrn_formulas.h for CUDA kernels. */
-#ifndef RG_OPS_LRN_FORMULAS_CUH
-#define RG_OPS_LRN_FORMULAS_CUH
+/* The formulas of power_cpu.h for CUDA kernels. */
+#ifndef RG_OPS_WINDOW_NORM_POWER_CUH
+#define RG_OPS_WINDOW_NORM_POWER_CUH
 
 #include "backend/cuda/kernel.cuh"
-#include "ops/lrn/lrn.h"
+#include "ops/window_norm/power.h"
 
 /* rg_power_numbers, cast once. */
 template <rg_dtype T> struct power_constants {

@@ -2,11 +2,11 @@
 /* Copyright The retrograde authors */
 /* Division by a power of a mean square, for kernels that have the sum over a window: those of lrn
  * and of spatial_norm. local_contrast has the power alone. */
-#ifndef RG_OPS_LRN_FORMULAS_H
-#define RG_OPS_LRN_FORMULAS_H
+#ifndef RG_OPS_WINDOW_NORM_POWER_CPU_H
+#define RG_OPS_WINDOW_NORM_POWER_CPU_H
 
 #include "backend/cpu/math.h"
-#include "ops/lrn/lrn.h"
+#include "ops/window_norm/power.h"
 
 /* rg_power_numbers, cast once. */
 typedef struct power_constants {
