@@ -192,7 +192,7 @@ static void test_placement(void)
         add_updates(&r);
         EXPECT_OK(rg_plan_create(g.device, r.n.graph, NULL, &plan));
         EXPECT_OK(rg_plan_prepare(plan, r.n.sources));
-        check_placement("a ResNet", &plan->current->schedule, rg_plan_bytes(plan));
+        check_placement("a ResNet", &plan->current->sequence, rg_plan_bytes(plan));
         rg_plan_destroy(plan);
         rg_graph_destroy(r.n.graph);
         rig_close(&g);

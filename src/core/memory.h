@@ -19,13 +19,13 @@ rg_status rg_allocate_zero(const rg_allocator *allocator, size_t size, void **po
 rg_status rg_allocate(const rg_allocator *allocator, size_t size, void **pointer);
 void rg_release(const rg_allocator *allocator, void *pointer, size_t size);
 
-/* Zeroed room of the default allocator for an array, into the pointer at `pointer`. */
+/* Zeroed memory of the default allocator for an array, into the pointer at `pointer`. */
 rg_status rg_allocate_array(size_t count, size_t element, void *pointer);
 
 /* A copy of a text, to be given to free(). */
 rg_status rg_copy_text(const char *text, char **copy);
 
-/* A growing array: makes room for one more element of `element` bytes behind *count. */
+/* A growing array: allocates memory for one more element of `element` bytes behind *count. */
 rg_status rg_grow(const rg_allocator *allocator, void **array, size_t *capacity, size_t count,
                   size_t element);
 

@@ -28,7 +28,7 @@ rg_tensor_desc rg_tensor_desc_dense(rg_dtype dtype, int32_t rank, const int64_t 
  */
 static const int64_t MOST_BYTES = INT64_C(1) << 56;
 
-rg_status rg_shape_check(const rg_tensor_desc *desc, const char *who, size_t *reach)
+rg_status rg_shape_check(const rg_tensor_desc *desc, const char *who, size_t *bytes)
 {
     const size_t element = rg_dtype_size(desc->dtype);
     RG_CHECK(element > 0, RG_INVALID_ARGUMENT, "%s: unknown dtype %d", who, (int)desc->dtype);
@@ -48,15 +48,16 @@ rg_status rg_shape_check(const rg_tensor_desc *desc, const char *who, size_t *re
         fits &= !__builtin_add_overflow(last, step, &last);
         fits &= !__builtin_mul_overflow(count, size > 0 ? size : 1, &count);
     }
-    int64_t bytes = 0, all = 0;
+    int64_t extent = 0, all = 0;
     fits &= !__builtin_add_overflow(last, 1, &last);
-    fits &= !__builtin_mul_overflow(last, (int64_t)element, &bytes);
+    fits &= !__builtin_mul_overflow(last, (int64_t)element, &extent);
     fits &= !__builtin_mul_overflow(count, (int64_t)element, &all);
-    fits &= bytes <= MOST_BYTES && all <= MOST_BYTES;
+    fits &= extent <= MOST_BYTES && all <= MOST_BYTES;
     char text[RG_SHAPE_TEXT];
     RG_CHECK(fits, RG_INVALID_ARGUMENT, "%s: the size of %s in bytes overflows", who,
              rg_shape_text(desc, text));
-    *reach = empty ? 0 : (size_t)bytes;
+    if (bytes != NULL)
+        *bytes = empty ? 0 : (size_t)extent;
     return RG_OK;
 }
 

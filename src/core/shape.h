@@ -9,9 +9,9 @@
 
 #include <retrograde/tensor.h>
 
-/* Checks dtype, rank, dims and strides; `reach` receives the bytes from the first element to the
- * end of the last one (0 for an empty tensor). `who` begins the sentence. */
-rg_status rg_shape_check(const rg_tensor_desc *desc, const char *who, size_t *reach);
+/* Checks dtype, rank, dims and strides; `bytes`, unless NULL, receives the bytes from the first
+ * element to the end of the last one (0 for an empty tensor). `who` begins the sentence. */
+rg_status rg_shape_check(const rg_tensor_desc *desc, const char *who, size_t *bytes);
 
 /* Gives dimensions of size 0 and 1, along which no step is made, the strides that a dense tensor
  * has there: whoever reads them as those of neighbours, or compares them, is right. For

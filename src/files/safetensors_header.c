@@ -124,10 +124,9 @@ static rg_status read_tensor(const rg_json *json, rg_safetensors_tensor *t, uint
     RG_TRY(read_offsets(json, t, data_size));
     if (bits == 0)
         return RG_OK;
-    size_t reach;
     if (__builtin_mul_overflow(most, (uint64_t)bits, &size) || size > INT64_MAX)
         return rg_json_fail(json, t->value->at, "the size of a tensor overflows");
-    if (t->known && t->rank <= RG_MAX_RANK && rg_shape_check(&t->desc, t->dtype, &reach) != RG_OK)
+    if (t->known && t->rank <= RG_MAX_RANK && rg_shape_check(&t->desc, t->dtype, NULL) != RG_OK)
         return rg_json_fail(json, t->value->at, "%s", rg_error_text());
     size = elements * (uint64_t)bits;
     if (size % 8 != 0 || size / 8 != t->end - t->begin)

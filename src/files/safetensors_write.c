@@ -107,10 +107,10 @@ static rg_status take_entry(const rg_safetensors_entry *entry, item *to)
         to->desc = entry->tensor->desc;
         return rg_pieces_of_tensor(entry->tensor, true, who, &to->pieces);
     }
-    size_t reach;
+    size_t bytes;
     to->desc = entry->desc;
-    RG_TRY(rg_shape_check(&entry->desc, who, &reach));
-    RG_CHECK(entry->data != NULL || reach == 0, RG_INVALID_ARGUMENT, "%s: data is NULL", who);
+    RG_TRY(rg_shape_check(&entry->desc, who, &bytes));
+    RG_CHECK(entry->data != NULL || bytes == 0, RG_INVALID_ARGUMENT, "%s: data is NULL", who);
     to->pieces = rg_pieces_of_host(entry->data, &entry->desc);
     return RG_OK;
 }

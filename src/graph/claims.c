@@ -27,7 +27,7 @@ static bool may_take(const rg_step *step, const rg_claims *c, const char *read,
 }
 
 /* Whether output `out` of a step may be written over `value`, which the step reads last. */
-static bool may_overwrite(const rg_schedule *s, const rg_claims *c, int32_t at, int32_t value,
+static bool may_overwrite(const rg_sequence *s, const rg_claims *c, int32_t at, int32_t value,
                           int32_t out)
 {
     const rg_step *step = &s->steps[at];
@@ -48,7 +48,7 @@ static bool may_overwrite(const rg_schedule *s, const rg_claims *c, int32_t at, 
 }
 
 /* A value of the same shape that output `out` of a step can be written over, or -1. */
-static int32_t find_place(const rg_schedule *s, const rg_claims *c, int32_t at, int32_t out)
+static int32_t find_place(const rg_sequence *s, const rg_claims *c, int32_t at, int32_t out)
 {
     const rg_step *step = &s->steps[at];
     const rg_tensor_desc *desc = &s->descs[step->out[out]];
@@ -65,23 +65,23 @@ static int32_t find_place(const rg_schedule *s, const rg_claims *c, int32_t at, 
 
 /* ---- values ---- */
 
-static rg_status claim_value(const rg_schedule *s, rg_claims *c, int32_t v)
+static rg_status claim_value(const rg_sequence *s, rg_claims *c, int32_t v)
 {
     const rg_slot *slot = &s->slots[v];
-    size_t reach;
-    RG_TRY(rg_shape_check(&s->descs[v], "a value", &reach));
-    RG_CHECK(!__builtin_add_overflow(c->apart, reach + RG_ALIGNMENT, &c->apart), RG_OUT_OF_MEMORY,
+    size_t bytes;
+    RG_TRY(rg_shape_check(&s->descs[v], "a value", &bytes));
+    RG_CHECK(!__builtin_add_overflow(c->apart, bytes + RG_ALIGNMENT, &c->apart), RG_OUT_OF_MEMORY,
              "out of memory: the values together exceed the address space");
     const bool fixed = slot->kind == RG_VALUE_CONSTANT; /* written once, read by every run */
     c->of_value[v] = c->count;
-    c->list[c->count++] = (rg_claim){ .bytes = reach,
+    c->list[c->count++] = (rg_claim){ .bytes = bytes,
                                       .first = fixed ? -1 : slot->made,
                                       .last = fixed || slot->result ? s->steps_count : slot->last };
     return RG_OK;
 }
 
 /* Output `out` of a step: a claim of its own, or that of what it is written over. */
-static rg_status claim_output(const rg_schedule *s, rg_claims *c, int32_t at, int32_t out)
+static rg_status claim_output(const rg_sequence *s, rg_claims *c, int32_t at, int32_t out)
 {
     const rg_step *step = &s->steps[at];
     const int32_t v = step->out[out];
@@ -100,7 +100,7 @@ static rg_status claim_output(const rg_schedule *s, rg_claims *c, int32_t at, in
     return RG_OK;
 }
 
-static rg_status claim_values(const rg_schedule *s, rg_claims *c)
+static rg_status claim_values(const rg_sequence *s, rg_claims *c)
 {
     for (int32_t v = 0; v < s->slots_count; v++) {
         c->of_value[v] = -1;
@@ -121,7 +121,7 @@ static rg_status claim_values(const rg_schedule *s, rg_claims *c)
 /* ---- states ---- */
 
 /* The tensors of a step's state, which live from this step to `last`. */
-static rg_status claim_state(const rg_schedule *s, rg_claims *c, int32_t at, int32_t last)
+static rg_status claim_state(const rg_sequence *s, rg_claims *c, int32_t at, int32_t last)
 {
     const rg_step *step = &s->steps[at];
     rg_tensor_desc x[RG_MAX_INPUTS];
@@ -130,16 +130,16 @@ static rg_status claim_state(const rg_schedule *s, rg_claims *c, int32_t at, int
         x[i] = s->descs[step->in[i]];
     const int32_t count = step->op->state(step->kernel->desc, x, slots);
     for (int32_t i = 0; i < count; i++) {
-        size_t reach;
-        RG_TRY(rg_shape_check(&slots[i].desc, "a state", &reach));
-        RG_CHECK(!__builtin_add_overflow(c->apart, reach, &c->apart), RG_OUT_OF_MEMORY,
+        size_t bytes;
+        RG_TRY(rg_shape_check(&slots[i].desc, "a state", &bytes));
+        RG_CHECK(!__builtin_add_overflow(c->apart, bytes, &c->apart), RG_OUT_OF_MEMORY,
                  "out of memory: all states together exceed the address space");
-        c->list[c->count++] = (rg_claim){ .bytes = reach, .first = at, .last = last };
+        c->list[c->count++] = (rg_claim){ .bytes = bytes, .first = at, .last = last };
     }
     return RG_OK;
 }
 
-static rg_status claim_states(const rg_schedule *s, rg_claims *c, int32_t last_use[])
+static rg_status claim_states(const rg_sequence *s, rg_claims *c, int32_t last_use[])
 {
     for (int32_t at = 0; at < s->steps_count; at++) {
         if (s->steps[at].forward >= 0)
@@ -153,7 +153,7 @@ static rg_status claim_states(const rg_schedule *s, rg_claims *c, int32_t last_u
     return RG_OK;
 }
 
-rg_status rg_claims_make(const rg_schedule *s, rg_claims *c)
+rg_status rg_claims_make(const rg_sequence *s, rg_claims *c)
 {
     int32_t *last_use = NULL;
     *c = (rg_claims){ .list_capacity = s->slots_capacity + s->steps_capacity * RG_MAX_STATE,

@@ -22,8 +22,7 @@ rg_status rg_plan_prepare(rg_plan *plan, const rg_tensor_desc sources[])
              "rg_plan_prepare: sources is NULL");
     rg_tensor_desc *const descs = plan->buffers.descs;
     for (int32_t i = 0; i < plan->sources_count; i++) {
-        size_t reach;
-        RG_TRY(rg_shape_check(&sources[i], rg_plan_source_name(plan, i), &reach));
+        RG_TRY(rg_shape_check(&sources[i], rg_plan_source_name(plan, i), NULL));
         descs[i] = source_desc(plan, &sources[i]);
     }
     return rg_plan_layout(plan, descs, NULL, &plan->current);

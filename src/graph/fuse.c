@@ -18,7 +18,7 @@ static any_desc desc_of(const rg_step *step)
 }
 
 /* Whether the op takes this descriptor. */
-static bool takes_desc(const rg_schedule *s, const rg_op *op, const any_desc *desc)
+static bool takes_desc(const rg_sequence *s, const rg_op *op, const any_desc *desc)
 {
     rg_kernel *kernel = NULL;
     const bool takes = rg_kernel_create(s->plan->device, op, desc->bytes, &kernel) == RG_OK;
@@ -26,7 +26,7 @@ static bool takes_desc(const rg_schedule *s, const rg_op *op, const any_desc *de
     return takes;
 }
 
-static rg_status set_desc(const rg_schedule *s, rg_step *step, const any_desc *desc)
+static rg_status set_desc(const rg_sequence *s, rg_step *step, const any_desc *desc)
 {
     rg_kernel *kernel = NULL;
     RG_TRY(rg_kernel_create(s->plan->device, step->op, desc->bytes, &kernel));
@@ -39,17 +39,10 @@ static rg_status set_desc(const rg_schedule *s, rg_step *step, const any_desc *d
 
 /* ---- what gradients read ---- */
 
-/* With a state, which every gradient here has. */
-static uint32_t reads_with(const rg_op *op, const void *desc)
-{
-    const uint32_t reads = op->reads(desc);
-    return reads & RG_READS_OR_STATE ? RG_READS_STATE : reads;
-}
-
 /* A gradient step reads what its kernel says. */
-static void set_reads(rg_schedule *s, rg_step *step)
+static void set_reads(rg_sequence *s, rg_step *step)
 {
-    const uint32_t reads = reads_with(step->op, step->kernel->desc);
+    const uint32_t reads = rg_op_reads(step->op, step->kernel->desc, true);
     const rg_step *forward = &s->steps[step->forward];
     for (int32_t i = 0; i < RG_MAX_INPUTS; i++)
         step->x[i] = reads & (uint32_t)RG_READS_X << i ? step->source[i] : -1;
@@ -58,12 +51,12 @@ static void set_reads(rg_schedule *s, rg_step *step)
 }
 
 /* Whether a gradient at `at` can read what descriptor `desc` wants beyond `old`. */
-static bool may_read(const rg_schedule *s, int32_t at, const rg_step *step, const any_desc *desc)
+static bool may_read(const rg_sequence *s, int32_t at, const rg_step *step, const any_desc *desc)
 {
     const uint32_t more =
-        reads_with(step->op, desc->bytes) & ~reads_with(step->op, step->kernel->desc);
+        rg_op_reads(step->op, desc->bytes, true) & ~rg_op_reads(step->op, step->kernel->desc, true);
     for (int32_t i = 0; i < RG_MAX_INPUTS; i++) {
-        if (more & (uint32_t)RG_READS_X << i && rg_schedule_overwrites(s, step->source[i], at))
+        if (more & (uint32_t)RG_READS_X << i && rg_sequence_overwrites(s, step->source[i], at))
             return false;
     }
     return true;
@@ -72,14 +65,14 @@ static bool may_read(const rg_schedule *s, int32_t at, const rg_step *step, cons
 /* ---- two steps, one behind the other ---- */
 
 /* Values between steps, which are gone when both are one. */
-static bool is_between(const rg_schedule *s, int32_t value)
+static bool is_between(const rg_sequence *s, int32_t value)
 {
     return value >= 0 && s->slots[value].kind == RG_VALUE_OUTPUT && !s->slots[value].result &&
            s->slots[value].parameter < 0;
 }
 
 /* The only step that reads a value, or -1. */
-static int32_t reader_of(const rg_schedule *s, int32_t value)
+static int32_t reader_of(const rg_sequence *s, int32_t value)
 {
     int32_t at = -1, next;
     const int32_t reader = rg_links_reader(s->links, value, &at);
@@ -91,7 +84,7 @@ static int32_t reader_of(const rg_schedule *s, int32_t value)
 }
 
 /* Whether only step `at`, its gradients and those of `other` read a value. */
-static bool is_read_by(const rg_schedule *s, int32_t value, int32_t at, int32_t other)
+static bool is_read_by(const rg_sequence *s, int32_t value, int32_t at, int32_t other)
 {
     int32_t link = -1, reader;
     while ((reader = rg_links_reader(s->links, value, &link)) >= 0) {
@@ -105,7 +98,7 @@ static bool is_read_by(const rg_schedule *s, int32_t value, int32_t at, int32_t 
 /* The gradients of step `behind` make, as dx[k], the dy of one gradient of `before` each, and
  * nobody else reads it; and these are all gradients that `before` has. With `lone` some of the
  * first may make no dx[k] at all. */
-static bool gradients_pair(const rg_schedule *s, int32_t before, int32_t behind, int32_t k,
+static bool gradients_pair(const rg_sequence *s, int32_t before, int32_t behind, int32_t k,
                            bool lone)
 {
     int32_t i, at = -1;
@@ -127,7 +120,7 @@ static bool gradients_pair(const rg_schedule *s, int32_t before, int32_t behind,
 }
 
 /* Whether gradients of `at` may read what `desc` wants, where the gradients before them stand. */
-static bool gradients_may_read(const rg_schedule *s, int32_t at, const any_desc *desc)
+static bool gradients_may_read(const rg_sequence *s, int32_t at, const any_desc *desc)
 {
     int32_t i, link = -1;
     while ((i = rg_links_gradient(s->links, at, &link)) >= 0) {
@@ -138,19 +131,19 @@ static bool gradients_may_read(const rg_schedule *s, int32_t at, const any_desc 
 }
 
 /* A step that has changed reads and makes other values. */
-static rg_status note_change(rg_schedule *s, int32_t at)
+static rg_status note_change(rg_sequence *s, int32_t at)
 {
-    rg_schedule_note_outputs(s, at);
+    rg_sequence_note_outputs(s, at);
     return rg_links_add_reads(s->links, at);
 }
 
 /* Step `from` takes the place of the earlier step `to`. */
-static rg_status move_into(rg_schedule *s, int32_t from, int32_t to)
+static rg_status move_into(rg_sequence *s, int32_t from, int32_t to)
 {
     const rg_step moved = s->steps[from];
     s->steps[from].own_kernel = false;
-    rg_schedule_drop(s, from);
-    rg_schedule_drop(s, to);
+    rg_sequence_drop(s, from);
+    rg_sequence_drop(s, to);
     s->steps[to] = moved;
     RG_TRY(note_change(s, to));
     return rg_links_add_gradient(s->links, to);
@@ -161,7 +154,7 @@ static rg_status move_into(rg_schedule *s, int32_t from, int32_t to)
 /* Steps `before` and `behind` become one with descriptor `desc`, in the place of the first, and so
  * do their gradients. Input `k` of `behind` is what `before` makes; `bias`, unless -1, is the
  * other, and becomes input b. */
-static rg_status absorb(rg_schedule *s, int32_t before, int32_t behind, int32_t k, int32_t bias,
+static rg_status absorb(rg_sequence *s, int32_t before, int32_t behind, int32_t k, int32_t bias,
                         const any_desc *desc)
 {
     RG_TRY(set_desc(s, &s->steps[before], desc));
@@ -184,20 +177,20 @@ static rg_status absorb(rg_schedule *s, int32_t before, int32_t behind, int32_t 
         set_reads(s, gradient);
         RG_TRY(move_into(s, at, i));
     }
-    rg_schedule_drop(s, behind);
+    rg_sequence_drop(s, behind);
     return RG_OK;
 }
 
 /* The step whose forward pass makes `value`, as its first output and for other steps alone; -1:
  * none. */
-static int32_t maker_of(const rg_schedule *s, int32_t value)
+static int32_t maker_of(const rg_sequence *s, int32_t value)
 {
     const int32_t made = is_between(s, value) ? s->slots[value].made : -1;
     const rg_step *step = made >= 0 ? &s->steps[made] : NULL;
     return step != NULL && !step->gradient && !step->shown && step->out[0] == value ? made : -1;
 }
 
-static rg_status fuse_neuron(rg_schedule *s, int32_t at)
+static rg_status fuse_neuron(rg_sequence *s, int32_t at)
 {
     const rg_step *step = &s->steps[at];
     if (step->gradient || step->op->join_before == NULL || s->slots[step->out[0]].parameter >= 0)
@@ -215,14 +208,14 @@ static rg_status fuse_neuron(rg_schedule *s, int32_t at)
 }
 
 /* Whether `b` is one number for each channel of `y`, and adds nothing to its shape. */
-static bool is_bias(const rg_schedule *s, int32_t b, int32_t y, int32_t sum)
+static bool is_bias(const rg_sequence *s, int32_t b, int32_t y, int32_t sum)
 {
     const rg_tensor_desc *d = &s->descs[b], *to = &s->descs[y];
     return d->rank == 1 && to->rank > 0 && d->dims[0] == to->dims[to->rank - 1] &&
            rg_shape_same_dims(to, &s->descs[sum]);
 }
 
-static rg_status fuse_bias(rg_schedule *s, int32_t at)
+static rg_status fuse_bias(rg_sequence *s, int32_t at)
 {
     const rg_step *step = &s->steps[at];
     for (int32_t k = 0; k < 2 && rg_step_is_sum(step); k++) {
@@ -244,7 +237,7 @@ static rg_status fuse_bias(rg_schedule *s, int32_t at)
 
 /* A neuron that stays alone reads y in its gradient where that tells the slope, so that x need not
  * be kept: y can take its place. */
-static rg_status read_from_y(rg_schedule *s, int32_t at)
+static rg_status read_from_y(rg_sequence *s, int32_t at)
 {
     const rg_step *step = &s->steps[at];
     if (step->gradient || step->op->gradient_of_y == NULL || !step->keeps)
@@ -269,7 +262,7 @@ static rg_status read_from_y(rg_schedule *s, int32_t at)
 
 /* ---- softmax, into the loss behind it ---- */
 
-static rg_status absorb_softmax(rg_schedule *s, int32_t softmax, int32_t loss, const any_desc *desc)
+static rg_status absorb_softmax(rg_sequence *s, int32_t softmax, int32_t loss, const any_desc *desc)
 {
     const int32_t x = s->steps[softmax].in[0];
     RG_TRY(set_desc(s, &s->steps[loss], desc));
@@ -282,24 +275,24 @@ static rg_status absorb_softmax(rg_schedule *s, int32_t softmax, int32_t loss, c
         set_reads(s, gradient);
         if (at >= 0) {
             gradient->out[0] = s->steps[at].out[0];
-            rg_schedule_drop(s, at);
+            rg_sequence_drop(s, at);
         }
         RG_TRY(note_change(s, i));
     }
-    rg_schedule_drop(s, softmax);
+    rg_sequence_drop(s, softmax);
     return note_change(s, loss);
 }
 
 /* Whether the loss and all its gradients still see the value that softmax reads. */
-static bool lasts(const rg_schedule *s, int32_t value, int32_t loss)
+static bool lasts(const rg_sequence *s, int32_t value, int32_t loss)
 {
     int32_t last = loss;
     for (int32_t i, link = -1; (i = rg_links_gradient(s->links, loss, &link)) >= 0;)
         last = i > last ? i : last;
-    return !rg_schedule_overwrites(s, value, last);
+    return !rg_sequence_overwrites(s, value, last);
 }
 
-static rg_status fuse_softmax(rg_schedule *s, int32_t at)
+static rg_status fuse_softmax(rg_sequence *s, int32_t at)
 {
     const rg_step *step = &s->steps[at];
     const int32_t y = step->in[0];
@@ -323,7 +316,7 @@ static rg_status fuse_softmax(rg_schedule *s, int32_t at)
 /* ---- a loss with its gradient ---- */
 
 /* Whether a gradient step of a loss has dy = 1 and is asked for the gradient of y alone. */
-static bool starts(const rg_schedule *s, const rg_step *step)
+static bool starts(const rg_sequence *s, const rg_step *step)
 {
     const rg_slot *dy = step->in[0] >= 0 ? &s->slots[step->in[0]] : NULL;
     for (int32_t i = 1; i < step->outputs; i++) {
@@ -334,7 +327,7 @@ static bool starts(const rg_schedule *s, const rg_step *step)
            (dy == NULL || (dy->kind == RG_VALUE_CONSTANT && dy->number == 1));
 }
 
-static rg_status fuse_loss(rg_schedule *s, int32_t at)
+static rg_status fuse_loss(rg_sequence *s, int32_t at)
 {
     const rg_step *step = &s->steps[at];
     if (step->gradient || step->op->with_gradient == NULL)
@@ -352,16 +345,16 @@ static rg_status fuse_loss(rg_schedule *s, int32_t at)
         return RG_OK;
     RG_TRY(set_desc(s, &s->steps[at], &desc));
     const int32_t dx = s->steps[gradient].out[0];
-    rg_schedule_drop(s, gradient);
+    rg_sequence_drop(s, gradient);
     s->steps[at].out[s->steps[at].outputs++] = dx;
-    rg_schedule_note_outputs(s, at);
+    rg_sequence_note_outputs(s, at);
     return RG_OK;
 }
 
 /* ---- all of it ---- */
 
-typedef rg_status fuse_step(rg_schedule *s, int32_t at);
-static rg_status each_step(rg_schedule *s, bool wanted, fuse_step *fuse)
+typedef rg_status fuse_step(rg_sequence *s, int32_t at);
+static rg_status each_step(rg_sequence *s, bool wanted, fuse_step *fuse)
 {
     for (int32_t i = 0; i < s->steps_count && wanted; i++) {
         if (s->steps[i].gone || s->steps[i].shown) /* its state has to be that of the node */
@@ -371,7 +364,7 @@ static rg_status each_step(rg_schedule *s, bool wanted, fuse_step *fuse)
     return RG_OK;
 }
 
-static rg_status fuse_all(rg_schedule *s)
+static rg_status fuse_all(rg_sequence *s)
 {
     const rg_plan_options *options = &s->plan->options;
     RG_TRY(each_step(s, options->fuse_biases, fuse_bias));
@@ -381,7 +374,7 @@ static rg_status fuse_all(rg_schedule *s)
     return each_step(s, options->fuse_losses, fuse_loss);
 }
 
-rg_status rg_schedule_fuse(rg_schedule *s)
+rg_status rg_sequence_fuse(rg_sequence *s)
 {
     rg_links links;
     RG_TRY(rg_links_create(s, &links));
@@ -390,7 +383,7 @@ rg_status rg_schedule_fuse(rg_schedule *s)
     s->links = NULL;
     rg_links_destroy(&links);
     RG_TRY(status);
-    RG_TRY(rg_schedule_compact(s));
+    RG_TRY(rg_sequence_compact(s));
     for (int32_t i = 0; i < s->steps_count; i++)
         s->steps[i].keeps = s->steps[i].shown;
     for (int32_t i = 0; i < s->steps_count; i++) {

@@ -105,8 +105,7 @@ static rg_status add_named(rg_graph *graph, rg_value_kind kind, const char *name
              "the graph has two values with the name '%s'", name);
     rg_value made = { .kind = kind };
     if (desc != NULL) {
-        size_t reach;
-        RG_TRY(rg_shape_check(desc, name, &reach));
+        RG_TRY(rg_shape_check(desc, name, NULL));
         made.desc = rg_tensor_desc_dense(desc->dtype, desc->rank, desc->dims);
     }
     RG_TRY(rg_copy_text(name, &made.name));

@@ -338,8 +338,7 @@ size_t rg_node_describe(const rg_node *node, char *text, size_t capacity)
 
 uint32_t rg_node_reads(const rg_node *node)
 {
-    const uint32_t reads = node->op->reads(node->desc);
-    return reads & RG_READS_OR_STATE && node->forward != NULL ? RG_READS_STATE : reads;
+    return rg_op_reads(node->op, node->desc, node->forward != NULL);
 }
 
 void rg_node_each_read(const rg_node *node, rg_value_visit *visit, void *context)

@@ -96,8 +96,8 @@ static rg_status make_tensor(const rg_plan *plan, const rg_layout_plan *layout,
 static rg_status place_value(const rg_plan *plan, rg_layout_plan *layout, const rg_claims *c,
                              int32_t v)
 {
-    const rg_schedule *s = &layout->schedule;
-    const int32_t root = rg_schedule_root(s, v), source = s->slots[root].source;
+    const rg_sequence *s = &layout->sequence;
+    const int32_t root = rg_sequence_root(s, v), source = s->slots[root].source;
     if (c->of_value[v] >= 0)
         return make_tensor(plan, layout, &s->descs[v], c->list[c->of_value[v]].offset,
                            &layout->tensors[v]);
@@ -112,7 +112,7 @@ static rg_status place_value(const rg_plan *plan, rg_layout_plan *layout, const 
 
 static rg_status make_values(const rg_plan *plan, rg_layout_plan *layout, const rg_claims *c)
 {
-    const rg_schedule *s = &layout->schedule;
+    const rg_sequence *s = &layout->sequence;
     for (int32_t v = 0; v < s->slots_count; v++) {
         const rg_slot *slot = &s->slots[v];
         if (slot->parameter >= 0 && slot->live) {
@@ -135,7 +135,7 @@ static rg_status make_values(const rg_plan *plan, rg_layout_plan *layout, const 
 
 static rg_status make_states(rg_layout_plan *layout, const rg_claims *c)
 {
-    const rg_schedule *s = &layout->schedule;
+    const rg_sequence *s = &layout->sequence;
     int32_t at = c->values; /* their claims stand behind those of values */
     for (int32_t i = 0; i < s->steps_count; i++) {
         const rg_step *step = &s->steps[i];
@@ -174,7 +174,7 @@ static rg_tensor *tensor_of(const rg_layout_plan *layout, int32_t value)
 {
     if (value < 0)
         return NULL;
-    const int32_t source = layout->schedule.slots[value].source;
+    const int32_t source = layout->sequence.slots[value].source;
     return source >= 0 ? layout->stand_ins[source] : layout->tensors[value];
 }
 
@@ -219,7 +219,7 @@ static rg_status record_batch(const rg_layout_plan *layout, const rg_step *steps
 
 static rg_status record_step(const rg_layout_plan *layout, int32_t at)
 {
-    const rg_step *step = &layout->schedule.steps[at];
+    const rg_step *step = &layout->sequence.steps[at];
     rg_tensor *x[RG_MAX_INPUTS], *y[RG_MAX_INPUTS];
     if (step->gradient)
         return record_gradient(layout, step);
@@ -289,7 +289,7 @@ static int64_t count_launches(const rg_submission *submission)
 
 static rg_status record(rg_plan *plan, rg_layout_plan *layout, const rg_claims *c)
 {
-    const rg_schedule *s = &layout->schedule;
+    const rg_sequence *s = &layout->sequence;
     if (plan->options.poison)
         RG_TRY(prepare_poison(plan, layout, c));
     RG_TRY(rg_allocate_array(s->steps_capacity, sizeof *layout->ends, &layout->ends));
@@ -315,25 +315,25 @@ static rg_status record(rg_plan *plan, rg_layout_plan *layout, const rg_claims *
 
 /* What the options of the plan make of its steps. */
 static rg_status make_schedule(const rg_plan *plan, const rg_tensor_desc sources[],
-                               rg_schedule *schedule)
+                               rg_sequence *sequence)
 {
-    RG_TRY(rg_schedule_create(plan, schedule));
-    RG_TRY(find_shapes(plan, sources, schedule->descs));
-    RG_TRY(rg_schedule_fuse(schedule));
+    RG_TRY(rg_sequence_create(plan, sequence));
+    RG_TRY(find_shapes(plan, sources, sequence->descs));
+    RG_TRY(rg_sequence_fuse(sequence));
     if (plan->options.share_views)
-        RG_TRY(rg_schedule_views(schedule));
+        RG_TRY(rg_sequence_views(sequence));
     if (plan->options.add_gradients)
-        RG_TRY(rg_schedule_sums(schedule));
+        RG_TRY(rg_sequence_sums(sequence));
     if (plan->options.budget > 0)
-        RG_TRY(rg_schedule_fit(schedule, plan->options.budget));
+        RG_TRY(rg_sequence_fit(sequence, plan->options.budget));
     if (plan->options.batch_updates)
-        RG_TRY(rg_schedule_batches(schedule));
+        RG_TRY(rg_sequence_batches(sequence));
     return RG_OK;
 }
 
 static rg_status fill_layout(rg_plan *plan, rg_layout_plan *layout, rg_claims *c)
 {
-    const rg_schedule *s = &layout->schedule;
+    const rg_sequence *s = &layout->sequence;
     RG_TRY(rg_allocate_array(s->slots_capacity, sizeof *layout->tensors, &layout->tensors));
     RG_TRY(rg_allocate_array(s->steps_capacity, sizeof *layout->states, &layout->states));
     RG_TRY(rg_commands_create(plan->queue, &layout->recorded));
@@ -363,7 +363,7 @@ static rg_status make_layout(rg_plan *plan, const rg_tensor_desc sources[],
         layout->sources[i] = sources[i];
         layout->alignments[i] = alignments != NULL ? alignments[i] : 0;
     }
-    RG_TRY(make_schedule(plan, sources, &layout->schedule));
+    RG_TRY(make_schedule(plan, sources, &layout->sequence));
     const rg_status status = fill_layout(plan, layout, &c);
     rg_claims_free(&c);
     return status;
@@ -373,7 +373,7 @@ void rg_layout_destroy(rg_plan *plan, rg_layout_plan *layout)
 {
     if (layout == NULL)
         return;
-    const size_t values = layout->schedule.slots_capacity, steps = layout->schedule.steps_capacity;
+    const size_t values = layout->sequence.slots_capacity, steps = layout->sequence.steps_capacity;
     const size_t count = (size_t)plan->sources_count;
     rg_replay_destroy(layout->replay);
     rg_commands_destroy(layout->recorded);
@@ -394,7 +394,7 @@ void rg_layout_destroy(rg_plan *plan, rg_layout_plan *layout)
     rg_release(allocator, layout->states, steps * sizeof *layout->states);
     rg_release(allocator, layout->ends, steps * sizeof *layout->ends);
     rg_release(allocator, layout->memory, layout->memory_capacity * sizeof *layout->memory);
-    rg_schedule_destroy(&layout->schedule);
+    rg_sequence_destroy(&layout->sequence);
     rg_release(allocator, layout, sizeof *layout);
 }
 

@@ -18,14 +18,14 @@ static rg_status prepend(rg_links *links, int32_t *head, int32_t step)
 
 rg_status rg_links_add_reader(rg_links *links, int32_t value, int32_t step)
 {
-    int32_t *head = &links->readers[rg_schedule_root(links->schedule, value)];
+    int32_t *head = &links->readers[rg_sequence_root(links->sequence, value)];
     return *head >= 0 && links->pool[*head].step == step ? RG_OK : prepend(links, head, step);
 }
 
 rg_status rg_links_add_reads(rg_links *links, int32_t step)
 {
     int32_t value;
-    for (int32_t i = 0; rg_step_read(&links->schedule->steps[step], i, &value); i++) {
+    for (int32_t i = 0; rg_step_read(&links->sequence->steps[step], i, &value); i++) {
         if (value >= 0)
             RG_TRY(rg_links_add_reader(links, value, step));
     }
@@ -34,13 +34,13 @@ rg_status rg_links_add_reads(rg_links *links, int32_t step)
 
 rg_status rg_links_add_gradient(rg_links *links, int32_t step)
 {
-    const int32_t forward = links->schedule->steps[step].forward;
+    const int32_t forward = links->sequence->steps[step].forward;
     return forward < 0 ? RG_OK : prepend(links, &links->gradients[forward], step);
 }
 
 static rg_status fill(rg_links *links)
 {
-    const rg_schedule *s = links->schedule;
+    const rg_sequence *s = links->sequence;
     for (int32_t v = 0; v < s->slots_count; v++)
         links->readers[v] = -1;
     for (int32_t i = 0; i < s->steps_count; i++)
@@ -52,11 +52,11 @@ static rg_status fill(rg_links *links)
     return RG_OK;
 }
 
-rg_status rg_links_create(const rg_schedule *schedule, rg_links *links)
+rg_status rg_links_create(const rg_sequence *sequence, rg_links *links)
 {
-    *links = (rg_links){ .schedule = schedule,
-                         .readers_capacity = (size_t)schedule->slots_count,
-                         .gradients_capacity = (size_t)schedule->steps_count };
+    *links = (rg_links){ .sequence = sequence,
+                         .readers_capacity = (size_t)sequence->slots_count,
+                         .gradients_capacity = (size_t)sequence->steps_count };
     rg_status status =
         rg_allocate_array(links->readers_capacity, sizeof *links->readers, &links->readers);
     if (status == RG_OK)
@@ -80,11 +80,11 @@ void rg_links_destroy(rg_links *links)
 /* ---- walks ---- */
 
 /* Whether a step reads `value`, or what has its storage. */
-static bool reads_root(const rg_schedule *s, const rg_step *step, int32_t value)
+static bool reads_root(const rg_sequence *s, const rg_step *step, int32_t value)
 {
     int32_t read;
     for (int32_t i = 0; rg_step_read(step, i, &read); i++) {
-        if (read >= 0 && rg_schedule_root(s, read) == value)
+        if (read >= 0 && rg_sequence_root(s, read) == value)
             return true;
     }
     return false;
@@ -92,8 +92,8 @@ static bool reads_root(const rg_schedule *s, const rg_step *step, int32_t value)
 
 int32_t rg_links_reader(rg_links *links, int32_t value, int32_t *at)
 {
-    const rg_schedule *s = links->schedule;
-    const int32_t root = rg_schedule_root(s, value);
+    const rg_sequence *s = links->sequence;
+    const int32_t root = rg_sequence_root(s, value);
     int32_t *next = *at < 0 ? &links->readers[root] : &links->pool[*at].next;
     while (*next >= 0) {
         const rg_link *link = &links->pool[*next];
@@ -108,7 +108,7 @@ int32_t rg_links_reader(rg_links *links, int32_t value, int32_t *at)
 
 int32_t rg_links_gradient(rg_links *links, int32_t forward, int32_t *at)
 {
-    const rg_schedule *s = links->schedule;
+    const rg_sequence *s = links->sequence;
     int32_t *next = *at < 0 ? &links->gradients[forward] : &links->pool[*at].next;
     while (*next >= 0) {
         const rg_link *link = &links->pool[*next];

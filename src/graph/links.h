@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Lists by value and by step, so that a pass over a long schedule finds neighbours without a walk
+/* Lists by value and by step, so that a pass over a long sequence finds neighbours without a walk
  * over all steps. */
 #ifndef RG_GRAPH_LINKS_H
 #define RG_GRAPH_LINKS_H
@@ -15,7 +15,7 @@ typedef struct rg_link {
  * A list may hold a step twice, and steps that are gone or have changed since: walks drop the
  * latter. A new list runs from the last step to the first. */
 typedef struct rg_links {
-    const rg_schedule *schedule;
+    const rg_sequence *sequence;
     rg_link *pool;
     size_t capacity, count;
     int32_t *readers;   /* by value: the first entry, or -1 */
@@ -23,7 +23,7 @@ typedef struct rg_links {
     size_t readers_capacity, gradients_capacity;
 } rg_links;
 
-rg_status rg_links_create(const rg_schedule *schedule, rg_links *links);
+rg_status rg_links_create(const rg_sequence *sequence, rg_links *links);
 void rg_links_destroy(rg_links *links);
 
 /* Adds a step at the front of the list of a value, of all that it reads, or of its forward step. */

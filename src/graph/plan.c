@@ -93,7 +93,7 @@ static rg_status make_step(rg_plan *plan, const rg_plan_draft *d, const rg_node 
     const rg_node *forward = node->forward;
     *step = (rg_step){ .op = node->op,
                        .gradient = node->gradient,
-                       .forward = forward != NULL ? d->place[forward->id] : -1,
+                       .forward = forward != NULL ? d->step_of[forward->id] : -1,
                        .inputs = node->inputs,
                        .outputs = node->outputs };
     for (int32_t i = 0; i < RG_MAX_INPUTS; i++) {
@@ -263,7 +263,7 @@ static rg_status fill_plan(rg_plan *plan, rg_plan_draft *d)
     }
     rg_release(allocator, order, nodes * sizeof *order);
     RG_TRY(status);
-    RG_TRY(rg_plan_note_states(plan, d->place));
+    RG_TRY(rg_plan_note_states(plan, d->step_of));
     RG_TRY(rg_plan_note_updates(plan));
     RG_TRY(make_parameters(plan));
     plan->options.share = NULL; /* it may be gone before this plan */
@@ -312,7 +312,7 @@ rg_status rg_plan_create(rg_device *device, const rg_graph *graph, const rg_plan
     if (status == RG_OK)
         status = rg_allocate_array(nodes, sizeof *d.runs, &d.runs);
     if (status == RG_OK)
-        status = rg_allocate_array(nodes, sizeof *d.place, &d.place);
+        status = rg_allocate_array(nodes, sizeof *d.step_of, &d.step_of);
     if (status == RG_OK)
         status = rg_allocate_array(values, sizeof *d.readers, &d.readers);
     if (status == RG_OK)
@@ -321,7 +321,7 @@ rg_status rg_plan_create(rg_device *device, const rg_graph *graph, const rg_plan
         status = fill_plan(made, &d);
     rg_release(allocator, d.live, values * sizeof *d.live);
     rg_release(allocator, d.runs, nodes * sizeof *d.runs);
-    rg_release(allocator, d.place, nodes * sizeof *d.place);
+    rg_release(allocator, d.step_of, nodes * sizeof *d.step_of);
     rg_release(allocator, d.readers, values * sizeof *d.readers);
     rg_release(allocator, d.takes, values * sizeof *d.takes);
     if (status != RG_OK) {

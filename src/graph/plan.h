@@ -11,9 +11,9 @@
 typedef struct rg_step {
     const rg_op *op;
     rg_kernel *kernel;
-    bool own_kernel; /* made for a schedule */
+    bool own_kernel; /* made for a sequence */
     char *label;
-    int32_t origin; /* its place among the steps of the plan */
+    int32_t origin; /* its index among the steps of the plan */
     bool gradient;
     int32_t forward; /* of a gradient: the step whose state it reads, or -1 */
     int32_t inputs, outputs;
@@ -21,7 +21,7 @@ typedef struct rg_step {
     int32_t source[RG_MAX_INPUTS];                 /* of a gradient: x, for their shapes */
     int32_t x[RG_MAX_INPUTS], y[RG_MAX_OUTPUTS];   /* what it is handed of them */
     bool keeps;                                    /* a forward step whose state a gradient wants */
-    bool gone;                   /* part of another step now: rg_schedule_compact() takes it away */
+    bool gone;                   /* part of another step now: rg_sequence_compact() takes it away */
     bool shown;                  /* its state is asked for: it stays, and is that of the node */
     uint64_t add;                /* of a gradient: bit i: out[i] is base[i] with dx added into it */
     int32_t base[RG_MAX_INPUTS]; /* else -1 */
@@ -32,7 +32,7 @@ typedef struct rg_step {
 /* A value as the plan knows it. */
 typedef struct rg_slot {
     rg_value_kind kind;
-    int32_t source;     /* of a source: its place */
+    int32_t source;     /* of a source: its index */
     int32_t like;       /* of a constant */
     double number;      /* of a constant */
     int32_t parameter;  /* a value that is this parameter, or is assigned to it; else -1 */
@@ -46,31 +46,31 @@ typedef struct rg_slot {
 } rg_slot;
 
 /* The steps of one layout: those of the plan, changed as its options say. */
-typedef struct rg_schedule {
+typedef struct rg_sequence {
     const struct rg_plan *plan;
     rg_step *steps;
     int32_t steps_count;
     rg_slot *slots; /* by value: those of the plan, and further ones */
     int32_t slots_count;
     rg_tensor_desc *descs;                 /* by value */
-    size_t steps_capacity, slots_capacity; /* how many there is room for */
+    size_t steps_capacity, slots_capacity; /* allocated */
     struct rg_links *links;                /* while a pass joins steps; else NULL */
-} rg_schedule;
+} rg_sequence;
 
-/* Something that has a place in the storage of a layout: output or tensor of a state of a step. */
-typedef struct rg_memory_place {
+/* A tensor in the storage of a layout: an output of a step, or a tensor of its state. */
+typedef struct rg_memory_entry {
     int32_t value; /* -1: a state */
     int32_t step;  /* that makes it; -1: a constant */
     int32_t index; /* among its outputs, or among the tensors of its state */
     int32_t last;  /* of a state: the last step that reads it */
-} rg_memory_place;
+} rg_memory_entry;
 
 /* Storage and tensors for one set of source shapes. */
 typedef struct rg_layout_plan {
     struct rg_layout_plan *next;
     rg_tensor_desc *sources;
     size_t *alignments; /* of the sources: see rg_source_alignment() */
-    rg_schedule schedule;
+    rg_sequence sequence;
     rg_tensor **tensors; /* by value; NULL for sources */
     rg_state **states;   /* by step */
     rg_storage *storage;
@@ -83,7 +83,7 @@ typedef struct rg_layout_plan {
     rg_tensor **copies;      /* by source: where a replay reads it; NULL where none was needed */
     rg_replay *replay;       /* all that is recorded; NULL: it is recorded anew for each run */
     int32_t runs, failures;  /* encoded, up to the replay; attempts to make it */
-    rg_memory_place *memory; /* all that has a place in the storage */
+    rg_memory_entry *memory; /* all tensors in the storage */
     size_t memory_capacity, memory_count;
     void *poison; /* bytes that overwrite what is no longer read, kept by `recorded`; or NULL */
 } rg_layout_plan;
@@ -119,7 +119,7 @@ struct rg_plan {
     char **result_names;
     int32_t *results; /* their values */
     int32_t results_count;
-    size_t nodes, results_capacity; /* how many there is room for in steps, in results */
+    size_t nodes, results_capacity; /* allocated steps, allocated results */
     rg_tensor **parameters;         /* by value */
     int32_t *listed;                /* values that are parameters of the plan, in order */
     int32_t listed_count;
@@ -143,15 +143,15 @@ typedef struct rg_plan_draft {
     const rg_graph *graph;
     bool *live;             /* by value */
     bool *runs;             /* by node */
-    int32_t *place;         /* by node: its step, or -1 */
+    int32_t *step_of;       /* by node, or -1 */
     int32_t *readers;       /* by value: nodes that will read it and have no step yet */
     const rg_value **takes; /* by value: the parameter that it is assigned to, or NULL */
 } rg_plan_draft;
 
 /* Nodes in the order of the graph, but for those that overwrite a parameter: they wait for all who
- * read it. Nodes are looked at in turns over the graph, and again only when what they wait for has
- * come. Fills in `order` and the places of all nodes that run; the readers of all values are 0
- * before and after. */
+ * read it. Rounds go over the graph; a node that waits is looked at again only when what it waits
+ * for has come. Fills in `order` and `step_of` for all nodes that run; the readers of all values
+ * are 0 before and after. */
 rg_status rg_plan_order(rg_plan_draft *draft, const rg_node **order, int32_t *count);
 
 /* ---- plan_ask.c ---- */
@@ -183,43 +183,43 @@ rg_status rg_claims_bound(const rg_claim claims[], int32_t count, int32_t steps,
 
 /* ---- steps.c ---- */
 
-rg_status rg_schedule_create(const rg_plan *plan, rg_schedule *schedule);
-void rg_schedule_destroy(rg_schedule *schedule);
+rg_status rg_sequence_create(const rg_plan *plan, rg_sequence *sequence);
+void rg_sequence_destroy(rg_sequence *sequence);
 /* When values are made and read last, and by how many steps. */
-void rg_schedule_times(rg_schedule *schedule);
-/* Marks a step as gone: the others keep their places until rg_schedule_compact(). */
-void rg_schedule_drop(rg_schedule *schedule, int32_t step);
+void rg_sequence_times(rg_sequence *sequence);
+/* Marks a step as gone: the others keep their indices until rg_sequence_compact(). */
+void rg_sequence_drop(rg_sequence *sequence, int32_t step);
 /* Notes who makes the outputs of a step that has changed. */
-void rg_schedule_note_outputs(rg_schedule *schedule, int32_t step);
+void rg_sequence_note_outputs(rg_sequence *sequence, int32_t step);
 /* Takes away the steps that are gone, and finds the times of the others. */
-rg_status rg_schedule_compact(rg_schedule *schedule);
+rg_status rg_sequence_compact(rg_sequence *sequence);
 /* The value whose storage a value has. */
-static inline int32_t rg_schedule_root(const rg_schedule *schedule, int32_t value)
+static inline int32_t rg_sequence_root(const rg_sequence *sequence, int32_t value)
 {
-    return value >= 0 && schedule->slots[value].view >= 0 ? schedule->slots[value].view : value;
+    return value >= 0 && sequence->slots[value].view >= 0 ? sequence->slots[value].view : value;
 }
 /* Values that a step reads, one after the other: index from 0 on, until it returns false; -1 for
  * none. */
 bool rg_step_read(const rg_step *step, int32_t index, int32_t *value);
 bool rg_step_reads(const rg_step *step, int32_t value);
 /* Whether a step before `end` writes over the parameter that `value` is, if it is one. */
-bool rg_schedule_overwrites(const rg_schedule *schedule, int32_t value, int32_t end);
+bool rg_sequence_overwrites(const rg_sequence *sequence, int32_t value, int32_t end);
 /* Whether the step is an arithmetic node that adds its two operands, and does nothing else. */
 bool rg_step_is_sum(const rg_step *step);
 /* Passes: each leaves times as they are then. */
-rg_status rg_schedule_views(rg_schedule *schedule);
-rg_status rg_schedule_sums(rg_schedule *schedule);
-rg_status rg_schedule_batches(rg_schedule *schedule);
+rg_status rg_sequence_views(rg_sequence *sequence);
+rg_status rg_sequence_sums(rg_sequence *sequence);
+rg_status rg_sequence_batches(rg_sequence *sequence);
 
 /* ---- fuse.c ---- */
 
-rg_status rg_schedule_fuse(rg_schedule *schedule);
+rg_status rg_sequence_fuse(rg_sequence *sequence);
 
 /* ---- recompute.c ---- */
 
 /* Makes cheap values again for the backward pass, until storage fits or nothing more can be
  * dropped. */
-rg_status rg_schedule_fit(rg_schedule *schedule, size_t budget);
+rg_status rg_sequence_fit(rg_sequence *sequence, size_t budget);
 
 /* ---- claims.c ---- */
 
@@ -231,7 +231,7 @@ typedef struct rg_claims {
     size_t apart;          /* bytes, if none shared */
     size_t list_capacity, values_capacity;
 } rg_claims;
-rg_status rg_claims_make(const rg_schedule *schedule, rg_claims *claims);
+rg_status rg_claims_make(const rg_sequence *sequence, rg_claims *claims);
 void rg_claims_free(rg_claims *claims);
 
 /* ---- layout.c ---- */
@@ -264,10 +264,10 @@ rg_status rg_layout_fill(rg_tensor *tensor, double number);
 
 /* ---- show.c ---- */
 
-/* Lists what has a place in the storage of a layout, values and then states. */
+/* Lists the tensors in the storage of a layout, values and then states. */
 rg_status rg_layout_list_memory(rg_layout_plan *layout);
-/* Notes which steps leave the states that the graph asks for; `place`: steps by node. */
-rg_status rg_plan_note_states(rg_plan *plan, const int32_t place[]);
+/* Notes which steps leave the states that the graph asks for; `step_of`: by node. */
+rg_status rg_plan_note_states(rg_plan *plan, const int32_t step_of[]);
 
 /* ---- data.c ---- */
 

@@ -19,7 +19,7 @@ int32_t rg_plan_steps(const rg_plan *plan)
 {
     return plan == NULL            ? 0
            : plan->current == NULL ? plan->steps_count
-                                   : plan->current->schedule.steps_count;
+                                   : plan->current->sequence.steps_count;
 }
 
 int64_t rg_plan_launches(const rg_plan *plan)

@@ -25,7 +25,7 @@ static void visit_read(void *context, rg_value *value)
     const rg_value *made = value; /* of a constant: what tells its shape */
     while (made->kind == RG_VALUE_CONSTANT)
         made = made->like;
-    if (made->node != NULL && r->d->place[made->node->id] < 0)
+    if (made->node != NULL && r->d->step_of[made->node->id] < 0)
         r->waits = made->node->id;
 }
 
@@ -39,7 +39,7 @@ static void count_readers(rg_plan_draft *d, const rg_node *node, int32_t amount)
  * that others must have read. */
 typedef struct waiting {
     int32_t *next, *for_node, *for_value;
-    uint64_t *heap; /* nodes to look at: a turn, and in it the place in the graph */
+    uint64_t *heap; /* nodes to look at: a round, and in it the index in the graph */
     size_t heap_count;
 } waiting;
 
@@ -55,7 +55,7 @@ static bool is_ready(rg_plan_draft *d, waiting *w, const rg_node *node)
 {
     reading r = { .d = d, .waits = -1 };
     rg_node_each_read(node, visit_read, &r);
-    if (node->forward != NULL && d->place[node->forward->id] < 0)
+    if (node->forward != NULL && d->step_of[node->forward->id] < 0)
         r.waits = node->forward->id;
     if (r.waits >= 0) {
         wait_for(w, &w->for_node[r.waits], node->id);
@@ -96,14 +96,14 @@ static uint64_t heap_pop(waiting *w)
     return least;
 }
 
-/* Those who have waited are looked at again: in this turn if they stand behind `key`, else in the
+/* Those who have waited are looked at again: in this round if they come behind `key`, else in the
  * next. */
 static void wake(waiting *w, int32_t *list, uint64_t key)
 {
     for (int32_t node = *list, next; node >= 0; node = next) {
-        const uint64_t turn = key >> 32, behind = (uint64_t)node > (key & UINT32_MAX);
+        const uint64_t round = key >> 32, behind = (uint64_t)node > (key & UINT32_MAX);
         next = w->next[node];
-        heap_push(w, (turn + !behind) << 32 | (uint64_t)node);
+        heap_push(w, (round + !behind) << 32 | (uint64_t)node);
     }
     *list = -1;
 }
@@ -122,14 +122,14 @@ static void wake_writer(void *context, rg_value *value)
         wake(k->w, &k->w->for_value[value->id], k->key);
 }
 
-static rg_status place_nodes(rg_plan_draft *d, waiting *w, const rg_node **order, int32_t *count)
+static rg_status order_nodes(rg_plan_draft *d, waiting *w, const rg_node **order, int32_t *count)
 {
     const rg_graph *graph = d->graph;
     int32_t all = 0;
     for (size_t v = 0; v < graph->values_count; v++)
         w->for_value[v] = -1;
     for (size_t n = 0; n < graph->nodes_count; n++) {
-        d->place[n] = w->for_node[n] = -1;
+        d->step_of[n] = w->for_node[n] = -1;
         all += d->runs[n];
         if (!d->runs[n])
             continue;
@@ -141,7 +141,7 @@ static rg_status place_nodes(rg_plan_draft *d, waiting *w, const rg_node **order
         const rg_node *node = graph->nodes[key & UINT32_MAX];
         if (!is_ready(d, w, node))
             continue;
-        d->place[node->id] = *count;
+        d->step_of[node->id] = *count;
         order[(*count)++] = node;
         count_readers(d, node, -1);
         waking k = { d, w, key };
@@ -149,7 +149,7 @@ static rg_status place_nodes(rg_plan_draft *d, waiting *w, const rg_node **order
         wake(w, &w->for_node[node->id], key);
     }
     size_t stuck = 0;
-    while (*count < all && (!d->runs[stuck] || d->place[stuck] >= 0))
+    while (*count < all && (!d->runs[stuck] || d->step_of[stuck] >= 0))
         stuck++;
     RG_CHECK(
         *count == all, RG_INVALID_ARGUMENT,
@@ -170,7 +170,7 @@ rg_status rg_plan_order(rg_plan_draft *d, const rg_node **order, int32_t *count)
     if (status == RG_OK)
         status = rg_allocate_array(nodes, sizeof *w.heap, &w.heap);
     if (status == RG_OK)
-        status = place_nodes(d, &w, order, count);
+        status = order_nodes(d, &w, order, count);
     rg_release(allocator, w.next, nodes * sizeof *w.next);
     rg_release(allocator, w.for_node, nodes * sizeof *w.for_node);
     rg_release(allocator, w.for_value, values * sizeof *w.for_value);

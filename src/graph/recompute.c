@@ -11,7 +11,7 @@ enum {
     MOST_WORK = 1 << 23 /* steps that all attempts together look at: each looks at all */
 };
 
-/* Steps that make a value again, in the order of the schedule. */
+/* Steps that make a value again, in the order of the sequence. */
 typedef struct chain {
     int32_t steps[MAX_CHAIN];
     int32_t count;
@@ -20,11 +20,11 @@ typedef struct chain {
 /* ---- what can be computed again ---- */
 
 /* Whether a value can be read just before step `at` and takes no more storage for it. */
-static bool is_there(const rg_schedule *s, int32_t value, int32_t at)
+static bool is_there(const rg_sequence *s, int32_t value, int32_t at)
 {
-    const rg_slot *slot = &s->slots[rg_schedule_root(s, value)];
+    const rg_slot *slot = &s->slots[rg_sequence_root(s, value)];
     if (slot->parameter >= 0)
-        return slot->kind == RG_VALUE_PARAMETER && !rg_schedule_overwrites(s, slot->parameter, at);
+        return slot->kind == RG_VALUE_PARAMETER && !rg_sequence_overwrites(s, slot->parameter, at);
     return slot->kind != RG_VALUE_OUTPUT || slot->result || slot->last >= at;
 }
 
@@ -43,7 +43,7 @@ static int32_t inputs_again(const rg_step *step)
 }
 
 /* Collects the steps that make `value` again before step `at`. */
-static bool collect(const rg_schedule *s, int32_t value, int32_t at, chain *c)
+static bool collect(const rg_sequence *s, int32_t value, int32_t at, chain *c)
 {
     const rg_slot *slot = &s->slots[value];
     if (slot->kind != RG_VALUE_OUTPUT || slot->parameter >= 0 || slot->view >= 0 ||
@@ -74,7 +74,7 @@ typedef struct search {
     int32_t *reader;
 } search;
 
-static void find_readers(const rg_schedule *s, int32_t at, int32_t reader[])
+static void find_readers(const rg_sequence *s, int32_t at, int32_t reader[])
 {
     int32_t value;
     for (int32_t v = 0; v < s->slots_count; v++)
@@ -98,7 +98,7 @@ static void find_readers(const rg_schedule *s, int32_t at, int32_t reader[])
 }
 
 /* The largest value that lives across step `at`, is not tried yet and can be made again. */
-static int32_t find_value(const rg_schedule *s, const rg_claims *c, int32_t at, const search *find,
+static int32_t find_value(const rg_sequence *s, const rg_claims *c, int32_t at, const search *find,
                           chain *best, int32_t *before)
 {
     int32_t found = -1;
@@ -134,7 +134,7 @@ static void replace(rg_step *step, int32_t from, int32_t to)
 }
 
 /* The step that does what `from` does, for its first output alone. */
-static rg_status make_again(const rg_schedule *s, const rg_step *from, rg_step *step)
+static rg_status make_again(const rg_sequence *s, const rg_step *from, rg_step *step)
 {
     *step = *from;
     step->keeps = step->shown = step->own_kernel = false;
@@ -154,7 +154,7 @@ static rg_status make_again(const rg_schedule *s, const rg_step *from, rg_step *
     return RG_OK;
 }
 
-static void insert(rg_schedule *s, int32_t at, const rg_step *step)
+static void insert(rg_sequence *s, int32_t at, const rg_step *step)
 {
     memmove(&s->steps[at + 1], &s->steps[at], (size_t)(s->steps_count - at) * sizeof *s->steps);
     s->steps[at] = *step;
@@ -168,7 +168,7 @@ static void insert(rg_schedule *s, int32_t at, const rg_step *step)
 
 /* Runs the steps of a chain again before step `at`; what stands from there on reads their
  * results. `inserted` counts the new steps. */
-static rg_status run_again(rg_schedule *s, const chain *c, int32_t at, int32_t *inserted)
+static rg_status run_again(rg_sequence *s, const chain *c, int32_t at, int32_t *inserted)
 {
     int32_t old[MAX_CHAIN], made[MAX_CHAIN];
     *inserted = 0;
@@ -187,19 +187,19 @@ static rg_status run_again(rg_schedule *s, const chain *c, int32_t at, int32_t *
     }
     for (int32_t k = at; k < s->steps_count; k++)
         replace(&s->steps[k], old[c->count - 1], made[c->count - 1]);
-    rg_schedule_times(s);
+    rg_sequence_times(s);
     return RG_OK;
 }
 
 /* ---- until it fits ---- */
 
-/* A schedule as it was. */
+/* A sequence as it was. */
 typedef struct saved {
     rg_step *steps;
     int32_t steps_count, slots_count;
 } saved;
 
-static void save(const rg_schedule *s, saved *to)
+static void save(const rg_sequence *s, saved *to)
 {
     memcpy(to->steps, s->steps, (size_t)s->steps_count * sizeof *s->steps);
     to->steps_count = s->steps_count;
@@ -207,7 +207,7 @@ static void save(const rg_schedule *s, saved *to)
 }
 
 /* `count` steps from `at` on are new. */
-static void restore(rg_schedule *s, const saved *from, int32_t at, int32_t count)
+static void restore(rg_sequence *s, const saved *from, int32_t at, int32_t count)
 {
     for (int32_t i = at; i < at + count; i++) {
         if (s->steps[i].own_kernel)
@@ -216,11 +216,11 @@ static void restore(rg_schedule *s, const saved *from, int32_t at, int32_t count
     memcpy(s->steps, from->steps, (size_t)from->steps_count * sizeof *s->steps);
     s->steps_count = from->steps_count;
     s->slots_count = from->slots_count;
-    rg_schedule_times(s);
+    rg_sequence_times(s);
 }
 
 /* The most that is alive at one step, and the first such step; what is alive at step `other`. */
-static rg_status measure(const rg_schedule *s, size_t *peak, int32_t *at, int32_t other,
+static rg_status measure(const rg_sequence *s, size_t *peak, int32_t *at, int32_t other,
                          size_t *there)
 {
     rg_claims c;
@@ -235,7 +235,7 @@ static rg_status measure(const rg_schedule *s, size_t *peak, int32_t *at, int32_
 }
 
 /* Drops one value that lives across the step with the largest sum. *done: nothing more can be. */
-static rg_status drop_one(rg_schedule *s, const rg_claims *c, int32_t at, size_t peak, search *find,
+static rg_status drop_one(rg_sequence *s, const rg_claims *c, int32_t at, size_t peak, search *find,
                           saved *before, bool *done)
 {
     chain again = { .count = 0 };
@@ -259,7 +259,7 @@ static rg_status drop_one(rg_schedule *s, const rg_claims *c, int32_t at, size_t
     return status;
 }
 
-static rg_status fit(rg_schedule *s, size_t budget, search *find, saved *before)
+static rg_status fit(rg_sequence *s, size_t budget, search *find, saved *before)
 {
     int64_t work = 0;
     for (bool done = false; !done && work <= MOST_WORK; work += s->steps_count) {
@@ -281,7 +281,7 @@ static rg_status fit(rg_schedule *s, size_t budget, search *find, saved *before)
     return RG_OK;
 }
 
-rg_status rg_schedule_fit(rg_schedule *s, size_t budget)
+rg_status rg_sequence_fit(rg_sequence *s, size_t budget)
 {
     search find = { NULL, NULL };
     saved before = { .steps = NULL };

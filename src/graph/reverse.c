@@ -10,11 +10,11 @@
 /* What a value depends on, through floating-point values. */
 enum { FROM_SOURCE = 1, FROM_PARAMETER = 2 };
 
-/* For each value: what a gradient of it is of use for, and the one that has reached it so far. */
+/* For each value: what a gradient of it is needed for, and the sum of its gradients so far. */
 typedef struct reverse {
     rg_graph *graph;
     uint8_t *needed;
-    rg_value **reached;
+    rg_value **gradients;
     rg_gradient_handler *handler;
     void *context;
 } reverse;
@@ -78,31 +78,31 @@ static void tell(const reverse *r, rg_node *gradient, rg_node *forward, rg_value
     }
 }
 
-/* One more gradient reaches a value: the first is kept, others are added to it. */
-static rg_status reach(reverse *r, rg_value *value, rg_value *gradient)
+/* Adds a gradient to those of a value. */
+static rg_status add_gradient(reverse *r, rg_value *value, rg_value *gradient)
 {
-    rg_value **reached = &r->reached[value->id];
-    if (*reached == NULL) {
-        *reached = gradient;
+    rg_value **total = &r->gradients[value->id];
+    if (*total == NULL) {
+        *total = gradient;
         return RG_OK;
     }
     const rg_arithmetic_desc desc = rg_arithmetic_desc_default();
-    rg_value *const both[] = { *reached, gradient };
+    rg_value *const both[] = { *total, gradient };
     rg_node *sum = rg_graph_node(r->graph, "arithmetic", &desc, both, 2);
     RG_TRY(rg_graph_status(r->graph));
-    *reached = rg_node_output(sum, 0);
+    *total = rg_node_output(sum, 0);
     tell(r, sum, NULL, value, both[0]);
     return RG_OK;
 }
 
-/* The gradients of a node's outputs; false if none has reached it. */
+/* The gradients of a node's outputs; false if there is none yet. */
 static bool collect(const reverse *r, const rg_node *node, rg_value *dy[])
 {
     const int32_t gradients = rg_op_gradients(node->op, node->desc);
     bool any = false;
     for (int32_t j = 0; j < gradients; j++) {
         const rg_value *y = node->out[j];
-        dy[j] = y->stops ? NULL : r->reached[y->id];
+        dy[j] = y->stops ? NULL : r->gradients[y->id];
         any |= dy[j] != NULL;
     }
     for (int32_t j = 0; any && j < gradients; j++) {
@@ -115,12 +115,12 @@ static bool collect(const reverse *r, const rg_node *node, rg_value *dy[])
 /* A gradient that cannot go on, though parameters wait for it, is a mistake. */
 static rg_status check_end(const reverse *r, const rg_node *node)
 {
-    bool reached = false;
+    bool has_gradient = false;
     for (int32_t j = 0; j < node->outputs; j++) {
         const rg_value *y = node->out[j];
-        reached |= y != NULL && !y->stops && r->reached[y->id] != NULL;
+        has_gradient |= y != NULL && !y->stops && r->gradients[y->id] != NULL;
     }
-    RG_CHECK(!reached || (needs_of(r, node) & FROM_PARAMETER) == 0, RG_UNSUPPORTED,
+    RG_CHECK(!has_gradient || (needs_of(r, node) & FROM_PARAMETER) == 0, RG_UNSUPPORTED,
              "%s: %s has no gradient, but its inputs depend on a parameter that is not frozen",
              node->label, node->gradient ? "a gradient" : node->op->name);
     return RG_OK;
@@ -150,7 +150,7 @@ static rg_status go_back(reverse *r, rg_node *node)
         if (!(wanted >> i & 1))
             continue;
         tell(r, gradient, node, node->in[i], first);
-        RG_TRY(reach(r, node->in[i], gradient->out[i]));
+        RG_TRY(add_gradient(r, node->in[i], gradient->out[i]));
     }
     return RG_OK;
 }
@@ -169,7 +169,7 @@ static rg_status start(reverse *r, rg_value *const y[], rg_value *const dy[], in
         rg_value *gradient =
             dy != NULL && dy[i] != NULL ? dy[i] : rg_graph_constant(r->graph, y[i], 1);
         RG_TRY(rg_graph_status(r->graph));
-        RG_TRY(reach(r, y[i], gradient));
+        RG_TRY(add_gradient(r, y[i], gradient));
     }
     return RG_OK;
 }
@@ -200,8 +200,8 @@ static rg_status walk(reverse *r, rg_value *const y[], rg_value *const dy[], int
     r->graph->backward_end = r->graph->nodes_count;
     mark_ends(r->graph);
     for (size_t i = 0; i < values; i++) {
-        if (r->reached[i] != NULL)
-            r->graph->values[i]->gradient = r->reached[i];
+        if (r->gradients[i] != NULL)
+            r->graph->values[i]->gradient = r->gradients[i];
     }
     return RG_OK;
 }
@@ -218,17 +218,17 @@ rg_status rg_graph_gradients(rg_graph *graph, rg_value *const y[], rg_value *con
                                         "rg_graph_gradients: invalid number of values: %d", count));
     const size_t values = graph->values_count; /* those that come are gradients */
     reverse r = { .graph = graph, .handler = handler, .context = context };
-    void *needed = NULL, *reached = NULL;
+    void *needed = NULL, *gradients = NULL;
     rg_status status = rg_allocate_zero(&rg_default_allocator, values * sizeof *r.needed, &needed);
     if (status == RG_OK)
-        status = rg_allocate_zero(&rg_default_allocator, values * sizeof *r.reached, &reached);
+        status = rg_allocate_zero(&rg_default_allocator, values * sizeof *r.gradients, &gradients);
     r.needed = needed;
-    r.reached = reached;
+    r.gradients = gradients;
     if (status == RG_OK) {
         mark_needed(&r);
         status = walk(&r, y, dy, count, values);
     }
     rg_release(&rg_default_allocator, needed, values * sizeof *r.needed);
-    rg_release(&rg_default_allocator, reached, values * sizeof *r.reached);
+    rg_release(&rg_default_allocator, gradients, values * sizeof *r.gradients);
     return rg_graph_mistake(graph, status);
 }

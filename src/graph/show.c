@@ -7,12 +7,12 @@
 
 static const rg_step *step_at(const rg_plan *plan, int32_t step)
 {
-    return plan->current != NULL ? &plan->current->schedule.steps[step] : &plan->steps[step];
+    return plan->current != NULL ? &plan->current->sequence.steps[step] : &plan->steps[step];
 }
 
 static const rg_slot *slot_at(const rg_plan *plan, int32_t value)
 {
-    return plan->current != NULL ? &plan->current->schedule.slots[value] : &plan->slots[value];
+    return plan->current != NULL ? &plan->current->sequence.slots[value] : &plan->slots[value];
 }
 
 static rg_status check_layout(const rg_plan *plan, const char *who)
@@ -43,7 +43,7 @@ static bool step_reads(const rg_plan *plan, const rg_step *step, int32_t value)
     int32_t read;
     for (int32_t i = 0; rg_step_read(step, i, &read); i++) {
         if (read == value || (read >= 0 && plan->current != NULL &&
-                              rg_schedule_root(&plan->current->schedule, read) == value))
+                              rg_sequence_root(&plan->current->sequence, read) == value))
             return true;
     }
     return false;
@@ -74,7 +74,7 @@ rg_status rg_plan_shape(const rg_plan *plan, const char *label, int32_t output,
              output);
     RG_CHECK(plan->slots[value->id].made >= 0, RG_INVALID_ARGUMENT,
              "rg_plan_shape: a run does not compute output %d of '%s'", output, label);
-    *desc = plan->current->schedule.descs[value->id];
+    *desc = plan->current->sequence.descs[value->id];
     return RG_OK;
 }
 
@@ -89,16 +89,16 @@ static rg_memory_info info_of(const rg_tensor *tensor)
     };
 }
 
-static rg_status add_place(rg_layout_plan *layout, rg_memory_place place)
+static rg_status add_entry(rg_layout_plan *layout, rg_memory_entry entry)
 {
     RG_TRY(rg_grow(&rg_default_allocator, (void **)&layout->memory, &layout->memory_capacity,
                    layout->memory_count, sizeof layout->memory[0]));
-    layout->memory[layout->memory_count++] = place;
+    layout->memory[layout->memory_count++] = entry;
     return RG_OK;
 }
 
 /* Fills in, by value, the step and output that make it; by step, the last that reads its state. */
-static void find_makers(const rg_schedule *s, int32_t step[], int32_t output[], int32_t last[])
+static void find_makers(const rg_sequence *s, int32_t step[], int32_t output[], int32_t last[])
 {
     for (int32_t v = 0; v < s->slots_count; v++)
         step[v] = -1;
@@ -117,60 +117,60 @@ static void find_makers(const rg_schedule *s, int32_t step[], int32_t output[], 
     }
 }
 
-static rg_status list_places(rg_layout_plan *layout, const int32_t step[], const int32_t output[],
-                             const int32_t last[])
+static rg_status list_entries(rg_layout_plan *layout, const int32_t step[], const int32_t output[],
+                              const int32_t last[])
 {
-    const rg_schedule *s = &layout->schedule;
+    const rg_sequence *s = &layout->sequence;
     for (int32_t v = 0; v < s->slots_count; v++) {
         const rg_tensor *tensor = layout->tensors[v];
         if (tensor != NULL && tensor->storage == layout->storage && s->slots[v].view < 0)
-            RG_TRY(add_place(layout, (rg_memory_place){ v, step[v], output[v], 0 }));
+            RG_TRY(add_entry(layout, (rg_memory_entry){ v, step[v], output[v], 0 }));
     }
     for (int32_t i = 0; i < s->steps_count; i++) {
         const rg_state *state = layout->states[i];
         for (int32_t k = 0; state != NULL && k < state->count; k++)
-            RG_TRY(add_place(layout, (rg_memory_place){ -1, i, k, last[i] }));
+            RG_TRY(add_entry(layout, (rg_memory_entry){ -1, i, k, last[i] }));
     }
     return RG_OK;
 }
 
 rg_status rg_layout_list_memory(rg_layout_plan *layout)
 {
-    const size_t values = (size_t)layout->schedule.slots_count;
-    const size_t steps = (size_t)layout->schedule.steps_count, all = 2 * values + steps;
+    const size_t values = (size_t)layout->sequence.slots_count;
+    const size_t steps = (size_t)layout->sequence.steps_count, all = 2 * values + steps;
     int32_t *capacity = NULL;
     RG_TRY(rg_allocate_array(all, sizeof *capacity, &capacity));
     int32_t *step = capacity, *output = capacity + values, *last = output + values;
-    find_makers(&layout->schedule, step, output, last);
-    const rg_status status = list_places(layout, step, output, last);
+    find_makers(&layout->sequence, step, output, last);
+    const rg_status status = list_entries(layout, step, output, last);
     rg_release(&rg_default_allocator, capacity, all * sizeof *capacity);
     return status;
 }
 
-static rg_memory_info value_info(const rg_plan *plan, const rg_memory_place *place)
+static rg_memory_info value_info(const rg_plan *plan, const rg_memory_entry *entry)
 {
-    const rg_slot *slot = slot_at(plan, place->value);
-    rg_memory_info info = info_of(plan->current->tensors[place->value]);
+    const rg_slot *slot = slot_at(plan, entry->value);
+    rg_memory_info info = info_of(plan->current->tensors[entry->value]);
     const bool stays = slot->result || slot->kind == RG_VALUE_CONSTANT;
     info.first = slot->made;
     info.last = stays ? rg_plan_steps(plan) : slot->last;
-    if (place->step >= 0) {
-        info.label = step_at(plan, place->step)->label;
-        info.output = place->index;
+    if (entry->step >= 0) {
+        info.label = step_at(plan, entry->step)->label;
+        info.output = entry->index;
     }
     return info;
 }
 
-static rg_memory_info state_info(const rg_plan *plan, const rg_memory_place *place)
+static rg_memory_info state_info(const rg_plan *plan, const rg_memory_entry *entry)
 {
-    const rg_state *state = plan->current->states[place->step];
-    const rg_step *step = step_at(plan, place->step);
-    rg_memory_info info = info_of(state->tensors[place->index]);
+    const rg_state *state = plan->current->states[entry->step];
+    const rg_step *step = step_at(plan, entry->step);
+    rg_memory_info info = info_of(state->tensors[entry->index]);
     info.label = step->label;
-    info.output = place->index;
-    info.state = state->names[place->index];
-    info.first = place->step;
-    info.last = step->shown ? rg_plan_steps(plan) : place->last;
+    info.output = entry->index;
+    info.state = state->names[entry->index];
+    info.first = entry->step;
+    info.last = step->shown ? rg_plan_steps(plan) : entry->last;
     return info;
 }
 
@@ -186,19 +186,19 @@ rg_status rg_plan_memory(const rg_plan *plan, int32_t index, rg_memory_info *inf
     const int32_t count = rg_plan_memory_count(plan);
     RG_CHECK(index >= 0 && index < count, RG_INVALID_ARGUMENT,
              "rg_plan_memory: entry %d is out of range; there are %d", index, count);
-    const rg_memory_place *place = &plan->current->memory[index];
-    *info = place->value >= 0 ? value_info(plan, place) : state_info(plan, place);
+    const rg_memory_entry *entry = &plan->current->memory[index];
+    *info = entry->value >= 0 ? value_info(plan, entry) : state_info(plan, entry);
     return RG_OK;
 }
 
 /* ---- states ---- */
 
-rg_status rg_plan_note_states(rg_plan *plan, const int32_t place[])
+rg_status rg_plan_note_states(rg_plan *plan, const int32_t step_of[])
 {
     const rg_graph *graph = plan->graph;
     RG_TRY(rg_allocate_array(graph->states_count, sizeof *plan->state_steps, &plan->state_steps));
     for (size_t i = 0; i < graph->states_count; i++) {
-        plan->state_steps[i] = place[graph->states[i].node->id];
+        plan->state_steps[i] = step_of[graph->states[i].node->id];
         plan->steps[plan->state_steps[i]].keeps = true;
         plan->steps[plan->state_steps[i]].shown = true;
     }

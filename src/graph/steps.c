@@ -9,7 +9,7 @@ static const rg_allocator *const allocator = &rg_default_allocator;
 
 /* ---- steps ---- */
 
-rg_status rg_schedule_create(const rg_plan *plan, rg_schedule *s)
+rg_status rg_sequence_create(const rg_plan *plan, rg_sequence *s)
 {
     const size_t steps = (size_t)plan->steps_count, values = (size_t)plan->slots_count;
     const size_t more = plan->options.budget > 0 ? 2 * steps : 0; /* those that run again */
@@ -29,7 +29,7 @@ rg_status rg_schedule_create(const rg_plan *plan, rg_schedule *s)
     }
     s->steps_count = plan->steps_count;
     s->slots_count = plan->slots_count;
-    rg_schedule_times(s);
+    rg_sequence_times(s);
     return RG_OK;
 }
 
@@ -39,7 +39,7 @@ static void drop_kernel(rg_step *step)
         rg_kernel_destroy(step->kernel);
 }
 
-void rg_schedule_destroy(rg_schedule *s)
+void rg_sequence_destroy(rg_sequence *s)
 {
     for (int32_t i = 0; i < s->steps_count; i++)
         drop_kernel(&s->steps[i]);
@@ -48,7 +48,7 @@ void rg_schedule_destroy(rg_schedule *s)
     rg_release(allocator, s->descs, s->slots_capacity * sizeof *s->descs);
 }
 
-void rg_schedule_drop(rg_schedule *s, int32_t at)
+void rg_sequence_drop(rg_sequence *s, int32_t at)
 {
     rg_step *step = &s->steps[at];
     drop_kernel(step);
@@ -60,7 +60,7 @@ void rg_schedule_drop(rg_schedule *s, int32_t at)
     }
 }
 
-void rg_schedule_note_outputs(rg_schedule *s, int32_t at)
+void rg_sequence_note_outputs(rg_sequence *s, int32_t at)
 {
     const rg_step *step = &s->steps[at];
     for (int32_t i = 0; i < step->outputs; i++) {
@@ -73,13 +73,13 @@ void rg_schedule_note_outputs(rg_schedule *s, int32_t at)
     }
 }
 
-rg_status rg_schedule_compact(rg_schedule *s)
+rg_status rg_sequence_compact(rg_sequence *s)
 {
-    int32_t *place = NULL, count = 0; /* by step: where it stands then */
+    int32_t *moved = NULL, count = 0; /* by step: its new index */
     const size_t capacity = (size_t)s->steps_count;
-    RG_TRY(rg_allocate_array(capacity, sizeof *place, &place));
+    RG_TRY(rg_allocate_array(capacity, sizeof *moved, &moved));
     for (int32_t i = 0; i < s->steps_count; i++) {
-        place[i] = count;
+        moved[i] = count;
         if (s->steps[i].gone)
             continue;
         if (count < i)
@@ -90,10 +90,10 @@ rg_status rg_schedule_compact(rg_schedule *s)
     s->steps_count = count;
     for (int32_t i = 0; i < count; i++) {
         if (s->steps[i].forward >= 0)
-            s->steps[i].forward = place[s->steps[i].forward];
+            s->steps[i].forward = moved[s->steps[i].forward];
     }
-    rg_release(allocator, place, capacity * sizeof *place);
-    rg_schedule_times(s);
+    rg_release(allocator, moved, capacity * sizeof *moved);
+    rg_sequence_times(s);
     return RG_OK;
 }
 
@@ -121,7 +121,7 @@ bool rg_step_reads(const rg_step *step, int32_t value)
     return false;
 }
 
-bool rg_schedule_overwrites(const rg_schedule *s, int32_t value, int32_t end)
+bool rg_sequence_overwrites(const rg_sequence *s, int32_t value, int32_t end)
 {
     const int32_t parameter = value >= 0 ? s->slots[value].parameter : -1;
     return parameter >= 0 && s->slots[parameter].written < end;
@@ -135,7 +135,7 @@ bool rg_step_is_sum(const rg_step *step)
 /* ---- times ---- */
 
 /* A step also makes what nobody reads. */
-static void note_writes(rg_schedule *s, int32_t at)
+static void note_writes(rg_sequence *s, int32_t at)
 {
     const rg_step *step = &s->steps[at];
     for (int32_t i = 0; i < step->outputs; i++) {
@@ -152,7 +152,7 @@ static void note_writes(rg_schedule *s, int32_t at)
     }
 }
 
-void rg_schedule_times(rg_schedule *s)
+void rg_sequence_times(rg_sequence *s)
 {
     for (int32_t v = 0; v < s->slots_count; v++) {
         s->slots[v].made = s->slots[v].last = -1;
@@ -172,7 +172,7 @@ void rg_schedule_times(rg_schedule *s)
             seen[count++] = value;
             s->slots[value].readers++;
             s->slots[value].last = step->end;
-            s->slots[rg_schedule_root(s, value)].last = step->end;
+            s->slots[rg_sequence_root(s, value)].last = step->end;
         }
     }
 }
@@ -181,7 +181,7 @@ void rg_schedule_times(rg_schedule *s)
 
 /* Whether `value` may be `source` in another shape. A parameter may be overwritten before its
  * readers are done, and a result must be a tensor of the plan. */
-static bool may_view(const rg_schedule *s, int32_t source, int32_t value)
+static bool may_view(const rg_sequence *s, int32_t source, int32_t value)
 {
     const rg_slot *from = &s->slots[source], *to = &s->slots[value];
     const rg_tensor_desc *a = &s->descs[source], *b = &s->descs[value];
@@ -190,14 +190,14 @@ static bool may_view(const rg_schedule *s, int32_t source, int32_t value)
            !(from->kind == RG_VALUE_SOURCE && to->result);
 }
 
-rg_status rg_schedule_views(rg_schedule *s)
+rg_status rg_sequence_views(rg_sequence *s)
 {
     for (int32_t i = 0; i < s->steps_count; i++) {
         rg_step *step = &s->steps[i];
         if (step->op->views == NULL || step->in[0] < 0)
             continue;
         const uint32_t views = step->op->views(step->kernel->desc, step->gradient);
-        const int32_t root = rg_schedule_root(s, step->in[0]);
+        const int32_t root = rg_sequence_root(s, step->in[0]);
         for (int32_t k = 0; k < step->outputs; k++) {
             const int32_t v = step->out[k];
             if (v < 0 || !(views >> k & 1) || step->add >> k & 1 || !may_view(s, root, v))
@@ -207,7 +207,7 @@ rg_status rg_schedule_views(rg_schedule *s)
             s->slots[root].result |= s->slots[v].result;
         }
     }
-    rg_schedule_times(s);
+    rg_sequence_times(s);
     return RG_OK;
 }
 
@@ -226,7 +226,7 @@ static bool is_read_from(rg_links *links, int32_t value, int32_t from, int32_t s
 
 /* Whether a gradient is added into another one where it is made: a step has one base for each dx.
  */
-static bool has_base(const rg_schedule *s, int32_t value)
+static bool has_base(const rg_sequence *s, int32_t value)
 {
     const rg_step *step = &s->steps[s->slots[value].made];
     for (int32_t k = 0; k < step->outputs; k++) {
@@ -237,9 +237,9 @@ static bool has_base(const rg_schedule *s, int32_t value)
 }
 
 /* Whether dx[k] of a gradient step can be added into `base` in place of a sum of both. */
-static bool may_add(const rg_schedule *s, rg_links *links, int32_t sum, int32_t base, int32_t last)
+static bool may_add(const rg_sequence *s, rg_links *links, int32_t sum, int32_t base, int32_t last)
 {
-    const int32_t root = rg_schedule_root(s, base), total = s->steps[sum].out[0];
+    const int32_t root = rg_sequence_root(s, base), total = s->steps[sum].out[0];
     const rg_slot *from = &s->slots[root], *to = &s->slots[last];
     if (s->steps[sum].keeps || s->steps[sum].shown)
         return false; /* its state is wanted */
@@ -253,7 +253,7 @@ static bool may_add(const rg_schedule *s, rg_links *links, int32_t sum, int32_t 
            !is_read_from(links, base, to->made, sum) && !is_read_from(links, last, to->made, sum);
 }
 
-static rg_status add_into(rg_schedule *s, rg_links *links, int32_t sum, int32_t base, int32_t last)
+static rg_status add_into(rg_sequence *s, rg_links *links, int32_t sum, int32_t base, int32_t last)
 {
     const int32_t made = s->slots[last].made, total = s->steps[sum].out[0];
     rg_step *step = &s->steps[made];
@@ -264,14 +264,14 @@ static rg_status add_into(rg_schedule *s, rg_links *links, int32_t sum, int32_t 
         step->base[k] = base;
         step->add |= UINT64_C(1) << k;
     }
-    rg_schedule_drop(s, sum);
-    rg_schedule_note_outputs(s, made);
+    rg_sequence_drop(s, sum);
+    rg_sequence_note_outputs(s, made);
     s->slots[last].made = -1;
     s->slots[last].readers = 0;
     return rg_links_add_reader(links, base, made); /* behind all other readers of `base` */
 }
 
-rg_status rg_schedule_sums(rg_schedule *s)
+rg_status rg_sequence_sums(rg_sequence *s)
 {
     rg_links links;
     RG_TRY(rg_links_create(s, &links));
@@ -287,7 +287,7 @@ rg_status rg_schedule_sums(rg_schedule *s)
     }
     rg_links_destroy(&links);
     RG_TRY(status);
-    return rg_schedule_compact(s);
+    return rg_sequence_compact(s);
 }
 
 /* ---- batches ---- */
@@ -298,7 +298,7 @@ static bool may_batch(const rg_step *step)
 }
 
 /* What a value is for those who read and write it: its parameter, if it has one. */
-static int32_t target_of(const rg_schedule *s, int32_t value)
+static int32_t target_of(const rg_sequence *s, int32_t value)
 {
     return s->slots[value].parameter >= 0 ? s->slots[value].parameter : value;
 }
@@ -310,7 +310,7 @@ typedef struct marks {
 
 /* Whether a step can stand among those from `first` on in any order: it reads nothing that they
  * write, and the other way round. */
-static bool stands_apart(const rg_schedule *s, const marks *m, int32_t first, int32_t at)
+static bool stands_apart(const rg_sequence *s, const marks *m, int32_t first, int32_t at)
 {
     const rg_step *step = &s->steps[at];
     for (int32_t i = 0; i < step->inputs; i++) {
@@ -325,7 +325,7 @@ static bool stands_apart(const rg_schedule *s, const marks *m, int32_t first, in
     return true;
 }
 
-static void mark(const rg_schedule *s, const marks *m, int32_t at)
+static void mark(const rg_sequence *s, const marks *m, int32_t at)
 {
     const rg_step *step = &s->steps[at];
     for (int32_t i = 0; i < step->inputs; i++) {
@@ -341,7 +341,7 @@ static void mark(const rg_schedule *s, const marks *m, int32_t at)
 /* A step on its way to its batch. */
 typedef struct batched {
     uint64_t hash; /* of its kernel */
-    int32_t at;    /* its place among the steps that are gathered */
+    int32_t at;    /* its index among the steps that are gathered */
     int32_t first; /* that of the first step with an equal kernel */
     rg_step step;
 } batched;
@@ -375,7 +375,7 @@ static void find_firsts(batched list[], int32_t count)
 }
 
 /* Steps of one kernel stand next to each other, in the order in which kernels come first. */
-static rg_status gather(rg_schedule *s, int32_t first, int32_t last)
+static rg_status gather(rg_sequence *s, int32_t first, int32_t last)
 {
     const int32_t count = last - first + 1;
     batched *list = NULL;
@@ -399,7 +399,7 @@ static rg_status gather(rg_schedule *s, int32_t first, int32_t last)
     return RG_OK;
 }
 
-static rg_status find_batches(rg_schedule *s, const marks *m)
+static rg_status find_batches(rg_sequence *s, const marks *m)
 {
     for (int32_t v = 0; v < s->slots_count; v++)
         m->reader[v] = m->writer[v] = -1;
@@ -414,7 +414,7 @@ static rg_status find_batches(rg_schedule *s, const marks *m)
     return RG_OK;
 }
 
-rg_status rg_schedule_batches(rg_schedule *s)
+rg_status rg_sequence_batches(rg_sequence *s)
 {
     const size_t bytes = (size_t)s->slots_count * sizeof(int32_t);
     marks m = { NULL, NULL };
@@ -425,6 +425,6 @@ rg_status rg_schedule_batches(rg_schedule *s)
         status = find_batches(s, &m);
     rg_release(allocator, m.reader, bytes);
     rg_release(allocator, m.writer, bytes);
-    rg_schedule_times(s);
+    rg_sequence_times(s);
     return status;
 }

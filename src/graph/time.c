@@ -31,7 +31,7 @@ static rg_status time_steps(const rg_plan *plan, rg_queue *queue, rg_tensor *con
     for (int32_t i = 0; i < count; i++) /* copies are those of the run before */
         read[i] = rg_layout_reads(plan, layout, sources[i], i) ? sources[i] : layout->copies[i];
     rg_stand_ins range = { layout->stand_ins, read, count, 0, 0, true };
-    for (int32_t i = 0; i < layout->schedule.steps_count; i++) {
+    for (int32_t i = 0; i < layout->sequence.steps_count; i++) {
         range.end = layout->ends[i];
         if (range.end > range.begin)
             RG_TRY(time_step(layout, queue, &range, &milliseconds[i]));
@@ -59,7 +59,7 @@ rg_status rg_plan_time(rg_plan *plan, rg_queue *queue, rg_tensor *const sources[
         status = rg_commands_wait(commands);
     rg_commands_destroy(commands);
     RG_TRY(status);
-    for (int32_t i = 0; i < plan->current->schedule.steps_count; i++)
+    for (int32_t i = 0; i < plan->current->sequence.steps_count; i++)
         milliseconds[i] = INFINITY;
     for (int32_t run = 0; run < runs; run++)
         RG_TRY(time_steps(plan, queue, sources, milliseconds));

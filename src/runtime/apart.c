@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* Temporaries that have no address yet are ordered by their place in the heap, before all
+/* Temporaries that have no address yet are ordered by their offset in the heap, before all
  * others. */
 static bool has_address(const rg_tensor *tensor)
 {
@@ -29,12 +29,12 @@ static uintptr_t end_of(const rg_tensor *tensor)
 
 static int compare(const void *a, const void *b)
 {
-    const rg_tensor *x = ((const rg_place *)a)->tensor, *y = ((const rg_place *)b)->tensor;
+    const rg_tensor *x = ((const rg_access *)a)->tensor, *y = ((const rg_access *)b)->tensor;
     if (has_address(x) != has_address(y))
         return has_address(x) ? 1 : -1;
     if (begin_of(x) != begin_of(y))
         return begin_of(x) < begin_of(y) ? -1 : 1;
-    const rg_place *p = a, *q = b; /* the same tensors stand together */
+    const rg_access *p = a, *q = b; /* the same tensors stand together */
     if (x != y)
         return (uintptr_t)x < (uintptr_t)y ? -1 : 1;
     if (p->written != q->written)
@@ -42,26 +42,26 @@ static int compare(const void *a, const void *b)
     return p->image < q->image ? -1 : p->image > q->image;
 }
 
-static bool same_use(const rg_place *a, const rg_place *b)
+static bool same_use(const rg_access *a, const rg_access *b)
 {
     return a->tensor == b->tensor && a->written == b->written;
 }
 
-/* A tensor that many images use alike, such as a learning rate, collides with another place if it
+/* A tensor that many images use alike, such as a learning rate, collides with another access if it
  * does so as that of its first or of its last image: the others need no look. */
-static size_t drop_repeats(rg_place places[], size_t count)
+static size_t drop_repeats(rg_access accesses[], size_t count)
 {
     size_t kept = 0;
     for (size_t i = 0; i < count; i++) {
-        const bool between = kept > 0 && same_use(&places[kept - 1], &places[i]) && kept > 1 &&
-                             same_use(&places[kept - 2], &places[i]);
+        const bool between = kept > 0 && same_use(&accesses[kept - 1], &accesses[i]) && kept > 1 &&
+                             same_use(&accesses[kept - 2], &accesses[i]);
         kept -= between;
-        places[kept++] = places[i];
+        accesses[kept++] = accesses[i];
     }
     return kept;
 }
 
-static bool collide(const rg_place *a, const rg_place *b, bool summed)
+static bool collide(const rg_access *a, const rg_access *b, bool summed)
 {
     if (a->image == b->image || !(a->written || b->written))
         return false;
@@ -71,19 +71,19 @@ static bool collide(const rg_place *a, const rg_place *b, bool summed)
                              (int64_t)(begin_of(b->tensor) - begin_of(a->tensor)));
 }
 
-rg_status rg_places_apart(rg_place places[], size_t count, bool summed, const char *who)
+rg_status rg_accesses_apart(rg_access accesses[], size_t count, bool summed, const char *who)
 {
-    qsort(places, count, sizeof places[0], compare);
-    count = drop_repeats(places, count);
+    qsort(accesses, count, sizeof accesses[0], compare);
+    count = drop_repeats(accesses, count);
     for (size_t i = 0; i < count; i++) {
-        if (rg_shape_count(&places[i].tensor->desc) == 0)
+        if (rg_shape_count(&accesses[i].tensor->desc) == 0)
             continue;
-        const uintptr_t end = end_of(places[i].tensor);
-        for (size_t k = i + 1; k < count && begin_of(places[k].tensor) < end &&
-                               has_address(places[k].tensor) == has_address(places[i].tensor);
+        const uintptr_t end = end_of(accesses[i].tensor);
+        for (size_t k = i + 1; k < count && begin_of(accesses[k].tensor) < end &&
+                               has_address(accesses[k].tensor) == has_address(accesses[i].tensor);
              k++) {
-            const int64_t a = places[i].image, b = places[k].image;
-            RG_CHECK(!collide(&places[i], &places[k], summed), RG_INVALID_ARGUMENT,
+            const int64_t a = accesses[i].image, b = accesses[k].image;
+            RG_CHECK(!collide(&accesses[i], &accesses[k], summed), RG_INVALID_ARGUMENT,
                      "%s: an output overlaps a tensor of another image (images %lld and %lld)", who,
                      (long long)(a < b ? a : b), (long long)(a < b ? b : a));
         }

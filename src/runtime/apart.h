@@ -6,15 +6,15 @@
 
 #include "runtime/objects.h"
 
-/* A tensor of one image of a batch. */
-typedef struct rg_place {
+/* A tensor that one image of a batch reads or writes. */
+typedef struct rg_access {
     const rg_tensor *tensor;
     int64_t image;
     bool written;
-} rg_place;
+} rg_access;
 
 /* Refuses a batch in which an image writes what another one reads or writes. A tensor that
- * several images write as the same object is let through where `summed`. Sorts `places`. */
-rg_status rg_places_apart(rg_place places[], size_t count, bool summed, const char *who);
+ * several images write as the same object is let through where `summed`. Sorts `accesses`. */
+rg_status rg_accesses_apart(rg_access accesses[], size_t count, bool summed, const char *who);
 
 #endif

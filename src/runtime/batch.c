@@ -4,7 +4,7 @@
 #include "runtime/batch.h"
 #include "runtime/apart.h"
 
-/* Before places are compared: a temporary of others, or one that is used up, has none. */
+/* Before addresses are compared: a temporary of others, or one that is used up, has none. */
 static rg_status check_all_usable(rg_tensor *const tensors[], int64_t entries, const rg_call *call,
                                   const char *prefix, const char *const names[], int64_t count)
 {
@@ -21,18 +21,18 @@ static rg_status check_all_usable(rg_tensor *const tensors[], int64_t entries, c
     return RG_OK;
 }
 
-static size_t add_places(rg_tensor *const tensors[], int64_t entries, const rg_batch *b,
-                         bool written, rg_place places[], size_t count)
+static size_t add_accesses(rg_tensor *const tensors[], int64_t entries, const rg_batch *b,
+                           bool written, rg_access accesses[], size_t count)
 {
     for (int64_t i = 0; tensors != NULL && i < entries; i++) {
         if (tensors[i] != NULL)
-            places[count++] = (rg_place){ tensors[i], i % b->count, written };
+            accesses[count++] = (rg_access){ tensors[i], i % b->count, written };
     }
     return count;
 }
 
-/* The tensors of the states, once each; with places NULL only their number. */
-static size_t add_states(const rg_batch *b, rg_place places[], size_t count)
+/* The tensors of the states, once each; with `accesses` NULL only their number. */
+static size_t add_states(const rg_batch *b, rg_access accesses[], size_t count)
 {
     for (int64_t n = 0; b->states != NULL && n < b->count; n++) {
         const rg_state *state = b->states[n];
@@ -40,8 +40,8 @@ static size_t add_states(const rg_batch *b, rg_place places[], size_t count)
         for (int64_t k = 0; k < n && first; k++)
             first = b->states[k] != state;
         for (int32_t i = 0; i < rg_state_count(state) && first; i++, count++) {
-            if (places != NULL)
-                places[count] = (rg_place){ state->tensors[i], n, true };
+            if (accesses != NULL)
+                accesses[count] = (rg_access){ state->tensors[i], n, true };
         }
     }
     return count;
@@ -65,16 +65,16 @@ static rg_status check_images_apart(const rg_batch *b, const rg_call *call)
             RG_TRY(rg_state_usable(b->states[n], b->commands, op->name));
     }
     const size_t most = (size_t)(2 * (inputs + outputs)) + add_states(b, NULL, 0);
-    RG_CHECK(rg_multiply(most, sizeof(rg_place), &bytes), RG_OUT_OF_MEMORY,
+    RG_CHECK(rg_multiply(most, sizeof(rg_access), &bytes), RG_OUT_OF_MEMORY,
              "out of memory: a batch of %lld images", (long long)b->count);
     RG_TRY(rg_allocate(allocator, bytes, &memory));
-    rg_place *places = memory;
-    count = add_places(b->x, inputs, b, false, places, count);
-    count = add_places(b->dy, gradients, b, false, places, count);
-    count = add_places(b->y, outputs, b, !b->gradient, places, count);
-    count = add_places(b->dx, inputs, b, true, places, count);
-    count = add_states(b, places, count);
-    const rg_status status = rg_places_apart(places, count, b->gradient, op->name);
+    rg_access *accesses = memory;
+    count = add_accesses(b->x, inputs, b, false, accesses, count);
+    count = add_accesses(b->dy, gradients, b, false, accesses, count);
+    count = add_accesses(b->y, outputs, b, !b->gradient, accesses, count);
+    count = add_accesses(b->dx, inputs, b, true, accesses, count);
+    count = add_states(b, accesses, count);
+    const rg_status status = rg_accesses_apart(accesses, count, b->gradient, op->name);
     rg_release(allocator, memory, bytes);
     return status;
 }

@@ -242,12 +242,6 @@ static rg_status source_shape(const rg_call *call, int32_t i, rg_tensor_desc *de
     return RG_OK;
 }
 
-static uint32_t reads_of(const rg_call *call)
-{
-    const uint32_t reads = call->op->reads(call->desc);
-    return reads & RG_READS_OR_STATE && call->state != NULL ? RG_READS_STATE : reads;
-}
-
 rg_status rg_call_gradient(rg_call *call)
 {
     const rg_op *op = call->op;
@@ -275,7 +269,7 @@ rg_status rg_call_gradient(rg_call *call)
              "%s: `add` has bits set beyond its %d inputs", op->name, call->inputs);
     RG_TRY(op->shapes(call->desc, x, y));
 
-    const uint32_t reads = reads_of(call);
+    const uint32_t reads = rg_op_reads(call->op, call->desc, call->state != NULL);
     const rg_tensor *read_x[RG_MAX_INPUTS] = { 0 }, *read_y[RG_MAX_OUTPUTS] = { 0 };
     for (int32_t i = 0; i < call->inputs; i++) {
         read_x[i] = reads & (uint32_t)RG_READS_X << i ? call->x[i] : NULL;

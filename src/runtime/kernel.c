@@ -46,6 +46,12 @@ RG_PRIVATE_API const char *const *rg_op_output_names(const rg_op *op, const void
     return op->output_names != NULL ? op->output_names(desc) : op->outputs;
 }
 
+uint32_t rg_op_reads(const rg_op *op, const void *desc, bool has_state)
+{
+    const uint32_t reads = op->reads(desc);
+    return reads & RG_READS_OR_STATE && has_state ? RG_READS_STATE : reads;
+}
+
 bool rg_op_fills_state(const rg_op *op, const void *desc)
 {
     return op->fills_state != NULL && op->fills_state(desc);
@@ -131,8 +137,7 @@ rg_status rg_kernel_shapes(const rg_kernel *kernel, const rg_tensor_desc x[], rg
     RG_CHECK_NOT_NULL(y);
     rg_tensor_desc given[RG_MAX_INPUTS], found[RG_MAX_OUTPUTS];
     for (int32_t i = 0; i < rg_kernel_inputs(kernel); i++) {
-        size_t reach;
-        RG_TRY(rg_shape_check(&x[i], kernel->op->name, &reach));
+        RG_TRY(rg_shape_check(&x[i], kernel->op->name, NULL));
         given[i] = x[i];
         rg_shape_normalize(&given[i]);
     }

@@ -45,10 +45,10 @@ typedef struct rg_storage {
     void (*release)(void *context);
     void *context;
     struct rg_storage *block; /* of a committed temporary */
-    struct rg_submission
-        *submission; /* of a temporary that is not committed: where its range lies */
-    size_t offset;   /* of that range */
-    bool is_heap;    /* see rg_heap_create */
+    /* Of a temporary that is not committed: where its range lies, and the range's offset. */
+    struct rg_submission *submission;
+    size_t offset;
+    bool is_heap; /* see rg_heap_create */
 } rg_storage;
 rg_storage *rg_storage_retain(rg_storage *storage);
 void rg_storage_release(rg_storage *storage);
@@ -106,8 +106,8 @@ typedef struct rg_range {
  */
 typedef struct rg_completion {
     rg_refs refs;
-    _Atomic int
-        state; /* as rg_submission.state; RG_COMMANDS_FAILED also if dropped without commit */
+    /* As rg_submission.state; RG_COMMANDS_FAILED also if dropped without commit. */
+    _Atomic int state;
 } rg_completion;
 void rg_completion_release(const rg_allocator *allocator, rg_completion *completion);
 
@@ -243,8 +243,8 @@ struct rg_state {
     /* Numbers of the op's own on how far recording has come; a call that is refused half-way gets
      * back those of the calls before. */
     int64_t progress[RG_STATE_PROGRESS], recorded[RG_STATE_PROGRESS];
-    rg_completion
-        *completion; /* of the submission that `filled` and `progress` come from; NULL: of none */
+    /* Of the submission that `filled` and `progress` come from; NULL: of none. */
+    rg_completion *completion;
     bool temporary;
     uint64_t commands; /* of a temporary: the id of its commands */
     uint64_t read_count;

@@ -126,12 +126,12 @@ struct rg_call {
     rg_commands *commands;
     int32_t inputs, outputs, gradients; /* gradients: entries of dy */
     const char *const *input_names, *const *output_names;
-    const rg_tensor *x[RG_MAX_INPUTS],
-        *y[RG_MAX_OUTPUTS]; /* NULL where the gradient was not given them */
-    const rg_tensor *dy[RG_MAX_OUTPUTS],
-        *dx[RG_MAX_INPUTS]; /* NULL in forward; dx: where not wanted */
-    rg_state *state;        /* or NULL */
-    uint64_t add;           /* bit i: add into dx[i] */
+    /* x and y: NULL where the gradient was not given them; dy and dx: NULL in forward, dx where it
+     * is not wanted. */
+    const rg_tensor *x[RG_MAX_INPUTS], *y[RG_MAX_OUTPUTS];
+    const rg_tensor *dy[RG_MAX_OUTPUTS], *dx[RG_MAX_INPUTS];
+    rg_state *state; /* or NULL */
+    uint64_t add;    /* bit i: add into dx[i] */
 };
 
 /* One launch: a kernel of the op's table over `units` independent pieces of work. The args are
@@ -139,7 +139,7 @@ struct rg_call {
  * to `scratch` bytes if any, one to the `thread_scratch` of all threads if any (thread
  * rg_thread_pool_index() has that many bytes from rg_thread_pool_index() * thread_scratch on; NULL
  * on a GPU), then one to the fault word if `fault_text` is given. Where a kernel of a GPU asks for
- * scratch of its own, the place for its pointer is always there. */
+ * scratch of its own, its pointer is always among the args. */
 enum { RG_MAX_POINTERS = 16 };
 typedef struct rg_launch {
     int32_t kernel;
@@ -177,6 +177,8 @@ const char *const *rg_op_input_names(const rg_op *op, const void *desc);
 const char *const *rg_op_output_names(const rg_op *op, const void *desc);
 bool rg_op_differentiates(const rg_op *op, const void *desc, int32_t input);
 bool rg_op_fills_state(const rg_op *op, const void *desc);
+/* RG_READS_ bits of the gradient, with a state or without: RG_READS_OR_STATE is resolved. */
+uint32_t rg_op_reads(const rg_op *op, const void *desc, bool has_state);
 /* Whether entry i of `read` ("x", "y" or "dy") and entry k of `written` ("y" or "dx") may be one
  * tensor. */
 bool rg_op_may_alias(const rg_op *op, const void *desc, const char *read, int32_t i,

@@ -20,11 +20,11 @@ rg_status rg_tensor_create(rg_device *device, const rg_tensor_desc *desc, rg_ten
     *tensor = NULL;
     RG_CHECK_NOT_NULL(device);
     RG_CHECK_NOT_NULL(desc);
-    size_t reach;
-    RG_TRY(rg_shape_check(desc, "rg_tensor_create", &reach));
+    size_t bytes;
+    RG_TRY(rg_shape_check(desc, "rg_tensor_create", &bytes));
     rg_tensor *made;
     RG_TRY(rg_tensor_make(device, desc, &made));
-    const rg_status status = rg_storage_create(device, reach, &made->storage);
+    const rg_status status = rg_storage_create(device, bytes, &made->storage);
     if (status != RG_OK) {
         rg_tensor_destroy(made);
         return status;
@@ -40,13 +40,13 @@ rg_status rg_tensor_wrap(rg_device *device, const rg_tensor_desc *desc, void *da
     *tensor = NULL;
     RG_CHECK_NOT_NULL(device);
     RG_CHECK_NOT_NULL(desc);
-    size_t reach;
-    RG_TRY(rg_shape_check(desc, "rg_tensor_wrap", &reach));
-    RG_CHECK(data != NULL || reach == 0, RG_INVALID_ARGUMENT, "rg_tensor_wrap: data is NULL");
+    size_t bytes;
+    RG_TRY(rg_shape_check(desc, "rg_tensor_wrap", &bytes));
+    RG_CHECK(data != NULL || bytes == 0, RG_INVALID_ARGUMENT, "rg_tensor_wrap: data is NULL");
     RG_CHECK((uintptr_t)data % rg_dtype_size(desc->dtype) == 0, RG_INVALID_ARGUMENT,
              "rg_tensor_wrap: data is not aligned to the size of %s elements",
              rg_dtype_name(desc->dtype));
-    if (reach > 0 && device->backend->check_pointer != NULL)
+    if (bytes > 0 && device->backend->check_pointer != NULL)
         RG_TRY(device->backend->check_pointer(device->context, data));
     rg_tensor *made;
     RG_TRY(rg_tensor_make(device, desc, &made));
@@ -69,8 +69,8 @@ rg_status rg_tensor_create_temporary(rg_commands *commands, const rg_tensor_desc
     *tensor = NULL;
     RG_TRY(rg_commands_recording(commands, "rg_tensor_create_temporary"));
     RG_CHECK_NOT_NULL(desc);
-    size_t reach;
-    RG_TRY(rg_shape_check(desc, "rg_tensor_create_temporary", &reach));
+    size_t bytes;
+    RG_TRY(rg_shape_check(desc, "rg_tensor_create_temporary", &bytes));
     rg_submission *submission = commands->submission;
     rg_device *device = commands->queue->device;
     rg_tensor *made;
@@ -81,7 +81,7 @@ rg_status rg_tensor_create_temporary(rg_commands *commands, const rg_tensor_desc
                          &submission->temporaries_capacity, submission->temporaries_count,
                          sizeof submission->temporaries[0]);
     if (status == RG_OK)
-        status = rg_heap_take(submission, reach, &made->storage->offset);
+        status = rg_heap_take(submission, bytes, &made->storage->offset);
     if (status != RG_OK) {
         rg_tensor_destroy(made);
         return status;

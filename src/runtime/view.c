@@ -119,8 +119,7 @@ rg_status rg_tensor_reshape(rg_tensor *tensor, int32_t rank, const int64_t dims[
     RG_TRY(check_source(tensor, "rg_tensor_reshape"));
     RG_CHECK(rank == 0 || dims != NULL, RG_INVALID_ARGUMENT, "rg_tensor_reshape: dims is NULL");
     rg_tensor_desc desc = rg_tensor_desc_dense(tensor->desc.dtype, rank, dims);
-    size_t reach;
-    RG_TRY(rg_shape_check(&desc, "rg_tensor_reshape", &reach));
+    RG_TRY(rg_shape_check(&desc, "rg_tensor_reshape", NULL));
     char from[RG_SHAPE_TEXT], to[RG_SHAPE_TEXT];
     const int64_t count = rg_shape_count(&desc);
     RG_CHECK(count == rg_shape_count(&tensor->desc), RG_INVALID_ARGUMENT,
@@ -139,8 +138,7 @@ rg_status rg_tensor_expand(rg_tensor *tensor, int32_t rank, const int64_t dims[]
     RG_TRY(check_source(tensor, "rg_tensor_expand"));
     RG_CHECK(rank == 0 || dims != NULL, RG_INVALID_ARGUMENT, "rg_tensor_expand: dims is NULL");
     rg_tensor_desc desc = rg_tensor_desc_dense(tensor->desc.dtype, rank, dims);
-    size_t reach;
-    RG_TRY(rg_shape_check(&desc, "rg_tensor_expand", &reach));
+    RG_TRY(rg_shape_check(&desc, "rg_tensor_expand", NULL));
     char from[RG_SHAPE_TEXT], to[RG_SHAPE_TEXT];
     bool fits = rank >= tensor->desc.rank;
     for (int32_t d = 0; d < rank && fits; d++) {

@@ -125,9 +125,8 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
             rg_shape_text(&x[0], a), rg_shape_text(&x[1], b), (long long)m, (long long)n);
         dims[d] = m == 1 ? n : m;
     }
-    size_t reach;
     y[0] = rg_tensor_desc_dense(x[0].dtype, rank, dims);
-    return rg_shape_check(&y[0], "arithmetic: y", &reach);
+    return rg_shape_check(&y[0], "arithmetic: y", NULL);
 }
 
 static bool is_bounded(const rg_arithmetic_desc *d)

@@ -79,8 +79,7 @@ rg_status rg_conv_result(const rg_tensor_desc *x, const rg_placement *at, int64_
     *y = rg_tensor_desc_dense(x->dtype, x->rank, dims);
     char name[40];
     snprintf(name, sizeof name, "%s: y", op);
-    size_t reach;
-    return rg_shape_check(y, name, &reach);
+    return rg_shape_check(y, name, NULL);
 }
 
 /* ---- geometry ---- */

@@ -122,8 +122,7 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
     for (int32_t i = 0; i < rank; i++)
         RG_TRY(output_size(d, skipped + i, x->dims[i], &dims[i]));
     y[0] = rg_tensor_desc_dense(x->dtype, rank, dims);
-    size_t reach;
-    RG_TRY(rg_shape_check(&y[0], "pad: y", &reach));
+    RG_TRY(rg_shape_check(&y[0], "pad: y", NULL));
     if (d->fill) {
         const rg_tensor_desc wanted = rg_tensor_desc_dense(x->dtype, 1, &dims[rank - 1]);
         char have[RG_SHAPE_TEXT], want[RG_SHAPE_TEXT];

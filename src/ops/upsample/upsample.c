@@ -123,8 +123,7 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
     for (int a = 0; a < 2; a++)
         RG_TRY(output_size(desc, a, x->dims[rank - 3 + a], &dims[rank - 3 + a]));
     y[0] = rg_tensor_desc_dense(x->dtype, rank, dims);
-    size_t reach;
-    return rg_shape_check(&y[0], "upsample: y", &reach);
+    return rg_shape_check(&y[0], "upsample: y", NULL);
 }
 
 static uint32_t reads(const void *desc)
