@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* What the softmax kernels on a GPU share: how groups are cut into slots, which of them a thread
- * has, and how they come and go. */
+ * has, and how they are loaded and stored.
+ *
+ * The order of every sum is fixed by the shape. A group is cut into slots: in rows a vector each,
+ * or an element each where the length is not whole vectors; in columns a row of a vector of groups
+ * each. Thread t of n that share a group adds up slots t, t + n, … one after the other, in chunks
+ * whose sums are added in double; then the sums of the threads form a tree. Every kernel that can
+ * serve a shape, whatever the strides, follows the same order. */
 #ifndef RG_OPS_SOFTMAX_SLOTS_CUH
 #define RG_OPS_SOFTMAX_SLOTS_CUH
 
@@ -342,7 +348,7 @@ template <rg_dtype T> static __host__ __device__ __forceinline__ int64_t tile_by
     return (count * (int64_t)sizeof(element<T>) + 15) / 16 * 16 + 16;
 }
 
-/* ---- plans of rows ---- */
+/* ---- plans ---- */
 
 /* Whether slots are aligned vectors, and groups follow each other at one distance. */
 template <rg_dtype T>
@@ -380,5 +386,51 @@ static softmax_plan plan_rows(const rg_softmax_shape *shape, const void *const d
     p.hold = p.wide && shape->outer.rank <= 1 && vectors <= SLOTS * p.inner;
     return p;
 }
+
+/* `inner` vectors of columns to a block, of 64 bytes of memory at least. */
+template <rg_dtype T>
+static softmax_plan plan_columns(const rg_softmax_shape *shape, const void *const data[],
+                                 int tensors)
+{
+    const int down = power_of_two(ceil_div(shape->length, SLOTS), 1, 256);
+    softmax_plan p = {};
+    p.lanes = VLEN<T>;
+    p.chunk = SLOTS;
+    p.inner = down < 128 ? 512 / down : 4;
+    p.shift = __builtin_ctz((unsigned)p.inner);
+    p.threads = p.inner * down;
+    p.blocks = ceil_div(shape->outer.count * ceil_div(shape->width, VLEN<T>), p.inner);
+    p.wide = is_wide<T>(shape, data, tensors, false);
+    p.hold = p.wide && shape->outer.rank <= 1 && shape->length <= SLOTS * down;
+    return p;
+}
+
+/* Where rows of odd length follow each other without a gap in all tensors: the bytes of a tile of
+ * them, else 0. */
+template <rg_dtype T>
+static int64_t plan_tiles(const rg_softmax_shape *shape, int tensors, softmax_plan *p)
+{
+    if (p->lanes != 1 || !shape->dense || shape->outer.rank > 1 ||
+        shape->length > ELEMENT_CHUNK * p->inner) /* tiles know no chunks */
+        return 0;
+    for (int t = 0; t < tensors; t++) {
+        if (shape->outer.rank == 1 && shape->outer.strides[t][0] != shape->length)
+            return 0;
+    }
+    const int rows = p->threads / p->inner; /* of a pass */
+    const int64_t pass = shape->length * rows * (int64_t)sizeof(element<T>);
+    p->passes = p->inner > 32 || pass > TILE ? 1 : (int)(TILE / pass);
+    p->blocks = ceil_div(shape->outer.count, rows * p->passes);
+    return tile_bytes<T>(shape->length * rows * p->passes);
+}
+
+/* ---- shared memory and grids ---- */
+
+/* Bytes of shared memory: of a block for sums over rows, and of a thread for slots that are held.
+ */
+enum { ROW_SUMS = 64 * sizeof(double), HELD_SLOTS = SLOTS * 16 };
+
+/* Blocks of a multiprocessor from which on a thread takes several short rows. */
+enum { MANY_BLOCKS = 16 };
 
 #endif
