@@ -211,6 +211,12 @@ static __device__ __forceinline__ int64_t straight_offset(const rg_walk &walk, i
     return i * walk.strides[t][0];
 }
 
+/* Either of them, by rank: kernels that are mostly given a walk of rank 0 or 1 call no function. */
+static __device__ __forceinline__ int64_t offset_at(const rg_walk &walk, int t, int64_t i)
+{
+    return walk.rank <= 1 ? straight_offset(walk, t, i) : walk_offset(walk, t, i);
+}
+
 /* ---- functions ---- */
 
 /* e^x; for 16-bit results by the unit that has 2^x, where the smallest numbers become 0. */
@@ -328,6 +334,11 @@ static void launch(void (*kernel)(PARAMETERS...), int64_t blocks, int threads, i
                                    cudaFuncAttributeMaxDynamicSharedMemorySize, place->shared);
     kernel<<<(unsigned)blocks, (unsigned)threads, (size_t)shared, place->stream>>>(arguments...);
 }
+
+/* ---- dtypes of host functions ---- */
+
+/* Instantiates templates that other files call: F(T) for every dtype of data. */
+#define RG_EVERY_DTYPE(F) F(RG_F32) F(RG_F64) F(RG_F16) F(RG_BF16)
 
 /* ---- tables: nothing is defined without being listed ---- */
 
