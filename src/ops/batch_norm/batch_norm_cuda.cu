@@ -9,7 +9,7 @@
 template <rg_dtype T> static void parts(const void *args, const rg_cuda_place *place)
 {
     const rg_batch_norm_parts_args *k = (const rg_batch_norm_parts_args *)args;
-    launch_parts<T>(k->x, k->partial, &k->shape, 0, k->shape.parts, place);
+    rg_norm_launch_parts<T>(k->x, k->partial, &k->shape, 0, k->shape.parts, place);
 }
 
 /* A block has a few channels, and many threads for each, which share the parts; a tree joins what
@@ -95,7 +95,7 @@ static __global__ void __launch_bounds__(CHANNELS *SHARES)
         mean[0] += own * n;
     }
     reduce_down<1>(mean, CHANNELS, shared, false);
-    __syncthreads(); /* `shared` is free again */
+    __syncthreads(); /* before `shared` is written again */
     mean[0] = all > 0 ? mean[0] / all : 0;
     if (counts)
         squares[0] = (double)m[RG_NORM_VARIANCE * k.channels] * before +
@@ -147,12 +147,9 @@ template <rg_dtype T> static void forward(const void *args, const rg_cuda_place 
 {
     const rg_batch_norm_args *k = (const rg_batch_norm_args *)args;
     const rg_channels small = in_small_parts<T>(&k->shape, place), *s = &small;
-    const void *const data[] = { k->x, k->y };
     norm_call call = norm_call_of<T>(s, &k->parameters, &k->neuron, 0, s->parts);
     call.stream = k->stream;
-    launch(NORM_KERNEL(norm_forward, norm_is_fast<T>(s, data, 2), k->neuron.kind),
-           call.count * call.chunks, NORM_THREADS, norm_shared<T>(1), place, k->x, k->gamma,
-           k->beta, k->moments, k->y, *s, call);
+    rg_norm_launch_forward<T>(k->x, k->gamma, k->beta, k->moments, k->y, s, &call, place);
 }
 
 /* ---- gradient ---- */
@@ -161,11 +158,8 @@ template <rg_dtype T> static void sums(const void *args, const rg_cuda_place *pl
 {
     const rg_batch_norm_sums_args *k = (const rg_batch_norm_sums_args *)args;
     const rg_channels *s = &k->shape;
-    const void *const data[] = { k->dy, k->x };
     const norm_call call = norm_call_of<T>(s, &k->parameters, &k->neuron, 0, s->parts);
-    launch(NORM_KERNEL(norm_sums, norm_is_fast<T>(s, data, 2), k->neuron.kind),
-           call.count * call.chunks, NORM_THREADS, norm_shared<T>(2), place, k->dy, k->x, k->gamma,
-           k->beta, k->moments, k->partial, *s, call);
+    rg_norm_launch_sums<T>(k->dy, k->x, k->gamma, k->beta, k->moments, k->partial, s, &call, place);
 }
 
 static __device__ void put_result(void *to, const rg_batch_norm_result &result, rg_dtype dtype,
@@ -261,15 +255,13 @@ template <rg_dtype T> static void gradient(const void *args, const rg_cuda_place
 {
     const rg_batch_norm_gradient_args *k = (const rg_batch_norm_gradient_args *)args;
     const rg_channels small = in_small_parts<T>(&k->shape, place), *s = &small;
-    const void *const data[] = { k->dy, k->x, k->dx };
     norm_call call = norm_call_of<T>(s, &k->parameters, &k->neuron, 0, s->parts);
     call.given = k->given;
     call.extra = k->extra;
     call.add = k->add;
     call.stream = k->stream;
-    launch(NORM_KERNEL(norm_gradient, norm_is_fast<T>(s, data, 3), k->neuron.kind),
-           call.count * call.chunks, NORM_THREADS, norm_shared<T>(2), place, k->dy, k->x, k->gamma,
-           k->beta, k->moments, k->factors, k->dx, *s, call);
+    rg_norm_launch_gradient<T>(k->dy, k->x, k->gamma, k->beta, k->moments, k->factors, k->dx, s,
+                               &call, place);
 }
 
 /* ---- table ---- */

@@ -37,7 +37,7 @@ typedef struct rg_group_norm_shape {
 typedef struct rg_group_norm_args {
     const void *x, *gamma, *beta;
     void *mean, *rest, *s; /* real, (images, groups) */
-    void *partial;         /* room for a GPU, of columns: see norm.cuh */
+    void *partial;         /* scratch on a GPU, of columns: see norm.cu */
     void *moments;         /* the same */
     void *y;
     rg_group_norm_shape shape; /* tensors x, y */
@@ -47,7 +47,7 @@ typedef struct rg_group_norm_gradient_args {
     const void *dy, *x, *gamma, *beta;
     void *mean, *rest, *s;             /* real, (images, groups) */
     void *dgammas, *dbetas;            /* real, (images, channels); rows: (units, channels) */
-    void *partial, *moments, *factors; /* room for a GPU, of columns */
+    void *partial, *moments, *factors; /* scratch on a GPU, of columns */
     void *dx;
     rg_group_norm_shape shape; /* tensors dy, x, dx */
     bool has_statistics;       /* in mean, rest and s */
