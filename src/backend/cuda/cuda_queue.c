@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Queues of the CUDA backend. Submitting a list puts all its work into the stream and an event
+ * behind it. Whoever waits for the list waits for the event, and then finishes it. */
+#include "backend/cuda/cuda_queue.h"
+#include "backend/cuda/cuda_memory.h"
+#include "backend/fifo.h"
+
+#include <stdio.h>
+
+typedef struct cuda_queue {
+    rg_cuda_device *device;
+    cudaStream_t stream;
+    bool owned; /* the stream is not the caller's */
+    rg_fifo *fifo;
+    pthread_mutex_t lock; /* of what follows, and of the order of submitted lists */
+    cudaEvent_t *events;  /* that no list uses */
+    size_t events_capacity, events_count;
+} cuda_queue;
+
+/* ---- the end of a list ---- */
+
+static void fail_list(rg_list *list, rg_status outcome, const char *text)
+{
+    if (list->outcome != RG_OK) /* the first failure counts */
+        return;
+    list->outcome = outcome;
+    snprintf(list->text, sizeof list->text, "%s", text);
+    list->fault_text = list->text;
+}
+
+static void note(rg_list *list, cudaError_t error)
+{
+    char text[160];
+    if (error == cudaSuccess)
+        return;
+    rg_cuda_forget_error();
+    snprintf(text, sizeof text, "the GPU failed: %s", cudaGetErrorString(error));
+    fail_list(list, rg_cuda_status(error), text);
+}
+
+/* Reads the fault words after the list has run; the first entry that faulted counts. */
+static void read_faults(cuda_queue *queue, rg_list *list)
+{
+    uint32_t words[64]; /* those of number 64 * block and on */
+    int32_t block = -1;
+    const rg_entry *entry;
+    for (size_t at = 0; at < list->bytes && list->outcome == RG_OK; at += entry->size) {
+        entry = (const rg_entry *)(const void *)(list->entries + at);
+        const int32_t word = entry->fault % 64;
+        if (entry->fault_text == NULL)
+            continue;
+        if (entry->fault / 64 != block) {
+            block = entry->fault / 64;
+            const int32_t left = list->fault_count - 64 * block;
+            const rg_copy_args args = { .device = (void *)(list->faults + 64 * block),
+                                        .host = words,
+                                        .dims = { left < 64 ? left : 64 },
+                                        .strides = { 1 },
+                                        .rank = 1,
+                                        .element = sizeof words[0],
+                                        .to_host = true };
+            if (rg_cuda_copy(queue->device, &args) != RG_OK)
+                fail_list(list, RG_KERNEL_FAULT, rg_error_text());
+        }
+        if (list->outcome == RG_OK && words[word] != 0) {
+            list->outcome = RG_KERNEL_FAULT;
+            list->fault_text = entry->fault_text;
+        }
+    }
+}
+
+/* With the lock: an event that no list uses; NULL if there is none to be had. */
+static cudaEvent_t take_event(cuda_queue *queue)
+{
+    cudaEvent_t event = NULL;
+    if (queue->events_count > 0)
+        event = queue->events[--queue->events_count];
+    else if (cudaEventCreateWithFlags(&event, cudaEventDisableTiming) != cudaSuccess)
+        event = NULL;
+    return event;
+}
+
+static void give_event(cuda_queue *queue, cudaEvent_t event)
+{
+    if (rg_grow(&queue->device->allocator, (void **)&queue->events, &queue->events_capacity,
+                queue->events_count, sizeof queue->events[0]) == RG_OK)
+        queue->events[queue->events_count++] = event;
+    else
+        (void)cudaEventDestroy(event);
+}
+
+/* Waits for the end of a list. */
+static void end_list(void *owner, rg_list *list)
+{
+    cuda_queue *queue = owner;
+    cudaEvent_t event = list->token;
+    const int before = rg_cuda_enter(queue->device);
+    note(list, event != NULL ? cudaEventSynchronize(event) : cudaStreamSynchronize(queue->stream));
+    if (list->fault_count > 0)
+        read_faults(queue, list);
+    if (event != NULL) {
+        pthread_mutex_lock(&queue->lock);
+        give_event(queue, event);
+        pthread_mutex_unlock(&queue->lock);
+    }
+    rg_cuda_leave(queue->device, before);
+}
+
+/* ---- queues ---- */
+
+static void free_queue(void *owner)
+{
+    cuda_queue *queue = owner;
+    rg_cuda_device *device = queue->device;
+    const int before = rg_cuda_enter(device);
+    while (queue->events_count > 0)
+        (void)cudaEventDestroy(queue->events[--queue->events_count]);
+    if (queue->owned && queue->stream != NULL)
+        (void)cudaStreamDestroy(queue->stream);
+    rg_cuda_forget_error();
+    rg_cuda_leave(device, before);
+    pthread_mutex_destroy(&queue->lock);
+    rg_release(&device->allocator, queue->events, queue->events_capacity * sizeof(cudaEvent_t));
+    rg_release(&device->allocator, queue, sizeof *queue);
+    rg_cuda_close(device);
+}
+
+static rg_status make_queue(rg_cuda_device *device, cudaStream_t stream, bool owned, void **queue)
+{
+    void *memory;
+    RG_TRY(rg_allocate_zero(&device->allocator, sizeof(cuda_queue), &memory));
+    cuda_queue *made = memory;
+    *made = (cuda_queue){ .device = device, .stream = stream, .owned = owned };
+    pthread_mutex_init(&made->lock, NULL);
+    device->refs++;
+    rg_status status = RG_OK;
+    if (owned) {
+        const int before = rg_cuda_enter(device);
+        status = rg_cuda_pass(cudaStreamCreateWithFlags(&made->stream, cudaStreamNonBlocking),
+                              "a stream");
+        rg_cuda_leave(device, before);
+    }
+    const rg_fifo_owner owner = { .run = end_list, .closed = free_queue, .owner = made };
+    if (status == RG_OK)
+        status = rg_fifo_create(&device->allocator, &owner, &made->fifo);
+    if (status != RG_OK) {
+        free_queue(made);
+        return status;
+    }
+    *queue = made;
+    return RG_OK;
+}
+
+rg_status rg_cuda_queue_open(void *context, void **queue)
+{
+    return make_queue(context, NULL, true, queue);
+}
+
+rg_status rg_cuda_queue_wrap(void *context, void *stream, void **queue)
+{
+    rg_cuda_device *device = context;
+    int owner = device->index;
+    RG_CHECK(stream != cudaStreamPerThread, RG_INVALID_ARGUMENT,
+             "rg_queue_wrap: the per-thread default stream is not supported: its work has no "
+             "single order");
+    if (stream != NULL && stream != cudaStreamLegacy) /* the default stream is that of any device */
+        RG_TRY_CUDA(cudaStreamGetDevice(stream, &owner), "the stream");
+    RG_CHECK(owner == device->index, RG_INVALID_ARGUMENT,
+             "rg_queue_wrap: the stream belongs to cuda:%d, not to cuda:%d", owner, device->index);
+    return make_queue(device, stream, false, queue);
+}
+
+void rg_cuda_queue_close(void *context)
+{
+    rg_fifo_close(((cuda_queue *)context)->fifo);
+}
+
+/* ---- submission ---- */
+
+static cudaError_t put_entry(const rg_entry *entry, const rg_cuda_place *place)
+{
+    const void *args = entry + 1;
+    if (entry->function == NULL)
+        return rg_cuda_put_copy(args, place->stream);
+    ((rg_cuda_function)entry->function)(args, place);
+    return cudaPeekAtLastError();
+}
+
+cudaError_t rg_cuda_put_entries(const rg_cuda_device *device, cudaStream_t stream,
+                                const rg_list *list)
+{
+    rg_cuda_place place = device->place;
+    place.stream = stream;
+    cudaError_t error = cudaSuccess;
+    rg_cuda_forget_error();
+    if (list->fault_count > list->merged)
+        error = cudaMemsetAsync((void *)list->faults, 0,
+                                (size_t)list->fault_count * sizeof(uint32_t), stream);
+    const rg_entry *entry;
+    for (size_t at = 0; at < list->bytes && error == cudaSuccess; at += entry->size) {
+        entry = (const rg_entry *)(const void *)(list->entries + at);
+        place.scratch = entry->scratch;
+        error = put_entry(entry, &place);
+    }
+    return error;
+}
+
+/* Puts the entries into the stream, then an event. */
+static void put_list(cuda_queue *queue, rg_list *list)
+{
+    note(list, rg_cuda_put_entries(queue->device, queue->stream, list));
+    cudaEvent_t event = take_event(queue);
+    if (event != NULL && cudaEventRecord(event, queue->stream) != cudaSuccess) {
+        give_event(queue, event);
+        event = NULL;
+    }
+    list->token = event; /* without one, its end is that of the stream */
+    rg_cuda_forget_error();
+}
+
+void rg_cuda_submit(void *context, rg_list *list)
+{
+    cuda_queue *queue = context;
+    pthread_mutex_lock(&queue->lock);
+    const int before = rg_cuda_enter(queue->device);
+    put_list(queue, list);
+    rg_cuda_leave(queue->device, before);
+    const bool watched = list->watched;
+    const bool behind = rg_fifo_submit(queue->fifo, list, false); /* now the list may be gone */
+    pthread_mutex_unlock(&queue->lock);
+    if (watched || behind) /* not with the lock, which the end of a list takes */
+        rg_fifo_wake(queue->fifo);
+}
+
+void rg_cuda_wake(void *context)
+{
+    rg_fifo_wake(((cuda_queue *)context)->fifo);
+}
+
+rg_status rg_cuda_wait(void *context, rg_list *list, bool (*is_done)(rg_list *list))
+{
+    return rg_fifo_wait(((cuda_queue *)context)->fifo, list, is_done);
+}
