@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Moves and spreads on a GPU: copies of strided tensors. A thread takes a chunk: as many elements,
+ * up to 16 bytes, as lie side by side and aligned in both tensors wherever a chunk begins. Walks
+ * are taken in chunks too, so that there is one kernel for each size of a chunk, and an index is
+ * divided once for all of its elements. */
+#include "backend/cuda/move.cuh"
+
+enum { MOVE_THREADS = 256 };
+
+/* ---- offsets ---- */
+
+/* Where index i of a walk over one tensor stands. Tensors of an image, cut along one dimension,
+ * come down to a rank of 2. */
+static __device__ __forceinline__ int64_t path_offset(const rg_walk &walk, int64_t i)
+{
+    if (walk.rank <= 1)
+        return i * walk.strides[0][0];
+    if (walk.rank > 2 || walk.count > INT32_MAX)
+        return walk_offset(walk, 0, i);
+    const uint32_t dim = (uint32_t)walk.dims[1], row = (uint32_t)i / dim;
+    return row * walk.strides[0][0] + ((uint32_t)i - row * dim) * walk.strides[0][1];
+}
+
+/* Where index i of a spread stands in `to`, and, where the slice holds it, in `from`; returns
+ * whether it does. */
+template <class INDEX>
+static __device__ __forceinline__ bool spread_offsets(const rg_spread &k, INDEX i, int64_t *from,
+                                                      int64_t *to)
+{
+    bool inside = true;
+    *from = *to = 0;
+    for (int32_t d = k.rank - 1; d >= 0; d--) {
+        const INDEX next = d > 0 ? i / (INDEX)k.dims[d] : 0;
+        const INDEX index = i - next * (INDEX)k.dims[d], start = (INDEX)k.start[d];
+        const INDEX behind = index - start, step = (INDEX)k.step[d];
+        const INDEX taken = step == 1 ? behind : behind / step;
+        *to += (int64_t)index * k.to[d];
+        inside = inside && index >= start && taken < (INDEX)k.length[d] && taken * step == behind;
+        if (inside)
+            *from += (int64_t)taken * k.from[d];
+        i = next;
+    }
+    return inside;
+}
+
+template <class CHUNK>
+static __device__ __forceinline__ void put(CHUNK *to, const CHUNK &chunk, bool stream)
+{
+    if (stream)
+        __stcs(to, chunk);
+    else
+        *to = chunk;
+}
+
+/* ---- kernels ---- */
+
+template <class CHUNK>
+static __global__ void __launch_bounds__(MOVE_THREADS)
+    move_chunks(const __grid_constant__ rg_move k, const CHUNK *from, CHUNK *to)
+{
+    const int64_t step = (int64_t)gridDim.x * MOVE_THREADS;
+    for (int64_t i = (int64_t)blockIdx.x * MOVE_THREADS + threadIdx.x; i < k.to.count; i += step)
+        put(to + path_offset(k.to, i), from[path_offset(k.from, i)], k.stream);
+}
+
+/* Adds vectors, or single elements. */
+template <rg_dtype T, bool WIDE>
+static __global__ void __launch_bounds__(MOVE_THREADS)
+    move_added(const __grid_constant__ rg_move k, const void *from, void *to)
+{
+    enum { V = VLEN<T> };
+    const int64_t step = (int64_t)gridDim.x * MOVE_THREADS;
+    for (int64_t i = (int64_t)blockIdx.x * MOVE_THREADS + threadIdx.x; i < k.to.count; i += step) {
+        const int64_t read = path_offset(k.from, i), written = path_offset(k.to, i);
+        if constexpr (WIDE) {
+            char *const vector = (char *)to + 16 * written;
+            real<T> x[V], old[V];
+            unpack<T>(load_vector((const char *)from + 16 * read), x);
+            unpack<T>(load_vector(vector), old);
+#pragma unroll
+            for (int e = 0; e < V; e++)
+                x[e] += old[e];
+            store_vector(vector, pack<T>(x), false);
+        } else {
+            store<T>(to, written, load<T>(from, read) + load<T>(to, written));
+        }
+    }
+}
+
+template <class CHUNK, class INDEX>
+static __global__ void __launch_bounds__(MOVE_THREADS)
+    spread_chunks(const __grid_constant__ rg_spread k, const CHUNK *from, CHUNK *to)
+{
+    const int64_t step = (int64_t)gridDim.x * MOVE_THREADS;
+    for (int64_t i = (int64_t)blockIdx.x * MOVE_THREADS + threadIdx.x; i < k.count; i += step) {
+        int64_t read, written;
+        CHUNK chunk = {};
+        if (spread_offsets<INDEX>(k, (INDEX)i, &read, &written))
+            chunk = from[read];
+        put(to + written, chunk, k.stream);
+    }
+}
+
+/* ---- host side: chunks ---- */
+
+static unsigned move_blocks(int64_t count)
+{
+    const int64_t most_blocks = 1 << 24, blocks = ceil_div(count, MOVE_THREADS);
+    return (unsigned)(blocks < most_blocks ? blocks : most_blocks);
+}
+
+/* Whether chunks of so many elements lie side by side and aligned on the walk. */
+static bool has_chunks(const rg_walk *walk, const void *first, int64_t chunk, size_t size)
+{
+    const int32_t last = walk->rank - 1;
+    bool has = (uintptr_t)first % ((size_t)chunk * size) == 0 && walk->strides[0][last] == 1 &&
+               walk->dims[last] % chunk == 0;
+    for (int32_t d = 0; d < last; d++)
+        has &= walk->strides[0][d] % chunk == 0;
+    return has;
+}
+
+/* The walk in chunks. */
+static void take_chunks(rg_walk *walk, int64_t chunk)
+{
+    walk->dims[walk->rank - 1] /= chunk;
+    walk->count /= chunk;
+    for (int32_t d = 0; d < walk->rank - 1; d++)
+        walk->strides[0][d] /= chunk;
+}
+
+static bool spread_has_chunks(const rg_spread *s, const void *from, const void *to, int64_t chunk,
+                              size_t size)
+{
+    const int32_t last = s->rank - 1;
+    const size_t bytes = (size_t)chunk * size;
+    bool has = (uintptr_t)from % bytes == 0 && (uintptr_t)to % bytes == 0 && s->from[last] == 1 &&
+               s->to[last] == 1 && s->step[last] == 1 && s->dims[last] % chunk == 0 &&
+               s->start[last] % chunk == 0 && s->length[last] % chunk == 0;
+    for (int32_t d = 0; d < last; d++)
+        has &= s->from[d] % chunk == 0 && s->to[d] % chunk == 0;
+    return has;
+}
+
+static void spread_take_chunks(rg_spread *s, int64_t chunk)
+{
+    const int32_t last = s->rank - 1;
+    s->count /= chunk;
+    s->dims[last] /= chunk;
+    s->start[last] /= chunk;
+    s->length[last] /= chunk;
+    for (int32_t d = 0; d < last; d++) {
+        s->from[d] /= chunk;
+        s->to[d] /= chunk;
+    }
+}
+
+/* ---- host side: launches ---- */
+
+template <class CHUNK>
+static void launch_chunks(const rg_move &k, const void *from, void *to, const rg_cuda_place *place)
+{
+    launch(move_chunks<CHUNK>, move_blocks(k.to.count), MOVE_THREADS, 0, place, k,
+           (const CHUNK *)from, (CHUNK *)to);
+}
+
+/* Indices of 32 bits where that is enough: then all dims, starts and lengths are too. */
+template <class CHUNK>
+static void launch_spread(const rg_spread &k, const void *from, void *to,
+                          const rg_cuda_place *place)
+{
+    const unsigned blocks = move_blocks(k.count);
+    if (k.count <= INT32_MAX)
+        launch(spread_chunks<CHUNK, uint32_t>, blocks, MOVE_THREADS, 0, place, k,
+               (const CHUNK *)from, (CHUNK *)to);
+    else
+        launch(spread_chunks<CHUNK, uint64_t>, blocks, MOVE_THREADS, 0, place, k,
+               (const CHUNK *)from, (CHUNK *)to);
+}
+
+template <rg_dtype T> void rg_cuda_move(const void *args, const rg_cuda_place *place)
+{
+    const rg_move_args *a = (const rg_move_args *)args;
+    const size_t size = sizeof(element<T>);
+    const char *from = at<T>(a->from, a->move.from_first);
+    char *to = at<T>(a->to, a->move.to_first);
+    rg_move k = a->move;
+    int64_t chunk = VLEN<T>;
+    while (chunk > 1 &&
+           !(has_chunks(&k.from, from, chunk, size) && has_chunks(&k.to, to, chunk, size)))
+        chunk = k.add ? 1 : chunk / 2;
+    take_chunks(&k.from, chunk);
+    take_chunks(&k.to, chunk);
+    if (k.add && chunk > 1)
+        launch(move_added<T, true>, move_blocks(k.to.count), MOVE_THREADS, 0, place, k,
+               (const void *)from, (void *)to);
+    else if (k.add)
+        launch(move_added<T, false>, move_blocks(k.to.count), MOVE_THREADS, 0, place, k,
+               (const void *)from, (void *)to);
+    else if ((size_t)chunk * size == 16)
+        launch_chunks<uint4>(k, from, to, place);
+    else if ((size_t)chunk * size == 8)
+        launch_chunks<uint2>(k, from, to, place);
+    else if ((size_t)chunk * size == 4)
+        launch_chunks<unsigned>(k, from, to, place);
+    else
+        launch_chunks<unsigned short>(k, from, to, place);
+}
+
+template <rg_dtype T> void rg_cuda_spread(const void *args, const rg_cuda_place *place)
+{
+    const rg_spread_args *a = (const rg_spread_args *)args;
+    const size_t size = sizeof(element<T>);
+    const char *from = (const char *)a->from;
+    char *to = at<T>(a->to, a->spread.to_first);
+    rg_spread k = a->spread;
+    int64_t chunk = VLEN<T>;
+    while (chunk > 1 && !spread_has_chunks(&k, from, to, chunk, size))
+        chunk /= 2;
+    spread_take_chunks(&k, chunk);
+    if ((size_t)chunk * size == 16)
+        launch_spread<uint4>(k, from, to, place);
+    else if ((size_t)chunk * size == 8)
+        launch_spread<uint2>(k, from, to, place);
+    else if ((size_t)chunk * size == 4)
+        launch_spread<unsigned>(k, from, to, place);
+    else
+        launch_spread<unsigned short>(k, from, to, place);
+}
+
+#define INSTANTIATE(T)                                                           \
+    template void rg_cuda_move<T>(const void *args, const rg_cuda_place *place); \
+    template void rg_cuda_spread<T>(const void *args, const rg_cuda_place *place);
+RG_EVERY_DTYPE(INSTANTIATE)
