@@ -242,7 +242,7 @@ template <class REAL> static __device__ __forceinline__ REAL join(REAL a, REAL b
 /* ---- reductions: a binary tree over the threads, neighbours first ---- */
 
 /* Over `group` threads, a power of two: all threads of the block where it is more than 32, and
- * then `partial` has room for 32. Every thread gets the result. */
+ * then `partial` holds 32 values. Every thread gets the result. */
 template <class REAL>
 static __device__ __forceinline__ REAL reduce(REAL value, int group, REAL *partial, const bool max)
 {
@@ -250,51 +250,51 @@ static __device__ __forceinline__ REAL reduce(REAL value, int group, REAL *parti
         value = join(value, __shfl_xor_sync(~0u, value, m), max);
     if (group <= 32)
         return value;
-    const int lane = (int)threadIdx.x % 32, warps = group / 32;
-    if (lane == 0)
+    const int thread = (int)threadIdx.x % 32, warps = group / 32;
+    if (thread == 0)
         partial[threadIdx.x / 32] = value;
     __syncthreads();
-    value = partial[lane & (warps - 1)];
+    value = partial[thread & (warps - 1)];
     for (int m = 1; m < warps; m *= 2)
         value = join(value, __shfl_xor_sync(~0u, value, m), max);
     return value;
 }
 
-/* Over the threads of a block that have the same threadIdx.x % across, for LANES values each;
- * `across` is a power of two. `partial` has room for LANES values of every thread, and is free
+/* Over the threads of a block that have the same threadIdx.x % across, for VALUES values each;
+ * `across` is a power of two. `partial` holds VALUES values of every thread, and may be written
  * again behind the next barrier. */
-template <int LANES, class REAL>
-static __device__ __forceinline__ void reduce_down(REAL value[LANES], int across, REAL *partial,
+template <int VALUES, class REAL>
+static __device__ __forceinline__ void reduce_down(REAL value[VALUES], int across, REAL *partial,
                                                    const bool max)
 {
     for (int m = across; m < 32; m *= 2) {
 #pragma unroll
-        for (int e = 0; e < LANES; e++)
+        for (int e = 0; e < VALUES; e++)
             value[e] = join(value[e], __shfl_xor_sync(~0u, value[e], m), max);
     }
     const int x = (int)threadIdx.x & (across - 1), span = across < 32 ? 32 : across;
     const int part = (int)threadIdx.x / span, parts = (int)blockDim.x / span;
     const bool keeps = (int)threadIdx.x % span == x; /* one thread for each value of a part */
-    const int all = parts * across;                  /* values of a lane, side by side */
+    const int all = parts * across;                  /* the values of one e, side by side */
     if (parts == 1)
         return;
     REAL *const own = partial + part * across + x;
     if (keeps) {
 #pragma unroll
-        for (int e = 0; e < LANES; e++)
+        for (int e = 0; e < VALUES; e++)
             own[e * all] = value[e];
     }
     for (int m = 1; m < parts; m *= 2) {
         __syncthreads();
         if (keeps && part % (2 * m) == 0) {
 #pragma unroll
-            for (int e = 0; e < LANES; e++)
+            for (int e = 0; e < VALUES; e++)
                 own[e * all] = join(own[e * all], own[e * all + m * across], max);
         }
     }
     __syncthreads();
 #pragma unroll
-    for (int e = 0; e < LANES; e++)
+    for (int e = 0; e < VALUES; e++)
         value[e] = partial[x + e * all];
 }
 

@@ -86,7 +86,7 @@ sum_row(const rg_loss_args &k, const softmax_plan &plan, const group_place &p, u
         take_slot<T, true, HOLD>(k.shape, 0, k.y, p, slot, plan.wide, held[q * blockDim.x], x);
 #pragma unroll
         for (int e = 0; e < V; e++) {
-            if (HOLD || e < p.lanes)
+            if (HOLD || e < p.elements)
                 max = join(max, x[e], true);
         }
     }
@@ -100,12 +100,12 @@ sum_row(const rg_loss_args &k, const softmax_plan &plan, const group_place &p, u
         if (smooth) {
 #pragma unroll
             for (int e = 0; e < V; e++)
-                below[0] += HOLD || e < p.lanes ? x[e] - max : 0;
+                below[0] += HOLD || e < p.elements ? x[e] - max : 0;
         }
 #pragma unroll
         for (int e = 0; e < V; e++) {
             x[e] = exp_of<T>(x[e] - max);
-            if (HOLD || e < p.lanes)
+            if (HOLD || e < p.elements)
                 sum[0] += x[e];
         }
         if (KEEPS)
@@ -145,7 +145,7 @@ static __device__ __forceinline__ void put_slopes(const rg_loss_args &k, const s
         if (k.add)
             load_slot<T, true>(k.shape, 1, k.gradient, p, slot, HOLD || plan.wide, old);
         const int from = HOLD ? (int)u.label - (int)slot * V
-                              : (int)max((int64_t)-1, min((int64_t)V, u.label - slot * p.lanes));
+                              : (int)max((int64_t)-1, min((int64_t)V, u.label - slot * p.elements));
 #pragma unroll
         for (int e = 0; e < V; e++) {
             real<T> power = KEEPS ? x[e] : exp_of<T>(x[e] - r.max);
@@ -239,7 +239,7 @@ static __global__ void __launch_bounds__(1024)
 /* Rows of odd length have no tile here: so many threads that they read whole sectors. */
 template <rg_dtype T> static void widen(const rg_softmax_shape *shape, softmax_plan *p)
 {
-    if (p->lanes > 1 || p->inner > 32)
+    if (p->elements > 1 || p->inner > 32)
         return;
     p->inner = power_of_two(ceil_div(shape->length, 4), 1, 32);
     p->shift = __builtin_ctz((unsigned)p->inner);
@@ -266,7 +266,7 @@ template <rg_dtype T> static void loss_by_classes(const void *args, const rg_cud
 template <rg_dtype T>
 static __global__ void __launch_bounds__(LOSS_THREADS) pick(const __grid_constant__ rg_loss_args k)
 {
-    const int lane = (int)threadIdx.x % 32;
+    const int thread = (int)threadIdx.x % 32;
     const int64_t row = (int64_t)blockIdx.x * (LOSS_THREADS / 32) + (int)threadIdx.x / 32;
     if (row >= k.rows)
         return;
@@ -277,12 +277,12 @@ static __global__ void __launch_bounds__(LOSS_THREADS) pick(const __grid_constan
     if (u.label >= 0)
         y = load<T>(k.y, view_offset(k.views[RG_LOSS_Y], first + u.label));
     __syncwarp(); /* the gradient may take the place of y */
-    if (lane == 0)
+    if (thread == 0)
         put_loss<T>(k, row, u.label >= 0 ? -(u.loss * (takes_log ? log(y) : y)) : 0);
     if (!k.has_gradient)
         return;
     const real<T> slope = takes_log ? -u.slope / y : -u.slope;
-    for (int64_t j = lane; j < k.length; j += 32) {
+    for (int64_t j = thread; j < k.length; j += 32) {
         const int64_t to = view_offset(k.views[RG_LOSS_D], first + j);
         if (!k.add)
             store<T>(k.gradient, to, j == u.label ? slope : 0);

@@ -53,16 +53,16 @@ static __global__ void __launch_bounds__(LOSS_THREADS)
     by_rows(const __grid_constant__ rg_loss_args k, const int inner)
 {
     __shared__ double partial[4][32];
-    const int lane = (int)threadIdx.x % inner;
+    const int thread = (int)threadIdx.x % inner;
     const int64_t row = (int64_t)blockIdx.x * (LOSS_THREADS / inner) + (int)threadIdx.x / inner;
     const int64_t first = row * k.length, length = row < k.rows ? k.length : 0;
     double max = -INFINITY, sum = 0, labels = 0, products = 0;
-    for (int64_t j = lane; j < length; j += inner)
+    for (int64_t j = thread; j < length; j += inner)
         max = join(max, (double)load<T>(k.y, view_offset(k.views[RG_LOSS_Y], first + j)), true);
     max = reduce(max, inner, partial[0], true);
     soft_row<T> r;
     r.max = (real<T>)max;
-    for (int64_t j = lane; j < length; j += inner) {
+    for (int64_t j = thread; j < length; j += inner) {
         const real<T> x = load<T>(k.y, view_offset(k.views[RG_LOSS_Y], first + j)) - r.max;
         const real<T> a = weighted_label<T>(k, first + j);
         sum += exp_of<T>(x);
@@ -76,12 +76,12 @@ static __global__ void __launch_bounds__(LOSS_THREADS)
     r.share = (real<T>)(labels / sum);
     if (row >= k.rows)
         return;
-    if (lane == 0 && k.losses == RG_LOSS_SUMS)
+    if (thread == 0 && k.losses == RG_LOSS_SUMS)
         k.partial[row] = (r.log_sum * labels - products) * k.numbers.weight;
     if (!k.has_gradient && k.losses != RG_LOSS_OF_LABELS)
         return;
     const real<T> scale = group_scale<T>(k, divide(row, k.group / k.length));
-    for (int64_t j = lane; j < length; j += inner)
+    for (int64_t j = thread; j < length; j += inner)
         soft_element<T>(k, r, scale, first + j);
 }
 

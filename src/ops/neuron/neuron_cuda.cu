@@ -245,20 +245,20 @@ template <rg_dtype T> static void prelu_gradient(const void *args, const rg_cuda
            place, *k, across, chunks);
 }
 
-/* A warp a channel: every lane takes every 32nd part, then a tree. */
+/* A warp has a channel: a thread adds up every 32nd part, then sums of threads form a tree. */
 template <rg_dtype T>
 static __global__ void __launch_bounds__(PRELU_THREADS)
     prelu_join_channels(const __grid_constant__ rg_prelu_join_args k)
 {
-    const int lane = (int)threadIdx.x % 32;
+    const int thread = (int)threadIdx.x % 32;
     const int64_t c = (int64_t)blockIdx.x * (PRELU_THREADS / 32) + threadIdx.x / 32;
     if (c >= k.channels)
         return; /* the whole warp */
     real<T> sum = 0;
-    for (int64_t part = lane; part < k.parts; part += 32)
+    for (int64_t part = thread; part < k.parts; part += 32)
         sum += ((const real<T> *)k.sums)[part * k.channels + c];
     sum = reduce(sum, 32, (real<T> *)nullptr, false);
-    if (lane == 0) {
+    if (thread == 0) {
         const int64_t to = c * k.step;
         store<T>(k.dslope, to, k.add ? load<T>(k.dslope, to) + sum : sum);
     }

@@ -100,7 +100,7 @@ static __device__ __forceinline__ void load_row(const rg_reduce_args &k, const c
         v[e] = e < count ? load<T>(x, k.dense ? j + e : walk_offset(k.group, 0, j + e)) : fill;
 }
 
-/* Joins what the threads of a group know; `shared` has room for one of each warp. */
+/* Joins what the threads of a group know; `shared` holds one of each warp. */
 template <class REAL>
 static __device__ __forceinline__ found<REAL> reduce_better(found<REAL> f, int threads,
                                                             found<REAL> *shared)
@@ -128,7 +128,7 @@ static __global__ void __launch_bounds__(THREADS)
     __shared__ double sums[32];
     __shared__ found<real<T>> bests[32];
     const rg_reduce_result &r = k.result;
-    const int lane = (int)threadIdx.x % plan.threads;
+    const int thread = (int)threadIdx.x % plan.threads;
     const int64_t unit =
         (int64_t)blockIdx.x * (THREADS / plan.threads) + threadIdx.x / plan.threads;
     const bool there = unit < r.outputs * r.parts;
@@ -137,9 +137,9 @@ static __global__ void __launch_bounds__(THREADS)
     const char *x = at<T>(k.x, walk_offset(k.outer, 0, o));
     const real<T> sign = (real<T>)r.sign;
     real<T> sum = 0;
-    found<real<T>> best = start_at<real<T>>(first + lane * V, end);
+    found<real<T>> best = start_at<real<T>>(first + thread * V, end);
 #pragma unroll 4
-    for (int64_t j = first + lane * V; j < end; j += plan.threads * V) {
+    for (int64_t j = first + thread * V; j < end; j += plan.threads * V) {
         real<T> v[V];
         load_row<T>(k, x, j, end - j, plan.wide, 0, v);
 #pragma unroll
@@ -153,7 +153,7 @@ static __global__ void __launch_bounds__(THREADS)
     const double total = SUM ? reduce((double)sum, plan.threads, sums, false) : 0;
     if (!SUM)
         best = reduce_better(best, plan.threads, bests);
-    if (there && lane == 0)
+    if (there && thread == 0)
         keep_found<T>(k, walk_offset(k.outer, 1, o), o, p, SUM ? total : (double)best.value,
                       best.number);
 }
@@ -182,28 +182,28 @@ typedef struct columns_plan {
     bool wide;      /* columns are loaded as aligned vectors */
 } columns_plan;
 
-/* Joins the threads of a block with the same vector; thread t < across has the result. `shared` has
- * room for LANES of every thread. */
-template <int LANES, class REAL>
-static __device__ __forceinline__ void reduce_better_down(found<REAL> f[LANES], int across,
+/* Joins the threads of a block with the same vector; thread t < across has the result. `shared`
+ * holds VALUES of every thread. */
+template <int VALUES, class REAL>
+static __device__ __forceinline__ void reduce_better_down(found<REAL> f[VALUES], int across,
                                                           found<REAL> *shared)
 {
     found<REAL> *const own = shared + threadIdx.x;
 #pragma unroll
-    for (int e = 0; e < LANES; e++)
+    for (int e = 0; e < VALUES; e++)
         own[e * THREADS] = f[e];
     const int down = (int)threadIdx.x / across;
     for (int m = 1; m < THREADS / across; m *= 2) {
         __syncthreads();
         if (down % (2 * m) == 0) {
 #pragma unroll
-            for (int e = 0; e < LANES; e++)
+            for (int e = 0; e < VALUES; e++)
                 own[e * THREADS] = better(own[e * THREADS], own[e * THREADS + m * across]);
         }
     }
     __syncthreads();
 #pragma unroll
-    for (int e = 0; e < LANES; e++)
+    for (int e = 0; e < VALUES; e++)
         f[e] = own[e * THREADS];
 }
 
@@ -309,8 +309,7 @@ template <rg_dtype T> static void reduce_columns(const void *args, const rg_cuda
 
 /* ---- joining parts ---- */
 
-/* A group of `threads`, 32 or THREADS, takes an output: each lane every part that fits its number.
- */
+/* `threads` threads, 32 or THREADS, share an output: thread t has parts t, t + threads, … */
 template <rg_dtype T>
 static __global__ void __launch_bounds__(THREADS)
     finish_kernel(const __grid_constant__ rg_reduce_finish_args k, int threads)
@@ -319,12 +318,12 @@ static __global__ void __launch_bounds__(THREADS)
     __shared__ found<double> bests[32];
     const rg_reduce_result &r = k.result;
     const int64_t o = (int64_t)blockIdx.x * (THREADS / threads) + threadIdx.x / threads;
-    const int lane = (int)threadIdx.x % threads;
+    const int thread = (int)threadIdx.x % threads;
     const bool sum = r.what == RG_REDUCE_TOTAL, there = o < r.outputs;
     double total = 0;
-    found<double> best = start_at<double>(lane, there ? r.parts : 0);
+    found<double> best = start_at<double>(thread, there ? r.parts : 0);
 #pragma unroll 4
-    for (int64_t p = lane; p < (there ? r.parts : 0); p += threads) {
+    for (int64_t p = thread; p < (there ? r.parts : 0); p += threads) {
         const found<double> next = { k.partial[p * r.outputs + o], p };
         if (sum)
             total += next.value;
@@ -333,7 +332,7 @@ static __global__ void __launch_bounds__(THREADS)
     }
     total = reduce(total, threads, sums, false);
     best = reduce_better(best, threads, bests);
-    if (!there || lane > 0)
+    if (!there || thread > 0)
         return;
     const int64_t number = r.what == RG_REDUCE_NUMBER
                                ? (int64_t)k.partial[(r.parts + best.number) * r.outputs + o]

@@ -41,7 +41,7 @@ static __global__ void __launch_bounds__(256)
         unpack<T>(held[r][0], x);
 #pragma unroll
         for (int e = 0; e < V; e++) {
-            x[e] = p.lane < p.vectors ? x[e] : -INFINITY;
+            x[e] = p.thread < p.vectors ? x[e] : -INFINITY;
             max = join(max, x[e], true);
         }
         max = reduce(max, p.inner, (real<T> *)NULL, true);
@@ -75,17 +75,17 @@ static __global__ void __launch_bounds__(INNER > 0 ? 256 : 1024)
         const int end = row < p.rows ? (int)k.shape.length : 0;
         element<T> *const x = tile + row * (int)k.shape.length;
         real<T> max = -INFINITY, sum = 0;
-        each_element<ELEMENTS>(p.lane, end, p.inner,
+        each_element<ELEMENTS>(p.thread, end, p.inner,
                                [&](int j) { max = join(max, to_real<T>(x[j]), true); });
         max = reduce(max, p.inner, partial[0], true);
-        each_element<ELEMENTS>(p.lane, end, p.inner, [&](int j) {
+        each_element<ELEMENTS>(p.thread, end, p.inner, [&](int j) {
             const real<T> power = exp_of<T>(to_real<T>(x[j]) - max);
             sum += power;
             if (KEEPS_POWERS<T, LOG>)
                 x[j] = from_real<T>(power);
         });
         const real<T> scale = scale_of<T, LOG>(reduce(sum, p.inner, partial[1], false));
-        each_element<ELEMENTS>(p.lane, end, p.inner, [&](int j) {
+        each_element<ELEMENTS>(p.thread, end, p.inner, [&](int j) {
             x[j] = from_real<T>(KEEPS_POWERS<T, LOG>
                                     ? to_real<T>(x[j]) * scale
                                     : forward_of<T, LOG>(max, scale, to_real<T>(x[j])));
@@ -95,7 +95,7 @@ static __global__ void __launch_bounds__(INNER > 0 ? 256 : 1024)
     store_tile<T>(at<T>(k.y, p.start), p, tile, k.shape.stream);
 }
 
-/* Blocks of 512 threads with columns that a multiprocessor should have room for. */
+/* Blocks of 512 threads with columns that a multiprocessor should hold at once. */
 #if __CUDA_ARCH__ >= 800
 enum { COLUMN_BLOCKS = 3 };
 #else
@@ -134,7 +134,7 @@ static __global__ void __launch_bounds__(HOLD && !ROWS ? 512 : 1024,
         take_slot<T, ROWS, HOLD>(k.shape, 0, k.x, p, slot, plan.wide, held[q * blockDim.x], x);
 #pragma unroll
         for (int e = 0; e < V; e++) {
-            if (HOLD || !ROWS || e < p.lanes)
+            if (HOLD || !ROWS || e < p.elements)
                 max[ROWS ? 0 : e] = join(max[ROWS ? 0 : e], x[e], true);
         }
     }
@@ -148,7 +148,7 @@ static __global__ void __launch_bounds__(HOLD && !ROWS ? 512 : 1024,
 #pragma unroll
         for (int e = 0; e < V; e++) {
             x[e] = exp_of<T>(x[e] - max[ROWS ? 0 : e]);
-            if (HOLD || !ROWS || e < p.lanes)
+            if (HOLD || !ROWS || e < p.elements)
                 sum[ROWS ? 0 : e] += x[e];
         }
         if (KEEPS)

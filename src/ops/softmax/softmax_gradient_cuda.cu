@@ -24,11 +24,11 @@ static __device__ __forceinline__ real<T> gradient_of(real<T> sum, real<T> dy, r
 /* Adds what two vectors of dy and y give. */
 template <rg_dtype T, bool LOG>
 static __device__ __forceinline__ real<T> add_up(real<T> acc, const real<T> dy[VLEN<T>],
-                                                 const real<T> y[VLEN<T>], int lanes)
+                                                 const real<T> y[VLEN<T>], int count)
 {
 #pragma unroll
     for (int e = 0; e < VLEN<T>; e++) {
-        if (e < lanes)
+        if (e < count)
             acc = gradient_step<T, LOG>(acc, dy[e], y[e]);
     }
     return acc;
@@ -54,7 +54,7 @@ static __global__ void __launch_bounds__(256)
         for (int i = 0; i < HELD; i++) {
             unpack<T>(dys[r][i], dy);
             unpack<T>(ys[r][i], y);
-            if (p.lane + i * p.inner < p.vectors)
+            if (p.thread + i * p.inner < p.vectors)
                 sum = add_up<T, LOG>(sum, dy, y, V);
         }
         sum = reduce(sum, p.inner, (real<T> *)NULL, false);
@@ -82,7 +82,7 @@ template <rg_dtype T, bool LOG>
 static __global__ void __launch_bounds__(256, 4)
     gradient_elements(const __grid_constant__ rg_softmax_gradient_args k, const softmax_plan plan)
 {
-    const int lane = (int)threadIdx.x % 32, length = (int)k.shape.length;
+    const int thread = (int)threadIdx.x % 32, length = (int)k.shape.length;
     const int64_t row = (int64_t)blockIdx.x * 8 + (int)threadIdx.x / 32;
     if (row >= k.shape.outer.count)
         return;
@@ -94,14 +94,14 @@ static __global__ void __launch_bounds__(256, 4)
     for (int i = 0; i < WARP_ELEMENTS; i++) {
         if (i % 4 == 0 && i * 32 >= length) /* for all of the warp */
             break;
-        if (lane + i * 32 < length) {
-            dy[i] = load<T>(dys, lane + i * 32);
-            y[i] = load<T>(ys, lane + i * 32);
+        if (thread + i * 32 < length) {
+            dy[i] = load<T>(dys, thread + i * 32);
+            y[i] = load<T>(ys, thread + i * 32);
         }
     }
 #pragma unroll
     for (int i = 0; i < WARP_ELEMENTS; i++) {
-        if (lane + i * 32 < length)
+        if (thread + i * 32 < length)
             sum = gradient_step<T, LOG>(sum, dy[i], y[i]);
     }
     sum = reduce(sum, 32, (real<T> *)NULL, false);
@@ -109,15 +109,15 @@ static __global__ void __launch_bounds__(256, 4)
     for (int i = 0; i < WARP_ELEMENTS; i++) {
         if (i % 4 == 0 && i * 32 >= length)
             break;
-        if (lane + i * 32 < length) {
+        if (thread + i * 32 < length) {
             const real<T> dx = gradient_of<T, LOG>(sum, dy[i], y[i]);
-            store<T>(to, lane + i * 32, k.shape.add ? load<T>(to, lane + i * 32) + dx : dx);
+            store<T>(to, thread + i * 32, k.shape.add ? load<T>(to, thread + i * 32) + dx : dx);
         }
     }
 }
 
 /* Rows of odd length, without gaps between them: a tile of them lies in shared memory, of y alone
- * where there is no room for both; then dy is read twice. */
+ * where shared memory is too small for both; then dy is read twice. */
 template <rg_dtype T, bool LOG, bool BOTH, int INNER>
 static __global__ void __launch_bounds__(INNER > 0 ? 256 : 1024)
     gradient_tiles(const __grid_constant__ rg_softmax_gradient_args k, const softmax_plan plan)
@@ -140,11 +140,11 @@ static __global__ void __launch_bounds__(INNER > 0 ? 256 : 1024)
         const element<T> *const dy = dys + row * length, *const old = olds + row * length;
         element<T> *const y = tile + row * length;
         real<T> sum = 0;
-        each_element<N>(p.lane, end, p.inner, [&](int j) {
+        each_element<N>(p.thread, end, p.inner, [&](int j) {
             sum = gradient_step<T, LOG>(sum, to_real<T>(dy[j]), to_real<T>(y[j]));
         });
         sum = reduce(sum, p.inner, partial, false);
-        each_element<N>(p.lane, end, p.inner, [&](int j) {
+        each_element<N>(p.thread, end, p.inner, [&](int j) {
             const real<T> dx = gradient_of<T, LOG>(sum, to_real<T>(dy[j]), to_real<T>(y[j]));
             y[j] = from_real<T>(k.shape.add ? to_real<T>(old[j]) + dx : dx);
         });
@@ -191,7 +191,7 @@ static __global__ void __launch_bounds__(1024)
         take_slot<T, ROWS, HOLD>(k.shape, 0, k.dy, p, slot, plan.wide, held[q * blockDim.x], dy);
         take_slot<T, ROWS, HOLD>(k.shape, 1, k.y, p, slot, plan.wide, ys[HOLD ? q : 0], y);
         if (ROWS)
-            sum[0] = add_up<T, LOG>(sum[0], dy, y, HOLD ? V : p.lanes);
+            sum[0] = add_up<T, LOG>(sum[0], dy, y, HOLD ? V : p.elements);
 #pragma unroll
         for (int e = 0; e < V && !ROWS; e++)
             sum[e] = gradient_step<T, LOG>(sum[e], dy[e], y[e]);
@@ -226,7 +226,7 @@ static __global__ void __launch_bounds__(1024)
  * enough at once. */
 template <rg_dtype T> static bool are_elements(const rg_softmax_shape *shape, const softmax_plan *p)
 {
-    return T == RG_F32 && p->lanes == 1 && p->inner == 32 && shape->dense &&
+    return T == RG_F32 && p->elements == 1 && p->inner == 32 && shape->dense &&
            shape->outer.rank <= 1 && shape->length <= WARP_ELEMENTS * 32;
 }
 

@@ -38,22 +38,22 @@ enum { TILE = 20 << 10 };
 
 /* How groups are shared out, by length alone; what follows from strides is `wide` and `hold`. */
 typedef struct softmax_plan {
-    int inner;   /* threads side by side: those of a row; or those of different columns */
-    int shift;   /* inner = 1 << shift */
-    int threads; /* of a block */
-    int passes;  /* over a tile: a thread takes so many rows of odd length */
-    int lanes;   /* elements of a slot */
-    int chunk;   /* slots */
+    int inner;    /* threads side by side: those of a row; or those of different columns */
+    int shift;    /* inner = 1 << shift */
+    int threads;  /* of a block */
+    int passes;   /* over a tile: a thread takes so many rows of odd length */
+    int elements; /* elements of a slot */
+    int chunk;    /* slots */
     int64_t blocks;
     bool wide; /* slots are aligned vectors in all tensors */
-    bool hold; /* and the threads have room for all of them */
+    bool hold; /* and the threads can hold all of them */
 } softmax_plan;
 
 /* The group of a thread, or its vector of groups. */
 typedef struct group_place {
     int64_t slots;   /* 0 outside of the tensor */
     int first, step; /* of the thread's slots */
-    int lanes;       /* elements of a slot that are there */
+    int elements;    /* elements of a slot that are there */
     int64_t base[RG_SOFTMAX_TENSORS];
 } group_place;
 
@@ -68,8 +68,8 @@ static __device__ __forceinline__ group_place find_group(const rg_softmax_shape 
     if (ROWS) {
         p.first = side;
         p.step = plan.inner;
-        p.lanes = plan.lanes;
-        p.slots = shape.length / plan.lanes;
+        p.elements = plan.elements;
+        p.slots = shape.length / plan.elements;
         index = (int64_t)blockIdx.x * outer + rest;
     } else {
         const int64_t vectors = (shape.width + VLEN<T> - 1) / VLEN<T>;
@@ -80,7 +80,7 @@ static __device__ __forceinline__ group_place find_group(const rg_softmax_shape 
         p.slots = shape.length;
         index = narrow ? (uint32_t)id / (uint32_t)vectors : id / vectors;
         column = (id - index * vectors) * VLEN<T>;
-        p.lanes = (int)min((int64_t)VLEN<T>, shape.width - column);
+        p.elements = (int)min((int64_t)VLEN<T>, shape.width - column);
     }
     if (index >= shape.outer.count)
         index = p.slots = column = 0;
@@ -96,11 +96,11 @@ static __device__ __forceinline__ group_place find_group(const rg_softmax_shape 
 /* Where element e of a slot stands, from the first of its group. */
 template <bool ROWS>
 static __device__ __forceinline__ int64_t slot_offset(const rg_softmax_shape &shape, int t,
-                                                      int64_t slot, int lanes, int e)
+                                                      int64_t slot, int elements, int e)
 {
     if (!ROWS)
         return slot * shape.along[t] + e * shape.across[t];
-    return shape.dense ? slot * lanes + e : walk_offset(shape.group, t, slot * lanes + e);
+    return shape.dense ? slot * elements + e : walk_offset(shape.group, t, slot * elements + e);
 }
 
 template <rg_dtype T, bool ROWS>
@@ -115,7 +115,8 @@ static __device__ __forceinline__ void load_slot(const rg_softmax_shape &shape, 
     }
 #pragma unroll
     for (int e = 0; e < VLEN<T>; e++)
-        x[e] = e < p.lanes ? load<T>(group, slot_offset<ROWS>(shape, t, slot, p.lanes, e)) : 0;
+        x[e] =
+            e < p.elements ? load<T>(group, slot_offset<ROWS>(shape, t, slot, p.elements, e)) : 0;
 }
 
 template <rg_dtype T, bool ROWS>
@@ -131,8 +132,8 @@ static __device__ __forceinline__ void store_slot(const rg_softmax_shape &shape,
     }
 #pragma unroll
     for (int e = 0; e < VLEN<T>; e++) {
-        if (e < p.lanes)
-            store<T>(group, slot_offset<ROWS>(shape, t, slot, p.lanes, e), x[e]);
+        if (e < p.elements)
+            store<T>(group, slot_offset<ROWS>(shape, t, slot, p.elements, e), x[e]);
     }
 }
 
@@ -184,7 +185,7 @@ static __device__ __forceinline__ void end_chunks(const double total[SUMS], REAL
         sum[e] = (REAL)(total[e] + sum[e]);
 }
 
-/* Over all threads of a group: in rows of one value, in columns of one for each lane. */
+/* Over all threads of a group: in rows of one value, in columns of one for each group. */
 template <rg_dtype T, bool ROWS>
 static __device__ __forceinline__ void reduce_group(real<T> value[], const softmax_plan &plan,
                                                     real<T> *partial, const bool max)
@@ -198,9 +199,9 @@ static __device__ __forceinline__ void reduce_group(real<T> value[], const softm
 /* ---- short rows ---- */
 
 typedef struct short_place {
-    int inner, lane, vectors; /* threads of a row, which of them this is; vectors of a row */
-    int64_t first;            /* row of the thread */
-    int step;                 /* to its next row */
+    int inner, thread, vectors; /* threads of a row, which of them this is; vectors of a row */
+    int64_t first;              /* row of the thread */
+    int step;                   /* to its next row */
 } short_place;
 
 template <rg_dtype T, int ROWS>
@@ -209,7 +210,7 @@ static __device__ __forceinline__ short_place find_short(const rg_softmax_shape 
 {
     short_place p;
     p.inner = plan.inner;
-    p.lane = (int)threadIdx.x & (plan.inner - 1);
+    p.thread = (int)threadIdx.x & (plan.inner - 1);
     p.vectors = (int)shape.length / VLEN<T>;
     p.step = (int)blockDim.x >> plan.shift;
     p.first = (int64_t)blockIdx.x * (p.step * ROWS) + ((int)threadIdx.x >> plan.shift);
@@ -222,11 +223,11 @@ static __device__ __forceinline__ void load_short(const rg_softmax_shape &shape,
                                                   uint4 held[HELD])
 {
     const int64_t row = p.first + r * p.step;
-    const char *from = at<T>(data, straight_offset(shape.outer, t, row) + p.lane * VLEN<T>);
+    const char *from = at<T>(data, straight_offset(shape.outer, t, row) + p.thread * VLEN<T>);
 #pragma unroll
     for (int i = 0; i < HELD; i++) {
         held[i] = make_uint4(0, 0, 0, 0);
-        if (row < shape.outer.count && p.lane + i * p.inner < p.vectors)
+        if (row < shape.outer.count && p.thread + i * p.inner < p.vectors)
             held[i] = load_vector(at<T>(from, i * p.inner * VLEN<T>));
     }
 }
@@ -237,7 +238,7 @@ static __device__ __forceinline__ void store_short(const rg_softmax_shape &shape
                                                    const real<T> x[VLEN<T>])
 {
     const int64_t row = p.first + r * p.step;
-    const int v = p.lane + i * p.inner;
+    const int v = p.thread + i * p.inner;
     if (row < shape.outer.count && v < p.vectors)
         store_vector(at<T>(data, straight_offset(shape.outer, t, row) + v * VLEN<T>), pack<T>(x),
                      shape.stream);
@@ -247,10 +248,10 @@ static __device__ __forceinline__ void store_short(const rg_softmax_shape &shape
 
 /* The rows of a tile, which a block shares. */
 typedef struct tile_place {
-    int64_t start;   /* in memory, in elements */
-    int rows, count; /* of this tile: rows, elements */
-    int inner, lane; /* threads of a row, and which of them this is */
-    int first, step; /* of the thread's rows in the tile */
+    int64_t start;     /* in memory, in elements */
+    int rows, count;   /* of this tile: rows, elements */
+    int inner, thread; /* threads of a row, and which of them this is */
+    int first, step;   /* of the thread's rows in the tile */
 } tile_place;
 
 /* INNER: threads of a row; 0 where only the plan knows. */
@@ -260,7 +261,7 @@ static __device__ __forceinline__ tile_place find_tile(const rg_softmax_shape &s
 {
     tile_place p;
     p.inner = INNER > 0 ? INNER : plan.inner;
-    p.lane = (int)threadIdx.x & (p.inner - 1);
+    p.thread = (int)threadIdx.x & (p.inner - 1);
     p.first = (int)threadIdx.x >> plan.shift;
     p.step = (int)blockDim.x >> plan.shift;
     const int64_t first = (int64_t)blockIdx.x * (p.step * plan.passes);
@@ -368,11 +369,11 @@ static softmax_plan plan_rows(const rg_softmax_shape *shape, const void *const d
 {
     const int64_t length = shape->length, vectors = length / VLEN<T>;
     softmax_plan p = {};
-    p.lanes = length % VLEN<T> == 0 ? VLEN<T> : 1;
-    p.chunk = p.lanes == 1 ? (int)ELEMENT_CHUNK : (int)SLOTS;
-    if (p.lanes == 1 && length <= 1024)
+    p.elements = length % VLEN<T> == 0 ? VLEN<T> : 1;
+    p.chunk = p.elements == 1 ? (int)ELEMENT_CHUNK : (int)SLOTS;
+    if (p.elements == 1 && length <= 1024)
         p.inner = length <= 32 ? 1 : length <= 128 ? 8 : 32;
-    else if (p.lanes == 1)
+    else if (p.elements == 1)
         p.inner = length <= 8192 ? 256 : 1024;
     else
         p.inner = vectors <= 32           ? power_of_two(vectors, 1, 32)
@@ -382,7 +383,7 @@ static softmax_plan plan_rows(const rg_softmax_shape *shape, const void *const d
     p.threads = p.inner > 32 ? p.inner : 256;
     p.passes = 1;
     p.blocks = ceil_div(shape->outer.count, p.threads / p.inner);
-    p.wide = p.lanes > 1 && is_wide<T>(shape, data, tensors, true);
+    p.wide = p.elements > 1 && is_wide<T>(shape, data, tensors, true);
     p.hold = p.wide && shape->outer.rank <= 1 && vectors <= SLOTS * p.inner;
     return p;
 }
@@ -394,7 +395,7 @@ static softmax_plan plan_columns(const rg_softmax_shape *shape, const void *cons
 {
     const int down = power_of_two(ceil_div(shape->length, SLOTS), 1, 256);
     softmax_plan p = {};
-    p.lanes = VLEN<T>;
+    p.elements = VLEN<T>;
     p.chunk = SLOTS;
     p.inner = down < 128 ? 512 / down : 4;
     p.shift = __builtin_ctz((unsigned)p.inner);
@@ -410,7 +411,7 @@ static softmax_plan plan_columns(const rg_softmax_shape *shape, const void *cons
 template <rg_dtype T>
 static int64_t plan_tiles(const rg_softmax_shape *shape, int tensors, softmax_plan *p)
 {
-    if (p->lanes != 1 || !shape->dense || shape->outer.rank > 1 ||
+    if (p->elements != 1 || !shape->dense || shape->outer.rank > 1 ||
         shape->length > ELEMENT_CHUNK * p->inner) /* tiles know no chunks */
         return 0;
     for (int t = 0; t < tensors; t++) {

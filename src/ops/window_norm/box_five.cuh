@@ -146,14 +146,14 @@ static __device__ __forceinline__ void sum_line(const REAL *own, int across, con
 }
 
 /* Moments of five elements: for e of V channels, get(k, e) gives element k. */
-template <int V, bool TURN, bool PLAIN, class REAL, class GET>
+template <int V, bool MIRRORED, bool PLAIN, class REAL, class GET>
 static __device__ __forceinline__ void moments_five(const REAL v[V], REAL sum[2][V], GET get)
 {
 #pragma unroll
     for (int e = 0; e < V; e++) {
         auto own = [&](int k) { return get(k, e); };
         const moments<REAL> all =
-            TURN ? shift_taps(v[e], FIVE, 2, own) : join_taps<PLAIN>(v[e], FIVE, 2, own);
+            MIRRORED ? shift_taps(v[e], FIVE, 2, own) : join_taps<PLAIN>(v[e], FIVE, 2, own);
         sum[0][e] = all.m;
         sum[1][e] = all.s;
     }
@@ -161,7 +161,7 @@ static __device__ __forceinline__ void moments_five(const REAL v[V], REAL sum[2]
 
 /* ---- the kernel ---- */
 
-/* Lines of values in shared memory: two of each kind, which take turns. */
+/* Lines of values in shared memory: two of each kind, used alternately. */
 template <int V, int KINDS, class REAL>
 static __device__ __forceinline__ void put_line(REAL *line, int size, const five_place &p,
                                                 const REAL value[KINDS][V])
@@ -174,7 +174,7 @@ static __device__ __forceinline__ void put_line(REAL *line, int size, const five
 }
 
 /* Over five columns: of values of one kind, or of three. */
-template <int V, int KINDS, bool TURN, int GIVEN, class REAL>
+template <int V, int KINDS, bool MIRRORED, int GIVEN, class REAL>
 static __device__ __forceinline__ void sum_lines(const REAL *line, int size, int across,
                                                  const five_place &p, const REAL value[GIVEN][V],
                                                  REAL sum[KINDS == 1 ? 1 : 2][V])
@@ -191,7 +191,7 @@ static __device__ __forceinline__ void sum_lines(const REAL *line, int size, int
 #pragma unroll
             for (int g = 0; g < GIVEN; g++)
                 get_lanes<V>(own + (g * size + (k - 2) * across) * V, all[k][g]);
-        moments_five<V, TURN, GIVEN == 1>(value[0], sum, [&](int k, int e) -> moments<REAL> {
+        moments_five<V, MIRRORED, GIVEN == 1>(value[0], sum, [&](int k, int e) -> moments<REAL> {
             if constexpr (GIVEN == 1)
                 return { all[k][0][e], 0, 0 };
             else
@@ -202,7 +202,7 @@ static __device__ __forceinline__ void sum_lines(const REAL *line, int size, int
 
 /* Over the last five rows, the newest of which is row i of the ring; x(k, value) gives x of row k
  * of them. */
-template <int V, int KINDS, bool TURN, class REAL, class X>
+template <int V, int KINDS, bool MIRRORED, class REAL, class X>
 static __device__ __forceinline__ void sum_ring(const REAL ring[FIVE][KINDS == 1 ? 1 : 2][V],
                                                 const int i, REAL sum[KINDS][V], X x)
 {
@@ -217,7 +217,7 @@ static __device__ __forceinline__ void sum_ring(const REAL ring[FIVE][KINDS == 1
 #pragma unroll
         for (int e = 0; e < V; e++)
             sum[0][e] = v[2][e];
-        moments_five<V, TURN, false>(v[2], sum + 1, [&](int k, int e) -> moments<REAL> {
+        moments_five<V, MIRRORED, false>(v[2], sum + 1, [&](int k, int e) -> moments<REAL> {
             return { v[k][e], ring[(i + 1 + k) % FIVE][0][e], ring[(i + 1 + k) % FIVE][1][e] };
         });
     }

@@ -77,7 +77,7 @@ static __device__ __forceinline__ void sum_vectors(const REAL *from, int step, i
 
 /* Of arrays of `size` vectors, from vector i on, `step` vectors apart: sums, or moments about the v
  * of vector `centre` of them. PLAIN: there is v alone. */
-template <int KINDS, int V, bool TURN, bool PLAIN, class REAL>
+template <int KINDS, int V, bool MIRRORED, bool PLAIN, class REAL>
 static __device__ __forceinline__ void sum_lanes(const REAL *from, int size, int i, int step,
                                                  int width, int centre, REAL sum[KINDS][V])
 {
@@ -95,8 +95,8 @@ static __device__ __forceinline__ void sum_lanes(const REAL *from, int size, int
                     return get_moments(own, (int64_t)size * V, at);
             };
             const REAL v = own[(int64_t)centre * step * V];
-            const moments<REAL> all =
-                TURN ? shift_taps(v, width, centre, get) : join_taps<PLAIN>(v, width, centre, get);
+            const moments<REAL> all = MIRRORED ? shift_taps(v, width, centre, get)
+                                               : join_taps<PLAIN>(v, width, centre, get);
             sum[0][e] = all.v;
             sum[1][e] = all.m;
             sum[2][e] = all.s;
@@ -125,17 +125,17 @@ static __device__ __forceinline__ void load_tile(const rg_box_shape &s, const bo
 
 /* Sums over columns: `rows` rows of `from` columns become rows of `to` columns. SHIFT: of the
  * mirrored window, in a gradient. */
-template <int KINDS, int V, bool TURN, class REAL>
+template <int KINDS, int V, bool MIRRORED, class REAL>
 static __device__ __forceinline__ void sum_tile_columns(const rg_box_shape &s, const box_tile &tile,
                                                         const REAL *values, REAL *sums, int rows,
                                                         int from, int to)
 {
-    const int centre = (int)(TURN ? s.column.after : s.column.before);
+    const int centre = (int)(MIRRORED ? s.column.after : s.column.before);
     for (int i = threadIdx.x; i < rows * to; i += BOX_THREADS) {
         const int r = i / to, c = i - r * to;
         REAL sum[KINDS][V];
-        sum_lanes<KINDS, V, TURN, !TURN>(values, tile.values, r * from + c, 1, (int)s.column.width,
-                                         centre, sum);
+        sum_lanes<KINDS, V, MIRRORED, !MIRRORED>(values, tile.values, r * from + c, 1,
+                                                 (int)s.column.width, centre, sum);
 #pragma unroll
         for (int k = 0; k < KINDS; k++)
             put_lanes<V>(sums + (k * tile.sums + i) * V, sum[k]);
@@ -253,20 +253,20 @@ static __global__ void __launch_bounds__(BOX_THREADS)
 /* Sums over the columns of `values`, whose rows have the zeros around them, into the rows of `sums`
  * behind the zeros before the first one; those behind the last one follow. SHIFT: of the mirrored
  * window, in a gradient. */
-template <rg_dtype T, int KINDS, bool TURN>
+template <rg_dtype T, int KINDS, bool MIRRORED>
 static __device__ __forceinline__ void
 sum_plane_columns(const rg_box_shape &s, const box_data &d, const rg_box_plane &plane,
                   const box_place &p, real<T> *values, real<T> *prefix, real<T> *sums)
 {
     const int64_t width = s.column.width, columns = s.column.size, all = s.row.size * plane.across;
-    const int64_t each = plane.down * columns, first = TURN ? s.row.after : s.row.before;
+    const int64_t each = plane.down * columns, first = MIRRORED ? s.row.after : s.row.before;
     const bool blocks = width > RG_SPAN_DIRECT;
     if (blocks && KINDS == 1)
         sum_blocks(values, prefix, s.row.size, (int64_t)1, plane.across, plane.across, (int64_t)1,
                    width);
     else if (blocks)
-        moment_blocks<TURN>(values, prefix, all, s.row.size, (int64_t)1, plane.across, plane.across,
-                            (int64_t)1, width);
+        moment_blocks<MIRRORED>(values, prefix, all, s.row.size, (int64_t)1, plane.across,
+                                plane.across, (int64_t)1, width);
     __syncthreads();
     for (int64_t i = threadIdx.x; i < each; i += blockDim.x) {
         const int64_t line = i / columns, column = i - line * columns, row = line - first;
@@ -278,10 +278,10 @@ sum_plane_columns(const rg_box_shape &s, const box_data &d, const rg_box_plane &
         } else {
             moments<real<T>> sum = {};
             if (inside)
-                sum =
-                    moment_window<TURN>(values, prefix, all, row * plane.across, column, (int64_t)1,
-                                        width, (int)(TURN ? s.column.after : s.column.before),
-                                        blocks, load<T>(d.x, pixel_at(d.step[1], p, row, column)));
+                sum = moment_window<MIRRORED>(
+                    values, prefix, all, row * plane.across, column, (int64_t)1, width,
+                    (int)(MIRRORED ? s.column.after : s.column.before), blocks,
+                    load<T>(d.x, pixel_at(d.step[1], p, row, column)));
             put_moments(sums, each, i, sum);
         }
     }
@@ -290,14 +290,14 @@ sum_plane_columns(const rg_box_shape &s, const box_data &d, const rg_box_plane &
         if constexpr (KINDS == 1)
             sum_blocks(sums, prefix, columns, columns, each, plane.down, columns, s.row.width);
         else
-            moment_blocks<TURN>(sums, prefix, each, columns, columns, each, plane.down, columns,
-                                s.row.width);
+            moment_blocks<MIRRORED>(sums, prefix, each, columns, columns, each, plane.down, columns,
+                                    s.row.width);
         __syncthreads();
     }
 }
 
 /* The sums over the window of a pixel. */
-template <int KINDS, bool TURN, class REAL>
+template <int KINDS, bool MIRRORED, class REAL>
 static __device__ __forceinline__ void
 sum_plane_rows(const rg_box_shape &s, const rg_box_plane &plane, const REAL *sums,
                const REAL *prefix, int64_t row, int64_t column, REAL x, REAL sum[KINDS])
@@ -306,9 +306,9 @@ sum_plane_rows(const rg_box_shape &s, const rg_box_plane &plane, const REAL *sum
     if constexpr (KINDS == 1) {
         sum[0] = sum_window(sums, prefix, column, row, s.column.size, s.row.width, blocks);
     } else {
-        const moments<REAL> e = moment_window<TURN>(
+        const moments<REAL> e = moment_window<MIRRORED>(
             sums, prefix, plane.down * s.column.size, column, row, s.column.size, s.row.width,
-            (int)(TURN ? s.row.after : s.row.before), blocks, x);
+            (int)(MIRRORED ? s.row.after : s.row.before), blocks, x);
         sum[0] = e.v;
         sum[1] = e.m;
         sum[2] = e.s;
@@ -405,7 +405,7 @@ static __global__ void __launch_bounds__(BOX_THREADS)
 
 /* ---- host side ---- */
 
-/* The largest tiles that leave room for others beside them, evenly cut. */
+/* The largest tiles of which a multiprocessor holds several, evenly cut. */
 static inline int64_t cut_tiles(const rg_box_shape *s, int kinds, bool gradient, int lanes,
                                 int64_t real, int64_t limit, box_tile *tile)
 {

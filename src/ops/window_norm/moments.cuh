@@ -108,44 +108,44 @@ static __device__ __forceinline__ void put_moments(REAL *to, int64_t size, int64
     to[2 * size + i] = e.s;
 }
 
-template <bool TURN, class REAL>
+template <bool MIRRORED, class REAL>
 static __device__ __forceinline__ moments<REAL>
 two_moments(const moments<REAL> &a, const moments<REAL> &b, int64_t na, int64_t nb)
 {
-    if constexpr (TURN)
+    if constexpr (MIRRORED)
         return shift_two(a, b);
     else
         return join_two(a, b, na, nb);
 }
 
-template <bool TURN, class REAL>
+template <bool MIRRORED, class REAL>
 static __device__ __forceinline__ void
 moment_blocks(REAL *values, REAL *prefix, int64_t size, int64_t lines, int64_t inner,
-              int64_t outer_step, int64_t places, int64_t step, int64_t width)
+              int64_t outer_step, int64_t length, int64_t step, int64_t width)
 {
-    const int64_t blocks = (places + width - 1) / width;
+    const int64_t blocks = (length + width - 1) / width;
     for (int64_t i = threadIdx.x; i < lines * blocks; i += blockDim.x) {
         const int64_t block = i / lines, line = i - block * lines;
-        const int64_t begin = block * width, all = places - begin;
+        const int64_t begin = block * width, all = length - begin;
         const int64_t count = all < width ? all : width;
         const int64_t at = line / inner * outer_step + line % inner + begin * step;
         moments<REAL> sum = get_moments(values, size, at);
         put_moments(prefix, size, at, sum);
         for (int64_t k = 1; k < count; k++) {
-            sum = two_moments<TURN>(sum, get_moments(values, size, at + k * step), k, 1);
+            sum = two_moments<MIRRORED>(sum, get_moments(values, size, at + k * step), k, 1);
             put_moments(prefix, size, at + k * step, sum);
         }
         sum = get_moments(values, size, at + (count - 1) * step);
         for (int64_t k = count - 2; k >= 0; k--) {
-            sum =
-                two_moments<TURN>(get_moments(values, size, at + k * step), sum, 1, count - 1 - k);
+            sum = two_moments<MIRRORED>(get_moments(values, size, at + k * step), sum, 1,
+                                        count - 1 - k);
             put_moments(values, size, at + k * step, sum);
         }
     }
 }
 
 /* Those of the window of position i of a line that begins at `line`; v is that of position i. */
-template <bool TURN, class REAL>
+template <bool MIRRORED, class REAL>
 static __device__ __forceinline__ moments<REAL>
 moment_window(const REAL *values, const REAL *prefix, int64_t size, int64_t line, int64_t i,
               int64_t step, int64_t width, int centre, bool blocks, REAL v)
@@ -153,14 +153,14 @@ moment_window(const REAL *values, const REAL *prefix, int64_t size, int64_t line
     const int64_t begin = line + i * step;
     if (!blocks) {
         auto get = [&](int k) { return get_moments(values, size, begin + k * step); };
-        return TURN ? shift_taps(v, (int)width, centre, get)
-                    : join_taps<false>(v, (int)width, centre, get);
+        return MIRRORED ? shift_taps(v, (int)width, centre, get)
+                        : join_taps<false>(v, (int)width, centre, get);
     }
     moments<REAL> e = get_moments(prefix, size, begin + (width - 1) * step);
     const int64_t met = i % width;
     if (met != 0)
-        e = two_moments<TURN>(get_moments(values, size, begin), e, width - met, met);
-    return TURN ? shift_about(e, v) : join_end(e, v, width);
+        e = two_moments<MIRRORED>(get_moments(values, size, begin), e, width - met, met);
+    return MIRRORED ? shift_about(e, v) : join_end(e, v, width);
 }
 
 #endif

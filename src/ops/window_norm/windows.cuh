@@ -28,18 +28,18 @@ static __device__ __forceinline__ REAL run_on(long_sum<REAL> &sum, REAL value, b
     return sum.high;
 }
 
-/* Lines of `places` values, `step` apart, by blocks of `width`: prefix sums into `prefix`, values
+/* Lines of `length` values, `step` apart, by blocks of `width`: prefix sums into `prefix`, values
  * become suffix sums. A thread takes whole blocks; line l begins at l / inner * outer_step + l %
  * inner. Sums are there behind a barrier. */
 template <class REAL>
 static __device__ __forceinline__ void sum_blocks(REAL *values, REAL *prefix, int64_t lines,
-                                                  int64_t inner, int64_t outer_step, int64_t places,
+                                                  int64_t inner, int64_t outer_step, int64_t length,
                                                   int64_t step, int64_t width)
 {
-    const int64_t blocks = (places + width - 1) / width;
+    const int64_t blocks = (length + width - 1) / width;
     for (int64_t i = threadIdx.x; i < lines * blocks; i += blockDim.x) {
         const int64_t block = i / lines, line = i - block * lines;
-        const int64_t begin = block * width, all = places - begin;
+        const int64_t begin = block * width, all = length - begin;
         const int64_t count = all < width ? all : width;
         const int64_t at = line / inner * outer_step + line % inner + begin * step;
         const bool many = count > RG_SPAN_RUN;
