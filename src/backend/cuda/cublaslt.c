@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* cuBLASLt: matrices described by shape, an algorithm chosen by its heuristics and kept. It thinks
- * in columns, so our rows are its columns: c is computed as its transpose, b' a'. One handle serves
- * all queues of a device, with a lock around every use. */
+/* cuBLASLt: matrices described by shape, an algorithm chosen by its heuristics and kept. It stores
+ * matrices by columns, so our rows are its columns: c is computed as its transpose, b' a'. One
+ * handle serves all queues of a device, with a lock around every use. */
 #include "backend/cuda/cublaslt.h"
 
 #if RG_HAVE_CUBLASLT
@@ -66,7 +66,7 @@ struct rg_cublaslt {
     bool tf32;
     pthread_mutex_t lock; /* of what follows */
     bool tried;
-    cublasLtHandle_t handle; /* NULL: cuBLASLt is not to be had */
+    cublasLtHandle_t handle; /* NULL: there is no cuBLASLt */
     rg_plan_cache plans;
 };
 
@@ -209,7 +209,7 @@ static product_plan *make_plan(struct rg_cublaslt *cublaslt, const rg_product *p
 
 /* ---- the library on a device ---- */
 
-/* What a plan holds is read by calls alone, none of which is under way. */
+/* Plans can always be released: only calls read them, not what is in a stream. */
 static bool settle(void *context)
 {
     (void)context;

@@ -70,7 +70,7 @@ static void read_faults(cuda_queue *queue, rg_list *list)
     }
 }
 
-/* With the lock: an event that no list uses; NULL if there is none to be had. */
+/* With the lock: an event that no list uses; NULL if none can be made. */
 static cudaEvent_t take_event(cuda_queue *queue)
 {
     cudaEvent_t event = NULL;
@@ -215,7 +215,7 @@ static void put_list(cuda_queue *queue, rg_list *list)
         give_event(queue, event);
         event = NULL;
     }
-    list->token = event; /* without one, its end is that of the stream */
+    list->token = event; /* without one, the list ends when the stream does */
     rg_cuda_forget_error();
 }
 

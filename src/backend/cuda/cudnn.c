@@ -15,7 +15,7 @@ struct rg_cudnn {
     bool tf32;
     pthread_mutex_t lock; /* of what follows */
     bool tried;
-    cudnnHandle_t handle; /* NULL: cuDNN is not to be had */
+    cudnnHandle_t handle; /* NULL: there is no cuDNN */
     rg_plan_cache plans;
 };
 

@@ -9,7 +9,7 @@
 
 /* ---- descriptors of a plan ---- */
 
-/* A descriptor that the plan keeps; NULL where there is none to be had. */
+/* A descriptor that the plan keeps; NULL where it cannot be made. */
 static rg_cudnn_descriptor add_descriptor(rg_cudnn_plan *plan, cudnnBackendDescriptorType_t type)
 {
     rg_cudnn_descriptor made =

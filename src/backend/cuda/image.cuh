@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Images on a GPU, for kernels that move pixels: a thread has some channels of a column of the
- * result (a vector of them where it can) and goes down IMAGE_ROWS rows, so that what it knows of
- * its column serves all of them. */
+/* Images on a GPU, for kernels that move pixels: a thread computes some channels (a vector of them
+ * where it can) of one column of the result, in IMAGE_ROWS rows, so that what it finds out about
+ * its column serves all of these. */
 #ifndef RG_BACKEND_CUDA_IMAGE_CUH
 #define RG_BACKEND_CUDA_IMAGE_CUH
 

@@ -73,7 +73,7 @@ static __device__ __forceinline__ void store(void *data, int64_t i, real<T> valu
     ((element<T> *)data)[i] = from_real<T>(value);
 }
 
-/* Where element i stands. */
+/* The address of element i. */
 template <rg_dtype T>
 static __host__ __device__ __forceinline__ char *at(const void *data, int64_t i)
 {
@@ -87,7 +87,7 @@ static __device__ __forceinline__ uint4 load_vector(const void *from)
     return *(const uint4 *)from;
 }
 
-/* `stream`: nobody reads it soon. */
+/* `stream`: past the cache, because nobody reads it soon. */
 static __device__ __forceinline__ void store_vector(void *to, uint4 vector, bool stream)
 {
     if (stream)
@@ -155,7 +155,7 @@ static __device__ __forceinline__ void copy_vector(void *shared, const void *fro
 #endif
 }
 
-/* The thread sees its own copies; others see them behind a barrier. */
+/* Behind it the thread sees its own copies; other threads see them after a barrier. */
 static __device__ __forceinline__ void await_copies()
 {
 #if __CUDA_ARCH__ >= 800
@@ -163,7 +163,7 @@ static __device__ __forceinline__ void await_copies()
 #endif
 }
 
-/* Copies that go in steps: end_copies() ends a step; behind await_steps the thread sees its own of
+/* Copies in steps: end_copies() ends a step, and await_steps waits for the thread's own copies of
  * all steps but the last STEPS. */
 static __device__ __forceinline__ void end_copies()
 {
@@ -181,7 +181,7 @@ template <int STEPS> static __device__ __forceinline__ void await_steps()
 
 /* ---- walks ---- */
 
-/* Where index `i` of the walk stands in tensor `t`; divides in 32 bits where that is enough. Not
+/* The offset of index `i` of the walk in tensor `t`; divides in 32 bits where that is enough. Not
  * for kernels that must be fast: those ask for a walk of rank 0 or 1. */
 static __device__ __noinline__ int64_t walk_offset(const rg_walk &walk, int t, int64_t i)
 {
@@ -314,7 +314,7 @@ static inline int power_of_two(int64_t value, int low, int high)
     return power;
 }
 
-/* Whether vectors can be loaded from tensor `t` wherever the walk stands. */
+/* Whether vectors can be loaded from tensor `t` at every index of the walk. */
 template <rg_dtype T> static bool is_aligned(const void *data, const rg_walk *walk, int t)
 {
     bool aligned = (uintptr_t)data % 16 == 0;

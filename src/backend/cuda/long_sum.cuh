@@ -7,8 +7,8 @@
 #include "backend/cuda/kernel.cuh"
 #include "core/long_sum.h"
 
-/* A sum as two numbers of which the second one is what rounding took from the first. A sum that is
- * not finite is so in `high`; `low` is then of no account. */
+/* A sum as two numbers: `low` is what rounding took from `high`. Where the sum is not finite,
+ * `high` says so, and `low` has no meaning. */
 template <class REAL> struct long_sum {
     REAL high, low;
 };

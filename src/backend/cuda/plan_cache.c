@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* A bounded cache of plans. A look goes through all hashes: a thousand of them cost less than what
- * a library does for one call. */
+/* A bounded cache of plans. A look-up compares all hashes: a thousand of them cost less than
+ * what a library does for one call. */
 #include "backend/cuda/plan_cache.h"
 
 #include <string.h>

@@ -8,7 +8,7 @@
 #include "core/memory.h"
 
 typedef struct rg_plan_entry {
-    uint64_t hash, used; /* `used` grows with every look */
+    uint64_t hash, used; /* `used` grows with every look-up */
     char *key;
     void *plan;
 } rg_plan_entry;

@@ -95,7 +95,7 @@ static __device__ __forceinline__ void write_bits(const rg_dropout_args &k, uint
 
 /* ---- selecting ---- */
 
-/* EACH elements from an aligned place on. */
+/* EACH elements from an aligned address on. */
 template <rg_dtype T>
 static __device__ __forceinline__ void select_each(const rg_dropout_args &k, const char *x, char *y,
                                                    uint32_t bits)

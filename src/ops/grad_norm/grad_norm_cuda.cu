@@ -18,7 +18,7 @@ template <rg_dtype T> static __device__ double sum_of(const real<T> lanes[VLEN<T
     return (double)reduce(sum, THREADS, partial, false);
 }
 
-/* Vector j of `count` elements from `at` on, of which `where` tells the place of each. */
+/* Vector j of `count` elements from `at` on, whose offsets `where` gives. */
 template <rg_dtype T, class WHERE>
 static __device__ __forceinline__ void add_elements(const void *gradient, int count, int j,
                                                     WHERE where, real<T> lanes[VLEN<T>])

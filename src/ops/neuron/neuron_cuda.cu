@@ -151,7 +151,7 @@ static __device__ __forceinline__ void load_channels(const void *data, int64_t i
     }
 }
 
-/* Where a row stands in tensor t. WIDE: rows are at one distance. */
+/* The offset of a row in tensor t. WIDE: rows are evenly spaced. */
 template <bool WIDE>
 static __device__ __forceinline__ int64_t row_offset(const rg_walk &rows, int t, int64_t row)
 {
@@ -183,9 +183,9 @@ prelu_store(const rg_prelu_gradient_args &k, int64_t row, int64_t c, const real<
 }
 
 /* A block takes `across` vectors of channels of a part; thread (row, vector) goes over every
- * `down`th row, so neighbours read neighbours. Sums of a thread are made in pieces, then a tree
- * joins those of a channel: an order that follows from the shape. WIDE: channels are loaded as
- * aligned vectors. */
+ * `down`th row, so that neighbours read neighbouring vectors. Sums of a thread are made in pieces,
+ * then a tree joins those of a channel: an order that follows from the shape. WIDE: channels are
+ * loaded as aligned vectors. */
 template <rg_dtype T, bool WIDE>
 static __global__ void __launch_bounds__(PRELU_THREADS)
     prelu_part(const __grid_constant__ rg_prelu_gradient_args k, int across, int64_t chunks)

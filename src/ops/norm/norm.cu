@@ -115,7 +115,7 @@ static __global__ void __launch_bounds__(NORM_THREADS, 3)
     if (w.left > 0)
         choose_near<T, FAST>(s, 0, x, w, near);
     each_row(own, s, data, w, [&](int, const uint4 *held) { add_moments<T>(held[0], near, sum); });
-    __syncthreads(); /* `memory` is free again */
+    __syncthreads(); /* before `memory` is written again */
     reduce_down<2 * VLEN<T>>(sum, across, (real<T> *)memory, false);
     if (threadIdx.x >= across)
         return;
@@ -201,7 +201,7 @@ static __global__ void __launch_bounds__(NORM_THREADS, 3)
         take_gradient<T, NEURON>(held[0], held[1], c, k.neuron.kind, neuron, g, t);
         add_gradient<T>(g, t, sum);
     });
-    __syncthreads(); /* `memory` is free again */
+    __syncthreads(); /* before `memory` is written again */
     reduce_down<2 * VLEN<T>>(sum, k.across, (real<T> *)memory, false);
     if (threadIdx.x >= k.across)
         return;

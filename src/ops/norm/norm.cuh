@@ -94,7 +94,7 @@ static __device__ __forceinline__ norm_place norm_place_of(const rg_channels &s,
     return w;
 }
 
-/* Where the thread's channels of a row stand in tensor t. */
+/* The offset of the thread's channels of a row in tensor t. */
 template <bool FAST>
 static __device__ __forceinline__ int64_t norm_offset(const rg_channels &s, int t,
                                                       const norm_place &w, int64_t row)

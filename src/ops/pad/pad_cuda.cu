@@ -5,7 +5,7 @@
 #include "backend/cuda/long_sum.cuh"
 #include "ops/pad/pad.h"
 
-/* Where an element stands in `from` (t = 0) or `to` (t = 1). */
+/* The offset of an element in `from` (t = 0) or `to` (t = 1). */
 static __device__ __forceinline__ int64_t place_of(const rg_pad_args &k, int t, int64_t n,
                                                    int64_t h, int64_t w, int64_t c)
 {

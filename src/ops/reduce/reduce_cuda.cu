@@ -175,7 +175,7 @@ template <rg_dtype T> static void reduce_rows(const void *args, const rg_cuda_pl
 /* ---- columns ---- */
 
 /* A block takes `across` vectors of columns, a power of two, and a part of their rows: thread t the
- * vector t % across, and every row whose number fits t / across. */
+ * vector t % across, and every THREADS / across-th row. */
 typedef struct columns_plan {
     int across;
     int64_t chunks; /* blocks for the width */
@@ -277,7 +277,7 @@ static __global__ void __launch_bounds__(THREADS)
     const int64_t units = k.outer.count * plan.chunks * k.result.parts;
     for (int64_t unit = blockIdx.x; unit < units; unit += gridDim.x) {
         columns_unit<T, WHAT, STRAIGHT>(k, plan, unit, shared);
-        __syncthreads(); /* `shared` is free again */
+        __syncthreads(); /* before `shared` is written again */
     }
 }
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Upsample on a GPU. A thread goes down a column of the result; what is known of the rows, and for
- * the gradient of the columns too, stands in shared memory. */
+/* Upsample on a GPU. A thread computes one column of the result, row by row. What concerns rows,
+ * and in the gradient columns too, is computed once per block, into shared memory. */
 #include "backend/cuda/image.cuh"
 #include "backend/cuda/long_sum.cuh"
 #include "ops/upsample/upsample.h"
 
 enum { THREADS = IMAGE_THREADS, ROWS = IMAGE_ROWS, LINES = 64 };
 
-/* What an output looks at along an axis, `first` counted from some row or column on. */
+/* The one or two elements that an output reads along an axis; `first` is relative to some row or
+ * column. */
 template <rg_dtype T> struct tap {
     int32_t first;
     bool two;
@@ -52,7 +53,7 @@ static __device__ __forceinline__ void open(const stored<T, WIDE> &from, real<T>
 
 /* ---- forward ---- */
 
-/* The place of a column in a row of x, between its left and its right neighbour. */
+/* Interpolates in a row of x between two columns. */
 template <rg_dtype T, bool WIDE>
 static __device__ __forceinline__ void load_row(const char *left, int64_t right, const tap<T> &x,
                                                 real<T> result[LANES<T, WIDE>])
@@ -201,7 +202,7 @@ static __device__ __forceinline__ void march_to(const rg_upsample_args &k, int32
     }
 }
 
-/* sum += what of a row of dy looks at the column beyond the first TAPS, times its weight: rare */
+/* Adds the outputs of a row of dy that read the column, from number TAPS on: rare. */
 template <rg_dtype T, bool WIDE, int TAPS>
 static __device__ __forceinline__ void sum_rest(const rg_upsample_args &k, const char *line,
                                                 int64_t column, const looks<T> &c,

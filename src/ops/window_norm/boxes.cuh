@@ -123,7 +123,7 @@ static __device__ __forceinline__ void load_tile(const rg_box_shape &s, const bo
     }
 }
 
-/* Sums over columns: `rows` rows of `from` columns become rows of `to` columns. SHIFT: of the
+/* Sums over columns: `rows` rows of `from` columns become rows of `to` columns. MIRRORED: of the
  * mirrored window, in a gradient. */
 template <int KINDS, int V, bool MIRRORED, class REAL>
 static __device__ __forceinline__ void sum_tile_columns(const rg_box_shape &s, const box_tile &tile,
@@ -251,8 +251,8 @@ static __global__ void __launch_bounds__(BOX_THREADS)
 /* ---- planes: one channel of an image at a time ---- */
 
 /* Sums over the columns of `values`, whose rows have the zeros around them, into the rows of `sums`
- * behind the zeros before the first one; those behind the last one follow. SHIFT: of the mirrored
- * window, in a gradient. */
+ * behind the zeros before the first one; those behind the last one follow. MIRRORED: of the
+ * mirrored window, in a gradient. */
 template <rg_dtype T, int KINDS, bool MIRRORED>
 static __device__ __forceinline__ void
 sum_plane_columns(const rg_box_shape &s, const box_data &d, const rg_box_plane &plane,

@@ -20,7 +20,7 @@ static __device__ __forceinline__ REAL sum_taps(const REAL *from, int64_t step, 
     return k < width ? sum + from[k * step] : sum;
 }
 
-/* The next of the running sums over a block; `many` of them lose nothing. */
+/* The next running sum over a block; with compensation where there are `many`. */
 template <class REAL>
 static __device__ __forceinline__ REAL run_on(long_sum<REAL> &sum, REAL value, bool many)
 {
@@ -30,7 +30,7 @@ static __device__ __forceinline__ REAL run_on(long_sum<REAL> &sum, REAL value, b
 
 /* Lines of `length` values, `step` apart, by blocks of `width`: prefix sums into `prefix`, values
  * become suffix sums. A thread takes whole blocks; line l begins at l / inner * outer_step + l %
- * inner. Sums are there behind a barrier. */
+ * inner. Complete after a barrier. */
 template <class REAL>
 static __device__ __forceinline__ void sum_blocks(REAL *values, REAL *prefix, int64_t lines,
                                                   int64_t inner, int64_t outer_step, int64_t length,
