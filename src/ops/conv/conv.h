@@ -108,14 +108,14 @@ static inline RG_HOST_DEVICE bool rg_conv_is_3x3(const rg_conv_shape *s)
 {
     const rg_conv_axis *const axes[2] = { &s->row, &s->column };
     double most[2];
-    bool three = rg_conv_is_depthwise(s);
+    bool is_3x3 = rg_conv_is_depthwise(s);
     for (int i = 0; i < 2; i++) {
         const rg_conv_axis *a = axes[i];
-        three &= a->window == 3 && a->stride == 1 && a->dilation == 1;
+        is_3x3 &= a->window == 3 && a->stride == 1 && a->dilation == 1;
         most[i] = (double)(a->size > a->count ? a->size : a->count);
     }
     const double lines = (double)s->images * most[0], channels = (double)s->groups;
-    return three && lines * channels < 0x1p30 && most[1] * channels < 0x1p28 &&
+    return is_3x3 && lines * channels < 0x1p30 && most[1] * channels < 0x1p28 &&
            lines * most[1] * channels < 0x1p36;
 }
 

@@ -1,239 +1,213 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Convolution on a GPU. The build reads the next line: see cmake/cuda.cmake, conv_split_hopper.cuh.
- * RG_CUDA_FEATURES 90a */
-#include "backend/cuda/kernel.cuh"
-#include "backend/cuda/long_sum.cuh"
-#include "ops/conv/conv.h"
-#include "ops/neuron/any_neuron.cuh"
+/* Convolution on a GPU: which strategy runs. Each pass has a list of them, and the first that
+ * accepts wins. */
+#include "ops/conv/conv_packing.cuh"
 
-enum { THREADS = 256, BLOCKS = 1 << 30 };
+/* ---- preferences ---- */
 
-/* ---- the end of a sum: bias, neuron, conversion ---- */
-
-/* Channel c of a pixel whose channel 0 stands at `to` in the result, at `z` in z. */
-template <rg_dtype T, class ARGS>
-static __device__ __forceinline__ void finish(const ARGS &k, int64_t to, int64_t z, int64_t c,
-                                              int64_t step, real<T> value)
+/* Products that cuBLASLt is slower at than cuDNN: dx with TF32 by up to a fifth, in 16 bits dw by
+ * up to a twentieth, y by 2 to 3 per cent. */
+static bool prefers_cudnn(const rg_conv_call *call)
 {
-    if (k.has_b)
-        value += load<T>(k.b, c * k.b_step);
-    if (k.has_z)
-        store<T>(k.z, z + c * k.z_step[3], value);
-    if (k.neuron.kind != RG_NEURON_NONE)
-        value = any_neuron<T>(k.neuron.kind, neuron_constants_in<T>(k.neuron.numbers), value);
-    if (k.add)
-        value += load<T>(k.to, to + c * step);
-    store<T>(k.to, to + c * step, value);
+    const bool data = call->direction == RG_CUDNN_DATA, half = rg_dtype_size(call->dtype) == 2;
+    return conv_is_product(call->shape) && !call->add && !call->bias &&
+           (call->dtype == RG_F32 ? call->place->tf32 && data : half && !data);
 }
 
-/* D is how dw is stored. */
-template <rg_dtype D>
-static __device__ __forceinline__ void put_weight(const rg_conv_weights_args &k, int64_t to,
-                                                  real<D> sum)
+/* f32 that stays f32: products are cuBLASLt's, and cuDNN is faster where a window has too few
+ * channels for vectors; elsewhere it is slower than conv_tf32x3.cu by up to a half. With TF32 cuDNN
+ * is faster, but for dx of a first layer, which takes it 1.6 times as long. */
+static bool prefers_tf32x3(const rg_conv_call *call)
 {
-    store<D>(k.dw, to, k.add ? load<D>(k.dw, to) + sum : sum);
+    if (call->place->tf32)
+        return call->direction == RG_CUDNN_DATA && rg_conv_tf32x3_merges(call->shape);
+    return call->direction != RG_CUDNN_FORWARD || call->shape->in % 4 == 0;
 }
 
-/* ---- any shape: a thread has one channel of one pixel of the result ---- */
+/* ---- lists ---- */
 
-struct pixel {
-    int64_t image, row, column, channel;
+struct choice {
+    const rg_conv_strategy *strategy;
+    bool (*prefers)(const rg_conv_call *call); /* NULL: where it accepts */
 };
 
-/* Pixels are numbered along channels, columns, rows, images. */
-static __device__ __forceinline__ pixel pixel_at(int64_t i, int64_t rows, int64_t columns,
-                                                 int64_t channels)
-{
-    pixel p;
-    p.channel = i % channels;
-    i /= channels;
-    p.column = i % columns;
-    i /= columns;
-    p.row = i % rows;
-    p.image = i / rows;
-    return p;
-}
+static const choice forward_choices[] = {
+    { &rg_conv_cudnn, prefers_cudnn },
+    { &rg_conv_cublaslt },
+    { &rg_conv_stem },
+    { &rg_conv_tf32x3, prefers_tf32x3 },
+    { &rg_conv_cudnn },
+    { &rg_conv_tf32x3 },
+    {},
+};
 
-/* The sum over channels of x at tap (p, q) of window (i, j), behind `sum`. */
-template <rg_dtype T>
-static __device__ __forceinline__ void dot(const rg_conv_shape &s, const void *x, int64_t x_at,
-                                           const void *w, int64_t w_at, long_chain<real<T>, 1> &sum)
+static const choice data_choices[] = {
+    { &rg_conv_cudnn, prefers_cudnn },
+    { &rg_conv_cublaslt },
+    { &rg_conv_fold },
+    { &rg_conv_tf32x3, prefers_tf32x3 },
+    { &rg_conv_cudnn },
+    { &rg_conv_tf32x3 },
+    {},
+};
+
+static const choice weights_choices[] = {
+    { &rg_conv_cudnn_weights, prefers_cudnn },
+    { &rg_conv_cublaslt_weights },
+    { &rg_conv_stem_weights },
+    { &rg_conv_tf32x3_weights, prefers_tf32x3 },
+    { &rg_conv_cudnn_weights },
+    { &rg_conv_tf32x3_weights },
+    {},
+};
+
+/* NULL: none accepts, and rg_conv_any runs. A channel to itself has too little work for them. */
+static const rg_conv_strategy *choose(const choice *choices, rg_conv_call *call)
 {
-    for (int64_t c = 0; c < s.in; c++) {
-        sum.run[0] = fma(load<T>(x, x_at + c * s.x[3]), load<T>(w, w_at + c * s.w[4]), sum.run[0]);
-        sum.count();
+    if (call->shape->groups > 1 && call->shape->in == 1)
+        return NULL;
+    for (; choices->strategy != NULL; choices++) {
+        if ((choices->prefers == NULL || choices->prefers(call)) &&
+            choices->strategy->accepts(call))
+            return choices->strategy;
     }
+    return NULL;
 }
 
-template <rg_dtype T>
-static __global__ void __launch_bounds__(THREADS)
-    forward_any(const __grid_constant__ rg_conv_args k, int64_t count)
+/* ---- forward and data ---- */
+
+static rg_conv_call call_of(rg_dtype dtype, const rg_conv_args *k, rg_cudnn_direction direction,
+                            const rg_cuda_place *place)
 {
-    const rg_conv_shape &s = k.shape;
-    const int64_t step = (int64_t)gridDim.x * THREADS;
-    for (int64_t n = (int64_t)blockIdx.x * THREADS + threadIdx.x; n < count; n += step) {
-        const pixel y = pixel_at(n, s.row.count, s.column.count, s.groups * s.out);
-        const int64_t g = y.channel / s.out, o = y.channel - g * s.out;
-        int64_t p0, p1, q0, q1;
-        rg_conv_taps(&s.row, y.row, &p0, &p1);
-        rg_conv_taps(&s.column, y.column, &q0, &q1);
-        long_chain<real<T>, 1> sum;
-        for (int64_t p = p0; p < p1; p++) {
-            for (int64_t q = q0; q < q1; q++) {
-                const int64_t r = y.row * s.row.stride - s.row.before + p * s.row.dilation;
-                const int64_t c =
-                    y.column * s.column.stride - s.column.before + q * s.column.dilation;
-                dot<T>(s, k.from, y.image * s.x[0] + r * s.x[1] + c * s.x[2] + g * s.in * s.x[3],
-                       k.w, s.w_first + g * s.w[0] + o * s.w[1] + p * s.w[2] + q * s.w[3], sum);
-            }
-        }
-        finish<T>(k, y.image * s.y[0] + y.row * s.y[1] + y.column * s.y[2],
-                  y.image * k.z_step[0] + y.row * k.z_step[1] + y.column * k.z_step[2], y.channel,
-                  s.y[3], sum.value(0));
-    }
+    const bool plain = !k->has_z && k->neuron.kind == RG_NEURON_NONE;
+    rg_conv_call call = {};
+    call.dtype = dtype;
+    call.direction = direction;
+    call.shape = &k->shape;
+    call.args = k;
+    call.bias = plain && k->has_b && !k->add;
+    call.add = k->add && !has_epilogue(k);
+    call.place = place;
+    return call;
 }
 
-static int64_t blocks_of(int64_t count)
+/* Whether sums are so short that a strategy may make them: how a library adds up many products is
+ * its own. */
+static bool is_short(const rg_conv_call *call)
 {
-    const int64_t blocks = ceil_div(count, THREADS);
-    return blocks < BLOCKS ? blocks : (int64_t)BLOCKS;
+    const rg_conv_shape *s = call->shape;
+    const int64_t most = rg_dtype_size(call->dtype) == 2 ? 1 << 20 : 1 << 15;
+    const int64_t taps = s->row.window * s->column.window;
+    return (call->direction == RG_CUDNN_FORWARD ? s->in : s->out) <= most / taps;
 }
 
-#include "ops/conv/conv_library.cuh"
+static const rg_conv_strategy *choose_pass(rg_conv_call *call)
+{
+    const bool forward = call->direction == RG_CUDNN_FORWARD;
+    return is_short(call) ? choose(forward ? forward_choices : data_choices, call) : NULL;
+}
+
+/* By rg_conv_any where no strategy accepts, or where one that had no plan when work was recorded
+ * accepts now and lacks scratch, or where a library refuses. */
+static void run_pass(rg_dtype dtype, const void *args, rg_cudnn_direction direction,
+                     const rg_cuda_place *place)
+{
+    const rg_conv_args *k = (const rg_conv_args *)args;
+    const void *const tensors[] = { k->from, k->w, k->b, k->to };
+    rg_conv_call call = call_of(dtype, k, direction, place);
+    call.unaligned = unaligned_of(tensors, 4);
+    packing plan = { .place = place };
+    packing arena = { .place = place, .scratch = (char *)k->scratch, .run = true };
+    const rg_conv_strategy *strategy = choose_pass(&call);
+    if (strategy == NULL || !strategy->run(&call, &plan) || packing_lacks(&plan) ||
+        !strategy->run(&call, &arena))
+        rg_conv_any.run(&call, &arena);
+}
+
+static size_t pass_scratch(rg_dtype dtype, const void *args, rg_cudnn_direction direction,
+                           uint32_t unaligned, const rg_cuda_place *place)
+{
+    rg_conv_call call = call_of(dtype, (const rg_conv_args *)args, direction, place);
+    call.unaligned = unaligned;
+    packing plan = { .place = place };
+    const rg_conv_strategy *strategy = choose_pass(&call);
+    return strategy != NULL && strategy->run(&call, &plan) ? plan.used : 0;
+}
 
 template <rg_dtype T> static void forward(const void *args, const rg_cuda_place *place)
 {
-    const rg_conv_args *k = (const rg_conv_args *)args;
-    if (run_by_library<T>(k, RG_CUDNN_FORWARD, place))
-        return;
-    const rg_conv_shape *s = &k->shape;
-    const int64_t count = s->images * s->row.count * s->column.count * s->groups * s->out;
-    launch(forward_any<T>, blocks_of(count), THREADS, 0, place, *k, count);
-}
-
-/* What one window passes to the pixel, behind `sum`. */
-template <rg_dtype T>
-static __device__ __forceinline__ void spread(const rg_conv_shape &s, const void *y, int64_t y_at,
-                                              const void *w, int64_t w_at,
-                                              long_chain<real<T>, 1> &sum)
-{
-    for (int64_t o = 0; o < s.out; o++) {
-        sum.run[0] = fma(load<T>(y, y_at + o * s.y[3]), load<T>(w, w_at + o * s.w[1]), sum.run[0]);
-        sum.count();
-    }
+    run_pass(T, args, RG_CUDNN_FORWARD, place);
 }
 
 template <rg_dtype T>
-static __global__ void __launch_bounds__(THREADS)
-    data_any(const __grid_constant__ rg_conv_args k, int64_t count)
+static size_t forward_scratch(const void *args, uint32_t unaligned, const rg_cuda_place *place)
 {
-    const rg_conv_shape &s = k.shape;
-    const int64_t step = (int64_t)gridDim.x * THREADS;
-    for (int64_t n = (int64_t)blockIdx.x * THREADS + threadIdx.x; n < count; n += step) {
-        const pixel x = pixel_at(n, s.row.size, s.column.size, s.groups * s.in);
-        const int64_t g = x.channel / s.in, c = x.channel - g * s.in;
-        const int64_t y = x.image * s.y[0] + g * s.out * s.y[3];
-        const int64_t w = s.w_first + g * s.w[0] + c * s.w[4];
-        long_chain<real<T>, 1> sum;
-        for (int64_t p = 0; p < s.row.window; p++) {
-            const int64_t i = rg_conv_window(&s.row, x.row, p);
-            for (int64_t q = 0; i >= 0 && q < s.column.window; q++) {
-                const int64_t j = rg_conv_window(&s.column, x.column, q);
-                if (j >= 0)
-                    spread<T>(s, k.from, y + i * s.y[1] + j * s.y[2], k.w,
-                              w + p * s.w[2] + q * s.w[3], sum);
-            }
-        }
-        finish<T>(k, x.image * s.x[0] + x.row * s.x[1] + x.column * s.x[2],
-                  x.image * k.z_step[0] + x.row * k.z_step[1] + x.column * k.z_step[2], x.channel,
-                  s.x[3], sum.value(0));
-    }
+    return pass_scratch(T, args, RG_CUDNN_FORWARD, unaligned, place);
 }
 
 template <rg_dtype T> static void data(const void *args, const rg_cuda_place *place)
 {
-    const rg_conv_args *k = (const rg_conv_args *)args;
-    if (run_by_library<T>(k, RG_CUDNN_DATA, place))
-        return;
-    const rg_conv_shape *s = &k->shape;
-    const int64_t count = s->images * s->row.size * s->column.size * s->groups * s->in;
-    launch(data_any<T>, blocks_of(count), THREADS, 0, place, *k, count);
-}
-
-/* ---- weights of any shape: a block has some input channels of one tap of one output channel; its
- * threads share the rows of windows, in lines of ACROSS channels ---- */
-
-enum { ACROSS = 16, SEGMENT = 4096 }; /* columns of a row that a thread has at a time */
-
-/* The sum over a row of windows, behind `sum`. */
-template <rg_dtype T>
-static __device__ __forceinline__ void
-correlate(const rg_conv_shape &s, const void *x, int64_t x_at, const void *y, int64_t y_at,
-          int64_t j0, int64_t j1, long_chain<real<T>, 1> &sum)
-{
-    const int64_t step = s.column.stride * s.x[2];
-    for (int64_t j = j0; j < j1; j++) {
-        sum.run[0] = fma(load<T>(y, y_at + j * s.y[2]), load<T>(x, x_at + j * step), sum.run[0]);
-        sum.count();
-    }
+    run_pass(T, args, RG_CUDNN_DATA, place);
 }
 
 template <rg_dtype T>
-static __global__ void __launch_bounds__(THREADS)
-    weights_any(const __grid_constant__ rg_conv_weights_args k, int64_t chunks, int64_t count)
+static size_t data_scratch(const void *args, uint32_t unaligned, const rg_cuda_place *place)
 {
-    __shared__ double shared[THREADS];
-    const rg_conv_shape &s = k.shape;
-    const int64_t taps = s.row.window * s.column.window;
-    for (int64_t n = blockIdx.x; n < count; n += gridDim.x) {
-        const int64_t c = n % chunks * ACROSS + threadIdx.x % ACROSS, unit = n / chunks;
-        const int64_t channel = unit / taps, tap = unit - channel * taps;
-        const int64_t p = tap / s.column.window, q = tap - p * s.column.window;
-        const int64_t g = channel / s.out, o = channel - g * s.out;
-        int64_t i0, i1, j0, j1;
-        rg_conv_windows(&s.row, p, &i0, &i1);
-        rg_conv_windows(&s.column, q, &j0, &j1);
-        const int64_t rows = i1 - i0, segments = (j1 - j0 + SEGMENT - 1) / SEGMENT;
-        const int64_t all = rows * s.images * segments;
-        long_chain<real<T>, 1> own;
-        for (int64_t m = threadIdx.x / ACROSS; c < s.in && m < all; m += THREADS / ACROSS) {
-            const int64_t line = m / segments, image = line / rows, i = i0 + line - image * rows;
-            const int64_t begin = j0 + (m - line * segments) * SEGMENT;
-            const int64_t end = j1 - begin < SEGMENT ? j1 : begin + SEGMENT;
-            const int64_t r = i * s.row.stride - s.row.before + p * s.row.dilation;
-            const int64_t first = q * s.column.dilation - s.column.before;
-            correlate<T>(s, k.x,
-                         image * s.x[0] + r * s.x[1] + first * s.x[2] + (g * s.in + c) * s.x[3],
-                         k.dy, image * s.y[0] + i * s.y[1] + channel * s.y[3], begin, end, own);
-        }
-        double sum[1] = { own.in_double(0) };
-        reduce_down<1>(sum, ACROSS, shared, false);
-        if (threadIdx.x < ACROSS && c < s.in) {
-            const int64_t to =
-                s.w_first + g * s.w[0] + o * s.w[1] + p * s.w[2] + q * s.w[3] + c * s.w[4];
-            if (k.wide)
-                put_weight<T == RG_F64 ? RG_F64 : RG_F32>(k, to, (real<T>)sum[0]);
-            else
-                put_weight<T>(k, to, (real<T>)sum[0]);
-        }
-        __syncthreads();
-    }
+    return pass_scratch(T, args, RG_CUDNN_DATA, unaligned, place);
+}
+
+/* ---- weights ---- */
+
+static rg_conv_call weights_call_of(rg_dtype dtype, const rg_conv_weights_args *k,
+                                    uint32_t unaligned, const rg_cuda_place *place)
+{
+    rg_conv_call call = {};
+    call.dtype = dtype;
+    call.direction = RG_CUDNN_WEIGHTS;
+    call.shape = &k->shape;
+    call.weights_args = k;
+    call.unaligned = unaligned;
+    call.add = k->add && !k->wide;
+    call.place = place;
+    return call;
+}
+
+static bool run_weights(rg_dtype dtype, const rg_conv_weights_args *k, uint32_t unaligned,
+                        packing *arena)
+{
+    rg_conv_call call = weights_call_of(dtype, k, unaligned, arena->place);
+    const rg_conv_strategy *strategy = choose(weights_choices, &call);
+    return strategy != NULL && strategy->run(&call, arena);
+}
+
+/* All images at once, or some at a time. */
+static bool run_images(const rg_conv_call *call, packing *arena)
+{
+    return rg_conv_images_per_call(call) < call->shape->images
+               ? rg_conv_run_by_images(call, arena, run_weights)
+               : run_weights(call->dtype, call->weights_args, call->unaligned, arena);
 }
 
 template <rg_dtype T> static void weights(const void *args, const rg_cuda_place *place)
 {
     const rg_conv_weights_args *k = (const rg_conv_weights_args *)args;
-    if (run_weights_by_library<T>(k, place))
-        return;
-    const rg_conv_shape *s = &k->shape;
-    const int64_t chunks = ceil_div(s->in, ACROSS);
-    const int64_t count = s->groups * s->out * s->row.window * s->column.window * chunks;
-    launch(weights_any<T>, count < BLOCKS ? count : (int64_t)BLOCKS, THREADS, 0, place, *k, chunks,
-           count);
+    const void *const tensors[] = { k->x, k->dy, k->dw };
+    const rg_conv_call call = weights_call_of(T, k, unaligned_of(tensors, 3), place);
+    packing plan = { .place = place };
+    packing arena = { .place = place, .scratch = (char *)k->scratch, .run = true };
+    if (!run_images(&call, &plan) || packing_lacks(&plan) || !run_images(&call, &arena))
+        rg_conv_any.run(&call, &arena);
 }
 
-#include "ops/conv/conv_depthwise.cuh"
+template <rg_dtype T>
+static size_t weights_scratch(const void *args, uint32_t unaligned, const rg_cuda_place *place)
+{
+    const rg_conv_weights_args *k = (const rg_conv_weights_args *)args;
+    const rg_conv_call call = weights_call_of(T, k, unaligned, place);
+    packing plan = { .place = place };
+    return run_images(&call, &plan) ? plan.used : 0;
+}
 
 /* ---- table ---- */
 
@@ -241,10 +215,5 @@ static const rg_cuda_row kernel_rows[] = {
     RG_CUDA_ROW_SCRATCH(RG_CONV_FORWARD, forward, forward_scratch),
     RG_CUDA_ROW_SCRATCH(RG_CONV_DATA, data, data_scratch),
     RG_CUDA_ROW_SCRATCH(RG_CONV_WEIGHTS, weights, weights_scratch),
-    RG_CUDA_ROW(RG_CONV_TRANSPOSE_WEIGHTS, transpose),
-    RG_CUDA_ROW(RG_CONV_DEPTHWISE, depthwise),
-    RG_CUDA_ROW(RG_CONV_DEPTHWISE_PARTS, depthwise_parts),
-    RG_CUDA_ROW(RG_CONV_DEPTHWISE_JOIN, depthwise_join),
-    RG_CUDA_ROW(RG_CONV_DEPTHWISE_3X3, depthwise_3x3),
 };
 RG_CUDA_TABLE(conv, kernel_rows);

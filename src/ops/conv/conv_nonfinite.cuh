@@ -1,22 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Padding is no part of a sum: an infinite weight that lies beyond the border adds nothing.
- * Libraries multiply it by 0, which is NaN. So weights are looked at, while the last blocks of the
- * library end where the device allows that (they were complete before it began), and where one is
- * not finite, results that meet the border and are not finite are summed again, product by product.
- * All tensors are dense. conv_stem.cuh and conv_fold.cuh use it.
- */
+/* Padding is no part of a sum: an infinite weight that lies beyond the border adds nothing. Tensor
+ * cores multiply it by 0, which is NaN, and libraries do so too. Sums that are not finite are taken
+ * again, product by product, from the taps that lie inside. All tensors are dense. */
 #ifndef RG_OPS_CONV_NONFINITE_CUH
 #define RG_OPS_CONV_NONFINITE_CUH
 
-#include "backend/cuda/packing.cuh"
+#include "backend/cuda/kernel.cuh"
 #include "ops/conv/conv.h"
-
-/* Results with rows and columns; those from first to last - 1 in both never meet the border. */
-struct resum_box {
-    int64_t rows, columns, channels;
-    int64_t first_row, last_row, first_column, last_column;
-};
 
 static __device__ __forceinline__ int64_t image_at(const rg_conv_shape &s, int64_t image,
                                                    int64_t row, int64_t column)
@@ -78,147 +69,6 @@ static __device__ real<T> pixel_sum(const rg_conv_shape &s, const void *y, const
     return sum;
 }
 
-/* Result number i of those of an image that meet the border: whole rows first, then what is left
- * and right of the others. */
-template <typename Index>
-static __device__ __forceinline__ void border_at(const resum_box &b, Index i, int64_t &row,
-                                                 int64_t &column)
-{
-    const Index inner = (Index)(b.last_row - b.first_row), columns = (Index)b.columns;
-    const Index whole = ((Index)b.rows - inner) * columns;
-    if (i < whole) {
-        row = i / columns;
-        column = i - (Index)row * columns;
-        row += row < b.first_row ? 0 : inner;
-        return;
-    }
-    const Index across = columns - (Index)(b.last_column - b.first_column);
-    const Index line = (i - whole) / across;
-    row = b.first_row + line;
-    column = i - whole - line * across;
-    column += column < b.first_column ? 0 : b.last_column - b.first_column;
-}
-
-/* Where a thread of resum_border looks. */
-struct resum_place {
-    int64_t image, row, column, channel;
-};
-
-/* Channels of a pixel that are not finite, V of them. */
-template <rg_dtype T, int V>
-static __device__ __noinline__ void resum_channels(const rg_conv_shape &s, bool back,
-                                                   const void *from, const void *w, void *to,
-                                                   int64_t at, const resum_place &p)
-{
-    for (int e = 0; e < V; e++) {
-        if (isfinite(load<T>(to, at + e)))
-            continue;
-        const int64_t c = p.channel + e;
-        store<T>(to, at + e,
-                 back ? pixel_sum<T>(s, from, w, p.image, p.row, p.column, c)
-                      : window_sum<T>(s, from, w, p.image, p.row, p.column, c));
-    }
-}
-
-/* Not 0 where one of V neighbouring elements is not finite: an exponent of ones and the least of
- * them carry into the bit of the sign. */
-template <rg_dtype T, int V> static __device__ __forceinline__ uint32_t not_finite(const void *x)
-{
-    if constexpr (V == 1) {
-        return !isfinite(load<T>(x, 0));
-    } else {
-        constexpr uint32_t ONES = T == RG_F32    ? 0x7f800000
-                                  : T == RG_F64  ? 0x7ff00000
-                                  : T == RG_BF16 ? 0x7f807f80
-                                                 : 0x7c007c00;
-        constexpr uint32_t LEAST = ONES & ~(ONES << 1), SIGN = (ONES << 1) & ~ONES & 0x80008000;
-        const uint4 v = load_vector(x);
-        const uint32_t words[4] = { v.x, v.y, v.z, v.w };
-        uint32_t carries = 0;
-#pragma unroll
-        for (int i = T == RG_F64; i < 4; i += T == RG_F64 ? 2 : 1)
-            carries |= (words[i] & ONES) + LEAST;
-        return carries & SIGN;
-    }
-}
-
-/* A thread has V channels of a pixel, `across` threads a whole one, which are `each` of an image.
- * `back`: of the image, from windows. Index is as wide as the number of threads needs. */
-template <rg_dtype T, int V, typename Index>
-static __global__ void __launch_bounds__(THREADS)
-    resum_border(const __grid_constant__ rg_conv_shape s, const __grid_constant__ resum_box b,
-                 bool back, const void *from, const void *w, void *to, Index across, Index each,
-                 Index count)
-{
-    const Index i = (Index)blockIdx.x * THREADS + threadIdx.x, pixel = i / across;
-    if (i >= count)
-        return;
-    resum_place p = { pixel / each, 0, 0, (i - pixel * across) * V };
-    border_at(b, pixel - (Index)p.image * each, p.row, p.column);
-    const int64_t at = ((p.image * b.rows + p.row) * b.columns + p.column) * b.channels + p.channel;
-    if (not_finite<T, V>((const element<T> *)to + at))
-        resum_channels<T, V>(s, back, from, w, to, at, p);
-}
-
-/* Waits for the launch before, where this one began early: see launch_early. */
-static __device__ __forceinline__ void await_launch()
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
-/* Results of `width` channels from `channel` on that meet the border, `each` of an image. */
-template <rg_dtype T>
-static __device__ __noinline__ void
-resum_results(const rg_conv_shape &s, const resum_box &b, bool back, const void *from,
-              const void *w, void *to, int64_t channel, int64_t width, int64_t each)
-{
-    const int64_t count = s.images * each * width;
-    for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
-        const int64_t pixel = i / width;
-        resum_place p = { pixel / each, 0, 0, channel + i - pixel * width };
-        border_at(b, pixel - p.image * each, p.row, p.column);
-        resum_channels<T, 1>(
-            s, back, from, w, to,
-            ((p.image * b.rows + p.row) * b.columns + p.column) * b.channels + p.channel, p);
-    }
-}
-
-/* Looks at weights, which are no part of what the library writes. A block has those that some
- * channels of the result are made of, or a part of them: of windows all weights of one channel,
- * `across` vectors; of the image RESUM_WIDE vectors of channels of group blockIdx.z, in as many
- * `lines` as channels of windows have taps. Blocks of the same channels that find something all
- * write the same. What every call goes through is short: it comes behind the library's kernel. */
-enum { RESUM_THREADS = 96, RESUM_EACH = 4, RESUM_WIDE = 4 };
-
-template <rg_dtype T, int V, bool BACK>
-static __global__ void __launch_bounds__(RESUM_THREADS)
-    resum_channel(const __grid_constant__ rg_conv_shape s, const __grid_constant__ resum_box b,
-                  const void *from, const void *w, void *to, int32_t lines, int32_t across,
-                  int64_t each)
-{
-    const int32_t first = (int32_t)(blockIdx.y * RESUM_EACH * RESUM_THREADS + threadIdx.x);
-    const int64_t line = BACK ? (int64_t)blockIdx.z * lines : blockIdx.x; /* the block's first */
-    const element<T> *const own = (const element<T> *)w + line * across * V;
-    const int32_t left = BACK ? (int32_t)blockIdx.x * RESUM_WIDE : 0;
-    uint32_t found = 0;
-#pragma unroll
-    for (int i = 0; i < RESUM_EACH; i++) { /* beyond the end the last one again: no load waits */
-        const int32_t n = first + i * RESUM_THREADS, y = BACK ? n / RESUM_WIDE : 0;
-        const int32_t x = BACK ? left + n % RESUM_WIDE : n;
-        found |= not_finite<T, V>(
-            own +
-            ((int64_t)(y < lines ? y : lines - 1) * across + (x < across ? x : across - 1)) * V);
-    }
-    const bool bad = __syncthreads_or(found != 0);
-    await_launch();
-    const int32_t width = across - left < RESUM_WIDE ? across - left : (int32_t)RESUM_WIDE;
-    if (bad)
-        resum_results<T>(s, b, BACK, from, w, to, BACK ? blockIdx.z * s.in + left * V : blockIdx.x,
-                         BACK ? width * V : 1, each);
-}
-
 /* One weight, product by product. */
 template <rg_dtype T>
 static __device__ __noinline__ real<T> weight_sum(const rg_conv_shape &s, const void *x,
@@ -245,161 +95,18 @@ static __device__ __noinline__ real<T> weight_sum(const rg_conv_shape &s, const 
     return sum;
 }
 
-/* Those of V that are not finite. */
-template <rg_dtype T, int V>
-static __device__ __noinline__ void sum_weights(const rg_conv_shape &s, const void *x,
-                                                const void *dy, void *dw, int64_t first)
+/* Whether tensor cores take channels of several groups at once, with weights of 0 between them. */
+static inline bool mixes_groups(rg_dtype dtype, const rg_conv_shape *s, const rg_cuda_place *place)
 {
-    for (int64_t at = first; at < first + V; at++)
-        if (!isfinite(load<T>(dw, at)))
-            store<T>(dw, at, weight_sum<T>(s, x, dy, at));
+    return s->groups > 1 &&
+           (dtype == RG_F16 || dtype == RG_BF16 || (dtype == RG_F32 && place->tf32));
 }
 
-/* A thread has two vectors of `count`; the last ones may have one twice, and write the same. */
-template <rg_dtype T, int V>
-static __global__ void __launch_bounds__(THREADS, 4) /* so that all blocks run at once */
-    resum_weights(const __grid_constant__ rg_conv_shape s, const void *x, const void *dy, void *dw,
-                  int64_t count)
-{
-    int64_t first[2];
-    uint32_t found[2];
-    await_launch();
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const int64_t n = ((int64_t)blockIdx.x * 2 + i) * THREADS + threadIdx.x;
-        first[i] = (n < count ? n : count - 1) * V;
-        found[i] = not_finite<T, V>((const element<T> *)dw + first[i]);
-    }
-    if ((found[0] | found[1]) == 0)
-        return;
-    sum_weights<T, V>(s, x, dy, dw, first[0]);
-    sum_weights<T, V>(s, x, dy, dw, first[1]);
-}
-
-/* ---- host side ---- */
-
-/* Windows that lie on the image with all their taps. */
-static void inner_windows(const rg_conv_axis *a, int64_t *first, int64_t *last)
-{
-    const int64_t reach = (a->window - 1) * a->dilation, end = a->size - 1 - reach + a->before;
-    *first = a->before > 0 ? ceil_div(a->before, a->stride) : 0;
-    *last = end >= 0 ? end / a->stride + 1 : 0;
-    *last = *last < a->count ? *last : a->count;
-    *first = *first < *last ? *first : *last;
-}
-
-/* Pixels that all taps of some window meet; none where windows leave pixels out, since libraries
- * fill weights up with zeros there. */
-static void inner_pixels(const rg_conv_axis *a, int64_t *first, int64_t *last)
-{
-    const int64_t reach = (a->window - 1) * a->dilation;
-    *first = reach - a->before > 0 ? reach - a->before : 0;
-    *last = a->count - a->before < a->size ? a->count - a->before : a->size;
-    *last = a->stride == 1 && *last > 0 ? *last : 0;
-    *first = *first < *last ? *first : *last;
-}
-
-/* As launch; where this build and the device know it, blocks begin while the launch before still
- * runs, until they call await_launch(). */
-template <class... PARAMETERS, class... ARGUMENTS>
-static void launch_early(void (*kernel)(PARAMETERS...), dim3 blocks, int64_t threads,
-                         const rg_cuda_place *place, ARGUMENTS... arguments)
-{
-    cudaFuncAttributes attributes;
-    const bool early = cudaFuncGetAttributes(&attributes, (const void *)kernel) == cudaSuccess &&
-                       attributes.ptxVersion >= 90;
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = blocks;
-    config.blockDim = dim3((unsigned)threads);
-    config.stream = place->stream;
-    config.attrs = &attribute;
-    config.numAttrs = early ? 1 : 0;
-    void *pointers[] = { (void *)&arguments... };
-    (void)cudaLaunchKernelExC(&config, (const void *)kernel, pointers);
-}
-
-/* By weights; false where there are too many for a block. */
-template <rg_dtype T>
-static bool resum_by_weights(const rg_conv_shape *s, const resum_box *b, bool back,
-                             const void *from, const void *w, void *to, int64_t each,
-                             const rg_cuda_place *place)
-{
-    const int64_t taps = s->row.window * s->column.window, own = taps * s->in;
-    const bool vectors = (back ? s->in : own) % VLEN<T> == 0 && (uintptr_t)w % sizeof(uint4) == 0;
-    const int64_t v = vectors ? VLEN<T> : 1;
-    const int64_t lines = back ? s->out * taps : 1, across = (back ? s->in : own) / v;
-    const int64_t looks = back ? lines * RESUM_WIDE : across, groups = back ? s->groups : 1;
-    if (lines > 1 << 16 || across > 1 << 20 || groups > UINT16_MAX)
-        return false;
-    void (*const kernel)(rg_conv_shape, resum_box, const void *, const void *, void *, int32_t,
-                         int32_t, int64_t) =
-        vectors ? (back ? resum_channel<T, VLEN<T>, true> : resum_channel<T, VLEN<T>, false>)
-                : (back ? resum_channel<T, 1, true> : resum_channel<T, 1, false>);
-    launch_early(kernel,
-                 dim3((unsigned)(back ? ceil_div(across, RESUM_WIDE) : b->channels),
-                      (unsigned)ceil_div(looks, RESUM_EACH * RESUM_THREADS), (unsigned)groups),
-                 RESUM_THREADS, place, *s, *b, from, w, to, (int32_t)lines, (int32_t)across, each);
-    return true;
-}
-
-/* Units for products take channels of several groups at once, with weights of 0 between them. */
-template <rg_dtype T> static bool mixes_groups(const rg_conv_shape *s, const rg_cuda_place *place)
-{
-    return s->groups > 1 && (sizeof(element<T>) == 2 || (T == RG_F32 && place->tf32));
-}
-
-template <rg_dtype T>
-static void resum(const rg_conv_shape *s, bool back, const void *from, const void *w, void *to,
-                  const rg_cuda_place *place)
-{
-    resum_box b = {};
-    b.rows = back ? s->row.size : s->row.count;
-    b.columns = back ? s->column.size : s->column.count;
-    b.channels = s->groups * (back ? s->in : s->out);
-    const bool mixes = mixes_groups<T>(s, place); /* an infinite one meets results of them all */
-    if (!mixes) {
-        (back ? inner_pixels : inner_windows)(&s->row, &b.first_row, &b.last_row);
-        (back ? inner_pixels : inner_windows)(&s->column, &b.first_column, &b.last_column);
-    }
-    const int64_t each =
-        b.rows * b.columns - (b.last_row - b.first_row) * (b.last_column - b.first_column);
-    const bool whole = b.channels % VLEN<T> == 0 && (uintptr_t)to % sizeof(uint4) == 0;
-    const int64_t across = whole ? b.channels / VLEN<T> : b.channels;
-    const int64_t count = s->images * each * across;
-    const bool steps = back && (s->row.stride > 1 || s->column.stride > 1); /* see inner_pixels */
-    if (count == 0 ||
-        (!steps && !mixes && resum_by_weights<T>(s, &b, back, from, w, to, each, place)))
-        return;
-    if (whole && count < INT32_MAX / 2)
-        launch(resum_border<T, VLEN<T>, int32_t>, ceil_div(count, THREADS), THREADS, 0, place, *s,
-               b, back, from, w, to, (int32_t)across, (int32_t)each, (int32_t)count);
-    else if (whole)
-        launch(resum_border<T, VLEN<T>, int64_t>, ceil_div(count, THREADS), THREADS, 0, place, *s,
-               b, back, from, w, to, across, each, count);
-    else
-        launch(resum_border<T, 1, int64_t>, ceil_div(count, THREADS), THREADS, 0, place, *s, b,
-               back, from, w, to, across, each, count);
-}
-
-template <rg_dtype T>
-static void resum_dw(const rg_conv_shape *s, const void *x, const void *dy, void *dw,
-                     const rg_cuda_place *place)
-{
-    const int64_t count = s->groups * s->out * s->row.window * s->column.window * s->in;
-    int64_t rows[2], columns[2];
-    inner_windows(&s->row, &rows[0], &rows[1]);
-    inner_windows(&s->column, &columns[0], &columns[1]);
-    const bool inside =
-        rows[1] - rows[0] == s->row.count && columns[1] - columns[0] == s->column.count;
-    const bool vectors = count % VLEN<T> == 0 && (uintptr_t)dw % sizeof(uint4) == 0;
-    const int64_t looks = count / (vectors ? VLEN<T> : 1);
-    if (!inside)
-        launch_early(vectors ? resum_weights<T, VLEN<T>> : resum_weights<T, 1>,
-                     dim3((unsigned)ceil_div(looks, 2 * THREADS)), THREADS, place, *s, x, dy, dw,
-                     looks);
-}
+/* Sums results of a library again where they are not finite and an operand is no part of them.
+ * `back`: of the image, from windows. */
+extern "C" void rg_conv_resum(rg_dtype dtype, const rg_conv_shape *s, bool back, const void *from,
+                              const void *w, void *to, const rg_cuda_place *place);
+extern "C" void rg_conv_resum_weights(rg_dtype dtype, const rg_conv_shape *s, const void *x,
+                                      const void *dy, void *dw, const rg_cuda_place *place);
 
 #endif

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The products of conv_split.cuh by the instructions that Hopper alone has (wgmma), which do twice
+/* The products of conv_tf32x3.cuh by the instructions that Hopper alone has (wgmma), which do twice
  * as many: four warps together have 64 rows, whose numbers are in registers, and all columns of a
- * tile, whose numbers are in shared memory, big and small ones. The units cut numbers to TF32: big
- * is the number itself, and small is what they cut off.
+ * tile, whose numbers are in shared memory, big and small ones. Tensor cores cut numbers to TF32:
+ * big is the number itself, and small is what they cut off.
  *
- * Tiles in shared memory lie as tile_at says, from an address that is a multiple of 1024. */
-#ifndef RG_OPS_CONV_SPLIT_HOPPER_CUH
-#define RG_OPS_CONV_SPLIT_HOPPER_CUH
-
-#include "ops/conv/conv_split_weights.cuh"
+ * Tiles in shared memory lie as tile_at says, from an address that is a multiple of 1024.
+ *
+ * The build reads the next line: see cmake/cuda.cmake.
+ * RG_CUDA_FEATURES 90a */
+#include "ops/conv/conv_tf32x3_parts.cuh"
+#include "ops/conv/conv_tf32x3_tiles.cuh"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define RG_HOPPER 1
@@ -108,12 +109,12 @@ static __device__ __forceinline__ uint32_t small_part(float x)
 /* part = rows of a, which are in registers, times the tiles `big` and `small`. */
 template <int COLUMNS>
 static __device__ __forceinline__ void
-begin_tile(float (&part)[COLUMNS][4], const uint32_t big_a[SPLIT_K / 8][4],
-           const uint32_t small_a[SPLIT_K / 8][4], const float *big, const float *small)
+begin_tile(float (&part)[COLUMNS][4], const uint32_t big_a[TILE_K / 8][4],
+           const uint32_t small_a[TILE_K / 8][4], const float *big, const float *small)
 {
     begin_products();
 #pragma unroll
-    for (int i = 0; i < SPLIT_K / 8; i++) {
+    for (int i = 0; i < TILE_K / 8; i++) {
         const uint64_t big_b = describe_tile(big, i * 8), small_b = describe_tile(small, i * 8);
         multiply_tile<COLUMNS>(part, small_a[i], big_b, i > 0);
         multiply_tile<COLUMNS>(part, big_a[i], small_b, true);
@@ -140,14 +141,14 @@ static __device__ __forceinline__ float *aligned_shared(float *shared)
     return shared + (over == 0 ? 0 : HOPPER_ALIGNMENT - over) / sizeof(float);
 }
 
-/* ---- forward and data: tiles of SPLIT_M rows by N columns, two groups of four warps ---- */
+/* ---- forward and data: tiles of TILE_M rows by N columns, two groups of four warps ---- */
 
 template <int N> constexpr int HOPPER_STAGES = N == 128 ? 4 : 3;
 
 /* Weights of a step, big and small. */
 template <int N>
-static __device__ __forceinline__ void load_weights(const split_conv &k, const float *small,
-                                                    const split_step &s, int first, float *b)
+static __device__ __forceinline__ void load_weights(const tf32x3_conv &k, const float *small,
+                                                    const tile_step &s, int first, float *b)
 {
     enum { LINES = THREADS / 8 };
     const int vector = (int)threadIdx.x % 8 * 4, line = (int)threadIdx.x / 8;
@@ -160,20 +161,20 @@ static __device__ __forceinline__ void load_weights(const split_conv &k, const f
         const uint32_t at =
             (uint32_t)((first + n) * taps + tap) * (uint32_t)k.channels + s.channel + vector;
         copy_or_zero<16>(b + tile_at(n, vector), valid ? k.w + at : k.w, valid);
-        copy_or_zero<16>(b + N * SPLIT_K + tile_at(n, vector), valid ? small + at : small, valid);
+        copy_or_zero<16>(b + N * TILE_K + tile_at(n, vector), valid ? small + at : small, valid);
     }
 }
 
 /* Rows of a that a warp has, in registers. */
 struct hopper_rows {
-    uint32_t big[SPLIT_K / 8][4], less[SPLIT_K / 8][4];
+    uint32_t big[TILE_K / 8][4], less[TILE_K / 8][4];
 };
 
 static __device__ __forceinline__ void take_rows(hopper_rows &r, const float *a, int m)
 {
     const int lane = (int)threadIdx.x % 32;
 #pragma unroll
-    for (int i = 0; i < SPLIT_K / 8; i++) {
+    for (int i = 0; i < TILE_K / 8; i++) {
         float x[4];
         load_blocks(x, a + tile_at(m + lane % 16, i * 8 + lane / 16 * 4));
 #pragma unroll
@@ -186,24 +187,24 @@ static __device__ __forceinline__ void take_rows(hopper_rows &r, const float *a,
 
 template <int N>
 static __global__ void __launch_bounds__(THREADS, N == 128 ? 1 : 2)
-    hopper_tiles(const __grid_constant__ rg_conv_args args, const __grid_constant__ split_conv k,
+    hopper_tiles(const __grid_constant__ rg_conv_args args, const __grid_constant__ tf32x3_conv k,
                  const float *small)
 {
-    enum { COLUMNS = N / 8, STAGES = HOPPER_STAGES<N>, A = SPLIT_M * SPLIT_K, AHEAD = N == 128 };
-    enum { SIZE = A + 2 * N * SPLIT_K };
+    enum { COLUMNS = N / 8, STAGES = HOPPER_STAGES<N>, A = TILE_M * TILE_K, AHEAD = N == 128 };
+    enum { SIZE = A + 2 * N * TILE_K };
     extern __shared__ __align__(16) float shared[];
-    __shared__ split_row lines[SPLIT_M];
+    __shared__ tile_row lines[TILE_M];
     float *const tiles = aligned_shared(shared);
     const int row_phase = k.back ? (int)blockIdx.z / k.column.stride : 0;
     const int column_phase = k.back ? (int)blockIdx.z % k.column.stride : 0;
-    const int rows = split_count(k.row, k.back, row_phase);
-    const int columns = split_count(k.column, k.back, column_phase);
-    const int64_t first_m = (int64_t)blockIdx.x * SPLIT_M;
+    const int rows = phase_count(k.row, k.back, row_phase);
+    const int columns = phase_count(k.column, k.back, column_phase);
+    const int64_t first_m = (int64_t)blockIdx.x * TILE_M;
     const int first_n = (int)blockIdx.y * N, warp = (int)threadIdx.x / 32;
     if (first_m >= (int64_t)k.images * rows * columns)
         return;
     find_rows(k, first_m, rows, columns, lines);
-    split_step step = { 0, 0, 0, 0, 0 };
+    tile_step step = { 0, 0, 0, 0, 0 };
     find_tap(k, row_phase, column_phase, step);
     int slot = 0, steps = 0; /* where the next tiles go; how many are known to exist */
     const auto load_next = [&]() {
@@ -215,7 +216,7 @@ static __global__ void __launch_bounds__(THREADS, N == 128 ? 1 : 2)
             steps++;
         }
         slot = slot == STAGES - 1 ? 0 : slot + 1;
-        commit_copies();
+        end_copies();
     };
 #pragma unroll
     for (int i = 0; i < STAGES - 1; i++)
@@ -224,7 +225,7 @@ static __global__ void __launch_bounds__(THREADS, N == 128 ? 1 : 2)
     hopper_rows r;
     const int m = warp * 16;
     int used = 0;
-    await_but<STAGES - 2>();
+    await_steps<STAGES - 2>();
     publish();
     __syncthreads();
     take_rows(r, tiles, m);
@@ -234,10 +235,10 @@ static __global__ void __launch_bounds__(THREADS, N == 128 ? 1 : 2)
         const float *b = tiles + used * SIZE + A;
         used = used == STAGES - 1 ? 0 : used + 1;
         float part[COLUMNS][4];
-        begin_tile<COLUMNS>(part, r.big, r.less, b, b + N * SPLIT_K);
+        begin_tile<COLUMNS>(part, r.big, r.less, b, b + N * TILE_K);
         if (!AHEAD)
             end_tile<COLUMNS>(c.sum[0], part);
-        await_but<STAGES - 3>();
+        await_steps<STAGES - 3>();
         publish();
         __syncthreads(); /* the next tiles are here, and those before these have been used */
         load_next();
@@ -250,7 +251,7 @@ static __global__ void __launch_bounds__(THREADS, N == 128 ? 1 : 2)
     store_tile<1, COLUMNS>(args, k, c, first_m + m, first_n, row_phase, column_phase);
 }
 
-/* ---- weights: as split_parts; x is transposed on its way to wgmma ---- */
+/* ---- weights: as tf32x3_parts; x is transposed on its way to wgmma ---- */
 
 enum { HOPPER_M = 128 };
 
@@ -279,7 +280,7 @@ static __device__ __forceinline__ void take_lines(hopper_rows &r, const float *a
     enum { PITCH = HOPPER_M + PARTS_PITCH };
     const int lane = (int)threadIdx.x % 32;
 #pragma unroll
-    for (int i = 0; i < SPLIT_K / 8; i++) {
+    for (int i = 0; i < TILE_K / 8; i++) {
         const float *from = a + (i * 8 + lane % 4) * PITCH + m + lane / 4;
 #pragma unroll
         for (int e = 0; e < 4; e++) {
@@ -291,33 +292,33 @@ static __device__ __forceinline__ void take_lines(hopper_rows &r, const float *a
 }
 
 static __global__ void __launch_bounds__(THREADS, 1)
-    hopper_parts(const __grid_constant__ split_weights k)
+    hopper_parts(const __grid_constant__ tf32x3_weights k)
 {
     enum { M = HOPPER_M, N = PARTS_N, COLUMNS = N / 8, PITCH = M + PARTS_PITCH };
-    enum { A = SPLIT_K * PITCH, SIZE = A + SPLIT_K * (N + PARTS_PITCH), TRANSPOSED = N * SPLIT_K };
+    enum { A = TILE_K * PITCH, SIZE = A + TILE_K * (N + PARTS_PITCH), TRANSPOSED = N * TILE_K };
     extern __shared__ __align__(16) float shared[];
-    __shared__ split_row lines[2][SPLIT_K];
+    __shared__ tile_row lines[2][TILE_K];
     float *const transposed_b = aligned_shared(shared), *const stages =
                                                             transposed_b + 4 * TRANSPOSED;
     const int first_n = (int)blockIdx.x * N, first_m = (int)blockIdx.y * M;
     const int begin = (int)blockIdx.z * k.part;
     const int end = k.windows - begin < k.part ? k.windows : begin + k.part;
-    const int steps = (end - begin + SPLIT_K - 1) / SPLIT_K, warp = (int)threadIdx.x / 32;
+    const int steps = (end - begin + TILE_K - 1) / TILE_K, warp = (int)threadIdx.x / 32;
     const int m = warp * 16;
     int slot = 0;
     const auto load_step = [&](int step) {
         load_part<M, 16>(k, lines, begin, end, step, first_m, first_n, stages + slot * SIZE);
-        slot = slot == SPLIT_STAGES - 1 ? 0 : slot + 1;
+        slot = slot == TILE_STAGES - 1 ? 0 : slot + 1;
     };
     find_windows(k, begin, 0, lines);
 #pragma unroll
-    for (int i = 0; i < SPLIT_STAGES; i++) {
+    for (int i = 0; i < TILE_STAGES; i++) {
         __syncthreads();
         load_step(i);
     }
     warp_tile<1, COLUMNS> c = {};
     hopper_rows r;
-    await_but<SPLIT_STAGES - 1>();
+    await_steps<TILE_STAGES - 1>();
     __syncthreads();
     transpose_lines(stages + A, transposed_b, transposed_b + TRANSPOSED);
     take_lines(r, stages, m);
@@ -331,10 +332,10 @@ static __global__ void __launch_bounds__(THREADS, 1)
         __syncthreads(); /* these tiles are ready, and stages before have been used */
         float part[COLUMNS][4];
         begin_tile<COLUMNS>(part, r.big, r.less, now, now + TRANSPOSED);
-        load_step(step + SPLIT_STAGES);
-        await_but<SPLIT_STAGES - 1>();
+        load_step(step + TILE_STAGES);
+        await_steps<TILE_STAGES - 1>();
         __syncthreads(); /* the next stage is here */
-        used = used == SPLIT_STAGES - 1 ? 0 : used + 1;
+        used = used == TILE_STAGES - 1 ? 0 : used + 1;
         transpose_lines(stages + used * SIZE + A, then, then + TRANSPOSED);
         hopper_rows next;
         take_lines(next, stages + used * SIZE, m);
@@ -359,7 +360,7 @@ static __global__ void __launch_bounds__(32) hopper_mark(int *to)
 #endif
 }
 
-static bool has_hopper(void)
+extern "C" bool rg_conv_tf32x3_has_hopper(void)
 {
     cudaFuncAttributes attributes;
     const bool has = cudaFuncGetAttributes(&attributes, (const void *)hopper_mark) == cudaSuccess &&
@@ -378,23 +379,24 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 template <int N>
-static void launch_hopper(const rg_conv_args *args, const split_conv *k, const float *small,
+static void launch_hopper(const rg_conv_args *args, const tf32x3_conv *k, const float *small,
                           const rg_cuda_place *place)
 {
     const int phases = k->back ? k->row.stride * k->column.stride : 1;
     const int64_t rows =
-        (int64_t)k->images * split_count(k->row, k->back, 0) * split_count(k->column, k->back, 0);
-    const dim3 grid((unsigned)ceil_div(rows, SPLIT_M), (unsigned)ceil_div(k->columns, N),
+        (int64_t)k->images * phase_count(k->row, k->back, 0) * phase_count(k->column, k->back, 0);
+    const dim3 grid((unsigned)ceil_div(rows, TILE_M), (unsigned)ceil_div(k->columns, N),
                     (unsigned)phases);
     const size_t shared =
-        HOPPER_STAGES<N> * (SPLIT_M + 2 * N) * SPLIT_K * sizeof(float) + HOPPER_ALIGNMENT;
+        HOPPER_STAGES<N> * (TILE_M + 2 * N) * TILE_K * sizeof(float) + HOPPER_ALIGNMENT;
     (void)cudaFuncSetAttribute((const void *)hopper_tiles<N>,
                                cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     hopper_tiles<N><<<grid, THREADS, shared, place->stream>>>(*args, *k, small);
 }
 
 /* Of `count` weights, in scratch. */
-static void run_hopper(const rg_conv_args *args, const split_conv *k, int64_t count, packing *arena)
+extern "C" void rg_conv_tf32x3_hopper(const rg_conv_args *args, const tf32x3_conv *k, int64_t count,
+                                      packing *arena)
 {
     float *small = (float *)packing_take(arena, (size_t)count * sizeof(float));
     if (!arena->run)
@@ -406,16 +408,15 @@ static void run_hopper(const rg_conv_args *args, const split_conv *k, int64_t co
         launch_hopper<128>(args, k, small, arena->place);
 }
 
-static void launch_hopper_parts(const split_weights *k, int parts, const rg_cuda_place *place)
+extern "C" void rg_conv_tf32x3_hopper_weights(const tf32x3_weights *k, int parts,
+                                              const rg_cuda_place *place)
 {
     const dim3 grid((unsigned)ceil_div((int64_t)k->taps * k->in, PARTS_N),
                     (unsigned)ceil_div(k->out, HOPPER_M), (unsigned)parts);
-    const size_t tiles = 4 * PARTS_N * SPLIT_K,
-                 stage = SPLIT_K * (HOPPER_M + PARTS_N + 2 * PARTS_PITCH);
-    const size_t shared = (tiles + SPLIT_STAGES * stage) * sizeof(float) + HOPPER_ALIGNMENT;
+    const size_t tiles = 4 * PARTS_N * TILE_K,
+                 stage = TILE_K * (HOPPER_M + PARTS_N + 2 * PARTS_PITCH);
+    const size_t shared = (tiles + TILE_STAGES * stage) * sizeof(float) + HOPPER_ALIGNMENT;
     (void)cudaFuncSetAttribute((const void *)hopper_parts,
                                cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     hopper_parts<<<grid, THREADS, shared, place->stream>>>(*k);
 }
-
-#endif

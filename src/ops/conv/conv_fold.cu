@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* dx of images of three 16-bit channels and windows that move by two, for a library, whose engines
- * want 8 channels and more: 2 by 2 pixels become the channels of one, (row, column, channel) and
- * four of zeros, windows have half as many taps, and move by one. Padding becomes part of the
- * image. Taps that a window does not have are zeros, which are no part of a sum: results that are
- * not finite are summed again. Tensors are dense. Included by conv_library.cuh. */
-#ifndef RG_OPS_CONV_FOLD_CUH
-#define RG_OPS_CONV_FOLD_CUH
-
-#include "backend/cuda/packing.cuh"
-#include "ops/conv/conv.h"
+/* dx of images of three 16-bit channels and windows that move by two, by cuDNN, whose engines want
+ * 8 channels and more: 2 by 2 pixels become the channels of one, (row, column, channel) and four of
+ * zeros, windows have half as many taps, and move by one. Padding becomes part of the image. Taps
+ * that a window does not have are zeros, which are no part of a sum: results that are not finite
+ * are summed again. Tensors are dense. */
 #include "ops/conv/conv_nonfinite.cuh"
+#include "ops/conv/conv_packing.cuh"
 
 enum { FOLD_IN = 3, FOLDED = 16 }; /* channels */
 
@@ -30,20 +26,6 @@ static fold fold_of(const rg_conv_shape *s)
     f.pixels = (int32_t)s->images * f.rows * f.columns;
     f.weights = (int32_t)s->out * f.down * f.across;
     return f;
-}
-
-template <rg_dtype T> static bool fold_takes(const rg_conv_shape *s)
-{
-    const rg_conv_axis *const axes[2] = { &s->row, &s->column };
-    bool takes = sizeof(element<T>) == 2 && s->groups == 1 && s->in == FOLD_IN;
-    double pixels = (double)s->images;
-    for (int i = 0; i < 2; i++) {
-        const rg_conv_axis *a = axes[i];
-        takes &= a->stride == 2 && a->dilation == 1 && a->before >= 0 && a->window > 1;
-        pixels *= (double)((a->size > 2 * a->count ? a->size : 2 * a->count) + a->window);
-    }
-    return takes && pixels < INT32_MAX / FOLDED && (double)s->out * 65536 < INT32_MAX &&
-           s->row.window < 256 && s->column.window < 256;
 }
 
 /* A thread has one folded tap of a channel of windows. */
@@ -110,51 +92,69 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* ---- host side ---- */
+/* ---- strategy ---- */
 
-/* Folded tensors in scratch. */
-struct folded {
-    void *image, *weights;
-};
-
-template <rg_dtype T>
-static folded fold_tensors(packing *arena, const rg_conv_shape *s, const void *w)
+static bool suits(const rg_conv_call *call)
 {
+    const rg_conv_shape *s = call->shape;
+    const rg_conv_axis *const axes[2] = { &s->row, &s->column };
+    bool suits = rg_dtype_size(call->dtype) == 2 && s->groups == 1 && s->in == FOLD_IN;
+    double pixels = (double)s->images;
+    for (int i = 0; i < 2; i++) {
+        const rg_conv_axis *a = axes[i];
+        suits &= a->stride == 2 && a->dilation == 1 && a->before >= 0 && a->window > 1;
+        pixels *= (double)((a->size > 2 * a->count ? a->size : 2 * a->count) + a->window);
+    }
+    return suits && pixels < INT32_MAX / FOLDED && (double)s->out * 65536 < INT32_MAX &&
+           s->row.window < 256 && s->column.window < 256;
+}
+
+static bool accepts(rg_conv_call *call)
+{
+    if (call->direction != RG_CUDNN_DATA || !suits(call))
+        return false;
+    const fold f = fold_of(call->shape);
+    const int64_t size[2] = { f.rows, f.columns }, window[2] = { f.down, f.across };
+    call->conv = rg_conv_cudnn_conv(call);
+    call->conv.channels = FOLDED;
+    for (int d = 0; d < 2; d++) {
+        call->conv.size[d] = size[d];
+        call->conv.window[d] = window[d];
+        call->conv.stride[d] = 1;
+        call->conv.before[d] = 0;
+    }
+    return rg_cudnn_conv_plan(call->place, &call->conv, &call->workspace);
+}
+
+template <rg_dtype T> static bool run_as(const rg_conv_call *call, packing *arena)
+{
+    const rg_conv_shape *s = call->shape;
+    const bool own = has_epilogue(call->args), adds = call->args->add && !own;
     const fold f = fold_of(s);
     const size_t each = FOLDED * sizeof(element<T>);
-    folded t = {};
-    t.image = packing_take(arena, (size_t)f.pixels * each);
-    t.weights = packing_take(arena, (size_t)f.weights * each);
-    if constexpr (sizeof(element<T>) == 2)
-        if (arena->run)
-            launch(fold_weights<T>, ceil_div(f.weights, THREADS), THREADS, 0, arena->place, *s, f,
-                   (const element<T> *)w, (element<T> *)t.weights);
-    return t;
-}
-
-template <rg_dtype T>
-static void unfold(const packing *arena, const rg_conv_shape *s, const folded *t, const void *dy,
-                   const void *w, void *to, bool add)
-{
-    const int64_t pixels = s->images * s->row.size * s->column.size;
-    if constexpr (sizeof(element<T>) == 2)
-        if (arena->run)
-            launch(unfold_image<T>, ceil_div(pixels, THREADS), THREADS, 0, arena->place, *s,
-                   fold_of(s), (const element<T> *)t->image, dy, w, to, (int32_t)pixels, add);
-}
-
-/* The convolution that a library sees. */
-static void fold_conv(const rg_conv_shape *s, rg_cudnn_conv *conv)
-{
-    const fold f = fold_of(s);
-    const int64_t size[2] = { f.rows, f.columns }, window[2] = { f.down, f.across };
-    conv->channels = FOLDED;
-    for (int d = 0; d < 2; d++) {
-        conv->size[d] = size[d];
-        conv->window[d] = window[d];
-        conv->stride[d] = 1;
-        conv->before[d] = 0;
+    const packed dy = pack_from(arena, call, false);
+    const packed w = pack_w(arena, call, false);
+    packed dx = pack_to(arena, call, own, adds);
+    void *const workspace = packing_take(arena, call->workspace);
+    void *const image = packing_take(arena, (size_t)f.pixels * each);
+    void *const weights = packing_take(arena, (size_t)f.weights * each);
+    if (arena->run) {
+        const int64_t pixels = s->images * s->row.size * s->column.size;
+        launch(fold_weights<T>, ceil_div(f.weights, THREADS), THREADS, 0, arena->place, *s, f,
+               (const element<T> *)w.data, (element<T> *)weights);
+        if (!rg_cudnn_conv_run(arena->place, &call->conv, image, weights, dy.data, workspace,
+                               call->workspace))
+            return false;
+        launch(unfold_image<T>, ceil_div(pixels, THREADS), THREADS, 0, arena->place, *s, f,
+               (const element<T> *)image, dy.data, w.data, dx.data, (int32_t)pixels, adds);
     }
+    put_result(arena, call, &dx, own);
+    return true;
 }
 
-#endif
+static bool run(const rg_conv_call *call, packing *arena)
+{
+    return (call->dtype == RG_F16 ? run_as<RG_F16> : run_as<RG_BF16>)(call, arena);
+}
+
+extern "C" const rg_conv_strategy rg_conv_fold = { "cudnn, folded", accepts, run };

@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Long sums by libraries. How they add up many products is theirs: dw of many windows is made of
- * some images at a time, and a kernel of ours adds up these sums in double; what is too long even
- * so is left to kernels for any shape. Included by conv_library.cuh. */
-#ifndef RG_OPS_CONV_LONG_CUH
-#define RG_OPS_CONV_LONG_CUH
-
-#include "ops/conv/conv.h"
+/* dw of many windows. How a library adds up many products is its own: it makes dw of some images at
+ * a time, and a kernel of ours adds up these sums in double. What is too long even so is left to
+ * kernels for any shape. */
+#include "ops/conv/conv_epilogue.cuh"
+#include "ops/conv/conv_strategy.cuh"
 
 /* Windows that one call adds up. cuDNN's kernels for groups keep one long chain of f32. */
 enum { LIBRARY_WINDOWS = 1 << 21, LIBRARY_GROUP_WINDOWS = 1 << 14 };
 
 /* Images of a call; 0: not even one. */
-template <rg_dtype T>
-static int64_t library_images(const rg_conv_shape *s, const rg_cuda_place *place)
+extern "C" int64_t rg_conv_images_per_call(const rg_conv_call *call)
 {
+    const rg_conv_shape *s = call->shape;
     const int64_t each = s->row.count * s->column.count;
-    const bool chain = T == RG_F32 && s->groups > 1 && !place->tf32;
+    const bool chain = call->dtype == RG_F32 && s->groups > 1 && !call->place->tf32;
     const int64_t limit = chain ? LIBRARY_GROUP_WINDOWS : LIBRARY_WINDOWS;
     const int64_t most = each > 0 ? limit / each : s->images;
     return most < 1            ? 0
@@ -56,16 +54,17 @@ static __global__ void __launch_bounds__(THREADS)
     for (int64_t i = 0; at < count && i < calls; i++)
         sum += (double)sums[i * count + at];
     if (at < count)
-        end_weight<T>(k, at, (real<T>)sum);
+        put_dense_weight<T>(k, at, (real<T>)sum);
 }
 
-/* Does it, or finds out what it would take; false: it is not done. dw is written last. */
+/* dw is written last. */
 template <rg_dtype T>
-static bool weights_by_images(const rg_conv_weights_args *k, uint32_t unaligned, packing *arena)
+static bool run(const rg_conv_call *call, packing *arena, rg_conv_weights_run run_call)
 {
-    const rg_conv_shape *s = &k->shape;
+    const rg_conv_weights_args *k = call->weights_args;
+    const rg_conv_shape *s = call->shape;
     const int64_t count = s->groups * s->out * s->row.window * s->column.window * s->in;
-    const int64_t each = library_images<T>(s, arena->place),
+    const int64_t each = rg_conv_images_per_call(call),
                   calls = each > 0 ? ceil_div(s->images, each) : 0;
     real<T> *const sums = (real<T> *)packing_take(arena, (size_t)(calls * count) * sizeof(real<T>));
     const size_t behind = arena->used;
@@ -78,9 +77,7 @@ static bool weights_by_images(const rg_conv_weights_args *k, uint32_t unaligned,
                              (i * count * (int64_t)sizeof(real<T>) % 16 != 0) << 2;
         packing own = *arena;
         own.used = behind;
-        conv_call call;
-        if (!find_weights<T>(&some, arena->place, &call) ||
-            !weights_by_library<T>(&some, &call, (unaligned & 3) | odd, &own))
+        if (!run_call(T, &some, (call->unaligned & 3) | odd, &own))
             return false;
         arena->used = arena->used > own.used ? arena->used : own.used;
     }
@@ -90,4 +87,10 @@ static bool weights_by_images(const rg_conv_weights_args *k, uint32_t unaligned,
     return calls > 0;
 }
 
-#endif
+extern "C" bool rg_conv_run_by_images(const rg_conv_call *call, packing *arena,
+                                      rg_conv_weights_run run_call)
+{
+    static bool (*const by_dtype[])(const rg_conv_call *, packing *, rg_conv_weights_run) =
+        CONV_BY_DTYPE(run);
+    return by_dtype[call->dtype](call, arena, run_call);
+}

@@ -1,12 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* dw of a first layer in 16 bits: see conv_stem.cuh, which says how rows of the image lie in
- * shared memory. Strips of windows are cut into parts by shape alone; a kernel of its own adds up
- * their sums, in a fixed order. Included by conv_library.cuh. */
-#ifndef RG_OPS_CONV_STEM_WEIGHTS_CUH
-#define RG_OPS_CONV_STEM_WEIGHTS_CUH
-
+/* dw of the stem: see conv_stem.cuh, which says how rows of the image lie in shared memory. Strips
+ * of windows are cut into parts by shape alone; a kernel of its own adds up their sums, in a fixed
+ * order. */
+#include "ops/conv/conv_early_launch.cuh"
 #include "ops/conv/conv_stem.cuh"
+
+/* As load_matrices, each of the four transposed. */
+static __device__ __forceinline__ void load_transposed(uint32_t x[4], const void *row)
+{
+#if __CUDA_ARCH__ >= 750
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+#else
+    (void)x, (void)row;
+#endif
+}
 
 /* ---- weights: a block has STEM_OUT channels, some vectors of taps and some strips; a warp has
  * STEM_TAPS vectors ---- */
@@ -150,13 +161,10 @@ static __global__ void __launch_bounds__(THREADS)
     if (!isfinite(sum))
         sum = weight_sum<T>(s, x, dy, ((int64_t)line * across + q) * STEM_IN + c);
     const int64_t to = s.w_first + o * s.w[1] + p * s.w[2] + q * s.w[3] + c * s.w[4];
-    if (k.wide)
-        put_weight<RG_F32>(k, to, sum);
-    else
-        put_weight<T>(k, to, sum);
+    put_weight<T>(k, to, sum);
 }
 
-/* ---- host side ---- */
+/* ---- strategy ---- */
 
 enum { STEM_PARTS_ROWS = 2, STEM_DY_BYTES = STEM_DY_PITCH * sizeof(uint16_t) };
 
@@ -165,52 +173,43 @@ static stem_grid stem_weights_grid(const rg_conv_shape *s)
     return stem_grid_of(s, STEM_PARTS_ROWS, 0, STEM_DY_BYTES);
 }
 
-template <rg_dtype T> static bool stem_takes(const rg_conv_shape *s, bool forward)
+static bool accepts(rg_conv_call *call)
 {
-    if constexpr (sizeof(element<T>) == 2) {
-        enum { MOST_VECTORS = 1 << 15 }; /* of weights, which parts have room for */
-        const rg_conv_axis *r = &s->row, *c = &s->column;
-        if (s->groups != 1 || s->in != STEM_IN || c->stride != 2 || c->dilation != 1 ||
-            c->window < 2 || c->window > 16 || r->window > 16 || r->stride > 8 || r->dilation > 8 ||
-            s->images * r->count * c->count == 0 || s->out > 1 << 16 ||
-            s->out * r->window * stem_pairs(*s) > MOST_VECTORS)
-            return false;
-        const double x = (double)s->images * (double)r->size * (double)c->size;
-        const double y = (double)s->images * (double)(r->count + 8) * (double)(c->count + 128);
-        const double most = 0x1p28;
-        return x < most && y < most && (double)r->size + (double)r->before < most &&
-               (double)c->size + (double)c->before < most && r->before > -most &&
-               c->before > -most &&
-               (forward ? stem_forward_grid(s) : stem_weights_grid(s)).rows > 0 && has_first<T>();
-    }
-    return false;
+    return stem_suits(call) && stem_weights_grid(call->shape).rows > 0 &&
+           rg_conv_has_stem(call->dtype);
 }
 
 template <rg_dtype T>
-static void run_stem_weights(const rg_conv_weights_args *k, const void *x, const void *dy,
-                             packing *arena)
+static void run_as(const rg_conv_weights_args *k, const void *x, const void *dy, packing *arena)
 {
-    if constexpr (sizeof(element<T>) == 2) {
-        enum { PARTS = 396 }; /* at most */
-        const rg_conv_shape *s = &k->shape;
-        const stem_grid g = stem_weights_grid(s);
-        const int64_t each = ceil_div(g.all, PARTS), parts = ceil_div(g.all, each);
-        const int64_t taps = s->row.window * g.pairs, size = s->out * taps * STEM_LANES;
-        const stem_parts_args args = { (const uint16_t *)x, (const uint16_t *)dy,
-                                       (float *)packing_take(arena, (size_t)(parts * size) *
-                                                                        sizeof(float)),
-                                       (int32_t)each, s->out % STEM_LANES == 0 };
-        if (!arena->run)
-            return;
-        const size_t shared = stem_bytes(&g, STEM_DY_BYTES);
-        const dim3 grid((unsigned)parts, (unsigned)ceil_div(s->out, STEM_OUT),
-                        (unsigned)ceil_div(taps, STEM_MOST_TAPS));
-        (void)cudaFuncSetAttribute((const void *)stem_parts<T>,
-                                   cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
-        stem_parts<T><<<grid, STEM_THREADS, shared, arena->place->stream>>>(*s, g, args);
-        launch_early(stem_join<T>, dim3((unsigned)ceil_div(size, STEM_JOIN)), THREADS, arena->place,
-                     *k, (const float *)args.parts, x, dy, g.pairs, (int32_t)parts);
-    }
+    enum { PARTS = 396 }; /* at most */
+    const rg_conv_shape *s = &k->shape;
+    const stem_grid g = stem_weights_grid(s);
+    const int64_t each = ceil_div(g.all, PARTS), parts = ceil_div(g.all, each);
+    const int64_t taps = s->row.window * g.pairs, size = s->out * taps * STEM_LANES;
+    const stem_parts_args args = { (const uint16_t *)x, (const uint16_t *)dy,
+                                   (float *)packing_take(arena,
+                                                         (size_t)(parts * size) * sizeof(float)),
+                                   (int32_t)each, s->out % STEM_LANES == 0 };
+    if (!arena->run)
+        return;
+    const size_t shared = stem_bytes(&g, STEM_DY_BYTES);
+    const dim3 grid((unsigned)parts, (unsigned)ceil_div(s->out, STEM_OUT),
+                    (unsigned)ceil_div(taps, STEM_MOST_TAPS));
+    (void)cudaFuncSetAttribute((const void *)stem_parts<T>,
+                               cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    stem_parts<T><<<grid, STEM_THREADS, shared, arena->place->stream>>>(*s, g, args);
+    launch_early(stem_join<T>, dim3((unsigned)ceil_div(size, STEM_JOIN)), THREADS, arena->place, *k,
+                 (const float *)args.parts, x, dy, g.pairs, (int32_t)parts);
 }
 
-#endif
+static bool run(const rg_conv_call *call, packing *arena)
+{
+    const packed x = pack_x(arena, call, false);
+    const packed dy = pack_dy(arena, call, false);
+    (call->dtype == RG_F16 ? run_as<RG_F16> : run_as<RG_BF16>)(call->weights_args, x.data, dy.data,
+                                                               arena);
+    return true;
+}
+
+extern "C" const rg_conv_strategy rg_conv_stem_weights = { "stem", accepts, run };

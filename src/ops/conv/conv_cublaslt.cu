@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Convolutions that are products of matrices by cuBLASLt: windows of one pixel. */
+#include "ops/conv/conv_packing.cuh"
+
+/* Pixels are rows: y = x w', dx = dy w, dw = dy' x. */
+static rg_product product_of(const rg_conv_call *call, bool bias)
+{
+    const rg_conv_shape *s = call->shape;
+    const rg_cudnn_direction direction = call->direction;
+    const int64_t pixels = s->images * s->row.size * s->column.size;
+    rg_product product = {};
+    product.dtype = call->dtype;
+    product.batch = 1;
+    product.rows = direction == RG_CUDNN_WEIGHTS ? s->out : pixels;
+    product.columns = direction == RG_CUDNN_FORWARD ? s->out : s->in;
+    product.inner = direction == RG_CUDNN_FORWARD ? s->in
+                    : direction == RG_CUDNN_DATA  ? s->out
+                                                  : pixels;
+    product.transposed_a = direction == RG_CUDNN_WEIGHTS;
+    product.transposed_b = direction == RG_CUDNN_FORWARD;
+    product.bias = bias;
+    product.add = call->add;
+    return product;
+}
+
+static bool accepts_bias(rg_conv_call *call, bool bias)
+{
+    call->product = product_of(call, bias);
+    return rg_cublaslt_plan(call->place, &call->product, &call->workspace);
+}
+
+/* With the bias where it does that, without it elsewhere: product.bias tells. */
+static bool accepts(rg_conv_call *call)
+{
+    return conv_is_product(call->shape) &&
+           ((call->bias && accepts_bias(call, true)) || accepts_bias(call, false));
+}
+
+static bool run(const rg_conv_call *call, packing *arena)
+{
+    const rg_conv_args *k = call->args;
+    const rg_conv_shape *s = call->shape;
+    const bool ends = has_epilogue(k), fused = call->product.bias;
+    const bool own = ends && (!fused || k->add);
+    const int64_t channels = call->direction == RG_CUDNN_FORWARD ? s->out : s->in;
+    const packed from = pack_from(arena, call, false);
+    const packed w = pack_w(arena, call, false);
+    packed b = {};
+    if (fused)
+        b = pack_tensor(arena, k->b, !(call->unaligned & 4), 1, &channels, &k->b_step,
+                        (int32_t)rg_dtype_size(call->dtype), true);
+    packed to = pack_to(arena, call, own, k->add && !ends);
+    void *const workspace = packing_take(arena, call->workspace);
+    if (arena->run && !rg_cublaslt_run(arena->place, &call->product, 1, from.data, w.data, b.data,
+                                       to.data, workspace, call->workspace))
+        return false;
+    put_result(arena, call, &to, own);
+    return true;
+}
+
+static bool run_weights(const rg_conv_call *call, packing *arena)
+{
+    const bool aside = call->weights_args->wide; /* it writes the dtype of x */
+    const packed x = pack_x(arena, call, false);
+    const packed dy = pack_dy(arena, call, false);
+    packed dw = pack_dw(arena, call, aside);
+    void *const workspace = packing_take(arena, call->workspace);
+    if (arena->run && !rg_cublaslt_run(arena->place, &call->product, 1, dy.data, x.data, NULL,
+                                       dw.data, workspace, call->workspace))
+        return false;
+    put_dw(arena, call, &dw, aside);
+    return true;
+}
+
+extern "C" const rg_conv_strategy rg_conv_cublaslt = { "cublaslt", accepts, run };
+extern "C" const rg_conv_strategy rg_conv_cublaslt_weights = { "cublaslt", accepts, run_weights };

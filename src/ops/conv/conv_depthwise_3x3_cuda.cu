@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Depthwise convolution with windows of 3 by 3, either direction: see conv_depthwise_3x3.cuh. */
+#include "ops/conv/conv_depthwise_3x3.cuh"
+
+enum { THREADS_3X3 = 128, MOST_ROWS_3X3 = 28, LEAST_ROWS_3X3 = 7 };
+
+struct grid_3x3 {
+    int32_t vectors, columns, rows;    /* of the result */
+    int32_t strips, span;              /* of the result: strips, rows of one */
+    int32_t sources, source_columns;   /* rows and columns of the source */
+    int32_t row_offset, column_offset; /* the first tap of result 0 */
+    int32_t blocks;                    /* of a strip */
+};
+
+/* A result at the border that is not finite, once more without the taps that lie outside. */
+template <rg_dtype T>
+static __device__ __noinline__ real<T> sum_3x3(const rg_conv_depthwise_args &k, const grid_3x3 &g,
+                                               bool data, int64_t image, int32_t row,
+                                               int32_t column, int32_t c)
+{
+    const rg_conv_shape &s = k.shape;
+    const int64_t *const step = data ? s.y : s.x;
+    real<T> sum = 0;
+    for (int t = 0; t < 9; t++) {
+        const int32_t r = row + g.row_offset + t / 3, q = column + g.column_offset + t % 3;
+        const int tap = data ? 8 - t : t;
+        if (r < 0 || r >= g.sources || q < 0 || q >= g.source_columns)
+            continue;
+        const int64_t w = s.w_first + c * s.w[0] + tap / 3 * s.w[2] + tap % 3 * s.w[3];
+        sum = fma(load<T>(k.from, image * step[0] + r * step[1] + q * step[2] + c * step[3]),
+                  load<T>(k.w, w), sum);
+    }
+    return sum;
+}
+
+/* Weights of all channels of a block, of which neighbouring threads have neighbouring ones: through
+ * shared memory, so that they are loaded in the order of memory. */
+template <rg_dtype T, int V>
+static __device__ __forceinline__ void load_3x3(const rg_conv_depthwise_args &k, bool data,
+                                                int32_t vectors, int32_t first,
+                                                real<T> shared[9][THREADS_3X3 * V], real<T> w[9][V])
+{
+    const rg_conv_shape &s = k.shape;
+    const int32_t own = vectors < THREADS_3X3 ? vectors : THREADS_3X3;
+    for (int32_t n = (int32_t)threadIdx.x; n < own * V * 9; n += THREADS_3X3) {
+        const int32_t slot = n / 9, t = n - slot * 9, tap = data ? 8 - t : t;
+        const int64_t c = (int64_t)((first + slot / V) % vectors) * V + slot % V;
+        shared[t][slot] =
+            load<T>(k.w, s.w_first + c * s.w[0] + tap / 3 * s.w[2] + tap % 3 * s.w[3]);
+    }
+    __syncthreads();
+    const int32_t slot = (int32_t)threadIdx.x % own * V;
+#pragma unroll
+    for (int t = 0; t < 9; t++)
+#pragma unroll
+        for (int e = 0; e < V; e++)
+            w[t][e] = shared[t][slot + e];
+}
+
+/* A row of the source: it is the last one of the oldest sums, and the first one of the newest. */
+template <rg_dtype T, int V>
+static __device__ __forceinline__ void add_row(int phase, const real<T> x[COLUMNS_3X3<T> + 2][V],
+                                               const real<T> w[9][V],
+                                               real<T> sum[3][COLUMNS_3X3<T>][V])
+{
+#pragma unroll
+    for (int j = 0; j < COLUMNS_3X3<T>; j++)
+#pragma unroll
+        for (int q = 0; q < 3; q++)
+#pragma unroll
+            for (int r = 0; r < 3; r++)
+#pragma unroll
+                for (int e = 0; e < V; e++) {
+                    real<T> &to = sum[rotated(phase, r)][j][e];
+                    to = r == 2 && q == 0 ? x[j][e] * w[0][e] /* the newest begin here */
+                                          : fma(x[j + q][e], w[(2 - r) * 3 + q][e], to);
+                }
+}
+
+/* Where a thread stands, and which of its columns of the source there are. */
+template <rg_dtype T> struct place_3x3 {
+    const element<T> *from; /* the row that is loaded next, at the first of its columns */
+    int64_t image;
+    int32_t row, column, c, inside;
+};
+
+/* Result (i, j), with whatever comes behind a sum. */
+template <rg_dtype T, int V, bool DATA>
+static __device__ __forceinline__ void end_3x3(const rg_conv_depthwise_args &k, bool plain,
+                                               const place_3x3<T> &p, int32_t i, int32_t j,
+                                               real<T> sum[V])
+{
+    const int64_t *const step = DATA ? k.shape.x : k.shape.y;
+    finish_channels<T, V>(k, plain, p.image * step[0] + i * step[1] + j * step[2],
+                          p.image * k.z_step[0] + i * k.z_step[1] + j * k.z_step[2], p.c,
+                          V > 1 ? 1 : step[3], sum);
+}
+
+static __device__ __forceinline__ bool meets_border(const grid_3x3 &g, int32_t i)
+{
+    return i + g.row_offset < 0 || i + g.row_offset + 3 > g.sources;
+}
+
+/* Results of a thread that meet the border once more, where one of them was not finite. */
+template <rg_dtype T, int V, bool DATA>
+static __device__ __noinline__ void resum_3x3(const rg_conv_depthwise_args &k, const grid_3x3 &g,
+                                              const place_3x3<T> &p, int32_t first, int32_t end)
+{
+    enum { C = COLUMNS_3X3<T>, WHOLE = (1 << (C + 2)) - 1 };
+    for (int32_t i = first; i < end; i++) {
+        for (int32_t j = p.column; j < p.column + C && j < g.columns; j++) {
+            if (p.inside == WHOLE && !meets_border(g, i))
+                continue;
+            real<T> sum[V];
+            for (int e = 0; e < V; e++)
+                sum[e] = sum_3x3<T>(k, g, DATA, p.image, i, j, p.c + e);
+            end_3x3<T, V, DATA>(k, true, p, i, j, sum);
+        }
+    }
+}
+
+/* PLAIN: see the args; else results are recomputed one by one, since what was added to is gone.
+ * `bad`: a result that meets the border is not finite. */
+template <rg_dtype T, int V, bool DATA, bool PLAIN>
+static __device__ __forceinline__ void store_3x3(const rg_conv_depthwise_args &k, const grid_3x3 &g,
+                                                 const place_3x3<T> &p, int32_t i,
+                                                 real<T> sum[COLUMNS_3X3<T>][V], bool &bad)
+{
+    enum { C = COLUMNS_3X3<T>, WHOLE = (1 << (C + 2)) - 1 };
+    const int64_t *const step = DATA ? k.shape.x : k.shape.y;
+    if (p.inside != WHOLE || meets_border(g, i)) {
+#pragma unroll
+        for (int n = 0; n < C; n++)
+#pragma unroll
+            for (int e = 0; e < V; e++) {
+                const bool again = p.column + n < g.columns && !isfinite(sum[n][e]);
+                if (PLAIN)
+                    bad |= again;
+                else if (again)
+                    sum[n][e] = sum_3x3<T>(k, g, DATA, p.image, i, p.column + n, p.c + e);
+            }
+    }
+    if (PLAIN && !k.has_b && k.neuron.kind == RG_NEURON_NONE) {
+        element<T> *to =
+            (element<T> *)k.to + p.image * step[0] + i * step[1] + p.column * step[2] + p.c;
+#pragma unroll
+        for (int n = 0; n < C; n++)
+            if (p.column + n < g.columns)
+                store_channels<T, V>(to, n * step[2], sum[n], k.stream);
+        return;
+    }
+#pragma unroll
+    for (int n = 0; n < C; n++)
+        if (p.column + n < g.columns)
+            end_3x3<T, V, DATA>(k, PLAIN, p, i, p.column + n, sum[n]);
+}
+
+/* Bytes of the weights of a block in shared memory. */
+template <rg_dtype T, int V>
+constexpr size_t WEIGHT_BYTES_3X3 = 9 * THREADS_3X3 *V * sizeof(real<T>);
+
+template <rg_dtype T, int V, bool DATA, bool PLAIN>
+static __global__ void __launch_bounds__(THREADS_3X3, 4)
+    depthwise_3x3_rows(const __grid_constant__ rg_conv_depthwise_args k,
+                       const __grid_constant__ grid_3x3 g)
+{
+    enum { C = COLUMNS_3X3<T>, WIDE = C + 2 };
+    typedef rows_ahead<T, V, WIDE> rows;
+    extern __shared__ __align__(16) char shared_3x3[];
+    real<T>(*const shared)[THREADS_3X3 * V] = (real<T>(*)[THREADS_3X3 * V]) shared_3x3;
+    const int64_t *const step = DATA ? k.shape.y : k.shape.x;
+    const int32_t strip = blockIdx.x / g.blocks, block = blockIdx.x - strip * g.blocks;
+    const int32_t n = block * THREADS_3X3 + threadIdx.x, group = n / g.vectors;
+    const int32_t image = strip / g.strips, first = (strip - image * g.strips) * g.span;
+    const int32_t end = first + g.span < g.rows ? first + g.span : g.rows;
+    place_3x3<T> p = {};
+    p.image = image;
+    p.column = group * C;
+    p.c = (n - group * g.vectors) * V;
+    const int32_t left = p.column + g.column_offset;
+#pragma unroll
+    for (int q = 0; q < WIDE; q++)
+        p.inside |= (left + q >= 0 && left + q < g.source_columns) << q;
+    p.row = first + g.row_offset;
+    p.from = (const element<T> *)k.from + image * step[0] + p.row * step[1] + left * step[2] +
+             p.c * step[3];
+    rows ahead(shared_3x3 + WEIGHT_BYTES_3X3<T, V>);
+    const auto load_row = [&](int stage, bool wanted) {
+        const bool there = wanted && p.row >= 0 && p.row < g.sources && p.column < g.columns;
+        const element<T> *from = p.from;
+#pragma unroll
+        for (int q = 0; q < WIDE; q++, from += step[2])
+            ahead.load(stage, q, from, there && (p.inside >> q & 1) ? rows::BYTES : 0);
+        ahead.end_row();
+        p.from += step[1];
+        p.row++;
+    };
+#pragma unroll
+    for (int n = 0; n < rows::AHEAD; n++)
+        load_row(n, first - 2 + n < end);
+    real<T> w[9][V], sum[3][C][V] = {};
+    load_3x3<T, V>(k, DATA, g.vectors, block * THREADS_3X3 % g.vectors, shared, w);
+    bool bad = false;
+    const auto take_row = [&](auto phase, int32_t i) {
+        real<T> x[WIDE][V];
+        ahead.await();
+#pragma unroll
+        for (int q = 0; q < WIDE; q++)
+            ahead.take(decltype(phase)::value, q, x[q]);
+        load_row(rotated(decltype(phase)::value, rows::AHEAD), i + rows::AHEAD < end);
+        add_row<T, V>(decltype(phase)::value, x, w, sum);
+        if (i >= first)
+            store_3x3<T, V, DATA, PLAIN>(k, g, p, i, sum[rotated(decltype(phase)::value, 0)], bad);
+    };
+    for (int32_t i = first - 2; i < end && p.column < g.columns;
+         i += 3) { /* whose last row it is */
+        take_row(number<0>(), i);
+        if (i + 1 < end)
+            take_row(number<1>(), i + 1);
+        if (i + 2 < end)
+            take_row(number<2>(), i + 2);
+    }
+    ahead.drop();
+    if (bad) {
+        const place_3x3<T> place = p; /* so that p itself stays in registers */
+        resum_3x3<T, V, DATA>(k, g, place, first, end);
+    }
+}
+
+/* ---- host side ---- */
+
+template <rg_dtype T, bool DATA>
+static void (*kernel_3x3(bool wide, bool plain))(rg_conv_depthwise_args, grid_3x3)
+{
+    enum { V = DEPTHWISE_LANES<T> };
+    return !wide   ? depthwise_3x3_rows<T, 1, DATA, false>
+           : plain ? depthwise_3x3_rows<T, V, DATA, true>
+                   : depthwise_3x3_rows<T, V, DATA, false>;
+}
+
+template <rg_dtype T> static void depthwise_3x3(const void *args, const rg_cuda_place *place)
+{
+    enum { V = DEPTHWISE_LANES<T>, C = COLUMNS_3X3<T> };
+    const rg_conv_depthwise_args *k = (const rg_conv_depthwise_args *)args;
+    const rg_conv_shape *s = &k->shape;
+    const bool data = k->data;
+    const bool wide = depthwise_wide<T>(k);
+    grid_3x3 g;
+    g.vectors = (int32_t)(s->groups / (wide ? V : 1));
+    g.rows = (int32_t)(data ? s->row.size : s->row.count);
+    g.columns = (int32_t)(data ? s->column.size : s->column.count);
+    g.sources = (int32_t)(data ? s->row.count : s->row.size);
+    g.source_columns = (int32_t)(data ? s->column.count : s->column.size);
+    g.row_offset = (int32_t)(data ? s->row.before - 2 : -s->row.before);
+    g.column_offset = (int32_t)(data ? s->column.before - 2 : -s->column.before);
+    g.blocks = (int32_t)ceil_div(g.vectors * ceil_div(g.columns, C), THREADS_3X3);
+    const int64_t wanted = 7 * (int64_t)place->multiprocessors; /* blocks, if rows are enough */
+    g.span = MOST_ROWS_3X3;
+    while (g.span > LEAST_ROWS_3X3 && s->images * ceil_div(g.rows, g.span) * g.blocks < wanted)
+        g.span /= 2;
+    g.strips = (int32_t)ceil_div(g.rows, g.span);
+    const size_t shared = wide
+                              ? WEIGHT_BYTES_3X3<T, V> + rows_ahead<T, V, C + 2>::bytes(THREADS_3X3)
+                              : WEIGHT_BYTES_3X3<T, 1>;
+    void (*const kernel)(rg_conv_depthwise_args, grid_3x3) =
+        (data ? kernel_3x3<T, true> : kernel_3x3<T, false>)(wide, k->plain);
+    (void)allow_shared((const void *)kernel, shared);
+    launch(kernel, s->images * g.strips * g.blocks, THREADS_3X3, shared, place, *k, g);
+}
+
+/* ---- table ---- */
+
+static const rg_cuda_row kernel_rows[] = {
+    RG_CUDA_ROW(RG_CONV_DEPTHWISE_3X3, depthwise_3x3),
+};
+RG_CUDA_TABLE(conv_depthwise_3x3, kernel_rows);

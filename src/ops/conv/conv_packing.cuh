@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* The tensors of a convolution as libraries and kernels for dense tensors see them: one that lies
+ * in another way goes through scratch, so that views give the bits of dense tensors. */
+#ifndef RG_OPS_CONV_PACKING_CUH
+#define RG_OPS_CONV_PACKING_CUH
+
+#include "ops/conv/conv_epilogue.cuh"
+#include "ops/conv/conv_strategy.cuh"
+
+static inline packed pack_image(packing *arena, const rg_conv_call *call, const void *data,
+                                bool aligned, bool read)
+{
+    const rg_conv_shape *s = call->shape;
+    const int64_t dims[4] = { s->images, s->row.size, s->column.size, s->groups * s->in };
+    return pack_tensor(arena, data, aligned, 4, dims, s->x, (int32_t)rg_dtype_size(call->dtype),
+                       read);
+}
+
+static inline packed pack_windows(packing *arena, const rg_conv_call *call, const void *data,
+                                  bool aligned, bool read)
+{
+    const rg_conv_shape *s = call->shape;
+    const int64_t dims[4] = { s->images, s->row.count, s->column.count, s->groups * s->out };
+    return pack_tensor(arena, data, aligned, 4, dims, s->y, (int32_t)rg_dtype_size(call->dtype),
+                       read);
+}
+
+/* (group, out, row, column, in), from where the first of them stands. */
+static inline packed pack_weights(packing *arena, const rg_conv_call *call, const void *data,
+                                  bool aligned, bool read)
+{
+    const rg_conv_shape *s = call->shape;
+    const int32_t element = (int32_t)rg_dtype_size(call->dtype);
+    const int64_t dims[5] = { s->groups, s->out, s->row.window, s->column.window, s->in };
+    const int64_t first = s->w_first * element;
+    return pack_tensor(arena, (const char *)data + first, aligned && first % 16 == 0, 5, dims, s->w,
+                       element, read);
+}
+
+/* ---- of forward and data ---- */
+
+/* `aside`: in scratch even where the tensor is dense. */
+static inline packed pack_from(packing *arena, const rg_conv_call *call, bool aside)
+{
+    const bool aligned = !(call->unaligned & 1) && !aside;
+    return (call->direction == RG_CUDNN_FORWARD ? pack_image : pack_windows)(
+        arena, call, call->args->from, aligned, true);
+}
+
+static inline packed pack_w(packing *arena, const rg_conv_call *call, bool aside)
+{
+    return pack_weights(arena, call, call->args->w, !(call->unaligned & 2) && !aside, true);
+}
+
+/* Whether something is done to sums before they are stored, but for adding them to old values. */
+static inline bool has_epilogue(const rg_conv_args *k)
+{
+    return k->has_b || k->has_z || k->neuron.kind != RG_NEURON_NONE;
+}
+
+/* Where a library puts its sums. `own`: a kernel of ours applies the epilogue to them, and they
+ * stand aside if it adds old values; `adds`: the library does that. */
+static inline packed pack_to(packing *arena, const rg_conv_call *call, bool own, bool adds)
+{
+    const rg_conv_args *k = call->args;
+    const bool aligned = !(call->unaligned & 8) && !(own && k->add);
+    return (call->direction == RG_CUDNN_FORWARD ? pack_windows : pack_image)(arena, call, k->to,
+                                                                             aligned, adds);
+}
+
+static inline void put_result(const packing *arena, const rg_conv_call *call, packed *to, bool own)
+{
+    if (!own)
+        packed_copy(arena, to, true);
+    else if (arena->run)
+        rg_conv_finish_sums(call->dtype, call->args, call->direction == RG_CUDNN_DATA, to->data,
+                            arena->place);
+}
+
+/* ---- of weights ---- */
+
+static inline packed pack_x(packing *arena, const rg_conv_call *call, bool aside)
+{
+    return pack_image(arena, call, call->weights_args->x, !(call->unaligned & 1) && !aside, true);
+}
+
+static inline packed pack_dy(packing *arena, const rg_conv_call *call, bool aside)
+{
+    return pack_windows(arena, call, call->weights_args->dy, !(call->unaligned & 2) && !aside,
+                        true);
+}
+
+/* Where a library puts dw. `aside`: dense sums, which a kernel of ours stores. */
+static inline packed pack_dw(packing *arena, const rg_conv_call *call, bool aside)
+{
+    const rg_conv_shape *s = call->shape;
+    const int64_t count = s->groups * s->out * s->row.window * s->column.window * s->in;
+    const rg_conv_weights_args *k = call->weights_args;
+    if (!aside)
+        return pack_weights(arena, call, k->dw, !(call->unaligned & 4), k->add);
+    packed dw = {};
+    dw.data = packing_take(arena, (size_t)count * rg_dtype_size(call->dtype));
+    return dw;
+}
+
+static inline void put_dw(const packing *arena, const rg_conv_call *call, packed *dw, bool aside)
+{
+    if (arena->run && aside)
+        rg_conv_put_weights(call->dtype, call->weights_args, dw->data, arena->place);
+    packed_copy(arena, dw, true);
+}
+
+#endif

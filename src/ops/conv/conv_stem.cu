@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* y of the stem: see conv_stem.cuh. */
+#include "ops/conv/conv_stem.cuh"
+
+/* ---- forward: a warp has two blocks of windows and STEM_OUT channels at a time ---- */
+
+/* Columns of the product are channels in this order, so that a thread gets 8 neighbours. */
+static __device__ __forceinline__ int32_t stem_channel(int32_t n)
+{
+    return n / 32 * 32 + n % 8 / 2 * 8 + n / 8 % 4 * 2 + n % 2;
+}
+
+/* Numbers of a row of weights in shared memory; no bank is met twice by 8 rows. */
+static inline __host__ __device__ int32_t stem_weights_pitch(const rg_conv_shape &s)
+{
+    return ((int32_t)s.row.window * stem_pairs(s) + 1) * STEM_LANES;
+}
+
+static __device__ __forceinline__ void load_taps(const rg_conv_shape &s, const stem_grid &g,
+                                                 const uint16_t *w, int32_t first, uint16_t *to)
+{
+    const int32_t pitch = stem_weights_pitch(s), count = (int32_t)s.row.window * g.pairs;
+    const int32_t across = (int32_t)s.column.window;
+    for (int32_t i = (int32_t)threadIdx.x; i < STEM_OUT * count; i += (int32_t)blockDim.x) {
+        const int32_t n = i / count, vector = i - n * count, p = vector / g.pairs;
+        const int32_t o = first + stem_channel(n), q = 2 * (vector - p * g.pairs);
+        const uint16_t *from =
+            w + ((int64_t)(o * (int32_t)s.row.window + p) * across + q) * STEM_IN;
+        const int32_t have = o < s.out ? (across - q) * STEM_IN : 0;
+        uint32_t e[2 * STEM_IN];
+#pragma unroll
+        for (int k = 0; k < 2 * STEM_IN; k++)
+            e[k] = k < have ? from[k] : 0;
+        *(uint4 *)(to + n * pitch + vector * STEM_LANES) =
+            make_uint4(e[0] | e[1] << 16, e[2] | e[3] << 16, e[4] | e[5] << 16, 0);
+    }
+}
+
+/* Eight channels of a window, one by one, with whatever comes behind a sum. One that is not finite
+ * has all of them summed up anew, as where they are stored together. */
+template <rg_dtype T>
+static __device__ __noinline__ void end_stem(const rg_conv_args &k, const void *x, const void *w,
+                                             int64_t image, int32_t i, int32_t j, int32_t o,
+                                             float4 low, float4 high)
+{
+    const rg_conv_shape &s = k.shape;
+    const float sums[8] = { low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w };
+    float none = 0;
+    for (int e = 0; e < 8; e++)
+        none = fmaf(sums[e], 0, none);
+    for (int e = 0; e < 8 && o + e < (int32_t)s.out; e++) {
+        const float sum = none == 0 ? sums[e] : window_sum<T>(s, x, w, image, i, j, o + e);
+        finish<T>(k, image * s.y[0] + i * s.y[1] + j * s.y[2],
+                  image * k.z_step[0] + i * k.z_step[1] + j * k.z_step[2], o + e, s.y[3], sum);
+    }
+}
+
+/* Eight channels of a window where y lies in vectors and at most bias and ReLU follow; false: not
+ * all are finite, and nothing is stored. */
+template <rg_dtype T>
+static __device__ __forceinline__ bool store_eight(const rg_conv_args &k, int64_t at, int32_t o,
+                                                   float sum[8])
+{
+    float none = 0;
+#pragma unroll
+    for (int e = 0; e < 8; e++)
+        none = fmaf(sum[e], 0, none);
+    if (none != 0)
+        return false;
+#pragma unroll
+    for (int e = 0; e < 8; e++) {
+        if (k.has_b)
+            sum[e] += load<T>(k.b, (o + e) * k.b_step);
+        if (k.neuron.kind == RG_NEURON_RELU)
+            sum[e] = neuron_relu<T>(neuron_constants_in<T>(k.neuron.numbers), sum[e], sum[e]);
+    }
+    store_vector(::at<T>(k.to, at + o), pack<T>(sum), k.stream);
+    return true;
+}
+
+/* Where the windows of a warp stand: of two blocks. */
+struct stem_place {
+    int64_t image;
+    int32_t row[2], column[2], last; /* which of the two there are */
+};
+
+/* Results of a lane that store_eight refused, once more: a bit for each eight. */
+template <rg_dtype T>
+static __device__ __noinline__ void resum_stem(const rg_conv_args &k, const void *x, const void *w,
+                                               const stem_place &p, int32_t first, uint32_t refused)
+{
+    const float none = __uint_as_float(0x7fc00000);
+    const float4 four = make_float4(none, none, none, none);
+    const int32_t lane = (int32_t)threadIdx.x % 32;
+    for (int e = 0; e < 8; e++)
+        if (refused >> e & 1)
+            end_stem<T>(k, x, w, p.image, p.row[e / 4], p.column[e / 4] + e % 4 / 2 * 8 + lane / 4,
+                        first + e % 2 * 32 + lane % 4 * 8, four, four);
+}
+
+/* What a warp has. VECTORS: see store_eight. */
+template <rg_dtype T, bool VECTORS>
+static __device__ __forceinline__ void store_stem(const rg_conv_args &k, const void *x,
+                                                  const void *w, const stem_place &p, int32_t first,
+                                                  float c[2][8][4])
+{
+    const rg_conv_shape &s = k.shape;
+    const int32_t lane = (int32_t)threadIdx.x % 32;
+    uint32_t refused = 0;
+#pragma unroll
+    for (int n = 0; n < 8; n++) { /* block, upper and lower rows, first and last channels */
+        const int32_t i = p.row[n / 4], j = p.column[n / 4] + n % 4 / 2 * 8 + lane / 4;
+        const int32_t o = first + n % 2 * 32 + lane % 4 * 8;
+        float sum[8];
+#pragma unroll
+        for (int m = 0; m < 8; m++)
+            sum[m] = c[n / 4][n % 2 * 4 + m / 2][n % 4 / 2 * 2 + m % 2];
+        if (n / 4 > p.last || i >= (int32_t)s.row.count || j >= (int32_t)s.column.count ||
+            o >= (int32_t)s.out)
+            continue;
+        if constexpr (VECTORS) {
+            const int64_t at = p.image * s.y[0] + i * s.y[1] + j * s.y[2];
+            refused |= (uint32_t)!store_eight<T>(k, at, o, sum) << n;
+        } else {
+            end_stem<T>(k, x, w, p.image, i, j, o, make_float4(sum[0], sum[1], sum[2], sum[3]),
+                        make_float4(sum[4], sum[5], sum[6], sum[7]));
+        }
+    }
+    if (VECTORS && refused != 0)
+        resum_stem<T>(k, x, w, p, first, refused);
+}
+
+/* Two blocks of windows, whose vectors begin at `from`, by all channels of `by`, in steps of two
+ * vectors; `down` leads from the last of a row of a window to the first of the next. */
+template <rg_dtype T>
+static __device__ __forceinline__ void multiply_windows(float c[2][8][4], const uint4 *from[2],
+                                                        const uint16_t *by, int32_t pitch,
+                                                        int32_t steps, int32_t pairs, int32_t down)
+{
+    int32_t left = pairs;
+#pragma unroll 2
+    for (int32_t t = 0; t < steps; t++) {
+        uint32_t a[2][4];
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+            load_matrices(a[h], from[h]);
+#pragma unroll
+        for (int j = 0; j < 8; j += 2) {
+            uint32_t both[4];
+            load_matrices(both, by + t * 2 * STEM_LANES + j * 8 * pitch);
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                multiply_halves<T>(c[h][j], a[h], both);
+                multiply_halves<T>(c[h][j + 1], a[h], both + 2);
+            }
+        }
+        left -= 2;
+        const int32_t ahead = left > 0 ? 2 : down;
+        left = left > 0 ? left : pairs;
+        from[0] += ahead;
+        from[1] += ahead;
+    }
+}
+
+template <rg_dtype T, bool VECTORS>
+static __global__ void __launch_bounds__(THREADS, 2)
+    stem_tiles(const __grid_constant__ rg_conv_args k, const __grid_constant__ stem_grid g,
+               const uint16_t *x, const uint16_t *w)
+{
+    extern __shared__ __align__(16) uint4 stem_shared[];
+    const rg_conv_shape &s = k.shape;
+    uint4 *const raw = stem_shared + g.lines * g.pitch;
+    uint16_t *const taps = (uint16_t *)(raw + g.raw);
+    const int32_t lane = (int32_t)threadIdx.x % 32, warp = (int32_t)threadIdx.x / 32;
+    const int32_t pitch = stem_weights_pitch(s), first = (int32_t)blockIdx.y * STEM_OUT;
+    const int32_t blocks = g.columns / STEM_BLOCK, all = g.rows * blocks;
+    const int32_t down = (int32_t)s.row.dilation * g.pitch - g.pairs + 2; /* to the next row */
+    const uint16_t *const by =
+        taps + (lane / 16 * 8 + lane % 8) * pitch + lane / 8 % 2 * STEM_LANES;
+    if (g.raw > 0)
+        copy_range(range_of(s, g, strip_at(g, (int32_t)blockIdx.x)), x, raw);
+    load_taps(s, g, w, first, taps);
+    for (int32_t n = (int32_t)blockIdx.x; n < g.all; n += (int32_t)gridDim.x) {
+        const stem_strip p = strip_at(g, n);
+        await_copies();
+        __syncthreads();
+        if (g.raw > 0)
+            load_lines<true>(s, g, p, x, raw, stem_shared);
+        else
+            load_lines<false>(s, g, p, x, raw, stem_shared);
+        __syncthreads();
+        if (g.raw > 0 && n + (int32_t)gridDim.x < g.all)
+            copy_range(range_of(s, g, strip_at(g, n + (int32_t)gridDim.x)), x, raw);
+        for (int32_t b = 2 * warp; b < all; b += (int32_t)blockDim.x / 16) {
+            float c[2][8][4] = {};
+            const uint4 *from[2];
+            stem_place at = { p.image, {}, {}, b + 1 < all };
+#pragma unroll
+            for (int h = 0; h < 2; h++) { /* past the last block, that one again */
+                const int32_t own = b + h < all ? b + h : b, row = own / blocks;
+                const int32_t column = (own - row * blocks) * STEM_BLOCK;
+                at.row[h] = p.row + row;
+                at.column[h] = p.column + column;
+                from[h] = stem_shared + row * (int32_t)s.row.stride * g.pitch + column + lane % 16 +
+                          lane / 16;
+            }
+            multiply_windows<T>(c, from, by, pitch, (int32_t)s.row.window * g.pairs / 2, g.pairs,
+                                down);
+            store_stem<T, VECTORS>(k, x, w, at, first, c);
+        }
+    }
+}
+
+/* ---- strategy ---- */
+
+enum { STEM_ROWS = 8 };
+
+static size_t stem_weights_bytes(const rg_conv_shape *s)
+{
+    return (size_t)STEM_OUT * (size_t)stem_weights_pitch(*s) * sizeof(uint16_t);
+}
+
+static stem_grid stem_forward_grid(const rg_conv_shape *s)
+{
+    return stem_grid_of(s, STEM_ROWS, stem_weights_bytes(s), 0);
+}
+
+template <rg_dtype T> static bool has_kernel(void)
+{
+    cudaFuncAttributes attributes;
+    const bool has =
+        cudaFuncGetAttributes(&attributes, (const void *)stem_tiles<T, true>) == cudaSuccess &&
+        attributes.ptxVersion >= 80;
+    (void)cudaGetLastError();
+    return has;
+}
+
+extern "C" bool rg_conv_has_stem(rg_dtype dtype)
+{
+    return (dtype == RG_F16 ? has_kernel<RG_F16> : has_kernel<RG_BF16>)();
+}
+
+static bool accepts(rg_conv_call *call)
+{
+    return call->direction == RG_CUDNN_FORWARD && stem_suits(call) &&
+           stem_forward_grid(call->shape).rows > 0 && rg_conv_has_stem(call->dtype);
+}
+
+template <rg_dtype T>
+static void launch_stem(const rg_conv_args *k, const void *x, const void *w,
+                        const rg_cuda_place *place)
+{
+    const rg_conv_shape *s = &k->shape;
+    const stem_grid g = stem_forward_grid(s);
+    const size_t shared = stem_bytes(&g, 0) + stem_weights_bytes(s);
+    const bool vectors = !k->has_z && !k->add && k->neuron.kind <= RG_NEURON_RELU &&
+                         s->out % STEM_LANES == 0 && s->y_dense &&
+                         (s->y[0] | s->y[1] | s->y[2]) % STEM_LANES == 0 &&
+                         (uintptr_t)k->to % sizeof(uint4) == 0;
+    const int64_t most = 2 * (int64_t)place->multiprocessors;
+    const int64_t units = ceil_div(g.rows * (g.columns / STEM_BLOCK), 2); /* shared evenly */
+    const int64_t warps = ceil_div(units, ceil_div(units, THREADS / 32));
+    const dim3 grid((unsigned)(g.all < most ? g.all : most), (unsigned)ceil_div(s->out, STEM_OUT));
+    void (*const kernel)(rg_conv_args, stem_grid, const uint16_t *, const uint16_t *) =
+        vectors ? stem_tiles<T, true> : stem_tiles<T, false>;
+    (void)cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               (int)shared);
+    kernel<<<grid, (unsigned)warps * 32, shared, place->stream>>>(*k, g, (const uint16_t *)x,
+                                                                  (const uint16_t *)w);
+}
+
+static bool run(const rg_conv_call *call, packing *arena)
+{
+    const packed x = pack_from(arena, call, false);
+    const packed w = pack_w(arena, call, false);
+    if (arena->run)
+        (call->dtype == RG_F16 ? launch_stem<RG_F16> : launch_stem<RG_BF16>)(call->args, x.data,
+                                                                             w.data, arena->place);
+    return true;
+}
+
+extern "C" const rg_conv_strategy rg_conv_stem = { "stem", accepts, run };

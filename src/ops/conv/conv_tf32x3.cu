@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Forward and data in f32 on tensor cores for TF32: see conv_tf32x3.cuh. */
+#include "ops/conv/conv_tf32x3_tiles.cuh"
+
+/* Any number of channels: k goes through taps and channels as weights lie, and `channel` is its
+ * first. A thread has one of them. */
+template <int N>
+static __device__ __forceinline__ void load_numbers(const tf32x3_conv &k, const tile_row rows[],
+                                                    const tile_step &s, int first, int row_phase,
+                                                    int column_phase, float *a, float *b)
+{
+    enum { LINES = THREADS / TILE_K };
+    const int taps = k.row.taps * k.column.taps, all = taps * k.channels;
+    const int number = (int)threadIdx.x % TILE_K, at = s.channel + number;
+    const int line = (int)threadIdx.x / TILE_K;
+    const int tap = at / k.channels, channel = at - tap * k.channels;
+    const int p = tap / k.column.taps, q = tap - p * k.column.taps;
+    int row_shift, column_shift;
+    const bool has = tap_shift(k.row, k.back, row_phase, p, row_shift);
+    const bool inside =
+        tap_shift(k.column, k.back, column_phase, q, column_shift) && has && at < all;
+#pragma unroll
+    for (int i = 0; i < TILE_M / LINES; i++) {
+        const int m = line + i * LINES;
+        const tile_row r = rows[m];
+        const int row = r.row + row_shift, column = r.column + column_shift;
+        const bool valid = inside && (uint32_t)row < (uint32_t)k.row.source &&
+                           (uint32_t)column < (uint32_t)k.column.source;
+        const uint32_t to =
+            r.image + (uint32_t)(row * k.column.source + column) * (uint32_t)k.channels;
+        copy_or_zero<4>(a + tile_at(m, number), valid ? k.from + to + channel : k.from, valid);
+    }
+#pragma unroll
+    for (int i = 0; i < N / LINES; i++) {
+        const int n = line + i * LINES;
+        const bool valid = at < all && first + n < k.columns;
+        copy_or_zero<4>(b + tile_at(n, number),
+                        valid ? k.w + (uint32_t)(first + n) * (uint32_t)all + at : k.w, valid);
+    }
+}
+
+/* sum += the product of tiles from row `m` of a and row `n` of b on. */
+template <int ROWS, int COLUMNS>
+static __device__ __forceinline__ void add_tiles(warp_tile<ROWS, COLUMNS> &c, const float *a,
+                                                 const float *b, int m, int n)
+{
+    const int lane = (int)threadIdx.x % 32;
+    float part[ROWS][COLUMNS][4] = {};
+#pragma unroll
+    for (int k = 0; k < TILE_K; k += 8) {
+        uint32_t big_a[ROWS][4], small_a[ROWS][4];
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            float x[4]; /* rows 0-7 and 8-15 of the first 4 of k, then of the next */
+            load_blocks(x, a + tile_at(m + 16 * i + lane % 16, k + lane / 16 * 4));
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                split(x[e], big_a[i][e], small_a[i][e]);
+        }
+#pragma unroll
+        for (int j = 0; j < COLUMNS; j += 2) {
+            float x[4]; /* columns 0-7: first 4 of k, next 4; then columns 8-15 */
+            load_blocks(x, b + tile_at(n + 8 * j + lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * 4));
+            uint32_t big_b[4], small_b[4];
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                split(x[e], big_b[e], small_b[e]);
+            multiply_blocks<ROWS, 2>(part, j, small_a, big_b);
+            multiply_blocks<ROWS, 2>(part, j, big_a, small_b);
+            multiply_blocks<ROWS, 2>(part, j, big_a, big_b);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) {
+#pragma unroll
+        for (int j = 0; j < COLUMNS; j++) {
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                c.sum[i][j][e] += part[i][j][e];
+        }
+    }
+}
+
+/* A tile of N columns: 8 warps, DOWN of them below each other. Going back, blockIdx.z is the
+ * phase. */
+template <int N, int DOWN, bool VECTORS>
+static __global__ void __launch_bounds__(THREADS)
+    tf32x3_tiles(const __grid_constant__ rg_conv_args args, const __grid_constant__ tf32x3_conv k)
+{
+    enum { ROWS = TILE_M / DOWN / 16, COLUMNS = N * DOWN / 8 / 8 };
+    extern __shared__ __align__(16) float shared[];
+    __shared__ tile_row lines[TILE_M];
+    const int row_phase = k.back ? (int)blockIdx.z / k.column.stride : 0;
+    const int column_phase = k.back ? (int)blockIdx.z % k.column.stride : 0;
+    const int rows = phase_count(k.row, k.back, row_phase);
+    const int columns = phase_count(k.column, k.back, column_phase);
+    const int64_t first_m = (int64_t)blockIdx.x * TILE_M;
+    const int first_n = (int)blockIdx.y * N, warp = (int)threadIdx.x / 32;
+    const int all = k.row.taps * k.column.taps * k.channels;
+    if (first_m >= (int64_t)k.images * rows * columns)
+        return;
+    find_rows(k, first_m, rows, columns, lines);
+    const int size = (TILE_M + N) * TILE_K;
+    tile_step step = { 0, 0, 0, 0, 0 };
+    if (VECTORS)
+        find_tap(k, row_phase, column_phase, step);
+    int slot = 0, steps = 0; /* where the next tiles go; how many are known to exist */
+    const auto load_next = [&]() {
+        float *a = shared + slot * size, *b = a + TILE_M * TILE_K;
+        if (VECTORS && step.p < k.row.taps) {
+            load_vectors<N>(k, lines, step, first_n, a, b);
+            next_step(k, row_phase, column_phase, step);
+            steps++;
+        } else if (!VECTORS && step.channel < all) {
+            load_numbers<N>(k, lines, step, first_n, row_phase, column_phase, a, b);
+            step.channel += TILE_K;
+            steps++;
+        }
+        slot = slot == TILE_STAGES - 1 ? 0 : slot + 1;
+        end_copies();
+    };
+#pragma unroll
+    for (int i = 0; i < TILE_STAGES - 1; i++)
+        load_next();
+    warp_tile<ROWS, COLUMNS> c = {};
+    const int m = warp % DOWN * ROWS * 16, n = warp / DOWN * COLUMNS * 8;
+    int used = 0;
+    for (int done = 0; done < steps; done++) {
+        await_steps<TILE_STAGES - 2>();
+        __syncthreads(); /* these tiles are here, and those before have been used */
+        load_next();
+        add_tiles<ROWS, COLUMNS>(c, shared + used * size, shared + used * size + TILE_M * TILE_K, m,
+                                 n);
+        used = used == TILE_STAGES - 1 ? 0 : used + 1;
+    }
+    store_tile<ROWS, COLUMNS>(args, k, c, first_m + m, first_n + n, row_phase, column_phase);
+}
+
+/* ---- weights for going back: (columns, taps, channels) from (channels, taps, columns) ---- */
+
+/* Where phases are merged, tap t of phase a is tap p of w with p dilation = a + before - (t -
+ * shift) stride, if there is one; `before` of the conv is that shift. */
+static __device__ __forceinline__ int merged_tap(const rg_conv_axis &a, const tf32x3_axis &merged,
+                                                 int phase, int t)
+{
+    const int64_t at = phase + a.before - (int64_t)(t - merged.before) * a.stride;
+    const int64_t p = at / a.dilation;
+    return at >= 0 && at % a.dilation == 0 && p < a.window ? (int)p : -1;
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    pack_back(const __grid_constant__ rg_conv_shape s, const __grid_constant__ tf32x3_conv k,
+              const float *w, float *to, int64_t count)
+{
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= count)
+        return;
+    const int64_t o = i % k.channels, taps = i / k.channels;
+    int q = (int)(taps % k.column.taps), p = (int)(taps / k.column.taps % k.row.taps);
+    int64_t c = taps / k.column.taps / k.row.taps;
+    if (k.merged) {
+        const int phase = (int)(c / s.in);
+        c -= phase * s.in;
+        p = merged_tap(s.row, k.row, phase / (int)s.column.stride, p);
+        q = merged_tap(s.column, k.column, phase % (int)s.column.stride, q);
+    }
+    to[i] = p >= 0 && q >= 0 ? w[((o * s.row.window + p) * s.column.window + q) * s.in + c] : 0;
+}
+
+/* ---- host side ---- */
+
+extern "C" bool rg_conv_tf32x3_merges(const rg_conv_shape *s)
+{
+    const int64_t phases = s->row.stride * s->column.stride;
+    return phases > 1 && phases * s->in <= 32;
+}
+
+/* All phases of a few channels go together, as so many channels of fewer results: then windows are
+ * loaded once for all of them. A result u of the axis sees windows u + low to u + high. */
+static void merge_phases(const rg_conv_axis *a, tf32x3_axis *axis)
+{
+    const int64_t reach = (a->window - 1) * a->dilation, s = a->stride;
+    const int64_t first = a->before - reach, last = s - 1 + a->before;
+    const int64_t low = first >= 0 ? (first + s - 1) / s : -(-first / s), high = last / s;
+    axis->result = (int)((a->size + s - 1) / s);
+    axis->taps = (int)(high - low + 1);
+    axis->dilation = axis->stride = axis->mul = 1;
+    axis->before = (int)-low;
+}
+
+static bool is_plain(const rg_conv_args *args, bool back)
+{
+    const rg_conv_shape *s = &args->shape;
+    rg_copy_args to = { .rank = 4 };
+    const int64_t dims[4] = { s->images, back ? s->row.size : s->row.count,
+                              back ? s->column.size : s->column.count, back ? s->in : s->out };
+    for (int d = 0; d < 4; d++) {
+        to.dims[d] = dims[d];
+        to.strides[d] = back ? s->x[d] : s->y[d];
+    }
+    return !args->has_b && !args->has_z && !args->add && args->neuron.kind == RG_NEURON_NONE &&
+           dims[3] % 2 == 0 && (uintptr_t)args->to % 8 == 0 && rg_copy_is_dense(&to);
+}
+
+template <int N, int DOWN>
+static void launch_tiles(const rg_conv_args *args, const tf32x3_conv *k, const rg_cuda_place *place)
+{
+    const bool vectors = k->channels % 4 == 0;
+    int64_t rows = 0;
+    const int phases = k->back ? k->row.stride * k->column.stride : 1;
+    rows =
+        (int64_t)k->images * phase_count(k->row, k->back, 0) * phase_count(k->column, k->back, 0);
+    const dim3 grid((unsigned)ceil_div(rows, TILE_M), (unsigned)ceil_div(k->columns, N),
+                    (unsigned)phases);
+    const size_t shared = TILE_STAGES * (TILE_M + N) * TILE_K * sizeof(float);
+    void (*const kernel)(rg_conv_args, tf32x3_conv) =
+        vectors ? tf32x3_tiles<N, DOWN, true> : tf32x3_tiles<N, DOWN, false>;
+    (void)cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               (int)shared);
+    kernel<<<grid, THREADS, shared, place->stream>>>(*args, *k);
+}
+
+/* From dense `from` and `w`, (out, taps, in); `to` and z lie as the args say. */
+static void run_dense(const rg_conv_args *args, bool back, const float *from, const float *w,
+                      packing *arena)
+{
+    const rg_conv_shape *s = &args->shape;
+    tf32x3_conv k = {};
+    k.from = from;
+    k.w = w;
+    k.images = (int)s->images;
+    k.channels = (int)(back ? s->out : s->in);
+    k.columns = (int)(back ? s->in : s->out);
+    k.row = axis_of(&s->row, back);
+    k.column = axis_of(&s->column, back);
+    k.back = back;
+    if (back && rg_conv_tf32x3_merges(s)) {
+        const int64_t phases = s->row.stride * s->column.stride;
+        k.merged = true;
+        k.back = false;
+        k.columns = (int)(phases * s->in);
+        merge_phases(&s->row, &k.row);
+        merge_phases(&s->column, &k.column);
+    }
+    const int64_t count = (int64_t)k.columns * k.row.taps * k.column.taps * k.channels;
+    if (back) {
+        float *packed = (float *)packing_take(arena, (size_t)count * sizeof(float));
+        if (arena->run)
+            launch(pack_back, ceil_div(count, THREADS), THREADS, 0, arena->place, *s, k, w, packed,
+                   count);
+        k.w = packed;
+    }
+    k.plain = !k.merged && is_plain(args, back);
+    if (k.channels % 4 == 0 && k.columns > 32 && rg_conv_tf32x3_has_hopper()) {
+        rg_conv_tf32x3_hopper(args, &k, count, arena);
+        return;
+    }
+    if (!arena->run)
+        return;
+    if (k.columns <= 16)
+        launch_tiles<16, 8>(args, &k, arena->place);
+    else if (k.columns <= 32)
+        launch_tiles<32, 8>(args, &k, arena->place);
+    else if (k.columns <= 64)
+        launch_tiles<64, 4>(args, &k, arena->place);
+    else
+        launch_tiles<128, 4>(args, &k, arena->place);
+}
+
+/* ---- strategy ---- */
+
+/* Whether the device has tensor cores for TF32, and this build has code for them. */
+static bool has_kernel(void)
+{
+    cudaFuncAttributes attributes;
+    const bool has = cudaFuncGetAttributes(&attributes, (const void *)tf32x3_tiles<64, 4, true>) ==
+                         cudaSuccess &&
+                     attributes.ptxVersion >= 80;
+    (void)cudaGetLastError();
+    return has;
+}
+
+/* One group, and all that kernels count fits into 31 bits. */
+static bool suits(const rg_conv_shape *s)
+{
+    const double x = (double)s->images * (double)s->row.size * (double)s->column.size;
+    const double y = (double)s->images * (double)s->row.count * (double)s->column.count;
+    const double w = (double)s->row.window * (double)s->column.window;
+    const double phases = (double)s->row.stride * (double)s->column.stride;
+    return s->groups == 1 && x > 0 && y > 0 && x * (double)s->in < INT32_MAX &&
+           y * (double)s->out < INT32_MAX &&
+           4 * w * phases * (double)(s->in * s->out) < INT32_MAX && phases < 65536 &&
+           s->in < 65536 * 16 && s->out < 65536 * 16;
+}
+
+extern "C" bool rg_conv_tf32x3_accepts(rg_conv_call *call)
+{
+    return call->dtype == RG_F32 && suits(call->shape) && has_kernel();
+}
+
+static bool run(const rg_conv_call *call, packing *arena)
+{
+    const packed from = pack_from(arena, call, false);
+    const packed w = pack_w(arena, call, false);
+    run_dense(call->args, call->direction == RG_CUDNN_DATA, (const float *)from.data,
+              (const float *)w.data, arena);
+    return true;
+}
+
+extern "C" const rg_conv_strategy rg_conv_tf32x3 = { "tf32x3", rg_conv_tf32x3_accepts, run };
