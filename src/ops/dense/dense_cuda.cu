@@ -1,222 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Products of matrices on a GPU, for any strides. A block of threads has a tile of c; pieces of a
- * and b go through shared memory, where strides and storage types end. Sums follow the rule of
- * core/long_sum.h: runs are added up in double. */
-#include "backend/cuda/kernel.cuh"
-#include "core/long_sum.h"
-#include "ops/matmul/product.h"
-#include "ops/dense/dense_library.cuh"
+/* Products of matrices on a GPU: which strategy runs. The first that accepts wins. */
+#include "ops/dense/dense_strategy.cuh"
 
-enum {
-    TILE = 64,     /* rows and columns of a tile */
-    SLICE = 16,    /* elements of k in shared memory */
-    THREADS = 256, /* of 4 x 4 elements of c each */
-    EACH = 4,
-    LOADS = TILE * SLICE / THREADS,
-    PITCH = TILE + 4
-};
+static const rg_dense_strategy *const strategies[] = { &rg_dense_long, &rg_dense_cublaslt,
+                                                       &rg_dense_tiles };
 
-/* Where rows and columns of the tile, and elements of k, stand. The mirrored ones: of column n
- * taken as k, and of k taken as column. */
-typedef struct product_offsets {
-    int64_t row[TILE], column[TILE], mirrored_column[TILE];
-    int64_t a[SLICE], b[SLICE], mirrored[SLICE];
-} product_offsets;
-
-static __device__ __forceinline__ void find_tile(const rg_product_args &k, product_offsets &at,
-                                                 int64_t row, int64_t column)
+static const rg_dense_strategy *choose(rg_dense_call *call)
 {
-    const int i = (int)threadIdx.x;
-    if (i < TILE && row + i < k.m.count)
-        at.row[i] = walk_offset(k.m, 0, row + i);
-    if (i < TILE && column + i < k.n.count) {
-        at.column[i] = walk_offset(k.n, 0, column + i);
-        if (k.mirrored)
-            at.mirrored_column[i] = walk_offset(k.k, 1, column + i);
-    }
+    int i = 0;
+    while (!strategies[i]->accepts(call)) /* the last one accepts all */
+        i++;
+    return strategies[i];
 }
 
-static __device__ __forceinline__ void find_slice(const rg_product_args &k, product_offsets &at,
-                                                  int64_t first)
-{
-    const int i = (int)threadIdx.x;
-    if (i >= SLICE || first + i >= k.k.count)
-        return;
-    at.a[i] = walk_offset(k.k, 0, first + i);
-    at.b[i] = walk_offset(k.k, 1, first + i);
-    if (k.mirrored)
-        at.mirrored[i] = walk_offset(k.n, 0, first + i);
-}
-
-/* Which element of a slice a thread loads: neighbours in memory for neighbouring threads. */
-static __device__ __forceinline__ void pick(int load, bool along_k, int &kk, int &i)
-{
-    const int number = (int)threadIdx.x + load * THREADS;
-    kk = along_k ? number % SLICE : number / TILE;
-    i = along_k ? number / SLICE : number % TILE;
-}
-
-template <rg_dtype T>
-static __device__ __forceinline__ void
-load_slice(const rg_product_args &k, const void *a, const void *b, const product_offsets &at,
-           int64_t rows, int64_t columns, int64_t depth, bool a_along, bool b_along,
-           real<T> as[SLICE][PITCH], real<T> bs[SLICE][PITCH])
-{
-#pragma unroll
-    for (int load_ = 0; load_ < LOADS; load_++) {
-        int kk, i;
-        pick(load_, a_along, kk, i);
-        as[kk][i] = i < rows && kk < depth ? load<T>(a, at.row[i] + at.a[kk]) : 0;
-        pick(load_, b_along, kk, i);
-        real<T> value = 0;
-        if (i < columns && kk < depth) {
-            value = load<T>(b, at.column[i] + at.b[kk]);
-            if (k.mirrored)
-                value += load<T>(b, at.mirrored_column[i] + at.mirrored[kk]);
-        }
-        bs[kk][i] = value;
-    }
-}
-
-template <rg_dtype T>
-static __device__ __forceinline__ void
-add_slice(real<T> sum[EACH][EACH], const real<T> as[SLICE][PITCH], const real<T> bs[SLICE][PITCH])
-{
-    const int y = (int)threadIdx.x / (TILE / EACH), x = (int)threadIdx.x % (TILE / EACH);
-#pragma unroll
-    for (int kk = 0; kk < SLICE; kk++) {
-        real<T> row[EACH], column[EACH];
-#pragma unroll
-        for (int e = 0; e < EACH; e++) {
-            row[e] = as[kk][y * EACH + e];
-            column[e] = bs[kk][x * EACH + e];
-        }
-#pragma unroll
-        for (int i = 0; i < EACH; i++) {
-#pragma unroll
-            for (int j = 0; j < EACH; j++)
-                sum[i][j] = fma(row[i], column[j], sum[i][j]);
-        }
-    }
-}
-
-/* Adds to c where that is asked for; C is how it is stored. */
-template <rg_dtype C>
-static __device__ __forceinline__ void put_result(const rg_product_args &k, void *c, int64_t to,
-                                                  real<C> value)
-{
-    store<C>(c, to, k.add ? value + load<C>(c, to) : value);
-}
-
-template <rg_dtype T>
-static __device__ __forceinline__ void store_result(const rg_product_args &k, void *c, int64_t m,
-                                                    int64_t n, real<T> sum)
-{
-    if (m >= k.m.count || n >= k.n.count || (k.symmetric && n < m))
-        return;
-    const int64_t to = walk_offset(k.m, 1, m) + walk_offset(k.n, 1, n);
-    const real<T> bias = k.has_bias ? load<T>(k.bias, (k.bias_rows ? m : n) * k.bias_step) : 0;
-    const real<T> value = fma(sum, (real<T>)k.alpha, bias);
-    if (k.wide)
-        put_result<T == RG_F64 ? RG_F64 : RG_F32>(k, c, to, value);
-    else
-        put_result<T>(k, c, to, value);
-    if (k.symmetric)
-        store<T>(c, walk_offset(k.m, 1, n) + walk_offset(k.n, 1, m), value);
-}
-
-/* The sums of one tile. */
-template <rg_dtype T>
-static __device__ __forceinline__ void
-sum_tile(const rg_product_args &k, const void *a, const void *b, product_offsets &at, int64_t row,
-         int64_t column, bool a_along, bool b_along, real<T> as[SLICE][PITCH],
-         real<T> bs[SLICE][PITCH], double total[EACH][EACH])
-{
-    const int64_t rows = k.m.count - row, columns = k.n.count - column;
-    real<T> sum[EACH][EACH] = {};
-    for (int64_t first = 0; first < k.k.count; first += SLICE) {
-        __syncthreads(); /* the slice before has been used */
-        find_slice(k, at, first);
-        __syncthreads();
-        load_slice<T>(k, a, b, at, rows, columns, k.k.count - first, a_along, b_along, as, bs);
-        __syncthreads();
-        add_slice<T>(sum, as, bs);
-        if ((first + SLICE) % RG_SUM_RUN != 0 && first + SLICE < k.k.count)
-            continue;
-#pragma unroll
-        for (int i = 0; i < EACH; i++) {
-#pragma unroll
-            for (int j = 0; j < EACH; j++) {
-                total[i][j] += (double)sum[i][j];
-                sum[i][j] = 0;
-            }
-        }
-    }
-}
-
-template <rg_dtype T>
-static __global__ void __launch_bounds__(THREADS)
-    product_tiles(const __grid_constant__ rg_product_args k, int64_t down, int64_t across,
-                  int64_t tiles, bool a_along, bool b_along)
-{
-    __shared__ product_offsets at;
-    __shared__ real<T> as[SLICE][PITCH], bs[SLICE][PITCH];
-    const int y = (int)threadIdx.x / (TILE / EACH), x = (int)threadIdx.x % (TILE / EACH);
-    for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        const int64_t column = tile % across * TILE, row = tile / across % down * TILE;
-        if (k.symmetric && column + TILE <= row)
-            continue; /* the whole block */
-        const int64_t image = tile / across / down;
-        const char *a = ::at<T>(k.a, walk_offset(k.batch, 0, image));
-        const char *b = ::at<T>(k.b, walk_offset(k.batch, 1, image));
-        const int64_t to = walk_offset(k.batch, 2, image);
-        char *c = k.wide ? ::at<RG_F32>(k.c, to) : ::at<T>(k.c, to);
-        double total[EACH][EACH] = {};
-        __syncthreads(); /* the tile before has been used */
-        find_tile(k, at, row, column);
-        sum_tile<T>(k, a, b, at, row, column, a_along, b_along, as, bs, total);
-#pragma unroll
-        for (int i = 0; i < EACH; i++) {
-#pragma unroll
-            for (int j = 0; j < EACH; j++)
-                store_result<T>(k, c, row + y * EACH + i, column + x * EACH + j,
-                                (real<T>)total[i][j]);
-        }
-    }
-}
-
-#include "ops/dense/dense_long.cuh"
-
-/* Whether elements of k are closer together in tensor t than those of the other index. */
-static bool is_along(const rg_walk *k, int t, const rg_walk *other)
-{
-    const bool k_dense = k->rank > 0 && k->strides[t][k->rank - 1] == 1;
-    const bool other_dense = other->rank > 0 && other->strides[0][other->rank - 1] == 1;
-    return k_dense && !other_dense;
-}
-
+/* By rg_dense_tiles where a library that had no plan when work was recorded has one now and lacks
+ * scratch, or refuses. */
 template <rg_dtype T> static void product(const void *args, const rg_cuda_place *place)
 {
     const rg_product_args *k = (const rg_product_args *)args;
     const void *const tensors[] = { k->a, k->b, k->bias, k->c };
-    const uint32_t unaligned = unaligned_of(tensors, 4);
     packing plan = { .place = place };
     packing arena = { .place = place, .scratch = (char *)k->scratch, .run = true };
-    product_call call;
-    long_product pieces;
-    if (is_long<T>(k) && find_long<T>(k, place, &pieces) &&
-        by_pieces<T>(k, &pieces, unaligned, &plan) && !packing_lacks(&plan) &&
-        by_pieces<T>(k, &pieces, unaligned, &arena))
-        return;
-    if (!is_long<T>(k) && find_product<T>(k, place, &call) &&
-        by_cublaslt<T>(k, &call, unaligned, &plan) && !packing_lacks(&plan) &&
-        by_cublaslt<T>(k, &call, unaligned, &arena))
-        return;
-    const int64_t down = ceil_div(k->m.count, TILE), across = ceil_div(k->n.count, TILE);
-    const int64_t tiles = k->batch.count * down * across, most = 1 << 20;
-    launch(product_tiles<T>, tiles < most ? tiles : most, THREADS, 0, place, *k, down, across,
-           tiles, is_along(&k->k, 0, &k->m), is_along(&k->k, 1, &k->n));
+    rg_dense_call call = {
+        .dtype = T, .args = k, .unaligned = unaligned_of(tensors, 4), .place = place
+    };
+    const rg_dense_strategy *strategy = choose(&call);
+    if (!strategy->run(&call, &plan) || packing_lacks(&plan) || !strategy->run(&call, &arena))
+        rg_dense_tiles.run(&call, &arena);
+}
+
+template <rg_dtype T>
+static size_t product_scratch(const void *args, uint32_t unaligned, const rg_cuda_place *place)
+{
+    packing plan = { .place = place };
+    rg_dense_call call = {
+        .dtype = T, .args = (const rg_product_args *)args, .unaligned = unaligned, .place = place
+    };
+    return choose(&call)->run(&call, &plan) ? plan.used : 0;
 }
 
 /* ---- table ---- */
