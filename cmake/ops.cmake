@@ -142,12 +142,9 @@ foreach(op ${RG_OPS})
     rg_folder_sources(${op} host cpu cuda tests)
     rg_define_tables(${op} "${cpu}" "${cuda}")
 endforeach()
-# Products of matrices, which dense and gram launch: kernels of a CPU lie in matmul, of a GPU in dense.
-rg_folder_sources(dense host cpu cuda tests)
-set(products ${cuda})
+# Products of matrices, which dense and gram launch.
 rg_folder_sources(matmul host cpu cuda tests)
-rg_define_tables(matmul "${cpu}" "${cuda};${products}")
-list(REMOVE_DUPLICATES RG_CUDA_TABLES)
+rg_define_tables(matmul "${cpu}" "${cuda}")
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/tables/ops/op_tables.h CONTENT
 "/* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */

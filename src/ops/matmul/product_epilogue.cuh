@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* The epilogue of a product on a GPU: scale, bias, conversion. */
-#ifndef RG_OPS_DENSE_EPILOGUE_CUH
-#define RG_OPS_DENSE_EPILOGUE_CUH
+#ifndef RG_OPS_MATMUL_PRODUCT_EPILOGUE_CUH
+#define RG_OPS_MATMUL_PRODUCT_EPILOGUE_CUH
 
 #include "backend/cuda/kernel.cuh"
 #include "ops/matmul/product.h"

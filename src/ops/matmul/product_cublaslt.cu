@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Products by cuBLASLt. */
-#include "ops/dense/dense_strategy.cuh"
+#include "ops/matmul/product_strategy.cuh"
 
 /* ---- b + its mirror image ---- */
 
@@ -51,7 +51,7 @@ static void launch_mirrored(const rg_product_args *k, void *to, const rg_cuda_pl
            to, (uint32_t)across);
 }
 
-static packed pack_mirrored(packing *arena, const rg_dense_call *call)
+static packed pack_mirrored(packing *arena, const rg_cuda_product *call)
 {
     static void (*const launch_by_dtype[])(
         const rg_product_args *, void *,
@@ -69,7 +69,7 @@ static packed pack_mirrored(packing *arena, const rg_dense_call *call)
 /* ---- strategy ---- */
 
 /* Rows of the bias where c is to be, for what adds to them. */
-static void spread_bias(const packing *arena, const rg_dense_call *call, void *c)
+static void spread_bias(const packing *arena, const rg_cuda_product *call, void *c)
 {
     const rg_product_args *k = call->args;
     rg_copy_args copy = {};
@@ -85,7 +85,7 @@ static void spread_bias(const packing *arena, const rg_dense_call *call, void *c
         rg_cuda_strided_copy(&copy, arena->place->stream);
 }
 
-static bool accepts(rg_dense_call *call)
+static bool accepts(rg_cuda_product *call)
 {
     const rg_product_args *k = call->args;
     rg_product product = { .dtype = call->dtype,
@@ -100,7 +100,7 @@ static bool accepts(rg_dense_call *call)
                            .wide = k->wide };
     const int64_t squares = ceil_div(k->n.count, MIRROR) * ceil_div(k->n.count, MIRROR);
     call->spread = false;
-    if (dense_is_long(call))
+    if (product_is_long(call))
         return false;
     if (k->mirrored && (k->batch.count * squares > INT32_MAX || k->k.rank > 1 || k->n.rank > 1))
         return false; /* more blocks than a grid has, or more dimensions than a square */
@@ -115,7 +115,7 @@ static bool accepts(rg_dense_call *call)
     return true;
 }
 
-static bool run(const rg_dense_call *call, packing *arena)
+static bool run(const rg_cuda_product *call, packing *arena)
 {
     const rg_product_args *k = call->args;
     const size_t element = rg_dtype_size(call->dtype);
@@ -138,4 +138,4 @@ static bool run(const rg_dense_call *call, packing *arena)
     return true;
 }
 
-extern "C" const rg_dense_strategy rg_dense_cublaslt = { "cublaslt", accepts, run };
+extern "C" const rg_product_strategy rg_product_cublaslt = { "cublaslt", accepts, run };

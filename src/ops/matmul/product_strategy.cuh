@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* The strategies of products of matrices on a GPU: each is a file that ends with its record.
- * dense_cuda.cu decides which one runs. */
-#ifndef RG_OPS_DENSE_STRATEGY_CUH
-#define RG_OPS_DENSE_STRATEGY_CUH
+ * product_cuda.cu decides which one runs. */
+#ifndef RG_OPS_MATMUL_PRODUCT_STRATEGY_CUH
+#define RG_OPS_MATMUL_PRODUCT_STRATEGY_CUH
 
 #include "backend/cuda/cublaslt.h"
 #include "backend/cuda/kernel.cuh"
@@ -11,7 +11,7 @@
 #include "ops/matmul/product.h"
 
 /* What is to be run, and what accepts() found out for run(). */
-struct rg_dense_call {
+struct rg_cuda_product {
     rg_dtype dtype;
     const rg_product_args *args;
     uint32_t unaligned; /* bit i: tensor i of a, b, bias, c is not at 16 bytes */
@@ -24,26 +24,26 @@ struct rg_dense_call {
     int64_t most;       /* pieces of a round */
 };
 
-struct rg_dense_strategy {
+struct rg_product_strategy {
     const char *name;
-    bool (*accepts)(rg_dense_call *call);
+    bool (*accepts)(rg_cuda_product *call);
     /* Runs it, or counts the scratch that it takes, as arena->run says; false: cuBLASLt refuses,
      * and nothing is written. */
-    bool (*run)(const rg_dense_call *call, packing *arena);
+    bool (*run)(const rg_cuda_product *call, packing *arena);
 };
 
-extern "C" const rg_dense_strategy rg_dense_long, rg_dense_cublaslt, rg_dense_tiles;
+extern "C" const rg_product_strategy rg_product_long, rg_product_cublaslt, rg_product_tiles;
 
 /* Elements of k that one call of a library may add up: random numbers are then within half of the
  * tolerance. */
-static inline int64_t dense_longest_call(rg_dtype dtype)
+static inline int64_t product_longest_call(rg_dtype dtype)
 {
     return rg_dtype_size(dtype) == 2 ? 1 << 20 : 1 << 14;
 }
 
-static inline bool dense_is_long(const rg_dense_call *call)
+static inline bool product_is_long(const rg_cuda_product *call)
 {
-    return call->args->k.count > dense_longest_call(call->dtype);
+    return call->args->k.count > product_longest_call(call->dtype);
 }
 
 /* ---- matrices as they lie in dense tensors: a as (m, k) or, where `a_transposed`, as (k, m), and
@@ -73,7 +73,7 @@ static inline packed pack_matrix(packing *arena, size_t element, const void *dat
     return pack_tensor(arena, data, aligned, rank, dims, strides, (int32_t)element, read);
 }
 
-static inline packed pack_a(packing *arena, const rg_dense_call *call)
+static inline packed pack_a(packing *arena, const rg_cuda_product *call)
 {
     const rg_product_args *k = call->args;
     const rg_walk *outer = k->a_transposed ? &k->k : &k->m,
@@ -83,7 +83,7 @@ static inline packed pack_a(packing *arena, const rg_dense_call *call)
 }
 
 /* b itself, not the sum of it and its mirror image. */
-static inline packed pack_b(packing *arena, const rg_dense_call *call)
+static inline packed pack_b(packing *arena, const rg_cuda_product *call)
 {
     const rg_product_args *k = call->args;
     const size_t element = rg_dtype_size(call->dtype);

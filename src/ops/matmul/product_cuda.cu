@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Products of matrices on a GPU: which strategy runs. The first that accepts wins. */
-#include "ops/dense/dense_strategy.cuh"
+#include "ops/matmul/product_strategy.cuh"
 
-static const rg_dense_strategy *const strategies[] = { &rg_dense_long, &rg_dense_cublaslt,
-                                                       &rg_dense_tiles };
+static const rg_product_strategy *const strategies[] = { &rg_product_long, &rg_product_cublaslt,
+                                                         &rg_product_tiles };
 
-static const rg_dense_strategy *choose(rg_dense_call *call)
+static const rg_product_strategy *choose(rg_cuda_product *call)
 {
     int i = 0;
     while (!strategies[i]->accepts(call)) /* the last one accepts all */
@@ -14,7 +14,7 @@ static const rg_dense_strategy *choose(rg_dense_call *call)
     return strategies[i];
 }
 
-/* By rg_dense_tiles where a library that had no plan when work was recorded has one now and lacks
+/* By rg_product_tiles where a library that had no plan when work was recorded has one now and lacks
  * scratch, or refuses. */
 template <rg_dtype T> static void product(const void *args, const rg_cuda_place *place)
 {
@@ -22,19 +22,19 @@ template <rg_dtype T> static void product(const void *args, const rg_cuda_place 
     const void *const tensors[] = { k->a, k->b, k->bias, k->c };
     packing plan = { .place = place };
     packing arena = { .place = place, .scratch = (char *)k->scratch, .run = true };
-    rg_dense_call call = {
+    rg_cuda_product call = {
         .dtype = T, .args = k, .unaligned = unaligned_of(tensors, 4), .place = place
     };
-    const rg_dense_strategy *strategy = choose(&call);
+    const rg_product_strategy *strategy = choose(&call);
     if (!strategy->run(&call, &plan) || packing_lacks(&plan) || !strategy->run(&call, &arena))
-        rg_dense_tiles.run(&call, &arena);
+        rg_product_tiles.run(&call, &arena);
 }
 
 template <rg_dtype T>
 static size_t product_scratch(const void *args, uint32_t unaligned, const rg_cuda_place *place)
 {
     packing plan = { .place = place };
-    rg_dense_call call = {
+    rg_cuda_product call = {
         .dtype = T, .args = (const rg_product_args *)args, .unaligned = unaligned, .place = place
     };
     return choose(&call)->run(&call, &plan) ? plan.used : 0;
@@ -45,4 +45,4 @@ static size_t product_scratch(const void *args, uint32_t unaligned, const rg_cud
 static const rg_cuda_row kernel_rows[] = {
     RG_CUDA_ROW_SCRATCH(RG_MATMUL_PRODUCT, product, product_scratch),
 };
-RG_CUDA_TABLE(dense, kernel_rows);
+RG_CUDA_TABLE(product, kernel_rows);

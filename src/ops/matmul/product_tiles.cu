@@ -4,8 +4,8 @@
  * through shared memory, where strides and storage types end. Sums follow the rule of
  * core/long_sum.h: runs are added up in double. */
 #include "core/long_sum.h"
-#include "ops/dense/dense_epilogue.cuh"
-#include "ops/dense/dense_strategy.cuh"
+#include "ops/matmul/product_epilogue.cuh"
+#include "ops/matmul/product_strategy.cuh"
 
 enum {
     TILE = 64,     /* rows and columns of a tile */
@@ -178,13 +178,13 @@ template <rg_dtype T> static void launch_tiles(const rg_product_args *k, const r
            tiles, is_along(&k->k, 0, &k->m), is_along(&k->k, 1, &k->n));
 }
 
-static bool accepts(rg_dense_call *call)
+static bool accepts(rg_cuda_product *call)
 {
     (void)call;
     return true;
 }
 
-static bool run(const rg_dense_call *call, packing *arena)
+static bool run(const rg_cuda_product *call, packing *arena)
 {
     static void (*const launch_by_dtype[])(const rg_product_args *, const rg_cuda_place *) = {
         launch_tiles<RG_F32>, launch_tiles<RG_F64>, launch_tiles<RG_F16>, launch_tiles<RG_BF16>
@@ -194,4 +194,4 @@ static bool run(const rg_dense_call *call, packing *arena)
     return true;
 }
 
-extern "C" const rg_dense_strategy rg_dense_tiles = { "tiles", accepts, run };
+extern "C" const rg_product_strategy rg_product_tiles = { "tiles", accepts, run };

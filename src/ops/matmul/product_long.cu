@@ -3,12 +3,12 @@
 /* Products over a long k by cuBLASLt, which adds up products in f32 without an end: it makes sums
  * of pieces of k, and a kernel of ours adds them up in double. */
 #include "core/long_sum.h"
-#include "ops/dense/dense_epilogue.cuh"
-#include "ops/dense/dense_strategy.cuh"
+#include "ops/matmul/product_epilogue.cuh"
+#include "ops/matmul/product_strategy.cuh"
 
 /* ---- pieces: as short as the scratch for their sums allows ---- */
 
-static bool plan_round(rg_dense_call *call, int64_t batch, int64_t inner)
+static bool plan_round(rg_cuda_product *call, int64_t batch, int64_t inner)
 {
     size_t workspace = 0;
     rg_product product = call->product;
@@ -20,7 +20,7 @@ static bool plan_round(rg_dense_call *call, int64_t batch, int64_t inner)
     return true;
 }
 
-static bool accepts(rg_dense_call *call)
+static bool accepts(rg_cuda_product *call)
 {
     enum { BYTES = 64 << 20, BATCH = 1 << 14 };
     const rg_product_args *k = call->args;
@@ -28,9 +28,9 @@ static bool accepts(rg_dense_call *call)
     const int64_t size = k->m.count * k->n.count;
     const int64_t bytes = size * (int64_t)(call->dtype == RG_F64 ? sizeof(double) : sizeof(float));
     int64_t piece = half ? RG_SUM_BLOCK : RG_SUM_RUN;
-    if (!dense_is_long(call) || k->batch.count != 1 || k->mirrored || size == 0)
+    if (!product_is_long(call) || k->batch.count != 1 || k->mirrored || size == 0)
         return false;
-    while (ceil_div(k->k.count, piece) * bytes > BYTES && piece < dense_longest_call(call->dtype))
+    while (ceil_div(k->k.count, piece) * bytes > BYTES && piece < product_longest_call(call->dtype))
         piece *= 2;
     call->product = {};
     call->product.dtype = call->dtype;
@@ -82,7 +82,7 @@ static __global__ void __launch_bounds__(LONG_JOIN *LONG_SHARES)
 }
 
 /* c is written last. */
-template <rg_dtype T> static bool run_as(const rg_dense_call *call, packing *arena)
+template <rg_dtype T> static bool run_as(const rg_cuda_product *call, packing *arena)
 {
     const rg_product_args *k = call->args;
     const int64_t size = k->m.count * k->n.count;
@@ -112,12 +112,12 @@ template <rg_dtype T> static bool run_as(const rg_dense_call *call, packing *are
     return true;
 }
 
-static bool run(const rg_dense_call *call, packing *arena)
+static bool run(const rg_cuda_product *call, packing *arena)
 {
-    static bool (*const run_by_dtype[])(const rg_dense_call *,
+    static bool (*const run_by_dtype[])(const rg_cuda_product *,
                                         packing *) = { run_as<RG_F32>, run_as<RG_F64>,
                                                        run_as<RG_F16>, run_as<RG_BF16> };
     return run_by_dtype[call->dtype](call, arena);
 }
 
-extern "C" const rg_dense_strategy rg_dense_long = { "cublaslt, long", accepts, run };
+extern "C" const rg_product_strategy rg_product_long = { "cublaslt, long", accepts, run };
