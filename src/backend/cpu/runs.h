@@ -90,7 +90,7 @@ RG_INLINE void zero_run(char *to, int64_t step, int64_t count, const rg_dtype T,
 
 /* ---- moves ---- */
 
-/* A place on a walk: where its element stands, and how many follow in the same run. */
+/* A position on a walk: the offset of its element, and how many follow in the same run. */
 typedef struct cursor {
     int64_t offset, left;
     int64_t index[RG_MAX_RANK]; /* but for the innermost dimension */

@@ -20,7 +20,7 @@ typedef struct vpair {
  * half is 0, and it needs no care.
  *
  * The upper halves of all elements go up by 1 where the lower halves, plus 1 if the upper one is
- * odd, exceed one half, and where that does not turn a NaN over. */
+ * odd, exceed one half, and where that does not overflow a NaN. */
 RG_INLINE vuint vpack_bf16(vreal a, vreal b, const bool sums)
 {
 #if defined(__AVX512BW__)

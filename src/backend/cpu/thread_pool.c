@@ -19,7 +19,7 @@ typedef struct share {
 
 /* What a helper starts with. */
 typedef struct helper {
-    rg_thread_pool *thread_pool;
+    rg_thread_pool *pool;
     int32_t number; /* the asking thread is 0 */
     pthread_t thread;
 } helper;
@@ -62,116 +62,117 @@ static void pause_briefly(void)
 
 /* First its own share, then what others have left. The shares are the same from call to call, so
  * that a thread finds in its cache what it has written there before. */
-static void take_tiles(rg_thread_pool *thread_pool, int32_t number)
+static void take_tiles(rg_thread_pool *pool, int32_t number)
 {
-    for (int32_t k = 0; k < thread_pool->threads; k++) {
-        share *from = &thread_pool->shares[(number + k) % thread_pool->threads];
+    for (int32_t k = 0; k < pool->threads; k++) {
+        share *from = &pool->shares[(number + k) % pool->threads];
         for (;;) {
             const int64_t tile = atomic_fetch_add_explicit(&from->next, 1, memory_order_relaxed);
             if (tile >= from->end)
                 break;
-            const int64_t begin = tile * thread_pool->grain, rest = thread_pool->units - begin;
-            thread_pool->function(thread_pool->args, begin,
-                                  begin + (rest < thread_pool->grain ? rest : thread_pool->grain));
+            const int64_t begin = tile * pool->grain, rest = pool->units - begin;
+            pool->function(pool->args, begin, begin + (rest < pool->grain ? rest : pool->grain));
         }
     }
 #if defined(__x86_64__)
-    __builtin_ia32_sfence(); /* stores past the cache become visible before the job counts as done
-                              */
+    /* Stores past the cache become visible before the job counts as done. */
+    __builtin_ia32_sfence();
 #endif
 }
 
 /* Returns when `generation` is no longer `seen`, or the thread pool stops. */
-static void await_generation(rg_thread_pool *thread_pool, uint32_t seen)
+static void await_generation(rg_thread_pool *pool, uint32_t seen)
 {
-    enum { SPINS = 4000 }; /* some 50 to 100 microseconds: the gap between two kernels of a list */
-    for (int i = 0; i < SPINS && thread_pool->spins; i++) {
-        if (atomic_load(&thread_pool->generation) != seen || atomic_load(&thread_pool->stop))
+    enum {
+        SPINS = 4000
+    }; /* some 50 to 100 microseconds: the gap between two kernels of a list */
+    for (int i = 0; i < SPINS && pool->spins; i++) {
+        if (atomic_load(&pool->generation) != seen || atomic_load(&pool->stop))
             return;
         pause_briefly();
     }
-    pthread_mutex_lock(&thread_pool->lock);
-    thread_pool->sleepers++;
-    while (atomic_load(&thread_pool->generation) == seen && !atomic_load(&thread_pool->stop))
-        pthread_cond_wait(&thread_pool->wake, &thread_pool->lock);
-    thread_pool->sleepers--;
-    pthread_mutex_unlock(&thread_pool->lock);
+    pthread_mutex_lock(&pool->lock);
+    pool->sleepers++;
+    while (atomic_load(&pool->generation) == seen && !atomic_load(&pool->stop))
+        pthread_cond_wait(&pool->wake, &pool->lock);
+    pool->sleepers--;
+    pthread_mutex_unlock(&pool->lock);
 }
 
 static void *helper_main(void *context)
 {
     const helper *me = context;
-    rg_thread_pool *thread_pool = me->thread_pool;
+    rg_thread_pool *pool = me->pool;
     uint32_t seen = 0;
     thread_index = me->number;
-    while (!atomic_load(&thread_pool->stop)) {
-        const uint32_t generation = atomic_load(&thread_pool->generation);
+    while (!atomic_load(&pool->stop)) {
+        const uint32_t generation = atomic_load(&pool->generation);
         if (generation == seen || generation % 2 == 0) {
-            await_generation(thread_pool, generation);
+            await_generation(pool, generation);
             continue;
         }
         seen = generation;
-        thread_pool->inside++;
-        if (atomic_load(&thread_pool->generation) == generation)
-            take_tiles(thread_pool, me->number);
-        thread_pool->inside--;
+        pool->inside++;
+        if (atomic_load(&pool->generation) == generation)
+            take_tiles(pool, me->number);
+        pool->inside--;
     }
     return NULL;
 }
 
-static void wake_helpers(rg_thread_pool *thread_pool)
+static void wake_helpers(rg_thread_pool *pool)
 {
-    if (atomic_load(&thread_pool->sleepers) == 0)
+    if (atomic_load(&pool->sleepers) == 0)
         return;
-    pthread_mutex_lock(&thread_pool->lock);
-    pthread_cond_broadcast(&thread_pool->wake);
-    pthread_mutex_unlock(&thread_pool->lock);
+    pthread_mutex_lock(&pool->lock);
+    pthread_cond_broadcast(&pool->wake);
+    pthread_mutex_unlock(&pool->lock);
 }
 
-void rg_thread_pool_run(rg_thread_pool *thread_pool, rg_cpu_function function, const void *args,
+void rg_thread_pool_run(rg_thread_pool *pool, rg_cpu_function function, const void *args,
                         int64_t units, int64_t grain)
 {
-    const bool shared = thread_pool->threads > 1 && units > grain &&
-                        pthread_mutex_trylock(&thread_pool->owner) == 0;
+    const bool shared =
+        pool->threads > 1 && units > grain && pthread_mutex_trylock(&pool->owner) == 0;
     if (!shared) {
         for (int64_t begin = 0; begin < units; begin += grain)
             function(args, begin, begin + (units - begin < grain ? units - begin : grain));
         rg_thread_pool_fence();
         return;
     }
-    while (thread_pool->started <
-           thread_pool->threads - 1) { /* fewer helpers than wished for will do */
-        helper *next = &thread_pool->helpers[thread_pool->started];
-        *next = (helper){ .thread_pool = thread_pool, .number = thread_pool->started + 1 };
+    /* Fewer helpers than wished for will do. */
+    while (pool->started < pool->threads - 1) {
+        helper *next = &pool->helpers[pool->started];
+        *next = (helper){ .pool = pool, .number = pool->started + 1 };
         if (pthread_create(&next->thread, NULL, helper_main, next) != 0)
             break;
-        thread_pool->started++;
+        pool->started++;
     }
-    thread_pool->function = function;
-    thread_pool->args = args;
-    thread_pool->units = units;
-    thread_pool->grain = grain;
+    pool->function = function;
+    pool->args = args;
+    pool->units = units;
+    pool->grain = grain;
     const int64_t tiles = (units + grain - 1) / grain;
-    for (int32_t i = 0; i < thread_pool->threads; i++) {
-        atomic_store_explicit(&thread_pool->shares[i].next, tiles * i / thread_pool->threads,
+    for (int32_t i = 0; i < pool->threads; i++) {
+        atomic_store_explicit(&pool->shares[i].next, tiles * i / pool->threads,
                               memory_order_relaxed);
-        thread_pool->shares[i].end = tiles * (i + 1) / thread_pool->threads;
+        pool->shares[i].end = tiles * (i + 1) / pool->threads;
     }
-    thread_pool->generation++;
-    wake_helpers(thread_pool);
-    take_tiles(thread_pool, 0);
-    thread_pool->generation++;
-    for (int i = 0; atomic_load(&thread_pool->inside) != 0; i++) {
-        if (i < 1000 && thread_pool->spins)
+    pool->generation++;
+    wake_helpers(pool);
+    take_tiles(pool, 0);
+    pool->generation++;
+    for (int i = 0; atomic_load(&pool->inside) != 0; i++) {
+        if (i < 1000 && pool->spins)
             pause_briefly();
         else
             sched_yield();
     }
-    pthread_mutex_unlock(&thread_pool->owner);
+    pthread_mutex_unlock(&pool->owner);
 }
 
 rg_status rg_thread_pool_create(const rg_allocator *allocator, int32_t threads,
-                                rg_thread_pool **thread_pool)
+                                rg_thread_pool **pool)
 {
     void *memory;
     RG_TRY(rg_allocate_zero(allocator, sizeof(rg_thread_pool), &memory));
@@ -193,28 +194,28 @@ rg_status rg_thread_pool_create(const rg_allocator *allocator, int32_t threads,
     pthread_mutex_init(&made->owner, NULL);
     pthread_mutex_init(&made->lock, NULL);
     pthread_cond_init(&made->wake, NULL);
-    *thread_pool = made;
+    *pool = made;
     return RG_OK;
 }
 
-void rg_thread_pool_destroy(rg_thread_pool *thread_pool)
+void rg_thread_pool_destroy(rg_thread_pool *pool)
 {
-    atomic_store(&thread_pool->stop, true);
-    pthread_mutex_lock(&thread_pool->lock);
-    pthread_cond_broadcast(&thread_pool->wake);
-    pthread_mutex_unlock(&thread_pool->lock);
-    for (int32_t i = 0; i < thread_pool->started; i++)
-        pthread_join(thread_pool->helpers[i].thread, NULL);
-    pthread_mutex_destroy(&thread_pool->owner);
-    pthread_mutex_destroy(&thread_pool->lock);
-    pthread_cond_destroy(&thread_pool->wake);
-    const rg_allocator allocator = thread_pool->allocator;
-    rg_release(&allocator, thread_pool->helpers, (size_t)thread_pool->threads * sizeof(helper));
-    rg_release(&allocator, thread_pool->shares, (size_t)thread_pool->threads * sizeof(share));
-    rg_release(&allocator, thread_pool, sizeof *thread_pool);
+    atomic_store(&pool->stop, true);
+    pthread_mutex_lock(&pool->lock);
+    pthread_cond_broadcast(&pool->wake);
+    pthread_mutex_unlock(&pool->lock);
+    for (int32_t i = 0; i < pool->started; i++)
+        pthread_join(pool->helpers[i].thread, NULL);
+    pthread_mutex_destroy(&pool->owner);
+    pthread_mutex_destroy(&pool->lock);
+    pthread_cond_destroy(&pool->wake);
+    const rg_allocator allocator = pool->allocator;
+    rg_release(&allocator, pool->helpers, (size_t)pool->threads * sizeof(helper));
+    rg_release(&allocator, pool->shares, (size_t)pool->threads * sizeof(share));
+    rg_release(&allocator, pool, sizeof *pool);
 }
 
-int32_t rg_thread_pool_threads(const rg_thread_pool *thread_pool)
+int32_t rg_thread_pool_threads(const rg_thread_pool *pool)
 {
-    return thread_pool->threads;
+    return pool->threads;
 }

@@ -11,14 +11,14 @@ typedef struct rg_thread_pool rg_thread_pool;
 
 /* `threads` includes the asking thread; helpers start with the first work that wants them. */
 rg_status rg_thread_pool_create(const rg_allocator *allocator, int32_t threads,
-                                rg_thread_pool **thread_pool);
-void rg_thread_pool_destroy(rg_thread_pool *thread_pool);
-int32_t rg_thread_pool_threads(const rg_thread_pool *thread_pool);
+                                rg_thread_pool **pool);
+void rg_thread_pool_destroy(rg_thread_pool *pool);
+int32_t rg_thread_pool_threads(const rg_thread_pool *pool);
 
 /* Runs function(args, begin, end) over tiles of `grain` units, and returns when all are done.
  * Which thread runs which tile is open; where the tiles begin and end is not. If another thread
  * is using the thread pool, the caller works alone. */
-void rg_thread_pool_run(rg_thread_pool *thread_pool, rg_cpu_function function, const void *args,
+void rg_thread_pool_run(rg_thread_pool *pool, rg_cpu_function function, const void *args,
                         int64_t units, int64_t grain);
 
 /* Which of the threads of its thread pool runs the caller: 0 for one that asks, so results differ

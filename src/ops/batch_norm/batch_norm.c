@@ -114,7 +114,7 @@ static rg_status check(const void *desc)
 
 static int32_t count_inputs(const void *desc)
 {
-    return rg_batch_norm_places_of(desc).inputs;
+    return rg_batch_norm_inputs_of(desc).inputs;
 }
 
 static int32_t count_outputs(const void *desc)
@@ -144,7 +144,7 @@ static const char *alias_of(const void *desc)
 {
     static const char *const pairs[] = { "x1=y1 x2=y2", "x2=y1 x3=y2", "x3=y1 x4=y2" };
     const rg_batch_norm_desc *d = desc;
-    return d->statistics == RG_BATCH_NORM_RUNNING ? pairs[rg_batch_norm_places_of(d).mean - 1] : "";
+    return d->statistics == RG_BATCH_NORM_RUNNING ? pairs[rg_batch_norm_inputs_of(d).mean - 1] : "";
 }
 
 static rg_dtype parameter_dtype(const rg_batch_norm_desc *d, const rg_tensor_desc x[])
@@ -168,7 +168,7 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
 static uint32_t reads(const void *desc)
 {
     const rg_batch_norm_desc *d = desc;
-    const places p = rg_batch_norm_places_of(d);
+    const rg_batch_norm_inputs p = rg_batch_norm_inputs_of(d);
     uint32_t bits = RG_READS_X;
     bits |= d->gamma ? (uint32_t)RG_READS_X << p.gamma : 0;
     bits |= d->beta && d->neuron.kind != RG_NEURON_NONE ? (uint32_t)RG_READS_X << p.beta : 0;
@@ -237,7 +237,8 @@ static bool shares_state(const void *desc)
 /* ---- statistics ---- */
 
 /* Statistics of x, or those given, into t->moments. */
-static rg_status record_statistics(rg_call *call, const tensors *t, int64_t before, bool returns)
+static rg_status record_statistics(rg_call *call, const rg_batch_norm_tensors *t, int64_t before,
+                                   bool returns)
 {
     if (((const rg_batch_norm_desc *)call->desc)->statistics == RG_BATCH_NORM_GIVEN)
         return rg_batch_norm_record_merge(call, t, t->any, before, returns);
@@ -256,7 +257,7 @@ static rg_status record_statistics(rg_call *call, const tensors *t, int64_t befo
 /* ---- forward ---- */
 
 /* Moments of the state, or a temporary, which *made then is. */
-static rg_status take_moments(rg_call *call, tensors *t, rg_tensor **made)
+static rg_status take_moments(rg_call *call, rg_batch_norm_tensors *t, rg_tensor **made)
 {
     *made = NULL;
     if (call->state != NULL) {
@@ -271,7 +272,7 @@ static rg_status take_moments(rg_call *call, tensors *t, rg_tensor **made)
 
 static rg_status forward_whole(rg_call *call)
 {
-    tensors t = rg_batch_norm_tensors_of(call);
+    rg_batch_norm_tensors t = rg_batch_norm_tensors_of(call);
     rg_tensor *made;
     RG_TRY(take_moments(call, &t, &made));
     rg_status status = record_statistics(call, &t, 0, true);
@@ -289,7 +290,7 @@ static rg_status forward(rg_call *call)
     RG_CHECK(call->state != NULL, RG_INVALID_ARGUMENT,
              "batch_norm: phase normalize reads its statistics from the state, which is NULL");
     int64_t *progress = call->state->progress;
-    tensors t = rg_batch_norm_tensors_of(call);
+    rg_batch_norm_tensors t = rg_batch_norm_tensors_of(call);
     t.moments = rg_state_slot_tensor(call->state, MOMENTS);
     if (d->phase == RG_BATCH_NORM_NORMALIZE) {
         RG_CHECK(progress[COUNTED] > 0, RG_INVALID_STATE,
@@ -312,8 +313,8 @@ static rg_status forward(rg_call *call)
 /* ---- gradient ---- */
 
 /* Sums over x and dy, and what follows from them. */
-static rg_status sum_up(rg_call *call, const tensors *t, const rg_tensor *factors, int64_t count,
-                        bool before)
+static rg_status sum_up(rg_call *call, const rg_batch_norm_tensors *t, const rg_tensor *factors,
+                        int64_t count, bool before)
 {
     const rg_tensor_desc *const descs[] = { &t->x->desc };
     const rg_channels shape = rg_channels_make(descs, 1, 0);
@@ -337,7 +338,7 @@ static bool needs_sums(const rg_call *call)
 }
 
 /* In one call: with the statistics of the state, if there is one. */
-static rg_status gradient_whole(rg_call *call, tensors *t, const rg_tensor *factors)
+static rg_status gradient_whole(rg_call *call, rg_batch_norm_tensors *t, const rg_tensor *factors)
 {
     const bool given = ((const rg_batch_norm_desc *)call->desc)->statistics == RG_BATCH_NORM_GIVEN;
     rg_status status = RG_OK;
@@ -349,7 +350,8 @@ static rg_status gradient_whole(rg_call *call, tensors *t, const rg_tensor *fact
 }
 
 /* The gradient of phase statistics. */
-static rg_status gradient_statistics(rg_call *call, const tensors *t, const rg_tensor *factors)
+static rg_status gradient_statistics(rg_call *call, const rg_batch_norm_tensors *t,
+                                     const rg_tensor *factors)
 {
     int64_t *progress = call->state->progress;
     const int64_t counted = progress[COUNTED] - 1;
@@ -371,7 +373,8 @@ static rg_status gradient_statistics(rg_call *call, const tensors *t, const rg_t
 
 /* The gradient of phase normalize. dgamma and dbeta are those of the whole batch: later calls for
  * its other parts, which add theirs where they share a tensor, have nothing to add. */
-static rg_status gradient_normalize(rg_call *call, const tensors *t, const rg_tensor *factors)
+static rg_status gradient_normalize(rg_call *call, const rg_batch_norm_tensors *t,
+                                    const rg_tensor *factors)
 {
     int64_t *progress = call->state->progress;
     RG_CHECK(progress[SUMMED] > 0, RG_INVALID_STATE,
@@ -393,7 +396,8 @@ static rg_status gradient_normalize(rg_call *call, const tensors *t, const rg_te
     return rg_batch_norm_record_gradient(&own, t, factors);
 }
 
-static rg_status gradient_phase(rg_call *call, const tensors *t, const rg_tensor *factors)
+static rg_status gradient_phase(rg_call *call, const rg_batch_norm_tensors *t,
+                                const rg_tensor *factors)
 {
     const rg_batch_norm_desc *d = call->desc;
     const int64_t *progress = call->state->progress;
@@ -409,7 +413,7 @@ static rg_status gradient_phase(rg_call *call, const tensors *t, const rg_tensor
 static rg_status gradient(rg_call *call)
 {
     const rg_batch_norm_desc *d = call->desc;
-    tensors t = rg_batch_norm_tensors_of(call);
+    rg_batch_norm_tensors t = rg_batch_norm_tensors_of(call);
     const int64_t factor_dims[] = { RG_NORM_FACTORS, rg_batch_norm_channels_of(t.x) };
     const int64_t sum_dims[] = { 2, rg_batch_norm_channels_of(t.x) };
     rg_tensor *moments, *factors = NULL, *sums = NULL;

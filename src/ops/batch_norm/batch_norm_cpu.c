@@ -12,7 +12,7 @@ RG_OUTLINE void end_part(const norm_parts *p, const rg_channels *s, int64_t rows
     for (int64_t c = 0; c < width; c += VLEN) {
         const int n = vlanes_left(width - c);
         vreal mean, squares;
-        join_lanes(p, s, rows, width, c, &mean, &squares);
+        join_chains(p, s, rows, width, c, &mean, &squares);
         vstore(to, RG_NORM_NEAR * s->channels + c, n, RG_REAL, vload_full(p->near, c, RG_REAL));
         vstore(to, RG_NORM_REST * s->channels + c, n, RG_REAL, mean);
         vstore(to, RG_NORM_SQUARES * s->channels + c, n, RG_REAL, squares);
@@ -176,8 +176,8 @@ RG_INLINE void forward(const rg_batch_norm_args *k, int64_t begin, int64_t end, 
 RG_OUTLINE void end_sums(const norm_columns *k, const rg_channels *s, int64_t width, real *to)
 {
     for (int64_t c = 0; c < width; c++) {
-        to[c] = (real)sum_lanes(k->all, c, width, s->lanes);
-        to[s->channels + c] = (real)sum_lanes(k->all_products, c, width, s->lanes);
+        to[c] = (real)sum_chains(k->all, c, width, s->chains);
+        to[s->channels + c] = (real)sum_chains(k->all_products, c, width, s->chains);
     }
 }
 

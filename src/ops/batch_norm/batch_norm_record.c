@@ -15,9 +15,9 @@ bool rg_batch_norm_gives_statistics(const rg_batch_norm_desc *d)
     return d->statistics == RG_BATCH_NORM_RETURNED || d->statistics == RG_BATCH_NORM_RUNNING;
 }
 
-places rg_batch_norm_places_of(const rg_batch_norm_desc *d)
+rg_batch_norm_inputs rg_batch_norm_inputs_of(const rg_batch_norm_desc *d)
 {
-    places p = { .inputs = 1 };
+    rg_batch_norm_inputs p = { .inputs = 1 };
     p.gamma = d->gamma ? p.inputs++ : 0;
     p.beta = d->beta ? p.inputs++ : 0;
     p.mean = rg_batch_norm_takes_statistics(d) ? p.inputs++ : 0;
@@ -37,10 +37,10 @@ static rg_dtype dtype_of_parameters(const rg_call *call)
                                                    : rg_norm_real(call->x[0]->desc.dtype);
 }
 
-tensors rg_batch_norm_tensors_of(const rg_call *call)
+rg_batch_norm_tensors rg_batch_norm_tensors_of(const rg_call *call)
 {
     const rg_batch_norm_desc *d = call->desc;
-    tensors t = { .x = call->x[0], .at = rg_batch_norm_places_of(d) };
+    rg_batch_norm_tensors t = { .x = call->x[0], .at = rg_batch_norm_inputs_of(d) };
     t.any = t.x;
     t.gamma = t.at.gamma > 0 && call->x[t.at.gamma] != NULL ? call->x[t.at.gamma] : t.any;
     t.beta = t.at.beta > 0 && call->x[t.at.beta] != NULL ? call->x[t.at.beta] : t.any;
@@ -87,8 +87,8 @@ rg_status rg_batch_norm_record_parts(rg_call *call, const rg_tensor *partial)
     return rg_record(call, &launch);
 }
 
-rg_status rg_batch_norm_record_merge(rg_call *call, const tensors *t, const rg_tensor *partial,
-                                     int64_t before, bool returns)
+rg_status rg_batch_norm_record_merge(rg_call *call, const rg_batch_norm_tensors *t,
+                                     const rg_tensor *partial, int64_t before, bool returns)
 {
     const rg_batch_norm_desc *d = call->desc;
     const rg_tensor_desc *const descs[] = { &t->x->desc };
@@ -128,7 +128,7 @@ rg_status rg_batch_norm_record_merge(rg_call *call, const tensors *t, const rg_t
     return rg_record(call, &launch);
 }
 
-rg_status rg_batch_norm_record_forward(rg_call *call, const tensors *t)
+rg_status rg_batch_norm_record_forward(rg_call *call, const rg_batch_norm_tensors *t)
 {
     const rg_batch_norm_desc *d = call->desc;
     const rg_tensor_desc *const descs[] = { &t->x->desc, &call->y[0]->desc };
@@ -147,7 +147,8 @@ rg_status rg_batch_norm_record_forward(rg_call *call, const tensors *t)
     return rg_record(call, &launch);
 }
 
-rg_status rg_batch_norm_record_sums(rg_call *call, const tensors *t, const rg_tensor *partial)
+rg_status rg_batch_norm_record_sums(rg_call *call, const rg_batch_norm_tensors *t,
+                                    const rg_tensor *partial)
 {
     const rg_batch_norm_desc *d = call->desc;
     const rg_tensor_desc *const descs[] = { &call->dy[0]->desc, &t->x->desc };
@@ -186,8 +187,9 @@ static bool has_dy(const rg_call *call, int32_t output)
     return output < call->outputs && call->dy[output] != NULL;
 }
 
-rg_status rg_batch_norm_record_join(rg_call *call, const tensors *t, const rg_tensor *partial,
-                                    const rg_tensor *factors, int64_t count, bool before)
+rg_status rg_batch_norm_record_join(rg_call *call, const rg_batch_norm_tensors *t,
+                                    const rg_tensor *partial, const rg_tensor *factors,
+                                    int64_t count, bool before)
 {
     const rg_batch_norm_desc *d = call->desc;
     const rg_tensor_desc *const descs[] = { &t->x->desc };
@@ -230,7 +232,8 @@ rg_status rg_batch_norm_record_join(rg_call *call, const tensors *t, const rg_te
     return rg_record(call, &launch);
 }
 
-rg_status rg_batch_norm_record_gradient(rg_call *call, const tensors *t, const rg_tensor *factors)
+rg_status rg_batch_norm_record_gradient(rg_call *call, const rg_batch_norm_tensors *t,
+                                        const rg_tensor *factors)
 {
     const rg_batch_norm_desc *d = call->desc;
     const rg_tensor *dx = call->dx[0];

@@ -15,11 +15,11 @@ bool rg_batch_norm_takes_statistics(const rg_batch_norm_desc *d);
 bool rg_batch_norm_gives_statistics(const rg_batch_norm_desc *d);
 
 /* The numbers of the inputs; 0 where there is none. */
-typedef struct places {
+typedef struct rg_batch_norm_inputs {
     int32_t gamma, beta, mean, variance, inputs;
-} places;
+} rg_batch_norm_inputs;
 
-places rg_batch_norm_places_of(const rg_batch_norm_desc *d);
+rg_batch_norm_inputs rg_batch_norm_inputs_of(const rg_batch_norm_desc *d);
 
 enum { MEAN, VARIANCE, S, DGAMMA, DBETA, MOMENTS, SUMS, SLOTS };
 
@@ -29,14 +29,14 @@ enum { MEAN, VARIANCE, S, DGAMMA, DBETA, MOMENTS, SUMS, SLOTS };
 enum { COUNTED, NORMALIZED, SUMMED, FINISHED };
 
 /* The tensors of one call. `any` stands in for those that there are none of. */
-typedef struct tensors {
+typedef struct rg_batch_norm_tensors {
     const rg_tensor *x, *gamma, *beta, *mean, *variance, *any;
     const rg_tensor *moments, *sums;
     rg_norm_parameters parameters;
-    places at;
-} tensors;
+    rg_batch_norm_inputs at;
+} rg_batch_norm_tensors;
 
-tensors rg_batch_norm_tensors_of(const rg_call *call);
+rg_batch_norm_tensors rg_batch_norm_tensors_of(const rg_call *call);
 
 int64_t rg_batch_norm_channels_of(const rg_tensor *x);
 
@@ -49,18 +49,21 @@ const rg_tensor *rg_batch_norm_slot(const rg_call *call, int32_t index, const rg
 rg_status rg_batch_norm_record_parts(rg_call *call, const rg_tensor *partial);
 
 /* `returns`: whether outputs mean and variance are written, too. */
-rg_status rg_batch_norm_record_merge(rg_call *call, const tensors *t, const rg_tensor *partial,
-                                     int64_t before, bool returns);
+rg_status rg_batch_norm_record_merge(rg_call *call, const rg_batch_norm_tensors *t,
+                                     const rg_tensor *partial, int64_t before, bool returns);
 
-rg_status rg_batch_norm_record_forward(rg_call *call, const tensors *t);
+rg_status rg_batch_norm_record_forward(rg_call *call, const rg_batch_norm_tensors *t);
 
-rg_status rg_batch_norm_record_sums(rg_call *call, const tensors *t, const rg_tensor *partial);
+rg_status rg_batch_norm_record_sums(rg_call *call, const rg_batch_norm_tensors *t,
+                                    const rg_tensor *partial);
 
 /* From `partial`, or where that is NULL from what is in t->sums. `count`: elements of a channel;
  * `before`: whether t->sums is added to. */
-rg_status rg_batch_norm_record_join(rg_call *call, const tensors *t, const rg_tensor *partial,
-                                    const rg_tensor *factors, int64_t count, bool before);
+rg_status rg_batch_norm_record_join(rg_call *call, const rg_batch_norm_tensors *t,
+                                    const rg_tensor *partial, const rg_tensor *factors,
+                                    int64_t count, bool before);
 
-rg_status rg_batch_norm_record_gradient(rg_call *call, const tensors *t, const rg_tensor *factors);
+rg_status rg_batch_norm_record_gradient(rg_call *call, const rg_batch_norm_tensors *t,
+                                        const rg_tensor *factors);
 
 #endif

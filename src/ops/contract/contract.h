@@ -24,7 +24,7 @@
  * RG_PANEL columns, [N / RG_PANEL][K][RG_PANEL], columns beyond N zero, for the rows form; then for
  * some rows of A that stay in the cache, and for each panel, one call with a_step = K, b_step =
  * RG_PANEL and one run { 0, 0, K }. C = A^T B, with A (K, M), needs no packing: the columns form
- * with a_step = M, b_step = N and one run. Both read whole vectors of b: at least contract_lanes(n)
+ * with a_step = M, b_step = N and one run. Both read whole vectors of b: at least contract_width(n)
  * columns of b and c can be touched. */
 #ifndef RG_OPS_CONTRACT_H
 #define RG_OPS_CONTRACT_H
@@ -32,10 +32,10 @@
 #include "backend/cpu/kernel.h"
 #include "ops/contract/contract_pairs.h"
 
-/* Columns of a panel, on every instruction set; results in `c` come in multiples of RG_LANES
+/* Columns of a panel, on every instruction set; results in `c` come in multiples of RG_COLUMN_STEP
  * columns, or in RG_NARROW_PANEL if that is enough. */
 enum { RG_PANEL = 32, RG_NARROW_PANEL = 8, RG_MOST_RUNS = 256 };
-#define RG_LANES 16
+#define RG_COLUMN_STEP 16
 
 typedef struct rg_tile {
     const real *a, *b;
@@ -49,7 +49,7 @@ typedef struct rg_tile {
     const real *waiting;           /* the engine's own: sums of earlier runs, or NULL */
 } rg_tile;
 
-/* Any number of rows (height) and columns (width); of b and c, columns up to contract_lanes(width)
+/* Any number of rows (height) and columns (width); of b and c, columns up to contract_width(width)
  * are read and written. */
 typedef void rg_contract_function(const rg_tile *tile, int64_t height, int64_t width);
 typedef struct rg_contract {
@@ -59,10 +59,11 @@ typedef struct rg_contract {
 #define RG_CONTRACT RG_TABLE(contract)
 extern const rg_contract RG_CONTRACT;
 
-RG_INLINE int64_t contract_lanes(int64_t width)
+RG_INLINE int64_t contract_width(int64_t width)
 {
-    return width <= RG_NARROW_PANEL ? RG_NARROW_PANEL
-                                    : (width + RG_LANES - 1) / RG_LANES * RG_LANES;
+    return width <= RG_NARROW_PANEL
+               ? RG_NARROW_PANEL
+               : (width + RG_COLUMN_STEP - 1) / RG_COLUMN_STEP * RG_COLUMN_STEP;
 }
 
 /* ---- into real ---- */
@@ -93,82 +94,82 @@ RG_OUTLINE void contract_load(real *to, int64_t to_step, const void *from, int64
     (void)T;
 }
 
-/* One k after the other: `lanes` neighbours each. */
-RG_INLINE void load_lines(real *to, int64_t to_step, const char *from, int64_t lanes,
+/* One k after the other: `width` neighbours each. */
+RG_INLINE void load_lines(real *to, int64_t to_step, const char *from, int64_t width,
                           int64_t k_step, int64_t count, const rg_dtype T)
 {
     for (int64_t k = 0; k < count; k++, to += to_step) {
-        int64_t lane = 0;
-        for (; lane + VLEN <= lanes; lane += VLEN)
-            vstore_full(to, lane, RG_REAL, vload_full(from, k * k_step + lane, T));
-        for (; lane < lanes; lane++)
-            to[lane] = load_one(from, k * k_step + lane, T);
+        int64_t column = 0;
+        for (; column + VLEN <= width; column += VLEN)
+            vstore_full(to, column, RG_REAL, vload_full(from, k * k_step + column, T));
+        for (; column < width; column++)
+            to[column] = load_one(from, k * k_step + column, T);
     }
 }
 
 /* Neighbours go along k: squares of VLEN elements are transposed. */
-RG_INLINE void load_transposed(real *to, int64_t to_step, const char *from, int64_t lane_step,
-                               int64_t lanes, int64_t count, const rg_dtype T)
+RG_INLINE void load_transposed(real *to, int64_t to_step, const char *from, int64_t column_step,
+                               int64_t width, int64_t count, const rg_dtype T)
 {
     int64_t k = 0;
     for (; k + VLEN <= count; k += VLEN, to += VLEN * to_step) {
-        int64_t lane = 0;
-        for (; lane + VLEN <= lanes; lane += VLEN) {
+        int64_t column = 0;
+        for (; column + VLEN <= width; column += VLEN) {
             vreal square[VLEN];
 #pragma GCC unroll 16
             for (int i = 0; i < VLEN; i++)
-                square[i] = vload_full(from, (lane + i) * lane_step + k, T);
+                square[i] = vload_full(from, (column + i) * column_step + k, T);
             vturn(square);
 #pragma GCC unroll 16
             for (int i = 0; i < VLEN; i++)
-                vstore_full(to + i * to_step, lane, RG_REAL, square[i]);
+                vstore_full(to + i * to_step, column, RG_REAL, square[i]);
         }
-        for (; lane < lanes; lane++)
+        for (; column < width; column++)
             for (int64_t i = 0; i < VLEN; i++)
-                to[i * to_step + lane] = load_one(from, lane * lane_step + k + i, T);
+                to[i * to_step + column] = load_one(from, column * column_step + k + i, T);
     }
-    for (int64_t lane = 0; lane < lanes; lane++)
+    for (int64_t column = 0; column < width; column++)
         for (int64_t i = 0; i < count - k; i++)
-            to[i * to_step + lane] = load_one(from, lane * lane_step + k + i, T);
+            to[i * to_step + column] = load_one(from, column * column_step + k + i, T);
 }
 
-RG_INLINE void load_block(real *to, int64_t to_step, const char *from, int64_t lane_step,
-                          int64_t lanes, int64_t k_step, int64_t count, const rg_dtype T)
+RG_INLINE void load_block(real *to, int64_t to_step, const char *from, int64_t column_step,
+                          int64_t width, int64_t k_step, int64_t count, const rg_dtype T)
 {
-    if (lane_step == 1)
-        load_lines(to, to_step, from, lanes, k_step, count, T);
+    if (column_step == 1)
+        load_lines(to, to_step, from, width, k_step, count, T);
     else
-        load_transposed(to, to_step, from, lane_step, lanes, count, T);
+        load_transposed(to, to_step, from, column_step, width, count, T);
 }
 
-/* to[k][lane] = w[first + lane * lane_step + k * k_step] for k < count, lane < lanes; rows of `to`
- * are to_step apart. */
+/* to[k][column] = w[first + column * column_step + k * k_step] for k < count, column < width;
+ * rows of `to` are to_step apart. */
 RG_OUTLINE void contract_block(real *to, int64_t to_step, const void *w, int64_t first,
-                               int64_t lane_step, int64_t lanes, int64_t k_step, int64_t count,
+                               int64_t column_step, int64_t width, int64_t k_step, int64_t count,
                                rg_dtype T)
 {
-    if (lane_step != 1 && k_step != 1) { /* no neighbours at all */
-        for (int64_t lane = 0; lane < lanes; lane++)
-            contract_load(to + lane, to_step, w, first + lane * lane_step, k_step, count, T);
+    if (column_step != 1 && k_step != 1) { /* no neighbours at all */
+        for (int64_t column = 0; column < width; column++)
+            contract_load(to + column, to_step, w, first + column * column_step, k_step, count, T);
         return;
     }
 #if !RG_REAL_F64
     if (T == RG_F16)
-        load_block(to, to_step, at(w, first, RG_F16), lane_step, lanes, k_step, count, RG_F16);
+        load_block(to, to_step, at(w, first, RG_F16), column_step, width, k_step, count, RG_F16);
     else if (T == RG_BF16)
-        load_block(to, to_step, at(w, first, RG_BF16), lane_step, lanes, k_step, count, RG_BF16);
+        load_block(to, to_step, at(w, first, RG_BF16), column_step, width, k_step, count, RG_BF16);
     else
 #endif
-        load_block(to, to_step, at(w, first, RG_REAL), lane_step, lanes, k_step, count, RG_REAL);
+        load_block(to, to_step, at(w, first, RG_REAL), column_step, width, k_step, count, RG_REAL);
 }
 
-/* The same as a panel: zero in further lanes. */
-RG_INLINE void contract_pack(real *panel, const void *w, int64_t first, int64_t lane_step,
-                             int64_t lanes, int64_t k_step, int64_t count, rg_dtype T)
+/* The same as a panel: zero in further columns. */
+RG_INLINE void contract_pack(real *panel, const void *w, int64_t first, int64_t column_step,
+                             int64_t width, int64_t k_step, int64_t count, rg_dtype T)
 {
-    for (int64_t k = 0; k < count && lanes < RG_PANEL; k++)
-        memset(panel + k * RG_PANEL + lanes, 0, (size_t)(RG_PANEL - lanes) * sizeof(real));
-    contract_block(panel, RG_PANEL, w, first, lane_step, lanes, k_step, count, T);
+    for (int64_t k = 0; k < count && width < RG_PANEL; k++)
+        memset(panel + k * RG_PANEL + width, 0, (size_t)(RG_PANEL - width) * sizeof(real));
+    contract_block(panel, RG_PANEL, w, first, column_step, width, k_step, count, T);
 }
 
 #endif

@@ -135,7 +135,7 @@ typedef float row __attribute__((vector_size(TILE_BYTES), aligned(4), may_alias)
 /* Up to 32 rows, where sums are added: they begin with 0 all the same, so that long ones are cut.
  */
 static void add_block(const rg_pair_tile *t, rg_block_function *function, int64_t rows,
-                      int64_t lanes)
+                      int64_t width)
 {
     _Alignas(TILE_BYTES) float sums[2 * HEIGHT][2 * LANES];
     rg_pair_tile part = *t;
@@ -143,7 +143,7 @@ static void add_block(const rg_pair_tile *t, rg_block_function *function, int64_
     part.c_step = 2 * LANES;
     function(&part);
     for (int64_t m = 0; m < rows; m++)
-        for (int64_t n = 0; n < lanes; n += LANES)
+        for (int64_t n = 0; n < width; n += LANES)
             *(row *)(t->c + m * t->c_step + n) += *(const row *)&sums[m][n];
 }
 

@@ -294,7 +294,7 @@ static rg_run_cut cut_of(const rg_tile *t, bool columns)
 }
 
 /* Blocks, and their total in double. */
-static void tile_in_blocks(const rg_tile *t, const height *h, int64_t lanes, int64_t total,
+static void tile_in_blocks(const rg_tile *t, const height *h, int64_t width, int64_t total,
                            bool columns)
 {
     waiting w, one;
@@ -309,10 +309,10 @@ static void tile_in_blocks(const rg_tile *t, const height *h, int64_t lanes, int
         next_block(&b, &cut, least(RG_SUM_BLOCK, total - done));
         tile_in_runs(&block, h->function[columns], &b, &w);
         for (int64_t m = 0; m < h->rows; m++)
-            add_to_totals(totals + m * WAIT_STEP, one.sum + m * WAIT_STEP, lanes, done == 0);
+            add_to_totals(totals + m * WAIT_STEP, one.sum + m * WAIT_STEP, width, done == 0);
     }
     for (int64_t m = 0; m < h->rows; m++) {
-        for (int64_t n = 0; n < lanes; n++) {
+        for (int64_t n = 0; n < width; n++) {
             real *const c = t->c + m * t->c_step + n;
             const real sum = (real)totals[m * WAIT_STEP + n];
             *c = t->add ? *c + sum : sum;
@@ -321,7 +321,7 @@ static void tile_in_blocks(const rg_tile *t, const height *h, int64_t lanes, int
 }
 
 /* All rows of up to two vectors. */
-static void stack(rg_tile t, int64_t rows, int64_t lanes, const height *h, bool columns)
+static void stack(rg_tile t, int64_t rows, int64_t width, const height *h, bool columns)
 {
     const int64_t a_step = columns ? 1 : t.a_step;
     const int64_t total = rg_run_sum(t.runs, t.run_count);
@@ -338,7 +338,7 @@ static void stack(rg_tile t, int64_t rows, int64_t lanes, const height *h, bool 
         if (in_runs)
             tile_in_runs(&t, h->function[columns], &b, &w);
         else if (total > RG_SUM_BLOCK)
-            tile_in_blocks(&t, h, lanes, total, columns);
+            tile_in_blocks(&t, h, width, total, columns);
         else
             h->function[columns](&t);
         t.a += h->rows * a_step;
@@ -350,19 +350,19 @@ static void stack(rg_tile t, int64_t rows, int64_t lanes, const height *h, bool 
 
 static void contract(const rg_tile *t, int64_t rows, int64_t columns, bool along)
 {
-    const int64_t lanes = contract_lanes(columns),
+    const int64_t width = contract_width(columns),
                   ahead = t->ahead != NULL ? t->ahead_end - t->ahead : 0;
-    for (int64_t n = 0; n < lanes; n += WIDE * VLEN) {
+    for (int64_t n = 0; n < width; n += WIDE * VLEN) {
         rg_tile part = *t;
         part.b += n;
         part.c += n;
         if (ahead > 0) {
-            part.ahead += ahead * n / lanes;
-            part.ahead_end = t->ahead + ahead * least(n + WIDE * VLEN, lanes) / lanes;
+            part.ahead += ahead * n / width;
+            part.ahead_end = t->ahead + ahead * least(n + WIDE * VLEN, width) / width;
         } else { /* some line that is there */
             part.ahead = part.ahead_end = (const char *)part.c;
         }
-        const int64_t left = lanes - n;
+        const int64_t left = width - n;
         stack(part, rows, least(left, WIDE * VLEN),
               left >= WIDE * VLEN ? wide
               : left >= VLEN      ? narrow

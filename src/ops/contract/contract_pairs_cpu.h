@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Blocks of bf16 as contract_pairs.h takes them: their bits are moved, not their values. Two
- * neighbours in k make a word, which stands in a lane of `real`. */
+ * neighbours in k make a word, which stands in a column of `real`. */
 #ifndef RG_OPS_CONTRACT_PAIRS_CPU_H
 #define RG_OPS_CONTRACT_PAIRS_CPU_H
 
@@ -13,20 +13,20 @@
 #if RG_USES_PAIRS
 
 /* Whether one of so many numbers is infinite or NaN. */
-RG_OUTLINE bool has_special_bits(const uint16_t *a, int64_t count)
+RG_OUTLINE bool has_nonfinite_bits(const uint16_t *a, int64_t count)
 {
     enum { EACH = RG_VECTOR_BYTES / 2, EXPONENT = 0x7f80 };
     const uint64_t exponents = 0x7f807f807f807f80;
-    uint32_t special = 0;
+    uint32_t nonfinite = 0;
     int64_t i = 0;
     for (; i + EACH <= count; i += EACH) {
         vwide bits;
         memcpy(&bits, a + i, sizeof bits);
-        special |= vbits_equal(bits & exponents, EXPONENT);
+        nonfinite |= vbits_equal(bits & exponents, EXPONENT);
     }
     for (; i < count; i++)
-        special |= (a[i] & EXPONENT) == EXPONENT;
-    return special != 0;
+        nonfinite |= (a[i] & EXPONENT) == EXPONENT;
+    return nonfinite != 0;
 }
 
 /* Lanes i to i + VLEN - 1 of two lines of bf16, as words. */
@@ -38,29 +38,29 @@ RG_INLINE vreal pair_words(const uint16_t *low, const uint16_t *high, int64_t i)
     return (vreal)(__builtin_convertvector(l, vuint) | __builtin_convertvector(h, vuint) << 16);
 }
 
-/* Elements k < count of `lanes` columns go to to[k / 2][lane][k % 2], from an even k on; further
- * lanes are left alone. */
-RG_OUTLINE void pack_pairs(uint16_t *to, const uint16_t *b, int64_t lane_step, int64_t lanes,
+/* Elements k < count of `width` columns go to to[k / 2][column][k % 2], from an even k on;
+ * further columns are left alone. */
+RG_OUTLINE void pack_pairs(uint16_t *to, const uint16_t *b, int64_t column_step, int64_t width,
                            int64_t k_step, int64_t count)
 {
     int64_t k = 0, done;
-    for (; lane_step == 1 && k + 2 <= count; k += 2) {
+    for (; column_step == 1 && k + 2 <= count; k += 2) {
         const uint16_t *const low = b + k * k_step, *const high = low + k_step;
-        for (done = 0; done + VLEN <= lanes; done += VLEN)
+        for (done = 0; done + VLEN <= width; done += VLEN)
             vstore_full(to + k * RG_PANEL, done, RG_REAL, pair_words(low, high, done));
-        for (; done < lanes; done++) {
+        for (; done < width; done++) {
             to[k * RG_PANEL + 2 * done] = low[done];
             to[k * RG_PANEL + 2 * done + 1] = high[done];
         }
     }
-    if (k_step == 1 && lane_step % 2 == 0 && (uintptr_t)b % sizeof(real) == 0) { /* whole words */
-        contract_block((real *)(void *)to, RG_PANEL, b, 0, lane_step / 2, lanes, 1, count / 2,
+    if (k_step == 1 && column_step % 2 == 0 && (uintptr_t)b % sizeof(real) == 0) { /* whole words */
+        contract_block((real *)(void *)to, RG_PANEL, b, 0, column_step / 2, width, 1, count / 2,
                        RG_REAL);
         k = count / 2 * 2;
     }
     for (; k < count; k++)
-        for (int64_t lane = 0; lane < lanes; lane++)
-            to[k / 2 * 2 * RG_PANEL + 2 * lane + k % 2] = b[lane * lane_step + k * k_step];
+        for (int64_t column = 0; column < width; column++)
+            to[k / 2 * 2 * RG_PANEL + 2 * column + k % 2] = b[column * column_step + k * k_step];
 }
 
 /* Elements k < count of some rows go to to[row][k], rows to_step apart. */

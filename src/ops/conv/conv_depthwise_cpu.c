@@ -253,8 +253,8 @@ typedef struct grouped_rows {
     depthwise_taps taps[RG_CONV_GROUPED_ROWS];
 } grouped_rows;
 
-/* A line of all rows, by some columns at a time, so that what is spread stays near. The last block
- * of columns may overlap the one before, but not where results are added to. */
+/* A line of all rows, by some columns at a time, so that what is spread stays in the cache. The
+ * last block of columns may overlap the one before, but not where results are added to. */
 RG_INLINE void grouped_line(const rg_conv_grouped_args *k, depthwise_row *d, grouped_sums *f,
                             const grouped_rows *b, const depthwise_line *l, int64_t phase,
                             const rg_dtype T)

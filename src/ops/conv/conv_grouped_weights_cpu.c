@@ -67,7 +67,7 @@ static const grouped_step grouped_steps[] = { { 8, grouped_products_8 },
                                               { 4, grouped_products_4 },
                                               { 3, grouped_products_3 },
                                               { 1, grouped_products_1 } };
-_Static_assert(DEPTHWISE_BLOCK == 8, "the first of the table is the most that there is room for");
+_Static_assert(DEPTHWISE_BLOCK == 8, "the table begins with the largest block");
 
 /* Windows begin <= j < end of a row with row p of their taps `rows`, by some weights at a time; y
  * is dy of the row. */

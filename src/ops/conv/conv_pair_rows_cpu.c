@@ -51,7 +51,7 @@ RG_OUTLINE void pack_pair_tap(const rg_conv_pack_args *k, int64_t unit)
                    least(RG_PANEL, k->width - n * RG_PANEL), k->w_step[4], k->depth);
     }
     float *const flags = (float *)k->panels + k->units / taps * size / 2;
-    flags[unit] = has_special_bits(panel, k->depths.pixel * RG_PANEL);
+    flags[unit] = has_nonfinite_bits(panel, k->depths.pixel * RG_PANEL);
 }
 
 RG_INLINE void pair_pack(const rg_conv_pack_args *k, int64_t begin, int64_t end, const rg_dtype T)
@@ -129,7 +129,7 @@ RG_OUTLINE void take_pair_inputs(const rg_conv_rows_args *k, pair_block *block, 
     block->in = in;
     for (int64_t i = 0; i < rows; i++, in += b->in_row) {
         copy_pair_inputs(k, b, first + i, in, count);
-        b->has_nonfinite |= (phases || beyond) && has_special_bits(in, b->in_row);
+        b->has_nonfinite |= (phases || beyond) && has_nonfinite_bits(in, b->in_row);
     }
     memset(in, 0, RG_PAIR_DEPTH * sizeof *in);
 }
@@ -181,8 +181,8 @@ RG_OUTLINE void sum_pair_pixel(const rg_conv_rows_args *k, const pair_block *blo
     memcpy(to, sums, sizeof sums);
 }
 
-RG_OUTLINE void sum_pairs_nonfinite(const rg_conv_rows_args *k, const pair_block *b,
-                                    const uint16_t *panel, int64_t r, real *sums)
+RG_OUTLINE void sum_own_taps(const rg_conv_rows_args *k, const pair_block *b, const uint16_t *panel,
+                             int64_t r, real *sums)
 {
     real one[RG_PANEL];
     const int64_t phases = k->row.phases * k->column.phases;
@@ -223,7 +223,7 @@ RG_OUTLINE void sum_pair_rows(const rg_conv_rows_args *k, const pair_block *bloc
                      RG_SUM_BLOCK);
     for (int64_t i = 0; i < rows; i++, sums += pitch * RG_PANEL) {
         if (b->has_nonfinite)
-            sum_pairs_nonfinite(k, block, panel, r + i, sums);
+            sum_own_taps(k, block, panel, r + i, sums);
         end_sums(k, e, b, r + i, n, sums, RG_BF16);
     }
 }

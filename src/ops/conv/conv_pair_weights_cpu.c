@@ -82,7 +82,7 @@ RG_OUTLINE bool put_pair_panel(const rg_conv_sides_args *k, uint16_t *to, const 
     const rg_conv_shape *s = &k->shape;
     const rg_conv_sides *at = &k->at;
     const int64_t size = at->x_plane * RG_PANEL;
-    bool special = false;
+    bool nonfinite = false;
     for (int64_t plane = 0; plane < at->down * at->across; plane++) {
         const int64_t row = plane / at->across * s->row.dilation % s->row.stride - s->row.before;
         const int64_t column =
@@ -90,10 +90,10 @@ RG_OUTLINE bool put_pair_panel(const rg_conv_sides_args *k, uint16_t *to, const 
         plane_walk walk = { .x = x, .first = column };
         begin_row(k, &walk, row);
         put_pair_plane(k, to, walk, width);
-        special |= has_special_bits(to, size);
+        nonfinite |= has_nonfinite_bits(to, size);
         to += at->starts * size;
     }
-    return special;
+    return nonfinite;
 }
 
 /* RG_PAIR_DEPTH pixels of `width` channels, transposed. */
@@ -137,7 +137,7 @@ RG_OUTLINE bool put_pair_lines(const rg_conv_sides_args *k, uint16_t *to, const 
         }
         transpose_pixels(to + first, at->y_line, from, step, width, s->y[3] == 1);
     }
-    return has_special_bits(to, width * at->y_line);
+    return has_nonfinite_bits(to, width * at->y_line);
 }
 
 RG_OUTLINE void sides_unit(const rg_conv_sides_args *k, int64_t unit)
@@ -253,16 +253,16 @@ RG_OUTLINE void add_pair_image(const rg_conv_pair_parts_args *k, pair_unit *u, i
 }
 
 /* Whether an image of the launch has an infinity or NaN that the unit meets. */
-RG_INLINE bool is_special(const rg_conv_pair_parts_args *k, const pair_unit *u, int64_t image)
+RG_INLINE bool has_nonfinite(const rg_conv_pair_parts_args *k, const pair_unit *u, int64_t image)
 {
     const rg_conv_sides *at = &k->at;
     const int64_t all = k->images * k->shape.groups, parts = at->panels + at->lines;
     const float *flags = (const float *)k->sides + all * (at->y_group + at->x_group) / 2 +
                          (image * k->shape.groups + u->group) * parts;
-    bool special = flags[u->panel] != 0;
+    bool nonfinite = flags[u->panel] != 0;
     for (int64_t c = u->channel; c < u->channel + u->channels; c += RG_PANEL)
-        special |= flags[at->panels + c / RG_PANEL] != 0;
-    return special;
+        nonfinite |= flags[at->panels + c / RG_PANEL] != 0;
+    return nonfinite;
 }
 
 /* The sums of a unit, which end a block, go to its totals. */
@@ -301,7 +301,7 @@ RG_OUTLINE void sum_pair_images(const rg_conv_pair_parts_args *k, pair_unit *u, 
     rg_run runs[MOST_RUNS];
     int64_t n = 0, sum = 0;
     for (int64_t image = begin; image < end; image++) {
-        if (is_special(k, u, image)) {
+        if (has_nonfinite(k, u, image)) {
             add_pair_image(k, u, k->image + image);
             continue;
         }

@@ -90,10 +90,10 @@ bool rg_conv_pairs_suit_weights(const rg_conv_shape *s)
            rg_conv_sides_size(s, &at) <= 0x1p26;
 }
 
-/* Images of a launch, about: launches are equally long, and take no more than there is room for.
- * With slices, half as many as slices, and many times as many elements as parts, which every launch
- * adds to. Without, so many that dy and a panel of x, which a thread goes through again and again,
- * stay near. */
+/* About how many images a launch takes: launches are equally long, and take at most MAX_ELEMENTS.
+ * With slices, at least half as many images as slices, and ELEMENTS_PER_SUM elements for each sum,
+ * because every launch adds to the sums. Without slices, so many that dy and a panel of x, which a
+ * thread reads again and again, stay in the L2 cache. */
 static int64_t images_per_launch(const rg_conv_pair_parts_args *k, int64_t slices)
 {
     enum {

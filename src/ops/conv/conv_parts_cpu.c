@@ -47,9 +47,10 @@ RG_OUTLINE void take_sides(const rg_conv_parts_args *k, conv_overlap *m, int64_t
                            rg_dtype T)
 {
     const rg_conv_shape *s = &k->shape;
-    const bool x_stays = T == RG_REAL && s->x[3] == 1 && s->in % RG_LANES == 0 && !k->weights_first;
+    const bool x_stays =
+        T == RG_REAL && s->x[3] == 1 && s->in % RG_COLUMN_STEP == 0 && !k->weights_first;
     const bool y_stays =
-        T == RG_REAL && s->y[3] == 1 && (!k->weights_first || contract_lanes(channels) == channels);
+        T == RG_REAL && s->y[3] == 1 && (!k->weights_first || contract_width(channels) == channels);
     const int64_t x = image * s->x[0] + group * s->in * s->x[3];
     const int64_t y = image * s->y[0] + (group * s->out + channel) * s->y[3];
     const int64_t next = (m->end - m->begin) * (vbytes(T) / VLEN);
@@ -190,17 +191,17 @@ RG_OUTLINE void add_one_by_one(const rg_conv_parts_args *k, const conv_overlap *
 RG_OUTLINE void add_narrow(const rg_conv_parts_args *k, const conv_overlap *m, real *sums)
 {
     const rg_conv_shape *s = &k->shape;
-    bool special = false;
+    bool nonfinite = false;
     for (int64_t i = m->begin; i < m->end; i++) {
         const real *row = m->y + (i - m->y_first) * m->y_row;
         if (m->y_pixel == s->out)
-            special |= has_special(row, s->column.count * s->out);
+            nonfinite |= has_nonfinite_reals(row, s->column.count * s->out);
         for (int64_t j = 0; j < s->column.count && m->y_pixel != s->out; j++)
-            special |= has_special(row + j * m->y_pixel, s->out);
+            nonfinite |= has_nonfinite_reals(row + j * m->y_pixel, s->out);
     }
-    for (int64_t p = 0; p < s->row.window && !special; p++)
+    for (int64_t p = 0; p < s->row.window && !nonfinite; p++)
         add_weights_first(k, m, p, sums);
-    if (special)
+    if (nonfinite)
         add_one_by_one(k, m, sums);
 }
 

@@ -43,7 +43,7 @@ RG_OUTLINE void pack_tap(const rg_conv_pack_args *k, int64_t unit, rg_dtype T)
         contract_pack(panel, k->w, w, k->w_step[1], least(RG_PANEL, k->width - n * RG_PANEL),
                       k->w_step[4], k->depth, T);
     }
-    ((real *)k->panels)[k->units * size + unit] = has_special(panel, size);
+    ((real *)k->panels)[k->units * size + unit] = has_nonfinite_reals(panel, size);
 }
 
 RG_INLINE void pack_weights(const rg_conv_pack_args *k, int64_t begin, int64_t end,
@@ -103,7 +103,7 @@ RG_OUTLINE void take_inputs(const rg_conv_rows_args *k, conv_block *b, char *scr
         if (first + i < 0 || first + i >= row->inputs)
             continue; /* left out of sums */
         copy_inputs(k, b, first + i, in + i * b->in_row, count, T);
-        b->has_nonfinite |= phases && has_special(in + i * b->in_row, b->in_row);
+        b->has_nonfinite |= phases && has_nonfinite_reals(in + i * b->in_row, b->in_row);
     }
 }
 
@@ -139,8 +139,8 @@ RG_INLINE void find_runs(const rg_conv_rows_args *k, const conv_block *b, conv_r
 }
 
 /* One output of a phase, from those taps alone that it has. */
-RG_OUTLINE void add_nonfinite(const rg_conv_rows_args *k, const conv_block *b, const real *panel,
-                              int64_t r, int64_t j, int64_t phase, real *c)
+RG_OUTLINE void add_own_taps(const rg_conv_rows_args *k, const conv_block *b, const real *panel,
+                             int64_t r, int64_t j, int64_t phase, real *c)
 {
     const rg_conv_window_axis *row = &k->row, *column = &k->column;
     rg_run runs[RG_CONV_MOST_RUNS];
@@ -162,15 +162,15 @@ RG_OUTLINE void add_nonfinite(const rg_conv_rows_args *k, const conv_block *b, c
     RG_CONTRACT.rows(&tile, 1, RG_PANEL);
 }
 
-RG_OUTLINE void sum_nonfinite(const rg_conv_rows_args *k, const conv_block *b, const real *panel,
-                              int64_t r, real *sums)
+RG_OUTLINE void sum_own_taps(const rg_conv_rows_args *k, const conv_block *b, const real *panel,
+                             int64_t r, real *sums)
 {
     real one[RG_PANEL];
     const int64_t phases = k->row.phases * k->column.phases;
     const int64_t width = phases > 1 ? k->width : RG_PANEL;
     for (int64_t j = 0; j < b->columns; j++) {
         for (int64_t phase = 0; phase < phases; phase++) {
-            add_nonfinite(k, b, panel, r, j, phase, one);
+            add_own_taps(k, b, panel, r, j, phase, one);
             memcpy(sums + j * RG_PANEL + phase * width, one + phase * width,
                    (size_t)width * sizeof(real));
         }
@@ -197,7 +197,7 @@ RG_OUTLINE void sum_row(const rg_conv_rows_args *k, const conv_block *b, const c
     const real *panel = (const real *)k->panels + (b->group * k->panel_count + n) * size;
     const bool plain = T == RG_REAL && phases == 1 && k->to_step[3] == 1 && !k->has_b &&
                        !k->has_z && k->neuron.kind == RG_NEURON_NONE &&
-                       contract_lanes(results) == results;
+                       contract_width(results) == results;
     int64_t p0, p1;
     taps_inside(row, b->row + r, &p0, &p1);
     rg_tile tile = { .a = b->in + r * row->stride * b->in_row,
@@ -225,7 +225,7 @@ RG_OUTLINE void sum_row(const rg_conv_rows_args *k, const conv_block *b, const c
         return;
     }
     if (b->has_nonfinite)
-        sum_nonfinite(k, b, panel, r, sums);
+        sum_own_taps(k, b, panel, r, sums);
     else
         RG_CONTRACT.rows(&tile, b->columns, results);
     end_sums(k, e, b, r, n, sums, T);
@@ -285,7 +285,7 @@ RG_OUTLINE bool transpose_block(const rg_conv_rows_args *k, conv_block *b, real 
         if (first + i < 0 || first + i >= row->inputs)
             continue; /* left out of sums */
         transpose_inputs(k, b, first + i, in + i * size, T);
-        if (phases && has_special(in + i * size, size))
+        if (phases && has_nonfinite_reals(in + i * size, size))
             return false;
     }
     return true;
@@ -322,7 +322,7 @@ RG_OUTLINE bool transposed_block(const rg_conv_rows_args *k, int64_t unit, rg_dt
     real *const in =
         (real *)(void *)(k->thread_scratch + rg_thread_pool_index() * k->scratch_bytes);
     real *const flat = in + k->in_bytes / (int64_t)sizeof(real);
-    real *const sums = flat + RG_LANES * k->transposed_pitch;
+    real *const sums = flat + RG_COLUMN_STEP * k->transposed_pitch;
     rg_run runs[RG_CONV_MOST_RUNS];
     conv_end e = { .constants = neuron_constants_of(&k->neuron.numbers) };
     if (!transpose_block(k, &b, in, T))

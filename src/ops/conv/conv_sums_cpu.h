@@ -10,17 +10,17 @@
 _Static_assert((int)RG_CONV_MOST_RUNS <= (int)RG_MOST_RUNS, "runs of a tile");
 
 /* Whether one of so many numbers is infinite or NaN. */
-RG_OUTLINE bool has_special(const real *a, int64_t count)
+RG_OUTLINE bool has_nonfinite_reals(const real *a, int64_t count)
 {
-    vint special = { 0 };
+    vint nonfinite = { 0 };
     int64_t i = 0;
     for (; i + VLEN <= count; i += VLEN) {
         const vreal v = vload_full(a, i, RG_REAL);
-        special |= v - v != 0;
+        nonfinite |= v - v != 0;
     }
     for (; i < count; i++)
-        special[0] |= a[i] - a[i] != 0 ? -1 : 0;
-    return vany(special);
+        nonfinite[0] |= a[i] - a[i] != 0 ? -1 : 0;
+    return vany(nonfinite);
 }
 
 /* ---- weights: units ---- */

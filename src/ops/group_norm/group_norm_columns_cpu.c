@@ -14,10 +14,10 @@ enum { COLUMN_ROWS = 1024 };
  * many. */
 enum { COLUMN_BACK = 32 };
 
-/* Where the rows before `row` begin; they belong to all lanes. */
+/* Where the rows before `row` begin; they belong to all chains. */
 static inline int64_t rows_back(const rg_channels *s, int64_t row)
 {
-    const int64_t back = COLUMN_BACK * s->lanes;
+    const int64_t back = COLUMN_BACK * s->chains;
     return (row - 1) / back * back;
 }
 
@@ -64,7 +64,7 @@ RG_OUTLINE void join_rows(channel_moments *m, const norm_parts *p, const rg_chan
     for (int64_t i = 0; i < width; i += VLEN) {
         real mean[VLEN], squares[VLEN];
         vreal vmean, vsquares;
-        join_lanes(p, s, rows, width, i, &vmean, &vsquares);
+        join_chains(p, s, rows, width, i, &vmean, &vsquares);
         vstore_full(mean, 0, RG_REAL, vmean);
         vstore_full(squares, 0, RG_REAL, vsquares);
         for (int64_t c = i; c < least(width, i + VLEN); c++) {
@@ -130,7 +130,7 @@ RG_INLINE void unit_statistics(const group_unit *u, const rg_channels *s, const 
     for (int64_t from = 0, width; from < u->width; from += width) {
         width = least(RG_CHANNEL_COLUMNS, u->width - from);
         for (int64_t row = 0, rows; row < s->rows.count; row += rows) {
-            rows = least(COLUMN_ROWS * s->lanes, s->rows.count - row);
+            rows = least(COLUMN_ROWS * s->chains, s->rows.count - row);
             sum_parts(&p, s, x, row, row + rows, u->first + from, width, T);
             join_rows(&m, &p, s, row, rows, width);
         }
@@ -251,11 +251,11 @@ RG_INLINE void unit_sums(const rg_group_norm_gradient_args *k, const group_unit 
         for (int64_t i = 0; i < width; i++)
             sum[i] = product[i] = 0;
         for (int64_t row = 0, rows; row < s->rows.count; row += rows) {
-            rows = least(COLUMN_ROWS * s->lanes, s->rows.count - row);
+            rows = least(COLUMN_ROWS * s->chains, s->rows.count - row);
             sum_gradient(c, s, data[0], data[1], row, row + rows, u->first + from, width, T);
             for (int64_t i = 0; i < width; i++) {
-                sum[i] += sum_lanes(c->all, i, width, s->lanes);
-                product[i] += sum_lanes(c->all_products, i, width, s->lanes);
+                sum[i] += sum_chains(c->all, i, width, s->chains);
+                product[i] += sum_chains(c->all_products, i, width, s->chains);
             }
         }
         join_sums(k, u, g, sum, product, from, width);

@@ -27,7 +27,7 @@ static void cut_columns(rg_channels *s, int64_t each)
         s->part < rg_ceil_div(s->rows.count, 1024) ? rg_ceil_div(s->rows.count, 1024) : s->part;
     s->parts = rg_ceil_div(s->rows.count, s->part);
     s->blocks = rg_ceil_div(s->channels, s->block);
-    s->lanes = s->blocks == 1 && s->block < ROW_ELEMENTS ? ROW_ELEMENTS / s->block : 1;
+    s->chains = s->blocks == 1 && s->block < ROW_ELEMENTS ? ROW_ELEMENTS / s->block : 1;
 }
 
 static bool takes_rows(const rg_channels *s)
@@ -36,7 +36,7 @@ static bool takes_rows(const rg_channels *s)
 }
 
 /* The most images of a unit where each is one row: a GPU sums up ROWS of them plainly in each of
- * the teams that share a block, a CPU as many as fit its room. */
+ * the teams that share a block, a CPU as many as fit its buffers. */
 static int64_t most_images(int64_t channels, int64_t groups)
 {
     enum { ELEMENTS = 65536, ROWS = RG_GROUP_NORM_RUN, TEAMS = 64, WARPS = 8 };

@@ -16,7 +16,7 @@ enum { CHANNEL_PAIR = 2 * VLEN };
 /* Numbers of the columns of a unit: a pair of vectors from any column on is whole. */
 enum { CHANNEL_BUFFER = RG_CHANNEL_COLUMNS + CHANNEL_PAIR };
 
-/* Groups of `lanes` rows that are summed up before they are added to what came before. */
+/* Groups of `chains` rows that are summed up before they are added to what came before. */
 enum { CHANNEL_PIECE = 32 };
 
 /* Rows that are read together, and bytes of one tensor that these take at most. */
@@ -29,7 +29,7 @@ enum { CHANNEL_ROWS = 16, CHANNEL_BYTES = 8192 };
 RG_INLINE bool any_order_of(const rg_channels *s, int64_t width)
 {
     return s->dense &&
-           (s->lanes == 1 || (s->joined && s->blocks == 1) || width % CHANNEL_PAIR == 0);
+           (s->chains == 1 || (s->joined && s->blocks == 1) || width % CHANNEL_PAIR == 0);
 }
 
 /* From the order of the columns to that of pairs, or `back`. */
@@ -209,7 +209,7 @@ RG_INLINE void fetch_ahead(const channel_run *r, int rows, const int tensors, in
  *
  *      name_run        one run of `count` elements, from element i on
  *      name_pairs      whole pairs of runs; returns how many elements of each these are
- *      name_rows       rows begin to end - 1, of which `begin` belongs to lane 0, in a block of
+ *      name_rows       rows begin to end - 1, of which `begin` belongs to chain 0, in a block of
  *                      `width` channels from `first` on */
 #define RG_CHANNEL_LOOPS(name, context_type, tensors, writes, variants)                         \
     RG_OUTLINE void name##_run(context_type *context, const channel_run *r, int64_t i,          \
@@ -238,17 +238,17 @@ RG_INLINE void fetch_ahead(const channel_run *r, int rows, const int tensors, in
         int64_t end, int64_t first, int64_t width, const rg_dtype T, bool stream, int variant)  \
     {                                                                                           \
         const bool any_order = any_order_of(s, width), together = s->joined && s->blocks == 1;  \
-        const int64_t most = (writes) || s->lanes > 1 ? 1 : rows_together(width, T);            \
-        for (int64_t row = begin, rows; row < end; row += rows * s->lanes) {                    \
+        const int64_t most = (writes) || s->chains > 1 ? 1 : rows_together(width, T);           \
+        for (int64_t row = begin, rows; row < end; row += rows * s->chains) {                   \
             rows = least(most, end - row);                                                      \
-            const int64_t all = least(s->lanes, end - row), taken = together ? all : 1;         \
-            for (int64_t lane = 0; lane < all; lane += taken) {                                 \
+            const int64_t all = least(s->chains, end - row), taken = together ? all : 1;        \
+            for (int64_t chain = 0; chain < all; chain += taken) {                              \
                 const int64_t count = taken * width;                                            \
                 int64_t done = 0;                                                               \
                 channel_run r[(writes) ? 1 : CHANNEL_ROWS];                                     \
                 for (int64_t j = 0; j < rows; j++) {                                            \
-                    r[j] = run_at(s, data, tensors, writes, row + j + lane, first, T);          \
-                    r[j].column = lane * width;                                                 \
+                    r[j] = run_at(s, data, tensors, writes, row + j + chain, first, T);         \
+                    r[j].column = chain * width;                                                \
                     r[j].any_order = any_order;                                                 \
                 }                                                                               \
                 const bool past = (writes) && stream && run_aligned(r);                         \

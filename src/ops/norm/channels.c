@@ -7,7 +7,7 @@
 #include <assert.h>
 
 /* Parts of many elements, but not so few rows that their sums are worth mentioning, nor so many
- * parts that joining them is, unless a part would have more rows than its plain sums may. Lanes
+ * parts that joining them is, unless a part would have more rows than its plain sums may. Chains
  * make rows long enough to be worth a loop. */
 static void cut(rg_channels *s)
 {
@@ -21,10 +21,10 @@ static void cut(rg_channels *s)
     const int64_t channels = rg_max(s->channels, 1);
     s->blocks = rg_ceil_div(channels, RG_CHANNEL_COLUMNS);
     s->block = rg_ceil_div(channels, s->blocks);
-    s->lanes = rg_max(ROW_ELEMENTS / s->block, 1);
+    s->chains = rg_max(ROW_ELEMENTS / s->block, 1);
     s->part =
         rg_max(rg_max(PART_ELEMENTS / channels, MIN_ROWS), rg_ceil_div(s->rows.count, MAX_PARTS));
-    s->part = s->part < MAX_ROWS * s->lanes ? s->part : MAX_ROWS * s->lanes;
+    s->part = s->part < MAX_ROWS * s->chains ? s->part : MAX_ROWS * s->chains;
     s->parts = rg_ceil_div(s->rows.count, s->part);
 }
 

@@ -10,16 +10,16 @@
 /* The most columns of a unit. */
 enum { RG_CHANNEL_COLUMNS = 512 };
 
-/* A unit is a block of channels of a part of the rows. Where there are few channels, `lanes` rows
- * are taken at once, their channels side by side: a column is a channel of a lane, and row r of a
- * part belongs to lane r % lanes. All of this follows from the shape. */
+/* A unit is a block of channels of a part of the rows. Where there are few channels, `chains` rows
+ * are taken at once, their channels side by side: a column is a channel of a chain, and row r of a
+ * part belongs to chain r % chains. All of this follows from the shape. */
 typedef struct rg_channels {
     rg_walk images;                  /* sums stay within an image; or one for all */
     rg_walk rows;                    /* of an image: all other dimensions but the last */
     int64_t step[RG_WALK_TENSORS];   /* between channels */
     int64_t channels, block, blocks; /* in all, of a unit, units of a part */
     int64_t part, parts;             /* rows of a part, parts of an image */
-    int64_t lanes;
+    int64_t chains;
     bool dense;  /* every step is 1 */
     bool joined; /* and every row follows the one before */
 } rg_channels;

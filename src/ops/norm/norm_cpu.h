@@ -107,11 +107,11 @@ RG_OUTLINE void choose_near(norm_parts *p, const rg_channels *s, const void *x, 
                             int64_t end, int64_t first, int64_t width, rg_dtype T)
 {
     const void *const data[] = { x };
-    for (int64_t lane = 0; lane < least(s->lanes, end - begin); lane++) {
+    for (int64_t chain = 0; chain < least(s->chains, end - begin); chain++) {
         channel_run r[3];
         for (int k = 0; k < 3; k++) {
-            const int64_t row = begin + lane + k * s->lanes;
-            r[k] = run_at(s, data, 1, false, row < end ? row : begin + lane, first, T);
+            const int64_t row = begin + chain + k * s->chains;
+            r[k] = run_at(s, data, 1, false, row < end ? row : begin + chain, first, T);
         }
         for (int64_t i = 0; i < width; i += VLEN) {
             const int n = vlanes_left(width - i);
@@ -120,7 +120,7 @@ RG_OUTLINE void choose_near(norm_parts *p, const rg_channels *s, const void *x, 
                 each[k] =
                     load_groups(at(r[k].in[0], i * s->step[0], T), s->step[0], n, T, s->dense);
             const vreal near = middle_of(each[0], each[1], each[2]);
-            vstore(p->near, lane * width + i, n, RG_REAL, near);
+            vstore(p->near, chain * width + i, n, RG_REAL, near);
         }
     }
 }
@@ -129,7 +129,7 @@ RG_OUTLINE void choose_near(norm_parts *p, const rg_channels *s, const void *x, 
 RG_INLINE void sum_parts(norm_parts *p, const rg_channels *s, const void *x, int64_t begin,
                          int64_t end, int64_t first, int64_t width, const rg_dtype T)
 {
-    const int64_t all = s->lanes * width, piece = CHANNEL_PIECE * s->lanes;
+    const int64_t all = s->chains * width, piece = CHANNEL_PIECE * s->chains;
     const size_t bytes = (size_t)(all + CHANNEL_PAIR) * sizeof(real);
     const bool any_order = any_order_of(s, width);
     memset(p->near, 0, bytes);
@@ -150,22 +150,22 @@ RG_INLINE void sum_parts(norm_parts *p, const rg_channels *s, const void *x, int
     order_columns(p->all_squares, all, T, any_order, true);
 }
 
-/* Rows that belong to a lane. */
-RG_INLINE real lane_rows(const rg_channels *s, int64_t rows, int64_t lane)
+/* Rows that belong to a chain. */
+RG_INLINE real chain_rows(const rg_channels *s, int64_t rows, int64_t chain)
 {
-    return (real)((rows + s->lanes - 1 - lane) / s->lanes);
+    return (real)((rows + s->chains - 1 - chain) / s->chains);
 }
 
-/* The mean less `near` of VLEN channels from i on, over all lanes. There may be hundreds of them,
+/* The mean less `near` of VLEN channels from i on, over all chains. There may be hundreds of them,
  * so the sum keeps what rounding takes from it. */
 RG_INLINE vreal join_means(const norm_parts *p, const rg_channels *s, int64_t rows, int64_t width,
                            int64_t i, vreal near)
 {
     vreal total = vset(0), lost = vset(0);
-    for (int64_t lane = 0; lane < least(s->lanes, rows); lane++) {
-        const int64_t c = lane * width + i;
+    for (int64_t chain = 0; chain < least(s->chains, rows); chain++) {
+        const int64_t c = chain * width + i;
         const vreal term = vfma(vload_full(p->near, c, RG_REAL) - near,
-                                vset(lane_rows(s, rows, lane)), vload_full(p->all, c, RG_REAL));
+                                vset(chain_rows(s, rows, chain)), vload_full(p->all, c, RG_REAL));
         const vreal next = total + term, back = next - total;
         lost += (total - (next - back)) + (term - back);
         total = next;
@@ -173,17 +173,17 @@ RG_INLINE vreal join_means(const norm_parts *p, const rg_channels *s, int64_t ro
     return vselect(lost == lost, total + lost, total) / vset((real)(rows > 0 ? rows : 1));
 }
 
-/* What sum_parts has found, all lanes together: for VLEN channels from i on, the mean less p->near,
- * and the sum of squares around it. */
-RG_INLINE void join_lanes(const norm_parts *p, const rg_channels *s, int64_t rows, int64_t width,
-                          int64_t i, vreal *mean, vreal *squares)
+/* What sum_parts has found, all chains together: for VLEN channels from i on, the mean less
+ * p->near, and the sum of squares around it. */
+RG_INLINE void join_chains(const norm_parts *p, const rg_channels *s, int64_t rows, int64_t width,
+                           int64_t i, vreal *mean, vreal *squares)
 {
     const vreal near = vload_full(p->near, i, RG_REAL);
     *mean = join_means(p, s, rows, width, i, near);
     *squares = vset(0);
-    for (int64_t lane = 0; lane < least(s->lanes, rows); lane++) {
-        const int64_t c = lane * width + i;
-        const vreal n = vset(lane_rows(s, rows, lane));
+    for (int64_t chain = 0; chain < least(s->chains, rows); chain++) {
+        const int64_t c = chain * width + i;
+        const vreal n = vset(chain_rows(s, rows, chain));
         const vreal sum = vload_full(p->all, c, RG_REAL), rest = sum / n;
         const vreal around = vfma(-sum, rest, vload_full(p->all_squares, c, RG_REAL));
         const vreal away = ((vload_full(p->near, c, RG_REAL) - near) + rest) - *mean;
@@ -231,19 +231,19 @@ RG_OUTLINE void finish_columns(norm_columns *k, const void *gamma, const void *b
     }
 }
 
-/* The other lanes have the same channels; behind the last one a vector stays whole. */
-RG_INLINE void repeat_lanes(real *values, int64_t width, int64_t lanes)
+/* The other chains have the same channels; behind the last one a vector stays whole. */
+RG_INLINE void repeat_chains(real *values, int64_t width, int64_t chains)
 {
-    for (int64_t lane = 1; lane < lanes; lane++)
-        memcpy(values + lane * width, values, (size_t)width * sizeof(real));
-    memset(values + lanes * width, 0, CHANNEL_PAIR * sizeof(real));
+    for (int64_t chain = 1; chain < chains; chain++)
+        memcpy(values + chain * width, values, (size_t)width * sizeof(real));
+    memset(values + chains * width, 0, CHANNEL_PAIR * sizeof(real));
 }
 
 /* Numbers of the channels of a block, for all of its columns. */
 RG_INLINE void spread(real *values, const rg_channels *s, int64_t width, rg_dtype T)
 {
-    repeat_lanes(values, width, s->lanes);
-    order_columns(values, s->lanes * width, T, any_order_of(s, width), false);
+    repeat_chains(values, width, s->chains);
+    order_columns(values, s->chains * width, T, any_order_of(s, width), false);
 }
 
 RG_INLINE void spread_columns(norm_columns *k, const rg_channels *s, int64_t width, rg_dtype T)
@@ -381,7 +381,7 @@ RG_INLINE void sum_gradient(norm_columns *k, const rg_channels *s, const void *d
                             int64_t begin, int64_t end, int64_t first, int64_t width,
                             const rg_dtype T)
 {
-    const int64_t all = s->lanes * width, piece = CHANNEL_PIECE * s->lanes;
+    const int64_t all = s->chains * width, piece = CHANNEL_PIECE * s->chains;
     const size_t bytes = (size_t)(all + CHANNEL_PAIR) * sizeof(real);
     const bool any_order = any_order_of(s, width);
     memset(k->sum, 0, bytes);
@@ -398,12 +398,12 @@ RG_INLINE void sum_gradient(norm_columns *k, const rg_channels *s, const void *d
     order_columns(k->all_products, all, T, any_order, true);
 }
 
-/* The sum of a channel over its lanes. */
-RG_INLINE double sum_lanes(const real *values, int64_t c, int64_t width, int64_t lanes)
+/* The sum of a channel over its chains. */
+RG_INLINE double sum_chains(const real *values, int64_t c, int64_t width, int64_t chains)
 {
     double sum = (double)values[c];
-    for (int64_t lane = 1; lane < lanes; lane++)
-        sum += (double)values[lane * width + c];
+    for (int64_t chain = 1; chain < chains; chain++)
+        sum += (double)values[chain * width + c];
     return sum;
 }
 

@@ -44,7 +44,7 @@ typedef struct rg_box_gradient_args {
 } rg_box_gradient_args;
 
 /* How the scratch of a unit is laid out on the CPU, in reals. Lines begin at multiples of 16 and
- * have room for a vector more. */
+ * are a vector longer than needed. */
 typedef struct rg_box_lines {
     int64_t line;   /* a row of a strip */
     int64_t padded; /* a row with the zeros at its ends */

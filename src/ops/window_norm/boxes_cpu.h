@@ -34,7 +34,7 @@ typedef struct box_strip {
     real *from, *middle; /* padded rows of what is summed: one kind, all kinds */
     real *kept;
     int64_t line, padded; /* reals of a row of one kind */
-    real *across;         /* room for a ring of pixels, and a sum */
+    real *across;         /* buffer of a ring of pixels, and a sum */
 } box_strip;
 
 /* ---- rows, run by run: one pixel, or the whole row where that is contiguous ---- */
