@@ -46,8 +46,8 @@ static rg_status read_whole(const rg_json *json, const rg_json_value *value, con
     return RG_OK;
 }
 
-/* Sets dtype, and the bits of an element: 0 for a type that we have never heard of, which may have
- * come after us. */
+/* Sets dtype, and the bits of an element: 0 for an unknown type, which a later version of the
+ * format may have. */
 static rg_status read_dtype(const rg_json *json, rg_safetensors_tensor *t, int *bits)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
@@ -174,7 +174,7 @@ static int compare_names(const void *a, const void *b)
                   (*(rg_safetensors_tensor *const *)b)->name);
 }
 
-/* The tensors fill the data: none shares a byte with another, and none is left over. */
+/* The tensors must fill the data: no byte belongs to two of them or to none. */
 static rg_status check_layout(rg_safetensors *file)
 {
     uint64_t end = 0;

@@ -126,8 +126,8 @@ static const char *dtype_name(rg_dtype dtype)
     return names[dtype];
 }
 
-/* Gives each tensor its place: those of 8 bytes an element, then of 4, 2, 1. */
-static rg_status place(writer *w)
+/* Gives each tensor its offset: those of 8 bytes an element first, then of 4, 2, 1. */
+static rg_status set_offsets(writer *w)
 {
     uint64_t offset = 0;
     for (size_t element = 8; element > 0; element /= 2) {
@@ -224,7 +224,7 @@ static rg_status write_all(const writer *w, rg_output *output)
     RG_TRY(write_header(w, output));
     RG_TRY(rg_allocate(w->allocator, w->staging, &staging));
     rg_status status = RG_OK;
-    for (size_t element = 8; element > 0; element /= 2) { /* in the order of place() */
+    for (size_t element = 8; element > 0; element /= 2) { /* in the order of set_offsets() */
         for (size_t i = 0; i < w->count && status == RG_OK; i++) {
             if (rg_dtype_size(w->items[i].desc.dtype) == element)
                 status = write_item(&w->items[i], output, staging);
@@ -249,7 +249,7 @@ static rg_status check_and_write(writer *w, const char *path, const rg_safetenso
             rg_error_prefix("%s: ", rg_text_quoted(entries[i].name, quoted));
         RG_TRY(status);
     }
-    RG_TRY(place(w));
+    RG_TRY(set_offsets(w));
     rg_output output;
     rg_status status = rg_output_open(&output, path);
     if (status == RG_OK)

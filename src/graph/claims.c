@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Claims: what values and states want of the storage, and for how long; results in place. */
+/* Claims: how much storage values and states need, and for how long; results written in place. */
 #include "graph/plan.h"
 
 static const rg_allocator *const allocator = &rg_default_allocator;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Copies of graphs: the same values and nodes in the same places. */
+/* Copies of graphs: the same values and nodes with the same ids. */
 #include "graph/graph.h"
 
 #include <stdlib.h>

@@ -11,7 +11,7 @@
 
 struct rg_value {
     rg_graph *graph;
-    int32_t id; /* its place among the graph's values */
+    int32_t id; /* its index among the graph's values */
     rg_value_kind kind;
     char *name;          /* of a source or parameter */
     rg_tensor_desc desc; /* of a parameter */
@@ -28,10 +28,10 @@ struct rg_value {
 };
 
 /* A forward node has inputs x and outputs y. A gradient node has the inputs dy, the x and y of the
- * forward pass as far as it was given them, and outputs dx in the places of x. */
+ * forward pass as far as it was given them, and outputs dx at the indices of x. */
 struct rg_node {
     rg_graph *graph;
-    int32_t id; /* its place among the graph's nodes: later than all it reads */
+    int32_t id; /* its index among the graph's nodes: later than all it reads */
     const rg_op *op;
     void *desc;
     char *label;

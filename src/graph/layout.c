@@ -454,8 +454,8 @@ static rg_status make_replay(const rg_plan *plan, rg_layout_plan *layout)
     return rg_replay_create(plan->queue, layout->recorded, &s, &layout->replay);
 }
 
-/* From the second run on, when all kernels are loaded. What fails is tried a few times, and is no
- * fault of the run, which does without. */
+/* From the second run on, when all kernels are loaded. A capture that fails is tried a few times;
+ * runs then launch kernel by kernel. */
 static void try_replay(const rg_plan *plan, rg_layout_plan *layout)
 {
     enum { MOST_FAILURES = 3 };

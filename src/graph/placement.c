@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Storage reuse: each claim at the lowest place that is free at its time, in an order that is
- * changed as long as it gains. */
+/* Storage reuse: each claim gets the lowest offset that is free during its time. The order of
+ * claims is changed as long as the storage shrinks. */
 #include "graph/plan.h"
 
 #include <stdlib.h>
@@ -38,7 +38,7 @@ rg_status rg_claims_bound(const rg_claim claims[], int32_t count, int32_t steps,
     return RG_OK;
 }
 
-/* ---- places ---- */
+/* ---- offsets ---- */
 
 static int by_size(const void *a, const void *b)
 {
@@ -94,8 +94,8 @@ static size_t place_all(rg_claim *const order[], rg_claim *placed[], int32_t cou
     return size;
 }
 
-/* Large claims first; then, as long as the bound is not reached, the claim at the top goes before
- * all others, and the best order counts. */
+/* Tries large claims first; then, until the lower bound is reached, puts the claim at the top
+ * before all others. Keeps the best order. */
 static size_t search(rg_claim *order[], rg_claim *placed[], int32_t count, size_t bound)
 {
     enum { TRIES = 40 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Places for very many claims: one walk along the steps, each claim in the lowest gap at its time.
+/* Offsets for very many claims: one walk along the steps, each claim in the lowest gap at its time.
  *
  * Gaps form a treap, a search tree by offset whose random priorities keep it flat; each node knows
  * the largest gap below it, so the lowest one that is large enough is found on the way down. */

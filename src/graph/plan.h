@@ -168,8 +168,8 @@ typedef struct rg_claim {
     int32_t first, last;
 } rg_claim;
 
-/* Gives every claim an offset, so that claims whose times meet do not; returns the size of it all.
- */
+/* Gives every claim an offset, so that claims of overlapping times do not overlap; returns the size
+ * of the storage. */
 rg_status rg_claims_place(rg_claim claims[], int32_t count, bool reuse, size_t *size);
 
 /* The same for very many claims, in time that grows with n log n and with a little more storage:
@@ -236,8 +236,8 @@ void rg_claims_free(rg_claims *claims);
 
 /* ---- layout.c ---- */
 
-/* The layout for sources of these shapes, at addresses of these alignments (NULL: 0): one that
- * there is, or a new one. */
+/* The layout for sources of these shapes and alignments (NULL: 0): an existing one, or a new one.
+ */
 rg_status rg_plan_layout(rg_plan *plan, const rg_tensor_desc sources[], const size_t alignments[],
                          rg_layout_plan **layout);
 void rg_layout_destroy(rg_plan *plan, rg_layout_plan *layout);

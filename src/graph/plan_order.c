@@ -114,7 +114,7 @@ typedef struct waking {
     uint64_t key;
 } waking;
 
-/* A value has one reader less: the last other one may be its own writer. */
+/* A value has one reader less: the only one left may be the node that overwrites it. */
 static void wake_writer(void *context, rg_value *value)
 {
     const waking *k = context;

@@ -67,8 +67,8 @@ static bool collect(const rg_sequence *s, int32_t value, int32_t at, chain *c)
 
 /* ---- candidates ---- */
 
-/* What a search needs: by value, whether it was tried, and who reads it first behind a step; -1:
- * nobody, or that step itself has to do with it, or it has views. */
+/* By value: whether it was tried, and the first step after a given one that reads it; -1: none, or
+ * the given step reads or writes it, or it has views. */
 typedef struct search {
     bool *tried;
     int32_t *reader;

@@ -24,8 +24,8 @@ static bool is_needed(const reverse *r, const rg_value *value)
     return r->needed[value->id] != 0;
 }
 
-/* What the outputs of a node depend on. An op without a gradient, and a gradient, pass on nothing
- * but parameters: whoever comes back to them is told, where it matters. */
+/* What the outputs of a node depend on. Ops without a gradient, and gradients, pass on
+ * parameters only: the reverse pass refuses to go through them where a parameter is behind. */
 static uint8_t needs_of(const reverse *r, const rg_node *node)
 {
     uint8_t needs = 0;
@@ -39,8 +39,8 @@ static uint8_t needs_of(const reverse *r, const rg_node *node)
     return node->gradient || node->op->gradient == NULL ? needs & FROM_PARAMETER : needs;
 }
 
-/* Values that depend on something that is wanted. A constant is not, nor what stands behind a stop
- * mark: its own gradient is wanted, but asks for nothing. */
+/* Marks values that depend on something whose gradient is wanted. Not constants, nor what is behind
+ * a stop mark: the marked value has a gradient, but passes none on. */
 static void mark_needed(reverse *r)
 {
     const rg_graph *graph = r->graph;
@@ -112,7 +112,7 @@ static bool collect(const reverse *r, const rg_node *node, rg_value *dy[])
     return any;
 }
 
-/* A gradient that cannot go on, though parameters wait for it, is a mistake. */
+/* Refuses a gradient that cannot be passed on although parameters depend on it. */
 static rg_status check_end(const reverse *r, const rg_node *node)
 {
     bool has_gradient = false;
@@ -187,8 +187,8 @@ static void mark_ends(const rg_graph *graph)
     }
 }
 
-/* Nodes stand behind what they read, so from the last to the first every gradient of a value has
- * been reached when its node is. */
+/* Nodes come after what they read. So, from the last to the first, all gradients of a value are
+ * known when its node is visited. */
 static rg_status walk(reverse *r, rg_value *const y[], rg_value *const dy[], int32_t count,
                       size_t values)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Schedules: the steps of one layout, and passes over them that save copies, sums and launches. */
+/* Sequences: the steps of one layout, and passes over them that save copies, sums and launches. */
 #include "graph/links.h"
 
 #include <stdlib.h>
@@ -308,8 +308,8 @@ typedef struct marks {
     int32_t *reader, *writer;
 } marks;
 
-/* Whether a step can stand among those from `first` on in any order: it reads nothing that they
- * write, and the other way round. */
+/* Whether a step can run in any order with those from `first` on: it reads nothing that they write,
+ * and they read nothing that it writes. */
 static bool stands_apart(const rg_sequence *s, const marks *m, int32_t first, int32_t at)
 {
     const rg_step *step = &s->steps[at];

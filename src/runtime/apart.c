@@ -47,8 +47,8 @@ static bool same_use(const rg_access *a, const rg_access *b)
     return a->tensor == b->tensor && a->written == b->written;
 }
 
-/* A tensor that many images use alike, such as a learning rate, collides with another access if it
- * does so as that of its first or of its last image: the others need no look. */
+/* Of a tensor that many images use alike, such as a learning rate, keeps the accesses of the first
+ * and the last image: if these do not collide with another access, the others do not either. */
 static size_t drop_repeats(rg_access accesses[], size_t count)
 {
     size_t kept = 0;

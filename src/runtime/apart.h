@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Whether the images of a batch keep out of each other's way. */
+/* Whether the images of a batch overlap in memory. */
 #ifndef RG_RUNTIME_APART_H
 #define RG_RUNTIME_APART_H
 
@@ -13,8 +13,9 @@ typedef struct rg_access {
     bool written;
 } rg_access;
 
-/* Refuses a batch in which an image writes what another one reads or writes. A tensor that
- * several images write as the same object is let through where `summed`. Sorts `accesses`. */
+/* Refuses a batch in which an image writes what another one reads or writes. With
+ * `summed`, several images may write one tensor object: its gradients are summed. Sorts `accesses`.
+ */
 rg_status rg_accesses_apart(rg_access accesses[], size_t count, bool summed, const char *who);
 
 #endif

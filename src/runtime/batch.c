@@ -79,7 +79,8 @@ static rg_status check_images_apart(const rg_batch *b, const rg_call *call)
     return status;
 }
 
-/* What one image leaves in a state the next would overwrite, unless the op adds to it. */
+/* Refuses a state that several images share: the next image would overwrite what the one before
+ * left, unless the op adds to it. */
 static rg_status check_states(const rg_batch *b, const rg_call *call)
 {
     const rg_op *op = call->op;
@@ -94,7 +95,7 @@ static rg_status check_states(const rg_batch *b, const rg_call *call)
     return RG_OK;
 }
 
-/* Images in the fewest launches, for ops that take many at once. */
+/* Records up to RG_MAX_CALLS images in one launch, for ops that can. */
 static rg_status record_calls(const rg_batch *b, const rg_call *call)
 {
     rg_call calls[RG_MAX_CALLS];
@@ -148,7 +149,7 @@ static void count_reads(rg_tensor *const tensors[], int64_t entries, uint64_t se
         rg_tensor_count_read(tensors[i], serial);
 }
 
-/* What the op has noted in the states of a refused call never happened. */
+/* Undoes what the op has noted in the states of a refused call. */
 static void take_back_progress(const rg_batch *b)
 {
     for (int64_t n = 0; b->states != NULL && n < b->count; n++) {

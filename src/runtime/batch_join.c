@@ -12,8 +12,9 @@ static int64_t extent(const rg_tensor_desc *desc)
     return (last + 1) * (int64_t)rg_dtype_size(desc->dtype);
 }
 
-/* Whether `next` lies behind `tensor`, which holds `images` joined already, so that dimension 0
- * goes on. Where that has one index it has no stride yet: the first neighbour tells. */
+/* Whether `next` follows `tensor`, which holds `images` joined images, in memory: then dimension 0
+ * grows. A dimension of one index has no stride yet; the distance to the first neighbour gives it.
+ */
 static bool continues(const rg_tensor *tensor, const rg_tensor *next, int64_t images)
 {
     if (tensor == NULL || next == NULL)
@@ -68,7 +69,7 @@ static bool run_continues(rg_tensor *const tensors[], int64_t count, int32_t ent
     return true;
 }
 
-/* Image n of the batch comes behind the `images` that are joined. */
+/* Appends image n of the batch to the `images` that are joined. */
 static void extend_run(rg_tensor *const tensors[], int64_t count, int32_t entries, int64_t n,
                        rg_tensor joined[], int64_t images)
 {

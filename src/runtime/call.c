@@ -24,7 +24,7 @@ static bool same_space(const rg_storage *a, const rg_storage *b, int64_t *base)
     if (a == b)
         return true;
     if (a->submission != NULL || b->submission != NULL)
-        return false; /* two ranges of the heap never meet while both may be used */
+        return false; /* ranges of the heap never overlap while both are in use */
     *base = (int64_t)((uintptr_t)b->data - (uintptr_t)a->data);
     return true;
 }
@@ -136,7 +136,7 @@ static rg_status check_state(const rg_call *call, const rg_tensor_desc x[], bool
     return RG_OK;
 }
 
-/* Any call may write to its state: none of its tensors goes beside it as one of the call's own. */
+/* Refuses tensors of the state among the call's own: any call may write to its state. */
 static rg_status check_state_apart(const rg_call *call, const char *prefix,
                                    const char *const names[], const rg_tensor *const tensors[],
                                    int32_t count)
@@ -222,8 +222,8 @@ static rg_status check_gradient(const rg_call *call, int32_t i, const rg_tensor_
     return check_shape(call, "d", call->input_names[i], call->dx[i], &wanted);
 }
 
-/* The shape of an input of the forward pass: from the input, the state, or the gradient asked
- * for, which may have more bits than its input: those that may are of the dtype of x[0]. */
+/* The shape of an input of the forward pass: from the input, the state, or the gradient asked for.
+ * A gradient may have more bits than its input; such inputs have the dtype of x[0]. */
 static rg_status source_shape(const rg_call *call, int32_t i, rg_tensor_desc *desc)
 {
     if (call->x[i] != NULL)

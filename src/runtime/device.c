@@ -76,7 +76,7 @@ static void free_storage(rg_device *device, rg_storage *storage)
     rg_release(&device->allocator, storage, sizeof *storage);
 }
 
-/* Takes the place of the latest one, which takes that of the one before; the last is freed. */
+/* Becomes the latest spare; the others move back by one, and the last is freed. */
 static void keep_spare(rg_device *device, rg_storage *storage)
 {
     for (int i = 0; i < RG_SPARES && storage != NULL; i++)

@@ -102,8 +102,7 @@ typedef struct rg_range {
     size_t begin, end;
 } rg_range;
 
-/* What becomes of a submission, for the states that its calls change. It outlives the submission.
- */
+/* The outcome of a submission, for the states that its calls change. It outlives the submission. */
 typedef struct rg_completion {
     rg_refs refs;
     /* As rg_submission.state; RG_COMMANDS_FAILED also if dropped without commit. */
@@ -200,10 +199,10 @@ typedef struct rg_stand_ins {
     size_t begin, end; /* bytes of the entries to be repeated; both 0: all */
     bool waits;        /* the caller keeps `recorded` until the repetition has run */
 } rg_stand_ins;
-/* Gives them memory of their own for scratch and temporaries, so that it is not allocated for each
- * repetition. Repetitions run one after the other. stand_for is not looked at. */
+/* Allocates memory for scratch and temporaries once, for all repetitions, which run one after the
+ * other. stand_for is not read. */
 rg_status rg_commands_keep_heap(rg_commands *recorded, const rg_stand_ins *stand_ins);
-/* Records what `recorded`, which is not committed, holds; on failure nothing of it. */
+/* Records all entries of `recorded`, which is not committed; on failure none of them. */
 rg_status rg_commands_repeat(rg_commands *commands, const rg_commands *recorded,
                              const rg_stand_ins *stand_ins);
 
@@ -212,8 +211,8 @@ rg_status rg_commands_repeat(rg_commands *commands, const rg_commands *recorded,
 /* Commands that a backend launches as one, again and again, at fixed addresses. Recorded work that
  * launches them keeps them alive. */
 typedef struct rg_replay rg_replay;
-/* Of all that `recorded`, which is not committed, holds; the tensors that stand for its stand-ins
- * are kept. RG_UNSUPPORTED, or another failure, where the backend will not. */
+/* Captures all entries of `recorded`, which is not committed, and keeps the tensors that stand for
+ * its stand-ins. RG_UNSUPPORTED, or another failure, where the backend refuses. */
 rg_status rg_replay_create(rg_queue *queue, const rg_commands *recorded,
                            const rg_stand_ins *stand_ins, rg_replay **replay);
 void rg_replay_destroy(rg_replay *replay); /* NULL allowed */
@@ -240,8 +239,8 @@ struct rg_state {
     const char *names[RG_MAX_STATE];
     rg_tensor *tensors[RG_MAX_STATE];
     bool filled; /* by a forward pass */
-    /* Numbers of the op's own on how far recording has come; a call that is refused half-way gets
-     * back those of the calls before. */
+    /* Numbers of the op's own on how far recording has come; a call that is refused half-way
+     * restores those of the calls before, which are in `recorded`. */
     int64_t progress[RG_STATE_PROGRESS], recorded[RG_STATE_PROGRESS];
     /* Of the submission that `filled` and `progress` come from; NULL: of none. */
     rg_completion *completion;
@@ -253,8 +252,8 @@ struct rg_state {
 /* A state whose tensors have no storage yet. */
 rg_status rg_state_make(const rg_kernel *kernel, const rg_tensor_desc sources[], rg_state **state);
 rg_status rg_state_usable(const rg_state *state, const rg_commands *commands, const char *who);
-/* Before a call: what was dropped or has failed is forgotten. `reads`: whether the call reads what
- * earlier ones have left, which is then to be committed, or recorded in the same submission. */
+/* Before a call: forgets calls that were dropped or have failed. `reads`: whether the call reads
+ * what earlier ones have left; these must then be committed, or recorded in the same submission. */
 rg_status rg_state_settle(rg_state *state, const rg_commands *commands, bool reads,
                           const char *who);
 /* After one that was recorded. */

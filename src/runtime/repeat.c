@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Repetitions: commands recorded once, taken into others with tensors in the place of stand-ins. */
+/* Repetitions: commands recorded once, copied into others with tensors instead of stand-ins. */
 #include "runtime/objects.h"
 
 /* What of a submission is repeated. */

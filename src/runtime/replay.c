@@ -64,7 +64,8 @@ void rg_replay_destroy(rg_replay *replay)
 
 /* ---- recording ---- */
 
-/* An entry that does nothing for each launch that may fault: it has the sentence. */
+/* Adds an entry that does nothing for each launch that may fault: it holds the launch's sentence.
+ */
 static rg_status add_sentences(rg_submission *submission, const rg_submission *from)
 {
     static const rg_replay_args nothing;

@@ -152,8 +152,8 @@ rg_status rg_kernel_forward_alloc(const rg_kernel *kernel, rg_commands *commands
     return status;
 }
 
-/* The shape of dx[i]: that of x[i], as the forward pass had it. Without x and state y tells it,
- * where the op has one input and gives an output of the same shape. */
+/* The shape of dx[i]: that of x[i] in the forward pass. Without x and state it is that of y, if the
+ * op has one input and an output of the same shape. */
 static rg_status gradient_shape(const rg_batch *b, const rg_call *call, int32_t i, int64_t n,
                                 const rg_tensor_desc **like)
 {
