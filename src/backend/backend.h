@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The table that a backend fills, and what it is handed. A backend sees lists of functions with
- * their args; it never learns an op's name. */
+/* The table that a backend fills, and what it is handed. A backend sees functions with their
+ * args; it never learns an op's name. */
 #ifndef RG_BACKEND_BACKEND_H
 #define RG_BACKEND_BACKEND_H
 
@@ -53,16 +53,16 @@ typedef struct rg_kernel_table {
     const rg_cuda_table *const *cuda;
 } rg_kernel_table;
 
-/* ---- lists: recorded work on its way to a backend ---- */
+/* ---- submissions: recorded work on its way to a backend ---- */
 
-/* One entry of a list; `size` bytes with its args behind it. A work entry calls `function` on
+/* One entry of a submission; `size` bytes with its args behind it. A work entry calls `function` on
  * the args; a copy entry (function NULL) has rg_copy_args. */
 typedef struct rg_entry {
     size_t size;
     void (*function)(void); /* of the backend's own type */
     int64_t units, grain, bytes;
     const char *fault_text;
-    int32_t fault;  /* with a fault_text: which of the list's fault words its kernel sets */
+    int32_t fault;  /* with a fault_text: which of the submission's fault words its kernel sets */
     size_t scratch; /* bytes, of a launch; without those of each thread */
 } __attribute__((aligned(16))) rg_entry;
 
@@ -82,7 +82,7 @@ typedef struct rg_copy_args {
 typedef struct rg_replay_args {
     void *captured;         /* NULL: nothing is done */
     const uint32_t *faults; /* of what is launched, */
-    uint32_t *merged;       /* copied here, among those of the list, when it has run */
+    uint32_t *merged;       /* copied here, among those of the submission, when it has run */
     int64_t fault_count;
 } rg_replay_args;
 
@@ -98,14 +98,15 @@ static inline bool rg_copy_is_dense(const rg_copy_args *args)
     return true;
 }
 
-typedef struct rg_list {
+/* What a backend sees of a submission. */
+typedef struct rg_backend_submission {
     const char *entries; /* one behind the other */
     size_t bytes;
     int64_t moved; /* bytes that all entries move */
     bool watched;  /* somebody is told of its end, and may never wait for it */
 
     /* Words that kernels set, in memory of the device; the backend clears them first. The CPU ends
-     * a list at the first fault; a GPU has launched what follows already. */
+     * a submission at the first fault; a GPU has launched what follows already. */
     uint32_t *faults;
     int32_t fault_count;
     int32_t merged; /* how many of them entries write in any case: see rg_replay_args */
@@ -114,10 +115,11 @@ typedef struct rg_list {
     const char *fault_text; /* of the first entry that faulted, or `text` */
     char text[160];
 
-    void *token;                            /* the backend's own */
-    void (*finished)(struct rg_list *list); /* call when done; the list may be gone afterwards */
-    struct rg_list *next;
-} rg_list;
+    void *token; /* the backend's own */
+    /* Call when done; the submission may be gone afterwards. */
+    void (*finished)(struct rg_backend_submission *submission);
+    struct rg_backend_submission *next;
+} rg_backend_submission;
 
 /* ---- the table ---- */
 
@@ -125,7 +127,7 @@ typedef struct rg_backend {
     const char *name;    /* "cpu" */
     bool numbered;       /* a device is called "name:index", not "name" */
     bool thread_scratch; /* kernels run on threads() threads, which may have scratch of their own */
-    bool keeps_heaps;    /* those of lists: new memory comes slowly, page by page */
+    bool keeps_heaps;    /* those of submissions: new memory comes slowly, page by page */
     bool stages;         /* a copy of a tensor that is not dense goes through dense device memory */
 
     /* How many devices of this kind the machine has; if 0, *reason says why. */
@@ -141,7 +143,7 @@ typedef struct rg_backend {
 
     rg_status (*allocate)(void *context, size_t size, void **pointer);
     void (*release)(void *context, void *pointer, size_t size);
-    /* Memory of the host that copies of a list reach without waiting; NULL: any. */
+    /* Memory of the host that copies of a submission reach without waiting; NULL: any. */
     rg_status (*host_allocate)(void *context, size_t size, void **pointer);
     void (*host_release)(void *context, void *pointer);
     /* Refuses memory of the caller that the device cannot use; NULL: any will do. */
@@ -156,9 +158,9 @@ typedef struct rg_backend {
     size_t (*scratch)(void *context, const rg_kernel_table *table, int32_t id, rg_dtype dtype,
                       const void *args, uint32_t unaligned, size_t wanted);
 
-    /* Keeps the work of a list, which is not submitted, to be launched as one, again and again.
-     * What its entries point to stays where it is. NULL: the backend launches one by one. */
-    rg_status (*capture)(void *context, const rg_list *list, void **captured);
+    /* Keeps the work of a submission that is not submitted, to be launched as one, again and
+     * again. What its entries point to stays where it is. NULL: the backend launches one by one. */
+    rg_status (*capture)(void *context, const rg_backend_submission *submission, void **captured);
     void (*let_go)(void *context, void *captured);
     /* The function of an entry that launches it, on rg_replay_args. */
     void (*replay)(void);
@@ -166,14 +168,15 @@ typedef struct rg_backend {
     rg_status (*queue_open)(void *context, void **queue);
     /* A queue over a stream of the caller; NULL: the backend has none. */
     rg_status (*queue_wrap)(void *context, void *stream, void **queue);
-    void (*queue_close)(void *queue); /* nothing is pending: every list keeps its queue */
-    /* Takes the list; it runs after all submitted before it. */
-    void (*submit)(void *queue, rg_list *list);
-    /* Somebody wants to know, without waiting, whether the queue gets on. */
+    void (*queue_close)(void *queue); /* nothing is pending: every submission keeps its queue */
+    /* Takes the submission; it runs after all submitted before it. */
+    void (*submit)(void *queue, rg_backend_submission *submission);
+    /* Makes the queue run what is pending, though nobody waits for it. */
     void (*wake)(void *queue);
-    /* Returns when `is_done(list)`; may run pending work itself. Refused from a handler of the
-     * same queue. */
-    rg_status (*wait)(void *queue, rg_list *list, bool (*is_done)(rg_list *list));
+    /* Returns when `is_done(submission)`; may run pending work itself. Refused from a handler of
+     * the same queue. */
+    rg_status (*wait)(void *queue, rg_backend_submission *submission,
+                      bool (*is_done)(rg_backend_submission *submission));
 } rg_backend;
 
 extern const rg_backend rg_backend_cpu;

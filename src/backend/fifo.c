@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Lists in order: whoever waits runs them, or a worker. */
+/* Submissions in order: a thread that waits runs them, or a worker does. */
 #include "backend/fifo.h"
 
 #include <pthread.h>
@@ -9,10 +9,11 @@ struct rg_fifo {
     rg_allocator allocator;
     rg_fifo_owner owner;
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* a list has run */
-    pthread_cond_t wanted;  /* the worker has something to do */
-    rg_list *first, *last;  /* pending */
-    rg_list *current;       /* the list that thread `runner` runs; may be gone: compared only */
+    pthread_cond_t changed;              /* a submission has run */
+    pthread_cond_t wanted;               /* the worker has something to do */
+    rg_backend_submission *first, *last; /* pending */
+    rg_backend_submission
+        *current; /* the submission that thread `runner` runs; may be gone: compared only */
     pthread_t runner;
     int32_t waiters;
     pthread_t worker;
@@ -47,18 +48,18 @@ static void fifo_free(rg_fifo *fifo)
         owner.closed(owner.owner);
 }
 
-/* Runs the list at the head. Called with the lock, which is let go meanwhile, and when nobody
- * else is running. */
+/* Runs the submission at the head. Called with the lock, which is released meanwhile, and while no
+ * other thread runs one. */
 static void run_head(rg_fifo *fifo)
 {
-    rg_list *list = fifo->first;
-    fifo->first = list->next;
+    rg_backend_submission *submission = fifo->first;
+    fifo->first = submission->next;
     fifo->last = fifo->first != NULL ? fifo->last : NULL;
-    fifo->current = list;
+    fifo->current = submission;
     fifo->runner = pthread_self();
     pthread_mutex_unlock(&fifo->lock);
-    fifo->owner.run(fifo->owner.owner, list);
-    list->finished(list);
+    fifo->owner.run(fifo->owner.owner, submission);
+    submission->finished(submission);
     pthread_mutex_lock(&fifo->lock);
     fifo->current = NULL;
     if (fifo->waiters > 0)
@@ -110,7 +111,7 @@ void rg_fifo_close(rg_fifo *fifo)
     fifo->abandoned = inside;
     pthread_cond_signal(&fifo->wanted);
     pthread_mutex_unlock(&fifo->lock);
-    if (inside) { /* the last list let go of its queue: the worker frees it on its way out */
+    if (inside) { /* the last submission let go of its queue: the worker frees it on its way out */
         pthread_detach(fifo->worker);
         return;
     }
@@ -119,16 +120,16 @@ void rg_fifo_close(rg_fifo *fifo)
     fifo_free(fifo);
 }
 
-bool rg_fifo_submit(rg_fifo *fifo, rg_list *list, bool wake)
+bool rg_fifo_submit(rg_fifo *fifo, rg_backend_submission *submission, bool wake)
 {
     pthread_mutex_lock(&fifo->lock);
     const bool behind = fifo->first != NULL;
-    list->next = NULL;
+    submission->next = NULL;
     if (behind)
-        fifo->last->next = list;
+        fifo->last->next = submission;
     else
-        fifo->first = list;
-    fifo->last = list;
+        fifo->first = submission;
+    fifo->last = submission;
     if (wake)
         wake_worker(fifo);
     pthread_mutex_unlock(&fifo->lock);
@@ -142,13 +143,14 @@ void rg_fifo_wake(rg_fifo *fifo)
     pthread_mutex_unlock(&fifo->lock);
 }
 
-rg_status rg_fifo_wait(rg_fifo *fifo, rg_list *list, bool (*is_done)(rg_list *list))
+rg_status rg_fifo_wait(rg_fifo *fifo, rg_backend_submission *submission,
+                       bool (*is_done)(rg_backend_submission *submission))
 {
     pthread_mutex_lock(&fifo->lock);
     const bool inside = fifo->current != NULL && pthread_equal(fifo->runner, pthread_self());
     /* Not before its runner has let go of it: the caller may destroy all there is, and expects
      * that nothing then touches the allocator. */
-    while (!inside && (!is_done(list) || fifo->current == list)) {
+    while (!inside && (!is_done(submission) || fifo->current == submission)) {
         if (fifo->current == NULL) {
             run_head(fifo);
         } else {
@@ -160,7 +162,7 @@ rg_status rg_fifo_wait(rg_fifo *fifo, rg_list *list, bool (*is_done)(rg_list *li
     while (!inside && fifo->orphans && fifo->first != NULL && fifo->current == NULL)
         run_head(fifo);
     pthread_mutex_unlock(&fifo->lock);
-    RG_CHECK(!inside || is_done(list), RG_INVALID_STATE,
+    RG_CHECK(!inside || is_done(submission), RG_INVALID_STATE,
              "a completion handler cannot wait for commands of its own queue");
     return RG_OK;
 }

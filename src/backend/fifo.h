@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The lists of a queue, in order. A thread that waits brings what is pending to its end itself; a
- * fifo has a worker of its own only once there is work that nobody may be waiting for. */
+/* The submissions of a queue, in order. A thread that waits runs what is pending itself; a fifo has
+ * a worker of its own only once there is work that nobody may be waiting for. */
 #ifndef RG_BACKEND_FIFO_H
 #define RG_BACKEND_FIFO_H
 
@@ -11,21 +11,25 @@ typedef struct rg_fifo rg_fifo;
 
 /* What a backend does with its lists. */
 typedef struct rg_fifo_owner {
-    void (*run)(void *owner, rg_list *list); /* does the work of a list, or waits for its end */
-    void (*closed)(void *owner);             /* the fifo is gone, and no thread of it is left */
+    void (*run)(void *owner,
+                rg_backend_submission
+                    *submission); /* does the work of a submission, or waits for its end */
+    void (*closed)(void *owner);  /* the fifo is gone, and no thread of it is left */
     void *owner;
 } rg_fifo_owner;
 
 rg_status rg_fifo_create(const rg_allocator *allocator, const rg_fifo_owner *owner, rg_fifo **fifo);
-/* Nothing is pending: every list keeps its queue. `closed` may be called later, by the worker. */
+/* Nothing is pending: every submission keeps its queue. `closed` may be called later, by the
+ * worker. */
 void rg_fifo_close(rg_fifo *fifo);
 
-/* Puts a list behind all others. With `wake` the worker sees to it, whoever else waits; returns
- * whether others were pending. */
-bool rg_fifo_submit(rg_fifo *fifo, rg_list *list, bool wake);
-/* Makes sure that what is pending comes to its end though nobody waits for it. */
+/* Puts a submission behind all others. With `wake` the worker sees to it, whoever else waits;
+ * returns whether others were pending. */
+bool rg_fifo_submit(rg_fifo *fifo, rg_backend_submission *submission, bool wake);
+/* Makes sure that what is pending runs although nobody waits for it. */
 void rg_fifo_wake(rg_fifo *fifo);
 /* As rg_backend's wait. */
-rg_status rg_fifo_wait(rg_fifo *fifo, rg_list *list, bool (*is_done)(rg_list *list));
+rg_status rg_fifo_wait(rg_fifo *fifo, rg_backend_submission *submission,
+                       bool (*is_done)(rg_backend_submission *submission));
 
 #endif

@@ -30,7 +30,7 @@ void rg_commands_destroy(rg_commands *commands)
     if (commands == NULL)
         return;
     rg_queue *queue = commands->queue;
-    if (commands->last != NULL && !rg_submission_is_done(&commands->last->list))
+    if (commands->last != NULL && !rg_submission_is_done(&commands->last->base))
         queue->device->backend->wake(queue->queue);
     rg_submission_release(commands->submission);
     rg_submission_release(commands->last);
@@ -74,7 +74,7 @@ static rg_status commit(rg_commands *commands, rg_submission *next)
     commands->last = submission;
     commands->submission = next;
     rg_queue_retain(queue); /* a handler may destroy all there is before submit returns */
-    queue->device->backend->submit(queue->queue, &submission->list);
+    queue->device->backend->submit(queue->queue, &submission->base);
     rg_queue_release(queue);
     return RG_OK;
 }
@@ -110,10 +110,10 @@ rg_status rg_commands_wait(rg_commands *commands)
     RG_CHECK_NOT_NULL(commands);
     RG_CHECK(commands->submission == NULL, RG_INVALID_STATE,
              "rg_commands_wait: the commands are not committed; commit them first");
-    RG_TRY(commands->queue->device->backend->wait(commands->queue->queue, &commands->last->list,
+    RG_TRY(commands->queue->device->backend->wait(commands->queue->queue, &commands->last->base,
                                                   rg_submission_is_done));
     const rg_submission *failed = failed_submission(commands);
-    return failed == NULL ? RG_OK : rg_fail(failed->outcome, "%s", failed->list.fault_text);
+    return failed == NULL ? RG_OK : rg_fail(failed->outcome, "%s", failed->base.fault_text);
 }
 
 rg_status rg_commands_on_completion(rg_commands *commands,
@@ -136,7 +136,7 @@ rg_commands_state rg_commands_get_state(rg_commands *commands)
         return RG_COMMANDS_RECORDING;
     if (failed_submission(commands) != NULL)
         return RG_COMMANDS_FAILED;
-    if (!rg_submission_is_done(&commands->last->list)) {
+    if (!rg_submission_is_done(&commands->last->base)) {
         commands->queue->device->backend->wake(commands->queue->queue);
         return RG_COMMANDS_COMMITTED;
     }
@@ -146,7 +146,7 @@ rg_commands_state rg_commands_get_state(rg_commands *commands)
 const char *rg_commands_error_text(rg_commands *commands)
 {
     const rg_submission *failed = commands != NULL ? failed_submission(commands) : NULL;
-    return failed != NULL ? failed->list.fault_text : "";
+    return failed != NULL ? failed->base.fault_text : "";
 }
 
 rg_status rg_commands_set_results_hint(rg_commands *commands, rg_results_hint hint)
@@ -169,9 +169,9 @@ rg_mark rg_commands_mark(const rg_commands *commands)
                       .relocations = submission->relocations_count,
                       .temporaries = submission->temporaries_count,
                       .heap_size = submission->heap_size,
-                      .moved = submission->list.moved,
-                      .faults = submission->list.fault_count,
-                      .merged = submission->list.merged };
+                      .moved = submission->base.moved,
+                      .faults = submission->base.fault_count,
+                      .merged = submission->base.merged };
 }
 
 void rg_commands_rewind(rg_commands *commands, rg_mark mark)
@@ -184,7 +184,7 @@ void rg_commands_rewind(rg_commands *commands, rg_mark mark)
     submission->heap_size = mark.heap_size;
     submission->entries_size = mark.entries;
     submission->relocations_count = mark.relocations;
-    submission->list.moved = mark.moved;
-    submission->list.fault_count = mark.faults;
-    submission->list.merged = mark.merged;
+    submission->base.moved = mark.moved;
+    submission->base.fault_count = mark.faults;
+    submission->base.merged = mark.merged;
 }

@@ -18,7 +18,7 @@ struct rg_device {
     rg_allocator allocator;
     char name[32];
     _Atomic uint64_t commands_made;
-    /* Heaps of lists that have run, the latest first; the next list of their size takes one. */
+    /* Heaps of submissions that have run, the latest first; the next of their size takes one. */
     _Atomic(struct rg_storage *) spares[RG_SPARES];
 };
 rg_device *rg_device_retain(rg_device *device);
@@ -53,8 +53,8 @@ typedef struct rg_storage {
 rg_storage *rg_storage_retain(rg_storage *storage);
 void rg_storage_release(rg_storage *storage);
 rg_status rg_storage_create(rg_device *device, size_t bytes, rg_storage **storage);
-/* Memory for temporaries and scratch of a list: at least `bytes`, which may have been those of a
- * list before. */
+/* Memory for temporaries and scratch of a submission: at least `bytes`, which may have been those
+ * of an earlier one. */
 rg_status rg_heap_create(rg_device *device, size_t bytes, rg_storage **storage);
 
 struct rg_tensor {
@@ -111,7 +111,7 @@ typedef struct rg_completion {
 void rg_completion_release(const rg_allocator *allocator, rg_completion *completion);
 
 typedef struct rg_submission {
-    rg_list list; /* first, so that the backend's list is the submission */
+    rg_backend_submission base; /* first, so that a pointer to it is one to the submission */
     rg_refs refs;
     rg_queue *queue;
     _Atomic int state; /* rg_commands_state */
@@ -150,7 +150,7 @@ struct rg_commands {
 rg_status rg_submission_create(rg_queue *queue, rg_submission **submission);
 void rg_submission_release(rg_submission *submission); /* NULL allowed */
 void rg_submission_set_state(rg_submission *submission, int state);
-bool rg_submission_is_done(rg_list *list);
+bool rg_submission_is_done(rg_backend_submission *base);
 /* Makes submission->completion, unless there is one. */
 rg_status rg_submission_need_completion(rg_submission *submission);
 

@@ -17,7 +17,7 @@ static rg_status bind_fault(rg_submission *submission, size_t at, int32_t fault)
     const size_t offset = (size_t)fault * sizeof(uint32_t);
     RG_TRY(rg_submission_relocate(submission,
                                   (rg_relocation){ .at = at, .offset = offset, .is_fault = true }));
-    submission->list.fault_count = fault + 1;
+    submission->base.fault_count = fault + 1;
     return RG_OK;
 }
 
@@ -76,7 +76,7 @@ rg_status rg_record(rg_call *call, const rg_launch *launch)
                        .grain = launch->grain,
                        .bytes = launch->bytes,
                        .fault_text = launch->fault_text,
-                       .fault = submission->list.fault_count };
+                       .fault = submission->base.fault_count };
     entry.function =
         device->backend->find(device->context, call->op->kernels, launch->kernel, launch->dtype);
     RG_CHECK(entry.function != NULL, RG_UNSUPPORTED, "%s: there is no kernel for %s on %s",
@@ -121,7 +121,7 @@ static rg_status record_copy(rg_commands *commands, rg_tensor *tensor, void *hos
         const rg_entry entry = { .units = 1,
                                  .grain = 1,
                                  .bytes = 2 * (int64_t)bytes,
-                                 .fault = commands->submission->list.fault_count };
+                                 .fault = commands->submission->base.fault_count };
         size_t at;
         rg_status status = rg_submission_add(commands->submission, &entry, &args, sizeof args, &at);
         if (status == RG_OK)

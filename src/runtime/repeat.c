@@ -13,7 +13,7 @@ typedef struct range {
 static int32_t faults_before(const rg_submission *from, size_t at)
 {
     if (at >= from->entries_size)
-        return from->list.fault_count;
+        return from->base.fault_count;
     return ((const rg_entry *)(const void *)(from->entries + at))->fault;
 }
 
@@ -37,8 +37,8 @@ static rg_status repeat_entries(rg_submission *submission, const rg_submission *
     memcpy(entries, from->entries + begin, end - begin);
     for (size_t at = 0; at < end - begin;) {
         rg_entry *entry = (rg_entry *)(void *)(entries + at);
-        entry->fault += submission->list.fault_count - repeated->faults;
-        submission->list.moved += entry->bytes;
+        entry->fault += submission->base.fault_count - repeated->faults;
+        submission->base.moved += entry->bytes;
         at += entry->size;
     }
     submission->entries_size += end - begin;
@@ -99,7 +99,7 @@ static rg_status repeat_relocations(rg_submission *submission, const rg_submissi
         }
         if (r.is_fault)
             r.offset +=
-                (size_t)(submission->list.fault_count - repeated->faults) * sizeof(uint32_t);
+                (size_t)(submission->base.fault_count - repeated->faults) * sizeof(uint32_t);
         else
             r.offset += heap + (r.storage != NULL ? r.storage->offset : 0);
         r.storage = NULL;
@@ -122,7 +122,7 @@ static rg_status repeat(rg_submission *submission, const rg_submission *from,
     if (!stand_ins->waits)
         RG_TRY(repeat_used(submission, from));
     RG_TRY(repeat_relocations(submission, from, entries, heap, &repeated, stand_ins));
-    submission->list.fault_count += repeated.fault_count;
+    submission->base.fault_count += repeated.fault_count;
     return RG_OK;
 }
 

@@ -28,7 +28,7 @@ static rg_status fill_replay(rg_replay *replay, rg_queue *queue, const rg_comman
     RG_TRY(rg_commands_create(queue, &replay->commands));
     RG_TRY(rg_commands_repeat(replay->commands, recorded, stand_ins));
     RG_TRY(rg_submission_settle(replay->commands->submission));
-    return device->backend->capture(device->context, &replay->commands->submission->list,
+    return device->backend->capture(device->context, &replay->commands->submission->base,
                                     &replay->captured);
 }
 
@@ -73,7 +73,7 @@ static rg_status add_sentences(rg_submission *submission, const rg_submission *f
         const rg_entry *entry = (const rg_entry *)(const void *)(from->entries + at);
         const rg_entry sentence = { .function = submission->queue->device->backend->replay,
                                     .fault_text = entry->fault_text,
-                                    .fault = submission->list.fault_count + entry->fault };
+                                    .fault = submission->base.fault_count + entry->fault };
         size_t args_at;
         if (entry->fault_text != NULL)
             RG_TRY(rg_submission_add(submission, &sentence, &nothing, sizeof nothing, &args_at));
@@ -88,10 +88,10 @@ static rg_status launch(rg_submission *submission, const rg_replay *replay)
     const rg_entry entry = { .function = replay->device->backend->replay,
                              .units = 1,
                              .grain = 1,
-                             .bytes = from->list.moved };
+                             .bytes = from->base.moved };
     const rg_replay_args args = { .captured = replay->captured,
-                                  .faults = from->list.faults,
-                                  .fault_count = from->list.fault_count };
+                                  .faults = from->base.faults,
+                                  .fault_count = from->base.fault_count };
     size_t at;
     RG_TRY(rg_submission_keep(submission, replay->keeper));
     RG_TRY(rg_submission_add(submission, &entry, &args, sizeof args, &at));
@@ -99,12 +99,12 @@ static rg_status launch(rg_submission *submission, const rg_replay *replay)
         return RG_OK;
     const rg_relocation merged = { .at = at + offsetof(rg_replay_args, merged),
                                    .offset =
-                                       (size_t)submission->list.fault_count * sizeof(uint32_t),
+                                       (size_t)submission->base.fault_count * sizeof(uint32_t),
                                    .is_fault = true };
     RG_TRY(rg_submission_relocate(submission, merged));
     RG_TRY(add_sentences(submission, from));
-    submission->list.fault_count += from->list.fault_count;
-    submission->list.merged += from->list.fault_count;
+    submission->base.fault_count += from->base.fault_count;
+    submission->base.merged += from->base.fault_count;
     return RG_OK;
 }
 
@@ -121,7 +121,7 @@ static rg_status gather(rg_submission *submission, const rg_tensor *from, const 
                         const rg_copy_args *args, size_t bytes)
 {
     const rg_entry entry = {
-        .units = 1, .grain = 1, .bytes = 2 * (int64_t)bytes, .fault = submission->list.fault_count
+        .units = 1, .grain = 1, .bytes = 2 * (int64_t)bytes, .fault = submission->base.fault_count
     };
     size_t at;
     RG_TRY(rg_submission_add(submission, &entry, args, sizeof *args, &at));

@@ -83,10 +83,10 @@ void rg_submission_release(rg_submission *submission)
 }
 
 /* Called by the backend when all entries have run, or one has faulted. */
-static void submission_finished(rg_list *list)
+static void submission_finished(rg_backend_submission *base)
 {
-    rg_submission *submission = (rg_submission *)list;
-    submission->outcome = list->outcome;
+    rg_submission *submission = (rg_submission *)base;
+    submission->outcome = base->outcome;
     for (size_t i = 0; i < submission->handlers_count; i++)
         submission->handlers[i].function(submission->handlers[i].context, submission->outcome);
     submission_release_work(submission);
@@ -102,14 +102,14 @@ rg_status rg_submission_create(rg_queue *queue, rg_submission **submission)
     *submission = memory;
     (*submission)->refs = 1;
     (*submission)->queue = rg_queue_retain(queue);
-    (*submission)->list.finished = submission_finished;
+    (*submission)->base.finished = submission_finished;
     atomic_store(&(*submission)->state, RG_COMMANDS_RECORDING);
     return RG_OK;
 }
 
-bool rg_submission_is_done(rg_list *list)
+bool rg_submission_is_done(rg_backend_submission *base)
 {
-    return atomic_load(&((rg_submission *)list)->state) >= RG_COMMANDS_COMPLETED;
+    return atomic_load(&((rg_submission *)base)->state) >= RG_COMMANDS_COMPLETED;
 }
 
 /* ---- entries ---- */
@@ -145,7 +145,7 @@ rg_status rg_submission_add(rg_submission *submission, const rg_entry *entry, co
     memcpy(at + sizeof *entry, args, args_size);
     *args_at = submission->entries_size + sizeof *entry;
     submission->entries_size += size;
-    submission->list.moved += entry->bytes;
+    submission->base.moved += entry->bytes;
     return RG_OK;
 }
 
@@ -223,7 +223,7 @@ void rg_heap_give(rg_submission *submission, size_t offset)
 static rg_status place_temporaries(rg_submission *submission)
 {
     rg_storage *block = NULL;
-    const size_t words = (size_t)submission->list.fault_count * sizeof(uint32_t);
+    const size_t words = (size_t)submission->base.fault_count * sizeof(uint32_t);
     size_t bytes;
     RG_CHECK(!__builtin_add_overflow(submission->heap_size, words, &bytes), RG_OUT_OF_MEMORY,
              "out of memory: the temporaries exceed the address space");
@@ -233,8 +233,8 @@ static rg_status place_temporaries(rg_submission *submission)
         rg_storage_release(block);
         RG_TRY(status);
     }
-    if (submission->list.fault_count > 0)
-        submission->list.faults = (uint32_t *)(void *)(block->data + submission->heap_size);
+    if (submission->base.fault_count > 0)
+        submission->base.faults = (uint32_t *)(void *)(block->data + submission->heap_size);
     for (size_t i = 0; i < submission->temporaries_count; i++) {
         rg_storage *storage = submission->temporaries[i];
         storage->data = block->data + storage->offset;
@@ -253,8 +253,8 @@ static rg_status place_temporaries(rg_submission *submission)
 rg_status rg_submission_settle(rg_submission *submission)
 {
     RG_TRY(place_temporaries(submission));
-    submission->list.entries = submission->entries;
-    submission->list.bytes = submission->entries_size;
-    submission->list.watched = submission->handlers_count > 0;
+    submission->base.entries = submission->entries;
+    submission->base.bytes = submission->entries_size;
+    submission->base.watched = submission->handlers_count > 0;
     return RG_OK;
 }

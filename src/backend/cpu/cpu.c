@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The CPU backend: devices, queues that run lists in order, copies. */
+/* The CPU backend: devices, queues that run submissions in order, copies. */
 #include "backend/cpu/bf16_unit.h"
 #include "backend/cpu/isa.h"
 #include "backend/cpu/thread_pool.h"
@@ -207,16 +207,17 @@ static void restore_arithmetic(uint64_t old)
 #endif
 }
 
-static void run_list(void *owner, rg_list *list)
+static void run_submission(void *owner, rg_backend_submission *submission)
 {
     enum { WORTH_SHARING = 128 << 10 }; /* bytes: waking a helper costs as much as moving them */
     rg_thread_pool *thread_pool = owner;
     const uint64_t old = plain_arithmetic();
     const rg_entry *entry;
-    for (int32_t i = 0; i < list->fault_count; i++)
-        list->faults[i] = 0;
-    for (size_t at = 0; at < list->bytes && list->fault_text == NULL; at += entry->size) {
-        entry = (const rg_entry *)(const void *)(list->entries + at);
+    for (int32_t i = 0; i < submission->fault_count; i++)
+        submission->faults[i] = 0;
+    for (size_t at = 0; at < submission->bytes && submission->fault_text == NULL;
+         at += entry->size) {
+        entry = (const rg_entry *)(const void *)(submission->entries + at);
         const void *args = entry + 1;
         if (entry->function == NULL) {
             cpu_copy(NULL, args);
@@ -230,9 +231,9 @@ static void run_list(void *owner, rg_list *list)
             rg_thread_pool_run(thread_pool, function, args, entry->units, entry->grain);
         }
         if (entry->fault_text != NULL &&
-            __atomic_load_n(&list->faults[entry->fault], __ATOMIC_RELAXED) != 0) {
-            list->outcome = RG_KERNEL_FAULT;
-            list->fault_text = entry->fault_text;
+            __atomic_load_n(&submission->faults[entry->fault], __ATOMIC_RELAXED) != 0) {
+            submission->outcome = RG_KERNEL_FAULT;
+            submission->fault_text = entry->fault_text;
         }
     }
     restore_arithmetic(old);
@@ -243,7 +244,7 @@ static void run_list(void *owner, rg_list *list)
 static rg_status cpu_queue_open(void *context, void **queue)
 {
     cpu_device *device = context;
-    const rg_fifo_owner owner = { .run = run_list, .owner = device->thread_pool };
+    const rg_fifo_owner owner = { .run = run_submission, .owner = device->thread_pool };
     rg_fifo *fifo;
     RG_TRY(rg_fifo_create(&device->allocator, &owner, &fifo));
     *queue = fifo;
@@ -255,12 +256,13 @@ static void cpu_queue_close(void *queue)
     rg_fifo_close(queue);
 }
 
-static void cpu_submit(void *queue, rg_list *list)
+static void cpu_submit(void *queue, rg_backend_submission *submission)
 {
     /* Bytes: less is soon done by whoever asks for the outcome, and a worker that wakes up only
      * to find it taken gets in the way of those who do it. */
     enum { WORTH_WAKING = 256 << 20 };
-    const bool behind = rg_fifo_submit(queue, list, list->watched || list->moved >= WORTH_WAKING);
+    const bool behind =
+        rg_fifo_submit(queue, submission, submission->watched || submission->moved >= WORTH_WAKING);
     if (behind) /* nobody waited for the one before */
         rg_fifo_wake(queue);
 }
@@ -270,9 +272,10 @@ static void cpu_wake(void *queue)
     rg_fifo_wake(queue);
 }
 
-static rg_status cpu_wait(void *queue, rg_list *list, bool (*is_done)(rg_list *list))
+static rg_status cpu_wait(void *queue, rg_backend_submission *submission,
+                          bool (*is_done)(rg_backend_submission *submission))
 {
-    return rg_fifo_wait(queue, list, is_done);
+    return rg_fifo_wait(queue, submission, is_done);
 }
 
 const rg_backend rg_backend_cpu = {

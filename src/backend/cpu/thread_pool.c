@@ -85,7 +85,7 @@ static void await_generation(rg_thread_pool *pool, uint32_t seen)
 {
     enum {
         SPINS = 4000
-    }; /* some 50 to 100 microseconds: the gap between two kernels of a list */
+    }; /* some 50 to 100 microseconds: the gap between two kernels of a submission */
     for (int i = 0; i < SPINS && pool->spins; i++) {
         if (atomic_load(&pool->generation) != seen || atomic_load(&pool->stop))
             return;

@@ -48,7 +48,7 @@ static size_t cuda_scratch(void *context, const rg_kernel_table *table, int32_t 
 /* ---- replays: graphs of CUDA ---- */
 
 /* A copy of the host's memory is made when it is put into a stream, and cannot be replayed. */
-static bool can_be_replayed(const rg_list *list)
+static bool can_be_replayed(const rg_backend_submission *list)
 {
     const rg_entry *entry;
     for (size_t at = 0; at < list->bytes; at += entry->size) {
@@ -61,7 +61,7 @@ static bool can_be_replayed(const rg_list *list)
 
 /* Records the entries on a stream that serves nothing else: nothing runs. */
 static cudaError_t capture_on(const rg_cuda_device *device, cudaStream_t stream,
-                              const rg_list *list, cudaGraphExec_t *exec)
+                              const rg_backend_submission *list, cudaGraphExec_t *exec)
 {
     cudaGraph_t graph = NULL;
     cudaError_t error = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
@@ -77,7 +77,7 @@ static cudaError_t capture_on(const rg_cuda_device *device, cudaStream_t stream,
     return error;
 }
 
-static rg_status cuda_capture(void *context, const rg_list *list, void **captured)
+static rg_status cuda_capture(void *context, const rg_backend_submission *list, void **captured)
 {
     const rg_cuda_device *device = context;
     cudaStream_t stream = NULL;

@@ -20,7 +20,7 @@ typedef struct cuda_queue {
 
 /* ---- the end of a list ---- */
 
-static void fail_list(rg_list *list, rg_status outcome, const char *text)
+static void fail_list(rg_backend_submission *list, rg_status outcome, const char *text)
 {
     if (list->outcome != RG_OK) /* the first failure counts */
         return;
@@ -29,7 +29,7 @@ static void fail_list(rg_list *list, rg_status outcome, const char *text)
     list->fault_text = list->text;
 }
 
-static void note(rg_list *list, cudaError_t error)
+static void note(rg_backend_submission *list, cudaError_t error)
 {
     char text[160];
     if (error == cudaSuccess)
@@ -40,7 +40,7 @@ static void note(rg_list *list, cudaError_t error)
 }
 
 /* Reads the fault words after the list has run; the first entry that faulted counts. */
-static void read_faults(cuda_queue *queue, rg_list *list)
+static void read_faults(cuda_queue *queue, rg_backend_submission *list)
 {
     uint32_t words[64]; /* those of number 64 * block and on */
     int32_t block = -1;
@@ -91,7 +91,7 @@ static void give_event(cuda_queue *queue, cudaEvent_t event)
 }
 
 /* Waits for the end of a list. */
-static void end_list(void *owner, rg_list *list)
+static void end_list(void *owner, rg_backend_submission *list)
 {
     cuda_queue *queue = owner;
     cudaEvent_t event = list->token;
@@ -188,7 +188,7 @@ static cudaError_t put_entry(const rg_entry *entry, const rg_cuda_place *place)
 }
 
 cudaError_t rg_cuda_put_entries(const rg_cuda_device *device, cudaStream_t stream,
-                                const rg_list *list)
+                                const rg_backend_submission *list)
 {
     rg_cuda_place place = device->place;
     place.stream = stream;
@@ -207,7 +207,7 @@ cudaError_t rg_cuda_put_entries(const rg_cuda_device *device, cudaStream_t strea
 }
 
 /* Puts the entries into the stream, then an event. */
-static void put_list(cuda_queue *queue, rg_list *list)
+static void put_list(cuda_queue *queue, rg_backend_submission *list)
 {
     note(list, rg_cuda_put_entries(queue->device, queue->stream, list));
     cudaEvent_t event = take_event(queue);
@@ -219,7 +219,7 @@ static void put_list(cuda_queue *queue, rg_list *list)
     rg_cuda_forget_error();
 }
 
-void rg_cuda_submit(void *context, rg_list *list)
+void rg_cuda_submit(void *context, rg_backend_submission *list)
 {
     cuda_queue *queue = context;
     pthread_mutex_lock(&queue->lock);
@@ -238,7 +238,8 @@ void rg_cuda_wake(void *context)
     rg_fifo_wake(((cuda_queue *)context)->fifo);
 }
 
-rg_status rg_cuda_wait(void *context, rg_list *list, bool (*is_done)(rg_list *list))
+rg_status rg_cuda_wait(void *context, rg_backend_submission *list,
+                       bool (*is_done)(rg_backend_submission *list))
 {
     return rg_fifo_wait(((cuda_queue *)context)->fifo, list, is_done);
 }

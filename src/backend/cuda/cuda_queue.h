@@ -10,12 +10,13 @@
 rg_status rg_cuda_queue_open(void *context, void **queue);
 rg_status rg_cuda_queue_wrap(void *context, void *stream, void **queue);
 void rg_cuda_queue_close(void *queue);
-void rg_cuda_submit(void *queue, rg_list *list);
+void rg_cuda_submit(void *queue, rg_backend_submission *list);
 void rg_cuda_wake(void *queue);
-rg_status rg_cuda_wait(void *queue, rg_list *list, bool (*is_done)(rg_list *list));
+rg_status rg_cuda_wait(void *queue, rg_backend_submission *list,
+                       bool (*is_done)(rg_backend_submission *list));
 
 /* Puts the entries of a list into a stream, up to the first that fails. */
 cudaError_t rg_cuda_put_entries(const rg_cuda_device *device, cudaStream_t stream,
-                                const rg_list *list);
+                                const rg_backend_submission *list);
 
 #endif
