@@ -18,7 +18,7 @@ RG_INLINE vreal load_bytes(const char *from)
 }
 
 /* Less than a vector. Elements have 2 bytes at least. */
-RG_INLINE void move_short(char *to, const char *from, int64_t bytes, const bool zero)
+RG_INLINE void move_tail(char *to, const char *from, int64_t bytes, const bool zero)
 {
     const uint64_t nothing = 0;
     int64_t i = 0;
@@ -37,7 +37,7 @@ RG_INLINE void move_bytes(char *to, const char *from, int64_t bytes, const bool 
     int64_t i = 0;
     if (stream && (whole_lines || bytes >= MIN_STREAM_BYTES)) {
         i = (int64_t)(-(uintptr_t)to & (VECTOR_BYTES - 1));
-        move_short(to, from, i, zero);
+        move_tail(to, from, i, zero);
         for (; i + VECTOR_BYTES <= bytes; i += VECTOR_BYTES)
             vstream(to + i, 0, RG_REAL, zero ? vset(0) : load_bytes(from + i));
     }
@@ -45,7 +45,7 @@ RG_INLINE void move_bytes(char *to, const char *from, int64_t bytes, const bool 
         const vreal value = zero ? vset(0) : load_bytes(from + i);
         memcpy(to + i, &value, sizeof value);
     }
-    move_short(to + i, zero ? NULL : from + i, bytes - i, zero);
+    move_tail(to + i, zero ? NULL : from + i, bytes - i, zero);
 }
 
 /* ---- runs of elements ---- */

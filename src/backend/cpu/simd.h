@@ -12,11 +12,11 @@
  *      simd_types.h    real, vreal, vint, VLEN
  *      simd_lanes.h    lane by lane: vset, vselect, vmax, vfma, vsqrt, vkeep, ...
  *      simd_bits.h     masks and integers: vany, vany_nan, vmul_low, vbits_at_most, vkeep_bits
- *      simd_across.h   across lanes: vahead_one, vturn, vsum, vmax_lane
+ *      simd_across.h   across lanes: vahead_one, vtranspose, vsum, vmax_lane
  *      simd_half.h     vectors of f16 and bf16 to and from real
  *      simd_memory.h   whole vectors: vload_full, vstore_full, vstream; load_one, store_one
  *      simd_pairs.h    two vectors at once: vload_pair, vstore_pair, vstore_sums
- *      simd_part.h     n elements: vload, vstore, vload_short; those apart: vgather, vscatter
+ *      simd_part.h     n elements: vload, vstore, vload_partial; those apart: vgather, vscatter
  *      simd_bytes.h    bytes beside elements: vload_bytes, vload_pair_where */
 #ifndef RG_CPU_SIMD_H
 #define RG_CPU_SIMD_H

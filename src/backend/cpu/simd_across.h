@@ -99,7 +99,7 @@ RG_INLINE vreal vpick(vreal a, vint index)
 }
 
 /* Rows of a square become its columns. */
-RG_INLINE void vturn(vreal rows[VLEN])
+RG_INLINE void vtranspose(vreal rows[VLEN])
 {
 #pragma GCC unroll 4
     for (int step = 1; step < VLEN; step *= 2) {

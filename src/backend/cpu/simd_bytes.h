@@ -98,7 +98,7 @@ RG_INLINE vpair vload_pair_where(const void *data, int64_t i, const uint8_t *byt
     return (vpair){ (vreal)(first & (vint)p.a), (vreal)(second & (vint)p.b) };
 }
 
-RG_INLINE vint vload_bytes_short(const uint8_t *data, int n) /* lanes from n on: anything */
+RG_INLINE vint vload_bytes_partial(const uint8_t *data, int n) /* lanes from n on: anything */
 {
 #if defined(__AVX512F__) && RG_REAL_F64
     return (vint)_mm512_cvtepu8_epi64(_mm_maskz_loadu_epi8((__mmask16)((1u << n) - 1), data));
@@ -114,7 +114,7 @@ RG_INLINE vint vload_bytes_short(const uint8_t *data, int n) /* lanes from n on:
 #endif
 }
 
-RG_INLINE void vstore_bytes_short(uint8_t *data, int n, vint a) /* 0 <= a < 256 */
+RG_INLINE void vstore_bytes_partial(uint8_t *data, int n, vint a) /* 0 <= a < 256 */
 {
 #if defined(__AVX512F__) && RG_REAL_F64
     _mm_mask_storeu_epi8(data, (__mmask16)((1u << n) - 1), _mm512_cvtepi64_epi8((__m512i)a));

@@ -80,7 +80,7 @@ RG_INLINE void vstore(void *data, int64_t i, const int n, const rg_dtype T, vrea
 }
 
 /* The same for loops in which n < VLEN is common, such as those over images of few channels. */
-RG_INLINE vreal vload_short(const void *data, int64_t i, int n, const rg_dtype T)
+RG_INLINE vreal vload_partial(const void *data, int64_t i, int n, const rg_dtype T)
 {
 #if defined(__AVX512F__)
     return vload_masked(data, i, n, T);
@@ -89,7 +89,7 @@ RG_INLINE vreal vload_short(const void *data, int64_t i, int n, const rg_dtype T
 #endif
 }
 
-RG_INLINE void vstore_short(void *data, int64_t i, int n, const rg_dtype T, vreal a)
+RG_INLINE void vstore_partial(void *data, int64_t i, int n, const rg_dtype T, vreal a)
 {
 #if defined(__AVX512F__)
     vstore_masked(data, i, n, T, a);

@@ -119,7 +119,7 @@ RG_INLINE void load_transposed(real *to, int64_t to_step, const char *from, int6
 #pragma GCC unroll 16
             for (int i = 0; i < VLEN; i++)
                 square[i] = vload_full(from, (column + i) * column_step + k, T);
-            vturn(square);
+            vtranspose(square);
 #pragma GCC unroll 16
             for (int i = 0; i < VLEN; i++)
                 vstore_full(to + i * to_step, column, RG_REAL, square[i]);

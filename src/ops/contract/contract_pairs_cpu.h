@@ -75,7 +75,7 @@ RG_OUTLINE void copy_bits(uint16_t *to, int64_t to_step, const uint16_t *a, int6
 #pragma GCC unroll 16
             for (int i = 0; i < VLEN; i++)
                 words[i] = pair_words(a + (k + 2 * i) * k_step, a + (k + 2 * i + 1) * k_step, row);
-            vturn(words);
+            vtranspose(words);
 #pragma GCC unroll 16
             for (int i = 0; i < VLEN; i++)
                 memcpy(to + (row + i) * to_step + k, &words[i], sizeof words[i]);

@@ -228,7 +228,7 @@ RG_INLINE void grouped_end(const depthwise_row *d, const real *sums, int64_t m, 
 {
     const rg_conv_depthwise_args *k = d->k;
     const bool plain = k->plain && d->result[3] == 1, relu = k->neuron.kind == RG_NEURON_RELU;
-    const vreal bias = plain && k->has_b ? vload_short(k->b, c, n, T) : vset(0);
+    const vreal bias = plain && k->has_b ? vload_partial(k->b, c, n, T) : vset(0);
     for (int64_t i = 0; i < count; i++) {
         const int64_t j = (m + i) * d->step;
         vreal value = vload_full(sums, i * VLEN, RG_REAL);
@@ -239,7 +239,7 @@ RG_INLINE void grouped_end(const depthwise_row *d, const real *sums, int64_t m, 
         value = k->has_b ? value + bias : value;
         value = relu ? neuron_relu(&d->constants, value, value) : value;
         if (n < VLEN)
-            vstore_short(d->to, j * d->result[2] + c, n, T, value);
+            vstore_partial(d->to, j * d->result[2] + c, n, T, value);
         else if (d->stream)
             vstream(d->to, j * d->result[2] + c, T, value);
         else

@@ -50,7 +50,7 @@ RG_INLINE void spread_pixels(const grouped_lanes *v, const char *from, int64_t p
             continue;
         }
         for (int k = 0; k <= last; k++)
-            x[k] = step == 1 ? vload_short(at_, k * VLEN, v->n[k], T)
+            x[k] = step == 1 ? vload_partial(at_, k * VLEN, v->n[k], T)
                              : vgather(at(at_, k * VLEN * step, T), 0, step, v->n[k], T);
         for (int64_t i = 0; i < picks; i++) {
             vreal picked = vpick(x[0], v->index[i]);

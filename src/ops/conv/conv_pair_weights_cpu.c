@@ -106,7 +106,7 @@ RG_INLINE void transpose_pixels(uint16_t *to, int64_t to_step, const uint16_t *c
 #pragma GCC unroll 16
         for (int i = 0; i < VLEN; i++)
             words[i] = pair_words(from[2 * i], from[2 * i + 1], c);
-        vturn(words);
+        vtranspose(words);
 #pragma GCC unroll 16
         for (int i = 0; i < VLEN; i++)
             memcpy(to + (c + i) * to_step, &words[i], sizeof words[i]);

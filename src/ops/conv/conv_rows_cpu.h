@@ -80,7 +80,7 @@ RG_INLINE void end_without_epilogue(const conv_end *e, const real *sums, const r
             if (n == VLEN)
                 vstore_full(to, j * pixel + i, T, value);
             else
-                vstore_short(to, j * pixel + i, n, T, value);
+                vstore_partial(to, j * pixel + i, n, T, value);
         }
     }
 }

@@ -186,14 +186,14 @@ RG_INLINE void quick_window(const window *w, const tap_list *taps, results to, c
     for (int64_t c = 0; c < w->k->channels; c += VLEN) {
         const int n = vlanes_left(w->k->channels - c);
         const char *x = at(w->x, w->first + c, T);
-        vreal best = vload_short(x, 0, n, T);
+        vreal best = vload_partial(x, 0, n, T);
         vint winner = { 0 };
         for (int t = 1; t < taps->count; t++)
-            compete(&best, &winner, vload_short(x, taps->at[t], n, T), t);
+            compete(&best, &winner, vload_partial(x, taps->at[t], n, T), t);
         if (alone || to.y != NULL)
-            vstore_short(at_out(to.y, w->y, T), c, n, T, best);
+            vstore_partial(at_out(to.y, w->y, T), c, n, T, best);
         if (!alone)
-            vstore_bytes_short((uint8_t *)to.winners + w->winners + c, n, winner);
+            vstore_bytes_partial((uint8_t *)to.winners + w->winners + c, n, winner);
     }
 }
 

@@ -132,11 +132,11 @@ RG_INLINE void put_pixel(const strip *s, int64_t q, const rg_dtype T, vreal valu
     char *const dx = at_out(u->g->dx, u->dx + q * u->g->shape.x[2], T);
     value += vset(0);
     if (u->g->shape.add)
-        value += vload_short(dx, s->c, s->n, T);
+        value += vload_partial(dx, s->c, s->n, T);
     if (u->stream && vbytes(T) == 64) /* a line: its other half would come a row later */
         vstream(dx, s->c, T, value);
     else
-        vstore_short(dx, s->c, s->n, T, value);
+        vstore_partial(dx, s->c, s->n, T, value);
 }
 
 /* The pixels of window j, from `begin` to `end`. */
@@ -146,7 +146,7 @@ RG_INLINE void put_window(const strip *s, int64_t j, int64_t begin, int64_t end,
     const pixel *u = s->u;
     const rg_pool_shape *k = &u->g->shape;
     const vreal dy =
-        vload_short(at(u->g->dy, u->dy + s->i * k->y[1] + j * k->y[2], T), s->c, s->n, T);
+        vload_partial(at(u->g->dy, u->dy + s->i * k->y[1] + j * k->y[2], T), s->c, s->n, T);
     if (kind == AVERAGE) {
         const real share = share_of(k, u->share, s->rows * rg_pool_counted(&k->column, j));
         for (int64_t q = begin; q < end; q++)
@@ -154,7 +154,7 @@ RG_INLINE void put_window(const strip *s, int64_t j, int64_t begin, int64_t end,
         return;
     }
     const int64_t winners = u->winners + s->i * k->winners[1] + j * k->winners[2] + s->c;
-    const vint won = vload_bytes_short((const uint8_t *)u->g->from + winners, s->n);
+    const vint won = vload_bytes_partial((const uint8_t *)u->g->from + winners, s->n);
     intr tap = (intr)(s->tap + begin + k->column.before - j * k->column.stride);
     for (int64_t q = begin; q < end; q++, tap++)
         put_pixel(s, q, T, (vreal)((won == tap) & (vint)dy));

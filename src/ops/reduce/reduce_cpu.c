@@ -231,7 +231,7 @@ RG_INLINE void sum_narrow(block *b, const char *x, int64_t step, int64_t width, 
         const char *row = x;
         vreal acc = vload_full(b->acc, i, RG_REAL);
         for (int64_t j = 0; j < count; j++, row = at(row, step, T))
-            acc += vload_short(row, i, n, T);
+            acc += vload_partial(row, i, n, T);
         vstore_full(b->acc, i, RG_REAL, acc);
     }
 }
