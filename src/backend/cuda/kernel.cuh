@@ -337,8 +337,14 @@ static void launch(void (*kernel)(PARAMETERS...), int64_t blocks, int threads, i
 
 /* ---- dtypes of host functions ---- */
 
-/* Instantiates templates that other files call: F(T) for every dtype of data. */
-#define RG_EVERY_DTYPE(F) F(RG_F32) F(RG_F64) F(RG_F16) F(RG_BF16)
+/* An initializer: a function template over dtypes, and over what else is given, for every dtype of
+ * data in their order. A launch that other files call is such an array, indexed by the dtype. */
+#define RG_EVERY_DTYPE(name, ...)                                                              \
+    {                                                                                          \
+        name<RG_F32, ##__VA_ARGS__>, name<RG_F64, ##__VA_ARGS__>, name<RG_F16, ##__VA_ARGS__>, \
+            name<RG_BF16, ##__VA_ARGS__>                                                       \
+    }
+enum { RG_CUDA_DTYPES = 4 };
 
 /* ---- tables: nothing is defined without being listed ---- */
 
@@ -348,22 +354,15 @@ static void launch(void (*kernel)(PARAMETERS...), int64_t blocks, int threads, i
     extern "C" const rg_cuda_table rg_cuda_##name = { rows, sizeof(rows) / sizeof(rows[0]) }
 
 /* Kernel `id`: a function template over dtypes, and over what else is given. */
-#define RG_CUDA_ROW(id, name, ...)                                                                 \
-    {                                                                                              \
-        id,                                                                                        \
-        {                                                                                          \
-            name<RG_F32, ##__VA_ARGS__>, name<RG_F64, ##__VA_ARGS__>, name<RG_F16, ##__VA_ARGS__>, \
-                name<RG_BF16, ##__VA_ARGS__>                                                       \
-        }                                                                                          \
+#define RG_CUDA_ROW(id, name, ...)              \
+    {                                           \
+        id, RG_EVERY_DTYPE(name, ##__VA_ARGS__) \
     }
 
 /* The same, with the function that tells its scratch. */
-#define RG_CUDA_ROW_SCRATCH(id, name, scratch)                                  \
-    {                                                                           \
-        id, { name<RG_F32>, name<RG_F64>, name<RG_F16>, name<RG_BF16> },        \
-        {                                                                       \
-            scratch<RG_F32>, scratch<RG_F64>, scratch<RG_F16>, scratch<RG_BF16> \
-        }                                                                       \
+#define RG_CUDA_ROW_SCRATCH(id, name, scratch)            \
+    {                                                     \
+        id, RG_EVERY_DTYPE(name), RG_EVERY_DTYPE(scratch) \
     }
 
 #endif

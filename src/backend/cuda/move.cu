@@ -179,7 +179,7 @@ static void launch_spread(const rg_spread &k, const void *from, void *to,
                (const CHUNK *)from, (CHUNK *)to);
 }
 
-template <rg_dtype T> void rg_cuda_move(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void choose_move(const void *args, const rg_cuda_place *place)
 {
     const rg_move_args *a = (const rg_move_args *)args;
     const size_t size = sizeof(element<T>);
@@ -208,7 +208,7 @@ template <rg_dtype T> void rg_cuda_move(const void *args, const rg_cuda_place *p
         launch_chunks<unsigned short>(k, from, to, place);
 }
 
-template <rg_dtype T> void rg_cuda_spread(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void choose_spread(const void *args, const rg_cuda_place *place)
 {
     const rg_spread_args *a = (const rg_spread_args *)args;
     const size_t size = sizeof(element<T>);
@@ -229,7 +229,5 @@ template <rg_dtype T> void rg_cuda_spread(const void *args, const rg_cuda_place 
         launch_spread<unsigned short>(k, from, to, place);
 }
 
-#define INSTANTIATE(T)                                                           \
-    template void rg_cuda_move<T>(const void *args, const rg_cuda_place *place); \
-    template void rg_cuda_spread<T>(const void *args, const rg_cuda_place *place);
-RG_EVERY_DTYPE(INSTANTIATE)
+const rg_cuda_function rg_cuda_move[RG_CUDA_DTYPES] = RG_EVERY_DTYPE(choose_move);
+const rg_cuda_function rg_cuda_spread[RG_CUDA_DTYPES] = RG_EVERY_DTYPE(choose_spread);

@@ -7,7 +7,18 @@
 #include "backend/cuda/kernel.cuh"
 #include "core/move.h"
 
-template <rg_dtype T> void rg_cuda_move(const void *args, const rg_cuda_place *place);
-template <rg_dtype T> void rg_cuda_spread(const void *args, const rg_cuda_place *place);
+extern "C" {
+extern const rg_cuda_function rg_cuda_move[RG_CUDA_DTYPES], rg_cuda_spread[RG_CUDA_DTYPES];
+}
+
+template <rg_dtype T> static void move_units(const void *args, const rg_cuda_place *place)
+{
+    rg_cuda_move[T](args, place);
+}
+
+template <rg_dtype T> static void spread_units(const void *args, const rg_cuda_place *place)
+{
+    rg_cuda_spread[T](args, place);
+}
 
 #endif

@@ -9,7 +9,7 @@
 template <rg_dtype T> static void parts(const void *args, const rg_cuda_place *place)
 {
     const rg_batch_norm_parts_args *k = (const rg_batch_norm_parts_args *)args;
-    rg_norm_launch_parts<T>(k->x, k->partial, &k->shape, 0, k->shape.parts, place);
+    rg_norm_parts[T](k->x, k->partial, &k->shape, 0, k->shape.parts, place);
 }
 
 /* A block has a few channels, and many threads for each, which share the parts; a tree joins what
@@ -149,7 +149,7 @@ template <rg_dtype T> static void forward(const void *args, const rg_cuda_place 
     const rg_channels small = in_small_parts<T>(&k->shape, place), *s = &small;
     norm_call call = norm_call_of<T>(s, &k->parameters, &k->neuron, 0, s->parts);
     call.stream = k->stream;
-    rg_norm_launch_forward<T>(k->x, k->gamma, k->beta, k->moments, k->y, s, &call, place);
+    rg_norm_forward[T](k->x, k->gamma, k->beta, k->moments, k->y, s, &call, place);
 }
 
 /* ---- gradient ---- */
@@ -159,7 +159,7 @@ template <rg_dtype T> static void sums(const void *args, const rg_cuda_place *pl
     const rg_batch_norm_sums_args *k = (const rg_batch_norm_sums_args *)args;
     const rg_channels *s = &k->shape;
     const norm_call call = norm_call_of<T>(s, &k->parameters, &k->neuron, 0, s->parts);
-    rg_norm_launch_sums<T>(k->dy, k->x, k->gamma, k->beta, k->moments, k->partial, s, &call, place);
+    rg_norm_sums[T](k->dy, k->x, k->gamma, k->beta, k->moments, k->partial, s, &call, place);
 }
 
 static __device__ void put_result(void *to, const rg_batch_norm_result &result, rg_dtype dtype,
@@ -260,8 +260,8 @@ template <rg_dtype T> static void gradient(const void *args, const rg_cuda_place
     call.extra = k->extra;
     call.add = k->add;
     call.stream = k->stream;
-    rg_norm_launch_gradient<T>(k->dy, k->x, k->gamma, k->beta, k->moments, k->factors, k->dx, s,
-                               &call, place);
+    rg_norm_gradient[T](k->dy, k->x, k->gamma, k->beta, k->moments, k->factors, k->dx, s, &call,
+                        place);
 }
 
 /* ---- table ---- */

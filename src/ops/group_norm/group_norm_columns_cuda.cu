@@ -162,7 +162,7 @@ template <rg_dtype T> static void columns_forward(const void *args, const rg_cud
 {
     const rg_group_norm_args *k = (const rg_group_norm_args *)args;
     const rg_channels *s = &k->shape.channels;
-    if (rg_group_norm_held_columns<T>(k, place))
+    if (rg_group_norm_held_columns[T](k, place))
         return;
     const int64_t images = images_at_once(s, sizeof(element<T>));
     group_tables tables = tables_of(&k->shape);
@@ -174,13 +174,13 @@ template <rg_dtype T> static void columns_forward(const void *args, const rg_cud
     for (int64_t i = 0; i < s->images.count; i += images) {
         const int64_t left = s->images.count - i, count = left < images ? left : images;
         if (s->parts > 0)
-            rg_norm_launch_parts<T>(k->x, k->partial, s, i * s->parts, count * s->parts, place);
+            rg_norm_parts[T](k->x, k->partial, s, i * s->parts, count * s->parts, place);
         launch_groups(merge_groups<T>, &tables, i, count, place);
         norm_call call = norm_call_of<T>(s, &k->shape.parameters, &k->shape.neuron, i * s->parts,
                                          count * s->parts);
         call.stream = k->shape.stream;
         if (s->parts > 0)
-            rg_norm_launch_forward<T>(k->x, k->gamma, k->beta, k->moments, k->y, s, &call, place);
+            rg_norm_forward[T](k->x, k->gamma, k->beta, k->moments, k->y, s, &call, place);
     }
 }
 
@@ -203,7 +203,7 @@ template <rg_dtype T> static void columns_gradient(const void *args, const rg_cu
     const rg_group_norm_gradient_args *k = (const rg_group_norm_gradient_args *)args;
     const rg_channels *s = &k->shape.channels;
     const rg_channels x_shape = shape_of_x(s);
-    if (rg_group_norm_held_columns_gradient<T>(k, place))
+    if (rg_group_norm_held_columns_gradient[T](k, place))
         return;
     const int64_t images = images_at_once(s, 2 * sizeof(element<T>));
     group_tables tables = tables_of(&k->shape);
@@ -216,24 +216,24 @@ template <rg_dtype T> static void columns_gradient(const void *args, const rg_cu
     tables.factors = k->factors;
     tables.dgammas = k->dgammas;
     tables.dbetas = k->dbetas;
-    tables.known = k->has_statistics || rg_group_norm_held_moments<T>(k, &x_shape, place);
+    tables.known = k->has_statistics || rg_group_norm_held_moments[T](k, &x_shape, place);
     tables.wants_sums = k->wants_sums;
     for (int64_t i = 0; i < s->images.count; i += images) {
         const int64_t left = s->images.count - i, count = left < images ? left : images;
         norm_call call = norm_call_of<T>(s, &k->shape.parameters, &k->shape.neuron, i * s->parts,
                                          count * s->parts);
         if (!tables.known && s->parts > 0)
-            rg_norm_launch_parts<T>(k->x, k->partial, &x_shape, call.first, call.count, place);
+            rg_norm_parts[T](k->x, k->partial, &x_shape, call.first, call.count, place);
         launch_groups(merge_groups<T>, &tables, i, count, place);
         if (s->parts > 0)
-            rg_norm_launch_sums<T>(k->dy, k->x, k->gamma, k->beta, k->moments, k->partial, s, &call,
-                                   place);
+            rg_norm_sums[T](k->dy, k->x, k->gamma, k->beta, k->moments, k->partial, s, &call,
+                            place);
         launch_groups(join_groups<T>, &tables, i, count, place);
         call.add = k->add;
         call.stream = k->shape.stream;
         if (s->parts > 0 && k->wants_dx)
-            rg_norm_launch_gradient<T>(k->dy, k->x, k->gamma, k->beta, k->moments, k->factors,
-                                       k->dx, s, &call, place);
+            rg_norm_gradient[T](k->dy, k->x, k->gamma, k->beta, k->moments, k->factors, k->dx, s,
+                                &call, place);
     }
 }
 

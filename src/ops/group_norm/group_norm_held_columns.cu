@@ -416,7 +416,7 @@ static void join_parts(rg_channels *s)
 }
 
 template <rg_dtype T>
-bool rg_group_norm_held_columns(const rg_group_norm_args *k, const rg_cuda_place *place)
+static bool launch_forward(const rg_group_norm_args *k, const rg_cuda_place *place)
 {
     const rg_channels *s = &k->shape.channels;
     const void *const data[] = { k->x, k->y };
@@ -431,8 +431,7 @@ bool rg_group_norm_held_columns(const rg_group_norm_args *k, const rg_cuda_place
 }
 
 template <rg_dtype T>
-bool rg_group_norm_held_columns_gradient(const rg_group_norm_gradient_args *k,
-                                         const rg_cuda_place *place)
+static bool launch_gradient(const rg_group_norm_gradient_args *k, const rg_cuda_place *place)
 {
     const rg_channels *s = &k->shape.channels;
     const void *const data[] = { k->dy, k->x, k->dx };
@@ -447,8 +446,8 @@ bool rg_group_norm_held_columns_gradient(const rg_group_norm_gradient_args *k,
 }
 
 template <rg_dtype T>
-bool rg_group_norm_held_moments(const rg_group_norm_gradient_args *k, const rg_channels *x_shape,
-                                const rg_cuda_place *place)
+static bool launch_moments(const rg_group_norm_gradient_args *k, const rg_channels *x_shape,
+                           const rg_cuda_place *place)
 {
     held_plan plan;
     if (!held_plan_of<T>(&k->shape, 1, place, &plan))
@@ -467,12 +466,9 @@ bool rg_group_norm_held_moments(const rg_group_norm_gradient_args *k, const rg_c
     return true;
 }
 
-#define INSTANTIATE(T)                                                                         \
-    template bool rg_group_norm_held_columns<T>(const rg_group_norm_args *k,                   \
-                                                const rg_cuda_place *place);                   \
-    template bool rg_group_norm_held_columns_gradient<T>(const rg_group_norm_gradient_args *k, \
-                                                         const rg_cuda_place *place);          \
-    template bool rg_group_norm_held_moments<T>(const rg_group_norm_gradient_args *k,          \
-                                                const rg_channels *x_shape,                    \
-                                                const rg_cuda_place *place);
-RG_EVERY_DTYPE(INSTANTIATE)
+rg_group_norm_held *const rg_group_norm_held_columns[RG_CUDA_DTYPES] =
+    RG_EVERY_DTYPE(launch_forward);
+rg_group_norm_held_gradient *const rg_group_norm_held_columns_gradient[RG_CUDA_DTYPES] =
+    RG_EVERY_DTYPE(launch_gradient);
+rg_group_norm_held_statistics *const rg_group_norm_held_moments[RG_CUDA_DTYPES] =
+    RG_EVERY_DTYPE(launch_moments);

@@ -64,8 +64,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 4 ? 2 : 3)
     }
 }
 
-template <rg_dtype T>
-bool rg_group_norm_held_rows(const rg_group_norm_args *k, const rg_cuda_place *place)
+template <rg_dtype T> static bool held_rows(const rg_group_norm_args *k, const rg_cuda_place *place)
 {
     const void *const data[] = { k->x, k->y };
     row_call call = row_call_of(&k->shape);
@@ -79,7 +78,4 @@ bool rg_group_norm_held_rows(const rg_group_norm_args *k, const rg_cuda_place *p
     return true;
 }
 
-#define INSTANTIATE(T)                                                    \
-    template bool rg_group_norm_held_rows<T>(const rg_group_norm_args *k, \
-                                             const rg_cuda_place *place);
-RG_EVERY_DTYPE(INSTANTIATE)
+rg_group_norm_held *const rg_group_norm_held_rows[RG_CUDA_DTYPES] = RG_EVERY_DTYPE(held_rows);

@@ -177,8 +177,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 1   ? 3
 }
 
 template <rg_dtype T>
-bool rg_group_norm_held_rows_gradient(const rg_group_norm_gradient_args *k,
-                                      const rg_cuda_place *place)
+static bool held_rows_gradient(const rg_group_norm_gradient_args *k, const rg_cuda_place *place)
 {
     const void *const data[] = { k->dy, k->x, k->dx };
     row_call call = row_gradient_call_of(k);
@@ -192,7 +191,5 @@ bool rg_group_norm_held_rows_gradient(const rg_group_norm_gradient_args *k,
     return true;
 }
 
-#define INSTANTIATE(T)                                                                      \
-    template bool rg_group_norm_held_rows_gradient<T>(const rg_group_norm_gradient_args *k, \
-                                                      const rg_cuda_place *place);
-RG_EVERY_DTYPE(INSTANTIATE)
+rg_group_norm_held_gradient *const rg_group_norm_held_rows_gradient[RG_CUDA_DTYPES] =
+    RG_EVERY_DTYPE(held_rows_gradient);

@@ -122,7 +122,7 @@ template <rg_dtype T> static void lrn_forward(const void *args, const rg_cuda_pl
 {
     const rg_lrn_args *a = (const rg_lrn_args *)args;
     const rg_lrn_shape *s = &a->shape;
-    if (rg_lrn_forward_vectors<T>(a, place))
+    if (rg_lrn_forward_vectors[T](a, place))
         return;
     int64_t shared;
     const power_constants<T> k = power_constants_of<T>(&s->numbers);
@@ -135,7 +135,7 @@ template <rg_dtype T> static void lrn_gradient(const void *args, const rg_cuda_p
 {
     const rg_lrn_gradient_args *a = (const rg_lrn_gradient_args *)args;
     const rg_lrn_shape *s = &a->shape;
-    if (rg_lrn_gradient_vectors<T>(a, place))
+    if (rg_lrn_gradient_vectors[T](a, place))
         return;
     int64_t shared;
     const power_constants<T> k = power_constants_of<T>(&s->numbers);

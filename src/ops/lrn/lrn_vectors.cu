@@ -353,7 +353,7 @@ static int64_t five_blocks(const rg_lrn_shape *s, const pixel_cut *cut)
     return ceil_div(s->outer.count, (int64_t)cut->pixels * (THREADS / 32));
 }
 
-template <rg_dtype T> bool rg_lrn_forward_vectors(const rg_lrn_args *a, const rg_cuda_place *place)
+template <rg_dtype T> static bool launch_forward(const rg_lrn_args *a, const rg_cuda_place *place)
 {
     const rg_lrn_shape *s = &a->shape;
     const void *const data[] = { a->x, a->y };
@@ -373,7 +373,7 @@ template <rg_dtype T> bool rg_lrn_forward_vectors(const rg_lrn_args *a, const rg
 }
 
 template <rg_dtype T>
-bool rg_lrn_gradient_vectors(const rg_lrn_gradient_args *a, const rg_cuda_place *place)
+static bool launch_gradient(const rg_lrn_gradient_args *a, const rg_cuda_place *place)
 {
     const rg_lrn_shape *s = &a->shape;
     const void *const data[] = { a->dy, a->x, a->dx };
@@ -392,8 +392,7 @@ bool rg_lrn_gradient_vectors(const rg_lrn_gradient_args *a, const rg_cuda_place 
     return true;
 }
 
-#define INSTANTIATE(T)                                                                         \
-    template bool rg_lrn_forward_vectors<T>(const rg_lrn_args *a, const rg_cuda_place *place); \
-    template bool rg_lrn_gradient_vectors<T>(const rg_lrn_gradient_args *a,                    \
-                                             const rg_cuda_place *place);
-RG_EVERY_DTYPE(INSTANTIATE)
+rg_lrn_forward_vectors_function *const rg_lrn_forward_vectors[RG_CUDA_DTYPES] =
+    RG_EVERY_DTYPE(launch_forward);
+rg_lrn_gradient_vectors_function *const rg_lrn_gradient_vectors[RG_CUDA_DTYPES] =
+    RG_EVERY_DTYPE(launch_gradient);

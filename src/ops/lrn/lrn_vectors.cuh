@@ -7,9 +7,13 @@
 #include "backend/cuda/kernel.cuh"
 #include "ops/lrn/lrn.h"
 
-/* Launch nothing and return false where the shape does not suit. */
-template <rg_dtype T> bool rg_lrn_forward_vectors(const rg_lrn_args *a, const rg_cuda_place *place);
-template <rg_dtype T>
-bool rg_lrn_gradient_vectors(const rg_lrn_gradient_args *a, const rg_cuda_place *place);
+/* Launches by dtype; they return false, and launch nothing, where the shape does not suit. */
+typedef bool rg_lrn_forward_vectors_function(const rg_lrn_args *a, const rg_cuda_place *place);
+typedef bool rg_lrn_gradient_vectors_function(const rg_lrn_gradient_args *a,
+                                              const rg_cuda_place *place);
+extern "C" {
+extern rg_lrn_forward_vectors_function *const rg_lrn_forward_vectors[RG_CUDA_DTYPES];
+extern rg_lrn_gradient_vectors_function *const rg_lrn_gradient_vectors[RG_CUDA_DTYPES];
+}
 
 #endif

@@ -272,8 +272,8 @@ template <rg_dtype T> static int64_t norm_shared(int tensors)
 }
 
 template <rg_dtype T>
-void rg_norm_launch_parts(const void *x, void *partial, const rg_channels *s, int64_t first,
-                          int64_t count, const rg_cuda_place *place)
+static void launch_parts(const void *x, void *partial, const rg_channels *s, int64_t first,
+                         int64_t count, const rg_cuda_place *place)
 {
     const int across = norm_across<T>(s);
     const int64_t chunks = ceil_div(s->channels, across * VLEN<T>);
@@ -283,9 +283,9 @@ void rg_norm_launch_parts(const void *x, void *partial, const rg_channels *s, in
 }
 
 template <rg_dtype T>
-void rg_norm_launch_forward(const void *x, const void *gamma, const void *beta, const void *moments,
-                            void *y, const rg_channels *s, const norm_call *k,
-                            const rg_cuda_place *place)
+static void launch_forward(const void *x, const void *gamma, const void *beta, const void *moments,
+                           void *y, const rg_channels *s, const norm_call *k,
+                           const rg_cuda_place *place)
 {
     const void *const data[] = { x, y };
     launch(NORM_KERNEL(norm_forward, norm_is_fast<T>(s, data, 2), k->neuron.kind),
@@ -294,9 +294,9 @@ void rg_norm_launch_forward(const void *x, const void *gamma, const void *beta, 
 }
 
 template <rg_dtype T>
-void rg_norm_launch_sums(const void *dy, const void *x, const void *gamma, const void *beta,
-                         const void *moments, void *partial, const rg_channels *s,
-                         const norm_call *k, const rg_cuda_place *place)
+static void launch_sums(const void *dy, const void *x, const void *gamma, const void *beta,
+                        const void *moments, void *partial, const rg_channels *s,
+                        const norm_call *k, const rg_cuda_place *place)
 {
     const void *const data[] = { dy, x };
     launch(NORM_KERNEL(norm_sums, norm_is_fast<T>(s, data, 2), k->neuron.kind),
@@ -305,9 +305,9 @@ void rg_norm_launch_sums(const void *dy, const void *x, const void *gamma, const
 }
 
 template <rg_dtype T>
-void rg_norm_launch_gradient(const void *dy, const void *x, const void *gamma, const void *beta,
-                             const void *moments, const void *factors, void *dx,
-                             const rg_channels *s, const norm_call *k, const rg_cuda_place *place)
+static void launch_gradient(const void *dy, const void *x, const void *gamma, const void *beta,
+                            const void *moments, const void *factors, void *dx,
+                            const rg_channels *s, const norm_call *k, const rg_cuda_place *place)
 {
     const void *const data[] = { dy, x, dx };
     launch(NORM_KERNEL(norm_gradient, norm_is_fast<T>(s, data, 3), k->neuron.kind),
@@ -315,18 +315,7 @@ void rg_norm_launch_gradient(const void *dy, const void *x, const void *gamma, c
            moments, factors, dx, *s, *k);
 }
 
-#define INSTANTIATE(T)                                                                            \
-    template void rg_norm_launch_parts<T>(const void *x, void *partial, const rg_channels *s,     \
-                                          int64_t first, int64_t count,                           \
-                                          const rg_cuda_place *place);                            \
-    template void rg_norm_launch_forward<T>(const void *x, const void *gamma, const void *beta,   \
-                                            const void *moments, void *y, const rg_channels *s,   \
-                                            const norm_call *k, const rg_cuda_place *place);      \
-    template void rg_norm_launch_sums<T>(                                                         \
-        const void *dy, const void *x, const void *gamma, const void *beta, const void *moments,  \
-        void *partial, const rg_channels *s, const norm_call *k, const rg_cuda_place *place);     \
-    template void rg_norm_launch_gradient<T>(const void *dy, const void *x, const void *gamma,    \
-                                             const void *beta, const void *moments,               \
-                                             const void *factors, void *dx, const rg_channels *s, \
-                                             const norm_call *k, const rg_cuda_place *place);
-RG_EVERY_DTYPE(INSTANTIATE)
+rg_norm_parts_function *const rg_norm_parts[RG_CUDA_DTYPES] = RG_EVERY_DTYPE(launch_parts);
+rg_norm_forward_function *const rg_norm_forward[RG_CUDA_DTYPES] = RG_EVERY_DTYPE(launch_forward);
+rg_norm_sums_function *const rg_norm_sums[RG_CUDA_DTYPES] = RG_EVERY_DTYPE(launch_sums);
+rg_norm_gradient_function *const rg_norm_gradient[RG_CUDA_DTYPES] = RG_EVERY_DTYPE(launch_gradient);

@@ -307,21 +307,25 @@ static norm_call norm_call_of(const rg_channels *s, const rg_norm_parameters *pa
      : (kind) == RG_NEURON_RELU ? name<T, true, NORM_RELU>   \
                                 : name<T, true, NORM_OTHER>)
 
-/* Launches of the kernels in norm.cu. */
-template <rg_dtype T>
-void rg_norm_launch_parts(const void *x, void *partial, const rg_channels *s, int64_t first,
-                          int64_t count, const rg_cuda_place *place);
-template <rg_dtype T>
-void rg_norm_launch_forward(const void *x, const void *gamma, const void *beta, const void *moments,
-                            void *y, const rg_channels *s, const norm_call *k,
-                            const rg_cuda_place *place);
-template <rg_dtype T>
-void rg_norm_launch_sums(const void *dy, const void *x, const void *gamma, const void *beta,
-                         const void *moments, void *partial, const rg_channels *s,
-                         const norm_call *k, const rg_cuda_place *place);
-template <rg_dtype T>
-void rg_norm_launch_gradient(const void *dy, const void *x, const void *gamma, const void *beta,
-                             const void *moments, const void *factors, void *dx,
-                             const rg_channels *s, const norm_call *k, const rg_cuda_place *place);
+/* Launches of the kernels in norm.cu, by dtype. */
+typedef void rg_norm_parts_function(const void *x, void *partial, const rg_channels *s,
+                                    int64_t first, int64_t count, const rg_cuda_place *place);
+typedef void rg_norm_forward_function(const void *x, const void *gamma, const void *beta,
+                                      const void *moments, void *y, const rg_channels *s,
+                                      const norm_call *k, const rg_cuda_place *place);
+typedef void rg_norm_sums_function(const void *dy, const void *x, const void *gamma,
+                                   const void *beta, const void *moments, void *partial,
+                                   const rg_channels *s, const norm_call *k,
+                                   const rg_cuda_place *place);
+typedef void rg_norm_gradient_function(const void *dy, const void *x, const void *gamma,
+                                       const void *beta, const void *moments, const void *factors,
+                                       void *dx, const rg_channels *s, const norm_call *k,
+                                       const rg_cuda_place *place);
+extern "C" {
+extern rg_norm_parts_function *const rg_norm_parts[RG_CUDA_DTYPES];
+extern rg_norm_forward_function *const rg_norm_forward[RG_CUDA_DTYPES];
+extern rg_norm_sums_function *const rg_norm_sums[RG_CUDA_DTYPES];
+extern rg_norm_gradient_function *const rg_norm_gradient[RG_CUDA_DTYPES];
+}
 
 #endif

@@ -192,7 +192,7 @@ static void launch_forward(const forward_args &k, const rg_cuda_place *place)
     bool wide = s->dense && s->channels % VLEN<T> == 0 && pixels_aligned<T>(k.x, s->x);
     wide &= k.y == NULL || pixels_aligned<T>(k.y, s->y);
     wide &= (uintptr_t)k.winners % 8 == 0;
-    if (wide && rg_pool_launch_square<T, KIND>(k, place))
+    if (wide && rg_pool_square[KIND][T](k, place))
         return;
     int threads;
     const grid g = grid_of(s, s->row.count, s->column.count, wide ? VLEN<T> : 1, &threads);
@@ -367,7 +367,7 @@ static void launch_gradient(const void *args, const rg_cuda_place *place)
     if (KIND == L2)
         wide &= pixels_aligned<T>(k->from, s->z) && pixels_aligned<T>(k->y, s->w);
     if constexpr (KIND != L2) {
-        if (wide && rg_pool_launch_cells<T, KIND>(k, place))
+        if (wide && rg_pool_cells[KIND][T](k, place))
             return;
     }
     int threads;

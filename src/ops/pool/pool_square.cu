@@ -381,7 +381,7 @@ static bool square_grid_of(const rg_pool_shape *s, int64_t rows, int64_t columns
 }
 
 template <rg_dtype T, pooling KIND>
-bool rg_pool_launch_square(const forward_args &k, const rg_cuda_place *place)
+static bool launch_square(const forward_args &k, const rg_cuda_place *place)
 {
     const rg_pool_shape *s = &k.shape;
     const int64_t side = s->row.window;
@@ -410,7 +410,7 @@ static int32_t cells_of(const rg_pool_axis *a, int64_t *count)
 }
 
 template <rg_dtype T, pooling KIND>
-bool rg_pool_launch_cells(const rg_pool_gradient_args *k, const rg_cuda_place *place)
+static bool launch_cells(const rg_pool_gradient_args *k, const rg_cuda_place *place)
 {
     const rg_pool_shape *s = &k->shape;
     const int64_t stride = s->row.stride;
@@ -435,14 +435,10 @@ bool rg_pool_launch_cells(const rg_pool_gradient_args *k, const rg_cuda_place *p
     return true;
 }
 
-#define INSTANTIATE(T)                                                                             \
-    template bool rg_pool_launch_square<T, MAX>(const forward_args &k,                             \
-                                                const rg_cuda_place *place);                       \
-    template bool rg_pool_launch_square<T, AVERAGE>(const forward_args &k,                         \
-                                                    const rg_cuda_place *place);                   \
-    template bool rg_pool_launch_square<T, L2>(const forward_args &k, const rg_cuda_place *place); \
-    template bool rg_pool_launch_cells<T, MAX>(const rg_pool_gradient_args *k,                     \
-                                               const rg_cuda_place *place);                        \
-    template bool rg_pool_launch_cells<T, AVERAGE>(const rg_pool_gradient_args *k,                 \
-                                                   const rg_cuda_place *place);
-RG_EVERY_DTYPE(INSTANTIATE)
+rg_pool_square_function *const rg_pool_square[L2 + 1][RG_CUDA_DTYPES] = {
+    RG_EVERY_DTYPE(launch_square, MAX), RG_EVERY_DTYPE(launch_square, AVERAGE),
+    RG_EVERY_DTYPE(launch_square, L2)
+};
+rg_pool_cells_function *const rg_pool_cells[AVERAGE + 1][RG_CUDA_DTYPES] = {
+    RG_EVERY_DTYPE(launch_cells, MAX), RG_EVERY_DTYPE(launch_cells, AVERAGE)
+};

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Launches of pooling with square windows on a GPU, forward and backward, where tensors are
- * aligned. False, and nothing is launched, where the shape does not suit. */
+/* Launches of pooling with square windows on a GPU where tensors are aligned, by kind and dtype.
+ * They return false, and launch nothing, where the shape does not suit. */
 #ifndef RG_OPS_POOL_SQUARE_CUH
 #define RG_OPS_POOL_SQUARE_CUH
 
 #include "ops/pool/pool_parts.cuh"
 
-template <rg_dtype T, pooling KIND>
-bool rg_pool_launch_square(const forward_args &k, const rg_cuda_place *place);
-template <rg_dtype T, pooling KIND> /* max, average */
-bool rg_pool_launch_cells(const rg_pool_gradient_args *k, const rg_cuda_place *place);
+typedef bool rg_pool_square_function(const forward_args &k, const rg_cuda_place *place);
+typedef bool rg_pool_cells_function(const rg_pool_gradient_args *k, const rg_cuda_place *place);
+extern "C" {
+extern rg_pool_square_function *const rg_pool_square[L2 + 1][RG_CUDA_DTYPES];
+
+/* The gradient of max and average. */
+extern rg_pool_cells_function *const rg_pool_cells[AVERAGE + 1][RG_CUDA_DTYPES];
+}
 
 #endif

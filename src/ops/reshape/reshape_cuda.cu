@@ -7,6 +7,6 @@
 /* ---- table ---- */
 
 static const rg_cuda_row kernel_rows[] = {
-    RG_CUDA_ROW(RG_RESHAPE_MOVE, rg_cuda_move),
+    RG_CUDA_ROW(RG_RESHAPE_MOVE, move_units),
 };
 RG_CUDA_TABLE(reshape, kernel_rows);

@@ -7,7 +7,7 @@
 /* ---- table ---- */
 
 static const rg_cuda_row kernel_rows[] = {
-    RG_CUDA_ROW(RG_SLICE_MOVE, rg_cuda_move),
-    RG_CUDA_ROW(RG_SLICE_SPREAD, rg_cuda_spread),
+    RG_CUDA_ROW(RG_SLICE_MOVE, move_units),
+    RG_CUDA_ROW(RG_SLICE_SPREAD, spread_units),
 };
 RG_CUDA_TABLE(slice, kernel_rows);
