@@ -56,7 +56,7 @@ endif()
 
 # Sources in CUDA C, as objects. No contraction: all variants of a kernel round alike. The form of
 # launches that is switched off would need the C++ library, for guards around its static variables.
-function(rg_cuda_sources target)
+function(rg_cuda_objects target architectures)
     add_library(${target} OBJECT ${ARGN})
     target_compile_features(${target} PRIVATE cuda_std_17)
     target_compile_options(${target} PRIVATE --fmad=false --compress-mode=size
@@ -67,13 +67,28 @@ function(rg_cuda_sources target)
     endif()
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include
         ${PROJECT_BINARY_DIR}/include ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
-    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
-    # A source that uses what Hopper has and nothing else will have names it.
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON
+        CUDA_ARCHITECTURES "${architectures}")
+endfunction()
+
+# The same for all architectures, into the list `<target>_objects`. A source that uses what Hopper has
+# and nothing else will have names it, and is compiled for that instead.
+function(rg_cuda_sources target)
+    set(sources ${ARGN})
+    set(hopper "")
     foreach(source ${ARGN})
         file(STRINGS ${source} features REGEX "RG_CUDA_FEATURES 90a")
         if(features)
-            string(REPLACE "90-real" "90a-real" architectures "${RG_CUDA_ARCHITECTURES}")
-            set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES "${architectures}")
+            list(REMOVE_ITEM sources ${source})
+            list(APPEND hopper ${source})
         endif()
     endforeach()
+    rg_cuda_objects(${target} "${RG_CUDA_ARCHITECTURES}" ${sources})
+    set(objects $<TARGET_OBJECTS:${target}>)
+    if(hopper)
+        string(REPLACE "90-real" "90a-real" architectures "${RG_CUDA_ARCHITECTURES}")
+        rg_cuda_objects(${target}_hopper "${architectures}" ${hopper})
+        list(APPEND objects $<TARGET_OBJECTS:${target}_hopper>)
+    endif()
+    set(${target}_objects ${objects} PARENT_SCOPE)
 endfunction()

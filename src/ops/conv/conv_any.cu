@@ -50,7 +50,7 @@ template <rg_dtype T> static void forward(const rg_conv_call *call, const rg_cud
 {
     const rg_conv_shape *s = call->shape;
     const int64_t count = s->images * s->row.count * s->column.count * s->groups * s->out;
-    launch(forward_any<T>, blocks_of(count), THREADS, 0, place, *call->args, count);
+    launch(forward_any<T>, blocks_of(count, THREADS), THREADS, 0, place, *call->args, count);
 }
 
 /* What one window passes to the pixel, behind `sum`. */
@@ -96,7 +96,7 @@ template <rg_dtype T> static void data(const rg_conv_call *call, const rg_cuda_p
 {
     const rg_conv_shape *s = call->shape;
     const int64_t count = s->images * s->row.size * s->column.size * s->groups * s->in;
-    launch(data_any<T>, blocks_of(count), THREADS, 0, place, *call->args, count);
+    launch(data_any<T>, blocks_of(count, THREADS), THREADS, 0, place, *call->args, count);
 }
 
 /* ---- weights of any shape: a block has some input channels of one tap of one output channel; its
@@ -161,8 +161,8 @@ template <rg_dtype T> static void weights(const rg_conv_call *call, const rg_cud
     const rg_conv_shape *s = call->shape;
     const int64_t chunks = ceil_div(s->in, ACROSS);
     const int64_t count = s->groups * s->out * s->row.window * s->column.window * chunks;
-    launch(weights_any<T>, count < MAX_BLOCKS ? count : (int64_t)MAX_BLOCKS, THREADS, 0, place,
-           *call->weights_args, chunks, count);
+    launch(weights_any<T>, blocks_of(count, 1), THREADS, 0, place, *call->weights_args, chunks,
+           count);
 }
 
 /* ---- strategy ---- */

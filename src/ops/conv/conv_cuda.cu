@@ -39,7 +39,7 @@ static const choice forward_choices[] = {
     { &rg_conv_tf32x3, prefers_tf32x3 },
     { &rg_conv_cudnn },
     { &rg_conv_tf32x3 },
-    {},
+    { &rg_conv_any },
 };
 
 static const choice data_choices[] = {
@@ -49,7 +49,7 @@ static const choice data_choices[] = {
     { &rg_conv_tf32x3, prefers_tf32x3 },
     { &rg_conv_cudnn },
     { &rg_conv_tf32x3 },
-    {},
+    { &rg_conv_any },
 };
 
 static const choice weights_choices[] = {
@@ -59,20 +59,22 @@ static const choice weights_choices[] = {
     { &rg_conv_tf32x3_weights, prefers_tf32x3 },
     { &rg_conv_cudnn_weights },
     { &rg_conv_tf32x3_weights },
-    {},
+    { &rg_conv_any },
 };
 
-/* NULL: none accepts, and rg_conv_any runs. A channel to itself has too little work for them. */
+static bool is_chosen(const choice *choice, rg_conv_call *call)
+{
+    return (choice->prefers == NULL || choice->prefers(call)) && choice->strategy->accepts(call);
+}
+
+/* The last of a list accepts all. A channel to itself has too little work for the others. */
 static const rg_conv_strategy *choose(const choice *choices, rg_conv_call *call)
 {
     if (call->shape->groups > 1 && call->shape->in == 1)
-        return NULL;
-    for (; choices->strategy != NULL; choices++) {
-        if ((choices->prefers == NULL || choices->prefers(call)) &&
-            choices->strategy->accepts(call))
-            return choices->strategy;
-    }
-    return NULL;
+        return &rg_conv_any;
+    while (!is_chosen(choices, call))
+        choices++;
+    return choices->strategy;
 }
 
 /* ---- forward and data ---- */
@@ -105,11 +107,11 @@ static bool is_short(const rg_conv_call *call)
 static const rg_conv_strategy *choose_pass(rg_conv_call *call)
 {
     const bool forward = call->direction == RG_CUDNN_FORWARD;
-    return is_short(call) ? choose(forward ? forward_choices : data_choices, call) : NULL;
+    return is_short(call) ? choose(forward ? forward_choices : data_choices, call) : &rg_conv_any;
 }
 
-/* By rg_conv_any where no strategy accepts, or where one that had no plan when work was recorded
- * accepts now and lacks scratch, or where a library refuses. */
+/* By rg_conv_any where a library that had no plan when work was recorded has one now and lacks
+ * scratch, or refuses. */
 static void run_pass(rg_dtype dtype, const void *args, rg_cudnn_direction direction,
                      const rg_cuda_place *place)
 {
@@ -120,8 +122,7 @@ static void run_pass(rg_dtype dtype, const void *args, rg_cudnn_direction direct
     packing plan = { .place = place };
     packing arena = { .place = place, .scratch = (char *)k->scratch, .run = true };
     const rg_conv_strategy *strategy = choose_pass(&call);
-    if (strategy == NULL || !strategy->run(&call, &plan) || packing_lacks(&plan) ||
-        !strategy->run(&call, &arena))
+    if (!strategy->run(&call, &plan) || packing_lacks(&plan) || !strategy->run(&call, &arena))
         rg_conv_any.run(&call, &arena);
 }
 
@@ -131,8 +132,7 @@ static size_t pass_scratch(rg_dtype dtype, const void *args, rg_cudnn_direction 
     rg_conv_call call = call_of(dtype, (const rg_conv_args *)args, direction, place);
     call.unaligned = unaligned;
     packing plan = { .place = place };
-    const rg_conv_strategy *strategy = choose_pass(&call);
-    return strategy != NULL && strategy->run(&call, &plan) ? plan.used : 0;
+    return choose_pass(&call)->run(&call, &plan) ? plan.used : 0;
 }
 
 template <rg_dtype T> static void forward(const void *args, const rg_cuda_place *place)
@@ -173,12 +173,13 @@ static rg_conv_call weights_call_of(rg_dtype dtype, const rg_conv_weights_args *
     return call;
 }
 
+/* False: none but rg_conv_any does it. */
 static bool run_weights(rg_dtype dtype, const rg_conv_weights_args *k, uint32_t unaligned,
                         packing *arena)
 {
     rg_conv_call call = weights_call_of(dtype, k, unaligned, arena->place);
     const rg_conv_strategy *strategy = choose(weights_choices, &call);
-    return strategy != NULL && strategy->run(&call, arena);
+    return strategy != &rg_conv_any && strategy->run(&call, arena);
 }
 
 /* All images at once, or some at a time. */

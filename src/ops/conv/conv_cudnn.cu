@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Convolutions by cuDNN. A kernel of ours applies the epilogue, another one sums again what padding
- * made NaN. */
+/* Convolutions by cuDNN. Kernels of ours sum results again that padding made NaN, and apply the
+ * epilogue. */
 #include "ops/conv/conv_nonfinite.cuh"
 #include "ops/conv/conv_packing.cuh"
 

@@ -85,6 +85,25 @@ template <rg_dtype T> struct place_3x3 {
     int32_t row, column, c, inside;
 };
 
+/* Thread n, which has column group `group`, at row `first`. */
+template <rg_dtype T, int V>
+static __device__ __forceinline__ void find_place(place_3x3<T> &p, const rg_conv_depthwise_args &k,
+                                                  const grid_3x3 &g, const int64_t *step, int32_t n,
+                                                  int32_t group, int32_t image, int32_t first)
+{
+    enum { C = COLUMNS_3X3<T>, WIDE = C + 2 };
+    p.image = image;
+    p.column = group * C;
+    p.c = (n - group * g.vectors) * V;
+    const int32_t left = p.column + g.column_offset;
+#pragma unroll
+    for (int q = 0; q < WIDE; q++)
+        p.inside |= (left + q >= 0 && left + q < g.source_columns) << q;
+    p.row = first + g.row_offset;
+    p.from = (const element<T> *)k.from + image * step[0] + p.row * step[1] + left * step[2] +
+             p.c * step[3];
+}
+
 /* Result (i, j), with whatever comes behind a sum. */
 template <rg_dtype T, int V, bool DATA>
 static __device__ __forceinline__ void end_3x3(const rg_conv_depthwise_args &k, bool plain,
@@ -175,16 +194,7 @@ static __global__ void __launch_bounds__(THREADS_3X3, 4)
     const int32_t image = strip / g.strips, first = (strip - image * g.strips) * g.span;
     const int32_t end = first + g.span < g.rows ? first + g.span : g.rows;
     place_3x3<T> p = {};
-    p.image = image;
-    p.column = group * C;
-    p.c = (n - group * g.vectors) * V;
-    const int32_t left = p.column + g.column_offset;
-#pragma unroll
-    for (int q = 0; q < WIDE; q++)
-        p.inside |= (left + q >= 0 && left + q < g.source_columns) << q;
-    p.row = first + g.row_offset;
-    p.from = (const element<T> *)k.from + image * step[0] + p.row * step[1] + left * step[2] +
-             p.c * step[3];
+    find_place<T, V>(p, k, g, step, n, group, image, first);
     rows ahead(shared_3x3 + WEIGHT_BYTES_3X3<T, V>);
     const auto load_row = [&](int stage, bool wanted) {
         const bool there = wanted && p.row >= 0 && p.row < g.sources && p.column < g.columns;
@@ -213,8 +223,8 @@ static __global__ void __launch_bounds__(THREADS_3X3, 4)
         if (i >= first)
             store_3x3<T, V, DATA, PLAIN>(k, g, p, i, sum[rotated(decltype(phase)::value, 0)], bad);
     };
-    for (int32_t i = first - 2; i < end && p.column < g.columns;
-         i += 3) { /* whose last row it is */
+    /* i: the result whose last row it is */
+    for (int32_t i = first - 2; i < end && p.column < g.columns; i += 3) {
         take_row(number<0>(), i);
         if (i + 1 < end)
             take_row(number<1>(), i + 1);

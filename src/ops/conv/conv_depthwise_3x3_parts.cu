@@ -35,6 +35,22 @@ static __device__ __forceinline__ void meet_row(sums_3x3<T, V> &s, int phase, in
 /* A row of x, and the row of dy whose first tap it is. */
 template <rg_dtype T, int V> using rows_3x3 = rows_ahead<T, V, COLUMNS_3X3<T> + 2 + COLUMNS_3X3<T>>;
 
+/* Columns of x from `left` on that there are, and behind them those of dy from j on. */
+template <rg_dtype T>
+static __device__ __forceinline__ int columns_of_both(const rg_conv_shape &s, int32_t left,
+                                                      int32_t j)
+{
+    enum { WIDE = COLUMNS_3X3<T> + 2 };
+    int inside = 0;
+#pragma unroll
+    for (int q = 0; q < WIDE; q++)
+        inside |= (left + q >= 0 && left + q < (int32_t)s.column.size) << q;
+#pragma unroll
+    for (int n = 0; n < COLUMNS_3X3<T>; n++)
+        inside |= (j + n < (int32_t)s.column.count) << (WIDE + n);
+    return inside;
+}
+
 /* Windows first <= i < end of an image, columns from j on. */
 template <rg_dtype T, int V>
 static __device__ __forceinline__ void
@@ -45,13 +61,7 @@ sum_strip(const rg_conv_depthwise_parts_args &k, rows_3x3<T, V> &ahead, sums_3x3
     const rg_conv_shape &shape = k.shape;
     const int32_t size = (int32_t)shape.row.size, before = (int32_t)shape.row.before;
     const int32_t left = j - (int32_t)shape.column.before;
-    int inside = 0; /* columns of x that there are, and behind them those of dy */
-#pragma unroll
-    for (int q = 0; q < WIDE; q++)
-        inside |= (left + q >= 0 && left + q < (int32_t)shape.column.size) << q;
-#pragma unroll
-    for (int n = 0; n < C; n++)
-        inside |= (j + n < (int32_t)shape.column.count) << (WIDE + n);
+    const int inside = columns_of_both<T>(shape, left, j);
     const element<T> *x = (const element<T> *)k.x + image * shape.x[0] +
                           (first - before) * shape.x[1] + left * shape.x[2] + c * shape.x[3];
     const element<T> *dy = (const element<T> *)k.dy + image * shape.y[0] + first * shape.y[1] +

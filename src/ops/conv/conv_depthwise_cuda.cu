@@ -6,7 +6,7 @@
 #include "ops/conv/conv_depthwise.cuh"
 #include "ops/conv/conv_early_launch.cuh"
 
-enum { DEPTHWISE_THREADS = 128, DEPTHWISE_MOST_BLOCKS = 1 << 30 };
+enum { DEPTHWISE_THREADS = 128 };
 
 /* ---- weights as real, (taps, channels) ---- */
 
@@ -25,18 +25,12 @@ static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
     }
 }
 
-static int64_t depthwise_blocks(int64_t count)
-{
-    const int64_t blocks = ceil_div(count, DEPTHWISE_THREADS);
-    return blocks < DEPTHWISE_MOST_BLOCKS ? blocks : (int64_t)DEPTHWISE_MOST_BLOCKS;
-}
-
 template <rg_dtype T> static void transpose(const void *args, const rg_cuda_place *place)
 {
     const rg_conv_transpose_weights_args *k = (const rg_conv_transpose_weights_args *)args;
     const int64_t count = k->shape.row.window * k->shape.column.window * k->shape.groups;
-    launch(transpose_weights_kernel<T>, depthwise_blocks(count), DEPTHWISE_THREADS, 0, place, *k,
-           count);
+    launch(transpose_weights_kernel<T>, blocks_of(count, DEPTHWISE_THREADS), DEPTHWISE_THREADS, 0,
+           place, *k, count);
 }
 
 /* ---- either direction ---- */
@@ -97,7 +91,7 @@ template <rg_dtype T> static void depthwise(const void *args, const rg_cuda_plac
     const bool wide = depthwise_wide<T>(k);
     const int64_t pixels = k->data ? s->row.size * s->column.size : s->row.count * s->column.count;
     const int64_t vectors = s->groups / (wide ? V : 1), count = s->images * pixels * vectors;
-    launch(wide ? depthwise_any<T, V> : depthwise_any<T, 1>, depthwise_blocks(count),
+    launch(wide ? depthwise_any<T, V> : depthwise_any<T, 1>, blocks_of(count, DEPTHWISE_THREADS),
            DEPTHWISE_THREADS, 0, place, *k, vectors, count);
 }
 
@@ -194,8 +188,7 @@ template <rg_dtype T> static void depthwise_parts(const void *args, const rg_cud
     const int64_t chunks = ceil_div(vectors, DEPTHWISE_ACROSS);
     const int across = (int)ceil_div(vectors, chunks);
     const int64_t count = k->parts * chunks;
-    const int64_t blocks = count < DEPTHWISE_MOST_BLOCKS ? count : (int64_t)DEPTHWISE_MOST_BLOCKS;
-    launch(wide ? depthwise_sum_parts<T, V> : depthwise_sum_parts<T, 1>, blocks,
+    launch(wide ? depthwise_sum_parts<T, V> : depthwise_sum_parts<T, 1>, blocks_of(count, 1),
            across * DEPTHWISE_DOWN, 0, place, *k, across, chunks, vectors, count);
 }
 

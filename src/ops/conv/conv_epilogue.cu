@@ -83,7 +83,7 @@ static void finish_sums(const rg_conv_args *k, const void *sums, const pixel *si
         launch(end_dense<T>, ceil_div(vectors, THREADS), THREADS, 0, place, *k, sums,
                (uint32_t)(size->channel / VLEN<T>), vectors);
     else
-        launch(end_any<T>, blocks_of(count), THREADS, 0, place, *k, sums, *size,
+        launch(end_any<T>, blocks_of(count, THREADS), THREADS, 0, place, *k, sums, *size,
                pixel{ steps[0], steps[1], steps[2], steps[3] }, count);
 }
 

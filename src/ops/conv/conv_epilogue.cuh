@@ -9,11 +9,13 @@
 #include "ops/conv/conv.h"
 #include "ops/neuron/any_neuron.cuh"
 
-enum { THREADS = 256, MAX_BLOCKS = 1 << 30 };
+enum { THREADS = 256 }; /* of a block */
 
-static inline int64_t blocks_of(int64_t count)
+/* Blocks for `count` threads whose loops take a grid's length at a time. */
+static inline int64_t blocks_of(int64_t count, int64_t threads)
 {
-    const int64_t blocks = ceil_div(count, THREADS);
+    enum { MAX_BLOCKS = 1 << 30 };
+    const int64_t blocks = ceil_div(count, threads);
     return blocks < MAX_BLOCKS ? blocks : (int64_t)MAX_BLOCKS;
 }
 

@@ -94,24 +94,24 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* ---- strategy ---- */
 
-static bool suits(const rg_conv_call *call)
+static bool is_foldable(const rg_conv_call *call)
 {
     const rg_conv_shape *s = call->shape;
     const rg_conv_axis *const axes[2] = { &s->row, &s->column };
-    bool suits = rg_dtype_size(call->dtype) == 2 && s->groups == 1 && s->in == FOLD_IN;
+    bool foldable = rg_dtype_size(call->dtype) == 2 && s->groups == 1 && s->in == FOLD_IN;
     double pixels = (double)s->images;
     for (int i = 0; i < 2; i++) {
         const rg_conv_axis *a = axes[i];
-        suits &= a->stride == 2 && a->dilation == 1 && a->before >= 0 && a->window > 1;
+        foldable &= a->stride == 2 && a->dilation == 1 && a->before >= 0 && a->window > 1;
         pixels *= (double)((a->size > 2 * a->count ? a->size : 2 * a->count) + a->window);
     }
-    return suits && pixels < INT32_MAX / FOLDED && (double)s->out * 65536 < INT32_MAX &&
+    return foldable && pixels < INT32_MAX / FOLDED && (double)s->out * 65536 < INT32_MAX &&
            s->row.window < 256 && s->column.window < 256;
 }
 
 static bool accepts(rg_conv_call *call)
 {
-    if (call->direction != RG_CUDNN_DATA || !suits(call))
+    if (call->direction != RG_CUDNN_DATA || !is_foldable(call))
         return false;
     const fold f = fold_of(call->shape);
     const int64_t size[2] = { f.rows, f.columns }, window[2] = { f.down, f.across };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* dw of many windows. How a library adds up many products is its own: it makes dw of some images at
- * a time, and a kernel of ours adds up these sums in double. What is too long even so is left to
- * kernels for any shape. */
+/* dw of many windows. A library may add up many products inexactly, so it makes dw of some images
+ * at a time, and a kernel of ours adds up these sums in double. Images that are too large even one
+ * by one are left to kernels for any shape. */
 #include "ops/conv/conv_epilogue.cuh"
 #include "ops/conv/conv_strategy.cuh"
 

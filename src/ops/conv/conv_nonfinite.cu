@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Results of a library that are not finite because of padding: see conv_nonfinite.cuh. Weights are
- * looked at, while the last blocks of the library end where the device allows that (they were
- * complete before it began), and where one is not finite, results that meet the border and are not
+/* Sums results of a library again that padding made NaN: see conv_nonfinite.cuh. A kernel reads the
+ * weights, which were complete before the library began, while the last blocks of the library still
+ * run, where the device allows that. If a weight is not finite, results at the border that are not
  * finite are summed again. */
 #include "ops/conv/conv_nonfinite.cuh"
 

@@ -56,6 +56,38 @@ static __device__ __forceinline__ void load_windows(const rg_conv_shape &s, cons
     }
 }
 
+/* Where the taps of a lane stand on the lines of a window, from tap `own` of the warp on. */
+static __device__ __forceinline__ void find_taps(const rg_conv_shape &s, const stem_grid &g,
+                                                 int32_t own, int32_t vector[STEM_TAPS / 2 + 1])
+{
+    const int32_t lane = (int32_t)threadIdx.x % 32, taps = (int32_t)s.row.window * g.pairs;
+#pragma unroll
+    for (int i = 0; i < (STEM_TAPS + 1) / 2; i++) {
+        const int32_t tap = own + 2 * i + lane / 16, some = tap < taps ? tap : 0;
+        const int32_t p = some / g.pairs;
+        vector[i] = p * (int32_t)s.row.dilation * g.pitch + some - p * g.pairs + lane / 8 % 2 * 8 +
+                    lane % 8;
+    }
+}
+
+/* Stores what a warp has of a part. */
+static __device__ __forceinline__ void store_sums(const rg_conv_shape &s, float *parts,
+                                                  int32_t first, int32_t own, int32_t taps,
+                                                  const float c[STEM_OUT / 16][STEM_TAPS][4])
+{
+    const int32_t lane = (int32_t)threadIdx.x % 32;
+    float *const sums = parts + (int64_t)blockIdx.x * s.out * taps * STEM_LANES;
+#pragma unroll
+    for (int m = 0; m < 2 * (STEM_OUT / 16); m++) {
+        const int32_t o = first + m * 8 + lane / 4;
+#pragma unroll
+        for (int i = 0; i < STEM_TAPS; i++)
+            if (o < (int32_t)s.out && own + i < taps)
+                *(float2 *)(sums + ((int64_t)o * taps + own + i) * STEM_LANES +
+                            lane % 4 * 2) = { c[m / 2][i][m % 2 * 2], c[m / 2][i][m % 2 * 2 + 1] };
+    }
+}
+
 template <rg_dtype T>
 static __global__ void __launch_bounds__(STEM_THREADS, 3)
     stem_parts(const __grid_constant__ rg_conv_shape s, const __grid_constant__ stem_grid g,
@@ -70,14 +102,8 @@ static __global__ void __launch_bounds__(STEM_THREADS, 3)
     const int32_t blocks = g.columns / STEM_BLOCK;
     const int32_t from = (int32_t)blockIdx.x * k.each;
     const int32_t to = g.all - from < k.each ? g.all : from + k.each;
-    int32_t vector[(STEM_TAPS + 1) / 2]; /* of the lane's taps, on the lines of a window */
-#pragma unroll
-    for (int i = 0; i < (STEM_TAPS + 1) / 2; i++) {
-        const int32_t tap = own + 2 * i + lane / 16, some = tap < taps ? tap : 0;
-        const int32_t p = some / g.pairs;
-        vector[i] = p * (int32_t)s.row.dilation * g.pitch + some - p * g.pairs + lane / 8 % 2 * 8 +
-                    lane % 8;
-    }
+    int32_t vector[STEM_TAPS / 2 + 1];
+    find_taps(s, g, own, vector);
     const uint16_t *const own_dy =
         dy + (lane / 16 * 8 + lane % 8) * STEM_DY_PITCH + lane / 8 % 2 * STEM_LANES;
     float c[STEM_OUT / 16][STEM_TAPS][4] = {};
@@ -116,16 +142,7 @@ static __global__ void __launch_bounds__(STEM_THREADS, 3)
             }
         }
     }
-    float *const sums = k.parts + (int64_t)blockIdx.x * s.out * taps * STEM_LANES;
-#pragma unroll
-    for (int m = 0; m < 2 * (STEM_OUT / 16); m++) {
-        const int32_t o = first + m * 8 + lane / 4;
-#pragma unroll
-        for (int i = 0; i < STEM_TAPS; i++)
-            if (o < (int32_t)s.out && own + i < taps)
-                *(float2 *)(sums + ((int64_t)o * taps + own + i) * STEM_LANES +
-                            lane % 4 * 2) = { c[m / 2][i][m % 2 * 2], c[m / 2][i][m % 2 * 2 + 1] };
-    }
+    store_sums(s, k.parts, first, own, taps, c);
 }
 
 /* A block has STEM_JOIN weights; threads share the parts of each. */

@@ -71,15 +71,7 @@ static __device__ __forceinline__ void add_tiles(warp_tile<ROWS, COLUMNS> &c, co
             multiply_blocks<ROWS, 2>(part, j, big_a, big_b);
         }
     }
-#pragma unroll
-    for (int i = 0; i < ROWS; i++) {
-#pragma unroll
-        for (int j = 0; j < COLUMNS; j++) {
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                c.sum[i][j][e] += part[i][j][e];
-        }
-    }
+    add_part(c, part);
 }
 
 /* A tile of N columns: 8 warps, DOWN of them below each other. Going back, blockIdx.z is the

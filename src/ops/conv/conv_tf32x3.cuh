@@ -94,6 +94,21 @@ template <int ROWS, int COLUMNS> struct warp_tile {
     float sum[ROWS][COLUMNS][4];
 };
 
+template <int ROWS, int COLUMNS>
+static __device__ __forceinline__ void add_part(warp_tile<ROWS, COLUMNS> &c,
+                                                const float (&part)[ROWS][COLUMNS][4])
+{
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) {
+#pragma unroll
+        for (int j = 0; j < COLUMNS; j++) {
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                c.sum[i][j][e] += part[i][j][e];
+        }
+    }
+}
+
 /* Four blocks of 8 rows by 16 bytes; each thread gets a word of each. */
 static __device__ __forceinline__ void load_blocks(float x[4], const float *row)
 {

@@ -28,6 +28,14 @@ static __device__ __forceinline__ void publish()
 #endif
 }
 
+/* All tiles are here but those of the last LEFT steps, and wgmma sees them. */
+template <int LEFT> static __device__ __forceinline__ void await_tiles()
+{
+    await_steps<LEFT>();
+    publish();
+    __syncthreads();
+}
+
 /* Products may begin: registers are as they should be. */
 static __device__ __forceinline__ void begin_products()
 {
@@ -225,9 +233,7 @@ static __global__ void __launch_bounds__(THREADS, N == 128 ? 1 : 2)
     hopper_rows r;
     const int m = warp * 16;
     int used = 0;
-    await_steps<STAGES - 2>();
-    publish();
-    __syncthreads();
+    await_tiles<STAGES - 2>();
     take_rows(r, tiles, m);
     /* N = 128: while products are made, the rows of the next ones are taken. */
 #pragma unroll 2
@@ -238,9 +244,7 @@ static __global__ void __launch_bounds__(THREADS, N == 128 ? 1 : 2)
         begin_tile<COLUMNS>(part, r.big, r.less, b, b + N * TILE_K);
         if (!AHEAD)
             end_tile<COLUMNS>(c.sum[0], part);
-        await_steps<STAGES - 3>();
-        publish();
-        __syncthreads(); /* the next tiles are here, and those before these have been used */
+        await_tiles<STAGES - 3>(); /* those before these have been used */
         load_next();
         hopper_rows next;
         take_rows(next, tiles + used * SIZE, m);

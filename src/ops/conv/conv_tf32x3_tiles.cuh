@@ -6,10 +6,18 @@
 
 #include "ops/conv/conv_tf32x3.cuh"
 
+/* ---- phases: going back, results of one residue of the stride go together ---- */
+
+/* Results of a phase along one axis. */
+static inline __host__ __device__ int phase_count(const tf32x3_axis &a, bool back, int phase)
+{
+    return back ? (a.result - phase + a.stride - 1) / a.stride : a.result;
+}
+
 /* ---- steps over k ---- */
 
-/* Where tap p of result u stands on the source, less u mul. Going back, results of one residue
- * `phase` go together, at phase + u stride, and some taps belong to other ones: false. */
+/* Where tap p of result u stands on the source, less u mul. Going back, result u of a phase is at
+ * phase + u stride, and some taps belong to other phases: false. */
 static __device__ __forceinline__ bool tap_shift(const tf32x3_axis &a, bool back, int phase, int p,
                                                  int &shift)
 {
@@ -145,12 +153,6 @@ static __device__ __noinline__ float sum_again(const tf32x3_conv &k, const tile_
         }
     }
     return sum;
-}
-
-/* Results of a phase along one axis. */
-static inline __host__ __device__ int phase_count(const tf32x3_axis &a, bool back, int phase)
-{
-    return back ? (a.result - phase + a.stride - 1) / a.stride : a.result;
 }
 
 /* Where a result stands: its pixel, and the channel that column n is. */

@@ -34,15 +34,7 @@ static __device__ __forceinline__ void add_lines(warp_tile<ROWS, COLUMNS> &c, co
             multiply_blocks<ROWS, 2>(part, j, big_a, big_b);
         }
     }
-#pragma unroll
-    for (int i = 0; i < ROWS; i++) {
-#pragma unroll
-        for (int j = 0; j < COLUMNS; j++) {
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                c.sum[i][j][e] += part[i][j][e];
-        }
-    }
+    add_part(c, part);
 }
 
 /* M rows of a tile. VECTORS: channels of both sides are whole vectors. */
@@ -99,7 +91,8 @@ static __global__ void __launch_bounds__(THREADS)
     const int64_t p = tap / s.column.window % s.row.window,
                   o = tap / s.column.window / s.row.window;
     const int64_t to = s.w_first + o * s.w[1] + p * s.w[2] + q * s.w[3] + c * s.w[4];
-    put_weight_as<RG_F32>(k, to, sum);
+    float *dw = (float *)k.dw + to;
+    *dw = k.add ? *dw + sum : sum;
 }
 
 /* ---- host side ---- */
