@@ -6,6 +6,8 @@
 
 #include <retrograde/dataset.h>
 
+#include <sys/stat.h>
+
 static rg_dataset *opened; /* by the last open_it */
 
 /* Opens something in the scratch folder, "" for the folder itself. */

@@ -5,6 +5,8 @@
 #include "tests/report_sample.h"
 #include "train/draw_layout.h"
 
+#include <math.h>
+
 /* ---- layouts ---- */
 
 static bool overlap(const rg_draw_box *a, const rg_draw_box *b)

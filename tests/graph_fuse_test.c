@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Fusion, one kind at a time: the same numbers in fewer steps. */
-#include "network.h"
+#include "plan_network.h"
 
 static rg_plan_options only(size_t offset)
 {

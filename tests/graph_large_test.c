@@ -4,7 +4,7 @@
  * the lower bound. Searches over all steps for each step once made the time grow with its square:
  * these graphs took minutes. */
 #include "graph/plan.h"
-#include "network.h"
+#include "plan_network.h"
 
 #include <time.h>
 

@@ -4,7 +4,7 @@
  * recomputation saves. */
 #include "core/clock.h"
 #include "graph/plan.h"
-#include "network.h"
+#include "plan_network.h"
 
 #include <stdatomic.h>
 

@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* One network with every op that has a gradient: all gradients against finite differences, and
  * every option of a plan on and off. */
-#include "network.h"
+#include "plan_network.h"
 
 enum { BATCH = 2, SIDE = 6, CLASSES = 4 };
 

@@ -11,6 +11,7 @@
 #include "train/png_uri.h"
 
 #include <locale.h>
+#include <math.h>
 
 static const char *const hostile = "</title></style><script>alert(1)</script> \" onload='x' & "
                                    "\x01\x7f \xff\xfe \xe2\x80\xae ]]> %s %n";

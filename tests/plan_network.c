@@ -1,37 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* What tests of plans share: graphs with parameters of a seed, runs, and all that they give. */
-#ifndef RG_TESTS_NETWORK_H
-#define RG_TESTS_NETWORK_H
+/* Networks, and plans that run them: see plan_network.h. */
+#include "tests/plan_network.h"
 
-#include "api.h"
-
-#include <retrograde/nodes.h>
-
-#include <math.h>
-
-enum { MAX_PARAMETERS = 512, MAX_SOURCES = 4 };
-
-/* A graph with loss values, whose sum the gradients are of, and its sources. */
-typedef struct network {
-    rg_graph *graph;
-    rg_dtype dtype;
-    rg_value *parameters[MAX_PARAMETERS];
-    int32_t parameters_count;
-    rg_tensor_desc sources[MAX_SOURCES];
-    int64_t classes[MAX_SOURCES]; /* of labels; 0: numbers */
-    int32_t sources_count;
-} network;
-
-static inline network network_open(rg_dtype dtype)
+network network_open(rg_dtype dtype)
 {
     network n = { .dtype = dtype };
     EXPECT_OK(rg_graph_create(&n.graph));
     return n;
 }
 
-static inline rg_value *source_of(network *n, rg_dtype dtype, int32_t rank, const int64_t dims[],
-                                  int64_t classes)
+rg_value *source_of(network *n, rg_dtype dtype, int32_t rank, const int64_t dims[], int64_t classes)
 {
     char name[16];
     snprintf(name, sizeof name, "x%d", n->sources_count);
@@ -40,7 +19,7 @@ static inline rg_value *source_of(network *n, rg_dtype dtype, int32_t rank, cons
     return rg_graph_source(n->graph, name);
 }
 
-static inline rg_value *parameter_of(network *n, int32_t rank, const int64_t dims[])
+rg_value *parameter_of(network *n, int32_t rank, const int64_t dims[])
 {
     char name[16];
     const rg_tensor_desc desc = rg_tensor_desc_dense(n->dtype, rank, dims);
@@ -50,25 +29,20 @@ static inline rg_value *parameter_of(network *n, int32_t rank, const int64_t dim
     return value;
 }
 
-/* Output 0 of a new node. */
-#define NODE(n, op, desc, ...) \
-    rg_node_output(rg_graph_##op((n)->graph, &(desc), (rg_value *[]){ __VA_ARGS__ }), 0)
-
-static inline rg_value *neuron_of(network *n, rg_neuron_kind kind, rg_value *x)
+rg_value *neuron_of(network *n, rg_neuron_kind kind, rg_value *x)
 {
     rg_neuron_desc desc = rg_neuron_desc_default();
     desc.kind = kind;
     return NODE(n, neuron, desc, x);
 }
 
-static inline rg_value *add_of(network *n, rg_value *a, rg_value *b)
+rg_value *add_of(network *n, rg_value *a, rg_value *b)
 {
     const rg_arithmetic_desc desc = rg_arithmetic_desc_default();
     return NODE(n, arithmetic, desc, a, b);
 }
 
-/* Losses and gradients of all parameters become results "l0", …, "d0", …. */
-static inline void differentiate(network *n, rg_value *const losses[], int32_t count)
+void differentiate(network *n, rg_value *const losses[], int32_t count)
 {
     char name[16];
     EXPECT_OK(rg_graph_gradients(n->graph, losses, NULL, count, NULL, NULL));
@@ -84,15 +58,7 @@ static inline void differentiate(network *n, rg_value *const losses[], int32_t c
 
 /* ---- plans that run ---- */
 
-typedef struct runner {
-    rig r;
-    const network *n;
-    rg_plan *plan;
-    rg_tensor *sources[MAX_SOURCES];
-} runner;
-
-/* All elements as doubles, to be freed. */
-static inline double *numbers_of(const rg_tensor *tensor)
+double *numbers_of(const rg_tensor *tensor)
 {
     rg_tensor_desc desc = { 0 };
     EXPECT_OK(rg_tensor_get_desc(tensor, &desc));
@@ -104,7 +70,7 @@ static inline double *numbers_of(const rg_tensor *tensor)
     return numbers;
 }
 
-static inline void write_numbers(rg_tensor *tensor, const double numbers[])
+void write_numbers(rg_tensor *tensor, const double numbers[])
 {
     rg_tensor_desc desc = { 0 };
     EXPECT_OK(rg_tensor_get_desc(tensor, &desc));
@@ -115,8 +81,7 @@ static inline void write_numbers(rg_tensor *tensor, const double numbers[])
     free(data);
 }
 
-/* Numbers from low to low + 1, or whole ones below `classes`. */
-static inline void write_drawn(rg_tensor *tensor, uint64_t seed, double low, int64_t classes)
+void write_drawn(rg_tensor *tensor, uint64_t seed, double low, int64_t classes)
 {
     const int64_t count = count_of(tensor);
     double *numbers = calloc((size_t)count + 1, sizeof *numbers);
@@ -127,7 +92,7 @@ static inline void write_drawn(rg_tensor *tensor, uint64_t seed, double low, int
     free(numbers);
 }
 
-static inline rg_tensor *parameter_tensor(const runner *u, int32_t i)
+rg_tensor *parameter_tensor(const runner *u, int32_t i)
 {
     char name[16];
     rg_tensor *tensor = NULL;
@@ -136,7 +101,7 @@ static inline rg_tensor *parameter_tensor(const runner *u, int32_t i)
     return tensor;
 }
 
-static inline runner runner_open(const network *n, const rg_plan_options *options, int32_t threads)
+runner runner_open(const network *n, const rg_plan_options *options, int32_t threads)
 {
     runner u = { .r = rig_open(threads), .n = n };
     EXPECT_OK(rg_plan_create(u.r.device, n->graph, options, &u.plan));
@@ -150,13 +115,13 @@ static inline runner runner_open(const network *n, const rg_plan_options *option
     return u;
 }
 
-static inline void runner_run(runner *u)
+void runner_run(runner *u)
 {
     EXPECT_OK(rg_plan_encode(u->plan, u->r.commands, u->sources));
     EXPECT_OK(rig_run(&u->r));
 }
 
-static inline void runner_close(runner *u)
+void runner_close(runner *u)
 {
     for (int32_t i = 0; i < u->n->sources_count; i++)
         rg_tensor_destroy(u->sources[i]);
@@ -164,8 +129,7 @@ static inline void runner_close(runner *u)
     rig_close(&u->r);
 }
 
-/* A result as doubles, to be freed; NULL if there is none of this name. */
-static inline double *result_of(const runner *u, const char *prefix, int32_t i, int64_t *count)
+double *result_of(const runner *u, const char *prefix, int32_t i, int64_t *count)
 {
     char name[16];
     rg_tensor *tensor = NULL;
@@ -176,8 +140,7 @@ static inline double *result_of(const runner *u, const char *prefix, int32_t i, 
     return numbers_of(tensor);
 }
 
-/* The largest difference of any two results, relative to the largest element. */
-static inline double difference(const runner *a, const runner *b, const char *prefix)
+double difference(const runner *a, const runner *b, const char *prefix)
 {
     double worst = 0;
     int64_t count = 0, other = 0;
@@ -200,9 +163,8 @@ static inline double difference(const runner *a, const runner *b, const char *pr
     }
 }
 
-/* As before, by what the options change: 0 for the same bits. */
-static inline double options_change(const network *n, const rg_plan_options *a,
-                                    const rg_plan_options *b, int32_t *steps_a, int32_t *steps_b)
+double options_change(const network *n, const rg_plan_options *a, const rg_plan_options *b,
+                      int32_t *steps_a, int32_t *steps_b)
 {
     runner u = runner_open(n, a, 1), v = runner_open(n, b, 1);
     runner_run(&u);
@@ -218,10 +180,7 @@ static inline double options_change(const network *n, const rg_plan_options *a,
     return worst;
 }
 
-/* Everything off. */
-static inline rg_plan_options plain_options(void)
+rg_plan_options plain_options(void)
 {
     return (rg_plan_options){ .size = sizeof(rg_plan_options), .poison = true };
 }
-
-#endif
