@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Data sets from NPY files and NPZ archives: what is read, and files that are cut, changed or made
+ * to harm. */
+#include "tests/opened_set.h"
+
+static void test_npy_folder(void)
+{
+    const unsigned char pixels[12] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 };
+    const int64_t labels[2] = { 3, 0 };
+    const bytes x = npy_of("|u1", "False", "2, 2, 3", pixels, 12);
+    const bytes y = npy_of("<i8", "False", "2,", labels, 16);
+    write_file("x.npy", &x);
+    write_file("y.npy", &y);
+    EXPECT_OK(open_it("", RG_DATASET_TRAIN));
+    EXPECT(holds(2, 2, 3, 1, 4, RG_U8) && image_is(1, pixels + 6, 6));
+    EXPECT(rg_dataset_label(opened, 0) == 3 && rg_dataset_label(opened, 1) == 0);
+    EXPECT_FAILS(open_it("", RG_DATASET_TEST), RG_INVALID_ARGUMENT, "has no test part");
+    try_damage("x.npy", &x, "", true);
+    try_damage("y.npy", &y, "", true);
+    EXPECT(unlink(scratch("y.npy")) == 0);
+    EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED, "the labels y.npy are missing");
+    clear_files();
+}
+
+/* Opens x and y as an archive. */
+static rg_status open_pair(const bytes *x, const bytes *y, int how)
+{
+    static archive zip;
+    zip = (archive){ .entries = 0 };
+    zip_add(&zip, "x.npy", how, x);
+    zip_add(&zip, "y.npy", how, y);
+    zip_end(&zip, (how & ZIP_LARGE) != 0);
+    write_file("set.npz", &zip.file);
+    return open_it("set.npz", RG_DATASET_TRAIN);
+}
+
+static void test_npz_types(void)
+{
+    const float f4[6] = { -1, 0.5f, 2, 3, 4, 1e30f };
+    const double f8[6] = { -1, 0.5, 2, 3, 4, 1e30 };
+    const unsigned char swapped[6] = { 0xbc, 0, 0x38, 0, 0x40, 0 }; /* f2: -1, 0.5, 2 */
+    const unsigned char y1[2] = { 1, 0 };
+    const int32_t y4[2] = { 1, 0 };
+    const bytes y[] = { npy_of("|u1", "False", "2,", y1, 2),
+                        npy_of("<i4", "False", "2, 1", y4, 8) };
+    const int hows[] = { ZIP_STORED, ZIP_STORED | ZIP_LARGE, ZIP_DEFLATED };
+    for (int i = 0; i < 2 + RG_HAVE_ZLIB; i++) {
+        bytes x = npy_of("<f4", "False", "2, 1, 3, 1", f4, sizeof f4);
+        EXPECT_OK(open_pair(&x, &y[i % 2], hows[i]));
+        EXPECT(holds(2, 1, 3, 1, 2, RG_F32) && image_is(0, f4, 12) && image_is(1, f4 + 3, 12));
+        x = npy_of("<f8", "False", "2, 3", f8, sizeof f8);
+        EXPECT_OK(open_pair(&x, &y[i % 2], hows[i]));
+        EXPECT(holds(2, 1, 3, 1, 2, RG_F32) && image_is(1, f4 + 3, 12));
+        x = npy_of(">f2", "False", "2, 1", swapped, 4);
+        EXPECT_OK(open_pair(&x, &y[i % 2], hows[i]));
+        EXPECT(holds(2, 1, 1, 1, 2, RG_F32) && image_is(0, f4, 4) && image_is(1, f4 + 1, 4));
+        EXPECT(rg_dataset_label(opened, 0) == 1 && rg_dataset_label(opened, 1) == 0);
+    }
+    /* Fortran's order: element (n, h, w) of (2, 2, 3) is 100 n + 10 h + w. */
+    unsigned char stored[12], dense[12];
+    for (int n = 0; n < 2; n++) {
+        for (int h = 0; h < 2; h++) {
+            for (int w = 0; w < 3; w++)
+                stored[n + 2 * h + 4 * w] = dense[6 * n + 3 * h + w] =
+                    (unsigned char)(100 * n + 10 * h + w);
+        }
+    }
+    const bytes x = npy_of("|u1", "True", "2, 2, 3", stored, 12);
+    EXPECT_OK(open_pair(&x, &y[0], ZIP_STORED));
+    EXPECT(holds(2, 2, 3, 1, 2, RG_U8) && image_is(0, dense, 6) && image_is(1, dense + 6, 6));
+    close_it();
+    clear_files();
+}
+
+static void test_npz_parts(void)
+{
+    static archive zip;
+    const bytes x = npy_of("|u1", "False", "3, 1, 2", "abcdef", 6);
+    const bytes y = npy_of("|u1", "False", "3,", "\0\1\0", 3);
+    const bytes x_test = npy_of("|u1", "False", "1, 1, 2", "gh", 2);
+    const bytes y_test = npy_of("|u1", "False", "1,", "\5", 1);
+    zip_add(&zip, "x_train.npy", ZIP_STORED, &x);
+    zip_add(&zip, "y_test.npy", ZIP_STORED, &y_test);
+    zip_add(&zip, "x_test.npy", ZIP_STORED, &x_test);
+    zip_add(&zip, "y_train.npy", ZIP_STORED, &y);
+    zip_end(&zip, false);
+    write_file("set.npz", &zip.file);
+    EXPECT_OK(open_it("set.npz", RG_DATASET_TRAIN));
+    EXPECT(holds(3, 1, 2, 1, 6, RG_U8) && image_is(2, "ef", 2));
+    EXPECT_OK(open_it("set.npz", RG_DATASET_TEST));
+    EXPECT(holds(1, 1, 2, 1, 6, RG_U8) && image_is(0, "gh", 2));
+    EXPECT(rg_dataset_label(opened, 0) == 5);
+    close_it();
+    clear_files();
+}
+
+static void test_npz_refuses(void)
+{
+    const int64_t low[2] = { 0, -1 }, high[2] = { 65536, 0 }, huge[2] = { INT64_MAX, INT64_MIN };
+    const bytes x = npy_of("|u1", "False", "2, 1, 2", "abcd", 4);
+    const bytes y = npy_of("|u1", "False", "2,", "\0\1", 2);
+    const struct {
+        bytes x, y;
+        const char *words;
+    } bad[] = {
+        { x, npy_of("<i8", "False", "2,", low, 16), "label 1 is -1" },
+        { x, npy_of("<i8", "False", "2,", high, 16), "label 0 is 65536" },
+        { x, npy_of("<i8", "False", "2,", huge, 16), "label 0 is 9223372036854775807" },
+        { x, npy_of("|u1", "False", "3,", "\0\1\0", 3), "3 labels for 2 images" },
+        { x, npy_of("|u1", "False", "2, 2", "\0\1\0\1", 4), "(n, 1)" },
+        { x, npy_of("<f4", "False", "2,", low, 8), "labels have the dtype f32" },
+        { npy_of("<i4", "False", "2, 2", low, 16), y, "pixels have the dtype i32" },
+        { npy_of("|u1", "False", "2,", "ab", 2), y, "1 dimensions" },
+        { npy_of("|u1", "False", "1, 1, 1, 1, 1", "a", 1), y, "5 dimensions" },
+        { npy_of("|u1", "False", "0, 2", "", 0), y, "there are no images" },
+        { npy_of("|u1", "False", "2, 0", "", 0), y, "channels are not supported" },
+        { npy_of("|u1", "False", "1, 1, 1, 17", "abcdefghijklmnopq", 17), y, "17 channels" },
+        { npy_of("|u1", "False", "2, 3", "abcd", 4), y, "can contain at most" },
+        { npy_of("|u1", "False", "2, 1", "abcd", 4), y, "bytes follow" },
+        { npy_of("|u1", "False", "9223372036854775807, 9223372036854775807", "", 0), y, "x.npy" },
+        { npy_of("|O8", "False", "2, 1", "", 0), y, "x.npy" },
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        EXPECT(refused(open_pair(&bad[i].x, &bad[i].y, ZIP_STORED)));
+        EXPECT(strstr(rg_error_text(), bad[i].words) != NULL);
+        EXPECT(strstr(rg_error_text(), "set.npz: member ") != NULL);
+    }
+    bytes none = { .size = 0 };
+    put(&none, "nothing of the kind, but longer than the end of an archive", 50);
+    write_file("set.npz", &none);
+    EXPECT_FAILS(open_it("set.npz", RG_DATASET_TRAIN), RG_MALFORMED, "not a ZIP archive");
+    clear_files();
+}
+
+/* One entry's number after the other is made wrong. Offsets are those of an entry without `PK12`.
+ */
+static void test_npz_directory(void)
+{
+    static const struct {
+        int at, count; /* bytes of the entry of x.npy */
+        uint64_t value;
+        const char *words;
+    } changes[] = {
+        { 8, 2, 1, "encrypted" },
+        { 10, 2, 14, "method 14" },
+        { 16, 4, 0, "checksum" },
+        { 20, 4, 1, "stored, but its sizes" },
+        { 24, 4, 1, "stored, but its sizes" },
+        { 20, 8, UINT64_C(0x0001000000010000), "declared to have 65536 bytes" },
+        { 28, 2, 65535, "runs past its end" },
+        { 28, 2, 4, "the ZIP directory has no entry" },
+        { 30, 2, 65535, "runs past its end" },
+        { 32, 2, 65535, "runs past its end" },
+        { 42, 4, 0xfffffff0, "declared to start at byte" },
+        { 42, 4, 5, "no local header at byte 5" },
+        { 0, 1, 'Q', "the ZIP directory has no entry" },
+    };
+    static archive zip;
+    const bytes x = npy_of("|u1", "False", "2, 1, 2", "abcd", 4);
+    const bytes y = npy_of("|u1", "False", "2,", "\0\1", 2);
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+        zip = (archive){ .entries = 0 };
+        zip_add(&zip, "x.npy", ZIP_STORED, &x);
+        zip_add(&zip, "y.npy", ZIP_STORED, &y);
+        for (int k = 0; k < changes[i].count; k++)
+            zip.directory.data[changes[i].at + k] = (unsigned char)(changes[i].value >> 8 * k);
+        zip_end(&zip, false);
+        write_file("set.npz", &zip.file);
+        EXPECT(refused(open_it("set.npz", RG_DATASET_TRAIN)));
+        EXPECT(strstr(rg_error_text(), changes[i].words) != NULL);
+    }
+    zip = (archive){ .entries = 0 };
+    zip_add(&zip, "x.npy", ZIP_STORED, &x);
+    zip_add(&zip, "x.npy", ZIP_STORED, &x);
+    zip_end(&zip, false);
+    write_file("set.npz", &zip.file);
+    EXPECT_FAILS(open_it("set.npz", RG_DATASET_TRAIN), RG_MALFORMED, "appears twice");
+    clear_files();
+}
+
+static void test_npz_damage(void)
+{
+    static archive zip;
+    const int hows[] = { ZIP_STORED, ZIP_STORED | ZIP_LARGE, ZIP_DEFLATED };
+    const bytes x = npy_of("|u1", "False", "2, 1, 2", "abcd", 4);
+    const bytes y = npy_of("|u1", "False", "2,", "\0\1", 2);
+    for (int i = 0; i < 2 + RG_HAVE_ZLIB; i++) {
+        zip = (archive){ .entries = 0 };
+        zip_add(&zip, "x.npy", hows[i], &x);
+        zip_add(&zip, "y.npy", hows[i], &y);
+        zip_end(&zip, (hows[i] & ZIP_LARGE) != 0);
+        try_damage("set.npz", &zip.file, "set.npz", true);
+    }
+    clear_files();
+}
+
+int main(void)
+{
+    scratch_begin();
+    test_npy_folder();
+    test_npz_types();
+    test_npz_parts();
+    test_npz_refuses();
+    test_npz_directory();
+    test_npz_damage();
+    close_it();
+    scratch_end();
+    return rg_test_report();
+}
