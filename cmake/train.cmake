@@ -24,7 +24,8 @@ add_library(rg_train_objects OBJECT
     src/train/checkpoint.c
     src/train/graph_drawing.c
     src/train/figures.c src/train/page.c src/train/chart.c src/train/png_uri.c
-    src/train/draw_order.c src/train/draw_layout.c src/train/draw_svg.c src/train/draw_dot.c
+    src/train/draw_rows.c src/train/draw_order.c src/train/draw_routes.c src/train/draw_layout.c
+    src/train/draw_svg.c src/train/draw_dot.c
     src/train/confusion.c src/train/report_style.c src/train/report_curves.c src/train/report_confusion.c
     src/train/report_worst.c src/train/report_network.c src/train/report_time.c
     src/train/report_memory.c src/train/report_html.c

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* One side of a drawing: the order within rows by barycentres, then x by least squares. */
-#include "train/draw_layout.h"
+#include "train/draw_work.h"
 
 #include <math.h>
 #include <string.h>
