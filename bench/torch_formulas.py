@@ -8,7 +8,7 @@ arguments. Forward passes also return what their gradients need, as small as it 
 import math
 
 import torch
-from torch_kernels import (
+from torch_fields import (
     ARITHMETIC,
     Skip,
     arithmetic_kind,

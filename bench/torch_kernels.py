@@ -11,41 +11,36 @@ first, in their order, then dy.
 import math
 
 import torch
+from torch_fields import (
+    ARITHMETIC,
+    Skip,
+    arithmetic_kind,
+    batch_norm_fields,
+    conv_place,
+    group_norm_place,
+    image,
+    image_like,
+    lrn_fields,
+    neuron_fields,
+    neuron_kind,
+    norm_inputs,
+    norm_relu,
+    numbers,
+    pad_fields,
+    pool_fields,
+    reduce_fields,
+    reshape_dims,
+    slice_place,
+    softmax_place,
+    upsample_sizes,
+    wanted,
+)
+from torch_training import adam, grad_norm, loss, rmsprop, sgd
 
 aten = torch.ops.aten
 
 
-class Skip(Exception):
-    """This row has no counterpart in torch."""
-
-
-def numbers(text, kind=int):
-    """A list, "1,2", as the fields have it."""
-    return [kind(number) for number in text.split(",") if number]
-
-
-def image(tensor):
-    """A batch (n, h, w, c), with its dimensions in torch's order."""
-    if tensor.dim() != 4:
-        raise Skip("torch is asked for batches of images alone")
-    return tensor.permute(0, 3, 1, 2)
-
-
-def image_like(make, y):
-    """Another image of the size of y, in memory as it should be."""
-    n, c, h, w = y.shape
-    return image(make([n, h, w, c]))
-
-
 # ---- softmax, neurons ----
-
-
-def softmax_place(fields, shape):
-    """Shape and axis, with what is normalised together as one dimension."""
-    axis = int(fields["axis"]) % len(shape)
-    if fields["flatten"] == "true":
-        shape = shape[:axis] + [math.prod(shape[axis:])]
-    return shape, axis, fields["kind"] == "log"
 
 
 def softmax(fields, shapes, make, gradient):
@@ -60,20 +55,6 @@ def softmax(fields, shapes, make, gradient):
     if log:
         return lambda: torch._log_softmax_backward_data(dy, y, axis, x.dtype, out=dx)
     return lambda: torch._softmax_backward_data(dy, y, axis, x.dtype, grad_input=dx)
-
-
-# a and b where they are not given.
-DEFAULTS = {"relu": (0, 0), "tanh": (1, 1), "elu": (1, 0)}
-
-
-def neuron_fields(fields):
-    kind = fields["kind"]
-    a, b = DEFAULTS.get(kind, (0, 0))
-    a = a if fields["a"] == "none" else float(fields["a"])
-    b = b if fields["b"] == "none" else float(fields["b"])
-    if kind not in ("relu", "sigmoid", "tanh", "elu", "gelu"):
-        raise Skip("torch is not asked for " + kind)
-    return kind, a, b, fields["from_y"] == "true"
 
 
 def neuron(fields, shapes, make, gradient):
@@ -131,27 +112,6 @@ def prelu(shapes, make, gradient):
 # ---- images ----
 
 
-def pool_fields(fields):
-    """window, stride, padding, dilation, ceil_mode, and whether the padding counts in a mean."""
-    kind, clamp, ceil = fields["kind"], fields["edge"] == "clamp", fields["ceil_mode"] == "true"
-    top, left, bottom, right = (
-        int(fields["padding." + side]) for side in ("top", "left", "bottom", "right")
-    )
-    if kind == "l2" or fields["padding.policy"] != "explicit" or fields["output"] != "0,0":
-        raise Skip("torch is asked for max and average with a given padding alone")
-    if (top, left) != (bottom, right) or min(top, left) < 0:
-        raise Skip("torch pads either side alike")
-    if kind == "max" and not clamp and (top, left) != (0, 0):
-        raise Skip("no maximum of torch is won by padding")
-    counted = not clamp or fields["count_include_pad"] == "true"
-    dilation = numbers(fields["dilation"])
-    if kind == "average":
-        if dilation != [1, 1] or fields["zero_pad"] != "0,0" or (ceil and not clamp):
-            raise Skip("torch has no such mean")
-    window, stride = numbers(fields["window"]), numbers(fields["stride"])
-    return window, stride, [top, left], dilation, ceil, counted
-
-
 def pool(fields, shapes, make, gradient):
     window, stride, padding, dilation, ceil, counted = pool_fields(fields)
     x = image(make(shapes[0]))
@@ -170,17 +130,6 @@ def pool(fields, shapes, make, gradient):
         return lambda: aten.avg_pool2d.out(x, *place, out=y)
     dy, dx = image_like(make, y), torch.empty_like(x)
     return lambda: aten.avg_pool2d_backward.grad_input(dy, x, *place, grad_input=dx)
-
-
-def upsample_sizes(fields, shape):
-    """Rows and columns of the input and of the output, and the scales."""
-    if len(shape) != 4:
-        raise Skip("torch is asked for batches of images alone")
-    scales, output = numbers(fields["scale"], float), numbers(fields["output"])
-    sizes = [out or math.floor(n * s) for n, s, out in zip(shape[1:3], scales, output)]
-    scales = [out / n if given else s
-              for n, s, out, given in zip(shape[1:3], scales, sizes, output)]
-    return shape[1:3], sizes, scales
 
 
 def upsample(fields, shapes, make, gradient):
@@ -203,20 +152,6 @@ def upsample(fields, shapes, make, gradient):
     place = (output, [n, c, h, w], *extra, *scales)
     dx = backward(dy, *place)
     return lambda: backward.grad_input(dy, *place, grad_input=dx)
-
-
-def pad_fields(fields):
-    """The mode, its value, and the paddings of columns, rows, channels, images as torch has them."""
-    if fields["fill"] == "true":
-        raise Skip("torch does not pad with a tensor")
-    before, after = numbers(fields["before"]), numbers(fields["after"])
-    pads = [side[d] for d in (2, 1, 3, 0) for side in (before, after)]
-    mode = fields["mode"]
-    if mode == "mirror_edge":
-        raise Skip("torch has no mirror with the edge")
-    if mode not in ("zero", "constant") and (any(pads[4:]) or min(pads) < 0):
-        raise Skip(f"torch's {mode} pads rows and columns alone")
-    return mode, float(fields["value"]) if mode == "constant" else 0.0, pads
 
 
 def pad(fields, shapes, make, gradient):
@@ -262,29 +197,6 @@ def dropout(fields, shapes, make, gradient):
 # ---- normalisations ----
 
 
-def norm_inputs(fields, shapes, make):
-    """x, gamma, beta; 16 bits go with parameters of 32, as in torch's mixed precision."""
-    if fields["gamma"] != "true" or fields["beta"] != "true":
-        raise Skip("torch is asked for gamma and beta alone")
-    x = make(shapes[0])
-    wide = x.dtype if x.dtype == torch.float64 else torch.float32
-    return x, make(shapes[1]).to(wide), make(shapes[2]).to(wide), float(fields["epsilon"])
-
-
-def norm_relu(fields):
-    """Whether a relu follows."""
-    kind = fields["neuron.kind"]
-    if kind not in ("none", "relu") or fields["neuron.a"] not in ("none", "0"):
-        raise Skip("torch is asked for relu alone")
-    return kind == "relu"
-
-
-def batch_norm_fields(fields):
-    if fields["statistics"] != "own" or fields["phase"] != "whole":
-        raise Skip("torch is asked for statistics of a whole batch alone")
-    return norm_relu(fields)
-
-
 def batch_norm(fields, shapes, make, gradient):
     """The kernel that torch would choose, which is cuDNN's for most batches on a GPU."""
     relu = batch_norm_fields(fields)
@@ -308,16 +220,6 @@ def batch_norm(fields, shapes, make, gradient):
                                                     epsilon, [True, True, True], reserve)
 
     return backward
-
-
-def group_norm_place(fields, shape):
-    """Groups, and whether an image is a single row: torch's layer normalisation."""
-    axis, groups = int(fields["axis"]) % len(shape), int(fields["groups"])
-    if axis == len(shape) - 1 and groups == 1:
-        return groups, True
-    if axis != 1 or len(shape) != 4:
-        raise Skip("torch is asked for batches of images, and for rows alone")
-    return groups or shape[-1], False
 
 
 def group_norm(fields, shapes, make, gradient):
@@ -358,12 +260,6 @@ def layer_norm(x, gamma, beta, epsilon, make, gradient):
     return lambda: aten.native_layer_norm_backward(dy, x, length, mean, s, gamma, beta, wants)
 
 
-def lrn_fields(fields):
-    if fields["even_after"] == "true" and int(fields["window"]) % 2 == 0:
-        raise Skip("torch's even windows reach further before a channel")
-    return int(fields["window"]), *(float(fields[name]) for name in ("alpha", "beta", "delta"))
-
-
 def lrn(fields, shapes, make, gradient):
     """torch has no kernel of its own: squares, a mean pooling, a power; backwards by autograd."""
     place = lrn_fields(fields)
@@ -375,20 +271,6 @@ def lrn(fields, shapes, make, gradient):
 
 
 # ---- other shapes ----
-
-
-def slice_place(fields, shape):
-    """A slice of Python for each dimension."""
-    parts = []
-    start, length, step = (numbers(fields[name]) for name in ("start", "length", "step"))
-    for d, size in enumerate(shape):
-        first = start[d] if d < len(start) else 0
-        first += size if first < 0 else 0
-        by = step[d] if d < len(step) else 1
-        many = length[d] if d < len(length) else -1
-        many = -(-(size - first) // by) if many < 0 else many
-        parts.append(slice(first, first + (many - 1) * by + 1 if many else first, by))
-    return tuple(parts)
 
 
 def slice_op(fields, shapes, make, gradient):
@@ -422,12 +304,6 @@ def concat(fields, shapes, make, gradient):
     return lambda: [dx.copy_(part) for dx, part in zip(xs, parts)]  # x is not needed: any tensor
 
 
-def reshape_dims(fields, shape):
-    dims = numbers(fields["dims"])
-    keeps = fields["zero_keeps"] == "true"
-    return [shape[d] if keeps and size == 0 else size for d, size in enumerate(dims)]
-
-
 def reshape(fields, shapes, make, gradient):
     view = make(shapes[0]).view(reshape_dims(fields, shapes[0]))
     if not gradient:
@@ -438,30 +314,6 @@ def reshape(fields, shapes, make, gradient):
 
 
 # ---- contractions ----
-
-
-def neuron_kind(fields):
-    kind = fields["neuron.kind"]
-    if kind not in ("none", "relu"):
-        raise Skip("torch is asked for contractions without a neuron or with relu alone")
-    return kind
-
-
-def wanted(gradient, inputs):
-    """Which of x, w and b have a gradient here."""
-    return [(gradient is True or gradient == name) and i < inputs for i, name in enumerate("xwb")]
-
-
-def conv_place(fields, shape):
-    top, left, bottom, right = (
-        int(fields["padding." + side]) for side in ("top", "left", "bottom", "right")
-    )
-    if fields["padding.policy"] != "explicit" or fields["output"] != "0,0":
-        raise Skip("torch is asked for convolutions with a given padding alone")
-    if (top, left) != (bottom, right) or min(top, left) < 0:
-        raise Skip("torch pads either side alike")
-    groups = int(fields["groups"]) or shape[-1]
-    return numbers(fields["stride"]), [top, left], numbers(fields["dilation"]), groups
 
 
 def conv(fields, shapes, make, gradient):
@@ -537,13 +389,6 @@ def gram(fields, shapes, make, gradient):
 # ---- sums ----
 
 
-def reduce_fields(fields, shape):
-    dims = [d % len(shape) for d in numbers(fields["dims"])] or list(range(len(shape)))
-    if float(fields["weight"]) != 1:
-        raise Skip("torch's reductions have no factor")
-    return fields["kind"], dims, fields["keep_dims"] == "true"
-
-
 def reduce(fields, shapes, make, gradient):
     kind, dims, keep = reduce_fields(fields, shapes[0])
     x = make(shapes[0])
@@ -579,23 +424,6 @@ def winner_gradient(kind, dims, x, y, dy, dx):
     return share
 
 
-def arithmetic_kind(fields):
-    defaults = {"primary_scale": 1, "secondary_scale": 1, "bias": 0}
-    defaults.update(minimum=-math.inf, maximum=math.inf)
-    if fields["kind"] == "compare" or any(float(fields[n]) != v for n, v in defaults.items()):
-        raise Skip("torch is asked for plain arithmetic alone")
-    return fields["kind"]
-
-
-# The function, and the gradients of both operands before they are summed to their shapes.
-ARITHMETIC = {
-    "add": (torch.add, lambda dy, a, b: dy, lambda dy, a, b: dy),
-    "subtract": (torch.sub, lambda dy, a, b: dy, lambda dy, a, b: -dy),
-    "multiply": (torch.mul, lambda dy, a, b: dy * b, lambda dy, a, b: dy * a),
-    "divide": (torch.div, lambda dy, a, b: dy / b, lambda dy, a, b: -dy * a / (b * b)),
-}
-
-
 def arithmetic(fields, shapes, make, gradient):
     forward, *parts = ARITHMETIC[arithmetic_kind(fields)]
     operands = [make(shape) for shape in shapes]
@@ -609,110 +437,6 @@ def arithmetic(fields, shapes, make, gradient):
         return result.clone() if result.data_ptr() == dy.data_ptr() else result
 
     return lambda: [one(part, shape) for part, shape in zip(parts, shapes)]
-
-
-# ---- optimizers ----
-
-
-def parameter(shape, make, fields):
-    """A parameter with its gradient."""
-    p = make(shape)
-    if p.dtype not in (torch.float32, torch.float64) or fields["copy"] != "none":
-        raise Skip("torch's optimizers have no gradients of 16 bits beside wider parameters")
-    if fields["scaled"] == "true" or fields["gradient.regularization"] != "none":
-        raise Skip("torch is asked for plain steps alone")
-    p.grad = make(shape)
-    return p
-
-
-def quickest(tries):
-    """The first of several forms that this torch has for this device."""
-    for attempt in tries:
-        try:
-            attempt()
-            return attempt
-        except (AttributeError, NotImplementedError, RuntimeError, TypeError):
-            continue
-    raise Skip("this torch has no such optimizer")
-
-
-OPTIMIZERS = {}
-
-
-def step_of(kind, p, form, options):
-    """One step of an optimizer of torch.optim, which is made once."""
-    key = (kind, id(p), tuple(form))
-    if key not in OPTIMIZERS:
-        OPTIMIZERS.clear()
-        OPTIMIZERS[key] = kind([p], **form, **options)
-    OPTIMIZERS[key].step()
-
-
-def sgd(fields, shapes, make, gradient):
-    p = parameter(shapes[0], make, fields)
-    options = dict(lr=1e-3, momentum=float(fields["momentum"]), nesterov=fields["nesterov"] == "true")
-    forms = ({"fused": True}, {"foreach": True}, {})
-    return quickest([lambda form=form: step_of(torch.optim.SGD, p, form, options) for form in forms])
-
-
-def rmsprop(fields, shapes, make, gradient):
-    p = parameter(shapes[0], make, fields)
-    options = dict(lr=1e-3, alpha=float(fields["decay"]), eps=float(fields["epsilon"]))
-    options.update(momentum=float(fields["momentum"]), centered=fields["centered"] == "true")
-    kind = torch.optim.RMSprop
-    return quickest([lambda form=form: step_of(kind, p, form, options) for form in ({"foreach": True}, {})])
-
-
-def adam(fields, shapes, make, gradient):
-    """torch's fused kernel itself where there is one, without what torch.optim does around it."""
-    p = parameter(shapes[0], make, fields)
-    m, v, t = torch.zeros_like(p), torch.zeros_like(p), torch.ones((), device=p.device)
-    amsgrad, decay = fields["amsgrad"] == "true", float(fields["decay"])
-    betas, epsilon = (float(fields["beta1"]), float(fields["beta2"])), float(fields["epsilon"])
-    largest = [torch.zeros_like(p)] if amsgrad else []
-
-    def fused():
-        function = torch._fused_adam_ if decay == 0 else torch._fused_adamw_
-        function([p], [p.grad], [m], [v], largest, [t], lr=1e-3, beta1=betas[0], beta2=betas[1], weight_decay=decay,
-                 eps=epsilon, amsgrad=amsgrad, maximize=False)
-
-    kind = torch.optim.Adam if decay == 0 else torch.optim.AdamW
-    options = dict(lr=1e-3, betas=betas, eps=epsilon, weight_decay=decay, amsgrad=amsgrad)
-    forms = [lambda form=form: step_of(kind, p, form, options) for form in ({"foreach": True}, {})]
-    return quickest([fused] + forms)
-
-
-def grad_norm(fields, shapes, make, gradient):
-    x = make(shapes[0])
-    return lambda: torch.linalg.vector_norm(x, dtype=torch.float32 if x.dtype != torch.float64 else None)
-# ---- losses ----
-
-LOSSES = {
-    "mean_squared": torch.nn.functional.mse_loss,
-    "sigmoid_cross_entropy": torch.nn.functional.binary_cross_entropy_with_logits,
-    "softmax_cross_entropy": torch.nn.functional.cross_entropy,
-}
-
-
-def loss(fields, shapes, make, gradient):
-    """With the gradient as an output: forward and backward, one after the other."""
-    if gradient or fields["gradient_output"] != "true" or fields["weights"] == "true":
-        raise Skip("torch is asked for loss and gradient together, without weights")
-    if fields["kind"] not in LOSSES or fields["across_batch"] != "true":
-        raise Skip("torch is not asked for this loss")
-    y = make(shapes[0]).requires_grad_()
-    if fields["labels"] == "classes":
-        t = torch.randint(0, shapes[0][-1], shapes[1], device=y.device)
-    else:
-        t = make(shapes[1]).sigmoid()
-    reduction, function = fields["reduction"], LOSSES[fields["kind"]]
-    ones = torch.ones_like(function(y, t, reduction=reduction).detach())
-
-    def both():
-        with torch.enable_grad():
-            return torch.autograd.grad(function(y, t, reduction=reduction), y, ones)
-
-    return both
 
 
 KERNELS = {

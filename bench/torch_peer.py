@@ -8,7 +8,7 @@
 
 gives {"ms": median of one call} or {"skip": "reason"}. With "compile" the formula is written out
 and compiled by torch.compile for this shape (torch_formulas.py); otherwise torch's own kernel is
-called (torch_kernels.py). With "replay" the calls of a turn are one graph of CUDA. The first line
+called (torch_kernels.py). With "replay" the calls of a round are one CUDA graph. The first line
 of all says what there is:
 
     {"ready": "2.4.0", "compile": true, "cuda": true}
@@ -23,7 +23,7 @@ import sys
 import time
 import types
 
-LEAST, MOST = 7, 4096  # turns
+LEAST, MOST = 7, 4096  # rounds
 ROUND_MS, MOST_CALLS, REPLAYS = 5, 2000, 4  # of a round on a GPU
 
 # What others print must not get among the answers.
@@ -50,10 +50,12 @@ def load(name, text):
     exec(compile(text, name + ".py", "exec"), module.__dict__)
 
 
-for name, text in zip(("torch_kernels", "torch_formulas"), sys.argv[1:]):
+MODULES = ("torch_fields", "torch_training", "torch_kernels", "torch_formulas")  # as they import each other
+for name, text in zip(MODULES, sys.argv[1:]):
     load(name, text)
+from torch_fields import Skip
 from torch_formulas import FORMULAS
-from torch_kernels import KERNELS, Skip
+from torch_kernels import KERNELS
 
 DTYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16}
 
@@ -98,10 +100,10 @@ def gpu_round(call, calls):
     return start.elapsed_time(end) / calls
 
 
-def median(turn, seconds):
+def median(one_round, seconds):
     times, end = [], time.perf_counter() + seconds
     while len(times) < LEAST or (len(times) < MOST and time.perf_counter() < end):
-        times.append(turn())
+        times.append(one_round())
     return statistics.median(times)
 
 
@@ -123,7 +125,7 @@ def graph_of(call, calls):
 
 
 def measure_gpu(call, seconds, replay):
-    """Turns of many calls, so that launching and waiting are hidden as they are in a program."""
+    """Rounds of many calls, so that launching and waiting are hidden as they are in a program."""
     gpu_round(call, 1)
     each = gpu_round(graph_of(call, 8).replay, 1) / 8 if replay else gpu_round(call, 8)
     calls = min(MOST_CALLS, math.ceil(min(ROUND_MS, 1e3 * seconds / LEAST) / max(each, 1e-3)))

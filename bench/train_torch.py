@@ -9,7 +9,7 @@ On a CPU, images per second, the best 20 steps of many:
 
 On a GPU, images per second of the plain loop, with one batch that stays on the device, or with
 --graphs microseconds of a step that is captured as one CUDA graph: the least mean of 100 steps in
-8 turns. Both are done with images NCHW and channels last, in f32 without TF32:
+8 rounds. Both are done with images NCHW and channels last, in f32 without TF32:
 
     train_torch.py MODEL [BATCH [SECONDS]] --device cuda [--graphs]
 """
@@ -94,7 +94,7 @@ def seconds_of(step, count, wait):
 
 
 def best_of(step, seconds, wait):
-    """Of turns of 20 steps, for so long."""
+    """Of rounds of 20 steps, for so long."""
     best, end = float("inf"), time.time() + seconds
     while time.time() < end:
         best = min(best, seconds_of(step, 20, wait))

@@ -93,7 +93,7 @@ static rg_status time_round(rg_bench_row *row, recorder *record, rg_bench_mode m
     return RG_OK;
 }
 
-/* Keeps calls, of which a round then has RG_BENCH_REPLAYS times as many. A turn before loads all
+/* Keeps calls, of which a round then has RG_BENCH_REPLAYS times as many. A round before loads all
  * kernels, which a capture may not. */
 static rg_status keep_calls(rg_bench_row *row, int32_t calls)
 {

@@ -110,7 +110,7 @@ static rg_status measure(bench *b, rg_bench_row *row)
     enum {
         SMALL = 1 << 20,
         MANY = 100
-    }; /* bytes; calls, so that a turn outlasts the clock's step */
+    }; /* bytes; calls, so that a round outlasts the clock's step */
     const double seconds = b->request->seconds;
     rg_bench_line line = { .mode = { .calls = 1, .commits = 1 } };
     RG_TRY(find_peak(b, row, &line.peak_gflop_s));

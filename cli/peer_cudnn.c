@@ -151,7 +151,7 @@ static rg_status time_long_round(const void *of, double *ms)
     return time_round(t->job, t->calls, t->kept, ms);
 }
 
-/* As many calls in a round as ours; the first turns find out how many. */
+/* As many calls in a round as ours; the first rounds find out how many. */
 static rg_status time_job(const rg_cudnn_job *j, double seconds, double *ms)
 {
     enum { TRIAL = 8 };

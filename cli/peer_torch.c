@@ -19,7 +19,8 @@
 #include <unistd.h>
 
 /* The script and its modules as text; made by the build. */
-extern const char rg_torch_peer[], rg_torch_kernels[], rg_torch_formulas[];
+extern const char rg_torch_peer[], rg_torch_fields[], rg_torch_training[], rg_torch_kernels[],
+    rg_torch_formulas[];
 
 extern char **environ;
 
@@ -60,6 +61,8 @@ static rg_status start(child *c, const char *python, const rg_device *device)
     char *arguments[] = { (char *)(uintptr_t)python,
                           (char[]){ "-c" },
                           (char *)(uintptr_t)rg_torch_peer,
+                          (char *)(uintptr_t)rg_torch_fields,
+                          (char *)(uintptr_t)rg_torch_training,
                           (char *)(uintptr_t)rg_torch_kernels,
                           (char *)(uintptr_t)rg_torch_formulas,
                           NULL };
