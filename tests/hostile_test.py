@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The retrograde authors
+"""Hostile use from outside: input that asks for too much, closed streams, two runs in one folder, data that is no
+data. The program ends with a sentence or goes on.
+
+    python3 hostile_test.py PROGRAM
+"""
+import json
+import math
+import os
+import resource
+import socket
+import struct
+import subprocess
+import zlib
+
+import train_case
+from train_case import Case, read, run, write_arrays, write_set
+
+
+def cost(*words):
+    """Seconds of processor time and megabytes of memory that the program takes."""
+    child = subprocess.Popen([train_case.PROGRAM, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    error = child.stderr.read().decode()
+    child.stderr.close()
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode != 0:
+        raise AssertionError("%s: exit status %s\n%s" % (words, child.returncode, error))
+    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+
+
+# ---- input that asks for much ----
+
+
+class Bounds(Case):
+    """Time and memory once grew with the square of classes and layers."""
+
+    def chain(self, layers):
+        path = self.path("chain%d.txt" % layers)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("dense 4\nneuron\n" * (layers // 2) + "dense classes\n")
+        return path
+
+    def test_many_classes(self):
+        folder = write_arrays(self.path("set"), [20000, 1, 2, 3] * 2)
+        seconds, megabytes = cost("train", "--data", folder, "--epochs", "1", "--out", self.path("out"))
+        self.assertLess(seconds, 20)
+        self.assertLess(megabytes, 400)
+        told, _ = run("eval", self.checkpoint("out"), "--data", folder, "--json")
+        cells = json.loads(told)["confusion_cells"]
+        self.assertEqual(sum(count for _, _, count in cells), 4)
+        told, _ = run("eval", self.checkpoint("out"), "--data", folder)
+        self.assertLess(told.count("\n"), 80)
+        self.assertIn("classes with the lowest accuracy, of 20001", told)
+        self.assertLess(os.path.getsize(self.path("out", "report.html")), 1 << 20)
+
+    def test_many_layers(self):
+        folder = write_arrays(self.path("set"), [0, 1, 2, 3] * 2)
+        words = "train", "--data", folder, "--epochs", "1", "--out", self.path("out"), "--model"
+        small, little = cost(*words, self.chain(1000))
+        large, much = cost(*words, self.chain(4000))
+        self.assertLess(large, 8 * small + 2)  # it was more than 16 times
+        self.assertLess(large, 40)
+        self.assertLess(much, 6 * little)
+
+    def test_drawing(self):
+        self.assertLess(cost("graph", self.chain(8000), "--out", self.path("network.dot"))[0], 20)
+        _, errors = run("graph", self.chain(8000), "--out", self.path("network.svg"), status=1)
+        self.assertIn("too large for SVG", errors)
+
+    def test_labels_beyond_the_model(self):
+        """A network with its own number of outputs says so before anything is trained."""
+        folder = write_arrays(self.path("set"), [0, 1, 2, 17])
+        with open(self.path("ten.txt"), "w", encoding="utf-8") as file:
+            file.write("dense 10\n")
+        words = "train", "--data", folder, "--model", self.path("ten.txt"), "--out", self.path("out")
+        _, errors = run(*words, status=1)
+        self.assertIn("18 classes", errors)
+        self.assertFalse(os.path.exists(self.path("out")))
+
+
+# ---- streams, folders, options ----
+
+
+class Streams(Case):
+    def words(self, *more):
+        return [train_case.PROGRAM, "train", "--data", self.data, "--model", "mlp", "--out", self.path("out"), *more]
+
+    def setUp(self):
+        super().setUp()
+        self.data = write_set(self.path("set"))
+
+    def test_closed_streams(self):
+        """Files took the numbers of closed streams, and progress went into metrics.csv."""
+        for closed in ("0<&- >&- 2>&-", ">&-", "2>&-"):
+            done = subprocess.run(["sh", "-c", '"$@" ' + closed, "sh", *self.words("--epochs", "2")], check=False)
+            self.assertEqual(done.returncode, 0)
+            self.assertEqual(self.epochs("out"), [1, 2])
+            table = read(self.path("out", "metrics.csv")).decode()
+            self.assertEqual(table.count("\n"), 3)
+            self.assertNotIn("images", table.split("\n", 1)[1])
+
+    def test_reader_has_gone(self):
+        """A pipe that nobody reads any more stops training as Ctrl-C does, quietly."""
+        command = '"$@" 2>"%s" | head -1; exit ${PIPESTATUS[0]}' % self.path("errors")
+        done = subprocess.run(["bash", "-c", command, "bash", *self.words("--epochs", "30")],
+                              stdout=subprocess.DEVNULL, check=False)  # fmt: skip
+        self.assertEqual(done.returncode, 141)
+        self.assertEqual(read(self.path("errors")), b"")
+        run("eval", self.checkpoint("out"), "--data", self.data)
+        run("train", "--resume", self.checkpoint("out"), "--epochs", "3", "--out", self.path("out"))
+        for words in (("check", "neuron", "--quick"), ("help", "--man")):
+            command = '"$@" 2>"%s" | head -1' % self.path("errors")
+            subprocess.run(["bash", "-c", command, "bash", train_case.PROGRAM, *words],
+                           stdout=subprocess.DEVNULL, check=False)  # fmt: skip
+            self.assertEqual(read(self.path("errors")), b"")
+
+    def test_limited_files(self):
+        """Also outside of train a file that may not grow is an error, not the end by a signal."""
+        done = subprocess.run([train_case.PROGRAM, "graph", "lenet", "--out", self.path("network.svg")],
+                              capture_output=True, text=True, check=False,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)))  # fmt: skip
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("network.svg: cannot be written: File too large", done.stderr)
+        self.assertEqual([name for name in os.listdir(self.folder) if name != "set"], [])
+
+
+class Folder(Case):
+    def setUp(self):
+        super().setUp()
+        self.data = write_set(self.path("set"))
+
+    def words(self, *more):
+        return ["train", "--data", self.data, "--model", "mlp", "--out", self.path("out"), *more]
+
+    def test_two_runs(self):
+        """The second run in a folder is refused, also with --resume, and changes nothing."""
+        run(*self.words("--epochs", "1"))
+        first = train_case.start(*self.words("--epochs", "100000"))
+        try:
+            first.stdout.readline()
+            for more in ((), ("--resume", self.checkpoint("out"), "--epochs", "3")):
+                _, errors = run(*self.words(*more), status=1)
+                self.assertIn(self.path("out"), errors)
+                self.assertIn("process %d is writing to this results folder" % first.pid, errors)
+            self.assertIsNone(first.poll())
+        finally:
+            first.kill()
+            first.communicate()
+        run(*self.words("--resume", self.checkpoint("out"), "--epochs", "2"))
+
+    def test_leftovers(self):
+        """Temporary files of killed runs go with the next run; those of others stay."""
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        names = {".retrograde-%d-0" % gone.pid: False, ".retrograde-%d-3" % os.getpid(): True,
+                 ".retrograde-x-0": True, ".retrograde-%d-0.txt" % gone.pid: True, "mine": True}  # fmt: skip
+        os.mkdir(self.path("out"))
+        for name in names:
+            with open(self.path("out", name), "w", encoding="utf-8"):
+                pass
+        run(*self.words("--epochs", "1"))
+        for name, stays in names.items():
+            self.assertEqual(os.path.exists(self.path("out", name)), stays, name)
+
+    def test_what_cannot_be_written(self):
+        """Told before anything is trained."""
+        os.mkdir(self.path("out"))
+        for name, make in (("checkpoint.safetensors", os.mkdir), ("report.html", os.mkfifo)):
+            make(self.path("out", name))
+            output, errors = run(*self.words(), status=1)
+            self.assertIn(self.path("out", name) + ": cannot be replaced", errors)
+            self.assertNotIn("epoch", output)
+            os.rmdir(self.path("out", name)) if make is os.mkdir else os.unlink(self.path("out", name))
+        with open(self.path("file"), "w", encoding="utf-8"):
+            pass
+        _, errors = run("train", "--data", self.data, "--out", self.path("file"), status=1)
+        self.assertIn("this is a file, not a results folder", errors)
+
+    def test_options(self):
+        """0 is either meant or refused."""
+        for name in ("rate", "epochs", "batch", "accumulate", "stop", "drop-every"):
+            _, errors = run(*self.words("--" + name, "0"), status=2)
+            self.assertRegex(errors, "--%s must be .*, not 0" % name)
+        run(*self.words("--epochs", "1", "--seed", "0", "--threads", "0", "--momentum", "0", "--patience", "0"))
+        _, errors = run("eval", self.checkpoint("out"), "--data", self.data, "--threads", "4294967297", status=2)
+        self.assertIn("--threads must be between 0 and 1024, not 4294967297", errors)
+
+    def test_default_rate(self):
+        """No rate, and the default, are the same; checkpoints of earlier versions say rate=0."""
+        run(*self.words("--epochs", "2", "--stop", "1"))
+        data = read(self.checkpoint("out"))
+        size = struct.unpack("<Q", data[:8])[0]
+        header = data[8 : 8 + size].replace(b"rate=0.001", b"rate=0").ljust(size)
+        self.assertTrue(header != data[8 : 8 + size])
+        with open(self.path("out", "old.safetensors"), "wb") as file:
+            file.write(data[:8] + header + data[8 + size :])
+        run("train", "--resume", self.path("out", "old.safetensors"), "--out", self.path("again"))
+        run(*self.words("--epochs", "2", "--rate", "0.001"))
+        self.assertTrue(read(self.checkpoint("again")) == read(self.checkpoint("out")))
+
+
+# ---- data ----
+
+
+def png_chunk(name, data):
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def png_with_palette(indices, colours, size=4):
+    rows = b"".join(b"\0" + bytes(indices[i * size : (i + 1) * size]) for i in range(size))
+    return (b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", struct.pack(">IIBBBBB", size, size, 8, 3, 0, 0, 0))
+            + png_chunk(b"PLTE", bytes(range(3 * colours))) + png_chunk(b"IDAT", zlib.compress(rows))
+            + png_chunk(b"IEND", b""))  # fmt: skip
+
+
+class Data(Case):
+    def refused(self, folder, *says):
+        output, errors = run("train", "--data", folder, "--model", "mlp", "--out", self.path("out"), status=1)
+        for word in says:
+            self.assertIn(word, errors)
+        self.assertNotIn("diverged", errors)
+        self.assertNotIn("epoch", output)
+
+    def test_pixels_that_are_no_numbers(self):
+        """They were told as divergence, after an epoch; in test images, too."""
+        for part in ("train", "test"):
+            for value in (math.nan, math.inf, -math.inf):
+                folder = write_arrays(self.path("set"), [0, 1, 2, 3],
+                                      lambda p, i, a=part, v=value: v if p == a and i == 37 else i % 5)  # fmt: skip
+                self.refused(folder, "x_%s.npy" % part, "image 2", "row 1, column 1")
+
+    def images(self):
+        for part in ("train", "test"):
+            for name in ("a", "b"):
+                os.makedirs(self.path("set", part, name))
+                for i in range(3):
+                    with open(self.path("set", part, name, "%d.png" % i), "wb") as file:
+                        file.write(png_with_palette([0, 1, 2, 1] * 4, 3))
+        return self.path("set")
+
+    def test_files_that_are_no_images(self):
+        """They were left out without a word."""
+        folder = self.images()
+        path = self.path("set", "train", "b", "x.png")
+        run("train", "--data", folder, "--model", "mlp", "--epochs", "1", "--out", self.path("good"))
+        for make, says in ((os.mkfifo, "a pipe"),
+                           (lambda p: os.symlink(self.path("nothing"), p), "No such file"),
+                           (lambda p: os.symlink("/dev/null", p), "a device"),
+                           (lambda p: os.symlink("x.png", p), "symbolic links")):  # fmt: skip
+            make(path)
+            self.refused(folder, path, says)
+            os.unlink(path)
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(path)
+            self.refused(folder, path, "a socket")
+        os.unlink(path)
+        os.symlink(self.path("nothing"), self.path("set", "train", "c"))
+        self.refused(folder, self.path("set", "train", "c"), "No such file")
+
+    def test_palette(self):
+        folder = self.images()
+        with open(self.path("set", "train", "a", "1.png"), "wb") as file:
+            file.write(png_with_palette([0, 1, 2, 1] * 2 + [0, 3, 0, 0] + [0] * 4, 3))
+        self.refused(folder, "1.png", "row 2, column 1", "palette index 3, but the palette has 3 colours")
+
+    def test_layer_without_readers(self):
+        with open(self.path("model.txt"), "w", encoding="utf-8") as file:
+            file.write("a: dense 8\n   spare: dense 4 from input\nneuron from a\ndense classes\n")
+        words = "train", "--data", write_set(self.path("set")), "--model", self.path("model.txt")
+        _, errors = run(*words, "--out", self.path("out"), status=1)
+        self.assertIn("model.txt:2:11: no layer reads 'spare'", errors)
+
+
+if __name__ == "__main__":
+    train_case.main()
