@@ -151,8 +151,28 @@ int rg_threads_check(int64_t threads)
                                                  RG_MOST_THREADS, (long long)threads);
 }
 
+/* The last sentence of the program; "": the library's is meant. */
+static char own_failure[1024];
+
+rg_status rg_fails(rg_status status, const char *format, ...)
+{
+    char text[sizeof own_failure]; /* as the values may hold the sentence before */
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    memcpy(own_failure, text, sizeof text);
+    return status;
+}
+
+const char *rg_failure(void)
+{
+    return own_failure[0] != 0 ? own_failure : rg_error_text();
+}
+
 int rg_failed(void)
 {
-    fprintf(stderr, "retrograde: %s\n", rg_error_text());
+    fprintf(stderr, "retrograde: %s\n", rg_failure());
+    own_failure[0] = 0;
     return 1;
 }

@@ -4,8 +4,7 @@
 #ifndef RG_CLI_ARGUMENTS_H
 #define RG_CLI_ARGUMENTS_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include <retrograde/base.h>
 
 typedef enum rg_option_type {
     RG_OPTION_FLAG,  /* bool: --json */
@@ -38,8 +37,21 @@ extern void (*rg_options_show)(const rg_option *options);
 /* Prints the table. */
 void rg_options_help(const rg_option *options);
 
+/* Passes a failure of the library, or of rg_fails(), up. */
+#define RG_PASS(call)                            \
+    do {                                         \
+        const rg_status rg_pass_status = (call); \
+        if (rg_pass_status != RG_OK)             \
+            return rg_pass_status;               \
+    } while (0)
+
+/* Keeps a sentence of the program, which rg_failed() prints instead of the library's; returns the
+ * status. rg_failure() is the sentence. */
+__attribute__((format(printf, 2, 3))) rg_status rg_fails(rg_status status, const char *format, ...);
+const char *rg_failure(void);
+
 /* Print a sentence on stderr and return the exit status: 2 for wrong arguments, 1 for the last
- * failure of the library. */
+ * failure of the program or the library. */
 __attribute__((format(printf, 1, 2))) int rg_wrong(const char *format, ...);
 int rg_failed(void);
 

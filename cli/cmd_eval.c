@@ -4,28 +4,40 @@
 #include "cli/cli.h"
 #include "cli/print_json.h"
 #include "cli/train_options.h"
-#include "cli/train_part.h"
+#include "cli/train_show.h"
 #include "cli/use_checkpoint.h"
-#include "core/memory.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 typedef struct request {
     rg_use_request use;
     const char *data;
 } request;
 
+/* What an evaluation works with, and what it finds. */
+typedef struct evaluation {
+    rg_trainer *network;
+    rg_dataset *set;
+    rg_dataset_info info;
+    bool trained; /* the set is the part that networks are trained with */
+    rg_trainer_result result;
+    rg_verdict *verdicts;
+    rg_confusion_cell *cells;
+    int64_t cell_count;
+} evaluation;
+
 /* The test part, or where there is none the part that networks are trained with. */
-static rg_status open_set(const request *q, rg_train_part *part, bool *trained)
+static rg_status open_set(const request *q, evaluation *e)
 {
-    RG_TRY(rg_train_open_test(q->data, &part->set));
-    *trained = part->set == NULL;
-    if (!*trained)
+    RG_PASS(rg_open_test_part(q->data, &e->set));
+    e->trained = e->set == NULL;
+    if (!e->trained)
         return RG_OK;
     fprintf(q->use.json ? stderr : stdout, "%s has no test part; the training part is evaluated\n",
             q->data);
-    return rg_dataset_open(q->data, RG_DATASET_TRAIN, &part->set);
+    return rg_dataset_open(q->data, RG_DATASET_TRAIN, &e->set);
 }
 
 /* ---- what is printed ---- */
@@ -37,9 +49,10 @@ enum {
 };
 
 /* The whole matrix, with its zeros: row by row the cells come in order. */
-static void print_matrix(const rg_confusion *confusion, int32_t classes)
+static void print_matrix(const evaluation *e)
 {
-    const rg_confusion_cell *cell = confusion->cells, *end = cell + confusion->count;
+    const int32_t classes = e->info.classes;
+    const rg_confusion_cell *cell = e->cells, *end = cell + e->cell_count;
     printf(",\"confusion\":[");
     for (int32_t i = 0; i < classes; i++) {
         for (int32_t k = 0; k < classes; k++) {
@@ -52,95 +65,95 @@ static void print_matrix(const rg_confusion *confusion, int32_t classes)
     printf("]");
 }
 
-static void print_cells(const rg_confusion *confusion)
+static void print_cells(const evaluation *e)
 {
     printf(",\"confusion_cells\":[");
-    for (int64_t i = 0; i < confusion->count; i++) {
-        const rg_confusion_cell *c = &confusion->cells[i];
+    for (int64_t i = 0; i < e->cell_count; i++) {
+        const rg_confusion_cell *c = &e->cells[i];
         printf("%s[%d,%d,%lld]", i > 0 ? "," : "", c->label, c->predicted, (long long)c->count);
     }
     printf("]");
 }
 
-static void print_json(const rg_train_part *part, bool trained, const rg_trainer_result *result,
-                       const rg_confusion *confusion)
+static void print_json(const evaluation *e)
 {
-    printf("{\"part\":\"%s\",\"images\":%lld,\"loss\":", trained ? "train" : "test",
-           (long long)part->info.count);
-    rg_print_json_number(result->loss);
-    printf(",\"accuracy\":%.9g", result->accuracy);
-    if (part->info.classes <= MATRIX_CLASSES)
-        print_matrix(confusion, part->info.classes);
+    printf("{\"part\":\"%s\",\"images\":%lld,\"loss\":", e->trained ? "train" : "test",
+           (long long)e->info.count);
+    rg_print_json_number(e->result.loss);
+    printf(",\"accuracy\":%.9g", e->result.accuracy);
+    if (e->info.classes <= MATRIX_CLASSES)
+        print_matrix(e);
     else
-        print_cells(confusion);
+        print_cells(e);
     puts("}");
 }
 
-static void print_classes(const rg_run_state *c, const rg_confusion_class of[], int32_t count)
+static void print_classes(const rg_trainer *network, const rg_confusion_class of[], int32_t count)
 {
     printf("%-20s %8s %8s\n", "class", "images", "accuracy");
     for (int32_t i = 0; i < count; i++)
-        printf("%-20s %8lld %7.2f%%\n", c->class_names[of[i].index], (long long)of[i].labels,
+        printf("%-20s %8lld %7.2f%%\n", rg_trainer_class_name(network, of[i].index),
+               (long long)of[i].labels,
                of[i].labels > 0 ? 100.0 * (double)of[i].right / (double)of[i].labels : 0);
 }
 
-static void print_mistakes(const rg_run_state *c, const rg_confusion *confusion)
+static void print_mistakes(const evaluation *e)
 {
     rg_confusion_cell mistakes[MOST_LINES];
-    const int count =
-        rg_confusion_mistakes(confusion->cells, confusion->count, mistakes, MOST_LINES);
+    const int32_t count = rg_confusion_mistakes(e->cells, e->cell_count, mistakes, MOST_LINES);
     if (count > 0)
         printf("\nmost frequent confusions\n%-20s %-20s %8s\n", "class", "predicted", "images");
-    for (int i = 0; i < count; i++)
-        printf("%-20s %-20s %8lld\n", c->class_names[mistakes[i].label],
-               c->class_names[mistakes[i].predicted], (long long)mistakes[i].count);
+    for (int32_t i = 0; i < count; i++)
+        printf("%-20s %-20s %8lld\n", rg_trainer_class_name(e->network, mistakes[i].label),
+               rg_trainer_class_name(e->network, mistakes[i].predicted),
+               (long long)mistakes[i].count);
 }
 
-static rg_status print_text(const rg_run_state *c, const rg_train_part *part,
-                            const rg_trainer_result *result, const rg_confusion *confusion)
+static rg_status print_text(const evaluation *e)
 {
-    const int32_t classes = part->info.classes;
-    rg_confusion_class *of = NULL;
-    RG_TRY(rg_allocate_array((size_t)classes, sizeof *of, &of));
-    rg_confusion_count(confusion->cells, confusion->count, classes, of);
-    printf("%lld images: accuracy %.2f %%, loss %.4f\n\n", (long long)part->info.count,
-           100 * result->accuracy, rg_shown(result->loss));
+    const int32_t classes = e->info.classes;
+    rg_confusion_class *of = calloc((size_t)classes, sizeof *of);
+    if (of == NULL)
+        return rg_fails(RG_OUT_OF_MEMORY, "out of memory for %d classes", classes);
+    rg_confusion_count(e->cells, e->cell_count, classes, of);
+    printf("%lld images: accuracy %.2f %%, loss %.4f\n\n", (long long)e->info.count,
+           100 * e->result.accuracy, rg_shown(e->result.loss));
     if (classes <= LISTED_CLASSES) {
-        print_classes(c, of, classes);
+        print_classes(e->network, of, classes);
     } else {
         int32_t seen = 0;
         rg_confusion_weakest(of, classes);
         while (seen < MOST_LINES && of[seen].labels > 0)
             seen++;
         printf("classes with the lowest accuracy, of %d\n", classes);
-        print_classes(c, of, seen);
-        print_mistakes(c, confusion);
+        print_classes(e->network, of, seen);
+        print_mistakes(e);
     }
-    rg_release(&rg_default_allocator, of, (size_t)classes * sizeof *of);
+    free(of);
     return RG_OK;
 }
 
-static rg_status evaluate(const char *path, const request *q, rg_trainer **network,
-                          rg_train_part *part)
+static rg_status evaluate(const char *path, const request *q, evaluation *e)
 {
-    rg_train_verdicts verdicts = { 0 };
-    rg_trainer_result result;
-    bool trained;
-    RG_TRY(rg_used_network_open(path, &q->use, network));
-    RG_TRY(open_set(q, part, &trained));
-    RG_TRY(rg_train_open_part(part, *network, q->data));
-    rg_status status = rg_train_verdicts_create(&part->info, &verdicts);
-    if (status == RG_OK)
-        status = rg_train_evaluate(*network, part, &result, &verdicts);
-    if (status == RG_OK && q->use.json)
-        print_json(part, trained, &result, &verdicts.confusion);
-    else if (status == RG_OK)
-        status = print_text(&(*network)->state, part, &result, &verdicts.confusion);
-    rg_train_verdicts_release(&part->info, &verdicts);
-    if (status == RG_OK && isnan(result.loss))
-        status = rg_fail(RG_MALFORMED, "%s: the network returns NaN; its parameters are not usable",
-                         path);
-    return status;
+    RG_PASS(rg_used_network_open(path, &q->use, &e->network));
+    RG_PASS(open_set(q, e));
+    RG_PASS(rg_dataset_get_info(e->set, &e->info));
+    RG_PASS(rg_check_part(e->network, e->set, q->data));
+    e->verdicts = calloc((size_t)e->info.count, sizeof *e->verdicts);
+    e->cells = calloc((size_t)e->info.count, sizeof *e->cells);
+    if (e->verdicts == NULL || e->cells == NULL)
+        return rg_fails(RG_OUT_OF_MEMORY, "out of memory for %lld images",
+                        (long long)e->info.count);
+    RG_PASS(rg_trainer_judge(e->network, e->set, e->verdicts, &e->result));
+    e->cell_count = rg_confusion_cells(e->verdicts, e->info.count, e->cells);
+    if (q->use.json)
+        print_json(e);
+    else
+        RG_PASS(print_text(e));
+    if (isnan(e->result.loss))
+        return rg_fails(RG_MALFORMED, "%s: the network returns NaN; its parameters are not usable",
+                        path);
+    return RG_OK;
 }
 
 int rg_cmd_eval(int argc, char **argv)
@@ -163,11 +176,11 @@ int rg_cmd_eval(int argc, char **argv)
         return result;
     if (left != 1)
         return rg_wrong("eval needs exactly one checkpoint; see --help");
-    rg_trainer *network = NULL;
-    rg_train_part part = { .set = NULL };
-    const rg_status status = evaluate(argv[0], &q, &network, &part);
-    result = status == RG_OK ? 0 : rg_failed();
-    rg_train_close_part(&part);
-    rg_trainer_destroy(network);
+    evaluation e = { .network = NULL };
+    result = evaluate(argv[0], &q, &e) == RG_OK ? 0 : rg_failed();
+    free(e.verdicts);
+    free(e.cells);
+    rg_dataset_destroy(e.set);
+    rg_trainer_destroy(e.network);
     return result;
 }

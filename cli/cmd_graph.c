@@ -3,11 +3,11 @@
 /* `retrograde graph`: draws a network, forward and backward. */
 #include "cli/arguments.h"
 #include "cli/cli.h"
-#include "train/run_state.h"
-#include "train/graph_drawing.h"
+
+#include <retrograde/checkpoint.h>
 
 #include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
 
 typedef struct request {
     const char *out;
@@ -24,50 +24,55 @@ static bool ends_with(const char *text, const char *end)
 /* A model by name or from a file, or that of a checkpoint, which knows its images. */
 static rg_status open_model(const char *path, request *q, rg_model **model)
 {
-    rg_run_state checkpoint;
-    rg_safetensors *file;
+    rg_checkpoint *checkpoint;
+    rg_checkpoint_info info;
     if (!ends_with(path, ".safetensors"))
         return rg_model_open(path, model);
-    RG_TRY(rg_run_state_open(path, &checkpoint, &file));
-    rg_safetensors_close(file);
-    q->height = checkpoint.network.height;
-    q->width = checkpoint.network.width;
-    q->channels = checkpoint.network.channels;
-    q->classes = checkpoint.network.classes;
-    const rg_status status = rg_model_parse(checkpoint.model_name, checkpoint.model, model);
-    rg_run_state_release(&checkpoint);
+    RG_PASS(rg_checkpoint_open(path, &checkpoint));
+    rg_status status = rg_checkpoint_get_info(checkpoint, &info);
+    if (status == RG_OK) {
+        const rg_model *kept = rg_checkpoint_model(checkpoint);
+        q->height = info.network.height;
+        q->width = info.network.width;
+        q->channels = info.network.channels;
+        q->classes = info.network.classes;
+        status = rg_model_parse(rg_model_name(kept), rg_model_text(kept), model);
+    }
+    rg_checkpoint_close(checkpoint);
     return status;
 }
 
-static rg_status draw(const request *q, const rg_model *model, const rg_network *network)
+/* The gradients of the loss, but not of the images. */
+static rg_status add_gradients(rg_graph *graph)
 {
-    rg_graph_drawing drawing;
-    if (!q->forward)
-        RG_TRY(rg_graph_gradients(network->graph, &network->loss, NULL, 1, NULL, NULL));
-    RG_TRY(rg_graph_drawing_create(network->graph, model->name, &drawing));
-    const rg_status status = ends_with(q->out, ".dot") ? rg_draw_dot(&drawing.drawing, q->out)
-                                                       : rg_draw_svg(&drawing.drawing, q->out);
-    rg_graph_drawing_release(&drawing);
-    return status;
+    const char *name = NULL;
+    RG_PASS(rg_value_stop_gradient(rg_graph_find_value(graph, "images")));
+    for (int32_t i = 0; i < rg_graph_results(graph); i++) {
+        rg_value *result = rg_graph_result_at(graph, i, &name);
+        if (strcmp(name, "loss") == 0)
+            return rg_graph_gradients(graph, &result, NULL, 1, NULL, NULL);
+    }
+    return RG_OK;
 }
 
 static rg_status draw_model(request *q, const char *path)
 {
     rg_model *model;
-    rg_network network;
-    RG_TRY(open_model(path, q, &model));
-    const rg_network_desc options = { .height = q->height,
-                                      .width = q->width,
-                                      .channels = q->channels,
-                                      .classes = (int32_t)q->classes,
-                                      .dtype = RG_F32,
-                                      .training = true };
-    rg_status status = rg_network_create(model, &options, &network);
+    rg_graph *graph;
+    RG_PASS(open_model(path, q, &model));
+    rg_network_desc desc = rg_network_desc_default();
+    desc.height = q->height;
+    desc.width = q->width;
+    desc.channels = q->channels;
+    desc.classes = (int32_t)q->classes;
+    desc.training = true;
+    rg_status status = rg_model_graph(model, &desc, &graph);
     if (status == RG_OK) {
-        status = rg_value_stop_gradient(network.images);
+        if (!q->forward)
+            status = add_gradients(graph);
         if (status == RG_OK)
-            status = draw(q, model, &network);
-        rg_network_destroy(&network);
+            status = rg_graph_draw(graph, rg_model_name(model), q->out);
+        rg_graph_destroy(graph);
     }
     rg_model_destroy(model);
     return status;

@@ -4,9 +4,12 @@
 #include "cli/cli.h"
 #include "cli/train_run.h"
 
+#include <retrograde/checkpoint.h>
+
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static volatile sig_atomic_t interrupted, unread;
 
@@ -59,19 +62,10 @@ static bool keeps(const char *name, const char *kept, const char *wanted)
     return strcmp(kept, wanted) == 0;
 }
 
-/* What the checkpoint says of the options; `kept` is to be freed when they are no longer used. */
-static rg_status read_kept(rg_train_request *request, char **kept)
+/* Sets the options from those of a checkpoint, of which `kept` is a copy. */
+static rg_status take_kept(rg_train_request *request, rg_dtype dtype, char *kept)
 {
-    const char *path = request->resume;
-    rg_run_state checkpoint;
-    rg_safetensors *file;
-    RG_TRY(rg_run_state_open(path, &checkpoint, &file));
-    rg_safetensors_close(file);
-    *kept = checkpoint.options;
-    checkpoint.options = NULL;
-    const rg_dtype dtype = checkpoint.network.dtype;
-    rg_run_state_release(&checkpoint);
-    rg_status status = rg_train_options_read(request, *kept);
+    rg_status status = rg_train_options_read(request, kept);
     if (request->rate == 0) /* as earlier versions have kept the default */
         request->rate = RG_TRAIN_NOT_GIVEN;
     rg_train_request checked = *request;
@@ -79,11 +73,24 @@ static rg_status read_kept(rg_train_request *request, char **kept)
     if (status == RG_OK)
         status = rg_train_options_check(&checked);
     if (status == RG_OK && strcmp(request->dtype, rg_dtype_name(dtype)) != 0)
-        status = rg_fail(RG_MALFORMED, "the checkpoint's option dtype is %s, but its network is %s",
-                         request->dtype, rg_dtype_name(dtype));
-    if (status != RG_OK)
-        rg_error_prefix("%s: ", path);
-    return status;
+        status =
+            rg_fails(RG_MALFORMED, "the checkpoint's option dtype is %s, but its network is %s",
+                     request->dtype, rg_dtype_name(dtype));
+    return status == RG_OK ? RG_OK : rg_fails(status, "%s: %s", request->resume, rg_failure());
+}
+
+/* What the checkpoint says of the options; `kept` is to be freed when they are no longer used. */
+static rg_status read_kept(rg_train_request *request, char **kept)
+{
+    rg_checkpoint *checkpoint;
+    rg_checkpoint_info info;
+    RG_PASS(rg_checkpoint_inspect(request->resume, &checkpoint));
+    rg_status status = rg_checkpoint_get_info(checkpoint, &info);
+    *kept = strdup(rg_checkpoint_options(checkpoint));
+    rg_checkpoint_close(checkpoint);
+    if (*kept == NULL)
+        status = rg_fails(RG_OUT_OF_MEMORY, "out of memory for the options");
+    return status == RG_OK ? take_kept(request, info.network.dtype, *kept) : status;
 }
 
 static bool keeps_all(const rg_train_request *before, const rg_train_request *request)
@@ -103,7 +110,7 @@ static int take_options(rg_train_request *request, rg_option options[], int argc
 {
     char **again = malloc((size_t)(argc + 1) * sizeof *again);
     if (again == NULL) {
-        (void)rg_fail(RG_OUT_OF_MEMORY, "out of memory for the options");
+        (void)rg_fails(RG_OUT_OF_MEMORY, "out of memory for the options");
         return rg_failed();
     }
     memcpy(again, argv, (size_t)argc * sizeof *again);
@@ -122,7 +129,7 @@ static int take_options(rg_train_request *request, rg_option options[], int argc
     if (left > 0)
         return rg_wrong("unexpected argument '%s'; see --help", argv[0]);
     if (left == 0 && rg_train_options_check(request) != RG_OK)
-        return rg_wrong("%s", rg_error_text());
+        return rg_wrong("%s", rg_failure());
     if (request->rate < 0)
         request->rate = rg_train_base_rate(request);
     return left == 0 ? 0 : 2;
@@ -138,7 +145,8 @@ static int train(rg_train_request *request, const char *command)
     if (status == RG_OK && done)
         status = rg_train_finish(&run, command);
     else if (status == RG_OK)
-        rg_show_say(&run.show, "stopped; continue with --resume %s", run.checkpoint_path);
+        rg_show_say(&run.show, "stopped; continue with --resume %s",
+                    rg_run_path(run.run, RG_RUN_CHECKPOINT));
     if (status != RG_OK)
         rg_show_clear(&run.show);
     const int stopped = unread ? 128 + SIGPIPE : 130;

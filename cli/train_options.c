@@ -2,14 +2,10 @@
 /* Copyright The retrograde authors */
 /* The options of `retrograde train`: defaults, checks, and as text in a checkpoint. */
 #include "cli/train_options.h"
-
-#include "core/dtype.h"
-#include "core/number.h"
-#include "files/json.h"
+#include "cli/option_text.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
 
 enum { OF_THIS_RUN = 7 }; /* options at the head of the table that no checkpoint keeps */
 
@@ -80,105 +76,49 @@ void rg_train_options(rg_train_request *q, rg_option table[RG_TRAIN_OPTIONS])
         { "seed", RG_OPTION_COUNT, &q->seed, "N", "seed of all random numbers (default 1)" },
         { NULL, RG_OPTION_FLAG, NULL, NULL, NULL },
     };
-    _Static_assert(sizeof options / sizeof options[0] <= RG_TRAIN_OPTIONS, "the table has room");
+    _Static_assert(sizeof options / sizeof options[0] <= RG_TRAIN_OPTIONS,
+                   "the table is large enough");
     memcpy(table, options, sizeof options);
 }
 
 /* ---- in checkpoints ---- */
 
-static void value_text(const rg_option *option, char *text, size_t capacity)
-{
-    if (option->type == RG_OPTION_TEXT)
-        snprintf(text, capacity, "%s", *(const char **)option->value);
-    else if (option->type == RG_OPTION_COUNT)
-        snprintf(text, capacity, "%" PRId64, *(const int64_t *)option->value);
-    else if (option->type == RG_OPTION_REAL)
-        rg_number_text(*(const double *)option->value, text, capacity);
-    else
-        snprintf(text, capacity, "%d", *(const bool *)option->value);
-}
-
 char *rg_train_options_text(rg_train_request *request)
 {
     rg_option table[RG_TRAIN_OPTIONS];
-    char *text = NULL;
-    size_t size = 0;
-    FILE *to = open_memstream(&text, &size);
-    if (to == NULL)
-        return NULL;
     rg_train_options(request, table);
-    for (const rg_option *option = table + OF_THIS_RUN; option->name != NULL; option++) {
-        char value[4096];
-        if (option->type == RG_OPTION_REAL && *(double *)option->value == RG_TRAIN_NOT_GIVEN)
-            continue;
-        value_text(option, value, sizeof value);
-        fprintf(to, "%s=%s\n", option->name, value);
-    }
-    if (fclose(to) != 0) {
-        free(text);
-        return NULL;
-    }
-    return text;
-}
-
-static bool set_value(const rg_option *option, char *value)
-{
-    char *end = value;
-    if (option->type == RG_OPTION_TEXT) {
-        *(const char **)option->value = value;
-        return true;
-    }
-    if (option->type == RG_OPTION_REAL) {
-        double *number = option->value;
-        return rg_number_parse(value, number) && *number >= 0;
-    }
-    const long long number = strtoll(value, &end, 10);
-    if (option->type == RG_OPTION_FLAG)
-        *(bool *)option->value = number != 0;
-    else
-        *(int64_t *)option->value = number;
-    return end != value && *end == 0 && number >= 0;
-}
-
-static rg_status read_option(const rg_option table[], char *line)
-{
-    char *value = strchr(line, '=');
-    RG_CHECK(value != NULL, RG_MALFORMED, "the checkpoint's option '%.40s' has no value", line);
-    *value++ = 0;
-    for (const rg_option *option = table + OF_THIS_RUN; option->name != NULL; option++) {
-        if (strcmp(option->name, line) == 0) {
-            RG_CHECK(set_value(option, value), RG_MALFORMED,
-                     "the checkpoint's option %s is '%.40s'", line, value);
-            return RG_OK;
-        }
-    }
-    return rg_fail(RG_MALFORMED, "the checkpoint has an unknown option '%.40s'", line);
+    return rg_options_text(table + OF_THIS_RUN);
 }
 
 rg_status rg_train_options_read(rg_train_request *request, char *text)
 {
     rg_option table[RG_TRAIN_OPTIONS];
     rg_train_options(request, table);
-    while (*text != 0) {
-        char *end = text + strcspn(text, "\n");
-        char *next = *end == 0 ? end : end + 1;
-        *end = 0;
-        if (*text != 0)
-            RG_TRY(read_option(table, text));
-        text = next;
-    }
-    return RG_OK;
+    return rg_options_read(table + OF_THIS_RUN, text);
 }
 
 /* ---- checks ---- */
 
+static bool find_dtype(const char *name, rg_dtype *dtype)
+{
+    static const rg_dtype dtypes[] = { RG_F32, RG_F64, RG_BF16, RG_F16 };
+    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
+        if (strcmp(rg_dtype_name(dtypes[i]), name) == 0) {
+            *dtype = dtypes[i];
+            return true;
+        }
+    }
+    return false;
+}
+
 rg_status rg_train_desc(const rg_train_request *q, rg_trainer_desc *desc)
 {
     *desc = rg_trainer_desc_default();
-    RG_CHECK(rg_dtype_parse(q->dtype, &desc->dtype) == RG_OK && rg_dtype_is_data(desc->dtype),
-             RG_INVALID_ARGUMENT, "--dtype must be f32, f64, bf16 or f16, not '%s'", q->dtype);
-    RG_TRY(rg_optimizer_parse(q->optimizer, &desc->optimizer));
-    RG_TRY(rg_schedule_parse(q->schedule, &desc->schedule));
+    if (!find_dtype(q->dtype, &desc->dtype))
+        return rg_fails(RG_INVALID_ARGUMENT, "--dtype must be f32, f64, bf16 or f16, not '%s'",
+                        q->dtype);
+    RG_PASS(rg_optimizer_parse(q->optimizer, &desc->optimizer));
+    RG_PASS(rg_schedule_parse(q->schedule, &desc->schedule));
     desc->rate = q->rate == RG_TRAIN_NOT_GIVEN ? 0 : q->rate;
     desc->momentum = q->momentum;
     desc->decay = q->decay;
@@ -202,32 +142,26 @@ double rg_train_base_rate(const rg_train_request *request)
     return rg_trainer_desc_base_rate(&desc);
 }
 
-/* Whether a path can stand on a line of a checkpoint's text. */
-static bool is_line(const char *text)
-{
-    return strlen(text) < 4000 && strpbrk(text, "\r\n") == NULL && rg_text_is_utf8(text);
-}
-
 rg_status rg_train_options_check(const rg_train_request *q)
 {
     const rg_status wrong = RG_INVALID_ARGUMENT;
     rg_trainer_desc desc;
-    RG_CHECK(is_line(q->data) && is_line(q->model), wrong,
-             "--data and --model must be paths without line breaks, in UTF-8 and shorter than 4000 "
-             "bytes");
-    RG_CHECK(q->threads >= 0 && q->threads <= 1024, wrong,
-             "--threads must be between 0 and 1024, not %" PRId64, q->threads);
-    RG_TRY(rg_train_desc(q, &desc));
-    const rg_status status = rg_trainer_desc_check(&desc);
-    if (status != RG_OK)
-        rg_error_prefix("--"); /* fields are named as options are */
-    RG_TRY(status);
-    RG_CHECK(q->stop == RG_TRAIN_NOT_GIVEN || q->stop > 0, wrong,
-             "--stop must be at least 1, not 0: it is the number of an epoch");
-    RG_CHECK(q->rate == RG_TRAIN_NOT_GIVEN || q->rate > 0, wrong,
-             "--rate must be greater than 0, not 0");
-    RG_CHECK(q->validation < 1, wrong,
-             "--validation must be less than 1, not %g: it is a fraction of the training data",
-             q->validation);
+    if (!rg_option_is_line(q->data) || !rg_option_is_line(q->model))
+        return rg_fails(wrong, "--data and --model must be paths without line breaks, in UTF-8 and "
+                               "shorter than 4000 bytes");
+    if (q->threads < 0 || q->threads > 1024)
+        return rg_fails(wrong, "--threads must be between 0 and 1024, not %" PRId64, q->threads);
+    RG_PASS(rg_train_desc(q, &desc));
+    if (rg_trainer_desc_check(&desc) != RG_OK) /* fields are named as options are */
+        return rg_fails(wrong, "--%s", rg_error_text());
+    if (q->stop != RG_TRAIN_NOT_GIVEN && q->stop <= 0)
+        return rg_fails(wrong, "--stop must be at least 1, not 0: it is the number of an epoch");
+    if (q->rate != RG_TRAIN_NOT_GIVEN && q->rate <= 0)
+        return rg_fails(wrong, "--rate must be greater than 0, not 0");
+    if (q->validation >= 1)
+        return rg_fails(wrong,
+                        "--validation must be less than 1, not %g: it is a fraction of the "
+                        "training data",
+                        q->validation);
     return RG_OK;
 }

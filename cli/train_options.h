@@ -5,7 +5,8 @@
 #define RG_CLI_TRAIN_OPTIONS_H
 
 #include "cli/arguments.h"
-#include "train/trainer.h"
+
+#include <retrograde/trainer.h>
 
 typedef struct rg_train_request {
     /* of this run alone */
@@ -25,7 +26,7 @@ rg_train_request rg_train_defaults(void);
 /* The data set where none is asked for: it may be missing. */
 extern const char rg_train_default_data[];
 
-/* The table of all options with places in `request`. */
+/* The table of all options, whose values go into `request`. */
 void rg_train_options(rg_train_request *request, rg_option table[RG_TRAIN_OPTIONS]);
 
 /* Those that a checkpoint keeps, as "name=value" lines; to be freed. */

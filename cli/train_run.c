@@ -1,19 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* A run of training, from opening the data to the last checkpoint. */
-#include "cli/run_folder.h"
 #include "cli/train_run.h"
+#include "cli/use_checkpoint.h"
 
-#include "core/clock.h"
-#include "core/memory.h"
-
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-
-static const rg_allocator *const allocator = &rg_default_allocator;
 
 /* ---- data ---- */
 
@@ -37,8 +30,8 @@ static rg_status open_sets(rg_train_run *run)
     const rg_train_request *q = run->request;
     const double part = q->validation > 0 ? q->validation : 0.1;
     rg_dataset *all = NULL;
-    RG_TRY(open_default(run, &all));
-    rg_status status = rg_train_open_test(q->data, &run->test.set);
+    RG_PASS(open_default(run, &all));
+    rg_status status = rg_open_test_part(q->data, &run->test.set);
     const bool tests = run->test.set != NULL;
     if (status == RG_OK && !tests)
         rg_show_say(&run->show, "%s has no test part; %g %% of its images are used for testing",
@@ -55,12 +48,21 @@ static rg_status open_sets(rg_train_run *run)
     return status;
 }
 
+/* Counts the images of a part, which the network must take. */
+static rg_status open_part(const rg_train_run *run, rg_train_part *part)
+{
+    rg_dataset_info info;
+    RG_PASS(rg_dataset_get_info(part->set, &info));
+    part->count = info.count;
+    return rg_check_part(run->trainer, part->set, run->request->data);
+}
+
 /* ---- the trainer ---- */
 
 static rg_status make_new(rg_train_run *run, const rg_trainer_desc *desc)
 {
     rg_model *model;
-    RG_TRY(rg_model_open(run->request->model, &model));
+    RG_PASS(rg_model_open(run->request->model, &model));
     const rg_status status =
         rg_trainer_create(run->device, model, run->train.set, desc, &run->trainer);
     rg_model_destroy(model);
@@ -71,46 +73,13 @@ static rg_status make_resumed(rg_train_run *run, const rg_trainer_desc *desc)
 {
     const rg_status status =
         rg_trainer_resume(run->device, run->request->resume, run->train.set, desc, &run->trainer);
-    if (status == RG_INVALID_ARGUMENT) /* the data does not fit */
-        rg_error_prefix("%s: ", run->request->data);
     run->good = run->request->resume;
-    return status;
+    return status != RG_INVALID_ARGUMENT /* where the data does not fit */
+               ? status
+               : rg_fails(status, "%s: %s", run->request->data, rg_error_text());
 }
 
 /* ---- beginning ---- */
-
-rg_status rg_train_path(const char *folder, const char *name, char **path)
-{
-    RG_CHECK(asprintf(path, "%s/%s", folder, name) >= 0, RG_OUT_OF_MEMORY, "out of memory");
-    return RG_OK;
-}
-
-static rg_status make_folder(rg_train_run *run)
-{
-    const char *out = run->request->out;
-    RG_CHECK(mkdir(out, 0777) == 0 || errno == EEXIST, RG_IO, "%s: cannot be created: %s", out,
-             strerror(errno));
-    if (run->lock < 0)
-        RG_TRY(rg_folder_lock(out, &run->lock));
-    rg_folder_clean(out);
-    RG_TRY(rg_train_path(out, "checkpoint.safetensors", &run->checkpoint_path));
-    RG_TRY(rg_train_path(out, "report.html", &run->report_path));
-    RG_TRY(rg_folder_check_file(run->checkpoint_path)); /* now, not after an epoch */
-    RG_TRY(rg_folder_check_file(run->report_path));
-    return rg_train_open_metrics(run);
-}
-
-static rg_status make_capacity(rg_train_run *run)
-{
-    enum { POINTS = 2000 };
-    const int64_t epochs = run->request->epochs, before = run->trainer->state.epoch;
-    const int64_t batches = rg_loader_batches(run->trainer->loader) * epochs;
-    run->loss_every = batches / POINTS + 1;
-    run->loss_capacity = batches / run->loss_every + 2;
-    run->epoch_capacity = epochs > before ? epochs : before;
-    RG_TRY(rg_allocate_array((size_t)run->epoch_capacity, sizeof *run->epochs, &run->epochs));
-    return rg_allocate_array((size_t)run->loss_capacity, sizeof *run->losses, &run->losses);
-}
 
 static rg_status open_device(rg_train_run *run)
 {
@@ -119,96 +88,99 @@ static rg_status open_device(rg_train_run *run)
     return rg_device_create(run->request->device, &options, &run->device);
 }
 
-static void say_what(const rg_train_run *run, const char *device)
+/* Opens the table and the events; rows of epochs that are trained again go. */
+static rg_status begin_folder(rg_train_run *run)
 {
-    const rg_network *network = rg_stepper_network(run->trainer->stepper);
-    int64_t parameters = 0;
-    for (size_t i = 0; i < network->layers_count; i++)
-        parameters += network->layers[i].parameters;
-    rg_show_say(&run->show,
-                "%s on %s: %lld images for training, %lld for testing, %d classes; %lld "
-                "parameters in %s; %s",
-                run->trainer->model->name, run->request->data, (long long)run->train.info.count,
-                (long long)run->test.info.count, run->train.info.classes, (long long)parameters,
-                rg_dtype_name(run->trainer->state.network.dtype), device);
+    int64_t removed;
+    RG_PASS(rg_run_begin(run->run, run->trainer, run->request->resume, &removed));
+    if (removed > 0)
+        rg_show_say(&run->show,
+                    "%s: rows after epoch %lld are removed; training continues from that epoch",
+                    rg_run_path(run->run, RG_RUN_METRICS), (long long)run->progress.finished);
+    return RG_OK;
 }
 
 static rg_status begin(rg_train_run *run)
 {
     const rg_train_request *q = run->request;
-    RG_TRY(rg_folder_lock(q->out, &run->lock)); /* before the checkpoint is read */
-    RG_TRY(open_device(run));
-    RG_TRY(open_sets(run));
-    RG_TRY(rg_dataset_get_info(run->train.set, &run->train.info));
+    RG_PASS(rg_run_open(q->out, &run->run)); /* before the checkpoint is read */
+    RG_PASS(open_device(run));
+    RG_PASS(open_sets(run));
     rg_trainer_desc desc;
-    RG_TRY(rg_train_desc(q, &desc));
-    RG_TRY(q->resume != NULL ? make_resumed(run, &desc) : make_new(run, &desc));
-    RG_TRY(rg_train_open_part(&run->test, run->trainer, q->data));
+    RG_PASS(rg_train_desc(q, &desc));
+    RG_PASS(q->resume != NULL ? make_resumed(run, &desc) : make_new(run, &desc));
+    RG_PASS(rg_trainer_get_progress(run->trainer, &run->progress));
+    RG_PASS(open_part(run, &run->train));
+    RG_PASS(open_part(run, &run->test));
     if (run->own_validation)
-        RG_TRY(rg_train_open_part(&run->validation, run->trainer, q->data));
-    RG_TRY(make_capacity(run));
-    return make_folder(run); /* last, because it drops rows of the table */
+        RG_PASS(open_part(run, &run->validation));
+    return begin_folder(run); /* last, because it drops rows of the table */
+}
+
+static rg_status say_what(const rg_train_run *run)
+{
+    rg_network_desc network;
+    char device[256];
+    RG_PASS(rg_trainer_get_network(run->trainer, &network));
+    rg_device_describe(run->device, device, sizeof device);
+    rg_show_say(&run->show,
+                "%s on %s: %lld images for training, %lld for testing, %d classes; %lld "
+                "parameters in %s; %s",
+                rg_model_name(rg_trainer_model(run->trainer)), run->request->data,
+                (long long)run->train.count, (long long)run->test.count, network.classes,
+                (long long)rg_trainer_parameters(run->trainer), rg_dtype_name(network.dtype),
+                device);
+    return RG_OK;
 }
 
 rg_status rg_train_begin(rg_train_run *run, rg_train_request *request)
 {
-    *run = (rg_train_run){
-        .request = request, .began = rg_seconds(), .lock = -1, .csv.file = -1, .events.file = -1
-    };
+    *run = (rg_train_run){ .request = request, .began = rg_show_clock() };
     rg_show_begin(&run->show, request->json, request->epochs, 0);
-    RG_TRY(begin(run));
-    char device[256];
-    rg_device_describe(run->device, device, sizeof device);
-    rg_show_begin(&run->show, request->json, request->epochs, run->train.info.count);
-    run->show.done_before =
-        run->trainer->state.epoch * run->train.info.count + run->trainer->state.position;
-    say_what(run, device);
-    return RG_OK;
+    RG_PASS(begin(run));
+    rg_show_begin(&run->show, request->json, request->epochs, run->train.count);
+    run->show.done_before = run->progress.finished * run->train.count + run->progress.images;
+    return say_what(run);
 }
 
 void rg_train_end(rg_train_run *run)
 {
-    (void)rg_metric_file_close(&run->csv);
-    (void)rg_metric_file_close(&run->events);
-    rg_train_close_part(&run->train);
-    rg_train_close_part(&run->validation);
-    rg_train_close_part(&run->test);
+    rg_run_close(run->run);
+    rg_dataset_destroy(run->train.set);
+    rg_dataset_destroy(run->validation.set);
+    rg_dataset_destroy(run->test.set);
     rg_trainer_destroy(run->trainer);
     rg_device_destroy(run->device);
-    free(run->checkpoint_path);
-    free(run->report_path);
-    rg_folder_unlock(&run->lock);
-    rg_release(allocator, run->epochs, (size_t)run->epoch_capacity * sizeof *run->epochs);
-    rg_release(allocator, run->losses, (size_t)run->loss_capacity * sizeof *run->losses);
     *run = (rg_train_run){ 0 };
 }
 
 /* ---- training ---- */
 
-/* No checkpoint keeps what is spoilt. */
-static rg_status nothing_saved(const rg_train_run *run)
+/* A checkpoint keeps finite numbers only. */
+static rg_status nothing_saved(const rg_train_run *run, const char *why)
 {
-    return rg_fail(RG_INVALID_STATE,
-                   "%s; a lower --rate may help. Nothing of this epoch is saved%s%s",
-                   rg_error_text(), run->good != NULL ? "; the last good checkpoint is " : "",
-                   run->good != NULL ? run->good : "");
+    return rg_fails(RG_INVALID_STATE,
+                    "%s; a lower --rate may help. Nothing of this epoch is saved%s%s", why,
+                    run->good != NULL ? "; the last good checkpoint is " : "",
+                    run->good != NULL ? run->good : "");
 }
 
 static rg_status save(rg_train_run *run)
 {
+    const char *path = rg_run_path(run->run, RG_RUN_CHECKPOINT);
     char *options = rg_train_options_text(run->request);
-    RG_CHECK(options != NULL, RG_OUT_OF_MEMORY, "out of memory for a checkpoint");
-    RG_TRY(rg_trainer_write(run->trainer, run->checkpoint_path, options));
-    run->good = run->checkpoint_path;
-    return RG_OK;
+    if (options == NULL)
+        return rg_fails(RG_OUT_OF_MEMORY, "out of memory for a checkpoint");
+    const rg_status status = rg_trainer_save_with(run->trainer, path, options);
+    free(options);
+    if (status == RG_OK)
+        run->good = path;
+    return status;
 }
 
 static bool watch(void *context, const rg_trainer_progress *p)
 {
     rg_train_run *run = context;
-    if (p->batch_images > 0 && p->batches % run->loss_every == 0 &&
-        run->loss_count < run->loss_capacity)
-        run->losses[run->loss_count++] = (rg_report_step){ p->batches, p->batch_loss };
     run->progress = *p;
     rg_show_progress(&run->show, p);
     return !*run->interrupted;
@@ -217,97 +189,93 @@ static bool watch(void *context, const rg_trainer_progress *p)
 /* The rest of an epoch, or less if interrupted. */
 static rg_status train_epoch(rg_train_run *run, bool *whole)
 {
-    const int64_t before = run->trainer->state.epoch;
+    rg_trainer_progress now;
     *whole = false;
     if (*run->interrupted)
         return RG_OK;
+    const int64_t before = run->progress.finished;
     const rg_status status = rg_trainer_train(run->trainer, 1, watch, run);
-    *whole = run->trainer->state.epoch > before;
-    return status != RG_OK && run->trainer->spoilt ? nothing_saved(run) : status;
+    if (status == RG_INVALID_STATE) /* training diverged */
+        return nothing_saved(run, rg_error_text());
+    RG_PASS(status);
+    RG_PASS(rg_trainer_get_progress(run->trainer, &now));
+    *whole = now.finished > before;
+    run->progress.finished = now.finished;
+    return RG_OK;
 }
 
 static rg_status check_validation(const rg_train_run *run, double loss)
 {
     const rg_trainer_progress *p = &run->progress;
+    char why[160];
     if (isfinite(loss))
         return RG_OK;
-    (void)rg_fail(
-        RG_INVALID_STATE,
-        "training diverged in epoch %lld: the validation loss is %f. The learning rate is "
-        "%g",
-        (long long)p->epoch, rg_shown(loss), p->rate);
-    return nothing_saved(run);
+    snprintf(why, sizeof why,
+             "training diverged in epoch %lld: the validation loss is %f. The learning rate is %g",
+             (long long)p->epoch, rg_shown(loss), p->rate);
+    return nothing_saved(run, why);
 }
 
 static rg_status end_epoch(rg_train_run *run)
 {
-    rg_run_state *s = &run->trainer->state;
-    const rg_trainer_progress *p = &run->progress;
+    const rg_train_part *part = run->own_validation ? &run->validation : &run->test;
+    rg_trainer_progress now;
     rg_trainer_result v;
-    RG_TRY(rg_train_evaluate(run->trainer, run->own_validation ? &run->validation : &run->test, &v,
-                             NULL));
-    run->epochs[run->epoch_count++] =
-        (rg_report_epoch){ .epoch = p->epoch,
-                           .train_loss = p->loss,
-                           .train_accuracy = (double)p->right / (double)p->images,
-                           .validated = true,
-                           .validation_loss = v.loss,
-                           .validation_accuracy = v.accuracy,
-                           .seconds = p->now_seconds,
-                           .images_per_second = (double)p->now_images / p->now_seconds,
-                           .learning_rate = p->rate };
-    rg_show_epoch(&run->show, p, &v);
-    RG_TRY(check_validation(run, v.loss));
-    RG_TRY(rg_train_add_metrics(run, &run->epochs[run->epoch_count - 1]));
-    if (v.accuracy > s->best_accuracy || s->best_epoch == 0) {
-        s->best_accuracy = v.accuracy;
-        s->best_epoch = p->epoch;
-    }
+    RG_PASS(rg_trainer_validate(run->trainer, part->set, &v));
+    rg_show_epoch(&run->show, &run->progress, &v);
+    RG_PASS(check_validation(run, v.loss));
+    RG_PASS(rg_run_add_epoch(run->run));
+    RG_PASS(rg_trainer_get_progress(run->trainer, &now));
+    run->progress.best_epoch = now.best_epoch;
     return save(run);
 }
 
 static bool is_patience_over(const rg_train_run *run)
 {
-    const rg_run_state *c = &run->trainer->state;
+    const rg_trainer_progress *p = &run->progress;
     const int64_t patience = run->request->patience;
-    return patience > 0 && c->best_epoch > 0 && c->epoch - c->best_epoch >= patience;
+    return patience > 0 && p->best_epoch > 0 && p->finished - p->best_epoch >= patience;
 }
 
 rg_status rg_train_all(rg_train_run *run, const volatile int *interrupted, bool *done)
 {
     const rg_train_request *q = run->request;
-    const rg_run_state *c = &run->trainer->state;
+    const rg_trainer_progress *p = &run->progress;
     *done = false;
     run->interrupted = interrupted;
-    while (c->epoch < q->epochs && !is_patience_over(run) && (q->stop < 0 || c->epoch < q->stop)) {
+    while (p->finished < q->epochs && !is_patience_over(run) &&
+           (q->stop < 0 || p->finished < q->stop)) {
         bool whole;
-        RG_TRY(train_epoch(run, &whole));
+        RG_PASS(train_epoch(run, &whole));
         if (!whole)
             return save(run);
-        RG_TRY(end_epoch(run));
+        RG_PASS(end_epoch(run));
         if (is_patience_over(run))
             rg_show_say(&run->show,
                         "no higher validation accuracy since epoch %lld; training stops",
-                        (long long)c->best_epoch);
+                        (long long)p->best_epoch);
         else if (*interrupted)
             return RG_OK;
     }
-    *done = c->epoch >= q->epochs || is_patience_over(run);
+    *done = p->finished >= q->epochs || is_patience_over(run);
     return RG_OK;
 }
 
 rg_status rg_train_finish(rg_train_run *run, const char *command)
 {
-    rg_train_verdicts verdicts;
+    const char *report = rg_run_path(run->run, RG_RUN_REPORT);
+    rg_report_desc desc = rg_report_desc_default();
     rg_trainer_result test;
-    rg_status status = rg_train_verdicts_create(&run->test.info, &verdicts);
+    char *options = rg_train_options_text(run->request);
+    if (options == NULL)
+        return rg_fails(RG_OUT_OF_MEMORY, "out of memory for a report");
+    desc.data = run->request->data;
+    desc.command = command;
+    desc.options = options;
+    const rg_status status = rg_trainer_report(run->trainer, run->test.set, &desc, report, &test);
+    free(options);
     if (status == RG_OK)
-        status = rg_train_evaluate(run->trainer, &run->test, &test, &verdicts);
-    if (status == RG_OK)
-        status = rg_train_write_report(run, &test, &verdicts, command);
-    rg_train_verdicts_release(&run->test.info, &verdicts);
-    if (status == RG_OK)
-        rg_show_end(&run->show, &test, rg_seconds() - run->began, run->report_path,
-                    run->checkpoint_path);
+        rg_show_end(&run->show, &test, rg_show_clock() - run->began, report,
+                    rg_run_path(run->run, RG_RUN_CHECKPOINT));
     return status;
 }

@@ -3,13 +3,20 @@
 /* Progress on a terminal, in a log, and as JSON. */
 #include "cli/train_show.h"
 #include "cli/print_json.h"
-#include "core/clock.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
+
+double rg_show_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
 
 void rg_show_begin(rg_train_show *show, bool json, int64_t epochs, int64_t images)
 {
@@ -17,7 +24,7 @@ void rg_show_begin(rg_train_show *show, bool json, int64_t epochs, int64_t image
                              .terminal = !json && isatty(STDOUT_FILENO) == 1,
                              .epochs = epochs,
                              .images = images,
-                             .began = rg_seconds() };
+                             .began = rg_show_clock() };
 }
 
 void rg_show_clear(const rg_train_show *show)
@@ -49,14 +56,14 @@ static void clock_text(double seconds, char text[16])
         snprintf(text, 16, "%d:%02d", (int)(all / 60), (int)(all % 60));
 }
 
-/* A bar of 24 places with eighths at its end. */
+/* A bar of 24 characters with eighths at its end. */
 static void draw_bar(double part, char *bar)
 {
     static const char *const eighths[] = { "", "▏", "▎", "▍", "▌", "▋", "▊", "▉" };
-    enum { PLACES = 24 };
-    const int filled = (int)(part * PLACES * 8);
+    enum { LENGTH = 24 };
+    const int filled = (int)(part * LENGTH * 8);
     bar[0] = 0;
-    for (int i = 0; i < PLACES; i++) {
+    for (int i = 0; i < LENGTH; i++) {
         const int here = filled - 8 * i;
         strcat(bar, here >= 8 ? "█" : here > 0 ? eighths[here] : " ");
     }
@@ -75,7 +82,7 @@ static double accuracy_of(const rg_trainer_progress *p)
 
 void rg_show_progress(rg_train_show *show, const rg_trainer_progress *p)
 {
-    const double now = rg_seconds();
+    const double now = rg_show_clock();
     if (!show->terminal || now - show->drawn < 0.1)
         return;
     show->drawn = now;

@@ -23,6 +23,9 @@ static inline double rg_shown(double value)
     return isnan(value) ? (double)NAN : value;
 }
 
+/* Seconds since some moment of the past. */
+double rg_show_clock(void);
+
 void rg_show_begin(rg_train_show *show, bool json, int64_t epochs, int64_t images);
 /* A sentence about the run: on stderr with --json. */
 __attribute__((format(printf, 2, 3))) void rg_show_say(const rg_train_show *show,

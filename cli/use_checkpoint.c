@@ -36,8 +36,21 @@ rg_status rg_used_network_open(const char *path, const rg_use_request *q, rg_tra
     rg_device *device;
     *network = NULL;
     options.threads = (int32_t)q->threads;
-    RG_TRY(rg_device_create(q->device, &options, &device));
+    RG_PASS(rg_device_create(q->device, &options, &device));
     const rg_status status = rg_trainer_load(device, path, network);
     rg_device_destroy(device); /* which the network keeps */
     return status;
+}
+
+rg_status rg_open_test_part(const char *data, rg_dataset **set)
+{
+    *set = NULL;
+    const rg_status status = rg_dataset_open(data, RG_DATASET_TEST, set);
+    return status == RG_INVALID_ARGUMENT ? RG_OK : status; /* that, and nothing else, is missing */
+}
+
+rg_status rg_check_part(const rg_trainer *trainer, const rg_dataset *set, const char *data)
+{
+    const rg_status status = rg_trainer_check_set(trainer, set);
+    return status == RG_OK ? RG_OK : rg_fails(status, "%s: %s", data, rg_error_text());
 }

@@ -5,7 +5,8 @@
 #define RG_CLI_USE_CHECKPOINT_H
 
 #include "cli/arguments.h"
-#include "train/trainer.h"
+
+#include <retrograde/trainer.h>
 
 /* What both are asked alike. */
 typedef struct rg_use_request {
@@ -22,5 +23,11 @@ int rg_use_options(const rg_option *own, rg_use_request *request, const char *us
 /* The network of a checkpoint on the device that is asked for, for use alone. */
 rg_status rg_used_network_open(const char *path, const rg_use_request *request,
                                rg_trainer **network);
+
+/* Opens the test part of a data set; *set is NULL where it has none. */
+rg_status rg_open_test_part(const char *data, rg_dataset **set);
+
+/* Whether the network takes a set; `data` begins the sentence. */
+rg_status rg_check_part(const rg_trainer *trainer, const rg_dataset *set, const char *data);
 
 #endif

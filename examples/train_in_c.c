@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Training in a program of one's own: a model as text, images that the library draws, four epochs,
- * a checkpoint; then the checkpoint is loaded and says what it sees in an image.
+ * a checkpoint and a report; then the checkpoint is loaded and says what it sees in an image.
  *
- *      train_in_c [checkpoint.safetensors] */
+ *      train_in_c [checkpoint.safetensors [report.html]] */
 #include <retrograde/checkpoint.h>
 #include <retrograde/retrograde.h>
 
@@ -33,20 +33,36 @@ static bool watch(void *context, const rg_trainer_progress *p)
     return true;
 }
 
-static rg_status train(rg_device *device, const rg_dataset *images, const char *path)
+/* Each epoch is validated, so that the report shows how good the network became. */
+static rg_status train_epochs(rg_trainer *trainer, const rg_dataset *others, int64_t epochs)
+{
+    rg_trainer_result result;
+    for (int64_t i = 0; i < epochs; i++) {
+        TRY(rg_trainer_train(trainer, 1, watch, NULL));
+        TRY(rg_trainer_validate(trainer, others, &result));
+    }
+    return RG_OK;
+}
+
+static rg_status train(rg_device *device, const rg_dataset *images, const rg_dataset *others,
+                       const char *path, const char *report)
 {
     rg_trainer_desc desc = rg_trainer_desc_default();
+    rg_report_desc about = rg_report_desc_default();
     rg_model *model = NULL;
     rg_trainer *trainer = NULL;
     desc.epochs = 4;
     desc.batch = 32;
+    about.data = "drawn glyphs";
     rg_status status = rg_model_parse("four layers", text, &model);
     if (status == RG_OK)
         status = rg_trainer_create(device, model, images, &desc, &trainer);
     if (status == RG_OK)
-        status = rg_trainer_train(trainer, desc.epochs, watch, NULL);
+        status = train_epochs(trainer, others, desc.epochs);
     if (status == RG_OK)
         status = rg_trainer_save(trainer, path);
+    if (status == RG_OK)
+        status = rg_trainer_report(trainer, others, &about, report, NULL);
     rg_trainer_destroy(trainer);
     rg_model_destroy(model);
     return status;
@@ -77,6 +93,7 @@ static rg_status use(rg_device *device, const rg_dataset *images, const char *pa
 int main(int argc, char **argv)
 {
     const char *path = argc > 1 ? argv[1] : "train_in_c.safetensors";
+    const char *report = argc > 2 ? argv[2] : "train_in_c.html";
     rg_device *device = NULL;
     rg_dataset *images = NULL, *others = NULL;
     bool good = false;
@@ -86,7 +103,7 @@ int main(int argc, char **argv)
     if (status == RG_OK)
         status = rg_dataset_glyphs(2, 200, &others);
     if (status == RG_OK)
-        status = train(device, images, path);
+        status = train(device, images, others, path, report);
     if (status == RG_OK)
         status = use(device, others, path, &good);
     if (status != RG_OK)

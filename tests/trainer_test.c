@@ -368,7 +368,7 @@ static void test_null(void)
     EXPECT_FAILS(rg_trainer_evaluate(t, test_set, NULL), wrong, "result is NULL");
     EXPECT_FAILS(rg_trainer_predict(t, NULL, RG_U8, 1, p), wrong, "pixels is NULL");
     EXPECT_FAILS(rg_trainer_predict(t, p, RG_U8, 1, NULL), wrong, "probabilities is NULL");
-    EXPECT_FAILS(rg_trainer_predict(t, p, RG_I64, 1, p), wrong, "u8 or f32");
+    EXPECT_FAILS(rg_trainer_predict(t, p, (rg_dtype)99, 1, p), wrong, "dtype is 99");
     EXPECT_FAILS(rg_trainer_predict(t, p, RG_F32, 0, p), wrong, "count is 0");
     EXPECT_FAILS(rg_trainer_save(t, NULL), wrong, "path is NULL");
     EXPECT_FAILS(rg_trainer_save(t, scratch("none/x")), RG_IO, "none/x");

@@ -43,6 +43,11 @@ typedef struct rg_checkpoint_info {
  *  *checkpoint is NULL. */
 RG_API rg_status rg_checkpoint_open(const char *path, rg_checkpoint **checkpoint);
 
+/** Opens a file and reads what it says of its network and its training, but does not look at its
+ *  model and its tensors: rg_checkpoint_model() is NULL, graphs and plans are RG_INVALID_STATE. On
+ *  failure *checkpoint is NULL. */
+RG_API rg_status rg_checkpoint_inspect(const char *path, rg_checkpoint **checkpoint);
+
 /** Closes it; graphs and plans made from it stay. NULL allowed. */
 RG_API void rg_checkpoint_close(rg_checkpoint *checkpoint);
 
@@ -56,6 +61,10 @@ RG_API const char *rg_checkpoint_class_name(const rg_checkpoint *checkpoint, int
 
 /** How it was trained, to be changed for rg_trainer_resume(). */
 RG_API rg_status rg_checkpoint_trainer_desc(const rg_checkpoint *checkpoint, rg_trainer_desc *desc);
+
+/** The options of whoever trained it, "name=value" lines: those of rg_trainer_save_with(), or those
+ *  of the descriptor. They live as long as the checkpoint; "" for NULL. */
+RG_API const char *rg_checkpoint_options(const rg_checkpoint *checkpoint);
 
 /** Makes its graph, as rg_model_graph() does for `network` of its info, with `logits_only`: one
  *  source, "images", and one result, "logits". It has no weights. On failure *graph is NULL. */

@@ -85,6 +85,11 @@ RG_API rg_status rg_model_graph(const rg_model *model, const rg_network_desc *de
 RG_API rg_status rg_model_plan(const rg_model *model, const rg_network_desc *desc,
                                rg_device *device, uint64_t seed, rg_plan **plan);
 
+/** Draws a graph into a file: DOT, for Graphviz, where the path ends with ".dot", else SVG. Forward
+ *  nodes run from top to bottom on the left, gradients upwards on the right; parameters are left
+ *  out. `title` may be NULL. RG_UNSUPPORTED for an SVG of more than 2000 nodes or 10000 edges. */
+RG_API rg_status rg_graph_draw(const rg_graph *graph, const char *title, const char *path);
+
 #ifdef __cplusplus
 }
 #endif

@@ -12,6 +12,7 @@
  *      rg_trainer_train(trainer, 3, NULL, NULL);
  *      rg_trainer_evaluate(trainer, test, &result);
  *      rg_trainer_save(trainer, "checkpoint.safetensors");
+ *      rg_trainer_report(trainer, test, NULL, "report.html", NULL);
  *
  *  Such a file is that of the program, `retrograde train`: each goes on with the other's, with the
  *  same bits as without a stop (rg_trainer_resume), and it can be used without the data it was
@@ -65,6 +66,18 @@ typedef struct rg_trainer_desc {
 } rg_trainer_desc;
 RG_API rg_trainer_desc rg_trainer_desc_default(void);
 
+/** RG_INVALID_ARGUMENT for a descriptor that no trainer takes; the sentence begins with the name of
+ *  a field. */
+RG_API rg_status rg_trainer_desc_check(const rg_trainer_desc *desc);
+
+/** `rate`, or where that is 0 the rate that fits the optimizer. */
+RG_API double rg_trainer_desc_base_rate(const rg_trainer_desc *desc);
+
+/** Find an optimizer or a schedule by its name: "sgd", "rmsprop", "adam"; "constant", "step",
+ *  "cosine". RG_INVALID_ARGUMENT for another name. */
+RG_API rg_status rg_optimizer_parse(const char *name, rg_optimizer_kind *optimizer);
+RG_API rg_status rg_schedule_parse(const char *name, rg_schedule_kind *schedule);
+
 /** Makes a trainer at epoch 0, with first values of all parameters. The network takes the images
  *  and classes of `set`, which the trainer keeps alive and whose mean and deviation it measures;
  *  `model` and *desc are copied. On failure *trainer is NULL. */
@@ -79,9 +92,9 @@ RG_API rg_status rg_trainer_create(rg_device *device, const rg_model *model, con
 RG_API rg_status rg_trainer_resume(rg_device *device, const char *path, const rg_dataset *set,
                                    const rg_trainer_desc *desc, rg_trainer **trainer);
 
-/** Makes a trainer from a checkpoint that evaluates and predicts, and needs no data set and no room
- *  for an optimizer: RG_INVALID_STATE where it shall train or be saved. On failure *trainer is
- *  NULL.
+/** Makes a trainer from a checkpoint that evaluates and predicts, and needs no data set and no
+ * memory for an optimizer: RG_INVALID_STATE where it shall train or be saved. On failure *trainer
+ * is NULL.
  */
 RG_API rg_status rg_trainer_load(rg_device *device, const char *path, rg_trainer **trainer);
 
@@ -103,8 +116,11 @@ typedef struct rg_trainer_progress {
      *  their losses. Devices run behind: it is not the batch that was begun last. */
     int64_t batch_images;
     double batch_loss;
-    int64_t now_images; /**< of this epoch that this call of rg_trainer_train() has done */
-    double now_seconds; /**< since it began the epoch */
+    int64_t now_images;   /**< of this epoch that this call of rg_trainer_train() has done */
+    double now_seconds;   /**< since it began the epoch */
+    int64_t finished;     /**< epochs that are complete */
+    int64_t best_epoch;   /**< by rg_trainer_validate(), from 1; 0: none was validated */
+    double best_accuracy; /**< of that epoch */
 } rg_trainer_progress;
 
 /** Called behind every batch, from within rg_trainer_train(): it may look at its arguments, and not
@@ -123,6 +139,21 @@ RG_API rg_status rg_trainer_get_progress(const rg_trainer *trainer, rg_trainer_p
 /** How the trainer was made. RG_INVALID_STATE for one of rg_trainer_load(). */
 RG_API rg_status rg_trainer_get_desc(const rg_trainer *trainer, rg_trainer_desc *desc);
 
+/** Its model, which lives as long as the trainer; NULL for NULL. */
+RG_API const rg_model *rg_trainer_model(const rg_trainer *trainer);
+
+/** What images and classes its network takes, and its dtype; `training` is false. */
+RG_API rg_status rg_trainer_get_network(const rg_trainer *trainer, rg_network_desc *network);
+
+/** The name of a class, which lives as long as the trainer; "" if there is no such class. */
+RG_API const char *rg_trainer_class_name(const rg_trainer *trainer, int32_t label);
+
+/** How many numbers of the network are trained; 0 for NULL. */
+RG_API int64_t rg_trainer_parameters(const rg_trainer *trainer);
+
+/** RG_INVALID_ARGUMENT where images or classes of a set are not those of the network. */
+RG_API rg_status rg_trainer_check_set(const rg_trainer *trainer, const rg_dataset *set);
+
 /** How good a network is on a set. */
 typedef struct rg_trainer_result {
     int64_t images, right; /**< of the set; of these, those that are classified rightly */
@@ -135,15 +166,90 @@ typedef struct rg_trainer_result {
 RG_API rg_status rg_trainer_evaluate(rg_trainer *trainer, const rg_dataset *set,
                                      rg_trainer_result *result);
 
-/** Classifies `count` images, 1 or more. `pixels` (count, h, w, c) are of the dtype u8, 0 to 255,
- *  or f32, as in a data set, and are normalised as the training set was; `probabilities` receives
- *  (count, classes) numbers, which add up to 1 for each image. */
+/** The same for validation: the accuracy is that of the epoch that was finished last, and
+ *  checkpoints keep the best one. A loss that is not finite does not count. */
+RG_API rg_status rg_trainer_validate(rg_trainer *trainer, const rg_dataset *set,
+                                     rg_trainer_result *result);
+
+/** What a network says of one image. */
+typedef struct rg_verdict {
+    int32_t label, predicted;
+    float probability; /**< of the prediction */
+    float of_label;    /**< the probability of the right answer */
+} rg_verdict;
+
+/** As rg_trainer_evaluate(); verdicts[i] receives what the network says of image i of the set. */
+RG_API rg_status rg_trainer_judge(rg_trainer *trainer, const rg_dataset *set, rg_verdict verdicts[],
+                                  rg_trainer_result *result);
+
+/** How many images of one class were taken for another, or for the same. */
+typedef struct rg_confusion_cell {
+    int32_t label, predicted;
+    int64_t count; /**< of images; not 0 */
+} rg_confusion_cell;
+
+/** Counts `count` verdicts. `cells`, of `count` elements, receives what has occurred, by label,
+ * then by prediction, so that its size follows the images and not the square of the classes.
+ * Returns the number of cells. */
+RG_API int64_t rg_confusion_cells(const rg_verdict verdicts[], int64_t count,
+                                  rg_confusion_cell cells[]);
+
+/** The images of one class. */
+typedef struct rg_confusion_class {
+    int32_t index;
+    int64_t labels, predictions, right;
+} rg_confusion_class;
+
+/** Fills in `classes` elements, one for each class. */
+RG_API void rg_confusion_count(const rg_confusion_cell cells[], int64_t count, int32_t classes,
+                               rg_confusion_class of[]);
+
+/** Sorts them by accuracy, the lowest first; classes without images come last. */
+RG_API void rg_confusion_weakest(rg_confusion_class of[], int32_t classes);
+
+/** Finds the largest cells with a wrong prediction, the largest first; returns how many there are,
+ *  `most` at most. */
+RG_API int32_t rg_confusion_mistakes(const rg_confusion_cell cells[], int64_t count,
+                                     rg_confusion_cell to[], int32_t most);
+
+/** Classifies `count` images, 1 or more. `pixels` (count, h, w, c) are u8, 0 to 255, or of any
+ *  other dtype, as in a data set, and are normalised as the training set was; `probabilities`
+ *  receives (count, classes) numbers, which add up to 1 for each image. */
 RG_API rg_status rg_trainer_predict(rg_trainer *trainer, const void *pixels, rg_dtype dtype,
                                     int64_t count, float probabilities[]);
+
+/** Classifies the image in a file: PNG, or NPY (h, w, c), (h, w) or (1, h, w, c) where the name
+ * ends with ".npy". RG_INVALID_ARGUMENT where it has another size than the network takes. */
+RG_API rg_status rg_trainer_predict_file(rg_trainer *trainer, const char *path,
+                                         float probabilities[]);
 
 /** Writes a checkpoint, whole or not at all, also within an epoch. RG_INVALID_STATE where a
  *  parameter is NaN or infinite. */
 RG_API rg_status rg_trainer_save(rg_trainer *trainer, const char *path);
+
+/** The same with options of the caller, "name=value" lines in UTF-8, which rg_checkpoint_options()
+ *  gives back. Among them are those of the descriptor, where they differ from its defaults.
+ *  RG_INVALID_ARGUMENT where they say something else than the descriptor of the trainer. */
+RG_API rg_status rg_trainer_save_with(rg_trainer *trainer, const char *path, const char *options);
+
+/** What a report says beside what the trainer knows. Texts may hold anything, may be NULL and are
+ *  not kept. */
+typedef struct rg_report_desc {
+    uint32_t size;       /**< of this struct; set by rg_report_desc_default() */
+    const char *data;    /**< the name of the data set */
+    const char *command; /**< how training was started */
+    const char *options; /**< "name=value" lines; NULL (default): those of the descriptor */
+} rg_report_desc;
+RG_API rg_report_desc rg_report_desc_default(void);
+
+/** Evaluates the network on a set and writes a report, whole or not at all: one HTML page, below 1
+ *  MB, without scripts. It shows the losses and accuracies of all epochs that this trainer has
+ *  trained, and validated, the confusions, the worst images, a drawing of the network, the time of
+ *  its layers and its memory. `desc` may be NULL, and so may `result`. RG_INVALID_STATE for a
+ *  trainer of rg_trainer_load(). */
+RG_API rg_status rg_trainer_report(rg_trainer *trainer, const rg_dataset *test,
+                                   const rg_report_desc *desc, const char *path,
+                                   rg_trainer_result *result);
 
 #ifdef __cplusplus
 }

@@ -321,7 +321,8 @@ static void print_field(void *context, const char *name, const rg_field *field, 
     p->length += (size_t)added;
 }
 
-size_t rg_fields_text(const rg_fields *fields, const void *desc, char *text, size_t capacity)
+RG_PRIVATE_API size_t rg_fields_text(const rg_fields *fields, const void *desc, char *text,
+                                     size_t capacity)
 {
     printer p = { text, capacity, 0 };
     if (capacity > 0)

@@ -18,18 +18,22 @@ struct rg_checkpoint {
     rg_model *model;
 };
 
-static rg_status open_it(rg_checkpoint *c, const char *path)
+static rg_status open_texts(rg_checkpoint *c, const char *path)
 {
     RG_TRY(rg_copy_text(path, &c->path));
-    RG_TRY(rg_run_state_open(path, &c->state, &c->file));
-    const rg_status status = rg_model_parse(c->state.model_name, c->state.model, &c->model);
-    if (status != RG_OK)
-        rg_error_prefix("%s: ", path);
-    RG_TRY(status);
-    return rg_run_state_check_file(path, c->file, c->model, c->state.network);
+    return rg_run_state_open(path, &c->state, &c->file);
 }
 
-rg_status rg_checkpoint_open(const char *path, rg_checkpoint **checkpoint)
+static rg_status open_model(rg_checkpoint *c)
+{
+    const rg_status status = rg_model_parse(c->state.model_name, c->state.model, &c->model);
+    if (status != RG_OK)
+        rg_error_prefix("%s: ", c->path);
+    RG_TRY(status);
+    return rg_run_state_check_file(c->path, c->file, c->model, c->state.network);
+}
+
+rg_status rg_checkpoint_inspect(const char *path, rg_checkpoint **checkpoint)
 {
     void *memory;
     RG_CHECK_NOT_NULL(checkpoint);
@@ -37,11 +41,22 @@ rg_status rg_checkpoint_open(const char *path, rg_checkpoint **checkpoint)
     RG_CHECK_NOT_NULL(path);
     RG_TRY(rg_allocate_zero(allocator, sizeof **checkpoint, &memory));
     rg_checkpoint *made = memory;
-    const rg_status status = open_it(made, path);
+    const rg_status status = open_texts(made, path);
     if (status == RG_OK)
         *checkpoint = made;
     else
         rg_checkpoint_close(made);
+    return status;
+}
+
+rg_status rg_checkpoint_open(const char *path, rg_checkpoint **checkpoint)
+{
+    RG_TRY(rg_checkpoint_inspect(path, checkpoint));
+    const rg_status status = open_model(*checkpoint);
+    if (status != RG_OK) {
+        rg_checkpoint_close(*checkpoint);
+        *checkpoint = NULL;
+    }
     return status;
 }
 
@@ -94,11 +109,18 @@ rg_status rg_checkpoint_trainer_desc(const rg_checkpoint *checkpoint, rg_trainer
     return status;
 }
 
+const char *rg_checkpoint_options(const rg_checkpoint *checkpoint)
+{
+    return checkpoint != NULL ? checkpoint->state.options : "";
+}
+
 rg_status rg_checkpoint_graph(const rg_checkpoint *checkpoint, rg_graph **graph)
 {
     RG_CHECK_NOT_NULL(graph);
     *graph = NULL;
     RG_CHECK_NOT_NULL(checkpoint);
+    RG_CHECK(checkpoint->model != NULL, RG_INVALID_STATE,
+             "rg_checkpoint_graph: the checkpoint was opened for inspection alone");
     rg_network_desc desc = checkpoint->state.network;
     desc.logits_only = true;
     return rg_model_graph(checkpoint->model, &desc, graph);

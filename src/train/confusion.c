@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Counts of what was taken for what. */
-#include "train/confusion.h"
+#include <retrograde/trainer.h>
 
 #include <stdlib.h>
 
@@ -13,31 +13,20 @@ static int by_label(const void *a, const void *b)
     return (x->predicted > y->predicted) - (x->predicted < y->predicted);
 }
 
-rg_status rg_confusion_create(const int32_t labels[], const int32_t predicted[], int64_t count,
-                              rg_confusion *confusion)
+int64_t rg_confusion_cells(const rg_verdict verdicts[], int64_t count, rg_confusion_cell cells[])
 {
-    *confusion = (rg_confusion){ .capacity = (size_t)count };
-    RG_TRY(rg_allocate_array(confusion->capacity, sizeof *confusion->cells, &confusion->cells));
-    rg_confusion_cell *cells = confusion->cells;
+    int64_t found = 0;
     for (int64_t i = 0; i < count; i++)
-        cells[i] = (rg_confusion_cell){ labels[i], predicted[i], 1 };
+        cells[i] = (rg_confusion_cell){ verdicts[i].label, verdicts[i].predicted, 1 };
     if (count > 0)
         qsort(cells, (size_t)count, sizeof *cells, by_label);
     for (int64_t i = 0; i < count; i++) {
-        const int64_t last = confusion->count - 1;
-        if (last >= 0 && by_label(&cells[last], &cells[i]) == 0)
-            cells[last].count++;
+        if (found > 0 && by_label(&cells[found - 1], &cells[i]) == 0)
+            cells[found - 1].count++;
         else
-            cells[confusion->count++] = cells[i];
+            cells[found++] = cells[i];
     }
-    return RG_OK;
-}
-
-void rg_confusion_release(rg_confusion *confusion)
-{
-    rg_release(&rg_default_allocator, confusion->cells,
-               confusion->capacity * sizeof *confusion->cells);
-    *confusion = (rg_confusion){ 0 };
+    return found;
 }
 
 void rg_confusion_count(const rg_confusion_cell cells[], int64_t count, int32_t classes,
@@ -66,15 +55,15 @@ void rg_confusion_weakest(rg_confusion_class of[], int32_t classes)
     qsort(of, (size_t)classes, sizeof *of, by_recall);
 }
 
-int rg_confusion_mistakes(const rg_confusion_cell cells[], int64_t count, rg_confusion_cell to[],
-                          int most)
+int32_t rg_confusion_mistakes(const rg_confusion_cell cells[], int64_t count,
+                              rg_confusion_cell to[], int32_t most)
 {
-    int found = 0;
+    int32_t found = 0;
     for (int64_t i = 0; i < count; i++) {
         const rg_confusion_cell *c = &cells[i];
         if (c->label == c->predicted || (found == most && c->count <= to[found - 1].count))
             continue;
-        int at = found < most ? found++ : most - 1;
+        int32_t at = found < most ? found++ : most - 1;
         for (; at > 0 && to[at - 1].count < c->count; at--)
             to[at] = to[at - 1];
         to[at] = *c;

@@ -5,6 +5,8 @@
 
 #include "core/memory.h"
 
+#include <retrograde/model.h>
+
 static const rg_allocator *const allocator = &rg_default_allocator;
 
 typedef struct sketch {
@@ -112,4 +114,19 @@ void rg_graph_drawing_release(rg_graph_drawing *drawing)
     rg_release(allocator, drawing->nodes, drawing->node_capacity * sizeof *drawing->nodes);
     rg_release(allocator, drawing->edges, drawing->edge_capacity * sizeof *drawing->edges);
     *drawing = (rg_graph_drawing){ 0 };
+}
+
+rg_status rg_graph_draw(const rg_graph *graph, const char *title, const char *path)
+{
+    rg_graph_drawing drawing;
+    RG_CHECK_NOT_NULL(graph);
+    RG_CHECK_NOT_NULL(path);
+    RG_TRY(rg_graph_status(graph));
+    RG_TRY(rg_graph_drawing_create(graph, title, &drawing));
+    const size_t length = strlen(path);
+    const bool dot = length > 4 && strcmp(path + length - 4, ".dot") == 0;
+    const rg_status status =
+        dot ? rg_draw_dot(&drawing.drawing, path) : rg_draw_svg(&drawing.drawing, path);
+    rg_graph_drawing_release(&drawing);
+    return status;
 }

@@ -8,9 +8,10 @@
 #ifndef RG_TRAIN_REPORT_H
 #define RG_TRAIN_REPORT_H
 
-#include "train/confusion.h"
 #include "core/status.h"
 #include "train/draw.h"
+
+#include <retrograde/trainer.h>
 
 /* An option and its value. */
 typedef struct rg_report_pair {

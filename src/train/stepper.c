@@ -407,13 +407,51 @@ void rg_stepper_destroy(rg_stepper *t)
     rg_release(allocator, t, sizeof *t);
 }
 
+/* The values of all parameters of a plan, into one block or from it. */
+static rg_status copy_parameters(rg_plan *plan, char *block, bool back)
+{
+    for (int32_t i = 0; i < rg_plan_parameters(plan); i++) {
+        rg_tensor *tensor;
+        RG_TRY(rg_plan_parameter(plan, rg_plan_parameter_name(plan, i), &tensor));
+        const size_t bytes =
+            (size_t)rg_shape_count(&tensor->desc) * rg_dtype_size(tensor->desc.dtype);
+        RG_TRY(back ? rg_tensor_write(tensor, block, bytes, RG_LAYOUT_SAME)
+                    : rg_tensor_read(tensor, block, bytes, RG_LAYOUT_SAME));
+        block += bytes;
+    }
+    return RG_OK;
+}
+
+static rg_status parameter_bytes(rg_plan *plan, size_t *bytes)
+{
+    *bytes = 0;
+    for (int32_t i = 0; i < rg_plan_parameters(plan); i++) {
+        rg_tensor *tensor;
+        RG_TRY(rg_plan_parameter(plan, rg_plan_parameter_name(plan, i), &tensor));
+        *bytes += (size_t)rg_shape_count(&tensor->desc) * rg_dtype_size(tensor->desc.dtype);
+    }
+    return RG_OK;
+}
+
 rg_status rg_stepper_time(rg_stepper *t, double milliseconds[])
 {
     enum { RUNS = 5 };
+    rg_plan *plan = t->plans[SHARE_LAST];
     const slot *s = &t->slots[(t->batches + SLOTS - 1) % SLOTS];
+    size_t bytes;
+    void *kept;
     RG_CHECK(s->images != NULL, RG_INVALID_STATE, "no batch has been trained yet");
-    return rg_plan_time(t->plans[SHARE_LAST], t->queue, (rg_tensor *[]){ s->images, s->labels },
-                        RUNS, milliseconds);
+    RG_TRY(parameter_bytes(plan, &bytes));
+    RG_TRY(rg_allocate(allocator, bytes, &kept));
+    rg_status status = copy_parameters(plan, kept, false);
+    if (status == RG_OK) {
+        status = rg_plan_time(plan, t->queue, (rg_tensor *[]){ s->images, s->labels }, RUNS,
+                              milliseconds);
+        const rg_status restored = copy_parameters(plan, kept, true);
+        status = status == RG_OK ? restored : status;
+    }
+    rg_release(allocator, kept, bytes);
+    return status;
 }
 
 int64_t rg_stepper_steps(const rg_stepper *t)

@@ -52,7 +52,7 @@ int64_t rg_stepper_batches(const rg_stepper *stepper);
 void rg_stepper_seek(rg_stepper *stepper, int64_t steps, int64_t batches);
 
 /* Measures every step of the plan with the batch that was begun last; none may be under way. There
- * are rg_plan_steps() numbers of milliseconds. The parameters change. */
+ * are rg_plan_steps() numbers of milliseconds. The parameters stay as they are. */
 rg_status rg_stepper_time(rg_stepper *stepper, double milliseconds[]);
 
 /* For checkpoints, drawings and figures; they belong to the stepper. */

@@ -79,6 +79,7 @@ static rg_status open_loader(rg_trainer *t, const rg_dataset *set)
     RG_CHECK(t->steps > 0, RG_INVALID_ARGUMENT,
              "accumulate is %lld, but the whole training has only %lld batches",
              (long long)t->desc.accumulate, (long long)batches);
+    RG_TRY(rg_history_begin(t));
     return rg_loader_seek(t->loader, s->epoch, s->position);
 }
 
@@ -221,6 +222,7 @@ void rg_trainer_destroy(rg_trainer *t)
     rg_stepper_destroy(t->stepper);
     rg_model_destroy(t->model);
     rg_run_state_release(&t->state);
+    rg_history_release(&t->history);
     rg_device_destroy(t->device);
     rg_release(allocator, t, sizeof *t);
 }
@@ -235,6 +237,7 @@ typedef struct watcher {
     double began;
     int64_t before;   /* images of the epoch that were done when the call began it */
     rg_outcome batch; /* that was done since the last word to `watch`; perhaps none */
+    rg_trainer_progress last;
     bool go_on;
 } watcher;
 
@@ -250,29 +253,33 @@ static rg_trainer_progress progress_of(const rg_trainer *t)
                                   .loss = s->images > 0 ? s->loss / (double)s->images : 0,
                                   .steps = rg_stepper_steps(t->stepper),
                                   .batches = rg_stepper_batches(t->stepper),
-                                  .rate = t->rate };
+                                  .rate = t->rate,
+                                  .finished = s->epoch,
+                                  .best_epoch = s->best_epoch,
+                                  .best_accuracy = s->best_accuracy };
 }
 
 static void tell(watcher *w)
 {
-    if (w->watch == NULL)
-        return;
     rg_trainer_progress progress = progress_of(w->t);
     progress.batch_images = w->batch.images;
     progress.batch_loss = w->batch.loss;
     progress.now_images = progress.images - w->before;
     progress.now_seconds = rg_seconds() - w->began;
-    w->go_on = w->watch(w->context, &progress) && w->go_on;
+    if (progress.batch_images > 0)
+        rg_history_add_loss(&w->t->history, progress.batches, progress.batch_loss);
+    w->last = progress;
+    w->go_on = (w->watch == NULL || w->watch(w->context, &progress)) && w->go_on;
 }
 
 static rg_status diverged(rg_trainer *t, const char *what)
 {
-    t->spoilt = true;
+    t->nonfinite = true;
     return rg_fail(RG_INVALID_STATE, "training diverged in epoch %lld: %s. The learning rate is %g",
                    (long long)t->state.epoch + 1, what, t->rate);
 }
 
-/* Parameters that have met a loss that is not finite are spoilt: no checkpoint must keep them. */
+/* Parameters updated by a loss that is NaN or infinite are not usable: no checkpoint keeps them. */
 static rg_status count_outcome(watcher *w, const rg_outcome *outcome)
 {
     rg_run_state *s = &w->t->state;
@@ -303,11 +310,27 @@ static rg_status finish_batches(watcher *w)
     return RG_OK;
 }
 
-/* An update can spoil parameters behind a loss that was finite. */
+/* An update can overflow parameters although the loss was finite. */
 static rg_status check_parameters(rg_trainer *t)
 {
     const rg_status status = rg_run_state_check(t->stepper);
     return status == RG_INVALID_STATE ? diverged(t, rg_error_text()) : status;
+}
+
+static rg_status end_epoch(watcher *w)
+{
+    const rg_trainer_progress *p = &w->last;
+    rg_run_state *s = &w->t->state;
+    s->epoch++;
+    s->position = s->images = s->right = 0;
+    s->loss = 0;
+    const rg_report_epoch epoch = { .epoch = s->epoch,
+                                    .train_loss = p->loss,
+                                    .train_accuracy = (double)p->right / (double)p->images,
+                                    .seconds = p->now_seconds,
+                                    .images_per_second = (double)p->now_images / p->now_seconds,
+                                    .learning_rate = p->rate };
+    return rg_history_add_epoch(&w->t->history, &epoch);
 }
 
 /* The rest of an epoch, or less if stopped. */
@@ -331,12 +354,7 @@ static rg_status train_epoch(watcher *w)
     }
     RG_TRY(finish_batches(w));
     RG_TRY(check_parameters(t));
-    if (batch.last) {
-        s->epoch++;
-        s->position = s->images = s->right = 0;
-        s->loss = 0;
-    }
-    return RG_OK;
+    return batch.last ? end_epoch(w) : RG_OK;
 }
 
 rg_status rg_trainer_train(rg_trainer *trainer, int64_t epochs, rg_trainer_watch *watch,
@@ -347,13 +365,80 @@ rg_status rg_trainer_train(rg_trainer *trainer, int64_t epochs, rg_trainer_watch
              (long long)epochs);
     RG_CHECK(trainer->loader != NULL, RG_INVALID_STATE,
              "rg_trainer_train: the trainer was loaded for use alone; see rg_trainer_resume");
-    RG_CHECK(!trainer->spoilt, RG_INVALID_STATE,
+    RG_CHECK(!trainer->nonfinite, RG_INVALID_STATE,
              "rg_trainer_train: training has diverged before; go on from a checkpoint");
     watcher w = { .t = trainer, .watch = watch, .context = context, .go_on = true };
     for (; epochs > 0 && w.go_on && trainer->state.epoch < trainer->desc.epochs; epochs--)
         RG_TRY(train_epoch(&w));
     return RG_OK;
 }
+
+/* ---- saving ---- */
+
+/* Options of the caller must say what the trainer does. */
+static rg_status check_options(const rg_trainer *t, const char *options)
+{
+    rg_trainer_desc told, is = t->desc;
+    char *texts[2] = { NULL };
+    rg_status status = rg_trainer_desc_read(options, &told);
+    if (status == RG_MALFORMED)
+        status = rg_fail(RG_INVALID_ARGUMENT, "rg_trainer_save_with: %s", rg_error_text());
+    RG_TRY(status);
+    is.rate = rg_trainer_desc_base_rate(&is);
+    told.rate = rg_trainer_desc_base_rate(&told);
+    status = rg_trainer_desc_text(&is, &texts[0]);
+    if (status == RG_OK)
+        status = rg_trainer_desc_text(&told, &texts[1]);
+    if (status == RG_OK && strcmp(texts[0], texts[1]) != 0)
+        status = rg_fail(RG_INVALID_ARGUMENT,
+                         "rg_trainer_save_with: the options differ from the trainer's descriptor");
+    free(texts[0]);
+    free(texts[1]);
+    return status;
+}
+
+/* Writes a checkpoint with an own text of options, which becomes the trainer's. */
+static rg_status save(rg_trainer *t, const char *path, char *options)
+{
+    rg_run_state *s = &t->state;
+    free(s->options);
+    s->options = options;
+    s->steps = rg_stepper_steps(t->stepper);
+    s->batches = rg_stepper_batches(t->stepper);
+    return rg_run_state_write(path, s, t->stepper);
+}
+
+static rg_status check_savable(const char *who, const rg_trainer *t)
+{
+    RG_CHECK(t->loader != NULL, RG_INVALID_STATE, "%s: the trainer was loaded for use alone", who);
+    RG_CHECK(!t->nonfinite, RG_INVALID_STATE,
+             "%s: training has diverged: there is nothing worth keeping", who);
+    return rg_run_state_check(t->stepper);
+}
+
+rg_status rg_trainer_save(rg_trainer *trainer, const char *path)
+{
+    char *options;
+    RG_CHECK_NOT_NULL(trainer);
+    RG_CHECK_NOT_NULL(path);
+    RG_TRY(check_savable(__func__, trainer));
+    RG_TRY(rg_trainer_desc_text(&trainer->desc, &options));
+    return save(trainer, path, options);
+}
+
+rg_status rg_trainer_save_with(rg_trainer *trainer, const char *path, const char *options)
+{
+    char *copy;
+    RG_CHECK_NOT_NULL(trainer);
+    RG_CHECK_NOT_NULL(path);
+    RG_CHECK_NOT_NULL(options);
+    RG_TRY(check_savable(__func__, trainer));
+    RG_TRY(check_options(trainer, options));
+    RG_TRY(rg_copy_text(options, &copy));
+    return save(trainer, path, copy);
+}
+
+/* ---- what a trainer tells ---- */
 
 rg_status rg_trainer_get_progress(const rg_trainer *trainer, rg_trainer_progress *progress)
 {
@@ -373,28 +458,34 @@ rg_status rg_trainer_get_desc(const rg_trainer *trainer, rg_trainer_desc *desc)
     return RG_OK;
 }
 
-/* ---- saving ---- */
-
-rg_status rg_trainer_write(rg_trainer *t, const char *path, char *options)
+const rg_model *rg_trainer_model(const rg_trainer *trainer)
 {
-    rg_run_state *s = &t->state;
-    free(s->options);
-    s->options = options;
-    s->steps = rg_stepper_steps(t->stepper);
-    s->batches = rg_stepper_batches(t->stepper);
-    return rg_run_state_write(path, s, t->stepper);
+    return trainer != NULL ? trainer->model : NULL;
 }
 
-rg_status rg_trainer_save(rg_trainer *trainer, const char *path)
+rg_status rg_trainer_get_network(const rg_trainer *trainer, rg_network_desc *network)
 {
-    char *options;
     RG_CHECK_NOT_NULL(trainer);
-    RG_CHECK_NOT_NULL(path);
-    RG_CHECK(trainer->loader != NULL, RG_INVALID_STATE,
-             "rg_trainer_save: the trainer was loaded for use alone");
-    RG_CHECK(!trainer->spoilt, RG_INVALID_STATE,
-             "rg_trainer_save: training has diverged: there is nothing worth keeping");
-    RG_TRY(rg_run_state_check(trainer->stepper));
-    RG_TRY(rg_trainer_desc_text(&trainer->desc, &options));
-    return rg_trainer_write(trainer, path, options);
+    RG_CHECK_NOT_NULL(network);
+    *network = trainer->state.network;
+    network->size = sizeof *network;
+    return RG_OK;
+}
+
+const char *rg_trainer_class_name(const rg_trainer *trainer, int32_t label)
+{
+    if (trainer == NULL || label < 0 || label >= trainer->state.network.classes)
+        return "";
+    return trainer->state.class_names[label];
+}
+
+int64_t rg_trainer_parameters(const rg_trainer *trainer)
+{
+    int64_t count = 0;
+    if (trainer == NULL)
+        return 0;
+    const rg_network *network = rg_stepper_network(trainer->stepper);
+    for (size_t i = 0; i < network->layers_count; i++)
+        count += network->layers[i].parameters;
+    return count;
 }

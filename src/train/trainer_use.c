@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Networks in use: how good one is on a data set, and what it says of images. */
+/* Evaluation and prediction: how good a network is on a data set, and what it says of images. */
 #include "train/trainer.h"
 
 #include "core/dtype.h"
 #include "core/memory.h"
+
+#include <math.h>
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
@@ -14,8 +16,9 @@ enum { BATCH = 256 }; /* images in a batch that is not trained with */
 
 rg_status rg_trainer_check_set(const rg_trainer *trainer, const rg_dataset *set)
 {
-    const rg_network_desc *n = &trainer->state.network;
     rg_dataset_info info;
+    RG_CHECK_NOT_NULL(trainer);
+    const rg_network_desc *n = &trainer->state.network;
     RG_TRY(rg_dataset_get_info(set, &info));
     RG_CHECK(n->height == info.height && n->width == info.width && n->channels == info.channels &&
                  n->classes == info.classes,
@@ -39,8 +42,23 @@ static rg_status open_loader(const rg_trainer *trainer, const rg_dataset *set, r
     return rg_loader_create(set, &desc, loader);
 }
 
+/* `probabilities`, of one batch, is NULL where `verdicts` is. */
+static void take_verdicts(const rg_trainer *trainer, const rg_batch *batch,
+                          const float probabilities[], rg_verdict verdicts[])
+{
+    const int32_t classes = trainer->state.network.classes;
+    for (int64_t i = 0; i < batch->count; i++) {
+        const float *p = probabilities + i * classes;
+        int32_t best = 0;
+        for (int32_t k = 1; k < classes; k++)
+            best = p[k] > p[best] ? k : best;
+        verdicts[batch->indices[i]] =
+            (rg_verdict){ batch->labels[i], best, p[best], p[batch->labels[i]] };
+    }
+}
+
 static rg_status go_over(rg_trainer *trainer, rg_loader *loader, float probabilities[],
-                         rg_trainer_judge *judge, void *context, rg_trainer_result *result)
+                         rg_verdict verdicts[], rg_trainer_result *result)
 {
     rg_trainer_result sum = { 0 };
     rg_batch batch;
@@ -52,8 +70,8 @@ static rg_status go_over(rg_trainer *trainer, rg_loader *loader, float probabili
         sum.images += outcome.images;
         sum.right += outcome.right;
         sum.loss += outcome.loss * (double)outcome.images;
-        if (judge != NULL)
-            judge(context, &batch, probabilities);
+        if (verdicts != NULL)
+            take_verdicts(trainer, &batch, probabilities, verdicts);
     } while (!batch.last);
     sum.loss /= (double)sum.images;
     sum.accuracy = (double)sum.right / (double)sum.images;
@@ -61,9 +79,9 @@ static rg_status go_over(rg_trainer *trainer, rg_loader *loader, float probabili
     return RG_OK;
 }
 
-rg_status rg_trainer_evaluate_with(rg_trainer *trainer, const rg_dataset *set,
-                                   rg_trainer_judge *judge, void *context,
-                                   rg_trainer_result *result)
+/* `verdicts` may be NULL. */
+static rg_status evaluate(rg_trainer *trainer, const rg_dataset *set, rg_verdict verdicts[],
+                          rg_trainer_result *result)
 {
     const size_t bytes = BATCH * (size_t)trainer->state.network.classes * sizeof(float);
     void *probabilities = NULL;
@@ -71,10 +89,10 @@ rg_status rg_trainer_evaluate_with(rg_trainer *trainer, const rg_dataset *set,
     RG_TRY(rg_trainer_check_set(trainer, set));
     RG_TRY(open_loader(trainer, set, &loader));
     rg_status status = RG_OK;
-    if (judge != NULL)
+    if (verdicts != NULL)
         status = rg_allocate(allocator, bytes, &probabilities);
     if (status == RG_OK)
-        status = go_over(trainer, loader, probabilities, judge, context, result);
+        status = go_over(trainer, loader, probabilities, verdicts, result);
     rg_release(allocator, probabilities, bytes);
     rg_loader_destroy(loader);
     return status;
@@ -85,7 +103,35 @@ rg_status rg_trainer_evaluate(rg_trainer *trainer, const rg_dataset *set, rg_tra
     RG_CHECK_NOT_NULL(trainer);
     RG_CHECK_NOT_NULL(set);
     RG_CHECK_NOT_NULL(result);
-    return rg_trainer_evaluate_with(trainer, set, NULL, NULL, result);
+    return evaluate(trainer, set, NULL, result);
+}
+
+rg_status rg_trainer_judge(rg_trainer *trainer, const rg_dataset *set, rg_verdict verdicts[],
+                           rg_trainer_result *result)
+{
+    RG_CHECK_NOT_NULL(trainer);
+    RG_CHECK_NOT_NULL(set);
+    RG_CHECK_NOT_NULL(verdicts);
+    RG_CHECK_NOT_NULL(result);
+    return evaluate(trainer, set, verdicts, result);
+}
+
+rg_status rg_trainer_validate(rg_trainer *trainer, const rg_dataset *set, rg_trainer_result *result)
+{
+    RG_TRY(rg_trainer_evaluate(trainer, set, result));
+    rg_run_state *s = &trainer->state;
+    rg_report_epoch *last = rg_history_last(&trainer->history);
+    if (last != NULL) {
+        last->validated = true;
+        last->validation_loss = result->loss;
+        last->validation_accuracy = result->accuracy;
+    }
+    if (s->epoch > 0 && isfinite(result->loss) &&
+        (result->accuracy > s->best_accuracy || s->best_epoch == 0)) {
+        s->best_accuracy = result->accuracy;
+        s->best_epoch = s->epoch;
+    }
+    return RG_OK;
 }
 
 /* ---- prediction ---- */
@@ -136,19 +182,14 @@ static rg_status predict_all(rg_trainer *trainer, const void *pixels, rg_dtype d
     return status;
 }
 
-rg_status rg_trainer_predict_one(rg_trainer *trainer, const double pixels[], float probabilities[])
-{
-    return predict_all(trainer, pixels, RG_F64, 1, probabilities);
-}
-
 rg_status rg_trainer_predict(rg_trainer *trainer, const void *pixels, rg_dtype dtype, int64_t count,
                              float probabilities[])
 {
     RG_CHECK_NOT_NULL(trainer);
     RG_CHECK_NOT_NULL(pixels);
     RG_CHECK_NOT_NULL(probabilities);
-    RG_CHECK(dtype == RG_U8 || dtype == RG_F32, RG_INVALID_ARGUMENT,
-             "rg_trainer_predict: pixels are of %s; they must be u8 or f32", rg_dtype_name(dtype));
+    RG_CHECK(rg_dtype_size(dtype) > 0, RG_INVALID_ARGUMENT,
+             "rg_trainer_predict: dtype is %d, which is none", (int)dtype);
     RG_CHECK(count >= 1, RG_INVALID_ARGUMENT, "rg_trainer_predict: count is %lld; it is at least 1",
              (long long)count);
     return predict_all(trainer, pixels, dtype, count, probabilities);

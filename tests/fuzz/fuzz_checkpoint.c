@@ -37,8 +37,8 @@ static void use(const char *path, const rg_safetensors *file, const rg_run_state
     rg_train_request request = rg_train_defaults();
     char *text = strdup(c->options);
     FUZZ_CHECK(text != NULL);
-    if (FUZZ_TRY(rg_train_options_read(&request, text)) &&
-        FUZZ_TRY(rg_train_options_check(&request))) {
+    if (rg_train_options_read(&request, text) == RG_OK &&
+        rg_train_options_check(&request) == RG_OK) {
         rg_trainer_desc desc;
         FUZZ_CHECK(rg_train_desc(&request, &desc) == RG_OK);
         rg_stepper_options options = { .network = c->network,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Locks and leftovers of runs. */
-#include "cli/run_folder.h"
+#include "train/run_folder.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The report of a run: what the trainer, its plan and the last evaluation know. */
-#include "cli/train_run.h"
+/* The report of a training: what the trainer, its plan and a last evaluation know. */
+#include "train/trainer.h"
 
 #include "core/memory.h"
-#include "core/shape.h"
 #include "graph/names.h"
 #include "train/graph_drawing.h"
 
@@ -15,10 +14,16 @@
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
-enum { WORST = 24, TEXT = 256 };
+enum { WORST = 24, TEXT = 256, OPTIONS = 64 };
 
 /* All that a report points to. */
 typedef struct pieces {
+    rg_trainer *trainer;
+    const rg_dataset *test;
+    rg_dataset_info info; /* of the test set */
+    rg_verdict *verdicts; /* by image */
+    rg_confusion_cell *cells;
+    int64_t cell_count;
     rg_report_image worst[WORST];
     int64_t worst_count;
     uint8_t *pixels; /* of the worst images */
@@ -33,7 +38,7 @@ typedef struct pieces {
     rg_report_memory *memory;
     size_t memory_capacity;
     rg_graph_drawing drawing;
-    rg_report_pair options[RG_TRAIN_OPTIONS];
+    rg_report_pair options[OPTIONS];
     char *option_text; /* "name=value" lines, cut into words */
     int64_t option_count;
     char title[TEXT], date[64], device[TEXT], dataset[TEXT];
@@ -42,27 +47,28 @@ typedef struct pieces {
 /* ---- the worst images ---- */
 
 /* Keeps those with the least probability of the right answer, the worst first. */
-static int64_t find_worst(const rg_train_run *run, const rg_train_verdicts *v, int64_t worst[])
+static int64_t find_worst(const pieces *p, int64_t worst[])
 {
+    const rg_verdict *v = p->verdicts;
     int64_t count = 0;
-    for (int64_t i = 0; i < run->test.info.count; i++) {
-        if (v->predicted[i] == rg_dataset_label(run->test.set, i))
+    for (int64_t i = 0; i < p->info.count; i++) {
+        if (v[i].predicted == v[i].label)
             continue;
-        if (count == WORST && v->of_label[i] >= v->of_label[worst[WORST - 1]])
+        if (count == WORST && v[i].of_label >= v[worst[WORST - 1]].of_label)
             continue;
         int64_t at = count < WORST ? count++ : WORST - 1;
-        for (; at > 0 && v->of_label[worst[at - 1]] > v->of_label[i]; at--)
+        for (; at > 0 && v[worst[at - 1]].of_label > v[i].of_label; at--)
             worst[at] = worst[at - 1];
         worst[at] = i;
     }
     return count;
 }
 
-static void copy_pixels(const rg_train_part *part, int64_t image, uint8_t *to)
+static void copy_pixels(const pieces *p, int64_t image, uint8_t *to)
 {
-    const rg_dataset_info *info = &part->info;
+    const rg_dataset_info *info = &p->info;
     const int64_t count = info->height * info->width * info->channels;
-    const void *from = rg_dataset_image(part->set, image);
+    const void *from = rg_dataset_image(p->test, image);
     if (info->dtype == RG_U8) {
         memcpy(to, from, (size_t)count);
         return;
@@ -78,26 +84,27 @@ static void copy_pixels(const rg_train_part *part, int64_t image, uint8_t *to)
         to[i] = isfinite(pixels[i]) ? (uint8_t)((pixels[i] - low) * scale + 0.5f) : 0;
 }
 
-static rg_status show_worst(const rg_train_run *run, const rg_train_verdicts *v, pieces *p)
+static rg_status show_worst(pieces *p)
 {
-    const rg_dataset_info *info = &run->test.info;
+    const rg_dataset_info *info = &p->info;
     const size_t bytes = (size_t)(info->height * info->width * info->channels);
     int64_t worst[WORST];
     RG_TRY(rg_allocate_array(WORST, bytes, &p->pixels));
     if (info->channels != 1 && info->channels != 3)
         return RG_OK; /* these are no pictures */
-    p->worst_count = find_worst(run, v, worst);
+    p->worst_count = find_worst(p, worst);
     for (int64_t i = 0; i < p->worst_count; i++) {
         uint8_t *pixels = p->pixels + (size_t)i * bytes;
-        copy_pixels(&run->test, worst[i], pixels);
+        const rg_verdict *verdict = &p->verdicts[worst[i]];
+        copy_pixels(p, worst[i], pixels);
         snprintf(p->names[i], sizeof p->names[i], "test image %lld", (long long)worst[i]);
         p->worst[i] = (rg_report_image){ .pixels = pixels,
                                          .height = (int32_t)info->height,
                                          .width = (int32_t)info->width,
                                          .channels = (int32_t)info->channels,
-                                         .label = rg_dataset_label(run->test.set, worst[i]),
-                                         .predicted = v->predicted[worst[i]],
-                                         .probability = v->certainty[worst[i]],
+                                         .label = verdict->label,
+                                         .predicted = verdict->predicted,
+                                         .probability = (double)verdict->probability,
                                          .name = p->names[i] };
     }
     return RG_OK;
@@ -138,14 +145,14 @@ static void fields_text(const rg_layer *layer, char text[TEXT])
     }
 }
 
-static rg_status show_layers(const rg_train_run *run, pieces *p)
+static rg_status show_layers(pieces *p)
 {
-    const rg_network *network = rg_stepper_network(run->trainer->stepper);
+    const rg_network *network = rg_stepper_network(p->trainer->stepper);
     p->layer_capacity = network->layers_count;
     RG_TRY(rg_allocate_array(p->layer_capacity, sizeof *p->layers, &p->layers));
     RG_TRY(rg_allocate_array(p->layer_capacity, sizeof *p->texts, &p->texts));
     for (size_t i = 0; i < p->layer_capacity; i++) {
-        const rg_layer *layer = &run->trainer->model->layers[i];
+        const rg_layer *layer = &p->trainer->model->layers[i];
         shape_text(&network->layers[i].desc, p->texts[i][0]);
         fields_text(layer, p->texts[i][1]);
         p->layers[i] = (rg_report_layer){ .label = layer->label,
@@ -170,14 +177,16 @@ static rg_status find_row(pieces *p, const char *label, const char *op, rg_repor
     return rg_names_add(&p->rows, label, *row);
 }
 
-static rg_status show_times(rg_train_run *run, pieces *p)
+static rg_status show_times(pieces *p)
 {
-    rg_plan *plan = rg_stepper_plan(run->trainer->stepper);
+    rg_plan *plan = rg_stepper_plan(p->trainer->stepper);
     p->timing_capacity = (size_t)rg_plan_steps(plan);
     RG_TRY(rg_allocate_array(p->timing_capacity + 1, sizeof *p->timings, &p->timings));
     RG_TRY(rg_allocate_array(p->timing_capacity, sizeof *p->milliseconds, &p->milliseconds));
-    if (rg_stepper_time(run->trainer->stepper, p->milliseconds) != RG_OK)
-        return RG_OK; /* nothing was trained in this run */
+    const rg_status status = rg_stepper_time(p->trainer->stepper, p->milliseconds);
+    if (status == RG_INVALID_STATE)
+        return RG_OK; /* this trainer has trained nothing */
+    RG_TRY(status);
     for (int32_t i = 0; i < (int32_t)p->timing_capacity; i++) {
         rg_step_info info, forward;
         RG_TRY(rg_plan_step_info(plan, i, &info));
@@ -196,9 +205,9 @@ static rg_status show_times(rg_train_run *run, pieces *p)
     return RG_OK;
 }
 
-static rg_status show_memory(const rg_train_run *run, pieces *p)
+static rg_status show_memory(pieces *p)
 {
-    const rg_plan *plan = rg_stepper_plan(run->trainer->stepper);
+    const rg_plan *plan = rg_stepper_plan(p->trainer->stepper);
     p->memory_capacity = (size_t)rg_plan_memory_count(plan);
     RG_TRY(rg_allocate_array(p->memory_capacity, sizeof *p->memory, &p->memory));
     for (size_t i = 0; i < p->memory_capacity; i++) {
@@ -215,51 +224,69 @@ static rg_status show_memory(const rg_train_run *run, pieces *p)
 
 /* ---- the rest ---- */
 
-static rg_status show_options(const rg_train_run *run, pieces *p)
+static rg_status show_options(const char *options, pieces *p)
 {
-    p->option_text = rg_train_options_text(run->request);
-    RG_CHECK(p->option_text != NULL, RG_OUT_OF_MEMORY, "out of memory for a report");
+    RG_TRY(options != NULL ? rg_copy_text(options, &p->option_text)
+                           : rg_trainer_desc_text(&p->trainer->desc, &p->option_text));
     char *rest = NULL;
-    for (char *line = strtok_r(p->option_text, "\n", &rest); line != NULL;
-         line = strtok_r(NULL, "\n", &rest)) {
+    for (char *line = strtok_r(p->option_text, "\n", &rest);
+         line != NULL && p->option_count < OPTIONS; line = strtok_r(NULL, "\n", &rest)) {
         char *value = strchr(line, '=');
+        if (value == NULL)
+            continue;
         *value++ = 0;
         p->options[p->option_count++] = (rg_report_pair){ line, value };
     }
     return RG_OK;
 }
 
-static void show_texts(const rg_train_run *run, pieces *p)
+static void show_texts(const char *data, pieces *p)
 {
+    const rg_trainer *t = p->trainer;
+    const rg_network_desc *n = &t->state.network;
     const time_t now = time(NULL);
     struct tm parts;
     if (localtime_r(&now, &parts) != NULL)
         strftime(p->date, sizeof p->date, "%Y-%m-%d %H:%M", &parts);
-    snprintf(p->title, sizeof p->title, "%s on %s", run->trainer->model->name, run->request->data);
+    snprintf(p->title, sizeof p->title, "%s%s%s", t->model->name, data != NULL ? " on " : "",
+             data != NULL ? data : "");
     snprintf(p->dataset, sizeof p->dataset,
-             "%s: %lld images for training, %lld for testing, %lld×%lld×%lld, %d classes",
-             run->request->data, (long long)run->train.info.count, (long long)run->test.info.count,
-             (long long)run->train.info.height, (long long)run->train.info.width,
-             (long long)run->train.info.channels, run->train.info.classes);
-    rg_device_describe(run->device, p->device, sizeof p->device);
+             "%s%s%lld images for training, %lld for testing, %lld×%lld×%lld, %d classes",
+             data != NULL ? data : "", data != NULL ? ": " : "", (long long)t->images,
+             (long long)p->info.count, (long long)n->height, (long long)n->width,
+             (long long)n->channels, n->classes);
+    rg_device_describe(t->device, p->device, sizeof p->device);
 }
 
-static rg_status gather(rg_train_run *run, const rg_train_verdicts *verdicts, pieces *p)
+static rg_status judge(pieces *p, rg_trainer_result *result)
 {
-    show_texts(run, p);
-    RG_TRY(show_options(run, p));
-    RG_TRY(show_worst(run, verdicts, p));
-    RG_TRY(show_layers(run, p));
-    RG_TRY(show_times(run, p));
-    RG_TRY(show_memory(run, p));
-    return rg_graph_drawing_create(rg_stepper_network(run->trainer->stepper)->graph, p->title,
+    const size_t count = (size_t)p->info.count;
+    RG_TRY(rg_allocate_array(count, sizeof *p->verdicts, &p->verdicts));
+    RG_TRY(rg_allocate_array(count, sizeof *p->cells, &p->cells));
+    RG_TRY(rg_trainer_judge(p->trainer, p->test, p->verdicts, result));
+    p->cell_count = rg_confusion_cells(p->verdicts, p->info.count, p->cells);
+    return RG_OK;
+}
+
+static rg_status gather(const rg_report_desc *desc, pieces *p, rg_trainer_result *result)
+{
+    RG_TRY(judge(p, result));
+    show_texts(desc->data, p);
+    RG_TRY(show_options(desc->options, p));
+    RG_TRY(show_worst(p));
+    RG_TRY(show_layers(p));
+    RG_TRY(show_times(p));
+    RG_TRY(show_memory(p));
+    return rg_graph_drawing_create(rg_stepper_network(p->trainer->stepper)->graph, p->title,
                                    &p->drawing);
 }
 
-static void release(const rg_train_run *run, pieces *p)
+static void release(pieces *p)
 {
-    const rg_dataset_info *info = &run->test.info;
+    const rg_dataset_info *info = &p->info;
     const size_t bytes = (size_t)(info->height * info->width * info->channels);
+    rg_release(allocator, p->verdicts, (size_t)info->count * sizeof *p->verdicts);
+    rg_release(allocator, p->cells, (size_t)info->count * sizeof *p->cells);
     rg_release(allocator, p->pixels, WORST * bytes);
     rg_release(allocator, p->timings, (p->timing_capacity + 1) * sizeof *p->timings);
     rg_release(allocator, p->milliseconds, p->timing_capacity * sizeof *p->milliseconds);
@@ -271,44 +298,71 @@ static void release(const rg_train_run *run, pieces *p)
     free(p->option_text);
 }
 
-rg_status rg_train_write_report(rg_train_run *run, const rg_trainer_result *test,
-                                const rg_train_verdicts *verdicts, const char *command)
+static rg_status write_page(const pieces *p, const char *command, const rg_trainer_result *result,
+                            const char *path)
 {
-    pieces p = { .worst_count = 0 };
-    rg_status status = gather(run, verdicts, &p);
-    rg_plan *plan = rg_stepper_plan(run->trainer->stepper);
-    const rg_report report = { .title = p.title,
-                               .model = run->trainer->model->name,
-                               .dataset = p.dataset,
-                               .device = p.device,
-                               .date = p.date,
+    const rg_trainer *t = p->trainer;
+    const rg_plan *plan = rg_stepper_plan(t->stepper);
+    const rg_report report = { .title = p->title,
+                               .model = t->model->name,
+                               .dataset = p->dataset,
+                               .device = p->device,
+                               .date = p->date,
                                .command = command,
-                               .options = p.options,
-                               .option_count = p.option_count,
-                               .epochs = run->epochs,
-                               .epoch_count = run->epoch_count,
-                               .steps = run->losses,
-                               .step_count = run->loss_count,
-                               .test_loss = test->loss,
-                               .test_accuracy = test->accuracy,
-                               .classes = run->test.info.classes,
-                               .class_names = (const char *const *)run->trainer->state.class_names,
-                               .confusion = verdicts->confusion.cells,
-                               .confusion_count = verdicts->confusion.count,
-                               .worst = p.worst,
-                               .worst_count = p.worst_count,
-                               .layers = p.layers,
-                               .layer_count = (int64_t)p.layer_capacity,
-                               .drawing = p.drawing.drawing,
-                               .timings = p.timings,
-                               .timing_count = (int64_t)p.timing_count,
-                               .memory = p.memory,
-                               .memory_count = (int64_t)p.memory_capacity,
+                               .options = p->options,
+                               .option_count = p->option_count,
+                               .epochs = t->history.epochs,
+                               .epoch_count = (int64_t)t->history.epoch_count,
+                               .steps = t->history.losses,
+                               .step_count = t->history.loss_count,
+                               .test_loss = result->loss,
+                               .test_accuracy = result->accuracy,
+                               .classes = t->state.network.classes,
+                               .class_names = (const char *const *)t->state.class_names,
+                               .confusion = p->cells,
+                               .confusion_count = p->cell_count,
+                               .worst = p->worst,
+                               .worst_count = p->worst_count,
+                               .layers = p->layers,
+                               .layer_count = (int64_t)p->layer_capacity,
+                               .drawing = p->drawing.drawing,
+                               .timings = p->timings,
+                               .timing_count = (int64_t)p->timing_count,
+                               .memory = p->memory,
+                               .memory_count = (int64_t)p->memory_capacity,
                                .memory_steps = rg_plan_steps(plan),
                                .peak_bytes = rg_plan_bytes(plan),
                                .separate_bytes = rg_plan_bytes_apart(plan) };
+    return rg_report_write_html(&report, path);
+}
+
+rg_report_desc rg_report_desc_default(void)
+{
+    return (rg_report_desc){ .size = sizeof(rg_report_desc) };
+}
+
+rg_status rg_trainer_report(rg_trainer *trainer, const rg_dataset *test, const rg_report_desc *desc,
+                            const char *path, rg_trainer_result *result)
+{
+    rg_report_desc checked = rg_report_desc_default();
+    rg_trainer_result own;
+    RG_CHECK_NOT_NULL(trainer);
+    RG_CHECK_NOT_NULL(test);
+    RG_CHECK_NOT_NULL(path);
+    RG_CHECK(trainer->loader != NULL, RG_INVALID_STATE,
+             "rg_trainer_report: the trainer was loaded for use alone");
+    if (desc != NULL) {
+        RG_CHECK(desc->size > sizeof desc->size && desc->size <= sizeof *desc, RG_INVALID_ARGUMENT,
+                 "rg_trainer_report: size is %u; start from rg_report_desc_default()", desc->size);
+        memcpy(&checked, desc, desc->size);
+    }
+    pieces p = { .trainer = trainer, .test = test };
+    RG_TRY(rg_dataset_get_info(test, &p.info));
+    rg_status status = gather(&checked, &p, &own);
     if (status == RG_OK)
-        status = rg_report_write_html(&report, run->report_path);
-    release(run, &p);
+        status = write_page(&p, checked.command, &own, path);
+    release(&p);
+    if (status == RG_OK && result != NULL)
+        *result = own;
     return status;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* The folder of a run: one run at a time, and nothing left of runs that were killed. */
-#ifndef RG_CLI_RUN_FOLDER_H
-#define RG_CLI_RUN_FOLDER_H
+#ifndef RG_TRAIN_RUN_FOLDER_H
+#define RG_TRAIN_RUN_FOLDER_H
 
 #include "core/status.h"
 

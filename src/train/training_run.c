@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* The folder of a run: its lock, its table and events, and what earlier runs have left in them. */
+#include "train/run_folder.h"
+#include "train/metrics.h"
+#include "train/trainer.h"
+
+#include "core/memory.h"
+
+#include <retrograde/run.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+
+static const rg_allocator *const allocator = &rg_default_allocator;
+
+enum { FILES = RG_RUN_METRICS + 1 };
+
+struct rg_run {
+    char *folder;
+    int lock; /* of the folder; -1: not yet */
+    rg_trainer *trainer;
+    char *paths[FILES];
+    rg_metric_file csv, events;
+};
+
+/* ---- opening ---- */
+
+rg_status rg_run_open(const char *folder, rg_run **run)
+{
+    void *memory;
+    RG_CHECK_NOT_NULL(run);
+    *run = NULL;
+    RG_CHECK_NOT_NULL(folder);
+    RG_TRY(rg_allocate_zero(allocator, sizeof **run, &memory));
+    rg_run *made = memory;
+    made->lock = made->csv.file = made->events.file = -1;
+    rg_status status = rg_copy_text(folder, &made->folder);
+    if (status == RG_OK)
+        status = rg_folder_lock(folder, &made->lock);
+    if (status == RG_OK)
+        *run = made;
+    else
+        rg_run_close(made);
+    return status;
+}
+
+void rg_run_close(rg_run *run)
+{
+    if (run == NULL)
+        return;
+    (void)rg_metric_file_close(&run->csv);
+    (void)rg_metric_file_close(&run->events);
+    rg_folder_unlock(&run->lock);
+    for (int i = 0; i < FILES; i++)
+        free(run->paths[i]);
+    free(run->folder);
+    rg_release(allocator, run, sizeof *run);
+}
+
+const char *rg_run_path(const rg_run *run, rg_run_file file)
+{
+    const bool known = run != NULL && (unsigned)file < FILES && run->paths[file] != NULL;
+    return known ? run->paths[file] : "";
+}
+
+/* ---- the table and the events ---- */
+
+/* Seconds since 1970. */
+static double clock_time(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Epochs of earlier runs, for the report. */
+static rg_status take_epochs(rg_run *run, const rg_metric_rows *rows)
+{
+    for (size_t i = 0; i < rows->count; i++) {
+        const rg_metric_row *row = &rows->list[i];
+        const double *v = row->value;
+        const rg_report_epoch epoch = { .epoch = row->epoch,
+                                        .train_loss = v[RG_METRIC_TRAIN_LOSS],
+                                        .train_accuracy = v[RG_METRIC_TRAIN_ACCURACY],
+                                        .validated = row->given >> RG_METRIC_VALIDATION_LOSS & 1,
+                                        .validation_loss = v[RG_METRIC_VALIDATION_LOSS],
+                                        .validation_accuracy = v[RG_METRIC_VALIDATION_ACCURACY],
+                                        .seconds = v[RG_METRIC_SECONDS],
+                                        .images_per_second = v[RG_METRIC_IMAGES_PER_SECOND],
+                                        .learning_rate = v[RG_METRIC_LEARNING_RATE] };
+        RG_TRY(rg_history_add_epoch(&run->trainer->history, &epoch));
+    }
+    return RG_OK;
+}
+
+/* The table of a run that goes on: the one beside its checkpoint, if there is one. */
+static rg_status continue_csv(rg_run *run, const char *resumed, rg_metric_rows *rows)
+{
+    const char *slash = strrchr(resumed, '/');
+    char *beside;
+    RG_CHECK(asprintf(&beside, "%.*smetrics.csv", slash != NULL ? (int)(slash - resumed) + 1 : 0,
+                      resumed) >= 0,
+             RG_OUT_OF_MEMORY, "out of memory");
+    const rg_status status = rg_csv_continue(&run->csv, run->paths[RG_RUN_METRICS], beside,
+                                             run->trainer->state.epoch, rows);
+    free(beside);
+    RG_TRY(status);
+    return take_epochs(run, rows);
+}
+
+/* Steps behind the checkpoint are taken again; in another folder earlier ones are told again. */
+static rg_status open_events(rg_run *run, const char *resumed, const rg_metric_rows *rows)
+{
+    const bool again = resumed == NULL || rows->moved;
+    RG_TRY(rg_events_open(&run->events, run->folder, clock_time(),
+                          again ? 0 : run->trainer->state.steps + 1));
+    for (size_t i = 0; rows->moved && i < rows->count; i++)
+        RG_TRY(rg_events_add(&run->events, &rows->list[i], clock_time()));
+    return RG_OK;
+}
+
+/* A run that starts anew replaces the table of the run before; one that goes on continues it. */
+static rg_status open_metrics(rg_run *run, const char *resumed, int64_t *removed)
+{
+    rg_metric_rows rows = { 0 };
+    rg_status status = resumed != NULL ? continue_csv(run, resumed, &rows)
+                                       : rg_csv_start(&run->csv, run->paths[RG_RUN_METRICS]);
+    if (status == RG_OK)
+        status = open_events(run, resumed, &rows);
+    if (removed != NULL)
+        *removed = (int64_t)rows.dropped;
+    rg_metric_rows_release(&rows);
+    return status;
+}
+
+rg_status rg_run_begin(rg_run *run, rg_trainer *trainer, const char *resumed, int64_t *removed)
+{
+    static const char *const names[FILES] = { "checkpoint.safetensors", "report.html",
+                                              "metrics.csv" };
+    RG_CHECK_NOT_NULL(run);
+    RG_CHECK_NOT_NULL(trainer);
+    RG_CHECK(trainer->loader != NULL, RG_INVALID_STATE,
+             "rg_run_begin: the trainer was loaded for use alone");
+    RG_CHECK(run->trainer == NULL, RG_INVALID_STATE, "rg_run_begin: the run has begun already");
+    RG_CHECK(mkdir(run->folder, 0777) == 0 || errno == EEXIST, RG_IO, "%s: cannot be created: %s",
+             run->folder, strerror(errno));
+    if (run->lock < 0)
+        RG_TRY(rg_folder_lock(run->folder, &run->lock));
+    rg_folder_clean(run->folder);
+    for (int i = 0; i < FILES; i++)
+        RG_CHECK(asprintf(&run->paths[i], "%s/%s", run->folder, names[i]) >= 0, RG_OUT_OF_MEMORY,
+                 "out of memory");
+    RG_TRY(rg_folder_check_file(run->paths[RG_RUN_CHECKPOINT])); /* now, not after an epoch */
+    RG_TRY(rg_folder_check_file(run->paths[RG_RUN_REPORT]));
+    run->trainer = trainer;
+    return open_metrics(run, resumed, removed);
+}
+
+rg_status rg_run_add_epoch(rg_run *run)
+{
+    RG_CHECK_NOT_NULL(run);
+    const rg_report_epoch *e =
+        run->trainer != NULL ? rg_history_last(&run->trainer->history) : NULL;
+    RG_CHECK(e != NULL && e->epoch == run->trainer->state.epoch, RG_INVALID_STATE,
+             "rg_run_add_epoch: no epoch has been trained");
+    rg_metric_row row = { .epoch = e->epoch, .step = rg_stepper_steps(run->trainer->stepper) };
+    rg_metric_set(&row, RG_METRIC_TRAIN_LOSS, e->train_loss);
+    rg_metric_set(&row, RG_METRIC_TRAIN_ACCURACY, e->train_accuracy);
+    if (e->validated) {
+        rg_metric_set(&row, RG_METRIC_VALIDATION_LOSS, e->validation_loss);
+        rg_metric_set(&row, RG_METRIC_VALIDATION_ACCURACY, e->validation_accuracy);
+    }
+    rg_metric_set(&row, RG_METRIC_LEARNING_RATE, e->learning_rate);
+    rg_metric_set(&row, RG_METRIC_IMAGES_PER_SECOND, e->images_per_second);
+    rg_metric_set(&row, RG_METRIC_SECONDS, e->seconds);
+    RG_TRY(rg_csv_add(&run->csv, &row));
+    return rg_events_add(&run->events, &row, clock_time());
+}
