@@ -20,7 +20,7 @@ add_library(rg_train_objects OBJECT
     src/train/data_source.c src/train/idx.c src/train/zip.c src/train/npy_set.c
     src/train/png_image.c src/train/png_folder.c src/train/glyphs.c src/train/loader.c
     src/train/model.c src/train/layer_rules.c src/train/network.c src/train/stepper.c
-    src/train/run_state.c src/train/trainer_desc.c src/train/trainer.c
+    src/train/run_state.c src/train/run_tensors.c src/train/trainer_desc.c src/train/trainer.c
     src/train/trainer_use.c src/train/trainer_history.c src/train/trainer_report.c
     src/train/predict_file.c src/train/checkpoint.c src/train/training_run.c src/train/run_folder.c
     src/train/graph_drawing.c

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Checkpoints: texts and tensors, there and back. */
+/* What a checkpoint holds beside its tensors: one table, from which it is written and read. */
 #include "train/run_state.h"
 
+#include "core/dtype.h"
 #include "core/memory.h"
 #include "core/number.h"
-#include "files/tensor_pieces.h"
-#include "graph/plan.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -17,102 +15,66 @@
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
-/* Whole numbers: where they are, and from where to where they go, so that nothing overflows. */
-#define MANY (INT64_C(1) << 48)
-static const struct {
+static const char format[] = "retrograde checkpoint 1";
+
+typedef enum kind {
+    TEXT,     /* char * */
+    INTEGER,  /* int64_t from `low` to `high`, so that nothing overflows */
+    CLASSES,  /* the same for an int32_t */
+    REAL,     /* double */
+    DTYPE,    /* rg_dtype, floating point */
+    CHANNELS, /* a double for each channel of an image */
+    NAMES     /* char **: a text for each class */
+} kind;
+
+/* All of it, in the order of the file. */
+#define MANY      (INT64_C(1) << 48)
+#define AT(field) offsetof(rg_run_state, field)
+static const struct entry {
     const char *key;
+    kind kind;
     size_t offset;
     int64_t low, high;
-} integers[] = {
-    { "height", offsetof(rg_run_state, network.height), 1, 1 << 20 },
-    { "width", offsetof(rg_run_state, network.width), 1, 1 << 20 },
-    { "channels", offsetof(rg_run_state, network.channels), 1, RG_DATASET_CHANNELS },
-    { "dropout_seed", offsetof(rg_run_state, network.seed), INT64_MIN, INT64_MAX },
-    { "epoch", offsetof(rg_run_state, epoch), 0, 1000000 },
-    { "position", offsetof(rg_run_state, position), 0, MANY },
-    { "steps", offsetof(rg_run_state, steps), 0, INT64_MAX / 2 },
-    { "batches", offsetof(rg_run_state, batches), 0, INT64_MAX / 2 },
-    { "images", offsetof(rg_run_state, images), 0, MANY },
-    { "right", offsetof(rg_run_state, right), 0, MANY },
-    { "best_epoch", offsetof(rg_run_state, best_epoch), 0, 1000000 },
+} entries[] = {
+    { "model_name", TEXT, AT(model_name), 0, 0 },
+    { "model", TEXT, AT(model), 0, 0 },
+    { "classes", CLASSES, AT(network.classes), 1, RG_DATASET_CLASSES },
+    { "dtype", DTYPE, AT(network.dtype), 0, 0 },
+    { "class_names", NAMES, AT(class_names), 0, 0 },
+    { "mean", CHANNELS, AT(mean), 0, 0 },
+    { "deviation", CHANNELS, AT(deviation), 0, 0 },
+    { "options", TEXT, AT(options), 0, 0 },
+    { "height", INTEGER, AT(network.height), 1, 1 << 20 },
+    { "width", INTEGER, AT(network.width), 1, 1 << 20 },
+    { "channels", INTEGER, AT(network.channels), 1, RG_DATASET_CHANNELS },
+    { "dropout_seed", INTEGER, AT(network.seed), INT64_MIN, INT64_MAX },
+    { "epoch", INTEGER, AT(epoch), 0, 1000000 },
+    { "position", INTEGER, AT(position), 0, MANY },
+    { "steps", INTEGER, AT(steps), 0, INT64_MAX / 2 },
+    { "batches", INTEGER, AT(batches), 0, INT64_MAX / 2 },
+    { "images", INTEGER, AT(images), 0, MANY },
+    { "right", INTEGER, AT(right), 0, MANY },
+    { "best_epoch", INTEGER, AT(best_epoch), 0, 1000000 },
+    { "loss", REAL, AT(loss), 0, 0 },
+    { "best_accuracy", REAL, AT(best_accuracy), 0, 0 },
 };
-enum { INTEGERS = sizeof integers / sizeof integers[0] };
+enum { ENTRIES = sizeof entries / sizeof entries[0], NUMBER = 32 };
 
-/* ---- checking ---- */
-
-static rg_status check_numbers(const char *name, const void *data, rg_dtype dtype, size_t bytes)
+/* Whether an entry can only be read when the numbers of classes and channels are known. */
+static bool is_counted(const struct entry *e)
 {
-    const int64_t count = (int64_t)(bytes / rg_dtype_size(dtype));
-    for (int64_t i = 0; i < count; i++) {
-        const double value = rg_element_get(data, dtype, i);
-        RG_CHECK(isfinite(value), RG_INVALID_STATE, "the parameter '%s' contains %g", name,
-                 isnan(value) ? NAN : value);
-    }
-    return RG_OK;
-}
-
-static rg_status check_tensor(const char *name, const rg_tensor *tensor)
-{
-    const rg_dtype dtype = tensor->desc.dtype;
-    rg_pieces pieces;
-    RG_TRY(rg_pieces_of_tensor(tensor, true, name, &pieces));
-    if (pieces.direct != NULL)
-        return check_numbers(name, pieces.direct, dtype, pieces.bytes);
-    void *staging;
-    RG_TRY(rg_allocate(allocator, pieces.staging, &staging));
-    rg_status status = RG_OK;
-    for (size_t size; status == RG_OK && (size = rg_pieces_next(&pieces)) > 0;) {
-        status = rg_pieces_copy(&pieces, staging);
-        if (status == RG_OK)
-            status = check_numbers(name, staging, dtype, size);
-    }
-    rg_release(allocator, staging, pieces.staging);
-    return status;
-}
-
-rg_status rg_run_state_check(rg_stepper *stepper)
-{
-    rg_plan *plan = rg_stepper_plan(stepper);
-    for (int32_t i = 0; i < rg_plan_parameters(plan); i++) {
-        const char *name = rg_plan_parameter_name(plan, i);
-        rg_tensor *tensor;
-        RG_TRY(rg_plan_parameter(plan, name, &tensor));
-        RG_TRY(check_tensor(name, tensor));
-    }
-    return RG_OK;
+    return e->kind == CHANNELS || e->kind == NAMES;
 }
 
 /* ---- writing ---- */
 
-enum { TEXTS = 24, NUMBER = 32 };
+/* The texts that are made: of numbers, and of all class names. */
+typedef struct made_texts {
+    char values[ENTRIES][RG_DATASET_CHANNELS * NUMBER + 1];
+    char *names;
+} made_texts;
 
-typedef struct texts {
-    rg_safetensors_text list[TEXTS];
-    char numbers[TEXTS][NUMBER];
-    size_t count;
-} texts;
-
-static void add_text(texts *t, const char *key, const char *value)
-{
-    assert(t->count < TEXTS);
-    t->list[t->count++] = (rg_safetensors_text){ key, value };
-}
-
-static void add_integer(texts *t, const char *key, int64_t value)
-{
-    char *text = t->numbers[t->count];
-    snprintf(text, NUMBER, "%" PRId64, value);
-    add_text(t, key, text);
-}
-
-static void add_real(texts *t, const char *key, double value)
-{
-    char *text = t->numbers[t->count];
-    rg_number_text(value, text, NUMBER);
-    add_text(t, key, text);
-}
-
-/* Numbers in one text, one behind the other. */
+/* Numbers in one text, separated by commas. */
 static void list_reals(const double values[], int64_t count, char *text, size_t capacity)
 {
     size_t at = 0;
@@ -142,57 +104,46 @@ static rg_status list_names(const rg_run_state *c, char **text)
     return RG_OK;
 }
 
-static void fill_texts(const rg_run_state *c, texts *t, const char *names, char *mean,
-                       char *deviation, size_t capacity)
+/* The text of an entry, in `made` or in the state itself. */
+static const char *text_of(const rg_run_state *c, size_t index, made_texts *made)
 {
-    const rg_network_desc *n = &c->network;
-    list_reals(c->mean, n->channels, mean, capacity);
-    list_reals(c->deviation, n->channels, deviation, capacity);
-    add_text(t, "format", "retrograde checkpoint 1");
-    add_text(t, "model_name", c->model_name);
-    add_text(t, "model", c->model);
-    add_integer(t, "classes", n->classes);
-    add_text(t, "dtype", rg_dtype_name(n->dtype));
-    add_text(t, "class_names", names);
-    add_text(t, "mean", mean);
-    add_text(t, "deviation", deviation);
-    add_text(t, "options", c->options);
-    for (size_t i = 0; i < INTEGERS; i++) {
-        int64_t value;
-        memcpy(&value, (const char *)c + integers[i].offset, sizeof value);
-        add_integer(t, integers[i].key, value);
+    const struct entry *e = &entries[index];
+    const void *at = (const char *)c + e->offset;
+    char *text = made->values[index];
+    const size_t capacity = sizeof made->values[index];
+    switch (e->kind) {
+    case TEXT:
+        return *(char *const *)at;
+    case INTEGER:
+        snprintf(text, capacity, "%" PRId64, *(const int64_t *)at);
+        break;
+    case CLASSES:
+        snprintf(text, capacity, "%" PRId32, *(const int32_t *)at);
+        break;
+    case REAL:
+        rg_number_text(*(const double *)at, text, capacity);
+        break;
+    case DTYPE:
+        return rg_dtype_name(*(const rg_dtype *)at);
+    case CHANNELS:
+        list_reals(at, c->network.channels, text, capacity);
+        break;
+    case NAMES:
+        return made->names;
     }
-    add_real(t, "loss", c->loss);
-    add_real(t, "best_accuracy", c->best_accuracy);
-}
-
-static rg_status write_file(const char *path, const texts *t, rg_plan *plan)
-{
-    const size_t count = (size_t)rg_plan_parameters(plan);
-    void *memory;
-    RG_TRY(rg_allocate_zero(allocator, count * sizeof(rg_safetensors_entry), &memory));
-    rg_safetensors_entry *entries = memory;
-    rg_status status = RG_OK;
-    for (size_t i = 0; i < count && status == RG_OK; i++) {
-        rg_tensor *tensor = NULL;
-        entries[i].name = rg_plan_parameter_name(plan, (int32_t)i);
-        status = rg_plan_parameter(plan, entries[i].name, &tensor);
-        entries[i].tensor = tensor;
-    }
-    if (status == RG_OK)
-        status = rg_safetensors_write(path, entries, count, t->list, t->count);
-    rg_release(allocator, memory, count * sizeof(rg_safetensors_entry));
-    return status;
+    return text;
 }
 
 rg_status rg_run_state_write(const char *path, const rg_run_state *c, rg_stepper *stepper)
 {
-    texts t = { .count = 0 };
-    char mean[RG_DATASET_CHANNELS * NUMBER + 1], deviation[sizeof mean], *names;
-    RG_TRY(list_names(c, &names));
-    fill_texts(c, &t, names, mean, deviation, sizeof mean);
-    const rg_status status = write_file(path, &t, rg_stepper_plan(stepper));
-    free(names);
+    rg_safetensors_text texts[ENTRIES + 1] = { { "format", format } };
+    made_texts made;
+    RG_TRY(list_names(c, &made.names));
+    for (size_t i = 0; i < ENTRIES; i++)
+        texts[i + 1] = (rg_safetensors_text){ entries[i].key, text_of(c, i, &made) };
+    const rg_status status =
+        rg_run_state_write_file(path, texts, ENTRIES + 1, rg_stepper_plan(stepper));
+    free(made.names);
     return status;
 }
 
@@ -211,41 +162,22 @@ static rg_status find_text(const source *s, const char *key, const char **text)
     return RG_OK;
 }
 
-static rg_status read_text(const source *s, const char *key, char **copy)
-{
-    const char *text;
-    RG_TRY(find_text(s, key, &text));
-    return rg_copy_text(text, copy);
-}
-
-static rg_status read_integer(const source *s, const char *key, int64_t low, int64_t high,
+static rg_status read_integer(const source *s, const struct entry *e, const char *text,
                               int64_t *value)
 {
-    const char *text;
     char *end;
-    RG_TRY(find_text(s, key, &text));
     errno = 0;
     const long long number = strtoll(text, &end, 10);
-    RG_CHECK(errno == 0 && end != text && *end == 0 && number >= low && number <= high,
+    RG_CHECK(errno == 0 && end != text && *end == 0 && number >= e->low && number <= e->high,
              RG_MALFORMED, "%s: '%s' is '%.40s', not a whole number from %" PRId64 " to %" PRId64,
-             s->path, key, text, low, high);
+             s->path, e->key, text, e->low, e->high);
     *value = number;
     return RG_OK;
 }
 
-static rg_status read_real(const source *s, const char *key, double *value)
+static rg_status read_reals(const source *s, const char *key, const char *text, int64_t count,
+                            double values[])
 {
-    const char *text;
-    RG_TRY(find_text(s, key, &text));
-    RG_CHECK(rg_number_parse(text, value) && isfinite(*value), RG_MALFORMED,
-             "%s: '%s' is '%.40s', not a number", s->path, key, text);
-    return RG_OK;
-}
-
-static rg_status read_reals(const source *s, const char *key, int64_t count, double values[])
-{
-    const char *text;
-    RG_TRY(find_text(s, key, &text));
     for (int64_t i = 0; i < count; i++) {
         char number[NUMBER];
         const size_t length = strcspn(text, ",");
@@ -258,13 +190,11 @@ static rg_status read_reals(const source *s, const char *key, int64_t count, dou
     return RG_OK;
 }
 
-static rg_status read_names(const source *s, rg_run_state *c)
+static rg_status read_names(const source *s, const char *text, rg_run_state *c)
 {
-    const char *text;
     void *memory;
     const size_t classes = (size_t)c->network.classes;
     size_t lines = 0;
-    RG_TRY(find_text(s, "class_names", &text));
     for (const char *end = text; (end = strchr(end, '\n')) != NULL; end++)
         lines++;
     RG_CHECK(lines == classes, RG_MALFORMED,
@@ -280,16 +210,35 @@ static rg_status read_names(const source *s, rg_run_state *c)
     return RG_OK;
 }
 
-static rg_status read_network(const source *s, rg_network_desc *n)
+/* Reads one entry from its text. */
+static rg_status read_entry(const source *s, const struct entry *e, const char *text,
+                            rg_run_state *c)
 {
-    const char *dtype;
-    int64_t classes;
-    RG_TRY(read_integer(s, "classes", 1, RG_DATASET_CLASSES, &classes));
-    RG_TRY(find_text(s, "dtype", &dtype));
-    n->size = sizeof *n;
-    n->classes = (int32_t)classes;
-    RG_CHECK(rg_dtype_parse(dtype, &n->dtype) == RG_OK && rg_dtype_is_data(n->dtype), RG_MALFORMED,
-             "%s: '%.20s' is not a floating-point dtype for a network", s->path, dtype);
+    void *at = (char *)c + e->offset;
+    int64_t value = 0;
+    switch (e->kind) {
+    case TEXT:
+        return rg_copy_text(text, at);
+    case INTEGER:
+        return read_integer(s, e, text, at);
+    case CLASSES:
+        RG_TRY(read_integer(s, e, text, &value));
+        *(int32_t *)at = (int32_t)value;
+        return RG_OK;
+    case REAL:
+        RG_CHECK(rg_number_parse(text, at) && isfinite(*(double *)at), RG_MALFORMED,
+                 "%s: '%s' is '%.40s', not a number", s->path, e->key, text);
+        return RG_OK;
+    case DTYPE:
+        RG_CHECK(rg_dtype_parse(text, at) == RG_OK && rg_dtype_is_data(*(rg_dtype *)at),
+                 RG_MALFORMED, "%s: '%.20s' is not a floating-point dtype for a network", s->path,
+                 text);
+        return RG_OK;
+    case CHANNELS:
+        return read_reals(s, e->key, text, c->network.channels, at);
+    case NAMES:
+        return read_names(s, text, c);
+    }
     return RG_OK;
 }
 
@@ -311,27 +260,22 @@ static rg_status check_counts(const source *s, const rg_run_state *c)
 
 static rg_status read_texts(const source *s, rg_run_state *c)
 {
-    const char *format;
-    RG_TRY(find_text(s, "format", &format));
-    RG_CHECK(strcmp(format, "retrograde checkpoint 1") == 0, RG_UNSUPPORTED,
-             "%s: the checkpoint format '%.60s' is not supported", s->path, format);
-    for (size_t i = 0; i < INTEGERS; i++) {
-        int64_t value;
-        RG_TRY(read_integer(s, integers[i].key, integers[i].low, integers[i].high, &value));
-        memcpy((char *)c + integers[i].offset, &value, sizeof value);
+    const char *text;
+    RG_TRY(find_text(s, "format", &text));
+    RG_CHECK(strcmp(text, format) == 0, RG_UNSUPPORTED,
+             "%s: the checkpoint format '%.60s' is not supported", s->path, text);
+    c->network.size = sizeof c->network;
+    for (int counted = 0; counted < 2; counted++) {
+        for (const struct entry *e = entries; e < entries + ENTRIES; e++) {
+            if (is_counted(e) != counted)
+                continue;
+            RG_TRY(find_text(s, e->key, &text));
+            RG_TRY(read_entry(s, e, text, c));
+        }
     }
-    RG_TRY(read_text(s, "model_name", &c->model_name));
-    RG_TRY(read_text(s, "model", &c->model));
-    RG_TRY(read_text(s, "options", &c->options));
-    RG_TRY(read_network(s, &c->network));
-    RG_TRY(read_names(s, c));
-    RG_TRY(read_reals(s, "mean", c->network.channels, c->mean));
-    RG_TRY(read_reals(s, "deviation", c->network.channels, c->deviation));
     for (int64_t i = 0; i < c->network.channels; i++)
         RG_CHECK(c->deviation[i] > 0, RG_MALFORMED,
                  "%s: a standard deviation is not greater than 0", s->path);
-    RG_TRY(read_real(s, "loss", &c->loss));
-    RG_TRY(read_real(s, "best_accuracy", &c->best_accuracy));
     return check_counts(s, c);
 }
 
@@ -347,84 +291,6 @@ rg_status rg_run_state_open(const char *path, rg_run_state *checkpoint, rg_safet
         *file = NULL;
     }
     return status;
-}
-
-static rg_status find_tensor(const char *path, const rg_safetensors *file, const char *name,
-                             size_t *index)
-{
-    RG_CHECK(
-        rg_safetensors_find(file, name, index), RG_MALFORMED,
-        "%s: the parameter '%s' is missing; the checkpoint belongs to another model or optimizer",
-        path, name);
-    return RG_OK;
-}
-
-static rg_status check_parameter(const char *path, const rg_safetensors *file,
-                                 const rg_value *parameter)
-{
-    char have[RG_SHAPE_TEXT], want[RG_SHAPE_TEXT];
-    const rg_tensor_desc *desc = &parameter->desc;
-    rg_tensor_desc found;
-    size_t index;
-    RG_TRY(find_tensor(path, file, parameter->name, &index));
-    RG_TRY(rg_safetensors_desc(file, index, &found));
-    RG_CHECK(found.dtype == desc->dtype && rg_shape_same_dims(&found, desc), RG_MALFORMED,
-             "%s: the parameter '%s' is %s, but the model needs %s", path, parameter->name,
-             rg_shape_text(&found, have), rg_shape_text(desc, want));
-    return RG_OK;
-}
-
-rg_status rg_run_state_check_file(const char *path, const rg_safetensors *file,
-                                  const rg_model *model, rg_network_desc options)
-{
-    rg_network network;
-    void *live;
-    options.training = false;
-    const rg_status made = rg_network_create(model, &options, &network);
-    if (made != RG_OK)
-        rg_error_prefix("%s: ", path);
-    RG_TRY(made);
-    const rg_graph *graph = network.graph;
-    rg_status status = rg_allocate_zero(allocator, graph->values_count * sizeof(bool), &live);
-    if (status == RG_OK) {
-        status = rg_graph_live(graph, live);
-        for (size_t i = 0; i < graph->values_count && status == RG_OK; i++) {
-            const rg_value *value = graph->values[i];
-            if (((const bool *)live)[i] && value->kind == RG_VALUE_PARAMETER)
-                status = check_parameter(path, file, value);
-        }
-        rg_release(allocator, live, graph->values_count * sizeof(bool));
-    }
-    rg_network_destroy(&network);
-    return status;
-}
-
-rg_status rg_run_state_read_plan(const char *path, const rg_safetensors *file, rg_plan *plan)
-{
-    for (int32_t i = 0; i < rg_plan_parameters(plan); i++) {
-        const char *name = rg_plan_parameter_name(plan, i);
-        rg_tensor *tensor;
-        size_t index;
-        RG_TRY(rg_plan_parameter(plan, name, &tensor));
-        RG_TRY(find_tensor(path, file, name, &index));
-        RG_TRY(rg_safetensors_read_tensor(file, index, tensor));
-    }
-    return RG_OK;
-}
-
-rg_status rg_run_state_read(const char *path, const rg_safetensors *file, const rg_run_state *c,
-                            rg_device *device, const rg_stepper_options *options, rg_model **model,
-                            rg_stepper **stepper)
-{
-    rg_status status = rg_model_parse(c->model_name, c->model, model);
-    if (status == RG_OK) {
-        RG_TRY(rg_run_state_check_file(path, file, *model, options->network));
-        status = rg_stepper_create(device, *model, options, stepper);
-    }
-    if (status != RG_OK)
-        rg_error_prefix("%s: ", path);
-    RG_TRY(status);
-    return rg_run_state_read_plan(path, file, rg_stepper_plan(*stepper));
 }
 
 void rg_run_state_release(rg_run_state *c)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The state of a training run, as a checkpoint keeps it: one safetensors file with all parameters
- * of a stepper, and as texts what is needed to use the network and to continue its training. */
+/* The state of a training run, as it is written to a checkpoint and read from it. A checkpoint is
+ * one safetensors file with all parameters of a stepper (run_tensors.c), and as texts what is
+ * needed to use the network and to continue its training (run_state.c, whose table lists them). */
 #ifndef RG_TRAIN_RUN_STATE_H
 #define RG_TRAIN_RUN_STATE_H
 
@@ -30,6 +31,10 @@ typedef struct rg_run_state {
 
 /* Writes it whole or not at all. No batch may be under way. */
 rg_status rg_run_state_write(const char *path, const rg_run_state *state, rg_stepper *stepper);
+
+/* Writes a file of texts and of all parameters of a plan. */
+rg_status rg_run_state_write_file(const char *path, const rg_safetensors_text texts[],
+                                  size_t text_count, rg_plan *plan);
 
 /* Refuses a stepper one of whose parameters, moments or averages holds NaN or an infinity, as an
  * update can leave it behind a loss that was finite: nothing good comes of going on from there. */
