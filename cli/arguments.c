@@ -3,7 +3,7 @@
 /* Reading options. */
 #include "cli/arguments.h"
 
-#include <retrograde/base.h>
+#include <retrograde/device.h>
 
 #include <errno.h>
 #include <float.h>
@@ -149,6 +149,14 @@ int rg_threads_check(int64_t threads)
     return threads <= RG_MOST_THREADS ? 0
                                       : rg_wrong("--threads must be between 0 and %d, not %lld",
                                                  RG_MOST_THREADS, (long long)threads);
+}
+
+int rg_isa_check(const char *isa)
+{
+    bool known = isa == NULL;
+    for (int32_t i = 0; rg_device_isa_list(i) != NULL && !known; i++)
+        known = strcmp(rg_device_isa_list(i), isa) == 0;
+    return known ? 0 : rg_wrong("this machine does not support the instruction set '%s'", isa);
 }
 
 /* The last sentence of the program; "": the library's is meant. */

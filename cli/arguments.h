@@ -59,4 +59,8 @@ int rg_failed(void);
 enum { RG_MOST_THREADS = 1024 };
 int rg_threads_check(int64_t threads);
 
+/* 0, or the exit status with a sentence where this machine lacks an instruction set; NULL is none.
+ */
+int rg_isa_check(const char *isa);
+
 #endif

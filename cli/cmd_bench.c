@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 typedef struct request {
-    const char *device, *dtype, *name, *against, *only;
+    const char *device, *isa, *dtype, *name, *against, *only;
     int64_t threads;
     double seconds;
     bool tf32, replay, json, help;
@@ -224,6 +224,8 @@ static int check_request(const request *r, int ops, char **argv)
         return rg_wrong("--dtype must be f32, f64, f16, bf16 or all, not '%s'", r->dtype);
     if (r->threads > 1024)
         return rg_wrong("--threads must be between 1 and 1024, not %lld", (long long)r->threads);
+    if (rg_isa_check(r->isa) != 0)
+        return 2;
     for (int i = 0; r->name != NULL; i++) {
         const rg_op_test *test = test_at(ops, argv, i);
         if (test == NULL)
@@ -283,6 +285,7 @@ static int run_bench(bench *b, int ops, char **argv)
 {
     rg_device_options options = rg_device_options_default();
     options.threads = (int32_t)b->request->threads;
+    options.isa = b->request->isa;
     options.tf32 = b->request->tf32;
     const rg_status opened = rg_device_create(b->request->device, &options, &b->device);
     if (opened == RG_INVALID_ARGUMENT)
@@ -317,6 +320,8 @@ int rg_cmd_bench(int argc, char **argv)
         { "device", RG_OPTION_TEXT, &r.device, "D",
           "device to time: cpu, cuda or cuda:N (default cpu)" },
         { "threads", RG_OPTION_COUNT, &r.threads, "N", "number of CPU threads (default: all)" },
+        { "isa", RG_OPTION_TEXT, &r.isa, "ISA",
+          "highest instruction set to use: base, avx2 or avx512" },
         { "dtype", RG_OPTION_TEXT, &r.dtype, "T",
           "f32, f64, f16, bf16 or all (default f32 and bf16, and f16 on a GPU)" },
         { "case", RG_OPTION_TEXT, &r.name, "NAME", "time this case only" },

@@ -251,14 +251,10 @@ static void keep_memory(void)
 static bool is_request_valid(const request *r)
 {
     rg_dtype dtype = RG_F32;
-    bool isa_known = r->isa == NULL;
-    for (int32_t i = 0; rg_device_isa_list(i) != NULL && !isa_known; i++)
-        isa_known = strcmp(rg_device_isa_list(i), r->isa) == 0;
     if (r->dtype != NULL && (rg_dtype_parse(r->dtype, &dtype) != RG_OK || !rg_dtype_is_data(dtype)))
         fprintf(stderr, "retrograde: --dtype must be f32, f64, f16 or bf16, not '%s'\n", r->dtype);
-    else if (!isa_known)
-        fprintf(stderr, "retrograde: this machine does not support the instruction set '%s'\n",
-                r->isa);
+    else if (rg_isa_check(r->isa) != 0)
+        return false;
     else if (r->threads > 1024)
         fprintf(stderr, "retrograde: --threads must be between 1 and 1024, not %lld\n",
                 (long long)r->threads);

@@ -139,6 +139,7 @@ class GpuTest(ProgramTest):
             self.refused(
                 2, "op", "softmax", "--device", "cuda", *choice, "x=x.npy", "-o", "y=out.npy", words=("GPU",)
             )
+        self.refused(2, "bench", "softmax", "--device", "cuda", "--isa", "base", words=("GPU",))
 
     def test_op(self):
         """The same as the CPU: directions, slices, conversion, several results, an empty batch."""
@@ -181,6 +182,13 @@ class BenchTest(ProgramTest):
         text = self.works(*self.TINY, "--dtype", "f64", "--threads", "2").stdout
         self.assertIn("2 threads", text)
         self.assertEqual(sum(line.startswith("softmax") for line in text.splitlines()), 4)
+
+    def test_isa(self):
+        isas = json.loads(self.works("info", "--json").stdout)["isas"]
+        for isa in isas:
+            done = self.works(*self.TINY, "--dtype", "f32", "--json", "--isa", isa)
+            self.assertEqual({json.loads(line)["isa"] for line in done.stdout.splitlines()}, {isa})
+        self.refused(2, *self.TINY, "--isa", "mmx", words=("mmx", "instruction set"))
 
     def test_absent_peer(self):
         done = self.works(*self.TINY, "--json", "--against", "torch", RG_PYTHON="/nonexistent/python3")
