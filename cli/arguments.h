@@ -55,7 +55,7 @@ const char *rg_failure(void);
 __attribute__((format(printf, 1, 2))) int rg_wrong(const char *format, ...);
 int rg_failed(void);
 
-/* 0, or the exit status with a sentence where nobody has so many threads. */
+/* 0, or the exit status with a sentence where there are too many threads. */
 enum { RG_MOST_THREADS = 1024 };
 int rg_threads_check(int64_t threads);
 

@@ -67,7 +67,7 @@ typedef struct rg_bench_result {
     int32_t rounds;
 } rg_bench_result;
 
-/* Limit and kernel take turns for `seconds`, and at least 7 rounds. */
+/* Limit and kernel alternate for `seconds`, and at least 7 rounds. */
 rg_status rg_bench_row_measure(rg_bench_row *row, rg_bench_mode mode, double seconds,
                                rg_bench_result *result);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Timing a row: the two loops of the limit and the kernel take turns. */
+/* Timing a row: the two loops of the limit and the kernel alternate. */
 #include "cli/bench_limit.h"
 #include "cli/bench_row.h"
 #include "cli/cases.h"

@@ -54,7 +54,7 @@ static char *join_words(int argc, char **argv)
     return text;
 }
 
-/* What the parameters of a checkpoint are made for cannot change when training goes on. */
+/* What the parameters of a checkpoint depend on cannot change when training continues. */
 static bool keeps(const char *name, const char *kept, const char *wanted)
 {
     if (strcmp(kept, wanted) != 0)

@@ -9,7 +9,7 @@
  *      rg_plan_result(plan, "logits", &logits);
  *
  *  A checkpoint is one safetensors file: all parameters by their names, and as texts the model,
- *  what images it takes, and how training goes on. To evaluate a network, or to classify images,
+ *  what images it takes, and how training continues. To evaluate a network, or to classify images,
  *  there is rg_trainer_load(); to train it further, rg_trainer_resume().
  *
  *  Files are untrusted: RG_IO if one cannot be read, RG_MALFORMED if its content is invalid,
@@ -24,14 +24,14 @@
 extern "C" {
 #endif
 
-/** An open checkpoint. It never changes, and may be used from any thread. */
+/** An open checkpoint. It is immutable and may be used from any thread. */
 typedef struct rg_checkpoint rg_checkpoint;
 
-/** What it says of its network and of its training. */
+/** Its network and the state of its training. */
 typedef struct rg_checkpoint_info {
     rg_network_desc network; /**< `training` is false */
-    int64_t epochs;          /**< that were finished */
-    int64_t steps;           /**< that were taken */
+    int64_t epochs;          /**< that are complete */
+    int64_t steps;           /**< since the beginning of training */
     int64_t best_epoch;      /**< by validation, from 1; 0: none was validated */
     double best_accuracy;    /**< of that epoch */
     /** Of each channel of the training set: what the network takes is (x - mean) / deviation, where
@@ -39,16 +39,16 @@ typedef struct rg_checkpoint_info {
     double mean[RG_DATASET_CHANNELS], deviation[RG_DATASET_CHANNELS];
 } rg_checkpoint_info;
 
-/** Opens a file, reads all but its tensors and checks them against the model. On failure
- *  *checkpoint is NULL. */
+/** Opens a file, reads everything but its tensors, and checks their shapes against the model. On
+ *  failure *checkpoint is NULL. */
 RG_API rg_status rg_checkpoint_open(const char *path, rg_checkpoint **checkpoint);
 
-/** Opens a file and reads what it says of its network and its training, but does not look at its
- *  model and its tensors: rg_checkpoint_model() is NULL, graphs and plans are RG_INVALID_STATE. On
- *  failure *checkpoint is NULL. */
+/** Opens a file and reads info and options, but neither parses its model nor checks its tensors:
+ *  rg_checkpoint_model() is NULL, and graphs and plans are RG_INVALID_STATE. On failure *checkpoint
+ *  is NULL. */
 RG_API rg_status rg_checkpoint_inspect(const char *path, rg_checkpoint **checkpoint);
 
-/** Closes it; graphs and plans made from it stay. NULL allowed. */
+/** Closes it; graphs and plans made from it stay valid. NULL is allowed. */
 RG_API void rg_checkpoint_close(rg_checkpoint *checkpoint);
 
 RG_API rg_status rg_checkpoint_get_info(const rg_checkpoint *checkpoint, rg_checkpoint_info *info);
@@ -59,10 +59,10 @@ RG_API const rg_model *rg_checkpoint_model(const rg_checkpoint *checkpoint);
 /** The name of a class, which lives as long as the checkpoint; "" if there is no such class. */
 RG_API const char *rg_checkpoint_class_name(const rg_checkpoint *checkpoint, int32_t label);
 
-/** How it was trained, to be changed for rg_trainer_resume(). */
+/** How it was trained; change it for rg_trainer_resume(). */
 RG_API rg_status rg_checkpoint_trainer_desc(const rg_checkpoint *checkpoint, rg_trainer_desc *desc);
 
-/** The options of whoever trained it, "name=value" lines: those of rg_trainer_save_with(), or those
+/** The options it was saved with, "name=value" lines: those of rg_trainer_save_with(), or those
  *  of the descriptor. They live as long as the checkpoint; "" for NULL. */
 RG_API const char *rg_checkpoint_options(const rg_checkpoint *checkpoint);
 

@@ -109,7 +109,7 @@ typedef struct rg_loader_desc {
     bool shuffle;   /**< a new order in each epoch (default true); false: that of the set */
     bool drop_last; /**< leave out the last images of an epoch where they fill no batch
                          (default false: a smaller batch) */
-    bool mirror;    /**< turn left and right over in half of the images (default false) */
+    bool mirror;    /**< mirror half of the images left to right (default false) */
     int32_t crop;   /**< pad by so many pixels of 0 on each side, cut the old size out anywhere; 0
                          (default) to 1024 */
     int32_t shift;  /**< then move by up to so many pixels each way, repeating the edge; 0 (default)

@@ -22,8 +22,9 @@
  *      rg_model_open("lenet", &model);
  *      rg_model_plan(model, &desc, device, 1, &plan);
  *
- *  Texts come from strangers: RG_MALFORMED with "name:line:column: …" for what is no model or has
- *  no network for these images. Programs that use this header are linked with libretrograde_train.
+ *  Texts are untrusted: RG_MALFORMED with "name:line:column: …" if a text is not a model, or if no
+ *  network can be made from it for these images. Programs that use this header are linked with
+ * libretrograde_train.
  */
 #ifndef RETROGRADE_MODEL_H
 #define RETROGRADE_MODEL_H
@@ -34,25 +35,25 @@
 extern "C" {
 #endif
 
-/** A network as it was described. It never changes, and may be used from any thread. */
+/** A description of a network. It is immutable and may be used from any thread. */
 typedef struct rg_model rg_model;
 
-/** Reads a model from a text in UTF-8. `name` begins the sentences and is kept as its name; both
- *  are copied. On failure *model is NULL. */
+/** Reads a model from a text in UTF-8. `name` becomes its name and begins error sentences; both are
+ *  copied. On failure *model is NULL. */
 RG_API rg_status rg_model_parse(const char *name, const char *text, rg_model **model);
 
-/** Reads a model that is built in, by its name (rg_model_builtin), or the file of this path, of at
- *  most 1 MiB. RG_IO where it cannot be read. On failure *model is NULL. */
+/** Reads a built-in model by its name (rg_model_builtin), or a file of at most 1 MiB by its path.
+ *  RG_IO if it cannot be read. On failure *model is NULL. */
 RG_API rg_status rg_model_open(const char *name, rg_model **model);
 
-/** Gives the model back; graphs, plans and trainers made from it do not need it. NULL allowed. */
+/** Releases the model; graphs, plans and trainers made from it do not need it. NULL is allowed. */
 RG_API void rg_model_destroy(rg_model *model);
 
 /** Its name and its text, which live as long as the model; "" for NULL. */
 RG_API const char *rg_model_name(const rg_model *model);
 RG_API const char *rg_model_text(const rg_model *model);
 
-/** The name of built-in model number `index`, from 0 on; NULL behind the last one. */
+/** The name of built-in model number `index`, from 0; NULL after the last one. */
 RG_API const char *rg_model_builtin(int32_t index);
 
 /** What a network is made for. Start from rg_network_desc_default(), then change what matters. */

@@ -14,7 +14,7 @@
  *      rg_trainer_report(trainer, test, NULL, rg_run_path(run, RG_RUN_REPORT), NULL);
  *      rg_run_close(run);
  *
- *  A folder holds checkpoint.safetensors, report.html, metrics.csv with a row for each epoch, and
+ *  The folder holds checkpoint.safetensors, report.html, metrics.csv with a row for each epoch, and
  *  event files for TensorBoard. One run at a time writes into it. Programs that use this header are
  *  linked with libretrograde_train. */
 #ifndef RETROGRADE_RUN_H
@@ -29,25 +29,25 @@ extern "C" {
 /** A run. Calls for one run come from one thread at a time. */
 typedef struct rg_run rg_run;
 
-/** Locks the folder if it exists already: before a checkpoint in it is read. The lock ends with the
- *  run, or with the process. RG_INVALID_STATE if another process has it. On failure *run is NULL.
- */
+/** Locks the folder if it exists already; call it before a checkpoint in it is read. The lock
+ *  ends with the run, or with the process. RG_INVALID_STATE if another process has it. On failure
+ *  *run is NULL. / */
 RG_API rg_status rg_run_open(const char *folder, rg_run **run);
 
-/** Ends the run and its lock. NULL allowed. */
+/** Ends the run and releases its lock. NULL is allowed. */
 RG_API void rg_run_close(rg_run *run);
 
 /** Creates the folder, unless it exists, removes temporary files of processes that were killed, and
- *  begins metrics.csv and the events. RG_IO where a file to come cannot be written.
+ *  begins metrics.csv and the events. RG_IO if one of the files could not be written.
  *
- *  `resumed` is the checkpoint that `trainer` goes on from, or NULL. The table then continues the
+ *  `resumed` is the checkpoint that `trainer` continues from, or NULL. The table then continues the
  *  one beside that checkpoint; rows of later epochs are removed, and *removed, unless NULL,
- *  receives their number. The report of the trainer shows the epochs of earlier runs, too. The
- *  trainer outlives the run. */
+ *  receives their number. The report of the trainer then also shows the epochs of earlier runs.
+ *  The trainer must outlive the run. */
 RG_API rg_status rg_run_begin(rg_run *run, rg_trainer *trainer, const char *resumed,
                               int64_t *removed);
 
-/** Adds a row for the epoch that was finished last. */
+/** Adds a row for the epoch that was completed last. */
 RG_API rg_status rg_run_add_epoch(rg_run *run);
 
 typedef enum rg_run_file { RG_RUN_CHECKPOINT, RG_RUN_REPORT, RG_RUN_METRICS } rg_run_file;

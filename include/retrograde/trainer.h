@@ -14,9 +14,9 @@
  *      rg_trainer_save(trainer, "checkpoint.safetensors");
  *      rg_trainer_report(trainer, test, NULL, "report.html", NULL);
  *
- *  Such a file is that of the program, `retrograde train`: each goes on with the other's, with the
- *  same bits as without a stop (rg_trainer_resume), and it can be used without the data it was
- *  trained with (rg_trainer_load). retrograde/checkpoint.h tells what is in it.
+ *  The program, `retrograde train`, writes the same files. Either can continue from a checkpoint of
+ *  the other, with the same bits as without the stop (rg_trainer_resume). A checkpoint can be used
+ *  without the data it was trained with (rg_trainer_load). retrograde/checkpoint.h describes it.
  *
  *  Calls for one trainer come from one thread at a time. Programs that use this header are linked
  *  with libretrograde_train. */
@@ -38,7 +38,7 @@ typedef enum rg_optimizer_kind {
     RG_OPTIMIZER_ADAM
 } rg_optimizer_kind;
 
-/** How the rate goes on; see retrograde/schedule.h. */
+/** How the rate changes; see retrograde/schedule.h. */
 typedef enum rg_schedule_kind {
     RG_SCHEDULE_CONSTANT,
     RG_SCHEDULE_STEP,  /**< times `drop` every `drop_every` epochs */
@@ -78,71 +78,70 @@ RG_API double rg_trainer_desc_base_rate(const rg_trainer_desc *desc);
 RG_API rg_status rg_optimizer_parse(const char *name, rg_optimizer_kind *optimizer);
 RG_API rg_status rg_schedule_parse(const char *name, rg_schedule_kind *schedule);
 
-/** Makes a trainer at epoch 0, with first values of all parameters. The network takes the images
- *  and classes of `set`, which the trainer keeps alive and whose mean and deviation it measures;
+/** Creates a trainer at epoch 0, with initial values of all parameters. The network is made for the
+ *  images and classes of `set`. The trainer keeps `set` alive and measures its mean and deviation;
  *  `model` and *desc are copied. On failure *trainer is NULL. */
 RG_API rg_status rg_trainer_create(rg_device *device, const rg_model *model, const rg_dataset *set,
                                    const rg_trainer_desc *desc, rg_trainer **trainer);
 
-/** Makes a trainer from a checkpoint, where that was written: also within an epoch. `set` is the
- *  one it was trained with. `desc` is NULL, which stands for what the checkpoint was trained with,
- *  or says how to go on: begin with rg_checkpoint_trainer_desc(). Its dtype, optimizer and
- *  accumulate cannot change. RG_INVALID_ARGUMENT where images or classes of the set are others. On
- *  failure *trainer is NULL. */
+/** Creates a trainer from a checkpoint, at the point where that was written, which may lie within
+ *  an epoch. `set` is the one it was trained with. `desc` says how to continue: begin with
+ *  rg_checkpoint_trainer_desc(). Its dtype, optimizer and accumulate cannot change. NULL stands
+ *  for the descriptor of the checkpoint. RG_INVALID_ARGUMENT if the set has other images or
+ *  classes. On failure *trainer is NULL. */
 RG_API rg_status rg_trainer_resume(rg_device *device, const char *path, const rg_dataset *set,
                                    const rg_trainer_desc *desc, rg_trainer **trainer);
 
-/** Makes a trainer from a checkpoint that evaluates and predicts, and needs no data set and no
- * memory for an optimizer: RG_INVALID_STATE where it shall train or be saved. On failure *trainer
- * is NULL.
- */
+/** Creates a trainer from a checkpoint for evaluation and prediction alone: it needs no data set
+ *  and no memory for an optimizer. Training and saving are RG_INVALID_STATE. On failure *trainer
+ *  is NULL. */
 RG_API rg_status rg_trainer_load(rg_device *device, const char *path, rg_trainer **trainer);
 
-/** Waits for what is under way, then frees all. NULL allowed. */
+/** Waits for running work, then frees the trainer. NULL is allowed. */
 RG_API void rg_trainer_destroy(rg_trainer *trainer);
 
-/** Where training is. */
+/** How far training is. */
 typedef struct rg_trainer_progress {
-    int64_t epoch;   /**< that is under way, from 1; behind the last one, the number of epochs */
+    int64_t epoch;   /**< the current epoch, from 1; after the last one, the number of epochs */
     int64_t epochs;  /**< of the whole training */
-    int64_t images;  /**< of this epoch that are done; 0 at its beginning */
+    int64_t images;  /**< complete images of this epoch; 0 at its beginning */
     int64_t of;      /**< images in an epoch */
-    int64_t right;   /**< of the images that are done, those that were classified rightly */
-    double loss;     /**< the mean over them; 0 where there are none */
-    int64_t steps;   /**< that were taken since the beginning of training */
-    int64_t batches; /**< that were begun */
+    int64_t right;   /**< of the complete images, those that were classified correctly */
+    double loss;     /**< the mean over the complete images; 0 if there are none */
+    int64_t steps;   /**< since the beginning of training */
+    int64_t batches; /**< that were started since then */
     double rate;     /**< of the last step */
-    /** Of the batch that has become done: its number of images, 0 where none has, and the mean of
-     *  their losses. Devices run behind: it is not the batch that was begun last. */
+    /** Of the batch that was completed last: its number of images, 0 if there is none, and the mean
+     *  of their losses. Devices work asynchronously: it is not the batch that was started last. */
     int64_t batch_images;
     double batch_loss;
-    int64_t now_images;   /**< of this epoch that this call of rg_trainer_train() has done */
-    double now_seconds;   /**< since it began the epoch */
-    int64_t finished;     /**< epochs that are complete */
-    int64_t best_epoch;   /**< by rg_trainer_validate(), from 1; 0: none was validated */
+    int64_t now_images; /**< images of this epoch that this call of rg_trainer_train() completed */
+    double now_seconds; /**< since this call started the epoch */
+    int64_t finished;   /**< epochs that are complete */
+    int64_t best_epoch; /**< by rg_trainer_validate(), from 1; 0: none was validated */
     double best_accuracy; /**< of that epoch */
 } rg_trainer_progress;
 
-/** Called behind every batch, from within rg_trainer_train(): it may look at its arguments, and not
- *  call the trainer. Returns whether to go on; false ends training behind this batch. */
+/** Called after every batch, from within rg_trainer_train(). It must not call the trainer. Returns
+ *  whether to continue; false ends training after this batch. */
 typedef bool rg_trainer_watch(void *context, const rg_trainer_progress *progress);
 
-/** Trains: the rest of the epoch that is under way, or a whole one, and so on, `epochs` times, but
- *  not beyond those of the descriptor. `watch` may be NULL. RG_OK also where `watch` has stopped
- *  it; the next call goes on from there. RG_INVALID_STATE where a loss or a parameter is no longer
- *  finite: such a trainer trains no more and is not saved. */
+/** Trains `epochs` epochs, but not beyond those of the descriptor. The rest of an epoch that was
+ *  interrupted counts as one. `watch` may be NULL. RG_OK also if `watch` stopped training; the next
+ *  call continues from there. RG_INVALID_STATE if a loss or a parameter is no longer finite: such a
+ *  trainer can neither train nor be saved. */
 RG_API rg_status rg_trainer_train(rg_trainer *trainer, int64_t epochs, rg_trainer_watch *watch,
                                   void *context);
 
 RG_API rg_status rg_trainer_get_progress(const rg_trainer *trainer, rg_trainer_progress *progress);
 
-/** How the trainer was made. RG_INVALID_STATE for one of rg_trainer_load(). */
+/** The descriptor of the trainer. RG_INVALID_STATE for one of rg_trainer_load(). */
 RG_API rg_status rg_trainer_get_desc(const rg_trainer *trainer, rg_trainer_desc *desc);
 
 /** Its model, which lives as long as the trainer; NULL for NULL. */
 RG_API const rg_model *rg_trainer_model(const rg_trainer *trainer);
 
-/** What images and classes its network takes, and its dtype; `training` is false. */
+/** The images and classes of its network, and its dtype; `training` is false. */
 RG_API rg_status rg_trainer_get_network(const rg_trainer *trainer, rg_network_desc *network);
 
 /** The name of a class, which lives as long as the trainer; "" if there is no such class. */
@@ -151,46 +150,47 @@ RG_API const char *rg_trainer_class_name(const rg_trainer *trainer, int32_t labe
 /** How many numbers of the network are trained; 0 for NULL. */
 RG_API int64_t rg_trainer_parameters(const rg_trainer *trainer);
 
-/** RG_INVALID_ARGUMENT where images or classes of a set are not those of the network. */
+/** RG_INVALID_ARGUMENT if images or classes of a set are not those of the network. */
 RG_API rg_status rg_trainer_check_set(const rg_trainer *trainer, const rg_dataset *set);
 
 /** How good a network is on a set. */
 typedef struct rg_trainer_result {
-    int64_t images, right; /**< of the set; of these, those that are classified rightly */
+    int64_t images, right; /**< of the set; of these, those that are classified correctly */
     double loss;           /**< the mean over all images */
     double accuracy;       /**< right / images */
 } rg_trainer_result;
 
-/** Runs the network over a set as it is used: without dropout, with running statistics. The set has
- *  images and classes as the network takes them, and is normalised as the training set was. */
+/** Runs the network over a set in inference mode: without dropout, with running statistics. The set
+ *  has the images and classes of the network, and is normalised like the training set. */
 RG_API rg_status rg_trainer_evaluate(rg_trainer *trainer, const rg_dataset *set,
                                      rg_trainer_result *result);
 
-/** The same for validation: the accuracy is that of the epoch that was finished last, and
- *  checkpoints keep the best one. A loss that is not finite does not count. */
+/** The same for validation: the result belongs to the epoch that was completed last, and
+ *  checkpoints keep the best accuracy. A result with a loss that is not finite is never the best.
+ */
 RG_API rg_status rg_trainer_validate(rg_trainer *trainer, const rg_dataset *set,
                                      rg_trainer_result *result);
 
-/** What a network says of one image. */
+/** The prediction for one image. */
 typedef struct rg_verdict {
     int32_t label, predicted;
     float probability; /**< of the prediction */
-    float of_label;    /**< the probability of the right answer */
+    float of_label;    /**< the probability of the label */
 } rg_verdict;
 
-/** As rg_trainer_evaluate(); verdicts[i] receives what the network says of image i of the set. */
+/** As rg_trainer_evaluate(); verdicts[i] receives the prediction for image i of the set. */
 RG_API rg_status rg_trainer_judge(rg_trainer *trainer, const rg_dataset *set, rg_verdict verdicts[],
                                   rg_trainer_result *result);
 
-/** How many images of one class were taken for another, or for the same. */
+/** How many images of one class were predicted as another, or as the same. */
 typedef struct rg_confusion_cell {
     int32_t label, predicted;
     int64_t count; /**< of images; not 0 */
 } rg_confusion_cell;
 
-/** Counts `count` verdicts. `cells`, of `count` elements, receives what has occurred, by label,
- * then by prediction, so that its size follows the images and not the square of the classes.
- * Returns the number of cells. */
+/** Counts `count` verdicts. `cells`, of `count` elements, receives the counts that are not 0, by
+ *  label, then by prediction: their number is bounded by that of images, not by the square of
+ *  that of classes. Returns the number of cells. */
 RG_API int64_t rg_confusion_cells(const rg_verdict verdicts[], int64_t count,
                                   rg_confusion_cell cells[]);
 
@@ -219,21 +219,21 @@ RG_API rg_status rg_trainer_predict(rg_trainer *trainer, const void *pixels, rg_
                                     int64_t count, float probabilities[]);
 
 /** Classifies the image in a file: PNG, or NPY (h, w, c), (h, w) or (1, h, w, c) where the name
- * ends with ".npy". RG_INVALID_ARGUMENT where it has another size than the network takes. */
+ *  ends with ".npy". RG_INVALID_ARGUMENT if it does not have the size that the network takes. */
 RG_API rg_status rg_trainer_predict_file(rg_trainer *trainer, const char *path,
                                          float probabilities[]);
 
-/** Writes a checkpoint, whole or not at all, also within an epoch. RG_INVALID_STATE where a
+/** Writes a checkpoint, whole or not at all, also within an epoch. RG_INVALID_STATE if a
  *  parameter is NaN or infinite. */
 RG_API rg_status rg_trainer_save(rg_trainer *trainer, const char *path);
 
 /** The same with options of the caller, "name=value" lines in UTF-8, which rg_checkpoint_options()
- *  gives back. Among them are those of the descriptor, where they differ from its defaults.
- *  RG_INVALID_ARGUMENT where they say something else than the descriptor of the trainer. */
+ *  returns. They include every field of the descriptor that differs from its default.
+ *  RG_INVALID_ARGUMENT if they contradict the descriptor of the trainer. */
 RG_API rg_status rg_trainer_save_with(rg_trainer *trainer, const char *path, const char *options);
 
-/** What a report says beside what the trainer knows. Texts may hold anything, may be NULL and are
- *  not kept. */
+/** What a report shows that the trainer does not know. Texts may hold anything, may be NULL, and
+ *  are not kept. */
 typedef struct rg_report_desc {
     uint32_t size;       /**< of this struct; set by rg_report_desc_default() */
     const char *data;    /**< the name of the data set */
@@ -243,9 +243,9 @@ typedef struct rg_report_desc {
 RG_API rg_report_desc rg_report_desc_default(void);
 
 /** Evaluates the network on a set and writes a report, whole or not at all: one HTML page, below 1
- *  MB, without scripts. It shows the losses and accuracies of all epochs that this trainer has
- *  trained, and validated, the confusions, the worst images, a drawing of the network, the time of
- *  its layers and its memory. `desc` may be NULL, and so may `result`. RG_INVALID_STATE for a
+ *  MB, without scripts. It shows losses and accuracies of all epochs that this trainer has
+ *  trained and validated, the confusions, the worst images, a drawing of the network, the time of
+ *  its layers and its memory. `desc` and `result` may be NULL. RG_INVALID_STATE for a
  *  trainer of rg_trainer_load(). */
 RG_API rg_status rg_trainer_report(rg_trainer *trainer, const rg_dataset *test,
                                    const rg_report_desc *desc, const char *path,

@@ -192,7 +192,7 @@ static void add_path(rg_page *page, const frame *f, const rg_chart_line *line)
     rg_page_put(page, "\"/>\n");
 }
 
-/* Dots where there are few points, and crosses at the upper border for what is not finite. */
+/* Dots where there are only some points, and crosses at the upper border for what is not finite. */
 static void add_dots(rg_page *page, const frame *f, const rg_chart_line *line)
 {
     const rg_chart *chart = f->chart;
@@ -212,7 +212,9 @@ static void add_dots(rg_page *page, const frame *f, const rg_chart_line *line)
     }
 }
 
-/* A band for each x, as wide as there is room; the browser shows its title under the pointer. */
+/* A band for each x, up to half-way to its neighbours; the browser shows its title under the
+ * pointer.
+ */
 static void add_tips(rg_page *page, const frame *f)
 {
     const rg_chart *chart = f->chart;

@@ -29,11 +29,12 @@ rg_status rg_dataset_begin(rg_dataset **set);
 /* Keeps a set for one more user. */
 rg_dataset *rg_dataset_keep(const rg_dataset *set);
 
-/* Checks height, width, channels and count of `info`, and makes room for the pixels. `most`: bytes
+/* Checks height, width, channels and count of `info`, and allocates the pixels. `most`: bytes
  * that there can be at most. */
 rg_status rg_dataset_allocate(rg_dataset *set, uint64_t most);
 
-/* Checks height, width, channels and count of `info`, without room; tells the bytes of all. */
+/* Checks height, width, channels and count of `info`, allocates nothing, and tells the bytes of all
+ * pixels. */
 rg_status rg_dataset_check(rg_dataset *set, size_t *bytes);
 
 /* Names the classes: from the list, or by their numbers if `names` is NULL. */

@@ -39,7 +39,7 @@ typedef struct rg_drawing {
     int32_t edge_count;
 } rg_drawing;
 
-/* An SVG has room for so many nodes and edges; RG_UNSUPPORTED beyond. DOT has no limit. */
+/* The most nodes and edges of an SVG; RG_UNSUPPORTED beyond. DOT has no limit. */
 enum { RG_DRAW_NODES = 2000, RG_DRAW_EDGES = 10000 };
 
 /* Writes a file: forward from top to bottom on the left, gradients upwards on the right. */

@@ -40,7 +40,7 @@ typedef struct rg_metric_file {
 /* "epoch,step,train_loss,…", RFC 4180. A file that is there already is continued if its first line
  * is the same, otherwise refused; half a row at its end, left by a crash, is removed. */
 rg_status rg_csv_open(rg_metric_file *csv, const char *path);
-/* The same for a run that starts anew: rows of the run before are removed. */
+/* The same for a new run: rows of the run before are removed. */
 rg_status rg_csv_start(rg_metric_file *csv, const char *path);
 rg_status rg_csv_add(rg_metric_file *csv, const rg_metric_row *row);
 
@@ -53,7 +53,7 @@ typedef struct rg_metric_rows {
 } rg_metric_rows;
 void rg_metric_rows_release(rg_metric_rows *rows);
 
-/* Opens the table at `path` for a run that goes on behind epoch `last`. It begins as the table at
+/* Opens the table at `path` for a run that continues after epoch `last`. It begins as the table at
  * `from` does, or where that is missing or empty as it does itself, less the rows of later epochs:
  * a run that was killed, or has gone on from there before, has left them. Rows at `path` that do
  * not begin with those of `from` are of another run, and are refused. The table is replaced whole
@@ -63,13 +63,13 @@ rg_status rg_csv_continue(rg_metric_file *csv, const char *path, const char *fro
 
 /* Creates events.out.tfevents.<time>.<host>.<process>.<n> in a folder that exists. `time` is in
  * seconds since 1970. What earlier files of the folder tell of `step` and those behind it counts no
- * longer: a run that goes on from an older checkpoint takes these steps again. */
+ * longer: a run that continues from an older checkpoint takes these steps again. */
 rg_status rg_events_open(rg_metric_file *events, const char *folder, double time, int64_t step);
 
 /* Adds one event with a scalar for every value that is given: loss/train, accuracy/validation, … */
 rg_status rg_events_add(rg_metric_file *events, const rg_metric_row *row, double time);
 
-/* Takes either, open or not. RG_IO where the last of it did not reach the disk. */
+/* Closes either, open or not. RG_IO where the last bytes could not be written. */
 rg_status rg_metric_file_close(rg_metric_file *file);
 
 /* ---- for both files ---- */

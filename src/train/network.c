@@ -135,7 +135,7 @@ static rg_status gather_inputs(builder *b, size_t index)
     return RG_OK;
 }
 
-/* Running statistics go on from batch to batch. */
+/* Running statistics are kept from batch to batch. */
 static rg_status assign_statistics(builder *b, rg_node *node)
 {
     const char *const *inputs = rg_op_input_names(b->layer->op, b->desc);

@@ -35,7 +35,7 @@ static uint32_t adler32_of(const uint8_t *data, size_t size)
 
 /* ---- chunks ---- */
 
-/* Bytes of a file; there is room for them all. */
+/* Bytes of a file; the buffer holds them all. */
 typedef struct writer {
     uint8_t *data;
     size_t size;

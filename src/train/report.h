@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* What people see of a training run: report.html, one file that needs no other and no script.
  *
- *  The structs below are filled by whoever trains. Nothing in them is kept or changed, all text may
+ *  The structs below are filled by the caller. Nothing in them is kept or changed, all text may
  *  hold anything and may be NULL, and every list may be empty: its part is then left out. A loss
  * may be NaN or infinite, which the page tells; any other number that is NaN was not measured. */
 #ifndef RG_TRAIN_REPORT_H

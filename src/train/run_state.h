@@ -17,9 +17,9 @@ typedef struct rg_run_state {
     rg_network_desc network;
     char **class_names; /* as many as there are classes */
     double mean[RG_DATASET_CHANNELS], deviation[RG_DATASET_CHANNELS];
-    char *options; /* of whoever trains: "name=value" lines */
+    char *options; /* of the caller: "name=value" lines */
 
-    /* where training goes on */
+    /* where training continues */
     int64_t epoch, position, steps, batches;
     /* of the epoch under way: images so far, those that were right, the sum of their losses */
     int64_t images, right;

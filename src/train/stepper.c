@@ -25,7 +25,7 @@ typedef struct numbers {
 typedef struct slot {
     rg_commands *commands; /* NULL: none */
     rg_tensor *images, *labels;
-    int64_t capacity; /* images that there is room for */
+    int64_t capacity; /* in images */
     int64_t count;
     numbers numbers;
     int32_t *answers; /* the labels */

@@ -122,7 +122,7 @@ rg_status rg_trainer_create(rg_device *device, const rg_model *model, const rg_d
 
 /* ---- from checkpoints ---- */
 
-/* What the parameters of a checkpoint are made for cannot change when training goes on. */
+/* What the parameters of a checkpoint depend on cannot change when training continues. */
 static rg_status check_kept(const rg_trainer *t)
 {
     rg_trainer_desc kept;

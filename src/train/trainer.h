@@ -9,7 +9,7 @@
 
 /* What has been trained so far, for the report. */
 typedef struct rg_history {
-    rg_report_epoch *epochs; /* of this trainer and of the runs that it goes on from */
+    rg_report_epoch *epochs; /* of this trainer and of the runs that it continues */
     size_t epoch_count, epoch_capacity;
     rg_report_step *losses; /* of single batches: every loss_every-th */
     int64_t loss_count, loss_capacity, loss_every;

@@ -238,7 +238,7 @@ static bool set_value(const struct field *f, const char *value, rg_trainer_desc 
     return errno == 0 && end != value && *end == 0;
 }
 
-/* One line; names that are not of a trainer are those of whoever trains. */
+/* One line; names that are not fields of a trainer belong to the caller. */
 static rg_status read_line(const char *line, size_t length, rg_trainer_desc *desc)
 {
     for (size_t i = 0; i < FIELDS; i++) {

@@ -97,7 +97,7 @@ static rg_status take_epochs(rg_run *run, const rg_metric_rows *rows)
     return RG_OK;
 }
 
-/* The table of a run that goes on: the one beside its checkpoint, if there is one. */
+/* The table of a run that continues: the one beside its checkpoint, if there is one. */
 static rg_status continue_csv(rg_run *run, const char *resumed, rg_metric_rows *rows)
 {
     const char *slash = strrchr(resumed, '/');
@@ -123,7 +123,7 @@ static rg_status open_events(rg_run *run, const char *resumed, const rg_metric_r
     return RG_OK;
 }
 
-/* A run that starts anew replaces the table of the run before; one that goes on continues it. */
+/* A new run replaces the table of the run before; a resumed run continues it. */
 static rg_status open_metrics(rg_run *run, const char *resumed, int64_t *removed)
 {
     rg_metric_rows rows = { 0 };

@@ -59,7 +59,7 @@ static rg_status read_end64(const rg_zip *zip, uint64_t end_at, uint64_t *at, ui
     return RG_OK;
 }
 
-/* Finds PK56, the last there is whose comment reaches to the end of the file. */
+/* Finds PK56: the last one whose comment ends with the file. */
 static rg_status find_directory(const rg_zip *zip, uint64_t *at, uint64_t *bytes)
 {
     const size_t most = END_BYTES + COMMENT;
