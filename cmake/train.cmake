@@ -21,8 +21,9 @@ add_library(rg_train_objects OBJECT
     src/train/png_image.c src/train/png_folder.c src/train/glyphs.c src/train/loader.c
     src/train/model.c src/train/layer_rules.c src/train/network.c src/train/stepper.c
     src/train/run_state.c src/train/run_tensors.c src/train/trainer_desc.c src/train/trainer.c
-    src/train/trainer_use.c src/train/trainer_history.c src/train/trainer_report.c
-    src/train/predict_file.c src/train/checkpoint.c src/train/training_run.c src/train/run_folder.c
+    src/train/trainer_save.c src/train/trainer_use.c src/train/trainer_history.c
+    src/train/trainer_report.c src/train/predict_file.c src/train/checkpoint.c
+    src/train/training_run.c src/train/run_folder.c
     src/train/graph_drawing.c
     src/train/figures.c src/train/page.c src/train/chart.c src/train/png_uri.c
     src/train/draw_rows.c src/train/draw_order.c src/train/draw_routes.c src/train/draw_layout.c

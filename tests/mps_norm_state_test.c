@@ -140,7 +140,7 @@ static void meter_release(void *context, void *pointer, size_t size)
 
 /* A CPU needs no tables between the passes over a group: beside a launch and its args there are
  * statistics, and sums of images. */
-static void test_little_capacity(void)
+static void test_little_memory(void)
 {
     meter m = { 0 };
     rg_device_options options = rg_device_options_default();
@@ -310,7 +310,7 @@ int main(void)
     test_what_is_asked(&r);
     test_image_states(&r);
     test_image_sums(&r);
-    test_little_capacity();
+    test_little_memory();
     test_parameter_dtype(&r);
     test_parameters_left_out(&r);
     test_bad_shapes(r.device);

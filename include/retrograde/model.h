@@ -23,9 +23,9 @@
  *      rg_model_plan(model, &desc, device, 1, &plan);
  *
  *  Texts are untrusted: RG_MALFORMED with "name:line:column: …" if a text is not a model, or if no
- *  network can be made from it for these images. Programs that use this header are linked with
- * libretrograde_train.
- */
+ *  network can be made from it for these images.
+ *
+ *  Programs that use this header are linked with libretrograde_train. */
 #ifndef RETROGRADE_MODEL_H
 #define RETROGRADE_MODEL_H
 
