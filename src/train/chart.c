@@ -8,7 +8,7 @@
 
 enum { LEFT = 48, RIGHT = 14, TOP = 12, BOTTOM = 30 };
 
-/* Tooltips at most, and points of a line at most, where more would lie within one pixel. */
+/* The most tooltips, and the most points of a line: more would lie within one pixel. */
 enum { MOST_TIPS = 80, MOST_POINTS = 700 };
 
 typedef struct axis {
@@ -248,7 +248,7 @@ static void add_mark(rg_page *page, const frame *f)
                 TOP, rg_fixed(f->height - BOTTOM, 1).text);
 }
 
-/* What a listener hears: the first and the last value of each line. */
+/* The text for screen readers: the first and the last value of each line. */
 static void add_label(rg_page *page, const frame *f)
 {
     const rg_chart *chart = f->chart;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Checkpoints as callers see them: what one says, its graph, a plan with its weights. */
+/* Public functions of checkpoints: info, options, the graph, a plan with its weights. */
 #include "train/trainer.h"
 
 #include "core/memory.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Counts of what was taken for what. */
+/* Confusions: how often each class was predicted as each other. */
 #include <retrograde/trainer.h>
 
 #include <stdlib.h>

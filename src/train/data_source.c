@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Ranges of files, plain or packed. How much is unpacked is up to the reader, who asks for what a
- * header declares: a file that would unpack to more is refused when that is exceeded. */
+/* Ranges of files, plain or compressed. The reader asks for as many bytes as a header declares; a
+ * file that decompresses to more is refused when that number is exceeded. */
 #include "train/data_source.h"
 
 #include <errno.h>
@@ -57,7 +57,8 @@ rg_status rg_regular_read(int file, uint64_t at, void *to, size_t size)
     return RG_OK;
 }
 
-/* Four bytes at a time, by tables that are made for each call: little beside a large block. */
+/* Four bytes at a time, by tables that are computed for each call; that costs little for large
+ * blocks. */
 uint32_t rg_crc32(uint32_t crc, const void *data, size_t size)
 {
     uint32_t table[4][256];

@@ -37,12 +37,12 @@ rg_status rg_source_take(rg_source *source, void *to, size_t size, const char *w
 /* Checks that nothing is left, which also checks the sum at the end of packed data. */
 rg_status rg_source_finish(rg_source *source);
 
-/* More bytes than this cannot come: deflate makes at most 1032 bytes of one. */
+/* The most bytes that can come: deflate makes at most 1032 bytes of one. */
 uint64_t rg_source_most(const rg_source *source);
 
 /* ---- files ---- */
 
-/* Opens a regular file, nothing that one waits for. -1 on failure. */
+/* Opens a regular file; pipes and the like, which could block, are refused. -1 on failure. */
 rg_status rg_regular_open(const char *path, int *file, uint64_t *size);
 void rg_regular_close(int file);
 

@@ -23,10 +23,10 @@ struct rg_dataset {
     size_t name_bytes;
 };
 
-/* A set that is being made: users 1, all else 0. It can be destroyed at any time. */
+/* A new set: users 1, all else 0. It can be destroyed at any time. */
 rg_status rg_dataset_begin(rg_dataset **set);
 
-/* Keeps a set for one more user. */
+/* Counts one more user of a set. */
 rg_dataset *rg_dataset_keep(const rg_dataset *set);
 
 /* Checks height, width, channels and count of `info`, and allocates the pixels. `most`: bytes
@@ -72,7 +72,7 @@ enum { RG_DATASET_PATH = 4096 };
 /* "folder/name" into `path`; RG_IO if it is too long. */
 rg_status rg_path_join(char path[RG_DATASET_PATH], const char *folder, const char *name);
 
-/* Puts the path before the sentence of this thread; what is no text in it becomes '?'. */
+/* Puts the path before the error sentence of this thread; bytes that are no text become '?'. */
 void rg_path_prefix(const char *path);
 
 /* Whether a name is valid UTF-8 without control characters. */

@@ -22,7 +22,7 @@ rg_status rg_path_join(char path[RG_DATASET_PATH], const char *folder, const cha
 }
 
 /* The length of the character at the start of a text, 0 if it cannot be shown. C1 controls, which
- * terminals obey, are no text either. */
+ * terminals interpret, cannot be shown either. */
 static size_t shown_length(const char *text)
 {
     const size_t length = rg_utf8_length(text, strlen(text));
@@ -95,7 +95,7 @@ static rg_status open_path(const char *path, rg_dataset_part part, rg_dataset *s
     return S_ISDIR(info.st_mode) ? open_folder(path, part, set) : rg_npz_read(path, part, set);
 }
 
-/* A name that no file has, and that is not a path. */
+/* Whether a name is that of a known set: no file has it, and it is not a path. */
 static bool is_name(const char *path, const char *name)
 {
     struct stat info;

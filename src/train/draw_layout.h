@@ -19,7 +19,7 @@ typedef struct rg_draw_point {
     double x, y;
 } rg_draw_point;
 
-/* A line through points; between two of them it runs upright, or level, at both ends. */
+/* A curve through points; at both ends of each piece it is vertical, or horizontal if `level`. */
 typedef struct rg_draw_route {
     rg_draw_point *points; /* at least 2; none: the line is not drawn */
     int32_t count;

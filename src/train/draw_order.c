@@ -39,8 +39,8 @@ static int64_t count_crossings(const rg_draw_side *s)
     return crossings;
 }
 
-/* The keys of a row: the mean place of the neighbours above (`down`) or below; an item without any
- * keeps its own. */
+/* The keys of a row: the mean position of the neighbours above (`down`) or below; an item without
+ * neighbours keeps its own. */
 static void set_keys(rg_draw_side *s, int32_t row, bool down)
 {
     for (int32_t i = s->row_start[row]; i < s->row_start[row + 1]; i++) {
@@ -104,7 +104,7 @@ static void order_rows(rg_draw_side *s)
 
 /* ---- x ---- */
 
-/* The least that lies between the centres of two neighbours. */
+/* The smallest distance between the centres of two neighbours. */
 static double apart(const rg_draw_item *a, const rg_draw_item *b)
 {
     const double gap = a->node < 0 && b->node < 0 ? GAP / 2.0 : GAP;
@@ -112,8 +112,8 @@ static double apart(const rg_draw_item *a, const rg_draw_item *b)
 }
 
 /* Puts the items of a row as near to their keys as their widths allow: the weighted sum of squared
- * distances is least. Runs of items that touch move as one; a run that would reach into the one
- * before joins it (pool adjacent violators). `run_of` holds, per place, where its run begins. */
+ * distances is least. Runs of items that touch move as one; a run that would overlap the one
+ * before joins it (pool adjacent violators). `run_of` holds, per position, where its run begins. */
 static void place_row(rg_draw_side *s, int32_t row, int32_t *run_of)
 {
     const int32_t *order = s->order + s->row_start[row];

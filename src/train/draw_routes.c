@@ -9,7 +9,7 @@
 
 enum border { TOP, BOTTOM, WEST, EAST };
 
-/* One end of a line: ends at the same border of a box share it out. */
+/* One end of a line. Ends at the same border of a box are spread over it. */
 typedef struct line_end {
     int32_t node, edge;
     enum border border;
@@ -29,7 +29,7 @@ static int compare_ends(const void *a, const void *b)
     return p->edge != q->edge ? (p->edge < q->edge ? -1 : 1) : p->last - q->last;
 }
 
-/* An update that writes its parameter would cross the whole drawing; its place says as much. */
+/* A line from an update to its parameter would cross the whole drawing; it is left out. */
 static bool is_drawn(const rg_draw_work *work, const rg_draw_edge *edge)
 {
     return rg_draw_edge_is_valid(work->drawing, edge) &&

@@ -45,8 +45,8 @@ bool rg_draw_edge_is_on(const rg_draw_work *work, const rg_draw_edge *edge, rg_d
            work->positions[edge->to].side == side;
 }
 
-/* Rows by longest paths within a side: from 0 upwards. Where a circle leaves nothing that could be
- * next, the first node that waits is. */
+/* Rows by longest paths within a side, from 0. If only cycles are left, the first node that waits
+ * is taken next. */
 static void set_levels(rg_draw_work *work, rg_draw_side_name side)
 {
     const rg_drawing *d = work->drawing;

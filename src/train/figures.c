@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Figures for people. Decimals are made from whole numbers: printf's point depends on the locale.
+/* Numbers as readable text. Decimals are made from whole numbers: printf's point depends on the
+ * locale.
  */
 #include "train/figures.h"
 #include "core/number.h"
@@ -9,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Digits behind the point at most; 10 to this power times a value fits in 64 bits below LARGE. */
+/* The most digits after the point; 10 to this power times a value below LARGE fits in 64 bits. */
 enum { MOST_DECIMALS = 9 };
 static const double large = 9e8;
 

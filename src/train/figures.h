@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Figures for people: short texts of numbers, the same in every locale. */
+/* Numbers as readable, short text, the same in every locale. */
 #ifndef RG_TRAIN_FIGURES_H
 #define RG_TRAIN_FIGURES_H
 
@@ -14,7 +14,7 @@ typedef struct rg_figure {
 /* So many decimals: "12.50". What is not finite: "NaN", "∞", "−∞". */
 rg_figure rg_fixed(double value, int decimals);
 
-/* So many digits that count: "0.1235", "12.35", "1.24e-6". */
+/* So many significant digits: "0.1235", "12.35", "1.24e-6". */
 rg_figure rg_significant(double value, int digits);
 
 /* The shortest text that is the same number: "0.001". */

@@ -75,7 +75,7 @@ static int64_t clamp(int64_t value, int64_t most)
     return value < 0 ? 0 : value > most ? most : value;
 }
 
-/* The row or column that stands at place i after a change; -1: padding. */
+/* The row or column that moves to index i; -1: padding. */
 static int64_t origin(int64_t i, int64_t size, int64_t crop, int64_t shift)
 {
     const int64_t at = clamp(i + shift, size - 1) + crop;
@@ -137,8 +137,8 @@ RG_INLINE void look_up(const char *table, const unsigned char *from, char *to, i
     }
 }
 
-/* Bytes by their table: any dtype and any normalisation, rounded once, for two loads and a store.
- * Sizes are constants where that is worth it. */
+/* Bytes by a table: any dtype and any normalisation, rounded once, for two loads and a store.
+ * Common sizes are compile-time constants. */
 static void write_bytes(const rg_loader *loader, const unsigned char *from, char *to)
 {
     const size_t size = rg_dtype_size(loader->desc.dtype);
@@ -403,7 +403,7 @@ static rg_status make_memory(rg_loader *loader)
     return make_ring(loader);
 }
 
-/* Signals of the program stay with its own threads. */
+/* Blocks signals: they are handled by threads of the program. */
 static rg_status start_thread(rg_loader *loader)
 {
     sigset_t all, before;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Numbers of a run as it goes: a CSV file, and an event file that TensorBoard reads. */
+/* Metrics of a run while it trains: a CSV file, and an event file for TensorBoard. */
 #ifndef RG_TRAIN_METRICS_H
 #define RG_TRAIN_METRICS_H
 
@@ -53,17 +53,18 @@ typedef struct rg_metric_rows {
 } rg_metric_rows;
 void rg_metric_rows_release(rg_metric_rows *rows);
 
-/* Opens the table at `path` for a run that continues after epoch `last`. It begins as the table at
- * `from` does, or where that is missing or empty as it does itself, less the rows of later epochs:
- * a run that was killed, or has gone on from there before, has left them. Rows at `path` that do
- * not begin with those of `from` are of another run, and are refused. The table is replaced whole
- * or not at all, and lines that are no rows are kept. `rows` receives those that are left. */
+/* Opens the table at `path` for a run that continues after epoch `last`. It
+ * starts with the rows of the table at `from`, or, if that is missing or empty, with its own rows.
+ * Rows of later epochs, left by a run that was killed or continued before, are removed. If `path`
+ * has rows that do not begin with those of `from`, they belong to another run: that is refused. The
+ * table is replaced whole or not at all, and lines that are no rows are kept. `rows` receives the
+ * rows that are left. */
 rg_status rg_csv_continue(rg_metric_file *csv, const char *path, const char *from, int64_t last,
                           rg_metric_rows *rows);
 
 /* Creates events.out.tfevents.<time>.<host>.<process>.<n> in a folder that exists. `time` is in
- * seconds since 1970. What earlier files of the folder tell of `step` and those behind it counts no
- * longer: a run that continues from an older checkpoint takes these steps again. */
+ * seconds since 1970. Events of `step` and later steps in earlier files of the folder become
+ * void: a run that continues from an older checkpoint takes these steps again. */
 rg_status rg_events_open(rg_metric_file *events, const char *folder, double time, int64_t step);
 
 /* Adds one event with a scalar for every value that is given: loss/train, accuracy/validation, … */

@@ -46,7 +46,7 @@ rg_status rg_metric_file_close(rg_metric_file *file)
 
 /* ---- CSV ---- */
 
-/* Removes what stands behind the last whole row: half a row. */
+/* Removes an incomplete row at the end. */
 static rg_status trim(int file, off_t size)
 {
     char last;
@@ -197,7 +197,7 @@ static rg_status read_table(const char *path, rg_bytes *table)
     return rg_fail(RG_MALFORMED, "%s: does not start like a metrics file; it is not changed", path);
 }
 
-/* The table at `path`, which others are to replace: it has no rows, or begins with theirs. */
+/* Checks the table at `path` before it is replaced: it has no rows, or begins with the new ones. */
 static rg_status check_replaced(const char *path, const rg_page *by, rg_metric_rows *rows)
 {
     rg_bytes table;
@@ -219,7 +219,7 @@ static rg_status check_replaced(const char *path, const rg_page *by, rg_metric_r
     return status;
 }
 
-/* Whether there is something to read at the path: a pipe would be waited for. */
+/* Whether the path is a file with content; a pipe would block. */
 static bool has_table(const char *path, struct stat *info)
 {
     return stat(path, info) == 0 && S_ISREG(info->st_mode) && info->st_size > 0;

@@ -50,7 +50,7 @@ static uint32_t masked_crc(const void *data, size_t size)
 
 /* ---- messages ---- */
 
-/* Tags are known and few, so that every message fits. */
+/* Tags are known and short, so that every message fits. */
 typedef struct message {
     uint8_t data[512];
     size_t size;

@@ -66,7 +66,7 @@ static bool take_mark(reader *r, char mark)
     return true;
 }
 
-/* Fails with the place in front of the sentence. */
+/* Fails with "name:line:column: " in front of the sentence. */
 #define MISTAKE(r, place, ...)                                                                 \
     do {                                                                                       \
         rg_fail(RG_MALFORMED, __VA_ARGS__);                                                    \

@@ -63,7 +63,7 @@ typedef struct rg_network {
 rg_status rg_network_desc_check(const char *who, const rg_network_desc *desc,
                                 rg_network_desc *checked);
 
-/* Makes the graph and all that is known of it. `size` of the descriptor is not looked at. */
+/* Creates the graph and what is known of its layers. `size` of the descriptor is ignored. */
 rg_status rg_network_create(const rg_model *model, const rg_network_desc *options,
                             rg_network *network);
 void rg_network_destroy(rg_network *network);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Networks: the graph of a model, with parameters in the shapes that its images ask for. */
+/* Networks: the graph of a model, with parameter shapes that follow from the images. */
 #include "train/layer_rules.h"
 
 #include "core/memory.h"

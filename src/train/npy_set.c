@@ -183,7 +183,7 @@ static void convert(rg_dataset *set, const npy_array *x)
     }
 }
 
-/* Names the first pixel that is NaN or infinite: training would spoil all parameters with it. */
+/* Reports the first pixel that is NaN or infinite: it would make all parameters NaN. */
 static rg_status check_finite(const rg_dataset *set)
 {
     const rg_dataset_info *info = &set->info;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* A page being written: growth, and the escapes that keep text from outside being text. */
+/* A page in memory: growth, and escapes for text from outside. */
 #include "train/page.h"
 #include "core/memory.h"
 #include "files/whole_file.h"
@@ -13,7 +13,7 @@ enum { FIRST_CAPACITY = 1 << 14, REPLACEMENT = 0xfffd };
 
 /* ---- growth ---- */
 
-/* Room for `size` more bytes and the 0 behind them. */
+/* Grows for `size` more bytes and a 0 after them. */
 static bool reserve(rg_page *page, size_t size)
 {
     if (page->status != RG_OK)
@@ -80,7 +80,7 @@ rg_status rg_page_save(rg_page *page, const char *path)
 
 /* ---- text from outside ---- */
 
-/* What may stand in a page: no control characters, no marks that reorder the text beside them. */
+/* Characters that may be in a page: no control characters, no marks that reorder text. */
 static bool is_shown(uint32_t c)
 {
     return c >= 0x20 && !(c >= 0x7f && c < 0xa0) && !(c >= 0xd800 && c < 0xe000) &&

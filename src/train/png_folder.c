@@ -58,7 +58,7 @@ static bool is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* Whether an entry of a folder is wanted; a failure where it should be, and cannot. */
+/* Whether an entry of a folder is wanted; fails if it is wanted but cannot be read. */
 typedef rg_status look(const char *path, bool *wanted);
 
 static rg_status look_for_folder(const char *path, bool *wanted)

@@ -106,7 +106,7 @@ void rg_png_end(rg_png *png)
 /* ---- pixels ---- */
 
 #if RG_HAVE_PNG
-/* What a sample counts for where `alpha` of it is seen before black. */
+/* A sample with opacity `alpha` over black. */
 static unsigned char seen(unsigned sample, unsigned alpha)
 {
     return (unsigned char)((sample * alpha + 127) / 255);

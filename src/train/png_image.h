@@ -14,7 +14,7 @@ typedef struct rg_png {
     size_t kept_bytes, capacity;
 } rg_png;
 
-/* Reads the header of an image that stands in memory, and keeps of it what libpng shall see.
+/* Reads the header of an image in memory, and keeps the chunks that libpng shall see.
  * Sentences name the byte, not the file. After a failure there is nothing to end. */
 rg_status rg_png_begin(rg_png *png, const void *bytes, size_t size);
 void rg_png_end(rg_png *png);

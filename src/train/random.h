@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Random numbers by counter: number i of a stream follows from its key alone, so that any of them
- * can be had at any time, in any order, on any thread. */
+ * can be computed at any time, in any order, on any thread. */
 #ifndef RG_TRAIN_RANDOM_H
 #define RG_TRAIN_RANDOM_H
 

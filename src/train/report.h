@@ -4,7 +4,8 @@
  *
  *  The structs below are filled by the caller. Nothing in them is kept or changed, all text may
  *  hold anything and may be NULL, and every list may be empty: its part is then left out. A loss
- * may be NaN or infinite, which the page tells; any other number that is NaN was not measured. */
+ * may be NaN or infinite, which the page shows; any other NaN means that the number was not
+ * measured. */
 #ifndef RG_TRAIN_REPORT_H
 #define RG_TRAIN_REPORT_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* What was taken for what: a matrix for a few classes, otherwise the commonest mistakes. */
+/* Confusions: a matrix for a small number of classes, otherwise the most frequent mistakes. */
 #include "core/memory.h"
 #include "train/report_parts.h"
 

@@ -17,7 +17,7 @@
 
 /* ---- the lock ---- */
 
-/* The process that holds the lock, as far as the system tells; 0: not known. A line of /proc/locks:
+/* The process that holds the lock, if the system tells it; 0: not known. A line of /proc/locks:
  * "5: FLOCK  ADVISORY  WRITE 1234 fe:01:4711 0 EOF". */
 static long holder_of(int folder)
 {

@@ -6,7 +6,7 @@
 
 #include "core/status.h"
 
-/* Locks a folder that is there; *lock stays -1 where there is none. The lock ends with
+/* Locks an existing folder; *lock stays -1 if there is none. The lock ends with
  * rg_folder_unlock(), or with the process, however that ends. RG_INVALID_STATE if another process
  * has it. */
 rg_status rg_folder_lock(const char *folder, int *lock);

@@ -242,7 +242,7 @@ static rg_status read_entry(const source *s, const struct entry *e, const char *
     return RG_OK;
 }
 
-/* What counts the same thing twice. */
+/* Counts that depend on each other. */
 static rg_status check_counts(const source *s, const rg_run_state *c)
 {
     RG_CHECK(c->right <= c->images && c->images <= c->position, RG_MALFORMED,

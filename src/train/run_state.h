@@ -29,26 +29,26 @@ typedef struct rg_run_state {
     int64_t best_epoch;
 } rg_run_state;
 
-/* Writes it whole or not at all. No batch may be under way. */
+/* Writes it whole or not at all. No batch may be running. */
 rg_status rg_run_state_write(const char *path, const rg_run_state *state, rg_stepper *stepper);
 
 /* Writes a file of texts and of all parameters of a plan. */
 rg_status rg_run_state_write_file(const char *path, const rg_safetensors_text texts[],
                                   size_t text_count, rg_plan *plan);
 
-/* Refuses a stepper one of whose parameters, moments or averages holds NaN or an infinity, as an
- * update can leave it behind a loss that was finite: nothing good comes of going on from there. */
+/* Refuses a stepper with NaN or an infinity in a parameter, moment or average. An update can
+ * produce them although the loss was finite; training cannot continue from there. */
 rg_status rg_run_state_check(rg_stepper *stepper);
 
 /* Opens a checkpoint and reads all but its tensors; `file` is to be closed. */
 rg_status rg_run_state_open(const char *path, rg_run_state *state, rg_safetensors **file);
-/* Makes its model and a stepper, and reads the tensors that this has. What was made is the caller's
- * also after a failure. */
+/* Creates the model and a stepper, and reads the tensors of the stepper. The caller owns both, also
+ * after a failure. */
 rg_status rg_run_state_read(const char *path, const rg_safetensors *file, const rg_run_state *state,
                             rg_device *device, const rg_stepper_options *options, rg_model **model,
                             rg_stepper **stepper);
-/* The two halves of that: whether the file has what the network would allocate, as a few words of a
- * model ask for any size; and the tensors of a plan. */
+/* The two halves of that. The first checks that the file has every parameter of the network before
+ * any is allocated, since a short model can ask for any size; the second reads them into a plan. */
 rg_status rg_run_state_check_file(const char *path, const rg_safetensors *file,
                                   const rg_model *model, rg_network_desc network);
 rg_status rg_run_state_read_plan(const char *path, const rg_safetensors *file, rg_plan *plan);

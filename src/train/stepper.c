@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The stepper: plans for steps and for use, batches under way. */
+/* The stepper: plans for training and inference, and batches that are running. */
 #include "train/stepper.h"
 
 #include "core/memory.h"
@@ -21,7 +21,7 @@ typedef struct numbers {
     int64_t step, dropout_step;
 } numbers;
 
-/* A batch under way, and what the device reads and writes while it is. */
+/* A batch that is running, with the memory that the device reads and writes. */
 typedef struct slot {
     rg_commands *commands; /* NULL: none */
     rg_tensor *images, *labels;

@@ -21,7 +21,7 @@ typedef struct rg_stepper_options {
     bool use_only;      /* no steps: there is the network as it is used, and no optimizer */
 } rg_stepper_options;
 
-/* What became of a batch. */
+/* The result of a batch. */
 typedef struct rg_outcome {
     int64_t images, right;
     double loss; /* the mean over its images */
@@ -34,25 +34,26 @@ rg_status rg_stepper_create(rg_device *device, const rg_model *model,
 void rg_stepper_destroy(rg_stepper *stepper);
 
 /* Trains with a batch: `images` of the network's dtype, which may change when this returns. The
- * outcome is that of an earlier batch, as devices run behind: images is 0 while there is none. */
+ * outcome is that of an earlier batch, as devices work asynchronously; its images are 0 while there
+ * is none. */
 rg_status rg_stepper_step(rg_stepper *stepper, const void *images, const int32_t labels[],
                           int64_t count, double rate, rg_outcome *outcome);
-/* Waits for a batch that is under way; images is 0 when all are done. */
+/* Waits for a running batch; images is 0 when all are complete. */
 rg_status rg_stepper_finish(rg_stepper *stepper, rg_outcome *outcome);
 
-/* Runs the network as it is used: without dropout, with running statistics. `probabilities`, unless
- * NULL, receives count * classes numbers. */
+/* Runs the network in inference mode: without dropout, with running statistics. `probabilities`,
+ * unless NULL, receives count * classes numbers. */
 rg_status rg_stepper_evaluate(rg_stepper *stepper, const void *images, const int32_t labels[],
                               int64_t count, float probabilities[], rg_outcome *outcome);
 
-/* Steps taken, and batches begun, since the beginning. */
+/* Steps, and batches that were started, since the beginning. */
 int64_t rg_stepper_steps(const rg_stepper *stepper);
 int64_t rg_stepper_batches(const rg_stepper *stepper);
-/* Goes on from there. */
+/* Continues from there. */
 void rg_stepper_seek(rg_stepper *stepper, int64_t steps, int64_t batches);
 
-/* Measures every step of the plan with the batch that was begun last; none may be under way. There
- * are rg_plan_steps() numbers of milliseconds. The parameters stay as they are. */
+/* Measures every step of the plan with the batch that was started last; none may be running. Fills
+ * in rg_plan_steps() numbers. The parameters do not change. */
 rg_status rg_stepper_time(rg_stepper *stepper, double milliseconds[]);
 
 /* For checkpoints, drawings and figures; they belong to the stepper. */

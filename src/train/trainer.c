@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Trainers: what a network, a data set and a checkpoint are together, and epochs of training. */
+/* Trainers: creation, resumption from a checkpoint, and epochs of training. */
 #include "train/trainer.h"
 
 #include "core/clock.h"
@@ -35,7 +35,7 @@ static rg_stepper_options stepper_options(const rg_trainer *t)
                                  .seed = (uint64_t)t->desc.seed };
 }
 
-/* What a checkpoint says of a data set. */
+/* What a checkpoint keeps of a data set. */
 static rg_status describe_set(rg_trainer *t, const rg_dataset *set)
 {
     rg_run_state *s = &t->state;
@@ -57,7 +57,7 @@ static rg_status describe_set(rg_trainer *t, const rg_dataset *set)
     return RG_OK;
 }
 
-/* A loader that begins where training does, and with it the number of steps. */
+/* Opens a loader at the position of training, and computes the number of steps. */
 static rg_status open_loader(rg_trainer *t, const rg_dataset *set)
 {
     const rg_run_state *s = &t->state;
@@ -94,7 +94,7 @@ static rg_status make_new(rg_trainer *t, const rg_model *model, const rg_dataset
     return open_loader(t, set);
 }
 
-/* Gives the trainer to the caller, or back if there was a failure. */
+/* Hands the trainer to the caller, or destroys it after a failure. */
 static rg_status hand_over(rg_trainer *made, rg_status status, rg_trainer **trainer)
 {
     if (status == RG_OK)

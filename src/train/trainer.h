@@ -47,7 +47,7 @@ rg_status rg_trainer_desc_read(const char *text, rg_trainer_desc *desc);
 /* Allocates the losses, as many as the whole training needs. */
 rg_status rg_history_begin(rg_trainer *trainer);
 void rg_history_add_loss(rg_history *history, int64_t batches, double loss);
-/* A row of an epoch that is there already is replaced, with those behind it. */
+/* Replaces a row of the same epoch, and removes rows of later ones. */
 rg_status rg_history_add_epoch(rg_history *history, const rg_report_epoch *epoch);
 /* The epoch that was added last; NULL: there is none. */
 rg_report_epoch *rg_history_last(const rg_history *history);

@@ -92,7 +92,7 @@ rg_status rg_schedule_parse(const char *name, rg_schedule_kind *schedule)
 
 /* ---- checks ---- */
 
-/* A number of either kind. Counts are told from their bounds, which doubles hold exactly. */
+/* A number of either kind. The bounds of counts are doubles, which hold them exactly. */
 static rg_status check_number(const struct field *f, const void *at)
 {
     if (f->kind == COUNT) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Saving a trainer, and what it tells of itself. */
+/* Saving a trainer, and its getters. */
 #include "train/trainer.h"
 
 #include "core/memory.h"
@@ -31,7 +31,7 @@ static rg_status check_options(const rg_trainer *t, const char *options)
     return status;
 }
 
-/* Writes a checkpoint with an own text of options, which becomes the trainer's. */
+/* Writes a checkpoint with this text of options, which the trainer then owns. */
 static rg_status save(rg_trainer *t, const char *path, char *options)
 {
     rg_run_state *s = &t->state;
@@ -72,7 +72,7 @@ rg_status rg_trainer_save_with(rg_trainer *trainer, const char *path, const char
     return save(trainer, path, copy);
 }
 
-/* ---- what a trainer tells ---- */
+/* ---- getters ---- */
 
 rg_status rg_trainer_get_desc(const rg_trainer *trainer, rg_trainer_desc *desc)
 {

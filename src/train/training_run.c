@@ -112,7 +112,8 @@ static rg_status continue_csv(rg_run *run, const char *resumed, rg_metric_rows *
     return take_epochs(run, rows);
 }
 
-/* Steps behind the checkpoint are taken again; in another folder earlier ones are told again. */
+/* Steps after the checkpoint are taken again; in another folder earlier events are written again.
+ */
 static rg_status open_events(rg_run *run, const char *resumed, const rg_metric_rows *rows)
 {
     const bool again = resumed == NULL || rows->moved;
