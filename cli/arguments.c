@@ -159,7 +159,7 @@ int rg_isa_check(const char *isa)
     return known ? 0 : rg_wrong("this machine does not support the instruction set '%s'", isa);
 }
 
-/* The last sentence of the program; "": the library's is meant. */
+/* The last sentence of the program; "": that of the library counts. */
 static char own_failure[1024];
 
 rg_status rg_fails(rg_status status, const char *format, ...)

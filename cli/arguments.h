@@ -21,17 +21,17 @@ typedef struct rg_option {
     const char *text;     /* one line for --help */
 } rg_option;
 
-/* Takes the options of the table out of argv and leaves the rest, in order, in front; returns how
- * many are left, or -1 after printing what is wrong. `-o x` and a lone `-` are left. "--" ends the
- * options. An unknown option is an error unless `unknown` is given: it receives the name (without
- * dashes) and the value, or NULL for one that is last or followed by another option, and returns
- * whether it took the value, or -1 after printing what is wrong. */
+/* Reads the options of the table from argv and moves the other arguments to its front, in order.
+ * Returns how many are left, or -1 after printing what is wrong. `-o x` and a lone `-` are left.
+ * "--" ends the options. An unknown option is an error unless `unknown` is given. `unknown`
+ * receives the name (without dashes) and the value, NULL if the option is last or followed by
+ * another one. It returns whether it took the value, or -1 after printing what is wrong. */
 int rg_options_take(const rg_option *options, int argc, char **argv,
                     int (*unknown)(void *context, const char *name, const char *value),
                     void *context);
 
-/* If set, rg_options_take() hands it the table, takes nothing and returns -1: so `help` sees the
- * options of other commands. */
+/* If set, rg_options_take() calls it with the table, reads nothing and returns -1. `help` gets the
+ * options of other commands in this way. */
 extern void (*rg_options_show)(const rg_option *options);
 
 /* Prints the table. */
@@ -55,11 +55,11 @@ const char *rg_failure(void);
 __attribute__((format(printf, 1, 2))) int rg_wrong(const char *format, ...);
 int rg_failed(void);
 
-/* 0, or the exit status with a sentence where there are too many threads. */
+/* 0; or the exit status, with a sentence, if there are too many threads. */
 enum { RG_MOST_THREADS = 1024 };
 int rg_threads_check(int64_t threads);
 
-/* 0, or the exit status with a sentence where this machine lacks an instruction set; NULL is none.
+/* 0; or the exit status, with a sentence, if this machine lacks an instruction set. NULL is none.
  */
 int rg_isa_check(const char *isa);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Recording the loops of the limit. They stand in the place of an op's kernels, without an op. */
+/* Recording the loops of the limit. They are recorded like kernels of an op, but belong to none. */
 #include "cli/bench_limit.h"
 #include "ops/contract/contract_pairs.h"
 #include "backend/kernel_lists.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* What the machine can do at best: plain loops that move bytes, and a loop of multiplications and
- * additions. They run through the same queue and threads as any kernel. On a GPU the bytes are
+/* The limits of the machine: plain loops that move bytes, and a loop of multiplications and
+ * additions. They run on the same queue and threads as kernels. On a GPU the bytes are
  * copied, and there is no loop of arithmetic. */
 #ifndef RG_CLI_BENCH_LIMIT_H
 #define RG_CLI_BENCH_LIMIT_H

@@ -160,7 +160,7 @@ static void peak(const void *args, int64_t begin, int64_t end)
 
 #if RG_USES_PAIRS
 
-/* As fast as a unit for pairs gets: operands from the nearest cache, all rows of a the same. */
+/* The peak of a unit for pairs: operands in the first-level cache, all rows of a the same. */
 static void pair_peak(const void *args, int64_t begin, int64_t end)
 {
     enum { ROWS = 224, DEPTH = 2 * RG_PAIR_DEPTH, RUNS = 32, HALF = 0x3f00 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* What `bench` prints: a table for people, or one object per line. */
+/* The output of `bench`: a table, or one JSON object per line. */
 #ifndef RG_CLI_BENCH_PRINT_H
 #define RG_CLI_BENCH_PRINT_H
 

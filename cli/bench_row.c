@@ -66,7 +66,7 @@ const char *rg_bench_row_direction(const rg_bench_row *row, char text[16])
     return text;
 }
 
-/* Products that the row takes: the gradients of both factors are as much work as forward, each. */
+/* Products of the row: the gradient of each factor is as much work as forward. */
 static int products(const rg_bench_row *row)
 {
     return row->gradient ? gives(row, 0) + (row->inputs > 1 && gives(row, 1)) : 1;

@@ -34,8 +34,8 @@ typedef struct rg_bench_row {
     int32_t read_count, written_count;
 } rg_bench_row;
 
-/* Works out descriptor, shapes and sizes; `only` names an input, or is NULL. `row` holds nothing
- * yet that must be closed. */
+/* Computes descriptor, shapes and sizes; `only` names an input, or is NULL. `row` does not have to
+ * be closed yet. */
 rg_status rg_bench_row_begin(const rg_op_test *test, const rg_case *c, bool gradient,
                              const char *only, rg_dtype dtype, rg_bench_row *row);
 
@@ -57,8 +57,8 @@ typedef struct rg_bench_mode {
     bool ahead; /* the clock starts when the list has been recorded */
 } rg_bench_mode;
 
-/* A commit and a wait cost a GPU as much as a call may take: so many calls in a list that they
- * outweigh that, all recorded before the clock starts. */
+/* On a GPU a commit and a wait may cost as much as a call. So the list has enough calls to make
+ * that cost negligible, all recorded before the clock starts. */
 rg_status rg_bench_gpu_mode(rg_bench_row *row, double seconds, rg_bench_mode *mode);
 
 typedef struct rg_bench_result {

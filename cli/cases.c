@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Cases made ready. */
+/* Preparing cases. */
 #include "cli/cases.h"
 #include "core/shape.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Cases made ready: descriptor, shapes, values, and what the definition in double makes of them. */
+/* Prepared cases: descriptor, shapes, values, and the results of the definition in double. */
 #ifndef RG_CLI_CASES_H
 #define RG_CLI_CASES_H
 

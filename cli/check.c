@@ -6,7 +6,7 @@
 #include "cli/check_trial.h"
 #include "core/shape.h"
 
-/* A gradient that is 0 everywhere, or as good as that, would agree with too much. */
+/* Refuses a gradient that is (almost) 0 everywhere: it would agree with wrong results. */
 static bool is_trivial(const rg_values *v, double share)
 {
     bool trivial = false;
@@ -127,7 +127,7 @@ end:
     memset(t->beside, 0, sizeof t->beside);
 }
 
-/* A kernel of another device, copied to this one, does what one that was made here does. */
+/* A kernel copied from another device gives the same results as one created here. */
 static rg_status copy_kernel(rg_device *device, const rg_values *v, rg_kernel **kernel)
 {
     rg_device_options options = rg_device_options_default();

@@ -41,7 +41,7 @@ typedef struct rg_views {
 rg_tensor_desc rg_view_of(const rg_views *views, int number, const rg_tensor_desc *shape,
                           uint32_t repeat, int64_t *shift);
 
-/* What is done with a random trial. */
+/* The forms of a random trial. */
 enum {
     RG_FORM_STATE = 1 << 0, /* with a state where none is needed, too */
     RG_FORM_GRADIENT = 1 << 1,

@@ -35,9 +35,9 @@ static bool loss_at(rg_check_trial *t, int32_t input, int64_t k, double value, d
     return true;
 }
 
-/* In a random trial: whether a step of twice the length says something else. Then the function is
- * too crooked, or the loss too large beside its slope, for differences to tell anything. `bend` is
- * the second difference: four times as large where a function curves, twice at a kink. */
+/* In a random trial: whether a step of twice the length gives another slope. Then the function
+ * curves too much, or its value is too large compared with its slope, for finite differences.
+ * `bend` is the second difference: four times as large where a function curves, twice at a kink. */
 static bool is_doubtful(rg_check_trial *t, int32_t i, int64_t k, double slope, double bend,
                         double largest)
 {
@@ -55,8 +55,8 @@ static bool is_doubtful(rg_check_trial *t, int32_t i, int64_t k, double slope, d
            fabs(here) * 1e-10 > 1e-7 * largest;
 }
 
-/* Central differences at some elements. Where the slopes to both sides differ there is a kink,
- * and the element is passed over; not more than half may be. */
+/* Central differences at some elements. Where the slopes on both sides differ there is a kink, and
+ * the element is skipped; at most half may be. */
 void rg_trial_check_differences(rg_check_trial *t)
 {
     enum { SAMPLES = 24 };

@@ -60,7 +60,7 @@ void rg_trial_check_gradient(rg_check_trial *t, rg_state *state, rg_bits *bits)
     rg_trial_expect_written(t->dx, v->inputs, false);
 }
 
-/* Each dx by itself has the bits that check_gradient has seen beside the others. */
+/* Each dx computed alone has the same bits as together with the others. */
 void rg_trial_check_alone(rg_check_trial *t, rg_state *state)
 {
     const rg_values *v = t->v;
@@ -83,7 +83,7 @@ void rg_trial_check_alone(rg_check_trial *t, rg_state *state)
     t->alone = false;
 }
 
-/* Whether what is added up is not much larger than the sums. The cases are chosen that way. */
+/* Whether the addends are not much larger than the sums. The cases are chosen that way. */
 static bool is_sum_sure(const rg_check_trial *t, int32_t i, const double *want)
 {
     const rg_values *v = t->v;

@@ -63,7 +63,7 @@ double rg_trial_largest_of(const double *data, int64_t count)
     return largest;
 }
 
-/* What the definition says, as far as the dtype reaches. */
+/* The result of the definition, within the range of the dtype. */
 static double reachable(double want, rg_dtype dtype)
 {
     return dtype == RG_F16 && fabs(want) >= 65520 ? copysign((double)INFINITY, want) : want;

@@ -20,10 +20,10 @@ typedef struct rg_check_trial {
     rg_guarded x[RG_MAX_INPUTS], y[RG_MAX_OUTPUTS], dy[RG_MAX_OUTPUTS], dx[RG_MAX_INPUTS];
 } rg_check_trial;
 
-/* Counts a failure and tells it; the sentence goes on behind the name of the trial. */
+/* Counts a failure and prints it; the sentence follows the name of the trial. */
 __attribute__((format(printf, 2, 3))) void rg_trial_fail(const rg_check_trial *t,
                                                          const char *format, ...);
-/* Whether a call went well; tells it otherwise. */
+/* Whether a call succeeded; prints the failure otherwise. */
 bool rg_trial_ok(const rg_check_trial *t, rg_status status, const char *what);
 
 /* The largest finite element; the error that a dtype may have, relative to it. */
@@ -54,7 +54,7 @@ void rg_trial_free_tensors(rg_check_trial *t);
 
 void rg_trial_check_forward(rg_check_trial *t, rg_state *state, rg_bits *bits);
 void rg_trial_check_gradient(rg_check_trial *t, rg_state *state, rg_bits *bits);
-/* Each dx by itself has the bits that rg_trial_check_gradient has seen beside the others. */
+/* Each dx computed alone has the same bits as together with the others. */
 void rg_trial_check_alone(rg_check_trial *t, rg_state *state);
 void rg_trial_check_add(rg_check_trial *t, rg_state *state, rg_bits *bits);
 /* The pairs that the op lists, each by itself; all pairs of the forward pass at once. */

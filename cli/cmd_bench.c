@@ -69,7 +69,7 @@ static int64_t free_memory(void)
 
 /* ---- one row ---- */
 
-/* What a peer does not offer is told once, not for every row. */
+/* A case that a peer does not support is reported once, not for every row. */
 static void tell(bench *b, int peer)
 {
     if (strcmp(b->peer_told[peer], rg_error_text()) == 0)
@@ -97,7 +97,7 @@ static void time_peers(bench *b, const rg_bench_row *row, rg_bench_line *line)
     }
 }
 
-/* Of a contraction: what the device does at best just now; 0 where that is not known. */
+/* The peak of the device at this moment, for a contraction; 0 if it is not known. */
 static rg_status find_peak(bench *b, const rg_bench_row *row, double *gflop_s)
 {
     const rg_status status =

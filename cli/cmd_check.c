@@ -34,8 +34,8 @@ typedef struct devices {
     int count;
 } devices;
 
-/* All instruction sets, of the CPU; one, without a name, of a GPU. They share the values of a case:
- * what the definition says takes long to find out. */
+/* All instruction sets of the CPU; for a GPU one without a name. They share the values of a case,
+ * because the definition is slow. */
 typedef struct isa_list {
     devices isas[MOST_ISAS];
     int count;
@@ -51,7 +51,7 @@ static void close_isas(isa_list *l)
     }
 }
 
-/* What has to be typed to come back to this device. */
+/* The options that select this device. */
 static void write_options(const request *r, const char *isa, int64_t threads, char text[64])
 {
     int length = 0;
@@ -62,7 +62,7 @@ static void write_options(const request *r, const char *isa, int64_t threads, ch
         snprintf(text + length, 64 - (size_t)length, " --runs %lld", (long long)r->runs);
 }
 
-/* Without an instruction set, 0 threads: as the device is. */
+/* NULL and 0 threads: the defaults of the device. */
 static rg_status open_device(const request *r, const char *isa, int64_t threads, devices *d)
 {
     rg_checker *checker = &d->checkers[d->count];
@@ -78,7 +78,7 @@ static rg_status open_device(const request *r, const char *isa, int64_t threads,
     return rg_queue_create(checker->device, &checker->queue);
 }
 
-/* The instruction set that the machine takes by itself. */
+/* The default instruction set of the machine. */
 static bool is_best(const char *isa)
 {
     int32_t last = 0;
@@ -87,8 +87,7 @@ static bool is_best(const char *isa)
     return strcmp(isa, rg_device_isa_list(last)) == 0;
 }
 
-/* An odd number of threads shares out work like no other; on one instruction set that is seen as
- * well as on all. */
+/* An odd number of threads divides work differently; one instruction set is enough to test that. */
 static rg_status open_devices(const request *r, const char *isa, devices *d)
 {
     *d = (devices){ .count = 0 };
@@ -239,7 +238,7 @@ static rg_status check_op(const request *r, const rg_op_test *test, int64_t *fai
 
 /* ---- the command ---- */
 
-/* Tensors come and go thousands of times: memory once taken from the system is kept for them. */
+/* Tensors are created and destroyed thousands of times: keeps freed memory for the next ones. */
 static void keep_memory(void)
 {
 #ifdef __GLIBC__
@@ -268,7 +267,7 @@ static bool is_request_valid(const request *r)
     return false;
 }
 
-/* Opens the device once, to learn what it is. */
+/* Opens the device once, to see whether it is a GPU. */
 static int look_at_device(request *r)
 {
     rg_device *device;

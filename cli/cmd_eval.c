@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* `retrograde eval`: how good a trained network is on a data set. */
+/* `retrograde eval`: evaluates a trained network on a data set. */
 #include "cli/cli.h"
 #include "cli/print_json.h"
 #include "cli/train_options.h"
@@ -16,7 +16,7 @@ typedef struct request {
     const char *data;
 } request;
 
-/* What an evaluation works with, and what it finds. */
+/* An evaluation: its network and data, and its results. */
 typedef struct evaluation {
     rg_trainer *network;
     rg_dataset *set;
@@ -28,7 +28,7 @@ typedef struct evaluation {
     int64_t cell_count;
 } evaluation;
 
-/* The test part, or where there is none the part that networks are trained with. */
+/* The test part; if there is none, the training part. */
 static rg_status open_set(const request *q, evaluation *e)
 {
     RG_PASS(rg_open_test_part(q->data, &e->set));

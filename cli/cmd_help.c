@@ -31,7 +31,7 @@ static void show_options(const rg_command *command, void (*show)(const rg_option
 
 /* ---- manual ---- */
 
-/* As troff wants it: dashes that stay dashes, no line that begins like a request. */
+/* Escapes text for troff: dashes stay dashes, and no line begins like a request. */
 static void print_troff(const char *text)
 {
     if (*text == '.' || *text == '\'')

@@ -25,7 +25,7 @@ enum { BUILD_LINES = sizeof build / sizeof build[0] };
 
 enum { NAME = 32, LINE = 1024 };
 
-/* What the device says of itself, or why it does not open; returns whether it does. */
+/* The description of a device, or why it cannot be opened; returns whether it can. */
 static bool describe(const char *name, char line[LINE])
 {
     rg_device *device;

@@ -19,7 +19,7 @@ static void on_interrupt(int signal)
     interrupted = 1;
 }
 
-/* Whoever reads the output has gone: training stops as if it were interrupted. */
+/* The reader of the output has closed it: training stops as if it were interrupted. */
 static void on_broken_pipe(int signal)
 {
     (void)signal;
@@ -79,7 +79,7 @@ static rg_status take_kept(rg_train_request *request, rg_dtype dtype, char *kept
     return status == RG_OK ? RG_OK : rg_fails(status, "%s: %s", request->resume, rg_failure());
 }
 
-/* What the checkpoint says of the options; `kept` is to be freed when they are no longer used. */
+/* Reads the options of the checkpoint; `kept` is to be freed when they are no longer used. */
 static rg_status read_kept(rg_train_request *request, char **kept)
 {
     rg_checkpoint *checkpoint;
@@ -104,7 +104,7 @@ static bool keeps_all(const rg_train_request *before, const rg_train_request *re
            keeps("dtype", before->dtype, request->dtype);
 }
 
-/* Options of the checkpoint hold where the command line has none. */
+/* Options that are not on the command line come from the checkpoint. */
 static int take_options(rg_train_request *request, rg_option options[], int argc, char **argv,
                         char **kept)
 {

@@ -48,8 +48,8 @@ static void open_streams(void)
     }
 }
 
-/* The exit status of the command, or 1 if what it printed is lost. A reader that has gone, such as
- * `head`, ends the program quietly. */
+/* The exit status of the command, or 1 if its output could not be written. If the reader, such as
+ * `head`, has closed the pipe, the program ends without a message. */
 static int finish(int status)
 {
     errno = 0;

@@ -181,7 +181,7 @@ static bool is_data(const rg_tensor *tensor)
     return rg_tensor_get_desc(tensor, &desc) == RG_OK && rg_dtype_is_data(desc.dtype);
 }
 
-/* Whether the op takes the inputs as they stand. */
+/* Whether the op accepts the inputs unconverted. */
 static bool fit(const rg_op_run *run)
 {
     rg_tensor_desc x[RG_MAX_INPUTS], y[RG_MAX_OUTPUTS];
@@ -232,7 +232,7 @@ static void unstage(const rg_op_run *run, int count)
     }
 }
 
-/* The sentence names the file that was asked for. */
+/* Replaces the temporary name in the sentence by that of the file. */
 static rg_status save_beside(const rg_tensor *tensor, const char *path, const char *staged)
 {
     const rg_status status = rg_tensor_save_npy(tensor, staged);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Peers: other libraries, timed beside us on the same rows, device and threads. They are found at
- * run time and never linked. */
+/* Peers: other libraries, timed on the same rows, device and threads. They are opened at run time
+ * and never linked. */
 #ifndef RG_CLI_PEER_API_H
 #define RG_CLI_PEER_API_H
 
@@ -41,7 +41,7 @@ rg_status rg_peer_symbol(const char *peer, void *library, const char *name, void
 
 /* One round of a job, and the time of one call in it. */
 typedef rg_status rg_peer_round(const void *job, double *ms);
-/* The median time of rounds. The first one warms up; where it takes too long already, it counts. */
+/* The median time of rounds. The first one warms up; if it takes too long already, it counts. */
 rg_status rg_bench_time_peer(rg_peer_round *round, const void *job, double seconds, double *ms);
 
 #endif

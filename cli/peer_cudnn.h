@@ -56,8 +56,8 @@ typedef struct rg_cudnn_functions {
 } rg_cudnn_functions;
 extern rg_cudnn_functions rg_cudnn; /* filled when the peer is opened */
 
-/* Tensors that the row has not: x and y of a gradient; states and reserve of dropout; what goes
- * with batch normalisation. */
+/* Tensors that the row does not have: x and y of a gradient; states and reserve of dropout; those
+ * of batch normalisation. */
 enum {
     RG_CUDNN_X = 0,
     RG_CUDNN_Y = 1,
@@ -101,7 +101,7 @@ struct rg_cudnn_job {
     const rg_tensor *factors[2][3]; /* a, b, c of a product */
 };
 
-/* Passes a failure on, with a sentence. */
+/* Turns a failure into a status with a sentence. */
 rg_status rg_cudnn_check(const rg_cudnn_job *j, cudnnStatus_t status);
 
 /* Fills in `run` and what it needs, by the op's name. */

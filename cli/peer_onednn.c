@@ -107,7 +107,7 @@ rg_status rg_onednn_use_workspace(rg_onednn_job *j)
     return bytes > 0 ? rg_onednn_use_spare(j, DNNL_ARG_WORKSPACE, desc, &flat, false) : RG_OK;
 }
 
-/* What the forward plan does not take among these, it leaves alone. */
+/* Arguments that the forward plan does not know are ignored. */
 static int shared_arguments(const rg_onednn_job *j, dnnl_exec_arg_t *shared)
 {
     int count = 0;

@@ -73,7 +73,7 @@ typedef struct rg_onednn_job {
         layouts; /* the one to prepare; how many there are to choose from, 0 for one alone */
 } rg_onednn_job;
 
-/* Passes a failure on, with a sentence. */
+/* Turns a failure into a status with a sentence. */
 rg_status rg_onednn_check(const rg_onednn_job *j, dnnl_status_t status);
 
 /* Makes plans and primitive of their descriptors; `backward` is used by gradients alone. */
@@ -83,7 +83,7 @@ rg_status rg_onednn_plan(rg_onednn_job *j, const void *forward, const void *back
 rg_status rg_onednn_use(rg_onednn_job *j, int argument, const dnnl_memory_desc_t *desc,
                         const rg_tensor *tensor);
 
-/* Makes a tensor that the row has not, filled as x[0] is or not at all, and binds it. */
+/* Creates and binds a tensor that the row does not have, filled like x[0] or not at all. */
 rg_status rg_onednn_use_spare(rg_onednn_job *j, int argument, const dnnl_memory_desc_t *desc,
                               const rg_tensor_desc *tensor, bool filled);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Which poolings other libraries have, too. */
+/* Poolings that other libraries also have. */
 #include "cli/peer_pool.h"
 
 static rg_status place(const rg_pool_desc *d, const rg_tensor_desc *x, rg_placement *placement)

@@ -88,7 +88,7 @@ static void stop(child *c)
     c->process = 0;
 }
 
-/* The child hangs or answers nonsense. */
+/* The child hangs or its answer is invalid. */
 static rg_status abandon(child *c, const char *reason)
 {
     kill(c->process, SIGKILL);

@@ -51,7 +51,7 @@ typedef struct rg_random_limits {
 bool rg_random_draw(const rg_op_test *test, uint64_t seed, int64_t number,
                     const rg_random_limits *limits, rg_random_case *c);
 
-/* Finds out which results are too ill-conditioned to be compared. */
+/* Detects results that are too ill-conditioned to be compared. */
 void rg_random_judge(rg_values *values);
 
 /* ---- running ---- */

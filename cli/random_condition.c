@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* How well a result follows from its inputs, by the definition itself, in two ways: on inputs that
- * are moved by a few roundings of the type that kernels compute in, and with every operation
- * rounded up, then down. A result that moves by a good part of its tolerance is not compared: no
- * kernel could be held to it. Numbers that are equal stay equal, and what is exact stays exact, so
- * that ties are compared. */
+/* The condition of a result, measured with the definition in two ways: on inputs perturbed by some
+ * roundings of the type that kernels compute in, and with every operation rounded up, then down. A
+ * result that changes by a good part of its tolerance is not compared, because no kernel could meet
+ * it. Equal numbers stay equal and exact numbers stay exact, so that ties are compared. */
 #include "cli/check_trial.h"
 #include "cli/random_case.h"
 #include "core/dtype.h"

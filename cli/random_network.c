@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Random networks: checking one, and making one that fails as small as it goes. */
+/* Random networks: checking one, and shrinking one that fails. */
 #include "cli/random_network.h"
 #include "cli/arguments.h"
 
@@ -205,7 +205,7 @@ static bool check_all(trial *t)
     return right && slope && rg_net_check_mistakes(t->net, &t->g, queue, &t->report);
 }
 
-/* Whether the network, with the items that it keeps, is right. */
+/* Whether the network, with the items that it keeps, passes. */
 static bool check(rg_networks *n, rg_net *net, rg_net_report *report)
 {
     trial t = { .all = n, .net = net };

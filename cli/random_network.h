@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Random networks: a drawn graph, what its definition says in double, what its kernels say one by
- * one, and plans of it with all their options, which have to agree with both. */
+/* Random networks: a random graph, its definition in double, its kernels run one by one, and plans
+ * of it with all options. All must agree. */
 #ifndef RG_CLI_RANDOM_NETWORK_H
 #define RG_CLI_RANDOM_NETWORK_H
 
