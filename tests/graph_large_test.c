@@ -74,7 +74,7 @@ static void test_results(void)
     rg_claims c;
     size_t bound = 0;
     int32_t at;
-    const rg_schedule *s = &shared.plan->current->sequence;
+    const rg_sequence *s = &shared.plan->current->sequence;
     EXPECT_OK(rg_claims_make(s, &c));
     EXPECT_OK(rg_claims_bound(c.list, c.count, s->steps_count, &bound, &at));
     printf("storage: %zu bytes, at least %zu; apart %zu\n", rg_plan_bytes(shared.plan), bound,

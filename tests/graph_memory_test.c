@@ -170,7 +170,7 @@ static void test_told_bytes(void)
 
 /* ---- placement ---- */
 
-static void check_placement(const char *what, const rg_schedule *s, size_t bytes)
+static void check_placement(const char *what, const rg_sequence *s, size_t bytes)
 {
     rg_claims c;
     size_t bound = 0;
