@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Graphs from JSON. A node names what it reads, which must stand before it: no text makes a
- * cycle. */
+/* Graphs from JSON. A node names what it reads, which must come before it: there are no cycles. */
 #include "files/graph_json.h"
 
 #include "core/number.h"

@@ -170,7 +170,8 @@ static bool joins(const void *desc, const rg_tensor_desc x[])
 
 /* ---- shapes of one call ---- */
 
-/* An operand as large as y: it makes no step along dimensions that it was repeated along. */
+/* An operand broadcast to the shape of y: its strides are 0 along dimensions where it is repeated.
+ */
 static rg_tensor_desc expand(const rg_tensor_desc *x, const rg_tensor_desc *y)
 {
     rg_tensor_desc wide = *y;
@@ -256,7 +257,8 @@ static rg_status forward(rg_call *call)
 
 /* ---- gradient ---- */
 
-/* dy, a and b of a call, as large as y; what the gradient does not read is dy again. */
+/* dy, a and b of a call, broadcast to the shape of y; dy stands in for what the gradient does not
+ * read. */
 typedef struct sources {
     const rg_tensor *tensors[3];
     rg_tensor_desc wide[3];
@@ -360,7 +362,7 @@ static void cut(rg_arithmetic_sums_args *args, bool columns, rg_launch *launch)
     launch->grain = grain_for(elements);
 }
 
-/* The last dimensions of y that are alike for x begin here; *repeated: along them x is. */
+/* Where the last dimensions of y begin along all of which x is repeated, or is not (*repeated). */
 static int32_t inner_from(const rg_tensor_desc *x, const rg_tensor_desc *y, bool *repeated)
 {
     int32_t from = y->rank;
@@ -378,8 +380,8 @@ static int32_t inner_from(const rg_tensor_desc *x, const rg_tensor_desc *y, bool
     return from;
 }
 
-/* Sums of pieces for operand i, and the gradient of the other operand with it where `fused`; all
- * but where they go. */
+/* Args for sums of pieces for operand i, with the gradient of the other operand where `fused`; the
+ * caller sets the results. */
 static void plan_sums(const rg_call *call, const sources *s, int i, bool fused,
                       rg_arithmetic_sums_args *args, rg_launch *launch)
 {
@@ -424,7 +426,7 @@ static rg_status record_pieces(rg_call *call, int i, const rg_tensor *part,
     return rg_record(call, &launch);
 }
 
-/* An operand that was repeated: sums of pieces go to a temporary, which is then added up. */
+/* The gradient of an operand that was repeated: sums of pieces in a temporary, then their sum. */
 static rg_status record_repeated(rg_call *call, const sources *s, int i, bool fused)
 {
     rg_arithmetic_sums_args args;

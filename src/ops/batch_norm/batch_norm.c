@@ -256,7 +256,7 @@ static rg_status record_statistics(rg_call *call, const rg_batch_norm_tensors *t
 
 /* ---- forward ---- */
 
-/* Moments of the state, or a temporary, which *made then is. */
+/* Moments of the state, or else in a temporary, *made. */
 static rg_status take_moments(rg_call *call, rg_batch_norm_tensors *t, rg_tensor **made)
 {
     *made = NULL;
@@ -371,8 +371,8 @@ static rg_status gradient_statistics(rg_call *call, const rg_batch_norm_tensors 
     return sum_up(call, t, factors, counted, before);
 }
 
-/* The gradient of phase normalize. dgamma and dbeta are those of the whole batch: later calls for
- * its other parts, which add theirs where they share a tensor, have nothing to add. */
+/* The gradient of phase normalize. The first call writes dgamma and dbeta of the whole batch; later
+ * calls, for its other parts, add 0 where they share these tensors. */
 static rg_status gradient_normalize(rg_call *call, const rg_batch_norm_tensors *t,
                                     const rg_tensor *factors)
 {

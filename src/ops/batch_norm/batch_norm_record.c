@@ -25,7 +25,7 @@ rg_batch_norm_inputs rg_batch_norm_inputs_of(const rg_batch_norm_desc *d)
     return p;
 }
 
-/* Of all parameters, also where the call has none of them: a state then knows it. */
+/* The dtype of all parameters; where the call has none of them the state knows it. */
 static rg_dtype dtype_of_parameters(const rg_call *call)
 {
     for (int32_t i = 1; i < call->inputs; i++) {

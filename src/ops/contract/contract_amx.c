@@ -55,8 +55,8 @@ static inline __attribute__((always_inline)) void store_sums(const rg_pair_tile 
 }
 
 /* Asks for a quarter of the next step: half of a tile of a, a quarter of the lines of a panel.
- * The unit waits for a tile to arrive, the longer the more a processor has to do besides. Behind
- * the end of a run nothing is read, only asked for. */
+ * The unit waits until a tile has arrived. Prefetches may go beyond the end of a run; loads do not.
+ */
 static inline __attribute__((always_inline)) void
 ask_ahead(const char *a, int64_t step, const char *b, const int quarter, const bool tall)
 {
@@ -132,8 +132,7 @@ static void low_narrow(const rg_pair_tile *t)
 
 typedef float row __attribute__((vector_size(TILE_BYTES), aligned(4), may_alias));
 
-/* Up to 32 rows, where sums are added: they begin with 0 all the same, so that long ones are cut.
- */
+/* Up to 32 rows, added to c. The tiles begin with 0 nevertheless, so that long sums are cut. */
 static void add_block(const rg_pair_tile *t, rg_block_function *function, int64_t rows,
                       int64_t width)
 {

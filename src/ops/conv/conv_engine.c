@@ -16,7 +16,7 @@ static const rg_pair_unit *pair_unit(const rg_call *call, rg_dtype dtype)
                                                                              : NULL;
 }
 
-/* A temporary of so many numbers of what kernels compute in. */
+/* A temporary of `count` elements in the type that kernels compute in. */
 static rg_status make_reals(const rg_call *call, rg_dtype dtype, double count, rg_tensor **made)
 {
     RG_CHECK(count <= 0x1p55, RG_OUT_OF_MEMORY, "conv: a scratch of %g elements is too large",
@@ -77,7 +77,7 @@ static rg_status record_pack(rg_call *call, const rg_conv_pass *p, const rg_conv
     return args.units > 0 ? rg_record(call, &launch) : RG_OK;
 }
 
-/* One launch: all outputs that k->row and k->column give. */
+/* One launch: all outputs of k->row and k->column. */
 static rg_status record_rows(rg_call *call, const rg_conv_pass *p, rg_conv_rows_args *k,
                              bool forward, double products)
 {

@@ -47,7 +47,7 @@ void rg_conv_cut_pairs(rg_conv_rows_args *k, bool tall)
 
 /* ---- weights ---- */
 
-/* Planes of an axis: the first taps of a window meet different ones. */
+/* Planes of an axis: as many as there are different (tap * dilation) % stride. */
 static int64_t planes_of(const rg_conv_axis *a)
 {
     int64_t planes = 1;
@@ -67,7 +67,8 @@ static rg_conv_sides sides_of(const rg_conv_shape *s)
                          .panels = rg_ceil_div(s->in, RG_CONV_PANEL),
                          .lines = rg_ceil_div(s->out, RG_CONV_PANEL) };
     at.count = pair_depth(s->row.count * at.columns);
-    /* An odd number of steps from line to line: lines do not meet in the same sets of a cache. */
+    /* An odd number of steps from line to line: lines then fall into different sets of the cache.
+     */
     at.y_line = at.count + (at.count % (2 * RG_PAIR_DEPTH) == 0 ? RG_PAIR_DEPTH : 0);
     at.x_plane = at.count + down * at.columns + rg_round_up(shift, 2);
     at.y_group = s->out * at.y_line;

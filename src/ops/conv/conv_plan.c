@@ -116,8 +116,8 @@ void rg_conv_join_rows(rg_conv_rows_args *k)
 
 /* ---- blocks ---- */
 
-/* Few results of a pixel would leave lanes of a panel empty. Its taps then meet pixels side by
- * side, a channel after the other; that they have to be transposed is soon paid by some taps. */
+/* Whether inputs are transposed, so that the columns of a tile are pixels: few results of a pixel
+ * would leave most of a panel empty. Some taps are enough to pay for the transposition. */
 static bool suits_transposed(const rg_conv_rows_args *k)
 {
     enum { MAX_RESULTS = 14, MIN_TAPS = 4, MIN_COLUMNS = 16 };

@@ -188,8 +188,8 @@ static int32_t make_slots(const void *desc, const rg_tensor_desc x[], rg_state_s
 
 /* ---- forward and gradient ---- */
 
-/* The geometry, from the shapes of x (or dx), y (or dy) and w (or dw). Out_in is rotated here, by
- * steps that go back from the last tap. */
+/* The geometry, from the shapes of x (or dx), y (or dy) and w (or dw). Layout
+ * out_in is rotated here: its steps are negative, from the last tap on. */
 static rg_conv_shape shape_of(const void *desc, const rg_tensor_desc *x, const rg_tensor_desc *y,
                               const rg_tensor_desc *w)
 {

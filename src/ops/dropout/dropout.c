@@ -203,8 +203,8 @@ static rg_status record_mask(rg_call *call, const rg_dropout_args *args, rg_dtyp
     return rg_record(call, &launch);
 }
 
-/* A state gets the mask on the way where bits go with elements one by one; otherwise first, and
- * then it is read. */
+/* Where every element has a bit of its own, the forward kernel also writes the mask of the state;
+ * otherwise the mask is made first, and the kernel reads it. */
 static rg_status forward(rg_call *call)
 {
     const rg_tensor *x = call->x[0], *y = call->y[0];

@@ -5,8 +5,7 @@
 
 #include <assert.h>
 
-/* Kinds are checked before, by rg_fused_check(). The compiler names a kind that has no case below.
- */
+/* A kernel is not created with such a neuron. The compiler names a kind that has no case below. */
 RG_INLINE vreal no_such_neuron(void)
 {
     assert(!"a neuron that cannot be fused");

@@ -8,8 +8,8 @@
 
 /* ---- what all launches need ---- */
 
-/* Whole groups of one image make a unit: so many that it stays in a cache between its passes, and
- * has whole cache lines if it can. */
+/* A unit is whole groups of one image: so many that it stays in the cache between its passes, and
+ * has whole cache lines if possible. */
 static void cut_columns(rg_channels *s, int64_t each)
 {
     enum { L2_ELEMENTS = 262144, LINE_ELEMENTS = 32, ROW_ELEMENTS = 256, PART_ELEMENTS = 8192 };
@@ -103,7 +103,7 @@ static void give_back(buffers *r)
         rg_tensor_destroy(all[i]);
 }
 
-/* A CPU keeps what lies between the passes over columns on its stack. */
+/* A GPU needs tables between the passes over columns; a CPU has them on its stack. */
 static bool needs_tables(const rg_call *call, const rg_group_norm_shape *s)
 {
     return !takes_rows(&s->channels) && call->x[0]->device->backend != &rg_backend_cpu;
@@ -281,8 +281,8 @@ static rg_status record_joins(rg_call *call, const rg_group_norm_shape *shape,
     return record_join(call, dbetas, sums_of(shape), beta_place(d));
 }
 
-/* Rows whose images the state keeps apart: their sums come first, on their own, because they have
- * the same order whether somebody keeps the images or not, and dx may be dy or x. */
+/* Rows where the state keeps dgamma and dbeta of each image. Sums over images are a launch of their
+ * own, so that their order is the same as without; they come first, because dx may be dy or x. */
 static rg_status gradient_apart(rg_call *call, const rg_group_norm_shape *shape, const buffers *r)
 {
     if (wants_parameters(call)) {

@@ -76,7 +76,7 @@ static rg_loss_numbers numbers_of(const rg_loss_desc *d, const extent *e)
     return n;
 }
 
-/* How rows of y and of the gradient, or of y alone, go through memory. */
+/* How rows of y and of the gradient, or of y alone, lie in memory. */
 static rg_softmax_shape rows_of(const rg_tensor *y, const rg_tensor *gradient)
 {
     const rg_tensor_desc *const descs[] = { &y->desc,
@@ -175,7 +175,7 @@ static rg_status record(rg_call *call, int32_t kernel, rg_loss_args *args, const
     return rg_record(call, &launch);
 }
 
-/* Divisors that only the weights tell: *counts is NULL where there are none. */
+/* Divisors that depend on the weights: *counts is NULL where there are none. */
 static rg_status record_counts(rg_call *call, const rg_loss_args *like, const extent *e,
                                rg_tensor **counts)
 {
@@ -301,7 +301,7 @@ static rg_status record_gradient(rg_call *call, int32_t input, const extent *e,
     return record(call, kernel_of(d), &args, e, NULL, dx, NULL, counts);
 }
 
-/* That of labels first: the other one may take the place of y. */
+/* The gradient of labels comes first: that of y may overwrite y. */
 rg_status rg_loss_gradient(rg_call *call)
 {
     const extent e = extent_of(call->desc, &call->x[0]->desc);

@@ -95,7 +95,7 @@ static bool joins(const void *desc, const rg_tensor_desc x[])
 /* ---- forward and gradient ---- */
 
 /* How many pixels are taken at once, and the reals that a unit needs for them. A group of a narrow
- * window stays in the nearest cache. */
+ * window stays in the L1 cache. */
 static int64_t choose_group(rg_lrn_shape *s, bool gradient)
 {
     enum { L1_REALS = 1024 }; /* reals */

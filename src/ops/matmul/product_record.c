@@ -83,8 +83,8 @@ static rg_launch launch_of(const rg_product_call *p, int32_t kernel, const rg_te
                         .thread_scratch = (size_t)p->args.thread_bytes };
 }
 
-/* Records a launch of so many units, which moves elements and multiplies; eight products take as
- * long as a byte. */
+/* Records a launch of `units` units that moves `elements` and makes `products`: eight products take
+ * as long as a byte. */
 static rg_status record(rg_call *call, rg_launch *launch, double units, double elements,
                         double products)
 {

@@ -6,9 +6,9 @@
 #include "ops/neuron/neuron.h"
 #include "runtime/objects.h"
 
-/* How the tensors are cut into units, by shape alone: parts of many elements, but not so few rows
- * that their sums are worth mentioning, nor so many parts that joining them is, unless a part would
- * have more rows than its plain sums may. */
+/* Cuts the tensors into units, by shape alone. A part has about ELEMENTS elements, and at least
+ * ROWS rows, so that storing its sums costs little. There are at most PARTS parts, so that joining
+ * them costs little, unless a part would exceed MOST_ROWS rows a sum. */
 static void cut(rg_prelu_shape *s)
 {
     enum { ELEMENTS = 16384, ROWS = 64, PARTS = 1024, MOST_ROWS = 1024 };

@@ -6,9 +6,9 @@
 
 #include <assert.h>
 
-/* Parts of many elements, but not so few rows that their sums are worth mentioning, nor so many
- * parts that joining them is, unless a part would have more rows than its plain sums may. Chains
- * make rows long enough to be worth a loop. */
+/* A part has about PART_ELEMENTS elements, and at least MIN_ROWS rows, so that storing its sums
+ * costs little. There are at most MAX_PARTS parts, so that joining them costs little, unless a part
+ * would exceed MAX_ROWS rows a sum. Chains make rows long enough to be worth a loop. */
 static void cut(rg_channels *s)
 {
     enum {

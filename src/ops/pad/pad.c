@@ -20,10 +20,9 @@ rg_pad_desc rg_pad_desc_default(void)
     return defaults;
 }
 
-/* Paddings reach as far as a tensor can have bytes, so that sums of a length and two of them fit.
- */
 static const char *const modes[] = { "zero", "constant", "clamp", "mirror", "mirror_edge", NULL };
 
+/* Paddings are at most 2^56, so that a length and two paddings add up without overflow. */
 static const rg_field fields[] = {
     { .name = "mode",
       .type = RG_FIELD_ENUM,
@@ -170,7 +169,7 @@ static rg_pad_axis axis_of(const rg_pad_desc *d, int a, int64_t in, int64_t out,
         axis.end = rg_clamp(before + in, axis.begin, out);
         return axis;
     }
-    /* Inputs that a border copies are within the padding's length of it, and one more. */
+    /* A border copies only inputs within padding + 1 of it. */
     const bool copies = axis.edge != RG_EDGE_FILL;
     axis.begin = rg_clamp(before <= 0 ? -before : copies ? before + 1 : 0, 0, in);
     axis.end = rg_clamp(after <= 0 ? in + after : copies ? in - after - 1 : in, axis.begin, in);

@@ -291,8 +291,8 @@ static rg_status record_groups(rg_call *call, rg_reduce_args *args, int64_t unit
     return rg_record(call, &launch);
 }
 
-/* y = what is kept of the groups of x. Results of parts stand in a temporary in between; so does
- * all where y is of another dtype, as gradients of parameters may be. */
+/* y = the reduced groups of x. Results of parts go through a temporary; so does everything where y
+ * has another dtype, as gradients of parameters may. */
 static rg_status reduce(rg_call *call, rg_reduce_what what, const rg_tensor *x, const rg_tensor *y)
 {
     const uint32_t reduced = reduced_dims(call->desc, x->desc.rank);

@@ -99,9 +99,9 @@ static bool joins(const void *desc, const rg_tensor_desc x[])
 /* From a kernel to the one of the same direction and layout for the logarithm. */
 enum { LOG_STEP = RG_LOG_SOFTMAX_FORWARD_ROWS - RG_SOFTMAX_FORWARD_ROWS };
 
-/* How many groups a unit of columns takes: whole rows of memory where they are short, so that it
- * is read in long runs, but not more than stays in the cache until the second pass, and not all
- * of them where there is little else to share out. A multiple of 64, which is whole cache lines. */
+/* How many groups a unit of columns takes: whole rows of memory if they are short, for long reads;
+ * but no more than stay in the cache until the second pass, and not all of them where threads need
+ * more units. A multiple of 64, which is whole cache lines. */
 static int64_t choose_block(const rg_softmax_shape *shape, int64_t element, int tensors)
 {
     enum { CACHE = 8 << 20, LEAST = 64, UNITS = 8 };
@@ -116,8 +116,8 @@ static int64_t choose_block(const rg_softmax_shape *shape, int64_t element, int 
     return rg_clamp(block, 1, RG_BLOCK_GROUPS);
 }
 
-/* How many rows make a tile: few enough to share them evenly, but the first row of a tile is not
- * fetched while another one is finished. */
+/* How many rows make a tile: few enough to share them evenly, but not too few, because the first
+ * row of a tile is not prefetched. */
 static int64_t choose_rows(int64_t row, int64_t all)
 {
     enum {

@@ -15,8 +15,8 @@ rg_status rg_box_shapes(const char *who, const rg_tensor_desc *x, rg_tensor_desc
     return RG_OK;
 }
 
-/* Channels of a strip: as many as keep what a unit works on in the second cache, in whole cache
- * lines, but not less than one. Then rows of a strip: whole images, unless there are too few. */
+/* Channels of a strip: so many that the scratch of a unit stays in the L2 cache, in whole cache
+ * lines, at least one. Then rows of a strip: whole images, unless these are too few units. */
 static void cut(rg_box_shape *s, int kinds, bool gradient, int64_t real)
 {
     enum {
