@@ -6,14 +6,14 @@
 #include <math.h>
 #include <retrograde/batch_norm.h>
 
-/* Where each tensor stands among the inputs; -1: there is none. */
-typedef struct places {
+/* The index of each tensor among the inputs; -1: there is none. */
+typedef struct input_indices {
     int gamma, beta, mean, variance;
-} places;
+} input_indices;
 
-static places places_of(const rg_batch_norm_desc *d)
+static input_indices inputs_of(const rg_batch_norm_desc *d)
 {
-    places p = { -1, -1, -1, -1 };
+    input_indices p = { -1, -1, -1, -1 };
     int next = 1;
     if (d->gamma)
         p.gamma = next++;
@@ -76,7 +76,7 @@ static double back_through_neuron(const rg_batch_norm_desc *d, double dy, double
 void rg_batch_norm_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref_tensor y[])
 {
     const rg_batch_norm_desc *d = desc;
-    const places p = places_of(d);
+    const input_indices p = inputs_of(d);
     const int64_t channels = x->dims[x->rank - 1], m = count_of(x) / channels;
     for (int64_t c = 0; c < channels; c++) {
         long double mean;
@@ -110,7 +110,7 @@ static void put(rg_ref_tensor dx[], int place, int64_t c, double value)
 static void channel_gradient(const rg_batch_norm_desc *d, const rg_ref_tensor dy[],
                              const rg_ref_tensor x[], rg_ref_tensor dx[], int64_t c)
 {
-    const places p = places_of(d);
+    const input_indices p = inputs_of(d);
     const int64_t channels = x->dims[x->rank - 1], count = count_of(x);
     const double m = (double)(count / channels);
     const bool given = d->statistics == RG_BATCH_NORM_GIVEN;

@@ -41,7 +41,7 @@ static sizes sizes_of(const rg_conv_desc *d, const rg_ref_tensor *x, const rg_re
     return s;
 }
 
-/* One product of one sum: places of its three factors. False where the tap is outside. */
+/* One product of one sum: offsets of its three elements. False where the tap is outside. */
 typedef struct product {
     int64_t x, y, w;
 } product;

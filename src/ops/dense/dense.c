@@ -86,18 +86,18 @@ static int32_t count_inputs(const void *desc)
 }
 
 /* How the dimensions of x, w and y are used. */
-typedef struct places {
+typedef struct dim_use {
     int32_t rows, inputs; /* how many there are of either in x */
     int32_t w_out, w_in;  /* where those of w begin */
-} places;
+} dim_use;
 
-static places places_of(const rg_dense_desc *d, int32_t x_rank, int32_t w_rank)
+static dim_use dims_of(const rg_dense_desc *d, int32_t x_rank, int32_t w_rank)
 {
     const bool first = d->layout == RG_DENSE_OUT_IN;
-    return (places){ .rows = x_rank - (w_rank - 1),
-                     .inputs = w_rank - 1,
-                     .w_out = first ? 0 : w_rank - 1,
-                     .w_in = first ? 1 : 0 };
+    return (dim_use){ .rows = x_rank - (w_rank - 1),
+                      .inputs = w_rank - 1,
+                      .w_out = first ? 0 : w_rank - 1,
+                      .w_in = first ? 1 : 0 };
 }
 
 static rg_status check_bias(const rg_tensor_desc x[], int64_t out)
@@ -124,7 +124,7 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
              "dense: w is %s but x is %s; all must have the same dtype", w, have);
     RG_CHECK(x[1].rank >= 2, RG_INVALID_ARGUMENT,
              "dense: w is %s; it must have one dimension of outputs and at least one of inputs", w);
-    const places p = places_of(d, x[0].rank, x[1].rank);
+    const dim_use p = dims_of(d, x[0].rank, x[1].rank);
     RG_CHECK(p.rows >= 0, RG_INVALID_ARGUMENT,
              "dense: x is %s but w is %s, which has %d dimensions of inputs", have, w, p.inputs);
     for (int32_t i = 0; i < p.inputs; i++)
@@ -159,22 +159,22 @@ static int32_t make_slots(const void *desc, const rg_tensor_desc x[], rg_state_s
 
 /* ---- products ---- */
 
-static rg_dims rows_of(const rg_tensor *tensor, places p)
+static rg_dims rows_of(const rg_tensor *tensor, dim_use p)
 {
     return (rg_dims){ tensor, 0, p.rows };
 }
 
-static rg_dims inputs_of(const rg_tensor *x, places p)
+static rg_dims inputs_of(const rg_tensor *x, dim_use p)
 {
     return (rg_dims){ x, p.rows, p.inputs };
 }
 
-static rg_dims w_inputs_of(const rg_tensor *w, places p)
+static rg_dims w_inputs_of(const rg_tensor *w, dim_use p)
 {
     return (rg_dims){ w, p.w_in, p.inputs };
 }
 
-static rg_dims w_outputs_of(const rg_tensor *w, places p)
+static rg_dims w_outputs_of(const rg_tensor *w, dim_use p)
 {
     return (rg_dims){ w, p.w_out, 1 };
 }
@@ -184,9 +184,9 @@ static rg_dims outputs_of(const rg_tensor *y)
     return (rg_dims){ y, y->desc.rank - 1, 1 };
 }
 
-static places places_of_call(const rg_call *call)
+static dim_use dims_of_call(const rg_call *call)
 {
-    return places_of(call->desc, call->x[0]->desc.rank, call->x[1]->desc.rank);
+    return dims_of(call->desc, call->x[0]->desc.rank, call->x[1]->desc.rank);
 }
 
 /* All but the walks. */
@@ -205,7 +205,7 @@ static rg_product_call product(const rg_call *call, const rg_tensor *a, const rg
 static rg_status record_z(rg_call *call, const rg_tensor *z, const rg_neuron_desc *neuron)
 {
     const rg_tensor *x = call->x[0], *w = call->x[1];
-    const places p = places_of_call(call);
+    const dim_use p = dims_of_call(call);
     rg_product_call to = product(call, x, w, z, 0);
     to.args.m = rg_dims_walk((rg_dims[]){ rows_of(x, p), rows_of(z, p) }, 2);
     to.args.n = rg_dims_walk((rg_dims[]){ w_outputs_of(w, p), outputs_of(z) }, 2);
@@ -220,7 +220,7 @@ static rg_status record_z(rg_call *call, const rg_tensor *z, const rg_neuron_des
 static rg_status record_dx(rg_call *call, const rg_tensor *dz)
 {
     const rg_tensor *w = call->x[1], *dx = call->dx[0];
-    const places p = places_of_call(call);
+    const dim_use p = dims_of_call(call);
     rg_product_call to = product(call, dz, w, dx, 0);
     to.args.m = rg_dims_walk((rg_dims[]){ rows_of(dz, p), rows_of(dx, p) }, 2);
     to.args.n = rg_dims_walk((rg_dims[]){ w_inputs_of(w, p), inputs_of(dx, p) }, 2);
@@ -233,7 +233,7 @@ static rg_status record_dx(rg_call *call, const rg_tensor *dz)
 static rg_status record_dw(rg_call *call, const rg_tensor *dz)
 {
     const rg_tensor *x = call->x[0], *dw = call->dx[1];
-    const places p = places_of_call(call);
+    const dim_use p = dims_of_call(call);
     const bool first = ((const rg_dense_desc *)call->desc)->layout == RG_DENSE_OUT_IN;
     const rg_dims out[] = { outputs_of(dz), w_outputs_of(dw, p) };
     const rg_dims in[] = { inputs_of(x, p), w_inputs_of(dw, p) };
