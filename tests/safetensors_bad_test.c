@@ -220,7 +220,8 @@ static void test_every_flip(void)
     for (size_t at = 0; at < 8 + made.header; at++) {
         for (size_t k = 0; k < 8 + sizeof others; k++) {
             made_file changed = made;
-            changed.bytes[at] = k < 8 ? (unsigned char)(made.bytes[at] ^ 1u << k) : others[k - 8];
+            changed.bytes[at] =
+                (unsigned char)(k < 8 ? made.bytes[at] ^ 1u << k : (unsigned)others[k - 8]);
             rg_safetensors *file = NULL;
             const rg_status status = open_bytes(changed.bytes, changed.size, &file);
             EXPECT(status == RG_OK || status == RG_MALFORMED);
