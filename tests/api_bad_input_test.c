@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* What broke other systems, op by op: fields out of range, axes out of range or twice, parameters
- * of the wrong length, sizes that overflow. Each gets a status and the right sentence. */
+/* Invalid input, op by op, much of which broke other systems: fields out of range, axes out of
+ * range or repeated, parameters of the wrong length, sizes that overflow. Each gets a status and
+ * the right sentence. */
 #include "text_call.h"
 
-/* ---- what the tables below refuse ---- */
+/* ---- what is refused ---- */
 
 /* By the descriptor alone. */
 static const line bad_fields[] = {

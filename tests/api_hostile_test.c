@@ -212,7 +212,7 @@ static bool refused_gradient(call *c, rig *r, uint64_t add)
     return refused;
 }
 
-/* The call as it stands is refused, and its results keep their bits. */
+/* The call is refused, and its results keep their bits. */
 static bool is_refused(call *c, rig *r, bool forward, uint64_t add)
 {
     rg_tensor *const *results = forward ? c->y : c->dx;

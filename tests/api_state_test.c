@@ -328,7 +328,7 @@ static rg_tensor *mean_of(rg_state *state)
     return mean;
 }
 
-/* What dropped commands were to fill nobody has written. */
+/* Results of dropped commands are not written. */
 static void test_dropped(scene *s)
 {
     rg_state *state = NULL;

@@ -98,7 +98,7 @@ static void test_current_device(void)
     EXPECT_CUDA(cudaSetDevice(0));
 }
 
-/* A failure of the caller's own that nobody has asked about is not ours. */
+/* An error of the caller's own CUDA calls that is still pending is not reported as ours. */
 static void test_error_of_the_caller(rig *r)
 {
     float values[4] = { 0 };

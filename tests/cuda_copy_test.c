@@ -47,7 +47,7 @@ static void test_dense(rig *r, bool recorded)
     rg_tensor_destroy(scalar);
 }
 
-/* Where element i in the order of the host stands, in elements from the first. */
+/* The offset of element i in the order of the host, in elements. */
 static int64_t place_of(const rg_tensor_desc *desc, rg_layout layout, int64_t i)
 {
     static const int32_t planes[2][4] = { { 2, 0, 1 }, { 0, 3, 1, 2 } }; /* (c, h, w) first */

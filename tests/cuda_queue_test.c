@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Queues on a GPU: streams of the caller, work that nobody waits for, commit and continue. */
+/* Queues on a GPU: streams of the caller, work without a waiting thread, commit and continue. */
 #include "cuda_work.h"
 
 /* ---- holding a stream ---- */
 
-/* Holds a stream until it is opened, and not for ever: a test that hangs tells nothing. */
+/* Blocks a stream until it is opened, with a time limit, so that a failing test does not hang. */
 typedef struct gate {
     _Atomic bool open, late;
 } gate;
@@ -97,7 +97,7 @@ static void test_streams(rig *r)
     EXPECT_CUDA(cudaStreamDestroy(stream));
 }
 
-/* A queue that is held up holds up no other, and nobody who only asks. */
+/* A blocked queue blocks neither other queues nor calls that ask for a state. */
 static void test_side_by_side(rig *r)
 {
     gate g;

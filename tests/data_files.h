@@ -21,8 +21,8 @@ void put(bytes *to, const void *data, size_t size);
 
 void put_gzip(bytes *to, const void *data, size_t size);
 
-/* A gzip file of `start`, then `repeats` times 258 bytes 0, in 13 bits each. No checksum that is
- * right: nobody shall get there. */
+/* A gzip file of `start`, then `repeats` times 258 bytes 0, in 13 bits each. The checksum is
+ * wrong; readers must stop before it. */
 void put_bomb(bytes *to, const unsigned char *start, size_t size, int repeats);
 
 /* ---- IDX ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Data sets from folders of PNG files: what is read, and files that are cut, changed or made to
- * harm. */
+/* Data sets from folders of PNG files: what is read, and files that are truncated, changed or
+ * malicious. */
 #include "tests/opened_set.h"
 
 static void write_png(const char *name, uint32_t width, uint32_t height, int depth, int kind,

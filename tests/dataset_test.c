@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Data sets from IDX files, and from paths and names: files that are cut, changed or made to harm.
- */
+/* Data sets from IDX files and by name: what is read, and files that are truncated, changed or
+ * malicious. */
 #include "tests/opened_set.h"
 
 #include <sys/stat.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* What a trained network tells of images, by the public header alone: verdicts, confusions, images
- * from files, names; and drawings of its graph. */
+/* Evaluation by the public headers alone: verdicts, confusions, images from files, getters; and
+ * drawings of graphs. */
 #include "tests/data_files.h"
 #include "tests/markup.h"
 

@@ -290,7 +290,7 @@ static const char *value_end(const char *at)
     return at;
 }
 
-/* In the descriptor of every op, each value in turn is something else. */
+/* In the descriptor of every op, one value after the other is changed. */
 static void test_other_values(void)
 {
     static const char *const values[] = { "null",

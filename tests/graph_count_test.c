@@ -23,7 +23,7 @@ static network network_new(void)
     return n;
 }
 
-/* The mistake is remembered: a plan tells it. */
+/* The graph keeps the mistake, and creating a plan reports it. */
 static void expect_mistake(network *n, const rg_node *node, const char *words)
 {
     rg_device *device = NULL;

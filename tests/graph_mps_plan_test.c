@@ -57,7 +57,7 @@ static void test_export(rig *r)
     rg_plan_destroy(plan);
 }
 
-/* A node whose state is asked for stays what it is: it becomes no part of another. */
+/* A node whose state is a result is not fused into another one. */
 static void test_whole_nodes(rig *r)
 {
     for (int asked = 0; asked < 3; asked++) { /* for that of which node */
@@ -91,7 +91,7 @@ static void test_whole_nodes(rig *r)
     }
 }
 
-/* 15: a batch normalisation reads x once each way, and tells it. */
+/* 15: a batch normalisation reads x once in each pass, and the plan says so. */
 static void test_batch_norm(rig *r)
 {
     for (int training = 0; training < 2; training++) {
@@ -123,7 +123,7 @@ static void test_batch_norm(rig *r)
     }
 }
 
-/* 1: a temporary as a source needs as many reads as the plan tells, and gives up so many. 18: it
+/* 1: a temporary as a source needs as many reads as the plan says, and loses as many. 18: it
  * outlives a commit. */
 static void test_temporary_source(rig *r)
 {
@@ -198,7 +198,7 @@ static void test_async(rig *r)
     rg_graph_destroy(graph);
 }
 
-/* encodeBatchToCommandBuffer: images of their own are one batch, with its statistics. */
+/* encodeBatchToCommandBuffer: separate images form one batch, with common statistics. */
 static void test_batch(rig *r)
 {
     enum { COUNT = 3 };
@@ -311,7 +311,7 @@ static void test_copy(rig *r)
     rig_close(&other);
 }
 
-/* ---- looking around ---- */
+/* ---- steps and memory ---- */
 
 static void test_steps(rig *r)
 {

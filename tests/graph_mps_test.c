@@ -32,7 +32,7 @@ static void note_pair(void *context, rg_node *gradient, rg_node *forward, rg_val
         EXPECT_OK(rg_value_stop_gradient(source));
 }
 
-/* 9: one value, two readers, an addition: the pass adds one node, without a forward node. */
+/* 9: a value with two readers: the pass adds one addition, which has no forward node. */
 static void test_diamond(rig *r)
 {
     rg_graph *graph = graph_new();
@@ -65,7 +65,8 @@ static void test_diamond(rig *r)
     rg_graph_destroy(graph);
 }
 
-/* 10: nothing behind the mark; the node that makes the gradient of the marked value is the end. */
+/* 10: the pass ends at the mark: the node that makes the gradient of the marked value is the last.
+ */
 static void test_stop(void)
 {
     for (int by_handler = 0; by_handler < 2; by_handler++) {
@@ -125,8 +126,8 @@ static void test_losses(rig *r)
 
 /* ---- windows ---- */
 
-/* 5, 6: a policy is resolved for each size, the kernel stays as it was; the gradient gets the size
- * of its source back, where n = 5 and n = 6 both make 3. */
+/* 5, 6: a policy is resolved for each size, and the kernel does not change; the gradient has the
+ * size of its source, although n = 5 and n = 6 both give 3. */
 static void test_source_size(rig *r)
 {
     rg_graph *graph = graph_new();

@@ -9,7 +9,7 @@
 /* Whether all of `text` is well-formed; *tags becomes the number of tags, where it is not NULL. */
 bool markup_check(const char *text, int *tags);
 
-/* How often `word` stands in `text`. */
+/* How often `word` occurs in `text`. */
 int markup_count(const char *text, const char *word);
 
 /* The whole file as text, which the caller frees; the file is removed. */

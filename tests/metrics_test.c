@@ -47,7 +47,7 @@ static void test_csv(void)
     scratch_remove("metrics.csv");
 }
 
-/* A run that goes on where it was stopped, perhaps in the middle of a row. */
+/* A run that continues where it was stopped, perhaps within a row. */
 static void test_csv_continues(void)
 {
     rg_metric_file csv;
@@ -76,7 +76,7 @@ static void test_csv_continues(void)
     EXPECT_FAILS(rg_csv_open(&csv, "/dev/full"), RG_IO, "No space");
 }
 
-/* A run that goes on behind an epoch drops what a later one has left, and nothing else. */
+/* A run that continues after an epoch removes rows of later epochs, and nothing else. */
 static void test_csv_goes_on(void)
 {
     rg_metric_file csv;
@@ -154,7 +154,7 @@ static void write_table(const char *name, const char *rows)
     scratch_write(name, text, strlen(text));
 }
 
-/* A run that goes on in another folder, where a table may be already. */
+/* A run that continues in another folder, which may have a table already. */
 static void test_csv_in_another_folder(void)
 {
     char two[1024];

@@ -171,7 +171,7 @@ static void test_fused_neuron(rig *r)
     call_close(&c);
 }
 
-/* Only a neuron whose slope y does not tell leaves something in a state. */
+/* Only neurons whose slope does not follow from y leave a tensor in the state. */
 static void test_state(rig *r)
 {
     for (int i = 0; i < 2; i++) {

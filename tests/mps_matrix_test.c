@@ -117,7 +117,7 @@ static void test_kernels(rig *r)
 
 enum { MATRICES = 4, ROWS = 7, COLUMNS = 9, PITCH = 12, BYTES = MATRICES * ROWS * PITCH * 4 };
 
-/* A stack with padded rows in the caller's memory; `fill_byte` stands in gaps, too. */
+/* A stack with padded rows in the caller's memory; `fill_byte` also fills gaps. */
 static rg_tensor *padded(rg_device *device, char *memory, uint64_t seed)
 {
     const matrix_desc m = { MATRICES, ROWS, COLUMNS, PITCH * 4, ROWS * PITCH * 4, RG_F32 };

@@ -57,7 +57,7 @@ static void run_phases(rig *r, const rg_kernel *statistics, const rg_kernel *nor
     }
 }
 
-/* Parts of a batch give what the whole batch does, again and again with one state. */
+/* Parts of a batch give the results of the whole batch, repeatedly with one state. */
 static void test_batch_phases(rig *r)
 {
     static const rg_neuron_kind neurons[] = { RG_NEURON_NONE, RG_NEURON_RELU, RG_NEURON_TANH };
@@ -162,7 +162,7 @@ static void test_batch_images(rig *r)
     rg_kernel_destroy(normalize);
 }
 
-/* A dx needs the sums of all that the statistics have, and these the statistics of their y. */
+/* dx needs the sums of all images of the statistics, and sums need the statistics of their y. */
 static void test_batch_incomplete(rig *r)
 {
     rg_kernel *statistics = batch_norm_of(r->device, RG_BATCH_NORM_STATISTICS, RG_NEURON_NONE);
@@ -211,7 +211,7 @@ static void test_batch_incomplete(rig *r)
     rg_kernel_destroy(normalize);
 }
 
-/* Statistics go on until they are used, or reset. */
+/* Statistics accumulate until they are used or reset. */
 static void test_batch_reset(rig *r)
 {
     rg_kernel *statistics = batch_norm_of(r->device, RG_BATCH_NORM_STATISTICS, RG_NEURON_NONE);
@@ -236,7 +236,7 @@ static void test_batch_reset(rig *r)
     rg_kernel_destroy(statistics);
 }
 
-/* A refused call leaves the progress of its state alone. */
+/* A refused call does not change the progress of its state. */
 static void test_batch_order(rig *r)
 {
     rg_kernel *statistics = batch_norm_of(r->device, RG_BATCH_NORM_STATISTICS, RG_NEURON_NONE);

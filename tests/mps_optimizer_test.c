@@ -223,7 +223,7 @@ static void test_rmsprop(rig *r)
     step_close(&s);
 }
 
-/* epsilon stands beside the root, not below it: 2 / (1 + 1) with g = 2 and v = 1 */
+/* epsilon is added to the root, not under it: 2 / (1 + 1) with g = 2 and v = 1 */
 static void test_epsilon(rig *r)
 {
     rg_rmsprop_desc desc = rg_rmsprop_desc_default();

@@ -337,7 +337,7 @@ static void test_bad_lengths_and_versions(void)
     free(large);
 }
 
-/* A file that claims much, and one that is much, take no memory. */
+/* Neither a file that declares a large size nor a large file takes memory. */
 static void test_memory_follows_the_file(void)
 {
     failing f = { 0 };

@@ -14,7 +14,7 @@ extern rg_dataset *opened; /* by the last open_it */
 rg_status open_it(const char *name, rg_dataset_part part);
 void close_it(void);
 
-/* Refused, for one of the reasons that a file can give, with a sentence that names the path. */
+/* Whether it was refused because of the file, with a sentence that names the path. */
 bool refused(rg_status status);
 
 /* Whether the set has this size. */

@@ -166,7 +166,7 @@ static void sample_fill_drawing(sample *s)
     }
 }
 
-/* Puts a tensor at the lowest place that is free during all its steps. */
+/* Puts a tensor at the lowest offset that is free during all its steps. */
 static void sample_tensor(sample *s, const char *label, size_t bytes, int first, int last)
 {
     rg_report *r = &s->report;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* A run that never was: ten epochs of a LeNet on Fashion-MNIST, for the tests of the report. */
+/* A made-up run for the tests of the report: ten epochs of a LeNet on Fashion-MNIST. */
 #ifndef RG_TESTS_REPORT_SAMPLE_H
 #define RG_TESTS_REPORT_SAMPLE_H
 

@@ -44,7 +44,7 @@ static int rows_of(const char *path)
     return markup_count(text, "\n") - 1;
 }
 
-/* ---- a run, and one that goes on from it ---- */
+/* ---- a run, and one that continues it ---- */
 
 static void check_report(const char *name, int epochs)
 {
@@ -175,7 +175,7 @@ static void test_options(void)
     clear_files();
 }
 
-/* ---- what is wrong ---- */
+/* ---- invalid calls ---- */
 
 static void test_wrong(void)
 {

@@ -147,7 +147,7 @@ static void test_lengths(void)
     free(large);
 }
 
-/* A file that claims much, and one that is much, take no memory. */
+/* Neither a file that declares a large size nor a large file takes memory. */
 static void test_memory_follows_the_header(void)
 {
     static const char *const headers[] = {
@@ -298,7 +298,7 @@ static void test_wrong_calls(void)
     EXPECT_FAILS(rg_safetensors_open("/dev/zero", &file), RG_MALFORMED, "regular file");
 }
 
-/* A file that somebody cuts while it is open. */
+/* A file that is truncated while it is open. */
 static void test_cut_while_open(void)
 {
     const made_file made = make_file(SHAPE("[2]"), 8);

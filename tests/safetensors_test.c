@@ -80,7 +80,7 @@ static void test_round_trips(void)
     scratch_remove("x.safetensors");
 }
 
-/* Byte for byte what stands in the file: escapes, order of names, alignment by order of data. */
+/* The file byte by byte: escapes, order of names, alignment by order of data. */
 static void test_written_bytes(void)
 {
     const uint16_t half[3] = { 0x3c00, 0x4000, 0x4200 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Trainers and checkpoints by their public headers alone: a run from the first value to a
- * prediction, a run that stops and goes on, and arguments and files that are wrong. */
+ * prediction, a run that stops and continues, and invalid arguments and files. */
 #include "tests/data_files.h"
 
 #include <retrograde/checkpoint.h>
@@ -197,7 +197,7 @@ static void test_run(void)
     scratch_remove("run.safetensors");
 }
 
-/* ---- stopping, and going on ---- */
+/* ---- stopping and continuing ---- */
 
 static char files[2][LARGE];
 
@@ -220,7 +220,7 @@ static rg_trainer *random_trainer(const rg_trainer_desc *desc)
     return trainer;
 }
 
-/* The same bits without a stop, with one within an epoch, and in a trainer made anew. */
+/* The same bits without a stop, with one within an epoch, and in a new trainer. */
 static void test_resume(void)
 {
     rg_trainer_desc desc = short_desc();
@@ -293,7 +293,7 @@ static void test_resume_changed(void)
     scratch_remove("one.safetensors");
 }
 
-/* ---- what is wrong ---- */
+/* ---- invalid calls ---- */
 
 static void expect_wrong(const rg_model *model, rg_trainer_desc desc, const char *words)
 {
