@@ -59,6 +59,10 @@ static void test_names(void)
     EXPECT_OK(rg_trainer_desc_check(&desc));
     desc.batch = 0;
     EXPECT_FAILS(rg_trainer_desc_check(&desc), RG_INVALID_ARGUMENT, "batch must be");
+    EXPECT_FAILS(rg_trainer_desc_check(NULL), RG_INVALID_ARGUMENT, "desc is NULL");
+    EXPECT_FAILS(rg_optimizer_parse(NULL, &desc.optimizer), RG_INVALID_ARGUMENT, "name is NULL");
+    EXPECT_FAILS(rg_schedule_parse("step", NULL), RG_INVALID_ARGUMENT, "schedule is NULL");
+    EXPECT(rg_trainer_desc_base_rate(NULL) == 0);
     EXPECT_FAILS(rg_optimizer_parse("x", &desc.optimizer), RG_INVALID_ARGUMENT, "not 'x'");
     EXPECT_FAILS(rg_schedule_parse("x", &desc.schedule), RG_INVALID_ARGUMENT, "not 'x'");
 }
@@ -115,6 +119,12 @@ static void test_confusion(void)
     EXPECT(rg_confusion_mistakes(cells, 4, mistakes, 5) == 2);
     EXPECT(mistakes[0].label == 2 && mistakes[0].count == 2 && mistakes[1].label == 0);
     EXPECT(rg_confusion_mistakes(cells, 4, mistakes, 1) == 1);
+    EXPECT(rg_confusion_mistakes(cells, 4, mistakes, 0) == 0);
+    EXPECT(rg_confusion_mistakes(NULL, 4, mistakes, 1) == 0);
+    rg_confusion_count(cells, 4, 2, classes); /* class 2 does not count */
+    EXPECT(classes[0].labels == 2 && classes[1].predictions == 1);
+    rg_confusion_count(cells, 4, 4, NULL);
+    rg_confusion_weakest(NULL, 4);
     rg_confusion_count(cells, 4, 4, classes);
     EXPECT(classes[1].predictions == 3 && classes[1].labels == 0 && classes[2].labels == 3);
     rg_confusion_weakest(classes, 4); /* 1 of 3, 1 of 2, then those without images */

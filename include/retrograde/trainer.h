@@ -70,7 +70,7 @@ RG_API rg_trainer_desc rg_trainer_desc_default(void);
  *  a field. */
 RG_API rg_status rg_trainer_desc_check(const rg_trainer_desc *desc);
 
-/** `rate`, or where that is 0 the rate that fits the optimizer. */
+/** `rate`, or if that is 0 the default of the optimizer; 0 for NULL. */
 RG_API double rg_trainer_desc_base_rate(const rg_trainer_desc *desc);
 
 /** Find an optimizer or a schedule by its name: "sgd", "rmsprop", "adam"; "constant", "step",
@@ -200,7 +200,7 @@ typedef struct rg_confusion_class {
     int64_t labels, predictions, right;
 } rg_confusion_class;
 
-/** Fills in `classes` elements, one for each class. */
+/** Fills in `classes` elements, one for each class. Cells of other classes do not count. */
 RG_API void rg_confusion_count(const rg_confusion_cell cells[], int64_t count, int32_t classes,
                                rg_confusion_class of[]);
 

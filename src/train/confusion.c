@@ -16,6 +16,8 @@ static int by_label(const void *a, const void *b)
 int64_t rg_confusion_cells(const rg_verdict verdicts[], int64_t count, rg_confusion_cell cells[])
 {
     int64_t found = 0;
+    if (verdicts == NULL || cells == NULL)
+        return 0;
     for (int64_t i = 0; i < count; i++)
         cells[i] = (rg_confusion_cell){ verdicts[i].label, verdicts[i].predicted, 1 };
     if (count > 0)
@@ -32,10 +34,12 @@ int64_t rg_confusion_cells(const rg_verdict verdicts[], int64_t count, rg_confus
 void rg_confusion_count(const rg_confusion_cell cells[], int64_t count, int32_t classes,
                         rg_confusion_class of[])
 {
-    for (int32_t i = 0; i < classes; i++)
+    for (int32_t i = 0; i < classes && of != NULL; i++)
         of[i] = (rg_confusion_class){ .index = i };
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count && of != NULL && cells != NULL; i++) {
         const rg_confusion_cell *c = &cells[i];
+        if (c->label < 0 || c->label >= classes || c->predicted < 0 || c->predicted >= classes)
+            continue;
         of[c->label].labels += c->count;
         of[c->predicted].predictions += c->count;
         of[c->label].right += c->label == c->predicted ? c->count : 0;
@@ -52,13 +56,16 @@ static int by_recall(const void *a, const void *b)
 
 void rg_confusion_weakest(rg_confusion_class of[], int32_t classes)
 {
-    qsort(of, (size_t)classes, sizeof *of, by_recall);
+    if (of != NULL && classes > 0)
+        qsort(of, (size_t)classes, sizeof *of, by_recall);
 }
 
 int32_t rg_confusion_mistakes(const rg_confusion_cell cells[], int64_t count,
                               rg_confusion_cell to[], int32_t most)
 {
     int32_t found = 0;
+    if (cells == NULL || to == NULL || most < 1)
+        return 0;
     for (int64_t i = 0; i < count; i++) {
         const rg_confusion_cell *c = &cells[i];
         if (c->label == c->predicted || (found == most && c->count <= to[found - 1].count))

@@ -74,6 +74,8 @@ static int find_name(const char *const names[], const char *name)
 
 rg_status rg_optimizer_parse(const char *name, rg_optimizer_kind *optimizer)
 {
+    RG_CHECK_NOT_NULL(name);
+    RG_CHECK_NOT_NULL(optimizer);
     const int found = find_name(optimizers, name);
     RG_CHECK(found >= 0, RG_INVALID_ARGUMENT, "optimizer must be sgd, rmsprop or adam, not '%s'",
              name);
@@ -83,6 +85,8 @@ rg_status rg_optimizer_parse(const char *name, rg_optimizer_kind *optimizer)
 
 rg_status rg_schedule_parse(const char *name, rg_schedule_kind *schedule)
 {
+    RG_CHECK_NOT_NULL(name);
+    RG_CHECK_NOT_NULL(schedule);
     const int found = find_name(schedules, name);
     RG_CHECK(found >= 0, RG_INVALID_ARGUMENT, "schedule must be constant, step or cosine, not '%s'",
              name);
@@ -114,6 +118,7 @@ static rg_status check_number(const struct field *f, const void *at)
 
 rg_status rg_trainer_desc_check(const rg_trainer_desc *desc)
 {
+    RG_CHECK_NOT_NULL(desc);
     RG_CHECK(rg_dtype_is_data(desc->dtype), RG_INVALID_ARGUMENT,
              "dtype must be f32, f64, bf16 or f16, not %s", rg_dtype_name(desc->dtype));
     RG_CHECK((unsigned)desc->optimizer <= RG_OPTIMIZER_ADAM, RG_INVALID_ARGUMENT,
@@ -144,6 +149,8 @@ rg_status rg_trainer_desc_copy(const char *who, const rg_trainer_desc *desc,
 
 double rg_trainer_desc_base_rate(const rg_trainer_desc *desc)
 {
+    if (desc == NULL)
+        return 0;
     if (desc->rate > 0)
         return desc->rate;
     return desc->optimizer == RG_OPTIMIZER_SGD ? 0.05 : 0.001;
