@@ -52,6 +52,31 @@
     const rg_cpu_table RG_TABLE(name) = { kernel_rows, count }; \
     static const rg_cpu_row kernel_rows[count]
 
+/* Runs a statement with a constant U that is what T is: for functions that are called with T a
+ * variable, because their loops are long or rare. */
+#if RG_REAL_F64
+#define RG_WITH_TYPE(T, U, ...)    \
+    do {                           \
+        const rg_dtype U = RG_F64; \
+        (void)(T);                 \
+        __VA_ARGS__;               \
+    } while (0)
+#else
+#define RG_WITH_TYPE(T, U, ...)         \
+    do {                                \
+        if ((T) == RG_F32) {            \
+            const rg_dtype U = RG_F32;  \
+            __VA_ARGS__;                \
+        } else if ((T) == RG_F16) {     \
+            const rg_dtype U = RG_F16;  \
+            __VA_ARGS__;                \
+        } else {                        \
+            const rg_dtype U = RG_BF16; \
+            __VA_ARGS__;                \
+        }                               \
+    } while (0)
+#endif
+
 /* ---- addresses ---- */
 
 /* Element i of an array of T. */
@@ -131,30 +156,124 @@ RG_INLINE void sweep(rg_formula *formula, const void *k, const void *a, const vo
     }
 }
 
+/* The same for functions that are called, with T a variable: one formula is for T of 32 bits or
+ * more, the other for T of 16. What is `kept` was computed before, as real. */
+RG_INLINE void sweep_any(rg_formula *formula, rg_formula *formula_short, const bool kept,
+                         const void *k, const void *a, const void *b, void *out, int64_t count,
+                         rg_dtype T, bool add, bool stream)
+{
+    RG_WITH_TYPE(T, U,
+                 sweep(is_short(U) ? formula_short : formula, k, a, b, out, count,
+                       kept ? RG_REAL : U, U, add, stream));
+}
+
+/* Elements that are staged at a time: copied side by side, with zeros behind them up to a whole
+ * number of pairs, because they are apart or fewer than a pair. */
+enum { STAGE = 8 * VLEN };
+
+RG_OUTLINE void stage_in(char *stage, const char *from, int64_t step, int64_t count, int element)
+{
+    enum { PAIR = 2 * VLEN };
+    memset(stage + (count - 1) / PAIR * PAIR * element, 0, (size_t)(PAIR * element));
+    if (step == 1)
+        memcpy(stage, from, (size_t)(count * element));
+    for (int64_t i = 0; step != 1 && i < count; i++)
+        memcpy(stage + i * element, from + i * step * element, (size_t)element);
+}
+
+RG_OUTLINE void stage_out(char *to, const char *stage, int64_t step, int64_t count, int element)
+{
+    if (step == 1)
+        memcpy(to, stage, (size_t)(count * element));
+    for (int64_t i = 0; step != 1 && i < count; i++)
+        memcpy(to + i * step * element, stage + i * element, (size_t)element);
+}
+
+/* The only loop that is compiled for each formula and type: whole pairs, side by side. One formula
+ * is for T of 32 bits or more, the other for T of 16. */
+typedef void rg_sweep_pairs(const void *k, const char *a, const char *b, char *out, int64_t count,
+                            rg_dtype T, bool add, bool stream);
+
+RG_INLINE void sweep_pairs_of(rg_formula *formula, const void *k, const char *a, const char *b,
+                              char *out, int64_t count, const rg_dtype T, bool add, bool stream)
+{
+    for (int64_t i = 0; i < count; i += 2 * VLEN)
+        sweep_pair(formula, k, a, b, out, i, T, T, add, stream);
+}
+
+RG_INLINE void sweep_pairs(rg_formula *formula, rg_formula *formula_short, const void *k,
+                           const char *a, const char *b, char *out, int64_t count, rg_dtype T,
+                           bool add, bool stream)
+{
+    RG_WITH_TYPE(
+        T, U,
+        sweep_pairs_of(is_short(U) ? formula_short : formula, k, a, b, out, count, U, add, stream));
+}
+
+/* A row: elements `step` apart, in two tensors that are read (or twice in one) and in `out`. */
+typedef struct sweep_row {
+    const char *a, *b;
+    char *out;
+    int64_t step[3];
+    bool dense, add, stream;
+} sweep_row;
+
+/* The next `count` elements in stages; returns how many they are. */
+RG_OUTLINE int64_t sweep_staged(rg_sweep_pairs *pairs, const void *k, const sweep_row *r,
+                                int64_t count, rg_dtype T)
+{
+    char stages[3][STAGE * sizeof(real)];
+    const int element = vbytes(T) / VLEN;
+    const int64_t n = least(count, STAGE);
+    const bool two = r->b != r->a || r->step[1] != r->step[0];
+    stage_in(stages[0], r->a, r->step[0], n, element);
+    if (two)
+        stage_in(stages[1], r->b, r->step[1], n, element);
+    if (r->add)
+        stage_in(stages[2], r->out, r->step[2], n, element);
+    pairs(k, stages[0], stages[two ? 1 : 0], stages[2], n, T, r->add, false);
+    stage_out(r->out, stages[2], r->step[2], n, element);
+    return n;
+}
+
+RG_OUTLINE void sweep_along(rg_sweep_pairs *pairs, const void *k, sweep_row r, int64_t count,
+                            rg_dtype T)
+{
+    enum { PAIR = 2 * VLEN };
+    const int element = vbytes(T) / VLEN;
+    for (int64_t n; count > 0; count -= n) {
+        const int head = r.stream && r.dense ? vhead(r.out, T) : 0;
+        n = r.dense ? count / PAIR * PAIR : 0;
+        if (head != 0)
+            n = sweep_staged(pairs, k, &r, least(head, count), T);
+        else if (n == 0)
+            n = sweep_staged(pairs, k, &r, count, T);
+        else
+            pairs(k, r.a, r.b, r.out, n, T, r.add, r.stream);
+        r.a += n * r.step[0] * element;
+        r.b += n * r.step[1] * element;
+        r.out += n * r.step[2] * element;
+    }
+}
+
 /* A kernel over a whole rg_sweep: data[0] to data[tensors - 2] are read, of which a formula sees
  * the first two; the last one is written. */
-RG_INLINE void sweep_units(rg_formula *formula, const void *k, const rg_sweep *s,
-                           const void *const data[], int tensors, int64_t begin, int64_t end,
-                           const rg_dtype T, bool add, bool stream)
+RG_OUTLINE void sweep_units(rg_sweep_pairs *pairs, const void *k, const rg_sweep *s,
+                            const void *const data[], int tensors, int64_t begin, int64_t end,
+                            rg_dtype T, bool add, bool stream)
 {
-    const int64_t element = vbytes(T) / VLEN;
+    const int second = tensors > 2 ? 1 : 0, last = tensors - 1;
     for (int64_t unit = begin; unit < end; unit++) {
-        int64_t at[RG_WALK_TENSORS];
-        const int64_t count = rg_sweep_piece(s, tensors, unit, at);
-        const char *a = (const char *)data[0] + at[0] * element;
-        const char *b = tensors > 2 ? (const char *)data[1] + at[1] * element : a;
-        char *out = (char *)(uintptr_t)data[tensors - 1] + at[tensors - 1] * element;
-        if (s->dense) {
-            sweep(formula, k, a, b, out, count, T, T, add, stream);
-            continue;
-        }
-        const int second = tensors > 2 ? 1 : 0;
-        for (int64_t i = 0; i < count; i++) {
-            sweep_one(formula, k, a, b, out, 0, 1, T, T, add);
-            a += s->step[0] * element;
-            b += s->step[second] * element;
-            out += s->step[tensors - 1] * element;
-        }
+        int64_t offset[RG_WALK_TENSORS];
+        const int64_t count = rg_sweep_piece(s, tensors, unit, offset);
+        const sweep_row r = { at(data[0], offset[0], T),
+                              at(data[second], offset[second], T),
+                              at_out((void *)(uintptr_t)data[last], offset[last], T),
+                              { s->step[0], s->step[second], s->step[last] },
+                              s->dense,
+                              add,
+                              stream };
+        sweep_along(pairs, k, r, count, T);
     }
 }
 

@@ -33,12 +33,6 @@ enum { RG_MANTISSA = 23, RG_BIAS = 127 };
 #endif
 #define RG_COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
 
-/* Whether results have 16 bits, for which short functions do. */
-RG_INLINE bool is_short(const rg_dtype T)
-{
-    return T == RG_F16 || T == RG_BF16;
-}
-
 /* c[0] + c[1] x + c[2] x^2 + ..., at most 20 terms. The loop has a fixed length because clang
  * may unroll it before it inlines the function. */
 RG_INLINE vreal horner(vreal x, const real *c, const int count)

@@ -64,6 +64,12 @@ RG_INLINE void vstore_full(void *data, int64_t i, const rg_dtype T, vreal a)
     memcpy((real *)data + i, &a, sizeof a);
 }
 
+/* Whether results have 16 bits, for which short functions do. */
+RG_INLINE bool is_short(const rg_dtype T)
+{
+    return T == RG_F16 || T == RG_BF16;
+}
+
 /* Bytes that VLEN elements of T take, and the alignment that vstream asks for. */
 RG_INLINE int vbytes(const rg_dtype T)
 {

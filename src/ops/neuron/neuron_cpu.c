@@ -29,84 +29,98 @@ CALLED(gelu_tanh_slope)
 CALLED(swish)
 CALLED(swish_slope)
 
-/* The formula for results of 16 bits, where there is one. */
-#define BY_SIZE(name) (is_short(T) ? name##_short : name)
-
 /* ---- forward: y from x ---- */
 
-RG_INLINE void forward(rg_formula *formula, const rg_neuron_args *k, int64_t begin, int64_t end,
-                       const rg_dtype T)
+RG_OUTLINE void forward(rg_sweep_pairs *pairs, const rg_neuron_args *k, int64_t begin, int64_t end,
+                        rg_dtype T)
 {
     const neuron_constants c = neuron_constants_of(&k->numbers);
     const void *const data[] = { k->x, k->y };
-    sweep_units(formula, &c, &k->sweep, data, 2, begin, end, T, false, k->stream);
+    sweep_units(pairs, &c, &k->sweep, data, 2, begin, end, T, false, k->stream);
 }
 
-#define FORWARD(kind, formula)                                                         \
-    RG_INLINE void kind##_forward(const rg_neuron_args *k, int64_t begin, int64_t end, \
-                                  const rg_dtype T)                                    \
-    {                                                                                  \
-        forward(formula, k, begin, end, T);                                            \
-    }                                                                                  \
+/* One formula is for results of 16 bits, the other for those of more. Constants are copied: what is
+ * stored could be theirs otherwise, as far as a compiler knows. */
+#define FORWARD(kind, formula, formula_short)                                           \
+    static void kind##_pairs(const void *k, const char *x, const char *unused, char *y, \
+                             int64_t count, rg_dtype T, bool add, bool stream)          \
+    {                                                                                   \
+        (void)unused;                                                                   \
+        (void)add;                                                                      \
+        const neuron_constants c = *(const neuron_constants *)k;                        \
+        sweep_pairs(formula, formula_short, &c, x, x, y, count, T, false, stream);      \
+    }                                                                                   \
+    RG_INLINE void kind##_forward(const rg_neuron_args *k, int64_t begin, int64_t end,  \
+                                  const rg_dtype T)                                     \
+    {                                                                                   \
+        forward(kind##_pairs, k, begin, end, T);                                        \
+    }                                                                                   \
     RG_KERNEL(kind##_forward, rg_neuron_args)
 
-FORWARD(relu, neuron_relu)
-FORWARD(linear, neuron_linear)
-FORWARD(sigmoid, BY_SIZE(neuron_sigmoid))
-FORWARD(hard_sigmoid, neuron_hard_sigmoid)
-FORWARD(tanh, BY_SIZE(neuron_tanh))
-FORWARD(absolute, neuron_absolute)
-FORWARD(softplus, called_softplus)
-FORWARD(softsign, neuron_softsign)
-FORWARD(elu, BY_SIZE(neuron_elu))
-FORWARD(relun, neuron_relun)
-FORWARD(power, called_power)
-FORWARD(exponential, called_exponential)
-FORWARD(logarithm, called_logarithm)
-FORWARD(gelu, BY_SIZE(neuron_gelu))
-FORWARD(gelu_tanh, called_gelu_tanh)
-FORWARD(swish, called_swish)
+FORWARD(relu, neuron_relu, neuron_relu)
+FORWARD(linear, neuron_linear, neuron_linear)
+FORWARD(sigmoid, neuron_sigmoid, neuron_sigmoid_short)
+FORWARD(hard_sigmoid, neuron_hard_sigmoid, neuron_hard_sigmoid)
+FORWARD(tanh, neuron_tanh, neuron_tanh_short)
+FORWARD(absolute, neuron_absolute, neuron_absolute)
+FORWARD(softplus, called_softplus, called_softplus)
+FORWARD(softsign, neuron_softsign, neuron_softsign)
+FORWARD(elu, neuron_elu, neuron_elu_short)
+FORWARD(relun, neuron_relun, neuron_relun)
+FORWARD(power, called_power, called_power)
+FORWARD(exponential, called_exponential, called_exponential)
+FORWARD(logarithm, called_logarithm, called_logarithm)
+FORWARD(gelu, neuron_gelu, neuron_gelu_short)
+FORWARD(gelu_tanh, called_gelu_tanh, called_gelu_tanh)
+FORWARD(swish, called_swish, called_swish)
 
 /* ---- gradient: dx from dy and x, or from dy and y ---- */
 
-RG_INLINE void gradient(rg_formula *formula, const rg_neuron_gradient_args *k, int64_t begin,
-                        int64_t end, const rg_dtype T)
+RG_OUTLINE void gradient(rg_sweep_pairs *pairs, const rg_neuron_gradient_args *k, int64_t begin,
+                         int64_t end, rg_dtype T)
 {
     const neuron_constants c = neuron_constants_of(&k->numbers);
     const void *const data[] = { k->dy, k->from, k->dx };
-    sweep_units(formula, &c, &k->sweep, data, 3, begin, end, T, k->add, k->stream);
+    sweep_units(pairs, &c, &k->sweep, data, 3, begin, end, T, k->add, k->stream);
 }
 
-#define GRADIENT(kind, suffix, formula)                                                     \
-    RG_INLINE void kind##_gradient##suffix(const rg_neuron_gradient_args *k, int64_t begin, \
-                                           int64_t end, const rg_dtype T)                   \
-    {                                                                                       \
-        gradient(formula, k, begin, end, T);                                                \
-    }                                                                                       \
+#define GRADIENT(kind, suffix, formula, formula_short)                                        \
+    static void kind##_slope##suffix##_pairs(const void *k, const char *dy, const char *from, \
+                                             char *dx, int64_t count, rg_dtype T, bool add,   \
+                                             bool stream)                                     \
+    {                                                                                         \
+        const neuron_constants c = *(const neuron_constants *)k;                              \
+        sweep_pairs(formula, formula_short, &c, dy, from, dx, count, T, add, stream);         \
+    }                                                                                         \
+    RG_INLINE void kind##_gradient##suffix(const rg_neuron_gradient_args *k, int64_t begin,   \
+                                           int64_t end, const rg_dtype T)                     \
+    {                                                                                         \
+        gradient(kind##_slope##suffix##_pairs, k, begin, end, T);                             \
+    }                                                                                         \
     RG_KERNEL(kind##_gradient##suffix, rg_neuron_gradient_args)
 
-GRADIENT(relu, , neuron_relu_slope)
-GRADIENT(linear, , neuron_linear_slope)
-GRADIENT(sigmoid, , BY_SIZE(neuron_sigmoid_slope))
-GRADIENT(hard_sigmoid, , neuron_hard_sigmoid_slope)
-GRADIENT(tanh, , BY_SIZE(neuron_tanh_slope))
-GRADIENT(absolute, , neuron_absolute_slope)
-GRADIENT(softplus, , called_softplus_slope)
-GRADIENT(softsign, , neuron_softsign_slope)
-GRADIENT(elu, , BY_SIZE(neuron_elu_slope))
-GRADIENT(relun, , neuron_relun_slope)
-GRADIENT(power, , called_power_slope)
-GRADIENT(exponential, , called_exponential_slope)
-GRADIENT(logarithm, , called_logarithm_slope)
-GRADIENT(gelu, , BY_SIZE(neuron_gelu_slope))
-GRADIENT(gelu_tanh, , called_gelu_tanh_slope)
-GRADIENT(swish, , called_swish_slope)
-GRADIENT(sigmoid, _y, neuron_sigmoid_slope_y)
-GRADIENT(tanh, _y, neuron_tanh_slope_y)
-GRADIENT(softplus, _y, called_softplus_slope_y)
-GRADIENT(softsign, _y, neuron_softsign_slope_y)
-GRADIENT(elu, _y, neuron_elu_slope_y)
-GRADIENT(exponential, _y, neuron_exponential_slope_y)
+GRADIENT(relu, , neuron_relu_slope, neuron_relu_slope)
+GRADIENT(linear, , neuron_linear_slope, neuron_linear_slope)
+GRADIENT(sigmoid, , neuron_sigmoid_slope, neuron_sigmoid_slope_short)
+GRADIENT(hard_sigmoid, , neuron_hard_sigmoid_slope, neuron_hard_sigmoid_slope)
+GRADIENT(tanh, , neuron_tanh_slope, neuron_tanh_slope_short)
+GRADIENT(absolute, , neuron_absolute_slope, neuron_absolute_slope)
+GRADIENT(softplus, , called_softplus_slope, called_softplus_slope)
+GRADIENT(softsign, , neuron_softsign_slope, neuron_softsign_slope)
+GRADIENT(elu, , neuron_elu_slope, neuron_elu_slope_short)
+GRADIENT(relun, , neuron_relun_slope, neuron_relun_slope)
+GRADIENT(power, , called_power_slope, called_power_slope)
+GRADIENT(exponential, , called_exponential_slope, called_exponential_slope)
+GRADIENT(logarithm, , called_logarithm_slope, called_logarithm_slope)
+GRADIENT(gelu, , neuron_gelu_slope, neuron_gelu_slope_short)
+GRADIENT(gelu_tanh, , called_gelu_tanh_slope, called_gelu_tanh_slope)
+GRADIENT(swish, , called_swish_slope, called_swish_slope)
+GRADIENT(sigmoid, _y, neuron_sigmoid_slope_y, neuron_sigmoid_slope_y)
+GRADIENT(tanh, _y, neuron_tanh_slope_y, neuron_tanh_slope_y)
+GRADIENT(softplus, _y, called_softplus_slope_y, called_softplus_slope_y)
+GRADIENT(softsign, _y, neuron_softsign_slope_y, neuron_softsign_slope_y)
+GRADIENT(elu, _y, neuron_elu_slope_y, neuron_elu_slope_y)
+GRADIENT(exponential, _y, neuron_exponential_slope_y, neuron_exponential_slope_y)
 
 /* ---- prelu ---- */
 
