@@ -153,17 +153,14 @@ RG_INLINE void finish_rows(rg_group_formula *formula, const real *first, const r
     char *out = c->out;
     for (int64_t j = 0; j < c->length; j++) {
         int64_t i = 0;
-        if (c->stream) { /* a few groups bring `out` to an aligned address */
-            const int64_t head = least(vhead(out, T), c->width);
-            for (; i < head; i += VLEN)
-                finish_one(formula, first, second, c, a, b, out, i, vlanes_left(head - i), T);
-            for (i = head; i + 2 * VLEN <= c->width; i += 2 * VLEN)
-                finish_pair(formula, first, second, a, b, out, i, T, c->add, true);
+        for (int end = 0; end < 2; end++) { /* a few groups bring `out` to an aligned address */
+            const int64_t head = c->stream ? least(vhead(out, T), c->width) : 0;
+            const int64_t stop = end == 1 ? c->width : head;
+            for (; i < stop; i += VLEN)
+                finish_one(formula, first, second, c, a, b, out, i, vlanes_left(stop - i), T);
+            for (i = stop; c->dense && i + 2 * VLEN <= c->width; i += 2 * VLEN)
+                finish_pair(formula, first, second, a, b, out, i, T, c->add, c->stream);
         }
-        for (; c->dense && i + 2 * VLEN <= c->width; i += 2 * VLEN)
-            finish_pair(formula, first, second, a, b, out, i, T, c->add, false);
-        for (; i < c->width; i += VLEN)
-            finish_one(formula, first, second, c, a, b, out, i, vlanes_left(c->width - i), T);
         a += c->in_step[0];
         b += c->in_step[1];
         out += c->out_step;

@@ -31,15 +31,25 @@ RG_FORMULA vreal fold_below(const void *k, vreal acc, vreal x, vreal unused)
     return acc + (x - vset(*(const real *)k));
 }
 
+#define ROW_SWEEP(name, formula, formula_short, kept)                                           \
+    RG_OUTLINE void name(const void *k, const void *a, const void *b, void *out, int64_t count, \
+                         rg_dtype T, bool add, bool stream)                                     \
+    {                                                                                           \
+        const class_row c = *(const class_row *)k;                                              \
+        sweep_any(formula, formula_short, kept, &c, a, b, out, count, T, add, stream);          \
+    }
+
+ROW_SWEEP(sweep_kept_slope, kept_slope, kept_slope, true)
+ROW_SWEEP(sweep_class_slope, class_slope, class_slope_short, false)
+
 /* The largest element of a row. */
-RG_INLINE real max_of_row(const rg_loss_args *k, const char *x, char *piece_buffer,
-                          const rg_dtype T)
+RG_OUTLINE real max_of_row(const rg_loss_args *k, const char *x, char *piece_buffer, rg_dtype T)
 {
     real max = -RG_INFINITY;
     for (int64_t j = 0; j < k->length; j += PIECE) {
         const int64_t count = least(PIECE, k->length - j);
         const char *from = piece_at(&k->shape, 0, x, j, count, piece_buffer, T);
-        const real most = lanes_max(fold(fold_max, NULL, -RG_INFINITY, from, from, count, T));
+        const real most = (real)max_of_piece(from, from, count, T);
         max = most > max ? most : max;
     }
     return max;
@@ -57,8 +67,8 @@ RG_INLINE class_sums sums_of_row(const rg_loss_args *k, const char *x, real max,
     for (int64_t j = 0; j < k->length; j += PIECE) {
         const int64_t count = least(PIECE, k->length - j);
         const char *from = piece_at(&k->shape, 0, x, j, count, piece_buffer, T);
-        s.powers += exp_sum(from, kept != NULL ? kept + j : NULL,
-                            ahead != NULL ? at(ahead, j, T) : NULL, count, max, T);
+        s.powers += piece_exp_sum(from, kept != NULL ? kept + j : NULL,
+                                  ahead != NULL ? at(ahead, j, T) : NULL, count, max, T);
         if (k->numbers.share != 0)
             s.below += (double)lanes_sum(fold(fold_below, &max, 0, from, from, count, T));
     }
@@ -76,8 +86,8 @@ RG_OUTLINE double class_loss(const rg_loss_numbers *n, const class_use *u, real 
 }
 
 /* Derivatives of a row, one after the other. */
-RG_INLINE void slopes_of_row(const rg_loss_args *k, const class_row *row, const char *x, char *dx,
-                             const real *kept, char *piece_buffer, const rg_dtype T)
+RG_OUTLINE void slopes_of_row(const rg_loss_args *k, const class_row *row, const char *x, char *dx,
+                              const real *kept, char *piece_buffer, rg_dtype T)
 {
     char made[PIECE * sizeof(real)];
     const rg_softmax_shape *shape = &k->shape;
@@ -89,11 +99,10 @@ RG_INLINE void slopes_of_row(const rg_loss_args *k, const class_row *row, const 
             piece_at(shape, 1, dx, j, count, made, T);
         if (kept != NULL) {
             const bool streams = stream && (T == RG_REAL || vhead(to, T) == 0);
-            sweep(kept_slope, row, kept + j, kept + j, to, count, RG_REAL, T, k->add, streams);
+            sweep_kept_slope(row, kept + j, kept + j, to, count, T, k->add, streams);
         } else {
             const char *from = piece_at(shape, 0, x, j, count, piece_buffer, T);
-            sweep(is_short(T) ? class_slope_short : class_slope, row, from, from, to, count, T, T,
-                  k->add, stream);
+            sweep_class_slope(row, from, from, to, count, T, k->add, stream);
         }
         if (!dense)
             move_piece(&shape->group, 1, dx, j, count, made, vbytes(T) / VLEN, false);
@@ -104,11 +113,13 @@ RG_INLINE void slopes_of_row(const rg_loss_args *k, const class_row *row, const 
 RG_INLINE real slopes_and_max(const class_row *row, const char *x, char *dx, const real *kept,
                               const next_row *next, int64_t length, const rg_dtype T)
 {
+    const class_row c = *row;
     if (kept != NULL)
-        return (real)sweep_and_fold(kept_slope, row, kept, kept, dx, RG_REAL, T, true, next,
-                                    length);
-    return (real)sweep_and_fold(is_short(T) ? class_slope_short : class_slope, row, x, x, dx, T, T,
-                                true, next, length);
+        return (real)sweep_and_fold((row_finish){ kept_slope, sweep_kept_slope }, &c, kept, kept,
+                                    dx, RG_REAL, T, true, next, length);
+    return (real)sweep_and_fold(
+        (row_finish){ is_short(T) ? class_slope_short : class_slope, sweep_class_slope }, &c, x, x,
+        dx, T, T, true, next, length);
 }
 
 /* Where the rows of y and of the gradient begin. */
@@ -175,7 +186,7 @@ RG_INLINE void loss_by_classes(const rg_loss_args *k, int64_t begin, int64_t end
             slope += load_one(p.dx, offset[1], T);
         known = k->shape.dense && k->stream && row + 1 < end &&
                 (T == RG_REAL || kept == NULL || vhead(p.dx, T) == 0);
-        const next_row next = { after.x, after.x, fold_max, true };
+        const next_row next = { after.x, after.x, fold_max, max_of_piece, true };
         if (known)
             max = slopes_and_max(&c, p.x, p.dx, kept, &next, k->length, T);
         else

@@ -44,44 +44,65 @@ RG_FORMULA vreal log_softmax_of(const void *k, vreal x, vreal unused)
     return (x - vset(row->max)) - vset(row->log_sum);
 }
 
-RG_INLINE void sum_of_row(forward_row *k, const rg_softmax_shape *shape, const char *x, real *kept,
-                          char *piece, const rg_dtype T, const bool log)
-{
-    double sum = 0;
-    for (int64_t j = 0; j < shape->length; j += PIECE) {
-        const int64_t count = least(PIECE, shape->length - j);
-        const char *from = piece_at(shape, 0, x, j, count, piece, T);
-        sum += exp_sum(from, !log && kept != NULL ? kept + j : NULL, NULL, count, k->max, T);
+#define ROW_SWEEP(name, type, formula, formula_short, kept)                                     \
+    RG_OUTLINE void name(const void *k, const void *a, const void *b, void *out, int64_t count, \
+                         rg_dtype T, bool add, bool stream)                                     \
+    {                                                                                           \
+        const type c =                                                                          \
+            *(const type *)k; /* what is stored could be k, as far as a compiler knows */       \
+        sweep_any(formula, formula_short, kept, &c, a, b, out, count, T, add, stream);          \
     }
+
+ROW_SWEEP(sweep_scaled, forward_row, scaled, scaled, true)
+ROW_SWEEP(sweep_softmax, forward_row, softmax_of, softmax_short_of, false)
+ROW_SWEEP(sweep_log_softmax, forward_row, log_softmax_of, log_softmax_of, false)
+
+RG_INLINE void end_sum(forward_row *k, double sum, const bool log)
+{
     if (log)
         k->log_sum = vlog(vset((real)sum))[0];
     else
         k->scale = (real)(1 / sum);
 }
 
+RG_INLINE void sum_of_row(forward_row *k, const char *x, real *kept, int64_t length,
+                          const rg_dtype T, const bool log)
+{
+    double sum = 0;
+    for (int64_t j = 0; j < length; j += PIECE)
+        sum += exp_sum(at(x, j, T), !log && kept != NULL ? kept + j : NULL, NULL,
+                       least(PIECE, length - j), k->max, T);
+    end_sum(k, sum, log);
+}
+
 /* A row that is not contiguous, piece by piece. */
-RG_INLINE void forward_scattered(const rg_softmax_shape *shape, const char *x, char *y, real *kept,
-                                 const rg_dtype T, const bool log)
+RG_OUTLINE void forward_scattered(const rg_softmax_shape *shape, const char *x, char *y, real *kept,
+                                  rg_dtype T, bool log)
 {
     char in[PIECE * sizeof(real)];
     forward_row k = { .max = -RG_INFINITY };
     for (int64_t j = 0; j < shape->length; j += PIECE) {
         const int64_t count = least(PIECE, shape->length - j);
         const char *from = piece_at(shape, 0, x, j, count, in, T);
-        const real max = lanes_max(fold(fold_max, NULL, -RG_INFINITY, from, from, count, T));
+        const real max = (real)max_of_piece(from, from, count, T);
         k.max = max > k.max ? max : k.max;
     }
-    sum_of_row(&k, shape, x, kept, in, T, log);
+    double sum = 0;
+    for (int64_t j = 0; j < shape->length; j += PIECE) {
+        const int64_t count = least(PIECE, shape->length - j);
+        const char *from = piece_at(shape, 0, x, j, count, in, T);
+        sum += piece_exp_sum(from, kept != NULL ? kept + j : NULL, NULL, count, k.max, T);
+    }
+    end_sum(&k, sum, log);
     for (int64_t j = 0; j < shape->length; j += PIECE) {
         const int64_t count = least(PIECE, shape->length - j);
         piece_at(shape, 0, x, j, count, in, T);
         if (log)
-            sweep(log_softmax_of, &k, in, in, in, count, T, T, false, false);
+            sweep_log_softmax(&k, in, in, in, count, T, false, false);
         else if (kept != NULL)
-            sweep(scaled, &k, kept + j, kept + j, in, count, RG_REAL, T, false, false);
+            sweep_scaled(&k, kept + j, kept + j, in, count, T, false, false);
         else
-            sweep(is_short(T) ? softmax_short_of : softmax_of, &k, in, in, in, count, T, T, false,
-                  false);
+            sweep_softmax(&k, in, in, in, count, T, false, false);
         move_piece(&shape->group, 1, y, j, count, in, vbytes(T) / VLEN, false);
     }
 }
@@ -135,7 +156,7 @@ RG_INLINE void forward_rows(const rg_softmax_args *args, int64_t begin, int64_t 
     int64_t offset[2];
     rg_walk_offsets(&shape->outer, 2, begin, offset);
     const char *first = at(args->x, offset[0], T);
-    next_row next = { first, first, fold_max, true };
+    next_row next = { first, first, fold_max, max_of_piece, true };
     char *y_next = at_out(args->y, offset[1], T);
     forward_row k = { .max = shape->dense ? (real)fold_row(&next, length, T) : 0 };
     for (int64_t row = begin; row < end; row++) {
@@ -149,17 +170,19 @@ RG_INLINE void forward_rows(const rg_softmax_args *args, int64_t begin, int64_t 
             forward_scattered(shape, x, y, kept, T, log);
             continue;
         }
-        sum_of_row(&k, shape, x, kept, NULL, T, log);
+        sum_of_row(&k, x, kept, length, T, log);
+        const forward_row c = k;
         double max;
         if (log)
-            max = finish_row(log_softmax_of, &k, x, x, y, T, T, false, stream, &next, is_last,
-                             length);
+            max = finish_row((row_finish){ log_softmax_of, sweep_log_softmax }, &c, x, x, y, T, T,
+                             false, stream, &next, is_last, length);
         else if (kept != NULL)
-            max = finish_row(scaled, &k, kept, kept, y, RG_REAL, T, false, stream, &next, is_last,
-                             length);
+            max = finish_row((row_finish){ scaled, sweep_scaled }, &c, kept, kept, y, RG_REAL, T,
+                             false, stream, &next, is_last, length);
         else
-            max = finish_row(is_short(T) ? softmax_short_of : softmax_of, &k, x, x, y, T, T, false,
-                             stream, &next, is_last, length);
+            max = finish_row(
+                (row_finish){ is_short(T) ? softmax_short_of : softmax_of, sweep_softmax }, &c, x,
+                x, y, T, T, false, stream, &next, is_last, length);
         k.max = (real)max;
     }
 }
@@ -195,14 +218,22 @@ RG_FORMULA vreal log_softmax_gradient_of(const void *k, vreal dy, vreal y)
     return vfma(-vexp(y), vset(*(const real *)k), dy);
 }
 
-RG_INLINE rg_formula *gradient_formula(const bool log)
+ROW_SWEEP(sweep_gradient, real, softmax_gradient_of, softmax_gradient_of, false)
+ROW_SWEEP(sweep_log_gradient, real, log_softmax_gradient_of, log_softmax_gradient_of, false)
+
+RG_OUTLINE double dot_of_piece(const char *a, const char *b, int64_t count, rg_dtype T)
 {
-    return log ? log_softmax_gradient_of : softmax_gradient_of;
+    return fold_piece(fold_dot, false, a, b, count, T);
+}
+
+RG_OUTLINE double sum_of_piece(const char *a, const char *b, int64_t count, rg_dtype T)
+{
+    return fold_piece(fold_sum, false, a, b, count, T);
 }
 
 /* A row that is not contiguous, piece by piece. */
-RG_INLINE void gradient_scattered(const rg_softmax_shape *shape, const char *dy, const char *y,
-                                  char *dx, const rg_dtype T, const bool log)
+RG_OUTLINE void gradient_scattered(const rg_softmax_shape *shape, const char *dy, const char *y,
+                                   char *dx, rg_dtype T, bool log)
 {
     char a[PIECE * sizeof(real)], b[PIECE * sizeof(real)], out[PIECE * sizeof(real)];
     double sum = 0;
@@ -210,7 +241,7 @@ RG_INLINE void gradient_scattered(const rg_softmax_shape *shape, const char *dy,
         const int64_t count = least(PIECE, shape->length - j);
         piece_at(shape, 0, dy, j, count, a, T);
         piece_at(shape, 1, y, j, count, b, T);
-        sum += (double)lanes_sum(fold(log ? fold_sum : fold_dot, NULL, 0, a, b, count, T));
+        sum += (log ? sum_of_piece : dot_of_piece)(a, b, count, T);
     }
     const real s = (real)sum;
     for (int64_t j = 0; j < shape->length; j += PIECE) {
@@ -219,7 +250,7 @@ RG_INLINE void gradient_scattered(const rg_softmax_shape *shape, const char *dy,
         piece_at(shape, 1, y, j, count, b, T);
         if (shape->add)
             piece_at(shape, 2, dx, j, count, out, T);
-        sweep(gradient_formula(log), &s, a, b, out, count, T, T, shape->add, false);
+        (log ? sweep_log_gradient : sweep_gradient)(&s, a, b, out, count, T, shape->add, false);
         move_piece(&shape->group, 2, dx, j, count, out, vbytes(T) / VLEN, false);
     }
 }
@@ -232,7 +263,9 @@ RG_INLINE void gradient_rows(const rg_softmax_gradient_args *args, int64_t begin
     int64_t offset[3];
     rg_walk_offsets(&shape->outer, 3, begin, offset);
     next_row next = { at(args->dy, offset[0], T), at(args->y, offset[1], T),
-                      log ? fold_sum : fold_dot, false };
+                      log ? fold_sum : fold_dot, log ? sum_of_piece : dot_of_piece, false };
+    const row_finish f = { log ? log_softmax_gradient_of : softmax_gradient_of,
+                           log ? sweep_log_gradient : sweep_gradient };
     char *dx_next = at_out(args->dx, offset[2], T);
     double sum = shape->dense ? fold_row(&next, length, T) : 0;
     for (int64_t row = begin; row < end; row++) {
@@ -248,8 +281,7 @@ RG_INLINE void gradient_rows(const rg_softmax_gradient_args *args, int64_t begin
             continue;
         }
         const real s = (real)sum;
-        sum = finish_row(gradient_formula(log), &s, dy, y, dx, T, T, shape->add, shape->stream,
-                         &next, is_last, length);
+        sum = finish_row(f, &s, dy, y, dx, T, T, shape->add, shape->stream, &next, is_last, length);
     }
 }
 

@@ -55,85 +55,6 @@ RG_INLINE const char *piece_at(const rg_softmax_shape *shape, int tensor, const 
     return piece;
 }
 
-/* ---- rows, one after the other ---- */
-
-/* Finishes one row, out = formula(k, a, b), while the first pass over the next one is made: so
- * memory is read and written all the time. Returns the fold over the next row, a sum of pieces
- * or the largest element. */
-typedef struct next_row {
-    const char *a, *b;
-    rg_fold *step;
-    bool is_max;
-} next_row;
-
-RG_INLINE double piece_value(rg_lanes acc, double so_far, const bool is_max)
-{
-    if (!is_max)
-        return so_far + (double)lanes_sum(acc);
-    const double max = (double)lanes_max(acc);
-    return max > so_far ? max : so_far;
-}
-
-/* The fold over a row alone. */
-RG_INLINE double fold_row(const next_row *row, int64_t length, const rg_dtype T)
-{
-    const real start = row->is_max ? -RG_INFINITY : 0;
-    double value = (double)start;
-    for (int64_t j = 0; j < length; j += PIECE)
-        value = piece_value(fold(row->step, NULL, start, at(row->a, j, T), at(row->b, j, T),
-                                 least(PIECE, length - j), T),
-                            value, row->is_max);
-    return value;
-}
-
-RG_INLINE double sweep_and_fold(rg_formula *formula, const void *k, const void *a, const void *b,
-                                char *out, const rg_dtype from, const rg_dtype T, const bool stream,
-                                const next_row *next, int64_t length)
-{
-    enum { LONG = 16 * VLEN }; /* elements from which aligned stores are worth their beginning */
-    const real start = next->is_max ? -RG_INFINITY : 0;
-    double value = (double)start;
-    int64_t i = 0;
-    if (from == T && (stream || length >= LONG))
-        i = sweep_head(formula, k, a, b, out, length, T, T, false);
-    for (int64_t j = 0; j < length; j += PIECE) {
-        const char *x = at(next->a, j, T), *y = at(next->b, j, T);
-        const int64_t count = least(PIECE, length - j);
-        rg_lanes acc = lanes_of(start);
-        int64_t q = 0;
-        for (; q + 4 * VLEN <= count && i + 4 * VLEN <= length; q += 4 * VLEN, i += 4 * VLEN) {
-            fold_four(next->step, NULL, &acc, x, y, q, T);
-            sweep_pair(formula, k, a, b, out, i, from, T, false, stream);
-            sweep_pair(formula, k, a, b, out, i + 2 * VLEN, from, T, false, stream);
-        }
-        for (; q + 4 * VLEN <= count; q += 4 * VLEN)
-            fold_four(next->step, NULL, &acc, x, y, q, T);
-        fold_rest(next->step, NULL, &acc, x, y, q, count - q, T);
-        value = piece_value(acc, value, next->is_max);
-    }
-    for (; i + 2 * VLEN <= length; i += 2 * VLEN)
-        sweep_pair(formula, k, a, b, out, i, from, T, false, stream);
-    for (; i < length; i += VLEN)
-        sweep_one(formula, k, a, b, out, i, vlanes_left(length - i), from, T, false);
-    return value;
-}
-
-/* The same, one after the other where old values are added, and the sweep alone for the last
- * row. */
-RG_INLINE double finish_row(rg_formula *formula, const void *k, const void *a, const void *b,
-                            char *out, const rg_dtype from, const rg_dtype T, bool add, bool stream,
-                            const next_row *next, bool is_last, int64_t length)
-{
-    stream = stream && (from == T || vhead(out, T) == 0);
-    if (is_last || add)
-        sweep(formula, k, a, b, out, length, from, T, add, stream);
-    else if (stream)
-        return sweep_and_fold(formula, k, a, b, out, from, T, true, next, length);
-    else
-        return sweep_and_fold(formula, k, a, b, out, from, T, false, next, length);
-    return is_last ? 0 : fold_row(next, length, T);
-}
-
 /* ---- steps of a row ---- */
 
 RG_FORMULA vreal fold_max(const void *k, vreal acc, vreal x, vreal unused)
@@ -149,6 +70,115 @@ RG_FORMULA vreal fold_sum(const void *k, vreal acc, vreal x, vreal unused)
     (void)unused;
     return acc + x;
 }
+
+/* ---- folds over a row ---- */
+
+RG_INLINE double joined(double so_far, double piece, const bool is_max)
+{
+    return !is_max ? so_far + piece : piece > so_far ? piece : so_far;
+}
+
+/* What a piece gives: elements i to count - 1 are still to be folded into `acc`. */
+RG_INLINE double piece_end(rg_fold *step, const bool is_max, rg_lanes acc, const char *a,
+                           const char *b, int64_t i, int64_t count, const rg_dtype T)
+{
+    for (; i + 4 * VLEN <= count; i += 4 * VLEN)
+        fold_four(step, NULL, &acc, a, b, i, T);
+    fold_rest(step, NULL, &acc, a, b, i, count - i, T);
+    return (double)(is_max ? lanes_max(acc) : lanes_sum(acc));
+}
+
+/* The fold over a piece, for functions that are called. */
+typedef double rg_piece_fold(const char *a, const char *b, int64_t count, rg_dtype T);
+
+RG_INLINE double fold_piece(rg_fold *step, const bool is_max, const char *a, const char *b,
+                            int64_t count, rg_dtype T)
+{
+    const rg_lanes none = lanes_of(is_max ? -RG_INFINITY : 0);
+    RG_WITH_TYPE(T, U, return piece_end(step, is_max, none, a, b, 0, count, U));
+}
+
+RG_OUTLINE double max_of_piece(const char *a, const char *b, int64_t count, rg_dtype T)
+{
+    return fold_piece(fold_max, true, a, b, count, T);
+}
+
+/* ---- rows, one after the other ---- */
+
+/* Finishes one row, out = formula(k, a, b), while the first pass over the next one is made: so
+ * memory is read and written all the time. Returns the fold over the next row, a sum of pieces
+ * or the largest element. */
+typedef struct next_row {
+    const char *a, *b;
+    rg_fold *step;
+    rg_piece_fold *fold;
+    bool is_max;
+} next_row;
+
+/* The fold over a row alone. */
+RG_INLINE double fold_row(const next_row *row, int64_t length, const rg_dtype T)
+{
+    double value = row->is_max ? -(double)RG_INFINITY : 0;
+    for (int64_t j = 0; j < length; j += PIECE)
+        value = joined(value,
+                       row->fold(at(row->a, j, T), at(row->b, j, T), least(PIECE, length - j), T),
+                       row->is_max);
+    return value;
+}
+
+/* A formula and its loop over a row, which is called. */
+typedef void rg_row_sweep(const void *k, const void *a, const void *b, void *out, int64_t count,
+                          rg_dtype T, bool add, bool stream);
+
+typedef struct row_finish {
+    rg_formula *formula;
+    rg_row_sweep *sweep;
+} row_finish;
+
+RG_INLINE double sweep_and_fold(const row_finish f, const void *k, const void *a, const void *b,
+                                char *out, const rg_dtype from, const rg_dtype T, bool stream,
+                                const next_row *next, int64_t length)
+{
+    enum { LONG = 16 * VLEN }; /* elements from which aligned stores are worth their beginning */
+    const real start = next->is_max ? -RG_INFINITY : 0;
+    double value = (double)start;
+    int64_t i = 0;
+    if (from == T && (stream || length >= LONG))
+        i = sweep_head(f.formula, k, a, b, out, length, T, T, false);
+    for (int64_t j = 0; j < length; j += PIECE) {
+        const char *x = at(next->a, j, T), *y = at(next->b, j, T);
+        const int64_t count = least(PIECE, length - j);
+        rg_lanes acc = lanes_of(start);
+        int64_t q = 0;
+        for (; q + 4 * VLEN <= count && i + 4 * VLEN <= length; q += 4 * VLEN, i += 4 * VLEN) {
+            fold_four(next->step, NULL, &acc, x, y, q, T);
+            sweep_pair(f.formula, k, a, b, out, i, from, T, false, stream);
+            sweep_pair(f.formula, k, a, b, out, i + 2 * VLEN, from, T, false, stream);
+        }
+        value = joined(value, piece_end(next->step, next->is_max, acc, x, y, q, count, T),
+                       next->is_max);
+    }
+    for (; i + 2 * VLEN <= length; i += 2 * VLEN)
+        sweep_pair(f.formula, k, a, b, out, i, from, T, false, stream);
+    for (; i < length; i += VLEN)
+        sweep_one(f.formula, k, a, b, out, i, vlanes_left(length - i), from, T, false);
+    return value;
+}
+
+/* The same, one after the other where old values are added, and the sweep alone for the last
+ * row. */
+RG_INLINE double finish_row(const row_finish f, const void *k, const void *a, const void *b,
+                            char *out, const rg_dtype from, const rg_dtype T, bool add, bool stream,
+                            const next_row *next, bool is_last, int64_t length)
+{
+    stream = stream && (from == T || vhead(out, T) == 0);
+    if (!is_last && !add)
+        return sweep_and_fold(f, k, a, b, out, from, T, stream, next, length);
+    f.sweep(k, a, b, out, length, T, add, stream);
+    return is_last ? 0 : fold_row(next, length, T);
+}
+
+/* ---- sums of powers ---- */
 
 RG_INLINE vreal exp_for(vreal x, const rg_dtype T)
 {
@@ -203,6 +233,13 @@ RG_INLINE double exp_sum(const char *x, real *kept, const char *ahead, int64_t c
             vstore(kept, i, n, RG_REAL, e);
     }
     return (double)vsum((acc[0] + acc[1]) + (acc[2] + acc[3]));
+}
+
+/* The same, called. */
+RG_OUTLINE double piece_exp_sum(const char *x, real *kept, const char *ahead, int64_t count,
+                                real max, rg_dtype T)
+{
+    RG_WITH_TYPE(T, U, return exp_sum(x, kept, ahead, count, max, U));
 }
 
 #endif
