@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Gradients of operands that arithmetic repeats, on the CPU. Sums over what an operand was repeated
+ * for are made in pieces, together with the gradient of the other operand, so that memory sees dy
+ * once. */
+#include "backend/cpu/long_sum_cpu.h"
+#include "ops/arithmetic/arithmetic_cpu.h"
+
+/* ---- sums: runs of the inner dimensions ---- */
+
+/* Elements of a run at most: those of a block of columns, or whole lanes of a row. */
+enum { RUN = RG_BLOCK_GROUPS };
+
+typedef struct run {
+    operand x[3]; /* dy, a, b */
+    result other;
+} run;
+
+/* Room for what does not lie in a straight line: dy, a, b, and the gradient of the other operand.
+ */
+typedef struct buffer {
+    real data[RG_SUMS_TENSORS][RUN + VLEN];
+} buffer;
+
+RG_OUTLINE void gather(const rg_walk *inner, int t, const char *data, int64_t first, int64_t count,
+                       real *to, rg_dtype T)
+{
+    for (int64_t i = 0; i < count; i++) {
+        int64_t offset[RG_SUMS_TENSORS];
+        rg_walk_offsets(inner, RG_SUMS_TENSORS, first + i, offset);
+        to[i] = load_one(data, offset[t], T);
+    }
+    for (int64_t i = count; i < count + VLEN; i++)
+        to[i] = 0;
+}
+
+RG_OUTLINE void spread(const rg_walk *inner, int t, char *data, int64_t first, int64_t count,
+                       const real *from, bool add, rg_dtype T)
+{
+    for (int64_t i = 0; i < count; i++) {
+        int64_t offset[RG_SUMS_TENSORS];
+        rg_walk_offsets(inner, RG_SUMS_TENSORS, first + i, offset);
+        const real old = add ? load_one(data, offset[t], T) : 0;
+        store_one(data, offset[t], T, add ? from[i] + old : from[i]);
+    }
+}
+
+/* Opens elements first to first + count - 1 of the inner dimensions, for index `row` of those
+ * around them; outside of both the tensors stand at `from`. `offset` is set to where the row
+ * stands. */
+RG_OUTLINE void open_run(run *x, const rg_arithmetic_sums_args *args, const int64_t from[],
+                         int64_t row, int64_t offset[], int64_t first, int64_t count, buffer *r,
+                         rg_dtype T)
+{
+    const void *const data[] = { args->dy, args->a, args->b };
+    rg_walk_offsets(&args->around, RG_SUMS_TENSORS, row, offset);
+    for (int t = 0; t < RG_SUMS_TENSORS; t++)
+        offset[t] += from[t];
+    for (int t = 0; t < 3; t++) {
+        const char *start = at(data[t], offset[t], T);
+        const int64_t step = args->inner.strides[t][0];
+        if (args->straight) {
+            x->x[t] = operand_at(at(start, first * step, T), step, T);
+        } else {
+            gather(&args->inner, t, start, first, count, r->data[t], T);
+            x->x[t] = (operand){ (const char *)r->data[t], GATHERED, vset(0) };
+        }
+    }
+    const int64_t step = args->inner.strides[3][0];
+    char *to = at_out(args->other, offset[3] + first * step, T);
+    x->other = args->straight ? (result){ to, step, args->add, args->stream && is_aligned(to) }
+                              : (result){ (char *)r->data[3], GATHERED, args->add, false };
+}
+
+RG_INLINE void close_run(const rg_arithmetic_sums_args *args, const int64_t offset[], int64_t first,
+                         int64_t count, const buffer *r, const rg_dtype T)
+{
+    if (args->wants_other && !args->straight)
+        spread(&args->inner, 3, at_out(args->other, offset[3], T), first, count, r->data[3],
+               args->add, T);
+}
+
+/* A vector of what is added up; the gradient of the other operand goes where it belongs. */
+RG_INLINE vreal run_step(const kind K, const rg_arithmetic_sums_args *args, const constants *k,
+                         const run *x, int64_t i, const int n, const rg_dtype T)
+{
+    const vreal a = K == ADD ? vset(0) : take(&x->x[1], i, n, T);
+    const vreal b = K == ADD ? vset(0) : take(&x->x[2], i, n, T);
+    const vreal dy = passed(K, k, take(&x->x[0], i, n, T), a, b);
+    if (args->wants_other)
+        put(&x->other, i, n, T, slope_of(K, !args->second, k, dy, a, b));
+    return slope_of(K, args->second, k, dy, a, b);
+}
+
+/* ---- sums, columns ---- */
+
+RG_INLINE void join_columns(real *sum, real *part, int64_t count)
+{
+    for (int64_t i = 0; i < count; i += VLEN) {
+        vstore_full(sum, i, RG_REAL, vload_full(sum, i, RG_REAL) + vload_full(part, i, RG_REAL));
+        vstore_full(part, i, RG_REAL, vset(0));
+    }
+}
+
+/* One piece of a block of sums that lie side by side, read row by row. Every 128 rows what they
+ * have added up to is put aside: so errors grow less. */
+RG_INLINE void sum_columns(const kind K, const rg_arithmetic_sums_args *args, const constants *k,
+                           int64_t unit, const rg_dtype T)
+{
+    enum { ASIDE = 128 };
+    const int64_t first = unit % args->blocks * args->block, p = unit / args->blocks % args->pieces;
+    const int64_t o = unit / (args->blocks * args->pieces), width = args->inner.count;
+    const int64_t count = least(args->block, width - first), begin = p * args->piece;
+    const int64_t end = least(begin + args->piece, args->around.count);
+    int64_t from[RG_SUMS_TENSORS], offset[RG_SUMS_TENSORS];
+    real sum[RUN + VLEN] = { 0 }, part[RUN + VLEN] = { 0 };
+    buffer r;
+    rg_walk_offsets(&args->outer, RG_SUMS_TENSORS, o, from);
+    for (int64_t row = begin; row < end; row++) {
+        run opened;
+        open_run(&opened, args, from, row, offset, first, count, &r, T);
+        const run x = opened; /* which no store can change */
+        int64_t i = 0;
+        for (; i + VLEN <= count; i += VLEN)
+            vstore_full(part, i, RG_REAL,
+                        vload_full(part, i, RG_REAL) + run_step(K, args, k, &x, i, VLEN, T));
+        if (i < count)
+            vstore_full(part, i, RG_REAL,
+                        vload_full(part, i, RG_REAL) +
+                            run_step(K, args, k, &x, i, vlanes_left(count - i), T));
+        close_run(args, offset, first, count, &r, T);
+        if ((row + 1 - begin) % ASIDE == 0)
+            join_columns(sum, part, count);
+    }
+    join_columns(sum, part, count);
+    real *to = (real *)args->part + p * args->sums + o * width + first;
+    memcpy(to, sum, (size_t)count * sizeof(real));
+}
+
+RG_INLINE void columns(const kind K, const rg_arithmetic_sums_args *args, int64_t begin,
+                       int64_t end, const rg_dtype T)
+{
+    const constants k = constants_of(&args->numbers);
+    for (int64_t unit = begin; unit < end; unit++)
+        sum_columns(K, args, &k, unit, T);
+}
+
+KIND(add, ADD, columns, rg_arithmetic_sums_args)
+KIND(add_bounded, ADD_BOUNDED, columns, rg_arithmetic_sums_args)
+KIND(multiply, MULTIPLY, columns, rg_arithmetic_sums_args)
+KIND(divide, DIVIDE, columns, rg_arithmetic_sums_args)
+
+/* ---- sums, rows ---- */
+
+/* A run into four vectors of lanes: which element goes to which follows from its place. */
+RG_INLINE void fold_run(const kind K, const rg_arithmetic_sums_args *args, const constants *k,
+                        const run *x, int64_t count, vreal acc[4], const rg_dtype T)
+{
+    int64_t i = 0;
+    for (; i + 4 * VLEN <= count; i += 4 * VLEN) {
+        for (int q = 0; q < 4; q++)
+            acc[q] += run_step(K, args, k, x, i + q * VLEN, VLEN, T);
+    }
+    for (int q = 0; i < count; i += VLEN, q++) {
+        const int n = vlanes_left(count - i);
+        acc[q] += vkeep(run_step(K, args, k, x, i, n, T), n, 0);
+    }
+}
+
+RG_INLINE void sum_row(const kind K, const rg_arithmetic_sums_args *args, const constants *k,
+                       int64_t unit, const rg_dtype T)
+{
+    const int64_t p = unit % args->pieces, o = unit / args->pieces;
+    const int64_t first = p % args->cuts * args->piece, row = p / args->cuts * args->rows;
+    const int64_t last = least(first + args->piece, args->inner.count);
+    const int64_t end = least(row + args->rows, args->around.count);
+    int64_t from[RG_SUMS_TENSORS], offset[RG_SUMS_TENSORS];
+    vreal acc[4] = { vset(0), vset(0), vset(0), vset(0) };
+    long_sum total[4] = { long_sum_zero(), long_sum_zero(), long_sum_zero(), long_sum_zero() };
+    int64_t left = RG_CHAIN_RUN; /* additions to a lane */
+    buffer r;
+    rg_walk_offsets(&args->outer, RG_SUMS_TENSORS, o, from);
+    for (int64_t j = row; j < end; j++) {
+        for (int64_t i = first; i < last; i += RUN) {
+            const int64_t count = least(RUN, last - i);
+            run opened;
+            open_run(&opened, args, from, j, offset, i, count, &r, T);
+            const run x = opened; /* which no store can change */
+            fold_run(K, args, k, &x, count, acc, T);
+            close_run(args, offset, i, count, &r, T);
+            left -= (count + 4 * VLEN - 1) / (4 * VLEN);
+            if (left <= 0)
+                left = long_sums_end_run(total, acc, 4);
+        }
+    }
+    long_sums_end_run(total, acc, 4);
+    ((real *)args->part)[p * args->sums + o] =
+        vsum((total[0].high + total[1].high) + (total[2].high + total[3].high));
+}
+
+RG_INLINE void rows(const kind K, const rg_arithmetic_sums_args *args, int64_t begin, int64_t end,
+                    const rg_dtype T)
+{
+    const constants k = constants_of(&args->numbers);
+    for (int64_t unit = begin; unit < end; unit++)
+        sum_row(K, args, &k, unit, T);
+}
+
+KIND(add, ADD, rows, rg_arithmetic_sums_args)
+KIND(add_bounded, ADD_BOUNDED, rows, rg_arithmetic_sums_args)
+KIND(multiply, MULTIPLY, rows, rg_arithmetic_sums_args)
+KIND(divide, DIVIDE, rows, rg_arithmetic_sums_args)
+
+/* ---- sums of pieces ---- */
+
+RG_INLINE void sum_pieces(const rg_sum_pieces_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    const int64_t sums = k->kept.count;
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t first = unit * RG_SUMS_BLOCK, count = least(RG_SUMS_BLOCK, sums - first);
+        double sum[RG_SUMS_BLOCK];
+        sum_of_pieces(sum, (const real *)k->part + first, sums, k->pieces, count);
+        for (int64_t i = 0; i < count; i++) {
+            int64_t offset;
+            rg_walk_offsets(&k->kept, 1, first + i, &offset);
+            const real value = (real)sum[i];
+            store_one(k->dx, offset, T, k->add ? load_one(k->dx, offset, T) + value : value);
+        }
+    }
+}
+
+/* ---- entry points and table ---- */
+
+RG_KERNEL(add_columns, rg_arithmetic_sums_args)
+RG_KERNEL(add_bounded_columns, rg_arithmetic_sums_args)
+RG_KERNEL(multiply_columns, rg_arithmetic_sums_args)
+RG_KERNEL(divide_columns, rg_arithmetic_sums_args)
+RG_KERNEL(add_rows, rg_arithmetic_sums_args)
+RG_KERNEL(add_bounded_rows, rg_arithmetic_sums_args)
+RG_KERNEL(multiply_rows, rg_arithmetic_sums_args)
+RG_KERNEL(divide_rows, rg_arithmetic_sums_args)
+RG_KERNEL(sum_pieces, rg_sum_pieces_args)
+
+RG_CPU_TABLE(arithmetic_sums, RG_ARITHMETIC_KERNELS) = {
+    [RG_ADD_COLUMNS] = RG_ROW(add_columns),
+    [RG_ADD_BOUNDED_COLUMNS] = RG_ROW(add_bounded_columns),
+    [RG_MULTIPLY_COLUMNS] = RG_ROW(multiply_columns),
+    [RG_DIVIDE_COLUMNS] = RG_ROW(divide_columns),
+    [RG_ADD_ROWS] = RG_ROW(add_rows),
+    [RG_ADD_BOUNDED_ROWS] = RG_ROW(add_bounded_rows),
+    [RG_MULTIPLY_ROWS] = RG_ROW(multiply_rows),
+    [RG_DIVIDE_ROWS] = RG_ROW(divide_rows),
+    [RG_SUM_PIECES] = RG_ROW(sum_pieces),
+};
