@@ -118,8 +118,8 @@ RG_INLINE void finish_group(group_numbers *g, int64_t group, double epsilon)
 }
 
 /* Statistics of all groups of the unit; x is tensor `t` of the shape. */
-RG_INLINE void unit_statistics(const group_unit *u, const rg_channels *s, const void *x,
-                               group_numbers *g, const rg_dtype T)
+RG_OUTLINE void unit_statistics(const group_unit *u, const rg_channels *s, const void *x,
+                                group_numbers *g, rg_dtype T)
 {
     norm_parts p;
     channel_moments m;
@@ -237,9 +237,8 @@ RG_OUTLINE void join_sums(const rg_group_norm_gradient_args *k, const group_unit
     }
 }
 
-RG_INLINE void unit_sums(const rg_group_norm_gradient_args *k, const group_unit *u,
-                         group_numbers *g, norm_columns *c, const void *const data[],
-                         const rg_dtype T)
+RG_OUTLINE void unit_sums(const rg_group_norm_gradient_args *k, const group_unit *u,
+                          group_numbers *g, norm_columns *c, const void *const data[], rg_dtype T)
 {
     const rg_channels *s = u->s;
     double sum[RG_CHANNEL_COLUMNS], product[RG_CHANNEL_COLUMNS];

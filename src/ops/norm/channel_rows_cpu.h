@@ -210,56 +210,63 @@ RG_INLINE void fetch_ahead(const channel_run *r, int rows, const int tensors, in
  *      name_run        one run of `count` elements, from element i on
  *      name_pairs      whole pairs of runs; returns how many elements of each these are
  *      name_rows       rows begin to end - 1, of which `begin` belongs to chain 0, in a block of
- *                      `width` channels from `first` on */
-#define RG_CHANNEL_LOOPS(name, context_type, tensors, writes, variants)                         \
-    RG_OUTLINE void name##_run(context_type *context, const channel_run *r, int64_t i,          \
-                               int64_t count, rg_dtype T, int variant)                          \
-    {                                                                                           \
-        for (; i < count; i += CHANNEL_PAIR)                                                    \
-            name##_step(context, r, 1, i, (int)least(CHANNEL_PAIR, count - i), T, false, false, \
-                        variant);                                                               \
-    }                                                                                           \
-    RG_INLINE int64_t name##_pairs(context_type *context, const channel_run *r, int rows,       \
-                                   int64_t count, const rg_dtype T, bool stream,                \
-                                   const int variant)                                           \
-    {                                                                                           \
-        const channel_run own = *r; /* which no store can change */                             \
-        int64_t i = 0;                                                                          \
-        for (; i + CHANNEL_PAIR <= count; i += CHANNEL_PAIR) {                                  \
-            if (!(writes) && rows > 1)                                                          \
-                fetch_ahead(r, rows, tensors, i, count, T);                                     \
-            name##_step(context, (writes) ? &own : r, (writes) ? 1 : rows, i, CHANNEL_PAIR, T,  \
-                        true, stream, variant);                                                 \
-        }                                                                                       \
-        return i;                                                                               \
-    }                                                                                           \
-    RG_INLINE void name##_rows(                                                                 \
-        context_type *context, const rg_channels *s, const void *const data[], int64_t begin,   \
-        int64_t end, int64_t first, int64_t width, const rg_dtype T, bool stream, int variant)  \
-    {                                                                                           \
-        const bool any_order = any_order_of(s, width), together = s->joined && s->blocks == 1;  \
-        const int64_t most = (writes) || s->chains > 1 ? 1 : rows_together(width, T);           \
-        for (int64_t row = begin, rows; row < end; row += rows * s->chains) {                   \
-            rows = least(most, end - row);                                                      \
-            const int64_t all = least(s->chains, end - row), taken = together ? all : 1;        \
-            for (int64_t chain = 0; chain < all; chain += taken) {                              \
-                const int64_t count = taken * width;                                            \
-                int64_t done = 0;                                                               \
-                channel_run r[(writes) ? 1 : CHANNEL_ROWS];                                     \
-                for (int64_t j = 0; j < rows; j++) {                                            \
-                    r[j] = run_at(s, data, tensors, writes, row + j + chain, first, T);         \
-                    r[j].column = chain * width;                                                \
-                    r[j].any_order = any_order;                                                 \
-                }                                                                               \
-                const bool past = (writes) && stream && run_aligned(r);                         \
-                if (any_order && variant == 0)                                                  \
-                    done = name##_pairs(context, r, (int)rows, count, T, past, 0);              \
-                else if (any_order && variant == 1 && (variants) == 2)                          \
-                    done = name##_pairs(context, r, (int)rows, count, T, past, 1);              \
-                for (int64_t j = 0; j < rows && done < count; j++)                              \
-                    name##_run(context, &r[j], done, count, T, variant);                        \
-            }                                                                                   \
-        }                                                                                       \
+ *                      `width` channels from `first` on; called, for any type */
+#define RG_CHANNEL_LOOPS(name, context_type, tensors, writes, variants)                            \
+    RG_OUTLINE void name##_run(context_type *context, const channel_run *r, int64_t i,             \
+                               int64_t count, rg_dtype T, int variant)                             \
+    {                                                                                              \
+        for (; i < count; i += CHANNEL_PAIR)                                                       \
+            name##_step(context, r, 1, i, (int)least(CHANNEL_PAIR, count - i), T, false, false,    \
+                        variant);                                                                  \
+    }                                                                                              \
+    RG_INLINE int64_t name##_pairs(context_type *context, const channel_run *r, int rows,          \
+                                   int64_t count, const rg_dtype T, bool stream,                   \
+                                   const int variant)                                              \
+    {                                                                                              \
+        const channel_run own = *r; /* which no store can change */                                \
+        int64_t i = 0;                                                                             \
+        for (; i + CHANNEL_PAIR <= count; i += CHANNEL_PAIR) {                                     \
+            if (!(writes) && rows > 1)                                                             \
+                fetch_ahead(r, rows, tensors, i, count, T);                                        \
+            name##_step(context, (writes) ? &own : r, (writes) ? 1 : rows, i, CHANNEL_PAIR, T,     \
+                        true, stream, variant);                                                    \
+        }                                                                                          \
+        return i;                                                                                  \
+    }                                                                                              \
+    RG_INLINE void name##_rows_of(                                                                 \
+        context_type *context, const rg_channels *s, const void *const data[], int64_t begin,      \
+        int64_t end, int64_t first, int64_t width, const rg_dtype T, bool stream, int variant)     \
+    {                                                                                              \
+        const bool any_order = any_order_of(s, width), together = s->joined && s->blocks == 1;     \
+        const int64_t most = (writes) || s->chains > 1 ? 1 : rows_together(width, T);              \
+        for (int64_t row = begin, rows; row < end; row += rows * s->chains) {                      \
+            rows = least(most, end - row);                                                         \
+            const int64_t all = least(s->chains, end - row), taken = together ? all : 1;           \
+            for (int64_t chain = 0; chain < all; chain += taken) {                                 \
+                const int64_t count = taken * width;                                               \
+                int64_t done = 0;                                                                  \
+                channel_run r[(writes) ? 1 : CHANNEL_ROWS];                                        \
+                for (int64_t j = 0; j < rows; j++) {                                               \
+                    r[j] = run_at(s, data, tensors, writes, row + j + chain, first, T);            \
+                    r[j].column = chain * width;                                                   \
+                    r[j].any_order = any_order;                                                    \
+                }                                                                                  \
+                const bool past = (writes) && stream && run_aligned(r);                            \
+                if (any_order && variant == 0)                                                     \
+                    done = name##_pairs(context, r, (int)rows, count, T, past, 0);                 \
+                else if (any_order && variant == 1 && (variants) == 2)                             \
+                    done = name##_pairs(context, r, (int)rows, count, T, past, 1);                 \
+                for (int64_t j = 0; j < rows && done < count; j++)                                 \
+                    name##_run(context, &r[j], done, count, T, variant);                           \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    RG_OUTLINE void name##_rows(                                                                   \
+        context_type *context, const rg_channels *s, const void *const data[], int64_t begin,      \
+        int64_t end, int64_t first, int64_t width, rg_dtype T, bool stream, int variant)           \
+    {                                                                                              \
+        RG_WITH_TYPE(                                                                              \
+            T, U, name##_rows_of(context, s, data, begin, end, first, width, U, stream, variant)); \
     }
 
 #endif

@@ -126,8 +126,8 @@ RG_OUTLINE void choose_near(norm_parts *p, const rg_channels *s, const void *x, 
 }
 
 /* Statistics of the columns over rows begin to end - 1. */
-RG_INLINE void sum_parts(norm_parts *p, const rg_channels *s, const void *x, int64_t begin,
-                         int64_t end, int64_t first, int64_t width, const rg_dtype T)
+RG_OUTLINE void sum_parts(norm_parts *p, const rg_channels *s, const void *x, int64_t begin,
+                          int64_t end, int64_t first, int64_t width, rg_dtype T)
 {
     const int64_t all = s->chains * width, piece = CHANNEL_PIECE * s->chains;
     const size_t bytes = (size_t)(all + CHANNEL_PAIR) * sizeof(real);
@@ -377,9 +377,8 @@ RG_INLINE void gradient_step(norm_columns *k, const channel_run *r, const int ro
 RG_CHANNEL_LOOPS(gradient, norm_columns, 3, true, 2)
 
 /* Sums of the columns over rows begin to end - 1. */
-RG_INLINE void sum_gradient(norm_columns *k, const rg_channels *s, const void *dy, const void *x,
-                            int64_t begin, int64_t end, int64_t first, int64_t width,
-                            const rg_dtype T)
+RG_OUTLINE void sum_gradient(norm_columns *k, const rg_channels *s, const void *dy, const void *x,
+                             int64_t begin, int64_t end, int64_t first, int64_t width, rg_dtype T)
 {
     const int64_t all = s->chains * width, piece = CHANNEL_PIECE * s->chains;
     const size_t bytes = (size_t)(all + CHANNEL_PAIR) * sizeof(real);
