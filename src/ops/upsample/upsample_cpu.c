@@ -159,7 +159,7 @@ RG_INLINE void forward_row(const rg_upsample_args *k, int64_t unit, int64_t firs
 }
 
 RG_INLINE void forward_rows(const rg_upsample_args *k, int64_t begin, int64_t end, const rg_dtype T,
-                            const bool stream)
+                            bool stream)
 {
     const rg_upsample_axis *columns = &k->axes[1];
     places p;
@@ -315,7 +315,7 @@ RG_INLINE vpair add_pair(vpair sum, real weight, vpair x)
  * number. */
 RG_INLINE void gradient_pairs(const rg_upsample_args *k, const window *rows, const window *columns,
                               const char *from, char *to, int64_t i, const int pairs,
-                              const int width, const rg_dtype T, const bool stream)
+                              const int width, const rg_dtype T, bool stream)
 {
     const vpair zero = { vset(0), vset(0) };
     const int64_t across = step_of(k, 0, 2, T), down = step_of(k, 0, 1, T);
@@ -350,8 +350,7 @@ RG_INLINE void gradient_pairs(const rg_upsample_args *k, const window *rows, con
 
 /* Factors of two, the nearest pixel or between pixels, have a loop of their own. */
 RG_INLINE void gradient_quad(const rg_upsample_args *k, const window *rows, const window *columns,
-                             const char *from, char *to, int64_t i, const rg_dtype T,
-                             const bool stream)
+                             const char *from, char *to, int64_t i, const rg_dtype T, bool stream)
 {
     const int64_t width = columns->end - columns->begin;
     if (width == 2)
@@ -365,7 +364,7 @@ RG_INLINE void gradient_quad(const rg_upsample_args *k, const window *rows, cons
 }
 
 RG_INLINE void gradient_pixel(const rg_upsample_args *k, const window *rows, const window *columns,
-                              const char *from, char *to, const rg_dtype T, const bool stream)
+                              const char *from, char *to, const rg_dtype T, bool stream)
 {
     int64_t i = 0;
     from += rows->begin * step_of(k, 0, 1, T) + columns->begin * step_of(k, 0, 2, T);
@@ -385,7 +384,7 @@ RG_INLINE void gradient_pixel(const rg_upsample_args *k, const window *rows, con
 
 /* Rows from y on of one image, and the columns that are known. */
 RG_INLINE void gradient_block(const rg_upsample_args *k, int64_t image, const looks *rows,
-                              const looks *columns, const rg_dtype T, const bool stream)
+                              const looks *columns, const rg_dtype T, bool stream)
 {
     const char *from = (const char *)k->from + image * step_of(k, 0, 0, T);
     for (int64_t r = 0; r < rows->count; r++) {
@@ -401,7 +400,7 @@ RG_INLINE void gradient_block(const rg_upsample_args *k, int64_t image, const lo
 }
 
 RG_INLINE void gradient_rows(const rg_upsample_args *k, int64_t begin, int64_t end,
-                             const rg_dtype T, const bool stream)
+                             const rg_dtype T, bool stream)
 {
     const rg_upsample_axis *down = &k->axes[0], *across = &k->axes[1];
     looks rows, columns;
@@ -418,10 +417,7 @@ RG_INLINE void gradient_rows(const rg_upsample_args *k, int64_t begin, int64_t e
 RG_INLINE void upsample_gradient(const rg_upsample_args *k, int64_t begin, int64_t end,
                                  const rg_dtype T)
 {
-    if (is_streamed(k, T))
-        gradient_rows(k, begin, end, T, true);
-    else
-        gradient_rows(k, begin, end, T, false);
+    gradient_rows(k, begin, end, T, is_streamed(k, T));
 }
 
 /* ---- entry points and table ---- */
