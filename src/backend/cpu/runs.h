@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Moves and spreads on the CPU: copies of strided tensors, run by run. A run is what lies side by
- * side, or equally far apart, in both tensors. */
+/* Runs on the CPU: elements that lie side by side, or equally far apart, in both of the tensors
+ * that they are copied between. */
 #ifndef RG_CPU_RUNS_H
 #define RG_CPU_RUNS_H
 
 #include "backend/cpu/kernel.h"
-#include "core/move.h"
 
 /* ---- runs without gaps, as bytes ---- */
 
@@ -86,138 +85,6 @@ RG_INLINE void zero_run(char *to, int64_t step, int64_t count, const rg_dtype T,
     }
     for (int64_t i = 0; i < count; i++)
         memset(at_out(to, i * step, T), 0, (size_t)element);
-}
-
-/* ---- moves ---- */
-
-/* A position on a walk: the offset of its element, and how many follow in the same run. */
-typedef struct cursor {
-    int64_t offset, left;
-    int64_t index[RG_MAX_RANK]; /* but for the innermost dimension */
-} cursor;
-
-RG_INLINE cursor cursor_at(const rg_walk *walk, int64_t first, int64_t i)
-{
-    cursor c = { .offset = first };
-    const int32_t last = walk->rank - 1;
-    for (int32_t d = last; d >= 0; d--) {
-        const int64_t index = d > 0 ? i % walk->dims[d] : i;
-        i = d > 0 ? i / walk->dims[d] : 0;
-        c.index[d] = index;
-        c.offset += index * walk->strides[0][d];
-    }
-    c.left = walk->dims[last] - c.index[last];
-    return c;
-}
-
-/* Goes on by at most what is left of the run; behind its end the next one begins. */
-RG_INLINE void cursor_advance(cursor *c, const rg_walk *walk, int64_t count)
-{
-    int32_t d = walk->rank - 1;
-    c->offset += count * walk->strides[0][d];
-    c->left -= count;
-    if (c->left > 0)
-        return;
-    c->left = walk->dims[d];
-    c->offset -= walk->dims[d] * walk->strides[0][d];
-    while (d-- > 0) {
-        c->offset += walk->strides[0][d];
-        if (++c->index[d] < walk->dims[d])
-            return;
-        c->index[d] = 0;
-        c->offset -= walk->dims[d] * walk->strides[0][d];
-    }
-}
-
-RG_INLINE void move_units(const rg_move_args *k, int64_t begin, int64_t end, const rg_dtype T)
-{
-    const rg_move *m = &k->move;
-    const int64_t from_step = m->from.strides[0][m->from.rank - 1];
-    const int64_t to_step = m->to.strides[0][m->to.rank - 1];
-    int64_t left = least(end * RG_MOVE_PIECE, m->to.count) - begin * RG_MOVE_PIECE;
-    cursor from = cursor_at(&m->from, m->from_first, begin * RG_MOVE_PIECE);
-    cursor to = cursor_at(&m->to, m->to_first, begin * RG_MOVE_PIECE);
-    while (left > 0) {
-        const int64_t count = least(left, least(from.left, to.left));
-        move_run(at_out(k->to, to.offset, T), to_step, at(k->from, from.offset, T), from_step,
-                 count, T, m->add, m->stream);
-        cursor_advance(&from, &m->from, count);
-        cursor_advance(&to, &m->to, count);
-        left -= count;
-    }
-}
-
-/* ---- spreads ---- */
-
-/* Where index `row` of all dimensions but the last stands; whether it lies in the slice. */
-RG_INLINE bool spread_row(const rg_spread *s, int64_t row, int64_t *from, int64_t *to)
-{
-    bool inside = true;
-    *from = 0;
-    *to = s->to_first;
-    for (int32_t d = s->rank - 2; d >= 0; d--) {
-        const int64_t index = d > 0 ? row % s->dims[d] : row;
-        row = d > 0 ? row / s->dims[d] : 0;
-        *to += index * s->to[d];
-        const int64_t behind = index - s->start[d];
-        const int64_t taken = s->step[d] == 1 ? behind : behind / s->step[d];
-        inside = inside && behind >= 0 && taken < s->length[d] && taken * s->step[d] == behind;
-        *from += inside ? taken * s->from[d] : 0;
-    }
-    return inside;
-}
-
-/* The part of a row that the slice takes every step-th element of, from `behind` elements behind
- * its start on. */
-RG_INLINE void spread_steps(const rg_spread *s, char *to, const char *from, int64_t behind,
-                            int64_t count, const rg_dtype T)
-{
-    const int32_t d = s->rank - 1;
-    const size_t element = (size_t)(vbytes(T) / VLEN);
-    int64_t phase = behind % s->step[d], taken = (behind + s->step[d] - 1) / s->step[d];
-    for (int64_t i = 0; i < count; i++) {
-        if (phase == 0)
-            memcpy(at_out(to, i * s->to[d], T), at(from, taken++ * s->from[d], T), element);
-        else
-            memset(at_out(to, i * s->to[d], T), 0, element);
-        phase = phase + 1 < s->step[d] ? phase + 1 : 0;
-    }
-}
-
-/* Elements first <= i < end of a row that the slice meets. */
-RG_INLINE void spread_run(const rg_spread *s, char *to, const char *from, int64_t first,
-                          int64_t end, const rg_dtype T)
-{
-    const int32_t d = s->rank - 1;
-    const int64_t start = s->start[d], stop = start + (s->length[d] - 1) * s->step[d] + 1;
-    const int64_t low = start < first ? first : least(start, end);
-    const int64_t high = stop < low ? low : least(stop, end);
-    const int64_t step = s->to[d];
-    zero_run(at_out(to, first * step, T), step, low - first, T, s->stream);
-    if (high > low && s->step[d] == 1)
-        move_run(at_out(to, low * step, T), step, at(from, (low - start) * s->from[d], T),
-                 s->from[d], high - low, T, false, s->stream);
-    else if (high > low)
-        spread_steps(s, at_out(to, low * step, T), from, low - start, high - low, T);
-    zero_run(at_out(to, high * step, T), step, end - high, T, s->stream);
-}
-
-RG_INLINE void spread_units(const rg_spread_args *k, int64_t begin, int64_t end, const rg_dtype T)
-{
-    const rg_spread *s = &k->spread;
-    const int64_t length = s->dims[s->rank - 1];
-    const int64_t stop = least(end * RG_MOVE_PIECE, s->count);
-    for (int64_t i = begin * RG_MOVE_PIECE; i < stop;) {
-        const int64_t row = i / length, first = i - row * length;
-        const int64_t last = least(length, first + (stop - i));
-        int64_t from, to;
-        if (spread_row(s, row, &from, &to) && s->length[s->rank - 1] > 0)
-            spread_run(s, at_out(k->to, to, T), at(k->from, from, T), first, last, T);
-        else
-            zero_run(at_out(k->to, to + first * s->to[s->rank - 1], T), s->to[s->rank - 1],
-                     last - first, T, s->stream);
-        i += last - first;
-    }
 }
 
 #endif

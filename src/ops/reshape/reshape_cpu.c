@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Reshape on the CPU. */
-#include "backend/cpu/runs.h"
 #include "ops/reshape/reshape.h"
+#include "ops/move/moves_cpu.h"
 
 RG_KERNEL(move_units, rg_move_args)
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Slice on the CPU. */
-#include "backend/cpu/runs.h"
+#include "ops/move/moves_cpu.h"
 #include "ops/slice/slice.h"
 
 RG_KERNEL(move_units, rg_move_args)
