@@ -174,8 +174,8 @@ typedef struct column_source {
 /* Columns that are prepared at once. */
 enum { STRETCH = 128 };
 
-RG_INLINE void prepare(const rg_pool_shape *k, int64_t begin, int64_t end, column_source list[],
-                       const rg_dtype T)
+RG_OUTLINE void prepare(const rg_pool_shape *k, int64_t begin, int64_t end, column_source list[],
+                        rg_dtype T)
 {
     const rg_pool_axis *a = &k->column;
     const real whole = 1 / (real)(k->row.window * a->window);
@@ -247,7 +247,7 @@ RG_INLINE void collect_any(const target *t, int64_t begin, int64_t end, const rg
 }
 
 /* Lists the windows around row u->r; returns whether all of their rows count. */
-RG_INLINE bool list_rows(const pixel *u, target *t, const rg_dtype T, const pooling kind)
+RG_OUTLINE bool list_rows(const pixel *u, target *t, rg_dtype T, pooling kind)
 {
     const rg_pool_gradient_args *g = u->g;
     const rg_pool_shape *k = &g->shape;

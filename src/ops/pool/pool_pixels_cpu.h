@@ -34,7 +34,7 @@ RG_INLINE void next_windows(const rg_pool_axis *a, int64_t q, int64_t *first, in
 }
 
 /* Pixel 0 of a row of dx, and the windows around the row. */
-RG_INLINE pixel row_of(const rg_pool_gradient_args *g, int64_t unit, const rg_dtype T)
+RG_OUTLINE pixel row_of(const rg_pool_gradient_args *g, int64_t unit, rg_dtype T)
 {
     const rg_pool_shape *k = &g->shape;
     const int64_t image = unit / k->row.size, r = unit % k->row.size;
