@@ -35,6 +35,7 @@ add_library(rg_train_objects OBJECT
 set_property(SOURCE src/train/data_source.c src/train/png_image.c PROPERTY
     COMPILE_DEFINITIONS RG_HAVE_ZLIB=${RG_HAVE_ZLIB} RG_HAVE_PNG=${RG_HAVE_PNG})
 rg_target(rg_train_objects)
+target_compile_options(rg_train_objects PRIVATE ${RG_LOOPS})
 target_include_directories(rg_train_objects SYSTEM PRIVATE ${ZLIB_INCLUDE_DIRS} ${PNG_INCLUDE_DIRS})
 
 add_library(retrograde_train SHARED $<TARGET_OBJECTS:rg_train_objects>)
