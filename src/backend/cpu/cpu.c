@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #if defined(__x86_64__)
-#include <immintrin.h>
+#include <xmmintrin.h>
 #endif
 
 typedef struct cpu_device {

@@ -4,11 +4,8 @@
 #ifndef RG_CPU_SIMD_TYPES_H
 #define RG_CPU_SIMD_TYPES_H
 
+#include "backend/cpu/intrinsics.h"
 #include "core/dtype.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 #if defined(__AVX512F__)
 #define RG_VECTOR_BYTES 64
