@@ -6,6 +6,7 @@
 #define RG_OPS_LRN_FIVE_CPU_H
 
 #include "backend/cpu/kernel.h"
+#include "ops/lrn/lrn.h"
 #include "ops/window_norm/power_cpu.h"
 
 /* ---- channels of a pixel ---- */

@@ -5,6 +5,7 @@
 #ifndef RG_OPS_LRN_WIDE_CPU_H
 #define RG_OPS_LRN_WIDE_CPU_H
 
+#include "ops/lrn/lrn.h"
 #include "ops/window_norm/power_cpu.h"
 #include "ops/window_norm/windows_cpu.h"
 
