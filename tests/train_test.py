@@ -348,6 +348,13 @@ class Patience(Case):
         self.assertEqual(self.epochs("cut"), [1, 2, 3])
         self.assertEqual(self.reported("cut"), [1, 2, 3])
 
+    def test_before_the_first_update(self):
+        """A run that stops while gradients are still being accumulated has a report, too."""
+        words = ("--model", "mlp", "--epochs", "9", "--patience", "1", "--accumulate", "45")
+        output, _ = run(*self.small(*words, "--batch", "60", "--out", self.path("early")))
+        self.assertIn("no higher validation accuracy since epoch 1", output)
+        self.assertEqual(self.reported("early"), [1, 2])
+
 
 class Signals(Case):
     EPOCHS = "30"

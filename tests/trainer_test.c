@@ -326,7 +326,8 @@ static void test_bad_desc(void)
     WRONG(epochs, 0, "epochs must be between 1 and 1000000, not 0");
     WRONG(batch, 0, "batch must be between 1 and 1048576, not 0");
     WRONG(batch, INT64_MAX, "batch must be between");
-    WRONG(accumulate, 100, "accumulate is 100, but the whole training has only 60 batches");
+    WRONG(accumulate, 100,
+          "accumulate is 100; it can be at most the number of batches of the whole training, 60");
     WRONG(shift, 1025, "shift must be between 0 and 1024, not 1025");
     WRONG(crop, -1, "crop must be between 0 and 1024, not -1");
     WRONG(seed, -1, "seed must be between 0 and");

@@ -34,7 +34,7 @@
  *  sigmoid_cross_entropy.
  *
  *  **Weights.** Every l is multiplied by `weight`, and by its element of the input `weights` where
- *  there is one. Of cosine_distance the 1 is multiplied by `weight` alone.
+ *  there is one. The 1 of cosine_distance is added for each image, multiplied by `weight` alone.
  *
  *  **Reduction** of weighted losses, over each image (all but dimension 0), or over all of them:
  *

@@ -17,7 +17,7 @@ extern "C" {
 typedef struct rg_tensor rg_tensor;
 typedef struct rg_commands rg_commands;
 
-/** The shape of a tensor. If dims[d] is 0 or 1, strides[d] is not used. */
+/** The shape of a tensor. If dims[d] is 0 or 1, strides[d] may be any number from 0 on. */
 typedef struct rg_tensor_desc {
     rg_dtype dtype;
     int32_t rank;                 /**< 0 to RG_MAX_RANK; a rank of 0 is one element */

@@ -433,14 +433,28 @@ static rg_status parameter_bytes(rg_plan *plan, size_t *bytes)
     return RG_OK;
 }
 
+static const slot *last_slot(const rg_stepper *t)
+{
+    return &t->slots[(t->batches + SLOTS - 1) % SLOTS];
+}
+
+rg_status rg_stepper_prepare_time(rg_stepper *t, int32_t *steps)
+{
+    rg_plan *plan = t->plans[SHARE_LAST];
+    const slot *s = last_slot(t);
+    RG_CHECK(s->images != NULL, RG_INVALID_STATE, "no batch has been trained yet");
+    RG_TRY(rg_plan_prepare(plan, (rg_tensor_desc[]){ s->images->desc, s->labels->desc }));
+    *steps = rg_plan_steps(plan);
+    return RG_OK;
+}
+
 rg_status rg_stepper_time(rg_stepper *t, double milliseconds[])
 {
     enum { RUNS = 5 };
     rg_plan *plan = t->plans[SHARE_LAST];
-    const slot *s = &t->slots[(t->batches + SLOTS - 1) % SLOTS];
+    const slot *s = last_slot(t);
     size_t bytes;
     void *kept;
-    RG_CHECK(s->images != NULL, RG_INVALID_STATE, "no batch has been trained yet");
     RG_TRY(parameter_bytes(plan, &bytes));
     RG_TRY(rg_allocate(allocator, bytes, &kept));
     rg_status status = copy_parameters(plan, kept, false);

@@ -52,8 +52,11 @@ int64_t rg_stepper_batches(const rg_stepper *stepper);
 /* Continues from there. */
 void rg_stepper_seek(rg_stepper *stepper, int64_t steps, int64_t batches);
 
-/* Measures every step of the plan with the batch that was started last; none may be running. Fills
- * in rg_plan_steps() numbers. The parameters do not change. */
+/* Prepares the plan for the batch that was started last and returns how many steps it has then.
+ * RG_INVALID_STATE: no batch has been started. */
+rg_status rg_stepper_prepare_time(rg_stepper *stepper, int32_t *steps);
+/* Measures every step of the plan with that batch; none may be running. Fills in as many numbers as
+ * rg_stepper_prepare_time() has told. The parameters do not change. */
 rg_status rg_stepper_time(rg_stepper *stepper, double milliseconds[]);
 
 /* For checkpoints, drawings and figures; they belong to the stepper. */

@@ -76,9 +76,10 @@ static rg_status open_loader(rg_trainer *t, const rg_dataset *set)
     t->images = info.count;
     const int64_t batches = rg_loader_batches(t->loader) * t->desc.epochs;
     t->steps = batches / t->desc.accumulate;
-    RG_CHECK(t->steps > 0, RG_INVALID_ARGUMENT,
-             "accumulate is %lld, but the whole training has only %lld batches",
-             (long long)t->desc.accumulate, (long long)batches);
+    RG_CHECK(
+        t->steps > 0, RG_INVALID_ARGUMENT,
+        "accumulate is %lld; it can be at most the number of batches of the whole training, %lld",
+        (long long)t->desc.accumulate, (long long)batches);
     RG_TRY(rg_history_begin(t));
     return rg_loader_seek(t->loader, s->epoch, s->position);
 }

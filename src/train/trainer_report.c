@@ -180,13 +180,15 @@ static rg_status find_row(pieces *p, const char *label, const char *op, rg_repor
 static rg_status show_times(pieces *p)
 {
     rg_plan *plan = rg_stepper_plan(p->trainer->stepper);
-    p->timing_capacity = (size_t)rg_plan_steps(plan);
-    RG_TRY(rg_allocate_array(p->timing_capacity + 1, sizeof *p->timings, &p->timings));
-    RG_TRY(rg_allocate_array(p->timing_capacity, sizeof *p->milliseconds, &p->milliseconds));
-    const rg_status status = rg_stepper_time(p->trainer->stepper, p->milliseconds);
+    int32_t steps;
+    const rg_status status = rg_stepper_prepare_time(p->trainer->stepper, &steps);
     if (status == RG_INVALID_STATE)
         return RG_OK; /* this trainer has trained nothing */
     RG_TRY(status);
+    p->timing_capacity = (size_t)steps;
+    RG_TRY(rg_allocate_array(p->timing_capacity + 1, sizeof *p->timings, &p->timings));
+    RG_TRY(rg_allocate_array(p->timing_capacity, sizeof *p->milliseconds, &p->milliseconds));
+    RG_TRY(rg_stepper_time(p->trainer->stepper, p->milliseconds));
     for (int32_t i = 0; i < (int32_t)p->timing_capacity; i++) {
         rg_step_info info, forward;
         RG_TRY(rg_plan_step_info(plan, i, &info));

@@ -129,6 +129,9 @@ static const rg_case cases[] = {
     { "no-inputs", "", "3,0 5,0 5", RG_CASE_ZERO },
     { "no-outputs", "", "3,5 0,5 0", RG_CASE_ZERO },
     { "special", "", "6,9 5,9 5", RG_CASE_SPECIAL, .x_fill = { { .at = special } } },
+    /* cuBLASLt skips a product whose factor is 0, and the NaNs with it */
+    { "special-alpha-0", "alpha=0", "6,9 5,9 5", RG_CASE_SPECIAL,
+      .x_fill = { { .at = special }, { .at = special } } },
     { "special-weights", "layout=in_out", "3,6 6,9 9", RG_CASE_SPECIAL,
       .x_fill = { { 0 }, { .at = special } } },
     { .name = NULL },

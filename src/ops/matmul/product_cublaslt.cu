@@ -85,6 +85,12 @@ static void spread_bias(const packing *arena, const rg_cuda_product *call, void 
         rg_cuda_strided_copy(&copy, arena->place->stream);
 }
 
+/* With a factor of 0 cuBLASLt does not read a and b, whose infinities and NaNs would be lost. */
+static bool is_zero(double alpha, rg_dtype dtype)
+{
+    return dtype == RG_F64 ? alpha == 0 : (float)alpha == 0;
+}
+
 static bool accepts(rg_cuda_product *call)
 {
     const rg_product_args *k = call->args;
@@ -100,7 +106,7 @@ static bool accepts(rg_cuda_product *call)
                            .wide = k->wide };
     const int64_t squares = ceil_div(k->n.count, MIRROR) * ceil_div(k->n.count, MIRROR);
     call->spread = false;
-    if (product_is_long(call))
+    if (product_is_long(call) || is_zero(k->alpha, call->dtype))
         return false;
     if (k->mirrored && (k->batch.count * squares > INT32_MAX || k->k.rank > 1 || k->n.rank > 1))
         return false; /* more blocks than a grid has, or more dimensions than a square */
