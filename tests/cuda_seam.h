@@ -12,6 +12,9 @@
 #define RG_TESTS_CUDA_SEAM_H
 
 #include "backend/backend.h"
+#ifndef __cplusplus
+#include "runtime/op.h"
+#endif
 
 enum {
     SEAM_PRODUCT,
@@ -50,8 +53,6 @@ typedef struct seam_gradient_args {
 extern "C" const rg_cuda_row seam_rows[SEAM_NOTHING];
 #else
 extern const rg_cuda_row seam_rows[SEAM_NOTHING];
-
-#include "runtime/op.h"
 
 /* What forward does; all but the first go wrong. */
 typedef enum seam_mode {

@@ -9,7 +9,7 @@
 
 typedef struct rg_fifo rg_fifo;
 
-/* What a backend does with its lists. */
+/* What a backend does with its submissions. */
 typedef struct rg_fifo_owner {
     void (*run)(void *owner,
                 rg_backend_submission

@@ -61,7 +61,7 @@ static rg_status find_backend(const char *name, const rg_backend **backend, int3
                    name);
 }
 
-/* ---- heaps of lists that have run ---- */
+/* ---- heaps of submissions that have run ---- */
 
 enum {
     LEAST_SPARE = 64 << 10, /* smaller ones the C library keeps */

@@ -7,6 +7,10 @@
 #if RG_HAVE_AMX || RG_HAVE_BF16
 #include <cpuid.h>
 #endif
+#if RG_HAVE_AMX
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #if defined(RG_AMX_EMULATED)
 
@@ -16,8 +20,6 @@ static bool has_amx(void)
 }
 
 #elif RG_HAVE_AMX
-#include <sys/syscall.h>
-#include <unistd.h>
 
 /* The unit and its bf16, registers that the system saves, and its permission, which is asked for
  * once for the whole process. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Queues of the CUDA backend. Submitting a list puts all its work into the stream and an event
- * behind it. Whoever waits for the list waits for the event, and then finishes it. */
+/* Queues of the CUDA backend. A submission puts all its work into the stream and an event
+ * behind it. Whoever waits for the submission waits for the event, and then finishes it. */
 #include "backend/cuda/cuda_queue.h"
 #include "backend/cuda/cuda_memory.h"
 #include "backend/fifo.h"
@@ -13,47 +13,47 @@ typedef struct cuda_queue {
     cudaStream_t stream;
     bool owned; /* the stream is not the caller's */
     rg_fifo *fifo;
-    pthread_mutex_t lock; /* of what follows, and of the order of submitted lists */
-    cudaEvent_t *events;  /* that no list uses */
+    pthread_mutex_t lock; /* of what follows, and of the order of submitted submissions */
+    cudaEvent_t *events;  /* that no submission uses */
     size_t events_capacity, events_count;
 } cuda_queue;
 
-/* ---- the end of a list ---- */
+/* ---- the end of a submission ---- */
 
-static void fail_list(rg_backend_submission *list, rg_status outcome, const char *text)
+static void fail_submission(rg_backend_submission *submission, rg_status outcome, const char *text)
 {
-    if (list->outcome != RG_OK) /* the first failure counts */
+    if (submission->outcome != RG_OK) /* the first failure counts */
         return;
-    list->outcome = outcome;
-    snprintf(list->text, sizeof list->text, "%s", text);
-    list->fault_text = list->text;
+    submission->outcome = outcome;
+    snprintf(submission->text, sizeof submission->text, "%s", text);
+    submission->fault_text = submission->text;
 }
 
-static void note(rg_backend_submission *list, cudaError_t error)
+static void note(rg_backend_submission *submission, cudaError_t error)
 {
     char text[160];
     if (error == cudaSuccess)
         return;
     rg_cuda_forget_error();
     snprintf(text, sizeof text, "the GPU failed: %s", cudaGetErrorString(error));
-    fail_list(list, rg_cuda_status(error), text);
+    fail_submission(submission, rg_cuda_status(error), text);
 }
 
-/* Reads the fault words after the list has run; the first entry that faulted counts. */
-static void read_faults(cuda_queue *queue, rg_backend_submission *list)
+/* Reads the fault words after the submission has run; the first entry that faulted counts. */
+static void read_faults(cuda_queue *queue, rg_backend_submission *submission)
 {
     uint32_t words[64]; /* those of number 64 * block and on */
     int32_t block = -1;
     const rg_entry *entry;
-    for (size_t at = 0; at < list->bytes && list->outcome == RG_OK; at += entry->size) {
-        entry = (const rg_entry *)(const void *)(list->entries + at);
+    for (size_t at = 0; at < submission->bytes && submission->outcome == RG_OK; at += entry->size) {
+        entry = (const rg_entry *)(const void *)(submission->entries + at);
         const int32_t word = entry->fault % 64;
         if (entry->fault_text == NULL)
             continue;
         if (entry->fault / 64 != block) {
             block = entry->fault / 64;
-            const int32_t left = list->fault_count - 64 * block;
-            const rg_copy_args args = { .device = (void *)(list->faults + 64 * block),
+            const int32_t left = submission->fault_count - 64 * block;
+            const rg_copy_args args = { .device = (void *)(submission->faults + 64 * block),
                                         .host = words,
                                         .dims = { left < 64 ? left : 64 },
                                         .strides = { 1 },
@@ -61,16 +61,16 @@ static void read_faults(cuda_queue *queue, rg_backend_submission *list)
                                         .element = sizeof words[0],
                                         .to_host = true };
             if (rg_cuda_copy(queue->device, &args) != RG_OK)
-                fail_list(list, RG_KERNEL_FAULT, rg_error_text());
+                fail_submission(submission, RG_KERNEL_FAULT, rg_error_text());
         }
-        if (list->outcome == RG_OK && words[word] != 0) {
-            list->outcome = RG_KERNEL_FAULT;
-            list->fault_text = entry->fault_text;
+        if (submission->outcome == RG_OK && words[word] != 0) {
+            submission->outcome = RG_KERNEL_FAULT;
+            submission->fault_text = entry->fault_text;
         }
     }
 }
 
-/* With the lock: an event that no list uses; NULL if none can be made. */
+/* With the lock: an event that no submission uses; NULL if none can be made. */
 static cudaEvent_t take_event(cuda_queue *queue)
 {
     cudaEvent_t event = NULL;
@@ -90,15 +90,16 @@ static void give_event(cuda_queue *queue, cudaEvent_t event)
         (void)cudaEventDestroy(event);
 }
 
-/* Waits for the end of a list. */
-static void end_list(void *owner, rg_backend_submission *list)
+/* Waits for the end of a submission. */
+static void end_submission(void *owner, rg_backend_submission *submission)
 {
     cuda_queue *queue = owner;
-    cudaEvent_t event = list->token;
+    cudaEvent_t event = submission->token;
     const int before = rg_cuda_enter(queue->device);
-    note(list, event != NULL ? cudaEventSynchronize(event) : cudaStreamSynchronize(queue->stream));
-    if (list->fault_count > 0)
-        read_faults(queue, list);
+    note(submission,
+         event != NULL ? cudaEventSynchronize(event) : cudaStreamSynchronize(queue->stream));
+    if (submission->fault_count > 0)
+        read_faults(queue, submission);
     if (event != NULL) {
         pthread_mutex_lock(&queue->lock);
         give_event(queue, event);
@@ -141,7 +142,7 @@ static rg_status make_queue(rg_cuda_device *device, cudaStream_t stream, bool ow
                               "a stream");
         rg_cuda_leave(device, before);
     }
-    const rg_fifo_owner owner = { .run = end_list, .closed = free_queue, .owner = made };
+    const rg_fifo_owner owner = { .run = end_submission, .closed = free_queue, .owner = made };
     if (status == RG_OK)
         status = rg_fifo_create(&device->allocator, &owner, &made->fifo);
     if (status != RG_OK) {
@@ -188,18 +189,18 @@ static cudaError_t put_entry(const rg_entry *entry, const rg_cuda_place *place)
 }
 
 cudaError_t rg_cuda_put_entries(const rg_cuda_device *device, cudaStream_t stream,
-                                const rg_backend_submission *list)
+                                const rg_backend_submission *submission)
 {
     rg_cuda_place place = device->place;
     place.stream = stream;
     cudaError_t error = cudaSuccess;
     rg_cuda_forget_error();
-    if (list->fault_count > list->merged)
-        error = cudaMemsetAsync((void *)list->faults, 0,
-                                (size_t)list->fault_count * sizeof(uint32_t), stream);
+    if (submission->fault_count > submission->merged)
+        error = cudaMemsetAsync((void *)submission->faults, 0,
+                                (size_t)submission->fault_count * sizeof(uint32_t), stream);
     const rg_entry *entry;
-    for (size_t at = 0; at < list->bytes && error == cudaSuccess; at += entry->size) {
-        entry = (const rg_entry *)(const void *)(list->entries + at);
+    for (size_t at = 0; at < submission->bytes && error == cudaSuccess; at += entry->size) {
+        entry = (const rg_entry *)(const void *)(submission->entries + at);
         place.scratch = entry->scratch;
         error = put_entry(entry, &place);
     }
@@ -207,29 +208,30 @@ cudaError_t rg_cuda_put_entries(const rg_cuda_device *device, cudaStream_t strea
 }
 
 /* Puts the entries into the stream, then an event. */
-static void put_list(cuda_queue *queue, rg_backend_submission *list)
+static void put_submission(cuda_queue *queue, rg_backend_submission *submission)
 {
-    note(list, rg_cuda_put_entries(queue->device, queue->stream, list));
+    note(submission, rg_cuda_put_entries(queue->device, queue->stream, submission));
     cudaEvent_t event = take_event(queue);
     if (event != NULL && cudaEventRecord(event, queue->stream) != cudaSuccess) {
         give_event(queue, event);
         event = NULL;
     }
-    list->token = event; /* without one, the list ends when the stream does */
+    submission->token = event; /* without one, the submission ends when the stream does */
     rg_cuda_forget_error();
 }
 
-void rg_cuda_submit(void *context, rg_backend_submission *list)
+void rg_cuda_submit(void *context, rg_backend_submission *submission)
 {
     cuda_queue *queue = context;
     pthread_mutex_lock(&queue->lock);
     const int before = rg_cuda_enter(queue->device);
-    put_list(queue, list);
+    put_submission(queue, submission);
     rg_cuda_leave(queue->device, before);
-    const bool watched = list->watched;
-    const bool behind = rg_fifo_submit(queue->fifo, list, false); /* now the list may be gone */
+    const bool watched = submission->watched;
+    const bool behind =
+        rg_fifo_submit(queue->fifo, submission, false); /* now the submission may be gone */
     pthread_mutex_unlock(&queue->lock);
-    if (watched || behind) /* not with the lock, which the end of a list takes */
+    if (watched || behind) /* not with the lock, which the end of a submission takes */
         rg_fifo_wake(queue->fifo);
 }
 
@@ -238,8 +240,8 @@ void rg_cuda_wake(void *context)
     rg_fifo_wake(((cuda_queue *)context)->fifo);
 }
 
-rg_status rg_cuda_wait(void *context, rg_backend_submission *list,
-                       bool (*is_done)(rg_backend_submission *list))
+rg_status rg_cuda_wait(void *context, rg_backend_submission *submission,
+                       bool (*is_done)(rg_backend_submission *submission))
 {
-    return rg_fifo_wait(((cuda_queue *)context)->fifo, list, is_done);
+    return rg_fifo_wait(((cuda_queue *)context)->fifo, submission, is_done);
 }

@@ -10,13 +10,13 @@
 rg_status rg_cuda_queue_open(void *context, void **queue);
 rg_status rg_cuda_queue_wrap(void *context, void *stream, void **queue);
 void rg_cuda_queue_close(void *queue);
-void rg_cuda_submit(void *queue, rg_backend_submission *list);
+void rg_cuda_submit(void *queue, rg_backend_submission *submission);
 void rg_cuda_wake(void *queue);
-rg_status rg_cuda_wait(void *queue, rg_backend_submission *list,
-                       bool (*is_done)(rg_backend_submission *list));
+rg_status rg_cuda_wait(void *queue, rg_backend_submission *submission,
+                       bool (*is_done)(rg_backend_submission *submission));
 
-/* Puts the entries of a list into a stream, up to the first that fails. */
+/* Puts the entries of a submission into a stream, up to the first that fails. */
 cudaError_t rg_cuda_put_entries(const rg_cuda_device *device, cudaStream_t stream,
-                                const rg_backend_submission *list);
+                                const rg_backend_submission *submission);
 
 #endif

@@ -7,7 +7,7 @@
  * ops/window_norm/span.h says.
  *
  * A variance is joined from the variances of parts, whose means are counted from a pixel of the
- * window, see moments_cpu.h of the backends. There pixels outside of the image are zeros like
+ * window, see moments_cpu.h and moments.cuh. There pixels outside of the image are zeros like
  * others; a window that reaches beyond them, too, has further zeros. */
 #ifndef RG_OPS_WINDOW_NORM_BOX_H
 #define RG_OPS_WINDOW_NORM_BOX_H
