@@ -8,7 +8,7 @@
 /* A kernel is not created with such a neuron. The compiler names a kind that has no case below. */
 RG_INLINE vreal no_such_neuron(void)
 {
-    assert(!"a neuron that cannot be fused");
+    assert(false);
     return vset((real)__builtin_nan(""));
 }
 
