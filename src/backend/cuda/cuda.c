@@ -48,11 +48,11 @@ static size_t cuda_scratch(void *context, const rg_kernel_table *table, int32_t 
 /* ---- replays: graphs of CUDA ---- */
 
 /* A copy of the host's memory is made when it is put into a stream, and cannot be replayed. */
-static bool can_be_replayed(const rg_backend_submission *list)
+static bool can_be_replayed(const rg_backend_submission *submission)
 {
     const rg_entry *entry;
-    for (size_t at = 0; at < list->bytes; at += entry->size) {
-        entry = (const rg_entry *)(const void *)(list->entries + at);
+    for (size_t at = 0; at < submission->bytes; at += entry->size) {
+        entry = (const rg_entry *)(const void *)(submission->entries + at);
         if (entry->function == NULL)
             return false;
     }
@@ -61,13 +61,13 @@ static bool can_be_replayed(const rg_backend_submission *list)
 
 /* Records the entries on a stream that serves nothing else: nothing runs. */
 static cudaError_t capture_on(const rg_cuda_device *device, cudaStream_t stream,
-                              const rg_backend_submission *list, cudaGraphExec_t *exec)
+                              const rg_backend_submission *submission, cudaGraphExec_t *exec)
 {
     cudaGraph_t graph = NULL;
     cudaError_t error = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
     if (error != cudaSuccess)
         return error;
-    error = rg_cuda_put_entries(device, stream, list);
+    error = rg_cuda_put_entries(device, stream, submission);
     const cudaError_t end = cudaStreamEndCapture(stream, &graph);
     error = error == cudaSuccess ? end : error;
     if (error == cudaSuccess)
@@ -77,16 +77,17 @@ static cudaError_t capture_on(const rg_cuda_device *device, cudaStream_t stream,
     return error;
 }
 
-static rg_status cuda_capture(void *context, const rg_backend_submission *list, void **captured)
+static rg_status cuda_capture(void *context, const rg_backend_submission *submission,
+                              void **captured)
 {
     const rg_cuda_device *device = context;
     cudaStream_t stream = NULL;
     cudaGraphExec_t exec = NULL;
-    RG_CHECK(can_be_replayed(list), RG_UNSUPPORTED, "cuda: host copies cannot be replayed");
+    RG_CHECK(can_be_replayed(submission), RG_UNSUPPORTED, "cuda: host copies cannot be replayed");
     const int before = rg_cuda_enter(device);
     cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
     if (error == cudaSuccess) {
-        error = capture_on(device, stream, list, &exec);
+        error = capture_on(device, stream, submission, &exec);
         (void)cudaStreamDestroy(stream);
     }
     rg_cuda_forget_error();
