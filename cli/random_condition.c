@@ -291,6 +291,26 @@ static void judge_cancellation(rg_values *v, double share)
     judge(v, &all, 0.5, 0);
 }
 
+/* Window norms: the two terms of dx, of which one has the factor 2 alpha beta / N, may cancel
+ * whatever x is (with one element and beta 1/2). A kernel rounds the factor. */
+static void judge_power(rg_values *v, double share)
+{
+    const rg_fields *fields = &v->test->op->desc;
+    rg_values other = *v;
+    char *desc = (char *)other.desc;
+    for (const rg_field *f = fields->fields; f->name != NULL; f++) {
+        if (f->type != RG_FIELD_F64 || strcmp(f->name, "beta") != 0)
+            continue;
+        double beta;
+        memcpy(&beta, desc + f->offset, sizeof beta);
+        beta += beta * share;
+        memcpy(desc + f->offset, &beta, sizeof beta);
+        const motion none = { 0 };
+        const distances d = move_inputs(&other, &none);
+        judge(v, &d, 0.25, 0);
+    }
+}
+
 static void judge_inputs(rg_values *v)
 {
     const double share = 8 * (v->dtype == RG_F64 ? 0x1p-53 : 0x1p-24);
@@ -298,6 +318,7 @@ static void judge_inputs(rg_values *v)
     const distances d = move_inputs(v, &together);
     judge(v, &d, 0.25, 0);
     judge_cancellation(v, share);
+    judge_power(v, share / 4);
     if (v->test->operations != NULL)
         judge_contraction(v, share);
     else

@@ -40,15 +40,18 @@ rg_tensor_desc rg_view_of(const rg_views *views, int number, const rg_tensor_des
     draw_order(&random, desc.rank, order);
     *shift = below(&random, 18);
     *shift = dense || rg_random_uniform(&random) < 0.3 ? 0 : *shift;
+    /* Elements that the view may span, and how many are in the dimensions without a stride yet. */
     const int64_t most = 8 * rg_shape_count(shape) + 4096;
+    int64_t rest = rg_shape_count(shape);
     int64_t stride = rg_random_uniform(&random) < 0.2 ? 1 + below(&random, 3) : 1;
     for (int32_t k = 0; k < desc.rank && !dense; k++) {
         const int32_t d = order[k];
         const int64_t gap = draw_gap(&random), unused = below(&random, 4096);
         const bool strange = rg_random_uniform(&random) < 0.5;
         desc.strides[d] = desc.dims[d] == 1 && strange ? unused : stride;
+        rest = desc.dims[d] > 0 ? rest / desc.dims[d] : 0;
         const int64_t next = stride * (desc.dims[d] + gap);
-        stride = next <= most ? next : stride * desc.dims[d];
+        stride = next * rest <= most ? next : stride * desc.dims[d];
         stride = stride < 1 ? 1 : stride;
     }
     for (int32_t d = 0; d < desc.rank && !dense; d++)
