@@ -29,6 +29,44 @@ typedef struct rg_field {
     const char *text;              /* one line for people */
 } rg_field;
 
+/* Entries of a table of fields. Name, type and length are those of the member:
+ *      RG_FIELD            a bool, a number, or an array of numbers
+ *      RG_FIELD_IN         numbers from `least` to `most`
+ *      RG_FIELD_COUNTED    likewise, <member>_count of them; 0, 0: any
+ *      RG_FIELD_OPTIONAL   a number, given where has_<member> is true
+ *      RG_FIELD_NAMED      an enum
+ *      RG_FIELD_STRUCT     a group */
+#define RG_FIELD(desc, member, line) RG_FIELD_VALUE_(desc, member, .text = line)
+#define RG_FIELD_IN(desc, member, least, most, line) \
+    RG_FIELD_VALUE_(desc, member, .low = least, .high = most, .text = line)
+#define RG_FIELD_COUNTED(desc, member, least, most, line)                                \
+    RG_FIELD_VALUE_(desc, member, .count = offsetof(desc, member##_count), .low = least, \
+                    .high = most, .text = line)
+#define RG_FIELD_OPTIONAL(desc, member, line) \
+    RG_FIELD_VALUE_(desc, member, .present = offsetof(desc, has_##member), .text = line)
+#define RG_FIELD_NAMED(desc, member, values, line) \
+    RG_FIELD_(desc, member, RG_FIELD_ENUM, .names = values, .text = line)
+#define RG_FIELD_STRUCT(desc, member, members, line) \
+    RG_FIELD_(desc, member, RG_FIELD_GROUP, .fields = members, .text = line)
+
+#define RG_FIELD_(desc, member, kind, ...)                                           \
+    {                                                                                \
+        .name = #member, .type = kind, .offset = offsetof(desc, member), __VA_ARGS__ \
+    }
+#define RG_FIELD_VALUE_(desc, member, ...)                       \
+    RG_FIELD_(desc, member, RG_FIELD_TYPE_(((desc *)0)->member), \
+              .length = RG_FIELD_LENGTH_(((desc *)0)->member), __VA_ARGS__)
+/* In _Generic an array is a pointer to its first element. */
+/* clang-format off */
+#define RG_FIELD_TYPE_(member)                                                             \
+    _Generic((member), bool: RG_FIELD_BOOL, double: RG_FIELD_F64, double *: RG_FIELD_F64,  \
+             int32_t: RG_FIELD_I32, int32_t *: RG_FIELD_I32, int64_t: RG_FIELD_I64,        \
+             int64_t *: RG_FIELD_I64)
+#define RG_FIELD_LENGTH_(member)                                                           \
+    ((int32_t)sizeof(member) /                                                             \
+     _Generic((member), int32_t *: 4, int64_t *: 8, double *: 8, default: INT32_MAX))
+/* clang-format on */
+
 /* The fields of a descriptor: `fields` ends with a NULL name; `defaults` is the descriptor as
  * rg_<op>_desc_default() gives it, `size` its size. The first member of a descriptor is its
  * uint32_t size. */

@@ -22,22 +22,10 @@ rg_concat_desc rg_concat_desc_default(void)
 }
 
 static const rg_field fields[] = {
-    { .name = "sources",
-      .type = RG_FIELD_I32,
-      .offset = offsetof(rg_concat_desc, sources),
-      .low = 1,
-      .high = RG_MAX_INPUTS,
-      .text = "number of inputs" },
-    { .name = "axis",
-      .type = RG_FIELD_I64,
-      .offset = offsetof(rg_concat_desc, axis),
-      .text = "dimension to concatenate along; negative: from the last" },
-    { .name = "multiple",
-      .type = RG_FIELD_I64,
-      .offset = offsetof(rg_concat_desc, multiple),
-      .low = 1,
-      .high = 1 << 20,
-      .text = "pad each input with zeros to a multiple of this along the axis" },
+    RG_FIELD_IN(rg_concat_desc, sources, 1, RG_MAX_INPUTS, "number of inputs"),
+    RG_FIELD(rg_concat_desc, axis, "dimension to concatenate along; negative: from the last"),
+    RG_FIELD_IN(rg_concat_desc, multiple, 1, 1 << 20,
+                "pad each input with zeros to a multiple of this along the axis"),
     { .name = NULL },
 };
 

@@ -26,26 +26,11 @@ rg_dense_desc rg_dense_desc_default(void)
 static const char *const layouts[] = { "out_in", "in_out", NULL };
 
 static const rg_field fields[] = {
-    { .name = "layout",
-      .type = RG_FIELD_ENUM,
-      .offset = offsetof(rg_dense_desc, layout),
-      .names = layouts,
-      .text = "layout of w: outputs in the first or in the last dimension" },
-    { .name = "bias",
-      .type = RG_FIELD_BOOL,
-      .offset = offsetof(rg_dense_desc, bias),
-      .text = "whether the bias b is an input" },
-    { .name = "alpha",
-      .type = RG_FIELD_F64,
-      .offset = offsetof(rg_dense_desc, alpha),
-      .low = -DBL_MAX,
-      .high = DBL_MAX,
-      .text = "factor of the sums" },
-    { .name = "neuron",
-      .type = RG_FIELD_GROUP,
-      .offset = offsetof(rg_dense_desc, neuron),
-      .fields = rg_neuron_fields,
-      .text = "activation applied to the result" },
+    RG_FIELD_NAMED(rg_dense_desc, layout, layouts,
+                   "layout of w: outputs in the first or in the last dimension"),
+    RG_FIELD(rg_dense_desc, bias, "whether the bias b is an input"),
+    RG_FIELD_IN(rg_dense_desc, alpha, -DBL_MAX, DBL_MAX, "factor of the sums"),
+    RG_FIELD_STRUCT(rg_dense_desc, neuron, rg_neuron_fields, "activation applied to the result"),
     { .name = NULL },
 };
 

@@ -18,10 +18,7 @@ rg_grad_norm_desc rg_grad_norm_desc_default(void)
 }
 
 static const rg_field fields[] = {
-    { .name = "factor",
-      .type = RG_FIELD_F64,
-      .offset = offsetof(rg_grad_norm_desc, factor),
-      .text = "of the sum" },
+    RG_FIELD(rg_grad_norm_desc, factor, "of the sum"),
     { .name = NULL },
 };
 

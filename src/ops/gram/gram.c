@@ -17,12 +17,7 @@ rg_gram_desc rg_gram_desc_default(void)
 }
 
 static const rg_field fields[] = {
-    { .name = "alpha",
-      .type = RG_FIELD_F64,
-      .offset = offsetof(rg_gram_desc, alpha),
-      .low = -DBL_MAX,
-      .high = DBL_MAX,
-      .text = "factor of the sums" },
+    RG_FIELD_IN(rg_gram_desc, alpha, -DBL_MAX, DBL_MAX, "factor of the sums"),
     { .name = NULL },
 };
 

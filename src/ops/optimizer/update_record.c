@@ -11,28 +11,13 @@ static const char *const regularizations[] = { "none", "l1", "l2", NULL };
 const char *const rg_update_copies[] = { "none", "f16", "bf16", NULL };
 
 const rg_field rg_gradient_fields[] = {
-    { .name = "clip_minimum",
-      .type = RG_FIELD_F64,
-      .offset = offsetof(rg_gradient_rules, clip_minimum),
-      .text = "lower bound of the gradient's elements" },
-    { .name = "clip_maximum",
-      .type = RG_FIELD_F64,
-      .offset = offsetof(rg_gradient_rules, clip_maximum),
-      .text = "upper bound of the gradient's elements" },
-    { .name = "rescale",
-      .type = RG_FIELD_F64,
-      .offset = offsetof(rg_gradient_rules, rescale),
-      .text = "scale of the gradient, applied after clipping" },
-    { .name = "regularization",
-      .type = RG_FIELD_ENUM,
-      .offset = offsetof(rg_gradient_rules, regularization),
-      .names = regularizations,
-      .text = "added to the gradient: nothing (none), the sign of the parameter (l1) or the "
-              "parameter (l2)" },
-    { .name = "regularization_scale",
-      .type = RG_FIELD_F64,
-      .offset = offsetof(rg_gradient_rules, regularization_scale),
-      .text = "factor of the regularization" },
+    RG_FIELD(rg_gradient_rules, clip_minimum, "lower bound of the gradient's elements"),
+    RG_FIELD(rg_gradient_rules, clip_maximum, "upper bound of the gradient's elements"),
+    RG_FIELD(rg_gradient_rules, rescale, "scale of the gradient, applied after clipping"),
+    RG_FIELD_NAMED(rg_gradient_rules, regularization, regularizations,
+                   "added to the gradient: nothing (none), the sign of the parameter (l1) or the "
+                   "parameter (l2)"),
+    RG_FIELD(rg_gradient_rules, regularization_scale, "factor of the regularization"),
     { .name = NULL },
 };
 

@@ -23,24 +23,16 @@ extern const rg_field rg_gradient_fields[];
     }
 
 /* The fields that all of them end with; `desc` is the type of the descriptor. */
-#define RG_UPDATE_FIELDS(desc)                                                                   \
-    { .name = "gradient",                                                                        \
-      .type = RG_FIELD_GROUP,                                                                    \
-      .offset = offsetof(desc, gradient),                                                        \
-      .fields = rg_gradient_fields,                                                              \
-      .text = "processing of the gradient before the step" },                                    \
-        { .name = "scaled",                                                                      \
-          .type = RG_FIELD_BOOL,                                                                 \
-          .offset = offsetof(desc, scaled),                                                      \
-          .text = "add a last input of rank 0, a factor of the gradient; infinite or NaN: skip " \
-                  "the step" },                                                                  \
-        { .name = "copy",                                                                        \
-          .type = RG_FIELD_ENUM,                                                                 \
-          .offset = offsetof(desc, copy),                                                        \
-          .names = rg_update_copies,                                                             \
-          .text = "add a last output: the new parameter in 16 bits" },                           \
-    {                                                                                            \
-        .name = NULL                                                                             \
+#define RG_UPDATE_FIELDS(desc)                                                                  \
+    RG_FIELD_STRUCT(desc, gradient, rg_gradient_fields,                                         \
+                    "processing of the gradient before the step"),                              \
+        RG_FIELD(desc, scaled,                                                                  \
+                 "add a last input of rank 0, a factor of the gradient; infinite or NaN: skip " \
+                 "the step"),                                                                   \
+        RG_FIELD_NAMED(desc, copy, rg_update_copies,                                            \
+                       "add a last output: the new parameter in 16 bits"),                      \
+    {                                                                                           \
+        .name = NULL                                                                            \
     }
 
 /* ---- what an optimizer tells of a descriptor ---- */

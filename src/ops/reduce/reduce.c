@@ -25,25 +25,11 @@ rg_reduce_desc rg_reduce_desc_default(void)
 static const char *const kinds[] = { "sum", "mean", "min", "max", "arg_min", "arg_max", NULL };
 
 static const rg_field fields[] = {
-    { .name = "kind",
-      .type = RG_FIELD_ENUM,
-      .offset = offsetof(rg_reduce_desc, kind),
-      .names = kinds,
-      .text = "reduction of a group" },
-    { .name = "keep_dims",
-      .type = RG_FIELD_BOOL,
-      .offset = offsetof(rg_reduce_desc, keep_dims),
-      .text = "keep reduced dimensions with length 1" },
-    { .name = "dims",
-      .type = RG_FIELD_I64,
-      .offset = offsetof(rg_reduce_desc, dims),
-      .length = RG_MAX_RANK,
-      .count = offsetof(rg_reduce_desc, dims_count),
-      .text = "dimensions to reduce, all if empty; negative: from the last" },
-    { .name = "weight",
-      .type = RG_FIELD_F64,
-      .offset = offsetof(rg_reduce_desc, weight),
-      .text = "sum and mean: factor of the result" },
+    RG_FIELD_NAMED(rg_reduce_desc, kind, kinds, "reduction of a group"),
+    RG_FIELD(rg_reduce_desc, keep_dims, "keep reduced dimensions with length 1"),
+    RG_FIELD_COUNTED(rg_reduce_desc, dims, 0, 0,
+                     "dimensions to reduce, all if empty; negative: from the last"),
+    RG_FIELD(rg_reduce_desc, weight, "sum and mean: factor of the result"),
     { .name = NULL },
 };
 

@@ -22,18 +22,10 @@ rg_reshape_desc rg_reshape_desc_default(void)
 }
 
 static const rg_field fields[] = {
-    { .name = "dims",
-      .type = RG_FIELD_I64,
-      .offset = offsetof(rg_reshape_desc, dims),
-      .length = RG_MAX_RANK,
-      .count = offsetof(rg_reshape_desc, dims_count),
-      .low = -1,
-      .high = 0x1p62,
-      .text = "dimensions of y; one may be -1 and is then computed" },
-    { .name = "zero_keeps",
-      .type = RG_FIELD_BOOL,
-      .offset = offsetof(rg_reshape_desc, zero_keeps),
-      .text = "a 0 in dims copies the dimension of x at the same index (ONNX)" },
+    RG_FIELD_COUNTED(rg_reshape_desc, dims, -1, 0x1p62,
+                     "dimensions of y; one may be -1 and is then computed"),
+    RG_FIELD(rg_reshape_desc, zero_keeps,
+             "a 0 in dims copies the dimension of x at the same index (ONNX)"),
     { .name = NULL },
 };
 

@@ -18,21 +18,11 @@ rg_sgd_desc rg_sgd_desc_default(void)
 }
 
 static const rg_field fields[] = {
-    { .name = "form",
-      .type = RG_FIELD_ENUM,
-      .offset = offsetof(rg_sgd_desc, form),
-      .names = rg_update_forms,
-      .text = "momentum accumulates gradients times the learning rate (mps) or gradients (torch)" },
-    { .name = "momentum",
-      .type = RG_FIELD_F64,
-      .offset = offsetof(rg_sgd_desc, momentum),
-      .low = 0,
-      .high = 1,
-      .text = "momentum; 0: none" },
-    { .name = "nesterov",
-      .type = RG_FIELD_BOOL,
-      .offset = offsetof(rg_sgd_desc, nesterov),
-      .text = "use Nesterov momentum" },
+    RG_FIELD_NAMED(
+        rg_sgd_desc, form, rg_update_forms,
+        "momentum accumulates gradients times the learning rate (mps) or gradients (torch)"),
+    RG_FIELD_IN(rg_sgd_desc, momentum, 0, 1, "momentum; 0: none"),
+    RG_FIELD(rg_sgd_desc, nesterov, "use Nesterov momentum"),
     RG_UPDATE_FIELDS(rg_sgd_desc),
 };
 

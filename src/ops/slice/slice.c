@@ -17,28 +17,11 @@ rg_slice_desc rg_slice_desc_default(void)
 }
 
 static const rg_field fields[] = {
-    { .name = "start",
-      .type = RG_FIELD_I64,
-      .offset = offsetof(rg_slice_desc, start),
-      .length = RG_MAX_RANK,
-      .count = offsetof(rg_slice_desc, start_count),
-      .text = "start index in each dimension; negative: from the end" },
-    { .name = "length",
-      .type = RG_FIELD_I64,
-      .offset = offsetof(rg_slice_desc, length),
-      .length = RG_MAX_RANK,
-      .count = offsetof(rg_slice_desc, length_count),
-      .low = -1,
-      .high = 0x1p62,
-      .text = "number of elements in each dimension; -1: all" },
-    { .name = "step",
-      .type = RG_FIELD_I64,
-      .offset = offsetof(rg_slice_desc, step),
-      .length = RG_MAX_RANK,
-      .count = offsetof(rg_slice_desc, step_count),
-      .low = 1,
-      .high = 0x1p62,
-      .text = "step between elements in each dimension" },
+    RG_FIELD_COUNTED(rg_slice_desc, start, 0, 0,
+                     "start index in each dimension; negative: from the end"),
+    RG_FIELD_COUNTED(rg_slice_desc, length, -1, 0x1p62,
+                     "number of elements in each dimension; -1: all"),
+    RG_FIELD_COUNTED(rg_slice_desc, step, 1, 0x1p62, "step between elements in each dimension"),
     { .name = NULL },
 };
 

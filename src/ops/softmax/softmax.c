@@ -25,19 +25,10 @@ rg_softmax_desc rg_softmax_desc_default(void)
 static const char *const kinds[] = { "plain", "log", NULL };
 
 static const rg_field fields[] = {
-    { .name = "kind",
-      .type = RG_FIELD_ENUM,
-      .offset = offsetof(rg_softmax_desc, kind),
-      .names = kinds,
-      .text = "softmax (plain) or log-softmax (log)" },
-    { .name = "axis",
-      .type = RG_FIELD_I64,
-      .offset = offsetof(rg_softmax_desc, axis),
-      .text = "dimension to normalize over; negative: from the last" },
-    { .name = "flatten",
-      .type = RG_FIELD_BOOL,
-      .offset = offsetof(rg_softmax_desc, flatten),
-      .text = "normalize over all dimensions from axis on (ONNX before opset 13)" },
+    RG_FIELD_NAMED(rg_softmax_desc, kind, kinds, "softmax (plain) or log-softmax (log)"),
+    RG_FIELD(rg_softmax_desc, axis, "dimension to normalize over; negative: from the last"),
+    RG_FIELD(rg_softmax_desc, flatten,
+             "normalize over all dimensions from axis on (ONNX before opset 13)"),
     { .name = NULL },
 };
 
