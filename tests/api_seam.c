@@ -176,18 +176,20 @@ static rg_status forward(rg_call *call)
     const mix_desc *desc = call->desc;
     const product_args product_of = { .scale = (float)desc->scale };
     rg_launch first = launch_of(call->y[0], PRODUCT, &product_of, sizeof product_of);
-    first.tensors[0] = call->y[0];
-    first.tensors[1] = call->x[0];
-    first.tensors[2] = call->x[1];
+    first.tensors[RG_POINTER(product_of, y)] = call->y[0];
+    first.tensors[RG_POINTER(product_of, a)] = call->x[0];
+    first.tensors[RG_POINTER(product_of, b)] = call->x[1];
     first.scratch = (size_t)first.units * sizeof(float);
+    first.scratch_at = RG_POINTER(product_of, scratch);
+    first.fault_at = RG_POINTER(product_of, fault);
     first.fault_text = "mix: an element of a is 666";
     RG_TRY(rg_record(call, &first));
     if (call->state != NULL) {
         const keep_args keep_of = { .count = rg_shape_count(&call->x[0]->desc) };
         rg_launch second = launch_of(call->y[0], KEEP, &keep_of, sizeof keep_of);
-        second.tensors[0] = rg_state_slot_tensor(call->state, 0);
-        second.tensors[1] = rg_state_slot_tensor(call->state, 1);
-        second.tensors[2] = call->x[0];
+        second.tensors[RG_POINTER(keep_of, kept)] = rg_state_slot_tensor(call->state, 0);
+        second.tensors[RG_POINTER(keep_of, total)] = rg_state_slot_tensor(call->state, 1);
+        second.tensors[RG_POINTER(keep_of, a)] = call->x[0];
         second.units = 1;
         RG_TRY(rg_record(call, &second));
     }
@@ -195,8 +197,8 @@ static rg_status forward(rg_call *call)
         return RG_OK;
     const gradient_args sum = { .add = true };
     rg_launch third = launch_of(call->y[0], ADD, &sum, sizeof sum);
-    third.tensors[0] = call->y[0];
-    third.tensors[1] = call->x[2];
+    third.tensors[RG_POINTER(sum, out)] = call->y[0];
+    third.tensors[RG_POINTER(sum, dy)] = call->x[2];
     return rg_record(call, &third);
 }
 
@@ -209,9 +211,9 @@ static rg_status gradient(rg_call *call)
             continue;
         const gradient_args args = { .scale = (float)desc->scale, .add = call->add >> i & 1 };
         rg_launch launch = launch_of(call->dy[0], i < 2 ? GRADIENT : ADD, &args, sizeof args);
-        launch.tensors[0] = call->dx[i];
-        launch.tensors[1] = call->dy[0];
-        launch.tensors[2] = other[i];
+        launch.tensors[RG_POINTER(args, out)] = call->dx[i];
+        launch.tensors[RG_POINTER(args, dy)] = call->dy[0];
+        launch.tensors[RG_POINTER(args, other)] = other[i];
         RG_TRY(rg_record(call, &launch));
     }
     return RG_OK;

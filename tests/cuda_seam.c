@@ -83,8 +83,8 @@ static rg_status go_wrong(rg_call *call, int32_t kernel)
 {
     const seam_keep_args args = { .count = rg_shape_count(&call->x[0]->desc) };
     rg_launch launch = launch_of(call->y[0], kernel, &args, sizeof args);
-    launch.tensors[0] = call->y[0];
-    launch.tensors[1] = call->x[0];
+    launch.tensors[RG_POINTER(args, kept)] = call->y[0];
+    launch.tensors[RG_POINTER(args, a)] = call->x[0];
     return rg_record(call, &launch);
 }
 
@@ -98,10 +98,12 @@ static rg_status forward(rg_call *call)
     const int64_t count = rg_shape_count(&call->y[0]->desc);
     const seam_product_args product = { .count = count, .scale = (float)desc->scale };
     rg_launch first = launch_of(call->y[0], SEAM_PRODUCT, &product, sizeof product);
-    first.tensors[0] = call->y[0];
-    first.tensors[1] = call->x[0];
-    first.tensors[2] = call->x[1];
+    first.tensors[RG_POINTER(product, y)] = call->y[0];
+    first.tensors[RG_POINTER(product, a)] = call->x[0];
+    first.tensors[RG_POINTER(product, b)] = call->x[1];
     first.scratch = (size_t)count * sizeof(float);
+    first.scratch_at = RG_POINTER(product, scratch);
+    first.fault_at = RG_POINTER(product, fault);
     first.fault_text = sentences[desc->number];
     RG_TRY(rg_record(call, &first));
     if (desc->mode == SEAM_STOPS_HALF_WAY)
@@ -110,8 +112,8 @@ static rg_status forward(rg_call *call)
         return RG_OK;
     const seam_keep_args keep = { .count = count };
     rg_launch second = launch_of(call->y[0], SEAM_KEEP, &keep, sizeof keep);
-    second.tensors[0] = rg_state_slot_tensor(call->state, 0);
-    second.tensors[1] = call->x[0];
+    second.tensors[RG_POINTER(keep, kept)] = rg_state_slot_tensor(call->state, 0);
+    second.tensors[RG_POINTER(keep, a)] = call->x[0];
     return rg_record(call, &second);
 }
 
@@ -126,9 +128,10 @@ static rg_status gradient(rg_call *call)
                                           .reverses = i == 0,
                                           .add = call->add >> i & 1 };
         rg_launch launch = launch_of(call->dy[0], SEAM_GRADIENT, &args, sizeof args);
-        launch.tensors[0] = call->dx[i];
-        launch.tensors[1] = call->dy[0];
-        launch.tensors[2] = i == 0 ? call->x[1] : rg_state_slot_tensor(call->state, 0);
+        launch.tensors[RG_POINTER(args, out)] = call->dx[i];
+        launch.tensors[RG_POINTER(args, dy)] = call->dy[0];
+        launch.tensors[RG_POINTER(args, other)] =
+            i == 0 ? call->x[1] : rg_state_slot_tensor(call->state, 0);
         RG_TRY(rg_record(call, &launch));
     }
     return RG_OK;

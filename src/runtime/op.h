@@ -134,27 +134,36 @@ struct rg_call {
     uint64_t add;    /* bit i: add into dx[i] */
 };
 
-/* One launch: a kernel of the op's table over `units` independent pieces of work. The args are
- * copied; they begin with one pointer for each of `tensors`, filled in by the runtime, then one
- * to `scratch` bytes if any, one to the `thread_scratch` of all threads if any (thread
- * rg_thread_pool_index() has that many bytes from rg_thread_pool_index() * thread_scratch on; NULL
- * on a GPU), then one to the fault word if `fault_text` is given. Where a kernel of a GPU asks for
- * scratch of its own, its pointer is always among the args. */
+/* Pointers that the runtime fills in, by name: args begin with their pointers, and are a variable
+ * or *pointer. The launch of a kernel that reads k->x and writes k->y has
+ *      RG_ARGS(args), .tensors = { RG_BIND(args, x, call->x[0]), RG_BIND(args, y, call->y[0]) }
+ * A member that is no pointer, that is bound twice or that lies behind others does not compile. */
 enum { RG_MAX_POINTERS = 16 };
+#define RG_ARGS(structure)                 .args = &(structure), .args_size = sizeof(structure)
+#define RG_BIND(structure, member, tensor) [RG_POINTER(structure, member)] = (tensor)
+/* The number of a pointer among those of its struct. */
+#define RG_POINTER(structure, member) RG_POINTER_OF(__typeof__(structure), member)
+#define RG_POINTER_OF(type, member) \
+    (offsetof(type, member) / sizeof(void *) + 0 * sizeof(((type *)NULL)->member == NULL))
+
+/* One launch: a kernel of the op's table over `units` independent pieces of work. The args are
+ * copied. A pointer that nothing is bound to stays NULL. */
 typedef struct rg_launch {
     int32_t kernel;
     rg_dtype dtype;
-    const void *args;
+    const void *args; /* RG_ARGS */
     size_t args_size;
-    const rg_tensor *tensors[RG_MAX_POINTERS]; /* in the order of the pointers, NULL at the end */
-    const rg_tensor *const *list; /* or `length` of them; where one is NULL, so is the pointer */
-    int32_t length;
+    const rg_tensor *tensors[RG_MAX_POINTERS]; /* RG_BIND */
+    const rg_tensor *const *list; /* `length` more, for the pointers from number list_at on */
+    int32_t length, list_at;
     int64_t units;
-    int64_t grain;          /* units that make one tile; by shape alone, never by threads */
-    int64_t bytes;          /* moved in all: decides whether other threads are worth waking */
-    size_t scratch;         /* bytes, for the length of the launch */
-    size_t thread_scratch;  /* bytes for each thread of a CPU; a multiple of RG_ALIGNMENT */
+    int64_t grain;  /* units that make one tile, 0: one; by shape alone, never by threads */
+    int64_t bytes;  /* moved in all: decides whether other threads are worth waking */
+    size_t scratch; /* bytes, for the length of the launch; a GPU's kernel may ask for more */
+    size_t thread_scratch;  /* bytes for each thread of a CPU; a multiple of RG_ALIGNMENT. Those of
+                               thread rg_thread_pool_index() are the index-th */
     const char *fault_text; /* the sentence for a fault that the kernel reports */
+    int32_t scratch_at, thread_scratch_at, fault_at; /* the pointers to these: RG_POINTER */
 } rg_launch;
 rg_status rg_record(rg_call *call, const rg_launch *launch);
 /* Whether the device has this kernel: there may be one for a CPU alone. */

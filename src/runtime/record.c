@@ -3,45 +3,73 @@
 /* Recording: launches of kernels, copies between tensors and the host. */
 #include "runtime/objects.h"
 
+#include <assert.h>
+
 /* ---- launches ---- */
 
 bool rg_call_streams(const rg_call *call, int64_t bytes)
 {
-    enum { LARGE = 12 << 20 }; /* about where rereading a result no longer finds it in the cache */
+    enum { STREAM_MIN_BYTES = 12 << 20 }; /* about where a result no longer stays in the cache */
     const rg_results_hint hint = call->commands->hint;
-    return hint == RG_RESULTS_BY_SIZE ? bytes >= LARGE : hint == RG_RESULTS_READ_LATER;
+    return hint == RG_RESULTS_BY_SIZE ? bytes >= STREAM_MIN_BYTES : hint == RG_RESULTS_READ_LATER;
 }
 
-static rg_status bind_fault(rg_submission *submission, size_t at, int32_t fault)
+static size_t pointer_at(size_t args, int32_t index)
 {
-    const size_t offset = (size_t)fault * sizeof(uint32_t);
-    RG_TRY(rg_submission_relocate(submission,
-                                  (rg_relocation){ .at = at, .offset = offset, .is_fault = true }));
-    submission->base.fault_count = fault + 1;
+    return args + (size_t)index * sizeof(void *);
+}
+
+static rg_status bind_tensors(rg_submission *submission, size_t args, const rg_launch *launch)
+{
+    const rg_tensor *const *sources[] = { launch->tensors, launch->list };
+    const int32_t counts[] = { RG_MAX_POINTERS, launch->length }, first[] = { 0, launch->list_at };
+    for (int s = 0; s < 2; s++) {
+        for (int32_t i = 0; i < counts[s]; i++) {
+            const rg_tensor *tensor = sources[s][i];
+            if (tensor != NULL)
+                RG_TRY(rg_submission_bind(submission, pointer_at(args, first[s] + i),
+                                          tensor->storage, tensor->offset));
+        }
+    }
     return RG_OK;
 }
 
-/* Pointers to scratch of a launch, to that of all threads, or to both. */
-static rg_status bind_launch_scratch(rg_submission *submission, size_t at, size_t bytes,
-                                     size_t thread_bytes)
+/* Has pointer `index` of the args point into the heap, or among the fault words. */
+static rg_status bind_offset(rg_submission *submission, size_t args, int32_t index, size_t offset,
+                             bool is_fault)
+{
+    assert(index > 0); /* the launch says where the pointer is */
+    return rg_submission_relocate(
+        submission,
+        (rg_relocation){ .at = pointer_at(args, index), .offset = offset, .is_fault = is_fault });
+}
+
+/* Takes scratch that lives for one entry alone: a later entry may get the same range. */
+static rg_status take_scratch(rg_submission *submission, size_t bytes, size_t *offset)
+{
+    RG_TRY(rg_heap_take(submission, bytes, offset));
+    rg_heap_give(submission, *offset);
+    return RG_OK;
+}
+
+/* Scratch of a launch, of all threads, or both. */
+static rg_status bind_scratch(rg_submission *submission, size_t args, const rg_launch *launch,
+                              size_t bytes)
 {
     const rg_device *device = submission->queue->device;
     const size_t align = RG_ALIGNMENT, own = (bytes + align - 1) / align * align;
-    const int32_t threads =
-        device->backend->thread_scratch ? device->backend->threads(device->context) : 0;
+    const size_t threads =
+        device->backend->thread_scratch ? (size_t)device->backend->threads(device->context) : 0;
     size_t all, offset;
-    RG_CHECK(own >= bytes && !__builtin_mul_overflow(thread_bytes, (size_t)threads, &all) &&
+    RG_CHECK(own >= bytes && !__builtin_mul_overflow(launch->thread_scratch, threads, &all) &&
                  !__builtin_add_overflow(all, own, &all),
              RG_OUT_OF_MEMORY, "out of memory: the scratch exceeds the address space");
-    RG_TRY(rg_heap_take(submission, all, &offset));
-    rg_heap_give(submission, offset);
-    if (bytes > 0) {
-        RG_TRY(rg_submission_relocate(submission, (rg_relocation){ .at = at, .offset = offset }));
-        at += sizeof(void *);
-    }
-    if (thread_bytes == 0 || threads == 0)
+    RG_TRY(take_scratch(submission, all, &offset));
+    if (bytes > 0)
+        RG_TRY(bind_offset(submission, args, launch->scratch_at, offset, false));
+    if (launch->thread_scratch == 0 || threads == 0)
         return RG_OK;
-    return rg_submission_relocate(submission, (rg_relocation){ .at = at, .offset = offset + own });
+    return bind_offset(submission, args, launch->thread_scratch_at, offset + own, false);
 }
 
 bool rg_call_finds(const rg_call *call, int32_t kernel, rg_dtype dtype)
@@ -57,10 +85,11 @@ static size_t scratch_of(const rg_call *call, const rg_launch *launch)
     uint32_t unaligned = 0;
     if (device->backend->scratch == NULL)
         return launch->scratch;
-    for (int i = 0; i < RG_MAX_POINTERS && launch->tensors[i] != NULL; i++) {
+    for (int i = 0; i < RG_MAX_POINTERS; i++) {
         const rg_tensor *tensor = launch->tensors[i]; /* a temporary's storage is aligned */
-        const uintptr_t at = (uintptr_t)tensor->storage->data + tensor->offset;
-        unaligned |= (uint32_t)(at % 16 != 0) << i;
+        if (tensor != NULL)
+            unaligned |= (uint32_t)(((uintptr_t)tensor->storage->data + tensor->offset) % 16 != 0)
+                         << i;
     }
     return device->backend->scratch(device->context, call->op->kernels, launch->kernel,
                                     launch->dtype, launch->args, unaligned, launch->scratch);
@@ -73,7 +102,7 @@ rg_status rg_record(rg_call *call, const rg_launch *launch)
     rg_submission *submission = call->commands->submission;
     rg_device *device = submission->queue->device;
     rg_entry entry = { .units = launch->units,
-                       .grain = launch->grain,
+                       .grain = launch->grain > 0 ? launch->grain : 1,
                        .bytes = launch->bytes,
                        .fault_text = launch->fault_text,
                        .fault = submission->base.fault_count };
@@ -82,31 +111,34 @@ rg_status rg_record(rg_call *call, const rg_launch *launch)
     RG_CHECK(entry.function != NULL, RG_UNSUPPORTED, "%s: there is no kernel for %s on %s",
              call->op->name, rg_dtype_name(launch->dtype), device->name);
     const size_t scratch = entry.scratch = scratch_of(call, launch);
-    size_t at;
-    RG_TRY(rg_submission_add(submission, &entry, launch->args, launch->args_size, &at));
-    const rg_tensor *const *tensors = launch->list != NULL ? launch->list : launch->tensors;
-    const int32_t most = launch->list != NULL ? launch->length : RG_MAX_POINTERS;
-    for (int32_t i = 0; i < most; i++, at += sizeof(void *)) {
-        if (tensors[i] != NULL)
-            RG_TRY(rg_submission_bind(submission, at, tensors[i]->storage, tensors[i]->offset));
-        else if (launch->list == NULL)
-            break;
-    }
+    size_t args;
+    RG_TRY(rg_submission_add(submission, &entry, launch->args, launch->args_size, &args));
+    RG_TRY(bind_tensors(submission, args, launch));
     if (scratch > 0 || launch->thread_scratch > 0)
-        RG_TRY(bind_launch_scratch(submission, at, scratch, launch->thread_scratch));
-    at += (scratch > 0 ? sizeof(void *) : 0) + (launch->thread_scratch > 0 ? sizeof(void *) : 0);
-    return launch->fault_text != NULL ? bind_fault(submission, at, entry.fault) : RG_OK;
+        RG_TRY(bind_scratch(submission, args, launch, scratch));
+    if (launch->fault_text == NULL)
+        return RG_OK;
+    submission->base.fault_count = entry.fault + 1;
+    return bind_offset(submission, args, launch->fault_at, (size_t)entry.fault * sizeof(uint32_t),
+                       true);
 }
 
 /* ---- copies ---- */
 
-/* The pointer to scratch, which lives for one entry alone: a later entry may get the same range. */
-static rg_status bind_scratch(rg_submission *submission, size_t at, size_t bytes)
+static rg_status add_copy(rg_submission *submission, const rg_copy_args *copy,
+                          const rg_tensor *tensor, size_t bytes)
 {
-    size_t offset;
-    RG_TRY(rg_heap_take(submission, bytes, &offset));
-    rg_heap_give(submission, offset);
-    return rg_submission_relocate(submission, (rg_relocation){ .at = at, .offset = offset });
+    const rg_entry entry = {
+        .units = 1, .grain = 1, .bytes = 2 * (int64_t)bytes, .fault = submission->base.fault_count
+    };
+    size_t args, offset;
+    RG_TRY(rg_submission_add(submission, &entry, copy, sizeof *copy, &args));
+    RG_TRY(rg_submission_bind(submission, args + offsetof(rg_copy_args, device), tensor->storage,
+                              tensor->offset));
+    if (!submission->queue->device->backend->stages || rg_copy_is_dense(copy))
+        return RG_OK;
+    RG_TRY(take_scratch(submission, bytes, &offset));
+    return bind_offset(submission, args, RG_POINTER(*copy, staging), offset, false);
 }
 
 static rg_status record_copy(rg_commands *commands, rg_tensor *tensor, void *host, size_t bytes,
@@ -116,27 +148,14 @@ static rg_status record_copy(rg_commands *commands, rg_tensor *tensor, void *hos
     RG_TRY(rg_tensor_usable(tensor, commands, who, "", "tensor"));
     rg_copy_args args;
     RG_TRY(rg_tensor_copy_args(tensor, host, bytes, layout, to_host, who, &args));
-    if (bytes > 0) {
-        const rg_mark mark = rg_commands_mark(commands);
-        const rg_entry entry = { .units = 1,
-                                 .grain = 1,
-                                 .bytes = 2 * (int64_t)bytes,
-                                 .fault = commands->submission->base.fault_count };
-        size_t at;
-        rg_status status = rg_submission_add(commands->submission, &entry, &args, sizeof args, &at);
-        if (status == RG_OK)
-            status = rg_submission_bind(commands->submission, at, tensor->storage, tensor->offset);
-        if (status == RG_OK && commands->queue->device->backend->stages && !rg_copy_is_dense(&args))
-            status =
-                bind_scratch(commands->submission, at + offsetof(rg_copy_args, staging), bytes);
-        if (status != RG_OK) {
-            rg_commands_rewind(commands, mark);
-            return status;
-        }
-    }
-    if (to_host)
+    const rg_mark mark = rg_commands_mark(commands);
+    const rg_status status =
+        bytes > 0 ? add_copy(commands->submission, &args, tensor, bytes) : RG_OK;
+    if (status != RG_OK)
+        rg_commands_rewind(commands, mark);
+    else if (to_host)
         rg_tensor_count_read(tensor, ++commands->serial);
-    return RG_OK;
+    return status;
 }
 
 rg_status rg_commands_read(rg_commands *commands, rg_tensor *tensor, void *data, size_t bytes,

@@ -218,10 +218,10 @@ static rg_status forward(rg_call *call)
     const rg_tensor_desc wide[] = { expand(&call->x[0]->desc, y), expand(&call->x[1]->desc, y),
                                     *y };
     rg_arithmetic_args args = { .numbers = numbers_of(desc) };
-    rg_launch launch = { .tensors = { call->x[0], call->x[1], call->y[0] },
+    rg_launch launch = { .tensors = { RG_BIND(args, a, call->x[0]), RG_BIND(args, b, call->x[1]),
+                                      RG_BIND(args, y, call->y[0]) },
                          .kernel = kernels[desc->kind],
-                         .args = &args,
-                         .args_size = sizeof args };
+                         RG_ARGS(args) };
     args.sweep = sweep_of(wide, 3, &launch);
     args.stream = rg_call_streams(call, bytes_of(call->y[0]));
     launch.bytes = bytes_of(call->x[0]) + bytes_of(call->x[1]) + bytes_of(call->y[0]);
@@ -266,10 +266,12 @@ static rg_status record_whole(rg_call *call, const sources *s, const bool wants[
                                     expand(&da->desc, &s->wide[0]),
                                     expand(&db->desc, &s->wide[0]) };
     rg_arithmetic_gradient_args args = { .numbers = numbers_of(call->desc) };
-    rg_launch launch = { .tensors = { s->tensors[0], s->tensors[1], s->tensors[2], da, db },
+    rg_launch launch = { .tensors = { RG_BIND(args, dy, s->tensors[0]),
+                                      RG_BIND(args, a, s->tensors[1]),
+                                      RG_BIND(args, b, s->tensors[2]), RG_BIND(args, dx[0], da),
+                                      RG_BIND(args, dx[1], db) },
                          .kernel = RG_ADD_GRADIENT + s->kind,
-                         .args = &args,
-                         .args_size = sizeof args,
+                         RG_ARGS(args),
                          .bytes = s->bytes };
     args.sweep = sweep_of(wide, 5, &launch);
     for (int i = 0; i < 2; i++) {
@@ -373,12 +375,14 @@ static void plan_sums(const rg_call *call, const sources *s, int i, bool fused,
     args->inner = rg_walk_make(descs, RG_SUMS_TENSORS, from, y->rank);
     args->straight = args->inner.rank <= 1;
     args->stream = fused && !args->add && rg_call_streams(call, bytes_of(other));
-    *launch = (rg_launch){ .tensors = { s->tensors[0], s->tensors[1], s->tensors[2], other },
-                           .kernel = (repeated ? RG_ADD_ROWS : RG_ADD_COLUMNS) + s->kind,
-                           .dtype = y->dtype,
-                           .args = args,
-                           .args_size = sizeof *args,
-                           .bytes = s->bytes + (fused ? bytes_of(other) : 0) };
+    *launch =
+        (rg_launch){ .tensors = { RG_BIND(*args, dy, s->tensors[0]),
+                                  RG_BIND(*args, a, s->tensors[1]),
+                                  RG_BIND(*args, b, s->tensors[2]), RG_BIND(*args, other, other) },
+                     .kernel = (repeated ? RG_ADD_ROWS : RG_ADD_COLUMNS) + s->kind,
+                     .dtype = y->dtype,
+                     RG_ARGS(*args),
+                     .bytes = s->bytes + (fused ? bytes_of(other) : 0) };
     cut(args, !repeated, launch);
 }
 
@@ -388,13 +392,12 @@ static rg_status record_pieces(rg_call *call, int i, const rg_tensor *part,
     const rg_tensor_desc *const dx[] = { &call->dx[i]->desc };
     rg_sum_pieces_args args = { .pieces = sums->pieces, .add = call->add >> i & 1 };
     args.kept = rg_walk_make(dx, 1, 0, dx[0]->rank);
-    const rg_launch launch = { .tensors = { part, call->dx[i] },
+    const rg_launch launch = { .tensors = { RG_BIND(args, part, part),
+                                            RG_BIND(args, dx, call->dx[i]) },
                                .kernel = RG_SUM_PIECES,
                                .dtype = dx[0]->dtype,
-                               .args = &args,
-                               .args_size = sizeof args,
+                               RG_ARGS(args),
                                .units = divide_up(args.kept.count, RG_SUMS_BLOCK),
-                               .grain = 1,
                                .bytes = bytes_of(part) + bytes_of(call->dx[i]) };
     return rg_record(call, &launch);
 }
@@ -410,7 +413,7 @@ static rg_status record_repeated(rg_call *call, const sources *s, int i, bool fu
     const rg_tensor_desc desc =
         rg_tensor_desc_dense(launch.dtype == RG_F64 ? RG_F64 : RG_F32, 1, &count);
     RG_TRY(rg_tensor_create_temporary(call->commands, &desc, &part));
-    launch.tensors[RG_SUMS_TENSORS] = part;
+    launch.tensors[RG_POINTER(args, part)] = part;
     rg_status status = rg_record(call, &launch);
     if (status == RG_OK)
         status = record_pieces(call, i, part, &args);

@@ -76,13 +76,12 @@ rg_status rg_batch_norm_record_parts(rg_call *call, const rg_tensor *partial)
 {
     const rg_tensor_desc *const descs[] = { &call->x[0]->desc };
     rg_batch_norm_parts_args args = { .shape = rg_channels_make(descs, 1, 0) };
-    const rg_launch launch = { .tensors = { call->x[0], partial },
+    const rg_launch launch = { .tensors = { RG_BIND(args, x, call->x[0]),
+                                            RG_BIND(args, partial, partial) },
                                .kernel = RG_BATCH_NORM_PARTS,
                                .dtype = descs[0]->dtype,
-                               .args = &args,
-                               .args_size = sizeof args,
+                               RG_ARGS(args),
                                .units = rg_channels_units(&args.shape),
-                               .grain = 1,
                                .bytes = rg_move_bytes(call->x[0]) };
     return rg_record(call, &launch);
 }
@@ -114,17 +113,19 @@ rg_status rg_batch_norm_record_merge(rg_call *call, const rg_batch_norm_tensors 
         .unbiased = d->unbiased,
         .has_state = call->state != NULL,
     };
-    const rg_launch launch = { .tensors = { partial, t->moments, t->mean, t->variance, mean_out,
-                                            variance_out, rg_batch_norm_slot(call, MEAN, t->any),
-                                            rg_batch_norm_slot(call, VARIANCE, t->any),
-                                            rg_batch_norm_slot(call, S, t->any) },
-                               .kernel = RG_BATCH_NORM_MERGE,
-                               .dtype = t->x->desc.dtype,
-                               .args = &args,
-                               .args_size = sizeof args,
-                               .units = rg_norm_units(shape.channels),
-                               .grain = 1,
-                               .bytes = shape.channels * (args.parts + 2) * 16 };
+    const rg_launch launch = {
+        .tensors = { RG_BIND(args, partial, partial), RG_BIND(args, moments, t->moments),
+                     RG_BIND(args, mean_in, t->mean), RG_BIND(args, variance_in, t->variance),
+                     RG_BIND(args, mean_out, mean_out), RG_BIND(args, variance_out, variance_out),
+                     RG_BIND(args, mean, rg_batch_norm_slot(call, MEAN, t->any)),
+                     RG_BIND(args, variance, rg_batch_norm_slot(call, VARIANCE, t->any)),
+                     RG_BIND(args, s, rg_batch_norm_slot(call, S, t->any)) },
+        .kernel = RG_BATCH_NORM_MERGE,
+        .dtype = t->x->desc.dtype,
+        RG_ARGS(args),
+        .units = rg_norm_units(shape.channels),
+        .bytes = shape.channels * (args.parts + 2) * 16
+    };
     return rg_record(call, &launch);
 }
 
@@ -135,13 +136,14 @@ rg_status rg_batch_norm_record_forward(rg_call *call, const rg_batch_norm_tensor
     rg_batch_norm_args args = { .shape = rg_channels_make(descs, 2, 0),
                                 .parameters = t->parameters,
                                 .neuron = rg_norm_neuron_of(&d->neuron, descs[0]->dtype, false) };
-    const rg_launch launch = { .tensors = { t->x, t->gamma, t->beta, t->moments, call->y[0] },
+    const rg_launch launch = { .tensors = { RG_BIND(args, x, t->x), RG_BIND(args, gamma, t->gamma),
+                                            RG_BIND(args, beta, t->beta),
+                                            RG_BIND(args, moments, t->moments),
+                                            RG_BIND(args, y, call->y[0]) },
                                .kernel = RG_BATCH_NORM_FORWARD,
                                .dtype = descs[0]->dtype,
-                               .args = &args,
-                               .args_size = sizeof args,
+                               RG_ARGS(args),
                                .units = rg_channels_units(&args.shape),
-                               .grain = 1,
                                .bytes = 2 * rg_move_bytes(t->x) };
     args.stream = args.shape.dense && rg_call_streams(call, rg_move_bytes(t->x));
     return rg_record(call, &launch);
@@ -157,15 +159,16 @@ rg_status rg_batch_norm_record_sums(rg_call *call, const rg_batch_norm_tensors *
         .parameters = t->parameters,
         .neuron = rg_norm_neuron_of(&d->neuron, descs[0]->dtype, true),
     };
-    const rg_launch launch = { .tensors = { call->dy[0], t->x, t->gamma, t->beta, t->moments,
-                                            partial },
-                               .kernel = RG_BATCH_NORM_SUMS,
-                               .dtype = descs[0]->dtype,
-                               .args = &args,
-                               .args_size = sizeof args,
-                               .units = rg_channels_units(&args.shape),
-                               .grain = 1,
-                               .bytes = 2 * rg_move_bytes(t->x) };
+    const rg_launch launch = {
+        .tensors = { RG_BIND(args, dy, call->dy[0]), RG_BIND(args, x, t->x),
+                     RG_BIND(args, gamma, t->gamma), RG_BIND(args, beta, t->beta),
+                     RG_BIND(args, moments, t->moments), RG_BIND(args, partial, partial) },
+        .kernel = RG_BATCH_NORM_SUMS,
+        .dtype = descs[0]->dtype,
+        RG_ARGS(args),
+        .units = rg_channels_units(&args.shape),
+        .bytes = 2 * rg_move_bytes(t->x)
+    };
     return rg_record(call, &launch);
 }
 
@@ -217,16 +220,19 @@ rg_status rg_batch_norm_record_join(rg_call *call, const rg_batch_norm_tensors *
         .has_dvariance_out = has_dy(call, 2),
     };
     const rg_launch launch = {
-        .tensors = { partial != NULL ? partial : t->any, t->gamma, t->moments, t->sums, dmean_out,
-                     dvariance_out, rg_batch_norm_slot(call, DGAMMA, t->any),
-                     rg_batch_norm_slot(call, DBETA, t->any), dgamma, dbeta, dmean, dvariance,
-                     factors },
+        .tensors = { RG_BIND(args, partial, partial != NULL ? partial : t->any),
+                     RG_BIND(args, gamma, t->gamma), RG_BIND(args, moments, t->moments),
+                     RG_BIND(args, sums, t->sums), RG_BIND(args, dmean_out, dmean_out),
+                     RG_BIND(args, dvariance_out, dvariance_out),
+                     RG_BIND(args, state_dgamma, rg_batch_norm_slot(call, DGAMMA, t->any)),
+                     RG_BIND(args, state_dbeta, rg_batch_norm_slot(call, DBETA, t->any)),
+                     RG_BIND(args, dgamma, dgamma), RG_BIND(args, dbeta, dbeta),
+                     RG_BIND(args, dmean, dmean), RG_BIND(args, dvariance, dvariance),
+                     RG_BIND(args, factors, factors) },
         .kernel = RG_BATCH_NORM_JOIN,
         .dtype = t->x->desc.dtype,
-        .args = &args,
-        .args_size = sizeof args,
+        RG_ARGS(args),
         .units = rg_norm_units(shape.channels),
-        .grain = 1,
         .bytes = shape.channels * (args.parts + 4) * 16,
     };
     return rg_record(call, &launch);
@@ -248,15 +254,17 @@ rg_status rg_batch_norm_record_gradient(rg_call *call, const rg_batch_norm_tenso
         .extra = has_dy(call, 1) || has_dy(call, 2),
         .add = call->add & 1,
     };
-    const rg_launch launch = { .tensors = { call->dy[0], t->x, t->gamma, t->beta, t->moments,
-                                            factors, dx },
-                               .kernel = RG_BATCH_NORM_GRADIENT,
-                               .dtype = descs[0]->dtype,
-                               .args = &args,
-                               .args_size = sizeof args,
-                               .units = rg_channels_units(&args.shape),
-                               .grain = 1,
-                               .bytes = 3 * rg_move_bytes(t->x) };
+    const rg_launch launch = {
+        .tensors = { RG_BIND(args, dy, call->dy[0]), RG_BIND(args, x, t->x),
+                     RG_BIND(args, gamma, t->gamma), RG_BIND(args, beta, t->beta),
+                     RG_BIND(args, moments, t->moments), RG_BIND(args, factors, factors),
+                     RG_BIND(args, dx, dx) },
+        .kernel = RG_BATCH_NORM_GRADIENT,
+        .dtype = descs[0]->dtype,
+        RG_ARGS(args),
+        .units = rg_channels_units(&args.shape),
+        .bytes = 3 * rg_move_bytes(t->x)
+    };
     args.stream = !args.add && args.shape.dense && rg_call_streams(call, rg_move_bytes(t->x));
     return rg_record(call, &launch);
 }

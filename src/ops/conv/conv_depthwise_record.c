@@ -20,11 +20,10 @@ static rg_status record_transpose(rg_call *call, const rg_conv_shape *s, const r
     rg_conv_transpose_weights_args args = { .shape = *s };
     const rg_launch launch = { .kernel = RG_CONV_TRANSPOSE_WEIGHTS,
                                .dtype = w->desc.dtype,
-                               .args = &args,
-                               .args_size = sizeof args,
-                               .tensors = { w, transposed },
+                               RG_ARGS(args),
+                               .tensors = { RG_BIND(args, w, w),
+                                            RG_BIND(args, transposed, transposed) },
                                .units = s->row.window * s->column.window,
-                               .grain = 1,
                                .bytes = 4 * rg_move_bytes(w) };
     return rg_record(call, &launch);
 }
@@ -58,10 +57,11 @@ static rg_status record_pass(rg_call *call, int32_t kernel, bool data, const rg_
     const rg_conv_depthwise_args args = rg_conv_depthwise_of(call, data, p);
     rg_launch launch = { .kernel = kernel,
                          .dtype = p->to->desc.dtype,
-                         .args = &args,
-                         .args_size = sizeof args,
-                         .tensors = { p->from, w, p->b != NULL ? p->b : p->from, p->to,
-                                      p->z != NULL ? p->z : p->to } };
+                         RG_ARGS(args),
+                         .tensors = { RG_BIND(args, from, p->from), RG_BIND(args, w, w),
+                                      RG_BIND(args, b, p->b != NULL ? p->b : p->from),
+                                      RG_BIND(args, to, p->to),
+                                      RG_BIND(args, z, p->z != NULL ? p->z : p->to) } };
     rg_conv_set_cost(&launch, s->images * (data ? s->row.size : s->row.count),
                      rg_move_bytes(p->from) + rg_move_bytes(p->to), 0);
     return rg_record(call, &launch);
@@ -88,11 +88,10 @@ static rg_status record_parts(rg_call *call, const rg_conv_depthwise_parts_args 
 {
     const rg_launch launch = { .kernel = RG_CONV_DEPTHWISE_PARTS,
                                .dtype = x->desc.dtype,
-                               .args = args,
-                               .args_size = sizeof *args,
-                               .tensors = { x, dy, partial },
+                               RG_ARGS(*args),
+                               .tensors = { RG_BIND(*args, x, x), RG_BIND(*args, dy, dy),
+                                            RG_BIND(*args, partial, partial) },
                                .units = args->parts * args->blocks,
-                               .grain = 1,
                                .bytes = rg_move_bytes(x) + rg_move_bytes(dy) };
     return rg_record(call, &launch);
 }
@@ -105,11 +104,10 @@ static rg_status record_join(rg_call *call, const rg_conv_depthwise_parts_args *
     const int64_t blocks = rg_ceil_div(s->groups, RG_CONV_DEPTHWISE_UNIT);
     const rg_launch launch = { .kernel = RG_CONV_DEPTHWISE_JOIN,
                                .dtype = dw->desc.dtype,
-                               .args = &args,
-                               .args_size = sizeof args,
-                               .tensors = { partial, dw },
+                               RG_ARGS(args),
+                               .tensors = { RG_BIND(args, partial, partial),
+                                            RG_BIND(args, dw, dw) },
                                .units = s->row.window * s->column.window * blocks,
-                               .grain = 1,
                                .bytes = rg_move_bytes(partial) };
     return rg_record(call, &launch);
 }

@@ -70,9 +70,8 @@ static rg_status record_pack(rg_call *call, const rg_conv_pass *p, const rg_conv
     }
     rg_launch launch = { .kernel = k->depths.pixel > 0 ? RG_CONV_PAIR_PACK : RG_CONV_PACK,
                          .dtype = p->w->desc.dtype,
-                         .args = &args,
-                         .args_size = sizeof args,
-                         .tensors = { p->w, panels } };
+                         RG_ARGS(args),
+                         .tensors = { RG_BIND(args, w, p->w), RG_BIND(args, panels, panels) } };
     rg_conv_set_cost(&launch, args.units, args.units * k->depth * RG_CONV_PANEL * 8, 0);
     return args.units > 0 ? rg_record(call, &launch) : RG_OK;
 }
@@ -106,11 +105,13 @@ static rg_status record_rows(rg_call *call, const rg_conv_pass *p, rg_conv_rows_
         rg_conv_cut_rows(k, dtype == RG_F64 ? 8 : 4);
     rg_launch launch = { .kernel = pairs != NULL ? RG_CONV_PAIR_ROWS : RG_CONV_ROWS,
                          .dtype = dtype,
-                         .args = k,
-                         .args_size = sizeof *k,
-                         .tensors = { p->from, panels, p->b != NULL ? p->b : p->from, p->to,
-                                      p->z != NULL ? p->z : p->to },
-                         .thread_scratch = (size_t)k->scratch_bytes };
+                         RG_ARGS(*k),
+                         .tensors = { RG_BIND(*k, from, p->from), RG_BIND(*k, panels, panels),
+                                      RG_BIND(*k, b, p->b != NULL ? p->b : p->from),
+                                      RG_BIND(*k, to, p->to),
+                                      RG_BIND(*k, z, p->z != NULL ? p->z : p->to) },
+                         .thread_scratch = (size_t)k->scratch_bytes,
+                         .thread_scratch_at = RG_POINTER(*k, thread_scratch) };
     rg_conv_set_cost(&launch, k->images * k->groups * k->row.blocks * k->column.blocks,
                      rg_move_bytes(p->from) + rg_move_bytes(p->to), products);
     if (status == RG_OK)
@@ -147,9 +148,8 @@ static rg_status record_join(rg_call *call, const rg_conv_join_args *join, const
     const rg_conv_shape *s = &join->shape;
     rg_launch launch = { .kernel = RG_CONV_JOIN,
                          .dtype = dw->desc.dtype, /* which may be f32 beside f16 or bf16 */
-                         .args = join,
-                         .args_size = sizeof *join,
-                         .tensors = { parts, dw } };
+                         RG_ARGS(*join),
+                         .tensors = { RG_BIND(*join, parts, parts), RG_BIND(*join, dw, dw) } };
     rg_conv_set_cost(&launch, s->groups * s->out, join->slices * s->groups * join->group_step * 4,
                      0);
     return rg_record(call, &launch);
@@ -169,16 +169,16 @@ static rg_status record_pair_parts(rg_call *call, rg_conv_pair_parts_args *k, co
     };
     rg_launch launch = { .kernel = RG_CONV_PAIR_SIDES,
                          .dtype = x->desc.dtype,
-                         .args = &first,
-                         .args_size = sizeof first,
-                         .tensors = { x, dy, sides } };
+                         RG_ARGS(first),
+                         .tensors = { RG_BIND(first, x, x), RG_BIND(first, dy, dy),
+                                      RG_BIND(first, sides, sides) } };
     rg_conv_set_cost(&launch, images * s->groups * (k->at.panels + k->at.lines), 2 * bytes, 0);
     RG_TRY(rg_record(call, &launch));
     rg_launch last = { .kernel = RG_CONV_PAIR_PARTS,
                        .dtype = x->desc.dtype,
-                       .args = k,
-                       .args_size = sizeof *k,
-                       .tensors = { x, dy, sides, parts } };
+                       RG_ARGS(*k),
+                       .tensors = { RG_BIND(*k, x, x), RG_BIND(*k, dy, dy),
+                                    RG_BIND(*k, sides, sides), RG_BIND(*k, parts, parts) } };
     rg_conv_set_cost(&last, k->slices * s->groups * k->splits * k->at.panels, bytes,
                      share * rg_conv_products(s));
     return rg_record(call, &last);
@@ -238,10 +238,11 @@ rg_status rg_conv_engine_weights(rg_call *call, const rg_conv_shape *s, const rg
     RG_TRY(make_reals(call, dtype, count + 16, &parts));
     rg_launch launch = { .kernel = RG_CONV_PARTS,
                          .dtype = dtype,
-                         .args = &k,
-                         .args_size = sizeof k,
-                         .tensors = { x, dy, parts },
-                         .thread_scratch = (size_t)k.scratch_bytes };
+                         RG_ARGS(k),
+                         .tensors = { RG_BIND(k, x, x), RG_BIND(k, dy, dy),
+                                      RG_BIND(k, parts, parts) },
+                         .thread_scratch = (size_t)k.scratch_bytes,
+                         .thread_scratch_at = RG_POINTER(k, thread_scratch) };
     rg_conv_set_cost(&launch, k.slices * s->groups * k.splits, rg_move_bytes(x) + rg_move_bytes(dy),
                      rg_conv_products(s));
     rg_status status = rg_record(call, &launch);

@@ -78,9 +78,9 @@ static rg_status record_transpose(rg_call *call, const rg_conv_shape *s, bool da
     const rg_conv_grouped_transpose_args args = { .shape = *s, .data = data };
     const rg_launch launch = { .kernel = RG_CONV_GROUPED_TRANSPOSE,
                                .dtype = w->desc.dtype,
-                               .args = &args,
-                               .args_size = sizeof args,
-                               .tensors = { w, transposed },
+                               RG_ARGS(args),
+                               .tensors = { RG_BIND(args, w, w),
+                                            RG_BIND(args, transposed, transposed) },
                                .units = rg_shape_count(&transposed->desc) / RG_CONV_GROUPED_BLOCK,
                                .grain = 16,
                                .bytes = 4 * rg_move_bytes(w) };
@@ -102,11 +102,13 @@ static rg_status record_pass(rg_call *call, bool data, const rg_conv_pass *p,
     args.scratch_bytes = aligned_bytes(scratch(s, data, args.block));
     rg_launch launch = { .kernel = RG_CONV_GROUPED,
                          .dtype = p->to->desc.dtype,
-                         .args = &args,
-                         .args_size = sizeof args,
-                         .tensors = { p->from, transposed, p->b != NULL ? p->b : p->from, p->to,
-                                      p->z != NULL ? p->z : p->to },
-                         .thread_scratch = (size_t)args.scratch_bytes };
+                         RG_ARGS(args),
+                         .tensors = { RG_BIND(args, from, p->from), RG_BIND(args, w, transposed),
+                                      RG_BIND(args, b, p->b != NULL ? p->b : p->from),
+                                      RG_BIND(args, to, p->to),
+                                      RG_BIND(args, z, p->z != NULL ? p->z : p->to) },
+                         .thread_scratch = (size_t)args.scratch_bytes,
+                         .thread_scratch_at = RG_POINTER(args, scratch) };
     rg_conv_set_cost(&launch,
                      s->images * args.blocks * (args.padded_channels / RG_CONV_GROUPED_BLOCK),
                      rg_move_bytes(p->from) + rg_move_bytes(p->to), rg_conv_products(s));
@@ -133,10 +135,11 @@ static rg_status record_parts(rg_call *call, const rg_conv_grouped_parts_args *a
 {
     rg_launch launch = { .kernel = RG_CONV_GROUPED_PARTS,
                          .dtype = x->desc.dtype,
-                         .args = args,
-                         .args_size = sizeof *args,
-                         .tensors = { x, dy, partial },
-                         .thread_scratch = (size_t)args->scratch_bytes };
+                         RG_ARGS(*args),
+                         .tensors = { RG_BIND(*args, x, x), RG_BIND(*args, dy, dy),
+                                      RG_BIND(*args, partial, partial) },
+                         .thread_scratch = (size_t)args->scratch_bytes,
+                         .thread_scratch_at = RG_POINTER(*args, scratch) };
     rg_conv_set_cost(&launch, args->parts * (args->padded_channels / RG_CONV_GROUPED_BLOCK),
                      rg_move_bytes(x) + rg_move_bytes(dy), rg_conv_products(&args->shape));
     return rg_record(call, &launch);
@@ -152,9 +155,9 @@ static rg_status record_join(rg_call *call, const rg_conv_grouped_parts_args *pa
     const int64_t sums = s->row.window * s->column.window * s->in;
     const rg_launch launch = { .kernel = RG_CONV_GROUPED_JOIN,
                                .dtype = dw->desc.dtype,
-                               .args = &args,
-                               .args_size = sizeof args,
-                               .tensors = { partial, dw },
+                               RG_ARGS(args),
+                               .tensors = { RG_BIND(args, partial, partial),
+                                            RG_BIND(args, dw, dw) },
                                .units = sums * (args.padded_channels / RG_CONV_GROUPED_BLOCK),
                                .grain = 4,
                                .bytes = rg_move_bytes(partial) };

@@ -132,10 +132,12 @@ rg_status rg_conv_record(const rg_call *call, int32_t kernel, const rg_conv_pass
                                         rg_neuron_numbers_of(p->neuron, dtype, false) };
     rg_launch launch = { .kernel = kernel,
                          .dtype = dtype,
-                         .args = &args,
-                         .args_size = sizeof args,
-                         .tensors = { p->from, p->w, p->b != NULL ? p->b : p->from, p->to,
-                                      p->z != NULL ? p->z : p->to } };
+                         RG_ARGS(args),
+                         .scratch_at = RG_POINTER(args, scratch),
+                         .tensors = { RG_BIND(args, from, p->from), RG_BIND(args, w, p->w),
+                                      RG_BIND(args, b, p->b != NULL ? p->b : p->from),
+                                      RG_BIND(args, to, p->to),
+                                      RG_BIND(args, z, p->z != NULL ? p->z : p->to) } };
     const rg_conv_shape *s = &p->shape;
     const int64_t rows = kernel == RG_CONV_FORWARD ? s->row.count : s->row.size;
     rg_conv_set_cost(&launch, s->images * rows, rg_move_bytes(p->from) + rg_move_bytes(p->to),
@@ -158,9 +160,10 @@ rg_status rg_conv_record_weights(const rg_call *call, const rg_conv_shape *s, co
     rg_conv_weights_args args = { .shape = *s, .add = add, .wide = dw->desc.dtype != dtype };
     rg_launch launch = { .kernel = RG_CONV_WEIGHTS,
                          .dtype = dtype,
-                         .args = &args,
-                         .args_size = sizeof args,
-                         .tensors = { x, dy, dw } };
+                         RG_ARGS(args),
+                         .scratch_at = RG_POINTER(args, scratch),
+                         .tensors = { RG_BIND(args, x, x), RG_BIND(args, dy, dy),
+                                      RG_BIND(args, dw, dw) } };
     rg_conv_set_cost(&launch, s->groups * s->out * s->row.window * s->column.window,
                      rg_move_bytes(x) + rg_move_bytes(dy), rg_conv_products(s));
     return rg_record(&own, &launch);

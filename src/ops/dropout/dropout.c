@@ -154,18 +154,18 @@ static rg_status record(rg_call *call, int32_t kernel, rg_dropout_args *args, co
     const int64_t count = rg_shape_count(&x->desc);
     const int64_t bytes = count * (int64_t)rg_dtype_size(x->desc.dtype);
     const int64_t length = args->sweep.length;
-    rg_launch launch = { .tensors = { x, y, mask != NULL ? mask : y },
+    rg_launch launch = { .tensors = { RG_BIND(*args, x, x), RG_BIND(*args, y, y),
+                                      RG_BIND(*args, mask, mask != NULL ? mask : y) },
                          .kernel = kernel,
                          .dtype = x->desc.dtype,
-                         .args = args,
-                         .args_size = sizeof *args,
+                         RG_ARGS(*args),
                          .units = rg_sweep_units(&args->sweep),
                          .grain = length > 0 && length < RG_DROPOUT_PIECE
                                       ? RG_DROPOUT_PIECE / length
                                       : 1,
                          .bytes = 2 * bytes + args->count / 8 };
     if (args->has_step)
-        launch.tensors[3] = call->x[1];
+        launch.tensors[RG_POINTER(*args, step_input)] = call->x[1];
     args->stream = !args->add && rg_call_streams(call, bytes);
     return rg_record(call, &launch);
 }
@@ -173,16 +173,15 @@ static rg_status record(rg_call *call, int32_t kernel, rg_dropout_args *args, co
 static rg_status record_mask(rg_call *call, const rg_dropout_args *args, rg_dtype dtype,
                              const rg_tensor *mask)
 {
-    rg_launch launch = { .tensors = { mask, mask, mask },
+    rg_launch launch = { .tensors = { RG_BIND(*args, x, mask), RG_BIND(*args, y, mask),
+                                      RG_BIND(*args, mask, mask) },
                          .kernel = RG_DROPOUT_MASK,
                          .dtype = dtype,
-                         .args = args,
-                         .args_size = sizeof *args,
+                         RG_ARGS(*args),
                          .units = rg_ceil_div(args->count, RG_DROPOUT_PIECE),
-                         .grain = 1,
                          .bytes = args->count / 8 };
     if (args->has_step)
-        launch.tensors[3] = call->x[1];
+        launch.tensors[RG_POINTER(*args, step_input)] = call->x[1];
     return rg_record(call, &launch);
 }
 

@@ -44,20 +44,20 @@ static int64_t pieces_of(int64_t count)
 static rg_status record_flat(rg_call calls[], int32_t count, const rg_tensor *partial,
                              const int64_t first[])
 {
-    const rg_tensor *list[1 + RG_GRAD_NORM_ROWS] = { partial };
+    const rg_tensor *list[RG_GRAD_NORM_ROWS];
     rg_grad_norm_flat_args args;
     memset(&args, 0, sizeof args);
     args.rows = count;
     rg_launch launch = { .kernel = RG_GRAD_NORM_FLAT,
                          .dtype = calls->x[0]->desc.dtype,
-                         .args = &args,
-                         .args_size = sizeof args,
+                         RG_ARGS(args),
+                         .tensors = { RG_BIND(args, partial, partial) },
                          .list = list,
-                         .length = 1 + count,
-                         .units = first[count],
-                         .grain = 1 };
+                         .length = count,
+                         .list_at = RG_POINTER(args, gradient[0]),
+                         .units = first[count] };
     for (int32_t r = 0; r < count; r++) {
-        list[1 + r] = calls[r].x[0];
+        list[r] = calls[r].x[0];
         args.count[r] = rg_shape_count(&calls[r].x[0]->desc);
         launch.bytes += args.count[r] * (int64_t)rg_dtype_size(launch.dtype);
     }
@@ -73,11 +73,10 @@ static rg_status record_strided(rg_call *call, const rg_tensor *partial)
     args.length = rg_walk_take_inner(&args.walk, 1, &args.step);
     const rg_launch launch = { .kernel = RG_GRAD_NORM_STRIDED,
                                .dtype = x->dtype,
-                               .args = &args,
-                               .args_size = sizeof args,
-                               .tensors = { partial, call->x[0] },
+                               RG_ARGS(args),
+                               .tensors = { RG_BIND(args, partial, partial),
+                                            RG_BIND(args, gradient, call->x[0]) },
                                .units = pieces_of(args.count),
-                               .grain = 1,
                                .bytes = args.count * (int64_t)rg_dtype_size(x->dtype) };
     return rg_record(call, &launch);
 }
@@ -85,20 +84,21 @@ static rg_status record_strided(rg_call *call, const rg_tensor *partial)
 static rg_status record_total(rg_call calls[], int32_t count, const rg_tensor *partial,
                               const int64_t first[])
 {
-    const rg_tensor *list[1 + RG_GRAD_NORM_ROWS] = { partial };
+    const rg_tensor *list[RG_GRAD_NORM_ROWS];
     rg_grad_norm_total_args args;
     memset(&args, 0, sizeof args);
     args.rows = count;
     args.factor = ((const rg_grad_norm_desc *)calls->desc)->factor;
     for (int32_t r = 0; r < count; r++)
-        list[1 + r] = calls[r].y[0];
+        list[r] = calls[r].y[0];
     memcpy(args.first, first, (size_t)(count + 1) * sizeof first[0]);
     const rg_launch launch = { .kernel = RG_GRAD_NORM_TOTAL,
                                .dtype = calls->x[0]->desc.dtype,
-                               .args = &args,
-                               .args_size = sizeof args,
+                               RG_ARGS(args),
+                               .tensors = { RG_BIND(args, partial, partial) },
                                .list = list,
-                               .length = 1 + count,
+                               .length = count,
+                               .list_at = RG_POINTER(args, squares[0]),
                                .units = count,
                                .grain = RG_GRAD_NORM_ROWS,
                                .bytes = first[count] * (int64_t)sizeof(double) };

@@ -129,30 +129,27 @@ static rg_status forward(rg_call *call)
     const rg_grad_scale_desc *d = call->desc;
     const rg_tensor_desc *squares = &call->x[0]->desc;
     const bool scaled = is_scaled(d), dynamic = is_dynamic(d);
-    const rg_tensor *list[RG_GRAD_SCALE_TENSORS] = { call->x[0] };
-    list[1] = scaled ? call->x[1] : NULL;
-    list[2] = dynamic ? call->x[2] : NULL;
-    list[3] = d->stepped ? call->x[1 + scaled + dynamic] : NULL;
-    list[4] = call->y[0];
-    list[5] = call->y[1];
-    list[6] = dynamic ? call->y[2] : NULL;
-    list[7] = dynamic ? call->y[3] : NULL;
-    list[8] = d->stepped ? call->y[2 + 2 * dynamic] : NULL;
     const rg_grad_scale_args args = { .walk = rg_walk_make(&squares, 1, 0, squares->rank),
                                       .max_norm = d->max_norm,
                                       .epsilon = d->epsilon,
                                       .growth = d->growth,
                                       .backoff = d->backoff,
                                       .interval = d->interval };
-    const rg_launch launch = { .kernel = RG_GRAD_SCALE_FORWARD,
-                               .dtype = squares->dtype,
-                               .args = &args,
-                               .args_size = sizeof args,
-                               .list = list,
-                               .length = RG_GRAD_SCALE_TENSORS,
-                               .units = 1,
-                               .grain = 1,
-                               .bytes = 8 * args.walk.count };
+    const rg_launch launch = {
+        .kernel = RG_GRAD_SCALE_FORWARD,
+        .dtype = squares->dtype,
+        RG_ARGS(args),
+        .tensors = { RG_BIND(args, squares, call->x[0]),
+                     RG_BIND(args, scale, scaled ? call->x[1] : NULL),
+                     RG_BIND(args, good, dynamic ? call->x[2] : NULL),
+                     RG_BIND(args, step, d->stepped ? call->x[1 + scaled + dynamic] : NULL),
+                     RG_BIND(args, factor, call->y[0]), RG_BIND(args, norm, call->y[1]),
+                     RG_BIND(args, new_scale, dynamic ? call->y[2] : NULL),
+                     RG_BIND(args, new_good, dynamic ? call->y[3] : NULL),
+                     RG_BIND(args, new_step, d->stepped ? call->y[2 + 2 * dynamic] : NULL) },
+        .units = 1,
+        .bytes = 8 * args.walk.count
+    };
     return rg_record(call, &launch);
 }
 

@@ -18,7 +18,6 @@ typedef struct rg_grad_scale_args {
     double max_norm, epsilon, growth, backoff;
     int64_t interval;
 } rg_grad_scale_args;
-enum { RG_GRAD_SCALE_TENSORS = 9 };
 
 typedef struct rg_grad_scale_values {
     double factor, norm, scale;

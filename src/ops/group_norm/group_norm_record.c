@@ -146,15 +146,16 @@ static rg_status record_forward(rg_call *call, rg_group_norm_shape *shape, const
     take_parameters(call, &args.shape.parameters, &gamma, &beta);
     args.shape.stream = shape->channels.dense && rg_call_streams(call, rg_move_bytes(x));
     const rg_launch launch = {
-        .tensors = { x, gamma, beta, slot(call, RG_GROUP_NORM_MEAN, r->mean),
-                     slot(call, RG_GROUP_NORM_REST, r->rest), slot(call, RG_GROUP_NORM_S, r->s),
-                     either(r->partial, x), either(r->moments, x), call->y[0] },
+        .tensors = { RG_BIND(args, x, x), RG_BIND(args, gamma, gamma), RG_BIND(args, beta, beta),
+                     RG_BIND(args, mean, slot(call, RG_GROUP_NORM_MEAN, r->mean)),
+                     RG_BIND(args, rest, slot(call, RG_GROUP_NORM_REST, r->rest)),
+                     RG_BIND(args, s, slot(call, RG_GROUP_NORM_S, r->s)),
+                     RG_BIND(args, partial, either(r->partial, x)),
+                     RG_BIND(args, moments, either(r->moments, x)), RG_BIND(args, y, call->y[0]) },
         .kernel = takes_rows(&shape->channels) ? RG_GROUP_NORM_ROWS : RG_GROUP_NORM_COLUMNS,
         .dtype = x->desc.dtype,
-        .args = &args,
-        .args_size = sizeof args,
+        RG_ARGS(args),
         .units = units_of(shape),
-        .grain = 1,
         .bytes = 2 * rg_move_bytes(x)
     };
     return rg_record(call, &launch);
@@ -209,13 +210,11 @@ static rg_status record_join(rg_call *call, const rg_tensor *from, int64_t count
                                            .step = to->desc.strides[0],
                                            .dtype = to->desc.dtype,
                                            .add = call->add >> input & 1 };
-    const rg_launch launch = { .tensors = { from, to },
+    const rg_launch launch = { .tensors = { RG_BIND(args, from, from), RG_BIND(args, to, to) },
                                .kernel = RG_GROUP_NORM_JOIN,
                                .dtype = call->x[0]->desc.dtype,
-                               .args = &args,
-                               .args_size = sizeof args,
+                               RG_ARGS(args),
                                .units = rg_norm_units(args.channels),
-                               .grain = 1,
                                .bytes = (count + 1) * args.channels * 4 };
     return rg_record(call, &launch);
 }
@@ -256,17 +255,22 @@ static rg_status record_gradient(rg_call *call, const rg_group_norm_shape *shape
     args.shape.stream = args.wants_dx && !args.add && shape->channels.dense &&
                         rg_call_streams(call, rg_move_bytes(x));
     const rg_launch launch = {
-        .tensors = { call->dy[0], x, gamma, beta, slot(call, RG_GROUP_NORM_MEAN, r->mean),
-                     slot(call, RG_GROUP_NORM_REST, r->rest), slot(call, RG_GROUP_NORM_S, r->s),
-                     either(dgammas, x), either(dbetas, x), either(r->partial, x),
-                     either(r->moments, x), either(r->factors, x), either(dx, x) },
+        .tensors = { RG_BIND(args, dy, call->dy[0]), RG_BIND(args, x, x),
+                     RG_BIND(args, gamma, gamma), RG_BIND(args, beta, beta),
+                     RG_BIND(args, mean, slot(call, RG_GROUP_NORM_MEAN, r->mean)),
+                     RG_BIND(args, rest, slot(call, RG_GROUP_NORM_REST, r->rest)),
+                     RG_BIND(args, s, slot(call, RG_GROUP_NORM_S, r->s)),
+                     RG_BIND(args, dgammas, either(dgammas, x)),
+                     RG_BIND(args, dbetas, either(dbetas, x)),
+                     RG_BIND(args, partial, either(r->partial, x)),
+                     RG_BIND(args, moments, either(r->moments, x)),
+                     RG_BIND(args, factors, either(r->factors, x)),
+                     RG_BIND(args, dx, either(dx, x)) },
         .kernel = takes_rows(&shape->channels) ? RG_GROUP_NORM_ROWS_GRADIENT
                                                : RG_GROUP_NORM_COLUMNS_GRADIENT,
         .dtype = x->desc.dtype,
-        .args = &args,
-        .args_size = sizeof args,
+        RG_ARGS(args),
         .units = units_of(shape),
-        .grain = 1,
         .bytes = (dx != NULL ? 3 : 2) * rg_move_bytes(x),
     };
     return rg_record(call, &launch);

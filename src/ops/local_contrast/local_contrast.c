@@ -93,10 +93,10 @@ static rg_status forward(rg_call *call)
 {
     const rg_local_contrast_desc *d = call->desc;
     rg_local_contrast_args args = { 0 };
-    rg_launch launch = { .tensors = { call->x[0], call->y[0] },
+    rg_launch launch = { .tensors = { RG_BIND(args, x, call->x[0]), RG_BIND(args, y, call->y[0]) },
                          .kernel = RG_LOCAL_CONTRAST_FORWARD,
-                         .args = &args,
-                         .args_size = sizeof args };
+                         RG_ARGS(args),
+                         .scratch_at = RG_POINTER(args, scratch) };
     const int64_t bytes = rg_box_lay_out(launch.tensors, 2, d->window, KINDS, &args.shape, &launch);
     args.numbers = numbers_of(d, &args.shape);
     args.shape.stream = rg_call_streams(call, bytes);
@@ -107,10 +107,11 @@ static rg_status gradient(rg_call *call)
 {
     const rg_local_contrast_desc *d = call->desc;
     rg_local_contrast_gradient_args args = { 0 };
-    rg_launch launch = { .tensors = { call->dy[0], call->x[0], call->dx[0] },
+    rg_launch launch = { .tensors = { RG_BIND(args, dy, call->dy[0]), RG_BIND(args, x, call->x[0]),
+                                      RG_BIND(args, dx, call->dx[0]) },
                          .kernel = RG_LOCAL_CONTRAST_GRADIENT,
-                         .args = &args,
-                         .args_size = sizeof args };
+                         RG_ARGS(args),
+                         .scratch_at = RG_POINTER(args, scratch) };
     const int64_t bytes = rg_box_lay_out(launch.tensors, 3, d->window, KINDS, &args.shape, &launch);
     args.numbers = numbers_of(d, &args.shape);
     args.shape.add = call->add & 1;

@@ -132,11 +132,12 @@ static rg_status record_finish(rg_call *call, rg_loss_finish_args *args, const r
 {
     args->view = view_of(&to->desc);
     const rg_launch launch = {
-        .tensors = { partial, counts != NULL ? counts : partial, to },
+        .tensors = { RG_BIND(*args, partial, partial),
+                     RG_BIND(*args, counts, counts != NULL ? counts : partial),
+                     RG_BIND(*args, loss, to) },
         .kernel = RG_LOSS_FINISH,
         .dtype = call->x[0]->desc.dtype,
-        .args = args,
-        .args_size = sizeof *args,
+        RG_ARGS(*args),
         .units = args->groups,
         .grain = rg_clamp(RG_LOSS_PART / rg_clamp(args->parts, 1, RG_LOSS_PART), 1, RG_LOSS_PART),
         .bytes = args->groups * (args->parts + 1) * 8
@@ -154,17 +155,19 @@ static rg_status record(rg_call *call, int32_t kernel, rg_loss_args *args, const
     const bool by_parts = kernel == RG_LOSS_BY_ELEMENTS || kernel == RG_LOSS_COUNT;
     const int64_t each =
         by_parts ? rg_clamp(e->group, 1, RG_LOSS_PART) : rg_clamp(e->length, 1, TILE);
-    rg_launch launch = { .tensors = { y, call->x[1], call->inputs > 2 ? call->x[2] : none,
-                                      args->has_dy ? call->dy[0] : none, loss != NULL ? loss : none,
-                                      gradient != NULL ? gradient : none,
-                                      partial != NULL ? partial : none,
-                                      counts != NULL ? counts : none },
+    rg_launch launch = { .tensors = { RG_BIND(*args, y, y), RG_BIND(*args, labels, call->x[1]),
+                                      RG_BIND(*args, weights, call->inputs > 2 ? call->x[2] : none),
+                                      RG_BIND(*args, dy, args->has_dy ? call->dy[0] : none),
+                                      RG_BIND(*args, loss, loss != NULL ? loss : none),
+                                      RG_BIND(*args, gradient, gradient != NULL ? gradient : none),
+                                      RG_BIND(*args, partial, partial != NULL ? partial : none),
+                                      RG_BIND(*args, counts, counts != NULL ? counts : none) },
                          .kernel = kernel,
                          .dtype = y->desc.dtype,
-                         .args = args,
-                         .args_size = sizeof *args,
+                         RG_ARGS(*args),
                          .units = by_parts ? e->groups * args->parts : e->rows,
-                         .grain = rg_clamp(TILE / each, 1, TILE) };
+                         .grain = rg_clamp(TILE / each, 1, TILE),
+                         .fault_at = RG_POINTER(*args, fault) };
     const int64_t element = (int64_t)rg_dtype_size(y->desc.dtype);
     launch.bytes = e->count * element * (args->has_gradient ? 2 : 1);
     if (rg_loss_has_classes(call->desc))
@@ -239,11 +242,10 @@ static rg_status record_ones(rg_call *call)
     const rg_tensor_desc *const descs[] = { &y->desc };
     rg_loss_ones_args args = { .sweep = rg_sweep_make(descs, 1) };
     const int64_t length = rg_clamp(args.sweep.length, 1, args.sweep.piece);
-    const rg_launch launch = { .tensors = { y },
+    const rg_launch launch = { .tensors = { RG_BIND(args, y, y) },
                                .kernel = RG_LOSS_ONES,
                                .dtype = y->desc.dtype,
-                               .args = &args,
-                               .args_size = sizeof args,
+                               RG_ARGS(args),
                                .units = rg_sweep_units(&args.sweep),
                                .grain = args.sweep.piece / length,
                                .bytes = rg_shape_count(&y->desc) *

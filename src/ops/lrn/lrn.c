@@ -117,17 +117,16 @@ static void lay_out(const rg_lrn_desc *d, const rg_tensor *const tensors[], int 
     launch->dtype = first->dtype;
     launch->bytes = rg_shape_count(first) * (int64_t)rg_dtype_size(first->dtype) * count;
     launch->units = launch->bytes > 0 ? s->units : 0;
-    launch->grain = 1;
     launch->scratch = (size_t)(s->units * s->scratch_bytes);
 }
 
 static rg_status forward(rg_call *call)
 {
     rg_lrn_args args = { 0 };
-    rg_launch launch = { .tensors = { call->x[0], call->y[0] },
+    rg_launch launch = { .tensors = { RG_BIND(args, x, call->x[0]), RG_BIND(args, y, call->y[0]) },
                          .kernel = RG_LRN_FORWARD,
-                         .args = &args,
-                         .args_size = sizeof args };
+                         RG_ARGS(args),
+                         .scratch_at = RG_POINTER(args, scratch) };
     lay_out(call->desc, launch.tensors, 2, &args.shape, &launch);
     args.shape.stream = rg_call_streams(call, launch.bytes / 2);
     return rg_record(call, &launch);
@@ -136,10 +135,11 @@ static rg_status forward(rg_call *call)
 static rg_status gradient(rg_call *call)
 {
     rg_lrn_gradient_args args = { 0 };
-    rg_launch launch = { .tensors = { call->dy[0], call->x[0], call->dx[0] },
+    rg_launch launch = { .tensors = { RG_BIND(args, dy, call->dy[0]), RG_BIND(args, x, call->x[0]),
+                                      RG_BIND(args, dx, call->dx[0]) },
                          .kernel = RG_LRN_GRADIENT,
-                         .args = &args,
-                         .args_size = sizeof args };
+                         RG_ARGS(args),
+                         .scratch_at = RG_POINTER(args, scratch) };
     lay_out(call->desc, launch.tensors, 3, &args.shape, &launch);
     args.shape.add = call->add & 1;
     args.shape.stream = !args.shape.add && rg_call_streams(call, launch.bytes / 3);

@@ -75,11 +75,14 @@ static void swap_operands(rg_product_call *p)
 static rg_launch launch_of(const rg_product_call *p, int32_t kernel, const rg_tensor *panels)
 {
     const rg_tensor *bias = p->bias != NULL ? p->bias : p->c;
-    return (rg_launch){ .tensors = { p->a, p->b, bias, p->c, panels != NULL ? panels : p->c },
+    return (rg_launch){ .tensors = { RG_BIND(p->args, a, p->a), RG_BIND(p->args, b, p->b),
+                                     RG_BIND(p->args, bias, bias), RG_BIND(p->args, c, p->c),
+                                     RG_BIND(p->args, panels, panels != NULL ? panels : p->c) },
                         .kernel = kernel,
                         .dtype = p->a->desc.dtype,
-                        .args = &p->args,
-                        .args_size = sizeof p->args,
+                        RG_ARGS(p->args),
+                        .scratch_at = RG_POINTER(p->args, scratch),
+                        .thread_scratch_at = RG_POINTER(p->args, scratch),
                         .thread_scratch = (size_t)p->args.thread_bytes };
 }
 

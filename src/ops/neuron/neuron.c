@@ -311,7 +311,6 @@ static void lay_out(const rg_tensor *const tensors[], int count, rg_sweep *sweep
     *sweep = rg_sweep_make(descs, count);
     launch->dtype = descs[0]->dtype;
     launch->units = rg_sweep_units(sweep);
-    launch->grain = 1;
     launch->bytes = rg_shape_count(descs[0]) * (int64_t)rg_dtype_size(launch->dtype) * count;
 }
 
@@ -322,10 +321,9 @@ static rg_status forward(rg_call *call)
         return rg_prelu_forward(call);
     const rg_dtype dtype = call->x[0]->desc.dtype;
     rg_neuron_args args = { .numbers = rg_neuron_numbers_of(desc, dtype, false) };
-    rg_launch launch = { .tensors = { call->x[0], call->y[0] },
+    rg_launch launch = { .tensors = { RG_BIND(args, x, call->x[0]), RG_BIND(args, y, call->y[0]) },
                          .kernel = RG_NEURON_FORWARD + (int32_t)desc->kind,
-                         .args = &args,
-                         .args_size = sizeof args };
+                         RG_ARGS(args) };
     lay_out(launch.tensors, 2, &args.sweep, &launch);
     args.stream = rg_call_streams(call, launch.bytes / 2);
     return rg_record(call, &launch);
@@ -341,10 +339,10 @@ static rg_status gradient(rg_call *call)
     const rg_dtype dtype = from->desc.dtype;
     rg_neuron_gradient_args args = { .numbers = rg_neuron_numbers_of(desc, dtype, true),
                                      .add = call->add & 1 };
-    rg_launch launch = { .tensors = { call->dy[0], from, call->dx[0] },
+    rg_launch launch = { .tensors = { RG_BIND(args, dy, call->dy[0]), RG_BIND(args, from, from),
+                                      RG_BIND(args, dx, call->dx[0]) },
                          .kernel = desc->from_y ? RG_NEURON_GRADIENT_Y : RG_NEURON_GRADIENT,
-                         .args = &args,
-                         .args_size = sizeof args };
+                         RG_ARGS(args) };
     launch.kernel += (int32_t)desc->kind;
     lay_out(launch.tensors, 3, &args.sweep, &launch);
     args.stream = !args.add && rg_call_streams(call, launch.bytes / 3);

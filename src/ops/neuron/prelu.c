@@ -42,17 +42,17 @@ static void lay_out(const rg_tensor *const tensors[], int count, const rg_tensor
     cut(s);
     launch->dtype = descs[0]->dtype;
     launch->units = s->parts * s->blocks;
-    launch->grain = 1;
     launch->bytes = rg_shape_count(descs[0]) * (int64_t)rg_dtype_size(launch->dtype) * count;
 }
 
 rg_status rg_prelu_forward(rg_call *call)
 {
     rg_prelu_args args = { 0 };
-    rg_launch launch = { .tensors = { call->x[0], call->x[1], call->y[0] },
+    rg_launch launch = { .tensors = { RG_BIND(args, x, call->x[0]),
+                                      RG_BIND(args, slope, call->x[1]),
+                                      RG_BIND(args, y, call->y[0]) },
                          .kernel = RG_NEURON_FORWARD + RG_NEURON_PRELU,
-                         .args = &args,
-                         .args_size = sizeof args };
+                         RG_ARGS(args) };
     const rg_tensor *const walked[] = { call->x[0], call->y[0] };
     lay_out(walked, 2, call->x[1], &args.shape, &launch);
     args.shape.stream = args.shape.dense && rg_call_streams(call, launch.bytes / 2);
@@ -63,7 +63,7 @@ rg_status rg_prelu_forward(rg_call *call)
 static rg_status record(rg_call *call, rg_prelu_gradient_args *args, rg_launch *launch,
                         const rg_tensor *sums)
 {
-    launch->tensors[4] = sums != NULL ? sums : call->dy[0];
+    launch->tensors[RG_POINTER(*args, sums)] = sums != NULL ? sums : call->dy[0];
     args->wants_sums = sums != NULL;
     return rg_record(call, launch);
 }
@@ -76,15 +76,14 @@ static rg_status record_join(rg_call *call, const rg_prelu_shape *shape, const r
                                       .channels = shape->channels,
                                       .step = dslope->desc.strides[0],
                                       .add = call->add >> 1 & 1 };
-    const rg_launch launch = { .tensors = { sums, dslope },
-                               .kernel = RG_NEURON_PRELU_JOIN,
-                               .dtype = dslope->desc.dtype,
-                               .args = &args,
-                               .args_size = sizeof args,
-                               .units = rg_ceil_div(shape->channels, RG_PRELU_JOIN_UNIT),
-                               .grain = 1,
-                               .bytes = rg_shape_count(&sums->desc) *
-                                        (int64_t)rg_dtype_size(sums->desc.dtype) };
+    const rg_launch launch = {
+        .tensors = { RG_BIND(args, sums, sums), RG_BIND(args, dslope, dslope) },
+        .kernel = RG_NEURON_PRELU_JOIN,
+        .dtype = dslope->desc.dtype,
+        RG_ARGS(args),
+        .units = rg_ceil_div(shape->channels, RG_PRELU_JOIN_UNIT),
+        .bytes = rg_shape_count(&sums->desc) * (int64_t)rg_dtype_size(sums->desc.dtype)
+    };
     return rg_record(call, &launch);
 }
 
@@ -92,10 +91,10 @@ rg_status rg_prelu_gradient(rg_call *call)
 {
     rg_prelu_gradient_args args = { .wants_dx = call->dx[0] != NULL, .add = call->add & 1 };
     const rg_tensor *dx = call->dx[0] != NULL ? call->dx[0] : call->x[0];
-    rg_launch launch = { .tensors = { call->dy[0], call->x[0], call->x[1], dx },
+    rg_launch launch = { .tensors = { RG_BIND(args, dy, call->dy[0]), RG_BIND(args, x, call->x[0]),
+                                      RG_BIND(args, slope, call->x[1]), RG_BIND(args, dx, dx) },
                          .kernel = RG_NEURON_GRADIENT + RG_NEURON_PRELU,
-                         .args = &args,
-                         .args_size = sizeof args };
+                         RG_ARGS(args) };
     const rg_tensor *const walked[] = { call->dy[0], call->x[0], dx };
     lay_out(walked, 3, call->x[1], &args.shape, &launch);
     args.shape.stream =

@@ -25,7 +25,7 @@ typedef struct rg_update_tensors {
     const void *parameter, *gradient, *moment[RG_UPDATE_MOMENTS];
     void *new_parameter, *new_moment[RG_UPDATE_MOMENTS], *copy;
 } rg_update_tensors;
-enum { RG_UPDATE_INPUTS = 5, RG_UPDATE_TENSORS = 10 };
+enum { RG_UPDATE_INPUTS = 5, RG_UPDATE_TENSORS = sizeof(rg_update_tensors) / sizeof(void *) };
 
 /* Tensors of rank 0; step and scale may be NULL. */
 typedef struct rg_update_values {
@@ -33,7 +33,7 @@ typedef struct rg_update_values {
     const int64_t *step;
     const void *scale;
 } rg_update_values;
-enum { RG_UPDATE_VALUES = 3 };
+enum { RG_UPDATE_VALUES = sizeof(rg_update_values) / sizeof(void *) };
 
 /* Numbers of the descriptor; what an optimizer does not know is 0. */
 typedef struct rg_update_numbers {

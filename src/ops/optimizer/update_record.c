@@ -122,31 +122,31 @@ static rg_update_numbers numbers_of(const rg_update_plan *p, const rg_call *call
     return n;
 }
 
-/* rate, step, scale; NULL where there is none. */
+/* Entries of rg_update_values and of rg_update_tensors; NULL where there is none. */
 static void list_values(const rg_update_plan *p, const rg_call *call,
                         const rg_tensor *list[RG_UPDATE_VALUES])
 {
     const int32_t rate = rate_index(p);
-    list[0] = call->x[rate];
-    list[1] = p->stepped ? call->x[rate + 1] : NULL;
-    list[2] = p->scaled ? call->x[rate + 1 + p->stepped] : NULL;
+    list[RG_POINTER_OF(rg_update_values, rate)] = call->x[rate];
+    list[RG_POINTER_OF(rg_update_values, step)] = p->stepped ? call->x[rate + 1] : NULL;
+    list[RG_POINTER_OF(rg_update_values, scale)] =
+        p->scaled ? call->x[rate + 1 + p->stepped] : NULL;
 }
 
-/* In the order of rg_update_tensors. */
 static void list_tensors(const rg_update_plan *p, const rg_call *call,
                          const rg_tensor *list[RG_UPDATE_TENSORS])
 {
     const int32_t moments = p->numbers.moments;
     memset(list, 0, RG_UPDATE_TENSORS * sizeof list[0]);
-    list[0] = call->x[0];
-    list[1] = call->x[1];
-    list[RG_UPDATE_INPUTS] = call->y[0];
+    list[RG_POINTER_OF(rg_update_tensors, parameter)] = call->x[0];
+    list[RG_POINTER_OF(rg_update_tensors, gradient)] = call->x[1];
+    list[RG_POINTER_OF(rg_update_tensors, new_parameter)] = call->y[0];
     for (int32_t m = 0; m < moments; m++) {
-        list[2 + m] = call->x[2 + m];
-        list[RG_UPDATE_INPUTS + 1 + m] = call->y[1 + m];
+        list[RG_POINTER_OF(rg_update_tensors, moment[m])] = call->x[2 + m];
+        list[RG_POINTER_OF(rg_update_tensors, new_moment[m])] = call->y[1 + m];
     }
     if (p->copy != RG_PARAMETER_COPY_NONE)
-        list[RG_UPDATE_TENSORS - 1] = call->y[1 + moments];
+        list[RG_POINTER_OF(rg_update_tensors, copy)] = call->y[1 + moments];
 }
 
 /* The walks of all tensors over the dimensions before `end`; what is missing goes along with the
@@ -215,9 +215,9 @@ static rg_status record_strided(const rg_update_plan *p, rg_call *call, const rg
     const int64_t units = args.read.count * args.pieces;
     const rg_launch launch = { .kernel = RG_UPDATE_STRIDED,
                                .dtype = tensors[1]->desc.dtype,
-                               .args = &args,
-                               .args_size = sizeof args,
+                               RG_ARGS(args),
                                .list = list,
+                               .list_at = RG_POINTER(args, values.rate),
                                .length = RG_UPDATE_VALUES + RG_UPDATE_TENSORS,
                                .units = units,
                                .grain = grain_of(rg_shape_count(first), units),
@@ -251,9 +251,9 @@ static rg_status record_flat(rg_call *call, rg_update_flat_args *args,
     args->numbers.stream = rg_call_streams(call, bytes / 2);
     const rg_launch launch = { .kernel = RG_UPDATE_FLAT,
                                .dtype = call->x[1]->desc.dtype,
-                               .args = args,
-                               .args_size = sizeof *args,
+                               RG_ARGS(*args),
                                .list = list,
+                               .list_at = RG_POINTER(*args, values.rate),
                                .length = RG_UPDATE_VALUES + args->rows * RG_UPDATE_TENSORS,
                                .units = units,
                                .grain = grain_of(elements, units),

@@ -202,9 +202,9 @@ static rg_status forward(rg_call *call)
     const rg_launch launch = {
         .kernel = RG_PAD_FORWARD,
         .dtype = x->dtype,
-        .args = &args,
-        .args_size = sizeof args,
-        .tensors = { call->x[0], call->y[0], fill },
+        RG_ARGS(args),
+        .tensors = { RG_BIND(args, from, call->x[0]), RG_BIND(args, to, call->y[0]),
+                     RG_BIND(args, fill, fill) },
         .units = count > 0 ? args.axes[0].out * args.axes[1].out : 0,
         .grain = choose_rows(args.axes[2].out * args.axes[3].out * size),
         .bytes = (rg_shape_count(x) + count) * size,
@@ -223,9 +223,8 @@ static rg_status gradient_x(rg_call *call)
     const rg_launch launch = {
         .kernel = RG_PAD_GRADIENT,
         .dtype = dx->dtype,
-        .args = &args,
-        .args_size = sizeof args,
-        .tensors = { call->dy[0], call->dx[0] },
+        RG_ARGS(args),
+        .tensors = { RG_BIND(args, from, call->dy[0]), RG_BIND(args, to, call->dx[0]) },
         .units = count > 0 ? args.axes[0].in * args.axes[1].in : 0,
         .grain = choose_rows(args.axes[2].in * args.axes[3].in * size),
         .bytes = (rg_shape_count(dy) + count) * size,
@@ -255,11 +254,9 @@ static rg_status gradient_fill(rg_call *call)
     const rg_launch launch = {
         .kernel = RG_PAD_GRADIENT_FILL,
         .dtype = dy->dtype,
-        .args = &args,
-        .args_size = sizeof args,
-        .tensors = { call->dy[0], call->dx[1] },
+        RG_ARGS(args),
+        .tensors = { RG_BIND(args, from, call->dy[0]), RG_BIND(args, to, call->dx[1]) },
         .units = rg_ceil_div(dfill->dims[0], CHANNELS),
-        .grain = 1,
         .bytes = rg_shape_count(dy) * (int64_t)rg_dtype_size(dy->dtype),
     };
     return rg_record(call, &launch);

@@ -278,10 +278,9 @@ static rg_status record_forward(rg_call *call, int32_t kernel)
 {
     const rg_tensor_desc *x = &call->x[0]->desc, *y = &call->y[0]->desc;
     const rg_pool_args args = { .shape = shape_of(call->desc, x, y) };
-    rg_launch launch = { .tensors = { call->x[0], call->y[0] },
+    rg_launch launch = { .tensors = { RG_BIND(args, x, call->x[0]), RG_BIND(args, y, call->y[0]) },
                          .kernel = kernel,
-                         .args = &args,
-                         .args_size = sizeof args };
+                         RG_ARGS(args) };
     lay_out(&launch, x, args.shape.images * args.shape.row.count, read_bytes(&args.shape, x),
             bytes_of(x) + bytes_of(y));
     return rg_record(call, &launch);
@@ -293,10 +292,10 @@ static rg_status record_winners(rg_call *call, const rg_tensor *winners, const r
     const rg_tensor_desc *x = &call->x[0]->desc;
     rg_pool_winners_args args = { .shape = shape_of(call->desc, x,
                                                     y != NULL ? &y->desc : &winners->desc) };
-    rg_launch launch = { .tensors = { call->x[0], winners, y },
+    rg_launch launch = { .tensors = { RG_BIND(args, x, call->x[0]), RG_BIND(args, winners, winners),
+                                      RG_BIND(args, y, y) },
                          .kernel = RG_POOL_MAX_WINNERS,
-                         .args = &args,
-                         .args_size = sizeof args };
+                         RG_ARGS(args) };
     lay_out(&launch, x, args.shape.images * args.shape.row.count, read_bytes(&args.shape, x),
             bytes_of(x) + bytes_of(&winners->desc) + (y != NULL ? bytes_of(&y->desc) : 0));
     return rg_record(call, &launch);
@@ -318,10 +317,10 @@ static rg_status record_indices(rg_call *call, const rg_tensor *winners)
 {
     const rg_pool_desc *desc = call->desc;
     rg_pool_indices_args args = { .by_columns = desc->storage_order == 1 };
-    rg_launch launch = { .tensors = { winners, call->y[1] },
+    rg_launch launch = { .tensors = { RG_BIND(args, winners, winners),
+                                      RG_BIND(args, indices, call->y[1]) },
                          .kernel = RG_POOL_MAX_INDICES,
-                         .args = &args,
-                         .args_size = sizeof args };
+                         RG_ARGS(args) };
     args.shape = indices_shape(call, &call->x[0]->desc, winners, &launch);
     return rg_record(call, &launch);
 }
@@ -331,10 +330,10 @@ static rg_status record_taps(rg_call *call, const rg_tensor *winners)
     const rg_pool_desc *desc = call->desc;
     rg_pool_taps_args args = { .by_columns = desc->storage_order == 1 };
     rg_launch launch = {
-        .tensors = { call->y[1], winners },
+        .tensors = { RG_BIND(args, indices, call->y[1]), RG_BIND(args, winners, winners) },
         .kernel = RG_POOL_MAX_TAPS,
-        .args = &args,
-        .args_size = sizeof args,
+        RG_ARGS(args),
+        .fault_at = RG_POINTER(args, fault),
         .fault_text = "pool: an element of indices is out of range: it is not a pixel of its window"
     };
     args.shape = indices_shape(call, &call->dx[0]->desc, winners, &launch);
@@ -375,10 +374,11 @@ static rg_status record_gradient(rg_call *call, const rg_tensor *winners)
     const rg_pool_desc *desc = call->desc;
     const rg_tensor_desc *dx = &call->dx[0]->desc, *dy = &call->dy[0]->desc;
     rg_pool_gradient_args args = { .shape = shape_of(desc, dx, dy) };
-    rg_launch launch = { .tensors = { call->dy[0], call->dx[0], winners },
+    rg_launch launch = { .tensors = { RG_BIND(args, dy, call->dy[0]),
+                                      RG_BIND(args, dx, call->dx[0]),
+                                      RG_BIND(args, from, winners) },
                          .kernel = RG_POOL_MAX_GRADIENT,
-                         .args = &args,
-                         .args_size = sizeof args };
+                         RG_ARGS(args) };
     int64_t bytes = bytes_of(dx) + bytes_of(dy);
     if (desc->kind == RG_POOL_MAX) {
         bytes += bytes_of(&winners->desc);
@@ -386,8 +386,8 @@ static rg_status record_gradient(rg_call *call, const rg_tensor *winners)
         launch.kernel = RG_POOL_AVERAGE_GRADIENT;
     } else {
         launch.kernel = RG_POOL_L2_GRADIENT;
-        launch.tensors[2] = call->x[0];
-        launch.tensors[3] = call->y[0];
+        launch.tensors[RG_POINTER(args, from)] = call->x[0];
+        launch.tensors[RG_POINTER(args, y)] = call->y[0];
         take_steps(&call->x[0]->desc, &args.shape, args.shape.z);
         take_steps(&call->y[0]->desc, &args.shape, args.shape.w);
         bytes *= 2;

@@ -248,11 +248,10 @@ static rg_status record_finish(rg_call *call, const rg_reduce_result *result, rg
     const rg_tensor_desc *const descs[] = { &y->desc };
     rg_reduce_finish_args args = { .outer = rg_walk_make(descs, 1, 0, y->desc.rank),
                                    .result = *result };
-    const rg_launch launch = { .tensors = { partial, y },
+    const rg_launch launch = { .tensors = { RG_BIND(args, partial, partial), RG_BIND(args, y, y) },
                                .kernel = RG_REDUCE_FINISH,
                                .dtype = dtype,
-                               .args = &args,
-                               .args_size = sizeof args,
+                               RG_ARGS(args),
                                .units = result->outputs,
                                .grain = 1024,
                                .bytes = result->outputs * (result->parts + 1) * 8 };
@@ -265,15 +264,16 @@ static rg_status record_groups(rg_call *call, rg_reduce_args *args, int64_t unit
     enum { TILE = 16384 }; /* elements */
     const int64_t part = args->length < args->result.part ? args->length : args->result.part;
     const int64_t each = part * rg_clamp(args->block, 1, RG_BLOCK_GROUPS);
-    const rg_launch launch = { .tensors = { x, y, partial != NULL ? partial : y },
-                               .kernel = args->block == 0 ? RG_REDUCE_ROWS : RG_REDUCE_COLUMNS,
-                               .dtype = x->desc.dtype,
-                               .args = args,
-                               .args_size = sizeof *args,
-                               .units = units,
-                               .grain = rg_clamp(TILE / rg_clamp(each, 1, TILE), 1, TILE),
-                               .bytes = rg_shape_count(&x->desc) *
-                                        (int64_t)rg_dtype_size(x->desc.dtype) };
+    const rg_launch launch = {
+        .tensors = { RG_BIND(*args, x, x), RG_BIND(*args, y, y),
+                     RG_BIND(*args, partial, partial != NULL ? partial : y) },
+        .kernel = args->block == 0 ? RG_REDUCE_ROWS : RG_REDUCE_COLUMNS,
+        .dtype = x->desc.dtype,
+        RG_ARGS(*args),
+        .units = units,
+        .grain = rg_clamp(TILE / rg_clamp(each, 1, TILE), 1, TILE),
+        .bytes = rg_shape_count(&x->desc) * (int64_t)rg_dtype_size(x->desc.dtype)
+    };
     return rg_record(call, &launch);
 }
 
@@ -334,11 +334,11 @@ static rg_status spread(rg_call *call, const rg_tensor *winners)
     const int64_t length = args.sweep.length, piece = args.sweep.piece;
     const int64_t bytes = rg_shape_count(&dx->desc) * (int64_t)rg_dtype_size(dx->desc.dtype);
     args.stream = !args.add && rg_call_streams(call, bytes);
-    const rg_launch launch = { .tensors = { dy, dx, winners },
+    const rg_launch launch = { .tensors = { RG_BIND(args, dy, dy), RG_BIND(args, dx, dx),
+                                            RG_BIND(args, winners, winners) },
                                .kernel = winners != NULL ? RG_REDUCE_AWARD : RG_REDUCE_SPREAD,
                                .dtype = dx->desc.dtype,
-                               .args = &args,
-                               .args_size = sizeof args,
+                               RG_ARGS(args),
                                .units = rg_sweep_units(&args.sweep),
                                .grain = rg_clamp(piece / rg_clamp(length, 1, piece), 1, piece),
                                .bytes = bytes * (args.add ? 2 : 1) };

@@ -174,13 +174,12 @@ static rg_status forward(rg_call *call)
 {
     const rg_softmax_desc *desc = call->desc;
     rg_softmax_args args = { 0 };
-    rg_launch launch = { .tensors = { call->x[0], call->y[0] } };
+    rg_launch launch = { RG_ARGS(args), .tensors = { RG_BIND(args, x, call->x[0]),
+                                                     RG_BIND(args, y, call->y[0]) } };
     const bool rows = lay_out(desc, launch.tensors, 2, &args.shape, &launch);
     args.shape.stream = rg_call_streams(call, launch.bytes / 2);
     launch.kernel = rows ? RG_SOFTMAX_FORWARD_ROWS : RG_SOFTMAX_FORWARD_COLUMNS;
     launch.kernel += desc->kind == RG_SOFTMAX_LOG ? LOG_STEP : 0;
-    launch.args = &args;
-    launch.args_size = sizeof args;
     return rg_record(call, &launch);
 }
 
@@ -188,14 +187,14 @@ static rg_status gradient(rg_call *call)
 {
     const rg_softmax_desc *desc = call->desc;
     rg_softmax_gradient_args args = { 0 };
-    rg_launch launch = { .tensors = { call->dy[0], call->y[0], call->dx[0] } };
+    rg_launch launch = { RG_ARGS(args),
+                         .tensors = { RG_BIND(args, dy, call->dy[0]), RG_BIND(args, y, call->y[0]),
+                                      RG_BIND(args, dx, call->dx[0]) } };
     const bool rows = lay_out(desc, launch.tensors, 3, &args.shape, &launch);
     args.shape.add = call->add & 1;
     args.shape.stream = !args.shape.add && rg_call_streams(call, launch.bytes / 3);
     launch.kernel = rows ? RG_SOFTMAX_GRADIENT_ROWS : RG_SOFTMAX_GRADIENT_COLUMNS;
     launch.kernel += desc->kind == RG_SOFTMAX_LOG ? LOG_STEP : 0;
-    launch.args = &args;
-    launch.args_size = sizeof args;
     return rg_record(call, &launch);
 }
 

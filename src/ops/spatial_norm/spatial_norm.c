@@ -73,10 +73,10 @@ static rg_status forward(rg_call *call)
 {
     const rg_spatial_norm_desc *d = call->desc;
     rg_spatial_norm_args args = { .numbers = numbers_of(d) };
-    rg_launch launch = { .tensors = { call->x[0], call->y[0] },
+    rg_launch launch = { .tensors = { RG_BIND(args, x, call->x[0]), RG_BIND(args, y, call->y[0]) },
                          .kernel = RG_SPATIAL_NORM_FORWARD,
-                         .args = &args,
-                         .args_size = sizeof args };
+                         RG_ARGS(args),
+                         .scratch_at = RG_POINTER(args, scratch) };
     const int64_t bytes = rg_box_lay_out(launch.tensors, 2, d->window, 1, &args.shape, &launch);
     args.shape.stream = rg_call_streams(call, bytes);
     return rg_record(call, &launch);
@@ -86,10 +86,11 @@ static rg_status gradient(rg_call *call)
 {
     const rg_spatial_norm_desc *d = call->desc;
     rg_spatial_norm_gradient_args args = { .numbers = numbers_of(d) };
-    rg_launch launch = { .tensors = { call->dy[0], call->x[0], call->dx[0] },
+    rg_launch launch = { .tensors = { RG_BIND(args, dy, call->dy[0]), RG_BIND(args, x, call->x[0]),
+                                      RG_BIND(args, dx, call->dx[0]) },
                          .kernel = RG_SPATIAL_NORM_GRADIENT,
-                         .args = &args,
-                         .args_size = sizeof args };
+                         RG_ARGS(args),
+                         .scratch_at = RG_POINTER(args, scratch) };
     const int64_t bytes = rg_box_lay_out(launch.tensors, 3, d->window, 1, &args.shape, &launch);
     args.shape.add = call->add & 1;
     args.shape.stream = !args.shape.add && rg_call_streams(call, bytes);

@@ -166,9 +166,8 @@ static rg_status record(rg_call *call, const rg_tensor *x, const rg_tensor *y, b
     const rg_launch launch = {
         .kernel = gradient ? RG_UPSAMPLE_GRADIENT : RG_UPSAMPLE_FORWARD,
         .dtype = in->dtype,
-        .args = &args,
-        .args_size = sizeof args,
-        .tensors = { from, to },
+        RG_ARGS(args),
+        .tensors = { RG_BIND(args, from, from), RG_BIND(args, to, to) },
         .units = count > 0 ? args.images * to->desc.dims[h] : 0,
         .grain = choose_rows(to->desc.dims[h + 1] * args.channels * size),
         .bytes = (rg_shape_count(in) + rg_shape_count(out)) * size,

@@ -51,7 +51,6 @@ int64_t rg_box_lay_out(const rg_tensor *const tensors[], int count, const int32_
     const int64_t bytes = rg_shape_count(first) * (int64_t)rg_dtype_size(first->dtype);
     launch->dtype = first->dtype;
     launch->bytes = bytes * count;
-    launch->grain = 1;
     if (bytes == 0)
         return 0; /* no units: nothing is recorded */
     s->images = row > 0 ? first->dims[0] : 1;
