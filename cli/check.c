@@ -107,10 +107,10 @@ static void check_layout(rg_check_trial *t, rg_arrangement arrangement, rg_bits 
     }
     if (arrangement != RG_EXPANDED) {
         const rg_op *op = v->test->op;
-        rg_trial_check_aliases(t, op->alias, needs_state ? state : NULL, bits);
-        if (op->alias_of != NULL)
-            rg_trial_check_aliases(t, op->alias_of(v->desc), needs_state ? state : NULL, bits);
-        rg_trial_check_in_place(t, op->alias_of != NULL ? op->alias_of(v->desc) : op->alias,
+        rg_trial_check_aliases(t, op->aliases, needs_state ? state : NULL, bits);
+        if (op->aliases_of != NULL)
+            rg_trial_check_aliases(t, op->aliases_of(v->desc), needs_state ? state : NULL, bits);
+        rg_trial_check_in_place(t, op->aliases_of != NULL ? op->aliases_of(v->desc) : op->aliases,
                                 needs_state ? state : NULL, bits);
     }
     const bool smooth = differentiate && !(flags & (RG_CASE_SPECIAL | RG_CASE_FREE_Y));
@@ -197,8 +197,8 @@ static void check_forms(rg_check_trial *t, uint32_t forms, rg_state *state, bool
     if (differentiate && forms & RG_FORM_ADD)
         rg_trial_check_add(t, state, bits);
     if (forms & RG_FORM_ALIAS) {
-        const char *of_desc = op->alias_of != NULL ? op->alias_of(v->desc) : NULL;
-        const char *pairs[] = { op->alias, of_desc };
+        const rg_alias *of_desc = op->aliases_of != NULL ? op->aliases_of(v->desc) : NULL;
+        const rg_alias *pairs[] = { op->aliases, of_desc };
         for (int k = 0; k < 2; k++) {
             /* a state is written by forward: what a gradient reads of it must be there */
             rg_trial_check_aliases(t, pairs[k], needed, bits);

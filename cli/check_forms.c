@@ -144,31 +144,22 @@ void rg_trial_check_add(rg_check_trial *t, rg_state *state, rg_bits *bits)
 
 /* The pairs that the op lists: the result takes the place of what is read, and gets the same
  * bits. */
-static void check_alias(rg_check_trial *t, const char *pair, rg_state *state, rg_bits *bits)
+static void check_alias(rg_check_trial *t, rg_alias pair, rg_state *state, rg_bits *bits)
 {
-    int read, written;
+    static const char *const roles[] = {
+        [RG_ROLE_X] = "x", [RG_ROLE_Y] = "y", [RG_ROLE_DY] = "dy", [RG_ROLE_DX] = "dx"
+    };
+    rg_guarded *const tensors[] = {
+        [RG_ROLE_X] = t->x, [RG_ROLE_Y] = t->y, [RG_ROLE_DY] = t->dy, [RG_ROLE_DX] = t->dx
+    };
+    const int read = pair >> 12, i = pair >> 8 & 15, written = pair >> 4 & 15, k = pair & 15;
     const rg_values *v = t->v;
-    const bool gradient = strstr(pair, "=dx") != NULL;
+    const bool gradient = written == RG_ROLE_DX;
+    char name[64];
     if (v->c->flags & (gradient ? RG_CASE_FORWARD : RG_CASE_FREE_Y))
         return;
-    rg_guarded *from = NULL, *to = NULL;
-    if (sscanf(pair, "x%d=y%d", &read, &written) == 2) {
-        from = &t->x[read];
-        to = &t->y[written];
-    } else if (sscanf(pair, "dy%d=dx%d", &read, &written) == 2) {
-        from = &t->dy[read];
-        to = &t->dx[written];
-    } else if (sscanf(pair, "y%d=dx%d", &read, &written) == 2) {
-        from = &t->y[read];
-        to = &t->dx[written];
-    } else if (sscanf(pair, "x%d=dx%d", &read, &written) == 2) {
-        from = &t->x[read];
-        to = &t->dx[written];
-    }
-    if (from == NULL) {
-        rg_trial_fail(t, "the in-place pair '%s' cannot be parsed", pair);
-        return;
-    }
+    snprintf(name, sizeof name, "%s%d=%s%d", roles[read], i, roles[written], k);
+    rg_guarded *from = &tensors[read][i], *to = &tensors[written][k];
     if (from->memory == NULL || to->memory == NULL || rg_shape_overlaps_itself(&from->desc))
         return;
     if (!rg_shape_same_dims(&from->desc, &to->desc) || from->desc.dtype != to->desc.dtype)
@@ -180,8 +171,8 @@ static void check_alias(rg_check_trial *t, const char *pair, rg_state *state, rg
     *to = *from;
     rg_trial_expect_written(results, count, true); /* the others too */
     from->is_result = true;
-    if (rg_trial_ok(t, rg_trial_run_whole(t, gradient, state, 0), pair)) {
-        rg_trial_compare_bits(t, pair, gradient ? &bits->dx : &bits->y,
+    if (rg_trial_ok(t, rg_trial_run_whole(t, gradient, state, 0), name)) {
+        rg_trial_compare_bits(t, name, gradient ? &bits->dx : &bits->y,
                               rg_trial_hash_results(results, count, NULL));
         rg_trial_check_guards(t);
     }
@@ -190,36 +181,34 @@ static void check_alias(rg_check_trial *t, const char *pair, rg_state *state, rg
     *to = own;
 }
 
-void rg_trial_check_aliases(rg_check_trial *t, const char *pairs, rg_state *state, rg_bits *bits)
+void rg_trial_check_aliases(rg_check_trial *t, const rg_alias *pairs, rg_state *state,
+                            rg_bits *bits)
 {
-    char pair[32];
-    for (const char *at = pairs; at != NULL && *at != 0; at += strspn(at, " ")) {
-        const size_t length = strcspn(at, " ");
-        snprintf(pair, sizeof pair, "%.*s", (int)length, at);
-        check_alias(t, pair, state, bits);
-        at += length;
-    }
+    for (const rg_alias *pair = pairs; pair != NULL && *pair != 0; pair++)
+        check_alias(t, *pair, state, bits);
 }
 
 /* All pairs of the forward pass at once, as an optimizer is used. */
-void rg_trial_check_in_place(rg_check_trial *t, const char *pairs, rg_state *state, rg_bits *bits)
+void rg_trial_check_in_place(rg_check_trial *t, const rg_alias *pairs, rg_state *state,
+                             rg_bits *bits)
 {
     const rg_values *v = t->v;
     rg_guarded own[RG_MAX_OUTPUTS];
-    int read, written, count = 0;
+    int count = 0;
     if (v->c->flags & RG_CASE_FREE_Y)
         return;
     rg_trial_refill(t);
     memcpy(own, t->y, sizeof own);
     rg_trial_expect_written(t->y, v->outputs, true);
-    for (const char *at = pairs; at != NULL && *at != 0; at = strchr(at + 1, ' ')) {
-        if (sscanf(at, " x%d=y%d", &read, &written) != 2 || read >= v->inputs ||
-            written >= v->outputs || !rg_shape_same_dims(&t->x[read].desc, &own[written].desc) ||
-            t->x[read].desc.dtype != own[written].desc.dtype ||
-            rg_shape_overlaps_itself(&t->x[read].desc))
+    for (const rg_alias *pair = pairs; pair != NULL && *pair != 0; pair++) {
+        const int i = *pair >> 8 & 15, k = *pair & 15;
+        rg_guarded *from = &t->x[i], *to = &t->y[k];
+        if (*pair != RG_X_AS_Y(i, k) || i >= v->inputs || k >= v->outputs ||
+            !rg_shape_same_dims(&from->desc, &to->desc) || from->desc.dtype != to->desc.dtype ||
+            rg_shape_overlaps_itself(&from->desc))
             continue;
-        t->x[read].is_result = true;
-        t->y[written] = t->x[read];
+        from->is_result = true;
+        *to = *from;
         count++;
     }
     if (count > 1 && rg_trial_ok(t, rg_trial_run_whole(t, false, state, 0), "all in place")) {

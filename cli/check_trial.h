@@ -58,8 +58,10 @@ void rg_trial_check_gradient(rg_check_trial *t, rg_state *state, rg_bits *bits);
 void rg_trial_check_alone(rg_check_trial *t, rg_state *state);
 void rg_trial_check_add(rg_check_trial *t, rg_state *state, rg_bits *bits);
 /* The pairs that the op lists, each by itself; all pairs of the forward pass at once. */
-void rg_trial_check_aliases(rg_check_trial *t, const char *pairs, rg_state *state, rg_bits *bits);
-void rg_trial_check_in_place(rg_check_trial *t, const char *pairs, rg_state *state, rg_bits *bits);
+void rg_trial_check_aliases(rg_check_trial *t, const rg_alias *pairs, rg_state *state,
+                            rg_bits *bits);
+void rg_trial_check_in_place(rg_check_trial *t, const rg_alias *pairs, rg_state *state,
+                             rg_bits *bits);
 void rg_trial_check_differences(rg_check_trial *t);
 
 #endif

@@ -6,9 +6,6 @@
 
 #include "ops/ops.h"
 
-/* What a tensor is to the op. */
-typedef enum rg_role { RG_ROLE_X, RG_ROLE_Y, RG_ROLE_DY, RG_ROLE_DX, RG_ROLE_STATE } rg_role;
-
 typedef struct rg_operand {
     rg_role role;
     int32_t index;

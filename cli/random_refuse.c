@@ -111,18 +111,13 @@ static bool expanded_output(wrong_call *w)
     return true;
 }
 
-static bool is_listed(const wrong_call *w, const char *read, int32_t i, const char *written,
-                      int32_t k)
-{
-    return rg_op_may_alias(w->t.v->test->op, w->t.v->desc, read, i, written, k);
-}
-
 /* A result in the place of an input that must stay. */
 static bool output_in_input(wrong_call *w)
 {
     const rg_values *v = w->t.v;
     const int32_t i = (int32_t)below(w, v->inputs), k = (int32_t)below(w, v->outputs);
-    if (rg_shape_count(&v->x_desc[i]) == 0 || is_listed(w, "x", i, "y", k) ||
+    if (rg_shape_count(&v->x_desc[i]) == 0 ||
+        rg_op_may_alias(v->test->op, v->desc, RG_X_AS_Y(i, k)) ||
         v->x_desc[i].dtype != v->y_desc[k].dtype ||
         !rg_shape_same_dims(&v->x_desc[i], &v->y_desc[k]))
         return false;

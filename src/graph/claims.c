@@ -12,15 +12,20 @@ static bool wants_storage(const rg_slot *slot)
 
 /* ---- in place ---- */
 
-/* Whether output `out` may be written over claim `claim`, for all entries of a list that have it:
- * a value may be read more than once. */
-static bool may_take(const rg_step *step, const rg_claims *c, const char *read,
-                     const int32_t values[], int32_t count, int32_t claim, const char *written,
-                     int32_t out)
+/* Whether output k, which is `written`, may be written over claim `claim`, for all of the values
+ * with role `read` that have it: a value may be read more than once. */
+static bool may_take(const rg_step *step, const rg_claims *c, rg_role read, int32_t claim,
+                     rg_role written, int32_t k)
 {
+    const int32_t *values = read == RG_ROLE_X && step->gradient ? step->x
+                            : read == RG_ROLE_Y                 ? step->y
+                                                                : step->in;
+    const int32_t count = values == step->x   ? RG_MAX_INPUTS
+                          : values == step->y ? RG_MAX_OUTPUTS
+                                              : step->inputs;
     for (int32_t i = 0; i < count; i++) {
         if (values[i] >= 0 && c->of_value[values[i]] == claim &&
-            !rg_op_may_alias(step->op, step->kernel->desc, read, i, written, out))
+            !rg_op_may_alias(step->op, step->kernel->desc, RG_ALIAS(read, i, written, k)))
             return false;
     }
     return true;
@@ -41,10 +46,10 @@ static bool may_overwrite(const rg_sequence *s, const rg_claims *c, int32_t at, 
             return false;
     }
     if (!step->gradient)
-        return may_take(step, c, "x", step->in, step->inputs, claim, "y", out);
-    return may_take(step, c, "dy", step->in, step->inputs, claim, "dx", out) &&
-           may_take(step, c, "x", step->x, RG_MAX_INPUTS, claim, "dx", out) &&
-           may_take(step, c, "y", step->y, RG_MAX_OUTPUTS, claim, "dx", out);
+        return may_take(step, c, RG_ROLE_X, claim, RG_ROLE_Y, out);
+    return may_take(step, c, RG_ROLE_DY, claim, RG_ROLE_DX, out) &&
+           may_take(step, c, RG_ROLE_X, claim, RG_ROLE_DX, out) &&
+           may_take(step, c, RG_ROLE_Y, claim, RG_ROLE_DX, out);
 }
 
 /* A value of the same shape that output `out` of a step can be written over, or -1. */

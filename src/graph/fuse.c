@@ -193,7 +193,8 @@ static int32_t maker_of(const rg_sequence *s, int32_t value)
 static rg_status fuse_neuron(rg_sequence *s, int32_t at)
 {
     const rg_step *step = &s->steps[at];
-    if (step->gradient || step->op->join_before == NULL || s->slots[step->out[0]].parameter >= 0)
+    if (step->gradient || step->op->fusion.join_before == NULL ||
+        s->slots[step->out[0]].parameter >= 0)
         return RG_OK;
     const int32_t before = maker_of(s, step->in[0]);
     if (before < 0 || !is_read_by(s, step->in[0], at, -1) ||
@@ -201,8 +202,8 @@ static rg_status fuse_neuron(rg_sequence *s, int32_t at)
         return RG_OK;
     const rg_op *op = s->steps[before].op;
     any_desc desc = desc_of(&s->steps[before]);
-    if (!step->op->join_before(step->kernel->desc, op, desc.bytes) || !takes_desc(s, op, &desc) ||
-        !gradients_may_read(s, before, &desc))
+    if (!step->op->fusion.join_before(step->kernel->desc, op, desc.bytes) ||
+        !takes_desc(s, op, &desc) || !gradients_may_read(s, before, &desc))
         return RG_OK;
     return absorb(s, before, at, 0, -1, &desc);
 }
@@ -227,7 +228,8 @@ static rg_status fuse_bias(rg_sequence *s, int32_t at)
             continue;
         const rg_op *op = s->steps[before].op;
         any_desc desc = desc_of(&s->steps[before]);
-        if (op->take_bias == NULL || !op->take_bias(desc.bytes) || !takes_desc(s, op, &desc) ||
+        if (op->fusion.take_bias == NULL || !op->fusion.take_bias(desc.bytes) ||
+            !takes_desc(s, op, &desc) ||
             rg_op_inputs(op, desc.bytes) != s->steps[before].inputs + 1)
             continue;
         return absorb(s, before, at, k, b, &desc);
@@ -240,10 +242,10 @@ static rg_status fuse_bias(rg_sequence *s, int32_t at)
 static rg_status read_from_y(rg_sequence *s, int32_t at)
 {
     const rg_step *step = &s->steps[at];
-    if (step->gradient || step->op->gradient_of_y == NULL || !step->keeps)
+    if (step->gradient || step->op->fusion.gradient_of_y == NULL || !step->keeps)
         return RG_OK;
     any_desc desc = desc_of(step);
-    if (!step->op->gradient_of_y(desc.bytes))
+    if (!step->op->fusion.gradient_of_y(desc.bytes))
         return RG_OK;
     for (int32_t i, link = -1; (i = rg_links_reader(s->links, step->in[0], &link)) >= 0;) {
         if (i > at && s->steps[i].forward != at && s->steps[i].gradient)
@@ -296,12 +298,13 @@ static rg_status fuse_softmax(rg_sequence *s, int32_t at)
 {
     const rg_step *step = &s->steps[at];
     const int32_t y = step->in[0];
-    const int32_t before = step->gradient || step->op->take_before == NULL ? -1 : maker_of(s, y);
+    const int32_t before =
+        step->gradient || step->op->fusion.take_before == NULL ? -1 : maker_of(s, y);
     if (before < 0)
         return RG_OK;
     const rg_step *maker = &s->steps[before];
     any_desc desc = desc_of(step);
-    if (!step->op->take_before(desc.bytes, maker->op, maker->kernel->desc, &s->descs[y]))
+    if (!step->op->fusion.take_before(desc.bytes, maker->op, maker->kernel->desc, &s->descs[y]))
         return RG_OK;
     for (int32_t i = 1; i < step->inputs; i++) { /* not its own label */
         if (step->in[i] == y)
@@ -330,10 +333,10 @@ static bool starts(const rg_sequence *s, const rg_step *step)
 static rg_status fuse_loss(rg_sequence *s, int32_t at)
 {
     const rg_step *step = &s->steps[at];
-    if (step->gradient || step->op->with_gradient == NULL)
+    if (step->gradient || step->op->fusion.with_gradient == NULL)
         return RG_OK;
     any_desc desc = desc_of(step);
-    if (!step->op->with_gradient(desc.bytes))
+    if (!step->op->fusion.with_gradient(desc.bytes))
         return RG_OK;
     int32_t gradient = -1;
     for (int32_t i, link = -1; (i = rg_links_gradient(s->links, at, &link)) >= 0;) {

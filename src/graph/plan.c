@@ -169,7 +169,7 @@ static rg_status check_assignment(const rg_plan *plan, const rg_step *step, int3
     const int32_t p = plan->slots[step->out[out]].parameter;
     for (int32_t i = 0; p >= 0 && !step->gradient && i < step->inputs; i++)
         RG_CHECK(step->in[i] != p ||
-                     rg_op_may_alias(step->op, step->kernel->desc, "x", i, "y", out),
+                     rg_op_may_alias(step->op, step->kernel->desc, RG_X_AS_Y(i, out)),
                  RG_UNSUPPORTED, "%s cannot overwrite the parameter '%s' that it reads",
                  step->label, plan->slots[p].name);
     return RG_OK;

@@ -204,7 +204,7 @@ bool rg_step_read(const rg_step *step, int32_t index, int32_t *value);
 bool rg_step_reads(const rg_step *step, int32_t value);
 /* Whether a step before `end` writes over the parameter that `value` is, if it is one. */
 bool rg_sequence_overwrites(const rg_sequence *sequence, int32_t value, int32_t end);
-/* Whether the step's op is the plain sum of its two inputs: `is_sum` of the op. */
+/* Whether the step's op is the plain sum of its two inputs: `is_sum` of its hooks. */
 bool rg_step_is_sum(const rg_step *step);
 /* Passes: each leaves times as they are then. */
 rg_status rg_sequence_views(rg_sequence *sequence);

@@ -32,12 +32,12 @@ static bool is_there(const rg_sequence *s, int32_t value, int32_t at)
 static int32_t inputs_again(const rg_step *step)
 {
     _Alignas(16) char desc[RG_MAX_DESC];
-    if (step->gradient || !step->op->cheap || step->views != 0)
+    if (step->gradient || !step->op->fusion.is_cheap || step->views != 0)
         return -1;
     if (step->outputs == 1)
         return step->inputs;
     memcpy(desc, step->kernel->desc, step->op->desc.size);
-    return step->op->first_alone != NULL && step->op->first_alone(desc)
+    return step->op->fusion.keep_first_output != NULL && step->op->fusion.keep_first_output(desc)
                ? rg_op_inputs(step->op, desc)
                : -1;
 }
@@ -142,7 +142,7 @@ static rg_status make_again(const rg_sequence *s, const rg_step *from, rg_step *
         return RG_OK;
     _Alignas(16) char desc[RG_MAX_DESC];
     memcpy(desc, from->kernel->desc, from->op->desc.size);
-    from->op->first_alone(desc);
+    from->op->fusion.keep_first_output(desc);
     step->outputs = 1;
     step->inputs = rg_op_inputs(from->op, desc);
     for (int32_t i = 0; i < RG_MAX_INPUTS; i++) {

@@ -129,7 +129,8 @@ bool rg_sequence_overwrites(const rg_sequence *s, int32_t value, int32_t end)
 
 bool rg_step_is_sum(const rg_step *step)
 {
-    return !step->gradient && step->op->is_sum != NULL && step->op->is_sum(step->kernel->desc);
+    return !step->gradient && step->op->fusion.is_sum != NULL &&
+           step->op->fusion.is_sum(step->kernel->desc);
 }
 
 /* ---- times ---- */
@@ -194,9 +195,9 @@ rg_status rg_sequence_views(rg_sequence *s)
 {
     for (int32_t i = 0; i < s->steps_count; i++) {
         rg_step *step = &s->steps[i];
-        if (step->op->views == NULL || step->in[0] < 0)
+        if (step->op->fusion.views == NULL || step->in[0] < 0)
             continue;
-        const uint32_t views = step->op->views(step->kernel->desc, step->gradient);
+        const uint32_t views = step->op->fusion.views(step->kernel->desc, step->gradient);
         const int32_t root = rg_sequence_root(s, step->in[0]);
         for (int32_t k = 0; k < step->outputs; k++) {
             const int32_t v = step->out[k];

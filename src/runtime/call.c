@@ -3,17 +3,39 @@
 /* The two verbs: every check that does not depend on the op, then the op's own recording. */
 #include "runtime/call.h"
 
-#include <stdio.h>
-
 /* ---- one tensor, two tensors ---- */
 
-static rg_status check_shape(const rg_call *call, const char *prefix, const char *name,
-                             const rg_tensor *tensor, const rg_tensor_desc *wanted)
+/* The tensors of a call that have one role, and their names. */
+typedef struct operands {
+    const rg_tensor *const *tensors;
+    const char *const *names;
+    const char *prefix; /* of the names */
+    int32_t count;
+} operands;
+
+static operands operands_of(const rg_call *call, rg_role role)
+{
+    switch (role) {
+    case RG_ROLE_X:
+        return (operands){ call->x, call->input_names, "", call->inputs };
+    case RG_ROLE_Y:
+        return (operands){ call->y, call->output_names, "", call->outputs };
+    case RG_ROLE_DY:
+        return (operands){ call->dy, call->output_names, "d", call->gradients };
+    default:
+        return (operands){ call->dx, call->input_names, "d", call->inputs };
+    }
+}
+
+static rg_status check_shape(const rg_call *call, rg_role role, int32_t i,
+                             const rg_tensor_desc *wanted)
 {
     char have[RG_SHAPE_TEXT], want[RG_SHAPE_TEXT];
-    RG_CHECK(tensor->desc.dtype == wanted->dtype && rg_shape_same_dims(&tensor->desc, wanted),
-             RG_INVALID_ARGUMENT, "%s: %s%s is %s, but must be %s", call->op->name, prefix, name,
-             rg_shape_text(&tensor->desc, have), rg_shape_text(wanted, want));
+    const operands o = operands_of(call, role);
+    const rg_tensor_desc *desc = &o.tensors[i]->desc;
+    RG_CHECK(desc->dtype == wanted->dtype && rg_shape_same_dims(desc, wanted), RG_INVALID_ARGUMENT,
+             "%s: %s%s is %s, but must be %s", call->op->name, o.prefix, o.names[i],
+             rg_shape_text(desc, have), rg_shape_text(wanted, want));
     return RG_OK;
 }
 
@@ -39,75 +61,65 @@ static bool overlap(const rg_tensor *a, const rg_tensor *b, bool *identical)
     return rg_shape_overlaps(&a->desc, &b->desc, distance);
 }
 
-/* Whether `pairs` lists this one, e.g. "dy0=dx0". */
-static bool lists(const char *pairs, const char *read, int32_t i, const char *written, int32_t k)
+static bool lists(const rg_alias *aliases, rg_alias pair)
 {
-    char pair[16];
-    const int length = snprintf(pair, sizeof pair, "%s%d=%s%d", read, i, written, k);
-    for (const char *at = pairs; at != NULL && *at != 0; at += strspn(at, " ")) {
-        const size_t size = strcspn(at, " ");
-        if (size == (size_t)length && memcmp(at, pair, size) == 0)
-            return true;
-        at += size;
-    }
-    return false;
+    while (aliases != NULL && *aliases != 0 && *aliases != pair)
+        aliases++;
+    return aliases != NULL && *aliases == pair;
 }
 
-bool rg_op_may_alias(const rg_op *op, const void *desc, const char *read, int32_t i,
-                     const char *written, int32_t k)
+bool rg_op_may_alias(const rg_op *op, const void *desc, rg_alias pair)
 {
-    return lists(op->alias, read, i, written, k) ||
-           (op->alias_of != NULL && lists(op->alias_of(desc), read, i, written, k));
+    return lists(op->aliases, pair) ||
+           (op->aliases_of != NULL && lists(op->aliases_of(desc), pair));
 }
 
-/* A tensor that is written must not meet one that is read, unless both are the same and the op
+/* A tensor that is written must not overlap one that is read, unless both are the same and the op
  * allows that. */
-static rg_status check_apart(const rg_call *call, const char *read, const char *const read_names[],
-                             const rg_tensor *const reads[], int32_t read_count,
-                             const char *written, const char *const written_names[],
-                             const rg_tensor *const writes[], int32_t written_count)
+static rg_status check_overlap(const rg_call *call, rg_role read, rg_role written)
 {
-    for (int32_t k = 0; k < written_count; k++) {
-        for (int32_t i = 0; i < read_count; i++) {
-            bool identical = false;
-            if (writes[k] == NULL || reads[i] == NULL || !overlap(reads[i], writes[k], &identical))
+    const operands r = operands_of(call, read), w = operands_of(call, written);
+    for (int32_t k = 0; k < w.count; k++) {
+        for (int32_t i = 0; i < r.count; i++) {
+            bool same = false;
+            if (w.tensors[k] == NULL || r.tensors[i] == NULL ||
+                !overlap(r.tensors[i], w.tensors[k], &same))
                 continue;
-            const bool is_gradient = written[0] == 'd';
-            RG_CHECK(identical && rg_op_may_alias(call->op, call->desc, read, i, written, k),
-                     RG_INVALID_ARGUMENT, "%s: %s%s overlaps %s%s", call->op->name,
-                     is_gradient ? "d" : "", written_names[k], read[0] == 'd' ? "d" : "",
-                     read_names[i]);
+            same = same && rg_op_may_alias(call->op, call->desc, RG_ALIAS(read, i, written, k));
+            RG_CHECK(same, RG_INVALID_ARGUMENT, "%s: %s%s overlaps %s%s", call->op->name, w.prefix,
+                     w.names[k], r.prefix, r.names[i]);
         }
     }
     return RG_OK;
 }
 
-static rg_status check_written(const rg_call *call, const char *prefix, const char *const names[],
-                               const rg_tensor *const tensors[], int32_t count)
+static rg_status check_written(const rg_call *call, rg_role role)
 {
-    for (int32_t i = 0; i < count; i++) {
-        if (tensors[i] == NULL)
+    const operands o = operands_of(call, role);
+    for (int32_t i = 0; i < o.count; i++) {
+        if (o.tensors[i] == NULL)
             continue;
-        RG_CHECK(!rg_shape_overlaps_itself(&tensors[i]->desc), RG_INVALID_ARGUMENT,
+        RG_CHECK(!rg_shape_overlaps_itself(&o.tensors[i]->desc), RG_INVALID_ARGUMENT,
                  "%s: %s%s is expanded or overlaps itself and cannot be an output", call->op->name,
-                 prefix, names[i]);
+                 o.prefix, o.names[i]);
         for (int32_t k = 0; k < i; k++) {
-            bool identical;
-            RG_CHECK(tensors[k] == NULL || !overlap(tensors[i], tensors[k], &identical),
-                     RG_INVALID_ARGUMENT, "%s: %s%s overlaps %s%s", call->op->name, prefix,
-                     names[i], prefix, names[k]);
+            bool same;
+            RG_CHECK(o.tensors[k] == NULL || !overlap(o.tensors[i], o.tensors[k], &same),
+                     RG_INVALID_ARGUMENT, "%s: %s%s overlaps %s%s", call->op->name, o.prefix,
+                     o.names[i], o.prefix, o.names[k]);
         }
     }
     return RG_OK;
 }
 
-static rg_status check_usable(const rg_call *call, const char *prefix, const char *const names[],
-                              const rg_tensor *const tensors[], int32_t count, bool needed,
-                              uint32_t optional)
+/* Bit i of `optional`: tensor i may be NULL. */
+static rg_status check_usable(const rg_call *call, rg_role role, uint32_t optional)
 {
-    for (int32_t i = 0; i < count; i++) {
-        if (tensors[i] != NULL || (needed && !(optional >> i & 1)))
-            RG_TRY(rg_tensor_usable(tensors[i], call->commands, call->op->name, prefix, names[i]));
+    const operands o = operands_of(call, role);
+    for (int32_t i = 0; i < o.count; i++) {
+        if (o.tensors[i] != NULL || !(optional >> i & 1))
+            RG_TRY(rg_tensor_usable(o.tensors[i], call->commands, call->op->name, o.prefix,
+                                    o.names[i]));
     }
     return RG_OK;
 }
@@ -137,15 +149,14 @@ static rg_status check_state(const rg_call *call, const rg_tensor_desc x[], bool
 }
 
 /* Refuses tensors of the state among the call's own: any call may write to its state. */
-static rg_status check_state_apart(const rg_call *call, const char *prefix,
-                                   const char *const names[], const rg_tensor *const tensors[],
-                                   int32_t count)
+static rg_status check_state_overlap(const rg_call *call, rg_role role)
 {
-    for (int32_t i = 0; i < count; i++) {
-        for (int32_t k = 0; k < rg_state_count(call->state) && tensors[i] != NULL; k++) {
-            bool identical;
-            RG_CHECK(!overlap(tensors[i], call->state->tensors[k], &identical), RG_INVALID_ARGUMENT,
-                     "%s: %s%s overlaps %s of the state", call->op->name, prefix, names[i],
+    const operands o = operands_of(call, role);
+    for (int32_t i = 0; i < o.count; i++) {
+        for (int32_t k = 0; k < rg_state_count(call->state) && o.tensors[i] != NULL; k++) {
+            bool same;
+            RG_CHECK(!overlap(o.tensors[i], call->state->tensors[k], &same), RG_INVALID_ARGUMENT,
+                     "%s: %s%s overlaps %s of the state", call->op->name, o.prefix, o.names[i],
                      call->state->names[k]);
         }
     }
@@ -177,11 +188,10 @@ rg_status rg_call_check(rg_call *call)
 {
     const rg_op *op = call->op;
     const bool fills_state = rg_op_fills_state(op, call->desc);
-    const uint32_t no_y = fills_state ? ~0u : 0;
     RG_CHECK(!fills_state || call->state != NULL, RG_INVALID_ARGUMENT,
              "%s: the state is NULL, but it is the only output of forward", op->name);
-    RG_TRY(check_usable(call, "", call->input_names, call->x, call->inputs, true, 0));
-    RG_TRY(check_usable(call, "", call->output_names, call->y, call->outputs, true, no_y));
+    RG_TRY(check_usable(call, RG_ROLE_X, 0));
+    RG_TRY(check_usable(call, RG_ROLE_Y, fills_state ? ~0u : 0));
     rg_tensor_desc x[RG_MAX_INPUTS], y[RG_MAX_OUTPUTS];
     for (int32_t i = 0; i < call->inputs; i++)
         x[i] = call->x[i]->desc;
@@ -191,15 +201,14 @@ rg_status rg_call_check(rg_call *call)
                  "%s: forward writes only its state; %s must be NULL", op->name,
                  call->output_names[i]);
         if (call->y[i] != NULL)
-            RG_TRY(check_shape(call, "", call->output_names[i], call->y[i], &y[i]));
+            RG_TRY(check_shape(call, RG_ROLE_Y, i, &y[i]));
     }
-    RG_TRY(check_written(call, "", call->output_names, call->y, call->outputs));
-    RG_TRY(check_apart(call, "x", call->input_names, call->x, call->inputs, "y", call->output_names,
-                       call->y, call->outputs));
+    RG_TRY(check_written(call, RG_ROLE_Y));
+    RG_TRY(check_overlap(call, RG_ROLE_X, RG_ROLE_Y));
     if (call->state != NULL)
         RG_TRY(check_state(call, x, false));
-    RG_TRY(check_state_apart(call, "", call->input_names, call->x, call->inputs));
-    return check_state_apart(call, "", call->output_names, call->y, call->outputs);
+    RG_TRY(check_state_overlap(call, RG_ROLE_X));
+    return check_state_overlap(call, RG_ROLE_Y);
 }
 
 rg_status rg_call_forward(rg_call *call)
@@ -219,7 +228,7 @@ static rg_status check_gradient(const rg_call *call, int32_t i, const rg_tensor_
 {
     rg_tensor_desc wanted = *x;
     wanted.dtype = is_wide(call, i, x->dtype) ? RG_F32 : x->dtype;
-    return check_shape(call, "d", call->input_names[i], call->dx[i], &wanted);
+    return check_shape(call, RG_ROLE_DX, i, &wanted);
 }
 
 /* The shape of an input of the forward pass: from the input, the state, or the gradient asked for.
@@ -242,68 +251,78 @@ static rg_status source_shape(const rg_call *call, int32_t i, rg_tensor_desc *de
     return RG_OK;
 }
 
-rg_status rg_call_gradient(rg_call *call)
+/* The tensors that are given, one by one; fills in the shapes of x and y. */
+static rg_status check_gradient_shapes(const rg_call *call, rg_tensor_desc x[], rg_tensor_desc y[])
 {
     const rg_op *op = call->op;
-    RG_CHECK(op->gradient != NULL, RG_UNSUPPORTED, "%s has no gradient", op->name);
-    RG_TRY(check_usable(call, "d", call->output_names, call->dy, call->gradients, true,
-                        op->optional_dy));
-    RG_TRY(check_usable(call, "", call->input_names, call->x, call->inputs, false, 0));
-    RG_TRY(check_usable(call, "", call->output_names, call->y, call->outputs, false, 0));
-    RG_TRY(check_usable(call, "d", call->input_names, call->dx, call->inputs, false, 0));
-
-    rg_tensor_desc x[RG_MAX_INPUTS], y[RG_MAX_OUTPUTS];
-    bool wanted = false;
+    bool wanted = rg_op_fills_state(op, call->desc);
+    RG_TRY(check_usable(call, RG_ROLE_DY, op->optional_dy));
+    RG_TRY(check_usable(call, RG_ROLE_X, ~0u));
+    RG_TRY(check_usable(call, RG_ROLE_Y, ~0u));
+    RG_TRY(check_usable(call, RG_ROLE_DX, ~0u));
     for (int32_t i = 0; i < call->inputs; i++) {
         RG_TRY(source_shape(call, i, &x[i]));
-        wanted |= call->dx[i] != NULL;
-        RG_CHECK(call->dx[i] == NULL || rg_op_differentiates(op, call->desc, i), RG_UNSUPPORTED,
-                 "%s: %s has no gradient", op->name, call->input_names[i]);
-        if (call->dx[i] != NULL)
-            RG_TRY(check_gradient(call, i, &x[i]));
+        if (call->dx[i] == NULL)
+            continue;
+        RG_CHECK(rg_op_differentiates(op, call->desc, i), RG_UNSUPPORTED, "%s: %s has no gradient",
+                 op->name, call->input_names[i]);
+        RG_TRY(check_gradient(call, i, &x[i]));
+        wanted = true;
     }
-    const bool fills_state = rg_op_fills_state(op, call->desc);
-    RG_CHECK(wanted || fills_state, RG_INVALID_ARGUMENT,
-             "%s: no gradient is requested: every entry of dx is NULL", op->name);
+    RG_CHECK(wanted, RG_INVALID_ARGUMENT, "%s: no gradient is requested: every entry of dx is NULL",
+             op->name);
     RG_CHECK(call->add >> call->inputs == 0, RG_INVALID_ARGUMENT,
              "%s: `add` has bits set beyond its %d inputs", op->name, call->inputs);
-    RG_TRY(op->shapes(call->desc, x, y));
+    return op->shapes(call->desc, x, y);
+}
 
+/* What the gradient reads is there, and fits; x and y that it does not read become NULL. */
+static rg_status check_gradient_reads(rg_call *call, const rg_tensor_desc x[],
+                                      const rg_tensor_desc y[])
+{
+    const char *name = call->op->name;
     const uint32_t reads = rg_op_reads(call->op, call->desc, call->state != NULL);
-    const rg_tensor *read_x[RG_MAX_INPUTS] = { 0 }, *read_y[RG_MAX_OUTPUTS] = { 0 };
     for (int32_t i = 0; i < call->inputs; i++) {
-        read_x[i] = reads & (uint32_t)RG_READS_X << i ? call->x[i] : NULL;
-        RG_CHECK(read_x[i] != NULL || !(reads & (uint32_t)RG_READS_X << i), RG_INVALID_ARGUMENT,
-                 "%s: the gradient reads %s, which is NULL", op->name, call->input_names[i]);
+        const bool is_read = reads & (uint32_t)RG_READS_X << i;
+        RG_CHECK(call->x[i] != NULL || !is_read, RG_INVALID_ARGUMENT,
+                 "%s: the gradient reads %s, which is NULL", name, call->input_names[i]);
+        call->x[i] = is_read ? call->x[i] : NULL;
     }
     for (int32_t i = 0; i < call->outputs; i++) {
+        const bool is_read = reads & (uint32_t)RG_READS_Y << i;
         if (i < call->gradients && call->dy[i] != NULL)
-            RG_TRY(check_shape(call, "d", call->output_names[i], call->dy[i], &y[i]));
+            RG_TRY(check_shape(call, RG_ROLE_DY, i, &y[i]));
         if (call->y[i] != NULL)
-            RG_TRY(check_shape(call, "", call->output_names[i], call->y[i], &y[i]));
-        read_y[i] = reads & (uint32_t)RG_READS_Y << i ? call->y[i] : NULL;
-        RG_CHECK(read_y[i] != NULL || !(reads & (uint32_t)RG_READS_Y << i), RG_INVALID_ARGUMENT,
-                 "%s: the gradient reads %s, which is NULL", op->name, call->output_names[i]);
+            RG_TRY(check_shape(call, RG_ROLE_Y, i, &y[i]));
+        RG_CHECK(call->y[i] != NULL || !is_read, RG_INVALID_ARGUMENT,
+                 "%s: the gradient reads %s, which is NULL", name, call->output_names[i]);
+        call->y[i] = is_read ? call->y[i] : NULL;
     }
     if (call->state != NULL)
         RG_TRY(check_state(call, x, reads & (RG_READS_STATE | RG_READS_WITH_STATE)));
-    if (reads & RG_READS_STATE) {
-        RG_CHECK(call->state != NULL, RG_INVALID_ARGUMENT,
-                 "%s: the gradient reads the state, which is NULL", op->name);
-        RG_CHECK(call->state->filled, RG_INVALID_STATE,
-                 "%s: the state is empty: no forward pass has written it", op->name);
-    }
+    if (!(reads & RG_READS_STATE))
+        return RG_OK;
+    RG_CHECK(call->state != NULL, RG_INVALID_ARGUMENT,
+             "%s: the gradient reads the state, which is NULL", name);
+    RG_CHECK(call->state->filled, RG_INVALID_STATE,
+             "%s: the state is empty: no forward pass has written it", name);
+    return RG_OK;
+}
 
-    RG_TRY(check_written(call, "d", call->input_names, call->dx, call->inputs));
-    RG_TRY(check_apart(call, "dy", call->output_names, call->dy, call->gradients, "dx",
-                       call->input_names, call->dx, call->inputs));
-    RG_TRY(check_apart(call, "x", call->input_names, read_x, call->inputs, "dx", call->input_names,
-                       call->dx, call->inputs));
-    RG_TRY(check_apart(call, "y", call->output_names, read_y, call->outputs, "dx",
-                       call->input_names, call->dx, call->inputs));
-    RG_TRY(check_state_apart(call, "d", call->output_names, call->dy, call->gradients));
-    RG_TRY(check_state_apart(call, "", call->input_names, read_x, call->inputs));
-    RG_TRY(check_state_apart(call, "", call->output_names, read_y, call->outputs));
-    RG_TRY(check_state_apart(call, "d", call->input_names, call->dx, call->inputs));
-    return op->gradient(call);
+rg_status rg_call_gradient(rg_call *call)
+{
+    rg_tensor_desc x[RG_MAX_INPUTS], y[RG_MAX_OUTPUTS];
+    rg_call read = *call; /* with what the gradient reads alone */
+    RG_CHECK(call->op->gradient != NULL, RG_UNSUPPORTED, "%s has no gradient", call->op->name);
+    RG_TRY(check_gradient_shapes(call, x, y));
+    RG_TRY(check_gradient_reads(&read, x, y));
+    RG_TRY(check_written(call, RG_ROLE_DX));
+    RG_TRY(check_overlap(&read, RG_ROLE_DY, RG_ROLE_DX));
+    RG_TRY(check_overlap(&read, RG_ROLE_X, RG_ROLE_DX));
+    RG_TRY(check_overlap(&read, RG_ROLE_Y, RG_ROLE_DX));
+    RG_TRY(check_state_overlap(&read, RG_ROLE_DY));
+    RG_TRY(check_state_overlap(&read, RG_ROLE_X));
+    RG_TRY(check_state_overlap(&read, RG_ROLE_Y));
+    RG_TRY(check_state_overlap(&read, RG_ROLE_DX));
+    return call->op->gradient(call);
 }

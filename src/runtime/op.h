@@ -40,19 +40,52 @@ enum {
     RG_READS_WITH_STATE = 1 << 18
 };
 
-/* Tensors that may be one and the same: entries of the call's x, y, dy, dx by letter and number,
- * e.g. "x0=y0 dy0=dx0". Others must not overlap. */
+/* Two tensors of a call that may be one and the same: entry i of what is read, entry k of what is
+ * written. Others must not overlap. Lists end with 0. */
+typedef enum rg_role { RG_ROLE_X = 1, RG_ROLE_Y, RG_ROLE_DY, RG_ROLE_DX, RG_ROLE_STATE } rg_role;
+typedef int32_t rg_alias;
+#define RG_ALIAS(read, i, written, k) \
+    ((int32_t)(read) << 12 | (i) << 8 | (int32_t)(written) << 4 | (k))
+#define RG_X_AS_Y(i, k)   RG_ALIAS(RG_ROLE_X, i, RG_ROLE_Y, k)
+#define RG_X_AS_DX(i, k)  RG_ALIAS(RG_ROLE_X, i, RG_ROLE_DX, k)
+#define RG_Y_AS_DX(i, k)  RG_ALIAS(RG_ROLE_Y, i, RG_ROLE_DX, k)
+#define RG_DY_AS_DX(i, k) RG_ALIAS(RG_ROLE_DY, i, RG_ROLE_DX, k)
 
 typedef struct rg_call rg_call;
 typedef struct rg_op rg_op;
+
+/* What plans may do with an op beyond running it; what is NULL or false they may not. All but
+ * views, is_cheap and is_sum change a descriptor and return whether they could. */
+typedef struct rg_fusion_hooks {
+    /* Bit i: result i of forward, or of the gradient, is a bit-exact copy of the first tensor that
+     * it is given, if both have as many elements. */
+    uint32_t (*views)(const void *desc, bool gradient);
+    bool is_cheap; /* forward is bound by memory: recomputing is cheaper than storing */
+    /* There is the first output alone, with the same bits, from as many of the first inputs as it
+     * needs. */
+    bool (*keep_first_output)(void *desc);
+    /* Forward is the sum of both inputs and nothing else. */
+    bool (*is_sum)(const void *desc);
+    /* One number a channel, the next input, is added to the first output. */
+    bool (*take_bias)(void *desc);
+    /* `before`, another op, which makes the only input, does the work of both. */
+    bool (*join_before)(const void *desc, const rg_op *before, void *before_desc);
+    /* This op does the work of both; x is what `before` makes. */
+    bool (*take_before)(void *desc, const rg_op *before, const void *before_desc,
+                        const rg_tensor_desc *x);
+    /* The gradient reads y in place of x, with the same results. */
+    bool (*gradient_of_y)(void *desc);
+    /* There is one more output: the gradient of x[0] where dy is 1. */
+    bool (*with_gradient)(void *desc);
+} rg_fusion_hooks;
 
 struct rg_op {
     const char *name, *text; /* "softmax", one line for people */
     rg_fields desc;
     const char *const *inputs, *const *outputs; /* all the names there can be, NULL at the end */
     const rg_op_name *names;                    /* in MPS and ONNX; name NULL at the end */
-    const char *alias;                          /* see above */
-    const char *(*alias_of)(const void *desc);  /* further pairs of a descriptor; NULL: none */
+    const rg_alias *aliases;                    /* NULL: none */
+    const rg_alias *(*aliases_of)(const void *desc); /* further ones of a descriptor; NULL: none */
 
     /* How many inputs and outputs a descriptor gives; NULL: as many as there are names. They are
      * the first of `inputs` and of `outputs`, unless input_names and output_names give those of a
@@ -81,29 +114,8 @@ struct rg_op {
     bool (*fills_state)(const void *desc);
     /* Whether images of a batch may share a state, since calls add to it; NULL: never. */
     bool (*shares_state)(const void *desc);
-    /* Bit i: result i of forward, or of the gradient, is the first tensor that it is given, byte
-     * for byte, wherever both have as many elements; NULL: none. */
-    uint32_t (*views)(const void *desc, bool gradient);
     bool updates; /* an optimizer: inputs `parameter` and `gradient`, outputs `new_<input>` */
-    bool cheap; /* forward costs little more than to read and write; better done twice than kept */
-    /* Changes a descriptor so that there is the first output alone, with the same bits, from as
-     * many of the first inputs as it needs; returns whether it can. NULL: never. */
-    bool (*first_alone)(void *desc);
-    /* What plans fuse. Each but the first changes a descriptor, and returns whether it could; NULL:
-     * never.
-     *      is_sum         forward is the sum of both inputs and nothing else
-     *      take_bias      one number a channel, the next input, is added to the first output
-     *      join_before    `before`, another op, which makes the only input, does the work of both
-     *      take_before    this op does the work of both; x is what `before` makes
-     *      gradient_of_y  the gradient reads y in place of x, with the same results
-     *      with_gradient  there is one more output: the gradient of x[0] where dy is 1 */
-    bool (*is_sum)(const void *desc);
-    bool (*take_bias)(void *desc);
-    bool (*join_before)(const void *desc, const rg_op *before, void *before_desc);
-    bool (*take_before)(void *desc, const rg_op *before, const void *before_desc,
-                        const rg_tensor_desc *x);
-    bool (*gradient_of_y)(void *desc);
-    bool (*with_gradient)(void *desc);
+    rg_fusion_hooks fusion;
     /* RG_READS_ bits of the gradient. */
     uint32_t (*reads)(const void *desc);
     uint32_t optional_dy;    /* bit j: dy[j] may be NULL; for 0, unless the op's header says more */
@@ -188,9 +200,7 @@ bool rg_op_differentiates(const rg_op *op, const void *desc, int32_t input);
 bool rg_op_fills_state(const rg_op *op, const void *desc);
 /* RG_READS_ bits of the gradient, with a state or without: RG_READS_OR_STATE is resolved. */
 uint32_t rg_op_reads(const rg_op *op, const void *desc, bool has_state);
-/* Whether entry i of `read` ("x", "y" or "dy") and entry k of `written` ("y" or "dx") may be one
- * tensor. */
-bool rg_op_may_alias(const rg_op *op, const void *desc, const char *read, int32_t i,
-                     const char *written, int32_t k);
+/* Whether the pair may be one tensor. */
+bool rg_op_may_alias(const rg_op *op, const void *desc, rg_alias pair);
 
 #endif

@@ -448,9 +448,11 @@ RG_OP_DEFINE(arithmetic, .text = "add, subtract, multiply, divide and compare, w
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "a", "b", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names,
-             .alias = "x0=y0 x1=y0 dy0=dx0 dy0=dx1", .check = check, .shapes = shapes,
-             .views = views, .cheap = true, .is_sum = is_sum, .reads = reads, .joins = joins,
-             .forward = forward, .gradient = gradient);
+             .aliases = (const rg_alias[]){ RG_X_AS_Y(0, 0), RG_X_AS_Y(1, 0), RG_DY_AS_DX(0, 0),
+                                            RG_DY_AS_DX(0, 1), 0 },
+             .check = check, .shapes = shapes, .reads = reads, .joins = joins, .forward = forward,
+             .gradient = gradient,
+             .fusion = { .views = views, .is_cheap = true, .is_sum = is_sum });
 
 rg_status rg_arithmetic_create(rg_device *device, const rg_arithmetic_desc *desc,
                                rg_kernel **kernel)

@@ -113,11 +113,14 @@ static const char *const *input_names(const void *desc)
 }
 
 /* Running averages are updated in place. */
-static const char *alias_of(const void *desc)
+static const rg_alias *aliases_of(const void *desc)
 {
-    static const char *const pairs[] = { "x1=y1 x2=y2", "x2=y1 x3=y2", "x3=y1 x4=y2" };
+    static const rg_alias pairs[][3] = { { RG_X_AS_Y(1, 1), RG_X_AS_Y(2, 2) },
+                                         { RG_X_AS_Y(2, 1), RG_X_AS_Y(3, 2) },
+                                         { RG_X_AS_Y(3, 1), RG_X_AS_Y(4, 2) } };
     const rg_batch_norm_desc *d = desc;
-    return d->statistics == RG_BATCH_NORM_RUNNING ? pairs[rg_batch_norm_inputs_of(d).mean - 1] : "";
+    return d->statistics == RG_BATCH_NORM_RUNNING ? pairs[rg_batch_norm_inputs_of(d).mean - 1]
+                                                  : NULL;
 }
 
 static rg_dtype parameter_dtype(const rg_batch_norm_desc *d, const rg_tensor_desc x[])
@@ -186,7 +189,7 @@ static bool fits(const void *made, const rg_tensor_desc sources[], const void *d
     return same && sources->dims[x->rank - 1] == x->dims[x->rank - 1];
 }
 
-static bool first_alone(void *desc)
+static bool keep_first_output(void *desc)
 {
     rg_batch_norm_desc d;
     memcpy(&d, desc, sizeof d);
@@ -405,16 +408,16 @@ static rg_status gradient(rg_call *call)
     return status;
 }
 
-RG_OP_DEFINE(batch_norm, .text = "batch normalization",
-             .desc = { fields, &defaults, sizeof defaults },
-             .inputs = (const char *const[]){ "x", "gamma", "beta", "mean", "variance", NULL },
-             .outputs = (const char *const[]){ "y", "new_mean", "new_variance", NULL },
-             .names = names, .alias = "x0=y0 dy0=dx0 x0=dx0", .alias_of = alias_of,
-             .count_inputs = count_inputs, .count_outputs = count_outputs,
-             .input_names = input_names, .check = check, .shapes = shapes, .state = make_slots,
-             .fits = fits, .fills_state = fills_state, .cheap = true, .first_alone = first_alone,
-             .reads = reads, .optional_dy = 6, .shares_state = shares_state, .forward = forward,
-             .gradient = gradient);
+RG_OP_DEFINE(
+    batch_norm, .text = "batch normalization", .desc = { fields, &defaults, sizeof defaults },
+    .inputs = (const char *const[]){ "x", "gamma", "beta", "mean", "variance", NULL },
+    .outputs = (const char *const[]){ "y", "new_mean", "new_variance", NULL }, .names = names,
+    .aliases = (const rg_alias[]){ RG_X_AS_Y(0, 0), RG_DY_AS_DX(0, 0), RG_X_AS_DX(0, 0), 0 },
+    .aliases_of = aliases_of, .count_inputs = count_inputs, .count_outputs = count_outputs,
+    .input_names = input_names, .check = check, .shapes = shapes, .state = make_slots, .fits = fits,
+    .fills_state = fills_state, .reads = reads, .optional_dy = 6, .shares_state = shares_state,
+    .forward = forward, .gradient = gradient,
+    .fusion = { .is_cheap = true, .keep_first_output = keep_first_output });
 
 rg_status rg_batch_norm_create(rg_device *device, const rg_batch_norm_desc *desc,
                                rg_kernel **kernel)

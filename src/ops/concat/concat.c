@@ -177,9 +177,9 @@ RG_OP_DEFINE(concat, .text = "concatenation of tensors along an axis",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7",
                                               NULL },
-             .outputs = (const char *const[]){ "y", NULL }, .names = names, .alias = "",
-             .count_inputs = count_inputs, .shapes = shapes, .cheap = true, .reads = reads,
-             .joins = joins, .forward = forward, .gradient = gradient);
+             .outputs = (const char *const[]){ "y", NULL }, .names = names,
+             .count_inputs = count_inputs, .shapes = shapes, .reads = reads, .joins = joins,
+             .forward = forward, .gradient = gradient, .fusion = { .is_cheap = true });
 
 rg_status rg_concat_create(rg_device *device, const rg_concat_desc *desc, rg_kernel **kernel)
 {

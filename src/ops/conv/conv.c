@@ -178,8 +178,8 @@ RG_OP_DEFINE(conv, .text = "convolution", .desc = { fields, &defaults, sizeof de
              .inputs = (const char *const[]){ "x", "w", "b", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names,
              .count_inputs = count_inputs, .check = check, .shapes = shapes, .state = make_slots,
-             .take_bias = take_bias, .reads = reads, .wide_gradients = 6, .forward = forward,
-             .gradient = gradient);
+             .reads = reads, .wide_gradients = 6, .forward = forward, .gradient = gradient,
+             .fusion = { .take_bias = take_bias });
 
 rg_status rg_conv_create(rg_device *device, const rg_conv_desc *desc, rg_kernel **kernel)
 {

@@ -272,10 +272,10 @@ static bool take_bias(void *desc)
 RG_OP_DEFINE(dense, .text = "fully connected layers, matrix products",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", "w", "b", NULL },
-             .outputs = (const char *const[]){ "y", NULL }, .names = names, .alias = "",
+             .outputs = (const char *const[]){ "y", NULL }, .names = names,
              .count_inputs = count_inputs, .check = check, .shapes = shapes, .state = make_slots,
-             .take_bias = take_bias, .reads = reads, .wide_gradients = 6, .forward = forward,
-             .gradient = gradient);
+             .reads = reads, .wide_gradients = 6, .forward = forward, .gradient = gradient,
+             .fusion = { .take_bias = take_bias });
 
 rg_status rg_dense_create(rg_device *device, const rg_dense_desc *desc, rg_kernel **kernel)
 {

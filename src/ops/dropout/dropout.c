@@ -215,8 +215,9 @@ RG_OP_DEFINE(dropout, .text = "dropout: sets random elements to 0 and scales the
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", "step", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names,
-             .alias = "x0=y0 dy0=dx0", .count_inputs = count_inputs, .no_gradient = no_gradient,
-             .check = check, .shapes = shapes, .state = state, .reads = reads, .forward = forward,
+             .aliases = (const rg_alias[]){ RG_X_AS_Y(0, 0), RG_DY_AS_DX(0, 0), 0 },
+             .count_inputs = count_inputs, .no_gradient = no_gradient, .check = check,
+             .shapes = shapes, .state = state, .reads = reads, .forward = forward,
              .gradient = gradient);
 
 rg_status rg_dropout_create(rg_device *device, const rg_dropout_desc *desc, rg_kernel **kernel)

@@ -88,10 +88,14 @@ static const char *const *output_names(const void *desc)
     return is_dynamic(desc) ? all : plain;
 }
 
-static const char *alias_of(const void *desc)
+static const rg_alias *aliases_of(const void *desc)
 {
     const rg_grad_scale_desc *d = desc;
-    static const char *const pairs[] = { "x1=y2", "x2=y2", "x1=y2 x2=y3 x3=y4" };
+    static const rg_alias pairs[][4] = {
+        { RG_X_AS_Y(1, 2) },
+        { RG_X_AS_Y(2, 2) },
+        { RG_X_AS_Y(1, 2), RG_X_AS_Y(2, 3), RG_X_AS_Y(3, 4) },
+    };
     return pairs[d->scaling];
 }
 
@@ -158,7 +162,7 @@ RG_OP_DEFINE(grad_scale, .text = "gradient clipping by the global norm, and loss
              .inputs = (const char *const[]){ "squares", "scale", "good", "step", NULL },
              .outputs = (const char *const[]){ "factor", "norm", "new_scale", "new_good",
                                                "new_step", NULL },
-             .names = names, .alias_of = alias_of, .count_inputs = count_inputs,
+             .names = names, .aliases_of = aliases_of, .count_inputs = count_inputs,
              .count_outputs = count_outputs, .input_names = input_names,
              .output_names = output_names, .check = check, .shapes = shapes, .forward = forward);
 

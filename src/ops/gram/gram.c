@@ -117,8 +117,8 @@ static rg_status gradient(rg_call *call)
 RG_OP_DEFINE(gram, .text = "Gram matrix: products of all pairs of channels, summed over an image",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", NULL },
-             .outputs = (const char *const[]){ "y", NULL }, .names = names, .alias = "",
-             .shapes = shapes, .reads = reads, .forward = forward, .gradient = gradient);
+             .outputs = (const char *const[]){ "y", NULL }, .names = names, .shapes = shapes,
+             .reads = reads, .forward = forward, .gradient = gradient);
 
 rg_status rg_gram_create(rg_device *device, const rg_gram_desc *desc, rg_kernel **kernel)
 {

@@ -138,10 +138,12 @@ RG_OP_DEFINE(group_norm, .text = "group, instance and layer normalization",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", "gamma", "beta", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names,
-             .alias = "x0=y0 dy0=dx0 x0=dx0", .count_inputs = count_inputs,
-             .input_names = input_names, .check = check, .shapes = shapes, .state = make_slots,
-             .cheap = true, .reads = reads, .forward = rg_group_norm_forward,
-             .gradient = rg_group_norm_gradient);
+             .aliases = (const rg_alias[]){ RG_X_AS_Y(0, 0), RG_DY_AS_DX(0, 0), RG_X_AS_DX(0, 0),
+                                            0 },
+             .count_inputs = count_inputs, .input_names = input_names, .check = check,
+             .shapes = shapes, .state = make_slots, .reads = reads,
+             .forward = rg_group_norm_forward, .gradient = rg_group_norm_gradient,
+             .fusion = { .is_cheap = true });
 
 rg_status rg_group_norm_create(rg_device *device, const rg_group_norm_desc *desc,
                                rg_kernel **kernel)

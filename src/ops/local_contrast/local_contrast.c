@@ -122,9 +122,8 @@ static rg_status gradient(rg_call *call)
 RG_OP_DEFINE(local_contrast, .text = "local contrast normalization over a window of pixels",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", NULL },
-             .outputs = (const char *const[]){ "y", NULL }, .names = names, .alias = "",
-             .shapes = shapes, .reads = reads, .joins = joins, .forward = forward,
-             .gradient = gradient);
+             .outputs = (const char *const[]){ "y", NULL }, .names = names, .shapes = shapes,
+             .reads = reads, .joins = joins, .forward = forward, .gradient = gradient);
 
 rg_status rg_local_contrast_create(rg_device *device, const rg_local_contrast_desc *desc,
                                    rg_kernel **kernel)

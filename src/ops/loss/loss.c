@@ -106,9 +106,10 @@ static uint32_t no_gradient(const void *desc)
     return rg_loss_is_initial(d) ? 1 : rg_loss_has_classes(d) ? 6 : 4;
 }
 
-static const char *alias_of(const void *desc)
+static const rg_alias *aliases_of(const void *desc)
 {
-    return ((const rg_loss_desc *)desc)->gradient_output ? "x0=y1" : "";
+    static const rg_alias pairs[] = { RG_X_AS_Y(0, 1), 0 };
+    return ((const rg_loss_desc *)desc)->gradient_output ? pairs : NULL;
 }
 
 static uint32_t reads(const void *desc)
@@ -237,12 +238,12 @@ RG_OP_DEFINE(loss, .text = "loss functions, with the initial gradient",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "y", "labels", "weights", NULL },
              .outputs = (const char *const[]){ "loss", "gradient", NULL }, .names = names,
-             .alias = "x0=dx0", .alias_of = alias_of, .count_inputs = count_inputs,
-             .count_outputs = count_outputs, .count_gradients = count_gradients,
-             .no_gradient = no_gradient, .check = check, .shapes = shapes,
-             .take_before = take_softmax, .with_gradient = with_gradient, .reads = reads,
-             .optional_dy = 1, .joins = joins, .forward = rg_loss_forward,
-             .gradient = rg_loss_gradient);
+             .aliases = (const rg_alias[]){ RG_X_AS_DX(0, 0), 0 }, .aliases_of = aliases_of,
+             .count_inputs = count_inputs, .count_outputs = count_outputs,
+             .count_gradients = count_gradients, .no_gradient = no_gradient, .check = check,
+             .shapes = shapes, .reads = reads, .optional_dy = 1, .joins = joins,
+             .forward = rg_loss_forward, .gradient = rg_loss_gradient,
+             .fusion = { .take_before = take_softmax, .with_gradient = with_gradient });
 
 rg_status rg_loss_create(rg_device *device, const rg_loss_desc *desc, rg_kernel **kernel)
 {

@@ -146,12 +146,12 @@ static rg_status gradient(rg_call *call)
     return rg_record(call, &launch);
 }
 
-RG_OP_DEFINE(lrn, .text = "local response normalization across channels",
-             .desc = { fields, &defaults, sizeof defaults },
-             .inputs = (const char *const[]){ "x", NULL },
-             .outputs = (const char *const[]){ "y", NULL }, .names = names,
-             .alias = "x0=y0 dy0=dx0 x0=dx0", .shapes = shapes, .reads = reads, .joins = joins,
-             .forward = forward, .gradient = gradient);
+RG_OP_DEFINE(
+    lrn, .text = "local response normalization across channels",
+    .desc = { fields, &defaults, sizeof defaults }, .inputs = (const char *const[]){ "x", NULL },
+    .outputs = (const char *const[]){ "y", NULL }, .names = names,
+    .aliases = (const rg_alias[]){ RG_X_AS_Y(0, 0), RG_DY_AS_DX(0, 0), RG_X_AS_DX(0, 0), 0 },
+    .shapes = shapes, .reads = reads, .joins = joins, .forward = forward, .gradient = gradient);
 
 rg_status rg_lrn_create(rg_device *device, const rg_lrn_desc *desc, rg_kernel **kernel)
 {

@@ -383,10 +383,12 @@ RG_OP_DEFINE(neuron, .text = "activation functions, element by element",
              .desc = { rg_neuron_fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", "slope", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names,
-             .alias = "x0=y0 dy0=dx0 x0=dx0 y0=dx0", .count_inputs = count_inputs, .check = check,
-             .shapes = shapes, .cheap = true, .join_before = join_before,
-             .gradient_of_y = gradient_of_y, .reads = reads, .joins = joins, .forward = forward,
-             .gradient = gradient);
+             .aliases = (const rg_alias[]){ RG_X_AS_Y(0, 0), RG_DY_AS_DX(0, 0), RG_X_AS_DX(0, 0),
+                                            RG_Y_AS_DX(0, 0), 0 },
+             .count_inputs = count_inputs, .check = check, .shapes = shapes, .reads = reads,
+             .joins = joins, .forward = forward, .gradient = gradient,
+             .fusion = {
+                 .is_cheap = true, .join_before = join_before, .gradient_of_y = gradient_of_y });
 
 rg_status rg_neuron_create(rg_device *device, const rg_neuron_desc *desc, rg_kernel **kernel)
 {

@@ -38,10 +38,14 @@ int32_t rg_update_count_outputs(const rg_update_plan *p)
     return 1 + p->numbers.moments + (p->copy != RG_PARAMETER_COPY_NONE);
 }
 
-const char *rg_update_alias(const rg_update_plan *p)
+const rg_alias *rg_update_aliases(const rg_update_plan *p)
 {
-    static const char *const pairs[] = { "x0=y0", "x0=y0 x2=y1", "x0=y0 x2=y1 x3=y2",
-                                         "x0=y0 x2=y1 x3=y2 x4=y3" };
+    static const rg_alias pairs[][RG_UPDATE_MOMENTS + 2] = {
+        { RG_X_AS_Y(0, 0) },
+        { RG_X_AS_Y(0, 0), RG_X_AS_Y(2, 1) },
+        { RG_X_AS_Y(0, 0), RG_X_AS_Y(2, 1), RG_X_AS_Y(3, 2) },
+        { RG_X_AS_Y(0, 0), RG_X_AS_Y(2, 1), RG_X_AS_Y(3, 2), RG_X_AS_Y(4, 3) },
+    };
     return pairs[p->numbers.moments];
 }
 

@@ -50,7 +50,7 @@ int32_t rg_update_count_inputs(const rg_update_plan *p);
 int32_t rg_update_count_outputs(const rg_update_plan *p);
 
 /* Pairs that may be one tensor. */
-const char *rg_update_alias(const rg_update_plan *p);
+const rg_alias *rg_update_aliases(const rg_update_plan *p);
 
 rg_status rg_update_check(const rg_update_plan *p);
 
@@ -77,10 +77,10 @@ rg_status rg_update_record(const rg_update_plan *p, rg_call calls[], int32_t cou
         const rg_update_plan plan = plan_of(desc);                                          \
         return rg_update_count_outputs(&plan);                                              \
     }                                                                                       \
-    static const char *alias_of(const void *desc)                                           \
+    static const rg_alias *aliases_of(const void *desc)                                     \
     {                                                                                       \
         const rg_update_plan plan = plan_of(desc);                                          \
-        return rg_update_alias(&plan);                                                      \
+        return rg_update_aliases(&plan);                                                    \
     }                                                                                       \
     static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[]) \
     {                                                                                       \
@@ -97,7 +97,7 @@ rg_status rg_update_record(const rg_update_plan *p, rg_call calls[], int32_t cou
         return forward_calls(call, 1);                                                      \
     }
 #define RG_UPDATE_ENTRIES                                                                       \
-    .alias_of = alias_of, .count_inputs = count_inputs, .count_outputs = count_outputs,         \
+    .aliases_of = aliases_of, .count_inputs = count_inputs, .count_outputs = count_outputs,     \
     .input_names = input_names, .output_names = output_names, .check = check, .shapes = shapes, \
     .updates = true, .forward = forward, .forward_calls = forward_calls
 

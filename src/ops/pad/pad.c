@@ -275,8 +275,9 @@ RG_OP_DEFINE(pad, .text = "padding and cropping of images in all four dimensions
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", "fill", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names,
-             .count_inputs = count_inputs, .check = check, .shapes = shapes, .cheap = true,
-             .reads = reads, .joins = joins, .forward = forward, .gradient = gradient);
+             .count_inputs = count_inputs, .check = check, .shapes = shapes, .reads = reads,
+             .joins = joins, .forward = forward, .gradient = gradient,
+             .fusion = { .is_cheap = true });
 
 rg_status rg_pad_create(rg_device *device, const rg_pad_desc *desc, rg_kernel **kernel)
 {

@@ -423,9 +423,10 @@ RG_OP_DEFINE(pool, .text = "max, average and L2 pooling",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", NULL },
              .outputs = (const char *const[]){ "y", "indices", NULL }, .names = names,
-             .alias = "x0=dx0", .count_outputs = count_outputs, .count_gradients = count_gradients,
-             .check = check, .shapes = shapes, .state = make_slots, .reads = reads, .joins = joins,
-             .forward = forward, .gradient = gradient);
+             .aliases = (const rg_alias[]){ RG_X_AS_DX(0, 0), 0 }, .count_outputs = count_outputs,
+             .count_gradients = count_gradients, .check = check, .shapes = shapes,
+             .state = make_slots, .reads = reads, .joins = joins, .forward = forward,
+             .gradient = gradient);
 
 rg_status rg_pool_create(rg_device *device, const rg_pool_desc *desc, rg_kernel **kernel)
 {

@@ -135,9 +135,9 @@ static uint32_t views(const void *desc, bool is_gradient)
 RG_OP_DEFINE(reshape, .text = "the same elements in row-major order with other dimensions",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", NULL },
-             .outputs = (const char *const[]){ "y", NULL }, .names = names, .alias = "",
-             .check = check, .shapes = shapes, .views = views, .cheap = true, .reads = reads,
-             .joins = joins, .forward = forward, .gradient = gradient);
+             .outputs = (const char *const[]){ "y", NULL }, .names = names, .check = check,
+             .shapes = shapes, .reads = reads, .joins = joins, .forward = forward,
+             .gradient = gradient, .fusion = { .views = views, .is_cheap = true });
 
 rg_status rg_reshape_create(rg_device *device, const rg_reshape_desc *desc, rg_kernel **kernel)
 {

@@ -151,9 +151,9 @@ static rg_status gradient(rg_call *call)
 RG_OP_DEFINE(slice, .text = "slice of a tensor: start, length and step of each dimension",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", NULL },
-             .outputs = (const char *const[]){ "y", NULL }, .names = names, .alias = "",
-             .shapes = shapes, .cheap = true, .reads = reads, .joins = joins, .forward = forward,
-             .gradient = gradient);
+             .outputs = (const char *const[]){ "y", NULL }, .names = names, .shapes = shapes,
+             .reads = reads, .joins = joins, .forward = forward, .gradient = gradient,
+             .fusion = { .is_cheap = true });
 
 rg_status rg_slice_create(rg_device *device, const rg_slice_desc *desc, rg_kernel **kernel)
 {

@@ -189,8 +189,8 @@ RG_OP_DEFINE(upsample, .text = "resizing of images by nearest or bilinear interp
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names, .check = check,
-             .shapes = shapes, .cheap = true, .reads = reads, .joins = joins, .forward = forward,
-             .gradient = gradient);
+             .shapes = shapes, .reads = reads, .joins = joins, .forward = forward,
+             .gradient = gradient, .fusion = { .is_cheap = true });
 
 rg_status rg_upsample_create(rg_device *device, const rg_upsample_desc *desc, rg_kernel **kernel)
 {
