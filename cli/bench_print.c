@@ -125,6 +125,8 @@ static void print_table_line(const rg_bench_printer *printer, const rg_bench_row
         printf(" of %.1f", line->peak_gflop_s);
     if (row->operations > 0)
         printf(" GFLOP/s");
+    for (int32_t i = 0; i < line->strategy_count; i++)
+        printf("%s%s", i == 0 ? "  by " : " + ", line->strategies[i]);
     if (line->overhead_us != 0)
         printf("  overhead of a commit per call: %.2f us", line->overhead_us);
     printf("\n");
@@ -153,6 +155,9 @@ static void print_json_line(const rg_bench_printer *printer, const rg_bench_row 
         printf(", \"gflop_s\": %.5g", gflop_s(row, r->ms));
     if (row->operations > 0 && line->peak_gflop_s > 0)
         printf(", \"peak_gflop_s\": %.5g", line->peak_gflop_s);
+    for (int32_t i = 0; i < line->strategy_count; i++)
+        printf("%s\"%s\"%s", i == 0 ? ", \"strategies\": [" : ", ", line->strategies[i],
+               i + 1 == line->strategy_count ? "]" : "");
     if (line->overhead_us != 0)
         printf(", \"overhead_us\": %.3f", line->overhead_us);
     for (int i = 0; printer->peers[i] != NULL; i++) {

@@ -6,6 +6,7 @@
 
 #include "cli/bench_row.h"
 #include "cli/peer_api.h"
+#include "runtime/strategy.h"
 
 enum { RG_MOST_PEERS = 8 };
 
@@ -20,6 +21,8 @@ typedef struct rg_bench_line {
     rg_bench_mode mode;
     const char *note; /* behind the case in the table, "100 calls", or NULL */
     rg_bench_result result;
+    const char *strategies[RG_CHOICES_NOTED]; /* that ran */
+    int32_t strategy_count;
     double peak_gflop_s;           /* for contractions; 0: not known */
     double overhead_us;            /* of a commit, where a call is alone in it; else 0 */
     double peer_ms[RG_MOST_PEERS]; /* in the order of the printer's peers; 0: not measured */

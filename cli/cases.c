@@ -23,6 +23,11 @@ const rg_op_test *rg_op_test_find(const char *name)
     return NULL;
 }
 
+const rg_op_test *rg_op_test_at(int count, char **names, int i)
+{
+    return count == 0 ? rg_op_tests[i] : i < count ? rg_op_test_find(names[i]) : NULL;
+}
+
 rg_status rg_case_desc(const rg_op *op, const rg_case *c, void *desc)
 {
     memcpy(desc, op->desc.defaults, op->desc.size);

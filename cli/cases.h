@@ -11,6 +11,8 @@ extern const rg_op_test *const rg_op_tests[];
 
 /* Finds an op's test by the op's name; NULL if there is none. */
 const rg_op_test *rg_op_test_find(const char *name);
+/* The test of argument i of `count` names, of all ops if there are no names; NULL past the last. */
+const rg_op_test *rg_op_test_at(int count, char **names, int i);
 
 /* The descriptor of a case, in RG_MAX_DESC bytes; dense shapes of its inputs. */
 rg_status rg_case_desc(const rg_op *op, const rg_case *c, void *desc);

@@ -5,11 +5,12 @@
 #include "cli/bench_print.h"
 #include "cli/cases.h"
 #include "cli/cli.h"
+#include "cli/strategy_option.h"
 
 #include <stdio.h>
 
 typedef struct request {
-    const char *device, *isa, *dtype, *name, *against, *only;
+    const char *device, *isa, *dtype, *name, *against, *only, *strategy;
     int64_t threads;
     double seconds;
     bool tf32, replay, json, help;
@@ -105,6 +106,16 @@ static rg_status find_peak(bench *b, const rg_bench_row *row, double *gflop_s)
     return status == RG_UNSUPPORTED ? RG_OK : status;
 }
 
+/* Also notes the strategies that run meanwhile. */
+static rg_status measure_once(bench *b, rg_bench_row *row, rg_bench_line *line)
+{
+    rg_choices *choices = rg_device_choices(b->device);
+    (void)rg_choices_take(choices, line->strategies);
+    RG_TRY(rg_bench_row_measure(row, line->mode, b->request->seconds, &line->result));
+    line->strategy_count = rg_choices_take(choices, line->strategies);
+    return RG_OK;
+}
+
 static rg_status measure(bench *b, rg_bench_row *row)
 {
     enum {
@@ -118,7 +129,7 @@ static rg_status measure(bench *b, rg_bench_row *row)
     if (row->bytes < SMALL && !row->replay) {
         line.mode = (rg_bench_mode){ .calls = MANY, .commits = 1 };
         line.note = "100 calls";
-        RG_TRY(rg_bench_row_measure(row, line.mode, seconds, &line.result));
+        RG_TRY(measure_once(b, row, &line));
         time_peers(b, row, &line);
         rg_bench_print_line(&b->printer, row, &line);
         among_many = line.result.ms;
@@ -127,7 +138,7 @@ static rg_status measure(bench *b, rg_bench_row *row)
     } else if (b->gpu) {
         RG_TRY(rg_bench_gpu_mode(row, seconds, &line.mode));
     }
-    RG_TRY(rg_bench_row_measure(row, line.mode, seconds, &line.result));
+    RG_TRY(measure_once(b, row, &line));
     if (among_many > 0)
         line.overhead_us = 1e3 * (line.result.ms - among_many);
     else
@@ -206,12 +217,6 @@ static rg_status bench_op(bench *b, const rg_op_test *test)
 
 /* ---- the command ---- */
 
-/* The op of argument i, or all ops if there are no arguments; NULL past the last. */
-static const rg_op_test *test_at(int ops, char **argv, int i)
-{
-    return ops == 0 ? rg_op_tests[i] : i < ops ? rg_op_test_find(argv[i]) : NULL;
-}
-
 static int check_request(const request *r, int ops, char **argv)
 {
     rg_dtype dtype = RG_F32;
@@ -227,7 +232,7 @@ static int check_request(const request *r, int ops, char **argv)
     if (rg_isa_check(r->isa) != 0)
         return 2;
     for (int i = 0; r->name != NULL; i++) {
-        const rg_op_test *test = test_at(ops, argv, i);
+        const rg_op_test *test = rg_op_test_at(ops, argv, i);
         if (test == NULL)
             return rg_wrong("unknown case '%s'", r->name);
         const rg_case *c = test->cases;
@@ -268,7 +273,7 @@ static void fit_columns(bench *b, int ops, char **argv)
 {
     rg_bench_printer *p = &b->printer;
     const rg_op_test *test;
-    for (int i = 0; (test = test_at(ops, argv, i)) != NULL; i++) {
+    for (int i = 0; (test = rg_op_test_at(ops, argv, i)) != NULL; i++) {
         for (const rg_case *c = test->cases; c->name != NULL; c++) {
             const int op = (int)strlen(test->op->name), name = (int)strlen(c->name);
             if (wants_case(b, c)) {
@@ -292,6 +297,7 @@ static int run_bench(bench *b, int ops, char **argv)
         return rg_wrong("%s", rg_error_text());
     if (opened != RG_OK || rg_queue_create(b->device, &b->queue) != RG_OK)
         return rg_failed();
+    rg_choices_force(rg_device_choices(b->device), b->request->strategy);
     b->gpu = rg_bench_on_gpu(b->device);
     if (b->request->replay && !b->gpu)
         return rg_wrong("--replay needs a GPU: it replays CUDA graphs");
@@ -303,7 +309,7 @@ static int run_bench(bench *b, int ops, char **argv)
     fit_columns(b, ops, argv);
     rg_bench_print_head(&b->printer);
     const rg_op_test *test;
-    for (int i = 0; (test = test_at(ops, argv, i)) != NULL; i++) {
+    for (int i = 0; (test = rg_op_test_at(ops, argv, i)) != NULL; i++) {
         if (bench_op(b, test) != RG_OK)
             return rg_failed();
     }
@@ -331,6 +337,7 @@ int rg_cmd_bench(int argc, char **argv)
           "let a GPU round f32 to TF32 in matrix products and convolutions" },
         { "replay", RG_OPTION_FLAG, &r.replay, NULL,
           "replay calls as a CUDA graph (peers on a GPU too), which leaves out the host's time" },
+        { "strategy", RG_OPTION_TEXT, &r.strategy, "NAME", RG_STRATEGY_TEXT },
         { "against", RG_OPTION_TEXT, &r.against, "PEERS", against },
         { "seconds", RG_OPTION_REAL, &r.seconds, "S", "seconds for each row (default 0.6)" },
         { "json", RG_OPTION_FLAG, &r.json, NULL, "print one JSON object per line" },
@@ -356,7 +363,9 @@ int rg_cmd_bench(int argc, char **argv)
         return 0;
     }
     int status = check_request(&r, ops, argv);
-    if (status != 0)
+    if (status == 0)
+        status = rg_strategy_check(r.strategy, ops, argv);
+    if (status != -1)
         return status;
     bench b = { .request = &r };
     status = run_bench(&b, ops, argv);

@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/random_network.h"
 #include "cli/random_trials.h"
+#include "cli/strategy_option.h"
 #include "core/shape.h"
 
 #ifdef __GLIBC__
@@ -16,22 +17,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MOST_THREADS = 3, MOST_ISAS = 8 };
+enum { MOST_THREADS = 3, MOST_ISAS = 8, OPTIONS = 128 };
 
 typedef struct request {
-    const char *device, *dtype, *isa, *name, *random_case, *only, *fingerprints;
+    const char *device, *dtype, *isa, *name, *random_case, *only, *fingerprints, *strategy;
     double random; /* seconds, or negative: the cases of the ops */
     int64_t threads, seed, runs, trials, networks;
     bool quick, is_long, json, help;
     bool is_cpu;     /* it has instruction sets and threads to choose */
     FILE *bits_file; /* opened from `fingerprints`, or NULL */
+    int64_t ran;     /* cases that the strategy accepted */
 } request;
 
 /* One opened device per number of threads, all of one instruction set. */
 typedef struct devices {
     rg_checker checkers[MOST_THREADS];
-    char options[MOST_THREADS][64];
+    char options[MOST_THREADS][OPTIONS];
     int count;
+    int64_t ran; /* cases that the strategy accepted */
 } devices;
 
 /* All instruction sets of the CPU; for a GPU one without a name. They share the values of a case,
@@ -52,14 +55,17 @@ static void close_isas(isa_list *l)
 }
 
 /* The options that select this device. */
-static void write_options(const request *r, const char *isa, int64_t threads, char text[64])
+static void write_options(const request *r, const char *isa, int64_t threads, char text[OPTIONS])
 {
     int length = 0;
     text[0] = 0;
     if (r->is_cpu)
-        length = snprintf(text, 64, " --isa %s --threads %lld", isa, (long long)threads);
+        length = snprintf(text, OPTIONS, " --isa %s --threads %lld", isa, (long long)threads);
     if (r->runs > 1)
-        snprintf(text + length, 64 - (size_t)length, " --runs %lld", (long long)r->runs);
+        length +=
+            snprintf(text + length, OPTIONS - (size_t)length, " --runs %lld", (long long)r->runs);
+    if (r->strategy != NULL)
+        snprintf(text + length, OPTIONS - (size_t)length, " --strategy '%.40s'", r->strategy);
 }
 
 /* NULL and 0 threads: the defaults of the device. */
@@ -74,6 +80,7 @@ static rg_status open_device(const request *r, const char *isa, int64_t threads,
                              .seed = (uint64_t)r->seed,
                              .told = r->json ? stderr : stdout };
     RG_TRY(rg_device_create(r->device, &options, &checker->device));
+    rg_choices_force(rg_device_choices(checker->device), r->strategy);
     d->count++;
     return rg_queue_create(checker->device, &checker->queue);
 }
@@ -149,6 +156,10 @@ static void check_isa(const request *r, devices *d, const rg_values *values, boo
             rg_check_values(&d->checkers[i], values, expanded, &bits);
     }
     write_fingerprint(r, d, values, expanded, &bits);
+    bool ran = false;
+    for (int i = 0; i < d->count && r->strategy != NULL; i++)
+        ran |= rg_strategy_ran(d->checkers[i].device, r->strategy);
+    d->ran += ran && !expanded;
 }
 
 static rg_status check_case(const request *r, isa_list *l, const rg_op_test *test, const rg_case *c,
@@ -178,26 +189,32 @@ static int64_t print_group(const request *r, const devices *d, const char *op, r
     snprintf(threads, sizeof threads, d->count == 3 ? "1, 2, 3" : "1, 2");
     if (d->count == 1)
         snprintf(threads, sizeof threads, "%d", rg_device_threads(device));
+    char strategy[80] = "";
+    if (r->strategy != NULL)
+        snprintf(strategy, sizeof strategy,
+                 r->json ? ", \"strategy\": \"%.40s\", \"skipped\": %lld"
+                         : "; %.40s ran, %lld cases skipped",
+                 r->strategy, (long long)(count - d->ran));
     if (r->json)
         printf("{\"op\": \"%s\", \"device\": \"%s\", \"isa\": \"%s\", \"dtype\": \"%s\", "
                "\"threads\": \"%s\", \"runs\": %lld, \"cases\": %lld, \"comparisons\": %lld, "
-               "\"failures\": %lld, \"worst\": %.3g}\n",
+               "\"failures\": %lld, \"worst\": %.3g%s}\n",
                op, rg_device_name(device), rg_device_isa(device), rg_dtype_name(dtype), threads,
                (long long)r->runs, (long long)count, (long long)comparisons, (long long)failed,
-               worst);
+               worst, strategy);
     else
         printf("%-12s %-6s %-7s %-5s %s %-8s %4lld cases %7lld comparisons  %s (largest error "
-               "%.2f of the tolerance)\n",
+               "%.2f of the tolerance)%s\n",
                op, rg_device_name(device), rg_device_isa(device), rg_dtype_name(dtype),
                r->is_cpu ? "threads" : "       ", r->is_cpu ? threads : "", (long long)count,
-               (long long)comparisons, failed == 0 ? "ok" : "FAILED", worst);
+               (long long)comparisons, failed == 0 ? "ok" : "FAILED", worst, strategy);
     fflush(stdout);
     return failed;
 }
 
 /* All cases of an op in one dtype, on every instruction set. */
-static rg_status check_group(const request *r, const rg_op_test *test, rg_dtype dtype,
-                             int64_t *failures, int64_t *cases)
+static rg_status check_group(request *r, const rg_op_test *test, rg_dtype dtype, int64_t *failures,
+                             int64_t *cases)
 {
     isa_list l;
     rg_status status = open_isas(r, &l);
@@ -218,6 +235,8 @@ static rg_status check_group(const request *r, const rg_op_test *test, rg_dtype 
         count++;
     }
     const bool tells = count > 0 || !r->is_long; /* few ops and dtypes have long cases */
+    for (int k = 0; k < l.count; k++)
+        r->ran += l.isas[k].ran;
     for (int k = 0; status == RG_OK && k < l.count && tells; k++)
         *failures += print_group(r, &l.isas[k], test->op->name, dtype, count);
     *cases += count;
@@ -225,10 +244,11 @@ static rg_status check_group(const request *r, const rg_op_test *test, rg_dtype 
     return status;
 }
 
-static rg_status check_op(const request *r, const rg_op_test *test, int64_t *failures,
-                          int64_t *cases)
+static rg_status check_op(request *r, const rg_op_test *test, int64_t *failures, int64_t *cases)
 {
     static const rg_dtype dtypes[] = { RG_F32, RG_F64, RG_F16, RG_BF16 };
+    if (r->strategy != NULL && !rg_op_has_strategy(test->op, r->strategy))
+        return RG_OK;
     for (size_t k = 0; k < sizeof dtypes / sizeof dtypes[0]; k++) {
         if (r->dtype == NULL || strcmp(r->dtype, rg_dtype_name(dtypes[k])) == 0)
             RG_TRY(check_group(r, test, dtypes[k], failures, cases));
@@ -292,6 +312,7 @@ static int check_random(const request *r, int count, char **names)
     const rg_random_request asked = { .device = r->device,
                                       .limits = { .dtype = r->dtype,
                                                   .isa = r->isa,
+                                                  .strategy = r->strategy,
                                                   .threads = (int32_t)r->threads,
                                                   .is_cpu = is_cpu },
                                       .seconds = r->random,
@@ -310,42 +331,41 @@ static int check_random(const request *r, int count, char **names)
     return rg_random_repeat(&asked, ops[0], r->random_case);
 }
 
-int rg_cmd_check(int argc, char **argv)
+/* Takes the options and prints the help where it is asked for; returns as rg_options_take(). */
+static int take_options(request *r, int argc, char **argv)
 {
-    request r = { .device = "cpu", .seed = 1, .runs = 1, .random = -1 };
     const rg_option options[] = {
-        { "device", RG_OPTION_TEXT, &r.device, "D", "cpu, cuda or cuda:N (default cpu)" },
-        { "dtype", RG_OPTION_TEXT, &r.dtype, "T", "check only f32, f64, f16 or bf16" },
-        { "isa", RG_OPTION_TEXT, &r.isa, "ISA",
+        { "device", RG_OPTION_TEXT, &r->device, "D", "cpu, cuda or cuda:N (default cpu)" },
+        { "dtype", RG_OPTION_TEXT, &r->dtype, "T", "check only f32, f64, f16 or bf16" },
+        { "isa", RG_OPTION_TEXT, &r->isa, "ISA",
           "check only the instruction set base, avx2 or avx512, on the CPU" },
-        { "threads", RG_OPTION_COUNT, &r.threads, "N",
+        { "threads", RG_OPTION_COUNT, &r->threads, "N",
           "run with N CPU threads instead of 1, 2 and 3" },
-        { "runs", RG_OPTION_COUNT, &r.runs, "N",
+        { "runs", RG_OPTION_COUNT, &r->runs, "N",
           "run every case N times and compare the bits of all runs (default 1)" },
-        { "seed", RG_OPTION_COUNT, &r.seed, "N", "seed of the random values (default 1)" },
-        { "case", RG_OPTION_TEXT, &r.name, "NAME", "check this case only, however large" },
-        { "networks", RG_OPTION_COUNT, &r.networks, "N",
+        { "seed", RG_OPTION_COUNT, &r->seed, "N", "seed of the random values (default 1)" },
+        { "case", RG_OPTION_TEXT, &r->name, "NAME", "check this case only, however large" },
+        { "strategy", RG_OPTION_TEXT, &r->strategy, "NAME", RG_STRATEGY_TEXT },
+        { "networks", RG_OPTION_COUNT, &r->networks, "N",
           "check N random networks instead, from --seed on, with all options of plans" },
-        { "only", RG_OPTION_TEXT, &r.only, "LIST",
+        { "only", RG_OPTION_TEXT, &r->only, "LIST",
           "with --networks 1: keep only these items of the network, as printed by a failure" },
-        { "quick", RG_OPTION_FLAG, &r.quick, NULL, "check only small cases, with 2 threads" },
-        { "long", RG_OPTION_FLAG, &r.is_long, NULL,
+        { "quick", RG_OPTION_FLAG, &r->quick, NULL, "check only small cases, with 2 threads" },
+        { "long", RG_OPTION_FLAG, &r->is_long, NULL,
           "check only cases of more than 10M elements (long sums), with 2 threads" },
-        { "random", RG_OPTION_REAL, &r.random, "SECONDS",
+        { "random", RG_OPTION_REAL, &r->random, "SECONDS",
           "run random trials instead of the cases, for SECONDS" },
-        { "trials", RG_OPTION_COUNT, &r.trials, "N", "run exactly N random trials" },
-        { "random-case", RG_OPTION_TEXT, &r.random_case, "TEXT",
+        { "trials", RG_OPTION_COUNT, &r->trials, "N", "run exactly N random trials" },
+        { "random-case", RG_OPTION_TEXT, &r->random_case, "TEXT",
           "repeat one random trial of one op, as printed by a failure" },
-        { "fingerprints", RG_OPTION_TEXT, &r.fingerprints, "FILE",
+        { "fingerprints", RG_OPTION_TEXT, &r->fingerprints, "FILE",
           "write a hash of the result bits of every case, to compare two builds with diff" },
-        { "json", RG_OPTION_FLAG, &r.json, NULL, "print one JSON object per line" },
-        { "help", RG_OPTION_FLAG, &r.help, NULL, "print this help" },
+        { "json", RG_OPTION_FLAG, &r->json, NULL, "print one JSON object per line" },
+        { "help", RG_OPTION_FLAG, &r->help, NULL, "print this help" },
         { .name = NULL },
     };
     const int ops = rg_options_take(options, argc, argv, NULL, NULL);
-    if (ops < 0 || !is_request_valid(&r))
-        return 2;
-    if (r.help) {
+    if (ops >= 0 && r->help) {
         printf("usage: retrograde check [OP]...\n\n"
                "Compares every case with its definition in double precision and with finite "
                "differences.\n"
@@ -354,46 +374,66 @@ int rg_cmd_check(int argc, char **argv)
                "random networks instead; each failure is reduced and printed as a command that "
                "repeats it.\n\n");
         rg_options_help(options);
-        return 0;
     }
+    return ops;
+}
+
+/* The cases of the ops named, or of all. */
+static int check_ops(request *r, int ops, char **argv)
+{
     int64_t failures = 0, cases = 0;
     rg_status status = RG_OK;
-    for (int i = 0; i < ops; i++) {
-        if (rg_op_test_find(argv[i]) == NULL) {
-            fprintf(stderr, "retrograde: unknown op '%s'; see retrograde op --list\n", argv[i]);
-            return 2;
-        }
-    }
-    keep_memory();
-    if (r.random >= 0 || r.trials > 0 || r.random_case != NULL)
-        return check_random(&r, ops, argv);
-    const int wrong = look_at_device(&r);
-    if (wrong != 0)
-        return wrong;
-    if (r.networks > 0 && (ops > 0 || r.dtype != NULL))
-        return rg_wrong("--networks draws networks of all ops and dtypes; it takes no %s",
-                        ops > 0 ? "op" : "--dtype");
-    if (r.networks > 0)
-        return rg_check_networks(r.device, r.isa, r.networks, (uint64_t)r.seed, r.only);
-    if (r.fingerprints != NULL && (r.bits_file = fopen(r.fingerprints, "w")) == NULL) {
-        fprintf(stderr, "retrograde: cannot write '%s': %s\n", r.fingerprints, strerror(errno));
+    if (r->fingerprints != NULL && (r->bits_file = fopen(r->fingerprints, "w")) == NULL) {
+        fprintf(stderr, "retrograde: cannot write '%s': %s\n", r->fingerprints, strerror(errno));
         return 1;
     }
-    for (int i = 0; ops == 0 && rg_op_tests[i] != NULL && status == RG_OK; i++)
-        status = check_op(&r, rg_op_tests[i], &failures, &cases);
-    for (int i = 0; i < ops && status == RG_OK; i++)
-        status = check_op(&r, rg_op_test_find(argv[i]), &failures, &cases);
-    if (r.bits_file != NULL && (ferror(r.bits_file) != 0 || fclose(r.bits_file) != 0)) {
-        fprintf(stderr, "retrograde: cannot write '%s'\n", r.fingerprints);
+    const rg_op_test *test;
+    for (int i = 0; status == RG_OK && (test = rg_op_test_at(ops, argv, i)) != NULL; i++)
+        status = check_op(r, test, &failures, &cases);
+    if (r->bits_file != NULL && (ferror(r->bits_file) != 0 || fclose(r->bits_file) != 0)) {
+        fprintf(stderr, "retrograde: cannot write '%s'\n", r->fingerprints);
         return 1;
     }
     if (status != RG_OK) {
         fprintf(stderr, "retrograde: %s\n", rg_error_text());
         return 1;
     }
-    if (cases == 0) {
-        fprintf(stderr, "retrograde: no case matches the arguments\n");
-        return 2;
-    }
+    if (cases == 0)
+        return rg_wrong("no case matches the arguments");
+    if (r->strategy != NULL && r->ran == 0 && failures == 0)
+        return rg_wrong("strategy '%s' accepts none of the cases", r->strategy);
     return failures == 0 ? 0 : 1;
+}
+
+int rg_cmd_check(int argc, char **argv)
+{
+    request r = { .device = "cpu", .seed = 1, .runs = 1, .random = -1 };
+    const int ops = take_options(&r, argc, argv);
+    if (ops < 0 || !is_request_valid(&r))
+        return 2;
+    if (r.help)
+        return 0;
+    for (int i = 0; i < ops; i++) {
+        if (rg_op_test_find(argv[i]) == NULL) {
+            fprintf(stderr, "retrograde: unknown op '%s'; see retrograde op --list\n", argv[i]);
+            return 2;
+        }
+    }
+    const int told = rg_strategy_check(r.strategy, ops, argv);
+    if (told != -1)
+        return told;
+    keep_memory();
+    if (r.random >= 0 || r.trials > 0 || r.random_case != NULL)
+        return check_random(&r, ops, argv);
+    const int wrong = look_at_device(&r);
+    if (wrong != 0)
+        return wrong;
+    if (r.networks == 0)
+        return check_ops(&r, ops, argv);
+    if (ops > 0 || r.dtype != NULL || r.strategy != NULL)
+        return rg_wrong("--networks draws networks of all ops and dtypes; it takes no %s",
+                        ops > 0           ? "op"
+                        : r.dtype != NULL ? "--dtype"
+                                          : "--strategy");
+    return rg_check_networks(r.device, r.isa, r.networks, (uint64_t)r.seed, r.only);
 }

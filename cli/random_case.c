@@ -69,6 +69,8 @@ void rg_random_text(const rg_random_case *c, char text[RG_RANDOM_TEXT])
         say(&w, "; views=%llu:%u", (unsigned long long)c->views.seed, c->views.mask);
     if (c->isa[0] != 0)
         say(&w, "; isa=%s", c->isa);
+    if (c->strategy[0] != 0)
+        say(&w, "; strategy=%s", c->strategy);
     if (c->threads > 0)
         say(&w, "; threads=%d", c->threads);
     if (c->forms != 0)
@@ -189,6 +191,8 @@ static rg_status parse_pair(rg_random_case *c, const char *key, const char *valu
         c->views = (rg_views){ seed, mask };
     } else if (strcmp(key, "isa") == 0) {
         snprintf(c->isa, sizeof c->isa, "%s", value);
+    } else if (strcmp(key, "strategy") == 0) {
+        snprintf(c->strategy, sizeof c->strategy, "%s", value);
     } else if (strcmp(key, "threads") == 0) {
         c->threads = atoi(value);
     } else {

@@ -25,7 +25,8 @@ typedef struct rg_random_case {
     bool faults;
     uint64_t seed; /* of values, and of what forms choose */
     rg_views views;
-    char isa[16]; /* "": as the device is */
+    char isa[16];      /* "": as the device is */
+    char strategy[40]; /* forced; "": none */
     int32_t threads;
     uint32_t forms; /* RG_FORM_ */
 } rg_random_case;
@@ -42,8 +43,8 @@ void rg_random_shapes(const rg_tensor_desc x[], int32_t inputs, rg_dtype dtype, 
 
 /* Which trials are drawn. */
 typedef struct rg_random_limits {
-    const char *dtype, *isa; /* or NULL */
-    int32_t threads;         /* or 0 */
+    const char *dtype, *isa, *strategy; /* or NULL */
+    int32_t threads;                    /* or 0 */
     bool is_cpu;
 } rg_random_limits;
 

@@ -3,6 +3,7 @@
 /* Drawing a trial: a descriptor from the op's field table, then what the op's own hook makes of it,
  * values, layouts, threads, instruction set, forms. */
 #include "cli/random_case.h"
+#include "cli/strategy_option.h"
 #include "core/shape.h"
 #include "ops/optest_draw.h"
 
@@ -226,6 +227,18 @@ static void draw_device(rg_draw *d, const rg_random_limits *limits, rg_random_ca
     c->threads = limits->threads > 0 ? limits->threads : drawn;
 }
 
+/* A strategy of the op for a third of the trials; calls that it does not accept take another. */
+static void draw_strategy(rg_draw *d, const rg_random_limits *limits, rg_random_case *c)
+{
+    const rg_op *op = c->test->op;
+    const char *drawn = rg_op_strategy(op, (uint64_t)rg_draw_below(d, 1 << 20));
+    if (limits->strategy != NULL)
+        drawn = rg_op_has_strategy(op, limits->strategy) ? limits->strategy : NULL;
+    else if (!rg_draw_chance(d, 0.33))
+        drawn = NULL;
+    snprintf(c->strategy, sizeof c->strategy, "%s", drawn != NULL ? drawn : "");
+}
+
 static uint32_t draw_forms(rg_draw *d)
 {
     uint32_t forms = rg_draw_chance(d, 0.9) ? RG_FORM_GRADIENT : 0;
@@ -263,5 +276,6 @@ bool rg_random_draw(const rg_op_test *test, uint64_t seed, int64_t number,
     c->views.mask = rg_draw_chance(&d, 0.6) ? (1u << 26) - 1 : (uint32_t)rg_draw_below(&d, 1 << 26);
     c->forms = draw_forms(&d);
     c->kind = !c->faults && rg_draw_chance(&d, 0.12) ? RG_RANDOM_REFUSE : RG_RANDOM_COMPUTE;
+    draw_strategy(&d, limits, c);
     return drawn;
 }

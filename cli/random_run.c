@@ -3,6 +3,7 @@
 /* One random trial: dense on one thread, then as it was drawn. */
 #include "cli/random_case.h"
 #include "core/shape.h"
+#include "runtime/strategy.h"
 
 #include <stdlib.h>
 
@@ -154,11 +155,14 @@ rg_status rg_random_run(rg_random_devices *devices, const rg_random_case *c,
                      .flags = c->flags,
                      .dy_fill = c->dy_fill };
     memcpy(made.x_fill, c->x_fill, sizeof made.x_fill);
+    const char *forced = c->strategy[0] != 0 ? c->strategy : NULL;
     said[0] = 0;
     RG_TRY(check_fields(c->test->op, &made));
     rg_checker checker = { .options = "", .seed = c->seed, .said = said }, plain = checker;
     RG_TRY(rg_random_device(devices, c->isa, c->threads, &checker.device, &checker.queue));
     RG_TRY(rg_random_device(devices, c->isa, c->threads > 0 ? 1 : 0, &plain.device, &plain.queue));
+    rg_choices_force(rg_device_choices(checker.device), forced);
+    rg_choices_force(rg_device_choices(plain.device), forced);
     rg_values values;
     if (c->faults)
         made.flags |= RG_CASE_FORWARD;
@@ -172,6 +176,8 @@ rg_status rg_random_run(rg_random_devices *devices, const rg_random_case *c,
         check(&checker, &plain, c, &values, counts);
         count_unsure(&values, counts);
     }
+    rg_choices_force(rg_device_choices(checker.device), NULL); /* the name is the caller's */
+    rg_choices_force(rg_device_choices(plain.device), NULL);
     rg_values_free(&values);
     counts->comparisons += checker.comparisons + plain.comparisons;
     counts->failures += checker.failures + plain.failures > 0;

@@ -76,6 +76,9 @@ static bool shrink_layout(shrinker *s)
     c.threads = c.threads > 0 ? 1 : 0;
     bool any = try(s, &c);
     c = s->best;
+    c.strategy[0] = 0;
+    any |= try(s, &c);
+    c = s->best;
     c.views = (rg_views){ 0, 0 };
     any |= try(s, &c);
     for (int i = 0; i < 26 && s->best.views.seed != 0; i++) {

@@ -53,6 +53,29 @@ class CheckTest(ProgramTest):
         self.assertGreater(len({line.split()[5] for line in lines}), 1)
         self.refused(1, *ask, "no/such/folder", words=("no/such/folder",))
 
+    def test_strategy(self):
+        """One is forced; cases that it does not accept are counted, names are listed."""
+        ask = ("check", "conv_transpose", "--quick", "--dtype", "f32", "--isa", "base", "--json", "--strategy")
+        row = json.loads(self.works(*ask, "any").stdout)
+        self.assertEqual((row["failures"], row["strategy"], row["skipped"]), (0, "any", 0))
+        row = json.loads(self.works(*ask, "depthwise").stdout)
+        self.assertTrue(0 < row["skipped"] < row["cases"], row)
+        listed = self.works("check", "--strategy", "help").stdout.splitlines()
+        self.assertIn("conv", [line.split(":")[0] for line in listed])
+        self.refused(2, *ask, "sideways", words=("sideways", "conv_transpose: ", "any"))
+        self.refused(2, "check", "softmax", "--strategy", "any", words=("unknown strategy 'any'",))
+        self.refused(2, "check", "--networks", "1", "--strategy", "any", words=("--networks",))
+
+    def test_bench_strategy(self):
+        """Rows say which strategies ran."""
+        ask = ("bench", "conv", "--case", "one-pixel", "--seconds", "0.01", "--dtype", "f32")
+        for row in map(json.loads, self.works(*ask, "--json").stdout.splitlines()):
+            self.assertEqual(row["strategies"], ["panels"])
+        for row in map(json.loads, self.works(*ask, "--json", "--strategy", "any").stdout.splitlines()):
+            self.assertEqual(row["strategies"], ["any"])
+        self.assertIn("  by panels", self.works(*ask).stdout)
+        self.refused(2, *ask, "--strategy", "sideways", words=("sideways", "panels"))
+
     def test_renamed_option(self):
         """--rung was the name of --isa in 0.1."""
         done = self.works("check", "reshape", "--quick", "--dtype", "f32", "--rung", "base")
@@ -96,6 +119,13 @@ class RandomTest(ProgramTest):
         row = json.loads(self.works(*ask, "--json").stdout)
         self.assertEqual((row["trials"], row["of"]["reshape"], row["failures"]), (12, 6, 0))
         self.works("check", "grad_norm", "--random", "0.2", "--dtype", "f64", "--threads", "2")
+
+    def test_strategies(self):
+        """Trials force strategies at random; the text of a trial says which."""
+        case = "dtype=f32; x=2,5,5,4 4,3,3,1 4; fields=groups=0; seed=4; strategy=%s; threads=2; forms=gradient,add"
+        for name in ("any", "depthwise"):
+            self.assertIn("ok", self.works("check", "conv", "--random-case", case % name).stdout)
+        self.assertIn("0 failures", self.works("check", "conv", "--trials", "30", "--strategy", "any").stdout)
 
     def test_one_case(self):
         self.assertIn("ok", self.works("check", "softmax", "--random-case", self.CASE).stdout)

@@ -5,6 +5,7 @@
 #ifndef RG_BACKEND_BACKEND_H
 #define RG_BACKEND_BACKEND_H
 
+#include "backend/choices.h"
 #include "core/dtype.h"
 #include "core/memory.h"
 
@@ -42,6 +43,9 @@ typedef struct rg_cpu_table {
 typedef struct rg_cuda_table {
     const rg_cuda_row *rows;
     int32_t count;
+    /* The name of strategy i that its kernels choose from at launch, NULL behind the last; or NULL.
+     */
+    const char *(*strategy)(int32_t i);
 } rg_cuda_table;
 
 /* The kernels of one op on every backend: cpu[double][instruction set] and cuda are lists of tables
@@ -132,9 +136,10 @@ typedef struct rg_backend {
 
     /* How many devices of this kind the machine has; if 0, *reason says why. */
     int32_t (*count)(const char **reason);
-    /* Opens device `index`; *context is handed to all that follows. */
+    /* Opens device `index`; *context is handed to all that follows. `choices`, of strategies, lives
+     * as long as it. */
     rg_status (*open)(int32_t index, const rg_device_options *options,
-                      const rg_allocator *allocator, void **context);
+                      const rg_allocator *allocator, rg_choices *choices, void **context);
     void (*close)(void *context);
     int32_t (*threads)(const void *context);
     const char *(*isa)(const void *context);

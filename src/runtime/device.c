@@ -156,7 +156,8 @@ rg_status rg_device_create(const char *name, const rg_device_options *options, r
     rg_device *made = memory;
     *made = (rg_device){ .refs = 1, .backend = backend, .allocator = allocator };
     write_name(backend, index, made->name, sizeof made->name);
-    const rg_status status = backend->open(index, &all, &made->allocator, &made->context);
+    const rg_status status =
+        backend->open(index, &all, &made->allocator, &made->choices, &made->context);
     if (status != RG_OK) {
         rg_release(&allocator, made, sizeof *made);
         return status;

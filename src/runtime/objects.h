@@ -18,6 +18,7 @@ struct rg_device {
     rg_allocator allocator;
     char name[32];
     _Atomic uint64_t commands_made;
+    rg_choices choices; /* of strategies */
     /* Heaps of submissions that have run, the latest first; the next of their size takes one. */
     _Atomic(struct rg_storage *) spares[RG_SPARES];
 };

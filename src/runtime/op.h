@@ -53,6 +53,7 @@ typedef int32_t rg_alias;
 
 typedef struct rg_call rg_call;
 typedef struct rg_op rg_op;
+typedef struct rg_strategy rg_strategy; /* runtime/strategy.h */
 
 /* What plans may do with an op beyond running it; what is NULL or false they may not. All but
  * views, is_cheap and is_sum change a descriptor and return whether they could. */
@@ -129,6 +130,9 @@ struct rg_op {
     rg_status (*forward_calls)(rg_call *calls, int32_t count);
     rg_status (*gradient)(rg_call *call); /* NULL: the op has none */
     const rg_kernel_table *kernels;
+    const rg_kernel_table *launches; /* of another op, whose kernels this one launches; or NULL */
+    /* The lists that forward and gradient choose from, NULL at the end; NULL: there are none. */
+    const rg_strategy *const *const *strategies;
 };
 
 /* One checked call, as the op's own functions see it. */

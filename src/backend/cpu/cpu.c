@@ -63,9 +63,9 @@ static rg_status choose_isa(const rg_device_options *options, int32_t *isa)
 }
 
 static rg_status cpu_open(int32_t index, const rg_device_options *options,
-                          const rg_allocator *allocator, void **context)
+                          const rg_allocator *allocator, rg_choices *choices, void **context)
 {
-    (void)index;
+    (void)index, (void)choices; /* kernels of a CPU choose nothing */
     int32_t threads, isa;
     RG_TRY(choose_threads(options, &threads));
     RG_TRY(choose_isa(options, &isa));

@@ -141,7 +141,7 @@ void rg_cuda_close(void *context)
 }
 
 rg_status rg_cuda_open(int32_t index, const rg_device_options *options,
-                       const rg_allocator *allocator, void **context)
+                       const rg_allocator *allocator, rg_choices *choices, void **context)
 {
     RG_CHECK(options->threads == 0, RG_INVALID_ARGUMENT,
              "rg_device_create: the option threads applies to the CPU only, not to a GPU");
@@ -152,6 +152,7 @@ rg_status rg_cuda_open(int32_t index, const rg_device_options *options,
     rg_cuda_device *device = memory;
     *device = (rg_cuda_device){ .refs = 1, .allocator = *allocator, .index = index };
     device->place.tf32 = options->tf32;
+    device->place.choices = choices;
     device->place.cudnn = rg_cudnn_create(&device->allocator, options->tf32);
     device->place.cublaslt = rg_cublaslt_create(&device->allocator, options->tf32);
     pthread_mutex_init(&device->copying, NULL);

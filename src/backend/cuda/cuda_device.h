@@ -36,7 +36,7 @@ void rg_cuda_leave(const rg_cuda_device *device, int before);
 /* Functions of rg_backend; a context is an rg_cuda_device. */
 int32_t rg_cuda_count(const char **reason);
 rg_status rg_cuda_open(int32_t index, const rg_device_options *options,
-                       const rg_allocator *allocator, void **context);
+                       const rg_allocator *allocator, rg_choices *choices, void **context);
 void rg_cuda_close(void *context);
 
 #endif

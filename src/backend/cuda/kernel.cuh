@@ -348,10 +348,12 @@ enum { RG_CUDA_DTYPES = 4 };
 
 /* ---- tables: nothing is defined without being listed ---- */
 
-/* Ends <name>_cuda.cu, with rows for the kernels of the file. */
-#define RG_CUDA_TABLE(name, rows)                  \
-    extern "C" const rg_cuda_table rg_cuda_##name; \
-    extern "C" const rg_cuda_table rg_cuda_##name = { rows, sizeof(rows) / sizeof(rows[0]) }
+/* Ends <name>_cuda.cu, with rows for the kernels of the file and, where they choose a strategy at
+ * launch, the function that names these. */
+#define RG_CUDA_TABLE(name, rows, ...)                                                      \
+    extern "C" const rg_cuda_table rg_cuda_##name;                                          \
+    extern "C" const rg_cuda_table rg_cuda_##name = { rows, sizeof(rows) / sizeof(rows[0]), \
+                                                      ##__VA_ARGS__ }
 
 /* Kernel `id`: a function template over dtypes, and over what else is given. */
 #define RG_CUDA_ROW(id, name, ...)              \

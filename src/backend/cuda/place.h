@@ -4,6 +4,8 @@
 #ifndef RG_BACKEND_CUDA_PLACE_H
 #define RG_BACKEND_CUDA_PLACE_H
 
+#include "backend/choices.h"
+
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,6 +17,7 @@ typedef struct rg_cuda_place {
     bool tf32;                    /* f32 may be rounded to TF32 where it is multiplied */
     struct rg_cudnn *cudnn;       /* backend/cuda/cudnn.h; NULL: there is none */
     struct rg_cublaslt *cublaslt; /* backend/cuda/cublaslt.h; NULL: there is none */
+    rg_choices *choices;          /* forced and noted strategies; NULL: none */
     size_t scratch; /* bytes that the launch has got: what was asked for when it was recorded */
 } rg_cuda_place;
 

@@ -179,7 +179,7 @@ RG_OP_DEFINE(conv, .text = "convolution", .desc = { fields, &defaults, sizeof de
              .outputs = (const char *const[]){ "y", NULL }, .names = names,
              .count_inputs = count_inputs, .check = check, .shapes = shapes, .state = make_slots,
              .reads = reads, .wide_gradients = 6, .forward = forward, .gradient = gradient,
-             .fusion = { .take_bias = take_bias });
+             .fusion = { .take_bias = take_bias }, .strategies = rg_conv_strategies);
 
 rg_status rg_conv_create(rg_device *device, const rg_conv_desc *desc, rg_kernel **kernel)
 {

@@ -32,7 +32,9 @@ struct choice {
     bool (*prefers)(const rg_conv_call *call); /* NULL: where it accepts */
 };
 
-static const choice forward_choices[] = {
+enum { CHOICES = 7 }; /* of each list */
+
+static const choice forward_choices[CHOICES] = {
     { &rg_conv_cudnn, prefers_cudnn },
     { &rg_conv_cublaslt },
     { &rg_conv_stem },
@@ -42,7 +44,7 @@ static const choice forward_choices[] = {
     { &rg_conv_any },
 };
 
-static const choice data_choices[] = {
+static const choice data_choices[CHOICES] = {
     { &rg_conv_cudnn, prefers_cudnn },
     { &rg_conv_cublaslt },
     { &rg_conv_fold },
@@ -52,7 +54,7 @@ static const choice data_choices[] = {
     { &rg_conv_any },
 };
 
-static const choice weights_choices[] = {
+static const choice weights_choices[CHOICES] = {
     { &rg_conv_cudnn_weights, prefers_cudnn },
     { &rg_conv_cublaslt_weights },
     { &rg_conv_stem_weights },
@@ -62,14 +64,34 @@ static const choice weights_choices[] = {
     { &rg_conv_any },
 };
 
+static const char *strategy_name(int32_t i)
+{
+    static const choice *const lists[] = { forward_choices, data_choices, weights_choices };
+    return i < 3 * CHOICES ? lists[i / CHOICES][i % CHOICES].strategy->name : NULL;
+}
+
 static bool is_chosen(const choice *choice, rg_conv_call *call)
 {
     return (choice->prefers == NULL || choice->prefers(call)) && choice->strategy->accepts(call);
 }
 
+/* The forced strategy, where the list has it and it accepts; else NULL. */
+static const rg_conv_strategy *forced(const choice *choices, rg_conv_call *call)
+{
+    for (int i = 0; i < CHOICES; i++) {
+        const rg_conv_strategy *s = choices[i].strategy;
+        if (rg_choices_forces(call->place->choices, s->name) && s->accepts(call))
+            return s;
+    }
+    return NULL;
+}
+
 /* The last of a list accepts all. A channel to itself has too little work for the others. */
 static const rg_conv_strategy *choose(const choice *choices, rg_conv_call *call)
 {
+    const rg_conv_strategy *wanted = forced(choices, call);
+    if (wanted != NULL)
+        return wanted;
     if (call->shape->groups > 1 && call->shape->in == 1)
         return &rg_conv_any;
     while (!is_chosen(choices, call))
@@ -122,8 +144,11 @@ static void run_pass(rg_dtype dtype, const void *args, rg_cudnn_direction direct
     packing plan = { .place = place };
     packing arena = { .place = place, .scratch = (char *)k->scratch, .run = true };
     const rg_conv_strategy *strategy = choose_pass(&call);
-    if (!strategy->run(&call, &plan) || packing_lacks(&plan) || !strategy->run(&call, &arena))
+    if (!strategy->run(&call, &plan) || packing_lacks(&plan) || !strategy->run(&call, &arena)) {
+        strategy = &rg_conv_any;
         rg_conv_any.run(&call, &arena);
+    }
+    rg_choices_note(place->choices, strategy->name);
 }
 
 static size_t pass_scratch(rg_dtype dtype, const void *args, rg_cudnn_direction direction,
@@ -179,7 +204,10 @@ static bool run_weights(rg_dtype dtype, const rg_conv_weights_args *k, uint32_t 
 {
     rg_conv_call call = weights_call_of(dtype, k, unaligned, arena->place);
     const rg_conv_strategy *strategy = choose(weights_choices, &call);
-    return strategy != &rg_conv_any && strategy->run(&call, arena);
+    const bool runs = strategy != &rg_conv_any && strategy->run(&call, arena);
+    if (runs && arena->run)
+        rg_choices_note(call.place->choices, strategy->name);
+    return runs;
 }
 
 /* All images at once, or some at a time. */
@@ -197,8 +225,10 @@ template <rg_dtype T> static void weights(const void *args, const rg_cuda_place 
     const rg_conv_call call = weights_call_of(T, k, unaligned_of(tensors, 3), place);
     packing plan = { .place = place };
     packing arena = { .place = place, .scratch = (char *)k->scratch, .run = true };
-    if (!run_images(&call, &plan) || packing_lacks(&plan) || !run_images(&call, &arena))
+    if (!run_images(&call, &plan) || packing_lacks(&plan) || !run_images(&call, &arena)) {
         rg_conv_any.run(&call, &arena);
+        rg_choices_note(place->choices, rg_conv_any.name);
+    }
 }
 
 template <rg_dtype T>
@@ -217,4 +247,4 @@ static const rg_cuda_row kernel_rows[] = {
     RG_CUDA_ROW_SCRATCH(RG_CONV_DATA, data, data_scratch),
     RG_CUDA_ROW_SCRATCH(RG_CONV_WEIGHTS, weights, weights_scratch),
 };
-RG_CUDA_TABLE(conv, kernel_rows);
+RG_CUDA_TABLE(conv, kernel_rows, strategy_name);

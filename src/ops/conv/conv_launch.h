@@ -20,9 +20,11 @@ double rg_conv_products(const rg_conv_shape *s);
  * if there are eight of them. */
 void rg_conv_set_cost(rg_launch *launch, int64_t units, int64_t bytes, double products);
 
-/* Everything of a launch of RG_CONV_FORWARD or RG_CONV_DATA; b and z may be NULL. */
+/* What the strategies record. b and z may be NULL. */
 typedef struct rg_conv_pass {
-    const rg_tensor *from, *w, *b, *to, *z;
+    int32_t kernel;                         /* RG_CONV_FORWARD, RG_CONV_DATA or RG_CONV_WEIGHTS */
+    const rg_tensor *from, *w, *b, *to, *z; /* of forward and data */
+    const rg_tensor *x, *dy, *dw;           /* of weights */
     rg_conv_shape shape;
     const rg_neuron_desc *neuron; /* or NULL */
     bool add;

@@ -15,6 +15,7 @@ rg_status rg_conv_record_forward(rg_call *call, const rg_conv_passes *p, const r
                                  const rg_tensor *z, const rg_neuron_desc *neuron)
 {
     const rg_conv_pass pass = {
+        .kernel = p->is_transpose ? RG_CONV_DATA : RG_CONV_FORWARD,
         .from = call->x[0],
         .w = call->x[1],
         .b = p->bias ? call->x[2] : NULL,
@@ -23,7 +24,7 @@ rg_status rg_conv_record_forward(rg_call *call, const rg_conv_passes *p, const r
         .shape = p->shape(call->desc, &call->x[0]->desc, &y->desc, &call->x[1]->desc),
         .neuron = neuron,
     };
-    return rg_conv_record(call, p->is_transpose ? RG_CONV_DATA : RG_CONV_FORWARD, &pass);
+    return rg_conv_record(call, &pass);
 }
 
 rg_status rg_conv_record_gradients(rg_call *call, const rg_conv_passes *p, const rg_tensor *g)
@@ -31,18 +32,25 @@ rg_status rg_conv_record_gradients(rg_call *call, const rg_conv_passes *p, const
     const rg_tensor *const x = call->x[0], *const *const dx = call->dx;
     if (dx[0] != NULL) {
         const rg_conv_pass pass = {
+            .kernel = p->is_transpose ? RG_CONV_FORWARD : RG_CONV_DATA,
             .from = g,
             .w = call->x[1],
             .to = dx[0],
             .shape = p->shape(call->desc, &dx[0]->desc, &g->desc, &call->x[1]->desc),
             .add = call->add & 1,
         };
-        RG_TRY(rg_conv_record(call, p->is_transpose ? RG_CONV_FORWARD : RG_CONV_DATA, &pass));
+        RG_TRY(rg_conv_record(call, &pass));
     }
     if (dx[1] != NULL) {
-        const rg_conv_shape s = p->shape(call->desc, &x->desc, &g->desc, &dx[1]->desc);
-        RG_TRY(rg_conv_record_weights(call, &s, p->is_transpose ? g : x, p->is_transpose ? x : g,
-                                      dx[1], call->add >> 1 & 1));
+        const rg_conv_pass pass = {
+            .kernel = RG_CONV_WEIGHTS,
+            .x = p->is_transpose ? g : x,
+            .dy = p->is_transpose ? x : g,
+            .dw = dx[1],
+            .shape = p->shape(call->desc, &x->desc, &g->desc, &dx[1]->desc),
+            .add = call->add >> 1 & 1,
+        };
+        RG_TRY(rg_conv_record(call, &pass));
     }
     if (p->bias && dx[2] != NULL)
         RG_TRY(rg_fused_bias(call, g, dx[2], call->add >> 2 & 1));

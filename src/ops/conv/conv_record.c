@@ -106,19 +106,83 @@ rg_conv_shape rg_conv_shape_of(const rg_window *window, const rg_placement *at,
     return s;
 }
 
-/* ---- launches ---- */
+/* ---- strategies ---- */
 
-rg_status rg_conv_record(const rg_call *call, int32_t kernel, const rg_conv_pass *p)
+static rg_dtype dtype_of(const rg_conv_pass *p)
 {
-    rg_call own = *call;
-    own.op = &rg_op_conv;
-    const rg_dtype dtype = p->to->desc.dtype;
-    if (rg_conv_depthwise_takes(&own, &p->shape, dtype))
-        return rg_conv_record_depthwise(&own, kernel == RG_CONV_DATA, p);
-    if (rg_conv_grouped_takes(&own, &p->shape, dtype))
-        return rg_conv_record_grouped(&own, kernel == RG_CONV_DATA, p);
-    if (rg_conv_engine_takes(&own, &p->shape, dtype))
-        return rg_conv_engine_record(&own, kernel == RG_CONV_FORWARD, p);
+    return p->kernel == RG_CONV_WEIGHTS ? p->x->desc.dtype : p->to->desc.dtype;
+}
+
+static bool takes_depthwise(const rg_call *call, const void *request)
+{
+    const rg_conv_pass *p = request;
+    return rg_conv_depthwise_takes(call, &p->shape, dtype_of(p));
+}
+
+static rg_status record_depthwise(rg_call *call, const void *request)
+{
+    const rg_conv_pass *p = request;
+    if (p->kernel == RG_CONV_WEIGHTS)
+        return rg_conv_record_depthwise_weights(call, &p->shape, p->x, p->dy, p->dw, p->add);
+    return rg_conv_record_depthwise(call, p->kernel == RG_CONV_DATA, p);
+}
+
+static bool takes_grouped(const rg_call *call, const void *request)
+{
+    const rg_conv_pass *p = request;
+    return rg_conv_grouped_takes(call, &p->shape, dtype_of(p));
+}
+
+static rg_status record_grouped(rg_call *call, const void *request)
+{
+    const rg_conv_pass *p = request;
+    if (p->kernel == RG_CONV_WEIGHTS)
+        return rg_conv_record_grouped_weights(call, &p->shape, p->x, p->dy, p->dw, p->add);
+    return rg_conv_record_grouped(call, p->kernel == RG_CONV_DATA, p);
+}
+
+static bool takes_panels(const rg_call *call, const void *request)
+{
+    const rg_conv_pass *p = request;
+    return rg_conv_engine_takes(call, &p->shape, dtype_of(p));
+}
+
+static rg_status record_panels(rg_call *call, const void *request)
+{
+    const rg_conv_pass *p = request;
+    if (p->kernel == RG_CONV_WEIGHTS)
+        return rg_conv_engine_weights(call, &p->shape, p->x, p->dy, p->dw, p->add);
+    return rg_conv_engine_record(call, p->kernel == RG_CONV_FORWARD, p);
+}
+
+static bool takes_any(const rg_call *call, const void *request)
+{
+    (void)call, (void)request;
+    return true;
+}
+
+static rg_status record_any_weights(rg_call *call, const rg_conv_pass *p)
+{
+    const rg_conv_shape *s = &p->shape;
+    const rg_dtype dtype = dtype_of(p);
+    rg_conv_weights_args args = { .shape = *s, .add = p->add, .wide = p->dw->desc.dtype != dtype };
+    rg_launch launch = { .kernel = RG_CONV_WEIGHTS,
+                         .dtype = dtype,
+                         RG_ARGS(args),
+                         .scratch_at = RG_POINTER(args, scratch),
+                         .tensors = { RG_BIND(args, x, p->x), RG_BIND(args, dy, p->dy),
+                                      RG_BIND(args, dw, p->dw) } };
+    rg_conv_set_cost(&launch, s->groups * s->out * s->row.window * s->column.window,
+                     rg_move_bytes(p->x) + rg_move_bytes(p->dy), rg_conv_products(s));
+    return rg_record(call, &launch);
+}
+
+static rg_status record_any(rg_call *call, const void *request)
+{
+    const rg_conv_pass *p = request;
+    if (p->kernel == RG_CONV_WEIGHTS)
+        return record_any_weights(call, p);
+    const rg_dtype dtype = dtype_of(p);
     rg_conv_args args = { .shape = p->shape,
                           .has_b = p->b != NULL,
                           .has_z = p->z != NULL,
@@ -130,7 +194,7 @@ rg_status rg_conv_record(const rg_call *call, int32_t kernel, const rg_conv_pass
     if (p->neuron != NULL)
         args.neuron = (rg_conv_neuron){ (int32_t)p->neuron->kind,
                                         rg_neuron_numbers_of(p->neuron, dtype, false) };
-    rg_launch launch = { .kernel = kernel,
+    rg_launch launch = { .kernel = p->kernel,
                          .dtype = dtype,
                          RG_ARGS(args),
                          .scratch_at = RG_POINTER(args, scratch),
@@ -139,32 +203,23 @@ rg_status rg_conv_record(const rg_call *call, int32_t kernel, const rg_conv_pass
                                       RG_BIND(args, to, p->to),
                                       RG_BIND(args, z, p->z != NULL ? p->z : p->to) } };
     const rg_conv_shape *s = &p->shape;
-    const int64_t rows = kernel == RG_CONV_FORWARD ? s->row.count : s->row.size;
+    const int64_t rows = p->kernel == RG_CONV_FORWARD ? s->row.count : s->row.size;
     rg_conv_set_cost(&launch, s->images * rows, rg_move_bytes(p->from) + rg_move_bytes(p->to),
                      rg_conv_products(s));
-    return rg_record(&own, &launch);
+    return rg_record(call, &launch);
 }
 
-rg_status rg_conv_record_weights(const rg_call *call, const rg_conv_shape *s, const rg_tensor *x,
-                                 const rg_tensor *dy, const rg_tensor *dw, bool add)
+static const rg_strategy depthwise = { "depthwise", takes_depthwise, record_depthwise };
+static const rg_strategy grouped = { "grouped", takes_grouped, record_grouped };
+static const rg_strategy panels = { "panels", takes_panels, record_panels };
+static const rg_strategy any = { "any", takes_any, record_any };
+
+static const rg_strategy *const list[] = { &depthwise, &grouped, &panels, &any, NULL };
+const rg_strategy *const *const rg_conv_strategies[] = { list, NULL };
+
+rg_status rg_conv_record(const rg_call *call, const rg_conv_pass *p)
 {
     rg_call own = *call;
     own.op = &rg_op_conv;
-    const rg_dtype dtype = x->desc.dtype;
-    if (rg_conv_depthwise_takes(&own, s, dtype))
-        return rg_conv_record_depthwise_weights(&own, s, x, dy, dw, add);
-    if (rg_conv_grouped_takes(&own, s, dtype))
-        return rg_conv_record_grouped_weights(&own, s, x, dy, dw, add);
-    if (rg_conv_engine_takes(&own, s, dtype))
-        return rg_conv_engine_weights(&own, s, x, dy, dw, add);
-    rg_conv_weights_args args = { .shape = *s, .add = add, .wide = dw->desc.dtype != dtype };
-    rg_launch launch = { .kernel = RG_CONV_WEIGHTS,
-                         .dtype = dtype,
-                         RG_ARGS(args),
-                         .scratch_at = RG_POINTER(args, scratch),
-                         .tensors = { RG_BIND(args, x, x), RG_BIND(args, dy, dy),
-                                      RG_BIND(args, dw, dw) } };
-    rg_conv_set_cost(&launch, s->groups * s->out * s->row.window * s->column.window,
-                     rg_move_bytes(x) + rg_move_bytes(dy), rg_conv_products(s));
-    return rg_record(&own, &launch);
+    return rg_strategy_run(&own, list, p);
 }

@@ -9,6 +9,7 @@
 #include "ops/conv/conv_grouped_record.h"
 #include "ops/fused_neuron/fused_neuron.h"
 #include "ops/move/move_record.h"
+#include "runtime/strategy.h"
 
 #include <retrograde/padding.h>
 
@@ -39,9 +40,9 @@ rg_conv_shape rg_conv_shape_of(const rg_window *window, const rg_placement *at,
 
 /* ---- launches ---- */
 
-rg_status rg_conv_record(const rg_call *call, int32_t kernel, const rg_conv_pass *p);
+/* By the first strategy that accepts the pass. */
+rg_status rg_conv_record(const rg_call *call, const rg_conv_pass *p);
 
-rg_status rg_conv_record_weights(const rg_call *call, const rg_conv_shape *s, const rg_tensor *x,
-                                 const rg_tensor *dy, const rg_tensor *dw, bool add);
+extern const rg_strategy *const *const rg_conv_strategies[];
 
 #endif

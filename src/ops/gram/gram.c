@@ -118,7 +118,8 @@ RG_OP_DEFINE(gram, .text = "Gram matrix: products of all pairs of channels, summ
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names, .shapes = shapes,
-             .reads = reads, .forward = forward, .gradient = gradient);
+             .reads = reads, .forward = forward, .gradient = gradient,
+             .launches = &rg_kernels_matmul);
 
 rg_status rg_gram_create(rg_device *device, const rg_gram_desc *desc, rg_kernel **kernel)
 {

@@ -6,8 +6,19 @@
 static const rg_product_strategy *const strategies[] = { &rg_product_long, &rg_product_cublaslt,
                                                          &rg_product_tiles };
 
+enum { STRATEGIES = sizeof strategies / sizeof strategies[0] };
+
+static const char *strategy_name(int32_t i)
+{
+    return i < STRATEGIES ? strategies[i]->name : NULL;
+}
+
 static const rg_product_strategy *choose(rg_cuda_product *call)
 {
+    for (const rg_product_strategy *s : strategies) {
+        if (rg_choices_forces(call->place->choices, s->name) && s->accepts(call))
+            return s;
+    }
     int i = 0;
     while (!strategies[i]->accepts(call)) /* the last one accepts all */
         i++;
@@ -26,8 +37,11 @@ template <rg_dtype T> static void product(const void *args, const rg_cuda_place 
         .dtype = T, .args = k, .unaligned = unaligned_of(tensors, 4), .place = place
     };
     const rg_product_strategy *strategy = choose(&call);
-    if (!strategy->run(&call, &plan) || packing_lacks(&plan) || !strategy->run(&call, &arena))
+    if (!strategy->run(&call, &plan) || packing_lacks(&plan) || !strategy->run(&call, &arena)) {
+        strategy = &rg_product_tiles;
         rg_product_tiles.run(&call, &arena);
+    }
+    rg_choices_note(place->choices, strategy->name);
 }
 
 template <rg_dtype T>
@@ -45,4 +59,4 @@ static size_t product_scratch(const void *args, uint32_t unaligned, const rg_cud
 static const rg_cuda_row kernel_rows[] = {
     RG_CUDA_ROW_SCRATCH(RG_MATMUL_PRODUCT, product, product_scratch),
 };
-RG_CUDA_TABLE(product, kernel_rows);
+RG_CUDA_TABLE(product, kernel_rows, strategy_name);

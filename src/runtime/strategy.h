@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Strategies: the ways to record one kernel. Each is a file of its op that exports an rg_strategy;
+ * an ordered list of them decides, and the first that accepts wins.
+ *
+ * A harness can force a strategy by name on a device and ask which ones ran there: see
+ * backend/choices.h. GPU strategies that are chosen at launch use the same names and notes, through
+ * rg_cuda_place. */
+#ifndef RG_RUNTIME_STRATEGY_H
+#define RG_RUNTIME_STRATEGY_H
+
+#include "backend/choices.h"
+#include "runtime/op.h"
+
+/* `request` is the op's own struct, the same for all strategies of a list. */
+struct rg_strategy {
+    const char *name;
+    bool (*accepts)(const rg_call *call, const void *request);
+    rg_status (*record)(rg_call *call, const void *request);
+};
+
+/* Records by the forced strategy where `list` has it and it accepts, else by the first that
+ * accepts; notes its name. The list ends with NULL, and the last of it accepts all. */
+rg_status rg_strategy_run(rg_call *call, const rg_strategy *const list[], const void *request);
+
+/* What is forced and noted on a device. */
+rg_choices *rg_device_choices(rg_device *device);
+
+/* The names of all strategies of an op, each once, those of GPUs too; returns how many. */
+enum { RG_MAX_STRATEGIES = 32 };
+int32_t rg_strategy_names(const rg_op *op, const char *names[RG_MAX_STRATEGIES]);
+
+#endif
