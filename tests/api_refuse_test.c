@@ -42,6 +42,40 @@ static void test_descriptors(rg_device *device)
     EXPECT_FAILS(rg_softmax_create(device, &desc, &kernel), RG_INVALID_ARGUMENT, "flatten");
 }
 
+/* The size of a neuron inside of another descriptor was not looked at. */
+static void test_nested_descriptors(rg_device *device)
+{
+    static const uint32_t sizes[] = { 0, 4, sizeof(rg_neuron_desc) - 1, sizeof(rg_neuron_desc) + 1,
+                                      UINT32_MAX };
+    for (int i = 0; i < 5; i++) {
+        rg_kernel *kernel = (rg_kernel *)1;
+        rg_dense_desc dense = rg_dense_desc_default();
+        dense.neuron.size = sizes[i];
+        EXPECT_FAILS(rg_dense_create(device, &dense, &kernel), RG_INVALID_ARGUMENT,
+                     "dense: neuron.size is");
+        EXPECT(kernel == NULL);
+        rg_conv_desc conv = rg_conv_desc_default();
+        conv.neuron.size = sizes[i];
+        EXPECT_FAILS(rg_conv_create(device, &conv, &kernel), RG_INVALID_ARGUMENT,
+                     "conv: neuron.size is");
+        rg_batch_norm_desc norm = rg_batch_norm_desc_default();
+        norm.neuron.size = sizes[i];
+        EXPECT_FAILS(rg_batch_norm_create(device, &norm, &kernel), RG_INVALID_ARGUMENT,
+                     "batch_norm: neuron.size is");
+    }
+}
+
+/* Whole numbers are spelled as such, also large ones. */
+static void test_ranges(rg_device *device)
+{
+    rg_kernel *kernel;
+    rg_slice_desc desc = rg_slice_desc_default();
+    desc.length_count = 1;
+    desc.length[0] = INT64_MAX;
+    EXPECT_FAILS(rg_slice_create(device, &desc, &kernel), RG_INVALID_ARGUMENT,
+                 "length is 9223372036854775807; it must be between -1 and 4611686018427387904");
+}
+
 /* ---- calls ---- */
 
 typedef struct bench {
@@ -274,6 +308,8 @@ int main(void)
 {
     bench b = bench_open();
     test_descriptors(b.r.device);
+    test_nested_descriptors(b.r.device);
+    test_ranges(b.r.device);
     rg_tensor *const results[] = { b.x, b.y, b.dy, b.dx };
     char *before[4];
     for (int i = 0; i < 4; i++)

@@ -61,6 +61,20 @@ static int enum_count(const rg_field *field)
     return count;
 }
 
+/* The range of a field, in which whole numbers are spelled as such. */
+static rg_status range_check(const rg_field *field, const char *who, const char *at, double value)
+{
+    char text[40];
+    const bool real = field->type == RG_FIELD_F64;
+    if ((field->low == 0 && field->high == 0) || (value >= field->low && value <= field->high))
+        return RG_OK;
+    element_text(field, at, text, sizeof text);
+    return rg_fail(RG_INVALID_ARGUMENT,
+                   real ? "%s: %s is %s; it must be between %.17g and %.17g"
+                        : "%s: %s is %s; it must be between %.0f and %.0f",
+                   who, field->name, text, field->low, field->high);
+}
+
 static rg_status element_check(const rg_field *field, const char *who, const char *at)
 {
     double value = 0;
@@ -90,12 +104,7 @@ static rg_status element_check(const rg_field *field, const char *who, const cha
     case RG_FIELD_GROUP: /* opened by the caller */
         return RG_OK;
     }
-    if (field->low == 0 && field->high == 0)
-        return RG_OK;
-    RG_CHECK(value >= field->low && value <= field->high, RG_INVALID_ARGUMENT,
-             "%s: %s is %.17g; it must be between %.17g and %.17g", who, field->name, value,
-             field->low, field->high);
-    return RG_OK;
+    return range_check(field, who, at, value);
 }
 
 static rg_status element_set(const rg_field *field, const char *who, char *at, const char *text)
@@ -171,11 +180,28 @@ static void field_text(const rg_field *field, const char *desc, char *text, size
     }
 }
 
-static rg_status field_check(const rg_field *field, const char *who, const char *desc)
+/* A group that is a descriptor, such as a neuron, begins with its size, which is no field. */
+static rg_status group_size_check(const rg_field *group, const char *who, const char *at,
+                                  const char *defaults)
+{
+    uint32_t size, known;
+    memcpy(&size, at, sizeof size);
+    memcpy(&known, defaults, sizeof known);
+    RG_CHECK(group->fields->offset == 0 || size == known, RG_INVALID_ARGUMENT,
+             "%s: %s.size is %u, not %u; initialize it with its _desc_default() function", who,
+             group->name, size, known);
+    return RG_OK;
+}
+
+static rg_status field_check(const rg_field *field, const char *who, const char *desc,
+                             const char *defaults)
 {
     if (field->type == RG_FIELD_GROUP) {
+        desc += field->offset;
+        defaults += field->offset;
+        RG_TRY(group_size_check(field, who, desc, defaults));
         for (const rg_field *inner = field->fields; inner->name != NULL; inner++)
-            RG_TRY(field_check(inner, who, desc + field->offset));
+            RG_TRY(field_check(inner, who, desc, defaults));
         return RG_OK;
     }
     if (is_absent(field, desc))
@@ -240,7 +266,7 @@ rg_status rg_fields_copy(const rg_fields *fields, const char *who, const void *f
     memcpy(to, from, size);
     memcpy(to, fields->defaults, sizeof size);
     for (const rg_field *field = fields->fields; field->name != NULL; field++)
-        RG_TRY(field_check(field, who, to));
+        RG_TRY(field_check(field, who, to, fields->defaults));
     return RG_OK;
 }
 
