@@ -2,14 +2,14 @@
 /* Copyright The retrograde authors */
 /* The program: chooses the command. */
 #include "cli/cli.h"
-
-#include <retrograde/base.h>
+#include "core/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 const rg_command rg_commands_of_program[] = {
@@ -36,15 +36,16 @@ const rg_command rg_commands_of_program[] = {
 };
 
 /* A file that is opened later must not become one of the standard streams: messages would go into
- * it. */
+ * it. A closed standard output becomes a folder, so that what is written to it is an error. */
 static void open_streams(void)
 {
     for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; stream++) {
         if (fcntl(stream, F_GETFD) >= 0 || errno != EBADF)
             continue;
-        const int null = open("/dev/null", stream == STDIN_FILENO ? O_RDONLY : O_WRONLY);
-        if (null >= 0 && null != stream) /* the lowest free number is the one that is closed */
-            close(null);
+        const int file = open(stream == STDOUT_FILENO ? "/" : "/dev/null",
+                              stream == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+        if (file >= 0 && file != stream) /* the lowest free number is the one that is closed */
+            close(file);
     }
 }
 
@@ -60,6 +61,37 @@ static int finish(int status)
     return status != 0 ? status : 1;
 }
 
+typedef struct call {
+    const rg_command *command;
+    int argc;
+    char **argv;
+    int status;
+} call;
+
+static void *run_call(void *context)
+{
+    call *c = context;
+    c->status = c->command->run(c->argc, c->argv);
+    return NULL;
+}
+
+/* Runs a command, which also runs kernels. If the stack of the process is limited to less than they
+ * need, the command gets a thread with a stack of its own. */
+static int run_command(const rg_command *command, int argc, char **argv)
+{
+    struct rlimit limit;
+    pthread_t thread;
+    call c = { command, argc, argv, 1 };
+    if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= RG_STACK_BYTES)
+        run_call(&c);
+    else if (rg_thread_start(&thread, run_call, &c))
+        pthread_join(thread, NULL);
+    else
+        fprintf(stderr, "retrograde: the stack limit is %llu KiB, and no thread can be started\n",
+                (unsigned long long)limit.rlim_cur / 1024);
+    return c.status;
+}
+
 int main(int argc, char **argv)
 {
     open_streams();
@@ -71,7 +103,7 @@ int main(int argc, char **argv)
     }
     for (const rg_command *c = rg_commands_of_program; c->name != NULL; c++) {
         if (strcmp(argv[1], c->name) == 0)
-            return finish(c->run(argc - 2, argv + 2));
+            return finish(run_command(c, argc - 2, argv + 2));
     }
     if (strcmp(argv[1], "--help") == 0) {
         rg_print_commands(stdout);

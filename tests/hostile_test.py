@@ -15,7 +15,7 @@ import subprocess
 import zlib
 
 import train_case
-from train_case import Case, read, run, write_arrays, write_set
+from train_case import Case, read, run, write_arrays, write_npy, write_set
 
 
 def cost(*words):
@@ -92,10 +92,13 @@ class Streams(Case):
         self.data = write_set(self.path("set"))
 
     def test_closed_streams(self):
-        """Files took the numbers of closed streams, and progress went into metrics.csv."""
+        """Files took the numbers of closed streams, and progress went into metrics.csv. Output that is lost is a
+        failure, after all else is done."""
         for closed in ("0<&- >&- 2>&-", ">&-", "2>&-"):
-            done = subprocess.run(["sh", "-c", '"$@" ' + closed, "sh", *self.words("--epochs", "2")], check=False)
-            self.assertEqual(done.returncode, 0)
+            done = subprocess.run(["sh", "-c", '"$@" ' + closed, "sh", *self.words("--epochs", "2")],
+                                  capture_output=True, text=True, check=False)  # fmt: skip
+            self.assertEqual(done.returncode, 0 if closed == "2>&-" else 1)
+            self.assertEqual(done.stderr, "retrograde: cannot write to standard output\n" if closed == ">&-" else "")
             self.assertEqual(self.epochs("out"), [1, 2])
             table = read(self.path("out", "metrics.csv")).decode()
             self.assertEqual(table.count("\n"), 3)
@@ -115,6 +118,54 @@ class Streams(Case):
             subprocess.run(["bash", "-c", command, "bash", train_case.PROGRAM, *words],
                            stdout=subprocess.DEVNULL, check=False)  # fmt: skip
             self.assertEqual(read(self.path("errors")), b"")
+
+    def test_lost_output(self):
+        """No command succeeds whose output nobody can get, a file that is the output included."""
+        run(*self.words("--epochs", "1")[1:])
+        image = self.path("x.npy")
+        write_npy(image, "<f4", (2, 3), bytes(24))
+        for words in (("info",), ("help",), ("--version",), ("check", "gram", "--quick"), ("op", "--list"),
+                      ("graph", "lenet", "--out", "/dev/stdout"),
+                      ("eval", self.checkpoint("out"), "--data", self.data),
+                      ("op", "neuron", "x=" + image, "-o", "y=/dev/stdout")):  # fmt: skip
+            done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", train_case.PROGRAM, *words],
+                                  capture_output=True, text=True, check=False)  # fmt: skip
+            self.assertEqual(done.returncode, 1, words)
+            self.assertRegex(done.stderr, "cannot write to standard output|cannot be opened for writing")
+
+    def test_small_stack(self):
+        """Kernels wrote beyond the stacks of threads where the limit of the process was small."""
+        for words in (self.words("--epochs", "1")[1:], ("check", "loss", "--quick", "--dtype", "f64")):
+            run(*words, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_STACK, (128 << 10, 128 << 10)))
+
+    def test_links(self):
+        """A link stays, and what is written goes where it leads, also where there is nothing yet."""
+        os.mkdir(self.path("elsewhere"))
+        link, image = self.path("link.svg"), self.path("x.npy")
+        write_npy(image, "<f4", (2, 3), bytes(24))
+        for target in ("elsewhere/new", "elsewhere/./new", self.path("absolute"), "second"):
+            for words in (("op", "neuron", "x=" + image, "-o"), ("graph", "mlp", "--out")):
+                os.symlink("third", self.path("second"))
+                os.symlink(target, link)
+                for _ in range(2):
+                    run(*words, ("y=" if words[0] == "op" else "") + link)
+                    self.assertTrue(os.path.islink(link) and os.path.islink(self.path("second")))
+                    self.assertGreater(os.path.getsize(link), 100)
+                os.unlink(os.path.realpath(link))
+                os.unlink(link)
+                os.unlink(self.path("second"))
+        for target, says in (("nowhere/new", "No such file or directory"), ("link.svg", "Too many levels")):
+            os.symlink(target, link)
+            _, errors = run("graph", "mlp", "--out", link, status=1)
+            self.assertIn(says, errors)
+            self.assertTrue(os.path.islink(link))
+            os.unlink(link)
+        os.mkdir(self.path("out"))
+        for name in ("checkpoint.safetensors", "report.html", "metrics.csv"):
+            os.symlink("../elsewhere/" + name, self.path("out", name))
+        run(*self.words("--epochs", "1")[1:])
+        self.assertTrue(all(os.path.islink(self.path("out", name)) for name in os.listdir(self.path("elsewhere"))))
+        self.assertEqual(len(os.listdir(self.path("elsewhere"))), 3)
 
     def test_limited_files(self):
         """Also outside of train a file that may not grow is an error, not the end by a signal."""

@@ -3,7 +3,7 @@
 /* Submissions in order: a thread that waits runs them, or a worker does. */
 #include "backend/fifo.h"
 
-#include <pthread.h>
+#include "core/thread.h"
 
 struct rg_fifo {
     rg_allocator allocator;
@@ -95,7 +95,7 @@ static void wake_worker(rg_fifo *fifo)
     if (fifo->first == NULL || fifo->awake)
         return;
     if (!fifo->has_worker)
-        fifo->has_worker = pthread_create(&fifo->worker, NULL, worker_main, fifo) == 0;
+        fifo->has_worker = rg_thread_start(&fifo->worker, worker_main, fifo);
     fifo->awake = fifo->has_worker;
     fifo->orphans = !fifo->has_worker;
     pthread_cond_signal(&fifo->wanted);

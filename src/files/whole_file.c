@@ -8,13 +8,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 /* The first piece of a file whose size is not known, and the most for one system call. */
 enum { FIRST_PIECE = 4096, LARGEST_PIECE = 1 << 30 };
+
+enum { LINKS = 40 }; /* that are followed, as the system does */
 
 /* ---- reading ---- */
 
@@ -159,16 +160,35 @@ static rg_status open_temporary(rg_output *output, const char *path)
     return RG_OK;
 }
 
+/* Replaces a path that is a link by the path that it leads to, which need not exist: links stay. */
+static bool follow_links(char path[RG_PATH_SIZE])
+{
+    char link[RG_PATH_SIZE];
+    for (int i = 0; i < LINKS; i++) {
+        const ssize_t length = readlink(path, link, sizeof link);
+        if (length < 0)
+            return errno == EINVAL || errno == ENOENT; /* not a link, or nothing yet */
+        char *const slash = link[0] != '/' ? strrchr(path, '/') : NULL;
+        char *const to = slash != NULL ? slash + 1 : path;
+        if ((size_t)(to - path) + (size_t)length >= RG_PATH_SIZE) {
+            errno = ENAMETOOLONG;
+            return false;
+        }
+        memcpy(to, link, (size_t)length);
+        to[length] = 0;
+    }
+    errno = ELOOP;
+    return false;
+}
+
 /* `old` describes the file that is there now, or is NULL. */
 static rg_status open_beside(rg_output *output, const char *path, const struct stat *old)
 {
-    char *const target = old != NULL ? realpath(path, NULL) : NULL;
-    const int length =
-        snprintf(output->target, sizeof output->target, "%s", target != NULL ? target : path);
-    free(target); /* a link stays, its file is replaced */
+    const int length = snprintf(output->target, sizeof output->target, "%s", path);
     RG_CHECK((size_t)length < sizeof output->target, RG_IO, "cannot be created: %s",
              strerror(ENAMETOOLONG));
     RG_CHECK(length > 0, RG_IO, "cannot be created: %s", strerror(ENOENT));
+    RG_CHECK(follow_links(output->target), RG_IO, "cannot be created: %s", strerror(errno));
     RG_CHECK(old == NULL || access(output->target, W_OK) == 0, RG_IO,
              "cannot be opened for writing: %s", strerror(errno));
     RG_TRY(open_temporary(output, output->target));

@@ -42,9 +42,10 @@ rg_status rg_file_read(const rg_allocator *allocator, const char *path, size_t l
                        rg_bytes *bytes);
 
 /* A file being written. Until it is closed all goes to a temporary file beside it, so that at any
- * moment, also if the process is killed, the old file or the new one is there, whole. Devices,
- * pipes and open descriptors, such as /dev/stdout, are written in place. Sentences do not name the
- * path; the caller does. */
+ * moment, also if the process is killed, the old file or the new one is there, whole. Through a
+ * link its target is replaced, or made if the link leads nowhere yet. Devices, pipes and open
+ * descriptors, such as /dev/stdout, are written in place. Sentences do not name the path; the
+ * caller does. */
 typedef struct rg_output {
     int file;
     char target[RG_PATH_SIZE];         /* what is replaced */

@@ -8,9 +8,9 @@
 #include "train/dataset.h"
 #include "train/random.h"
 #include "core/dtype.h"
+#include "core/thread.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 
@@ -412,7 +412,7 @@ static rg_status start_thread(rg_loader *loader)
     pthread_cond_init(&loader->changed, NULL);
     loader->has_lock = true;
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    loader->has_thread = pthread_create(&loader->thread, NULL, loader_main, loader) == 0;
+    loader->has_thread = rg_thread_start(&loader->thread, loader_main, loader);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     RG_CHECK(loader->has_thread, RG_OUT_OF_MEMORY, "out of memory: cannot start a thread");
     return RG_OK;

@@ -7,7 +7,8 @@
  * thread closes the job when no tile is left, and returns when no helper is inside. */
 #include "backend/cpu/thread_pool.h"
 
-#include <pthread.h>
+#include "core/thread.h"
+
 #include <sched.h>
 #include <stdatomic.h>
 
@@ -144,7 +145,7 @@ void rg_thread_pool_run(rg_thread_pool *pool, rg_cpu_function function, const vo
     while (pool->started < pool->threads - 1) {
         helper *next = &pool->helpers[pool->started];
         *next = (helper){ .pool = pool, .number = pool->started + 1 };
-        if (pthread_create(&next->thread, NULL, helper_main, next) != 0)
+        if (!rg_thread_start(&next->thread, helper_main, next))
             break;
         pool->started++;
     }
