@@ -161,6 +161,13 @@ int rg_isa_check(const char *isa)
 
 /* The last sentence of the program; "": that of the library counts. */
 static char own_failure[1024];
+static bool is_usage; /* whether it is about the arguments */
+
+rg_status rg_usage_status(rg_status status)
+{
+    is_usage = status == RG_INVALID_ARGUMENT;
+    return status;
+}
 
 rg_status rg_fails(rg_status status, const char *format, ...)
 {
@@ -182,5 +189,5 @@ int rg_failed(void)
 {
     fprintf(stderr, "retrograde: %s\n", rg_failure());
     own_failure[0] = 0;
-    return 1;
+    return is_usage ? 2 : 1;
 }

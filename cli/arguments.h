@@ -50,8 +50,12 @@ void rg_options_help(const rg_option *options);
 __attribute__((format(printf, 2, 3))) rg_status rg_fails(rg_status status, const char *format, ...);
 const char *rg_failure(void);
 
-/* Print a sentence on stderr and return the exit status: 2 for wrong arguments, 1 for the last
- * failure of the program or the library. */
+/* Returns the status of a call that takes arguments of the program as they are: with
+ * RG_INVALID_ARGUMENT they are wrong, and rg_failed() returns 2. */
+rg_status rg_usage_status(rg_status status);
+
+/* Print a sentence on stderr and return the exit status: 2 for wrong arguments, 1 for any other
+ * last failure of the program or the library. */
 __attribute__((format(printf, 1, 2))) int rg_wrong(const char *format, ...);
 int rg_failed(void);
 

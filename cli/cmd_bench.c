@@ -292,10 +292,8 @@ static int run_bench(bench *b, int ops, char **argv)
     options.threads = (int32_t)b->request->threads;
     options.isa = b->request->isa;
     options.tf32 = b->request->tf32;
-    const rg_status opened = rg_device_create(b->request->device, &options, &b->device);
-    if (opened == RG_INVALID_ARGUMENT)
-        return rg_wrong("%s", rg_error_text());
-    if (opened != RG_OK || rg_queue_create(b->device, &b->queue) != RG_OK)
+    if (rg_usage_status(rg_device_create(b->request->device, &options, &b->device)) != RG_OK ||
+        rg_queue_create(b->device, &b->queue) != RG_OK)
         return rg_failed();
     rg_choices_force(rg_device_choices(b->device), b->request->strategy);
     b->gpu = rg_bench_on_gpu(b->device);

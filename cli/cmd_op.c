@@ -66,9 +66,7 @@ static int open_device(rg_op_run *run, const request *r)
         status = rg_queue_create(run->device, &run->queue);
     if (status == RG_OK)
         status = rg_kernel_create(run->device, run->op, run->desc, &run->kernel);
-    if (status == RG_OK)
-        return 0;
-    return status == RG_INVALID_ARGUMENT ? rg_wrong("%s", rg_error_text()) : rg_failed();
+    return rg_usage_status(status) == RG_OK ? 0 : rg_failed();
 }
 
 static int take_result(rg_op_run *run, const char *text)

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- data ---- */
 
@@ -45,7 +46,14 @@ static rg_status open_sets(rg_train_run *run)
         status = rg_dataset_split(all, part, (uint64_t)q->seed, &run->train.set,
                                   tests ? &run->validation.set : &run->test.set);
     rg_dataset_destroy(all);
-    return status;
+    if (status != RG_INVALID_ARGUMENT)
+        return status;
+    const char *use = tests ? "validation" : "testing";
+    return q->validation > 0
+               ? rg_usage_status(rg_fails(
+                     status, "--validation %g leaves no images of %s for training, or none for %s",
+                     part, q->data, use))
+               : rg_fails(status, "%s: there are too few images for training and %s", q->data, use);
 }
 
 /* Counts the images of a part, which the network must take. */
@@ -66,6 +74,8 @@ static rg_status make_new(rg_train_run *run, const rg_trainer_desc *desc)
     const rg_status status =
         rg_trainer_create(run->device, model, run->train.set, desc, &run->trainer);
     rg_model_destroy(model);
+    if (status == RG_INVALID_ARGUMENT && strncmp(rg_error_text(), "accumulate ", 11) == 0)
+        return rg_usage_status(rg_fails(status, "--%s", rg_error_text()));
     return status;
 }
 
@@ -85,7 +95,7 @@ static rg_status open_device(rg_train_run *run)
 {
     rg_device_options options = rg_device_options_default();
     options.threads = (int32_t)run->request->threads;
-    return rg_device_create(run->request->device, &options, &run->device);
+    return rg_usage_status(rg_device_create(run->request->device, &options, &run->device));
 }
 
 /* Opens the table and the events; rows of epochs that are trained again go. */

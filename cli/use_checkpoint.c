@@ -36,7 +36,7 @@ rg_status rg_used_network_open(const char *path, const rg_use_request *q, rg_tra
     rg_device *device;
     *network = NULL;
     options.threads = (int32_t)q->threads;
-    RG_PASS(rg_device_create(q->device, &options, &device));
+    RG_PASS(rg_usage_status(rg_device_create(q->device, &options, &device)));
     const rg_status status = rg_trainer_load(device, path, network);
     rg_device_destroy(device); /* which the network keeps */
     return status;

@@ -40,7 +40,8 @@ static rg_status find_backend(const char *name, const rg_backend **backend, int3
         char *end;
         const long number = strtol(colon + 1, &end, 10);
         RG_CHECK(colon[1] >= '0' && colon[1] <= '9' && *end == 0 && number <= 4096,
-                 RG_INVALID_ARGUMENT, "unknown device '%s': a number must follow the colon", name);
+                 RG_INVALID_ARGUMENT,
+                 "unknown device '%s': a number from 0 to 4096 must follow the colon", name);
         *index = (int32_t)number;
     }
     for (int b = 0; b < BACKENDS; b++) {
