@@ -155,6 +155,36 @@ static __device__ __forceinline__ void copy_vector(void *shared, const void *fro
 #endif
 }
 
+static __device__ __forceinline__ uint32_t shared_address(const void *pointer)
+{
+    return (uint32_t)__cvta_generic_to_shared(pointer);
+}
+
+/* Copies the first `size` of BYTES to shared memory in the background, and zeros after them.
+ * `CACHED`: through the L1 cache. Devices before 8.0 copy all or nothing. */
+template <int BYTES, bool CACHED = BYTES != 16>
+static __device__ __forceinline__ void copy_async(void *shared, const void *from, int size)
+{
+#if __CUDA_ARCH__ >= 800
+    if constexpr (CACHED)
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(shared)),
+                     "l"(from), "n"(BYTES), "r"(size));
+    else
+        asm volatile("cp.async.cg.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(shared)),
+                     "l"(from), "n"(BYTES), "r"(size));
+#else
+    for (int i = 0; i < BYTES / 4; i++)
+        ((uint32_t *)shared)[i] = size != 0 ? ((const uint32_t *)from)[i] : 0;
+#endif
+}
+
+/* BYTES, or zeros where they are not `valid`. */
+template <int BYTES>
+static __device__ __forceinline__ void copy_or_zero(void *shared, const void *from, bool valid)
+{
+    copy_async<BYTES>(shared, from, valid ? BYTES : 0);
+}
+
 /* Behind it the thread sees its own copies; other threads see them after a barrier. */
 static __device__ __forceinline__ void await_copies()
 {
@@ -333,6 +363,38 @@ static void launch(void (*kernel)(PARAMETERS...), int64_t blocks, int threads, i
         (void)cudaFuncSetAttribute((const void *)kernel,
                                    cudaFuncAttributeMaxDynamicSharedMemorySize, place->shared);
     kernel<<<(unsigned)blocks, (unsigned)threads, (size_t)shared, place->stream>>>(arguments...);
+}
+
+/* ---- programmatic dependent launch ---- */
+
+/* Waits for the launch before, where this one began early: see launch_dependent. */
+static __device__ __forceinline__ void wait_for_previous_launch()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/* As launch; where this build and the device know it, blocks begin while the launch before still
+ * runs, until they call wait_for_previous_launch(). */
+template <class... PARAMETERS, class... ARGUMENTS>
+static void launch_dependent(void (*kernel)(PARAMETERS...), dim3 blocks, int64_t threads,
+                             const rg_cuda_place *place, ARGUMENTS... arguments)
+{
+    cudaFuncAttributes attributes;
+    const bool early = cudaFuncGetAttributes(&attributes, (const void *)kernel) == cudaSuccess &&
+                       attributes.ptxVersion >= 90;
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = blocks;
+    config.blockDim = dim3((unsigned)threads);
+    config.stream = place->stream;
+    config.attrs = &attribute;
+    config.numAttrs = early ? 1 : 0;
+    void *pointers[] = { (void *)&arguments... };
+    (void)cudaLaunchKernelExC(&config, (const void *)kernel, pointers);
 }
 
 /* ---- dtypes of host functions ---- */

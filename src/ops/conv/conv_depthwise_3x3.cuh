@@ -52,9 +52,8 @@ static __device__ __forceinline__ void unpack_raw(const raw<T, V> &r, real<T> x[
     }
 }
 
-/* Rows of COUNT vectors on their way to a thread, AHEAD of them at once: in shared memory, in
- * places that no other thread uses, so many that neighbours meet no bank twice. Stages turn in a
- * circle. Elements alone are copied through registers. */
+/* A ring buffer of a thread in shared memory: AHEAD rows of COUNT vectors are prefetched. The pitch
+ * avoids bank conflicts. Single elements go through registers. */
 enum { STAGES_3X3 = 3 };
 
 template <rg_dtype T, int V, int COUNT> struct rows_ahead {
@@ -76,17 +75,10 @@ template <rg_dtype T, int V, int COUNT> struct rows_ahead {
     enum { BYTES = sizeof(raw<T, V>) };
     __device__ __forceinline__ void load(int stage, int q, const element<T> *from, int bytes)
     {
-        if constexpr (V == 1) {
+        if constexpr (V == 1)
             next[q] = load_raw<T, V>(from, bytes != 0);
-        } else {
-#if __CUDA_ARCH__ >= 800
-            asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(
-                             (uint32_t)__cvta_generic_to_shared(own + stage * COUNT + q)),
-                         "l"(from), "n"(sizeof(raw<T, V>)), "r"(bytes));
-#else
-            own[stage * COUNT + q] = load_raw<T, V>(from, bytes != 0);
-#endif
-        }
+        else
+            copy_async<BYTES, true>(own + stage * COUNT + q, from, bytes);
     }
 
     __device__ __forceinline__ void end_row()

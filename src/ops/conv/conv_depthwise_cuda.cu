@@ -4,7 +4,6 @@
  * follow one order in all kernels: taps in the order of the source. */
 #include "backend/cuda/long_sum.cuh"
 #include "ops/conv/conv_depthwise.cuh"
-#include "ops/conv/conv_early_launch.cuh"
 
 enum { DEPTHWISE_THREADS = 128 };
 
@@ -206,7 +205,7 @@ static __global__ void __launch_bounds__(JOIN_CHANNELS *JOIN_SHARES)
     const int64_t taps = s.row.window * s.column.window;
     const real<T> *from = (const real<T> *)k.partial + tap * s.groups + c;
     double sum = 0;
-    await_launch();
+    wait_for_previous_launch();
     for (int64_t first = share; c < s.groups && first < k.parts;
          first += JOIN_SHARES * JOIN_AHEAD) {
         real<T> part[JOIN_AHEAD]; /* all on their way at once */
@@ -235,9 +234,9 @@ template <rg_dtype T> static void depthwise_join(const void *args, const rg_cuda
     const rg_conv_depthwise_join_args *k = (const rg_conv_depthwise_join_args *)args;
     const rg_conv_shape *s = &k->shape;
     const int64_t chunks = ceil_div(s->groups, JOIN_CHANNELS);
-    launch_early(depthwise_join_parts<T>,
-                 dim3((unsigned)(s->row.window * s->column.window * chunks)),
-                 JOIN_CHANNELS * JOIN_SHARES, place, *k, chunks);
+    launch_dependent(depthwise_join_parts<T>,
+                     dim3((unsigned)(s->row.window * s->column.window * chunks)),
+                     JOIN_CHANNELS * JOIN_SHARES, place, *k, chunks);
 }
 
 /* ---- table ---- */

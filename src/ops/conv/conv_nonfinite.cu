@@ -6,7 +6,6 @@
  * finite are summed again. */
 #include "ops/conv/conv_nonfinite.cuh"
 
-#include "ops/conv/conv_early_launch.cuh"
 #include "ops/conv/conv_epilogue.cuh"
 
 /* Results with rows and columns; those from first to last - 1 in both never meet the border. */
@@ -141,7 +140,7 @@ static __global__ void __launch_bounds__(RESUM_THREADS)
             ((int64_t)(y < lines ? y : lines - 1) * across + (x < across ? x : across - 1)) * V);
     }
     const bool bad = __syncthreads_or(found != 0);
-    await_launch();
+    wait_for_previous_launch();
     const int32_t width = across - left < RESUM_WIDE ? across - left : (int32_t)RESUM_WIDE;
     if (bad)
         resum_results<T>(s, b, BACK, from, w, to, BACK ? blockIdx.z * s.in + left * V : blockIdx.x,
@@ -166,7 +165,7 @@ static __global__ void __launch_bounds__(THREADS, 4) /* so that all blocks run a
 {
     int64_t first[2];
     uint32_t found[2];
-    await_launch();
+    wait_for_previous_launch();
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         const int64_t n = ((int64_t)blockIdx.x * 2 + i) * THREADS + threadIdx.x;
@@ -219,10 +218,11 @@ static bool resum_by_weights(const rg_conv_shape *s, const resum_box *b, bool ba
                          int32_t, int64_t) =
         vectors ? (back ? resum_channel<T, VLEN<T>, true> : resum_channel<T, VLEN<T>, false>)
                 : (back ? resum_channel<T, 1, true> : resum_channel<T, 1, false>);
-    launch_early(kernel,
-                 dim3((unsigned)(back ? ceil_div(across, RESUM_WIDE) : b->channels),
-                      (unsigned)ceil_div(looks, RESUM_EACH * RESUM_THREADS), (unsigned)groups),
-                 RESUM_THREADS, place, *s, *b, from, w, to, (int32_t)lines, (int32_t)across, each);
+    launch_dependent(kernel,
+                     dim3((unsigned)(back ? ceil_div(across, RESUM_WIDE) : b->channels),
+                          (unsigned)ceil_div(looks, RESUM_EACH * RESUM_THREADS), (unsigned)groups),
+                     RESUM_THREADS, place, *s, *b, from, w, to, (int32_t)lines, (int32_t)across,
+                     each);
     return true;
 }
 
@@ -272,9 +272,9 @@ static void resum_dw(const rg_conv_shape *s, const void *x, const void *dy, void
     const bool vectors = count % VLEN<T> == 0 && (uintptr_t)dw % sizeof(uint4) == 0;
     const int64_t looks = count / (vectors ? VLEN<T> : 1);
     if (!inside)
-        launch_early(vectors ? resum_weights<T, VLEN<T>> : resum_weights<T, 1>,
-                     dim3((unsigned)ceil_div(looks, 2 * THREADS)), THREADS, place, *s, x, dy, dw,
-                     looks);
+        launch_dependent(vectors ? resum_weights<T, VLEN<T>> : resum_weights<T, 1>,
+                         dim3((unsigned)ceil_div(looks, 2 * THREADS)), THREADS, place, *s, x, dy,
+                         dw, looks);
 }
 
 /* ---- by dtype ---- */

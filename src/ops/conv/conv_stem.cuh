@@ -12,7 +12,7 @@
 #define RG_OPS_CONV_STEM_CUH
 
 #include "ops/conv/conv_epilogue.cuh"
-#include "ops/conv/conv_mma.cuh"
+#include "backend/cuda/mma.cuh"
 #include "ops/conv/conv_nonfinite.cuh"
 #include "ops/conv/conv_packing.cuh"
 
@@ -32,27 +32,6 @@ struct stem_grid {
     int32_t lines, pitch;      /* rows of the image that a strip sees, vectors of each */
     int32_t raw;               /* vectors of them as they lie in memory; 0: too many */
 };
-
-/* c += a b for 16 rows, 8 columns, 16 of k. */
-template <rg_dtype T>
-static __device__ __forceinline__ void multiply_halves(float c[4], const uint32_t a[4],
-                                                       const uint32_t b[2])
-{
-#if __CUDA_ARCH__ >= 800
-    if constexpr (T == RG_BF16)
-        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, "
-            "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-    else
-        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, "
-            "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-#else
-    (void)c, (void)a, (void)b;
-#endif
-}
 
 /* ---- rows of the image ---- */
 
@@ -123,7 +102,7 @@ static __device__ __forceinline__ void copy_range(const stem_range &r, const uin
     for (int64_t i = first + (int64_t)threadIdx.x * STEM_LANES; i < r.end;
          i += (int64_t)blockDim.x * STEM_LANES) {
         const int64_t left = (r.end - i) * (int64_t)sizeof *x;
-        copy_some<16>(raw + (i - first) / STEM_LANES, x + i, left < 16 ? (int)left : 16);
+        copy_async<16>(raw + (i - first) / STEM_LANES, x + i, left < 16 ? (int)left : 16);
     }
 }
 

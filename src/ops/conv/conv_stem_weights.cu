@@ -3,21 +3,7 @@
 /* dw of the stem: see conv_stem.cuh, which says how rows of the image lie in shared memory. Strips
  * of windows are cut into parts by shape alone; a kernel of its own adds up their sums, in a fixed
  * order. */
-#include "ops/conv/conv_early_launch.cuh"
 #include "ops/conv/conv_stem.cuh"
-
-/* As load_matrices, each of the four transposed. */
-static __device__ __forceinline__ void load_transposed(uint32_t x[4], const void *row)
-{
-#if __CUDA_ARCH__ >= 750
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-                 : "r"(shared_address(row))
-                 : "memory");
-#else
-    (void)x, (void)row;
-#endif
-}
 
 /* ---- weights: a block has STEM_OUT channels, some vectors of taps and some strips; a warp has
  * STEM_TAPS vectors ---- */
@@ -161,7 +147,7 @@ static __global__ void __launch_bounds__(THREADS)
     const int32_t own = (int32_t)threadIdx.x % STEM_JOIN, share = (int32_t)threadIdx.x / STEM_JOIN;
     const int32_t i = (int32_t)blockIdx.x * STEM_JOIN + own;
     float sum = 0;
-    await_launch();
+    wait_for_previous_launch();
 #pragma unroll 8
     for (int32_t n = share; i < size && n < count; n += SHARES)
         sum += parts[(int64_t)n * size + i];
@@ -216,8 +202,8 @@ static void run_as(const rg_conv_weights_args *k, const void *x, const void *dy,
     (void)cudaFuncSetAttribute((const void *)stem_parts<T>,
                                cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     stem_parts<T><<<grid, STEM_THREADS, shared, arena->place->stream>>>(*s, g, args);
-    launch_early(stem_join<T>, dim3((unsigned)ceil_div(size, STEM_JOIN)), THREADS, arena->place, *k,
-                 (const float *)args.parts, x, dy, g.pairs, (int32_t)parts);
+    launch_dependent(stem_join<T>, dim3((unsigned)ceil_div(size, STEM_JOIN)), THREADS, arena->place,
+                     *k, (const float *)args.parts, x, dy, g.pairs, (int32_t)parts);
 }
 
 static bool run(const rg_conv_call *call, packing *arena)

@@ -15,7 +15,7 @@
 #define RG_OPS_CONV_TF32X3_CUH
 
 #include "ops/conv/conv_epilogue.cuh"
-#include "ops/conv/conv_mma.cuh"
+#include "backend/cuda/mma.cuh"
 #include "ops/conv/conv_packing.cuh"
 
 enum {
@@ -52,20 +52,6 @@ static __device__ __forceinline__ void split(float x, uint32_t &big, uint32_t &s
 
 /* ---- tensor cores ---- */
 
-/* c += a b for 16 rows, 8 columns, 8 of k. */
-static __device__ __forceinline__ void multiply(float c[4], const uint32_t a[4],
-                                                const uint32_t b[2])
-{
-#if __CUDA_ARCH__ >= 800
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, "
-        "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-#else
-    (void)c, (void)a, (void)b;
-#endif
-}
-
 /* All blocks of rows with COUNT blocks of columns from j on: sums that do not wait for each other.
  */
 template <int ROWS, int COUNT, int COLUMNS>
@@ -77,7 +63,7 @@ static __device__ __forceinline__ void multiply_blocks(float (&c)[ROWS][COLUMNS]
     for (int h = 0; h < COUNT; h++) {
 #pragma unroll
         for (int i = 0; i < ROWS; i++)
-            multiply(c[i][j + h], a[i], b + 2 * h);
+            multiply_tf32(c[i][j + h], a[i], b + 2 * h);
     }
 }
 
@@ -109,7 +95,7 @@ static __device__ __forceinline__ void add_part(warp_tile<ROWS, COLUMNS> &c,
     }
 }
 
-/* Four blocks of 8 rows by 16 bytes; each thread gets a word of each. */
+/* As load_matrices, of floats. */
 static __device__ __forceinline__ void load_blocks(float x[4], const float *row)
 {
     uint32_t words[4] = {};

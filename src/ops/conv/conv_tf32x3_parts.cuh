@@ -9,46 +9,27 @@
 #ifndef RG_OPS_CONV_TF32X3_PARTS_CUH
 #define RG_OPS_CONV_TF32X3_PARTS_CUH
 
+#include "backend/cuda/divide.cuh"
 #include "ops/conv/conv_tf32x3.cuh"
 
 enum { PARTS_N = 128, PARTS_PITCH = 8 }; /* columns of a tile; numbers behind each line of one */
-
-/* Division of numbers below 2^31, by multiplication. */
-struct fast_divisor {
-    uint32_t divisor, factor, shift;
-};
-
-static inline fast_divisor fast_divisor_of(int divisor)
-{
-    uint32_t shift = 0;
-    while ((UINT64_C(1) << shift) < (uint64_t)divisor)
-        shift++;
-    const uint64_t rest = (UINT64_C(1) << shift) - (uint64_t)divisor;
-    return { (uint32_t)divisor, (uint32_t)((rest << 32) / (uint64_t)divisor) + 1, shift };
-}
-
-static __device__ __forceinline__ uint32_t divide(uint32_t x, const fast_divisor &d)
-{
-    return (__umulhi(x, d.factor) + x) >> d.shift;
-}
 
 struct tf32x3_weights {
     const float *x, *dy;
     float *parts; /* (part, out, taps, in) */
     tf32x3_axis row, column;
     int images, in, out, taps;
-    int windows, part; /* in all; of one part, a multiple of TILE_K */
-    fast_divisor across, down;
+    int windows, part;          /* in all; of one part, a multiple of TILE_K */
+    small_divider across, down; /* by windows of a row, by rows */
 };
 
 /* Where window i of all stands on x; one past the last is nowhere. */
-static __device__ __forceinline__ tile_row place_of_window(const tf32x3_weights &k, uint32_t i)
+static __device__ __forceinline__ tile_row place_of_window(const tf32x3_weights &k, int i)
 {
-    const uint32_t line = divide(i, k.across), image = divide(line, k.down);
-    const int row = (int)(line - image * k.down.divisor);
-    const int column = (int)(i - line * k.across.divisor);
+    const int line = divide(i, k.across), image = divide(line, k.down);
+    const int row = line - image * k.row.result, column = i - line * k.column.result;
     const uint32_t size = (uint32_t)k.row.source * (uint32_t)k.column.source * (uint32_t)k.in;
-    return { image * size, row * k.row.stride - k.row.before,
+    return { (uint32_t)image * size, row * k.row.stride - k.row.before,
              column * k.column.stride - k.column.before };
 }
 
@@ -97,7 +78,7 @@ static __device__ __forceinline__ void find_windows(const tf32x3_weights &k, int
 {
     if (threadIdx.x < TILE_K)
         lines[step % 2][threadIdx.x] =
-            place_of_window(k, (uint32_t)(begin + step * TILE_K) + threadIdx.x);
+            place_of_window(k, (int)((uint32_t)(begin + step * TILE_K) + threadIdx.x));
 }
 
 /* Begins to load a step of a part, if there is one, and finds the windows of the next. */
@@ -123,7 +104,7 @@ static __device__ __noinline__ float sum_part_again(const tf32x3_weights &k, int
     const int p = tap / k.column.taps, q = tap - p * k.column.taps;
     float sum = 0;
     for (int i = first; i < end; i++) {
-        const tile_row r = place_of_window(k, (uint32_t)i);
+        const tile_row r = place_of_window(k, i);
         const int row = r.row + p * k.row.dilation, column = r.column + q * k.column.dilation;
         if ((uint32_t)row < (uint32_t)k.row.source && (uint32_t)column < (uint32_t)k.column.source)
             sum =

@@ -141,8 +141,8 @@ static void run_dense(const rg_conv_weights_args *args, const float *x, const fl
     k.taps = (int)(s->row.window * s->column.window);
     k.windows = (int)windows;
     k.part = (int)part;
-    k.across = fast_divisor_of((int)s->column.count);
-    k.down = fast_divisor_of((int)s->row.count);
+    k.across = small_divider_of(s->column.count);
+    k.down = small_divider_of(s->row.count);
     if (hopper)
         rg_conv_tf32x3_hopper_weights(&k, (int)parts, arena->place);
     else if (m == 64)

@@ -4,6 +4,7 @@
 #ifndef RG_OPS_POOL_PARTS_CUH
 #define RG_OPS_POOL_PARTS_CUH
 
+#include "backend/cuda/divide.cuh"
 #include "backend/cuda/kernel.cuh"
 #include "ops/pool/pool.h"
 
@@ -24,27 +25,6 @@ static __device__ __forceinline__ void compete(REAL &best, int32_t &winner, REAL
         best = x;
         winner = tap;
     }
-}
-
-/* ---- division by numbers that are known before the launch ---- */
-
-/* Of numbers below 2^31: a product and a shift will do. */
-struct small_divider {
-    uint32_t magic, shift;
-};
-
-static small_divider small_divider_of(int64_t by)
-{
-    small_divider d = { 0, 0 };
-    while ((INT64_C(1) << d.shift) < by)
-        d.shift++;
-    d.magic = (uint32_t)((((INT64_C(1) << d.shift) - by) << 32) / by + 1);
-    return d;
-}
-
-static __device__ __forceinline__ int32_t divide(int32_t n, const small_divider &d)
-{
-    return (int32_t)((__umulhi((uint32_t)n, d.magic) + (uint32_t)n) >> d.shift);
 }
 
 /* ---- V neighbouring channels: a vector, or one element ---- */
