@@ -35,14 +35,14 @@ static cudnnStatus_t run_conv(const job *j)
     for (int i = 0; i < j->calls && done; i++) {
         const int64_t direction = j->conv[i].direction;
         done = rg_cudnn_conv_run(&place, &j->conv[i],
-                                 data_of(direction == RG_CUDNN_DATA ? r->dx[0] : r->x[0]),
-                                 data_of(direction == RG_CUDNN_WEIGHTS ? r->dx[1] : r->x[1]),
+                                 data_of(direction == RG_CONV_DATA ? r->dx[0] : r->x[0]),
+                                 data_of(direction == RG_CONV_WEIGHTS ? r->dx[1] : r->x[1]),
                                  data_of(r->gradient ? r->dy[0] : r->y[0]), space, j->workspace);
     }
     return done ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
 }
 
-static rg_status add_conv(job *j, rg_cudnn_conv conv, rg_cudnn_direction direction)
+static rg_status add_conv(job *j, rg_cudnn_conv conv, int32_t direction)
 {
     const rg_cuda_place place = place_of(j);
     size_t bytes = 0;
@@ -88,11 +88,11 @@ rg_status rg_cudnn_prepare_conv(job *j)
                                  .before = { at.before[0], at.before[1] } };
     j->run = run_conv;
     if (!r->gradient)
-        RG_TRY(add_conv(j, conv, RG_CUDNN_FORWARD));
+        RG_TRY(add_conv(j, conv, RG_CONV_FORWARD));
     if (r->dx[0] != NULL)
-        RG_TRY(add_conv(j, conv, RG_CUDNN_DATA));
+        RG_TRY(add_conv(j, conv, RG_CONV_DATA));
     if (r->dx[1] != NULL)
-        RG_TRY(add_conv(j, conv, RG_CUDNN_WEIGHTS));
+        RG_TRY(add_conv(j, conv, RG_CONV_WEIGHTS));
     return make_workspace(j);
 }
 

@@ -7,6 +7,7 @@
 #include "backend/cuda/cudnn.h"
 #include "backend/cuda/plan_cache.h"
 #include "cuda_rig.h"
+#include "ops/conv/conv_cudnn.h"
 
 #include <pthread.h>
 
@@ -34,21 +35,21 @@ static void test_cache(void)
     rg_plan_cache cache = { .allocator = &rg_default_allocator,
                             .key_bytes = sizeof(int64_t),
                             .release = count_plan,
-                            .settle = may_release,
+                            .wait_idle = may_release,
                             .context = &watch };
     void *found = &cache;
     int64_t key = 7;
     EXPECT(!rg_plan_cache_find(&cache, &key, &found));
     EXPECT(rg_plan_cache_add(&cache, &key, NULL)); /* that there is none */
     EXPECT(rg_plan_cache_find(&cache, &key, &found) && found == NULL);
-    for (key = 1000; key < 1000 + RG_PLANS_MOST - 1; key++)
+    for (key = 1000; key < 1000 + RG_MAX_PLANS - 1; key++)
         EXPECT(rg_plan_cache_add(&cache, &key, malloc(1)));
-    EXPECT(cache.count == RG_PLANS_MOST && watch.released == 0);
+    EXPECT(cache.count == RG_MAX_PLANS && watch.released == 0);
     key = 1000; /* used just now, so that 7 is the one to go, and then 1001 */
     EXPECT(rg_plan_cache_find(&cache, &key, &found) && found != NULL);
     for (key = 1; key <= 2; key++)
         EXPECT(rg_plan_cache_add(&cache, &key, malloc(1)));
-    EXPECT(cache.count == RG_PLANS_MOST && watch.released == 1);
+    EXPECT(cache.count == RG_MAX_PLANS && watch.released == 1);
     key = 7;
     EXPECT(!rg_plan_cache_find(&cache, &key, &found));
     key = 1001;
@@ -58,9 +59,9 @@ static void test_cache(void)
     watch.settled = false; /* nothing may go now: it grows */
     key = 3;
     EXPECT(rg_plan_cache_add(&cache, &key, malloc(1)));
-    EXPECT(cache.count == RG_PLANS_MOST + 1 && watch.released == 1);
+    EXPECT(cache.count == RG_MAX_PLANS + 1 && watch.released == 1);
     rg_plan_cache_clear(&cache);
-    EXPECT(cache.count == 0 && watch.released == RG_PLANS_MOST + 2);
+    EXPECT(cache.count == 0 && watch.released == RG_MAX_PLANS + 2);
 }
 
 /* ---- a convolution and its gradients on any device ---- */
@@ -236,7 +237,7 @@ static void test_captured_conv(rig *gpu, cudaStream_t stream)
     captured c = { .stream = stream };
     rg_cuda_place place = { .stream = stream,
                             .cudnn = rg_cudnn_create(&rg_default_allocator, false) };
-    rg_cudnn_conv conv = { .direction = RG_CUDNN_FORWARD,
+    rg_cudnn_conv conv = { .direction = RG_CONV_FORWARD,
                            .dtype = RG_BF16,
                            .images = IMAGES,
                            .channels = IN,

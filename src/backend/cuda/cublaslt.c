@@ -210,7 +210,7 @@ static product_plan *make_plan(struct rg_cublaslt *cublaslt, const rg_product *p
 /* ---- the library on a device ---- */
 
 /* Plans can always be released: only calls read them, not what is in a stream. */
-static bool settle(void *context)
+static bool wait_idle(void *context)
 {
     (void)context;
     return true;
@@ -226,7 +226,7 @@ struct rg_cublaslt *rg_cublaslt_create(const rg_allocator *allocator, bool tf32)
     cublaslt->plans = (rg_plan_cache){ .allocator = &cublaslt->allocator,
                                        .key_bytes = sizeof(rg_product),
                                        .release = release_plan,
-                                       .settle = settle,
+                                       .wait_idle = wait_idle,
                                        .context = cublaslt };
     pthread_mutex_init(&cublaslt->lock, NULL);
     return cublaslt;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Convolutions by cuDNN: plans are kept by shape. One handle serves all queues of a device, with a
- * lock around every use. */
+/* cuDNN on a device: plans are kept by key. One handle serves all queues of a device, with a lock
+ * around every use. */
 #include "backend/cuda/cudnn.h"
 
 #if RG_HAVE_CUDNN
@@ -26,12 +26,12 @@ static void release_plan(void *context, void *plan)
 }
 
 /* Waits until no plan is in use; false inside a capture, where nothing can be waited for. */
-static bool settle(void *context)
+static bool wait_idle(void *context)
 {
     (void)context;
-    const bool settled = cudaDeviceSynchronize() == cudaSuccess;
+    const bool idle = cudaDeviceSynchronize() == cudaSuccess;
     (void)cudaGetLastError();
-    return settled;
+    return idle;
 }
 
 struct rg_cudnn *rg_cudnn_create(const rg_allocator *allocator, bool tf32)
@@ -42,9 +42,9 @@ struct rg_cudnn *rg_cudnn_create(const rg_allocator *allocator, bool tf32)
     struct rg_cudnn *cudnn = memory;
     *cudnn = (struct rg_cudnn){ .allocator = *allocator, .tf32 = tf32 };
     cudnn->plans = (rg_plan_cache){ .allocator = &cudnn->allocator,
-                                    .key_bytes = sizeof(rg_cudnn_conv),
+                                    .key_bytes = sizeof(rg_cudnn_key),
                                     .release = release_plan,
-                                    .settle = settle,
+                                    .wait_idle = wait_idle,
                                     .context = cudnn };
     pthread_mutex_init(&cudnn->lock, NULL);
     return cudnn;
@@ -73,33 +73,33 @@ static bool is_open(struct rg_cudnn *cudnn)
     return cudnn->handle != NULL;
 }
 
-/* With the lock: the plan of a convolution, made where there is none yet. */
-static rg_cudnn_plan *find_plan(struct rg_cudnn *cudnn, const rg_cudnn_conv *conv)
+/* With the lock: the plan of a request, made where there is none yet. */
+static rg_cudnn_plan *find_plan(struct rg_cudnn *cudnn, const rg_cudnn_request *request)
 {
     void *plan = NULL;
-    if (!is_open(cudnn) || rg_plan_cache_find(&cudnn->plans, conv, &plan))
+    if (!is_open(cudnn) || rg_plan_cache_find(&cudnn->plans, request->key, &plan))
         return plan;
-    plan = rg_cudnn_plan_make(conv, cudnn->handle, cudnn->tf32, &cudnn->allocator);
-    return rg_plan_cache_add(&cudnn->plans, conv, plan) ? plan : NULL;
+    plan = rg_cudnn_plan_make(request, cudnn->handle, cudnn->tf32, &cudnn->allocator);
+    return rg_plan_cache_add(&cudnn->plans, request->key, plan) ? plan : NULL;
 }
 
-bool rg_cudnn_conv_plan(const rg_cuda_place *place, const rg_cudnn_conv *conv, size_t *workspace)
+bool rg_cudnn_prepare(const rg_cuda_place *place, const rg_cudnn_request *request,
+                      size_t *workspace)
 {
     struct rg_cudnn *cudnn = place->cudnn;
     if (cudnn == NULL)
         return false;
     pthread_mutex_lock(&cudnn->lock);
-    const rg_cudnn_plan *plan = find_plan(cudnn, conv);
+    const rg_cudnn_plan *plan = find_plan(cudnn, request);
     *workspace = plan != NULL ? plan->workspace : 0;
     (void)cudaGetLastError(); /* so that no later launch is blamed for what cuDNN tried */
     pthread_mutex_unlock(&cudnn->lock);
     return plan != NULL;
 }
 
-static bool execute(const struct rg_cudnn *cudnn, const rg_cudnn_plan *plan,
+static bool execute(const struct rg_cudnn *cudnn, const rg_cudnn_plan *plan, const int64_t ids[3],
                     void *const pointers[3], void *workspace)
 {
-    static const int64_t ids[3] = { RG_CUDNN_ID_X, RG_CUDNN_ID_W, RG_CUDNN_ID_Y };
     const rg_cudnn_descriptor pack =
         rg_cudnn_descriptor_make(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     const bool done =
@@ -115,19 +115,18 @@ static bool execute(const struct rg_cudnn *cudnn, const rg_cudnn_plan *plan,
     return done;
 }
 
-bool rg_cudnn_conv_run(const rg_cuda_place *place, const rg_cudnn_conv *conv, void *x, void *w,
-                       void *y, void *workspace, size_t bytes)
+bool rg_cudnn_execute(const rg_cuda_place *place, const rg_cudnn_request *request,
+                      const int64_t ids[3], void *const pointers[3], void *workspace, size_t bytes)
 {
     struct rg_cudnn *cudnn = place->cudnn;
-    void *const pointers[3] = { x, w, y };
     if (cudnn == NULL)
         return false;
     pthread_mutex_lock(&cudnn->lock);
-    const rg_cudnn_plan *plan = find_plan(cudnn, conv);
+    const rg_cudnn_plan *plan = find_plan(cudnn, request);
     const bool done =
         plan != NULL && plan->workspace <= bytes &&
         rg_cudnn_call.SetStream(cudnn->handle, place->stream) == CUDNN_STATUS_SUCCESS &&
-        execute(cudnn, plan, pointers, workspace);
+        execute(cudnn, plan, ids, pointers, workspace);
     pthread_mutex_unlock(&cudnn->lock);
     return done;
 }
@@ -141,18 +140,5 @@ struct rg_cudnn *rg_cudnn_create(const rg_allocator *allocator, bool tf32)
 void rg_cudnn_destroy(struct rg_cudnn *cudnn)
 {
     (void)cudnn;
-}
-
-bool rg_cudnn_conv_plan(const rg_cuda_place *place, const rg_cudnn_conv *conv, size_t *workspace)
-{
-    (void)place, (void)conv, (void)workspace;
-    return false;
-}
-
-bool rg_cudnn_conv_run(const rg_cuda_place *place, const rg_cudnn_conv *conv, void *x, void *w,
-                       void *y, void *workspace, size_t bytes)
-{
-    (void)place, (void)conv, (void)x, (void)w, (void)y, (void)workspace, (void)bytes;
-    return false;
 }
 #endif

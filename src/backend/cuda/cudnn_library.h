@@ -7,6 +7,10 @@
 #include <cudnn.h>
 #include <stdbool.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define RG_CUDNN_FUNCTIONS(F)    \
     F(Create);                   \
     F(Destroy);                  \
@@ -38,5 +42,9 @@ void rg_cudnn_descriptor_drop(rg_cudnn_descriptor it);
 bool rg_cudnn_descriptor_set(rg_cudnn_descriptor it, cudnnBackendAttributeName_t name,
                              cudnnBackendAttributeType_t type, int64_t count, const void *values);
 bool rg_cudnn_descriptor_finish(rg_cudnn_descriptor it);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

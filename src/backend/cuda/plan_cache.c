@@ -48,7 +48,7 @@ static void drop_oldest(rg_plan_cache *cache)
 bool rg_plan_cache_add(rg_plan_cache *cache, const void *key, void *plan)
 {
     void *copy = NULL;
-    if (cache->count >= RG_PLANS_MOST && cache->settle(cache->context))
+    if (cache->count >= RG_MAX_PLANS && cache->wait_idle(cache->context))
         drop_oldest(cache);
     if (rg_grow(cache->allocator, (void **)&cache->entries, &cache->capacity, cache->count,
                 sizeof cache->entries[0]) != RG_OK ||

@@ -18,7 +18,7 @@ typedef struct rg_plan_cache {
     size_t key_bytes;
     void (*release)(void *context, void *plan);
     /* Whether plans may be released now: work that uses them may be running. */
-    bool (*settle)(void *context);
+    bool (*wait_idle)(void *context);
     void *context;
     rg_plan_entry *entries;
     size_t capacity, count;
@@ -26,7 +26,7 @@ typedef struct rg_plan_cache {
 } rg_plan_cache;
 
 /* How many plans a cache holds; beyond it the one that was used longest ago goes. */
-enum { RG_PLANS_MOST = 1024 };
+enum { RG_MAX_PLANS = 1024 };
 
 /* Finds the plan of a key, which has no padding bytes; false: there is none. */
 bool rg_plan_cache_find(rg_plan_cache *cache, const void *key, void **plan);

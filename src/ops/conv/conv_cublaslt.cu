@@ -7,18 +7,18 @@
 static rg_product product_of(const rg_conv_call *call, bool bias)
 {
     const rg_conv_shape *s = call->shape;
-    const rg_cudnn_direction direction = call->direction;
+    const int32_t direction = call->direction;
     const int64_t pixels = s->images * s->row.size * s->column.size;
     rg_product product = {};
     product.dtype = call->dtype;
     product.batch = 1;
-    product.rows = direction == RG_CUDNN_WEIGHTS ? s->out : pixels;
-    product.columns = direction == RG_CUDNN_FORWARD ? s->out : s->in;
-    product.inner = direction == RG_CUDNN_FORWARD ? s->in
-                    : direction == RG_CUDNN_DATA  ? s->out
-                                                  : pixels;
-    product.transposed_a = direction == RG_CUDNN_WEIGHTS;
-    product.transposed_b = direction == RG_CUDNN_FORWARD;
+    product.rows = direction == RG_CONV_WEIGHTS ? s->out : pixels;
+    product.columns = direction == RG_CONV_FORWARD ? s->out : s->in;
+    product.inner = direction == RG_CONV_FORWARD ? s->in
+                    : direction == RG_CONV_DATA  ? s->out
+                                                 : pixels;
+    product.transposed_a = direction == RG_CONV_WEIGHTS;
+    product.transposed_b = direction == RG_CONV_FORWARD;
     product.bias = bias;
     product.add = call->add;
     return product;
@@ -43,7 +43,7 @@ static bool run(const rg_conv_call *call, packing *arena)
     const rg_conv_shape *s = call->shape;
     const bool ends = has_epilogue(k), fused = call->product.bias;
     const bool own = ends && (!fused || k->add);
-    const int64_t channels = call->direction == RG_CUDNN_FORWARD ? s->out : s->in;
+    const int64_t channels = call->direction == RG_CONV_FORWARD ? s->out : s->in;
     const packed from = pack_from(arena, call, false);
     const packed w = pack_w(arena, call, false);
     packed b = {};

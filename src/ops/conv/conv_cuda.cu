@@ -10,7 +10,7 @@
  * up to a twentieth, y by 2 to 3 per cent. */
 static bool prefers_cudnn(const rg_conv_call *call)
 {
-    const bool data = call->direction == RG_CUDNN_DATA, half = rg_dtype_size(call->dtype) == 2;
+    const bool data = call->direction == RG_CONV_DATA, half = rg_dtype_size(call->dtype) == 2;
     return conv_is_product(call->shape) && !call->add && !call->bias &&
            (call->dtype == RG_F32 ? call->place->tf32 && data : half && !data);
 }
@@ -21,8 +21,8 @@ static bool prefers_cudnn(const rg_conv_call *call)
 static bool prefers_tf32x3(const rg_conv_call *call)
 {
     if (call->place->tf32)
-        return call->direction == RG_CUDNN_DATA && rg_conv_tf32x3_merges(call->shape);
-    return call->direction != RG_CUDNN_FORWARD || call->shape->in % 4 == 0;
+        return call->direction == RG_CONV_DATA && rg_conv_tf32x3_merges(call->shape);
+    return call->direction != RG_CONV_FORWARD || call->shape->in % 4 == 0;
 }
 
 /* ---- lists ---- */
@@ -101,7 +101,7 @@ static const rg_conv_strategy *choose(const choice *choices, rg_conv_call *call)
 
 /* ---- forward and data ---- */
 
-static rg_conv_call call_of(rg_dtype dtype, const rg_conv_args *k, rg_cudnn_direction direction,
+static rg_conv_call call_of(rg_dtype dtype, const rg_conv_args *k, int32_t direction,
                             const rg_cuda_place *place)
 {
     const bool plain = !k->has_z && k->neuron.kind == RG_NEURON_NONE;
@@ -123,18 +123,18 @@ static bool is_short(const rg_conv_call *call)
     const rg_conv_shape *s = call->shape;
     const int64_t most = rg_dtype_size(call->dtype) == 2 ? 1 << 20 : 1 << 15;
     const int64_t taps = s->row.window * s->column.window;
-    return (call->direction == RG_CUDNN_FORWARD ? s->in : s->out) <= most / taps;
+    return (call->direction == RG_CONV_FORWARD ? s->in : s->out) <= most / taps;
 }
 
 static const rg_conv_strategy *choose_pass(rg_conv_call *call)
 {
-    const bool forward = call->direction == RG_CUDNN_FORWARD;
+    const bool forward = call->direction == RG_CONV_FORWARD;
     return is_short(call) ? choose(forward ? forward_choices : data_choices, call) : &rg_conv_any;
 }
 
 /* By rg_conv_any where a library that had no plan when work was recorded has one now and lacks
  * scratch, or refuses. */
-static void run_pass(rg_dtype dtype, const void *args, rg_cudnn_direction direction,
+static void run_pass(rg_dtype dtype, const void *args, int32_t direction,
                      const rg_cuda_place *place)
 {
     const rg_conv_args *k = (const rg_conv_args *)args;
@@ -151,8 +151,8 @@ static void run_pass(rg_dtype dtype, const void *args, rg_cudnn_direction direct
     rg_choices_note(place->choices, strategy->name);
 }
 
-static size_t pass_scratch(rg_dtype dtype, const void *args, rg_cudnn_direction direction,
-                           uint32_t unaligned, const rg_cuda_place *place)
+static size_t pass_scratch(rg_dtype dtype, const void *args, int32_t direction, uint32_t unaligned,
+                           const rg_cuda_place *place)
 {
     rg_conv_call call = call_of(dtype, (const rg_conv_args *)args, direction, place);
     call.unaligned = unaligned;
@@ -162,24 +162,24 @@ static size_t pass_scratch(rg_dtype dtype, const void *args, rg_cudnn_direction 
 
 template <rg_dtype T> static void forward(const void *args, const rg_cuda_place *place)
 {
-    run_pass(T, args, RG_CUDNN_FORWARD, place);
+    run_pass(T, args, RG_CONV_FORWARD, place);
 }
 
 template <rg_dtype T>
 static size_t forward_scratch(const void *args, uint32_t unaligned, const rg_cuda_place *place)
 {
-    return pass_scratch(T, args, RG_CUDNN_FORWARD, unaligned, place);
+    return pass_scratch(T, args, RG_CONV_FORWARD, unaligned, place);
 }
 
 template <rg_dtype T> static void data(const void *args, const rg_cuda_place *place)
 {
-    run_pass(T, args, RG_CUDNN_DATA, place);
+    run_pass(T, args, RG_CONV_DATA, place);
 }
 
 template <rg_dtype T>
 static size_t data_scratch(const void *args, uint32_t unaligned, const rg_cuda_place *place)
 {
-    return pass_scratch(T, args, RG_CUDNN_DATA, unaligned, place);
+    return pass_scratch(T, args, RG_CONV_DATA, unaligned, place);
 }
 
 /* ---- weights ---- */
@@ -189,7 +189,7 @@ static rg_conv_call weights_call_of(rg_dtype dtype, const rg_conv_weights_args *
 {
     rg_conv_call call = {};
     call.dtype = dtype;
-    call.direction = RG_CUDNN_WEIGHTS;
+    call.direction = RG_CONV_WEIGHTS;
     call.shape = &k->shape;
     call.weights_args = k;
     call.unaligned = unaligned;

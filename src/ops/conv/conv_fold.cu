@@ -111,7 +111,7 @@ static bool is_foldable(const rg_conv_call *call)
 
 static bool accepts(rg_conv_call *call)
 {
-    if (call->direction != RG_CUDNN_DATA || !is_foldable(call))
+    if (call->direction != RG_CONV_DATA || !is_foldable(call))
         return false;
     const fold f = fold_of(call->shape);
     const int64_t size[2] = { f.rows, f.columns }, window[2] = { f.down, f.across };

@@ -44,7 +44,7 @@ static inline packed pack_weights(packing *arena, const rg_conv_call *call, cons
 static inline packed pack_from(packing *arena, const rg_conv_call *call, bool aside)
 {
     const bool aligned = !(call->unaligned & 1) && !aside;
-    return (call->direction == RG_CUDNN_FORWARD ? pack_image : pack_windows)(
+    return (call->direction == RG_CONV_FORWARD ? pack_image : pack_windows)(
         arena, call, call->args->from, aligned, true);
 }
 
@@ -65,8 +65,8 @@ static inline packed pack_to(packing *arena, const rg_conv_call *call, bool own,
 {
     const rg_conv_args *k = call->args;
     const bool aligned = !(call->unaligned & 8) && !(own && k->add);
-    return (call->direction == RG_CUDNN_FORWARD ? pack_windows : pack_image)(arena, call, k->to,
-                                                                             aligned, adds);
+    return (call->direction == RG_CONV_FORWARD ? pack_windows : pack_image)(arena, call, k->to,
+                                                                            aligned, adds);
 }
 
 static inline void put_result(const packing *arena, const rg_conv_call *call, packed *to, bool own)
@@ -74,7 +74,7 @@ static inline void put_result(const packing *arena, const rg_conv_call *call, pa
     if (!own)
         packed_copy(arena, to, true);
     else if (arena->run)
-        rg_conv_finish_sums(call->dtype, call->args, call->direction == RG_CUDNN_DATA, to->data,
+        rg_conv_finish_sums(call->dtype, call->args, call->direction == RG_CONV_DATA, to->data,
                             arena->place);
 }
 

@@ -243,7 +243,7 @@ extern "C" bool rg_conv_has_stem(rg_dtype dtype)
 
 static bool accepts(rg_conv_call *call)
 {
-    return call->direction == RG_CUDNN_FORWARD && stem_suits(call) &&
+    return call->direction == RG_CONV_FORWARD && stem_suits(call) &&
            stem_forward_grid(call->shape).rows > 0 && rg_conv_has_stem(call->dtype);
 }
 

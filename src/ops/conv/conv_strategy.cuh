@@ -6,15 +6,14 @@
 #define RG_OPS_CONV_STRATEGY_CUH
 
 #include "backend/cuda/cublaslt.h"
-#include "backend/cuda/cudnn.h"
 #include "backend/cuda/kernel.cuh"
 #include "backend/cuda/packing.cuh"
-#include "ops/conv/conv.h"
+#include "ops/conv/conv_cudnn.h"
 
 /* What is to be run, and what accepts() found out for run(). */
 struct rg_conv_call {
     rg_dtype dtype;
-    rg_cudnn_direction direction;
+    int32_t direction; /* RG_CONV_FORWARD, RG_CONV_DATA or RG_CONV_WEIGHTS */
     const rg_conv_shape *shape;
     const rg_conv_args *args;                 /* of forward and data */
     const rg_conv_weights_args *weights_args; /* of weights */

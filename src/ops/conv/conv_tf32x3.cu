@@ -295,7 +295,7 @@ static bool run(const rg_conv_call *call, packing *arena)
 {
     const packed from = pack_from(arena, call, false);
     const packed w = pack_w(arena, call, false);
-    run_dense(call->args, call->direction == RG_CUDNN_DATA, (const float *)from.data,
+    run_dense(call->args, call->direction == RG_CONV_DATA, (const float *)from.data,
               (const float *)w.data, arena);
     return true;
 }
