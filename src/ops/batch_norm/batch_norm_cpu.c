@@ -4,15 +4,23 @@
 #include "ops/batch_norm/batch_norm.h"
 #include "ops/norm/norm_cpu.h"
 
+/* The rows and channels of a unit. */
+RG_INLINE channel_block block_of(const rg_channels *s, int64_t unit, bool stream, rg_dtype T)
+{
+    const int64_t part = unit / s->blocks, first = unit % s->blocks * s->block;
+    const int64_t row = part * s->part, width = least(s->block, s->channels - first);
+    return (channel_block){ s, row, row + rg_channels_rows(s, part), first, width, T, stream };
+}
+
 /* ---- statistics ---- */
 
-RG_OUTLINE void end_part(const norm_parts *p, const rg_channels *s, int64_t rows, int64_t width,
-                         real *to)
+RG_OUTLINE void end_part(const norm_parts *p, const channel_block *b, real *to)
 {
-    for (int64_t c = 0; c < width; c += VLEN) {
-        const int n = vlanes_left(width - c);
+    const rg_channels *s = b->s;
+    for (int64_t c = 0; c < b->width; c += VLEN) {
+        const int n = vlanes_left(b->width - c);
         vreal mean, squares;
-        join_chains(p, s, rows, width, c, &mean, &squares);
+        join_chains(p, b, c, &mean, &squares);
         vstore(to, RG_NORM_NEAR * s->channels + c, n, RG_REAL, vload_full(p->near, c, RG_REAL));
         vstore(to, RG_NORM_REST * s->channels + c, n, RG_REAL, mean);
         vstore(to, RG_NORM_SQUARES * s->channels + c, n, RG_REAL, squares);
@@ -25,12 +33,10 @@ RG_INLINE void parts(const rg_batch_norm_parts_args *k, int64_t begin, int64_t e
     const rg_channels *s = &k->shape;
     norm_parts p;
     for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t part = unit / s->blocks, first = unit % s->blocks * s->block;
-        const int64_t width = least(s->block, s->channels - first), row = part * s->part;
-        const int64_t rows = rg_channels_rows(s, part);
-        sum_parts(&p, s, k->x, row, row + rows, first, width, T);
-        end_part(&p, s, rows, width,
-                 (real *)k->partial + part * RG_NORM_PARTIAL * s->channels + first);
+        const channel_block b = block_of(s, unit, false, T);
+        NORM_ROWS.sum_parts(&p, &b, k->x);
+        end_part(&p, &b,
+                 (real *)k->partial + unit / s->blocks * RG_NORM_PARTIAL * s->channels + b.first);
     }
 }
 
@@ -78,8 +84,8 @@ RG_INLINE void return_statistics(const rg_batch_norm_merge_args *k, int64_t c, d
                                  double variance, double n)
 {
     if (k->statistics == RG_BATCH_NORM_RUNNING) {
-        const double old_mean = load_any(k->mean_in, c * k->mean_in_step, k->dtype);
-        const double old = load_any(k->variance_in, c * k->variance_in_step, k->dtype);
+        const double old_mean = rg_element_get(k->mean_in, k->dtype, c * k->mean_in_step);
+        const double old = rg_element_get(k->variance_in, k->dtype, c * k->variance_in_step);
         const double whole = k->unbiased && n > 1 ? variance * (n / (n - 1)) : variance;
         mean = n > 0 ? blend(old_mean, mean, k->momentum) : old_mean;
         variance = n > 0 ? blend(old, whole, k->momentum) : old;
@@ -124,33 +130,36 @@ RG_INLINE void merge(const rg_batch_norm_merge_args *k, int64_t begin, int64_t e
                 end_merge(k, first + c, u.near[c], u.mean[c], u.n > 0 ? u.squares[c] / u.n : 0,
                           u.n);
             else
-                end_merge(k, first + c, 0,
-                          load_any(k->mean_in, (first + c) * k->mean_in_step, k->dtype),
-                          load_any(k->variance_in, (first + c) * k->variance_in_step, k->dtype), 0);
+                end_merge(
+                    k, first + c, 0,
+                    rg_element_get(k->mean_in, k->dtype, (first + c) * k->mean_in_step),
+                    rg_element_get(k->variance_in, k->dtype, (first + c) * k->variance_in_step), 0);
         }
     }
 }
 
 /* ---- y ---- */
 
-/* Numbers of the block's channels. */
-RG_OUTLINE void set_columns(norm_columns *k, const rg_channels *s, const real *moments,
+/* Numbers of the block's channels; factors: of dx, or NULL. */
+RG_OUTLINE void set_columns(norm_columns *k, const channel_block *b, const void *moments,
                             const void *gamma, const void *beta, const rg_norm_parameters *p,
-                            const real *factors, int64_t first, int64_t width, rg_dtype T)
+                            const void *factors)
 {
-    const size_t bytes = (size_t)width * sizeof(real);
-    const real *m = moments + first;
-    memcpy(k->mean, m + RG_NORM_MEAN * s->channels, bytes);
-    memcpy(k->shift, m + RG_NORM_MEAN_REST * s->channels, bytes);
-    memcpy(k->scale, m + RG_NORM_S * s->channels, bytes);
-    finish_columns(k, gamma, beta, p, first, width);
-    if (factors != NULL) {
-        memcpy(k->weight, factors + RG_NORM_WEIGHT * s->channels + first, bytes);
-        memcpy(k->offset, factors + RG_NORM_OFFSET * s->channels + first, bytes);
-        memcpy(k->plus, factors + RG_NORM_PLUS * s->channels + first, bytes);
-        spread_factors(k, s, width, T);
+    const int64_t channels = b->s->channels;
+    const size_t bytes = (size_t)b->width * sizeof(real);
+    const real *m = (const real *)moments + b->first, *f = factors;
+    memcpy(k->mean, m + RG_NORM_MEAN * channels, bytes);
+    memcpy(k->shift, m + RG_NORM_MEAN_REST * channels, bytes);
+    memcpy(k->scale, m + RG_NORM_S * channels, bytes);
+    finish_columns(k, gamma, beta, p, b);
+    if (f != NULL) {
+        memcpy(k->weight, f + RG_NORM_WEIGHT * channels + b->first, bytes);
+        memcpy(k->offset, f + RG_NORM_OFFSET * channels + b->first, bytes);
+        memcpy(k->plus, f + RG_NORM_PLUS * channels + b->first, bytes);
+        spread(k->weight, b);
+        spread(k->offset, b);
+        spread(k->plus, b);
     }
-    spread_columns(k, s, width, T);
 }
 
 RG_INLINE void forward(const rg_batch_norm_args *k, int64_t begin, int64_t end, const rg_dtype T)
@@ -161,13 +170,10 @@ RG_INLINE void forward(const rg_batch_norm_args *k, int64_t begin, int64_t end, 
     const void *const data[] = { k->x, k->y };
     const int64_t last = rg_channels_units(s) - 1;
     for (int64_t i = begin; i < end; i++) {
-        const int64_t unit = last - i; /* what was read last is nearest */
-        const int64_t part = unit / s->blocks, first = unit % s->blocks * s->block;
-        const int64_t width = least(s->block, s->channels - first), row = part * s->part;
-        set_columns(&c, s, (const real *)k->moments, k->gamma, k->beta, &k->parameters, NULL, first,
-                    width, T);
-        forward_rows(&c, s, data, row, row + rg_channels_rows(s, part), first, width, T, k->stream,
-                     variant_of(&c));
+        /* what was read last is most likely in the cache */
+        const channel_block b = block_of(s, last - i, k->stream, T);
+        set_columns(&c, &b, k->moments, k->gamma, k->beta, &k->parameters, NULL);
+        NORM_ROWS.forward(&c, &b, data);
     }
 }
 
@@ -186,13 +192,12 @@ RG_INLINE void sums(const rg_batch_norm_sums_args *k, int64_t begin, int64_t end
     const rg_channels *s = &k->shape;
     norm_columns c;
     set_neuron(&c, &k->neuron);
+    const void *const data[] = { k->dy, k->x };
     for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t part = unit / s->blocks, first = unit % s->blocks * s->block;
-        const int64_t width = least(s->block, s->channels - first), row = part * s->part;
-        set_columns(&c, s, (const real *)k->moments, k->gamma, k->beta, &k->parameters, NULL, first,
-                    width, T);
-        sum_gradient(&c, s, k->dy, k->x, row, row + rg_channels_rows(s, part), first, width, T);
-        end_sums(&c, s, width, (real *)k->partial + part * 2 * s->channels + first);
+        const channel_block b = block_of(s, unit, false, T);
+        set_columns(&c, &b, k->moments, k->gamma, k->beta, &k->parameters, NULL);
+        NORM_ROWS.sum_gradient(&c, &b, data);
+        end_sums(&c, s, b.width, (real *)k->partial + unit / s->blocks * 2 * s->channels + b.first);
     }
 }
 
@@ -201,7 +206,7 @@ RG_INLINE void put_result(void *to, const rg_batch_norm_result *result, rg_dtype
 {
     if (!result->wanted)
         return;
-    const double old = result->add ? load_any(to, c * result->step, dtype) : 0;
+    const double old = result->add ? rg_element_get(to, dtype, c * result->step) : 0;
     store_any(to, c * result->step, dtype, result->add ? old + value : value);
 }
 
@@ -212,10 +217,11 @@ RG_INLINE void join_factors(const rg_batch_norm_join_args *k, int64_t c, double 
     const real *m = (const real *)k->moments + c;
     const double rest = (double)m[RG_NORM_MEAN_REST * k->channels];
     const double s = (double)m[RG_NORM_S * k->channels];
-    const double dm =
-        k->has_dmean_out ? load_any(k->dmean_out, c * k->dmean_out_step, k->parameters.dtype) : 0;
-    const double dv = k->has_dvariance_out ? load_any(k->dvariance_out, c * k->dvariance_out_step,
-                                                      k->parameters.dtype)
+    const double dm = k->has_dmean_out
+                          ? rg_element_get(k->dmean_out, k->parameters.dtype, c * k->dmean_out_step)
+                          : 0;
+    const double dv = k->has_dvariance_out ? rg_element_get(k->dvariance_out, k->parameters.dtype,
+                                                            c * k->dvariance_out_step)
                                            : 0;
     const bool running = k->statistics == RG_BATCH_NORM_RUNNING;
     if (k->statistics == RG_BATCH_NORM_GIVEN) {
@@ -292,13 +298,10 @@ RG_INLINE void gradient(const rg_batch_norm_gradient_args *k, int64_t begin, int
     const void *const data[] = { k->dy, k->x, k->dx };
     const int64_t last = rg_channels_units(s) - 1;
     for (int64_t i = begin; i < end; i++) {
-        const int64_t unit = last - i; /* what was read last is nearest */
-        const int64_t part = unit / s->blocks, first = unit % s->blocks * s->block;
-        const int64_t width = least(s->block, s->channels - first), row = part * s->part;
-        set_columns(&c, s, (const real *)k->moments, k->gamma, k->beta, &k->parameters,
-                    k->given ? NULL : (const real *)k->factors, first, width, T);
-        gradient_rows(&c, s, data, row, row + rg_channels_rows(s, part), first, width, T, k->stream,
-                      variant_of(&c));
+        const channel_block b = block_of(s, last - i, k->stream, T); /* as forward */
+        set_columns(&c, &b, k->moments, k->gamma, k->beta, &k->parameters,
+                    k->given ? NULL : k->factors);
+        NORM_ROWS.gradient(&c, &b, data);
     }
 }
 

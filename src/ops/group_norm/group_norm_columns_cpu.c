@@ -44,6 +44,24 @@ static inline group_unit unit_of(const rg_group_norm_shape *shape, int64_t unit)
     return u;
 }
 
+/* Channels `from` on of a unit: as many as a block may have, and no rows. */
+RG_INLINE channel_block block_of(const group_unit *u, int64_t from, rg_dtype T)
+{
+    return (channel_block){ .s = u->s,
+                            .first = u->first + from,
+                            .width = least(RG_CHANNEL_COLUMNS, u->width - from),
+                            .dtype = T,
+                            .stream = u->shape->stream };
+}
+
+/* The next COLUMN_ROWS rows of all chains; false if there are no more. */
+RG_INLINE bool next_rows(channel_block *b)
+{
+    b->begin = b->end;
+    b->end = least(b->s->rows.count, b->begin + COLUMN_ROWS * b->s->chains);
+    return b->begin < b->end;
+}
+
 /* What is known of each group of a unit. */
 typedef struct group_numbers {
     double near[RG_CHANNEL_COLUMNS];
@@ -57,14 +75,14 @@ typedef struct channel_moments {
     double near[RG_CHANNEL_COLUMNS], mean[RG_CHANNEL_COLUMNS], squares[RG_CHANNEL_COLUMNS];
 } channel_moments;
 
-/* Joins rows `before` and those in p. */
-RG_OUTLINE void join_rows(channel_moments *m, const norm_parts *p, const rg_channels *s,
-                          int64_t before, int64_t rows, int64_t width)
+/* Joins the rows before the block and those in p. */
+RG_OUTLINE void join_rows(channel_moments *m, const norm_parts *p, const channel_block *b)
 {
+    const int64_t before = b->begin, rows = b->end - before, width = b->width;
     for (int64_t i = 0; i < width; i += VLEN) {
         real mean[VLEN], squares[VLEN];
         vreal vmean, vsquares;
-        join_chains(p, s, rows, width, i, &vmean, &vsquares);
+        join_chains(p, b, i, &vmean, &vsquares);
         vstore_full(mean, 0, RG_REAL, vmean);
         vstore_full(squares, 0, RG_REAL, vsquares);
         for (int64_t c = i; c < least(width, i + VLEN); c++) {
@@ -128,11 +146,11 @@ RG_OUTLINE void unit_statistics(const group_unit *u, const rg_channels *s, const
         g->near[i] = 0;
     }
     for (int64_t from = 0, width; from < u->width; from += width) {
-        width = least(RG_CHANNEL_COLUMNS, u->width - from);
-        for (int64_t row = 0, rows; row < s->rows.count; row += rows) {
-            rows = least(COLUMN_ROWS * s->chains, s->rows.count - row);
-            sum_parts(&p, s, x, row, row + rows, u->first + from, width, T);
-            join_rows(&m, &p, s, row, rows, width);
+        channel_block b = block_of(u, from, T);
+        width = b.width;
+        for (b.s = s; next_rows(&b);) {
+            NORM_ROWS.sum_parts(&p, &b, x);
+            join_rows(&m, &p, &b);
         }
         for (int64_t c = 0, count; c < width && s->rows.count > 0; c += count) {
             count = to_group_end(u, from, c, width);
@@ -145,22 +163,19 @@ RG_OUTLINE void unit_statistics(const group_unit *u, const rg_channels *s, const
 
 /* Numbers of the channels of a block. */
 RG_OUTLINE void set_columns(norm_columns *k, const group_unit *u, const group_numbers *g,
-                            const void *gamma, const void *beta, int64_t from, int64_t width,
-                            rg_dtype T)
+                            const void *gamma, const void *beta, const channel_block *b)
 {
-    const rg_norm_parameters *p = &u->shape->parameters;
-    const int64_t first = u->first + from;
-    for (int64_t c = 0, count; c < width; c += count) {
+    const int64_t from = b->first - u->first;
+    for (int64_t c = 0, count; c < b->width; c += count) {
         const int64_t group = (from + c) / u->each;
-        count = to_group_end(u, from, c, width);
+        count = to_group_end(u, from, c, b->width);
         for (int64_t i = c; i < c + count; i++) {
             k->mean[i] = g->mean[group];
             k->shift[i] = g->rest[group];
             k->scale[i] = g->s[group];
         }
     }
-    finish_columns(k, gamma, beta, p, first, width);
-    spread_columns(k, u->s, width, T);
+    finish_columns(k, gamma, beta, &u->shape->parameters, b);
 }
 
 /* Statistics to the state, or from it. */
@@ -197,11 +212,11 @@ RG_INLINE void columns_forward(const rg_group_norm_args *k, int64_t begin, int64
                                      image_at(k->y, s, 1, u.image, T) };
         unit_statistics(&u, s, data[0], &g, T);
         keep_numbers(&u, &g, k->mean, k->rest, k->s);
-        for (int64_t from = 0, width; from < u.width; from += width) {
-            width = least(RG_CHANNEL_COLUMNS, u.width - from);
-            set_columns(&c, &u, &g, k->gamma, k->beta, from, width, T);
-            forward_rows(&c, s, data, 0, s->rows.count, u.first + from, width, T, k->shape.stream,
-                         variant_of(&c));
+        for (int64_t from = 0; from < u.width; from += RG_CHANNEL_COLUMNS) {
+            channel_block b = block_of(&u, from, T);
+            b.end = s->rows.count;
+            set_columns(&c, &u, &g, k->gamma, k->beta, &b);
+            NORM_ROWS.forward(&c, &b, data);
         }
     }
 }
@@ -245,13 +260,13 @@ RG_OUTLINE void unit_sums(const rg_group_norm_gradient_args *k, const group_unit
     for (int64_t i = 0; i < u->groups; i++)
         g->sum[i] = g->product[i] = 0;
     for (int64_t from = 0, width; from < u->width; from += width) {
-        width = least(RG_CHANNEL_COLUMNS, u->width - from);
-        set_columns(c, u, g, k->gamma, k->beta, from, width, T);
+        channel_block b = block_of(u, from, T);
+        width = b.width;
+        set_columns(c, u, g, k->gamma, k->beta, &b);
         for (int64_t i = 0; i < width; i++)
             sum[i] = product[i] = 0;
-        for (int64_t row = 0, rows; row < s->rows.count; row += rows) {
-            rows = least(COLUMN_ROWS * s->chains, s->rows.count - row);
-            sum_gradient(c, s, data[0], data[1], row, row + rows, u->first + from, width, T);
+        while (next_rows(&b)) {
+            NORM_ROWS.sum_gradient(c, &b, data);
             for (int64_t i = 0; i < width; i++) {
                 sum[i] += sum_chains(c->all, i, width, s->chains);
                 product[i] += sum_chains(c->all_products, i, width, s->chains);
@@ -263,12 +278,13 @@ RG_OUTLINE void unit_sums(const rg_group_norm_gradient_args *k, const group_unit
 
 /* What dx is made of, for the channels of a block. */
 RG_OUTLINE void set_factors(norm_columns *c, const group_unit *u, const group_numbers *g,
-                            int64_t from, int64_t width, rg_dtype T)
+                            const channel_block *b)
 {
+    const int64_t from = b->first - u->first;
     const double m = (double)u->each * (double)u->s->rows.count;
-    for (int64_t i = 0, count; i < width; i += count) {
+    for (int64_t i = 0, count; i < b->width; i += count) {
         const int64_t group = (from + i) / u->each;
-        count = to_group_end(u, from, i, width);
+        count = to_group_end(u, from, i, b->width);
         const double weight = -(double)g->s[group] * (g->product[group] / m);
         const double offset = g->sum[group] / m + (double)g->rest[group] * weight;
         const real all = (real)offset;
@@ -277,7 +293,8 @@ RG_OUTLINE void set_factors(norm_columns *c, const group_unit *u, const group_nu
             c->weight[j] = (real)weight;
         }
     }
-    spread_factors(c, u->s, width, T);
+    spread(c->weight, b);
+    spread(c->offset, b);
 }
 
 RG_INLINE void columns_gradient(const rg_group_norm_gradient_args *k, int64_t begin, int64_t end,
@@ -300,16 +317,15 @@ RG_INLINE void columns_gradient(const rg_group_norm_gradient_args *k, int64_t be
         c.add = false;
         unit_sums(k, &u, &g, &c, data, T);
         c.add = k->add;
-        for (int64_t from = 0, width; from < u.width && k->wants_dx; from += width) {
-            width = least(RG_CHANNEL_COLUMNS, u.width - from);
+        for (int64_t from = 0; from < u.width && k->wants_dx; from += RG_CHANNEL_COLUMNS) {
+            channel_block b = block_of(&u, from, T);
             if (u.width > RG_CHANNEL_COLUMNS)
-                set_columns(&c, &u, &g, k->gamma, k->beta, from, width, T);
-            set_factors(&c, &u, &g, from, width, T);
-            for (int64_t row = s->rows.count, to; row > 0;) {
-                to = row;
-                row = rows_back(s, row);
-                gradient_rows(&c, s, data, row, to, u.first + from, width, T, k->shape.stream,
-                              variant_of(&c));
+                set_columns(&c, &u, &g, k->gamma, k->beta, &b);
+            set_factors(&c, &u, &g, &b);
+            for (b.begin = s->rows.count; b.begin > 0;) {
+                b.end = b.begin;
+                b.begin = rows_back(s, b.end);
+                NORM_ROWS.gradient(&c, &b, data);
             }
         }
     }

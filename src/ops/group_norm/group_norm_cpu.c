@@ -15,7 +15,7 @@ RG_INLINE void join(const rg_group_norm_join_args *k, int64_t begin, int64_t end
         sum_of_pieces(sum, (const real *)k->from + first, k->channels, k->count, width);
         for (int64_t c = 0; c < width; c++) {
             const int64_t to = (first + c) * k->step;
-            const double old = k->add ? load_any(k->to, to, k->dtype) : 0;
+            const double old = k->add ? rg_element_get(k->to, k->dtype, to) : 0;
             store_any(k->to, to, k->dtype, k->add ? old + sum[c] : sum[c]);
         }
     }

@@ -22,6 +22,16 @@ enum { CHANNEL_PIECE = 32 };
 /* Rows that are read together, and bytes of one tensor that these take at most. */
 enum { CHANNEL_ROWS = 16, CHANNEL_BYTES = 8192 };
 
+/* Rows `begin` to `end` - 1, of which `begin` belongs to chain 0, of a block of `width` channels
+ * from `first` on; `stream`: results use streaming stores. */
+typedef struct channel_block {
+    const rg_channels *s;
+    int64_t begin, end;
+    int64_t first, width;
+    rg_dtype dtype;
+    bool stream;
+} channel_block;
+
 /* ---- numbers of columns ---- */
 
 /* Whether they stand in the order of pairs of T (vpair_order): where every run of elements begins
@@ -33,11 +43,11 @@ RG_INLINE bool any_order_of(const rg_channels *s, int64_t width)
 }
 
 /* From the order of the columns to that of pairs, or `back`. */
-RG_OUTLINE void order_columns(real *values, int64_t count, rg_dtype T, bool any_order, bool back)
+RG_OUTLINE void order_columns(real *values, const channel_block *b, bool back)
 {
-    if (!any_order || T != RG_BF16)
+    if (b->dtype != RG_BF16 || !any_order_of(b->s, b->width))
         return;
-    for (int64_t i = 0; i < count; i += CHANNEL_PAIR) {
+    for (int64_t i = 0; i < b->s->chains * b->width; i += CHANNEL_PAIR) {
         const vpair p = vload_pair(values, i, RG_REAL, false);
         vstore_pair(values, i, RG_REAL, back ? velement_order(p, RG_BF16) : vpair_order(p, RG_BF16),
                     false, false);
@@ -103,7 +113,7 @@ RG_INLINE channel_run run_at(const rg_channels *s, const void *const data[], con
     return r;
 }
 
-/* n elements of a pair, from `data` on; 0 behind them. */
+/* n elements of a pair, from `data` on; 0 after them. */
 RG_INLINE vpair load_some(const char *data, int64_t step, const int n, const rg_dtype T, bool dense,
                           bool any_order)
 {
@@ -141,32 +151,6 @@ RG_INLINE vpair keep_some(vpair p, const int n, const rg_dtype T, bool any_order
                     vselect(second < (intr)n, p.b, vset(0)) };
 }
 
-/* Elements i to i + n - 1 of tensor t of a run. `whole`: a pair of neighbours. */
-RG_INLINE vpair load_channels(const channel_run *r, int t, int64_t i, const int n, const rg_dtype T,
-                              const bool whole)
-{
-    if (whole)
-        return vload_pair(r->in[t], i, T, true);
-    return load_some(at(r->in[t], r->dense ? i : i * r->in_step[t], T), r->in_step[t], n, T,
-                     r->dense, r->any_order);
-}
-
-RG_INLINE void store_channels(const channel_run *r, int64_t i, const int n, const rg_dtype T,
-                              bool add, const bool whole, bool stream, vpair value)
-{
-    if (whole) {
-        vstore_sums(r->out, i, T, value, stream);
-        return;
-    }
-    char *to = at_out(r->out, r->dense ? i : i * r->out_step, T);
-    if (add) {
-        const vpair old = load_some(to, r->out_step, n, T, r->dense, r->any_order);
-        value.a += old.a;
-        value.b += old.b;
-    }
-    store_some(to, r->out_step, n, T, r->dense, r->any_order, value);
-}
-
 /* ---- loops ---- */
 
 RG_INLINE int64_t rows_together(int64_t width, const rg_dtype T)
@@ -199,74 +183,117 @@ RG_INLINE void fetch_ahead(const channel_run *r, int rows, const int tensors, in
     }
 }
 
-/* Loops over name_step(context, r, rows, i, n, T, whole, stream, variant), an inline function that
- * treats elements i to i + n - 1 of `rows` runs, whose columns begin at r->column + i. `whole`:
- * n is CHANNEL_PAIR, elements are neighbours, and the order is any. `stream`: the result goes past
- * the cache.
- *
- * Variants below `variants`, at most 2, have loops of their own for whole pairs; all else is
- * called:
- *
- *      name_run        one run of `count` elements, from element i on
- *      name_pairs      whole pairs of runs; returns how many elements of each these are
- *      name_rows       rows begin to end - 1, of which `begin` belongs to chain 0, in a block of
- *                      `width` channels from `first` on; called, for any type */
-#define RG_CHANNEL_LOOPS(name, context_type, tensors, writes, variants)                            \
-    RG_OUTLINE void name##_run(context_type *context, const channel_run *r, int64_t i,             \
-                               int64_t count, rg_dtype T, int variant)                             \
-    {                                                                                              \
-        for (; i < count; i += CHANNEL_PAIR)                                                       \
-            name##_step(context, r, 1, i, (int)least(CHANNEL_PAIR, count - i), T, false, false,    \
-                        variant);                                                                  \
-    }                                                                                              \
-    RG_INLINE int64_t name##_pairs(context_type *context, const channel_run *r, int rows,          \
-                                   int64_t count, const rg_dtype T, bool stream,                   \
-                                   const int variant)                                              \
-    {                                                                                              \
-        const channel_run own = *r; /* which no store can change */                                \
-        int64_t i = 0;                                                                             \
-        for (; i + CHANNEL_PAIR <= count; i += CHANNEL_PAIR) {                                     \
-            if (!(writes) && rows > 1)                                                             \
-                fetch_ahead(r, rows, tensors, i, count, T);                                        \
-            name##_step(context, (writes) ? &own : r, (writes) ? 1 : rows, i, CHANNEL_PAIR, T,     \
-                        true, stream, variant);                                                    \
-        }                                                                                          \
-        return i;                                                                                  \
-    }                                                                                              \
-    RG_INLINE void name##_rows_of(                                                                 \
-        context_type *context, const rg_channels *s, const void *const data[], int64_t begin,      \
-        int64_t end, int64_t first, int64_t width, const rg_dtype T, bool stream, int variant)     \
-    {                                                                                              \
-        const bool any_order = any_order_of(s, width), together = s->joined && s->blocks == 1;     \
-        const int64_t most = (writes) || s->chains > 1 ? 1 : rows_together(width, T);              \
-        for (int64_t row = begin, rows; row < end; row += rows * s->chains) {                      \
-            rows = least(most, end - row);                                                         \
-            const int64_t all = least(s->chains, end - row), taken = together ? all : 1;           \
-            for (int64_t chain = 0; chain < all; chain += taken) {                                 \
-                const int64_t count = taken * width;                                               \
-                int64_t done = 0;                                                                  \
-                channel_run r[(writes) ? 1 : CHANNEL_ROWS];                                        \
-                for (int64_t j = 0; j < rows; j++) {                                               \
-                    r[j] = run_at(s, data, tensors, writes, row + j + chain, first, T);            \
-                    r[j].column = chain * width;                                                   \
-                    r[j].any_order = any_order;                                                    \
-                }                                                                                  \
-                const bool past = (writes) && stream && run_aligned(r);                            \
-                if (any_order && variant == 0)                                                     \
-                    done = name##_pairs(context, r, (int)rows, count, T, past, 0);                 \
-                else if (any_order && variant == 1 && (variants) == 2)                             \
-                    done = name##_pairs(context, r, (int)rows, count, T, past, 1);                 \
-                for (int64_t j = 0; j < rows && done < count; j++)                                 \
-                    name##_run(context, &r[j], done, count, T, variant);                           \
-            }                                                                                      \
-        }                                                                                          \
-    }                                                                                              \
-    RG_OUTLINE void name##_rows(                                                                   \
-        context_type *context, const rg_channels *s, const void *const data[], int64_t begin,      \
-        int64_t end, int64_t first, int64_t width, rg_dtype T, bool stream, int variant)           \
-    {                                                                                              \
-        RG_WITH_TYPE(                                                                              \
-            T, U, name##_rows_of(context, s, data, begin, end, first, width, U, stream, variant)); \
+/* Elements i to i + n - 1 of `rows` runs, whose columns begin at r->column + i. `whole`: n is
+ * CHANNEL_PAIR, elements are neighbours, and the order is any. */
+typedef struct channel_pair {
+    int64_t i;
+    int n, rows, variant;
+    bool whole, stream;
+} channel_pair;
+
+/* The elements of a pair in tensor t of a run. */
+RG_INLINE vpair load_channels(const channel_run *r, int t, channel_pair p, const rg_dtype T)
+{
+    if (p.whole)
+        return vload_pair(r->in[t], p.i, T, true);
+    return load_some(at(r->in[t], r->dense ? p.i : p.i * r->in_step[t], T), r->in_step[t], p.n, T,
+                     r->dense, r->any_order);
+}
+
+RG_INLINE void store_channels(const channel_run *r, channel_pair p, const rg_dtype T, bool add,
+                              vpair value)
+{
+    if (p.whole) {
+        vstore_sums(r->out, p.i, T, value, p.stream);
+        return;
     }
+    char *to = at_out(r->out, r->dense ? p.i : p.i * r->out_step, T);
+    if (add) {
+        const vpair old = load_some(to, r->out_step, p.n, T, r->dense, r->any_order);
+        value.a += old.a;
+        value.b += old.b;
+    }
+    store_some(to, r->out_step, p.n, T, r->dense, r->any_order, value);
+}
+
+/* What is done with a pair: an inline function, and a constant wherever it is passed. */
+typedef void channel_step(void *context, const channel_run *r, channel_pair p, rg_dtype T);
+
+/* One run of `count` elements, from element i on: rare, so called, for any type and variant. */
+typedef void channel_rest(void *context, const channel_run *r, int64_t i, int64_t count, rg_dtype T,
+                          int variant);
+
+/* Tensors that a step touches, and whether it writes the last one. Variants below `variants`, at
+ * most 2, have loops of their own for whole pairs. */
+typedef struct channel_loop {
+    int tensors, variants;
+    bool writes;
+} channel_loop;
+
+RG_INLINE void channel_rest_of(channel_step *step, void *context, const channel_run *r, int64_t i,
+                               int64_t count, rg_dtype T, int variant)
+{
+    for (; i < count; i += CHANNEL_PAIR)
+        step(context, r,
+             (channel_pair){ i, (int)least(CHANNEL_PAIR, count - i), 1, variant, false, false }, T);
+}
+
+/* Whole pairs of runs; returns how many elements of each these are. */
+RG_INLINE int64_t channel_pairs(channel_step *step, const channel_loop loop, void *context,
+                                const channel_run *r, int64_t count, channel_pair p,
+                                const rg_dtype T)
+{
+    const channel_run own = *r; /* which no store can change */
+    for (; p.i + CHANNEL_PAIR <= count; p.i += CHANNEL_PAIR) {
+        if (!loop.writes && p.rows > 1)
+            fetch_ahead(r, p.rows, loop.tensors, p.i, count, T);
+        step(context, loop.writes ? &own : r, p, T);
+    }
+    return p.i;
+}
+
+/* `rows` runs of `count` elements each. */
+RG_INLINE void channel_runs(channel_step *step, channel_rest *rest, const channel_loop loop,
+                            void *context, const channel_run *r, int64_t count, channel_pair p,
+                            const rg_dtype T)
+{
+    const int rows = p.rows, variant = p.variant;
+    int64_t done = 0;
+    p.rows = loop.writes ? 1 : rows;
+    if (r->any_order && variant == 0)
+        done = channel_pairs(step, loop, context, r, count,
+                             (channel_pair){ 0, CHANNEL_PAIR, p.rows, 0, true, p.stream }, T);
+    else if (r->any_order && variant == 1 && loop.variants == 2)
+        done = channel_pairs(step, loop, context, r, count,
+                             (channel_pair){ 0, CHANNEL_PAIR, p.rows, 1, true, p.stream }, T);
+    for (int j = 0; j < rows && done < count; j++)
+        rest(context, &r[j], done, count, T, variant);
+}
+
+/* All rows of a block; data[] holds what is read, and as the last one what is written. */
+RG_INLINE void channel_rows(channel_step *step, channel_rest *rest, const channel_loop loop,
+                            void *context, const channel_block *b, const void *const data[],
+                            int variant, const rg_dtype T)
+{
+    const rg_channels *s = b->s;
+    const bool any_order = any_order_of(s, b->width), together = s->joined && s->blocks == 1;
+    const int64_t most = loop.writes || s->chains > 1 ? 1 : rows_together(b->width, T);
+    for (int64_t row = b->begin, rows; row < b->end; row += rows * s->chains) {
+        rows = least(most, b->end - row);
+        const int64_t all = least(s->chains, b->end - row), taken = together ? all : 1;
+        for (int64_t chain = 0; chain < all; chain += taken) {
+            channel_run r[CHANNEL_ROWS];
+            for (int64_t j = 0; j < (loop.writes ? 1 : rows); j++) {
+                r[j] = run_at(s, data, loop.tensors, loop.writes, row + j + chain, b->first, T);
+                r[j].column = chain * b->width;
+                r[j].any_order = any_order;
+            }
+            const bool stream = loop.writes && b->stream && run_aligned(r);
+            channel_runs(step, rest, loop, context, r, taken * b->width,
+                         (channel_pair){ .rows = (int)rows, .variant = variant, .stream = stream },
+                         T);
+        }
+    }
+}
 
 #endif

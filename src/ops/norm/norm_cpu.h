@@ -8,21 +8,6 @@
 #include "ops/norm/channel_rows_cpu.h"
 #include "ops/norm/norm.h"
 
-/* Some element of any dtype, for tensors of channels. */
-RG_OUTLINE double load_any(const void *data, int64_t i, rg_dtype dtype)
-{
-    switch (dtype) {
-    case RG_F64:
-        return ((const double *)data)[i];
-    case RG_F16:
-        return (double)rg_float_of_f16(((const uint16_t *)data)[i]);
-    case RG_BF16:
-        return (double)rg_float_of_bf16(((const uint16_t *)data)[i]);
-    default:
-        return (double)((const float *)data)[i];
-    }
-}
-
 RG_OUTLINE void store_any(void *data, int64_t i, rg_dtype dtype, double value)
 {
     if (dtype == RG_F64)
@@ -37,7 +22,7 @@ RG_OUTLINE void store_any(void *data, int64_t i, rg_dtype dtype, double value)
 
 RG_INLINE double gamma_of(const void *gamma, const rg_norm_parameters *p, int64_t c)
 {
-    return p->has_gamma ? load_any(gamma, c * p->gamma_step, p->dtype) : 1;
+    return p->has_gamma ? rg_element_get(gamma, p->dtype, c * p->gamma_step) : 1;
 }
 
 /* A NaN that stays one where it is cut off, see vstore_sums. */
@@ -74,82 +59,6 @@ typedef struct norm_parts {
     real all[CHANNEL_BUFFER], all_squares[CHANNEL_BUFFER]; /* of the pieces before */
 } norm_parts;
 
-RG_INLINE void parts_step(norm_parts *p, const channel_run *r, const int rows, int64_t i,
-                          const int n, const rg_dtype T, const bool whole, bool stream,
-                          const int variant)
-{
-    (void)stream;
-    (void)variant;
-    const int64_t c = r->column + i;
-    const vpair near = vload_pair(p->near, c, RG_REAL, false);
-    vpair sum = vload_pair(p->sum, c, RG_REAL, false);
-    vpair squares = vload_pair(p->squares, c, RG_REAL, false);
-#pragma GCC unroll 2
-    for (int j = 0; j < rows; j++) {
-        const vpair x = load_channels(&r[j], 0, i, n, T, whole);
-        /* columns behind the end belong to others */
-        const vpair d = keep_some((vpair){ x.a - near.a, x.b - near.b }, n, T, r[j].any_order);
-        add_products(&sum, &squares, d, d);
-    }
-    vstore_pair(p->sum, c, RG_REAL, sum, false, false);
-    vstore_pair(p->squares, c, RG_REAL, squares, false, false);
-}
-RG_CHANNEL_LOOPS(parts, norm_parts, 1, false, 1)
-
-RG_INLINE vreal middle_of(vreal a, vreal b, vreal c)
-{
-    return vmax(vmin(a, b), vmin(vmax(a, b), c));
-}
-
-/* A number near the mean of each column, so that what is summed is of the size of the deviation:
- * the one in the middle of the first three elements. Equal elements leave nothing to sum. */
-RG_OUTLINE void choose_near(norm_parts *p, const rg_channels *s, const void *x, int64_t begin,
-                            int64_t end, int64_t first, int64_t width, rg_dtype T)
-{
-    const void *const data[] = { x };
-    for (int64_t chain = 0; chain < least(s->chains, end - begin); chain++) {
-        channel_run r[3];
-        for (int k = 0; k < 3; k++) {
-            const int64_t row = begin + chain + k * s->chains;
-            r[k] = run_at(s, data, 1, false, row < end ? row : begin + chain, first, T);
-        }
-        for (int64_t i = 0; i < width; i += VLEN) {
-            const int n = vlanes_left(width - i);
-            vreal each[3];
-            for (int k = 0; k < 3; k++)
-                each[k] =
-                    load_groups(at(r[k].in[0], i * s->step[0], T), s->step[0], n, T, s->dense);
-            const vreal near = middle_of(each[0], each[1], each[2]);
-            vstore(p->near, chain * width + i, n, RG_REAL, near);
-        }
-    }
-}
-
-/* Statistics of the columns over rows begin to end - 1. */
-RG_OUTLINE void sum_parts(norm_parts *p, const rg_channels *s, const void *x, int64_t begin,
-                          int64_t end, int64_t first, int64_t width, rg_dtype T)
-{
-    const int64_t all = s->chains * width, piece = CHANNEL_PIECE * s->chains;
-    const size_t bytes = (size_t)(all + CHANNEL_PAIR) * sizeof(real);
-    const bool any_order = any_order_of(s, width);
-    memset(p->near, 0, bytes);
-    memset(p->sum, 0, bytes);
-    memset(p->squares, 0, bytes);
-    memset(p->all, 0, bytes);
-    memset(p->all_squares, 0, bytes);
-    choose_near(p, s, x, begin, end, first, width, T);
-    order_columns(p->near, all, T, any_order, false);
-    const void *const data[] = { x };
-    for (int64_t row = begin; row < end; row += piece) {
-        parts_rows(p, s, data, row, least(end, row + piece), first, width, T, false, 0);
-        end_piece(p->all, p->sum, all);
-        end_piece(p->all_squares, p->squares, all);
-    }
-    order_columns(p->near, all, T, any_order, true);
-    order_columns(p->all, all, T, any_order, true);
-    order_columns(p->all_squares, all, T, any_order, true);
-}
-
 /* Rows that belong to a chain. */
 RG_INLINE real chain_rows(const rg_channels *s, int64_t rows, int64_t chain)
 {
@@ -158,12 +67,13 @@ RG_INLINE real chain_rows(const rg_channels *s, int64_t rows, int64_t chain)
 
 /* The mean less `near` of VLEN channels from i on, over all chains. There may be hundreds of them,
  * so the sum keeps what rounding takes from it. */
-RG_INLINE vreal join_means(const norm_parts *p, const rg_channels *s, int64_t rows, int64_t width,
-                           int64_t i, vreal near)
+RG_INLINE vreal join_means(const norm_parts *p, const channel_block *b, int64_t i, vreal near)
 {
+    const rg_channels *s = b->s;
+    const int64_t rows = b->end - b->begin;
     vreal total = vset(0), lost = vset(0);
     for (int64_t chain = 0; chain < least(s->chains, rows); chain++) {
-        const int64_t c = chain * width + i;
+        const int64_t c = chain * b->width + i;
         const vreal term = vfma(vload_full(p->near, c, RG_REAL) - near,
                                 vset(chain_rows(s, rows, chain)), vload_full(p->all, c, RG_REAL));
         const vreal next = total + term, back = next - total;
@@ -175,14 +85,16 @@ RG_INLINE vreal join_means(const norm_parts *p, const rg_channels *s, int64_t ro
 
 /* What sum_parts has found, all chains together: for VLEN channels from i on, the mean less
  * p->near, and the sum of squares around it. */
-RG_INLINE void join_chains(const norm_parts *p, const rg_channels *s, int64_t rows, int64_t width,
-                           int64_t i, vreal *mean, vreal *squares)
+RG_INLINE void join_chains(const norm_parts *p, const channel_block *b, int64_t i, vreal *mean,
+                           vreal *squares)
 {
+    const rg_channels *s = b->s;
+    const int64_t rows = b->end - b->begin;
     const vreal near = vload_full(p->near, i, RG_REAL);
-    *mean = join_means(p, s, rows, width, i, near);
+    *mean = join_means(p, b, i, near);
     *squares = vset(0);
     for (int64_t chain = 0; chain < least(s->chains, rows); chain++) {
-        const int64_t c = chain * width + i;
+        const int64_t c = chain * b->width + i;
         const vreal n = vset(chain_rows(s, rows, chain));
         const vreal sum = vload_full(p->all, c, RG_REAL), rest = sum / n;
         const vreal around = vfma(-sum, rest, vload_full(p->all_squares, c, RG_REAL));
@@ -191,7 +103,7 @@ RG_INLINE void join_chains(const norm_parts *p, const rg_channels *s, int64_t ro
     }
 }
 
-/* ---- sums of the gradient, y, dx ---- */
+/* ---- numbers of columns ---- */
 
 /* What belongs to each column. */
 typedef struct norm_columns {
@@ -215,61 +127,34 @@ RG_INLINE void set_neuron(norm_columns *k, const rg_norm_neuron *neuron)
     k->given = k->extra = k->add = false;
 }
 
+/* Numbers of the channels of a block, for all of its columns: the other chains have the same
+ * channels, and after the last one a vector stays whole. */
+RG_OUTLINE void spread(real *values, const channel_block *b)
+{
+    const int64_t width = b->width, chains = b->s->chains;
+    for (int64_t chain = 1; chain < chains; chain++)
+        memcpy(values + chain * width, values, (size_t)width * sizeof(real));
+    memset(values + chains * width, 0, CHANNEL_PAIR * sizeof(real));
+    order_columns(values, b, false);
+}
+
 /* scale and shift, from gamma, beta, mean (its rest in `shift`), and s (in `scale`). */
 RG_OUTLINE void finish_columns(norm_columns *k, const void *gamma, const void *beta,
-                               const rg_norm_parameters *p, int64_t first, int64_t width)
+                               const rg_norm_parameters *p, const channel_block *b)
 {
     real gammas[CHANNEL_BUFFER], betas[CHANNEL_BUFFER];
-    load_parameter(gammas, gamma, p->gamma_step, p->has_gamma, 1, p->dtype, first, width);
-    load_parameter(betas, beta, p->beta_step, p->has_beta, 0, p->dtype, first, width);
-    for (int64_t i = 0; i < width; i += VLEN) {
+    load_parameter(gammas, gamma, p->gamma_step, p->has_gamma, 1, p->dtype, b->first, b->width);
+    load_parameter(betas, beta, p->beta_step, p->has_beta, 0, p->dtype, b->first, b->width);
+    for (int64_t i = 0; i < b->width; i += VLEN) {
         const vreal rest = vload_full(k->shift, i, RG_REAL);
         const vreal scale = vload_full(gammas, i, RG_REAL) * vload_full(k->scale, i, RG_REAL);
         const vreal shift = vfma(-rest, scale, vload_full(betas, i, RG_REAL));
         vstore_full(k->scale, i, RG_REAL, scale);
         vstore_full(k->shift, i, RG_REAL, shift);
     }
-}
-
-/* The other chains have the same channels; behind the last one a vector stays whole. */
-RG_INLINE void repeat_chains(real *values, int64_t width, int64_t chains)
-{
-    for (int64_t chain = 1; chain < chains; chain++)
-        memcpy(values + chain * width, values, (size_t)width * sizeof(real));
-    memset(values + chains * width, 0, CHANNEL_PAIR * sizeof(real));
-}
-
-/* Numbers of the channels of a block, for all of its columns. */
-RG_INLINE void spread(real *values, const rg_channels *s, int64_t width, rg_dtype T)
-{
-    repeat_chains(values, width, s->chains);
-    order_columns(values, s->chains * width, T, any_order_of(s, width), false);
-}
-
-RG_INLINE void spread_columns(norm_columns *k, const rg_channels *s, int64_t width, rg_dtype T)
-{
-    spread(k->mean, s, width, T);
-    spread(k->scale, s, width, T);
-    spread(k->shift, s, width, T);
-}
-
-RG_INLINE void spread_factors(norm_columns *k, const rg_channels *s, int64_t width, rg_dtype T)
-{
-    spread(k->weight, s, width, T);
-    spread(k->offset, s, width, T);
-    spread(k->plus, s, width, T);
-}
-
-/* Those of VLEN columns. */
-typedef struct norm_numbers {
-    vreal mean, scale, shift, weight, offset, plus;
-} norm_numbers;
-
-RG_INLINE norm_numbers numbers_at(const norm_columns *k, int64_t c)
-{
-    return (norm_numbers){ vload_full(k->mean, c, RG_REAL),   vload_full(k->scale, c, RG_REAL),
-                           vload_full(k->shift, c, RG_REAL),  vload_full(k->weight, c, RG_REAL),
-                           vload_full(k->offset, c, RG_REAL), vload_full(k->plus, c, RG_REAL) };
+    spread(k->mean, b);
+    spread(k->scale, b);
+    spread(k->shift, b);
 }
 
 /* Loops of their own for what is met most; the others look at each vector what is to be done. */
@@ -295,106 +180,18 @@ RG_INLINE vreal relu_slope_of(const norm_columns *k, vreal dy, vreal z)
     return vselect(z > 0, dy, (vreal)((vint)(dy * vset(k->neuron.a)) & k->leaks));
 }
 
-RG_INLINE vreal y_of(const norm_columns *k, const norm_numbers *m, vreal x, const int variant)
+/* z through the neuron, and dy times its slope at z. */
+RG_INLINE vreal norm_neuron(const norm_columns *k, vreal z, const int variant)
 {
-    const vreal z = vfma(x - m->mean, m->scale, m->shift);
     return variant == NORM_PLAIN  ? z
            : variant == NORM_RELU ? relu_of(k, z)
                                   : any_neuron(k->kind, &k->neuron, z);
 }
 
-RG_INLINE void forward_step(norm_columns *k, const channel_run *r, const int rows, int64_t i,
-                            const int n, const rg_dtype T, const bool whole, bool stream,
-                            const int variant)
+RG_INLINE vreal norm_neuron_slope(const norm_columns *k, vreal dy, vreal z, const int variant)
 {
-    const norm_numbers a = numbers_at(k, r->column + i), b = numbers_at(k, r->column + i + VLEN);
-    for (int j = 0; j < rows; j++) {
-        const vpair x = load_channels(&r[j], 0, i, n, T, whole);
-        const vpair y = { y_of(k, &a, x.a, variant), y_of(k, &b, x.b, variant) };
-        store_channels(&r[j], i, n, T, false, whole, stream, y);
-    }
-}
-RG_CHANNEL_LOOPS(forward, norm_columns, 2, true, 2)
-
-/* g from dy and x. */
-RG_INLINE vreal through_neuron(const norm_columns *k, const norm_numbers *m, vreal dy, vreal x,
-                               const int variant)
-{
-    if (variant == NORM_PLAIN || k->kind == RG_NEURON_NONE)
-        return dy;
-    const vreal z = vfma(x - m->mean, m->scale, m->shift);
     return variant == NORM_RELU ? relu_slope_of(k, dy, z)
                                 : any_neuron_slope(k->kind, &k->neuron, dy, z);
-}
-
-RG_INLINE void sums_step(norm_columns *k, const channel_run *r, const int rows, int64_t i,
-                         const int n, const rg_dtype T, const bool whole, bool stream,
-                         const int variant)
-{
-    (void)stream;
-    const int64_t c = r->column + i;
-    const norm_numbers a = numbers_at(k, c), b = numbers_at(k, c + VLEN);
-    vpair sum = vload_pair(k->sum, c, RG_REAL, false);
-    vpair product = vload_pair(k->product, c, RG_REAL, false);
-#pragma GCC unroll 2
-    for (int j = 0; j < rows; j++) {
-        const vpair dy = load_channels(&r[j], 0, i, n, T, whole);
-        const vpair x = load_channels(&r[j], 1, i, n, T, whole);
-        const vpair t = { x.a - a.mean, x.b - b.mean };
-        const vpair g = keep_some((vpair){ through_neuron(k, &a, dy.a, x.a, variant),
-                                           through_neuron(k, &b, dy.b, x.b, variant) },
-                                  n, T, r[j].any_order);
-        add_products(&sum, &product, g, keep_some(t, n, T, r[j].any_order));
-    }
-    vstore_pair(k->sum, c, RG_REAL, sum, false, false);
-    vstore_pair(k->product, c, RG_REAL, product, false, false);
-}
-RG_CHANNEL_LOOPS(sums, norm_columns, 2, false, 2)
-
-RG_INLINE vreal dx_of(const norm_columns *k, const norm_numbers *m, vreal dy, vreal x,
-                      const int variant)
-{
-    const vreal h = through_neuron(k, m, dy, x, variant) * m->scale;
-    if (variant == NORM_OTHER && k->given)
-        return h;
-    /* not fused: one element leaves 0 */
-    const vreal dx = vfma(x - m->mean, m->weight, h - m->offset);
-    return variant == NORM_OTHER && k->extra ? dx + m->plus : dx;
-}
-
-RG_INLINE void gradient_step(norm_columns *k, const channel_run *r, const int rows, int64_t i,
-                             const int n, const rg_dtype T, const bool whole, bool stream,
-                             const int variant)
-{
-    const norm_numbers a = numbers_at(k, r->column + i), b = numbers_at(k, r->column + i + VLEN);
-    for (int j = 0; j < rows; j++) {
-        const vpair dy = load_channels(&r[j], 0, i, n, T, whole);
-        const vpair x = load_channels(&r[j], 1, i, n, T, whole);
-        const vpair dx = { dx_of(k, &a, dy.a, x.a, variant), dx_of(k, &b, dy.b, x.b, variant) };
-        store_channels(&r[j], i, n, T, k->add, whole, stream, dx);
-    }
-}
-RG_CHANNEL_LOOPS(gradient, norm_columns, 3, true, 2)
-
-/* Sums of the columns over rows begin to end - 1. */
-RG_OUTLINE void sum_gradient(norm_columns *k, const rg_channels *s, const void *dy, const void *x,
-                             int64_t begin, int64_t end, int64_t first, int64_t width, rg_dtype T)
-{
-    const int64_t all = s->chains * width, piece = CHANNEL_PIECE * s->chains;
-    const size_t bytes = (size_t)(all + CHANNEL_PAIR) * sizeof(real);
-    const bool any_order = any_order_of(s, width);
-    memset(k->sum, 0, bytes);
-    memset(k->product, 0, bytes);
-    memset(k->all, 0, bytes);
-    memset(k->all_products, 0, bytes);
-    const void *const data[] = { dy, x };
-    for (int64_t row = begin; row < end; row += piece) {
-        sums_rows(k, s, data, row, least(end, row + piece), first, width, T, false, variant_of(k));
-        end_piece(k->all, k->sum, all);
-        end_piece(k->all_products, k->product, all);
-    }
-    order_columns(k->all, all, T, any_order, true);
-    order_columns(k->all_products, all, T, any_order, true);
 }
 
 /* The sum of a channel over its chains. */
@@ -405,5 +202,18 @@ RG_INLINE double sum_chains(const real *values, int64_t c, int64_t width, int64_
         sum += (double)values[chain * width + c];
     return sum;
 }
+
+/* ---- loops ---- */
+
+/* norm_rows_cpu.c, over the rows of a block: statistics of the columns of x; y from { x, y }; sums
+ * of the gradient from { dy, x }; dx from { dy, x, dx }. */
+typedef struct rg_norm_rows {
+    void (*sum_parts)(norm_parts *p, const channel_block *b, const void *x);
+    void (*forward)(norm_columns *k, const channel_block *b, const void *const data[]);
+    void (*sum_gradient)(norm_columns *k, const channel_block *b, const void *const data[]);
+    void (*gradient)(norm_columns *k, const channel_block *b, const void *const data[]);
+} rg_norm_rows;
+extern const rg_norm_rows RG_TABLE(norm_rows);
+#define NORM_ROWS RG_TABLE(norm_rows)
 
 #endif
