@@ -57,70 +57,54 @@ RG_OUTLINE vpair any_parameter(const char *data, int64_t i, int64_t step, int n,
         T);
 }
 
-RG_INLINE vpair row_gamma(const group_rows *k, int64_t i, const int n, const rg_dtype T,
-                          const bool whole)
+RG_INLINE vpair row_gamma(const group_rows *k, channel_pair p, const rg_dtype T)
 {
-    return whole || k->gammas != NULL
-               ? vload_pair(k->gammas, i, RG_REAL, false)
-               : any_parameter(k->gamma, i, k->gamma_step, n, k->dtype, k->has_gamma, 1, T);
+    return p.whole || k->gammas != NULL
+               ? vload_pair(k->gammas, p.i, RG_REAL, false)
+               : any_parameter(k->gamma, p.i, k->gamma_step, p.n, k->dtype, k->has_gamma, 1, T);
 }
 
-RG_INLINE vpair row_beta(const group_rows *k, int64_t i, const int n, const rg_dtype T,
-                         const bool whole)
+RG_INLINE vpair row_beta(const group_rows *k, channel_pair p, const rg_dtype T)
 {
-    return whole || k->betas != NULL
-               ? vload_pair(k->betas, i, RG_REAL, false)
-               : any_parameter(k->beta, i, k->beta_step, n, k->dtype, k->has_beta, 0, T);
+    return p.whole || k->betas != NULL
+               ? vload_pair(k->betas, p.i, RG_REAL, false)
+               : any_parameter(k->beta, p.i, k->beta_step, p.n, k->dtype, k->has_beta, 0, T);
 }
 
-RG_INLINE vpair row_load(const char *data, int64_t i, int64_t step, const int n, const rg_dtype T,
-                         bool dense, const bool whole)
+RG_INLINE vpair row_load(const group_rows *k, const char *data, int64_t step, channel_pair p,
+                         const rg_dtype T)
 {
-    if (whole)
-        return vload_pair(data, i, T, true);
-    return load_some(at(data, dense ? i : i * step, T), step, n, T, dense, true);
+    if (p.whole)
+        return vload_pair(data, p.i, T, true);
+    return load_some(at(data, k->dense ? p.i : p.i * step, T), step, p.n, T, k->dense, true);
 }
 
-RG_INLINE void row_store(const group_rows *k, const group_row *r, int64_t i, const int n,
-                         const rg_dtype T, const bool whole, bool stream, vpair value)
+RG_INLINE void row_store(const group_rows *k, const group_row *r, channel_pair p, const rg_dtype T,
+                         vpair value)
 {
-    if (whole) {
-        vstore_sums(r->out, i, T, value, stream);
+    if (p.whole) {
+        vstore_sums(r->out, p.i, T, value, p.stream);
         return;
     }
-    char *to = at_out(r->out, k->dense ? i : i * k->out_step, T);
+    char *to = at_out(r->out, k->dense ? p.i : p.i * k->out_step, T);
     if (k->add) {
-        const vpair old = load_some(to, k->out_step, n, T, k->dense, true);
+        const vpair old = load_some(to, k->out_step, p.n, T, k->dense, true);
         value.a += old.a;
         value.b += old.b;
     }
-    store_some(to, k->out_step, n, T, k->dense, true, value);
+    store_some(to, k->out_step, p.n, T, k->dense, true, value);
 }
 
-/* Asks for the pair that the next row has behind this one: memory is read while a row is finished.
+/* Prefetches the pair that the next row has after this one: memory is read while a row is finished.
  * For the gradient in bf16, prefetches 2 to 16 rows ahead made no difference, and two rows at a
  * time were slower. */
-RG_INLINE void row_ahead(const group_rows *k, const char *data, int64_t i, const rg_dtype T,
-                         const bool whole)
+RG_INLINE void row_ahead(const group_rows *k, const char *data, channel_pair p, const rg_dtype T)
 {
-    if (!whole)
+    if (!p.whole)
         return;
-    const uintptr_t from = (uintptr_t)data + (uintptr_t)((i + k->ahead) * (vbytes(T) / VLEN));
+    const uintptr_t from = (uintptr_t)data + (uintptr_t)((p.i + k->ahead) * (vbytes(T) / VLEN));
     for (int line = 0; line < 2 * vbytes(T); line += 64)
         __builtin_prefetch((const void *)(from + (uintptr_t)line), 0, 2);
-}
-
-/* Sums of x - near, and of its squares. */
-RG_INLINE void row_moments_step(const group_rows *k, const group_row *r, row_sums *q, int64_t i,
-                                const int n, const rg_dtype T, const bool whole, bool stream,
-                                const int variant)
-{
-    (void)stream;
-    (void)variant;
-    const vpair x = row_load(r->x, i, k->x_step, n, T, k->dense, whole);
-    const vreal near = vset(r->near);
-    const vpair d = keep_some((vpair){ x.a - near, x.b - near }, n, T, true);
-    add_products(&q->a, &q->b, d, d);
 }
 
 RG_INLINE vreal row_xh(const group_row *r, vreal x)
@@ -128,55 +112,7 @@ RG_INLINE vreal row_xh(const group_row *r, vreal x)
     return vfma(x - vset(r->mean), vset(r->s), vset(r->shift));
 }
 
-/* Loops over name_step, as in channel_rows_cpu.h; q holds sums of the row:
- *
- *      name_rest       elements begin to end - 1, called
- *      name_pairs      whole pairs; returns where these end
- *      name_row        elements begin to end - 1
- *      name_total      sums over all elements */
-#define ROW_LOOPS(name, variants)                                                                  \
-    RG_OUTLINE void name##_rest(const group_rows *k, const group_row *r, row_sums *q,              \
-                                int64_t begin, int64_t end, rg_dtype T)                            \
-    {                                                                                              \
-        for (int64_t i = begin; i < end; i += CHANNEL_PAIR)                                        \
-            name##_step(k, r, q, i, (int)least(CHANNEL_PAIR, end - i), T, false, false,            \
-                        k->variant);                                                               \
-    }                                                                                              \
-    RG_INLINE int64_t name##_pairs(const group_rows *k, const group_row *r, row_sums *q,           \
-                                   int64_t begin, int64_t end, const rg_dtype T, bool stream,      \
-                                   const int variant)                                              \
-    {                                                                                              \
-        const group_rows all = *k; /* which no store can change */                                 \
-        const group_row own = *r;                                                                  \
-        row_sums sums = *q;                                                                        \
-        int64_t i = begin;                                                                         \
-        for (; i + CHANNEL_PAIR <= end; i += CHANNEL_PAIR)                                         \
-            name##_step(&all, &own, &sums, i, CHANNEL_PAIR, T, true, stream, variant);             \
-        *q = sums;                                                                                 \
-        return i;                                                                                  \
-    }                                                                                              \
-    RG_INLINE void name##_row(const group_rows *k, const group_row *r, row_sums *q, int64_t begin, \
-                              int64_t end, const rg_dtype T, bool stream)                          \
-    {                                                                                              \
-        int64_t i = begin;                                                                         \
-        if (k->fast && (k->variant == NORM_PLAIN || (variants) == 1))                              \
-            i = name##_pairs(k, r, q, begin, end, T, stream, NORM_PLAIN);                          \
-        else if (k->fast)                                                                          \
-            i = name##_pairs(k, r, q, begin, end, T, stream, NORM_RELU);                           \
-        if (i < end)                                                                               \
-            name##_rest(k, r, q, i, end, T);                                                       \
-    }                                                                                              \
-    RG_INLINE row_sums name##_total(const group_rows *k, const group_row *r, const rg_dtype T)     \
-    {                                                                                              \
-        row_sums total = { 0 };                                                                    \
-        row_sums lost = { 0 };                                                                     \
-        for (int64_t i = 0; i < k->count; i += ROW_PIECE) {                                        \
-            row_sums q = { 0 };                                                                    \
-            name##_row(k, r, &q, i, least(k->count, i + ROW_PIECE), T, false);                     \
-            add_piece(&total, &lost, q, i);                                                        \
-        }                                                                                          \
-        return total;                                                                              \
-    }
+/* ---- loops ---- */
 
 /* Pieces that are added up plainly; to more of them nothing is lost. */
 enum { ROW_PIECES = 32 };
@@ -204,48 +140,132 @@ RG_INLINE void add_piece(row_sums *total, row_sums *lost, row_sums q, int64_t i)
     }
 }
 
-ROW_LOOPS(row_moments, 1)
+/* What is done with a pair of a row; q holds sums of the row. A constant wherever it is passed, as
+ * in channel_rows_cpu.h, and with it its loop over a range of elements, which is called. */
+typedef struct row_range {
+    int64_t begin, end;
+    bool stream;
+} row_range;
+typedef void row_step(const group_rows *k, const group_row *r, row_sums *q, channel_pair p,
+                      rg_dtype T);
+typedef void row_rest(const group_rows *k, const group_row *r, row_sums *q, row_range range,
+                      rg_dtype T);
 
-/* The same over name_step of one row and sums_step of another, pair by pair: while one waits for
- * its own results the other goes on. For fast rows.
- *
- *      name_both       whole pairs; returns where these end
- *      name_fused      all of row r; returns the sums of row `next` */
-#define ROW_FUSED(name, sums)                                                                     \
-    RG_INLINE int64_t name##_both(const group_rows *k, const group_row *r, const group_row *next, \
-                                  row_sums *q, int64_t begin, int64_t end, const rg_dtype T,      \
-                                  bool stream, const int variant)                                 \
-    {                                                                                             \
-        const group_rows all = *k; /* which no store can change */                                \
-        const group_row own = *r, other = *next;                                                  \
-        row_sums both = *q;                                                                       \
-        int64_t i = begin;                                                                        \
-        for (; i + CHANNEL_PAIR <= end; i += CHANNEL_PAIR) {                                      \
-            sums##_step(&all, &other, &both, i, CHANNEL_PAIR, T, true, false, variant);           \
-            name##_step(&all, &own, NULL, i, CHANNEL_PAIR, T, true, stream, variant);             \
-        }                                                                                         \
-        *q = both;                                                                                \
-        return i;                                                                                 \
-    }                                                                                             \
-    RG_INLINE row_sums name##_fused(const group_rows *k, const group_row *r,                      \
-                                    const group_row *next, const rg_dtype T, bool stream)         \
-    {                                                                                             \
-        row_sums total = { 0 };                                                                   \
-        row_sums lost = { 0 };                                                                    \
-        for (int64_t i = 0; i < k->count; i += ROW_PIECE) {                                       \
-            const int64_t end = least(k->count, i + ROW_PIECE);                                   \
-            row_sums q = { 0 };                                                                   \
-            const int64_t done = k->variant == NORM_PLAIN                                         \
-                                     ? name##_both(k, r, next, &q, i, end, T, stream, NORM_PLAIN) \
-                                     : name##_both(k, r, next, &q, i, end, T, stream, NORM_RELU); \
-            if (done < end) {                                                                     \
-                sums##_rest(k, next, &q, done, end, T);                                           \
-                name##_rest(k, r, NULL, done, end, T);                                            \
-            }                                                                                     \
-            add_piece(&total, &lost, q, i);                                                       \
-        }                                                                                         \
-        return total;                                                                             \
+RG_INLINE void row_rest_of(row_step *step, const group_rows *k, const group_row *r, row_sums *q,
+                           row_range range, rg_dtype T)
+{
+    for (int64_t i = range.begin; i < range.end; i += CHANNEL_PAIR) {
+        const int n = (int)least(CHANNEL_PAIR, range.end - i);
+        step(k, r, q, (channel_pair){ i, n, 1, k->variant, false, false }, T);
     }
+}
+
+/* Writes the name_rest of name_step. */
+#define ROW_REST(name)                                                                \
+    RG_OUTLINE void name##_rest(const group_rows *k, const group_row *r, row_sums *q, \
+                                row_range range, rg_dtype T)                          \
+    {                                                                                 \
+        row_rest_of(name##_step, k, r, q, range, T);                                  \
+    }
+
+/* Whole pairs; returns where these end. */
+RG_INLINE int64_t row_pairs(row_step *step, const group_rows *k, const group_row *r, row_sums *q,
+                            row_range range, const int variant, const rg_dtype T)
+{
+    const group_rows all = *k; /* which no store can change */
+    const group_row own = *r;
+    row_sums sums = *q;
+    int64_t i = range.begin;
+    for (; i + CHANNEL_PAIR <= range.end; i += CHANNEL_PAIR)
+        step(&all, &own, &sums, (channel_pair){ i, CHANNEL_PAIR, 1, variant, true, range.stream },
+             T);
+    *q = sums;
+    return i;
+}
+
+/* A range of a row; of 2 `variants` each has a loop of its own. */
+RG_INLINE void row_elements(row_step *step, row_rest *rest, const int variants, const group_rows *k,
+                            const group_row *r, row_sums *q, row_range range, const rg_dtype T)
+{
+    if (k->fast && (k->variant == NORM_PLAIN || variants == 1))
+        range.begin = row_pairs(step, k, r, q, range, NORM_PLAIN, T);
+    else if (k->fast)
+        range.begin = row_pairs(step, k, r, q, range, NORM_RELU, T);
+    if (range.begin < range.end)
+        rest(k, r, q, range, T);
+}
+
+/* Sums over all elements. */
+RG_INLINE row_sums row_total(row_step *step, row_rest *rest, const int variants,
+                             const group_rows *k, const group_row *r, const rg_dtype T)
+{
+    row_sums total = { 0 }, lost = { 0 };
+    for (int64_t i = 0; i < k->count; i += ROW_PIECE) {
+        row_sums q = { 0 };
+        const row_range piece = { i, least(k->count, i + ROW_PIECE), false };
+        row_elements(step, rest, variants, k, r, &q, piece, T);
+        add_piece(&total, &lost, q, i);
+    }
+    return total;
+}
+
+/* Finishes row r[0] and sums over row r[1], pair by pair: while one waits for its own results the
+ * other goes on. For fast rows; returns where whole pairs end. */
+RG_INLINE int64_t row_both(row_step *step, row_step *sums, const group_rows *k,
+                           const group_row *const r[2], row_sums *q, row_range range,
+                           const int variant, const rg_dtype T)
+{
+    const group_rows all = *k; /* which no store can change */
+    const group_row own = *r[0], next = *r[1];
+    row_sums both = *q;
+    int64_t i = range.begin;
+    for (; i + CHANNEL_PAIR <= range.end; i += CHANNEL_PAIR) {
+        const channel_pair p = { i, CHANNEL_PAIR, 1, variant, true, range.stream };
+        sums(&all, &next, &both, p, T);
+        step(&all, &own, NULL, p, T);
+    }
+    *q = both;
+    return i;
+}
+
+/* The whole rows; returns the sums. */
+RG_INLINE row_sums row_fused(row_step *step, row_rest *rest, row_step *sums, row_rest *sums_rest,
+                             const group_rows *k, const group_row *const r[2], const rg_dtype T,
+                             bool stream)
+{
+    row_sums total = { 0 }, lost = { 0 };
+    for (int64_t i = 0; i < k->count; i += ROW_PIECE) {
+        row_range piece = { i, least(k->count, i + ROW_PIECE), stream };
+        row_sums q = { 0 };
+        piece.begin = k->variant == NORM_PLAIN
+                          ? row_both(step, sums, k, r, &q, piece, NORM_PLAIN, T)
+                          : row_both(step, sums, k, r, &q, piece, NORM_RELU, T);
+        if (piece.begin < piece.end) {
+            sums_rest(k, r[1], &q, piece, T);
+            rest(k, r[0], NULL, piece, T);
+        }
+        add_piece(&total, &lost, q, i);
+    }
+    return total;
+}
+
+/* ---- statistics ---- */
+
+/* Sums of x - near, and of its squares. */
+RG_INLINE void row_moments_step(const group_rows *k, const group_row *r, row_sums *q,
+                                channel_pair p, const rg_dtype T)
+{
+    const vpair x = row_load(k, r->x, k->x_step, p, T);
+    const vreal near = vset(r->near);
+    const vpair d = keep_some((vpair){ x.a - near, x.b - near }, p.n, T, true);
+    add_products(&q->a, &q->b, d, d);
+}
+ROW_REST(row_moments)
+
+RG_INLINE row_sums row_moments_total(const group_rows *k, const group_row *r, const rg_dtype T)
+{
+    return row_total(row_moments_step, row_moments_rest, 1, k, r, T);
+}
 
 /* ---- a group ---- */
 

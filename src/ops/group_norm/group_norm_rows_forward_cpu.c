@@ -6,29 +6,23 @@
 RG_INLINE vreal row_y(const group_rows *k, const group_row *r, vreal x, vreal gamma, vreal beta,
                       const int variant)
 {
-    const vreal z = vfma(row_xh(r, x), gamma, beta);
-    return variant == NORM_PLAIN  ? z
-           : variant == NORM_RELU ? relu_of(k->neuron, z)
-                                  : any_neuron(k->neuron->kind, &k->neuron->neuron, z);
+    return norm_neuron(k->neuron, vfma(row_xh(r, x), gamma, beta), variant);
 }
 
-RG_INLINE void row_forward_step(const group_rows *k, const group_row *r, row_sums *q, int64_t i,
-                                const int n, const rg_dtype T, const bool whole, bool stream,
-                                const int variant)
+RG_INLINE void row_forward_step(const group_rows *k, const group_row *r, row_sums *q,
+                                channel_pair p, const rg_dtype T)
 {
     (void)q;
-    const vpair gamma = row_gamma(k, i, n, T, whole), beta = row_beta(k, i, n, T, whole);
-    const vpair x = row_load(r->x, i, k->x_step, n, T, k->dense, whole);
-    row_ahead(k, r->x, i, T, whole);
-    const vpair y = { row_y(k, r, x.a, gamma.a, beta.a, variant),
-                      row_y(k, r, x.b, gamma.b, beta.b, variant) };
-    row_store(k, r, i, n, T, whole, stream, y);
+    const vpair gamma = row_gamma(k, p, T), beta = row_beta(k, p, T);
+    const vpair x = row_load(k, r->x, k->x_step, p, T);
+    row_ahead(k, r->x, p, T);
+    const vpair y = { row_y(k, r, x.a, gamma.a, beta.a, p.variant),
+                      row_y(k, r, x.b, gamma.b, beta.b, p.variant) };
+    row_store(k, r, p, T, y);
 }
+ROW_REST(row_forward)
 
-ROW_LOOPS(row_forward, 2)
-ROW_FUSED(row_forward, row_moments)
-
-/* Where group `group` of an image stands. */
+/* The addresses of group `group` of an image. */
 RG_INLINE void place_forward(const rg_group_norm_args *k, const group_rows *all, group_row *r,
                              int64_t image, int64_t group, const rg_dtype T)
 {
@@ -57,17 +51,20 @@ RG_INLINE void fused_forward(const rg_group_norm_args *k, group_rows *all, row_t
     const int64_t groups = k->shape.groups;
     group_row r[2] = { 0 };
     all->ahead = 2 * all->count;
-    for (int64_t i = first - 1; first < last && i < last; i++) { /* the first is only started */
+    for (int64_t i = first - 1; first < last && i < last;
+         i++) { /* prologue: no row to finish yet */
         const group_row *const now = &r[i & 1];
         group_row *const next = &r[~i & 1];
         if (i + 1 < last)
             place_forward(k, all, next, (i + 1) / groups, (i + 1) % groups, T);
         else
-            *next = *now; /* whose sums are taken in vain */
+            *next = *now; /* no next row: the sums are discarded */
         row_sums q;
         if (i >= first) {
             place_parameters(all, tables, k->gamma, k->beta, i % groups * all->count, T);
-            q = row_forward_fused(all, now, next, T, k->shape.stream && row_aligned(now));
+            q = row_fused(row_forward_step, row_forward_rest, row_moments_step, row_moments_rest,
+                          all, (const group_row *const[]){ now, next }, T,
+                          k->shape.stream && row_aligned(now));
         } else {
             q = row_moments_total(all, next, T);
         }
@@ -100,7 +97,8 @@ RG_INLINE void rows_forward(const rg_group_norm_args *k, int64_t begin, int64_t 
         const row_sums q = row_moments_total(&all, &r, T);
         end_statistics(k, &all, &r, &q, i);
         place_parameters(&all, &tables, k->gamma, k->beta, i % groups * all.count, T);
-        row_forward_row(&all, &r, &unused, 0, all.count, T, k->shape.stream && row_aligned(&r));
+        const row_range range = { 0, all.count, k->shape.stream && row_aligned(&r) };
+        row_elements(row_forward_step, row_forward_rest, 2, &all, &r, &unused, range, T);
     }
 }
 

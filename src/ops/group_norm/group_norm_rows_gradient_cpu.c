@@ -3,48 +3,37 @@
 /* Group normalisation where every image is one row: dx, and the sums over rows. */
 #include "ops/group_norm/group_norm_rows_cpu.h"
 
-RG_INLINE vreal row_g(const group_rows *k, vreal dy, vreal xh, vreal gamma, vreal beta,
-                      const int variant)
-{
-    if (variant == NORM_PLAIN)
-        return dy;
-    const vreal z = vfma(xh, gamma, beta);
-    return variant == NORM_RELU ? relu_slope_of(k->neuron, dy, z)
-                                : any_neuron_slope(k->neuron->kind, &k->neuron->neuron, dy, z);
-}
-
 /* What both passes of the gradient begin with. */
 typedef struct row_values {
-    vpair x, xh, g;
+    vpair gamma, x, xh, g;
 } row_values;
 
-RG_INLINE row_values row_values_of(const group_rows *k, const group_row *r, int64_t i, const int n,
-                                   vpair gamma, vpair beta, const rg_dtype T, const bool whole,
-                                   const int variant)
+RG_INLINE row_values row_values_of(const group_rows *k, const group_row *r, channel_pair p,
+                                   const rg_dtype T)
 {
-    const vpair dy = row_load(r->dy, i, k->dy_step, n, T, k->dense, whole);
-    const vpair x = row_load(r->x, i, k->x_step, n, T, k->dense, whole);
-    const vpair xh = { row_xh(r, x.a), row_xh(r, x.b) };
-    return (row_values){ x,
-                         xh,
-                         { row_g(k, dy.a, xh.a, gamma.a, beta.a, variant),
-                           row_g(k, dy.b, xh.b, gamma.b, beta.b, variant) } };
+    row_values v = { .gamma = row_gamma(k, p, T) };
+    const vpair beta = p.variant == NORM_PLAIN ? v.gamma : row_beta(k, p, T);
+    v.g = row_load(k, r->dy, k->dy_step, p, T);
+    v.x = row_load(k, r->x, k->x_step, p, T);
+    v.xh = (vpair){ row_xh(r, v.x.a), row_xh(r, v.x.b) };
+    if (p.variant != NORM_PLAIN) {
+        const vpair z = { vfma(v.xh.a, v.gamma.a, beta.a), vfma(v.xh.b, v.gamma.b, beta.b) };
+        v.g = (vpair){ norm_neuron_slope(k->neuron, v.g.a, z.a, p.variant),
+                       norm_neuron_slope(k->neuron, v.g.b, z.b, p.variant) };
+    }
+    return v;
 }
 
 /* Sums of h and of h t. */
-RG_INLINE void row_sums_step(const group_rows *k, const group_row *r, row_sums *q, int64_t i,
-                             const int n, const rg_dtype T, const bool whole, bool stream,
-                             const int variant)
+RG_INLINE void row_sums_step(const group_rows *k, const group_row *r, row_sums *q, channel_pair p,
+                             const rg_dtype T)
 {
-    (void)stream;
-    const vpair gamma = row_gamma(k, i, n, T, whole);
-    const vpair beta = variant == NORM_PLAIN ? gamma : row_beta(k, i, n, T, whole);
-    const row_values v = row_values_of(k, r, i, n, gamma, beta, T, whole, variant);
-    const vpair h = keep_some((vpair){ v.g.a * gamma.a, v.g.b * gamma.b }, n, T, true);
-    const vreal mean = vset(r->mean);
-    const vpair t = keep_some((vpair){ v.x.a - mean, v.x.b - mean }, n, T, true);
-    add_products(&q->a, &q->b, h, t);
+    const row_values v = row_values_of(k, r, p, T);
+    const vpair h = { v.g.a * v.gamma.a, v.g.b * v.gamma.b };
+    const vpair t = { v.x.a - vset(r->mean), v.x.b - vset(r->mean) };
+    add_products(&q->a, &q->b, keep_some(h, p.n, T, true), keep_some(t, p.n, T, true));
 }
+ROW_REST(row_sums)
 
 /* Sums over rows: whole pairs stand in the order of pairs. */
 RG_INLINE vpair load_sums(const real *from, int64_t i, const int n, const rg_dtype T)
@@ -59,34 +48,33 @@ RG_INLINE void store_sums(real *to, int64_t i, const int n, const rg_dtype T, vp
                n == CHANNEL_PAIR ? p : velement_order(p, T));
 }
 
-RG_INLINE void row_gradient_step(const group_rows *k, const group_row *r, row_sums *q, int64_t i,
-                                 const int n, const rg_dtype T, const bool whole, bool stream,
-                                 const int variant)
+RG_INLINE void row_gradient_step(const group_rows *k, const group_row *r, row_sums *q,
+                                 channel_pair p, const rg_dtype T)
 {
     (void)q;
-    const vpair gamma = row_gamma(k, i, n, T, whole);
-    const vpair beta = variant == NORM_PLAIN ? gamma : row_beta(k, i, n, T, whole);
-    const row_values v = row_values_of(k, r, i, n, gamma, beta, T, whole, variant);
-    row_ahead(k, r->dy, i, T, whole);
-    row_ahead(k, r->x, i, T, whole);
+    const row_values v = row_values_of(k, r, p, T);
+    row_ahead(k, r->dy, p, T);
+    row_ahead(k, r->x, p, T);
     if (k->dgamma != NULL) {
-        vpair dgamma = load_sums(k->dgamma, i, n, T), dbeta = load_sums(k->dbeta, i, n, T);
+        vpair dgamma = load_sums(k->dgamma, p.i, p.n, T), dbeta = load_sums(k->dbeta, p.i, p.n, T);
         add_products(&dbeta, &dgamma, v.g, v.xh);
-        store_sums(k->dgamma, i, n, T, dgamma);
-        store_sums(k->dbeta, i, n, T, dbeta);
+        store_sums(k->dgamma, p.i, p.n, T, dgamma);
+        store_sums(k->dbeta, p.i, p.n, T, dbeta);
     }
     if (r->out == NULL)
         return;
     const vreal s = vset(r->s), offset = vset(r->offset), weight = vset(r->weight);
     /* rounded one by one: a single element leaves 0 */
-    const vpair dx = { vfma(v.xh.a, weight, v.g.a * gamma.a * s - offset),
-                       vfma(v.xh.b, weight, v.g.b * gamma.b * s - offset) };
-    row_store(k, r, i, n, T, whole, stream, dx);
+    const vpair dx = { vfma(v.xh.a, weight, v.g.a * v.gamma.a * s - offset),
+                       vfma(v.xh.b, weight, v.g.b * v.gamma.b * s - offset) };
+    row_store(k, r, p, T, dx);
 }
+ROW_REST(row_gradient)
 
-ROW_LOOPS(row_sums, 2)
-ROW_LOOPS(row_gradient, 2)
-ROW_FUSED(row_gradient, row_sums)
+RG_INLINE row_sums row_sums_total(const group_rows *k, const group_row *r, const rg_dtype T)
+{
+    return row_total(row_sums_step, row_sums_rest, 2, k, r, T);
+}
 
 RG_INLINE void row_statistics(const group_rows *k, group_row *r, double epsilon, const rg_dtype T)
 {
@@ -103,7 +91,7 @@ RG_OUTLINE void end_factors(const group_rows *k, group_row *r, const row_sums *q
     r->weight = (real)(-s * (product * k->each));
 }
 
-/* Where group `group` of an image stands, and what is known of it. */
+/* The addresses of group `group` of an image, and its statistics. */
 RG_INLINE void place_gradient(const rg_group_norm_gradient_args *k, const group_rows *all,
                               group_row *r, int64_t image, int64_t group, const rg_dtype T)
 {
@@ -130,15 +118,18 @@ RG_INLINE void fused_gradient(const rg_group_norm_gradient_args *k, group_rows *
     group_row r[2] = { 0 };
     all->ahead = 2 * all->count;
     place_parameters(all, tables, k->gamma, k->beta, 0, T);
-    for (int64_t i = first - 1; first < last && i < last; i++) { /* the first is only started */
+    for (int64_t i = first - 1; first < last && i < last;
+         i++) { /* prologue: no row to finish yet */
         const group_row *const now = &r[i & 1];
         group_row *const next = &r[~i & 1];
         if (i + 1 < last)
             place_gradient(k, all, next, i + 1, 0, T);
         else
-            *next = *now; /* whose sums are taken in vain */
+            *next = *now; /* no next row: the sums are discarded */
         const row_sums q =
-            i >= first ? row_gradient_fused(all, now, next, T, k->shape.stream && row_aligned(now))
+            i >= first ? row_fused(row_gradient_step, row_gradient_rest, row_sums_step,
+                                   row_sums_rest, all, (const group_row *const[]){ now, next }, T,
+                                   k->shape.stream && row_aligned(now))
                        : row_sums_total(all, next, T);
         end_factors(all, next, &q);
     }
@@ -169,7 +160,8 @@ RG_INLINE void images_gradient(const rg_group_norm_gradient_args *k, group_rows 
         }
         all->dgamma = dgamma != NULL ? dgamma + c : NULL;
         all->dbeta = dbeta != NULL ? dbeta + c : NULL;
-        row_gradient_row(all, &r, &unused, 0, all->count, T, k->shape.stream && row_aligned(&r));
+        const row_range range = { 0, all->count, k->shape.stream && row_aligned(&r) };
+        row_elements(row_gradient_step, row_gradient_rest, 2, all, &r, &unused, range, T);
     }
 }
 
