@@ -18,12 +18,12 @@ static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 4 ? 2 : 3)
     team_parameters<T, SLOTS>(k, p, a.gamma, a.beta, gamma, beta);
     const int mine = (int)threadIdx.x & (R - 1);
     uint4 *const copies = memory + threadIdx.x; /* of two stages */
-    element<T> three[3];
+    element<T> samples[3];
     auto start = [&](int64_t base, int stage) {
         if (base >= p.last)
             return;
         start_team<T, FAST, SLOTS, R>(s, 0, a.x, p, base, copies + stage * TEAM_STEP);
-        load_near<T, FAST>(k, s, 0, a.x, team_row(p, base, mine), three);
+        load_near<T, FAST>(k, s, 0, a.x, team_row(p, base, mine), samples);
     };
     start(p.first, 0);
     int stage = 0;
@@ -31,7 +31,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 4 ? 2 : 3)
         const uint4 *const held = copies + stage * TEAM_STEP;
         row_numbers<T> own;
         await_copies();
-        const real<T> near = near_of<T>(three);
+        const real<T> near = near_of<T>(samples);
         start(base + R * p.teams, stage ^ 1);
         team_statistics<T, FAST, SLOTS, R>(k, p, held, near, shared + stage * SHARED, own);
         const int64_t own_row = base + mine * p.teams + p.team;

@@ -43,32 +43,36 @@ static __device__ row_numbers<T> row_statistics(const row_call &k, const void *x
              (real<T>)(1 / sqrt((around < 0 ? 0 : around / n) + k.epsilon)) };
 }
 
-/* scale and shift of z = t scale + shift, and gamma. */
+/* A vector of a group: x or t, dy or g, its `left` channels; scale and shift of z = t scale +
+ * shift, and gamma. */
+template <rg_dtype T> struct row_vector {
+    real<T> t[VLEN<T>], g[VLEN<T>], scale[VLEN<T>], shift[VLEN<T>], gamma[VLEN<T>];
+    int left;
+};
+
 template <rg_dtype T>
 static __device__ __forceinline__ void row_columns(const row_call &k, const void *gamma,
                                                    const void *beta, const row_numbers<T> &q,
-                                                   int64_t c, int left, real<T> scale[VLEN<T>],
-                                                   real<T> shift[VLEN<T>], real<T> own[VLEN<T>])
+                                                   int64_t c, row_vector<T> &v)
 {
     const rg_norm_parameters &p = k.parameters;
-    load_parameter<T>(gamma, p.gamma_step, p.has_gamma, 1, p.dtype, c, left, own);
-    load_parameter<T>(beta, p.beta_step, p.has_beta, 0, p.dtype, c, left, shift);
+    load_parameter<T>(gamma, p.gamma_step, p.has_gamma, 1, p.dtype, c, v.left, v.gamma);
+    load_parameter<T>(beta, p.beta_step, p.has_beta, 0, p.dtype, c, v.left, v.shift);
 #pragma unroll
     for (int e = 0; e < VLEN<T>; e++) {
-        scale[e] = own[e] * q.s;
-        shift[e] = fma(-q.rest, scale[e], shift[e]);
+        v.scale[e] = v.gamma[e] * q.s;
+        v.shift[e] = fma(-q.rest, v.scale[e], v.shift[e]);
     }
 }
 
 /* ---- forward ---- */
 
-/* Threads behind the last image read that one, and write nothing. */
+/* Threads after the last image read that one, and write nothing. */
 template <rg_dtype T, bool FAST, int NEURON>
 static __global__ void __launch_bounds__(ROW_THREADS)
-    norm_rows(const void *x, const void *gamma, const void *beta, void *mean, void *rest, void *s,
-              void *y, const __grid_constant__ rg_channels shape,
-              const __grid_constant__ row_call k)
+    norm_rows(const __grid_constant__ rg_group_norm_args a, const __grid_constant__ row_call k)
 {
+    const rg_channels &shape = a.shape.channels;
     __shared__ real<T> shared[2 * ROW_WARP];
     const int thread = (int)threadIdx.x % k.threads_per_row;
     const int64_t row =
@@ -80,23 +84,23 @@ static __global__ void __launch_bounds__(ROW_THREADS)
     const int64_t to = walk_offset(shape.images, 1, image);
     for (int64_t group = 0; group < k.groups; group++) {
         const int64_t first = group * k.each, at = from + first * shape.step[0];
-        const row_numbers<T> q = row_statistics<T, FAST>(k, x, at, shape.step[0], thread, shared);
+        const row_numbers<T> q = row_statistics<T, FAST>(k, a.x, at, shape.step[0], thread, shared);
         if (inside && thread == 0)
-            put_statistics<T>(mean, rest, s, image * k.groups + group, q);
+            put_statistics<T>(a.mean, a.rest, a.s, image * k.groups + group, q);
         for (int64_t c = (int64_t)thread * VLEN<T>; inside && c < k.each;
              c += (int64_t)k.threads_per_row * VLEN<T>) {
-            real<T> v[VLEN<T>], scale[VLEN<T>], shift[VLEN<T>], own[VLEN<T>];
-            const int left = row_left<T>(k, c);
-            load_columns<T, FAST>(x, at + c * shape.step[0], shape.step[0], left, v);
-            row_columns<T>(k, gamma, beta, q, first + c, left, scale, shift, own);
+            row_vector<T> v;
+            v.left = row_left<T>(k, c);
+            load_columns<T, FAST>(a.x, at + c * shape.step[0], shape.step[0], v.left, v.t);
+            row_columns<T>(k, a.gamma, a.beta, q, first + c, v);
 #pragma unroll
             for (int e = 0; e < VLEN<T>; e++) {
-                v[e] = fma(v[e] - q.mean, scale[e], shift[e]);
+                v.t[e] = fma(v.t[e] - q.mean, v.scale[e], v.shift[e]);
                 if constexpr (NEURON == NORM_OTHER)
-                    v[e] = any_neuron<T>(k.neuron.kind, neuron, v[e]);
+                    v.t[e] = any_neuron<T>(k.neuron.kind, neuron, v.t[e]);
             }
-            store_columns<T, FAST>(y, to + (first + c) * shape.step[1], shape.step[1], left, false,
-                                   k.stream, v);
+            store_columns<T, FAST>(a.y, to + (first + c) * shape.step[1], shape.step[1], v.left,
+                                   false, k.stream, v.t);
         }
     }
 }
@@ -122,28 +126,109 @@ template <rg_dtype T> static void rows_forward(const void *args, const rg_cuda_p
     row_call call = row_call_of(&k->shape);
     call.threads_per_row = row_threads<T>(call.each);
     launch(ROW_KERNEL(norm_rows, rows_are_fast<T>(&k->shape, data, 2), call.neuron.kind),
-           ceil_div(call.images, ROW_THREADS / call.threads_per_row), ROW_THREADS, 0, place, k->x,
-           k->gamma, k->beta, k->mean, k->rest, k->s, k->y, k->shape.channels, call);
+           ceil_div(call.images, ROW_THREADS / call.threads_per_row), ROW_THREADS, 0, place, *k,
+           call);
 }
 
 /* ---- gradient ---- */
 
-/* g of a vector of a row from dy, and t from x. */
+/* A group of a row at work: where it begins in dy, x and dx, its first channel, its numbers. */
+template <rg_dtype T> struct row_group {
+    int64_t dy, x, dx, first;
+    row_numbers<T> q;
+    neuron_constants<T> neuron;
+    int thread;
+};
+
+/* g from dy, and t from x, of the vector at channel c of a group. */
 template <rg_dtype T, bool FAST, int NEURON>
-static __device__ __forceinline__ void
-row_gradients(const row_call &k, const rg_channels &shape, const void *dy, const void *x,
-              int64_t dy_at, int64_t x_at, const neuron_constants<T> &neuron,
-              const row_numbers<T> &q, int64_t c, int left, const real<T> scale[VLEN<T>],
-              const real<T> shift[VLEN<T>], real<T> g[VLEN<T>], real<T> t[VLEN<T>])
+static __device__ __forceinline__ row_vector<T> row_gradients(const rg_group_norm_gradient_args &a,
+                                                              const row_call &k,
+                                                              const row_group<T> &r, int64_t c)
 {
-    load_columns<T, FAST>(dy, dy_at + c * shape.step[0], shape.step[0], left, g);
-    load_columns<T, FAST>(x, x_at + c * shape.step[1], shape.step[1], left, t);
+    const rg_channels &s = a.shape.channels;
+    row_vector<T> v;
+    v.left = row_left<T>(k, c);
+    row_columns<T>(k, a.gamma, a.beta, r.q, r.first + c, v);
+    load_columns<T, FAST>(a.dy, r.dy + c * s.step[0], s.step[0], v.left, v.g);
+    load_columns<T, FAST>(a.x, r.x + c * s.step[1], s.step[1], v.left, v.t);
 #pragma unroll
     for (int e = 0; e < VLEN<T>; e++) {
-        t[e] = e < left ? t[e] - q.mean : 0;
-        g[e] =
-            through_neuron<T, NEURON>(k.neuron.kind, neuron, g[e], fma(t[e], scale[e], shift[e]));
-        g[e] = e < left ? g[e] : 0;
+        v.t[e] = e < v.left ? v.t[e] - r.q.mean : 0;
+        v.g[e] = through_neuron<T, NEURON>(k.neuron.kind, r.neuron, v.g[e],
+                                           fma(v.t[e], v.scale[e], v.shift[e]));
+        v.g[e] = e < v.left ? v.g[e] : 0;
+    }
+    return v;
+}
+
+/* Offset and weight of dx, from sums over the group. */
+template <rg_dtype T, bool FAST, int NEURON>
+static __device__ __forceinline__ void
+row_factors(const rg_group_norm_gradient_args &a, const row_call &k, const row_group<T> &r,
+            real<T> *shared, real<T> &offset, real<T> &weight)
+{
+    long_chain<real<T>, 2> chain; /* of vectors */
+    for (int64_t c = (int64_t)r.thread * VLEN<T>; k.wants_dx && c < k.each;
+         c += (int64_t)k.threads_per_row * VLEN<T>, chain.count()) {
+        const row_vector<T> v = row_gradients<T, FAST, NEURON>(a, k, r, c);
+#pragma unroll
+        for (int e = 0; e < VLEN<T>; e++) {
+            const real<T> h = v.g[e] * v.gamma[e];
+            chain.run[0] += h;
+            chain.run[1] = fma(h, v.t[e], chain.run[1]);
+        }
+    }
+    real<T> all[2];
+    chain.end(all);
+    const real<T> sum = reduce(all[0], k.threads_per_row, shared, false);
+    const real<T> product = reduce(all[1], k.threads_per_row, shared + ROW_WARP, false);
+    __syncthreads(); /* before `shared` is written again */
+    const double m = (double)k.each, s = r.q.s, rest = r.q.rest;
+    const double wide = s * (s * ((double)product - rest * (double)sum) / m);
+    weight = (real<T>)wide;
+    offset = (real<T>)((double)sum / m - rest * wide);
+}
+
+/* dx of the group, and what it adds to the sums of its channels. */
+template <rg_dtype T, bool FAST, int NEURON>
+static __device__ __forceinline__ void
+row_results(const rg_group_norm_gradient_args &a, const row_call &k, const row_group<T> &r,
+            real<T> offset, real<T> weight, real<T> *dgamma, real<T> *dbeta)
+{
+    const int64_t step = a.shape.channels.step[2];
+    for (int64_t c = (int64_t)r.thread * VLEN<T>; c < k.each;
+         c += (int64_t)k.threads_per_row * VLEN<T>) {
+        row_vector<T> v = row_gradients<T, FAST, NEURON>(a, k, r, c);
+        for (int e = 0; k.wants_sums && e < v.left; e++) {
+            const int64_t i = r.first + c + e;
+            dbeta[i] += v.g[e];
+            dgamma[i] = fma(v.g[e], (v.t[e] - r.q.rest) * r.q.s, dgamma[i]);
+        }
+        if (!k.wants_dx)
+            continue;
+#pragma unroll
+        for (int e = 0; e < VLEN<T>; e++) /* rounded one by one: one element leaves 0 */
+            v.g[e] = fma(-v.t[e], weight, v.g[e] * v.gamma[e] - offset) * r.q.s;
+        store_columns<T, FAST>(a.dx, r.dx + (r.first + c) * step, step, v.left, k.add, k.stream,
+                               v.g);
+    }
+}
+
+/* Joins the sums of channels that stand in `rows` rows. */
+template <rg_dtype T>
+static __device__ __forceinline__ void join_row_sums(const rg_group_norm_gradient_args &a,
+                                                     const real<T> *sums, int rows)
+{
+    const int64_t channels = a.shape.channels.channels, unit = blockIdx.x;
+    for (int64_t c = threadIdx.x; c < channels; c += ROW_THREADS) {
+        double gamma_sum = 0, beta_sum = 0;
+        for (int r = 0; r < rows; r++) {
+            gamma_sum += (double)sums[r * 2 * channels + c];
+            beta_sum += (double)sums[(r * 2 + 1) * channels + c];
+        }
+        ((real<T> *)a.dgammas)[unit * channels + c] = (real<T>)gamma_sum;
+        ((real<T> *)a.dbetas)[unit * channels + c] = (real<T>)beta_sum;
     }
 }
 
@@ -157,7 +242,9 @@ static __global__ void __launch_bounds__(ROW_THREADS)
     extern __shared__ uint4 memory[];
     __shared__ real<T> shared[2 * ROW_WARP];
     const rg_channels &shape = a.shape.channels;
-    const int thread = (int)threadIdx.x % k.threads_per_row;
+    row_group<T> r;
+    r.thread = (int)threadIdx.x % k.threads_per_row;
+    r.neuron = neuron_constants_in<T>(k.neuron.numbers);
     const int at_once = ROW_THREADS / k.threads_per_row;
     const int64_t channels = shape.channels, unit = blockIdx.x;
     real<T> *const sums =
@@ -166,82 +253,34 @@ static __global__ void __launch_bounds__(ROW_THREADS)
         sums + (k.sums_in_shared ? threadIdx.x / k.threads_per_row * 2 * channels : 0);
     real<T> *const dbeta =
         k.sums_in_shared ? dgamma + channels : (real<T> *)a.dbetas + unit * channels;
-    const neuron_constants<T> neuron = neuron_constants_in<T>(k.neuron.numbers);
-    for (int64_t c = thread; k.wants_sums && c < channels; c += k.threads_per_row)
+    for (int64_t c = r.thread; k.wants_sums && c < channels; c += k.threads_per_row)
         dgamma[c] = dbeta[c] = 0;
     __syncthreads();
     const int64_t last = (unit + 1) * k.part < k.images ? (unit + 1) * k.part : k.images;
     for (int64_t base = unit * k.part; base < last; base += at_once) {
         const int64_t row = base + threadIdx.x / k.threads_per_row;
-        const bool inside = row < last;
-        const int64_t image = inside ? row : last - 1;
-        const int64_t dy_from = walk_offset(shape.images, 0, image);
-        const int64_t x_from = walk_offset(shape.images, 1, image);
-        const int64_t to = walk_offset(shape.images, 2, image);
+        const int64_t image = row < last ? row : last - 1;
+        const int64_t dy = walk_offset(shape.images, 0, image);
+        const int64_t x = walk_offset(shape.images, 1, image);
+        r.dx = walk_offset(shape.images, 2, image);
         for (int64_t group = 0; group < k.groups; group++) {
-            const int64_t first = group * k.each, of = image * k.groups + group;
-            const int64_t dy_at = dy_from + first * shape.step[0];
-            const int64_t x_at = x_from + first * shape.step[1];
-            row_numbers<T> q;
+            real<T> offset, weight;
+            r.first = group * k.each;
+            r.dy = dy + r.first * shape.step[0];
+            r.x = x + r.first * shape.step[1];
             if (k.known)
-                q = known_statistics<T>(a, of);
+                r.q = known_statistics<T>(a, image * k.groups + group);
             else
-                q = row_statistics<T, FAST>(k, a.x, x_at, shape.step[1], thread, shared);
-            real<T> g[VLEN<T>], t[VLEN<T>], scale[VLEN<T>], shift[VLEN<T>], own[VLEN<T>];
-            long_chain<real<T>, 2> chain; /* of vectors */
-            for (int64_t c = (int64_t)thread * VLEN<T>; k.wants_dx && c < k.each;
-                 c += (int64_t)k.threads_per_row * VLEN<T>, chain.count()) {
-                const int left = row_left<T>(k, c);
-                row_columns<T>(k, a.gamma, a.beta, q, first + c, left, scale, shift, own);
-                row_gradients<T, FAST, NEURON>(k, shape, a.dy, a.x, dy_at, x_at, neuron, q, c, left,
-                                               scale, shift, g, t);
-#pragma unroll
-                for (int e = 0; e < VLEN<T>; e++) {
-                    const real<T> h = g[e] * own[e];
-                    chain.run[0] += h;
-                    chain.run[1] = fma(h, t[e], chain.run[1]);
-                }
-            }
-            real<T> all[2];
-            chain.end(all);
-            const real<T> sum = reduce(all[0], k.threads_per_row, shared, false);
-            const real<T> product = reduce(all[1], k.threads_per_row, shared + ROW_WARP, false);
-            __syncthreads(); /* before `shared` is written again */
-            const double m = (double)k.each, s = q.s, rest = q.rest;
-            const double wide = s * (s * ((double)product - rest * (double)sum) / m);
-            const real<T> weight = (real<T>)wide, offset = (real<T>)((double)sum / m - rest * wide);
-            for (int64_t c = (int64_t)thread * VLEN<T>; inside && c < k.each;
-                 c += (int64_t)k.threads_per_row * VLEN<T>) {
-                const int left = row_left<T>(k, c);
-                row_columns<T>(k, a.gamma, a.beta, q, first + c, left, scale, shift, own);
-                row_gradients<T, FAST, NEURON>(k, shape, a.dy, a.x, dy_at, x_at, neuron, q, c, left,
-                                               scale, shift, g, t);
-                for (int e = 0; k.wants_sums && e < left; e++) {
-                    dbeta[first + c + e] += g[e];
-                    dgamma[first + c + e] = fma(g[e], (t[e] - q.rest) * q.s, dgamma[first + c + e]);
-                }
-                if (!k.wants_dx)
-                    continue;
-#pragma unroll
-                for (int e = 0; e < VLEN<T>; e++) /* rounded one by one: one element leaves 0 */
-                    g[e] = fma(-t[e], weight, g[e] * own[e] - offset) * q.s;
-                store_columns<T, FAST>(a.dx, to + (first + c) * shape.step[2], shape.step[2], left,
-                                       k.add, k.stream, g);
-            }
+                r.q = row_statistics<T, FAST>(k, a.x, r.x, shape.step[1], r.thread, shared);
+            row_factors<T, FAST, NEURON>(a, k, r, shared, offset, weight);
+            if (row < last)
+                row_results<T, FAST, NEURON>(a, k, r, offset, weight, dgamma, dbeta);
         }
     }
     if (!k.wants_sums || !k.sums_in_shared)
         return; /* the whole block */
     __syncthreads();
-    for (int64_t c = threadIdx.x; c < channels; c += ROW_THREADS) {
-        double gamma_sum = 0, beta_sum = 0;
-        for (int r = 0; r < at_once; r++) {
-            gamma_sum += (double)sums[r * 2 * channels + c];
-            beta_sum += (double)sums[(r * 2 + 1) * channels + c];
-        }
-        ((real<T> *)a.dgammas)[unit * channels + c] = (real<T>)gamma_sum;
-        ((real<T> *)a.dbetas)[unit * channels + c] = (real<T>)beta_sum;
-    }
+    join_row_sums<T>(a, sums, at_once);
 }
 
 /* Sums stand in shared memory if they fit; then, and only then, several rows can be taken at once.
@@ -250,7 +289,7 @@ template <rg_dtype T> static void rows_gradient(const void *args, const rg_cuda_
 {
     const rg_group_norm_gradient_args *k = (const rg_group_norm_gradient_args *)args;
     const void *const data[] = { k->dy, k->x, k->dx };
-    const int64_t most_shared = 96 << 10;
+    const int64_t most_shared = 96 << 10; /* bytes */
     const int64_t bytes = 2 * k->shape.channels.channels * (int64_t)sizeof(real<T>);
     if (rg_group_norm_held_rows_gradient[T](k, place))
         return;

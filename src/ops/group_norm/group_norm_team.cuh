@@ -78,21 +78,22 @@ static __device__ __forceinline__ void start_team(const rg_channels &s, int t, c
     }
 }
 
-/* The first three elements of a row of x, of which the middle one is near the mean. */
+/* The first three elements of a row of x: their median is the shift of the variance. */
 template <rg_dtype T, bool FAST>
 static __device__ __forceinline__ void load_near(const row_call &k, const rg_channels &s, int t,
-                                                 const void *x, int64_t image, element<T> three[3])
+                                                 const void *x, int64_t image,
+                                                 element<T> samples[3])
 {
     const int64_t from = image_offset<FAST>(s, t, image);
     const int last = (int)k.each - 1;
 #pragma unroll
     for (int i = 0; i < 3; i++)
-        three[i] = ((const element<T> *)x)[from + (last < i ? last : i) * s.step[t]];
+        samples[i] = ((const element<T> *)x)[from + (last < i ? last : i) * s.step[t]];
 }
 
-template <rg_dtype T> static __device__ __forceinline__ real<T> near_of(const element<T> three[3])
+template <rg_dtype T> static __device__ __forceinline__ real<T> near_of(const element<T> samples[3])
 {
-    return middle_of(to_real<T>(three[0]), to_real<T>(three[1]), to_real<T>(three[2]));
+    return middle_of(to_real<T>(samples[0]), to_real<T>(samples[1]), to_real<T>(samples[2]));
 }
 
 /* Sums over a team, of N values each. `shared` holds N values of every warp, and is not that of the
