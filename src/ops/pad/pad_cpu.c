@@ -27,9 +27,8 @@ RG_FORMULA vreal constant(const void *k, vreal a, vreal b)
 
 /* ---- forward ---- */
 
-/* `count` elements from `from`, or a constant where it is NULL. */
-RG_INLINE void copy(const rg_pad_args *k, const char *from, int64_t step, char *to, int64_t count,
-                    const rg_dtype T)
+RG_INLINE void copy_of(const rg_pad_args *k, const char *from, int64_t step, char *to,
+                       int64_t count, const rg_dtype T)
 {
     const real value = (real)k->value;
     const int64_t to_step = k->strides[1][3];
@@ -41,6 +40,13 @@ RG_INLINE void copy(const rg_pad_args *k, const char *from, int64_t step, char *
         for (int64_t i = 0; i < count; i++)
             store_one(to, i * to_step, T, from != NULL ? load_one(from, i * step, T) : value);
     }
+}
+
+/* `count` elements from `from`, or a constant where it is NULL. Called from several places. */
+RG_OUTLINE void copy(const rg_pad_args *k, const char *from, int64_t step, char *to, int64_t count,
+                     rg_dtype T)
+{
+    RG_WITH_TYPE(T, U, copy_of(k, from, step, to, count, U));
 }
 
 /* Channels begin to end - 1 of a pixel that is filled. */

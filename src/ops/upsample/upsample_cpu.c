@@ -43,16 +43,16 @@ RG_INLINE bool is_streamed(const rg_upsample_args *k, const rg_dtype T)
 
 /* ---- forward ---- */
 
-/* Columns of y whose places are known: bytes to the pixels left and right of each, and how far it
- * is on the way between them. */
+/* Columns of y whose positions are known: bytes to the pixels left and right of each, and how far
+ * it is on the way between them. */
 enum { COLUMNS = 256 };
-typedef struct places {
+typedef struct positions {
     int64_t left[COLUMNS], right[COLUMNS];
     real f[COLUMNS];
-} places;
+} positions;
 
-static void find_places(const rg_upsample_axis *axis, int64_t first, int64_t count, int64_t step,
-                        places *p)
+static void find_positions(const rg_upsample_axis *axis, int64_t first, int64_t count, int64_t step,
+                           positions *p)
 {
     for (int64_t i = 0; i < count; i++) {
         const rg_upsample_tap tap = rg_upsample_tap_of(axis, first + i);
@@ -62,7 +62,7 @@ static void find_places(const rg_upsample_axis *axis, int64_t first, int64_t cou
     }
 }
 
-/* The four pixels that an output lies between, and its place there. */
+/* The four pixels that an output lies between, and its position there. */
 typedef struct corners {
     const char *pixel[2][2]; /* upper and lower row, left and right */
     real down, right;        /* 0: the lower row, or the right pixels, are not read */
@@ -90,20 +90,30 @@ RG_INLINE vpair forward_pair(const corners *c, int64_t i, const rg_dtype T, cons
     return down ? between_pairs(row[0], row[1], c->down) : row[0];
 }
 
-RG_INLINE vreal forward_one(const rg_upsample_args *k, const corners *c, int64_t i, const int n,
-                            const rg_dtype T, const bool down, const bool right)
+/* The last channels, or all where they are no neighbours. */
+RG_INLINE void mix_rest_of(const rg_upsample_args *k, const corners *c, char *to, int64_t i,
+                           const rg_dtype T)
 {
-    vreal row[2];
-    for (int r = 0; r < (down ? 2 : 1); r++) {
-        row[r] = load_channels(k, c->pixel[r][0], i, n, T);
-        if (right)
-            row[r] = between(row[r], load_channels(k, c->pixel[r][1], i, n, T), c->right);
+    for (; i < k->channels; i += VLEN) {
+        const int n = vlanes_left(k->channels - i);
+        vreal row[2];
+        for (int r = 0; r < (c->down > 0 ? 2 : 1); r++) {
+            row[r] = load_channels(k, c->pixel[r][0], i, n, T);
+            if (c->right > 0)
+                row[r] = between(row[r], load_channels(k, c->pixel[r][1], i, n, T), c->right);
+        }
+        store_channels(k, to, i, n, T, c->down > 0 ? between(row[0], row[1], c->down) : row[0]);
     }
-    return down ? between(row[0], row[1], c->down) : row[0];
+}
+
+RG_OUTLINE void mix_rest(const rg_upsample_args *k, const corners *c, char *to, int64_t i,
+                         rg_dtype T)
+{
+    RG_WITH_TYPE(T, U, mix_rest_of(k, c, to, i, U));
 }
 
 RG_INLINE void mix_pixel(const rg_upsample_args *k, const corners *c, char *to, const rg_dtype T,
-                         const bool down, const bool right, const bool stream)
+                         const bool down, const bool right, bool stream)
 {
     int64_t i = 0;
     if (k->dense) {
@@ -114,15 +124,13 @@ RG_INLINE void mix_pixel(const rg_upsample_args *k, const corners *c, char *to, 
             vstore_sums(to, i + 2 * VLEN, T, b, stream);
         }
     }
-    for (; i < k->channels; i += VLEN) {
-        const int n = vlanes_left(k->channels - i);
-        store_channels(k, to, i, n, T, forward_one(k, c, i, n, T, down, right));
-    }
+    if (i < k->channels)
+        mix_rest(k, c, to, i, T);
 }
 
 /* A pixel of y. One that lies on a pixel of x is its copy. */
 RG_INLINE void forward_pixel(const rg_upsample_args *k, const corners *c, char *to,
-                             const rg_dtype T, const bool stream)
+                             const rg_dtype T, bool stream)
 {
     const bool down = c->down > 0, right = c->right > 0;
     if (down && right)
@@ -136,9 +144,9 @@ RG_INLINE void forward_pixel(const rg_upsample_args *k, const corners *c, char *
                  stream);
 }
 
-/* Columns from `first` on, of which the places are known. */
+/* Columns from `first` on, of which the positions are known. */
 RG_INLINE void forward_row(const rg_upsample_args *k, int64_t unit, int64_t first, int64_t count,
-                           const places *p, const rg_dtype T, const bool stream)
+                           const positions *p, const rg_dtype T, bool stream)
 {
     const rg_upsample_axis *rows = &k->axes[0];
     const int64_t image = unit / rows->out, o = unit % rows->out;
@@ -158,26 +166,18 @@ RG_INLINE void forward_row(const rg_upsample_args *k, int64_t unit, int64_t firs
     }
 }
 
-RG_INLINE void forward_rows(const rg_upsample_args *k, int64_t begin, int64_t end, const rg_dtype T,
-                            bool stream)
-{
-    const rg_upsample_axis *columns = &k->axes[1];
-    places p;
-    for (int64_t first = 0; first < columns->out; first += COLUMNS) {
-        const int64_t count = least(COLUMNS, columns->out - first);
-        find_places(columns, first, count, step_of(k, 0, 2, T), &p);
-        for (int64_t unit = begin; unit < end; unit++)
-            forward_row(k, unit, first, count, &p, T, stream);
-    }
-}
-
 RG_INLINE void upsample_forward(const rg_upsample_args *k, int64_t begin, int64_t end,
                                 const rg_dtype T)
 {
-    if (is_streamed(k, T))
-        forward_rows(k, begin, end, T, true);
-    else
-        forward_rows(k, begin, end, T, false);
+    const rg_upsample_axis *columns = &k->axes[1];
+    const bool stream = is_streamed(k, T);
+    positions p;
+    for (int64_t first = 0; first < columns->out; first += COLUMNS) {
+        const int64_t count = least(COLUMNS, columns->out - first);
+        find_positions(columns, first, count, step_of(k, 0, 2, T), &p);
+        for (int64_t unit = begin; unit < end; unit++)
+            forward_row(k, unit, first, count, &p, T, stream);
+    }
 }
 
 /* ---- gradient: dx gathers, along rows of dy first, then down ----
@@ -185,7 +185,7 @@ RG_INLINE void upsample_forward(const rg_upsample_args *k, int64_t begin, int64_
  * Slower in bf16 on Zen 4: summing rows in a buffer first, and explicit prefetches. */
 
 /* What is known of some pixels along an axis: the outputs that look at each, and their weights.
- * Only a pixel that is first may have more outputs than weights. */
+ * Only the first pixel may have more outputs than weights. */
 enum { PIXELS = 128, WEIGHTS = 512 };
 typedef struct looks {
     const rg_upsample_axis *axis;
@@ -220,7 +220,7 @@ static void find_outputs(outputs *o, const rg_upsample_axis *axis, int64_t pixel
     }
 }
 
-/* As many pixels from `first` on as there is room for, at most `count`. */
+/* As many pixels from `first` on as fit, at most `count`. */
 static void find_looks(looks *l, const rg_upsample_axis *axis, int64_t first, int64_t count)
 {
     outputs o;
@@ -269,40 +269,53 @@ RG_INLINE real weight_of(const window *w, int64_t i)
     return i < w->known ? w->weight[i] : tap_weight(w->axis, w->pixel, w->begin + i);
 }
 
+/* A pixel of dx: the outputs that look at it, the first of them in dy, and where it goes. */
+typedef struct target {
+    const window *rows, *columns;
+    const char *from;
+    char *to;
+    bool stream;
+} target;
+
+RG_INLINE int64_t count_of(const window *w)
+{
+    return w->end - w->begin;
+}
+
 /* A vector of n channels from i on, neighbours or not. */
-RG_INLINE void gradient_one(const rg_upsample_args *k, const window *rows, const window *columns,
-                            const char *from, char *to, int64_t i, const int n, const rg_dtype T)
+RG_INLINE void gradient_one(const rg_upsample_args *k, const target *t, int64_t i, const int n,
+                            const rg_dtype T)
 {
     vreal sum = vset(0);
-    for (int64_t o = 0; o < rows->end - rows->begin; o++) {
+    for (int64_t o = 0; o < count_of(t->rows); o++) {
         vreal row = vset(0);
-        const char *dy = from + o * step_of(k, 0, 1, T);
-        for (int64_t p = 0; p < columns->end - columns->begin; p++) {
-            row = vfma(vset(weight_of(columns, p)), load_channels(k, dy, i, n, T), row);
+        const char *dy = t->from + o * step_of(k, 0, 1, T);
+        for (int64_t p = 0; p < count_of(t->columns); p++) {
+            row = vfma(vset(weight_of(t->columns, p)), load_channels(k, dy, i, n, T), row);
             dy += step_of(k, 0, 2, T);
         }
-        sum = vfma(vset(weight_of(rows, o)), row, sum);
+        sum = vfma(vset(weight_of(t->rows, o)), row, sum);
     }
-    store_channels(k, to, i, n, T, sum);
+    store_channels(k, t->to, i, n, T, sum);
 }
 
 /* All channels of a pixel at which many outputs look: sums are cut into runs. */
-RG_OUTLINE void gradient_many(const rg_upsample_args *k, const window *rows, const window *columns,
-                              const char *from, char *to, rg_dtype T)
+RG_OUTLINE void gradient_many(const rg_upsample_args *k, const target *t, rg_dtype T)
 {
     for (int64_t i = 0; i < k->channels; i += VLEN) {
         const int n = vlanes_left(k->channels - i);
         long_chain sum = long_chain_start();
-        for (int64_t o = 0; o < rows->end - rows->begin; o++, long_chain_count(&sum)) {
+        for (int64_t o = 0; o < count_of(t->rows); o++, long_chain_count(&sum)) {
             long_chain row = long_chain_start();
-            const char *dy = from + o * step_of(k, 0, 1, T);
-            for (int64_t p = 0; p < columns->end - columns->begin; p++, long_chain_count(&row)) {
-                row.run = vfma(vset(weight_of(columns, p)), load_channels(k, dy, i, n, T), row.run);
+            const char *dy = t->from + o * step_of(k, 0, 1, T);
+            for (int64_t p = 0; p < count_of(t->columns); p++, long_chain_count(&row)) {
+                const vreal x = load_channels(k, dy, i, n, T);
+                row.run = vfma(vset(weight_of(t->columns, p)), x, row.run);
                 dy += step_of(k, 0, 2, T);
             }
-            sum.run = vfma(vset(weight_of(rows, o)), long_chain_end(&row), sum.run);
+            sum.run = vfma(vset(weight_of(t->rows, o)), long_chain_end(&row), sum.run);
         }
-        store_channels(k, to, i, n, T, long_chain_end(&sum));
+        store_channels(k, t->to, i, n, T, long_chain_end(&sum));
     }
 }
 
@@ -313,14 +326,14 @@ RG_INLINE vpair add_pair(vpair sum, real weight, vpair x)
 
 /* `pairs` pairs of neighbours, at most 2. `width` outputs of each row look at the pixel; 0: any
  * number. */
-RG_INLINE void gradient_pairs(const rg_upsample_args *k, const window *rows, const window *columns,
-                              const char *from, char *to, int64_t i, const int pairs,
-                              const int width, const rg_dtype T, bool stream)
+RG_INLINE void gradient_pairs(const rg_upsample_args *k, const target *t, int64_t i,
+                              const int pairs, const int width, const rg_dtype T)
 {
+    const window *rows = t->rows, *columns = t->columns;
     const vpair zero = { vset(0), vset(0) };
     const int64_t across = step_of(k, 0, 2, T), down = step_of(k, 0, 1, T);
-    const int64_t count = width > 0 ? width : columns->end - columns->begin;
-    const int64_t height = rows->end - rows->begin;
+    const int64_t count = width > 0 ? width : count_of(columns), height = count_of(rows);
+    const char *from = t->from;
     vpair sum[2] = { zero, zero };
     for (int64_t o = 0; o < height; o++, from += down) {
         vpair row[2] = { zero, zero };
@@ -340,46 +353,44 @@ RG_INLINE void gradient_pairs(const rg_upsample_args *k, const window *rows, con
 #pragma GCC unroll 2
     for (int b = 0; b < pairs; b++) {
         if (k->add) {
-            const vpair old = vload_pair(to, i + b * 2 * VLEN, T, true);
+            const vpair old = vload_pair(t->to, i + b * 2 * VLEN, T, true);
             sum[b].a += old.a;
             sum[b].b += old.b;
         }
-        vstore_sums(to, i + b * 2 * VLEN, T, sum[b], stream);
+        vstore_sums(t->to, i + b * 2 * VLEN, T, sum[b], t->stream);
     }
 }
 
 /* Factors of two, the nearest pixel or between pixels, have a loop of their own. */
-RG_INLINE void gradient_quad(const rg_upsample_args *k, const window *rows, const window *columns,
-                             const char *from, char *to, int64_t i, const rg_dtype T, bool stream)
+RG_INLINE void gradient_quad(const rg_upsample_args *k, const target *t, int64_t i,
+                             const rg_dtype T)
 {
-    const int64_t width = columns->end - columns->begin;
+    const int64_t width = count_of(t->columns);
     if (width == 2)
-        gradient_pairs(k, rows, columns, from, to, i, 2, 2, T, stream);
+        gradient_pairs(k, t, i, 2, 2, T);
     else if (width == 3)
-        gradient_pairs(k, rows, columns, from, to, i, 2, 3, T, stream);
+        gradient_pairs(k, t, i, 2, 3, T);
     else if (width == 4)
-        gradient_pairs(k, rows, columns, from, to, i, 2, 4, T, stream);
+        gradient_pairs(k, t, i, 2, 4, T);
     else
-        gradient_pairs(k, rows, columns, from, to, i, 2, 0, T, stream);
+        gradient_pairs(k, t, i, 2, 0, T);
 }
 
-RG_INLINE void gradient_pixel(const rg_upsample_args *k, const window *rows, const window *columns,
-                              const char *from, char *to, const rg_dtype T, bool stream)
+RG_INLINE void gradient_pixel(const rg_upsample_args *k, const target *t, const rg_dtype T)
 {
     int64_t i = 0;
-    from += rows->begin * step_of(k, 0, 1, T) + columns->begin * step_of(k, 0, 2, T);
-    if (rows->end - rows->begin > RG_CHAIN_RUN || columns->end - columns->begin > RG_CHAIN_RUN) {
-        gradient_many(k, rows, columns, from, to, T);
+    if (count_of(t->rows) > RG_CHAIN_RUN || count_of(t->columns) > RG_CHAIN_RUN) {
+        gradient_many(k, t, T);
         return;
     }
     if (k->dense) {
         for (; i + 4 * VLEN <= k->channels; i += 4 * VLEN)
-            gradient_quad(k, rows, columns, from, to, i, T, stream);
+            gradient_quad(k, t, i, T);
         for (; i + 2 * VLEN <= k->channels; i += 2 * VLEN)
-            gradient_pairs(k, rows, columns, from, to, i, 1, 0, T, stream);
+            gradient_pairs(k, t, i, 1, 0, T);
     }
     for (; i < k->channels; i += VLEN)
-        gradient_one(k, rows, columns, from, to, i, vlanes_left(k->channels - i), T);
+        gradient_one(k, t, i, vlanes_left(k->channels - i), T);
 }
 
 /* Rows from y on of one image, and the columns that are known. */
@@ -393,16 +404,20 @@ RG_INLINE void gradient_block(const rg_upsample_args *k, int64_t image, const lo
                    columns->first * step_of(k, 1, 2, T);
         for (int64_t c = 0; c < columns->count; c++) {
             const window column = window_of(columns, c);
-            gradient_pixel(k, &row, &column, from, to, T, stream);
+            const char *first =
+                from + row.begin * step_of(k, 0, 1, T) + column.begin * step_of(k, 0, 2, T);
+            const target t = { &row, &column, first, to, stream };
+            gradient_pixel(k, &t, T);
             to += step_of(k, 1, 2, T);
         }
     }
 }
 
-RG_INLINE void gradient_rows(const rg_upsample_args *k, int64_t begin, int64_t end,
-                             const rg_dtype T, bool stream)
+RG_INLINE void upsample_gradient(const rg_upsample_args *k, int64_t begin, int64_t end,
+                                 const rg_dtype T)
 {
     const rg_upsample_axis *down = &k->axes[0], *across = &k->axes[1];
+    const bool stream = is_streamed(k, T);
     looks rows, columns;
     for (int64_t x = 0; x < across->in; x += columns.count) {
         find_looks(&columns, across, x, across->in - x);
@@ -412,12 +427,6 @@ RG_INLINE void gradient_rows(const rg_upsample_args *k, int64_t begin, int64_t e
             gradient_block(k, image, &rows, &columns, T, stream);
         }
     }
-}
-
-RG_INLINE void upsample_gradient(const rg_upsample_args *k, int64_t begin, int64_t end,
-                                 const rg_dtype T)
-{
-    gradient_rows(k, begin, end, T, is_streamed(k, T));
 }
 
 /* ---- entry points and table ---- */
