@@ -109,37 +109,75 @@ static double sum_tolerance(const rg_check_trial *t, int32_t i, const double *wa
     return gradient_tolerance(t, i) * (gradients > sums && sums > 0 ? gradients / sums : 1);
 }
 
-/* dx += gradient: old values are dy's, where they fit, so that every dtype holds them exactly. */
+/* What dx holds before it is added to: numbers that every dtype holds exactly. */
+static double old_value(int64_t k)
+{
+    return (double)(k % 17 - 8) / 4;
+}
+
+static void fill_old_values(rg_check_trial *t, int32_t i)
+{
+    const int64_t count = rg_shape_count(&t->v->x_desc[i]);
+    double *old = calloc((size_t)count + 1, sizeof(double));
+    for (int64_t k = 0; old != NULL && k < count; k++)
+        old[k] = old_value(k);
+    rg_guarded_fill(&t->dx[i], old);
+    free(old);
+}
+
+/* Some gradients are added, others stored: each has the bits that it had with its like. */
+static void check_mixed(rg_check_trial *t, rg_state *state, uint64_t add, uint64_t added[])
+{
+    const rg_values *v = t->v;
+    rg_trial_refill(t);
+    rg_trial_expect_written(t->dx, v->inputs, true);
+    for (int32_t i = 0; i < v->inputs; i++)
+        if (add >> i & 1)
+            fill_old_values(t, i);
+    if (rg_trial_ok(t, rg_trial_run_whole(t, true, state, add), "some gradients added")) {
+        for (int32_t i = 0; i < v->inputs; i++)
+            if (v->want_dx[i] != NULL && t->beside[i] != 0)
+                rg_trial_compare_bits(t, "some gradients added",
+                                      add >> i & 1 ? &added[i] : &t->beside[i],
+                                      rg_guarded_hash(&t->dx[i]));
+        rg_trial_check_guards(t);
+    }
+    rg_trial_expect_written(t->dx, v->inputs, false);
+}
+
+/* dx += gradient, of all inputs, then of every other one. */
 void rg_trial_check_add(rg_check_trial *t, rg_state *state, rg_bits *bits)
 {
     const rg_values *v = t->v;
     rg_trial_refill(t);
     double *want[RG_MAX_INPUTS] = { NULL };
-    uint64_t add = 0;
+    uint64_t add = 0, added[RG_MAX_INPUTS] = { 0 };
     for (int32_t i = 0; i < v->inputs; i++) {
         const int64_t count = rg_shape_count(&v->x_desc[i]);
         if (v->want_dx[i] == NULL)
             continue;
         add |= UINT64_C(1) << i;
         want[i] = calloc((size_t)count + 1, sizeof(double));
+        fill_old_values(t, i);
         for (int64_t k = 0; want[i] != NULL && k < count; k++)
-            want[i][k] = (double)(k % 17 - 8) / 4;
-        rg_guarded_fill(&t->dx[i], want[i]);
-        for (int64_t k = 0; want[i] != NULL && k < count; k++)
-            want[i][k] += v->want_dx[i][k];
+            want[i][k] = old_value(k) + v->want_dx[i][k];
     }
     rg_trial_expect_written(t->dx, v->inputs, true);
-    if (rg_trial_ok(t, rg_trial_run_whole(t, true, state, add), "gradient added")) {
+    const bool ok = rg_trial_ok(t, rg_trial_run_whole(t, true, state, add), "gradient added");
+    if (ok) {
         for (int32_t i = 0; i < v->inputs; i++)
             rg_trial_compare(t, "added dx", &t->dx[i], is_sum_sure(t, i, want[i]) ? want[i] : NULL,
                              sum_tolerance(t, i, want[i]));
         rg_trial_check_guards(t);
         rg_trial_compare_bits(t, "gradient added", &bits->added,
-                              rg_trial_hash_results(t->dx, v->inputs, NULL));
+                              rg_trial_hash_results(t->dx, v->inputs, added));
     }
     rg_trial_expect_written(t->dx, v->inputs, false);
     for (int32_t i = 0; i < v->inputs; i++)
         free(want[i]);
+    const uint64_t every_other = UINT64_C(0x5555555555555555);
+    for (int k = 0; ok && k < 2 && (add & (add - 1)) != 0; k++)
+        check_mixed(t, state, add & every_other << k, added);
 }
 
 /* The pairs that the op lists: the result takes the place of what is read, and gets the same
