@@ -41,6 +41,9 @@ static const rg_case cases[] = {
     { "image", "keep=0.75 seed=7 step=3", "3,7,5,21" },
     { "keep-all", "keep=1 seed=5", "5,37" },
     { "keep-halves", "keep=0.50000762939453125 seed=5", "3,20011" }, /* ties of upper halves */
+    /* element 2 has the upper half of the limit, and a lower half that is just kept, or not */
+    { "tie-kept", "keep=0.7716908126603812", "8" },
+    { "tie-dropped", "keep=0.7716908124275506", "8" },
     { "keep-tiny", "keep=0.00001 seed=3", "3,70001", RG_CASE_FORWARD },
     { "keep-few", "keep=0.0625 seed=5", "5,37" },
     { "keep-least", "keep=1e-30", "5,37", RG_CASE_FORWARD | RG_CASE_ZERO },

@@ -58,6 +58,12 @@ static double huge(int64_t i)
     return (double)(i * 31 % 17 - 8) * 3000;
 }
 
+/* So large that e^y overflows in f32, in the first piece of a row alone. */
+static double falling(int64_t i)
+{
+    return i < 100 ? 200 : 0;
+}
+
 static double special(int64_t i)
 {
     const double inf = __builtin_inf();
@@ -188,6 +194,8 @@ static const rg_case cases[] = {
       .x_fill = { { 0 }, SHARES } },
     { "softmax-huge", SOFTMAX NONE BOTH, "4,17 4,17", RG_CASE_FORWARD, 1 << RG_F64 | 1 << RG_F32,
       .x_fill = { { .at = huge }, SHARES } },
+    { "softmax-falling", SOFTMAX NONE BOTH, "1,2500 1,2500", RG_CASE_FORWARD,
+      1 << RG_F64 | 1 << RG_F32, .x_fill = { { .at = falling }, SHARES } },
     { "softmax-classes-field", SOFTMAX BOTH "label_smoothing=0.1 classes=11", "3,37 3,37",
       .x_fill = { { 0 }, SHARES } },
     { "parts", SQUARED BOTH, "3,4099 3,4099" },
@@ -215,6 +223,8 @@ static const rg_case cases[] = {
     { "non-zero-none", SQUARED WEIGHTS NON_ZERO BOTH, "3,37 3,37 3,37", RG_CASE_ZERO,
       .x_fill = { { 0 }, { 0 }, { .at = no_weight } } },
     { "non-zero-no-weight", SQUARED NON_ZERO BOTH "weight=0", "3,37 3,37", RG_CASE_ZERO },
+    { "non-zero-no-weight-special", SQUARED WEIGHTS NON_ZERO "weight=0", "7,7 7,7 7,7",
+      RG_CASE_SPECIAL, .x_fill = { { .at = special } } },
 
     /* class labels */
     { "classes", SOFTMAX CLASSES BOTH, "5,37 i32:5", .x_fill = { { 0 }, OF_TEN } },
@@ -255,6 +265,8 @@ static const rg_case cases[] = {
     { "classes-pieces", SOFTMAX CLASSES BOTH "label_smoothing=0.1", "5,3000 i32:5",
       .x_fill = { { 0 }, { 0, 3000 } } },
     { "classes-long", SOFTMAX CLASSES BOTH, "3,5003 i32:3", .x_fill = { { 0 }, { 0, 5003 } } },
+    { "classes-longer-f64", SOFTMAX CLASSES BOTH, "1,17001 i32:1", .only = 1 << RG_F64,
+      .x_fill = { { 0 }, { 0, 17001 } } },
     { "classes-longer", SOFTMAX CLASSES NONE BOTH, "2,70000 i32:2",
       .x_fill = { { 0 }, { 0, 70000 } } },
     { "classes-longest", SOFTMAX CLASSES NONE BOTH, "2,270001 i32:2", RG_CASE_FORWARD,

@@ -31,6 +31,12 @@ static double same(int64_t i)
     return (double)(i * 7 % 3); /* many equal ones: the first must win */
 }
 
+/* The extremes of a matrix of width 4 lie behind its first part. */
+static double late(int64_t i)
+{
+    return i / 4 >= 4098 ? 1 : 0;
+}
+
 /* All columns of a matrix of width 7 are as the rows above. */
 static double special_columns(int64_t i)
 {
@@ -91,6 +97,8 @@ static const rg_case cases[] = {
     { "max-parts-short", "kind=max keep_dims=false", "1,17001" },
     { "max-parts-few", "kind=max dims=0", "4100,4" },
     { "arg-min-parts-few", "kind=arg_min dims=0 keep_dims=false", "4100,4", RG_CASE_FORWARD },
+    { "arg-max-parts-late", "kind=arg_max dims=0", "4100,4", RG_CASE_FORWARD,
+      .x_fill = { { .at = late } } },
     { "arg-max-parts-ends", "kind=arg_max dims=0,2", "97,1,181", RG_CASE_FORWARD },
     { "mean-rows", "kind=mean dims=-1", "7,33" },
     { "mean-columns", "kind=mean dims=-2", "7,33,18" },
