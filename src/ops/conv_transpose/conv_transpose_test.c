@@ -36,6 +36,8 @@ static const rg_case cases[] = {
     { "3x3", "groups=1" P1, "2,5,6,7 19,3,3,7 19" },
     { "3x3-onnx", ONNX P1, "2,5,6,7 7,3,3,19 19" },
     { "no-bias", LEAN, "2,5,6,7 9,2,3,7" },
+    { "vectors", "stride=2,2" P1, "1,5,6,32 32,3,3,32 32" },
+    { "vectors-onnx", ONNX " stride=2,2" P1, "1,5,6,32 32,3,3,32 32" },
     { "stride", "stride=2,3", "2,4,5,6 7,3,3,6 7" },
     { "stride-onnx", ONNX " stride=2,3", "2,4,5,6 6,3,3,7 7" },
     { "stride-beyond", "stride=4,3", "1,3,4,5 6,2,2,5 6" },
