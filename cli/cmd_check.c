@@ -267,24 +267,17 @@ static void keep_memory(void)
 #endif
 }
 
-static bool is_request_valid(const request *r)
+static int check_request(const request *r)
 {
     rg_dtype dtype = RG_F32;
     if (r->dtype != NULL && (rg_dtype_parse(r->dtype, &dtype) != RG_OK || !rg_dtype_is_data(dtype)))
-        fprintf(stderr, "retrograde: --dtype must be f32, f64, f16 or bf16, not '%s'\n", r->dtype);
-    else if (rg_isa_check(r->isa) != 0)
-        return false;
-    else if (r->threads > 1024)
-        fprintf(stderr, "retrograde: --threads must be between 1 and 1024, not %lld\n",
-                (long long)r->threads);
-    else if (r->quick && r->is_long)
-        fprintf(stderr, "retrograde: --quick and --long cannot be used together\n");
-    else if (r->runs < 1 || r->runs > 1000000)
-        fprintf(stderr, "retrograde: --runs must be between 1 and 1000000, not %lld\n",
-                (long long)r->runs);
-    else
-        return true;
-    return false;
+        return rg_wrong("--dtype must be f32, f64, f16 or bf16, not '%s'", r->dtype);
+    if (r->quick && r->is_long)
+        return rg_wrong("--quick and --long cannot be used together");
+    if (r->runs < 1 || r->runs > 1000000)
+        return rg_wrong("--runs must be between 1 and 1000000, not %lld", (long long)r->runs);
+    const int wrong = rg_isa_check(r->isa);
+    return wrong != 0 ? wrong : rg_threads_check(r->threads);
 }
 
 /* Opens the device once, to see whether it is a GPU. */
@@ -384,20 +377,16 @@ static int check_ops(request *r, int ops, char **argv)
     int64_t failures = 0, cases = 0;
     rg_status status = RG_OK;
     if (r->fingerprints != NULL && (r->bits_file = fopen(r->fingerprints, "w")) == NULL) {
-        fprintf(stderr, "retrograde: cannot write '%s': %s\n", r->fingerprints, strerror(errno));
-        return 1;
+        (void)rg_fails(RG_IO, "cannot write '%s': %s", r->fingerprints, strerror(errno));
+        return rg_failed();
     }
     const rg_op_test *test;
     for (int i = 0; status == RG_OK && (test = rg_op_test_at(ops, argv, i)) != NULL; i++)
         status = check_op(r, test, &failures, &cases);
-    if (r->bits_file != NULL && (ferror(r->bits_file) != 0 || fclose(r->bits_file) != 0)) {
-        fprintf(stderr, "retrograde: cannot write '%s'\n", r->fingerprints);
-        return 1;
-    }
-    if (status != RG_OK) {
-        fprintf(stderr, "retrograde: %s\n", rg_error_text());
-        return 1;
-    }
+    if (r->bits_file != NULL && (ferror(r->bits_file) != 0 || fclose(r->bits_file) != 0))
+        status = rg_fails(RG_IO, "cannot write '%s'", r->fingerprints);
+    if (status != RG_OK)
+        return rg_failed();
     if (cases == 0)
         return rg_wrong("no case matches the arguments");
     if (r->strategy != NULL && r->ran == 0 && failures == 0)
@@ -409,15 +398,13 @@ int rg_cmd_check(int argc, char **argv)
 {
     request r = { .device = "cpu", .seed = 1, .runs = 1, .random = -1 };
     const int ops = take_options(&r, argc, argv);
-    if (ops < 0 || !is_request_valid(&r))
+    if (ops < 0 || check_request(&r) != 0)
         return 2;
     if (r.help)
         return 0;
     for (int i = 0; i < ops; i++) {
-        if (rg_op_test_find(argv[i]) == NULL) {
-            fprintf(stderr, "retrograde: unknown op '%s'; see retrograde op --list\n", argv[i]);
-            return 2;
-        }
+        if (rg_op_test_find(argv[i]) == NULL)
+            return rg_wrong("unknown op '%s'; see retrograde op --list", argv[i]);
     }
     const int told = rg_strategy_check(r.strategy, ops, argv);
     if (told != -1)
