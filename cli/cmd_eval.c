@@ -23,7 +23,7 @@ typedef struct evaluation {
     rg_dataset_info info;
     bool trained; /* the set is the part that networks are trained with */
     rg_trainer_result result;
-    rg_verdict *verdicts;
+    rg_prediction *predictions;
     rg_confusion_cell *cells;
     int64_t cell_count;
 } evaluation;
@@ -139,13 +139,13 @@ static rg_status evaluate(const char *path, const request *q, evaluation *e)
     RG_PASS(open_set(q, e));
     RG_PASS(rg_dataset_get_info(e->set, &e->info));
     RG_PASS(rg_check_part(e->network, e->set, q->data));
-    e->verdicts = calloc((size_t)e->info.count, sizeof *e->verdicts);
+    e->predictions = calloc((size_t)e->info.count, sizeof *e->predictions);
     e->cells = calloc((size_t)e->info.count, sizeof *e->cells);
-    if (e->verdicts == NULL || e->cells == NULL)
+    if (e->predictions == NULL || e->cells == NULL)
         return rg_fails(RG_OUT_OF_MEMORY, "out of memory for %lld images",
                         (long long)e->info.count);
-    RG_PASS(rg_trainer_judge(e->network, e->set, e->verdicts, &e->result));
-    e->cell_count = rg_confusion_cells(e->verdicts, e->info.count, e->cells);
+    RG_PASS(rg_trainer_predict_set(e->network, e->set, e->predictions, &e->result));
+    e->cell_count = rg_confusion_cells(e->predictions, e->info.count, e->cells);
     if (q->use.json)
         print_json(e);
     else
@@ -178,7 +178,7 @@ int rg_cmd_eval(int argc, char **argv)
         return rg_wrong("eval needs exactly one checkpoint; see --help");
     evaluation e = { .network = NULL };
     result = evaluate(argv[0], &q, &e) == RG_OK ? 0 : rg_failed();
-    free(e.verdicts);
+    free(e.predictions);
     free(e.cells);
     rg_dataset_destroy(e.set);
     rg_trainer_destroy(e.network);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Evaluation by the public headers alone: verdicts, confusions, images from files, getters; and
+/* Evaluation by the public headers alone: predictions, confusions, images from files, getters; and
  * drawings of graphs. */
 #include "tests/data_files.h"
 #include "tests/markup.h"
@@ -67,21 +67,21 @@ static void test_names(void)
     EXPECT_FAILS(rg_schedule_parse("x", &desc.schedule), RG_INVALID_ARGUMENT, "not 'x'");
 }
 
-/* ---- verdicts ---- */
+/* ---- predictions ---- */
 
 static void test_verdicts(void)
 {
-    rg_verdict verdicts[IMAGES];
+    rg_prediction predictions[IMAGES];
     rg_confusion_cell cells[IMAGES];
     rg_confusion_class classes[CLASSES];
     rg_trainer_result result, plain;
-    EXPECT_OK(rg_trainer_judge(trainer, set, verdicts, &result));
+    EXPECT_OK(rg_trainer_predict_set(trainer, set, predictions, &result));
     EXPECT_OK(rg_trainer_evaluate(trainer, set, &plain));
     EXPECT(result.right == plain.right && result.loss == plain.loss);
     int64_t right = 0;
     for (int64_t i = 0; i < IMAGES; i++) {
         float p[CLASSES];
-        const rg_verdict *v = &verdicts[i];
+        const rg_prediction *v = &predictions[i];
         EXPECT_OK(rg_trainer_predict(trainer, rg_dataset_image(set, i), RG_U8, 1, p));
         EXPECT(v->label == rg_dataset_label(set, i) && v->predicted >= 0 && v->predicted < CLASSES);
         EXPECT(fabsf(p[v->predicted] - v->probability) < 1e-5f);
@@ -89,7 +89,7 @@ static void test_verdicts(void)
         right += v->label == v->predicted;
     }
     EXPECT(right == result.right);
-    const int64_t count = rg_confusion_cells(verdicts, IMAGES, cells);
+    const int64_t count = rg_confusion_cells(predictions, IMAGES, cells);
     int64_t images = 0;
     for (int64_t i = 0; i < count; i++)
         images += cells[i].count;
@@ -99,21 +99,23 @@ static void test_verdicts(void)
     for (int k = 0; k < CLASSES; k++)
         right += classes[k].right;
     EXPECT(right == result.right);
-    EXPECT_FAILS(rg_trainer_judge(trainer, set, NULL, &result), RG_INVALID_ARGUMENT, "verdicts");
-    EXPECT_FAILS(rg_trainer_judge(NULL, set, verdicts, &result), RG_INVALID_ARGUMENT, "trainer");
+    EXPECT_FAILS(rg_trainer_predict_set(trainer, set, NULL, &result), RG_INVALID_ARGUMENT,
+                 "predictions");
+    EXPECT_FAILS(rg_trainer_predict_set(NULL, set, predictions, &result), RG_INVALID_ARGUMENT,
+                 "trainer");
 }
 
 static void test_confusion(void)
 {
-    const rg_verdict verdicts[] = { { .label = 2, .predicted = 1 },
-                                    { .label = 0, .predicted = 0 },
-                                    { .label = 2, .predicted = 1 },
-                                    { .label = 2, .predicted = 2 },
-                                    { .label = 0, .predicted = 1 } };
+    const rg_prediction predictions[] = { { .label = 2, .predicted = 1 },
+                                          { .label = 0, .predicted = 0 },
+                                          { .label = 2, .predicted = 1 },
+                                          { .label = 2, .predicted = 2 },
+                                          { .label = 0, .predicted = 1 } };
     rg_confusion_cell cells[5], mistakes[5];
     rg_confusion_class classes[4];
     EXPECT(rg_confusion_cells(NULL, 0, NULL) == 0);
-    EXPECT(rg_confusion_cells(verdicts, 5, cells) == 4);
+    EXPECT(rg_confusion_cells(predictions, 5, cells) == 4);
     EXPECT(cells[0].label == 0 && cells[0].predicted == 0 && cells[0].count == 1);
     EXPECT(cells[2].label == 2 && cells[2].predicted == 1 && cells[2].count == 2);
     EXPECT(rg_confusion_mistakes(cells, 4, mistakes, 5) == 2);

@@ -172,15 +172,15 @@ RG_API rg_status rg_trainer_validate(rg_trainer *trainer, const rg_dataset *set,
                                      rg_trainer_result *result);
 
 /** The prediction for one image. */
-typedef struct rg_verdict {
+typedef struct rg_prediction {
     int32_t label, predicted;
     float probability; /**< of the prediction */
     float of_label;    /**< the probability of the label */
-} rg_verdict;
+} rg_prediction;
 
-/** As rg_trainer_evaluate(); verdicts[i] receives the prediction for image i of the set. */
-RG_API rg_status rg_trainer_judge(rg_trainer *trainer, const rg_dataset *set, rg_verdict verdicts[],
-                                  rg_trainer_result *result);
+/** As rg_trainer_evaluate(); predictions[i] receives the prediction for image i of the set. */
+RG_API rg_status rg_trainer_predict_set(rg_trainer *trainer, const rg_dataset *set,
+                                        rg_prediction predictions[], rg_trainer_result *result);
 
 /** How many images of one class were predicted as another, or as the same. */
 typedef struct rg_confusion_cell {
@@ -188,10 +188,10 @@ typedef struct rg_confusion_cell {
     int64_t count; /**< of images; not 0 */
 } rg_confusion_cell;
 
-/** Counts `count` verdicts. `cells`, of `count` elements, receives the counts that are not 0, by
+/** Counts `count` predictions. `cells`, of `count` elements, receives the counts that are not 0, by
  *  label, then by prediction: their number is bounded by that of images, not by the square of
  *  that of classes. Returns the number of cells. */
-RG_API int64_t rg_confusion_cells(const rg_verdict verdicts[], int64_t count,
+RG_API int64_t rg_confusion_cells(const rg_prediction predictions[], int64_t count,
                                   rg_confusion_cell cells[]);
 
 /** The images of one class. */

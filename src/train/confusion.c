@@ -13,13 +13,14 @@ static int by_label(const void *a, const void *b)
     return (x->predicted > y->predicted) - (x->predicted < y->predicted);
 }
 
-int64_t rg_confusion_cells(const rg_verdict verdicts[], int64_t count, rg_confusion_cell cells[])
+int64_t rg_confusion_cells(const rg_prediction predictions[], int64_t count,
+                           rg_confusion_cell cells[])
 {
     int64_t found = 0;
-    if (verdicts == NULL || cells == NULL)
+    if (predictions == NULL || cells == NULL)
         return 0;
     for (int64_t i = 0; i < count; i++)
-        cells[i] = (rg_confusion_cell){ verdicts[i].label, verdicts[i].predicted, 1 };
+        cells[i] = (rg_confusion_cell){ predictions[i].label, predictions[i].predicted, 1 };
     if (count > 0)
         qsort(cells, (size_t)count, sizeof *cells, by_label);
     for (int64_t i = 0; i < count; i++) {

@@ -193,7 +193,7 @@ static void order_epoch(rg_loader *loader, int64_t epoch)
 }
 
 /* Whether no batch of an epoch is left at a position: none at all, or none that is full. */
-static bool is_over(const rg_loader *loader, int64_t position)
+static bool epoch_ended(const rg_loader *loader, int64_t position)
 {
     const int64_t left = loader->set->info.count - position;
     return left < (loader->desc.drop_last ? loader->desc.batch : 1);
@@ -217,12 +217,12 @@ static void make_batch(rg_loader *loader, int64_t epoch, int64_t position, fille
                             .count = count,
                             .epoch = epoch,
                             .position = position,
-                            .last = is_over(loader, position + count) };
+                            .last = epoch_ended(loader, position + count) };
 }
 
 static void move_on(rg_loader *loader, int64_t epoch, int64_t position)
 {
-    const bool over = is_over(loader, position);
+    const bool over = epoch_ended(loader, position);
     loader->epoch = over ? epoch + 1 : epoch;
     loader->position = over ? 0 : position;
 }

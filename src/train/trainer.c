@@ -96,7 +96,7 @@ static rg_status make_new(rg_trainer *t, const rg_model *model, const rg_dataset
 }
 
 /* Hands the trainer to the caller, or destroys it after a failure. */
-static rg_status hand_over(rg_trainer *made, rg_status status, rg_trainer **trainer)
+static rg_status finish_create(rg_trainer *made, rg_status status, rg_trainer **trainer)
 {
     if (status == RG_OK)
         *trainer = made;
@@ -118,7 +118,7 @@ rg_status rg_trainer_create(rg_device *device, const rg_model *model, const rg_d
     RG_TRY(rg_trainer_desc_copy(__func__, desc, &checked));
     RG_TRY(begin(device, &t));
     t->desc = checked;
-    return hand_over(t, make_new(t, model, set), trainer);
+    return finish_create(t, make_new(t, model, set), trainer);
 }
 
 /* ---- from checkpoints ---- */
@@ -188,7 +188,7 @@ rg_status rg_trainer_resume(rg_device *device, const char *path, const rg_datase
     if (desc != NULL)
         RG_TRY(rg_trainer_desc_copy(__func__, desc, &checked));
     RG_TRY(begin(device, &t));
-    return hand_over(t, make_resumed(t, path, set, desc != NULL ? &checked : NULL), trainer);
+    return finish_create(t, make_resumed(t, path, set, desc != NULL ? &checked : NULL), trainer);
 }
 
 static rg_status make_loaded(rg_trainer *t, const char *path)
@@ -212,7 +212,7 @@ rg_status rg_trainer_load(rg_device *device, const char *path, rg_trainer **trai
     RG_CHECK_NOT_NULL(device);
     RG_CHECK_NOT_NULL(path);
     RG_TRY(begin(device, &t));
-    return hand_over(t, make_loaded(t, path), trainer);
+    return finish_create(t, make_loaded(t, path), trainer);
 }
 
 void rg_trainer_destroy(rg_trainer *t)

@@ -20,8 +20,8 @@ enum { WORST = 24, TEXT = 256, OPTIONS = 64 };
 typedef struct pieces {
     rg_trainer *trainer;
     const rg_dataset *test;
-    rg_dataset_info info; /* of the test set */
-    rg_verdict *verdicts; /* by image */
+    rg_dataset_info info;       /* of the test set */
+    rg_prediction *predictions; /* by image */
     rg_confusion_cell *cells;
     int64_t cell_count;
     rg_report_image worst[WORST];
@@ -49,7 +49,7 @@ typedef struct pieces {
 /* Keeps those with the least probability of the right answer, the worst first. */
 static int64_t find_worst(const pieces *p, int64_t worst[])
 {
-    const rg_verdict *v = p->verdicts;
+    const rg_prediction *v = p->predictions;
     int64_t count = 0;
     for (int64_t i = 0; i < p->info.count; i++) {
         if (v[i].predicted == v[i].label)
@@ -95,16 +95,16 @@ static rg_status show_worst(pieces *p)
     p->worst_count = find_worst(p, worst);
     for (int64_t i = 0; i < p->worst_count; i++) {
         uint8_t *pixels = p->pixels + (size_t)i * bytes;
-        const rg_verdict *verdict = &p->verdicts[worst[i]];
+        const rg_prediction *prediction = &p->predictions[worst[i]];
         copy_pixels(p, worst[i], pixels);
         snprintf(p->names[i], sizeof p->names[i], "test image %lld", (long long)worst[i]);
         p->worst[i] = (rg_report_image){ .pixels = pixels,
                                          .height = (int32_t)info->height,
                                          .width = (int32_t)info->width,
                                          .channels = (int32_t)info->channels,
-                                         .label = verdict->label,
-                                         .predicted = verdict->predicted,
-                                         .probability = (double)verdict->probability,
+                                         .label = prediction->label,
+                                         .predicted = prediction->predicted,
+                                         .probability = (double)prediction->probability,
                                          .name = p->names[i] };
     }
     return RG_OK;
@@ -260,19 +260,19 @@ static void show_texts(const char *data, pieces *p)
     rg_device_describe(t->device, p->device, sizeof p->device);
 }
 
-static rg_status judge(pieces *p, rg_trainer_result *result)
+static rg_status predict_test_set(pieces *p, rg_trainer_result *result)
 {
     const size_t count = (size_t)p->info.count;
-    RG_TRY(rg_allocate_array(count, sizeof *p->verdicts, &p->verdicts));
+    RG_TRY(rg_allocate_array(count, sizeof *p->predictions, &p->predictions));
     RG_TRY(rg_allocate_array(count, sizeof *p->cells, &p->cells));
-    RG_TRY(rg_trainer_judge(p->trainer, p->test, p->verdicts, result));
-    p->cell_count = rg_confusion_cells(p->verdicts, p->info.count, p->cells);
+    RG_TRY(rg_trainer_predict_set(p->trainer, p->test, p->predictions, result));
+    p->cell_count = rg_confusion_cells(p->predictions, p->info.count, p->cells);
     return RG_OK;
 }
 
 static rg_status gather(const rg_report_desc *desc, pieces *p, rg_trainer_result *result)
 {
-    RG_TRY(judge(p, result));
+    RG_TRY(predict_test_set(p, result));
     show_texts(desc->data, p);
     RG_TRY(show_options(desc->options, p));
     RG_TRY(show_worst(p));
@@ -287,7 +287,7 @@ static void release(pieces *p)
 {
     const rg_dataset_info *info = &p->info;
     const size_t bytes = (size_t)(info->height * info->width * info->channels);
-    rg_release(allocator, p->verdicts, (size_t)info->count * sizeof *p->verdicts);
+    rg_release(allocator, p->predictions, (size_t)info->count * sizeof *p->predictions);
     rg_release(allocator, p->cells, (size_t)info->count * sizeof *p->cells);
     rg_release(allocator, p->pixels, WORST * bytes);
     rg_release(allocator, p->timings, (p->timing_capacity + 1) * sizeof *p->timings);

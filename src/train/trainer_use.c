@@ -42,9 +42,9 @@ static rg_status open_loader(const rg_trainer *trainer, const rg_dataset *set, r
     return rg_loader_create(set, &desc, loader);
 }
 
-/* `probabilities`, of one batch, is NULL where `verdicts` is. */
-static void take_verdicts(const rg_trainer *trainer, const rg_batch *batch,
-                          const float probabilities[], rg_verdict verdicts[])
+/* `probabilities`, of one batch, is NULL where `predictions` is. */
+static void take_predictions(const rg_trainer *trainer, const rg_batch *batch,
+                             const float probabilities[], rg_prediction predictions[])
 {
     const int32_t classes = trainer->state.network.classes;
     for (int64_t i = 0; i < batch->count; i++) {
@@ -52,13 +52,13 @@ static void take_verdicts(const rg_trainer *trainer, const rg_batch *batch,
         int32_t best = 0;
         for (int32_t k = 1; k < classes; k++)
             best = p[k] > p[best] ? k : best;
-        verdicts[batch->indices[i]] =
-            (rg_verdict){ batch->labels[i], best, p[best], p[batch->labels[i]] };
+        predictions[batch->indices[i]] =
+            (rg_prediction){ batch->labels[i], best, p[best], p[batch->labels[i]] };
     }
 }
 
-static rg_status go_over(rg_trainer *trainer, rg_loader *loader, float probabilities[],
-                         rg_verdict verdicts[], rg_trainer_result *result)
+static rg_status evaluate_batches(rg_trainer *trainer, rg_loader *loader, float probabilities[],
+                                  rg_prediction predictions[], rg_trainer_result *result)
 {
     rg_trainer_result sum = { 0 };
     rg_batch batch;
@@ -70,8 +70,8 @@ static rg_status go_over(rg_trainer *trainer, rg_loader *loader, float probabili
         sum.images += outcome.images;
         sum.right += outcome.right;
         sum.loss += outcome.loss * (double)outcome.images;
-        if (verdicts != NULL)
-            take_verdicts(trainer, &batch, probabilities, verdicts);
+        if (predictions != NULL)
+            take_predictions(trainer, &batch, probabilities, predictions);
     } while (!batch.last);
     sum.loss /= (double)sum.images;
     sum.accuracy = (double)sum.right / (double)sum.images;
@@ -79,8 +79,8 @@ static rg_status go_over(rg_trainer *trainer, rg_loader *loader, float probabili
     return RG_OK;
 }
 
-/* `verdicts` may be NULL. */
-static rg_status evaluate(rg_trainer *trainer, const rg_dataset *set, rg_verdict verdicts[],
+/* `predictions` may be NULL. */
+static rg_status evaluate(rg_trainer *trainer, const rg_dataset *set, rg_prediction predictions[],
                           rg_trainer_result *result)
 {
     const size_t bytes = BATCH * (size_t)trainer->state.network.classes * sizeof(float);
@@ -89,10 +89,10 @@ static rg_status evaluate(rg_trainer *trainer, const rg_dataset *set, rg_verdict
     RG_TRY(rg_trainer_check_set(trainer, set));
     RG_TRY(open_loader(trainer, set, &loader));
     rg_status status = RG_OK;
-    if (verdicts != NULL)
+    if (predictions != NULL)
         status = rg_allocate(allocator, bytes, &probabilities);
     if (status == RG_OK)
-        status = go_over(trainer, loader, probabilities, verdicts, result);
+        status = evaluate_batches(trainer, loader, probabilities, predictions, result);
     rg_release(allocator, probabilities, bytes);
     rg_loader_destroy(loader);
     return status;
@@ -106,14 +106,14 @@ rg_status rg_trainer_evaluate(rg_trainer *trainer, const rg_dataset *set, rg_tra
     return evaluate(trainer, set, NULL, result);
 }
 
-rg_status rg_trainer_judge(rg_trainer *trainer, const rg_dataset *set, rg_verdict verdicts[],
-                           rg_trainer_result *result)
+rg_status rg_trainer_predict_set(rg_trainer *trainer, const rg_dataset *set,
+                                 rg_prediction predictions[], rg_trainer_result *result)
 {
     RG_CHECK_NOT_NULL(trainer);
     RG_CHECK_NOT_NULL(set);
-    RG_CHECK_NOT_NULL(verdicts);
+    RG_CHECK_NOT_NULL(predictions);
     RG_CHECK_NOT_NULL(result);
-    return evaluate(trainer, set, verdicts, result);
+    return evaluate(trainer, set, predictions, result);
 }
 
 rg_status rg_trainer_validate(rg_trainer *trainer, const rg_dataset *set, rg_trainer_result *result)
