@@ -25,7 +25,7 @@ static rg_status load(void)
     RG_CHECK(library != NULL, RG_UNSUPPORTED,
              "cudnn: cannot load %s; set RG_CUDNN to the path of the library", path);
 #define F(name) RG_TRY(rg_peer_symbol("cudnn", library, "cudnn" #name, &rg_cudnn.name))
-    RG_CUDNN_FUNCTIONS(F);
+    RG_CUDNN_PEER_FUNCTIONS(F);
 #undef F
     return RG_OK;
 }

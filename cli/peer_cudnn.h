@@ -11,7 +11,7 @@
 
 #include <cudnn.h>
 
-#define RG_CUDNN_FUNCTIONS(F)                               \
+#define RG_CUDNN_PEER_FUNCTIONS(F)                          \
     F(Create);                                              \
     F(Destroy);                                             \
     F(SetStream);                                           \
@@ -52,7 +52,7 @@
 
 typedef struct rg_cudnn_functions {
 #define F(name) __typeof__(cudnn##name) *name
-    RG_CUDNN_FUNCTIONS(F);
+    RG_CUDNN_PEER_FUNCTIONS(F);
 #undef F
 } rg_cudnn_functions;
 extern rg_cudnn_functions rg_cudnn; /* filled when the peer is opened */

@@ -162,10 +162,10 @@ int32_t rg_net_vector(rg_net_draw *d, rg_dtype dtype, int64_t length, double low
                       bool own);
 void rg_net_inner_neuron(rg_net_draw *d);
 void rg_net_add_result(rg_net_draw *d, int32_t value); /* unless it is one */
-/* Results, states and plans, when all else is drawn: random_network_wishes.c. */
-void rg_net_draw_wishes(rg_net_draw *d);
+/* Results, states and plans, when all else is drawn: random_network_requests.c. */
+void rg_net_draw_requests(rg_net_draw *d);
 /* Draws what stands behind the forward pass. */
-void rg_net_draw_behind(rg_net_draw *d);
+void rg_net_draw_backward(rg_net_draw *d);
 
 /* Says, for the items that are kept, what every value is, and which gradients there are. */
 void rg_net_settle(rg_net *net);
@@ -201,7 +201,7 @@ typedef struct rg_net_graph {
 rg_status rg_net_build(const rg_net *net, bool data_sources, rg_net_graph *g);
 void rg_net_graph_free(rg_net_graph *g);
 
-/* ---- what runs leave: random_network_plain.c ---- */
+/* ---- what runs leave: random_network_eager.c ---- */
 
 /* All that a run leaves, in the order of the graph: results, states, parameters. */
 typedef struct rg_net_chunk {
@@ -251,7 +251,7 @@ void rg_net_truth_free(rg_net_truth *truth);
 /* A sentence of what is wrong. */
 typedef struct rg_net_report {
     char text[1024];
-    int64_t comparisons, passed_over;
+    int64_t comparisons;
 } rg_net_report;
 /* The first run against the definition; false with a sentence. */
 bool rg_net_is_true(const rg_net *net, const rg_net_truth *truth, const rg_net_outcome *o,
@@ -259,15 +259,15 @@ bool rg_net_is_true(const rg_net *net, const rg_net_truth *truth, const rg_net_o
 /* The same bits in everything that both have. */
 bool rg_net_is_same(const rg_net *net, const rg_net_outcome want[], const rg_net_outcome got[],
                     const char *who, rg_net_report *report);
-/* A gradient against finite differences of the losses, in f64: random_network_slope.c. */
+/* A gradient against finite differences of the losses, in f64: random_network_differences.c. */
 rg_status rg_net_check_slope(const rg_net *net, const rg_net_graph *g, const rg_net_truth *truth,
                              rg_queue *queue, rg_net_report *report, bool *right);
 
-/* One mistake in the graph, or in the sources of a run: random_network_mistake.c. */
+/* One mistake in the graph, or in the sources of a run: random_network_invalid.c. */
 bool rg_net_check_mistakes(const rg_net *net, const rg_net_graph *g, rg_queue *queue,
                            rg_net_report *report);
 
-/* ---- all of it: random_network.c ---- */
+/* ---- entry point: random_network.c ---- */
 
 typedef struct rg_networks rg_networks;
 /* Devices of all instruction sets and numbers of threads; failures are told to `told`. */

@@ -374,7 +374,7 @@ void rg_net_draw_all(rg_net *net, uint64_t seed)
     }
     draw_stops(&d);
     rg_net_settle(net);
-    rg_net_draw_behind(&d);
+    rg_net_draw_backward(&d);
     net->shape_item = net->batch[1] != net->batch[0] ? rg_net_add_item(net) : -1;
     for (int32_t i = 0; i < RG_NET_STEPS - 1; i++)
         net->run_items[i] = rg_net_chance(&d, 0.6) ? rg_net_add_item(net) : -1;

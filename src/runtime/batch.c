@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Batch calls: checked and recorded, image by image or joined. */
 #include "runtime/batch.h"
-#include "runtime/apart.h"
+#include "runtime/batch_overlap.h"
 
 /* Before addresses are compared: a temporary of others, or one that is used up, has none. */
 static rg_status check_all_usable(rg_tensor *const tensors[], int64_t entries, const rg_call *call,
@@ -74,7 +74,7 @@ static rg_status check_images_apart(const rg_batch *b, const rg_call *call)
     count = add_accesses(b->y, outputs, b, !b->gradient, accesses, count);
     count = add_accesses(b->dx, inputs, b, true, accesses, count);
     count = add_states(b, accesses, count);
-    const rg_status status = rg_accesses_apart(accesses, count, b->gradient, op->name);
+    const rg_status status = rg_accesses_check_overlap(accesses, count, b->gradient, op->name);
     rg_release(allocator, memory, bytes);
     return status;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Whether the images of a batch overlap in memory. */
-#ifndef RG_RUNTIME_APART_H
-#define RG_RUNTIME_APART_H
+#ifndef RG_RUNTIME_BATCH_OVERLAP_H
+#define RG_RUNTIME_BATCH_OVERLAP_H
 
 #include "runtime/objects.h"
 
@@ -16,6 +16,7 @@ typedef struct rg_access {
 /* Refuses a batch in which an image writes what another one reads or writes. With
  * `summed`, several images may write one tensor object: its gradients are summed. Sorts `accesses`.
  */
-rg_status rg_accesses_apart(rg_access accesses[], size_t count, bool summed, const char *who);
+rg_status rg_accesses_check_overlap(rg_access accesses[], size_t count, bool summed,
+                                    const char *who);
 
 #endif

@@ -341,7 +341,7 @@ static void draw_by_hand(rg_net_draw *d)
 
 /* ---- all of it ---- */
 
-void rg_net_draw_behind(rg_net_draw *d)
+void rg_net_draw_backward(rg_net_draw *d)
 {
     rg_net *net = d->net;
     net->passes = rg_net_chance(d, 0.15) ? 2 : 1;
@@ -363,5 +363,5 @@ void rg_net_draw_behind(rg_net_draw *d)
     }
     if (rg_net_chance(d, 0.6))
         draw_updates(d);
-    rg_net_draw_wishes(d);
+    rg_net_draw_requests(d);
 }

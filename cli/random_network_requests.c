@@ -64,7 +64,7 @@ static void draw_variants(rg_net_draw *d)
     }
 }
 
-void rg_net_draw_wishes(rg_net_draw *d)
+void rg_net_draw_requests(rg_net_draw *d)
 {
     draw_results(d);
     draw_variants(d);

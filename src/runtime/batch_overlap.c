@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Overlap between the images of a batch: sorted by address, only neighbours need a closer look. */
-#include "runtime/apart.h"
+#include "runtime/batch_overlap.h"
 
 #include <stdlib.h>
 
@@ -71,7 +71,8 @@ static bool collide(const rg_access *a, const rg_access *b, bool summed)
                              (int64_t)(begin_of(b->tensor) - begin_of(a->tensor)));
 }
 
-rg_status rg_accesses_apart(rg_access accesses[], size_t count, bool summed, const char *who)
+rg_status rg_accesses_check_overlap(rg_access accesses[], size_t count, bool summed,
+                                    const char *who)
 {
     qsort(accesses, count, sizeof accesses[0], compare);
     count = drop_repeats(accesses, count);
