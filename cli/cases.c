@@ -144,7 +144,8 @@ static double draw_one(const rg_fill *fill, rg_random *random)
     return value;
 }
 
-double rg_round_to(rg_dtype dtype, double value)
+/* A number as the dtype holds it. */
+static double round_to(rg_dtype dtype, double value)
 {
     char element[8];
     rg_element_set(element, dtype, 0, value);
@@ -158,7 +159,7 @@ static double *draw(const rg_tensor_desc *desc, const rg_fill *fill, rg_random *
     double *data = take(count);
     for (int64_t i = 0; data != NULL && i < count; i++) {
         const double value = fill->at != NULL ? fill->at(i) : draw_one(fill, random);
-        data[i] = rg_round_to(desc->dtype, value);
+        data[i] = round_to(desc->dtype, value);
     }
     const uint32_t repeat = fill->repeat | (expanded ? 1 : 0);
     if (data != NULL && repeat != 0)
@@ -219,7 +220,7 @@ rg_status rg_values_make(const rg_op_test *test, const rg_case *c, rg_dtype dtyp
     test->forward(v->desc, x, y);
     for (int32_t i = 0; i < v->outputs && !(c->flags & RG_CASE_FREE_Y); i++) {
         for (int64_t k = 0; k < rg_shape_count(&v->y_desc[i]); k++)
-            v->y[i][k] = rg_round_to(v->y_desc[i].dtype, v->want_y[i][k]);
+            v->y[i][k] = round_to(v->y_desc[i].dtype, v->want_y[i][k]);
     }
     if (!(c->flags & RG_CASE_FORWARD) && test->gradient != NULL && any)
         test->gradient(v->desc, dy, x, given, dx);

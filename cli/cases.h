@@ -39,9 +39,6 @@ typedef struct rg_values {
     uint32_t unsure_y, unsure_dx;
 } rg_values;
 
-/* A number as the dtype holds it. */
-double rg_round_to(rg_dtype dtype, double value);
-
 /* With `expanded` every input is the same along dimension 0. Release with rg_values_free, also
  * after a failure. */
 rg_status rg_values_make(const rg_op_test *test, const rg_case *c, rg_dtype dtype, uint64_t seed,

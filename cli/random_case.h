@@ -65,9 +65,6 @@ typedef struct rg_random_counts {
 typedef struct rg_random_devices rg_random_devices;
 rg_random_devices *rg_random_devices_open(const char *device);
 void rg_random_devices_close(rg_random_devices *devices);
-/* The device for an instruction set and a number of threads, and a queue. */
-rg_status rg_random_device(rg_random_devices *devices, const char *isa, int32_t threads,
-                           rg_device **device, rg_queue **queue);
 
 /* Runs a trial and adds to the counts; `said` receives the first failure, or "". Returns a status
  * other than RG_OK where the trial cannot be made: a case that the op does not take. */

@@ -170,7 +170,6 @@ void rg_net_draw_backward(rg_net_draw *d);
 /* Says, for the items that are kept, what every value is, and which gradients there are. */
 void rg_net_settle(rg_net *net);
 bool rg_net_has_node(const rg_net *net, int32_t node);
-bool rg_net_has_value(const rg_net *net, int32_t value); /* it is made, or asked for */
 /* Whether a result that is kept can be had. */
 bool rg_net_has_result(const rg_net *net, const rg_net_mark *result);
 

@@ -37,8 +37,9 @@ void rg_random_devices_close(rg_random_devices *devices)
     free(devices);
 }
 
-rg_status rg_random_device(rg_random_devices *devices, const char *isa, int32_t threads,
-                           rg_device **device, rg_queue **queue)
+/* The device for an instruction set and a number of threads, and a queue. */
+static rg_status find_device(rg_random_devices *devices, const char *isa, int32_t threads,
+                             rg_device **device, rg_queue **queue)
 {
     int i = 0;
     while (i < devices->count &&
@@ -159,8 +160,8 @@ rg_status rg_random_run(rg_random_devices *devices, const rg_random_case *c,
     said[0] = 0;
     RG_TRY(check_fields(c->test->op, &made));
     rg_checker checker = { .options = "", .seed = c->seed, .said = said }, plain = checker;
-    RG_TRY(rg_random_device(devices, c->isa, c->threads, &checker.device, &checker.queue));
-    RG_TRY(rg_random_device(devices, c->isa, c->threads > 0 ? 1 : 0, &plain.device, &plain.queue));
+    RG_TRY(find_device(devices, c->isa, c->threads, &checker.device, &checker.queue));
+    RG_TRY(find_device(devices, c->isa, c->threads > 0 ? 1 : 0, &plain.device, &plain.queue));
     rg_choices_force(rg_device_choices(checker.device), forced);
     rg_choices_force(rg_device_choices(plain.device), forced);
     rg_values values;

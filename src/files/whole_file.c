@@ -51,13 +51,15 @@ void rg_input_close(rg_input *input)
     input->file = -1;
 }
 
-rg_status rg_input_read(rg_input *input, void *to, size_t size, size_t *got)
+/* From `offset` on, or with a negative one from where the file is read next. */
+static rg_status read_bytes(int file, void *to, size_t size, off_t offset, size_t *got)
 {
     *got = 0;
     while (*got < size) {
-        const size_t rest = size - *got;
-        const ssize_t step = read(input->file, (char *)to + *got,
-                                  rest < LARGEST_PIECE ? rest : (size_t)LARGEST_PIECE);
+        const size_t piece = size - *got < LARGEST_PIECE ? size - *got : (size_t)LARGEST_PIECE;
+        char *const at = (char *)to + *got;
+        const ssize_t step =
+            offset < 0 ? read(file, at, piece) : pread(file, at, piece, offset + (off_t)*got);
         if (step < 0 && errno == EINTR)
             continue;
         RG_CHECK(step >= 0, RG_IO, "cannot be read: %s", strerror(errno));
@@ -65,6 +67,12 @@ rg_status rg_input_read(rg_input *input, void *to, size_t size, size_t *got)
             break;
         *got += (size_t)step;
     }
+    return RG_OK;
+}
+
+rg_status rg_input_read(rg_input *input, void *to, size_t size, size_t *got)
+{
+    RG_TRY(read_bytes(input->file, to, size, -1, got));
     if (input->sized)
         input->left -= *got < input->left ? *got : input->left;
     return RG_OK;
@@ -73,20 +81,7 @@ rg_status rg_input_read(rg_input *input, void *to, size_t size, size_t *got)
 rg_status rg_input_read_at(const rg_input *input, void *to, size_t size, uint64_t offset,
                            size_t *got)
 {
-    *got = 0;
-    while (*got < size) {
-        const size_t rest = size - *got;
-        const ssize_t step =
-            pread(input->file, (char *)to + *got,
-                  rest < LARGEST_PIECE ? rest : (size_t)LARGEST_PIECE, (off_t)(offset + *got));
-        if (step < 0 && errno == EINTR)
-            continue;
-        RG_CHECK(step >= 0, RG_IO, "cannot be read: %s", strerror(errno));
-        if (step == 0)
-            break;
-        *got += (size_t)step;
-    }
-    return RG_OK;
+    return read_bytes(input->file, to, size, (off_t)offset, got);
 }
 
 static rg_status enlarge(const rg_allocator *allocator, rg_bytes *bytes, size_t capacity)

@@ -59,10 +59,6 @@ typedef struct rg_network {
     size_t layers_count;
 } rg_network;
 
-/* Checks a descriptor of the caller and copies it; `who` begins the sentence. */
-rg_status rg_network_desc_check(const char *who, const rg_network_desc *desc,
-                                rg_network_desc *checked);
-
 /* Creates the graph and what is known of its layers. `size` of the descriptor is ignored. */
 rg_status rg_network_create(const rg_model *model, const rg_network_desc *options,
                             rg_network *network);

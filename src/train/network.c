@@ -331,8 +331,8 @@ rg_network_desc rg_network_desc_default(void)
                               .classes = 10 };
 }
 
-rg_status rg_network_desc_check(const char *who, const rg_network_desc *desc,
-                                rg_network_desc *checked)
+/* Checks a descriptor of the caller and copies it; `who` begins the sentence. */
+static rg_status check_desc(const char *who, const rg_network_desc *desc, rg_network_desc *checked)
 {
     enum { LARGEST = 1 << 20 };
     RG_CHECK(desc != NULL, RG_INVALID_ARGUMENT, "%s: desc is NULL", who);
@@ -361,7 +361,7 @@ rg_status rg_model_graph(const rg_model *model, const rg_network_desc *desc, rg_
     RG_CHECK_NOT_NULL(graph);
     *graph = NULL;
     RG_CHECK_NOT_NULL(model);
-    RG_TRY(rg_network_desc_check(__func__, desc, &checked));
+    RG_TRY(check_desc(__func__, desc, &checked));
     RG_TRY(rg_network_create(model, &checked, &network));
     *graph = network.graph;
     network.graph = NULL;
@@ -380,7 +380,7 @@ rg_status rg_model_plan(const rg_model *model, const rg_network_desc *desc, rg_d
     *plan = NULL;
     RG_CHECK_NOT_NULL(model);
     RG_CHECK_NOT_NULL(device);
-    RG_TRY(rg_network_desc_check(__func__, desc, &checked));
+    RG_TRY(check_desc(__func__, desc, &checked));
     RG_TRY(rg_network_create(model, &checked, &network));
     rg_status status = rg_plan_create(device, network.graph, &options, &made);
     if (status == RG_OK)
