@@ -99,6 +99,7 @@ static const rg_case cases[] = {
     { .name = "layer-4096", .fields = ROWS, .x = "3,4096 4096 4096" },
     { .name = "layer-8192", .fields = ROWS, .x = "3,8192 8192 8192" },
     { .name = "layer-vector-relu", .fields = ROWS " neuron.kind=relu", .x = "9,64 64 64" },
+    { .name = "layer-runs", .fields = ROWS, .x = "600,13 13 13" },
     { .name = "layer-parts", .fields = ROWS, .x = "4099,13 13 13" },
     { .name = "layer-rank-4", .fields = ROWS, .x = "3,2,5,33 33 33" },
     { .name = "layer-rank-1", .fields = ROWS, .x = "29 29 29" },

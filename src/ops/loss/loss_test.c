@@ -269,6 +269,8 @@ static const rg_case cases[] = {
       .x_fill = { { 0 }, { 0, 17001 } } },
     { "classes-longer", SOFTMAX CLASSES NONE BOTH, "2,70000 i32:2",
       .x_fill = { { 0 }, { 0, 70000 } } },
+    { "classes-longer-falling", SOFTMAX CLASSES NONE BOTH, "2,40000 i32:2", RG_CASE_FORWARD,
+      1 << RG_F16 | 1 << RG_BF16, .x_fill = { { .at = falling }, OF_TEN } },
     { "classes-longest", SOFTMAX CLASSES NONE BOTH, "2,270001 i32:2", RG_CASE_FORWARD,
       .x_fill = { { 0 }, { 0, 270001 } } },
     { "classes-huge", SOFTMAX CLASSES NONE BOTH, "4,17 i32:4", RG_CASE_FORWARD,

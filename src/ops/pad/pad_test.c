@@ -56,7 +56,7 @@ static const rg_case cases[] = {
     { "clamp-all", "mode=clamp " ALL, "2,5,7,19" },
     { "mirror-all", "mode=mirror " ALL, "3,5,7,21" },
     { "mirror-edge-all", "mode=mirror_edge " ALL, "2,5,7,40" },
-    { "clamp-corners", "mode=clamp before=0,1,1,1 after=0,1,1,1", "2,4,3,21" }, /* few copies */
+    { "clamp-corners", "mode=clamp before=0,1,1,1", "2,4,3,21" }, /* few copies */
     { "zero-channels-8", "mode=zero before=0,1,0,8 after=0,0,1,16", "2,3,4,24" },
     { "zero-channels-cut-8", "mode=zero before=0,1,0,-8 after=0,0,1,-8", "2,3,4,32" },
     { "mirror-channels-8", "mode=mirror before=0,1,0,8 after=0,0,1,8", "2,3,4,24" },
