@@ -124,12 +124,12 @@ static rg_status put_source(rg_call *call, const rg_tensor *x, int64_t start, in
     const int64_t first = slab_of(&y->desc, axis, start, taken, &slab);
     if (taken == x->desc.dims[axis]) {
         rg_move move = rg_move_make_same(&x->desc, &slab);
-        move.to_first = first;
+        move.to_offset = first;
         return rg_record_move(call, RG_CONCAT_MOVE, x, y, &move);
     }
-    rg_spread spread = rg_spread_make(&x->desc, &slab, origin, steps);
-    spread.to_first = first;
-    return rg_record_spread(call, RG_CONCAT_SPREAD, x, y, &spread);
+    rg_scatter scatter = rg_scatter_make(&x->desc, &slab, origin, steps);
+    scatter.to_offset = first;
+    return rg_record_scatter(call, RG_CONCAT_SCATTER, x, y, &scatter);
 }
 
 static rg_status forward(rg_call *call)
@@ -166,7 +166,7 @@ static rg_status gradient(rg_call *call)
         rg_tensor_desc slab;
         const int64_t first = slab_of(&dy->desc, axis, start, length, &slab);
         rg_move move = rg_move_make_same(&slab, &dx->desc);
-        move.from_first = first;
+        move.from_offset = first;
         move.add = call->add >> i & 1;
         RG_TRY(rg_record_move(call, RG_CONCAT_MOVE, dy, dx, &move));
     }

@@ -4,11 +4,11 @@
 #ifndef RG_OPS_CONCAT_H
 #define RG_OPS_CONCAT_H
 
-#include "core/move.h"
+#include "ops/move/move.h"
 
 enum {
-    RG_CONCAT_MOVE,   /* a slice of y from a source, or dx from a slice of dy: rg_move_args */
-    RG_CONCAT_SPREAD, /* a slice of y from a source, zeros behind it: rg_spread_args */
+    RG_CONCAT_MOVE,    /* a slice of y from a source, or dx from a slice of dy: rg_move_args */
+    RG_CONCAT_SCATTER, /* a slice of y from a source, zeros behind it: rg_scatter_args */
     RG_CONCAT_KERNELS
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Recording moves and spreads. */
+/* Recording moves and scatters. */
 #include "ops/move/move_record.h"
 #include "core/integer.h"
 
@@ -24,17 +24,17 @@ rg_status rg_record_move(rg_call *call, int32_t kernel, const rg_tensor *from, c
     return rg_record(call, &launch);
 }
 
-rg_status rg_record_spread(rg_call *call, int32_t kernel, const rg_tensor *from,
-                           const rg_tensor *to, const rg_spread *spread)
+rg_status rg_record_scatter(rg_call *call, int32_t kernel, const rg_tensor *from,
+                            const rg_tensor *to, const rg_scatter *scatter)
 {
-    rg_spread_args args = { .spread = *spread };
-    args.spread.stream = rg_call_streams(call, rg_move_bytes(to));
+    rg_scatter_args args = { .scatter = *scatter };
+    args.scatter.stream = rg_call_streams(call, rg_move_bytes(to));
     const rg_launch launch = { .kernel = kernel,
                                .dtype = to->desc.dtype,
                                RG_ARGS(args),
                                .tensors = { RG_BIND(args, from, from), RG_BIND(args, to, to) },
-                               .units = rg_ceil_div(spread->count, RG_MOVE_PIECE),
+                               .units = rg_ceil_div(scatter->count, RG_MOVE_PIECE),
                                .bytes =
-                                   2 * spread->count * (int64_t)rg_dtype_size(to->desc.dtype) };
+                                   2 * scatter->count * (int64_t)rg_dtype_size(to->desc.dtype) };
     return rg_record(call, &launch);
 }

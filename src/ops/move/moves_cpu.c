@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Moves and spreads on the CPU: copies of strided tensors, run by run; one copy for each
+/* Moves and scatters on the CPU: copies of strided tensors, segment by segment; one copy for each
  * instruction set and real. */
-#include "backend/cpu/runs.h"
+#include "ops/move/segments_cpu.h"
 #include "ops/move/moves_cpu.h"
 
 /* ---- moves ---- */
@@ -52,26 +52,26 @@ RG_INLINE void move_units_of(const rg_move_args *k, int64_t begin, int64_t end, 
     const int64_t from_step = m->from.strides[0][m->from.rank - 1];
     const int64_t to_step = m->to.strides[0][m->to.rank - 1];
     int64_t left = least(end * RG_MOVE_PIECE, m->to.count) - begin * RG_MOVE_PIECE;
-    cursor from = cursor_at(&m->from, m->from_first, begin * RG_MOVE_PIECE);
-    cursor to = cursor_at(&m->to, m->to_first, begin * RG_MOVE_PIECE);
+    cursor from = cursor_at(&m->from, m->from_offset, begin * RG_MOVE_PIECE);
+    cursor to = cursor_at(&m->to, m->to_offset, begin * RG_MOVE_PIECE);
     while (left > 0) {
         const int64_t count = least(left, least(from.left, to.left));
-        move_run(at_out(k->to, to.offset, T), to_step, at(k->from, from.offset, T), from_step,
-                 count, T, m->add, m->stream);
+        move_segment(at_out(k->to, to.offset, T), to_step, at(k->from, from.offset, T), from_step,
+                     count, T, m->add, m->stream);
         cursor_advance(&from, &m->from, count);
         cursor_advance(&to, &m->to, count);
         left -= count;
     }
 }
 
-/* ---- spreads ---- */
+/* ---- scatters ---- */
 
 /* Where index `row` of all dimensions but the last stands; whether it lies in the slice. */
-RG_INLINE bool spread_row(const rg_spread *s, int64_t row, int64_t *from, int64_t *to)
+RG_INLINE bool scatter_row(const rg_scatter *s, int64_t row, int64_t *from, int64_t *to)
 {
     bool inside = true;
     *from = 0;
-    *to = s->to_first;
+    *to = s->to_offset;
     for (int32_t d = s->rank - 2; d >= 0; d--) {
         const int64_t index = d > 0 ? row % s->dims[d] : row;
         row = d > 0 ? row / s->dims[d] : 0;
@@ -84,10 +84,9 @@ RG_INLINE bool spread_row(const rg_spread *s, int64_t row, int64_t *from, int64_
     return inside;
 }
 
-/* The part of a row that the slice takes every step-th element of, from `behind` elements behind
- * its start on. */
-RG_INLINE void spread_steps(const rg_spread *s, char *to, const char *from, int64_t behind,
-                            int64_t count, const rg_dtype T)
+/* The part of a row from `behind` elements after the start of a slice with a step on. */
+RG_INLINE void scatter_steps(const rg_scatter *s, char *to, const char *from, int64_t behind,
+                             int64_t count, const rg_dtype T)
 {
     const int32_t d = s->rank - 1;
     const size_t element = (size_t)(vbytes(T) / VLEN);
@@ -101,39 +100,39 @@ RG_INLINE void spread_steps(const rg_spread *s, char *to, const char *from, int6
     }
 }
 
-/* Elements first <= i < end of a row that the slice meets. */
-RG_INLINE void spread_run(const rg_spread *s, char *to, const char *from, int64_t first,
-                          int64_t end, const rg_dtype T)
+/* Elements first <= i < end of a row that the slice overlaps. */
+RG_INLINE void scatter_segment(const rg_scatter *s, char *to, const char *from, int64_t first,
+                               int64_t end, const rg_dtype T)
 {
     const int32_t d = s->rank - 1;
     const int64_t start = s->start[d], stop = start + (s->length[d] - 1) * s->step[d] + 1;
     const int64_t low = start < first ? first : least(start, end);
     const int64_t high = stop < low ? low : least(stop, end);
     const int64_t step = s->to[d];
-    zero_run(at_out(to, first * step, T), step, low - first, T, s->stream);
+    zero_segment(at_out(to, first * step, T), step, low - first, T, s->stream);
     if (high > low && s->step[d] == 1)
-        move_run(at_out(to, low * step, T), step, at(from, (low - start) * s->from[d], T),
-                 s->from[d], high - low, T, false, s->stream);
+        move_segment(at_out(to, low * step, T), step, at(from, (low - start) * s->from[d], T),
+                     s->from[d], high - low, T, false, s->stream);
     else if (high > low)
-        spread_steps(s, at_out(to, low * step, T), from, low - start, high - low, T);
-    zero_run(at_out(to, high * step, T), step, end - high, T, s->stream);
+        scatter_steps(s, at_out(to, low * step, T), from, low - start, high - low, T);
+    zero_segment(at_out(to, high * step, T), step, end - high, T, s->stream);
 }
 
-RG_INLINE void spread_units_of(const rg_spread_args *k, int64_t begin, int64_t end,
-                               const rg_dtype T)
+RG_INLINE void scatter_units_of(const rg_scatter_args *k, int64_t begin, int64_t end,
+                                const rg_dtype T)
 {
-    const rg_spread *s = &k->spread;
+    const rg_scatter *s = &k->scatter;
     const int64_t length = s->dims[s->rank - 1];
     const int64_t stop = least(end * RG_MOVE_PIECE, s->count);
     for (int64_t i = begin * RG_MOVE_PIECE; i < stop;) {
         const int64_t row = i / length, first = i - row * length;
         const int64_t last = least(length, first + (stop - i));
         int64_t from, to;
-        if (spread_row(s, row, &from, &to) && s->length[s->rank - 1] > 0)
-            spread_run(s, at_out(k->to, to, T), at(k->from, from, T), first, last, T);
+        if (scatter_row(s, row, &from, &to) && s->length[s->rank - 1] > 0)
+            scatter_segment(s, at_out(k->to, to, T), at(k->from, from, T), first, last, T);
         else
-            zero_run(at_out(k->to, to + first * s->to[s->rank - 1], T), s->to[s->rank - 1],
-                     last - first, T, s->stream);
+            zero_segment(at_out(k->to, to + first * s->to[s->rank - 1], T), s->to[s->rank - 1],
+                         last - first, T, s->stream);
         i += last - first;
     }
 }
@@ -145,9 +144,9 @@ static void move_any(const rg_move_args *k, int64_t begin, int64_t end, rg_dtype
     RG_WITH_TYPE(T, U, move_units_of(k, begin, end, U));
 }
 
-static void spread_any(const rg_spread_args *k, int64_t begin, int64_t end, rg_dtype T)
+static void scatter_any(const rg_scatter_args *k, int64_t begin, int64_t end, rg_dtype T)
 {
-    RG_WITH_TYPE(T, U, spread_units_of(k, begin, end, U));
+    RG_WITH_TYPE(T, U, scatter_units_of(k, begin, end, U));
 }
 
-const rg_moves RG_TABLE(moves) = { move_any, spread_any };
+const rg_moves RG_TABLE(moves) = { move_any, scatter_any };

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Moves and spreads on the CPU, for ops that have no other kernels. */
+/* Moves and scatters on the CPU, for ops that have no other kernels. */
 #ifndef RG_OPS_MOVE_MOVES_CPU_H
 #define RG_OPS_MOVE_MOVES_CPU_H
 
 #include "backend/cpu/kernel.h"
-#include "core/move.h"
+#include "ops/move/move.h"
 
 /* moves_cpu.c: compiled once for all ops. */
 typedef struct rg_moves {
     void (*move)(const rg_move_args *k, int64_t begin, int64_t end, rg_dtype T);
-    void (*spread)(const rg_spread_args *k, int64_t begin, int64_t end, rg_dtype T);
+    void (*scatter)(const rg_scatter_args *k, int64_t begin, int64_t end, rg_dtype T);
 } rg_moves;
 extern const rg_moves RG_TABLE(moves);
 
@@ -19,9 +19,9 @@ RG_INLINE void move_units(const rg_move_args *k, int64_t begin, int64_t end, con
     RG_TABLE(moves).move(k, begin, end, T);
 }
 
-RG_INLINE void spread_units(const rg_spread_args *k, int64_t begin, int64_t end, const rg_dtype T)
+RG_INLINE void scatter_units(const rg_scatter_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
-    RG_TABLE(moves).spread(k, begin, end, T);
+    RG_TABLE(moves).scatter(k, begin, end, T);
 }
 
 #endif

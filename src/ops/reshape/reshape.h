@@ -4,7 +4,7 @@
 #ifndef RG_OPS_RESHAPE_H
 #define RG_OPS_RESHAPE_H
 
-#include "core/move.h"
+#include "ops/move/move.h"
 
 enum {
     RG_RESHAPE_MOVE, /* y from x, dx from dy: rg_move_args */

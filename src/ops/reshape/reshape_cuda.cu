@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Reshape on a GPU. */
-#include "backend/cuda/move.cuh"
+#include "ops/move/move.cuh"
 #include "ops/reshape/reshape.h"
 
 /* ---- table ---- */

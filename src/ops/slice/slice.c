@@ -127,7 +127,7 @@ static rg_status forward(rg_call *call)
     RG_TRY(resolve(call->desc, &x->desc, &p));
     const int64_t first = view_of(&x->desc, &p, &view);
     rg_move move = rg_move_make_same(&view, &y->desc);
-    move.from_first = first;
+    move.from_offset = first;
     return rg_record_move(call, RG_SLICE_MOVE, x, y, &move);
 }
 
@@ -140,12 +140,12 @@ static rg_status gradient(rg_call *call)
     if (call->add & 1) {
         const int64_t first = view_of(&dx->desc, &p, &view);
         rg_move move = rg_move_make_same(&dy->desc, &view);
-        move.to_first = first;
+        move.to_offset = first;
         move.add = true;
         return rg_record_move(call, RG_SLICE_MOVE, dy, dx, &move);
     }
-    const rg_spread spread = rg_spread_make(&dy->desc, &dx->desc, p.start, p.step);
-    return rg_record_spread(call, RG_SLICE_SPREAD, dy, dx, &spread);
+    const rg_scatter scatter = rg_scatter_make(&dy->desc, &dx->desc, p.start, p.step);
+    return rg_record_scatter(call, RG_SLICE_SCATTER, dy, dx, &scatter);
 }
 
 RG_OP_DEFINE(slice, .text = "slice of a tensor: start, length and step of each dimension",

@@ -4,11 +4,11 @@
 #ifndef RG_OPS_SLICE_H
 #define RG_OPS_SLICE_H
 
-#include "core/move.h"
+#include "ops/move/move.h"
 
 enum {
-    RG_SLICE_MOVE,   /* y from x, or dy added into dx: rg_move_args */
-    RG_SLICE_SPREAD, /* dx from dy, 0 elsewhere: rg_spread_args */
+    RG_SLICE_MOVE,    /* y from x, or dy added into dx: rg_move_args */
+    RG_SLICE_SCATTER, /* dx from dy, 0 elsewhere: rg_scatter_args */
     RG_SLICE_KERNELS
 };
 

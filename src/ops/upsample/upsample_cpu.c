@@ -4,7 +4,7 @@
  * worked out once for many pixels; then each pixel runs over its channels. */
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/long_sum_cpu.h"
-#include "backend/cpu/runs.h"
+#include "ops/move/segments_cpu.h"
 #include "ops/upsample/upsample.h"
 
 /* Bytes from one index of dimension d to the next, of `from` (t = 0) or `to` (t = 1). */
@@ -140,8 +140,8 @@ RG_INLINE void forward_pixel(const rg_upsample_args *k, const corners *c, char *
     else if (right)
         mix_pixel(k, c, to, T, false, true, stream);
     else
-        move_run(to, k->strides[1][3], c->pixel[0][0], k->strides[0][3], k->channels, T, false,
-                 stream);
+        move_segment(to, k->strides[1][3], c->pixel[0][0], k->strides[0][3], k->channels, T, false,
+                     stream);
 }
 
 /* Columns from `first` on, of which the positions are known. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Runs on the CPU: elements that lie side by side, or equally far apart, in both of the tensors
+/* Segments on the CPU: elements that are contiguous, or equally far apart, in both of the tensors
  * that they are copied between. */
-#ifndef RG_CPU_RUNS_H
-#define RG_CPU_RUNS_H
+#ifndef RG_OPS_MOVE_SEGMENTS_CPU_H
+#define RG_OPS_MOVE_SEGMENTS_CPU_H
 
 #include "backend/cpu/kernel.h"
 
-/* ---- runs without gaps, as bytes ---- */
+/* ---- contiguous segments, as bytes ---- */
 
 RG_INLINE vreal load_bytes(const char *from)
 {
@@ -27,8 +27,8 @@ RG_INLINE void move_tail(char *to, const char *from, int64_t bytes, const bool z
         memcpy(to + i, zero ? (const char *)&nothing : from + i, 2);
 }
 
-/* `bytes` from `from`, or zeros. Short runs go past the cache only as whole cache lines: a line
- * that is written half in this way and half in the other is slow. */
+/* `bytes` from `from`, or zeros. Short segments use streaming stores only for whole cache lines: a
+ * line that is written half in this way and half in the other is slow. */
 RG_INLINE void move_bytes(char *to, const char *from, int64_t bytes, const bool zero, bool stream)
 {
     enum { VECTOR_BYTES = RG_VECTOR_BYTES, LINE_BYTES = 64, MIN_STREAM_BYTES = 1024 };
@@ -47,7 +47,7 @@ RG_INLINE void move_bytes(char *to, const char *from, int64_t bytes, const bool 
     move_tail(to + i, zero ? NULL : from + i, bytes - i, zero);
 }
 
-/* ---- runs of elements ---- */
+/* ---- segments of elements ---- */
 
 RG_FORMULA vreal keep(const void *k, vreal a, vreal unused)
 {
@@ -57,8 +57,8 @@ RG_FORMULA vreal keep(const void *k, vreal a, vreal unused)
 }
 
 /* `count` elements, some elements apart. */
-RG_INLINE void move_run(char *to, int64_t to_step, const char *from, int64_t from_step,
-                        int64_t count, const rg_dtype T, bool add, bool stream)
+RG_INLINE void move_segment(char *to, int64_t to_step, const char *from, int64_t from_step,
+                            int64_t count, const rg_dtype T, bool add, bool stream)
 {
     const int64_t element = vbytes(T) / VLEN;
     const bool dense = (to_step == 1 && from_step == 1) || count == 1;
@@ -76,7 +76,7 @@ RG_INLINE void move_run(char *to, int64_t to_step, const char *from, int64_t fro
     }
 }
 
-RG_INLINE void zero_run(char *to, int64_t step, int64_t count, const rg_dtype T, bool stream)
+RG_INLINE void zero_segment(char *to, int64_t step, int64_t count, const rg_dtype T, bool stream)
 {
     const int64_t element = vbytes(T) / VLEN;
     if (step == 1 || count == 1) {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Copies of strided tensors on a GPU, for the kernel tables of ops. */
-#ifndef RG_BACKEND_CUDA_MOVE_CUH
-#define RG_BACKEND_CUDA_MOVE_CUH
+#ifndef RG_OPS_MOVE_MOVE_CUH
+#define RG_OPS_MOVE_MOVE_CUH
 
 #include "backend/cuda/kernel.cuh"
-#include "core/move.h"
+#include "ops/move/move.h"
 
 extern "C" {
-extern const rg_cuda_function rg_cuda_move[RG_CUDA_DTYPES], rg_cuda_spread[RG_CUDA_DTYPES];
+extern const rg_cuda_function rg_cuda_move[RG_CUDA_DTYPES], rg_cuda_scatter[RG_CUDA_DTYPES];
 }
 
 template <rg_dtype T> static void move_units(const void *args, const rg_cuda_place *place)
@@ -16,9 +16,9 @@ template <rg_dtype T> static void move_units(const void *args, const rg_cuda_pla
     rg_cuda_move[T](args, place);
 }
 
-template <rg_dtype T> static void spread_units(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void scatter_units(const void *args, const rg_cuda_place *place)
 {
-    rg_cuda_spread[T](args, place);
+    rg_cuda_scatter[T](args, place);
 }
 
 #endif

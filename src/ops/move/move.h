@@ -2,8 +2,8 @@
 /* Copyright The retrograde authors */
 /* Copies between strided tensors: what slice, concat and reshape come down to. Part of kernel
  * args, so valid C and valid CUDA. */
-#ifndef RG_CORE_MOVE_H
-#define RG_CORE_MOVE_H
+#ifndef RG_OPS_MOVE_MOVE_H
+#define RG_OPS_MOVE_MOVE_H
 
 #include "core/walk.h"
 
@@ -14,9 +14,9 @@ enum { RG_MOVE_PIECE = 16384 };
  * one count, and of a rank of at least 1; their dims may differ. */
 typedef struct rg_move {
     rg_walk from, to;
-    int64_t from_first, to_first; /* elements in front of the first one */
+    int64_t from_offset, to_offset; /* elements in front of the first one */
     bool add;
-    bool stream; /* `to` goes past the cache */
+    bool stream; /* `to` uses streaming stores */
 } rg_move;
 
 typedef struct rg_move_args {
@@ -26,23 +26,23 @@ typedef struct rg_move_args {
 } rg_move_args;
 
 /* A slice of `to` becomes `from`, all other elements of it become 0. */
-typedef struct rg_spread {
-    int32_t rank;                      /* at least 1 */
-    int64_t count;                     /* of elements of `to` */
-    int64_t dims[RG_MAX_RANK];         /* of `to`, outermost first */
-    int64_t start[RG_MAX_RANK];        /* of the slice, */
-    int64_t length[RG_MAX_RANK];       /* its elements, */
-    int64_t step[RG_MAX_RANK];         /* and from one of them to the next, at least 1 */
-    int64_t from[RG_MAX_RANK];         /* strides */
-    int64_t to[RG_MAX_RANK], to_first; /* strides; elements in front of the first one */
-    bool stream;                       /* `to` goes past the cache */
-} rg_spread;
+typedef struct rg_scatter {
+    int32_t rank;                       /* at least 1 */
+    int64_t count;                      /* of elements of `to` */
+    int64_t dims[RG_MAX_RANK];          /* of `to`, outermost first */
+    int64_t start[RG_MAX_RANK];         /* of the slice, */
+    int64_t length[RG_MAX_RANK];        /* its elements, */
+    int64_t step[RG_MAX_RANK];          /* and from one of them to the next, at least 1 */
+    int64_t from[RG_MAX_RANK];          /* strides */
+    int64_t to[RG_MAX_RANK], to_offset; /* strides; elements in front of the first one */
+    bool stream;                        /* `to` uses streaming stores */
+} rg_scatter;
 
-typedef struct rg_spread_args {
+typedef struct rg_scatter_args {
     const void *from;
     void *to;
-    rg_spread spread;
-} rg_spread_args;
+    rg_scatter scatter;
+} rg_scatter_args;
 
 /* Tensors of one count, each in row-major order. */
 rg_move rg_move_make(const rg_tensor_desc *from, const rg_tensor_desc *to);
@@ -51,7 +51,7 @@ rg_move rg_move_make(const rg_tensor_desc *from, const rg_tensor_desc *to);
 rg_move rg_move_make_same(const rg_tensor_desc *from, const rg_tensor_desc *to);
 
 /* `from` is the slice of `to` that begins at start[] and takes every step[]-th element. */
-rg_spread rg_spread_make(const rg_tensor_desc *from, const rg_tensor_desc *to,
-                         const int64_t start[], const int64_t step[]);
+rg_scatter rg_scatter_make(const rg_tensor_desc *from, const rg_tensor_desc *to,
+                           const int64_t start[], const int64_t step[]);
 
 #endif

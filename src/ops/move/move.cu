@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Moves and spreads on a GPU: copies of strided tensors. A thread takes a chunk: as many elements,
+/* Moves and scatters on a GPU: copies of strided tensors. A thread takes a chunk: as many elements,
  * up to 16 bytes, as lie side by side and aligned in both tensors wherever a chunk begins. Walks
  * are taken in chunks too, so that there is one kernel for each size of a chunk, and an index is
  * divided once for all of its elements. */
-#include "backend/cuda/move.cuh"
+#include "ops/move/move.cuh"
 
 enum { MOVE_THREADS = 256 };
 
@@ -22,11 +22,11 @@ static __device__ __forceinline__ int64_t path_offset(const rg_walk &walk, int64
     return row * walk.strides[0][0] + ((uint32_t)i - row * dim) * walk.strides[0][1];
 }
 
-/* Where index i of a spread stands in `to`, and, where the slice holds it, in `from`; returns
+/* Where index i of a scatter stands in `to`, and, where the slice holds it, in `from`; returns
  * whether it does. */
 template <class INDEX>
-static __device__ __forceinline__ bool spread_offsets(const rg_spread &k, INDEX i, int64_t *from,
-                                                      int64_t *to)
+static __device__ __forceinline__ bool scatter_offsets(const rg_scatter &k, INDEX i, int64_t *from,
+                                                       int64_t *to)
 {
     bool inside = true;
     *from = *to = 0;
@@ -90,13 +90,13 @@ static __global__ void __launch_bounds__(MOVE_THREADS)
 
 template <class CHUNK, class INDEX>
 static __global__ void __launch_bounds__(MOVE_THREADS)
-    spread_chunks(const __grid_constant__ rg_spread k, const CHUNK *from, CHUNK *to)
+    scatter_chunks(const __grid_constant__ rg_scatter k, const CHUNK *from, CHUNK *to)
 {
     const int64_t step = (int64_t)gridDim.x * MOVE_THREADS;
     for (int64_t i = (int64_t)blockIdx.x * MOVE_THREADS + threadIdx.x; i < k.count; i += step) {
         int64_t read, written;
         CHUNK chunk = {};
-        if (spread_offsets<INDEX>(k, (INDEX)i, &read, &written))
+        if (scatter_offsets<INDEX>(k, (INDEX)i, &read, &written))
             chunk = from[read];
         put(to + written, chunk, k.stream);
     }
@@ -130,8 +130,8 @@ static void take_chunks(rg_walk *walk, int64_t chunk)
         walk->strides[0][d] /= chunk;
 }
 
-static bool spread_has_chunks(const rg_spread *s, const void *from, const void *to, int64_t chunk,
-                              size_t size)
+static bool scatter_has_chunks(const rg_scatter *s, const void *from, const void *to, int64_t chunk,
+                               size_t size)
 {
     const int32_t last = s->rank - 1;
     const size_t bytes = (size_t)chunk * size;
@@ -143,7 +143,7 @@ static bool spread_has_chunks(const rg_spread *s, const void *from, const void *
     return has;
 }
 
-static void spread_take_chunks(rg_spread *s, int64_t chunk)
+static void scatter_take_chunks(rg_scatter *s, int64_t chunk)
 {
     const int32_t last = s->rank - 1;
     s->count /= chunk;
@@ -167,15 +167,15 @@ static void launch_chunks(const rg_move &k, const void *from, void *to, const rg
 
 /* Indices of 32 bits where that is enough: then all dims, starts and lengths are too. */
 template <class CHUNK>
-static void launch_spread(const rg_spread &k, const void *from, void *to,
-                          const rg_cuda_place *place)
+static void launch_scatter(const rg_scatter &k, const void *from, void *to,
+                           const rg_cuda_place *place)
 {
     const unsigned blocks = move_blocks(k.count);
     if (k.count <= INT32_MAX)
-        launch(spread_chunks<CHUNK, uint32_t>, blocks, MOVE_THREADS, 0, place, k,
+        launch(scatter_chunks<CHUNK, uint32_t>, blocks, MOVE_THREADS, 0, place, k,
                (const CHUNK *)from, (CHUNK *)to);
     else
-        launch(spread_chunks<CHUNK, uint64_t>, blocks, MOVE_THREADS, 0, place, k,
+        launch(scatter_chunks<CHUNK, uint64_t>, blocks, MOVE_THREADS, 0, place, k,
                (const CHUNK *)from, (CHUNK *)to);
 }
 
@@ -183,8 +183,8 @@ template <rg_dtype T> static void choose_move(const void *args, const rg_cuda_pl
 {
     const rg_move_args *a = (const rg_move_args *)args;
     const size_t size = sizeof(element<T>);
-    const char *from = at<T>(a->from, a->move.from_first);
-    char *to = at<T>(a->to, a->move.to_first);
+    const char *from = at<T>(a->from, a->move.from_offset);
+    char *to = at<T>(a->to, a->move.to_offset);
     rg_move k = a->move;
     int64_t chunk = VLEN<T>;
     while (chunk > 1 &&
@@ -208,26 +208,26 @@ template <rg_dtype T> static void choose_move(const void *args, const rg_cuda_pl
         launch_chunks<unsigned short>(k, from, to, place);
 }
 
-template <rg_dtype T> static void choose_spread(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void choose_scatter(const void *args, const rg_cuda_place *place)
 {
-    const rg_spread_args *a = (const rg_spread_args *)args;
+    const rg_scatter_args *a = (const rg_scatter_args *)args;
     const size_t size = sizeof(element<T>);
     const char *from = (const char *)a->from;
-    char *to = at<T>(a->to, a->spread.to_first);
-    rg_spread k = a->spread;
+    char *to = at<T>(a->to, a->scatter.to_offset);
+    rg_scatter k = a->scatter;
     int64_t chunk = VLEN<T>;
-    while (chunk > 1 && !spread_has_chunks(&k, from, to, chunk, size))
+    while (chunk > 1 && !scatter_has_chunks(&k, from, to, chunk, size))
         chunk /= 2;
-    spread_take_chunks(&k, chunk);
+    scatter_take_chunks(&k, chunk);
     if ((size_t)chunk * size == 16)
-        launch_spread<uint4>(k, from, to, place);
+        launch_scatter<uint4>(k, from, to, place);
     else if ((size_t)chunk * size == 8)
-        launch_spread<uint2>(k, from, to, place);
+        launch_scatter<uint2>(k, from, to, place);
     else if ((size_t)chunk * size == 4)
-        launch_spread<unsigned>(k, from, to, place);
+        launch_scatter<unsigned>(k, from, to, place);
     else
-        launch_spread<unsigned short>(k, from, to, place);
+        launch_scatter<unsigned short>(k, from, to, place);
 }
 
 const rg_cuda_function rg_cuda_move[RG_CUDA_DTYPES] = RG_EVERY_DTYPE(choose_move);
-const rg_cuda_function rg_cuda_spread[RG_CUDA_DTYPES] = RG_EVERY_DTYPE(choose_spread);
+const rg_cuda_function rg_cuda_scatter[RG_CUDA_DTYPES] = RG_EVERY_DTYPE(choose_scatter);

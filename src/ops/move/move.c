@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Building moves and spreads. */
-#include "core/move.h"
+/* Makes moves and scatters. */
+#include "ops/move/move.h"
 
 /* A walk over one tensor, of a rank of at least 1. */
 static rg_walk path_of(const rg_tensor_desc *desc)
@@ -49,10 +49,10 @@ rg_move rg_move_make_same(const rg_tensor_desc *from, const rg_tensor_desc *to)
     return rg_move_make(&ordered_from, &ordered_to);
 }
 
-/* Puts one more dimension inside of the others. It becomes one with the last where both tensors
- * go on without a gap, the slice takes all of it, and the last is taken without gaps. */
-static void spread_push(rg_spread *s, int64_t dim, int64_t start, int64_t length, int64_t step,
-                        int64_t from, int64_t to)
+/* Appends an innermost dimension, merged with the previous one if both tensors are contiguous there
+ * and the slice covers it completely with step 1. */
+static void scatter_push(rg_scatter *s, int64_t dim, int64_t start, int64_t length, int64_t step,
+                         int64_t from, int64_t to)
 {
     const int32_t last = s->rank - 1;
     const bool merges = last >= 0 && s->step[last] == 1 && length == dim && step == 1 &&
@@ -74,20 +74,20 @@ static void spread_push(rg_spread *s, int64_t dim, int64_t start, int64_t length
     s->rank++;
 }
 
-rg_spread rg_spread_make(const rg_tensor_desc *from, const rg_tensor_desc *to,
-                         const int64_t start[], const int64_t step[])
+rg_scatter rg_scatter_make(const rg_tensor_desc *from, const rg_tensor_desc *to,
+                           const int64_t start[], const int64_t step[])
 {
-    rg_spread spread = { .count = 1 };
+    rg_scatter scatter = { .count = 1 };
     int32_t order[RG_MAX_RANK];
     order_of(to, order);
     for (int32_t k = 0; k < to->rank; k++) {
         const int32_t d = order[k];
-        spread.count *= to->dims[d];
+        scatter.count *= to->dims[d];
         if (to->dims[d] != 1 || from->dims[d] != 1)
-            spread_push(&spread, to->dims[d], start[d], from->dims[d], step[d], from->strides[d],
-                        to->strides[d]);
+            scatter_push(&scatter, to->dims[d], start[d], from->dims[d], step[d], from->strides[d],
+                         to->strides[d]);
     }
-    if (spread.rank == 0)
-        spread_push(&spread, 1, 0, 1, 1, 1, 1);
-    return spread;
+    if (scatter.rank == 0)
+        scatter_push(&scatter, 1, 0, 1, 1, 1, 1);
+    return scatter;
 }
