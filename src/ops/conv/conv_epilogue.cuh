@@ -7,7 +7,7 @@
 
 #include "backend/cuda/kernel.cuh"
 #include "ops/conv/conv.h"
-#include "ops/neuron/any_neuron.cuh"
+#include "ops/fused_neuron/any_neuron.cuh"
 
 enum { THREADS = 256 }; /* of a block */
 

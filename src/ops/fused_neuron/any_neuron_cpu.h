@@ -23,4 +23,11 @@ RG_INLINE vreal any_neuron_slope(int32_t kind, const neuron_constants *k, vreal 
     return RG_TABLE(any_neuron).slope(kind, k, dy, z);
 }
 
+/* The most common kind, inlined. */
+RG_INLINE vreal neuron_relu(const neuron_constants *k, vreal z, vreal unused)
+{
+    (void)unused;
+    return neuron_relu_value(k, z, false);
+}
+
 #endif

@@ -8,6 +8,38 @@
 
 #include <retrograde/neuron.h>
 
+/* What has a formula of x: all kinds but none, which is relu (forward) or linear (gradient) with a
+ * = 1, and prelu, whose slopes differ from channel to channel. X(KIND, name, how); on the CPU a
+ * formula is INLINED, or has a BRIEF form for results of 16 bits, too, or is CALLED: long ones of
+ * kinds that are rare cost a few cycles a vector more, since compilers inline only so much in one
+ * file. */
+#define RG_NEURON_FORMULAS(X)              \
+    X(RELU, relu, INLINED)                 \
+    X(LINEAR, linear, INLINED)             \
+    X(SIGMOID, sigmoid, BRIEF)             \
+    X(HARD_SIGMOID, hard_sigmoid, INLINED) \
+    X(TANH, tanh, BRIEF)                   \
+    X(ABSOLUTE, absolute, INLINED)         \
+    X(SOFTPLUS, softplus, CALLED)          \
+    X(SOFTSIGN, softsign, INLINED)         \
+    X(ELU, elu, BRIEF)                     \
+    X(RELUN, relun, INLINED)               \
+    X(POWER, power, CALLED)                \
+    X(EXPONENTIAL, exponential, CALLED)    \
+    X(LOGARITHM, logarithm, CALLED)        \
+    X(GELU, gelu, BRIEF)                   \
+    X(GELU_TANH, gelu_tanh, CALLED)        \
+    X(SWISH, swish, CALLED)
+
+/* What has a formula of y for the slope; relu, linear and relun take theirs of x. */
+#define RG_NEURON_Y_FORMULAS(X)    \
+    X(SIGMOID, sigmoid, INLINED)   \
+    X(TANH, tanh, INLINED)         \
+    X(SOFTPLUS, softplus, CALLED)  \
+    X(SOFTSIGN, softsign, INLINED) \
+    X(ELU, elu, INLINED)           \
+    X(EXPONENTIAL, exponential, INLINED)
+
 /* A kernel's id is one of these plus the kind; what sums up the gradient of prelu's slopes comes
  * last. */
 enum { RG_NEURON_KINDS = RG_NEURON_SWISH + 1 };

@@ -5,29 +5,44 @@
 #include "backend/cpu/columns.h"
 #include "ops/neuron/neuron_formulas.h"
 
-/* ---- formulas that are called ---- */
+/* ---- formulas as the loops call them ---- */
 
-/* Long ones of kinds that are met less often are called, for a few cycles a vector: compilers
- * inline only so much in one file, and the others are to have it. */
-#define CALLED(name)                                                \
-    RG_OUTLINE vreal called_##name(const void *k, vreal a, vreal b) \
-    {                                                               \
-        return neuron_##name(k, a, b);                              \
+#define VALUE(head, kind, suffix, brief)                                  \
+    head vreal kind##_value##suffix(const void *k, vreal x, vreal unused) \
+    {                                                                     \
+        (void)unused;                                                     \
+        return neuron_##kind##_value(k, x, brief);                        \
+    }
+#define SLOPE(head, name, suffix, brief)                         \
+    head vreal name##suffix(const void *k, vreal dy, vreal from) \
+    {                                                            \
+        return neuron_##name(k, dy, from, brief);                \
     }
 
-CALLED(softplus)
-CALLED(softplus_slope)
-CALLED(softplus_slope_y)
-CALLED(power)
-CALLED(power_slope)
-CALLED(exponential)
-CALLED(exponential_slope)
-CALLED(logarithm)
-CALLED(logarithm_slope)
-CALLED(gelu_tanh)
-CALLED(gelu_tanh_slope)
-CALLED(swish)
-CALLED(swish_slope)
+#define DEFINE_INLINED(define, name) define(RG_FORMULA, name, , false)
+#define DEFINE_CALLED(define, name)  define(RG_OUTLINE, name, , false)
+#define DEFINE_BRIEF(define, name) \
+    define(RG_FORMULA, name, , false) define(RG_FORMULA, name, _short, true)
+#define SHORT_INLINED(name) name
+#define SHORT_CALLED(name)  name
+#define SHORT_BRIEF(name)   name##_short
+
+/* The loop over a formula, and the kernel that gives it to `run`. Constants are copied: what is
+ * stored could be theirs otherwise, as far as a compiler knows. */
+#define KERNEL(name, how, args, run, second, adds)                                            \
+    static void name##_pairs(const void *k, const char *a, const char *b, char *out,          \
+                             int64_t count, rg_dtype T, bool add, bool stream)                \
+    {                                                                                         \
+        (void)b;                                                                              \
+        (void)add;                                                                            \
+        const neuron_constants c = *(const neuron_constants *)k;                              \
+        sweep_pairs(name, SHORT_##how(name), &c, a, second, out, count, T, adds, stream);     \
+    }                                                                                         \
+    RG_INLINE void name##_kernel(const args *k, int64_t begin, int64_t end, const rg_dtype T) \
+    {                                                                                         \
+        run(name##_pairs, k, begin, end, T);                                                  \
+    }                                                                                         \
+    RG_KERNEL(name##_kernel, args)
 
 /* ---- forward: y from x ---- */
 
@@ -39,40 +54,9 @@ RG_OUTLINE void forward(rg_sweep_pairs *pairs, const rg_neuron_args *k, int64_t 
     sweep_units(pairs, &c, &k->sweep, data, 2, begin, end, T, false, k->stream);
 }
 
-/* One formula is for results of 16 bits, the other for those of more. Constants are copied: what is
- * stored could be theirs otherwise, as far as a compiler knows. */
-#define FORWARD(kind, formula, formula_short)                                           \
-    static void kind##_pairs(const void *k, const char *x, const char *unused, char *y, \
-                             int64_t count, rg_dtype T, bool add, bool stream)          \
-    {                                                                                   \
-        (void)unused;                                                                   \
-        (void)add;                                                                      \
-        const neuron_constants c = *(const neuron_constants *)k;                        \
-        sweep_pairs(formula, formula_short, &c, x, x, y, count, T, false, stream);      \
-    }                                                                                   \
-    RG_INLINE void kind##_forward(const rg_neuron_args *k, int64_t begin, int64_t end,  \
-                                  const rg_dtype T)                                     \
-    {                                                                                   \
-        forward(kind##_pairs, k, begin, end, T);                                        \
-    }                                                                                   \
-    RG_KERNEL(kind##_forward, rg_neuron_args)
-
-FORWARD(relu, neuron_relu, neuron_relu)
-FORWARD(linear, neuron_linear, neuron_linear)
-FORWARD(sigmoid, neuron_sigmoid, neuron_sigmoid_short)
-FORWARD(hard_sigmoid, neuron_hard_sigmoid, neuron_hard_sigmoid)
-FORWARD(tanh, neuron_tanh, neuron_tanh_short)
-FORWARD(absolute, neuron_absolute, neuron_absolute)
-FORWARD(softplus, called_softplus, called_softplus)
-FORWARD(softsign, neuron_softsign, neuron_softsign)
-FORWARD(elu, neuron_elu, neuron_elu_short)
-FORWARD(relun, neuron_relun, neuron_relun)
-FORWARD(power, called_power, called_power)
-FORWARD(exponential, called_exponential, called_exponential)
-FORWARD(logarithm, called_logarithm, called_logarithm)
-FORWARD(gelu, neuron_gelu, neuron_gelu_short)
-FORWARD(gelu_tanh, called_gelu_tanh, called_gelu_tanh)
-FORWARD(swish, called_swish, called_swish)
+#define FORWARD(KIND, kind, how) \
+    DEFINE_##how(VALUE, kind) KERNEL(kind##_value, how, rg_neuron_args, forward, a, false)
+RG_NEURON_FORMULAS(FORWARD)
 
 /* ---- gradient: dx from dy and x, or from dy and y ---- */
 
@@ -84,43 +68,15 @@ RG_OUTLINE void gradient(rg_sweep_pairs *pairs, const rg_neuron_gradient_args *k
     sweep_units(pairs, &c, &k->sweep, data, 3, begin, end, T, k->add, k->stream);
 }
 
-#define GRADIENT(kind, suffix, formula, formula_short)                                        \
-    static void kind##_slope##suffix##_pairs(const void *k, const char *dy, const char *from, \
-                                             char *dx, int64_t count, rg_dtype T, bool add,   \
-                                             bool stream)                                     \
-    {                                                                                         \
-        const neuron_constants c = *(const neuron_constants *)k;                              \
-        sweep_pairs(formula, formula_short, &c, dy, from, dx, count, T, add, stream);         \
-    }                                                                                         \
-    RG_INLINE void kind##_gradient##suffix(const rg_neuron_gradient_args *k, int64_t begin,   \
-                                           int64_t end, const rg_dtype T)                     \
-    {                                                                                         \
-        gradient(kind##_slope##suffix##_pairs, k, begin, end, T);                             \
-    }                                                                                         \
-    RG_KERNEL(kind##_gradient##suffix, rg_neuron_gradient_args)
+#define GRADIENT(KIND, kind, how)     \
+    DEFINE_##how(SLOPE, kind##_slope) \
+        KERNEL(kind##_slope, how, rg_neuron_gradient_args, gradient, b, add)
+RG_NEURON_FORMULAS(GRADIENT)
 
-GRADIENT(relu, , neuron_relu_slope, neuron_relu_slope)
-GRADIENT(linear, , neuron_linear_slope, neuron_linear_slope)
-GRADIENT(sigmoid, , neuron_sigmoid_slope, neuron_sigmoid_slope_short)
-GRADIENT(hard_sigmoid, , neuron_hard_sigmoid_slope, neuron_hard_sigmoid_slope)
-GRADIENT(tanh, , neuron_tanh_slope, neuron_tanh_slope_short)
-GRADIENT(absolute, , neuron_absolute_slope, neuron_absolute_slope)
-GRADIENT(softplus, , called_softplus_slope, called_softplus_slope)
-GRADIENT(softsign, , neuron_softsign_slope, neuron_softsign_slope)
-GRADIENT(elu, , neuron_elu_slope, neuron_elu_slope_short)
-GRADIENT(relun, , neuron_relun_slope, neuron_relun_slope)
-GRADIENT(power, , called_power_slope, called_power_slope)
-GRADIENT(exponential, , called_exponential_slope, called_exponential_slope)
-GRADIENT(logarithm, , called_logarithm_slope, called_logarithm_slope)
-GRADIENT(gelu, , neuron_gelu_slope, neuron_gelu_slope_short)
-GRADIENT(gelu_tanh, , called_gelu_tanh_slope, called_gelu_tanh_slope)
-GRADIENT(swish, , called_swish_slope, called_swish_slope)
-GRADIENT(sigmoid, _y, neuron_sigmoid_slope_y, neuron_sigmoid_slope_y)
-GRADIENT(tanh, _y, neuron_tanh_slope_y, neuron_tanh_slope_y)
-GRADIENT(softplus, _y, called_softplus_slope_y, called_softplus_slope_y)
-GRADIENT(softsign, _y, neuron_softsign_slope_y, neuron_softsign_slope_y)
-GRADIENT(elu, _y, neuron_elu_slope_y, neuron_elu_slope_y)
-GRADIENT(exponential, _y, neuron_exponential_slope_y, neuron_exponential_slope_y)
+#define GRADIENT_Y(KIND, kind, how)     \
+    DEFINE_##how(SLOPE, kind##_slope_y) \
+        KERNEL(kind##_slope_y, how, rg_neuron_gradient_args, gradient, b, add)
+RG_NEURON_Y_FORMULAS(GRADIENT_Y)
 
 /* ---- prelu ---- */
 
@@ -324,54 +280,19 @@ RG_KERNEL(prelu_join, rg_prelu_join_args)
 
 /* ---- table ---- */
 
+#define ROW(first, KIND, name)       [first + RG_NEURON_##KIND] = RG_ROW(name##_kernel),
+#define FORWARD_ROW(KIND, kind, how) ROW(RG_NEURON_FORWARD, KIND, kind##_value)
+#define ROW_X(KIND, kind, how)       ROW(RG_NEURON_GRADIENT, KIND, kind##_slope)
+#define ROW_Y(KIND, kind, how)       ROW(RG_NEURON_GRADIENT_Y, KIND, kind##_slope_y)
+
 RG_CPU_TABLE(neuron, RG_NEURON_KERNELS) = {
-    [RG_NEURON_FORWARD + RG_NEURON_NONE] = RG_ROW(relu_forward), /* a = 1 */
-    [RG_NEURON_FORWARD + RG_NEURON_RELU] = RG_ROW(relu_forward),
-    [RG_NEURON_FORWARD + RG_NEURON_LINEAR] = RG_ROW(linear_forward),
-    [RG_NEURON_FORWARD + RG_NEURON_SIGMOID] = RG_ROW(sigmoid_forward),
-    [RG_NEURON_FORWARD + RG_NEURON_HARD_SIGMOID] = RG_ROW(hard_sigmoid_forward),
-    [RG_NEURON_FORWARD + RG_NEURON_TANH] = RG_ROW(tanh_forward),
-    [RG_NEURON_FORWARD + RG_NEURON_ABSOLUTE] = RG_ROW(absolute_forward),
-    [RG_NEURON_FORWARD + RG_NEURON_SOFTPLUS] = RG_ROW(softplus_forward),
-    [RG_NEURON_FORWARD + RG_NEURON_SOFTSIGN] = RG_ROW(softsign_forward),
-    [RG_NEURON_FORWARD + RG_NEURON_ELU] = RG_ROW(elu_forward),
-    [RG_NEURON_FORWARD + RG_NEURON_PRELU] = RG_ROW(prelu_forward),
-    [RG_NEURON_FORWARD + RG_NEURON_RELUN] = RG_ROW(relun_forward),
-    [RG_NEURON_FORWARD + RG_NEURON_POWER] = RG_ROW(power_forward),
-    [RG_NEURON_FORWARD + RG_NEURON_EXPONENTIAL] = RG_ROW(exponential_forward),
-    [RG_NEURON_FORWARD + RG_NEURON_LOGARITHM] = RG_ROW(logarithm_forward),
-    [RG_NEURON_FORWARD + RG_NEURON_GELU] = RG_ROW(gelu_forward),
-    [RG_NEURON_FORWARD + RG_NEURON_GELU_TANH] = RG_ROW(gelu_tanh_forward),
-    [RG_NEURON_FORWARD + RG_NEURON_SWISH] = RG_ROW(swish_forward),
-
-    [RG_NEURON_GRADIENT + RG_NEURON_NONE] = RG_ROW(linear_gradient), /* a = 1 */
-    [RG_NEURON_GRADIENT + RG_NEURON_RELU] = RG_ROW(relu_gradient),
-    [RG_NEURON_GRADIENT + RG_NEURON_LINEAR] = RG_ROW(linear_gradient),
-    [RG_NEURON_GRADIENT + RG_NEURON_SIGMOID] = RG_ROW(sigmoid_gradient),
-    [RG_NEURON_GRADIENT + RG_NEURON_HARD_SIGMOID] = RG_ROW(hard_sigmoid_gradient),
-    [RG_NEURON_GRADIENT + RG_NEURON_TANH] = RG_ROW(tanh_gradient),
-    [RG_NEURON_GRADIENT + RG_NEURON_ABSOLUTE] = RG_ROW(absolute_gradient),
-    [RG_NEURON_GRADIENT + RG_NEURON_SOFTPLUS] = RG_ROW(softplus_gradient),
-    [RG_NEURON_GRADIENT + RG_NEURON_SOFTSIGN] = RG_ROW(softsign_gradient),
-    [RG_NEURON_GRADIENT + RG_NEURON_ELU] = RG_ROW(elu_gradient),
+    ROW(RG_NEURON_FORWARD, NONE, relu_value) RG_NEURON_FORMULAS(FORWARD_ROW)
+        ROW(RG_NEURON_GRADIENT, NONE, linear_slope) RG_NEURON_FORMULAS(ROW_X)
+            ROW(RG_NEURON_GRADIENT_Y, NONE, linear_slope)
+                ROW(RG_NEURON_GRADIENT_Y, RELU, relu_slope)
+                    ROW(RG_NEURON_GRADIENT_Y, LINEAR, linear_slope)
+                        ROW(RG_NEURON_GRADIENT_Y, RELUN, relun_slope) RG_NEURON_Y_FORMULAS(
+                            ROW_Y)[RG_NEURON_FORWARD + RG_NEURON_PRELU] = RG_ROW(prelu_forward),
     [RG_NEURON_GRADIENT + RG_NEURON_PRELU] = RG_ROW(prelu_gradient),
-    [RG_NEURON_GRADIENT + RG_NEURON_RELUN] = RG_ROW(relun_gradient),
-    [RG_NEURON_GRADIENT + RG_NEURON_POWER] = RG_ROW(power_gradient),
-    [RG_NEURON_GRADIENT + RG_NEURON_EXPONENTIAL] = RG_ROW(exponential_gradient),
-    [RG_NEURON_GRADIENT + RG_NEURON_LOGARITHM] = RG_ROW(logarithm_gradient),
-    [RG_NEURON_GRADIENT + RG_NEURON_GELU] = RG_ROW(gelu_gradient),
-    [RG_NEURON_GRADIENT + RG_NEURON_GELU_TANH] = RG_ROW(gelu_tanh_gradient),
-    [RG_NEURON_GRADIENT + RG_NEURON_SWISH] = RG_ROW(swish_gradient),
-
-    [RG_NEURON_GRADIENT_Y + RG_NEURON_NONE] = RG_ROW(linear_gradient),
-    [RG_NEURON_GRADIENT_Y + RG_NEURON_RELU] = RG_ROW(relu_gradient),
-    [RG_NEURON_GRADIENT_Y + RG_NEURON_LINEAR] = RG_ROW(linear_gradient),
-    [RG_NEURON_GRADIENT_Y + RG_NEURON_SIGMOID] = RG_ROW(sigmoid_gradient_y),
-    [RG_NEURON_GRADIENT_Y + RG_NEURON_TANH] = RG_ROW(tanh_gradient_y),
-    [RG_NEURON_GRADIENT_Y + RG_NEURON_SOFTPLUS] = RG_ROW(softplus_gradient_y),
-    [RG_NEURON_GRADIENT_Y + RG_NEURON_SOFTSIGN] = RG_ROW(softsign_gradient_y),
-    [RG_NEURON_GRADIENT_Y + RG_NEURON_ELU] = RG_ROW(elu_gradient_y),
-    [RG_NEURON_GRADIENT_Y + RG_NEURON_RELUN] = RG_ROW(relun_gradient),
-    [RG_NEURON_GRADIENT_Y + RG_NEURON_EXPONENTIAL] = RG_ROW(exponential_gradient_y),
     [RG_NEURON_PRELU_JOIN] = RG_ROW(prelu_join),
 };

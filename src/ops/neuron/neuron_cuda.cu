@@ -2,82 +2,59 @@
 /* Copyright The retrograde authors */
 /* Neurons on a GPU. */
 #include "backend/cuda/sweep.cuh"
-#include "ops/neuron/neuron_formulas.cuh"
+#include "ops/neuron/neuron_formulas.h"
 
 /* ---- forward: y from x ---- */
 
-template <rg_dtype T, formula_of<T, neuron_constants<T>> FORMULA>
-static void forward(const void *args, const rg_cuda_place *place)
+template <rg_dtype T, int KIND>
+static __device__ __forceinline__ real<T> value_of(const neuron_constants<T> &k, real<T> x, real<T>)
 {
-    const rg_neuron_args *k = (const rg_neuron_args *)args;
-    const neuron_constants<T> c = neuron_constants_of<T>(&k->numbers);
-    const void *const data[] = { k->x, k->y };
-    launch_sweep<T, neuron_constants<T>, FORMULA, 2>(c, &k->sweep, data, false, k->stream, place);
+    return neuron_value(KIND, &k, x, IS_SHORT<T>);
 }
 
-#define FORWARD(kind)                                                                              \
-    template <rg_dtype T> static void kind##_forward(const void *args, const rg_cuda_place *place) \
-    {                                                                                              \
-        forward<T, neuron_##kind<T>>(args, place);                                                 \
-    }
-
-FORWARD(relu)
-FORWARD(linear)
-FORWARD(sigmoid)
-FORWARD(hard_sigmoid)
-FORWARD(tanh)
-FORWARD(absolute)
-FORWARD(softplus)
-FORWARD(softsign)
-FORWARD(elu)
-FORWARD(relun)
-FORWARD(power)
-FORWARD(exponential)
-FORWARD(logarithm)
-FORWARD(gelu)
-FORWARD(gelu_tanh)
-FORWARD(swish)
+template <rg_dtype T, int KIND> static void forward(const void *args, const rg_cuda_place *place)
+{
+    const rg_neuron_args *k = (const rg_neuron_args *)args;
+    const neuron_constants<T> c = neuron_constants_of<real<T>>(&k->numbers);
+    const void *const data[] = { k->x, k->y };
+    launch_sweep<T, neuron_constants<T>, value_of<T, KIND>, 2>(c, &k->sweep, data, false, k->stream,
+                                                               place);
+}
 
 /* ---- gradient: dx from dy and x, or from dy and y ---- */
 
+template <rg_dtype T, int KIND>
+static __device__ __forceinline__ real<T> slope_of(const neuron_constants<T> &k, real<T> dy,
+                                                   real<T> x)
+{
+    return neuron_slope(KIND, &k, dy, x, IS_SHORT<T>);
+}
+
+template <rg_dtype T, int KIND>
+static __device__ __forceinline__ real<T> slope_y_of(const neuron_constants<T> &k, real<T> dy,
+                                                     real<T> y)
+{
+    return neuron_slope_y(KIND, &k, dy, y, IS_SHORT<T>);
+}
+
 template <rg_dtype T, formula_of<T, neuron_constants<T>> FORMULA>
-static void gradient(const void *args, const rg_cuda_place *place)
+static void launch_gradient(const void *args, const rg_cuda_place *place)
 {
     const rg_neuron_gradient_args *k = (const rg_neuron_gradient_args *)args;
-    const neuron_constants<T> c = neuron_constants_of<T>(&k->numbers);
+    const neuron_constants<T> c = neuron_constants_of<real<T>>(&k->numbers);
     const void *const data[] = { k->dy, k->from, k->dx };
     launch_sweep<T, neuron_constants<T>, FORMULA, 3>(c, &k->sweep, data, k->add, k->stream, place);
 }
 
-#define GRADIENT(kind, suffix)                                                        \
-    template <rg_dtype T>                                                             \
-    static void kind##_gradient##suffix(const void *args, const rg_cuda_place *place) \
-    {                                                                                 \
-        gradient<T, neuron_##kind##_slope##suffix<T>>(args, place);                   \
-    }
+template <rg_dtype T, int KIND> static void gradient(const void *args, const rg_cuda_place *place)
+{
+    launch_gradient<T, slope_of<T, KIND>>(args, place);
+}
 
-GRADIENT(relu, )
-GRADIENT(linear, )
-GRADIENT(sigmoid, )
-GRADIENT(hard_sigmoid, )
-GRADIENT(tanh, )
-GRADIENT(absolute, )
-GRADIENT(softplus, )
-GRADIENT(softsign, )
-GRADIENT(elu, )
-GRADIENT(relun, )
-GRADIENT(power, )
-GRADIENT(exponential, )
-GRADIENT(logarithm, )
-GRADIENT(gelu, )
-GRADIENT(gelu_tanh, )
-GRADIENT(swish, )
-GRADIENT(sigmoid, _y)
-GRADIENT(tanh, _y)
-GRADIENT(softplus, _y)
-GRADIENT(softsign, _y)
-GRADIENT(elu, _y)
-GRADIENT(exponential, _y)
+template <rg_dtype T, int KIND> static void gradient_y(const void *args, const rg_cuda_place *place)
+{
+    launch_gradient<T, slope_y_of<T, KIND>>(args, place);
+}
 
 /* ---- prelu ---- */
 
@@ -273,54 +250,20 @@ template <rg_dtype T> static void prelu_join(const void *args, const rg_cuda_pla
 
 /* ---- table ---- */
 
+#define ROW(name, first, KIND, as)   RG_CUDA_ROW(first + RG_NEURON_##KIND, name, RG_NEURON_##as),
+#define FORWARD_ROW(KIND, kind, how) ROW(forward, RG_NEURON_FORWARD, KIND, KIND)
+#define ROW_X(KIND, kind, how)       ROW(gradient, RG_NEURON_GRADIENT, KIND, KIND)
+#define ROW_Y(KIND, kind, how)       ROW(gradient_y, RG_NEURON_GRADIENT_Y, KIND, KIND)
+
 static const rg_cuda_row kernel_rows[] = {
-    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_NONE, relu_forward),
-    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_RELU, relu_forward),
-    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_LINEAR, linear_forward),
-    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_SIGMOID, sigmoid_forward),
-    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_HARD_SIGMOID, hard_sigmoid_forward),
-    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_TANH, tanh_forward),
-    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_ABSOLUTE, absolute_forward),
-    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_SOFTPLUS, softplus_forward),
-    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_SOFTSIGN, softsign_forward),
-    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_ELU, elu_forward),
-    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_PRELU, prelu_forward),
-    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_RELUN, relun_forward),
-    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_POWER, power_forward),
-    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_EXPONENTIAL, exponential_forward),
-    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_LOGARITHM, logarithm_forward),
-    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_GELU, gelu_forward),
-    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_GELU_TANH, gelu_tanh_forward),
-    RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_SWISH, swish_forward),
-    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_NONE, linear_gradient),
-    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_RELU, relu_gradient),
-    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_LINEAR, linear_gradient),
-    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_SIGMOID, sigmoid_gradient),
-    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_HARD_SIGMOID, hard_sigmoid_gradient),
-    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_TANH, tanh_gradient),
-    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_ABSOLUTE, absolute_gradient),
-    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_SOFTPLUS, softplus_gradient),
-    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_SOFTSIGN, softsign_gradient),
-    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_ELU, elu_gradient),
+    ROW(forward, RG_NEURON_FORWARD, NONE, RELU) RG_NEURON_FORMULAS(FORWARD_ROW)
+        ROW(gradient, RG_NEURON_GRADIENT, NONE, LINEAR) RG_NEURON_FORMULAS(ROW_X)
+            ROW(gradient, RG_NEURON_GRADIENT_Y, NONE, LINEAR)
+                ROW(gradient, RG_NEURON_GRADIENT_Y, RELU, RELU) ROW(gradient, RG_NEURON_GRADIENT_Y,
+                                                                    LINEAR, LINEAR)
+                    ROW(gradient, RG_NEURON_GRADIENT_Y, RELUN, RELUN) RG_NEURON_Y_FORMULAS(ROW_Y)
+                        RG_CUDA_ROW(RG_NEURON_FORWARD + RG_NEURON_PRELU, prelu_forward),
     RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_PRELU, prelu_gradient),
-    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_RELUN, relun_gradient),
-    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_POWER, power_gradient),
-    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_EXPONENTIAL, exponential_gradient),
-    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_LOGARITHM, logarithm_gradient),
-    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_GELU, gelu_gradient),
-    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_GELU_TANH, gelu_tanh_gradient),
-    RG_CUDA_ROW(RG_NEURON_GRADIENT + RG_NEURON_SWISH, swish_gradient),
-    /* for kinds whose y tells the slope */
-    RG_CUDA_ROW(RG_NEURON_GRADIENT_Y + RG_NEURON_NONE, linear_gradient),
-    RG_CUDA_ROW(RG_NEURON_GRADIENT_Y + RG_NEURON_RELU, relu_gradient),
-    RG_CUDA_ROW(RG_NEURON_GRADIENT_Y + RG_NEURON_LINEAR, linear_gradient),
-    RG_CUDA_ROW(RG_NEURON_GRADIENT_Y + RG_NEURON_SIGMOID, sigmoid_gradient_y),
-    RG_CUDA_ROW(RG_NEURON_GRADIENT_Y + RG_NEURON_TANH, tanh_gradient_y),
-    RG_CUDA_ROW(RG_NEURON_GRADIENT_Y + RG_NEURON_SOFTPLUS, softplus_gradient_y),
-    RG_CUDA_ROW(RG_NEURON_GRADIENT_Y + RG_NEURON_SOFTSIGN, softsign_gradient_y),
-    RG_CUDA_ROW(RG_NEURON_GRADIENT_Y + RG_NEURON_ELU, elu_gradient_y),
-    RG_CUDA_ROW(RG_NEURON_GRADIENT_Y + RG_NEURON_RELUN, relun_gradient),
-    RG_CUDA_ROW(RG_NEURON_GRADIENT_Y + RG_NEURON_EXPONENTIAL, exponential_gradient_y),
     RG_CUDA_ROW(RG_NEURON_PRELU_JOIN, prelu_join),
 };
 RG_CUDA_TABLE(neuron, kernel_rows);

@@ -1,241 +1,187 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The formulas of neurons for CPU kernels: neuron_<kind>(k, x, unused) is y,
- * neuron_<kind>_slope(k, dy, x) is dx, neuron_<kind>_slope_y(k, dy, y) is dx from y, and those that
- * end in _short are for results of 16 bits. k points to neuron_constants. */
+/* The formulas of neurons. NEURON_VALUE(kind) is y from x, NEURON_SLOPE(kind) is dx from dy and x,
+ * NEURON_SLOPE_Y(kind) is dx from dy and y. Valid C and valid CUDA. */
 #ifndef RG_OPS_NEURON_FORMULAS_H
 #define RG_OPS_NEURON_FORMULAS_H
 
-#include "backend/cpu/kernel.h"
-#include "backend/cpu/math.h"
+#include "backend/formula.h"
 #include "ops/neuron/neuron.h"
 
 /* rg_neuron_numbers, cast once. */
-typedef struct neuron_constants {
+RG_FORMULA_STRUCT(neuron_constants)
+{
     real a, b, c, factor, low, high;
     int32_t power;
-} neuron_constants;
+};
 
-RG_INLINE neuron_constants neuron_constants_of(const rg_neuron_numbers *n)
+RG_FORMULA_CAST RG_OF(neuron_constants) neuron_constants_of(const rg_neuron_numbers *n)
 {
-    return (neuron_constants){ (real)n->a,   (real)n->b,    (real)n->c, (real)n->factor,
-                               (real)n->low, (real)n->high, n->power };
+    const RG_OF(neuron_constants) k = { (real)n->a,   (real)n->b,    (real)n->c, (real)n->factor,
+                                        (real)n->low, (real)n->high, n->power };
+    return k;
 }
+
+/* No formula needs all parameters. */
+#define NEURON_UNUSED __attribute__((unused))
+#define NEURON_VALUE(kind)                                                                         \
+    RG_FORMULA_INLINE vreal neuron_##kind##_value(NEURON_UNUSED const RG_OF(neuron_constants) * k, \
+                                                  vreal x, NEURON_UNUSED const bool brief)
+#define NEURON_DERIVATIVE(name)                                                            \
+    RG_FORMULA_INLINE vreal neuron_##name(NEURON_UNUSED const RG_OF(neuron_constants) * k, \
+                                          vreal dy, NEURON_UNUSED vreal from,              \
+                                          NEURON_UNUSED const bool brief)
+#define NEURON_SLOPE(kind)   NEURON_DERIVATIVE(kind##_slope)
+#define NEURON_SLOPE_Y(kind) NEURON_DERIVATIVE(kind##_slope_y)
 
 /* ---- none, relu, relun, absolute: pieces of straight lines ---- */
 
 /* Of none, too, which is relu with a = 1. */
-RG_FORMULA vreal neuron_relu(const void *k, vreal x, vreal unused)
+NEURON_VALUE(relu)
 {
-    (void)unused;
-    const real a = ((const neuron_constants *)k)->a;
-    return a == 0 ? vmax(vset(0), x) : vselect(x > 0, x, x * vset(a)); /* 0, not 0 * infinity */
+    if (k->a == 0)
+        return positive(x); /* 0, not 0 * infinity */
+    return vselect(x > 0, x, x * vset(k->a));
 }
 
 /* From x or from y: where y tells the slope, its sign is that of x. */
-RG_FORMULA vreal neuron_relu_slope(const void *k, vreal dy, vreal from)
+NEURON_SLOPE(relu)
 {
-    const real a = ((const neuron_constants *)k)->a;
-    return vselect(from > 0, dy, a == 0 ? vset(0) : dy * vset(a));
+    return vselect(from > 0, dy, k->a == 0 ? vset(0) : dy * vset(k->a));
 }
 
-RG_FORMULA vreal neuron_relun(const void *k, vreal x, vreal unused)
+NEURON_VALUE(relun)
 {
-    return vmin(vset(((const neuron_constants *)k)->b), neuron_relu(k, x, unused));
+    return vmin(vset(k->b), neuron_relu_value(k, x, brief)); /* NaN stays */
 }
 
 /* From x or from y, as relu. */
-RG_FORMULA vreal neuron_relun_slope(const void *k, vreal dy, vreal from)
+NEURON_SLOPE(relun)
 {
-    const vint clipped = neuron_relu(k, from, from) >= vset(((const neuron_constants *)k)->b);
-    return vselect(clipped, vset(0), neuron_relu_slope(k, dy, from));
+    return vselect(neuron_relu_value(k, from, brief) >= vset(k->b), vset(0),
+                   neuron_relu_slope(k, dy, from, brief));
 }
 
-RG_FORMULA vreal neuron_absolute(const void *k, vreal x, vreal unused)
+NEURON_VALUE(absolute)
 {
-    (void)k;
-    (void)unused;
     return vabs(x);
 }
 
-RG_FORMULA vreal neuron_absolute_slope(const void *k, vreal dy, vreal x)
+NEURON_SLOPE(absolute)
 {
-    (void)k;
-    return vselect(x > 0, dy, vselect(x < 0, -dy, vset(0)));
+    return vselect(from > 0, dy, vselect(from < 0, -dy, vset(0)));
 }
 
 /* ---- linear, hard_sigmoid ---- */
 
-RG_FORMULA vreal neuron_linear(const void *k, vreal x, vreal unused)
+NEURON_VALUE(linear)
 {
-    (void)unused;
-    const neuron_constants *c = k;
-    return vfma(vset(c->a), x, vset(c->b));
+    return vfma(vset(k->a), x, vset(k->b));
 }
 
-RG_FORMULA vreal neuron_linear_slope(const void *k, vreal dy, vreal unused)
+NEURON_SLOPE(linear)
 {
-    (void)unused;
-    return dy * vset(((const neuron_constants *)k)->a);
+    return dy * vset(k->a);
 }
 
-RG_FORMULA vreal neuron_hard_sigmoid(const void *k, vreal x, vreal unused)
+NEURON_VALUE(hard_sigmoid)
 {
-    return vmin(vset(1), vmax(vset(0), neuron_linear(k, x, unused))); /* NaN stays */
+    return vmin(vset(1), vmax(vset(0), neuron_linear_value(k, x, brief))); /* NaN stays */
 }
 
-RG_FORMULA vreal neuron_hard_sigmoid_slope(const void *k, vreal dy, vreal x)
+NEURON_SLOPE(hard_sigmoid)
 {
-    const neuron_constants *c = k;
-    const vint steep = (x >= vset(c->low)) & (x <= vset(c->high));
-    return vselect(steep, dy * vset(c->a), vset(0));
+    return vselect((from >= vset(k->low)) & (from <= vset(k->high)), dy * vset(k->a), vset(0));
 }
 
 /* ---- sigmoid, tanh, softplus, softsign, elu ---- */
 
-RG_FORMULA vreal neuron_sigmoid(const void *k, vreal x, vreal unused)
+NEURON_VALUE(sigmoid)
 {
-    (void)k;
-    (void)unused;
-    return vsigmoid(x);
+    return sigmoid_of(x, brief);
 }
 
-RG_FORMULA vreal neuron_sigmoid_slope(const void *k, vreal dy, vreal x)
+NEURON_SLOPE(sigmoid)
 {
-    (void)k;
-    const vreal z = vexp(-vabs(x)), s = 1 / (1 + z);
-    return dy * (z * s * s); /* y (1 - y), exact also where y is near 1 */
+    return dy * sigmoid_slope_of(from, brief);
 }
 
-RG_FORMULA vreal neuron_sigmoid_short(const void *k, vreal x, vreal unused)
+NEURON_SLOPE_Y(sigmoid)
 {
-    (void)k;
-    (void)unused;
-    return vsigmoid_short(x);
+    return dy * (from * (1 - from));
 }
 
-RG_FORMULA vreal neuron_sigmoid_slope_short(const void *k, vreal dy, vreal x)
+NEURON_VALUE(tanh)
 {
-    (void)k;
-    return dy * vsigmoid_slope_short(x, 1, 1);
+    return vset(k->a) * tanh_of(vset(k->b) * x, brief);
 }
 
-RG_FORMULA vreal neuron_sigmoid_slope_y(const void *k, vreal dy, vreal y)
+NEURON_SLOPE(tanh)
 {
-    (void)k;
-    return dy * (y * (1 - y));
+    return dy * (vset(k->factor) * tanh_slope_of(vset(k->b) * from, brief));
 }
 
-RG_FORMULA vreal neuron_tanh(const void *k, vreal x, vreal unused)
+NEURON_SLOPE_Y(tanh)
 {
-    (void)unused;
-    const neuron_constants *c = k;
-    return vset(c->a) * vtanh(vset(c->b) * x);
-}
-
-/* 1 - tanh^2 u = z (2 / (1 + z))^2 with z = e^(-2 |u|): exact also where tanh u is near 1. */
-RG_FORMULA vreal neuron_tanh_slope(const void *k, vreal dy, vreal x)
-{
-    const neuron_constants *c = k;
-    const vreal z = vexp(-2 * vabs(vset(c->b) * x)), r = 2 / (1 + z);
-    return dy * (vset(c->factor) * (z * r * r));
-}
-
-RG_FORMULA vreal neuron_tanh_short(const void *k, vreal x, vreal unused)
-{
-    (void)unused;
-    const neuron_constants *c = k;
-    return vset(c->a) * vtanh_short(vset(c->b) * x);
-}
-
-RG_FORMULA vreal neuron_tanh_slope_short(const void *k, vreal dy, vreal x)
-{
-    const neuron_constants *c = k;
-    return dy * (vset(c->factor) * vsigmoid_slope_short(vset(c->b) * x, 2, (real)0.25));
-}
-
-RG_FORMULA vreal neuron_tanh_slope_y(const void *k, vreal dy, vreal y)
-{
-    const neuron_constants *c = k;
-    return dy * (vset(c->factor) * ((vset(c->a) - y) * (vset(c->a) + y)));
+    return dy * (vset(k->factor) * ((vset(k->a) - from) * (vset(k->a) + from)));
 }
 
 /* ln(1 + e^z) = max(z, 0) + ln(1 + e^-|z|), which cannot overflow. */
-RG_FORMULA vreal neuron_softplus(const void *k, vreal x, vreal unused)
+NEURON_VALUE(softplus)
 {
-    (void)unused;
-    const neuron_constants *c = k;
-    const vreal z = vset(c->b) * x;
-    return vset(c->a) * (vmax(vset(0), z) + vlog1p(vexp(-vabs(z))));
+    const vreal z = vset(k->b) * x;
+    return vset(k->a) * (positive(z) + log1p_of(exp_of(-vabs(z), brief), brief));
 }
 
-RG_FORMULA vreal neuron_softplus_slope(const void *k, vreal dy, vreal x)
+NEURON_SLOPE(softplus)
 {
-    const neuron_constants *c = k;
-    return dy * (vset(c->factor) * vsigmoid(vset(c->b) * x));
+    return dy * (vset(k->factor) * sigmoid_of(vset(k->b) * from, brief));
 }
 
 /* 1 / (1 + e^-z) = 1 - e^(-y / a) */
-RG_FORMULA vreal neuron_softplus_slope_y(const void *k, vreal dy, vreal y)
+NEURON_SLOPE_Y(softplus)
 {
-    const neuron_constants *c = k;
-    return dy * (vset(-c->factor) * vexpm1(vset(c->c) * y));
+    return dy * (vset(-k->factor) * expm1_of(vset(k->c) * from, brief));
 }
 
-RG_FORMULA vreal neuron_softsign(const void *k, vreal x, vreal unused)
+NEURON_VALUE(softsign)
 {
-    (void)k;
-    (void)unused;
-    return x / (1 + vabs(x));
+    return quotient(x, 1 + vabs(x), brief);
 }
 
-RG_FORMULA vreal neuron_softsign_slope(const void *k, vreal dy, vreal x)
+NEURON_SLOPE(softsign)
 {
-    (void)k;
-    const vreal r = 1 / (1 + vabs(x));
+    const vreal r = inverse_of(1 + vabs(from), brief);
     return dy * (r * r);
 }
 
 /* 1 / (1 + |x|) = 1 - |y| */
-RG_FORMULA vreal neuron_softsign_slope_y(const void *k, vreal dy, vreal y)
+NEURON_SLOPE_Y(softsign)
 {
-    (void)k;
-    const vreal r = 1 - vabs(y);
+    const vreal r = 1 - vabs(from);
     return dy * (r * r);
 }
 
-RG_FORMULA vreal neuron_elu(const void *k, vreal x, vreal unused)
+NEURON_VALUE(elu)
 {
-    (void)unused;
-    return vselect(x > 0, x, vset(((const neuron_constants *)k)->a) * vexpm1(x));
+    return vselect(above_expm1(x, brief), x, vset(k->a) * expm1_below(x, brief));
 }
 
-RG_FORMULA vreal neuron_elu_slope(const void *k, vreal dy, vreal x)
+NEURON_SLOPE(elu)
 {
-    return vselect(x > 0, dy, dy * (vset(((const neuron_constants *)k)->a) * vexp(x)));
-}
-
-RG_FORMULA vreal neuron_elu_short(const void *k, vreal x, vreal unused)
-{
-    (void)unused;
-    return vselect(x < 0, vset(((const neuron_constants *)k)->a) * vexpm1_short(x), x);
-}
-
-RG_FORMULA vreal neuron_elu_slope_short(const void *k, vreal dy, vreal x)
-{
-    return vselect(x > 0, dy, dy * (vset(((const neuron_constants *)k)->a) * vexp_short(x)));
+    return vselect(from > 0, dy, dy * (vset(k->a) * exp_below(from, brief)));
 }
 
 /* a e^x = y + a */
-RG_FORMULA vreal neuron_elu_slope_y(const void *k, vreal dy, vreal y)
+NEURON_SLOPE_Y(elu)
 {
-    return vselect(y > 0, dy, dy * (y + vset(((const neuron_constants *)k)->a)));
+    return vselect(from > 0, dy, dy * (from + vset(k->a)));
 }
 
 /* ---- power, exponential, logarithm ---- */
 
 /* u^n for a small whole n. */
-RG_INLINE vreal whole_power(vreal u, int32_t n)
+RG_FORMULA_INLINE vreal whole_power(vreal u, int32_t n)
 {
     vreal power = vset(1);
     for (uint32_t rest = (uint32_t)(n < 0 ? -n : n); rest > 0; rest >>= 1, u *= u)
@@ -244,52 +190,52 @@ RG_INLINE vreal whole_power(vreal u, int32_t n)
 }
 
 /* u^c; by exp(c log u) to |c log u| + 2 units of the last place. */
-RG_INLINE vreal neuron_power_of(const neuron_constants *k, vreal u)
+RG_FORMULA_INLINE vreal neuron_power_of(const RG_OF(neuron_constants) * k, vreal u,
+                                        const bool brief)
 {
     if (k->power <= RG_POWER_MOST)
         return whole_power(u, k->power);
     if (k->power == RG_POWER_BROKEN)
-        return vexp(vset(k->c) * vlog(u));
-    const vreal size = vexp(vset(k->c) * vlog(vabs(u)));
+        return exp_of(vset(k->c) * log_of(u, brief), brief);
+    const vreal size = exp_of(vset(k->c) * log_of(vabs(u), brief), brief);
     return k->power == RG_POWER_ODD ? vsigned(size, u) : size;
 }
 
-RG_FORMULA vreal neuron_power(const void *k, vreal x, vreal unused)
+NEURON_VALUE(power)
 {
-    return neuron_power_of(k, neuron_linear(k, x, unused));
+    return neuron_power_of(k, neuron_linear_value(k, x, brief), brief);
 }
 
-RG_FORMULA vreal neuron_power_slope(const void *k, vreal dy, vreal x)
+NEURON_SLOPE(power)
 {
-    const real factor = ((const neuron_constants *)k)->factor;
-    if (factor == 0)
+    if (k->factor == 0)
         return vset(0); /* not 0 * infinity */
-    return dy * (vset(factor) * neuron_power_of(k, neuron_linear(k, x, x)));
+    return dy * (vset(k->factor) * neuron_power_of(k, neuron_linear_value(k, from, brief), brief));
 }
 
-RG_FORMULA vreal neuron_exponential(const void *k, vreal x, vreal unused)
+NEURON_VALUE(exponential)
 {
-    return vexp(neuron_linear(k, x, unused));
+    return exp_of(neuron_linear_value(k, x, brief), brief);
 }
 
-RG_FORMULA vreal neuron_exponential_slope(const void *k, vreal dy, vreal x)
+NEURON_SLOPE(exponential)
 {
-    return dy * (vset(((const neuron_constants *)k)->factor) * neuron_exponential(k, x, x));
+    return dy * (vset(k->factor) * neuron_exponential_value(k, from, brief));
 }
 
-RG_FORMULA vreal neuron_exponential_slope_y(const void *k, vreal dy, vreal y)
+NEURON_SLOPE_Y(exponential)
 {
-    return dy * (vset(((const neuron_constants *)k)->factor) * y);
+    return dy * (vset(k->factor) * from);
 }
 
-RG_FORMULA vreal neuron_logarithm(const void *k, vreal x, vreal unused)
+NEURON_VALUE(logarithm)
 {
-    return vset(((const neuron_constants *)k)->c) * vlog(neuron_linear(k, x, unused));
+    return vset(k->c) * log_of(neuron_linear_value(k, x, brief), brief);
 }
 
-RG_FORMULA vreal neuron_logarithm_slope(const void *k, vreal dy, vreal x)
+NEURON_SLOPE(logarithm)
 {
-    return dy * (vset(((const neuron_constants *)k)->factor) / neuron_linear(k, x, x));
+    return dy * (vset(k->factor) / neuron_linear_value(k, from, brief));
 }
 
 /* ---- gelu, gelu_tanh, swish: x times a sigmoid of some kind ---- */
@@ -298,82 +244,110 @@ RG_FORMULA vreal neuron_logarithm_slope(const void *k, vreal dy, vreal x)
 #define RG_GELU_CUBIC  0.07135481627260024877 /* 0.044715 of that */
 #define RG_GELU_FAR    30                     /* e^-u(x) is 0, or infinity */
 
-RG_FORMULA vreal neuron_gelu(const void *k, vreal x, vreal unused)
+NEURON_VALUE(gelu)
 {
-    (void)k;
-    (void)unused;
-    return x * vnormal(x);
+    return x * normal_of(x, brief);
 }
 
-RG_FORMULA vreal neuron_gelu_slope(const void *k, vreal dy, vreal x)
+NEURON_SLOPE(gelu)
 {
-    (void)k;
-    return dy * vfma(x * vset((real)RG_SQRT_1_2PI), vbell(x), vnormal(x));
+    return dy * gelu_slope_of(from, brief);
 }
 
-RG_FORMULA vreal neuron_gelu_short(const void *k, vreal x, vreal unused)
+NEURON_VALUE(gelu_tanh)
 {
-    (void)k;
-    (void)unused;
-    return x * vnormal_short(x);
-}
-
-RG_FORMULA vreal neuron_gelu_slope_short(const void *k, vreal dy, vreal x)
-{
-    (void)k;
-    return dy * vnormal_slope_short(x);
-}
-
-RG_FORMULA vreal neuron_gelu_tanh(const void *k, vreal x, vreal unused)
-{
-    (void)k;
-    (void)unused;
     const vreal cubic = vset((real)RG_GELU_CUBIC), linear = vset((real)RG_GELU_LINEAR);
-    return x * vsigmoid(x * vfma(cubic, x * x, linear));
+    return x * sigmoid_of(x * vfma(cubic, x * x, linear), brief);
 }
 
 /* s + x s (1 - s) u'(x); far out, where u' may overflow, s (1 - s) is 0. */
-RG_FORMULA vreal neuron_gelu_tanh_slope(const void *k, vreal dy, vreal x)
+NEURON_SLOPE(gelu_tanh)
 {
-    (void)k;
     const vreal cubic = vset((real)RG_GELU_CUBIC), linear = vset((real)RG_GELU_LINEAR);
-    const vreal t = vmax(vset(-RG_GELU_FAR), vmin(vset(RG_GELU_FAR), x)), tt = t * t;
+    const vreal t = vmax(vset(-RG_GELU_FAR), vmin(vset(RG_GELU_FAR), from)), tt = t * t;
     const vreal u = t * vfma(cubic, tt, linear), du = vfma(3 * cubic, tt, linear);
-    const vreal z = vexp(-vabs(u)), r = 1 / (1 + z);
-    const vreal s = vselect(u < 0, z * r, r);
-    return dy * vfma(x, z * r * r * du, s);
+    vreal slope;
+    const vreal s = sigmoid_and_slope(u, &slope, brief);
+    return dy * vfma(from, slope * du, s);
 }
 
-RG_FORMULA vreal neuron_swish(const void *k, vreal x, vreal unused)
+NEURON_VALUE(swish)
 {
-    (void)unused;
-    return x * vsigmoid(vset(((const neuron_constants *)k)->a) * x);
+    return x * sigmoid_of(vset(k->a) * x, brief);
 }
 
-RG_FORMULA vreal neuron_swish_slope(const void *k, vreal dy, vreal x)
+NEURON_SLOPE(swish)
 {
-    const vreal u = vset(((const neuron_constants *)k)->a) * x;
-    const vreal z = vexp(-vabs(u)), r = 1 / (1 + z);
-    const vreal s = vselect(u < 0, z * r, r);
-    return dy * vfma(u, z * r * r, s);
+    vreal slope;
+    const vreal u = vset(k->a) * from, s = sigmoid_and_slope(u, &slope, brief);
+    return dy * vfma(u, slope, s);
 }
 
 /* ---- prelu ---- */
 
-RG_INLINE vreal neuron_prelu(vreal x, vreal slope)
+RG_FORMULA_INLINE vreal neuron_prelu(vreal x, vreal slope)
 {
     return vselect(x > 0, x, x * slope);
 }
 
-RG_INLINE vreal neuron_prelu_slope(vreal dy, vreal x, vreal slope)
+RG_FORMULA_INLINE vreal neuron_prelu_slope(vreal dy, vreal x, vreal slope)
 {
     return vselect(x > 0, dy, dy * slope);
 }
 
 /* What an element adds to the gradient of its slope. */
-RG_INLINE vreal neuron_prelu_share(vreal dy, vreal x)
+RG_FORMULA_INLINE vreal neuron_prelu_share(vreal dy, vreal x)
 {
     return vselect(x > 0, vset(0), dy * x);
+}
+
+/* ---- any kind but prelu, whose slopes differ from channel to channel ---- */
+
+/* The compiler names a kind that has no case. A kernel is not created with another one. */
+RG_FORMULA_INLINE vreal neuron_value(int32_t kind, const RG_OF(neuron_constants) * k, vreal x,
+                                     const bool brief)
+{
+    switch ((rg_neuron_kind)kind) {
+#define NEURON_CASE(KIND, name, how) \
+    case RG_NEURON_##KIND:           \
+        return neuron_##name##_value(k, x, brief);
+        RG_NEURON_FORMULAS(NEURON_CASE)
+#undef NEURON_CASE
+    case RG_NEURON_NONE:
+        return x;
+    case RG_NEURON_PRELU:
+        break;
+    }
+    return x * vset((real)__builtin_nan(""));
+}
+
+RG_FORMULA_INLINE vreal neuron_slope(int32_t kind, const RG_OF(neuron_constants) * k, vreal dy,
+                                     vreal from, const bool brief)
+{
+    switch ((rg_neuron_kind)kind) {
+#define NEURON_CASE(KIND, name, how) \
+    case RG_NEURON_##KIND:           \
+        return neuron_##name##_slope(k, dy, from, brief);
+        RG_NEURON_FORMULAS(NEURON_CASE)
+#undef NEURON_CASE
+    case RG_NEURON_NONE:
+        return dy;
+    case RG_NEURON_PRELU:
+        break;
+    }
+    return dy * vset((real)__builtin_nan(""));
+}
+
+/* From y, of a kind of RG_NEURON_Y_FORMULAS. */
+RG_FORMULA_INLINE vreal neuron_slope_y(int32_t kind, const RG_OF(neuron_constants) * k, vreal dy,
+                                       vreal y, const bool brief)
+{
+#define NEURON_CASE(KIND, name, how) \
+    if (kind == RG_NEURON_##KIND)    \
+        return neuron_##name##_slope_y(k, dy, y, brief);
+    RG_NEURON_Y_FORMULAS(NEURON_CASE)
+#undef NEURON_CASE
+    return dy * vset((real)__builtin_nan(""));
 }
 
 #endif

@@ -11,7 +11,7 @@
 
 #include "backend/cuda/kernel.cuh"
 #include "ops/norm/norm.h"
-#include "ops/neuron/any_neuron.cuh"
+#include "ops/fused_neuron/any_neuron.cuh"
 
 enum { NORM_THREADS = 256, NORM_ACROSS = 64 };
 
