@@ -5,83 +5,37 @@
 #ifndef RG_OPS_OPTIMIZER_UPDATE_CUH
 #define RG_OPS_OPTIMIZER_UPDATE_CUH
 
-#include "backend/cuda/kernel.cuh"
-#include "ops/optimizer/update.h"
+#include "ops/optimizer/update_formulas.h"
 
 #include <retrograde/optimizer.h>
 
-/* All numbers of a launch, as real. */
-template <class REAL> struct update_constants {
-    REAL scale, clip_minimum, clip_maximum, rescale, l1, l2;
-    REAL factor, spread, inner, keep;
-    REAL momentum, epsilon, beta1, beta2, rest1, rest2; /* rest: 1 - beta */
-    int moments, copy;
-    bool skip, nesterov, centered, amsgrad;
-};
-
 /* One thread does it; out of line, so that others need no registers for it. */
-template <class REAL>
-static __device__ __noinline__ void update_constants_of(const rg_update_values &values,
+template <rg_dtype R>
+static __device__ __noinline__ void update_constants_in(const rg_update_values &values,
                                                         const rg_update_numbers &n,
-                                                        update_constants<REAL> &k)
+                                                        update_constants<R> &k)
 {
-    const rg_update_scalars s = rg_update_scalars_of(&values, &n);
-    k.scale = (REAL)s.scale;
-    k.clip_minimum = (REAL)n.clip_minimum;
-    k.clip_maximum = (REAL)n.clip_maximum;
-    k.rescale = (REAL)n.rescale;
-    k.l1 = (REAL)n.l1;
-    k.l2 = (REAL)n.l2;
-    k.factor = (REAL)s.factor;
-    k.spread = (REAL)s.spread;
-    k.inner = (REAL)s.inner;
-    k.keep = (REAL)s.keep;
-    k.momentum = (REAL)n.momentum;
-    k.epsilon = (REAL)n.epsilon;
-    k.beta1 = (REAL)n.beta1;
-    k.beta2 = (REAL)n.beta2;
-    k.rest1 = (REAL)(1 - n.beta1);
-    k.rest2 = (REAL)(1 - n.beta2);
-    k.moments = n.moments;
-    k.copy = n.copy;
-    k.skip = s.skip;
-    k.nesterov = n.nesterov;
-    k.centered = n.centered;
-    k.amsgrad = n.amsgrad;
+    k = update_constants_of<real<R>>(&values, &n);
 }
-
-/* An element of a parameter p, of its gradient g and of its moments. */
-template <class REAL> struct update_point {
-    REAL p, g, moment[RG_UPDATE_MOMENTS];
-};
 
 /* What an optimizer makes of it; g has been prepared. */
 template <class REAL>
-using update_rule = void (*)(const update_constants<REAL> &k, update_point<REAL> &x);
+using update_rule = void (*)(const update_constants_reals<REAL> *k, update_point_reals<REAL> *x);
 
-template <class REAL, update_rule<REAL> RULE>
-static __device__ __forceinline__ void update_one(const update_constants<REAL> &k,
-                                                  update_point<REAL> &x)
+template <rg_dtype R, update_rule<real<R>> RULE>
+static __device__ __forceinline__ void update_one(const update_constants<R> &k, update_point<R> &x)
 {
     if (k.skip)
         return;
-    REAL g = x.g * k.scale;
-    g = k.clip_minimum > g ? k.clip_minimum : g; /* NaN stays */
-    g = k.clip_maximum < g ? k.clip_maximum : g;
-    g *= k.rescale;
-    if (k.l1 != 0)
-        g += x.p > 0 ? k.l1 : x.p < 0 ? -k.l1 : 0;
-    if (k.l2 != 0)
-        g = fma(x.p, k.l2, g);
-    x.g = g;
-    RULE(k, x);
+    x.g = update_prepare(&k, x.g, x.p);
+    RULE(&k, &x);
 }
 
 /* ---- one element at a time ---- */
 
 template <rg_dtype T, rg_dtype R>
 static __device__ __forceinline__ void update_load(const rg_update_tensors &t, int moments,
-                                                   const int64_t at[], update_point<real<R>> &x)
+                                                   const int64_t at[], update_point<R> &x)
 {
     x.p = load<R>(t.parameter, at[0]);
     x.g = load<T>(t.gradient, at[1]);
@@ -93,7 +47,7 @@ static __device__ __forceinline__ void update_load(const rg_update_tensors &t, i
 template <rg_dtype R>
 static __device__ __forceinline__ void update_store(const rg_update_tensors &t, int moments,
                                                     int copy, const int64_t at[],
-                                                    const update_point<real<R>> &x)
+                                                    const update_point<R> &x)
 {
     store<R>(t.new_parameter, at[5], x.p);
 #pragma unroll
@@ -108,15 +62,15 @@ static __device__ __forceinline__ void update_store(const rg_update_tensors &t, 
 }
 
 template <rg_dtype T, rg_dtype R, update_rule<real<R>> RULE>
-static __device__ __noinline__ void update_element(const update_constants<real<R>> &k,
+static __device__ __noinline__ void update_element(const update_constants<R> &k,
                                                    const rg_update_tensors &t, int64_t i)
 {
     int64_t at[RG_UPDATE_TENSORS];
     for (int n = 0; n < RG_UPDATE_TENSORS; n++)
         at[n] = i;
-    update_point<real<R>> x;
+    update_point<R> x;
     update_load<T, R>(t, k.moments, at, x);
-    update_one<real<R>, RULE>(k, x);
+    update_one<R, RULE>(k, x);
     update_store<R>(t, k.moments, k.copy, at, x);
 }
 
@@ -166,16 +120,16 @@ static __device__ __forceinline__ void update_load_line(const rg_update_tensors 
 
 template <rg_dtype R, update_rule<real<R>> RULE, int MOMENTS>
 static __device__ __forceinline__ void
-update_finish_line(const update_constants<real<R>> &k, const rg_update_tensors &t, int moments,
-                   int64_t i, update_line<real<R>, VLEN<R>, MOMENTS> &x)
+update_finish_line(const update_constants<R> &k, const rg_update_tensors &t, int moments, int64_t i,
+                   update_line<real<R>, VLEN<R>, MOMENTS> &x)
 {
 #pragma unroll
     for (int e = 0; e < VLEN<R>; e++) {
-        update_point<real<R>> one = { x.p[e], x.g[e] };
+        update_point<R> one = { x.p[e], x.g[e] };
 #pragma unroll
         for (int m = 0; m < MOMENTS; m++)
             one.moment[m] = x.moment[m][e];
-        update_one<real<R>, RULE>(k, one);
+        update_one<R, RULE>(k, one);
         x.p[e] = one.p;
 #pragma unroll
         for (int m = 0; m < MOMENTS; m++)
@@ -202,7 +156,7 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
     update_vectors(const __grid_constant__ rg_update_flat_args a, uint32_t aligned)
 {
     enum { V = VLEN<R>, SPAN = UPDATE_THREADS * V };
-    __shared__ update_constants<real<R>> shared;
+    __shared__ update_constants<R> shared;
     int r = 0;
     while (blockIdx.x >= a.first[r + 1])
         r++;
@@ -218,7 +172,7 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
             update_load_line<T, R, MOMENTS>(t, moments, first + n * SPAN, x[n]);
     }
     if (threadIdx.x == 0)
-        update_constants_of<real<R>>(a.values, a.numbers, shared);
+        update_constants_in<R>(a.values, a.numbers, shared);
     __syncthreads();
 #pragma unroll
     for (int n = 0; n < LINES; n++) {
@@ -238,11 +192,11 @@ template <rg_dtype T, rg_dtype R, update_rule<real<R>> RULE>
 static __global__ void __launch_bounds__(UPDATE_THREADS)
     update_elements(const __grid_constant__ rg_update_strided_args a)
 {
-    __shared__ update_constants<real<R>> shared;
+    __shared__ update_constants<R> shared;
     if (threadIdx.x == 0)
-        update_constants_of<real<R>>(a.values, a.numbers, shared);
+        update_constants_in<R>(a.values, a.numbers, shared);
     __syncthreads();
-    const update_constants<real<R>> &k = shared;
+    const update_constants<R> &k = shared;
     const int64_t count = a.read.count * a.length, step = (int64_t)gridDim.x * UPDATE_THREADS;
     for (int64_t i = (int64_t)blockIdx.x * UPDATE_THREADS + threadIdx.x; i < count; i += step) {
         const int64_t row = i / a.length, j = i - row * a.length;
@@ -253,9 +207,9 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
             at[n] = walk_offset(a.read, n, row) + j * a.step[n];
             at[w] = walk_offset(a.written, n, row) + j * a.step[w];
         }
-        update_point<real<R>> x;
+        update_point<R> x;
         update_load<T, R>(a.tensors, k.moments, at, x);
-        update_one<real<R>, RULE>(k, x);
+        update_one<R, RULE>(k, x);
         update_store<R>(a.tensors, k.moments, k.copy, at, x);
     }
 }

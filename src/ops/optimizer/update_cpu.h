@@ -5,67 +5,12 @@
 #ifndef RG_OPS_OPTIMIZER_UPDATE_CPU_H
 #define RG_OPS_OPTIMIZER_UPDATE_CPU_H
 
-#include "backend/cpu/kernel.h"
-#include "ops/optimizer/update.h"
+#include "ops/optimizer/update_formulas.h"
 
 #include <retrograde/optimizer.h>
 
-/* All numbers of a launch, as real. */
-typedef struct update_constants {
-    real scale, clip_minimum, clip_maximum, rescale, l1, l2;
-    real factor, spread, inner, keep;
-    real momentum, epsilon, beta1, beta2, rest1, rest2; /* rest: 1 - beta */
-    int moments, copy;
-    bool skip, nesterov, centered, amsgrad, stream;
-} update_constants;
-
-static update_constants update_constants_of(const rg_update_values *values,
-                                            const rg_update_numbers *n)
-{
-    const rg_update_scalars s = rg_update_scalars_of(values, n);
-    return (update_constants){ .scale = (real)s.scale,
-                               .clip_minimum = (real)n->clip_minimum,
-                               .clip_maximum = (real)n->clip_maximum,
-                               .rescale = (real)n->rescale,
-                               .l1 = (real)n->l1,
-                               .l2 = (real)n->l2,
-                               .factor = (real)s.factor,
-                               .spread = (real)s.spread,
-                               .inner = (real)s.inner,
-                               .keep = (real)s.keep,
-                               .momentum = (real)n->momentum,
-                               .epsilon = (real)n->epsilon,
-                               .beta1 = (real)n->beta1,
-                               .beta2 = (real)n->beta2,
-                               .rest1 = (real)(1 - n->beta1),
-                               .rest2 = (real)(1 - n->beta2),
-                               .moments = n->moments,
-                               .copy = n->copy,
-                               .skip = s.skip,
-                               .nesterov = n->nesterov,
-                               .centered = n->centered,
-                               .amsgrad = n->amsgrad,
-                               .stream = n->stream };
-}
-
-/* Elements of a parameter p, of its gradient g and of its moments. */
-typedef struct update_point {
-    vreal p, g, moment[RG_UPDATE_MOMENTS];
-} update_point;
-
 /* What an optimizer makes of them; g has been prepared. */
 typedef void update_rule(const update_constants *k, update_point *x);
-
-RG_INLINE vreal update_prepare(const update_constants *k, vreal g, vreal p)
-{
-    g = vmin(vset(k->clip_maximum), vmax(vset(k->clip_minimum), g * vset(k->scale)));
-    g = g * vset(k->rescale);
-    if (k->l1 != 0)
-        g += vselect(p > 0, vset(k->l1), vselect(p < 0, vset(-k->l1), vset(0)));
-    if (k->l2 != 0)
-        g = vfma(p, vset(k->l2), g);
-    return g;
-}
 
 /* ---- elements side by side ---- */
 

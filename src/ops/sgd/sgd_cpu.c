@@ -1,17 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Gradient descent on the CPU. */
+#include "ops/sgd/sgd_formulas.h"
 #include "ops/optimizer/update_cpu.h"
-
-RG_FORMULA void sgd_rule(const update_constants *k, update_point *x)
-{
-    vreal by = x->g;
-    if (k->moments > 0) {
-        x->moment[0] = vfma(vset(k->momentum), x->moment[0], vset(k->inner) * x->g);
-        by = k->nesterov ? vfma(vset(k->momentum), x->moment[0], x->g) : x->moment[0];
-    }
-    x->p = vfma(vset(-k->factor), by, x->p);
-}
 
 RG_UPDATE_LOOPS(sgd)
 
