@@ -10,7 +10,7 @@ typedef struct class_row {
 
 RG_FORMULA vreal kept_slope(const void *k, vreal e, vreal unused)
 {
-    UNUSED(unused);
+    (void)unused;
     const class_row *row = k;
     return e * vset(row->scale) - vset(row->offset);
 }
@@ -27,7 +27,7 @@ RG_FORMULA vreal class_slope_short(const void *k, vreal x, vreal unused)
 
 RG_FORMULA vreal fold_below(const void *k, vreal acc, vreal x, vreal unused)
 {
-    UNUSED(unused);
+    (void)unused;
     return acc + (x - vset(*(const real *)k));
 }
 

@@ -23,50 +23,27 @@ RG_INLINE void map(rg_formula *formula, const void *k, const real *a, const real
 }
 
 #define MAP(name)                                                                      \
+    RG_FORMULA vreal formula_##name(const void *k, vreal a, vreal b)                   \
+    {                                                                                  \
+        return loss_##name(k, a, b);                                                   \
+    }                                                                                  \
     RG_OUTLINE void map_##name(const void *k, const real *a, const real *b, real *out, \
                                int64_t count)                                          \
     {                                                                                  \
-        map(name, k, a, b, out, count);                                                \
+        map(formula_##name, k, a, b, out, count);                                      \
     }
 
-MAP(absolute_loss)
-MAP(absolute_slope)
-MAP(squared_loss)
-MAP(squared_slope)
-MAP(sigmoid_loss)
-MAP(sigmoid_slope)
-MAP(sigmoid_label_slope)
-MAP(categorical_loss)
-MAP(categorical_slope)
-MAP(categorical_label_slope)
-MAP(hinge_loss)
-MAP(hinge_slope)
-MAP(hinge_label_slope)
-MAP(huber_loss)
-MAP(huber_slope)
-MAP(cosine_loss)
-MAP(minus_label)
-MAP(cosine_label_slope)
-MAP(log_loss)
-MAP(log_slope)
-MAP(log_label_slope)
-MAP(kullback_loss)
-MAP(kullback_label_slope)
+#define MAP_OWN(name) MAP(name##_label_slope)
+#define MAP_MINUS(name)
+#define MAP_KIND(KIND, name, label) MAP(name##_value) MAP(name##_slope) MAP_##label(name)
+RG_LOSS_FORMULAS(MAP_KIND)
 
 /* The loss, dl/dy and dl/dt; the last is minus the second where there is none. */
-static rg_loss_map *const maps[][3] = {
-    [RG_LOSS_MEAN_ABSOLUTE] = { map_absolute_loss, map_absolute_slope, NULL },
-    [RG_LOSS_MEAN_SQUARED] = { map_squared_loss, map_squared_slope, NULL },
-    [RG_LOSS_SIGMOID_CROSS_ENTROPY] = { map_sigmoid_loss, map_sigmoid_slope,
-                                        map_sigmoid_label_slope },
-    [RG_LOSS_CATEGORICAL_CROSS_ENTROPY] = { map_categorical_loss, map_categorical_slope,
-                                            map_categorical_label_slope },
-    [RG_LOSS_HINGE] = { map_hinge_loss, map_hinge_slope, map_hinge_label_slope },
-    [RG_LOSS_HUBER] = { map_huber_loss, map_huber_slope, NULL },
-    [RG_LOSS_COSINE_DISTANCE] = { map_cosine_loss, map_minus_label, map_cosine_label_slope },
-    [RG_LOSS_LOG] = { map_log_loss, map_log_slope, map_log_label_slope },
-    [RG_LOSS_KULLBACK_LEIBLER] = { map_kullback_loss, map_minus_label, map_kullback_label_slope },
-};
+#define LABEL_OWN(name)   map_##name##_label_slope
+#define LABEL_MINUS(name) NULL
+#define MAPS(KIND, name, label) \
+    [RG_LOSS_##KIND] = { map_##name##_value, map_##name##_slope, LABEL_##label(name) },
+static rg_loss_map *const maps[][3] = { RG_LOSS_FORMULAS(MAPS) };
 
 /* ---- element by element ---- */
 
@@ -121,21 +98,21 @@ RG_FORMULA vreal fold_product(const void *k, vreal acc, vreal a, vreal x) /* a (
     return vfma(a, x - vset(*(const real *)k), acc);
 }
 
-RG_FORMULA vreal soft_loss(const void *k, vreal x, vreal a)
+RG_INLINE vreal loss_soft_loss(const void *k, vreal x, vreal a)
 {
     const soft_row *row = k;
     return -a * ((x - vset(row->max)) - vset(row->log_sum));
 }
 
-RG_FORMULA vreal soft_slope(const void *k, vreal x, vreal a)
+RG_INLINE vreal loss_soft_slope(const void *k, vreal x, vreal a)
 {
     const soft_row *row = k;
     return vexp(x - vset(row->max)) * vset(row->share) - a;
 }
 
-RG_FORMULA vreal soft_label_slope(const void *k, vreal x, vreal same)
+RG_INLINE vreal loss_soft_label_slope(const void *k, vreal x, vreal same)
 {
-    UNUSED(same);
+    (void)same;
     const soft_row *row = k;
     return vset(row->log_sum) - (x - vset(row->max));
 }
@@ -144,10 +121,11 @@ MAP(soft_loss)
 MAP(soft_slope)
 MAP(soft_label_slope)
 
-RG_FORMULA vreal smooth(const void *k, vreal t, vreal same)
+RG_INLINE vreal loss_smooth(const void *k, vreal t, vreal same)
 {
-    UNUSED(same);
-    return t * vset(NUMBERS(k)->keep) + vset(NUMBERS(k)->share);
+    (void)same;
+    const loss_numbers *n = k;
+    return t * vset(n->keep) + vset(n->share);
 }
 
 MAP(smooth)

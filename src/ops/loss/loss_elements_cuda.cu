@@ -2,88 +2,26 @@
 /* Copyright The retrograde authors */
 /* Losses of single elements, with dense labels, on a GPU. */
 #include "ops/loss/loss.cuh"
+#include "ops/loss/loss_formulas.h"
 
-/* ---- formulas: losses, and their derivatives by y and by t ---- */
-
-template <rg_dtype T> struct loss_numbers {
-    real<T> keep, share, epsilon, delta;
-};
-
-template <rg_dtype T>
-static __device__ __forceinline__ loss_numbers<T> numbers_of(const rg_loss_numbers &n)
-{
-    return { (real<T>)n.keep, (real<T>)n.share, (real<T>)n.epsilon, (real<T>)n.delta };
-}
-
-template <rg_dtype T, int KIND>
-static __device__ __forceinline__ real<T> loss_of(const loss_numbers<T> &k, real<T> y, real<T> t)
-{
-    const real<T> e = y - t, half = (real<T>)0.5;
-    if constexpr (KIND == RG_LOSS_MEAN_ABSOLUTE)
-        return fabs(e);
-    if constexpr (KIND == RG_LOSS_MEAN_SQUARED)
-        return e * e;
-    if constexpr (KIND == RG_LOSS_SIGMOID_CROSS_ENTROPY)
-        return (y > 0 ? y : 0) - y * (t * k.keep + k.share) + log1p(exp(-fabs(y)));
-    if constexpr (KIND == RG_LOSS_CATEGORICAL_CROSS_ENTROPY)
-        return -t * log(y);
-    if constexpr (KIND == RG_LOSS_HINGE) {
-        const real<T> margin = 1 - (2 * t - 1) * y;
-        return margin < 0 ? 0 : margin;
-    }
-    if constexpr (KIND == RG_LOSS_HUBER)
-        return fabs(e) <= k.delta ? half * e * e : k.delta * (fabs(e) - half * k.delta);
-    if constexpr (KIND == RG_LOSS_COSINE_DISTANCE)
-        return -y * t;
-    if constexpr (KIND == RG_LOSS_LOG)
-        return -t * log(y + k.epsilon) - (1 - t) * log((1 - y) + k.epsilon);
-    return (t == 0 ? 0 : t * log(t)) - t * y; /* Kullback-Leibler */
-}
-
-template <rg_dtype T, int KIND>
-static __device__ __forceinline__ real<T> slope_of(const loss_numbers<T> &k, real<T> y, real<T> t)
-{
-    const real<T> e = y - t;
-    if constexpr (KIND == RG_LOSS_MEAN_ABSOLUTE)
-        return e > 0 ? 1 : e < 0 ? -1 : e;
-    if constexpr (KIND == RG_LOSS_MEAN_SQUARED)
-        return 2 * e;
-    if constexpr (KIND == RG_LOSS_SIGMOID_CROSS_ENTROPY) {
-        const real<T> z = exp(-fabs(y));
-        return (y < 0 ? z : 1) / (1 + z) - (t * k.keep + k.share);
-    }
-    if constexpr (KIND == RG_LOSS_CATEGORICAL_CROSS_ENTROPY)
-        return -t / y;
-    if constexpr (KIND == RG_LOSS_HINGE)
-        return 1 - (2 * t - 1) * y > 0 ? 1 - 2 * t : 0;
-    if constexpr (KIND == RG_LOSS_HUBER)
-        return e > k.delta ? k.delta : e < -k.delta ? -k.delta : e;
-    if constexpr (KIND == RG_LOSS_LOG)
-        return (1 - t) / ((1 - y) + k.epsilon) - t / (y + k.epsilon);
-    return -t; /* cosine distance, Kullback-Leibler */
-}
-
-template <rg_dtype T, int KIND>
-static __device__ __forceinline__ real<T> label_slope_of(const loss_numbers<T> &k, real<T> y,
-                                                         real<T> t)
-{
-    if constexpr (KIND == RG_LOSS_SIGMOID_CROSS_ENTROPY)
-        return -y * k.keep;
-    if constexpr (KIND == RG_LOSS_CATEGORICAL_CROSS_ENTROPY)
-        return -log(y);
-    if constexpr (KIND == RG_LOSS_HINGE)
-        return 1 - (2 * t - 1) * y > 0 ? -2 * y : 0;
-    if constexpr (KIND == RG_LOSS_COSINE_DISTANCE)
-        return -y;
-    if constexpr (KIND == RG_LOSS_LOG)
-        return log((1 - y) + k.epsilon) - log(y + k.epsilon);
-    if constexpr (KIND == RG_LOSS_KULLBACK_LEIBLER)
-        return log(t) + 1 - y;
-    return -slope_of<T, KIND>(k, y, t);
-}
+/* ---- formulas on vectors ---- */
 
 /* What is computed of a vector of elements. */
 enum { RG_LOSS_VALUE, RG_LOSS_SLOPE, RG_LOSS_LABEL_SLOPE };
+
+#define LABEL_OWN(name)   loss_##name##_label_slope
+#define LABEL_MINUS(name) -loss_##name##_slope
+#define FORMULA(KIND, name, label)                                     \
+    if constexpr (KIND_OF == RG_LOSS_##KIND)                           \
+        return WHAT == RG_LOSS_VALUE   ? loss_##name##_value(&k, y, t) \
+               : WHAT == RG_LOSS_SLOPE ? loss_##name##_slope(&k, y, t) \
+                                       : LABEL_##label(name)(&k, y, t);
+
+template <rg_dtype T, int WHAT, int KIND_OF>
+static __device__ __forceinline__ real<T> formula_of(const loss_numbers<T> &k, real<T> y, real<T> t)
+{
+    RG_LOSS_FORMULAS(FORMULA)
+}
 
 template <rg_dtype T, int WHAT, int KIND>
 static __device__ __forceinline__ void map_kind(const loss_numbers<T> &k, const real<T> y[],
@@ -91,9 +29,7 @@ static __device__ __forceinline__ void map_kind(const loss_numbers<T> &k, const 
 {
 #pragma unroll
     for (int e = 0; e < VLEN<T>; e++)
-        out[e] = WHAT == RG_LOSS_VALUE   ? loss_of<T, KIND>(k, y[e], t[e])
-                 : WHAT == RG_LOSS_SLOPE ? slope_of<T, KIND>(k, y[e], t[e])
-                                         : label_slope_of<T, KIND>(k, y[e], t[e]);
+        out[e] = formula_of<T, WHAT, KIND>(k, y[e], t[e]);
 }
 
 /* The kind is the same for all threads. */
@@ -102,58 +38,98 @@ static __device__ __forceinline__ void map_elements(int kind, const loss_numbers
                                                     const real<T> y[], const real<T> t[],
                                                     real<T> out[])
 {
-    if (kind == RG_LOSS_MEAN_ABSOLUTE)
-        map_kind<T, WHAT, RG_LOSS_MEAN_ABSOLUTE>(k, y, t, out);
-    else if (kind == RG_LOSS_MEAN_SQUARED)
-        map_kind<T, WHAT, RG_LOSS_MEAN_SQUARED>(k, y, t, out);
-    else if (kind == RG_LOSS_SIGMOID_CROSS_ENTROPY)
-        map_kind<T, WHAT, RG_LOSS_SIGMOID_CROSS_ENTROPY>(k, y, t, out);
-    else if (kind == RG_LOSS_CATEGORICAL_CROSS_ENTROPY)
-        map_kind<T, WHAT, RG_LOSS_CATEGORICAL_CROSS_ENTROPY>(k, y, t, out);
-    else if (kind == RG_LOSS_HINGE)
-        map_kind<T, WHAT, RG_LOSS_HINGE>(k, y, t, out);
-    else if (kind == RG_LOSS_HUBER)
-        map_kind<T, WHAT, RG_LOSS_HUBER>(k, y, t, out);
-    else if (kind == RG_LOSS_COSINE_DISTANCE)
-        map_kind<T, WHAT, RG_LOSS_COSINE_DISTANCE>(k, y, t, out);
-    else if (kind == RG_LOSS_LOG)
-        map_kind<T, WHAT, RG_LOSS_LOG>(k, y, t, out);
-    else
-        map_kind<T, WHAT, RG_LOSS_KULLBACK_LEIBLER>(k, y, t, out);
+#define MAP_KIND(KIND, name, label) \
+    if (kind == RG_LOSS_##KIND)     \
+        return map_kind<T, WHAT, RG_LOSS_##KIND>(k, y, t, out);
+    RG_LOSS_FORMULAS(MAP_KIND)
 }
 
 /* ---- vectors of elements ---- */
 
-/* Elements number i to i + n - 1 as a vector; `wide`: they can be loaded as one. */
+/* Elements number i to i + n - 1; `wide`: they can be loaded as a vector. */
+typedef struct element_span {
+    int64_t i;
+    int n;
+    bool wide;
+} element_span;
+
 template <rg_dtype T>
-static __device__ __forceinline__ void fetch(const rg_loss_view &v, const void *data, int64_t i,
-                                             int n, bool wide, real<T> x[VLEN<T>])
+static __device__ __forceinline__ void fetch(const rg_loss_view &v, const void *data,
+                                             const element_span &s, real<T> x[VLEN<T>])
 {
-    if (wide && n >= VLEN<T>) {
-        unpack<T>(load_vector(at<T>(data, i)), x);
+    if (s.wide && s.n >= VLEN<T>) {
+        unpack<T>(load_vector(at<T>(data, s.i)), x);
         return;
     }
 #pragma unroll
     for (int e = 0; e < VLEN<T>; e++)
-        x[e] = e < n ? load<T>(data, view_offset(v, i + e)) : 0;
+        x[e] = e < s.n ? load<T>(data, view_offset(v, s.i + e)) : 0;
 }
 
 template <rg_dtype T>
-static __device__ __forceinline__ void deposit(const rg_loss_view &v, void *data, int64_t i, int n,
-                                               bool wide, bool stream, const real<T> x[VLEN<T>])
+static __device__ __forceinline__ void deposit(const rg_loss_view &v, void *data,
+                                               const element_span &s, bool stream,
+                                               const real<T> x[VLEN<T>])
 {
-    if (wide && n >= VLEN<T>) {
-        store_vector(at<T>(data, i), pack<T>(x), stream);
+    if (s.wide && s.n >= VLEN<T>) {
+        store_vector(at<T>(data, s.i), pack<T>(x), stream);
         return;
     }
 #pragma unroll
     for (int e = 0; e < VLEN<T>; e++) {
-        if (e < n)
-            store<T>(data, view_offset(v, i + e), x[e]);
+        if (e < s.n)
+            store<T>(data, view_offset(v, s.i + e), x[e]);
     }
 }
 
 /* ---- kernel ---- */
+
+/* The sum, and with it the losses of a vector of elements. */
+template <rg_dtype T>
+static __device__ __forceinline__ real<T>
+add_losses(const rg_loss_args &k, const loss_numbers<T> &numbers, const element_span &s,
+           const real<T> y[], const real<T> t[], const real<T> w[], real<T> sum)
+{
+    const real<T> weight = (real<T>)k.numbers.weight;
+    real<T> out[VLEN<T>];
+    map_elements<T, RG_LOSS_VALUE>(k.numbers.kind, numbers, y, t, out);
+#pragma unroll
+    for (int e = 0; e < VLEN<T>; e++) {
+        out[e] = k.has_weights ? out[e] * weight * w[e] : out[e] * weight;
+        sum += e < s.n ? out[e] : 0;
+    }
+    if (k.losses == RG_LOSS_OF_LABELS)
+        deposit<T>(k.views[RG_LOSS_L], k.loss, s, false, out);
+    return sum;
+}
+
+template <rg_dtype T>
+static __device__ __forceinline__ void
+store_slopes(const rg_loss_args &k, const loss_numbers<T> &numbers, const element_span &s,
+             const real<T> y[], const real<T> t[], const real<T> w[], real<T> scale)
+{
+    real<T> out[VLEN<T>], more[VLEN<T>];
+    if (k.is_label_gradient)
+        map_elements<T, RG_LOSS_LABEL_SLOPE>(k.numbers.kind, numbers, y, t, out);
+    else
+        map_elements<T, RG_LOSS_SLOPE>(k.numbers.kind, numbers, y, t, out);
+#pragma unroll
+    for (int e = 0; e < VLEN<T>; e++)
+        out[e] = k.has_weights ? out[e] * scale * w[e] : out[e] * scale;
+    if (k.dy_of_labels) {
+        fetch<T>(k.views[RG_LOSS_DY], k.dy, s, more);
+#pragma unroll
+        for (int e = 0; e < VLEN<T>; e++)
+            out[e] *= more[e];
+    }
+    if (k.add) {
+        fetch<T>(k.views[RG_LOSS_D], k.gradient, s, more);
+#pragma unroll
+        for (int e = 0; e < VLEN<T>; e++)
+            out[e] += more[e];
+    }
+    deposit<T>(k.views[RG_LOSS_D], k.gradient, s, k.stream, out);
+}
 
 template <rg_dtype T>
 static __global__ void __launch_bounds__(LOSS_THREADS)
@@ -162,56 +138,29 @@ static __global__ void __launch_bounds__(LOSS_THREADS)
     enum { V = VLEN<T>, VECTORS = RG_LOSS_PART / (LOSS_THREADS * V) };
     __shared__ double partial[32];
     const part_place p = find_part(k);
-    const loss_numbers<T> numbers = numbers_of<T>(k.numbers);
-    const real<T> scale = group_scale<T>(k, p.group), weight = (real<T>)k.numbers.weight;
+    const loss_numbers<T> numbers = numbers_of<real<T>>(&k.numbers);
+    const real<T> scale = group_scale<T>(k, p.group);
     real<T> y[VECTORS][V], t[VECTORS][V], sum = 0;
 #pragma unroll
     for (int q = 0; q < VECTORS; q++) {
         const int j = ((int)threadIdx.x + q * LOSS_THREADS) * V;
-        fetch<T>(k.views[RG_LOSS_Y], k.y, p.first + j, p.count - j, wide, y[q]);
-        fetch<T>(k.views[RG_LOSS_T], k.labels, p.first + j, p.count - j, wide, t[q]);
+        const element_span s = { p.first + j, p.count - j, wide };
+        fetch<T>(k.views[RG_LOSS_Y], k.y, s, y[q]);
+        fetch<T>(k.views[RG_LOSS_T], k.labels, s, t[q]);
     }
 #pragma unroll
     for (int q = 0; q < VECTORS; q++) {
-        const int j = ((int)threadIdx.x + q * LOSS_THREADS) * V, n = p.count - j;
-        const int64_t i = p.first + j;
-        real<T> out[V], w[V], more[V];
-        if (n <= 0)
+        const int j = ((int)threadIdx.x + q * LOSS_THREADS) * V;
+        const element_span s = { p.first + j, p.count - j, wide };
+        real<T> w[V];
+        if (s.n <= 0)
             break;
         if (k.has_weights)
-            fetch<T>(k.views[RG_LOSS_W], k.weights, i, n, wide, w);
-        if (k.losses != RG_LOSS_NO_LOSS) {
-            map_elements<T, RG_LOSS_VALUE>(k.numbers.kind, numbers, y[q], t[q], out);
-#pragma unroll
-            for (int e = 0; e < V; e++) {
-                out[e] = k.has_weights ? out[e] * weight * w[e] : out[e] * weight;
-                sum += e < n ? out[e] : 0;
-            }
-            if (k.losses == RG_LOSS_OF_LABELS)
-                deposit<T>(k.views[RG_LOSS_L], k.loss, i, n, wide, false, out);
-        }
-        if (!k.has_gradient)
-            continue;
-        if (k.is_label_gradient)
-            map_elements<T, RG_LOSS_LABEL_SLOPE>(k.numbers.kind, numbers, y[q], t[q], out);
-        else
-            map_elements<T, RG_LOSS_SLOPE>(k.numbers.kind, numbers, y[q], t[q], out);
-#pragma unroll
-        for (int e = 0; e < V; e++)
-            out[e] = k.has_weights ? out[e] * scale * w[e] : out[e] * scale;
-        if (k.dy_of_labels) {
-            fetch<T>(k.views[RG_LOSS_DY], k.dy, i, n, wide, more);
-#pragma unroll
-            for (int e = 0; e < V; e++)
-                out[e] *= more[e];
-        }
-        if (k.add) {
-            fetch<T>(k.views[RG_LOSS_D], k.gradient, i, n, wide, more);
-#pragma unroll
-            for (int e = 0; e < V; e++)
-                out[e] += more[e];
-        }
-        deposit<T>(k.views[RG_LOSS_D], k.gradient, i, n, wide, k.stream, out);
+            fetch<T>(k.views[RG_LOSS_W], k.weights, s, w);
+        if (k.losses != RG_LOSS_NO_LOSS)
+            sum = add_losses<T>(k, numbers, s, y[q], t[q], w, sum);
+        if (k.has_gradient)
+            store_slopes<T>(k, numbers, s, y[q], t[q], w, scale);
     }
     if (k.losses != RG_LOSS_SUMS)
         return;

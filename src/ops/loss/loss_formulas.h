@@ -1,166 +1,172 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Losses of single elements, and their derivatives by y and by t, on vectors. Where dl/dt is
- * missing it is minus dl/dy. */
+/* Losses of single elements, and their derivatives by y and by t. Where dl/dt is missing it is
+ * minus dl/dy. Valid C and valid CUDA. */
 #ifndef RG_OPS_LOSS_FORMULAS_H
 #define RG_OPS_LOSS_FORMULAS_H
 
-#include "backend/cpu/kernel.h"
-#include "backend/cpu/math.h"
+#include "backend/formula.h"
 #include "ops/loss/loss.h"
 
-typedef struct loss_numbers {
-    real keep, share, epsilon, delta;
-} loss_numbers;
+#include <retrograde/loss.h>
 
-RG_INLINE loss_numbers numbers_of(const rg_loss_numbers *n)
+/* Kinds that have formulas, X(KIND, name, OWN or MINUS): whether dl/dt has one, too. */
+#define RG_LOSS_FORMULAS(X)                        \
+    X(MEAN_ABSOLUTE, absolute, MINUS)              \
+    X(MEAN_SQUARED, squared, MINUS)                \
+    X(SIGMOID_CROSS_ENTROPY, sigmoid, OWN)         \
+    X(CATEGORICAL_CROSS_ENTROPY, categorical, OWN) \
+    X(HINGE, hinge, OWN)                           \
+    X(HUBER, huber, MINUS)                         \
+    X(COSINE_DISTANCE, cosine, OWN)                \
+    X(LOG, log, OWN)                               \
+    X(KULLBACK_LEIBLER, kullback, OWN)
+
+/* rg_loss_numbers, cast once. */
+RG_FORMULA_STRUCT(loss_numbers)
 {
-    return (loss_numbers){ (real)n->keep, (real)n->share, (real)n->epsilon, (real)n->delta };
+    real keep, share, epsilon, delta;
+};
+
+RG_FORMULA_CAST RG_OF(loss_numbers) numbers_of(const rg_loss_numbers *n)
+{
+    const RG_OF(loss_numbers)
+        k = { (real)n->keep, (real)n->share, (real)n->epsilon, (real)n->delta };
+    return k;
 }
 
-#define NUMBERS(k) ((const loss_numbers *)(k))
-#define UNUSED(a)  ((void)(a))
+/* No formula needs all parameters. */
+#define LOSS_UNUSED __attribute__((unused))
+#define LOSS_FORMULA(name)                                                         \
+    RG_FORMULA_INLINE vreal loss_##name(LOSS_UNUSED const RG_OF(loss_numbers) * k, \
+                                        LOSS_UNUSED vreal y, LOSS_UNUSED vreal t)
 
-RG_FORMULA vreal absolute_loss(const void *k, vreal y, vreal t)
+LOSS_FORMULA(absolute_value)
 {
-    UNUSED(k);
     return vabs(y - t);
 }
 
-RG_FORMULA vreal absolute_slope(const void *k, vreal y, vreal t)
+LOSS_FORMULA(absolute_slope)
 {
-    UNUSED(k);
     const vreal e = y - t; /* 0 and NaN stay what they are */
     return vselect(e > 0, vset(1), vselect(e < 0, vset(-1), e));
 }
 
-RG_FORMULA vreal squared_loss(const void *k, vreal y, vreal t)
+LOSS_FORMULA(squared_value)
 {
-    UNUSED(k);
     return (y - t) * (y - t);
 }
 
-RG_FORMULA vreal squared_slope(const void *k, vreal y, vreal t)
+LOSS_FORMULA(squared_slope)
 {
-    UNUSED(k);
     return 2 * (y - t);
 }
 
-RG_FORMULA vreal sigmoid_loss(const void *k, vreal y, vreal t)
+LOSS_FORMULA(sigmoid_value)
 {
-    t = t * vset(NUMBERS(k)->keep) + vset(NUMBERS(k)->share);
-    return vmax(y, vset(0)) - y * t + vlog1p(vexp(-vabs(y)));
+    t = t * vset(k->keep) + vset(k->share);
+    return vmax(y, vset(0)) - y * t + log1p_of(exp_of(-vabs(y), false), false);
 }
 
-RG_FORMULA vreal sigmoid_slope(const void *k, vreal y, vreal t)
+LOSS_FORMULA(sigmoid_slope)
 {
-    return vsigmoid(y) - (t * vset(NUMBERS(k)->keep) + vset(NUMBERS(k)->share));
+    const vreal z = exp_of(-vabs(y), false);
+    return vselect(y < 0, z, vset(1)) / (1 + z) - (t * vset(k->keep) + vset(k->share));
 }
 
-RG_FORMULA vreal sigmoid_label_slope(const void *k, vreal y, vreal t)
+LOSS_FORMULA(sigmoid_label_slope)
 {
-    UNUSED(t);
-    return y * vset(-NUMBERS(k)->keep);
+    return y * vset(-k->keep);
 }
 
-RG_FORMULA vreal categorical_loss(const void *k, vreal y, vreal t)
+LOSS_FORMULA(categorical_value)
 {
-    UNUSED(k);
-    return -t * vlog(y);
+    return -t * log_of(y, false);
 }
 
-RG_FORMULA vreal categorical_slope(const void *k, vreal y, vreal t)
+LOSS_FORMULA(categorical_slope)
 {
-    UNUSED(k);
     return -t / y;
 }
 
-RG_FORMULA vreal categorical_label_slope(const void *k, vreal y, vreal t)
+LOSS_FORMULA(categorical_label_slope)
 {
-    UNUSED(k);
-    UNUSED(t);
-    return -vlog(y);
+    return -log_of(y, false);
 }
 
-RG_FORMULA vreal hinge_loss(const void *k, vreal y, vreal t)
+LOSS_FORMULA(hinge_value)
 {
-    UNUSED(k);
     return vmax(vset(0), 1 - (2 * t - 1) * y);
 }
 
-RG_FORMULA vreal hinge_slope(const void *k, vreal y, vreal t)
+LOSS_FORMULA(hinge_slope)
 {
-    UNUSED(k);
     return vselect(1 - (2 * t - 1) * y > 0, 1 - 2 * t, vset(0));
 }
 
-RG_FORMULA vreal hinge_label_slope(const void *k, vreal y, vreal t)
+LOSS_FORMULA(hinge_label_slope)
 {
-    UNUSED(k);
     return vselect(1 - (2 * t - 1) * y > 0, -2 * y, vset(0));
 }
 
-RG_FORMULA vreal huber_loss(const void *k, vreal y, vreal t)
+LOSS_FORMULA(huber_value)
 {
-    const vreal delta = vset(NUMBERS(k)->delta), e = y - t, half = vset((real)0.5);
+    const vreal delta = vset(k->delta), e = y - t, half = vset((real)0.5);
     return vselect(vabs(e) <= delta, half * e * e, delta * (vabs(e) - half * delta));
 }
 
-RG_FORMULA vreal huber_slope(const void *k, vreal y, vreal t)
+LOSS_FORMULA(huber_slope)
 {
-    const vreal delta = vset(NUMBERS(k)->delta);
+    const vreal delta = vset(k->delta);
     return vmax(-delta, vmin(delta, y - t));
 }
 
-RG_FORMULA vreal cosine_loss(const void *k, vreal y, vreal t)
+LOSS_FORMULA(cosine_value)
 {
-    UNUSED(k);
     return -y * t;
 }
 
-RG_FORMULA vreal minus_label(const void *k, vreal y, vreal t) /* cosine, Kullback-Leibler */
+LOSS_FORMULA(cosine_slope)
 {
-    UNUSED(k);
-    UNUSED(y);
     return -t;
 }
 
-RG_FORMULA vreal cosine_label_slope(const void *k, vreal y, vreal t)
+LOSS_FORMULA(cosine_label_slope)
 {
-    UNUSED(k);
-    UNUSED(t);
     return -y;
 }
 
-RG_FORMULA vreal log_loss(const void *k, vreal y, vreal t)
+LOSS_FORMULA(log_value)
 {
-    const vreal epsilon = vset(NUMBERS(k)->epsilon);
-    return -t * vlog(y + epsilon) - (1 - t) * vlog((1 - y) + epsilon);
+    const vreal epsilon = vset(k->epsilon);
+    return -t * log_of(y + epsilon, false) - (1 - t) * log_of((1 - y) + epsilon, false);
 }
 
-RG_FORMULA vreal log_slope(const void *k, vreal y, vreal t)
+LOSS_FORMULA(log_slope)
 {
-    const vreal epsilon = vset(NUMBERS(k)->epsilon);
+    const vreal epsilon = vset(k->epsilon);
     return (1 - t) / ((1 - y) + epsilon) - t / (y + epsilon);
 }
 
-RG_FORMULA vreal log_label_slope(const void *k, vreal y, vreal t)
+LOSS_FORMULA(log_label_slope)
 {
-    UNUSED(t);
-    const vreal epsilon = vset(NUMBERS(k)->epsilon);
-    return vlog((1 - y) + epsilon) - vlog(y + epsilon);
+    const vreal epsilon = vset(k->epsilon);
+    return log_of((1 - y) + epsilon, false) - log_of(y + epsilon, false);
 }
 
-RG_FORMULA vreal kullback_loss(const void *k, vreal y, vreal t)
+LOSS_FORMULA(kullback_value)
 {
-    UNUSED(k);
-    return vselect(t == 0, t, t * vlog(t)) - t * y;
+    return vselect(t == 0, t, t * log_of(t, false)) - t * y;
 }
 
-RG_FORMULA vreal kullback_label_slope(const void *k, vreal y, vreal t)
+LOSS_FORMULA(kullback_slope)
 {
-    UNUSED(k);
-    return vlog(t) + 1 - y;
+    return -t;
+}
+
+LOSS_FORMULA(kullback_label_slope)
+{
+    return log_of(t, false) + 1 - y;
 }
 
 #endif
