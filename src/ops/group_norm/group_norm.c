@@ -134,6 +134,21 @@ static int32_t make_slots(const void *desc, const rg_tensor_desc x[], rg_state_s
     return RG_GROUP_NORM_DBETA + 1;
 }
 
+/* ---- forward and gradient ---- */
+
+static const rg_strategy *const strategies[] = { &rg_group_norm_rows, &rg_group_norm_columns,
+                                                 NULL };
+
+static rg_status forward(rg_call *call)
+{
+    return rg_strategy_run(call, strategies, &(rg_group_norm_request){ .gradient = false });
+}
+
+static rg_status gradient(rg_call *call)
+{
+    return rg_strategy_run(call, strategies, &(rg_group_norm_request){ .gradient = true });
+}
+
 RG_OP_DEFINE(group_norm, .text = "group, instance and layer normalization",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", "gamma", "beta", NULL },
@@ -141,9 +156,9 @@ RG_OP_DEFINE(group_norm, .text = "group, instance and layer normalization",
              .aliases = (const rg_alias[]){ RG_X_AS_Y(0, 0), RG_DY_AS_DX(0, 0), RG_X_AS_DX(0, 0),
                                             0 },
              .count_inputs = count_inputs, .input_names = input_names, .check = check,
-             .shapes = shapes, .state = make_slots, .reads = reads,
-             .forward = rg_group_norm_forward, .gradient = rg_group_norm_gradient,
-             .fusion = { .is_cheap = true });
+             .shapes = shapes, .state = make_slots, .reads = reads, .forward = forward,
+             .gradient = gradient, .fusion = { .is_cheap = true },
+             .strategies = (const rg_strategy *const *const[]){ strategies, NULL });
 
 rg_status rg_group_norm_create(rg_device *device, const rg_group_norm_desc *desc,
                                rg_kernel **kernel)

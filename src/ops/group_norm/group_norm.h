@@ -8,7 +8,7 @@
 
 #include <retrograde/group_norm.h>
 
-/* By shape alone: columns, where an image has several rows, or rows, where it has one. */
+/* Columns for any image; rows where each is one row. */
 enum {
     RG_GROUP_NORM_COLUMNS,
     RG_GROUP_NORM_ROWS,
@@ -22,7 +22,7 @@ enum {
  * more of them. */
 enum { RG_GROUP_NORM_RUN = 256, RG_GROUP_NORM_WIDE = 2048 };
 
-/* What both directions read. Of pointers that are not needed some valid one stands in. A unit is as
+/* What both directions read. Unused pointers hold any valid address. A unit is as
  * many whole groups as shape.block has channels, of one image; or, of rows, as many images as
  * `part` says. */
 typedef struct rg_group_norm_shape {
@@ -31,7 +31,8 @@ typedef struct rg_group_norm_shape {
     double epsilon;
     rg_norm_parameters parameters;
     rg_norm_neuron neuron;
-    bool stream; /* the result goes past the cache */
+    bool by_rows; /* an image is one row, and kernels of rows take it */
+    bool stream;  /* the result uses streaming stores */
 } rg_group_norm_shape;
 
 typedef struct rg_group_norm_args {
@@ -62,10 +63,5 @@ typedef struct rg_group_norm_join_args {
     rg_dtype dtype; /* of `to` */
     bool add;
 } rg_group_norm_join_args;
-
-/* A mean in two numbers, and s, from the sum of squares around it. */
-typedef struct rg_group_norm_numbers {
-    double mean, rest, s;
-} rg_group_norm_numbers;
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Group normalisation: how work is cut, and the launches of forward and gradient. */
+/* Group normalisation: the launches of forward and gradient, by rows or by columns. */
 #include "ops/group_norm/group_norm_record.h"
 #include "core/integer.h"
 #include "ops/group_norm/group_norm.h"
@@ -8,62 +8,22 @@
 
 /* ---- what all launches need ---- */
 
-/* A unit is whole groups of one image: so many that it stays in the cache between its passes, and
- * has whole cache lines if possible. */
-static void cut_columns(rg_channels *s, int64_t each)
+rg_group_norm_shape rg_group_norm_shape_of(const rg_call *call, bool gradient)
 {
-    enum { L2_ELEMENTS = 262144, LINE_ELEMENTS = 32, ROW_ELEMENTS = 256, PART_ELEMENTS = 8192 };
-    const int64_t most_columns = L2_ELEMENTS / rg_clamp(s->rows.count, 1, L2_ELEMENTS);
-    const int64_t want = rg_clamp(most_columns, 1, RG_CHANNEL_COLUMNS);
-    int64_t step = each;
-    while (step % LINE_ELEMENTS != 0 && step * 2 <= want)
-        step *= 2;
-    if (step > want)
-        step = each;
-    s->block = rg_clamp(want / step * step, each, s->channels);
-    s->part = rg_clamp(PART_ELEMENTS / s->channels, 16,
-                       PART_ELEMENTS); /* of a GPU, where there are many images */
-    s->part =
-        s->part < rg_ceil_div(s->rows.count, 1024) ? rg_ceil_div(s->rows.count, 1024) : s->part;
-    s->parts = rg_ceil_div(s->rows.count, s->part);
-    s->blocks = rg_ceil_div(s->channels, s->block);
-    s->chains = s->blocks == 1 && s->block < ROW_ELEMENTS ? ROW_ELEMENTS / s->block : 1;
-}
-
-static bool takes_rows(const rg_channels *s)
-{
-    return s->rows.count == 1;
-}
-
-/* The most images of a unit where each is one row: a GPU sums up ROWS of them plainly in each of
- * the teams that share a block, a CPU as many as fit its buffers. */
-static int64_t most_images(int64_t channels, int64_t groups)
-{
-    enum { ELEMENTS = 65536, ROWS = RG_GROUP_NORM_RUN, TEAMS = 64, WARPS = 8 };
-    return rg_clamp(ELEMENTS / channels, ROWS, ROWS * (groups == 1 ? TEAMS : WARPS));
-}
-
-static rg_group_norm_shape shape_of(const rg_call *call, const rg_tensor *const tensors[],
-                                    int count, bool gradient)
-{
-    enum { ELEMENTS = 32768, PARTS = 1024 };
     const rg_group_norm_desc *d = call->desc;
+    const rg_tensor *x = call->x[0];
+    const rg_tensor *const forward[] = { x, call->y[0] };
+    const rg_tensor *const backward[] = { call->dy[0], x, call->dx[0] != NULL ? call->dx[0] : x };
     const rg_tensor_desc *descs[RG_WALK_TENSORS];
+    const int count = gradient ? 3 : 2;
     for (int t = 0; t < count; t++)
-        descs[t] = &tensors[t]->desc;
-    const rg_dtype dtype = descs[0]->dtype;
+        descs[t] = gradient ? &backward[t]->desc : &forward[t]->desc;
     rg_group_norm_shape s = {
-        .channels = rg_channels_make(descs, count, rg_group_norm_axis_of(d, descs[0]->rank)),
-        .groups = rg_group_norm_groups_of(d, descs[0]),
+        .channels = rg_channels_make(descs, count, rg_group_norm_axis_of(d, x->desc.rank)),
+        .groups = rg_group_norm_groups_of(d, &x->desc),
         .epsilon = d->epsilon,
-        .neuron = rg_norm_neuron_of(&d->neuron, dtype, gradient),
+        .neuron = rg_norm_neuron_of(&d->neuron, x->desc.dtype, gradient),
     };
-    const int64_t channels = s.channels.channels, images = s.channels.images.count;
-    s.part = rg_clamp(ELEMENTS / channels, 1, ELEMENTS);
-    s.part = s.part < rg_ceil_div(images, PARTS) ? rg_ceil_div(images, PARTS) : s.part;
-    s.part = rg_clamp(s.part, 1, most_images(channels, s.groups));
-    if (!takes_rows(&s.channels))
-        cut_columns(&s.channels, channels / s.groups);
     for (int32_t i = 1; i < call->inputs; i++) {
         const rg_tensor *known = call->x[i] != NULL ? call->x[i] : call->dx[i];
         s.parameters.dtype = known != NULL ? known->desc.dtype : s.parameters.dtype;
@@ -86,8 +46,8 @@ static void take_parameters(const rg_call *call, rg_norm_parameters *p, const rg
 
 static int64_t units_of(const rg_group_norm_shape *s)
 {
-    return takes_rows(&s->channels) ? rg_ceil_div(s->channels.images.count, s->part)
-                                    : s->channels.images.count * s->channels.blocks;
+    return s->by_rows ? rg_ceil_div(s->channels.images.count, s->part)
+                      : s->channels.images.count * s->channels.blocks;
 }
 
 /* Temporaries of a call; those that stay NULL are not needed. */
@@ -106,7 +66,7 @@ static void give_back(buffers *r)
 /* A GPU needs tables between the passes over columns; a CPU has them on its stack. */
 static bool needs_tables(const rg_call *call, const rg_group_norm_shape *s)
 {
-    return !takes_rows(&s->channels) && call->x[0]->device->backend != &rg_backend_cpu;
+    return !s->by_rows && call->x[0]->device->backend != &rg_backend_cpu;
 }
 
 static rg_status take_buffers(rg_call *call, const rg_group_norm_shape *s, buffers *r)
@@ -139,7 +99,7 @@ static const rg_tensor *either(const rg_tensor *tensor, const rg_tensor *otherwi
 
 /* ---- forward ---- */
 
-static rg_status record_forward(rg_call *call, rg_group_norm_shape *shape, const buffers *r)
+static rg_status record_forward(rg_call *call, const rg_group_norm_shape *shape, const buffers *r)
 {
     const rg_tensor *gamma, *beta, *x = call->x[0];
     rg_group_norm_args args = { .shape = *shape };
@@ -152,25 +112,13 @@ static rg_status record_forward(rg_call *call, rg_group_norm_shape *shape, const
                      RG_BIND(args, s, slot(call, RG_GROUP_NORM_S, r->s)),
                      RG_BIND(args, partial, either(r->partial, x)),
                      RG_BIND(args, moments, either(r->moments, x)), RG_BIND(args, y, call->y[0]) },
-        .kernel = takes_rows(&shape->channels) ? RG_GROUP_NORM_ROWS : RG_GROUP_NORM_COLUMNS,
+        .kernel = shape->by_rows ? RG_GROUP_NORM_ROWS : RG_GROUP_NORM_COLUMNS,
         .dtype = x->desc.dtype,
         RG_ARGS(args),
         .units = units_of(shape),
         .bytes = 2 * rg_move_bytes(x)
     };
     return rg_record(call, &launch);
-}
-
-rg_status rg_group_norm_forward(rg_call *call)
-{
-    const rg_tensor *const tensors[] = { call->x[0], call->y[0] };
-    rg_group_norm_shape shape = shape_of(call, tensors, 2, false);
-    buffers r = { 0 };
-    rg_status status = take_buffers(call, &shape, &r);
-    if (status == RG_OK)
-        status = record_forward(call, &shape, &r);
-    give_back(&r);
-    return status;
 }
 
 /* ---- gradient ---- */
@@ -222,7 +170,7 @@ static rg_status record_join(rg_call *call, const rg_tensor *from, int64_t count
 /* Rows of dgammas and dbetas. */
 static int64_t sums_of(const rg_group_norm_shape *s)
 {
-    return takes_rows(&s->channels) ? units_of(s) : s->channels.images.count;
+    return s->by_rows ? units_of(s) : s->channels.images.count;
 }
 
 static rg_status take_gradient_buffers(rg_call *call, const rg_group_norm_shape *s, buffers *r)
@@ -233,7 +181,7 @@ static rg_status take_gradient_buffers(rg_call *call, const rg_group_norm_shape 
     RG_TRY(take_buffers(call, s, r));
     if (needs_tables(call, s))
         RG_TRY(rg_norm_temporary(call, real, 3, factors, &r->factors));
-    if (!wants_parameters(call) || (keeps_images(call) && !takes_rows(&s->channels)))
+    if (!wants_parameters(call) || (keeps_images(call) && !s->by_rows))
         return RG_OK;
     RG_TRY(rg_norm_temporary(call, real, 2, sums, &r->dgammas));
     return rg_norm_temporary(call, real, 2, sums, &r->dbetas);
@@ -266,8 +214,7 @@ static rg_status record_gradient(rg_call *call, const rg_group_norm_shape *shape
                      RG_BIND(args, moments, either(r->moments, x)),
                      RG_BIND(args, factors, either(r->factors, x)),
                      RG_BIND(args, dx, either(dx, x)) },
-        .kernel = takes_rows(&shape->channels) ? RG_GROUP_NORM_ROWS_GRADIENT
-                                               : RG_GROUP_NORM_COLUMNS_GRADIENT,
+        .kernel = shape->by_rows ? RG_GROUP_NORM_ROWS_GRADIENT : RG_GROUP_NORM_COLUMNS_GRADIENT,
         .dtype = x->desc.dtype,
         RG_ARGS(args),
         .units = units_of(shape),
@@ -308,16 +255,18 @@ static rg_status gradient_joined(rg_call *call, const rg_group_norm_shape *shape
     return record_joins(call, shape, dgammas, dbetas);
 }
 
-rg_status rg_group_norm_gradient(rg_call *call)
+/* ---- by one strategy ---- */
+
+rg_status rg_group_norm_record(rg_call *call, const rg_group_norm_shape *shape, bool gradient)
 {
-    const rg_tensor *const tensors[] = { call->dy[0], call->x[0], either(call->dx[0], call->x[0]) };
-    const rg_group_norm_shape shape = shape_of(call, tensors, 3, true);
     buffers r = { 0 };
-    rg_status status = take_gradient_buffers(call, &shape, &r);
-    if (status == RG_OK)
-        status = keeps_images(call) && takes_rows(&shape.channels)
-                     ? gradient_apart(call, &shape, &r)
-                     : gradient_joined(call, &shape, &r);
+    rg_status status =
+        gradient ? take_gradient_buffers(call, shape, &r) : take_buffers(call, shape, &r);
+    if (status == RG_OK && !gradient)
+        status = record_forward(call, shape, &r);
+    else if (status == RG_OK)
+        status = keeps_images(call) && shape->by_rows ? gradient_apart(call, shape, &r)
+                                                      : gradient_joined(call, shape, &r);
     give_back(&r);
     return status;
 }

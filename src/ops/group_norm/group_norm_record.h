@@ -4,9 +4,8 @@
 #ifndef RG_OPS_GROUP_NORM_RECORD_H
 #define RG_OPS_GROUP_NORM_RECORD_H
 
-#include "runtime/op.h"
-
-#include <retrograde/group_norm.h>
+#include "ops/group_norm/group_norm.h"
+#include "runtime/strategy.h"
 
 /* Slots of the state. */
 enum {
@@ -27,7 +26,14 @@ static inline int64_t rg_group_norm_groups_of(const rg_group_norm_desc *d, const
     return d->groups == 0 ? x->dims[x->rank - 1] : d->groups;
 }
 
-rg_status rg_group_norm_forward(rg_call *call);
-rg_status rg_group_norm_gradient(rg_call *call);
+/* What strategies record: forward or gradient of the call. */
+typedef struct rg_group_norm_request {
+    bool gradient;
+} rg_group_norm_request;
+extern const rg_strategy rg_group_norm_rows, rg_group_norm_columns;
+
+/* The shape of a call, not yet cut into units; the launches of one that is. */
+rg_group_norm_shape rg_group_norm_shape_of(const rg_call *call, bool gradient);
+rg_status rg_group_norm_record(rg_call *call, const rg_group_norm_shape *shape, bool gradient);
 
 #endif
