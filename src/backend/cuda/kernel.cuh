@@ -365,6 +365,17 @@ static void launch(void (*kernel)(PARAMETERS...), int64_t blocks, int threads, i
     kernel<<<(unsigned)blocks, (unsigned)threads, (size_t)shared, place->stream>>>(arguments...);
 }
 
+/* Lets a kernel have more shared memory than it can without asking; false where the device has not
+ * so much. */
+static inline bool allow_shared(const void *kernel, size_t bytes)
+{
+    const bool allowed = bytes <= 48 << 10 ||
+                         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                              (int)bytes) == cudaSuccess;
+    (void)cudaGetLastError();
+    return allowed;
+}
+
 /* ---- programmatic dependent launch ---- */
 
 /* Waits for the launch before, where this one began early: see launch_dependent. */

@@ -78,4 +78,40 @@ template <class REAL, int V> struct long_chain {
     }
 };
 
+/* ---- split-K: partial sums of one result, joined in double in a fixed order ---- */
+
+enum { SPLIT_K_THREADS = 256, SPLIT_K_SHARES = 16 };
+
+/* SHARES threads of a block share the partials of each of SPLIT_K_THREADS / SHARES results: thread
+ * s of them adds partials s, s + SHARES, and so on, and the first one adds what these have. For
+ * many partials of few results, or SHARES = 1 for few of many. `from` is the thread's own result in
+ * the first partial, `step` leads to the next one; the sum is whole in threads of share 0. */
+template <int SHARES, class REAL>
+static __device__ __forceinline__ double split_k_sum(const REAL *from, int64_t step, int64_t count)
+{
+    enum { RESULTS = SPLIT_K_THREADS / SHARES, AHEAD = 32 };
+    const int own = (int)threadIdx.x % RESULTS, share = (int)threadIdx.x / RESULTS;
+    double sum = 0;
+    for (int64_t first = share; first < count; first += SHARES * AHEAD) {
+        REAL partial[AHEAD]; /* all on their way at once */
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            const int64_t n = first + i * SHARES;
+            partial[i] = n < count ? from[n * step] : 0;
+        }
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            sum += (double)partial[i];
+    }
+    if constexpr (SHARES > 1) {
+        __shared__ double shared[SHARES][RESULTS];
+        shared[share][own] = sum;
+        __syncthreads();
+#pragma unroll
+        for (int i = 1; i < SHARES && share == 0; i++)
+            sum += shared[i][own];
+    }
+    return sum;
+}
+
 #endif

@@ -14,12 +14,11 @@ enum {
     RG_CONV_FORWARD, /* from the image to windows */
     RG_CONV_DATA,    /* from windows to the image */
     RG_CONV_WEIGHTS, /* dw from both */
-    /* depthwise */
+    /* depthwise; a CPU's own */
     RG_CONV_TRANSPOSE_WEIGHTS, /* weights as real, channels side by side */
     RG_CONV_DEPTHWISE,         /* either direction between image and windows */
     RG_CONV_DEPTHWISE_PARTS,   /* dw of parts of the windows */
     RG_CONV_DEPTHWISE_JOIN,    /* dw */
-    RG_CONV_DEPTHWISE_3X3,     /* as RG_CONV_DEPTHWISE where rg_conv_is_3x3; a GPU's own */
     /* by the contraction engine of a CPU, see conv_plan.h */
     RG_CONV_PACK,  /* weights as panels, for RG_CONV_ROWS */
     RG_CONV_ROWS,  /* either direction between image and windows */
@@ -102,23 +101,6 @@ static inline RG_HOST_DEVICE bool rg_conv_is_depthwise(const rg_conv_shape *s)
            s->row.window * s->column.window <= RG_CONV_DEPTHWISE_TAPS;
 }
 
-/* Whether a window has 3 by 3 taps side by side and moves by one, and all that a kernel counts fits
- * into 31 bits. */
-static inline RG_HOST_DEVICE bool rg_conv_is_3x3(const rg_conv_shape *s)
-{
-    const rg_conv_axis *const axes[2] = { &s->row, &s->column };
-    double most[2];
-    bool is_3x3 = rg_conv_is_depthwise(s);
-    for (int i = 0; i < 2; i++) {
-        const rg_conv_axis *a = axes[i];
-        is_3x3 &= a->window == 3 && a->stride == 1 && a->dilation == 1;
-        most[i] = (double)(a->size > a->count ? a->size : a->count);
-    }
-    const double lines = (double)s->images * most[0], channels = (double)s->groups;
-    return is_3x3 && lines * channels < 0x1p30 && most[1] * channels < 0x1p28 &&
-           lines * most[1] * channels < 0x1p36;
-}
-
 typedef struct rg_conv_transpose_weights_args {
     const void *w;
     void *transposed; /* real, (taps, channels) */
@@ -127,7 +109,7 @@ typedef struct rg_conv_transpose_weights_args {
 
 /* As rg_conv_args. */
 typedef struct rg_conv_depthwise_args {
-    const void *from, *w; /* w: transposed, but for RG_CONV_DEPTHWISE_3X3 */
+    const void *from, *w; /* w: transposed, (taps, channels) */
     const void *b;
     void *to, *z;
     rg_conv_shape shape;

@@ -32,9 +32,10 @@ struct choice {
     bool (*prefers)(const rg_conv_call *call); /* NULL: where it accepts */
 };
 
-enum { CHOICES = 7 }; /* of each list */
+enum { CHOICES = 8 }; /* of each list */
 
 static const choice forward_choices[CHOICES] = {
+    { &rg_conv_depthwise },
     { &rg_conv_cudnn, prefers_cudnn },
     { &rg_conv_cublaslt },
     { &rg_conv_stem },
@@ -45,6 +46,7 @@ static const choice forward_choices[CHOICES] = {
 };
 
 static const choice data_choices[CHOICES] = {
+    { &rg_conv_depthwise },
     { &rg_conv_cudnn, prefers_cudnn },
     { &rg_conv_cublaslt },
     { &rg_conv_fold },
@@ -55,6 +57,7 @@ static const choice data_choices[CHOICES] = {
 };
 
 static const choice weights_choices[CHOICES] = {
+    { &rg_conv_depthwise_weights },
     { &rg_conv_cudnn_weights, prefers_cudnn },
     { &rg_conv_cublaslt_weights },
     { &rg_conv_stem_weights },
@@ -86,13 +89,14 @@ static const rg_conv_strategy *forced(const choice *choices, rg_conv_call *call)
     return NULL;
 }
 
-/* The last of a list accepts all. A channel to itself has too little work for the others. */
+/* The last of a list accepts all. A channel to itself has too little work for all but the first,
+ * which is made for it, and the last. */
 static const rg_conv_strategy *choose(const choice *choices, rg_conv_call *call)
 {
     const rg_conv_strategy *wanted = forced(choices, call);
     if (wanted != NULL)
         return wanted;
-    if (call->shape->groups > 1 && call->shape->in == 1)
+    if (call->shape->groups > 1 && call->shape->in == 1 && !is_chosen(choices, call))
         return &rg_conv_any;
     while (!is_chosen(choices, call))
         choices++;

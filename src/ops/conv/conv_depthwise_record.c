@@ -49,13 +49,12 @@ rg_conv_depthwise_args rg_conv_depthwise_of(const rg_call *call, bool data, cons
     return args;
 }
 
-/* `w` is transposed, but for RG_CONV_DEPTHWISE_3X3. */
-static rg_status record_pass(rg_call *call, int32_t kernel, bool data, const rg_conv_pass *p,
-                             const rg_tensor *w)
+/* `w` is transposed. */
+static rg_status record_pass(rg_call *call, bool data, const rg_conv_pass *p, const rg_tensor *w)
 {
     const rg_conv_shape *s = &p->shape;
     const rg_conv_depthwise_args args = rg_conv_depthwise_of(call, data, p);
-    rg_launch launch = { .kernel = kernel,
+    rg_launch launch = { .kernel = RG_CONV_DEPTHWISE,
                          .dtype = p->to->desc.dtype,
                          RG_ARGS(args),
                          .tensors = { RG_BIND(args, from, p->from), RG_BIND(args, w, w),
@@ -70,15 +69,13 @@ static rg_status record_pass(rg_call *call, int32_t kernel, bool data, const rg_
 rg_status rg_conv_record_depthwise(rg_call *call, bool data, const rg_conv_pass *p)
 {
     const rg_conv_shape *s = &p->shape;
-    if (rg_conv_is_3x3(s) && rg_call_finds(call, RG_CONV_DEPTHWISE_3X3, p->w->desc.dtype))
-        return record_pass(call, RG_CONV_DEPTHWISE_3X3, data, p, p->w);
     const int64_t dims[] = { s->row.window * s->column.window, s->groups };
     const rg_tensor_desc desc = rg_tensor_desc_dense(rg_conv_real(p->w->desc.dtype), 2, dims);
     rg_tensor *transposed;
     RG_TRY(rg_tensor_create_temporary(call->commands, &desc, &transposed));
     rg_status status = record_transpose(call, s, p->w, transposed);
     if (status == RG_OK)
-        status = record_pass(call, RG_CONV_DEPTHWISE, data, p, transposed);
+        status = record_pass(call, data, p, transposed);
     rg_tensor_destroy(transposed);
     return status;
 }
@@ -112,15 +109,9 @@ static rg_status record_join(rg_call *call, const rg_conv_depthwise_parts_args *
     return rg_record(call, &launch);
 }
 
-int64_t rg_conv_depthwise_part(const rg_conv_shape *s, bool gpu)
+int64_t rg_conv_depthwise_part(const rg_conv_shape *s)
 {
-    enum { MAX_WINDOWS = 1024, MIN_WINDOWS = 392, WANTED_PARTS = 512 };
-    const int64_t across = s->column.count > 0 ? s->column.count : 1;
-    if (!gpu)
-        return rg_max(RG_CONV_DEPTHWISE_MOST / across, 1);
-    int64_t windows = s->images * s->row.count * across / WANTED_PARTS;
-    windows = windows < MIN_WINDOWS ? MIN_WINDOWS : windows < MAX_WINDOWS ? windows : MAX_WINDOWS;
-    return rg_ceil_div(windows, across);
+    return rg_max(RG_CONV_DEPTHWISE_MOST / rg_max(s->column.count, 1), 1);
 }
 
 rg_status rg_conv_record_depthwise_weights(rg_call *call, const rg_conv_shape *s,
@@ -129,8 +120,7 @@ rg_status rg_conv_record_depthwise_weights(rg_call *call, const rg_conv_shape *s
 {
     enum { L1_REALS = 2048, VECTOR = 16 };
     const int64_t taps = s->row.window * s->column.window, rows = s->images * s->row.count;
-    const bool gpu = rg_call_finds(call, RG_CONV_DEPTHWISE_3X3, x->desc.dtype);
-    rg_conv_depthwise_parts_args args = { .shape = *s, .part = rg_conv_depthwise_part(s, gpu) };
+    rg_conv_depthwise_parts_args args = { .shape = *s, .part = rg_conv_depthwise_part(s) };
     args.parts = rg_ceil_div(rows, args.part);
     args.block = rg_max(L1_REALS / taps / VECTOR, 2) * VECTOR;
     args.blocks = rg_ceil_div(s->groups, args.block);

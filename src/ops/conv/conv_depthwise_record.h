@@ -16,9 +16,8 @@ rg_conv_depthwise_args rg_conv_depthwise_of(const rg_call *call, bool data, cons
 
 rg_status rg_conv_record_depthwise(rg_call *call, bool data, const rg_conv_pass *p);
 
-/* Rows of a part. On a CPU as many as one accumulator may add up, or one; on a GPU, where several
- * threads share a part, at most about 1024 windows, and less where parts would be few. */
-int64_t rg_conv_depthwise_part(const rg_conv_shape *s, bool gpu);
+/* Rows of a part: as many as one accumulator may add up, or one. */
+int64_t rg_conv_depthwise_part(const rg_conv_shape *s);
 
 /* In units whose sums stay in the first cache. */
 rg_status rg_conv_record_depthwise_weights(rg_call *call, const rg_conv_shape *s,

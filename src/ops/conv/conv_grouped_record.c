@@ -168,7 +168,7 @@ rg_status rg_conv_record_grouped_weights(rg_call *call, const rg_conv_shape *s, 
                                          const rg_tensor *dy, const rg_tensor *dw, bool add)
 {
     rg_conv_grouped_parts_args args = { .shape = *s,
-                                        .part = rg_conv_depthwise_part(s, false),
+                                        .part = rg_conv_depthwise_part(s),
                                         .padded_channels = padded(s->groups * s->out),
                                         .block = rows_of_block(s, false, true) };
     const int64_t rows = s->images * s->row.count;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* The strategies of convolutions on a GPU: each way of running one is a file that ends with its
- * record. conv_cuda.cu decides which one runs. Depthwise kernels are launched on their own. */
+ * record. conv_cuda.cu decides which one runs. */
 #ifndef RG_OPS_CONV_STRATEGY_CUH
 #define RG_OPS_CONV_STRATEGY_CUH
 
@@ -37,6 +37,7 @@ struct rg_conv_strategy {
 
 extern "C" const rg_conv_strategy rg_conv_cublaslt, rg_conv_cublaslt_weights;
 extern "C" const rg_conv_strategy rg_conv_cudnn, rg_conv_cudnn_weights;
+extern "C" const rg_conv_strategy rg_conv_depthwise, rg_conv_depthwise_weights;
 extern "C" const rg_conv_strategy rg_conv_fold;
 extern "C" const rg_conv_strategy rg_conv_stem, rg_conv_stem_weights;
 extern "C" const rg_conv_strategy rg_conv_tf32x3, rg_conv_tf32x3_weights;
