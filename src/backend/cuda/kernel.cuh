@@ -9,6 +9,8 @@
 #include "backend/cuda/place.h"
 #include "core/sweep.h"
 
+enum { WARP_THREADS = 32 };
+
 /* ---- dtypes: how elements are stored, and in what we compute ---- */
 
 template <rg_dtype T> struct types {
@@ -71,6 +73,24 @@ template <rg_dtype T>
 static __device__ __forceinline__ void store(void *data, int64_t i, real<T> value)
 {
     ((element<T> *)data)[i] = from_real<T>(value);
+}
+
+/* Stores a result, or adds it to what is there. */
+template <rg_dtype T>
+static __device__ __forceinline__ void put(void *data, int64_t i, real<T> value, bool add)
+{
+    store<T>(data, i, add ? load<T>(data, i) + value : value);
+}
+
+/* The same; `wide`: as f32 beside f16 or bf16. */
+template <rg_dtype T>
+static __device__ __forceinline__ void put_as(void *data, int64_t i, real<T> value, bool add,
+                                              bool wide)
+{
+    if (wide)
+        put<T == RG_F64 ? RG_F64 : RG_F32>(data, i, value, add);
+    else
+        put<T>(data, i, value, add);
 }
 
 /* The address of element i. */

@@ -2,7 +2,6 @@
 /* Copyright The retrograde authors */
 /* Convolutions of any shape and any strides, for what no other strategy accepts. */
 #include "backend/cuda/long_sum.cuh"
-#include "ops/conv/conv_epilogue.cuh"
 #include "ops/conv/conv_strategy.cuh"
 
 /* ---- forward and data: a thread has one channel of one pixel of the result ---- */
@@ -176,7 +175,7 @@ static bool accepts(rg_conv_call *call)
 static bool run(const rg_conv_call *call, packing *arena)
 {
     static void (*const runs[][4])(const rg_conv_call *, const rg_cuda_place *) = {
-        CONV_BY_DTYPE(forward), CONV_BY_DTYPE(data), CONV_BY_DTYPE(weights)
+        RG_EVERY_DTYPE(forward), RG_EVERY_DTYPE(data), RG_EVERY_DTYPE(weights)
     };
     if (arena->run)
         runs[call->direction][call->dtype](call, arena->place);

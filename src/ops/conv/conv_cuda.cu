@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Convolution on a GPU: which strategy runs. Each pass has a list of them, and the first that
  * accepts wins. */
-#include "ops/conv/conv_packing.cuh"
+#include "ops/conv/conv_strategy.cuh"
 
 /* ---- preferences ---- */
 
@@ -214,11 +214,84 @@ static bool run_weights(rg_dtype dtype, const rg_conv_weights_args *k, uint32_t 
     return runs;
 }
 
+/* ---- dw of many images. A library may add up many products inexactly, so it makes dw of some
+ * images at a time, and a kernel of ours joins these sums. Images that are too large even one by
+ * one are left to kernels for any shape ---- */
+
+/* Windows that one call adds up. cuDNN's kernels for groups keep one long chain of f32. */
+enum { LIBRARY_WINDOWS = 1 << 21, LIBRARY_GROUP_WINDOWS = 1 << 14 };
+
+/* Images of a call; 0: not even one. */
+static int64_t images_per_call(const rg_conv_call *call)
+{
+    const rg_conv_shape *s = call->shape;
+    const int64_t each = s->row.count * s->column.count;
+    if (rg_conv_is_depthwise(s))
+        return s->images; /* by a kernel of ours, which adds up any number */
+    const bool chain = call->dtype == RG_F32 && s->groups > 1 && !call->place->tf32;
+    const int64_t limit = chain ? LIBRARY_GROUP_WINDOWS : LIBRARY_WINDOWS;
+    const int64_t most = each > 0 ? limit / each : s->images;
+    return most < 1            ? 0
+           : most >= s->images ? s->images
+                               : ceil_div(s->images, ceil_div(s->images, most));
+}
+
+/* `count` images of a call from `first` on, whose dw is dense and of the type that is computed in.
+ */
+static rg_conv_weights_args some_images(const rg_conv_call *call, int64_t first, int64_t count,
+                                        void *sums)
+{
+    const rg_conv_weights_args *k = call->weights_args;
+    const int64_t element = (int64_t)rg_dtype_size(call->dtype);
+    rg_conv_weights_args some = *k;
+    rg_conv_shape *const s = &some.shape;
+    const int64_t weights = s->row.window * s->column.window * s->in;
+    const int64_t steps[5] = { s->out * weights, weights, s->column.window * s->in, s->in, 1 };
+    for (int d = 0; d < 5; d++)
+        s->w[d] = steps[d];
+    s->w_first = 0;
+    s->images = count;
+    some.x = (const char *)k->x + first * s->x[0] * element;
+    some.dy = (const char *)k->dy + first * s->y[0] * element;
+    some.dw = sums;
+    some.add = false;
+    some.wide = element == 2;
+    return some;
+}
+
+/* dw is written last. */
+static bool run_by_images(const rg_conv_call *call, packing *arena)
+{
+    const rg_conv_shape *s = call->shape;
+    const int64_t element = (int64_t)rg_dtype_size(call->dtype);
+    const int64_t sum_bytes =
+        conv_weight_count(s) * (int64_t)(call->dtype == RG_F64 ? sizeof(double) : sizeof(float));
+    const int64_t each = images_per_call(call), calls = each > 0 ? ceil_div(s->images, each) : 0;
+    char *const sums = (char *)packing_take(arena, (size_t)(calls * sum_bytes));
+    const size_t behind = arena->used;
+    for (int64_t i = 0; i < calls; i++) {
+        const int64_t first = i * each, left = s->images - first;
+        const rg_conv_weights_args some = some_images(call, first, left < each ? left : each,
+                                                      arena->run ? sums + i * sum_bytes : NULL);
+        const uint32_t odd = (first * s->x[0] * element % 16 != 0) |
+                             (first * s->y[0] * element % 16 != 0) << 1 |
+                             (i * sum_bytes % 16 != 0) << 2;
+        packing own = *arena;
+        own.used = behind;
+        if (!run_weights(call->dtype, &some, (call->unaligned & 3) | odd, &own))
+            return false;
+        arena->used = arena->used > own.used ? arena->used : own.used;
+    }
+    if (arena->run)
+        rg_conv_join_weights[call->dtype](call->weights_args, sums, calls, arena->place);
+    return calls > 0;
+}
+
 /* All images at once, or some at a time. */
 static bool run_images(const rg_conv_call *call, packing *arena)
 {
-    return rg_conv_images_per_call(call) < call->shape->images
-               ? rg_conv_run_by_images(call, arena, run_weights)
+    return images_per_call(call) < call->shape->images
+               ? run_by_images(call, arena)
                : run_weights(call->dtype, call->weights_args, call->unaligned, arena);
 }
 

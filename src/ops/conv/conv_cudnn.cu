@@ -2,8 +2,7 @@
 /* Copyright The retrograde authors */
 /* Convolutions by cuDNN. Kernels of ours sum results again that padding made NaN, and apply the
  * epilogue. */
-#include "ops/conv/conv_nonfinite.cuh"
-#include "ops/conv/conv_packing.cuh"
+#include "ops/conv/conv_strategy.cuh"
 #if RG_HAVE_CUDNN
 #include "backend/cuda/cudnn_plan.h"
 #endif
@@ -264,7 +263,7 @@ static bool run(const rg_conv_call *call, packing *arena)
         !rg_cudnn_conv_run(arena->place, &call->conv, x, w.data, y, workspace, call->workspace))
         return false;
     if (arena->run)
-        rg_conv_resum(call->dtype, call->shape, !forward, from.data, w.data, to.data, arena->place);
+        rg_conv_resum[call->dtype](call->shape, !forward, from.data, w.data, to.data, arena->place);
     put_result(arena, call, &to, own);
     return true;
 }
@@ -284,7 +283,7 @@ static bool run_weights(const rg_conv_call *call, packing *arena)
                                          workspace, call->workspace))
         return false;
     if (arena->run)
-        rg_conv_resum_weights(call->dtype, call->shape, x.data, dy.data, dw.data, arena->place);
+        rg_conv_resum_weights[call->dtype](call->shape, x.data, dy.data, dw.data, arena->place);
     put_dw(arena, call, &dw, aside);
     return true;
 }

@@ -4,7 +4,7 @@
 #include "backend/cuda/long_sum.cuh"
 #include "core/integer.h"
 #include "ops/conv/conv_depthwise.cuh"
-#include "ops/conv/conv_packing.cuh"
+#include "ops/conv/conv_strategy.cuh"
 
 enum { DEPTHWISE_THREADS = 128 };
 

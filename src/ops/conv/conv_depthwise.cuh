@@ -176,13 +176,7 @@ static __device__ __forceinline__ void finish_channels(const rg_conv_depthwise_a
             finish<T>(k, to, z, c + e, step, sum[e]);
         return;
     }
-#pragma unroll
-    for (int e = 0; e < V; e++) {
-        if (k.has_b)
-            sum[e] += load<T>(k.b, c + e);
-        if (k.neuron.kind == RG_NEURON_RELU)
-            sum[e] = neuron_relu<T>(neuron_constants_in<T>(k.neuron.numbers), sum[e], sum[e]);
-    }
+    add_bias_and_relu<T, V>(k, c, 1, sum);
     if (V > 1)
         store_channels<T, V>(k.to, to + c, sum, k.stream);
     else
@@ -212,7 +206,8 @@ static inline bool depthwise_is_3x3(const rg_conv_shape *s)
 typedef void depthwise_3x3_launch(const rg_conv_depthwise_args *k, const rg_cuda_place *place);
 extern "C" depthwise_3x3_launch *const rg_conv_depthwise_3x3[RG_CUDA_DTYPES];
 
-enum { SHARES_3X3 = 7 }; /* threads that share the columns of a part */
+/* Threads that share the columns of a part, and vectors of channels of a block. */
+enum { SHARES_3X3 = 7, ACROSS_3X3 = 36 };
 
 /* Whether rg_conv_depthwise_3x3_partials does it. */
 static inline bool depthwise_has_3x3_partials(const rg_conv_shape *s)

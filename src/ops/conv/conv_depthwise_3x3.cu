@@ -286,8 +286,6 @@ extern "C" depthwise_3x3_launch *const rg_conv_depthwise_3x3[RG_CUDA_DTYPES] =
 
 /* ---- partial sums of dw: SHARES_3X3 threads share columns, COLUMNS_3X3 at a time ---- */
 
-enum { ACROSS_3X3 = 36 };
-
 template <rg_dtype T, int V> struct sums_3x3 {
     real<T> w[9][V];
     real<T> dy[3][COLUMNS_3X3<T>][V]; /* rows of dy that meet a row of x, turning */

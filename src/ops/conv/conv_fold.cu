@@ -5,8 +5,7 @@
  * zeros, windows have half as many taps, and move by one. Padding becomes part of the image. Taps
  * that a window does not have are zeros, which are no part of a sum: results that are not finite
  * are summed again. Tensors are dense. */
-#include "ops/conv/conv_nonfinite.cuh"
-#include "ops/conv/conv_packing.cuh"
+#include "ops/conv/conv_strategy.cuh"
 
 enum { FOLD_IN = 3, FOLDED = 16 }; /* channels */
 
@@ -88,7 +87,7 @@ static __global__ void __launch_bounds__(THREADS)
         if (!isfinite(x))
             x = pixel_sum<T>(s, dy, w, image, row, column, c);
         const int64_t i = (int64_t)n * FOLD_IN + c;
-        store<T>(to, i, add ? load<T>(to, i) + x : x);
+        put<T>(to, i, x, add);
     }
 }
 

@@ -11,16 +11,14 @@
 #ifndef RG_OPS_CONV_STEM_CUH
 #define RG_OPS_CONV_STEM_CUH
 
-#include "ops/conv/conv_epilogue.cuh"
 #include "backend/cuda/mma.cuh"
-#include "ops/conv/conv_nonfinite.cuh"
-#include "ops/conv/conv_packing.cuh"
+#include "ops/conv/conv_strategy.cuh"
 
 enum {
     STEM_IN = 3,
     STEM_OUT = 64,      /* channels of windows that a block has */
     STEM_SEGMENT = 128, /* windows of a row that a block has, at most */
-    STEM_LANES = 8,     /* numbers of a vector */
+    STEM_VLEN = 8,      /* numbers of a vector */
     STEM_BLOCK = 16     /* windows that are multiplied at once */
 };
 
@@ -98,11 +96,11 @@ static __device__ __forceinline__ stem_range range_of(const rg_conv_shape &s, co
 static __device__ __forceinline__ void copy_range(const stem_range &r, const uint16_t *x,
                                                   uint4 *raw)
 {
-    const int64_t first = r.first / STEM_LANES * STEM_LANES;
-    for (int64_t i = first + (int64_t)threadIdx.x * STEM_LANES; i < r.end;
-         i += (int64_t)blockDim.x * STEM_LANES) {
+    const int64_t first = r.first / STEM_VLEN * STEM_VLEN;
+    for (int64_t i = first + (int64_t)threadIdx.x * STEM_VLEN; i < r.end;
+         i += (int64_t)blockDim.x * STEM_VLEN) {
         const int64_t left = (r.end - i) * (int64_t)sizeof *x;
-        copy_async<16>(raw + (i - first) / STEM_LANES, x + i, left < 16 ? (int)left : 16);
+        copy_async<16>(raw + (i - first) / STEM_VLEN, x + i, left < 16 ? (int)left : 16);
     }
 }
 
@@ -116,13 +114,14 @@ static __device__ __forceinline__ void load_lines(const rg_conv_shape &s, const 
     const int32_t columns = (int32_t)s.column.size, rows = (int32_t)s.row.size;
     const int64_t count = RAW ? INT64_MAX : s.images * rows * columns * STEM_IN;
     const int64_t image = p.image * rows * columns * STEM_IN;
-    const int64_t shift = RAW ? r.first / STEM_LANES * STEM_LANES : 0;
+    const int64_t shift = RAW ? r.first / STEM_VLEN * STEM_VLEN : 0;
     const int32_t column = 2 * p.column - (int32_t)s.column.before;
-    for (int32_t i = (int32_t)threadIdx.x / 32; i < g.lines; i += (int32_t)blockDim.x / 32) {
+    for (int32_t i = (int32_t)threadIdx.x / WARP_THREADS; i < g.lines;
+         i += (int32_t)blockDim.x / WARP_THREADS) {
         const int32_t row = r.row + i;
         const bool there = row >= 0 && row < rows;
         const int64_t at = image + (int64_t)row * columns * STEM_IN - shift;
-        for (int32_t v = (int32_t)threadIdx.x % 32; v < g.pitch; v += 32)
+        for (int32_t v = (int32_t)threadIdx.x % WARP_THREADS; v < g.pitch; v += 32)
             lines[i * g.pitch + v] = !there ? make_uint4(0, 0, 0, 0)
                                      : RAW  ? load_pair((const uint16_t *)raw, (int32_t)at,
                                                         column + 2 * v, columns, count)
@@ -145,15 +144,15 @@ static inline size_t stem_bytes(const stem_grid *g, size_t each)
            (size_t)g->rows * (size_t)g->columns * each;
 }
 
-/* Strips of at most `rows` rows that fit into STEM_SHARED bytes beside `fixed` ones, with a copy of
- * what they see if that fits, too; no rows: there are none. */
-enum { STEM_SHARED = 98 << 10 }; /* which all devices since 8.0 have */
+/* Strips of at most `rows` rows that fit into STEM_SHARED_BYTES bytes beside `fixed` ones, with a
+ * copy of what they see if that fits, too; no rows: there are none. */
+enum { STEM_SHARED_BYTES = 98 << 10 }; /* which all devices since 8.0 have */
 
 static inline stem_grid stem_grid_of(const rg_conv_shape *s, int32_t rows, size_t fixed,
                                      size_t each)
 {
     stem_grid g = {};
-    const int64_t reach = (s->row.window - 1) * s->row.dilation + 1;
+    const int64_t extent = (s->row.window - 1) * s->row.dilation + 1;
     const int64_t line = s->column.size * STEM_IN;
     g.across = (int32_t)ceil_div(s->column.count, STEM_SEGMENT);
     g.columns = (int32_t)ceil_div(ceil_div(s->column.count, g.across), STEM_BLOCK) * STEM_BLOCK;
@@ -161,10 +160,10 @@ static inline stem_grid stem_grid_of(const rg_conv_shape *s, int32_t rows, size_
     g.pitch = g.columns + g.pairs;
     for (int i = 0; i < 2 && g.rows == 0; i++) {
         for (g.rows = rows; g.rows > 0; g.rows /= 2) {
-            g.lines = (int32_t)((g.rows - 1) * s->row.stride + reach);
-            const int64_t vectors = ceil_div(g.lines * line, STEM_LANES) + 2;
-            g.raw = i == 0 && vectors < STEM_SHARED ? (int32_t)vectors : 0;
-            if ((i == 1 || g.raw > 0) && stem_bytes(&g, each) + fixed <= STEM_SHARED)
+            g.lines = (int32_t)((g.rows - 1) * s->row.stride + extent);
+            const int64_t vectors = ceil_div(g.lines * line, STEM_VLEN) + 2;
+            g.raw = i == 0 && vectors < STEM_SHARED_BYTES ? (int32_t)vectors : 0;
+            if ((i == 1 || g.raw > 0) && stem_bytes(&g, each) + fixed <= STEM_SHARED_BYTES)
                 break;
         }
     }
@@ -176,13 +175,13 @@ static inline stem_grid stem_grid_of(const rg_conv_shape *s, int32_t rows, size_
 /* Whether the shape is a stem that kernels can count, but for their strips. */
 static inline bool stem_suits(const rg_conv_call *call)
 {
-    enum { MOST_VECTORS = 1 << 15 }; /* of weights, whose partial sums are in scratch */
+    enum { MAX_VECTORS = 1 << 15 }; /* of weights, whose partial sums are in scratch */
     const rg_conv_shape *s = call->shape;
     const rg_conv_axis *r = &s->row, *c = &s->column;
     if (rg_dtype_size(call->dtype) != 2 || s->groups != 1 || s->in != STEM_IN || c->stride != 2 ||
         c->dilation != 1 || c->window < 2 || c->window > 16 || r->window > 16 || r->stride > 8 ||
         r->dilation > 8 || s->images * r->count * c->count == 0 || s->out > 1 << 16 ||
-        s->out * r->window * stem_pairs(*s) > MOST_VECTORS)
+        s->out * r->window * stem_pairs(*s) > MAX_VECTORS)
         return false;
     const double x = (double)s->images * (double)r->size * (double)c->size;
     const double y = (double)s->images * (double)(r->count + 8) * (double)(c->count + 128);
@@ -190,8 +189,5 @@ static inline bool stem_suits(const rg_conv_call *call)
     return x < most && y < most && (double)r->size + (double)r->before < most &&
            (double)c->size + (double)c->before < most && r->before > -most && c->before > -most;
 }
-
-/* Whether the device has tensor cores for the dtype, and this build has code for them. */
-extern "C" bool rg_conv_has_stem(rg_dtype dtype);
 
 #endif

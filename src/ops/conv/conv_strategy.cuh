@@ -9,6 +9,7 @@
 #include "backend/cuda/kernel.cuh"
 #include "backend/cuda/packing.cuh"
 #include "ops/conv/conv_cudnn.h"
+#include "ops/conv/conv_epilogue.cuh"
 
 /* What is to be run, and what accepts() found out for run(). */
 struct rg_conv_call {
@@ -49,20 +50,12 @@ extern "C" rg_cudnn_conv rg_conv_cudnn_conv(const rg_conv_call *call);
 /* Whether conv_tf32x3.cu makes dx of a few channels from few windows: see merge_phases there. */
 extern "C" bool rg_conv_tf32x3_merges(const rg_conv_shape *s);
 
-/* ---- dw of many images: conv_long.cu ---- */
-
-/* dw of some images by one strategy; false: none does it. */
-typedef bool (*rg_conv_weights_run)(rg_dtype dtype, const rg_conv_weights_args *k,
-                                    uint32_t unaligned, packing *arena);
-
-/* How many images one call may add up; 0: not even one. */
-extern "C" int64_t rg_conv_images_per_call(const rg_conv_call *call);
-
-/* dw of all images, some of them at a time. */
-extern "C" bool rg_conv_run_by_images(const rg_conv_call *call, packing *arena,
-                                      rg_conv_weights_run run_call);
-
 /* ---- shapes ---- */
+
+static inline int64_t conv_weight_count(const rg_conv_shape *s)
+{
+    return s->groups * s->out * s->row.window * s->column.window * s->in;
+}
 
 static inline bool conv_is_pixel(const rg_conv_axis *a)
 {
@@ -73,6 +66,111 @@ static inline bool conv_is_pixel(const rg_conv_axis *a)
 static inline bool conv_is_product(const rg_conv_shape *s)
 {
     return s->groups == 1 && conv_is_pixel(&s->row) && conv_is_pixel(&s->column);
+}
+
+/* ---- tensors as libraries and kernels for dense tensors see them: one that lies in another way
+ * goes through scratch, so that views give the bits of dense tensors ---- */
+
+static inline packed pack_image(packing *arena, const rg_conv_call *call, const void *data,
+                                bool aligned, bool read)
+{
+    const rg_conv_shape *s = call->shape;
+    const int64_t dims[4] = { s->images, s->row.size, s->column.size, s->groups * s->in };
+    return pack_tensor(arena, data, aligned, 4, dims, s->x, (int32_t)rg_dtype_size(call->dtype),
+                       read);
+}
+
+static inline packed pack_windows(packing *arena, const rg_conv_call *call, const void *data,
+                                  bool aligned, bool read)
+{
+    const rg_conv_shape *s = call->shape;
+    const int64_t dims[4] = { s->images, s->row.count, s->column.count, s->groups * s->out };
+    return pack_tensor(arena, data, aligned, 4, dims, s->y, (int32_t)rg_dtype_size(call->dtype),
+                       read);
+}
+
+/* (group, out, row, column, in), from where the first of them stands. */
+static inline packed pack_weights(packing *arena, const rg_conv_call *call, const void *data,
+                                  bool aligned, bool read)
+{
+    const rg_conv_shape *s = call->shape;
+    const int32_t element = (int32_t)rg_dtype_size(call->dtype);
+    const int64_t dims[5] = { s->groups, s->out, s->row.window, s->column.window, s->in };
+    const int64_t first = s->w_first * element;
+    return pack_tensor(arena, (const char *)data + first, aligned && first % 16 == 0, 5, dims, s->w,
+                       element, read);
+}
+
+/* ---- of forward and data ---- */
+
+/* `aside`: in scratch even where the tensor is dense. */
+static inline packed pack_from(packing *arena, const rg_conv_call *call, bool aside)
+{
+    const bool aligned = !(call->unaligned & 1) && !aside;
+    return (call->direction == RG_CONV_FORWARD ? pack_image : pack_windows)(
+        arena, call, call->args->from, aligned, true);
+}
+
+static inline packed pack_w(packing *arena, const rg_conv_call *call, bool aside)
+{
+    return pack_weights(arena, call, call->args->w, !(call->unaligned & 2) && !aside, true);
+}
+
+/* Whether something is done to sums before they are stored, but for adding them to old values. */
+static inline bool has_epilogue(const rg_conv_args *k)
+{
+    return k->has_b || k->has_z || k->neuron.kind != RG_NEURON_NONE;
+}
+
+/* Where a library puts its sums. `own`: a kernel of ours applies the epilogue to them, and they
+ * stand aside if it adds old values; `adds`: the library does that. */
+static inline packed pack_to(packing *arena, const rg_conv_call *call, bool own, bool adds)
+{
+    const rg_conv_args *k = call->args;
+    const bool aligned = !(call->unaligned & 8) && !(own && k->add);
+    return (call->direction == RG_CONV_FORWARD ? pack_windows : pack_image)(arena, call, k->to,
+                                                                            aligned, adds);
+}
+
+static inline void put_result(const packing *arena, const rg_conv_call *call, packed *to, bool own)
+{
+    if (!own)
+        packed_copy(arena, to, true);
+    else if (arena->run)
+        rg_conv_finish_sums[call->dtype](call->args, call->direction == RG_CONV_DATA, to->data,
+                                         arena->place);
+}
+
+/* ---- of weights ---- */
+
+static inline packed pack_x(packing *arena, const rg_conv_call *call, bool aside)
+{
+    return pack_image(arena, call, call->weights_args->x, !(call->unaligned & 1) && !aside, true);
+}
+
+static inline packed pack_dy(packing *arena, const rg_conv_call *call, bool aside)
+{
+    return pack_windows(arena, call, call->weights_args->dy, !(call->unaligned & 2) && !aside,
+                        true);
+}
+
+/* Where a library puts dw. `aside`: dense sums, which a kernel of ours stores. */
+static inline packed pack_dw(packing *arena, const rg_conv_call *call, bool aside)
+{
+    const int64_t count = conv_weight_count(call->shape);
+    const rg_conv_weights_args *k = call->weights_args;
+    if (!aside)
+        return pack_weights(arena, call, k->dw, !(call->unaligned & 4), k->add);
+    packed dw = {};
+    dw.data = packing_take(arena, (size_t)count * rg_dtype_size(call->dtype));
+    return dw;
+}
+
+static inline void put_dw(const packing *arena, const rg_conv_call *call, packed *dw, bool aside)
+{
+    if (arena->run && aside)
+        rg_conv_put_weights[call->dtype](call->weights_args, dw->data, arena->place);
+    packed_copy(arena, dw, true);
 }
 
 #endif

@@ -1,7 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Forward and data in f32 on tensor cores for TF32: see conv_tf32x3.cuh. */
-#include "ops/conv/conv_tf32x3_tiles.cuh"
+/* Convolutions in f32 on tensor cores for TF32: see conv_tf32x3.cuh. */
+#include "ops/conv/conv_tf32x3.cuh"
+
+/* ---- numbers ---- */
+
+/* Rounds to the nearest number of 10 bits behind the point; what is left over is exact. The units
+ * for conversions are few: this is by integers. */
+static __device__ __forceinline__ void split(float x, uint32_t &big, uint32_t &small)
+{
+    big = (__float_as_uint(x) + 0x1000) & 0xffffe000;
+    small = __float_as_uint(x - __uint_as_float(big));
+}
+
+/* ---- tensor cores ---- */
+
+/* All blocks of rows with COUNT blocks of columns from j on: sums that do not wait for each other.
+ */
+template <int ROWS, int COUNT, int COLUMNS>
+static __device__ __forceinline__ void multiply_blocks(float (&c)[ROWS][COLUMNS][4], int j,
+                                                       const uint32_t a[ROWS][4],
+                                                       const uint32_t b[2 * COUNT])
+{
+#pragma unroll
+    for (int h = 0; h < COUNT; h++) {
+#pragma unroll
+        for (int i = 0; i < ROWS; i++)
+            multiply_tf32(c[i][j + h], a[i], b + 2 * h);
+    }
+}
+
+template <int ROWS, int COLUMNS>
+static __device__ __forceinline__ void add_part(warp_tile<ROWS, COLUMNS> &c,
+                                                const float (&part)[ROWS][COLUMNS][4])
+{
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) {
+#pragma unroll
+        for (int j = 0; j < COLUMNS; j++) {
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                c.sum[i][j][e] += part[i][j][e];
+        }
+    }
+}
+
+/* ---- forward and data ---- */
 
 /* Any number of channels: k goes through taps and channels as weights lie, and `channel` is its
  * first. A thread has one of them. */
@@ -45,7 +89,7 @@ template <int ROWS, int COLUMNS>
 static __device__ __forceinline__ void add_tiles(warp_tile<ROWS, COLUMNS> &c, const float *a,
                                                  const float *b, int m, int n)
 {
-    const int lane = (int)threadIdx.x % 32;
+    const int lane = (int)threadIdx.x % WARP_THREADS;
     float part[ROWS][COLUMNS][4] = {};
 #pragma unroll
     for (int k = 0; k < TILE_K; k += 8) {
@@ -88,7 +132,7 @@ static __global__ void __launch_bounds__(THREADS)
     const int rows = phase_count(k.row, k.back, row_phase);
     const int columns = phase_count(k.column, k.back, column_phase);
     const int64_t first_m = (int64_t)blockIdx.x * TILE_M;
-    const int first_n = (int)blockIdx.y * N, warp = (int)threadIdx.x / 32;
+    const int first_n = (int)blockIdx.y * N, warp = (int)threadIdx.x / WARP_THREADS;
     const int all = k.row.taps * k.column.taps * k.channels;
     if (first_m >= (int64_t)k.images * rows * columns)
         return;
@@ -160,7 +204,93 @@ static __global__ void __launch_bounds__(THREADS)
     to[i] = p >= 0 && q >= 0 ? w[((o * s.row.window + p) * s.column.window + q) * s.in + c] : 0;
 }
 
+/* ---- dw ---- */
+
+/* As add_tiles, for tiles whose lines are k: a and b begin with the warp's rows and columns. */
+template <int M, int ROWS, int COLUMNS>
+static __device__ __forceinline__ void add_lines(warp_tile<ROWS, COLUMNS> &c, const float *a,
+                                                 const float *b)
+{
+    const int at = (int)threadIdx.x % 4, number = (int)threadIdx.x % WARP_THREADS / 4;
+    float part[ROWS][COLUMNS][4] = {};
+#pragma unroll
+    for (int k = 0; k < TILE_K; k += 8) {
+        const float *from_a = a + (k + at) * (M + WEIGHTS_PITCH) + number;
+        const float *from_b = b + (k + at) * (WEIGHTS_N + WEIGHTS_PITCH) + number;
+        uint32_t big_a[ROWS][4], small_a[ROWS][4];
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                split(from_a[e / 2 * 4 * (M + WEIGHTS_PITCH) + 16 * i + e % 2 * 8], big_a[i][e],
+                      small_a[i][e]);
+        }
+#pragma unroll
+        for (int j = 0; j < COLUMNS; j += 2) {
+            uint32_t big_b[4], small_b[4];
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                split(from_b[e % 2 * 4 * (WEIGHTS_N + WEIGHTS_PITCH) + 8 * (j + e / 2)], big_b[e],
+                      small_b[e]);
+            multiply_blocks<ROWS, 2>(part, j, small_a, big_b);
+            multiply_blocks<ROWS, 2>(part, j, big_a, small_b);
+            multiply_blocks<ROWS, 2>(part, j, big_a, big_b);
+        }
+    }
+    add_part(c, part);
+}
+
+/* M rows of a tile. VECTORS: channels of both sides are whole vectors. */
+template <int M, bool VECTORS>
+static __global__ void __launch_bounds__(THREADS)
+    tf32x3_partials(const __grid_constant__ tf32x3_weights k)
+{
+    enum { DOWN = M / 32, COLUMNS = WEIGHTS_N * DOWN / 8 / 8, ROWS = 2, BYTES = VECTORS ? 16 : 4 };
+    enum { A = TILE_K * (M + WEIGHTS_PITCH), SIZE = A + TILE_K * (WEIGHTS_N + WEIGHTS_PITCH) };
+    extern __shared__ __align__(16) float shared[];
+    __shared__ tile_row lines[2][TILE_K];
+    const int first_n = (int)blockIdx.x * WEIGHTS_N, first_m = (int)blockIdx.y * M;
+    const int begin = (int)blockIdx.z * k.part;
+    const int end = k.windows - begin < k.part ? k.windows : begin + k.part;
+    const int steps = (end - begin + TILE_K - 1) / TILE_K, warp = (int)threadIdx.x / WARP_THREADS;
+    int slot = 0;
+    const auto load_step = [&](int step) {
+        load_part<M, BYTES>(k, lines, begin, end, step, first_m, first_n, shared + slot * SIZE);
+        slot = slot == TILE_STAGES - 1 ? 0 : slot + 1;
+    };
+    find_windows(k, begin, 0, lines);
+#pragma unroll
+    for (int i = 0; i < TILE_STAGES - 1; i++) {
+        __syncthreads();
+        load_step(i);
+    }
+    warp_tile<ROWS, COLUMNS> c = {};
+    const int m = warp % DOWN * 32, n = warp / DOWN * COLUMNS * 8;
+    int used = 0;
+    for (int step = 0; step < steps; step++) {
+        await_steps<TILE_STAGES - 2>();
+        __syncthreads(); /* these tiles are here, and those before have been used */
+        load_step(step + TILE_STAGES - 1);
+        add_lines<M, ROWS, COLUMNS>(c, shared + used * SIZE + m, shared + used * SIZE + A + n);
+        used = used == TILE_STAGES - 1 ? 0 : used + 1;
+    }
+    store_partials<ROWS, COLUMNS>(k, c, begin, end, first_m + m, first_n + n);
+}
+
 /* ---- host side ---- */
+
+static inline tf32x3_axis axis_of(const rg_conv_axis *a, bool back)
+{
+    tf32x3_axis axis = {};
+    axis.source = (int)(back ? a->count : a->size);
+    axis.result = (int)(back ? a->size : a->count);
+    axis.taps = (int)a->window;
+    axis.mul = back ? 1 : (int)a->stride;
+    axis.stride = (int)a->stride;
+    axis.dilation = (int)a->dilation;
+    axis.before = (int)a->before;
+    return axis;
+}
 
 extern "C" bool rg_conv_tf32x3_merges(const rg_conv_shape *s)
 {
@@ -172,8 +302,8 @@ extern "C" bool rg_conv_tf32x3_merges(const rg_conv_shape *s)
  * loaded once for all of them. A result u of the axis sees windows u + low to u + high. */
 static void merge_phases(const rg_conv_axis *a, tf32x3_axis *axis)
 {
-    const int64_t reach = (a->window - 1) * a->dilation, s = a->stride;
-    const int64_t first = a->before - reach, last = s - 1 + a->before;
+    const int64_t last_tap = (a->window - 1) * a->dilation, s = a->stride;
+    const int64_t first = a->before - last_tap, last = s - 1 + a->before;
     const int64_t low = first >= 0 ? (first + s - 1) / s : -(-first / s), high = last / s;
     axis->result = (int)((a->size + s - 1) / s);
     axis->taps = (int)(high - low + 1);
@@ -199,9 +329,8 @@ template <int N, int DOWN>
 static void launch_tiles(const rg_conv_args *args, const tf32x3_conv *k, const rg_cuda_place *place)
 {
     const bool vectors = k->channels % 4 == 0;
-    int64_t rows = 0;
     const int phases = k->back ? k->row.stride * k->column.stride : 1;
-    rows =
+    const int64_t rows =
         (int64_t)k->images * phase_count(k->row, k->back, 0) * phase_count(k->column, k->back, 0);
     const dim3 grid((unsigned)ceil_div(rows, TILE_M), (unsigned)ceil_div(k->columns, N),
                     (unsigned)phases);
@@ -260,7 +389,65 @@ static void run_dense(const rg_conv_args *args, bool back, const float *from, co
         launch_tiles<128, 4>(args, &k, arena->place);
 }
 
-/* ---- strategy ---- */
+template <int M, bool VECTORS>
+static void launch_partials(const tf32x3_weights *k, int parts, const rg_cuda_place *place)
+{
+    const dim3 grid((unsigned)ceil_div((int64_t)k->taps * k->in, WEIGHTS_N),
+                    (unsigned)ceil_div(k->out, M), (unsigned)parts);
+    const size_t shared =
+        TILE_STAGES * TILE_K * (M + WEIGHTS_N + 2 * WEIGHTS_PITCH) * sizeof(float);
+    (void)cudaFuncSetAttribute((const void *)tf32x3_partials<M, VECTORS>,
+                               cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    tf32x3_partials<M, VECTORS><<<grid, THREADS, shared, place->stream>>>(*k);
+}
+
+/* From dense x and dy; dw lies as the args say. */
+static void run_weights_dense(const rg_conv_weights_args *args, const float *x, const float *dy,
+                              packing *arena)
+{
+    enum { WANTED_BLOCKS = 528, HOPPER_BLOCKS = 264, MIN_K = 8 * TILE_K, MAX_K = 1024 * TILE_K };
+    const rg_conv_shape *s = &args->shape;
+    const int64_t windows = s->images * s->row.count * s->column.count;
+    const int64_t size = s->out * s->row.window * s->column.window * s->in;
+    const int m = s->out <= 64 ? 64 : 128;
+    const int64_t tiles = ceil_div(size / s->out, WEIGHTS_N) * ceil_div(s->out, m);
+    const bool vectors = s->in % 4 == 0 && s->out % 4 == 0;
+    const bool hopper = vectors && m == 128 && rg_conv_tf32x3_has_hopper();
+    int64_t parts = hopper ? HOPPER_BLOCKS / tiles : ceil_div(WANTED_BLOCKS, tiles);
+    parts = parts > ceil_div(windows, MAX_K) ? parts : ceil_div(windows, MAX_K);
+    parts = parts > 0 ? parts : 1;
+    parts = parts < ceil_div(windows, MIN_K) ? parts : ceil_div(windows, MIN_K);
+    const int64_t part = ceil_div(ceil_div(windows, parts), TILE_K) * TILE_K;
+    parts = ceil_div(windows, part);
+    float *sums = (float *)packing_take(arena, (size_t)(parts * size) * sizeof(float));
+    if (!arena->run)
+        return;
+    tf32x3_weights k = {};
+    k.x = x;
+    k.dy = dy;
+    k.partials = sums;
+    k.row = axis_of(&s->row, false);
+    k.column = axis_of(&s->column, false);
+    k.images = (int)s->images;
+    k.in = (int)s->in;
+    k.out = (int)s->out;
+    k.taps = (int)(s->row.window * s->column.window);
+    k.windows = (int)windows;
+    k.part = (int)part;
+    k.across = small_divider_of(s->column.count);
+    k.down = small_divider_of(s->row.count);
+    if (hopper)
+        rg_conv_tf32x3_hopper_weights(&k, (int)parts, arena->place);
+    else if (m == 64)
+        (vectors ? launch_partials<64, true> : launch_partials<64, false>)(&k, (int)parts,
+                                                                           arena->place);
+    else
+        (vectors ? launch_partials<128, true> : launch_partials<128, false>)(&k, (int)parts,
+                                                                             arena->place);
+    rg_conv_join_weights[RG_F32](args, sums, parts, arena->place);
+}
+
+/* ---- strategies ---- */
 
 /* Whether the device has tensor cores for TF32, and this build has code for them. */
 static bool has_kernel(void)
@@ -286,7 +473,7 @@ static bool suits(const rg_conv_shape *s)
            s->in < 65536 * 16 && s->out < 65536 * 16;
 }
 
-extern "C" bool rg_conv_tf32x3_accepts(rg_conv_call *call)
+static bool accepts(rg_conv_call *call)
 {
     return call->dtype == RG_F32 && suits(call->shape) && has_kernel();
 }
@@ -300,4 +487,14 @@ static bool run(const rg_conv_call *call, packing *arena)
     return true;
 }
 
-extern "C" const rg_conv_strategy rg_conv_tf32x3 = { "tf32x3", rg_conv_tf32x3_accepts, run };
+extern "C" const rg_conv_strategy rg_conv_tf32x3 = { "tf32x3", accepts, run };
+
+static bool run_weights(const rg_conv_call *call, packing *arena)
+{
+    const packed x = pack_x(arena, call, false);
+    const packed dy = pack_dy(arena, call, false);
+    run_weights_dense(call->weights_args, (const float *)x.data, (const float *)dy.data, arena);
+    return true;
+}
+
+extern "C" const rg_conv_strategy rg_conv_tf32x3_weights = { "tf32x3", accepts, run_weights };

@@ -9,14 +9,13 @@
  *
  * The build reads the next line: see cmake/cuda.cmake.
  * RG_CUDA_FEATURES 90a */
-#include "ops/conv/conv_tf32x3_parts.cuh"
-#include "ops/conv/conv_tf32x3_tiles.cuh"
+#include "ops/conv/conv_tf32x3.cuh"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define RG_HOPPER 1
 #endif
 
-enum { HOPPER_ALIGNMENT = 1024 };
+enum { HOPPER_ALIGN_BYTES = 1024 };
 
 /* ---- instructions ---- */
 
@@ -145,8 +144,8 @@ static __device__ __forceinline__ void end_tile(float (&sum)[COLUMNS][4], float 
 /* Dynamic shared memory from the first address on that tiles can have. */
 static __device__ __forceinline__ float *aligned_shared(float *shared)
 {
-    const uint32_t over = shared_address(shared) % HOPPER_ALIGNMENT;
-    return shared + (over == 0 ? 0 : HOPPER_ALIGNMENT - over) / sizeof(float);
+    const uint32_t remainder = shared_address(shared) % HOPPER_ALIGN_BYTES;
+    return shared + (remainder == 0 ? 0 : HOPPER_ALIGN_BYTES - remainder) / sizeof(float);
 }
 
 /* ---- forward and data: tiles of TILE_M rows by N columns, two groups of four warps ---- */
@@ -180,7 +179,7 @@ struct hopper_rows {
 
 static __device__ __forceinline__ void take_rows(hopper_rows &r, const float *a, int m)
 {
-    const int lane = (int)threadIdx.x % 32;
+    const int lane = (int)threadIdx.x % WARP_THREADS;
 #pragma unroll
     for (int i = 0; i < TILE_K / 8; i++) {
         float x[4];
@@ -208,7 +207,7 @@ static __global__ void __launch_bounds__(THREADS, N == 128 ? 1 : 2)
     const int rows = phase_count(k.row, k.back, row_phase);
     const int columns = phase_count(k.column, k.back, column_phase);
     const int64_t first_m = (int64_t)blockIdx.x * TILE_M;
-    const int first_n = (int)blockIdx.y * N, warp = (int)threadIdx.x / 32;
+    const int first_n = (int)blockIdx.y * N, warp = (int)threadIdx.x / WARP_THREADS;
     if (first_m >= (int64_t)k.images * rows * columns)
         return;
     find_rows(k, first_m, rows, columns, lines);
@@ -255,14 +254,14 @@ static __global__ void __launch_bounds__(THREADS, N == 128 ? 1 : 2)
     store_tile<1, COLUMNS>(args, k, c, first_m + m, first_n, row_phase, column_phase);
 }
 
-/* ---- weights: as tf32x3_parts; x is transposed on its way to wgmma ---- */
+/* ---- weights: as tf32x3_partials; x is transposed on its way to wgmma ---- */
 
 enum { HOPPER_M = 128 };
 
 /* Lines of x, `b`, become rows of the tiles big and small. */
 static __device__ __forceinline__ void transpose_lines(const float *b, float *big, float *small)
 {
-    enum { N = PARTS_N };
+    enum { N = WEIGHTS_N };
     const int n = (int)threadIdx.x % N;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -270,7 +269,7 @@ static __device__ __forceinline__ void transpose_lines(const float *b, float *bi
         float x[4], less[4];
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            x[e] = b[(q * 4 + e) * (N + PARTS_PITCH) + n];
+            x[e] = b[(q * 4 + e) * (N + WEIGHTS_PITCH) + n];
             less[e] = __uint_as_float(small_part(x[e]));
         }
         *(float4 *)(big + tile_at(n, q * 4)) = make_float4(x[0], x[1], x[2], x[3]);
@@ -281,8 +280,8 @@ static __device__ __forceinline__ void transpose_lines(const float *b, float *bi
 /* Rows of a that a warp has, from lines of dy. */
 static __device__ __forceinline__ void take_lines(hopper_rows &r, const float *a, int m)
 {
-    enum { PITCH = HOPPER_M + PARTS_PITCH };
-    const int lane = (int)threadIdx.x % 32;
+    enum { PITCH = HOPPER_M + WEIGHTS_PITCH };
+    const int lane = (int)threadIdx.x % WARP_THREADS;
 #pragma unroll
     for (int i = 0; i < TILE_K / 8; i++) {
         const float *from = a + (i * 8 + lane % 4) * PITCH + m + lane / 4;
@@ -296,10 +295,10 @@ static __device__ __forceinline__ void take_lines(hopper_rows &r, const float *a
 }
 
 static __global__ void __launch_bounds__(THREADS, 1)
-    hopper_parts(const __grid_constant__ tf32x3_weights k)
+    hopper_partials(const __grid_constant__ tf32x3_weights k)
 {
-    enum { M = HOPPER_M, N = PARTS_N, COLUMNS = N / 8, PITCH = M + PARTS_PITCH };
-    enum { A = TILE_K * PITCH, SIZE = A + TILE_K * (N + PARTS_PITCH), TRANSPOSED = N * TILE_K };
+    enum { M = HOPPER_M, N = WEIGHTS_N, COLUMNS = N / 8, PITCH = M + WEIGHTS_PITCH };
+    enum { A = TILE_K * PITCH, SIZE = A + TILE_K * (N + WEIGHTS_PITCH), TRANSPOSED = N * TILE_K };
     extern __shared__ __align__(16) float shared[];
     __shared__ tile_row lines[2][TILE_K];
     float *const transposed_b = aligned_shared(shared), *const stages =
@@ -307,7 +306,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
     const int first_n = (int)blockIdx.x * N, first_m = (int)blockIdx.y * M;
     const int begin = (int)blockIdx.z * k.part;
     const int end = k.windows - begin < k.part ? k.windows : begin + k.part;
-    const int steps = (end - begin + TILE_K - 1) / TILE_K, warp = (int)threadIdx.x / 32;
+    const int steps = (end - begin + TILE_K - 1) / TILE_K, warp = (int)threadIdx.x / WARP_THREADS;
     const int m = warp * 16;
     int slot = 0;
     const auto load_step = [&](int step) {
@@ -346,7 +345,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
         end_tile<COLUMNS>(c.sum[0], part);
         r = next;
     }
-    store_parts<1, COLUMNS>(k, c, begin, end, first_m + m, first_n);
+    store_partials<1, COLUMNS>(k, c, begin, end, first_m + m, first_n);
 }
 
 /* ---- host side ---- */
@@ -392,7 +391,7 @@ static void launch_hopper(const rg_conv_args *args, const tf32x3_conv *k, const 
     const dim3 grid((unsigned)ceil_div(rows, TILE_M), (unsigned)ceil_div(k->columns, N),
                     (unsigned)phases);
     const size_t shared =
-        HOPPER_STAGES<N> * (TILE_M + 2 * N) * TILE_K * sizeof(float) + HOPPER_ALIGNMENT;
+        HOPPER_STAGES<N> * (TILE_M + 2 * N) * TILE_K * sizeof(float) + HOPPER_ALIGN_BYTES;
     (void)cudaFuncSetAttribute((const void *)hopper_tiles<N>,
                                cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     hopper_tiles<N><<<grid, THREADS, shared, place->stream>>>(*args, *k, small);
@@ -415,12 +414,12 @@ extern "C" void rg_conv_tf32x3_hopper(const rg_conv_args *args, const tf32x3_con
 extern "C" void rg_conv_tf32x3_hopper_weights(const tf32x3_weights *k, int parts,
                                               const rg_cuda_place *place)
 {
-    const dim3 grid((unsigned)ceil_div((int64_t)k->taps * k->in, PARTS_N),
+    const dim3 grid((unsigned)ceil_div((int64_t)k->taps * k->in, WEIGHTS_N),
                     (unsigned)ceil_div(k->out, HOPPER_M), (unsigned)parts);
-    const size_t tiles = 4 * PARTS_N * TILE_K,
-                 stage = TILE_K * (HOPPER_M + PARTS_N + 2 * PARTS_PITCH);
-    const size_t shared = (tiles + TILE_STAGES * stage) * sizeof(float) + HOPPER_ALIGNMENT;
-    (void)cudaFuncSetAttribute((const void *)hopper_parts,
+    const size_t tiles = 4 * WEIGHTS_N * TILE_K,
+                 stage = TILE_K * (HOPPER_M + WEIGHTS_N + 2 * WEIGHTS_PITCH);
+    const size_t shared = (tiles + TILE_STAGES * stage) * sizeof(float) + HOPPER_ALIGN_BYTES;
+    (void)cudaFuncSetAttribute((const void *)hopper_partials,
                                cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
-    hopper_parts<<<grid, THREADS, shared, place->stream>>>(*k);
+    hopper_partials<<<grid, THREADS, shared, place->stream>>>(*k);
 }
