@@ -105,8 +105,10 @@ static cudnnStatus_t run_products(const job *j)
     bool done = true;
     for (int i = 0; i < j->calls && done; i++) {
         const rg_tensor *const *t = j->factors[i];
-        done = rg_cublaslt_run(&place, &j->product[i], 1, data_of(t[0]), data_of(t[1]), NULL,
-                               data_of(t[2]), space, j->workspace);
+        const rg_product_operands operands = { .a = data_of(t[0]),
+                                               .b = data_of(t[1]),
+                                               .c = data_of(t[2]) };
+        done = rg_cublaslt_run(&place, &j->product[i], 1, &operands, space, j->workspace);
     }
     return done ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
 }

@@ -289,12 +289,14 @@ static void test_captured_product(rig *gpu, cudaStream_t stream)
         rg_tensor *once = filled(gpu->device, RG_F32, 3, DIMS(2, 33, 40), 3);
         rg_tensor *again = filled(gpu->device, RG_F32, 3, DIMS(2, 33, 40), 4);
         rg_tensor *space = filled(gpu->device, RG_U8, 1, DIMS((int64_t)bytes + 1), 5);
-        EXPECT(rg_cublaslt_run(&place, &product, 0.5, rg_tensor_data(a), rg_tensor_data(b), NULL,
-                               rg_tensor_data(once), rg_tensor_data(space), bytes));
+        rg_product_operands operands = { .a = rg_tensor_data(a),
+                                         .b = rg_tensor_data(b),
+                                         .c = rg_tensor_data(once) };
+        EXPECT(rg_cublaslt_run(&place, &product, 0.5, &operands, rg_tensor_data(space), bytes));
         EXPECT_CUDA(cudaStreamSynchronize(stream));
         capture_begin(&c);
-        EXPECT(rg_cublaslt_run(&place, &product, 0.5, rg_tensor_data(a), rg_tensor_data(b), NULL,
-                               rg_tensor_data(again), rg_tensor_data(space), bytes));
+        operands.c = rg_tensor_data(again);
+        EXPECT(rg_cublaslt_run(&place, &product, 0.5, &operands, rg_tensor_data(space), bytes));
         capture_replay(&c, 2);
         EXPECT(same_bits(once, again));
         rg_tensor *const all[] = { a, b, once, again, space };
@@ -322,7 +324,7 @@ static void test_refusals(cudaStream_t stream)
     EXPECT(!rg_cudnn_conv_plan(&place, &nothing, &bytes)); /* and still not */
     EXPECT(!rg_cudnn_conv_run(&place, &nothing, NULL, NULL, NULL, NULL, 0));
     EXPECT(!rg_cublaslt_plan(&place, &empty, &bytes));
-    EXPECT(!rg_cublaslt_run(&place, &empty, 1, NULL, NULL, NULL, NULL, NULL, 0));
+    EXPECT(!rg_cublaslt_run(&place, &empty, 1, &(rg_product_operands){ 0 }, NULL, 0));
     EXPECT_CUDA(cudaGetLastError());
     rg_cudnn_destroy(place.cudnn);
     rg_cublaslt_destroy(place.cublaslt);

@@ -159,7 +159,7 @@ static bool choose_algorithm(product_plan *plan, cublasLtHandle_t handle)
 {
     static const size_t most = (size_t)32 << 20;
     static const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    static const uint32_t alignment = RG_CUBLASLT_ALIGNMENT;
+    static const uint32_t alignment = RG_CUBLASLT_ALIGN_BYTES;
     cublasLtMatmulPreference_t preference = NULL;
     cublasLtMatmulHeuristicResult_t found;
     int count = 0;
@@ -287,8 +287,7 @@ static bool set_bias(const product_plan *plan, const rg_product *product, const 
 }
 
 bool rg_cublaslt_run(const rg_cuda_place *place, const rg_product *product, double alpha,
-                     const void *a, const void *b, const void *bias, void *c, void *workspace,
-                     size_t bytes)
+                     const rg_product_operands *operands, void *workspace, size_t bytes)
 {
     struct rg_cublaslt *cublaslt = place->cublaslt;
     const double beta = product->add ? 1 : 0;
@@ -299,10 +298,11 @@ bool rg_cublaslt_run(const rg_cuda_place *place, const rg_product *product, doub
     pthread_mutex_lock(&cublaslt->lock);
     const product_plan *plan = find_plan(cublaslt, product);
     const bool done =
-        plan != NULL && plan->workspace <= bytes && set_bias(plan, product, bias) &&
+        plan != NULL && plan->workspace <= bytes && set_bias(plan, product, operands->bias) &&
         lt.Matmul(cublaslt->handle, plan->product, in_double ? (const void *)&alpha : &single_alpha,
-                  b, plan->b, a, plan->a, in_double ? (const void *)&beta : &single_beta, c,
-                  plan->c, c, plan->c, &plan->algorithm, workspace, plan->workspace,
+                  operands->b, plan->b, operands->a, plan->a,
+                  in_double ? (const void *)&beta : &single_beta, operands->c, plan->c, operands->c,
+                  plan->c, &plan->algorithm, workspace, plan->workspace,
                   place->stream) == CUBLAS_STATUS_SUCCESS;
     pthread_mutex_unlock(&cublaslt->lock);
     return done;
@@ -326,11 +326,9 @@ bool rg_cublaslt_plan(const rg_cuda_place *place, const rg_product *product, siz
 }
 
 bool rg_cublaslt_run(const rg_cuda_place *place, const rg_product *product, double alpha,
-                     const void *a, const void *b, const void *bias, void *c, void *workspace,
-                     size_t bytes)
+                     const rg_product_operands *operands, void *workspace, size_t bytes)
 {
-    (void)place, (void)product, (void)alpha, (void)a, (void)b, (void)bias, (void)c;
-    (void)workspace, (void)bytes;
+    (void)place, (void)product, (void)alpha, (void)operands, (void)workspace, (void)bytes;
     return false;
 }
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Matrix products by cuBLASLt, which is opened when the first one is recorded. Where it is not
- * installed, or has nothing fit for a shape, the answer is no, and the op's own kernels run. Valid
+ * installed, or does not support a shape, the answer is no, and the op's own kernels run. Valid
  * C and valid CUDA.
  *
  * Its heuristics choose once per shape among algorithms that give the same bits on every run: a
@@ -41,13 +41,16 @@ void rg_cublaslt_destroy(struct rg_cublaslt *cublaslt); /* nothing is running; N
  * call it when work is recorded. */
 bool rg_cublaslt_plan(const rg_cuda_place *place, const rg_product *product, size_t *workspace);
 
-/* Puts it into the place's stream. All pointers are at multiples of RG_CUBLASLT_ALIGNMENT bytes,
+/* Puts it into the place's stream. All pointers are at multiples of RG_CUBLASLT_ALIGN_BYTES bytes,
  * the workspace, which has `bytes`, or none, at a multiple of 256. False where cuBLASLt refuses or
  * needs more of them, and nothing is in the stream. */
-enum { RG_CUBLASLT_ALIGNMENT = 16 };
+enum { RG_CUBLASLT_ALIGN_BYTES = 16 };
+typedef struct rg_product_operands {
+    const void *a, *b, *bias; /* bias: or NULL */
+    void *c;
+} rg_product_operands;
 bool rg_cublaslt_run(const rg_cuda_place *place, const rg_product *product, double alpha,
-                     const void *a, const void *b, const void *bias, void *c, void *workspace,
-                     size_t bytes);
+                     const rg_product_operands *operands, void *workspace, size_t bytes);
 
 #ifdef __cplusplus
 }

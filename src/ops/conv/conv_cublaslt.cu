@@ -52,8 +52,9 @@ static bool run(const rg_conv_call *call, packing *arena)
                         (int32_t)rg_dtype_size(call->dtype), true);
     packed to = pack_to(arena, call, own, k->add && !ends);
     void *const workspace = packing_take(arena, call->workspace);
-    if (arena->run && !rg_cublaslt_run(arena->place, &call->product, 1, from.data, w.data, b.data,
-                                       to.data, workspace, call->workspace))
+    const rg_product_operands operands = { from.data, w.data, b.data, to.data };
+    if (arena->run &&
+        !rg_cublaslt_run(arena->place, &call->product, 1, &operands, workspace, call->workspace))
         return false;
     put_result(arena, call, &to, own);
     return true;
@@ -66,8 +67,9 @@ static bool run_weights(const rg_conv_call *call, packing *arena)
     const packed dy = pack_dy(arena, call, false);
     packed dw = pack_dw(arena, call, aside);
     void *const workspace = packing_take(arena, call->workspace);
-    if (arena->run && !rg_cublaslt_run(arena->place, &call->product, 1, dy.data, x.data, NULL,
-                                       dw.data, workspace, call->workspace))
+    const rg_product_operands operands = { dy.data, x.data, NULL, dw.data };
+    if (arena->run &&
+        !rg_cublaslt_run(arena->place, &call->product, 1, &operands, workspace, call->workspace))
         return false;
     put_dw(arena, call, &dw, aside);
     return true;

@@ -58,18 +58,6 @@ static __global__ void __launch_bounds__(THREADS)
     store_vector(::at<T>(k.to, at), pack<T>(value), k.stream);
 }
 
-/* Whether a tensor lies as the sums do. */
-static bool lies_dense(const pixel *size, const int64_t steps[4])
-{
-    rg_copy_args tensor = { .rank = 4 };
-    const int64_t dims[4] = { size->image, size->row, size->column, size->channel };
-    for (int d = 0; d < 4; d++) {
-        tensor.dims[d] = dims[d];
-        tensor.strides[d] = steps[d];
-    }
-    return rg_copy_is_dense(&tensor);
-}
-
 template <rg_dtype T>
 static void finish_sums(const rg_conv_args *k, bool image_side, const void *sums,
                         const rg_cuda_place *place)
@@ -79,10 +67,12 @@ static void finish_sums(const rg_conv_args *k, bool image_side, const void *sums
     const pixel size = { s->images, image_side ? s->row.size : s->row.count,
                          image_side ? s->column.size : s->column.count,
                          s->groups * (image_side ? s->in : s->out) };
+    const int64_t dims[4] = { size.image, size.row, size.column, size.channel };
     const int64_t count = size.image * size.row * size.column * size.channel;
     const int64_t vectors = count / VLEN<T>;
     const void *const tensors[] = { k->to, k->b, k->z };
-    const bool dense = lies_dense(&size, steps) && (!k->has_z || lies_dense(&size, k->z_step)) &&
+    const bool dense = conv_is_dense(dims, steps) &&
+                       (!k->has_z || conv_is_dense(dims, k->z_step)) &&
                        (!k->has_b || k->b_step == 1) && size.channel % VLEN<T> == 0 &&
                        unaligned_of(tensors, 3) == 0 && vectors < INT32_MAX;
     if (dense)

@@ -62,6 +62,17 @@ static inline bool conv_is_pixel(const rg_conv_axis *a)
     return a->window == 1 && a->stride == 1 && a->before == 0 && a->count == a->size;
 }
 
+/* Whether a tensor (image, row, column, channel) lies dense. */
+static inline bool conv_is_dense(const int64_t dims[4], const int64_t steps[4])
+{
+    rg_copy_args tensor = { .rank = 4 };
+    for (int d = 0; d < 4; d++) {
+        tensor.dims[d] = dims[d];
+        tensor.strides[d] = steps[d];
+    }
+    return rg_copy_is_dense(&tensor);
+}
+
 /* Whether it is a product of matrices, whose rows are pixels. */
 static inline bool conv_is_product(const rg_conv_shape *s)
 {

@@ -314,15 +314,10 @@ static void merge_phases(const rg_conv_axis *a, tf32x3_axis *axis)
 static bool is_plain(const rg_conv_args *args, bool back)
 {
     const rg_conv_shape *s = &args->shape;
-    rg_copy_args to = { .rank = 4 };
     const int64_t dims[4] = { s->images, back ? s->row.size : s->row.count,
                               back ? s->column.size : s->column.count, back ? s->in : s->out };
-    for (int d = 0; d < 4; d++) {
-        to.dims[d] = dims[d];
-        to.strides[d] = back ? s->x[d] : s->y[d];
-    }
-    return !args->has_b && !args->has_z && !args->add && args->neuron.kind == RG_NEURON_NONE &&
-           dims[3] % 2 == 0 && (uintptr_t)args->to % 8 == 0 && rg_copy_is_dense(&to);
+    return !has_epilogue(args) && !args->add && dims[3] % 2 == 0 && (uintptr_t)args->to % 8 == 0 &&
+           conv_is_dense(dims, back ? s->x : s->y);
 }
 
 template <int N, int DOWN>

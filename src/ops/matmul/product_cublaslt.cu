@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Products by cuBLASLt. */
+/* Products by cuBLASLt, and those over a long k by pieces. */
+#include "backend/cuda/long_sum.cuh"
 #include "ops/matmul/product_strategy.cuh"
 
 /* ---- b + its mirror image ---- */
@@ -53,10 +54,8 @@ static void launch_mirrored(const rg_product_args *k, void *to, const rg_cuda_pl
 
 static packed pack_mirrored(packing *arena, const rg_cuda_product *call)
 {
-    static void (*const launch_by_dtype[])(
-        const rg_product_args *, void *,
-        const rg_cuda_place *) = { launch_mirrored<RG_F32>, launch_mirrored<RG_F64>,
-                                   launch_mirrored<RG_F16>, launch_mirrored<RG_BF16> };
+    static void (*const launch_by_dtype[])(const rg_product_args *, void *, const rg_cuda_place *) =
+        RG_EVERY_DTYPE(launch_mirrored);
     const rg_product_args *k = call->args;
     const int64_t count = k->batch.count * k->k.count * k->n.count;
     packed sum = {};
@@ -132,16 +131,123 @@ static bool run(const rg_cuda_product *call, packing *arena)
     const packed bias = pack_tensor(arena, k->bias, !(call->unaligned & 4), has_bias ? 1 : 0,
                                     &columns, &k->bias_step, (int32_t)element, has_bias);
     packed c = pack_matrix(arena, k->wide ? sizeof(float) : element, k->c, !(call->unaligned & 8),
-                           &k->batch, 2, &k->m, 1, &k->n, 1, k->add);
+                           { { &k->batch, 2 }, { &k->m, 1 }, { &k->n, 1 } }, k->add);
     if (call->spread)
         spread_bias(arena, call, c.data);
     void *const space = packing_take(arena, call->workspace);
     const double alpha = k->mirrored && element == 2 ? 2 * k->alpha : k->alpha;
-    if (arena->run && !rg_cublaslt_run(arena->place, &call->product, alpha, a.data, b.data,
-                                       bias.data, c.data, space, call->workspace))
+    const rg_product_operands operands = { a.data, b.data, bias.data, c.data };
+    if (arena->run &&
+        !rg_cublaslt_run(arena->place, &call->product, alpha, &operands, space, call->workspace))
         return false;
     packed_copy(arena, &c, true);
     return true;
 }
 
 extern "C" const rg_product_strategy rg_product_cublaslt = { "cublaslt", accepts, run };
+
+/* ---- a long k: cuBLASLt adds up products in f32 without an end, so it makes sums of pieces of k,
+ * as short as the scratch for them allows, and a kernel of ours joins them ---- */
+
+static bool plan_round(rg_cuda_product *call, int64_t batch, int64_t inner)
+{
+    size_t workspace = 0;
+    rg_product product = call->product;
+    product.batch = batch;
+    product.inner = inner;
+    if (batch > 0 && inner > 0 && !rg_cublaslt_plan(call->place, &product, &workspace))
+        return false;
+    call->workspace = call->workspace > workspace ? call->workspace : workspace;
+    return true;
+}
+
+static bool accepts_long(rg_cuda_product *call)
+{
+    enum { BYTES = 64 << 20, BATCH = 1 << 14 };
+    const rg_product_args *k = call->args;
+    const bool half = rg_dtype_size(call->dtype) == 2;
+    const int64_t size = k->m.count * k->n.count;
+    const int64_t bytes = size * (int64_t)(call->dtype == RG_F64 ? sizeof(double) : sizeof(float));
+    int64_t piece = half ? RG_SUM_BLOCK : RG_SUM_RUN;
+    if (!product_is_long(call) || k->batch.count != 1 || k->mirrored || size == 0)
+        return false;
+    while (ceil_div(k->k.count, piece) * bytes > BYTES && piece < product_longest_call(call->dtype))
+        piece *= 2;
+    call->product = {};
+    call->product.dtype = call->dtype;
+    call->product.rows = k->m.count;
+    call->product.columns = k->n.count;
+    call->product.inner = piece;
+    call->product.transposed_a = k->a_transposed;
+    call->product.transposed_b = k->b_transposed;
+    call->product.wide = half;
+    call->product.whole = k->k.count;
+    call->workspace = 0;
+    call->pieces = k->k.count / piece;
+    call->most = BYTES / bytes < BATCH ? BYTES / bytes : (int64_t)BATCH;
+    call->most = call->most < 1 ? 1 : call->most < call->pieces ? call->most : call->pieces;
+    return plan_round(call, call->most, piece) &&
+           plan_round(call, call->pieces % call->most, piece) &&
+           plan_round(call, 1, k->k.count % piece);
+}
+
+enum { LONG_JOIN = SPLIT_K_THREADS / SPLIT_K_SHARES }; /* elements of c of a block */
+
+template <rg_dtype T>
+static __global__ void __launch_bounds__(SPLIT_K_THREADS)
+    join_pieces(const __grid_constant__ rg_product_args k, const real<T> *sums, int64_t count,
+                int64_t size, double *totals, bool first, bool last)
+{
+    const int64_t i = (int64_t)blockIdx.x * LONG_JOIN + threadIdx.x % LONG_JOIN;
+    double sum = split_k_sum<SPLIT_K_SHARES>(sums + i, size, i < size ? count : (int64_t)0);
+    if (threadIdx.x >= LONG_JOIN || i >= size)
+        return;
+    sum = first ? sum : totals[i] + sum;
+    if (!last) {
+        totals[i] = sum;
+        return;
+    }
+    const int64_t to = walk_offset(k.batch, 2, 0), m = i / k.n.count;
+    char *const c = k.wide ? ::at<RG_F32>(k.c, to) : ::at<T>(k.c, to);
+    store_result<T>(k, c, m, i - m * k.n.count, (real<T>)sum);
+}
+
+/* c is written last. */
+template <rg_dtype T> static bool run_long_as(const rg_cuda_product *call, packing *arena)
+{
+    const rg_product_args *k = call->args;
+    const int64_t size = k->m.count * k->n.count;
+    const packed a = pack_a(arena, call);
+    const packed b = pack_b(arena, call);
+    real<T> *const sums =
+        (real<T> *)packing_take(arena, (size_t)(call->most * size) * sizeof(real<T>));
+    double *const totals = (double *)packing_take(arena, (size_t)size * sizeof(double));
+    void *const space = packing_take(arena, call->workspace);
+    const int64_t piece = call->product.inner, whole = call->product.whole;
+    for (int64_t done = 0; arena->run && done < whole;) {
+        const int64_t left = (whole - done) / piece;
+        rg_product product = call->product;
+        product.batch = left == 0 ? 1 : left < call->most ? left : call->most;
+        product.inner = left == 0 ? whole - done : piece;
+        const char *const from_a = at<T>(a.data, product.transposed_a ? done * product.rows : done);
+        const char *const from_b =
+            at<T>(b.data, product.transposed_b ? done : done * product.columns);
+        const rg_product_operands operands = { from_a, from_b, NULL, sums };
+        if (!rg_cublaslt_run(arena->place, &product, 1, &operands, space, call->workspace))
+            return false;
+        const int64_t begun = done;
+        done += product.batch * product.inner;
+        launch(join_pieces<T>, ceil_div(size, LONG_JOIN), SPLIT_K_THREADS, 0, arena->place, *k,
+               sums, product.batch, size, totals, begun == 0, done == whole);
+    }
+    return true;
+}
+
+static bool run_long(const rg_cuda_product *call, packing *arena)
+{
+    static bool (*const run_by_dtype[])(const rg_cuda_product *, packing *) =
+        RG_EVERY_DTYPE(run_long_as);
+    return run_by_dtype[call->dtype](call, arena);
+}
+
+extern "C" const rg_product_strategy rg_product_long = { "cublaslt, long", accepts_long, run_long };

@@ -46,51 +46,65 @@ static inline bool product_is_long(const rg_cuda_product *call)
     return call->args->k.count > product_longest_call(call->dtype);
 }
 
+/* ---- the epilogue: scale, bias, conversion ---- */
+
+template <rg_dtype T>
+static __device__ __forceinline__ void store_result(const rg_product_args &k, void *c, int64_t m,
+                                                    int64_t n, real<T> sum)
+{
+    if (m >= k.m.count || n >= k.n.count || (k.symmetric && n < m))
+        return;
+    const int64_t to = walk_offset(k.m, 1, m) + walk_offset(k.n, 1, n);
+    const real<T> bias = k.has_bias ? load<T>(k.bias, (k.bias_rows ? m : n) * k.bias_step) : 0;
+    const real<T> value = fma(sum, (real<T>)k.alpha, bias);
+    put_as<T>(c, to, value, k.add, k.wide);
+    if (k.symmetric)
+        store<T>(c, walk_offset(k.m, 1, n) + walk_offset(k.n, 1, m), value);
+}
+
 /* ---- matrices as they lie in dense tensors: a as (m, k) or, where `a_transposed`, as (k, m), and
  * b as (k, n) or (n, k). What lies in another way goes through scratch, so that views give the bits
  * of dense tensors ---- */
 
-/* The index of a walk as dimensions of a tensor, behind the `rank` that there are. */
-static inline int32_t add_dims(const rg_walk *walk, int t, int32_t rank, int64_t dims[],
-                               int64_t strides[])
-{
-    for (int32_t d = 0; d < walk->rank; d++) {
-        dims[rank + d] = walk->dims[d];
-        strides[rank + d] = walk->strides[t][d];
-    }
-    return rank + walk->rank;
-}
+/* An index of a product, and the tensor of its walk that is meant. */
+struct product_index {
+    const rg_walk *walk;
+    int t;
+};
 
-/* The matrix of tensor t of the batch: over the index `outer`, then `inner`. */
+/* The matrix of a tensor of `element` bytes, over the indices batch, outer and inner. */
 static inline packed pack_matrix(packing *arena, size_t element, const void *data, bool aligned,
-                                 const rg_walk *batch, int t, const rg_walk *outer, int t_outer,
-                                 const rg_walk *inner, int t_inner, bool read)
+                                 const product_index (&indices)[3], bool read)
 {
     int64_t dims[3 * RG_MAX_RANK], strides[3 * RG_MAX_RANK];
-    int32_t rank = add_dims(batch, t, 0, dims, strides);
-    rank = add_dims(outer, t_outer, rank, dims, strides);
-    rank = add_dims(inner, t_inner, rank, dims, strides);
+    int32_t rank = 0;
+    for (int i = 0; i < 3; i++) {
+        const rg_walk *walk = indices[i].walk;
+        for (int32_t d = 0; d < walk->rank; d++, rank++) {
+            dims[rank] = walk->dims[d];
+            strides[rank] = walk->strides[indices[i].t][d];
+        }
+    }
     return pack_tensor(arena, data, aligned, rank, dims, strides, (int32_t)element, read);
 }
 
 static inline packed pack_a(packing *arena, const rg_cuda_product *call)
 {
     const rg_product_args *k = call->args;
-    const rg_walk *outer = k->a_transposed ? &k->k : &k->m,
-                  *inner = k->a_transposed ? &k->m : &k->k;
-    return pack_matrix(arena, rg_dtype_size(call->dtype), k->a, !(call->unaligned & 1), &k->batch,
-                       0, outer, 0, inner, 0, true);
+    const product_index m = { &k->m, 0 }, inner = { &k->k, 0 };
+    return pack_matrix(
+        arena, rg_dtype_size(call->dtype), k->a, !(call->unaligned & 1),
+        { { &k->batch, 0 }, k->a_transposed ? inner : m, k->a_transposed ? m : inner }, true);
 }
 
 /* b itself, not the sum of it and its mirror image. */
 static inline packed pack_b(packing *arena, const rg_cuda_product *call)
 {
     const rg_product_args *k = call->args;
-    const size_t element = rg_dtype_size(call->dtype);
-    const bool aligned = !(call->unaligned & 2);
-    return k->b_transposed
-               ? pack_matrix(arena, element, k->b, aligned, &k->batch, 1, &k->n, 0, &k->k, 1, true)
-               : pack_matrix(arena, element, k->b, aligned, &k->batch, 1, &k->k, 1, &k->n, 0, true);
+    const product_index n = { &k->n, 0 }, inner = { &k->k, 1 };
+    return pack_matrix(
+        arena, rg_dtype_size(call->dtype), k->b, !(call->unaligned & 2),
+        { { &k->batch, 1 }, k->b_transposed ? n : inner, k->b_transposed ? inner : n }, true);
 }
 
 #endif

@@ -4,7 +4,6 @@
  * through shared memory, where strides and storage types end. Sums follow the rule of
  * core/long_sum.h: runs are added up in double. */
 #include "core/long_sum.h"
-#include "ops/matmul/product_epilogue.cuh"
 #include "ops/matmul/product_strategy.cuh"
 
 enum {
@@ -22,6 +21,19 @@ typedef struct product_offsets {
     int64_t row[TILE], column[TILE], mirrored_column[TILE];
     int64_t a[SLICE], b[SLICE], mirrored[SLICE];
 } product_offsets;
+
+/* A tile of c: its matrices, and its first row and column. */
+struct product_tile {
+    const char *a, *b;
+    int64_t row, column;
+    bool a_along, b_along; /* see is_along */
+};
+
+/* Shared memory of a block. */
+template <rg_dtype T> struct product_slice {
+    product_offsets at;
+    real<T> a[SLICE][PITCH], b[SLICE][PITCH];
+};
 
 static __device__ __forceinline__ void find_tile(const rg_product_args &k, product_offsets &at,
                                                  int64_t row, int64_t column)
@@ -56,25 +68,27 @@ static __device__ __forceinline__ void pick(int load, bool along_k, int &kk, int
     i = along_k ? number / SLICE : number % TILE;
 }
 
+/* The slice from element `first` of k on. */
 template <rg_dtype T>
-static __device__ __forceinline__ void
-load_slice(const rg_product_args &k, const void *a, const void *b, const product_offsets &at,
-           int64_t rows, int64_t columns, int64_t depth, bool a_along, bool b_along,
-           real<T> as[SLICE][PITCH], real<T> bs[SLICE][PITCH])
+static __device__ __forceinline__ void load_slice(const rg_product_args &k, const product_tile &t,
+                                                  product_slice<T> &shared, int64_t first)
 {
+    const int64_t rows = k.m.count - t.row, columns = k.n.count - t.column;
+    const int64_t left = k.k.count - first;
+    const product_offsets &at = shared.at;
 #pragma unroll
-    for (int load_ = 0; load_ < LOADS; load_++) {
+    for (int n = 0; n < LOADS; n++) {
         int kk, i;
-        pick(load_, a_along, kk, i);
-        as[kk][i] = i < rows && kk < depth ? load<T>(a, at.row[i] + at.a[kk]) : 0;
-        pick(load_, b_along, kk, i);
+        pick(n, t.a_along, kk, i);
+        shared.a[kk][i] = i < rows && kk < left ? load<T>(t.a, at.row[i] + at.a[kk]) : 0;
+        pick(n, t.b_along, kk, i);
         real<T> value = 0;
-        if (i < columns && kk < depth) {
-            value = load<T>(b, at.column[i] + at.b[kk]);
+        if (i < columns && kk < left) {
+            value = load<T>(t.b, at.column[i] + at.b[kk]);
             if (k.mirrored)
-                value += load<T>(b, at.mirrored_column[i] + at.mirrored[kk]);
+                value += load<T>(t.b, at.mirrored_column[i] + at.mirrored[kk]);
         }
-        bs[kk][i] = value;
+        shared.b[kk][i] = value;
     }
 }
 
@@ -102,20 +116,17 @@ add_slice(real<T> sum[EACH][EACH], const real<T> as[SLICE][PITCH], const real<T>
 
 /* The sums of one tile. */
 template <rg_dtype T>
-static __device__ __forceinline__ void
-sum_tile(const rg_product_args &k, const void *a, const void *b, product_offsets &at, int64_t row,
-         int64_t column, bool a_along, bool b_along, real<T> as[SLICE][PITCH],
-         real<T> bs[SLICE][PITCH], double total[EACH][EACH])
+static __device__ __forceinline__ void sum_tile(const rg_product_args &k, const product_tile &t,
+                                                product_slice<T> &shared, double total[EACH][EACH])
 {
-    const int64_t rows = k.m.count - row, columns = k.n.count - column;
     real<T> sum[EACH][EACH] = {};
     for (int64_t first = 0; first < k.k.count; first += SLICE) {
         __syncthreads(); /* the slice before has been used */
-        find_slice(k, at, first);
+        find_slice(k, shared.at, first);
         __syncthreads();
-        load_slice<T>(k, a, b, at, rows, columns, k.k.count - first, a_along, b_along, as, bs);
+        load_slice<T>(k, t, shared, first);
         __syncthreads();
-        add_slice<T>(sum, as, bs);
+        add_slice<T>(sum, shared.a, shared.b);
         if ((first + SLICE) % RG_SUM_RUN != 0 && first + SLICE < k.k.count)
             continue;
 #pragma unroll
@@ -134,22 +145,25 @@ static __global__ void __launch_bounds__(THREADS)
     product_tiles(const __grid_constant__ rg_product_args k, int64_t down, int64_t across,
                   int64_t tiles, bool a_along, bool b_along)
 {
-    __shared__ product_offsets at;
-    __shared__ real<T> as[SLICE][PITCH], bs[SLICE][PITCH];
+    __shared__ product_slice<T> shared;
     const int y = (int)threadIdx.x / (TILE / EACH), x = (int)threadIdx.x % (TILE / EACH);
     for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         const int64_t column = tile % across * TILE, row = tile / across % down * TILE;
         if (k.symmetric && column + TILE <= row)
             continue; /* the whole block */
         const int64_t image = tile / across / down;
-        const char *a = ::at<T>(k.a, walk_offset(k.batch, 0, image));
-        const char *b = ::at<T>(k.b, walk_offset(k.batch, 1, image));
+        const product_tile t = { at<T>(k.a, walk_offset(k.batch, 0, image)),
+                                 at<T>(k.b, walk_offset(k.batch, 1, image)),
+                                 row,
+                                 column,
+                                 a_along,
+                                 b_along };
         const int64_t to = walk_offset(k.batch, 2, image);
-        char *c = k.wide ? ::at<RG_F32>(k.c, to) : ::at<T>(k.c, to);
+        char *c = k.wide ? at<RG_F32>(k.c, to) : at<T>(k.c, to);
         double total[EACH][EACH] = {};
         __syncthreads(); /* the tile before has been used */
-        find_tile(k, at, row, column);
-        sum_tile<T>(k, a, b, at, row, column, a_along, b_along, as, bs, total);
+        find_tile(k, shared.at, row, column);
+        sum_tile<T>(k, t, shared, total);
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
 #pragma unroll
@@ -186,9 +200,8 @@ static bool accepts(rg_cuda_product *call)
 
 static bool run(const rg_cuda_product *call, packing *arena)
 {
-    static void (*const launch_by_dtype[])(const rg_product_args *, const rg_cuda_place *) = {
-        launch_tiles<RG_F32>, launch_tiles<RG_F64>, launch_tiles<RG_F16>, launch_tiles<RG_BF16>
-    };
+    static void (*const launch_by_dtype[])(const rg_product_args *, const rg_cuda_place *) =
+        RG_EVERY_DTYPE(launch_tiles);
     if (arena->run)
         launch_by_dtype[call->dtype](call->args, arena->place);
     return true;
