@@ -103,9 +103,10 @@ void rg_op_run_help(const rg_op_run *run)
     printf("\n"
            "Files are NPY files. x='x.npy[0:2,::2,-1]' reads a slice: START:STOP:STEP or one index "
            "for\n"
-           "each dimension; an indexed dimension stays, with length 1. A gradient that needs "
-           "outputs or\n"
-           "a state that are not given computes them from the inputs of the forward pass.\n"
+           "each dimension; a dimension with a single index is kept with length 1. A gradient that "
+           "needs\n"
+           "outputs or a state that are not given computes them from the inputs of the forward "
+           "pass.\n"
            "-o state.NAME=FILE writes a tensor of the state.\n\n"
            "options:\n");
 }

@@ -339,7 +339,7 @@ static void draw_by_hand(rg_net_draw *d)
         rg_net_add_result(d, node->out[i]);
 }
 
-/* ---- all of it ---- */
+/* ---- entry point ---- */
 
 void rg_net_draw_backward(rg_net_draw *d)
 {

@@ -226,7 +226,7 @@ bool rg_net_define_backward(const rg_net *net, rg_net_numbers *n, int32_t pass, 
     return done;
 }
 
-/* ---- all of it ---- */
+/* ---- entry point ---- */
 
 static bool define_nodes(const rg_net *net, rg_net_numbers *n, bool behind, double noise,
                          uint64_t seed)

@@ -315,7 +315,7 @@ static void draw_chain(rg_net_draw *d)
         draw_assignment(d, parameter >= 0 ? parameter : pick_parameter(d));
 }
 
-/* ---- all of it ---- */
+/* ---- entry point ---- */
 
 static void draw_first_sources(rg_net_draw *d)
 {

@@ -116,7 +116,7 @@ static rg_status run_spoilt(const rg_net *net, rg_plan *plan, rg_queue *queue, r
     return status;
 }
 
-/* ---- all of it ---- */
+/* ---- entry point ---- */
 
 /* A refusal has a sentence. */
 static bool is_told(rg_status status, const char *what, rg_net_report *report)

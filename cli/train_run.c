@@ -89,7 +89,7 @@ static rg_status make_resumed(rg_train_run *run, const rg_trainer_desc *desc)
                : rg_fails(status, "%s: %s", run->request->data, rg_error_text());
 }
 
-/* ---- beginning ---- */
+/* ---- creation ---- */
 
 static rg_status open_device(rg_train_run *run)
 {

@@ -11,8 +11,8 @@ if(RG_CUDA AND NOT CMAKE_CROSSCOMPILING)
     if(CMAKE_CUDA_COMPILER)
         enable_language(CUDA)
         if(NOT CMAKE_CUDA_COMPILER_ID STREQUAL NVIDIA OR CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.8)
-            message(STATUS "CUDA is left out: nvcc 12.8 or later is needed, and found is "
-                "${CMAKE_CUDA_COMPILER_ID} ${CMAKE_CUDA_COMPILER_VERSION}")
+            message(STATUS "CUDA is left out: nvcc 12.8 or later is needed, but "
+                "${CMAKE_CUDA_COMPILER_ID} ${CMAKE_CUDA_COMPILER_VERSION} was found")
         else()
             find_package(CUDAToolkit REQUIRED)
             set(RG_HAVE_CUDA 1)

@@ -47,13 +47,13 @@ file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/include/retrograde/nodes.h CONTENT
 /** @file
  *  Made from src/ops/ops.def: builders of nodes, two for each op, and each once more with the
  *  lengths of its arrays. `x` and `dy` have as many entries as the descriptor says; `y` may be NULL
- *  where the gradient does not read it, and `state_of`, the node whose state it reads, where it does
- *  without. The gradient node has an output for each input that has a gradient.
+ *  if the gradient does not read it, and `state_of`, the node whose state it reads, if it reads no
+ *  state. The gradient node has an output for each input that has a gradient.
  *
  *  The counted forms refuse an array that is shorter than the descriptor needs, with a sentence that
- *  names what is missing; what is longer is not read to its end. In C, with GCC and Clang,
- *  rg_graph_<op>() is a macro that passes the length of `x` wherever the compiler knows it. A
- *  descriptor with commas that is written into the call then wants parentheses around it. */
+ *  names what is missing; extra entries are ignored. In C, with GCC and Clang, rg_graph_<op>() is a
+ *  macro that passes the length of `x` if the compiler knows it. Put a compound-literal descriptor
+ *  in parentheses there, because its commas would separate macro arguments. */
 #ifndef RETROGRADE_NODES_H
 #define RETROGRADE_NODES_H
 

@@ -109,7 +109,7 @@ rg_status rg_dataset_no_part(rg_dataset_part part)
                    part == RG_DATASET_TEST ? "test" : "train");
 }
 
-/* ---- looking at it ---- */
+/* ---- access ---- */
 
 rg_status rg_dataset_get_info(const rg_dataset *set, rg_dataset_info *info)
 {

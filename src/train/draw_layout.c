@@ -259,7 +259,7 @@ static void set_boxes(rg_draw_work *work, double right_side)
     }
 }
 
-/* ---- all of it ---- */
+/* ---- entry point ---- */
 
 static rg_status make(rg_draw_work *work)
 {

@@ -111,7 +111,7 @@ void rg_folder_clean(const char *folder)
     closedir(names);
 }
 
-/* ---- files to come ---- */
+/* ---- output checks ---- */
 
 rg_status rg_folder_check_file(const char *path)
 {

@@ -13,7 +13,7 @@
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
-/* ---- beginning ---- */
+/* ---- creation ---- */
 
 static rg_status begin(rg_device *device, rg_trainer **trainer)
 {
