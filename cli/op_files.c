@@ -17,7 +17,9 @@ enum { PATH = 4096 };
 
 static rg_tensor **slot_of(rg_op_run *run, rg_role role, int32_t index)
 {
-    rg_tensor **const roles[] = { run->x, run->y, run->dy, run->dx };
+    rg_tensor **const roles[] = {
+        [RG_ROLE_X] = run->x, [RG_ROLE_Y] = run->y, [RG_ROLE_DY] = run->dy, [RG_ROLE_DX] = run->dx
+    };
     return &roles[role][index];
 }
 
