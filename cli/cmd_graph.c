@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { NOT_GIVEN = -1 };
+
 typedef struct request {
     const char *out;
     int64_t height, width, channels, classes;
@@ -78,9 +80,27 @@ static rg_status draw_model(request *q, const char *path)
     return status;
 }
 
+/* Sizes that are not given take their defaults; a checkpoint has its own. */
+static int settle_sizes(request *q, const char *path)
+{
+    int64_t *const sizes[] = { &q->height, &q->width, &q->channels, &q->classes };
+    static const int64_t defaults[] = { 28, 28, 1, 10 };
+    for (int i = 0; i < 4; i++) {
+        if (*sizes[i] != NOT_GIVEN && ends_with(path, ".safetensors"))
+            return rg_wrong("a checkpoint has its own images and classes; omit --height, --width, "
+                            "--channels and --classes");
+        if (*sizes[i] == NOT_GIVEN)
+            *sizes[i] = defaults[i];
+        if (*sizes[i] < 1 || *sizes[i] > 1 << 20)
+            return rg_wrong("--height, --width, --channels and --classes must be between 1 and %d",
+                            1 << 20);
+    }
+    return 0;
+}
+
 int rg_cmd_graph(int argc, char **argv)
 {
-    request q = { .out = "network.svg", .height = 28, .width = 28, .channels = 1, .classes = 10 };
+    request q = { "network.svg", NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, false, false };
     const rg_option options[] = {
         { "out", RG_OPTION_TEXT, &q.out, "FILE",
           "output file, .svg or .dot (default network.svg)" },
@@ -106,9 +126,8 @@ int rg_cmd_graph(int argc, char **argv)
     }
     if (left != 1)
         return rg_wrong("graph needs exactly one model; see --help");
-    if (q.height < 1 || q.width < 1 || q.channels < 1 || q.classes < 1 || q.height > 1 << 20 ||
-        q.width > 1 << 20 || q.channels > 1 << 20 || q.classes > 1 << 20)
-        return rg_wrong("--height, --width, --channels and --classes must be between 1 and %d",
-                        1 << 20);
+    const int wrong = settle_sizes(&q, argv[0]);
+    if (wrong != 0)
+        return wrong;
     return draw_model(&q, argv[0]) == RG_OK ? 0 : rg_failed();
 }

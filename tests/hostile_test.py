@@ -237,6 +237,12 @@ class Folder(Case):
         run(*self.words("--epochs", "1", "--seed", "0", "--threads", "0", "--momentum", "0", "--patience", "0"))
         _, errors = run("eval", self.checkpoint("out"), "--data", self.data, "--threads", "4294967297", status=2)
         self.assertIn("--threads must be between 0 and 1024, not 4294967297", errors)
+        drawing = "graph", self.checkpoint("out"), "--out", self.path("network.dot")
+        run(*drawing)
+        _, errors = run(*drawing, "--height", "5", status=2)  # was ignored
+        self.assertIn("a checkpoint has its own images", errors)
+        _, errors = run("graph", "mlp", "--classes", "0", status=2)
+        self.assertIn("must be between 1 and 1048576", errors)
 
     def test_default_rate(self):
         """No rate, and the default, are the same; checkpoints of earlier versions say rate=0."""
