@@ -166,6 +166,13 @@ static __device__ __forceinline__ void border_at(const resum_box &b, Index i, in
     column += column < b.first_column ? 0 : b.last_column - b.first_column;
 }
 
+/* Operands and results of a library's call; `back`: results are pixels, from windows. */
+struct resum_tensors {
+    const void *from, *w;
+    void *to;
+    bool back;
+};
+
 /* Where a thread of resum_border looks. */
 struct resum_place {
     int64_t image, row, column, channel;
@@ -173,17 +180,16 @@ struct resum_place {
 
 /* Channels of a pixel that are not finite, V of them. */
 template <rg_dtype T, int V>
-static __device__ __noinline__ void resum_channels(const rg_conv_shape &s, bool back,
-                                                   const void *from, const void *w, void *to,
+static __device__ __noinline__ void resum_channels(const rg_conv_shape &s, const resum_tensors &t,
                                                    int64_t at, const resum_place &p)
 {
     for (int e = 0; e < V; e++) {
-        if (isfinite(load<T>(to, at + e)))
+        if (isfinite(load<T>(t.to, at + e)))
             continue;
         const int64_t c = p.channel + e;
-        store<T>(to, at + e,
-                 back ? pixel_sum<T>(s, from, w, p.image, p.row, p.column, c)
-                      : window_sum<T>(s, from, w, p.image, p.row, p.column, c));
+        store<T>(t.to, at + e,
+                 t.back ? pixel_sum<T>(s, t.from, t.w, p.image, p.row, p.column, c)
+                        : window_sum<T>(s, t.from, t.w, p.image, p.row, p.column, c));
     }
 }
 
@@ -210,12 +216,11 @@ template <rg_dtype T, int V> static __device__ __forceinline__ uint32_t not_fini
 }
 
 /* A thread has V channels of a pixel, `across` threads a whole one, which are `each` of an image.
- * `back`: of the image, from windows. Index is as wide as the number of threads needs. */
+ * Index is as wide as the number of threads needs. */
 template <rg_dtype T, int V, typename Index>
 static __global__ void __launch_bounds__(THREADS)
     resum_border(const __grid_constant__ rg_conv_shape s, const __grid_constant__ resum_box b,
-                 bool back, const void *from, const void *w, void *to, Index across, Index each,
-                 Index count)
+                 const __grid_constant__ resum_tensors t, Index across, Index each, Index count)
 {
     const Index i = (Index)blockIdx.x * THREADS + threadIdx.x, pixel = i / across;
     if (i >= count)
@@ -223,15 +228,15 @@ static __global__ void __launch_bounds__(THREADS)
     resum_place p = { pixel / each, 0, 0, (i - pixel * across) * V };
     border_at(b, pixel - (Index)p.image * each, p.row, p.column);
     const int64_t at = ((p.image * b.rows + p.row) * b.columns + p.column) * b.channels + p.channel;
-    if (not_finite<T, V>((const element<T> *)to + at))
-        resum_channels<T, V>(s, back, from, w, to, at, p);
+    if (not_finite<T, V>((const element<T> *)t.to + at))
+        resum_channels<T, V>(s, t, at, p);
 }
 
 /* Results of `width` channels from `channel` on that meet the border, `each` of an image. */
 template <rg_dtype T>
-static __device__ __noinline__ void
-resum_results(const rg_conv_shape &s, const resum_box &b, bool back, const void *from,
-              const void *w, void *to, int64_t channel, int64_t width, int64_t each)
+static __device__ __noinline__ void resum_results(const rg_conv_shape &s, const resum_box &b,
+                                                  const resum_tensors &t, int64_t channel,
+                                                  int64_t width, int64_t each)
 {
     const int64_t count = s.images * each * width;
     for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
@@ -239,8 +244,7 @@ resum_results(const rg_conv_shape &s, const resum_box &b, bool back, const void 
         resum_place p = { pixel / each, 0, 0, channel + i - pixel * width };
         border_at(b, pixel - p.image * each, p.row, p.column);
         resum_channels<T, 1>(
-            s, back, from, w, to,
-            ((p.image * b.rows + p.row) * b.columns + p.column) * b.channels + p.channel, p);
+            s, t, ((p.image * b.rows + p.row) * b.columns + p.column) * b.channels + p.channel, p);
     }
 }
 
@@ -254,12 +258,12 @@ enum { RESUM_THREADS = 96, RESUM_EACH = 4, RESUM_WIDE = 4 };
 template <rg_dtype T, int V, bool BACK>
 static __global__ void __launch_bounds__(RESUM_THREADS)
     resum_channel(const __grid_constant__ rg_conv_shape s, const __grid_constant__ resum_box b,
-                  const void *from, const void *w, void *to, int32_t lines, int32_t across,
+                  const __grid_constant__ resum_tensors t, int32_t lines, int32_t across,
                   int64_t each)
 {
     const int32_t first = (int32_t)(blockIdx.y * RESUM_EACH * RESUM_THREADS + threadIdx.x);
     const int64_t line = BACK ? (int64_t)blockIdx.z * lines : blockIdx.x; /* the block's first */
-    const element<T> *const own = (const element<T> *)w + line * across * V;
+    const element<T> *const own = (const element<T> *)t.w + line * across * V;
     const int32_t left = BACK ? (int32_t)blockIdx.x * RESUM_WIDE : 0;
     uint32_t found = 0;
 #pragma unroll
@@ -274,7 +278,7 @@ static __global__ void __launch_bounds__(RESUM_THREADS)
     wait_for_previous_launch();
     const int32_t width = across - left < RESUM_WIDE ? across - left : (int32_t)RESUM_WIDE;
     if (bad)
-        resum_results<T>(s, b, BACK, from, w, to, BACK ? blockIdx.z * s.in + left * V : blockIdx.x,
+        resum_results<T>(s, b, t, BACK ? blockIdx.z * s.in + left * V : blockIdx.x,
                          BACK ? width * V : 1, each);
 }
 
@@ -335,26 +339,25 @@ static void inner_pixels(const rg_conv_axis *a, int64_t *first, int64_t *last)
 
 /* By weights; false where there are too many for a block. */
 template <rg_dtype T>
-static bool resum_by_weights(const rg_conv_shape *s, const resum_box *b, bool back,
-                             const void *from, const void *w, void *to, int64_t each,
-                             const rg_cuda_place *place)
+static bool resum_by_weights(const rg_conv_shape *s, const resum_box *b, const resum_tensors *t,
+                             int64_t each, const rg_cuda_place *place)
 {
+    const bool back = t->back;
     const int64_t taps = s->row.window * s->column.window, own = taps * s->in;
-    const bool vectors = (back ? s->in : own) % VLEN<T> == 0 && (uintptr_t)w % sizeof(uint4) == 0;
+    const bool vectors =
+        (back ? s->in : own) % VLEN<T> == 0 && (uintptr_t)t->w % sizeof(uint4) == 0;
     const int64_t v = vectors ? VLEN<T> : 1;
     const int64_t lines = back ? s->out * taps : 1, across = (back ? s->in : own) / v;
     const int64_t looks = back ? lines * RESUM_WIDE : across, groups = back ? s->groups : 1;
     if (lines > 1 << 16 || across > 1 << 20 || groups > UINT16_MAX)
         return false;
-    void (*const kernel)(rg_conv_shape, resum_box, const void *, const void *, void *, int32_t,
-                         int32_t, int64_t) =
+    void (*const kernel)(rg_conv_shape, resum_box, resum_tensors, int32_t, int32_t, int64_t) =
         vectors ? (back ? resum_channel<T, VLEN<T>, true> : resum_channel<T, VLEN<T>, false>)
                 : (back ? resum_channel<T, 1, true> : resum_channel<T, 1, false>);
     launch_dependent(kernel,
                      dim3((unsigned)(back ? ceil_div(across, RESUM_WIDE) : b->channels),
                           (unsigned)ceil_div(looks, RESUM_EACH * RESUM_THREADS), (unsigned)groups),
-                     RESUM_THREADS, place, *s, *b, from, w, to, (int32_t)lines, (int32_t)across,
-                     each);
+                     RESUM_THREADS, place, *s, *b, *t, (int32_t)lines, (int32_t)across, each);
     return true;
 }
 
@@ -362,6 +365,7 @@ template <rg_dtype T>
 static void resum(const rg_conv_shape *s, bool back, const void *from, const void *w, void *to,
                   const rg_cuda_place *place)
 {
+    const resum_tensors t = { from, w, to, back };
     resum_box b = {};
     b.rows = back ? s->row.size : s->row.count;
     b.columns = back ? s->column.size : s->column.count;
@@ -377,18 +381,17 @@ static void resum(const rg_conv_shape *s, bool back, const void *from, const voi
     const int64_t across = whole ? b.channels / VLEN<T> : b.channels;
     const int64_t count = s->images * each * across;
     const bool steps = back && (s->row.stride > 1 || s->column.stride > 1); /* see inner_pixels */
-    if (count == 0 ||
-        (!steps && !mixes && resum_by_weights<T>(s, &b, back, from, w, to, each, place)))
+    if (count == 0 || (!steps && !mixes && resum_by_weights<T>(s, &b, &t, each, place)))
         return;
     if (whole && count < INT32_MAX / 2)
         launch(resum_border<T, VLEN<T>, int32_t>, ceil_div(count, THREADS), THREADS, 0, place, *s,
-               b, back, from, w, to, (int32_t)across, (int32_t)each, (int32_t)count);
+               b, t, (int32_t)across, (int32_t)each, (int32_t)count);
     else if (whole)
         launch(resum_border<T, VLEN<T>, int64_t>, ceil_div(count, THREADS), THREADS, 0, place, *s,
-               b, back, from, w, to, across, each, count);
+               b, t, across, each, count);
     else
-        launch(resum_border<T, 1, int64_t>, ceil_div(count, THREADS), THREADS, 0, place, *s, b,
-               back, from, w, to, across, each, count);
+        launch(resum_border<T, 1, int64_t>, ceil_div(count, THREADS), THREADS, 0, place, *s, b, t,
+               across, each, count);
 }
 
 template <rg_dtype T>

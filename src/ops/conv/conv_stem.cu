@@ -39,22 +39,28 @@ static __device__ __forceinline__ void load_taps(const rg_conv_shape &s, const s
     }
 }
 
+struct stem_window {
+    int64_t image;
+    int32_t row, column, channel; /* the first of eight */
+};
+
 /* Eight channels of a window, one by one, with whatever comes behind a sum. One that is not finite
- * has all of them summed up anew, as where they are stored together. */
+ * has all of them summed again, as where they are stored together. */
 template <rg_dtype T>
 static __device__ __noinline__ void end_stem(const rg_conv_args &k, const void *x, const void *w,
-                                             int64_t image, int32_t i, int32_t j, int32_t o,
-                                             float4 low, float4 high)
+                                             stem_window p, float4 low, float4 high)
 {
     const rg_conv_shape &s = k.shape;
     const float sums[8] = { low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w };
     float none = 0;
     for (int e = 0; e < 8; e++)
         none = fmaf(sums[e], 0, none);
-    for (int e = 0; e < 8 && o + e < (int32_t)s.out; e++) {
-        const float sum = none == 0 ? sums[e] : window_sum<T>(s, x, w, image, i, j, o + e);
-        finish<T>(k, image * s.y[0] + i * s.y[1] + j * s.y[2],
-                  image * k.z_step[0] + i * k.z_step[1] + j * k.z_step[2], o + e, s.y[3], sum);
+    for (int e = 0; e < 8 && p.channel + e < (int32_t)s.out; e++) {
+        const float sum =
+            none == 0 ? sums[e] : window_sum<T>(s, x, w, p.image, p.row, p.column, p.channel + e);
+        finish<T>(k, p.image * s.y[0] + p.row * s.y[1] + p.column * s.y[2],
+                  p.image * k.z_step[0] + p.row * k.z_step[1] + p.column * k.z_step[2],
+                  p.channel + e, s.y[3], sum);
     }
 }
 
@@ -91,8 +97,10 @@ static __device__ __noinline__ void resum_stem(const rg_conv_args &k, const void
     const int32_t lane = (int32_t)threadIdx.x % WARP_THREADS;
     for (int e = 0; e < 8; e++)
         if (refused >> e & 1)
-            end_stem<T>(k, x, w, p.image, p.row[e / 4], p.column[e / 4] + e % 4 / 2 * 8 + lane / 4,
-                        first + e % 2 * 32 + lane % 4 * 8, four, four);
+            end_stem<T>(k, x, w,
+                        { p.image, p.row[e / 4], p.column[e / 4] + e % 4 / 2 * 8 + lane / 4,
+                          first + e % 2 * 32 + lane % 4 * 8 },
+                        four, four);
 }
 
 /* What a warp has. VECTORS: see store_eight. */
@@ -119,7 +127,7 @@ static __device__ __forceinline__ void store_stem(const rg_conv_args &k, const v
             const int64_t at = p.image * s.y[0] + i * s.y[1] + j * s.y[2];
             refused |= (uint32_t)!store_eight<T>(k, at, o, sum) << n;
         } else {
-            end_stem<T>(k, x, w, p.image, i, j, o, make_float4(sum[0], sum[1], sum[2], sum[3]),
+            end_stem<T>(k, x, w, { p.image, i, j, o }, make_float4(sum[0], sum[1], sum[2], sum[3]),
                         make_float4(sum[4], sum[5], sum[6], sum[7]));
         }
     }
