@@ -27,16 +27,13 @@ typedef struct columns {
 RG_INLINE vreal load_groups(const char *data, int64_t across, const int n, const rg_dtype T,
                             bool dense)
 {
-    return dense ? vload(data, 0, n, T) : vgather(data, 0, across, n, T);
+    return vload_strided(data, 0, across, n, T, dense);
 }
 
 RG_INLINE void store_groups(char *data, int64_t across, const int n, const rg_dtype T, bool dense,
                             vreal a)
 {
-    if (dense)
-        vstore(data, 0, n, T, a);
-    else
-        vscatter(data, 0, across, n, T, a);
+    vstore_strided(data, 0, across, n, T, dense, a);
 }
 
 /* What is done with one vector of a row; `state` is a number of each group. */

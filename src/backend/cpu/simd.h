@@ -16,7 +16,7 @@
  *      simd_half.h     vectors of f16 and bf16 to and from real
  *      simd_memory.h   whole vectors: vload_full, vstore_full, vstream; load_one, store_one
  *      simd_pairs.h    two vectors at once: vload_pair, vstore_pair, vstore_sums
- *      simd_part.h     n elements: vload, vstore, vload_partial; those apart: vgather, vscatter
+ *      simd_part.h     n elements: vload, vstore, vload_partial; those apart: vload_strided
  *      simd_bytes.h    bytes beside elements: vload_bytes, vload_pair_where */
 #ifndef RG_CPU_SIMD_H
 #define RG_CPU_SIMD_H

@@ -115,4 +115,20 @@ RG_OUTLINE void vscatter(void *data, int64_t i, int64_t step, int n, rg_dtype T,
         store_one(data, (i + k) * step, T, lanes[k]);
 }
 
+/* n elements from element i on, neighbours where `dense`, or `step` apart. */
+RG_INLINE vreal vload_strided(const void *data, int64_t i, int64_t step, const int n,
+                              const rg_dtype T, bool dense)
+{
+    return dense ? vload(data, i, n, T) : vgather(data, i, step, n, T);
+}
+
+RG_INLINE void vstore_strided(void *data, int64_t i, int64_t step, const int n, const rg_dtype T,
+                              bool dense, vreal a)
+{
+    if (dense)
+        vstore(data, i, n, T, a);
+    else
+        vscatter(data, i, step, n, T, a);
+}
+
 #endif

@@ -37,7 +37,7 @@ RG_INLINE void square_pixel(const narrow *k, const char *x, int64_t step, real *
         vstore_full(to, i, RG_REAL, v * v);
     }
     for (; i < k->channels; i += VLEN) { /* behind the last channel come zeros */
-        const vreal v = load_channels(x, i, step, vlanes_left(k->channels - i), k->dense, T);
+        const vreal v = vload_strided(x, i, step, vlanes_left(k->channels - i), T, k->dense);
         vstore_full(to, i, RG_REAL, v * v);
     }
 }
@@ -49,7 +49,7 @@ RG_INLINE void forward_step(const narrow *k, const char *x, int64_t step, const 
                             const int64_t width, const int32_t quarters)
 {
     const vreal sum = sum_taps(squares + i - k->before, 1, width);
-    const vreal v = load_channels(x, i, step, n, k->dense, T);
+    const vreal v = vload_strided(x, i, step, n, T, k->dense);
     store_channels(to, i, n, T, power_forward(&k->c, v, sum, quarters, is_short(T)));
 }
 
@@ -95,8 +95,8 @@ RG_INLINE void middle_step(const narrow *k, const char *dy, const char *x, const
                            const int64_t width, const int32_t quarters)
 {
     const vreal sum = sum_taps(l->squares + i - k->before, 1, width);
-    const vreal g = load_channels(dy, i, step[0], n, k->dense, T);
-    const vreal v = load_channels(x, i, step[1], n, k->dense, T);
+    const vreal g = vload_strided(dy, i, step[0], n, T, k->dense);
+    const vreal v = vload_strided(x, i, step[1], n, T, k->dense);
     vreal share;
     vstore_full(l->direct, i, RG_REAL,
                 power_middle(&k->c, g, v, sum, &share, quarters, is_short(T)));
@@ -119,7 +119,7 @@ RG_INLINE void finish_step(const narrow *k, const char *x, int64_t step, const g
                            const int64_t width)
 {
     const vreal sum = sum_taps(l->shares + i - k->after, 1, width); /* the mirrored window */
-    const vreal v = load_channels(x, i, step, n, k->dense, T);
+    const vreal v = vload_strided(x, i, step, n, T, k->dense);
     const vreal direct = vload_full(l->direct, i, RG_REAL);
     store_channels(to, i, n, T, power_gradient(&k->c, v, direct, sum));
 }

@@ -11,13 +11,6 @@
 
 /* ---- channels of a pixel ---- */
 
-/* n channels from i on of a pixel. */
-RG_INLINE vreal load_channels(const void *pixel, int64_t i, int64_t step, const int n, bool dense,
-                              const rg_dtype T)
-{
-    return dense ? vload(pixel, i, n, T) : vgather(pixel, i, step, n, T);
-}
-
 /* Where a result goes. */
 typedef struct output {
     char *pixel;
@@ -35,13 +28,11 @@ RG_INLINE void store_channels(const output *to, int64_t i, const int n, const rg
                               vreal value)
 {
     if (to->add)
-        value += load_channels(to->pixel, i, to->step, n, to->dense, T);
+        value += vload_strided(to->pixel, i, to->step, n, T, to->dense);
     if (to->stream)
         vstream(to->pixel, i, T, value);
-    else if (to->dense)
-        vstore(to->pixel, i, n, T, value);
     else
-        vscatter(to->pixel, i, to->step, n, T, value);
+        vstore_strided(to->pixel, i, to->step, n, T, to->dense, value);
 }
 
 /* ---- windows of 5: two channels on either side ---- */

@@ -18,18 +18,13 @@ enum { BLOCK = 4 };
 RG_INLINE vreal load_channels(const void *data, int64_t offset, int64_t c, int64_t step, int n,
                               const rg_dtype T, const bool dense)
 {
-    const char *pixel = at(data, offset, T);
-    return dense ? vload(pixel, c, n, T) : vgather(pixel, c, step, n, T);
+    return vload_strided(at(data, offset, T), c, step, n, T, dense);
 }
 
 RG_INLINE void store_channels(void *data, int64_t offset, int64_t c, int64_t step, int n,
                               const rg_dtype T, const bool dense, vreal value)
 {
-    char *pixel = at_out(data, offset, T);
-    if (dense)
-        vstore(pixel, c, n, T, value);
-    else
-        vscatter(pixel, c, step, n, T, value);
+    vstore_strided(at_out(data, offset, T), c, step, n, T, dense, value);
 }
 
 /* Vector b of a block from channel c on. Where there are several they come in pairs, in the order

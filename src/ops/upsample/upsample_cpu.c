@@ -17,7 +17,7 @@ RG_INLINE int64_t step_of(const rg_upsample_args *k, int t, int d, const rg_dtyp
 RG_INLINE vreal load_channels(const rg_upsample_args *k, const char *pixel, int64_t i, const int n,
                               const rg_dtype T)
 {
-    return k->dense ? vload(pixel, i, n, T) : vgather(pixel, i, k->strides[0][3], n, T);
+    return vload_strided(pixel, i, k->strides[0][3], n, T, k->dense);
 }
 
 RG_INLINE void store_channels(const rg_upsample_args *k, char *pixel, int64_t i, const int n,
@@ -25,11 +25,8 @@ RG_INLINE void store_channels(const rg_upsample_args *k, char *pixel, int64_t i,
 {
     const int64_t step = k->strides[1][3];
     if (k->add)
-        value += k->dense ? vload(pixel, i, n, T) : vgather(pixel, i, step, n, T);
-    if (k->dense)
-        vstore(pixel, i, n, T, value);
-    else
-        vscatter(pixel, i, step, n, T, value);
+        value += vload_strided(pixel, i, step, n, T, k->dense);
+    vstore_strided(pixel, i, step, n, T, k->dense, value);
 }
 
 /* Whether results go past the cache: every pixel must start at an aligned address. */

@@ -71,7 +71,7 @@ RG_INLINE box_run run_of(const box_strip *b, int64_t row, int64_t column, const 
 RG_INLINE vreal load_run(const box_run *r, int tensor, int64_t i, const int n, const rg_dtype T)
 {
     const char *from = tensor < 2 ? r->in[tensor] : r->out;
-    return r->dense ? vload(from, i, n, T) : vgather(from, i, r->step[tensor], n, T);
+    return vload_strided(from, i, r->step[tensor], n, T, r->dense);
 }
 
 RG_INLINE void store_run(const box_run *r, int64_t i, const int n, const rg_dtype T, vreal value)
@@ -80,10 +80,8 @@ RG_INLINE void store_run(const box_run *r, int64_t i, const int n, const rg_dtyp
         value += load_run(r, 2, i, n, T);
     if (r->stream)
         vstream(r->out, i, T, value);
-    else if (r->dense)
-        vstore(r->out, i, n, T, value);
     else
-        vscatter(r->out, i, r->step[2], n, T, value);
+        vstore_strided(r->out, i, r->step[2], n, T, r->dense, value);
 }
 
 /* Lanes from n on become 0: what follows a row are zeros. */
