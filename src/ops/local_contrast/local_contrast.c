@@ -70,8 +70,6 @@ static bool joins(const void *desc, const rg_tensor_desc x[])
 
 /* ---- forward and gradient ---- */
 
-enum { KINDS = 3 }; /* of lines, see moments_cpu.h */
-
 static rg_contrast_numbers numbers_of(const rg_local_contrast_desc *d, const rg_box_shape *s)
 {
     const double met = (double)s->row.width * (double)s->column.width;
@@ -97,7 +95,8 @@ static rg_status forward(rg_call *call)
                          .kernel = RG_LOCAL_CONTRAST_FORWARD,
                          RG_ARGS(args),
                          .scratch_at = RG_POINTER(args, scratch) };
-    const int64_t bytes = rg_box_lay_out(launch.tensors, 2, d->window, KINDS, &args.shape, &launch);
+    const int64_t bytes =
+        rg_box_lay_out(launch.tensors, 2, d->window, MOMENT_KINDS, &args.shape, &launch);
     args.numbers = numbers_of(d, &args.shape);
     args.shape.stream = rg_call_streams(call, bytes);
     return rg_record(call, &launch);
@@ -112,7 +111,8 @@ static rg_status gradient(rg_call *call)
                          .kernel = RG_LOCAL_CONTRAST_GRADIENT,
                          RG_ARGS(args),
                          .scratch_at = RG_POINTER(args, scratch) };
-    const int64_t bytes = rg_box_lay_out(launch.tensors, 3, d->window, KINDS, &args.shape, &launch);
+    const int64_t bytes =
+        rg_box_lay_out(launch.tensors, 3, d->window, MOMENT_KINDS, &args.shape, &launch);
     args.numbers = numbers_of(d, &args.shape);
     args.shape.add = call->add & 1;
     args.shape.stream = !args.shape.add && rg_call_streams(call, bytes);

@@ -3,7 +3,7 @@
 /* Local response normalisation on a GPU: lrn_vectors.cu where it suits. Otherwise a block has one
  * pixel at a time, of any channels and windows. */
 #include "ops/lrn/lrn_vectors.cuh"
-#include "ops/window_norm/power.cuh"
+#include "ops/window_norm/power_formulas.h"
 #include "ops/window_norm/windows.cuh"
 
 enum { THREADS = 256 };
@@ -57,7 +57,7 @@ static __global__ void __launch_bounds__(THREADS)
         for (int64_t c = threadIdx.x; c < s.span.size; c += blockDim.x) {
             const real<T> sum = sum_window(r.values, r.prefix, 0, c, 1, s.span.width, blocks);
             const real<T> x = load<T>(a.x, from + c * s.step[0]);
-            store<T>(a.y, to + c * s.step[1], power_forward<T>(k, x, sum, k.quarters));
+            store<T>(a.y, to + c * s.step[1], power_forward(&k, x, sum, k.quarters, IS_SHORT<T>));
         }
         __syncthreads();
     }
@@ -84,7 +84,7 @@ static __global__ void __launch_bounds__(THREADS)
                 const real<T> sum = sum_window(r.values, r.prefix, 0, c, 1, s.span.width, blocks);
                 const real<T> dy = load<T>(a.dy, dy_at + c * s.step[0]);
                 const real<T> x = load<T>(a.x, x_at + c * s.step[1]);
-                r.direct[c] = power_middle<T>(k, dy, x, sum, share, k.quarters);
+                r.direct[c] = power_middle(&k, dy, x, sum, &share, k.quarters, IS_SHORT<T>);
             }
             r.shares[t] = share;
         }
@@ -97,7 +97,7 @@ static __global__ void __launch_bounds__(THREADS)
             const real<T> sum = sum_window(r.shares, r.prefix, 0, c, 1, s.span.width, blocks);
             const real<T> x = load<T>(a.x, x_at + c * s.step[1]);
             const int64_t to = dx_at + c * s.step[2];
-            const real<T> value = power_gradient<T>(k, x, r.direct[c], sum);
+            const real<T> value = power_gradient(&k, x, r.direct[c], sum);
             store<T>(a.dx, to, s.add ? load<T>(a.dx, to) + value : value);
         }
         __syncthreads();
@@ -125,7 +125,7 @@ template <rg_dtype T> static void lrn_forward(const void *args, const rg_cuda_pl
     if (rg_lrn_forward_vectors[T](a, place))
         return;
     int64_t shared;
-    const power_constants<T> k = power_constants_of<T>(&s->numbers);
+    const power_constants<T> k = power_constants_of<real<T>>(&s->numbers);
     const int64_t blocks = general_blocks<T>(s, &shared);
     launch(forward_pixels<T>, blocks, power_of_two(s->span.size, 32, THREADS), shared, place, *a, k,
            shared > 0);
@@ -138,7 +138,7 @@ template <rg_dtype T> static void lrn_gradient(const void *args, const rg_cuda_p
     if (rg_lrn_gradient_vectors[T](a, place))
         return;
     int64_t shared;
-    const power_constants<T> k = power_constants_of<T>(&s->numbers);
+    const power_constants<T> k = power_constants_of<real<T>>(&s->numbers);
     const int64_t blocks = general_blocks<T>(s, &shared);
     launch(gradient_pixels<T>, blocks, power_of_two(s->span.size, 32, THREADS), shared, place, *a,
            k, shared > 0);

@@ -7,7 +7,7 @@
 
 #include "backend/cpu/kernel.h"
 #include "ops/lrn/lrn.h"
-#include "ops/window_norm/power_cpu.h"
+#include "ops/window_norm/power_formulas.h"
 
 /* ---- channels of a pixel ---- */
 

@@ -4,7 +4,7 @@
  * thread has a vector of channels. The threads of a pixel exchange values in shared memory; where
  * the window has five channels and 64 or 96 vectors are whole pixels, by shuffles. */
 #include "ops/lrn/lrn_vectors.cuh"
-#include "ops/window_norm/power.cuh"
+#include "ops/window_norm/power_formulas.h"
 #include "ops/window_norm/windows.cuh"
 
 enum { THREADS = 256, HALO = 4 }; /* zeros on either side of a pixel: enough for narrow windows */
@@ -75,7 +75,7 @@ static __global__ void __launch_bounds__(THREADS)
     sum_own<T>(line, (int)s.span.before, (int)s.span.width, sum);
 #pragma unroll
     for (int e = 0; e < V; e++)
-        x[e] = power_forward<T>(k, x[e], sum[e], k.quarters);
+        x[e] = power_forward(&k, x[e], sum[e], k.quarters, IS_SHORT<T>);
     store_vector(at<T>(a.y, offset_at(s.outer, 1, pixel) + v * V), pack<T>(x), s.stream);
 }
 
@@ -106,7 +106,7 @@ static __global__ void __launch_bounds__(THREADS)
         sum_own<T>(line, (int)s.span.before, (int)s.span.width, sum);
 #pragma unroll
         for (int e = 0; e < V; e++)
-            dy[e] = power_middle<T>(k, dy[e], x[e], sum[e], own[e], k.quarters);
+            dy[e] = power_middle(&k, dy[e], x[e], sum[e], &own[e], k.quarters, IS_SHORT<T>);
     }
     __syncthreads(); /* all squares are read */
     if (used)
@@ -121,7 +121,7 @@ static __global__ void __launch_bounds__(THREADS)
         unpack<T>(load_vector(to), old);
 #pragma unroll
     for (int e = 0; e < V; e++) {
-        x[e] = power_gradient<T>(k, x[e], dy[e], sum[e]);
+        x[e] = power_gradient(&k, x[e], dy[e], sum[e]);
         x[e] = s.add ? old[e] + x[e] : x[e];
     }
     store_vector(to, pack<T>(x), s.stream);
@@ -256,7 +256,7 @@ static __global__ void __launch_bounds__(THREADS)
         sum_five<K, V>(p, ends, i, square, sum);
 #pragma unroll
         for (int e = 0; e < V; e++)
-            x[e] = power_forward<T, true>(k, x[e], sum[e], 3);
+            x[e] = power_forward(&k, x[e], sum[e], 3, IS_SHORT<T> | POWER_NORMAL);
         if (p.pixel[i] >= 0)
             store_vector(at<T>(a.y, straight_offset(s.outer, 1, p.pixel[i]) + p.channel[i]),
                          pack<T>(x), s.stream);
@@ -288,7 +288,7 @@ static __global__ void __launch_bounds__(THREADS, 3)
             unpack<T>(load_vector(to), old);
 #pragma unroll
         for (int e = 0; e < V; e++) {
-            x[e] = power_gradient<T>(k, x[e], direct[i][e], sum[e]);
+            x[e] = power_gradient(&k, x[e], direct[i][e], sum[e]);
             x[e] = s.add ? old[e] + x[e] : x[e];
         }
         store_vector(to, pack<T>(x), s.stream);
@@ -301,7 +301,8 @@ static __global__ void __launch_bounds__(THREADS, 3)
         unpack<T>(dys[i], dy);
 #pragma unroll
         for (int e = 0; e < V; e++)
-            direct[i][e] = power_middle<T, true>(k, dy[e], x[e], sum[e], share[i][e], 3);
+            direct[i][e] =
+                power_middle(&k, dy[e], x[e], sum[e], &share[i][e], 3, IS_SHORT<T> | POWER_NORMAL);
         set_ends<K, V>(shares, i, share[i]);
         if (i > 0)
             finish(i - 1);
@@ -359,7 +360,7 @@ template <rg_dtype T> static bool launch_forward(const rg_lrn_args *a, const rg_
     const void *const data[] = { a->x, a->y };
     if (!is_wide<T>(s, data, 2))
         return false;
-    const power_constants<T> k = power_constants_of<T>(&s->numbers);
+    const power_constants<T> k = power_constants_of<real<T>>(&s->numbers);
     int64_t shared;
     pixel_cut cut = cut_of<T>(s, &shared);
     const int each = five_vectors(s, &cut);
@@ -379,7 +380,7 @@ static bool launch_gradient(const rg_lrn_gradient_args *a, const rg_cuda_place *
     const void *const data[] = { a->dy, a->x, a->dx };
     if (!is_wide<T>(s, data, 3))
         return false;
-    const power_constants<T> k = power_constants_of<T>(&s->numbers);
+    const power_constants<T> k = power_constants_of<real<T>>(&s->numbers);
     int64_t shared;
     pixel_cut cut = cut_of<T>(s, &shared);
     const int each = five_vectors(s, &cut);

@@ -6,7 +6,7 @@
 #define RG_OPS_LRN_WIDE_CPU_H
 
 #include "ops/lrn/lrn.h"
-#include "ops/window_norm/power_cpu.h"
+#include "ops/window_norm/power_formulas.h"
 #include "ops/window_norm/windows_cpu.h"
 
 typedef struct wide {

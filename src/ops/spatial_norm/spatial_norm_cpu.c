@@ -3,7 +3,7 @@
 /* Spatial normalisation on the CPU: what is summed, and what is done with the sums. */
 #include "ops/spatial_norm/spatial_norm.h"
 #include "ops/window_norm/boxes_cpu.h"
-#include "ops/window_norm/power_cpu.h"
+#include "ops/window_norm/power_formulas.h"
 
 RG_FORMULA vreal spatial_fill(vreal x)
 {

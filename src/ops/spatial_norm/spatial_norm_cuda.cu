@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Spatial normalisation on a GPU: what is summed, and what is done with the sums. */
 #include "ops/window_norm/boxes.cuh"
-#include "ops/window_norm/power.cuh"
+#include "ops/window_norm/power_formulas.h"
 #include "ops/spatial_norm/spatial_norm.h"
 
 template <rg_dtype T> struct spatial {
@@ -17,19 +17,19 @@ template <rg_dtype T> struct spatial {
     static __device__ __forceinline__ real<T> result(const CONSTANTS &k, real<T> x,
                                                      const real<T> sum[1])
     {
-        return power_forward<T>(k, x, sum[0], k.quarters);
+        return power_forward(&k, x, sum[0], k.quarters, IS_SHORT<T>);
     }
 
     static __device__ __forceinline__ real<T> middle(const CONSTANTS &k, real<T> dy, real<T> x,
                                                      const real<T> sum[1], real<T> to[1])
     {
-        return power_middle<T>(k, dy, x, sum[0], to[0], k.quarters);
+        return power_middle(&k, dy, x, sum[0], &to[0], k.quarters, IS_SHORT<T>);
     }
 
     static __device__ __forceinline__ real<T> finish(const CONSTANTS &k, real<T> x, real<T> direct,
                                                      const real<T> sum[1])
     {
-        return power_gradient<T>(k, x, direct, sum[0]);
+        return power_gradient(&k, x, direct, sum[0]);
     }
 };
 
@@ -38,7 +38,8 @@ template <rg_dtype T> static void spatial_norm_forward(const void *args, const r
     const rg_spatial_norm_args *a = (const rg_spatial_norm_args *)args;
     const rg_box_args tensors = { a->x, a->y, a->scratch };
     const box_data d = box_data_of(&tensors, &a->shape);
-    launch_box<T, spatial<T>, false>(&a->shape, &d, power_constants_of<T>(&a->numbers), place);
+    launch_box<T, spatial<T>, false>(&a->shape, &d, power_constants_of<real<T>>(&a->numbers),
+                                     place);
 }
 
 template <rg_dtype T>
@@ -47,7 +48,7 @@ static void spatial_norm_gradient(const void *args, const rg_cuda_place *place)
     const rg_spatial_norm_gradient_args *a = (const rg_spatial_norm_gradient_args *)args;
     const rg_box_gradient_args tensors = { a->dy, a->x, a->dx, a->scratch };
     const box_data d = box_data_of(&tensors, &a->shape);
-    launch_box<T, spatial<T>, true>(&a->shape, &d, power_constants_of<T>(&a->numbers), place);
+    launch_box<T, spatial<T>, true>(&a->shape, &d, power_constants_of<real<T>>(&a->numbers), place);
 }
 
 /* ---- table ---- */

@@ -19,6 +19,7 @@
 #include <retrograde/tensor.h>
 
 enum { RG_BOX_TENSORS = 3 };
+enum { MOMENT_KINDS = 3 }; /* arrays of an element of moments_cpu.h and moments.cuh */
 
 /* A strip is some channels of a band of rows of one image. A unit does some strips, one after the
  * other, with scratch of its own. Bands are less than an image only where no sum goes by blocks. */

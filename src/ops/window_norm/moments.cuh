@@ -6,9 +6,8 @@
 #ifndef RG_OPS_WINDOW_NORM_MOMENTS_CUH
 #define RG_OPS_WINDOW_NORM_MOMENTS_CUH
 
+#include "ops/window_norm/box.h"
 #include "ops/window_norm/windows.cuh"
-
-enum { MOMENT_KINDS = 3 };
 
 template <class REAL> struct moments {
     REAL v, m, s;

@@ -13,9 +13,8 @@
 #ifndef RG_OPS_WINDOW_NORM_MOMENTS_CPU_H
 #define RG_OPS_WINDOW_NORM_MOMENTS_CPU_H
 
+#include "ops/window_norm/box.h"
 #include "ops/window_norm/windows_cpu.h"
-
-enum { MOMENT_KINDS = 3 };
 
 typedef struct moments {
     vreal v, m, s;
