@@ -114,12 +114,18 @@ RG_INLINE real slopes_and_max(const class_row *row, const char *x, char *dx, con
                               const next_row *next, int64_t length, const rg_dtype T)
 {
     const class_row c = *row;
-    if (kept != NULL)
-        return (real)sweep_and_fold((row_finish){ kept_slope, sweep_kept_slope }, &c, kept, kept,
-                                    dx, RG_REAL, T, true, next, length);
-    return (real)sweep_and_fold(
-        (row_finish){ is_short(T) ? class_slope_short : class_slope, sweep_class_slope }, &c, x, x,
-        dx, T, T, true, next, length);
+    const row_finish f = { kept_slope, sweep_kept_slope, &c, kept, kept, dx, RG_REAL, false, true };
+    const row_finish g = { is_short(T) ? class_slope_short : class_slope,
+                           sweep_class_slope,
+                           &c,
+                           x,
+                           x,
+                           dx,
+                           T,
+                           false,
+                           true };
+    return (real)(kept != NULL ? sweep_and_fold(f, next, length, T)
+                               : sweep_and_fold(g, next, length, T));
 }
 
 /* Where the rows of y and of the gradient begin. */

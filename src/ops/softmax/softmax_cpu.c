@@ -70,8 +70,8 @@ RG_INLINE void sum_of_row(forward_row *k, const char *x, real *kept, int64_t len
 {
     double sum = 0;
     for (int64_t j = 0; j < length; j += PIECE)
-        sum += exp_sum(at(x, j, T), !log && kept != NULL ? kept + j : NULL, NULL,
-                       least(PIECE, length - j), k->max, T);
+        sum += piece_exp_sum(at(x, j, T), !log && kept != NULL ? kept + j : NULL, NULL,
+                             least(PIECE, length - j), k->max, T);
     end_sum(k, sum, log);
 }
 
@@ -172,17 +172,18 @@ RG_INLINE void forward_rows(const rg_softmax_args *args, int64_t begin, int64_t 
         }
         sum_of_row(&k, x, kept, length, T, log);
         const forward_row c = k;
+        row_finish f = { log_softmax_of, sweep_log_softmax, &c, x, x, y, T, false, stream };
         double max;
-        if (log)
-            max = finish_row((row_finish){ log_softmax_of, sweep_log_softmax }, &c, x, x, y, T, T,
-                             false, stream, &next, is_last, length);
-        else if (kept != NULL)
-            max = finish_row((row_finish){ scaled, sweep_scaled }, &c, kept, kept, y, RG_REAL, T,
-                             false, stream, &next, is_last, length);
-        else
-            max = finish_row(
-                (row_finish){ is_short(T) ? softmax_short_of : softmax_of, sweep_softmax }, &c, x,
-                x, y, T, T, false, stream, &next, is_last, length);
+        if (log) {
+            max = finish_row(f, &next, is_last, length, T);
+        } else if (kept != NULL) {
+            f = (row_finish){ scaled, sweep_scaled, &c, kept, kept, y, RG_REAL, false, stream };
+            max = finish_row(f, &next, is_last, length, T);
+        } else {
+            f.formula = is_short(T) ? softmax_short_of : softmax_of;
+            f.sweep = sweep_softmax;
+            max = finish_row(f, &next, is_last, length, T);
+        }
         k.max = (real)max;
     }
 }
@@ -264,8 +265,6 @@ RG_INLINE void gradient_rows(const rg_softmax_gradient_args *args, int64_t begin
     rg_walk_offsets(&shape->outer, 3, begin, offset);
     next_row next = { at(args->dy, offset[0], T), at(args->y, offset[1], T),
                       log ? fold_sum : fold_dot, log ? sum_of_piece : dot_of_piece, false };
-    const row_finish f = { log ? log_softmax_gradient_of : softmax_gradient_of,
-                           log ? sweep_log_gradient : sweep_gradient };
     char *dx_next = at_out(args->dx, offset[2], T);
     double sum = shape->dense ? fold_row(&next, length, T) : 0;
     for (int64_t row = begin; row < end; row++) {
@@ -281,7 +280,16 @@ RG_INLINE void gradient_rows(const rg_softmax_gradient_args *args, int64_t begin
             continue;
         }
         const real s = (real)sum;
-        sum = finish_row(f, &s, dy, y, dx, T, T, shape->add, shape->stream, &next, is_last, length);
+        const row_finish f = { log ? log_softmax_gradient_of : softmax_gradient_of,
+                               log ? sweep_log_gradient : sweep_gradient,
+                               &s,
+                               dy,
+                               y,
+                               dx,
+                               T,
+                               shape->add,
+                               shape->stream };
+        sum = finish_row(f, &next, is_last, length, T);
     }
 }
 

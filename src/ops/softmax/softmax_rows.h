@@ -133,12 +133,19 @@ typedef void rg_row_sweep(const void *k, const void *a, const void *b, void *out
 typedef struct row_finish {
     rg_formula *formula;
     rg_row_sweep *sweep;
+    const void *k, *a, *b;
+    char *out;
+    rg_dtype from; /* of a and b, a constant */
+    bool add, stream;
 } row_finish;
 
-RG_INLINE double sweep_and_fold(const row_finish f, const void *k, const void *a, const void *b,
-                                char *out, const rg_dtype from, const rg_dtype T, bool stream,
-                                const next_row *next, int64_t length)
+RG_INLINE double sweep_and_fold(const row_finish f, const next_row *next, int64_t length,
+                                const rg_dtype T)
 {
+    const void *const k = f.k, *const a = f.a, *const b = f.b;
+    const rg_dtype from = f.from;
+    char *const out = f.out;
+    const bool stream = f.stream;
     enum { LONG = 16 * VLEN }; /* elements from which aligned stores are worth their beginning */
     const real start = next->is_max ? -RG_INFINITY : 0;
     double value = (double)start;
@@ -167,14 +174,13 @@ RG_INLINE double sweep_and_fold(const row_finish f, const void *k, const void *a
 
 /* The same, one after the other where old values are added, and the sweep alone for the last
  * row. */
-RG_INLINE double finish_row(const row_finish f, const void *k, const void *a, const void *b,
-                            char *out, const rg_dtype from, const rg_dtype T, bool add, bool stream,
-                            const next_row *next, bool is_last, int64_t length)
+RG_INLINE double finish_row(row_finish f, const next_row *next, bool is_last, int64_t length,
+                            const rg_dtype T)
 {
-    stream = stream && (from == T || vhead(out, T) == 0);
-    if (!is_last && !add)
-        return sweep_and_fold(f, k, a, b, out, from, T, stream, next, length);
-    f.sweep(k, a, b, out, length, T, add, stream);
+    f.stream = f.stream && (f.from == T || vhead(f.out, T) == 0);
+    if (!is_last && !f.add)
+        return sweep_and_fold(f, next, length, T);
+    f.sweep(f.k, f.a, f.b, f.out, length, T, f.add, f.stream);
     return is_last ? 0 : fold_row(next, length, T);
 }
 
