@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Adam: the cases. */
-#include "ops/optest_draw.h"
+#include "ops/optimizer/update_draw.h"
 
 #include <retrograde/adam.h>
 
@@ -12,20 +12,6 @@
     .x_fill = { { 0 }, { 0 }, { 0 }, { 0.1, 2 }, { 0.01, 0.2 }, { 1, 30 }, { 0.2, 3 } }
 #define AMS_FILL \
     .x_fill = { { 0 }, { 0 }, { 0 }, { 0.1, 2 }, { 0.1, 2 }, { 0.01, 0.2 }, { 1, 30 }, { 0.2, 3 } }
-enum { F32 = 1 << RG_F32, F16 = 1 << RG_F16, BF16 = 1 << RG_BF16 };
-
-/* NaN and infinities of a gradient. */
-static double special(int64_t i)
-{
-    const double values[] = { __builtin_nan(""), __builtin_inf(), -__builtin_inf(), 0, 1, -3, 0.5 };
-    return values[i % 7];
-}
-
-static double infinite(int64_t i)
-{
-    (void)i;
-    return __builtin_inf();
-}
 
 static double none(int64_t i)
 {
@@ -108,29 +94,15 @@ static const rg_case cases[] = {
 
 /* ---- random trials ---- */
 
-/* Parameters and moments in what kernels compute in, gradients in 16 bits too. */
 static void draw(rg_draw *d)
 {
     rg_adam_desc *desc = d->desc;
-    const rg_dtype real = rg_draw_real_dtype(d);
-    const rg_tensor_desc shape = rg_draw_shape(d, 0, RG_MAX_RANK);
-    const int32_t moments = 2 + desc->amsgrad;
-    int32_t next = 2 + moments;
-    for (int32_t i = 0; i < next; i++)
-        d->x[i] = rg_tensor_desc_dense(i == 1 ? d->dtype : real, shape.rank, shape.dims);
+    rg_dtype real;
     d->x_fill[3] = d->x_fill[4] = (rg_fill){ .low = 0.1, .high = 2 };
-    d->x_fill[next] = (rg_fill){ .low = 0.01, .high = 0.2 };
-    d->x[next++] = rg_draw_scalar(real);
-    d->x_fill[next] = (rg_fill){ .low = 0, .high = rg_draw_chance(d, 0.5) ? 4 : 1e5 };
-    d->x[next++] = rg_draw_scalar(RG_I64);
-    d->x_fill[next] = (rg_fill){ .low = 0.25, .high = 2 };
-    d->x[next] = rg_draw_scalar(real);
-    if (desc->gradient.regularization == RG_REGULARIZATION_NONE)
-        desc->gradient.regularization_scale = 0;
-    if (rg_draw_chance(d, 0.6)) {
-        desc->gradient.clip_minimum = -__builtin_inf();
-        desc->gradient.clip_maximum = __builtin_inf();
-    }
+    const int32_t step = draw_update(d, 2 + desc->amsgrad, &real);
+    d->x_fill[step] = (rg_fill){ .low = 0, .high = rg_draw_chance(d, 0.5) ? 4 : 1e5 };
+    d->x[step] = rg_draw_scalar(RG_I64);
+    draw_rules(d, step + 1, real, &desc->gradient);
     desc->epsilon = rg_draw_chance(d, 0.5) ? 1e-3 : 0.25;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* RMSProp: the cases. */
-#include "ops/optest_draw.h"
+#include "ops/optimizer/update_draw.h"
 
 #include <retrograde/rmsprop.h>
 
@@ -13,20 +13,6 @@
 #define MOVING_FILL .x_fill = { { 0 }, { 0 }, { 1, 2 }, { -0.5, 0.5 }, { 0.01, 0.2 }, { 0.2, 3 } }
 #define CENTERED_FILL \
     .x_fill = { { 0 }, { 0 }, { 1, 2 }, { -0.5, 0.5 }, { 0 }, { 0.01, 0.2 }, { 0.2, 3 } }
-enum { F32 = 1 << RG_F32, F16 = 1 << RG_F16, BF16 = 1 << RG_BF16 };
-
-/* NaN and infinities of a gradient. */
-static double special(int64_t i)
-{
-    const double values[] = { __builtin_nan(""), __builtin_inf(), -__builtin_inf(), 0, 1, -3, 0.5 };
-    return values[i % 7];
-}
-
-static double infinite(int64_t i)
-{
-    (void)i;
-    return __builtin_inf();
-}
 
 static const rg_case cases[] = {
     { "plain-25M", "", PLAIN("25000000"), RG_CASE_BENCH | RG_CASE_BENCH_GPU, PLAIN_FILL },
@@ -70,28 +56,14 @@ static const rg_case cases[] = {
 
 /* ---- random trials ---- */
 
-/* Parameters and moments in what kernels compute in, gradients in 16 bits too. */
 static void draw(rg_draw *d)
 {
     rg_rmsprop_desc *desc = d->desc;
-    const rg_dtype real = rg_draw_real_dtype(d);
-    const rg_tensor_desc shape = rg_draw_shape(d, 0, RG_MAX_RANK);
-    const int32_t moments = 1 + desc->centered + (desc->momentum != 0);
-    int32_t next = 2 + moments;
-    for (int32_t i = 0; i < next; i++)
-        d->x[i] = rg_tensor_desc_dense(i == 1 ? d->dtype : real, shape.rank, shape.dims);
+    rg_dtype real;
     d->x_fill[2] = (rg_fill){ .low = 1, .high = 3 };
     d->x_fill[3] = (rg_fill){ .low = -0.5, .high = 0.5 }; /* a mean: its square is less */
-    d->x_fill[next] = (rg_fill){ .low = 0.01, .high = 0.2 };
-    d->x[next++] = rg_draw_scalar(real);
-    d->x_fill[next] = (rg_fill){ .low = 0.25, .high = 2 };
-    d->x[next] = rg_draw_scalar(real);
-    if (desc->gradient.regularization == RG_REGULARIZATION_NONE)
-        desc->gradient.regularization_scale = 0;
-    if (rg_draw_chance(d, 0.6)) {
-        desc->gradient.clip_minimum = -__builtin_inf();
-        desc->gradient.clip_maximum = __builtin_inf();
-    }
+    const int32_t scale = draw_update(d, 1 + desc->centered + (desc->momentum != 0), &real);
+    draw_rules(d, scale, real, &desc->gradient);
     desc->epsilon = rg_draw_chance(d, 0.5) ? 1e-3 : 0.25;
 }
 
