@@ -191,8 +191,8 @@ static int64_t bytes_of(const rg_tensor *tensor)
 /* Units that make a tile, where a unit has `elements`. */
 static int64_t grain_for(int64_t elements)
 {
-    enum { TILE = 16384 };
-    return elements >= TILE || elements == 0 ? 1 : TILE / elements;
+    enum { TILE_ELEMENTS = 16384 };
+    return elements >= TILE_ELEMENTS || elements == 0 ? 1 : TILE_ELEMENTS / elements;
 }
 
 static rg_sweep sweep_of(const rg_tensor_desc wide[], int count, rg_launch *launch)

@@ -150,11 +150,11 @@ static rg_status record(rg_call *call, int32_t kernel, rg_loss_args *args, const
                         const rg_tensor *loss, const rg_tensor *gradient, const rg_tensor *partial,
                         const rg_tensor *counts)
 {
-    enum { TILE = 16384 }; /* elements */
+    enum { TILE_ELEMENTS = 16384 };
     const rg_tensor *y = call->x[0], *none = y;
     const bool by_parts = kernel == RG_LOSS_BY_ELEMENTS || kernel == RG_LOSS_COUNT;
     const int64_t each =
-        by_parts ? rg_clamp(e->group, 1, RG_LOSS_PART) : rg_clamp(e->length, 1, TILE);
+        by_parts ? rg_clamp(e->group, 1, RG_LOSS_PART) : rg_clamp(e->length, 1, TILE_ELEMENTS);
     rg_launch launch = { .tensors = { RG_BIND(*args, y, y), RG_BIND(*args, labels, call->x[1]),
                                       RG_BIND(*args, weights, call->inputs > 2 ? call->x[2] : none),
                                       RG_BIND(*args, dy, args->has_dy ? call->dy[0] : none),
@@ -166,7 +166,7 @@ static rg_status record(rg_call *call, int32_t kernel, rg_loss_args *args, const
                          .dtype = y->desc.dtype,
                          RG_ARGS(*args),
                          .units = by_parts ? e->groups * args->parts : e->rows,
-                         .grain = rg_clamp(TILE / each, 1, TILE),
+                         .grain = rg_clamp(TILE_ELEMENTS / each, 1, TILE_ELEMENTS),
                          .fault_at = RG_POINTER(*args, fault) };
     const int64_t element = (int64_t)rg_dtype_size(y->desc.dtype);
     launch.bytes = e->count * element * (args->has_gradient ? 2 : 1);

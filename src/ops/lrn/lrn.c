@@ -91,7 +91,7 @@ static int64_t choose_group(rg_lrn_shape *s, bool gradient)
 static void lay_out(const rg_lrn_desc *d, const rg_tensor *const tensors[], int count,
                     rg_lrn_shape *s, rg_launch *launch)
 {
-    enum { UNITS = 256, SCRATCH = 64 << 20 }; /* bytes of scratch, unless one unit needs more */
+    enum { UNITS = 256, SCRATCH_BYTES = 64 << 20 }; /* unless one unit needs more */
     const rg_tensor_desc *descs[RG_LRN_TENSORS];
     for (int t = 0; t < count; t++)
         descs[t] = &tensors[t]->desc;
@@ -109,11 +109,12 @@ static void lay_out(const rg_lrn_desc *d, const rg_tensor *const tensors[], int 
     const bool gradient = count == RG_LRN_TENSORS;
     const int64_t real = first->dtype == RG_F64 ? 8 : 4, places = rg_lrn_places(&s->span) * real;
     s->scratch_bytes = choose_group(s, gradient) * real;
-    if (places > RG_LRN_SHARED && s->scratch_bytes < places)
+    if (places > RG_LRN_SHARED_BYTES && s->scratch_bytes < places)
         s->scratch_bytes = rg_round_up(places, RG_ALIGNMENT);
     const int64_t groups = rg_ceil_div(s->outer.count, s->group);
     s->units =
-        rg_clamp(groups, 0, rg_clamp(SCRATCH / rg_clamp(s->scratch_bytes, 1, SCRATCH), 1, UNITS));
+        rg_clamp(groups, 0,
+                 rg_clamp(SCRATCH_BYTES / rg_clamp(s->scratch_bytes, 1, SCRATCH_BYTES), 1, UNITS));
     launch->dtype = first->dtype;
     launch->bytes = rg_shape_count(first) * (int64_t)rg_dtype_size(first->dtype) * count;
     launch->units = launch->bytes > 0 ? s->units : 0;

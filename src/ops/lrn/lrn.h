@@ -51,7 +51,7 @@ static inline int64_t rg_lrn_round(int64_t count)
 
 /* On a GPU, for a pixel: places of its squares, of their prefix sums and of what the gradient sums,
  * and its channels. In shared memory, unless that is more than every GPU has. */
-enum { RG_LRN_SHARED = 48 << 10 }; /* bytes */
+enum { RG_LRN_SHARED_BYTES = 48 << 10 };
 
 static inline int64_t rg_lrn_places(const rg_span *span)
 {

@@ -111,7 +111,7 @@ template <rg_dtype T> static int64_t general_blocks(const rg_lrn_shape *s, int64
 {
     const int64_t most_blocks = 1 << 20;
     *shared = rg_lrn_places(&s->span) * (int64_t)sizeof(real<T>);
-    if (*shared > RG_LRN_SHARED) {
+    if (*shared > RG_LRN_SHARED_BYTES) {
         *shared = 0;
         return s->units;
     }

@@ -261,7 +261,7 @@ static rg_status record_finish(rg_call *call, const rg_reduce_result *result, rg
 static rg_status record_groups(rg_call *call, rg_reduce_args *args, int64_t units,
                                const rg_tensor *x, const rg_tensor *y, const rg_tensor *partial)
 {
-    enum { TILE = 16384 }; /* elements */
+    enum { TILE_ELEMENTS = 16384 };
     const int64_t part = args->length < args->result.part ? args->length : args->result.part;
     const int64_t each = part * rg_clamp(args->block, 1, RG_BLOCK_GROUPS);
     const rg_launch launch = {
@@ -271,7 +271,7 @@ static rg_status record_groups(rg_call *call, rg_reduce_args *args, int64_t unit
         .dtype = x->desc.dtype,
         RG_ARGS(*args),
         .units = units,
-        .grain = rg_clamp(TILE / rg_clamp(each, 1, TILE), 1, TILE),
+        .grain = rg_clamp(TILE_ELEMENTS / rg_clamp(each, 1, TILE_ELEMENTS), 1, TILE_ELEMENTS),
         .bytes = rg_shape_count(&x->desc) * (int64_t)rg_dtype_size(x->desc.dtype)
     };
     return rg_record(call, &launch);

@@ -95,14 +95,15 @@ enum { LOG_STEP = RG_LOG_SOFTMAX_FORWARD_ROWS - RG_SOFTMAX_FORWARD_ROWS };
  * more units. A multiple of 64, which is whole cache lines. */
 static int64_t choose_block(const rg_softmax_shape *shape, int64_t element, int tensors)
 {
-    enum { CACHE = 8 << 20, LEAST = 64, UNITS = 8 };
-    const int64_t fits = CACHE / (rg_clamp(shape->length, 1, CACHE) * element * (tensors - 1));
+    enum { L2_BYTES = 8 << 20, MIN_GROUPS = 64, UNITS = 8 };
+    const int64_t fits =
+        L2_BYTES / (rg_clamp(shape->length, 1, L2_BYTES) * element * (tensors - 1));
     const int64_t units = rg_clamp(shape->outer.count, 1, UNITS);
     const int64_t share = shape->width * units / UNITS; /* `units` of them make UNITS blocks */
-    int64_t block = rg_clamp(fits, LEAST, RG_BLOCK_GROUPS);
-    block = rg_clamp(block, LEAST, rg_clamp(share, LEAST, RG_BLOCK_GROUPS));
-    block = block / LEAST * LEAST;
-    if (block + LEAST > shape->width && shape->width <= RG_BLOCK_GROUPS)
+    int64_t block = rg_clamp(fits, MIN_GROUPS, RG_BLOCK_GROUPS);
+    block = rg_clamp(block, MIN_GROUPS, rg_clamp(share, MIN_GROUPS, RG_BLOCK_GROUPS));
+    block = block / MIN_GROUPS * MIN_GROUPS;
+    if (block + MIN_GROUPS > shape->width && shape->width <= RG_BLOCK_GROUPS)
         block = shape->width;
     return rg_clamp(block, 1, RG_BLOCK_GROUPS);
 }
@@ -112,14 +113,15 @@ static int64_t choose_block(const rg_softmax_shape *shape, int64_t element, int 
 static int64_t choose_rows(int64_t row, int64_t all)
 {
     enum {
-        SMALL = 64 << 10,
-        LARGE = 1 << 20,
+        MIN_TILE_BYTES = 64 << 10,
+        MAX_TILE_BYTES = 1 << 20,
         TILES = 32,
-        LEAST = 4
+        MIN_ROWS = 4
     }; /* bytes, bytes, tiles, rows */
-    const int64_t rows = rg_clamp(all / TILES, SMALL, LARGE) / rg_clamp(row, 1, LARGE);
-    const bool many = all / rg_clamp(row, 1, all > 0 ? all : 1) >= LEAST * TILES;
-    return rg_clamp(rows, many ? LEAST : 1, INT64_MAX);
+    const int64_t rows =
+        rg_clamp(all / TILES, MIN_TILE_BYTES, MAX_TILE_BYTES) / rg_clamp(row, 1, MAX_TILE_BYTES);
+    const bool many = all / rg_clamp(row, 1, all > 0 ? all : 1) >= MIN_ROWS * TILES;
+    return rg_clamp(rows, many ? MIN_ROWS : 1, INT64_MAX);
 }
 
 /* How the tensors are cut into units. The order of every sum follows from the shape; how groups

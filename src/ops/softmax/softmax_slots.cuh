@@ -32,7 +32,7 @@ enum { ELEMENT_CHUNK = 64, ELEMENTS = 8 };
 enum { WARP_ELEMENTS = 16 };
 
 /* Bytes of a tile of such rows: enough loads under way, and still several blocks at once. */
-enum { TILE = 20 << 10 };
+enum { TILE_BYTES = 20 << 10 };
 
 /* ---- groups and their slots ---- */
 
@@ -420,7 +420,7 @@ static int64_t plan_tiles(const rg_softmax_shape *shape, int tensors, softmax_pl
     }
     const int rows = p->threads / p->inner; /* of a pass */
     const int64_t pass = shape->length * rows * (int64_t)sizeof(element<T>);
-    p->passes = p->inner > 32 || pass > TILE ? 1 : (int)(TILE / pass);
+    p->passes = p->inner > 32 || pass > TILE_BYTES ? 1 : (int)(TILE_BYTES / pass);
     p->blocks = ceil_div(shape->outer.count, rows * p->passes);
     return tile_bytes<T>(shape->length * rows * p->passes);
 }

@@ -45,7 +45,7 @@ static void cut(rg_box_shape *s, int kinds, bool gradient, int64_t real)
 int64_t rg_box_lay_out(const rg_tensor *const tensors[], int count, const int32_t window[2],
                        int kinds, rg_box_shape *s, rg_launch *launch)
 {
-    enum { UNITS = 32, SCRATCH = 64 << 20 }; /* bytes of scratch, unless one unit needs more */
+    enum { UNITS = 32, SCRATCH_BYTES = 64 << 20 }; /* unless one unit needs more */
     const rg_tensor_desc *first = &tensors[0]->desc;
     const int32_t row = first->rank - 3;
     const int64_t bytes = rg_shape_count(first) * (int64_t)rg_dtype_size(first->dtype);
@@ -75,7 +75,7 @@ int64_t rg_box_lay_out(const rg_tensor *const tensors[], int count, const int32_
     if (rg_box_is_wide(s) && s->scratch_bytes < wide)
         s->scratch_bytes = wide / RG_ALIGNMENT * RG_ALIGNMENT;
     s->units = rg_clamp(s->images * s->blocks * s->bands, 1,
-                        rg_clamp(SCRATCH / s->scratch_bytes, 1, UNITS));
+                        rg_clamp(SCRATCH_BYTES / s->scratch_bytes, 1, UNITS));
     launch->units = s->units;
     launch->scratch = (size_t)(s->units * s->scratch_bytes);
     return bytes;
