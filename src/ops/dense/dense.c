@@ -275,7 +275,8 @@ RG_OP_DEFINE(dense, .text = "fully connected layers, matrix products",
              .outputs = (const char *const[]){ "y", NULL }, .names = names,
              .count_inputs = count_inputs, .check = check, .shapes = shapes, .state = make_slots,
              .reads = reads, .wide_gradients = 6, .forward = forward, .gradient = gradient,
-             .fusion = { .take_bias = take_bias }, .launches = &rg_kernels_matmul);
+             .fusion = { .take_bias = take_bias }, .launches = &rg_kernels_matmul,
+             .strategies = rg_product_strategies);
 
 rg_status rg_dense_create(rg_device *device, const rg_dense_desc *desc, rg_kernel **kernel)
 {

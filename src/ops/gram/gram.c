@@ -119,7 +119,7 @@ RG_OP_DEFINE(gram, .text = "Gram matrix: products of all pairs of channels, summ
              .inputs = (const char *const[]){ "x", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names, .shapes = shapes,
              .reads = reads, .forward = forward, .gradient = gradient,
-             .launches = &rg_kernels_matmul);
+             .launches = &rg_kernels_matmul, .strategies = rg_product_strategies);
 
 rg_status rg_gram_create(rg_device *device, const rg_gram_desc *desc, rg_kernel **kernel)
 {

@@ -23,18 +23,18 @@ enum {
     RG_PRODUCT_ROWS = 64,
     RG_PRODUCT_PANEL = 32,
     RG_PRODUCT_DEPTH = 1024,
-    RG_PRODUCT_GROUP = 32,  /* panels, at most; half as many where k is taken in pieces */
-    RG_PACK_PANELS = 4,     /* of a unit of PACK, */
-    RG_PACK_DEPTH = 256,    /* and its part of k */
-    RG_PRODUCT_PAIRS = 64,  /* elements of k, at least, for products of pairs */
-    RG_PACK_MOST = 1 << 20, /* elements in panels at a time */
-    RG_DOT_ROWS = 8,        /* at most */
+    RG_PRODUCT_GROUP = 32,          /* panels, at most; half as many where k is taken in pieces */
+    RG_PACK_PANELS = 4,             /* of a unit of PACK, */
+    RG_PACK_DEPTH = 256,            /* and its part of k */
+    RG_PRODUCT_PAIRS = 64,          /* elements of k, at least, for products of pairs */
+    RG_PACK_MAX_ELEMENTS = 1 << 20, /* in panels at a time */
+    RG_DOT_ROWS = 8,                /* at most */
     RG_DOT_COLUMNS = 16
 };
 
 /* c(m, n) = neuron(alpha sum over k of a(m, k) b(k, n) + bias), for each index of `batch`. Each of
  * these indices may go over several dimensions. The bias belongs to columns, or to rows where
- * `bias_rows`. Of pointers that are not needed some valid one stands in. */
+ * `bias_rows`. Unused pointers hold any valid address. */
 typedef struct rg_product_args {
     const void *a, *b, *bias;
     void *c;

@@ -8,8 +8,10 @@
 #include "ops/matmul/product.h"
 #include "ops/ops.h"
 #include "runtime/objects.h"
+#include "runtime/strategy.h"
 
 extern const rg_kernel_table rg_kernels_matmul;
+extern const rg_strategy *const *const rg_product_strategies[];
 
 /* ---- indices over several dimensions ---- */
 
