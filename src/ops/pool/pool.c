@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Pooling: description, validation, shape rule, state, forward, gradient. */
-#include "ops/pool/pool.h"
+/* Pooling: description, validation, shape rule, state. */
+#include "ops/pool/pool_record.h"
 #include "core/shape.h"
 #include "ops/ops.h"
 #include "ops/padding/padding_fields.h"
@@ -92,15 +92,15 @@ static rg_status check(const void *desc)
 }
 
 /* Where rows stand in (n, h, w, c) or (h, w, c). */
-static int32_t row_dim(const rg_tensor_desc *x)
+int32_t rg_pool_row_dim(const rg_tensor_desc *x)
 {
     return x->rank - 3;
 }
 
-static rg_status place(const rg_pool_desc *d, const rg_tensor_desc *x, rg_placement *placement)
+rg_status rg_pool_place(const rg_pool_desc *d, const rg_tensor_desc *x, rg_placement *placement)
 {
     const int64_t most = INT64_C(1) << 30; /* so that kernels can count in 32 bits */
-    const int32_t row = row_dim(x);
+    const int32_t row = rg_pool_row_dim(x);
     const rg_window window = { .source = { x->dims[row], x->dims[row + 1] },
                                .window = { d->window[0], d->window[1] },
                                .stride = { d->stride[0], d->stride[1] },
@@ -135,11 +135,11 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
     RG_CHECK(x->rank == 3 || x->rank == 4, RG_INVALID_ARGUMENT,
              "pool: x has rank %d; it must be an image (h, w, c) or a batch (n, h, w, c)", x->rank);
     rg_placement placement;
-    RG_TRY(place(desc, x, &placement));
+    RG_TRY(rg_pool_place(desc, x, &placement));
     int64_t dims[4];
     memcpy(dims, x->dims, sizeof dims);
-    dims[row_dim(x)] = placement.output[0];
-    dims[row_dim(x) + 1] = placement.output[1];
+    dims[rg_pool_row_dim(x)] = placement.output[0];
+    dims[rg_pool_row_dim(x) + 1] = placement.output[1];
     y[0] = rg_tensor_desc_dense(x->dtype, x->rank, dims);
     RG_TRY(rg_shape_check(&y[0], "pool: y", NULL));
     if (!((const rg_pool_desc *)desc)->indices)
@@ -180,7 +180,7 @@ static bool joins(const void *desc, const rg_tensor_desc x[])
 
 /* ---- state ---- */
 
-static rg_tensor_desc winners_desc(const rg_pool_desc *d, const rg_tensor_desc *y)
+rg_tensor_desc rg_pool_winners_desc(const rg_pool_desc *d, const rg_tensor_desc *y)
 {
     return rg_tensor_desc_dense(taps_of(d) <= RG_POOL_VIRTUAL ? RG_U8 : RG_I32, y->rank, y->dims);
 }
@@ -191,232 +191,8 @@ static int32_t make_slots(const void *desc, const rg_tensor_desc x[], rg_state_s
     rg_tensor_desc y[RG_MAX_OUTPUTS];
     if (d->kind != RG_POOL_MAX || d->indices || shapes(desc, x, y) != RG_OK)
         return 0;
-    slots[0] = (rg_state_slot){ "winners", winners_desc(d, &y[0]) };
+    slots[0] = (rg_state_slot){ "winners", rg_pool_winners_desc(d, &y[0]) };
     return 1;
-}
-
-/* ---- forward and gradient ---- */
-
-static void take_steps(const rg_tensor_desc *desc, rg_pool_shape *shape, int64_t steps[4])
-{
-    const int32_t row = row_dim(desc);
-    steps[0] = row > 0 ? desc->strides[0] : 0;
-    for (int i = 0; i < 3; i++)
-        steps[1 + i] = desc->strides[row + i];
-    shape->dense &= steps[3] == 1 || desc->dims[row + 2] == 1;
-}
-
-static rg_pool_axis axis_of(const rg_pool_desc *d, const rg_placement *at, int64_t size, int i)
-{
-    rg_pool_axis a = { .size = size,
-                       .count = at->output[i],
-                       .window = d->window[i],
-                       .stride = d->stride[i],
-                       .dilation = d->dilation[i],
-                       .before = at->before[i],
-                       .low = -(INT64_C(1) << 40),
-                       .high = INT64_C(1) << 40 };
-    if (d->edge == RG_POOL_CLAMP) {
-        /* after: as far as windows reach, which is beyond what the caller has given */
-        const int32_t given[2] = { d->padding.bottom, d->padding.right };
-        const int64_t after = d->padding.policy == RG_PADDING_EXPLICIT ? given[i] : at->after[i];
-        const int64_t top = d->count_include_pad ? at->before[i] : d->zero_pad[i];
-        const int64_t bottom = d->count_include_pad ? after : d->zero_pad[i];
-        a.low = top > 0 ? -top : 0;
-        a.high = bottom > 0 ? size + bottom : size;
-    }
-    return a;
-}
-
-/* The geometry, from the shapes of x (or dx) and y (or dy). */
-static rg_pool_shape shape_of(const rg_pool_desc *d, const rg_tensor_desc *x,
-                              const rg_tensor_desc *y)
-{
-    rg_placement at = { .output = { 0 } };
-    (void)place(d, x, &at); /* the shape rule has checked it */
-    const int32_t row = row_dim(x);
-    rg_pool_shape shape = { .row = axis_of(d, &at, x->dims[row], 0),
-                            .column = axis_of(d, &at, x->dims[row + 1], 1),
-                            .images = row > 0 ? x->dims[0] : 1,
-                            .channels = x->dims[row + 2],
-                            .zero = d->edge == RG_POOL_ZERO,
-                            .dense = true };
-    take_steps(x, &shape, shape.x);
-    take_steps(y, &shape, shape.y);
-    const rg_tensor_desc winners = winners_desc(d, y);
-    shape.wide = winners.dtype == RG_I32;
-    for (int i = 0; i < 3; i++)
-        shape.winners[i] = row > 0 ? winners.strides[i] : i > 0 ? winners.strides[i - 1] : 0;
-    return shape;
-}
-
-/* A unit is a row of the result; some make a tile of about 64 KiB. */
-static void lay_out(rg_launch *launch, const rg_tensor_desc *x, int64_t rows, int64_t row_bytes,
-                    int64_t bytes)
-{
-    const int64_t tile = 1 << 16;
-    launch->dtype = x->dtype;
-    launch->units = rg_shape_count(x) > 0 ? rows : 0;
-    launch->grain = row_bytes < tile && row_bytes > 0 ? tile / row_bytes : 1;
-    launch->bytes = bytes;
-}
-
-static int64_t bytes_of(const rg_tensor_desc *desc)
-{
-    return rg_shape_count(desc) * (int64_t)rg_dtype_size(desc->dtype);
-}
-
-/* What is read for a row of y. */
-static int64_t read_bytes(const rg_pool_shape *shape, const rg_tensor_desc *x)
-{
-    const rg_pool_axis *row = &shape->row;
-    const int64_t rows = row->window < row->size ? row->window : row->size;
-    return rows * shape->column.size * shape->channels * (int64_t)rg_dtype_size(x->dtype);
-}
-
-static rg_status record_forward(rg_call *call, int32_t kernel)
-{
-    const rg_tensor_desc *x = &call->x[0]->desc, *y = &call->y[0]->desc;
-    const rg_pool_args args = { .shape = shape_of(call->desc, x, y) };
-    rg_launch launch = { .tensors = { RG_BIND(args, x, call->x[0]), RG_BIND(args, y, call->y[0]) },
-                         .kernel = kernel,
-                         RG_ARGS(args) };
-    lay_out(&launch, x, args.shape.images * args.shape.row.count, read_bytes(&args.shape, x),
-            bytes_of(x) + bytes_of(y));
-    return rg_record(call, &launch);
-}
-
-/* The winners, and y unless NULL. */
-static rg_status record_winners(rg_call *call, const rg_tensor *winners, const rg_tensor *y)
-{
-    const rg_tensor_desc *x = &call->x[0]->desc;
-    rg_pool_winners_args args = { .shape = shape_of(call->desc, x,
-                                                    y != NULL ? &y->desc : &winners->desc) };
-    rg_launch launch = { .tensors = { RG_BIND(args, x, call->x[0]), RG_BIND(args, winners, winners),
-                                      RG_BIND(args, y, y) },
-                         .kernel = RG_POOL_MAX_WINNERS,
-                         RG_ARGS(args) };
-    lay_out(&launch, x, args.shape.images * args.shape.row.count, read_bytes(&args.shape, x),
-            bytes_of(x) + bytes_of(&winners->desc) + (y != NULL ? bytes_of(&y->desc) : 0));
-    return rg_record(call, &launch);
-}
-
-/* The geometry of a launch between winners and indices. */
-static rg_pool_shape indices_shape(rg_call *call, const rg_tensor_desc *x, const rg_tensor *winners,
-                                   rg_launch *launch)
-{
-    const rg_tensor_desc *indices = &call->y[1]->desc;
-    const rg_pool_shape shape = shape_of(call->desc, x, indices);
-    const int64_t row = shape.column.count * shape.channels * (int64_t)sizeof(int64_t);
-    lay_out(launch, x, shape.images * shape.row.count, row,
-            bytes_of(indices) + bytes_of(&winners->desc));
-    return shape;
-}
-
-static rg_status record_indices(rg_call *call, const rg_tensor *winners)
-{
-    const rg_pool_desc *desc = call->desc;
-    rg_pool_indices_args args = { .by_columns = desc->storage_order == 1 };
-    rg_launch launch = { .tensors = { RG_BIND(args, winners, winners),
-                                      RG_BIND(args, indices, call->y[1]) },
-                         .kernel = RG_POOL_MAX_INDICES,
-                         RG_ARGS(args) };
-    args.shape = indices_shape(call, &call->x[0]->desc, winners, &launch);
-    return rg_record(call, &launch);
-}
-
-static rg_status record_taps(rg_call *call, const rg_tensor *winners)
-{
-    const rg_pool_desc *desc = call->desc;
-    rg_pool_taps_args args = { .by_columns = desc->storage_order == 1 };
-    rg_launch launch = {
-        .tensors = { RG_BIND(args, indices, call->y[1]), RG_BIND(args, winners, winners) },
-        .kernel = RG_POOL_MAX_TAPS,
-        RG_ARGS(args),
-        .fault_at = RG_POINTER(args, fault),
-        .fault_text = "pool: an element of indices is out of range: it is not a pixel of its window"
-    };
-    args.shape = indices_shape(call, &call->dx[0]->desc, winners, &launch);
-    return rg_record(call, &launch);
-}
-
-/* y, the winners as a temporary, and indices from these. */
-static rg_status forward_indices(rg_call *call)
-{
-    const rg_tensor_desc wanted = winners_desc(call->desc, &call->y[0]->desc);
-    rg_tensor *winners;
-    RG_TRY(rg_tensor_create_temporary(call->commands, &wanted, &winners));
-    rg_status status = record_winners(call, winners, call->y[0]);
-    if (status == RG_OK)
-        status = record_indices(call, winners);
-    rg_tensor_destroy(winners); /* its storage serves later work */
-    return status;
-}
-
-static rg_status forward(rg_call *call)
-{
-    if (((const rg_pool_desc *)call->desc)->indices)
-        return forward_indices(call);
-    switch (((const rg_pool_desc *)call->desc)->kind) {
-    case RG_POOL_AVERAGE:
-        return record_forward(call, RG_POOL_AVERAGE_FORWARD);
-    case RG_POOL_L2:
-        return record_forward(call, RG_POOL_L2_FORWARD);
-    default:
-        return call->state == NULL
-                   ? record_forward(call, RG_POOL_MAX_FORWARD)
-                   : record_winners(call, rg_state_slot_tensor(call->state, 0), call->y[0]);
-    }
-}
-
-static rg_status record_gradient(rg_call *call, const rg_tensor *winners)
-{
-    const rg_pool_desc *desc = call->desc;
-    const rg_tensor_desc *dx = &call->dx[0]->desc, *dy = &call->dy[0]->desc;
-    rg_pool_gradient_args args = { .shape = shape_of(desc, dx, dy) };
-    rg_launch launch = { .tensors = { RG_BIND(args, dy, call->dy[0]),
-                                      RG_BIND(args, dx, call->dx[0]),
-                                      RG_BIND(args, from, winners) },
-                         .kernel = RG_POOL_MAX_GRADIENT,
-                         RG_ARGS(args) };
-    int64_t bytes = bytes_of(dx) + bytes_of(dy);
-    if (desc->kind == RG_POOL_MAX) {
-        bytes += bytes_of(&winners->desc);
-    } else if (desc->kind == RG_POOL_AVERAGE) {
-        launch.kernel = RG_POOL_AVERAGE_GRADIENT;
-    } else {
-        launch.kernel = RG_POOL_L2_GRADIENT;
-        launch.tensors[RG_POINTER(args, from)] = call->x[0];
-        launch.tensors[RG_POINTER(args, y)] = call->y[0];
-        take_steps(&call->x[0]->desc, &args.shape, args.shape.z);
-        take_steps(&call->y[0]->desc, &args.shape, args.shape.w);
-        bytes *= 2;
-    }
-    args.shape.add = call->add & 1;
-    args.shape.stream = !args.shape.add && rg_call_streams(call, bytes_of(dx));
-    const int64_t row = args.shape.column.size * args.shape.channels;
-    lay_out(&launch, dx, args.shape.images * args.shape.row.size,
-            row * (int64_t)rg_dtype_size(dx->dtype), bytes);
-    return rg_record(call, &launch);
-}
-
-/* Max without a state: the winners are found once more, or from indices, into a temporary. */
-static rg_status gradient(rg_call *call)
-{
-    const rg_pool_desc *desc = call->desc;
-    if (desc->kind != RG_POOL_MAX)
-        return record_gradient(call, NULL);
-    if (call->state != NULL && !desc->indices)
-        return record_gradient(call, rg_state_slot_tensor(call->state, 0));
-    const rg_tensor_desc wanted = winners_desc(desc, &call->dy[0]->desc);
-    rg_tensor *winners;
-    RG_TRY(rg_tensor_create_temporary(call->commands, &wanted, &winners));
-    rg_status status =
-        desc->indices ? record_taps(call, winners) : record_winners(call, winners, NULL);
-    if (status == RG_OK)
-        status = record_gradient(call, winners);
-    rg_tensor_destroy(winners);
-    return status;
 }
 
 RG_OP_DEFINE(pool, .text = "max, average and L2 pooling",
@@ -425,8 +201,8 @@ RG_OP_DEFINE(pool, .text = "max, average and L2 pooling",
              .outputs = (const char *const[]){ "y", "indices", NULL }, .names = names,
              .aliases = (const rg_alias[]){ RG_X_AS_DX(0, 0), 0 }, .count_outputs = count_outputs,
              .count_gradients = count_gradients, .check = check, .shapes = shapes,
-             .state = make_slots, .reads = reads, .joins = joins, .forward = forward,
-             .gradient = gradient);
+             .state = make_slots, .reads = reads, .joins = joins, .forward = rg_pool_forward,
+             .gradient = rg_pool_gradient, .strategies = rg_pool_strategies);
 
 rg_status rg_pool_create(rg_device *device, const rg_pool_desc *desc, rg_kernel **kernel)
 {

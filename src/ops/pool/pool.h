@@ -37,7 +37,7 @@ typedef struct rg_pool_shape {
     bool wide;          /* winners are i32, not u8 */
     bool zero;          /* taps outside of the image are 0, not left out */
     bool dense;         /* channels are neighbours in all tensors */
-    bool add, stream;   /* into the result; past the cache */
+    bool add, stream;   /* into the result; by streaming stores */
 } rg_pool_shape;
 
 /* Winners that are no tap. */
@@ -55,12 +55,18 @@ typedef struct rg_pool_winners_args {
     rg_pool_shape shape;
 } rg_pool_winners_args;
 
+/* How a CPU finds the windows around a pixel: listed once for all of its channels; of windows apart
+ * from each other, along a row for some channels; or by each vector. */
+typedef enum rg_pool_way { RG_POOL_BY_PIXELS, RG_POOL_BY_STRIPS, RG_POOL_BY_LISTS } rg_pool_way;
+enum { RG_POOL_LISTED = 64 }; /* the most windows of a list */
+
 typedef struct rg_pool_gradient_args {
     const void *dy;
     void *dx;
     const void *from; /* max: winners; l2: x */
     const void *y;    /* l2 */
     rg_pool_shape shape;
+    rg_pool_way way;
 } rg_pool_gradient_args;
 
 typedef struct rg_pool_indices_args {
@@ -98,6 +104,20 @@ static inline RG_HOST_DEVICE void rg_pool_windows(const rg_pool_axis *a, int64_t
     *last = end < 0 ? -1 : end / a->stride;
     *last = *last < a->count ? *last : a->count - 1;
     *first = begin <= 0 ? 0 : (begin + a->stride - 1) / a->stride;
+}
+
+/* The most windows that contain a pixel, in one direction. */
+static inline RG_HOST_DEVICE int64_t rg_pool_most_windows(const rg_pool_axis *a)
+{
+    const int64_t most = (a->window - 1) * a->dilation / a->stride + 1;
+    return most < a->count ? most : a->count;
+}
+
+/* Whether each pixel belongs to one window at most. */
+static inline RG_HOST_DEVICE bool rg_pool_are_apart(const rg_pool_shape *k)
+{
+    return k->row.dilation == 1 && k->column.dilation == 1 && k->row.window <= k->row.stride &&
+           k->column.window <= k->column.stride;
 }
 
 /* The tap of window i that is pixel r, or -1 where it lies between two taps. */

@@ -192,8 +192,12 @@ static void launch_forward(const forward_args &k, const rg_cuda_place *place)
     bool wide = s->dense && s->channels % VLEN<T> == 0 && pixels_aligned<T>(k.x, s->x);
     wide &= k.y == NULL || pixels_aligned<T>(k.y, s->y);
     wide &= (uintptr_t)k.winners % 8 == 0;
-    if (wide && rg_pool_square[KIND][T](k, place))
+    if (wide && !rg_choices_forces(place->choices, "windows") &&
+        rg_pool_square[KIND][T](k, place)) {
+        rg_choices_note(place->choices, "square");
         return;
+    }
+    rg_choices_note(place->choices, "windows");
     int threads;
     const grid g = grid_of(s, s->row.count, s->column.count, wide ? VLEN<T> : 1, &threads);
     const int64_t blocks = g.blocks < INT32_MAX ? g.blocks : INT32_MAX;
@@ -348,13 +352,6 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* The most windows that contain a pixel, in one direction. */
-static int64_t most_windows(const rg_pool_axis *a)
-{
-    const int64_t most = (a->window - 1) * a->dilation / a->stride + 1;
-    return most < a->count ? most : a->count;
-}
-
 template <rg_dtype T, pooling KIND>
 static void launch_gradient(const void *args, const rg_cuda_place *place)
 {
@@ -367,13 +364,18 @@ static void launch_gradient(const void *args, const rg_cuda_place *place)
     if (KIND == L2)
         wide &= pixels_aligned<T>(k->from, s->z) && pixels_aligned<T>(k->y, s->w);
     if constexpr (KIND != L2) {
-        if (wide && rg_pool_cells[KIND][T](k, place))
+        if (wide && !rg_choices_forces(place->choices, "pixels") &&
+            rg_pool_cells[KIND][T](k, place)) {
+            rg_choices_note(place->choices, "cells");
             return;
+        }
     }
+    rg_choices_note(place->choices, "pixels");
     int threads;
     const grid g = grid_of(s, s->row.size, s->column.size, wide ? VLEN<T> : 1, &threads);
     const int64_t blocks = g.blocks < INT32_MAX ? g.blocks : INT32_MAX;
-    const bool many = most_windows(&s->row) * most_windows(&s->column) > RG_CHAIN_RUN;
+    const bool many =
+        rg_pool_most_windows(&s->row) * rg_pool_most_windows(&s->column) > RG_CHAIN_RUN;
     launch(wide   ? many ? collect_pixels<T, VLEN<T>, KIND, true>
                          : collect_pixels<T, VLEN<T>, KIND, false>
              : many ? collect_pixels<T, 1, KIND, true>
@@ -455,4 +457,10 @@ static const rg_cuda_row kernel_rows[] = {
     RG_CUDA_ROW(RG_POOL_MAX_INDICES, max_indices),
     RG_CUDA_ROW(RG_POOL_MAX_TAPS, max_taps),
 };
-RG_CUDA_TABLE(pool, kernel_rows);
+/* Of forward, then of the gradient: the first where the launch accepts. */
+static const char *strategy_name(int32_t i)
+{
+    static const char *const strategies[] = { "square", "windows", "cells", "pixels" };
+    return i < 4 ? strategies[i] : NULL;
+}
+RG_CUDA_TABLE(pool, kernel_rows, strategy_name);

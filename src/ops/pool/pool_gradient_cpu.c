@@ -110,13 +110,6 @@ RG_INLINE void collect_pixels(const rg_pool_gradient_args *g, int64_t begin, int
 /* ---- windows of max and average that are apart from each other, few channels: a pixel has one
  * source at most ---- */
 
-/* Whether each pixel belongs to one window at most. */
-RG_INLINE bool are_apart(const rg_pool_shape *k)
-{
-    return k->dense && k->row.dilation == 1 && k->column.dilation == 1 &&
-           k->row.window <= k->row.stride && k->column.window <= k->column.stride;
-}
-
 /* n channels, from c on, of a row of dx and of the windows that lie in it. */
 typedef struct strip {
     const pixel *u; /* pixel 0 */
@@ -197,16 +190,20 @@ RG_INLINE void collect_apart(const rg_pool_gradient_args *g, int64_t begin, int6
 
 /* ---- gradient ---- */
 
+/* Channels that make no whole pair are taken in strips where windows are apart, by lists too. */
 RG_INLINE void collect_units(const rg_pool_gradient_args *g, int64_t begin, int64_t end,
                              const rg_dtype T, const pooling kind)
 {
-    const bool lists = (kind == MAX || kind == AVERAGE) && fit_lists(&g->shape);
-    const int64_t done = lists ? g->shape.channels / (2 * VLEN) * (2 * VLEN) : 0;
-    if (lists)
+    const rg_pool_shape *k = &g->shape;
+    const bool plain = kind == MAX || kind == AVERAGE, lists = plain && g->way == RG_POOL_BY_LISTS;
+    const int64_t done = lists ? k->channels / (2 * VLEN) * (2 * VLEN) : 0;
+    if (plain && done > 0)
         collect_lists(g, begin, end, T, kind);
-    if (done < g->shape.channels && (kind == MAX || kind == AVERAGE) && are_apart(&g->shape))
+    if (done == k->channels)
+        return;
+    if (plain && g->way != RG_POOL_BY_PIXELS && rg_pool_are_apart(k))
         collect_apart(g, begin, end, done, T, kind);
-    else if (done < g->shape.channels)
+    else
         collect_pixels(g, begin, end, done, T, kind);
 }
 

@@ -15,9 +15,6 @@ typedef struct source {
     uint8_t tap; /* max: the pixel's own */
 } source;
 
-/* The most windows of a list; where there are more, each vector looks for them by itself. */
-enum { SOURCES = 64 };
-
 #if !RG_REAL_F64
 RG_INLINE void store_halves(char *dx, int64_t c, vhalves a, bool stream)
 {
@@ -116,7 +113,7 @@ typedef struct target {
     int count;
     bool stream;
     real share; /* average: 1 / N of a window that is counted as a whole */
-    row_source rows[SOURCES];
+    row_source rows[RG_POOL_LISTED];
 } target;
 
 RG_INLINE source source_of(const target *t, const row_source *row, int64_t j, int64_t q,
@@ -138,7 +135,7 @@ RG_INLINE void collect_many(const target *t, int64_t q, int64_t first, int64_t l
                             const rg_dtype T, const pooling kind)
 {
     const rg_pool_shape *k = t->k;
-    source list[SOURCES];
+    source list[RG_POOL_LISTED];
     int n = 0;
     for (int i = 0; i < t->count; i++) {
         for (int64_t j = first; j <= last; j++) {
@@ -149,19 +146,6 @@ RG_INLINE void collect_many(const target *t, int64_t q, int64_t first, int64_t l
         }
     }
     collect_pairs(list, n, at_out(t->dx, q * k->x[2], T), t->channels, k->add, t->stream, T, kind);
-}
-
-/* The most windows that contain a pixel, in one direction. */
-RG_INLINE int64_t most_windows(const rg_pool_axis *a)
-{
-    return least((a->window - 1) * a->dilation / a->stride + 1, a->count);
-}
-
-/* Whether all windows around any pixel fit into a list. */
-RG_INLINE bool fit_lists(const rg_pool_shape *k)
-{
-    return k->dense && k->channels >= 2 * VLEN && most_windows(&k->row) <= SOURCES &&
-           most_windows(&k->column) <= SOURCES / most_windows(&k->row);
 }
 
 /* Where a pixel of any row finds at most 2 windows side by side, prepared for many rows. */
@@ -273,7 +257,7 @@ RG_INLINE void collect_lists(const rg_pool_gradient_args *g, int64_t begin, int6
                              const rg_dtype T, const pooling kind)
 {
     const rg_pool_shape *k = &g->shape;
-    const bool few = k->column.dilation == 1 && most_windows(&k->column) <= 2;
+    const bool few = k->column.dilation == 1 && rg_pool_most_windows(&k->column) <= 2;
     target t = { .k = k, .channels = k->channels / (2 * VLEN) * (2 * VLEN) };
     column_source list[STRETCH];
     for (int64_t q = 0; q < k->column.size; q += STRETCH) {
