@@ -162,7 +162,7 @@ template <rg_dtype T> static void columns_forward(const void *args, const rg_cud
 {
     const rg_group_norm_args *k = (const rg_group_norm_args *)args;
     const rg_channels *s = &k->shape.channels;
-    if (rg_group_norm_held_columns[T](k, place))
+    if (launch_held(rg_group_norm_held_columns[T], k, place))
         return;
     const int64_t images = images_at_once(s, sizeof(element<T>));
     group_tables tables = tables_of(&k->shape);
@@ -203,7 +203,7 @@ template <rg_dtype T> static void columns_gradient(const void *args, const rg_cu
     const rg_group_norm_gradient_args *k = (const rg_group_norm_gradient_args *)args;
     const rg_channels *s = &k->shape.channels;
     const rg_channels x_shape = shape_of_x(s);
-    if (rg_group_norm_held_columns_gradient[T](k, place))
+    if (launch_held(rg_group_norm_held_columns_gradient[T], k, place))
         return;
     const int64_t images = images_at_once(s, 2 * sizeof(element<T>));
     group_tables tables = tables_of(&k->shape);
@@ -216,7 +216,8 @@ template <rg_dtype T> static void columns_gradient(const void *args, const rg_cu
     tables.factors = k->factors;
     tables.dgammas = k->dgammas;
     tables.dbetas = k->dbetas;
-    tables.known = k->has_statistics || rg_group_norm_held_moments[T](k, &x_shape, place);
+    tables.known = k->has_statistics || (!rg_choices_forces(place->choices, "passes") &&
+                                         rg_group_norm_held_moments[T](k, &x_shape, place));
     tables.wants_sums = k->wants_sums;
     for (int64_t i = 0; i < s->images.count; i += images) {
         const int64_t left = s->images.count - i, count = left < images ? left : images;
@@ -243,4 +244,4 @@ static const rg_cuda_row kernel_rows[] = {
     RG_CUDA_ROW(RG_GROUP_NORM_COLUMNS, columns_forward),
     RG_CUDA_ROW(RG_GROUP_NORM_COLUMNS_GRADIENT, columns_gradient),
 };
-RG_CUDA_TABLE(group_norm_columns, kernel_rows);
+RG_CUDA_TABLE(group_norm_columns, kernel_rows, held_strategy);

@@ -16,6 +16,22 @@ typedef bool rg_group_norm_held_gradient(const rg_group_norm_gradient_args *k,
 typedef bool rg_group_norm_held_statistics(const rg_group_norm_gradient_args *k,
                                            const rg_channels *x_shape, const rg_cuda_place *place);
 
+/* Two strategies of a launch: "held" where it accepts, or else several passes over memory. */
+static inline const char *held_strategy(int32_t i)
+{
+    return i == 0 ? "held" : i == 1 ? "passes" : NULL;
+}
+
+/* Launches by `held` unless it does not accept, or passes are forced. */
+template <class ARGS>
+static bool launch_held(bool (*held)(const ARGS *, const rg_cuda_place *), const ARGS *k,
+                        const rg_cuda_place *place)
+{
+    const bool launched = !rg_choices_forces(place->choices, "passes") && held(k, place);
+    rg_choices_note(place->choices, launched ? "held" : "passes");
+    return launched;
+}
+
 extern "C" {
 extern rg_group_norm_held *const rg_group_norm_held_rows[RG_CUDA_DTYPES];
 extern rg_group_norm_held_gradient *const rg_group_norm_held_rows_gradient[RG_CUDA_DTYPES];

@@ -121,7 +121,7 @@ template <rg_dtype T> static void rows_forward(const void *args, const rg_cuda_p
 {
     const rg_group_norm_args *k = (const rg_group_norm_args *)args;
     const void *const data[] = { k->x, k->y };
-    if (rg_group_norm_held_rows[T](k, place))
+    if (launch_held(rg_group_norm_held_rows[T], k, place))
         return;
     row_call call = row_call_of(&k->shape);
     call.threads_per_row = row_threads<T>(call.each);
@@ -291,7 +291,7 @@ template <rg_dtype T> static void rows_gradient(const void *args, const rg_cuda_
     const void *const data[] = { k->dy, k->x, k->dx };
     const int64_t most_shared = 96 << 10; /* bytes */
     const int64_t bytes = 2 * k->shape.channels.channels * (int64_t)sizeof(real<T>);
-    if (rg_group_norm_held_rows_gradient[T](k, place))
+    if (launch_held(rg_group_norm_held_rows_gradient[T], k, place))
         return;
     row_call call = row_gradient_call_of(k);
     call.threads_per_row = row_threads<T>(call.each);
@@ -310,4 +310,4 @@ static const rg_cuda_row kernel_rows[] = {
     RG_CUDA_ROW(RG_GROUP_NORM_ROWS, rows_forward),
     RG_CUDA_ROW(RG_GROUP_NORM_ROWS_GRADIENT, rows_gradient),
 };
-RG_CUDA_TABLE(group_norm_rows, kernel_rows);
+RG_CUDA_TABLE(group_norm_rows, kernel_rows, held_strategy);
