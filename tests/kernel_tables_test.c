@@ -60,7 +60,7 @@ static bool cuda_list_is_good(const rg_cuda_table *const *tables)
 
 static void expect_good(const rg_kernel_table *kernels, const char *name)
 {
-    for (int r = 0; r < 2 * RG_ISAS; r++) {
+    for (int r = 0; r < 2 * RG_MAX_ISAS; r++) {
         const rg_cpu_table *const *tables = kernels->cpu[r % 2][r / 2];
         if (tables != NULL && !cpu_list_is_good(tables))
             printf("%s: see its *_cpu.c\n", name);

@@ -51,9 +51,9 @@ typedef struct rg_cuda_table {
 /* The kernels of one op on every backend: cpu[double][instruction set] and cuda are lists of tables
  * with NULL at their end, or NULL. At most one table of a list has a function for a kernel and
  * dtype. */
-enum { RG_ISA_BASE, RG_ISA_AVX2, RG_ISA_AVX512, RG_ISAS };
+enum { RG_MAX_ISAS = 3 }; /* of a CPU */
 typedef struct rg_kernel_table {
-    const rg_cpu_table *const *cpu[2][RG_ISAS];
+    const rg_cpu_table *const *cpu[2][RG_MAX_ISAS];
     const rg_cuda_table *const *cuda;
 } rg_kernel_table;
 
@@ -104,16 +104,16 @@ static inline bool rg_copy_is_dense(const rg_copy_args *args)
 
 /* What a backend sees of a submission. */
 typedef struct rg_backend_submission {
-    const char *entries; /* one behind the other */
+    const char *entries; /* contiguous */
     size_t bytes;
-    int64_t moved; /* bytes that all entries move */
-    bool watched;  /* somebody is told of its end, and may never wait for it */
+    int64_t moved_bytes; /* by all entries */
+    bool has_handler;    /* somebody is told of its end, and may never wait for it */
 
     /* Words that kernels set, in memory of the device; the backend clears them first. The CPU ends
      * a submission at the first fault; a GPU has launched what follows already. */
     uint32_t *faults;
     int32_t fault_count;
-    int32_t merged; /* how many of them entries write in any case: see rg_replay_args */
+    int32_t merged_fault_count; /* how many of them entries write in any case: see rg_replay_args */
 
     rg_status outcome;      /* by the backend, with a sentence if it is not RG_OK */
     const char *fault_text; /* of the first entry that faulted, or `text` */

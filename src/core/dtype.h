@@ -76,8 +76,8 @@ RG_INLINE uint16_t rg_f16_of_float(float value)
     return (uint16_t)(sign | (((size + 0xfff + (size >> 13 & 1)) >> 13) - (112 << 10)));
 }
 
-/* Rounds once, straight from double: by way of float it would round twice. The step to float is
- * made to odd, which leaves the second rounding what it needs. */
+/* Rounds to odd, so that rounding the result to 16 bits is the same as rounding the double once
+ * (Boldo and Melquiond). */
 RG_INLINE float rg_float_to_odd(double value)
 {
     const float near = (float)value;

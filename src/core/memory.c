@@ -13,20 +13,21 @@
 
 /* Blocks of this size and more are aligned to it: a gradient that strides through a large tensor
  * then needs a few entries of the address translation cache instead of thousands. */
-enum { HUGE_PAGE = 2 << 20 };
+enum { HUGE_PAGE_BYTES = 2 << 20 };
 
 static void *default_allocate(void *context, size_t size, size_t alignment)
 {
     (void)context;
-    const bool huge = size >= HUGE_PAGE;
+    const bool huge = size >= HUGE_PAGE_BYTES;
     void *pointer = NULL;
     if (alignment < sizeof(void *))
         alignment = sizeof(void *);
-    if (posix_memalign(&pointer, huge ? HUGE_PAGE : alignment, size) != 0)
+    if (posix_memalign(&pointer, huge ? HUGE_PAGE_BYTES : alignment, size) != 0)
         return NULL;
 #if defined(__linux__)
     if (huge)
-        madvise(pointer, size / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* advice; may be refused */
+        madvise(pointer, size / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES,
+                MADV_HUGEPAGE); /* advice; may be refused */
 #endif
     return pointer;
 }

@@ -13,9 +13,8 @@
  * element to the end of the last one (0 for an empty tensor). `who` begins the sentence. */
 rg_status rg_shape_check(const rg_tensor_desc *desc, const char *who, size_t *bytes);
 
-/* Gives dimensions of size 0 and 1, along which no step is made, the strides that a dense tensor
- * has there: whoever reads them as those of neighbours, or compares them, is right. For
- * descriptions that rg_shape_check has passed. */
+/* Normalizes the strides of dimensions of size 0 and 1 to those of a dense tensor, so that
+ * comparisons of strides are meaningful. For descriptions that rg_shape_check has passed. */
 void rg_shape_normalize(rg_tensor_desc *desc);
 
 int64_t rg_shape_count(const rg_tensor_desc *desc);

@@ -9,7 +9,7 @@
 
 enum { RG_WALK_TENSORS = 5 };
 
-/* The most groups that lie side by side which a kernel takes at once. */
+/* Adjacent groups that a kernel of columns takes at once, at most. */
 enum { RG_BLOCK_GROUPS = 1024 };
 
 typedef struct rg_walk {

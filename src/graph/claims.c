@@ -5,7 +5,7 @@
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
-static bool wants_storage(const rg_slot *slot)
+static bool wants_storage(const rg_plan_value *slot)
 {
     return slot->parameter < 0 && (slot->made >= 0 || slot->kind == RG_VALUE_CONSTANT);
 }
@@ -36,7 +36,7 @@ static bool may_overwrite(const rg_sequence *s, const rg_claims *c, int32_t at, 
                           int32_t out)
 {
     const rg_step *step = &s->steps[at];
-    const rg_slot *slot = &s->slots[value];
+    const rg_plan_value *slot = &s->slots[value];
     const int32_t claim = c->of_value[value];
     if (slot->kind != RG_VALUE_OUTPUT || slot->parameter >= 0 || slot->result || slot->last != at)
         return false;
@@ -72,7 +72,7 @@ static int32_t find_place(const rg_sequence *s, const rg_claims *c, int32_t at, 
 
 static rg_status claim_value(const rg_sequence *s, rg_claims *c, int32_t v)
 {
-    const rg_slot *slot = &s->slots[v];
+    const rg_plan_value *slot = &s->slots[v];
     size_t bytes;
     RG_TRY(rg_shape_check(&s->descs[v], "a value", &bytes));
     RG_CHECK(!__builtin_add_overflow(c->apart, bytes + RG_ALIGNMENT, &c->apart), RG_OUT_OF_MEMORY,

@@ -89,7 +89,7 @@ rg_status rg_plan_encode(rg_plan *plan, rg_commands *commands, rg_tensor *const 
     RG_CHECK(commands->queue->device == plan->device, RG_INVALID_ARGUMENT,
              "rg_plan_encode: the commands and the plan are on different devices (%s, %s)",
              commands->queue->device->name, plan->device->name);
-    RG_TRY(rg_plan_settle(plan));
+    RG_TRY(rg_plan_wait_updates(plan));
     RG_TRY(find_layout(plan, commands, sources));
     RG_TRY(check_counts(plan, sources));
     const rg_mark mark = rg_commands_mark(commands);

@@ -321,7 +321,7 @@ static rg_status fuse_softmax(rg_sequence *s, int32_t at)
 /* Whether a gradient step of a loss has dy = 1 and is asked for the gradient of y alone. */
 static bool starts(const rg_sequence *s, const rg_step *step)
 {
-    const rg_slot *dy = step->in[0] >= 0 ? &s->slots[step->in[0]] : NULL;
+    const rg_plan_value *dy = step->in[0] >= 0 ? &s->slots[step->in[0]] : NULL;
     for (int32_t i = 1; i < step->outputs; i++) {
         if (step->out[i] >= 0)
             return false;

@@ -4,7 +4,7 @@
 #ifndef RG_GRAPH_GRAPH_H
 #define RG_GRAPH_GRAPH_H
 
-#include "graph/names.h"
+#include "graph/name_index.h"
 #include "runtime/op.h"
 
 #include <retrograde/graph.h>

@@ -34,7 +34,7 @@ static void name_inputs(const rg_plan *plan, const rg_step *step, const rg_tenso
         char shape[RG_SHAPE_TEXT];
         if (step->in[i] < 0)
             continue;
-        const rg_slot *slot = &plan->slots[step->in[i]];
+        const rg_plan_value *slot = &plan->slots[step->in[i]];
         const char *maker = slot->name != NULL ? slot->name
                             : slot->made >= 0  ? plan->steps[slot->made].label
                                                : "a constant";
@@ -114,7 +114,7 @@ static rg_status make_values(const rg_plan *plan, rg_layout_plan *layout, const 
 {
     const rg_sequence *s = &layout->sequence;
     for (int32_t v = 0; v < s->slots_count; v++) {
-        const rg_slot *slot = &s->slots[v];
+        const rg_plan_value *slot = &s->slots[v];
         if (slot->parameter >= 0 && slot->live) {
             layout->tensors[v] = plan->parameters[slot->parameter];
             layout->tensors[v]->refs++;

@@ -130,11 +130,11 @@ static size_t place_apart(rg_claim *const order[], int32_t count)
 
 static rg_status place(rg_claim claims[], int32_t count, int32_t steps, bool reuse, size_t *size)
 {
-    enum { MOST_SEARCHED = 4096 }; /* a search takes time with the square of the claims */
+    enum { MAX_CLAIMS_SEARCHED = 4096 }; /* a search takes time with the square of the claims */
     rg_claim **order = NULL;
     size_t bound = 0;
     int32_t at;
-    if (reuse && count > MOST_SEARCHED)
+    if (reuse && count > MAX_CLAIMS_SEARCHED)
         return rg_claims_sweep(claims, count, size);
     RG_TRY(rg_allocate_array(2 * (size_t)count, sizeof *order, &order));
     for (int32_t i = 0; i < count; i++)

@@ -123,16 +123,16 @@ static rg_status make_slots(rg_plan *plan, const rg_plan_draft *d)
     const rg_graph *graph = d->graph;
     for (int32_t v = 0; v < plan->slots_count; v++) {
         const rg_value *value = graph->values[v];
-        rg_slot *slot = &plan->slots[v];
-        *slot = (rg_slot){ .kind = value->kind,
-                           .source = -1,
-                           .like = id_of(value->like),
-                           .number = value->number,
-                           .parameter = -1,
-                           .made = -1,
-                           .last = -1,
-                           .live = d->live[v],
-                           .desc = value->desc };
+        rg_plan_value *slot = &plan->slots[v];
+        *slot = (rg_plan_value){ .kind = value->kind,
+                                 .source = -1,
+                                 .like = id_of(value->like),
+                                 .number = value->number,
+                                 .parameter = -1,
+                                 .made = -1,
+                                 .last = -1,
+                                 .live = d->live[v],
+                                 .desc = value->desc };
         if (value->kind == RG_VALUE_PARAMETER)
             slot->parameter = v;
         else if (d->takes[v] != NULL)
@@ -176,7 +176,7 @@ static rg_status check_assignment(const rg_plan *plan, const rg_step *step, int3
 }
 
 /* The parameter of another plan that serves as this one, or NULL. */
-static rg_tensor *shared_parameter(const rg_plan *plan, const rg_slot *slot)
+static rg_tensor *shared_parameter(const rg_plan *plan, const rg_plan_value *slot)
 {
     const rg_plan *from = plan->options.share;
     if (from == NULL || from->device != plan->device)
@@ -190,7 +190,7 @@ static rg_tensor *shared_parameter(const rg_plan *plan, const rg_slot *slot)
 static rg_status make_parameters(rg_plan *plan)
 {
     for (int32_t v = 0; v < plan->slots_count; v++) {
-        const rg_slot *slot = &plan->slots[v];
+        const rg_plan_value *slot = &plan->slots[v];
         if (slot->kind != RG_VALUE_PARAMETER || !slot->live)
             continue;
         plan->listed[plan->listed_count++] = v;

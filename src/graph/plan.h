@@ -30,7 +30,7 @@ typedef struct rg_step {
 } rg_step;
 
 /* A value as the plan knows it. */
-typedef struct rg_slot {
+typedef struct rg_plan_value {
     rg_value_kind kind;
     int32_t source;     /* of a source: its index */
     int32_t like;       /* of a constant */
@@ -43,14 +43,14 @@ typedef struct rg_slot {
     bool live, result;
     rg_tensor_desc desc; /* of a parameter */
     char *name;          /* of a source or parameter */
-} rg_slot;
+} rg_plan_value;
 
 /* The steps of one layout: those of the plan, changed as its options say. */
 typedef struct rg_sequence {
     const struct rg_plan *plan;
     rg_step *steps;
     int32_t steps_count;
-    rg_slot *slots; /* by value: those of the plan, and further ones */
+    rg_plan_value *slots; /* by value: those of the plan, and further ones */
     int32_t slots_count;
     rg_tensor_desc *descs;                 /* by value */
     size_t steps_capacity, slots_capacity; /* allocated */
@@ -109,7 +109,7 @@ struct rg_plan {
     rg_graph *graph; /* a copy: names, states, data sources */
     rg_queue *queue; /* layouts record for it, and nothing is committed to it */
     rg_plan_options options;
-    rg_slot *slots;
+    rg_plan_value *slots;
     int32_t slots_count;
     rg_step *steps;
     int32_t steps_count;
@@ -278,7 +278,7 @@ rg_status rg_plan_load_new(rg_plan *plan);
 /* Lists what has to be updated, in the order in which gradients are complete. */
 rg_status rg_plan_note_updates(rg_plan *plan);
 /* Before a run is recorded: waits for updates of the one before, or refuses. */
-rg_status rg_plan_settle(rg_plan *plan);
+rg_status rg_plan_wait_updates(rg_plan *plan);
 /* After it: lets data sources record their updates, or get their gradients on the host. */
 rg_status rg_plan_encode_updates(rg_plan *plan, rg_commands *commands);
 void rg_plan_forget_updates(rg_plan *plan);

@@ -7,8 +7,8 @@
 static const rg_allocator *const allocator = &rg_default_allocator;
 
 enum {
-    MAX_CHAIN = 8,      /* steps that run again for one value */
-    MOST_WORK = 1 << 23 /* steps that all attempts together look at: each looks at all */
+    MAX_CHAIN = 8,              /* steps that run again for one value */
+    MAX_STEPS_VISITED = 1 << 23 /* steps that all attempts together look at: each looks at all */
 };
 
 /* Steps that make a value again, in the order of the sequence. */
@@ -22,7 +22,7 @@ typedef struct chain {
 /* Whether a value can be read just before step `at` and takes no more storage for it. */
 static bool is_there(const rg_sequence *s, int32_t value, int32_t at)
 {
-    const rg_slot *slot = &s->slots[rg_sequence_root(s, value)];
+    const rg_plan_value *slot = &s->slots[rg_sequence_root(s, value)];
     if (slot->parameter >= 0)
         return slot->kind == RG_VALUE_PARAMETER && !rg_sequence_overwrites(s, slot->parameter, at);
     return slot->kind != RG_VALUE_OUTPUT || slot->result || slot->last >= at;
@@ -45,7 +45,7 @@ static int32_t inputs_again(const rg_step *step)
 /* Collects the steps that make `value` again before step `at`. */
 static bool collect(const rg_sequence *s, int32_t value, int32_t at, chain *c)
 {
-    const rg_slot *slot = &s->slots[value];
+    const rg_plan_value *slot = &s->slots[value];
     if (slot->kind != RG_VALUE_OUTPUT || slot->parameter >= 0 || slot->view >= 0 ||
         s->steps[slot->made].out[0] != value)
         return false;
@@ -105,7 +105,7 @@ static int32_t find_value(const rg_sequence *s, const rg_claims *c, int32_t at, 
     size_t most = 0;
     find_readers(s, at, find->reader);
     for (int32_t v = 0; v < s->slots_count; v++) {
-        const rg_slot *slot = &s->slots[v];
+        const rg_plan_value *slot = &s->slots[v];
         const int32_t reader = find->reader[v];
         chain again = { .count = 0 };
         if (find->tried[v] || slot->kind != RG_VALUE_OUTPUT || slot->result || c->of_value[v] < 0 ||
@@ -262,7 +262,7 @@ static rg_status drop_one(rg_sequence *s, const rg_claims *c, int32_t at, size_t
 static rg_status fit(rg_sequence *s, size_t budget, search *find, saved *before)
 {
     int64_t work = 0;
-    for (bool done = false; !done && work <= MOST_WORK; work += s->steps_count) {
+    for (bool done = false; !done && work <= MAX_STEPS_VISITED; work += s->steps_count) {
         rg_claims c;
         size_t peak = 0, bytes = 0;
         int32_t at = 0;

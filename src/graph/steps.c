@@ -66,7 +66,7 @@ void rg_sequence_note_outputs(rg_sequence *s, int32_t at)
     for (int32_t i = 0; i < step->outputs; i++) {
         if (step->out[i] < 0)
             continue;
-        rg_slot *slot = &s->slots[step->out[i]];
+        rg_plan_value *slot = &s->slots[step->out[i]];
         slot->made = at;
         if (slot->parameter >= 0 && at < s->slots[slot->parameter].written)
             s->slots[slot->parameter].written = at;
@@ -142,7 +142,7 @@ static void note_writes(rg_sequence *s, int32_t at)
     for (int32_t i = 0; i < step->outputs; i++) {
         if (step->out[i] < 0)
             continue;
-        rg_slot *slot = &s->slots[step->out[i]];
+        rg_plan_value *slot = &s->slots[step->out[i]];
         slot->made = step->begin;
         if (slot->parameter >= 0 && at < s->slots[slot->parameter].written)
             s->slots[slot->parameter].written = at;
@@ -184,7 +184,7 @@ void rg_sequence_times(rg_sequence *s)
  * readers are done, and a result must be a tensor of the plan. */
 static bool may_view(const rg_sequence *s, int32_t source, int32_t value)
 {
-    const rg_slot *from = &s->slots[source], *to = &s->slots[value];
+    const rg_plan_value *from = &s->slots[source], *to = &s->slots[value];
     const rg_tensor_desc *a = &s->descs[source], *b = &s->descs[value];
     return from->parameter < 0 && to->parameter < 0 && a->dtype == b->dtype &&
            rg_shape_count(a) == rg_shape_count(b) && rg_shape_is_dense(a) &&
@@ -241,7 +241,7 @@ static bool has_base(const rg_sequence *s, int32_t value)
 static bool may_add(const rg_sequence *s, rg_links *links, int32_t sum, int32_t base, int32_t last)
 {
     const int32_t root = rg_sequence_root(s, base), total = s->steps[sum].out[0];
-    const rg_slot *from = &s->slots[root], *to = &s->slots[last];
+    const rg_plan_value *from = &s->slots[root], *to = &s->slots[last];
     if (s->steps[sum].keeps || s->steps[sum].shown)
         return false; /* its state is wanted */
     if (base == last || from->kind != RG_VALUE_OUTPUT || from->parameter >= 0 || from->result ||
@@ -361,7 +361,7 @@ static int by_first(const void *a, const void *b)
 
 /* Finds the first step of each kernel, in a list that is sorted by hashes: two kernels with one
  * hash stand in one run of it, and are told apart. */
-static void find_firsts(batched list[], int32_t count)
+static void find_batch_leaders(batched list[], int32_t count)
 {
     for (int32_t begin = 0; begin < count;) {
         int32_t end = begin + 1, other = begin;
@@ -385,7 +385,7 @@ static rg_status gather(rg_sequence *s, int32_t first, int32_t last)
         list[i] =
             (batched){ rg_kernel_hash(s->steps[first + i].kernel), i, i, s->steps[first + i] };
     qsort(list, (size_t)count, sizeof *list, by_kernel);
-    find_firsts(list, count);
+    find_batch_leaders(list, count);
     qsort(list, (size_t)count, sizeof *list, by_first);
     for (int32_t begin = 0, end; begin < count; begin = end) {
         for (end = begin; end < count && list[end].first == list[begin].first; end++) {

@@ -48,7 +48,7 @@ static size_t add_states(const rg_batch *b, rg_access accesses[], size_t count)
 }
 
 /* What one image writes no other may touch: images may run joined, or in any order. */
-static rg_status check_images_apart(const rg_batch *b, const rg_call *call)
+static rg_status check_images_overlap(const rg_batch *b, const rg_call *call)
 {
     const int64_t inputs = call->inputs * b->count, outputs = call->outputs * b->count;
     const int64_t gradients = call->gradients * b->count;
@@ -124,7 +124,7 @@ static rg_status record_images(const rg_batch *b, rg_call *call)
 {
     RG_TRY(check_states(b, call));
     if (b->count > 1)
-        RG_TRY(check_images_apart(b, call));
+        RG_TRY(check_images_overlap(b, call));
     if (b->count > 1 && !b->gradient && call->op->forward_calls != NULL)
         return record_calls(b, call);
     for (int64_t n = 0; n < b->count;) {

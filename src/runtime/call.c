@@ -130,7 +130,7 @@ static rg_status check_state(const rg_call *call, const rg_tensor_desc x[], bool
 {
     rg_state *state = call->state;
     RG_TRY(rg_state_usable(state, call->commands, call->op->name));
-    RG_TRY(rg_state_settle(state, call->commands, reads, call->op->name));
+    RG_TRY(rg_state_discard_failed(state, call->commands, reads, call->op->name));
     RG_CHECK(state->op == call->op, RG_INVALID_ARGUMENT, "%s: the state belongs to the op %s",
              call->op->name, state->op->name);
     if (call->op->fits != NULL && call->op->fits(state->desc, state->sources, call->desc, x))

@@ -66,7 +66,7 @@ static rg_status commit(rg_commands *commands, rg_submission *next)
 {
     rg_submission *submission = commands->submission;
     rg_queue *queue = commands->queue;
-    RG_TRY(rg_submission_settle(submission));
+    RG_TRY(rg_submission_resolve(submission));
     forget_completed(&commands->last);
     submission->before = commands->last;
     submission->refs++; /* the queue's */
@@ -169,9 +169,9 @@ rg_mark rg_commands_mark(const rg_commands *commands)
                       .relocations = submission->relocations_count,
                       .temporaries = submission->temporaries_count,
                       .heap_size = submission->heap_size,
-                      .moved = submission->base.moved,
+                      .moved_bytes = submission->base.moved_bytes,
                       .faults = submission->base.fault_count,
-                      .merged = submission->base.merged };
+                      .merged_fault_count = submission->base.merged_fault_count };
 }
 
 void rg_commands_rewind(rg_commands *commands, rg_mark mark)
@@ -184,7 +184,7 @@ void rg_commands_rewind(rg_commands *commands, rg_mark mark)
     submission->heap_size = mark.heap_size;
     submission->entries_size = mark.entries;
     submission->relocations_count = mark.relocations;
-    submission->base.moved = mark.moved;
+    submission->base.moved_bytes = mark.moved_bytes;
     submission->base.fault_count = mark.faults;
-    submission->base.merged = mark.merged;
+    submission->base.merged_fault_count = mark.merged_fault_count;
 }

@@ -65,8 +65,8 @@ static rg_status find_backend(const char *name, const rg_backend **backend, int3
 /* ---- heaps of submissions that have run ---- */
 
 enum {
-    LEAST_SPARE = 64 << 10, /* smaller ones the C library keeps */
-    MOST_SPARE = 32 << 20
+    MIN_SPARE_BYTES = 64 << 10, /* smaller ones the C library keeps */
+    MAX_SPARE_BYTES = 32 << 20
 };
 
 /* Memory that nothing refers to any more. A spare does not keep its device alive. */
@@ -117,7 +117,8 @@ static bool free_spares(rg_device *device)
 
 rg_status rg_heap_create(rg_device *device, size_t bytes, rg_storage **storage)
 {
-    const bool spare = device->backend->keeps_heaps && bytes >= LEAST_SPARE && bytes <= MOST_SPARE;
+    const bool spare =
+        device->backend->keeps_heaps && bytes >= MIN_SPARE_BYTES && bytes <= MAX_SPARE_BYTES;
     *storage = spare ? take_spare(device, bytes) : NULL;
     if (*storage != NULL) {
         (*storage)->refs = 1;

@@ -169,7 +169,7 @@ rg_status rg_submission_keep(rg_submission *submission, rg_storage *storage);
 /* Has a pointer stored at commit. */
 rg_status rg_submission_relocate(rg_submission *submission, rg_relocation relocation);
 /* Allocates the heap and stores all pointers into it: the last step before the queue. */
-rg_status rg_submission_settle(rg_submission *submission);
+rg_status rg_submission_resolve(rg_submission *submission);
 
 /* Take a range of `bytes` of the heap of temporaries, and return it. */
 rg_status rg_heap_take(rg_submission *submission, size_t bytes, size_t *offset);
@@ -181,8 +181,8 @@ void rg_heap_give(rg_submission *submission, size_t offset);
  * are destroyed first. */
 typedef struct rg_mark {
     size_t entries, used, relocations, temporaries, heap_size;
-    int64_t moved;
-    int32_t faults, merged;
+    int64_t moved_bytes;
+    int32_t faults, merged_fault_count;
 } rg_mark;
 rg_mark rg_commands_mark(const rg_commands *commands);
 void rg_commands_rewind(rg_commands *commands, rg_mark mark);
@@ -255,8 +255,8 @@ rg_status rg_state_make(const rg_kernel *kernel, const rg_tensor_desc sources[],
 rg_status rg_state_usable(const rg_state *state, const rg_commands *commands, const char *who);
 /* Before a call: forgets calls that were dropped or have failed. `reads`: whether the call reads
  * what earlier ones have left; these must then be committed, or recorded in the same submission. */
-rg_status rg_state_settle(rg_state *state, const rg_commands *commands, bool reads,
-                          const char *who);
+rg_status rg_state_discard_failed(rg_state *state, const rg_commands *commands, bool reads,
+                                  const char *who);
 /* After one that was recorded. */
 void rg_state_note(rg_state *state, const rg_submission *submission, bool filled);
 void rg_state_count_read(rg_state *state, uint64_t serial);

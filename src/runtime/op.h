@@ -185,7 +185,7 @@ rg_status rg_record(rg_call *call, const rg_launch *launch);
 /* Whether the device has this kernel: there may be one for a CPU alone. */
 bool rg_call_finds(const rg_call *call, int32_t kernel, rg_dtype dtype);
 
-/* Whether a result of `bytes` should be written past the cache. */
+/* Whether a result of `bytes` should use streaming stores. */
 bool rg_call_streams(const rg_call *call, int64_t bytes);
 
 /* Makes a kernel of `op`; what every rg_<op>_create() calls. */

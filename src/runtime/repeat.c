@@ -38,7 +38,7 @@ static rg_status repeat_entries(rg_submission *submission, const rg_submission *
     for (size_t at = 0; at < end - begin;) {
         rg_entry *entry = (rg_entry *)(void *)(entries + at);
         entry->fault += submission->base.fault_count - repeated->faults;
-        submission->base.moved += entry->bytes;
+        submission->base.moved_bytes += entry->bytes;
         at += entry->size;
     }
     submission->entries_size += end - begin;
@@ -138,8 +138,8 @@ rg_status rg_commands_repeat(rg_commands *commands, const rg_commands *recorded,
 
 /* Pointers into the heap of a submission that is only repeated are filled in; those to stand-ins
  * and fault words stay open. */
-static void settle_heap(rg_submission *submission, const rg_storage *block,
-                        const rg_stand_ins *stand_ins)
+static void resolve_heap(rg_submission *submission, const rg_storage *block,
+                         const rg_stand_ins *stand_ins)
 {
     size_t kept = 0;
     for (size_t i = 0; i < submission->relocations_count; i++) {
@@ -165,7 +165,7 @@ rg_status rg_commands_keep_heap(rg_commands *recorded, const rg_stand_ins *stand
     RG_TRY(rg_storage_create(submission->queue->device, submission->heap_size, &block));
     const rg_status status = rg_submission_keep(submission, block);
     if (status == RG_OK)
-        settle_heap(submission, block, stand_ins);
+        resolve_heap(submission, block, stand_ins);
     rg_storage_release(block);
     return status;
 }

@@ -27,7 +27,7 @@ static rg_status fill_replay(rg_replay *replay, rg_queue *queue, const rg_comman
     const rg_device *device = replay->device;
     RG_TRY(rg_commands_create(queue, &replay->commands));
     RG_TRY(rg_commands_repeat(replay->commands, recorded, stand_ins));
-    RG_TRY(rg_submission_settle(replay->commands->submission));
+    RG_TRY(rg_submission_resolve(replay->commands->submission));
     return device->backend->capture(device->context, &replay->commands->submission->base,
                                     &replay->captured);
 }
@@ -88,7 +88,7 @@ static rg_status launch(rg_submission *submission, const rg_replay *replay)
     const rg_entry entry = { .function = replay->device->backend->replay,
                              .units = 1,
                              .grain = 1,
-                             .bytes = from->base.moved };
+                             .bytes = from->base.moved_bytes };
     const rg_replay_args args = { .captured = replay->captured,
                                   .faults = from->base.faults,
                                   .fault_count = from->base.fault_count };
@@ -104,7 +104,7 @@ static rg_status launch(rg_submission *submission, const rg_replay *replay)
     RG_TRY(rg_submission_relocate(submission, merged));
     RG_TRY(add_sentences(submission, from));
     submission->base.fault_count += from->base.fault_count;
-    submission->base.merged += from->base.fault_count;
+    submission->base.merged_fault_count += from->base.fault_count;
     return RG_OK;
 }
 

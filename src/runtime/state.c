@@ -168,7 +168,8 @@ rg_status rg_state_reset(rg_state *state)
     return RG_OK;
 }
 
-rg_status rg_state_settle(rg_state *state, const rg_commands *commands, bool reads, const char *who)
+rg_status rg_state_discard_failed(rg_state *state, const rg_commands *commands, bool reads,
+                                  const char *who)
 {
     const rg_completion *completion = state->completion;
     if (completion == NULL || completion == commands->submission->completion)

@@ -145,7 +145,7 @@ rg_status rg_submission_add(rg_submission *submission, const rg_entry *entry, co
     memcpy(at + sizeof *entry, args, args_size);
     *args_at = submission->entries_size + sizeof *entry;
     submission->entries_size += size;
-    submission->base.moved += entry->bytes;
+    submission->base.moved_bytes += entry->bytes;
     return RG_OK;
 }
 
@@ -250,11 +250,11 @@ static rg_status place_temporaries(rg_submission *submission)
     return RG_OK;
 }
 
-rg_status rg_submission_settle(rg_submission *submission)
+rg_status rg_submission_resolve(rg_submission *submission)
 {
     RG_TRY(place_temporaries(submission));
     submission->base.entries = submission->entries;
     submission->base.bytes = submission->entries_size;
-    submission->base.watched = submission->handlers_count > 0;
+    submission->base.has_handler = submission->handlers_count > 0;
     return RG_OK;
 }

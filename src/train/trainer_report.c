@@ -4,7 +4,7 @@
 #include "train/trainer.h"
 
 #include "core/memory.h"
-#include "graph/names.h"
+#include "graph/name_index.h"
 #include "train/graph_drawing.h"
 
 #include <math.h>

@@ -209,7 +209,7 @@ static void restore_arithmetic(uint64_t old)
 
 static void run_submission(void *owner, rg_backend_submission *submission)
 {
-    enum { WORTH_SHARING = 128 << 10 }; /* bytes: waking a helper costs as much as moving them */
+    enum { MIN_PARALLEL_BYTES = 128 << 10 }; /* as long as it takes to wake a thread */
     rg_thread_pool *thread_pool = owner;
     const uint64_t old = plain_arithmetic();
     const rg_entry *entry;
@@ -224,7 +224,7 @@ static void run_submission(void *owner, rg_backend_submission *submission)
             continue;
         }
         const rg_cpu_function function = (rg_cpu_function)entry->function;
-        if (entry->bytes < WORTH_SHARING) {
+        if (entry->bytes < MIN_PARALLEL_BYTES) {
             function(args, 0, entry->units);
             rg_thread_pool_fence();
         } else {
@@ -260,9 +260,9 @@ static void cpu_submit(void *queue, rg_backend_submission *submission)
 {
     /* Bytes: less is soon done by whoever asks for the outcome, and a worker that wakes up only
      * to find it taken gets in the way of those who do it. */
-    enum { WORTH_WAKING = 256 << 20 };
-    const bool behind =
-        rg_fifo_submit(queue, submission, submission->watched || submission->moved >= WORTH_WAKING);
+    enum { MIN_WAKE_BYTES = 256 << 20 };
+    const bool behind = rg_fifo_submit(
+        queue, submission, submission->has_handler || submission->moved_bytes >= MIN_WAKE_BYTES);
     if (behind) /* nobody waited for the one before */
         rg_fifo_wake(queue);
 }

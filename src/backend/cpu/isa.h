@@ -6,6 +6,9 @@
 
 #include "backend/backend.h"
 
+enum { RG_ISA_BASE, RG_ISA_AVX2, RG_ISA_AVX512, RG_ISAS };
+_Static_assert((int)RG_ISAS == (int)RG_MAX_ISAS, "rg_kernel_table has a list for each");
+
 /* The highest instruction set that build, processor and system allow. */
 int32_t rg_isa_best(void);
 const char *rg_isa_name(int32_t isa);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The thread pool: helper threads.
+/* The thread pool: threads that share the tiles of a kernel.
  *
- * A job is open while `generation` is odd. A helper enters by counting itself in and then looking
- * at `generation` again: if the job closed meanwhile it leaves without touching it. The asking
- * thread closes the job when no tile is left, and returns when no helper is inside. */
+ * A job is open while `generation` is odd. A pool thread enters by counting itself in and then
+ * looking at `generation` again: if the job closed meanwhile it leaves without touching it. The
+ * calling thread closes the job when no tile is left, and returns when no pool thread is inside. */
 #include "backend/cpu/thread_pool.h"
 
 #include "core/thread.h"
@@ -18,17 +18,17 @@ typedef struct share {
     int64_t end;
 } share;
 
-/* What a helper starts with. */
-typedef struct helper {
+/* What a pool thread starts with. */
+typedef struct pool_thread {
     rg_thread_pool *pool;
-    int32_t number; /* the asking thread is 0 */
+    int32_t number; /* the calling thread is 0 */
     pthread_t thread;
-} helper;
+} pool_thread;
 
 struct rg_thread_pool {
     rg_allocator allocator;
-    int32_t threads, started; /* helpers: threads - 1 wanted, `started` running */
-    helper *helpers;
+    int32_t threads, started; /* threads - 1 are wanted, `started` running */
+    pool_thread *list;
     share *shares; /* one per thread */
     bool spins; /* waiting threads spin before they sleep: not where they would steal a processor */
 
@@ -45,7 +45,7 @@ struct rg_thread_pool {
     pthread_cond_t wake;
 };
 
-static _Thread_local int32_t thread_index; /* 0 in threads that are no helpers */
+static _Thread_local int32_t thread_index; /* 0 in threads that are not of a pool */
 
 int32_t rg_thread_pool_index(void)
 {
@@ -76,7 +76,7 @@ static void take_tiles(rg_thread_pool *pool, int32_t number)
         }
     }
 #if defined(__x86_64__)
-    /* Stores past the cache become visible before the job counts as done. */
+    /* Streaming stores become visible before the job counts as done. */
     __builtin_ia32_sfence();
 #endif
 }
@@ -100,9 +100,9 @@ static void await_generation(rg_thread_pool *pool, uint32_t seen)
     pthread_mutex_unlock(&pool->lock);
 }
 
-static void *helper_main(void *context)
+static void *thread_main(void *context)
 {
-    const helper *me = context;
+    const pool_thread *me = context;
     rg_thread_pool *pool = me->pool;
     uint32_t seen = 0;
     thread_index = me->number;
@@ -121,7 +121,7 @@ static void *helper_main(void *context)
     return NULL;
 }
 
-static void wake_helpers(rg_thread_pool *pool)
+static void wake_threads(rg_thread_pool *pool)
 {
     if (atomic_load(&pool->sleepers) == 0)
         return;
@@ -141,11 +141,11 @@ void rg_thread_pool_run(rg_thread_pool *pool, rg_cpu_function function, const vo
         rg_thread_pool_fence();
         return;
     }
-    /* Fewer helpers than wished for will do. */
+    /* Fewer threads than wanted suffice. */
     while (pool->started < pool->threads - 1) {
-        helper *next = &pool->helpers[pool->started];
-        *next = (helper){ .pool = pool, .number = pool->started + 1 };
-        if (!rg_thread_start(&next->thread, helper_main, next))
+        pool_thread *next = &pool->list[pool->started];
+        *next = (pool_thread){ .pool = pool, .number = pool->started + 1 };
+        if (!rg_thread_start(&next->thread, thread_main, next))
             break;
         pool->started++;
     }
@@ -160,7 +160,7 @@ void rg_thread_pool_run(rg_thread_pool *pool, rg_cpu_function function, const vo
         pool->shares[i].end = tiles * (i + 1) / pool->threads;
     }
     pool->generation++;
-    wake_helpers(pool);
+    wake_threads(pool);
     take_tiles(pool, 0);
     pool->generation++;
     for (int i = 0; atomic_load(&pool->inside) != 0; i++) {
@@ -181,11 +181,11 @@ rg_status rg_thread_pool_create(const rg_allocator *allocator, int32_t threads,
     made->allocator = *allocator;
     made->threads = threads;
     rg_status status =
-        rg_allocate(allocator, (size_t)threads * sizeof(helper), (void **)&made->helpers);
+        rg_allocate(allocator, (size_t)threads * sizeof(pool_thread), (void **)&made->list);
     if (status == RG_OK)
         status = rg_allocate(allocator, (size_t)threads * sizeof(share), (void **)&made->shares);
     if (status != RG_OK) {
-        rg_release(allocator, made->helpers, (size_t)threads * sizeof(helper));
+        rg_release(allocator, made->list, (size_t)threads * sizeof(pool_thread));
         rg_release(allocator, memory, sizeof *made);
         return status;
     }
@@ -206,12 +206,12 @@ void rg_thread_pool_destroy(rg_thread_pool *pool)
     pthread_cond_broadcast(&pool->wake);
     pthread_mutex_unlock(&pool->lock);
     for (int32_t i = 0; i < pool->started; i++)
-        pthread_join(pool->helpers[i].thread, NULL);
+        pthread_join(pool->list[i].thread, NULL);
     pthread_mutex_destroy(&pool->owner);
     pthread_mutex_destroy(&pool->lock);
     pthread_cond_destroy(&pool->wake);
     const rg_allocator allocator = pool->allocator;
-    rg_release(&allocator, pool->helpers, (size_t)pool->threads * sizeof(helper));
+    rg_release(&allocator, pool->list, (size_t)pool->threads * sizeof(pool_thread));
     rg_release(&allocator, pool->shares, (size_t)pool->threads * sizeof(share));
     rg_release(&allocator, pool, sizeof *pool);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* A thread pool: helper threads that share the tiles of one kernel at a time with the thread that
+/* A thread pool: threads that share the tiles of one kernel at a time with the thread that
  * asks. */
 #ifndef RG_CPU_THREAD_POOL_H
 #define RG_CPU_THREAD_POOL_H
@@ -9,7 +9,7 @@
 
 typedef struct rg_thread_pool rg_thread_pool;
 
-/* `threads` includes the asking thread; helpers start with the first work that wants them. */
+/* `threads` includes the calling thread; the others start with the first work that wants them. */
 rg_status rg_thread_pool_create(const rg_allocator *allocator, int32_t threads,
                                 rg_thread_pool **pool);
 void rg_thread_pool_destroy(rg_thread_pool *pool);
@@ -25,7 +25,7 @@ void rg_thread_pool_run(rg_thread_pool *pool, rg_cpu_function function, const vo
  * among threads that work on one job. Scratch of a launch per thread is found by it. */
 int32_t rg_thread_pool_index(void);
 
-/* Makes stores past the cache visible before what follows, such as the word that work is done. */
+/* Makes streaming stores visible before what follows, such as the word that work is done. */
 RG_INLINE void rg_thread_pool_fence(void)
 {
 #if defined(__x86_64__)

@@ -77,7 +77,7 @@ void rg_cuda_leave(const rg_cuda_device *device, int before)
 }
 
 /* Bytes of a block's shared memory that are left to what kernels declare for themselves. */
-enum { STATIC_SHARED = 1024 };
+enum { STATIC_SHARED_BYTES = 1024 };
 
 static rg_status read_properties(rg_cuda_device *device)
 {
@@ -89,7 +89,7 @@ static rg_status read_properties(rg_cuda_device *device)
                 "memory pools");
     RG_CHECK(pools, RG_UNSUPPORTED, "cuda: %s does not support memory pools", properties.name);
     device->place.multiprocessors = properties.multiProcessorCount;
-    device->place.shared = (int32_t)properties.sharedMemPerBlockOptin - STATIC_SHARED;
+    device->place.shared = (int32_t)properties.sharedMemPerBlockOptin - STATIC_SHARED_BYTES;
     snprintf(device->isa, sizeof device->isa, "sm_%d%d", properties.major, properties.minor);
     snprintf(device->text, sizeof device->text,
              "%.80s, %.1f GiB, %d multiprocessors, %s, driver for CUDA %d.%d", properties.name,

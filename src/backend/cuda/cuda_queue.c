@@ -195,7 +195,7 @@ cudaError_t rg_cuda_put_entries(const rg_cuda_device *device, cudaStream_t strea
     place.stream = stream;
     cudaError_t error = cudaSuccess;
     rg_cuda_forget_error();
-    if (submission->fault_count > submission->merged)
+    if (submission->fault_count > submission->merged_fault_count)
         error = cudaMemsetAsync((void *)submission->faults, 0,
                                 (size_t)submission->fault_count * sizeof(uint32_t), stream);
     const rg_entry *entry;
@@ -227,7 +227,7 @@ void rg_cuda_submit(void *context, rg_backend_submission *submission)
     const int before = rg_cuda_enter(queue->device);
     put_submission(queue, submission);
     rg_cuda_leave(queue->device, before);
-    const bool watched = submission->watched;
+    const bool watched = submission->has_handler;
     const bool behind =
         rg_fifo_submit(queue->fifo, submission, false); /* now the submission may be gone */
     pthread_mutex_unlock(&queue->lock);

@@ -10,7 +10,7 @@ static const rg_step *step_at(const rg_plan *plan, int32_t step)
     return plan->current != NULL ? &plan->current->sequence.steps[step] : &plan->steps[step];
 }
 
-static const rg_slot *slot_at(const rg_plan *plan, int32_t value)
+static const rg_plan_value *slot_at(const rg_plan *plan, int32_t value)
 {
     return plan->current != NULL ? &plan->current->sequence.slots[value] : &plan->slots[value];
 }
@@ -149,7 +149,7 @@ rg_status rg_layout_list_memory(rg_layout_plan *layout)
 
 static rg_memory_info value_info(const rg_plan *plan, const rg_memory_entry *entry)
 {
-    const rg_slot *slot = slot_at(plan, entry->value);
+    const rg_plan_value *slot = slot_at(plan, entry->value);
     rg_memory_info info = info_of(plan->current->tensors[entry->value]);
     const bool stays = slot->result || slot->kind == RG_VALUE_CONSTANT;
     info.first = slot->made;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* An index of names: a table with open addressing. */
-#include "graph/names.h"
+#include "graph/name_index.h"
 
 #include "core/private_api.h"
 

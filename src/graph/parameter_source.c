@@ -87,7 +87,7 @@ rg_status rg_plan_reload(rg_plan *plan, const char *name)
 {
     bool found = name == NULL;
     RG_CHECK_NOT_NULL(plan);
-    RG_TRY(rg_plan_settle(plan));
+    RG_TRY(rg_plan_wait_updates(plan));
     for (int32_t v = 0; v < plan->slots_count; v++) {
         const rg_value *value = plan->graph->values[v];
         if (plan->parameters[v] == NULL || value->data.size == 0 ||
@@ -286,7 +286,7 @@ static rg_status encode_host_updates(rg_plan *plan, rg_commands *commands)
     return RG_OK;
 }
 
-rg_status rg_plan_settle(rg_plan *plan)
+rg_status rg_plan_wait_updates(rg_plan *plan)
 {
     rg_host_run *run = plan->host_run;
     if (run == NULL)
