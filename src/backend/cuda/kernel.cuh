@@ -79,7 +79,9 @@ static __device__ __forceinline__ void store(void *data, int64_t i, real<T> valu
 template <rg_dtype T>
 static __device__ __forceinline__ void put(void *data, int64_t i, real<T> value, bool add)
 {
-    store<T>(data, i, add ? load<T>(data, i) + value : value);
+    if (add)
+        value += load<T>(data, i);
+    store<T>(data, i, value);
 }
 
 /* The same; `wide`: as f32 beside f16 or bf16. */

@@ -37,38 +37,38 @@ static bool accepts(rg_conv_call *call)
            ((call->bias && accepts_bias(call, true)) || accepts_bias(call, false));
 }
 
-static bool run(const rg_conv_call *call, packing *arena)
+static bool run(const rg_conv_call *call, scratch_arena *arena)
 {
     const rg_conv_args *k = call->args;
     const rg_conv_shape *s = call->shape;
     const bool ends = has_epilogue(k), fused = call->product.bias;
     const bool own = ends && (!fused || k->add);
     const int64_t channels = call->direction == RG_CONV_FORWARD ? s->out : s->in;
-    const packed from = pack_from(arena, call, false);
-    const packed w = pack_w(arena, call, false);
-    packed b = {};
+    const dense_copy from = dense_from(arena, call, false);
+    const dense_copy w = dense_w(arena, call, false);
+    dense_copy b = {};
     if (fused)
-        b = pack_tensor(arena, k->b, !(call->unaligned & 4), 1, &channels, &k->b_step,
-                        (int32_t)rg_dtype_size(call->dtype), true);
-    packed to = pack_to(arena, call, own, k->add && !ends);
-    void *const workspace = packing_take(arena, call->workspace);
+        b = dense_tensor(arena, k->b, !(call->unaligned & 4), 1, &channels, &k->b_step,
+                         (int32_t)rg_dtype_size(call->dtype), true);
+    dense_copy to = dense_to(arena, call, own, k->add && !ends);
+    void *const workspace = arena_alloc(arena, call->workspace);
     const rg_product_operands operands = { from.data, w.data, b.data, to.data };
-    if (arena->run &&
+    if (arena->enqueue &&
         !rg_cublaslt_run(arena->place, &call->product, 1, &operands, workspace, call->workspace))
         return false;
     put_result(arena, call, &to, own);
     return true;
 }
 
-static bool run_weights(const rg_conv_call *call, packing *arena)
+static bool run_weights(const rg_conv_call *call, scratch_arena *arena)
 {
     const bool aside = call->weights_args->wide; /* it writes the dtype of x */
-    const packed x = pack_x(arena, call, false);
-    const packed dy = pack_dy(arena, call, false);
-    packed dw = pack_dw(arena, call, aside);
-    void *const workspace = packing_take(arena, call->workspace);
+    const dense_copy x = dense_x(arena, call, false);
+    const dense_copy dy = dense_dy(arena, call, false);
+    dense_copy dw = dense_dw(arena, call, aside);
+    void *const workspace = arena_alloc(arena, call->workspace);
     const rg_product_operands operands = { dy.data, x.data, NULL, dw.data };
-    if (arena->run &&
+    if (arena->enqueue &&
         !rg_cublaslt_run(arena->place, &call->product, 1, &operands, workspace, call->workspace))
         return false;
     put_dw(arena, call, &dw, aside);

@@ -42,18 +42,18 @@ static const choice forward_choices[CHOICES] = {
     { &rg_conv_tf32x3, prefers_tf32x3 },
     { &rg_conv_cudnn },
     { &rg_conv_tf32x3 },
-    { &rg_conv_any },
+    { &rg_conv_generic },
 };
 
 static const choice data_choices[CHOICES] = {
     { &rg_conv_depthwise },
     { &rg_conv_cudnn, prefers_cudnn },
     { &rg_conv_cublaslt },
-    { &rg_conv_fold },
+    { &rg_conv_space_to_depth },
     { &rg_conv_tf32x3, prefers_tf32x3 },
     { &rg_conv_cudnn },
     { &rg_conv_tf32x3 },
-    { &rg_conv_any },
+    { &rg_conv_generic },
 };
 
 static const choice weights_choices[CHOICES] = {
@@ -64,7 +64,7 @@ static const choice weights_choices[CHOICES] = {
     { &rg_conv_tf32x3_weights, prefers_tf32x3 },
     { &rg_conv_cudnn_weights },
     { &rg_conv_tf32x3_weights },
-    { &rg_conv_any },
+    { &rg_conv_generic },
 };
 
 static const char *strategy_name(int32_t i)
@@ -97,7 +97,7 @@ static const rg_conv_strategy *choose(const choice *choices, rg_conv_call *call)
     if (wanted != NULL)
         return wanted;
     if (call->shape->groups > 1 && call->shape->in == 1 && !is_chosen(choices, call))
-        return &rg_conv_any;
+        return &rg_conv_generic;
     while (!is_chosen(choices, call))
         choices++;
     return choices->strategy;
@@ -133,10 +133,11 @@ static bool is_short(const rg_conv_call *call)
 static const rg_conv_strategy *choose_pass(rg_conv_call *call)
 {
     const bool forward = call->direction == RG_CONV_FORWARD;
-    return is_short(call) ? choose(forward ? forward_choices : data_choices, call) : &rg_conv_any;
+    return is_short(call) ? choose(forward ? forward_choices : data_choices, call)
+                          : &rg_conv_generic;
 }
 
-/* By rg_conv_any where a library that had no plan when work was recorded has one now and lacks
+/* By rg_conv_generic where a library that had no plan when work was recorded has one now and lacks
  * scratch, or refuses. */
 static void run_pass(rg_dtype dtype, const void *args, int32_t direction,
                      const rg_cuda_place *place)
@@ -145,12 +146,12 @@ static void run_pass(rg_dtype dtype, const void *args, int32_t direction,
     const void *const tensors[] = { k->from, k->w, k->b, k->to };
     rg_conv_call call = call_of(dtype, k, direction, place);
     call.unaligned = unaligned_of(tensors, 4);
-    packing plan = { .place = place };
-    packing arena = { .place = place, .scratch = (char *)k->scratch, .run = true };
+    scratch_arena plan = { .place = place };
+    scratch_arena arena = { .place = place, .scratch = (char *)k->scratch, .enqueue = true };
     const rg_conv_strategy *strategy = choose_pass(&call);
-    if (!strategy->run(&call, &plan) || packing_lacks(&plan) || !strategy->run(&call, &arena)) {
-        strategy = &rg_conv_any;
-        rg_conv_any.run(&call, &arena);
+    if (!strategy->run(&call, &plan) || arena_overflows(&plan) || !strategy->run(&call, &arena)) {
+        strategy = &rg_conv_generic;
+        rg_conv_generic.run(&call, &arena);
     }
     rg_choices_note(place->choices, strategy->name);
 }
@@ -160,7 +161,7 @@ static size_t pass_scratch(rg_dtype dtype, const void *args, int32_t direction, 
 {
     rg_conv_call call = call_of(dtype, (const rg_conv_args *)args, direction, place);
     call.unaligned = unaligned;
-    packing plan = { .place = place };
+    scratch_arena plan = { .place = place };
     return choose_pass(&call)->run(&call, &plan) ? plan.used : 0;
 }
 
@@ -202,14 +203,14 @@ static rg_conv_call weights_call_of(rg_dtype dtype, const rg_conv_weights_args *
     return call;
 }
 
-/* False: none but rg_conv_any does it. */
+/* False: none but rg_conv_generic does it. */
 static bool run_weights(rg_dtype dtype, const rg_conv_weights_args *k, uint32_t unaligned,
-                        packing *arena)
+                        scratch_arena *arena)
 {
     rg_conv_call call = weights_call_of(dtype, k, unaligned, arena->place);
     const rg_conv_strategy *strategy = choose(weights_choices, &call);
-    const bool runs = strategy != &rg_conv_any && strategy->run(&call, arena);
-    if (runs && arena->run)
+    const bool runs = strategy != &rg_conv_generic && strategy->run(&call, arena);
+    if (runs && arena->enqueue)
         rg_choices_note(call.place->choices, strategy->name);
     return runs;
 }
@@ -260,35 +261,35 @@ static rg_conv_weights_args some_images(const rg_conv_call *call, int64_t first,
 }
 
 /* dw is written last. */
-static bool run_by_images(const rg_conv_call *call, packing *arena)
+static bool run_by_images(const rg_conv_call *call, scratch_arena *arena)
 {
     const rg_conv_shape *s = call->shape;
     const int64_t element = (int64_t)rg_dtype_size(call->dtype);
     const int64_t sum_bytes =
         conv_weight_count(s) * (int64_t)(call->dtype == RG_F64 ? sizeof(double) : sizeof(float));
     const int64_t each = images_per_call(call), calls = each > 0 ? ceil_div(s->images, each) : 0;
-    char *const sums = (char *)packing_take(arena, (size_t)(calls * sum_bytes));
+    char *const sums = (char *)arena_alloc(arena, (size_t)(calls * sum_bytes));
     const size_t behind = arena->used;
     for (int64_t i = 0; i < calls; i++) {
         const int64_t first = i * each, left = s->images - first;
         const rg_conv_weights_args some = some_images(call, first, left < each ? left : each,
-                                                      arena->run ? sums + i * sum_bytes : NULL);
+                                                      arena->enqueue ? sums + i * sum_bytes : NULL);
         const uint32_t odd = (first * s->x[0] * element % 16 != 0) |
                              (first * s->y[0] * element % 16 != 0) << 1 |
                              (i * sum_bytes % 16 != 0) << 2;
-        packing own = *arena;
+        scratch_arena own = *arena;
         own.used = behind;
         if (!run_weights(call->dtype, &some, (call->unaligned & 3) | odd, &own))
             return false;
         arena->used = arena->used > own.used ? arena->used : own.used;
     }
-    if (arena->run)
+    if (arena->enqueue)
         rg_conv_join_weights[call->dtype](call->weights_args, sums, calls, arena->place);
     return calls > 0;
 }
 
 /* All images at once, or some at a time. */
-static bool run_images(const rg_conv_call *call, packing *arena)
+static bool run_images(const rg_conv_call *call, scratch_arena *arena)
 {
     return images_per_call(call) < call->shape->images
                ? run_by_images(call, arena)
@@ -300,11 +301,11 @@ template <rg_dtype T> static void weights(const void *args, const rg_cuda_place 
     const rg_conv_weights_args *k = (const rg_conv_weights_args *)args;
     const void *const tensors[] = { k->x, k->dy, k->dw };
     const rg_conv_call call = weights_call_of(T, k, unaligned_of(tensors, 3), place);
-    packing plan = { .place = place };
-    packing arena = { .place = place, .scratch = (char *)k->scratch, .run = true };
-    if (!run_images(&call, &plan) || packing_lacks(&plan) || !run_images(&call, &arena)) {
-        rg_conv_any.run(&call, &arena);
-        rg_choices_note(place->choices, rg_conv_any.name);
+    scratch_arena plan = { .place = place };
+    scratch_arena arena = { .place = place, .scratch = (char *)k->scratch, .enqueue = true };
+    if (!run_images(&call, &plan) || arena_overflows(&plan) || !run_images(&call, &arena)) {
+        rg_conv_generic.run(&call, &arena);
+        rg_choices_note(place->choices, rg_conv_generic.name);
     }
 }
 
@@ -313,7 +314,7 @@ static size_t weights_scratch(const void *args, uint32_t unaligned, const rg_cud
 {
     const rg_conv_weights_args *k = (const rg_conv_weights_args *)args;
     const rg_conv_call call = weights_call_of(T, k, unaligned, place);
-    packing plan = { .place = place };
+    scratch_arena plan = { .place = place };
     return run_images(&call, &plan) ? plan.used : 0;
 }
 

@@ -237,52 +237,52 @@ static bool reads_beyond(const rg_conv_call *call)
 }
 
 /* As many weights, and more than as many channels, as a block has. */
-static void pack_beyond(packing *arena, const rg_conv_call *call)
+static void dense_beyond(scratch_arena *arena, const rg_conv_call *call)
 {
     const rg_conv_shape *s = call->shape;
     const int64_t channels = s->in > s->out ? s->in : s->out;
-    packing_take(arena, (size_t)(BLOCK * channels * s->row.window * s->column.window) *
-                            rg_dtype_size(call->dtype));
+    arena_alloc(arena, (size_t)(BLOCK * channels * s->row.window * s->column.window) *
+                           rg_dtype_size(call->dtype));
 }
 
 /* ---- strategies ---- */
 
-static bool run(const rg_conv_call *call, packing *arena)
+static bool run(const rg_conv_call *call, scratch_arena *arena)
 {
     const rg_conv_args *k = call->args;
     const bool forward = call->direction == RG_CONV_FORWARD;
     const bool own = has_epilogue(k) || k->add, beyond = reads_beyond(call);
-    const packed from = pack_from(arena, call, beyond);
-    const packed w = pack_w(arena, call, beyond);
+    const dense_copy from = dense_from(arena, call, beyond);
+    const dense_copy w = dense_w(arena, call, beyond);
     if (beyond)
-        pack_beyond(arena, call);
-    packed to = pack_to(arena, call, own, false);
-    void *const workspace = packing_take(arena, call->workspace);
+        dense_beyond(arena, call);
+    dense_copy to = dense_to(arena, call, own, false);
+    void *const workspace = arena_alloc(arena, call->workspace);
     void *const x = forward ? from.data : to.data, *const y = forward ? to.data : from.data;
-    if (arena->run &&
+    if (arena->enqueue &&
         !rg_cudnn_conv_run(arena->place, &call->conv, x, w.data, y, workspace, call->workspace))
         return false;
-    if (arena->run)
+    if (arena->enqueue)
         rg_conv_resum[call->dtype](call->shape, !forward, from.data, w.data, to.data, arena->place);
     put_result(arena, call, &to, own);
     return true;
 }
 
 /* cuDNN writes the dtype of x, and does not add. */
-static bool run_weights(const rg_conv_call *call, packing *arena)
+static bool run_weights(const rg_conv_call *call, scratch_arena *arena)
 {
     const rg_conv_weights_args *k = call->weights_args;
     const bool aside = k->wide || k->add, beyond = reads_beyond(call);
-    const packed x = pack_x(arena, call, beyond);
-    const packed dy = pack_dy(arena, call, beyond);
+    const dense_copy x = dense_x(arena, call, beyond);
+    const dense_copy dy = dense_dy(arena, call, beyond);
     if (beyond)
-        pack_beyond(arena, call);
-    packed dw = pack_dw(arena, call, aside);
-    void *const workspace = packing_take(arena, call->workspace);
-    if (arena->run && !rg_cudnn_conv_run(arena->place, &call->conv, x.data, dw.data, dy.data,
-                                         workspace, call->workspace))
+        dense_beyond(arena, call);
+    dense_copy dw = dense_dw(arena, call, aside);
+    void *const workspace = arena_alloc(arena, call->workspace);
+    if (arena->enqueue && !rg_cudnn_conv_run(arena->place, &call->conv, x.data, dw.data, dy.data,
+                                             workspace, call->workspace))
         return false;
-    if (arena->run)
+    if (arena->enqueue)
         rg_conv_resum_weights[call->dtype](call->shape, x.data, dy.data, dw.data, arena->place);
     put_dw(arena, call, &dw, aside);
     return true;

@@ -249,18 +249,18 @@ static rg_conv_depthwise_args depthwise_of(const rg_conv_call *call)
     return own;
 }
 
-template <rg_dtype T> static bool run_as(const rg_conv_call *call, packing *arena)
+template <rg_dtype T> static bool run_as(const rg_conv_call *call, scratch_arena *arena)
 {
     const rg_conv_shape *s = call->shape;
     rg_conv_depthwise_args k = depthwise_of(call);
     if (depthwise_is_3x3(s)) {
-        if (arena->run)
+        if (arena->enqueue)
             rg_conv_depthwise_3x3[T](&k, arena->place);
         return true;
     }
     const int64_t weights = s->row.window * s->column.window * s->groups;
-    void *const transposed = packing_take(arena, (size_t)weights * sizeof(real<T>));
-    if (arena->run) {
+    void *const transposed = arena_alloc(arena, (size_t)weights * sizeof(real<T>));
+    if (arena->enqueue) {
         const rg_conv_transpose_weights_args w = { k.w, transposed, *s };
         transpose<T>(&w, arena->place);
         k.w = transposed;
@@ -279,7 +279,7 @@ static int64_t rows_of_part(const rg_conv_shape *s)
     return ceil_div(rg_clamp(windows, MIN_WINDOWS, MAX_WINDOWS), across);
 }
 
-template <rg_dtype T> static bool run_weights_as(const rg_conv_call *call, packing *arena)
+template <rg_dtype T> static bool run_weights_as(const rg_conv_call *call, scratch_arena *arena)
 {
     const rg_conv_weights_args *k = call->weights_args;
     const rg_conv_shape *s = call->shape;
@@ -290,8 +290,8 @@ template <rg_dtype T> static bool run_weights_as(const rg_conv_call *call, packi
     args.shape = *s;
     args.part = part;
     args.parts = ceil_div(s->images * s->row.count, part);
-    args.partial = packing_take(arena, (size_t)(args.parts * taps * s->groups) * sizeof(real<T>));
-    if (!arena->run)
+    args.partial = arena_alloc(arena, (size_t)(args.parts * taps * s->groups) * sizeof(real<T>));
+    if (!arena->enqueue)
         return true;
     const int64_t chunks = ceil_div(s->groups, JOIN_CHANNELS);
     if (args.parts > 0)
@@ -301,15 +301,15 @@ template <rg_dtype T> static bool run_weights_as(const rg_conv_call *call, packi
     return true;
 }
 
-typedef bool runner(const rg_conv_call *call, packing *arena);
+typedef bool runner(const rg_conv_call *call, scratch_arena *arena);
 
-static bool run(const rg_conv_call *call, packing *arena)
+static bool run(const rg_conv_call *call, scratch_arena *arena)
 {
     static runner *const by_dtype[] = RG_EVERY_DTYPE(run_as);
     return by_dtype[call->dtype](call, arena);
 }
 
-static bool run_weights(const rg_conv_call *call, packing *arena)
+static bool run_weights(const rg_conv_call *call, scratch_arena *arena)
 {
     static runner *const by_dtype[] = RG_EVERY_DTYPE(run_weights_as);
     return by_dtype[call->dtype](call, arena);

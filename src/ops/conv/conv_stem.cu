@@ -428,11 +428,11 @@ static void launch_stem(const rg_conv_args *k, const void *x, const void *w,
         *k, g, (const uint16_t *)x, (const uint16_t *)w);
 }
 
-static bool run(const rg_conv_call *call, packing *arena)
+static bool run(const rg_conv_call *call, scratch_arena *arena)
 {
-    const packed x = pack_from(arena, call, false);
-    const packed w = pack_w(arena, call, false);
-    if (arena->run)
+    const dense_copy x = dense_from(arena, call, false);
+    const dense_copy w = dense_w(arena, call, false);
+    if (arena->enqueue)
         (call->dtype == RG_F16 ? launch_stem<RG_F16> : launch_stem<RG_BF16>)(call->args, x.data,
                                                                              w.data, arena->place);
     return true;
@@ -454,7 +454,7 @@ static bool accepts_weights(rg_conv_call *call)
 
 template <rg_dtype T>
 static void run_weights_as(const rg_conv_weights_args *k, const void *x, const void *dy,
-                           packing *arena)
+                           scratch_arena *arena)
 {
     enum { PARTS = 396 }; /* at most */
     const rg_conv_shape *s = &k->shape;
@@ -462,10 +462,10 @@ static void run_weights_as(const rg_conv_weights_args *k, const void *x, const v
     const int64_t each = ceil_div(g.all, PARTS), parts = ceil_div(g.all, each);
     const int64_t taps = s->row.window * g.pairs, size = s->out * taps * STEM_VLEN;
     const stem_partials_args args = { (const uint16_t *)x, (const uint16_t *)dy,
-                                      (float *)packing_take(arena,
-                                                            (size_t)(parts * size) * sizeof(float)),
+                                      (float *)arena_alloc(arena,
+                                                           (size_t)(parts * size) * sizeof(float)),
                                       (int32_t)each, s->out % STEM_VLEN == 0 };
-    if (!arena->run)
+    if (!arena->enqueue)
         return;
     const size_t shared = stem_bytes(&g, STEM_DY_BYTES);
     const dim3 grid((unsigned)parts, (unsigned)ceil_div(s->out, STEM_OUT),
@@ -478,10 +478,10 @@ static void run_weights_as(const rg_conv_weights_args *k, const void *x, const v
                      (int32_t)parts);
 }
 
-static bool run_weights(const rg_conv_call *call, packing *arena)
+static bool run_weights(const rg_conv_call *call, scratch_arena *arena)
 {
-    const packed x = pack_x(arena, call, false);
-    const packed dy = pack_dy(arena, call, false);
+    const dense_copy x = dense_x(arena, call, false);
+    const dense_copy dy = dense_dy(arena, call, false);
     (call->dtype == RG_F16 ? run_weights_as<RG_F16>
                            : run_weights_as<RG_BF16>)(call->weights_args, x.data, dy.data, arena);
     return true;

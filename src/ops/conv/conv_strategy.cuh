@@ -7,7 +7,7 @@
 
 #include "backend/cuda/cublaslt.h"
 #include "backend/cuda/kernel.cuh"
-#include "backend/cuda/packing.cuh"
+#include "backend/cuda/dense_copy.cuh"
 #include "ops/conv/conv_cudnn.h"
 #include "ops/conv/conv_epilogue.cuh"
 
@@ -31,18 +31,18 @@ struct rg_conv_call {
 struct rg_conv_strategy {
     const char *name;
     bool (*accepts)(rg_conv_call *call);
-    /* Runs it, or counts the scratch that it takes, as arena->run says; false: a library refuses,
-     * and nothing is written. */
-    bool (*run)(const rg_conv_call *call, packing *arena);
+    /* Runs it, or counts the scratch that it takes, as arena->enqueue says; false: a library
+     * refuses, and nothing is written. */
+    bool (*run)(const rg_conv_call *call, scratch_arena *arena);
 };
 
 extern "C" const rg_conv_strategy rg_conv_cublaslt, rg_conv_cublaslt_weights;
 extern "C" const rg_conv_strategy rg_conv_cudnn, rg_conv_cudnn_weights;
 extern "C" const rg_conv_strategy rg_conv_depthwise, rg_conv_depthwise_weights;
-extern "C" const rg_conv_strategy rg_conv_fold;
+extern "C" const rg_conv_strategy rg_conv_space_to_depth;
 extern "C" const rg_conv_strategy rg_conv_stem, rg_conv_stem_weights;
 extern "C" const rg_conv_strategy rg_conv_tf32x3, rg_conv_tf32x3_weights;
-extern "C" const rg_conv_strategy rg_conv_any;
+extern "C" const rg_conv_strategy rg_conv_generic;
 
 /* The convolution as cuDNN sees it. */
 extern "C" rg_cudnn_conv rg_conv_cudnn_conv(const rg_conv_call *call);
@@ -82,49 +82,49 @@ static inline bool conv_is_product(const rg_conv_shape *s)
 /* ---- tensors as libraries and kernels for dense tensors see them: one that lies in another way
  * goes through scratch, so that views give the bits of dense tensors ---- */
 
-static inline packed pack_image(packing *arena, const rg_conv_call *call, const void *data,
-                                bool aligned, bool read)
+static inline dense_copy dense_image(scratch_arena *arena, const rg_conv_call *call,
+                                     const void *data, bool aligned, bool read)
 {
     const rg_conv_shape *s = call->shape;
     const int64_t dims[4] = { s->images, s->row.size, s->column.size, s->groups * s->in };
-    return pack_tensor(arena, data, aligned, 4, dims, s->x, (int32_t)rg_dtype_size(call->dtype),
-                       read);
+    return dense_tensor(arena, data, aligned, 4, dims, s->x, (int32_t)rg_dtype_size(call->dtype),
+                        read);
 }
 
-static inline packed pack_windows(packing *arena, const rg_conv_call *call, const void *data,
-                                  bool aligned, bool read)
+static inline dense_copy dense_windows(scratch_arena *arena, const rg_conv_call *call,
+                                       const void *data, bool aligned, bool read)
 {
     const rg_conv_shape *s = call->shape;
     const int64_t dims[4] = { s->images, s->row.count, s->column.count, s->groups * s->out };
-    return pack_tensor(arena, data, aligned, 4, dims, s->y, (int32_t)rg_dtype_size(call->dtype),
-                       read);
+    return dense_tensor(arena, data, aligned, 4, dims, s->y, (int32_t)rg_dtype_size(call->dtype),
+                        read);
 }
 
 /* (group, out, row, column, in), from where the first of them stands. */
-static inline packed pack_weights(packing *arena, const rg_conv_call *call, const void *data,
-                                  bool aligned, bool read)
+static inline dense_copy dense_weights(scratch_arena *arena, const rg_conv_call *call,
+                                       const void *data, bool aligned, bool read)
 {
     const rg_conv_shape *s = call->shape;
     const int32_t element = (int32_t)rg_dtype_size(call->dtype);
     const int64_t dims[5] = { s->groups, s->out, s->row.window, s->column.window, s->in };
     const int64_t first = s->w_first * element;
-    return pack_tensor(arena, (const char *)data + first, aligned && first % 16 == 0, 5, dims, s->w,
-                       element, read);
+    return dense_tensor(arena, (const char *)data + first, aligned && first % 16 == 0, 5, dims,
+                        s->w, element, read);
 }
 
 /* ---- of forward and data ---- */
 
 /* `aside`: in scratch even where the tensor is dense. */
-static inline packed pack_from(packing *arena, const rg_conv_call *call, bool aside)
+static inline dense_copy dense_from(scratch_arena *arena, const rg_conv_call *call, bool aside)
 {
     const bool aligned = !(call->unaligned & 1) && !aside;
-    return (call->direction == RG_CONV_FORWARD ? pack_image : pack_windows)(
+    return (call->direction == RG_CONV_FORWARD ? dense_image : dense_windows)(
         arena, call, call->args->from, aligned, true);
 }
 
-static inline packed pack_w(packing *arena, const rg_conv_call *call, bool aside)
+static inline dense_copy dense_w(scratch_arena *arena, const rg_conv_call *call, bool aside)
 {
-    return pack_weights(arena, call, call->args->w, !(call->unaligned & 2) && !aside, true);
+    return dense_weights(arena, call, call->args->w, !(call->unaligned & 2) && !aside, true);
 }
 
 /* Whether something is done to sums before they are stored, but for adding them to old values. */
@@ -135,53 +135,56 @@ static inline bool has_epilogue(const rg_conv_args *k)
 
 /* Where a library puts its sums. `own`: a kernel of ours applies the epilogue to them, and they
  * stand aside if it adds old values; `adds`: the library does that. */
-static inline packed pack_to(packing *arena, const rg_conv_call *call, bool own, bool adds)
+static inline dense_copy dense_to(scratch_arena *arena, const rg_conv_call *call, bool own,
+                                  bool adds)
 {
     const rg_conv_args *k = call->args;
     const bool aligned = !(call->unaligned & 8) && !(own && k->add);
-    return (call->direction == RG_CONV_FORWARD ? pack_windows : pack_image)(arena, call, k->to,
-                                                                            aligned, adds);
+    return (call->direction == RG_CONV_FORWARD ? dense_windows : dense_image)(arena, call, k->to,
+                                                                              aligned, adds);
 }
 
-static inline void put_result(const packing *arena, const rg_conv_call *call, packed *to, bool own)
+static inline void put_result(const scratch_arena *arena, const rg_conv_call *call, dense_copy *to,
+                              bool own)
 {
     if (!own)
-        packed_copy(arena, to, true);
-    else if (arena->run)
+        copy_dense(arena, to, true);
+    else if (arena->enqueue)
         rg_conv_finish_sums[call->dtype](call->args, call->direction == RG_CONV_DATA, to->data,
                                          arena->place);
 }
 
 /* ---- of weights ---- */
 
-static inline packed pack_x(packing *arena, const rg_conv_call *call, bool aside)
+static inline dense_copy dense_x(scratch_arena *arena, const rg_conv_call *call, bool aside)
 {
-    return pack_image(arena, call, call->weights_args->x, !(call->unaligned & 1) && !aside, true);
+    return dense_image(arena, call, call->weights_args->x, !(call->unaligned & 1) && !aside, true);
 }
 
-static inline packed pack_dy(packing *arena, const rg_conv_call *call, bool aside)
+static inline dense_copy dense_dy(scratch_arena *arena, const rg_conv_call *call, bool aside)
 {
-    return pack_windows(arena, call, call->weights_args->dy, !(call->unaligned & 2) && !aside,
-                        true);
+    return dense_windows(arena, call, call->weights_args->dy, !(call->unaligned & 2) && !aside,
+                         true);
 }
 
 /* Where a library puts dw. `aside`: dense sums, which a kernel of ours stores. */
-static inline packed pack_dw(packing *arena, const rg_conv_call *call, bool aside)
+static inline dense_copy dense_dw(scratch_arena *arena, const rg_conv_call *call, bool aside)
 {
     const int64_t count = conv_weight_count(call->shape);
     const rg_conv_weights_args *k = call->weights_args;
     if (!aside)
-        return pack_weights(arena, call, k->dw, !(call->unaligned & 4), k->add);
-    packed dw = {};
-    dw.data = packing_take(arena, (size_t)count * rg_dtype_size(call->dtype));
+        return dense_weights(arena, call, k->dw, !(call->unaligned & 4), k->add);
+    dense_copy dw = {};
+    dw.data = arena_alloc(arena, (size_t)count * rg_dtype_size(call->dtype));
     return dw;
 }
 
-static inline void put_dw(const packing *arena, const rg_conv_call *call, packed *dw, bool aside)
+static inline void put_dw(const scratch_arena *arena, const rg_conv_call *call, dense_copy *dw,
+                          bool aside)
 {
-    if (arena->run && aside)
+    if (arena->enqueue && aside)
         rg_conv_put_weights[call->dtype](call->weights_args, dw->data, arena->place);
-    packed_copy(arena, dw, true);
+    copy_dense(arena, dw, true);
 }
 
 #endif

@@ -339,7 +339,7 @@ static void launch_tiles(const rg_conv_args *args, const tf32x3_conv *k, const r
 
 /* From dense `from` and `w`, (out, taps, in); `to` and z lie as the args say. */
 static void run_dense(const rg_conv_args *args, bool back, const float *from, const float *w,
-                      packing *arena)
+                      scratch_arena *arena)
 {
     const rg_conv_shape *s = &args->shape;
     tf32x3_conv k = {};
@@ -361,18 +361,18 @@ static void run_dense(const rg_conv_args *args, bool back, const float *from, co
     }
     const int64_t count = (int64_t)k.columns * k.row.taps * k.column.taps * k.channels;
     if (back) {
-        float *packed = (float *)packing_take(arena, (size_t)count * sizeof(float));
-        if (arena->run)
-            launch(pack_back, ceil_div(count, THREADS), THREADS, 0, arena->place, *s, k, w, packed,
-                   count);
-        k.w = packed;
+        float *dense_copy = (float *)arena_alloc(arena, (size_t)count * sizeof(float));
+        if (arena->enqueue)
+            launch(pack_back, ceil_div(count, THREADS), THREADS, 0, arena->place, *s, k, w,
+                   dense_copy, count);
+        k.w = dense_copy;
     }
     k.plain = !k.merged && is_plain(args, back);
     if (k.channels % 4 == 0 && k.columns > 32 && rg_conv_tf32x3_has_hopper()) {
         rg_conv_tf32x3_hopper(args, &k, count, arena);
         return;
     }
-    if (!arena->run)
+    if (!arena->enqueue)
         return;
     if (k.columns <= 16)
         launch_tiles<16, 8>(args, &k, arena->place);
@@ -398,7 +398,7 @@ static void launch_partials(const tf32x3_weights *k, int parts, const rg_cuda_pl
 
 /* From dense x and dy; dw lies as the args say. */
 static void run_weights_dense(const rg_conv_weights_args *args, const float *x, const float *dy,
-                              packing *arena)
+                              scratch_arena *arena)
 {
     enum { WANTED_BLOCKS = 528, HOPPER_BLOCKS = 264, MIN_K = 8 * TILE_K, MAX_K = 1024 * TILE_K };
     const rg_conv_shape *s = &args->shape;
@@ -414,8 +414,8 @@ static void run_weights_dense(const rg_conv_weights_args *args, const float *x, 
     parts = parts < ceil_div(windows, MIN_K) ? parts : ceil_div(windows, MIN_K);
     const int64_t part = ceil_div(ceil_div(windows, parts), TILE_K) * TILE_K;
     parts = ceil_div(windows, part);
-    float *sums = (float *)packing_take(arena, (size_t)(parts * size) * sizeof(float));
-    if (!arena->run)
+    float *sums = (float *)arena_alloc(arena, (size_t)(parts * size) * sizeof(float));
+    if (!arena->enqueue)
         return;
     tf32x3_weights k = {};
     k.x = x;
@@ -473,10 +473,10 @@ static bool accepts(rg_conv_call *call)
     return call->dtype == RG_F32 && suits(call->shape) && has_kernel();
 }
 
-static bool run(const rg_conv_call *call, packing *arena)
+static bool run(const rg_conv_call *call, scratch_arena *arena)
 {
-    const packed from = pack_from(arena, call, false);
-    const packed w = pack_w(arena, call, false);
+    const dense_copy from = dense_from(arena, call, false);
+    const dense_copy w = dense_w(arena, call, false);
     run_dense(call->args, call->direction == RG_CONV_DATA, (const float *)from.data,
               (const float *)w.data, arena);
     return true;
@@ -484,10 +484,10 @@ static bool run(const rg_conv_call *call, packing *arena)
 
 extern "C" const rg_conv_strategy rg_conv_tf32x3 = { "tf32x3", accepts, run };
 
-static bool run_weights(const rg_conv_call *call, packing *arena)
+static bool run_weights(const rg_conv_call *call, scratch_arena *arena)
 {
-    const packed x = pack_x(arena, call, false);
-    const packed dy = pack_dy(arena, call, false);
+    const dense_copy x = dense_x(arena, call, false);
+    const dense_copy dy = dense_dy(arena, call, false);
     run_weights_dense(call->weights_args, (const float *)x.data, (const float *)dy.data, arena);
     return true;
 }

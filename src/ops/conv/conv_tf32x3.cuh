@@ -459,7 +459,7 @@ extern "C" bool rg_conv_tf32x3_has_hopper(void);
 
 /* Channels are whole vectors. */
 extern "C" void rg_conv_tf32x3_hopper(const rg_conv_args *args, const tf32x3_conv *k, int64_t count,
-                                      packing *arena);
+                                      scratch_arena *arena);
 extern "C" void rg_conv_tf32x3_hopper_weights(const tf32x3_weights *k, int parts,
                                               const rg_cuda_place *place);
 

@@ -399,10 +399,10 @@ static void launch_hopper(const rg_conv_args *args, const tf32x3_conv *k, const 
 
 /* Of `count` weights, in scratch. */
 extern "C" void rg_conv_tf32x3_hopper(const rg_conv_args *args, const tf32x3_conv *k, int64_t count,
-                                      packing *arena)
+                                      scratch_arena *arena)
 {
-    float *small = (float *)packing_take(arena, (size_t)count * sizeof(float));
-    if (!arena->run)
+    float *small = (float *)arena_alloc(arena, (size_t)count * sizeof(float));
+    if (!arena->enqueue)
         return;
     launch(small_parts, ceil_div(count, THREADS), THREADS, 0, arena->place, k->w, small, count);
     if (k->columns <= 64)

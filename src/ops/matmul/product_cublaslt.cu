@@ -52,15 +52,15 @@ static void launch_mirrored(const rg_product_args *k, void *to, const rg_cuda_pl
            to, (uint32_t)across);
 }
 
-static packed pack_mirrored(packing *arena, const rg_cuda_product *call)
+static dense_copy dense_mirrored(scratch_arena *arena, const rg_cuda_product *call)
 {
     static void (*const launch_by_dtype[])(const rg_product_args *, void *, const rg_cuda_place *) =
         RG_EVERY_DTYPE(launch_mirrored);
     const rg_product_args *k = call->args;
     const int64_t count = k->batch.count * k->k.count * k->n.count;
-    packed sum = {};
-    sum.data = packing_take(arena, (size_t)count * rg_dtype_size(call->dtype));
-    if (arena->run)
+    dense_copy sum = {};
+    sum.data = arena_alloc(arena, (size_t)count * rg_dtype_size(call->dtype));
+    if (arena->enqueue)
         launch_by_dtype[call->dtype](k, sum.data, arena->place);
     return sum;
 }
@@ -68,7 +68,7 @@ static packed pack_mirrored(packing *arena, const rg_cuda_product *call)
 /* ---- strategy ---- */
 
 /* Rows of the bias where c is to be, for what adds to them. */
-static void spread_bias(const packing *arena, const rg_cuda_product *call, void *c)
+static void spread_bias(const scratch_arena *arena, const rg_cuda_product *call, void *c)
 {
     const rg_product_args *k = call->args;
     rg_copy_args copy = {};
@@ -80,7 +80,7 @@ static void spread_bias(const packing *arena, const rg_cuda_product *call, void 
     copy.strides[1] = k->bias_step;
     copy.element = (int32_t)rg_dtype_size(call->dtype);
     copy.to_host = true;
-    if (arena->run)
+    if (arena->enqueue)
         rg_cuda_strided_copy(&copy, arena->place->stream);
 }
 
@@ -120,27 +120,28 @@ static bool accepts(rg_cuda_product *call)
     return true;
 }
 
-static bool run(const rg_cuda_product *call, packing *arena)
+static bool run(const rg_cuda_product *call, scratch_arena *arena)
 {
     const rg_product_args *k = call->args;
     const size_t element = rg_dtype_size(call->dtype);
     const bool has_bias = call->product.bias;
-    const packed a = pack_a(arena, call);
-    const packed b = k->mirrored ? pack_mirrored(arena, call) : pack_b(arena, call);
+    const dense_copy a = dense_a(arena, call);
+    const dense_copy b = k->mirrored ? dense_mirrored(arena, call) : dense_b(arena, call);
     const int64_t columns = k->n.count;
-    const packed bias = pack_tensor(arena, k->bias, !(call->unaligned & 4), has_bias ? 1 : 0,
-                                    &columns, &k->bias_step, (int32_t)element, has_bias);
-    packed c = pack_matrix(arena, k->wide ? sizeof(float) : element, k->c, !(call->unaligned & 8),
-                           { { &k->batch, 2 }, { &k->m, 1 }, { &k->n, 1 } }, k->add);
+    const dense_copy bias = dense_tensor(arena, k->bias, !(call->unaligned & 4), has_bias ? 1 : 0,
+                                         &columns, &k->bias_step, (int32_t)element, has_bias);
+    dense_copy c =
+        dense_matrix(arena, k->wide ? sizeof(float) : element, k->c, !(call->unaligned & 8),
+                     { { &k->batch, 2 }, { &k->m, 1 }, { &k->n, 1 } }, k->add);
     if (call->spread)
         spread_bias(arena, call, c.data);
-    void *const space = packing_take(arena, call->workspace);
+    void *const space = arena_alloc(arena, call->workspace);
     const double alpha = k->mirrored && element == 2 ? 2 * k->alpha : k->alpha;
     const rg_product_operands operands = { a.data, b.data, bias.data, c.data };
-    if (arena->run &&
+    if (arena->enqueue &&
         !rg_cublaslt_run(arena->place, &call->product, alpha, &operands, space, call->workspace))
         return false;
-    packed_copy(arena, &c, true);
+    copy_dense(arena, &c, true);
     return true;
 }
 
@@ -213,18 +214,18 @@ static __global__ void __launch_bounds__(SPLIT_K_THREADS)
 }
 
 /* c is written last. */
-template <rg_dtype T> static bool run_long_as(const rg_cuda_product *call, packing *arena)
+template <rg_dtype T> static bool run_long_as(const rg_cuda_product *call, scratch_arena *arena)
 {
     const rg_product_args *k = call->args;
     const int64_t size = k->m.count * k->n.count;
-    const packed a = pack_a(arena, call);
-    const packed b = pack_b(arena, call);
+    const dense_copy a = dense_a(arena, call);
+    const dense_copy b = dense_b(arena, call);
     real<T> *const sums =
-        (real<T> *)packing_take(arena, (size_t)(call->most * size) * sizeof(real<T>));
-    double *const totals = (double *)packing_take(arena, (size_t)size * sizeof(double));
-    void *const space = packing_take(arena, call->workspace);
+        (real<T> *)arena_alloc(arena, (size_t)(call->most * size) * sizeof(real<T>));
+    double *const totals = (double *)arena_alloc(arena, (size_t)size * sizeof(double));
+    void *const space = arena_alloc(arena, call->workspace);
     const int64_t piece = call->product.inner, whole = call->product.whole;
-    for (int64_t done = 0; arena->run && done < whole;) {
+    for (int64_t done = 0; arena->enqueue && done < whole;) {
         const int64_t left = (whole - done) / piece;
         rg_product product = call->product;
         product.batch = left == 0 ? 1 : left < call->most ? left : call->most;
@@ -243,9 +244,9 @@ template <rg_dtype T> static bool run_long_as(const rg_cuda_product *call, packi
     return true;
 }
 
-static bool run_long(const rg_cuda_product *call, packing *arena)
+static bool run_long(const rg_cuda_product *call, scratch_arena *arena)
 {
-    static bool (*const run_by_dtype[])(const rg_cuda_product *, packing *) =
+    static bool (*const run_by_dtype[])(const rg_cuda_product *, scratch_arena *) =
         RG_EVERY_DTYPE(run_long_as);
     return run_by_dtype[call->dtype](call, arena);
 }

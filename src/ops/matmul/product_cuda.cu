@@ -31,13 +31,13 @@ template <rg_dtype T> static void product(const void *args, const rg_cuda_place 
 {
     const rg_product_args *k = (const rg_product_args *)args;
     const void *const tensors[] = { k->a, k->b, k->bias, k->c };
-    packing plan = { .place = place };
-    packing arena = { .place = place, .scratch = (char *)k->scratch, .run = true };
+    scratch_arena plan = { .place = place };
+    scratch_arena arena = { .place = place, .scratch = (char *)k->scratch, .enqueue = true };
     rg_cuda_product call = {
         .dtype = T, .args = k, .unaligned = unaligned_of(tensors, 4), .place = place
     };
     const rg_product_strategy *strategy = choose(&call);
-    if (!strategy->run(&call, &plan) || packing_lacks(&plan) || !strategy->run(&call, &arena)) {
+    if (!strategy->run(&call, &plan) || arena_overflows(&plan) || !strategy->run(&call, &arena)) {
         strategy = &rg_product_tiles;
         rg_product_tiles.run(&call, &arena);
     }
@@ -47,7 +47,7 @@ template <rg_dtype T> static void product(const void *args, const rg_cuda_place 
 template <rg_dtype T>
 static size_t product_scratch(const void *args, uint32_t unaligned, const rg_cuda_place *place)
 {
-    packing plan = { .place = place };
+    scratch_arena plan = { .place = place };
     rg_cuda_product call = {
         .dtype = T, .args = (const rg_product_args *)args, .unaligned = unaligned, .place = place
     };

@@ -7,7 +7,7 @@
 
 #include "backend/cuda/cublaslt.h"
 #include "backend/cuda/kernel.cuh"
-#include "backend/cuda/packing.cuh"
+#include "backend/cuda/dense_copy.cuh"
 #include "ops/matmul/product.h"
 
 /* What is to be run, and what accepts() found out for run(). */
@@ -27,9 +27,9 @@ struct rg_cuda_product {
 struct rg_product_strategy {
     const char *name;
     bool (*accepts)(rg_cuda_product *call);
-    /* Runs it, or counts the scratch that it takes, as arena->run says; false: cuBLASLt refuses,
-     * and nothing is written. */
-    bool (*run)(const rg_cuda_product *call, packing *arena);
+    /* Runs it, or counts the scratch that it takes, as arena->enqueue says; false: cuBLASLt
+     * refuses, and nothing is written. */
+    bool (*run)(const rg_cuda_product *call, scratch_arena *arena);
 };
 
 extern "C" const rg_product_strategy rg_product_long, rg_product_cublaslt, rg_product_tiles;
@@ -73,8 +73,8 @@ struct product_index {
 };
 
 /* The matrix of a tensor of `element` bytes, over the indices batch, outer and inner. */
-static inline packed pack_matrix(packing *arena, size_t element, const void *data, bool aligned,
-                                 const product_index (&indices)[3], bool read)
+static inline dense_copy dense_matrix(scratch_arena *arena, size_t element, const void *data,
+                                      bool aligned, const product_index (&indices)[3], bool read)
 {
     int64_t dims[3 * RG_MAX_RANK], strides[3 * RG_MAX_RANK];
     int32_t rank = 0;
@@ -85,24 +85,24 @@ static inline packed pack_matrix(packing *arena, size_t element, const void *dat
             strides[rank] = walk->strides[indices[i].t][d];
         }
     }
-    return pack_tensor(arena, data, aligned, rank, dims, strides, (int32_t)element, read);
+    return dense_tensor(arena, data, aligned, rank, dims, strides, (int32_t)element, read);
 }
 
-static inline packed pack_a(packing *arena, const rg_cuda_product *call)
+static inline dense_copy dense_a(scratch_arena *arena, const rg_cuda_product *call)
 {
     const rg_product_args *k = call->args;
     const product_index m = { &k->m, 0 }, inner = { &k->k, 0 };
-    return pack_matrix(
+    return dense_matrix(
         arena, rg_dtype_size(call->dtype), k->a, !(call->unaligned & 1),
         { { &k->batch, 0 }, k->a_transposed ? inner : m, k->a_transposed ? m : inner }, true);
 }
 
 /* b itself, not the sum of it and its mirror image. */
-static inline packed pack_b(packing *arena, const rg_cuda_product *call)
+static inline dense_copy dense_b(scratch_arena *arena, const rg_cuda_product *call)
 {
     const rg_product_args *k = call->args;
     const product_index n = { &k->n, 0 }, inner = { &k->k, 1 };
-    return pack_matrix(
+    return dense_matrix(
         arena, rg_dtype_size(call->dtype), k->b, !(call->unaligned & 2),
         { { &k->batch, 1 }, k->b_transposed ? n : inner, k->b_transposed ? inner : n }, true);
 }

@@ -198,11 +198,11 @@ static bool accepts(rg_cuda_product *call)
     return true;
 }
 
-static bool run(const rg_cuda_product *call, packing *arena)
+static bool run(const rg_cuda_product *call, scratch_arena *arena)
 {
     static void (*const launch_by_dtype[])(const rg_product_args *, const rg_cuda_place *) =
         RG_EVERY_DTYPE(launch_tiles);
-    if (arena->run)
+    if (arena->enqueue)
         launch_by_dtype[call->dtype](call->args, arena->place);
     return true;
 }

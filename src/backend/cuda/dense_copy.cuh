@@ -5,51 +5,51 @@
  *
  * The same code runs twice: when work is recorded, to find out how much scratch it needs, and when
  * it is put into a stream. */
-#ifndef RG_BACKEND_CUDA_PACKING_CUH
-#define RG_BACKEND_CUDA_PACKING_CUH
+#ifndef RG_BACKEND_CUDA_DENSE_COPY_CUH
+#define RG_BACKEND_CUDA_DENSE_COPY_CUH
 
 #include "backend/cuda/strided_copy.h"
 
-struct packing {
+struct scratch_arena {
     const rg_cuda_place *place;
     char *scratch; /* of which `used` bytes are taken */
     size_t used;
-    bool run; /* false: nothing is launched, and addresses mean nothing */
+    bool enqueue; /* false: nothing is launched, and addresses mean nothing */
 };
 
-static inline void *packing_take(packing *arena, size_t bytes)
+static inline void *arena_alloc(scratch_arena *arena, size_t bytes)
 {
     const size_t at = arena->used;
     arena->used += (bytes + RG_SCRATCH_ALIGNMENT - 1) / RG_SCRATCH_ALIGNMENT * RG_SCRATCH_ALIGNMENT;
-    return arena->run ? arena->scratch + at : NULL;
+    return arena->enqueue ? arena->scratch + at : NULL;
 }
 
-/* Whether what was found out needs scratch that is not there: a library that had no plan when work
- * was recorded, or another one, may have this one when it runs. */
-static inline bool packing_lacks(const packing *plan)
+/* Whether the launch needs more scratch than was reserved. It happens if the library chooses
+ * another plan at the launch than at recording. */
+static inline bool arena_overflows(const scratch_arena *plan)
 {
     return plan->used > plan->place->scratch;
 }
 
-struct packed {
+struct dense_copy {
     void *data;        /* dense */
     rg_copy_args copy; /* between it and the tensor */
     bool copied;       /* it is not the tensor itself */
 };
 
-static inline void packed_copy(const packing *arena, packed *tensor, bool back)
+static inline void copy_dense(const scratch_arena *arena, dense_copy *tensor, bool back)
 {
     tensor->copy.to_host = !back; /* "host" is the dense side */
-    if (arena->run && tensor->copied)
+    if (arena->enqueue && tensor->copied)
         rg_cuda_strided_copy(&tensor->copy, arena->place->stream);
 }
 
 /* A tensor of `rank` dimensions; `read`: its elements matter. */
-static inline packed pack_tensor(packing *arena, const void *data, bool aligned, int32_t rank,
-                                 const int64_t dims[], const int64_t strides[], int32_t element,
-                                 bool read)
+static inline dense_copy dense_tensor(scratch_arena *arena, const void *data, bool aligned,
+                                      int32_t rank, const int64_t dims[], const int64_t strides[],
+                                      int32_t element, bool read)
 {
-    packed tensor = {};
+    dense_copy tensor = {};
     tensor.data = (void *)data;
     tensor.copy.device = (void *)data;
     tensor.copy.rank = rank;
@@ -62,9 +62,9 @@ static inline packed pack_tensor(packing *arena, const void *data, bool aligned,
     }
     tensor.copied = !aligned || !rg_copy_is_dense(&tensor.copy);
     if (tensor.copied)
-        tensor.data = tensor.copy.staging = packing_take(arena, bytes);
+        tensor.data = tensor.copy.staging = arena_alloc(arena, bytes);
     if (read)
-        packed_copy(arena, &tensor, false);
+        copy_dense(arena, &tensor, false);
     return tensor;
 }
 

@@ -19,7 +19,7 @@ static __device__ __forceinline__ void dot(const rg_conv_shape &s, const void *x
 
 template <rg_dtype T>
 static __global__ void __launch_bounds__(THREADS)
-    forward_any(const __grid_constant__ rg_conv_args k, int64_t count)
+    forward_generic(const __grid_constant__ rg_conv_args k, int64_t count)
 {
     const rg_conv_shape &s = k.shape;
     const int64_t step = (int64_t)gridDim.x * THREADS;
@@ -49,7 +49,7 @@ template <rg_dtype T> static void forward(const rg_conv_call *call, const rg_cud
 {
     const rg_conv_shape *s = call->shape;
     const int64_t count = s->images * s->row.count * s->column.count * s->groups * s->out;
-    launch(forward_any<T>, blocks_of(count, THREADS), THREADS, 0, place, *call->args, count);
+    launch(forward_generic<T>, blocks_of(count, THREADS), THREADS, 0, place, *call->args, count);
 }
 
 /* What one window passes to the pixel, behind `sum`. */
@@ -66,7 +66,7 @@ static __device__ __forceinline__ void spread(const rg_conv_shape &s, const void
 
 template <rg_dtype T>
 static __global__ void __launch_bounds__(THREADS)
-    data_any(const __grid_constant__ rg_conv_args k, int64_t count)
+    data_generic(const __grid_constant__ rg_conv_args k, int64_t count)
 {
     const rg_conv_shape &s = k.shape;
     const int64_t step = (int64_t)gridDim.x * THREADS;
@@ -95,7 +95,7 @@ template <rg_dtype T> static void data(const rg_conv_call *call, const rg_cuda_p
 {
     const rg_conv_shape *s = call->shape;
     const int64_t count = s->images * s->row.size * s->column.size * s->groups * s->in;
-    launch(data_any<T>, blocks_of(count, THREADS), THREADS, 0, place, *call->args, count);
+    launch(data_generic<T>, blocks_of(count, THREADS), THREADS, 0, place, *call->args, count);
 }
 
 /* ---- weights of any shape: a block has some input channels of one tap of one output channel; its
@@ -118,7 +118,7 @@ correlate(const rg_conv_shape &s, const void *x, int64_t x_at, const void *y, in
 
 template <rg_dtype T>
 static __global__ void __launch_bounds__(THREADS)
-    weights_any(const __grid_constant__ rg_conv_weights_args k, int64_t chunks, int64_t count)
+    weights_generic(const __grid_constant__ rg_conv_weights_args k, int64_t chunks, int64_t count)
 {
     __shared__ double shared[THREADS];
     const rg_conv_shape &s = k.shape;
@@ -160,7 +160,7 @@ template <rg_dtype T> static void weights(const rg_conv_call *call, const rg_cud
     const rg_conv_shape *s = call->shape;
     const int64_t chunks = ceil_div(s->in, ACROSS);
     const int64_t count = s->groups * s->out * s->row.window * s->column.window * chunks;
-    launch(weights_any<T>, blocks_of(count, 1), THREADS, 0, place, *call->weights_args, chunks,
+    launch(weights_generic<T>, blocks_of(count, 1), THREADS, 0, place, *call->weights_args, chunks,
            count);
 }
 
@@ -172,14 +172,14 @@ static bool accepts(rg_conv_call *call)
     return true;
 }
 
-static bool run(const rg_conv_call *call, packing *arena)
+static bool run(const rg_conv_call *call, scratch_arena *arena)
 {
     static void (*const runs[][4])(const rg_conv_call *, const rg_cuda_place *) = {
         RG_EVERY_DTYPE(forward), RG_EVERY_DTYPE(data), RG_EVERY_DTYPE(weights)
     };
-    if (arena->run)
+    if (arena->enqueue)
         runs[call->direction][call->dtype](call, arena->place);
     return true;
 }
 
-extern "C" const rg_conv_strategy rg_conv_any = { "any", accepts, run };
+extern "C" const rg_conv_strategy rg_conv_generic = { "generic", accepts, run };
