@@ -130,6 +130,7 @@ struct rg_op {
     rg_status (*forward_calls)(rg_call *calls, int32_t count);
     rg_status (*gradient)(rg_call *call); /* NULL: the op has none */
     const rg_kernel_table *kernels;
+    const void *own;                 /* constants for functions that several ops share; or NULL */
     const rg_kernel_table *launches; /* of another op, whose kernels this one launches; or NULL */
     /* The lists that forward and gradient choose from, NULL at the end; NULL: there are none. */
     const rg_strategy *const *const *strategies;

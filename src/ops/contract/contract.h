@@ -94,6 +94,28 @@ RG_OUTLINE void contract_load(real *to, int64_t to_step, const void *from, int64
     (void)T;
 }
 
+/* Whether one of so many numbers is infinite or NaN. */
+RG_OUTLINE bool has_nonfinite_reals(const real *a, int64_t count)
+{
+    vint nonfinite = { 0 };
+    int64_t i = 0;
+    for (; i + VLEN <= count; i += VLEN) {
+        const vreal v = vload_full(a, i, RG_REAL);
+        nonfinite |= v - v != 0;
+    }
+    for (; i < count; i++)
+        nonfinite[0] |= a[i] - a[i] != 0 ? -1 : 0;
+    return vany(nonfinite);
+}
+
+/* Where the totals of partial sums are: in double, after all of `slices` times `groups` arrays. */
+RG_INLINE double *totals_of(void *partials, const real *sums, int64_t slices, int64_t groups,
+                            int64_t group_step)
+{
+    real *const end = (real *)partials + slices * groups * group_step;
+    return (double *)(void *)end + (sums - (const real *)partials);
+}
+
 /* One k after the other: `width` neighbours each. */
 RG_INLINE void load_lines(real *to, int64_t to_step, const char *from, int64_t width,
                           int64_t k_step, int64_t count, const rg_dtype T)

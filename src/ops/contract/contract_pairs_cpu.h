@@ -89,5 +89,14 @@ RG_OUTLINE void copy_bits(uint16_t *to, int64_t to_step, const uint16_t *a, int6
     }
 }
 
+/* A kernel of bf16 alone: its entry point, and its row of a table. */
+#define RG_PAIR_KERNEL(name, args) RG_ENTRY(name, args, _bf16, RG_BF16)
+#define RG_PAIR_ROW(name)           \
+    {                               \
+        {                           \
+            [RG_BF16] = name##_bf16 \
+        }                           \
+    }
+
 #endif
 #endif

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Convolution: description, validation, shape rule, state, forward, gradient. */
-#include "ops/conv/conv_passes.h"
-#include "ops/neuron/neuron_fields.h"
-#include "ops/padding/padding_fields.h"
+#include "ops/conv/conv_record.h"
 
 #include <retrograde/conv.h>
 
@@ -11,11 +9,7 @@
 
 static const rg_conv_desc defaults = {
     .size = sizeof(rg_conv_desc),
-    .groups = 1,
-    .stride = { 1, 1 },
-    .dilation = { 1, 1 },
-    .bias = true,
-    .neuron = { .size = sizeof(rg_neuron_desc), .kind = RG_NEURON_NONE },
+    RG_CONV_DEFAULTS,
 };
 
 rg_conv_desc rg_conv_desc_default(void)
@@ -24,27 +18,14 @@ rg_conv_desc rg_conv_desc_default(void)
 }
 
 static const rg_field fields[] = {
-    RG_FIELD_IN(rg_conv_desc, groups, 0, INT32_MAX,
-                "number of channel groups; 0: one group per channel (depthwise)"),
-    RG_FIELD_IN(rg_conv_desc, stride, 1, INT32_MAX, "stride between windows"),
-    RG_FIELD_IN(rg_conv_desc, dilation, 1, INT32_MAX, "dilation of the window"),
-    RG_FIELD_STRUCT(rg_conv_desc, padding, rg_padding_fields,
-                    "padding around the image, see rg_padding"),
-    RG_FIELD_IN(rg_conv_desc, output, 0, 0x1p48,
-                "rows and columns of y; 0: computed from the padding"),
-    RG_FIELD(rg_conv_desc, bias, "whether the bias b is an input"),
-    RG_FIELD_STRUCT(rg_conv_desc, neuron, rg_neuron_fields, "activation applied to the result"),
+    RG_CONV_FIELDS(rg_conv_desc, "padding around the image, see rg_padding"),
+    RG_CONV_LAST_FIELDS(rg_conv_desc),
     { .name = NULL },
 };
 
-#define IMAGE "sourceImage=x weights=w biasTerms=b destinationImage=y"
-#define IMAGE_GRAD                                                              \
-    "sourceGradient=dy sourceImage=x weights=w biasTerms=b destinationImage=y " \
-    "destinationGradient=dx gradientForWeights=dw gradientForBiases=db"
-
 static const rg_op_name names[] = {
-    { "MPSCNNConvolution", false, "", IMAGE, 3, 4 },
-    { "MPSCNNConvolutionGradient", true, "", IMAGE_GRAD, 3, 4 },
+    { "MPSCNNConvolution", false, "", RG_CONV_MPS_NAMES, 3, 4 },
+    { "MPSCNNConvolutionGradient", true, "", RG_CONV_MPS_GRADIENT_NAMES, 3, 4 },
     { "Conv", false, "", "X=x W=w B=b Y=y", 4, 4 },
     { "ConvGrad", true, "", "dY=dy X=x W=w dX=dx dW=dw dB=db", 4, 4 },
     { .name = NULL },
@@ -60,16 +41,6 @@ static rg_status check(const void *desc)
 static int32_t count_inputs(const void *desc)
 {
     return ((const rg_conv_desc *)desc)->bias ? 3 : 2;
-}
-
-static int64_t channels_of(const rg_tensor_desc *x)
-{
-    return x->dims[x->rank - 1];
-}
-
-static int64_t groups_of(const rg_conv_desc *d, const rg_tensor_desc *x)
-{
-    return d->groups > 0 ? d->groups : channels_of(x);
 }
 
 static rg_status place(const rg_conv_desc *d, const rg_tensor_desc *x, const rg_tensor_desc *w,
@@ -91,7 +62,8 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
     RG_TRY(rg_conv_check_inputs(x, d->bias, "conv"));
     rg_shape_text(&x[0], have);
     rg_shape_text(&x[1], weights);
-    const int64_t in = channels_of(x), out = x[1].dims[0], groups = groups_of(d, x);
+    const int64_t in = x->dims[x->rank - 1], out = x[1].dims[0],
+                  groups = rg_conv_groups(d->groups, x);
     RG_CHECK(in % groups == 0 && out % groups == 0, RG_INVALID_ARGUMENT,
              "conv: %lld groups do not divide the channels of x, %s, or of w, %s",
              (long long)groups, have, weights);
@@ -131,42 +103,15 @@ static rg_conv_shape shape_of(const void *desc, const rg_tensor_desc *x, const r
     rg_window window;
     rg_placement at = { .output = { 0 } };
     (void)place(d, x, w, &window, &at); /* the shape rule has checked it */
-    rg_conv_shape s = rg_conv_shape_of(&window, &at, x, y, groups_of(d, x));
+    rg_conv_shape s = rg_conv_shape_of(&window, &at, x, y, rg_conv_groups(d->groups, x));
     s.w[0] = s.out * w->strides[0];
     for (int i = 0; i < 4; i++)
         s.w[1 + i] = w->strides[i];
     return s;
 }
 
-static rg_conv_passes passes_of(const rg_call *call)
-{
-    const rg_conv_desc *d = call->desc;
-    return (rg_conv_passes){ shape_of, &d->neuron, d->bias, .is_transpose = false };
-}
-
-static rg_status forward(rg_call *call)
-{
-    const rg_conv_passes p = passes_of(call);
-    return rg_conv_record_forward(call, &p, call->y[0], rg_fused_z(call, p.neuron), p.neuron);
-}
-
-static rg_status make_z(rg_call *call, const rg_tensor *z)
-{
-    const rg_conv_passes p = passes_of(call);
-    return rg_conv_record_forward(call, &p, z, NULL, NULL);
-}
-
-static rg_status record_gradients(rg_call *call, const rg_tensor *g)
-{
-    const rg_conv_passes p = passes_of(call);
-    return rg_conv_record_gradients(call, &p, g);
-}
-
-static rg_status gradient(rg_call *call)
-{
-    const rg_conv_desc *d = call->desc;
-    return rg_fused_backward(call, &d->neuron, make_z, record_gradients);
-}
+static const rg_conv_kind kind = { shape_of, offsetof(rg_conv_desc, neuron),
+                                   offsetof(rg_conv_desc, bias), false };
 
 static bool take_bias(void *desc)
 {
@@ -178,8 +123,9 @@ RG_OP_DEFINE(conv, .text = "convolution", .desc = { fields, &defaults, sizeof de
              .inputs = (const char *const[]){ "x", "w", "b", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names,
              .count_inputs = count_inputs, .check = check, .shapes = shapes, .state = make_slots,
-             .reads = reads, .wide_gradients = 6, .forward = forward, .gradient = gradient,
-             .fusion = { .take_bias = take_bias }, .strategies = rg_conv_strategies);
+             .reads = reads, .wide_gradients = 6, .forward = rg_conv_forward,
+             .gradient = rg_conv_gradient, .fusion = { .take_bias = take_bias }, .own = &kind,
+             .strategies = rg_conv_strategies);
 
 rg_status rg_conv_create(rg_device *device, const rg_conv_desc *desc, rg_kernel **kernel)
 {

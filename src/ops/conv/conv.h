@@ -2,8 +2,8 @@
 /* Copyright The retrograde authors */
 /* Convolution kernels and their args, for conv and conv_transpose. Valid C and valid CUDA.
  *
- * The image side is where pixels are (x, dx), the window side is where windows are (y, dy). A
- * transposed convolution goes from windows to the image, so all kernels take bias and neuron. */
+ * The image side is x and dx, the window side is y and dy. A transposed convolution runs backward
+ * data as its forward pass, so all kernels take bias and neuron. */
 #ifndef RG_OPS_CONV_H
 #define RG_OPS_CONV_H
 
@@ -11,29 +11,29 @@
 #include "ops/neuron/neuron.h"
 
 enum {
-    RG_CONV_FORWARD, /* from the image to windows */
-    RG_CONV_DATA,    /* from windows to the image */
-    RG_CONV_WEIGHTS, /* dw from both */
+    RG_CONV_FORWARD,
+    RG_CONV_DATA,    /* backward data: dx */
+    RG_CONV_WEIGHTS, /* backward weights: dw */
     /* depthwise; a CPU's own */
-    RG_CONV_TRANSPOSE_WEIGHTS, /* weights as real, channels side by side */
-    RG_CONV_DEPTHWISE,         /* either direction between image and windows */
-    RG_CONV_DEPTHWISE_PARTS,   /* dw of parts of the windows */
+    RG_CONV_TRANSPOSE_WEIGHTS, /* weights as real, channels adjacent */
+    RG_CONV_DEPTHWISE,         /* forward or backward data */
+    RG_CONV_DEPTHWISE_PARTS,   /* partial sums of dw */
     RG_CONV_DEPTHWISE_JOIN,    /* dw */
-    /* by the contraction engine of a CPU, see conv_plan.h */
-    RG_CONV_PACK,  /* weights as panels, for RG_CONV_ROWS */
-    RG_CONV_ROWS,  /* either direction between image and windows */
-    RG_CONV_PARTS, /* dw in parts, for RG_CONV_JOIN */
+    /* by the contraction engine of a CPU, see conv_panels.h */
+    RG_CONV_PACK,     /* weights as panels, for RG_CONV_ROWS */
+    RG_CONV_ROWS,     /* forward or backward data */
+    RG_CONV_PARTIALS, /* partial sums of dw, for RG_CONV_JOIN */
     RG_CONV_JOIN,
-    /* where groups have few channels, see conv_grouped.h; a CPU's own */
+    /* where groups have few channels; a CPU's own */
     RG_CONV_GROUPED_TRANSPOSE,
-    RG_CONV_GROUPED, /* either direction between image and windows */
-    RG_CONV_GROUPED_PARTS,
+    RG_CONV_GROUPED, /* forward or backward data */
+    RG_CONV_GROUPED_PARTIALS,
     RG_CONV_GROUPED_JOIN,
-    /* the engine for bf16 in pairs, where a processor multiplies them, see conv_pairs_plan.h */
+    /* the engine for bf16 in pairs, where a processor multiplies them */
     RG_CONV_PAIR_PACK,
     RG_CONV_PAIR_ROWS,
-    RG_CONV_PAIR_SIDES, /* both sides, for RG_CONV_PAIR_PARTS */
-    RG_CONV_PAIR_PARTS, /* dw in parts, for RG_CONV_JOIN */
+    RG_CONV_PAIR_SIDES,    /* both sides, for RG_CONV_PAIR_PARTIALS */
+    RG_CONV_PAIR_PARTIALS, /* partial sums of dw, for RG_CONV_JOIN */
     RG_CONV_KERNELS
 };
 
@@ -51,7 +51,7 @@ typedef struct rg_conv_shape {
     int64_t images, groups;
     int64_t in, out;       /* channels of a group: of the image, of windows */
     int64_t x[4], y[4];    /* (image, row, column, channel) of the image side, the window side */
-    int64_t w_first;       /* weight (0, 0, 0, 0, 0) stands here */
+    int64_t w_first;       /* the offset of weight (0, 0, 0, 0, 0) */
     int64_t w[5];          /* (group, out, row, column, in) */
     bool x_dense, y_dense; /* channels are neighbours */
 } rg_conv_shape;
@@ -61,8 +61,8 @@ typedef struct rg_conv_neuron {
     rg_neuron_numbers numbers;
 } rg_conv_neuron;
 
-/* RG_CONV_FORWARD and RG_CONV_DATA: to = neuron(z), z = sum + b. Of pointers that are not needed
- * some valid one stands in. */
+/* RG_CONV_FORWARD and RG_CONV_DATA: to = neuron(z), z = sum + b. Unused
+ * pointers hold any valid address. */
 typedef struct rg_conv_args {
     const void *from, *w, *b;
     void *to, *z;
@@ -74,10 +74,10 @@ typedef struct rg_conv_args {
     bool has_b, has_z;
     rg_conv_neuron neuron;
     bool add;    /* into `to` */
-    bool stream; /* `to` goes past the cache */
+    bool stream; /* `to` uses streaming stores */
 } rg_conv_args;
 
-/* dw lies as shape.w says. */
+/* dw has the layout of shape.w. */
 typedef struct rg_conv_weights_args {
     const void *x, *dy;
     void *dw;
@@ -117,7 +117,7 @@ typedef struct rg_conv_depthwise_args {
     int64_t b_step;
     int64_t z_step[4];
     rg_conv_neuron neuron;
-    bool data; /* from windows to the image */
+    bool data; /* backward data */
     bool has_b, has_z, add, stream;
     bool plain; /* no z, nothing to add to, no neuron but relu, b dense */
 } rg_conv_depthwise_args;
@@ -150,6 +150,74 @@ typedef struct rg_conv_depthwise_join_args {
     int64_t parts;
     bool add; /* into dw */
 } rg_conv_depthwise_join_args;
+
+/* ---- groups of few channels, on a CPU ----
+ *
+ * A vector holds neighbouring channels of the result, of any groups. A group has `picks` channels
+ * in the source; for each of them a copy of the source is made in which channel c of the result
+ * finds the channel that it multiplies:
+ *
+ *      result[c]  =  sum over taps and i < picks  of  spread[i][c] * transposed[tap][i][c]
+ *
+ * This covers convolutions with a channel multiplier, their gradients, and groups of 2 to
+ * RG_CONV_GROUPED_MOST channels. A depthwise convolution is the case of one pick, without a copy.
+ */
+
+enum {
+    RG_CONV_GROUPED_MOST = 8,   /* channels of a group */
+    RG_CONV_GROUPED_BLOCK = 16, /* channels of the result in a unit */
+    RG_CONV_GROUPED_ROWS = 8,   /* of a block, at most */
+    RG_CONV_GROUPED_BYTES = 64  /* of a vector, at most */
+};
+
+/* Weights as real, (channels / RG_CONV_GROUPED_BLOCK, taps, picks, RG_CONV_GROUPED_BLOCK), channels
+ * of the result padded with 0 to a multiple. A unit is the last dimension. */
+typedef struct rg_conv_grouped_transpose_args {
+    const void *w;
+    void *transposed;
+    rg_conv_shape shape;
+    bool data; /* backward data */
+} rg_conv_grouped_transpose_args;
+
+/* A unit is a block of rows of one image of the result, and RG_CONV_GROUPED_BLOCK channels. */
+typedef struct rg_conv_grouped_args {
+    const void *from, *w, *b; /* w: transposed */
+    void *to, *z;
+    char *scratch;                    /* of all threads */
+    rg_conv_depthwise_args depthwise; /* all but pointers; `channels`: of the result */
+    int64_t picks, padded_channels;
+    int64_t block, blocks; /* rows of a block; blocks of an image */
+    int64_t scratch_bytes; /* bytes of a thread */
+} rg_conv_grouped_args;
+
+/* A partial sum is of some rows of windows, counted through all images; a unit is one of them and a
+ * block of channels. */
+typedef struct rg_conv_grouped_partials_args {
+    const void *x, *dy;
+    void *partial; /* real, each in the layout of transposed weights */
+    char *scratch;
+    rg_conv_shape shape;
+    int64_t rows, partials; /* rows of a partial sum; partial sums */
+    int64_t padded_channels;
+    int64_t block; /* rows that are spread at a time */
+    int64_t scratch_bytes;
+} rg_conv_grouped_partials_args;
+
+/* A unit is RG_CONV_GROUPED_BLOCK channels of a pick of a tap. */
+typedef struct rg_conv_grouped_join_args {
+    const void *partial;
+    void *dw;
+    rg_conv_shape shape;
+    int64_t partials, padded_channels;
+    bool add; /* into dw */
+} rg_conv_grouped_join_args;
+
+/* Vectors of sums of dw, and of their totals in double where a row is longer than a run. */
+static inline int64_t rg_conv_grouped_sums(const rg_conv_shape *s)
+{
+    const int64_t sums = s->row.window * s->column.window * s->in;
+    return rg_conv_depthwise_run(s) < s->column.count ? 3 * sums : sums;
+}
 
 /* ---- geometry ---- */
 

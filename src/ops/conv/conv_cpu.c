@@ -8,16 +8,35 @@
 
 /* ---- the end of a sum: bias, neuron, conversion ---- */
 
-/* Channels c to c + n - 1 of a pixel whose channel 0 stands at `to` in the result, at `z` in z. */
-RG_OUTLINE void finish(const rg_conv_args *k, const neuron_constants *constants, int64_t to,
-                       int64_t z, int64_t c, int n, int64_t step, bool dense, rg_dtype T,
-                       vreal value)
+/* A pixel of the result: where its channel 0 is in the result and in z, and its channels. */
+typedef struct conv_pixel {
+    int64_t to, z;
+    int64_t step;
+    bool dense;
+} conv_pixel;
+
+/* Pixel (i, j) of an image, in a result of these steps. */
+RG_INLINE conv_pixel pixel_at(const rg_conv_args *k, const int64_t step[4], bool dense,
+                              int64_t image, int64_t i, int64_t j)
 {
-    char *const out = at_out(k->to, to + c * step, T);
+    return (conv_pixel){ .to = image * step[0] + i * step[1] + j * step[2],
+                         .z = image * k->z_step[0] + i * k->z_step[1] + j * k->z_step[2],
+                         .step = step[3],
+                         .dense = dense };
+}
+
+/* Channels c to c + n - 1 of a pixel. */
+RG_OUTLINE void finish(const rg_conv_args *k, const neuron_constants *constants,
+                       const conv_pixel *pixel, int64_t c, int n, rg_dtype T, vreal value)
+{
+    const int64_t step = pixel->step;
+    const bool dense = pixel->dense;
+    char *const out = at_out(k->to, pixel->to + c * step, T);
     if (k->has_b)
         value += load_groups(at(k->b, c * k->b_step, T), k->b_step, n, T, k->b_step == 1);
     if (k->has_z)
-        store_groups(at_out(k->z, z + c * k->z_step[3], T), k->z_step[3], n, T, k->z_dense, value);
+        store_groups(at_out(k->z, pixel->z + c * k->z_step[3], T), k->z_step[3], n, T, k->z_dense,
+                     value);
     value = any_neuron(k->neuron.kind, constants, value);
     if (k->add)
         value += load_groups(out, step, n, T, dense);
@@ -26,7 +45,7 @@ RG_OUTLINE void finish(const rg_conv_args *k, const neuron_constants *constants,
 
 /* ---- forward: any shape ---- */
 
-/* The taps of one window that lie in the image, and where the first one and its weight stand. */
+/* The taps of one window that are in the image, and where the first one and its weight are. */
 typedef struct conv_window {
     int64_t rows, columns;   /* of taps */
     int64_t row, column;     /* the first of them */
@@ -77,8 +96,7 @@ RG_INLINE void forward_pixel(const rg_conv_args *k, const neuron_constants *cons
 {
     const rg_conv_shape *s = &k->shape;
     const conv_window v = window_at(s, image, i, j);
-    const int64_t to = image * s->y[0] + i * s->y[1] + j * s->y[2];
-    const int64_t z = image * k->z_step[0] + i * k->z_step[1] + j * k->z_step[2];
+    const conv_pixel pixel = pixel_at(k, s->y, s->y_dense, image, i, j);
     for (int64_t g = 0; g < s->groups; g++) {
         const char *x = at(k->from, v.x + g * s->in * s->x[3], T);
         const char *w = at(k->w, v.w + g * s->w[0], T);
@@ -87,7 +105,7 @@ RG_INLINE void forward_pixel(const rg_conv_args *k, const neuron_constants *cons
             vreal value = vset(0);
             for (int e = 0; e < n; e++)
                 value[e] = dot(s, &v, x, at(w, (o + e) * s->w[1], T), T);
-            finish(k, constants, to, z, g * s->out + o, n, s->y[3], s->y_dense, T, value);
+            finish(k, constants, &pixel, g * s->out + o, n, T, value);
         }
     }
 }
@@ -102,7 +120,7 @@ RG_INLINE void forward(const rg_conv_args *k, int64_t begin, int64_t end, const 
             forward_pixel(k, &constants, unit / rows, unit % rows, j, T);
 }
 
-/* ---- from windows to the image: any shape ---- */
+/* ---- backward data: any shape ---- */
 
 /* Adds what the window at `y` passes to n channels of a pixel, by the weights at `w`. */
 RG_INLINE void spread(const rg_conv_shape *s, const char *y, const char *w, int n, long_chain *sum,
@@ -140,15 +158,14 @@ RG_INLINE void data(const rg_conv_args *k, int64_t begin, int64_t end, const rg_
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t image = unit / s->row.size, r = unit % s->row.size;
         for (int64_t c = 0; c < s->column.size; c++) {
-            const int64_t to = image * s->x[0] + r * s->x[1] + c * s->x[2];
-            const int64_t z = image * k->z_step[0] + r * k->z_step[1] + c * k->z_step[2];
+            const conv_pixel pixel = pixel_at(k, s->x, s->x_dense, image, r, c);
             for (int64_t g = 0; g < s->groups; g++) {
                 const char *y = at(k->from, image * s->y[0] + g * s->out * s->y[3], T);
                 const char *w = at(k->w, s->w_first + g * s->w[0], T);
                 for (int64_t e = 0; e < s->in; e += VLEN) {
                     const int n = vlanes_left(s->in - e);
                     const vreal sum = collect(s, y, at(w, e * s->w[4], T), r, c, n, T);
-                    finish(k, &constants, to, z, g * s->in + e, n, s->x[3], s->x_dense, T, sum);
+                    finish(k, &constants, &pixel, g * s->in + e, n, T, sum);
                 }
             }
         }

@@ -3,19 +3,19 @@
 /* Depthwise convolution on the CPU, as near to the speed of memory as it gets: vectors of channels,
  * some neighbouring results at once, whose sums stay in registers. Groups of few channels are
  * spread out first. Both stand in one file because both end with any neuron, which is large. */
-#include "ops/conv/conv_grouped_cpu.h"
+#include "ops/conv/conv_depthwise_cpu.h"
 
 /* ---- sums ---- */
 
-/* `count` results from number m on, VLEN channels from c on. With `three`, their taps are three
+/* `count` results from number m on, VLEN channels from c on. With `is_3x3`, their taps are three
  * neighbours in the source, and so are the results. */
-RG_INLINE void depthwise_block(const depthwise_row *d, int64_t m, const int count, const bool three,
-                               int64_t c, const rg_dtype T)
+RG_INLINE void depthwise_block(const depthwise_row *d, int64_t m, const int count,
+                               const bool is_3x3, int64_t c, const rg_dtype T)
 {
     const rg_conv_depthwise_args *k = d->k;
-    const int64_t column = d->source[2], stride = three ? column : d->stride * column;
+    const int64_t column = d->source[2], stride = is_3x3 ? column : d->stride * column;
     const int64_t channels = k->channels, first = m * d->stride * column + c;
-    const int32_t rows = d->rows.count, across = three ? DEPTHWISE_3X3 : d->columns->count;
+    const int32_t rows = d->rows.count, across = is_3x3 ? DEPTHWISE_3X3 : d->columns->count;
     vreal sum[DEPTHWISE_BLOCK];
 #pragma GCC unroll 8
     for (int n = 0; n < count; n++)
@@ -24,7 +24,7 @@ RG_INLINE void depthwise_block(const depthwise_row *d, int64_t m, const int coun
         const char *const row = at(d->from, d->rows.at[p] * d->source[1] + first, T);
         const real *const w =
             (const real *)k->w + d->rows.tap[p] * k->shape.column.window * channels + c;
-        if (three) {
+        if (is_3x3) {
             const char *const from = at(row, d->columns->at[0] * column, T);
             const vreal a = vload_full(w, d->columns->tap[0] * channels, RG_REAL);
             const vreal b = vload_full(w, d->columns->tap[1] * channels, RG_REAL);
@@ -87,8 +87,8 @@ RG_INLINE void depthwise_results(depthwise_row *d, const depthwise_line *l, int6
                                  int64_t c, int n, bool parts, const rg_dtype T)
 {
     const int64_t *const at = l->taps.at;
-    const bool three = l->stride == 1 && l->taps.count == DEPTHWISE_3X3 && at[1] == at[0] + 1 &&
-                       at[2] == at[0] + 2;
+    const bool is_3x3 = l->stride == 1 && l->taps.count == DEPTHWISE_3X3 && at[1] == at[0] + 1 &&
+                        at[2] == at[0] + 2;
     depthwise_taps some;
     const bool again =
         !d->k->add && l->high - l->low >= DEPTHWISE_BLOCK; /* the last block overlaps */
@@ -106,7 +106,7 @@ RG_INLINE void depthwise_results(depthwise_row *d, const depthwise_line *l, int6
             depthwise_part(d, m, c, n, T);
         } else if (count == 1) {
             depthwise_block(d, m, 1, false, c, T);
-        } else if (three) {
+        } else if (is_3x3) {
             fetch(&d->ahead);
             depthwise_block(d, m, DEPTHWISE_BLOCK, true, c, T);
         } else {

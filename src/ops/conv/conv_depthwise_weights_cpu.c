@@ -14,6 +14,8 @@ typedef struct depthwise_sums {
     const depthwise_taps *columns;
     fetcher ahead[2];     /* of x, dy */
     int64_t begin, width; /* channels */
+    int64_t slot, c;      /* of the vector being summed: where its sums are, its first channel, */
+    int n;                /* and how many it has where it is a part of one */
     real sum[RG_CONV_DEPTHWISE_SUMS];
     double total[RG_CONV_DEPTHWISE_SUMS]; /* of runs; only where a row is longer than one */
 } depthwise_sums;
@@ -26,12 +28,13 @@ RG_OUTLINE void end_depthwise_run(depthwise_sums *d, bool first)
     memset(d->sum, 0, (size_t)count * sizeof(real));
 }
 
-/* Windows begin <= j < end for VLEN channels from c on, whose sums stand at `slot`; where `parts`,
- * n of them, strided or not. */
+/* Windows begin <= j < end for VLEN channels; where `parts`, d->n of them, strided or not. */
 RG_INLINE void depthwise_tap(depthwise_sums *d, int32_t p, int32_t q, int64_t begin, int64_t end,
-                             int64_t slot, int64_t c, int n, const rg_dtype T, const bool parts)
+                             const rg_dtype T, const bool parts)
 {
     const rg_conv_shape *s = &d->k->shape;
+    const int64_t slot = d->slot, c = d->c;
+    const int n = d->n;
     const int64_t stride = s->column.stride * s->x[2];
     const char *const x =
         at(d->x, d->rows.at[p] * s->x[1] + d->columns->at[q] * s->x[2] + c * s->x[3], T);
@@ -47,20 +50,20 @@ RG_INLINE void depthwise_tap(depthwise_sums *d, int32_t p, int32_t q, int64_t be
 }
 
 RG_OUTLINE void depthwise_tap_part(depthwise_sums *d, int32_t p, int32_t q, int64_t begin,
-                                   int64_t end, int64_t slot, int64_t c, int n, rg_dtype T)
+                                   int64_t end, rg_dtype T)
 {
-    depthwise_tap(d, p, q, begin, end, slot, c, n, T, true);
+    depthwise_tap(d, p, q, begin, end, T, true);
 }
 
 /* Three taps that are neighbours, as the windows are. */
 RG_INLINE void depthwise_3x3_rows(depthwise_sums *d, int32_t p, int64_t begin, int64_t end,
-                                  int64_t slot, int64_t c, const rg_dtype T)
+                                  const rg_dtype T)
 {
     const rg_conv_shape *s = &d->k->shape;
-    const int64_t column = s->x[2];
+    const int64_t column = s->x[2], c = d->c;
     const char *x = at(d->x, d->rows.at[p] * s->x[1] + (begin + d->columns->at[0]) * column + c, T);
     const char *y = at(d->dy, begin * s->y[2] + c, T);
-    real *const sum = d->sum + d->rows.tap[p] * DEPTHWISE_3X3 * d->width + slot;
+    real *const sum = d->sum + d->rows.tap[p] * DEPTHWISE_3X3 * d->width + d->slot;
     vreal a = vload_full(sum, 0, RG_REAL), b = vload_full(sum, d->width, RG_REAL);
     vreal e = vload_full(sum, 2 * d->width, RG_REAL);
     vreal u = vload_full(x, 0, T), v = vload_full(x, column, T);
@@ -97,14 +100,13 @@ RG_INLINE void depthwise_3x3_rows(depthwise_sums *d, int32_t p, int64_t begin, i
 
 /* Such three of three rows, where there are registers for all: dy is read once, and nine sums wait
  * for each other less than three do. */
-RG_INLINE void depthwise_3x3(depthwise_sums *d, int64_t begin, int64_t end, int64_t slot, int64_t c,
-                             const rg_dtype T)
+RG_INLINE void depthwise_3x3(depthwise_sums *d, int64_t begin, int64_t end, const rg_dtype T)
 {
     const rg_conv_shape *s = &d->k->shape;
-    const int64_t column = s->x[2];
+    const int64_t column = s->x[2], c = d->c;
     const char *x[DEPTHWISE_3X3], *y = at(d->dy, begin * s->y[2] + c, T);
     vreal sum[DEPTHWISE_3X3][DEPTHWISE_3X3], u[DEPTHWISE_3X3], v[DEPTHWISE_3X3];
-    real *const sums = d->sum + slot;
+    real *const sums = d->sum + d->slot;
     fetcher ahead[2] = { d->ahead[0], d->ahead[1] };
 #pragma GCC unroll 3
     for (int p = 0; p < DEPTHWISE_3X3; p++) {
@@ -139,30 +141,30 @@ RG_INLINE void depthwise_3x3(depthwise_sums *d, int64_t begin, int64_t end, int6
     d->ahead[1] = ahead[1];
 }
 
-/* Windows begin <= j < end, with all taps of d->columns; `three`: as above. */
-RG_INLINE void depthwise_windows(depthwise_sums *d, int64_t begin, int64_t end, bool three,
-                                 int64_t slot, int64_t c, int n, bool parts, const rg_dtype T)
+/* Windows begin <= j < end, with all taps of d->columns; `is_3x3`: as above. */
+RG_INLINE void depthwise_windows(depthwise_sums *d, int64_t begin, int64_t end, bool is_3x3,
+                                 bool parts, const rg_dtype T)
 {
-    if (RG_VECTOR_BYTES == 64 && three && d->rows.count == DEPTHWISE_3X3 &&
+    if (RG_VECTOR_BYTES == 64 && is_3x3 && d->rows.count == DEPTHWISE_3X3 &&
         d->k->shape.row.window == DEPTHWISE_3X3) {
-        depthwise_3x3(d, begin, end, slot, c, T);
+        depthwise_3x3(d, begin, end, T);
         return;
     }
     for (int32_t p = 0; p < d->rows.count && begin < end; p++) {
-        if (three) {
-            depthwise_3x3_rows(d, p, begin, end, slot, c, T);
+        if (is_3x3) {
+            depthwise_3x3_rows(d, p, begin, end, T);
             continue;
         }
         for (int32_t q = 0; q < d->columns->count; q++) {
             if (parts)
-                depthwise_tap_part(d, p, q, begin, end, slot, c, n, T);
+                depthwise_tap_part(d, p, q, begin, end, T);
             else
-                depthwise_tap(d, p, q, begin, end, slot, c, VLEN, T, false);
+                depthwise_tap(d, p, q, begin, end, T, false);
         }
     }
 }
 
-/* The first channel of the vector whose sums stand at `slot`. */
+/* The first channel of the vector whose sums are at `slot`. */
 RG_INLINE int64_t slot_channel(const depthwise_sums *d, int64_t slot)
 {
     const int64_t channels = d->k->shape.groups;
@@ -176,10 +178,11 @@ RG_INLINE void depthwise_weights_row(depthwise_sums *d, const depthwise_line *l,
     const rg_conv_shape *s = &d->k->shape;
     const rg_conv_axis *a = &s->column;
     const bool parts = !s->x_dense || !s->y_dense || s->groups < VLEN;
-    const bool three = !parts && a->window == DEPTHWISE_3X3 && a->stride == 1 && a->dilation == 1;
+    const bool is_3x3 = !parts && a->window == DEPTHWISE_3X3 && a->stride == 1 && a->dilation == 1;
     depthwise_taps some;
-    for (int64_t slot = 0; slot < d->width; slot += VLEN) {
-        const int64_t c = slot_channel(d, slot);
+    d->n = vlanes_left(s->groups);
+    for (d->slot = 0; d->slot < d->width; d->slot += VLEN) {
+        d->c = slot_channel(d, d->slot);
         for (int64_t j = begin, next; j < end; j = next) {
             const bool inside = j >= l->low && j < l->high;
             next = inside ? least(l->high, end) : j + 1;
@@ -188,8 +191,7 @@ RG_INLINE void depthwise_weights_row(depthwise_sums *d, const depthwise_line *l,
                 keep_inside(l, a->size, j, &some);
                 d->columns = &some;
             }
-            depthwise_windows(d, j, next, three && inside, slot, c, vlanes_left(s->groups), parts,
-                              T);
+            depthwise_windows(d, j, next, is_3x3 && inside, parts, T);
         }
     }
 }

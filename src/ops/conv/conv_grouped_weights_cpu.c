@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Weights of groups of few channels on the CPU, see conv_grouped.h: put in the order of lanes, and
+/* Weights of groups of few channels on the CPU, see conv.h: put in the order of lanes, and
  * their gradients. */
-#include "ops/conv/conv_grouped_cpu.h"
+#include "ops/conv/conv_depthwise_cpu.h"
 
 RG_INLINE void grouped_transpose(const rg_conv_grouped_transpose_args *k, int64_t begin,
                                  int64_t end, const rg_dtype T)
@@ -115,12 +115,14 @@ RG_OUTLINE void grouped_windows(const rg_conv_shape *s, const grouped_sums *d,
     }
 }
 
-/* The same of VLEN lanes from c on. `buffer` is behind the sums. */
-RG_INLINE void grouped_sum_rows(const rg_conv_grouped_parts_args *k, grouped_sums *d,
-                                const depthwise_line *l, int64_t image, int64_t begin, int64_t end,
-                                int64_t c, real *buffer, const rg_dtype T)
+/* The same of VLEN lanes from c on, of rows of windows counted through all images. `buffer` follows
+ * the sums. */
+RG_INLINE void grouped_sum_rows(const rg_conv_grouped_partials_args *k, grouped_sums *d,
+                                const depthwise_line *l, int64_t row, int64_t rows, int64_t c,
+                                real *buffer, const rg_dtype T)
 {
     const rg_conv_shape *s = &k->shape;
+    const int64_t image = row / s->row.count, begin = row % s->row.count, end = begin + rows;
     const grouped_lanes v = find_lanes(c, s->groups, s->out, s->in);
     const grouped_lanes own = find_lanes(c, s->groups * s->out, 1, 1);
     const int64_t row_size = s->column.size * s->in * VLEN, y_size = s->column.count * VLEN;
@@ -147,9 +149,9 @@ RG_INLINE void grouped_sum_rows(const rg_conv_grouped_parts_args *k, grouped_sum
         d->sums[i] = (real)d->totals[i];
 }
 
-/* A unit is a part of the rows of windows, and some lanes. */
-RG_INLINE void grouped_parts(const rg_conv_grouped_parts_args *k, int64_t begin, int64_t end,
-                             const rg_dtype T)
+/* A unit is a partial sum, and some lanes. */
+RG_INLINE void grouped_partials(const rg_conv_grouped_partials_args *k, int64_t begin, int64_t end,
+                                const rg_dtype T)
 {
     const rg_conv_shape *s = &k->shape;
     const int64_t rows = s->images * s->row.count,
@@ -165,16 +167,15 @@ RG_INLINE void grouped_parts(const rg_conv_grouped_parts_args *k, int64_t begin,
     depthwise_line l;
     find_line(&s->column, false, 0, &l);
     for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t part = unit / splits, first = unit % splits * RG_CONV_GROUPED_BLOCK;
-        const int64_t stop = least(rows, (part + 1) * k->part);
-        real *const to = (real *)k->partial + part * sums * k->padded_channels;
+        const int64_t partial = unit / splits, first = unit % splits * RG_CONV_GROUPED_BLOCK;
+        const int64_t stop = least(rows, (partial + 1) * k->rows);
+        real *const to = (real *)k->partial + partial * sums * k->padded_channels;
         for (int64_t c = first; c < least(first + RG_CONV_GROUPED_BLOCK, s->groups * s->out);
              c += VLEN) {
             memset(sum, 0, (size_t)(sums * VLEN) * sizeof(real));
-            for (int64_t row = part * k->part, next; row < stop; row = next) {
-                const int64_t image = row / s->row.count, i = row % s->row.count;
-                next = least(stop, row + least(k->block, s->row.count - i));
-                grouped_sum_rows(k, &d, &l, image, i, i + next - row, c,
+            for (int64_t row = partial * k->rows, next; row < stop; row = next) {
+                next = least(stop, row + least(k->block, s->row.count - row % s->row.count));
+                grouped_sum_rows(k, &d, &l, row, next - row, c,
                                  sum + rg_conv_grouped_sums(s) * VLEN, T);
             }
             for (int64_t n = 0; n < sums; n++)
@@ -184,7 +185,7 @@ RG_INLINE void grouped_parts(const rg_conv_grouped_parts_args *k, int64_t begin,
     }
 }
 
-/* dw from the sums of all parts, one after the other. */
+/* dw: all partial sums, one after the other. */
 RG_INLINE void grouped_join(const rg_conv_grouped_join_args *k, int64_t begin, int64_t end,
                             const rg_dtype T)
 {
@@ -197,8 +198,8 @@ RG_INLINE void grouped_join(const rg_conv_grouped_join_args *k, int64_t begin, i
         const int64_t w = s->w_first + tap / s->column.window * s->w[2] +
                           tap % s->column.window * s->w[3] + n % s->in * s->w[4];
         double sum[RG_CONV_GROUPED_BLOCK] = { 0 };
-        for (int64_t part = 0; part < k->parts; part++) {
-            const real *const from = (const real *)k->partial + part * sums * k->padded_channels +
+        for (int64_t i = 0; i < k->partials; i++) {
+            const real *const from = (const real *)k->partial + i * sums * k->padded_channels +
                                      unit * RG_CONV_GROUPED_BLOCK;
             for (int64_t c = 0; c < count; c++)
                 sum[c] += (double)from[c];
@@ -213,11 +214,11 @@ RG_INLINE void grouped_join(const rg_conv_grouped_join_args *k, int64_t begin, i
 }
 
 RG_KERNEL(grouped_transpose, rg_conv_grouped_transpose_args)
-RG_KERNEL(grouped_parts, rg_conv_grouped_parts_args)
+RG_KERNEL(grouped_partials, rg_conv_grouped_partials_args)
 RG_KERNEL(grouped_join, rg_conv_grouped_join_args)
 
 RG_CPU_TABLE(conv_grouped_weights, RG_CONV_KERNELS) = {
     [RG_CONV_GROUPED_TRANSPOSE] = RG_ROW(grouped_transpose),
-    [RG_CONV_GROUPED_PARTS] = RG_ROW(grouped_parts),
+    [RG_CONV_GROUPED_PARTIALS] = RG_ROW(grouped_partials),
     [RG_CONV_GROUPED_JOIN] = RG_ROW(grouped_join),
 };

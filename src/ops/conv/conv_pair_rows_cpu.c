@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Convolution of bf16 in pairs, forward and to the image: kernels for processors that multiply
- * pairs, see conv_pairs_plan.h. Where an infinity or NaN would meet a 0 that stands for nothing,
+/* Convolution of bf16 in pairs, forward and backward data: kernels for processors that multiply
+ * pairs, see conv_panels.h. Where an infinity or NaN would be multiplied by a 0 of the padding,
  * sums are made one by one. */
 #include "backend/cpu/thread_pool.h"
-#include "ops/conv/conv_pairs_cpu.h"
+#include "ops/contract/contract_pairs_cpu.h"
 #include "ops/conv/conv_rows_cpu.h"
 
 #if RG_USES_PAIRS
@@ -81,7 +81,7 @@ RG_OUTLINE void copy_pair_inputs(const rg_conv_rows_args *k, const conv_block *b
     memset(to + end * pixel, 0, (size_t)((count - end) * pixel) * sizeof *to);
     if (end == left)
         return;
-    const uint16_t *from = (const uint16_t *)k->from + k->from_first + b->image * k->from_step[0] +
+    const uint16_t *from = (const uint16_t *)k->from + k->from_offset + b->image * k->from_step[0] +
                            row * k->from_step[1] + (first + left) * k->from_step[2] +
                            b->group * depth * k->from_step[3];
     if (k->from_step[3] == 1 && k->from_step[2] == depth && pixel == depth) {
@@ -99,7 +99,7 @@ RG_OUTLINE void copy_pair_inputs(const rg_conv_rows_args *k, const conv_block *b
     }
 }
 
-/* As take_inputs. Care is also needed for inputs that are read beyond the end of a run. */
+/* As take_inputs; non-finite inputs also count where they are read beyond the end of a run. */
 RG_OUTLINE void take_pair_inputs(const rg_conv_rows_args *k, pair_block *block, char *scratch)
 {
     conv_block *const b = &block->at;
@@ -116,7 +116,7 @@ RG_OUTLINE void take_pair_inputs(const rg_conv_rows_args *k, pair_block *block, 
         b->in_row = k->from_step[1];
         b->in_pixel = k->from_step[2];
         block->flat = 1;
-        block->in = (const uint16_t *)k->from + k->from_first + b->image * k->from_step[0] +
+        block->in = (const uint16_t *)k->from + k->from_offset + b->image * k->from_step[0] +
                     first * b->in_row + (b->column * column->stride + column->first) * b->in_pixel +
                     b->group * k->depth;
         return;
@@ -255,8 +255,6 @@ RG_INLINE void pair_rows(const rg_conv_rows_args *k, int64_t begin, int64_t end,
         pair_rows_block(k, unit);
     (void)T;
 }
-
-/* ---- weights: units ---- */
 
 RG_PAIR_KERNEL(pair_pack, rg_conv_pack_args)
 RG_PAIR_KERNEL(pair_rows, rg_conv_rows_args)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Gradients of weights for bf16 in pairs, see conv_pairs_plan.h. */
+/* Gradients of weights for bf16 in pairs, see conv_panels.h. */
 #include "backend/cpu/long_sum_cpu.h"
 #include "backend/cpu/thread_pool.h"
-#include "ops/conv/conv_pairs_cpu.h"
-#include "ops/conv/conv_sums_cpu.h"
+#include "ops/contract/contract.h"
+#include "ops/contract/contract_pairs_cpu.h"
+#include "ops/conv/conv_panels.h"
 
 #if RG_USES_PAIRS
 
@@ -144,20 +145,20 @@ RG_OUTLINE void sides_unit(const rg_conv_sides_args *k, int64_t unit)
 {
     const rg_conv_shape *s = &k->shape;
     const rg_conv_sides *at = &k->at;
-    const int64_t parts = at->panels + at->lines, part = unit % parts;
-    const int64_t which = unit / parts, group = which % s->groups; /* of all images */
+    const int64_t pieces = at->panels + at->lines, piece = unit % pieces;
+    const int64_t which = unit / pieces, group = which % s->groups; /* of all images */
     const int64_t image = k->image + which / s->groups, all = k->images * s->groups;
     uint16_t *const y = (uint16_t *)k->sides, *const x = y + all * at->y_group;
     float *const flags = (float *)k->sides + all * (at->y_group + at->x_group) / 2;
-    if (part < at->panels) {
-        const int64_t first = part * RG_PANEL;
-        flags[unit] = put_pair_panel(k, x + which * at->x_group + part * (at->x_group / at->panels),
-                                     (const uint16_t *)k->x + image * s->x[0] +
-                                         (group * s->in + first) * s->x[3],
-                                     least(RG_PANEL, s->in - first));
+    if (piece < at->panels) {
+        const int64_t first = piece * RG_PANEL;
+        flags[unit] = put_pair_panel(
+            k, x + which * at->x_group + piece * (at->x_group / at->panels),
+            (const uint16_t *)k->x + image * s->x[0] + (group * s->in + first) * s->x[3],
+            least(RG_PANEL, s->in - first));
         return;
     }
-    const int64_t first = (part - at->panels) * RG_PANEL;
+    const int64_t first = (piece - at->panels) * RG_PANEL;
     flags[unit] = put_pair_lines(k, y + which * at->y_group + first * at->y_line,
                                  (const uint16_t *)k->dy + image * s->y[0] +
                                      (group * s->out + first) * s->y[3],
@@ -177,14 +178,14 @@ RG_INLINE void pair_sides(const rg_conv_sides_args *k, int64_t begin, int64_t en
 typedef struct pair_unit {
     int64_t group, channel, channels, panel, width;
     const uint16_t *y, *x; /* of the first image */
-    real *sums;            /* in parts, of the first tap and channel */
+    real *sums;            /* of the first tap and channel */
     bool add;              /* to what is there */
     bool add_totals;
     int64_t count; /* elements of k since a block began */
 } pair_unit;
 
 /* All taps, over some runs. */
-RG_OUTLINE void add_pair_runs(const rg_conv_pair_parts_args *k, pair_unit *u, const rg_run *runs,
+RG_OUTLINE void add_pair_runs(const rg_conv_pair_partials_args *k, pair_unit *u, const rg_run *runs,
                               int64_t count)
 {
     const rg_conv_shape *s = &k->shape;
@@ -210,7 +211,7 @@ RG_OUTLINE void add_pair_runs(const rg_conv_pair_parts_args *k, pair_unit *u, co
 }
 
 /* A run of products of windows begin <= j < end, pixel by pixel. */
-RG_OUTLINE void add_pair_pixels(const rg_conv_pair_parts_args *k, const pair_unit *u, int64_t y,
+RG_OUTLINE void add_pair_pixels(const rg_conv_pair_partials_args *k, const pair_unit *u, int64_t y,
                                 int64_t x, int64_t begin, int64_t end, real *sums)
 {
     const rg_conv_shape *s = &k->shape;
@@ -230,7 +231,7 @@ RG_OUTLINE void add_pair_pixels(const rg_conv_pair_parts_args *k, const pair_uni
 }
 
 /* All taps of an image in which a number is infinite or NaN. */
-RG_OUTLINE void add_pair_image(const rg_conv_pair_parts_args *k, pair_unit *u, int64_t image)
+RG_OUTLINE void add_pair_image(const rg_conv_pair_partials_args *k, pair_unit *u, int64_t image)
 {
     const rg_conv_shape *s = &k->shape;
     if (!u->add)
@@ -252,13 +253,13 @@ RG_OUTLINE void add_pair_image(const rg_conv_pair_parts_args *k, pair_unit *u, i
     }
 }
 
-/* Whether an image of the launch has an infinity or NaN that the unit meets. */
-RG_INLINE bool has_nonfinite(const rg_conv_pair_parts_args *k, const pair_unit *u, int64_t image)
+/* Whether the unit reads an infinity or NaN of an image of the launch. */
+RG_INLINE bool has_nonfinite(const rg_conv_pair_partials_args *k, const pair_unit *u, int64_t image)
 {
     const rg_conv_sides *at = &k->at;
-    const int64_t all = k->images * k->shape.groups, parts = at->panels + at->lines;
+    const int64_t all = k->images * k->shape.groups, pieces = at->panels + at->lines;
     const float *flags = (const float *)k->sides + all * (at->y_group + at->x_group) / 2 +
-                         (image * k->shape.groups + u->group) * parts;
+                         (image * k->shape.groups + u->group) * pieces;
     bool nonfinite = flags[u->panel] != 0;
     for (int64_t c = u->channel; c < u->channel + u->channels; c += RG_PANEL)
         nonfinite |= flags[at->panels + c / RG_PANEL] != 0;
@@ -266,10 +267,10 @@ RG_INLINE bool has_nonfinite(const rg_conv_pair_parts_args *k, const pair_unit *
 }
 
 /* The sums of a unit, which end a block, go to its totals. */
-RG_OUTLINE void end_pair_block(const rg_conv_pair_parts_args *k, pair_unit *u)
+RG_OUTLINE void end_pair_block(const rg_conv_pair_partials_args *k, pair_unit *u)
 {
     const rg_conv_shape *s = &k->shape;
-    double *const totals = totals_of(k->parts, u->sums, k->slices, s->groups, k->group_step);
+    double *const totals = totals_of(k->partials, u->sums, k->slices, s->groups, k->group_step);
     for (int64_t o = 0; o < u->channels; o++) {
         for (int64_t tap = 0; tap < s->row.window * s->column.window; tap++) {
             const int64_t at = o * k->out_step + tap * k->tap_step;
@@ -282,7 +283,7 @@ RG_OUTLINE void end_pair_block(const rg_conv_pair_parts_args *k, pair_unit *u)
 }
 
 /* Runs of the launch, and the end of a block where it is long. */
-RG_INLINE void end_pair_runs(const rg_conv_pair_parts_args *k, pair_unit *u, const rg_run *runs,
+RG_INLINE void end_pair_runs(const rg_conv_pair_partials_args *k, pair_unit *u, const rg_run *runs,
                              int64_t n)
 {
     add_pair_runs(k, u, runs, n);
@@ -292,7 +293,7 @@ RG_INLINE void end_pair_runs(const rg_conv_pair_parts_args *k, pair_unit *u, con
 }
 
 /* Images of the launch from `begin` to `end` - 1, some at a time. */
-RG_OUTLINE void sum_pair_images(const rg_conv_pair_parts_args *k, pair_unit *u, int64_t begin,
+RG_OUTLINE void sum_pair_images(const rg_conv_pair_partials_args *k, pair_unit *u, int64_t begin,
                                 int64_t end)
 {
     enum { CHUNK = 2048, MOST_RUNS = CHUNK / RG_PAIR_DEPTH };
@@ -322,7 +323,7 @@ RG_OUTLINE void sum_pair_images(const rg_conv_pair_parts_args *k, pair_unit *u, 
         end_pair_block(k, u);
 }
 
-RG_OUTLINE void pair_parts_unit(const rg_conv_pair_parts_args *k, int64_t unit)
+RG_OUTLINE void pair_partials_unit(const rg_conv_pair_partials_args *k, int64_t unit)
 {
     const rg_conv_shape *s = &k->shape;
     const rg_conv_sides *at = &k->at;
@@ -338,28 +339,28 @@ RG_OUTLINE void pair_parts_unit(const rg_conv_pair_parts_args *k, int64_t unit)
     u.x = u.y + k->images * s->groups * at->y_group + u.group * at->x_group +
           u.panel * (at->x_group / at->panels);
     u.y += u.group * at->y_group + u.channel * at->y_line;
-    u.sums = (real *)k->parts + (slice * s->groups + u.group) * k->group_step +
+    u.sums = (real *)k->partials + (slice * s->groups + u.group) * k->group_step +
              u.channel * k->out_step + u.panel * RG_PANEL;
     const int64_t images = least(k->images, s->images - k->image);
     sum_pair_images(k, &u, images * slice / k->slices, images * (slice + 1) / k->slices);
 }
 
-RG_INLINE void pair_parts(const rg_conv_pair_parts_args *k, int64_t begin, int64_t end,
-                          const rg_dtype T)
+RG_INLINE void pair_partials(const rg_conv_pair_partials_args *k, int64_t begin, int64_t end,
+                             const rg_dtype T)
 {
     for (int64_t unit = begin; unit < end; unit++)
-        pair_parts_unit(k, unit);
+        pair_partials_unit(k, unit);
     (void)T;
 }
 
 RG_PAIR_KERNEL(pair_sides, rg_conv_sides_args)
-RG_PAIR_KERNEL(pair_parts, rg_conv_pair_parts_args)
+RG_PAIR_KERNEL(pair_partials, rg_conv_pair_partials_args)
 
 #endif
 
 RG_CPU_TABLE(conv_pair_weights, RG_CONV_KERNELS) = {
 #if RG_USES_PAIRS
     [RG_CONV_PAIR_SIDES] = RG_PAIR_ROW(pair_sides),
-    [RG_CONV_PAIR_PARTS] = RG_PAIR_ROW(pair_parts),
+    [RG_CONV_PAIR_PARTIALS] = RG_PAIR_ROW(pair_partials),
 #endif
 };

@@ -2,6 +2,8 @@
 /* Copyright The retrograde authors */
 /* Checking and recording, for conv and conv_transpose. */
 #include "ops/conv/conv_record.h"
+#include "core/integer.h"
+#include "ops/ops.h"
 
 #include <stdio.h>
 
@@ -84,6 +86,26 @@ rg_status rg_conv_result(const rg_tensor_desc *x, const rg_placement *at, int64_
 
 /* ---- geometry ---- */
 
+int32_t rg_conv_row(const rg_tensor_desc *x)
+{
+    return x->rank - 3;
+}
+
+int64_t rg_conv_groups(int32_t groups, const rg_tensor_desc *x)
+{
+    return groups > 0 ? groups : x->dims[x->rank - 1];
+}
+
+/* Steps (image, row, column, channel); returns whether channels are neighbours. */
+static bool steps_of(const rg_tensor_desc *desc, int64_t steps[4])
+{
+    const int32_t row = rg_conv_row(desc);
+    steps[0] = row > 0 ? desc->strides[0] : 0;
+    for (int i = 0; i < 3; i++)
+        steps[1 + i] = desc->strides[row + i];
+    return steps[3] == 1 || desc->dims[row + 2] == 1;
+}
+
 rg_conv_shape rg_conv_shape_of(const rg_window *window, const rg_placement *at,
                                const rg_tensor_desc *image, const rg_tensor_desc *windows,
                                int64_t groups)
@@ -101,88 +123,51 @@ rg_conv_shape rg_conv_shape_of(const rg_window *window, const rg_placement *at,
                                    .stride = window->stride[i],
                                    .dilation = window->dilation[i],
                                    .before = at->before[i] };
-    s.x_dense = rg_conv_steps(image, s.x);
-    s.y_dense = rg_conv_steps(windows, s.y);
+    s.x_dense = steps_of(image, s.x);
+    s.y_dense = steps_of(windows, s.y);
     return s;
 }
 
-/* ---- strategies ---- */
+/* ---- launches ---- */
 
-static rg_dtype dtype_of(const rg_conv_pass *p)
+rg_dtype rg_conv_dtype(const rg_conv_pass *p)
 {
-    return p->kernel == RG_CONV_WEIGHTS ? p->x->desc.dtype : p->to->desc.dtype;
+    return p->kernel == RG_CONV_WEIGHTS ? p->x->desc.dtype : p->from->desc.dtype;
 }
 
-static bool takes_depthwise(const rg_call *call, const void *request)
+double rg_conv_products(const rg_conv_shape *s)
 {
-    const rg_conv_pass *p = request;
-    return rg_conv_depthwise_takes(call, &p->shape, dtype_of(p));
+    return (double)s->images * (double)(s->row.count * s->column.count) *
+           (double)(s->row.window * s->column.window) * (double)(s->groups * s->in * s->out);
 }
 
-static rg_status record_depthwise(rg_call *call, const void *request)
+void rg_conv_set_cost(rg_launch *launch, int64_t units, int64_t bytes, double products)
 {
-    const rg_conv_pass *p = request;
-    if (p->kernel == RG_CONV_WEIGHTS)
-        return rg_conv_record_depthwise_weights(call, &p->shape, p->x, p->dy, p->dw, p->add);
-    return rg_conv_record_depthwise(call, p->kernel == RG_CONV_DATA, p);
+    const double most = 0x1p60, work = products / 8 + (double)bytes, each = work / (double)units;
+    launch->units = units;
+    launch->bytes = (int64_t)(work < most ? work : most);
+    launch->grain = each < 1 << 15 ? rg_max((int64_t)((1 << 15) / (each + 1)), 1) : 1;
 }
 
-static bool takes_grouped(const rg_call *call, const void *request)
+rg_launch rg_conv_launch(const rg_conv_pass *p, int32_t kernel, const rg_tensor *w)
 {
-    const rg_conv_pass *p = request;
-    return rg_conv_grouped_takes(call, &p->shape, dtype_of(p));
+    return (
+        rg_launch){ .kernel = kernel,
+                    .dtype = rg_conv_dtype(p),
+                    .tensors = { [RG_POINTER_OF(rg_conv_args, from)] = p->from,
+                                 [RG_POINTER_OF(rg_conv_args, w)] = w,
+                                 [RG_POINTER_OF(rg_conv_args, b)] = p->b != NULL ? p->b : p->from,
+                                 [RG_POINTER_OF(rg_conv_args, to)] = p->to,
+                                 [RG_POINTER_OF(rg_conv_args, z)] = p->z != NULL ? p->z : p->to } };
 }
 
-static rg_status record_grouped(rg_call *call, const void *request)
+void rg_conv_set_pass_cost(rg_launch *launch, const rg_conv_pass *p, int64_t units, double products)
 {
-    const rg_conv_pass *p = request;
-    if (p->kernel == RG_CONV_WEIGHTS)
-        return rg_conv_record_grouped_weights(call, &p->shape, p->x, p->dy, p->dw, p->add);
-    return rg_conv_record_grouped(call, p->kernel == RG_CONV_DATA, p);
+    rg_conv_set_cost(launch, units, rg_move_bytes(p->from) + rg_move_bytes(p->to), products);
 }
 
-static bool takes_panels(const rg_call *call, const void *request)
+rg_conv_args rg_conv_args_of(const rg_call *call, const rg_conv_pass *p)
 {
-    const rg_conv_pass *p = request;
-    return rg_conv_engine_takes(call, &p->shape, dtype_of(p));
-}
-
-static rg_status record_panels(rg_call *call, const void *request)
-{
-    const rg_conv_pass *p = request;
-    if (p->kernel == RG_CONV_WEIGHTS)
-        return rg_conv_engine_weights(call, &p->shape, p->x, p->dy, p->dw, p->add);
-    return rg_conv_engine_record(call, p->kernel == RG_CONV_FORWARD, p);
-}
-
-static bool takes_any(const rg_call *call, const void *request)
-{
-    (void)call, (void)request;
-    return true;
-}
-
-static rg_status record_any_weights(rg_call *call, const rg_conv_pass *p)
-{
-    const rg_conv_shape *s = &p->shape;
-    const rg_dtype dtype = dtype_of(p);
-    rg_conv_weights_args args = { .shape = *s, .add = p->add, .wide = p->dw->desc.dtype != dtype };
-    rg_launch launch = { .kernel = RG_CONV_WEIGHTS,
-                         .dtype = dtype,
-                         RG_ARGS(args),
-                         .scratch_at = RG_POINTER(args, scratch),
-                         .tensors = { RG_BIND(args, x, p->x), RG_BIND(args, dy, p->dy),
-                                      RG_BIND(args, dw, p->dw) } };
-    rg_conv_set_cost(&launch, s->groups * s->out * s->row.window * s->column.window,
-                     rg_move_bytes(p->x) + rg_move_bytes(p->dy), rg_conv_products(s));
-    return rg_record(call, &launch);
-}
-
-static rg_status record_any(rg_call *call, const void *request)
-{
-    const rg_conv_pass *p = request;
-    if (p->kernel == RG_CONV_WEIGHTS)
-        return record_any_weights(call, p);
-    const rg_dtype dtype = dtype_of(p);
     rg_conv_args args = { .shape = p->shape,
                           .has_b = p->b != NULL,
                           .has_z = p->z != NULL,
@@ -190,36 +175,121 @@ static rg_status record_any(rg_call *call, const void *request)
                           .add = p->add };
     args.stream = !p->add && rg_call_streams(call, rg_move_bytes(p->to));
     if (p->z != NULL)
-        args.z_dense = rg_conv_steps(&p->z->desc, args.z_step);
+        args.z_dense = steps_of(&p->z->desc, args.z_step);
     if (p->neuron != NULL)
         args.neuron = (rg_conv_neuron){ (int32_t)p->neuron->kind,
-                                        rg_neuron_numbers_of(p->neuron, dtype, false) };
-    rg_launch launch = { .kernel = p->kernel,
-                         .dtype = dtype,
-                         RG_ARGS(args),
-                         .scratch_at = RG_POINTER(args, scratch),
-                         .tensors = { RG_BIND(args, from, p->from), RG_BIND(args, w, p->w),
-                                      RG_BIND(args, b, p->b != NULL ? p->b : p->from),
-                                      RG_BIND(args, to, p->to),
-                                      RG_BIND(args, z, p->z != NULL ? p->z : p->to) } };
-    const rg_conv_shape *s = &p->shape;
-    const int64_t rows = p->kernel == RG_CONV_FORWARD ? s->row.count : s->row.size;
-    rg_conv_set_cost(&launch, s->images * rows, rg_move_bytes(p->from) + rg_move_bytes(p->to),
-                     rg_conv_products(s));
-    return rg_record(call, &launch);
+                                        rg_neuron_numbers_of(p->neuron, rg_conv_dtype(p), false) };
+    return args;
 }
 
-static const rg_strategy depthwise = { "depthwise", takes_depthwise, record_depthwise };
-static const rg_strategy grouped = { "grouped", takes_grouped, record_grouped };
-static const rg_strategy panels = { "panels", takes_panels, record_panels };
-static const rg_strategy any = { "any", takes_any, record_any };
+rg_status rg_conv_temporary(const rg_call *call, rg_dtype dtype, double count, rg_tensor **made)
+{
+    RG_CHECK(count <= 0x1p55, RG_OUT_OF_MEMORY, "conv: a scratch of %g elements is too large",
+             count);
+    const int64_t dims[] = { (int64_t)count };
+    const rg_tensor_desc desc = rg_tensor_desc_dense(dtype == RG_F64 ? RG_F64 : RG_F32, 1, dims);
+    return rg_tensor_create_temporary(call->commands, &desc, made);
+}
 
-static const rg_strategy *const list[] = { &depthwise, &grouped, &panels, &any, NULL };
-const rg_strategy *const *const rg_conv_strategies[] = { list, NULL };
+/* ---- strategies ---- */
 
-rg_status rg_conv_record(const rg_call *call, const rg_conv_pass *p)
+static const rg_strategy *const strategies[] = { &rg_conv_by_depthwise, &rg_conv_by_grouped,
+                                                 &rg_conv_by_pairs,     &rg_conv_by_panels,
+                                                 &rg_conv_by_any,       NULL };
+const rg_strategy *const *const rg_conv_strategies[] = { strategies, NULL };
+
+/* Kernels are conv's, whichever op asks. */
+static rg_status record(const rg_call *call, const rg_conv_pass *p)
 {
     rg_call own = *call;
     own.op = &rg_op_conv;
-    return rg_strategy_run(&own, list, p);
+    return rg_strategy_run(&own, strategies, p);
+}
+
+/* ---- forward and gradient of the ops ---- */
+
+uint32_t rg_conv_reads(const rg_neuron_desc *neuron, bool bias)
+{
+    uint32_t bits = RG_READS_X | (uint32_t)RG_READS_X << 1;
+    if (rg_fused_needs_z(neuron) && bias)
+        bits |= (uint32_t)RG_READS_X << 2;
+    return bits | rg_fused_reads(neuron);
+}
+
+static const rg_neuron_desc *neuron_of(const rg_call *call)
+{
+    const rg_conv_kind *kind = call->op->own;
+    return (const void *)((const char *)call->desc + kind->neuron);
+}
+
+static bool has_bias(const rg_call *call)
+{
+    const rg_conv_kind *kind = call->op->own;
+    return *(const bool *)((const char *)call->desc + kind->bias);
+}
+
+/* y, or with `neuron` NULL what the neuron is applied to. */
+static rg_status record_forward(rg_call *call, const rg_tensor *y, const rg_tensor *z,
+                                const rg_neuron_desc *neuron)
+{
+    const rg_conv_kind *kind = call->op->own;
+    const rg_conv_pass pass = {
+        .kernel = kind->is_transpose ? RG_CONV_DATA : RG_CONV_FORWARD,
+        .from = call->x[0],
+        .w = call->x[1],
+        .b = has_bias(call) ? call->x[2] : NULL,
+        .to = y,
+        .z = z,
+        .shape = kind->shape(call->desc, &call->x[0]->desc, &y->desc, &call->x[1]->desc),
+        .neuron = neuron,
+    };
+    return record(call, &pass);
+}
+
+rg_status rg_conv_forward(rg_call *call)
+{
+    const rg_neuron_desc *neuron = neuron_of(call);
+    return record_forward(call, call->y[0], rg_fused_z(call, neuron), neuron);
+}
+
+static rg_status make_z(rg_call *call, const rg_tensor *z)
+{
+    return record_forward(call, z, NULL, NULL);
+}
+
+/* dx, dw and db from g, the gradient of what the neuron is applied to. */
+static rg_status record_gradients(rg_call *call, const rg_tensor *g)
+{
+    const rg_conv_kind *kind = call->op->own;
+    const rg_tensor *const x = call->x[0], *const *const dx = call->dx;
+    if (dx[0] != NULL) {
+        const rg_conv_pass pass = {
+            .kernel = kind->is_transpose ? RG_CONV_FORWARD : RG_CONV_DATA,
+            .from = g,
+            .w = call->x[1],
+            .to = dx[0],
+            .shape = kind->shape(call->desc, &dx[0]->desc, &g->desc, &call->x[1]->desc),
+            .add = call->add & 1,
+        };
+        RG_TRY(record(call, &pass));
+    }
+    if (dx[1] != NULL) {
+        const rg_conv_pass pass = {
+            .kernel = RG_CONV_WEIGHTS,
+            .x = kind->is_transpose ? g : x,
+            .dy = kind->is_transpose ? x : g,
+            .dw = dx[1],
+            .shape = kind->shape(call->desc, &x->desc, &g->desc, &dx[1]->desc),
+            .add = call->add >> 1 & 1,
+        };
+        RG_TRY(record(call, &pass));
+    }
+    if (has_bias(call) && dx[2] != NULL)
+        RG_TRY(rg_fused_bias(call, g, dx[2], call->add >> 2 & 1));
+    return RG_OK;
+}
+
+rg_status rg_conv_gradient(rg_call *call)
+{
+    return rg_fused_backward(call, neuron_of(call), make_z, record_gradients);
 }

@@ -1,19 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Checking and recording, for conv and conv_transpose. */
+/* Checking and recording, for conv and conv_transpose: both are the same three passes, of which the
+ * transpose takes the first two the other way round. Each pass is recorded by the first strategy of
+ * a list that accepts it. */
 #ifndef RG_OPS_CONV_RECORD_H
 #define RG_OPS_CONV_RECORD_H
 
 #include "core/shape.h"
-#include "ops/conv/conv_engine.h"
-#include "ops/conv/conv_grouped_record.h"
+#include "ops/conv/conv_panels.h"
 #include "ops/fused_neuron/fused_neuron.h"
 #include "ops/move/move_record.h"
+#include "ops/neuron/neuron_fields.h"
+#include "ops/padding/padding_fields.h"
 #include "runtime/strategy.h"
 
 #include <retrograde/padding.h>
 
-#include <stdio.h>
+/* ---- descriptions ---- */
+
+/* Of a descriptor of either op: the defaults that are not 0, and the fields before and after those
+ * that are the transpose's own. */
+#define RG_CONV_DEFAULTS                                                 \
+    .groups = 1, .stride = { 1, 1 }, .dilation = { 1, 1 }, .bias = true, \
+    .neuron = { .size = sizeof(rg_neuron_desc), .kind = RG_NEURON_NONE }
+#define RG_CONV_FIELDS(desc, padding_text)                                         \
+    RG_FIELD_IN(desc, groups, 0, INT32_MAX,                                        \
+                "number of channel groups; 0: one group per channel (depthwise)"), \
+        RG_FIELD_IN(desc, stride, 1, INT32_MAX, "stride between windows"),         \
+        RG_FIELD_IN(desc, dilation, 1, INT32_MAX, "dilation of the window"),       \
+        RG_FIELD_STRUCT(desc, padding, rg_padding_fields, padding_text),           \
+        RG_FIELD_IN(desc, output, 0, 0x1p48,                                       \
+                    "rows and columns of y; 0: computed from the padding")
+#define RG_CONV_LAST_FIELDS(desc)                           \
+    RG_FIELD(desc, bias, "whether the bias b is an input"), \
+        RG_FIELD_STRUCT(desc, neuron, rg_neuron_fields, "activation applied to the result")
+
+/* Tensors as MPS calls them. */
+#define RG_CONV_MPS_NAMES "sourceImage=x weights=w biasTerms=b destinationImage=y"
+#define RG_CONV_MPS_GRADIENT_NAMES                                              \
+    "sourceGradient=dy sourceImage=x weights=w biasTerms=b destinationImage=y " \
+    "destinationGradient=dx gradientForWeights=dw gradientForBiases=db"
 
 /* ---- checks; `op` is the name ---- */
 
@@ -33,16 +59,105 @@ rg_status rg_conv_result(const rg_tensor_desc *x, const rg_placement *at, int64_
 
 /* ---- geometry ---- */
 
+/* The dimension of rows in (n, h, w, c) or (h, w, c). */
+int32_t rg_conv_row(const rg_tensor_desc *x);
+
+/* The groups of a descriptor, of which 0 are as many as x has channels. */
+int64_t rg_conv_groups(int32_t groups, const rg_tensor_desc *x);
+
 /* From the shapes of the image side and the window side; `w` is left to the caller. */
 rg_conv_shape rg_conv_shape_of(const rg_window *window, const rg_placement *at,
                                const rg_tensor_desc *image, const rg_tensor_desc *windows,
                                int64_t groups);
 
-/* ---- launches ---- */
+/* ---- forward and gradient of the ops ---- */
 
-/* By the first strategy that accepts the pass. */
-rg_status rg_conv_record(const rg_call *call, const rg_conv_pass *p);
+/* What the passes need to know of an op: `own` of its description. */
+typedef struct rg_conv_kind {
+    /* The geometry, from the shapes of x (or dx), y (or dy) and w (or dw). */
+    rg_conv_shape (*shape)(const void *desc, const rg_tensor_desc *x, const rg_tensor_desc *y,
+                           const rg_tensor_desc *w);
+    size_t neuron, bias; /* offsets of these fields in the descriptor */
+    bool is_transpose;
+} rg_conv_kind;
 
+/* RG_READS_ bits of the gradient. */
+uint32_t rg_conv_reads(const rg_neuron_desc *neuron, bool bias);
+
+rg_status rg_conv_forward(rg_call *call);
+rg_status rg_conv_gradient(rg_call *call);
+
+/* ---- strategies ---- */
+
+/* What a strategy records: its request. b and z may be NULL. */
+typedef struct rg_conv_pass {
+    int32_t kernel;                         /* RG_CONV_FORWARD, RG_CONV_DATA or RG_CONV_WEIGHTS */
+    const rg_tensor *from, *w, *b, *to, *z; /* of forward and data */
+    const rg_tensor *x, *dy, *dw;           /* of weights */
+    rg_conv_shape shape;
+    const rg_neuron_desc *neuron; /* or NULL */
+    bool add;
+} rg_conv_pass;
+
+/* In the order in which they are asked. */
+extern const rg_strategy rg_conv_by_depthwise, rg_conv_by_grouped, rg_conv_by_pairs,
+    rg_conv_by_panels, rg_conv_by_any;
+/* The lists of conv and conv_transpose, for their descriptions. */
 extern const rg_strategy *const *const rg_conv_strategies[];
+
+/* The dtype of the tensors that a pass reads. */
+rg_dtype rg_conv_dtype(const rg_conv_pass *p);
+
+/* Multiplications of one direction. */
+double rg_conv_products(const rg_conv_shape *s);
+
+/* Args of RG_CONV_FORWARD and RG_CONV_DATA; other kernels take the epilogue from them. */
+rg_conv_args rg_conv_args_of(const rg_call *call, const rg_conv_pass *p);
+
+/* What a launch of so many units has to do, in bytes and in products, which take as long as bytes
+ * if there are eight of them. */
+void rg_conv_set_cost(rg_launch *launch, int64_t units, int64_t bytes, double products);
+
+/* A launch on the tensors of forward or data, with `w` as the kernel wants it. Its args, which the
+ * caller sets, begin with the five pointers of rg_conv_args. */
+rg_launch rg_conv_launch(const rg_conv_pass *p, int32_t kernel, const rg_tensor *w);
+void rg_conv_set_pass_cost(rg_launch *launch, const rg_conv_pass *p, int64_t units,
+                           double products);
+
+/* A temporary of `count` elements in the type that kernels of `dtype` compute in. */
+rg_status rg_conv_temporary(const rg_call *call, rg_dtype dtype, double count, rg_tensor **made);
+
+/* ---- what strategies share with each other ---- */
+
+/* Of depthwise, for grouped: args but for pointers. */
+rg_conv_depthwise_args rg_conv_depthwise_of(const rg_call *call, const rg_conv_pass *p);
+/* Rows of a partial sum of dw: as many as one accumulator may add up, or one. */
+int64_t rg_conv_rows_per_partial(const rg_conv_shape *s);
+
+/* Of panels, for pairs: */
+bool rg_conv_panels_accept(const rg_call *call, const rg_conv_pass *p);
+/* How many launches forward or data takes; and the geometry of one, without blocks. */
+int64_t rg_conv_phases(const rg_conv_pass *p);
+rg_conv_rows_args rg_conv_phase(const rg_conv_pass *p, int64_t r);
+/* All of them, by the unit for pairs where they suit it; NULL: without pairs. */
+rg_status rg_conv_record_phases(rg_call *call, const rg_conv_pass *p, const rg_pair_unit *pairs);
+rg_status rg_conv_record_join(rg_call *call, const rg_conv_pass *p, const rg_conv_join_args *join,
+                              const rg_tensor *partials);
+/* Cuts outputs into blocks whose inputs stay in L2, enough blocks for all threads. */
+void rg_conv_cut_rows(rg_conv_rows_args *k, int64_t element);
+/* Whether the sum over a slice, with `windows` windows of each of its images, is longer than a
+ * block of core/long_sum.h. */
+bool rg_conv_is_long(const rg_conv_shape *s, int64_t slices, int64_t windows);
+/* Elements of all partial sums, with their totals. */
+double rg_conv_partials_size(const rg_conv_shape *s, int64_t slices, int64_t group_step,
+                             bool has_totals, int64_t element);
+
+/* Of pairs, for panels: */
+rg_conv_depth_pieces rg_conv_depth_pieces_of(const rg_conv_window_axis *column, int64_t depth);
+/* Where runs are short or results few, most products would be of zeros. */
+bool rg_conv_pairs_suit_rows(const rg_conv_rows_args *k);
+/* Blocks; rows that are summed together, where a unit wants many: garbage between them is summed,
+ * too. */
+void rg_conv_cut_pairs(rg_conv_rows_args *k, bool tall);
 
 #endif

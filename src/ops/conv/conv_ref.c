@@ -46,10 +46,11 @@ typedef struct product {
     int64_t x, y, w;
 } product;
 
-static bool find(const sizes *s, int64_t n, int64_t i, int64_t j, int64_t o, int64_t p, int64_t q,
-                 int64_t c, product *at)
+/* Product k of those that make y[n, i, j, o]: taps row by row, then channels. */
+static bool find(const sizes *s, int64_t n, int64_t i, int64_t j, int64_t o, int64_t k, product *at)
 {
     const int64_t each = s->in / s->groups, group = o / (s->out / s->groups);
+    const int64_t p = k / each / s->kw, q = k / each % s->kw, c = k % each;
     const int64_t r = i * s->d->stride[0] - s->top + p * s->d->dilation[0];
     const int64_t t = j * s->d->stride[1] - s->left + q * s->d->dilation[1];
     at->x = ((n * s->h + r) * s->w + t) * s->in + group * each + c;
@@ -67,9 +68,8 @@ static void each_product(const sizes *s, const double *x, const double *w, const
             for (int64_t j = 0; j < s->ow; j++)
                 for (int64_t o = 0; o < s->out; o++)
                     for (int64_t k = 0; k < s->kh * s->kw * (s->in / s->groups); k++) {
-                        const int64_t each = s->in / s->groups, tap = k / each;
                         product at;
-                        if (!find(s, n, i, j, o, tap / s->kw, tap % s->kw, k % each, &at))
+                        if (!find(s, n, i, j, o, k, &at))
                             continue;
                         if (y != NULL)
                             y[at.y] += w[at.w] * x[at.x];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Convolution on the contraction engine, forward and to the image. Kernels know how elements are
+/* Convolution on the contraction engine, forward and backward data. Kernels know how elements are
  * stored only where they copy them into scratch and where they write results, so there is one of
  * each for all of T. */
 #include "ops/conv/conv_rows_cpu.h"
@@ -65,7 +65,7 @@ RG_OUTLINE void copy_inputs(const rg_conv_rows_args *k, const conv_block *b, int
     end = end < left ? left : end;
     memset(to, 0, (size_t)(left * pixel) * sizeof(real));
     memset(to + end * pixel, 0, (size_t)((count - end) * pixel) * sizeof(real));
-    int64_t from = k->from_first + b->image * k->from_step[0] + row * k->from_step[1] +
+    int64_t from = k->from_offset + b->image * k->from_step[0] + row * k->from_step[1] +
                    (first + left) * k->from_step[2] + b->group * depth * k->from_step[3];
     if (k->from_step[3] == 1 && k->from_step[2] == depth && pixel == depth) {
         contract_load(to + left * pixel, 1, k->from, from, 1, (end - left) * depth, T);
@@ -75,8 +75,8 @@ RG_OUTLINE void copy_inputs(const rg_conv_rows_args *k, const conv_block *b, int
         contract_load(to + i * pixel, 1, k->from, from, k->from_step[3], depth, T);
 }
 
-/* Inputs of a block, and whether care is needed: infinities of weights beyond the border, or of
- * inputs that some phases do not take. */
+/* Loads the inputs of a block, and finds out whether a non-finite weight or input would be
+ * multiplied by padding, or by a weight that its phase does not have. */
 RG_OUTLINE void take_inputs(const rg_conv_rows_args *k, conv_block *b, char *scratch, rg_dtype T)
 {
     const rg_conv_window_axis *row = &k->row, *column = &k->column;
@@ -89,7 +89,7 @@ RG_OUTLINE void take_inputs(const rg_conv_rows_args *k, conv_block *b, char *scr
     if (T == RG_REAL && k->from_step[3] == 1 && k->inside && !phases) {
         b->in_row = k->from_step[1];
         b->in_pixel = k->from_step[2];
-        b->in = (const real *)k->from + k->from_first + b->image * k->from_step[0] +
+        b->in = (const real *)k->from + k->from_offset + b->image * k->from_step[0] +
                 first * b->in_row + (b->column * column->stride + column->first) * b->in_pixel +
                 b->group * k->depth;
         return;
@@ -119,7 +119,7 @@ RG_INLINE void look_ahead(const rg_conv_rows_args *k, conv_block *b, rg_dtype T)
         return;
     const int64_t i = b->row * row->stride + row->first + (across ? 0 : rg_conv_span(row, b->rows));
     const int64_t j = across ? (b->column + b->columns) * column->stride + column->first : 0;
-    const int64_t from = k->from_first + b->image * k->from_step[0] + i * k->from_step[1];
+    const int64_t from = k->from_offset + b->image * k->from_step[0] + i * k->from_step[1];
     b->ahead = at(k->from, from + j * pixel, T);
     b->ahead_bytes = element * (across ? b->columns * column->stride * pixel
                                        : b->rows * row->stride * k->from_step[1]);
@@ -264,7 +264,7 @@ RG_OUTLINE void transpose_inputs(const rg_conv_rows_args *k, const conv_block *b
         memset(to + c * pitch, 0, (size_t)left * sizeof(real));
         memset(to + c * pitch + end, 0, (size_t)(pitch - end) * sizeof(real));
     }
-    const int64_t from = k->from_first + b->image * k->from_step[0] + row * k->from_step[1] +
+    const int64_t from = k->from_offset + b->image * k->from_step[0] + row * k->from_step[1] +
                          (first + left) * k->from_step[2] + b->group * k->depth * k->from_step[3];
     contract_block(to + left, pitch, k->from, from, k->from_step[2], end - left, k->from_step[3],
                    k->depth, T);

@@ -6,8 +6,11 @@
 #define RG_OPS_CONV_ROWS_CPU_H
 
 #include "backend/cpu/columns.h"
-#include "ops/conv/conv_sums_cpu.h"
+#include "ops/contract/contract.h"
+#include "ops/conv/conv_panels.h"
 #include "ops/fused_neuron/any_neuron_cpu.h"
+
+_Static_assert((int)RG_CONV_MOST_RUNS <= (int)RG_MOST_RUNS, "runs of a tile");
 
 /* ---- rows of results ---- */
 
@@ -61,13 +64,12 @@ typedef struct conv_end {
     int64_t channels; /* of a pixel */
 } conv_end;
 
-/* Bias and relu, or none of them, for `count` pixels of `channels` channels side by side, `pixel`
- * elements apart. */
-RG_INLINE void end_without_epilogue(const conv_end *e, const real *sums, const real *bias, char *to,
-                                    int64_t pixel, int64_t count, bool has_b, bool relu,
-                                    const rg_dtype T)
+/* Bias and relu, or none of them, for `count` pixels of adjacent channels. */
+RG_INLINE void end_without_epilogue(const rg_conv_rows_args *k, const conv_end *e, const real *sums,
+                                    const real *bias, char *to, int64_t count, const rg_dtype T)
 {
-    const int64_t channels = e->channels;
+    const int64_t channels = e->channels, pixel = k->to_step[2] * k->column.to_step;
+    const bool has_b = k->has_b, relu = k->neuron.kind == RG_NEURON_RELU;
     for (int64_t i = 0; i < channels; i += VLEN) {
         const int n = vlanes_left(channels - i);
         const vreal b = vload_full(bias, i, RG_REAL);
@@ -91,10 +93,9 @@ RG_INLINE void end_pixels(const rg_conv_rows_args *k, const conv_end *e, const r
 {
     const int64_t step = k->to_step[3], to_pixel = k->to_step[2] * k->column.to_step;
     const int64_t z_pixel = k->z_step[2] * k->column.to_step;
-    const bool relu = k->neuron.kind == RG_NEURON_RELU;
-    if (step == 1 && !k->has_z && !k->add && (relu || k->neuron.kind == RG_NEURON_NONE)) {
-        end_without_epilogue(e, sums, bias, at_out(k->to, to, T), to_pixel, count, k->has_b, relu,
-                             T);
+    const bool simple = k->neuron.kind == RG_NEURON_RELU || k->neuron.kind == RG_NEURON_NONE;
+    if (step == 1 && !k->has_z && !k->add && simple) {
+        end_without_epilogue(k, e, sums, bias, at_out(k->to, to, T), count, T);
         return;
     }
     for (int64_t j = 0; j < count; j++, sums += RG_PANEL, to += to_pixel, z += z_pixel) {

@@ -1,48 +1,59 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Gradients of weights on the contraction engine: sums of parts of the images, then of the parts.
- */
+/* Gradients of weights on the contraction engine: partial sums over some images each, then their
+ * sum. */
 #include "backend/cpu/columns.h"
 #include "backend/cpu/long_sum_cpu.h"
 #include "backend/cpu/thread_pool.h"
-#include "ops/conv/conv_sums_cpu.h"
+#include "ops/contract/contract.h"
+#include "ops/conv/conv_panels.h"
+
+_Static_assert((int)RG_CONV_MOST_RUNS <= (int)RG_MOST_RUNS, "runs of a tile");
 
 /* ---- weights ---- */
 
-/* Rows of windows and of the image that meet, as real. Row i of windows stands at (i - y_first)
+/* Rows of windows and of the image that overlap, as real. Row i of windows is at (i - y_first)
  * y_row, and so on. */
 typedef struct conv_overlap {
     const real *x, *y;
     int64_t x_first, x_row, x_pixel, y_first, y_row, y_pixel;
     int64_t begin, end;   /* rows of windows */
-    const char *ahead[2]; /* what follows in the image, and behind these windows */
+    const char *ahead[2]; /* what follows in the image, and after these windows */
     int64_t ahead_bytes[2];
 } conv_overlap;
 
-/* Rows of one side into scratch; `first` is where row 0 of the image and group stands. Pixels from
- * `left` on, some of which may be beyond the image of so many columns. */
-RG_OUTLINE void copy_rows(real *to, const void *from, int64_t first, const int64_t step[4],
-                          int64_t begin, int64_t end, int64_t left, int64_t pixels,
-                          int64_t columns_in, int64_t channels, rg_dtype T)
+/* One side of an image and group. Of each row, `pixels` from `left` on are wanted, some of which
+ * may be beyond its columns. */
+typedef struct conv_side {
+    const void *from;
+    const int64_t *step;
+    int64_t first; /* of row 0 */
+    int64_t left, pixels, columns, channels;
+} conv_side;
+
+/* Rows begin <= r < end of a side into scratch. */
+RG_OUTLINE void copy_rows(real *to, const conv_side *side, int64_t begin, int64_t end, rg_dtype T)
 {
-    const int64_t zeros = least(left < 0 ? -left : 0, pixels);
-    int64_t inside = least(columns_in - left, pixels) - zeros;
+    const int64_t *const step = side->step, pixels = side->pixels, channels = side->channels;
+    const int64_t left = side->left, zeros = least(left < 0 ? -left : 0, pixels);
+    int64_t inside = least(side->columns - left, pixels) - zeros;
     inside = inside < 0 ? 0 : inside;
     for (int64_t r = begin; r < end; r++, to += pixels * channels) {
-        const int64_t row = first + r * step[1] + (left + zeros) * step[2];
+        const int64_t row = side->first + r * step[1] + (left + zeros) * step[2];
         real *const start = to + zeros * channels, *const behind = start + inside * channels;
         memset(to, 0, (size_t)(zeros * channels) * sizeof(real));
         memset(behind, 0, (size_t)((pixels - zeros - inside) * channels) * sizeof(real));
         if (step[3] == 1 && step[2] == channels) {
-            contract_load(start, 1, from, row, 1, inside * channels, T);
+            contract_load(start, 1, side->from, row, 1, inside * channels, T);
             continue;
         }
         for (int64_t j = 0; j < inside; j++)
-            contract_load(start + j * channels, 1, from, row + j * step[2], step[3], channels, T);
+            contract_load(start + j * channels, 1, side->from, row + j * step[2], step[3], channels,
+                          T);
     }
 }
 
-RG_OUTLINE void take_sides(const rg_conv_parts_args *k, conv_overlap *m, int64_t image,
+RG_OUTLINE void take_sides(const rg_conv_partials_args *k, conv_overlap *m, int64_t image,
                            int64_t group, int64_t channel, int64_t channels, char *scratch,
                            rg_dtype T)
 {
@@ -69,7 +80,8 @@ RG_OUTLINE void take_sides(const rg_conv_parts_args *k, conv_overlap *m, int64_t
     if (!y_stays) {
         real *const to = (real *)(void *)scratch;
         const int64_t count = s->column.count;
-        copy_rows(to, k->dy, y, s->y, m->begin, m->end, 0, count, count, channels, T);
+        copy_rows(to, &(conv_side){ k->dy, s->y, y, 0, count, count, channels }, m->begin, m->end,
+                  T);
         m->y = to;
         m->y_first = m->begin;
         m->y_pixel = channels;
@@ -81,16 +93,17 @@ RG_OUTLINE void take_sides(const rg_conv_parts_args *k, conv_overlap *m, int64_t
         const int64_t first = m->begin * s->row.stride - before;
         m->x_first = first < 0 ? 0 : least(first, s->row.size);
         const int64_t end = least((m->end - 1) * s->row.stride - before + reach + 1, s->row.size);
-        copy_rows(to, k->x, x, s->x, m->x_first, end, k->weights_first ? -s->column.before : 0,
-                  k->columns, s->column.size, s->in, T);
+        const int64_t left = k->weights_first ? -s->column.before : 0;
+        copy_rows(to, &(conv_side){ k->x, s->x, x, left, k->columns, s->column.size, s->in },
+                  m->x_first, end, T);
         m->x = to;
         m->x_pixel = s->in;
         m->x_row = k->columns * s->in;
     }
 }
 
-/* Tap (p, q) of all weights of a unit, from pixels that it meets. */
-RG_OUTLINE void add_tap(const rg_conv_parts_args *k, const conv_overlap *m, int64_t p, int64_t q,
+/* Tap (p, q) of all weights of a unit, from the pixels of its windows. */
+RG_OUTLINE void add_tap(const rg_conv_partials_args *k, const conv_overlap *m, int64_t p, int64_t q,
                         int64_t channels, real *sums)
 {
     const rg_conv_shape *s = &k->shape;
@@ -126,9 +139,9 @@ RG_OUTLINE void add_tap(const rg_conv_parts_args *k, const conv_overlap *m, int6
 
 /* ---- weights, where channels of the image are few ---- */
 
-/* Row p of taps: weights that meet one pixel after the other are rows of the result, channels of
+/* Row p of taps: weights of consecutive pixels are rows of the result, channels of
  * windows its columns. */
-RG_OUTLINE void add_weights_first(const rg_conv_parts_args *k, const conv_overlap *m, int64_t p,
+RG_OUTLINE void add_weights_first(const rg_conv_partials_args *k, const conv_overlap *m, int64_t p,
                                   real *sums)
 {
     const rg_conv_shape *s = &k->shape;
@@ -177,7 +190,7 @@ RG_OUTLINE real sum_one(const rg_conv_shape *s, const conv_overlap *m, int64_t p
     return (real)sum;
 }
 
-RG_OUTLINE void add_one_by_one(const rg_conv_parts_args *k, const conv_overlap *m, real *sums)
+RG_OUTLINE void add_one_by_one(const rg_conv_partials_args *k, const conv_overlap *m, real *sums)
 {
     const rg_conv_shape *s = &k->shape;
     for (int64_t tap = 0; tap < s->row.window * s->column.window; tap++) {
@@ -188,7 +201,7 @@ RG_OUTLINE void add_one_by_one(const rg_conv_parts_args *k, const conv_overlap *
     }
 }
 
-RG_OUTLINE void add_narrow(const rg_conv_parts_args *k, const conv_overlap *m, real *sums)
+RG_OUTLINE void add_narrow(const rg_conv_partials_args *k, const conv_overlap *m, real *sums)
 {
     const rg_conv_shape *s = &k->shape;
     bool nonfinite = false;
@@ -207,8 +220,8 @@ RG_OUTLINE void add_narrow(const rg_conv_parts_args *k, const conv_overlap *m, r
 
 /* ---- weights: units ---- */
 
-/* Rows of windows of a unit that meet, into its sums. */
-RG_INLINE void add_overlap(const rg_conv_parts_args *k, const conv_overlap *m, int64_t channels,
+/* Rows of windows of a unit, into its sums. */
+RG_INLINE void add_overlap(const rg_conv_partials_args *k, const conv_overlap *m, int64_t channels,
                            real *sums)
 {
     const rg_conv_shape *s = &k->shape;
@@ -221,7 +234,7 @@ RG_INLINE void add_overlap(const rg_conv_parts_args *k, const conv_overlap *m, i
             add_tap(k, m, p, q, channels, sums);
 }
 
-RG_OUTLINE void parts_unit(const rg_conv_parts_args *k, int64_t unit, rg_dtype T)
+RG_OUTLINE void partials_unit(const rg_conv_partials_args *k, int64_t unit, rg_dtype T)
 {
     const rg_conv_shape *s = &k->shape;
     const int64_t split = unit % k->splits, group = unit / k->splits % s->groups;
@@ -229,8 +242,8 @@ RG_OUTLINE void parts_unit(const rg_conv_parts_args *k, int64_t unit, rg_dtype T
     const int64_t channels = least(k->channels, s->out - channel);
     const int64_t size = k->weights_first ? k->group_step : channels * k->out_step;
     real *const sums =
-        (real *)k->parts + (slice * s->groups + group) * k->group_step + channel * k->out_step;
-    double *const totals = totals_of(k->parts, sums, k->slices, s->groups, k->group_step);
+        (real *)k->partials + (slice * s->groups + group) * k->group_step + channel * k->out_step;
+    double *const totals = totals_of(k->partials, sums, k->slices, s->groups, k->group_step);
     char *const scratch = k->thread_scratch + rg_thread_pool_index() * k->scratch_bytes;
     int64_t windows = 0; /* of the block */
     bool first = true;
@@ -254,18 +267,19 @@ RG_OUTLINE void parts_unit(const rg_conv_parts_args *k, int64_t unit, rg_dtype T
         add_to_totals(totals, sums, size, first);
 }
 
-RG_INLINE void sum_parts(const rg_conv_parts_args *k, int64_t begin, int64_t end, const rg_dtype T)
+RG_INLINE void sum_partials(const rg_conv_partials_args *k, int64_t begin, int64_t end,
+                            const rg_dtype T)
 {
     for (int64_t unit = begin; unit < end; unit++)
-        parts_unit(k, unit, T);
+        partials_unit(k, unit, T);
 }
 
-/* n weights of a tap, from `at` in the first part on. */
+/* n weights of a tap, from `from` in the first slice on. */
 RG_OUTLINE vreal join_totals(const rg_conv_join_args *k, int64_t from, int n)
 {
     const int64_t slice = k->shape.groups * k->group_step;
-    const double *total = totals_of((void *)k->parts, (const real *)k->parts + from, k->slices,
-                                    k->shape.groups, k->group_step);
+    const double *total = totals_of((void *)k->partials, (const real *)k->partials + from,
+                                    k->slices, k->shape.groups, k->group_step);
     vreal value = vset(0);
     for (int e = 0; e < n; e++) {
         double sum = 0;
@@ -278,18 +292,19 @@ RG_OUTLINE vreal join_totals(const rg_conv_join_args *k, int64_t from, int n)
 
 RG_INLINE vreal join_slices(const rg_conv_join_args *k, int64_t from, int n)
 {
-    const real *part = (const real *)k->parts + from;
+    const real *partial = (const real *)k->partials + from;
     const int64_t slice = k->shape.groups * k->group_step;
     vreal sum = vset(0);
     if (k->has_totals)
         return join_totals(k, from, n);
-    for (int64_t i = 0; i < k->slices; i++, part += slice)
-        sum += k->in_step == 1 ? vload_full(part, 0, RG_REAL)
-                               : vgather(part, 0, k->in_step, n, RG_REAL);
+    for (int64_t i = 0; i < k->slices; i++, partial += slice)
+        sum += k->in_step == 1 ? vload_full(partial, 0, RG_REAL)
+                               : vgather(partial, 0, k->in_step, n, RG_REAL);
     return sum;
 }
 
-RG_INLINE void join_parts(const rg_conv_join_args *k, int64_t begin, int64_t end, const rg_dtype T)
+RG_INLINE void join_partials(const rg_conv_join_args *k, int64_t begin, int64_t end,
+                             const rg_dtype T)
 {
     const rg_conv_shape *s = &k->shape;
     const int64_t step = s->w[4];
@@ -311,10 +326,10 @@ RG_INLINE void join_parts(const rg_conv_join_args *k, int64_t begin, int64_t end
     }
 }
 
-RG_KERNEL(sum_parts, rg_conv_parts_args)
-RG_KERNEL(join_parts, rg_conv_join_args)
+RG_KERNEL(sum_partials, rg_conv_partials_args)
+RG_KERNEL(join_partials, rg_conv_join_args)
 
-RG_CPU_TABLE(conv_parts, RG_CONV_KERNELS) = {
-    [RG_CONV_PARTS] = RG_ROW(sum_parts),
-    [RG_CONV_JOIN] = RG_ROW(join_parts),
+RG_CPU_TABLE(conv_weights, RG_CONV_KERNELS) = {
+    [RG_CONV_PARTIALS] = RG_ROW(sum_partials),
+    [RG_CONV_JOIN] = RG_ROW(join_partials),
 };
