@@ -33,7 +33,9 @@ static __device__ __forceinline__ void finish(const ARGS &k, int64_t to, int64_t
         store<T>(k.z, z + c * k.z_step[3], value);
     if (k.neuron.kind != RG_NEURON_NONE)
         value = any_neuron<T>(k.neuron.kind, neuron_constants_in<T>(k.neuron.numbers), value);
-    put<T>(k.to, to + c * step, value, k.add);
+    if (k.add) /* put() would change the machine code of the kernels that inline this */
+        value += load<T>(k.to, to + c * step);
+    store<T>(k.to, to + c * step, value);
 }
 
 /* V neighbouring channels from c on after which at most a bias and ReLU come. */
