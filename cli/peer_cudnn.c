@@ -201,7 +201,7 @@ static rg_status time_row(const rg_bench_row *row, double seconds, double *ms)
                        .stream = stream,
                        .dnn = rg_cudnn_create(&rg_default_allocator, row->tf32),
                        .blas = rg_cublaslt_create(&rg_default_allocator, row->tf32) };
-    rg_status status = rg_cudnn_prepare(&j);
+    rg_status status = rg_peer_cudnn_prepare(&j);
     if (status == RG_OK)
         status = time_job(&j, seconds, ms);
     release(&j);

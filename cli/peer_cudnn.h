@@ -106,9 +106,9 @@ struct rg_cudnn_job {
 rg_status rg_cudnn_check(const rg_cudnn_job *j, cudnnStatus_t status);
 
 /* Fills in `run` and what it needs, by the op's name. */
-rg_status rg_cudnn_prepare(rg_cudnn_job *j);
-rg_status rg_cudnn_prepare_conv(rg_cudnn_job *j);
-rg_status rg_cudnn_prepare_dense(rg_cudnn_job *j);
-rg_status rg_cudnn_prepare_gram(rg_cudnn_job *j);
+rg_status rg_peer_cudnn_prepare(rg_cudnn_job *j);
+rg_status rg_peer_cudnn_prepare_conv(rg_cudnn_job *j);
+rg_status rg_peer_cudnn_prepare_dense(rg_cudnn_job *j);
+rg_status rg_peer_cudnn_prepare_gram(rg_cudnn_job *j);
 
 #endif

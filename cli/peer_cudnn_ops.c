@@ -344,12 +344,12 @@ static const struct {
     { "dropout", prepare_dropout },
     { "batch_norm", prepare_batch_norm },
     { "lrn", prepare_lrn },
-    { "conv", rg_cudnn_prepare_conv },
-    { "dense", rg_cudnn_prepare_dense },
-    { "gram", rg_cudnn_prepare_gram },
+    { "conv", rg_peer_cudnn_prepare_conv },
+    { "dense", rg_peer_cudnn_prepare_dense },
+    { "gram", rg_peer_cudnn_prepare_gram },
 };
 
-rg_status rg_cudnn_prepare(job *j)
+rg_status rg_peer_cudnn_prepare(job *j)
 {
     const char *op = j->row->test->op->name;
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {

@@ -61,7 +61,7 @@ static rg_status make_workspace(job *j)
     return rg_bench_row_spare(j->row, &desc, false, &j->spare[RG_CUDNN_WORKSPACE]);
 }
 
-rg_status rg_cudnn_prepare_conv(job *j)
+rg_status rg_peer_cudnn_prepare_conv(job *j)
 {
     const rg_bench_row *r = j->row;
     const rg_conv_desc *d = (const void *)r->desc;
@@ -132,7 +132,7 @@ static rg_status add_product(job *j, rg_product product, const rg_tensor *a, con
     return RG_OK;
 }
 
-rg_status rg_cudnn_prepare_dense(job *j)
+rg_status rg_peer_cudnn_prepare_dense(job *j)
 {
     const rg_bench_row *r = j->row;
     const rg_dense_desc *d = (const void *)r->desc;
@@ -156,7 +156,7 @@ rg_status rg_cudnn_prepare_dense(job *j)
 }
 
 /* The gradient without the sum of dy and its transpose, which cuBLASLt has not. */
-rg_status rg_cudnn_prepare_gram(job *j)
+rg_status rg_peer_cudnn_prepare_gram(job *j)
 {
     const rg_bench_row *r = j->row;
     const rg_tensor_desc *x = &r->x_desc[0];

@@ -45,7 +45,8 @@ static extent extent_of(const rg_loss_desc *d, const rg_tensor_desc *y)
 /* Whether only the data tell how many weights are not 0. */
 static bool counts_weights(const rg_loss_desc *d)
 {
-    return d->reduction == RG_LOSS_SUM_BY_NON_ZERO_WEIGHTS && (d->weights || d->has_ignored);
+    return d->reduction == RG_LOSS_SUM_BY_NON_ZERO_WEIGHTS &&
+           (d->weights || d->has_ignored || d->weight == 0);
 }
 
 /* What sums are divided by, as far as shapes tell. */
@@ -55,7 +56,7 @@ static double divisor_of(const rg_loss_desc *d, const extent *e)
         return e->mean;
     if (d->reduction != RG_LOSS_SUM_BY_NON_ZERO_WEIGHTS || counts_weights(d))
         return 1;
-    return d->weight != 0 && e->group > 0 ? (double)e->group : 1; /* else the sum is 0 */
+    return e->group > 0 ? (double)e->group : 1; /* else the sum is 0 */
 }
 
 static rg_loss_numbers numbers_of(const rg_loss_desc *d, const extent *e)

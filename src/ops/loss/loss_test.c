@@ -225,6 +225,12 @@ static const rg_case cases[] = {
     { "non-zero-no-weight", SQUARED NON_ZERO BOTH "weight=0", "3,37 3,37", RG_CASE_ZERO },
     { "non-zero-no-weight-special", SQUARED WEIGHTS NON_ZERO "weight=0", "7,7 7,7 7,7",
       RG_CASE_SPECIAL, .x_fill = { { .at = special } } },
+    { "non-zero-weight-0-special", SQUARED NON_ZERO "weight=0", "7,7 7,7", RG_CASE_SPECIAL,
+      .x_fill = { { .at = special } } },
+    { "non-zero-weight-0-rows", SOFTMAX NON_ZERO BOTH "weight=0", "7,7 7,7", RG_CASE_SPECIAL,
+      .x_fill = { { .at = special } } },
+    { "non-zero-weight-0-classes", SOFTMAX CLASSES NON_ZERO BOTH "weight=0", "5,37 i32:5",
+      RG_CASE_SPECIAL, .x_fill = { { .at = special }, OF_TEN } },
 
     /* class labels */
     { "classes", SOFTMAX CLASSES BOTH, "5,37 i32:5", .x_fill = { { 0 }, OF_TEN } },
