@@ -291,20 +291,24 @@ static void judge_cancellation(rg_values *v, double share)
     judge(v, &all, 0.5, 0);
 }
 
-/* Window norms: the two terms of dx, of which one has the factor 2 alpha beta / N, may cancel
- * whatever x is (with one element and beta 1/2). A kernel rounds the factor. */
-static void judge_power(rg_values *v, double share)
+/* Window norms: the terms of dx, whose factors are made of alpha, beta, p0 and the size of the
+ * window, may cancel whatever x is (with one element and beta 1/2, or p0 equal to the size). A
+ * kernel rounds the factors. */
+static void judge_factors(rg_values *v, double share)
 {
     const rg_fields *fields = &v->test->op->desc;
-    rg_values other = *v;
-    char *desc = (char *)other.desc;
-    for (const rg_field *f = fields->fields; f->name != NULL; f++) {
-        if (f->type != RG_FIELD_F64 || strcmp(f->name, "beta") != 0)
+    bool has_power = false;
+    for (const rg_field *f = fields->fields; f->name != NULL; f++)
+        has_power |= strcmp(f->name, "beta") == 0;
+    for (const rg_field *f = fields->fields; has_power && f->name != NULL; f++) {
+        rg_values other = *v;
+        char *field = (char *)other.desc + f->offset;
+        double value;
+        if (f->type != RG_FIELD_F64)
             continue;
-        double beta;
-        memcpy(&beta, desc + f->offset, sizeof beta);
-        beta += beta * share;
-        memcpy(desc + f->offset, &beta, sizeof beta);
+        memcpy(&value, field, sizeof value);
+        value += value * share;
+        memcpy(field, &value, sizeof value);
         const motion none = { 0 };
         const distances d = move_inputs(&other, &none);
         judge(v, &d, 0.25, 0);
@@ -318,7 +322,7 @@ static void judge_inputs(rg_values *v)
     const distances d = move_inputs(v, &together);
     judge(v, &d, 0.25, 0);
     judge_cancellation(v, share);
-    judge_power(v, share / 4);
+    judge_factors(v, share / 4);
     if (v->test->operations != NULL)
         judge_contraction(v, share);
     else

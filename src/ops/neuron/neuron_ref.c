@@ -80,7 +80,7 @@ static double function(const rg_neuron_desc *d, double x, double slope)
     case RG_NEURON_SIGMOID:
         return logistic(x);
     case RG_NEURON_HARD_SIGMOID:
-        return isnan(x) ? x : fmin(1, fmax(0, a * x + b));
+        return isnan(a * x + b) ? NAN : fmin(1, fmax(0, a * x + b)); /* also 0 times infinity */
     case RG_NEURON_TANH:
         return a * tanh(b * x);
     case RG_NEURON_ABSOLUTE:

@@ -165,6 +165,7 @@ static const rg_case cases[] = {
     { "special-relu", "kind=relu a=0.5", "3,9", RG_CASE_SPECIAL, SPECIAL },
     { "special-relu-flat", "kind=relu", "3,9", RG_CASE_SPECIAL, BOTH },
     { "special-linear", "kind=linear a=2 b=1", "3,9", RG_CASE_SPECIAL, SPECIAL },
+    { "special-hard-sigmoid-flat", "kind=hard_sigmoid a=0", "3,9", RG_CASE_SPECIAL, SPECIAL },
     { "special-sigmoid", "kind=sigmoid", "3,9", RG_CASE_SPECIAL, SPECIAL },
     { "special-sigmoid-from-y", "kind=sigmoid from_y=true", "3,9", RG_CASE_SPECIAL, SPECIAL },
     { "special-hard-sigmoid", "kind=hard_sigmoid", "3,9", RG_CASE_SPECIAL, SPECIAL },
