@@ -167,11 +167,11 @@ static void pair_peak(const void *args, int64_t begin, int64_t end)
     const rg_limit_args *k = args;
     uint16_t a[DEPTH], b[DEPTH * RG_PAIR_PANEL];
     real sums[ROWS * RG_PAIR_PANEL];
-    rg_run runs[RUNS];
+    rg_k_run runs[RUNS];
     for (int i = 0; i < DEPTH * RG_PAIR_PANEL; i++)
         a[i % DEPTH] = b[i] = (uint16_t)(HALF + i % 101);
     for (int r = 0; r < RUNS; r++)
-        runs[r] = (rg_run){ 0, 0, DEPTH };
+        runs[r] = (rg_k_run){ 0, 0, DEPTH };
     const rg_pair_tile tile = {
         .a = a, .b = b, .c = sums, .runs = runs, .run_count = RUNS, .c_step = RG_PAIR_PANEL
     };

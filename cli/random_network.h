@@ -112,7 +112,7 @@ typedef struct rg_net {
     int32_t values_count, nodes_count, losses_count, results_count, states_count, variants_count;
 } rg_net;
 
-/* ---- drawing: random_network_draw.c, _ops.c, _behind.c ---- */
+/* ---- drawing: random_network_draw.c, _ops.c, _backward.c, _windows.c, _norms.c ---- */
 
 /* Numbers in double, by value; grad: by pass. */
 typedef struct rg_net_numbers {

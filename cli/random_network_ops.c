@@ -61,6 +61,7 @@ static void draw_neuron_fields(rg_net_draw *d, const char *prefix, double least,
     static const struct {
         const char *kind, *more;
         bool kinked;
+        double most, least; /* of the values it takes; 0: any */
     } kinds[] = { { "relu", "", true },
                   { "relu", "a=0.25", true },
                   { "sigmoid", "", false },
@@ -77,11 +78,12 @@ static void draw_neuron_fields(rg_net_draw *d, const char *prefix, double least,
                   { "linear", "a=0.7 b=0.2", false },
                   { "none", "", false },
                   { "power", "a=0.5 b=0.1 c=2", false },
-                  { "exponential", "a=0.5 b=0", false },
-                  { "logarithm", "", false } };
-    int64_t k = rg_net_int(d, 0, 17);
-    if ((k == 16 && largest > 4) || (k == 17 && least < 0.3))
-        k = rg_net_int(d, 0, 9);
+                  { "exponential", "a=0.5 b=0", false, .most = 4 },
+                  { "logarithm", "", false, .least = 0.3 } };
+    enum { KINDS = sizeof kinds / sizeof kinds[0], FREE_KINDS = 10 }; /* the first take anything */
+    int64_t k = rg_net_int(d, 0, KINDS - 1);
+    if ((kinds[k].most != 0 && largest > kinds[k].most) || least < kinds[k].least)
+        k = rg_net_int(d, 0, FREE_KINDS - 1);
     rg_net_field(d, " %skind=%s", prefix, kinds[k].kind);
     if (kinds[k].more[0] != 0) {
         char copy[64], *at = copy, *field;

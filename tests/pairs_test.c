@@ -40,7 +40,7 @@ static void expect_product(rg_pair_function *function, int64_t rows, int64_t col
                            int64_t second, bool add)
 {
     const int64_t step = (first + RG_PAIR_DEPTH - 1) / RG_PAIR_DEPTH * RG_PAIR_DEPTH;
-    const rg_run runs[] = { { 3, 0, first }, { first + 5, step * PANEL, second } };
+    const rg_k_run runs[] = { { 3, 0, first }, { first + 5, step * PANEL, second } };
     const rg_pair_tile tile = { a[0], b[0][0], c[0], runs, second > 0 ? 2 : 1, DEPTH, WIDTH, add };
     int wrong = 0;
     for (int64_t i = 0; i < ROWS * WIDTH; i++)

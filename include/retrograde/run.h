@@ -31,7 +31,7 @@ typedef struct rg_run rg_run;
 
 /** Locks the folder if it exists already; call it before a checkpoint in it is read. The lock
  *  ends with the run, or with the process. RG_INVALID_STATE if another process has it. On failure
- *  *run is NULL. / */
+ *  *run is NULL. */
 RG_API rg_status rg_run_open(const char *folder, rg_run **run);
 
 /** Ends the run and releases its lock. NULL is allowed. */

@@ -50,7 +50,8 @@ static void set_reads(rg_sequence *s, rg_step *step)
         step->y[i] = reads & (uint32_t)RG_READS_Y << i ? forward->out[i] : -1;
 }
 
-/* Whether a gradient at `at` can read what descriptor `desc` wants beyond `old`. */
+/* Whether a gradient at `at` can read what descriptor `desc` wants beyond what the step's kernel
+ * reads. */
 static bool may_read(const rg_sequence *s, int32_t at, const rg_step *step, const any_desc *desc)
 {
     const uint32_t more =

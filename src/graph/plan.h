@@ -154,7 +154,7 @@ typedef struct rg_plan_draft {
  * are 0 before and after. */
 rg_status rg_plan_order(rg_plan_draft *draft, const rg_node **order, int32_t *count);
 
-/* ---- plan_ask.c ---- */
+/* ---- plan_query.c ---- */
 
 /* The parameter of this name, or NULL. */
 rg_tensor *rg_plan_find_parameter(const rg_plan *plan, const char *name);
@@ -262,14 +262,14 @@ rg_status rg_layout_encode(const rg_plan *plan, rg_layout_plan *layout, rg_comma
 /* Writes a number into all elements, and waits for it. */
 rg_status rg_layout_fill(rg_tensor *tensor, double number);
 
-/* ---- show.c ---- */
+/* ---- plan_describe.c ---- */
 
 /* Lists the tensors in the storage of a layout, values and then states. */
 rg_status rg_layout_list_memory(rg_layout_plan *layout);
 /* Notes which steps leave the states that the graph asks for; `step_of`: by node. */
 rg_status rg_plan_note_states(rg_plan *plan, const int32_t step_of[]);
 
-/* ---- data.c ---- */
+/* ---- parameter_source.c ---- */
 
 /* The gradient that a parameter's data source wants after each run; NULL: none. */
 rg_value *rg_value_updates_by(const rg_value *parameter);

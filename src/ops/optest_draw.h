@@ -212,6 +212,7 @@ static inline void rg_draw_output(rg_draw *d, int64_t rows, int64_t columns, int
  * it lies: none with a kink whose side y does not tell. */
 static inline void rg_draw_neuron(rg_draw *d, rg_neuron_desc *neuron, bool stored)
 {
+    enum { SHARP = 2 }; /* kinds at the end of the list that 16 bits are too coarse for */
     static const rg_neuron_kind kinds[] = {
         RG_NEURON_RELU,     RG_NEURON_RELU,        RG_NEURON_LINEAR,   RG_NEURON_SIGMOID,
         RG_NEURON_TANH,     RG_NEURON_ELU,         RG_NEURON_SOFTPLUS, RG_NEURON_SOFTSIGN,
@@ -224,7 +225,8 @@ static inline void rg_draw_neuron(rg_draw *d, rg_neuron_desc *neuron, bool store
     *neuron = (rg_neuron_desc){ .size = size, .kind = RG_NEURON_NONE };
     if (none)
         return;
-    neuron->kind = kinds[rg_draw_below(d, rounded ? 12 : 14)];
+    const int64_t count = (int64_t)(sizeof kinds / sizeof kinds[0]);
+    neuron->kind = kinds[rg_draw_below(d, rounded ? count - SHARP : count)];
     d->flags |= stored && neuron->kind != RG_NEURON_RELU ? RG_CASE_NARROW : 0;
     const bool numbered = neuron->kind == RG_NEURON_RELU || neuron->kind == RG_NEURON_LINEAR ||
                           neuron->kind == RG_NEURON_ELU || neuron->kind == RG_NEURON_RELUN;

@@ -86,7 +86,7 @@ uint64_t rg_count_plus(uint64_t count, int64_t amount);
 rg_status rg_tensor_copy_args(const rg_tensor *tensor, void *host, size_t bytes, rg_layout layout,
                               bool to_host, const char *who, rg_copy_args *args);
 
-/* What one commit hands to the queue: entries, and all that they need. */
+/* A pointer of an entry whose value is known when the submission is committed. */
 typedef struct rg_relocation {
     size_t at;           /* where the pointer stands in the entries */
     rg_storage *storage; /* NULL: scratch, or a fault word */
@@ -111,6 +111,8 @@ typedef struct rg_completion {
 } rg_completion;
 void rg_completion_release(const rg_allocator *allocator, rg_completion *completion);
 
+/* What one commit hands to the queue: entries, and all that they need. Its queue holds it until it
+ * has run, and its commands, for the outcome, until the next commit. */
 typedef struct rg_submission {
     rg_backend_submission base; /* first, so that a pointer to it is one to the submission */
     rg_refs refs;

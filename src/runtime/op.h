@@ -154,7 +154,8 @@ struct rg_call {
 /* Pointers that the runtime fills in, by name: args begin with their pointers, and are a variable
  * or *pointer. The launch of a kernel that reads k->x and writes k->y has
  *      RG_ARGS(args), .tensors = { RG_BIND(args, x, call->x[0]), RG_BIND(args, y, call->y[0]) }
- * A member that is no pointer, that is bound twice or that lies behind others does not compile. */
+ * A member that is no pointer does not compile, nor does one beyond RG_MAX_POINTERS; binding one
+ * twice is a warning. */
 enum { RG_MAX_POINTERS = 16 };
 #define RG_ARGS(structure)                 .args = &(structure), .args_size = sizeof(structure)
 #define RG_BIND(structure, member, tensor) [RG_POINTER(structure, member)] = (tensor)

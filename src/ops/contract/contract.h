@@ -40,7 +40,7 @@ enum { RG_PANEL = 32, RG_NARROW_PANEL = 8, RG_MOST_RUNS = 256 };
 typedef struct rg_tile {
     const real *a, *b;
     real *c;
-    const rg_run *runs;
+    const rg_k_run *runs;
     int64_t run_count;              /* at most RG_MOST_RUNS */
     int64_t a_step, b_step, c_step; /* in elements, see above; c_step between rows of c */
     bool add;                       /* c += the sum */

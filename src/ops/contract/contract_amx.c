@@ -81,7 +81,7 @@ static inline __attribute__((always_inline)) void block(const rg_pair_tile *t, c
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    for (const rg_run *r = t->runs; r < t->runs + t->run_count; r++) {
+    for (const rg_k_run *r = t->runs; r < t->runs + t->run_count; r++) {
         const char *a = (const char *)(t->a + r->a), *b = (const char *)(t->b + r->b);
         for (int64_t k = 0; k < r->count; k += RG_PAIR_DEPTH) {
             _tile_loadd(6, b, PANEL_BYTES);

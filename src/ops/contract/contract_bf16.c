@@ -37,7 +37,7 @@ INLINE void tile(const rg_pair_tile *t, const int M, const int N)
         for (int v = 0; v < N; v++)
             sum[m][v] = _mm512_setzero_ps();
     }
-    for (const rg_run *r = t->runs; r < t->runs + t->run_count; r++) {
+    for (const rg_k_run *r = t->runs; r < t->runs + t->run_count; r++) {
         const char *a = (const char *)(t->a + r->a);
         const uint16_t *b = t->b + r->b;
         for (int64_t k = r->count; k > 0; k -= 2, a += 2 * sizeof *b, b += 2 * RG_PAIR_PANEL) {

@@ -87,9 +87,9 @@ RG_INLINE void tile(const rg_tile *t, const int M, const int N, const bool rows)
         for (int v = 0; v < N; v++)
             s.row[m][v] = vset(0);
     }
-    const rg_run *const end = t->runs + t->run_count;
+    const rg_k_run *const end = t->runs + t->run_count;
     const char *ahead = t->ahead, *const ahead_end = t->ahead_end;
-    for (const rg_run *r = t->runs; r < end; r++) {
+    for (const rg_k_run *r = t->runs; r < end; r++) {
         const char *a = (const char *)(t->a + r->a);
         const real *b = t->b + r->b;
         for (int64_t k = r->count; k > 0; k--) {
@@ -114,8 +114,8 @@ RG_INLINE void slim_tile(const rg_tile *t, const int M, const bool rows)
 #pragma GCC unroll 14
     for (int m = 0; m < M; m++)
         sum[m] = (vslim){ 0 };
-    const rg_run *const end = t->runs + t->run_count;
-    for (const rg_run *r = t->runs; r < end; r++) {
+    const rg_k_run *const end = t->runs + t->run_count;
+    for (const rg_k_run *r = t->runs; r < end; r++) {
         const char *a = (const char *)(t->a + r->a);
         const real *b = t->b + r->b;
         for (int64_t k = r->count; k > 0; k--, a += along, b += t->b_step) {
@@ -242,7 +242,7 @@ static const height *const slim = narrow;
 
 /* A block, cut into runs: those of piece i stand from first[i] on. */
 typedef struct cut_block {
-    rg_run runs[RG_MOST_RUNS + RG_SUM_RUNS];
+    rg_k_run runs[RG_MOST_RUNS + RG_SUM_RUNS];
     int64_t first[RG_SUM_RUNS + RG_MOST_RUNS / RG_CUT_RUNS + 2], pieces;
 } cut_block;
 
@@ -253,7 +253,7 @@ static void next_block(cut_block *b, rg_run_cut *cut, int64_t total)
     const int64_t most = (total + pieces - 1) / pieces;
     b->first[0] = b->pieces = 0;
     for (int64_t left = total; left > 0;) {
-        rg_run *const to = b->runs + b->first[b->pieces];
+        rg_k_run *const to = b->runs + b->first[b->pieces];
         const int64_t n = rg_run_cut_next(cut, least(most, left), to);
         left -= rg_run_sum(to, n);
         b->first[b->pieces + 1] = b->first[b->pieces] + n;

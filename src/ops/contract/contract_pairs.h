@@ -23,13 +23,13 @@
 enum { RG_PAIR_PANEL = 32, RG_PAIR_DEPTH = 32 };
 
 /* A piece of k, for all forms of the engine. */
-typedef struct rg_run {
+typedef struct rg_k_run {
     int64_t a, b, count; /* where it begins in a and b, in elements, and its length */
-} rg_run;
+} rg_k_run;
 
 /* Cuts a list of runs, one piece after the other. */
 typedef struct rg_run_cut {
-    const rg_run *run, *end;
+    const rg_k_run *run, *end;
     int64_t done;           /* of the first run */
     int64_t a_step, b_step; /* from k to k + 1, in elements */
     int64_t grain;          /* a run is cut at multiples of this */
@@ -38,7 +38,7 @@ typedef struct rg_run_cut {
 enum { RG_CUT_RUNS = 64 }; /* of a piece, at most */
 
 /* The next runs of at most `most` elements of k together; returns how many, 0 at the end. */
-static inline int64_t rg_run_cut_next(rg_run_cut *c, int64_t most, rg_run to[RG_CUT_RUNS])
+static inline int64_t rg_run_cut_next(rg_run_cut *c, int64_t most, rg_k_run to[RG_CUT_RUNS])
 {
     int64_t n = 0;
     while (c->run < c->end && most > 0 && n < RG_CUT_RUNS) {
@@ -47,8 +47,8 @@ static inline int64_t rg_run_cut_next(rg_run_cut *c, int64_t most, rg_run to[RG_
         if (count == 0 && left > 0)
             break;
         if (count > 0)
-            to[n++] =
-                (rg_run){ c->run->a + c->done * c->a_step, c->run->b + c->done * c->b_step, count };
+            to[n++] = (rg_k_run){ c->run->a + c->done * c->a_step, c->run->b + c->done * c->b_step,
+                                  count };
         most -= count;
         c->done += count;
         if (count == left) {
@@ -59,7 +59,7 @@ static inline int64_t rg_run_cut_next(rg_run_cut *c, int64_t most, rg_run to[RG_
     return n;
 }
 
-static inline int64_t rg_run_sum(const rg_run *runs, int64_t count)
+static inline int64_t rg_run_sum(const rg_k_run *runs, int64_t count)
 {
     int64_t sum = 0;
     for (int64_t i = 0; i < count; i++)
@@ -70,7 +70,7 @@ static inline int64_t rg_run_sum(const rg_run *runs, int64_t count)
 typedef struct rg_pair_tile {
     const uint16_t *a, *b;
     float *c;
-    const rg_run *runs;
+    const rg_k_run *runs;
     int64_t run_count;
     int64_t a_step, c_step; /* from row to row, in elements */
     bool add;               /* c += the sum */
@@ -92,7 +92,7 @@ const rg_pair_unit *rg_pair_unit_best(void);
 static inline void rg_pair_rows(const rg_pair_unit *unit, const rg_pair_tile *tile, int64_t height,
                                 int64_t width, int64_t most)
 {
-    rg_run runs[RG_CUT_RUNS];
+    rg_k_run runs[RG_CUT_RUNS];
     rg_run_cut cut = {
         tile->runs, tile->runs + tile->run_count, 0, 1, RG_PAIR_PANEL, RG_PAIR_DEPTH
     };

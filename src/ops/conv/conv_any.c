@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Recording convolutions of any shape: the strategy for what no other accepts, and on a GPU for all
- * that is not depthwise, where conv_cuda.cu chooses further. */
+/* Recording convolutions of any shape: the strategy for what no other accepts, and on a GPU for
+ * all, where conv_cuda.cu chooses further. */
 #include "ops/conv/conv_record.h"
 
 static bool accepts(const rg_call *call, const void *request)

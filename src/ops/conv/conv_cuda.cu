@@ -28,13 +28,11 @@ static bool prefers_tf32x3(const rg_conv_call *call)
 /* ---- lists ---- */
 
 struct choice {
-    const rg_conv_strategy *strategy;
+    const rg_conv_strategy *strategy;          /* NULL at the end of a list */
     bool (*prefers)(const rg_conv_call *call); /* NULL: where it accepts */
 };
 
-enum { CHOICES = 8 }; /* of each list */
-
-static const choice forward_choices[CHOICES] = {
+static const choice forward_choices[] = {
     { &rg_conv_depthwise },
     { &rg_conv_cudnn, prefers_cudnn },
     { &rg_conv_cublaslt },
@@ -43,9 +41,10 @@ static const choice forward_choices[CHOICES] = {
     { &rg_conv_cudnn },
     { &rg_conv_tf32x3 },
     { &rg_conv_generic },
+    {},
 };
 
-static const choice data_choices[CHOICES] = {
+static const choice data_choices[] = {
     { &rg_conv_depthwise },
     { &rg_conv_cudnn, prefers_cudnn },
     { &rg_conv_cublaslt },
@@ -54,9 +53,10 @@ static const choice data_choices[CHOICES] = {
     { &rg_conv_cudnn },
     { &rg_conv_tf32x3 },
     { &rg_conv_generic },
+    {},
 };
 
-static const choice weights_choices[CHOICES] = {
+static const choice weights_choices[] = {
     { &rg_conv_depthwise_weights },
     { &rg_conv_cudnn_weights, prefers_cudnn },
     { &rg_conv_cublaslt_weights },
@@ -65,12 +65,19 @@ static const choice weights_choices[CHOICES] = {
     { &rg_conv_cudnn_weights },
     { &rg_conv_tf32x3_weights },
     { &rg_conv_generic },
+    {},
 };
 
 static const char *strategy_name(int32_t i)
 {
     static const choice *const lists[] = { forward_choices, data_choices, weights_choices };
-    return i < 3 * CHOICES ? lists[i / CHOICES][i % CHOICES].strategy->name : NULL;
+    for (const choice *list : lists) {
+        for (; list->strategy != NULL; list++) {
+            if (i-- == 0)
+                return list->strategy->name;
+        }
+    }
+    return NULL;
 }
 
 static bool is_chosen(const choice *choice, rg_conv_call *call)
@@ -81,8 +88,8 @@ static bool is_chosen(const choice *choice, rg_conv_call *call)
 /* The forced strategy, where the list has it and it accepts; else NULL. */
 static const rg_conv_strategy *forced(const choice *choices, rg_conv_call *call)
 {
-    for (int i = 0; i < CHOICES; i++) {
-        const rg_conv_strategy *s = choices[i].strategy;
+    for (; choices->strategy != NULL; choices++) {
+        const rg_conv_strategy *s = choices->strategy;
         if (rg_choices_forces(call->place->choices, s->name) && s->accepts(call))
             return s;
     }

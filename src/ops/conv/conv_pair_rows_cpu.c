@@ -143,9 +143,9 @@ RG_INLINE void find_pair_runs(const rg_conv_rows_args *k, const conv_block *b, c
     runs->columns = joined ? 1 : column->taps;
     for (int64_t p = 0; p < row->taps; p++)
         for (int64_t q = 0; q < runs->columns; q++)
-            runs->run[n++] = (rg_run){ p * row->step * b->in_row + q * column->step * b->in_pixel,
-                                       (p * k->depths.row + q * k->depths.tap) * RG_PANEL,
-                                       (joined ? column->taps : 1) * pixel };
+            runs->run[n++] = (rg_k_run){ p * row->step * b->in_row + q * column->step * b->in_pixel,
+                                         (p * k->depths.row + q * k->depths.tap) * RG_PANEL,
+                                         (joined ? column->taps : 1) * pixel };
 }
 
 /* A tap of one pixel: pairs of weights are taken apart. */

@@ -185,8 +185,8 @@ typedef struct pair_unit {
 } pair_unit;
 
 /* All taps, over some runs. */
-RG_OUTLINE void add_pair_runs(const rg_conv_pair_partials_args *k, pair_unit *u, const rg_run *runs,
-                              int64_t count)
+RG_OUTLINE void add_pair_runs(const rg_conv_pair_partials_args *k, pair_unit *u,
+                              const rg_k_run *runs, int64_t count)
 {
     const rg_conv_shape *s = &k->shape;
     const rg_conv_sides *at = &k->at;
@@ -235,7 +235,7 @@ RG_OUTLINE void add_pair_image(const rg_conv_pair_partials_args *k, pair_unit *u
 {
     const rg_conv_shape *s = &k->shape;
     if (!u->add)
-        add_pair_runs(k, u, &(const rg_run){ 0 }, 0);
+        add_pair_runs(k, u, &(const rg_k_run){ 0 }, 0);
     const int64_t y = image * s->y[0] + (u->group * s->out + u->channel) * s->y[3];
     const int64_t x = image * s->x[0] + (u->group * s->in + u->panel * RG_PANEL) * s->x[3];
     for (int64_t tap = 0; tap < s->row.window * s->column.window; tap++) {
@@ -283,8 +283,8 @@ RG_OUTLINE void end_pair_block(const rg_conv_pair_partials_args *k, pair_unit *u
 }
 
 /* Runs of the launch, and the end of a block where it is long. */
-RG_INLINE void end_pair_runs(const rg_conv_pair_partials_args *k, pair_unit *u, const rg_run *runs,
-                             int64_t n)
+RG_INLINE void end_pair_runs(const rg_conv_pair_partials_args *k, pair_unit *u,
+                             const rg_k_run *runs, int64_t n)
 {
     add_pair_runs(k, u, runs, n);
     u->count += rg_run_sum(runs, n);
@@ -299,7 +299,7 @@ RG_OUTLINE void sum_pair_images(const rg_conv_pair_partials_args *k, pair_unit *
     enum { CHUNK = 2048, MOST_RUNS = CHUNK / RG_PAIR_DEPTH };
     const rg_conv_sides *at = &k->at;
     const int64_t groups = k->shape.groups, most = least(CHUNK, rg_pair_unit_best()->run);
-    rg_run runs[MOST_RUNS];
+    rg_k_run runs[MOST_RUNS];
     int64_t n = 0, sum = 0;
     for (int64_t image = begin; image < end; image++) {
         if (has_nonfinite(k, u, image)) {
@@ -312,8 +312,8 @@ RG_OUTLINE void sum_pair_images(const rg_conv_pair_partials_args *k, pair_unit *
                 end_pair_runs(k, u, runs, n);
                 n = sum = 0;
             }
-            runs[n++] = (rg_run){ image * groups * at->y_group + first,
-                                  image * groups * at->x_group + first * RG_PANEL, count };
+            runs[n++] = (rg_k_run){ image * groups * at->y_group + first,
+                                    image * groups * at->x_group + first * RG_PANEL, count };
             sum += count;
         }
     }

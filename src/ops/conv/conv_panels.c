@@ -343,6 +343,8 @@ static double panel_elements(const rg_conv_rows_args *k)
     return (double)(k->groups * k->panel_count) * (depth * RG_CONV_PANEL + taps);
 }
 
+RG_CONV_BEGINS_ALIKE(rg_conv_rows_args, panels);
+
 /* One launch: all outputs of k->row and k->column, by pairs where there is a unit for them and they
  * suit. */
 static rg_status record_rows(rg_call *call, const rg_conv_pass *p, rg_conv_rows_args *k,

@@ -121,6 +121,15 @@ void rg_conv_set_cost(rg_launch *launch, int64_t units, int64_t bytes, double pr
 /* A launch on the tensors of forward or data, with `w` as the kernel wants it. Its args, which the
  * caller sets, begin with the five pointers of rg_conv_args. */
 rg_launch rg_conv_launch(const rg_conv_pass *p, int32_t kernel, const rg_tensor *w);
+#define RG_CONV_BEGINS_ALIKE(type, weights)                                    \
+    _Static_assert(offsetof(type, from) == offsetof(rg_conv_args, from) &&     \
+                       offsetof(type, weights) == offsetof(rg_conv_args, w) && \
+                       offsetof(type, b) == offsetof(rg_conv_args, b) &&       \
+                       offsetof(type, to) == offsetof(rg_conv_args, to) &&     \
+                       offsetof(type, z) == offsetof(rg_conv_args, z),         \
+                   "args begin with the pointers of rg_conv_args")
+RG_CONV_BEGINS_ALIKE(rg_conv_depthwise_args, w);
+RG_CONV_BEGINS_ALIKE(rg_conv_grouped_args, w);
 void rg_conv_set_pass_cost(rg_launch *launch, const rg_conv_pass *p, int64_t units,
                            double products);
 

@@ -133,9 +133,9 @@ RG_INLINE void find_runs(const rg_conv_rows_args *k, const conv_block *b, conv_r
     runs->columns = joined ? 1 : column->taps;
     for (int64_t p = 0; p < row->taps; p++)
         for (int64_t q = 0; q < runs->columns; q++)
-            runs->run[n++] = (rg_run){ p * row->step * b->in_row + q * column->step * b->in_pixel,
-                                       (p * column->taps + q) * k->depth * RG_PANEL,
-                                       joined ? column->taps * k->depth : k->depth };
+            runs->run[n++] = (rg_k_run){ p * row->step * b->in_row + q * column->step * b->in_pixel,
+                                         (p * column->taps + q) * k->depth * RG_PANEL,
+                                         joined ? column->taps * k->depth : k->depth };
 }
 
 /* One output of a phase, from those taps alone that it has. */
@@ -143,14 +143,14 @@ RG_OUTLINE void add_own_taps(const rg_conv_rows_args *k, const conv_block *b, co
                              int64_t r, int64_t j, int64_t phase, real *c)
 {
     const rg_conv_window_axis *row = &k->row, *column = &k->column;
-    rg_run runs[RG_CONV_MOST_RUNS];
+    rg_k_run runs[RG_CONV_MOST_RUNS];
     int64_t p0, p1, q0, q1, n = 0;
     taps_of(row, b->row + r, phase / column->phases, &p0, &p1);
     taps_of(column, b->column + j, phase % column->phases, &q0, &q1);
     for (int64_t p = p0; p < p1; p++)
         for (int64_t q = q0; q < q1; q++)
-            runs[n++] = (rg_run){ p * row->step * b->in_row + q * column->step * b->in_pixel,
-                                  (p * column->taps + q) * k->depth * RG_PANEL, k->depth };
+            runs[n++] = (rg_k_run){ p * row->step * b->in_row + q * column->step * b->in_pixel,
+                                    (p * column->taps + q) * k->depth * RG_PANEL, k->depth };
     const rg_tile tile = { .a = b->in + r * row->stride * b->in_row +
                                 j * column->stride * b->in_pixel,
                            .b = panel,
@@ -292,8 +292,9 @@ RG_OUTLINE bool transpose_block(const rg_conv_rows_args *k, conv_block *b, real 
 }
 
 /* Row r of a block. */
-RG_OUTLINE void sum_transposed(const rg_conv_rows_args *k, const conv_block *b, const rg_run *runs,
-                               const real *in, int64_t r, real *flat, real *sums)
+RG_OUTLINE void sum_transposed(const rg_conv_rows_args *k, const conv_block *b,
+                               const rg_k_run *runs, const real *in, int64_t r, real *flat,
+                               real *sums)
 {
     const rg_conv_window_axis *row = &k->row, *column = &k->column;
     const int64_t results = row->phases * column->phases * k->width;
@@ -323,16 +324,16 @@ RG_OUTLINE bool transposed_block(const rg_conv_rows_args *k, int64_t unit, rg_dt
         (real *)(void *)(k->thread_scratch + rg_thread_pool_index() * k->scratch_bytes);
     real *const flat = in + k->in_bytes / (int64_t)sizeof(real);
     real *const sums = flat + RG_COLUMN_STEP * k->transposed_pitch;
-    rg_run runs[RG_CONV_MOST_RUNS];
+    rg_k_run runs[RG_CONV_MOST_RUNS];
     conv_end e = { .constants = neuron_constants_of(&k->neuron.numbers) };
     if (!transpose_block(k, &b, in, T))
         return false;
     look_ahead(k, &b, T);
     for (int64_t i = 0; i < row->taps * column->taps; i++) {
         const int64_t p = i / column->taps, q = i % column->taps;
-        runs[i] =
-            (rg_run){ i * k->depth * RG_PANEL,
-                      p * row->step * k->depth * k->transposed_pitch + q * column->step, k->depth };
+        runs[i] = (rg_k_run){ i * k->depth * RG_PANEL,
+                              p * row->step * k->depth * k->transposed_pitch + q * column->step,
+                              k->depth };
     }
     for (int64_t r = 0; r < b.rows; r++) {
         sum_transposed(k, &b, runs, in, r, flat, sums);

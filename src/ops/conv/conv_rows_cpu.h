@@ -52,7 +52,7 @@ RG_INLINE void taps_of(const rg_conv_window_axis *r, int64_t output, int64_t pha
 
 /* Where taps stand in inputs and in a panel: in each row of taps `runs->columns` runs. */
 typedef struct conv_runs {
-    rg_run run[RG_CONV_MOST_RUNS];
+    rg_k_run run[RG_CONV_MOST_RUNS];
     int64_t columns;
 } conv_runs;
 

@@ -107,7 +107,7 @@ RG_OUTLINE void add_tap(const rg_conv_partials_args *k, const conv_overlap *m, i
                         int64_t channels, real *sums)
 {
     const rg_conv_shape *s = &k->shape;
-    rg_run runs[RG_CONV_MOST_RUNS];
+    rg_k_run runs[RG_CONV_MOST_RUNS];
     int64_t i0, i1, j0, j1, n = 0;
     rg_conv_windows(&s->row, p, &i0, &i1);
     rg_conv_windows(&s->column, q, &j0, &j1);
@@ -119,8 +119,8 @@ RG_OUTLINE void add_tap(const rg_conv_partials_args *k, const conv_overlap *m, i
     const int64_t column = j0 * s->column.stride - s->column.before + q * s->column.dilation;
     for (int64_t i = i0; i < i1 && j0 < j1; i++) {
         const int64_t row = i * s->row.stride - s->row.before + p * s->row.dilation;
-        runs[n++] = (rg_run){ (i - m->y_first) * m->y_row + j0 * m->y_pixel,
-                              (row - m->x_first) * m->x_row + column * m->x_pixel, j1 - j0 };
+        runs[n++] = (rg_k_run){ (i - m->y_first) * m->y_row + j0 * m->y_pixel,
+                                (row - m->x_first) * m->x_row + column * m->x_pixel, j1 - j0 };
     }
     const rg_tile tile = { .a = m->y,
                            .b = m->x,
@@ -145,14 +145,14 @@ RG_OUTLINE void add_weights_first(const rg_conv_partials_args *k, const conv_ove
                                   real *sums)
 {
     const rg_conv_shape *s = &k->shape;
-    rg_run runs[RG_CONV_MOST_RUNS];
+    rg_k_run runs[RG_CONV_MOST_RUNS];
     int64_t i0, i1, n = 0;
     rg_conv_windows(&s->row, p, &i0, &i1);
     i0 = i0 > m->begin ? i0 : m->begin;
     for (int64_t i = i0; i < least(i1, m->end); i++) {
         const int64_t row = i * s->row.stride - s->row.before + p * s->row.dilation;
-        runs[n++] =
-            (rg_run){ (row - m->x_first) * m->x_row, (i - m->y_first) * m->y_row, s->column.count };
+        runs[n++] = (rg_k_run){ (row - m->x_first) * m->x_row, (i - m->y_first) * m->y_row,
+                                s->column.count };
     }
     const bool joined = s->column.dilation == 1;
     for (int64_t q = 0; n > 0 && q < (joined ? 1 : s->column.window); q++) {

@@ -107,7 +107,7 @@ RG_OUTLINE void copy_rows_of_bits(real *buffer, int64_t step, const void *a, con
 
 RG_OUTLINE void add_pairs(const rg_pair_unit *unit, const rg_tile *t, int64_t rows, int64_t columns)
 {
-    const rg_run run = { 0, 0, (t->runs->count + 1) / 2 * 2 };
+    const rg_k_run run = { 0, 0, (t->runs->count + 1) / 2 * 2 };
     const rg_pair_tile tile = { .a = (const uint16_t *)(const void *)t->a,
                                 .b = (const uint16_t *)(const void *)t->b,
                                 .c = t->c,
@@ -195,7 +195,7 @@ RG_INLINE void add_piece(const block *t, const real *a, int64_t a_step, real *su
 {
     const rg_product_args *k = t->k;
     const int64_t width = least(PANEL, k->n.count - column);
-    const rg_run run = { 0, 0, end - begin };
+    const rg_k_run run = { 0, 0, end - begin };
     rg_tile tile = { .a = a,
                      .c = sums,
                      .runs = &run,

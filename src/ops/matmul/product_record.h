@@ -35,8 +35,6 @@ typedef struct rg_product_call {
 /* Whether the device is a CPU, whose products take a neuron, too. */
 bool rg_product_fuses(const rg_call *call, rg_dtype dtype);
 
-/* ---- blocks and panels ---- */
-
 /* Records c (+)= neuron(alpha a b + bias), and changes *p on the way. */
 rg_status rg_record_product(rg_call *call, rg_product_call *p);
 
