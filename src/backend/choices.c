@@ -20,10 +20,11 @@ bool rg_choices_forces(const rg_choices *choices, const char *name)
 void rg_choices_note(rg_choices *choices, const char *name)
 {
     for (int32_t i = 0; choices != NULL && i < RG_CHOICES_NOTED; i++) {
-        const char *there = NULL; /* what is in the slot unless the exchange fills it */
-        if (__atomic_compare_exchange_n(&choices->noted[i], &there, name, false, __ATOMIC_ACQ_REL,
-                                        __ATOMIC_ACQUIRE) ||
-            strcmp(there, name) == 0)
+        const char *there = __atomic_load_n(&choices->noted[i], __ATOMIC_ACQUIRE);
+        if (there == NULL && __atomic_compare_exchange_n(&choices->noted[i], &there, name, false,
+                                                         __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+            return;
+        if (there != NULL && strcmp(there, name) == 0)
             return;
     }
 }

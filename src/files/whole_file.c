@@ -51,7 +51,7 @@ void rg_input_close(rg_input *input)
     input->file = -1;
 }
 
-/* From `offset` on, or with a negative one from where the file is read next. */
+/* From `offset` on, or with -1 from where the file is read next. */
 static rg_status read_bytes(int file, void *to, size_t size, off_t offset, size_t *got)
 {
     *got = 0;
@@ -81,6 +81,7 @@ rg_status rg_input_read(rg_input *input, void *to, size_t size, size_t *got)
 rg_status rg_input_read_at(const rg_input *input, void *to, size_t size, uint64_t offset,
                            size_t *got)
 {
+    RG_CHECK(offset <= INT64_MAX, RG_IO, "cannot be read: the offset is too large");
     return read_bytes(input->file, to, size, (off_t)offset, got);
 }
 

@@ -3,8 +3,6 @@
 /* Recording: launches of kernels, copies between tensors and the host. */
 #include "runtime/objects.h"
 
-#include <assert.h>
-
 /* ---- launches ---- */
 
 bool rg_call_streams(const rg_call *call, int64_t bytes)
@@ -38,7 +36,8 @@ static rg_status bind_tensors(rg_submission *submission, size_t args, const rg_l
 static rg_status bind_offset(rg_submission *submission, size_t args, int32_t index, size_t offset,
                              bool is_fault)
 {
-    assert(index > 0); /* the launch says where the pointer is */
+    RG_CHECK(index > 0, RG_UNSUPPORTED,
+             "a launch does not say where its scratch or fault word goes");
     return rg_submission_relocate(
         submission,
         (rg_relocation){ .at = pointer_at(args, index), .offset = offset, .is_fault = is_fault });

@@ -20,7 +20,7 @@ struct rg_strategy {
 };
 
 /* Records by the forced strategy where `list` has it and it accepts, else by the first that
- * accepts; notes its name. The list ends with NULL, and the last of it accepts all. */
+ * accepts; notes its name. The list ends with NULL, and one of it accepts all. */
 rg_status rg_strategy_run(rg_call *call, const rg_strategy *const list[], const void *request);
 
 /* What is forced and noted on a device. */

@@ -234,8 +234,9 @@ static int64_t images_per_call(const rg_conv_call *call)
 {
     const rg_conv_shape *s = call->shape;
     const int64_t each = s->row.count * s->column.count;
-    if (rg_conv_is_depthwise(s))
-        return s->images; /* by a kernel of ours, which adds up any number */
+    rg_conv_call asked = *call;
+    if (choose(weights_choices, &asked) == &rg_conv_depthwise_weights)
+        return s->images; /* a kernel of ours adds up any number */
     const bool chain = call->dtype == RG_F32 && s->groups > 1 && !call->place->tf32;
     const int64_t limit = chain ? LIBRARY_GROUP_WINDOWS : LIBRARY_WINDOWS;
     const int64_t most = each > 0 ? limit / each : s->images;

@@ -203,6 +203,8 @@ static rg_status record(const rg_call *call, const rg_conv_pass *p)
 {
     rg_call own = *call;
     own.op = &rg_op_conv;
+    if (!rg_call_finds(&own, RG_CONV_DEPTHWISE, rg_conv_dtype(p))) /* a GPU chooses at launch */
+        return rg_conv_by_any.record(&own, p);
     return rg_strategy_run(&own, strategies, p);
 }
 

@@ -157,5 +157,4 @@ static bool run(const rg_conv_call *call, scratch_arena *arena)
     return (call->dtype == RG_F16 ? run_as<RG_F16> : run_as<RG_BF16>)(call, arena);
 }
 
-extern "C" const rg_conv_strategy rg_conv_space_to_depth = { "cudnn, space to depth", accepts,
-                                                             run };
+extern "C" const rg_conv_strategy rg_conv_space_to_depth = { "space-to-depth", accepts, run };

@@ -251,4 +251,4 @@ static bool run_long(const rg_cuda_product *call, scratch_arena *arena)
     return run_by_dtype[call->dtype](call, arena);
 }
 
-extern "C" const rg_product_strategy rg_product_long = { "cublaslt, long", accepts_long, run_long };
+extern "C" const rg_product_strategy rg_product_long = { "cublaslt-long", accepts_long, run_long };

@@ -280,6 +280,8 @@ const rg_strategy *const *const rg_pool_strategies[] = { list, NULL };
 static rg_status run_gradient(rg_call *call, const rg_tensor *winners)
 {
     const rg_pool_request request = { gradient_args(call), winners };
+    if (call->dx[0]->device->backend != &rg_backend_cpu) /* a GPU chooses at launch */
+        return record_pixels(call, &request);
     return rg_strategy_run(call, list, &request);
 }
 
