@@ -98,12 +98,60 @@ static void test_local_contrast(rig *r)
                  "local_contrast: delta is -1");
 }
 
+/* offset and clipRect: y is one pixel, whose window sees its neighbour before the clip. Expects y
+ * and dx of x = 1, 2, 3 in a row; destroys the kernel. */
+static void expect_clip(rig *r, rg_kernel *kernel, double y, const double dx[3])
+{
+    static const double x_values[] = { 1, 2, 3 }, one = 1;
+    rg_tensor *x = tensor_of(r->device, RG_F64, 4, DIMS(1, 1, 3, 1)),
+              *dy = tensor_of(r->device, RG_F64, 4, DIMS(1, 1, 1, 1)), *out = NULL, *to = NULL;
+    EXPECT_OK(rg_tensor_write(x, x_values, sizeof x_values, RG_LAYOUT_SAME));
+    EXPECT_OK(rg_tensor_write(dy, &one, sizeof one, RG_LAYOUT_SAME));
+    EXPECT_OK(rg_kernel_forward_alloc(kernel, r->commands, 1, &x, false, &out, NULL));
+    EXPECT_OK(rg_kernel_gradient_alloc(kernel, r->commands, 1, &dy, &x, NULL, NULL, 1, false, &to));
+    EXPECT_OK(rig_run(r));
+    double got_y = 0, got_dx[3] = { 0 };
+    EXPECT_OK(rg_tensor_read(out, &got_y, sizeof got_y, RG_LAYOUT_SAME));
+    EXPECT_OK(rg_tensor_read(to, got_dx, sizeof got_dx, RG_LAYOUT_SAME));
+    EXPECT(is_near(got_y, y, 1e-14));
+    for (int i = 0; i < 3; i++)
+        EXPECT(is_near(got_dx[i], dx[i], 1e-14));
+    rg_tensor_destroy(x);
+    rg_tensor_destroy(dy);
+    rg_tensor_destroy(out);
+    rg_tensor_destroy(to);
+    rg_kernel_destroy(kernel);
+}
+
+static void test_offset(rig *r)
+{
+    rg_spatial_norm_desc spatial = rg_spatial_norm_desc_default();
+    rg_local_contrast_desc contrast = rg_local_contrast_desc_default();
+    rg_kernel *kernel = NULL;
+    spatial.window[0] = contrast.window[0] = 1;
+    spatial.window[1] = contrast.window[1] = 2;
+    spatial.output[0] = contrast.output[0] = spatial.output[1] = contrast.output[1] = 1;
+    spatial.offset[1] = contrast.offset[1] = 1;
+    spatial.beta = 1;
+    EXPECT_OK(rg_spatial_norm_create(r->device, &spatial, &kernel));
+    expect_clip(r, kernel, 2 / 3.5, dx_before); /* of a view alone: 2 / 3 */
+    contrast.alpha = 1;
+    contrast.beta = 1;
+    contrast.delta = 0.75; /* M = 1.5, V = 0.25, T = 1: y = x - M */
+    EXPECT_OK(rg_local_contrast_create(r->device, &contrast, &kernel));
+    expect_clip(r, kernel, 0.5, (double[]){ -0.5 + 0.25, 1 - 0.5 - 0.25, 0 });
+    contrast.offset[1] = 3; /* beyond the image: x = 0, M = 1.5, V = 2.25, T = 3 */
+    EXPECT_OK(rg_local_contrast_create(r->device, &contrast, &kernel));
+    expect_clip(r, kernel, -0.5, (double[]){ 0, 0, -0.5 / 3 + 1.5 * 1.5 / 9 });
+}
+
 int main(void)
 {
     rig r = rig_open(2);
     test_cross_channel(&r);
     test_spatial(&r);
     test_local_contrast(&r);
+    test_offset(&r);
     rig_close(&r);
     return rg_test_report();
 }

@@ -25,8 +25,11 @@
  *  its pixels, so that no digits are lost to what they have in common: neither in an image with a
  *  large offset nor in a flat part of one of large contrast. The same holds for the gradient.
  *
- *  x (n, h, w, c), or (h, w, c) for one image, y, dy and dx have one shape and one dtype of f32,
- *  f64, f16, bf16. No two of them may be the same. */
+ *  Pixel t of y belongs to pixel offset + t of x; dx counts the pixels of y alone. An x that is not
+ *  finite, or a T of 0, within a window of the clip may make dx NaN as if dy were 0 there.
+ *
+ *  x (n, h, w, c), or (h, w, c) for one image, and y, dy and dx have one dtype of f32, f64, f16,
+ *  bf16. No two of them may be the same. */
 #ifndef RETROGRADE_LOCAL_CONTRAST_H
 #define RETROGRADE_LOCAL_CONTRAST_H
 
@@ -46,12 +49,18 @@ typedef struct rg_local_contrast_desc {
     double p0;         /**< share of the mean that is subtracted (default 1) */
     double pm;         /**< added to the result (default 0) */
     double ps;         /**< factor of the result (default 1) */
+    /** The pixel of x, row and column, whose window gives the first pixel of y: MPS's `offset`. It
+     *  may be negative or beyond x, where pixels are 0 (default 0, 0). */
+    int32_t offset[2];
+    /** Rows and columns of y; 0: as many as x has (default 0, 0). Windows see all pixels of x, also
+     *  those that y has no pixel for: with `offset` this is MPS's clipRect. */
+    int64_t output[2];
 } rg_local_contrast_desc;
 RG_API rg_local_contrast_desc rg_local_contrast_desc_default(void);
 
 /** Creates a kernel; *desc is copied. On failure *kernel is NULL.
  *
- *      x (n, h, w, c)  ->  y (the same)
+ *      x (n, h, w, c)  ->  y (n, oh, ow, c), by default of the shape of x
  *
  *  The gradient reads x; the state holds no tensors. */
 RG_API rg_status rg_local_contrast_create(rg_device *device, const rg_local_contrast_desc *desc,

@@ -16,8 +16,11 @@
  *  of the pixel itself for all of its neighbours and 1 / N is missing; that is no gradient of y,
  *  and not what is computed here. A T of 0 or less gives what C's pow says.
  *
- *  x (n, h, w, c), or (h, w, c) for one image, y, dy and dx have one shape and one dtype of f32,
- *  f64, f16, bf16. No two of them may be the same. */
+ *  Pixel t of y belongs to pixel offset + t of x; dx counts the pixels of y alone. An x that is not
+ *  finite, or a T of 0, within a window of the clip may make dx NaN as if dy were 0 there.
+ *
+ *  x (n, h, w, c), or (h, w, c) for one image, and y, dy and dx have one dtype of f32, f64, f16,
+ *  bf16. No two of them may be the same. */
 #ifndef RETROGRADE_SPATIAL_NORM_H
 #define RETROGRADE_SPATIAL_NORM_H
 
@@ -34,12 +37,18 @@ typedef struct rg_spatial_norm_desc {
     double alpha;      /**< at least 0 (default 1) */
     double beta;       /**< finite (default 5); multiples of 1/4 from 0 to 8 are the fastest */
     double delta;      /**< at least 0 (default 1) */
+    /** The pixel of x, row and column, whose window gives the first pixel of y: MPS's `offset`. It
+     *  may be negative or beyond x, where pixels are 0 (default 0, 0). */
+    int32_t offset[2];
+    /** Rows and columns of y; 0: as many as x has (default 0, 0). Windows see all pixels of x, also
+     *  those that y has no pixel for: with `offset` this is MPS's clipRect. */
+    int64_t output[2];
 } rg_spatial_norm_desc;
 RG_API rg_spatial_norm_desc rg_spatial_norm_desc_default(void);
 
 /** Creates a kernel; *desc is copied. On failure *kernel is NULL.
  *
- *      x (n, h, w, c)  ->  y (the same)
+ *      x (n, h, w, c)  ->  y (n, oh, ow, c), by default of the shape of x
  *
  *  The gradient reads x; the state holds no tensors. */
 RG_API rg_status rg_spatial_norm_create(rg_device *device, const rg_spatial_norm_desc *desc,

@@ -3,7 +3,7 @@
 /* Local contrast normalisation: description, shape rule, forward, gradient. */
 #include "ops/local_contrast/local_contrast.h"
 #include "ops/ops.h"
-#include "ops/window_norm/box_record.h"
+#include "ops/window_norm/clip_record.h"
 
 #include <retrograde/local_contrast.h>
 
@@ -36,6 +36,9 @@ static const rg_field fields[] = {
                 "fraction of the mean that is subtracted"),
     RG_FIELD_IN(rg_local_contrast_desc, pm, -DBL_MAX, DBL_MAX, "added to the result"),
     RG_FIELD_IN(rg_local_contrast_desc, ps, -DBL_MAX, DBL_MAX, "factor of the result"),
+    RG_FIELD(rg_local_contrast_desc, offset,
+             "pixel of x under the first pixel of y; rows, columns"),
+    RG_FIELD_IN(rg_local_contrast_desc, output, 0, 0x1p56, "rows and columns of y; 0: those of x"),
     { .name = NULL },
 };
 
@@ -50,10 +53,15 @@ static const rg_op_name names[] = {
 
 /* ---- shape rule ---- */
 
+static rg_box_clip clip_of(const rg_local_contrast_desc *d)
+{
+    return (rg_box_clip){ d->window, d->offset, d->output };
+}
+
 static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[])
 {
-    (void)desc;
-    return rg_box_shapes("local_contrast", x, y);
+    const rg_box_clip clip = clip_of(desc);
+    return rg_box_clip_shapes("local_contrast", &clip, x, y);
 }
 
 static uint32_t reads(const void *desc)
@@ -87,7 +95,7 @@ static rg_contrast_numbers numbers_of(const rg_local_contrast_desc *d, const rg_
     return numbers;
 }
 
-static rg_status forward(rg_call *call)
+static rg_status whole_forward(rg_call *call)
 {
     const rg_local_contrast_desc *d = call->desc;
     rg_local_contrast_args args = { 0 };
@@ -102,7 +110,7 @@ static rg_status forward(rg_call *call)
     return rg_record(call, &launch);
 }
 
-static rg_status gradient(rg_call *call)
+static rg_status whole_gradient(rg_call *call)
 {
     const rg_local_contrast_desc *d = call->desc;
     rg_local_contrast_gradient_args args = { 0 };
@@ -117,6 +125,18 @@ static rg_status gradient(rg_call *call)
     args.shape.add = call->add & 1;
     args.shape.stream = !args.shape.add && rg_call_streams(call, bytes);
     return rg_record(call, &launch);
+}
+
+static rg_status forward(rg_call *call)
+{
+    const rg_box_clip clip = clip_of(call->desc);
+    return rg_box_clip_forward(call, &clip, whole_forward);
+}
+
+static rg_status gradient(rg_call *call)
+{
+    const rg_box_clip clip = clip_of(call->desc);
+    return rg_box_clip_gradient(call, &clip, whole_gradient);
 }
 
 RG_OP_DEFINE(local_contrast, .text = "local contrast normalization over a window of pixels",

@@ -56,31 +56,39 @@ static double divisor(const rg_local_contrast_desc *d, const double *x, image m,
     return d->delta + d->alpha * (double)((sum + outside * middle * middle) / count_of(d));
 }
 
+/* Pixel (i, j) of one channel; 0 outside of the image. */
+static double pixel(const double *x, image m, int64_t i, int64_t j)
+{
+    return i >= 0 && i < m.h && j >= 0 && j < m.w ? x[(i * m.w + j) * m.c] : 0;
+}
+
 void rg_local_contrast_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref_tensor y[])
 {
     const rg_local_contrast_desc *d = desc;
-    const image m = image_of(x);
+    const image m = image_of(x), o = image_of(y);
     for (int64_t n = 0; n < m.count; n++)
-        for (int64_t i = 0; i < m.h; i++)
-            for (int64_t j = 0; j < m.w; j++)
+        for (int64_t s = 0; s < o.h; s++)
+            for (int64_t t = 0; t < o.w; t++)
                 for (int64_t c = 0; c < m.c; c++) {
-                    const int64_t plane = n * m.h * m.w * m.c + c, at = (i * m.w + j) * m.c;
-                    const double *from = x->data + plane;
-                    const double rest = (double)(from[at] - d->p0 * mean(d, from, m, i, j));
-                    y->data[plane + at] =
+                    const double *from = x->data + n * m.h * m.w * m.c + c;
+                    const int64_t i = d->offset[0] + s, j = d->offset[1] + t;
+                    const double rest =
+                        (double)(pixel(from, m, i, j) - d->p0 * mean(d, from, m, i, j));
+                    y->data[((n * o.h + s) * o.w + t) * o.c + c] =
                         d->pm + d->ps * rest * pow(divisor(d, from, m, i, j), -d->beta);
                 }
 }
 
-/* What dy of pixel (i, j) does to dx of one channel of an image. */
-static void spread(const rg_local_contrast_desc *d, const double *dy, const double *x, double *dx,
-                   image m, int64_t i, int64_t j)
+/* What a dy of pixel (i, j) does to dx of one channel of an image. */
+static void spread(const rg_local_contrast_desc *d, double dy, const double *x, double *dx, image m,
+                   int64_t i, int64_t j)
 {
-    const int64_t at = (i * m.w + j) * m.c;
     const long double middle = mean(d, x, m, i, j);
-    const double t = divisor(d, x, m, i, j), rest = (double)(x[at] - d->p0 * middle);
-    const double a = d->ps * dy[at] * pow(t, -d->beta), count = count_of(d);
-    dx[at] += a;
+    const double t = divisor(d, x, m, i, j);
+    const double rest = (double)(pixel(x, m, i, j) - d->p0 * middle);
+    const double a = d->ps * dy * pow(t, -d->beta), count = count_of(d);
+    if (i >= 0 && i < m.h && j >= 0 && j < m.w)
+        dx[(i * m.w + j) * m.c] += a;
     for (int64_t r = 0; r < m.h; r++)
         for (int64_t q = 0; q < m.w; q++)
             if (in_window(i, r, d->window[0]) && in_window(j, q, d->window[1]))
@@ -94,12 +102,14 @@ void rg_local_contrast_ref_gradient(const void *desc, const rg_ref_tensor dy[],
                                     rg_ref_tensor dx[])
 {
     (void)y;
-    const image m = image_of(x);
+    const rg_local_contrast_desc *d = desc;
+    const image m = image_of(x), o = image_of(dy);
     for (int64_t n = 0; n < m.count; n++)
         for (int64_t c = 0; c < m.c; c++) {
             const int64_t plane = n * m.h * m.w * m.c + c;
-            for (int64_t i = 0; i < m.h; i++)
-                for (int64_t j = 0; j < m.w; j++)
-                    spread(desc, dy->data + plane, x->data + plane, dx->data + plane, m, i, j);
+            for (int64_t s = 0; s < o.h; s++)
+                for (int64_t t = 0; t < o.w; t++)
+                    spread(d, dy->data[((n * o.h + s) * o.w + t) * o.c + c], x->data + plane,
+                           dx->data + plane, m, d->offset[0] + s, d->offset[1] + t);
         }
 }

@@ -142,6 +142,22 @@ static const rg_case cases[] = {
     { "flat-tiny-wide", "window=11,9 alpha=1 delta=0.00001", "1,29,23,4",
       .x_fill = { { 200, 200.01 } } },
 
+    /* y is a part of the image, or lies beyond it */
+    { "clip", "window=3,3 alpha=1 delta=0.25 offset=1,2 output=2,3", "2,6,7,5" },
+    { "clip-even", "window=4,2 alpha=1 delta=0.25 offset=3,1 output=2,2", "1,7,6,3" },
+    { "clip-five", "alpha=1 delta=0.25 offset=4,9 output=17,22", "1,30,56,16" },
+    { "clip-wide", "window=9,11 alpha=1 delta=0.25 offset=3,4 output=5,4", "1,14,13,5" },
+    { "clip-shifted", "window=3,3 alpha=1 delta=0.25 offset=2,-1", "2,6,7,3" },
+    { "clip-around", "window=3,4 alpha=1 delta=0.25 offset=-2,-3 output=10,12", "1,6,7,3" },
+    { "clip-beyond", "window=3,3 alpha=1 delta=0.25 offset=9,-9 output=2,3", "1,6,7,3",
+      RG_CASE_ZERO },
+    { "clip-image", "window=3,3 alpha=1 delta=0.25 offset=2,2 output=3,1", "6,7,4" },
+    { "clip-one", "window=5,3 alpha=1 delta=0.25 offset=2,2 output=1,1", "1,6,7,1" },
+    { "clip-most", "window=3,3 alpha=1 delta=0.25 offset=2147483647,-2147483648 output=1,1",
+      "1,3,3,2", RG_CASE_ZERO },
+    { "clip-no-rows", "window=3,3 alpha=1 delta=0.25 offset=1,1 output=2,2", "2,0,4,3",
+      RG_CASE_ZERO },
+
     /* values */
     { "special-offset", "window=3,2 alpha=1 delta=0.25", "1,19,17,2", RG_CASE_SPECIAL,
       .x_fill = { { .at = spoilt } } },
@@ -172,6 +188,10 @@ static void draw(rg_draw *d)
         desc->window[a] = (int32_t)rg_draw_between(d, 1, rg_draw_chance(d, 0.2) ? size[a] + 3 : 9);
     d->cost = (double)rg_draw_count(&d->x[0]) * (double)size[0] * (double)size[1];
     d->cost *= 3;
+    for (int a = 0; a < 2 && rg_draw_chance(d, 0.3); a++) {
+        desc->offset[a] = (int32_t)rg_draw_between(d, -3, size[a] + 2);
+        desc->output[a] = rg_draw_below(d, size[a] + 4);
+    }
     desc->alpha = (double)rg_draw_below(d, 9) / 4;
     desc->beta = (double)rg_draw_between(d, -8, 16) / 8;
     desc->delta = (double)rg_draw_between(d, 1, 8) / 4;

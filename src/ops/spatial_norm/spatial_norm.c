@@ -3,7 +3,7 @@
 /* Spatial normalisation: description, shape rule, forward, gradient. */
 #include "ops/spatial_norm/spatial_norm.h"
 #include "ops/ops.h"
-#include "ops/window_norm/box_record.h"
+#include "ops/window_norm/clip_record.h"
 
 #include <retrograde/spatial_norm.h>
 
@@ -29,6 +29,8 @@ static const rg_field fields[] = {
     RG_FIELD_IN(rg_spatial_norm_desc, alpha, 0, DBL_MAX, "factor of the mean square"),
     RG_FIELD_IN(rg_spatial_norm_desc, beta, -DBL_MAX, DBL_MAX, "exponent of the divisor"),
     RG_FIELD_IN(rg_spatial_norm_desc, delta, 0, DBL_MAX, "added to the mean square"),
+    RG_FIELD(rg_spatial_norm_desc, offset, "pixel of x under the first pixel of y; rows, columns"),
+    RG_FIELD_IN(rg_spatial_norm_desc, output, 0, 0x1p56, "rows and columns of y; 0: those of x"),
     { .name = NULL },
 };
 
@@ -43,10 +45,15 @@ static const rg_op_name names[] = {
 
 /* ---- shape rule ---- */
 
+static rg_box_clip clip_of(const rg_spatial_norm_desc *d)
+{
+    return (rg_box_clip){ d->window, d->offset, d->output };
+}
+
 static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[])
 {
-    (void)desc;
-    return rg_box_shapes("spatial_norm", x, y);
+    const rg_box_clip clip = clip_of(desc);
+    return rg_box_clip_shapes("spatial_norm", &clip, x, y);
 }
 
 static uint32_t reads(const void *desc)
@@ -69,7 +76,7 @@ static rg_power_numbers numbers_of(const rg_spatial_norm_desc *d)
     return rg_power_numbers_make(d->alpha, d->beta, d->delta, count);
 }
 
-static rg_status forward(rg_call *call)
+static rg_status whole_forward(rg_call *call)
 {
     const rg_spatial_norm_desc *d = call->desc;
     rg_spatial_norm_args args = { .numbers = numbers_of(d) };
@@ -82,7 +89,7 @@ static rg_status forward(rg_call *call)
     return rg_record(call, &launch);
 }
 
-static rg_status gradient(rg_call *call)
+static rg_status whole_gradient(rg_call *call)
 {
     const rg_spatial_norm_desc *d = call->desc;
     rg_spatial_norm_gradient_args args = { .numbers = numbers_of(d) };
@@ -95,6 +102,18 @@ static rg_status gradient(rg_call *call)
     args.shape.add = call->add & 1;
     args.shape.stream = !args.shape.add && rg_call_streams(call, bytes);
     return rg_record(call, &launch);
+}
+
+static rg_status forward(rg_call *call)
+{
+    const rg_box_clip clip = clip_of(call->desc);
+    return rg_box_clip_forward(call, &clip, whole_forward);
+}
+
+static rg_status gradient(rg_call *call)
+{
+    const rg_box_clip clip = clip_of(call->desc);
+    return rg_box_clip_gradient(call, &clip, whole_gradient);
 }
 
 RG_OP_DEFINE(spatial_norm, .text = "spatial normalization over a window of pixels",

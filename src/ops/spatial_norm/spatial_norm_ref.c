@@ -33,34 +33,40 @@ static double divisor(const rg_spatial_norm_desc *d, const double *x, image m, i
     return d->delta + d->alpha / ((double)d->window[0] * d->window[1]) * sum;
 }
 
+/* Pixel (i, j) of one channel; 0 outside of the image. */
+static double pixel(const double *x, image m, int64_t i, int64_t j)
+{
+    return i >= 0 && i < m.h && j >= 0 && j < m.w ? x[(i * m.w + j) * m.c] : 0;
+}
+
 void rg_spatial_norm_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref_tensor y[])
 {
     const rg_spatial_norm_desc *d = desc;
-    const image m = image_of(x);
+    const image m = image_of(x), o = image_of(y);
     for (int64_t n = 0; n < m.count; n++)
-        for (int64_t i = 0; i < m.h; i++)
-            for (int64_t j = 0; j < m.w; j++)
+        for (int64_t s = 0; s < o.h; s++)
+            for (int64_t t = 0; t < o.w; t++)
                 for (int64_t c = 0; c < m.c; c++) {
                     const double *plane = x->data + n * m.h * m.w * m.c + c;
-                    const int64_t at = (i * m.w + j) * m.c;
-                    y->data[n * m.h * m.w * m.c + c + at] =
-                        plane[at] * pow(divisor(d, plane, m, i, j), -d->beta);
+                    const int64_t i = d->offset[0] + s, j = d->offset[1] + t;
+                    y->data[((n * o.h + s) * o.w + t) * o.c + c] =
+                        pixel(plane, m, i, j) * pow(divisor(d, plane, m, i, j), -d->beta);
                 }
 }
 
-/* What dy of pixel (i, j) does to dx of one channel of an image. */
-static void spread(const rg_spatial_norm_desc *d, const double *dy, const double *x, double *dx,
-                   image m, int64_t i, int64_t j)
+/* What a dy of pixel (i, j) does to dx of one channel of an image. */
+static void spread(const rg_spatial_norm_desc *d, double dy, const double *x, double *dx, image m,
+                   int64_t i, int64_t j)
 {
-    const int64_t at = (i * m.w + j) * m.c;
-    const double t = divisor(d, x, m, i, j);
+    const double t = divisor(d, x, m, i, j), own = pixel(x, m, i, j);
     const double factor = 2 * d->alpha * d->beta / ((double)d->window[0] * d->window[1]);
-    dx[at] += dy[at] * pow(t, -d->beta);
+    if (i >= 0 && i < m.h && j >= 0 && j < m.w)
+        dx[(i * m.w + j) * m.c] += dy * pow(t, -d->beta);
     for (int64_t r = 0; r < m.h; r++)
         for (int64_t q = 0; q < m.w; q++)
             if (in_window(i, r, d->window[0]) && in_window(j, q, d->window[1]))
                 dx[(r * m.w + q) * m.c] -=
-                    factor * x[(r * m.w + q) * m.c] * dy[at] * x[at] * pow(t, -d->beta - 1);
+                    factor * x[(r * m.w + q) * m.c] * dy * own * pow(t, -d->beta - 1);
 }
 
 void rg_spatial_norm_ref_gradient(const void *desc, const rg_ref_tensor dy[],
@@ -68,12 +74,14 @@ void rg_spatial_norm_ref_gradient(const void *desc, const rg_ref_tensor dy[],
                                   rg_ref_tensor dx[])
 {
     (void)y;
-    const image m = image_of(x);
+    const rg_spatial_norm_desc *d = desc;
+    const image m = image_of(x), o = image_of(dy);
     for (int64_t n = 0; n < m.count; n++)
         for (int64_t c = 0; c < m.c; c++) {
             const int64_t plane = n * m.h * m.w * m.c + c;
-            for (int64_t i = 0; i < m.h; i++)
-                for (int64_t j = 0; j < m.w; j++)
-                    spread(desc, dy->data + plane, x->data + plane, dx->data + plane, m, i, j);
+            for (int64_t s = 0; s < o.h; s++)
+                for (int64_t t = 0; t < o.w; t++)
+                    spread(d, dy->data[((n * o.h + s) * o.w + t) * o.c + c], x->data + plane,
+                           dx->data + plane, m, d->offset[0] + s, d->offset[1] + t);
         }
 }

@@ -83,6 +83,20 @@ static const rg_case cases[] = {
     { "no-columns", "beta=0.75", "2,6,0,3", RG_CASE_ZERO },
     { "no-channels", "beta=0.75", "2,6,6,0", RG_CASE_ZERO },
 
+    /* y is a part of the image, or lies beyond it */
+    { "clip", "window=3,3 beta=0.75 offset=1,2 output=2,3", "2,6,7,5" },
+    { "clip-even", "window=4,2 beta=0.75 offset=3,1 output=2,2", "1,7,6,3" },
+    { "clip-five", "beta=0.75 offset=4,9 output=17,22", "1,30,56,16" },
+    { "clip-wide", "window=9,11 beta=0.75 offset=3,4 output=5,4", "1,14,13,5" },
+    { "clip-shifted", "window=3,3 beta=0.75 offset=2,-1", "2,6,7,3" },
+    { "clip-around", "window=3,4 beta=0.75 offset=-2,-3 output=10,12", "1,6,7,3" },
+    { "clip-beyond", "window=3,3 beta=0.75 offset=9,-9 output=2,3", "1,6,7,3", RG_CASE_ZERO },
+    { "clip-image", "window=3,3 beta=0.75 offset=2,2 output=3,1", "6,7,4" },
+    { "clip-one", "window=5,3 beta=0.75 offset=2,2 output=1,1", "1,6,7,1" },
+    { "clip-most", "window=3,3 beta=0.75 offset=2147483647,-2147483648 output=1,1", "1,3,3,2",
+      RG_CASE_ZERO },
+    { "clip-no-rows", "window=3,3 beta=0.75 offset=1,1 output=2,2", "2,0,4,3", RG_CASE_ZERO },
+
     /* values */
     { "special", "window=3,4 beta=0.75", "2,13,11,3", RG_CASE_SPECIAL,
       .x_fill = { { .at = special } } },
@@ -111,6 +125,11 @@ static void draw(rg_draw *d)
     for (int a = 0; a < 2; a++)
         desc->window[a] = (int32_t)rg_draw_between(d, 1, rg_draw_chance(d, 0.2) ? size[a] + 3 : 9);
     d->cost = (double)rg_draw_count(&d->x[0]) * (double)size[0] * (double)size[1];
+    for (int a = 0; a < 2 && rg_draw_chance(d, 0.3); a++) {
+        desc->offset[a] = (int32_t)rg_draw_between(d, -3, size[a] + 2);
+        desc->output[a] = rg_draw_below(d, size[a] + 4);
+        d->x_fill[0].special = 0; /* the header leaves open what they do beside a clip */
+    }
     desc->alpha = (double)rg_draw_below(d, 9) / 4;
     desc->beta = (double)rg_draw_between(d, -8, 16) / 8;
     desc->delta = (double)rg_draw_between(d, 1, 8) / 4;
