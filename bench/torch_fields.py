@@ -157,6 +157,11 @@ def reshape_dims(fields, shape):
     return [shape[d] if keeps and size == 0 else size for d, size in enumerate(dims)]
 
 
+def transpose_order(fields, shape):
+    order = numbers(fields["order"]) or range(len(shape))[::-1]
+    return [d % len(shape) for d in order]
+
+
 def neuron_kind(fields):
     kind = fields["neuron.kind"]
     if kind not in ("none", "relu"):

@@ -25,6 +25,7 @@ from torch_fields import (
     pool_fields,
     reduce_fields,
     reshape_dims,
+    transpose_order,
     slice_place,
     softmax_place,
     upsample_sizes,
@@ -381,6 +382,13 @@ def reshape_formula(fields, shapes, make, gradient):
     return (lambda t: t.view(to).clone()), (t,)
 
 
+def transpose_formula(fields, shapes, make, gradient):
+    order = transpose_order(fields, shapes[0])
+    back = sorted(range(len(order)), key=order.__getitem__)
+    t = make([shapes[0][d] for d in order] if gradient else shapes[0])
+    return (lambda t: t.permute(back if gradient else order).contiguous()), (t,)
+
+
 # ---- sums ----
 
 
@@ -446,6 +454,7 @@ FORMULAS = {
     "slice": slice_formula,
     "concat": concat_formula,
     "reshape": reshape_formula,
+    "transpose": transpose_formula,
     "reduce": reduce_formula,
     "arithmetic": arithmetic_formula,
 }

@@ -30,6 +30,7 @@ from torch_fields import (
     pool_fields,
     reduce_fields,
     reshape_dims,
+    transpose_order,
     slice_place,
     softmax_place,
     upsample_sizes,
@@ -313,6 +314,15 @@ def reshape(fields, shapes, make, gradient):
     return lambda: view.copy_(dy)
 
 
+def transpose(fields, shapes, make, gradient):
+    view = make(shapes[0]).permute(transpose_order(fields, shapes[0]))
+    if not gradient:
+        y = make(list(view.shape))
+        return lambda: y.copy_(view)
+    dy = make(list(view.shape))
+    return lambda: view.copy_(dy)
+
+
 # ---- contractions ----
 
 
@@ -452,6 +462,7 @@ KERNELS = {
     "slice": slice_op,
     "concat": concat,
     "reshape": reshape,
+    "transpose": transpose,
     "reduce": reduce,
     "arithmetic": arithmetic,
     "loss": loss,

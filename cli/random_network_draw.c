@@ -209,14 +209,14 @@ static const char *draw_name(rg_net_draw *d)
 {
     /* Those that plans fuse stand here more often. */
     static const char *const names[] = {
-        "softmax",      "neuron",         "neuron",     "neuron",         "neuron",
-        "slice",        "concat",         "reshape",    "reshape",        "upsample",
-        "pad",          "dropout",        "reduce",     "arithmetic",     "arithmetic",
-        "arithmetic",   "arithmetic",     "pool",       "pool",           "lrn",
-        "spatial_norm", "local_contrast", "batch_norm", "batch_norm",     "group_norm",
-        "conv",         "conv",           "conv",       "conv_transpose", "dense",
-        "dense",        "dense",          "gram",       "loss",           "loss",
-        "grad_norm"
+        "softmax",    "neuron",       "neuron",         "neuron",     "neuron",
+        "slice",      "concat",       "reshape",        "reshape",    "transpose",
+        "upsample",   "pad",          "dropout",        "reduce",     "arithmetic",
+        "arithmetic", "arithmetic",   "arithmetic",     "pool",       "pool",
+        "lrn",        "spatial_norm", "local_contrast", "batch_norm", "batch_norm",
+        "group_norm", "conv",         "conv",           "conv",       "conv_transpose",
+        "dense",      "dense",        "dense",          "gram",       "loss",
+        "loss",       "grad_norm"
     };
     return names[rg_net_int(d, 0, (int64_t)(sizeof names / sizeof names[0]) - 1)];
 }

@@ -233,6 +233,19 @@ static bool draw_reshape(rg_net_draw *d)
     return true;
 }
 
+/* Images to channels first or last, matrices transposed; mostly dimension 0 stays where it is. */
+static bool draw_transpose(rg_net_draw *d)
+{
+    static const char *const orders[] = { "", "order=1,0", "order=0,2,1", "order=0,2,3,1",
+                                          "order=0,3,1,2" };
+    const int32_t x = rg_net_pick(d, 2, 4);
+    if (!rg_net_input(d, x))
+        return false;
+    const int32_t rank = desc_of(d, x)->rank;
+    rg_net_field(d, "%s", orders[rank < 4 ? rank - 1 : (int32_t)rg_net_int(d, 3, 4)]);
+    return true;
+}
+
 static bool draw_upsample(rg_net_draw *d)
 {
     static const char *const grids[] = { "asymmetric", "half_pixel", "align_corners" };
@@ -345,11 +358,12 @@ bool rg_net_draw_op(rg_net_draw *d, const char *op)
         const char *op;
         bool (*draw)(rg_net_draw *d);
     } table[] = {
-        { "softmax", draw_softmax }, { "neuron", draw_neuron },
-        { "slice", draw_slice },     { "concat", draw_concat },
-        { "reshape", draw_reshape }, { "upsample", draw_upsample },
-        { "pad", draw_pad },         { "dropout", draw_dropout },
-        { "reduce", draw_reduce },   { "arithmetic", draw_arithmetic },
+        { "softmax", draw_softmax },       { "neuron", draw_neuron },
+        { "slice", draw_slice },           { "concat", draw_concat },
+        { "reshape", draw_reshape },       { "transpose", draw_transpose },
+        { "upsample", draw_upsample },     { "pad", draw_pad },
+        { "dropout", draw_dropout },       { "reduce", draw_reduce },
+        { "arithmetic", draw_arithmetic },
 
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
