@@ -396,6 +396,29 @@ def gram(fields, shapes, make, gradient):
     )
 
 
+def matmul(fields, shapes, make, gradient):
+    alpha = float(fields["alpha"])
+    a, b = (
+        t.transpose(-1, -2) if fields[name] == "true" else t
+        for t, name in zip((make(shapes[0]), make(shapes[1])), ("transpose_a", "transpose_b"))
+    )
+    if any(t.shape[:-2] != a.shape[:-2] for t in (a, b)):
+        raise Skip("torch is asked for stacks of one shape")
+
+    def scaled(product):
+        return product.mul_(alpha) if alpha != 1 else product
+
+    if not gradient:
+        return lambda: scaled(torch.matmul(a, b))
+    dy = make([*a.shape[:-1], b.shape[-1]])
+
+    def backward():
+        da = scaled(torch.matmul(dy, b.transpose(-1, -2)))
+        return da, scaled(torch.matmul(a.transpose(-1, -2), dy))
+
+    return backward
+
+
 # ---- sums ----
 
 
@@ -469,6 +492,7 @@ KERNELS = {
     "conv": conv,
     "dense": dense,
     "gram": gram,
+    "matmul": matmul,
     "sgd": sgd,
     "rmsprop": rmsprop,
     "adam": adam,

@@ -215,8 +215,8 @@ static const char *draw_name(rg_net_draw *d)
         "arithmetic", "arithmetic",   "arithmetic",     "pool",       "pool",
         "lrn",        "spatial_norm", "local_contrast", "batch_norm", "batch_norm",
         "group_norm", "conv",         "conv",           "conv",       "conv_transpose",
-        "dense",      "dense",        "dense",          "gram",       "loss",
-        "loss",       "grad_norm"
+        "dense",      "dense",        "dense",          "gram",       "matmul",
+        "loss",       "loss",         "grad_norm"
     };
     return names[rg_net_int(d, 0, (int64_t)(sizeof names / sizeof names[0]) - 1)];
 }

@@ -310,6 +310,16 @@ static int32_t draw_bias(rg_net_draw *d, int32_t x, double low)
     return rg_net_vector(d, d->net->dtype, rg_net_chance(d, 0.1) ? 1 : channels, low, 1, false);
 }
 
+/* A value with itself, one of them transposed: any value fits. */
+static bool draw_matmul(rg_net_draw *d)
+{
+    const int32_t x = rg_net_pick(d, 2, 4);
+    if (!rg_net_input(d, x) || !rg_net_input(d, x))
+        return false;
+    rg_net_field(d, "transpose_%s=true alpha=0.25", rg_net_chance(d, 0.5) ? "a" : "b");
+    return true;
+}
+
 static bool draw_arithmetic(rg_net_draw *d)
 {
     static const char *const kinds[] = { "add", "subtract", "multiply", "divide", "compare" };
@@ -363,7 +373,7 @@ bool rg_net_draw_op(rg_net_draw *d, const char *op)
         { "reshape", draw_reshape },       { "transpose", draw_transpose },
         { "upsample", draw_upsample },     { "pad", draw_pad },
         { "dropout", draw_dropout },       { "reduce", draw_reduce },
-        { "arithmetic", draw_arithmetic },
+        { "arithmetic", draw_arithmetic }, { "matmul", draw_matmul },
 
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {

@@ -142,9 +142,6 @@ foreach(op ${RG_OPS})
     rg_folder_sources(${op} host cpu cuda tests)
     rg_define_tables(${op} "${cpu}" "${cuda}")
 endforeach()
-# Products of matrices, which dense and gram launch.
-rg_folder_sources(matmul host cpu cuda tests)
-rg_define_tables(matmul "${cpu}" "${cuda}")
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/tables/ops/op_tables.h CONTENT
 "/* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
@@ -198,6 +195,6 @@ macro(rg_add_ops target)
         endif()
         list(APPEND RG_OP_TESTS ${tests})
     endforeach()
-    set_property(SOURCE src/ops/ops.c src/ops/matmul/product_record.c APPEND PROPERTY
+    set_property(SOURCE src/ops/ops.c APPEND PROPERTY
         INCLUDE_DIRECTORIES ${PROJECT_BINARY_DIR}/tables)
 endmacro()

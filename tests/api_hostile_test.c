@@ -20,6 +20,7 @@ static const line good[] = {
     { "slice", "start=1,0 length=2,-1 step=1,2", "4,6", "" },
     { "concat", "sources=3 axis=1 multiple=4", "2,3 2,1 2,4", "" },
     { "reshape", "dims=-1,4", "2,6", "" },
+    { "matmul", "", "2,6 6,3", "" },
     { "transpose", "order=1,0", "2,6", "" },
     { "upsample", "kind=bilinear grid=half_pixel", "2,3,4,5", "" },
     { "upsample", "output=5,7", "3,4,2", "" },

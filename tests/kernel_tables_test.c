@@ -75,7 +75,6 @@ static void test_ops(void)
 {
     for (int i = 0; rg_ops[i] != NULL; i++)
         expect_good(rg_ops[i]->kernels, rg_ops[i]->name);
-    expect_good(&rg_kernels_matmul, "matmul");
 }
 
 static void nothing(const void *args, int64_t begin, int64_t end)

@@ -2,14 +2,7 @@
 /* Copyright The retrograde authors */
 /* Recording matrix products, for dense and gram. */
 #include "ops/matmul/product_launch.h"
-#include "backend/kernel_lists.h"
 #include "core/integer.h"
-#include "ops/op_tables.h" /* made by cmake/ops.cmake */
-
-RG_KERNELS_DEFINE(matmul)
-
-/* Whose kernels are launched, whichever op asks. */
-static const rg_op matmul = { .name = "matmul", .kernels = &rg_kernels_matmul };
 
 /* ---- indices over several dimensions ---- */
 
@@ -54,7 +47,7 @@ static void swap_walk(rg_walk *walk)
 
 bool rg_product_fuses(const rg_call *call, rg_dtype dtype)
 {
-    const rg_call part = { .op = &matmul, .commands = call->commands };
+    const rg_call part = { .op = &rg_op_matmul, .commands = call->commands };
     return rg_call_finds(&part, RG_MATMUL_PACK, dtype);
 }
 
@@ -94,7 +87,7 @@ rg_status rg_product_launched(rg_call *call, rg_launch *launch, double units, do
     enum { MIN_PARALLEL_BYTES = 1 << 15 };
     const double most = 0x1p60;
     const double work = products / 8 + elements * (double)rg_dtype_size(launch->dtype);
-    rg_call own = { .op = &matmul, .desc = call->desc, .commands = call->commands };
+    rg_call own = { .op = &rg_op_matmul, .desc = call->desc, .commands = call->commands };
     launch->units = (int64_t)units;
     launch->bytes = (int64_t)(work < most ? work : most);
     launch->grain = work < MIN_PARALLEL_BYTES * units

@@ -10,7 +10,6 @@
 #include "runtime/objects.h"
 #include "runtime/strategy.h"
 
-extern const rg_kernel_table rg_kernels_matmul;
 extern const rg_strategy *const *const rg_product_strategies[];
 
 /* ---- indices over several dimensions ---- */
