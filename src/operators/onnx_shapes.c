@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Converters of ONNX's operators that move, cut or reduce: Reshape, Slice, Concat, Pad, Resize,
+ * Reduce…. */
+#include "operators/onnx_converters.h"
+
+#include <retrograde/concat.h>
+#include <retrograde/pad.h>
+#include <retrograde/reduce.h>
+#include <retrograde/reshape.h>
+#include <retrograde/slice.h>
+#include <retrograde/upsample.h>
+
+rg_status rg_onnx_reshape(const rg_onnx_node *node, rg_onnx_call *call)
+{
+    rg_reshape_desc *d = (rg_reshape_desc *)call->desc;
+    int64_t shape[RG_ONNX_VALUES];
+    const int32_t count = rg_onnx_ints(node, "shape", shape);
+    RG_CHECK(rg_onnx_given(node, "shape"), RG_INVALID_ARGUMENT, "%s: shape is missing", node->type);
+    RG_CHECK(count <= RG_MAX_RANK, RG_UNSUPPORTED,
+             "%s: at most %d dimensions are supported, not %d", node->type, RG_MAX_RANK, count);
+    d->dims_count = count;
+    memcpy(d->dims, shape, (size_t)count * sizeof shape[0]);
+    d->zero_keeps = rg_onnx_int(node, "allowzero") == 0;
+    return RG_OK;
+}
+
+static int64_t clamp(int64_t value, int64_t low, int64_t high)
+{
+    return value < low ? low : value > high ? high : value;
+}
+
+/* Slice: data starts ends axes steps. SliceGrad: dY shape starts ends axes steps, where `shape` is
+ * that of the source. */
+rg_status rg_onnx_slice(const rg_onnx_node *node, rg_onnx_call *call)
+{
+    rg_slice_desc *d = (rg_slice_desc *)call->desc;
+    int64_t starts[RG_ONNX_VALUES], ends[RG_ONNX_VALUES], axes[RG_ONNX_VALUES],
+        steps[RG_ONNX_VALUES], shape[RG_ONNX_VALUES];
+    const int32_t count = rg_onnx_ints(node, "starts", starts);
+    const int32_t axes_count = rg_onnx_ints(node, "axes", axes);
+    const int32_t steps_count = rg_onnx_ints(node, "steps", steps);
+    int32_t rank = rg_onnx_rank(node, 0);
+    RG_CHECK(count > 0 && rg_onnx_ints(node, "ends", ends) == count, RG_INVALID_ARGUMENT,
+             "%s: starts and ends are required, with as many numbers each", node->type);
+    RG_CHECK((axes_count == 0 || axes_count == count) && (steps_count == 0 || steps_count == count),
+             RG_INVALID_ARGUMENT, "%s: axes and steps must have %d numbers, as starts has",
+             node->type, count);
+    RG_CHECK(rank >= 0, RG_INVALID_ARGUMENT, "%s: the shape of data must be known", node->type);
+    memcpy(shape, node->inputs[0].dims, (size_t)rank * sizeof shape[0]);
+    if (call->gradient)
+        RG_CHECK(rg_onnx_ints(node, "shape", shape) == rank, RG_INVALID_ARGUMENT,
+                 "%s: shape must have %d numbers, as many as dY has dimensions", node->type, rank);
+    d->start_count = d->length_count = d->step_count = rank;
+    for (int32_t i = 0; i < rank; i++) {
+        d->start[i] = 0;
+        d->length[i] = shape[i];
+        d->step[i] = 1;
+    }
+    for (int32_t i = 0; i < count; i++) {
+        int64_t axis;
+        RG_TRY(rg_onnx_axis(node, "an axis", axes_count > 0 ? axes[i] : i, rank, &axis));
+        const int64_t step = steps_count > 0 ? steps[i] : 1, n = shape[axis];
+        RG_CHECK(step >= 1, RG_UNSUPPORTED, "%s: a step must be 1 or more, not %lld", node->type,
+                 (long long)step);
+        const int64_t first = clamp(starts[i] < 0 ? starts[i] + n : starts[i], 0, n);
+        const int64_t end = clamp(ends[i] < 0 ? ends[i] + n : ends[i], 0, n);
+        d->start[axis] = first;
+        d->length[axis] = end > first ? (end - first - 1) / step + 1 : 0;
+        d->step[axis] = step;
+    }
+    return RG_OK;
+}
+
+rg_status rg_onnx_concat(const rg_onnx_node *node, rg_onnx_call *call)
+{
+    rg_concat_desc *d = (rg_concat_desc *)call->desc;
+    int32_t sources = 0;
+    while (sources < node->input_count && rg_onnx_has(node, sources))
+        sources++;
+    RG_CHECK(rg_onnx_given(node, "axis"), RG_INVALID_ARGUMENT, "%s: the attribute axis is required",
+             node->type);
+    RG_CHECK(sources >= 1, RG_INVALID_ARGUMENT, "%s: the first input is missing", node->type);
+    d->sources = sources;
+    return rg_onnx_axis(node, "axis", rg_onnx_int(node, "axis"), rg_onnx_rank(node, 0), &d->axis);
+}
+
+/* Up to four dimensions, which pad has as (n, h, w, c). */
+rg_status rg_onnx_pad(const rg_onnx_node *node, rg_onnx_call *call)
+{
+    static const char *const modes[] = { "constant", "reflect", "edge", NULL };
+    static const rg_pad_mode kinds[] = { RG_PAD_CONSTANT, RG_PAD_MIRROR, RG_PAD_CLAMP };
+    rg_pad_desc *d = (rg_pad_desc *)call->desc;
+    int32_t mode;
+    int64_t pads[RG_ONNX_VALUES], axes[RG_ONNX_VALUES];
+    const int32_t rank = rg_onnx_rank(node, 0), given = rg_onnx_ints(node, "axes", axes);
+    RG_TRY(rg_onnx_word(node, "mode", modes, &mode));
+    RG_CHECK(rank >= 1 && rank <= 4, RG_UNSUPPORTED,
+             "%s: %s has rank %d; ranks 1 to 4 are supported", node->type, call->inputs[0].name,
+             rank);
+    const int32_t count = given > 0 ? given : rank;
+    RG_CHECK(rg_onnx_ints(node, "pads", pads) == 2 * count, RG_INVALID_ARGUMENT,
+             "%s: pads must have %d numbers: what to add before and after each of %d dimensions",
+             node->type, 2 * count, count);
+    d->mode = kinds[mode];
+    d->value = mode == 0 ? rg_onnx_float(node, "constant_value") : 0;
+    for (int32_t i = 0; i < count; i++) {
+        int64_t axis;
+        RG_TRY(rg_onnx_axis(node, "an axis", given > 0 ? axes[i] : i, rank, &axis));
+        d->before[4 - rank + axis] = pads[i];
+        d->after[4 - rank + axis] = pads[count + i];
+    }
+    return RG_OK;
+}
+
+/* ReduceSum, ReduceMean, …: no axes are all of them, or none with noop_with_empty_axes. */
+rg_status rg_onnx_reduce(const rg_onnx_node *node, rg_onnx_call *call)
+{
+    rg_reduce_desc *d = (rg_reduce_desc *)call->desc;
+    int64_t axes[RG_ONNX_VALUES];
+    const int32_t count = rg_onnx_ints(node, "axes", axes), rank = rg_onnx_rank(node, 0);
+    d->keep_dims = rg_onnx_int(node, "keepdims") != 0;
+    RG_CHECK(count > 0 || rg_onnx_int(node, "noop_with_empty_axes") == 0, RG_UNSUPPORTED,
+             "%s: without axes, noop_with_empty_axes makes it a copy, which is not this op",
+             node->type);
+    RG_CHECK(count <= RG_MAX_RANK, RG_INVALID_ARGUMENT, "%s: there are more axes than dimensions",
+             node->type);
+    d->dims_count = count;
+    for (int32_t i = 0; i < count; i++) {
+        int64_t dimension;
+        if (rank >= 0)
+            RG_TRY(rg_onnx_axis(node, "an axis", axes[i], rank, &dimension));
+        d->dims[i] = axes[i];
+    }
+    return RG_OK;
+}
+
+rg_status rg_onnx_arg_reduce(const rg_onnx_node *node, rg_onnx_call *call)
+{
+    rg_reduce_desc *d = (rg_reduce_desc *)call->desc;
+    const int32_t rank = rg_onnx_rank(node, 0);
+    int64_t dimension;
+    d->keep_dims = rg_onnx_int(node, "keepdims") != 0;
+    d->dims_count = 1;
+    d->dims[0] = rg_onnx_int(node, "axis");
+    RG_CHECK(rg_onnx_int(node, "select_last_index") == 0, RG_UNSUPPORTED,
+             "%s: select_last_index is not supported: the first of equal elements is chosen",
+             node->type);
+    return rank < 0 ? RG_OK : rg_onnx_axis(node, "axis", d->dims[0], rank, &dimension);
+}
+
+/* ---- resize ---- */
+
+/* Numbers for each dimension of X from those of the axes; others are `fill`. */
+static rg_status spread(const rg_onnx_node *node, const char *name, int32_t rank, double fill,
+                        double to[RG_MAX_RANK], bool *given)
+{
+    double values[RG_ONNX_VALUES];
+    int64_t axes[RG_ONNX_VALUES];
+    const int32_t count = rg_onnx_floats(node, name, values);
+    const int32_t axes_count = rg_onnx_ints(node, "axes", axes);
+    *given = count > 0;
+    for (int32_t d = 0; d < rank; d++)
+        to[d] = fill;
+    if (count == 0)
+        return RG_OK;
+    RG_CHECK(count == (axes_count > 0 ? axes_count : rank), RG_INVALID_ARGUMENT,
+             "%s: %s has %d numbers, but must have %d", node->type, name, count,
+             axes_count > 0 ? axes_count : rank);
+    for (int32_t i = 0; i < count; i++) {
+        int64_t axis;
+        RG_TRY(rg_onnx_axis(node, "an axis", axes_count > 0 ? axes[i] : i, rank, &axis));
+        RG_CHECK(values[i] > 0 && values[i] < 0x1p48, RG_INVALID_ARGUMENT,
+                 "%s: %s must be more than 0, not %g", node->type, name, values[i]);
+        to[axis] = values[i];
+    }
+    return RG_OK;
+}
+
+static rg_status read_modes(const rg_onnx_node *node, rg_upsample_desc *d)
+{
+    static const char *const modes[] = { "nearest", "linear", NULL };
+    static const char *const grids[] = { "half_pixel", "pytorch_half_pixel", "align_corners",
+                                         "asymmetric", NULL };
+    static const char *const rounds[] = { "round_prefer_floor", "round_prefer_ceil", "floor",
+                                          "ceil", NULL };
+    static const rg_upsample_grid grid_of[] = { RG_UPSAMPLE_HALF_PIXEL, RG_UPSAMPLE_HALF_PIXEL,
+                                                RG_UPSAMPLE_ALIGN_CORNERS, RG_UPSAMPLE_ASYMMETRIC };
+    static const rg_upsample_round round_of[] = { RG_UPSAMPLE_PREFER_FLOOR, RG_UPSAMPLE_PREFER_CEIL,
+                                                  RG_UPSAMPLE_FLOOR, RG_UPSAMPLE_CEIL };
+    int32_t mode, grid, rounding;
+    RG_TRY(rg_onnx_word(node, "mode", modes, &mode));
+    RG_TRY(rg_onnx_word(node, "coordinate_transformation_mode", grids, &grid));
+    RG_TRY(rg_onnx_word(node, "nearest_mode", rounds, &rounding));
+    RG_CHECK(rg_onnx_int(node, "antialias") == 0, RG_UNSUPPORTED, "%s: antialias is not supported",
+             node->type);
+    d->kind = mode == 0 ? RG_UPSAMPLE_NEAREST : RG_UPSAMPLE_BILINEAR;
+    d->grid = grid_of[grid];
+    d->round = round_of[rounding];
+    return RG_OK;
+}
+
+/* Scales and sizes so that the image keeps its aspect ratio. */
+static rg_status read_sizes(const rg_onnx_node *node, const rg_tensor_desc *x, double sizes[],
+                            double scales[])
+{
+    static const char *const policies[] = { "stretch", "not_larger", "not_smaller", NULL };
+    int32_t policy;
+    double scale = 0;
+    RG_TRY(rg_onnx_word(node, "keep_aspect_ratio_policy", policies, &policy));
+    for (int32_t d = 0; d < x->rank; d++) {
+        scales[d] = sizes[d] > 0 && x->dims[d] > 0 ? sizes[d] / (double)x->dims[d] : 0;
+        const bool better = policy == 1 ? scales[d] < scale : scales[d] > scale;
+        if (sizes[d] > 0 && (scale == 0 || better))
+            scale = scales[d];
+    }
+    for (int32_t d = 0; policy > 0 && d < x->rank; d++) {
+        if (sizes[d] > 0) {
+            scales[d] = scale;
+            sizes[d] = (double)(int64_t)(scale * (double)x->dims[d] + 0.5);
+        }
+    }
+    return RG_OK;
+}
+
+/* Resize: X roi scales sizes; ResizeGrad: dY X roi scales. */
+rg_status rg_onnx_resize(const rg_onnx_node *node, rg_onnx_call *call)
+{
+    rg_upsample_desc *d = (rg_upsample_desc *)call->desc;
+    const int32_t image = call->gradient, rank = rg_onnx_rank(node, image);
+    double scales[RG_MAX_RANK], sizes[RG_MAX_RANK];
+    bool has_scales, has_sizes;
+    RG_TRY(read_modes(node, d));
+    RG_CHECK(rank == 3 || rank == 4, RG_UNSUPPORTED,
+             "%s: X has rank %d; images (n, c, d) and (n, c, h, w) are supported", node->type,
+             rank);
+    RG_TRY(spread(node, "scales", rank, 1, scales, &has_scales));
+    RG_TRY(spread(node, "sizes", rank, 0, sizes, &has_sizes));
+    RG_CHECK(has_scales != has_sizes, RG_INVALID_ARGUMENT,
+             has_scales ? "%s: scales and sizes cannot both be given"
+                        : "%s: either scales or sizes must be given",
+             node->type);
+    const rg_tensor_desc *x = &node->inputs[image];
+    if (has_sizes)
+        RG_TRY(read_sizes(node, x, sizes, scales));
+    const int32_t first = node->nhwc ? 1 : 2;
+    for (int32_t axis = 0; axis < rank; axis++) {
+        const bool spatial = axis >= first && axis < first + rank - 2;
+        const bool kept = has_sizes ? sizes[axis] == 0 || sizes[axis] == (double)x->dims[axis]
+                                    : scales[axis] == 1;
+        RG_CHECK(spatial || kept, RG_UNSUPPORTED, "%s: only spatial dimensions can be resized",
+                 node->type);
+        if (!spatial)
+            continue;
+        const int32_t to = axis - first + (rank == 3);
+        d->scale[to] = has_scales ? scales[axis] : 1;
+        if (has_sizes)
+            d->output[to] = sizes[axis] > 0 ? (int64_t)sizes[axis] : x->dims[axis];
+    }
+    if (rank == 3) {
+        d->scale[0] = 1;
+        d->output[0] = has_sizes ? 1 : 0;
+    }
+    return RG_OK;
+}
