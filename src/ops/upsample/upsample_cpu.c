@@ -266,9 +266,10 @@ RG_INLINE real weight_of(const window *w, int64_t i)
     return i < w->known ? w->weight[i] : tap_weight(w->axis, w->pixel, w->begin + i);
 }
 
-/* A pixel of dx: the outputs that look at it, the first of them in dy, and where it goes. */
+/* A pixel of dx: the outputs that look at it, the first of them in dy, and where it goes. Loops
+ * keep it in registers, so it is passed by value; what is called out of line gets a copy. */
 typedef struct target {
-    const window *rows, *columns;
+    window rows, columns;
     const char *from;
     char *to;
     bool stream;
@@ -279,41 +280,31 @@ RG_INLINE int64_t count_of(const window *w)
     return w->end - w->begin;
 }
 
-/* A vector of n channels from i on, neighbours or not. */
-RG_INLINE void gradient_one(const rg_upsample_args *k, const target *t, int64_t i, const int n,
-                            const rg_dtype T)
+/* Channels from i on, neighbours or not. Sums are cut into runs, because many outputs may look at a
+ * pixel. */
+RG_INLINE void gradient_rest_of(const rg_upsample_args *k, const target *t, int64_t i,
+                                const rg_dtype T)
 {
-    vreal sum = vset(0);
-    for (int64_t o = 0; o < count_of(t->rows); o++) {
-        vreal row = vset(0);
-        const char *dy = t->from + o * step_of(k, 0, 1, T);
-        for (int64_t p = 0; p < count_of(t->columns); p++) {
-            row = vfma(vset(weight_of(t->columns, p)), load_channels(k, dy, i, n, T), row);
-            dy += step_of(k, 0, 2, T);
-        }
-        sum = vfma(vset(weight_of(t->rows, o)), row, sum);
-    }
-    store_channels(k, t->to, i, n, T, sum);
-}
-
-/* All channels of a pixel at which many outputs look: sums are cut into runs. */
-RG_OUTLINE void gradient_many(const rg_upsample_args *k, const target *t, rg_dtype T)
-{
-    for (int64_t i = 0; i < k->channels; i += VLEN) {
+    for (; i < k->channels; i += VLEN) {
         const int n = vlanes_left(k->channels - i);
         long_chain sum = long_chain_start();
-        for (int64_t o = 0; o < count_of(t->rows); o++, long_chain_count(&sum)) {
+        for (int64_t o = 0; o < count_of(&t->rows); o++, long_chain_count(&sum)) {
             long_chain row = long_chain_start();
             const char *dy = t->from + o * step_of(k, 0, 1, T);
-            for (int64_t p = 0; p < count_of(t->columns); p++, long_chain_count(&row)) {
+            for (int64_t p = 0; p < count_of(&t->columns); p++, long_chain_count(&row)) {
                 const vreal x = load_channels(k, dy, i, n, T);
-                row.run = vfma(vset(weight_of(t->columns, p)), x, row.run);
+                row.run = vfma(vset(weight_of(&t->columns, p)), x, row.run);
                 dy += step_of(k, 0, 2, T);
             }
-            sum.run = vfma(vset(weight_of(t->rows, o)), long_chain_end(&row), sum.run);
+            sum.run = vfma(vset(weight_of(&t->rows, o)), long_chain_end(&row), sum.run);
         }
         store_channels(k, t->to, i, n, T, long_chain_end(&sum));
     }
+}
+
+RG_OUTLINE void gradient_rest(const rg_upsample_args *k, target t, int64_t i, rg_dtype T)
+{
+    RG_WITH_TYPE(T, U, gradient_rest_of(k, &t, i, U));
 }
 
 RG_INLINE vpair add_pair(vpair sum, real weight, vpair x)
@@ -323,14 +314,14 @@ RG_INLINE vpair add_pair(vpair sum, real weight, vpair x)
 
 /* `pairs` pairs of neighbours, at most 2. `width` outputs of each row look at the pixel; 0: any
  * number. */
-RG_INLINE void gradient_pairs(const rg_upsample_args *k, const target *t, int64_t i,
-                              const int pairs, const int width, const rg_dtype T)
+RG_INLINE void gradient_pairs(const rg_upsample_args *k, const target t, int64_t i, const int pairs,
+                              const int width, const rg_dtype T)
 {
-    const window *rows = t->rows, *columns = t->columns;
+    const window *rows = &t.rows, *columns = &t.columns;
     const vpair zero = { vset(0), vset(0) };
     const int64_t across = step_of(k, 0, 2, T), down = step_of(k, 0, 1, T);
     const int64_t count = width > 0 ? width : count_of(columns), height = count_of(rows);
-    const char *from = t->from;
+    const char *from = t.from;
     vpair sum[2] = { zero, zero };
     for (int64_t o = 0; o < height; o++, from += down) {
         vpair row[2] = { zero, zero };
@@ -350,19 +341,18 @@ RG_INLINE void gradient_pairs(const rg_upsample_args *k, const target *t, int64_
 #pragma GCC unroll 2
     for (int b = 0; b < pairs; b++) {
         if (k->add) {
-            const vpair old = vload_pair(t->to, i + b * 2 * VLEN, T, true);
+            const vpair old = vload_pair(t.to, i + b * 2 * VLEN, T, true);
             sum[b].a += old.a;
             sum[b].b += old.b;
         }
-        vstore_sums(t->to, i + b * 2 * VLEN, T, sum[b], t->stream);
+        vstore_sums(t.to, i + b * 2 * VLEN, T, sum[b], t.stream);
     }
 }
 
 /* Factors of two, the nearest pixel or between pixels, have a loop of their own. */
-RG_INLINE void gradient_quad(const rg_upsample_args *k, const target *t, int64_t i,
-                             const rg_dtype T)
+RG_INLINE void gradient_quad(const rg_upsample_args *k, const target t, int64_t i, const rg_dtype T)
 {
-    const int64_t width = count_of(t->columns);
+    const int64_t width = count_of(&t.columns);
     if (width == 2)
         gradient_pairs(k, t, i, 2, 2, T);
     else if (width == 3)
@@ -373,21 +363,18 @@ RG_INLINE void gradient_quad(const rg_upsample_args *k, const target *t, int64_t
         gradient_pairs(k, t, i, 2, 0, T);
 }
 
-RG_INLINE void gradient_pixel(const rg_upsample_args *k, const target *t, const rg_dtype T)
+RG_INLINE void gradient_pixel(const rg_upsample_args *k, const target t, const rg_dtype T)
 {
+    const bool fits_run = count_of(&t.rows) <= RG_CHAIN_RUN && count_of(&t.columns) <= RG_CHAIN_RUN;
     int64_t i = 0;
-    if (count_of(t->rows) > RG_CHAIN_RUN || count_of(t->columns) > RG_CHAIN_RUN) {
-        gradient_many(k, t, T);
-        return;
-    }
-    if (k->dense) {
+    if (k->dense && fits_run) {
         for (; i + 4 * VLEN <= k->channels; i += 4 * VLEN)
             gradient_quad(k, t, i, T);
         for (; i + 2 * VLEN <= k->channels; i += 2 * VLEN)
             gradient_pairs(k, t, i, 1, 0, T);
     }
-    for (; i < k->channels; i += VLEN)
-        gradient_one(k, t, i, vlanes_left(k->channels - i), T);
+    if (i < k->channels)
+        gradient_rest(k, t, i, T);
 }
 
 /* Rows from y on of one image, and the columns that are known. */
@@ -403,8 +390,8 @@ RG_INLINE void gradient_block(const rg_upsample_args *k, int64_t image, const lo
             const window column = window_of(columns, c);
             const char *first =
                 from + row.begin * step_of(k, 0, 1, T) + column.begin * step_of(k, 0, 2, T);
-            const target t = { &row, &column, first, to, stream };
-            gradient_pixel(k, &t, T);
+            const target t = { row, column, first, to, stream };
+            gradient_pixel(k, t, T);
             to += step_of(k, 1, 2, T);
         }
     }
