@@ -277,14 +277,17 @@ RG_INLINE void channel_rows(channel_step *step, channel_rest *rest, const channe
 {
     const rg_channels *s = b->s;
     const bool any_order = any_order_of(s, b->width), together = s->joined && s->blocks == 1;
-    const int64_t most = loop.writes || s->chains > 1 ? 1 : rows_together(b->width, T);
+    const int64_t width = together ? s->chains * b->width : b->width;
+    const int64_t most = loop.writes || (s->chains > 1 && !together) ? 1 : rows_together(width, T);
     for (int64_t row = b->begin, rows; row < b->end; row += rows * s->chains) {
-        rows = least(most, b->end - row);
         const int64_t all = least(s->chains, b->end - row), taken = together ? all : 1;
+        const int64_t whole = most > 1 ? least(most, (b->end - row) / s->chains) : 1;
+        rows = whole > 0 ? whole : 1;
         for (int64_t chain = 0; chain < all; chain += taken) {
             channel_run r[CHANNEL_ROWS];
             for (int64_t j = 0; j < (loop.writes ? 1 : rows); j++) {
-                r[j] = run_at(s, data, loop.tensors, loop.writes, row + j + chain, b->first, T);
+                const int64_t at_row = row + j * s->chains + chain;
+                r[j] = run_at(s, data, loop.tensors, loop.writes, at_row, b->first, T);
                 r[j].column = chain * b->width;
                 r[j].any_order = any_order;
             }
