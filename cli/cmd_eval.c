@@ -3,41 +3,94 @@
 /* `retrograde eval`: evaluates a trained network on a data set. */
 #include "cli/cli.h"
 #include "cli/print_json.h"
-#include "cli/train_options.h"
+#include "cli/train_data.h"
 #include "cli/train_show.h"
 #include "cli/use_checkpoint.h"
+
+#include <retrograde/checkpoint.h>
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct request {
     rg_use_request use;
-    const char *data;
+    const char *data; /* NULL: that of the checkpoint */
 } request;
 
 /* An evaluation: its network and data, and its results. */
 typedef struct evaluation {
     rg_trainer *network;
+    char *kept;               /* options of the checkpoint, which `trained` points into */
+    rg_train_request trained; /* how it was trained */
+    const char *data;
     rg_dataset *set;
     rg_dataset_info info;
-    bool trained; /* the set is the part that networks are trained with */
+    const char *part; /* "test", or "train" of other data without a test part */
     rg_trainer_result result;
     rg_prediction *predictions;
     rg_confusion_cell *cells;
     int64_t cell_count;
 } evaluation;
 
-/* The test part; if there is none, the training part. */
-static rg_status open_set(const request *q, evaluation *e)
+/* ---- data ---- */
+
+/* The options that a checkpoint was trained with. One that a program has saved has no data. */
+static rg_status read_trained(const char *path, evaluation *e)
 {
-    RG_PASS(rg_open_test_part(q->data, &e->set));
-    e->trained = e->set == NULL;
-    if (!e->trained)
+    rg_checkpoint *checkpoint;
+    RG_PASS(rg_checkpoint_inspect(path, &checkpoint));
+    e->trained = rg_train_defaults();
+    e->trained.data = NULL;
+    e->kept = strdup(rg_checkpoint_options(checkpoint));
+    rg_checkpoint_close(checkpoint);
+    if (e->kept == NULL)
+        return rg_fails(RG_OUT_OF_MEMORY, "out of memory for the options");
+    const rg_status status = rg_train_options_read(&e->trained, e->kept);
+    return status == RG_OK ? RG_OK : rg_fails(status, "%s: %s", path, rg_failure());
+}
+
+/* The test images that `train` has held back or found. */
+static rg_status open_own(evaluation *e)
+{
+    rg_train_data data;
+    rg_status status = rg_train_data_open(&e->trained, &data);
+    if (status == RG_OK) {
+        e->set = data.test;
+        data.test = NULL;
+        e->part = "test";
+    } else if (status == RG_IO) {
+        status = rg_fails(status,
+                          "%s. The network was trained with this data; name other data with "
+                          "--data",
+                          rg_failure());
+    }
+    rg_train_data_close(&data);
+    return status;
+}
+
+/* Other data: the test part; if there is none, all images. */
+static rg_status open_other(const request *q, evaluation *e)
+{
+    RG_PASS(rg_open_test_part(e->data, &e->set));
+    e->part = e->set != NULL ? "test" : "train";
+    if (e->set != NULL)
         return RG_OK;
     fprintf(q->use.json ? stderr : stdout, "%s has no test part; the training part is evaluated\n",
-            q->data);
-    return rg_dataset_open(q->data, RG_DATASET_TRAIN, &e->set);
+            e->data);
+    return rg_dataset_open(e->data, RG_DATASET_TRAIN, &e->set);
+}
+
+static rg_status open_set(const char *path, const request *q, evaluation *e)
+{
+    RG_PASS(read_trained(path, e));
+    e->data = q->data != NULL ? q->data : e->trained.data;
+    if (e->data == NULL)
+        return rg_fails(RG_INVALID_ARGUMENT,
+                        "%s: the checkpoint does not name its data; name it with --data", path);
+    const bool own = e->trained.data != NULL && strcmp(e->data, e->trained.data) == 0;
+    return own ? open_own(e) : open_other(q, e);
 }
 
 /* ---- what is printed ---- */
@@ -77,10 +130,12 @@ static void print_cells(const evaluation *e)
 
 static void print_json(const evaluation *e)
 {
-    printf("{\"part\":\"%s\",\"images\":%lld,\"loss\":", e->trained ? "train" : "test",
-           (long long)e->info.count);
+    printf("{\"data\":");
+    rg_print_json_text(e->data);
+    printf(",\"part\":\"%s\",\"images\":%lld,\"loss\":", e->part, (long long)e->info.count);
     rg_print_json_number(e->result.loss);
-    printf(",\"accuracy\":%.9g", e->result.accuracy);
+    printf(",\"accuracy\":");
+    rg_print_json_number(e->result.accuracy);
     if (e->info.classes <= MATRIX_CLASSES)
         print_matrix(e);
     else
@@ -116,8 +171,8 @@ static rg_status print_text(const evaluation *e)
     if (of == NULL)
         return rg_fails(RG_OUT_OF_MEMORY, "out of memory for %d classes", classes);
     rg_confusion_count(e->cells, e->cell_count, classes, of);
-    printf("%lld images: accuracy %.2f %%, loss %.4f\n\n", (long long)e->info.count,
-           100 * e->result.accuracy, rg_shown(e->result.loss));
+    printf("%s: %lld %s images: accuracy %.2f %%, loss %.4f\n\n", e->data, (long long)e->info.count,
+           e->part, 100 * e->result.accuracy, rg_shown(e->result.loss));
     if (classes <= LISTED_CLASSES) {
         print_classes(e->network, of, classes);
     } else {
@@ -136,9 +191,9 @@ static rg_status print_text(const evaluation *e)
 static rg_status evaluate(const char *path, const request *q, evaluation *e)
 {
     RG_PASS(rg_used_network_open(path, &q->use, &e->network));
-    RG_PASS(open_set(q, e));
+    RG_PASS(open_set(path, q, e));
     RG_PASS(rg_dataset_get_info(e->set, &e->info));
-    RG_PASS(rg_check_part(e->network, e->set, q->data));
+    RG_PASS(rg_check_part(e->network, e->set, e->data));
     e->predictions = calloc((size_t)e->info.count, sizeof *e->predictions);
     e->cells = calloc((size_t)e->info.count, sizeof *e->cells);
     if (e->predictions == NULL || e->cells == NULL)
@@ -158,28 +213,35 @@ static rg_status evaluate(const char *path, const request *q, evaluation *e)
 
 int rg_cmd_eval(int argc, char **argv)
 {
-    request q = { .data = rg_train_default_data };
+    request q = { .data = NULL };
     const rg_option data = { "data", RG_OPTION_TEXT, &q.data, "PATH",
-                             "data set, as for train; the test part is used if there is one" };
+                             "data set, as for train (default: that of the checkpoint)" };
     int result;
     const int left = rg_use_options(
         &data, &q.use,
-        "usage: retrograde eval CHECKPOINT [options]\n\n"
-        "Evaluates a trained network on a data set: loss, accuracy and accuracy per class. With "
-        "more\n"
-        "than 100 classes it lists the classes with the lowest accuracy and the most frequent\n"
-        "confusions. --json prints the confusion matrix, or with more than 256 classes its "
-        "non-zero\n"
-        "cells as label, prediction, images.\n",
+        "usage: retrograde eval CHECKPOINT|RUN [options]\n\n"
+        "Evaluates a trained network on a data set: loss, accuracy and accuracy per class. Without\n"
+        "--data it repeats the test at the end of training: the same images, the same figures.\n"
+        "With more than 100 classes it lists the classes with the lowest accuracy and the most\n"
+        "frequent confusions. --json prints the confusion matrix, or with more than 256 classes its\n"
+        "non-zero cells as label, prediction, images.\n",
         argc, argv, &result);
     if (left < 0)
         return result;
     if (left != 1)
         return rg_wrong("eval needs exactly one checkpoint; see --help");
     evaluation e = { .network = NULL };
-    result = evaluate(argv[0], &q, &e) == RG_OK ? 0 : rg_failed();
+    char *path = rg_used_path(argv[0]);
+    rg_status status = RG_OK;
+    if (path == NULL)
+        status = rg_fails(RG_OUT_OF_MEMORY, "out of memory for a path");
+    if (status == RG_OK)
+        status = evaluate(path, &q, &e);
+    result = status == RG_OK ? 0 : rg_failed();
+    free(path);
     free(e.predictions);
     free(e.cells);
+    free(e.kept);
     rg_dataset_destroy(e.set);
     rg_trainer_destroy(e.network);
     return result;

@@ -96,7 +96,7 @@ int rg_cmd_predict(int argc, char **argv)
     int result;
     const int left = rg_use_options(
         &top, &q.use,
-        "usage: retrograde predict CHECKPOINT IMAGE... [options]\n\n"
+        "usage: retrograde predict CHECKPOINT|RUN IMAGE... [options]\n\n"
         "Classifies PNG or NPY images and prints the probabilities of the classes.\n",
         argc, argv, &result);
     if (left < 0)
@@ -105,7 +105,11 @@ int rg_cmd_predict(int argc, char **argv)
         return rg_wrong(left < 2 ? "predict needs a checkpoint and at least one image; see --help"
                                  : "--top must be at least 1, not 0");
     rg_trainer *network;
-    if (rg_used_network_open(argv[0], &q.use, &network) != RG_OK)
+    char *path = rg_used_path(argv[0]);
+    const rg_status opened = path != NULL ? rg_used_network_open(path, &q.use, &network)
+                                          : rg_fails(RG_OUT_OF_MEMORY, "out of memory for a path");
+    free(path);
+    if (opened != RG_OK)
         return rg_failed();
     result = predict(network, left - 1, argv + 1, &q);
     rg_trainer_destroy(network);

@@ -30,10 +30,10 @@ static void print_help(const rg_option options[])
 {
     puts(
         "usage: retrograde train [options]\n\n"
-        "Trains a network on images and writes a report and a checkpoint. Ctrl-C saves a "
-        "checkpoint\n"
-        "and stops; --resume continues from it, bit for bit as without the interruption. Only one\n"
-        "run at a time can write to a results folder.\n");
+        "Trains a network on images and writes checkpoints and a report. Part of the training data\n"
+        "chooses the best epoch, best.safetensors; the test images are used once, at the end.\n"
+        "Ctrl-C saves a checkpoint with a report and stops; --resume continues from it, bit for bit "
+        "as\nwithout the interruption. A run never replaces the results of another.\n");
     rg_options_help(options);
 }
 
@@ -142,9 +142,9 @@ static int train(rg_train_request *request, const char *command)
     rg_status status = rg_train_begin(&run, request);
     if (status == RG_OK)
         status = rg_train_all(&run, &interrupted, &done);
-    if (status == RG_OK && done)
-        status = rg_train_finish(&run, command);
-    else if (status == RG_OK)
+    if (status == RG_OK && (done || !unread))
+        status = rg_train_finish(&run, command, done);
+    if (status == RG_OK && !done)
         rg_show_say(&run.show, "stopped; continue with --resume %s",
                     rg_run_path(run.run, RG_RUN_CHECKPOINT));
     if (status != RG_OK)

@@ -14,7 +14,6 @@ const char rg_train_default_data[] = "fashion-mnist";
 rg_train_request rg_train_defaults(void)
 {
     return (rg_train_request){ .device = "cpu",
-                               .out = "run",
                                .data = rg_train_default_data,
                                .model = "lenet",
                                .dtype = "f32",
@@ -27,6 +26,7 @@ rg_train_request rg_train_defaults(void)
                                .stop = RG_TRAIN_NOT_GIVEN,
                                .rate = RG_TRAIN_NOT_GIVEN,
                                .momentum = 0.9,
+                               .validation = 0.1,
                                .drop = 0.5,
                                .drop_every = 2 };
 }
@@ -36,7 +36,8 @@ void rg_train_options(rg_train_request *q, rg_option table[RG_TRAIN_OPTIONS])
     const rg_option options[] = {
         { "device", RG_OPTION_TEXT, &q->device, "NAME", "cpu, cuda or cuda:N (default cpu)" },
         { "threads", RG_OPTION_COUNT, &q->threads, "N", "number of CPU threads; 0 (default): all" },
-        { "out", RG_OPTION_TEXT, &q->out, "FOLDER", "results folder (default run)" },
+        { "out", RG_OPTION_TEXT, &q->out, "FOLDER",
+          "results folder (default run, or run-2, ... if there is one; of --resume the same)" },
         { "resume", RG_OPTION_TEXT, &q->resume, "FILE", "continue from a checkpoint" },
         { "stop", RG_OPTION_COUNT, &q->stop, "N", "stop after epoch N; --resume continues" },
         { "json", RG_OPTION_FLAG, &q->json, NULL, "print one JSON object per line" },
@@ -64,7 +65,7 @@ void rg_train_options(rg_train_request *q, rg_option table[RG_TRAIN_OPTIONS])
         { "drop-every", RG_OPTION_COUNT, &q->drop_every, "N",
           "schedule step: epochs between drops (default 2)" },
         { "validation", RG_OPTION_REAL, &q->validation, "X",
-          "fraction of the training data used for validation (default 0: use the test part)" },
+          "fraction of the training data that chooses the best epoch (default 0.1)" },
         { "patience", RG_OPTION_COUNT, &q->patience, "N",
           "stop after N epochs without a higher validation accuracy; 0 (default): never" },
         { "shift", RG_OPTION_COUNT, &q->shift, "N",
@@ -163,5 +164,7 @@ rg_status rg_train_options_check(const rg_train_request *q)
                         "--validation must be less than 1, not %g: it is a fraction of the "
                         "training data",
                         q->validation);
+    if (q->patience > 0 && q->validation <= 0)
+        return rg_fails(wrong, "--patience needs images for validation; --validation is 0");
     return RG_OK;
 }

@@ -4,6 +4,8 @@
 #include "cli/train_run.h"
 #include "cli/use_checkpoint.h"
 
+#include <retrograde/checkpoint.h>
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,57 +14,28 @@
 /* ---- data ---- */
 
 /* Without the package of the default data set there is one that the program draws. */
-static rg_status open_default(rg_train_run *run, rg_dataset **train)
+static rg_status open_data(rg_train_run *run)
 {
-    const rg_train_request *q = run->request;
-    rg_status status = rg_dataset_open(q->data, RG_DATASET_TRAIN, train);
+    rg_train_request *q = run->request;
+    rg_status status = rg_train_data_open(q, &run->data);
     if (status == RG_IO && q->data == rg_train_default_data && q->resume == NULL) {
-        rg_show_say(&run->show, "%s; training on generated glyph images instead", rg_error_text());
-        run->request->data = "glyphs";
-        status = rg_dataset_open("glyphs", RG_DATASET_TRAIN, train);
+        rg_show_say(&run->show, "%s; training on generated glyph images instead", rg_failure());
+        q->data = "glyphs";
+        status = rg_train_data_open(q, &run->data);
     }
-    return status;
-}
-
-/* Images are held back for validation where that is asked for, and for testing where the data has
- * no test part. */
-static rg_status open_sets(rg_train_run *run)
-{
-    const rg_train_request *q = run->request;
-    const double part = q->validation > 0 ? q->validation : 0.1;
-    rg_dataset *all = NULL;
-    RG_PASS(open_default(run, &all));
-    rg_status status = rg_open_test_part(q->data, &run->test.set);
-    const bool tests = run->test.set != NULL;
-    if (status == RG_OK && !tests)
+    RG_PASS(status);
+    if (!run->data.has_test_part)
         rg_show_say(&run->show, "%s has no test part; %g %% of its images are used for testing",
-                    q->data, 100 * part);
-    run->own_validation = tests && q->validation > 0;
-    if (status == RG_OK && tests && !run->own_validation) {
-        run->train.set = all;
-        return RG_OK;
-    }
-    if (status == RG_OK)
-        status = rg_dataset_split(all, part, (uint64_t)q->seed, &run->train.set,
-                                  tests ? &run->validation.set : &run->test.set);
-    rg_dataset_destroy(all);
-    if (status != RG_INVALID_ARGUMENT)
-        return status;
-    const char *use = tests ? "validation" : "testing";
-    return q->validation > 0
-               ? rg_usage_status(rg_fails(
-                     status, "--validation %g leaves no images of %s for training, or none for %s",
-                     part, q->data, use))
-               : rg_fails(status, "%s: there are too few images for training and %s", q->data, use);
+                    q->data, 100 * RG_TRAIN_TEST_FRACTION);
+    if (run->data.validation == NULL && q->validation > 0)
+        rg_show_say(&run->show, "%s: there are too few images for validation", q->data);
+    return RG_OK;
 }
 
-/* Counts the images of a part, which the network must take. */
-static rg_status open_part(const rg_train_run *run, rg_train_part *part)
+static int64_t count_of(const rg_dataset *set)
 {
     rg_dataset_info info;
-    RG_PASS(rg_dataset_get_info(part->set, &info));
-    part->count = info.count;
-    return rg_check_part(run->trainer, part->set, run->request->data);
+    return rg_dataset_get_info(set, &info) == RG_OK ? info.count : 0;
 }
 
 /* ---- the trainer ---- */
@@ -72,7 +45,7 @@ static rg_status make_new(rg_train_run *run, const rg_trainer_desc *desc)
     rg_model *model;
     RG_PASS(rg_model_open(run->request->model, &model));
     const rg_status status =
-        rg_trainer_create(run->device, model, run->train.set, desc, &run->trainer);
+        rg_trainer_create(run->device, model, run->data.train, desc, &run->trainer);
     rg_model_destroy(model);
     if (status == RG_INVALID_ARGUMENT && strncmp(rg_error_text(), "accumulate ", 11) == 0)
         return rg_usage_status(rg_fails(status, "--%s", rg_error_text()));
@@ -82,7 +55,7 @@ static rg_status make_new(rg_train_run *run, const rg_trainer_desc *desc)
 static rg_status make_resumed(rg_train_run *run, const rg_trainer_desc *desc)
 {
     const rg_status status =
-        rg_trainer_resume(run->device, run->request->resume, run->train.set, desc, &run->trainer);
+        rg_trainer_resume(run->device, run->request->resume, run->data.train, desc, &run->trainer);
     run->good = run->request->resume;
     return status != RG_INVALID_ARGUMENT /* where the data does not fit */
                ? status
@@ -110,34 +83,72 @@ static rg_status begin_folder(rg_train_run *run)
     return RG_OK;
 }
 
+/* ---- the results folder ---- */
+
+/* The folder of a path: "." for a name alone. */
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? strdup(".") : strndup(path, slash == path ? 1 : (size_t)(slash - path));
+}
+
+/* "run", or the first of "run-2", "run-3", ... that holds no run. */
+static char *free_folder(void)
+{
+    char name[32] = "run";
+    for (int i = 2; i < 100000 && rg_run_exists(name); i++)
+        snprintf(name, sizeof name, "run-%d", i);
+    return strdup(name);
+}
+
+/* A run goes on in the folder of its checkpoint; a new one takes a folder without a run. */
+static rg_status open_folder(rg_train_run *run)
+{
+    const rg_train_request *q = run->request;
+    run->out = q->out != NULL      ? strdup(q->out)
+               : q->resume != NULL ? folder_of(q->resume)
+                                   : free_folder();
+    if (run->out == NULL)
+        return rg_fails(RG_OUT_OF_MEMORY, "out of memory for a path");
+    RG_PASS(rg_run_open(run->out, &run->run)); /* before the checkpoint is read */
+    if (q->resume == NULL && rg_run_exists(run->out))
+        return rg_fails(RG_INVALID_STATE,
+                        "%s: contains the results of another run; choose another --out, or "
+                        "continue that run with --resume %s/checkpoint.safetensors",
+                        run->out, run->out);
+    return RG_OK;
+}
+
 static rg_status begin(rg_train_run *run)
 {
     const rg_train_request *q = run->request;
-    RG_PASS(rg_run_open(q->out, &run->run)); /* before the checkpoint is read */
+    RG_PASS(open_folder(run));
     RG_PASS(open_device(run));
-    RG_PASS(open_sets(run));
+    RG_PASS(open_data(run));
     rg_trainer_desc desc;
     RG_PASS(rg_train_desc(q, &desc));
     RG_PASS(q->resume != NULL ? make_resumed(run, &desc) : make_new(run, &desc));
     RG_PASS(rg_trainer_get_progress(run->trainer, &run->progress));
-    RG_PASS(open_part(run, &run->train));
-    RG_PASS(open_part(run, &run->test));
-    if (run->own_validation)
-        RG_PASS(open_part(run, &run->validation));
+    RG_PASS(rg_check_part(run->trainer, run->data.train, q->data));
+    RG_PASS(rg_check_part(run->trainer, run->data.test, q->data));
     return begin_folder(run); /* last, because it drops rows of the table */
 }
 
 static rg_status say_what(const rg_train_run *run)
 {
     rg_network_desc network;
-    char device[256];
+    char device[256], validation[64] = "";
     RG_PASS(rg_trainer_get_network(run->trainer, &network));
     rg_device_describe(run->device, device, sizeof device);
+    if (run->data.validation != NULL)
+        snprintf(validation, sizeof validation, ", %lld for validation",
+                 (long long)count_of(run->data.validation));
     rg_show_say(&run->show,
-                "%s on %s: %lld images for training, %lld for testing, %d classes; %lld "
+                "%s on %s: %lld images for training%s, %lld for testing, %d classes; %lld "
                 "parameters in %s; %s",
                 rg_model_name(rg_trainer_model(run->trainer)), run->request->data,
-                (long long)run->train.count, (long long)run->test.count, network.classes,
+                (long long)count_of(run->data.train), validation,
+                (long long)count_of(run->data.test), network.classes,
                 (long long)rg_trainer_parameters(run->trainer), rg_dtype_name(network.dtype),
                 device);
     return RG_OK;
@@ -148,19 +159,19 @@ rg_status rg_train_begin(rg_train_run *run, rg_train_request *request)
     *run = (rg_train_run){ .request = request, .began = rg_show_clock() };
     rg_show_begin(&run->show, request->json, request->epochs, 0);
     RG_PASS(begin(run));
-    rg_show_begin(&run->show, request->json, request->epochs, run->train.count);
-    run->show.done_before = run->progress.finished * run->train.count + run->progress.images;
+    const int64_t images = count_of(run->data.train);
+    rg_show_begin(&run->show, request->json, request->epochs, images);
+    run->show.done_before = run->progress.finished * images + run->progress.images;
     return say_what(run);
 }
 
 void rg_train_end(rg_train_run *run)
 {
     rg_run_close(run->run);
-    rg_dataset_destroy(run->train.set);
-    rg_dataset_destroy(run->validation.set);
-    rg_dataset_destroy(run->test.set);
+    rg_train_data_close(&run->data);
     rg_trainer_destroy(run->trainer);
     rg_device_destroy(run->device);
+    free(run->out);
     *run = (rg_train_run){ 0 };
 }
 
@@ -175,9 +186,9 @@ static rg_status nothing_saved(const rg_train_run *run, const char *why)
                     run->good != NULL ? run->good : "");
 }
 
-static rg_status save(rg_train_run *run)
+static rg_status save(rg_train_run *run, rg_run_file file)
 {
-    const char *path = rg_run_path(run->run, RG_RUN_CHECKPOINT);
+    const char *path = rg_run_path(run->run, file);
     char *options = rg_train_options_text(run->request);
     if (options == NULL)
         return rg_fails(RG_OUT_OF_MEMORY, "out of memory for a checkpoint");
@@ -226,18 +237,29 @@ static rg_status check_validation(const rg_train_run *run, double loss)
     return nothing_saved(run, why);
 }
 
-static rg_status end_epoch(rg_train_run *run)
+static rg_status validate(rg_train_run *run)
 {
-    const rg_train_part *part = run->own_validation ? &run->validation : &run->test;
     rg_trainer_progress now;
     rg_trainer_result v;
-    RG_PASS(rg_trainer_validate(run->trainer, part->set, &v));
+    RG_PASS(rg_trainer_validate(run->trainer, run->data.validation, &v));
     rg_show_epoch(&run->show, &run->progress, &v);
     RG_PASS(check_validation(run, v.loss));
-    RG_PASS(rg_run_add_epoch(run->run));
     RG_PASS(rg_trainer_get_progress(run->trainer, &now));
     run->progress.best_epoch = now.best_epoch;
-    return save(run);
+    return RG_OK;
+}
+
+/* The best checkpoint is written first: it exists whenever the other one tells of it. */
+static rg_status end_epoch(rg_train_run *run)
+{
+    if (run->data.validation != NULL)
+        RG_PASS(validate(run));
+    else
+        rg_show_epoch(&run->show, &run->progress, NULL);
+    RG_PASS(rg_run_add_epoch(run->run));
+    if (run->data.validation != NULL && run->progress.best_epoch == run->progress.finished)
+        RG_PASS(save(run, RG_RUN_BEST));
+    return save(run, RG_RUN_CHECKPOINT);
 }
 
 static bool is_patience_over(const rg_train_run *run)
@@ -258,7 +280,7 @@ rg_status rg_train_all(rg_train_run *run, const volatile int *interrupted, bool 
         bool whole;
         RG_PASS(train_epoch(run, &whole));
         if (!whole)
-            return save(run);
+            return save(run, RG_RUN_CHECKPOINT);
         RG_PASS(end_epoch(run));
         if (is_patience_over(run))
             rg_show_say(&run->show,
@@ -271,21 +293,55 @@ rg_status rg_train_all(rg_train_run *run, const volatile int *interrupted, bool 
     return RG_OK;
 }
 
-rg_status rg_train_finish(rg_train_run *run, const char *command)
+/* ---- the end ---- */
+
+/* The epochs of a checkpoint; -1 if it cannot be read. */
+static int64_t epoch_of(const char *path)
 {
-    const char *report = rg_run_path(run->run, RG_RUN_REPORT);
+    rg_checkpoint *checkpoint;
+    rg_checkpoint_info info = { .epochs = -1 };
+    if (rg_checkpoint_inspect(path, &checkpoint) != RG_OK)
+        return -1;
+    (void)rg_checkpoint_get_info(checkpoint, &info);
+    rg_checkpoint_close(checkpoint);
+    return info.epochs;
+}
+
+/* The network of the best epoch. Where its file is gone, or of a run that was continued from an
+ * older checkpoint, the last parameters count. */
+static rg_status restore_best(rg_train_run *run, const char **network)
+{
+    const char *best = rg_run_path(run->run, RG_RUN_BEST);
+    *network = rg_run_path(run->run, RG_RUN_CHECKPOINT);
+    if (run->data.validation == NULL || run->progress.best_epoch == 0)
+        return RG_OK;
+    if (epoch_of(best) != run->progress.best_epoch) {
+        rg_show_say(&run->show, "%s is not that of epoch %lld; the last epoch is tested", best,
+                    (long long)run->progress.best_epoch);
+        return RG_OK;
+    }
+    *network = best;
+    return rg_trainer_restore(run->trainer, best);
+}
+
+rg_status rg_train_finish(rg_train_run *run, const char *command, bool done)
+{
+    const char *report = rg_run_path(run->run, RG_RUN_REPORT), *network = NULL;
+    const rg_dataset *set = done ? run->data.test : run->data.validation;
     rg_report_desc desc = rg_report_desc_default();
     rg_trainer_result test;
+    if (done)
+        RG_PASS(restore_best(run, &network));
     char *options = rg_train_options_text(run->request);
     if (options == NULL)
         return rg_fails(RG_OUT_OF_MEMORY, "out of memory for a report");
     desc.data = run->request->data;
     desc.command = command;
     desc.options = options;
-    const rg_status status = rg_trainer_report(run->trainer, run->test.set, &desc, report, &test);
+    desc.part = done ? NULL : "validation";
+    const rg_status status = rg_trainer_report(run->trainer, set, &desc, report, &test);
     free(options);
-    if (status == RG_OK)
-        rg_show_end(&run->show, &test, rg_show_clock() - run->began, report,
-                    rg_run_path(run->run, RG_RUN_CHECKPOINT));
+    if (status == RG_OK && done)
+        rg_show_end(&run->show, &test, rg_show_clock() - run->began, report, network);
     return status;
 }

@@ -4,24 +4,18 @@
 #ifndef RG_CLI_TRAIN_RUN_H
 #define RG_CLI_TRAIN_RUN_H
 
-#include "cli/train_options.h"
+#include "cli/train_data.h"
 #include "cli/train_show.h"
 
 #include <retrograde/run.h>
-
-/* A set of images. */
-typedef struct rg_train_part {
-    rg_dataset *set;
-    int64_t count;
-} rg_train_part;
 
 typedef struct rg_train_run {
     rg_train_request *request;
     rg_run *run; /* the folder */
     rg_device *device;
     rg_trainer *trainer;
-    rg_train_part train, validation, test; /* validation may be the test part */
-    bool own_validation;
+    rg_train_data data;
+    char *out; /* the folder's path */
     rg_train_show show;
     rg_trainer_progress progress; /* of the epoch under way */
     const volatile int *interrupted;
@@ -32,8 +26,9 @@ typedef struct rg_train_run {
 rg_status rg_train_begin(rg_train_run *run, rg_train_request *request);
 /* Trains to the end, to --stop, or until *interrupted; then *done is false. */
 rg_status rg_train_all(rg_train_run *run, const volatile int *interrupted, bool *done);
-/* Tests the network and writes the report. */
-rg_status rg_train_finish(rg_train_run *run, const char *command);
+/* Writes a report: with the best network and the test images if training is `done`, otherwise with
+ * the network as it is and the validation images. */
+rg_status rg_train_finish(rg_train_run *run, const char *command, bool done);
 void rg_train_end(rg_train_run *run);
 
 #endif

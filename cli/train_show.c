@@ -115,24 +115,28 @@ void rg_show_epoch(rg_train_show *show, const rg_trainer_progress *p,
         printf("{\"epoch\":%" PRId64 ",\"images\":%" PRId64, p->epoch, p->images);
         json_member("loss", loss);
         json_member("accuracy", accuracy);
-        json_member("validation_loss", validation->loss);
-        json_member("validation_accuracy", validation->accuracy);
+        if (validation != NULL) {
+            json_member("validation_loss", validation->loss);
+            json_member("validation_accuracy", validation->accuracy);
+        }
         json_member("rate", p->rate);
         json_member("seconds", p->now_seconds);
         json_member("images_per_second", (double)p->now_images / p->now_seconds);
         puts("}");
     } else {
         rg_show_clear(show);
-        printf("epoch %2" PRId64 "/%" PRId64 "  loss %.4f  accuracy %.4f  validation loss %.4f  "
-               "accuracy %.4f  %.1f s  %.0f images/s\n",
-               p->epoch, show->epochs, loss, accuracy, rg_shown(validation->loss),
-               validation->accuracy, p->now_seconds, (double)p->now_images / p->now_seconds);
+        printf("epoch %2" PRId64 "/%" PRId64 "  loss %.4f  accuracy %.4f", p->epoch, show->epochs,
+               loss, accuracy);
+        if (validation != NULL)
+            printf("  validation loss %.4f  accuracy %.4f", rg_shown(validation->loss),
+                   validation->accuracy);
+        printf("  %.1f s  %.0f images/s\n", p->now_seconds, (double)p->now_images / p->now_seconds);
     }
     fflush(stdout);
 }
 
 void rg_show_end(const rg_train_show *show, const rg_trainer_result *test, double seconds,
-                 const char *report, const char *checkpoint)
+                 const char *report, const char *network)
 {
     if (show->json) {
         printf("{\"done\":true");
@@ -145,7 +149,7 @@ void rg_show_end(const rg_train_show *show, const rg_trainer_result *test, doubl
         clock_text(seconds, spent);
         printf("\ntest accuracy %.2f %%, loss %.4f, after %s\n", 100 * test->accuracy,
                rg_shown(test->loss), spent);
-        printf("report      %s\ncheckpoint  %s\n", report, checkpoint);
+        printf("report   %s\nnetwork  %s\n", report, network);
     }
     fflush(stdout);
 }

@@ -33,9 +33,10 @@ __attribute__((format(printf, 2, 3))) void rg_show_say(const rg_train_show *show
 /* Takes the bar away, before something else is written. */
 void rg_show_clear(const rg_train_show *show);
 void rg_show_progress(rg_train_show *show, const rg_trainer_progress *progress);
+/* `validation` is NULL where there is none. */
 void rg_show_epoch(rg_train_show *show, const rg_trainer_progress *progress,
                    const rg_trainer_result *validation);
 void rg_show_end(const rg_train_show *show, const rg_trainer_result *test, double seconds,
-                 const char *report, const char *checkpoint);
+                 const char *report, const char *network);
 
 #endif

@@ -4,6 +4,9 @@
 #include "cli/use_checkpoint.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 int rg_use_options(const rg_option *own, rg_use_request *q, const char *usage, int argc,
                    char **argv, int *status)
@@ -28,6 +31,20 @@ int rg_use_options(const rg_option *own, rg_use_request *q, const char *usage, i
         return -1;
     }
     return left;
+}
+
+char *rg_used_path(const char *operand)
+{
+    static const char *const names[] = { "best", "checkpoint" };
+    for (int i = 0; i < 2; i++) {
+        char *path;
+        if (asprintf(&path, "%s/%s.safetensors", operand, names[i]) < 0)
+            return NULL;
+        if (access(path, F_OK) == 0)
+            return path;
+        free(path);
+    }
+    return strdup(operand);
 }
 
 rg_status rg_used_network_open(const char *path, const rg_use_request *q, rg_trainer **network)

@@ -20,6 +20,10 @@ typedef struct rg_use_request {
 int rg_use_options(const rg_option *own, rg_use_request *request, const char *usage, int argc,
                    char **argv, int *status);
 
+/* The checkpoint that an operand names: the file, or that of the best epoch in the folder of a run,
+ * or its last one. To be freed; NULL if there is no memory. */
+char *rg_used_path(const char *operand);
+
 /* The network of a checkpoint on the device that is asked for, for use alone. */
 rg_status rg_used_network_open(const char *path, const rg_use_request *request,
                                rg_trainer **network);

@@ -213,6 +213,7 @@ class Memory(Case):
         words = [train_case.PROGRAM, "train", "--data", self.data, "--epochs", "1", "--out", self.path("out")]
         told = 0
         for megabytes in list(range(16, 64, 4)) + [128, 256, 512]:
+            shutil.rmtree(self.path("out"), ignore_errors=True)
             limit = megabytes << 20
             done = subprocess.run(words, capture_output=True, text=True, check=False,
                                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))  # fmt: skip

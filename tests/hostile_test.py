@@ -8,6 +8,7 @@ data. The program ends with a sentence or goes on.
 import json
 import math
 import os
+import shutil
 import resource
 import socket
 import struct
@@ -15,7 +16,7 @@ import subprocess
 import zlib
 
 import train_case
-from train_case import Case, read, run, write_arrays, write_npy, write_set
+from train_case import Case, png_chunk, read, run, write_arrays, write_npy, write_set
 
 
 def cost(*words):
@@ -57,9 +58,9 @@ class Bounds(Case):
 
     def test_many_layers(self):
         folder = write_arrays(self.path("set"), [0, 1, 2, 3] * 2)
-        words = "train", "--data", folder, "--epochs", "1", "--out", self.path("out"), "--model"
-        small, little = cost(*words, self.chain(1000))
-        large, much = cost(*words, self.chain(4000))
+        words = "train", "--data", folder, "--epochs", "1", "--model"
+        small, little = cost(*words, self.chain(1000), "--out", self.path("small"))
+        large, much = cost(*words, self.chain(4000), "--out", self.path("large"))
         self.assertLess(large, 8 * small + 2)  # it was more than 16 times
         self.assertLess(large, 40)
         self.assertLess(much, 6 * little)
@@ -95,6 +96,7 @@ class Streams(Case):
         """Files took the numbers of closed streams, and progress went into metrics.csv. Output that is lost is a
         failure, after all else is done."""
         for closed in ("0<&- >&- 2>&-", ">&-", "2>&-"):
+            shutil.rmtree(self.path("out"), ignore_errors=True)
             done = subprocess.run(["sh", "-c", '"$@" ' + closed, "sh", *self.words("--epochs", "2")],
                                   capture_output=True, text=True, check=False)  # fmt: skip
             self.assertEqual(done.returncode, 0 if closed == "2>&-" else 1)
@@ -188,7 +190,7 @@ class Folder(Case):
     def test_two_runs(self):
         """The second run in a folder is refused, also with --resume, and changes nothing."""
         run(*self.words("--epochs", "1"))
-        first = train_case.start(*self.words("--epochs", "100000"))
+        first = train_case.start(*self.words("--epochs", "100000", "--resume", self.checkpoint("out")))
         try:
             first.stdout.readline()
             for more in ((), ("--resume", self.checkpoint("out"), "--epochs", "3")):
@@ -254,15 +256,12 @@ class Folder(Case):
         with open(self.path("out", "old.safetensors"), "wb") as file:
             file.write(data[:8] + header + data[8 + size :])
         run("train", "--resume", self.path("out", "old.safetensors"), "--out", self.path("again"))
+        shutil.rmtree(self.path("out"))
         run(*self.words("--epochs", "2", "--rate", "0.001"))
         self.assertTrue(read(self.checkpoint("again")) == read(self.checkpoint("out")))
 
 
 # ---- data ----
-
-
-def png_chunk(name, data):
-    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
 
 def png_with_palette(indices, colours, size=4):

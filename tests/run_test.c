@@ -123,6 +123,78 @@ static void test_run(void)
     test_report(resumed, "report", 3);
     rg_run_close(run);
     rg_trainer_destroy(resumed);
+
+    /* a new run does not replace it */
+    EXPECT(rg_run_exists(folder) && !rg_run_exists(scratch("none")) && !rg_run_exists(NULL));
+    trainer = trainer_of(1);
+    EXPECT_OK(rg_run_open(folder, &run));
+    EXPECT_FAILS(rg_run_begin(run, trainer, NULL, NULL), RG_INVALID_STATE, "another run");
+    EXPECT(rows_of("run/metrics.csv") == 3);
+    rg_run_close(run);
+    rg_trainer_destroy(trainer);
+    clear_files();
+}
+
+/* A folder within folders that do not exist; the best network goes with a run to another one. */
+static void test_deep_folder(void)
+{
+    char best[600], checkpoint[600];
+    rg_run *run = NULL;
+    rg_trainer *trainer = trainer_of(2), *resumed = NULL;
+    EXPECT_OK(rg_run_open(scratch("a/b//c"), &run));
+    EXPECT_OK(rg_run_begin(run, trainer, NULL, NULL));
+    train_one(run, trainer);
+    snprintf(checkpoint, sizeof checkpoint, "%s", rg_run_path(run, RG_RUN_CHECKPOINT));
+    EXPECT_OK(rg_trainer_save(trainer, rg_run_path(run, RG_RUN_BEST)));
+    rg_run_close(run);
+    rg_trainer_destroy(trainer);
+    EXPECT_OK(rg_trainer_resume(device, checkpoint, train_set, NULL, &resumed));
+    EXPECT_OK(rg_run_open(scratch("other"), &run));
+    EXPECT_OK(rg_run_begin(run, resumed, checkpoint, NULL));
+    snprintf(best, sizeof best, "%s", rg_run_path(run, RG_RUN_BEST));
+    EXPECT(access(best, R_OK) == 0);
+    rg_run_close(run);
+    rg_trainer_destroy(resumed);
+    clear_files();
+}
+
+/* The parameters of an earlier epoch, for use alone. */
+static void test_restore(void)
+{
+    rg_trainer *trainer = trainer_of(2), *other = NULL;
+    rg_trainer_result first = { 0 }, second = { 0 }, again = { 0 };
+    rg_report_desc desc = rg_report_desc_default();
+    rg_trainer_desc options = rg_trainer_desc_default();
+    rg_model *model = NULL;
+    EXPECT_OK(rg_trainer_train(trainer, 1, NULL, NULL));
+    EXPECT_OK(rg_trainer_validate(trainer, test_set, &first));
+    EXPECT_OK(rg_trainer_save(trainer, scratch("best")));
+    EXPECT_OK(rg_trainer_train(trainer, 1, NULL, NULL));
+    EXPECT_OK(rg_trainer_evaluate(trainer, test_set, &second));
+    EXPECT(first.loss != second.loss);
+    EXPECT_OK(rg_trainer_restore(trainer, scratch("best")));
+    EXPECT_OK(rg_trainer_evaluate(trainer, test_set, &again));
+    EXPECT(first.loss == again.loss && first.right == again.right);
+    EXPECT_FAILS(rg_trainer_save(trainer, scratch("x")), RG_INVALID_STATE, "another checkpoint");
+    EXPECT_FAILS(rg_trainer_train(trainer, 1, NULL, NULL), RG_INVALID_STATE, "another checkpoint");
+    desc.part = "validation";
+    EXPECT_OK(rg_trainer_report(trainer, test_set, &desc, scratch("report"), &again));
+    size_t size;
+    char *page = markup_take("report", &size);
+    EXPECT(markup_check(page, NULL) && strstr(page, "validation images, epoch 1") != NULL);
+    free(page);
+    again = (rg_trainer_result){ .images = 7 };
+    EXPECT_OK(rg_trainer_report(trainer, NULL, NULL, scratch("report"), &again));
+    EXPECT(again.images == 7);
+    EXPECT_OK(rg_model_open("small", &model));
+    EXPECT_OK(rg_trainer_create(device, model, train_set, &options, &other));
+    EXPECT_FAILS(rg_trainer_restore(other, scratch("best")), RG_INVALID_ARGUMENT,
+                 "another network");
+    EXPECT_FAILS(rg_trainer_restore(other, scratch("none")), RG_IO, "none");
+    EXPECT_FAILS(rg_trainer_restore(NULL, "x"), RG_INVALID_ARGUMENT, "trainer is NULL");
+    rg_model_destroy(model);
+    rg_trainer_destroy(other);
+    rg_trainer_destroy(trainer);
     clear_files();
 }
 
@@ -192,10 +264,10 @@ static void test_wrong(void)
     EXPECT_FAILS(rg_run_add_epoch(NULL), wrong, "run is NULL");
     EXPECT_OK(rg_run_open(scratch("none/run"), &run));
     EXPECT_FAILS(rg_run_begin(run, NULL, NULL, NULL), wrong, "trainer is NULL");
+    scratch_write("none", "x", 1);
     EXPECT_FAILS(rg_run_begin(run, trainer, NULL, NULL), RG_IO, "cannot be created");
     EXPECT(rg_run_path(run, (rg_run_file)9)[0] == 0);
     EXPECT_FAILS(rg_trainer_report(NULL, test_set, NULL, "x", NULL), wrong, "trainer is NULL");
-    EXPECT_FAILS(rg_trainer_report(trainer, NULL, NULL, "x", NULL), wrong, "test is NULL");
     EXPECT_FAILS(rg_trainer_report(trainer, test_set, NULL, NULL, NULL), wrong, "path is NULL");
     desc.size = 0;
     EXPECT_FAILS(rg_trainer_report(trainer, test_set, &desc, "x", NULL), wrong, "size is 0");
@@ -219,6 +291,8 @@ int main(void)
     EXPECT_OK(rg_dataset_glyphs(1, 600, &train_set));
     EXPECT_OK(rg_dataset_glyphs(2, 100, &test_set));
     test_run();
+    test_deep_folder();
+    test_restore();
     test_lock();
     test_options();
     test_wrong();

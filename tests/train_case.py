@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import zlib
 
 PROGRAM = None
 SIZE = 12  # of the small images, square
@@ -55,6 +56,20 @@ def write_npy(path, kind, shape, data):
     header = header.encode() + b" " * (-(len(header) + 11) % 64) + b"\n"
     with open(path, "wb") as file:
         file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data)
+
+
+def png_chunk(name, data):
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def write_png(path, width, height, pixels, channels=1):
+    """An image of bytes, grey or RGB."""
+    row = width * channels
+    rows = b"".join(b"\0" + pixels[i * row : (i + 1) * row] for i in range(height))
+    with open(path, "wb") as file:
+        file.write(b"\x89PNG\r\n\x1a\n"
+                   + png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2 if channels == 3 else 0, 0, 0, 0))
+                   + png_chunk(b"IDAT", zlib.compress(rows)) + png_chunk(b"IEND", b""))  # fmt: skip
 
 
 def write_arrays(folder, labels, pixel=None, size=4):

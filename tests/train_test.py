@@ -26,7 +26,7 @@ class Glyphs(Case):
         self.assertEqual([line.get("epoch") for line in lines], [1, 2, None])
         self.assertGreater(lines[2]["test_accuracy"], 0.95)
         self.assertLess(lines[1]["loss"], lines[0]["loss"])
-        self.assertEqual(lines[0]["images"], 12000)
+        self.assertEqual(lines[0]["images"], 10800)
         self.assertTrue(lines[2]["done"])
         self.assertNotIn("nan", errors.lower())
         with open(self.path("out", "metrics.csv"), newline="", encoding="utf-8") as file:
@@ -40,9 +40,10 @@ class Glyphs(Case):
         events = [name for name in os.listdir(self.path("out")) if name.startswith("events.out.tfevents.")]
         self.assertEqual(len(events), 1)
         self.assertGreater(os.path.getsize(self.path("out", events[0])), 100)
-        told, _ = run("eval", self.checkpoint("out"), "--data", "glyphs", "--json")
+        told, _ = run("eval", self.path("out", "best.safetensors"), "--json")
         told = json.loads(told)
-        self.assertAlmostEqual(told["accuracy"], lines[2]["test_accuracy"], places=6)
+        self.assertEqual((told["accuracy"], told["loss"]), (lines[2]["test_accuracy"], lines[2]["test_loss"]))
+        self.assertEqual((told["data"], told["part"]), ("glyphs", "test"))
         self.assertEqual(sum(map(sum, told["confusion"])), 2000)
 
 
@@ -51,7 +52,7 @@ class SameBits(Case):
         run(*self.small("--epochs", "2", "--out", self.path("whole")))
         output, _ = run(*self.small("--epochs", "2", "--stop", "1", "--out", self.path("cut")))
         self.assertIn("--resume", output)
-        self.assertFalse(os.path.exists(self.path("cut", "report.html")))
+        self.assertIn("26 for validation", read(self.path("cut", "report.html")).decode())
         run("train", "--resume", self.checkpoint("cut"), "--out", self.path("cut"))
         self.assertEqual(read(self.checkpoint("whole")), read(self.checkpoint("cut")))
         with open(self.path("cut", "metrics.csv"), encoding="utf-8") as file:
@@ -143,8 +144,12 @@ class GoingOn(Case):
         self.assertEqual(before, [read(self.path("other", name)) for name in names])
         with open(self.path("other", "metrics.csv"), "w", encoding="utf-8") as file:
             file.write("my own notes\n")
-        for words in (resume, self.small("--epochs", "1")):
-            self.refuses(*words, "--out", self.path("other"), says=("other/metrics.csv", "it is not changed"))
+        self.refuses(*resume, "--out", self.path("other"), says=("other/metrics.csv", "it is not changed"))
+        self.refuses(*self.small("--epochs", "1"), "--out", self.path("other"), says="results of another run")
+        for name in ("checkpoint.safetensors", "best.safetensors", "report.html"):
+            os.remove(self.path("other", name))
+        self.refuses(*self.small("--epochs", "1"), "--out", self.path("other"),
+                     says=("other/metrics.csv", "it is not changed"))  # fmt: skip
         self.assertEqual(read(self.path("other", "metrics.csv")), b"my own notes\n")
 
     def test_again_in_another_folder(self):
@@ -188,8 +193,6 @@ class GoingOn(Case):
         self.assertEqual(self.shown("out"), [8, 16, 24])
         run(*resume, "--epochs", "4", "--out", self.path("other"))
         self.assertEqual(self.shown("other"), [8, 16, 24, 32])
-        run(*self.small("--model", "mlp", "--epochs", "1", "--out", self.path("out")))  # a new run
-        self.assertEqual(self.shown("out"), [8])
 
     def test_nothing_left(self):
         """A run that is over can be resumed: it tests and reports."""
@@ -214,7 +217,7 @@ class Divergence(Case):
                 self.assertIn(word, errors.strip().split("\n")[-1])
             self.assertEqual(read(self.checkpoint("out")), before)
             self.assertEqual(self.epochs("out"), [1])
-        _, errors = run(*self.small("--epochs", "1", "--rate", "1e30", *words), status=1)
+        _, errors = run(*self.small("--epochs", "1", "--rate", "1e30", *words[:-1], self.path("new")), status=1)
         self.assertIn("Nothing of this epoch is saved\n", errors)
 
     def test_spoilt_moments(self):
@@ -292,10 +295,15 @@ class Parts(Case):
         folder = self.images(80, "")
         output, _ = run(*self.train())
         self.assertIn("has no test part; 10 % of its images", output)
-        self.assertIn("72 images for training, 8 for testing", output)
-        output, _ = run("eval", self.checkpoint("out"), "--data", folder)
-        self.assertTrue(output.startswith(folder + " has no test part; the training part is evaluated\n"), output)
-        output, errors = run("eval", self.checkpoint("out"), "--data", folder, "--json")
+        self.assertIn("65 images for training, 7 for validation, 8 for testing", output)
+        tested = output.split("test accuracy ")[1].split(",")[0]
+        output, _ = run("eval", self.path("out"))  # the images that were held back
+        self.assertTrue(output.startswith(folder + ": 8 test images: accuracy " + tested), output)
+        shutil.copytree(folder, self.path("copy"))
+        copy = ("--data", self.path("copy"))
+        output, _ = run("eval", self.path("out"), *copy)
+        self.assertTrue(output.startswith(copy[1] + " has no test part; the training part is evaluated\n"), output)
+        output, errors = run("eval", self.checkpoint("out"), *copy, "--json")
         self.assertEqual((json.loads(output)["part"], json.loads(output)["images"]), ("train", 80))
         self.assertIn("the training part is evaluated", errors)
 
@@ -303,7 +311,7 @@ class Parts(Case):
         folder = self.images(80, "_train")
         self.images(24, "_test")
         output, _ = run(*self.train())
-        self.assertIn("80 images for training, 24 for testing", output)
+        self.assertIn("72 images for training, 8 for validation, 24 for testing", output)
         output, errors = run("eval", self.checkpoint("out"), "--data", folder, "--json")
         self.assertEqual((json.loads(output)["part"], json.loads(output)["images"], errors), ("test", 24, ""))
 
@@ -350,7 +358,7 @@ class Patience(Case):
 
     def test_before_the_first_update(self):
         """A run that stops while gradients are still being accumulated has a report, too."""
-        words = ("--model", "mlp", "--epochs", "9", "--patience", "1", "--accumulate", "45")
+        words = ("--model", "mlp", "--epochs", "9", "--patience", "1", "--accumulate", "30")
         output, _ = run(*self.small(*words, "--batch", "60", "--out", self.path("early")))
         self.assertIn("no higher validation accuracy since epoch 1", output)
         self.assertEqual(self.reported("early"), [1, 2])

@@ -75,7 +75,8 @@ RG_API rg_network_desc rg_network_desc_default(void);
  *  dtype and "labels" (n, 1…) of i32, class numbers with as many dimensions as the last layer has
  *  less one; the results "logits" and "loss", the mean of the cross entropy; and parameters
  *  "label.w", "label.b" and so on. With dropout while training there is a parameter "dropout_step",
- *  i64, which the caller counts up. Gradients are not there yet: see rg_graph_gradients(). On
+ *  i64, which the caller counts up. Gradients are not there yet: see rg_graph_gradients().
+ *  RG_MALFORMED while training if the last layer is softmax, which the loss applies itself. On
  *  failure *graph is NULL. */
 RG_API rg_status rg_model_graph(const rg_model *model, const rg_network_desc *desc,
                                 rg_graph **graph);

@@ -15,8 +15,9 @@
  *      rg_run_close(run);
  *
  *  The folder holds checkpoint.safetensors, report.html, metrics.csv with a row for each epoch, and
- *  event files for TensorBoard. One run at a time writes into it. Programs that use this header are
- *  linked with libretrograde_train. */
+ *  event files for TensorBoard. best.safetensors is the checkpoint of the best epoch, for runs that
+ *  validate. One run at a time writes into it, and no run replaces another. Programs that use this
+ *  header are linked with libretrograde_train. */
 #ifndef RETROGRADE_RUN_H
 #define RETROGRADE_RUN_H
 
@@ -29,6 +30,10 @@ extern "C" {
 /** A run. Calls for one run come from one thread at a time. */
 typedef struct rg_run rg_run;
 
+/** Whether a folder holds results of a run: a checkpoint, a report, or a table with rows. false for
+ *  NULL and for a folder that does not exist. */
+RG_API bool rg_run_exists(const char *folder);
+
 /** Locks the folder if it exists already; call it before a checkpoint in it is read. The lock
  *  ends with the run, or with the process. RG_INVALID_STATE if another process has it. On failure
  *  *run is NULL. */
@@ -37,12 +42,14 @@ RG_API rg_status rg_run_open(const char *folder, rg_run **run);
 /** Ends the run and releases its lock. NULL is allowed. */
 RG_API void rg_run_close(rg_run *run);
 
-/** Creates the folder, unless it exists, removes temporary files of processes that were killed, and
- *  begins metrics.csv and the events. RG_IO if one of the files could not be written.
+/** Creates the folder and those above it, unless they exist, removes temporary files of processes
+ *  that were killed, and begins metrics.csv and the events. RG_IO if one of the files could not be
+ *  written; RG_INVALID_STATE for a new run in a folder that holds another (rg_run_exists).
  *
  *  `resumed` is the checkpoint that `trainer` continues from, or NULL. The table then continues the
  *  one beside that checkpoint; rows of later epochs are removed, and *removed, unless NULL,
- *  receives their number. The report of the trainer then also shows the epochs of earlier runs.
+ *  receives their number. The best checkpoint is copied, and the report of the trainer also
+ *  shows the epochs of earlier runs.
  *  The trainer must outlive the run. */
 RG_API rg_status rg_run_begin(rg_run *run, rg_trainer *trainer, const char *resumed,
                               int64_t *removed);
@@ -50,7 +57,12 @@ RG_API rg_status rg_run_begin(rg_run *run, rg_trainer *trainer, const char *resu
 /** Adds a row for the epoch that was completed last. */
 RG_API rg_status rg_run_add_epoch(rg_run *run);
 
-typedef enum rg_run_file { RG_RUN_CHECKPOINT, RG_RUN_REPORT, RG_RUN_METRICS } rg_run_file;
+typedef enum rg_run_file {
+    RG_RUN_CHECKPOINT,
+    RG_RUN_REPORT,
+    RG_RUN_METRICS,
+    RG_RUN_BEST
+} rg_run_file;
 
 /** The path of a file in the folder, which lives as long as the run; "" before rg_run_begin(). */
 RG_API const char *rg_run_path(const rg_run *run, rg_run_file file);

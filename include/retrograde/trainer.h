@@ -150,7 +150,8 @@ RG_API const char *rg_trainer_class_name(const rg_trainer *trainer, int32_t labe
 /** How many numbers of the network are trained; 0 for NULL. */
 RG_API int64_t rg_trainer_parameters(const rg_trainer *trainer);
 
-/** RG_INVALID_ARGUMENT if images or classes of a set are not those of the network. */
+/** RG_INVALID_ARGUMENT if images or classes of a set are not those of the network. Names of classes
+ *  count, unless they are the numbers of the classes. */
 RG_API rg_status rg_trainer_check_set(const rg_trainer *trainer, const rg_dataset *set);
 
 /** How good a network is on a set. */
@@ -232,6 +233,12 @@ RG_API rg_status rg_trainer_save(rg_trainer *trainer, const char *path);
  *  RG_INVALID_ARGUMENT if they contradict the descriptor of the trainer. */
 RG_API rg_status rg_trainer_save_with(rg_trainer *trainer, const char *path, const char *options);
 
+/** Takes the parameters of a checkpoint of the same training, such as that of the best epoch: the
+ *  trainer then evaluates, predicts and reports with them. Training and saving are RG_INVALID_STATE
+ *  afterwards, because the position in the data would not be that of the parameters.
+ *  RG_INVALID_ARGUMENT if the checkpoint is of another network. */
+RG_API rg_status rg_trainer_restore(rg_trainer *trainer, const char *path);
+
 /** What a report shows that the trainer does not know. Texts may hold anything, may be NULL, and
  *  are not kept. */
 typedef struct rg_report_desc {
@@ -239,14 +246,15 @@ typedef struct rg_report_desc {
     const char *data;    /**< the name of the data set */
     const char *command; /**< how training was started */
     const char *options; /**< "name=value" lines; NULL (default): those of the descriptor */
+    const char *part;    /**< what the set is: "validation"; NULL (default): "test" */
 } rg_report_desc;
 RG_API rg_report_desc rg_report_desc_default(void);
 
 /** Evaluates the network on a set and writes a report, whole or not at all: one HTML page, below 1
  *  MB, without scripts. It shows losses and accuracies of all epochs that this trainer has
  *  trained and validated, the confusions, the worst images, a drawing of the network, the time of
- *  its layers and its memory. `desc` and `result` may be NULL. RG_INVALID_STATE for a
- *  trainer of rg_trainer_load(). */
+ *  its layers and its memory. `desc` and `result` may be NULL. With `test` NULL nothing is
+ *  evaluated, and *result does not change. RG_INVALID_STATE for a trainer of rg_trainer_load(). */
 RG_API rg_status rg_trainer_report(rg_trainer *trainer, const rg_dataset *test,
                                    const rg_report_desc *desc, const char *path,
                                    rg_trainer_result *result);

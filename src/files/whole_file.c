@@ -25,7 +25,7 @@ RG_PRIVATE_API void rg_bytes_release(const rg_allocator *allocator, rg_bytes *by
     *bytes = (rg_bytes){ 0 };
 }
 
-rg_status rg_input_open(rg_input *input, const char *path)
+RG_PRIVATE_API rg_status rg_input_open(rg_input *input, const char *path)
 {
     *input = (rg_input){ .file = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY) };
     RG_CHECK(input->file >= 0, RG_IO, "cannot be opened: %s", strerror(errno));
@@ -44,7 +44,7 @@ rg_status rg_input_open(rg_input *input, const char *path)
     return RG_OK;
 }
 
-void rg_input_close(rg_input *input)
+RG_PRIVATE_API void rg_input_close(rg_input *input)
 {
     if (input->file >= 0)
         close(input->file);
@@ -70,7 +70,7 @@ static rg_status read_bytes(int file, void *to, size_t size, off_t offset, size_
     return RG_OK;
 }
 
-rg_status rg_input_read(rg_input *input, void *to, size_t size, size_t *got)
+RG_PRIVATE_API rg_status rg_input_read(rg_input *input, void *to, size_t size, size_t *got)
 {
     RG_TRY(read_bytes(input->file, to, size, -1, got));
     if (input->sized)
@@ -209,7 +209,7 @@ static bool is_descriptor(const char *path)
            strncmp(path, "/dev/fd/", 8) == 0 || strncmp(path, "/proc/self/fd/", 14) == 0;
 }
 
-rg_status rg_output_open(rg_output *output, const char *path)
+RG_PRIVATE_API rg_status rg_output_open(rg_output *output, const char *path)
 {
     struct stat info;
     const bool exists = stat(path, &info) == 0;
@@ -218,7 +218,7 @@ rg_status rg_output_open(rg_output *output, const char *path)
     return open_beside(output, path, exists ? &info : NULL);
 }
 
-rg_status rg_output_add(rg_output *output, const void *data, size_t size)
+RG_PRIVATE_API rg_status rg_output_add(rg_output *output, const void *data, size_t size)
 {
     for (const char *at = data; size > 0;) {
         const ssize_t step =
@@ -246,7 +246,7 @@ static void sync_folder(char *path)
     }
 }
 
-rg_status rg_output_close(rg_output *output, rg_status status)
+RG_PRIVATE_API rg_status rg_output_close(rg_output *output, rg_status status)
 {
     const bool replaces = output->temporary[0] != 0;
     bool done = status == RG_OK && (!replaces || fsync(output->file) == 0);

@@ -9,6 +9,7 @@
 #include "train/random.h"
 
 #include <retrograde/nodes.h>
+#include <retrograde/softmax.h>
 
 #include <math.h>
 #include <stdio.h>
@@ -179,6 +180,19 @@ static rg_status build_layer(builder *b, size_t index)
 
 /* ---- the end ---- */
 
+/* A softmax before a loss that begins with one trains badly and gives wrong probabilities. */
+static rg_status check_last_layer(const builder *b)
+{
+    const rg_layer *last = &b->model->layers[b->model->layers_count - 1];
+    const rg_softmax_desc *d = (const rg_softmax_desc *)(const void *)last->desc;
+    RG_CHECK(!is(last->op->name, "softmax") || d->kind != RG_SOFTMAX_PLAIN || !b->options->training,
+             RG_MALFORMED,
+             "%s:%d:%d: the network ends with softmax, but the loss applies softmax itself; remove "
+             "this layer",
+             b->model->name, last->line, last->column);
+    return RG_OK;
+}
+
 /* The logits, which fix the classes, and the loss behind them. */
 static rg_status add_results(builder *b)
 {
@@ -199,6 +213,7 @@ static rg_status add_results(builder *b)
     RG_TRY(rg_graph_result(network->graph, network->logits, "logits"));
     if (b->options->logits_only)
         return RG_OK;
+    RG_TRY(check_last_layer(b));
     rg_value *const x[] = { network->logits, network->labels };
     rg_node *node = rg_graph_loss(network->graph, &loss, x);
     network->loss = rg_node_output(node, 0);

@@ -71,6 +71,9 @@ typedef struct rg_report {
     int64_t epoch_count;
     const rg_report_step *steps;
     int64_t step_count;
+    const char *test_part;           /* what was evaluated at the end: "test"; NULL: that */
+    int64_t test_epoch;              /* whose parameters were evaluated; 0: the last ones */
+    int64_t best_epoch;              /* by validation; 0: that of the lowest loss */
     double test_loss, test_accuracy; /* of the network that was kept; NaN where not measured */
 
     int32_t classes;

@@ -37,6 +37,10 @@ int64_t rg_best_epoch(const rg_report *report)
 {
     int64_t best = -1;
     bool validated = false;
+    for (int64_t i = 0; i < report->epoch_count && report->best_epoch > 0; i++) {
+        if (report->epochs[i].epoch == report->best_epoch)
+            return i;
+    }
     for (int64_t i = 0; i < report->epoch_count; i++)
         validated |= report->epochs[i].validated;
     double least = INFINITY;

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Options at most. */
 enum { MOST_OPTIONS = 200 };
@@ -32,33 +33,36 @@ static void add_figure(rg_page *page, const char *name, const char *value, const
     rg_page_put(page, "<div><dt>%s</dt><dd>%s<small>%s</small></dd></div>\n", name, value, note);
 }
 
+/* "test images, epoch 4" */
+enum { NOTE = 128 };
+static void describe_test(const rg_report *r, char note[NOTE])
+{
+    char epoch[64] = "";
+    const bool validated = r->test_part != NULL && strcmp(r->test_part, "validation") == 0;
+    if (r->test_epoch > 0)
+        snprintf(epoch, sizeof epoch, ", epoch %s", rg_count(r->test_epoch).text);
+    snprintf(note, NOTE, "%s images%s", validated ? "validation" : "test", epoch);
+}
+
 static void add_quality(rg_page *page, const rg_report *r)
 {
     const int64_t best = rg_best_epoch(r);
     const rg_report_epoch *e = best >= 0            ? &r->epochs[best]
                                : r->epoch_count > 0 ? &r->epochs[r->epoch_count - 1]
                                                     : NULL;
-    const bool tested = isfinite(r->test_accuracy);
-    const double accuracy = tested         ? r->test_accuracy
-                            : e == NULL    ? NAN
-                            : e->validated ? e->validation_accuracy
-                                           : e->train_accuracy;
-    const char *note = tested                      ? "test images"
-                       : e != NULL && e->validated ? "validation"
-                                                   : "training";
+    char note[NOTE];
+    double accuracy = r->test_accuracy, loss = r->test_loss;
+    describe_test(r, note);
+    if (!isfinite(accuracy) && !isfinite(loss)) { /* nothing was tested */
+        const bool validated = e != NULL && e->validated;
+        snprintf(note, sizeof note, "%s", validated ? "validation" : "training");
+        accuracy = e == NULL ? NAN : validated ? e->validation_accuracy : e->train_accuracy;
+        loss = e == NULL ? NAN : validated ? e->validation_loss : e->train_loss;
+    }
     if (isfinite(accuracy))
         add_figure(page, "Accuracy", rg_percent(accuracy, 2).text, note);
-    const bool test_loss = isfinite(r->test_loss);
-    if (test_loss || e != NULL)
-        add_figure(page, "Loss",
-                   rg_significant(test_loss      ? r->test_loss
-                                  : e->validated ? e->validation_loss
-                                                 : e->train_loss,
-                                  4)
-                       .text,
-                   test_loss      ? "test images"
-                   : e->validated ? "validation"
-                                  : "training");
+    if (e != NULL || isfinite(loss))
+        add_figure(page, "Loss", rg_significant(loss, 4).text, note);
 }
 
 static void add_speed(rg_page *page, const rg_report *r)

@@ -77,6 +77,56 @@ void rg_folder_unlock(int *lock)
     *lock = -1;
 }
 
+/* ---- a new folder ---- */
+
+rg_status rg_folder_make(const char *folder)
+{
+    char *const path = strdup(folder);
+    RG_CHECK(path != NULL, RG_OUT_OF_MEMORY, "out of memory for a path");
+    bool made = true;
+    for (char *at = path + 1; made && path[0] != 0 && *at != 0; at++) {
+        if (*at != '/' || at[-1] == '/')
+            continue;
+        *at = 0;
+        made = mkdir(path, 0777) == 0 || errno == EEXIST;
+        *at = '/';
+    }
+    made = made && (mkdir(path, 0777) == 0 || errno == EEXIST);
+    free(path);
+    RG_CHECK(made, RG_IO, "%s: cannot be created: %s", folder, strerror(errno));
+    return RG_OK;
+}
+
+/* Whether a table has rows below its head. */
+static bool has_rows(const char *path)
+{
+    FILE *file = fopen(path, "re");
+    int lines = 0, c = 0;
+    if (file == NULL)
+        return false;
+    while (lines < 2 && (c = getc(file)) != EOF)
+        lines += c == '\n' || (lines == 1 && c != '\r');
+    fclose(file);
+    return lines > 1;
+}
+
+bool rg_folder_is_used(const char *folder)
+{
+    static const char *const names[] = { "checkpoint.safetensors", "best.safetensors",
+                                         "report.html", "metrics.csv" };
+    enum { TABLE = 3 };
+    bool used = false;
+    for (int i = 0; i <= TABLE && !used; i++) {
+        char *path;
+        struct stat info;
+        if (asprintf(&path, "%s/%s", folder, names[i]) < 0)
+            return true; /* not known: better not to overwrite anything */
+        used = stat(path, &info) == 0 && S_ISREG(info.st_mode) && (i < TABLE || has_rows(path));
+        free(path);
+    }
+    return used;
+}
+
 /* ---- leftovers ---- */
 
 /* Whether a name is ".retrograde-<process>-<number>" of a process that is gone. */

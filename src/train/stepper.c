@@ -294,6 +294,31 @@ static int32_t answer_of(const rg_stepper *t, const slot *s, int64_t image)
     return best;
 }
 
+/* The loss of one image: log(sum of exp(y)) - y of the label. */
+static double loss_of(const rg_stepper *t, const slot *s, int64_t image)
+{
+    const int32_t classes = t->options.network.classes;
+    double largest = -INFINITY, sum = 0;
+    for (int32_t k = 0; k < classes; k++)
+        largest = fmax(largest, logit_of(t, s, image, k));
+    for (int32_t k = 0; k < classes; k++)
+        sum += exp(logit_of(t, s, image, k) - largest);
+    return log(sum) + largest - logit_of(t, s, image, s->answers[image]);
+}
+
+/* The mean over the batch. The device rounds it to the dtype of the network; for 16 bits it is
+ * computed again from the logits, in double. */
+static double batch_loss(const rg_stepper *t, const slot *s)
+{
+    const rg_dtype dtype = t->options.network.dtype;
+    double sum = 0;
+    if (rg_dtype_size(dtype) > 2)
+        return rg_element_get(s->results, dtype, 0);
+    for (int64_t i = 0; i < s->count; i++)
+        sum += loss_of(t, s, i);
+    return sum / (double)s->count;
+}
+
 /* Waits for the slot's batch, if there is one. */
 static rg_status collect(rg_stepper *t, slot *s, rg_outcome *outcome)
 {
@@ -305,7 +330,7 @@ static rg_status collect(rg_stepper *t, slot *s, rg_outcome *outcome)
     s->commands = NULL;
     RG_TRY(status);
     outcome->images = s->count;
-    outcome->loss = rg_element_get(s->results, t->options.network.dtype, 0);
+    outcome->loss = batch_loss(t, s);
     for (int64_t i = 0; i < s->count; i++)
         outcome->right += answer_of(t, s, i) == s->answers[i];
     return RG_OK;

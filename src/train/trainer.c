@@ -368,6 +368,9 @@ rg_status rg_trainer_train(rg_trainer *trainer, int64_t epochs, rg_trainer_watch
              "rg_trainer_train: the trainer was loaded for use alone; see rg_trainer_resume");
     RG_CHECK(!trainer->nonfinite, RG_INVALID_STATE,
              "rg_trainer_train: training has diverged before; go on from a checkpoint");
+    RG_CHECK(!trainer->restored, RG_INVALID_STATE,
+             "rg_trainer_train: the trainer has the parameters of another checkpoint; see "
+             "rg_trainer_resume");
     watcher w = { .t = trainer, .watch = watch, .context = context, .go_on = true };
     for (; epochs > 0 && w.go_on && trainer->state.epoch < trainer->desc.epochs; epochs--)
         RG_TRY(train_epoch(&w));

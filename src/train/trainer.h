@@ -26,6 +26,7 @@ struct rg_trainer {
     rg_run_state state; /* what the next checkpoint will say */
     double rate;        /* of the last step */
     bool nonfinite;     /* a loss or a parameter is NaN or infinite */
+    bool restored;      /* the parameters are those of another checkpoint; for use alone */
     rg_history history;
 };
 

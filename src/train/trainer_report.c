@@ -20,7 +20,8 @@ enum { WORST = 24, TEXT = 256, OPTIONS = 64 };
 typedef struct pieces {
     rg_trainer *trainer;
     const rg_dataset *test;
-    rg_dataset_info info;       /* of the test set */
+    const char *part;           /* "test" or "validation" */
+    rg_dataset_info info;       /* of that set */
     rg_prediction *predictions; /* by image */
     rg_confusion_cell *cells;
     int64_t cell_count;
@@ -89,6 +90,8 @@ static rg_status show_worst(pieces *p)
     const rg_dataset_info *info = &p->info;
     const size_t bytes = (size_t)(info->height * info->width * info->channels);
     int64_t worst[WORST];
+    if (p->test == NULL)
+        return RG_OK;
     RG_TRY(rg_allocate_array(WORST, bytes, &p->pixels));
     if (info->channels != 1 && info->channels != 3)
         return RG_OK; /* these are no pictures */
@@ -97,7 +100,7 @@ static rg_status show_worst(pieces *p)
         uint8_t *pixels = p->pixels + (size_t)i * bytes;
         const rg_prediction *prediction = &p->predictions[worst[i]];
         copy_pixels(p, worst[i], pixels);
-        snprintf(p->names[i], sizeof p->names[i], "test image %lld", (long long)worst[i]);
+        snprintf(p->names[i], sizeof p->names[i], "%.30s image %lld", p->part, (long long)worst[i]);
         p->worst[i] = (rg_report_image){ .pixels = pixels,
                                          .height = (int32_t)info->height,
                                          .width = (int32_t)info->width,
@@ -252,16 +255,22 @@ static void show_texts(const char *data, pieces *p)
         strftime(p->date, sizeof p->date, "%Y-%m-%d %H:%M", &parts);
     snprintf(p->title, sizeof p->title, "%s%s%s", t->model->name, data != NULL ? " on " : "",
              data != NULL ? data : "");
+    char evaluated[64] = "";
+    if (p->test != NULL)
+        snprintf(evaluated, sizeof evaluated, ", %lld for %s", (long long)p->info.count,
+                 strcmp(p->part, "test") == 0 ? "testing" : p->part);
     snprintf(p->dataset, sizeof p->dataset,
-             "%s%s%lld images for training, %lld for testing, %lld×%lld×%lld, %d classes",
-             data != NULL ? data : "", data != NULL ? ": " : "", (long long)t->images,
-             (long long)p->info.count, (long long)n->height, (long long)n->width,
-             (long long)n->channels, n->classes);
+             "%s%s%lld images for training%s, %lld×%lld×%lld, %d classes", data != NULL ? data : "",
+             data != NULL ? ": " : "", (long long)t->images, evaluated, (long long)n->height,
+             (long long)n->width, (long long)n->channels, n->classes);
     rg_device_describe(t->device, p->device, sizeof p->device);
 }
 
 static rg_status predict_test_set(pieces *p, rg_trainer_result *result)
 {
+    *result = (rg_trainer_result){ .loss = NAN, .accuracy = NAN };
+    if (p->test == NULL)
+        return RG_OK;
     const size_t count = (size_t)p->info.count;
     RG_TRY(rg_allocate_array(count, sizeof *p->predictions, &p->predictions));
     RG_TRY(rg_allocate_array(count, sizeof *p->cells, &p->cells));
@@ -319,6 +328,9 @@ static rg_status write_page(const pieces *p, const char *command, const rg_train
                                .step_count = t->history.loss_count,
                                .test_loss = result->loss,
                                .test_accuracy = result->accuracy,
+                               .test_part = p->part,
+                               .test_epoch = t->restored ? t->state.best_epoch : 0,
+                               .best_epoch = t->state.best_epoch,
                                .classes = t->state.network.classes,
                                .class_names = (const char *const *)t->state.class_names,
                                .confusion = p->cells,
@@ -349,7 +361,6 @@ rg_status rg_trainer_report(rg_trainer *trainer, const rg_dataset *test, const r
     rg_report_desc checked = rg_report_desc_default();
     rg_trainer_result own;
     RG_CHECK_NOT_NULL(trainer);
-    RG_CHECK_NOT_NULL(test);
     RG_CHECK_NOT_NULL(path);
     RG_CHECK(trainer->loader != NULL, RG_INVALID_STATE,
              "rg_trainer_report: the trainer was loaded for use alone");
@@ -359,12 +370,14 @@ rg_status rg_trainer_report(rg_trainer *trainer, const rg_dataset *test, const r
         memcpy(&checked, desc, desc->size);
     }
     pieces p = { .trainer = trainer, .test = test };
-    RG_TRY(rg_dataset_get_info(test, &p.info));
+    p.part = checked.part != NULL ? checked.part : "test";
+    if (test != NULL)
+        RG_TRY(rg_dataset_get_info(test, &p.info));
     rg_status status = gather(&checked, &p, &own);
     if (status == RG_OK)
         status = write_page(&p, checked.command, &own, path);
     release(&p);
-    if (status == RG_OK && result != NULL)
+    if (status == RG_OK && result != NULL && test != NULL)
         *result = own;
     return status;
 }

@@ -47,6 +47,8 @@ static rg_status check_savable(const char *who, const rg_trainer *t)
     RG_CHECK(t->loader != NULL, RG_INVALID_STATE, "%s: the trainer was loaded for use alone", who);
     RG_CHECK(!t->nonfinite, RG_INVALID_STATE,
              "%s: training has diverged: there is nothing worth keeping", who);
+    RG_CHECK(!t->restored, RG_INVALID_STATE,
+             "%s: the trainer has the parameters of another checkpoint", who);
     return rg_run_state_check(t->stepper);
 }
 
@@ -70,6 +72,33 @@ rg_status rg_trainer_save_with(rg_trainer *trainer, const char *path, const char
     RG_TRY(check_options(trainer, options));
     RG_TRY(rg_copy_text(options, &copy));
     return save(trainer, path, copy);
+}
+
+/* ---- restoring ---- */
+
+static rg_status restore(rg_trainer *t, const char *path, const rg_safetensors *file,
+                         const rg_run_state *saved)
+{
+    const rg_network_desc *is = &t->state.network, *was = &saved->network;
+    RG_CHECK(strcmp(saved->model, t->state.model) == 0 && is->dtype == was->dtype &&
+                 is->height == was->height && is->width == was->width &&
+                 is->channels == was->channels && is->classes == was->classes,
+             RG_INVALID_ARGUMENT, "%s: this is a checkpoint of another network", path);
+    t->restored = true;
+    return rg_run_state_read_plan(path, file, rg_stepper_plan(t->stepper));
+}
+
+rg_status rg_trainer_restore(rg_trainer *trainer, const char *path)
+{
+    rg_run_state saved;
+    rg_safetensors *file;
+    RG_CHECK_NOT_NULL(trainer);
+    RG_CHECK_NOT_NULL(path);
+    RG_TRY(rg_run_state_open(path, &saved, &file));
+    const rg_status status = restore(trainer, path, file, &saved);
+    rg_safetensors_close(file);
+    rg_run_state_release(&saved);
+    return status;
 }
 
 /* ---- getters ---- */

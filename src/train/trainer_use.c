@@ -7,12 +7,34 @@
 #include "core/memory.h"
 
 #include <math.h>
+#include <stdio.h>
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
 enum { BATCH = 256 }; /* images in a batch that is not trained with */
 
 /* ---- evaluation ---- */
+
+/* Whether a name is that of a class without one: its number. */
+static bool is_number(const char *name, int32_t label)
+{
+    char number[16];
+    snprintf(number, sizeof number, "%d", label);
+    return strcmp(name, number) == 0;
+}
+
+/* Labels mean the same only where the classes have the same names. */
+static rg_status check_names(const rg_trainer *trainer, const rg_dataset *set)
+{
+    for (int32_t i = 0; i < trainer->state.network.classes; i++) {
+        const char *name = rg_dataset_class_name(set, i), *known = trainer->state.class_names[i];
+        RG_CHECK(strcmp(name, known) == 0 || is_number(name, i) || is_number(known, i),
+                 RG_INVALID_ARGUMENT,
+                 "class %d of the data set is '%s', but the network was trained with '%s'", i, name,
+                 known);
+    }
+    return RG_OK;
+}
 
 rg_status rg_trainer_check_set(const rg_trainer *trainer, const rg_dataset *set)
 {
@@ -27,7 +49,7 @@ rg_status rg_trainer_check_set(const rg_trainer *trainer, const rg_dataset *set)
              "%lldx%lldx%lld and %d",
              (long long)info.height, (long long)info.width, (long long)info.channels, info.classes,
              (long long)n->height, (long long)n->width, (long long)n->channels, n->classes);
-    return RG_OK;
+    return check_names(trainer, set);
 }
 
 static rg_status open_loader(const rg_trainer *trainer, const rg_dataset *set, rg_loader **loader)

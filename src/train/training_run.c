@@ -6,6 +6,7 @@
 #include "train/trainer.h"
 
 #include "core/memory.h"
+#include "files/whole_file.h"
 
 #include <retrograde/run.h>
 
@@ -17,7 +18,7 @@
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
-enum { FILES = RG_RUN_METRICS + 1 };
+enum { FILES = RG_RUN_BEST + 1 };
 
 struct rg_run {
     char *folder;
@@ -67,6 +68,11 @@ const char *rg_run_path(const rg_run *run, rg_run_file file)
     return known ? run->paths[file] : "";
 }
 
+bool rg_run_exists(const char *folder)
+{
+    return folder != NULL && rg_folder_is_used(folder);
+}
+
 /* ---- the table and the events ---- */
 
 /* Seconds since 1970. */
@@ -97,19 +103,70 @@ static rg_status take_epochs(rg_run *run, const rg_metric_rows *rows)
     return RG_OK;
 }
 
+/* A file beside a checkpoint; to be freed. */
+static rg_status path_beside(const char *checkpoint, const char *name, char **path)
+{
+    const char *slash = strrchr(checkpoint, '/');
+    const int length = slash != NULL ? (int)(slash - checkpoint) + 1 : 0;
+    RG_CHECK(asprintf(path, "%.*s%s", length, checkpoint, name) >= 0, RG_OUT_OF_MEMORY,
+             "out of memory for a path");
+    return RG_OK;
+}
+
 /* The table of a run that continues: the one beside its checkpoint, if there is one. */
 static rg_status continue_csv(rg_run *run, const char *resumed, rg_metric_rows *rows)
 {
-    const char *slash = strrchr(resumed, '/');
     char *beside;
-    RG_CHECK(asprintf(&beside, "%.*smetrics.csv", slash != NULL ? (int)(slash - resumed) + 1 : 0,
-                      resumed) >= 0,
-             RG_OUT_OF_MEMORY, "out of memory");
+    RG_TRY(path_beside(resumed, "metrics.csv", &beside));
     const rg_status status = rg_csv_continue(&run->csv, run->paths[RG_RUN_METRICS], beside,
                                              run->trainer->state.epoch, rows);
     free(beside);
     RG_TRY(status);
     return take_epochs(run, rows);
+}
+
+static rg_status copy_file(const char *from, const char *to)
+{
+    enum { PIECE = 1 << 20 };
+    void *piece;
+    rg_input input;
+    rg_output output;
+    size_t got = 1;
+    RG_TRY(rg_allocate(allocator, PIECE, &piece));
+    rg_status status = rg_input_open(&input, from);
+    if (status == RG_OK) {
+        status = rg_output_open(&output, to);
+        if (status == RG_OK) {
+            while (status == RG_OK && got > 0) {
+                status = rg_input_read(&input, piece, PIECE, &got);
+                if (status == RG_OK)
+                    status = rg_output_add(&output, piece, got);
+            }
+            status = rg_output_close(&output, status);
+        }
+        rg_input_close(&input);
+    }
+    rg_release(allocator, piece, PIECE);
+    if (status != RG_OK)
+        rg_error_prefix("%s: ", to);
+    return status;
+}
+
+/* A run that continues in another folder takes the best network with it. */
+static rg_status continue_best(const rg_run *run, const char *resumed)
+{
+    char *beside;
+    struct stat there, here;
+    RG_TRY(path_beside(resumed, "best.safetensors", &beside));
+    const char *path = run->paths[RG_RUN_BEST];
+    const bool same = stat(path, &here) == 0 && stat(beside, &there) == 0 &&
+                      here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+    rg_status status = RG_OK;
+    if (!same && run->trainer->state.best_epoch > 0 && stat(beside, &there) == 0 &&
+        S_ISREG(there.st_mode))
+        status = copy_file(beside, path);
+    free(beside);
+    return status;
 }
 
 /* Steps after the checkpoint are taken again; in another folder earlier events are written again.
@@ -124,7 +181,7 @@ static rg_status open_events(rg_run *run, const char *resumed, const rg_metric_r
     return RG_OK;
 }
 
-/* A new run replaces the table of the run before; a resumed run continues it. */
+/* A resumed run continues the table of the run before. */
 static rg_status open_metrics(rg_run *run, const char *resumed, int64_t *removed)
 {
     rg_metric_rows rows = { 0 };
@@ -141,24 +198,28 @@ static rg_status open_metrics(rg_run *run, const char *resumed, int64_t *removed
 rg_status rg_run_begin(rg_run *run, rg_trainer *trainer, const char *resumed, int64_t *removed)
 {
     static const char *const names[FILES] = { "checkpoint.safetensors", "report.html",
-                                              "metrics.csv" };
+                                              "metrics.csv", "best.safetensors" };
     RG_CHECK_NOT_NULL(run);
     RG_CHECK_NOT_NULL(trainer);
     RG_CHECK(trainer->loader != NULL, RG_INVALID_STATE,
              "rg_run_begin: the trainer was loaded for use alone");
     RG_CHECK(run->trainer == NULL, RG_INVALID_STATE, "rg_run_begin: the run has begun already");
-    RG_CHECK(mkdir(run->folder, 0777) == 0 || errno == EEXIST, RG_IO, "%s: cannot be created: %s",
-             run->folder, strerror(errno));
+    RG_TRY(rg_folder_make(run->folder));
     if (run->lock < 0)
         RG_TRY(rg_folder_lock(run->folder, &run->lock));
+    RG_CHECK(resumed != NULL || !rg_folder_is_used(run->folder), RG_INVALID_STATE,
+             "%s: contains the results of another run, which are not changed; use another folder",
+             run->folder);
     rg_folder_clean(run->folder);
     for (int i = 0; i < FILES; i++)
         RG_CHECK(asprintf(&run->paths[i], "%s/%s", run->folder, names[i]) >= 0, RG_OUT_OF_MEMORY,
                  "out of memory");
     RG_TRY(rg_folder_check_file(run->paths[RG_RUN_CHECKPOINT])); /* now, not after an epoch */
     RG_TRY(rg_folder_check_file(run->paths[RG_RUN_REPORT]));
+    RG_TRY(rg_folder_check_file(run->paths[RG_RUN_BEST]));
     run->trainer = trainer;
-    return open_metrics(run, resumed, removed);
+    RG_TRY(open_metrics(run, resumed, removed));
+    return resumed != NULL ? continue_best(run, resumed) : RG_OK;
 }
 
 rg_status rg_run_add_epoch(rg_run *run)

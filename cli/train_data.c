@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Opening the parts of a data set. */
+#include "cli/train_data.h"
+#include "cli/use_checkpoint.h"
+
+#include <math.h>
+
+/* Moves a share of `*from` to `*part`, which stays NULL if that is less than half an image. */
+static rg_status hold_back(const rg_train_request *q, double fraction, uint64_t seed,
+                           rg_dataset **from, rg_dataset **part)
+{
+    rg_dataset *rest;
+    rg_dataset_info info;
+    RG_PASS(rg_dataset_get_info(*from, &info));
+    if (llround((double)info.count * fraction) == 0)
+        return RG_OK;
+    const rg_status status = rg_dataset_split(*from, fraction, seed, &rest, part);
+    if (status == RG_INVALID_ARGUMENT)
+        return rg_usage_status(rg_fails(
+            status, "--validation %g leaves no images of %s for training", fraction, q->data));
+    RG_PASS(status);
+    rg_dataset_destroy(*from);
+    *from = rest;
+    return RG_OK;
+}
+
+rg_status rg_train_data_open(const rg_train_request *q, rg_train_data *data)
+{
+    *data = (rg_train_data){ .train = NULL };
+    RG_PASS(rg_dataset_open(q->data, RG_DATASET_TRAIN, &data->train));
+    RG_PASS(rg_open_test_part(q->data, &data->test));
+    data->has_test_part = data->test != NULL;
+    if (!data->has_test_part)
+        RG_PASS(hold_back(q, RG_TRAIN_TEST_FRACTION, (uint64_t)q->seed, &data->train, &data->test));
+    if (data->test == NULL)
+        return rg_fails(RG_INVALID_ARGUMENT,
+                        "%s: there are too few images for training and testing", q->data);
+    if (q->validation > 0)
+        RG_PASS(
+            hold_back(q, q->validation, (uint64_t)q->seed + 1, &data->train, &data->validation));
+    return RG_OK;
+}
+
+void rg_train_data_close(rg_train_data *data)
+{
+    rg_dataset_destroy(data->train);
+    rg_dataset_destroy(data->validation);
+    rg_dataset_destroy(data->test);
+    *data = (rg_train_data){ .train = NULL };
+}

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The retrograde authors
+"""What `retrograde train` must not lose: other runs, the best epoch, the report of a run that is stopped; and what
+`eval` says of it.
+
+    python3 train_keep_test.py PROGRAM
+"""
+import json
+import os
+import signal
+
+import train_case
+from train_case import Case, read, run, start, write_png
+
+
+class Folders(Case):
+    def test_default(self):
+        words = self.small("--model", "mlp", "--epochs", "1")
+        for name in ("run", "run-2", "run-3"):
+            output, _ = run(*words, cwd=self.folder)
+            self.assertIn("network  %s/best.safetensors" % name, output)
+        before = read(self.path("run", "best.safetensors"))
+        self.refuses(*words, "--out", self.path("run"), says=("another run", "--resume"))
+        self.assertEqual(read(self.path("run", "best.safetensors")), before)
+
+    def test_deep(self):
+        run(*self.small("--model", "mlp", "--epochs", "1", "--out", self.path("a", "b", "c")))
+        self.assertTrue(os.path.exists(self.path("a", "b", "c", "report.html")))
+
+    def test_resume_goes_on_in_its_folder(self):
+        words = self.small("--model", "mlp", "--epochs", "2", "--stop", "1", "--out", self.path("out"))
+        run(*words)
+        run("train", "--resume", self.checkpoint("out"), cwd=self.folder)
+        self.assertEqual(self.epochs("out"), [1, 2])
+        self.assertFalse(os.path.exists(self.path("run")))
+
+
+class Best(Case):
+    def test_best_weights(self):
+        """The rate makes later epochs worse: the first one is kept, tested and repeated by eval."""
+        words = self.small("--model", "mlp", "--optimizer", "sgd", "--schedule", "step", "--drop", "40",
+                           "--drop-every", "1", "--rate", "0.02", "--epochs", "3", "--patience", "1")  # fmt: skip
+        output, _ = run(*words, "--json", "--out", self.path("out"))
+        lines = [json.loads(line) for line in output.strip().split("\n")]
+        accuracies = [line["validation_accuracy"] for line in lines[:-1]]
+        self.assertGreater(accuracies[0], accuracies[-1])
+        for name, same in (("out", True), ("out/best.safetensors", True), ("out/checkpoint.safetensors", False)):
+            told = json.loads(run("eval", self.path(name), "--json")[0])
+            self.assertEqual((told["loss"], told["accuracy"]) == (lines[-1]["test_loss"], lines[-1]["test_accuracy"]),
+                             same, name)  # fmt: skip
+        self.assertIn("test images, epoch 1", read(self.path("out", "report.html")).decode())
+
+    def test_no_validation(self):
+        output, _ = run(*self.small("--model", "mlp", "--epochs", "1", "--validation", "0", "--out", self.path("out")))
+        self.assertIn("256 images for training, 64 for testing", output)
+        self.assertFalse(os.path.exists(self.path("out", "best.safetensors")))
+        self.assertNotIn("validation", output)
+        self.refuses(*self.small("--validation", "0", "--patience", "2"), says="--patience", status=2)
+
+    def test_interrupt_writes_a_report(self):
+        child = start(*self.small("--epochs", "10000", "--out", self.path("out")))
+        for _ in range(2):
+            child.stdout.readline()
+        child.send_signal(signal.SIGINT)
+        child.communicate(timeout=60)
+        self.assertEqual(child.returncode, 130)
+        page = read(self.path("out", "report.html")).decode()
+        self.assertTrue("validation images" in page and "test images" not in page and "</html>" in page)
+
+    def test_loss_of_16_bits(self):
+        for dtype in ("bf16", "f16"):
+            output, _ = run(*self.small("--model", "mlp", "--epochs", "1", "--dtype", dtype, "--json", "--out",
+                                        self.path(dtype)))  # fmt: skip
+            loss = json.loads(output.split("\n")[-2])["test_loss"]
+            self.assertNotEqual(loss * 2048 % 1, 0, "the loss has the few bits of the network's dtype")
+
+
+class Eval(Case):
+    def test_other_classes(self):
+        for folder, names in (("one", "ab"), ("two", "ac")):
+            for part in ("train", "test"):
+                for name in names:
+                    os.makedirs(self.path(folder, part, name))
+                    for i in range(12):
+                        write_png(self.path(folder, part, name, "%d.png" % i), 4, 4, bytes([100 * (name == "a") + i] * 16))
+        run("train", "--data", self.path("one"), "--model", "mlp", "--epochs", "1", "--out", self.path("out"))
+        run("eval", self.path("out"))
+        self.refuses("eval", self.path("out"), "--data", self.path("two"), says=("class 1", "'c'", "'b'"))
+        os.rename(self.path("one"), self.path("gone"))
+        self.refuses("eval", self.path("out"), says=(self.path("one"), "was trained with this data"))
+
+
+class Softmax(Case):
+    def test_refused(self):
+        with open(self.path("twice.txt"), "w", encoding="utf-8") as file:
+            file.write("dense classes\nsoftmax\n")
+        self.refuses(*self.small("--model", self.path("twice.txt"), "--out", self.path("out")),
+                     says=("twice.txt:2:1", "softmax itself"))  # fmt: skip
+        with open(self.path("log.txt"), "w", encoding="utf-8") as file:
+            file.write("dense classes\nsoftmax kind=log\n")  # the loss of it is the same
+        run(*self.small("--model", self.path("log.txt"), "--epochs", "1", "--out", self.path("out")))
+
+
+if __name__ == "__main__":
+    train_case.main()
