@@ -11,6 +11,12 @@ rg_choices *rg_device_choices(rg_device *device)
     return &device->choices;
 }
 
+static bool is_preferred(const rg_strategy *strategy, const rg_call *call, const void *request)
+{
+    return strategy->accepts(call, request) &&
+           (strategy->prefers == NULL || strategy->prefers(call, request));
+}
+
 static const rg_strategy *choose(const rg_call *call, const rg_strategy *const list[],
                                  const void *request)
 {
@@ -19,7 +25,7 @@ static const rg_strategy *choose(const rg_call *call, const rg_strategy *const l
         if (rg_choices_forces(choices, list[i]->name) && list[i]->accepts(call, request))
             return list[i];
     }
-    while (!(*list)->accepts(call, request))
+    while (!is_preferred(*list, call, request))
         list++;
     return *list;
 }

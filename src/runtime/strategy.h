@@ -12,15 +12,18 @@
 #include "backend/choices.h"
 #include "runtime/op.h"
 
-/* `request` is the op's own struct, the same for all strategies of a list. */
+/* `request` is the op's own struct, the same for all strategies of a list. What a strategy can run
+ * and where it is worth running are two questions, so that a check can force it on all it can. */
 struct rg_strategy {
     const char *name;
-    bool (*accepts)(const rg_call *call, const void *request);
+    bool (*accepts)(const rg_call *call, const void *request); /* whether it can run this */
     rg_status (*record)(rg_call *call, const void *request);
+    bool (*prefers)(const rg_call *call, const void *request); /* whether it is the fastest of those
+                                              behind it in the list; NULL: wherever it accepts */
 };
 
-/* Records by the forced strategy where `list` has it and it accepts, else by the first that
- * accepts; notes its name. The list ends with NULL, and one of it accepts all. */
+/* Records by the forced strategy where `list` has it and it accepts, else by the first that accepts
+ * and prefers the request; notes its name. The list ends with NULL, and one of it takes all. */
 rg_status rg_strategy_run(rg_call *call, const rg_strategy *const list[], const void *request);
 
 /* What is forced and noted on a device. */

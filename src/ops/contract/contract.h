@@ -83,15 +83,7 @@ RG_INLINE void load_reals(real *to, const char *from, int64_t step, int64_t coun
 RG_OUTLINE void contract_load(real *to, int64_t to_step, const void *from, int64_t first,
                               int64_t step, int64_t count, rg_dtype T)
 {
-#if !RG_REAL_F64
-    if (T == RG_F16)
-        load_reals(to, at(from, first, RG_F16), step, count, to_step, RG_F16);
-    else if (T == RG_BF16)
-        load_reals(to, at(from, first, RG_BF16), step, count, to_step, RG_BF16);
-    else
-#endif
-        load_reals(to, at(from, first, RG_REAL), step, count, to_step, RG_REAL);
-    (void)T;
+    RG_WITH_TYPE(T, U, load_reals(to, at(from, first, U), step, count, to_step, U));
 }
 
 /* Whether one of so many numbers is infinite or NaN. */
@@ -108,11 +100,10 @@ RG_OUTLINE bool has_nonfinite_reals(const real *a, int64_t count)
     return vany(nonfinite);
 }
 
-/* Where the totals of partial sums are: in double, after all of `slices` times `groups` arrays. */
-RG_INLINE double *totals_of(void *partials, const real *sums, int64_t slices, int64_t groups,
-                            int64_t group_step)
+/* Where the totals of partial sums are: in double, behind all `count` partial sums. */
+RG_INLINE double *totals_of(void *partials, const real *sums, int64_t count)
 {
-    real *const end = (real *)partials + slices * groups * group_step;
+    real *const end = (real *)partials + count;
     return (double *)(void *)end + (sums - (const real *)partials);
 }
 
@@ -175,14 +166,8 @@ RG_OUTLINE void contract_block(real *to, int64_t to_step, const void *w, int64_t
             contract_load(to + column, to_step, w, first + column * column_step, k_step, count, T);
         return;
     }
-#if !RG_REAL_F64
-    if (T == RG_F16)
-        load_block(to, to_step, at(w, first, RG_F16), column_step, width, k_step, count, RG_F16);
-    else if (T == RG_BF16)
-        load_block(to, to_step, at(w, first, RG_BF16), column_step, width, k_step, count, RG_BF16);
-    else
-#endif
-        load_block(to, to_step, at(w, first, RG_REAL), column_step, width, k_step, count, RG_REAL);
+    RG_WITH_TYPE(T, U,
+                 load_block(to, to_step, at(w, first, U), column_step, width, k_step, count, U));
 }
 
 /* The same as a panel: zero in further columns. */

@@ -7,33 +7,26 @@
 #ifndef RG_OPS_CONV_H
 #define RG_OPS_CONV_H
 
-#include "core/long_sum.h"
 #include "ops/neuron/neuron.h"
 
 enum {
     RG_CONV_FORWARD,
     RG_CONV_DATA,    /* backward data: dx */
     RG_CONV_WEIGHTS, /* backward weights: dw */
-    /* depthwise; a CPU's own */
+    /* a CPU's own, see cpu/conv_cpu.h */
     RG_CONV_TRANSPOSE_WEIGHTS, /* weights as real, channels adjacent */
     RG_CONV_DEPTHWISE,         /* forward or backward data */
-    RG_CONV_DEPTHWISE_PARTS,   /* partial sums of dw */
-    RG_CONV_DEPTHWISE_JOIN,    /* dw */
-    /* by the contraction engine of a CPU, see conv_panels.h */
-    RG_CONV_PACK,     /* weights as panels, for RG_CONV_ROWS */
-    RG_CONV_ROWS,     /* forward or backward data */
-    RG_CONV_PARTIALS, /* partial sums of dw, for RG_CONV_JOIN */
-    RG_CONV_JOIN,
-    /* where groups have few channels; a CPU's own */
-    RG_CONV_GROUPED_TRANSPOSE,
-    RG_CONV_GROUPED, /* forward or backward data */
+    RG_CONV_DEPTHWISE_PARTIALS,
+    RG_CONV_GROUPED, /* forward or backward data, of groups of few channels */
     RG_CONV_GROUPED_PARTIALS,
-    RG_CONV_GROUPED_JOIN,
-    /* the engine for bf16 in pairs, where a processor multiplies them */
-    RG_CONV_PAIR_PACK,
+    RG_CONV_PACK, /* weights as panels, for RG_CONV_ROWS */
+    RG_CONV_ROWS, /* forward or backward data, by the contraction engine */
+    RG_CONV_PARTIALS,
+    RG_CONV_PAIR_PACK, /* the same for bf16 in pairs, where a processor multiplies them */
     RG_CONV_PAIR_ROWS,
-    RG_CONV_PAIR_SIDES,    /* both sides, for RG_CONV_PAIR_PARTIALS */
-    RG_CONV_PAIR_PARTIALS, /* partial sums of dw, for RG_CONV_JOIN */
+    RG_CONV_PAIR_OPERANDS, /* x and dy as RG_CONV_PAIR_PARTIALS reads them */
+    RG_CONV_PAIR_PARTIALS,
+    RG_CONV_JOIN, /* dw from the partial sums of any strategy */
     RG_CONV_KERNELS
 };
 
@@ -61,16 +54,16 @@ typedef struct rg_conv_neuron {
     rg_neuron_numbers numbers;
 } rg_conv_neuron;
 
-/* RG_CONV_FORWARD and RG_CONV_DATA: to = neuron(z), z = sum + b. Unused
- * pointers hold any valid address. */
+/* Forward and backward data: to = neuron(z), z = sum + b. The args of all kernels for these begin
+ * with this struct. Unused pointers hold any valid address. */
 typedef struct rg_conv_args {
     const void *from, *w, *b;
     void *to, *z;
-    void *scratch; /* of a GPU's own */
+    void *scratch; /* of all threads of a CPU, or of a GPU */
     rg_conv_shape shape;
     int64_t b_step;
     int64_t z_step[4]; /* (image, row, column, channel) */
-    bool z_dense;
+    bool z_dense;      /* channels are neighbours */
     bool has_b, has_z;
     rg_conv_neuron neuron;
     bool add;    /* into `to` */
@@ -89,134 +82,12 @@ typedef struct rg_conv_weights_args {
 
 /* ---- depthwise: one channel of either side in a group ---- */
 
-enum {
-    RG_CONV_DEPTHWISE_TAPS = 128,  /* at most, of a window */
-    RG_CONV_DEPTHWISE_SUMS = 8192, /* weights of a unit: taps times channels */
-    RG_CONV_DEPTHWISE_UNIT = 64    /* channels */
-};
+enum { RG_CONV_DEPTHWISE_TAPS = 128 }; /* at most, of a window */
 
 static inline RG_HOST_DEVICE bool rg_conv_is_depthwise(const rg_conv_shape *s)
 {
     return s->in == 1 && s->out == 1 && s->groups > 1 &&
            s->row.window * s->column.window <= RG_CONV_DEPTHWISE_TAPS;
-}
-
-typedef struct rg_conv_transpose_weights_args {
-    const void *w;
-    void *transposed; /* real, (taps, channels) */
-    rg_conv_shape shape;
-} rg_conv_transpose_weights_args;
-
-/* As rg_conv_args. */
-typedef struct rg_conv_depthwise_args {
-    const void *from, *w; /* w: transposed, (taps, channels) */
-    const void *b;
-    void *to, *z;
-    rg_conv_shape shape;
-    int64_t channels;
-    int64_t b_step;
-    int64_t z_step[4];
-    rg_conv_neuron neuron;
-    bool data; /* backward data */
-    bool has_b, has_z, add, stream;
-    bool plain; /* no z, nothing to add to, no neuron but relu, b dense */
-} rg_conv_depthwise_args;
-
-/* Parts are added up in double, so that a part may be as long as the first two levels of
- * core/long_sum.h together. */
-enum { RG_CONV_DEPTHWISE_MOST = RG_SUM_RUN + RG_SUM_RUNS };
-
-/* Windows of a row that are summed up in one accumulator. A part that is one longer row adds up
- * runs of it in double. */
-static inline RG_HOST_DEVICE int64_t rg_conv_depthwise_run(const rg_conv_shape *s)
-{
-    return s->column.count <= RG_CONV_DEPTHWISE_MOST ? s->column.count
-                                                     : (int64_t)RG_CONV_DEPTHWISE_MOST;
-}
-
-/* A part is some rows of windows of all images, counted through. */
-typedef struct rg_conv_depthwise_parts_args {
-    const void *x, *dy;
-    void *partial; /* real, (parts, taps, channels) */
-    rg_conv_shape shape;
-    int64_t part, parts;   /* rows of a part; parts */
-    int64_t block, blocks; /* channels of a unit; units of a part */
-} rg_conv_depthwise_parts_args;
-
-typedef struct rg_conv_depthwise_join_args {
-    const void *partial;
-    void *dw;
-    rg_conv_shape shape;
-    int64_t parts;
-    bool add; /* into dw */
-} rg_conv_depthwise_join_args;
-
-/* ---- groups of few channels, on a CPU ----
- *
- * A vector holds neighbouring channels of the result, of any groups. A group has `picks` channels
- * in the source; for each of them a copy of the source is made in which channel c of the result
- * finds the channel that it multiplies:
- *
- *      result[c]  =  sum over taps and i < picks  of  spread[i][c] * transposed[tap][i][c]
- *
- * This covers convolutions with a channel multiplier, their gradients, and groups of 2 to
- * RG_CONV_GROUPED_MOST channels. A depthwise convolution is the case of one pick, without a copy.
- */
-
-enum {
-    RG_CONV_GROUPED_MOST = 8,   /* channels of a group */
-    RG_CONV_GROUPED_BLOCK = 16, /* channels of the result in a unit */
-    RG_CONV_GROUPED_ROWS = 8,   /* of a block, at most */
-    RG_CONV_GROUPED_BYTES = 64  /* of a vector, at most */
-};
-
-/* Weights as real, (channels / RG_CONV_GROUPED_BLOCK, taps, picks, RG_CONV_GROUPED_BLOCK), channels
- * of the result padded with 0 to a multiple. A unit is the last dimension. */
-typedef struct rg_conv_grouped_transpose_args {
-    const void *w;
-    void *transposed;
-    rg_conv_shape shape;
-    bool data; /* backward data */
-} rg_conv_grouped_transpose_args;
-
-/* A unit is a block of rows of one image of the result, and RG_CONV_GROUPED_BLOCK channels. */
-typedef struct rg_conv_grouped_args {
-    const void *from, *w, *b; /* w: transposed */
-    void *to, *z;
-    char *scratch;                    /* of all threads */
-    rg_conv_depthwise_args depthwise; /* all but pointers; `channels`: of the result */
-    int64_t picks, padded_channels;
-    int64_t block, blocks; /* rows of a block; blocks of an image */
-    int64_t scratch_bytes; /* bytes of a thread */
-} rg_conv_grouped_args;
-
-/* A partial sum is of some rows of windows, counted through all images; a unit is one of them and a
- * block of channels. */
-typedef struct rg_conv_grouped_partials_args {
-    const void *x, *dy;
-    void *partial; /* real, each in the layout of transposed weights */
-    char *scratch;
-    rg_conv_shape shape;
-    int64_t rows, partials; /* rows of a partial sum; partial sums */
-    int64_t padded_channels;
-    int64_t block; /* rows that are spread at a time */
-    int64_t scratch_bytes;
-} rg_conv_grouped_partials_args;
-
-/* A unit is RG_CONV_GROUPED_BLOCK channels of a pick of a tap. */
-typedef struct rg_conv_grouped_join_args {
-    const void *partial;
-    void *dw;
-    rg_conv_shape shape;
-    int64_t partials, padded_channels;
-    bool add; /* into dw */
-} rg_conv_grouped_join_args;
-
-/* Vectors of sums of dw, and of their totals in double where a row is longer than a run. */
-static inline int64_t rg_conv_grouped_sums(const rg_conv_shape *s)
-{
-    const int64_t sums = s->row.window * s->column.window * s->in;
-    return rg_conv_depthwise_run(s) < s->column.count ? 3 * sums : sums;
 }
 
 /* ---- geometry ---- */

@@ -149,11 +149,14 @@ void rg_conv_set_cost(rg_launch *launch, int64_t units, int64_t bytes, double pr
     launch->grain = each < 1 << 15 ? rg_max((int64_t)((1 << 15) / (each + 1)), 1) : 1;
 }
 
-rg_launch rg_conv_launch(const rg_conv_pass *p, int32_t kernel, const rg_tensor *w)
+rg_launch rg_conv_launch(const rg_conv_pass *p, int32_t kernel, const rg_tensor *w,
+                         const void *args, size_t args_size)
 {
     return (
         rg_launch){ .kernel = kernel,
                     .dtype = rg_conv_dtype(p),
+                    .args = args,
+                    .args_size = args_size,
                     .tensors = { [RG_POINTER_OF(rg_conv_args, from)] = p->from,
                                  [RG_POINTER_OF(rg_conv_args, w)] = w,
                                  [RG_POINTER_OF(rg_conv_args, b)] = p->b != NULL ? p->b : p->from,
@@ -190,6 +193,109 @@ rg_status rg_conv_temporary(const rg_call *call, rg_dtype dtype, double count, r
     const rg_tensor_desc desc = rg_tensor_desc_dense(dtype == RG_F64 ? RG_F64 : RG_F32, 1, dims);
     return rg_tensor_create_temporary(call->commands, &desc, made);
 }
+
+/* ---- partial sums of dw ---- */
+
+rg_status rg_conv_partials(const rg_call *call, const rg_conv_pass *p,
+                           const rg_conv_partial_sums *sums, rg_tensor **made)
+{
+    enum { SLACK = 16 }; /* elements: kernels store whole vectors */
+    const rg_dtype dtype = rg_conv_dtype(p);
+    const double reals_per_total = dtype == RG_F64 ? 1 : 2, count = (double)sums->slices;
+    const double each = sums->has_totals ? 1 + reals_per_total : 1;
+    return rg_conv_temporary(call, dtype, count * (double)sums->slice_step * each + SLACK, made);
+}
+
+/* The weights in the order in which they lie in an array of partial sums; tensors: that, dw. */
+static rg_walk walk_weights(const rg_conv_shape *s, const rg_conv_partial_sums *sums)
+{
+    const int64_t dims[5] = { s->groups, s->out, s->row.window, s->column.window, s->in };
+    const int64_t steps[5] = { sums->group_step, sums->out_step, sums->tap_step * s->column.window,
+                               sums->tap_step, sums->in_step };
+    rg_tensor_desc partials = { .rank = 5 }, dw = { .rank = 5 };
+    const rg_tensor_desc *const descs[] = { &partials, &dw };
+    bool taken[5] = { false };
+    for (int d = 0; d < 5; d++) {
+        int next = -1; /* the largest step that is left */
+        for (int i = 0; i < 5; i++)
+            if (!taken[i] && (next < 0 || steps[i] > steps[next]))
+                next = i;
+        taken[next] = true;
+        partials.dims[d] = dw.dims[d] = dims[next];
+        partials.strides[d] = steps[next];
+        dw.strides[d] = s->w[next];
+    }
+    return rg_walk_make(descs, 2, 0, 5);
+}
+
+rg_status rg_conv_record_join(rg_call *call, const rg_conv_pass *p,
+                              const rg_conv_partial_sums *sums, const rg_tensor *partials)
+{
+    rg_conv_join_args args = { .lines = walk_weights(&p->shape, sums),
+                               .width = 1,
+                               .dw_first = p->shape.w_first,
+                               .slices = sums->slices,
+                               .slice_step = sums->slice_step,
+                               .has_totals = sums->has_totals,
+                               .add = p->add };
+    int64_t steps[RG_WALK_TENSORS];
+    if (args.lines.rank > 0 && args.lines.strides[0][args.lines.rank - 1] == 1) {
+        args.width = rg_walk_take_inner(&args.lines, 2, steps);
+        args.dw_step = steps[1];
+    }
+    rg_launch launch = { .kernel = RG_CONV_JOIN,
+                         .dtype = p->dw->desc.dtype, /* which may be f32 beside f16 or bf16 */
+                         RG_ARGS(args),
+                         .tensors = { RG_BIND(args, partials, partials),
+                                      RG_BIND(args, dw, p->dw) } };
+    rg_conv_set_cost(&launch, args.lines.count * rg_ceil_div(args.width, RG_CONV_JOIN_WIDTH),
+                     rg_move_bytes(partials), 0);
+    return rg_record(call, &launch);
+}
+
+/* ---- any shape: for what no other strategy accepts, and on a GPU for all, where conv_cuda.cu
+ * chooses further ---- */
+
+static bool accepts_any(const rg_call *call, const void *request)
+{
+    (void)call, (void)request;
+    return true;
+}
+
+static rg_status record_any_weights(rg_call *call, const rg_conv_pass *p)
+{
+    const rg_conv_shape *s = &p->shape;
+    const rg_dtype dtype = rg_conv_dtype(p);
+    const rg_conv_weights_args args = { .shape = *s,
+                                        .add = p->add,
+                                        .wide = p->dw->desc.dtype != dtype };
+    rg_launch launch = { .kernel = RG_CONV_WEIGHTS,
+                         .dtype = dtype,
+                         RG_ARGS(args),
+                         .scratch_at = RG_POINTER(args, scratch),
+                         .tensors = { RG_BIND(args, x, p->x), RG_BIND(args, dy, p->dy),
+                                      RG_BIND(args, dw, p->dw) } };
+    rg_conv_set_cost(&launch, s->groups * s->out * s->row.window * s->column.window,
+                     rg_move_bytes(p->x) + rg_move_bytes(p->dy), rg_conv_products(s));
+    return rg_record(call, &launch);
+}
+
+static rg_status record_any(rg_call *call, const void *request)
+{
+    const rg_conv_pass *p = request;
+    if (p->kernel == RG_CONV_WEIGHTS)
+        return record_any_weights(call, p);
+    const rg_conv_args args = rg_conv_args_of(call, p);
+    const rg_conv_axis *row = &p->shape.row;
+    rg_launch launch = rg_conv_launch(p, p->kernel, p->w, &args, sizeof args);
+    launch.scratch_at = RG_POINTER(args, scratch);
+    rg_conv_set_pass_cost(&launch, p,
+                          p->shape.images * (p->kernel == RG_CONV_FORWARD ? row->count : row->size),
+                          rg_conv_products(&p->shape));
+    return rg_record(call, &launch);
+}
+
+const rg_strategy rg_conv_by_any = { "any", accepts_any, record_any };
 
 /* ---- strategies ---- */
 

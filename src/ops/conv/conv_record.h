@@ -2,12 +2,13 @@
 /* Copyright The retrograde authors */
 /* Checking and recording, for conv and conv_transpose: both are the same three passes, of which the
  * transpose takes the first two the other way round. Each pass is recorded by the first strategy of
- * a list that accepts it. */
+ * a list that accepts it. Strategies of a CPU are in cpu/; those of a GPU, in cuda/, are chosen at
+ * launch. */
 #ifndef RG_OPS_CONV_RECORD_H
 #define RG_OPS_CONV_RECORD_H
 
 #include "core/shape.h"
-#include "ops/conv/conv_panels.h"
+#include "ops/conv/cpu/conv_cpu.h"
 #include "ops/fused_neuron/fused_neuron.h"
 #include "ops/move/move_record.h"
 #include "ops/neuron/neuron_fields.h"
@@ -99,7 +100,7 @@ typedef struct rg_conv_pass {
     bool add;
 } rg_conv_pass;
 
-/* In the order in which they are asked. */
+/* In the order in which they are asked; the last one is for any shape. */
 extern const rg_strategy rg_conv_by_depthwise, rg_conv_by_grouped, rg_conv_by_pairs,
     rg_conv_by_panels, rg_conv_by_any;
 /* The lists of conv and conv_transpose, for their descriptions. */
@@ -118,53 +119,44 @@ rg_conv_args rg_conv_args_of(const rg_call *call, const rg_conv_pass *p);
  * if there are eight of them. */
 void rg_conv_set_cost(rg_launch *launch, int64_t units, int64_t bytes, double products);
 
-/* A launch on the tensors of forward or data, with `w` as the kernel wants it. Its args, which the
- * caller sets, begin with the five pointers of rg_conv_args. */
-rg_launch rg_conv_launch(const rg_conv_pass *p, int32_t kernel, const rg_tensor *w);
-#define RG_CONV_BEGINS_ALIKE(type, weights)                                    \
-    _Static_assert(offsetof(type, from) == offsetof(rg_conv_args, from) &&     \
-                       offsetof(type, weights) == offsetof(rg_conv_args, w) && \
-                       offsetof(type, b) == offsetof(rg_conv_args, b) &&       \
-                       offsetof(type, to) == offsetof(rg_conv_args, to) &&     \
-                       offsetof(type, z) == offsetof(rg_conv_args, z),         \
-                   "args begin with the pointers of rg_conv_args")
-RG_CONV_BEGINS_ALIKE(rg_conv_depthwise_args, w);
-RG_CONV_BEGINS_ALIKE(rg_conv_grouped_args, w);
+/* A launch of forward or data with `w` as the kernel wants it. The args begin with an rg_conv_args.
+ */
+rg_launch rg_conv_launch(const rg_conv_pass *p, int32_t kernel, const rg_tensor *w,
+                         const void *args, size_t args_size);
 void rg_conv_set_pass_cost(rg_launch *launch, const rg_conv_pass *p, int64_t units,
                            double products);
 
 /* A temporary of `count` elements in the type that kernels of `dtype` compute in. */
 rg_status rg_conv_temporary(const rg_call *call, rg_dtype dtype, double count, rg_tensor **made);
 
-/* ---- what strategies share with each other ---- */
+/* A temporary for partial sums of dw, and the launch that joins them. */
+rg_status rg_conv_partials(const rg_call *call, const rg_conv_pass *p,
+                           const rg_conv_partial_sums *sums, rg_tensor **made);
+rg_status rg_conv_record_join(rg_call *call, const rg_conv_pass *p,
+                              const rg_conv_partial_sums *sums, const rg_tensor *partials);
 
-/* Of depthwise, for grouped: args but for pointers. */
-rg_conv_depthwise_args rg_conv_depthwise_of(const rg_call *call, const rg_conv_pass *p);
-/* Rows of a partial sum of dw: as many as one accumulator may add up, or one. */
-int64_t rg_conv_rows_per_partial(const rg_conv_shape *s);
+/* ---- what panels and pairs share ---- */
 
-/* Of panels, for pairs: */
-bool rg_conv_panels_accept(const rg_call *call, const rg_conv_pass *p);
+/* Of panels, for pairs: whether the engine can run the pass, and whether it is worth it. */
+bool rg_conv_panels_accept(const rg_call *call, const void *request);
+bool rg_conv_panels_prefer(const rg_call *call, const void *request);
 /* How many launches forward or data takes; and the geometry of one, without blocks. */
 int64_t rg_conv_phases(const rg_conv_pass *p);
 rg_conv_rows_args rg_conv_phase(const rg_conv_pass *p, int64_t r);
-/* All of them, by the unit for pairs where they suit it; NULL: without pairs. */
-rg_status rg_conv_record_phases(rg_call *call, const rg_conv_pass *p, const rg_pair_unit *pairs);
-rg_status rg_conv_record_join(rg_call *call, const rg_conv_pass *p, const rg_conv_join_args *join,
-                              const rg_tensor *partials);
+/* One launch, by the unit for pairs; NULL: without pairs. */
+rg_status rg_conv_record_rows(rg_call *call, const rg_conv_pass *p, rg_conv_rows_args *k,
+                              const rg_pair_unit *pairs);
 /* Cuts outputs into blocks whose inputs stay in L2, enough blocks for all threads. */
 void rg_conv_cut_rows(rg_conv_rows_args *k, int64_t element);
+/* As many slices of dw as wanted, by images and by the size of all partial sums. */
+void rg_conv_cut_slices(rg_conv_partial_sums *sums, const rg_conv_shape *s, int64_t wanted,
+                        int64_t images, int64_t element);
 /* Whether the sum over a slice, with `windows` windows of each of its images, is longer than a
  * block of core/long_sum.h. */
 bool rg_conv_is_long(const rg_conv_shape *s, int64_t slices, int64_t windows);
-/* Elements of all partial sums, with their totals. */
-double rg_conv_partials_size(const rg_conv_shape *s, int64_t slices, int64_t group_step,
-                             bool has_totals, int64_t element);
 
 /* Of pairs, for panels: */
-rg_conv_depth_pieces rg_conv_depth_pieces_of(const rg_conv_window_axis *column, int64_t depth);
-/* Where runs are short or results few, most products would be of zeros. */
-bool rg_conv_pairs_suit_rows(const rg_conv_rows_args *k);
+rg_conv_pair_steps rg_conv_pair_steps_of(const rg_conv_window_axis *column, int64_t depth);
 /* Blocks; rows that are summed together, where a unit wants many: garbage between them is summed,
  * too. */
 void rg_conv_cut_pairs(rg_conv_rows_args *k, bool tall);

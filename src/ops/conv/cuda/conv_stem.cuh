@@ -12,7 +12,7 @@
 #define RG_OPS_CONV_STEM_CUH
 
 #include "backend/cuda/mma.cuh"
-#include "ops/conv/conv_strategy.cuh"
+#include "ops/conv/cuda/conv_strategy.cuh"
 
 enum {
     STEM_IN = 3,

@@ -3,7 +3,7 @@
 /* y and dw of the stem: see conv_stem.cuh. For dw, strips of windows are cut into parts by shape
  * alone, and a kernel joins their sums. */
 #include "backend/cuda/long_sum.cuh"
-#include "ops/conv/conv_stem.cuh"
+#include "ops/conv/cuda/conv_stem.cuh"
 
 /* ---- forward: a warp has two blocks of windows and STEM_OUT channels at a time ---- */
 

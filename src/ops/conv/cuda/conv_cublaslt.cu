@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Convolutions that are products of matrices by cuBLASLt: windows of one pixel. */
-#include "ops/conv/conv_strategy.cuh"
+#include "ops/conv/cuda/conv_strategy.cuh"
 
 /* Pixels are rows: y = x w', dx = dy w, dw = dy' x. */
 static rg_product product_of(const rg_conv_call *call, bool bias)

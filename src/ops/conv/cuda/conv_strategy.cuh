@@ -8,8 +8,8 @@
 #include "backend/cuda/cublaslt.h"
 #include "backend/cuda/kernel.cuh"
 #include "backend/cuda/dense_copy.cuh"
-#include "ops/conv/conv_cudnn.h"
-#include "ops/conv/conv_epilogue.cuh"
+#include "ops/conv/cuda/conv_cudnn.h"
+#include "ops/conv/cuda/conv_epilogue.cuh"
 
 /* What is to be run, and what accepts() found out for run(). */
 struct rg_conv_call {

@@ -5,7 +5,39 @@
 #ifndef RG_OPS_CONV_DEPTHWISE_CUH
 #define RG_OPS_CONV_DEPTHWISE_CUH
 
-#include "ops/conv/conv_epilogue.cuh"
+#include "ops/conv/cuda/conv_epilogue.cuh"
+
+/* ---- args ---- */
+
+typedef struct depthwise_transpose_args {
+    const void *w;
+    void *transposed; /* real, (taps, channels) */
+    rg_conv_shape shape;
+} depthwise_transpose_args;
+
+/* As rg_conv_args. */
+typedef struct depthwise_args {
+    const void *from, *w; /* w: transposed, (taps, channels) */
+    const void *b;
+    void *to, *z;
+    rg_conv_shape shape;
+    int64_t channels;
+    int64_t b_step;
+    int64_t z_step[4];
+    rg_conv_neuron neuron;
+    bool data; /* backward data */
+    bool has_b, has_z, add, stream;
+    bool plain; /* no z, nothing to add to, no neuron but relu, b dense */
+} depthwise_args;
+
+/* Partial sums of dw: a part is some rows of windows, counted through all images. */
+typedef struct depthwise_parts_args {
+    const void *x, *dy;
+    void *partial; /* real, (parts, taps, channels) */
+    rg_conv_shape shape;
+    int64_t part, parts;   /* rows of a part; parts */
+    int64_t block, blocks; /* channels of a unit; units of a part */
+} depthwise_parts_args;
 
 /* Channels of a thread. */
 template <rg_dtype T> constexpr int DEPTHWISE_CHANNELS = T == RG_F64 ? 2 : 4;
@@ -161,13 +193,13 @@ static bool depthwise_wide(const rg_conv_shape *s, const void *image, const void
            depthwise_aligned<T>(image, s->x) && depthwise_aligned<T>(windows, s->y);
 }
 
-template <rg_dtype T> static bool depthwise_wide(const rg_conv_depthwise_args *k)
+template <rg_dtype T> static bool depthwise_wide(const depthwise_args *k)
 {
     return depthwise_wide<T>(&k->shape, k->data ? k->to : k->from, k->data ? k->from : k->to);
 }
 
 template <rg_dtype T, int V>
-static __device__ __forceinline__ void finish_channels(const rg_conv_depthwise_args &k, bool plain,
+static __device__ __forceinline__ void finish_channels(const depthwise_args &k, bool plain,
                                                        int64_t to, int64_t z, int64_t c,
                                                        int64_t step, real<T> sum[V])
 {
@@ -203,7 +235,7 @@ static inline bool depthwise_is_3x3(const rg_conv_shape *s)
 }
 
 /* Either direction, where depthwise_is_3x3, by dtype. */
-typedef void depthwise_3x3_launch(const rg_conv_depthwise_args *k, const rg_cuda_place *place);
+typedef void depthwise_3x3_launch(const depthwise_args *k, const rg_cuda_place *place);
 extern "C" depthwise_3x3_launch *const rg_conv_depthwise_3x3[RG_CUDA_DTYPES];
 
 /* Threads that share the columns of a part, and vectors of channels of a block. */
@@ -216,7 +248,7 @@ static inline bool depthwise_has_3x3_partials(const rg_conv_shape *s)
 }
 
 /* Partial sums of dw, by dtype; `wide`: see depthwise_wide. */
-typedef void depthwise_3x3_sums(const rg_conv_depthwise_parts_args *k, bool wide,
+typedef void depthwise_3x3_sums(const depthwise_parts_args *k, bool wide,
                                 const rg_cuda_place *place);
 extern "C" depthwise_3x3_sums *const rg_conv_depthwise_3x3_partials[RG_CUDA_DTYPES];
 

@@ -5,7 +5,7 @@
  * zeros, windows have half as many taps, and move by one. Padding becomes part of the image. Taps
  * that a window does not have are zeros, which are no part of a sum: results that are not finite
  * are summed again. Tensors are dense. */
-#include "ops/conv/conv_strategy.cuh"
+#include "ops/conv/cuda/conv_strategy.cuh"
 
 enum { S2D_IN_CHANNELS = 3, S2D_CHANNELS = 16 }; /* channels */
 

@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Convolution on a GPU: which strategy runs. Each pass has a list of them, and the first that
  * accepts wins. */
-#include "ops/conv/conv_strategy.cuh"
+#include "ops/conv/cuda/conv_strategy.cuh"
 
 /* ---- preferences ---- */
 

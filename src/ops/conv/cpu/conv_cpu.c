@@ -1,47 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Convolution of any shape and layout on the CPU; files beside this one have faster ways. */
-#include "backend/cpu/columns.h"
-#include "backend/cpu/long_sum_cpu.h"
-#include "ops/conv/conv.h"
-#include "ops/fused_neuron/any_neuron_cpu.h"
-
-/* ---- the end of a sum: bias, neuron, conversion ---- */
-
-/* A pixel of the result: where its channel 0 is in the result and in z, and its channels. */
-typedef struct conv_pixel {
-    int64_t to, z;
-    int64_t step;
-    bool dense;
-} conv_pixel;
-
-/* Pixel (i, j) of an image, in a result of these steps. */
-RG_INLINE conv_pixel pixel_at(const rg_conv_args *k, const int64_t step[4], bool dense,
-                              int64_t image, int64_t i, int64_t j)
-{
-    return (conv_pixel){ .to = image * step[0] + i * step[1] + j * step[2],
-                         .z = image * k->z_step[0] + i * k->z_step[1] + j * k->z_step[2],
-                         .step = step[3],
-                         .dense = dense };
-}
-
-/* Channels c to c + n - 1 of a pixel. */
-RG_OUTLINE void finish(const rg_conv_args *k, const neuron_constants *constants,
-                       const conv_pixel *pixel, int64_t c, int n, rg_dtype T, vreal value)
-{
-    const int64_t step = pixel->step;
-    const bool dense = pixel->dense;
-    char *const out = at_out(k->to, pixel->to + c * step, T);
-    if (k->has_b)
-        value += load_groups(at(k->b, c * k->b_step, T), k->b_step, n, T, k->b_step == 1);
-    if (k->has_z)
-        store_groups(at_out(k->z, pixel->z + c * k->z_step[3], T), k->z_step[3], n, T, k->z_dense,
-                     value);
-    value = any_neuron(k->neuron.kind, constants, value);
-    if (k->add)
-        value += load_groups(out, step, n, T, dense);
-    store_groups(out, step, n, T, dense, value);
-}
+/* Convolution of any shape and layout on the CPU, for what no other strategy accepts; and the join
+ * of partial sums of dw, of all strategies. */
+#include "ops/conv/cpu/conv_cpu.h"
+#include "ops/conv/cpu/conv_epilogue_cpu.h"
 
 /* ---- forward: any shape ---- */
 
@@ -91,21 +53,21 @@ RG_INLINE real dot(const rg_conv_shape *s, const conv_window *v, const void *x, 
     return vsum(long_chain_end(&sum));
 }
 
-RG_INLINE void forward_pixel(const rg_conv_args *k, const neuron_constants *constants,
-                             int64_t image, int64_t i, int64_t j, const rg_dtype T)
+RG_INLINE void forward_pixel(const rg_conv_args *k, const conv_epilogue *e, int64_t image,
+                             int64_t i, int64_t j, const rg_dtype T)
 {
     const rg_conv_shape *s = &k->shape;
     const conv_window v = window_at(s, image, i, j);
-    const conv_pixel pixel = pixel_at(k, s->y, s->y_dense, image, i, j);
+    const int64_t to = pixel_offset(s->y, image, i, j), z = pixel_offset(k->z_step, image, i, j);
     for (int64_t g = 0; g < s->groups; g++) {
         const char *x = at(k->from, v.x + g * s->in * s->x[3], T);
         const char *w = at(k->w, v.w + g * s->w[0], T);
         for (int64_t o = 0; o < s->out; o += VLEN) {
             const int n = vlanes_left(s->out - o);
             vreal value = vset(0);
-            for (int e = 0; e < n; e++)
-                value[e] = dot(s, &v, x, at(w, (o + e) * s->w[1], T), T);
-            finish(k, constants, &pixel, g * s->out + o, n, T, value);
+            for (int lane = 0; lane < n; lane++)
+                value[lane] = dot(s, &v, x, at(w, (o + lane) * s->w[1], T), T);
+            finish_channels(e, to, z, s->y[3], g * s->out + o, n, T, value);
         }
     }
 }
@@ -113,11 +75,11 @@ RG_INLINE void forward_pixel(const rg_conv_args *k, const neuron_constants *cons
 /* A unit is a row of windows. */
 RG_INLINE void forward(const rg_conv_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
-    const neuron_constants constants = neuron_constants_of(&k->neuron.numbers);
+    const conv_epilogue e = epilogue_of(k);
     const int64_t rows = k->shape.row.count;
     for (int64_t unit = begin; unit < end; unit++)
         for (int64_t j = 0; j < k->shape.column.count; j++)
-            forward_pixel(k, &constants, unit / rows, unit % rows, j, T);
+            forward_pixel(k, &e, unit / rows, unit % rows, j, T);
 }
 
 /* ---- backward data: any shape ---- */
@@ -154,18 +116,19 @@ RG_INLINE vreal collect(const rg_conv_shape *s, const char *y, const char *w, in
 RG_INLINE void data(const rg_conv_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
     const rg_conv_shape *s = &k->shape;
-    const neuron_constants constants = neuron_constants_of(&k->neuron.numbers);
+    const conv_epilogue epilogue = epilogue_of(k);
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t image = unit / s->row.size, r = unit % s->row.size;
         for (int64_t c = 0; c < s->column.size; c++) {
-            const conv_pixel pixel = pixel_at(k, s->x, s->x_dense, image, r, c);
+            const int64_t to = pixel_offset(s->x, image, r, c);
+            const int64_t z = pixel_offset(k->z_step, image, r, c);
             for (int64_t g = 0; g < s->groups; g++) {
                 const char *y = at(k->from, image * s->y[0] + g * s->out * s->y[3], T);
                 const char *w = at(k->w, s->w_first + g * s->w[0], T);
                 for (int64_t e = 0; e < s->in; e += VLEN) {
                     const int n = vlanes_left(s->in - e);
                     const vreal sum = collect(s, y, at(w, e * s->w[4], T), r, c, n, T);
-                    finish(k, &constants, &pixel, g * s->in + e, n, T, sum);
+                    finish_channels(&epilogue, to, z, s->x[3], g * s->in + e, n, T, sum);
                 }
             }
         }
@@ -228,9 +191,46 @@ RG_INLINE void weights(const rg_conv_weights_args *k, int64_t begin, int64_t end
     }
 }
 
+/* ---- dw from partial sums ---- */
+
+/* sum[i] = the sum of `count` numbers from[i], `step` apart. */
+RG_INLINE void sum_totals(double *sum, const double *from, int64_t step, int64_t count,
+                          int64_t width)
+{
+    memset(sum, 0, (size_t)width * sizeof *sum);
+    for (int64_t slice = 0; slice < count; slice++)
+        for (int64_t i = 0; i < width; i++)
+            sum[i] += from[slice * step + i];
+}
+
+RG_INLINE void join(const rg_conv_join_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    enum { WIDTH = RG_CONV_JOIN_WIDTH };
+    const real *const partials = k->partials;
+    const double *const totals =
+        (const double *)(const void *)(partials + k->slices * k->slice_step);
+    const int64_t pieces = (k->width + WIDTH - 1) / WIDTH;
+    for (int64_t unit = begin; unit < end; unit++) {
+        double sum[WIDTH];
+        int64_t from[RG_WALK_TENSORS];
+        const int64_t first = unit % pieces * WIDTH, width = least(WIDTH, k->width - first);
+        rg_walk_offsets(&k->lines, 2, unit / pieces, from);
+        if (k->has_totals)
+            sum_totals(sum, totals + from[0] + first, k->slice_step, k->slices, width);
+        else
+            sum_of_pieces(sum, partials + from[0] + first, k->slice_step, k->slices, width);
+        for (int64_t i = 0; i < width; i++) {
+            const int64_t to = k->dw_first + from[1] + (first + i) * k->dw_step;
+            const real value = (real)sum[i];
+            store_one(k->dw, to, T, k->add ? load_one(k->dw, to, T) + value : value);
+        }
+    }
+}
+
 RG_KERNEL(forward, rg_conv_args)
 RG_KERNEL(data, rg_conv_args)
 RG_KERNEL(weights, rg_conv_weights_args)
+RG_KERNEL(join, rg_conv_join_args)
 
 /* ---- table ---- */
 
@@ -238,4 +238,5 @@ RG_CPU_TABLE(conv, RG_CONV_KERNELS) = {
     [RG_CONV_FORWARD] = RG_ROW(forward),
     [RG_CONV_DATA] = RG_ROW(data),
     [RG_CONV_WEIGHTS] = RG_ROW(weights),
+    [RG_CONV_JOIN] = RG_ROW(join),
 };

@@ -101,17 +101,17 @@ static bool is_plain(const rg_conv_window_axis *r)
 static void join_rows(rg_conv_rows_args *k)
 {
     rg_conv_window_axis *row = &k->row, *column = &k->column;
-    int64_t *const steps[3] = { k->from_step, k->to_step, k->z_step };
+    const int64_t *const steps[3] = { k->from_step, k->to_step, k->conv.z_step };
     if (!is_plain(row) || !is_plain(column))
         return;
     bool rows = true, images = true;
-    for (int i = 0; i < 2 + k->has_z; i++)
+    for (int i = 0; i < 2 + k->conv.has_z; i++)
         rows &= steps[i][1] == column->outputs * steps[i][2];
     if (!rows)
         return;
     column->outputs = column->inputs = column->to_size = row->outputs * column->outputs;
     row->outputs = row->inputs = row->to_size = 1;
-    for (int i = 0; i < 2 + k->has_z; i++)
+    for (int i = 0; i < 2 + k->conv.has_z; i++)
         images &= steps[i][0] == column->outputs * steps[i][2];
     if (!images)
         return;
@@ -172,11 +172,15 @@ bool rg_conv_is_long(const rg_conv_shape *s, int64_t slices, int64_t windows)
     return (double)rg_ceil_div(s->images, slices) * (double)windows > RG_SUM_BLOCK;
 }
 
-double rg_conv_partials_size(const rg_conv_shape *s, int64_t slices, int64_t group_step,
-                             bool has_totals, int64_t element)
+void rg_conv_cut_slices(rg_conv_partial_sums *sums, const rg_conv_shape *s, int64_t wanted,
+                        int64_t images, int64_t element)
 {
-    const double own = has_totals ? 1 + sizeof(double) / (double)element : 1;
-    return (double)slices * (double)s->groups * (double)group_step * own;
+    enum { PARTIALS_BYTES = 64 << 20 };
+    sums->slice_step = s->groups * sums->group_step;
+    const int64_t bytes = sums->slice_step * element;
+    const int64_t slices =
+        wanted * bytes <= PARTIALS_BYTES ? wanted : rg_ceil_div(PARTIALS_BYTES / 2, bytes);
+    sums->slices = rg_min(slices, images);
 }
 
 /* The layout of partial sums; channels of a unit. */
@@ -184,22 +188,23 @@ static void cut_partials(rg_conv_partials_args *k, int64_t element)
 {
     enum { SLICE_BYTES = 256 << 10 };
     const rg_conv_shape *s = &k->shape;
+    rg_conv_partial_sums *sums = &k->sums;
     const int64_t taps = s->row.window * s->column.window;
-    k->weights_first = s->in % RG_CONV_VECTOR != 0 && s->in < 3 * RG_CONV_VECTOR;
-    if (k->weights_first) {
-        k->out_step = 1;
-        k->in_step = rg_round_up(s->out, RG_CONV_VECTOR);
-        k->tap_step = s->in * k->in_step;
-        k->group_step = taps * k->tap_step;
+    k->out_last = s->in % RG_CONV_VECTOR != 0 && s->in < 3 * RG_CONV_VECTOR;
+    if (k->out_last) {
+        sums->out_step = 1;
+        sums->in_step = rg_round_up(s->out, RG_CONV_VECTOR);
+        sums->tap_step = s->in * sums->in_step;
+        sums->group_step = taps * sums->tap_step;
         k->channels = s->out;
         k->splits = 1;
         return;
     }
-    k->in_step = 1;
-    k->tap_step = rg_round_up(s->in, RG_CONV_VECTOR);
-    k->out_step = taps * k->tap_step;
-    k->group_step = s->out * k->out_step;
-    const int64_t splits = rg_ceil_div(s->out * k->out_step * element, SLICE_BYTES);
+    sums->in_step = 1;
+    sums->tap_step = rg_round_up(s->in, RG_CONV_VECTOR);
+    sums->out_step = taps * sums->tap_step;
+    sums->group_step = s->out * sums->out_step;
+    const int64_t splits = rg_ceil_div(sums->group_step * element, SLICE_BYTES);
     k->channels = rg_ceil_div(s->out, rg_min(splits, rg_ceil_div(s->out, RG_CONV_TILE_ROWS)));
     k->splits = rg_ceil_div(s->out, k->channels);
 }
@@ -207,18 +212,15 @@ static void cut_partials(rg_conv_partials_args *k, int64_t element)
 /* Cuts images into slices, and rows of windows into blocks. */
 static void cut_weights(rg_conv_partials_args *k, int64_t element)
 {
-    enum { UNITS = 32, PARTIALS_BYTES = 64 << 20, BLOCK_BYTES = 320 << 10 };
+    enum { UNITS = 32, BLOCK_BYTES = 320 << 10 };
     const rg_conv_shape *s = &k->shape;
     const rg_conv_axis *row = &s->row, *column = &s->column;
     cut_partials(k, element);
-    const int64_t whole = s->groups * k->group_step * element;
-    int64_t slices = rg_ceil_div(UNITS, s->groups * k->splits);
-    slices = slices * whole <= PARTIALS_BYTES ? slices : rg_ceil_div(PARTIALS_BYTES / 2, whole);
-    k->slices = rg_min(slices, s->images);
-    k->has_totals = rg_conv_is_long(s, k->slices, row->count * column->count);
-    k->columns = k->weights_first ? (column->count - 1) * column->stride +
-                                        (column->window - 1) * column->dilation + 1
-                                  : column->size;
+    rg_conv_cut_slices(&k->sums, s, rg_ceil_div(UNITS, s->groups * k->splits), s->images, element);
+    k->sums.has_totals = rg_conv_is_long(s, k->sums.slices, row->count * column->count);
+    k->columns = k->out_last ? (column->count - 1) * column->stride +
+                                   (column->window - 1) * column->dilation + 1
+                             : column->size;
     const int64_t pixels = k->columns * s->in + column->count * k->channels;
     const int64_t rows = rg_min(BLOCK_BYTES / (pixels * element), RG_CONV_MOST_RUNS);
     k->rows = rg_min(rg_max(rows, 1), row->count);
@@ -231,11 +233,13 @@ static void cut_weights(rg_conv_partials_args *k, int64_t element)
 
 /* ---- which calls ---- */
 
-/* Whether the engine takes this shape: no groups of one channel, scratch of a moderate size. */
-static bool suits(const rg_conv_shape *s)
+/* Whether the engine takes this shape: scratch of a moderate size. */
+bool rg_conv_panels_accept(const rg_call *call, const void *request)
 {
+    const rg_conv_pass *p = request;
+    const rg_conv_shape *s = &p->shape;
     const rg_conv_axis *const axes[2] = { &s->row, &s->column };
-    bool fits = s->groups == 1 || s->in > 1;
+    bool fits = rg_call_finds(call, RG_CONV_ROWS, rg_conv_dtype(p));
     double scratch_elements = 8.0 * (double)rg_max(s->in, s->out);
     for (int i = 0; i < 2; i++) {
         const rg_conv_axis *a = axes[i];
@@ -250,22 +254,20 @@ static bool suits(const rg_conv_shape *s)
            scratch_elements <= 0x1p26 && wide <= 0x1p28;
 }
 
+/* Groups of one channel have too little work for a tile. */
+bool rg_conv_panels_prefer(const rg_call *call, const void *request)
+{
+    const rg_conv_shape *s = &((const rg_conv_pass *)request)->shape;
+    (void)call;
+    return s->groups == 1 || s->in > 1;
+}
+
 /* Whether all phases are one launch: few channels, so that all fit one panel. */
 static bool joins_phases(const rg_conv_shape *s)
 {
     const int64_t phases = s->row.stride * s->column.stride;
     return phases > 1 && s->row.dilation == 1 && s->column.dilation == 1 && s->in <= 8 &&
            phases * s->in <= RG_CONV_PANEL;
-}
-
-bool rg_conv_panels_accept(const rg_call *call, const rg_conv_pass *p)
-{
-    return suits(&p->shape) && rg_call_finds(call, RG_CONV_ROWS, rg_conv_dtype(p));
-}
-
-static bool accepts(const rg_call *call, const void *request)
-{
-    return rg_conv_panels_accept(call, request);
 }
 
 /* ---- forward and data: a launch for each phase ---- */
@@ -296,18 +298,6 @@ rg_conv_rows_args rg_conv_phase(const rg_conv_pass *p, int64_t r)
     return k;
 }
 
-static void set_epilogue(const rg_call *call, const rg_conv_pass *p, rg_conv_rows_args *k)
-{
-    const rg_conv_args end = rg_conv_args_of(call, p);
-    k->has_b = end.has_b;
-    k->has_z = end.has_z;
-    k->b_step = end.b_step;
-    k->add = end.add;
-    k->stream = end.stream;
-    k->neuron = end.neuron;
-    memcpy(k->z_step, end.z_step, sizeof k->z_step);
-}
-
 static rg_status record_pack(rg_call *call, const rg_conv_pass *p, const rg_conv_rows_args *k,
                              const rg_tensor *panels)
 {
@@ -320,13 +310,13 @@ static rg_status record_pack(rg_call *call, const rg_conv_pass *p, const rg_conv
                                .panel_count = k->panel_count,
                                .units = k->groups * k->panel_count * taps,
                                .w_offset = s->w_first,
-                               .depths = k->depths };
+                               .pair_steps = k->pair_steps };
     memcpy(args.w_step, s->w, sizeof args.w_step);
     if (p->kernel == RG_CONV_DATA) {
         args.w_step[1] = s->w[4];
         args.w_step[4] = s->w[1];
     }
-    rg_launch launch = { .kernel = k->depths.pixel > 0 ? RG_CONV_PAIR_PACK : RG_CONV_PACK,
+    rg_launch launch = { .kernel = k->pair_steps.pixel > 0 ? RG_CONV_PAIR_PACK : RG_CONV_PACK,
                          .dtype = p->w->desc.dtype,
                          RG_ARGS(args),
                          .tensors = { RG_BIND(args, w, p->w), RG_BIND(args, panels, panels) } };
@@ -338,26 +328,20 @@ static rg_status record_pack(rg_call *call, const rg_conv_pass *p, const rg_conv
 static double panel_elements(const rg_conv_rows_args *k)
 {
     const double taps = (double)(k->row.taps * k->column.taps);
-    const double depth =
-        k->depths.pixel > 0 ? (double)(k->row.taps * k->depths.row) / 2 : taps * (double)k->depth;
+    const double depth = k->pair_steps.pixel > 0 ? (double)(k->row.taps * k->pair_steps.row) / 2
+                                                 : taps * (double)k->depth;
     return (double)(k->groups * k->panel_count) * (depth * RG_CONV_PANEL + taps);
 }
 
-RG_CONV_BEGINS_ALIKE(rg_conv_rows_args, panels);
-
-/* One launch: all outputs of k->row and k->column, by pairs where there is a unit for them and they
- * suit. */
-static rg_status record_rows(rg_call *call, const rg_conv_pass *p, rg_conv_rows_args *k,
-                             const rg_pair_unit *pairs)
+rg_status rg_conv_record_rows(rg_call *call, const rg_conv_pass *p, rg_conv_rows_args *k,
+                              const rg_pair_unit *pairs)
 {
     if (k->row.outputs == 0 || k->column.outputs == 0)
         return RG_OK;
     const rg_dtype dtype = rg_conv_dtype(p);
-    if (!rg_conv_pairs_suit_rows(k))
-        pairs = NULL;
     if (pairs != NULL)
-        k->depths = rg_conv_depth_pieces_of(&k->column, k->depth);
-    set_epilogue(call, p, k);
+        k->pair_steps = rg_conv_pair_steps_of(&k->column, k->depth);
+    k->conv = rg_conv_args_of(call, p);
     k->panel_count = rg_ceil_div(k->row.phases * k->column.phases * k->width, RG_CONV_PANEL);
     rg_tensor *panels;
     RG_TRY(rg_conv_temporary(call, dtype, panel_elements(k) + 1, &panels));
@@ -370,11 +354,10 @@ static rg_status record_rows(rg_call *call, const rg_conv_pass *p, rg_conv_rows_
         rg_conv_cut_pairs(k, pairs->tall);
     else
         rg_conv_cut_rows(k, dtype == RG_F64 ? 8 : 4);
-    rg_launch launch = rg_conv_launch(p, pairs != NULL ? RG_CONV_PAIR_ROWS : RG_CONV_ROWS, panels);
-    launch.args = k;
-    launch.args_size = sizeof *k;
+    rg_launch launch =
+        rg_conv_launch(p, pairs != NULL ? RG_CONV_PAIR_ROWS : RG_CONV_ROWS, panels, k, sizeof *k);
     launch.thread_scratch = (size_t)k->scratch_bytes;
-    launch.thread_scratch_at = RG_POINTER(*k, thread_scratch);
+    launch.thread_scratch_at = RG_POINTER(*k, conv.scratch);
     rg_conv_set_pass_cost(&launch, p, k->images * k->groups * k->row.blocks * k->column.blocks,
                           rg_conv_products(&p->shape) / (double)rg_conv_phases(p));
     if (status == RG_OK)
@@ -383,63 +366,28 @@ static rg_status record_rows(rg_call *call, const rg_conv_pass *p, rg_conv_rows_
     return status;
 }
 
-rg_status rg_conv_record_phases(rg_call *call, const rg_conv_pass *p, const rg_pair_unit *pairs)
-{
-    for (int64_t r = 0; r < rg_conv_phases(p); r++) {
-        rg_conv_rows_args k = rg_conv_phase(p, r);
-        RG_TRY(record_rows(call, p, &k, pairs));
-    }
-    return RG_OK;
-}
-
 /* ---- weights ---- */
-
-rg_status rg_conv_record_join(rg_call *call, const rg_conv_pass *p, const rg_conv_join_args *join,
-                              const rg_tensor *partials)
-{
-    const rg_conv_shape *s = &p->shape;
-    rg_launch launch = { .kernel = RG_CONV_JOIN,
-                         .dtype = p->dw->desc.dtype, /* which may be f32 beside f16 or bf16 */
-                         RG_ARGS(*join),
-                         .tensors = { RG_BIND(*join, partials, partials),
-                                      RG_BIND(*join, dw, p->dw) } };
-    rg_conv_set_cost(&launch, s->groups * s->out, join->slices * s->groups * join->group_step * 4,
-                     0);
-    return rg_record(call, &launch);
-}
 
 static rg_status record_weights(rg_call *call, const rg_conv_pass *p)
 {
     const rg_conv_shape *s = &p->shape;
     const rg_dtype dtype = rg_conv_dtype(p);
     rg_conv_partials_args k = { .shape = *s };
-    const int64_t element = dtype == RG_F64 ? 8 : 4;
-    cut_weights(&k, element);
-    const double count = rg_conv_partials_size(s, k.slices, k.group_step, k.has_totals, element);
+    cut_weights(&k, dtype == RG_F64 ? 8 : 4);
     rg_tensor *partials;
-    RG_TRY(rg_conv_temporary(call, dtype, count + 16, &partials));
+    RG_TRY(rg_conv_partials(call, p, &k.sums, &partials));
     rg_launch launch = { .kernel = RG_CONV_PARTIALS,
                          .dtype = dtype,
                          RG_ARGS(k),
                          .tensors = { RG_BIND(k, x, p->x), RG_BIND(k, dy, p->dy),
                                       RG_BIND(k, partials, partials) },
                          .thread_scratch = (size_t)k.scratch_bytes,
-                         .thread_scratch_at = RG_POINTER(k, thread_scratch) };
-    rg_conv_set_cost(&launch, k.slices * s->groups * k.splits,
+                         .thread_scratch_at = RG_POINTER(k, scratch) };
+    rg_conv_set_cost(&launch, k.sums.slices * s->groups * k.splits,
                      rg_move_bytes(p->x) + rg_move_bytes(p->dy), rg_conv_products(s));
     rg_status status = rg_record(call, &launch);
-    const rg_conv_join_args join = {
-        .shape = *s,
-        .slices = k.slices,
-        .out_step = k.out_step,
-        .tap_step = k.tap_step,
-        .in_step = k.in_step,
-        .group_step = k.group_step,
-        .has_totals = k.has_totals,
-        .add = p->add,
-    };
     if (status == RG_OK)
-        status = rg_conv_record_join(call, p, &join, partials);
+        status = rg_conv_record_join(call, p, &k.sums, partials);
     rg_tensor_destroy(partials);
     return status;
 }
@@ -447,8 +395,14 @@ static rg_status record_weights(rg_call *call, const rg_conv_pass *p)
 static rg_status record(rg_call *call, const void *request)
 {
     const rg_conv_pass *p = request;
-    return p->kernel == RG_CONV_WEIGHTS ? record_weights(call, p)
-                                        : rg_conv_record_phases(call, p, NULL);
+    if (p->kernel == RG_CONV_WEIGHTS)
+        return record_weights(call, p);
+    for (int64_t r = 0; r < rg_conv_phases(p); r++) {
+        rg_conv_rows_args k = rg_conv_phase(p, r);
+        RG_TRY(rg_conv_record_rows(call, p, &k, NULL));
+    }
+    return RG_OK;
 }
 
-const rg_strategy rg_conv_by_panels = { "panels", accepts, record };
+const rg_strategy rg_conv_by_panels = { "panels", rg_conv_panels_accept, record,
+                                        rg_conv_panels_prefer };

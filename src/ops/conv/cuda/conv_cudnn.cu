@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Convolutions by cuDNN. Kernels of ours sum results again that padding made NaN, and apply the
  * epilogue. */
-#include "ops/conv/conv_strategy.cuh"
+#include "ops/conv/cuda/conv_strategy.cuh"
 #if RG_HAVE_CUDNN
 #include "backend/cuda/cudnn_plan.h"
 #endif

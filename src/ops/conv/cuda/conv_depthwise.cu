@@ -3,8 +3,8 @@
 /* Depthwise convolution on a GPU: a thread has V neighbouring channels of a pixel. */
 #include "backend/cuda/long_sum.cuh"
 #include "core/integer.h"
-#include "ops/conv/conv_depthwise.cuh"
-#include "ops/conv/conv_strategy.cuh"
+#include "ops/conv/cuda/conv_depthwise.cuh"
+#include "ops/conv/cuda/conv_strategy.cuh"
 
 enum { DEPTHWISE_THREADS = 128 };
 
@@ -12,8 +12,7 @@ enum { DEPTHWISE_THREADS = 128 };
 
 template <rg_dtype T>
 static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
-    transpose_weights_kernel(const __grid_constant__ rg_conv_transpose_weights_args k,
-                             int64_t count)
+    transpose_weights_kernel(const __grid_constant__ depthwise_transpose_args k, int64_t count)
 {
     const rg_conv_shape &s = k.shape;
     const int64_t step = (int64_t)gridDim.x * DEPTHWISE_THREADS;
@@ -26,7 +25,7 @@ static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
 }
 
 template <rg_dtype T>
-static void transpose(const rg_conv_transpose_weights_args *k, const rg_cuda_place *place)
+static void transpose(const depthwise_transpose_args *k, const rg_cuda_place *place)
 {
     const int64_t count = k->shape.row.window * k->shape.column.window * k->shape.groups;
     launch(transpose_weights_kernel<T>, blocks_of(count, DEPTHWISE_THREADS), DEPTHWISE_THREADS, 0,
@@ -48,7 +47,7 @@ static __device__ __forceinline__ int64_t depthwise_tap(const rg_conv_axis &a, b
 
 template <rg_dtype T, int V>
 static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
-    depthwise_any(const __grid_constant__ rg_conv_depthwise_args k, int64_t vectors, int64_t count)
+    depthwise_any(const __grid_constant__ depthwise_args k, int64_t vectors, int64_t count)
 {
     const rg_conv_shape &s = k.shape;
     const int64_t *const source = k.data ? s.y : s.x, *const result = k.data ? s.x : s.y;
@@ -83,8 +82,7 @@ static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
     }
 }
 
-template <rg_dtype T>
-static void depthwise(const rg_conv_depthwise_args *k, const rg_cuda_place *place)
+template <rg_dtype T> static void depthwise(const depthwise_args *k, const rg_cuda_place *place)
 {
     enum { V = DEPTHWISE_CHANNELS<T> };
     const rg_conv_shape *s = &k->shape;
@@ -102,8 +100,8 @@ enum { DEPTHWISE_DOWN = 8, DEPTHWISE_ACROSS = 48 };
 
 /* One tap of one row of windows, behind `sum`. */
 template <rg_dtype T, int V>
-static __device__ __forceinline__ void sum_tap(const rg_conv_depthwise_parts_args &k, int64_t x,
-                                               int64_t y, int64_t q, long_chain<real<T>, V> &sum)
+static __device__ __forceinline__ void sum_tap(const depthwise_parts_args &k, int64_t x, int64_t y,
+                                               int64_t q, long_chain<real<T>, V> &sum)
 {
     const rg_conv_shape &s = k.shape;
     int64_t begin, end;
@@ -130,7 +128,7 @@ struct depthwise_thread {
 
 /* Adds what all threads of a column have, in order, and writes it. */
 template <rg_dtype T, int V>
-static __device__ __forceinline__ void end_tap(const rg_conv_depthwise_parts_args &k,
+static __device__ __forceinline__ void end_tap(const depthwise_parts_args &k,
                                                const depthwise_thread &own, int64_t tap,
                                                real<T> *shared, const long_chain<real<T>, V> &sum)
 {
@@ -152,8 +150,8 @@ static __device__ __forceinline__ void end_tap(const rg_conv_depthwise_parts_arg
 
 template <rg_dtype T, int V>
 static __global__ void __launch_bounds__(DEPTHWISE_DOWN *DEPTHWISE_ACROSS)
-    depthwise_partials(const __grid_constant__ rg_conv_depthwise_parts_args k, int across,
-                       int64_t chunks, int64_t vectors, int64_t count)
+    depthwise_partials(const __grid_constant__ depthwise_parts_args k, int across, int64_t chunks,
+                       int64_t vectors, int64_t count)
 {
     __shared__ real<T> shared[DEPTHWISE_DOWN * DEPTHWISE_ACROSS * V];
     const rg_conv_shape &s = k.shape;
@@ -180,7 +178,7 @@ static __global__ void __launch_bounds__(DEPTHWISE_DOWN *DEPTHWISE_ACROSS)
 }
 
 template <rg_dtype T>
-static void sum_partials(const rg_conv_depthwise_parts_args *k, const rg_cuda_place *place)
+static void sum_partials(const depthwise_parts_args *k, const rg_cuda_place *place)
 {
     enum { V = DEPTHWISE_CHANNELS<T> };
     const rg_conv_shape *s = &k->shape;
@@ -225,10 +223,10 @@ static bool accepts(rg_conv_call *call)
     return rg_conv_is_depthwise(call->shape);
 }
 
-static rg_conv_depthwise_args depthwise_of(const rg_conv_call *call)
+static depthwise_args depthwise_of(const rg_conv_call *call)
 {
     const rg_conv_args *k = call->args;
-    rg_conv_depthwise_args own = {};
+    depthwise_args own = {};
     own.from = k->from;
     own.w = k->w;
     own.b = k->b;
@@ -252,7 +250,7 @@ static rg_conv_depthwise_args depthwise_of(const rg_conv_call *call)
 template <rg_dtype T> static bool run_as(const rg_conv_call *call, scratch_arena *arena)
 {
     const rg_conv_shape *s = call->shape;
-    rg_conv_depthwise_args k = depthwise_of(call);
+    depthwise_args k = depthwise_of(call);
     if (depthwise_is_3x3(s)) {
         if (arena->enqueue)
             rg_conv_depthwise_3x3[T](&k, arena->place);
@@ -261,7 +259,7 @@ template <rg_dtype T> static bool run_as(const rg_conv_call *call, scratch_arena
     const int64_t weights = s->row.window * s->column.window * s->groups;
     void *const transposed = arena_alloc(arena, (size_t)weights * sizeof(real<T>));
     if (arena->enqueue) {
-        const rg_conv_transpose_weights_args w = { k.w, transposed, *s };
+        const depthwise_transpose_args w = { k.w, transposed, *s };
         transpose<T>(&w, arena->place);
         k.w = transposed;
         depthwise<T>(&k, arena->place);
@@ -284,7 +282,7 @@ template <rg_dtype T> static bool run_weights_as(const rg_conv_call *call, scrat
     const rg_conv_weights_args *k = call->weights_args;
     const rg_conv_shape *s = call->shape;
     const int64_t taps = s->row.window * s->column.window, part = rows_of_part(s);
-    rg_conv_depthwise_parts_args args = {};
+    depthwise_parts_args args = {};
     args.x = k->x;
     args.dy = k->dy;
     args.shape = *s;

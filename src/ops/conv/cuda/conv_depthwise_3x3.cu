@@ -4,7 +4,7 @@
  * V neighbouring channels of some neighbouring columns and goes down rows: each pixel is loaded
  * some rows ahead, converted once, and used for all results that see it. Bits do not depend on V,
  * which is 1 where memory does not lie in vectors. */
-#include "ops/conv/conv_depthwise.cuh"
+#include "ops/conv/cuda/conv_depthwise.cuh"
 
 /* ---- forward and data ---- */
 
@@ -20,7 +20,7 @@ struct grid_3x3 {
 
 /* A result at the border that is not finite, once more without the taps that lie outside. */
 template <rg_dtype T>
-static __device__ __noinline__ real<T> sum_3x3(const rg_conv_depthwise_args &k, const grid_3x3 &g,
+static __device__ __noinline__ real<T> sum_3x3(const depthwise_args &k, const grid_3x3 &g,
                                                bool data, int64_t image, int32_t row,
                                                int32_t column, int32_t c)
 {
@@ -42,9 +42,9 @@ static __device__ __noinline__ real<T> sum_3x3(const rg_conv_depthwise_args &k, 
 /* Weights of all channels of a block, of which neighbouring threads have neighbouring ones: through
  * shared memory, so that they are loaded in the order of memory. */
 template <rg_dtype T, int V>
-static __device__ __forceinline__ void load_3x3(const rg_conv_depthwise_args &k, bool data,
-                                                int32_t vectors, int32_t first,
-                                                real<T> shared[9][THREADS_3X3 * V], real<T> w[9][V])
+static __device__ __forceinline__ void load_3x3(const depthwise_args &k, bool data, int32_t vectors,
+                                                int32_t first, real<T> shared[9][THREADS_3X3 * V],
+                                                real<T> w[9][V])
 {
     const rg_conv_shape &s = k.shape;
     const int32_t own = vectors < THREADS_3X3 ? vectors : THREADS_3X3;
@@ -92,7 +92,7 @@ template <rg_dtype T> struct place_3x3 {
 
 /* Thread n, of column group `group`, at row `first`. */
 template <rg_dtype T, int V>
-static __device__ __forceinline__ void find_place(place_3x3<T> &p, const rg_conv_depthwise_args &k,
+static __device__ __forceinline__ void find_place(place_3x3<T> &p, const depthwise_args &k,
                                                   const grid_3x3 &g, const int64_t *step, int32_t n,
                                                   int32_t group, int32_t image, int32_t first)
 {
@@ -111,7 +111,7 @@ static __device__ __forceinline__ void find_place(place_3x3<T> &p, const rg_conv
 
 /* Result (i, j), with whatever comes behind a sum. */
 template <rg_dtype T, int V, bool DATA>
-static __device__ __forceinline__ void end_3x3(const rg_conv_depthwise_args &k, bool plain,
+static __device__ __forceinline__ void end_3x3(const depthwise_args &k, bool plain,
                                                const place_3x3<T> &p, int32_t i, int32_t j,
                                                real<T> sum[V])
 {
@@ -128,7 +128,7 @@ static __device__ __forceinline__ bool meets_border(const grid_3x3 &g, int32_t i
 
 /* Results of a thread that meet the border once more, where one of them was not finite. */
 template <rg_dtype T, int V, bool DATA>
-static __device__ __noinline__ void resum_3x3(const rg_conv_depthwise_args &k, const grid_3x3 &g,
+static __device__ __noinline__ void resum_3x3(const depthwise_args &k, const grid_3x3 &g,
                                               const place_3x3<T> &p, int32_t first, int32_t end)
 {
     enum { C = COLUMNS_3X3<T>, WHOLE = (1 << (C + 2)) - 1 };
@@ -147,7 +147,7 @@ static __device__ __noinline__ void resum_3x3(const rg_conv_depthwise_args &k, c
 /* PLAIN: see the args; else results are recomputed one by one, since what was added to is gone.
  * `bad`: a result that meets the border is not finite. */
 template <rg_dtype T, int V, bool DATA, bool PLAIN>
-static __device__ __forceinline__ void store_3x3(const rg_conv_depthwise_args &k, const grid_3x3 &g,
+static __device__ __forceinline__ void store_3x3(const depthwise_args &k, const grid_3x3 &g,
                                                  const place_3x3<T> &p, int32_t i,
                                                  real<T> sum[COLUMNS_3X3<T>][V], bool &bad)
 {
@@ -186,8 +186,7 @@ constexpr size_t WEIGHT_BYTES_3X3 = 9 * THREADS_3X3 *V * sizeof(real<T>);
 
 template <rg_dtype T, int V, bool DATA, bool PLAIN>
 static __global__ void __launch_bounds__(THREADS_3X3, 4)
-    depthwise_3x3_rows(const __grid_constant__ rg_conv_depthwise_args k,
-                       const __grid_constant__ grid_3x3 g)
+    depthwise_3x3_rows(const __grid_constant__ depthwise_args k, const __grid_constant__ grid_3x3 g)
 {
     enum { C = COLUMNS_3X3<T>, WIDE = C + 2 };
     typedef rows_ahead<T, V, WIDE> rows;
@@ -244,7 +243,7 @@ static __global__ void __launch_bounds__(THREADS_3X3, 4)
 }
 
 template <rg_dtype T, bool DATA>
-static void (*kernel_3x3(bool wide, bool plain))(rg_conv_depthwise_args, grid_3x3)
+static void (*kernel_3x3(bool wide, bool plain))(depthwise_args, grid_3x3)
 {
     enum { V = DEPTHWISE_CHANNELS<T> };
     return !wide   ? depthwise_3x3_rows<T, 1, DATA, false>
@@ -252,8 +251,7 @@ static void (*kernel_3x3(bool wide, bool plain))(rg_conv_depthwise_args, grid_3x
                    : depthwise_3x3_rows<T, V, DATA, false>;
 }
 
-template <rg_dtype T>
-static void launch_3x3(const rg_conv_depthwise_args *k, const rg_cuda_place *place)
+template <rg_dtype T> static void launch_3x3(const depthwise_args *k, const rg_cuda_place *place)
 {
     enum { V = DEPTHWISE_CHANNELS<T>, C = COLUMNS_3X3<T> };
     const rg_conv_shape *s = &k->shape;
@@ -275,7 +273,7 @@ static void launch_3x3(const rg_conv_depthwise_args *k, const rg_cuda_place *pla
     const size_t shared = wide
                               ? WEIGHT_BYTES_3X3<T, V> + rows_ahead<T, V, C + 2>::bytes(THREADS_3X3)
                               : WEIGHT_BYTES_3X3<T, 1>;
-    void (*const kernel)(rg_conv_depthwise_args, grid_3x3) =
+    void (*const kernel)(depthwise_args, grid_3x3) =
         (data ? kernel_3x3<T, true> : kernel_3x3<T, false>)(wide, k->plain);
     (void)allow_shared((const void *)kernel, shared);
     launch(kernel, s->images * g.strips * g.blocks, THREADS_3X3, shared, place, *k, g);
@@ -334,8 +332,8 @@ static __device__ __forceinline__ int columns_of_both(const rg_conv_shape &s, in
 /* Windows first <= i < end of an image, columns from j on. */
 template <rg_dtype T, int V>
 static __device__ __forceinline__ void
-sum_strip(const rg_conv_depthwise_parts_args &k, rows_3x3<T, V> &ahead, sums_3x3<T, V> &s,
-          int32_t image, int32_t first, int32_t end, int32_t j, int32_t c)
+sum_strip(const depthwise_parts_args &k, rows_3x3<T, V> &ahead, sums_3x3<T, V> &s, int32_t image,
+          int32_t first, int32_t end, int32_t j, int32_t c)
 {
     enum { C = COLUMNS_3X3<T>, WIDE = C + 2, AHEAD = rows_3x3<T, V>::AHEAD };
     const rg_conv_shape &shape = k.shape;
@@ -395,9 +393,8 @@ sum_strip(const rg_conv_depthwise_parts_args &k, rows_3x3<T, V> &ahead, sums_3x3
 /* What a thread has of one weight once more, product by product in the same order: a column that is
  * not there is no part of a sum, but 0 times an infinity is NaN. */
 template <rg_dtype T>
-static __device__ __noinline__ real<T> sum_partial(const rg_conv_depthwise_parts_args &k,
-                                                   int64_t begin, int64_t end, int32_t lane,
-                                                   int tap, int64_t c)
+static __device__ __noinline__ real<T> sum_partial(const depthwise_parts_args &k, int64_t begin,
+                                                   int64_t end, int32_t lane, int tap, int64_t c)
 {
     enum { C = COLUMNS_3X3<T> };
     const rg_conv_shape &s = k.shape;
@@ -423,8 +420,8 @@ static __device__ __noinline__ real<T> sum_partial(const rg_conv_depthwise_parts
  * H200 (144 channels at 56, batch 128, f16). */
 template <rg_dtype T, int V>
 static __global__ void __launch_bounds__(SHARES_3X3 *ACROSS_3X3, 2)
-    depthwise_3x3_partials(const __grid_constant__ rg_conv_depthwise_parts_args k, int across,
-                           int chunks, int vectors)
+    depthwise_3x3_partials(const __grid_constant__ depthwise_parts_args k, int across, int chunks,
+                           int vectors)
 {
     enum { C = COLUMNS_3X3<T> };
     extern __shared__ __align__(16) char shared_3x3[]; /* for rows, and at the end for sums */
@@ -474,8 +471,7 @@ static __global__ void __launch_bounds__(SHARES_3X3 *ACROSS_3X3, 2)
 }
 
 template <rg_dtype T>
-static void launch_partials(const rg_conv_depthwise_parts_args *k, bool wide,
-                            const rg_cuda_place *place)
+static void launch_partials(const depthwise_parts_args *k, bool wide, const rg_cuda_place *place)
 {
     enum { V = DEPTHWISE_CHANNELS<T> };
     const int64_t vectors = k->shape.groups / (wide ? V : 1);
@@ -485,7 +481,7 @@ static void launch_partials(const rg_conv_depthwise_parts_args *k, bool wide,
     const size_t sums = 9 * threads * (wide ? V : 1) * sizeof(real<T>);
     const size_t rows = wide ? rows_3x3<T, V>::bytes(threads) : 0;
     const size_t shared = rows > sums ? rows : sums;
-    void (*const kernel)(rg_conv_depthwise_parts_args, int, int, int) =
+    void (*const kernel)(depthwise_parts_args, int, int, int) =
         wide ? depthwise_3x3_partials<T, V> : depthwise_3x3_partials<T, 1>;
     if (wide && !allow_shared((const void *)kernel, shared))
         launch_partials<T>(k, false, place); /* whose bits are the same */

@@ -3,45 +3,28 @@
 /* Convolution on the contraction engine, forward and backward data. Kernels know how elements are
  * stored only where they copy them into scratch and where they write results, so there is one of
  * each for all of T. */
-#include "ops/conv/conv_rows_cpu.h"
+#include "ops/conv/cpu/conv_rows_cpu.h"
 #include "backend/cpu/thread_pool.h"
 
 /* ---- weights as panels ---- */
 
-/* Tap (p, q) of one panel; a weight of several phases stands in the lanes of each that has it. */
-RG_OUTLINE void pack_phases(const rg_conv_pack_args *k, real *panel, int64_t group, int64_t p,
-                            int64_t q, rg_dtype T)
-{
-    memset(panel, 0, (size_t)(k->depth * RG_PANEL) * sizeof(real));
-    for (int64_t phase = 0; phase < k->row.phases * k->column.phases; phase++) {
-        const int64_t row = k->row.w_first + phase / k->column.phases - p * k->row.w_step;
-        const int64_t column = k->column.w_first + phase % k->column.phases - q * k->column.w_step;
-        if (row < 0 || row >= k->row.window || column < 0 || column >= k->column.window)
-            continue;
-        const int64_t w =
-            k->w_offset + group * k->w_step[0] + row * k->w_step[2] + column * k->w_step[3];
-        for (int64_t c = 0; c < k->width; c++)
-            contract_load(panel + phase * k->width + c, RG_PANEL, k->w, w + c * k->w_step[1],
-                          k->w_step[4], k->depth, T);
-    }
-}
-
+/* A weight of several phases stands in the lanes of each that has it. */
 RG_OUTLINE void pack_tap(const rg_conv_pack_args *k, int64_t unit, rg_dtype T)
 {
-    const int64_t taps = k->row.taps * k->column.taps;
-    const int64_t tap = unit % taps, n = unit / taps % k->panel_count;
-    const int64_t group = unit / taps / k->panel_count, size = k->depth * RG_PANEL;
-    const int64_t p = tap / k->column.taps, q = tap % k->column.taps;
+    const panel_tap t = panel_tap_of(k, unit);
+    const int64_t size = k->depth * RG_PANEL;
     real *const panel = (real *)k->panels + unit * size;
-    if (k->row.phases * k->column.phases > 1) {
-        pack_phases(k, panel, group, p, q, T);
-    } else {
-        const int64_t row = k->row.w_first - p * k->row.w_step;
-        const int64_t column = k->column.w_first - q * k->column.w_step;
-        const int64_t w = k->w_offset + group * k->w_step[0] + n * RG_PANEL * k->w_step[1] +
-                          row * k->w_step[2] + column * k->w_step[3];
-        contract_pack(panel, k->w, w, k->w_step[1], least(RG_PANEL, k->width - n * RG_PANEL),
-                      k->w_step[4], k->depth, T);
+    if (t.phases > 1)
+        memset(panel, 0, (size_t)size * sizeof(real));
+    for (int64_t phase = 0; phase < t.phases; phase++) {
+        int64_t w;
+        const bool has = find_weight(k, t.group, phase, t.p, t.q, &w);
+        for (int64_t c = 0; has && t.phases > 1 && c < t.width; c++)
+            contract_load(panel + phase * t.width + c, RG_PANEL, k->w, w + c * k->w_step[1],
+                          k->w_step[4], k->depth, T);
+        if (t.phases == 1)
+            contract_pack(panel, k->w, w + t.n * RG_PANEL * k->w_step[1], k->w_step[1], t.width,
+                          k->w_step[4], k->depth, T);
     }
     ((real *)k->panels)[k->units * size + unit] = has_nonfinite_reals(panel, size);
 }
@@ -60,19 +43,18 @@ RG_OUTLINE void copy_inputs(const rg_conv_rows_args *k, const conv_block *b, int
                             int64_t count, rg_dtype T)
 {
     const int64_t first = b->column * k->column.stride + k->column.first;
-    const int64_t left = least(first < 0 ? -first : 0, count), depth = k->depth, pixel = k->pixel;
-    int64_t end = least(k->column.inputs - first, count);
-    end = end < left ? left : end;
+    const int64_t depth = k->depth, pixel = k->pixel;
+    int64_t left, end;
+    inputs_inside(k, first, count, &left, &end);
     memset(to, 0, (size_t)(left * pixel) * sizeof(real));
     memset(to + end * pixel, 0, (size_t)((count - end) * pixel) * sizeof(real));
-    int64_t from = k->from_offset + b->image * k->from_step[0] + row * k->from_step[1] +
-                   (first + left) * k->from_step[2] + b->group * depth * k->from_step[3];
+    int64_t from = input_offset(k, b, row, first + left);
     if (k->from_step[3] == 1 && k->from_step[2] == depth && pixel == depth) {
-        contract_load(to + left * pixel, 1, k->from, from, 1, (end - left) * depth, T);
+        contract_load(to + left * pixel, 1, k->conv.from, from, 1, (end - left) * depth, T);
         return;
     }
     for (int64_t i = left; i < end; i++, from += k->from_step[2])
-        contract_load(to + i * pixel, 1, k->from, from, k->from_step[3], depth, T);
+        contract_load(to + i * pixel, 1, k->conv.from, from, k->from_step[3], depth, T);
 }
 
 /* Loads the inputs of a block, and finds out whether a non-finite weight or input would be
@@ -81,17 +63,14 @@ RG_OUTLINE void take_inputs(const rg_conv_rows_args *k, conv_block *b, char *scr
 {
     const rg_conv_window_axis *row = &k->row, *column = &k->column;
     const bool phases = row->phases * column->phases > 1;
-    const int64_t taps = row->taps * column->taps * k->panel_count;
-    const real *flags = (const real *)k->panels + k->groups * taps * k->depth * RG_PANEL;
-    for (int64_t i = 0; i < taps; i++)
-        b->has_nonfinite |= flags[b->group * taps + i] != 0 && (phases || !k->inside);
     const int64_t first = b->row * row->stride + row->first;
+    b->has_nonfinite = (phases || !k->inside) &&
+                       has_nonfinite_weights(k, b, row->taps * column->taps * k->depth * RG_PANEL);
     if (T == RG_REAL && k->from_step[3] == 1 && k->inside && !phases) {
         b->in_row = k->from_step[1];
         b->in_pixel = k->from_step[2];
-        b->in = (const real *)k->from + k->from_offset + b->image * k->from_step[0] +
-                first * b->in_row + (b->column * column->stride + column->first) * b->in_pixel +
-                b->group * k->depth;
+        b->in = (const real *)k->conv.from +
+                input_offset(k, b, first, b->column * column->stride + column->first);
         return;
     }
     real *const in = (real *)(void *)scratch;
@@ -120,7 +99,7 @@ RG_INLINE void look_ahead(const rg_conv_rows_args *k, conv_block *b, rg_dtype T)
     const int64_t i = b->row * row->stride + row->first + (across ? 0 : rg_conv_span(row, b->rows));
     const int64_t j = across ? (b->column + b->columns) * column->stride + column->first : 0;
     const int64_t from = k->from_offset + b->image * k->from_step[0] + i * k->from_step[1];
-    b->ahead = at(k->from, from + j * pixel, T);
+    b->ahead = at(k->conv.from, from + j * pixel, T);
     b->ahead_bytes = element * (across ? b->columns * column->stride * pixel
                                        : b->rows * row->stride * k->from_step[1]);
 }
@@ -138,9 +117,8 @@ RG_INLINE void find_runs(const rg_conv_rows_args *k, const conv_block *b, conv_r
                                          joined ? column->taps * k->depth : k->depth };
 }
 
-/* One output of a phase, from those taps alone that it has. */
-RG_OUTLINE void add_own_taps(const rg_conv_rows_args *k, const conv_block *b, const real *panel,
-                             int64_t r, int64_t j, int64_t phase, real *c)
+RG_OUTLINE void sum_one_output(const rg_conv_rows_args *k, const conv_block *b, const void *panel,
+                               int64_t r, int64_t j, int64_t phase, real *to)
 {
     const rg_conv_window_axis *row = &k->row, *column = &k->column;
     rg_k_run runs[RG_CONV_MOST_RUNS];
@@ -151,30 +129,15 @@ RG_OUTLINE void add_own_taps(const rg_conv_rows_args *k, const conv_block *b, co
         for (int64_t q = q0; q < q1; q++)
             runs[n++] = (rg_k_run){ p * row->step * b->in_row + q * column->step * b->in_pixel,
                                     (p * column->taps + q) * k->depth * RG_PANEL, k->depth };
-    const rg_tile tile = { .a = b->in + r * row->stride * b->in_row +
+    const rg_tile tile = { .a = (const real *)b->in + r * row->stride * b->in_row +
                                 j * column->stride * b->in_pixel,
                            .b = panel,
-                           .c = c,
+                           .c = to,
                            .runs = runs,
                            .run_count = n,
                            .b_step = RG_PANEL,
                            .c_step = RG_PANEL };
     RG_CONTRACT.rows(&tile, 1, RG_PANEL);
-}
-
-RG_OUTLINE void sum_own_taps(const rg_conv_rows_args *k, const conv_block *b, const real *panel,
-                             int64_t r, real *sums)
-{
-    real one[RG_PANEL];
-    const int64_t phases = k->row.phases * k->column.phases;
-    const int64_t width = phases > 1 ? k->width : RG_PANEL;
-    for (int64_t j = 0; j < b->columns; j++) {
-        for (int64_t phase = 0; phase < phases; phase++) {
-            add_own_taps(k, b, panel, r, j, phase, one);
-            memcpy(sums + j * RG_PANEL + phase * width, one + phase * width,
-                   (size_t)width * sizeof(real));
-        }
-    }
 }
 
 /* ---- blocks ---- */
@@ -188,19 +151,19 @@ RG_INLINE void fetch_ahead(const conv_block *b, int64_t part, int64_t parts, rg_
 
 /* Panel n for row r of a block. */
 RG_OUTLINE void sum_row(const rg_conv_rows_args *k, const conv_block *b, const conv_runs *runs,
-                        conv_end *e, real *sums, int64_t r, int64_t n, rg_dtype T)
+                        rows_epilogue *e, real *sums, int64_t r, int64_t n, rg_dtype T)
 {
     const rg_conv_window_axis *row = &k->row, *column = &k->column;
     const int64_t phases = row->phases * column->phases, c = b->group * k->width + n * RG_PANEL;
     const int64_t results = least(RG_PANEL, phases * k->width - n * RG_PANEL);
     const int64_t size = row->taps * column->taps * k->depth * RG_PANEL;
-    const real *panel = (const real *)k->panels + (b->group * k->panel_count + n) * size;
-    const bool plain = T == RG_REAL && phases == 1 && k->to_step[3] == 1 && !k->has_b &&
-                       !k->has_z && k->neuron.kind == RG_NEURON_NONE &&
+    const real *panel = (const real *)k->conv.w + (b->group * k->panel_count + n) * size;
+    const bool plain = T == RG_REAL && phases == 1 && k->to_step[3] == 1 && !k->conv.has_b &&
+                       !k->conv.has_z && k->conv.neuron.kind == RG_NEURON_NONE &&
                        contract_width(results) == results;
     int64_t p0, p1;
     taps_inside(row, b->row + r, &p0, &p1);
-    rg_tile tile = { .a = b->in + r * row->stride * b->in_row,
+    rg_tile tile = { .a = (const real *)b->in + r * row->stride * b->in_row,
                      .b = panel,
                      .c = sums,
                      .runs = runs->run + p0 * runs->columns,
@@ -214,18 +177,18 @@ RG_OUTLINE void sum_row(const rg_conv_rows_args *k, const conv_block *b, const c
     if (plain && !b->has_nonfinite) {
         const int64_t i = row->to_first + (b->row + r) * row->to_step;
         const int64_t j = column->to_first + b->column * column->to_step;
-        tile.c = (real *)k->to + result_at(k->to_step, b, i, j, c);
+        tile.c = (real *)k->conv.to + pixel_offset(k->to_step, b->image, i, j) + c;
         tile.c_step = column->to_step * k->to_step[2];
-        tile.add = k->add;
-        tile.stream =
-            k->stream && ((uintptr_t)tile.c | (uintptr_t)(tile.c_step * (int64_t)sizeof(real))) %
-                                 RG_VECTOR_BYTES ==
-                             0;
+        tile.add = k->conv.add;
+        tile.stream = k->conv.stream &&
+                      ((uintptr_t)tile.c | (uintptr_t)(tile.c_step * (int64_t)sizeof(real))) %
+                              RG_VECTOR_BYTES ==
+                          0;
         RG_CONTRACT.rows(&tile, b->columns, results);
         return;
     }
     if (b->has_nonfinite)
-        sum_own_taps(k, b, panel, r, sums);
+        sum_own_taps(sum_one_output, k, b, panel, r, sums);
     else
         RG_CONTRACT.rows(&tile, b->columns, results);
     end_sums(k, e, b, r, n, sums, T);
@@ -234,10 +197,10 @@ RG_OUTLINE void sum_row(const rg_conv_rows_args *k, const conv_block *b, const c
 RG_OUTLINE void rows_block(const rg_conv_rows_args *k, int64_t unit, rg_dtype T)
 {
     conv_block b = block_of(k, unit);
-    char *const scratch = k->thread_scratch + rg_thread_pool_index() * k->scratch_bytes;
+    char *const scratch = (char *)k->conv.scratch + rg_thread_pool_index() * k->scratch_bytes;
     real *const sums = (real *)(void *)(scratch + k->in_bytes);
     conv_runs runs;
-    conv_end e = { .constants = neuron_constants_of(&k->neuron.numbers) };
+    rows_epilogue e = { .all = epilogue_of(&k->conv) };
     take_inputs(k, &b, scratch, T);
     look_ahead(k, &b, T);
     find_runs(k, &b, &runs);
@@ -256,31 +219,26 @@ RG_OUTLINE void transpose_inputs(const rg_conv_rows_args *k, const conv_block *b
                                  real *to, rg_dtype T)
 {
     const int64_t first = b->column + k->column.first, pitch = k->transposed_pitch;
-    const int64_t count = rg_conv_span(&k->column, b->columns);
-    const int64_t left = least(first < 0 ? -first : 0, count);
-    int64_t end = least(k->column.inputs - first, count);
-    end = end < left ? left : end;
+    int64_t left, end;
+    inputs_inside(k, first, rg_conv_span(&k->column, b->columns), &left, &end);
     for (int64_t c = 0; c < k->depth; c++) {
         memset(to + c * pitch, 0, (size_t)left * sizeof(real));
         memset(to + c * pitch + end, 0, (size_t)(pitch - end) * sizeof(real));
     }
-    const int64_t from = k->from_offset + b->image * k->from_step[0] + row * k->from_step[1] +
-                         (first + left) * k->from_step[2] + b->group * k->depth * k->from_step[3];
-    contract_block(to + left, pitch, k->from, from, k->from_step[2], end - left, k->from_step[3],
-                   k->depth, T);
+    contract_block(to + left, pitch, k->conv.from, input_offset(k, b, row, first + left),
+                   k->from_step[2], end - left, k->from_step[3], k->depth, T);
 }
 
-/* All inputs of a block; false if care is needed, see take_inputs(). */
+/* All inputs of a block; false where sums are made output by output, see take_inputs(). */
 RG_OUTLINE bool transpose_block(const rg_conv_rows_args *k, conv_block *b, real *in, rg_dtype T)
 {
     const rg_conv_window_axis *row = &k->row, *column = &k->column;
     const bool phases = row->phases * column->phases > 1;
-    const int64_t taps = row->taps * column->taps, size = k->depth * k->transposed_pitch;
-    const real *flags = (const real *)k->panels + k->groups * taps * k->depth * RG_PANEL;
+    const int64_t size = k->depth * k->transposed_pitch;
     const int64_t first = b->row * row->stride + row->first;
-    for (int64_t i = 0; i < taps; i++)
-        if (flags[b->group * taps + i] != 0 && (phases || !k->inside))
-            return false;
+    if ((phases || !k->inside) &&
+        has_nonfinite_weights(k, b, row->taps * column->taps * k->depth * RG_PANEL))
+        return false;
     for (int64_t i = 0; i < rg_conv_span(row, b->rows); i++) {
         if (first + i < 0 || first + i >= row->inputs)
             continue; /* left out of sums */
@@ -301,7 +259,7 @@ RG_OUTLINE void sum_transposed(const rg_conv_rows_args *k, const conv_block *b,
     const int64_t taps = row->taps * column->taps;
     int64_t p0, p1;
     taps_inside(row, b->row + r, &p0, &p1);
-    rg_tile tile = { .a = (const real *)k->panels + b->group * taps * k->depth * RG_PANEL,
+    rg_tile tile = { .a = (const real *)k->conv.w + b->group * taps * k->depth * RG_PANEL,
                      .b = in + r * row->stride * k->depth * k->transposed_pitch,
                      .c = flat,
                      .runs = runs + p0 * column->taps,
@@ -321,11 +279,11 @@ RG_OUTLINE bool transposed_block(const rg_conv_rows_args *k, int64_t unit, rg_dt
     const rg_conv_window_axis *row = &k->row, *column = &k->column;
     conv_block b = block_of(k, unit);
     real *const in =
-        (real *)(void *)(k->thread_scratch + rg_thread_pool_index() * k->scratch_bytes);
+        (real *)(void *)((char *)k->conv.scratch + rg_thread_pool_index() * k->scratch_bytes);
     real *const flat = in + k->in_bytes / (int64_t)sizeof(real);
     real *const sums = flat + RG_COLUMN_STEP * k->transposed_pitch;
     rg_k_run runs[RG_CONV_MOST_RUNS];
-    conv_end e = { .constants = neuron_constants_of(&k->neuron.numbers) };
+    rows_epilogue e = { .all = epilogue_of(&k->conv) };
     if (!transpose_block(k, &b, in, T))
         return false;
     look_ahead(k, &b, T);

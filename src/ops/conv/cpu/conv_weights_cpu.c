@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Gradients of weights on the contraction engine: partial sums over some images each, then their
- * sum. */
-#include "backend/cpu/columns.h"
+/* Partial sums of dw on the contraction engine, over some images each. */
 #include "backend/cpu/long_sum_cpu.h"
 #include "backend/cpu/thread_pool.h"
 #include "ops/contract/contract.h"
-#include "ops/conv/conv_panels.h"
+#include "ops/conv/cpu/conv_cpu.h"
 
 _Static_assert((int)RG_CONV_MOST_RUNS <= (int)RG_MOST_RUNS, "runs of a tile");
 
@@ -59,9 +57,9 @@ RG_OUTLINE void take_sides(const rg_conv_partials_args *k, conv_overlap *m, int6
 {
     const rg_conv_shape *s = &k->shape;
     const bool x_stays =
-        T == RG_REAL && s->x[3] == 1 && s->in % RG_COLUMN_STEP == 0 && !k->weights_first;
+        T == RG_REAL && s->x[3] == 1 && s->in % RG_COLUMN_STEP == 0 && !k->out_last;
     const bool y_stays =
-        T == RG_REAL && s->y[3] == 1 && (!k->weights_first || contract_width(channels) == channels);
+        T == RG_REAL && s->y[3] == 1 && (!k->out_last || contract_width(channels) == channels);
     const int64_t x = image * s->x[0] + group * s->in * s->x[3];
     const int64_t y = image * s->y[0] + (group * s->out + channel) * s->y[3];
     const int64_t next = (m->end - m->begin) * (vbytes(T) / VLEN);
@@ -93,7 +91,7 @@ RG_OUTLINE void take_sides(const rg_conv_partials_args *k, conv_overlap *m, int6
         const int64_t first = m->begin * s->row.stride - before;
         m->x_first = first < 0 ? 0 : least(first, s->row.size);
         const int64_t end = least((m->end - 1) * s->row.stride - before + reach + 1, s->row.size);
-        const int64_t left = k->weights_first ? -s->column.before : 0;
+        const int64_t left = k->out_last ? -s->column.before : 0;
         copy_rows(to, &(conv_side){ k->x, s->x, x, left, k->columns, s->column.size, s->in },
                   m->x_first, end, T);
         m->x = to;
@@ -124,12 +122,12 @@ RG_OUTLINE void add_tap(const rg_conv_partials_args *k, const conv_overlap *m, i
     }
     const rg_tile tile = { .a = m->y,
                            .b = m->x,
-                           .c = sums + tap * k->tap_step,
+                           .c = sums + tap * k->sums.tap_step,
                            .runs = runs,
                            .run_count = n,
                            .a_step = m->y_pixel,
                            .b_step = s->column.stride * m->x_pixel,
-                           .c_step = k->out_step,
+                           .c_step = k->sums.out_step,
                            .add = true,
                            .ahead = m->ahead[which] + bytes * part / parts,
                            .ahead_end = m->ahead[which] + bytes * (part + 1) / parts };
@@ -141,8 +139,8 @@ RG_OUTLINE void add_tap(const rg_conv_partials_args *k, const conv_overlap *m, i
 
 /* Row p of taps: weights of consecutive pixels are rows of the result, channels of
  * windows its columns. */
-RG_OUTLINE void add_weights_first(const rg_conv_partials_args *k, const conv_overlap *m, int64_t p,
-                                  real *sums)
+RG_OUTLINE void add_out_last(const rg_conv_partials_args *k, const conv_overlap *m, int64_t p,
+                             real *sums)
 {
     const rg_conv_shape *s = &k->shape;
     rg_k_run runs[RG_CONV_MOST_RUNS];
@@ -159,12 +157,12 @@ RG_OUTLINE void add_weights_first(const rg_conv_partials_args *k, const conv_ove
         const char *ahead = m->ahead[1] + m->ahead_bytes[1] * p / s->row.window;
         const rg_tile tile = { .a = m->x + q * s->column.dilation * s->in,
                                .b = m->y,
-                               .c = sums + (p * s->column.window + q) * k->tap_step,
+                               .c = sums + (p * s->column.window + q) * k->sums.tap_step,
                                .runs = runs,
                                .run_count = n,
                                .a_step = s->column.stride * s->in,
                                .b_step = m->y_pixel,
-                               .c_step = k->in_step,
+                               .c_step = k->sums.in_step,
                                .add = true,
                                .ahead = ahead,
                                .ahead_end = ahead + m->ahead_bytes[1] / s->row.window };
@@ -197,7 +195,7 @@ RG_OUTLINE void add_one_by_one(const rg_conv_partials_args *k, const conv_overla
         const int64_t p = tap / s->column.window, q = tap % s->column.window;
         for (int64_t c = 0; c < s->in; c++)
             for (int64_t o = 0; o < s->out; o++)
-                sums[tap * k->tap_step + c * k->in_step + o] += sum_one(s, m, p, q, c, o);
+                sums[tap * k->sums.tap_step + c * k->sums.in_step + o] += sum_one(s, m, p, q, c, o);
     }
 }
 
@@ -213,7 +211,7 @@ RG_OUTLINE void add_narrow(const rg_conv_partials_args *k, const conv_overlap *m
             nonfinite |= has_nonfinite_reals(row + j * m->y_pixel, s->out);
     }
     for (int64_t p = 0; p < s->row.window && !nonfinite; p++)
-        add_weights_first(k, m, p, sums);
+        add_out_last(k, m, p, sums);
     if (nonfinite)
         add_one_by_one(k, m, sums);
 }
@@ -225,7 +223,7 @@ RG_INLINE void add_overlap(const rg_conv_partials_args *k, const conv_overlap *m
                            real *sums)
 {
     const rg_conv_shape *s = &k->shape;
-    if (k->weights_first) {
+    if (k->out_last) {
         add_narrow(k, m, sums);
         return;
     }
@@ -240,22 +238,22 @@ RG_OUTLINE void partials_unit(const rg_conv_partials_args *k, int64_t unit, rg_d
     const int64_t split = unit % k->splits, group = unit / k->splits % s->groups;
     const int64_t slice = unit / k->splits / s->groups, channel = split * k->channels;
     const int64_t channels = least(k->channels, s->out - channel);
-    const int64_t size = k->weights_first ? k->group_step : channels * k->out_step;
-    real *const sums =
-        (real *)k->partials + (slice * s->groups + group) * k->group_step + channel * k->out_step;
-    double *const totals = totals_of(k->partials, sums, k->slices, s->groups, k->group_step);
-    char *const scratch = k->thread_scratch + rg_thread_pool_index() * k->scratch_bytes;
+    const int64_t size = k->out_last ? k->sums.group_step : channels * k->sums.out_step;
+    real *const sums = (real *)k->partials + slice * k->sums.slice_step +
+                       group * k->sums.group_step + channel * k->sums.out_step;
+    double *const totals = totals_of(k->partials, sums, k->sums.slices * k->sums.slice_step);
+    char *const scratch = k->scratch + rg_thread_pool_index() * k->scratch_bytes;
     int64_t windows = 0; /* of the block */
     bool first = true;
     memset(sums, 0, (size_t)size * sizeof(real));
-    for (int64_t image = s->images * slice / k->slices; image < s->images * (slice + 1) / k->slices;
-         image++) {
+    for (int64_t image = s->images * slice / k->sums.slices;
+         image < s->images * (slice + 1) / k->sums.slices; image++) {
         for (int64_t i = 0; i < s->row.count; i += k->rows) {
             conv_overlap m = { .begin = i, .end = least(i + k->rows, s->row.count) };
             take_sides(k, &m, image, group, channel, channels, scratch, T);
             add_overlap(k, &m, channels, sums);
             windows += (m.end - m.begin) * s->column.count;
-            if (!k->has_totals || windows < RG_SUM_BLOCK)
+            if (!k->sums.has_totals || windows < RG_SUM_BLOCK)
                 continue;
             add_to_totals(totals, sums, size, first);
             memset(sums, 0, (size_t)size * sizeof(real));
@@ -263,7 +261,7 @@ RG_OUTLINE void partials_unit(const rg_conv_partials_args *k, int64_t unit, rg_d
             windows = 0;
         }
     }
-    if (k->has_totals)
+    if (k->sums.has_totals)
         add_to_totals(totals, sums, size, first);
 }
 
@@ -274,62 +272,8 @@ RG_INLINE void sum_partials(const rg_conv_partials_args *k, int64_t begin, int64
         partials_unit(k, unit, T);
 }
 
-/* n weights of a tap, from `from` in the first slice on. */
-RG_OUTLINE vreal join_totals(const rg_conv_join_args *k, int64_t from, int n)
-{
-    const int64_t slice = k->shape.groups * k->group_step;
-    const double *total = totals_of((void *)k->partials, (const real *)k->partials + from,
-                                    k->slices, k->shape.groups, k->group_step);
-    vreal value = vset(0);
-    for (int e = 0; e < n; e++) {
-        double sum = 0;
-        for (int64_t i = 0; i < k->slices; i++)
-            sum += total[i * slice + e * k->in_step];
-        value[e] = (real)sum;
-    }
-    return value;
-}
-
-RG_INLINE vreal join_slices(const rg_conv_join_args *k, int64_t from, int n)
-{
-    const real *partial = (const real *)k->partials + from;
-    const int64_t slice = k->shape.groups * k->group_step;
-    vreal sum = vset(0);
-    if (k->has_totals)
-        return join_totals(k, from, n);
-    for (int64_t i = 0; i < k->slices; i++, partial += slice)
-        sum += k->in_step == 1 ? vload_full(partial, 0, RG_REAL)
-                               : vgather(partial, 0, k->in_step, n, RG_REAL);
-    return sum;
-}
-
-RG_INLINE void join_partials(const rg_conv_join_args *k, int64_t begin, int64_t end,
-                             const rg_dtype T)
-{
-    const rg_conv_shape *s = &k->shape;
-    const int64_t step = s->w[4];
-    for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t group = unit / s->out, o = unit % s->out;
-        for (int64_t tap = 0; tap < s->row.window * s->column.window; tap++) {
-            const int64_t from = group * k->group_step + o * k->out_step + tap * k->tap_step;
-            const int64_t w = s->w_first + group * s->w[0] + o * s->w[1] +
-                              tap / s->column.window * s->w[2] + tap % s->column.window * s->w[3];
-            for (int64_t c = 0; c < s->in; c += VLEN) {
-                const int n = vlanes_left(s->in - c);
-                vreal sum = join_slices(k, from + c * k->in_step, n);
-                char *const to = at_out(k->dw, w + c * step, T);
-                if (k->add)
-                    sum += load_groups(to, step, n, T, step == 1);
-                store_groups(to, step, n, T, step == 1, sum);
-            }
-        }
-    }
-}
-
 RG_KERNEL(sum_partials, rg_conv_partials_args)
-RG_KERNEL(join_partials, rg_conv_join_args)
 
 RG_CPU_TABLE(conv_weights, RG_CONV_KERNELS) = {
     [RG_CONV_PARTIALS] = RG_ROW(sum_partials),
-    [RG_CONV_JOIN] = RG_ROW(join_partials),
 };

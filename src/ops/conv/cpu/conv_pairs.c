@@ -11,28 +11,41 @@ static int64_t pair_depth(int64_t count)
     return rg_round_up(count, RG_PAIR_DEPTH);
 }
 
-rg_conv_depth_pieces rg_conv_depth_pieces_of(const rg_conv_window_axis *column, int64_t depth)
+rg_conv_pair_steps rg_conv_pair_steps_of(const rg_conv_window_axis *column, int64_t depth)
 {
     const int64_t pixel = rg_round_up(depth, 2);
     if (column->step == 1 || column->taps <= 1)
-        return (rg_conv_depth_pieces){ pixel, pixel, pair_depth(column->taps * pixel) };
+        return (rg_conv_pair_steps){ pixel, pixel, pair_depth(column->taps * pixel) };
     const int64_t tap = pair_depth(pixel);
-    return (rg_conv_depth_pieces){ pixel, tap, column->taps * tap };
+    return (rg_conv_pair_steps){ pixel, tap, column->taps * tap };
 }
 
-bool rg_conv_pairs_suit_rows(const rg_conv_rows_args *k)
+/* Where runs are short or results few, most products would be of zeros. */
+static bool suits_rows(const rg_conv_rows_args *k)
 {
     enum { MIN_RUN = 16, MIN_RESULTS = 8 };
     const int64_t side_by_side = k->column.step == 1 ? k->column.taps : 1;
-    return k->row.phases * k->column.phases * k->width >= MIN_RESULTS &&
+    return k->row.outputs > 0 && k->column.outputs > 0 &&
+           k->row.phases * k->column.phases * k->width >= MIN_RESULTS &&
            side_by_side * k->depth >= MIN_RUN;
+}
+
+/* Whether one of the launches of forward or data suits. */
+static bool suits_phase(const rg_conv_pass *p)
+{
+    bool suits = false;
+    for (int64_t r = 0; r < rg_conv_phases(p) && !suits; r++) {
+        const rg_conv_rows_args k = rg_conv_phase(p, r);
+        suits = suits_rows(&k);
+    }
+    return suits;
 }
 
 void rg_conv_cut_pairs(rg_conv_rows_args *k, bool tall)
 {
     enum { MIN_ROWS_PER_PASS = 256, SLACK_BYTES = 64 };
     const int64_t depth = k->depth, element = sizeof(uint16_t);
-    k->depth = rg_conv_is_joined(k) ? k->depths.pixel : pair_depth(k->depths.pixel);
+    k->depth = rg_conv_is_joined(k) ? k->pair_steps.pixel : pair_depth(k->pair_steps.pixel);
     rg_conv_cut_rows(k, element);
     k->depth = depth;
     const int64_t block = k->column.block, wide = rg_conv_span(&k->column, block);
@@ -56,16 +69,16 @@ static int64_t planes_of(const rg_conv_axis *a)
     return planes;
 }
 
-static rg_conv_sides sides_of(const rg_conv_shape *s)
+static rg_conv_pair_layout layout_of(const rg_conv_shape *s)
 {
     const int64_t shift = rg_conv_tap_step(&s->column, s->column.window - 1);
     const int64_t down = rg_conv_tap_step(&s->row, s->row.window - 1);
-    rg_conv_sides at = { .columns = rg_ceil_div(s->column.count + shift, 2) * 2,
-                         .down = planes_of(&s->row),
-                         .across = planes_of(&s->column),
-                         .starts = shift > 0 ? 2 : 1,
-                         .panels = rg_ceil_div(s->in, RG_CONV_PANEL),
-                         .lines = rg_ceil_div(s->out, RG_CONV_PANEL) };
+    rg_conv_pair_layout at = { .columns = rg_ceil_div(s->column.count + shift, 2) * 2,
+                               .down = planes_of(&s->row),
+                               .across = planes_of(&s->column),
+                               .starts = shift > 0 ? 2 : 1,
+                               .panels = rg_ceil_div(s->in, RG_CONV_PANEL),
+                               .lines = rg_ceil_div(s->out, RG_CONV_PANEL) };
     at.count = pair_depth(s->row.count * at.columns);
     /* An odd number of steps from line to line: lines then fall into different sets of the cache.
      */
@@ -76,8 +89,8 @@ static rg_conv_sides sides_of(const rg_conv_shape *s)
     return at;
 }
 
-/* Elements of both sides of an image. */
-static double sides_size(const rg_conv_shape *s, const rg_conv_sides *at)
+/* Elements of x and dy of an image. */
+static double operand_elements(const rg_conv_shape *s, const rg_conv_pair_layout *at)
 {
     return (double)s->groups *
            ((double)at->y_group + (double)at->x_group + 2.0 * (double)(at->panels + at->lines));
@@ -87,10 +100,9 @@ static double sides_size(const rg_conv_shape *s, const rg_conv_sides *at)
 static bool suits_weights(const rg_conv_shape *s)
 {
     enum { MIN_CHANNELS = 8, MAX_PADDING_FACTOR = 4 };
-    const rg_conv_sides at = sides_of(s);
+    const rg_conv_pair_layout at = layout_of(s);
     return s->in >= MIN_CHANNELS && s->out >= MIN_CHANNELS &&
-           s->row.count * s->column.count * MAX_PADDING_FACTOR >= at.count &&
-           sides_size(s, &at) <= 0x1p26;
+           s->row.count * s->column.count * MAX_PADDING_FACTOR >= at.count;
 }
 
 /* About how many images a launch takes: launches are equally long, and take at most MAX_ELEMENTS.
@@ -106,15 +118,15 @@ static int64_t images_per_launch(const rg_conv_pair_partials_args *k, int64_t sl
         MIN_PIXELS = 1024
     }; /* elements */
     const rg_conv_shape *s = &k->shape;
-    const int64_t most_images = MAX_ELEMENTS / (int64_t)sides_size(s, &k->at);
+    const int64_t most_images = MAX_ELEMENTS / (int64_t)operand_elements(s, &k->at);
     int64_t most;
     if (slices == 1) {
         const int64_t together = rg_ceil_div(MIN_PIXELS, k->at.count);
         most = L2_ELEMENTS / (k->at.y_group + k->at.x_group / k->at.panels);
         most = rg_max(most, together);
     } else {
-        const double sums = (double)(slices * s->groups) * (double)k->group_step;
-        const double wanted = ELEMENTS_PER_SUM * sums / sides_size(s, &k->at);
+        const double sums = (double)(slices * s->groups) * (double)k->sums.group_step;
+        const double wanted = ELEMENTS_PER_SUM * sums / operand_elements(s, &k->at);
         most = wanted < (double)most_images ? (int64_t)wanted : most_images;
         most = rg_max(most, slices / 2);
     }
@@ -125,20 +137,20 @@ static int64_t images_per_launch(const rg_conv_pair_partials_args *k, int64_t sl
 /* Images of a launch, slices, channels of a unit. */
 static void cut_weights(rg_conv_pair_partials_args *k)
 {
-    enum { UNITS = 32, PARTIALS_BYTES = 64 << 20, CHANNELS = RG_CONV_PAIR_CHANNELS };
+    enum { UNITS = 32, CHANNELS = RG_CONV_PAIR_CHANNELS };
     const rg_conv_shape *s = &k->shape;
-    k->at = sides_of(s);
-    k->tap_step = rg_round_up(s->in, RG_CONV_VECTOR);
-    k->out_step = s->row.window * s->column.window * k->tap_step;
-    k->group_step = s->out * k->out_step;
+    rg_conv_partial_sums *sums = &k->sums;
+    k->at = layout_of(s);
+    sums->in_step = 1;
+    sums->tap_step = rg_round_up(s->in, RG_CONV_VECTOR);
+    sums->out_step = s->row.window * s->column.window * sums->tap_step;
+    sums->group_step = s->out * sums->out_step;
     k->splits = rg_ceil_div(s->out, CHANNELS);
     k->channels = rg_min(s->out, CHANNELS);
-    int64_t slices = rg_ceil_div(UNITS, s->groups * k->splits * k->at.panels);
+    const int64_t slices = rg_ceil_div(UNITS, s->groups * k->splits * k->at.panels);
     k->images = images_per_launch(k, slices);
-    const int64_t whole = s->groups * k->group_step * 4;
-    slices = slices * whole <= PARTIALS_BYTES ? slices : rg_ceil_div(PARTIALS_BYTES / 2, whole);
-    k->slices = rg_min(slices, k->images);
-    k->has_totals = rg_conv_is_long(s, k->slices, k->at.count);
+    rg_conv_cut_slices(sums, s, slices, k->images, sizeof(float));
+    sums->has_totals = rg_conv_is_long(s, sums->slices, k->at.count);
 }
 
 /* ---- which calls ---- */
@@ -149,103 +161,95 @@ static const rg_pair_unit *unit_of(const rg_call *call)
     return rg_call_finds(call, RG_CONV_PAIR_ROWS, RG_BF16) ? rg_pair_unit_best() : NULL;
 }
 
-/* Between image and windows it is enough that one phase suits: the others go without pairs. */
 static bool accepts(const rg_call *call, const void *request)
 {
     const rg_conv_pass *p = request;
+    const double max_elements = 0x1p26;
     if (rg_conv_dtype(p) != RG_BF16 || !rg_conv_panels_accept(call, p) || unit_of(call) == NULL)
         return false;
-    if (p->kernel == RG_CONV_WEIGHTS)
-        return suits_weights(&p->shape);
-    bool suits = false;
-    for (int64_t r = 0; r < rg_conv_phases(p) && !suits; r++) {
-        const rg_conv_rows_args k = rg_conv_phase(p, r);
-        suits = k.row.outputs > 0 && k.column.outputs > 0 && rg_conv_pairs_suit_rows(&k);
-    }
-    return suits;
+    const rg_conv_pair_layout at = layout_of(&p->shape);
+    return p->kernel != RG_CONV_WEIGHTS || operand_elements(&p->shape, &at) <= max_elements;
+}
+
+/* For forward and data it is enough that one phase suits: the others go without pairs. */
+static bool prefers(const rg_call *call, const void *request)
+{
+    const rg_conv_pass *p = request;
+    return rg_conv_panels_prefer(call, p) &&
+           (p->kernel == RG_CONV_WEIGHTS ? suits_weights(&p->shape) : suits_phase(p));
 }
 
 /* ---- launches ---- */
 
-/* Both sides of some images, and their partial sums. */
-static rg_status record_partials(rg_call *call, rg_conv_pair_partials_args *k,
-                                 const rg_conv_pass *p, const rg_tensor *sides,
+/* x and dy of some images as pairs, and their partial sums. */
+static rg_status record_partials(rg_call *call, const rg_conv_pair_partials_args *k,
+                                 const rg_conv_pass *p, const rg_tensor *operands,
                                  const rg_tensor *partials)
 {
     const rg_conv_shape *s = &k->shape;
     const int64_t images = rg_min(s->images - k->image, k->images);
     const double share = (double)images / (double)s->images;
     const int64_t bytes = (int64_t)(share * (double)(rg_move_bytes(p->x) + rg_move_bytes(p->dy)));
-    const rg_conv_sides_args first = {
-        .shape = *s, .at = k->at, .image = k->image, .images = k->images
-    };
-    rg_launch launch = { .kernel = RG_CONV_PAIR_SIDES,
+    rg_launch launch = { .kernel = RG_CONV_PAIR_OPERANDS,
                          .dtype = RG_BF16,
-                         RG_ARGS(first),
-                         .tensors = { RG_BIND(first, x, p->x), RG_BIND(first, dy, p->dy),
-                                      RG_BIND(first, sides, sides) } };
+                         RG_ARGS(*k),
+                         .tensors = { RG_BIND(*k, x, p->x), RG_BIND(*k, dy, p->dy),
+                                      RG_BIND(*k, operands, operands),
+                                      RG_BIND(*k, partials, partials) } };
     rg_conv_set_cost(&launch, images * s->groups * (k->at.panels + k->at.lines), 2 * bytes, 0);
     RG_TRY(rg_record(call, &launch));
-    rg_launch last = { .kernel = RG_CONV_PAIR_PARTIALS,
-                       .dtype = RG_BF16,
-                       RG_ARGS(*k),
-                       .tensors = { RG_BIND(*k, x, p->x), RG_BIND(*k, dy, p->dy),
-                                    RG_BIND(*k, sides, sides), RG_BIND(*k, partials, partials) } };
-    rg_conv_set_cost(&last, k->slices * s->groups * k->splits * k->at.panels, bytes,
+    launch.kernel = RG_CONV_PAIR_PARTIALS;
+    rg_conv_set_cost(&launch, k->sums.slices * s->groups * k->splits * k->at.panels, bytes,
                      share * rg_conv_products(s));
-    return rg_record(call, &last);
+    return rg_record(call, &launch);
 }
 
 /* All images, some of them with each launch. */
 static rg_status record_images(rg_call *call, rg_conv_pair_partials_args *k, const rg_conv_pass *p,
-                               const rg_tensor *sides, const rg_tensor *partials)
+                               const rg_tensor *operands, const rg_tensor *partials)
 {
     const int64_t images = p->shape.images;
     double pending = 0; /* elements of k in the block of a slice */
     for (; k->image < images; k->image += k->images) {
-        pending += (double)rg_ceil_div(k->images, k->slices) * (double)k->at.count;
+        pending += (double)rg_ceil_div(k->images, k->sums.slices) * (double)k->at.count;
         k->ends_block =
-            k->has_totals && (pending >= RG_SUM_BLOCK || k->image + k->images >= images);
-        RG_TRY(record_partials(call, k, p, sides, partials));
+            k->sums.has_totals && (pending >= RG_SUM_BLOCK || k->image + k->images >= images);
+        RG_TRY(record_partials(call, k, p, operands, partials));
         pending = k->ends_block ? 0 : pending;
         k->add = true;
         k->add_totals |= k->ends_block;
     }
-    const rg_conv_join_args join = {
-        .shape = p->shape,
-        .slices = k->slices,
-        .out_step = k->out_step,
-        .tap_step = k->tap_step,
-        .in_step = 1,
-        .group_step = k->group_step,
-        .has_totals = k->has_totals,
-        .add = p->add,
-    };
-    return rg_conv_record_join(call, p, &join, partials);
+    return rg_conv_record_join(call, p, &k->sums, partials);
 }
 
 static rg_status record_weights(rg_call *call, const rg_conv_pass *p)
 {
-    const rg_conv_shape *s = &p->shape;
-    rg_conv_pair_partials_args k = { .shape = *s };
+    rg_conv_pair_partials_args k = { .shape = p->shape };
     cut_weights(&k);
-    const double count = rg_conv_partials_size(s, k.slices, k.group_step, k.has_totals, 4);
-    const double size = (double)k.images * sides_size(s, &k.at) / 2;
-    rg_tensor *partials, *sides = NULL;
-    RG_TRY(rg_conv_temporary(call, RG_BF16, count, &partials));
-    rg_status status = rg_conv_temporary(call, RG_BF16, size, &sides);
+    const double size = (double)k.images * operand_elements(&p->shape, &k.at) / 2;
+    rg_tensor *partials, *operands = NULL;
+    RG_TRY(rg_conv_partials(call, p, &k.sums, &partials));
+    rg_status status = rg_conv_temporary(call, RG_BF16, size, &operands);
     if (status == RG_OK)
-        status = record_images(call, &k, p, sides, partials);
-    rg_tensor_destroy(sides);
+        status = record_images(call, &k, p, operands, partials);
+    rg_tensor_destroy(operands);
     rg_tensor_destroy(partials);
     return status;
 }
 
+/* Phases that do not suit go without pairs, unless none suits: then the strategy is forced. */
 static rg_status record(rg_call *call, const void *request)
 {
     const rg_conv_pass *p = request;
-    return p->kernel == RG_CONV_WEIGHTS ? record_weights(call, p)
-                                        : rg_conv_record_phases(call, p, unit_of(call));
+    if (p->kernel == RG_CONV_WEIGHTS)
+        return record_weights(call, p);
+    const bool is_forced = !suits_phase(p);
+    for (int64_t r = 0; r < rg_conv_phases(p); r++) {
+        rg_conv_rows_args k = rg_conv_phase(p, r);
+        RG_TRY(
+            rg_conv_record_rows(call, p, &k, is_forced || suits_rows(&k) ? unit_of(call) : NULL));
+    }
+    return RG_OK;
 }
 
-const rg_strategy rg_conv_by_pairs = { "pairs", accepts, record };
+const rg_strategy rg_conv_by_pairs = { "pairs", accepts, record, prefers };

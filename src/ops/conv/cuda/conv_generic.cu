@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Convolutions of any shape and any strides, for what no other strategy accepts. */
 #include "backend/cuda/long_sum.cuh"
-#include "ops/conv/conv_strategy.cuh"
+#include "ops/conv/cuda/conv_strategy.cuh"
 
 /* ---- forward and data: a thread has one channel of one pixel of the result ---- */
 

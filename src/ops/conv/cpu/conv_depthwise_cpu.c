@@ -1,14 +1,167 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Gradients of the weights of depthwise convolution on the CPU. */
-#include "ops/conv/conv_depthwise_cpu.h"
+/* Depthwise convolution on the CPU, as near to the speed of memory as it gets: vectors of channels,
+ * some neighbouring results at once, whose sums stay in registers. Groups of few channels are
+ * spread out first. Both stand in one file because both end with any neuron, which is large. */
+#include "ops/conv/cpu/conv_depthwise_cpu.h"
 
-/* ---- weights ---- */
+/* ---- forward and backward data ---- */
 
-/* Sums of a part of the rows for some channels: vectors of them stand side by side, the last one
+/* `count` results from number m on, VLEN channels from c on. With `is_3x3`, their taps are three
+ * neighbours in the source, and so are the results. */
+RG_INLINE void depthwise_block(const depthwise_row *d, int64_t m, const int count,
+                               const bool is_3x3, int64_t c, const rg_dtype T)
+{
+    const rg_conv_grouped_args *k = d->k;
+    const int64_t column = d->source[2], stride = is_3x3 ? column : d->stride * column;
+    const int64_t channels = k->channels, first = m * d->stride * column + c;
+    const int32_t rows = d->rows.count, across = is_3x3 ? DEPTHWISE_3X3 : d->columns->count;
+    vreal sum[DEPTHWISE_BLOCK];
+#pragma GCC unroll 8
+    for (int n = 0; n < count; n++)
+        sum[n] = vset(0);
+    for (int32_t p = 0; p < rows; p++) {
+        const char *const row = at(d->from, d->rows.at[p] * d->source[1] + first, T);
+        const real *const w =
+            (const real *)k->conv.w + d->rows.tap[p] * k->conv.shape.column.window * channels + c;
+        if (is_3x3) {
+            const char *const from = at(row, d->columns->at[0] * column, T);
+            const vreal a = vload_full(w, d->columns->tap[0] * channels, RG_REAL);
+            const vreal b = vload_full(w, d->columns->tap[1] * channels, RG_REAL);
+            const vreal e = vload_full(w, d->columns->tap[2] * channels, RG_REAL);
+            vreal x = vload_full(from, 0, T), y = vload_full(from, column, T);
+#pragma GCC unroll 8
+            for (int n = 0; n < count; n++) {
+                const vreal z = vload_full(from, (n + 2) * column, T);
+                sum[n] = vfma(z, e, vfma(y, b, vfma(x, a, sum[n])));
+                x = y;
+                y = z;
+            }
+            continue;
+        }
+        for (int32_t q = 0; q < across; q++) {
+            const char *const from = at(row, d->columns->at[q] * column, T);
+            const vreal a = vload_full(w, d->columns->tap[q] * channels, RG_REAL);
+#pragma GCC unroll 8
+            for (int n = 0; n < count; n++)
+                sum[n] = vfma(vload_full(from, n * stride, T), a, sum[n]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int n = 0; n < count; n++) {
+        const int64_t j = (m + n) * d->step;
+        if (!k->plain) {
+            finish_in_row(d, j, c, VLEN, T, sum[n]);
+            continue;
+        }
+        vreal value = k->conv.has_b ? sum[n] + vload_full(k->conv.b, c, T) : sum[n];
+        if (k->conv.neuron.kind == RG_NEURON_RELU)
+            value = neuron_relu(&d->epilogue.neuron, value, value);
+        if (d->stream && c % VLEN == 0)
+            vstream(k->conv.to, d->to + j * d->result[2] + c, T, value);
+        else
+            vstore_full(k->conv.to, d->to + j * d->result[2] + c, T, value);
+    }
+}
+
+/* One result, n channels, anywhere. */
+RG_OUTLINE void depthwise_part(const depthwise_row *d, int64_t m, int64_t c, int n, rg_dtype T)
+{
+    const rg_conv_grouped_args *k = d->k;
+    vreal sum = vset(0);
+    for (int32_t p = 0; p < d->rows.count; p++) {
+        for (int32_t q = 0; q < d->columns->count; q++) {
+            const int64_t from = d->rows.at[p] * d->source[1] +
+                                 (m * d->stride + d->columns->at[q]) * d->source[2] +
+                                 c * d->source[3];
+            const int64_t tap = d->rows.tap[p] * k->conv.shape.column.window + d->columns->tap[q];
+            sum = vfma(load_groups(at(d->from, from, T), d->source[3], n, T, d->source[3] == 1),
+                       vload((const real *)k->conv.w + tap * k->channels + c, 0, n, RG_REAL), sum);
+        }
+    }
+    finish_in_row(d, m * d->step, c, n, T, sum);
+}
+
+/* All results of a line for VLEN channels from c on; where `parts`, n of them, strided or not. */
+RG_INLINE void depthwise_results(depthwise_row *d, const depthwise_line *l, int64_t sources,
+                                 int64_t c, int n, bool parts, const rg_dtype T)
+{
+    const int64_t *const at = l->taps.at;
+    const bool is_3x3 = l->stride == 1 && l->taps.count == DEPTHWISE_3X3 && at[1] == at[0] + 1 &&
+                        at[2] == at[0] + 2;
+    depthwise_taps some;
+    const bool again =
+        !d->k->conv.add && l->high - l->low >= DEPTHWISE_BLOCK; /* the last block overlaps */
+    for (int64_t m = 0, count; m < l->count; m += count) {
+        if (again && !parts && m > l->high - DEPTHWISE_BLOCK && m < l->high)
+            m = l->high - DEPTHWISE_BLOCK;
+        const int64_t left = m < l->low || parts ? 0 : l->high - m;
+        count = left >= DEPTHWISE_BLOCK ? DEPTHWISE_BLOCK : 1;
+        d->columns = &l->taps;
+        if (m < l->low || m >= l->high) { /* at the border results have taps of their own */
+            keep_inside(l, sources, m, &some);
+            d->columns = &some;
+        }
+        if (parts) {
+            depthwise_part(d, m, c, n, T);
+        } else if (count == 1) {
+            depthwise_block(d, m, 1, false, c, T);
+        } else if (is_3x3) {
+            fetch(&d->ahead);
+            depthwise_block(d, m, DEPTHWISE_BLOCK, true, c, T);
+        } else {
+            fetch(&d->ahead);
+            depthwise_block(d, m, DEPTHWISE_BLOCK, false, c, T);
+        }
+    }
+}
+
+/* All channels. What is left behind whole vectors is done with the last whole vector, unless that
+ * would add to it twice. */
+RG_INLINE void depthwise_channels(depthwise_row *d, const depthwise_line *l, int64_t sources,
+                                  const rg_dtype T)
+{
+    const int64_t channels = d->k->channels;
+    const bool whole = d->dense && channels >= VLEN;
+    for (int64_t c = 0; c < channels; c += VLEN) {
+        const bool last = c + VLEN > channels, parts = !whole || (last && d->k->conv.add);
+        depthwise_results(d, l, sources, parts ? c : least(c, channels - VLEN),
+                          vlanes_left(channels - c), parts, T);
+    }
+}
+
+/* A unit is a row of the result. */
+RG_INLINE void depthwise(const rg_conv_grouped_args *k, int64_t begin, int64_t end,
+                         const rg_dtype T)
+{
+    const rg_conv_shape *s = &k->conv.shape;
+    const int64_t rows = k->data ? s->row.size : s->row.count;
+    const int64_t sources = k->data ? s->column.count : s->column.size;
+    const int64_t phases = k->data ? least(s->column.stride, s->column.size) : 1;
+    depthwise_row d = depthwise_row_of(k, T);
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t image = unit / rows, row = unit % rows;
+        find_rows(&s->row, k->data, row, &d.rows);
+        d.from = at(k->conv.from, image * d.source[0], T);
+        d.ahead = fetch_row(s, d.source, k->data, image, &d.rows, k->conv.from, T);
+        for (int64_t f = 0; f < phases; f++) {
+            depthwise_line l;
+            find_line(&s->column, k->data, f, &l);
+            d.stride = l.stride;
+            d.step = l.step;
+            d.to = pixel_offset(d.result, image, row, f);
+            d.z = pixel_offset(k->conv.z_step, image, row, f);
+            depthwise_channels(&d, &l, sources, T);
+        }
+    }
+}
+
+/* ---- backward weights ---- */
+
+/* Sums of a slice of the rows for some channels: vectors of them stand side by side, the last one
  * so that it ends where the channels do. */
 typedef struct depthwise_sums {
-    const rg_conv_depthwise_parts_args *k;
+    const rg_conv_grouped_partials_args *k;
     const char *x, *dy; /* of the image, of the row of windows */
     depthwise_taps rows;
     const depthwise_taps *columns;
@@ -197,7 +350,7 @@ RG_INLINE void depthwise_weights_row(depthwise_sums *d, const depthwise_line *l,
 }
 
 /* Only the channels of the unit: the last vector may begin among those of another one. */
-RG_OUTLINE void depthwise_end_part(const depthwise_sums *d, int64_t channels, real *to)
+RG_OUTLINE void depthwise_store_partials(const depthwise_sums *d, int64_t channels, real *to)
 {
     const rg_conv_shape *s = &d->k->shape;
     const int64_t taps = s->row.window * s->column.window;
@@ -211,25 +364,24 @@ RG_OUTLINE void depthwise_end_part(const depthwise_sums *d, int64_t channels, re
     }
 }
 
-/* A unit is a block of channels of a part of the rows of windows of all images. */
-RG_INLINE void depthwise_parts(const rg_conv_depthwise_parts_args *k, int64_t begin, int64_t end,
-                               const rg_dtype T)
+RG_INLINE void depthwise_partials(const rg_conv_grouped_partials_args *k, int64_t begin,
+                                  int64_t end, const rg_dtype T)
 {
     const rg_conv_shape *s = &k->shape;
     const int64_t taps = s->row.window * s->column.window, rows = s->images * s->row.count;
-    const int64_t across = s->column.count, run = rg_conv_depthwise_run(s);
+    const int64_t across = s->column.count, run = rg_conv_row_run(s);
     depthwise_sums d;
     depthwise_line l;
     depthwise_taps own = { .count = 1 }; /* the row of windows itself */
     d.k = k;
     find_line(&s->column, false, 0, &l);
     for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t part = unit / k->blocks;
+        const int64_t slice = unit / k->blocks;
         d.begin = unit % k->blocks * k->block;
         const int64_t channels = least(k->block, s->groups - d.begin);
         d.width = (channels + VLEN - 1) / VLEN * VLEN;
         memset(d.sum, 0, (size_t)(taps * d.width) * sizeof(real));
-        for (int64_t row = part * k->part; row < least(rows, (part + 1) * k->part); row++) {
+        for (int64_t row = slice * k->rows; row < least(rows, (slice + 1) * k->rows); row++) {
             const int64_t image = row / s->row.count, i = row % s->row.count;
             find_rows(&s->row, false, i, &d.rows);
             own.at[0] = i;
@@ -245,40 +397,14 @@ RG_INLINE void depthwise_parts(const rg_conv_depthwise_parts_args *k, int64_t be
         }
         for (int64_t i = 0; run < across && i < taps * d.width; i++)
             d.sum[i] = (real)d.total[i];
-        depthwise_end_part(&d, channels, (real *)k->partial + part * taps * s->groups);
+        depthwise_store_partials(&d, channels, (real *)k->partials + slice * k->sums.slice_step);
     }
 }
 
-/* dw from the sums of all parts, one after the other. A unit is some channels of a tap. */
-RG_INLINE void depthwise_join(const rg_conv_depthwise_join_args *k, int64_t begin, int64_t end,
-                              const rg_dtype T)
-{
-    const rg_conv_shape *s = &k->shape;
-    const int64_t blocks = (s->groups + RG_CONV_DEPTHWISE_UNIT - 1) / RG_CONV_DEPTHWISE_UNIT;
-    const int64_t taps = s->row.window * s->column.window;
-    for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t tap = unit / blocks, first = unit % blocks * RG_CONV_DEPTHWISE_UNIT;
-        const int64_t width = least(RG_CONV_DEPTHWISE_UNIT, s->groups - first);
-        const int64_t p = tap / s->column.window, q = tap % s->column.window;
-        double sum[RG_CONV_DEPTHWISE_UNIT] = { 0 };
-        for (int64_t part = 0; part < k->parts; part++) {
-            const real *const from =
-                (const real *)k->partial + (part * taps + tap) * s->groups + first;
-            for (int64_t c = 0; c < width; c++)
-                sum[c] += (double)from[c];
-        }
-        for (int64_t c = 0; c < width; c++) {
-            const int64_t to = s->w_first + (first + c) * s->w[0] + p * s->w[2] + q * s->w[3];
-            const real value = (real)sum[c];
-            store_one(k->dw, to, T, k->add ? load_one(k->dw, to, T) + value : value);
-        }
-    }
-}
+RG_KERNEL(depthwise, rg_conv_grouped_args)
+RG_KERNEL(depthwise_partials, rg_conv_grouped_partials_args)
 
-RG_KERNEL(depthwise_parts, rg_conv_depthwise_parts_args)
-RG_KERNEL(depthwise_join, rg_conv_depthwise_join_args)
-
-RG_CPU_TABLE(conv_depthwise_weights, RG_CONV_KERNELS) = {
-    [RG_CONV_DEPTHWISE_PARTS] = RG_ROW(depthwise_parts),
-    [RG_CONV_DEPTHWISE_JOIN] = RG_ROW(depthwise_join),
+RG_CPU_TABLE(conv_depthwise, RG_CONV_KERNELS) = {
+    [RG_CONV_DEPTHWISE] = RG_ROW(depthwise),
+    [RG_CONV_DEPTHWISE_PARTIALS] = RG_ROW(depthwise_partials),
 };

@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Kernels that go over the sums of a library or over partial sums: see conv_epilogue.cuh. */
 #include "backend/cuda/long_sum.cuh"
-#include "ops/conv/conv_strategy.cuh"
+#include "ops/conv/cuda/conv_strategy.cuh"
 
 /* ---- epilogue ---- */
 

@@ -5,11 +5,11 @@
 #include "backend/cpu/thread_pool.h"
 #include "ops/contract/contract.h"
 #include "ops/contract/contract_pairs_cpu.h"
-#include "ops/conv/conv_panels.h"
+#include "ops/conv/cpu/conv_cpu.h"
 
 #if RG_USES_PAIRS
 
-/* ---- weights: both sides ---- */
+/* ---- x and dy as pairs ---- */
 
 static const uint16_t no_pixel[2 * RG_PANEL] = { 0 };
 
@@ -39,7 +39,7 @@ typedef struct plane_walk {
     int64_t left;        /* pixels of the row of the plane */
 } plane_walk;
 
-RG_INLINE void begin_row(const rg_conv_sides_args *k, plane_walk *at, int64_t row)
+RG_INLINE void begin_row(const rg_conv_pair_partials_args *k, plane_walk *at, int64_t row)
 {
     at->row = row;
     at->column = at->first;
@@ -47,7 +47,7 @@ RG_INLINE void begin_row(const rg_conv_sides_args *k, plane_walk *at, int64_t ro
     at->left = k->at.columns;
 }
 
-RG_INLINE const uint16_t *next_pixel(const rg_conv_sides_args *k, plane_walk *at)
+RG_INLINE const uint16_t *next_pixel(const rg_conv_pair_partials_args *k, plane_walk *at)
 {
     const rg_conv_shape *s = &k->shape;
     const bool there =
@@ -61,7 +61,7 @@ RG_INLINE const uint16_t *next_pixel(const rg_conv_sides_args *k, plane_walk *at
 }
 
 /* A plane in pairs, from its first pixel on, and, where asked for, from its second one on. */
-RG_OUTLINE void put_pair_plane(const rg_conv_sides_args *k, uint16_t *to, plane_walk at,
+RG_OUTLINE void put_pair_plane(const rg_conv_pair_partials_args *k, uint16_t *to, plane_walk at,
                                int64_t width)
 {
     const int64_t step = k->shape.x[3], end = k->at.x_plane;
@@ -77,11 +77,11 @@ RG_OUTLINE void put_pair_plane(const rg_conv_sides_args *k, uint16_t *to, plane_
 }
 
 /* All planes of a panel of x. */
-RG_OUTLINE bool put_pair_panel(const rg_conv_sides_args *k, uint16_t *to, const uint16_t *x,
+RG_OUTLINE bool put_pair_panel(const rg_conv_pair_partials_args *k, uint16_t *to, const uint16_t *x,
                                int64_t width)
 {
     const rg_conv_shape *s = &k->shape;
-    const rg_conv_sides *at = &k->at;
+    const rg_conv_pair_layout *at = &k->at;
     const int64_t size = at->x_plane * RG_PANEL;
     bool nonfinite = false;
     for (int64_t plane = 0; plane < at->down * at->across; plane++) {
@@ -118,11 +118,11 @@ RG_INLINE void transpose_pixels(uint16_t *to, int64_t to_step, const uint16_t *c
 }
 
 /* Lines of dy. */
-RG_OUTLINE bool put_pair_lines(const rg_conv_sides_args *k, uint16_t *to, const uint16_t *dy,
-                               int64_t width)
+RG_OUTLINE bool put_pair_lines(const rg_conv_pair_partials_args *k, uint16_t *to,
+                               const uint16_t *dy, int64_t width)
 {
     const rg_conv_shape *s = &k->shape;
-    const rg_conv_sides *at = &k->at;
+    const rg_conv_pair_layout *at = &k->at;
     int64_t i = 0, j = 0;
     for (int64_t first = 0; first < at->y_line; first += RG_PAIR_DEPTH) {
         const uint16_t *from[RG_PAIR_DEPTH];
@@ -141,15 +141,15 @@ RG_OUTLINE bool put_pair_lines(const rg_conv_sides_args *k, uint16_t *to, const 
     return has_nonfinite_bits(to, width * at->y_line);
 }
 
-RG_OUTLINE void sides_unit(const rg_conv_sides_args *k, int64_t unit)
+RG_OUTLINE void operands_unit(const rg_conv_pair_partials_args *k, int64_t unit)
 {
     const rg_conv_shape *s = &k->shape;
-    const rg_conv_sides *at = &k->at;
+    const rg_conv_pair_layout *at = &k->at;
     const int64_t pieces = at->panels + at->lines, piece = unit % pieces;
     const int64_t which = unit / pieces, group = which % s->groups; /* of all images */
     const int64_t image = k->image + which / s->groups, all = k->images * s->groups;
-    uint16_t *const y = (uint16_t *)k->sides, *const x = y + all * at->y_group;
-    float *const flags = (float *)k->sides + all * (at->y_group + at->x_group) / 2;
+    uint16_t *const y = (uint16_t *)k->operands, *const x = y + all * at->y_group;
+    float *const flags = (float *)k->operands + all * (at->y_group + at->x_group) / 2;
     if (piece < at->panels) {
         const int64_t first = piece * RG_PANEL;
         flags[unit] = put_pair_panel(
@@ -165,14 +165,15 @@ RG_OUTLINE void sides_unit(const rg_conv_sides_args *k, int64_t unit)
                                  least(RG_PANEL, s->out - first));
 }
 
-RG_INLINE void pair_sides(const rg_conv_sides_args *k, int64_t begin, int64_t end, const rg_dtype T)
+RG_INLINE void pair_operands(const rg_conv_pair_partials_args *k, int64_t begin, int64_t end,
+                             const rg_dtype T)
 {
     for (int64_t unit = begin; unit < end; unit++)
-        sides_unit(k, unit);
+        operands_unit(k, unit);
     (void)T;
 }
 
-/* ---- weights: units ---- */
+/* ---- partial sums ---- */
 
 /* Channels of windows by a panel of those of the image. */
 typedef struct pair_unit {
@@ -189,7 +190,7 @@ RG_OUTLINE void add_pair_runs(const rg_conv_pair_partials_args *k, pair_unit *u,
                               const rg_k_run *runs, int64_t count)
 {
     const rg_conv_shape *s = &k->shape;
-    const rg_conv_sides *at = &k->at;
+    const rg_conv_pair_layout *at = &k->at;
     for (int64_t tap = 0; tap < s->row.window * s->column.window; tap++) {
         const int64_t p = tap / s->column.window, q = tap % s->column.window;
         const int64_t shift = rg_conv_tap_step(&s->column, q), start = shift % 2;
@@ -198,11 +199,11 @@ RG_OUTLINE void add_pair_runs(const rg_conv_pair_partials_args *k, pair_unit *u,
         const rg_pair_tile tile = {
             .a = u->y,
             .b = u->x + ((plane * at->starts + start) * at->x_plane + first) * RG_PANEL,
-            .c = u->sums + tap * k->tap_step,
+            .c = u->sums + tap * k->sums.tap_step,
             .runs = runs,
             .run_count = count,
             .a_step = at->y_line,
-            .c_step = k->out_step,
+            .c_step = k->sums.out_step,
             .add = u->add
         };
         rg_pair_unit_best()->rows(&tile, u->channels, u->width);
@@ -227,7 +228,7 @@ RG_OUTLINE void add_pair_pixels(const rg_conv_pair_partials_args *k, const pair_
     }
     for (int64_t o = 0; o < u->channels; o++)
         for (int64_t c = 0; c < u->width; c++)
-            sums[o * k->out_step + c] += run[o * RG_PANEL + c];
+            sums[o * k->sums.out_step + c] += run[o * RG_PANEL + c];
 }
 
 /* All taps of an image in which a number is infinite or NaN. */
@@ -248,7 +249,7 @@ RG_OUTLINE void add_pair_image(const rg_conv_pair_partials_args *k, pair_unit *u
             const int64_t column = q * s->column.dilation - s->column.before;
             for (int64_t j = j0; j < j1; j += RG_SUM_RUN)
                 add_pair_pixels(k, u, y + i * s->y[1], x + row * s->x[1] + column * s->x[2], j,
-                                least(j + RG_SUM_RUN, j1), u->sums + tap * k->tap_step);
+                                least(j + RG_SUM_RUN, j1), u->sums + tap * k->sums.tap_step);
         }
     }
 }
@@ -256,9 +257,9 @@ RG_OUTLINE void add_pair_image(const rg_conv_pair_partials_args *k, pair_unit *u
 /* Whether the unit reads an infinity or NaN of an image of the launch. */
 RG_INLINE bool has_nonfinite(const rg_conv_pair_partials_args *k, const pair_unit *u, int64_t image)
 {
-    const rg_conv_sides *at = &k->at;
+    const rg_conv_pair_layout *at = &k->at;
     const int64_t all = k->images * k->shape.groups, pieces = at->panels + at->lines;
-    const float *flags = (const float *)k->sides + all * (at->y_group + at->x_group) / 2 +
+    const float *flags = (const float *)k->operands + all * (at->y_group + at->x_group) / 2 +
                          (image * k->shape.groups + u->group) * pieces;
     bool nonfinite = flags[u->panel] != 0;
     for (int64_t c = u->channel; c < u->channel + u->channels; c += RG_PANEL)
@@ -270,10 +271,10 @@ RG_INLINE bool has_nonfinite(const rg_conv_pair_partials_args *k, const pair_uni
 RG_OUTLINE void end_pair_block(const rg_conv_pair_partials_args *k, pair_unit *u)
 {
     const rg_conv_shape *s = &k->shape;
-    double *const totals = totals_of(k->partials, u->sums, k->slices, s->groups, k->group_step);
+    double *const totals = totals_of(k->partials, u->sums, k->sums.slices * k->sums.slice_step);
     for (int64_t o = 0; o < u->channels; o++) {
         for (int64_t tap = 0; tap < s->row.window * s->column.window; tap++) {
-            const int64_t at = o * k->out_step + tap * k->tap_step;
+            const int64_t at = o * k->sums.out_step + tap * k->sums.tap_step;
             add_to_totals(totals + at, u->sums + at, u->width, !u->add_totals);
             memset(u->sums + at, 0, (size_t)u->width * sizeof(real));
         }
@@ -288,7 +289,7 @@ RG_INLINE void end_pair_runs(const rg_conv_pair_partials_args *k, pair_unit *u,
 {
     add_pair_runs(k, u, runs, n);
     u->count += rg_run_sum(runs, n);
-    if (k->has_totals && u->count >= RG_SUM_BLOCK)
+    if (k->sums.has_totals && u->count >= RG_SUM_BLOCK)
         end_pair_block(k, u);
 }
 
@@ -297,7 +298,7 @@ RG_OUTLINE void sum_pair_images(const rg_conv_pair_partials_args *k, pair_unit *
                                 int64_t end)
 {
     enum { CHUNK = 2048, MOST_RUNS = CHUNK / RG_PAIR_DEPTH };
-    const rg_conv_sides *at = &k->at;
+    const rg_conv_pair_layout *at = &k->at;
     const int64_t groups = k->shape.groups, most = least(CHUNK, rg_pair_unit_best()->run);
     rg_k_run runs[MOST_RUNS];
     int64_t n = 0, sum = 0;
@@ -326,7 +327,7 @@ RG_OUTLINE void sum_pair_images(const rg_conv_pair_partials_args *k, pair_unit *
 RG_OUTLINE void pair_partials_unit(const rg_conv_pair_partials_args *k, int64_t unit)
 {
     const rg_conv_shape *s = &k->shape;
-    const rg_conv_sides *at = &k->at;
+    const rg_conv_pair_layout *at = &k->at;
     const int64_t slice = unit / k->splits / at->panels / s->groups;
     pair_unit u = { .group = unit / k->splits / at->panels % s->groups,
                     .panel = unit / k->splits % at->panels,
@@ -335,14 +336,14 @@ RG_OUTLINE void pair_partials_unit(const rg_conv_pair_partials_args *k, int64_t 
                     .add_totals = k->add_totals };
     u.channels = least(k->channels, s->out - u.channel);
     u.width = least(RG_PANEL, s->in - u.panel * RG_PANEL);
-    u.y = (const uint16_t *)k->sides;
+    u.y = (const uint16_t *)k->operands;
     u.x = u.y + k->images * s->groups * at->y_group + u.group * at->x_group +
           u.panel * (at->x_group / at->panels);
     u.y += u.group * at->y_group + u.channel * at->y_line;
-    u.sums = (real *)k->partials + (slice * s->groups + u.group) * k->group_step +
-             u.channel * k->out_step + u.panel * RG_PANEL;
+    u.sums = (real *)k->partials + slice * k->sums.slice_step + u.group * k->sums.group_step +
+             u.channel * k->sums.out_step + u.panel * RG_PANEL;
     const int64_t images = least(k->images, s->images - k->image);
-    sum_pair_images(k, &u, images * slice / k->slices, images * (slice + 1) / k->slices);
+    sum_pair_images(k, &u, images * slice / k->sums.slices, images * (slice + 1) / k->sums.slices);
 }
 
 RG_INLINE void pair_partials(const rg_conv_pair_partials_args *k, int64_t begin, int64_t end,
@@ -353,14 +354,14 @@ RG_INLINE void pair_partials(const rg_conv_pair_partials_args *k, int64_t begin,
     (void)T;
 }
 
-RG_PAIR_KERNEL(pair_sides, rg_conv_sides_args)
+RG_PAIR_KERNEL(pair_operands, rg_conv_pair_partials_args)
 RG_PAIR_KERNEL(pair_partials, rg_conv_pair_partials_args)
 
 #endif
 
 RG_CPU_TABLE(conv_pair_weights, RG_CONV_KERNELS) = {
 #if RG_USES_PAIRS
-    [RG_CONV_PAIR_SIDES] = RG_PAIR_ROW(pair_sides),
+    [RG_CONV_PAIR_OPERANDS] = RG_PAIR_ROW(pair_operands),
     [RG_CONV_PAIR_PARTIALS] = RG_PAIR_ROW(pair_partials),
 #endif
 };

@@ -16,7 +16,7 @@
 
 #include "backend/cuda/divide.cuh"
 #include "backend/cuda/mma.cuh"
-#include "ops/conv/conv_strategy.cuh"
+#include "ops/conv/cuda/conv_strategy.cuh"
 
 enum {
     TILE_M = 128,    /* rows of a tile */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Convolutions in f32 on tensor cores for TF32: see conv_tf32x3.cuh. */
-#include "ops/conv/conv_tf32x3.cuh"
+#include "ops/conv/cuda/conv_tf32x3.cuh"
 
 /* ---- numbers ---- */
 

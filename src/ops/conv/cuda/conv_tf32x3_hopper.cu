@@ -9,7 +9,7 @@
  *
  * The build reads the next line: see cmake/cuda.cmake.
  * RG_CUDA_FEATURES 90a */
-#include "ops/conv/conv_tf32x3.cuh"
+#include "ops/conv/cuda/conv_tf32x3.cuh"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define RG_HOPPER 1
