@@ -155,28 +155,26 @@ RG_INLINE void load_block(real *to, int64_t to_step, const char *from, int64_t c
         load_transposed(to, to_step, from, column_step, width, count, T);
 }
 
-/* to[k][column] = w[first + column * column_step + k * k_step] for k < count, column < width;
- * rows of `to` are to_step apart. */
-RG_OUTLINE void contract_block(real *to, int64_t to_step, const void *w, int64_t first,
-                               int64_t column_step, int64_t width, int64_t k_step, int64_t count,
-                               rg_dtype T)
+/* to[k][column] = w[column * column_step + k * k_step] for k < count, column < width; rows of `to`
+ * are to_step apart. */
+RG_OUTLINE void contract_block(real *to, int64_t to_step, const void *w, int64_t column_step,
+                               int64_t width, int64_t k_step, int64_t count, rg_dtype T)
 {
     if (column_step != 1 && k_step != 1) { /* no neighbours at all */
         for (int64_t column = 0; column < width; column++)
-            contract_load(to + column, to_step, w, first + column * column_step, k_step, count, T);
+            contract_load(to + column, to_step, w, column * column_step, k_step, count, T);
         return;
     }
-    RG_WITH_TYPE(T, U,
-                 load_block(to, to_step, at(w, first, U), column_step, width, k_step, count, U));
+    RG_WITH_TYPE(T, U, load_block(to, to_step, w, column_step, width, k_step, count, U));
 }
 
 /* The same as a panel: zero in further columns. */
-RG_INLINE void contract_pack(real *panel, const void *w, int64_t first, int64_t column_step,
-                             int64_t width, int64_t k_step, int64_t count, rg_dtype T)
+RG_INLINE void contract_pack(real *panel, const void *w, int64_t column_step, int64_t width,
+                             int64_t k_step, int64_t count, rg_dtype T)
 {
     for (int64_t k = 0; k < count && width < RG_PANEL; k++)
         memset(panel + k * RG_PANEL + width, 0, (size_t)(RG_PANEL - width) * sizeof(real));
-    contract_block(panel, RG_PANEL, w, first, column_step, width, k_step, count, T);
+    contract_block(panel, RG_PANEL, w, column_step, width, k_step, count, T);
 }
 
 #endif

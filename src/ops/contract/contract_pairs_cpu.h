@@ -54,7 +54,7 @@ RG_OUTLINE void pack_pairs(uint16_t *to, const uint16_t *b, int64_t column_step,
         }
     }
     if (k_step == 1 && column_step % 2 == 0 && (uintptr_t)b % sizeof(real) == 0) { /* whole words */
-        contract_block((real *)(void *)to, RG_PANEL, b, 0, column_step / 2, width, 1, count / 2,
+        contract_block((real *)(void *)to, RG_PANEL, b, column_step / 2, width, 1, count / 2,
                        RG_REAL);
         k = count / 2 * 2;
     }

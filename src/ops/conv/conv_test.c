@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Convolution: the cases. */
-#include "ops/optest_draw.h"
+#include "ops/contract/contract_cases.h"
 
 #include <retrograde/conv.h>
 
@@ -11,19 +11,6 @@ static double special(int64_t i)
            : i == 81 ? (double)__builtin_inf()
                      : (double)(i * 7 % 11) - 4;
 }
-
-/* Equal numbers are the worst case of a long sum: every addition rounds the same way. */
-static double equal(int64_t i)
-{
-    (void)i;
-    return 0.7;
-}
-
-#define SINGLE 1u << RG_F32
-#define TWO    1u << RG_F32 | 1u << RG_BF16
-#define EQUAL \
-    .x_fill = { { .at = equal }, { .at = equal }, { .at = equal } }, .dy_fill = { .at = equal }
-#define ABOVE .x_fill = { { 0.5, 1.5 }, { 0.5, 1.5 }, { 0.5, 1.5 } }, .dy_fill = { 0.5, 1.5 }
 
 #define P1   " padding.top=1 padding.left=1 padding.bottom=1 padding.right=1"
 #define P3   " padding.top=3 padding.left=3 padding.bottom=3 padding.right=3"

@@ -1,22 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Transposed convolution: the cases. */
-#include "ops/optest_draw.h"
+#include "ops/contract/contract_cases.h"
 
 #include <retrograde/conv_transpose.h>
-
-/* Equal numbers are the worst case of a long sum: every addition rounds the same way. */
-static double equal(int64_t i)
-{
-    (void)i;
-    return 0.7;
-}
-
-#define SINGLE 1u << RG_F32
-#define TWO    1u << RG_F32 | 1u << RG_BF16
-#define EQUAL \
-    .x_fill = { { .at = equal }, { .at = equal }, { .at = equal } }, .dy_fill = { .at = equal }
-#define ABOVE .x_fill = { { 0.5, 1.5 }, { 0.5, 1.5 }, { 0.5, 1.5 } }, .dy_fill = { 0.5, 1.5 }
 
 #define P1   " padding.top=1 padding.left=1 padding.bottom=1 padding.right=1"
 #define LEAN "bias=false"

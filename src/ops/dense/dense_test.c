@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Fully connected layers: the cases. */
 #include "core/shape.h"
-#include "ops/optest_draw.h"
+#include "ops/contract/contract_cases.h"
 
 #include <retrograde/dense.h>
 
@@ -18,19 +18,6 @@ static double special(int64_t i)
         return -__builtin_inf();
     return (double)(i % 7) - 2.5;
 }
-
-/* Equal numbers are the worst case of a long sum: every addition rounds the same way. */
-static double equal(int64_t i)
-{
-    (void)i;
-    return 0.7;
-}
-
-#define SINGLE 1u << RG_F32
-#define TWO    1u << RG_F32 | 1u << RG_BF16
-#define EQUAL \
-    .x_fill = { { .at = equal }, { .at = equal }, { .at = equal } }, .dy_fill = { .at = equal }
-#define ABOVE .x_fill = { { 0.5, 1.5 }, { 0.5, 1.5 }, { 0.5, 1.5 } }, .dy_fill = { 0.5, 1.5 }
 
 static const rg_case cases[] = {
     /* timed */

@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Gram matrices: the cases. */
 #include "core/shape.h"
-#include "ops/optest_draw.h"
+#include "ops/contract/contract_cases.h"
 
 /* NaN in one channel, infinities in others; the rest must stay what it is. */
 static double special(int64_t i)
@@ -14,19 +14,6 @@ static double special(int64_t i)
         return c == 4 ? __builtin_inf() : -__builtin_inf();
     return (double)(i % 5) - 1.5;
 }
-
-/* Equal numbers are the worst case of a long sum: every addition rounds the same way. */
-static double equal(int64_t i)
-{
-    (void)i;
-    return 0.7;
-}
-
-#define SINGLE 1u << RG_F32
-#define TWO    1u << RG_F32 | 1u << RG_BF16
-#define EQUAL \
-    .x_fill = { { .at = equal }, { .at = equal }, { .at = equal } }, .dy_fill = { .at = equal }
-#define ABOVE .x_fill = { { 0.5, 1.5 }, { 0.5, 1.5 }, { 0.5, 1.5 } }, .dy_fill = { 0.5, 1.5 }
 
 static const rg_case cases[] = {
     /* timed */

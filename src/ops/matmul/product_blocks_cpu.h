@@ -64,14 +64,22 @@ RG_INLINE stretch stretch_of(const rg_walk *walk, int t, int64_t k, int64_t end)
 
 /* ---- blocks of a, panels of b ---- */
 
-/* to[i][k], rows `to_step` apart. */
-RG_OUTLINE void copy_rows(real *to, int64_t to_step, const void *a, const offsets *rows,
-                          const rg_walk *walk, int t, int64_t k, int64_t end, rg_dtype T)
+/* A piece of an operand: rows of a, or columns of b, by elements of k. */
+typedef struct operand {
+    const void *data;
+    const offsets *lines; /* rows or columns */
+    const rg_walk *k;     /* along each of them, */
+    int t;                /* as tensor t of this walk */
+} operand;
+
+/* to[i][k], rows `to_step` apart, for k < end. */
+RG_OUTLINE void copy_rows(real *to, int64_t to_step, const operand *a, int64_t k, int64_t end,
+                          rg_dtype T)
 {
     while (k < end) {
-        const stretch s = stretch_of(walk, t, k, end);
-        for (int64_t i = 0; i < rows->count; i++)
-            contract_load(to + i * to_step, 1, a, rows->at[i] + s.at, s.step, s.count, T);
+        const stretch s = stretch_of(a->k, a->t, k, end);
+        for (int64_t i = 0; i < a->lines->count; i++)
+            contract_load(to + i * to_step, 1, a->data, a->lines->at[i] + s.at, s.step, s.count, T);
         to += s.count;
         k += s.count;
     }
@@ -122,28 +130,38 @@ RG_OUTLINE void finish_columns(finish *f, int64_t column, int64_t count, rg_dtyp
 
 /* `count` sums, `step` apart, which go to f->c + start + offsets from `first` on. Each has a bias
  * of its own, or all have one. */
-RG_OUTLINE void finish_line(const finish *f, const real *sums, int64_t step, const real *bias,
-                            bool one_bias, int64_t start, const offsets *to, int64_t first,
-                            int64_t count, rg_dtype T)
+typedef struct line {
+    const real *sums;
+    int64_t step;
+    const real *bias;
+    bool one_bias;
+    int64_t start;
+    const offsets *to;
+    int64_t first, count;
+} line;
+
+RG_OUTLINE void finish_line(const finish *f, const line *l, rg_dtype T)
 {
     const vreal alpha = vset((real)f->k->alpha);
-    for (int64_t i = 0; i < count; i += VLEN) {
-        const int n = vlanes_left(count - i);
-        vreal value = step == 1 ? vload(sums, i, n, RG_REAL) : vgather(sums, i, step, n, RG_REAL);
+    const int64_t step = l->step;
+    for (int64_t i = 0; i < l->count; i += VLEN) {
+        const int n = vlanes_left(l->count - i);
+        vreal value =
+            step == 1 ? vload(l->sums, i, n, RG_REAL) : vgather(l->sums, i, step, n, RG_REAL);
         value = !f->k->has_bias ? value * alpha
-                : one_bias      ? vfma(value, alpha, vset(*bias))
-                                : vfma(value, alpha, vload(bias, i, n, RG_REAL));
+                : l->one_bias   ? vfma(value, alpha, vset(*l->bias))
+                                : vfma(value, alpha, vload(l->bias, i, n, RG_REAL));
         if (f->k->neuron == RG_NEURON_RELU)
             value = neuron_relu(&f->neuron, value, value);
         else if (f->k->neuron != RG_NEURON_NONE)
             value = any_neuron(f->k->neuron, &f->neuron, value);
-        if (to->step == 1) {
-            const int64_t at = start + to->at[first] + i;
+        if (l->to->step == 1) {
+            const int64_t at = l->start + l->to->at[l->first] + i;
             vstore(f->c, at, n, T, f->k->add ? value + vload(f->c, at, n, T) : value);
             continue;
         }
         for (int e = 0; e < n; e++) {
-            const int64_t at = start + to->at[first + i + e];
+            const int64_t at = l->start + l->to->at[l->first + i + e];
             store_one(f->c, at, T, f->k->add ? value[e] + load_one(f->c, at, T) : value[e]);
         }
     }
@@ -154,19 +172,19 @@ RG_OUTLINE void finish_line(const finish *f, const real *sums, int64_t step, con
 RG_OUTLINE void finish_tile(const finish *f, const real *sums, int64_t step, rg_dtype T)
 {
     const offsets *rows = &f->rows, *columns = &f->columns;
-    if (columns->step != 1 && rows->step == 1) {
-        for (int64_t j = 0; j < columns->count; j++) {
-            const bool by_column = !f->k->bias_rows;
-            finish_line(f, sums + j, step, by_column ? f->column_bias + j : f->row_bias, by_column,
-                        columns->at[j], rows, 0, rows->count, T);
-        }
-        return;
-    }
-    for (int64_t i = 0; i < rows->count; i++) {
-        const bool by_row = f->k->bias_rows;
-        finish_line(f, sums + i * step, 1, by_row ? f->row_bias + i : f->column_bias, by_row,
-                    rows->at[i], columns, 0, columns->count, T);
-    }
+    const bool down = columns->step != 1 && rows->step == 1, one = down != f->k->bias_rows;
+    const offsets *lines = down ? columns : rows, *to = down ? rows : columns;
+    const real *bias = f->k->bias_rows ? f->row_bias : f->column_bias;
+    for (int64_t i = 0; i < lines->count; i++)
+        finish_line(f,
+                    &(line){ .sums = sums + (down ? i : i * step),
+                             .step = down ? step : 1,
+                             .bias = one ? bias + i : bias,
+                             .one_bias = one,
+                             .start = lines->at[i],
+                             .to = to,
+                             .count = to->count },
+                    T);
 }
 
 #endif

@@ -3,7 +3,7 @@
 /* Products in blocks of rows. Where b is neither packed before nor read in place, every block packs
  * what it needs of it, piece by piece. */
 #include "core/integer.h"
-#include "ops/matmul/product_launch.h"
+#include "ops/matmul/product_record.h"
 
 /* Whether a is packed instead of b: the one whose rows are neighbours, or the smaller one. Storing
  * a transposed sum costs twice as much as packing an element. */
@@ -51,7 +51,6 @@ rg_product_call rg_product_by_blocks(const rg_product_call *p)
     return own;
 }
 
-/* The images and panels of the args. */
 rg_status rg_product_record_blocks(rg_call *call, rg_product_call *p, const rg_tensor *panels)
 {
     enum { UNITS = 16 }; /* or more, if there is work for so many */

@@ -14,34 +14,34 @@
 /* ---- blocks of a, panels of b ---- */
 
 /* to[k][i], ROWS apart. */
-RG_OUTLINE void copy_across(real *to, const void *a, const offsets *rows, const rg_walk *walk,
-                            int64_t k, int64_t end, rg_dtype T)
+RG_OUTLINE void copy_across(real *to, const operand *a, int64_t k, int64_t end, rg_dtype T)
 {
+    const offsets *const rows = a->lines;
     while (k < end) {
-        const stretch s = stretch_of(walk, 0, k, end);
+        const stretch s = stretch_of(a->k, a->t, k, end);
         if (rows->step != 0)
-            contract_block(to, ROWS, a, rows->at[0] + s.at, rows->step, rows->count, s.step,
-                           s.count, T);
+            contract_block(to, ROWS, at(a->data, rows->at[0] + s.at, T), rows->step, rows->count,
+                           s.step, s.count, T);
         for (int64_t i = 0; i < rows->count && rows->step == 0; i++)
-            contract_load(to + i, ROWS, a, rows->at[i] + s.at, s.step, s.count, T);
+            contract_load(to + i, ROWS, a->data, rows->at[i] + s.at, s.step, s.count, T);
         to += s.count * ROWS;
         k += s.count;
     }
 }
 
 /* panel[k][j] of b(k, j); zero in further columns. */
-RG_OUTLINE void pack_panel(real *to, const void *b, const offsets *columns, const rg_walk *walk,
-                           int t, int64_t k, int64_t end, rg_dtype T)
+RG_OUTLINE void pack_panel(real *to, const operand *b, int64_t k, int64_t end, rg_dtype T)
 {
+    const offsets *const columns = b->lines;
     while (k < end) {
-        const stretch s = stretch_of(walk, t, k, end);
+        const stretch s = stretch_of(b->k, b->t, k, end);
         if (columns->step != 0) {
-            contract_pack(to, b, columns->at[0] + s.at, columns->step, columns->count, s.step,
-                          s.count, T);
+            contract_pack(to, at(b->data, columns->at[0] + s.at, T), columns->step, columns->count,
+                          s.step, s.count, T);
         } else {
             memset(to, 0, (size_t)(s.count * PANEL) * sizeof(real));
             for (int64_t j = 0; j < columns->count; j++)
-                contract_load(to + j, PANEL, b, columns->at[j] + s.at, s.step, s.count, T);
+                contract_load(to + j, PANEL, b->data, columns->at[j] + s.at, s.step, s.count, T);
         }
         to += s.count * PANEL;
         k += s.count;
@@ -63,14 +63,14 @@ RG_INLINE int64_t pair_depth(int64_t count)
 }
 
 /* Of k to end - 1, which begin with an even one; then 0 up to where a unit reads. */
-RG_OUTLINE void pack_bits(real *panel, const void *b, const offsets *columns, const rg_walk *walk,
-                          int64_t k, int64_t end)
+RG_OUTLINE void pack_bits(real *panel, const operand *b, int64_t k, int64_t end)
 {
     uint16_t *to = (uint16_t *)(void *)panel;
-    const uint16_t *const from = b;
+    const uint16_t *const from = b->data;
+    const offsets *const columns = b->lines;
     memset(to, 0, (size_t)(pair_depth(end - k) * PANEL) * sizeof *to);
     for (int64_t i = 0; k < end;) {
-        const stretch s = stretch_of(walk, 1, k, end);
+        const stretch s = stretch_of(b->k, b->t, k, end);
         if (i % 2 == 0 && columns->step != 0) {
             pack_pairs(to + i * PANEL, from + columns->at[0] + s.at, columns->step, columns->count,
                        s.step, s.count);
@@ -85,21 +85,22 @@ RG_OUTLINE void pack_bits(real *panel, const void *b, const offsets *columns, co
     }
 }
 
-RG_OUTLINE void copy_rows_of_bits(real *buffer, int64_t step, const void *a, const offsets *rows,
-                                  const rg_walk *walk, int64_t k, int64_t end)
+RG_OUTLINE void copy_rows_of_bits(real *buffer, int64_t step, const operand *a, int64_t k,
+                                  int64_t end)
 {
     uint16_t *to = (uint16_t *)(void *)buffer;
+    const offsets *const rows = a->lines;
     const int64_t count = end - k;
     for (int64_t i = 0; i < rows->count && count % RG_PAIR_DEPTH != 0; i++)
         memset(to + i * step + count, 0, (size_t)(pair_depth(count) - count) * sizeof *to);
     while (k < end) {
-        const stretch s = stretch_of(walk, 0, k, end);
+        const stretch s = stretch_of(a->k, a->t, k, end);
         if (rows->step != 0)
-            copy_bits(to, step, (const uint16_t *)a + rows->at[0] + s.at, rows->step, rows->count,
-                      s.step, s.count);
+            copy_bits(to, step, (const uint16_t *)a->data + rows->at[0] + s.at, rows->step,
+                      rows->count, s.step, s.count);
         for (int64_t i = 0; i < rows->count && rows->step == 0; i++)
-            copy_bits(to + i * step, step, (const uint16_t *)a + rows->at[i] + s.at, 1, 1, s.step,
-                      s.count);
+            copy_bits(to + i * step, step, (const uint16_t *)a->data + rows->at[i] + s.at, 1, 1,
+                      s.step, s.count);
         to += s.count;
         k += s.count;
     }
@@ -130,7 +131,7 @@ RG_OUTLINE void add_mirrored(real *to, const rg_product_args *args, const void *
     find_offsets(&columns, &args->k, 1, column, width);
     for (; k < end; k += PIECE) {
         const int64_t count = least(PIECE, end - k) * PANEL;
-        pack_panel(other, b, &columns, &args->n, 0, k, least(k + PIECE, end), T);
+        pack_panel(other, &(operand){ b, &columns, &args->n, 0 }, k, least(k + PIECE, end), T);
         for (int64_t i = 0; i < count; i += VLEN, to += VLEN)
             vstore_full(to, 0, RG_REAL, vload_full(to, 0, RG_REAL) + vload_full(other, i, RG_REAL));
     }
@@ -139,13 +140,14 @@ RG_OUTLINE void add_mirrored(real *to, const rg_product_args *args, const void *
 RG_INLINE void make_panel(real *to, const rg_product_args *k, const void *b, const offsets *columns,
                           int64_t column, int64_t begin, int64_t end, const rg_dtype T)
 {
+    const operand panel = { b, columns, &k->k, 1 };
 #if RG_USES_PAIRS
     if (pairs_of(k, T) != NULL) { /* half as many rows */
-        pack_bits(to - begin / 2 * PANEL, b, columns, &k->k, begin, end);
+        pack_bits(to - begin / 2 * PANEL, &panel, begin, end);
         return;
     }
 #endif
-    pack_panel(to, b, columns, &k->k, 1, begin, end, T);
+    pack_panel(to, &panel, begin, end, T);
     if (k->mirrored)
         add_mirrored(to, k, b, column, columns->count, begin, end, T);
 }
@@ -164,13 +166,16 @@ RG_OUTLINE void finish_symmetric(const finish *f, const real *sums, int64_t step
     for (int64_t i = 0; i < rows.count; i++) {
         const int64_t first = row + i > column ? row + i - column : 0;
         if (first < columns.count)
-            finish_line(f, sums + i * step + first, 1, &none, true, f->rows.at[i], &f->columns,
-                        first, columns.count - first, T);
+            finish_line(f,
+                        &(line){ sums + i * step + first, 1, &none, true, f->rows.at[i],
+                                 &f->columns, first, columns.count - first },
+                        T);
     }
     for (int64_t j = 0; j < columns.count; j++) {
         const int64_t count = least(rows.count, column + j - row);
         if (count > 0)
-            finish_line(f, sums + j, step, &none, true, columns.at[j], &rows, 0, count, T);
+            finish_line(f, &(line){ sums + j, step, &none, true, columns.at[j], &rows, 0, count },
+                        T);
     }
 }
 
@@ -190,8 +195,8 @@ typedef struct block {
 
 /* The sums of a panel over a piece of k; a points to the block's. Panels of a unit end at `last`.
  */
-RG_INLINE void add_piece(const block *t, const real *a, int64_t a_step, real *sums, int64_t column,
-                         int64_t last, int64_t begin, int64_t end, const rg_dtype T)
+RG_INLINE void add_piece(const block *t, const real *a, real *sums, int64_t column, int64_t last,
+                         int64_t begin, int64_t end, const rg_dtype T)
 {
     const rg_product_args *k = t->k;
     const int64_t width = least(PANEL, k->n.count - column);
@@ -200,7 +205,7 @@ RG_INLINE void add_piece(const block *t, const real *a, int64_t a_step, real *su
                      .c = sums,
                      .runs = &run,
                      .run_count = 1,
-                     .a_step = a_step,
+                     .a_step = t->a_step,
                      .b_step = PANEL,
                      .c_step = t->c_step,
                      .add = begin % RG_SUM_BLOCK > 0 || (k->direct_c && k->add) };
@@ -243,9 +248,10 @@ RG_OUTLINE void finish_panel(block *t, const real *sums, int64_t column, rg_dtyp
 RG_INLINE const real *take_a(const block *t, int64_t begin, int64_t end, const rg_dtype T)
 {
     const rg_product_args *k = t->k;
+    const operand a = { t->a, &t->rows, &k->k, 0 };
 #if RG_USES_PAIRS
     if (pairs_of(k, T) != NULL) {
-        copy_rows_of_bits(t->buffer_a, t->a_step, t->a, &t->rows, &k->k, begin, end);
+        copy_rows_of_bits(t->buffer_a, t->a_step, &a, begin, end);
         return t->buffer_a;
     }
 #endif
@@ -254,9 +260,9 @@ RG_INLINE const real *take_a(const block *t, int64_t begin, int64_t end, const r
         return (const real *)(const void *)t->a + t->rows.at[0] + begin * step;
     }
     if (k->across)
-        copy_across(t->buffer_a, t->a, &t->rows, &k->k, begin, end, T);
+        copy_across(t->buffer_a, &a, begin, end, T);
     else
-        copy_rows(t->buffer_a, t->a_step, t->a, &t->rows, &k->k, 0, begin, end, T);
+        copy_rows(t->buffer_a, t->a_step, &a, begin, end, T);
     return t->buffer_a;
 }
 
@@ -286,7 +292,7 @@ RG_INLINE void product_block(block *t, int64_t first, int64_t last, const rg_dty
             real *sums = t->sums + (whole ? 0 : k->direct_c ? column : column - first);
             if (k->symmetric && column + PANEL <= t->row)
                 continue;
-            add_piece(t, a, t->a_step, sums, column, last, begin, end, T);
+            add_piece(t, a, sums, column, last, begin, end, T);
             if (t->totals != NULL)
                 end_blocks(t, column - first, least(PANEL, k->n.count - column), end);
             if (whole)

@@ -71,14 +71,13 @@ RG_OUTLINE void dot_piece(const real *const a[], int64_t rows, const real *const
 }
 
 /* Pointers to rows of a, or columns of b, from element `begin` of k on; copied if they must. */
-RG_INLINE void point_at(const real *to[], const void *data, bool direct, real *buffer,
-                        const offsets *p, const rg_walk *walk, int t, int64_t begin, int64_t end,
-                        const rg_dtype T)
+RG_INLINE void point_at(const real *to[], const operand *from, bool direct, real *buffer,
+                        int64_t begin, int64_t end, const rg_dtype T)
 {
     if (!direct)
-        copy_rows(buffer, DEPTH, data, p, walk, t, begin, end, T);
-    for (int64_t i = 0; i < p->count; i++)
-        to[i] = direct ? (const real *)data + p->at[i] + begin : buffer + i * DEPTH;
+        copy_rows(buffer, DEPTH, from, begin, end, T);
+    for (int64_t i = 0; i < from->lines->count; i++)
+        to[i] = direct ? (const real *)from->data + from->lines->at[i] + begin : buffer + i * DEPTH;
 }
 
 RG_INLINE void dot(const rg_product_args *k, int64_t begin, int64_t end, const rg_dtype T)
@@ -87,6 +86,7 @@ RG_INLINE void dot(const rg_product_args *k, int64_t begin, int64_t end, const r
         (real *)(void *)((char *)k->scratch + rg_thread_pool_index() * k->thread_bytes);
     real *const buffer_b = buffer_a + (k->direct_a ? 0 : RG_DOT_ROWS * DEPTH);
     offsets rows, columns;
+    const operand left = { k->a, &rows, &k->k, 0 }, right = { k->b, &columns, &k->k, 1 };
     finish f;
     find_offsets(&rows, &k->m, 0, 0, k->m.count);
     finish_rows(&f, k, k->c, 0, rows.count, T);
@@ -99,8 +99,8 @@ RG_INLINE void dot(const rg_product_args *k, int64_t begin, int64_t end, const r
         find_offsets(&columns, &k->n, 0, column, width);
         for (int64_t piece = 0; piece < k->k.count; piece += DEPTH) {
             const int64_t last = least(piece + DEPTH, k->k.count);
-            point_at(a, k->a, k->direct_a, buffer_a, &rows, &k->k, 0, piece, last, T);
-            point_at(b, k->b, k->direct_b, buffer_b, &columns, &k->k, 1, piece, last, T);
+            point_at(a, &left, k->direct_a, buffer_a, piece, last, T);
+            point_at(b, &right, k->direct_b, buffer_b, piece, last, T);
             dot_piece(a, rows.count, b, width, last - piece, sums);
             if (k->k.count > RG_SUM_BLOCK && (last % RG_SUM_BLOCK == 0 || last == k->k.count)) {
                 add_to_totals(totals, sums, RG_DOT_ROWS * PANEL, last <= RG_SUM_BLOCK);

@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Products with few rows on a CPU: sums of products along k, without packing. */
 #include "core/integer.h"
-#include "ops/matmul/product_launch.h"
+#include "ops/matmul/product_record.h"
 
 /* Whether tensor t, with indices k and `rows`, can be read in place: neighbours in k are neighbours
  * in memory. */
@@ -19,6 +19,15 @@ static bool accepts(const rg_call *call, const void *request)
     const rg_product_args *k = &p->args;
     return rg_product_fuses(call, p->a->desc.dtype) && k->batch.count == 1 && !k->mirrored &&
            !k->symmetric && rg_min(k->m.count, k->n.count) <= RG_DOT_ROWS;
+}
+
+/* Elements along k are neighbours, and are read in place. */
+static bool prefers(const rg_call *call, const void *request)
+{
+    enum { MIN_K = 64 };
+    const rg_product_args *k = &((const rg_product_call *)request)->args;
+    (void)call;
+    return !k->a_transposed && k->b_transposed && k->k.count >= MIN_K;
 }
 
 static rg_status record(rg_call *call, const void *request)
@@ -38,4 +47,4 @@ static rg_status record(rg_call *call, const void *request)
                                rg_product_elements(k), rg_product_multiplications(k));
 }
 
-const rg_strategy rg_product_dot = { "dot", accepts, record };
+const rg_strategy rg_product_dot = { "dot", accepts, record, prefers };

@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Products in blocks of rows whose b is packed into panels before, by a launch of its own. */
 #include "core/integer.h"
-#include "ops/matmul/product_launch.h"
+#include "ops/matmul/product_record.h"
 
 /* Whether the scratch holds at least one panel. */
 static bool accepts(const rg_call *call, const void *request)
@@ -11,6 +11,14 @@ static bool accepts(const rg_call *call, const void *request)
     const rg_product_args *k = &p->args;
     return rg_product_fuses(call, p->a->desc.dtype) && rg_min(k->m.count, k->n.count) > 0 &&
            k->k.count > 0 && k->k.count <= RG_PACK_MAX_ELEMENTS / RG_PRODUCT_PANEL;
+}
+
+/* Several blocks of rows use b, which cannot be read in place. */
+static bool prefers(const rg_call *call, const void *request)
+{
+    const rg_product_call blocks = rg_product_by_blocks(request);
+    (void)call;
+    return !blocks.args.direct_b && blocks.args.m.count > RG_PRODUCT_ROWS;
 }
 
 static rg_status record_pack(rg_call *call, const rg_product_call *p, const rg_tensor *panels)
@@ -62,4 +70,4 @@ static rg_status record(rg_call *call, const void *request)
     return status;
 }
 
-const rg_strategy rg_product_packed = { "packed", accepts, record };
+const rg_strategy rg_product_packed = { "packed", accepts, record, prefers };

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Recording matrix products, for dense and gram. */
-#include "ops/matmul/product_launch.h"
-#include "core/integer.h"
+#include "ops/matmul/product_record.h"
 
 /* ---- indices over several dimensions ---- */
 
@@ -28,7 +27,6 @@ rg_walk rg_dims_walk(const rg_dims dims[], int count)
     return rg_walk_make(at, count, 0, dims[0].count);
 }
 
-/* The distance of neighbours in tensor t; 1 where there is one element alone. */
 int64_t rg_product_step(const rg_walk *walk, int t)
 {
     return walk->rank == 0 ? 1 : walk->strides[t][walk->rank - 1];
@@ -51,7 +49,6 @@ bool rg_product_fuses(const rg_call *call, rg_dtype dtype)
     return rg_call_finds(&part, RG_MATMUL_PACK, dtype);
 }
 
-/* c and its transpose are the same numbers. */
 void rg_product_swap(rg_product_call *p)
 {
     const rg_tensor *a = p->a;
@@ -79,8 +76,6 @@ rg_launch rg_product_launch(const rg_product_call *p, int32_t kernel, const rg_t
                         .thread_scratch = (size_t)p->args.thread_bytes };
 }
 
-/* Records a launch of `units` units that moves `elements` and makes `products`: eight products take
- * as long as a byte. */
 rg_status rg_product_launched(rg_call *call, rg_launch *launch, double units, double elements,
                               double products)
 {
@@ -96,7 +91,6 @@ rg_status rg_product_launched(rg_call *call, rg_launch *launch, double units, do
     return rg_record(&own, launch);
 }
 
-/* Elements of all three matrices. */
 double rg_product_elements(const rg_product_args *k)
 {
     const double m = (double)k->m.count, n = (double)k->n.count, depth = (double)k->k.count;
@@ -110,28 +104,9 @@ double rg_product_multiplications(const rg_product_args *k)
 
 /* ---- strategies ---- */
 
-/* Orders of preference: each has all strategies, so that any can be forced. */
-static const rg_strategy *const dot_first[] = { &rg_product_dot, &rg_product_packed,
-                                                &rg_product_blocks, NULL };
-static const rg_strategy *const packed_first[] = { &rg_product_packed, &rg_product_blocks,
-                                                   &rg_product_dot, NULL };
-static const rg_strategy *const blocks_first[] = { &rg_product_blocks, &rg_product_packed,
-                                                   &rg_product_dot, NULL };
-const rg_strategy *const *const rg_product_strategies[] = { dot_first, NULL };
-
-/* Few rows whose elements along k are neighbours are read in place; b is packed where it is used
- * often enough. */
-static const rg_strategy *const *preferred(const rg_product_call *p)
-{
-    enum { MIN_DOT_K = 64 };
-    const rg_product_args *k = &p->args;
-    if (!k->a_transposed && k->b_transposed && rg_min(k->m.count, k->n.count) <= RG_DOT_ROWS &&
-        k->k.count >= MIN_DOT_K)
-        return dot_first;
-    const rg_product_call blocks = rg_product_by_blocks(p);
-    return !blocks.args.direct_b && blocks.args.m.count > RG_PRODUCT_ROWS ? packed_first
-                                                                          : blocks_first;
-}
+static const rg_strategy *const strategies[] = { &rg_product_dot, &rg_product_packed,
+                                                 &rg_product_blocks, NULL };
+const rg_strategy *const *const rg_product_strategies[] = { strategies, NULL };
 
 rg_status rg_record_product(rg_call *call, rg_product_call *p)
 {
@@ -146,5 +121,5 @@ rg_status rg_record_product(rg_call *call, rg_product_call *p)
     }
     if (!rg_product_fuses(call, dtype)) /* a GPU chooses at launch */
         return rg_product_record_all(call, p);
-    return rg_strategy_run(call, preferred(p), p);
+    return rg_strategy_run(call, strategies, p);
 }

@@ -23,8 +23,8 @@ RG_OUTLINE void pack_tap(const rg_conv_pack_args *k, int64_t unit, rg_dtype T)
             contract_load(panel + phase * t.width + c, RG_PANEL, k->w, w + c * k->w_step[1],
                           k->w_step[4], k->depth, T);
         if (t.phases == 1)
-            contract_pack(panel, k->w, w + t.n * RG_PANEL * k->w_step[1], k->w_step[1], t.width,
-                          k->w_step[4], k->depth, T);
+            contract_pack(panel, at(k->w, w + t.n * RG_PANEL * k->w_step[1], T), k->w_step[1],
+                          t.width, k->w_step[4], k->depth, T);
     }
     ((real *)k->panels)[k->units * size + unit] = has_nonfinite_reals(panel, size);
 }
@@ -225,7 +225,7 @@ RG_OUTLINE void transpose_inputs(const rg_conv_rows_args *k, const conv_block *b
         memset(to + c * pitch, 0, (size_t)left * sizeof(real));
         memset(to + c * pitch + end, 0, (size_t)(pitch - end) * sizeof(real));
     }
-    contract_block(to + left, pitch, k->conv.from, input_offset(k, b, row, first + left),
+    contract_block(to + left, pitch, at(k->conv.from, input_offset(k, b, row, first + left), T),
                    k->from_step[2], end - left, k->from_step[3], k->depth, T);
 }
 
@@ -270,8 +270,8 @@ RG_OUTLINE void sum_transposed(const rg_conv_rows_args *k, const conv_block *b,
     if (b->ahead_bytes > 0)
         fetch_ahead(b, r, b->rows, &tile);
     RG_CONTRACT.columns(&tile, results, b->columns);
-    contract_block(sums, RG_PANEL, flat, 0, k->transposed_pitch, (results + VLEN - 1) / VLEN * VLEN,
-                   1, b->columns, RG_REAL);
+    contract_block(sums, RG_PANEL, flat, k->transposed_pitch, (results + VLEN - 1) / VLEN * VLEN, 1,
+                   b->columns, RG_REAL);
 }
 
 RG_OUTLINE bool transposed_block(const rg_conv_rows_args *k, int64_t unit, rg_dtype T)

@@ -5,6 +5,7 @@
 #ifndef RG_OPS_CONV_DEPTHWISE_CUH
 #define RG_OPS_CONV_DEPTHWISE_CUH
 
+#include "core/long_sum.h"
 #include "ops/conv/cuda/conv_epilogue.cuh"
 
 /* ---- args ---- */
