@@ -73,13 +73,15 @@ static rg_status open_own(evaluation *e)
 /* Other data: the test part; if there is none, all images. */
 static rg_status open_other(const request *q, evaluation *e)
 {
-    RG_PASS(rg_open_test_part(e->data, &e->set));
+    rg_dataset_options options;
+    RG_PASS(rg_train_data_options(&e->trained, &options));
+    RG_PASS(rg_open_test_part(e->data, &options, &e->set));
     e->part = e->set != NULL ? "test" : "train";
     if (e->set != NULL)
         return RG_OK;
     fprintf(q->use.json ? stderr : stdout, "%s has no test part; the training part is evaluated\n",
             e->data);
-    return rg_dataset_open(e->data, RG_DATASET_TRAIN, &e->set);
+    return rg_dataset_open_with(e->data, RG_DATASET_TRAIN, &options, &e->set);
 }
 
 static rg_status open_set(const char *path, const request *q, evaluation *e)

@@ -17,9 +17,13 @@ static char peers[128]; /* filled by the command */
 static const struct {
     const char *name, *value;
 } build[] = {
-    { "compiler", RG_INFO_COMPILER },     { "type", RG_INFO_TYPE },
-    { "files", RG_INFO_FILES },           { "peers", peers },
-    { "sanitizers", RG_INFO_SANITIZERS }, { "cuda", RG_INFO_CUDA },
+    { "compiler", RG_INFO_COMPILER },
+    { "type", RG_INFO_TYPE },
+    { "files", RG_INFO_FILES },
+    { "images", RG_INFO_IMAGES },
+    { "peers", peers },
+    { "sanitizers", RG_INFO_SANITIZERS },
+    { "cuda", RG_INFO_CUDA },
 };
 enum { BUILD_LINES = sizeof build / sizeof build[0] };
 

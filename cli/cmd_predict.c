@@ -97,7 +97,7 @@ int rg_cmd_predict(int argc, char **argv)
     const int left = rg_use_options(
         &top, &q.use,
         "usage: retrograde predict CHECKPOINT|RUN IMAGE... [options]\n\n"
-        "Classifies PNG or NPY images and prints the probabilities of the classes.\n",
+        "Classifies PNG, JPEG or NPY images and prints the probabilities of the classes.\n",
         argc, argv, &result);
     if (left < 0)
         return result;

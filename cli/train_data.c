@@ -5,6 +5,7 @@
 #include "cli/use_checkpoint.h"
 
 #include <math.h>
+#include <stdio.h>
 
 /* Moves a share of `*from` to `*part`, which stays NULL if that is less than half an image. */
 static rg_status hold_back(const rg_train_request *q, double fraction, uint64_t seed,
@@ -25,11 +26,28 @@ static rg_status hold_back(const rg_train_request *q, double fraction, uint64_t 
     return RG_OK;
 }
 
+static void say(void *context, const char *sentence)
+{
+    (void)context;
+    fprintf(stderr, "retrograde: %s\n", sentence);
+}
+
+rg_status rg_train_data_options(const rg_train_request *q, rg_dataset_options *options)
+{
+    *options = rg_dataset_options_default();
+    options->say = say;
+    options->threads = (int32_t)q->workers;
+    options->memory_bytes = q->memory * 1000000;
+    return rg_train_size(q->size, &options->height, &options->width);
+}
+
 rg_status rg_train_data_open(const rg_train_request *q, rg_train_data *data)
 {
+    rg_dataset_options options;
     *data = (rg_train_data){ .train = NULL };
-    RG_PASS(rg_dataset_open(q->data, RG_DATASET_TRAIN, &data->train));
-    RG_PASS(rg_open_test_part(q->data, &data->test));
+    RG_PASS(rg_train_data_options(q, &options));
+    RG_PASS(rg_dataset_open_with(q->data, RG_DATASET_TRAIN, &options, &data->train));
+    RG_PASS(rg_open_test_part(q->data, &options, &data->test));
     data->has_test_part = data->test != NULL;
     if (!data->has_test_part)
         RG_PASS(hold_back(q, RG_TRAIN_TEST_FRACTION, (uint64_t)q->seed, &data->train, &data->test));

@@ -16,6 +16,9 @@ typedef struct rg_train_data {
 /* Opens the data of a request and splits it: the same options give the same images. The parts are
  * released with rg_train_data_close(), also after a failure. */
 rg_status rg_train_data_open(const rg_train_request *request, rg_train_data *data);
+
+/* How a set is opened: its size is that of the request, and sentences go to stderr. */
+rg_status rg_train_data_options(const rg_train_request *request, rg_dataset_options *options);
 void rg_train_data_close(rg_train_data *data);
 
 /* The share of images that is held back where a data set has no test part. */

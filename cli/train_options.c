@@ -5,9 +5,10 @@
 #include "cli/option_text.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { OF_THIS_RUN = 7 }; /* options at the head of the table that no checkpoint keeps */
+enum { OF_THIS_RUN = 9 }; /* options at the head of the table that no checkpoint keeps */
 
 const char rg_train_default_data[] = "fashion-mnist";
 
@@ -15,6 +16,7 @@ rg_train_request rg_train_defaults(void)
 {
     return (rg_train_request){ .device = "cpu",
                                .data = rg_train_default_data,
+                               .size = "",
                                .model = "lenet",
                                .dtype = "f32",
                                .optimizer = "adam",
@@ -23,6 +25,7 @@ rg_train_request rg_train_defaults(void)
                                .batch = 64,
                                .accumulate = 1,
                                .seed = 1,
+                               .memory = 256,
                                .stop = RG_TRAIN_NOT_GIVEN,
                                .rate = RG_TRAIN_NOT_GIVEN,
                                .momentum = 0.9,
@@ -36,6 +39,10 @@ void rg_train_options(rg_train_request *q, rg_option table[RG_TRAIN_OPTIONS])
     const rg_option options[] = {
         { "device", RG_OPTION_TEXT, &q->device, "NAME", "cpu, cuda or cuda:N (default cpu)" },
         { "threads", RG_OPTION_COUNT, &q->threads, "N", "number of CPU threads; 0 (default): all" },
+        { "workers", RG_OPTION_COUNT, &q->workers, "N",
+          "number of threads that decode images; 0 (default): chosen by the data" },
+        { "memory", RG_OPTION_COUNT, &q->memory, "MB",
+          "decode PNG and JPEG images only once if they fit into so many MB (default 256)" },
         { "out", RG_OPTION_TEXT, &q->out, "FOLDER",
           "results folder (default run, or run-2, ... if there is one; of --resume the same)" },
         { "resume", RG_OPTION_TEXT, &q->resume, "FILE", "continue from a checkpoint" },
@@ -43,7 +50,10 @@ void rg_train_options(rg_train_request *q, rg_option table[RG_TRAIN_OPTIONS])
         { "json", RG_OPTION_FLAG, &q->json, NULL, "print one JSON object per line" },
         { "help", RG_OPTION_FLAG, &q->help, NULL, "print this help" },
         { "data", RG_OPTION_TEXT, &q->data, "PATH",
-          "data set: IDX files, PNG folders, NPY or NPZ (default fashion-mnist)" },
+          "data set: folders of PNG or JPEG files, tar files, IDX, NPY or NPZ files (default "
+          "fashion-mnist)" },
+        { "size", RG_OPTION_TEXT, &q->size, "SIZE",
+          "resize PNG and JPEG images and cut out the middle: 224, or 192x256 (height x width)" },
         { "model", RG_OPTION_TEXT, &q->model, "NAME",
           "lenet, small, mlp, resnet or a model file (default lenet)" },
         { "dtype", RG_OPTION_TEXT, &q->dtype, "DTYPE", "f32, f64, bf16 or f16 (default f32)" },
@@ -133,6 +143,26 @@ rg_status rg_train_desc(const rg_train_request *q, rg_trainer_desc *desc)
     desc->crop = q->crop;
     desc->mirror = q->mirror;
     desc->seed = q->seed;
+    desc->workers = q->workers;
+    return RG_OK;
+}
+
+rg_status rg_train_size(const char *text, int64_t *height, int64_t *width)
+{
+    enum { LARGEST = 1 << 15 };
+    char *end = NULL;
+    *height = *width = 0;
+    if (text[0] == 0)
+        return RG_OK;
+    *height = *width = strtoll(text, &end, 10);
+    if (*end == 'x')
+        *width = strtoll(end + 1, &end, 10);
+    if (end == text || *end != 0 || *height < 1 || *width < 1 || *height > LARGEST ||
+        *width > LARGEST)
+        return rg_fails(RG_INVALID_ARGUMENT,
+                        "--size must be a number of pixels such as 224, or height x width such as "
+                        "192x256, at most %d, not '%s'",
+                        LARGEST, text);
     return RG_OK;
 }
 
@@ -155,6 +185,11 @@ rg_status rg_train_options_check(const rg_train_request *q)
     RG_PASS(rg_train_desc(q, &desc));
     if (rg_trainer_desc_check(&desc) != RG_OK) /* fields are named as options are */
         return rg_fails(wrong, "--%s", rg_error_text());
+    if (q->memory < 0 || q->memory > 1 << 30)
+        return rg_fails(wrong, "--memory must be between 0 and %d MB, not %" PRId64, 1 << 30,
+                        q->memory);
+    int64_t height, width;
+    RG_PASS(rg_train_size(q->size, &height, &width));
     if (q->stop != RG_TRAIN_NOT_GIVEN && q->stop <= 0)
         return rg_fails(wrong, "--stop must be at least 1, not 0: it is the number of an epoch");
     if (q->rate != RG_TRAIN_NOT_GIVEN && q->rate <= 0)

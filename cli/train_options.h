@@ -11,10 +11,10 @@
 typedef struct rg_train_request {
     /* of this run alone */
     const char *device, *out, *resume;
-    int64_t threads, stop;
+    int64_t threads, workers, memory, stop;
     bool json, help;
     /* kept in checkpoints */
-    const char *data, *model, *dtype, *optimizer, *schedule;
+    const char *data, *size, *model, *dtype, *optimizer, *schedule;
     int64_t epochs, batch, accumulate, seed, shift, crop, patience, warmup, drop_every;
     double rate, momentum, decay, validation, drop;
     bool mirror;
@@ -33,6 +33,9 @@ void rg_train_options(rg_train_request *request, rg_option table[RG_TRAIN_OPTION
 char *rg_train_options_text(rg_train_request *request);
 /* Sets them from such a text, which is changed and must outlive the request. */
 rg_status rg_train_options_read(rg_train_request *request, char *text);
+
+/* The height and width that --size asks for; 0 and 0: none. RG_INVALID_ARGUMENT with a sentence. */
+rg_status rg_train_size(const char *text, int64_t *height, int64_t *width);
 
 /* Checks what the table cannot. */
 rg_status rg_train_options_check(const rg_train_request *request);

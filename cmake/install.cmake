@@ -45,7 +45,7 @@ if(RG_HAVE_CUDA)
     set(RG_CUDA_VERSION ${CUDAToolkit_VERSION_MAJOR}.${CUDAToolkit_VERSION_MINOR})
 endif()
 set(RG_TRAIN_PACKAGES "") # that programs with the static libretrograde_train are linked with
-foreach(name PNG ZLIB)
+foreach(name PNG JPEG ZLIB)
     if(TARGET ${name}::${name} AND RG_TRAIN)
         list(APPEND RG_TRAIN_PACKAGES ${name})
     endif()

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The retrograde authors
 # libretrograde_train: data sets, models, the trainer, checkpoints, reports. It stands on libretrograde and on
-# zlib and libpng; where one of these is missing, so is what it reads.
+# zlib, libpng and libjpeg-turbo; where one of these is missing, so is what it reads.
 
 find_package(ZLIB QUIET)
 find_package(PNG QUIET)
+find_package(JPEG QUIET)
 set(RG_HAVE_ZLIB $<BOOL:${ZLIB_FOUND}>)
 set(RG_HAVE_PNG $<BOOL:${PNG_FOUND}>)
+set(RG_HAVE_JPEG $<BOOL:${JPEG_FOUND}>)
 set(RG_TRAIN_LIBRARIES "")
 if(PNG_FOUND)
     list(APPEND RG_TRAIN_LIBRARIES PNG::PNG)
+endif()
+if(JPEG_FOUND)
+    list(APPEND RG_TRAIN_LIBRARIES JPEG::JPEG)
 endif()
 if(ZLIB_FOUND)
     list(APPEND RG_TRAIN_LIBRARIES ZLIB::ZLIB)
@@ -18,7 +23,8 @@ endif()
 add_library(rg_train_objects OBJECT
     src/train/dataset.c src/train/dataset_open.c
     src/train/data_source.c src/train/idx.c src/train/zip.c src/train/npy_set.c
-    src/train/png_image.c src/train/png_folder.c src/train/glyphs.c src/train/loader.c
+    src/train/png_image.c src/train/jpeg_image.c src/train/resize.c src/train/image_file.c
+    src/train/image_items.c src/train/image_folder.c src/train/tar_members.c src/train/tar_set.c src/train/glyphs.c src/train/loader.c
     src/train/model.c src/train/layer_rules.c src/train/network.c src/train/stepper.c
     src/train/run_state.c src/train/run_tensors.c src/train/trainer_desc.c src/train/trainer.c
     src/train/trainer_save.c src/train/trainer_use.c src/train/trainer_history.c
@@ -32,11 +38,12 @@ add_library(rg_train_objects OBJECT
     src/train/report_worst.c src/train/report_network.c src/train/report_time.c
     src/train/report_memory.c src/train/report_html.c
     src/train/metrics_csv.c src/train/metrics_events.c)
-set_property(SOURCE src/train/data_source.c src/train/png_image.c PROPERTY
-    COMPILE_DEFINITIONS RG_HAVE_ZLIB=${RG_HAVE_ZLIB} RG_HAVE_PNG=${RG_HAVE_PNG})
+set_property(SOURCE src/train/data_source.c src/train/png_image.c src/train/jpeg_image.c PROPERTY
+    COMPILE_DEFINITIONS RG_HAVE_ZLIB=${RG_HAVE_ZLIB} RG_HAVE_PNG=${RG_HAVE_PNG} RG_HAVE_JPEG=${RG_HAVE_JPEG})
 rg_target(rg_train_objects)
 target_compile_options(rg_train_objects PRIVATE ${RG_LOOPS})
-target_include_directories(rg_train_objects SYSTEM PRIVATE ${ZLIB_INCLUDE_DIRS} ${PNG_INCLUDE_DIRS})
+target_include_directories(rg_train_objects SYSTEM PRIVATE ${ZLIB_INCLUDE_DIRS} ${PNG_INCLUDE_DIRS}
+    ${JPEG_INCLUDE_DIRS})
 
 add_library(retrograde_train SHARED $<TARGET_OBJECTS:rg_train_objects>)
 add_library(retrograde_train_static STATIC $<TARGET_OBJECTS:rg_train_objects>)

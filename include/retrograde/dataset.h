@@ -32,7 +32,8 @@ extern "C" {
 #define RG_DATASET_CHANNELS 16
 #define RG_DATASET_CLASSES  65536
 
-/** Images of one size with labels. It is immutable and may be used from any thread. */
+/** Images of one size with labels, in memory or in files that are read when images are needed. It
+ * is immutable and may be used from any thread. */
 typedef struct rg_dataset rg_dataset;
 
 typedef enum rg_dataset_part { RG_DATASET_TRAIN, RG_DATASET_TEST } rg_dataset_part;
@@ -45,15 +46,36 @@ typedef struct rg_dataset_info {
     rg_dtype dtype;                  /**< of pixels: RG_U8, 0 to 255, or RG_F32, of any range */
 } rg_dataset_info;
 
-/** Reads one part of a data set. On failure *set is NULL. `path` is one of these:
+/** How to open a data set. Start from rg_dataset_options_default(), then change what matters. */
+typedef struct rg_dataset_options {
+    uint32_t size;   /**< of this struct; set by rg_dataset_options_default() */
+    int32_t threads; /**< that decode images; 0 (default): one for each processor, 16 at most */
+    int64_t height, width; /**< of images in PNG and JPEG files: they are resized until they just
+                                cover this size (bilinear with antialiasing, as in Pillow), and cut
+                                to its middle. 0 and 0 (default): all have the size of the first */
+    int64_t memory_bytes;  /**< PNG and JPEG images are decoded once, when the set is opened, if
+                                together they have so many bytes at most; more are decoded when
+                                they are needed (default 256 MiB) */
+    /** Called with sentences about files that are skipped, classes without images, and images that
+     *  cannot be used, before the call returns (default NULL). */
+    void (*say)(void *context, const char *sentence);
+    void *context; /**< of `say` */
+} rg_dataset_options;
+RG_API rg_dataset_options rg_dataset_options_default(void);
+
+/** Reads one part of a data set. On failure *set is NULL. `options` may be NULL. `path` is one of
+ *  these:
  *
  *  - a folder of IDX files named as those of MNIST are: train-images-idx3-ubyte,
  *    train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, each perhaps
  *    compressed, with .gz behind its name; idx4 with channels, too;
- *  - a folder with a folder of PNG files for each class, or with such folders below train/ and
- *  below test/ or val/. Classes are numbered in the order of their names. All images have the size
- * of the first one and are made grey or RGB as it is: 16 bits are cut to 8, palettes are looked up,
- *    what is transparent becomes black; gamma and colour profiles are not looked at;
+ *  - a folder with a folder of PNG or JPEG files for each class, or with such folders below train/
+ *    and below test/ or val/. Classes are numbered in the order of their names. All images are made
+ *    grey or RGB as the first one is: 16 bits are cut to 8, palettes are looked up, what is
+ *    transparent becomes black; gamma, colour profiles and orientation are not looked at;
+ *  - a tar file, or a folder of tar files, in the layout of WebDataset: members of one name up to
+ *    its first dot make a sample, an image (name.jpg, name.jpeg, name.png) and the number of its
+ *    class (name.cls). Files whose names begin with test or val are the test part;
  *  - an NPZ file, or a folder of NPY files, with x and y, or with x_train, y_train, x_test, y_test:
  *    x (n, h, w, c), (n, h, w) or (n, w), of u1, or of f2, f4, f8, which become f32; y (n) or
  *    (n, 1), of u1, i4, i8;
@@ -62,7 +84,12 @@ typedef struct rg_dataset_info {
  *
  *  RG_INVALID_ARGUMENT, which no file leads to otherwise, where a set has no such part: the other
  *  one may be split then. The number of classes is that of both parts. gzip and compressed NPZ
- *  files need zlib, PNG files libpng: RG_UNSUPPORTED in a build without. */
+ *  files need zlib, PNG files libpng, JPEG files libjpeg-turbo: RG_UNSUPPORTED in a build without.
+ *  All images that cannot be used are named at once. */
+RG_API rg_status rg_dataset_open_with(const char *path, rg_dataset_part part,
+                                      const rg_dataset_options *options, rg_dataset **set);
+
+/** The same without options. */
 RG_API rg_status rg_dataset_open(const char *path, rg_dataset_part part, rg_dataset **set);
 
 /** Draws `count` images of 28 x 28 grey pixels: ten shapes like the digits, made of lines, moved,
@@ -85,18 +112,22 @@ RG_API rg_status rg_dataset_get_info(const rg_dataset *set, rg_dataset_info *inf
  *  lives as long as the set. "" if there is no such class. */
 RG_API const char *rg_dataset_class_name(const rg_dataset *set, int32_t label);
 
+/** Writes the pixels (h, w, c) of one image, of the set's dtype; one in a file is decoded. */
+RG_API rg_status rg_dataset_read_image(const rg_dataset *set, int64_t index, void *pixels);
+
 /** The pixels (h, w, c) of one image, which live as long as the set, and its label. NULL and -1 if
- *  there is no such image. */
+ *  there is no such image. NULL also for images that are not in memory. */
 RG_API const void *rg_dataset_image(const rg_dataset *set, int64_t index);
 RG_API int32_t rg_dataset_label(const rg_dataset *set, int64_t index);
 
-/** Measures mean and standard deviation of every channel, over all images. Pixels of u8 count as
+/** Measures mean and standard deviation of every channel, over all images; of those that are not in
+ *  memory, over 512 that are evenly distributed. Pixels of u8 count as
  *  0 to 1. The deviation of a channel that is the same everywhere is given as 1, and so are those
  *  that the images lack, with mean 0. RG_MALFORMED if a pixel is not a finite number. */
 RG_API rg_status rg_dataset_measure(const rg_dataset *set, double mean[RG_DATASET_CHANNELS],
                                     double deviation[RG_DATASET_CHANNELS]);
 
-/** Makes batches in a thread of its own, some ahead of who takes them, epoch after epoch without
+/** Makes batches in threads of its own, some ahead of who takes them, epoch after epoch without
  *  end. What a batch holds follows from set, descriptor, epoch and position alone. Calls for one
  *  loader come from one thread at a time. */
 typedef struct rg_loader rg_loader;
@@ -120,6 +151,9 @@ typedef struct rg_loader_desc {
     /** Of each channel: a pixel x becomes (x - mean) / deviation, where u8 counts as 0 to 1.
      * Finite; deviations more than 0 (default 0 and 1). */
     double mean[RG_DATASET_CHANNELS], deviation[RG_DATASET_CHANNELS];
+    /** That make batches, 0 to 64; 0 (default): one, or for images that are not in memory one for
+     *  each processor, 16 at most. Batches do not depend on it. */
+    int32_t threads;
 } rg_loader_desc;
 RG_API rg_loader_desc rg_loader_desc_default(void);
 
@@ -141,7 +175,8 @@ RG_API rg_status rg_loader_create(const rg_dataset *set, const rg_loader_desc *d
 /** Ends its thread, at any time, and frees its batches. NULL is allowed. */
 RG_API void rg_loader_destroy(rg_loader *loader);
 
-/** Waits for the next batch. It fails only for arguments that are NULL. */
+/** Waits for the next batch. It fails for arguments that are NULL, and for an image that is not in
+ *  memory and cannot be decoded; the sentence names its file. */
 RG_API rg_status rg_loader_next(rg_loader *loader, rg_batch *batch);
 
 /** Goes on at a position of an epoch, 0 or more, as if all before had been taken: the next batch

@@ -63,6 +63,8 @@ typedef struct rg_trainer_desc {
     int64_t shift, crop; /**< as in rg_loader_desc; 0 (default) to 1024 */
     bool mirror;         /**< as in rg_loader_desc (default false) */
     int64_t seed;        /**< of everything random; 0 or more (default 1) */
+    int64_t workers;     /**< threads that make batches, as in rg_loader_desc; 0 (default) to 64. It
+                              changes no results, and checkpoints do not keep it */
 } rg_trainer_desc;
 RG_API rg_trainer_desc rg_trainer_desc_default(void);
 
@@ -219,8 +221,9 @@ RG_API int32_t rg_confusion_mistakes(const rg_confusion_cell cells[], int64_t co
 RG_API rg_status rg_trainer_predict(rg_trainer *trainer, const void *pixels, rg_dtype dtype,
                                     int64_t count, float probabilities[]);
 
-/** Classifies the image in a file: PNG, or NPY (h, w, c), (h, w) or (1, h, w, c) where the name
- *  ends with ".npy". RG_INVALID_ARGUMENT if it does not have the size that the network takes. */
+/** Classifies the image in a file: PNG or JPEG, or NPY (h, w, c), (h, w) or (1, h, w, c) where the
+ *  name ends with ".npy". Images of other sizes are resized where those of the training set were;
+ *  otherwise they are refused. */
 RG_API rg_status rg_trainer_predict_file(rg_trainer *trainer, const char *path,
                                          float probabilities[]);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Data sets as objects: counted, immutable, split into parts that share the images, measured. */
-#include "train/dataset.h"
+#include "train/image_items.h"
 #include "train/random.h"
 
 #include <math.h>
@@ -39,6 +39,7 @@ void rg_dataset_destroy(rg_dataset *set)
     rg_release(memory, set->pixels, set->pixel_bytes);
     rg_release(memory, set->labels, count * sizeof *set->labels);
     rg_release(memory, set->names, set->name_bytes);
+    rg_items_destroy(set->items);
     rg_release(memory, set, sizeof *set);
 }
 
@@ -130,7 +131,36 @@ const void *rg_dataset_image(const rg_dataset *set, int64_t index)
     if (set == NULL || index < 0 || index >= set->info.count)
         return NULL;
     const rg_dataset *whole = rg_dataset_whole(set);
+    if (whole->pixels == NULL)
+        return NULL;
     return whole->pixels + (size_t)rg_dataset_place(set, index) * whole->image_bytes;
+}
+
+rg_status rg_dataset_fetch(const rg_dataset *set, int64_t index, rg_decoder *decoder, void *to,
+                           const void **pixels)
+{
+    *pixels = rg_dataset_image(set, index);
+    if (*pixels != NULL)
+        return RG_OK;
+    *pixels = to;
+    return rg_items_decode(rg_dataset_whole(set)->items, (size_t)rg_dataset_place(set, index),
+                           decoder, to);
+}
+
+rg_status rg_dataset_read_image(const rg_dataset *set, int64_t index, void *pixels)
+{
+    rg_decoder decoder = { 0 };
+    const void *from;
+    RG_CHECK_NOT_NULL(set);
+    RG_CHECK_NOT_NULL(pixels);
+    RG_CHECK(index >= 0 && index < set->info.count, RG_INVALID_ARGUMENT,
+             "rg_dataset_read_image: image %lld does not exist; there are %lld", (long long)index,
+             (long long)set->info.count);
+    const rg_status status = rg_dataset_fetch(set, index, &decoder, pixels, &from);
+    if (status == RG_OK && from != pixels)
+        memcpy(pixels, from, set->image_bytes);
+    rg_decoder_release(&decoder);
+    return status;
 }
 
 int32_t rg_dataset_label(const rg_dataset *set, int64_t index)
@@ -157,6 +187,7 @@ static rg_status begin_part(const rg_dataset *set, int64_t count, rg_dataset **p
     made->info = set->info;
     made->info.count = count;
     made->image_bytes = set->image_bytes;
+    made->resized = set->resized;
     made->whole = rg_dataset_keep(rg_dataset_whole(set));
     *part = made;
     return RG_OK;
@@ -215,27 +246,50 @@ rg_status rg_dataset_split(const rg_dataset *set, double fraction, uint64_t seed
 
 /* ---- measuring ---- */
 
-/* Whole numbers: exact, whatever the order. */
-static void measure_bytes(const rg_dataset *set, double mean[], double deviation[])
+/* Counts the values of some images: all in memory, else so many that are evenly distributed. */
+static rg_status count_bytes(const rg_dataset *set, uint64_t counts[][256], int64_t *images)
 {
-    const int64_t channels = set->info.channels, pixels = (int64_t)set->image_bytes / channels;
-    for (int64_t c = 0; c < channels; c++) {
-        uint64_t counts[256] = { 0 };
-        for (int64_t i = 0; i < set->info.count; i++) {
-            const unsigned char *image = rg_dataset_image(set, i);
-            for (int64_t k = 0; k < pixels; k++)
-                counts[image[k * channels + c]]++;
+    enum { SAMPLE = 512 };
+    const int64_t channels = set->info.channels, count = set->info.count;
+    const bool all = rg_dataset_whole(set)->pixels != NULL || count <= SAMPLE;
+    rg_decoder decoder = { 0 };
+    void *block;
+    *images = all ? count : SAMPLE;
+    RG_TRY(rg_allocate(memory, set->image_bytes, &block));
+    rg_status status = RG_OK;
+    for (int64_t i = 0; i < *images && status == RG_OK; i++) {
+        const void *pixels;
+        status = rg_dataset_fetch(set, all ? i : i * count / SAMPLE, &decoder, block, &pixels);
+        const unsigned char *image = pixels;
+        for (size_t k = 0; status == RG_OK && k < set->image_bytes; k += (size_t)channels) {
+            for (int64_t c = 0; c < channels; c++)
+                counts[c][image[k + (size_t)c]]++;
         }
+    }
+    rg_decoder_release(&decoder);
+    rg_release(memory, block, set->image_bytes);
+    return status;
+}
+
+/* Whole numbers: exact, whatever the order. */
+static rg_status measure_bytes(const rg_dataset *set, double mean[], double deviation[])
+{
+    uint64_t counts[RG_DATASET_CHANNELS][256] = { { 0 } };
+    const int64_t channels = set->info.channels, pixels = (int64_t)set->image_bytes / channels;
+    int64_t images;
+    RG_TRY(count_bytes(set, counts, &images));
+    const double n = (double)images * (double)pixels;
+    for (int64_t c = 0; c < channels; c++) {
         double sum = 0, squares = 0;
-        const double n = (double)set->info.count * (double)pixels;
         for (int v = 0; v < 256; v++)
-            sum += (double)counts[v] * v;
+            sum += (double)counts[c][v] * v;
         mean[c] = sum / n;
         for (int v = 0; v < 256; v++)
-            squares += (double)counts[v] * (v - mean[c]) * (v - mean[c]);
+            squares += (double)counts[c][v] * (v - mean[c]) * (v - mean[c]);
         mean[c] /= 255;
         deviation[c] = sqrt(squares / n) / 255;
     }
+    return RG_OK;
 }
 
 /* Two passes: differences are taken from the mean. */
@@ -273,10 +327,7 @@ rg_status rg_dataset_measure(const rg_dataset *set, double mean[RG_DATASET_CHANN
     RG_CHECK_NOT_NULL(mean);
     RG_CHECK_NOT_NULL(deviation);
     double m[RG_DATASET_CHANNELS] = { 0 }, d[RG_DATASET_CHANNELS] = { 0 };
-    if (set->info.dtype == RG_U8)
-        measure_bytes(set, m, d);
-    else
-        RG_TRY(measure_floats(set, m, d));
+    RG_TRY(set->info.dtype == RG_U8 ? measure_bytes(set, m, d) : measure_floats(set, m, d));
     for (int c = 0; c < RG_DATASET_CHANNELS; c++) {
         mean[c] = m[c];
         deviation[c] = d[c] > 0 ? d[c] : 1;

@@ -16,7 +16,9 @@ struct rg_dataset {
     rg_dataset *whole; /* whose images a part shows, and keeps; NULL: the images are here */
     int64_t *index;    /* of a part: where each of its images stands in `whole` */
 
-    char *pixels; /* (count, h, w, c) */
+    char *pixels; /* (count, h, w, c); NULL: they are decoded from `items` when needed */
+    struct rg_items *items;
+    bool resized; /* images were made to fit the size */
     size_t pixel_bytes, image_bytes;
     int32_t *labels; /* (count) */
     char **names;    /* (classes), each with a 0 byte; one block for all of them */
@@ -60,7 +62,18 @@ bool rg_npy_is_here(const char *folder);
 rg_status rg_npy_read_folder(const char *folder, rg_dataset_part part, rg_dataset *set);
 rg_status rg_npz_read(const char *path, rg_dataset_part part, rg_dataset *set);
 
-rg_status rg_png_read_folder(const char *folder, rg_dataset_part part, rg_dataset *set);
+rg_status rg_image_folder_read(const char *folder, rg_dataset_part part,
+                               const rg_dataset_options *options, rg_dataset *set);
+
+bool rg_tar_is_here(const char *folder);
+bool rg_tar_is_name(const char *path);
+rg_status rg_tar_read(const char *path, rg_dataset_part part, const rg_dataset_options *options,
+                      rg_dataset *set);
+
+/* The pixels of an image: in the set, or decoded into `to`, which has image_bytes bytes. */
+struct rg_decoder;
+rg_status rg_dataset_fetch(const rg_dataset *set, int64_t index, struct rg_decoder *decoder,
+                           void *to, const void **pixels);
 
 /* "holds no test part" */
 rg_status rg_dataset_no_part(rg_dataset_part part);

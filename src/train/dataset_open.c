@@ -75,16 +75,30 @@ static rg_status open_idx(const char *folder, rg_dataset_part part, rg_dataset *
     return rg_dataset_name(set, CLASSES, names);
 }
 
-static rg_status open_folder(const char *folder, rg_dataset_part part, rg_dataset *set)
+/* Images that are numbers in a file have their size. */
+static rg_status check_size(const rg_dataset *set, const rg_dataset_options *o)
+{
+    RG_CHECK(o->height == 0 || (o->height == set->info.height && o->width == set->info.width),
+             RG_INVALID_ARGUMENT,
+             "the images have %lld x %lld pixels; only those of PNG and JPEG files can be resized",
+             (long long)set->info.height, (long long)set->info.width);
+    return RG_OK;
+}
+
+static rg_status open_folder(const char *folder, rg_dataset_part part, const rg_dataset_options *o,
+                             rg_dataset *set)
 {
     if (rg_idx_is_here(folder))
         return open_idx(folder, part, set);
     if (rg_npy_is_here(folder))
         return rg_npy_read_folder(folder, part, set);
-    return rg_png_read_folder(folder, part, set);
+    if (rg_tar_is_here(folder))
+        return rg_tar_read(folder, part, o, set);
+    return rg_image_folder_read(folder, part, o, set);
 }
 
-static rg_status open_path(const char *path, rg_dataset_part part, rg_dataset *set)
+static rg_status open_path(const char *path, rg_dataset_part part, const rg_dataset_options *o,
+                           rg_dataset *set)
 {
     struct stat info;
     if (stat(path, &info) != 0) {
@@ -92,7 +106,15 @@ static rg_status open_path(const char *path, rg_dataset_part part, rg_dataset *s
         rg_path_prefix(path);
         return RG_IO;
     }
-    return S_ISDIR(info.st_mode) ? open_folder(path, part, set) : rg_npz_read(path, part, set);
+    if (S_ISDIR(info.st_mode))
+        RG_TRY(open_folder(path, part, o, set));
+    else
+        RG_TRY(rg_tar_is_name(path) ? rg_tar_read(path, part, o, set)
+                                    : rg_npz_read(path, part, set));
+    const rg_status status = set->resized ? RG_OK : check_size(set, o);
+    if (status != RG_OK)
+        rg_path_prefix(path);
+    return status;
 }
 
 /* Whether a name is that of a known set: no file has it, and it is not a path. */
@@ -102,13 +124,47 @@ static bool is_name(const char *path, const char *name)
     return strcmp(path, name) == 0 && stat(path, &info) != 0;
 }
 
+rg_dataset_options rg_dataset_options_default(void)
+{
+    return (rg_dataset_options){ .size = sizeof(rg_dataset_options),
+                                 .memory_bytes = INT64_C(256) << 20 };
+}
+
+static rg_status check_options(const rg_dataset_options *options, rg_dataset_options *checked)
+{
+    enum { LARGEST = 1 << 15 };
+    *checked = rg_dataset_options_default();
+    if (options == NULL)
+        return RG_OK;
+    RG_CHECK(options->size > sizeof options->size && options->size <= sizeof *options,
+             RG_INVALID_ARGUMENT,
+             "rg_dataset_open_with: size is %u; start from rg_dataset_options_default()",
+             options->size);
+    memcpy(checked, options, options->size);
+    RG_CHECK((checked->height == 0) == (checked->width == 0) && checked->height >= 0 &&
+                 checked->height <= LARGEST && checked->width >= 0 && checked->width <= LARGEST,
+             RG_INVALID_ARGUMENT,
+             "rg_dataset_open_with: height and width must both be 0 or between 1 and %d", LARGEST);
+    RG_CHECK(checked->memory_bytes >= 0 && checked->threads >= 0, RG_INVALID_ARGUMENT,
+             "rg_dataset_open_with: memory_bytes and threads must be at least 0");
+    return RG_OK;
+}
+
 rg_status rg_dataset_open(const char *path, rg_dataset_part part, rg_dataset **set)
 {
+    return rg_dataset_open_with(path, part, NULL, set);
+}
+
+rg_status rg_dataset_open_with(const char *path, rg_dataset_part part,
+                               const rg_dataset_options *options, rg_dataset **set)
+{
+    rg_dataset_options checked;
     RG_CHECK_NOT_NULL(set);
     *set = NULL;
     RG_CHECK_NOT_NULL(path);
     RG_CHECK(part == RG_DATASET_TRAIN || part == RG_DATASET_TEST, RG_INVALID_ARGUMENT,
              "rg_dataset_open: unknown part %d", (int)part);
+    RG_TRY(check_options(options, &checked));
     if (is_name(path, "glyphs"))
         return rg_dataset_glyphs(part == RG_DATASET_TEST, part == RG_DATASET_TEST ? 2000 : 12000,
                                  set);
@@ -118,7 +174,7 @@ rg_status rg_dataset_open(const char *path, rg_dataset_part part, rg_dataset **s
              "not installed");
     rg_dataset *made;
     RG_TRY(rg_dataset_begin(&made));
-    const rg_status status = open_path(fashion ? fashion_folder : path, part, made);
+    const rg_status status = open_path(fashion ? fashion_folder : path, part, &checked, made);
     if (status == RG_OK)
         *set = made;
     else

@@ -1,20 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Loaders: a thread that fills a ring of batches.
+/* Loaders: threads that fill a ring of batches.
  *
- *  `made` and `released` count batches since the start or the last seek: the thread fills place
- *  made % buffers while made - released < buffers; the caller holds place released % buffers once
- * it has taken one. All memory is there before the thread starts, so nothing it does can fail. */
-#include "train/dataset.h"
+ *  Batches are numbered since the start or the last seek. Number n lies in slot n % buffers.
+ * Threads take images of the newest batch, `begun` - 1, until it is given out, then begin the next
+ * one if its slot is free: begun - released < buffers. The caller holds slot released % buffers
+ * once it has taken a batch. What an image becomes depends on its epoch and its number in the set
+ * alone, so that batches do not depend on who makes them. */
+#include "train/image_items.h"
 #include "train/random.h"
 #include "core/dtype.h"
 #include "core/thread.h"
 
 #include <math.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 static const rg_allocator *const memory = &rg_default_allocator;
+
+enum { SENTENCE = 512, MOST_THREADS = 64 };
 
 /* A batch and its memory. */
 typedef struct filled {
@@ -22,29 +27,42 @@ typedef struct filled {
     char *images;
     int32_t *labels;
     int64_t *indices;
+    int64_t given, done; /* images that threads have taken; that are complete */
+    int64_t bad;         /* the first image that could not be decoded; -1: none */
+    rg_status status;    /* of that */
+    char text[SENTENCE];
 } filled;
+
+/* A thread with its memory. */
+typedef struct worker {
+    rg_loader *loader;
+    pthread_t thread;
+    int64_t *columns; /* (width): where each comes from; -1: padding */
+    char *changed;    /* one image, as in the set */
+    char *decoded;    /* one image; NULL for sets in memory */
+    rg_decoder decoder;
+} worker;
 
 struct rg_loader {
     rg_dataset *set;
     rg_loader_desc desc;
     int64_t pixels;     /* of an image, channels not counted */
     size_t image_bytes; /* of one in a batch */
+    int64_t grain;      /* images that a thread takes at once */
     char *table;        /* what each byte becomes: (channels, 256) of the batch's dtype; u8 alone */
     filled *ring;       /* (buffers) */
-    pthread_t thread;
-    bool has_thread, has_lock;
-
-    /* of the thread, while it works */
-    int64_t *order; /* of the images in epoch `ordered`; NULL without shuffling */
-    int64_t ordered;
-    int64_t *columns;    /* (width): where each comes from; -1: padding */
-    char *changed_image; /* one image, as in the set */
+    worker workers[MOST_THREADS];
+    int32_t threads; /* that were started */
+    bool has_lock;
 
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t changed;
-    uint64_t made, released;
-    int64_t epoch, position; /* of the next batch to be made */
-    bool busy, held, stop;   /* the thread makes a batch; the caller has one; all ends */
+    int64_t *order; /* of the images in epoch `ordered`; NULL without shuffling */
+    int64_t ordered;
+    uint64_t begun, released;
+    int64_t epoch, position; /* of the next batch to begin */
+    int32_t busy;            /* threads that work on images */
+    bool held, stop;         /* the caller has a batch; all ends */
     _Atomic bool hurry;      /* what is being made is not wanted any more */
 };
 
@@ -84,16 +102,16 @@ static int64_t origin(int64_t i, int64_t size, int64_t crop, int64_t shift)
 
 /* A changed copy, of bytes or floats alike. `columns`: where each column comes from, -1: padding.
  */
-RG_INLINE void copy_rows(const rg_loader *loader, const change *how, const char *from,
-                         const size_t pixel)
+RG_INLINE void copy_rows(const worker *w, const change *how, const char *from, const size_t pixel)
 {
-    const int64_t height = loader->set->info.height, width = loader->set->info.width;
-    char *to = loader->changed_image;
+    const rg_dataset_info *info = &w->loader->set->info;
+    const int64_t height = info->height, width = info->width;
+    char *to = w->changed;
     for (int64_t r = 0; r < height; r++) {
         const int64_t row = origin(r, height, how->crop[0], how->shift[0]);
         const char *const start = from + (size_t)((row < 0 ? 0 : row) * width) * pixel;
         for (int64_t c = 0; c < width; c++, to += pixel) {
-            const int64_t column = row < 0 ? -1 : loader->columns[c];
+            const int64_t column = row < 0 ? -1 : w->columns[c];
             if (column >= 0)
                 memcpy(to, start + (size_t)column * pixel, pixel);
             else
@@ -102,26 +120,27 @@ RG_INLINE void copy_rows(const rg_loader *loader, const change *how, const char 
     }
 }
 
-static void change_image(const rg_loader *loader, const change *how, const char *from)
+static void change_image(const worker *w, const change *how, const char *from)
 {
+    const rg_loader *loader = w->loader;
     const int64_t width = loader->set->info.width;
     const size_t pixel = loader->set->image_bytes / (size_t)loader->pixels;
     for (int64_t c = 0; c < width; c++) {
         const int64_t seen = how->mirror ? width - 1 - c : c;
-        loader->columns[c] = origin(seen, width, how->crop[1], how->shift[1]);
+        w->columns[c] = origin(seen, width, how->crop[1], how->shift[1]);
     }
     switch (pixel) { /* a constant makes one load and one store of the copy */
     case 1:
-        copy_rows(loader, how, from, 1);
+        copy_rows(w, how, from, 1);
         break;
     case 3:
-        copy_rows(loader, how, from, 3);
+        copy_rows(w, how, from, 3);
         break;
     case 4:
-        copy_rows(loader, how, from, 4);
+        copy_rows(w, how, from, 4);
         break;
     default:
-        copy_rows(loader, how, from, pixel);
+        copy_rows(w, how, from, pixel);
         break;
     }
 }
@@ -167,18 +186,21 @@ static void write_floats(const rg_loader *loader, const float *from, void *to)
     }
 }
 
-static void write_image(const rg_loader *loader, int64_t epoch, int64_t index, char *to)
+static rg_status write_image(worker *w, int64_t epoch, int64_t index, char *to)
 {
-    const char *from = rg_dataset_image(loader->set, index);
+    const rg_loader *loader = w->loader;
+    const void *from;
+    RG_TRY(rg_dataset_fetch(loader->set, index, &w->decoder, w->decoded, &from));
     if (loader->desc.mirror || loader->desc.crop > 0 || loader->desc.shift > 0) {
         const change how = draw_change(loader, epoch, index);
-        change_image(loader, &how, from);
-        from = loader->changed_image;
+        change_image(w, &how, from);
+        from = w->changed;
     }
     if (loader->set->info.dtype == RG_U8)
-        write_bytes(loader, (const unsigned char *)from, to);
+        write_bytes(loader, from, to);
     else
-        write_floats(loader, (const float *)(const void *)from, to);
+        write_floats(loader, from, to);
+    return RG_OK;
 }
 
 /* ---- one batch ---- */
@@ -199,17 +221,25 @@ static bool epoch_ended(const rg_loader *loader, int64_t position)
     return left < (loader->desc.drop_last ? loader->desc.batch : 1);
 }
 
-static void make_batch(rg_loader *loader, int64_t epoch, int64_t position, filled *to)
+static void move_on(rg_loader *loader, int64_t epoch, int64_t position)
 {
+    const bool over = epoch_ended(loader, position);
+    loader->epoch = over ? epoch + 1 : epoch;
+    loader->position = over ? 0 : position;
+}
+
+/* Begins a batch: which images it has. */
+static void begin_batch(rg_loader *loader)
+{
+    filled *const to = &loader->ring[loader->begun % (uint64_t)loader->desc.buffers];
+    const int64_t epoch = loader->epoch, position = loader->position;
     const int64_t left = loader->set->info.count - position;
     const int64_t count = left < loader->desc.batch ? left : loader->desc.batch;
     order_epoch(loader, epoch);
-    for (int64_t i = 0; i < count && !atomic_load_explicit(&loader->hurry, memory_order_relaxed);
-         i++) {
+    for (int64_t i = 0; i < count; i++) {
         const int64_t index = loader->order != NULL ? loader->order[position + i] : position + i;
         to->indices[i] = index;
         to->labels[i] = rg_dataset_label(loader->set, index);
-        write_image(loader, epoch, index, to->images + (size_t)i * loader->image_bytes);
     }
     to->batch = (rg_batch){ .images = to->images,
                             .labels = to->labels,
@@ -218,34 +248,73 @@ static void make_batch(rg_loader *loader, int64_t epoch, int64_t position, fille
                             .epoch = epoch,
                             .position = position,
                             .last = epoch_ended(loader, position + count) };
+    to->given = to->done = 0;
+    to->bad = -1;
+    to->status = RG_OK;
+    loader->begun++;
+    move_on(loader, epoch, position + count);
 }
 
-static void move_on(rg_loader *loader, int64_t epoch, int64_t position)
+/* The newest batch, if it has images that no thread has taken; else a new one, if there is memory
+ * for it; else NULL. */
+static filled *find_work(rg_loader *loader)
 {
-    const bool over = epoch_ended(loader, position);
-    loader->epoch = over ? epoch + 1 : epoch;
-    loader->position = over ? 0 : position;
+    const uint64_t buffers = (uint64_t)loader->desc.buffers;
+    if (loader->hurry)
+        return NULL;
+    if (loader->begun > 0) {
+        filled *newest = &loader->ring[(loader->begun - 1) % buffers];
+        if (loader->begun > loader->released && newest->given < newest->batch.count)
+            return newest;
+    }
+    if (loader->begun - loader->released >= buffers)
+        return NULL;
+    begin_batch(loader);
+    return &loader->ring[(loader->begun - 1) % buffers];
 }
 
-static void *loader_main(void *context)
+/* Makes images `first` to `end` of a batch. The sentence of the first bad one is kept. */
+static void make_images(worker *w, filled *to, int64_t first, int64_t end)
 {
-    rg_loader *loader = context;
+    rg_loader *loader = w->loader;
+    for (int64_t i = first; i < end && !atomic_load_explicit(&loader->hurry, memory_order_relaxed);
+         i++) {
+        const rg_status status = write_image(w, to->batch.epoch, to->indices[i],
+                                             to->images + (size_t)i * loader->image_bytes);
+        if (status == RG_OK)
+            continue;
+        pthread_mutex_lock(&loader->lock);
+        if (to->bad < 0 || i < to->bad) {
+            to->bad = i;
+            to->status = status;
+            snprintf(to->text, sizeof to->text, "%s", rg_error_text());
+        }
+        pthread_mutex_unlock(&loader->lock);
+    }
+}
+
+static void *worker_main(void *context)
+{
+    worker *w = context;
+    rg_loader *loader = w->loader;
     pthread_mutex_lock(&loader->lock);
     while (!loader->stop) {
-        if (loader->made - loader->released >= (uint64_t)loader->desc.buffers || loader->hurry) {
+        filled *const to = find_work(loader);
+        if (to == NULL) {
             pthread_cond_wait(&loader->changed, &loader->lock);
             continue;
         }
-        const int64_t epoch = loader->epoch, position = loader->position;
-        filled *const to = &loader->ring[loader->made % (uint64_t)loader->desc.buffers];
-        loader->busy = true;
+        const int64_t first = to->given, left = to->batch.count - first;
+        const int64_t count = left < loader->grain ? left : loader->grain;
+        to->given += count;
+        loader->busy++;
         pthread_mutex_unlock(&loader->lock);
-        make_batch(loader, epoch, position, to);
+        make_images(w, to, first, first + count);
         pthread_mutex_lock(&loader->lock);
-        loader->busy = false;
-        loader->made++;
-        move_on(loader, epoch, position + to->batch.count);
-        pthread_cond_broadcast(&loader->changed);
+        loader->busy--;
+        to->done += count;
+        if (to->done == to->batch.count || loader->hurry)
+            pthread_cond_broadcast(&loader->changed);
     }
     pthread_mutex_unlock(&loader->lock);
     return NULL;
@@ -262,12 +331,16 @@ rg_status rg_loader_next(rg_loader *loader, rg_batch *batch)
         loader->released++;
         pthread_cond_broadcast(&loader->changed);
     }
-    while (loader->made == loader->released)
+    const filled *next = &loader->ring[loader->released % (uint64_t)loader->desc.buffers];
+    while (loader->begun == loader->released || next->done < next->batch.count)
         pthread_cond_wait(&loader->changed, &loader->lock);
     loader->held = true;
-    *batch = loader->ring[loader->released % (uint64_t)loader->desc.buffers].batch;
+    *batch = next->batch;
+    const rg_status status = next->status;
+    if (status != RG_OK)
+        (void)rg_fail(status, "%s", next->text);
     pthread_mutex_unlock(&loader->lock);
-    return RG_OK;
+    return status;
 }
 
 rg_status rg_loader_seek(rg_loader *loader, int64_t epoch, int64_t position)
@@ -281,10 +354,10 @@ rg_status rg_loader_seek(rg_loader *loader, int64_t epoch, int64_t position)
              (long long)loader->set->info.count);
     pthread_mutex_lock(&loader->lock);
     loader->hurry = true;
-    while (loader->busy)
+    while (loader->busy > 0)
         pthread_cond_wait(&loader->changed, &loader->lock);
     loader->hurry = false;
-    loader->made = loader->released = 0;
+    loader->begun = loader->released = 0;
     loader->held = false;
     move_on(loader, epoch, position);
     pthread_cond_broadcast(&loader->changed);
@@ -329,6 +402,7 @@ static rg_status check_desc(const rg_dataset *set, const rg_loader_desc *desc)
     RG_TRY(check_range("crop", desc->crop, 0, 1024));
     RG_TRY(check_range("shift", desc->shift, 0, 1024));
     RG_TRY(check_range("buffers", desc->buffers, 2, 16));
+    RG_TRY(check_range("threads", desc->threads, 0, MOST_THREADS));
     RG_CHECK(!desc->drop_last || set->info.count >= desc->batch, RG_INVALID_ARGUMENT,
              "rg_loader_create: the data set has %lld images, fewer than a batch of %lld, and "
              "incomplete batches are skipped",
@@ -386,6 +460,38 @@ static rg_status make_ring(rg_loader *loader)
     return RG_OK;
 }
 
+static bool in_memory(const rg_dataset *set)
+{
+    return rg_dataset_whole(set)->pixels != NULL;
+}
+
+static int32_t thread_count(const rg_loader *loader)
+{
+    if (loader->desc.threads > 0)
+        return loader->desc.threads;
+    return in_memory(loader->set) ? 1 : rg_decoder_threads(0);
+}
+
+static rg_status make_worker(rg_loader *loader, worker *w)
+{
+    const rg_dataset *set = loader->set;
+    w->loader = loader;
+    RG_TRY(rg_allocate(memory, set->image_bytes, (void **)&w->changed));
+    RG_TRY(rg_allocate(memory, (size_t)set->info.width * sizeof *w->columns, (void **)&w->columns));
+    if (!in_memory(set))
+        RG_TRY(rg_allocate(memory, set->image_bytes, (void **)&w->decoded));
+    return RG_OK;
+}
+
+static void release_worker(const rg_loader *loader, worker *w)
+{
+    const rg_dataset *set = loader->set;
+    rg_release(memory, w->changed, set->image_bytes);
+    rg_release(memory, w->columns, (size_t)set->info.width * sizeof *w->columns);
+    rg_release(memory, w->decoded, set->image_bytes);
+    rg_decoder_release(&w->decoder);
+}
+
 static rg_status make_memory(rg_loader *loader)
 {
     const rg_dataset *set = loader->set;
@@ -394,27 +500,33 @@ static rg_status make_memory(rg_loader *loader)
              RG_OUT_OF_MEMORY, "out of memory: an image does not fit");
     if (set->info.dtype == RG_U8)
         RG_TRY(make_table(loader));
-    RG_TRY(rg_allocate(memory, set->image_bytes, (void **)&loader->changed_image));
-    RG_TRY(rg_allocate(memory, (size_t)set->info.width * sizeof *loader->columns,
-                       (void **)&loader->columns));
+    for (int32_t i = 0; i < thread_count(loader); i++)
+        RG_TRY(make_worker(loader, &loader->workers[i]));
     if (loader->desc.shuffle)
         RG_TRY(rg_allocate(memory, (size_t)set->info.count * sizeof *loader->order,
                            (void **)&loader->order));
     return make_ring(loader);
 }
 
-/* Blocks signals: they are handled by threads of the program. */
-static rg_status start_thread(rg_loader *loader)
+/* Starts as many threads as there can be. They block signals: the threads of the program handle
+ * them. */
+static rg_status start_threads(rg_loader *loader)
 {
+    const int32_t count = thread_count(loader);
     sigset_t all, before;
     sigfillset(&all);
     pthread_mutex_init(&loader->lock, NULL);
     pthread_cond_init(&loader->changed, NULL);
     loader->has_lock = true;
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    loader->has_thread = rg_thread_start(&loader->thread, loader_main, loader);
+    while (loader->threads < count) {
+        worker *w = &loader->workers[loader->threads];
+        if (!rg_thread_start(&w->thread, worker_main, w))
+            break;
+        loader->threads++;
+    }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    RG_CHECK(loader->has_thread, RG_OUT_OF_MEMORY, "out of memory: cannot start a thread");
+    RG_CHECK(loader->threads > 0, RG_OUT_OF_MEMORY, "out of memory: cannot start a thread");
     return RG_OK;
 }
 
@@ -438,9 +550,10 @@ rg_status rg_loader_create(const rg_dataset *set, const rg_loader_desc *desc, rg
     l->desc = all;
     l->pixels = set->info.height * set->info.width;
     l->ordered = -1;
+    l->grain = in_memory(set) ? all.batch : 1;
     rg_status status = make_memory(l);
     if (status == RG_OK)
-        status = start_thread(l);
+        status = start_threads(l);
     if (status == RG_OK)
         *loader = l;
     else
@@ -448,16 +561,17 @@ rg_status rg_loader_create(const rg_dataset *set, const rg_loader_desc *desc, rg
     return status;
 }
 
-static void end_thread(rg_loader *loader)
+static void end_threads(rg_loader *loader)
 {
-    if (loader->has_thread) {
+    if (loader->threads > 0) {
         pthread_mutex_lock(&loader->lock);
         loader->stop = true;
         loader->hurry = true;
         pthread_cond_broadcast(&loader->changed);
         pthread_mutex_unlock(&loader->lock);
-        pthread_join(loader->thread, NULL);
     }
+    for (int32_t i = 0; i < loader->threads; i++)
+        pthread_join(loader->workers[i].thread, NULL);
     if (loader->has_lock) {
         pthread_mutex_destroy(&loader->lock);
         pthread_cond_destroy(&loader->changed);
@@ -468,7 +582,7 @@ void rg_loader_destroy(rg_loader *loader)
 {
     if (loader == NULL)
         return;
-    end_thread(loader);
+    end_threads(loader);
     const rg_dataset *set = loader->set;
     const size_t capacity = (size_t)batch_capacity(loader);
     for (int32_t i = 0; i < loader->desc.buffers && loader->ring != NULL; i++) {
@@ -477,10 +591,10 @@ void rg_loader_destroy(rg_loader *loader)
         rg_release(memory, f->labels, capacity * sizeof *f->labels);
         rg_release(memory, f->indices, capacity * sizeof *f->indices);
     }
+    for (int32_t i = 0; i < MOST_THREADS; i++)
+        release_worker(loader, &loader->workers[i]);
     rg_release(memory, loader->ring, (size_t)loader->desc.buffers * sizeof *loader->ring);
     rg_release(memory, loader->order, (size_t)set->info.count * sizeof *loader->order);
-    rg_release(memory, loader->columns, (size_t)set->info.width * sizeof *loader->columns);
-    rg_release(memory, loader->changed_image, set->image_bytes);
     rg_release(memory, loader->table, table_bytes(loader));
     rg_dataset_destroy(loader->set);
     rg_release(memory, loader, sizeof *loader);

@@ -54,7 +54,8 @@ static rg_status keep_chunks(rg_png *png, const unsigned char *bytes, size_t siz
 }
 
 /* The header is the first chunk: size, bits, kind of colours, methods. */
-static rg_status read_header(rg_png *png, const unsigned char *bytes, size_t size)
+static rg_status read_header(rg_png *png, const unsigned char *bytes, size_t size,
+                             uint64_t file_size)
 {
     enum { DATA = 16, END = 33, LARGEST = 1 << 20 };
     RG_CHECK(size >= sizeof magic && memcmp(bytes, magic, sizeof magic) == 0, RG_MALFORMED,
@@ -73,9 +74,10 @@ static rg_status read_header(rg_png *png, const unsigned char *bytes, size_t siz
         kind, depth);
     /* Deflate makes at most 1032 bytes of one. */
     const uint64_t row = ((uint64_t)width * (uint64_t)(samples[kind] * depth) + 7) / 8;
-    RG_CHECK(row * height / 1032 <= size, RG_MALFORMED,
-             "an image of %u x %u pixels, declared at byte 16, cannot be compressed into %zu bytes",
-             height, width, size);
+    RG_CHECK(
+        row * height / 1032 <= file_size, RG_MALFORMED,
+        "an image of %u x %u pixels, declared at byte 16, cannot be compressed into %llu bytes",
+        height, width, (unsigned long long)file_size);
     png->width = width;
     png->height = height;
     png->indexed = kind == 3;
@@ -83,11 +85,17 @@ static rg_status read_header(rg_png *png, const unsigned char *bytes, size_t siz
     return RG_OK;
 }
 
+rg_status rg_png_header(const void *bytes, size_t size, uint64_t file_size, rg_png *png)
+{
+    *png = (rg_png){ 0 };
+    return read_header(png, bytes, size, file_size);
+}
+
 rg_status rg_png_begin(rg_png *png, const void *bytes, size_t size)
 {
     *png = (rg_png){ 0 };
     void *kept;
-    RG_TRY(read_header(png, bytes, size));
+    RG_TRY(read_header(png, bytes, size, size));
     RG_TRY(rg_allocate(&rg_default_allocator, size, &kept));
     png->kept = kept;
     png->capacity = size;
@@ -105,16 +113,13 @@ void rg_png_end(rg_png *png)
 
 /* ---- pixels ---- */
 
-#if RG_HAVE_PNG
 /* A sample with opacity `alpha` over black. */
 static unsigned char seen(unsigned sample, unsigned alpha)
 {
     return (unsigned char)((sample * alpha + 127) / 255);
 }
 
-/* Pixels as libpng gave them, of `from` samples with the last one alpha if even, become `to`. Grey
- * is the luma of ITU-R BT.601. */
-static void convert(const unsigned char *x, int from, unsigned char *y, int to, int64_t count)
+void rg_pixels_convert(const unsigned char *x, int from, unsigned char *y, int to, int64_t count)
 {
     const int colours = from >= 3 ? 3 : 1;
     for (int64_t i = 0; i < count; i++, x += from, y += to) {
@@ -133,6 +138,7 @@ static void convert(const unsigned char *x, int from, unsigned char *y, int to, 
     }
 }
 
+#if RG_HAVE_PNG
 /* Refuses pixels with numbers beyond the palette, for which libpng takes any colour. */
 static rg_status check_indices(const rg_png *png)
 {
@@ -181,7 +187,7 @@ rg_status rg_png_pixels(const rg_png *png, int channels, unsigned char *to)
         !png_image_finish_read(&image, NULL, pixels, (int)png->width * samples, NULL))
         status = rg_fail(RG_MALFORMED, "cannot read the PNG image: %s", image.message);
     if (status == RG_OK)
-        convert(pixels, samples, to, channels, count);
+        rg_pixels_convert(pixels, samples, to, channels, count);
     rg_release(&rg_default_allocator, pixels, bytes);
     png_image_free(&image);
     return status;

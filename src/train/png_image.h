@@ -19,6 +19,13 @@ typedef struct rg_png {
 rg_status rg_png_begin(rg_png *png, const void *bytes, size_t size);
 void rg_png_end(rg_png *png);
 
+/* Reads size and colours alone, of the first `size` bytes of a file with `file_size`. */
+rg_status rg_png_header(const void *bytes, size_t size, uint64_t file_size, rg_png *png);
+
+/* Pixels of `from` samples, of which the last one is opacity if their number is even, become grey
+ * (`to` = 1) or RGB (3). Grey is the luma of ITU-R BT.601; what is transparent becomes black. */
+void rg_pixels_convert(const unsigned char *x, int from, unsigned char *y, int to, int64_t count);
+
 /* Writes the pixels (h, w, channels), 8 bits each, as grey (channels = 1) or RGB (3). */
 rg_status rg_png_pixels(const rg_png *png, int channels, unsigned char *to);
 

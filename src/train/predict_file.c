@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Prediction of the image in a file, PNG or NPY. */
-#include "train/png_image.h"
+/* Prediction of the image in a file, PNG, JPEG or NPY. */
+#include "train/image_file.h"
 #include "train/trainer.h"
 
 #include "files/whole_file.h"
@@ -15,38 +15,46 @@ static int64_t pixels_of(const rg_network_desc *n)
     return n->height * n->width * n->channels;
 }
 
-static rg_status predict_pixels(rg_trainer *trainer, const rg_png *png, float probabilities[])
+/* Networks that were trained on resized images resize those they classify. */
+static rg_status check_size(const rg_trainer *trainer, const rg_bytes *bytes)
 {
     const rg_network_desc *n = &trainer->state.network;
-    const size_t count = (size_t)pixels_of(n);
-    void *pixels;
-    RG_CHECK(png->height == n->height && png->width == n->width, RG_INVALID_ARGUMENT,
-             "the image has %lldx%lld pixels, but the network needs %lldx%lld",
-             (long long)png->height, (long long)png->width, (long long)n->height,
+    rg_image_header header = { 0 };
+    bool more;
+    RG_TRY(rg_image_read_header(bytes->data, bytes->size, bytes->size, &header, &more));
+    RG_CHECK(trainer->state.resize != 0 ||
+                 (header.size.height == n->height && header.size.width == n->width),
+             RG_INVALID_ARGUMENT, "the image has %lldx%lld pixels, but the network needs %lldx%lld",
+             (long long)header.size.height, (long long)header.size.width, (long long)n->height,
              (long long)n->width);
-    RG_CHECK(n->channels == 1 || n->channels == 3, RG_INVALID_ARGUMENT,
-             "the network needs %lld channels; PNG images have 1 or 3", (long long)n->channels);
-    RG_TRY(rg_allocate(allocator, count, &pixels));
-    rg_status status = rg_png_pixels(png, (int)n->channels, pixels);
-    if (status == RG_OK)
-        status = rg_trainer_predict(trainer, pixels, RG_U8, 1, probabilities);
-    rg_release(allocator, pixels, count);
-    return status;
+    return RG_OK;
 }
 
-static rg_status predict_png(rg_trainer *trainer, const char *path, float probabilities[])
+static rg_status predict_image(rg_trainer *trainer, const char *path, float probabilities[])
 {
-    enum { LIMIT = 1 << 28 };
+    const rg_network_desc *n = &trainer->state.network;
+    const rg_image_form form = { .size = { n->height, n->width },
+                                 .channels = (int)n->channels,
+                                 .resize = trainer->state.resize != 0 };
+    const size_t count = (size_t)pixels_of(n);
+    rg_decoder decoder = { 0 };
     rg_bytes bytes;
-    rg_png png;
-    RG_TRY(rg_file_read(allocator, path, LIMIT, &bytes));
-    rg_status status = rg_png_begin(&png, bytes.data, bytes.size);
-    if (status == RG_OK) {
-        status = predict_pixels(trainer, &png, probabilities);
-        rg_png_end(&png);
-    }
+    void *pixels = NULL;
+    RG_CHECK(n->channels == 1 || n->channels == 3, RG_INVALID_ARGUMENT,
+             "%s: the network needs %lld channels; images have 1 or 3", path,
+             (long long)n->channels);
+    RG_TRY(rg_file_read(allocator, path, RG_IMAGE_BYTES, &bytes));
+    rg_status status = check_size(trainer, &bytes);
+    if (status == RG_OK)
+        status = rg_allocate(allocator, count, &pixels);
+    if (status == RG_OK)
+        status = rg_image_decode(&decoder, bytes.data, bytes.size, &form, pixels);
+    if (status == RG_OK)
+        status = rg_trainer_predict(trainer, pixels, RG_U8, 1, probabilities);
     if (status != RG_OK)
         rg_error_prefix("%s: ", path);
+    rg_decoder_release(&decoder);
+    rg_release(allocator, pixels, count);
     rg_bytes_release(allocator, &bytes);
     return status;
 }
@@ -91,5 +99,5 @@ rg_status rg_trainer_predict_file(rg_trainer *trainer, const char *path, float p
     const size_t length = strlen(path);
     const bool npy = length > 4 && strcmp(path + length - 4, ".npy") == 0;
     return npy ? predict_npy(trainer, path, probabilities)
-               : predict_png(trainer, path, probabilities);
+               : predict_image(trainer, path, probabilities);
 }

@@ -35,6 +35,7 @@ static const struct entry {
     kind kind;
     size_t offset;
     int64_t low, high;
+    bool optional; /* 0 in checkpoints that lack it */
 } entries[] = {
     { "model_name", TEXT, AT(model_name), 0, 0 },
     { "model", TEXT, AT(model), 0, 0 },
@@ -57,6 +58,7 @@ static const struct entry {
     { "best_epoch", INTEGER, AT(best_epoch), 0, 1000000 },
     { "loss", REAL, AT(loss), 0, 0 },
     { "best_accuracy", REAL, AT(best_accuracy), 0, 0 },
+    { "resize", INTEGER, AT(resize), 0, 1, .optional = true },
 };
 enum { ENTRIES = sizeof entries / sizeof entries[0], NUMBER = 32 };
 
@@ -267,7 +269,8 @@ static rg_status read_texts(const source *s, rg_run_state *c)
     c->network.size = sizeof c->network;
     for (int counted = 0; counted < 2; counted++) {
         for (const struct entry *e = entries; e < entries + ENTRIES; e++) {
-            if (is_counted(e) != counted)
+            if (is_counted(e) != counted ||
+                (e->optional && rg_safetensors_metadata(s->file, e->key) == NULL))
                 continue;
             RG_TRY(find_text(s, e->key, &text));
             RG_TRY(read_entry(s, e, text, c));

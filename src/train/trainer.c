@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Trainers: creation, resumption from a checkpoint, and epochs of training. */
+#include "train/dataset.h"
 #include "train/trainer.h"
 
 #include "core/clock.h"
@@ -49,6 +50,7 @@ static rg_status describe_set(rg_trainer *t, const rg_dataset *set)
                                     .channels = info.channels,
                                     .classes = info.classes,
                                     .seed = t->desc.seed };
+    s->resize = set->resized;
     RG_TRY(rg_dataset_measure(set, s->mean, s->deviation));
     RG_TRY(rg_allocate_zero(allocator, (size_t)info.classes * sizeof *s->class_names, &memory));
     s->class_names = memory;
@@ -69,6 +71,7 @@ static rg_status open_loader(rg_trainer *t, const rg_dataset *set)
     desc.shift = (int32_t)t->desc.shift;
     desc.crop = (int32_t)t->desc.crop;
     desc.mirror = t->desc.mirror;
+    desc.threads = (int32_t)t->desc.workers;
     memcpy(desc.mean, s->mean, sizeof desc.mean);
     memcpy(desc.deviation, s->deviation, sizeof desc.deviation);
     RG_TRY(rg_dataset_get_info(set, &info));

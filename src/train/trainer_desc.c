@@ -127,6 +127,8 @@ rg_status rg_trainer_desc_check(const rg_trainer_desc *desc)
              "schedule is %d, which is none", (int)desc->schedule);
     for (size_t i = 0; i < FIELDS; i++)
         RG_TRY(check_number(&fields[i], (const char *)desc + fields[i].offset));
+    RG_CHECK(desc->workers >= 0 && desc->workers <= 64, RG_INVALID_ARGUMENT,
+             "workers must be between 0 and 64, not %" PRId64, desc->workers);
     return RG_OK;
 }
 

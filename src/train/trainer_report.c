@@ -65,16 +65,13 @@ static int64_t find_worst(const pieces *p, int64_t worst[])
     return count;
 }
 
-static void copy_pixels(const pieces *p, int64_t image, uint8_t *to)
+static rg_status copy_pixels(const pieces *p, int64_t image, uint8_t *to)
 {
     const rg_dataset_info *info = &p->info;
     const int64_t count = info->height * info->width * info->channels;
-    const void *from = rg_dataset_image(p->test, image);
-    if (info->dtype == RG_U8) {
-        memcpy(to, from, (size_t)count);
-        return;
-    }
-    const float *pixels = from;
+    if (info->dtype == RG_U8)
+        return rg_dataset_read_image(p->test, image, to);
+    const float *pixels = rg_dataset_image(p->test, image); /* which are always in memory */
     float low = INFINITY, high = -INFINITY;
     for (int64_t i = 0; i < count; i++) {
         low = isfinite(pixels[i]) ? fminf(low, pixels[i]) : low;
@@ -83,6 +80,7 @@ static void copy_pixels(const pieces *p, int64_t image, uint8_t *to)
     const float scale = high > low ? 255 / (high - low) : 0;
     for (int64_t i = 0; i < count; i++)
         to[i] = isfinite(pixels[i]) ? (uint8_t)((pixels[i] - low) * scale + 0.5f) : 0;
+    return RG_OK;
 }
 
 static rg_status show_worst(pieces *p)
@@ -99,7 +97,7 @@ static rg_status show_worst(pieces *p)
     for (int64_t i = 0; i < p->worst_count; i++) {
         uint8_t *pixels = p->pixels + (size_t)i * bytes;
         const rg_prediction *prediction = &p->predictions[worst[i]];
-        copy_pixels(p, worst[i], pixels);
+        RG_TRY(copy_pixels(p, worst[i], pixels));
         snprintf(p->names[i], sizeof p->names[i], "%.30s image %lld", p->part, (long long)worst[i]);
         p->worst[i] = (rg_report_image){ .pixels = pixels,
                                          .height = (int32_t)info->height,

@@ -59,6 +59,7 @@ static rg_status open_loader(const rg_trainer *trainer, const rg_dataset *set, r
     desc.dtype = s->network.dtype;
     desc.batch = BATCH;
     desc.shuffle = false;
+    desc.threads = (int32_t)trainer->desc.workers;
     memcpy(desc.mean, s->mean, sizeof desc.mean);
     memcpy(desc.deviation, s->deviation, sizeof desc.deviation);
     return rg_loader_create(set, &desc, loader);

@@ -8,6 +8,7 @@ usage: make_seeds.py PROGRAM SEED_GRAPHS FOLDER
 FOLDER/<target>/ receives the seeds and FOLDER/<target>.dict the words of a target. Nothing but
 the standard library of Python is needed.
 """
+import base64
 import gzip
 import io
 import json
@@ -18,6 +19,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tarfile
 import zipfile
 import zlib
 
@@ -32,7 +34,7 @@ MODELS = [
     "conv_transpose 2 window=2 stride=2\nupsample\npool kind=average window=4,4 stride=4,4\n"
     "group_norm groups=1\ndense classes neuron.kind=relu\n",
     "pad\nlrn\nspatial_norm\nlocal_contrast\nslice\nreshape zero_keeps=true dims=0,-1\ndense classes\n",
-    "a: neuron kind=prelu\nb: neuron from input\nconcat from a, b\ngram\ndense classes\nsoftmax\n",
+    "a: neuron kind=prelu\nb: neuron from input\nconcat from a, b\ngram\ndense classes\nsoftmax kind=log\n",
 ]
 
 
@@ -239,6 +241,48 @@ def png_seeds():
     dictionary("png", ["IHDR", "IDAT", "IEND", "PLTE", "tRNS", "gAMA", b"\x89PNG\r\n\x1a\n"])
 
 
+# ---- JPEG and tar ----
+
+JPEGS = {
+    "grey": base64.b64decode(
+        "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAA0JCgsKCA0LCgsODg0PEyAVExISEyccHhcgLikxMC4pLSwzOko+MzZGNywtQFdBRkxOUlNSMj5aYVpQ"
+        "YEpRUk//wAALCAAMABQBAREA/8QAFQABAQAAAAAAAAAAAAAAAAAAAAb/xAAUEAEAAAAAAAAAAAAAAAAAAAAA/9oACAEBAAA/AIkAH//Z"
+    ),
+    "rgb": base64.b64decode(
+        "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAA0JCgsKCA0LCgsODg0PEyAVExISEyccHhcgLikxMC4pLSwzOko+MzZGNywtQFdBRkxOUlNSMj5aYVpQ"
+        "YEpRUk//2wBDAQ4ODhMREyYVFSZPNS01T09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT0//wAARCAAMABQD"
+        "ASIAAhEBAxEB/8QAFQABAQAAAAAAAAAAAAAAAAAAAAX/xAAUEAEAAAAAAAAAAAAAAAAAAAAA/8QAFgEBAQEAAAAAAAAAAAAAAAAAAAUG/8QA"
+        "FBEBAAAAAAAAAAAAAAAAAAAAAP/aAAwDAQACEQMRAD8AjANImAAP/9k="
+    ),
+}
+
+
+def jpeg_seeds():
+    for name, data in JPEGS.items():
+        put("jpeg", name, b"\0" + data)
+        put("jpeg", name + "_resized", b"\1" + data)
+    members = [JPEGS["grey"], JPEGS["rgb"], JPEGS["rgb"], png(20, 12, 8, 0, bytes(21 * 12))]
+    put("jpeg", "folder", b"\2" + b"".join(struct.pack("<H", len(data)) + data for data in members))
+    dictionary("jpeg", [b"\xff\xd8", b"\xff\xc0", b"\xff\xc2", b"\xff\xc4", b"\xff\xda", b"\xff\xdd", b"\xff\xee", "Adobe"])
+
+
+def tar_seeds():
+    for name, form, long in (("gnu", tarfile.GNU_FORMAT, ""), ("gnu_long", tarfile.GNU_FORMAT, "a" * 120),
+                             ("pax", tarfile.PAX_FORMAT, "\u00e4" * 80), ("ustar", tarfile.USTAR_FORMAT, "b/" * 60)):
+        file = io.BytesIO()
+        with tarfile.open(fileobj=file, mode="w", format=form) as tar:
+            for i, data in enumerate(JPEGS.values()):
+                for end, content in (("jpg", data), ("cls", b"%d" % i)):
+                    info = tarfile.TarInfo("%s%d.%s" % (long, i, end))
+                    info.size = len(content)
+                    tar.addfile(info, io.BytesIO(content))
+        packed = file.getvalue().rstrip(b"\0") + bytes(1024)
+        packed += bytes(-len(packed) % 512)
+        put("tar", name, b"\0" + packed)
+        put("tar", name + "_repaired", b"\3" + packed)
+    dictionary("tar", ["ustar", ".jpg", ".cls", ".png", "path=", "size=", "././@LongLink"])
+
+
 # ---- texts ----
 
 def text_seeds(ops, fields, values):
@@ -331,6 +375,8 @@ def main():
     idx_seeds()
     npz_seeds()
     png_seeds()
+    jpeg_seeds()
+    tar_seeds()
     metrics_seeds()
     graph_seeds(*program_seeds())
 

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* A folder with one folder of PNG files per class, perhaps below train/ and test/ or val/. */
-#include "train/dataset.h"
-#include "train/data_source.h"
-#include "train/png_image.h"
+/* A folder with one folder of images per class, perhaps below train/ and test/ or val/. */
+#include "train/image_items.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 static const rg_allocator *const memory = &rg_default_allocator;
@@ -58,11 +55,13 @@ static bool is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* Whether an entry of a folder is wanted; fails if it is wanted but cannot be read. */
-typedef rg_status look(const char *path, bool *wanted);
+/* Whether an entry of a folder is wanted; fails if it is wanted but cannot be read. Files that are
+ * not wanted are counted in *skipped. */
+typedef rg_status look(const char *path, bool *wanted, int64_t *skipped);
 
-static rg_status look_for_folder(const char *path, bool *wanted)
+static rg_status look_for_folder(const char *path, bool *wanted, int64_t *skipped)
 {
+    (void)skipped;
     struct stat info;
     RG_CHECK(stat(path, &info) == 0, RG_IO, "cannot be opened: %s", strerror(errno));
     *wanted = S_ISDIR(info.st_mode);
@@ -74,22 +73,23 @@ static const char *kind_of(mode_t mode)
     return S_ISFIFO(mode) ? "a pipe" : S_ISSOCK(mode) ? "a socket" : "a device";
 }
 
-static rg_status look_for_png(const char *path, bool *wanted)
+static rg_status look_for_image(const char *path, bool *wanted, int64_t *skipped)
 {
     struct stat info;
-    const size_t length = strlen(path);
-    *wanted = length > 4 && strcasecmp(path + length - 4, ".png") == 0;
+    *wanted = rg_image_is_name(path);
+    *skipped += !*wanted;
     if (!*wanted)
         return RG_OK;
     RG_CHECK(stat(path, &info) == 0, RG_IO, "cannot be opened: %s", strerror(errno));
     *wanted = !S_ISDIR(info.st_mode);
+    *skipped += !*wanted;
     RG_CHECK(S_ISREG(info.st_mode) || !*wanted, RG_IO, "this is %s, not an image",
              kind_of(info.st_mode));
     return RG_OK;
 }
 
 /* The names in a folder that are wanted, hidden ones left out, in the order of their bytes. */
-static rg_status list_names(const char *folder, look *looks, name_list *list)
+static rg_status list_names(const char *folder, look *looks, name_list *list, int64_t *skipped)
 {
     DIR *open = opendir(folder);
     rg_status status = RG_OK;
@@ -108,7 +108,7 @@ static rg_status list_names(const char *folder, look *looks, name_list *list)
         bool wanted = false;
         status = blame(folder, rg_path_join(path, folder, entry->d_name));
         if (status == RG_OK)
-            status = blame(path, looks(path, &wanted));
+            status = blame(path, looks(path, &wanted, skipped));
         if (status == RG_OK && wanted)
             status = blame(folder, add_name(list, entry->d_name));
     }
@@ -121,7 +121,8 @@ static rg_status list_names(const char *folder, look *looks, name_list *list)
 
 static rg_status list_classes(const char *folder, name_list *classes)
 {
-    RG_TRY(list_names(folder, look_for_folder, classes));
+    int64_t skipped = 0;
+    RG_TRY(list_names(folder, look_for_folder, classes, &skipped));
     for (size_t i = 0; i < classes->count; i++) {
         if (!rg_path_is_text(classes->names[i])) {
             char path[RG_DATASET_PATH];
@@ -138,21 +139,19 @@ static rg_status list_classes(const char *folder, name_list *classes)
 
 /* ---- the parts ---- */
 
-typedef struct png_folder {
+typedef struct image_folder {
     char path[RG_DATASET_PATH]; /* where the folders of the classes are */
     name_list classes;          /* those of the training part, where there are parts */
     name_list present;          /* those below `path` */
-    name_list files;            /* "class/file.png" */
-    int32_t *labels;            /* (capacity) of each file */
-    size_t capacity;
-} png_folder;
+    rg_items *items;
+    int64_t skipped; /* files that are no images */
+} image_folder;
 
-static void release_folder(png_folder *f)
+static void release_folder(image_folder *f)
 {
     release_names(&f->classes);
     release_names(&f->present);
-    release_names(&f->files);
-    rg_release(memory, f->labels, f->capacity * sizeof *f->labels);
+    rg_items_destroy(f->items);
 }
 
 /* A folder has parts if train/ holds folders; a class named train holds files. */
@@ -163,13 +162,14 @@ static rg_status find_parts(const char *folder, char train[RG_DATASET_PATH], boo
     *parts = false;
     if (!is_folder(train))
         return RG_OK;
-    const rg_status status = list_names(train, look_for_folder, &inside);
+    int64_t skipped = 0;
+    const rg_status status = list_names(train, look_for_folder, &inside, &skipped);
     *parts = inside.count > 0;
     release_names(&inside);
     return status;
 }
 
-static rg_status find_path(png_folder *f, const char *folder, rg_dataset_part part)
+static rg_status find_path(image_folder *f, const char *folder, rg_dataset_part part)
 {
     static const char *const names[2][2] = { { "train", "train" }, { "test", "val" } };
     bool parts;
@@ -179,8 +179,10 @@ static rg_status find_path(png_folder *f, const char *folder, rg_dataset_part pa
     if (f->classes.count == 0)
         return blame(
             folder,
-            rg_fail(RG_MALFORMED,
-                    "contains no data set: no IDX files, no x.npy and no folder for each class"));
+            rg_fail(
+                RG_MALFORMED,
+                "contains no data set: no IDX files, no x.npy, no tar files and no folder for each "
+                "class"));
     for (int i = 0; i < 2 && parts; i++) {
         RG_TRY(rg_path_join(f->path, folder, names[part][i]));
         if (is_folder(f->path))
@@ -192,29 +194,43 @@ static rg_status find_path(png_folder *f, const char *folder, rg_dataset_part pa
     return RG_OK;
 }
 
-static rg_status add_class(png_folder *f, const char *class_name, int32_t label)
+static rg_status add_class(image_folder *f, const char *class_name, int32_t label,
+                           const rg_dataset_options *options)
 {
     name_list inside = { 0 };
     char folder[RG_DATASET_PATH], file[RG_DATASET_PATH];
     RG_TRY(rg_path_join(folder, f->path, class_name));
-    rg_status status = list_names(folder, look_for_png, &inside);
+    rg_status status = list_names(folder, look_for_image, &inside, &f->skipped);
     for (size_t i = 0; i < inside.count && status == RG_OK; i++) {
         status = rg_path_join(file, class_name, inside.names[i]);
         if (status == RG_OK)
-            status = rg_grow(memory, (void **)&f->labels, &f->capacity, f->files.count,
-                             sizeof *f->labels);
-        if (status == RG_OK) {
-            f->labels[f->files.count] = label;
-            status = add_name(&f->files, file);
-        }
+            status = rg_items_add_file(f->items, file);
+        if (status == RG_OK)
+            status =
+                rg_items_add(f->items, (rg_item){ (int32_t)f->items->file_count - 1, label, 0, 0 });
     }
+    if (status == RG_OK && inside.count == 0)
+        rg_dataset_say(options, "%s: the class %s has no images", f->path, class_name);
     release_names(&inside);
     return status;
 }
 
-/* Every class folder that is here must be one of the classes. */
-static rg_status list_files(png_folder *f)
+/* What is probably not meant. */
+static void warn(const image_folder *f, const rg_dataset_options *options)
 {
+    if (f->skipped > 0)
+        rg_dataset_say(options,
+                       "%s: %lld files are skipped, because they are not PNG or JPEG images",
+                       f->path, (long long)f->skipped);
+    if (f->classes.count == 1)
+        rg_dataset_say(options, "%s: there is only one class, %s; a network learns nothing from it",
+                       f->path, f->classes.names[0]);
+}
+
+/* Every class folder that is here must be one of the classes. */
+static rg_status list_files(image_folder *f, const rg_dataset_options *options)
+{
+    RG_TRY(rg_items_create(f->path, &f->items));
     RG_TRY(list_classes(f->path, &f->present));
     size_t label = 0;
     for (size_t i = 0; i < f->present.count; i++) {
@@ -225,92 +241,30 @@ static rg_status list_files(png_folder *f)
         if (!known)
             return blame(f->path,
                          rg_fail(RG_MALFORMED, "the class %s does not exist in train/", name));
-        RG_TRY(add_class(f, name, (int32_t)label));
+        RG_TRY(add_class(f, name, (int32_t)label, options));
     }
-    if (f->files.count == 0)
-        return blame(f->path, rg_fail(RG_MALFORMED, "the class folders contain no PNG files"));
+    if (f->items->count == 0)
+        return blame(f->path,
+                     rg_fail(RG_MALFORMED, "the class folders contain no PNG or JPEG images"));
+    warn(f, options);
     return RG_OK;
 }
 
-/* ---- the images ---- */
-
-static rg_status fill_image(const rg_png *png, rg_dataset *set, int64_t i)
+rg_status rg_image_folder_read(const char *folder, rg_dataset_part part,
+                               const rg_dataset_options *options, rg_dataset *set)
 {
-    rg_dataset_info *info = &set->info;
-    if (i == 0) {
-        info->height = png->height;
-        info->width = png->width;
-        info->channels = png->channels;
-        info->dtype = RG_U8;
-        RG_TRY(rg_dataset_allocate(set, UINT64_MAX)); /* one image of it is known to fit its file */
-    }
-    RG_CHECK(png->height == info->height && png->width == info->width, RG_MALFORMED,
-             "the image has %lld x %lld pixels, but the first image has %lld x %lld",
-             (long long)png->height, (long long)png->width, (long long)info->height,
-             (long long)info->width);
-    return rg_png_pixels(png, (int)info->channels,
-                         (unsigned char *)set->pixels + (size_t)i * set->image_bytes);
-}
-
-static rg_status read_bytes(const char *path, void **bytes, size_t *size)
-{
-    enum { LARGEST = 1 << 28 };
-    uint64_t all;
-    int file;
-    *bytes = NULL;
-    *size = 0;
-    RG_TRY(rg_regular_open(path, &file, &all));
-    rg_status status = RG_OK;
-    if (all > LARGEST)
-        status = rg_fail(RG_UNSUPPORTED, "has %llu bytes; PNG files of at most %d are read",
-                         (unsigned long long)all, LARGEST);
-    if (status == RG_OK)
-        status = rg_allocate(memory, (size_t)all, bytes);
-    *size = (size_t)all;
-    if (status == RG_OK)
-        status = rg_regular_read(file, 0, *bytes, *size);
-    rg_regular_close(file);
-    return status;
-}
-
-static rg_status read_image(const char *path, rg_dataset *set, int64_t i)
-{
-    void *bytes;
-    size_t size;
-    rg_png png = { 0 };
-    rg_status status = read_bytes(path, &bytes, &size);
-    if (status == RG_OK)
-        status = rg_png_begin(&png, bytes, size);
-    if (status == RG_OK)
-        status = fill_image(&png, set, i);
-    rg_png_end(&png);
-    rg_release(memory, bytes, size);
-    return blame(path, status);
-}
-
-static rg_status read_files(const png_folder *f, rg_dataset *set)
-{
-    void *labels;
-    set->info.count = (int64_t)f->files.count;
-    RG_TRY(rg_allocate(memory, f->files.count * sizeof(int32_t), &labels));
-    set->labels = labels;
-    memcpy(labels, f->labels, f->files.count * sizeof(int32_t));
-    for (size_t i = 0; i < f->files.count; i++) {
-        char path[RG_DATASET_PATH];
-        RG_TRY(rg_path_join(path, f->path, f->files.names[i]));
-        RG_TRY(read_image(path, set, (int64_t)i));
-    }
-    return rg_dataset_name(set, (int32_t)f->classes.count, (const char *const *)f->classes.names);
-}
-
-rg_status rg_png_read_folder(const char *folder, rg_dataset_part part, rg_dataset *set)
-{
-    png_folder f = { 0 };
+    image_folder f = { .path = "" };
     rg_status status = find_path(&f, folder, part);
     if (status == RG_OK)
-        status = list_files(&f);
+        status = list_files(&f, options);
+    if (status == RG_OK) {
+        rg_items *items = f.items;
+        f.items = NULL; /* the set owns it, or it is gone */
+        status = rg_items_use(items, options, set);
+    }
     if (status == RG_OK)
-        status = read_files(&f, set);
+        status =
+            rg_dataset_name(set, (int32_t)f.classes.count, (const char *const *)f.classes.names);
     release_folder(&f);
     return status;
 }

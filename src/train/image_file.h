@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Images as files hold them, PNG or JPEG, and their pixels in the size that is wanted. */
+#ifndef RG_TRAIN_IMAGE_FILE_H
+#define RG_TRAIN_IMAGE_FILE_H
+
+#include "train/resize.h"
+
+/* The size of an image, and its colours: 1 channel or 3, transparency not counted. */
+typedef struct rg_image_header {
+    rg_extent size;
+    int channels;
+} rg_image_header;
+
+/* The most bytes of a file with an image. */
+#define RG_IMAGE_BYTES (1 << 28)
+
+/* Whether a name ends like that of an image: .png, .jpg, .jpeg, in any case. */
+bool rg_image_is_name(const char *name);
+
+/* Reads the header of an image of `file_size` bytes, of which `size` are there. Where they are too
+ * few, *more is set and a failure returned. */
+rg_status rg_image_read_header(const void *bytes, size_t size, uint64_t file_size,
+                               rg_image_header *header, bool *more);
+
+/* What pixels are wanted. */
+typedef struct rg_image_form {
+    rg_extent size;
+    int channels; /* 1 or 3 */
+    bool resize;  /* to cover the size; false: images of another size are refused */
+} rg_image_form;
+
+/* Memory of one thread that decodes. */
+typedef struct rg_decoder {
+    rg_buffer bytes, pixels, converted;
+    rg_resizer resizer;
+} rg_decoder;
+void rg_decoder_release(rg_decoder *decoder);
+
+/* Writes the pixels (h, w, c) of an image in memory. */
+rg_status rg_image_decode(rg_decoder *decoder, const void *bytes, size_t size,
+                          const rg_image_form *form, unsigned char *to);
+
+/* Reads `size` bytes of an open file from `at` on into decoder->bytes. */
+rg_status rg_decoder_read(rg_decoder *decoder, int file, uint64_t at, uint64_t size);
+
+#endif

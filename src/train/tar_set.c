@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Data sets in tar archives, called shards, in the layout of WebDataset: members of one name, up to
+ * its first dot, make a sample: an image, name.jpg or name.png, and its class, a number in
+ * name.cls. An index of all members is read when a set is opened; images are read when they are
+ * needed. */
+#include "train/image_items.h"
+#include "train/tar_members.h"
+#include "train/data_source.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+/* ---- samples ---- */
+
+typedef struct shard_reader {
+    rg_items *items; /* NULL: labels alone are looked at */
+    char key[RG_TAR_NAME];
+    rg_item image;   /* size 0: none yet */
+    int64_t label;   /* -1: none yet */
+    int32_t largest; /* label so far */
+    int64_t skipped; /* samples without an image or without a class */
+} shard_reader;
+
+static rg_status end_sample(shard_reader *r)
+{
+    const bool whole = r->image.size > 0 && r->label >= 0;
+    rg_status status = RG_OK;
+    if (whole && r->items != NULL) {
+        r->image.label = (int32_t)r->label;
+        status = rg_items_add(r->items, r->image);
+    }
+    if (whole && r->label > r->largest)
+        r->largest = (int32_t)r->label;
+    r->skipped += !whole && r->key[0] != 0;
+    r->image = (rg_item){ 0 };
+    r->label = -1;
+    return status;
+}
+
+static rg_status read_label(const rg_tar *tar, const rg_tar_member *m, int64_t *label)
+{
+    char text[24] = "", *end;
+    const bool short_enough = m->size > 0 && m->size < sizeof text;
+    if (short_enough)
+        RG_TRY(rg_regular_read(tar->file, m->at, text, (size_t)m->size));
+    *label = strtoll(text, &end, 10);
+    RG_CHECK(short_enough && end != text && strspn(end, " \r\n\t") == strlen(end) && *label >= 0 &&
+                 *label < RG_DATASET_CLASSES,
+             RG_MALFORMED, "the class of %s is '%s', not a number from 0 to %d", m->name, text,
+             RG_DATASET_CLASSES - 1);
+    return RG_OK;
+}
+
+static bool is_image_kind(const char *kind)
+{
+    return strcasecmp(kind, "jpg") == 0 || strcasecmp(kind, "jpeg") == 0 ||
+           strcasecmp(kind, "png") == 0;
+}
+
+/* Members that belong to no sample, such as those without a dot, are ignored. */
+static rg_status take_member(shard_reader *r, const rg_tar *tar, rg_tar_member *m)
+{
+    const char *slash = strrchr(m->name, '/'), *base = slash != NULL ? slash + 1 : m->name;
+    char *dot = strchr(base, '.');
+    if (dot == NULL || dot == base)
+        return RG_OK;
+    const size_t length = (size_t)(dot - m->name);
+    if (strlen(r->key) != length || memcmp(r->key, m->name, length) != 0) {
+        RG_TRY(end_sample(r));
+        memcpy(r->key, m->name, length);
+        r->key[length] = 0;
+    }
+    if (strcasecmp(dot + 1, "cls") == 0)
+        return read_label(tar, m, &r->label);
+    if (is_image_kind(dot + 1) && m->size > 0)
+        r->image = (rg_item){ .at = m->at, .size = m->size };
+    if (r->items != NULL)
+        r->image.file = (int32_t)r->items->file_count - 1;
+    return RG_OK;
+}
+
+static rg_status read_members(shard_reader *r, int file, uint64_t size)
+{
+    rg_tar tar = { .file = file, .size = size };
+    rg_tar_member *member = NULL;
+    bool found = true;
+    RG_TRY(rg_allocate_array(1, sizeof *member, &member));
+    rg_status status = RG_OK;
+    while (status == RG_OK && found) {
+        status = rg_tar_next(&tar, member, &found);
+        if (status == RG_OK && found)
+            status = take_member(r, &tar, member);
+    }
+    rg_release(&rg_default_allocator, member, sizeof *member);
+    RG_TRY(status);
+    RG_TRY(end_sample(r));
+    r->key[0] = 0;
+    return RG_OK;
+}
+
+static rg_status read_shard(shard_reader *r, const char *path)
+{
+    uint64_t size;
+    int file;
+    rg_status status = rg_regular_open(path, &file, &size);
+    if (status == RG_OK) {
+        status = read_members(r, file, size);
+        rg_regular_close(file);
+    }
+    if (status != RG_OK)
+        rg_path_prefix(path);
+    return status;
+}
+
+/* ---- shards ---- */
+
+bool rg_tar_is_name(const char *path)
+{
+    const size_t length = strlen(path);
+    return length > 4 && strcasecmp(path + length - 4, ".tar") == 0;
+}
+
+typedef struct shard_list {
+    char **names;
+    size_t count, capacity;
+} shard_list;
+
+static void release_shards(shard_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free(list->names[i]);
+    rg_release(&rg_default_allocator, list->names, list->capacity * sizeof *list->names);
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Shards whose names begin with test or val are the test part, all others the training part. */
+static bool is_of_part(const char *name, rg_dataset_part part)
+{
+    const bool test = strncmp(name, "test", 4) == 0 || strncmp(name, "val", 3) == 0;
+    return test == (part == RG_DATASET_TEST);
+}
+
+static rg_status add_shard(shard_list *list, const char *name)
+{
+    RG_TRY(rg_grow(&rg_default_allocator, (void **)&list->names, &list->capacity, list->count,
+                   sizeof *list->names));
+    RG_TRY(rg_copy_text(name, &list->names[list->count]));
+    list->count++;
+    return RG_OK;
+}
+
+static rg_status list_shards(const char *folder, rg_dataset_part part, shard_list *list)
+{
+    DIR *open = opendir(folder);
+    rg_status status = RG_OK;
+    RG_CHECK(open != NULL, RG_IO, "cannot be opened: %s", strerror(errno));
+    for (const struct dirent *e; status == RG_OK && (e = readdir(open)) != NULL;) {
+        if (e->d_name[0] != '.' && rg_tar_is_name(e->d_name) && is_of_part(e->d_name, part))
+            status = add_shard(list, e->d_name);
+    }
+    closedir(open);
+    if (list->count > 1)
+        qsort(list->names, list->count, sizeof *list->names, by_bytes);
+    return status;
+}
+
+bool rg_tar_is_here(const char *folder)
+{
+    shard_list lists[2] = { { 0 } };
+    const bool found = list_shards(folder, RG_DATASET_TRAIN, &lists[0]) == RG_OK &&
+                       list_shards(folder, RG_DATASET_TEST, &lists[1]) == RG_OK &&
+                       lists[0].count + lists[1].count > 0;
+    release_shards(&lists[0]);
+    release_shards(&lists[1]);
+    return found;
+}
+
+/* ---- the set ---- */
+
+/* Reads the shards of one part; the classes of both parts count. */
+static rg_status read_part(const char *folder, rg_dataset_part part, shard_reader *r)
+{
+    shard_list list = { 0 };
+    char path[RG_DATASET_PATH];
+    rg_status status = list_shards(folder, part, &list);
+    if (status == RG_OK && list.count == 0 && r->items != NULL)
+        status = rg_dataset_no_part(part);
+    if (status != RG_OK)
+        rg_path_prefix(folder);
+    for (size_t i = 0; i < list.count && status == RG_OK; i++) {
+        status = rg_path_join(path, folder, list.names[i]);
+        if (status == RG_OK && r->items != NULL)
+            status = rg_items_add_file(r->items, list.names[i]);
+        if (status == RG_OK)
+            status = read_shard(r, path);
+    }
+    release_shards(&list);
+    return status;
+}
+
+static rg_status read_single(const char *path, rg_dataset_part part, shard_reader *r)
+{
+    const char *slash = strrchr(path, '/');
+    rg_status status = RG_OK;
+    if (part == RG_DATASET_TEST) {
+        status = rg_dataset_no_part(part);
+        rg_path_prefix(path);
+        return status;
+    }
+    RG_TRY(rg_items_add_file(r->items, slash != NULL ? slash + 1 : path));
+    return read_shard(r, path);
+}
+
+/* "." for a name alone. */
+static rg_status folder_of(const char *path, char folder[RG_DATASET_PATH])
+{
+    const char *slash = strrchr(path, '/');
+    const size_t length = slash == NULL ? 1 : slash == path ? 1 : (size_t)(slash - path);
+    RG_CHECK(length < RG_DATASET_PATH, RG_IO, "the path is too long");
+    memcpy(folder, slash == NULL ? "." : path, length);
+    folder[length] = 0;
+    return RG_OK;
+}
+
+static rg_status read_all(const char *path, rg_dataset_part part, const rg_dataset_options *options,
+                          shard_reader *r)
+{
+    const rg_dataset_part other = part == RG_DATASET_TEST ? RG_DATASET_TRAIN : RG_DATASET_TEST;
+    rg_items *const items = r->items;
+    const bool single = rg_tar_is_name(path);
+    RG_TRY(single ? read_single(path, part, r) : read_part(path, part, r));
+    if (r->skipped > 0)
+        rg_dataset_say(options,
+                       "%s: %lld samples are skipped, because they have no image or no class", path,
+                       (long long)r->skipped);
+    if (items->count == 0) {
+        (void)rg_fail(RG_MALFORMED, "the archives contain no images with a class (name.jpg or "
+                                    "name.png beside name.cls)");
+        rg_path_prefix(path);
+        return RG_MALFORMED;
+    }
+    r->items = NULL;
+    const rg_status status = single ? RG_OK : read_part(path, other, r);
+    r->items = items;
+    return status;
+}
+
+rg_status rg_tar_read(const char *path, rg_dataset_part part, const rg_dataset_options *options,
+                      rg_dataset *set)
+{
+    char folder[RG_DATASET_PATH];
+    shard_reader *r = NULL;
+    RG_TRY(folder_of(path, folder));
+    RG_TRY(rg_allocate_array(1, sizeof *r, &r));
+    r->label = -1;
+    rg_status status = rg_items_create(rg_tar_is_name(path) ? folder : path, &r->items);
+    if (status == RG_OK)
+        status = read_all(path, part, options, r);
+    if (status == RG_OK)
+        status = rg_dataset_name(set, r->largest + 1, NULL);
+    if (status == RG_OK)
+        status = rg_items_use(r->items, options, set);
+    else
+        rg_items_destroy(r->items);
+    rg_release(&rg_default_allocator, r, sizeof *r);
+    return status;
+}

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The retrograde authors
+"""Images as people have them: JPEG and PNG of any size in folders and tar files, in memory or read while training.
+
+    python3 images_test.py PROGRAM [--interrupts N]
+"""
+import base64
+import io
+import os
+import random
+import shutil
+import signal
+import sys
+import tarfile
+import time
+
+import train_case
+from train_case import Case, read, run, start, write_png
+
+INTERRUPTS = 3
+# 12 x 20 pixels of one colour
+GREY_JPEG = base64.b64decode(
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAA0JCgsKCA0LCgsODg0PEyAVExISEyccHhcgLikxMC4pLSwzOko+MzZGNywtQFdBRkxOUlNSMj5aYVpQ"
+    "YEpRUk//wAALCAAMABQBAREA/8QAFQABAQAAAAAAAAAAAAAAAAAAAAb/xAAUEAEAAAAAAAAAAAAAAAAAAAAA/9oACAEBAAA/AIkAH//Z"
+)
+RGB_JPEG = base64.b64decode(
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAA0JCgsKCA0LCgsODg0PEyAVExISEyccHhcgLikxMC4pLSwzOko+MzZGNywtQFdBRkxOUlNSMj5aYVpQ"
+    "YEpRUk//2wBDAQ4ODhMREyYVFSZPNS01T09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT0//wAARCAAMABQD"
+    "ASIAAhEBAxEB/8QAFQABAQAAAAAAAAAAAAAAAAAAAAX/xAAUEAEAAAAAAAAAAAAAAAAAAAAA/8QAFgEBAQEAAAAAAAAAAAAAAAAAAAUG/8QA"
+    "FBEBAAAAAAAAAAAAAAAAAAAAAP/aAAwDAQACEQMRAD8AjANImAAP/9k="
+)
+
+
+def write(path, data):
+    with open(path, "wb") as file:
+        file.write(data)
+
+
+def has_jpeg():
+    """Whether the program was built with libjpeg."""
+    return "jpeg" in run("info")[0].lower()
+
+
+class Mixed(Case):
+    """A folder of PNG and JPEG files of many sizes."""
+
+    def setUp(self):
+        super().setUp()
+        if not has_jpeg():
+            self.skipTest("the program has no libjpeg")
+        self.data = self.path("photos")
+        self.draw(self.data)
+
+    def draw(self, folder, count=40):
+        source = random.Random(3)
+        for label, name in enumerate(("bird", "car", "tree")):
+            os.makedirs(os.path.join(folder, name))
+            for i in range(count):
+                height, width = source.randint(5, 40), source.randint(5, 40)
+                pixels = bytearray(source.randrange(60) + 70 * label for _ in range(3 * height * width))
+                write_png(os.path.join(folder, name, "%02d.png" % i), width, height, bytes(pixels), 3)
+        for i in range(4):
+            write(os.path.join(folder, "tree", "x%d.%s" % (i, ("jpg", "JPEG", "jpeg", "JPG")[i])), RGB_JPEG)
+        write(os.path.join(folder, "car", "y.jpg"), GREY_JPEG)
+
+    def train(self, *words, out="out", data=None):
+        return ("train", "--data", data or self.data, "--size", "16", "--model", "small", "--batch", "16", "--epochs",
+                "2", "--out", self.path(out)) + words  # fmt: skip
+
+    def test_one_command_each(self):
+        output, errors = run(*self.train())
+        self.assertIn("for testing, 3 classes", output)
+        self.assertEqual(errors, "")
+        tested = output.split("test accuracy ")[1].split(",")[0]
+        output, _ = run("eval", self.path("out"))
+        self.assertIn("accuracy " + tested, output)
+        write(self.path("one.jpg"), RGB_JPEG)
+        shutil.copy(os.path.join(self.data, "bird", "00.png"), self.path("two.png"))
+        output, _ = run("predict", self.path("out"), self.path("one.jpg"), self.path("two.png"))
+        self.assertEqual(output.count(" %"), 2)
+
+    def test_sizes_differ(self):
+        _, errors = run("train", "--data", self.data, "--out", self.path("no"), status=1)
+        self.assertIn("images cannot be used", errors.strip().split("\n")[-1])
+        self.assertIn("--size", errors)
+        for wrong in ("0", "x", "4x", "3x-1", "99999"):
+            self.refuses(*self.train("--size", wrong), says="--size must be", status=2)
+
+    def test_all_bad_files(self):
+        """Each is named, then one sentence ends the program."""
+        bad = {"bird/03.png": b"", "car/05.png": b"hello", "tree/x1.JPEG": RGB_JPEG[:200], "tree/07.png": b"\xff\xd8\xff"}
+        for name, data in bad.items():
+            write(os.path.join(self.data, name), data)
+        for memory in ("256", "0"):
+            _, errors = run(*self.train("--memory", memory), status=1)
+            lines = errors.strip().split("\n")
+            for name in bad:
+                if name != "tree/x1.JPEG" or memory == "256":  # its header is whole
+                    self.assertEqual(sum(name in line for line in lines[:-1]), 1, errors)
+            self.assertIn("of 125 images cannot be used; the first is", lines[-1])
+            self.assertFalse(os.path.exists(self.path("out")))
+
+    def test_damaged_while_training(self):
+        write(os.path.join(self.data, "tree", "x1.JPEG"), RGB_JPEG[:-12])
+        _, errors = run(*self.train("--memory", "0", "--validation", "0"), status=1)
+        self.assertIn("tree/x1.JPEG: cannot read the JPEG image", errors)
+
+    def test_warnings(self):
+        os.mkdir(os.path.join(self.data, "empty"))
+        write(os.path.join(self.data, "car", "notes.txt"), b"x")
+        _, errors = run(*self.train())
+        self.assertIn("the class empty has no images", errors)
+        self.assertIn("1 files are skipped", errors)
+        for name in ("bird", "car", "empty"):
+            shutil.rmtree(os.path.join(self.data, name))
+        self.assertIn("only one class, tree", run(*self.train(out="one"))[1])
+
+    def test_streamed(self):
+        """Images that are read while training give the same bits, for any number of threads."""
+        run(*self.train("--mirror", "--shift", "2"))
+        for workers in ("1", "3"):
+            _, errors = run(*self.train("--mirror", "--shift", "2", "--memory", "0", "--workers", workers, out=workers))
+            self.assertIn("125 images are read while training", errors)
+            self.assertEqual(read(self.checkpoint(workers)), read(self.checkpoint("out")))
+
+    # ---- tar files ----
+
+    def pack(self, folder, form, shards=3, long=""):
+        """All images, in the order of their names, in the layout of WebDataset."""
+        os.makedirs(folder)
+        names = sorted(os.path.join(label, name) for label in os.listdir(self.data)
+                       for name in os.listdir(os.path.join(self.data, label)))  # fmt: skip
+        for k in range(shards):
+            with tarfile.open(os.path.join(folder, "train-%03d.tar" % k), "w", format=form) as tar:
+                for i, name in enumerate(names[k::shards]):
+                    kind = "png" if name.endswith("png") else "jpg"
+                    members = [(kind, read(os.path.join(self.data, name))),
+                               ("cls", b"%d\n" % ("bird", "car", "tree").index(name.split("/")[0])), ("json", b"{}")]  # fmt: skip
+                    for end, data in members if i % 2 else members[::-1]:
+                        info = tarfile.TarInfo("%s%04d.%s" % (long, i, end))
+                        info.size = len(data)
+                        tar.addfile(info, io.BytesIO(data))
+
+    def test_tar_formats(self):
+        """GNU and PAX headers, long names too, hold the same images."""
+        results = []
+        for i, (form, long) in enumerate(((tarfile.GNU_FORMAT, ""), (tarfile.PAX_FORMAT, "ä" * 90 + "/" + "b" * 60),
+                                          (tarfile.GNU_FORMAT, "c" * 200), (tarfile.USTAR_FORMAT, "dir/"))):  # fmt: skip
+            self.pack(self.path("shards"), form, long=long)
+            run(*self.train("--memory", str(i % 2), data=self.path("shards"), out="out%d" % i))
+            results.append(read(self.checkpoint("out%d" % i)))
+            shutil.rmtree(self.path("shards"))
+        self.assertTrue(all(result == results[0] for result in results))
+        self.pack(self.path("single"), tarfile.GNU_FORMAT, 1)
+        output, _ = run(*self.train(data=self.path("single", "train-000.tar"), out="single"))
+        self.assertIn("3 classes", output)
+
+    def test_bad_tar(self):
+        self.pack(self.path("shards"), tarfile.GNU_FORMAT)
+        path = self.path("shards", "train-001.tar")
+        good = read(path)
+        for data, says in ((good[:1000], "ends"), (b"x" * 1024, "wrong checksum"),
+                           (good[:600] + b"junk" * 300 + good[1800:], "checksum")):  # fmt: skip
+            write(path, data)
+            self.refuses(*self.train("--memory", "0", data=self.path("shards")), says=("train-001.tar", "byte", says))
+        with tarfile.open(path, "w") as tar:
+            for end, data in (("cls", b"cat"), ("png", b"x")):
+                info = tarfile.TarInfo("1." + end)
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))
+        self.refuses(*self.train(data=self.path("shards")), says=("train-001.tar", "class of 1.cls is 'cat'"))
+
+    def test_interrupted_in_a_shard(self):
+        """However often it is stopped, training ends with the same bits."""
+        self.pack(self.path("shards"), tarfile.PAX_FORMAT)
+        words = self.train("--memory", "0", "--epochs", "60", "--batch", "8", "--mirror", data=self.path("shards"), out="cut")
+        whole = [word if word != self.path("cut") else self.path("whole") for word in words]
+        began = time.monotonic()
+        run(*whole)
+        seconds = time.monotonic() - began
+        stopped = 0
+        for i in range(INTERRUPTS):
+            child = start(*words)
+            child.stdout.readline()  # what is trained; some say first that there is no test part
+            time.sleep(random.uniform(0, seconds / INTERRUPTS))
+            child.send_signal(signal.SIGINT)
+            _, errors = child.communicate(timeout=120)
+            self.assertIn(child.returncode, (0, 130), errors)
+            stopped += child.returncode == 130
+            if os.path.exists(self.checkpoint("cut")):
+                words = ("train", "--resume", self.checkpoint("cut"), "--memory", "0")
+        run(*words)
+        self.assertEqual(read(self.checkpoint("cut")), read(self.checkpoint("whole")))
+        print("%d of %d interrupts came while training" % (stopped, INTERRUPTS), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    if "--interrupts" in sys.argv:
+        at = sys.argv.index("--interrupts")
+        INTERRUPTS = int(sys.argv[at + 1])
+        del sys.argv[at : at + 2]
+    train_case.main()
