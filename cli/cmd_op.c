@@ -3,6 +3,7 @@
 /* `retrograde op`: one op, or its gradient, on files. */
 #include "cli/arguments.h"
 #include "cli/cli.h"
+#include "cli/op_onnx.h"
 #include "cli/op_run.h"
 
 #include <stdio.h>
@@ -151,6 +152,30 @@ static int run_op(rg_op_run *run, const request *r, int argc, char **argv)
     return status == 0 ? rg_op_run_save(run) : status;
 }
 
+/* By a name of ONNX, ONNX's rules hold: its attributes, defaults and order of dimensions. */
+static int run_onnx(rg_op_onnx *onnx, const request *r, const rg_option *options, int argc,
+                    char **argv)
+{
+    const char *called = onnx->entry->name;
+    const int left = rg_options_take(options, argc, argv, rg_op_onnx_take, onnx);
+    if (left < 0)
+        return 2;
+    if (r->list) {
+        rg_op_list();
+        return 0;
+    }
+    if (r->help) {
+        rg_op_onnx_help(onnx);
+        rg_options_help(options);
+        return 0;
+    }
+    if (r->gradient && !onnx->entry->gradient)
+        return rg_wrong("%s is the name of a forward pass; use --gradient with '%s'", called,
+                        onnx->entry->op->name);
+    const rg_onnx_options o = { r->device, r->dtype, r->isa, r->threads };
+    return rg_op_onnx_run(onnx, &o, left, argv);
+}
+
 int rg_cmd_op(int argc, char **argv)
 {
     request r = { .device = "cpu" };
@@ -168,6 +193,9 @@ int rg_cmd_op(int argc, char **argv)
         { .name = NULL },
     };
     const bool named = argc > 0 && argv[0][0] != '-'; /* the op decides what the options are */
+    rg_op_onnx onnx;
+    if (named && rg_op_onnx_begin(&onnx, argv[0]))
+        return run_onnx(&onnx, &r, options, argc - 1, argv + 1);
     rg_op_run run = { 0 };
     if (named && rg_op_run_begin(&run, argv[0]) != 0)
         return 2;

@@ -117,13 +117,13 @@ static rg_status cut(rg_tensor **tensor, const char *path, const slice *s)
 
 /* ---- loading ---- */
 
-int rg_op_run_load(rg_op_run *run, const rg_operand *operand)
+int rg_op_load(rg_device *device, const char *text, rg_tensor **tensor)
 {
     char path[PATH];
     slice s = { 0 };
-    const int length = snprintf(path, sizeof path, "%s", operand->path);
+    const int length = snprintf(path, sizeof path, "%s", text);
     if (length >= PATH)
-        return rg_wrong("%s: the file name is too long", run->called);
+        return rg_wrong("'%.40s…': the file name is too long", text);
     char *bracket = strrchr(path, '[');
     if (bracket != NULL && bracket > path && path[length - 1] == ']' && access(path, F_OK) != 0) {
         if (!parse_slice(bracket, &s))
@@ -132,17 +132,22 @@ int rg_op_run_load(rg_op_run *run, const rg_operand *operand)
                             bracket);
         *bracket = 0;
     }
-    rg_tensor **tensor = slot_of(run, operand->role, operand->index);
-    if (*tensor != NULL)
-        return rg_wrong("%s: '%s' is given twice", run->called, operand->name);
-    if (rg_tensor_load_npy(run->device, path, tensor) != RG_OK)
+    if (rg_tensor_load_npy(device, path, tensor) != RG_OK)
         return rg_failed();
     return s.count == 0 || cut(tensor, path, &s) == RG_OK ? 0 : rg_failed();
 }
 
+int rg_op_run_load(rg_op_run *run, const rg_operand *operand)
+{
+    rg_tensor **tensor = slot_of(run, operand->role, operand->index);
+    if (*tensor != NULL)
+        return rg_wrong("%s: '%s' is given twice", run->called, operand->name);
+    return rg_op_load(run->device, operand->path, tensor);
+}
+
 /* ---- conversion ---- */
 
-static rg_status convert(rg_tensor **tensor, rg_dtype dtype)
+rg_status rg_op_convert(rg_tensor **tensor, rg_dtype dtype)
 {
     rg_tensor_desc desc;
     RG_TRY(rg_tensor_get_desc(*tensor, &desc));
@@ -197,17 +202,17 @@ static bool fit(const rg_op_run *run)
 int rg_op_run_convert(rg_op_run *run, rg_dtype dtype)
 {
     for (int32_t i = 0; i < run->inputs; i++) {
-        if (run->x[i] != NULL && is_data(run->x[i]) && convert(&run->x[i], dtype) != RG_OK)
+        if (run->x[i] != NULL && is_data(run->x[i]) && rg_op_convert(&run->x[i], dtype) != RG_OK)
             return rg_failed();
     }
     const bool convert_integers = !fit(run);
     for (int32_t i = 0; i < run->inputs; i++) {
-        if (run->x[i] != NULL && convert_integers && convert(&run->x[i], dtype) != RG_OK)
+        if (run->x[i] != NULL && convert_integers && rg_op_convert(&run->x[i], dtype) != RG_OK)
             return rg_failed();
     }
     for (int32_t i = 0; i < run->outputs; i++) {
-        if ((run->y[i] != NULL && convert(&run->y[i], dtype) != RG_OK) ||
-            (run->dy[i] != NULL && convert(&run->dy[i], dtype) != RG_OK))
+        if ((run->y[i] != NULL && rg_op_convert(&run->y[i], dtype) != RG_OK) ||
+            (run->dy[i] != NULL && rg_op_convert(&run->dy[i], dtype) != RG_OK))
             return rg_failed();
     }
     return 0;
@@ -225,11 +230,11 @@ static bool is_staged(const char *path, char staged[PATH])
     return length < PATH && (!exists || (S_ISREG(status.st_mode) && access(path, W_OK) == 0));
 }
 
-static void unstage(const rg_op_run *run, int count)
+static void unstage(const char *const paths[], int count)
 {
     char staged[PATH];
     for (int i = 0; i < count; i++) {
-        if (is_staged(run->results[i].path, staged))
+        if (is_staged(paths[i], staged))
             unlink(staged);
     }
 }
@@ -246,35 +251,42 @@ static rg_status save_beside(const rg_tensor *tensor, const char *path, const ch
     return status;
 }
 
-static rg_status save_staged(const rg_op_run *run, rg_tensor *const tensors[])
+static rg_status save_staged(rg_tensor *const tensors[], const char *const paths[], int count)
 {
     char staged[PATH];
     rg_status status = RG_OK;
     int done = 0;
-    for (; done < run->result_count && status == RG_OK; done++) {
-        const char *path = run->results[done].path;
-        if (is_staged(path, staged))
-            status = save_beside(tensors[done], path, staged);
+    for (; done < count && status == RG_OK; done++) {
+        if (is_staged(paths[done], staged))
+            status = save_beside(tensors[done], paths[done], staged);
     }
-    for (int i = 0; i < run->result_count && status == RG_OK; i++) {
-        if (!is_staged(run->results[i].path, staged))
-            status = rg_tensor_save_npy(tensors[i], run->results[i].path);
+    for (int i = 0; i < count && status == RG_OK; i++) {
+        if (!is_staged(paths[i], staged))
+            status = rg_tensor_save_npy(tensors[i], paths[i]);
     }
-    for (int i = 0; i < run->result_count && status == RG_OK; i++) {
-        const char *path = run->results[i].path;
-        if (is_staged(path, staged) && rename(staged, path) != 0)
-            status = rg_fail(RG_IO, "%s: %s", path, strerror(errno));
+    for (int i = 0; i < count && status == RG_OK; i++) {
+        if (is_staged(paths[i], staged) && rename(staged, paths[i]) != 0)
+            status = rg_fail(RG_IO, "%s: %s", paths[i], strerror(errno));
     }
     if (status != RG_OK)
-        unstage(run, done);
+        unstage(paths, done);
     return status;
+}
+
+int rg_op_save(rg_tensor *const tensors[], const char *const paths[], int count)
+{
+    const rg_status status =
+        count == 1 ? rg_tensor_save_npy(tensors[0], paths[0]) : save_staged(tensors, paths, count);
+    return status == RG_OK ? 0 : rg_failed();
 }
 
 int rg_op_run_save(rg_op_run *run)
 {
     rg_tensor *tensors[RG_MOST_RESULTS];
+    const char *paths[RG_MOST_RESULTS];
     for (int i = 0; i < run->result_count; i++) {
         const rg_operand *result = &run->results[i];
+        paths[i] = result->path;
         if (result->role != RG_ROLE_STATE) {
             tensors[i] = *slot_of(run, result->role, result->index);
             continue;
@@ -284,8 +296,5 @@ int rg_op_run_save(rg_op_run *run)
         if (rg_state_tensor(run->state, name, &tensors[i]) != RG_OK)
             return rg_wrong("%s", rg_error_text());
     }
-    const rg_status status = run->result_count == 1
-                                 ? rg_tensor_save_npy(tensors[0], run->results[0].path)
-                                 : save_staged(run, tensors);
-    return status == RG_OK ? 0 : rg_failed();
+    return rg_op_save(tensors, paths, run->result_count);
 }

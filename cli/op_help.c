@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* What `retrograde op --help` and `--list` say about an op, all from its description. */
+#include "cli/op_onnx.h"
 #include "cli/op_run.h"
 
 #include <stdio.h>
@@ -22,6 +23,19 @@ static void print_forward_usage(const rg_op_run *run)
     printf("\n");
 }
 
+/* Whether the gradient cannot do without input i: it reads it, or nothing else gives its shape. */
+static bool needs_input(const rg_op_run *run, int32_t i)
+{
+    const rg_op *op = run->op;
+    const uint32_t reads = op->reads(run->desc);
+    if (reads & ((uint32_t)RG_READS_X << i | RG_READS_STATE))
+        return true;
+    const char *name = rg_op_input_names(op, run->desc)[i];
+    const bool follows = i >= 2 ? strcmp(name, "b") == 0 || strcmp(name, "beta") == 0
+                                : run->inputs == 1 && reads & RG_READS_Y;
+    return !follows;
+}
+
 static void print_gradient_usage(const rg_op_run *run)
 {
     const rg_op *op = run->op;
@@ -29,18 +43,22 @@ static void print_gradient_usage(const rg_op_run *run)
     printf("%s retrograde op %s%s [--FIELD VALUE]...",
            run->name == NULL ? "      " : "usage:", run->called,
            run->name == NULL ? " --gradient" : "");
-    for (int32_t i = 0; i < run->gradients; i++)
-        print_tensor(run, "", "d", rg_op_output_names(op, run->desc)[i]);
+    for (int32_t i = 0; i < run->gradients; i++) {
+        if (!(op->optional_dy >> i & 1))
+            print_tensor(run, "", "d", rg_op_output_names(op, run->desc)[i]);
+    }
     for (int32_t i = 0; i < run->inputs; i++) {
-        if (reads & ((uint32_t)RG_READS_X << i | RG_READS_STATE))
+        if (needs_input(run, i))
             print_tensor(run, "", "", rg_op_input_names(op, run->desc)[i]);
     }
     for (int32_t i = 0; i < run->outputs; i++) {
         if (reads & (uint32_t)RG_READS_Y << i)
             print_tensor(run, "", "", rg_op_output_names(op, run->desc)[i]);
     }
-    for (int32_t i = 0; i < run->inputs; i++)
-        print_tensor(run, "-o ", "d", rg_op_input_names(op, run->desc)[i]);
+    for (int32_t i = 0; i < run->inputs; i++) {
+        if (rg_op_differentiates(op, run->desc, i))
+            print_tensor(run, "-o ", "d", rg_op_input_names(op, run->desc)[i]);
+    }
     printf("\n");
 }
 
@@ -99,6 +117,8 @@ void rg_op_run_help(const rg_op_run *run)
         printf("\n%s (direction, fields, tensors):\n",
                run->name == NULL ? "names in MPS and ONNX" : "this name");
         print_names(run->op, run->name != NULL ? run->called : NULL);
+        if (run->name == NULL)
+            rg_op_onnx_list(run->op);
     }
     printf("\n"
            "Files are NPY files. x='x.npy[0:2,::2,-1]' reads a slice: START:STOP:STEP or one index "
@@ -116,5 +136,6 @@ void rg_op_list(void)
     for (int i = 0; rg_ops[i] != NULL; i++) {
         printf("%s: %s\n", rg_ops[i]->name, rg_ops[i]->text);
         print_names(rg_ops[i], NULL);
+        rg_op_onnx_list(rg_ops[i]);
     }
 }

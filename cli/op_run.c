@@ -4,14 +4,17 @@
 #include "cli/op_run.h"
 #include "cli/arguments.h"
 #include "core/shape.h"
+#include "operators/operator_mps.h"
 
 #include <stdio.h>
 
 int rg_op_run_begin(rg_op_run *run, const char *called)
 {
     *run = (rg_op_run){ .called = called };
-    if (rg_op_find(called, &run->op, &run->name) != RG_OK)
+    if (rg_op_find(called, &run->op, &run->name) != RG_OK) {
+        rg_operator_unknown(called);
         return rg_wrong("%s; see retrograde op --list", rg_error_text());
+    }
     memcpy(run->desc, run->op->desc.defaults, run->op->desc.size);
     if (run->name == NULL)
         return 0;
@@ -136,7 +139,8 @@ static int check_given(const rg_op_run *run, const char *prefix, const char *con
 {
     for (int32_t i = 0; i < count; i++) {
         char shown[RG_SHOWN_NAME];
-        if (tensors[i] == NULL)
+        const bool optional = prefix[0] == 'd' && run->op->optional_dy >> i & 1;
+        if (tensors[i] == NULL && !optional)
             return rg_wrong("%s: %s is missing; add it as NAME=FILE", run->called,
                             rg_op_run_shown(run, prefix, names[i], shown));
     }
@@ -147,7 +151,7 @@ static int check_given(const rg_op_run *run, const char *prefix, const char *con
 static int check_rank(const rg_op_run *run)
 {
     const rg_op_name *name = run->name;
-    if (name == NULL || name->rank_high == 0)
+    if (name == NULL || name->rank_high == 0 || (run->gradient && run->dy[0] == NULL))
         return 0;
     rg_tensor_desc first;
     if (rg_tensor_get_desc(run->gradient ? run->dy[0] : run->x[0], &first) != RG_OK)
@@ -245,6 +249,9 @@ int rg_op_run_run(rg_op_run *run)
         forward = true;
         status = check_forward_given(run, reason);
     }
+    if (status == 0 && run->gradient && !forward &&
+        rg_gradient_complete(op, run->desc, run->dy, run->x) != RG_OK)
+        status = rg_failed();
     if (status != 0)
         return status;
     return record(run, forward) == RG_OK ? 0 : rg_failed();

@@ -48,6 +48,11 @@ const char *rg_op_run_shown(const rg_op_run *run, const char *prefix, const char
 /* Reads "x=in.npy", an input, or "y=out.npy", a result. The text must outlive the run. */
 int rg_op_run_operand(const rg_op_run *run, const char *text, bool is_result, rg_operand *operand);
 
+/* Loads a file, "x.npy" or "x.npy[0:2]"; saves files, all or none; converts a tensor. */
+int rg_op_load(rg_device *device, const char *text, rg_tensor **tensor);
+int rg_op_save(rg_tensor *const tensors[], const char *const paths[], int count);
+rg_status rg_op_convert(rg_tensor **tensor, rg_dtype dtype);
+
 /* Loads an input and takes its slice. */
 int rg_op_run_load(rg_op_run *run, const rg_operand *operand);
 

@@ -167,7 +167,7 @@ class OpTest(ProgramTest):
         for word in ("--kind plain|log", "--axis", "--flatten", "default -1", "dy=FILE", "SoftmaxGrad", "--dtype"):
             self.assertIn(word, text)
         text = self.works("op", "LogSoftmaxGrad", "--help").stdout
-        for word in ("dY=FILE X=FILE -o dX=FILE", "default log", "default 1", "default true"):
+        for word in ("dY=FILE X=FILE -o dX=FILE", "--axis", "default 1", "com.microsoft"):
             self.assertIn(word, text)
 
 
@@ -220,13 +220,13 @@ class MainTest(ProgramTest):
                 self.assertRegex(section, r"(?m)^\.B \\-\\-%s( |$)" % re.escape(option.replace("-", "\\-")))
                 self.assertIn("--" + option, words)
             self.assertEqual(len(words), len(options))
-        self.assertEqual(self.works("help", "check").stdout, self.works("check", "--help").stdout)
+        self.refused(2, "help", "train", words=("train --help",))
 
     def test_completions(self):
         if shutil.which("bash") is None:
             self.skipTest("there is no bash")
         script = self.works("help", "--bash").stdout
-        for line, wanted in (("retrograde ch", ["check"]), ("retrograde bench --thr", ["--threads"]), ("retrograde check soft", ["softmax"])):
+        for line, wanted in (("retrograde ch", ["check"]), ("retrograde bench --thr", ["--threads"])):
             words = line.split(" ")
             ask = "COMP_WORDS=(%s) COMP_CWORD=%d; _retrograde; echo ${COMPREPLY[@]}" % (line, len(words) - 1)
             done = subprocess.run(["bash", "-c", script + ask], capture_output=True, text=True)

@@ -31,8 +31,9 @@ static const struct element_type {
     char name[3];
     rg_dtype dtype;
 } element_types[] = {
-    { "f2", RG_F16 }, { "f4", RG_F32 }, { "f8", RG_F64 },
-    { "u1", RG_U8 },  { "i4", RG_I32 }, { "i8", RG_I64 },
+    { "f2", RG_F16 }, { "f4", RG_F32 }, { "f8", RG_F64 }, { "u1", RG_U8 },
+    { "i4", RG_I32 }, { "i8", RG_I64 }, { "b1", RG_U8 }, /* truth values, 0 or 1: read alone,
+                                                            written as u1 */
 };
 enum { ELEMENT_TYPES = sizeof element_types / sizeof element_types[0] };
 
@@ -92,7 +93,7 @@ static rg_status scan_descr(scanner *s, header *h)
     }
     const bool a_type = known && strlen(text) > 2 && text[2 + strspn(text + 2, "0123456789")] == 0;
     return rg_fail(a_type ? RG_UNSUPPORTED : RG_MALFORMED,
-                   "the element type is '%s'; f2, f4, f8, u1, i4 and i8 are supported", text);
+                   "the element type is '%s'; f2, f4, f8, u1, b1, i4 and i8 are supported", text);
 }
 
 static rg_status scan_order(scanner *s, header *h)
@@ -312,7 +313,7 @@ static size_t write_header(const rg_tensor_desc *desc, rg_dtype dtype, char *to)
 {
     const char *name = NULL;
     for (int i = 0; i < ELEMENT_TYPES; i++) {
-        if (element_types[i].dtype == dtype)
+        if (name == NULL && element_types[i].dtype == dtype)
             name = element_types[i].name;
     }
     char shape[RG_MAX_RANK * 24] = "";

@@ -234,6 +234,8 @@ int32_t rg_onnx_rank(const rg_onnx_node *node, int32_t index)
 rg_status rg_onnx_axis(const rg_onnx_node *node, const char *name, int64_t axis, int32_t rank,
                        int64_t *dimension)
 {
+    RG_CHECK(rank > 0, RG_INVALID_ARGUMENT, "%s: a tensor of rank 0 has no dimension for %s",
+             node->type, name);
     RG_CHECK(axis >= -rank && axis < rank, RG_INVALID_ARGUMENT,
              "%s: %s is %lld, but a tensor of rank %d has dimensions %d to %d", node->type, name,
              (long long)axis, rank, -rank, rank - 1);

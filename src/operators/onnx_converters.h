@@ -19,8 +19,8 @@ rg_onnx_converter rg_onnx_softmax, rg_onnx_neuron, rg_onnx_gelu, rg_onnx_prelu, 
 rg_onnx_converter rg_onnx_batch_norm, rg_onnx_batch_norm_gradient, rg_onnx_layer_norm,
     rg_onnx_group_norm, rg_onnx_instance_norm, rg_onnx_lrn, rg_onnx_adam, rg_onnx_momentum;
 /* onnx_shapes.c */
-rg_onnx_converter rg_onnx_reshape, rg_onnx_slice, rg_onnx_concat, rg_onnx_pad, rg_onnx_reduce,
-    rg_onnx_arg_reduce, rg_onnx_resize;
+rg_onnx_converter rg_onnx_transpose, rg_onnx_reshape, rg_onnx_slice, rg_onnx_concat, rg_onnx_pad,
+    rg_onnx_reduce, rg_onnx_arg_reduce, rg_onnx_resize;
 
 /* For operators that are more than one op: rg_operator_run() runs them. */
 rg_onnx_converter rg_onnx_several;

@@ -117,8 +117,8 @@ rg_status rg_onnx_gemm(const rg_onnx_node *node, rg_onnx_call *call)
 rg_status rg_onnx_matmul(const rg_onnx_node *node, rg_onnx_call *call)
 {
     (void)call;
-    RG_CHECK(rg_onnx_rank(node, 1) == 2 && rg_onnx_rank(node, 0) >= 1, RG_UNSUPPORTED,
-             "%s: with a B of rank %d it is not one op", node->type, rg_onnx_rank(node, 1));
+    RG_CHECK(rg_onnx_rank(node, 0) >= 2 && rg_onnx_rank(node, 1) >= 2, RG_UNSUPPORTED,
+             "%s: with a vector it is not one op", node->type);
     return RG_OK;
 }
 

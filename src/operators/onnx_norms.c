@@ -132,8 +132,6 @@ rg_status rg_onnx_adam(const rg_onnx_node *node, rg_onnx_call *call)
     d->beta2 = rg_onnx_float(node, "beta");
     d->epsilon = rg_onnx_float(node, "epsilon");
     set_norm(&d->gradient, rg_onnx_float(node, "norm_coefficient"));
-    RG_CHECK(rg_onnx_float(node, "norm_coefficient_post") == 0, RG_UNSUPPORTED,
-             "%s: norm_coefficient_post other than 0 is not supported", node->type);
     return RG_OK;
 }
 
@@ -148,8 +146,10 @@ rg_status rg_onnx_momentum(const rg_onnx_node *node, rg_onnx_call *call)
     d->nesterov = mode == 1;
     set_norm(&d->gradient, rg_onnx_float(node, "norm_coefficient"));
     RG_CHECK(d->momentum > 0, RG_UNSUPPORTED, "%s: alpha must be more than 0", node->type);
-    RG_CHECK(rg_onnx_float(node, "beta") == 1 || rg_onnx_int(node, "T") == 0, RG_UNSUPPORTED,
-             "%s: a beta other than 1 is supported in the first step alone, where T is 0",
-             node->type);
+    const double beta = rg_onnx_int(node, "T") > 0 ? rg_onnx_float(node, "beta") : 1;
+    RG_CHECK(beta == 1 || mode == 0, RG_UNSUPPORTED,
+             "%s: nesterov needs a beta of 1, except in the first step, where T is 0", node->type);
+    d->gradient.rescale = beta;
+    d->gradient.regularization_scale *= beta;
     return RG_OK;
 }

@@ -9,6 +9,7 @@
 #include <retrograde/reduce.h>
 #include <retrograde/reshape.h>
 #include <retrograde/slice.h>
+#include <retrograde/transpose.h>
 #include <retrograde/upsample.h>
 
 rg_status rg_onnx_reshape(const rg_onnx_node *node, rg_onnx_call *call)
@@ -22,6 +23,18 @@ rg_status rg_onnx_reshape(const rg_onnx_node *node, rg_onnx_call *call)
     d->dims_count = count;
     memcpy(d->dims, shape, (size_t)count * sizeof shape[0]);
     d->zero_keeps = rg_onnx_int(node, "allowzero") == 0;
+    return RG_OK;
+}
+
+rg_status rg_onnx_transpose(const rg_onnx_node *node, rg_onnx_call *call)
+{
+    rg_transpose_desc *d = (rg_transpose_desc *)call->desc;
+    int64_t order[RG_ONNX_VALUES];
+    const int32_t count = rg_onnx_ints(node, "perm", order);
+    RG_CHECK(count <= RG_MAX_RANK, RG_INVALID_ARGUMENT, "%s: perm has %d numbers", node->type,
+             count);
+    d->order_count = count;
+    memcpy(d->order, order, (size_t)count * sizeof order[0]);
     return RG_OK;
 }
 

@@ -3,6 +3,7 @@
 /* The operators of ONNX and ONNX Runtime that ops compute: tensors, attributes with their defaults,
  * and converters. */
 #include "operators/onnx_converters.h"
+#include "operators/run.h"
 
 #define ONNX    "ai.onnx"
 #define RUNTIME "com.microsoft"
@@ -30,9 +31,9 @@
 #define CLASSES     "kind=softmax_cross_entropy labels=classes"
 #define LOG_CLASSES "kind=kullback_leibler labels=classes"
 
-#define ENTRY(name, domain, op, gradient, fields, inputs, outputs, attributes, convert, run)    \
-    {                                                                                           \
-        name, domain, &rg_op_##op, gradient, fields, inputs, outputs, attributes, convert, NULL \
+#define ENTRY(name, domain, op, gradient, fields, inputs, outputs, attributes, convert, run)   \
+    {                                                                                          \
+        name, domain, &rg_op_##op, gradient, fields, inputs, outputs, attributes, convert, run \
     }
 /* The same dimensions, an activation. */
 #define NEURON(name, domain, fields, attributes) \
@@ -97,8 +98,7 @@ const rg_onnx_operator rg_onnx_operators[] = {
           NULL, NULL),
     ENTRY("Gemm", ONNX, dense, false, "", "A=x B=w C=b?", "Y=y",
           "alpha:float=1 beta:float=1 transA:int=0 transB:int=0", rg_onnx_gemm, rg_run_gemm),
-    ENTRY("MatMul", ONNX, dense, false, "layout=in_out bias=false", "A=x B=w", "Y=y", "",
-          rg_onnx_matmul, rg_run_matmul),
+    ENTRY("MatMul", ONNX, matmul, false, "", "A=a B=b", "Y=y", "", rg_onnx_matmul, rg_run_matmul),
 
     /* ---- windows ---- */
     ENTRY("Conv", ONNX, conv, false, "", "X=x@image W=w@image B=b?", "Y=y@image", CONV,
@@ -176,6 +176,8 @@ const rg_onnx_operator rg_onnx_operators[] = {
     /* ---- shapes ---- */
     ENTRY("Reshape", ONNX, reshape, false, "", "data=x shape#", "reshaped=y",
           "shape:ints! allowzero:int=0", rg_onnx_reshape, NULL),
+    ENTRY("Transpose", ONNX, transpose, false, "", "data=x", "transposed=y", "perm:ints",
+          rg_onnx_transpose, NULL),
     ENTRY("Slice", ONNX, slice, false, "", "data=x starts# ends# axes# steps#", "output=y", SLICE,
           rg_onnx_slice, NULL),
     ENTRY("SliceGrad", RUNTIME, slice, true, "", "dY=dy shape# starts# ends# axes# steps#", "dX=dx",
@@ -217,8 +219,8 @@ const rg_onnx_operator rg_onnx_operators[] = {
           "norm_coefficient_post:float=0",
           rg_onnx_adam, rg_run_adam),
     ENTRY("Momentum", PREVIEW, sgd, false, "form=torch momentum=0.9",
-          "R=rate T X=parameter G=gradient V=momentum", "X_new=new_parameter V_new=new_momentum",
-          "alpha:float! beta:float! norm_coefficient:float! mode:text!", rg_onnx_momentum,
+          "R=rate T# X=parameter G=gradient V=momentum", "X_new=new_parameter V_new=new_momentum",
+          "alpha:float! beta:float! norm_coefficient:float! mode:text! T:int=0", rg_onnx_momentum,
           rg_run_momentum),
     { .name = NULL },
 };

@@ -168,7 +168,8 @@ static rg_status place_transposed(const rg_onnx_node *node, const rg_tensor_desc
             const int64_t total = (n - 1) * w->stride[axis] + extra[axis] + span - pixels;
             const int64_t held = total > 0 ? total : 0;
             before[axis] = upper ? held / 2 : held - held / 2;
-            after[axis] = total - before[axis] - extra[axis];
+            /* auto_pad adds no pixels where windows are further apart than they are long */
+            after[axis] = (shape[axis] > 0 ? total : held) - before[axis] - extra[axis];
         } else {
             after[axis] -= extra[axis];
         }
@@ -232,6 +233,33 @@ static void keep_partial(const rg_onnx_node *node, const window *w, rg_pool_desc
     }
 }
 
+/* Where windows are further apart than they are long, ONNX Runtime's SAME leaves pixels out at both
+ * sides of the image. */
+static void cut_same(const rg_onnx_node *node, const window *w, rg_pool_desc *d, int32_t image)
+{
+    if (d->padding.policy == RG_PADDING_EXPLICIT || !rg_onnx_has(node, image))
+        return;
+    const bool lower = d->padding.policy == RG_PADDING_SAME_LOWER;
+    int64_t before[2] = { 0 }, after[2] = { 0 }, output[2] = { 1, 1 };
+    bool any = false;
+    for (int32_t axis = 2 - w->spatial; axis < 2; axis++) {
+        const int64_t n = pixels_of(node, &node->inputs[image], w->spatial, axis);
+        output[axis] = (n + w->stride[axis] - 1) / w->stride[axis];
+        const int64_t span = (w->kernel[axis] - 1) * w->dilation[axis] + 1;
+        const int64_t extra = (output[axis] - 1) * w->stride[axis] + span - n;
+        before[axis] = (extra + lower) / 2;
+        after[axis] = extra - before[axis];
+        any |= extra < 0;
+    }
+    if (!any || output[0] < 1 || output[1] < 1)
+        return;
+    d->padding = (rg_padding){ .top = (int32_t)before[0],
+                               .left = (int32_t)before[1],
+                               .bottom = (int32_t)after[0],
+                               .right = (int32_t)after[1] };
+    memcpy(d->output, output, sizeof output);
+}
+
 /* MaxPool, AveragePool, LpPool: X; MaxPoolGrad: dY Indices X; AveragePoolGrad: dY X. */
 rg_status rg_onnx_pool(const rg_onnx_node *node, rg_onnx_call *call)
 {
@@ -255,10 +283,9 @@ rg_status rg_onnx_pool(const rg_onnx_node *node, rg_onnx_call *call)
     }
     if (d->kind == RG_POOL_AVERAGE)
         d->count_include_pad = rg_onnx_int(node, "count_include_pad") != 0;
-    if (!call->gradient)
-        keep_partial(node, &w, d, 0);
-    else if (rg_onnx_has(node, d->indices ? 2 : 1))
-        keep_partial(node, &w, d, d->indices ? 2 : 1);
+    const int32_t image = !call->gradient ? 0 : d->indices ? 2 : 1;
+    keep_partial(node, &w, d, image);
+    cut_same(node, &w, d, image);
     return RG_OK;
 }
 

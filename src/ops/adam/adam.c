@@ -40,10 +40,6 @@ static const rg_op_name names[] = {
       "inputVelocityVector=velocity maximumVelocityVector=maximum learningRate=rate timeStep=step "
       "resultValuesVector=new_parameter",
       0, 0 },
-    { "Adam", false, "form=mps epsilon=1e-6",
-      "R=rate T=step X=parameter G=gradient V=momentum H=velocity X_new=new_parameter "
-      "V_new=new_momentum H_new=new_velocity",
-      0, 0 },
     { .name = NULL },
 };
 

@@ -47,7 +47,6 @@ static const rg_field fields[] = {
 
 #define IMAGES "primaryImage=a secondaryImage=b destinationImage=y"
 #define GRADS  "sourceGradient=dy sourceImage=a destinationGradient=da"
-#define ONNX   "A=a B=b C=y"
 
 static const rg_op_name names[] = {
     { "MPSCNNAdd", false, "kind=add", IMAGES, 3, 4 },
@@ -55,15 +54,12 @@ static const rg_op_name names[] = {
     { "MPSCNNMultiply", false, "kind=multiply", IMAGES, 3, 4 },
     { "MPSCNNDivide", false, "kind=divide", IMAGES, 3, 4 },
     { "MPSNNCompare", false, "kind=compare", IMAGES, 3, 4 },
+    { "MPSCNNArithmeticGradient", true, "kind=add", GRADS, 3, 4 },
     { "MPSCNNAddGradient", true, "kind=add", GRADS, 3, 4 },
     { "MPSCNNSubtractGradient", true, "kind=subtract", GRADS, 3, 4 },
     /* the primary filter multiplies by the secondary image */
     { "MPSCNNMultiplyGradient", true, "kind=multiply",
       "sourceGradient=dy sourceImage=b destinationGradient=da", 3, 4 },
-    { "Add", false, "kind=add", ONNX, 0, 0 },
-    { "Sub", false, "kind=subtract", ONNX, 0, 0 },
-    { "Mul", false, "kind=multiply", ONNX, 0, 0 },
-    { "Div", false, "kind=divide", ONNX, 0, 0 },
     { .name = NULL },
 };
 

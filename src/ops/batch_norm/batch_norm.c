@@ -51,25 +51,18 @@ static const rg_field fields[] = {
     "gradientMatrix=dy inputMatrix=x meanVector=mean varianceVector=variance " \
     "gammaVector=gamma betaVector=beta resultGradientForDataMatrix=dx "        \
     "resultGradientForGammaVector=dgamma resultGradientForBetaVector=dbeta"
-#define ONNX     "X=x scale=gamma B=beta Y=y "
-#define ORT_GRAD "dY=dy X=x scale=gamma dX=dx dScale=dgamma dB=dbeta"
 
 static const rg_op_name names[] = {
     { "MPSCNNBatchNormalization", false, "statistics=given", IMAGE, 3, 4 },
-    { "MPSCNNBatchNormalizationStatistics", false, "phase=statistics", "sourceImage=x", 3, 4 },
-    { "MPSCNNBatchNormalizationStatisticsGradient", true, "phase=statistics", IMAGE_SUMS, 3, 4 },
-    { "MPSCNNBatchNormalizationGradient", true, "phase=normalize", IMAGE_GRAD, 3, 4 },
+    /* Both phases of a class in one call, since a name runs alone. */
+    { "MPSCNNBatchNormalizationStatistics", false, "statistics=returned gamma=false beta=false",
+      "sourceImage=x mean=new_mean variance=new_variance", 3, 4 },
+    { "MPSCNNBatchNormalizationStatisticsGradient", true, "", IMAGE_SUMS, 3, 4 },
+    { "MPSCNNBatchNormalizationGradient", true, "", IMAGE_GRAD, 3, 4 },
     { "MPSCNNBatchNormalizationNode", false, "", IMAGE, 3, 4 },
     { "MPSCNNBatchNormalizationGradientNode", true, "", IMAGE_GRAD, 3, 4 },
     { "MPSMatrixBatchNormalization", false, "statistics=given", MATRIX, 2, 2 },
     { "MPSMatrixBatchNormalizationGradient", true, "", MATRIX_GRAD, 2, 2 },
-    { "BatchNormalization", false, "statistics=given epsilon=1e-5",
-      ONNX "input_mean=mean input_var=variance running_mean=new_mean running_var=new_variance", 0,
-      0 },
-    { "BatchNormInternal", false, "statistics=running epsilon=1e-5",
-      ONNX "input_mean=mean input_var=variance running_mean=new_mean running_var=new_variance", 0,
-      0 },
-    { "BatchNormalizationGrad", true, "epsilon=1e-5", ORT_GRAD, 0, 0 },
     { .name = NULL },
 };
 
@@ -218,11 +211,12 @@ static rg_status record_statistics(rg_call *call, const rg_batch_norm_tensors *t
 {
     if (((const rg_batch_norm_desc *)call->desc)->statistics == RG_BATCH_NORM_GIVEN)
         return rg_batch_norm_record_merge(call, t, t->any, before, returns);
-    const rg_channels shape = rg_batch_norm_shape_of(t);
+    const rg_tensor_desc *const descs[] = { &t->x->desc };
+    const rg_channels shape = rg_channels_make(descs, 1, 0);
     const int64_t dims[] = { shape.parts, RG_NORM_PARTIAL, shape.channels };
     rg_tensor *partial;
     RG_TRY(rg_norm_temporary(call, rg_norm_real(t->x->desc.dtype), 3, dims, &partial));
-    rg_status status = rg_batch_norm_record_parts(call, t, partial);
+    rg_status status = rg_batch_norm_record_parts(call, partial);
     if (status == RG_OK)
         status = rg_batch_norm_record_merge(call, t, partial, before, returns);
     rg_tensor_destroy(partial);
@@ -245,9 +239,9 @@ static rg_status take_moments(rg_call *call, rg_batch_norm_tensors *t, rg_tensor
     return RG_OK;
 }
 
-static rg_status forward_whole(rg_call *call, bool chained)
+static rg_status forward_whole(rg_call *call)
 {
-    rg_batch_norm_tensors t = rg_batch_norm_tensors_of(call, chained);
+    rg_batch_norm_tensors t = rg_batch_norm_tensors_of(call);
     rg_tensor *made;
     RG_TRY(take_moments(call, &t, &made));
     rg_status status = record_statistics(call, &t, 0, true);
@@ -257,15 +251,15 @@ static rg_status forward_whole(rg_call *call, bool chained)
     return status;
 }
 
-static rg_status record_forward(rg_call *call, bool chained)
+static rg_status forward(rg_call *call)
 {
     const rg_batch_norm_desc *d = call->desc;
     if (d->phase == RG_BATCH_NORM_WHOLE)
-        return forward_whole(call, chained);
+        return forward_whole(call);
     RG_CHECK(call->state != NULL, RG_INVALID_ARGUMENT,
              "batch_norm: phase normalize reads its statistics from the state, which is NULL");
     int64_t *progress = call->state->progress;
-    rg_batch_norm_tensors t = rg_batch_norm_tensors_of(call, chained);
+    rg_batch_norm_tensors t = rg_batch_norm_tensors_of(call);
     t.moments = rg_state_slot_tensor(call->state, MOMENTS);
     if (d->phase == RG_BATCH_NORM_NORMALIZE) {
         RG_CHECK(progress[COUNTED] > 0, RG_INVALID_STATE,
@@ -291,7 +285,8 @@ static rg_status record_forward(rg_call *call, bool chained)
 static rg_status sum_up(rg_call *call, const rg_batch_norm_tensors *t, const rg_tensor *factors,
                         int64_t count, bool before)
 {
-    const rg_channels shape = rg_batch_norm_shape_of(t);
+    const rg_tensor_desc *const descs[] = { &t->x->desc };
+    const rg_channels shape = rg_channels_make(descs, 1, 0);
     const int64_t dims[] = { shape.parts, 2, shape.channels };
     rg_tensor *partial;
     RG_TRY(rg_norm_temporary(call, rg_norm_real(t->x->desc.dtype), 3, dims, &partial));
@@ -384,10 +379,10 @@ static rg_status gradient_phase(rg_call *call, const rg_batch_norm_tensors *t,
                                                 : gradient_normalize(call, t, factors);
 }
 
-static rg_status record_gradient(rg_call *call, bool chained)
+static rg_status gradient(rg_call *call)
 {
     const rg_batch_norm_desc *d = call->desc;
-    rg_batch_norm_tensors t = rg_batch_norm_tensors_of(call, chained);
+    rg_batch_norm_tensors t = rg_batch_norm_tensors_of(call);
     const int64_t factor_dims[] = { RG_NORM_FACTORS, rg_batch_norm_channels_of(t.x) };
     const int64_t sum_dims[] = { 2, rg_batch_norm_channels_of(t.x) };
     rg_tensor *moments, *factors = NULL, *sums = NULL;
@@ -406,23 +401,6 @@ static rg_status record_gradient(rg_call *call, bool chained)
     return status;
 }
 
-rg_status rg_batch_norm_record(rg_call *call, const rg_batch_norm_request *request, bool chained)
-{
-    return request->gradient ? record_gradient(call, chained) : record_forward(call, chained);
-}
-
-static const rg_strategy *const strategies[] = { &rg_batch_norm_chains, &rg_batch_norm_rows, NULL };
-
-static rg_status forward(rg_call *call)
-{
-    return rg_strategy_run(call, strategies, &(rg_batch_norm_request){ .gradient = false });
-}
-
-static rg_status gradient(rg_call *call)
-{
-    return rg_strategy_run(call, strategies, &(rg_batch_norm_request){ .gradient = true });
-}
-
 RG_OP_DEFINE(
     batch_norm, .text = "batch normalization", .desc = { fields, &defaults, sizeof defaults },
     .inputs = (const char *const[]){ "x", "gamma", "beta", "mean", "variance", NULL },
@@ -432,8 +410,7 @@ RG_OP_DEFINE(
     .input_names = input_names, .check = check, .shapes = shapes, .state = make_slots, .fits = fits,
     .fills_state = fills_state, .reads = reads, .optional_dy = 6, .shares_state = shares_state,
     .forward = forward, .gradient = gradient,
-    .fusion = { .is_cheap = true, .keep_first_output = keep_first_output },
-    .strategies = (const rg_strategy *const *const[]){ strategies, NULL });
+    .fusion = { .is_cheap = true, .keep_first_output = keep_first_output });
 
 rg_status rg_batch_norm_create(rg_device *device, const rg_batch_norm_desc *desc,
                                rg_kernel **kernel)

@@ -32,8 +32,6 @@ static const rg_field fields[] = {
 static const rg_op_name names[] = {
     { "MPSNNConcatenationNode", false, "axis=-1 multiple=4", "destinationImage=y", 3, 4 },
     { "MPSNNConcatenationGradientNode", true, "axis=-1 multiple=4", "sourceGradient=dy", 3, 4 },
-    { "Concat", false, "", "concat_result=y", 0, 0 },
-    { "ConcatTraining", false, "", "concat_result=y", 0, 0 },
     { .name = NULL },
 };
 

@@ -26,8 +26,6 @@ static const rg_field fields[] = {
 static const rg_op_name names[] = {
     { "MPSCNNConvolution", false, "", RG_CONV_MPS_NAMES, 3, 4 },
     { "MPSCNNConvolutionGradient", true, "", RG_CONV_MPS_GRADIENT_NAMES, 3, 4 },
-    { "Conv", false, "", "X=x W=w B=b Y=y", 4, 4 },
-    { "ConvGrad", true, "", "dY=dy X=x W=w dX=dx dW=dw dB=db", 4, 4 },
     { .name = NULL },
 };
 

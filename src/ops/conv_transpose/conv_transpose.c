@@ -34,7 +34,6 @@ static const rg_field fields[] = {
 static const rg_op_name names[] = {
     { "MPSCNNConvolutionTranspose", false, "", RG_CONV_MPS_NAMES, 3, 4 },
     { "MPSCNNConvolutionTransposeGradient", true, "", RG_CONV_MPS_GRADIENT_NAMES, 3, 4 },
-    { "ConvTranspose", false, "layout=in_out", "X=x W=w B=b Y=y", 4, 4 },
     { .name = NULL },
 };
 

@@ -54,7 +54,6 @@ static const rg_op_name names[] = {
       "leftMatrix=x rightMatrix=w resultMatrix=y", 2, 2 },
     { "MPSMatrixVectorMultiplication", false, "bias=false",
       "inputMatrix=w inputVector=x resultVector=y", 1, 1 },
-    { "Gemm", false, "layout=in_out", "A=x B=w C=b Y=y", 2, 2 },
     { .name = NULL },
 };
 

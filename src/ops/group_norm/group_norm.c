@@ -41,19 +41,12 @@ static const rg_field fields[] = {
 #define IMAGE      "sourceImage=x destinationImage=y"
 #define IMAGE_GRAD "sourceGradient=dy sourceImage=x destinationGradient=dx"
 #define IMAGES     "image_gradients=true "
-#define ONNX       "X=x scale=gamma B=beta Y=y"
 
 static const rg_op_name names[] = {
     { "MPSCNNGroupNormalization", false, IMAGES, IMAGE, 3, 4 },
     { "MPSCNNGroupNormalizationGradient", true, IMAGES, IMAGE_GRAD, 3, 4 },
     { "MPSCNNInstanceNormalization", false, IMAGES "groups=0", IMAGE, 3, 4 },
     { "MPSCNNInstanceNormalizationGradient", true, IMAGES "groups=0", IMAGE_GRAD, 3, 4 },
-    { "GroupNormalization", false, "epsilon=1e-5", "X=x scale=gamma bias=beta Y=y", 0, 0 },
-    { "InstanceNormalization", false, "groups=0 epsilon=1e-5",
-      "input=x scale=gamma B=beta output=y", 0, 0 },
-    { "LayerNormalization", false, "axis=-1 epsilon=1e-5", "X=x Scale=gamma B=beta Y=y", 0, 0 },
-    { "LayerNormalizationGrad", true, "axis=-1 epsilon=1e-5",
-      "Y_grad=dy X=x scale=gamma X_grad=dx scale_grad=dgamma bias_grad=dbeta", 0, 0 },
     { .name = NULL },
 };
 

@@ -65,9 +65,6 @@ static const rg_field fields[] = {
 #define MPS_FIELDS "reduction=none across_batch=false classes=1 undivided_gradient=true"
 #define SOURCES    "sourceImage=y labels=labels weights=weights"
 
-/* A mean of ONNX leaves out what is ignored. */
-#define ONNX_FIELDS "labels=classes reduction=sum_by_non_zero_weights"
-
 static const rg_op_name names[] = {
     { "MPSCNNLoss", false, MPS_FIELDS " gradient_output=true",
       SOURCES " lossImage=loss destinationImage=gradient", 1, 8 },
@@ -77,9 +74,6 @@ static const rg_op_name names[] = {
       8 },
     { "MPSNNInitialGradient", false, "kind=initial_gradient", "sourceImage=y destinationImage=loss",
       1, 8 },
-    { "SoftmaxCrossEntropyLoss", false, ONNX_FIELDS, "scores=y output=loss", 2, 2 },
-    { "NegativeLogLikelihoodLoss", false, "kind=kullback_leibler " ONNX_FIELDS,
-      "input=y target=labels", 2, 2 },
     { .name = NULL },
 };
 

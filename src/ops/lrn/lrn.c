@@ -42,7 +42,6 @@ static const rg_field fields[] = {
 static const rg_op_name names[] = {
     { "MPSCNNCrossChannelNormalization", false, "", IMAGE, 3, 4 },
     { "MPSCNNCrossChannelNormalizationGradient", true, "", IMAGE_GRAD, 3, 4 },
-    { "LRN", false, "alpha=0.0001 beta=0.75 even_after=true", "X=x Y=y", 0, 0 },
     { .name = NULL },
 };
 

@@ -40,9 +40,8 @@ RG_INLINE void store_lanes(const wide *k, int64_t channel, int i, vreal value)
         store_one(k->out, k->offset[2][i + e] + channel * k->step[2], k->T, lanes[e]);
 }
 
-RG_OUTLINE void wide_fill(const void *job, int64_t channel, const real *sum, real *to)
+RG_OUTLINE void wide_fill(const void *job, int64_t channel, real *to)
 {
-    (void)sum;
     const wide *k = job;
     for (int i = 0; i < RG_LRN_LANES; i += VLEN) {
         const vreal x = load_lanes(k, k->x, 1, channel, i);
@@ -50,9 +49,8 @@ RG_OUTLINE void wide_fill(const void *job, int64_t channel, const real *sum, rea
     }
 }
 
-RG_OUTLINE void wide_forward(const void *job, int64_t channel, const real *sum, real *to)
+RG_OUTLINE void wide_forward(const void *job, int64_t channel, const real *sum)
 {
-    (void)to;
     const wide *k = job;
     for (int i = 0; i < RG_LRN_LANES; i += VLEN) {
         const vreal x = load_lanes(k, k->x, 1, channel, i);
@@ -80,9 +78,8 @@ RG_OUTLINE void wide_middle(const void *job, int64_t channel, const real *sum, r
     }
 }
 
-RG_OUTLINE void wide_gradient(const void *job, int64_t channel, const real *sum, real *to)
+RG_OUTLINE void wide_gradient(const void *job, int64_t channel, const real *sum)
 {
-    (void)to;
     const wide *k = job;
     for (int i = 0; i < RG_LRN_LANES; i += VLEN) {
         const vreal x = load_lanes(k, k->x, 1, channel, i);

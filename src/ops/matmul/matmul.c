@@ -24,7 +24,6 @@ static const rg_field fields[] = {
 };
 
 static const rg_op_name names[] = {
-    { "MatMul", false, "", "A=a B=b Y=y", 2, RG_MAX_RANK },
     { .name = NULL },
 };
 

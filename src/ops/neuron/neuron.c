@@ -43,9 +43,6 @@ const rg_field rg_neuron_fields[] = {
 #define IMAGE_GRAD  "sourceGradient=dy sourceImage=x destinationGradient=dx"
 #define MATRIX      "inputMatrix=x resultMatrix=y"
 #define MATRIX_GRAD "gradientMatrix=dy inputMatrix=x resultGradientForDataMatrix=dx"
-#define ONNX        "X=x Y=y"
-#define ONNX_X      "dY=dy X=x dX=dx"
-#define ONNX_Y      "dY=dy Y=y dX=dx"
 
 static const rg_op_name names[] = {
     { "MPSCNNNeuron", false, "kind=none", IMAGE, 3, 4 },
@@ -66,28 +63,6 @@ static const rg_op_name names[] = {
     { "MPSCNNNeuronGradient", true, "kind=none", IMAGE_GRAD, 3, 4 },
     { "MPSMatrixNeuron", false, "kind=none", MATRIX, 2, 3 },
     { "MPSMatrixNeuronGradient", true, "kind=none", MATRIX_GRAD, 2, 3 },
-    { "Relu", false, "kind=relu", ONNX, 0, 0 },
-    { "LeakyRelu", false, "kind=relu a=0.01", ONNX, 0, 0 },
-    { "PRelu", false, "kind=prelu", ONNX " slope=slope", 0, 0 },
-    { "Sigmoid", false, "kind=sigmoid", ONNX, 0, 0 },
-    { "HardSigmoid", false, "kind=hard_sigmoid", ONNX, 0, 0 },
-    { "Tanh", false, "kind=tanh", ONNX, 0, 0 },
-    { "Abs", false, "kind=absolute", ONNX, 0, 0 },
-    { "Softplus", false, "kind=softplus", ONNX, 0, 0 },
-    { "Softsign", false, "kind=softsign", ONNX, 0, 0 },
-    { "Elu", false, "kind=elu", ONNX, 0, 0 },
-    { "Exp", false, "kind=exponential", "input=x output=y", 0, 0 },
-    { "Log", false, "kind=logarithm", "input=x output=y", 0, 0 },
-    { "Gelu", false, "kind=gelu", ONNX, 0, 0 },
-    { "FastGelu", false, "kind=gelu_tanh", ONNX, 0, 0 },
-    { "QuickGelu", false, "kind=swish a=1.702", ONNX, 0, 0 },
-    { "ReluGrad", true, "kind=relu", ONNX_X, 0, 0 },
-    { "LeakyReluGrad", true, "kind=relu a=0.01 from_y=true", ONNX_Y, 0, 0 },
-    { "SigmoidGrad", true, "kind=sigmoid from_y=true", ONNX_Y, 0, 0 },
-    { "TanhGrad", true, "kind=tanh from_y=true", ONNX_Y, 0, 0 },
-    { "GeluGrad", true, "kind=gelu", ONNX_X, 0, 0 },
-    { "FastGeluGrad", true, "kind=gelu_tanh", ONNX_X, 0, 0 },
-    { "QuickGeluGrad", true, "kind=swish a=1.702", ONNX_X, 0, 0 },
     { .name = NULL },
 };
 

@@ -41,7 +41,6 @@ static const rg_field fields[] = {
 static const rg_op_name names[] = {
     { "MPSNNPad", false, "repeat=true", IMAGE, 3, 4 },
     { "MPSNNPadGradient", true, "repeat=true", IMAGE_GRAD, 3, 4 },
-    { "Pad", false, "mode=constant", "data=x output=y", 4, 4 },
     { .name = NULL },
 };
 

@@ -54,12 +54,6 @@ static const rg_op_name names[] = {
     { "MPSNNReduceFeatureChannelsArgumentMax", false, "kind=arg_max dims=-1", IMAGE, 3, 4 },
     { "MPSNNReductionSpatialMeanNode", false, "kind=mean dims=-3,-2", IMAGE, 3, 4 },
     { "MPSNNReductionSpatialMeanGradientNode", true, "kind=mean dims=-3,-2", IMAGE_GRAD, 3, 4 },
-    { "ReduceSum", false, "kind=sum", DATA, 0, 0 },
-    { "ReduceMean", false, "kind=mean", DATA, 0, 0 },
-    { "ReduceMin", false, "kind=min", DATA, 0, 0 },
-    { "ReduceMax", false, "kind=max", DATA, 0, 0 },
-    { "ArgMin", false, "kind=arg_min dims=0", DATA, 0, 0 },
-    { "ArgMax", false, "kind=arg_max dims=0", DATA, 0, 0 },
     { .name = NULL },
 };
 

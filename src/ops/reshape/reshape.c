@@ -33,7 +33,6 @@ static const rg_op_name names[] = {
     { "MPSNNReshape", false, "", "sourceImage=x destinationImage=y", 3, 4 },
     { "MPSNNReshapeGradient", true, "", "sourceGradient=dy sourceImage=x destinationGradient=dx", 3,
       4 },
-    { "Reshape", false, "zero_keeps=true", "data=x reshaped=y", 0, 0 },
     { .name = NULL },
 };
 

@@ -31,8 +31,6 @@ static const rg_op_name names[] = {
       "inputValuesVector=parameter inputGradientVector=gradient inputMomentumVector=momentum "
       "learningRate=rate resultValuesVector=new_parameter",
       0, 0 },
-    { "Momentum", false, "form=torch momentum=0.9",
-      "R=rate X=parameter G=gradient V=momentum X_new=new_parameter V_new=new_momentum", 0, 0 },
     { .name = NULL },
 };
 

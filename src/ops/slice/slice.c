@@ -27,8 +27,6 @@ static const rg_field fields[] = {
 
 static const rg_op_name names[] = {
     { "MPSNNSlice", false, "", "sourceImage=x destinationImage=y", 3, 4 },
-    { "Slice", false, "", "data=x output=y", 0, 0 },
-    { "SliceGrad", true, "", "dY=dy dX=dx", 0, 0 },
     { .name = NULL },
 };
 

@@ -46,10 +46,6 @@ static const rg_op_name names[] = {
     { "MPSCNNSoftMaxGradient", true, "axis=-1", IMAGE_GRAD, 3, 4 },
     { "MPSCNNLogSoftMax", false, "kind=log axis=-1", IMAGE, 3, 4 },
     { "MPSCNNLogSoftMaxGradient", true, "kind=log axis=-1", IMAGE_GRAD, 3, 4 },
-    { "SoftmaxGrad", true, "axis=1 flatten=true", "dY=dy Y=y dX=dx", 0, 0 },
-    { "SoftmaxGrad_13", true, "axis=-1", "dY=dy Y=y dX=dx", 0, 0 },
-    { "LogSoftmaxGrad", true, "kind=log axis=1 flatten=true", "dY=dy X=y dX=dx", 0, 0 },
-    { "LogSoftmaxGrad_13", true, "kind=log axis=-1", "dY=dy X=y dX=dx", 0, 0 },
     { .name = NULL },
 };
 

@@ -23,7 +23,6 @@ static const rg_field fields[] = {
 };
 
 static const rg_op_name names[] = {
-    { "Transpose", false, "", "data=x transposed=y", 0, 0 },
     { .name = NULL },
 };
 

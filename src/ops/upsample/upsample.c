@@ -40,16 +40,14 @@ static const rg_field fields[] = {
 
 #define IMAGE      "sourceImage=x destinationImage=y"
 #define IMAGE_GRAD "sourceGradient=dy sourceImage=x destinationGradient=dx"
-#define ONNX_FIELD "kind=nearest grid=half_pixel round=prefer_floor"
 
 static const rg_op_name names[] = {
+    { "MPSCNNUpsamplingGradient", true, "kind=nearest", IMAGE_GRAD, 3, 4 },
     { "MPSCNNUpsamplingNearest", false, "kind=nearest", IMAGE, 3, 4 },
     { "MPSCNNUpsamplingNearestGradient", true, "kind=nearest", IMAGE_GRAD, 3, 4 },
     { "MPSCNNUpsamplingBilinear", false, "kind=bilinear", IMAGE, 3, 4 },
     { "MPSCNNUpsamplingBilinearGradient", true, "kind=bilinear", IMAGE_GRAD, 3, 4 },
     { "MPSNNResizeBilinear", false, "kind=bilinear", IMAGE, 3, 4 },
-    { "Resize", false, ONNX_FIELD, "X=x Y=y", 4, 4 },
-    { "ResizeGrad", true, "kind=bilinear grid=half_pixel", "dY=dy X=x dX=dx", 4, 4 },
     { .name = NULL },
 };
 

@@ -119,7 +119,7 @@ static __device__ __forceinline__ void sum_tap(const depthwise_parts_args &k, in
     }
 }
 
-/* The position of a thread in its block, and its channels. */
+/* Where a thread stands in its block, and what it has. */
 struct depthwise_thread {
     int x, y, across; /* `across` threads have each row */
     int64_t part, c;  /* of which channels c to c + V - 1, if `inside` */

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Runs of ONNX's operators on shapes that are more than one op: Split, Pad, gradients that need the
+ * shape of their source. */
+#include "operators/onnx_converters.h"
+#include "operators/run.h"
+#include "runtime/objects.h"
+
+#include <retrograde/pad.h>
+#include <retrograde/slice.h>
+
+/* The gradient of an op with one input, whose shape is `source`. */
+static rg_status gradient_of(rg_run *run, rg_tensor *dy, int32_t rank, const int64_t source[],
+                             rg_tensor **dx)
+{
+    rg_tensor *x;
+    const rg_tensor_desc desc = rg_tensor_desc_dense(dy->desc.dtype, rank, source);
+    RG_TRY(rg_tensor_create(run->device, &desc, &x));
+    RG_TRY(rg_run_keep(run, x));
+    return rg_run_gradient(run, run->call.op, run->call.desc, &dy, &x, NULL, NULL, 1, dx);
+}
+
+rg_status rg_run_slice_gradient(rg_run *run)
+{
+    int64_t shape[RG_ONNX_VALUES];
+    rg_tensor *dx;
+    RG_TRY(rg_onnx_finish(&run->node, &run->call, rg_onnx_slice));
+    const int32_t rank = rg_onnx_ints(&run->node, "shape", shape);
+    RG_TRY(gradient_of(run, run->in[0], rank, shape, &dx));
+    return rg_run_give(run, 0, dx);
+}
+
+/* The lengths of the parts: `split`, or num_outputs equal ones, the last one shorter. */
+static rg_status read_parts(const rg_run *run, int64_t whole, int64_t parts[RG_ONNX_VALUES],
+                            int32_t *count)
+{
+    const rg_onnx_node *node = &run->node;
+    int64_t sum = 0;
+    *count = rg_onnx_ints(node, "split", parts);
+    if (*count == 0) {
+        int32_t outputs = (int32_t)rg_onnx_int(node, "num_outputs");
+        for (int32_t i = 0; i < RG_ONNX_TENSORS && !rg_onnx_given(node, "num_outputs"); i++)
+            outputs = rg_run_wants(run, i) ? i + 1 : outputs;
+        RG_CHECK(outputs >= 1 && outputs <= RG_ONNX_TENSORS, RG_INVALID_ARGUMENT,
+                 "%s: num_outputs must be 1 to %d, not %d", node->type, RG_ONNX_TENSORS, outputs);
+        const int64_t each = (whole + outputs - 1) / outputs;
+        *count = outputs;
+        for (int32_t i = 0; i < outputs; i++) {
+            const int64_t left = whole - (int64_t)i * each;
+            parts[i] = left < each ? left : each;
+        }
+    }
+    for (int32_t i = 0; i < *count; i++) {
+        RG_CHECK(parts[i] >= 0, RG_INVALID_ARGUMENT, "%s: a part would have %lld elements",
+                 node->type, (long long)parts[i]);
+        sum += parts[i];
+    }
+    RG_CHECK(sum == whole, RG_INVALID_ARGUMENT,
+             "%s: the parts have %lld elements together, but the axis has %lld", node->type,
+             (long long)sum, (long long)whole);
+    return RG_OK;
+}
+
+rg_status rg_run_split(rg_run *run)
+{
+    const rg_tensor_desc *x = &run->shapes[0];
+    int64_t axis, parts[RG_ONNX_VALUES], start = 0;
+    int32_t count;
+    RG_TRY(rg_onnx_axis(&run->node, "axis", rg_onnx_int(&run->node, "axis"), x->rank, &axis));
+    RG_TRY(read_parts(run, x->dims[axis], parts, &count));
+    RG_CHECK(run->wanted >> count == 0, RG_INVALID_ARGUMENT, "%s: there are only %d results",
+             run->node.type, count);
+    for (int32_t i = 0; i < count; i++) {
+        rg_slice_desc slice = rg_slice_desc_default();
+        rg_tensor *y;
+        slice.start_count = slice.length_count = x->rank;
+        for (int32_t d = 0; d < x->rank; d++)
+            slice.length[d] = d == axis ? parts[i] : x->dims[d];
+        slice.start[axis] = start;
+        start += parts[i];
+        if (!rg_run_wants(run, i))
+            continue;
+        RG_TRY(rg_run_unary(run, &rg_op_slice, &slice, run->in[0], &y));
+        RG_TRY(rg_run_give(run, i, y));
+    }
+    return RG_OK;
+}
+
+/* x with ones in front, so that it has rank 4. */
+static rg_status widen(rg_run *run, rg_tensor *x, int64_t dims[4], rg_tensor **y)
+{
+    const int32_t rank = x->desc.rank;
+    for (int32_t d = 0; d < 4; d++)
+        dims[d] = d < 4 - rank ? 1 : x->desc.dims[d - 4 + rank];
+    return rg_run_reshape(run, x, 4, dims, y);
+}
+
+rg_status rg_run_pad(rg_run *run)
+{
+    const int32_t rank = run->shapes[0].rank;
+    int64_t dims[4];
+    rg_tensor *x, *y;
+    RG_TRY(rg_onnx_finish(&run->node, &run->call, rg_onnx_pad));
+    RG_TRY(widen(run, run->in[0], dims, &x));
+    RG_TRY(rg_run_unary(run, &rg_op_pad, run->call.desc, x, &y));
+    RG_TRY(rg_run_reshape(run, y, rank, y->desc.dims + 4 - rank, &y));
+    return rg_run_give(run, 0, y);
+}
+
+rg_status rg_run_pad_gradient(rg_run *run)
+{
+    const int32_t rank = run->shapes[0].rank;
+    const rg_pad_desc *d = (const rg_pad_desc *)run->call.desc;
+    int64_t dims[4];
+    rg_tensor *dy, *dx;
+    RG_TRY(rg_onnx_finish(&run->node, &run->call, rg_onnx_pad));
+    RG_TRY(widen(run, run->in[0], dims, &dy));
+    for (int32_t i = 0; i < 4; i++) {
+        dims[i] -= d->before[i] + d->after[i];
+        RG_CHECK(dims[i] >= 0, RG_INVALID_ARGUMENT, "%s: dY is smaller than its padding",
+                 run->node.type);
+    }
+    RG_TRY(gradient_of(run, dy, 4, dims, &dx));
+    RG_TRY(rg_run_reshape(run, dx, rank, dx->desc.dims + 4 - rank, &dx));
+    return rg_run_give(run, 0, dx);
+}
+
+/* Without axes, noop_with_empty_axes makes a copy. */
+rg_status rg_run_reduce(rg_run *run)
+{
+    int64_t axes[RG_ONNX_VALUES];
+    if (rg_onnx_ints(&run->node, "axes", axes) == 0 &&
+        rg_onnx_int(&run->node, "noop_with_empty_axes") != 0)
+        return rg_run_give(run, 0, run->in[0]);
+    return rg_run_op(run, rg_onnx_reduce);
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Operators by name from C: all names can be looked up and created, and some are run. */
+#include "api.h"
+
+#include <retrograde/operator.h>
+
+static void test_names(void)
+{
+    rg_operator_info info;
+    const int32_t count = rg_operator_count();
+    EXPECT(count > 150);
+    for (int32_t i = 0; i < count; i++) {
+        rg_operator_info again;
+        EXPECT_OK(rg_operator_get(i, &info));
+        EXPECT(info.inputs > 0 && info.outputs > 0 && info.op != NULL && info.domain != NULL);
+        EXPECT_OK(rg_operator_find(info.name, &again));
+        EXPECT(strcmp(again.op, info.op) == 0 && again.gradient == info.gradient);
+    }
+    EXPECT_FAILS(rg_operator_get(count, &info), RG_INVALID_ARGUMENT, "no number");
+    EXPECT_FAILS(rg_operator_find("MPSCNNPoolingMaximum", &info), RG_INVALID_ARGUMENT,
+                 "did you mean 'MPSCNNPoolingMax'?");
+    EXPECT_OK(rg_operator_find("SoftmaxGrad_13", &info));
+    EXPECT(info.gradient && strcmp(info.domain, "com.microsoft") == 0 && info.inputs == 2);
+}
+
+static rg_tensor *made_of(rg_device *device, int32_t rank, const int64_t dims[],
+                          const float values[])
+{
+    const rg_tensor_desc desc = rg_tensor_desc_dense(RG_F32, rank, dims);
+    size_t bytes = sizeof(float);
+    for (int32_t d = 0; d < rank; d++)
+        bytes *= (size_t)dims[d];
+    rg_tensor *tensor;
+    EXPECT_OK(rg_tensor_create(device, &desc, &tensor));
+    EXPECT_OK(rg_tensor_write(tensor, values, bytes, RG_LAYOUT_SAME));
+    return tensor;
+}
+
+/* Images of two channels (n, c, h, w): the maxima of each channel, not of neighbouring channels. */
+static void test_onnx(rg_device *device, rg_queue *queue)
+{
+    const float values[] = { 1, 2, 3, 4, 8, 7, 6, 5 };
+    const int64_t dims[] = { 1, 2, 2, 2 };
+    const rg_attribute window = { .name = "kernel_shape", .text = "2,2" };
+    rg_tensor *x = made_of(device, 4, dims, values), *out[2];
+    rg_operator *pool;
+    rg_commands *commands;
+    float y[2];
+    int64_t indices[2];
+    EXPECT_OK(rg_operator_create(device, "MaxPool", &window, 1, &pool));
+    EXPECT(strcmp(rg_operator_input(pool, 0), "X") == 0 && rg_operator_input(pool, 1) == NULL);
+    EXPECT(strcmp(rg_operator_output(pool, 1), "Indices") == 0);
+    EXPECT_OK(rg_commands_create(queue, &commands));
+    EXPECT_OK(rg_operator_run(pool, commands, &x, 1, 3, out));
+    EXPECT_OK(rg_commands_commit(commands));
+    EXPECT_OK(rg_commands_wait(commands));
+    EXPECT_OK(rg_tensor_read(out[0], y, sizeof y, RG_LAYOUT_SAME));
+    EXPECT(y[0] == 4 && y[1] == 8);
+    EXPECT_OK(rg_tensor_read(out[1], indices, sizeof indices, RG_LAYOUT_SAME));
+    EXPECT(indices[0] == 3 && indices[1] == 4);
+    rg_commands_destroy(commands);
+    EXPECT_OK(rg_commands_create(queue, &commands));
+    EXPECT_FAILS(rg_operator_run(pool, commands, NULL, 0, 1, out), RG_INVALID_ARGUMENT,
+                 "MaxPool: the input X is missing");
+    EXPECT_FAILS(rg_operator_run(pool, commands, &x, 1, 4, out), RG_INVALID_ARGUMENT, "results");
+    rg_commands_destroy(commands);
+    rg_tensor_destroy(out[0]);
+    rg_tensor_destroy(out[1]);
+    rg_tensor_destroy(x);
+    rg_operator_destroy(pool);
+    rg_operator_destroy(NULL);
+}
+
+/* The gradient of a multiplication reads the other operand alone, as MPS's class does. */
+static void test_mps(rg_device *device, rg_queue *queue)
+{
+    const int64_t dims[] = { 1, 1, 2 };
+    rg_tensor *in[4] = { made_of(device, 3, dims, (float[]){ 1, 2 }), NULL,
+                         made_of(device, 3, dims, (float[]){ 3, 4 }) };
+    const rg_attribute scale = { .name = "primary_scale", .floats = (double[]){ 2 }, .count = 1 };
+    const rg_attribute wrong = { .name = "scale", .text = "2" };
+    rg_tensor *out[2];
+    rg_operator *op;
+    rg_commands *commands;
+    float dx[2];
+    EXPECT_FAILS(rg_operator_create(device, "MPSCNNMultiplyGradient", &wrong, 1, &op),
+                 RG_INVALID_ARGUMENT, "scale");
+    EXPECT(op == NULL);
+    EXPECT_OK(rg_operator_create(device, "MPSCNNMultiplyGradient", &scale, 1, &op));
+    EXPECT(strcmp(rg_operator_input(op, 0), "sourceGradient") == 0);
+    EXPECT(strcmp(rg_operator_input(op, 2), "sourceImage") == 0);
+    EXPECT_OK(rg_commands_create(queue, &commands));
+    EXPECT_OK(rg_operator_run(op, commands, in, 3, 1, out));
+    EXPECT_OK(rg_commands_commit(commands));
+    EXPECT_OK(rg_commands_wait(commands));
+    EXPECT_OK(rg_tensor_read(out[0], dx, sizeof dx, RG_LAYOUT_SAME));
+    EXPECT(dx[0] == 6 && dx[1] == 16);
+    rg_commands_destroy(commands);
+    rg_tensor_destroy(out[0]);
+    rg_tensor_destroy(in[0]);
+    rg_tensor_destroy(in[2]);
+    rg_operator_destroy(op);
+}
+
+int main(void)
+{
+    rg_device *device;
+    rg_queue *queue;
+    EXPECT_OK(rg_device_create("cpu", NULL, &device));
+    EXPECT_OK(rg_queue_create(device, &queue));
+    test_names();
+    test_onnx(device, queue);
+    test_mps(device, queue);
+    rg_queue_destroy(queue);
+    rg_device_destroy(device);
+    return rg_test_report();
+}
