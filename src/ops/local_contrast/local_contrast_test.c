@@ -5,6 +5,8 @@
 
 #include <retrograde/local_contrast.h>
 
+#include <string.h>
+
 /* Images of 13 by 11 with 3 channels: a NaN, and infinities that windows miss. */
 static double special(int64_t i)
 {
@@ -188,6 +190,8 @@ static void draw(rg_draw *d)
         desc->window[a] = (int32_t)rg_draw_between(d, 1, rg_draw_chance(d, 0.2) ? size[a] + 3 : 9);
     d->cost = (double)rg_draw_count(&d->x[0]) * (double)size[0] * (double)size[1];
     d->cost *= 3;
+    memset(desc->offset, 0, sizeof desc->offset);
+    memset(desc->output, 0, sizeof desc->output);
     for (int a = 0; a < 2 && rg_draw_chance(d, 0.3); a++) {
         desc->offset[a] = (int32_t)rg_draw_between(d, -3, size[a] + 2);
         desc->output[a] = rg_draw_below(d, size[a] + 4);
