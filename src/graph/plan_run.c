@@ -47,8 +47,6 @@ static rg_status check_images(const gathering *g, const char *name)
             "rg_plan_encode_batch: the source '%s' is %s for image 0 and %s for image %" PRId64,
             name, rg_shape_text(first, have), rg_shape_text(desc, want), n);
     }
-    RG_CHECK(g->images[0]->desc.rank > 0, RG_INVALID_ARGUMENT,
-             "rg_plan_encode_batch: the source '%s' has rank 0 but differs between images", name);
     return RG_OK;
 }
 
@@ -74,9 +72,19 @@ static rg_status view_as(const rg_tensor *tensor, rg_dtype dtype, rg_tensor **vi
     return RG_OK;
 }
 
+/* An image (h, w, c) and a number have no dimension that counts images: they get one. */
+static bool is_stacked(const rg_tensor_desc *image)
+{
+    return image->rank == 3 || image->rank == 0;
+}
+
 static rg_status make_whole(gathering *g, const char *name)
 {
     rg_tensor_desc desc = g->images[0]->desc;
+    if (is_stacked(&desc)) {
+        memmove(&desc.dims[1], &desc.dims[0], (size_t)desc.rank++ * sizeof desc.dims[0]);
+        desc.dims[0] = 1;
+    }
     RG_CHECK(!__builtin_mul_overflow(desc.dims[0], g->count, &desc.dims[0]), RG_INVALID_ARGUMENT,
              "rg_plan_encode_batch: the source '%s' has too many images", name);
     desc = rg_tensor_desc_dense(desc.dtype, desc.rank, desc.dims);
@@ -86,20 +94,24 @@ static rg_status make_whole(gathering *g, const char *name)
 static rg_status make_parts(gathering *g, rg_dtype dtype)
 {
     const rg_tensor_desc *image = &g->images[0]->desc;
+    const rg_tensor_desc dense = image->rank > 0
+                                     ? rg_tensor_desc_dense(dtype, image->rank, image->dims)
+                                     : rg_tensor_desc_dense(dtype, 1, (int64_t[]){ 1 });
+    const int64_t elements = g->whole->desc.dims[0] / g->count * g->whole->desc.strides[0];
     for (int64_t n = 0; n < g->count; n++) {
         RG_TRY(view_as(g->images[n], dtype, &g->from[n]));
         RG_TRY(view_as(g->whole, dtype, &g->parts[n]));
-        rg_tensor *part = g->parts[n];
-        const int64_t first = n * image->dims[0] * part->desc.strides[0];
-        part->desc.dims[0] = image->dims[0];
-        part->offset += (size_t)first * rg_dtype_size(dtype);
+        g->parts[n]->desc = dense;
+        if (image->rank == 0)
+            g->from[n]->desc = dense;
+        g->parts[n]->offset += (size_t)(n * elements) * rg_dtype_size(dtype);
     }
     return RG_OK;
 }
 
 static rg_status copy_parts(const gathering *g, const rg_plan *plan)
 {
-    const rg_tensor_desc *image = &g->images[0]->desc;
+    const rg_tensor_desc *image = &g->parts[0]->desc;
     rg_reshape_desc desc = rg_reshape_desc_default();
     rg_kernel *kernel;
     if (rg_shape_count(image) == 0)
@@ -169,14 +181,42 @@ static rg_status gather_all(rg_plan *plan, rg_commands *commands, int64_t count,
     return RG_OK;
 }
 
-/* The images are read, each of them once. */
-static void count_images(const rg_plan *plan, int64_t count, rg_tensor *const sources[],
-                         rg_tensor *const wholes[], rg_commands *commands)
+static bool contains(rg_tensor *const tensors[], int64_t count, const rg_tensor *tensor)
 {
-    const uint64_t serial = ++commands->serial;
+    bool found = false;
+    for (int64_t n = 0; n < count && !found; n++)
+        found = tensors[n] == tensor;
+    return found;
+}
+
+/* Temporaries must have as many reads left as their sources are read. */
+static rg_status check_images_count(const rg_plan *plan, int64_t count, rg_tensor *const sources[])
+{
     for (int64_t k = 0; k < plan->sources_count * count; k++) {
-        if (wholes[k / count] != NULL)
-            rg_tensor_count_read(sources[k], serial);
+        uint64_t reads = 0;
+        if (sources[k]->commands == 0)
+            continue;
+        for (int32_t i = 0; i < plan->sources_count; i++) {
+            if (contains(sources + i * count, count, sources[k]))
+                reads += rg_plan_source_reads(plan, i);
+        }
+        RG_CHECK(sources[k]->read_count >= reads, RG_INVALID_STATE,
+                 "rg_plan_encode_batch: the source '%s' of image %" PRId64
+                 " is a temporary with a read count of %" PRIu64 ", and is read %" PRIu64 " times",
+                 rg_plan_source_name(plan, (int32_t)(k / count)), k % count, sources[k]->read_count,
+                 reads);
+    }
+    return RG_OK;
+}
+
+/* The images of a source are read as often as the source, each of them. */
+static void count_images(const rg_plan *plan, int64_t count, rg_tensor *const sources[],
+                         rg_tensor *const wholes[])
+{
+    for (int32_t i = 0; i < plan->sources_count; i++) {
+        if (wholes[i] != NULL)
+            rg_tensor_add_read_count(sources + i * count, (size_t)count,
+                                     -(int64_t)rg_plan_source_reads(plan, i));
     }
 }
 
@@ -198,9 +238,11 @@ rg_status rg_plan_encode_batch(rg_plan *plan, rg_commands *commands, int64_t cou
         wholes[i] = NULL;
     rg_status status = gather_all(plan, commands, count, sources, wholes, pieces);
     if (status == RG_OK)
+        status = check_images_count(plan, count, sources);
+    if (status == RG_OK)
         status = rg_plan_encode(plan, commands, pieces);
     if (status == RG_OK)
-        count_images(plan, count, sources, wholes, commands);
+        count_images(plan, count, sources, wholes);
     for (int32_t i = 0; i < plan->sources_count; i++) {
         if (wholes[i] != NULL && wholes[i]->read_count > 0) /* refused, or nobody reads it */
             (void)rg_tensor_set_read_count(wholes[i], 0);
