@@ -44,6 +44,7 @@ static void draw_variants(rg_net_draw *d)
     const int32_t count = (int32_t)rg_net_int(d, 3, 5);
     for (int32_t i = 0; i < count; i++) {
         rg_net_variant v = { .options = rg_plan_options_default(), .threads = 1 };
+        v.options.new_masks = false; /* runs are compared with one another */
         bool *const switches[] = { &v.options.reuse_storage, &v.options.in_place,
                                    &v.options.fuse_neurons,  &v.options.fuse_biases,
                                    &v.options.fuse_softmax,  &v.options.fuse_losses,

@@ -281,6 +281,9 @@ typedef struct rg_plan_options {
      *  NULL). Runs of both then go to one queue, and one that updates parameters on the host is
      *  waited for before the other plan is encoded. */
     const struct rg_plan *share;
+    /** Each run draws other random numbers: nodes without an input for the step, such as dropout,
+     *  are given the number of the run, from 0 on, which rg_plan_copy() copies (default true). */
+    bool new_masks;
 } rg_plan_options;
 RG_API rg_plan_options rg_plan_options_default(void);
 
@@ -376,10 +379,23 @@ RG_API rg_status rg_plan_encode_batch(rg_plan *plan, rg_commands *commands, int6
 
 /** Runs at once, on a queue of the plan, and calls `handler`, which may be NULL, when done, on any
  *  thread and perhaps before this returns. Sources may be destroyed, but not written, meanwhile. On
- *  failure the handler is not called. */
+ *  failure the handler is not called. Where the run itself fails, rg_error_text() within the
+ *  handler is its sentence. A later run overwrites the results of the plan. */
 RG_API rg_status rg_plan_run_async(rg_plan *plan, rg_tensor *const sources[],
                                    void (*handler)(void *context, rg_status outcome),
                                    void *context);
+
+/** The same with results of this run's own, as MPS returns an image for each call: results[]
+ *  receives a dense tensor for each of rg_plan_results(), which the caller destroys; the run copies
+ *  its results there, and no other run touches them. On failure all entries are NULL. */
+RG_API rg_status rg_plan_run_async_results(rg_plan *plan, rg_tensor *const sources[],
+                                           rg_tensor *results[],
+                                           void (*handler)(void *context, rg_status outcome),
+                                           void *context);
+
+/** The results of the graph: how many, and the name of each, in their order. */
+RG_API int32_t rg_plan_results(const rg_plan *plan);
+RG_API const char *rg_plan_result_name(const rg_plan *plan, int32_t index);
 
 /** A result of the run that was prepared or encoded last. It belongs to the plan; query it
  *  again after each encode: runs with other shapes or source alignments have other results. */

@@ -77,6 +77,10 @@ RG_API rg_status rg_kernel_gradient_alloc(const rg_kernel *kernel, rg_commands *
 
 RG_API int32_t rg_kernel_inputs(const rg_kernel *kernel);
 RG_API int32_t rg_kernel_outputs(const rg_kernel *kernel);
+/** Whether a forward call, or a gradient call, writes into the state that it is given; MPS's
+ *  isStateModified. Forward does if its state contains tensors, a gradient if its header says that
+ *  it writes only its state. */
+RG_API bool rg_kernel_modifies_state(const rg_kernel *kernel, bool gradient);
 /** The op's name, such as "softmax". */
 RG_API const char *rg_kernel_op(const rg_kernel *kernel);
 /** The device, owned by the kernel. */
@@ -120,7 +124,11 @@ RG_API rg_status rg_state_create_temporary(const rg_kernel *kernel, rg_commands 
 RG_API void rg_state_destroy(rg_state *state);
 
 /** The tensors of the state: how many, their names, and each by its name. They belong to the
- *  state. */
+ *  state. The gradients of all inputs but the first, as the last gradient call with this state made
+ *  them, are found as "d<input>": "dw" and "db" of a convolution are MPS's gradientForWeights and
+ *  gradientForBiases. They are the tensors of that call, not counted here, kept until the next
+ *  call that makes them, rg_state_reset() or rg_state_destroy(); temporaries are not kept, and of
+ *  a plan they are results instead. */
 RG_API int32_t rg_state_count(const rg_state *state);
 RG_API const char *rg_state_name(const rg_state *state, int32_t index);
 RG_API rg_status rg_state_tensor(rg_state *state, const char *name, rg_tensor **tensor);
@@ -135,6 +143,8 @@ RG_API rg_status rg_state_reset(rg_state *state);
 RG_API size_t rg_state_describe(const rg_state *state, char *text, size_t capacity);
 /** Whether two states are of the same op, descriptor and source shapes. */
 RG_API bool rg_state_equal(const rg_state *a, const rg_state *b);
+/** Equal states have equal hashes, in every process. */
+RG_API uint64_t rg_state_hash(const rg_state *state);
 RG_API rg_status rg_state_set_label(rg_state *state, const char *label);
 RG_API const char *rg_state_label(const rg_state *state);
 

@@ -18,7 +18,7 @@ static rg_status write_file(const rg_plan *plan, rg_safetensors_entry entries[],
 {
     size_t count = 0;
     for (int32_t v = 0; v < plan->slots_count; v++) {
-        if (plan->parameters[v] != NULL)
+        if (plan->parameters[v] != NULL && plan->slots[v].name != NULL)
             entries[count++] = (rg_safetensors_entry){ .name = plan->slots[v].name,
                                                        .tensor = plan->parameters[v] };
     }
@@ -71,7 +71,7 @@ static rg_status read_parameters(const rg_safetensors *file, const rg_plan *plan
     for (int read = 0; read < 2; read++) {
         for (int32_t v = 0; v < plan->slots_count; v++) {
             rg_tensor *tensor = plan->parameters[v];
-            if (tensor == NULL)
+            if (tensor == NULL || plan->slots[v].name == NULL)
                 continue;
             RG_TRY(find_parameter(file, plan->slots[v].name, &tensor->desc, &index));
             if (read)

@@ -6,6 +6,7 @@
 #include "core/shape.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 /* How the recorded commands see a source: dense, if need be in a copy, where they are replayed. */
 static rg_tensor_desc source_desc(const rg_plan *plan, const rg_tensor_desc *d)
@@ -82,6 +83,30 @@ static rg_status check_counts(const rg_plan *plan, rg_tensor *const sources[])
     return RG_OK;
 }
 
+/* The number is kept with the commands until they have run. */
+rg_status rg_plan_record_run(rg_plan *plan, rg_commands *commands)
+{
+    if (plan->run_slot < 0)
+        return RG_OK;
+    rg_storage *keeper;
+    int64_t *number = malloc(sizeof *number);
+    RG_CHECK(number != NULL, RG_OUT_OF_MEMORY, "out of memory: the number of a run");
+    *number = plan->runs;
+    rg_status status = rg_storage_create(plan->device, 0, &keeper);
+    if (status != RG_OK) {
+        free(number);
+        return status;
+    }
+    keeper->context = number;
+    keeper->release = free;
+    status = rg_submission_keep(commands->submission, keeper);
+    rg_storage_release(keeper);
+    if (status == RG_OK)
+        status = rg_commands_write(commands, plan->parameters[plan->run_slot], number,
+                                   sizeof *number, RG_LAYOUT_SAME);
+    return status;
+}
+
 rg_status rg_plan_encode(rg_plan *plan, rg_commands *commands, rg_tensor *const sources[])
 {
     RG_CHECK_NOT_NULL(plan);
@@ -93,11 +118,14 @@ rg_status rg_plan_encode(rg_plan *plan, rg_commands *commands, rg_tensor *const 
     RG_TRY(find_layout(plan, commands, sources));
     RG_TRY(check_counts(plan, sources));
     const rg_mark mark = rg_commands_mark(commands);
-    const rg_status status = rg_layout_encode(plan, plan->current, commands, sources);
+    rg_status status = rg_plan_record_run(plan, commands);
+    if (status == RG_OK)
+        status = rg_layout_encode(plan, plan->current, commands, sources);
     if (status != RG_OK) {
         rg_commands_rewind(commands, mark);
         return status;
     }
+    plan->runs++;
     for (int32_t i = 0; i < plan->sources_count; i++) {
         if (sources[i]->commands != 0)
             rg_tensor_add_read_count(&sources[i], 1, -(int64_t)rg_plan_source_reads(plan, i));

@@ -181,7 +181,15 @@ static rg_status check_gradient(const rg_graph *graph, const gradient_parts *par
              of->op->name);
     RG_CHECK(parts->op->gradient != NULL, RG_UNSUPPORTED, "%s: %s has no gradient", name,
              parts->op->name);
-    return RG_OK;
+    if (of == NULL || of->desc == parts->desc || parts->op->fits != NULL ||
+        rg_fields_equal(&parts->op->desc, of->desc, parts->desc))
+        return RG_OK;
+    char have[256], want[256];
+    rg_fields_text(&parts->op->desc, parts->desc, have, sizeof have);
+    rg_fields_text(&parts->op->desc, of->desc, want, sizeof want);
+    return rg_fail(RG_INVALID_ARGUMENT,
+                   "%s: its gradient has another descriptor (%s) than the node itself (%s)", name,
+                   have, want);
 }
 
 static rg_status add_gradient(rg_graph *graph, const gradient_parts *parts, rg_node **node)

@@ -303,6 +303,10 @@ static rg_status record(rg_plan *plan, rg_layout_plan *layout, const rg_claims *
             return status;
         }
     }
+    for (int32_t i = 0; i < s->steps_count; i++) { /* their storage may serve others */
+        if (layout->states[i] != NULL)
+            rg_state_note_gradients(layout->states[i], NULL, 0, 0, 0);
+    }
     layout->scratch = layout->recorded->submission->heap_size;
     layout->launches = count_launches(layout->recorded->submission);
     if (rg_plan_may_replay(plan)) /* a replay has memory of its own */

@@ -75,7 +75,7 @@ static rg_status load(const rg_data_source *data, const char *name, rg_tensor *p
 
 rg_status rg_plan_load_new(rg_plan *plan)
 {
-    for (int32_t v = 0; v < plan->slots_count; v++) {
+    for (size_t v = 0; v < plan->graph->values_count; v++) {
         const rg_value *value = plan->graph->values[v];
         if (plan->parameters[v] != NULL && plan->parameters[v]->refs == 1 && value->data.size > 0)
             RG_TRY(load(&value->data, value->name, plan->parameters[v]));
@@ -88,7 +88,7 @@ rg_status rg_plan_reload(rg_plan *plan, const char *name)
     bool found = name == NULL;
     RG_CHECK_NOT_NULL(plan);
     RG_TRY(rg_plan_wait_updates(plan));
-    for (int32_t v = 0; v < plan->slots_count; v++) {
+    for (size_t v = 0; v < plan->graph->values_count; v++) {
         const rg_value *value = plan->graph->values[v];
         if (plan->parameters[v] == NULL || value->data.size == 0 ||
             (name != NULL && strcmp(value->name, name) != 0))

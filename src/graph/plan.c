@@ -23,7 +23,8 @@ rg_plan_options rg_plan_options_default(void)
                               .add_gradients = true,
                               .share_views = true,
                               .batch_updates = true,
-                              .replay = true };
+                              .replay = true,
+                              .new_masks = true };
 }
 
 /* ---- what has to run ---- */
@@ -87,9 +88,22 @@ static int32_t id_of(const rg_value *value)
     return value != NULL ? value->id : -1;
 }
 
+/* Gives a forward step the number of the run, where its op can take it. A gradient has the same
+ * descriptor, so that the state fits. */
+static void take_run_number(const rg_plan *plan, const rg_node *node, void *desc, rg_step *step)
+{
+    memcpy(desc, node->desc, node->op->desc.size);
+    if (plan->run_slot < 0 || node->op->fusion.with_run_number == NULL ||
+        !node->op->fusion.with_run_number(desc))
+        return;
+    int32_t *const values = node->gradient ? step->source : step->in;
+    values[node->gradient ? step->outputs++ : step->inputs++] = plan->run_slot;
+}
+
 static rg_status make_step(rg_plan *plan, const rg_plan_draft *d, const rg_node *node,
                            rg_step *step)
 {
+    _Alignas(16) char desc[RG_MAX_DESC];
     const rg_node *forward = node->forward;
     *step = (rg_step){ .op = node->op,
                        .gradient = node->gradient,
@@ -115,7 +129,37 @@ static rg_status make_step(rg_plan *plan, const rg_plan_draft *d, const rg_node 
     if (forward != NULL)
         plan->steps[step->forward].keeps = true;
     RG_TRY(rg_copy_text(node->label, &step->label));
-    return rg_kernel_create(plan->device, node->op, node->desc, &step->kernel);
+    take_run_number(plan, node, desc, step);
+    return rg_kernel_create(plan->device, node->op, desc, &step->kernel);
+}
+
+/* Whether a node that runs takes the number of the run. */
+static bool takes_run_number(const rg_plan_draft *d)
+{
+    bool any = false;
+    for (size_t n = 0; n < d->graph->nodes_count && !any; n++) {
+        const rg_node *node = d->graph->nodes[n];
+        any = d->runs[n] && node->op->fusion.with_run_number != NULL;
+    }
+    return any;
+}
+
+/* The slot behind those of the graph's values. */
+static void make_run_slot(rg_plan *plan, const rg_plan_draft *d)
+{
+    const int32_t v = plan->slots_count;
+    plan->run_slot = -1;
+    if (!plan->options.new_masks || !takes_run_number(d))
+        return;
+    plan->run_slot = plan->slots_count++;
+    plan->slots[v] = (rg_plan_value){ .kind = RG_VALUE_PARAMETER,
+                                      .source = -1,
+                                      .like = -1,
+                                      .parameter = v,
+                                      .made = -1,
+                                      .last = -1,
+                                      .live = true,
+                                      .desc = rg_tensor_desc_dense(RG_I64, 0, NULL) };
 }
 
 static rg_status make_slots(rg_plan *plan, const rg_plan_draft *d)
@@ -179,7 +223,7 @@ static rg_status check_assignment(const rg_plan *plan, const rg_step *step, int3
 static rg_tensor *shared_parameter(const rg_plan *plan, const rg_plan_value *slot)
 {
     const rg_plan *from = plan->options.share;
-    if (from == NULL || from->device != plan->device)
+    if (from == NULL || from->device != plan->device || slot->name == NULL)
         return NULL;
     rg_tensor *tensor = rg_plan_find_parameter(from, slot->name);
     const bool fits = tensor != NULL && tensor->desc.dtype == slot->desc.dtype &&
@@ -193,7 +237,8 @@ static rg_status make_parameters(rg_plan *plan)
         const rg_plan_value *slot = &plan->slots[v];
         if (slot->kind != RG_VALUE_PARAMETER || !slot->live)
             continue;
-        plan->listed[plan->listed_count++] = v;
+        if (v != plan->run_slot)
+            plan->listed[plan->listed_count++] = v;
         plan->parameters[v] = shared_parameter(plan, slot);
         if (plan->parameters[v] != NULL) {
             plan->parameters[v]->refs++;
@@ -238,10 +283,11 @@ static rg_status fill_plan(rg_plan *plan, rg_plan_draft *d)
     const rg_graph *graph = d->graph;
     const rg_node **order = NULL;
     const size_t nodes = graph->nodes_count, values = graph->values_count;
-    RG_TRY(rg_allocate_array(values, sizeof *plan->slots, &plan->slots));
-    RG_TRY(rg_allocate_array(values, sizeof *plan->sources, &plan->sources));
-    RG_TRY(rg_allocate_array(values, sizeof *plan->parameters, &plan->parameters));
-    RG_TRY(rg_allocate_array(values, sizeof *plan->listed, &plan->listed));
+    plan->slots_capacity = values + 1;
+    RG_TRY(rg_allocate_array(plan->slots_capacity, sizeof *plan->slots, &plan->slots));
+    RG_TRY(rg_allocate_array(plan->slots_capacity, sizeof *plan->sources, &plan->sources));
+    RG_TRY(rg_allocate_array(plan->slots_capacity, sizeof *plan->parameters, &plan->parameters));
+    RG_TRY(rg_allocate_array(plan->slots_capacity, sizeof *plan->listed, &plan->listed));
     plan->slots_count = (int32_t)values;
     plan->nodes = nodes;
     plan->results_capacity = graph->results_count;
@@ -255,6 +301,8 @@ static rg_status fill_plan(rg_plan *plan, rg_plan_draft *d)
     rg_status status = rg_plan_order(d, order, &count);
     if (status == RG_OK)
         status = make_slots(plan, d);
+    if (status == RG_OK)
+        make_run_slot(plan, d);
     if (status == RG_OK)
         status = make_capacity(plan);
     for (int32_t s = 0; s < count && status == RG_OK; s++) {
@@ -334,7 +382,7 @@ rg_status rg_plan_create(rg_device *device, const rg_graph *graph, const rg_plan
 
 static void free_arrays(rg_plan *plan)
 {
-    const size_t values = (size_t)plan->slots_count;
+    const size_t values = plan->slots_capacity;
     rg_release(allocator, plan->slots, values * sizeof *plan->slots);
     rg_release(allocator, plan->sources, values * sizeof *plan->sources);
     free_capacity(plan);

@@ -111,6 +111,7 @@ struct rg_plan {
     rg_plan_options options;
     rg_plan_value *slots;
     int32_t slots_count;
+    size_t slots_capacity; /* allocated */
     rg_step *steps;
     int32_t steps_count;
     int32_t *sources; /* their values */
@@ -121,7 +122,9 @@ struct rg_plan {
     int32_t results_count;
     size_t nodes, results_capacity; /* allocated steps, allocated results */
     rg_tensor **parameters;         /* by value */
-    int32_t *listed;                /* values that are parameters of the plan, in order */
+    int32_t run_slot; /* a further slot: the number of the run; -1: no step reads it */
+    int64_t runs;     /* encoded */
+    int32_t *listed;  /* values that are parameters of the plan, in order */
     int32_t listed_count;
     rg_layout_plan *layouts, *current;
     int32_t *state_steps; /* of the graph's states: their steps */
@@ -261,6 +264,11 @@ rg_status rg_layout_encode(const rg_plan *plan, rg_layout_plan *layout, rg_comma
                            rg_tensor *const sources[]);
 /* Writes a number into all elements, and waits for it. */
 rg_status rg_layout_fill(rg_tensor *tensor, double number);
+
+/* ---- encode.c ---- */
+
+/* Records that the next run has the next number. */
+rg_status rg_plan_record_run(rg_plan *plan, rg_commands *commands);
 
 /* ---- plan_describe.c ---- */
 

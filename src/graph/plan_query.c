@@ -60,6 +60,16 @@ rg_status rg_plan_parameter(rg_plan *plan, const char *name, rg_tensor **tensor)
     return RG_OK;
 }
 
+int32_t rg_plan_results(const rg_plan *plan)
+{
+    return plan != NULL ? plan->results_count : 0;
+}
+
+const char *rg_plan_result_name(const rg_plan *plan, int32_t index)
+{
+    return index >= 0 && index < rg_plan_results(plan) ? plan->result_names[index] : NULL;
+}
+
 rg_status rg_plan_result(rg_plan *plan, const char *name, rg_tensor **tensor)
 {
     RG_CHECK_NOT_NULL(tensor);

@@ -255,21 +255,64 @@ rg_status rg_plan_encode_batch(rg_plan *plan, rg_commands *commands, int64_t cou
 
 /* ---- at once ---- */
 
-rg_status rg_plan_run_async(rg_plan *plan, rg_tensor *const sources[],
-                            void (*handler)(void *context, rg_status outcome), void *context)
+/* Records copies of all results of the run that was encoded last into new tensors. */
+static rg_status copy_results(const rg_plan *plan, rg_commands *commands, rg_tensor *results[])
+{
+    for (int32_t i = 0; i < plan->results_count; i++) {
+        rg_tensor *from = NULL, *to = NULL;
+        rg_tensor *const result = plan->current->tensors[plan->results[i]];
+        RG_CHECK(result != NULL, RG_UNSUPPORTED, "rg_plan_run_async_results: '%s' is a source",
+                 plan->result_names[i]);
+        const rg_tensor_desc *d = &result->desc;
+        const rg_tensor_desc dense = rg_tensor_desc_dense(d->dtype, d->rank, d->dims);
+        RG_TRY(rg_tensor_create(plan->device, &dense, &results[i]));
+        rg_dtype dtype;
+        RG_TRY(copied_as(d->dtype, plan->result_names[i], &dtype));
+        rg_status status = view_as(result, dtype, &from);
+        if (status == RG_OK)
+            status = view_as(results[i], dtype, &to);
+        if (status == RG_OK && d->rank == 0)
+            from->desc = to->desc = rg_tensor_desc_dense(dtype, 1, (int64_t[]){ 1 });
+        const gathering g = { .commands = commands, .count = 1, .from = &from, .parts = &to };
+        if (status == RG_OK)
+            status = copy_parts(&g, plan);
+        rg_tensor_destroy(from);
+        rg_tensor_destroy(to);
+        RG_TRY(status);
+    }
+    return RG_OK;
+}
+
+rg_status rg_plan_run_async_results(rg_plan *plan, rg_tensor *const sources[], rg_tensor *results[],
+                                    void (*handler)(void *context, rg_status outcome),
+                                    void *context)
 {
     rg_commands *commands = NULL;
     RG_CHECK_NOT_NULL(plan);
+    for (int32_t i = 0; results != NULL && i < plan->results_count; i++)
+        results[i] = NULL;
     if (plan->own_queue == NULL)
         RG_TRY(rg_queue_create(plan->device, &plan->own_queue));
     RG_TRY(rg_commands_create(plan->own_queue, &commands));
     rg_status status = rg_plan_encode(plan, commands, sources);
+    if (status == RG_OK && results != NULL)
+        status = copy_results(plan, commands, results);
     if (status == RG_OK && handler != NULL)
         status = rg_commands_on_completion(commands, handler, context);
     if (status == RG_OK)
         status = rg_commands_commit(commands);
     rg_commands_destroy(commands); /* nobody waits: the queue runs it by itself */
+    for (int32_t i = 0; results != NULL && status != RG_OK && i < plan->results_count; i++) {
+        rg_tensor_destroy(results[i]);
+        results[i] = NULL;
+    }
     return status;
+}
+
+rg_status rg_plan_run_async(rg_plan *plan, rg_tensor *const sources[],
+                            void (*handler)(void *context, rg_status outcome), void *context)
+{
+    return rg_plan_run_async_results(plan, sources, NULL, handler, context);
 }
 
 /* ---- on another device ---- */
@@ -302,6 +345,7 @@ rg_status rg_plan_copy(const rg_plan *plan, rg_device *device, rg_plan **copy)
         rg_plan_destroy(made);
         return status;
     }
+    made->runs = plan->runs;
     *copy = made;
     return RG_OK;
 }

@@ -109,6 +109,7 @@ static rg_status record_calls(const rg_batch *b, const rg_call *call)
             for (int32_t i = 0; i < call->outputs; i++)
                 c->y[i] = rg_batch_tensor(b->y, b->count, i, n);
             c->state = b->states != NULL ? b->states[n] : NULL;
+            c->image = n;
             const rg_status status = rg_call_check(c);
             if (status != RG_OK) {
                 rg_error_prefix("image %lld: ", (long long)n);
@@ -131,6 +132,7 @@ static rg_status record_images(const rg_batch *b, rg_call *call)
         rg_batch_run r;
         const int64_t next = rg_batch_join(b, n, &r, call);
         call->state = b->states != NULL ? b->states[n] : NULL;
+        call->image = n;
         call->add = rg_batch_add(b, call->inputs, n);
         const rg_status status = b->gradient ? rg_call_gradient(call) : rg_call_forward(call);
         if (status != RG_OK) {
@@ -181,6 +183,8 @@ rg_status rg_batch_record(const rg_batch *b, const char *who)
         else
             b->states[n]->seen = serial;
         rg_state_note(b->states[n], b->commands->submission, !b->gradient);
+        if (b->gradient && b->dx != NULL)
+            rg_state_note_gradients(b->states[n], b->dx, call.inputs, b->count, n);
     }
     count_reads(b->x, call.inputs * b->count, serial);
     count_reads(b->gradient ? b->y : NULL, call.outputs * b->count, serial);

@@ -57,6 +57,13 @@ bool rg_op_fills_state(const rg_op *op, const void *desc)
     return op->fills_state != NULL && op->fills_state(desc);
 }
 
+bool rg_kernel_modifies_state(const rg_kernel *kernel, bool gradient)
+{
+    if (kernel == NULL || kernel->op->state == NULL)
+        return false;
+    return !gradient || rg_op_fills_state(kernel->op, kernel->desc);
+}
+
 rg_status rg_kernel_create(rg_device *device, const rg_op *op, const void *desc, rg_kernel **kernel)
 {
     RG_CHECK(kernel != NULL, RG_INVALID_ARGUMENT, "%s: kernel is NULL", op->name);

@@ -241,7 +241,8 @@ struct rg_state {
     rg_tensor_desc sources[RG_MAX_INPUTS];
     const char *names[RG_MAX_STATE];
     rg_tensor *tensors[RG_MAX_STATE];
-    bool filled; /* by a forward pass */
+    rg_tensor *gradients[RG_MAX_INPUTS]; /* dx of the last gradient call but dx[0]; some NULL */
+    bool filled;                         /* by a forward pass */
     /* Numbers of the op's own on how far recording has come; a call that is refused half-way
      * restores those of the calls before, which are in `recorded`. */
     int64_t progress[RG_STATE_PROGRESS], recorded[RG_STATE_PROGRESS];
@@ -262,6 +263,9 @@ rg_status rg_state_discard_failed(rg_state *state, const rg_commands *commands, 
 /* After one that was recorded. */
 void rg_state_note(rg_state *state, const rg_submission *submission, bool filled);
 void rg_state_count_read(rg_state *state, uint64_t serial);
+/* Keeps dx[i] of image n of `count` for its name, NULL dx: forgets all. */
+void rg_state_note_gradients(rg_state *state, rg_tensor *const dx[], int32_t inputs, int64_t count,
+                             int64_t n);
 
 /* Replaces a label by a copy of `text`. */
 rg_status rg_label_set(const rg_allocator *allocator, char **label, const char *text);

@@ -78,6 +78,9 @@ typedef struct rg_fusion_hooks {
     bool (*gradient_of_y)(void *desc);
     /* There is one more output: the gradient of x[0] where dy is 1. */
     bool (*with_gradient)(void *desc);
+    /* There is one more input: the number of the run, an i64 of rank 0, so that runs draw other
+     * random numbers. */
+    bool (*with_run_number)(void *desc);
 } rg_fusion_hooks;
 
 struct rg_op {
@@ -149,6 +152,7 @@ struct rg_call {
     const rg_tensor *dy[RG_MAX_OUTPUTS], *dx[RG_MAX_INPUTS];
     rg_state *state; /* or NULL */
     uint64_t add;    /* bit i: add into dx[i] */
+    int64_t image;   /* of a batch of separate images: which one */
 };
 
 /* Pointers that the runtime fills in, by name: args begin with their pointers, and are a variable

@@ -98,6 +98,7 @@ void rg_state_destroy(rg_state *state)
     if (state == NULL)
         return;
     rg_completion_release(&state->device->allocator, state->completion);
+    rg_state_note_gradients(state, NULL, 0, 0, 0);
     for (int32_t i = 0; i < state->count; i++)
         rg_tensor_destroy(state->tensors[i]);
     rg_device *device = state->device;
@@ -129,8 +130,29 @@ rg_status rg_state_tensor(rg_state *state, const char *name, rg_tensor **tensor)
             return RG_OK;
         }
     }
+    const char *const *inputs = rg_op_input_names(state->op, state->desc);
+    for (int32_t i = 1; i < state->inputs && name[0] == 'd'; i++) {
+        if (strcmp(inputs[i], name + 1) == 0 && state->gradients[i] != NULL) {
+            *tensor = state->gradients[i];
+            return RG_OK;
+        }
+    }
     return rg_fail(RG_INVALID_ARGUMENT, "the state of %s has no tensor '%s'", state->op->name,
                    name);
+}
+
+void rg_state_note_gradients(rg_state *state, rg_tensor *const dx[], int32_t inputs, int64_t count,
+                             int64_t n)
+{
+    for (int32_t i = 1; i < RG_MAX_INPUTS; i++) {
+        rg_tensor *tensor = dx != NULL && i < inputs ? dx[i * count + n] : NULL;
+        if (dx != NULL && (tensor == NULL || tensor->commands != 0))
+            continue; /* what was not computed stays; a temporary is gone too soon */
+        if (tensor != NULL)
+            tensor->refs++;
+        rg_tensor_destroy(state->gradients[i]);
+        state->gradients[i] = tensor;
+    }
 }
 
 const rg_tensor *rg_state_slot_tensor(const rg_state *state, int32_t index)
@@ -161,6 +183,7 @@ rg_status rg_state_reset(rg_state *state)
 {
     RG_CHECK_NOT_NULL(state);
     state->filled = false;
+    rg_state_note_gradients(state, NULL, 0, 0, 0);
     memset(state->progress, 0, sizeof state->progress);
     memset(state->recorded, 0, sizeof state->recorded);
     rg_completion_release(&state->device->allocator, state->completion);
@@ -226,6 +249,21 @@ bool rg_state_equal(const rg_state *a, const rg_state *b)
         equal = a->sources[i].dtype == b->sources[i].dtype &&
                 rg_shape_same_dims(&a->sources[i], &b->sources[i]);
     return equal;
+}
+
+uint64_t rg_state_hash(const rg_state *state)
+{
+    if (state == NULL)
+        return 0;
+    const rg_kernel kernel = { .op = state->op, .desc = state->desc };
+    uint64_t hash = rg_kernel_hash(&kernel);
+    for (int32_t i = 0; i < state->inputs; i++) {
+        const rg_tensor_desc *d = &state->sources[i];
+        hash = (hash ^ (uint64_t)d->dtype) * UINT64_C(0x100000001b3); /* FNV-1a */
+        for (int32_t k = 0; k < d->rank; k++)
+            hash = (hash ^ (uint64_t)d->dims[k]) * UINT64_C(0x100000001b3);
+    }
+    return hash;
 }
 
 rg_status rg_state_set_label(rg_state *state, const char *label)

@@ -87,6 +87,8 @@ static void submission_finished(rg_backend_submission *base)
 {
     rg_submission *submission = (rg_submission *)base;
     submission->outcome = base->outcome;
+    if (submission->outcome != RG_OK && submission->handlers_count > 0)
+        (void)rg_fail(submission->outcome, "%s", base->fault_text); /* for rg_error_text() there */
     for (size_t i = 0; i < submission->handlers_count; i++)
         submission->handlers[i].function(submission->handlers[i].context, submission->outcome);
     submission_release_work(submission);
