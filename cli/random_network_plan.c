@@ -110,6 +110,24 @@ static rg_status run_by_steps(const runner *r, const sources *s)
     return rg_plan_time(r->plan, r->queue, s->list, 1, milliseconds);
 }
 
+/* Whether the images of a source can be separate tensors. */
+static bool has_images(const runner *r, int32_t source)
+{
+    const rg_tensor_desc *d = r->net->values[find_source(r, source)].desc;
+    return d[0].rank > 1 && d[0].dims[0] == r->net->batch[0] && d[1].dims[0] == r->net->batch[1];
+}
+
+/* The highest rank of these sources: where it is 3, images would be taken for (h, w, c). */
+static int32_t highest_rank(const runner *r, int32_t count)
+{
+    int32_t most = 0;
+    for (int32_t i = 0; i < count; i++) {
+        const int32_t rank = r->net->values[find_source(r, i)].desc[0].rank;
+        most = has_images(r, i) && rank > most ? rank : most;
+    }
+    return most;
+}
+
 /* Images one by one, of sources that have as many as the batch; others are the same for all. */
 static rg_status encode_images(const runner *r, rg_commands *commands, const sources *s,
                                int32_t step)
@@ -118,10 +136,9 @@ static rg_status encode_images(const runner *r, rg_commands *commands, const sou
     rg_tensor **images = calloc((size_t)(s->count * count + 1), sizeof *images);
     rg_tensor **views = calloc((size_t)(s->count * count + 1), sizeof *views);
     rg_status status = RG_OK;
+    const bool separate = highest_rank(r, s->count) != 3;
     for (int32_t i = 0; i < s->count; i++) {
-        const rg_tensor_desc *d = r->net->values[find_source(r, i)].desc;
-        const bool split =
-            d[0].rank > 1 && d[0].dims[0] == r->net->batch[0] && d[1].dims[0] == r->net->batch[1];
+        const bool split = separate && has_images(r, i);
         for (int64_t n = 0; n < count && status == RG_OK; n++) {
             int64_t start[RG_MAX_RANK] = { n }, length[RG_MAX_RANK];
             memcpy(length, s->list[i]->desc.dims, sizeof length);

@@ -369,11 +369,13 @@ RG_API rg_status rg_plan_prepare(rg_plan *plan, const rg_tensor_desc sources[]);
 RG_API rg_status rg_plan_encode(rg_plan *plan, rg_commands *commands, rg_tensor *const sources[]);
 
 /** Records a run for `count` images that are tensors of their own: entry i * count + n is source i
- *  of image n. Recorded copies put them together: images (h, w, c) become a batch (count, h, w, c),
- *  numbers of rank 0 a row of them; others, which have a dimension for images, are joined along
- *  dimension 0. A tensor that is the same for all images, as any is with a count of 1, is used as
- *  it is. Results contain all images. Each temporary is lowered by what rg_plan_source_reads()
- *  says, as by rg_plan_encode(). RG_UNSUPPORTED for images of u8, which no op reads. */
+ *  of image n. Recorded copies put them together. Where the highest rank among sources that differ
+ *  between images is 3, they are images (h, w, c), and all get a dimension in front: a batch
+ *  (count, h, w, c), labels (count, h, w). Otherwise they have a dimension for images and are
+ *  joined along it, dimension 0; numbers of rank 0 become a row. A tensor that is the same for all
+ * images, as any is with a count of 1, is used as it is. Results contain all images. Each temporary
+ * is lowered by what rg_plan_source_reads() says, as by rg_plan_encode(). RG_UNSUPPORTED for images
+ * of u8, which no op reads. */
 RG_API rg_status rg_plan_encode_batch(rg_plan *plan, rg_commands *commands, int64_t count,
                                       rg_tensor *const sources[]);
 

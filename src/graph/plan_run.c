@@ -19,6 +19,7 @@ typedef struct gathering {
     rg_commands *commands;
     int64_t count;
     rg_tensor *const *images;
+    bool stacks;       /* the sources are images (h, w, c) */
     rg_tensor *whole;  /* a temporary */
     rg_tensor **from;  /* the images, as elements that can be copied */
     rg_tensor **parts; /* views of `whole`, likewise */
@@ -72,16 +73,20 @@ static rg_status view_as(const rg_tensor *tensor, rg_dtype dtype, rg_tensor **vi
     return RG_OK;
 }
 
-/* An image (h, w, c) and a number have no dimension that counts images: they get one. */
-static bool is_stacked(const rg_tensor_desc *image)
+/* Whether images get a dimension that counts them, in front of theirs. */
+static bool is_stacked(const gathering *g)
 {
-    return image->rank == 3 || image->rank == 0;
+    return g->stacks || g->images[0]->desc.rank == 0;
 }
 
 static rg_status make_whole(gathering *g, const char *name)
 {
     rg_tensor_desc desc = g->images[0]->desc;
-    if (is_stacked(&desc)) {
+    if (is_stacked(g)) {
+        RG_CHECK(
+            desc.rank < RG_MAX_RANK, RG_INVALID_ARGUMENT,
+            "rg_plan_encode_batch: the source '%s' has rank %d, and no rank is left for images",
+            name, desc.rank);
         memmove(&desc.dims[1], &desc.dims[0], (size_t)desc.rank++ * sizeof desc.dims[0]);
         desc.dims[0] = 1;
     }
@@ -126,10 +131,10 @@ static rg_status copy_parts(const gathering *g, const rg_plan *plan)
 }
 
 /* Records copies of the images of a source into one temporary, *whole. */
-static rg_status gather(const rg_plan *plan, rg_commands *commands, int64_t count,
-                        rg_tensor *const images[], const char *name, rg_tensor **whole)
+static rg_status gather(const rg_plan *plan, gathering g, const char *name, rg_tensor **whole)
 {
-    gathering g = { .commands = commands, .count = count, .images = images };
+    rg_tensor *const *images = g.images;
+    const int64_t count = g.count;
     rg_dtype dtype;
     RG_TRY(check_images(&g, name));
     RG_TRY(copied_as(images[0]->desc.dtype, name, &dtype));
@@ -154,16 +159,32 @@ static rg_status gather(const rg_plan *plan, rg_commands *commands, int64_t coun
     return status;
 }
 
+/* Whether sources that differ between images have no dimension for them: one is an image (h, w, c),
+ * and none has a higher rank. */
+static bool are_images(const rg_plan *plan, int64_t count, rg_tensor *const sources[])
+{
+    int32_t most = 0;
+    for (int32_t i = 0; i < plan->sources_count; i++) {
+        const gathering g = { .count = count, .images = sources + i * count };
+        if (g.images[0] != NULL && !is_one_tensor(&g) && g.images[0]->desc.rank > most)
+            most = g.images[0]->desc.rank;
+    }
+    return most == 3;
+}
+
 /* Sources in one piece each: `wholes` are temporaries made here, NULL where the caller's serves. */
 static rg_status gather_all(rg_plan *plan, rg_commands *commands, int64_t count,
                             rg_tensor *const sources[], rg_tensor *wholes[], rg_tensor *pieces[])
 {
+    const bool stacks = are_images(plan, count, sources);
     for (int32_t i = 0; i < plan->sources_count; i++) {
-        const gathering g = { .count = count, .images = sources + i * count };
+        const gathering g = {
+            .commands = commands, .count = count, .images = sources + i * count, .stacks = stacks
+        };
         pieces[i] = sources[i * count];
         if (is_one_tensor(&g))
             continue;
-        RG_TRY(gather(plan, commands, count, g.images, rg_plan_source_name(plan, i), &wholes[i]));
+        RG_TRY(gather(plan, g, rg_plan_source_name(plan, i), &wholes[i]));
         pieces[i] = wholes[i];
     }
     rg_tensor_desc *const descs = plan->buffers.descs;
@@ -190,12 +211,15 @@ static bool contains(rg_tensor *const tensors[], int64_t count, const rg_tensor 
 }
 
 /* Temporaries must have as many reads left as their sources are read. */
-static rg_status check_images_count(const rg_plan *plan, int64_t count, rg_tensor *const sources[])
+static rg_status check_images_count(const rg_plan *plan, const rg_commands *commands, int64_t count,
+                                    rg_tensor *const sources[])
 {
     for (int64_t k = 0; k < plan->sources_count * count; k++) {
         uint64_t reads = 0;
         if (sources[k]->commands == 0)
             continue;
+        RG_TRY(rg_tensor_usable(sources[k], commands, "rg_plan_encode_batch", "source ",
+                                rg_plan_source_name(plan, (int32_t)(k / count))));
         for (int32_t i = 0; i < plan->sources_count; i++) {
             if (contains(sources + i * count, count, sources[k]))
                 reads += rg_plan_source_reads(plan, i);
@@ -238,7 +262,7 @@ rg_status rg_plan_encode_batch(rg_plan *plan, rg_commands *commands, int64_t cou
         wholes[i] = NULL;
     rg_status status = gather_all(plan, commands, count, sources, wholes, pieces);
     if (status == RG_OK)
-        status = check_images_count(plan, count, sources);
+        status = check_images_count(plan, commands, count, sources);
     if (status == RG_OK)
         status = rg_plan_encode(plan, commands, pieces);
     if (status == RG_OK)
