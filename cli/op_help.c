@@ -13,14 +13,12 @@ static void print_tensor(const rg_op_run *run, const char *before, const char *p
     printf(" %s%s=FILE", before, rg_op_run_shown(run, prefix, name, shown));
 }
 
-static void print_forward_usage(const rg_op_run *run)
+static void print_forward_tensors(const rg_op_run *run)
 {
-    printf("usage: retrograde op %s [--FIELD VALUE]...", run->called);
     for (int32_t i = 0; i < run->inputs; i++)
         print_tensor(run, "", "", rg_op_input_names(run->op, run->desc)[i]);
     for (int32_t i = 0; i < run->outputs; i++)
         print_tensor(run, "-o ", "", rg_op_output_names(run->op, run->desc)[i]);
-    printf("\n");
 }
 
 /* Whether the gradient cannot do without input i: it reads it, or nothing else gives its shape. */
@@ -36,13 +34,10 @@ static bool needs_input(const rg_op_run *run, int32_t i)
     return !follows;
 }
 
-static void print_gradient_usage(const rg_op_run *run)
+static void print_gradient_tensors(const rg_op_run *run)
 {
     const rg_op *op = run->op;
     const uint32_t reads = op->reads(run->desc);
-    printf("%s retrograde op %s%s [--FIELD VALUE]...",
-           run->name == NULL ? "      " : "usage:", run->called,
-           run->name == NULL ? " --gradient" : "");
     for (int32_t i = 0; i < run->gradients; i++) {
         if (!(op->optional_dy >> i & 1))
             print_tensor(run, "", "d", rg_op_output_names(op, run->desc)[i]);
@@ -59,15 +54,22 @@ static void print_gradient_usage(const rg_op_run *run)
         if (rg_op_differentiates(op, run->desc, i))
             print_tensor(run, "-o ", "d", rg_op_input_names(op, run->desc)[i]);
     }
-    printf("\n");
 }
 
 static void print_usage(const rg_op_run *run)
 {
-    if (run->name == NULL || !run->name->gradient)
-        print_forward_usage(run);
-    if (run->op->gradient != NULL && (run->name == NULL || run->name->gradient))
-        print_gradient_usage(run);
+    const bool both = run->name == NULL;
+    if (both || !run->name->gradient) {
+        printf("usage: retrograde op %s [--FIELD VALUE]...", run->called);
+        print_forward_tensors(run);
+        printf("\n");
+    }
+    if (run->op->gradient != NULL && (both || run->name->gradient)) {
+        printf("%s retrograde op %s%s [--FIELD VALUE]...", both ? "      " : "usage:", run->called,
+               both ? " --gradient" : "");
+        print_gradient_tensors(run);
+        printf("\n");
+    }
     printf("\n%s\n", run->op->text);
 }
 
@@ -99,12 +101,22 @@ static void print_field(void *context, const char *name, const rg_field *field, 
     printf(" (default %s)\n", value);
 }
 
-static void print_names(const rg_op *op, const char *only)
+/* The classes of MPS: direction, fields, and the tensors as they are typed. */
+static void print_names(const rg_op *op)
 {
     for (const rg_op_name *name = op->names; name != NULL && name->name != NULL; name++) {
-        if (only == NULL || strcmp(only, name->name) == 0)
-            printf("  %-28s %-8s %-28s %s\n", name->name, name->gradient ? "gradient" : "forward",
-                   name->fields, name->tensors);
+        rg_op_run run;
+        if (rg_op_run_begin(&run, name->name) != 0)
+            continue;
+        run.inputs = rg_op_inputs(op, run.desc);
+        run.outputs = rg_op_outputs(op, run.desc);
+        run.gradients = rg_op_gradients(op, run.desc);
+        printf("  %-28s %-8s %s:", name->name, name->gradient ? "gradient" : "forward", "MPS");
+        if (name->gradient)
+            print_gradient_tensors(&run);
+        else
+            print_forward_tensors(&run);
+        printf("\n");
     }
 }
 
@@ -113,12 +125,15 @@ void rg_op_run_help(const rg_op_run *run)
     print_usage(run);
     printf("\nfields:\n");
     rg_fields_each(&run->op->desc, run->desc, print_field, NULL);
-    if (run->op->names != NULL) {
-        printf("\n%s (direction, fields, tensors):\n",
-               run->name == NULL ? "names in MPS and ONNX" : "this name");
-        print_names(run->op, run->name != NULL ? run->called : NULL);
-        if (run->name == NULL)
-            rg_op_onnx_list(run->op);
+    if (run->name != NULL) {
+        printf("\nthis name: %s of %s, with %s; %s\n",
+               run->name->gradient ? "the gradient" : "the forward pass", run->op->name,
+               run->name->fields[0] != 0 ? run->name->fields : "the default fields",
+               run->name->tensors);
+    } else {
+        printf("\nnames in MPS and ONNX (direction, domain, tensors):\n");
+        print_names(run->op);
+        rg_op_onnx_list(run->op);
     }
     printf("\n"
            "Files are NPY files. x='x.npy[0:2,::2,-1]' reads a slice: START:STOP:STEP or one index "
@@ -135,7 +150,7 @@ void rg_op_list(void)
 {
     for (int i = 0; rg_ops[i] != NULL; i++) {
         printf("%s: %s\n", rg_ops[i]->name, rg_ops[i]->text);
-        print_names(rg_ops[i], NULL);
+        print_names(rg_ops[i]);
         rg_op_onnx_list(rg_ops[i]);
     }
 }

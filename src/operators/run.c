@@ -311,8 +311,10 @@ rg_status rg_run_op(rg_run *run, rg_status (*convert)(const rg_onnx_node *node, 
         if (!rg_run_wants(run, i) || index < 0)
             continue;
         wanted |= (uint64_t)1 << index;
-        if (o.x[index] == NULL && index > 0)
-            RG_TRY(make_shape(run, &o, index));
+    }
+    for (int32_t i = 1; i < rg_op_inputs(call->op, call->desc); i++) {
+        if (o.x[i] == NULL)
+            RG_TRY(make_shape(run, &o, i));
     }
     RG_TRY(rg_run_gradient(run, call->op, call->desc, o.dy, o.x, o.y, NULL, wanted, o.dx));
     return give_all(run, &o);

@@ -31,8 +31,8 @@ static const rg_field fields[] = {
 
 static const rg_op_name names[] = {
     { "MPSNNReshape", false, "", "sourceImage=x destinationImage=y", 3, 4 },
-    { "MPSNNReshapeGradient", true, "", "sourceGradient=dy sourceImage=x destinationGradient=dx", 3,
-      4 },
+    { "MPSNNReshapeGradient", true, "", "sourceGradient=dy sourceImage=x destinationGradient=dx", 0,
+      0 }, /* dy has any rank */
     { .name = NULL },
 };
 
