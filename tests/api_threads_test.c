@@ -251,8 +251,89 @@ static void test_same_bits(void)
     rig_close(&first);
 }
 
+/* ---- threads of the caller ---- */
+
+typedef struct caller_task {
+    void (*task)(void *data, int32_t index);
+    void *data;
+    int32_t index;
+} caller_task;
+
+static void *run_caller_task(void *context)
+{
+    const caller_task *t = context;
+    t->task(t->data, t->index);
+    return NULL;
+}
+
+/* A thread for each task but the first; counts calls and tasks. */
+static void run_on_threads(void *context, int32_t count, void (*task)(void *, int32_t), void *data)
+{
+    int *calls = context;
+    pthread_t threads[8];
+    caller_task tasks[8];
+    calls[0]++;
+    calls[1] += count;
+    for (int32_t i = 1; i < count; i++) {
+        tasks[i] = (caller_task){ task, data, i };
+        pthread_create(&threads[i], NULL, run_caller_task, &tasks[i]);
+    }
+    task(data, 0);
+    for (int32_t i = 1; i < count; i++)
+        pthread_join(threads[i], NULL);
+}
+
+static rig rig_on(const rg_device_options *options)
+{
+    rig r = { 0 };
+    EXPECT_OK(rg_device_create("cpu", options, &r.device));
+    EXPECT_OK(rg_queue_create(r.device, &r.queue));
+    EXPECT_OK(rg_commands_create(r.queue, &r.commands));
+    return r;
+}
+
+/* A convolution, which needs scratch per thread, on threads of the caller and on one of the
+ * device's: the same bits. */
+static void test_callers_threads(void)
+{
+    int calls[2] = { 0, 0 };
+    const rg_parallel parallel = { run_on_threads, calls };
+    rg_device_options options = rg_device_options_default();
+    rg_tensor *y[2];
+    rig rigs[2];
+    for (int i = 0; i < 2; i++) {
+        options.threads = i == 0 ? 1 : 4;
+        options.parallel = i == 0 ? NULL : &parallel;
+        rigs[i] = rig_on(&options);
+        rg_conv_desc desc = rg_conv_desc_default();
+        desc.bias = false;
+        rg_kernel *conv = NULL;
+        EXPECT_OK(rg_conv_create(rigs[i].device, &desc, &conv));
+        rg_tensor *x[] = { filled(rigs[i].device, RG_F32, 4, DIMS(4, 20, 20, 24), 1),
+                           filled(rigs[i].device, RG_F32, 4, DIMS(40, 3, 3, 24), 2) };
+        y[i] = tensor_of(rigs[i].device, RG_F32, 4, DIMS(4, 18, 18, 40));
+        EXPECT_OK(rg_kernel_forward(conv, rigs[i].commands, x, &y[i], NULL));
+        EXPECT_OK(rig_run(&rigs[i]));
+        rg_tensor_destroy(x[0]);
+        rg_tensor_destroy(x[1]);
+        rg_kernel_destroy(conv);
+    }
+    EXPECT(same_bits(y[0], y[1]));
+    EXPECT(calls[0] >= 1 && calls[1] > calls[0]);
+    for (int i = 0; i < 2; i++) {
+        rg_tensor_destroy(y[i]);
+        rig_close(&rigs[i]);
+    }
+    const rg_parallel nothing = { NULL, NULL };
+    options.parallel = &nothing;
+    rg_device *device = NULL;
+    EXPECT(rg_device_create("cpu", &options, &device) == RG_INVALID_ARGUMENT);
+    EXPECT(strstr(rg_error_text(), "parallel") != NULL);
+}
+
 int main(void)
 {
+    test_callers_threads();
     test_shared(true);
     test_shared(false);
     test_wait_together();

@@ -14,6 +14,14 @@ extern "C" {
 typedef struct rg_device rg_device;
 typedef struct rg_queue rg_queue;
 
+/** Threads of the caller, for hosts that have a thread pool of their own. `run` calls
+ *  task(data, 0) to task(data, count - 1), each once, on any threads, some or all at the same time,
+ *  and returns when all have returned. A task needs 512 KiB of stack. */
+typedef struct rg_parallel {
+    void (*run)(void *context, int32_t count, void (*task)(void *data, int32_t index), void *data);
+    void *context; /**< passed to `run` */
+} rg_parallel;
+
 /** Options of a device. Initialize with rg_device_options_default(). */
 typedef struct rg_device_options {
     uint32_t size;                 /**< of this struct; set by rg_device_options_default() */
@@ -32,6 +40,10 @@ typedef struct rg_device_options {
      * which has 10 mantissa bits instead of 23 and is several times as fast; sums stay f32. False
      * by default. Has no effect on a CPU. */
     bool tf32;
+    /** CPU only: threads of the caller in place of the device's own; copied, and called by threads
+     * that wait for commands. `threads` is then how many tasks a kernel is shared among. NULL
+     * (default): the device starts threads. Values never depend on it. */
+    const rg_parallel *parallel;
 } rg_device_options;
 RG_API rg_device_options rg_device_options_default(void);
 

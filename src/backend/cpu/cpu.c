@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* The CPU backend: devices, queues that run submissions in order, copies. */
+#include "backend/cpu/arithmetic_mode.h"
 #include "backend/cpu/bf16_unit.h"
 #include "backend/cpu/isa.h"
 #include "backend/cpu/thread_pool.h"
@@ -9,9 +10,6 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
 
 typedef struct cpu_device {
     rg_allocator allocator;
@@ -67,13 +65,16 @@ static rg_status cpu_open(int32_t index, const rg_device_options *options,
 {
     (void)index, (void)choices; /* kernels of a CPU choose nothing */
     int32_t threads, isa;
+    RG_CHECK(options->parallel == NULL || options->parallel->run != NULL, RG_INVALID_ARGUMENT,
+             "rg_device_create: the option `parallel` has no function `run`");
     RG_TRY(choose_threads(options, &threads));
     RG_TRY(choose_isa(options, &isa));
     void *memory;
     RG_TRY(rg_allocate_zero(allocator, sizeof(cpu_device), &memory));
     cpu_device *device = memory;
     *device = (cpu_device){ .allocator = *allocator, .isa = isa };
-    const rg_status status = rg_thread_pool_create(allocator, threads, &device->thread_pool);
+    const rg_status status =
+        rg_thread_pool_create(allocator, threads, options->parallel, &device->thread_pool);
     if (status != RG_OK) {
         rg_release(allocator, memory, sizeof *device);
         return status;
@@ -179,39 +180,11 @@ static rg_status cpu_copy(void *context, const rg_copy_args *args)
 
 /* ---- running ---- */
 
-/* Results must not depend on how the calling program has set up rounding and subnormal numbers. */
-static uint64_t plain_arithmetic(void)
-{
-#if defined(__x86_64__)
-    const uint64_t old = _mm_getcsr();
-    _mm_setcsr(0x1f80);
-    return old;
-#elif defined(__aarch64__)
-    uint64_t old;
-    __asm__ volatile("mrs %0, fpcr" : "=r"(old));
-    __asm__ volatile("msr fpcr, %0" : : "r"(UINT64_C(0)));
-    return old;
-#else
-    return 0;
-#endif
-}
-
-static void restore_arithmetic(uint64_t old)
-{
-#if defined(__x86_64__)
-    _mm_setcsr((unsigned)old);
-#elif defined(__aarch64__)
-    __asm__ volatile("msr fpcr, %0" : : "r"(old));
-#else
-    (void)old;
-#endif
-}
-
 static void run_submission(void *owner, rg_backend_submission *submission)
 {
     enum { MIN_PARALLEL_BYTES = 128 << 10 }; /* as long as it takes to wake a thread */
     rg_thread_pool *thread_pool = owner;
-    const uint64_t old = plain_arithmetic();
+    const uint64_t old = rg_arithmetic_plain();
     const rg_entry *entry;
     for (int32_t i = 0; i < submission->fault_count; i++)
         submission->faults[i] = 0;
@@ -236,7 +209,7 @@ static void run_submission(void *owner, rg_backend_submission *submission)
             submission->fault_text = entry->fault_text;
         }
     }
-    restore_arithmetic(old);
+    rg_arithmetic_restore(old);
 }
 
 /* ---- queues: a fifo each ---- */

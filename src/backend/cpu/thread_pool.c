@@ -6,6 +6,7 @@
  * looking at `generation` again: if the job closed meanwhile it leaves without touching it. The
  * calling thread closes the job when no tile is left, and returns when no pool thread is inside. */
 #include "backend/cpu/thread_pool.h"
+#include "backend/cpu/arithmetic_mode.h"
 
 #include "core/thread.h"
 
@@ -27,6 +28,7 @@ typedef struct pool_thread {
 
 struct rg_thread_pool {
     rg_allocator allocator;
+    rg_parallel parallel;     /* run: NULL where the pool has threads of its own */
     int32_t threads, started; /* threads - 1 are wanted, `started` running */
     pool_thread *list;
     share *shares; /* one per thread */
@@ -130,9 +132,48 @@ static void wake_threads(rg_thread_pool *pool)
     pthread_mutex_unlock(&pool->lock);
 }
 
+/* ---- threads of the caller ---- */
+
+/* A job that the caller's threads share. Each task takes tiles until none is left. */
+typedef struct caller_job {
+    rg_cpu_function function;
+    const void *args;
+    int64_t units, grain;
+    _Atomic int64_t next; /* tile */
+} caller_job;
+
+static void caller_task(void *data, int32_t index)
+{
+    caller_job *job = data;
+    const uint64_t old = rg_arithmetic_plain();
+    const int32_t outer = thread_index;
+    thread_index = index;
+    for (;;) {
+        const int64_t tile = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
+        const int64_t begin = tile * job->grain, rest = job->units - begin;
+        if (rest <= 0)
+            break;
+        job->function(job->args, begin, begin + (rest < job->grain ? rest : job->grain));
+    }
+    rg_thread_pool_fence();
+    thread_index = outer;
+    rg_arithmetic_restore(old);
+}
+
+static void run_on_callers(const rg_thread_pool *pool, caller_job job)
+{
+    const int64_t tiles = (job.units + job.grain - 1) / job.grain;
+    const int32_t tasks = tiles < pool->threads ? (int32_t)tiles : pool->threads;
+    pool->parallel.run(pool->parallel.context, tasks, caller_task, &job);
+}
+
 void rg_thread_pool_run(rg_thread_pool *pool, rg_cpu_function function, const void *args,
                         int64_t units, int64_t grain)
 {
+    if (pool->parallel.run != NULL && pool->threads > 1 && units > grain) {
+        run_on_callers(pool, (caller_job){ function, args, units, grain, 0 });
+        return;
+    }
     const bool shared =
         pool->threads > 1 && units > grain && pthread_mutex_trylock(&pool->owner) == 0;
     if (!shared) {
@@ -173,13 +214,15 @@ void rg_thread_pool_run(rg_thread_pool *pool, rg_cpu_function function, const vo
 }
 
 rg_status rg_thread_pool_create(const rg_allocator *allocator, int32_t threads,
-                                rg_thread_pool **pool)
+                                const rg_parallel *parallel, rg_thread_pool **pool)
 {
     void *memory;
     RG_TRY(rg_allocate_zero(allocator, sizeof(rg_thread_pool), &memory));
     rg_thread_pool *made = memory;
     made->allocator = *allocator;
     made->threads = threads;
+    if (parallel != NULL)
+        made->parallel = *parallel;
     rg_status status =
         rg_allocate(allocator, (size_t)threads * sizeof(pool_thread), (void **)&made->list);
     if (status == RG_OK)

@@ -9,9 +9,10 @@
 
 typedef struct rg_thread_pool rg_thread_pool;
 
-/* `threads` includes the calling thread; the others start with the first work that wants them. */
+/* `threads` includes the calling thread; the others start with the first work that wants them, or
+ * are the caller's, if `parallel` is not NULL: it is copied. */
 rg_status rg_thread_pool_create(const rg_allocator *allocator, int32_t threads,
-                                rg_thread_pool **pool);
+                                const rg_parallel *parallel, rg_thread_pool **pool);
 void rg_thread_pool_destroy(rg_thread_pool *pool);
 int32_t rg_thread_pool_threads(const rg_thread_pool *pool);
 
