@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The retrograde authors
+# libretrograde_ort: gradient operators for ONNX Runtime, which loads it as a library of custom
+# operators. Nothing of the runtime is needed to build it, and it exports one function.
+
+add_library(retrograde_ort MODULE src/ort/ort_library.c src/ort/ort_kernel.c)
+rg_target(retrograde_ort)
+target_link_libraries(retrograde_ort PRIVATE retrograde_static Threads::Threads m)
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/retrograde_ort.map CONTENT
+    "{ global: RegisterCustomOps; local: *; };\n")
+target_link_options(retrograde_ort PRIVATE
+    -Wl,--version-script,${PROJECT_BINARY_DIR}/retrograde_ort.map)
+set_target_properties(retrograde_ort PROPERTIES LINK_DEPENDS
+    ${PROJECT_BINARY_DIR}/retrograde_ort.map)
+install(TARGETS retrograde_ort LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* The library that ONNX Runtime loads: registers gradient operators, one for each type of elements,
+ * in the runtime's own domain and in one of ours. */
+#include "ort/ort_call.h"
+#include "ort/ort_kernel.h"
+
+#include <limits.h>
+#include <pthread.h>
+
+/* Operators that are registered. */
+static const char *const names[] = { "SoftmaxGrad",       "SoftmaxGrad_13", "LogSoftmaxGrad",
+                                     "LogSoftmaxGrad_13", "ReluGrad",       "LeakyReluGrad",
+                                     "SigmoidGrad",       "TanhGrad",       "GeluGrad",
+                                     "FastGeluGrad",      "QuickGeluGrad" };
+static const ort_type types[] = { ORT_FLOAT, ORT_DOUBLE, ORT_FLOAT16, ORT_BFLOAT16 };
+static const char *const domains[] = { "com.microsoft", "org.retrograde" };
+
+enum {
+    NAMES = sizeof names / sizeof names[0],
+    TYPES = sizeof types / sizeof types[0],
+    DOMAINS = sizeof domains / sizeof domains[0],
+    ENTRIES = NAMES * TYPES * 2
+};
+
+/* The runtime keeps pointers to these and to the domains as long as the process runs. */
+static ort_entry entries[ENTRIES];
+static int32_t entry_count;
+
+/* ---- what the runtime asks of an operator ---- */
+
+static const ort_entry *entry_of(const ort_custom_op *op)
+{
+    return (const ort_entry *)(const void *)op;
+}
+
+static const char *get_name(const ort_custom_op *op)
+{
+    return entry_of(op)->entry->name;
+}
+
+static const char *get_provider(const ort_custom_op *op)
+{
+    return entry_of(op)->cuda ? "CUDAExecutionProvider" : NULL;
+}
+
+ort_type rg_ort_type_of(const rg_onnx_tensor *tensor, ort_type data)
+{
+    (void)tensor;
+    return data;
+}
+
+static ort_type get_input_type(const ort_custom_op *op, size_t index)
+{
+    return rg_ort_type_of(&entry_of(op)->inputs[index], entry_of(op)->type);
+}
+
+static ort_type get_output_type(const ort_custom_op *op, size_t index)
+{
+    return rg_ort_type_of(&entry_of(op)->outputs[index], entry_of(op)->type);
+}
+
+static size_t get_input_count(const ort_custom_op *op)
+{
+    return (size_t)entry_of(op)->input_count;
+}
+
+static size_t get_output_count(const ort_custom_op *op)
+{
+    return (size_t)entry_of(op)->output_count;
+}
+
+static int get_input_kind(const ort_custom_op *op, size_t index)
+{
+    return entry_of(op)->inputs[index].optional;
+}
+
+static int get_output_kind(const ort_custom_op *op, size_t index)
+{
+    return entry_of(op)->outputs[index].optional;
+}
+
+static int get_input_memory(const ort_custom_op *op, size_t index)
+{
+    (void)op, (void)index;
+    return 0;
+}
+
+static int get_first_version(const ort_custom_op *op)
+{
+    (void)op;
+    return 1;
+}
+
+static int get_last_version(const ort_custom_op *op)
+{
+    (void)op;
+    return INT_MAX;
+}
+
+/* ---- registration ---- */
+
+static void add_entry(const rg_onnx_operator *found, ort_type type, bool cuda)
+{
+    ort_entry *e = &entries[entry_count++];
+    *e = (ort_entry){ .op = { .version = ORT_API_VERSION,
+                              .get_name = get_name,
+                              .get_provider = get_provider,
+                              .get_input_type = get_input_type,
+                              .get_input_count = get_input_count,
+                              .get_output_type = get_output_type,
+                              .get_output_count = get_output_count,
+                              .destroy_kernel = rg_ort_destroy_kernel,
+                              .get_input_kind = get_input_kind,
+                              .get_output_kind = get_output_kind,
+                              .get_input_memory = get_input_memory,
+                              .create_kernel_v2 = rg_ort_create_kernel,
+                              .compute_v2 = rg_ort_compute,
+                              .get_first_version = get_first_version,
+                              .get_last_version = get_last_version },
+                      .entry = found,
+                      .type = type,
+                      .cuda = cuda };
+    const void *defaults = found->op->desc.defaults;
+    e->input_count = rg_onnx_tensors(found, defaults, found->inputs, e->inputs);
+    e->output_count = rg_onnx_tensors(found, defaults, found->outputs, e->outputs);
+}
+
+/* Operators of a GPU only where there is one. */
+static void make_entries(void)
+{
+    char device[64];
+    const bool cuda = rg_device_list(1, device, sizeof device) == RG_OK;
+    for (int i = 0; i < NAMES; i++) {
+        const rg_onnx_operator *found = rg_onnx_find(names[i]);
+        for (int t = 0; found != NULL && t < TYPES * (cuda ? 2 : 1); t++)
+            add_entry(found, types[t % TYPES], t >= TYPES);
+    }
+}
+
+static ort_status *add_domain(const ort_api *api, ort_session_options *options, const char *name)
+{
+    ort_domain *domain = NULL;
+    ort_status *status = ort_create_domain(api, name, &domain);
+    for (int32_t i = 0; i < entry_count && status == NULL; i++)
+        status = ort_domain_add(api, domain, &entries[i].op);
+    if (status == NULL)
+        return ort_add_domain(api, options, domain);
+    if (domain != NULL)
+        ort_release_domain(api, domain);
+    return status;
+}
+
+__attribute__((visibility("default"))) ort_status *RegisterCustomOps(ort_session_options *options,
+                                                                     const ort_api_base *base);
+
+ort_status *RegisterCustomOps(ort_session_options *options, const ort_api_base *base)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    const ort_api *api = base->get_api(ORT_API_VERSION);
+    if (api == NULL) { /* 0.. of the table are the same in every version */
+        api = base->get_api(1);
+        return api == NULL ? NULL
+                           : ort_fail(api, ORT_NOT_IMPLEMENTED,
+                                      "retrograde needs ONNX Runtime 1.21 or later");
+    }
+    pthread_once(&once, make_entries);
+    ort_status *status = NULL;
+    for (int i = 0; i < DOMAINS && status == NULL; i++)
+        status = add_domain(api, options, domains[i]);
+    return status;
+}
