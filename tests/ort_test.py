@@ -27,6 +27,23 @@ TOLERANCE = {"f32": 1e-5, "f64": 1e-12, "f16": 2e-3, "bf16": 1e-2}  # of the lar
 DOMAINS = ("com.microsoft", "org.retrograde")
 
 
+def run_node(library, name, arrays, outputs, attributes, dtype):
+    """A node with inputs of several types; a name of "" in `outputs` leaves that one out."""
+    kinds = {np.dtype(np.int64): TensorProto.INT64, np.dtype(np.bool_): TensorProto.BOOL,
+             np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.float64): TensorProto.DOUBLE}
+    given = {f"i{k}": a for k, a in enumerate(arrays) if a is not None}
+    names = [f"i{k}" if a is not None else "" for k, a in enumerate(arrays)]
+    inputs = [helper.make_tensor_value_info(n, kinds[a.dtype], a.shape) for n, a in given.items()]
+    results = [helper.make_tensor_value_info(o, TYPES[dtype][0], None) for o in outputs if o]
+    node = helper.make_node(name, names, outputs, domain=DOMAINS[0], **attributes)
+    model = helper.make_model(helper.make_graph([node], "node", inputs, results), ir_version=9,
+                              opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(DOMAINS[0], 1)])
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.register_custom_ops_library(library)
+    return ort.InferenceSession(model.SerializeToString(), options).run(None, given)
+
+
 def session(library, name, shapes, dtype, attributes, domain, threads=0):
     """A node alone; bf16 goes in and out as f32, through casts."""
     kind = TYPES[dtype][0]
@@ -169,6 +186,128 @@ def test_operators(library, failures, rng, draw, cases):
             failures.compare(f"{name} {dtype} {shape} {attributes}", got.astype(float), want, dtype)
 
 
+def windows(shape, kernel, strides, pads, dilations=(1, 1)):
+    """For each output pixel its number and, for each tap inside the image, the tap and the pixel."""
+    sizes = [(shape[d] + pads[d] + pads[d + 2] - dilations[d] * (kernel[d] - 1) - 1) // strides[d] + 1
+             for d in range(2)]
+    for oy, ox in np.ndindex(*sizes):
+        taps = []
+        for ky, kx in np.ndindex(*kernel):
+            y, x = oy * strides[0] - pads[0] + ky * dilations[0], ox * strides[1] - pads[1] + kx * dilations[1]
+            if 0 <= y < shape[0] and 0 <= x < shape[1]:
+                taps.append(((ky, kx), (y, x)))
+        yield (oy, ox), taps
+
+
+def conv_gradient(dy, x, w, group, strides, pads, dilations):
+    dx, dw = np.zeros_like(x), np.zeros_like(w)
+    each_in, each_out = w.shape[1], w.shape[0] // group
+    for (oy, ox), taps in windows(x.shape[2:], w.shape[2:], strides, pads, dilations):
+        for (ky, kx), (py, px) in taps:
+            for g in range(group):
+                i, o = slice(g * each_in, (g + 1) * each_in), slice(g * each_out, (g + 1) * each_out)
+                d = dy[:, o, oy, ox]
+                dx[:, i, py, px] += d @ w[o, :, ky, kx]
+                dw[o, :, ky, kx] += d.T @ x[:, i, py, px]
+    return dx, dw, dy.sum((0, 2, 3))
+
+
+def test_conv(library, failures, draw):
+    for group, strides, pads, dilations in ((1, (1, 1), (0, 0, 0, 0), (1, 1)), (2, (2, 1), (1, 2, 0, 1), (1, 1)),
+                                            (1, (1, 2), (2, 2, 2, 2), (2, 2)), (6, (1, 1), (1, 1, 1, 1), (1, 1))):
+        x, w = draw.uniform(-1, 1, (2, 6, 9, 8)), draw.uniform(-1, 1, (12, 6 // group, 3, 2))
+        sizes = [(x.shape[2 + d] + pads[d] + pads[d + 2] - dilations[d] * (w.shape[2 + d] - 1) - 1) // strides[d] + 1
+                 for d in range(2)]
+        dy = draw.uniform(-1, 1, (2, 12, *sizes))
+        attributes = {"strides": strides, "pads": pads, "dilations": dilations, "group": group, "kernel_shape": (3, 2)}
+        want = conv_gradient(dy, x, w, group, strides, pads, dilations)
+        for dtype in ("f32", "f64"):
+            arrays = [a.astype(TYPES[dtype][1]) for a in (dy, x, w)]
+            got = run_node(library, "ConvGrad", arrays, ["dX", "dW", "dB"], attributes, dtype)
+            for name, g, t in zip(("dX", "dW", "dB"), got, want):
+                failures.compare(f"ConvGrad {name} {dtype} {attributes}", g, t, dtype)
+            got = run_node(library, "ConvGrad", arrays, ["", "dW"], attributes, dtype)
+            failures.compare(f"ConvGrad dW alone {dtype}", got[0], want[1], dtype)
+
+
+def test_pools(library, failures, draw):
+    x = draw.uniform(-1, 1, (2, 3, 7, 8))
+    kernel, strides, pads = (3, 2), (2, 1), (1, 0, 1, 1)
+    attributes = {"kernel_shape": kernel, "strides": strides, "pads": pads}
+    steps = list(windows(x.shape[2:], kernel, strides, pads))
+    sizes = [1 + max(p[d] for p, _ in steps) for d in range(2)]
+    dy = draw.uniform(-1, 1, (2, 3, *sizes))
+    average, largest, indices = np.zeros_like(x), np.zeros_like(x), np.zeros(dy.shape, np.int64)
+    for n, c in np.ndindex(2, 3):
+        for at, taps in steps:
+            for _, pixel in taps:
+                average[(n, c, *pixel)] += dy[(n, c, *at)] / len(taps)
+            best = max((pixel for _, pixel in taps), key=lambda pixel: x[(n, c, *pixel)])
+            indices[(n, c, *at)] = ((n * 3 + c) * 7 + best[0]) * 8 + best[1]
+            largest[(n, c, *best)] += dy[(n, c, *at)]
+    for dtype in ("f32", "f64"):
+        g, image = dy.astype(TYPES[dtype][1]), x.astype(TYPES[dtype][1])
+        got = run_node(library, "AveragePoolGrad", [g, image], ["dX"], attributes, dtype)
+        failures.compare(f"AveragePoolGrad {dtype}", got[0], average, dtype)
+        got = run_node(library, "AveragePoolGrad", [g], ["dX"], {**attributes, "shape": x.shape}, dtype)
+        failures.compare(f"AveragePoolGrad by shape {dtype}", got[0], average, dtype)
+        got = run_node(library, "MaxPoolGrad", [g, indices, image], ["dX"], attributes, dtype)
+        failures.compare(f"MaxPoolGrad {dtype}", got[0], largest, dtype)
+
+
+def test_norms(library, failures, draw):
+    x, dy = draw.uniform(-1, 1, (3, 4, 5, 2)), draw.uniform(-1, 1, (3, 4, 5, 2))
+    scale = draw.uniform(0.5, 1.5, 4)
+    mean, inverse = x.mean((0, 2, 3)), 1 / np.sqrt(x.var((0, 2, 3)) + 1e-5)
+    channels = (slice(None), None, None)
+    hat = (x - mean[channels]) * inverse[channels]
+    db, ds = dy.sum((0, 2, 3)), (dy * hat).sum((0, 2, 3))
+    count = x.size / 4
+    dx = (scale * inverse / count)[channels] * (count * dy - db[channels] - hat * ds[channels])
+    for dtype in ("f32", "f64"):
+        arrays = [a.astype(TYPES[dtype][1]) for a in (dy, x, scale, mean, inverse)]
+        got = run_node(library, "BatchNormalizationGrad", arrays, ["a", "b", "c"], {"epsilon": 1e-5}, dtype)
+        for name, g, t in zip(("X_grad", "scale_grad", "bias_grad"), got, (dx, ds, db)):
+            failures.compare(f"BatchNormalizationGrad {name} {dtype}", g, t, dtype)
+    rows, g = x.reshape(12, 10), dy.reshape(12, 10)
+    weight = draw.uniform(0.5, 1.5, 10)
+    mean, inverse = rows.mean(1, keepdims=True), 1 / np.sqrt(rows.var(1, keepdims=True) + 1e-5)
+    hat, b = (rows - mean) * inverse, g * weight * inverse
+    dx = b - b.mean(1, keepdims=True) - hat * (b * hat).mean(1, keepdims=True)
+    for dtype in ("f32", "f64"):
+        arrays = [a.astype(TYPES[dtype][1]) for a in (g, rows, weight, mean, inverse)]
+        got = run_node(library, "LayerNormalizationGrad", arrays, ["a", "b", "c"], {"axis": -1}, dtype)
+        for name, t, h in zip(("X_grad", "scale_grad", "bias_grad"), (dx, (g * hat).sum(0), g.sum(0)), got):
+            failures.compare(f"LayerNormalizationGrad {name} {dtype}", h, t, dtype)
+
+
+def test_loss_and_others(library, failures, draw):
+    scores, labels = draw.uniform(-2, 2, (5, 7)), draw.integers(0, 7, 5)
+    logs = scores - np.log(np.exp(scores).sum(1, keepdims=True))
+    hot, weight = np.eye(7)[labels], draw.uniform(0.5, 2, 7)
+    dy = np.array(0.5)
+    kept = labels != labels[0]
+    cases = (([], {}, (np.exp(logs) - hot) / 5, "mean"), ([], {"reduction": "sum"}, np.exp(logs) - hot, "sum"),
+             ([weight], {}, (np.exp(logs) - hot) * weight[labels][:, None] / weight[labels].sum(), "weights"),
+             ([], {"ignore_index": int(labels[0])}, (np.exp(logs) - hot) * kept[:, None] / kept.sum(), "ignored"))
+    for more, attributes, want, what in cases:
+        for dtype in ("f32", "f64"):
+            arrays = [a.astype(TYPES[dtype][1]) for a in (dy, logs)] + [labels.astype(np.int64)]
+            arrays += [a.astype(TYPES[dtype][1]) for a in more]
+            got = run_node(library, "SoftmaxCrossEntropyLossGrad", arrays, ["d"], attributes, dtype)
+            failures.compare(f"SoftmaxCrossEntropyLossGrad {what} {dtype}", got[0], 0.5 * want, dtype)
+    g, mask = draw.uniform(-1, 1, (4, 9)), draw.uniform(0, 1, (4, 9)) < 0.7
+    a, b = draw.uniform(-1, 1, (4, 9)), draw.uniform(1, 2, (9,))
+    for dtype in ("f32", "f64"):
+        arrays = [g.astype(TYPES[dtype][1]), mask, np.array(0.3, np.float32)]
+        got = run_node(library, "DropoutGrad", arrays, ["d"], {}, dtype)
+        failures.compare(f"DropoutGrad {dtype}", got[0], g * mask / (1 - float(np.float32(0.3))), dtype)
+        arrays = [t.astype(TYPES[dtype][1]) for t in (g, a, b)]
+        got = run_node(library, "DivGrad", arrays, ["da", "db"], {}, dtype)
+        failures.compare(f"DivGrad dA {dtype}", got[0], g / b, dtype)
+        failures.compare(f"DivGrad dB {dtype}", got[1], (-g * a / b**2).sum(0), dtype)
+
+
 def test_large(library, failures, draw):
     """Shared among the runtime's threads, from several callers at the same time: one result."""
     dy, y = (draw.uniform(0, 1, (96, 40, 129)).astype(np.float32) for _ in range(2))
@@ -221,7 +360,8 @@ def main():
     draw = np.random.default_rng(options.seed)
     test_golden(library, failures)
     test_operators(library, failures, random.Random(options.seed), draw, options.cases)
-    test_large(library, failures, draw)
+    for test in (test_conv, test_pools, test_norms, test_loss_and_others, test_large):
+        test(library, failures, draw)
     test_edges(library, failures)
     for failure in failures.list[:20]:
         print(failure)

@@ -7,6 +7,9 @@
 #include "ort/ort_call.h"
 #include "runtime/objects.h"
 
+#include <retrograde/operator.h>
+#include <retrograde/reshape.h>
+
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -22,6 +25,7 @@ typedef struct ort_kernel {
     int64_t ints[ATTRIBUTES][RG_ONNX_VALUES];
     double floats[ATTRIBUTES];
     char texts[ATTRIBUTES][TEXT];
+    rg_operator *general; /* NULL: the gradient of one op, which is run without copies */
 
     pthread_mutex_t
         lock; /* of what follows: the last kernel and the last stream, to be used again */
@@ -134,6 +138,9 @@ static rg_status create(ort_kernel *k, const ort_kernel_info *info)
         RG_TRY(read_attribute(k, info, &spec));
     }
     RG_TRY(rg_onnx_check(k->registered->entry, k->attributes, k->attribute_count));
+    if (!k->registered->direct)
+        RG_TRY(rg_operator_create(k->device, k->registered->entry->name, k->attributes,
+                                  k->attribute_count, &k->general));
     return k->registered->cuda ? RG_OK : rg_queue_create(k->device, &k->queue);
 }
 
@@ -161,6 +168,7 @@ void rg_ort_destroy_kernel(void *kernel)
 {
     ort_kernel *k = kernel;
     rg_kernel_destroy(k->kernel);
+    rg_operator_destroy(k->general);
     rg_queue_destroy(k->queue);
     pthread_mutex_destroy(&k->lock);
     free(k);
@@ -331,13 +339,9 @@ static rg_status record_direct(computation *c, const rg_onnx_call *call, rg_kern
     return rg_kernel_gradient(kernel, commands, dy, x, y, NULL, dx, 0);
 }
 
-static rg_status compute(computation *c)
+static rg_status convert(const computation *c, rg_onnx_call *call)
 {
-    ort_kernel *k = c->k;
-    rg_onnx_call call;
-    rg_kernel *kernel = NULL;
-    rg_commands *commands = NULL;
-    RG_TRY(take_inputs(c));
+    const ort_kernel *k = c->k;
     const rg_onnx_node node = { .type = k->registered->entry->name,
                                 .attributes = k->attributes,
                                 .attribute_count = k->attribute_count,
@@ -345,17 +349,64 @@ static rg_status compute(computation *c)
                                 .input_count = k->registered->input_count,
                                 .outputs = 1,
                                 .entry = k->registered->entry };
-    RG_TRY(rg_onnx_convert(&node, &call));
-    RG_TRY(find_kernel(k, &call, &kernel));
-    rg_status status = begin(c, &commands);
-    if (status == RG_OK)
-        status = record_direct(c, &call, kernel, commands);
+    return rg_onnx_convert(&node, call);
+}
+
+static rg_status compute_direct(computation *c, rg_commands *commands)
+{
+    rg_onnx_call call;
+    rg_kernel *kernel = NULL;
+    RG_TRY(convert(c, &call));
+    RG_TRY(find_kernel(c->k, &call, &kernel));
+    const rg_status status = record_direct(c, &call, kernel, commands);
+    rg_kernel_destroy(kernel);
+    return status;
+}
+
+/* Copies a result into the runtime's memory. */
+static rg_status give_output(computation *c, rg_commands *commands, size_t i, rg_tensor *result)
+{
+    RG_TRY(make_output(c, i, &result->desc));
+    if (c->outputs[i] == NULL)
+        return RG_OK;
+    rg_reshape_desc desc = rg_reshape_desc_default();
+    desc.dims_count = result->desc.rank;
+    memcpy(desc.dims, result->desc.dims, sizeof desc.dims);
+    rg_kernel *copy = NULL;
+    RG_TRY(rg_reshape_create(c->k->device, &desc, &copy));
+    const rg_status status = rg_kernel_forward(copy, commands, &result, &c->outputs[i], NULL);
+    rg_kernel_destroy(copy);
+    return status;
+}
+
+static rg_status compute_general(computation *c, rg_commands *commands)
+{
+    size_t count = 0;
+    rg_tensor *results[RG_ONNX_TENSORS] = { NULL };
+    ORT_TRY(c, ort_output_count(c->k->api, c->context, &count));
+    RG_TRY(rg_operator_run(c->k->general, commands, c->inputs, c->k->registered->input_count,
+                           ((uint64_t)1 << count) - 1, results));
+    rg_status status = RG_OK;
+    for (size_t i = 0; i < count; i++) {
+        if (status == RG_OK && results[i] != NULL)
+            status = give_output(c, commands, i, results[i]);
+        rg_tensor_destroy(results[i]);
+    }
+    return status;
+}
+
+static rg_status compute(computation *c)
+{
+    rg_commands *commands = NULL;
+    RG_TRY(take_inputs(c));
+    RG_TRY(begin(c, &commands));
+    rg_status status =
+        c->k->registered->direct ? compute_direct(c, commands) : compute_general(c, commands);
     if (status == RG_OK)
         status = rg_commands_commit(commands);
-    if (status == RG_OK && !k->registered->cuda)
+    if (status == RG_OK && !c->k->registered->cuda)
         status = rg_commands_wait(commands);
     rg_commands_destroy(commands);
-    rg_kernel_destroy(kernel);
     return status;
 }
 

@@ -13,6 +13,7 @@ typedef struct ort_entry {
     const rg_onnx_operator *entry;
     ort_type type;
     bool cuda;
+    bool direct; /* the gradient of one op, all tensors as the op has them */
     int32_t input_count, output_count;
     rg_onnx_tensor inputs[RG_ONNX_TENSORS], outputs[RG_ONNX_TENSORS];
 } ort_entry;
@@ -21,9 +22,6 @@ ort_status *rg_ort_create_kernel(const ort_custom_op *op, const ort_api *api,
                                  const ort_kernel_info *info, void **kernel);
 ort_status *rg_ort_compute(void *kernel, ort_context *context);
 void rg_ort_destroy_kernel(void *kernel);
-
-/* The type of elements of an input or output of an operator whose data has type `data`. */
-ort_type rg_ort_type_of(const rg_onnx_tensor *tensor, ort_type data);
 
 /* The device of operators: opened with the first, and kept. */
 rg_status rg_ort_device(bool cuda, rg_device **device);

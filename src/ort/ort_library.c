@@ -7,12 +7,30 @@
 
 #include <limits.h>
 #include <pthread.h>
+#include <string.h>
 
-/* Operators that are registered. */
-static const char *const names[] = { "SoftmaxGrad",       "SoftmaxGrad_13", "LogSoftmaxGrad",
-                                     "LogSoftmaxGrad_13", "ReluGrad",       "LeakyReluGrad",
-                                     "SigmoidGrad",       "TanhGrad",       "GeluGrad",
-                                     "FastGeluGrad",      "QuickGeluGrad" };
+/* Operators that are registered; those before the first NULL are the gradient of one op. */
+static const char *const names[] = { "SoftmaxGrad",
+                                     "SoftmaxGrad_13",
+                                     "LogSoftmaxGrad",
+                                     "LogSoftmaxGrad_13",
+                                     "ReluGrad",
+                                     "LeakyReluGrad",
+                                     "SigmoidGrad",
+                                     "TanhGrad",
+                                     "GeluGrad",
+                                     "FastGeluGrad",
+                                     "QuickGeluGrad",
+                                     NULL,
+                                     "ConvGrad",
+                                     "MaxPoolGrad",
+                                     "AveragePoolGrad",
+                                     "BatchNormalizationGrad",
+                                     "LayerNormalizationGrad",
+                                     "SoftmaxCrossEntropyLossGrad",
+                                     "DropoutGrad",
+                                     "DivGrad",
+                                     "SliceGrad" };
 static const ort_type types[] = { ORT_FLOAT, ORT_DOUBLE, ORT_FLOAT16, ORT_BFLOAT16 };
 static const char *const domains[] = { "com.microsoft", "org.retrograde" };
 
@@ -44,20 +62,31 @@ static const char *get_provider(const ort_custom_op *op)
     return entry_of(op)->cuda ? "CUDAExecutionProvider" : NULL;
 }
 
-ort_type rg_ort_type_of(const rg_onnx_tensor *tensor, ort_type data)
+/* The type of elements of an input or output whose data has type `data`. */
+static ort_type type_of(const rg_onnx_tensor *tensor, ort_type data)
 {
-    (void)tensor;
+    static const struct {
+        const char *name;
+        ort_type type;
+    } others[] = { { "Indices", ORT_INT64 },     { "label", ORT_INT64 }, { "shape", ORT_INT64 },
+                   { "starts", ORT_INT64 },      { "ends", ORT_INT64 },  { "axes", ORT_INT64 },
+                   { "steps", ORT_INT64 },       { "mask", ORT_BOOL },   { "ratio", ORT_FLOAT },
+                   { "training_mode", ORT_BOOL } };
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        if (strcmp(others[i].name, tensor->name) == 0)
+            return others[i].type;
+    }
     return data;
 }
 
 static ort_type get_input_type(const ort_custom_op *op, size_t index)
 {
-    return rg_ort_type_of(&entry_of(op)->inputs[index], entry_of(op)->type);
+    return type_of(&entry_of(op)->inputs[index], entry_of(op)->type);
 }
 
 static ort_type get_output_type(const ort_custom_op *op, size_t index)
 {
-    return rg_ort_type_of(&entry_of(op)->outputs[index], entry_of(op)->type);
+    return type_of(&entry_of(op)->outputs[index], entry_of(op)->type);
 }
 
 static size_t get_input_count(const ort_custom_op *op)
@@ -77,7 +106,8 @@ static int get_input_kind(const ort_custom_op *op, size_t index)
 
 static int get_output_kind(const ort_custom_op *op, size_t index)
 {
-    return entry_of(op)->outputs[index].optional;
+    (void)index; /* what is not wanted has no name in the node */
+    return entry_of(op)->output_count > 1;
 }
 
 static int get_input_memory(const ort_custom_op *op, size_t index)
@@ -100,7 +130,7 @@ static int get_last_version(const ort_custom_op *op)
 
 /* ---- registration ---- */
 
-static void add_entry(const rg_onnx_operator *found, ort_type type, bool cuda)
+static void add_entry(const rg_onnx_operator *found, ort_type type, bool cuda, bool direct)
 {
     ort_entry *e = &entries[entry_count++];
     *e = (ort_entry){ .op = { .version = ORT_API_VERSION,
@@ -120,7 +150,8 @@ static void add_entry(const rg_onnx_operator *found, ort_type type, bool cuda)
                               .get_last_version = get_last_version },
                       .entry = found,
                       .type = type,
-                      .cuda = cuda };
+                      .cuda = cuda,
+                      .direct = direct };
     const void *defaults = found->op->desc.defaults;
     e->input_count = rg_onnx_tensors(found, defaults, found->inputs, e->inputs);
     e->output_count = rg_onnx_tensors(found, defaults, found->outputs, e->outputs);
@@ -131,10 +162,12 @@ static void make_entries(void)
 {
     char device[64];
     const bool cuda = rg_device_list(1, device, sizeof device) == RG_OK;
+    bool direct = true;
     for (int i = 0; i < NAMES; i++) {
-        const rg_onnx_operator *found = rg_onnx_find(names[i]);
-        for (int t = 0; found != NULL && t < TYPES * (cuda ? 2 : 1); t++)
-            add_entry(found, types[t % TYPES], t >= TYPES);
+        const rg_onnx_operator *found = names[i] != NULL ? rg_onnx_find(names[i]) : NULL;
+        direct = direct && names[i] != NULL;
+        for (int t = 0; found != NULL && t < TYPES * (cuda && direct ? 2 : 1); t++)
+            add_entry(found, types[t % TYPES], t >= TYPES, direct);
     }
 }
 
