@@ -12,7 +12,6 @@ NATIVE := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/de
 CUDA_ARCHITECTURES ?= $(or $(NATIVE),75-virtual)
 
 BUILD := build
-TRAIN_BUILD := build-train
 FUZZ_BUILD := build-fuzz
 SECONDS := 60
 VERSION := $(shell sed -n 's/^.define RG_VERSION_[A-Z]* //p' include/retrograde/base.h | paste -sd.)
@@ -27,17 +26,14 @@ GENERATOR := $(or $(KEPT),$(FOUND))
 CMAKE_BUILD := env -u MAKEFLAGS -u MAKELEVEL cmake --build $(BUILD) --parallel $(JOBS)
 
 .NOTPARALLEL:
-.PHONY: all train demo test test-long fuzz install dist clean format help configure setup-build setup-demo setup-test setup-train
+.PHONY: all train demo test test-long fuzz install uninstall dist clean format help configure setup-build setup-demo setup-test setup-train
 
 all: setup-build configure ## the libraries and build/retrograde (default)
 	@$(CMAKE_BUILD) --target rg_product
 
-train: setup-train ## train a small network on Fashion-MNIST: run/report.html; OPTIONS=… for others
-	@cmake -S . -B $(TRAIN_BUILD) -G "$(FOUND)" -D CMAKE_BUILD_TYPE=Release -D RG_NATIVE=ON \
-	    -D RG_TESTS=OFF -D RG_CUDA=$(or $(CUDA),OFF) -D RG_PEERS=OFF -D RG_WERROR=$(RG_WERROR) \
-	    -D RG_CUDA_ARCHITECTURES="$(CUDA_ARCHITECTURES)" >/dev/null
-	@env -u MAKEFLAGS -u MAKELEVEL cmake --build $(TRAIN_BUILD) --parallel $(JOBS) --target rg_program
-	@echo && $(TRAIN_BUILD)/retrograde train $(OPTIONS)
+train: setup-train configure ## train a small network on Fashion-MNIST: run/report.html; OPTIONS=… for others
+	@$(CMAKE_BUILD) --target rg_program
+	@echo && $(BUILD)/retrograde train $(OPTIONS)
 
 demo: setup-demo configure ## build, then check and measure softmax on the devices found
 	@$(CMAKE_BUILD) --target rg_product
@@ -63,6 +59,14 @@ fuzz: ## search the readers for crashes; SECONDS=60 of CPU time each, TARGET=npy
 
 install: all ## into PREFIX (default /usr/local); DESTDIR is respected
 	@cmake --install $(BUILD) --prefix $(PREFIX)
+	@if [ -z "$(DESTDIR)" ] && ! ldconfig -p 2>/dev/null | grep -q "$(abspath $(PREFIX))/.*libretrograde[.]so"; then \
+	    echo "Programs find the shared libraries after ldconfig has been run as root, or with"; \
+	    echo "LD_LIBRARY_PATH set to the folder of libretrograde.so below $(PREFIX)."; \
+	fi
+
+uninstall: ## remove what the last `make install` has installed; DESTDIR is respected
+	@test -f $(BUILD)/install_manifest.txt || { echo "$(BUILD)/install_manifest.txt: nothing was installed from here"; exit 1; }
+	@while read -r file || [ -n "$$file" ]; do rm -f "$(DESTDIR)$$file"; done <$(BUILD)/install_manifest.txt
 
 dist: ## the sources as dist/retrograde-VERSION.tar.gz
 	@mkdir -p dist

@@ -3,6 +3,8 @@
 /* Reading options. */
 #include "cli/arguments.h"
 
+#include "operators/onnx_node.h"
+
 #include <retrograde/device.h>
 
 #include <errno.h>
@@ -80,7 +82,12 @@ static int take_one(const rg_option *options, const char *name, const char *valu
         return take_known(option, value);
     if (unknown != NULL)
         return unknown(context, name, value);
-    fprintf(stderr, "retrograde: unknown option --%s; see --help\n", name);
+    char text[RG_SIMILAR_TEXT];
+    rg_similar similar = rg_similar_begin(name);
+    for (option = options; option->name != NULL; option++)
+        rg_similar_try(&similar, option->name);
+    fprintf(stderr, "retrograde: unknown option --%s%s%s\n", name, rg_similar_text(&similar, text),
+            text[0] == 0 ? "; see --help" : "");
     return -1;
 }
 
@@ -100,6 +107,10 @@ int rg_options_take(const rg_option *options, int argc, char **argv,
             while (++i < argc)
                 argv[left++] = argv[i];
             break;
+        }
+        if (strcmp(argv[i], "-h") == 0 && find_option(options, "help") != NULL) {
+            *(bool *)find_option(options, "help")->value = true;
+            continue;
         }
         if (strncmp(argv[i], "--", 2) != 0) {
             argv[left++] = argv[i];

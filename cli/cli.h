@@ -28,4 +28,16 @@ typedef struct rg_command {
 extern const rg_command rg_commands_of_program[];
 void rg_print_commands(FILE *to);
 
+/* Says that a word is no command, and which one is similar; returns 2. */
+int rg_unknown_command(const char *word);
+
+/* Lets a command show its table of options, and nothing else. */
+struct rg_option;
+void rg_show_options(const rg_command *command, void (*show)(const struct rg_option *options));
+
+/* Completions for shells, on standard output. */
+void rg_print_bash(void);
+void rg_print_zsh(void);
+void rg_print_fish(void);
+
 #endif

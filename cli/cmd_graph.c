@@ -73,7 +73,8 @@ static rg_status draw_model(request *q, const char *path)
         if (!q->forward)
             status = add_gradients(graph);
         if (status == RG_OK)
-            status = rg_graph_draw(graph, rg_model_name(model), q->out);
+            status = rg_graph_draw(graph, rg_model_name(model),
+                                   strcmp(q->out, "-") == 0 ? "/dev/stdout" : q->out);
         rg_graph_destroy(graph);
     }
     rg_model_destroy(model);
@@ -103,7 +104,7 @@ int rg_cmd_graph(int argc, char **argv)
     request q = { "network.svg", NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, false, false };
     const rg_option options[] = {
         { "out", RG_OPTION_TEXT, &q.out, "FILE",
-          "output file, .svg or .dot (default network.svg)" },
+          "output file, .svg or .dot; - for SVG on standard output (default network.svg)" },
         { "forward", RG_OPTION_FLAG, &q.forward, NULL, "draw the forward pass only" },
         { "height", RG_OPTION_COUNT, &q.height, "N",
           "height of the images in pixels (default 28)" },

@@ -30,8 +30,8 @@ const rg_command rg_commands_of_program[] = {
     { "bench", rg_cmd_bench, "[OP]... [--OPTION VALUE]...",
       "time every op; compare with the machine's limit and with other libraries" },
     { "info", rg_cmd_info, "[--json]", "print version, devices, instruction sets, build options" },
-    { "help", rg_cmd_help, "[--man | --bash]",
-      "print this list, the manual page or shell completions" },
+    { "help", rg_cmd_help, "[COMMAND | --man | --bash | --zsh | --fish]",
+      "print this list, the help of a command, the manual page or shell completions" },
     { .name = NULL },
 };
 
@@ -105,15 +105,13 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], c->name) == 0)
             return finish(run_command(c, argc - 2, argv + 2));
     }
-    if (strcmp(argv[1], "--help") == 0) {
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         rg_print_commands(stdout);
         return finish(0);
     }
-    if (strcmp(argv[1], "--version") == 0) {
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
         printf("retrograde %s\n", rg_version());
         return finish(0);
     }
-    fprintf(stderr, "retrograde: unknown command '%s'\n", argv[1]);
-    rg_print_commands(stderr);
-    return 2;
+    return rg_unknown_command(argv[1]);
 }

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -56,14 +57,15 @@ static void clock_text(double seconds, char text[16])
         snprintf(text, 16, "%d:%02d", (int)(all / 60), (int)(all % 60));
 }
 
-/* A bar of 24 characters with eighths at its end. */
-static void draw_bar(double part, char *bar)
+enum { LONGEST_BAR = 24, SHORTEST_BAR = 6 };
+
+/* A bar of so many characters with eighths at its end. */
+static void draw_bar(double part, int length, char *bar)
 {
     static const char *const eighths[] = { "", "▏", "▎", "▍", "▌", "▋", "▊", "▉" };
-    enum { LENGTH = 24 };
-    const int filled = (int)(part * LENGTH * 8);
+    const int filled = (int)(part * length * 8);
     bar[0] = 0;
-    for (int i = 0; i < LENGTH; i++) {
+    for (int i = 0; i < length; i++) {
         const int here = filled - 8 * i;
         strcat(bar, here >= 8 ? "█" : here > 0 ? eighths[here] : " ");
     }
@@ -80,23 +82,59 @@ static double accuracy_of(const rg_trainer_progress *p)
     return p->images > 0 ? (double)p->right / (double)p->images : (double)NAN;
 }
 
+/* Columns of the terminal; 80 if it does not tell. */
+static int terminal_width(void)
+{
+    struct winsize size;
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+/* What is known of an epoch under way, as pieces that can be left out from the end; their number.
+ * Before the first batch is complete nothing is known. */
+enum { PIECES = 4, PIECE = 40 };
+static int progress_pieces(const rg_train_show *show, const rg_trainer_progress *p, double now,
+                           char pieces[PIECES][PIECE])
+{
+    const int64_t done = (p->epoch - 1) * show->images + p->images - show->done_before;
+    const int64_t all = show->epochs * show->images - show->done_before;
+    int count = 0;
+    if (p->images == 0)
+        return 0;
+    snprintf(pieces[count++], PIECE, " loss %.4f", loss_of(p));
+    snprintf(pieces[count++], PIECE, "  accuracy %.4f", accuracy_of(p));
+    if (p->now_images > 0 && p->now_seconds > 0)
+        snprintf(pieces[count++], PIECE, "  %.0f images/s", (double)p->now_images / p->now_seconds);
+    if (done > 0) {
+        char left[16];
+        clock_text((now - show->began) * (double)(all - done) / (double)done, left);
+        snprintf(pieces[count++], PIECE, "  %s left", left);
+    }
+    return count;
+}
+
+/* One line that fits the terminal: the bar becomes shorter, then the last pieces are left out. */
 void rg_show_progress(rg_train_show *show, const rg_trainer_progress *p)
 {
     const double now = rg_show_clock();
     if (!show->terminal || now - show->drawn < 0.1)
         return;
     show->drawn = now;
-    char bar[128], left[16];
-    const int64_t done = (p->epoch - 1) * show->images + p->images - show->done_before;
-    const int64_t all = show->epochs * show->images - show->done_before;
-    const double spent = now - show->began;
+    char bar[LONGEST_BAR * 4 + 1], pieces[PIECES][PIECE], epoch[64];
+    int count = progress_pieces(show, p, now, pieces), rest = 0;
+    const int start =
+        snprintf(epoch, sizeof epoch, "epoch %" PRId64 "/%" PRId64 " ", p->epoch, show->epochs);
+    const int columns =
+        terminal_width() - 1 - start - 2; /* without the last column and the bar's ends */
+    for (int i = 0; i < count; i++)
+        rest += (int)strlen(pieces[i]);
+    while (count > 0 && rest + SHORTEST_BAR > columns)
+        rest -= (int)strlen(pieces[--count]);
+    const int length = columns - rest < LONGEST_BAR ? columns - rest : LONGEST_BAR;
     const double part = (double)p->images / (double)(show->images > 0 ? show->images : 1);
-    draw_bar(part > 1 ? 1 : part, bar);
-    clock_text(done > 0 ? spent * (double)(all - done) / (double)done : 0, left);
-    printf("\r\033[Kepoch %" PRId64 "/%" PRId64 " │%s│ loss %.4f  accuracy %.4f  %.0f images/s  "
-           "%s left",
-           p->epoch, show->epochs, bar, loss_of(p), accuracy_of(p),
-           (double)p->now_images / p->now_seconds, left);
+    draw_bar(part > 1 ? 1 : part, length > 0 ? length : 0, bar);
+    printf("\r\033[K%s│%s│", epoch, bar);
+    for (int i = 0; i < count; i++)
+        fputs(pieces[i], stdout);
     fflush(stdout);
 }
 

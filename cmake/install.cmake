@@ -31,6 +31,10 @@ if(RG_PROGRAM)
         install(FILES ${PROJECT_BINARY_DIR}/retrograde.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
         install(FILES ${PROJECT_BINARY_DIR}/retrograde.bash RENAME retrograde
             DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+        install(FILES ${PROJECT_BINARY_DIR}/retrograde.zsh RENAME _retrograde
+            DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+        install(FILES ${PROJECT_BINARY_DIR}/retrograde.fish
+            DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
     endif()
 endif()
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The retrograde authors
 # libretrograde needs nothing but the C library: not CUDA, whose runtime is linked into it, and not the C++
-# library, which its kernels do without. libretrograde_train and the program need zlib and libpng beside it.
+# library, which its kernels do without. libretrograde_train and the program need zlib, libpng and libjpeg beside it.
 include(${CMAKE_CURRENT_LIST_DIR}/common.cmake)
 
 check_needed(${SHARED})
@@ -11,7 +11,7 @@ endif()
 if(PROGRAM)
     check_needed(${PROGRAM} ${TRAIN_NEEDS})
 endif()
-foreach(library ${STATIC} ${TRAIN_STATIC}) # zlib and libpng are linked, not opened
+foreach(library ${STATIC} ${TRAIN_STATIC}) # zlib, libpng and libjpeg are linked, not opened
     if(NOT HAVE_CUDA)
         run(${NM} -u ${library})
         if(output MATCHES " U dl(open|sym)")
