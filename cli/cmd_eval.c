@@ -136,11 +136,15 @@ static void print_json(const evaluation *e)
     rg_print_json_text(e->data);
     printf(",\"part\":\"%s\",\"images\":%lld,\"loss\":", e->part, (long long)e->info.count);
     rg_print_json_number(e->result.loss);
-    printf(",\"accuracy\":");
-    rg_print_json_number(e->result.accuracy);
-    if (e->info.classes <= MATRIX_CLASSES)
+    printf(",\"%s\":", e->info.target == RG_TARGET_VALUES ? "absolute_error" : "accuracy");
+    rg_print_json_number(e->result.score);
+    if (e->info.target == RG_TARGET_MASK) {
+        printf(",\"iou\":");
+        rg_print_json_number(e->result.iou);
+    }
+    if (e->info.target == RG_TARGET_CLASS && e->info.classes <= MATRIX_CLASSES)
         print_matrix(e);
-    else
+    else if (e->info.target == RG_TARGET_CLASS)
         print_cells(e);
     puts("}");
 }
@@ -166,6 +170,13 @@ static void print_mistakes(const evaluation *e)
                (long long)mistakes[i].count);
 }
 
+static void print_result(const evaluation *e)
+{
+    printf("%s: %lld %s images: ", e->data, (long long)e->info.count, e->part);
+    rg_show_result(e->info.target, e->info.classes, &e->result);
+    puts("");
+}
+
 static rg_status print_text(const evaluation *e)
 {
     const int32_t classes = e->info.classes;
@@ -173,8 +184,8 @@ static rg_status print_text(const evaluation *e)
     if (of == NULL)
         return rg_fails(RG_OUT_OF_MEMORY, "out of memory for %d classes", classes);
     rg_confusion_count(e->cells, e->cell_count, classes, of);
-    printf("%s: %lld %s images: accuracy %.2f %%, loss %.4f\n\n", e->data, (long long)e->info.count,
-           e->part, 100 * e->result.accuracy, rg_shown(e->result.loss));
+    print_result(e);
+    puts("");
     if (classes <= LISTED_CLASSES) {
         print_classes(e->network, of, classes);
     } else {
@@ -190,12 +201,9 @@ static rg_status print_text(const evaluation *e)
     return RG_OK;
 }
 
-static rg_status evaluate(const char *path, const request *q, evaluation *e)
+/* One class for each image: all predictions are wanted. */
+static rg_status evaluate_classes(evaluation *e)
 {
-    RG_PASS(rg_used_network_open(path, &q->use, &e->network));
-    RG_PASS(open_set(path, q, e));
-    RG_PASS(rg_dataset_get_info(e->set, &e->info));
-    RG_PASS(rg_check_part(e->network, e->set, e->data));
     e->predictions = calloc((size_t)e->info.count, sizeof *e->predictions);
     e->cells = calloc((size_t)e->info.count, sizeof *e->cells);
     if (e->predictions == NULL || e->cells == NULL)
@@ -203,10 +211,23 @@ static rg_status evaluate(const char *path, const request *q, evaluation *e)
                         (long long)e->info.count);
     RG_PASS(rg_trainer_predict_set(e->network, e->set, e->predictions, &e->result));
     e->cell_count = rg_confusion_cells(e->predictions, e->info.count, e->cells);
+    return RG_OK;
+}
+
+static rg_status evaluate(const char *path, const request *q, evaluation *e)
+{
+    RG_PASS(rg_used_network_open(path, &q->use, &e->network));
+    RG_PASS(open_set(path, q, e));
+    RG_PASS(rg_dataset_get_info(e->set, &e->info));
+    RG_PASS(rg_check_part(e->network, e->set, e->data));
+    const bool classes = e->info.target == RG_TARGET_CLASS;
+    RG_PASS(classes ? evaluate_classes(e) : rg_trainer_evaluate(e->network, e->set, &e->result));
     if (q->use.json)
         print_json(e);
-    else
+    else if (classes)
         RG_PASS(print_text(e));
+    else
+        print_result(e);
     if (isnan(e->result.loss))
         return rg_fails(RG_MALFORMED, "%s: the network returns NaN; its parameters are not usable",
                         path);

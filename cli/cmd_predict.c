@@ -54,10 +54,30 @@ static void print_answer(const rg_trainer *network, const char *path, answer ans
     puts(q->use.json ? "]}" : "");
 }
 
-static rg_status predict_one(rg_trainer *network, const char *path, const request *q,
-                             int32_t classes, float *probabilities, answer *answers)
+/* Values, the probabilities of labels, or the classes of pixels: all numbers in a row. */
+static void print_numbers(const char *path, const float numbers[], int64_t count, bool json)
 {
+    if (json) {
+        printf("{\"image\":");
+        rg_print_json_text(path);
+        printf(",\"values\":[");
+    } else {
+        printf("%s:", path);
+    }
+    for (int64_t i = 0; i < count; i++)
+        printf("%s%.6g", !json ? " " : i > 0 ? "," : "", (double)numbers[i]);
+    puts(json ? "]}" : "");
+}
+
+static rg_status predict_one(rg_trainer *network, const char *path, const request *q,
+                             const rg_network_desc *desc, float *probabilities, answer *answers)
+{
+    const int32_t classes = desc->classes;
     RG_PASS(rg_trainer_predict_file(network, path, probabilities));
+    if (desc->target != RG_TARGET_CLASS) {
+        print_numbers(path, probabilities, rg_trainer_answers(network), q->use.json);
+        return RG_OK;
+    }
     for (int32_t i = 0; i < classes; i++) {
         if (isnan(probabilities[i]))
             return rg_fails(RG_MALFORMED, "%s: the network returns NaN", path);
@@ -73,14 +93,14 @@ static int predict(rg_trainer *network, int count, char **paths, const request *
     if (rg_trainer_get_network(network, &desc) != RG_OK)
         return rg_failed();
     const size_t classes = (size_t)desc.classes;
-    float *probabilities = malloc(classes * sizeof *probabilities);
+    float *probabilities = malloc((size_t)rg_trainer_answers(network) * sizeof *probabilities);
     answer *answers = malloc(classes * sizeof *answers);
     rg_status status = RG_OK;
     if (probabilities == NULL || answers == NULL)
         status = rg_fails(RG_OUT_OF_MEMORY, "out of memory for an image");
     int result = status == RG_OK ? 0 : rg_failed();
     for (int i = 0; i < count && status == RG_OK; i++) {
-        if (predict_one(network, paths[i], q, desc.classes, probabilities, answers) != RG_OK)
+        if (predict_one(network, paths[i], q, &desc, probabilities, answers) != RG_OK)
             result = rg_failed(); /* the others may be good */
     }
     free(probabilities);

@@ -21,6 +21,8 @@ static const char *values_of(const char *option)
         { "dtype", "f32 f64 bf16 f16" },
         { "optimizer", "adam sgd rmsprop" },
         { "schedule", "cosine step constant" },
+        { "loss", "mean_squared mean_absolute huber hinge sigmoid_cross_entropy "
+                  "softmax_cross_entropy" },
         { "data", "fashion-mnist glyphs" },
         { "isa", "base avx2 avx512" },
     };

@@ -21,6 +21,7 @@ rg_train_request rg_train_defaults(void)
                                .dtype = "f32",
                                .optimizer = "adam",
                                .schedule = "cosine",
+                               .loss = "auto",
                                .epochs = 6,
                                .batch = 64,
                                .accumulate = 1,
@@ -68,6 +69,9 @@ void rg_train_options(rg_train_request *q, rg_option table[RG_TRAIN_OPTIONS])
         { "decay", RG_OPTION_REAL, &q->decay, "X", "weight decay (default 0)" },
         { "schedule", RG_OPTION_TEXT, &q->schedule, "NAME",
           "learning rate schedule: cosine, step or constant (default cosine)" },
+        { "loss", RG_OPTION_TEXT, &q->loss, "NAME",
+          "mean_squared, mean_absolute, huber, hinge, sigmoid_cross_entropy or "
+          "softmax_cross_entropy (default auto: by the data)" },
         { "warmup", RG_OPTION_COUNT, &q->warmup, "N",
           "warm-up steps to the full learning rate (default 0)" },
         { "drop", RG_OPTION_REAL, &q->drop, "X",
@@ -130,6 +134,9 @@ rg_status rg_train_desc(const rg_train_request *q, rg_trainer_desc *desc)
                         q->dtype);
     RG_PASS(rg_optimizer_parse(q->optimizer, &desc->optimizer));
     RG_PASS(rg_schedule_parse(q->schedule, &desc->schedule));
+    desc->has_loss = strcmp(q->loss, "auto") != 0;
+    if (desc->has_loss)
+        RG_PASS(rg_training_loss_parse(q->loss, &desc->loss));
     desc->rate = q->rate == RG_TRAIN_NOT_GIVEN ? 0 : q->rate;
     desc->momentum = q->momentum;
     desc->decay = q->decay;

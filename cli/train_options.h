@@ -14,13 +14,13 @@ typedef struct rg_train_request {
     int64_t threads, workers, memory, stop;
     bool json, help;
     /* kept in checkpoints */
-    const char *data, *size, *model, *dtype, *optimizer, *schedule;
+    const char *data, *size, *model, *dtype, *optimizer, *schedule, *loss;
     int64_t epochs, batch, accumulate, seed, shift, crop, patience, warmup, drop_every;
     double rate, momentum, decay, validation, drop;
     bool mirror;
 } rg_train_request;
 
-enum { RG_TRAIN_OPTIONS = 32, RG_TRAIN_NOT_GIVEN = -1 /* of rate and stop */ };
+enum { RG_TRAIN_OPTIONS = 40, RG_TRAIN_NOT_GIVEN = -1 /* of rate and stop */ };
 
 rg_train_request rg_train_defaults(void);
 /* The data set where none is asked for: it may be missing. */

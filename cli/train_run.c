@@ -47,7 +47,8 @@ static rg_status make_new(rg_train_run *run, const rg_trainer_desc *desc)
     const rg_status status =
         rg_trainer_create(run->device, model, run->data.train, desc, &run->trainer);
     rg_model_destroy(model);
-    if (status == RG_INVALID_ARGUMENT && strncmp(rg_error_text(), "accumulate ", 11) == 0)
+    if (status == RG_INVALID_ARGUMENT && (strncmp(rg_error_text(), "accumulate ", 11) == 0 ||
+                                          strncmp(rg_error_text(), "loss ", 5) == 0))
         return rg_usage_status(rg_fails(status, "--%s", rg_error_text()));
     return status;
 }
@@ -136,6 +137,7 @@ static rg_status begin(rg_train_run *run)
 
 static rg_status say_what(const rg_train_run *run)
 {
+    static const char *const kinds[] = { "classes", "labels", "values", "classes of pixels" };
     rg_network_desc network;
     char device[256], validation[64] = "";
     RG_PASS(rg_trainer_get_network(run->trainer, &network));
@@ -144,11 +146,11 @@ static rg_status say_what(const rg_train_run *run)
         snprintf(validation, sizeof validation, ", %lld for validation",
                  (long long)count_of(run->data.validation));
     rg_show_say(&run->show,
-                "%s on %s: %lld images for training%s, %lld for testing, %d classes; %lld "
+                "%s on %s: %lld images for training%s, %lld for testing, %d %s; %lld "
                 "parameters in %s; %s",
                 rg_model_name(rg_trainer_model(run->trainer)), run->request->data,
                 (long long)count_of(run->data.train), validation,
-                (long long)count_of(run->data.test), network.classes,
+                (long long)count_of(run->data.test), network.classes, kinds[network.target],
                 (long long)rg_trainer_parameters(run->trainer), rg_dtype_name(network.dtype),
                 device);
     return RG_OK;
@@ -162,6 +164,9 @@ rg_status rg_train_begin(rg_train_run *run, rg_train_request *request)
     const int64_t images = count_of(run->data.train);
     rg_show_begin(&run->show, request->json, request->epochs, images);
     run->show.done_before = run->progress.finished * images + run->progress.images;
+    rg_dataset_info info;
+    RG_PASS(rg_dataset_get_info(run->data.train, &info));
+    run->show.metric = rg_score_name(info.target);
     return say_what(run);
 }
 
@@ -341,7 +346,8 @@ rg_status rg_train_finish(rg_train_run *run, const char *command, bool done)
     desc.part = done ? NULL : "validation";
     const rg_status status = rg_trainer_report(run->trainer, set, &desc, report, &test);
     free(options);
-    if (status == RG_OK && done)
-        rg_show_end(&run->show, &test, rg_show_clock() - run->began, report, network);
+    rg_network_desc shape;
+    if (status == RG_OK && done && rg_trainer_get_network(run->trainer, &shape) == RG_OK)
+        rg_show_end(&run->show, &shape, &test, rg_show_clock() - run->began, report, network);
     return status;
 }

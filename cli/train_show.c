@@ -25,6 +25,7 @@ void rg_show_begin(rg_train_show *show, bool json, int64_t epochs, int64_t image
                              .terminal = !json && isatty(STDOUT_FILENO) == 1,
                              .epochs = epochs,
                              .images = images,
+                             .metric = "accuracy",
                              .began = rg_show_clock() };
 }
 
@@ -79,7 +80,7 @@ static double loss_of(const rg_trainer_progress *p)
 
 static double accuracy_of(const rg_trainer_progress *p)
 {
-    return p->images > 0 ? (double)p->right / (double)p->images : (double)NAN;
+    return p->images > 0 ? p->score : (double)NAN;
 }
 
 /* Columns of the terminal; 80 if it does not tell. */
@@ -101,7 +102,7 @@ static int progress_pieces(const rg_train_show *show, const rg_trainer_progress 
     if (p->images == 0)
         return 0;
     snprintf(pieces[count++], PIECE, " loss %.4f", loss_of(p));
-    snprintf(pieces[count++], PIECE, "  accuracy %.4f", accuracy_of(p));
+    snprintf(pieces[count++], PIECE, "  %s %.4f", show->metric, accuracy_of(p));
     if (p->now_images > 0 && p->now_seconds > 0)
         snprintf(pieces[count++], PIECE, "  %.0f images/s", (double)p->now_images / p->now_seconds);
     if (done > 0) {
@@ -144,6 +145,36 @@ static void json_member(const char *name, double value)
     rg_print_json_number(value);
 }
 
+/* "validation_absolute_error", or "accuracy" for all that have one. */
+static const char *json_name(const char *metric, const char *part)
+{
+    const bool error = strcmp(metric, rg_score_name(RG_TARGET_VALUES)) == 0;
+    if (part[0] == 0)
+        return error ? "absolute_error" : "accuracy";
+    return error ? "validation_absolute_error" : "validation_accuracy";
+}
+
+const char *rg_score_name(rg_target_kind target)
+{
+    return target == RG_TARGET_VALUES ? "absolute error" : "accuracy";
+}
+
+void rg_show_result(rg_target_kind target, int32_t classes, const rg_trainer_result *r)
+{
+    static const char *const names[] = { "accuracy", "label accuracy", "mean absolute error",
+                                         "pixel accuracy" };
+    const bool values = target == RG_TARGET_VALUES;
+    if (values)
+        printf("%s %.4f", names[target], rg_shown(r->score));
+    else
+        printf("%s %.2f %%", names[target], 100 * r->accuracy);
+    if (target == RG_TARGET_CLASS && classes > 5)
+        printf(", top-5 %.2f %%", 100 * r->top5);
+    if (target == RG_TARGET_MASK)
+        printf(", mean intersection over union %.2f %%", 100 * r->iou);
+    printf(", loss %.4f", rg_shown(r->loss));
+}
+
 void rg_show_epoch(rg_train_show *show, const rg_trainer_progress *p,
                    const rg_trainer_result *validation)
 {
@@ -152,10 +183,10 @@ void rg_show_epoch(rg_train_show *show, const rg_trainer_progress *p,
     if (show->json) {
         printf("{\"epoch\":%" PRId64 ",\"images\":%" PRId64, p->epoch, p->images);
         json_member("loss", loss);
-        json_member("accuracy", accuracy);
+        json_member(json_name(show->metric, ""), accuracy);
         if (validation != NULL) {
             json_member("validation_loss", validation->loss);
-            json_member("validation_accuracy", validation->accuracy);
+            json_member(json_name(show->metric, "validation_"), validation->score);
         }
         json_member("rate", p->rate);
         json_member("seconds", p->now_seconds);
@@ -163,31 +194,37 @@ void rg_show_epoch(rg_train_show *show, const rg_trainer_progress *p,
         puts("}");
     } else {
         rg_show_clear(show);
-        printf("epoch %2" PRId64 "/%" PRId64 "  loss %.4f  accuracy %.4f", p->epoch, show->epochs,
-               loss, accuracy);
+        printf("epoch %2" PRId64 "/%" PRId64 "  loss %.4f  %s %.4f", p->epoch, show->epochs, loss,
+               show->metric, accuracy);
         if (validation != NULL)
-            printf("  validation loss %.4f  accuracy %.4f", rg_shown(validation->loss),
-                   validation->accuracy);
+            printf("  validation loss %.4f  %s %.4f", rg_shown(validation->loss), show->metric,
+                   validation->score);
         printf("  %.1f s  %.0f images/s\n", p->now_seconds, (double)p->now_images / p->now_seconds);
     }
     fflush(stdout);
 }
 
-void rg_show_end(const rg_train_show *show, const rg_trainer_result *test, double seconds,
-                 const char *report, const char *network)
+void rg_show_end(const rg_train_show *show, const rg_network_desc *network,
+                 const rg_trainer_result *test, double seconds, const char *report,
+                 const char *path)
 {
     if (show->json) {
         printf("{\"done\":true");
         json_member("test_loss", test->loss);
-        json_member("test_accuracy", test->accuracy);
+        if (network->target == RG_TARGET_VALUES)
+            json_member("test_absolute_error", test->score);
+        else
+            json_member("test_accuracy", test->accuracy);
+        if (network->target == RG_TARGET_MASK)
+            json_member("test_iou", test->iou);
         json_member("seconds", seconds);
         puts("}");
     } else {
         char spent[16];
         clock_text(seconds, spent);
-        printf("\ntest accuracy %.2f %%, loss %.4f, after %s\n", 100 * test->accuracy,
-               rg_shown(test->loss), spent);
-        printf("report   %s\nnetwork  %s\n", report, network);
+        printf("\ntest ");
+        rg_show_result(network->target, network->classes, test);
+        printf(", after %s\nreport   %s\nnetwork  %s\n", spent, report, path);
     }
     fflush(stdout);
 }

@@ -15,7 +15,14 @@ typedef struct rg_train_show {
     double began;           /* this run */
     double drawn;           /* the bar, last */
     int64_t done_before;    /* images of epochs and parts that earlier runs have seen */
+    const char *metric;     /* what scores are called */
 } rg_train_show;
+
+/* What the score of a network is called: "accuracy", or for values "absolute error". */
+const char *rg_score_name(rg_target_kind target);
+
+/* The scores of a test, "accuracy 99.30 %, loss 0.0505", without a line end. */
+void rg_show_result(rg_target_kind target, int32_t classes, const rg_trainer_result *result);
 
 /* A number for printf, which would tell the sign of NaN: it means nothing. */
 static inline double rg_shown(double value)
@@ -36,7 +43,8 @@ void rg_show_progress(rg_train_show *show, const rg_trainer_progress *progress);
 /* `validation` is NULL where there is none. */
 void rg_show_epoch(rg_train_show *show, const rg_trainer_progress *progress,
                    const rg_trainer_result *validation);
-void rg_show_end(const rg_train_show *show, const rg_trainer_result *test, double seconds,
-                 const char *report, const char *network);
+void rg_show_end(const rg_train_show *show, const rg_network_desc *network,
+                 const rg_trainer_result *test, double seconds, const char *report,
+                 const char *path);
 
 #endif

@@ -95,6 +95,33 @@ static void test_npz_parts(void)
     clear_files();
 }
 
+/* Labels of several classes, values and masks; images of one and of five dimensions. */
+static void test_npz_targets(void)
+{
+    static const float values[] = { 0.5f, -1, 2, 3 };
+    const bytes x = npy_of("|u1", "False", "2,", "ab", 2);
+    const bytes deep = npy_of("|u1", "False", "2, 1, 2, 3, 1", "abcdefghijkl", 12);
+    const bytes labels = npy_of("|u1", "False", "2, 3", "\0\1\1\0\0\0", 6);
+    const bytes dense = npy_of("<f4", "False", "2, 2", values, sizeof values);
+    const bytes mask = npy_of("|u1", "False", "2, 2, 3", "\0\1\2\0\0\0\4\0\0\0\0\1", 12);
+    rg_dataset_info info = { 0 };
+    EXPECT_OK(open_pair(&x, &labels, ZIP_STORED));
+    EXPECT_OK(rg_dataset_get_info(opened, &info));
+    EXPECT(info.target == RG_TARGET_LABELS && info.targets == 3 && info.classes == 3);
+    EXPECT(holds(2, 1, 1, 1, 3, RG_U8) && rg_dataset_values(opened, 0)[2] == 1);
+    EXPECT(rg_dataset_label(opened, 0) == -1 && rg_dataset_mask(opened, 0) == NULL);
+    EXPECT_OK(open_pair(&deep, &dense, ZIP_STORED));
+    EXPECT_OK(rg_dataset_get_info(opened, &info));
+    EXPECT(info.target == RG_TARGET_VALUES && holds(2, 1, 6, 1, 2, RG_U8));
+    EXPECT(rg_dataset_values(opened, 1)[0] == 2 && rg_dataset_values(opened, 2) == NULL);
+    EXPECT_OK(open_pair(&deep, &mask, ZIP_STORED));
+    EXPECT_OK(rg_dataset_get_info(opened, &info));
+    EXPECT(info.target == RG_TARGET_MASK && info.targets == 6 && info.classes == 5);
+    EXPECT(rg_dataset_mask(opened, 1)[0] == 4 && rg_dataset_values(opened, 1) == NULL);
+    close_it();
+    clear_files();
+}
+
 static void test_npz_refuses(void)
 {
     const int64_t low[2] = { 0, -1 }, high[2] = { 65536, 0 }, huge[2] = { INT64_MAX, INT64_MIN };
@@ -108,11 +135,11 @@ static void test_npz_refuses(void)
         { x, npy_of("<i8", "False", "2,", high, 16), "label 0 is 65536" },
         { x, npy_of("<i8", "False", "2,", huge, 16), "label 0 is 9223372036854775807" },
         { x, npy_of("|u1", "False", "3,", "\0\1\0", 3), "3 labels for 2 images" },
-        { x, npy_of("|u1", "False", "2, 2", "\0\1\0\1", 4), "(n, 1)" },
-        { x, npy_of("<f4", "False", "2,", low, 8), "labels have the dtype f32" },
+        { x, npy_of("|u1", "False", "2, 2", "\0\1\2\1", 4), "must be 0 or 1" },
+        { x, npy_of("<f4", "False", "2,", "\0\0\x80\x7f\0\0\0\0", 8), "not a finite number" },
+        { x, npy_of("<f4", "False", "3,", low, 12), "3 labels for 2 images" },
         { npy_of("<i4", "False", "2, 2", low, 16), y, "pixels have the dtype i32" },
-        { npy_of("|u1", "False", "2,", "ab", 2), y, "1 dimensions" },
-        { npy_of("|u1", "False", "1, 1, 1, 1, 1", "a", 1), y, "5 dimensions" },
+        { npy_of("|u1", "True", "2, 1, 1, 1, 1", "ab", 2), y, "5 dimensions" },
         { npy_of("|u1", "False", "0, 2", "", 0), y, "there are no images" },
         { npy_of("|u1", "False", "2, 0", "", 0), y, "channels are not supported" },
         { npy_of("|u1", "False", "1, 1, 1, 17", "abcdefghijklmnopq", 17), y, "17 channels" },
@@ -201,6 +228,7 @@ int main(void)
     test_npy_folder();
     test_npz_types();
     test_npz_parts();
+    test_npz_targets();
     test_npz_refuses();
     test_npz_directory();
     test_npz_damage();

@@ -38,12 +38,22 @@ typedef struct rg_dataset rg_dataset;
 
 typedef enum rg_dataset_part { RG_DATASET_TRAIN, RG_DATASET_TEST } rg_dataset_part;
 
+/** What a network learns of each image. */
+typedef enum rg_target_kind {
+    RG_TARGET_CLASS,  /**< one class */
+    RG_TARGET_LABELS, /**< any number of classes: 0 or 1 for each */
+    RG_TARGET_VALUES, /**< numbers (regression) */
+    RG_TARGET_MASK    /**< the class of each pixel (segmentation) */
+} rg_target_kind;
+
 /** Properties of a data set. */
 typedef struct rg_dataset_info {
     int64_t count;                   /**< of images; at least 1 */
     int64_t height, width, channels; /**< of each; at least 1 */
     int32_t classes;                 /**< labels are 0 to classes - 1 */
     rg_dtype dtype;                  /**< of pixels: RG_U8, 0 to 255, or RG_F32, of any range */
+    rg_target_kind target;           /**< of each image */
+    int64_t targets; /**< how many there are: 1 class, as many labels as classes, values, pixels */
 } rg_dataset_info;
 
 /** How to open a data set. Start from rg_dataset_options_default(), then change what matters. */
@@ -77,8 +87,10 @@ RG_API rg_dataset_options rg_dataset_options_default(void);
  *    its first dot make a sample, an image (name.jpg, name.jpeg, name.png) and the number of its
  *    class (name.cls). Files whose names begin with test or val are the test part;
  *  - an NPZ file, or a folder of NPY files, with x and y, or with x_train, y_train, x_test, y_test:
- *    x (n, h, w, c), (n, h, w) or (n, w), of u1, or of f2, f4, f8, which become f32; y (n) or
- *    (n, 1), of u1, i4, i8;
+ *    x (n, h, w, c), (n, h, w), (n, w) or (n), of u1, or of f2, f4, f8, which become f32; of more
+ *    dimensions the first is h, the last is c, and those between make one. y of u1, i4, i8 is a
+ *    class (n) or (n, 1), labels of 0 and 1 (n, classes), or a mask (n, h, w); y of f2, f4, f8
+ *    are values (n), (n, k), ...;
  *  - the name of a set that Debian installs, "fashion-mnist", if no file has that name (package
  *    dataset-fashion-mnist), or "glyphs", a set of 12000 and 2000 images by rg_dataset_glyphs().
  *
@@ -91,6 +103,26 @@ RG_API rg_status rg_dataset_open_with(const char *path, rg_dataset_part part,
 
 /** The same without options. */
 RG_API rg_status rg_dataset_open(const char *path, rg_dataset_part part, rg_dataset **set);
+
+/** Arrays of the caller. Start from rg_dataset_arrays_default(), then fill it in. */
+typedef struct rg_dataset_arrays {
+    uint32_t size;  /**< of this struct; set by rg_dataset_arrays_default() */
+    rg_dtype dtype; /**< of pixels: RG_U8 or RG_F32 (default) */
+    int64_t count, height, width, channels; /**< of the images; at least 1 (default 1) */
+    const void *pixels;                     /**< (count, height, width, channels) */
+    rg_target_kind target;                  /**< default RG_TARGET_CLASS */
+    int32_t classes;                        /**< of RG_TARGET_CLASS and RG_TARGET_MASK */
+    int64_t targets;                        /**< of an image: labels, values, or pixels of a mask
+                                                 (default 1) */
+    const int32_t *labels;                  /**< (count, targets) of classes and masks */
+    const float *values;                    /**< (count, targets) of labels and values */
+    const char *const *names;               /**< (classes); NULL (default): their numbers */
+} rg_dataset_arrays;
+RG_API rg_dataset_arrays rg_dataset_arrays_default(void);
+
+/** Makes a data set of arrays, which are copied. RG_INVALID_ARGUMENT for labels that are not
+ * classes, and for pixels and values that are not finite. On failure *set is NULL. */
+RG_API rg_status rg_dataset_create(const rg_dataset_arrays *arrays, rg_dataset **set);
 
 /** Draws `count` images of 28 x 28 grey pixels: ten shapes like the digits, made of lines, moved,
  *  rotated, resized, of differing thickness, with noise. The same seed gives the same bits on every
@@ -119,6 +151,11 @@ RG_API rg_status rg_dataset_read_image(const rg_dataset *set, int64_t index, voi
  *  there is no such image. NULL also for images that are not in memory. */
 RG_API const void *rg_dataset_image(const rg_dataset *set, int64_t index);
 RG_API int32_t rg_dataset_label(const rg_dataset *set, int64_t index);
+
+/** The labels or values of one image, `targets` numbers which live as long as the set; NULL for
+ *  classes and masks. The classes of the pixels of its mask; NULL for other targets. */
+RG_API const float *rg_dataset_values(const rg_dataset *set, int64_t index);
+RG_API const int32_t *rg_dataset_mask(const rg_dataset *set, int64_t index);
 
 /** Measures mean and standard deviation of every channel, over all images; of those that are not in
  *  memory, over 512 that are evenly distributed. Pixels of u8 count as
@@ -160,7 +197,9 @@ RG_API rg_loader_desc rg_loader_desc_default(void);
 /** A batch, valid until the next call of rg_loader_next, rg_loader_seek or rg_loader_destroy. */
 typedef struct rg_batch {
     const void *images;     /**< (count, h, w, c) of the descriptor's dtype; aligned to 64 bytes */
-    const int32_t *labels;  /**< (count) */
+    const int32_t *labels;  /**< (count), or (count, targets) for masks; 0 for labels and values */
+    const void *values;     /**< (count, targets) of the descriptor's dtype, for labels and values;
+                                 else NULL */
     const int64_t *indices; /**< (count): where each image stands in the set */
     int64_t count;          /**< of images; less than a batch only at the end of an epoch */
     int64_t epoch;          /**< from 0 */

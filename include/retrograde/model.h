@@ -29,7 +29,9 @@
 #ifndef RETROGRADE_MODEL_H
 #define RETROGRADE_MODEL_H
 
+#include <retrograde/dataset.h>
 #include <retrograde/graph.h>
+#include <retrograde/loss.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -68,16 +70,25 @@ typedef struct rg_network_desc {
                            (default): as a trained network is used */
     bool logits_only; /**< without labels and loss (default false) */
     int64_t seed;     /**< of dropout (default 0) */
+    rg_target_kind target; /**< what it learns (default RG_TARGET_CLASS) */
+    int64_t outputs; /**< targets of an image: values, or pixels of a mask; 0 (default): as many as
+                          classes. Of RG_TARGET_CLASS it is of no account */
+    bool has_loss;   /**< whether `loss` is given; false (default): softmax_cross_entropy for
+                          classes and masks, sigmoid_cross_entropy for labels, mean_squared for
+                          values */
+    rg_loss_kind loss; /**< for labels and values: mean_squared, mean_absolute, huber, hinge or
+                            sigmoid_cross_entropy */
 } rg_network_desc;
 RG_API rg_network_desc rg_network_desc_default(void);
 
 /** Makes the graph of a model; *desc is copied. It has the sources "images" (n, h, w, c) of the
- *  dtype and "labels" (n, 1…) of i32, class numbers with as many dimensions as the last layer has
- *  less one; the results "logits" and "loss", the mean of the cross entropy; and parameters
- *  "label.w", "label.b" and so on. With dropout while training there is a parameter "dropout_step",
- *  i64, which the caller counts up. Gradients are not there yet: see rg_graph_gradients().
- *  RG_MALFORMED while training if the last layer is softmax, which the loss applies itself. On
- *  failure *graph is NULL. */
+ *  dtype and "labels": (n, 1…) of i32, class numbers with as many dimensions as the last layer has
+ *  less one, (n, h, w) of i32 for masks, or the shape of the last layer in the dtype for labels and
+ *  values; the results "logits", the last layer, and "loss", the mean over all of them; and
+ * parameters "label.w", "label.b" and so on. With dropout while training there is a parameter
+ * "dropout_step", i64, which the caller counts up. Gradients are not there yet: see
+ * rg_graph_gradients(). RG_MALFORMED while training if the last layer is softmax, which the loss
+ * applies itself. On failure *graph is NULL. */
 RG_API rg_status rg_model_graph(const rg_model *model, const rg_network_desc *desc,
                                 rg_graph **graph);
 

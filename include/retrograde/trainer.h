@@ -65,6 +65,8 @@ typedef struct rg_trainer_desc {
     int64_t seed;        /**< of everything random; 0 or more (default 1) */
     int64_t workers;     /**< threads that make batches, as in rg_loader_desc; 0 (default) to 64. It
                               changes no results, and checkpoints do not keep it */
+    bool has_loss;     /**< whether `loss` is given; false (default): the one that fits the data */
+    rg_loss_kind loss; /**< as in rg_network_desc */
 } rg_trainer_desc;
 RG_API rg_trainer_desc rg_trainer_desc_default(void);
 
@@ -79,6 +81,11 @@ RG_API double rg_trainer_desc_base_rate(const rg_trainer_desc *desc);
  *  "cosine". RG_INVALID_ARGUMENT for another name. */
 RG_API rg_status rg_optimizer_parse(const char *name, rg_optimizer_kind *optimizer);
 RG_API rg_status rg_schedule_parse(const char *name, rg_schedule_kind *schedule);
+
+/** Finds a loss that networks can be trained with: "softmax_cross_entropy",
+ * "sigmoid_cross_entropy", "mean_squared", "mean_absolute", "huber", "hinge". RG_INVALID_ARGUMENT
+ * for another name. */
+RG_API rg_status rg_training_loss_parse(const char *name, rg_loss_kind *loss);
 
 /** Creates a trainer at epoch 0, with initial values of all parameters. The network is made for the
  *  images and classes of `set`. The trainer keeps `set` alive and measures its mean and deviation;
@@ -121,7 +128,9 @@ typedef struct rg_trainer_progress {
     double now_seconds; /**< since this call started the epoch */
     int64_t finished;   /**< epochs that are complete */
     int64_t best_epoch; /**< by rg_trainer_validate(), from 1; 0: none was validated */
-    double best_accuracy; /**< of that epoch */
+    double best_accuracy; /**< of that epoch: the mean intersection over union for masks, minus the
+                               loss for values */
+    double score; /**< the mean over the complete images: as rg_trainer_result.score; 0 if none */
 } rg_trainer_progress;
 
 /** Called after every batch, from within rg_trainer_train(). It must not call the trainer. Returns
@@ -149,6 +158,9 @@ RG_API rg_status rg_trainer_get_network(const rg_trainer *trainer, rg_network_de
 /** The name of a class, which lives as long as the trainer; "" if there is no such class. */
 RG_API const char *rg_trainer_class_name(const rg_trainer *trainer, int32_t label);
 
+/** How many numbers a prediction has for each image; 0 for NULL. */
+RG_API int64_t rg_trainer_answers(const rg_trainer *trainer);
+
 /** How many numbers of the network are trained; 0 for NULL. */
 RG_API int64_t rg_trainer_parameters(const rg_trainer *trainer);
 
@@ -160,7 +172,11 @@ RG_API rg_status rg_trainer_check_set(const rg_trainer *trainer, const rg_datase
 typedef struct rg_trainer_result {
     int64_t images, right; /**< of the set; of these, those that are classified correctly */
     double loss;           /**< the mean over all images */
-    double accuracy;       /**< right / images */
+    double accuracy;       /**< right / images; for labels and masks the share of labels or pixels
+                                that are right; NaN for values */
+    double score;          /**< the accuracy; for values the mean absolute error */
+    double top5;           /**< share of classes among the five most probable; NaN for others */
+    double iou; /**< mean intersection over union of the classes of masks; NaN for others */
 } rg_trainer_result;
 
 /** Runs the network over a set in inference mode: without dropout, with running statistics. The set
@@ -181,7 +197,8 @@ typedef struct rg_prediction {
     float of_label;    /**< the probability of the label */
 } rg_prediction;
 
-/** As rg_trainer_evaluate(); predictions[i] receives the prediction for image i of the set. */
+/** As rg_trainer_evaluate(); predictions[i] receives the prediction for image i of the set.
+ *  RG_INVALID_STATE for a network that does not learn one class. */
 RG_API rg_status rg_trainer_predict_set(rg_trainer *trainer, const rg_dataset *set,
                                         rg_prediction predictions[], rg_trainer_result *result);
 
@@ -217,7 +234,9 @@ RG_API int32_t rg_confusion_mistakes(const rg_confusion_cell cells[], int64_t co
 
 /** Classifies `count` images, 1 or more. `pixels` (count, h, w, c) are u8, 0 to 255, or of any
  *  other dtype, as in a data set, and are normalised as the training set was; `probabilities`
- *  receives (count, classes) numbers, which add up to 1 for each image. */
+ *  receives (count, classes) numbers, which add up to 1 for each image. Of other targets it
+ * receives rg_trainer_answers() numbers for each image: the probability of each label, the values,
+ * or the class of each pixel. */
 RG_API rg_status rg_trainer_predict(rg_trainer *trainer, const void *pixels, rg_dtype dtype,
                                     int64_t count, float probabilities[]);
 

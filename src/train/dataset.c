@@ -37,7 +37,9 @@ void rg_dataset_destroy(rg_dataset *set)
     const size_t count = (size_t)set->info.count;
     rg_release(memory, set->index, count * sizeof *set->index);
     rg_release(memory, set->pixels, set->pixel_bytes);
-    rg_release(memory, set->labels, count * sizeof *set->labels);
+    const size_t targets = set->info.target == RG_TARGET_CLASS ? 1 : (size_t)set->info.targets;
+    rg_release(memory, set->labels, count * targets * sizeof *set->labels);
+    rg_release(memory, set->values, count * targets * sizeof *set->values);
     rg_release(memory, set->names, set->name_bytes);
     rg_items_destroy(set->items);
     rg_release(memory, set, sizeof *set);
@@ -48,6 +50,8 @@ rg_status rg_dataset_check(rg_dataset *set, size_t *bytes)
     const rg_dataset_info *info = &set->info;
     const int64_t most = INT32_MAX;
     RG_CHECK(info->count > 0, RG_MALFORMED, "there are no images");
+    if (set->info.targets == 0)
+        set->info.targets = 1;
     RG_CHECK(info->height > 0 && info->width > 0 && info->channels > 0 && info->height <= most &&
                  info->width <= most,
              RG_MALFORMED, "images of %lld x %lld pixels with %lld channels are not supported",
@@ -165,9 +169,24 @@ rg_status rg_dataset_read_image(const rg_dataset *set, int64_t index, void *pixe
 
 int32_t rg_dataset_label(const rg_dataset *set, int64_t index)
 {
-    if (set == NULL || index < 0 || index >= set->info.count)
+    if (set == NULL || index < 0 || index >= set->info.count || set->info.target != RG_TARGET_CLASS)
         return -1;
     return rg_dataset_whole(set)->labels[rg_dataset_place(set, index)];
+}
+
+const float *rg_dataset_values(const rg_dataset *set, int64_t index)
+{
+    if (set == NULL || index < 0 || index >= set->info.count ||
+        rg_dataset_whole(set)->values == NULL)
+        return NULL;
+    return rg_dataset_whole(set)->values + rg_dataset_place(set, index) * set->info.targets;
+}
+
+const int32_t *rg_dataset_mask(const rg_dataset *set, int64_t index)
+{
+    if (set == NULL || index < 0 || index >= set->info.count || set->info.target != RG_TARGET_MASK)
+        return NULL;
+    return rg_dataset_whole(set)->labels + rg_dataset_place(set, index) * set->info.targets;
 }
 
 /* ---- parts ---- */

@@ -20,7 +20,8 @@ struct rg_dataset {
     struct rg_items *items;
     bool resized; /* images were made to fit the size */
     size_t pixel_bytes, image_bytes;
-    int32_t *labels; /* (count) */
+    int32_t *labels; /* (count), or (count, targets) for masks; NULL for labels and values */
+    float *values;   /* (count, targets) of labels and values; else NULL */
     char **names;    /* (classes), each with a 0 byte; one block for all of them */
     size_t name_bytes;
 };

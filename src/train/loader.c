@@ -26,6 +26,7 @@ typedef struct filled {
     rg_batch batch;
     char *images;
     int32_t *labels;
+    char *values; /* of labels and values; NULL for others */
     int64_t *indices;
     int64_t given, done; /* images that threads have taken; that are complete */
     int64_t bad;         /* the first image that could not be decoded; -1: none */
@@ -228,6 +229,21 @@ static void move_on(rg_loader *loader, int64_t epoch, int64_t position)
     loader->position = over ? 0 : position;
 }
 
+/* The targets of an image become number i of a batch. */
+static void take_targets(const rg_loader *loader, int64_t index, int64_t i, filled *to)
+{
+    const rg_dataset *set = loader->set;
+    const int64_t count = set->info.targets;
+    const float *values = rg_dataset_values(set, index);
+    const int32_t *mask = rg_dataset_mask(set, index);
+    if (mask != NULL)
+        memcpy(to->labels + i * count, mask, (size_t)count * sizeof *mask);
+    else
+        to->labels[i] = values != NULL ? 0 : rg_dataset_label(set, index);
+    for (int64_t k = 0; values != NULL && k < count; k++)
+        rg_element_set(to->values, loader->desc.dtype, i * count + k, (double)values[k]);
+}
+
 /* Begins a batch: which images it has. */
 static void begin_batch(rg_loader *loader)
 {
@@ -239,10 +255,11 @@ static void begin_batch(rg_loader *loader)
     for (int64_t i = 0; i < count; i++) {
         const int64_t index = loader->order != NULL ? loader->order[position + i] : position + i;
         to->indices[i] = index;
-        to->labels[i] = rg_dataset_label(loader->set, index);
+        take_targets(loader, index, i, to);
     }
     to->batch = (rg_batch){ .images = to->images,
                             .labels = to->labels,
+                            .values = to->values,
                             .indices = to->indices,
                             .count = count,
                             .epoch = epoch,
@@ -398,6 +415,10 @@ static rg_status check_desc(const rg_dataset *set, const rg_loader_desc *desc)
     RG_CHECK(rg_dtype_is_data(desc->dtype), RG_INVALID_ARGUMENT,
              "rg_loader_create: dtype must be f32, f64, f16 or bf16, not %s",
              rg_dtype_name(desc->dtype));
+    RG_CHECK(set->info.target != RG_TARGET_MASK ||
+                 (!desc->mirror && desc->crop == 0 && desc->shift == 0),
+             RG_UNSUPPORTED,
+             "rg_loader_create: images with masks cannot be mirrored, cropped or shifted");
     RG_TRY(check_range("batch", desc->batch, 1, INT32_MAX));
     RG_TRY(check_range("crop", desc->crop, 0, 1024));
     RG_TRY(check_range("shift", desc->shift, 0, 1024));
@@ -442,6 +463,23 @@ static int64_t batch_capacity(const rg_loader *loader)
     return loader->desc.batch < count ? loader->desc.batch : count;
 }
 
+/* Bytes of the labels and of the values of a batch. */
+static size_t label_bytes(const rg_loader *loader)
+{
+    const rg_dataset_info *info = &loader->set->info;
+    const size_t each = info->target == RG_TARGET_MASK ? (size_t)info->targets : 1;
+    return (size_t)batch_capacity(loader) * each * sizeof(int32_t);
+}
+
+static size_t value_bytes(const rg_loader *loader)
+{
+    const rg_dataset_info *info = &loader->set->info;
+    const bool dense = info->target == RG_TARGET_LABELS || info->target == RG_TARGET_VALUES;
+    return dense ? (size_t)batch_capacity(loader) * (size_t)info->targets *
+                       rg_dtype_size(loader->desc.dtype)
+                 : 0;
+}
+
 static rg_status make_ring(rg_loader *loader)
 {
     const size_t capacity = (size_t)batch_capacity(loader);
@@ -454,7 +492,9 @@ static rg_status make_ring(rg_loader *loader)
     for (int32_t i = 0; i < loader->desc.buffers; i++) {
         filled *f = &loader->ring[i];
         RG_TRY(rg_allocate(memory, bytes, (void **)&f->images));
-        RG_TRY(rg_allocate(memory, capacity * sizeof *f->labels, (void **)&f->labels));
+        RG_TRY(rg_allocate(memory, label_bytes(loader), (void **)&f->labels));
+        if (value_bytes(loader) > 0)
+            RG_TRY(rg_allocate(memory, value_bytes(loader), (void **)&f->values));
         RG_TRY(rg_allocate(memory, capacity * sizeof *f->indices, (void **)&f->indices));
     }
     return RG_OK;
@@ -588,7 +628,8 @@ void rg_loader_destroy(rg_loader *loader)
     for (int32_t i = 0; i < loader->desc.buffers && loader->ring != NULL; i++) {
         const filled *f = &loader->ring[i];
         rg_release(memory, f->images, capacity * loader->image_bytes);
-        rg_release(memory, f->labels, capacity * sizeof *f->labels);
+        rg_release(memory, f->labels, label_bytes(loader));
+        rg_release(memory, f->values, value_bytes(loader));
         rg_release(memory, f->indices, capacity * sizeof *f->indices);
     }
     for (int32_t i = 0; i < MOST_THREADS; i++)

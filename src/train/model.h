@@ -52,7 +52,7 @@ typedef struct rg_network_layer {
 typedef struct rg_network {
     rg_graph *graph;
     rg_value *images, *labels, *logits, *loss, *dropout_step;
-    int32_t label_rank;
+    rg_tensor_desc label_desc; /* of the labels of one image */
     rg_network_parameter *parameters;
     size_t parameters_capacity, parameters_count;
     rg_network_layer *layers;

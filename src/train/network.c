@@ -2,12 +2,14 @@
 /* Copyright The retrograde authors */
 /* Networks: the graph of a model, with parameter shapes that follow from the images. */
 #include "train/layer_rules.h"
+#include "train/scores.h"
 
 #include "core/memory.h"
 #include "core/shape.h"
 #include "ops/ops.h"
 #include "train/random.h"
 
+#include <retrograde/neuron.h>
 #include <retrograde/nodes.h>
 #include <retrograde/softmax.h>
 
@@ -180,36 +182,62 @@ static rg_status build_layer(builder *b, size_t index)
 
 /* ---- the end ---- */
 
-/* A softmax before a loss that begins with one trains badly and gives wrong probabilities. */
+/* A softmax or sigmoid before a loss that begins with one trains badly and gives wrong
+ * probabilities. */
 static rg_status check_last_layer(const builder *b)
 {
     const rg_layer *last = &b->model->layers[b->model->layers_count - 1];
-    const rg_softmax_desc *d = (const rg_softmax_desc *)(const void *)last->desc;
-    RG_CHECK(!is(last->op->name, "softmax") || d->kind != RG_SOFTMAX_PLAIN || !b->options->training,
-             RG_MALFORMED,
-             "%s:%d:%d: the network ends with softmax, but the loss applies softmax itself; remove "
-             "this layer",
-             b->model->name, last->line, last->column);
+    const rg_loss_kind loss = rg_network_loss(b->options);
+    const rg_softmax_desc *softmax = (const rg_softmax_desc *)(const void *)last->desc;
+    const rg_neuron_desc *neuron = (const rg_neuron_desc *)(const void *)last->desc;
+    const bool twice = loss == RG_LOSS_SOFTMAX_CROSS_ENTROPY && is(last->op->name, "softmax") &&
+                       softmax->kind == RG_SOFTMAX_PLAIN;
+    const bool sigmoid = loss == RG_LOSS_SIGMOID_CROSS_ENTROPY && is(last->op->name, "neuron") &&
+                         neuron->kind == RG_NEURON_SIGMOID;
+    RG_CHECK(
+        !b->options->training || (!twice && !sigmoid), RG_MALFORMED,
+        "%s:%d:%d: the network ends with %s, but the loss applies %s itself; remove this layer",
+        b->model->name, last->line, last->column, twice ? "softmax" : "sigmoid",
+        twice ? "softmax" : "sigmoid");
     return RG_OK;
 }
 
-/* The logits, which fix the classes, and the loss behind them. */
+/* The last layer has a row of classes for each label, or a number for each target. */
+static rg_status check_outputs(const builder *b, const rg_tensor_desc *y)
+{
+    const rg_network_desc *o = b->options;
+    const bool rows = o->target == RG_TARGET_CLASS || o->target == RG_TARGET_MASK;
+    char shape[RG_SHAPE_TEXT];
+    RG_CHECK(o->target != RG_TARGET_CLASS || (y->rank > 1 && y->dims[y->rank - 1] == o->classes &&
+                                              rg_shape_count(y) == o->classes),
+             RG_MALFORMED,
+             "%s: the output of the last layer is %s for one image; it must have one element for "
+             "each of the %d classes",
+             b->model->name, rg_shape_text(y, shape), o->classes);
+    RG_CHECK(rg_shape_count(y) == rg_network_outputs(o) && y->rank > 1 &&
+                 (!rows || y->dims[y->rank - 1] == o->classes),
+             RG_MALFORMED,
+             "%s: the output of the last layer is %s for one image; it must have %lld elements%s",
+             b->model->name, rg_shape_text(y, shape), (long long)rg_network_outputs(o),
+             rows ? ", the classes of every pixel last" : ", one for each target");
+    return RG_OK;
+}
+
+/* The logits, and the loss behind them. */
 static rg_status add_results(builder *b)
 {
     rg_network *network = b->network;
     const rg_network_layer *last = &network->layers[network->layers_count - 1];
-    const rg_tensor_desc *y = &last->desc;
-    char shape[RG_SHAPE_TEXT];
-    RG_CHECK(y->rank > 1 && y->dims[y->rank - 1] == b->options->classes &&
-                 rg_shape_count(y) == b->options->classes,
-             RG_MALFORMED,
-             "%s: the output of the last layer is %s for one image; it must have one element for "
-             "each of the %d classes",
-             b->model->name, rg_shape_text(y, shape), b->options->classes);
+    const bool rows = b->options->target == RG_TARGET_CLASS || b->options->target == RG_TARGET_MASK;
+    RG_TRY(check_outputs(b, &last->desc));
     rg_loss_desc loss = rg_loss_desc_default();
-    loss.labels = RG_LOSS_CLASS_LABELS;
+    loss.labels = rows ? RG_LOSS_CLASS_LABELS : RG_LOSS_DENSE_LABELS;
+    loss.kind = rg_network_loss(b->options);
     network->logits = last->value;
-    network->label_rank = y->rank - 1;
+    network->label_desc = last->desc;
+    network->label_desc.rank -= rows;
+    network->label_desc = rg_tensor_desc_dense(rows ? RG_I32 : b->options->dtype,
+                                               network->label_desc.rank, last->desc.dims);
     RG_TRY(rg_graph_result(network->graph, network->logits, "logits"));
     if (b->options->logits_only)
         return RG_OK;

@@ -198,20 +198,37 @@ static rg_status check_finite(const rg_dataset *set)
     return RG_OK;
 }
 
-static rg_status use_images(rg_dataset *set, npy_array *x)
+/* Images (h, w, c) of one item: of more dimensions those between the first and the last make one.
+ */
+static rg_status find_shape(const npy_array *x, rg_dataset_info *info)
 {
     const int64_t *dims = x->h.dims;
     const int32_t rank = x->h.rank;
-    RG_CHECK(rank >= 2 && rank <= 4, RG_UNSUPPORTED,
-             "the array has %d dimensions; images must be (n, h, w, c), (n, h, w) or (n, w)", rank);
+    int64_t middle = 1;
+    RG_CHECK(rank >= 1 && (rank <= 4 || !x->h.fortran), RG_UNSUPPORTED,
+             "the array has %d dimensions; more than 4 must be in C order", rank);
+    for (int32_t d = 2; d < rank - 1; d++)
+        RG_CHECK(dims[d] >= 0 && (dims[d] == 0 || middle <= INT32_MAX / dims[d]), RG_UNSUPPORTED,
+                 "the dimensions of an image are too large");
+    for (int32_t d = 2; d < rank - 1; d++)
+        middle *= dims[d];
+    *info = (rg_dataset_info){ .count = dims[0],
+                               .height = rank > 2 ? dims[1] : 1,
+                               .width = rank > 3    ? middle
+                                        : rank == 3 ? dims[2]
+                                        : rank == 2 ? dims[1]
+                                                    : 1,
+                               .channels = rank > 3 ? dims[rank - 1] : 1,
+                               .dtype = x->h.dtype == RG_U8 ? RG_U8 : RG_F32 };
+    return RG_OK;
+}
+
+static rg_status use_images(rg_dataset *set, npy_array *x)
+{
     RG_CHECK(x->h.dtype != RG_I32 && x->h.dtype != RG_I64, RG_UNSUPPORTED,
              "pixels have the dtype %s; u8, f16, f32 and f64 are supported",
              rg_dtype_name(x->h.dtype));
-    set->info = (rg_dataset_info){ .count = dims[0],
-                                   .height = rank > 2 ? dims[1] : 1,
-                                   .width = rank > 2 ? dims[2] : dims[1],
-                                   .channels = rank > 3 ? dims[3] : 1,
-                                   .dtype = x->h.dtype == RG_U8 ? RG_U8 : RG_F32 };
+    RG_TRY(find_shape(x, &set->info));
     if (x->h.dtype == set->info.dtype && !x->h.fortran) {
         size_t bytes;
         RG_TRY(rg_dataset_check(set, &bytes));
@@ -239,17 +256,40 @@ static rg_status label_at(const npy_array *y, int64_t i, int32_t *label)
     return RG_OK;
 }
 
-/* `count`: of images, or -1 if it does not matter; `to` may be NULL. */
-static rg_status use_labels(const npy_array *y, int64_t count, int32_t *to, int32_t *largest)
+static bool is_whole(rg_dtype dtype)
+{
+    return dtype == RG_U8 || dtype == RG_I32 || dtype == RG_I64;
+}
+
+/* What an array y holds, and how many numbers for each image. */
+static rg_status find_target(const npy_array *y, int64_t count, rg_target_kind *target,
+                             int64_t *targets)
 {
     const rg_npy_header *h = &y->h;
-    RG_CHECK(h->rank == 1 || (h->rank == 2 && h->dims[1] == 1), RG_UNSUPPORTED,
-             "labels have %d dimensions; their shape must be (n) or (n, 1)", h->rank);
-    RG_CHECK(h->dtype == RG_U8 || h->dtype == RG_I32 || h->dtype == RG_I64, RG_UNSUPPORTED,
-             "labels have the dtype %s; u8, i32 and i64 are supported", rg_dtype_name(h->dtype));
+    RG_CHECK(h->rank >= 1 && !h->fortran, RG_UNSUPPORTED,
+             "targets must have at least one dimension, in C order");
     RG_CHECK(count < 0 || h->dims[0] == count, RG_MALFORMED,
              "there are %lld labels for %lld images", (long long)h->dims[0], (long long)count);
-    for (int64_t i = 0; i < h->dims[0]; i++) {
+    *targets = 1;
+    for (int32_t d = 1; d < h->rank; d++)
+        *targets *= h->dims[d];
+    *target = !is_whole(h->dtype) ? RG_TARGET_VALUES
+              : *targets == 1     ? RG_TARGET_CLASS
+              : h->rank == 2      ? RG_TARGET_LABELS
+                                  : RG_TARGET_MASK;
+    RG_CHECK(*targets >= 1 && *targets <= INT32_MAX, RG_MALFORMED,
+             "there are %lld targets an image", (long long)*targets);
+    RG_CHECK(*target == RG_TARGET_CLASS || *target == RG_TARGET_MASK ||
+                 *targets <= RG_DATASET_CLASSES,
+             RG_UNSUPPORTED, "there are %lld targets an image; at most %d are supported",
+             (long long)*targets, RG_DATASET_CLASSES);
+    return RG_OK;
+}
+
+/* Classes, of images or of pixels; `to` may be NULL. */
+static rg_status use_classes(const npy_array *y, int64_t count, int32_t *to, int32_t *largest)
+{
+    for (int64_t i = 0; i < count; i++) {
         int32_t label = 0;
         RG_TRY(label_at(y, i, &label));
         *largest = label > *largest ? label : *largest;
@@ -257,6 +297,42 @@ static rg_status use_labels(const npy_array *y, int64_t count, int32_t *to, int3
             to[i] = label;
     }
     return RG_OK;
+}
+
+static rg_status use_values(const npy_array *y, int64_t count, bool labels, float *to)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const double value = rg_element_get(y->data, y->h.dtype, i);
+        RG_CHECK(!labels || value == 0 || value == 1, RG_MALFORMED,
+                 "element %lld is %g; labels of several classes must be 0 or 1", (long long)i,
+                 value);
+        to[i] = (float)value;
+        RG_CHECK(isfinite(to[i]), RG_MALFORMED, "element %lld is not a finite number",
+                 (long long)i);
+    }
+    return RG_OK;
+}
+
+/* `set` is NULL for the part that is not read. */
+static rg_status use_labels(const npy_array *y, int64_t count, rg_dataset *set, int32_t *largest)
+{
+    rg_target_kind target = RG_TARGET_CLASS;
+    int64_t targets = 1;
+    RG_TRY(find_target(y, count, &target, &targets));
+    const bool classes = target == RG_TARGET_CLASS || target == RG_TARGET_MASK;
+    const int64_t all = y->h.dims[0] * targets;
+    if (!classes)
+        *largest = (int32_t)targets - 1;
+    if (set == NULL)
+        return classes ? use_classes(y, all, NULL, largest) : RG_OK;
+    set->info.target = target;
+    set->info.targets = targets;
+    if (classes) {
+        RG_TRY(rg_allocate_array((size_t)all, sizeof *set->labels, &set->labels));
+        return use_classes(y, all, set->labels, largest);
+    }
+    RG_TRY(rg_allocate_array((size_t)all, sizeof *set->values, &set->values));
+    return use_values(y, all, target == RG_TARGET_LABELS, set->values);
 }
 
 /* ---- the set ---- */
@@ -273,15 +349,16 @@ static rg_status read_images(const npy_place *place, rg_dataset_part part, rg_da
     return status;
 }
 
-static rg_status read_labels(const npy_place *place, rg_dataset_part part, int64_t count,
-                             int32_t *to, int32_t *largest)
+static rg_status read_labels(const npy_place *place, rg_dataset_part part, rg_dataset *set,
+                             int32_t *largest)
 {
     npy_array y = { 0 };
     rg_status status = find_array(place, 'y', part, &y);
-    if (status == RG_OK && !y.found && to != NULL)
+    if (status == RG_OK && !y.found && set != NULL)
         status = blame(place, NULL, rg_fail(RG_MALFORMED, "the labels %s are missing", y.name));
     else if (status == RG_OK && y.found)
-        status = blame(place, y.name, use_labels(&y, count, to, largest));
+        status =
+            blame(place, y.name, use_labels(&y, set != NULL ? set->info.count : -1, set, largest));
     release_array(&y);
     return status;
 }
@@ -290,12 +367,9 @@ static rg_status read_set(const npy_place *place, rg_dataset_part part, rg_datas
 {
     const rg_dataset_part other = part == RG_DATASET_TEST ? RG_DATASET_TRAIN : RG_DATASET_TEST;
     int32_t largest = 0;
-    void *labels;
     RG_TRY(read_images(place, part, set));
-    RG_TRY(rg_allocate(memory, (size_t)set->info.count * sizeof(int32_t), &labels));
-    set->labels = labels;
-    RG_TRY(read_labels(place, part, set->info.count, set->labels, &largest));
-    RG_TRY(read_labels(place, other, -1, NULL, &largest));
+    RG_TRY(read_labels(place, part, set, &largest));
+    RG_TRY(read_labels(place, other, NULL, &largest));
     return rg_dataset_name(set, largest + 1, NULL);
 }
 

@@ -71,6 +71,9 @@ typedef struct rg_report {
     int64_t epoch_count;
     const rg_report_step *steps;
     int64_t step_count;
+    const char *metric;              /* what accuracies are called; NULL: "Accuracy" */
+    double test_score;               /* of "Mean absolute error" */
+    double test_iou;                 /* of masks; NaN or 0 elsewhere */
     const char *test_part;           /* what was evaluated at the end: "test"; NULL: that */
     int64_t test_epoch;              /* whose parameters were evaluated; 0: the last ones */
     int64_t best_epoch;              /* by validation; 0: that of the lowest loss */

@@ -59,8 +59,13 @@ static void add_quality(rg_page *page, const rg_report *r)
         accuracy = e == NULL ? NAN : validated ? e->validation_accuracy : e->train_accuracy;
         loss = e == NULL ? NAN : validated ? e->validation_loss : e->train_loss;
     }
+    const char *metric = r->metric != NULL ? r->metric : "Accuracy";
     if (isfinite(accuracy))
-        add_figure(page, "Accuracy", rg_percent(accuracy, 2).text, note);
+        add_figure(page, metric, rg_percent(accuracy, 2).text, note);
+    else if (r->metric != NULL && isfinite(r->test_score) && isfinite(r->test_loss))
+        add_figure(page, metric, rg_significant(r->test_score, 4).text, note);
+    if (isfinite(r->test_iou) && r->test_iou > 0)
+        add_figure(page, "Mean intersection over union", rg_percent(r->test_iou, 2).text, note);
     if (e != NULL || isfinite(loss))
         add_figure(page, "Loss", rg_significant(loss, 4).text, note);
 }

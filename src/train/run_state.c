@@ -59,6 +59,10 @@ static const struct entry {
     { "loss", REAL, AT(loss), 0, 0 },
     { "best_accuracy", REAL, AT(best_accuracy), 0, 0 },
     { "resize", INTEGER, AT(resize), 0, 1, .optional = true },
+    { "score", REAL, AT(score), 0, 0, .optional = true },
+    { "target", CLASSES, AT(network.target), 0, RG_TARGET_MASK, .optional = true },
+    { "targets", INTEGER, AT(network.outputs), 0, INT32_MAX, .optional = true },
+    { "loss_kind", CLASSES, AT(network.loss), 0, RG_LOSS_KULLBACK_LEIBLER, .optional = true },
 };
 enum { ENTRIES = sizeof entries / sizeof entries[0], NUMBER = 32 };
 
@@ -276,6 +280,8 @@ static rg_status read_texts(const source *s, rg_run_state *c)
             RG_TRY(read_entry(s, e, text, c));
         }
     }
+    c->network.has_loss =
+        c->network.target == RG_TARGET_LABELS || c->network.target == RG_TARGET_VALUES;
     for (int64_t i = 0; i < c->network.channels; i++)
         RG_CHECK(c->deviation[i] > 0, RG_MALFORMED,
                  "%s: a standard deviation is not greater than 0", s->path);

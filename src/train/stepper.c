@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* The stepper: plans for training and inference, and batches that are running. */
 #include "train/stepper.h"
+#include "train/scores.h"
 
 #include "core/memory.h"
 #include "core/shape.h"
@@ -28,8 +29,8 @@ typedef struct slot {
     int64_t capacity; /* in images */
     int64_t count;
     numbers numbers;
-    int32_t *answers; /* the labels */
-    char *results;    /* the loss, then the logits; reached without waiting */
+    char *answers; /* the labels */
+    char *results; /* the loss, then the logits; reached without waiting */
 } slot;
 
 enum { LOSS_BYTES = 16 }; /* of the results */
@@ -49,8 +50,9 @@ struct rg_stepper {
     rg_plan *use;
     slot slots[SLOTS];
     slot evaluation;
-    int64_t batches; /* begun */
-    int64_t steps;   /* taken */
+    int64_t *overlaps; /* of masks, counted by evaluations: (3, classes) */
+    int64_t batches;   /* begun */
+    int64_t steps;     /* taken */
 };
 
 /* ---- graphs ---- */
@@ -184,16 +186,21 @@ static size_t image_bytes(const rg_stepper *t)
 static size_t results_bytes(const rg_stepper *t, int64_t images)
 {
     const rg_network_desc *n = &t->options.network;
-    return LOSS_BYTES + (size_t)(images * n->classes) * rg_dtype_size(n->dtype);
+    return LOSS_BYTES + (size_t)(images * rg_network_outputs(n)) * rg_dtype_size(n->dtype);
+}
+
+static size_t label_bytes(const rg_stepper *t, int64_t images)
+{
+    return (size_t)(images * rg_network_targets(&t->options.network)) *
+           rg_dtype_size(t->used.label_desc.dtype);
 }
 
 static void slot_release(rg_stepper *t, slot *s)
 {
-    const size_t capacity = (size_t)s->capacity;
     rg_commands_destroy(s->commands);
     rg_tensor_destroy(s->images);
     rg_tensor_destroy(s->labels);
-    rg_release(allocator, s->answers, capacity * sizeof *s->answers);
+    rg_release(allocator, s->answers, label_bytes(t, s->capacity));
     rg_host_release(t->device, s->results, results_bytes(t, s->capacity));
     *s = (slot){ 0 };
 }
@@ -202,11 +209,12 @@ static rg_status slot_fit(rg_stepper *t, slot *s, int64_t count)
 {
     const rg_network_desc *n = &t->options.network;
     const int64_t dims[] = { count, n->height, n->width, n->channels };
-    int64_t label_dims[RG_MAX_RANK] = { count };
-    for (int32_t d = 1; d < t->used.label_rank; d++)
-        label_dims[d] = 1;
+    int64_t label_dims[RG_MAX_RANK];
+    memcpy(label_dims, t->used.label_desc.dims, sizeof label_dims);
+    label_dims[0] = count;
     const rg_tensor_desc images = rg_tensor_desc_dense(n->dtype, 4, dims);
-    const rg_tensor_desc labels = rg_tensor_desc_dense(RG_I32, t->used.label_rank, label_dims);
+    const rg_tensor_desc labels =
+        rg_tensor_desc_dense(t->used.label_desc.dtype, t->used.label_desc.rank, label_dims);
     void *memory;
     if (s->count == count && s->images != NULL)
         return RG_OK;
@@ -214,7 +222,7 @@ static rg_status slot_fit(rg_stepper *t, slot *s, int64_t count)
     s->capacity = s->count = count;
     RG_TRY(rg_tensor_create(t->device, &images, &s->images));
     RG_TRY(rg_tensor_create(t->device, &labels, &s->labels));
-    RG_TRY(rg_allocate(allocator, (size_t)count * sizeof *s->answers, &memory));
+    RG_TRY(rg_allocate(allocator, label_bytes(t, count), &memory));
     s->answers = memory;
     RG_TRY(rg_host_allocate(t->device, results_bytes(t, count), &memory));
     s->results = memory;
@@ -238,19 +246,19 @@ static rg_status record_result(rg_stepper *t, rg_plan *plan, slot *s)
     RG_TRY(rg_plan_result(plan, "logits", &logits));
     RG_TRY(rg_plan_result(plan, "loss", &loss));
     RG_TRY(rg_commands_read(s->commands, logits, s->results + LOSS_BYTES,
-                            (size_t)(s->count * n->classes) * element, RG_LAYOUT_SAME));
+                            (size_t)(s->count * rg_network_outputs(n)) * element, RG_LAYOUT_SAME));
     return rg_commands_read(s->commands, loss, s->results, element, RG_LAYOUT_SAME);
 }
 
 static rg_status start(rg_stepper *t, rg_plan *plan, slot *s, const void *images,
-                       const int32_t labels[], int64_t count, numbers n)
+                       const void *labels, int64_t count, numbers n)
 {
     RG_CHECK(count > 0, RG_INVALID_ARGUMENT, "the batch has no images");
     RG_TRY(slot_fit(t, s, count));
     s->numbers = n;
     RG_TRY(rg_tensor_write(s->images, images, (size_t)count * image_bytes(t), RG_LAYOUT_SAME));
-    RG_TRY(rg_tensor_write(s->labels, labels, (size_t)count * sizeof *labels, RG_LAYOUT_SAME));
-    memcpy(s->answers, labels, (size_t)count * sizeof *labels);
+    RG_TRY(rg_tensor_write(s->labels, labels, label_bytes(t, count), RG_LAYOUT_SAME));
+    memcpy(s->answers, labels, label_bytes(t, count));
     RG_TRY(rg_commands_create(t->queue, &s->commands));
     const bool wide = t->options.network.dtype == RG_F64;
     RG_TRY(record_number(s->commands, plan, "rate",
@@ -264,46 +272,12 @@ static rg_status start(rg_stepper *t, rg_plan *plan, slot *s, const void *images
     return rg_commands_commit(s->commands);
 }
 
-static double logit_of(const rg_stepper *t, const slot *s, int64_t image, int32_t k)
+static rg_scored scored_of(const rg_stepper *t, const slot *s)
 {
-    const rg_network_desc *n = &t->options.network;
-    return rg_element_get(s->results + LOSS_BYTES, n->dtype, image * n->classes + k);
-}
-
-static void probabilities_of(const rg_stepper *t, const slot *s, int64_t image, float p[])
-{
-    const int32_t classes = t->options.network.classes;
-    double largest = -INFINITY, sum = 0;
-    for (int32_t k = 0; k < classes; k++)
-        largest = fmax(largest, logit_of(t, s, image, k));
-    for (int32_t k = 0; k < classes; k++)
-        sum += exp(logit_of(t, s, image, k) - largest);
-    for (int32_t k = 0; k < classes; k++)
-        p[k] = (float)(exp(logit_of(t, s, image, k) - largest) / sum);
-}
-
-static int32_t answer_of(const rg_stepper *t, const slot *s, int64_t image)
-{
-    int32_t best = 0;
-    double largest = -INFINITY;
-    for (int32_t k = 0; k < t->options.network.classes; k++) {
-        const double value = logit_of(t, s, image, k);
-        best = value > largest ? k : best;
-        largest = value > largest ? value : largest;
-    }
-    return best;
-}
-
-/* The loss of one image: log(sum of exp(y)) - y of the label. */
-static double loss_of(const rg_stepper *t, const slot *s, int64_t image)
-{
-    const int32_t classes = t->options.network.classes;
-    double largest = -INFINITY, sum = 0;
-    for (int32_t k = 0; k < classes; k++)
-        largest = fmax(largest, logit_of(t, s, image, k));
-    for (int32_t k = 0; k < classes; k++)
-        sum += exp(logit_of(t, s, image, k) - largest);
-    return log(sum) + largest - logit_of(t, s, image, s->answers[image]);
+    return (rg_scored){ .network = &t->options.network,
+                        .outputs = s->results + LOSS_BYTES,
+                        .targets = s->answers,
+                        .overlaps = s == &t->evaluation ? t->overlaps : NULL };
 }
 
 /* The mean over the batch. The device rounds it to the dtype of the network; for 16 bits it is
@@ -314,8 +288,9 @@ static double batch_loss(const rg_stepper *t, const slot *s)
     double sum = 0;
     if (rg_dtype_size(dtype) > 2)
         return rg_element_get(s->results, dtype, 0);
+    const rg_scored scored = scored_of(t, s);
     for (int64_t i = 0; i < s->count; i++)
-        sum += loss_of(t, s, i);
+        sum += rg_scored_loss(&scored, i);
     return sum / (double)s->count;
 }
 
@@ -331,8 +306,14 @@ static rg_status collect(rg_stepper *t, slot *s, rg_outcome *outcome)
     RG_TRY(status);
     outcome->images = s->count;
     outcome->loss = batch_loss(t, s);
-    for (int64_t i = 0; i < s->count; i++)
-        outcome->right += answer_of(t, s, i) == s->answers[i];
+    const rg_scored scored = scored_of(t, s);
+    const bool classes = t->options.network.target == RG_TARGET_CLASS;
+    for (int64_t i = 0; i < s->count; i++) {
+        const double score = rg_scored_score(&scored, i);
+        outcome->score += score;
+        outcome->right += classes && score > 0;
+        outcome->top5 += classes && s == &t->evaluation && rg_scored_in_top5(&scored, i);
+    }
     return RG_OK;
 }
 
@@ -344,7 +325,7 @@ static share share_of(const rg_stepper *t)
                                               : SHARE_MIDDLE;
 }
 
-rg_status rg_stepper_step(rg_stepper *t, const void *images, const int32_t labels[], int64_t count,
+rg_status rg_stepper_step(rg_stepper *t, const void *images, const void *labels, int64_t count,
                           double rate, rg_outcome *outcome)
 {
     slot *s = &t->slots[t->batches % SLOTS];
@@ -372,8 +353,8 @@ rg_status rg_stepper_finish(rg_stepper *t, rg_outcome *outcome)
     return RG_OK;
 }
 
-rg_status rg_stepper_evaluate(rg_stepper *t, const void *images, const int32_t labels[],
-                              int64_t count, float probabilities[], rg_outcome *outcome)
+rg_status rg_stepper_evaluate(rg_stepper *t, const void *images, const void *labels, int64_t count,
+                              float *answers, rg_outcome *outcome)
 {
     slot *s = &t->evaluation;
     rg_status status = start(t, t->use, s, images, labels, count, (numbers){ 0 });
@@ -383,8 +364,9 @@ rg_status rg_stepper_evaluate(rg_stepper *t, const void *images, const int32_t l
         return status;
     }
     RG_TRY(collect(t, s, outcome));
-    for (int64_t i = 0; probabilities != NULL && i < count; i++)
-        probabilities_of(t, s, i, probabilities + i * t->options.network.classes);
+    const rg_scored scored = scored_of(t, s);
+    for (int64_t i = 0; answers != NULL && i < count; i++)
+        answers += rg_scored_answers(&scored, i, answers);
     return RG_OK;
 }
 
@@ -400,8 +382,14 @@ rg_status rg_stepper_create(rg_device *device, const rg_model *model,
     RG_TRY(rg_allocate_zero(allocator, sizeof(rg_stepper), &memory));
     rg_stepper *t = memory;
     t->options = *options;
+    rg_status counted = RG_OK;
+    if (options->network.target == RG_TARGET_MASK)
+        counted = rg_allocate_array(3 * (size_t)options->network.classes, sizeof *t->overlaps,
+                                    &t->overlaps);
     t->device = rg_device_retain(device);
-    rg_status status = rg_queue_create(device, &t->queue);
+    rg_status status = counted;
+    if (status == RG_OK)
+        status = rg_queue_create(device, &t->queue);
     if (status == RG_OK)
         status = make_plans(t, model);
     if (status != RG_OK) {
@@ -428,6 +416,8 @@ void rg_stepper_destroy(rg_stepper *t)
     rg_network_destroy(&t->network);
     rg_network_destroy(&t->used);
     rg_queue_destroy(t->queue);
+    rg_release(allocator, t->overlaps,
+               3 * (size_t)t->options.network.classes * sizeof *t->overlaps);
     rg_device_destroy(t->device);
     rg_release(allocator, t, sizeof *t);
 }
@@ -491,6 +481,22 @@ rg_status rg_stepper_time(rg_stepper *t, double milliseconds[])
     }
     rg_release(allocator, kept, bytes);
     return status;
+}
+
+double rg_stepper_take_iou(rg_stepper *t)
+{
+    const int32_t classes = t->options.network.classes;
+    double sum = 0, seen = 0;
+    if (t->overlaps == NULL)
+        return NAN;
+    for (int32_t k = 0; k < classes; k++) {
+        const int64_t both = t->overlaps[k];
+        const int64_t either = t->overlaps[classes + k] + t->overlaps[2 * classes + k] - both;
+        sum += either > 0 ? (double)both / (double)either : 0;
+        seen += either > 0;
+    }
+    memset(t->overlaps, 0, 3 * (size_t)classes * sizeof *t->overlaps);
+    return seen > 0 ? sum / seen : NAN;
 }
 
 int64_t rg_stepper_steps(const rg_stepper *t)

@@ -23,8 +23,10 @@ typedef struct rg_stepper_options {
 
 /* The result of a batch. */
 typedef struct rg_outcome {
-    int64_t images, right;
-    double loss; /* the mean over its images */
+    int64_t images, right; /* right: of classes */
+    int64_t top5;          /* of evaluations: classes among the five most probable */
+    double loss;           /* the mean over its images */
+    double score;          /* the sum over its images; see scores.h */
 } rg_outcome;
 
 typedef struct rg_stepper rg_stepper;
@@ -33,18 +35,23 @@ rg_status rg_stepper_create(rg_device *device, const rg_model *model,
                             const rg_stepper_options *options, rg_stepper **stepper);
 void rg_stepper_destroy(rg_stepper *stepper);
 
-/* Trains with a batch: `images` of the network's dtype, which may change when this returns. The
+/* Trains with a batch: `images` of the network's dtype, and labels, i32 or of that dtype; they may
+ * change when this returns. The
  * outcome is that of an earlier batch, as devices work asynchronously; its images are 0 while there
  * is none. */
-rg_status rg_stepper_step(rg_stepper *stepper, const void *images, const int32_t labels[],
+rg_status rg_stepper_step(rg_stepper *stepper, const void *images, const void *labels,
                           int64_t count, double rate, rg_outcome *outcome);
 /* Waits for a running batch; images is 0 when all are complete. */
 rg_status rg_stepper_finish(rg_stepper *stepper, rg_outcome *outcome);
 
-/* Runs the network in inference mode: without dropout, with running statistics. `probabilities`,
- * unless NULL, receives count * classes numbers. */
-rg_status rg_stepper_evaluate(rg_stepper *stepper, const void *images, const int32_t labels[],
-                              int64_t count, float probabilities[], rg_outcome *outcome);
+/* Runs the network in inference mode: without dropout, with running statistics. `answers`, unless
+ * NULL, receives for each image what rg_scored_answers() says. */
+rg_status rg_stepper_evaluate(rg_stepper *stepper, const void *images, const void *labels,
+                              int64_t count, float *answers, rg_outcome *outcome);
+
+/* The mean intersection over union of the classes of masks, over all evaluations since the last
+ * call; NaN for other targets. */
+double rg_stepper_take_iou(rg_stepper *stepper);
 
 /* Steps, and batches that were started, since the beginning. */
 int64_t rg_stepper_steps(const rg_stepper *stepper);

@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Trainers: creation, resumption from a checkpoint, and epochs of training. */
 #include "train/dataset.h"
+#include "train/scores.h"
 #include "train/trainer.h"
 
 #include "core/clock.h"
@@ -36,6 +37,25 @@ static rg_stepper_options stepper_options(const rg_trainer *t)
                                  .seed = (uint64_t)t->desc.seed };
 }
 
+/* The loss that is asked for must take the targets; classes and masks have one alone. */
+static rg_status choose_loss(rg_trainer *t, const rg_dataset_info *info)
+{
+    rg_network_desc *n = &t->state.network;
+    const bool dense = info->target == RG_TARGET_LABELS || info->target == RG_TARGET_VALUES;
+    const bool softmax = t->desc.loss == RG_LOSS_SOFTMAX_CROSS_ENTROPY;
+    RG_CHECK(!t->desc.has_loss || softmax == !dense, RG_INVALID_ARGUMENT,
+             dense ? "loss softmax_cross_entropy needs one class for each image, but the data has "
+                     "numbers"
+                   : "the data has classes, for which the loss is softmax_cross_entropy");
+    n->target = info->target;
+    n->outputs = info->target == RG_TARGET_CLASS ? 0 : info->targets;
+    n->has_loss = dense && t->desc.has_loss;
+    n->loss = t->desc.loss;
+    n->loss = rg_network_loss(n);
+    n->has_loss = dense;
+    return RG_OK;
+}
+
 /* What a checkpoint keeps of a data set. */
 static rg_status describe_set(rg_trainer *t, const rg_dataset *set)
 {
@@ -51,6 +71,7 @@ static rg_status describe_set(rg_trainer *t, const rg_dataset *set)
                                     .classes = info.classes,
                                     .seed = t->desc.seed };
     s->resize = set->resized;
+    RG_TRY(choose_loss(t, &info));
     RG_TRY(rg_dataset_measure(set, s->mean, s->deviation));
     RG_TRY(rg_allocate_zero(allocator, (size_t)info.classes * sizeof *s->class_names, &memory));
     s->class_names = memory;
@@ -260,7 +281,8 @@ static rg_trainer_progress progress_of(const rg_trainer *t)
                                   .rate = t->rate,
                                   .finished = s->epoch,
                                   .best_epoch = s->best_epoch,
-                                  .best_accuracy = s->best_accuracy };
+                                  .best_accuracy = s->best_accuracy,
+                                  .score = s->images > 0 ? s->score / (double)s->images : 0 };
 }
 
 static void tell(watcher *w)
@@ -297,6 +319,7 @@ static rg_status count_outcome(watcher *w, const rg_outcome *outcome)
     }
     s->images += outcome->images;
     s->right += outcome->right;
+    s->score += outcome->score;
     s->loss += outcome->loss * (double)outcome->images;
     return RG_OK;
 }
@@ -327,10 +350,11 @@ static rg_status end_epoch(watcher *w)
     rg_run_state *s = &w->t->state;
     s->epoch++;
     s->position = s->images = s->right = 0;
-    s->loss = 0;
+    s->loss = s->score = 0;
+    const bool values = s->network.target == RG_TARGET_VALUES;
     const rg_report_epoch epoch = { .epoch = s->epoch,
                                     .train_loss = p->loss,
-                                    .train_accuracy = (double)p->right / (double)p->images,
+                                    .train_accuracy = values ? (double)NAN : p->score,
                                     .seconds = p->now_seconds,
                                     .images_per_second = (double)p->now_images / p->now_seconds,
                                     .learning_rate = p->rate };
@@ -349,8 +373,9 @@ static rg_status train_epoch(watcher *w)
         rg_outcome outcome;
         t->rate = rg_trainer_desc_rate(&t->desc, rg_stepper_steps(t->stepper), t->steps);
         RG_TRY(rg_loader_next(t->loader, &batch));
-        RG_TRY(rg_stepper_step(t->stepper, batch.images, batch.labels, batch.count, t->rate,
-                               &outcome));
+        RG_TRY(rg_stepper_step(t->stepper, batch.images,
+                               batch.values != NULL ? batch.values : batch.labels, batch.count,
+                               t->rate, &outcome));
         s->position = batch.position + batch.count;
         w->batch = outcome;
         RG_TRY(count_outcome(w, &outcome));

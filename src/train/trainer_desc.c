@@ -18,6 +18,44 @@
 
 static const char *const optimizers[] = { "sgd", "rmsprop", "adam", NULL };
 static const char *const schedules[] = { "constant", "step", "cosine", NULL };
+static const char *const loss_names[] = { NULL }; /* which have a table of their own */
+
+static const struct {
+    const char *name;
+    rg_loss_kind kind;
+} losses[] = {
+    { "softmax_cross_entropy", RG_LOSS_SOFTMAX_CROSS_ENTROPY },
+    { "sigmoid_cross_entropy", RG_LOSS_SIGMOID_CROSS_ENTROPY },
+    { "mean_squared", RG_LOSS_MEAN_SQUARED },
+    { "mean_absolute", RG_LOSS_MEAN_ABSOLUTE },
+    { "huber", RG_LOSS_HUBER },
+    { "hinge", RG_LOSS_HINGE },
+};
+enum { LOSSES = sizeof losses / sizeof losses[0] };
+
+rg_status rg_training_loss_parse(const char *name, rg_loss_kind *loss)
+{
+    RG_CHECK_NOT_NULL(name);
+    RG_CHECK_NOT_NULL(loss);
+    for (int i = 0; i < LOSSES; i++) {
+        if (strcmp(losses[i].name, name) == 0) {
+            *loss = losses[i].kind;
+            return RG_OK;
+        }
+    }
+    return rg_fail(RG_INVALID_ARGUMENT,
+                   "loss must be softmax_cross_entropy, sigmoid_cross_entropy, mean_squared, "
+                   "mean_absolute, huber or hinge, not '%s'",
+                   name);
+}
+
+static const char *loss_name(const rg_trainer_desc *desc)
+{
+    int i = 0;
+    while (i < LOSSES - 1 && losses[i].kind != desc->loss)
+        i++;
+    return desc->has_loss ? losses[i].name : "auto";
+}
 
 rg_trainer_desc rg_trainer_desc_default(void)
 {
@@ -54,6 +92,7 @@ static const struct field {
     { "momentum", REAL, offsetof(rg_trainer_desc, momentum), 0, 1, NULL },
     { "decay", REAL, offsetof(rg_trainer_desc, decay), 0, INFINITY, NULL },
     { "schedule", NAME, offsetof(rg_trainer_desc, schedule), 0, 0, schedules },
+    { "loss", NAME, offsetof(rg_trainer_desc, loss), 0, 0, loss_names },
     { "warmup", COUNT, offsetof(rg_trainer_desc, warmup), 0, 0x1p62, NULL },
     { "drop", REAL, offsetof(rg_trainer_desc, drop), 0, INFINITY, NULL },
     { "drop-every", COUNT, offsetof(rg_trainer_desc, drop_every), 1, 1000000, NULL },
@@ -176,6 +215,8 @@ static const char *name_of(const struct field *f, const rg_trainer_desc *desc)
 {
     if (f->names == NULL)
         return rg_dtype_name(desc->dtype);
+    if (f->names == loss_names)
+        return loss_name(desc);
     return f->names == optimizers ? optimizers[desc->optimizer] : schedules[desc->schedule];
 }
 
@@ -222,6 +263,10 @@ static bool set_name(const struct field *f, const char *value, rg_trainer_desc *
 {
     if (f->names == NULL)
         return rg_dtype_parse(value, &desc->dtype) == RG_OK;
+    if (f->names == loss_names) {
+        desc->has_loss = strcmp(value, "auto") != 0;
+        return !desc->has_loss || rg_training_loss_parse(value, &desc->loss) == RG_OK;
+    }
     return f->names == optimizers ? rg_optimizer_parse(value, &desc->optimizer) == RG_OK
                                   : rg_schedule_parse(value, &desc->schedule) == RG_OK;
 }

@@ -88,7 +88,7 @@ static rg_status show_worst(pieces *p)
     const rg_dataset_info *info = &p->info;
     const size_t bytes = (size_t)(info->height * info->width * info->channels);
     int64_t worst[WORST];
-    if (p->test == NULL)
+    if (p->test == NULL || p->predictions == NULL)
         return RG_OK;
     RG_TRY(rg_allocate_array(WORST, bytes, &p->pixels));
     if (info->channels != 1 && info->channels != 3)
@@ -266,10 +266,13 @@ static void show_texts(const char *data, pieces *p)
 
 static rg_status predict_test_set(pieces *p, rg_trainer_result *result)
 {
-    *result = (rg_trainer_result){ .loss = NAN, .accuracy = NAN };
+    *result =
+        (rg_trainer_result){ .loss = NAN, .accuracy = NAN, .score = NAN, .top5 = NAN, .iou = NAN };
     if (p->test == NULL)
         return RG_OK;
     const size_t count = (size_t)p->info.count;
+    if (p->trainer->state.network.target != RG_TARGET_CLASS)
+        return rg_trainer_evaluate(p->trainer, p->test, result);
     RG_TRY(rg_allocate_array(count, sizeof *p->predictions, &p->predictions));
     RG_TRY(rg_allocate_array(count, sizeof *p->cells, &p->cells));
     RG_TRY(rg_trainer_predict_set(p->trainer, p->test, p->predictions, result));
@@ -307,6 +310,13 @@ static void release(pieces *p)
     free(p->option_text);
 }
 
+static const char *metric_name(rg_target_kind target)
+{
+    static const char *const names[] = { "Accuracy", "Label accuracy", "Mean absolute error",
+                                         "Pixel accuracy" };
+    return names[target];
+}
+
 static rg_status write_page(const pieces *p, const char *command, const rg_trainer_result *result,
                             const char *path)
 {
@@ -326,6 +336,9 @@ static rg_status write_page(const pieces *p, const char *command, const rg_train
                                .step_count = t->history.loss_count,
                                .test_loss = result->loss,
                                .test_accuracy = result->accuracy,
+                               .metric = metric_name(t->state.network.target),
+                               .test_score = result->score,
+                               .test_iou = result->iou,
                                .test_part = p->part,
                                .test_epoch = t->restored ? t->state.best_epoch : 0,
                                .best_epoch = t->state.best_epoch,

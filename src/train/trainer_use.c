@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Evaluation and prediction: how good a network is on a data set, and what it says of images. */
+#include "train/scores.h"
 #include "train/trainer.h"
 
 #include "core/dtype.h"
@@ -49,6 +50,12 @@ rg_status rg_trainer_check_set(const rg_trainer *trainer, const rg_dataset *set)
              "%lldx%lldx%lld and %d",
              (long long)info.height, (long long)info.width, (long long)info.channels, info.classes,
              (long long)n->height, (long long)n->width, (long long)n->channels, n->classes);
+    RG_CHECK(
+        n->target == info.target && (n->target == RG_TARGET_CLASS || n->outputs == info.targets),
+        RG_INVALID_ARGUMENT,
+        "the data set has other targets than the network: %lld of kind %d, not %lld of kind %d",
+        (long long)info.targets, (int)info.target, (long long)rg_network_targets(n),
+        (int)n->target);
     return check_names(trainer, set);
 }
 
@@ -88,8 +95,11 @@ static rg_status evaluate_batches(rg_trainer *trainer, rg_loader *loader, float 
     do {
         rg_outcome outcome;
         RG_TRY(rg_loader_next(loader, &batch));
-        RG_TRY(rg_stepper_evaluate(trainer->stepper, batch.images, batch.labels, batch.count,
+        RG_TRY(rg_stepper_evaluate(trainer->stepper, batch.images,
+                                   batch.values != NULL ? batch.values : batch.labels, batch.count,
                                    probabilities, &outcome));
+        sum.score += outcome.score;
+        sum.top5 += (double)outcome.top5;
         sum.images += outcome.images;
         sum.right += outcome.right;
         sum.loss += outcome.loss * (double)outcome.images;
@@ -97,7 +107,11 @@ static rg_status evaluate_batches(rg_trainer *trainer, rg_loader *loader, float 
             take_predictions(trainer, &batch, probabilities, predictions);
     } while (!batch.last);
     sum.loss /= (double)sum.images;
-    sum.accuracy = (double)sum.right / (double)sum.images;
+    const rg_target_kind target = trainer->state.network.target;
+    sum.score /= (double)sum.images;
+    sum.accuracy = target == RG_TARGET_VALUES ? (double)NAN : sum.score;
+    sum.top5 = target == RG_TARGET_CLASS ? sum.top5 / (double)sum.images : (double)NAN;
+    sum.iou = rg_stepper_take_iou(trainer->stepper);
     *result = sum;
     return RG_OK;
 }
@@ -136,6 +150,8 @@ rg_status rg_trainer_predict_set(rg_trainer *trainer, const rg_dataset *set,
     RG_CHECK_NOT_NULL(set);
     RG_CHECK_NOT_NULL(predictions);
     RG_CHECK_NOT_NULL(result);
+    RG_CHECK(trainer->state.network.target == RG_TARGET_CLASS, RG_INVALID_STATE,
+             "rg_trainer_predict_set: the network does not learn one class for each image");
     return evaluate(trainer, set, predictions, result);
 }
 
@@ -149,9 +165,12 @@ rg_status rg_trainer_validate(rg_trainer *trainer, const rg_dataset *set, rg_tra
         last->validation_loss = result->loss;
         last->validation_accuracy = result->accuracy;
     }
+    const double score = s->network.target == RG_TARGET_VALUES ? -result->loss
+                         : isfinite(result->iou)               ? result->iou
+                                                               : result->accuracy;
     if (s->epoch > 0 && isfinite(result->loss) &&
-        (result->accuracy > s->best_accuracy || s->best_epoch == 0)) {
-        s->best_accuracy = result->accuracy;
+        (score > s->best_accuracy || s->best_epoch == 0)) {
+        s->best_accuracy = score;
         s->best_epoch = s->epoch;
     }
     return RG_OK;
@@ -176,7 +195,9 @@ static rg_status predict(rg_trainer *trainer, const void *pixels, rg_dtype dtype
                          void *images, float probabilities[])
 {
     const rg_run_state *s = &trainer->state;
-    const int32_t labels[BATCH] = { 0 }; /* not known */
+    const size_t label_bytes = (size_t)(count * rg_network_targets(&s->network)) * sizeof(double);
+    void *labels; /* which are not known */
+    RG_TRY(rg_allocate_zero(allocator, label_bytes, &labels));
     const int64_t elements = count * image_pixels(trainer);
     rg_outcome outcome;
     for (int64_t i = 0; i < elements; i++) {
@@ -184,7 +205,18 @@ static rg_status predict(rg_trainer *trainer, const void *pixels, rg_dtype dtype
         rg_element_set(images, s->network.dtype, i,
                        (pixel_at(pixels, dtype, i) - s->mean[channel]) / s->deviation[channel]);
     }
-    return rg_stepper_evaluate(trainer->stepper, images, labels, count, probabilities, &outcome);
+    const rg_status status =
+        rg_stepper_evaluate(trainer->stepper, images, labels, count, probabilities, &outcome);
+    rg_release(allocator, labels, label_bytes);
+    return status;
+}
+
+int64_t rg_trainer_answers(const rg_trainer *trainer)
+{
+    if (trainer == NULL)
+        return 0;
+    const rg_network_desc *n = &trainer->state.network;
+    return n->target == RG_TARGET_CLASS ? n->classes : rg_network_targets(n);
 }
 
 static rg_status predict_all(rg_trainer *trainer, const void *pixels, rg_dtype dtype, int64_t count,
@@ -199,7 +231,7 @@ static rg_status predict_all(rg_trainer *trainer, const void *pixels, rg_dtype d
     for (int64_t i = 0; i < count && status == RG_OK; i += largest) {
         const int64_t now = count - i < largest ? count - i : largest;
         status = predict(trainer, (const char *)pixels + (size_t)i * image * element, dtype, now,
-                         images, probabilities + i * trainer->state.network.classes);
+                         images, probabilities + i * rg_trainer_answers(trainer));
     }
     rg_release(allocator, images, bytes);
     return status;

@@ -11,6 +11,7 @@
 #include <retrograde/run.h>
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -83,6 +84,11 @@ static double clock_time(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+static double given(const rg_metric_row *row, rg_metric metric)
+{
+    return (row->given >> metric & 1) != 0 ? row->value[metric] : (double)NAN;
+}
+
 /* Epochs of earlier runs, for the report. */
 static rg_status take_epochs(rg_run *run, const rg_metric_rows *rows)
 {
@@ -91,10 +97,11 @@ static rg_status take_epochs(rg_run *run, const rg_metric_rows *rows)
         const double *v = row->value;
         const rg_report_epoch epoch = { .epoch = row->epoch,
                                         .train_loss = v[RG_METRIC_TRAIN_LOSS],
-                                        .train_accuracy = v[RG_METRIC_TRAIN_ACCURACY],
+                                        .train_accuracy = given(row, RG_METRIC_TRAIN_ACCURACY),
                                         .validated = row->given >> RG_METRIC_VALIDATION_LOSS & 1,
                                         .validation_loss = v[RG_METRIC_VALIDATION_LOSS],
-                                        .validation_accuracy = v[RG_METRIC_VALIDATION_ACCURACY],
+                                        .validation_accuracy =
+                                            given(row, RG_METRIC_VALIDATION_ACCURACY),
                                         .seconds = v[RG_METRIC_SECONDS],
                                         .images_per_second = v[RG_METRIC_IMAGES_PER_SECOND],
                                         .learning_rate = v[RG_METRIC_LEARNING_RATE] };
@@ -231,10 +238,12 @@ rg_status rg_run_add_epoch(rg_run *run)
              "rg_run_add_epoch: no epoch has been trained");
     rg_metric_row row = { .epoch = e->epoch, .step = rg_stepper_steps(run->trainer->stepper) };
     rg_metric_set(&row, RG_METRIC_TRAIN_LOSS, e->train_loss);
-    rg_metric_set(&row, RG_METRIC_TRAIN_ACCURACY, e->train_accuracy);
+    if (run->trainer->state.network.target != RG_TARGET_VALUES)
+        rg_metric_set(&row, RG_METRIC_TRAIN_ACCURACY, e->train_accuracy);
     if (e->validated) {
         rg_metric_set(&row, RG_METRIC_VALIDATION_LOSS, e->validation_loss);
-        rg_metric_set(&row, RG_METRIC_VALIDATION_ACCURACY, e->validation_accuracy);
+        if (run->trainer->state.network.target != RG_TARGET_VALUES)
+            rg_metric_set(&row, RG_METRIC_VALIDATION_ACCURACY, e->validation_accuracy);
     }
     rg_metric_set(&row, RG_METRIC_LEARNING_RATE, e->learning_rate);
     rg_metric_set(&row, RG_METRIC_IMAGES_PER_SECOND, e->images_per_second);

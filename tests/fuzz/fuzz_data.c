@@ -22,7 +22,13 @@ static void look(const rg_dataset *set)
     for (int64_t i = 0; i < info.count; i++) {
         const unsigned char *pixels = rg_dataset_image(set, i);
         const int32_t label = rg_dataset_label(set, i);
-        FUZZ_CHECK(pixels != NULL && label >= 0 && label < info.classes);
+        FUZZ_CHECK(pixels != NULL && label < info.classes);
+        FUZZ_CHECK(info.target == RG_TARGET_CLASS ? label >= 0 : label == -1);
+        const float *values = rg_dataset_values(set, i);
+        const int32_t *mask = rg_dataset_mask(set, i);
+        FUZZ_CHECK((mask != NULL) == (info.target == RG_TARGET_MASK));
+        sum += values != NULL ? values[info.targets - 1] > 0 : 0;
+        FUZZ_CHECK(mask == NULL || mask[info.targets - 1] < info.classes);
         sum += pixels[0] + pixels[bytes - 1];
     }
     FUZZ_CHECK(rg_dataset_image(set, info.count) == NULL && rg_dataset_image(set, -1) == NULL);

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The retrograde authors
+"""Data with other targets than one class: values, several labels, masks; tables and time series.
+
+    python3 targets_test.py PROGRAM
+"""
+import array
+import json
+import os
+import random
+
+import train_case
+from train_case import Case, read, run, write_npy
+
+
+def floats(values):
+    return array.array("f", values).tobytes()
+
+
+class Targets(Case):
+    def arrays(self, shape, x, kind, targets, y):
+        """A data set of two arrays; the images are floats."""
+        os.makedirs(self.path("set"), exist_ok=True)
+        write_npy(self.path("set", "x.npy"), "<f4", shape, floats(x))
+        write_npy(self.path("set", "y.npy"), kind, (shape[0], *targets), floats(y) if kind == "<f4" else bytes(y))
+        self.shape, self.first = shape[1:], floats(x[: len(x) // shape[0]])
+
+    def train(self, *words):
+        output, _ = run("train", "--data", self.path("set"), "--out", self.path("out"), "--batch", "16", "--json", *words)
+        lines = [json.loads(line) for line in output.strip().split("\n")]
+        told = json.loads(run("eval", self.path("out"), "--json")[0])
+        self.assertEqual(told["loss"], lines[-1]["test_loss"])
+        return lines, told
+
+    def predict(self):
+        write_npy(self.path("one.npy"), "<f4", self.shape, self.first)
+        return json.loads(run("predict", self.path("out"), self.path("one.npy"), "--json")[0])["values"]
+
+    def table(self):
+        source = random.Random(5)
+        rows = [[source.uniform(-1, 1) for _ in range(6)] for _ in range(400)]
+        self.arrays((400, 6), sum(rows, []), "<f4", (2,), sum(([r[0] + 2 * r[1], r[2] - r[3]] for r in rows), []))
+        return rows
+
+    def test_values(self):
+        rows = self.table()
+        for dtype in ("f32", "bf16"):
+            lines, told = self.train("--model", "mlp", "--epochs", "12", "--dtype", dtype)
+            self.assertLess(lines[-1]["test_absolute_error"], 0.15)
+            self.assertEqual(told["absolute_error"], lines[-1]["test_absolute_error"])
+            self.assertLess(lines[-1]["test_loss"], 0.1 * lines[0]["loss"])
+            values = self.predict()
+            self.assertEqual(len(values), 2)
+            self.assertLess(abs(values[0] - rows[0][0] - 2 * rows[0][1]), 0.6)
+            self.assertIn("Mean absolute error", read(self.path("out", "report.html")).decode())
+            os.rename(self.path("out"), self.path("out-" + dtype))
+
+    def test_losses(self):
+        self.table()
+        results = set()
+        for loss in ("mean_squared", "mean_absolute", "huber"):
+            lines, _ = self.train("--model", "mlp", "--epochs", "2", "--loss", loss)
+            self.assertLess(lines[1]["loss"], lines[0]["loss"])
+            results.add(lines[0]["loss"])
+            os.rename(self.path("out"), self.path(loss))
+        self.assertEqual(len(results), 3)
+        run("train", "--resume", os.path.join(self.path("huber"), "checkpoint.safetensors"), "--epochs", "3")
+        words = ("train", "--data", self.path("set"), "--out", self.path("out"), "--loss")
+        self.refuses(*words, "softmax_cross_entropy", says="needs one class", status=2)
+        self.refuses(*words, "square", says="loss must be", status=2)
+        self.refuses("train", "--data", "glyphs", "--out", self.path("out"), "--loss", "huber", says="the data has classes")
+
+    def test_labels(self):
+        """Which of three places of a time series are high."""
+        source = random.Random(6)
+        labels = [[source.randrange(2) for _ in range(3)] for _ in range(400)]
+        series = [source.uniform(0, 0.4) + label[t // 4] for label in labels for t in range(12) for _ in range(2)]
+        self.arrays((400, 12, 2), series, "|u1", (3,), sum(labels, []))
+        lines, told = self.train("--model", "mlp", "--epochs", "4")
+        self.assertGreater(told["accuracy"], 0.95)
+        self.assertEqual([value > 0.5 for value in self.predict()], [label == 1 for label in labels[0]])
+        self.assertIn("Label accuracy", read(self.path("out", "report.html")).decode())
+
+    def test_masks(self):
+        """Pixels that are bright, of images with two channels."""
+        source = random.Random(7)
+        classes = [source.randrange(3) for _ in range(200 * 6 * 5)]
+        pixels = [kind + source.uniform(-0.3, 0.3) for kind in classes for _ in range(2)]
+        self.arrays((200, 6, 5, 2), pixels, "|u1", (6, 5), classes)
+        with open(self.path("pixels.txt"), "w", encoding="utf-8") as file:
+            file.write("conv 8 window=3 padding.policy=same\nneuron\nconv classes window=1\n")
+        lines, told = self.train("--model", self.path("pixels.txt"), "--epochs", "12", "--rate", "0.02")
+        self.assertGreater(told["accuracy"], 0.9)
+        self.assertEqual(told["iou"], lines[-1]["test_iou"])
+        self.assertGreater(told["iou"], 0.8)
+        answer = self.predict()
+        self.assertEqual(len(answer), 30)
+        self.assertGreater(sum(a == b for a, b in zip(answer, classes)), 26)
+        self.assertIn("Mean intersection over union", read(self.path("out", "report.html")).decode())
+        self.refuses("train", "--data", self.path("set"), "--model", self.path("pixels.txt"), "--mirror", "--out",
+                     self.path("no"), says="masks cannot be mirrored")  # fmt: skip
+        self.refuses("train", "--data", self.path("set"), "--model", "mlp", "--out", self.path("no"), says="90 elements")
+
+
+if __name__ == "__main__":
+    train_case.main()
