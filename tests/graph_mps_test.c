@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Graphs as in MPS: the backward pass, and paddings by a policy.
  * docs/mps.md names these tests; numbers are those of the behaviour checks there. */
+#include "any_device.h"
 #include "graph_f64.h"
 
 #include <math.h>
@@ -229,12 +230,7 @@ static void test_policies(rig *r)
 
 int main(void)
 {
-    rig r = rig_open(1);
-    test_diamond(&r);
     test_stop();
-    test_losses(&r);
-    test_source_size(&r);
-    test_policies(&r);
-    rig_close(&r);
+    RUN_ON_DEVICES(test_diamond, test_losses, test_source_size, test_policies);
     return rg_test_report();
 }

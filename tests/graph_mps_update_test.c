@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Data sources of parameters as in MPS, and their updates.
  * docs/mps.md names these tests; numbers are those of the behaviour checks there. */
+#include "any_device.h"
 #include "graph_f64.h"
 
 #include <math.h>
@@ -231,10 +232,6 @@ static void test_no_update(rig *r)
 
 int main(void)
 {
-    rig r = rig_open(1);
-    test_device_update(&r);
-    test_host_update(&r);
-    test_no_update(&r);
-    rig_close(&r);
+    RUN_ON_DEVICES(test_device_update, test_host_update, test_no_update);
     return rg_test_report();
 }

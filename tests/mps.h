@@ -7,6 +7,7 @@
 #include "api.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* ---- single elements of f32, f64 and f16 tensors ---- */
 
@@ -16,11 +17,12 @@ static inline double element_at(const rg_tensor *tensor, const int64_t index[])
     EXPECT_OK(rg_tensor_get_desc(tensor, &desc));
     int64_t at = 0;
     for (int32_t d = 0; d < desc.rank; d++)
-        at += index[d] * desc.strides[d];
-    const char *data = rg_tensor_data(tensor);
+        at = at * desc.dims[d] + index[d];
     double value = 0;
+    char *data = elements_of(tensor); /* read, not looked at: it may be on a GPU */
     EXPECT_OK(
         rg_convert(&value, RG_F64, data + (size_t)at * rg_dtype_size(desc.dtype), desc.dtype, 1));
+    free(data);
     return value;
 }
 

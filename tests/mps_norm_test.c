@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Batch normalisation as in MPS: phases that share a state, over parts of a batch. docs/mps.md
  * names these tests. */
+#include "any_device.h"
 #include "mps_norm.h"
 
 /* Images `first` to first + count - 1 of a tensor. */
@@ -289,12 +290,7 @@ static void test_batch_order(rig *r)
 
 int main(void)
 {
-    rig r = rig_open(2);
-    test_batch_phases(&r);
-    test_batch_images(&r);
-    test_batch_incomplete(&r);
-    test_batch_reset(&r);
-    test_batch_order(&r);
-    rig_close(&r);
+    RUN_ON_DEVICES(test_batch_phases, test_batch_images, test_batch_incomplete, test_batch_reset,
+                   test_batch_order);
     return rg_test_report();
 }

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The retrograde authors
+"""docs/mps.md says only what a test shows: every test that a row names exists, and every function that the row claims is
+called in a test that it names."""
+import functools
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+problems, rows_seen, tests_seen = [], 0, 0
+
+
+def text_of(path):
+    return path.read_text(encoding="utf-8") if path.is_file() else None
+
+
+@functools.lru_cache(maxsize=None)
+def functions_of(source):
+    """The bodies of all functions of a source, by name."""
+    pattern = r"^[a-z][^;{}#\n]*?\b(\w+)\([^;{}]*\)\n\{\n(.*?)^\}"
+    return {name: body for name, body in re.findall(pattern, source, re.M | re.S)}
+
+
+def function_of(source, name):
+    return functions_of(source).get(name)
+
+
+def reached(source, name):
+    """The text of a function and of all functions of its file that it reaches."""
+    text, names, seen = "", [name], set()
+    while names:
+        at = names.pop()
+        body = function_of(source, at)
+        if at in seen or body is None:
+            continue
+        seen.add(at)
+        text += body
+        names += re.findall(r"\b([a-z_]\w*)\b", body)
+    return text
+
+
+HELPERS = "".join(text_of(path) for path in sorted((ROOT / "tests").glob("*.[ch]")) if not path.stem.endswith("_test"))
+
+
+def helpers_used(text):
+    """The bodies of functions in files that tests share, as far as `text` calls them."""
+    return "".join(function_of(HELPERS, name) or "" for name in set(re.findall(r"\b([a-z]\w+)\(", text)))
+
+
+def cases_of(op):
+    test = text_of(ROOT / "src/ops" / op / f"{op}_test.c")
+    return None if test is None else set(re.findall(r'\{\s*"([^"]+)"', test))
+
+
+def check_row(line, number, cells):
+    """Tests are `function` (file), or cases of `check op`."""
+    global tests_seen
+    last, texts = cells[-1], ""
+    for names, file in re.findall(r"((?:`\w+`(?:, )?)+) \((\w+_test)\)", last):
+        source = text_of(ROOT / "tests" / f"{file}.c")
+        if source is None:
+            problems.append(f"{number}: there is no tests/{file}.c")
+            continue
+        for name in re.findall(r"`(\w+)`", names):
+            tests_seen += 1
+            if function_of(source, name) is None:
+                problems.append(f"{number}: tests/{file}.c has no function {name}")
+            texts += reached(source, name)
+    for op, names in re.findall(r"`check (\w+)` \(([^)]*)\)", last):
+        known = cases_of(op)
+        for name in re.split(r",\s*", names):
+            tests_seen += 1
+            if known is None or name not in known:
+                problems.append(f"{number}: check {op} has no case {name}")
+    if not texts:
+        return
+    claimed = set(re.findall(r"`(rg_[a-z0-9_]+)\b[^`]*`", cells[-2]))
+    for name in sorted(claimed):
+        # rg_<op> and rg_graph_<op> stand for their functions
+        if not name.endswith("_") and not re.search(r"\b%s" % name, texts + helpers_used(texts)):
+            problems.append(f"{number}: no test of the row calls {name}")
+
+
+for number, line in enumerate((ROOT / "docs/mps.md").read_text(encoding="utf-8").split("\n"), 1):
+    cells = [cell.strip() for cell in line.strip().strip("|").split(" | ")]
+    if line.startswith("|") and not line.startswith("|-") and len(cells) >= 2:
+        rows_seen += 1
+        check_row(line, number, cells)
+
+for problem in problems:
+    print("docs/mps.md:" + problem)
+print(f"{rows_seen} rows, {tests_seen} tests, {len(problems)} problems")
+sys.exit(1 if problems else 0)
