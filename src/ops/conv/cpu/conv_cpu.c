@@ -193,36 +193,53 @@ RG_INLINE void weights(const rg_conv_weights_args *k, int64_t begin, int64_t end
 
 /* ---- dw from partial sums ---- */
 
-/* sum[i] = the sum of `count` numbers from[i], `step` apart. */
-RG_INLINE void sum_totals(double *sum, const double *from, int64_t step, int64_t count,
-                          int64_t width)
+/* The sum of n elements of all slices, one after the other, with twice the digits of f32. */
+RG_INLINE vreal join_slices(const rg_conv_join_args *k, int64_t from, int n)
 {
-    memset(sum, 0, (size_t)width * sizeof *sum);
-    for (int64_t slice = 0; slice < count; slice++)
-        for (int64_t i = 0; i < width; i++)
-            sum[i] += from[slice * step + i];
+    const real *const partials = k->partials;
+    long_sum sum = long_sum_zero();
+    for (int64_t slice = 0; slice < k->slices; slice++) {
+        const vreal x = vload(partials, from + slice * k->slice_step, n, RG_REAL);
+#if RG_REAL_F64
+        sum.high += x;
+#else
+        sum = long_sum_add(sum, x);
+#endif
+    }
+    return sum.high;
+}
+
+/* The same of totals in double. */
+RG_OUTLINE vreal join_totals(const rg_conv_join_args *k, int64_t from, int n)
+{
+    const real *const end = (const real *)k->partials + k->slices * k->slice_step;
+    const double *const totals = (const double *)(const void *)end + from;
+    vreal value = vset(0);
+    for (int lane = 0; lane < n; lane++) {
+        double sum = 0;
+        for (int64_t slice = 0; slice < k->slices; slice++)
+            sum += totals[slice * k->slice_step + lane];
+        value[lane] = (real)sum;
+    }
+    return value;
 }
 
 RG_INLINE void join(const rg_conv_join_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
     enum { WIDTH = RG_CONV_JOIN_WIDTH };
-    const real *const partials = k->partials;
-    const double *const totals =
-        (const double *)(const void *)(partials + k->slices * k->slice_step);
-    const int64_t pieces = (k->width + WIDTH - 1) / WIDTH;
+    const int64_t pieces = (k->width + WIDTH - 1) / WIDTH, step = k->dw_step;
     for (int64_t unit = begin; unit < end; unit++) {
-        double sum[WIDTH];
         int64_t from[RG_WALK_TENSORS];
-        const int64_t first = unit % pieces * WIDTH, width = least(WIDTH, k->width - first);
+        const int64_t first = unit % pieces * WIDTH, last = least(first + WIDTH, k->width);
         rg_walk_offsets(&k->lines, 2, unit / pieces, from);
-        if (k->has_totals)
-            sum_totals(sum, totals + from[0] + first, k->slice_step, k->slices, width);
-        else
-            sum_of_pieces(sum, partials + from[0] + first, k->slice_step, k->slices, width);
-        for (int64_t i = 0; i < width; i++) {
-            const int64_t to = k->dw_first + from[1] + (first + i) * k->dw_step;
-            const real value = (real)sum[i];
-            store_one(k->dw, to, T, k->add ? load_one(k->dw, to, T) + value : value);
+        for (int64_t i = first; i < last; i += VLEN) {
+            const int n = vlanes_left(last - i);
+            char *const to = at_out(k->dw, k->dw_first + from[1] + i * step, T);
+            vreal sum =
+                k->has_totals ? join_totals(k, from[0] + i, n) : join_slices(k, from[0] + i, n);
+            if (k->add)
+                sum += load_groups(to, step, n, T, step == 1);
+            store_groups(to, step, n, T, step == 1, sum);
         }
     }
 }

@@ -43,8 +43,9 @@ typedef struct rg_conv_partial_sums {
     bool has_totals;
 } rg_conv_partial_sums;
 
-/* dw = the sum of the slices, or of their totals, one after the other in double. A line lies side
- * by side in the partial sums, and dw_step apart in dw; a unit is a piece of one. */
+/* dw = the sum of the slices, or of their totals, one after the other, with the digits of a double.
+ * A line lies side by side in the partial sums, and dw_step apart in dw; a unit is a piece of one.
+ */
 enum { RG_CONV_JOIN_WIDTH = 64 }; /* elements of a unit */
 typedef struct rg_conv_join_args {
     const void *partials;

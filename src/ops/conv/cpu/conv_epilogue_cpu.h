@@ -22,8 +22,8 @@ RG_INLINE conv_epilogue epilogue_of(const rg_conv_args *k)
 
 /* Channels c to c + n - 1 of a pixel whose channel 0 is element `to` of the result, where channels
  * are `step` apart, and element `z` of z. */
-RG_OUTLINE void finish_channels(const conv_epilogue *e, int64_t to, int64_t z, int64_t step,
-                                int64_t c, int n, rg_dtype T, vreal value)
+RG_INLINE void finish_vector(const conv_epilogue *e, int64_t to, int64_t z, int64_t step, int64_t c,
+                             int n, const rg_dtype T, vreal value)
 {
     const rg_conv_args *k = e->k;
     char *const out = at_out(k->to, to + c * step, T);
@@ -32,10 +32,18 @@ RG_OUTLINE void finish_channels(const conv_epilogue *e, int64_t to, int64_t z, i
     if (k->has_z)
         store_groups(at_out(k->z, z + c * k->z_step[3], T), k->z_step[3], n, T, k->z_step[3] == 1,
                      value);
-    value = any_neuron(k->neuron.kind, &e->neuron, value);
+    if (k->neuron.kind != RG_NEURON_NONE)
+        value = any_neuron(k->neuron.kind, &e->neuron, value);
     if (k->add)
         value += load_groups(out, step, n, T, step == 1);
     store_groups(out, step, n, T, step == 1, value);
+}
+
+/* The same, called: for loops that do not end with it as a rule. */
+RG_OUTLINE void finish_channels(const conv_epilogue *e, int64_t to, int64_t z, int64_t step,
+                                int64_t c, int n, rg_dtype T, vreal value)
+{
+    finish_vector(e, to, z, step, c, n, T, value);
 }
 
 /* Element 0 of channel 0 of a pixel (row, column) of an image, in a tensor of these steps. */

@@ -160,10 +160,10 @@ RG_INLINE void end_run(const rg_conv_rows_args *k, const rows_epilogue *e, const
     }
     for (int64_t j = 0; j < r->count; j++)
         for (int64_t i = 0; i < e->channels; i += VLEN)
-            finish_channels(&e->all, r->to + j * pixel * k->to_step[2],
-                            r->z + j * pixel * k->conv.z_step[2], k->to_step[3], r->channel + i,
-                            vlanes_left(e->channels - i), T,
-                            vload_full(r->sums, j * RG_PANEL + i, RG_REAL));
+            finish_vector(&e->all, r->to + j * pixel * k->to_step[2],
+                          r->z + j * pixel * k->conv.z_step[2], k->to_step[3], r->channel + i,
+                          vlanes_left(e->channels - i), T,
+                          vload_full(r->sums, j * RG_PANEL + i, RG_REAL));
 }
 
 /* Panel n for row r of a block: all phases of its outputs. */
