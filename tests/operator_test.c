@@ -3,6 +3,7 @@
 /* Operators by name from C: all names can be looked up and created, and some are run. */
 #include "api.h"
 
+#include <retrograde/files.h>
 #include <retrograde/operator.h>
 
 static void test_names(void)
@@ -103,6 +104,40 @@ static void test_mps(rg_device *device, rg_queue *queue)
     rg_operator_destroy(op);
 }
 
+static void test_json(rg_device *device)
+{
+    static const struct {
+        const char *text, *words;
+    } bad[] = {
+        { "[]", "must be an object" },
+        { "{\"operator\": \"Conv\"}", "expected \"retrograde\": 1" },
+        { "{\"retrograde\": 1}", "expected \"operator\"" },
+        { "{\"retrograde\": 1, \"operator\": \"Softmx\"}", "did you mean 'Softmax'?" },
+        { "{\"retrograde\": 1, \"operator\": \"Conv\", \"desc\": {}}", "only the keys" },
+        { "{\"retrograde\": 1, \"operator\": \"Conv\", \"attributes\": {\"pads\": {}}}",
+          "array of numbers" },
+        { "{\"retrograde\": 1, \"operator\": \"Conv\", \"attributes\": {\"pad\": 1}}",
+          "did you mean 'pads'?" },
+    };
+    const char *good = "{\"retrograde\": 1, \"operator\": \"MaxPool\", \"attributes\": "
+                       "{\"kernel_shape\": [2, 3], \"ceil_mode\": true}}";
+    rg_operator *op, *again;
+    char text[256], same[256];
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        EXPECT_FAILS(rg_operator_from_json(device, bad[i].text, strlen(bad[i].text), &op),
+                     RG_MALFORMED, bad[i].words);
+        EXPECT(op == NULL);
+    }
+    EXPECT_OK(rg_operator_from_json(device, good, strlen(good), &op));
+    EXPECT(rg_operator_to_json(op, text, sizeof text) == strlen(text));
+    EXPECT(strstr(text, "\"kernel_shape\": \"2,3\"") != NULL);
+    EXPECT_OK(rg_operator_from_json(device, text, strlen(text), &again));
+    rg_operator_to_json(again, same, sizeof same);
+    EXPECT(strcmp(text, same) == 0);
+    rg_operator_destroy(op);
+    rg_operator_destroy(again);
+}
+
 int main(void)
 {
     rg_device *device;
@@ -112,6 +147,7 @@ int main(void)
     test_names();
     test_onnx(device, queue);
     test_mps(device, queue);
+    test_json(device);
     rg_queue_destroy(queue);
     rg_device_destroy(device);
     return rg_test_report();

@@ -15,6 +15,7 @@
 
 #include <retrograde/graph.h>
 #include <retrograde/kernel.h>
+#include <retrograde/operator.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -37,6 +38,13 @@ RG_API size_t rg_kernel_to_json(const rg_kernel *kernel, char *text, size_t capa
  *  refused as RG_MALFORMED, with line and column. At most 1 MiB. On failure *kernel is NULL. */
 RG_API rg_status rg_kernel_from_json(rg_device *device, const char *text, size_t length,
                                      rg_kernel **kernel);
+
+/** The same for operators of ONNX and MPS: {"retrograde": 1, "operator": "MaxPool", "attributes":
+ *  {"kernel_shape": [2, 2]}}. Attributes are numbers, strings, arrays of numbers, or true and
+ *  false. */
+RG_API size_t rg_operator_to_json(const rg_operator *op, char *text, size_t capacity);
+RG_API rg_status rg_operator_from_json(rg_device *device, const char *text, size_t length,
+                                       rg_operator **made);
 
 /** The same to and from a file. */
 RG_API rg_status rg_kernel_save(const rg_kernel *kernel, const char *path);
