@@ -157,8 +157,8 @@ RG_API int32_t rg_dataset_label(const rg_dataset *set, int64_t index);
 RG_API const float *rg_dataset_values(const rg_dataset *set, int64_t index);
 RG_API const int32_t *rg_dataset_mask(const rg_dataset *set, int64_t index);
 
-/** Measures mean and standard deviation of every channel, over all images; of those that are not in
- *  memory, over 512 that are evenly distributed. Pixels of u8 count as
+/** Measures mean and standard deviation of every channel, over all images; of PNG and
+ *  JPEG files, over 512 that are evenly distributed. Pixels of u8 count as
  *  0 to 1. The deviation of a channel that is the same everywhere is given as 1, and so are those
  *  that the images lack, with mean 0. RG_MALFORMED if a pixel is not a finite number. */
 RG_API rg_status rg_dataset_measure(const rg_dataset *set, double mean[RG_DATASET_CHANNELS],

@@ -207,6 +207,7 @@ static rg_status begin_part(const rg_dataset *set, int64_t count, rg_dataset **p
     made->info.count = count;
     made->image_bytes = set->image_bytes;
     made->resized = set->resized;
+    made->decoded = set->decoded;
     made->whole = rg_dataset_keep(rg_dataset_whole(set));
     *part = made;
     return RG_OK;
@@ -265,12 +266,13 @@ rg_status rg_dataset_split(const rg_dataset *set, double fraction, uint64_t seed
 
 /* ---- measuring ---- */
 
-/* Counts the values of some images: all in memory, else so many that are evenly distributed. */
+/* Counts the values of some images: all, or of PNG and JPEG files so many that are evenly
+ * distributed, whether they are in memory or not. */
 static rg_status count_bytes(const rg_dataset *set, uint64_t counts[][256], int64_t *images)
 {
     enum { SAMPLE = 512 };
     const int64_t channels = set->info.channels, count = set->info.count;
-    const bool all = rg_dataset_whole(set)->pixels != NULL || count <= SAMPLE;
+    const bool all = !set->decoded || count <= SAMPLE;
     rg_decoder decoder = { 0 };
     void *block;
     *images = all ? count : SAMPLE;

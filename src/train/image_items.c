@@ -299,6 +299,7 @@ static rg_status fill(rg_items *items, const rg_dataset_options *options, rg_dat
     set->info.channels = items->form.channels;
     set->info.dtype = RG_U8;
     set->resized = items->form.resize;
+    set->decoded = true;
     RG_TRY(copy_labels(items, set));
     RG_TRY(rg_dataset_check(set, &bytes));
     pass p = { .items = items, .image_bytes = set->image_bytes };
