@@ -152,6 +152,13 @@ file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/tables/ops/op_tables.h CONTENT
 #endif
 " @ONLY)
 
+# How kernels are optimised. -O3 doubles the time and the size of these files and gains nothing: they are unrolled
+# by hand. gcc's -O1 takes two thirds of the time of -O2; loops are up to 1.4 times slower, so it is for kernels
+# that few wait for: those in double, which results are checked with, and, beside better instruction sets, those of
+# the lowest one.
+set(RG_KERNEL_LEVEL -O2)
+set(RG_RARE_KERNEL_LEVEL ${RG_QUICK} -fstrict-aliasing -finline-small-functions -findirect-inlining)
+
 # Sources compiled once for each instruction set and each real; appends to the list `objects`.
 function(rg_compile_isas name sources objects)
     set(RG_HARDEN_OPTIONS "")
@@ -161,14 +168,12 @@ function(rg_compile_isas name sources objects)
             set(target ${name}_${real}_${isa})
             add_library(${target} OBJECT ${sources})
             rg_target(${target})
-            # -O3 doubles the time and the size of these files and gains nothing: they are unrolled by hand.
-            # Beside better instruction sets, the lowest one is for machines that are rare: small matters more.
-            set(level -O2)
-            if(isa STREQUAL base AND NOT RG_ISAS STREQUAL base)
-                set(level -Os)
+            set(level ${RG_KERNEL_LEVEL})
+            if(real STREQUAL f64 OR (isa STREQUAL base AND NOT RG_ISAS STREQUAL base))
+                set(level ${RG_RARE_KERNEL_LEVEL})
             endif()
             target_compile_options(${target} PRIVATE ${RG_ISA_FLAGS_${isa}}
-                $<$<CONFIG:Release>:${level}>)
+                "$<$<CONFIG:Release>:${level}>")
             target_compile_definitions(${target} PRIVATE RG_ISA=${isa}
                 RG_REAL_F64=$<STREQUAL:${real},f64>)
             if(RG_SANITIZE)
