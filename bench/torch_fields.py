@@ -17,6 +17,18 @@ def numbers(text, kind=int):
     return [kind(number) for number in text.split(",") if number]
 
 
+def returns_view(op, fields, gradient):
+    """Whether torch would answer with a view of what it is given, and write nothing: the time of a copy beside ours
+    then says little about torch."""
+    if op in ("reshape", "transpose"):
+        return True
+    if op == "slice":
+        return not gradient
+    if op == "concat":
+        return gradient
+    return op == "reduce" and gradient and fields["kind"] == "sum"
+
+
 def image(tensor):
     """A batch (n, h, w, c), with its dimensions in torch's order."""
     if tensor.dim() != 4:

@@ -4,9 +4,11 @@
 
     {"op": "softmax", "fields": {"axis": "1", ...}, "shapes": [[8192, 1024]], "dtype": "f32",
      "direction": "gradient", "only": "", "device": "cuda:0", "compile": false, "tf32": false,
-     "replay": false, "threads": 2, "seconds": 0.6}
+     "replay": false, "calls": 1, "commits": 100, "threads": 2, "seconds": 0.6}
 
-gives {"ms": median of one call} or {"skip": "reason"}. With "compile" the formula is written out
+gives {"ms": median of one call, "view": false} or {"skip": "reason"}. On a CPU the clock runs while `calls` are made
+one after the other, `commits` times in a round, as for our own kernels. "view" says that torch by itself would return
+a view where the timed call writes a tensor (torch_fields.py). With "compile" the formula is written out
 and compiled by torch.compile for this shape (torch_formulas.py); otherwise torch's own kernel is
 called (torch_kernels.py). With "replay" the calls of a round are one CUDA graph. The first line
 of all says what there is:
@@ -53,7 +55,7 @@ def load(name, text):
 MODULES = ("torch_fields", "torch_training", "torch_kernels", "torch_formulas")  # as they import each other
 for name, text in zip(MODULES, sys.argv[1:]):
     load(name, text)
-from torch_fields import Skip
+from torch_fields import Skip, returns_view
 from torch_formulas import FORMULAS
 from torch_kernels import KERNELS
 
@@ -84,10 +86,14 @@ def call_of(row):
 # ---- timing ----
 
 
-def cpu_round(call):
-    start = time.perf_counter()
-    call()
-    return 1e3 * (time.perf_counter() - start)
+def cpu_round(call, calls, commits):
+    seconds = 0
+    for _ in range(commits):
+        start = time.perf_counter()
+        for _ in range(calls):
+            call()
+        seconds += time.perf_counter() - start
+    return 1e3 * seconds / (calls * commits)
 
 
 def gpu_round(call, calls):
@@ -107,12 +113,12 @@ def median(one_round, seconds):
     return statistics.median(times)
 
 
-def measure_cpu(call, seconds):
-    """The first call warms up; where it takes too long already, it counts."""
-    first = cpu_round(call)
-    if first >= 1e3 * seconds:
-        return first
-    return median(lambda: cpu_round(call), seconds - 1e-3 * first)
+def measure_cpu(call, calls, commits, seconds):
+    """The first round warms up; where it takes too long already, it counts."""
+    start = time.perf_counter()
+    first = cpu_round(call, calls, commits)
+    left = seconds - (time.perf_counter() - start)
+    return median(lambda: cpu_round(call, calls, commits), left) if left > 0 else first
 
 
 def graph_of(call, calls):
@@ -149,8 +155,11 @@ def run(row):
     if row["compile"]:
         call()  # compiles: not timed
     seconds = row["seconds"]
-    ms = measure_gpu(call, seconds, row["replay"]) if on_gpu else measure_cpu(call, seconds)
-    return {"ms": ms}
+    if on_gpu:
+        ms = measure_gpu(call, seconds, row["replay"])
+    else:
+        ms = measure_cpu(call, row["calls"], row["commits"], seconds)
+    return {"ms": ms, "view": returns_view(row["op"], row["fields"], row["direction"] == "gradient")}
 
 
 def answer_to(line):

@@ -4,7 +4,6 @@
 #include "cli/bench_print.h"
 #include "cli/print_json.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <time.h>
@@ -62,7 +61,9 @@ void rg_bench_print_head(const rg_bench_printer *printer)
            printer->case_width, "case", "direction", "dtype", gpu ? "us" : "ms", "GB/s", "limit",
            "share", "quartiles");
     for (int i = 0; printer->peers[i] != NULL; i++)
-        printf(" %9s %7s %6s", printer->peers[i]->name, "times", "share");
+        printf(" %9s %8s %6s", printer->peers[i]->name, "times", "share");
+    if (printer->compares)
+        printf(" %9s %7s", "before", "times");
     printf("\n");
     fflush(stdout);
 }
@@ -112,13 +113,18 @@ static void print_table_line(const rg_bench_printer *printer, const rg_bench_row
     printf(" %9s %7.2f %7.2f %6.3f %.3f-%.3f", time_text(printer, r->ms, time, sizeof time),
            gb_s(row, r->ms), gb_s(row, r->limit_ms), r->share, r->share_q1, r->share_q3);
     for (int i = 0; printer->peers[i] != NULL; i++) {
-        const double peer = line->peer_ms[i];
-        if (peer > 0)
-            printf(" %9s %6.2fx %6.3f", time_text(printer, peer, time, sizeof time), peer / r->ms,
-                   r->limit_ms / peer);
+        const rg_peer_time *peer = &line->peer[i];
+        if (peer->ms > 0)
+            printf(" %9s %6.2fx%c %6.3f", time_text(printer, peer->ms, time, sizeof time),
+                   peer->ms / r->ms, peer->view ? 'v' : ' ', r->limit_ms / peer->ms);
         else
-            printf(" %9s %7s %6s", "-", "", "");
+            printf(" %9s %8s %6s", "-", "", "");
     }
+    if (printer->compares && line->before_ms > 0)
+        printf(" %9s %6.2fx", time_text(printer, line->before_ms, time, sizeof time),
+               line->before_ms / r->ms);
+    else if (printer->compares)
+        printf(" %9s %7s", "-", "");
     if (row->operations > 0)
         printf("  %.1f", gflop_s(row, r->ms));
     if (row->operations > 0 && line->peak_gflop_s > 0)
@@ -132,57 +138,88 @@ static void print_table_line(const rg_bench_printer *printer, const rg_bench_row
     printf("\n");
 }
 
-static void print_json_name(const rg_bench_printer *printer, const rg_bench_row *row)
+static void print_json_name(const rg_bench_printer *printer, const rg_bench_row *row, FILE *to)
 {
     char direction[16];
-    printf("{\"op\": \"%s\", \"case\": \"%s\", \"direction\": \"%s\", \"dtype\": \"%s\", "
-           "\"device\": \"%s\", \"isa\": \"%s\", \"threads\": %d",
-           row->test->op->name, row->c->name, rg_bench_row_direction(row, direction),
-           rg_dtype_name(row->dtype), rg_device_name(printer->device),
-           rg_device_isa(printer->device), rg_device_threads(printer->device));
+    fprintf(to,
+            "{\"op\": \"%s\", \"case\": \"%s\", \"direction\": \"%s\", \"dtype\": \"%s\", "
+            "\"device\": \"%s\", \"isa\": \"%s\", \"threads\": %d",
+            row->test->op->name, row->c->name, rg_bench_row_direction(row, direction),
+            rg_dtype_name(row->dtype), rg_device_name(printer->device),
+            rg_device_isa(printer->device), rg_device_threads(printer->device));
 }
 
 static void print_json_line(const rg_bench_printer *printer, const rg_bench_row *row,
-                            const rg_bench_line *line)
+                            const rg_bench_line *line, FILE *to)
 {
     const rg_bench_result *r = &line->result;
-    print_json_name(printer, row);
-    printf(", \"calls\": %d, \"ms\": %.6g, \"gb_s\": %.5g, \"limit_gb_s\": %.5g, "
-           "\"share\": %.4f, \"share_q1\": %.4f, \"share_q3\": %.4f, \"rounds\": %d",
-           line->mode.calls, r->ms, gb_s(row, r->ms), gb_s(row, r->limit_ms), r->share, r->share_q1,
-           r->share_q3, r->rounds);
+    print_json_name(printer, row, to);
+    fprintf(to,
+            ", \"calls\": %d, \"ms\": %.6g, \"gb_s\": %.5g, \"limit_gb_s\": %.5g, "
+            "\"share\": %.4f, \"share_q1\": %.4f, \"share_q3\": %.4f, \"rounds\": %d",
+            line->mode.calls, r->ms, gb_s(row, r->ms), gb_s(row, r->limit_ms), r->share,
+            r->share_q1, r->share_q3, r->rounds);
     if (row->operations > 0)
-        printf(", \"gflop_s\": %.5g", gflop_s(row, r->ms));
+        fprintf(to, ", \"gflop_s\": %.5g", gflop_s(row, r->ms));
     if (row->operations > 0 && line->peak_gflop_s > 0)
-        printf(", \"peak_gflop_s\": %.5g", line->peak_gflop_s);
+        fprintf(to, ", \"peak_gflop_s\": %.5g", line->peak_gflop_s);
     for (int32_t i = 0; i < line->strategy_count; i++)
-        printf("%s\"%s\"%s", i == 0 ? ", \"strategies\": [" : ", ", line->strategies[i],
-               i + 1 == line->strategy_count ? "]" : "");
+        fprintf(to, "%s\"%s\"%s", i == 0 ? ", \"strategies\": [" : ", ", line->strategies[i],
+                i + 1 == line->strategy_count ? "]" : "");
     if (line->overhead_us != 0)
-        printf(", \"overhead_us\": %.3f", line->overhead_us);
+        fprintf(to, ", \"overhead_us\": %.3f", line->overhead_us);
     for (int i = 0; printer->peers[i] != NULL; i++) {
-        if (line->peer_ms[i] > 0)
-            printf(", \"%s_ms\": %.6g, \"%s_share\": %.4f", printer->peers[i]->name,
-                   line->peer_ms[i], printer->peers[i]->name, r->limit_ms / line->peer_ms[i]);
+        const char *name = printer->peers[i]->name;
+        if (line->peer[i].ms > 0)
+            fprintf(to, ", \"%s_ms\": %.6g, \"%s_share\": %.4f%s%s%s", name, line->peer[i].ms, name,
+                    r->limit_ms / line->peer[i].ms, line->peer[i].view ? ", \"" : "",
+                    line->peer[i].view ? name : "", line->peer[i].view ? "_view\": true" : "");
     }
-    printf("}\n");
+    if (line->before_ms > 0)
+        fprintf(to, ", \"before_ms\": %.6g", line->before_ms);
+    fprintf(to, "}\n");
+}
+
+void rg_bench_name(const rg_bench_printer *printer, const rg_bench_row *row,
+                   const rg_bench_line *line, char name[RG_BENCH_NAME])
+{
+    char direction[16];
+    snprintf(name, RG_BENCH_NAME, "%s %s %s %s %s %s, %d threads, %d calls", row->test->op->name,
+             row->c->name, rg_bench_row_direction(row, direction), rg_dtype_name(row->dtype),
+             rg_device_name(printer->device), rg_device_isa(printer->device),
+             rg_device_threads(printer->device), line->mode.calls);
+}
+
+double rg_bench_lead(const rg_bench_line *line, int *peer)
+{
+    *peer = -1;
+    for (int i = 0; i < RG_MOST_PEERS; i++) {
+        const rg_peer_time *time = &line->peer[i];
+        if (time->view)
+            return 0;
+        if (time->ms > 0 && (*peer < 0 || time->ms < line->peer[*peer].ms))
+            *peer = i;
+    }
+    return *peer < 0 ? 0 : line->peer[*peer].ms / line->result.ms;
 }
 
 void rg_bench_print_line(const rg_bench_printer *printer, const rg_bench_row *row,
                          const rg_bench_line *line)
 {
     if (printer->json)
-        print_json_line(printer, row, line);
+        print_json_line(printer, row, line, stdout);
     else
         print_table_line(printer, row, line);
     fflush(stdout);
+    if (printer->save != NULL)
+        print_json_line(printer, row, line, printer->save);
 }
 
 void rg_bench_print_skipped(const rg_bench_printer *printer, const rg_bench_row *row,
                             const char *reason)
 {
     if (printer->json) {
-        print_json_name(printer, row);
+        print_json_name(printer, row, stdout);
         printf(", \"skipped\": ");
         rg_print_json_text(reason);
         puts("}");

@@ -6,6 +6,12 @@
 
 #include "ops/optest.h"
 
+/* How a row is timed: `calls` in one list of commands, committed and waited for `commits` times. */
+typedef struct rg_bench_mode {
+    int32_t calls, commits;
+    bool ahead; /* the clock starts when the list has been recorded */
+} rg_bench_mode;
+
 typedef struct rg_bench_row {
     const rg_op_test *test;
     const rg_case *c;
@@ -14,6 +20,8 @@ typedef struct rg_bench_row {
     bool tf32;    /* the device may round f32 to TF32 */
     bool replay;  /* calls are kept as a graph of CUDA, here and by peers on a GPU */
     rg_dtype dtype;
+    rg_bench_mode
+        mode; /* for peers on the CPU, too: calls in a row, timed `commits` times a round */
 
     _Alignas(16) char desc[RG_MAX_DESC];
     int32_t inputs, outputs, gradients;
@@ -50,12 +58,6 @@ void rg_bench_row_close(rg_bench_row *row);
  * at all. The caller destroys it, also after a failure if it is not NULL. */
 rg_status rg_bench_row_spare(const rg_bench_row *row, const rg_tensor_desc *desc, bool filled,
                              rg_tensor **tensor);
-
-/* How a row is timed: `calls` in one list of commands, committed and waited for `commits` times. */
-typedef struct rg_bench_mode {
-    int32_t calls, commits;
-    bool ahead; /* the clock starts when the list has been recorded */
-} rg_bench_mode;
 
 /* On a GPU a commit and a wait may cost as much as a call. So the list has enough calls to make
  * that cost negligible, all recorded before the clock starts. */

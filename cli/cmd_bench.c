@@ -2,16 +2,17 @@
 /* Copyright The retrograde authors */
 /* `retrograde bench`: the timed cases of ops beside the limit of the machine and beside peers. */
 #include "cli/arguments.h"
-#include "cli/bench_print.h"
+#include "cli/bench_saved.h"
 #include "cli/cases.h"
 #include "cli/cli.h"
 #include "cli/strategy_option.h"
+#include "files/whole_file.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 
 typedef struct request {
-    const char *device, *isa, *dtype, *name, *against, *only, *strategy;
-    int64_t threads;
+    const char *device, *isa, *dtype, *name, *against, *only, *strategy, *save, *compare;
+    int64_t threads, worst;
     double seconds;
     bool tf32, replay, json, help;
 } request;
@@ -21,6 +22,8 @@ typedef struct bench {
     rg_device *device;
     rg_queue *queue;
     rg_bench_printer printer;
+    rg_bench_entries before;           /* of --compare */
+    rg_bench_entries behind, compared; /* rows of this run beside peers, and beside those */
     bool gpu;
     bool peer_failed[RG_MOST_PEERS];
     char peer_told[RG_MOST_PEERS][200]; /* why it left out the last row that it did */
@@ -85,10 +88,11 @@ static void time_peers(bench *b, const rg_bench_row *row, rg_bench_line *line)
         const rg_peer *peer = b->printer.peers[i];
         if (b->peer_failed[i])
             continue;
-        const rg_status status = peer->time(row, b->request->seconds, &line->peer_ms[i]);
+        line->peer[i] = (rg_peer_time){ 0 };
+        const rg_status status = peer->time(row, b->request->seconds, &line->peer[i]);
         if (status == RG_OK)
             continue;
-        line->peer_ms[i] = 0;
+        line->peer[i] = (rg_peer_time){ 0 };
         if (status == RG_UNSUPPORTED) {
             tell(b, i);
         } else {
@@ -106,14 +110,32 @@ static rg_status find_peak(bench *b, const rg_bench_row *row, double *gflop_s)
     return status == RG_UNSUPPORTED ? RG_OK : status;
 }
 
-/* Also notes the strategies that run meanwhile. */
-static rg_status measure_once(bench *b, rg_bench_row *row, rg_bench_line *line)
+/* Ours, and the strategies that run meanwhile; then the peers, in the same mode. */
+static rg_status measure_line(bench *b, rg_bench_row *row, rg_bench_line *line)
 {
     rg_choices *choices = rg_device_choices(b->device);
     (void)rg_choices_take(choices, line->strategies);
     RG_TRY(rg_bench_row_measure(row, line->mode, b->request->seconds, &line->result));
     line->strategy_count = rg_choices_take(choices, line->strategies);
+    row->mode = line->mode;
+    time_peers(b, row, line);
     return RG_OK;
+}
+
+/* Prints a line, and keeps what --worst and --compare need of it. */
+static rg_status finish_line(bench *b, const rg_bench_row *row, rg_bench_line *line)
+{
+    rg_bench_entry entry = { .ms = line->result.ms };
+    int peer;
+    rg_bench_name(&b->printer, row, line, entry.name);
+    line->before_ms = rg_bench_entries_ms(&b->before, entry.name);
+    rg_bench_print_line(&b->printer, row, line);
+    entry.times = rg_bench_lead(line, &peer);
+    entry.peer = peer >= 0 ? b->printer.peers[peer]->name : NULL;
+    if (entry.times > 0)
+        RG_TRY(rg_bench_entries_add(&b->behind, &entry));
+    entry.times = line->before_ms / line->result.ms;
+    return entry.times > 0 ? rg_bench_entries_add(&b->compared, &entry) : RG_OK;
 }
 
 static rg_status measure(bench *b, rg_bench_row *row)
@@ -129,22 +151,18 @@ static rg_status measure(bench *b, rg_bench_row *row)
     if (row->bytes < SMALL && !row->replay) {
         line.mode = (rg_bench_mode){ .calls = MANY, .commits = 1 };
         line.note = "100 calls";
-        RG_TRY(measure_once(b, row, &line));
-        time_peers(b, row, &line);
-        rg_bench_print_line(&b->printer, row, &line);
+        RG_TRY(measure_line(b, row, &line));
+        RG_TRY(finish_line(b, row, &line));
         among_many = line.result.ms;
         line.mode = (rg_bench_mode){ .calls = 1, .commits = MANY };
         line.note = "1 call";
     } else if (b->gpu) {
         RG_TRY(rg_bench_gpu_mode(row, seconds, &line.mode));
     }
-    RG_TRY(measure_once(b, row, &line));
+    RG_TRY(measure_line(b, row, &line));
     if (among_many > 0)
         line.overhead_us = 1e3 * (line.result.ms - among_many);
-    else
-        time_peers(b, row, &line);
-    rg_bench_print_line(&b->printer, row, &line);
-    return RG_OK;
+    return finish_line(b, row, &line);
 }
 
 static rg_status bench_row(bench *b, const rg_op_test *test, const rg_case *c, bool gradient,
@@ -231,6 +249,10 @@ static int check_request(const request *r, int ops, char **argv)
         return rg_wrong("--threads must be between 1 and 1024, not %lld", (long long)r->threads);
     if (rg_isa_check(r->isa) != 0)
         return 2;
+    if (r->worst > 0 && r->against == NULL)
+        return rg_wrong("--worst needs --against, which names the peers");
+    if (r->worst > 0 && r->json)
+        return rg_wrong("--worst prints a table below the rows and cannot be used with --json");
     for (int i = 0; r->name != NULL; i++) {
         const rg_op_test *test = rg_op_test_at(ops, argv, i);
         if (test == NULL)
@@ -286,6 +308,50 @@ static void fit_columns(bench *b, int ops, char **argv)
     p->case_width = p->case_width > counted ? p->case_width : counted;
 }
 
+static int run_rows(bench *b, int ops, char **argv)
+{
+    const rg_op_test *test;
+    fit_columns(b, ops, argv);
+    rg_bench_print_head(&b->printer);
+    for (int i = 0; (test = rg_op_test_at(ops, argv, i)) != NULL; i++) {
+        if (bench_op(b, test) != RG_OK)
+            return rg_failed();
+    }
+    if (b->request->worst > 0)
+        rg_bench_print_worst(&b->behind, b->request->worst);
+    if (b->request->compare != NULL && !b->request->json)
+        rg_bench_print_compared(&b->compared, b->request->compare);
+    return 0;
+}
+
+/* The file of --save is opened before the first row, and takes its place after the last. */
+static int run_saved(bench *b, int ops, char **argv)
+{
+    rg_output output;
+    char *text = NULL;
+    size_t size = 0;
+    if (b->request->save == NULL)
+        return run_rows(b, ops, argv);
+    rg_status status = rg_output_open(&output, b->request->save);
+    if (status != RG_OK)
+        return rg_wrong("%s: %s", b->request->save, rg_error_text());
+    b->printer.save = open_memstream(&text, &size);
+    const int result = b->printer.save != NULL ? run_rows(b, ops, argv) : 1;
+    const bool written = b->printer.save != NULL && fclose(b->printer.save) == 0;
+    status = written ? RG_OK : rg_fail(RG_OUT_OF_MEMORY, "not enough memory for the rows");
+    if (status == RG_OK && result == 0)
+        status = rg_output_add(&output, text, size);
+    else if (status == RG_OK)
+        status = RG_IO; /* nothing is left of the file */
+    status = rg_output_close(&output, status);
+    free(text);
+    if (status != RG_OK && result == 0) {
+        fprintf(stderr, "retrograde: %s: %s\n", b->request->save, rg_error_text());
+        return 1;
+    }
+    return result;
+}
+
 static int run_bench(bench *b, int ops, char **argv)
 {
     rg_device_options options = rg_device_options_default();
@@ -301,17 +367,29 @@ static int run_bench(bench *b, int ops, char **argv)
         return rg_wrong("--replay needs a GPU: it replays CUDA graphs");
     b->printer.device = b->device;
     b->printer.json = b->request->json;
+    b->printer.compares = b->request->compare != NULL;
+    if (b->request->compare != NULL &&
+        rg_bench_entries_read(b->request->compare, &b->before) != RG_OK)
+        return rg_failed();
     const int status = open_peers(b, b->request->against);
     if (status != 0)
         return status;
-    fit_columns(b, ops, argv);
-    rg_bench_print_head(&b->printer);
-    const rg_op_test *test;
-    for (int i = 0; (test = rg_op_test_at(ops, argv, i)) != NULL; i++) {
-        if (bench_op(b, test) != RG_OK)
-            return rg_failed();
-    }
-    return 0;
+    return run_saved(b, ops, argv);
+}
+
+static void print_help(const rg_option *options)
+{
+    printf("usage: retrograde bench [OP]...\n\n"
+           "Times each kernel, alternating with plain loops that move the same bytes, once with\n"
+           "ordinary stores and once with non-temporal stores; the faster loop is the limit. On a "
+           "GPU\n"
+           "the limit is the faster of a CUDA copy and a copy kernel. Peers are other libraries "
+           "that\n"
+           "run the same cases:\n\n");
+    for (int i = 0; rg_peers[i] != NULL; i++)
+        printf("  %-15s %s\n", rg_peers[i]->name, rg_peers[i]->text);
+    puts("");
+    rg_options_help(options);
 }
 
 int rg_cmd_bench(int argc, char **argv)
@@ -338,6 +416,12 @@ int rg_cmd_bench(int argc, char **argv)
         { "strategy", RG_OPTION_TEXT, &r.strategy, "NAME", RG_STRATEGY_TEXT },
         { "against", RG_OPTION_TEXT, &r.against, "PEERS", against },
         { "seconds", RG_OPTION_REAL, &r.seconds, "S", "seconds for each row (default 0.6)" },
+        { "worst", RG_OPTION_COUNT, &r.worst, "N",
+          "below the table, list the N rows that are furthest behind the fastest peer" },
+        { "save", RG_OPTION_TEXT, &r.save, "FILE",
+          "also write the rows to FILE, as --json prints them" },
+        { "compare", RG_OPTION_TEXT, &r.compare, "FILE",
+          "show beside each row its time in FILE, which --save has written" },
         { "json", RG_OPTION_FLAG, &r.json, NULL, "print one JSON object per line" },
         { "help", RG_OPTION_FLAG, &r.help, NULL, "print this help" },
         { .name = NULL },
@@ -346,18 +430,7 @@ int rg_cmd_bench(int argc, char **argv)
     if (ops < 0)
         return 2;
     if (r.help) {
-        printf(
-            "usage: retrograde bench [OP]...\n\n"
-            "Times each kernel, alternating with plain loops that move the same bytes, once with\n"
-            "ordinary stores and once with non-temporal stores; the faster loop is the limit. On a "
-            "GPU\n"
-            "the limit is the faster of a CUDA copy and a copy kernel. Peers are other libraries "
-            "that\n"
-            "run the same cases:\n\n");
-        for (int i = 0; rg_peers[i] != NULL; i++)
-            printf("  %-15s %s\n", rg_peers[i]->name, rg_peers[i]->text);
-        puts("");
-        rg_options_help(options);
+        print_help(options);
         return 0;
     }
     int status = check_request(&r, ops, argv);
@@ -371,6 +444,9 @@ int rg_cmd_bench(int argc, char **argv)
         if (b.printer.peers[i]->close != NULL)
             b.printer.peers[i]->close();
     }
+    rg_bench_entries_clear(&b.before);
+    rg_bench_entries_clear(&b.behind);
+    rg_bench_entries_clear(&b.compared);
     rg_queue_destroy(b.queue);
     rg_device_destroy(b.device);
     return status;

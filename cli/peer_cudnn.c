@@ -165,7 +165,7 @@ static rg_status time_job(const rg_cudnn_job *j, double seconds, double *ms)
         calls = part * RG_BENCH_REPLAYS;
     }
     const rounds t = { j, calls, kept };
-    const rg_status status = rg_bench_time_peer(time_long_round, &t, seconds, ms);
+    const rg_status status = rg_bench_time_rounds(time_long_round, &t, seconds, ms);
     if (kept != NULL)
         (void)cudaGraphExecDestroy(kept);
     return status;
@@ -194,7 +194,7 @@ static void release(rg_cudnn_job *j)
         rg_tensor_destroy(j->spare[i]);
 }
 
-static rg_status time_row(const rg_bench_row *row, double seconds, double *ms)
+static rg_status time_row(const rg_bench_row *row, double seconds, rg_peer_time *time)
 {
     rg_cudnn_job j = { .row = row,
                        .handle = handle,
@@ -203,7 +203,7 @@ static rg_status time_row(const rg_bench_row *row, double seconds, double *ms)
                        .blas = rg_cublaslt_create(&rg_default_allocator, row->tf32) };
     rg_status status = rg_peer_cudnn_prepare(&j);
     if (status == RG_OK)
-        status = time_job(&j, seconds, ms);
+        status = time_job(&j, seconds, &time->ms);
     release(&j);
     return status;
 }

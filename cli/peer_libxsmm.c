@@ -336,36 +336,34 @@ typedef struct job {
     const void *of;
 } job;
 
-static rg_status time_round(const void *j, double *ms)
+static rg_status run_job(const void *j)
 {
-    const double start = rg_seconds();
     run_all(((const job *)j)->function, ((const job *)j)->of);
-    *ms = 1e3 * (rg_seconds() - start);
     return RG_OK;
 }
 
-static rg_status time_job(work *function, const void *of, double seconds, double *ms)
+static rg_status time_job(const rg_bench_row *row, job j, double seconds, double *ms)
 {
     RG_TRY(begin_team());
-    const rg_status status = rg_bench_time_peer(time_round, &(job){ function, of }, seconds, ms);
+    const rg_status status = rg_bench_time_calls(run_job, &j, row->mode, seconds, ms);
     end_team();
     return status;
 }
 
-static rg_status time_row(const rg_bench_row *row, double seconds, double *ms)
+static rg_status time_row(const rg_bench_row *row, double seconds, rg_peer_time *time)
 {
     if (strcmp(row->test->op->name, "conv") == 0) {
         convolution c = { 0 };
         rg_status status = prepare_convolution(row, &c);
         if (status == RG_OK)
-            status = time_job(convolve, &c, seconds, ms);
+            status = time_job(row, (job){ convolve, &c }, seconds, &time->ms);
         close_convolution(&c);
         return status;
     }
     product p = { 0 };
     rg_status status = prepare_product(row, &p);
     if (status == RG_OK)
-        status = time_job(multiply, &p, seconds, ms);
+        status = time_job(row, (job){ multiply, &p }, seconds, &time->ms);
     close_product(&p);
     return status;
 }

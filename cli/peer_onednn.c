@@ -147,13 +147,10 @@ rg_status rg_onednn_run_forward(rg_onednn_job *j, const dnnl_memory_desc_t *x,
 
 /* ---- timing ---- */
 
-static rg_status time_round(const void *job, double *ms)
+static rg_status run_job(const void *job)
 {
     const rg_onednn_job *j = job;
-    const double start = rg_seconds();
-    RG_TRY(execute(j, j->primitive, j->count, j->arguments));
-    *ms = 1e3 * (rg_seconds() - start);
-    return RG_OK;
+    return execute(j, j->primitive, j->count, j->arguments);
 }
 
 static rg_status time_layout(const rg_bench_row *row, int layout, double seconds, int *layouts,
@@ -163,7 +160,7 @@ static rg_status time_layout(const rg_bench_row *row, int layout, double seconds
     rg_status status = rg_onednn_prepare(&j);
     *layouts = j.layouts;
     if (status == RG_OK)
-        status = rg_bench_time_peer(time_round, &j, seconds, ms);
+        status = rg_bench_time_calls(run_job, &j, row->mode, seconds, ms);
     for (int i = 0; i < j.count; i++)
         rg_onednn.memory_destroy(j.arguments[i].memory);
     rg_onednn.primitive_destroy(j.primitive);
@@ -176,7 +173,7 @@ static rg_status time_layout(const rg_bench_row *row, int layout, double seconds
 }
 
 /* The fastest layout counts. */
-static rg_status time_row(const rg_bench_row *row, double seconds, double *ms)
+static rg_status time_row(const rg_bench_row *row, double seconds, rg_peer_time *time)
 {
     int layouts = 1;
     rg_status status = RG_OK;
@@ -184,7 +181,8 @@ static rg_status time_row(const rg_bench_row *row, double seconds, double *ms)
         double one = 0;
         const rg_status own = time_layout(row, layout, seconds, &layouts, &one);
         status = layout == 0 || own == RG_OK ? own : status;
-        *ms = layout == 0 || (own == RG_OK && (one < *ms || *ms == 0)) ? one : *ms;
+        if (layout == 0 || (own == RG_OK && (one < time->ms || time->ms == 0)))
+            time->ms = one;
     }
     return status;
 }

@@ -38,7 +38,7 @@ typedef struct job {
     rg_dtype dtype;
 } job;
 
-static rg_status time_round(const void *of, double *ms)
+static rg_status multiply(const void *of)
 {
     const job *j = of;
     const rg_peer_product *p = &j->product;
@@ -48,16 +48,14 @@ static rg_status time_round(const void *of, double *ms)
               b_as = p->b_transposed ? TRANSPOSED : AS_IT_IS;
     const void *a = rg_tensor_data(p->a), *b = rg_tensor_data(p->b);
     void *c = rg_tensor_data(p->c);
-    const double start = rg_seconds();
     if (j->dtype == RG_F64)
         in_double(ROW_MAJOR, a_as, b_as, m, n, k, 1, a, a_step, b, b_step, 0, c, n);
     else
         in_float(ROW_MAJOR, a_as, b_as, m, n, k, 1, a, a_step, b, b_step, 0, c, n);
-    *ms = 1e3 * (rg_seconds() - start);
     return RG_OK;
 }
 
-static rg_status time_row(const rg_bench_row *row, double seconds, double *ms)
+static rg_status time_row(const rg_bench_row *row, double seconds, rg_peer_time *time)
 {
     job j = { .dtype = row->dtype };
     const rg_peer_product *p = &j.product;
@@ -66,7 +64,7 @@ static rg_status time_row(const rg_bench_row *row, double seconds, double *ms)
              "openblas: only f32 and f64 are compared");
     RG_CHECK(p->rows < INT_MAX && p->columns < INT_MAX && p->inner < INT_MAX && !p->relu,
              RG_UNSUPPORTED, "openblas: only matrix products are compared");
-    return rg_bench_time_peer(time_round, &j, seconds, ms);
+    return rg_bench_time_calls(multiply, &j, row->mode, seconds, &time->ms);
 }
 
 static void close_peer(void)

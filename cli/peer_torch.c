@@ -191,7 +191,7 @@ static void put_field(void *context, const char *name, const rg_field *field, co
     put(w, "%s\"%s\": \"%s\"", w->text[w->length - 1] == '{' ? "" : ", ", name, value);
 }
 
-static rg_status time_row(child *c, const rg_bench_row *row, double seconds, double *ms)
+static rg_status time_row(child *c, const rg_bench_row *row, double seconds, rg_peer_time *time)
 {
     writer w = { .length = 0 };
     put(&w, "{\"op\": \"%s\", \"fields\": {", row->test->op->name);
@@ -209,13 +209,15 @@ static rg_status time_row(child *c, const rg_bench_row *row, double seconds, dou
     put(&w, "\"only\": \"%s\", \"tf32\": %s, \"replay\": %s, ",
         row->only >= 0 ? rg_op_input_names(row->test->op, row->desc)[row->only] : "",
         row->tf32 ? "true" : "false", row->replay ? "true" : "false");
-    put(&w, "\"threads\": %d, \"seconds\": %g}\n", c->threads, seconds);
+    put(&w, "\"calls\": %d, \"commits\": %d, \"threads\": %d, \"seconds\": %g}\n", row->mode.calls,
+        row->mode.commits, c->threads, seconds);
     char answer[1024];
     RG_TRY(send_line(c, w.text));
     RG_TRY(receive_line(c, answer, sizeof answer, (c->compile ? 300 : 60) + 100 * seconds));
-    const char *time = value_of(answer, "{\"ms\": ");
-    RG_CHECK(time != NULL, RG_UNSUPPORTED, "%s: %s", c->name, answer);
-    *ms = strtod(time, NULL);
+    const char *ms = value_of(answer, "{\"ms\": ");
+    RG_CHECK(ms != NULL, RG_UNSUPPORTED, "%s: %s", c->name, answer);
+    time->ms = strtod(ms, NULL);
+    time->view = value_of(answer, "\"view\": true") != NULL;
     return RG_OK;
 }
 
@@ -226,9 +228,9 @@ static rg_status open_torch(const rg_device *device)
     return open_child(&torch, device);
 }
 
-static rg_status time_torch(const rg_bench_row *row, double seconds, double *ms)
+static rg_status time_torch(const rg_bench_row *row, double seconds, rg_peer_time *time)
 {
-    return time_row(&torch, row, seconds, ms);
+    return time_row(&torch, row, seconds, time);
 }
 
 static void close_torch(void)
@@ -241,9 +243,9 @@ static rg_status open_compiled(const rg_device *device)
     return open_child(&compiled, device);
 }
 
-static rg_status time_compiled(const rg_bench_row *row, double seconds, double *ms)
+static rg_status time_compiled(const rg_bench_row *row, double seconds, rg_peer_time *time)
 {
-    return time_row(&compiled, row, seconds, ms);
+    return time_row(&compiled, row, seconds, time);
 }
 
 static void close_compiled(void)

@@ -59,7 +59,7 @@ rg_status rg_peer_symbol(const char *peer, void *library, const char *name, void
     return RG_OK;
 }
 
-rg_status rg_bench_time_peer(rg_peer_round *round, const void *job, double seconds, double *ms)
+rg_status rg_bench_time_rounds(rg_peer_round *round, const void *job, double seconds, double *ms)
 {
     enum { LEAST = 7, MOST = 4096 };
     static double times[MOST];
@@ -72,4 +72,30 @@ rg_status rg_bench_time_peer(rg_peer_round *round, const void *job, double secon
         RG_TRY(round(job, &times[count++]));
     *ms = rg_bench_quantile(times, count, 0.5);
     return RG_OK;
+}
+
+typedef struct timed_calls {
+    rg_peer_call *call;
+    const void *job;
+    rg_bench_mode mode;
+} timed_calls;
+
+static rg_status time_calls(const void *of, double *ms)
+{
+    const timed_calls *t = of;
+    double seconds = 0;
+    for (int32_t i = 0; i < t->mode.commits; i++) {
+        const double start = rg_seconds();
+        for (int32_t call = 0; call < t->mode.calls; call++)
+            RG_TRY(t->call(t->job));
+        seconds += rg_seconds() - start;
+    }
+    *ms = 1e3 * seconds / ((double)t->mode.calls * t->mode.commits);
+    return RG_OK;
+}
+
+rg_status rg_bench_time_calls(rg_peer_call *call, const void *job, rg_bench_mode mode,
+                              double seconds, double *ms)
+{
+    return rg_bench_time_rounds(time_calls, &(timed_calls){ call, job, mode }, seconds, ms);
 }

@@ -7,6 +7,7 @@
 import json
 import os
 import subprocess
+import sys
 import unittest
 
 import cli_case
@@ -225,6 +226,60 @@ class BenchTest(ProgramTest):
         self.assertEqual(done.stderr.count("\n"), 1)
         self.assertIn("torch", done.stderr)
         self.assertNotIn("torch_ms", done.stdout)
+
+    def fake_torch(self, answers):
+        """A script in place of python3 that answers every row in turn; returns it and the file of rows it was sent."""
+        script, asked = (os.path.join(self.folder.name, name) for name in ("fake", "asked"))
+        with open(script, "w", encoding="utf-8") as file:
+            file.write("#!%s\nimport sys\nprint('{\"ready\": \"2\", \"compile\": true, \"cuda\": false}', flush=True)\n"
+                       "answers = %r\nfor i, line in enumerate(sys.stdin):\n    open(%r, 'a').write(line)\n"
+                       "    print(answers[i %% len(answers)], flush=True)\n" % (sys.executable, answers, asked))
+        os.chmod(script, 0o755)
+        return script, asked
+
+    def test_peer_mode(self):
+        """A peer is timed for 100 calls and for single calls as we are."""
+        script, asked = self.fake_torch(['{"ms": 5.0}', '{"ms": 7.0}'])
+        done = self.works(*self.TINY, "--json", "--dtype", "f32", "--against", "torch", RG_PYTHON=script)
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        with open(asked, encoding="utf-8") as file:
+            modes = [(row["calls"], row["commits"]) for row in map(json.loads, file)]
+        self.assertEqual(modes, [(100, 1), (1, 100)] * 2)
+        self.assertEqual([(row["calls"], row["torch_ms"]) for row in rows], [(100, 5.0), (1, 7.0)] * 2)
+
+    def test_worst(self):
+        """The slowest beside a peer first; a row where the peer returns a view does not count."""
+        script, _ = self.fake_torch(['{"ms": 1e-9}', '{"ms": 1e-6}', '{"ms": 1e-12, "view": true}', '{"ms": 900}'])
+        ask = (*self.TINY, "--dtype", "f32", "--against", "torch", "--worst")
+        text = self.works(*ask, "2", RG_PYTHON=script).stdout
+        worst = text.split("Furthest behind")[1].splitlines()[1:]
+        self.assertEqual([line.split(", ")[-1].split(":")[0] for line in worst], ["100 calls", "1 calls"], text)
+        self.assertEqual(sum("0.00xv" in line for line in text.splitlines()), 1, text)
+        self.refused(2, *self.TINY, "--worst", "3", words=("--worst", "--against"))
+        self.refused(2, *ask, "3", "--json", words=("--worst", "--json"))
+
+    def test_save_and_compare(self):
+        saved = os.path.join(self.folder.name, "rows.jsonl")
+        ask = (*self.TINY, "--dtype", "f32")
+        self.works(*ask, "--save", saved)
+        with open(saved, encoding="utf-8") as file:
+            rows = [json.loads(line) for line in file]
+        self.assertEqual([(row["direction"], row["calls"]) for row in rows],
+                         [(d, c) for d in ("forward", "gradient") for c in (100, 1)])
+        with open(saved, "w", encoding="utf-8") as file:
+            for row in rows[:3]:
+                file.write(json.dumps({**row, "ms": 1e6}) + "\n")
+        text = self.works(*ask, "--compare", saved).stdout
+        self.assertIn("3 rows compared with %s" % saved, text)
+        self.assertIn("0 slower and 3 faster", text)
+        again = [json.loads(line) for line in self.works(*ask, "--compare", saved, "--json").stdout.splitlines()]
+        self.assertEqual([row.get("before_ms") for row in again], [1e6, 1e6, 1e6, None])
+        self.assertIn("has none of these rows", self.works(*ask[:-1], "f64", "--compare", saved).stdout)
+        self.refused(1, *ask, "--compare", self.path("absent"), words=("absent",))
+        with open(saved, "a", encoding="utf-8") as file:
+            file.write("no row\n")
+        self.refused(1, *ask, "--compare", saved, words=("rows.jsonl, line 4",))
+        self.refused(2, *ask, "--save", os.path.join(self.folder.name, "no", "folder"), words=("folder",))
 
     def test_peer_that_dies(self):
         done = self.works(*self.TINY, "--json", "--against", "torch", RG_PYTHON="true")
