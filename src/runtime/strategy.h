@@ -22,6 +22,15 @@ struct rg_strategy {
                                               behind it in the list; NULL: wherever it accepts */
 };
 
+/* An op lists its strategies once, in the order in which they are asked:
+ *      #define RG_POOL_STRATEGIES(STRATEGY) \
+ *          STRATEGY(rg_pool_lists)          \
+ *          STRATEGY(rg_pool_pixels)
+ * RG_POOL_STRATEGIES(RG_STRATEGY_DECLARE) declares them, and
+ * { RG_POOL_STRATEGIES(RG_STRATEGY_ENTRY) NULL } is the list. */
+#define RG_STRATEGY_DECLARE(strategy) extern const rg_strategy strategy;
+#define RG_STRATEGY_ENTRY(strategy)   &strategy,
+
 /* Records by the forced strategy where `list` has it and it accepts, else by the first that accepts
  * and prefers the request; notes its name. The list ends with NULL, and one of it takes all. */
 rg_status rg_strategy_run(rg_call *call, const rg_strategy *const list[], const void *request);

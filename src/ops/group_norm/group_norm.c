@@ -129,8 +129,7 @@ static int32_t make_slots(const void *desc, const rg_tensor_desc x[], rg_state_s
 
 /* ---- forward and gradient ---- */
 
-static const rg_strategy *const strategies[] = { &rg_group_norm_rows, &rg_group_norm_columns,
-                                                 NULL };
+static const rg_strategy *const strategies[] = { RG_GROUP_NORM_STRATEGIES(RG_STRATEGY_ENTRY) NULL };
 
 static rg_status forward(rg_call *call)
 {

@@ -30,7 +30,14 @@ static inline int64_t rg_group_norm_groups_of(const rg_group_norm_desc *d, const
 typedef struct rg_group_norm_request {
     bool gradient;
 } rg_group_norm_request;
-extern const rg_strategy rg_group_norm_rows, rg_group_norm_columns;
+
+/* In the order in which they are asked. */
+/* clang-format off */
+#define RG_GROUP_NORM_STRATEGIES(STRATEGY) \
+    STRATEGY(rg_group_norm_rows) \
+    STRATEGY(rg_group_norm_columns)
+/* clang-format on */
+RG_GROUP_NORM_STRATEGIES(RG_STRATEGY_DECLARE)
 
 /* The shape of a call, not yet cut into units; the launches of one that is. */
 rg_group_norm_shape rg_group_norm_shape_of(const rg_call *call, bool gradient);
