@@ -299,9 +299,7 @@ const rg_strategy rg_conv_by_any = { "any", accepts_any, record_any };
 
 /* ---- strategies ---- */
 
-static const rg_strategy *const strategies[] = { &rg_conv_by_depthwise, &rg_conv_by_grouped,
-                                                 &rg_conv_by_pairs,     &rg_conv_by_panels,
-                                                 &rg_conv_by_any,       NULL };
+static const rg_strategy *const strategies[] = { RG_CONV_STRATEGIES(RG_STRATEGY_ENTRY) NULL };
 const rg_strategy *const *const rg_conv_strategies[] = { strategies, NULL };
 
 /* Kernels are conv's, whichever op asks. */

@@ -101,8 +101,15 @@ typedef struct rg_conv_pass {
 } rg_conv_pass;
 
 /* In the order in which they are asked; the last one is for any shape. */
-extern const rg_strategy rg_conv_by_depthwise, rg_conv_by_grouped, rg_conv_by_pairs,
-    rg_conv_by_panels, rg_conv_by_any;
+/* clang-format off */
+#define RG_CONV_STRATEGIES(STRATEGY) \
+    STRATEGY(rg_conv_by_depthwise) \
+    STRATEGY(rg_conv_by_grouped) \
+    STRATEGY(rg_conv_by_pairs) \
+    STRATEGY(rg_conv_by_panels) \
+    STRATEGY(rg_conv_by_any)
+/* clang-format on */
+RG_CONV_STRATEGIES(RG_STRATEGY_DECLARE)
 /* The lists of conv and conv_transpose, for their descriptions. */
 extern const rg_strategy *const *const rg_conv_strategies[];
 
