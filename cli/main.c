@@ -22,6 +22,8 @@ const rg_command rg_commands_of_program[] = {
       "classify images; print the probabilities" },
     { "graph", rg_cmd_graph, "MODEL [--OPTION VALUE]...",
       "draw a network with its forward and backward pass (SVG, DOT)" },
+    { "run", rg_cmd_run, "MODEL [NAME=FILE]... -o NAME=FILE... [--OPTION VALUE]...",
+      "run a network, or its gradients, on NPY files" },
 #endif
     { "op", rg_cmd_op, "NAME [--FIELD VALUE]... [NAME=FILE]... -o NAME=FILE...",
       "run one op or its gradient on NPY files" },

@@ -40,6 +40,13 @@ add_library(rg_train_objects OBJECT
     src/train/metrics_csv.c src/train/metrics_events.c)
 set_property(SOURCE src/train/data_source.c src/train/png_image.c src/train/jpeg_image.c PROPERTY
     COMPILE_DEFINITIONS RG_HAVE_ZLIB=${RG_HAVE_ZLIB} RG_HAVE_PNG=${RG_HAVE_PNG} RG_HAVE_JPEG=${RG_HAVE_JPEG})
+target_sources(rg_train_objects PRIVATE
+    src/onnx/protobuf.c src/onnx/onnx_arena.c src/onnx/onnx_tensor.c src/onnx/onnx_external.c
+    src/onnx/onnx_read.c src/onnx/onnx_open.c src/onnx/onnx_network.c src/onnx/import.c
+    src/onnx/import_operators.c src/onnx/import_attribute.c src/onnx/import_value.c
+    src/onnx/import_constant.c src/onnx/import_flow.c src/onnx/import_table.c
+    src/onnx/import_elements.c src/onnx/import_products.c src/onnx/import_shapes.c
+    src/onnx/import_parts.c src/onnx/import_upsample.c src/onnx/fold.c src/onnx/fold_shape.c)
 rg_target(rg_train_objects)
 target_compile_options(rg_train_objects PRIVATE ${RG_LOOPS})
 target_include_directories(rg_train_objects SYSTEM PRIVATE ${ZLIB_INCLUDE_DIRS} ${PNG_INCLUDE_DIRS}

@@ -28,7 +28,7 @@ rg_tensor_desc rg_tensor_desc_dense(rg_dtype dtype, int32_t rank, const int64_t 
  */
 static const int64_t MOST_BYTES = INT64_C(1) << 56;
 
-rg_status rg_shape_check(const rg_tensor_desc *desc, const char *who, size_t *bytes)
+RG_PRIVATE_API rg_status rg_shape_check(const rg_tensor_desc *desc, const char *who, size_t *bytes)
 {
     const size_t element = rg_dtype_size(desc->dtype);
     RG_CHECK(element > 0, RG_INVALID_ARGUMENT, "%s: unknown dtype %d", who, (int)desc->dtype);

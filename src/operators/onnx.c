@@ -76,8 +76,8 @@ static int32_t take_word(const rg_onnx_operator *entry, const void *desc, const 
     return copies;
 }
 
-int32_t rg_onnx_tensors(const rg_onnx_operator *entry, const void *desc, const char *text,
-                        rg_onnx_tensor tensors[RG_ONNX_TENSORS])
+RG_PRIVATE_API int32_t rg_onnx_tensors(const rg_onnx_operator *entry, const void *desc,
+                                       const char *text, rg_onnx_tensor tensors[RG_ONNX_TENSORS])
 {
     int32_t count = 0;
     for (const char *at = text; *at != 0 && count < RG_ONNX_TENSORS; at += strspn(at, " ")) {

@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* The operators of ONNX and ONNX Runtime that ops compute: tensors, attributes with their defaults,
  * and converters. */
+#include "core/private_api.h"
 #include "operators/onnx_converters.h"
 #include "operators/run.h"
 
@@ -225,7 +226,7 @@ const rg_onnx_operator rg_onnx_operators[] = {
     { .name = NULL },
 };
 
-const rg_onnx_operator *rg_onnx_find(const char *type)
+RG_PRIVATE_API const rg_onnx_operator *rg_onnx_find(const char *type)
 {
     for (const rg_onnx_operator *entry = rg_onnx_operators; entry->name != NULL; entry++) {
         if (strcmp(entry->name, type) == 0)

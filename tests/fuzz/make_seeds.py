@@ -23,6 +23,9 @@ import tarfile
 import zipfile
 import zlib
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import onnx_made
+
 PROGRAM, SEED_GRAPHS, FOLDER = (pathlib.Path(path).resolve() for path in sys.argv[1:4])
 
 MODELS = [
@@ -365,6 +368,13 @@ def graph_seeds(work, models):
     put("graph_json", "small", bytes([0, 0x20, 3, 2]).ljust(24, b"\0") + json.dumps(small).encode())
 
 
+def onnx_seeds():
+    for name, data in onnx_made.samples().items():
+        for choice in (0, 3):
+            put("onnx", f"{name}{choice}", bytes([choice, 1, 0, 0]) + data)
+    dictionary("onnx", ["Conv", "Relu", "Reshape", "Concat", "Slice", "Gather", "axes", "perm", "pads", "to"])
+
+
 def main():
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
@@ -378,6 +388,7 @@ def main():
     jpeg_seeds()
     tar_seeds()
     metrics_seeds()
+    onnx_seeds()
     graph_seeds(*program_seeds())
 
 

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* From an ONNX model to a graph. Every name of the file is a constant or a flow: a value of the
+ * graph with the order of its dimensions. Shapes are found twice, for two sizes of the batch: what
+ * differs depends on the batch, and all else is fixed. */
+#ifndef RG_ONNX_IMPORT_H
+#define RG_ONNX_IMPORT_H
+
+#include "graph/graph.h"
+#include "onnx/onnx_file.h"
+#include "operators/onnx.h"
+
+#include <retrograde/arithmetic.h>
+#include <retrograde/neuron.h>
+
+enum { RG_PROBES = 2 };
+
+/* A value of the graph. Dimension d of it is dimension order[d] of the file. */
+typedef struct rg_flow {
+    rg_value *value;
+    rg_tensor_desc shape[RG_PROBES]; /* in the order of the graph */
+    int32_t order[RG_MAX_RANK];
+} rg_flow;
+
+/* An element of a folded constant: `i` for integers and bool, `f` for the others. */
+typedef union rg_element {
+    int64_t i;
+    double f;
+} rg_element;
+
+/* A folded constant, in row-major order. */
+typedef struct rg_array {
+    int32_t type; /* as in the file */
+    int32_t rank;
+    int64_t dims[RG_MAX_RANK];
+    int64_t count;
+    bool uniform; /* all elements are data[0] */
+    rg_element *data;
+} rg_array;
+
+typedef enum rg_known_kind {
+    RG_KNOWN_UNCOVERED, /* by a node that is not covered, or behind one */
+    RG_KNOWN_TENSOR,    /* a constant in the file */
+    RG_KNOWN_ARRAY,     /* a folded constant */
+    RG_KNOWN_SOURCE,    /* an input that nothing has read yet */
+    RG_KNOWN_FLOW
+} rg_known_kind;
+
+/* What a name of the file stands for. */
+typedef struct rg_known {
+    const char *name;
+    rg_known_kind kind;
+    int32_t type;
+    rg_tensor_desc shape[RG_PROBES]; /* dimensions in the order of the file */
+    bool trained;                    /* of constants: gradients are meant for it */
+    const rg_proto_tensor *tensor;
+    const rg_array *array[RG_PROBES];
+    bool has_flow;
+    rg_flow flow;
+} rg_known;
+
+/* An input, output or parameter of the network. */
+typedef struct rg_onnx_entry {
+    rg_onnx_tensor_info info;
+    const rg_proto_tensor *tensor; /* where its elements come from, or */
+    const rg_array *array;
+} rg_onnx_entry;
+
+struct rg_onnx_network {
+    const rg_onnx *model;
+    rg_graph *graph;
+    rg_arena arena;
+    rg_onnx_entry *entries;
+    size_t entry_capacity, entry_count;
+};
+
+/* The state of an import. */
+typedef struct rg_import {
+    const rg_onnx *model;
+    rg_onnx_options options;
+    rg_onnx_network *network;
+    rg_graph *graph;
+    rg_names names;            /* rg_known by name */
+    bool images;               /* inputs of rank 4 are read with channels last */
+    rg_value *step;            /* of dropout, or NULL */
+    int32_t made;              /* counts names and seeds */
+    int64_t folded;            /* elements of all folded constants */
+    const rg_proto_node *node; /* being converted */
+    /* What is not covered: "Loop (node 'x')", the names of operators once each. */
+    char *uncovered;
+    size_t uncovered_length, uncovered_capacity;
+    int32_t uncovered_count;
+} rg_import;
+
+typedef rg_status rg_converter(rg_import *m, const rg_proto_node *node);
+/* Computes the outputs of a node with constant inputs; NULL for those not given. */
+typedef rg_status rg_folder(rg_import *m, const rg_proto_node *node, const rg_array *const x[],
+                            rg_array *y);
+
+typedef struct rg_importer {
+    const char *type;
+    const char *attributes; /* all that it may have, with spaces between them */
+    int32_t least, most;    /* inputs */
+    rg_converter *convert;  /* NULL: constants alone */
+    rg_folder *fold;        /* NULL: not folded */
+} rg_importer;
+const rg_importer *rg_importer_find(const rg_proto_node *node);
+
+/* ---- attributes; a wrong type is RG_MALFORMED ---- */
+
+const rg_proto_attribute *rg_attribute_find(const rg_proto_node *node, const char *name);
+rg_status rg_attribute_int(const rg_proto_node *node, const char *name, int64_t *value);
+rg_status rg_attribute_float(const rg_proto_node *node, const char *name, double *value);
+rg_status rg_attribute_bool(const rg_proto_node *node, const char *name, bool *value);
+rg_status rg_attribute_text(const rg_proto_node *node, const char *name, const char **value);
+/* Up to `most` integers; *count keeps its value where the attribute is not given. */
+rg_status rg_attribute_ints(const rg_proto_node *node, const char *name, int64_t values[],
+                            int32_t most, int32_t *count);
+/* An axis of a tensor of this rank, from 0. */
+rg_status rg_axis(const char *name, int64_t axis, int32_t rank, int32_t *from_0);
+
+/* ---- values (import_value.c) ---- */
+
+bool rg_node_has(const rg_proto_node *node, size_t input);
+/* Input `i`, which the node has. RG_UNSUPPORTED where it is behind something not covered. */
+rg_status rg_import_known(rg_import *m, const rg_proto_node *node, size_t input, rg_known **known);
+rg_status rg_import_define(rg_import *m, const rg_proto_node *node, size_t output,
+                           const rg_flow *flow);
+rg_status rg_import_define_array(rg_import *m, const char *name, const rg_array *a,
+                                 const rg_array *b);
+/* The name becomes another name of a value. */
+rg_status rg_import_define_same(rg_import *m, const rg_proto_node *node, size_t output,
+                                rg_known *known);
+rg_status rg_import_add(rg_import *m, const char *name, rg_known **known);
+/* The output is not covered, which matters if something reads it. */
+rg_status rg_import_define_uncovered(rg_import *m, const rg_proto_node *node, size_t output);
+
+/* Input `i` as a flow of any order, identity for constants; of the identity; channels last. */
+rg_status rg_import_any(rg_import *m, const rg_proto_node *node, size_t input, rg_flow *flow);
+rg_status rg_import_plain(rg_import *m, const rg_proto_node *node, size_t input, rg_flow *flow);
+rg_status rg_import_channels_last(rg_import *m, const rg_proto_node *node, size_t input,
+                                  rg_flow *flow);
+/* In this order of dimensions; a constant is stored in it, another flow is transposed. */
+rg_status rg_import_ordered(rg_import *m, const rg_proto_node *node, size_t input,
+                            const int32_t order[], rg_flow *flow);
+rg_status rg_flow_reorder(rg_import *m, rg_flow *flow, const int32_t order[]);
+
+/* A constant of the importer: one number of the dtype, frozen, of rank 0. */
+rg_status rg_import_number(rg_import *m, rg_dtype dtype, double number, rg_flow *flow);
+
+/* ---- flows (import_flow.c) ---- */
+
+int32_t rg_flow_rank(const rg_flow *flow);
+/* Dimensions in the order of the file. */
+void rg_flow_dims(const rg_flow *flow, int32_t probe, int64_t dims[]);
+/* The dimension of the graph that is dimension `axis` of the file. */
+int32_t rg_flow_axis(const rg_flow *flow, int32_t axis);
+void rg_flow_plain_order(rg_flow *flow);
+void rg_channels_last_order(int32_t rank, int32_t order[]);
+/* Applies an op of ours to values in the order of the graph. The first outputs get shapes and the
+ * order of the first input if their rank is the same, else the identity. */
+rg_status rg_import_apply(rg_import *m, const char *op, const void *desc, const rg_flow *const x[],
+                          int32_t count, rg_flow y[], int32_t outputs);
+/* The same for one input and output: *flow is replaced. */
+rg_status rg_flow_apply(rg_import *m, const char *op, const void *desc, rg_flow *flow);
+/* Other dimensions, in the order of the graph, which becomes the identity. */
+rg_status rg_flow_reshape(rg_import *m, rg_flow *flow, int32_t rank,
+                          int64_t dims[RG_PROBES][RG_MAX_RANK]);
+/* Dimensions of 1 in front, in the order of the file and of the graph. */
+rg_status rg_flow_widen(rg_import *m, rg_flow *flow, int32_t rank);
+/* The channels of a flow with channels last, and whether they are the same in both probes. */
+int64_t rg_flow_last(const rg_flow *flow);
+rg_status rg_flow_neuron(rg_import *m, rg_flow *flow, rg_neuron_kind kind, const double numbers[],
+                         int32_t count);
+rg_status rg_flow_arithmetic(rg_import *m, rg_arithmetic_kind kind, const rg_flow *a,
+                             const rg_flow *b, rg_flow *y);
+
+/* ---- constants (import_constant.c) ---- */
+
+bool rg_type_is_integer(int32_t type); /* or bool */
+bool rg_known_is_constant(const rg_known *known);
+/* A constant as an array, for one probe; RG_UNSUPPORTED if it is too long to be folded. */
+rg_status rg_known_array(rg_import *m, const rg_known *known, int32_t probe,
+                         const rg_array **array);
+rg_element rg_array_at(const rg_array *array, int64_t i);
+rg_status rg_array_create(rg_import *m, int32_t type, int32_t rank, const int64_t dims[],
+                          bool uniform, rg_array *array);
+/* Integers or numbers that input `i` holds, the same in both probes. */
+rg_status rg_import_ints(rg_import *m, const rg_proto_node *node, size_t input, int64_t values[],
+                         int32_t most, int32_t *count);
+rg_status rg_import_floats(rg_import *m, const rg_proto_node *node, size_t input, double values[],
+                           int32_t most, int32_t *count);
+/* Those of one probe. */
+rg_status rg_import_probe_ints(rg_import *m, const rg_proto_node *node, size_t input, int32_t probe,
+                               int64_t values[], int32_t most, int32_t *count);
+/* A list by attribute or by input, as older and newer operator sets have it; *count -1: neither. */
+rg_status rg_import_list(rg_import *m, const rg_proto_node *node, const char *attribute,
+                         size_t input, int64_t values[], int32_t *count);
+/* Whether input `i` is a constant of one element that is not trained, and which. */
+bool rg_import_scalar(rg_import *m, const rg_proto_node *node, size_t input, double *number);
+
+/* Folds a node if all of its inputs are constants. */
+rg_status rg_import_fold(rg_import *m, const rg_proto_node *node, const rg_importer *op,
+                         bool *folded);
+
+/* ---- converters and folders, by family ---- */
+
+/* By the table of operators, in two steps. */
+rg_converter rg_convert_table;
+rg_status rg_import_call(rg_import *m, const rg_proto_node *node, rg_onnx_call *call);
+rg_status rg_import_run_call(rg_import *m, const rg_proto_node *node, rg_onnx_call *call);
+
+rg_converter rg_convert_batch_norm, rg_convert_dropout, rg_convert_resize;
+rg_converter rg_convert_binary, rg_convert_sum, rg_convert_pow, rg_convert_unary, rg_convert_clip,
+    rg_convert_hard_swish, rg_convert_mish, rg_convert_swish, rg_convert_prelu, rg_convert_selu,
+    rg_convert_celu;
+rg_converter rg_convert_gemm, rg_convert_matmul;
+rg_converter rg_convert_identity, rg_convert_constant, rg_convert_cast, rg_convert_shape,
+    rg_convert_reshape, rg_convert_flatten, rg_convert_squeeze, rg_convert_unsqueeze,
+    rg_convert_transpose, rg_convert_concat, rg_convert_slice, rg_convert_split, rg_convert_pad,
+    rg_convert_upsample;
+rg_converter rg_convert_softmax, rg_convert_reduce;
+rg_folder rg_fold_binary, rg_fold_unary, rg_fold_cast, rg_fold_reshape, rg_fold_flatten,
+    rg_fold_squeeze, rg_fold_unsqueeze, rg_fold_transpose, rg_fold_concat, rg_fold_slice,
+    rg_fold_gather, rg_fold_range, rg_fold_constant_of_shape, rg_fold_expand, rg_fold_where,
+    rg_fold_identity, rg_fold_reduce;
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* ONNX models: four bytes for options and sizes, then the file. A model that is read becomes a
+ * graph, which is written as JSON and read again, and run where it is small. */
+#include "fuzz.h"
+
+#include <retrograde/onnx.h>
+
+enum { MOST_ELEMENTS = 1 << 14, MOST_NODES = 64 };
+
+static void read_constants(const rg_onnx_network *network)
+{
+    for (int32_t i = 0; i < rg_onnx_network_tensors(network); i++) {
+        rg_onnx_tensor_info info;
+        rg_tensor *tensor;
+        FUZZ_CHECK(rg_onnx_network_tensor(network, i, &info) == RG_OK);
+        if (info.role != RG_ONNX_PARAMETER || rg_shape_count(&info.desc) > MOST_ELEMENTS)
+            continue;
+        if (FUZZ_TRY(rg_onnx_network_constant(network, info.name, fuzz_reader_device(), &tensor)))
+            rg_tensor_destroy(tensor);
+    }
+}
+
+/* Inputs of the shapes that the file says, with small numbers where it says none. */
+static void fill_shapes(const rg_onnx *model, rg_tensor_desc shapes[], int32_t count, uint8_t size)
+{
+    for (int32_t i = 0; i < count; i++) {
+        rg_onnx_port_info info;
+        FUZZ_CHECK(rg_onnx_input(model, i, &info) == RG_OK);
+        shapes[i] = (rg_tensor_desc){ .rank = info.rank < 0 ? 2 : info.rank };
+        for (int32_t d = 0; d < shapes[i].rank; d++)
+            shapes[i].dims[d] = info.rank >= 0 && info.dims[d] >= 0 ? info.dims[d] : 1 + size % 7;
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    fuzz_input input = { data, size };
+    const uint8_t choice = fuzz_byte(&input), length = fuzz_byte(&input);
+    (void)fuzz_word(&input);
+    rg_onnx *model;
+    rg_onnx_network *network = NULL;
+    if (!FUZZ_TRY(rg_onnx_parse("model.onnx", input.data, input.size, &model))) {
+        FUZZ_CHECK(model == NULL);
+        return 0;
+    }
+    const int32_t count = rg_onnx_inputs(model);
+    rg_tensor_desc *shapes = calloc((size_t)count + 1, sizeof *shapes);
+    rg_onnx_options options = rg_onnx_options_default();
+    FUZZ_CHECK(shapes != NULL);
+    fill_shapes(model, shapes, count, length);
+    options.inputs = (choice & 1) != 0 ? shapes : NULL;
+    options.training = (choice & 2) != 0;
+    options.has_dtype = (choice & 4) != 0;
+    options.dtype = (rg_dtype)(choice >> 3 & 3);
+    if (FUZZ_TRY(rg_onnx_network_create(model, &options, &network))) {
+        read_constants(network);
+        if (rg_graph_nodes(rg_onnx_network_graph(network)) <= MOST_NODES) {
+            fuzz_graph_round_trip(rg_onnx_network_graph(network));
+            fuzz_run_graph(rg_onnx_network_graph(network), &input);
+        }
+    }
+    rg_onnx_network_destroy(network);
+    free(shapes);
+    rg_onnx_close(model);
+    return 0;
+}

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The retrograde authors
+"""Writes small ONNX models with the standard library of Python alone, for tests and fuzzing."""
+import struct
+
+FLOAT, INT32, INT64 = 1, 6, 7
+
+
+def varint(value):
+    value &= (1 << 64) - 1
+    data = bytearray()
+    while value > 0x7f:
+        data.append(value & 0x7f | 0x80)
+        value >>= 7
+    data.append(value)
+    return bytes(data)
+
+
+def field(number, value):
+    """A field by the type of its value: an integer, bytes or a text, a float."""
+    if isinstance(value, float):
+        return varint(number << 3 | 5) + struct.pack("<f", value)
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    data = value.encode() if isinstance(value, str) else bytes(value)
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def tensor(name, dims, values, kind=FLOAT, raw=True):
+    """A TensorProto; values are numbers, or bytes for raw_data as it is."""
+    data = b"".join(field(1, dim) for dim in dims) + field(2, kind) + field(8, name)
+    if isinstance(values, bytes):
+        return data + field(9, values)
+    code = {FLOAT: "f", INT32: "i", INT64: "q"}[kind]
+    packed = struct.pack(f"<{len(values)}{code}", *values)
+    if raw:
+        return data + field(9, packed)
+    if kind == FLOAT:
+        return data + field(4, packed)
+    return data + field(5 if kind == INT32 else 7, b"".join(varint(value) for value in values))
+
+
+def external(name, dims, location, offset=None, length=None, kind=FLOAT):
+    data = b"".join(field(1, dim) for dim in dims) + field(2, kind) + field(8, name)
+    for key, value in (("location", location), ("offset", offset), ("length", length)):
+        if value is not None:
+            data += field(13, field(1, key) + field(2, str(value)))
+    return data + field(14, 1)
+
+
+def attribute(name, value):
+    data = field(1, name)
+    if isinstance(value, float):
+        return data + field(2, value) + field(20, 1)
+    if isinstance(value, int):
+        return data + field(3, value) + field(20, 2)
+    if isinstance(value, str):
+        return data + field(4, value) + field(20, 3)
+    if isinstance(value, bytes):
+        return data + field(5, value) + field(20, 4)
+    if value and isinstance(value[0], float):
+        return data + b"".join(field(7, entry) for entry in value) + field(20, 6)
+    return data + b"".join(field(8, entry) for entry in value) + field(20, 7)
+
+
+def node(kind, inputs, outputs, name="", domain="", **attributes):
+    data = b"".join(field(1, entry) for entry in inputs) + b"".join(field(2, entry) for entry in outputs)
+    data += field(3, name or outputs[0]) + field(4, kind)
+    data += b"".join(field(5, attribute(key, value)) for key, value in attributes.items())
+    return data + (field(7, domain) if domain else b"")
+
+
+def port(name, dims, kind=FLOAT):
+    shape = b"".join(field(1, field(2, dim) if isinstance(dim, str) else field(1, dim)) for dim in dims)
+    return field(1, name) + field(2, field(1, field(1, kind) + field(2, shape)))
+
+
+def model(nodes, inputs, outputs, initializers=(), opset=13):
+    graph = b"".join(field(1, entry) for entry in nodes) + field(2, "graph")
+    graph += b"".join(field(5, entry) for entry in initializers)
+    graph += b"".join(field(11, entry) for entry in inputs) + b"".join(field(12, entry) for entry in outputs)
+    return field(1, 8) + field(7, graph) + field(8, field(1, "") + field(2, opset))
+
+
+def network():
+    """Convolution, activation, pooling, a product: images (n, 2, 4, 4) to (n, 3)."""
+    weights = [((i * 7) % 11 - 5) / 8 for i in range(3 * 2 * 9)]
+    dense = [((i * 5) % 13 - 6) / 16 for i in range(3 * 3 * 2 * 2)]
+    return model(
+        [node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]),
+         node("Relu", ["c"], ["r"]),
+         node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+         node("Shape", ["p"], ["s"]),
+         node("Gather", ["s", "zero"], ["n"], axis=0),
+         node("Unsqueeze", ["n", "axes"], ["n1"]),
+         node("Concat", ["n1", "rest"], ["shape"], axis=0),
+         node("Reshape", ["p", "shape"], ["f"]),
+         node("Gemm", ["f", "d", "e"], ["y"], transB=1)],
+        [port("x", ["N", 2, 4, 4])], [port("y", ["N", 3])],
+        [tensor("w", [3, 2, 3, 3], weights), tensor("b", [3], [0.5, -0.25, 0.125], raw=False),
+         tensor("d", [3, 12], dense), tensor("e", [3], [0.0, 1.0, 2.0]),
+         tensor("zero", [], [0], INT64), tensor("axes", [1], [0], INT64, raw=False),
+         tensor("rest", [1], [-1], INT64)])
+
+
+def samples():
+    """Models by name: the seeds of the fuzz target."""
+    x, y = [port("x", [2, 3, 4, 4])], [port("y", [])]
+    return {
+        "network": network(),
+        "norms": model([node("BatchNormalization", ["x", "g", "g", "g", "g"], ["a"], epsilon=0.01),
+                        node("InstanceNormalization", ["a", "g", "g"], ["b"]),
+                        node("LRN", ["b"], ["y"], size=3)], x, y, [tensor("g", [3], [1.0, 2.0, 3.0])]),
+        "shapes": model([node("Transpose", ["x"], ["a"], perm=[0, 2, 3, 1]),
+                         node("Slice", ["a", "i", "j"], ["b"]), node("Squeeze", ["b"], ["c"]),
+                         node("Concat", ["c", "c"], ["d"], axis=1), node("Softmax", ["d"], ["e"], axis=1),
+                         node("ReduceMean", ["e"], ["y"], axes=[1], keepdims=0)], x, y,
+                        [tensor("i", [2], [0, 1], INT64), tensor("j", [2], [1, 3], INT64)]),
+        "elements": model([node("Constant", [], ["k"], value=tensor("k", [1, 3, 1, 1], [1.0, 2.0, 3.0])),
+                           node("Mul", ["x", "k"], ["a"]), node("Clip", ["a"], ["b"], min=-1.0, max=1.0),
+                           node("Add", ["a", "b"], ["c"]), node("HardSwish", ["c"], ["d"]),
+                           node("Dropout", ["d"], ["e", "mask"], ratio=0.5),
+                           node("Split", ["e"], ["f", "y"], axis=2)], x, y, opset=10),
+        "windows": model([node("ConvTranspose", ["x", "w"], ["a"], strides=[2, 2]),
+                          node("AveragePool", ["a"], ["b"], kernel_shape=[2, 2]),
+                          node("Pad", ["b"], ["c"], pads=[0, 0, 1, 1, 0, 0, 1, 1]),
+                          node("Upsample", ["c", "s"], ["d"]), node("GlobalAveragePool", ["d"], ["e"]),
+                          node("Flatten", ["e"], ["y"])], x, y,
+                         [tensor("w", [3, 2, 2, 2], [0.5] * 24), tensor("s", [4], [1.0, 1.0, 2.0, 2.0])], opset=9),
+    }
